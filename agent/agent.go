@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"context"
+	"sort"
+	"sync"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// An Agent answers one turn. What it says goes through turn; it returns when
+// done or when ctx ends.
+type Agent interface {
+	Answer(ctx context.Context, turn *Turn) error
+}
+
+// Func is an Agent made of a function.
+type Func func(ctx context.Context, turn *Turn) error
+
+// Answer calls f.
+func (f Func) Answer(ctx context.Context, turn *Turn) error { return f(ctx, turn) }
+
+// Info describes an agent to people.
+type Info struct {
+	Name        string   `json:"name"`
+	Kind        string   `json:"kind"` // builtin, worker, …
+	Description string   `json:"description,omitempty"`
+	Starters    []string `json:"starters,omitempty"` // messages to begin with
+	Healthy     bool     `json:"healthy"`
+	Workers     int      `json:"workers,omitempty"` // connected, for workers
+	Running     int      `json:"running"`           // turns under way
+}
+
+// Registry knows the agents of a server by name. Names it does not know belong
+// to workers that may connect.
+type Registry struct {
+	mu      sync.RWMutex
+	agents  map[string]Agent
+	infos   map[string]Info
+	workers *Pool
+}
+
+// NewRegistry returns a registry whose unknown names are answered by workers.
+func NewRegistry(workers *Pool) *Registry {
+	return &Registry{agents: map[string]Agent{}, infos: map[string]Info{}, workers: workers}
+}
+
+// Add makes an agent known.
+func (r *Registry) Add(info Info, a Agent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.agents[info.Name], r.infos[info.Name] = a, info
+}
+
+// find returns the agent of a name.
+func (r *Registry) find(name string) Agent {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if a, ok := r.agents[name]; ok {
+		return a
+	}
+	return r.workers.agent(name)
+}
+
+// Builtin reports whether the name is answered in the process.
+func (r *Registry) Builtin(name string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	_, ok := r.agents[name]
+	return ok
+}
+
+// List describes all agents, by name.
+func (r *Registry) List(running map[string]int) []Info {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var all []Info
+	for _, info := range r.infos {
+		info.Healthy = true
+		all = append(all, info)
+	}
+	all = append(all, r.workers.list()...)
+	for i := range all {
+		all[i].Running = running[all[i].Name]
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
+	return all
+}
+
+// sessions is all that agents need of the rules.
+type sessions interface {
+	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
+	Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error
+	EndTurn(ctx context.Context, ref chat.TurnRef, outcome chat.Outcome, cause string) error
+	ResumeTurn(ctx context.Context, ref chat.TurnRef, reason string, crash bool) (chat.TurnRef, bool, error)
+	TakeSteered(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error)
+	Turns(ctx context.Context, id chat.SessionID, f func(ref chat.TurnRef, workstream string, t chat.Turn)) error
+	Working(ctx context.Context) ([]chat.SessionID, error)
+	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
+	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
+	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
+	Blocks(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.Block, error)
+}

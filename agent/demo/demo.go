@@ -1,0 +1,217 @@
+// Package demo is an agent that needs no model and always says the same: it is
+// how a newcomer tries Parley and how tests drive it. A message that begins with
+// a slash is a command; see Commands. Anything else is answered "You said: …".
+//
+// It is safe to be cut off at any point: called again for the same turn, it goes
+// on where it stopped.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+)
+
+// Name is the agent's name.
+const Name = "demo"
+
+// Info describes the agent.
+var Info = agent.Info{
+	Name: Name, Kind: "builtin", Description: "Answers without a model; type /help for what it can do.",
+	Starters: []string{"/tour", "/stream 200 40", "/ask radio", "/approve deploy {\"env\":\"prod\"}", "/plan 4 4"},
+}
+
+// Agent is the demo agent.
+type Agent struct{}
+
+// command answers one kind of message.
+type command struct {
+	name  string
+	usage string
+	says  string
+	run   func(ctx context.Context, t *agent.Turn, args string) error
+}
+
+var commands []command
+
+func init() {
+	commands = []command{
+		{"/echo", "TEXT", "streams TEXT back in small pieces, then the whole", echo},
+		{"/stream", "N [RATE]", "N words tok1 … tokN, RATE per second (0: as fast as it can)", stream},
+		{"/think", "TEXT", "thinks TEXT, then says that it is done", think},
+		{"/tool", "NAME JSON", "calls a tool that gives JSON back", tool},
+		{"/toolfail", "NAME", "calls a tool that fails", toolFail},
+		{"/ask", "TYPE [timeout=S]", "asks for input: text, binary_choice, radio, checkbox, dropdown, notification, oauth_consent", ask},
+		{"/approve", "NAME JSON [timeout=S]", "asks before it calls a tool", approve},
+		{"/permission", "SCOPE…", "asks for permission", permission},
+		{"/plan", "N [SECONDS]", "a plan of N tasks that advance to done", plan},
+		{"/artifact", "table|chart|image|file|html", "makes one artifact", artifact},
+		{"/usage", "IN OUT", "reports token usage", usage},
+		{"/fail", "MESSAGE", "the turn fails with MESSAGE", fail},
+		{"/sleep", "S", "is silent for S seconds, then says so", sleep},
+		{"/tour", "", "a bit of everything", tour},
+		{"/help", "", "this list", help},
+	}
+}
+
+// Answer answers one message.
+func (Agent) Answer(ctx context.Context, t *agent.Turn) error {
+	text := t.Text()
+	name, args, _ := strings.Cut(text, " ")
+	for _, c := range commands {
+		if c.name == name {
+			return c.run(ctx, t, strings.TrimSpace(args))
+		}
+	}
+	if strings.HasPrefix(text, "/") && !strings.Contains(name[1:], "/") && len(name) > 1 {
+		return say(ctx, t, fmt.Sprintf("I do not know the command %s. Type /help for those I know.", name))
+	}
+	return say(ctx, t, "You said: "+text)
+}
+
+func help(ctx context.Context, t *agent.Turn, _ string) error {
+	var b strings.Builder
+	b.WriteString("I answer without a model. Commands:\n")
+	for _, c := range commands {
+		fmt.Fprintf(&b, "\n- `%s` %s", strings.TrimSpace(c.name+" "+c.usage), c.says)
+	}
+	return say(ctx, t, b.String())
+}
+
+// say streams a text in pieces of a few words.
+func say(ctx context.Context, t *agent.Turn, text string) error {
+	w := t.Stream(true)
+	for piece := range pieces(text, 12) {
+		if err := w.Write(ctx, piece); err != nil {
+			return err
+		}
+	}
+	return w.Close(ctx)
+}
+
+// pieces cuts a text into parts of at least n bytes that end at a character.
+func pieces(text string, n int) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		from := 0
+		for i := range text {
+			if i-from >= n {
+				if !yield(text[from:i]) {
+					return
+				}
+				from = i
+			}
+		}
+		if from < len(text) {
+			yield(text[from:])
+		}
+	}
+}
+
+func echo(ctx context.Context, t *agent.Turn, text string) error {
+	w := t.Stream(true)
+	for piece := range pieces(text, 4) {
+		if err := w.Write(ctx, piece); err != nil {
+			return err
+		}
+	}
+	return w.Close(ctx)
+}
+
+func stream(ctx context.Context, t *agent.Turn, args string) error {
+	var n int
+	var rate float64
+	if c, err := fmt.Sscan(args, &n, &rate); err != nil && c < 1 || n < 1 || n > 1_000_000 || rate < 0 {
+		return say(ctx, t, "Usage: /stream N [RATE], with N from 1 to 1000000.")
+	}
+	return words(ctx, t, n, rate)
+}
+
+// words streams N numbered words. The pace is that of a clock, so that a slow
+// reader does not stretch it.
+func words(ctx context.Context, t *agent.Turn, n int, rate float64) error {
+	w := t.Stream(true)
+	var begin time.Time
+	var first int
+	for i := 1; i <= n; i++ {
+		word := fmt.Sprintf("tok%d", i)
+		if i < n {
+			word += " "
+		}
+		if rate > 0 && !w.Behind() {
+			if begin.IsZero() {
+				begin, first = time.Now(), i
+			}
+			due := begin.Add(time.Duration(float64(i-first) / rate * float64(time.Second)))
+			if err := pause(ctx, time.Until(due)); err != nil {
+				return err
+			}
+		}
+		if err := w.Write(ctx, word); err != nil {
+			return err
+		}
+	}
+	return w.Close(ctx)
+}
+
+// pause waits, or returns why the turn ends.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return context.Cause(ctx)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func think(ctx context.Context, t *agent.Turn, text string) error {
+	w := t.Think()
+	for piece := range pieces(text, 8) {
+		if err := w.Write(ctx, piece); err != nil {
+			return err
+		}
+	}
+	if err := w.Close(ctx); err != nil {
+		return err
+	}
+	return say(ctx, t, "Done thinking.")
+}
+
+func usage(ctx context.Context, t *agent.Turn, args string) error {
+	var in, out int64
+	if _, err := fmt.Sscan(args, &in, &out); err != nil || in < 0 || out < 0 {
+		return say(ctx, t, "Usage: /usage IN OUT, two counts of tokens.")
+	}
+	if err := t.Usage(ctx, chat.AgentUsage{Model: Name, Usage: chat.Usage{InputTokens: in, OutputTokens: out}}); err != nil {
+		return err
+	}
+	return say(ctx, t, fmt.Sprintf("Used %d tokens in and %d out.", in, out))
+}
+
+func fail(_ context.Context, _ *agent.Turn, message string) error {
+	if message == "" {
+		message = "failed on request"
+	}
+	return errors.New(message)
+}
+
+func sleep(ctx context.Context, t *agent.Turn, args string) error {
+	var s float64
+	if _, err := fmt.Sscan(args, &s); err != nil || s < 0 || s > 86400 {
+		return say(ctx, t, "Usage: /sleep S, a number of seconds.")
+	}
+	// From the start of the turn, so that a restart does not begin anew.
+	if err := pause(ctx, time.Until(t.Started.At.Time().Add(time.Duration(s*float64(time.Second))))); err != nil {
+		return err
+	}
+	return say(ctx, t, "Awake.")
+}

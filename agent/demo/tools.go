@@ -1,0 +1,236 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+)
+
+// toolArgs reads "NAME JSON"; no JSON is an empty object.
+func toolArgs(args string) (name string, params json.RawMessage, ok bool) {
+	name, rest, _ := strings.Cut(args, " ")
+	rest = strings.TrimSpace(rest)
+	if rest == "" {
+		rest = "{}"
+	}
+	return name, json.RawMessage(rest), name != "" && json.Valid([]byte(rest))
+}
+
+func tool(ctx context.Context, t *agent.Turn, args string) error {
+	name, params, ok := toolArgs(args)
+	if !ok {
+		return say(ctx, t, "Usage: /tool NAME JSON")
+	}
+	result, err := call(ctx, t, name, params)
+	if err != nil {
+		return err
+	}
+	return say(ctx, t, fmt.Sprintf("%s gave %s", name, result))
+}
+
+// call runs a tool that gives its parameters back.
+func call(ctx context.Context, t *agent.Turn, name string, params json.RawMessage) (json.RawMessage, error) {
+	return t.Call(ctx, name, params, agent.CallOptions{Repeatable: true}, func(context.Context) (json.RawMessage, error) {
+		return params, nil
+	})
+}
+
+func toolFail(ctx context.Context, t *agent.Turn, name string) error {
+	if name == "" {
+		return say(ctx, t, "Usage: /toolfail NAME")
+	}
+	if err := failing(ctx, t, name); err != nil {
+		return err
+	}
+	return say(ctx, t, fmt.Sprintf("%s failed.", name))
+}
+
+func failing(ctx context.Context, t *agent.Turn, name string) error {
+	broken := errors.New(name + " failed on request")
+	_, err := t.Call(ctx, name, json.RawMessage("{}"), agent.CallOptions{Repeatable: true}, func(context.Context) (json.RawMessage, error) {
+		return nil, broken
+	})
+	if err != nil && err.Error() == broken.Error() {
+		return nil
+	}
+	return err
+}
+
+// timeout cuts "timeout=S" out of the arguments.
+func timeout(args string) (rest string, seconds float64) {
+	var kept []string
+	for word := range strings.FieldsSeq(args) {
+		if v, ok := strings.CutPrefix(word, "timeout="); ok {
+			if s, err := strconv.ParseFloat(v, 64); err == nil && s > 0 {
+				seconds = s
+				continue
+			}
+		}
+		kept = append(kept, word)
+	}
+	if seconds == 0 {
+		return args, 0 // as it was, white space included
+	}
+	return strings.Join(kept, " "), seconds
+}
+
+var choices = []chat.Option{
+	{ID: "email", Label: "Email", Value: "email", Description: "A message to the address on file"},
+	{ID: "sms", Label: "SMS", Value: "sms", Description: "A text to the phone on file"},
+	{ID: "push", Label: "Push", Value: "push", Description: "A push notification"},
+}
+
+// question is the prompt of an input type.
+func question(typ chat.InputType, seconds float64) (chat.AgentInputRequest, bool) {
+	q := chat.AgentInputRequest{InputType: typ, Timeout: seconds}
+	if seconds > 0 {
+		q.Error = "This prompt is no longer available."
+	}
+	switch typ {
+	case chat.InputText:
+		q.Text, q.Placeholder = "What is your name?", "Your name"
+	case chat.InputBinary:
+		q.Text = "Continue?"
+		q.Options = []chat.Option{{ID: "continue", Label: "Continue", Value: "continue"}, {ID: "cancel", Label: "Cancel", Value: "cancel"}}
+	case chat.InputRadio, chat.InputDropdown:
+		q.Text, q.Options = "How should I notify you?", choices
+	case chat.InputCheckbox:
+		q.Text, q.Options = "How may I notify you? Choose one or more.", choices
+	case chat.InputNotification:
+		q.Text = "This is a notification."
+	case chat.InputOAuth:
+		q.Text, q.URL = "https://example.com/oauth/authorize?client_id=demo", "https://example.com/oauth/authorize?client_id=demo"
+	default:
+		return q, false
+	}
+	return q, true
+}
+
+func ask(ctx context.Context, t *agent.Turn, args string) error {
+	rest, seconds := timeout(args)
+	q, ok := question(chat.InputType(strings.TrimSpace(rest)), seconds)
+	if !ok {
+		return say(ctx, t, "Usage: /ask text|binary_choice|radio|checkbox|dropdown|notification|oauth_consent [timeout=S]")
+	}
+	answer, err := t.Ask(ctx, q)
+	switch {
+	case errors.Is(err, agent.ErrExpired):
+		return say(ctx, t, "No answer in time.")
+	case err != nil:
+		return err
+	case q.InputType == chat.InputNotification:
+		return say(ctx, t, "Notified.")
+	}
+	return say(ctx, t, "You answered: "+given(answer))
+}
+
+func given(a chat.UserInputResponse) string {
+	if len(a.Values) > 0 {
+		return strings.Join(a.Values, ", ")
+	}
+	return a.Text
+}
+
+func approve(ctx context.Context, t *agent.Turn, args string) error {
+	rest, seconds := timeout(args)
+	name, params, ok := toolArgs(strings.TrimSpace(rest))
+	if !ok {
+		return say(ctx, t, "Usage: /approve NAME JSON [timeout=S]")
+	}
+	id := fmt.Sprintf("c%d-approve", t.Started.Seq)
+	decisions, err := t.Approve(ctx, chat.AgentApprovalRequest{
+		Text: "May I run " + name + "?", Timeout: seconds,
+		Calls: []chat.ApprovalCall{{CallID: id, Tool: name, Params: params}},
+	})
+	if errors.Is(err, agent.ErrExpired) {
+		return say(ctx, t, "No answer in time.")
+	}
+	if err != nil {
+		return err
+	}
+	d := decisions[0]
+	if !d.Approve {
+		reason := d.Reason
+		if reason == "" {
+			reason = "no reason given"
+		}
+		return say(ctx, t, "Denied: "+reason)
+	}
+	if len(d.Params) > 0 {
+		params = d.Params // the person changed them
+	}
+	result, err := t.Call(ctx, name, params, agent.CallOptions{CallID: id, Repeatable: true}, func(context.Context) (json.RawMessage, error) {
+		return params, nil
+	})
+	if err != nil {
+		return err
+	}
+	return say(ctx, t, fmt.Sprintf("%s gave %s", name, result))
+}
+
+func permission(ctx context.Context, t *agent.Turn, args string) error {
+	scopes := strings.Fields(args)
+	if len(scopes) == 0 {
+		return say(ctx, t, "Usage: /permission SCOPE…")
+	}
+	answer, err := t.Permit(ctx, chat.AgentPermissionRequest{Scopes: scopes, Justification: "The demo was asked to ask."})
+	if errors.Is(err, agent.ErrExpired) {
+		return say(ctx, t, "No answer in time.")
+	}
+	if err != nil {
+		return err
+	}
+	var parts []string
+	if len(answer.Granted) > 0 {
+		parts = append(parts, "Granted: "+strings.Join(answer.Granted, ", "))
+	}
+	if len(answer.Denied) > 0 {
+		parts = append(parts, "Denied: "+strings.Join(answer.Denied, ", "))
+	}
+	return say(ctx, t, strings.Join(parts, ". "))
+}
+
+func plan(ctx context.Context, t *agent.Turn, args string) error {
+	var n int
+	var seconds float64
+	if c, err := fmt.Sscan(args, &n, &seconds); err != nil && c < 1 || n < 1 || n > 100 || seconds < 0 || seconds > 3600 {
+		return say(ctx, t, "Usage: /plan N [SECONDS], with N from 1 to 100.")
+	}
+	if err := advance(ctx, t, n, seconds); err != nil {
+		return err
+	}
+	return say(ctx, t, fmt.Sprintf("All %d tasks are done.", n))
+}
+
+// advance shows a plan whose tasks become done one after the other, spread over
+// so many seconds since the turn began.
+func advance(ctx context.Context, t *agent.Turn, n int, seconds float64) error {
+	begin := t.Started.At.Time()
+	for done := 0; done <= n; done++ {
+		p := chat.AgentPlan{}
+		for i := range n {
+			status := "pending"
+			if i < done {
+				status = "done"
+			} else if i == done {
+				status = "in_progress"
+			}
+			p.Tasks = append(p.Tasks, chat.Task{ID: strconv.Itoa(i + 1), Title: fmt.Sprintf("Task %d", i+1), Status: status})
+		}
+		due := begin.Add(time.Duration(float64(done) / float64(n) * seconds * float64(time.Second)))
+		if err := pause(ctx, time.Until(due)); err != nil {
+			return err
+		}
+		if err := t.Plan(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,333 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Options of a Runner; the zero value works.
+type Options struct {
+	Grace     time.Duration // how long turns may go on after Run's ctx ends; 0 means 10 s
+	StopGrace time.Duration // how long an agent may ignore a stop; 0 means 5 s
+	Clean     bool          // the last process ended in order: its turns are not to blame
+	Tracer    trace.Tracer  // nil means no spans
+	Store     StoreFunc     // keeps files that agents make; nil means they cannot
+	Logger    *slog.Logger  // nil means none
+}
+
+// StoreFunc keeps a file of a session and returns its size.
+type StoreFunc func(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader) (int64, error)
+
+// Runner gives turns to agents.
+type Runner struct {
+	sessions sessions
+	agents   *Registry
+	opt      Options
+
+	mu     sync.Mutex
+	runs   map[line]*run
+	starts []*run
+	signal chan struct{} // there are starts; room for one
+}
+
+// line is where at most one turn runs.
+type line struct {
+	session    chat.SessionID
+	workstream string
+}
+
+// run is a turn under way.
+type run struct {
+	ref     chat.TurnRef
+	line    line
+	agent   string
+	started chat.Seq
+	trigger chat.Seq
+	resumed bool
+	stop    context.CancelCauseFunc // nil until it runs
+	stopped bool
+	box     mailbox
+}
+
+// errStopped is the cause of a turn's context when somebody stopped it;
+// errShutdown when the server ends.
+var (
+	errStopped  = errors.New("the turn was stopped")
+	errShutdown = errors.New("the server is shutting down")
+)
+
+// Stopped reports whether ctx ended because somebody stopped the turn.
+func Stopped(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errStopped) }
+
+// NewRunner returns a runner; call Attach before Run.
+func NewRunner(agents *Registry, opt Options) *Runner {
+	if opt.Grace == 0 {
+		opt.Grace = 10 * time.Second
+	}
+	if opt.StopGrace == 0 {
+		opt.StopGrace = 5 * time.Second
+	}
+	if opt.Tracer == nil {
+		opt.Tracer = noop.NewTracerProvider().Tracer("")
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Runner{agents: agents, opt: opt, runs: map[line]*run{}, signal: make(chan struct{}, 1)}
+}
+
+// Attach names the sessions whose turns are run. The sessions tell the runner of
+// commits and the runner writes to the sessions, so one of them comes second.
+func (r *Runner) Attach(s sessions) { r.sessions = s }
+
+// Committed tells the runner what was stored. It does not block.
+func (r *Runner) Committed(evs []chat.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range evs {
+		e := &evs[i]
+		at := line{e.Session, e.Workstream}
+		switch b := e.Body.(type) {
+		case chat.TurnStarted:
+			r.begin(&run{ref: chat.TurnRef{Session: e.Session, Turn: b.TurnID, Attempt: 1}, line: at, agent: b.Agent, started: e.Seq, trigger: b.Trigger})
+		case chat.TurnCompleted:
+			if u := r.runs[at]; u != nil && u.ref.Turn == b.TurnID {
+				delete(r.runs, at)
+			}
+		case chat.TurnStopRequested:
+			if u := r.runs[at]; u != nil && u.ref.Turn == b.TurnID {
+				u.stopped = true
+				if u.stop != nil {
+					u.stop(errStopped)
+				}
+			}
+		case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse, chat.PromptClosed, chat.UserMessage:
+			if u := r.runs[at]; u != nil {
+				u.box.put(*e)
+			}
+		}
+	}
+}
+
+func (r *Runner) begin(u *run) {
+	u.box.init()
+	r.runs[u.line] = u
+	r.starts = append(r.starts, u)
+	select {
+	case r.signal <- struct{}{}:
+	default:
+	}
+}
+
+// Running counts the turns under way by agent.
+func (r *Runner) Running() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := map[string]int{}
+	for _, u := range r.runs {
+		n[u.agent]++
+	}
+	return n
+}
+
+// Run takes up the turns that were under way when the last process ended, then
+// answers turns until ctx ends, gives the turns under way their grace, and
+// returns when all have ended. Turns that did not end in time are taken up at
+// the next start.
+func (r *Runner) Run(ctx context.Context) error {
+	turns, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	var wg sync.WaitGroup
+	if err := r.recover(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("take up interrupted turns: %w", err)
+	}
+	for {
+		for _, u := range r.take() {
+			wg.Go(func() { r.answer(turns, u) })
+		}
+		select {
+		case <-r.signal:
+		case <-ctx.Done():
+			grace := time.AfterFunc(r.opt.Grace, func() { end(errShutdown) })
+			defer grace.Stop()
+			wg.Wait()
+			return nil
+		}
+	}
+}
+
+func (r *Runner) take() []*run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	starts := r.starts
+	r.starts = nil
+	return starts
+}
+
+// recover finds the turns that nobody runs.
+func (r *Runner) recover(ctx context.Context) error {
+	ids, err := r.sessions.Working(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		var left []*run
+		err := r.sessions.Turns(ctx, id, func(ref chat.TurnRef, workstream string, t chat.Turn) {
+			left = append(left, &run{ref: ref, line: line{id, workstream}, agent: t.Agent, started: t.Seq, trigger: t.Trigger, resumed: true, stopped: t.Stopping})
+		})
+		if err != nil {
+			return err
+		}
+		for _, u := range left {
+			if err := r.resume(ctx, u); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Runner) resume(ctx context.Context, u *run) error {
+	r.mu.Lock()
+	known := r.runs[u.line] != nil
+	r.mu.Unlock()
+	if known {
+		return nil // began after this process did
+	}
+	next, ok, err := r.sessions.ResumeTurn(ctx, u.ref, "the server was restarted", !r.opt.Clean)
+	if err != nil || !ok {
+		if chat.CodeOf(err) == chat.Conflict {
+			return nil
+		}
+		return err
+	}
+	u.ref = next
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begin(u)
+	return nil
+}
+
+// answer runs one turn to its end.
+func (r *Runner) answer(ctx context.Context, u *run) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	log := r.opt.Logger.With("session", u.ref.Session, "turn", u.ref.Turn, "agent", u.agent)
+	r.mu.Lock()
+	u.stop = cancel
+	if u.stopped {
+		cancel(errStopped)
+	}
+	r.mu.Unlock()
+
+	ctx, span := r.opt.Tracer.Start(ctx, "turn", trace.WithAttributes(
+		attribute.String("parley.session", string(u.ref.Session)), attribute.String("parley.turn", string(u.ref.Turn)),
+		attribute.String("parley.agent", u.agent), attribute.Int("parley.attempt", u.ref.Attempt)))
+	defer span.End()
+
+	outcome, cause, ended := r.ask(ctx, u, span)
+	if !ended {
+		return
+	}
+	if outcome == chat.Failed {
+		span.SetStatus(codes.Error, cause)
+	}
+	span.SetAttributes(attribute.String("parley.outcome", string(outcome)))
+	err := r.sessions.EndTurn(context.WithoutCancel(ctx), u.ref, outcome, cause)
+	if err != nil && chat.CodeOf(err) != chat.Conflict && chat.CodeOf(err) != chat.Gone {
+		log.ErrorContext(ctx, "a turn could not be ended; it will be taken up at the next start", "err", err)
+	}
+}
+
+// ask lets the agent answer; ended is false when the turn is to be taken up by
+// another process.
+func (r *Runner) ask(ctx context.Context, u *run, span trace.Span) (outcome chat.Outcome, cause string, ended bool) {
+	turn, err := r.turn(ctx, u)
+	if err == nil {
+		if sc := span.SpanContext(); sc.IsSampled() && !u.resumed {
+			err = turn.note(ctx, "trace", chat.AgentTrace{TraceID: sc.TraceID().String()})
+		}
+		if err == nil {
+			err = r.safely(ctx, u, turn)
+		}
+		u.ref = turn.ref() // a pool may have begun another attempt
+	}
+	switch {
+	case Stopped(ctx):
+		return chat.Stopped, "", true
+	case errors.Is(context.Cause(ctx), errShutdown):
+		return "", "", false
+	case err == nil:
+		return chat.Done, "", true
+	case errors.Is(err, ErrInterrupted):
+		return chat.Interrupted, chat.Public(err).Msg, true
+	}
+	r.opt.Logger.WarnContext(ctx, "a turn failed", "session", u.ref.Session, "turn", u.ref.Turn, "agent", u.agent, "err", err)
+	return chat.Failed, publicText(err), true
+}
+
+// publicText is what people are told of an agent's error. Agents are part of
+// the installation, so their own words are shown.
+func publicText(err error) string {
+	if e, ok := errors.AsType[*chat.Error](err); ok {
+		return e.Msg
+	}
+	return err.Error()
+}
+
+// safely calls the agent and gives up on one that ignores the end of its
+// context: what it says later is refused, and its goroutine is left to itself.
+func (r *Runner) safely(ctx context.Context, u *run, turn *Turn) error {
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				r.opt.Logger.ErrorContext(ctx, "an agent panicked", "session", u.ref.Session, "turn", u.ref.Turn, "agent", u.agent, "fault", p, "stack", string(debug.Stack()))
+				done <- fmt.Errorf("the agent failed: %v", p)
+			}
+		}()
+		done <- r.agents.find(u.agent).Answer(ctx, turn)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	patience := time.NewTimer(r.opt.StopGrace)
+	defer patience.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-patience.C:
+		r.opt.Logger.WarnContext(ctx, "an agent does not obey a stop; its turn is ended without it", "session", u.ref.Session, "turn", u.ref.Turn, "agent", u.agent)
+		return context.Cause(ctx)
+	}
+}
+
+// Erased tells the runner that a session is no more: its turns end.
+func (r *Runner) Erased(id chat.SessionID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for at, u := range r.runs {
+		if at.session == id {
+			if u.stop != nil {
+				u.stop(errStopped)
+			}
+			u.stopped = true
+			delete(r.runs, at)
+		}
+	}
+}

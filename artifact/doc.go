@@ -1,0 +1,45 @@
+// Package artifact keeps large things by reference: files that agents make and
+// people upload, too big for an event.
+//
+// # What is on disk
+//
+//	sessions/ab/<hash of session id>/<hash of path>            what is known of one name, as JSON
+//	sessions/ab/<hash of session id>/<hash of path>-<sha256>   its bytes
+//	blobs/ab/<sha256>                                          another link to the same bytes
+//	tmp/                                                       uploads under way
+//	trash/                                                     erased sessions, until the last byte is gone
+//
+// Names are hashed, so no name that a client chooses ever becomes a path of the
+// operating system.
+//
+// Equal bytes are stored once: the file under a session and the one under blobs
+// are hard links to one inode, and the file system counts the references. So
+// there is no count of ours that a crash could leave wrong. The bytes of a name
+// are always read from the session's own folder; blobs is only the index by
+// which a second put finds bytes that are there already. It may be lost, or be
+// without links (a restored backup, a file system without hard links, an inode
+// with as many links as it can have): then bytes are stored twice and all else
+// works.
+//
+// # After a crash
+//
+// A name appears by one rename, after its bytes and the bytes of its record are
+// synced; Put returns when the folder is synced too. A name disappears by one
+// unlink, a session by one rename into trash, which Open finishes. Whatever a
+// crash leaves of a put or a delete stands in the session's own folder, under
+// the hash of the name, and goes with the next delete of that name, with Sweep,
+// or at the latest with the session.
+//
+// # Concurrency
+//
+// All methods may be called at the same time from any goroutine of one process;
+// a folder belongs to one process. Puts and deletes within a session are done
+// one after the other, but only their last step is: uploads run side by side.
+// Of two puts on one path the one that finishes last stays. A reader keeps the
+// bytes it opened, whatever happens to the name.
+//
+// Two kinds of lock order changes of the folder, and unlike other locks here
+// they are held over file operations, because it is the files they guard: one
+// per session, then one per content. They are taken in that order, and nothing
+// is read from a caller while one is held.
+package artifact

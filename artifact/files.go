@@ -1,0 +1,148 @@
+package artifact
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// The folders inside a store.
+const (
+	sessionsDir = "sessions"
+	blobsDir    = "blobs"
+	tmpDir      = "tmp"
+	trashDir    = "trash"
+)
+
+// key is the hash of a text, in hexadecimal: what stands on disk for a name.
+func key(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+const keyLen = 2 * sha256.Size
+
+func (l *Local) folder(session chat.SessionID) string {
+	k := key(string(session))
+	return filepath.Join(l.dir, sessionsDir, k[:2], k)
+}
+
+func (l *Local) blob(sum string) string { return filepath.Join(l.dir, blobsDir, sum[:2], sum) }
+
+// bytesFile is where the bytes of a name stand, beside its record.
+func bytesFile(record, sum string) string { return record + "-" + sum }
+
+// splitBytes takes the name of a bytes file apart.
+func splitBytes(name string) (record, sum string, ok bool) {
+	record, sum, ok = strings.Cut(name, "-")
+	return record, sum, ok && len(record) == keyLen && len(sum) == keyLen
+}
+
+func isRecord(name string) bool { return len(name) == keyLen && !strings.Contains(name, "-") }
+
+// readRecord reads what is known of a name; nil means that it is not there.
+func readRecord(file string) (*Info, error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var info Info
+	if err := json.Unmarshal(b, &info); err != nil {
+		return nil, fmt.Errorf("record %s: %w", filepath.Base(file), err)
+	}
+	if key(info.Path) != filepath.Base(file) || len(info.SHA256) != keyLen {
+		return nil, fmt.Errorf("record %s does not hold what its name says", filepath.Base(file))
+	}
+	return &info, nil
+}
+
+// writeRecord makes a record appear, whole, in place of an old one. The caller
+// syncs the folder.
+func (l *Local) writeRecord(file string, info Info) error {
+	b, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	f, err := l.create(filepath.Join(l.dir, tmpDir))
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(finish(f, err)); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// finish syncs and closes a file that was written, unless writing failed.
+func finish(f *os.File, err error) error {
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func createTemp(dir string) (*os.File, error) { return os.CreateTemp(dir, "put-*") }
+
+// makeFolder makes a folder and the one above it durable.
+func makeFolder(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	switch {
+	case err == nil:
+		return syncDir(filepath.Dir(dir))
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		if err := makeFolder(filepath.Dir(dir)); err != nil {
+			return err
+		}
+		return makeFolder(dir)
+	}
+	return err
+}
+
+// syncDir makes the names in a folder durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// remove is os.Remove for what may be gone already.
+func remove(file string) error {
+	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// failed words what the file system said.
+func failed(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*chat.Error](err); ok {
+		return e
+	}
+	err = fmt.Errorf("%s: %w", doing, err)
+	if diskFull(err) {
+		return chat.Errorf(chat.Unavailable, "the server's disk is full, so the artifact was not stored; try again when there is room").Because(err)
+	}
+	return err
+}

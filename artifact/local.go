@@ -1,0 +1,267 @@
+package artifact
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Local is a Store in a folder of the local disk.
+type Local struct {
+	dir    string
+	max    int64
+	now    func() chat.At
+	create func(dir string) (*os.File, error) // a new temporary file
+
+	sessions locks // by folder of a session; taken before contents
+	contents locks // by hash of bytes
+
+	mu     sync.Mutex
+	flight map[chat.SessionID]map[*upload]bool // puts under way
+}
+
+// upload is a put under way. It learns here that its session was erased.
+type upload struct{ erased bool }
+
+var _ Store = (*Local)(nil)
+
+// Open makes the folder ready: it removes what uploads left behind when the
+// process was killed and finishes erasing sessions. The folder belongs to this
+// process alone.
+func Open(dir string, opt Options) (*Local, error) {
+	l := &Local{dir: dir, max: opt.Max, now: opt.Now, create: createTemp, flight: map[chat.SessionID]map[*upload]bool{}}
+	if l.max <= 0 {
+		l.max = DefaultMax
+	}
+	if l.now == nil {
+		l.now = func() chat.At { return chat.AtOf(time.Now()) }
+	}
+	if err := os.RemoveAll(filepath.Join(dir, tmpDir)); err != nil {
+		return nil, failed("clean the artifact folder", err)
+	}
+	for _, sub := range []string{"", sessionsDir, blobsDir, tmpDir, trashDir} {
+		if err := makeFolder(filepath.Join(dir, sub)); err != nil {
+			return nil, failed("make the artifact folder", err)
+		}
+	}
+	if err := l.emptyTrash(); err != nil {
+		return nil, failed("finish erasing", err)
+	}
+	return l, nil
+}
+
+// Put stores body under path. See Store.
+func (l *Local) Put(ctx context.Context, session chat.SessionID, path, mediaType string, body io.Reader, opt PutOptions) (Info, error) {
+	if err := errors.Join(check(session, path), checkMediaType(mediaType)); err != nil {
+		return Info{}, chat.Public(err)
+	}
+	record := filepath.Join(l.folder(session), key(path))
+	if opt.IfAbsent {
+		if err := absent(record, path); err != nil {
+			return Info{}, failed("put", err)
+		}
+	}
+	up := l.begin(session)
+	defer l.end(session, up)
+
+	most := l.max
+	if opt.Max > 0 {
+		most = min(most, opt.Max)
+	}
+	info := Info{Path: path, MediaType: mediaType}
+	temp, err := l.receive(ctx, &info, body, most)
+	if err != nil {
+		return Info{}, failed("receive an artifact", err)
+	}
+	defer remove(temp)
+	if err := l.publish(session, up, record, temp, &info, opt.IfAbsent); err != nil {
+		return Info{}, failed("publish an artifact", err)
+	}
+	return info, nil
+}
+
+// receive writes body to a temporary file and fills in what it learns.
+func (l *Local) receive(ctx context.Context, info *Info, body io.Reader, most int64) (temp string, err error) {
+	f, err := l.create(filepath.Join(l.dir, tmpDir))
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err = finish(f, err); err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	in := &source{ctx: ctx, r: body}
+	sum := sha256.New()
+	// One byte over the limit is enough to know that it is too large.
+	n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(in, most+1))
+	switch {
+	case in.err != nil:
+		return "", in.err
+	case err != nil:
+		return "", err
+	case n > most:
+		return "", chat.Errorf(chat.TooLarge, "an artifact has at most %d bytes here", most).With("max", most)
+	}
+	info.Size, info.SHA256 = n, hex.EncodeToString(sum.Sum(nil))
+	info.MediaType = mediaTypeOf(info.MediaType, info.Path, in.head)
+	return f.Name(), f.Chmod(0o400)
+}
+
+// publish makes the received bytes the content of the name.
+func (l *Local) publish(session chat.SessionID, up *upload, record, temp string, info *Info, ifAbsent bool) error {
+	folder := filepath.Dir(record)
+	defer l.sessions.lock(folder)()
+	if l.erased(up) {
+		return chat.Errorf(chat.Gone, "the session was erased while the artifact was being sent")
+	}
+	if ifAbsent {
+		if err := absent(record, info.Path); err != nil {
+			return err
+		}
+	}
+	// A record that cannot be read is replaced; what it held is left to Sweep.
+	old, _ := readRecord(record)
+	if err := makeFolder(folder); err != nil {
+		return err
+	}
+	info.StoredAt = l.now()
+	if err := l.link(temp, record, *info); err != nil {
+		return err
+	}
+	if old != nil && old.SHA256 != info.SHA256 {
+		return l.drop(bytesFile(record, old.SHA256), old.SHA256)
+	}
+	return nil
+}
+
+// link gives the bytes their place beside the record, and writes the record.
+// The entry in blobs comes last, so that bytes without a session never exist.
+func (l *Local) link(temp, record string, info Info) error {
+	defer l.contents.lock(info.SHA256)()
+	blob, place := l.blob(info.SHA256), bytesFile(record, info.SHA256)
+	kept := whole(place, info) // put again as it was
+	shared := !kept && whole(blob, info) && os.Link(blob, place) == nil
+	if !kept && !shared {
+		// Not there yet, damaged, no more links, or links are not to be had:
+		// these bytes get a file of their own.
+		if err := os.Rename(temp, place); err != nil {
+			return err
+		}
+	}
+	if err := l.writeRecord(record, info); err != nil {
+		if !kept {
+			err = errors.Join(err, remove(place))
+		}
+		return err
+	}
+	if err := syncDir(filepath.Dir(record)); err != nil {
+		return err
+	}
+	if !shared && !kept {
+		// Without the entry equal bytes are stored again; nothing else is lost.
+		if makeFolder(filepath.Dir(blob)) == nil {
+			_ = os.Link(place, blob)
+		}
+	}
+	return nil
+}
+
+// whole reports whether a file has as many bytes as it should.
+func whole(file string, info Info) bool {
+	fi, err := os.Lstat(file)
+	return err == nil && fi.Mode().IsRegular() && fi.Size() == info.Size
+}
+
+func absent(record, path string) error {
+	if _, err := os.Lstat(record); err == nil {
+		return chat.Errorf(chat.Conflict, "there is an artifact %q already", path)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (l *Local) begin(session chat.SessionID) *upload {
+	up := new(upload)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.flight[session] == nil {
+		l.flight[session] = map[*upload]bool{}
+	}
+	l.flight[session][up] = true
+	return up
+}
+
+func (l *Local) end(session chat.SessionID, up *upload) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if delete(l.flight[session], up); len(l.flight[session]) == 0 {
+		delete(l.flight, session)
+	}
+}
+
+func (l *Local) erased(up *upload) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return up.erased
+}
+
+// source reads a body until the context ends and keeps its first bytes.
+type source struct {
+	ctx  context.Context
+	r    io.Reader
+	head []byte
+	err  error // why the body could not be read to its end
+}
+
+// sniffed is how many bytes http.DetectContentType looks at.
+const sniffed = 512
+
+func (s *source) Read(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		s.err = chat.Errorf(chat.Unavailable, "the upload was broken off before its end; send it again").Because(err)
+		return 0, s.err
+	}
+	n, err := s.r.Read(p)
+	if room := sniffed - len(s.head); room > 0 {
+		s.head = append(s.head, p[:min(n, room)]...)
+	}
+	if err != nil && err != io.EOF {
+		s.err = sourceError(err)
+		err = s.err
+	}
+	return n, err
+}
+
+func sourceError(err error) error {
+	if e, ok := errors.AsType[*chat.Error](err); ok {
+		return e
+	}
+	if big, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return chat.Errorf(chat.TooLarge, "the request has at most %d bytes", big.Limit).With("max", big.Limit)
+	}
+	return chat.Errorf(chat.Invalid, "the upload ended before it was complete; send it again").Because(err)
+}
+
+// locks is a fixed number of locks that names are spread over.
+type locks [64]sync.Mutex
+
+func (ls *locks) lock(name string) (unlock func()) {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, name)
+	m := &ls[h.Sum32()%uint32(len(ls))]
+	m.Lock()
+	return m.Unlock
+}

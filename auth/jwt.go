@@ -1,0 +1,203 @@
+package auth
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// leeway is how far the clocks of issuer and server may differ.
+const leeway = 30 * time.Second
+
+var (
+	hmacAlgs  = []string{"HS256", "HS384", "HS512"}
+	rsaAlgs   = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
+	ecAlgs    = []string{"ES256", "ES384", "ES512"}
+	edAlgs    = []string{"EdDSA"}
+	asymmetry = append(append(append([]string(nil), rsaAlgs...), ecAlgs...), edAlgs...)
+)
+
+// verifier checks JWTs against one source of keys.
+type verifier struct {
+	parser *jwt.Parser
+	key    any     // a fixed key, or nil
+	set    *keySet // keys from an address, or nil
+}
+
+func newVerifier(o JWT, now func() time.Time) (*verifier, error) {
+	v := &verifier{}
+	var algs []string
+	switch {
+	case o.Secret != "":
+		v.key, algs = []byte(o.Secret), hmacAlgs
+	case o.KeyFile != "":
+		raw, err := os.ReadFile(o.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the JWT key file: %w", err)
+		}
+		if v.key, algs, err = publicKey(raw); err != nil {
+			return nil, fmt.Errorf("JWT key file %s: %w", o.KeyFile, err)
+		}
+	default:
+		v.set, algs = newKeySet(o.JWKS, now), asymmetry
+	}
+	opts := []jwt.ParserOption{
+		jwt.WithValidMethods(algs), // the key decides, not the token: neither none nor confusion
+		jwt.WithExpirationRequired(),
+		jwt.WithLeeway(leeway),
+		jwt.WithTimeFunc(now),
+	}
+	if o.Issuer != "" {
+		opts = append(opts, jwt.WithIssuer(o.Issuer))
+	}
+	if o.Audience != "" {
+		opts = append(opts, jwt.WithAudience(o.Audience))
+	}
+	v.parser = jwt.NewParser(opts...)
+	return v, nil
+}
+
+// publicKey reads a PEM and says which algorithms go with the key.
+func publicKey(raw []byte) (any, []string, error) {
+	block, _ := pem.Decode(raw)
+	if block == nil {
+		return nil, nil, errors.New("it is not PEM")
+	}
+	if strings.Contains(block.Type, "PRIVATE") {
+		return nil, nil, errors.New("it holds a private key: give this server the public one, `openssl pkey -in key.pem -pubout`")
+	}
+	var key any
+	var err error
+	switch block.Type {
+	case "CERTIFICATE":
+		var cert *x509.Certificate
+		if cert, err = x509.ParseCertificate(block.Bytes); err == nil {
+			key = cert.PublicKey
+		}
+	case "RSA PUBLIC KEY":
+		key, err = x509.ParsePKCS1PublicKey(block.Bytes)
+	default:
+		key, err = x509.ParsePKIXPublicKey(block.Bytes)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("parse the key: %w", err)
+	}
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		if k.N.BitLen() < 2048 {
+			return nil, nil, errors.New("an RSA key has at least 2048 bits")
+		}
+		return key, rsaAlgs, nil
+	case *ecdsa.PublicKey:
+		return key, ecAlgs, nil
+	case ed25519.PublicKey:
+		return key, edAlgs, nil
+	}
+	return nil, nil, fmt.Errorf("a key of type %T cannot check JWTs", key)
+}
+
+// claims are what is read of a token.
+type claims struct {
+	jwt.RegisteredClaims
+	Name      string    `json:"name"`
+	Email     string    `json:"email"`
+	Workspace string    `json:"workspace"`
+	Scope     scopeList `json:"scope"`
+	Scopes    scopeList `json:"scopes"`
+}
+
+// scopeList is a JSON array or one text with spaces; issuers differ.
+type scopeList struct {
+	set  bool
+	list []string
+}
+
+func (s *scopeList) UnmarshalJSON(b []byte) error {
+	s.set = true
+	var one string
+	if err := json.Unmarshal(b, &one); err == nil {
+		s.list = strings.Fields(one)
+		return nil
+	}
+	return json.Unmarshal(b, &s.list)
+}
+
+// verify returns whom the token stands for and until when.
+func (v *verifier) verify(ctx context.Context, token string) (chat.Caller, time.Time, error) {
+	var c claims
+	_, err := v.parser.ParseWithClaims(token, &c, func(t *jwt.Token) (any, error) {
+		if v.set != nil {
+			return v.set.key(ctx, t)
+		}
+		return v.key, nil
+	})
+	if err != nil {
+		if e, ok := errors.AsType[*chat.Error](err); ok {
+			return chat.Caller{}, time.Time{}, e
+		}
+		return chat.Caller{}, time.Time{}, chat.Errorf(chat.Unauthenticated, "%s", whyNot(err)).Because(err)
+	}
+	if c.Subject == "" {
+		return chat.Caller{}, time.Time{}, chat.Errorf(chat.Unauthenticated, "the token does not say whom it stands for: the claim `sub` is missing")
+	}
+	for _, s := range []string{c.Subject, c.Name, c.Email, c.Workspace} {
+		if len(s) > chat.MaxActorField {
+			return chat.Caller{}, time.Time{}, chat.Errorf(chat.Unauthenticated, "a claim of the token has more than %d bytes", chat.MaxActorField)
+		}
+	}
+	scopes, err := c.scopes()
+	if err != nil {
+		return chat.Caller{}, time.Time{}, err
+	}
+	return chat.Caller{
+		Actor:     chat.Actor{Kind: kindFor(scopes), ID: c.Subject, Name: c.Name, Email: c.Email},
+		Workspace: c.Workspace,
+		Scopes:    scopes,
+	}, c.ExpiresAt.Time, nil
+}
+
+// scopes takes those that mean something here; a token that names no scopes at
+// all is a user's.
+func (c *claims) scopes() ([]chat.Scope, error) {
+	if !c.Scope.set && !c.Scopes.set {
+		return []chat.Scope{chat.ScopeUser}, nil
+	}
+	var all []chat.Scope
+	for _, s := range append(c.Scope.list, c.Scopes.list...) {
+		if known(chat.Scope(s)) {
+			all = append(all, chat.Scope(s))
+		}
+	}
+	if len(all) == 0 {
+		return nil, chat.Errorf(chat.Denied, "the token is valid but has none of the scopes user, agent and admin: ask its issuer for one")
+	}
+	return all, nil
+}
+
+// whyNot tells a person what to do about a refused token.
+func whyNot(err error) string {
+	switch {
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return "the token has expired: get a new one"
+	case errors.Is(err, jwt.ErrTokenNotValidYet), errors.Is(err, jwt.ErrTokenUsedBeforeIssued):
+		return "the token is not valid yet: check the clocks of the issuer and of this server"
+	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
+		return "the token lacks a claim that is required here (exp, and iss or aud where they are configured)"
+	case errors.Is(err, jwt.ErrTokenInvalidIssuer), errors.Is(err, jwt.ErrTokenInvalidAudience):
+		return "the token was made for another server: its iss or aud is not the one configured here"
+	}
+	return "the token is not valid here: its signature or form is wrong"
+}

@@ -1,0 +1,205 @@
+package auth
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+const (
+	linkTTL     = 10 * time.Minute
+	maxSessions = 10_000
+	maxLinks    = 100
+)
+
+// sessions keeps signed-in browsers and one-time codes in memory: keys are
+// random, known here only by their hash, can be taken back at once, and leave
+// nothing on disk. After a restart browsers sign in again.
+type sessions struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	live  map[[sha256.Size]byte]grant
+	links map[[sha256.Size]byte]grant
+}
+
+type grant struct {
+	caller chat.Caller
+	until  time.Time
+}
+
+func newSessions(now func() time.Time) *sessions {
+	return &sessions{now: now, live: map[[sha256.Size]byte]grant{}, links: map[[sha256.Size]byte]grant{}}
+}
+
+// put stores g under a new random key. A full map first loses what has ended,
+// then what ends first.
+func (s *sessions) put(m map[[sha256.Size]byte]grant, most int, g grant) string {
+	var raw [32]byte
+	_, _ = rand.Read(raw[:]) // does not fail
+	key := base64.RawURLEncoding.EncodeToString(raw[:])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(m) >= most {
+		now := s.now()
+		var first [sha256.Size]byte
+		var at time.Time
+		for k, old := range m {
+			if !now.Before(old.until) {
+				delete(m, k)
+			} else if at.IsZero() || old.until.Before(at) {
+				first, at = k, old.until
+			}
+		}
+		if len(m) >= most {
+			delete(m, first)
+		}
+	}
+	m[sha256.Sum256([]byte(key))] = g
+	return key
+}
+
+func (s *sessions) get(key string) (chat.Caller, bool) {
+	sum := sha256.Sum256([]byte(key))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, ok := s.live[sum]
+	if ok && !s.now().Before(g.until) {
+		delete(s.live, sum)
+		ok = false
+	}
+	return g.caller, ok
+}
+
+func (s *sessions) end(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.live, sha256.Sum256([]byte(key)))
+}
+
+// redeem takes a one-time code.
+func (s *sessions) redeem(code string) (chat.Caller, bool) {
+	sum := sha256.Sum256([]byte(code))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, ok := s.links[sum]
+	delete(s.links, sum)
+	return g.caller, ok && s.now().Before(g.until)
+}
+
+// Link makes a one-time code that signs a browser in as c within ten minutes,
+// by opening [LinkPath] with it.
+func (a *Auth) Link(c chat.Caller) string {
+	return a.sessions.put(a.sessions.links, maxLinks, grant{c, a.opt.Now().Add(linkTTL)})
+}
+
+// The addresses that [Auth.Handler] answers.
+const (
+	LinkPath    = "/auth/link"    // GET ?code=: signs in with a one-time code, then goes to /
+	SessionPath = "/auth/session" // POST with a token signs in, GET tells who one is, DELETE signs out
+)
+
+// SignInURL is the address of a one-time link below base, like http://127.0.0.1:8000.
+func (a *Auth) SignInURL(base string, c chat.Caller) string {
+	return strings.TrimSuffix(base, "/") + LinkPath + "?code=" + a.Link(c)
+}
+
+// Handler signs browsers in and out; it stands at [LinkPath] and [SessionPath].
+// The rules for host, origin and content type are checked before it. fail
+// answers an error in the server's form.
+func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+LinkPath, func(w http.ResponseWriter, r *http.Request) {
+		// A HEAD or a prefetch must not use up the code.
+		if r.Method != http.MethodGet || strings.HasPrefix(r.Header.Get("Sec-Purpose"), "prefetch") {
+			fail(w, r, chat.Errorf(chat.Invalid, "open the link itself to sign in"))
+			return
+		}
+		c, ok := a.sessions.redeem(r.URL.Query().Get("code"))
+		if !ok && !a.Open() {
+			fail(w, r, chat.Errorf(chat.Unauthenticated, "this sign-in link was used before or is older than ten minutes: `parley serve` prints a new one when it starts"))
+			return
+		}
+		if ok {
+			a.setCookie(w, r, c, a.opt.Now().Add(a.opt.SessionTTL))
+		}
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		w.Header().Set("Cache-Control", "no-store")
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+	})
+	mux.HandleFunc("POST "+SessionPath, func(w http.ResponseWriter, r *http.Request) {
+		c, err := a.Caller(r)
+		if err != nil {
+			fail(w, r, err)
+			return
+		}
+		if !a.Open() {
+			a.setCookie(w, r, c, a.until(r))
+		}
+		whoami(w, c, a.Open())
+	})
+	mux.HandleFunc("GET "+SessionPath, func(w http.ResponseWriter, r *http.Request) {
+		c, err := a.Caller(r)
+		if err != nil {
+			fail(w, r, err)
+			return
+		}
+		whoami(w, c, a.Open())
+	})
+	mux.HandleFunc("DELETE "+SessionPath, func(w http.ResponseWriter, r *http.Request) {
+		if cookie, err := r.Cookie(CookieName); err == nil {
+			a.sessions.end(cookie.Value)
+		}
+		http.SetCookie(w, &http.Cookie{Name: CookieName, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: a.secure(r)})
+		w.WriteHeader(http.StatusNoContent)
+	})
+	return mux
+}
+
+// until is when a session made from the request's token ends: a cookie must not
+// outlive the JWT it was exchanged for.
+func (a *Auth) until(r *http.Request) time.Time {
+	until := a.opt.Now().Add(a.opt.SessionTTL)
+	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if a.jwt != nil && strings.Count(token, ".") == 2 {
+		if _, exp, err := a.jwt.verify(r.Context(), strings.TrimSpace(token)); err == nil && exp.Before(until) {
+			return exp
+		}
+	}
+	if cookie, err := r.Cookie(CookieName); err == nil && token == "" {
+		a.sessions.mu.Lock()
+		defer a.sessions.mu.Unlock()
+		if g, ok := a.sessions.live[sha256.Sum256([]byte(cookie.Value))]; ok && g.until.Before(until) {
+			return g.until
+		}
+	}
+	return until
+}
+
+func (a *Auth) setCookie(w http.ResponseWriter, r *http.Request, c chat.Caller, until time.Time) {
+	key := a.sessions.put(a.sessions.live, maxSessions, grant{c, until})
+	http.SetCookie(w, &http.Cookie{
+		Name: CookieName, Value: key, Path: "/", Expires: until,
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: a.secure(r),
+	})
+}
+
+// secure reports whether the browser came by https.
+func (a *Auth) secure(r *http.Request) bool {
+	return r.TLS != nil || a.opt.TrustedProxy && r.Header.Get("X-Forwarded-Proto") == "https"
+}
+
+func whoami(w http.ResponseWriter, c chat.Caller, open bool) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(map[string]any{ // the client has gone if this fails
+		"actor": c.Actor, "workspace": c.In(), "scopes": c.Scopes, "open": open,
+	})
+}

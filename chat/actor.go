@@ -1,0 +1,103 @@
+package chat
+
+import (
+	"slices"
+	"strings"
+)
+
+// ActorKind says what an actor is.
+type ActorKind string
+
+// The kinds of actor.
+const (
+	User   ActorKind = "user"
+	Agent  ActorKind = "agent"
+	Server ActorKind = "server" // Parley itself: turns, expiries
+)
+
+// Actor is who does something. The kind and id are the identity; the rest is
+// for display.
+type Actor struct {
+	Kind  ActorKind `json:"kind"`
+	ID    string    `json:"id"`
+	Name  string    `json:"name,omitempty"`
+	Email string    `json:"email,omitempty"`
+}
+
+// System is the actor of what the server decides by itself.
+var System = Actor{Kind: Server, ID: "parley"}
+
+// Same reports whether a and b are one identity.
+func (a Actor) Same(b Actor) bool { return a.Kind == b.Kind && a.ID == b.ID }
+
+// Key is the identity as one string, for indexes.
+func (a Actor) Key() string { return string(a.Kind) + ":" + a.ID }
+
+// Scope is a right that a caller holds over the whole server.
+type Scope string
+
+// The scopes. Rights over one session come from being its owner or member.
+const (
+	ScopeUser  Scope = "user"  // create sessions, speak, answer, read one's own
+	ScopeAgent Scope = "agent" // append agent events and previews, claim turns
+	ScopeAdmin Scope = "admin" // every session, backup, verify, metrics
+)
+
+// Caller is an actor with the rights of one request.
+type Caller struct {
+	Actor     Actor
+	Workspace string // "" means DefaultWorkspace
+	Scopes    []Scope
+}
+
+// DefaultWorkspace is where sessions live unless something else is said.
+const DefaultWorkspace = "default"
+
+// Has reports whether the caller holds the scope; admin holds all.
+func (c Caller) Has(s Scope) bool {
+	return slices.Contains(c.Scopes, s) || slices.Contains(c.Scopes, ScopeAdmin)
+}
+
+// In returns the caller's workspace.
+func (c Caller) In() string {
+	if c.Workspace == "" {
+		return DefaultWorkspace
+	}
+	return c.Workspace
+}
+
+// Trusted is the caller the server itself uses for what it decides.
+var Trusted = Caller{Actor: System, Scopes: []Scope{ScopeAdmin}}
+
+// Role is what a member may do in one session.
+type Role string
+
+// The roles, each including those before it.
+const (
+	Viewer   Role = "viewer"
+	Answerer Role = "answerer"
+	Owner    Role = "owner"
+)
+
+var rank = map[Role]int{Viewer: 1, Answerer: 2, Owner: 3}
+
+// Includes reports whether r allows what want allows.
+func (r Role) Includes(want Role) bool { return rank[r] >= rank[want] && rank[r] > 0 }
+
+// Member is an actor with a role in a session.
+type Member struct {
+	Actor Actor `json:"actor"`
+	Role  Role  `json:"role"`
+}
+
+// MaxActorField bounds each text of an actor.
+const MaxActorField = 256
+
+func (a Actor) validate() error {
+	for _, s := range []string{a.ID, a.Name, a.Email} {
+		if len(s) > MaxActorField || strings.ContainsAny(s, "\x00") {
+			return Errorf(Invalid, "an actor's id, name and email have at most %d bytes", MaxActorField)
+		}
+	}
+	return nil
+}

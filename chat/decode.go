@@ -1,0 +1,44 @@
+package chat
+
+import "encoding/json"
+
+// plain reads an object into a kind without synonyms.
+func plain[B any](p json.RawMessage) (b B, err error) {
+	return b, object(p, &b)
+}
+
+// object reads p, where a missing or null payload stands for an empty object.
+func object(p json.RawMessage, into any) error {
+	if len(p) == 0 || string(p) == "null" {
+		return nil
+	}
+	if p[0] != '{' {
+		return Errorf(Invalid, "it must be an object")
+	}
+	return json.Unmarshal(p, into)
+}
+
+// lax reads synonyms; a payload that does not fit them has none.
+func lax(p json.RawMessage, into any) bool {
+	return len(p) > 0 && json.Unmarshal(p, into) == nil
+}
+
+// first returns the first text that is not empty.
+func first(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// firstRaw returns the first value that is there.
+func firstRaw(values ...json.RawMessage) json.RawMessage {
+	for _, v := range values {
+		if len(v) > 0 {
+			return v
+		}
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package chat
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// Draft is a wish to append. Sending the same ClientID again as the same actor
+// returns the first event, so a sender may repeat after a lost answer.
+type Draft struct {
+	Type       string
+	Payload    json.RawMessage // what was sent; nil means Body, encoded
+	Body       Body
+	ClientID   string
+	Workstream string
+	Parent     EventID
+	Turn       TurnID // the turn the sender believes is running; "" is none
+	Attempt    int    // the attempt of that turn; 0 means not checked
+	Via        string // the dialect it comes by; set by dialects, never by clients
+	Interrupt  bool   // a user message that stops the running turn, whatever the session's policy
+}
+
+// Limits of a draft.
+const (
+	MaxEvent    = 768 << 10 // bytes of an event, so that it fits a NATS payload of 1 MiB
+	MaxClientID = 256
+	MaxDrafts   = 1000 // in one append
+)
+
+// NewDraft wraps what the server or an agent says.
+func NewDraft(body Body) Draft { return Draft{Type: body.Type(), Body: body} }
+
+// As returns d with an idempotency key.
+func (d Draft) As(clientID string) Draft { d.ClientID = clientID; return d }
+
+// draftWire is a draft on the native wire.
+type draftWire struct {
+	Type       string          `json:"type"`
+	Payload    json.RawMessage `json:"payload"`
+	ClientID   string          `json:"client_id"`
+	Workstream string          `json:"workstream_id"`
+	Parent     EventID         `json:"parent_id"`
+	Turn       TurnID          `json:"turn_id"`
+	Attempt    int             `json:"attempt"`
+}
+
+// ParseDrafts reads one draft or an array of them.
+func ParseDrafts(b []byte) ([]Draft, error) {
+	b = bytes.TrimLeft(b, " \t\r\n")
+	var wires []draftWire
+	if len(b) > 0 && b[0] == '[' {
+		if err := json.Unmarshal(b, &wires); err != nil {
+			return nil, Errorf(Invalid, "not an array of drafts: %s", jsonProblem(err)).Because(err)
+		}
+	} else {
+		wires = make([]draftWire, 1)
+		if err := json.Unmarshal(b, &wires[0]); err != nil {
+			return nil, Errorf(Invalid, "not a draft: %s", jsonProblem(err)).Because(err)
+		}
+	}
+	if len(wires) == 0 {
+		return nil, Errorf(Invalid, "there is nothing to append: send a draft {type, payload} or an array of them")
+	}
+	if len(wires) > MaxDrafts {
+		return nil, Errorf(TooLarge, "one append takes at most %d drafts", MaxDrafts)
+	}
+	drafts := make([]Draft, len(wires))
+	for i, w := range wires {
+		d := Draft{
+			Type: w.Type, Payload: w.Payload, ClientID: w.ClientID, Workstream: w.Workstream,
+			Parent: w.Parent, Turn: w.Turn, Attempt: w.Attempt,
+		}
+		if err := d.Settle(); err != nil {
+			if len(wires) > 1 {
+				e := *Public(err)
+				e.Msg = "draft " + itoa(i) + ": " + e.Msg
+				err = e.With("index", i)
+			}
+			return nil, err
+		}
+		drafts[i] = d
+	}
+	return drafts, nil
+}
+
+// Settle checks the draft and fills in Body from Payload or Payload from Body.
+// After it, both are there.
+func (d *Draft) Settle() error {
+	if d.Body == nil {
+		if err := checkTypeName(d.Type); err != nil {
+			return err
+		}
+		p, err := compact(d.Payload)
+		if err != nil {
+			return err
+		}
+		d.Payload = p
+		if d.Body, err = DecodeBody(d.Type, p); err != nil {
+			return err
+		}
+	} else {
+		d.Type = d.Body.Type()
+		if d.Payload == nil {
+			p, err := encodePayload(d.Body)
+			if err != nil {
+				return Errorf(Invalid, "payload of %s cannot be written as JSON", d.Type).Because(err)
+			}
+			d.Payload = p
+		}
+	}
+	if len(d.Payload) > MaxEvent {
+		return Errorf(TooLarge, "an event has at most %d KiB; put large things into artifacts", MaxEvent>>10)
+	}
+	if err := checkDepth(d.Payload); err != nil {
+		return err
+	}
+	if len(d.ClientID) > MaxClientID || !utf8.ValidString(d.ClientID) {
+		return Errorf(Invalid, "a client_id has at most %d bytes of UTF-8", MaxClientID)
+	}
+	if d.Workstream != "" && d.Workstream != "main" {
+		if err := CheckWorkstream(d.Workstream); err != nil {
+			return err
+		}
+	} else {
+		d.Workstream = ""
+	}
+	if d.Parent != "" {
+		if _, ok := ParseID(EventPrefix, string(d.Parent)); !ok {
+			return Errorf(Invalid, "parent_id is not an event id")
+		}
+	}
+	return d.Body.check()
+}
+
+// Digest tells two uses of one client id apart.
+func (d *Draft) Digest() uint64 {
+	h := sha256.New()
+	h.Write([]byte(d.Type))
+	h.Write([]byte{0})
+	h.Write([]byte(d.Workstream))
+	h.Write([]byte{0})
+	h.Write(d.Payload)
+	var sum [32]byte
+	return binary.BigEndian.Uint64(h.Sum(sum[:0]))
+}
+
+// compact removes white space and makes sure that what is stored is UTF-8.
+func compact(p json.RawMessage) (json.RawMessage, error) {
+	if len(p) == 0 {
+		return json.RawMessage("{}"), nil
+	}
+	if !utf8.Valid(p) {
+		return nil, Errorf(Invalid, "the payload is not valid UTF-8")
+	}
+	if bytes.IndexByte(p, '\n') < 0 && bytes.IndexByte(p, ' ') < 0 && bytes.IndexByte(p, '\r') < 0 && bytes.IndexByte(p, '\t') < 0 {
+		return p, nil
+	}
+	var b bytes.Buffer
+	b.Grow(len(p))
+	if err := json.Compact(&b, p); err != nil {
+		return nil, Errorf(Invalid, "the payload is not valid JSON").Because(err)
+	}
+	return b.Bytes(), nil
+}
+
+// encodePayload writes a body without escaping < > &, which are plain text here.
+func encodePayload(body Body) (json.RawMessage, error) {
+	if u, ok := body.(Unknown); ok {
+		return compact(u.Payload)
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(body); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// WithBody returns d saying body instead, encoded anew.
+func (d Draft) WithBody(body Body) (Draft, error) {
+	d.Body, d.Payload = body, nil
+	return d, d.Settle()
+}

@@ -1,0 +1,32 @@
+package chat
+
+import "bytes"
+
+// MaxDepth is how deep the values of a payload may be nested. Readers in other
+// languages give up sooner than ours; what is stored must be readable by all.
+const MaxDepth = 512
+
+// checkDepth expects valid JSON.
+func checkDepth(p []byte) error {
+	// Counting is cheap, and hardly any payload has so many brackets.
+	if bytes.Count(p, []byte{'{'})+bytes.Count(p, []byte{'['}) <= MaxDepth {
+		return nil
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(p); i++ {
+		switch c := p[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > MaxDepth {
+				return Errorf(Invalid, "the payload is nested more than %d deep", MaxDepth)
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package chat
+
+import "encoding/json"
+
+// Status is what a session list shows.
+type Status string
+
+// The states of a session.
+const (
+	Idle        Status = "idle"      // nothing to do
+	Running     Status = "running"   // a turn is under way
+	Waiting     Status = "waiting"   // a prompt is open: somebody is needed
+	Completed   Status = "completed" // ended; a user message reopens it
+	FailedState Status = "failed"    // ended with an error; a user message reopens it
+)
+
+// Session is a session's record: a projection of its log.
+type Session struct {
+	ID          SessionID       `json:"session_id"`
+	Workspace   string          `json:"workspace"`
+	Owner       Actor           `json:"owner"`
+	Members     []Member        `json:"members,omitempty"`
+	Agent       string          `json:"agent"`
+	Title       string          `json:"title,omitempty"`
+	Metadata    json.RawMessage `json:"metadata,omitempty"`
+	Summary     string          `json:"summary,omitempty"`
+	Policy      Policy          `json:"policy"`
+	Status      Status          `json:"status"`
+	Error       string          `json:"error,omitempty"` // why it failed
+	OpenPrompts int             `json:"open_prompts"`
+	ForkedOf    SessionID       `json:"forked_of,omitempty"`
+	ForkedAt    Seq             `json:"forked_at,omitempty"`
+	CreatedAt   At              `json:"created_at"`
+	UpdatedAt   At              `json:"updated_at"` // the last event's
+	Last        Seq             `json:"last"`       // the last event's
+}
+
+// RoleOf returns what the actor may do in the session, "" for nothing.
+func (s *Session) RoleOf(a Actor) Role {
+	if s.Owner.Same(a) {
+		return Owner
+	}
+	for _, m := range s.Members {
+		if m.Actor.Same(a) {
+			return m.Role
+		}
+	}
+	return ""
+}
+
+// Filter narrows a list of sessions. The zero value lists all a caller may see.
+type Filter struct {
+	Workspace string
+	Actor     *Actor // only sessions this actor owns or is a member of; nil means all
+	Agent     string
+	Status    Status
+	Query     string // words that must occur in title, summary or id, in any case
+	Limit     int
+	Cursor    string // opaque, from the page before
+}
+
+// SessionPage is a part of a list, the most recently active first.
+type SessionPage struct {
+	Sessions []Session `json:"sessions"`
+	Next     string    `json:"next_cursor,omitempty"` // "" at the end
+}
+
+// Range asks for stored events of a session.
+type Range struct {
+	After      Seq      // only events after it
+	Before     Seq      // only events before it; 0 means no bound
+	Limit      int      // most events to return; 0 means no bound but MaxBytes
+	MaxBytes   int      // stop after about so many bytes, but give at least one event; 0 means no bound
+	Desc       bool     // newest first
+	Types      []string // only these types; nil means all
+	Workstream *string  // only this line; "" is the main line; nil means all
+}
+
+// Receipt says what an erase removed.
+type Receipt struct {
+	Session   SessionID `json:"session_id"`
+	Events    uint64    `json:"events"`
+	Artifacts int       `json:"artifacts"`
+	Bytes     int64     `json:"bytes"`
+	ErasedAt  At        `json:"erased_at"`
+	Note      string    `json:"note"` // what is not covered
+}
+
+// NewSession is what a session begins with.
+type NewSession struct {
+	ID       SessionID       `json:"id,omitempty"`    // made by the server when absent
+	Agent    string          `json:"agent,omitempty"` // "" means the default agent, "none" that nobody answers
+	Title    string          `json:"title,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+	Policy   Policy          `json:"policy,omitempty"`
+	Members  []Member        `json:"members,omitempty"`
+}
+
+// StopResult says what a stop did.
+type StopResult struct {
+	Stopped bool   `json:"stopped"` // false: nothing was running
+	TurnID  TurnID `json:"turn_id,omitempty"`
+}
+
+// FileInfo is what is known of a file of a session.
+type FileInfo struct {
+	Path      string `json:"path"`
+	MediaType string `json:"media_type"`
+	Size      int64  `json:"size"`
+	SHA256    string `json:"sha256"` // of the bytes, in hexadecimal; serves as an entity tag
+	StoredAt  At     `json:"stored_at"`
+}

@@ -1,0 +1,36 @@
+package chat
+
+// Snapshot is a session at one moment: enough to draw it, and the cursor from
+// which to follow it.
+type Snapshot struct {
+	Session   Session `json:"session"`
+	State     View    `json:"state"`
+	Items     []Item  `json:"items"` // the last ones, oldest first
+	More      bool    `json:"more"`  // there are older ones
+	Open      []Item  `json:"open"`  // blocks that are being written
+	Cursor    Cursor  `json:"cursor"`
+	ServerNow At      `json:"server_now"`
+}
+
+// ItemPage is a part of a session's items, oldest first.
+type ItemPage struct {
+	Items  []Item `json:"items"`
+	More   bool   `json:"more"`             // there are older ones
+	Before Seq    `json:"before,omitempty"` // ask for these with before
+}
+
+// SearchPage is what a search found, newest first.
+type SearchPage struct {
+	Hits   []Hit `json:"hits"`
+	More   bool  `json:"more"`             // older events have not been looked at
+	Before Seq   `json:"before,omitempty"` // go on from here
+}
+
+// Hit is an event in which the text occurs.
+type Hit struct {
+	Seq        Seq    `json:"sequence"`
+	At         At     `json:"timestamp"`
+	Type       string `json:"type"`
+	Workstream string `json:"workstream_id,omitempty"`
+	Snippet    string `json:"snippet"` // the text around the place
+}

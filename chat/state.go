@@ -1,0 +1,373 @@
+package chat
+
+import (
+	"slices"
+)
+
+// State is what the rules need to know of a session: the fold of its log
+// without the conversation itself. It is small, whatever the length of the log,
+// and can be stored as JSON.
+type State struct {
+	Session     Session          `json:"session"`
+	Number      Number           `json:"number"`
+	Last        Seq              `json:"last"`
+	LastAt      At               `json:"last_at"`
+	Head        Hash             `json:"-"` // follows from the last event's bytes
+	Lines       map[string]*Line `json:"lines,omitempty"`
+	Prompts     []*Prompt        `json:"prompts,omitempty"` // open ones, oldest first
+	Plan        *AgentPlan       `json:"plan,omitempty"`
+	Usage       Usage            `json:"usage"`
+	Workstreams []*Workstream    `json:"workstreams,omitempty"` // in the order of their launch
+	Approved    []string         `json:"approved,omitempty"`    // tools approved for the session
+	Granted     []string         `json:"granted,omitempty"`     // scopes granted for the session or for ever
+}
+
+// Line is the main line of work ("") or a workstream's.
+type Line struct {
+	Turn  *Turn `json:"turn,omitempty"`  // nil when nothing runs
+	Queue []Seq `json:"queue,omitempty"` // triggers that wait for their turn
+}
+
+// Turn is a running turn.
+type Turn struct {
+	ID        TurnID     `json:"id"`
+	Seq       Seq        `json:"sequence"` // of turn.started
+	Trigger   Seq        `json:"trigger"`
+	Agent     string     `json:"agent"`
+	Attempt   int        `json:"attempt"`
+	Crashes   int        `json:"crashes,omitempty"` // attempts that ended the process without saying anything new
+	StartedAt At         `json:"started_at"`
+	Stopping  bool       `json:"stopping,omitempty"`
+	Steered   []Seq      `json:"steered,omitempty"` // messages it was handed and has not taken
+	Calls     []OpenCall `json:"calls,omitempty"`   // without a result yet
+	Usage     Usage      `json:"usage"`
+	Closed    []BlockID  `json:"closed,omitempty"` // blocks it has finished
+}
+
+// TurnRef names a turn as its agent knows it.
+type TurnRef struct {
+	Session SessionID `json:"session_id"`
+	Turn    TurnID    `json:"turn_id"`
+	Attempt int       `json:"attempt"`
+}
+
+// Finished reports whether the turn has finished a block of that id.
+func (t *Turn) Finished(b BlockID) bool { return slices.Contains(t.Closed, b) }
+
+// OpenCall is a tool call without a result.
+type OpenCall struct {
+	CallID     string `json:"call_id"`
+	Tool       string `json:"tool"`
+	Seq        Seq    `json:"sequence"`
+	Repeatable bool   `json:"repeatable,omitempty"`
+}
+
+// Workstream is the state of a parallel line of work.
+type Workstream struct {
+	WorkstreamLaunched
+	State      string  `json:"state"` // running, canceling, completed, failed, timeout, canceled
+	Parent     string  `json:"parent,omitempty"`
+	Phase      string  `json:"phase,omitempty"`
+	Iteration  int     `json:"iteration,omitempty"`
+	Message    string  `json:"message,omitempty"`
+	Share      float64 `json:"share,omitempty"`
+	Warned     float64 `json:"warned,omitempty"`
+	Summary    string  `json:"summary,omitempty"`
+	Error      string  `json:"error,omitempty"`
+	Paused     bool    `json:"paused,omitempty"`
+	LaunchedAt At      `json:"launched_at,omitzero"`
+	EndedAt    At      `json:"ended_at,omitzero"`
+}
+
+// Line returns a line of work; it never returns nil.
+func (s *State) Line(workstream string) *Line {
+	if l := s.Lines[workstream]; l != nil {
+		return l
+	}
+	return &Line{}
+}
+
+func (s *State) line(workstream string) *Line {
+	l := s.Lines[workstream]
+	if l == nil {
+		l = &Line{}
+		if s.Lines == nil {
+			s.Lines = map[string]*Line{}
+		}
+		s.Lines[workstream] = l
+	}
+	return l
+}
+
+// TurnOf returns the running turn with that id and its line.
+func (s *State) TurnOf(id TurnID) (t *Turn, workstream string) {
+	for name, l := range s.Lines {
+		if l.Turn != nil && l.Turn.ID == id {
+			return l.Turn, name
+		}
+	}
+	return nil, ""
+}
+
+// Prompt returns an open prompt.
+func (s *State) Prompt(requestID string) *Prompt {
+	for _, p := range s.Prompts {
+		if p.RequestID == requestID {
+			return p
+		}
+	}
+	return nil
+}
+
+// Workstream returns a workstream by id.
+func (s *State) Workstream(id string) *Workstream {
+	for _, w := range s.Workstreams {
+		if w.ID == id {
+			return w
+		}
+	}
+	return nil
+}
+
+// Busy reports whether any turn runs or waits to run.
+func (s *State) Busy() bool {
+	for _, l := range s.Lines {
+		if l.Turn != nil || len(l.Queue) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Apply folds one event into the state. Events come in order. It reports
+// whether the session's record changed beyond its last event.
+func (s *State) Apply(e *Event) (changed bool) {
+	s.Last, s.LastAt = e.Seq, e.At
+	if e.Turn != "" && e.Actor.Kind == Agent {
+		if t, _ := s.TurnOf(e.Turn); t != nil {
+			t.Crashes = 0 // it makes progress
+		}
+	}
+	s.Session.Last, s.Session.UpdatedAt = e.Seq, e.At
+	switch b := e.Body.(type) {
+	case SessionStarted:
+		s.begin(e, b)
+	case SessionUpdated:
+		s.update(b)
+	case SessionCompleted:
+		s.Session.Status, s.Session.Error = Completed, ""
+		return true
+	case SessionFailed:
+		s.Session.Status, s.Session.Error = FailedState, b.ErrorMessage
+		return true
+	case UserMessage:
+		s.hear(e)
+	case UserMessageWithdrawn:
+		for _, l := range s.Lines {
+			l.Queue = without(l.Queue, b.Sequence)
+			if l.Turn != nil {
+				l.Turn.Steered = without(l.Turn.Steered, b.Sequence)
+			}
+		}
+	case TurnStarted:
+		l := s.line(e.Workstream)
+		l.Queue = without(l.Queue, b.Trigger)
+		l.Turn = &Turn{ID: b.TurnID, Seq: e.Seq, Trigger: b.Trigger, Agent: b.Agent, Attempt: 1, StartedAt: e.At}
+	case TurnResumed:
+		if t, _ := s.TurnOf(b.TurnID); t != nil {
+			t.Attempt, t.Crashes = b.Attempt, b.Crashes
+		}
+	case TurnInput:
+		if t, _ := s.TurnOf(e.Turn); t != nil {
+			t.Steered = without(t.Steered, b.Sequences...)
+		}
+	case TurnStopRequested:
+		if t, _ := s.TurnOf(b.TurnID); t != nil {
+			t.Stopping = true
+		}
+	case TurnCompleted:
+		l := s.line(e.Workstream)
+		if l.Turn != nil && l.Turn.ID == b.TurnID {
+			l.Queue = append(l.Turn.Steered, l.Queue...)
+			l.Turn = nil
+		}
+		if len(l.Queue) == 0 && e.Workstream != "" {
+			delete(s.Lines, e.Workstream)
+		}
+	case AgentText, AgentThinking:
+		if t, _ := s.TurnOf(e.Turn); t != nil {
+			if block := FinishedBlock(e.Body); block != "" {
+				t.Closed = append(t.Closed, block)
+			}
+		}
+	case AgentToolCall:
+		if t, _ := s.TurnOf(e.Turn); t != nil {
+			t.Calls = append(t.Calls, OpenCall{b.CallID, b.Tool, e.Seq, b.Repeatable})
+		}
+	case AgentToolResult:
+		s.callEnded(e.Turn, b.CallID)
+	case AgentToolError:
+		s.callEnded(e.Turn, b.CallID)
+	case AgentPlan:
+		s.Plan = &b
+	case AgentUsage:
+		s.Usage = s.Usage.Plus(b.Usage)
+		if t, _ := s.TurnOf(e.Turn); t != nil {
+			t.Usage = t.Usage.Plus(b.Usage)
+		}
+	case AgentInputRequest, AgentApprovalRequest, AgentPermissionRequest:
+		if p, ok := AsPrompt(e); ok {
+			s.Prompts = append(s.Prompts, &p)
+		}
+	case UserApprovalResponse:
+		s.remember(b)
+		s.close(b.RequestID)
+	case UserPermissionResponse:
+		if b.Duration == "session" || b.Duration == "always" {
+			s.Granted = union(s.Granted, b.Granted)
+		}
+		s.close(b.RequestID)
+	case UserInputResponse:
+		s.close(b.RequestID)
+	case PromptClosed:
+		s.close(b.RequestID)
+	default:
+		s.applyWorkstream(e)
+	}
+	return s.settle() || e.Seq == 1 || e.Type == "session.updated"
+}
+
+func (s *State) begin(e *Event, b SessionStarted) {
+	if e.Seq != 1 {
+		return // an agent's own word on a session that already began
+	}
+	s.Session = Session{
+		ID: e.Session, Workspace: first(b.Workspace, DefaultWorkspace), Owner: e.Actor, Members: b.Members,
+		Agent: b.Agent, Title: b.Title, Metadata: b.Metadata, Policy: Policy(first(string(b.Policy), string(Queue))),
+		Status: Idle, ForkedOf: b.ForkedOf, ForkedAt: b.ForkedAt, CreatedAt: e.At, UpdatedAt: e.At, Last: e.Seq,
+	}
+}
+
+func (s *State) update(b SessionUpdated) {
+	if b.Title != nil {
+		s.Session.Title = *b.Title
+	}
+	if b.Agent != nil {
+		s.Session.Agent = *b.Agent
+	}
+	if b.Metadata != nil {
+		s.Session.Metadata = b.Metadata
+	}
+	if b.Policy != nil {
+		s.Session.Policy = *b.Policy
+	}
+	if b.Members != nil {
+		s.Session.Members = *b.Members
+	}
+	if b.Summary != nil {
+		s.Session.Summary = *b.Summary
+	}
+}
+
+// hear puts a user message where it will be answered.
+func (s *State) hear(e *Event) {
+	if s.Session.Status == Completed || s.Session.Status == FailedState {
+		s.Session.Status, s.Session.Error = Idle, ""
+	}
+	if s.Session.Agent == NoAgent {
+		return
+	}
+	l := s.line(e.Workstream)
+	if l.Turn != nil && !l.Turn.Stopping && s.Session.Policy == Steer {
+		l.Turn.Steered = append(l.Turn.Steered, e.Seq)
+		return
+	}
+	l.Queue = append(l.Queue, e.Seq)
+}
+
+func (s *State) callEnded(turn TurnID, callID string) {
+	if t, _ := s.TurnOf(turn); t != nil {
+		t.Calls = slices.DeleteFunc(t.Calls, func(c OpenCall) bool { return c.CallID == callID })
+	}
+}
+
+func (s *State) remember(b UserApprovalResponse) {
+	p := s.Prompt(b.RequestID)
+	if p == nil || p.Approval == nil {
+		return
+	}
+	for i, d := range b.Decisions {
+		if d.Approve && d.Remember == "session" && i < len(p.Approval.Calls) {
+			s.Approved = union(s.Approved, []string{p.Approval.Calls[i].Tool})
+		}
+	}
+}
+
+func (s *State) close(requestID string) {
+	s.Prompts = slices.DeleteFunc(s.Prompts, func(p *Prompt) bool { return p.RequestID == requestID })
+}
+
+// settle derives the status; it reports whether the record changed.
+func (s *State) settle() bool {
+	status := s.Session.Status
+	if status != Completed && status != FailedState {
+		status = Idle
+		for _, l := range s.Lines {
+			if l.Turn != nil {
+				status = Running
+			}
+		}
+		if len(s.Prompts) > 0 {
+			status = Waiting
+		}
+	}
+	if status == s.Session.Status && len(s.Prompts) == s.Session.OpenPrompts {
+		return false
+	}
+	s.Session.Status, s.Session.OpenPrompts = status, len(s.Prompts)
+	return true
+}
+
+func (s *State) applyWorkstream(e *Event) {
+	if b, ok := e.Body.(WorkstreamLaunched); ok {
+		s.Workstreams = append(s.Workstreams, newWorkstream(e, b))
+	} else if w := s.Workstream(workstreamOf(e.Body)); w != nil {
+		w.apply(e)
+	}
+}
+
+// Clone returns a copy that shares nothing that Apply changes.
+func (s *State) Clone() *State {
+	c := *s
+	c.Lines = make(map[string]*Line, len(s.Lines))
+	for name, l := range s.Lines {
+		k := Line{Queue: slices.Clone(l.Queue)}
+		if l.Turn != nil {
+			t := *l.Turn
+			t.Steered, t.Calls, t.Closed = slices.Clone(t.Steered), slices.Clone(t.Calls), slices.Clone(t.Closed)
+			k.Turn = &t
+		}
+		c.Lines[name] = &k
+	}
+	c.Prompts = slices.Clone(s.Prompts) // a prompt is never changed, only removed
+	c.Workstreams = make([]*Workstream, len(s.Workstreams))
+	for i, w := range s.Workstreams {
+		k := *w
+		c.Workstreams[i] = &k
+	}
+	c.Approved, c.Granted = slices.Clone(s.Approved), slices.Clone(s.Granted)
+	return &c
+}
+
+func without(list []Seq, gone ...Seq) []Seq {
+	return slices.DeleteFunc(list, func(s Seq) bool { return slices.Contains(gone, s) })
+}
+
+func union(list, more []string) []string {
+	for _, m := range more {
+		if !slices.Contains(list, m) {
+			list = append(list, m)
+		}
+	}
+	return list
+}

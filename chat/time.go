@@ -1,0 +1,45 @@
+package chat
+
+import "time"
+
+// At is a position: microseconds since the epoch. It rises strictly within a
+// session over events and preview pieces alike, so a dialect that has only one
+// number to resume from can use it.
+type At int64
+
+// AtStep is the least distance between two positions of a session. A dialect
+// that makes several frames of one event uses at, at+1, … below it.
+const AtStep = 16
+
+// After returns the position for something that happens now, after last.
+func After(last, now At) At { return max(now, last+AtStep) }
+
+// AtOf is the position of a time.
+func AtOf(t time.Time) At { return At(t.UnixMicro()) }
+
+// Time is the time of a position.
+func (a At) Time() time.Time { return time.UnixMicro(int64(a)).UTC() }
+
+// stampLayout is the only form of a time on our own wire: UTC, six decimals.
+const stampLayout = "2006-01-02T15:04:05.000000Z"
+
+// String is the position as a timestamp.
+func (a At) String() string { return string(a.appendStamp(make([]byte, 0, len(stampLayout)))) }
+
+func (a At) appendStamp(b []byte) []byte { return a.Time().AppendFormat(b, stampLayout) }
+
+// MarshalJSON writes a timestamp.
+func (a At) MarshalJSON() ([]byte, error) {
+	b := append(make([]byte, 0, len(stampLayout)+2), '"')
+	return append(a.appendStamp(b), '"'), nil
+}
+
+// UnmarshalJSON reads any RFC 3339 timestamp.
+func (a *At) UnmarshalJSON(b []byte) error {
+	var t time.Time
+	if err := t.UnmarshalJSON(b); err != nil {
+		return Errorf(Invalid, "%s is not an RFC 3339 time", b)
+	}
+	*a = AtOf(t)
+	return nil
+}

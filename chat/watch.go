@@ -1,0 +1,61 @@
+package chat
+
+import "time"
+
+// Entry is one step of a session's stream: a fact, or a piece of a block that
+// is being written.
+type Entry struct {
+	Session SessionID
+	At      At
+	Fact    Fact     // Seq is 0 for a piece
+	Label   Label    // of the fact
+	Block   BlockID  // the block that the fact finishes, or ""
+	Piece   *Preview // nil for a fact
+	Cursor  Cursor   // what a reader has after this entry; filled in by the hub
+}
+
+// Encoding turns entries into the bytes of a dialect. The hub calls it once per
+// entry and shares the bytes among all readers, so it must not depend on the
+// reader. Either method may append nothing. Both are called under a lock of the
+// session: no I/O, and nothing of dst or e is kept.
+type Encoding interface {
+	// Name is the same for equal encodings: one per dialect and framing, such
+	// as native/sse.
+	Name() string
+	AppendEvent(dst []byte, e *Entry) []byte
+	AppendPiece(dst []byte, e *Entry) []byte
+}
+
+// Packer is an Encoding whose bytes are compressed once for all readers, in
+// units that can stand behind any other.
+type Packer interface {
+	Pack(dst, plain []byte) ([]byte, Pack)
+}
+
+// Pack describes one compressed unit.
+type Pack struct {
+	Len   int    // packed bytes; set by the hub
+	Size  int    // plain bytes
+	Sum   uint32 // CRC-32 of the plain bytes
+	Extra uint32 // the packer's own
+}
+
+// Start says where a reader begins.
+type Start struct {
+	Cursor     *Cursor       // nil: from now on, preceded by the open blocks
+	Idle       time.Duration // yield an empty batch after so much silence; 0 means never
+	ByPosition bool          // pieces of open blocks come in order of position among the events
+}
+
+// Batch is all that a reader lacks at one moment, or a good part of it. Its
+// bytes and entries are shared: nobody may change them, and they are valid
+// until the reader asks for the next batch.
+type Batch struct {
+	Bytes   []byte  // nil when there is no encoding
+	Packs   []Pack  // units in Bytes, when the encoding packs
+	Entries []Entry // when there is no encoding
+	Cursor  Cursor  // what the reader has after this batch
+	Last    Seq     // the session's last event when the batch was made
+	Live    bool    // the reader has all there is
+	Idle    bool    // nothing happened for as long as Start.Idle says
+}

@@ -1,0 +1,30 @@
+package chat
+
+// Assignment is a turn that a worker is to answer. A worker that is answering
+// it already goes on, under the attempt given here.
+type Assignment struct {
+	TurnRef
+	Agent      string  `json:"agent"`
+	Workstream string  `json:"workstream_id,omitempty"`
+	Trigger    Event   `json:"trigger"`          // what is answered
+	Events     []Event `json:"events,omitempty"` // what earlier attempts left in the log
+	Open       []Block `json:"open,omitempty"`   // blocks that were being written, as far as they were shown
+}
+
+// Worker is a connection by which an agent outside of the process answers
+// turns. Its methods are called in order and must not block.
+type Worker interface {
+	Give(a Assignment)
+	Tell(turn TurnID, e Event) // an answer, a closed prompt, or a message that came in
+	Stop(turn TurnID)
+}
+
+// Seat is a worker's place among those of its agent name.
+type Seat interface {
+	// Holds returns a turn that the worker has, as it is now.
+	Holds(turn TurnID) (TurnRef, error)
+	// Finish ends a turn that the worker has; cause is nil when it is done.
+	Finish(turn TurnID, cause error) error
+	// Leave gives the seat up. Turns that the worker has wait for it to come back.
+	Leave()
+}

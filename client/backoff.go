@@ -1,0 +1,78 @@
+package client
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Backoff is the pause between attempts: it begins at Min, doubles up to Max,
+// and is shortened by chance, so that many clients do not come back at once.
+type Backoff struct {
+	Min time.Duration // 0 means 250 ms
+	Max time.Duration // 0 means 15 s
+}
+
+func (b Backoff) withDefaults() Backoff {
+	if b.Min <= 0 {
+		b.Min = 250 * time.Millisecond
+	}
+	if b.Max <= 0 {
+		b.Max = 15 * time.Second
+	}
+	b.Max = max(b.Max, b.Min)
+	return b
+}
+
+// pause is how long to wait before attempt n, counted from 1.
+func (b Backoff) pause(n int) time.Duration {
+	d := b.Max
+	if n < 30 && b.Min<<(n-1) < b.Max && b.Min<<(n-1) > 0 {
+		d = b.Min << (n - 1)
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// wait pauses, or returns why ctx ended.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// passing reports whether the same request may succeed later.
+func passing(err error) bool {
+	switch chat.CodeOf(err) {
+	case chat.Unavailable, chat.SlowDown:
+		return true
+	}
+	return false
+}
+
+// later is how long the server wants to be left alone, or 0.
+func later(err error) time.Duration {
+	n, _ := chat.Public(err).Details["retry_after"].(int)
+	return min(time.Duration(n)*time.Second, time.Minute)
+}
+
+// repeat calls f until it succeeds, fails for good, or the attempts are used up.
+func (c *Client) repeat(ctx context.Context, safe bool, f func() error) error {
+	for n := 1; ; n++ {
+		err := f()
+		if err == nil || ctx.Err() != nil || !safe || !passing(err) || n > c.opt.Retries {
+			return err
+		}
+		d := max(c.opt.Backoff.pause(n), later(err))
+		c.opt.Logger.DebugContext(ctx, "trying again", "attempt", n, "pause", d, "err", err)
+		if wait(ctx, d) != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// DefaultURL is where a server listens unless it was told otherwise.
+const DefaultURL = "http://127.0.0.1:8000"
+
+// ErrUnreachable is inside every error that came from the network and not from
+// the server.
+var ErrUnreachable = errors.New("the server cannot be reached")
+
+// Options configures a Client. The zero value speaks to a local server.
+type Options struct {
+	URL     string        // of the server; "" means DefaultURL
+	Token   string        // sent as a bearer token when not empty
+	HTTP    *http.Client  // nil means one of its own; it must not have a Timeout, which would cut streams
+	Logger  *slog.Logger  // nil means none
+	Backoff Backoff       // between attempts
+	Retries int           // of a call that is safe to repeat; 0 means 5, negative none
+	Silence time.Duration // a stream without a sign of life for so long is taken up again; 0 means 45 s
+}
+
+// Validate returns all that is wrong with o.
+func (o Options) Validate() error {
+	var problems []error
+	if o.URL != "" {
+		u, err := url.Parse(o.URL)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			problems = append(problems, chat.Errorf(chat.Invalid, "%q is not the address of a server: use something like %s", o.URL, DefaultURL))
+		}
+	}
+	if strings.ContainsAny(o.Token, "\r\n") {
+		problems = append(problems, chat.Errorf(chat.Invalid, "the token has a line break in it"))
+	}
+	if o.HTTP != nil && o.HTTP.Timeout != 0 {
+		problems = append(problems, chat.Errorf(chat.Invalid, "the HTTP client has a Timeout, which would cut streams; use contexts instead"))
+	}
+	return errors.Join(problems...)
+}
+
+func (o Options) withDefaults() Options {
+	if o.URL == "" {
+		o.URL = DefaultURL
+	}
+	o.URL = strings.TrimRight(o.URL, "/")
+	if o.HTTP == nil {
+		o.HTTP = &http.Client{Transport: transport()}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Retries == 0 {
+		o.Retries = 5
+	}
+	if o.Silence <= 0 {
+		o.Silence = 45 * time.Second
+	}
+	o.Backoff = o.Backoff.withDefaults()
+	return o
+}
+
+func transport() http.RoundTripper {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = 16
+	return t
+}
+
+// Client speaks to one server.
+type Client struct {
+	opt  Options
+	base string // with /parley/v1
+}
+
+// New returns a client. It does not connect.
+func New(opt Options) (*Client, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, err
+	}
+	opt = opt.withDefaults()
+	return &Client{opt: opt, base: opt.URL + "/parley/v1"}, nil
+}
+
+// URL is the server's address.
+func (c *Client) URL() string { return c.opt.URL }
+
+// Close lets go of idle connections. Calls under way are not touched.
+func (c *Client) Close() { c.opt.HTTP.CloseIdleConnections() }
+
+// call is one request that is answered with JSON.
+type call struct {
+	method string
+	path   string // behind /parley/v1
+	query  url.Values
+	in     any  // encoded as JSON when not nil
+	safe   bool // may be sent again when its answer was lost
+}
+
+// do sends a call and decodes the answer into out, which may be nil.
+func (c *Client) do(ctx context.Context, r call, out any) error {
+	var body []byte
+	if r.in != nil {
+		var err error
+		if body, err = encode(r.in); err != nil {
+			return chat.Errorf(chat.Invalid, "the request cannot be written as JSON").Because(err)
+		}
+	}
+	return c.repeat(ctx, r.safe, func() error {
+		req, err := c.request(ctx, r.method, r.path, r.query, body)
+		if err != nil {
+			return err
+		}
+		res, err := c.send(req)
+		if err != nil {
+			return err
+		}
+		defer drain(res.Body)
+		if out == nil {
+			return nil
+		}
+		if err := json.NewDecoder(res.Body).Decode(out); err != nil {
+			return c.broken(ctx, err)
+		}
+		return nil
+	})
+}
+
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+func (c *Client) request(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Request, error) {
+	var reader io.Reader
+	if body != nil {
+		reader = bytes.NewReader(body)
+	}
+	target := c.base + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, reader)
+	if err != nil {
+		return nil, chat.Errorf(chat.Invalid, "the request cannot be made").Because(err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	c.authorize(req.Header)
+	return req, nil
+}
+
+func (c *Client) authorize(h http.Header) {
+	if c.opt.Token != "" {
+		h.Set("Authorization", "Bearer "+c.opt.Token)
+	}
+}
+
+// send returns a good answer, or the error that the server or the network gave.
+func (c *Client) send(req *http.Request) (*http.Response, error) {
+	res, err := c.opt.HTTP.Do(req)
+	if err != nil {
+		return nil, c.broken(req.Context(), err)
+	}
+	if res.StatusCode < 300 {
+		return res, nil
+	}
+	defer drain(res.Body)
+	return nil, refusal(res)
+}
+
+// broken is the error of a connection that did not work.
+func (c *Client) broken(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if ue, ok := errors.AsType[*url.Error](err); ok {
+		err = ue.Err // the address is in our own text already
+	}
+	return chat.Errorf(chat.Unavailable, "cannot reach the server at %s", c.opt.URL).Because(fmt.Errorf("%w: %w", ErrUnreachable, err))
+}
+
+// drain reads what little is left of a body, so that the connection can be used
+// again.
+func drain(body io.ReadCloser) {
+	io.CopyN(io.Discard, body, 64<<10)
+	body.Close()
+}
+
+// wireError is the native form of an error.
+type wireError struct {
+	Code    chat.Code      `json:"code"`
+	Message string         `json:"message"`
+	Details map[string]any `json:"details"`
+}
+
+func (e *wireError) err() *chat.Error {
+	return &chat.Error{Code: e.Code, Msg: e.Message, Details: e.Details}
+}
+
+// refusal reads an error answer.
+func refusal(res *http.Response) error {
+	raw, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	var in struct {
+		Error wireError `json:"error"`
+	}
+	var e *chat.Error
+	if mediaType(res.Header) == "application/json" && json.Unmarshal(raw, &in) == nil && in.Error.Code != "" {
+		e = in.Error.err()
+	} else {
+		// Not Parley: a proxy in between, or something else on that port.
+		e = chat.Errorf(codeOf(res.StatusCode), "the server answered %s", res.Status)
+	}
+	if s := res.Header.Get("Retry-After"); s != "" {
+		if n, err := strconv.Atoi(s); err == nil && n >= 0 {
+			e = e.With("retry_after", n)
+		}
+	}
+	return e
+}
+
+func mediaType(h http.Header) string {
+	t, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
+	return t
+}
+
+func codeOf(status int) chat.Code {
+	switch status {
+	case http.StatusUnauthorized:
+		return chat.Unauthenticated
+	case http.StatusForbidden, http.StatusMisdirectedRequest:
+		return chat.Denied
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		return chat.NotFound
+	case http.StatusConflict:
+		return chat.Conflict
+	case http.StatusGone:
+		return chat.Gone
+	case http.StatusRequestEntityTooLarge:
+		return chat.TooLarge
+	case http.StatusTooManyRequests:
+		return chat.SlowDown
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return chat.Unavailable
+	}
+	if status >= 500 {
+		return chat.Internal
+	}
+	return chat.Invalid
+}

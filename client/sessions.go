@@ -1,0 +1,128 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// NewSession says what a session is to be. The zero value is a session with an
+// id made by the server, answered by its default agent.
+type NewSession struct {
+	ID       chat.SessionID  `json:"id,omitempty"`
+	Agent    string          `json:"agent,omitempty"` // chat.NoAgent: nobody answers
+	Title    string          `json:"title,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"` // an object
+	Policy   chat.Policy     `json:"policy,omitempty"`
+	Members  []chat.Member   `json:"members,omitempty"`
+}
+
+// Create begins a session. With an ID it may be repeated: the same request by
+// the same caller returns the session that is there.
+func (c *Client) Create(ctx context.Context, s NewSession) (chat.Session, error) {
+	var out chat.Session
+	err := c.do(ctx, call{method: http.MethodPost, path: "/sessions", in: s, safe: s.ID != ""}, &out)
+	return out, err
+}
+
+func sessionPath(id chat.SessionID, rest string) string {
+	return "/sessions/" + url.PathEscape(string(id)) + rest
+}
+
+// Get returns a session's record.
+func (c *Client) Get(ctx context.Context, id chat.SessionID) (chat.Session, error) {
+	var out chat.Session
+	err := c.do(ctx, call{method: http.MethodGet, path: sessionPath(id, ""), safe: true}, &out)
+	return out, err
+}
+
+// SessionQuery narrows a list of sessions.
+type SessionQuery struct {
+	Agent  string
+	Status chat.Status
+	Query  string // words in title, summary or id
+	Limit  int    // of one page; 0 means the server's default
+	Cursor string // from the page before
+}
+
+// List returns one page of sessions, the most recently active first.
+func (c *Client) List(ctx context.Context, q SessionQuery) (chat.SessionPage, error) {
+	v := url.Values{}
+	set(v, "agent", q.Agent)
+	set(v, "status", string(q.Status))
+	set(v, "q", q.Query)
+	set(v, "cursor", q.Cursor)
+	if q.Limit > 0 {
+		v.Set("limit", strconv.Itoa(q.Limit))
+	}
+	var page chat.SessionPage
+	err := c.do(ctx, call{method: http.MethodGet, path: "/sessions", query: v, safe: true}, &page)
+	return page, err
+}
+
+func set(v url.Values, key, value string) {
+	if value != "" {
+		v.Set(key, value)
+	}
+}
+
+// Sessions walks over all pages. It ends after the first error.
+func (c *Client) Sessions(ctx context.Context, q SessionQuery) iter.Seq2[chat.Session, error] {
+	return func(yield func(chat.Session, error) bool) {
+		for {
+			page, err := c.List(ctx, q)
+			if err != nil {
+				yield(chat.Session{}, err)
+				return
+			}
+			for _, s := range page.Sessions {
+				if !yield(s, nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			q.Cursor = page.Next
+		}
+	}
+}
+
+// Update changes the fields of a session that are set, and only those.
+func (c *Client) Update(ctx context.Context, id chat.SessionID, change chat.SessionUpdated) (chat.Session, error) {
+	var out chat.Session
+	err := c.do(ctx, call{method: http.MethodPatch, path: sessionPath(id, ""), in: change, safe: true}, &out)
+	return out, err
+}
+
+// Delete erases a session and all that belongs to it. There is no way back.
+func (c *Client) Delete(ctx context.Context, id chat.SessionID) (chat.Receipt, error) {
+	var out chat.Receipt
+	err := c.do(ctx, call{method: http.MethodDelete, path: sessionPath(id, "")}, &out)
+	return out, err
+}
+
+// Agent is an agent that the server knows.
+type Agent struct {
+	Name        string   `json:"name"`
+	Kind        string   `json:"kind"`
+	Description string   `json:"description,omitempty"`
+	Starters    []string `json:"starters,omitempty"`
+	Healthy     bool     `json:"healthy"`
+	Workers     int      `json:"workers,omitempty"`
+	Running     int      `json:"running,omitempty"`
+}
+
+// Agents lists the agents that the server knows.
+func (c *Client) Agents(ctx context.Context) ([]Agent, error) {
+	var out struct {
+		Agents []Agent `json:"agents"`
+	}
+	err := c.do(ctx, call{method: http.MethodGet, path: "/agents", safe: true}, &out)
+	return out.Agents, err
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+)
+
+// BackupCmd saves the whole store of a running server.
+type BackupCmd struct {
+	remote `embed:""`
+	File   string `arg:"" help:"Tar file to write."`
+}
+
+// Run writes the file; it is there only when it is whole.
+func (c *BackupCmd) Run(ctx context.Context, std *stdio) error {
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	p := newProgress(std.err)
+	defer p.end()
+	var n int64
+	err = writeNew(c.File, func(w io.Writer) error {
+		n, err = cl.Backup(ctx, w, func(n int64) { p.say("received %s", size(n)) })
+		if err == nil {
+			p.end()
+			err = checkTar(c.File + ".part")
+		}
+		return err
+	})
+	p.end()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(std.err, "wrote %s to %s; get it back with: parley restore %s --data DIR\n", size(n), c.File, c.File)
+	return nil
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/client"
+)
+
+// ChatCmd is a conversation in the terminal.
+type ChatCmd struct {
+	remote  `embed:""`
+	Session string `arg:"" optional:"" help:"Session to go on with; without it a new one begins."`
+	Agent   string `help:"Agent of the new session."`
+	Title   string `help:"Title of the new session."`
+}
+
+// Run talks until the person leaves. When standard input is no terminal, each
+// line is a message, or the answer to a question, and answers are printed plain.
+func (c *ChatCmd) Run(ctx context.Context, std *stdio) error {
+	cl, err := c.connect(2)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	var s chat.Session
+	if c.Session == "" {
+		s, err = cl.Create(ctx, client.NewSession{Agent: c.Agent, Title: c.Title})
+	} else {
+		if c.Agent != "" || c.Title != "" {
+			return usageError("--agent and --title are for new sessions")
+		}
+		s, err = cl.Get(ctx, chat.SessionID(c.Session))
+		err = missing(err, chat.SessionID(c.Session))
+	}
+	if err != nil {
+		return err
+	}
+	in, tty := terminal(std.in)
+	out, ttyOut := terminal(std.out)
+	if tty && ttyOut {
+		err = chatScreen(ctx, cl, s, in, out)
+	} else {
+		err = (&plainChat{cl: cl, session: s, std: std}).run(ctx)
+	}
+	fmt.Fprintf(std.err, "go on with: parley chat %s\n", s.ID)
+	return err
+}

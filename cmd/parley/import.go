@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+)
+
+// ImportCmd makes a session from a log.
+type ImportCmd struct {
+	remote `embed:""`
+	File   string `arg:"" help:"File that export wrote; - is standard input."`
+}
+
+// Run sends the log and prints the session's id.
+func (c *ImportCmd) Run(ctx context.Context, std *stdio) error {
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	in, total := std.in, int64(0)
+	if c.File != "-" {
+		f, err := os.Open(c.File)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if info, err := f.Stat(); err == nil {
+			total = info.Size()
+		}
+		in = f
+	}
+	p := newProgress(std.err)
+	defer p.end()
+	s, err := cl.Import(ctx, &told{r: in, tell: func(n int64) {
+		if total > 0 {
+			p.say("sent %s of %s", size(n), size(total))
+		} else {
+			p.say("sent %s", size(n))
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	p.end()
+	fmt.Fprintln(std.out, s.ID)
+	fmt.Fprintf(std.err, "imported %s; look at it with: parley chat %s\n", many(uint64(s.Last), "event", "events"), s.ID)
+	return nil
+}
+
+// told reports how much was read.
+type told struct {
+	r    io.Reader
+	n    int64
+	tell func(int64)
+}
+
+func (t *told) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p)
+	t.n += int64(n)
+	t.tell(t.n)
+	return n, err
+}

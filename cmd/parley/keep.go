@@ -1,0 +1,129 @@
+package main
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/parley-hq/parley/artifact"
+	"github.com/parley-hq/parley/journal"
+)
+
+// backup writes a tar of everything: store/… and artifacts/…, which restore
+// puts back as they are. The store's copy is taken first and its files last
+// only as long as the copy does; artifacts that are put meanwhile come along or
+// not, those that an event names are there, because they are stored before it.
+func (p *parley) backup(ctx context.Context, w io.Writer) (err error) {
+	tmp, err := os.MkdirTemp(p.cfg.Data, "backup-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the copy: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+	copied := filepath.Join(tmp, "store")
+	if err := p.journal.Backup(ctx, copied); err != nil {
+		return err
+	}
+	out := tar.NewWriter(w)
+	if err := tarFolder(ctx, out, copied, "store"); err != nil {
+		return err
+	}
+	err = p.artifacts.Walk(ctx, func(e artifact.Entry) error {
+		head := &tar.Header{Name: "artifacts/" + e.Path, Mode: 0o600, Size: e.Size, ModTime: time.Now()}
+		if e.SameAs != "" {
+			head.Typeflag, head.Linkname, head.Size = tar.TypeLink, "artifacts/"+e.SameAs, 0
+			return out.WriteHeader(head)
+		}
+		if err := out.WriteHeader(head); err != nil {
+			return err
+		}
+		_, err := io.Copy(out, e.Body())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	// Last: a tar without it was cut off.
+	about, err := json.Marshal(map[string]any{"version": version, "made_at": time.Now().UTC()})
+	if err != nil {
+		return err
+	}
+	if err := out.WriteHeader(&tar.Header{Name: "manifest.json", Mode: 0o600, Size: int64(len(about)), ModTime: time.Now()}); err != nil {
+		return err
+	}
+	if _, err := out.Write(about); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// tarFolder adds the files of a folder.
+func tarFolder(ctx context.Context, out *tar.Writer, dir, name string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return errors.Join(err, ctx.Err())
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		head := &tar.Header{Name: name + "/" + filepath.ToSlash(rel), Mode: 0o600, Size: info.Size(), ModTime: info.ModTime()}
+		if err := out.WriteHeader(head); err != nil {
+			return err
+		}
+		_, err = io.Copy(out, f)
+		return err
+	})
+}
+
+// verifyLine is one line of a verification under way, or its outcome.
+type verifyLine struct {
+	Sessions uint64   `json:"sessions"`
+	Events   uint64   `json:"events"`
+	Done     bool     `json:"done"`
+	Found    uint64   `json:"found,omitempty"` // how much damage there is
+	Problems []string `json:"problems,omitempty"`
+}
+
+// verify walks the store and the artifacts and tells how far it is.
+func (p *parley) verify(ctx context.Context, line func(v any) error) error {
+	last := time.Now()
+	var broken error
+	report, err := p.journal.Verify(ctx, func(v journal.VerifyProgress) {
+		if time.Since(last) > 200*time.Millisecond && broken == nil {
+			last = time.Now()
+			broken = line(verifyLine{Sessions: v.Sessions, Events: v.Events})
+		}
+	})
+	if err = errors.Join(err, broken); err != nil {
+		return err
+	}
+	end := verifyLine{Sessions: report.Sessions, Events: report.Events, Done: true, Found: report.Found}
+	for _, d := range report.Damage {
+		end.Problems = append(end.Problems, d.String())
+	}
+	files, err := p.artifacts.Verify(ctx)
+	if err != nil {
+		return err
+	}
+	for _, d := range files.Problems {
+		end.Found++
+		end.Problems = append(end.Problems, "artifact "+d.Record+": "+d.What)
+	}
+	return line(end)
+}

@@ -1,0 +1,128 @@
+// Command parley is the conversation layer between agents and people: the
+// server, and what one needs on the command line to use and keep it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/client"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// commands is what stands on the command line, one file per command.
+type commands struct {
+	Serve    ServeCmd    `cmd:"" help:"Run the server."`
+	Chat     ChatCmd     `cmd:"" help:"Talk with an agent in the terminal."`
+	Send     SendCmd     `cmd:"" help:"Send one message."`
+	Watch    WatchCmd    `cmd:"" help:"Follow a session as it happens."`
+	Sessions SessionsCmd `cmd:"" help:"List sessions."`
+	Export   ExportCmd   `cmd:"" help:"Write a session's whole log, one event per line."`
+	Import   ImportCmd   `cmd:"" help:"Make a session from a log that was exported."`
+	Verify   VerifyCmd   `cmd:"" help:"Check every hash chain for damage."`
+	Backup   BackupCmd   `cmd:"" help:"Save the whole store of a running server to a tar file."`
+	Restore  RestoreCmd  `cmd:"" help:"Unpack a backup into a new data folder."`
+	Version  VersionCmd  `cmd:"" help:"Print the version."`
+}
+
+// stdio is where a command reads and writes.
+type stdio struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// Exit codes.
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+)
+
+// leave carries an exit code out of the parser, which ends the process after
+// printing help.
+type leave int
+
+// run runs one command line and returns the exit code. It returns only when all
+// that the command started has ended.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case leave:
+			code = int(v)
+		default:
+			panic(v)
+		}
+	}()
+	std := &stdio{in: stdin, out: stdout, err: stderr}
+	var cmds commands
+	parser, err := kong.New(&cmds,
+		kong.Name("parley"),
+		kong.Description("The conversation layer between agents and people.\n\nBegin with: parley serve, then parley chat in another terminal."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { panic(leave(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(std),
+		kong.Vars{"url": client.DefaultURL},
+	)
+	if err != nil {
+		panic(err) // a wrong tag in this package
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintf(stderr, "parley: %s; see parley --help\n", err)
+		return exitUsage
+	}
+	err = parsed.Run()
+	if err == nil {
+		return exitOK
+	}
+	if u, ok := errors.AsType[usageError](err); ok {
+		fmt.Fprintf(stderr, "parley: %s; see parley %s --help\n", u, parsed.Command())
+		return exitUsage
+	}
+	fmt.Fprintln(stderr, "parley: "+explain(err))
+	return exitError
+}
+
+// usageError is a command line that cannot be meant.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// explain words an error in one line that says what to do.
+func explain(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "interrupted"
+	}
+	text := err.Error()
+	if e, ok := errors.AsType[*chat.Error](err); ok && e.Msg != "" {
+		text = e.Msg
+		switch {
+		case errors.Is(err, client.ErrUnreachable):
+			text += ": is the server running? start it with: parley serve"
+		case e.Code == chat.Unauthenticated:
+			text += " (give a token with --token or PARLEY_TOKEN)"
+		}
+	}
+	return strings.Join(strings.Fields(text), " ")
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/agent/demo"
+	"github.com/parley-hq/parley/artifact"
+	"github.com/parley-hq/parley/auth"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/dialect/native"
+	"github.com/parley-hq/parley/hub"
+	"github.com/parley-hq/parley/journal"
+	"github.com/parley-hq/parley/server"
+	"github.com/parley-hq/parley/session"
+	"github.com/parley-hq/parley/wire"
+)
+
+// parley is the whole program: what is plugged into what.
+type parley struct {
+	cfg       *ServeCmd
+	auth      *auth.Auth
+	log       *slog.Logger
+	journal   *journal.Journal
+	artifacts *artifact.Local
+	hub       *hub.Hub
+	sessions  *session.Sessions
+	workers   *agent.Pool
+	agents    *agent.Registry
+	runner    *agent.Runner
+	server    *server.Server
+	traces    *sdktrace.TracerProvider // nil without a collector
+	broken    chan error               // the store failed; room for one
+	started   func(net.Addr)           // for tests; may be nil
+}
+
+// open opens the store and plugs everything together. Nothing runs yet.
+func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) {
+	p = &parley{cfg: cfg, auth: a, log: log, broken: make(chan error, 1)}
+	p.journal, err = journal.Open(storeDir(cfg.Data), journal.Options{
+		Sync: cfg.syncMode(), MinFree: cfg.MinFree, MinFreePercent: cfg.MinFreePct, Logger: log, Fatal: p.fatal,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.journal.Close())
+		}
+	}()
+	if p.artifacts, err = artifact.Open(artifactDir(cfg.Data), artifact.Options{Max: cfg.MaxArtifact}); err != nil {
+		return nil, err
+	}
+	// Present only if the last process ended in order.
+	clean := os.Remove(cleanFile(cfg.Data)) == nil
+
+	p.hub = hub.New(p.journal, hub.Options{Logger: log})
+	for id, blocks := range p.journal.OpenBlocks() {
+		p.hub.Restore(id, blocks)
+	}
+	p.workers = agent.NewPool(agent.PoolOptions{Lease: cfg.Lease})
+	p.agents = agent.NewRegistry(p.workers)
+	p.agents.Add(demo.Info, demo.Agent{})
+	runner := agent.Options{Grace: cfg.Grace, Clean: clean, Logger: log, Store: p.store}
+	if cfg.OTLP != "" {
+		if p.traces, err = tracing(cfg.OTLP); err != nil {
+			return nil, err
+		}
+		runner.Tracer = p.traces.Tracer("parley")
+	}
+	p.runner = agent.NewRunner(p.agents, runner)
+	p.sessions = session.New(p.journal, p.hub, session.Options{
+		DefaultAgent: cfg.Agent, Artifacts: p.artifacts, Committed: p.runner.Committed, Erased: p.runner.Erased, Logger: log,
+	})
+	p.runner.Attach(p.sessions)
+	return p, p.serve()
+}
+
+// serve makes the HTTP server and mounts the dialects.
+func (p *parley) serve() error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), p.hub.Collector())
+	registry.MustRegister(p.journal.Collectors()...)
+	conns := &wire.Conns{Panicked: func(v any, stack []byte) {
+		p.log.Error("a connection failed", "fault", v, "stack", string(stack))
+	}}
+	var err error
+	p.server, err = server.New(server.Options{
+		Addr: p.cfg.Addr, CertFile: p.cfg.TLSCert, KeyFile: p.cfg.TLSKey, TrustedProxy: p.cfg.TrustedProxy,
+		Auth: p.auth, Conns: conns, Logger: p.log, Registry: registry, Pprof: p.cfg.Pprof, MaxBody: p.cfg.MaxBody, Grace: p.cfg.Grace,
+		Ready: func(ctx context.Context) error {
+			_, err := p.sessions.List(ctx, chat.Trusted, chat.Filter{Limit: 1})
+			return err
+		},
+		Started: func(addr net.Addr) {
+			if p.started != nil {
+				p.started(addr)
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	dialects := [][]wire.Route{
+		native.New(native.Options{
+			Sessions: p.sessions, Files: files{p.artifacts}, Workers: p.workers, Caller: p.auth.Caller, Conns: conns,
+			Agents: func() any { return p.agents.List(p.runner.Running()) }, Builtin: p.agents.Builtin,
+			Backup: p.backup, Verify: p.verify, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
+		}).Routes(),
+	}
+	for _, routes := range dialects {
+		for _, r := range routes {
+			p.server.Handle(r)
+		}
+	}
+	p.server.Handle(wire.Route{Pattern: "GET /{$}", Public: true, Handler: http.HandlerFunc(front)})
+	return nil
+}
+
+// run serves until ctx ends or the store fails. It reads in the order of an
+// orderly end: stop accepting and tell clients to come back, let turns end, then
+// close what they write to.
+func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	background, end := context.WithCancel(context.WithoutCancel(ctx))
+	var store, front sync.WaitGroup
+	errs := make(chan error, 4)
+	store.Go(func() { errs <- p.journal.Run(background) })
+	store.Go(func() { errs <- p.sessions.Run(background) })
+	front.Go(func() { errs <- p.runner.Run(ctx) })
+	front.Go(func() { errs <- p.server.Run(ctx) })
+	started := p.started
+	p.started = func(addr net.Addr) {
+		p.hello(out, addr)
+		if started != nil {
+			started(addr)
+		}
+	}
+
+	select {
+	case err = <-errs:
+	case err = <-p.broken:
+		err = fmt.Errorf("the store failed and the server ends, so that nothing is acknowledged that is not stored; look at the disk, then start it again: %w", err)
+		// What is under way may wait for a store that answers no more.
+		time.AfterFunc(5*time.Second, func() { os.Exit(1) })
+	case <-ctx.Done():
+	}
+	cancel()
+	front.Wait()
+	p.hub.Close(nil)
+	end()
+	store.Wait()
+	if p.traces != nil {
+		flush, done := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+		err = errors.Join(err, p.traces.Shutdown(flush))
+		done()
+	}
+	if cerr := p.journal.Close(); cerr != nil {
+		return errors.Join(err, cerr)
+	}
+	if err == nil {
+		err = os.WriteFile(cleanFile(p.cfg.Data), nil, 0o600)
+	}
+	return err
+}
+
+// fatal is told once when the log could not be written.
+func (p *parley) fatal(err error) {
+	select {
+	case p.broken <- err:
+	default:
+	}
+}
+
+// hello says that the server is ready, and how to get in.
+func (p *parley) hello(out io.Writer, addr net.Addr) {
+	scheme := "http"
+	if p.cfg.TLSCert != "" {
+		scheme = "https"
+	}
+	url := scheme + "://" + addr.String()
+	if p.auth.Open() {
+		fmt.Fprintf(out, "Parley %s is ready at %s (data in %s; open to everyone on this machine, no token is set)\n", version, url, p.cfg.Data)
+		return
+	}
+	fmt.Fprintf(out, "Parley %s is ready at %s (data in %s; a token is needed)\n", version, url, p.cfg.Data)
+	if len(p.cfg.Token) > 0 {
+		admin := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "admin"}, Scopes: []chat.Scope{chat.ScopeUser, chat.ScopeAgent, chat.ScopeAdmin}}
+		fmt.Fprintf(out, "Sign in once with %s\n", p.auth.SignInURL(url, admin))
+	}
+}
+
+// store keeps a file that an agent made.
+func (p *parley) store(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader) (int64, error) {
+	info, err := p.artifacts.Put(ctx, id, path, mediaType, body, artifact.PutOptions{})
+	return info.Size, err
+}
+
+// files is the artifact store as the native dialect sees it.
+type files struct{ *artifact.Local }
+
+// Put stores a file of at most limit bytes.
+func (f files) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error) {
+	return f.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Max: limit})
+}
+
+// tracing sends spans to a collector.
+func tracing(endpoint string) (*sdktrace.TracerProvider, error) {
+	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(endpoint))
+	if err != nil {
+		return nil, fmt.Errorf("traces cannot be sent to %s: %w", endpoint, err)
+	}
+	about := resource.NewSchemaless(semconv.ServiceName("parley"), semconv.ServiceVersion(version))
+	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)), nil
+}
+
+// front is what a browser sees at the root.
+func front(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'none'")
+	_, _ = io.WriteString(w, `<!doctype html><html lang="en"><meta charset="utf-8"><title>Parley</title>
+<h1>Parley is running</h1>
+<p>Talk to it from a terminal: <code>parley chat</code></p>
+<p>The API is described by <a href="/parley/v1/openapi.json">openapi.json</a>; <a href="/healthz">health</a>, <a href="/readyz">readiness</a>, <a href="/metrics">metrics</a>.</p>
+`)
+}

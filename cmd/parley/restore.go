@@ -1,0 +1,153 @@
+package main
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// RestoreCmd unpacks a backup.
+type RestoreCmd struct {
+	File string `arg:"" help:"Tar file that backup wrote."`
+	Data string `required:"" help:"Data folder to make; it must be empty or absent." placeholder:"DIR"`
+}
+
+// manifest is in every backup, as its last word: a backup without it was cut.
+const manifest = "manifest.json"
+
+// Run unpacks the file beside the data folder and puts it in place when all of
+// it is there.
+func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
+	f, err := os.Open(c.File)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if entries, err := os.ReadDir(c.Data); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%s is not empty; choose another folder for --data, or move what is there away", c.Data)
+	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	part := strings.TrimRight(c.Data, string(filepath.Separator)) + ".part"
+	if err := os.Mkdir(part, 0o700); err != nil {
+		return fmt.Errorf("cannot make %s: %w", part, err)
+	}
+	p := newProgress(std.err)
+	defer p.end()
+	files, bytes, err := unpack(ctx, f, part, func(files int, bytes int64) {
+		p.say("unpacked %s, %s", many(files, "file", "files"), size(bytes))
+	})
+	if err == nil {
+		if err = os.Remove(c.Data); errors.Is(err, os.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err == nil {
+		err = os.Rename(part, c.Data)
+	}
+	p.end()
+	if err != nil {
+		os.RemoveAll(part)
+		return fmt.Errorf("restore %s: %w", c.File, err)
+	}
+	fmt.Fprintf(std.err, "restored %s, %s; start the server on it with: parley serve --data %s\n", many(files, "file", "files"), size(bytes), c.Data)
+	return nil
+}
+
+// unpack writes the files of a backup into dir, which stays the only place it
+// touches.
+func unpack(ctx context.Context, r io.Reader, dir string, tell func(files int, bytes int64)) (files int, bytes int64, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer root.Close()
+	whole := false
+	err = walkTar(r, func(h *tar.Header, body io.Reader) error {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		name := filepath.FromSlash(path.Clean(h.Name))
+		if h.Typeflag == tar.TypeDir {
+			return root.MkdirAll(name, 0o700)
+		}
+		if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			return err
+		}
+		n, err := putFile(root, name, body)
+		if err != nil {
+			return err
+		}
+		files, bytes = files+1, bytes+n
+		whole = whole || h.Name == manifest
+		tell(files, bytes)
+		return nil
+	})
+	if err == nil && !whole {
+		err = errNoManifest
+	}
+	return files, bytes, err
+}
+
+var errNoManifest = fmt.Errorf("the file has no %s: it is no backup, or it was cut off", manifest)
+
+func putFile(root *os.Root, name string, body io.Reader) (int64, error) {
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	n, err := io.Copy(f, body)
+	if err == nil {
+		err = f.Sync()
+	}
+	return n, errors.Join(err, f.Close())
+}
+
+// walkTar visits the entries of a backup and refuses what no backup contains.
+func walkTar(r io.Reader, visit func(*tar.Header, io.Reader) error) error {
+	archive := tar.NewReader(r)
+	for {
+		h, err := archive.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("not a whole tar file: %w", err)
+		}
+		if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir {
+			return fmt.Errorf("%q is neither file nor folder; this is no backup of Parley", h.Name)
+		}
+		if !filepath.IsLocal(filepath.FromSlash(h.Name)) || strings.Contains(h.Name, `\`) {
+			return fmt.Errorf("%q leads out of the folder; this is no backup of Parley", h.Name)
+		}
+		if err := visit(h, archive); err != nil {
+			return err
+		}
+	}
+}
+
+// checkTar reads a backup to its end, so that a cut one is noticed now and not
+// when it is needed.
+func checkTar(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	whole := false
+	err = walkTar(f, func(h *tar.Header, body io.Reader) error {
+		whole = whole || h.Name == manifest
+		_, err := io.Copy(io.Discard, body)
+		return err
+	})
+	if err == nil && !whole {
+		err = errNoManifest
+	}
+	return err
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/client"
+)
+
+// SendCmd sends one message.
+type SendCmd struct {
+	remote   `embed:""`
+	Session  string   `arg:"" help:"The session; new begins one."`
+	Text     []string `arg:"" help:"What to say; - reads standard input."`
+	Wait     bool     `short:"w" help:"Wait for the answer and print it."`
+	Agent    string   `help:"Agent of a new session."`
+	ClientID string   `help:"Idempotency key: the same message under the same key is said once." placeholder:"KEY"`
+}
+
+// Run prints the answer when it waits for it, else the session and the number
+// of the message.
+func (c *SendCmd) Run(ctx context.Context, std *stdio) error {
+	text := strings.Join(c.Text, " ")
+	if text == "-" {
+		b, err := io.ReadAll(io.LimitReader(std.in, chat.MaxEvent+1))
+		if err != nil {
+			return err
+		}
+		text = strings.TrimRight(string(b), "\r\n")
+	}
+	if text == "" {
+		return usageError("there is nothing to say")
+	}
+	cl, err := c.connect(5)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	id := chat.SessionID(c.Session)
+	if id == "new" {
+		s, err := cl.Create(ctx, client.NewSession{Agent: c.Agent})
+		if err != nil {
+			return err
+		}
+		id = s.ID
+		if c.Wait {
+			fmt.Fprintf(std.err, "session %s\n", id)
+		}
+	} else if c.Agent != "" {
+		return usageError("--agent is for new sessions")
+	}
+	if c.Wait {
+		s, err := cl.Get(ctx, id)
+		if err != nil {
+			return missing(err, id)
+		}
+		if s.Agent == chat.NoAgent {
+			return fmt.Errorf("nobody answers in session %s: it has no agent; leave --wait out", id)
+		}
+	}
+	e, err := cl.Send(ctx, id, chat.UserMessage{Text: text}, c.ClientID)
+	if err != nil {
+		return missing(err, id)
+	}
+	if !c.Wait {
+		fmt.Fprintf(std.out, "%s %d\n", id, e.Seq)
+		return nil
+	}
+	r := &reply{out: std.out, asked: func(_ context.Context, p chat.Prompt) error {
+		fmt.Fprintf(std.err, "the agent asks: %s (answer with: parley chat %s)\n", oneLine(promptTitle(&p)), id)
+		return nil
+	}}
+	return r.wait(ctx, cl, e)
+}
+
+// missing adds what to do when there is no such session.
+func missing(err error, id chat.SessionID) error {
+	if chat.CodeOf(err) == chat.NotFound {
+		return errors.New("there is no session " + string(id) + "; see parley sessions, or begin one with: parley send new TEXT")
+	}
+	return err
+}

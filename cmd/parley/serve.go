@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/parley-hq/parley/auth"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/journal"
+)
+
+// ServeCmd starts the server.
+type ServeCmd struct {
+	Addr string `help:"Address to listen on." default:"127.0.0.1:8000" env:"PARLEY_ADDR"`
+	Data string `help:"Folder that keeps everything." default:"./parley-data" env:"PARLEY_DATA" type:"path"`
+	Sync string `help:"When an append counts as stored: always (survives power loss), interval (a power cut may lose the last tenth of a second; a kill loses nothing), never (the operating system decides; a power cut may lose much)." enum:"always,interval,never" default:"always" env:"PARLEY_SYNC"`
+
+	Agent string        `help:"Agent of sessions that name none." default:"demo" env:"PARLEY_AGENT"`
+	Lease time.Duration `help:"How long a turn waits for its worker to come back." default:"60s" env:"PARLEY_LEASE"`
+
+	Token     []string `help:"Token that may do everything; may be given several times. With it, nobody gets in without one." name:"token" env:"PARLEY_TOKEN" placeholder:"TOKEN"`
+	TokenFile string   `help:"File of tokens, one per line: token scope[,scope] actor [workspace]." env:"PARLEY_TOKEN_FILE" type:"path"`
+	JWTSecret string   `help:"Secret of JWTs signed with HS256." name:"jwt-secret" env:"PARLEY_JWT_SECRET"`
+	JWTKey    string   `help:"PEM file with the public key of JWTs." name:"jwt-key" env:"PARLEY_JWT_KEY" type:"path"`
+	JWKS      string   `help:"Address of the key set of JWTs." name:"jwks" env:"PARLEY_JWKS"`
+	JWTIssuer string   `help:"Issuer that JWTs must name." name:"jwt-issuer" env:"PARLEY_JWT_ISSUER"`
+	JWTAud    string   `help:"Audience that JWTs must name." name:"jwt-audience" env:"PARLEY_JWT_AUDIENCE"`
+
+	TLSCert      string   `help:"TLS certificate file." name:"tls-cert" env:"PARLEY_TLS_CERT" type:"path"`
+	TLSKey       string   `help:"TLS key file." name:"tls-key" env:"PARLEY_TLS_KEY" type:"path"`
+	TrustedProxy bool     `help:"A proxy in front does TLS." env:"PARLEY_TRUSTED_PROXY"`
+	Host         []string `help:"Name under which the server is reached, besides loopback ones." env:"PARLEY_HOST"`
+	AllowOrigin  []string `help:"Origin of web pages that may use the server." env:"PARLEY_ALLOW_ORIGIN"`
+
+	MaxBody     int64   `help:"Most bytes of a request body." default:"8388608" env:"PARLEY_MAX_BODY"`
+	MaxArtifact int64   `help:"Most bytes of an artifact." default:"1073741824" env:"PARLEY_MAX_ARTIFACT"`
+	MinFree     int64   `help:"Least free bytes on the disk; below it appends are refused. -1 switches it off." default:"1073741824" env:"PARLEY_MIN_FREE"`
+	MinFreePct  float64 `help:"Least free share of the disk in percent. -1 switches it off." name:"min-free-percent" default:"5" env:"PARLEY_MIN_FREE_PERCENT"`
+	Rate        float64 `help:"Requests a second that one actor may make; -1 means no limit." default:"0" env:"PARLEY_RATE"`
+
+	Grace     time.Duration `help:"How long turns may go on when the server is told to end." default:"10s" env:"PARLEY_GRACE"`
+	LogLevel  string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info" env:"PARLEY_LOG_LEVEL"`
+	LogFormat string        `help:"text or json." enum:"text,json" default:"text" env:"PARLEY_LOG_FORMAT"`
+	Pprof     bool          `help:"Serve profiles at /debug/pprof/." env:"PARLEY_PPROF"`
+	OTLP      string        `help:"Address of an OpenTelemetry collector (OTLP over HTTP); every turn becomes a span." name:"otlp" env:"PARLEY_OTLP,OTEL_EXPORTER_OTLP_ENDPOINT" placeholder:"URL"`
+}
+
+// Run serves until ctx ends.
+func (c *ServeCmd) Run(ctx context.Context, std *stdio) error {
+	level := slog.LevelInfo
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return err
+	}
+	var handler slog.Handler = slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level})
+	if c.LogFormat == "json" {
+		handler = slog.NewJSONHandler(std.err, &slog.HandlerOptions{Level: level})
+	}
+	a, err := c.auth()
+	if err != nil {
+		return err
+	}
+	if err := auth.RefuseOpenBeyondLoopback(c.Addr, a, c.TLSCert != "", c.TrustedProxy); err != nil {
+		return err
+	}
+	p, err := open(c, a, slog.New(handler))
+	if err != nil {
+		return err
+	}
+	return p.run(ctx, std.out)
+}
+
+// auth makes the request → caller part of the configuration.
+func (c *ServeCmd) auth() (*auth.Auth, error) {
+	opt := auth.Options{
+		JWT:   auth.JWT{Secret: auth.Secret(c.JWTSecret), KeyFile: c.JWTKey, JWKS: c.JWKS, Issuer: c.JWTIssuer, Audience: c.JWTAud},
+		Hosts: c.Host, AllowOrigins: c.AllowOrigin, TrustedProxy: c.TrustedProxy, Rate: c.Rate,
+	}
+	for _, t := range c.Token {
+		opt.Tokens = append(opt.Tokens, auth.Token{
+			Token: auth.Secret(t), Actor: chat.Actor{Kind: chat.User, ID: "admin"},
+			Scopes: []chat.Scope{chat.ScopeUser, chat.ScopeAgent, chat.ScopeAdmin},
+		})
+	}
+	if c.TokenFile != "" {
+		f, err := os.Open(c.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("the token file cannot be read: %w", err)
+		}
+		tokens, err := auth.ReadTokens(f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.TokenFile, err)
+		}
+		opt.Tokens = append(opt.Tokens, tokens...)
+	}
+	return auth.New(opt)
+}
+
+func (c *ServeCmd) syncMode() journal.SyncMode {
+	switch c.Sync {
+	case "interval":
+		return journal.SyncInterval
+	case "never":
+		return journal.SyncNever
+	}
+	return journal.SyncAlways
+}
+
+// Folders below the data folder.
+func storeDir(data string) string    { return filepath.Join(data, "store") }
+func artifactDir(data string) string { return filepath.Join(data, "artifacts") }
+func cleanFile(data string) string   { return filepath.Join(data, "clean") }

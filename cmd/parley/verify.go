@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/journal"
+)
+
+// VerifyCmd checks a store for damage.
+type VerifyCmd struct {
+	remote `embed:""`
+	Data   string `help:"Data folder of a stopped server, read without changing it. Otherwise the running server is asked." placeholder:"DIR"`
+}
+
+// Run prints every problem on a line of its own, then a summary.
+func (c *VerifyCmd) Run(ctx context.Context, std *stdio) error {
+	p := newProgress(std.err)
+	defer p.end()
+	check := c.running
+	if c.Data != "" {
+		check = c.stopped
+	}
+	sessions, events, problems, err := check(ctx, p)
+	p.end()
+	if err != nil {
+		return err
+	}
+	for _, line := range problems {
+		fmt.Fprintln(std.out, plain(line))
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("%s in %s; restore the last good backup, or export what is whole", many(len(problems), "problem", "problems"), many(sessions, "session", "sessions"))
+	}
+	fmt.Fprintf(std.out, "%s with %s, all whole\n", many(sessions, "session", "sessions"), many(events, "event", "events"))
+	return nil
+}
+
+func (c *VerifyCmd) running(ctx context.Context, p *progress) (sessions, events uint64, problems []string, err error) {
+	cl, err := c.client()
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	defer cl.Close()
+	var last client.Check
+	for check, err := range cl.Verify(ctx) {
+		if err != nil {
+			return 0, 0, nil, err
+		}
+		last = check
+		p.say("checked %s, %s", many(check.Sessions, "session", "sessions"), many(check.Events, "event", "events"))
+	}
+	for _, raw := range last.Problems {
+		problems = append(problems, problemText(raw))
+	}
+	return last.Sessions, last.Events, problems, nil
+}
+
+// problemText is a problem as the server sent it: a text, or an object.
+func problemText(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}
+
+func (c *VerifyCmd) stopped(ctx context.Context, p *progress) (sessions, events uint64, problems []string, err error) {
+	dir := filepath.Join(c.Data, "store")
+	if _, err := os.Stat(dir); err != nil {
+		return 0, 0, nil, fmt.Errorf("%s is no data folder of Parley: %w", c.Data, err)
+	}
+	j, err := journal.OpenReadOnly(dir, journal.Options{})
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	defer func() { err = errors.Join(err, j.Close()) }()
+	report, err := j.Verify(ctx, func(v journal.VerifyProgress) {
+		p.say("checked %s, %s", many(v.Sessions, "session", "sessions"), many(v.Events, "event", "events"))
+	})
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	for _, d := range report.Damage {
+		problems = append(problems, d.String())
+	}
+	return report.Sessions, report.Events, problems, nil
+}

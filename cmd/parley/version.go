@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// version is set when a release is built; otherwise the build's own record is
+// used.
+var version = ""
+
+// VersionCmd prints the version.
+type VersionCmd struct{}
+
+// Run prints one line.
+func (VersionCmd) Run(std *stdio) error {
+	_, err := fmt.Fprintf(std.out, "parley %s (%s, %s/%s)\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
+}
+
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	text, dirty := info.Main.Version, ""
+	if text == "" || text == "(devel)" {
+		text = "devel"
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				text = "devel-" + s.Value[:min(12, len(s.Value))]
+			case "vcs.modified":
+				if s.Value == "true" {
+					dirty = "+changes"
+				}
+			}
+		}
+	}
+	return text + dirty
+}

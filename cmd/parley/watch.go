@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/client"
+)
+
+// WatchCmd follows a session.
+type WatchCmd struct {
+	remote  `embed:""`
+	Session string `arg:"" help:"The session."`
+	After   string `help:"Begin after this sequence or cursor; 0 is the beginning. Without it: from now on." placeholder:"CURSOR"`
+	JSON    bool   `help:"One JSON object per line: events as they are stored, and previews."`
+	Until   bool   `help:"End when no turn runs any more." name:"until-idle"`
+}
+
+// Run prints until it is interrupted or the session is gone.
+func (c *WatchCmd) Run(ctx context.Context, std *stdio) error {
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	down := false
+	opt := client.WatchOptions{After: c.After, Link: func(l client.Link) {
+		switch {
+		case l.Up && down:
+			fmt.Fprintln(std.err, "connected again")
+		case !l.Up && !down:
+			fmt.Fprintf(std.err, "connection lost, coming back (%s)\n", explain(l.Err))
+		}
+		down = !l.Up
+	}}
+	id := chat.SessionID(c.Session)
+	if _, err := cl.Get(ctx, id); err != nil {
+		return missing(err, id)
+	}
+	state := chat.State{}
+	for f, err := range cl.Watch(ctx, id, opt) {
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil // Ctrl-C is how one leaves
+			}
+			return err
+		}
+		if c.JSON {
+			err = printJSON(std.out, f)
+		} else {
+			err = printLine(std.out, f)
+		}
+		if err != nil {
+			return err
+		}
+		if f.Event != nil {
+			state.Apply(f.Event)
+			if _, ended := f.Event.Body.(chat.TurnCompleted); ended && c.Until && !state.Busy() {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+func printJSON(w io.Writer, f client.Frame) error {
+	var b []byte
+	switch {
+	case f.Event != nil:
+		b = f.Event.AppendJSON(b)
+	case f.Preview != nil:
+		b = append(b, `{"type":"preview","cursor":"`...)
+		b = append(f.Cursor.Append(b), `","preview":`...)
+		b = append(f.Preview.AppendJSON(b), '}')
+	default:
+		return nil
+	}
+	_, err := w.Write(append(b, '\n'))
+	return err
+}
+
+// printLine prints an event in one line; previews are left out, the event has
+// the whole.
+func printLine(w io.Writer, f client.Frame) error {
+	if f.Event == nil {
+		return nil
+	}
+	e := f.Event
+	line := ""
+	if e.Workstream != "" {
+		line = " [" + e.Workstream + "]"
+	}
+	_, err := fmt.Fprintf(w, "%6d  %s  %-24s%s %s\n", e.Seq, e.At.Time().Local().Format("15:04:05.000"), e.Type, line, clip(oneLine(gist(e)), 160))
+	return err
+}
+
+// gist is the main thing an event says.
+func gist(e *chat.Event) string {
+	switch b := e.Body.(type) {
+	case chat.UserMessage:
+		return userText(b)
+	case chat.AgentText:
+		return b.Text
+	case chat.AgentThinking:
+		return b.Text
+	case chat.AgentToolCall:
+		return b.Tool + " " + paramsText(b.Params)
+	case chat.AgentToolResult:
+		return b.Tool + " " + string(b.Result)
+	case chat.AgentToolError:
+		return b.Tool + " " + b.Error
+	case chat.AgentStatus:
+		return b.Message
+	case chat.TurnCompleted:
+		return string(b.Outcome) + " " + b.Error
+	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
+		if p, ok := chat.AsPrompt(e); ok {
+			return promptTitle(&p)
+		}
+	case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse:
+		return answerText(b)
+	}
+	return string(e.Payload)
+}

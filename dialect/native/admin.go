@@ -1,0 +1,160 @@
+package native
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"net/http"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+func needAdmin(c chat.Caller, what string) error {
+	if !c.Has(chat.ScopeAdmin) {
+		return chat.Errorf(chat.Denied, "%s needs the scope admin", what)
+	}
+	return nil
+}
+
+// exportSession sends the whole log, one stored event per line.
+func (d *Dialect) exportSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	ctx, id := r.Context(), sessionID(r)
+	var after chat.Seq
+	first := true
+	for {
+		facts, more, err := d.opt.Sessions.Read(ctx, c, id, chat.Range{After: after, Limit: 1000, MaxBytes: 4 << 20})
+		if err != nil {
+			if first {
+				return err
+			}
+			// The head is out: cutting the body is the only way to tell.
+			d.log.ErrorContext(ctx, "an export broke off", "session", id, "err", err)
+			panic(http.ErrAbortHandler)
+		}
+		if first {
+			first = false
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			w.Header().Set("Cache-Control", "no-store")
+		}
+		for _, f := range facts {
+			if _, err := w.Write(append(bytes.Clone(f.JSON), '\n')); err != nil {
+				return nil // the peer is gone
+			}
+			after = f.Seq
+		}
+		if !more || len(facts) == 0 {
+			return nil
+		}
+	}
+}
+
+// importSession stores a log that was exported before.
+func (d *Dialect) importSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	if err := needAdmin(c, "importing"); err != nil {
+		return err
+	}
+	lines := bufio.NewReaderSize(r.Body, 64<<10)
+	head, err := readLine(lines)
+	if err != nil {
+		return err
+	}
+	first, err := chat.ParseEvent(head)
+	if err != nil {
+		return err
+	}
+	facts := iter.Seq2[chat.Fact, error](func(yield func(chat.Fact, error) bool) {
+		line, err := head, error(nil)
+		for seq := chat.Seq(1); ; seq++ {
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if !yield(chat.Fact{Seq: seq, JSON: line}, err) || err != nil {
+				return
+			}
+			line, err = readLine(lines)
+		}
+	})
+	sess, err := d.opt.Sessions.Import(r.Context(), c, first.Session, facts)
+	if err == nil {
+		d.send(w, r, http.StatusCreated, sess)
+	}
+	return err
+}
+
+// readLine reads one event's line; at the end of the body it returns io.EOF.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	for {
+		var line []byte
+		for {
+			part, err := r.ReadSlice('\n')
+			line = append(line, part...)
+			if len(line) > 2*chat.MaxEvent {
+				return nil, chat.Errorf(chat.TooLarge, "a line is longer than any event")
+			}
+			if errors.Is(err, bufio.ErrBufferFull) {
+				continue
+			}
+			if err != nil && !(errors.Is(err, io.EOF) && len(line) > 0) {
+				if errors.Is(err, io.EOF) {
+					return nil, io.EOF
+				}
+				return nil, chat.Errorf(chat.Invalid, "the body could not be read").Because(err)
+			}
+			break
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			return line, nil
+		}
+	}
+}
+
+// backup streams a tar of the whole store as it is at this moment.
+func (d *Dialect) backup(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	if err := needAdmin(c, "a backup"); err != nil {
+		return err
+	}
+	out := &lateWriter{w: w}
+	if err := d.opt.Backup(r.Context(), out); err != nil {
+		if !out.begun {
+			return err
+		}
+		d.log.ErrorContext(r.Context(), "a backup broke off", "err", err)
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// lateWriter sends the head with the first byte, so that an early error can
+// still be answered properly.
+type lateWriter struct {
+	w     http.ResponseWriter
+	begun bool
+}
+
+func (l *lateWriter) Write(p []byte) (int, error) {
+	if !l.begun {
+		l.begun = true
+		l.w.Header().Set("Content-Type", "application/x-tar")
+		l.w.Header().Set("Content-Disposition", `attachment; filename="parley-backup.tar"`)
+	}
+	return l.w.Write(p)
+}
+
+// verify walks the store and tells how far it is, one JSON object per line.
+func (d *Dialect) verify(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	if err := needAdmin(c, "verifying"); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	enc := json.NewEncoder(w)
+	flush := http.NewResponseController(w)
+	return d.opt.Verify(r.Context(), func(v any) error {
+		if err := enc.Encode(v); err != nil {
+			return err
+		}
+		return flush.Flush()
+	})
+}

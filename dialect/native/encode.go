@@ -1,0 +1,161 @@
+package native
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/wire"
+)
+
+// status maps codes to HTTP.
+var status = map[chat.Code]int{
+	chat.Invalid:         http.StatusBadRequest,
+	chat.Unauthenticated: http.StatusUnauthorized,
+	chat.Denied:          http.StatusForbidden,
+	chat.NotFound:        http.StatusNotFound,
+	chat.Conflict:        http.StatusConflict,
+	chat.Gone:            http.StatusGone,
+	chat.TooLarge:        http.StatusRequestEntityTooLarge,
+	chat.SlowDown:        http.StatusTooManyRequests,
+	chat.Unavailable:     http.StatusServiceUnavailable,
+	chat.Internal:        http.StatusInternalServerError,
+}
+
+func infoOf(err error) errorInfo {
+	e := chat.Public(err)
+	return errorInfo{Code: e.Code, Message: e.Msg, Details: e.Details}
+}
+
+// retryable reports whether the same request may succeed later.
+func retryable(code chat.Code) bool {
+	return code == chat.Unavailable || code == chat.SlowDown || code == chat.Internal
+}
+
+// fail answers a request with an error.
+func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
+	e := chat.Public(err)
+	if e.Code == chat.Internal || e.Code == chat.Unavailable {
+		d.log.ErrorContext(r.Context(), "request failed", slog.String("route", r.Pattern), "code", e.Code, "err", err)
+	}
+	switch e.Code {
+	case chat.SlowDown, chat.Unavailable:
+		w.Header().Set("Retry-After", "1")
+	case chat.Unauthenticated:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="parley"`)
+	}
+	d.send(w, r, status[e.Code], errorBody{infoOf(err)})
+}
+
+// send answers with JSON.
+func (d *Dialect) send(w http.ResponseWriter, r *http.Request, code int, body any) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		d.log.ErrorContext(r.Context(), "an answer could not be written as JSON", "route", r.Pattern, "err", err)
+		code, b = http.StatusInternalServerError, []byte(`{"error":{"code":"internal","message":"the answer could not be written"}}`)
+	}
+	sendJSON(w, r, code, b)
+}
+
+func sendJSON(w http.ResponseWriter, r *http.Request, code int, b []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = wire.WriteBody(w, r, code, b) // the peer is gone: nobody is left to tell
+}
+
+// sse encodes entries as frames of an event stream.
+type sse struct{}
+
+func (sse) Name() string { return "native/sse" }
+
+func (sse) AppendEvent(dst []byte, e *chat.Entry) []byte {
+	dst = append(dst, "event: event\nid: "...)
+	dst = e.Cursor.Append(dst)
+	dst = append(dst, "\ndata: "...)
+	dst = append(dst, e.Fact.JSON...) // one line: it is compact JSON
+	return append(dst, '\n', '\n')
+}
+
+func (sse) AppendPiece(dst []byte, e *chat.Entry) []byte {
+	dst = append(dst, "event: preview\nid: "...)
+	dst = e.Cursor.Append(dst)
+	dst = append(dst, "\ndata: "...)
+	dst = e.Piece.AppendJSON(dst)
+	return append(dst, '\n', '\n')
+}
+
+// packedSSE is sse, compressed once for all readers.
+type packedSSE struct{ sse }
+
+func (packedSSE) Name() string { return "native/sse+gzip" }
+
+func (packedSSE) Pack(dst, plain []byte) ([]byte, chat.Pack) {
+	b := wire.CompressBlock(dst, plain)
+	return b.Data, chat.Pack{Size: b.Size, Sum: b.CRC, Extra: b.Shift}
+}
+
+// blocks are the units of a packed batch.
+func blocks(b chat.Batch) []wire.Block {
+	out := make([]wire.Block, len(b.Packs))
+	from := 0
+	for i, p := range b.Packs {
+		out[i] = wire.Block{Data: b.Bytes[from : from+p.Len], CRC: p.Sum, Size: p.Size, Shift: p.Extra}
+		from += p.Len
+	}
+	return out
+}
+
+// ws encodes entries as WebSocket frames that all readers share.
+type ws struct{}
+
+func (ws) Name() string { return "native/ws" }
+
+func (ws) AppendEvent(dst []byte, e *chat.Entry) []byte {
+	b := make([]byte, 0, len(e.Fact.JSON)+192)
+	b = append(b, `{"op":"event","session_id":"`...)
+	b = append(b, sessionIn(e.Fact.JSON)...)
+	b = append(b, `","cursor":"`...)
+	b = e.Cursor.Append(b)
+	b = append(b, `","event":`...)
+	b = append(b, e.Fact.JSON...)
+	b = append(b, '}')
+	return wire.AppendTextFrame(dst, b)
+}
+
+func (ws) AppendPiece(dst []byte, e *chat.Entry) []byte {
+	b := make([]byte, 0, len(e.Piece.Text)+256)
+	b = append(b, `{"op":"preview","session_id":"`...)
+	b = append(b, e.Session...)
+	b = append(b, `","cursor":"`...)
+	b = e.Cursor.Append(b)
+	b = append(b, `","preview":`...)
+	b = e.Piece.AppendJSON(b)
+	b = append(b, '}')
+	return wire.AppendTextFrame(dst, b)
+}
+
+// sessionIn reads the session id at the start of a stored envelope.
+func sessionIn(envelope []byte) []byte {
+	const head = `{"session_id":"`
+	if len(envelope) > len(head) && string(envelope[:len(head)]) == head {
+		rest := envelope[len(head):]
+		for i, c := range rest {
+			if c == '"' {
+				return rest[:i]
+			}
+		}
+	}
+	return nil
+}
+
+func frameSSE(event, id string, body any) []byte {
+	b, err := json.Marshal(body)
+	if err != nil {
+		panic("native: a frame of our own cannot be written as JSON: " + err.Error())
+	}
+	return wire.AppendSSE(nil, event, id, b)
+}
+
+func count(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,111 @@
+package native
+
+import (
+	"net/http"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// operation is one route: how it is served and how it is described. Routes and
+// the OpenAPI document are made from the same table, so they cannot drift.
+type operation struct {
+	method, path string
+	run          handler
+
+	public, upload, longBody, queryToken bool
+
+	name    string // operationId
+	says    string
+	query   []param
+	in      any    // a value of the type of the body; nil for none
+	inType  string // media type of the body; "" means application/json
+	out     any    // a value of the type of the answer; nil for none
+	outType string // media type of the answer; "" means application/json
+	code    int    // of success
+}
+
+// param is a query parameter.
+type param struct{ name, kind, says string }
+
+var (
+	paramLimit  = param{"limit", "integer", "How many at most, 1 to 1000; 100 when absent."}
+	paramBefore = param{"before", "integer", "Only what came before this sequence (exclusive)."}
+)
+
+const base = "/parley/v1"
+
+func (d *Dialect) operations() []operation {
+	const session = base + "/sessions/{id}"
+	return []operation{
+		{method: "POST", path: base + "/sessions", run: d.createSession, name: "createSession", in: chat.NewSession{}, out: chat.Session{}, code: 201,
+			says: "Begins a session. Without an agent the server's default agent answers; `none` means nobody does. Asking again for the very same session gives it with 200."},
+		{method: "GET", path: base + "/sessions", run: d.listSessions, name: "listSessions", out: chat.SessionPage{}, code: 200,
+			says: "Lists sessions, the most recently active first.",
+			query: []param{paramLimit, {"cursor", "string", "next_cursor of the page before."}, {"agent", "string", "Only of this agent."},
+				{"status", "string", "Only in this state: idle, running, waiting, completed, failed."}, {"q", "string", "Words that occur in title, summary or id."}}},
+		{method: "GET", path: session, run: d.getSession, name: "getSession", out: chat.Session{}, code: 200, says: "Returns a session's record."},
+		{method: "PATCH", path: session, run: d.patchSession, name: "updateSession", in: patchBody{}, out: chat.Session{}, code: 200,
+			says: "Changes the fields that are given."},
+		{method: "DELETE", path: session, run: d.eraseSession, name: "eraseSession", out: chat.Receipt{}, code: 200,
+			says: "Erases a session: its text is removed from every file. The id answers `gone` for ever. Backups are not covered."},
+		{method: "POST", path: session + "/events", run: d.appendEvents, name: "appendEvents", in: draftBody{}, out: eventsBody{}, code: 201,
+			says: "Appends a draft, or an array of drafts as one unit. Every event in the answer is durable. A `client_id` that was used before gives the first event again."},
+		{method: "GET", path: session + "/events", run: d.readEvents, name: "readEvents", out: eventsPage{}, code: 200, says: "Reads stored events.",
+			query: []param{{"after", "integer", "Only events after this sequence (exclusive)."}, paramBefore, paramLimit,
+				{"order", "string", "asc (oldest first) or desc."}, {"types", "string", "Only these types, separated by commas."}, {"workstream", "string", "Only this line of work; main is the main line."}}},
+		{method: "GET", path: session + "/events/{seq}", run: d.readEvent, name: "readEvent", out: chat.Event{}, code: 200, says: "Returns one event, in Parley's words or in those of another dialect.",
+			query: []param{{"as", "string", "Name of a dialect; native when absent."}}},
+		{method: "GET", path: session + "/stream", run: d.streamEvents, name: "streamEvents", outType: "text/event-stream", code: 200, queryToken: true,
+			says:  "Follows a session: what was missed, then what happens. Frames are `hello`, `event`, `preview`, `ping` and `bye`; the `id` of a frame is the cursor to come back with, as `Last-Event-ID` or `after`.",
+			query: []param{{"after", "string", "A cursor; 0 is the beginning. Absent: from now on, preceded by the blocks that are being written."}}},
+		{method: "POST", path: session + "/previews", run: d.showPreviews, name: "showPreviews", in: previewBody{}, code: 200, longBody: true,
+			says: "Shows pieces of a block that is being written: one object, an array, or one object per line. Needs the scope agent."},
+		{method: "POST", path: session + "/prompts/{request_id}/answer", run: d.answerPrompt, name: "answerPrompt", in: chat.Answer{}, out: eventBody{}, code: 200,
+			says: "Answers a prompt. The first valid answer wins; others get a conflict that says who answered and when."},
+		{method: "POST", path: session + "/stop", run: d.stopTurn, name: "stopTurn", in: stopBody{}, out: chat.StopResult{}, code: 200,
+			says: "Asks the running turn to end. Stopping what does not run is no error."},
+		{method: "GET", path: session + "/snapshot", run: d.snapshot, name: "getSnapshot", out: chat.Snapshot{}, code: 200,
+			says: "Returns the session as it is at this moment, with its last items and the cursor from which to follow it.", query: []param{{"items", "integer", "How many items at most, 0 to 2000; 200 when absent."}}},
+		{method: "GET", path: session + "/items", run: d.readItems, name: "readItems", out: chat.ItemPage{}, code: 200,
+			says: "Reads older items.", query: []param{paramBefore, paramLimit}},
+		{method: "GET", path: session + "/search", run: d.searchEvents, name: "searchEvents", out: chat.SearchPage{}, code: 200,
+			says: "Looks for a text in what was said, newest first.", query: []param{{"q", "string", "What to look for."}, paramBefore, paramLimit}},
+		{method: "GET", path: session + "/export", run: d.exportSession, name: "exportSession", outType: "application/x-ndjson", code: 200,
+			says: "The whole log, one stored event per line."},
+		{method: "GET", path: session + "/artifacts", run: d.listFiles, name: "listArtifacts", out: filesBody{}, code: 200, says: "Lists the session's files.",
+			query: []param{{"prefix", "string", "Only paths that begin so."}, {"after", "string", "Only paths after this one."}, paramLimit}},
+		{method: "PUT", path: session + "/artifacts/{path...}", run: d.putFile, name: "putArtifact", inType: "application/octet-stream", out: chat.FileInfo{}, code: 201, upload: true,
+			says: "Stores a file. The session gets a `file.uploaded` event."},
+		{method: "GET", path: session + "/artifacts/{path...}", run: d.getFile, name: "getArtifact", outType: "application/octet-stream", code: 200,
+			says: "Returns a file's bytes; ranges are answered. HEAD gives what is known of it."},
+		{method: "DELETE", path: session + "/artifacts/{path...}", run: d.deleteFile, name: "deleteArtifact", code: 204, says: "Removes a file. The session gets a `file.removed` event."},
+		{method: "GET", path: base + "/ws", run: d.openSocket, name: "openSocket", code: 101, queryToken: true,
+			says: "WebSocket that carries many sessions: watch, unwatch, append, preview, answer, stop, ping."},
+		{method: "GET", path: base + "/agents", run: d.listAgents, name: "listAgents", out: agentsBody{}, code: 200, says: "Lists the agents and their health."},
+		{method: "GET", path: base + "/agents/{name}/work", run: d.openWork, name: "openWork", code: 101, queryToken: true,
+			says: "WebSocket by which a worker claims turns of an agent name and answers them. Needs the scope agent."},
+		{method: "POST", path: base + "/import", run: d.importSession, name: "importSession", inType: "application/x-ndjson", out: chat.Session{}, code: 201, upload: true,
+			says: "Stores a log that was exported before, byte for byte, under its own id, which must be free. Needs the scope admin."},
+		{method: "GET", path: base + "/backup", run: d.backup, name: "backup", outType: "application/x-tar", code: 200,
+			says: "Streams a consistent copy of the whole store as a tar file. Needs the scope admin."},
+		{method: "GET", path: base + "/verify", run: d.verify, name: "verify", outType: "application/x-ndjson", code: 200,
+			says: "Walks the hash chain of every session and names what is damaged, one line of progress after the other. Needs the scope admin."},
+		{method: "GET", path: base + "/openapi.json", run: d.openAPI, name: "openAPI", outType: "application/json", code: 200, public: true, says: "This document."},
+	}
+}
+
+// draftBody describes a draft on the wire; chat.ParseDrafts reads it.
+type draftBody struct {
+	Type       string       `json:"type"`
+	Payload    any          `json:"payload"`
+	ClientID   string       `json:"client_id,omitempty"`
+	Workstream string       `json:"workstream_id,omitempty"`
+	Parent     chat.EventID `json:"parent_id,omitempty"`
+	Turn       chat.TurnID  `json:"turn_id,omitempty"`
+	Attempt    int          `json:"attempt,omitempty"`
+}
+
+func (d *Dialect) openAPI(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
+	d.send(w, r, http.StatusOK, d.document())
+	return nil
+}

@@ -1,0 +1,383 @@
+package native
+
+import (
+	"context"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/wire"
+)
+
+// sessions is the door to the conversations.
+type sessions interface {
+	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
+	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
+	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
+	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
+	Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error)
+	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
+	AppendLater(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) (func() ([]chat.Event, error), error)
+	Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error
+	PreviewLater(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) (func() error, error)
+	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
+	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
+	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
+	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
+	Snapshot(ctx context.Context, c chat.Caller, id chat.SessionID, items int) (chat.Snapshot, error)
+	Items(ctx context.Context, c chat.Caller, id chat.SessionID, before chat.Seq, limit int) (chat.ItemPage, error)
+	Search(ctx context.Context, c chat.Caller, id chat.SessionID, query string, before chat.Seq, limit int) (chat.SearchPage, error)
+	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
+	Import(ctx context.Context, c chat.Caller, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) (chat.Session, error)
+}
+
+// files keeps what is too large for an event.
+type files interface {
+	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error)
+	Get(ctx context.Context, id chat.SessionID, path string) (io.ReadSeekCloser, chat.FileInfo, error)
+	List(ctx context.Context, id chat.SessionID, prefix, after string, limit int) ([]chat.FileInfo, bool, error)
+	Delete(ctx context.Context, id chat.SessionID, path string) error
+}
+
+// workers are agents outside of the process.
+type workers interface {
+	Join(name string, w chat.Worker, slots int, holding []chat.TurnID) chat.Seat
+}
+
+// Options of the dialect.
+type Options struct {
+	Sessions sessions
+	Files    files
+	Workers  workers
+	Agents   func() any                                                     // what GET agents lists
+	Builtin  func(name string) bool                                         // whether an agent is answered in the process
+	Caller   func(*http.Request) (chat.Caller, error)                       // who is asking
+	Conns    *wire.Conns                                                    // open streams and sockets
+	Backup   func(ctx context.Context, w io.Writer) error                   // writes a tar of everything
+	Verify   func(ctx context.Context, line func(v any) error) error        // walks the store and tells how far it is
+	As       map[string]func(ctx context.Context, e chat.Fact) (any, error) // an event in another dialect's words
+	Version  string
+
+	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
+	MaxArtifact int64         // bytes of an artifact; 0 means 1 GiB
+	MaxFrame    int           // bytes of a WebSocket frame; 0 means 16 MiB
+	Heartbeat   time.Duration // of streams; 0 means 15 s
+	Now         func() time.Time
+	Logger      *slog.Logger
+}
+
+// Dialect answers native requests.
+type Dialect struct {
+	opt Options
+	log *slog.Logger
+}
+
+// New returns the dialect.
+func New(opt Options) *Dialect {
+	if opt.MaxBody == 0 {
+		opt.MaxBody = 8 << 20
+	}
+	if opt.MaxArtifact == 0 {
+		opt.MaxArtifact = 1 << 30
+	}
+	if opt.MaxFrame == 0 {
+		opt.MaxFrame = 16 << 20
+	}
+	if opt.Heartbeat == 0 {
+		opt.Heartbeat = 15 * time.Second
+	}
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Dialect{opt: opt, log: opt.Logger.With("dialect", "native")}
+}
+
+func (d *Dialect) now() chat.At { return chat.AtOf(d.opt.Now()) }
+
+// handler is a route's work; an error it returns is the answer.
+type handler func(w http.ResponseWriter, r *http.Request, c chat.Caller) error
+
+// Routes lists where the dialect answers.
+func (d *Dialect) Routes() []wire.Route {
+	var routes []wire.Route
+	for _, op := range d.operations() {
+		routes = append(routes, wire.Route{
+			Pattern: op.method + " " + op.path, Dialect: "native", Fail: d.fail,
+			Upload: op.upload, LongBody: op.longBody, QueryToken: op.queryToken, Public: op.public,
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var c chat.Caller
+				var err error
+				if !op.public {
+					c, err = d.opt.Caller(r)
+				}
+				if err == nil {
+					err = op.run(w, r, c)
+				}
+				if err != nil {
+					d.fail(w, r, err)
+				}
+			}),
+		})
+	}
+	return routes
+}
+
+func sessionID(r *http.Request) chat.SessionID { return chat.SessionID(r.PathValue("id")) }
+
+func (d *Dialect) createSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	var n chat.NewSession
+	if err := d.read(r, &n); err != nil {
+		return err
+	}
+	sess, created, err := d.opt.Sessions.Create(r.Context(), c, n)
+	if err != nil {
+		return err
+	}
+	code := http.StatusOK
+	if created {
+		code = http.StatusCreated
+		w.Header().Set("Location", "/parley/v1/sessions/"+string(sess.ID))
+	}
+	d.send(w, r, code, sess)
+	return nil
+}
+
+// read decodes a request's body.
+func (d *Dialect) read(r *http.Request, into any) error {
+	b, err := d.body(r)
+	if err != nil {
+		return err
+	}
+	return decode(b, into)
+}
+
+func (d *Dialect) listSessions(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	q := query{r: r}
+	f := chat.Filter{
+		Limit: q.limit(), Cursor: q.text("cursor"), Agent: q.text("agent"), Query: q.text("q"),
+		Status: chat.Status(q.oneOf("status", string(chat.Idle), string(chat.Running), string(chat.Waiting), string(chat.Completed), string(chat.FailedState))),
+	}
+	if q.err != nil {
+		return q.err
+	}
+	page, err := d.opt.Sessions.List(r.Context(), c, f)
+	if err != nil {
+		return err
+	}
+	if page.Sessions == nil {
+		page.Sessions = []chat.Session{}
+	}
+	d.send(w, r, http.StatusOK, page)
+	return nil
+}
+
+func (d *Dialect) getSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	sess, err := d.opt.Sessions.Get(r.Context(), c, sessionID(r))
+	if err == nil {
+		d.send(w, r, http.StatusOK, sess)
+	}
+	return err
+}
+
+func (d *Dialect) patchSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	var p patchBody
+	if err := d.read(r, &p); err != nil {
+		return err
+	}
+	u := chat.SessionUpdated{Title: p.Title, Metadata: p.Metadata, Agent: p.Agent, Policy: p.Policy, Members: p.Members}
+	sess, err := d.opt.Sessions.Update(r.Context(), c, sessionID(r), u)
+	if err == nil {
+		d.send(w, r, http.StatusOK, sess)
+	}
+	return err
+}
+
+func (d *Dialect) eraseSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	receipt, err := d.opt.Sessions.Erase(r.Context(), c, sessionID(r))
+	if err == nil {
+		d.send(w, r, http.StatusOK, receipt)
+	}
+	return err
+}
+
+func (d *Dialect) appendEvents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	b, err := d.body(r)
+	if err != nil {
+		return err
+	}
+	drafts, err := chat.ParseDrafts(b)
+	if err != nil {
+		return err
+	}
+	events, err := d.opt.Sessions.Append(r.Context(), c, sessionID(r), drafts)
+	if err != nil {
+		return err
+	}
+	sendJSON(w, r, http.StatusCreated, appendEvents(make([]byte, 0, 512*len(events)), events))
+	return nil
+}
+
+// appendEvents writes an eventsBody without a detour.
+func appendEvents(b []byte, events []chat.Event) []byte {
+	b = append(b, `{"events":[`...)
+	for i := range events {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = events[i].AppendJSON(b)
+	}
+	return append(b, ']', '}')
+}
+
+func (d *Dialect) readEvents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	rg, err := rangeOf(r)
+	if err != nil {
+		return err
+	}
+	facts, more, err := d.opt.Sessions.Read(r.Context(), c, sessionID(r), rg)
+	if err != nil {
+		return err
+	}
+	size := 32
+	for _, f := range facts {
+		size += len(f.JSON) + 1
+	}
+	b := append(make([]byte, 0, size), `{"events":[`...)
+	for i, f := range facts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, f.JSON...)
+	}
+	if more {
+		b = append(b, `],"more":true}`...)
+	} else {
+		b = append(b, `],"more":false}`...)
+	}
+	sendJSON(w, r, http.StatusOK, b)
+	return nil
+}
+
+func (d *Dialect) readEvent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	q := query{r: r}
+	var seq chat.Seq
+	if n, err := chat.ParseCursor(r.PathValue("seq")); err != nil || len(n.Blocks) > 0 || n.Seq == 0 {
+		return chat.Errorf(chat.Invalid, "%q is not the sequence of an event", r.PathValue("seq"))
+	} else {
+		seq = n.Seq
+	}
+	as := q.text("as")
+	if q.err != nil {
+		return q.err
+	}
+	fact, err := d.opt.Sessions.Event(r.Context(), c, sessionID(r), seq)
+	if err != nil {
+		return err
+	}
+	if as == "" || as == "native" {
+		sendJSON(w, r, http.StatusOK, fact.JSON)
+		return nil
+	}
+	f, ok := d.opt.As[as]
+	if !ok {
+		return chat.Errorf(chat.Invalid, "as=%q: this server does not speak that dialect", as).With("parameter", "as")
+	}
+	v, err := f(r.Context(), fact)
+	if err == nil {
+		d.send(w, r, http.StatusOK, v)
+	}
+	return err
+}
+
+func (d *Dialect) showPreviews(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	b, err := d.body(r)
+	if err != nil {
+		return err
+	}
+	pieces, err := parsePreviews(b)
+	if err != nil {
+		return err
+	}
+	if err := d.opt.Sessions.Preview(r.Context(), c, sessionID(r), pieces); err != nil {
+		return err
+	}
+	sendJSON(w, r, http.StatusOK, []byte("{}"))
+	return nil
+}
+
+func (d *Dialect) answerPrompt(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	var a chat.Answer
+	if err := d.read(r, &a); err != nil {
+		return err
+	}
+	e, err := d.opt.Sessions.Answer(r.Context(), c, sessionID(r), r.PathValue("request_id"), a)
+	if err == nil {
+		d.send(w, r, http.StatusOK, eventBody{e})
+	}
+	return err
+}
+
+func (d *Dialect) stopTurn(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	var s stopBody
+	if err := d.read(r, &s); err != nil {
+		return err
+	}
+	res, err := d.opt.Sessions.Stop(r.Context(), c, sessionID(r), s.Workstream, s.Reason)
+	if err == nil {
+		d.send(w, r, http.StatusOK, res)
+	}
+	return err
+}
+
+func (d *Dialect) snapshot(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	q := query{r: r}
+	n := q.number("items", 0, 2000, 200)
+	if q.err != nil {
+		return q.err
+	}
+	snap, err := d.opt.Sessions.Snapshot(r.Context(), c, sessionID(r), int(n))
+	if err == nil {
+		d.send(w, r, http.StatusOK, snap)
+	}
+	return err
+}
+
+func (d *Dialect) readItems(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	q := query{r: r}
+	before, limit := chat.Seq(q.number("before", 0, uint64(chat.MaxSeq), 0)), q.limit()
+	if q.err != nil {
+		return q.err
+	}
+	page, err := d.opt.Sessions.Items(r.Context(), c, sessionID(r), before, limit)
+	if err == nil {
+		d.send(w, r, http.StatusOK, page)
+	}
+	return err
+}
+
+func (d *Dialect) searchEvents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	q := query{r: r}
+	before, limit, text := chat.Seq(q.number("before", 0, uint64(chat.MaxSeq), 0)), q.limit(), q.text("q")
+	if q.err == nil && text == "" {
+		q.bad("q", "", "what is looked for?")
+	}
+	if q.err != nil {
+		return q.err
+	}
+	page, err := d.opt.Sessions.Search(r.Context(), c, sessionID(r), text, before, limit)
+	if err == nil {
+		d.send(w, r, http.StatusOK, page)
+	}
+	return err
+}
+
+func (d *Dialect) listAgents(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
+	d.send(w, r, http.StatusOK, agentsBody{d.opt.Agents()})
+	return nil
+}

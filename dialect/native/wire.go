@@ -1,0 +1,127 @@
+package native
+
+import (
+	"encoding/json"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// errorBody is the form of every error.
+type errorBody struct {
+	Error errorInfo `json:"error"`
+}
+
+type errorInfo struct {
+	Code    chat.Code      `json:"code"`
+	Message string         `json:"message"`
+	Details map[string]any `json:"details,omitempty"`
+}
+
+// eventsBody answers an append.
+type eventsBody struct {
+	Events []chat.Event `json:"events"`
+}
+
+// eventsPage answers a read of events.
+type eventsPage struct {
+	Events []json.RawMessage `json:"events"`
+	More   bool              `json:"more"`
+}
+
+type eventBody struct {
+	Event chat.Event `json:"event"`
+}
+
+type stopBody struct {
+	Workstream string `json:"workstream_id,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+}
+
+// patchBody changes a session.
+type patchBody struct {
+	Title    *string         `json:"title,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+	Agent    *string         `json:"agent,omitempty"`
+	Policy   *chat.Policy    `json:"policy,omitempty"`
+	Members  *[]chat.Member  `json:"members,omitempty"`
+}
+
+// previewBody is a piece as agents send it.
+type previewBody struct {
+	Block      chat.BlockID   `json:"block"`
+	Offset     int            `json:"offset"`
+	Text       string         `json:"text"`
+	Kind       chat.BlockKind `json:"kind,omitempty"`
+	Workstream string         `json:"workstream_id,omitempty"`
+	Turn       chat.TurnID    `json:"turn_id,omitempty"`
+	Attempt    int            `json:"attempt,omitempty"`
+}
+
+func (p previewBody) preview() chat.Preview {
+	return chat.Preview{Block: p.Block, Offset: p.Offset, Text: p.Text, Kind: p.Kind, Workstream: p.Workstream, Turn: p.Turn, Attempt: p.Attempt}
+}
+
+type agentsBody struct {
+	Agents any `json:"agents"`
+}
+
+// filesBody lists the files of a session.
+type filesBody struct {
+	Artifacts []chat.FileInfo `json:"artifacts"`
+	More      bool            `json:"more"`
+}
+
+// helloFrame is the first frame of a stream.
+type helloFrame struct {
+	Session   chat.SessionID `json:"session_id"`
+	Last      chat.Seq       `json:"last"`
+	Cursor    chat.Cursor    `json:"cursor"`
+	ServerNow chat.At        `json:"server_now"`
+}
+
+type pingFrame struct {
+	ServerNow chat.At `json:"server_now"`
+}
+
+// byeFrame ends a stream and says whether to come back.
+type byeFrame struct {
+	Error errorInfo `json:"error"`
+	Retry bool      `json:"retry"`
+}
+
+// clientFrame is what a WebSocket client sends: op is watch, unwatch, append,
+// preview, answer or stop; for workers ready, append, preview, done or fail.
+type clientFrame struct {
+	Op         string          `json:"op"`
+	ID         json.RawMessage `json:"id,omitempty"` // a number or text, echoed in the answer
+	Session    chat.SessionID  `json:"session_id,omitempty"`
+	After      *string         `json:"after,omitempty"`  // watch: absent means from now on
+	Events     json.RawMessage `json:"events,omitempty"` // append: drafts
+	Previews   []previewBody   `json:"previews,omitempty"`
+	Preview    *previewBody    `json:"preview,omitempty"`
+	RequestID  string          `json:"request_id,omitempty"` // answer
+	Answer     *chat.Answer    `json:"answer,omitempty"`
+	Workstream string          `json:"workstream_id,omitempty"` // stop
+	Reason     string          `json:"reason,omitempty"`
+	Slots      int             `json:"slots,omitempty"` // ready: how many turns at once
+	Turns      []chat.TurnID   `json:"turns,omitempty"` // ready: turns it still holds
+	Turn       chat.TurnID     `json:"turn_id,omitempty"`
+	Error      string          `json:"error,omitempty"` // fail: why
+}
+
+// serverFrame answers a client's frame, or tells something of its own accord.
+type serverFrame struct {
+	Op        string           `json:"op"` // ok, error, ping, bye; for workers also turn, event, stop
+	ID        json.RawMessage  `json:"id,omitempty"`
+	Session   chat.SessionID   `json:"session_id,omitempty"`
+	Cursor    *chat.Cursor     `json:"cursor,omitempty"`
+	Last      *chat.Seq        `json:"last,omitempty"`
+	Events    []chat.Event     `json:"events,omitempty"`
+	Event     *chat.Event      `json:"event,omitempty"`
+	Stop      *chat.StopResult `json:"stop,omitempty"`
+	Error     *errorInfo       `json:"error,omitempty"`
+	Retry     *bool            `json:"retry,omitempty"`
+	Turn      *chat.Assignment `json:"turn,omitempty"`
+	TurnID    chat.TurnID      `json:"turn_id,omitempty"`
+	ServerNow *chat.At         `json:"server_now,omitempty"`
+}

@@ -1,0 +1,184 @@
+package hub
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// block is a block that is being written. Text and ends only grow at their end,
+// so parts of them are handed out without copying.
+type block struct {
+	chat.Block // without Text
+	text       strings.Builder
+}
+
+func (b *block) snapshot() chat.Block {
+	out := b.Block
+	out.Text = b.text.String()
+	out.Ends = b.Ends[:len(b.Ends):len(b.Ends)]
+	return out
+}
+
+// blocks are the open blocks of a session, in the order in which they were begun.
+type blocks []*block
+
+func (bs blocks) find(id chat.BlockID) *block {
+	for _, b := range bs {
+		if b.ID == id {
+			return b
+		}
+	}
+	return nil
+}
+
+// add appends a piece to its block and returns what of it is new, nil if nothing
+// is. hole is true when the piece does not continue its block or would make it
+// too large; then nothing is changed.
+func (bs *blocks) add(p *chat.Preview, at chat.At) (fresh *chat.Preview, hole bool) {
+	b := bs.find(p.Block)
+	have := 0
+	if b != nil {
+		have = b.text.Len()
+	}
+	end := p.Offset + len(p.Text)
+	if p.Offset < 0 || p.Offset > have || end > chat.MaxBlock {
+		return nil, true
+	}
+	if end <= have {
+		return nil, false
+	}
+	text := p.Text[have-p.Offset:]
+	if !utf8.RuneStart(text[0]) {
+		return nil, true // other text than before: its characters lie elsewhere
+	}
+	if b == nil {
+		b = &block{Block: chat.Block{ID: p.Block, Kind: p.Kind, Workstream: p.Workstream, Turn: p.Turn}}
+		*bs = append(*bs, b)
+	}
+	b.text.WriteString(text)
+	b.Ends = append(b.Ends, chat.End{Bytes: end, At: at})
+	if have == p.Offset {
+		return p, false
+	}
+	rest := *p
+	rest.Offset, rest.End, rest.Text = have, end, text
+	return &rest, false
+}
+
+func (bs *blocks) finish(id chat.BlockID) {
+	if id != "" {
+		*bs = slices.DeleteFunc(*bs, func(b *block) bool { return b.ID == id })
+	}
+}
+
+func (bs blocks) marks() []chat.Mark {
+	if len(bs) == 0 {
+		return nil
+	}
+	marks := make([]chat.Mark, len(bs))
+	for i, b := range bs {
+		marks[i] = chat.Mark{Block: b.ID, Bytes: b.text.Len()}
+	}
+	return marks
+}
+
+func (bs blocks) snapshot() []chat.Block {
+	if len(bs) == 0 {
+		return nil
+	}
+	out := make([]chat.Block, len(bs))
+	for i, b := range bs {
+		out[i] = b.snapshot()
+	}
+	return out
+}
+
+// missing returns as pieces what a reader with this cursor lacks of the open
+// blocks, and moves the cursor over them. Without byPosition a block is one
+// piece. With it the pieces come in order of position, and only those before
+// the position until, if that is not 0.
+func missing(open []chat.Block, c *chat.Cursor, byPosition bool, until chat.At) []Entry {
+	var out []Entry
+	if !byPosition {
+		for i := range open {
+			if have := has(&open[i], c); have < len(open[i].Text) {
+				out = append(out, pieceOf(&open[i], have, open[i].Ends[len(open[i].Ends)-1], c))
+			}
+		}
+		return out
+	}
+	next := make([]int, len(open)) // per block the first end that the reader lacks
+	for i := range open {
+		have := has(&open[i], c)
+		next[i], _ = slices.BinarySearchFunc(open[i].Ends, have+1, func(e chat.End, want int) int { return e.Bytes - want })
+	}
+	for {
+		one, other := -1, chat.At(0) // the block whose turn it is, and where another one's comes
+		for i := range open {
+			if next[i] == len(open[i].Ends) {
+				continue
+			}
+			at := open[i].Ends[next[i]].At
+			switch {
+			case one < 0:
+				one = i
+			case at < open[one].Ends[next[one]].At:
+				one, other = i, open[one].Ends[next[one]].At
+			case other == 0 || at < other:
+				other = at
+			}
+		}
+		if one < 0 {
+			return out
+		}
+		ends, last := open[one].Ends, -1
+		for k := next[one]; k < len(ends) && (other == 0 || ends[k].At < other || last < 0) && (until == 0 || ends[k].At < until); k++ {
+			last = k
+		}
+		if last < 0 {
+			return out
+		}
+		next[one] = last + 1
+		out = append(out, pieceOf(&open[one], has(&open[one], c), ends[last], c))
+	}
+}
+
+// lacksAt returns the position of the first piece of an open block that a reader
+// with this cursor lacks, 0 if it lacks none.
+func lacksAt(open blocks, c *chat.Cursor) (at chat.At) {
+	for _, b := range open {
+		have := c.Bytes(b.ID)
+		i, _ := slices.BinarySearchFunc(b.Ends, have+1, func(e chat.End, want int) int { return e.Bytes - want })
+		if i < len(b.Ends) && (at == 0 || b.Ends[i].At < at) {
+			at = b.Ends[i].At
+		}
+	}
+	return at
+}
+
+// has is how much of a block the reader has, moved back to the beginning of a
+// character if the cursor points into one.
+func has(b *chat.Block, c *chat.Cursor) int {
+	n := c.Bytes(b.ID)
+	for n > 0 && n < len(b.Text) && !utf8.RuneStart(b.Text[n]) {
+		n--
+	}
+	return n
+}
+
+// pieceOf makes the piece from offset to end and moves the cursor over it.
+func pieceOf(b *chat.Block, offset int, end chat.End, c *chat.Cursor) Entry {
+	c.PassPiece(b.ID, end.Bytes)
+	return Entry{
+		At:    end.At,
+		Label: chat.Label{Workstream: b.Workstream},
+		Piece: &chat.Preview{
+			Block: b.ID, Offset: offset, End: end.Bytes, Text: b.Text[offset:end.Bytes],
+			Kind: b.Kind, Workstream: b.Workstream, Turn: b.Turn, At: end.At,
+		},
+		Cursor: chat.Cursor{Seq: c.Seq, Blocks: slices.Clone(c.Blocks)},
+	}
+}

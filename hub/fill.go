@@ -1,0 +1,139 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// A topic becomes warm when its tail has been read from the log. There must be no
+// event between what was read and what is published, and none twice. This holds
+// because
+//
+//   - from the moment the fill begins, all that is published is put into the tail;
+//   - what was published before that moment was durable before it, so the reading,
+//     which begins later, finds it;
+//   - an event that is both read and published is recognised by its sequence.
+//
+// The reading may also find events that are durable and will be published in a
+// moment, and so finish blocks of which pieces are still to come. Those are
+// recognised by the block.
+
+// firstRead is how many events a fill reads. Most readers come with the last
+// cursor; the rest of the tail is read when somebody needs it (see deepen).
+const (
+	firstRead      = 64
+	firstReadBytes = 64 << 10
+)
+
+// ready waits until the topic is warm, and makes it warm if nobody else does.
+func (h *Hub) ready(ctx context.Context, t *topic) error {
+	t.mu.Lock()
+	if t.ended != nil {
+		defer t.mu.Unlock()
+		return t.ended
+	}
+	f := t.fill
+	if f == nil {
+		f = &fill{done: make(chan struct{})}
+		t.fill = f
+		t.events.restart(0)
+		t.mu.Unlock()
+		// Others wait for this reading; it must not end with this reader.
+		h.warmUp(context.WithoutCancel(ctx), t, f)
+	} else {
+		t.mu.Unlock()
+	}
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// warmUp does the reading.
+func (h *Hub) warmUp(ctx context.Context, t *topic, f *fill) {
+	found, last, err := h.readTail(ctx, t.id, 0, h.first, firstReadBytes)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer close(f.done)
+	if err != nil {
+		f.err = err
+		if t.fill == f {
+			t.cool()
+		}
+		return
+	}
+	if len(t.events.ents) == 0 {
+		t.events.restart(uint64(last) + 1)
+	}
+	for len(found) > 0 && uint64(found[len(found)-1].Fact.Seq) >= t.events.first {
+		found = found[:len(found)-1] // was published meanwhile
+	}
+	if n := len(found); n > 0 && uint64(found[n-1].Fact.Seq)+1 == t.events.first {
+		t.events.prepend(found)
+		t.filled = found[n-1].At
+		t.late = make(map[chat.BlockID]struct{})
+		for i := range found {
+			if b := found[i].Block; b != "" {
+				t.open.finish(b)
+				t.late[b] = struct{}{}
+			}
+		}
+	}
+	t.trim(h)
+}
+
+// deepen reads the rest of what the tail can hold, once, for all who are that
+// far behind. It returns when that has been tried; the caller looks again.
+func (h *Hub) deepen(ctx context.Context, t *topic, f *fill, before uint64, room, bytes int) error {
+	older, _, err := h.readTail(context.WithoutCancel(ctx), t.id, chat.Seq(before), room, bytes)
+	t.mu.Lock()
+	t.deepening, t.deep = nil, err == nil
+	if err == nil && len(older) > 0 && t.events.first == before {
+		t.events.prepend(older)
+		t.trim(h)
+	}
+	f.err = err
+	close(f.done)
+	t.mu.Unlock()
+	return err
+}
+
+// readTail reads the newest events before a sequence, all if it is 0, and
+// returns them in order with the sequence of the last.
+func (h *Hub) readTail(ctx context.Context, id chat.SessionID, before chat.Seq, events, bytes int) ([]Entry, chat.Seq, error) {
+	last := chat.Seq(0)
+	if before == 0 {
+		rec, err := h.journal.Record(ctx, id)
+		if err != nil {
+			return nil, 0, err
+		}
+		last = rec.Last
+	}
+	facts, _, err := h.journal.Read(ctx, id, chat.Range{Before: before, Limit: events, MaxBytes: bytes, Desc: true})
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the tail of %s: %w", id, err)
+	}
+	h.count.pages.Add(1)
+	slices.Reverse(facts)
+	found := make([]Entry, len(facts))
+	for i, f := range facts {
+		if i > 0 && f.Seq != facts[i-1].Seq+1 {
+			return nil, 0, holeIn(id, facts[i-1].Seq+1)
+		}
+		if found[i], err = EntryOf(f); err != nil {
+			return nil, 0, fmt.Errorf("read the tail of %s: %w", id, err)
+		}
+		found[i].Session = id
+		last = max(last, f.Seq)
+	}
+	return found, last, nil
+}
+
+func holeIn(id chat.SessionID, seq chat.Seq) error {
+	return fmt.Errorf("session %s: event %d is not in the log", id, seq)
+}

@@ -1,0 +1,289 @@
+package hub
+
+import (
+	"container/list"
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Log is all the hub needs of a journal.
+type Log interface {
+	// Record returns a session's record: the hub uses its Last, and the error
+	// for a session that does not exist or was erased.
+	Record(ctx context.Context, id chat.SessionID) (chat.Session, error)
+	// Read returns stored events and whether there are more in the range.
+	Read(ctx context.Context, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
+}
+
+// Options bound what a hub keeps in memory. The zero value works.
+type Options struct {
+	Tail      int          // events kept per watched session; 0 means 1024
+	TailBytes int          // and their bytes; 0 means 1 MiB
+	Idle      int          // sessions whose tail is kept without readers; 0 means 256, less than 0 none
+	PageBytes int          // most bytes a reader takes from the log at once; 0 means 64 KiB
+	Logger    *slog.Logger // nil means none
+}
+
+func (o Options) filled() Options {
+	set := func(field *int, value int) {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	set(&o.Tail, 1024)
+	set(&o.TailBytes, 1<<20)
+	set(&o.Idle, 256)
+	// A reader that is far behind holds one page while it writes it, so pages are
+	// small: thousands of such readers are the bad day this is made for.
+	set(&o.PageBytes, 64<<10)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Hub delivers the streams of all sessions of a process to their readers. All
+// methods may be called by several goroutines at once, except that calls of
+// Publish for one session must not overlap.
+type Hub struct {
+	journal Log
+	opt     Options
+	log     *slog.Logger
+	count   counters
+	first   int       // events that a fill reads
+	pool    sync.Pool // *[]byte: buffers of readers that encode for themselves
+
+	mu     sync.Mutex
+	topics map[chat.SessionID]*topic
+	idle   *list.List // of *topic, the one that was left last in front
+	closed error
+}
+
+// New returns a hub that reads old events from l. It starts nothing.
+func New(l Log, opt Options) *Hub {
+	opt = opt.filled()
+	return &Hub{
+		journal: l, opt: opt, log: opt.Logger, first: firstRead,
+		pool:   sync.Pool{New: func() any { return new([]byte) }},
+		topics: make(map[chat.SessionID]*topic), idle: list.New(),
+	}
+}
+
+// Publish passes on what has become durable, or was written to the preview file,
+// in order of position. It never waits for readers or for the log. The hub keeps
+// facts and pieces, but not the slice. Entry.Cursor need not be set.
+func (h *Hub) Publish(id chat.SessionID, entries []Entry) {
+	pieces := false
+	for i := range entries {
+		pieces = pieces || entries[i].Piece != nil
+	}
+	t := h.lock(id, pieces)
+	if t == nil {
+		return // nobody watches, and whoever comes reads it from the log
+	}
+	h.count.published.Add(uint64(len(entries)))
+	t.publish(h, entries)
+	list, useless := t.unpark(), t.useless()
+	t.mu.Unlock()
+	if len(list) > 0 {
+		wake(list)
+		t.giveBack(list)
+	}
+	if useless {
+		h.mu.Lock()
+		t.mu.Lock()
+		h.discard(t)
+		t.mu.Unlock()
+		h.mu.Unlock()
+	}
+}
+
+// Restore brings back the blocks that were open when the process ended. It is
+// called before the first Publish of the session.
+func (h *Hub) Restore(id chat.SessionID, open []chat.Block) {
+	if len(open) == 0 {
+		return
+	}
+	t := h.lock(id, true)
+	defer t.mu.Unlock()
+	for _, b := range open {
+		if b.Text == "" || t.open.find(b.ID) != nil {
+			continue
+		}
+		own := &block{Block: b}
+		own.Text = ""
+		own.text.WriteString(b.Text)
+		// Ends must reach the end of the text: pieces are made from them.
+		own.Ends = append([]chat.End(nil), b.Ends...)
+		if n := len(own.Ends); n == 0 || own.Ends[n-1].Bytes != len(b.Text) {
+			end := chat.End{Bytes: len(b.Text)}
+			if n > 0 {
+				end.At = own.Ends[n-1].At
+			}
+			own.Ends = append(own.Ends, end)
+		}
+		t.open = append(t.open, own)
+	}
+}
+
+// Blocks returns the open blocks of a session as far as they have come, in the
+// order in which they were begun. Text and Ends share memory with the hub and
+// must not be changed.
+func (h *Hub) Blocks(id chat.SessionID) []chat.Block {
+	t := h.lock(id, false)
+	if t == nil {
+		return nil
+	}
+	defer t.mu.Unlock()
+	return t.open.snapshot()
+}
+
+// Block returns one open block. It costs little, however long the text is.
+func (h *Hub) Block(id chat.SessionID, block chat.BlockID) (chat.Block, bool) {
+	t := h.lock(id, false)
+	if t == nil {
+		return chat.Block{}, false
+	}
+	defer t.mu.Unlock()
+	b := t.open.find(block)
+	if b == nil {
+		return chat.Block{}, false
+	}
+	return b.snapshot(), true
+}
+
+// Drop forgets a session that was erased. Its watchers end with err.
+func (h *Hub) Drop(id chat.SessionID, err error) {
+	if err == nil {
+		err = chat.Errorf(chat.Gone, "the session was erased; there is nothing left to read")
+	}
+	h.mu.Lock()
+	t := h.topics[id]
+	if t == nil {
+		h.mu.Unlock()
+		return
+	}
+	t.mu.Lock()
+	h.remove(t)
+	t.ended, t.open = err, nil
+	list := t.unpark()
+	t.mu.Unlock()
+	h.mu.Unlock()
+	wake(list)
+}
+
+// Close ends all watchers, now and later, with an Unavailable error that carries
+// the cursor from which they can go on elsewhere or later. cause is for the log
+// and may be nil. Close does not wait for the watchers.
+func (h *Hub) Close(cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed != nil {
+		return
+	}
+	bye := chat.Errorf(chat.Unavailable, "the server is going down; come back in a moment and go on from your cursor")
+	bye.Err = cause
+	h.closed = bye
+	for _, t := range h.topics {
+		t.mu.Lock()
+		t.ended = h.closed
+		list := t.unpark()
+		t.mu.Unlock()
+		wake(list)
+	}
+}
+
+// lock returns the topic, locked, or nil if there is none and none is wanted.
+func (h *Hub) lock(id chat.SessionID, create bool) *topic {
+	for {
+		h.mu.Lock()
+		t := h.topics[id]
+		if t == nil {
+			if !create {
+				h.mu.Unlock()
+				return nil
+			}
+			t = h.create(id)
+		}
+		h.mu.Unlock()
+		t.mu.Lock()
+		if !t.dead {
+			return t
+		}
+		t.mu.Unlock()
+	}
+}
+
+// create makes a topic. The caller holds h.mu.
+func (h *Hub) create(id chat.SessionID) *topic {
+	t := &topic{id: id, ended: h.closed}
+	h.topics[id] = t
+	return t
+}
+
+// enter registers a reader.
+func (h *Hub) enter(id chat.SessionID, r *reader, enc Encoding) (*topic, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed != nil {
+		return nil, h.closed
+	}
+	t := h.topics[id]
+	if t == nil {
+		t = h.create(id)
+	}
+	if t.idle != nil {
+		h.idle.Remove(t.idle)
+		t.idle = nil
+	}
+	t.mu.Lock()
+	t.add(r, enc)
+	t.mu.Unlock()
+	h.count.readers.Add(1)
+	return t, nil
+}
+
+// leave takes a reader out. The tail of a session without readers is kept for a
+// while, because readers that were cut off come back.
+func (h *Hub) leave(t *topic, r *reader) {
+	h.count.readers.Add(-1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t.mu.Lock()
+	t.remove(r)
+	if len(t.rs) == 0 && !t.dead {
+		if t.fill != nil {
+			t.idle = h.idle.PushFront(t)
+		}
+		h.discard(t)
+	}
+	t.mu.Unlock()
+	for h.idle.Len() > max(h.opt.Idle, 0) {
+		old := h.idle.Remove(h.idle.Back()).(*topic)
+		old.mu.Lock()
+		old.idle = nil
+		old.cool()
+		h.discard(old)
+		old.mu.Unlock()
+	}
+}
+
+// discard removes a topic that keeps nothing. The caller holds both locks.
+func (h *Hub) discard(t *topic) {
+	if !t.dead && t.useless() {
+		h.remove(t)
+	}
+}
+
+// remove takes a topic out of the table. The caller holds both locks.
+func (h *Hub) remove(t *topic) {
+	t.dead = true
+	delete(h.topics, t.id)
+	if t.idle != nil {
+		h.idle.Remove(t.idle)
+		t.idle = nil
+	}
+}

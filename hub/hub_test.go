@@ -1,0 +1,383 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+func setup(opt Options) (*memLog, *Hub, *writer) {
+	log := newLog()
+	h := New(log, opt)
+	return log, h, &writer{id: "s", log: log, hub: h, at: 1 << 20}
+}
+
+// watching is a watch in a goroutine of its own, inside a synctest bubble.
+type watching struct {
+	c       *client
+	batches []Batch // bytes left out
+	err     error
+	ended   bool
+	bytes   string
+	cancel  context.CancelFunc
+}
+
+func watch(t *testing.T, h *Hub, id chat.SessionID, from Start, enc Encoding) *watching {
+	ctx, cancel := context.WithCancel(t.Context())
+	x := &watching{cancel: cancel}
+	go func() {
+		defer func() { x.ended = true }()
+		for b, err := range h.Watch(ctx, id, from, enc) {
+			if err != nil {
+				x.err = err
+				continue
+			}
+			if x.c == nil {
+				x.c = newClient(b.Cursor.Seq)
+			}
+			x.bytes += string(b.Bytes)
+			if err := x.c.read(b.Bytes); err != nil {
+				t.Error(err)
+				return
+			}
+			b.Bytes = nil
+			x.batches = append(x.batches, b)
+		}
+	}()
+	synctest.Wait()
+	return x
+}
+
+func at(seq chat.Seq, marks ...chat.Mark) Start {
+	return Start{Cursor: &chat.Cursor{Seq: seq, Blocks: marks}}
+}
+
+// bubble runs f in a bubble; watches end with the test's context.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
+}
+
+func TestFirstBatchIsForTheHello(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, h, w := setup(Options{})
+		w.publish(w.message("one"), w.message("two"), w.message("three"))
+		x := watch(t, h, "s", at(1), &lines{})
+		if first := x.batches[0]; first.Cursor.String() != "1" || first.Last != 3 {
+			t.Errorf("first batch: cursor %s, last %d", first.Cursor, first.Last)
+		}
+		if end := x.batches[len(x.batches)-1]; !end.Live || end.Cursor.String() != "3" {
+			t.Errorf("last batch: %+v", end)
+		}
+		if x.ended {
+			t.Error("the watch ended")
+		}
+	})
+}
+
+func TestFromNowOnBeginsWithOpenBlocks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, h, w := setup(Options{})
+		w.publish(w.message("one"), w.piece("b1", "Hel"), w.piece("b2", "x"), w.piece("b1", "lo"))
+		x := watch(t, h, "s", Start{}, &lines{})
+		want := "p\t1~b1.5\t1048640\tb1\t0\t\"Hello\"\np\t1~b1.5~b2.1\t1048624\tb2\t0\t\"x\"\n"
+		if x.bytes != want {
+			t.Errorf("got %q, want %q", x.bytes, want)
+		}
+		w.publish(w.finish("b1"))
+		synctest.Wait()
+		if err := x.c.same(w); err != nil {
+			t.Error(err)
+		}
+		if !strings.HasPrefix(strings.TrimPrefix(x.bytes, want), "e\t2~b2.1\t") {
+			t.Errorf("after the event: %q", x.bytes)
+		}
+	})
+}
+
+func TestResumeInsideABlock(t *testing.T) {
+	for name, tc := range map[string]struct {
+		have, offset int
+	}{
+		"at a boundary":      {3, 3},
+		"inside a piece":     {1, 1},
+		"inside a character": {5, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				_, h, w := setup(Options{})
+				w.publish(w.message("one"), w.piece("b1", "Hel"), w.piece("b1", "lö"), w.piece("b1", " und mehr"))
+				var got []Entry
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				for b, err := range h.Watch(ctx, "s", at(1, chat.Mark{Block: "b1", Bytes: tc.have}), nil) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, b.Entries...)
+					if b.Live {
+						break
+					}
+				}
+				if len(got) != 1 || got[0].Piece.Offset != tc.offset || got[0].Piece.Text != "Hellö und mehr"[tc.offset:] {
+					t.Errorf("got %+v", got[0].Piece)
+				}
+				if got[0].Cursor.String() != "1~b1.15" {
+					t.Errorf("cursor %s", got[0].Cursor)
+				}
+			})
+		})
+	}
+}
+
+// After a power cut the server may have less of a block than a reader has seen.
+func TestReaderThatHasMoreSkipsUntilItIsPassed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, h, w := setup(Options{})
+		w.publish(w.message("one"), w.piece("b1", "He"))
+		var texts []string
+		var cursors []string
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			for b, err := range h.Watch(ctx, "s", at(1, chat.Mark{Block: "b1", Bytes: 4}, chat.Mark{Block: "lost", Bytes: 2}), nil) {
+				if err != nil {
+					t.Error(err)
+				}
+				for _, e := range b.Entries {
+					cursors = append(cursors, e.Cursor.String())
+					if e.Piece != nil {
+						texts = append(texts, e.Piece.Text)
+					}
+				}
+			}
+		}()
+		synctest.Wait()
+		for _, e := range []Entry{w.piece("b1", "l"), w.piece("b2", "new"), w.piece("b1", "lo"), w.piece("b1", "!"), w.piece("lost", "abc")} {
+			w.publish(e)
+			synctest.Wait()
+		}
+		w.publish(w.finish("lost"))
+		w.publish(w.piece("b1", "?"))
+		synctest.Wait()
+		cancel()
+		if got := strings.Join(texts, "|"); got != "new|o|!|c|?" {
+			t.Errorf("got %s", got)
+		}
+		want := "1~b1.4~lost.2~b2.3 1~b1.5~lost.2~b2.3 1~b1.6~lost.2~b2.3 1~b1.6~lost.3~b2.3 2~b1.6~b2.3 2~b1.7~b2.3"
+		if got := strings.Join(cursors, " "); got != want {
+			t.Errorf("cursors\n%s, want\n%s", got, want)
+		}
+	})
+}
+
+func TestCursorBeyondTheLogIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, h, w := setup(Options{})
+		w.publish(w.message("one"))
+		x := watch(t, h, "s", at(2), &lines{})
+		if chat.CodeOf(x.err) != chat.Gone || !x.ended || len(x.batches) != 0 {
+			t.Errorf("got %v, %d batches", x.err, len(x.batches))
+		}
+	})
+}
+
+// Somebody reads the log, sees an event that is published only a moment later,
+// and watches from there.
+func TestCursorOfAnEventThatIsNotPublishedYetWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, h, w := setup(Options{})
+		w.publish(w.message("one"))
+		watch(t, h, "s", at(1), &lines{}) // makes the topic warm
+		two, three := w.message("two"), w.message("three")
+		x := watch(t, h, "s", at(2), &lines{})
+		w.publish(two)
+		w.publish(three)
+		synctest.Wait()
+		if x.err != nil || x.c.seq != 3 || strings.Count(x.bytes, "\n") != 1 {
+			t.Errorf("got %q, %v", x.bytes, x.err)
+		}
+	})
+}
+
+func TestUnknownSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, h, _ := setup(Options{})
+		x := watch(t, h, "nobody", Start{}, &lines{})
+		if chat.CodeOf(x.err) != chat.NotFound || len(h.topics) != 0 {
+			t.Errorf("got %v; %d topics", x.err, len(h.topics))
+		}
+	})
+}
+
+func TestDropEndsWatchersAndForgets(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, h, w := setup(Options{})
+		w.publish(w.message("one"), w.piece("b1", "secret"))
+		x := watch(t, h, "s", at(0), &lines{})
+		gone := chat.Errorf(chat.Gone, "erased")
+		h.Drop("s", gone)
+		synctest.Wait()
+		if !errors.Is(x.err, gone) || !x.ended || len(h.Blocks("s")) != 0 || len(h.topics) != 0 {
+			t.Errorf("got %v, blocks %v, %d topics", x.err, h.Blocks("s"), len(h.topics))
+		}
+	})
+}
+
+func TestCloseTellsWhereToGoOn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, h, w := setup(Options{})
+		w.publish(w.message("one"), w.piece("b1", "abc"))
+		x := watch(t, h, "s", at(0), &lines{})
+		h.Close(errors.New("going home"))
+		late := watch(t, h, "s", at(1), &lines{})
+		for _, tc := range []struct {
+			err    error
+			cursor string
+		}{{x.err, "1~b1.3"}, {late.err, "1"}} {
+			var e *chat.Error
+			if !errors.As(tc.err, &e) || e.Code != chat.Unavailable || e.Details["cursor"] != tc.cursor {
+				t.Errorf("got %+v", tc.err)
+			}
+		}
+	})
+}
+
+func TestEndOfContextEndsTheLoopQuietly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, h, w := setup(Options{Idle: -1})
+		w.publish(w.message("one"))
+		x := watch(t, h, "s", at(0), &lines{})
+		x.cancel()
+		synctest.Wait()
+		if x.err != nil || !x.ended || len(h.topics) != 0 {
+			t.Errorf("err %v, ended %t, %d topics", x.err, x.ended, len(h.topics))
+		}
+	})
+}
+
+func TestBlocksSurviveARestart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, h, w := setup(Options{})
+		w.message("one")
+		w.piece("b1", "Hel")
+		h.Restore("s", []chat.Block{{ID: "b1", Kind: chat.TextBlock, Text: "Hel", Ends: []chat.End{{Bytes: 1, At: 7}, {Bytes: 3, At: 9}}}})
+		if b, ok := h.Block("s", "b1"); !ok || b.Text != "Hel" || len(b.Ends) != 2 {
+			t.Errorf("got %+v", b)
+		}
+		x := watch(t, h, "s", at(0), &lines{})
+		w.publish(w.piece("b1", "lo"), w.finish("b1"))
+		synctest.Wait()
+		if err := x.c.same(w); err != nil {
+			t.Error(err)
+		}
+		if _, ok := h.Block("s", "b1"); ok {
+			t.Error("the block is still open")
+		}
+	})
+}
+
+func TestPiecesThatDoNotContinue(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, h, w := setup(Options{})
+		w.publish(w.message("one"))
+		x := watch(t, h, "s", at(1), &lines{})
+		put := func(offset int, text string) {
+			w.at += chat.AtStep
+			w.publish(Entry{At: w.at, Piece: &chat.Preview{Block: "b1", Offset: offset, End: offset + len(text), Text: text}})
+			synctest.Wait()
+		}
+		put(3, "hole")
+		put(0, "abc")
+		put(0, "ab")    // a repeat
+		put(1, "bcdef") // overlaps
+		put(9, "hole")
+		put(6, strings.Repeat("x", chat.MaxBlock)) // too much
+		if b, _ := h.Block("s", "b1"); b.Text != "abcdef" || x.c.text["b1"] != "abcdef" {
+			t.Errorf("the block is %q, the reader has %q", b.Text, x.c.text["b1"])
+		}
+		if n := h.count.holes.Load(); n != 3 {
+			t.Errorf("%d refused", n)
+		}
+	})
+}
+
+// A publisher that leaves events out is a fault, but no reader may see a hole.
+func TestEventsThatWereNotPublishedComeFromTheLog(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, h, w := setup(Options{})
+		w.publish(w.message("one"))
+		x := watch(t, h, "s", at(0), &lines{})
+		w.message("two")
+		w.publish(w.message("three"))
+		w.publish(w.message("four"))
+		synctest.Wait()
+		if err := x.c.same(w); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestADamagedLogIsReported(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		log, h, w := setup(Options{Tail: 2, TailBytes: 1})
+		for range 10 {
+			w.publish(w.message("x"))
+		}
+		watch(t, h, "s", at(10), &lines{})
+		log.facts["s"] = append(log.facts["s"][:3], log.facts["s"][4:]...)
+		x := watch(t, h, "s", at(2), &lines{})
+		if x.err == nil || !strings.Contains(x.err.Error(), "event 4 is not in the log") {
+			t.Errorf("got %v", x.err)
+		}
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, h, w := setup(Options{})
+		w.publish(w.message("one"))
+		watch(t, h, "s", at(0), &lines{})
+		w.publish(w.message("two"))
+		reg := prometheus.NewPedanticRegistry()
+		reg.MustRegister(h.Collector())
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, f := range families {
+			m := f.GetMetric()[0]
+			got[f.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+		if got["parley_hub_readers"] != 1 || got["parley_hub_sessions"] != 1 || got["parley_hub_published_total"] != 1 {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+func TestEntryOf(t *testing.T) {
+	for _, tc := range []struct{ json, typ, line, block string }{
+		{`{"session_id":"s","sequence":7,"timestamp":"2026-11-15T10:00:00.123456Z","type":"agent.text","payload":{"block":"b7","text":"a \"block\": x"}}`, "agent.text", "", "b7"},
+		{`{"session_id":"s","sequence":7,"timestamp":"2026-11-15T10:00:00.123456Z","type":"agent.thinking","workstream_id":"w","payload":{"text":"x","block":"b8"}}`, "agent.thinking", "w", "b8"},
+		{`{"session_id":"s","sequence":7,"timestamp":"2026-11-15T10:00:00.123456Z","type":"user.message","payload":{"block":"no","text":"x"}}`, "user.message", "", ""},
+		{`{"session_id":"s","sequence":7,"type":"agent.text","payload":{"block":"b9","text":"x"},"timestamp":"2026-11-15T10:00:00.123456Z"}`, "agent.text", "", "b9"},
+	} {
+		e, err := EntryOf(chat.Fact{Seq: 7, JSON: []byte(tc.json)})
+		if err != nil {
+			t.Errorf("%s: %v", tc.json, err)
+			continue
+		}
+		if e.Label.Type != tc.typ || e.Label.Workstream != tc.line || string(e.Block) != tc.block || e.At.String() != "2026-11-15T10:00:00.123456Z" {
+			t.Errorf("%s: %+v", tc.json, e)
+		}
+	}
+	if _, err := EntryOf(chat.Fact{Seq: 7, JSON: []byte(`{"sequence":7}`)}); err == nil {
+		t.Error("nonsense was taken for an event")
+	}
+}

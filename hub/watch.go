@@ -1,0 +1,92 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Watch yields what happens in a session after the start, in order and without
+// end: see the package comment for what is promised. The first batch is empty
+// and carries the starting cursor and the last sequence. When a reader has all
+// there is, it gets a batch with Live set, which may be empty. After from.Idle
+// without anything it gets an empty batch with Idle set.
+//
+// The loop ends when ctx ends or the caller breaks it; otherwise an error is
+// yielded once, as the last thing: Gone for a cursor beyond the log or an erased
+// session, Unavailable after Close, or what the log answered.
+//
+// enc may be nil; then batches carry entries, for dialects whose encoding
+// depends on the reader. The work is done in the goroutine of the caller.
+func (h *Hub) Watch(ctx context.Context, id chat.SessionID, from Start, enc Encoding) iter.Seq2[Batch, error] {
+	return func(yield func(Batch, error) bool) {
+		r := &reader{hub: h, enc: enc, byPosition: from.ByPosition, idle: from.Idle, wake: make(chan struct{}, 1), parked: -1}
+		err := r.start(ctx, id, from.Cursor)
+		if r.topic != nil {
+			defer h.leave(r.topic, r)
+		}
+		batch := Batch{Cursor: r.has(), Last: r.last}
+		for {
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				yield(Batch{Cursor: r.cursor}, r.goodbye(err))
+				return
+			}
+			if !yield(batch, nil) {
+				r.release()
+				return
+			}
+			r.release()
+			batch, err = r.next(ctx)
+		}
+	}
+}
+
+// start finds the topic, waits until it is warm and settles the cursor.
+func (r *reader) start(ctx context.Context, id chat.SessionID, from *chat.Cursor) error {
+	if from != nil {
+		r.cursor = *from
+		r.own()
+	}
+	t, err := r.hub.enter(id, r, r.enc)
+	if err != nil {
+		return err
+	}
+	r.topic = t
+	if err := r.hub.ready(ctx, t); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	r.last = t.last()
+	t.mu.Unlock()
+	if from == nil {
+		r.cursor.Seq = r.last
+		return nil
+	}
+	if from.Seq <= r.last {
+		return nil
+	}
+	// Somebody may have read an event from the log that is published only in a
+	// moment. Such a reader waits for it.
+	rec, err := r.hub.journal.Record(ctx, id)
+	if err != nil {
+		return err
+	}
+	if from.Seq > rec.Last {
+		return chat.Errorf(chat.Gone, "the cursor %d is beyond the last event %d: the log is not the one it came from; load the session again", from.Seq, rec.Last).
+			With("last", rec.Last)
+	}
+	return nil
+}
+
+// goodbye adds the cursor to an error after which the reader should come back.
+func (r *reader) goodbye(err error) error {
+	if e, ok := errors.AsType[*chat.Error](err); ok && e.Code == chat.Unavailable {
+		return e.With("cursor", r.cursor.String())
+	}
+	return err
+}

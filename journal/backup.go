@@ -1,0 +1,107 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// BackupFile is the name of the manifest in a backup. It is written last: a
+// folder without it is not a whole backup.
+const BackupFile = "backup.json"
+
+// BackupManifest says what a backup holds.
+type BackupManifest struct {
+	Format int              `json:"format"`
+	MadeAt chat.At          `json:"made_at"`
+	Files  map[string]int64 `json:"files"` // size by path below the folder
+}
+
+// Backup writes a consistent copy of the store into dir, which must be empty or
+// not there. Commits go on meanwhile; everything acknowledged before the call
+// is in it. Files that never change are linked where dir is on the same disk.
+func (j *Journal) Backup(ctx context.Context, dir string) (err error) {
+	if err := j.failed(); err != nil {
+		return err
+	}
+	fs := j.opt.FS
+	if names, err := fs.List(dir); err == nil && len(names) > 0 {
+		return chat.Errorf(chat.Conflict, "the folder %s is not empty: name a new one for the backup", dir)
+	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return chat.Errorf(chat.Invalid, "the backup cannot be written to %s: name a folder", dir).Because(err)
+	}
+	if err := fs.MkdirAll(fs.PathJoin(dir, previewFolder), 0o700); err != nil {
+		return fmt.Errorf("make the backup folder: %w", err)
+	}
+	// Previews first: a block that is finished while the store is copied is
+	// then finished in the copy, and none belongs to a turn that it lacks.
+	if err := j.previews.copyTo(fs.PathJoin(dir, previewFolder, previewFile)); err != nil {
+		return fmt.Errorf("back up previews: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := j.db.Checkpoint(fs.PathJoin(dir, "db"), pebble.WithFlushedWAL()); err != nil {
+		return fmt.Errorf("back up the store: %w", err)
+	}
+	m := BackupManifest{Format: formatVersion, MadeAt: chat.AtOf(j.opt.Now()), Files: map[string]int64{}}
+	for _, folder := range []string{"db", previewFolder} {
+		names, err := fs.List(fs.PathJoin(dir, folder))
+		if err != nil {
+			return err
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			info, err := fs.Stat(fs.PathJoin(dir, folder, name))
+			if err != nil {
+				return err
+			}
+			m.Files[folder+"/"+name] = info.Size()
+		}
+	}
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := writeFile(fs, fs.PathJoin(dir, BackupFile), text); err != nil {
+		return fmt.Errorf("write the manifest of the backup: %w", err)
+	}
+	return syncFolder(fs, dir)
+}
+
+// copyTo copies the whole records of the file.
+func (p *previews) copyTo(path string) error {
+	p.mu.Lock()
+	size := p.size
+	from, err := p.j.opt.FS.Open(p.path) // stays readable when a rewrite replaces it
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	text, err := io.ReadAll(io.NewSectionReader(from, 0, size))
+	if err != nil {
+		return err
+	}
+	return writeFile(p.j.opt.FS, path, text)
+}
+
+func writeFile(fs vfs.FS, path string, text []byte) error {
+	f, err := fs.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(text); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

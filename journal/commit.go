@@ -1,0 +1,241 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Commit stores c as one atomic unit and returns when it is durable. It answers
+// Conflict, with the last sequence in the details, when c.After is not the
+// session's last event or the session to be created is there; NotFound and Gone
+// when there is none to append to; Unavailable when nothing can be written.
+// Waiting for the disk is not cut short by ctx: by then the commit is made.
+func (j *Journal) Commit(ctx context.Context, c *chat.Commit) error {
+	start := time.Now()
+	if err := checkCommit(c); err != nil {
+		return err
+	}
+	if err := j.writable(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b := j.db.NewBatch()
+	s := j.shard(c.Session)
+	s.commit.Lock()
+	h, end, err := j.stage(s, c, b)
+	s.commit.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := j.wait(b); err != nil {
+		return err
+	}
+	s.settle(h, end)
+	j.previews.committed(c)
+	j.metrics.committed(c, time.Since(start))
+	return nil
+}
+
+// checkCommit refuses what no rules would make.
+func checkCommit(c *chat.Commit) error {
+	bad := func(why string) error { return chat.Errorf(chat.Invalid, "not a commit: %s", why) }
+	switch {
+	case c == nil || c.State == nil:
+		return bad("the state is missing")
+	case len(c.Events) == 0 || len(c.Events) != len(c.Facts):
+		return bad("it needs events and as many facts")
+	case c.Number == 0 || c.Number >= 1<<chat.NumberBits:
+		return bad("the session has no number")
+	}
+	for i := range c.Events {
+		if seq := c.After + chat.Seq(i) + 1; c.Events[i].Seq != seq || c.Facts[i].Seq != seq || seq > chat.MaxSeq {
+			return bad("the events are not contiguous")
+		}
+	}
+	if c.After == 0 {
+		return c.Session.Validate()
+	}
+	return nil
+}
+
+// stage checks c against the head, fills b and gives it to Pebble. The caller
+// holds s.commit.
+func (j *Journal) stage(s *shard, c *chat.Commit, b *pebble.Batch) (*head, position, error) {
+	fail := func(err error) (*head, position, error) {
+		b.Close()
+		return nil, position{}, err
+	}
+	var h *head
+	if c.After == 0 {
+		birth := &j.births[uint64(c.Number)%uint64(len(j.births))]
+		birth.Lock()
+		defer birth.Unlock()
+		if err := j.checkFree(c.Session, c.Number); err != nil {
+			return fail(err)
+		}
+		h = &head{number: c.Number, full: true}
+		b.Set(tokenKey(nil, kID, idToken(c.Session)), appendNumber(nil, c.Number), nil)
+		b.Set(numberKey(nil, kName, c.Number), []byte(c.Session), nil)
+	} else {
+		var err error
+		if h, _, err = j.find(c.Session); err != nil {
+			return fail(err)
+		}
+		if h.number != c.Number {
+			return fail(chat.Errorf(chat.Invalid, "session %s has another number", c.Session))
+		}
+		if h.last.seq != c.After {
+			j.metrics.conflicts.Inc()
+			return fail(conflict(c.Session, h.last.seq))
+		}
+		if err := j.fill(c.Session, h); err != nil {
+			return fail(err)
+		}
+	}
+	if c.Events[0].Prev != h.last.hash {
+		return fail(chat.Errorf(chat.Conflict, "the first event does not follow the last one of session %s", c.Session).With("last", h.last.seq))
+	}
+	next, err := j.fillBatch(b, h, c)
+	if err != nil {
+		return fail(err)
+	}
+	// From here on the cache must have the durable end: the store's own head
+	// runs ahead of it until the sync.
+	s.mu.Lock()
+	s.changes++
+	h.inflight++
+	if s.heads[c.Session] != h {
+		s.put(c.Session, h)
+	}
+	s.mu.Unlock()
+	if err := j.apply(b); err != nil {
+		return nil, position{}, err // b belongs to Pebble now
+	}
+	s.mu.Lock()
+	h.last, h.busy, h.who = next.last, next.busy, next.who
+	s.mu.Unlock()
+	return h, next.last, nil
+}
+
+// settle makes a commit visible to readers.
+func (s *shard) settle(h *head, end position) {
+	s.mu.Lock()
+	h.inflight--
+	if end.seq > h.durable.seq {
+		h.durable = end
+	}
+	s.mu.Unlock()
+	s.settled.Broadcast()
+}
+
+// checkFree refuses to create a session whose id or number is taken.
+func (j *Journal) checkFree(id chat.SessionID, n chat.Number) error {
+	h, s, err := j.find(id)
+	switch {
+	case err == nil:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		j.metrics.conflicts.Inc()
+		return conflict(id, h.last.seq)
+	case chat.CodeOf(err) != chat.NotFound:
+		return err
+	}
+	name, err := j.get(numberKey(nil, kName, n))
+	if err != nil {
+		return err
+	}
+	importing, err := j.has(numberKey(nil, kImporting, n))
+	if err != nil {
+		return err
+	}
+	if name != nil || importing {
+		j.metrics.conflicts.Inc()
+		return chat.Errorf(chat.Conflict, "the number of session %s was taken meanwhile; ask for another and try again", id).With("last", chat.Seq(0))
+	}
+	return nil
+}
+
+func conflict(id chat.SessionID, last chat.Seq) error {
+	return chat.Errorf(chat.Conflict, "session %s has gone on to sequence %d", id, last).With("last", last)
+}
+
+// fillBatch writes the events and all that follows from them. It returns the
+// head as it will be; h is not changed.
+func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head, err error) {
+	var scratch [64]byte
+	key := scratch[:0]
+	for i := range c.Facts {
+		f := &c.Facts[i]
+		if err = b.Set(seqKey(key, kEvent, h.number, f.Seq), f.JSON, nil); err != nil {
+			return next, err
+		}
+	}
+	final := len(c.Events) - 1
+	next = head{busy: c.State.Busy(), who: h.who}
+	next.last = position{c.Events[final].Seq, c.Events[final].At, c.Facts[final].Hash()}
+	var value [positionSize]byte
+	b.Set(headKey(key, h.number), next.last.append(value[:0]), nil)
+
+	for i := range c.Keys {
+		k := &c.Keys[i]
+		b.Set(numberTokenKey(key, kClient, h.number, tokenOf(k.Actor, k.ClientID)), appendClient(value[:0], k.Seq, k.Digest), nil)
+	}
+	for i := range c.Ends {
+		b.Set(seqKey(key, kEnds, h.number, c.Ends[i].Seq), appendEnds(nil, c.Ends[i].Ends), nil)
+	}
+	if c.Record || c.After == 0 {
+		rec, err := json.Marshal(&c.State.Session)
+		if err != nil {
+			return next, chat.Errorf(chat.Invalid, "the record of session %s cannot be written as JSON", c.Session).Because(err)
+		}
+		b.Set(numberKey(key, kRecord, h.number), rec, nil)
+		if who := audience(&c.State.Session); !slices.Equal(who, h.who) {
+			next.who = who
+		}
+	}
+	if next.busy != h.busy {
+		if k := numberKey(key, kWorking, h.number); next.busy {
+			b.Set(k, nil, nil)
+		} else {
+			b.Delete(k, nil)
+		}
+	}
+	moveActivity(b, h, &next)
+	if err := j.putPrompts(b, h.number, c.Events); err != nil {
+		return next, err
+	}
+	if c.After/chat.CheckpointEvery != next.last.seq/chat.CheckpointEvery {
+		if err := j.putCheckpoint(b, h.number, c); err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
+// moveActivity rewrites a session's entries in the lists when they changed.
+func moveActivity(b *pebble.Batch, h, next *head) {
+	from, to := bucketOf(h.last.at), bucketOf(next.last.at)
+	if h.last.seq != 0 && from == to && slices.Equal(h.who, next.who) {
+		return
+	}
+	var key [40]byte
+	if h.last.seq != 0 {
+		for _, w := range h.who {
+			if from != to || !slices.Contains(next.who, w) {
+				b.Delete(activityKey(key[:0], w, from, h.number), nil)
+			}
+		}
+	}
+	n := h.number
+	for _, w := range next.who {
+		b.Set(activityKey(key[:0], w, to, n), nil, nil)
+	}
+}

@@ -1,0 +1,263 @@
+package journal
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Erase removes a session: its events, indexes and previews, first from what
+// can be read and then from every file of the store. The id answers Gone for
+// ever. When ctx ends after the first part, the rest is done by Run or at the
+// next Open, and Erase says so. Commits of other sessions go on meanwhile.
+func (j *Journal) Erase(ctx context.Context, id chat.SessionID) (chat.Receipt, error) {
+	if err := j.failed(); err != nil {
+		return chat.Receipt{}, err
+	}
+	if j.readOnly {
+		return chat.Receipt{}, chat.Errorf(chat.Unavailable, "the store is open for reading only")
+	}
+	n, receipt, err := j.forgetSession(id)
+	if err != nil {
+		return receipt, err
+	}
+	if err := j.finishErasure(ctx, n, id); err != nil {
+		return receipt, chat.Errorf(chat.Unavailable, "session %s is erased for all readers, but old files of the store still have to be removed; that goes on in the background", id).Because(err)
+	}
+	j.metrics.erased.Inc()
+	return receipt, nil
+}
+
+// forgetSession makes the session unreadable with one batch.
+func (j *Journal) forgetSession(id chat.SessionID) (chat.Number, chat.Receipt, error) {
+	s := j.shard(id)
+	s.commit.Lock()
+	defer s.commit.Unlock()
+	j.alias.Lock() // no alias may be made for it meanwhile
+	defer j.alias.Unlock()
+	h, _, err := j.find(id)
+	if err != nil {
+		return 0, chat.Receipt{}, err
+	}
+	s.mu.Lock()
+	for h.inflight > 0 && j.failure.Load() == nil {
+		s.settled.Wait()
+	}
+	s.mu.Unlock()
+	// A damaged record must not keep a session from being erased; its entries
+	// in lists are skipped there and named by Verify.
+	if err := j.fill(id, h); err != nil && chat.CodeOf(err) != chat.Internal {
+		return 0, chat.Receipt{}, err
+	}
+	now := chat.AtOf(j.opt.Now())
+	receipt := chat.Receipt{
+		Session: id, Events: uint64(h.last.seq), ErasedAt: now,
+		Note: "backups and copies made before are not covered: erase them too",
+	}
+	b := j.db.NewBatch()
+	if receipt.Bytes, err = j.removeAll(b, h.number); err != nil {
+		b.Close()
+		return 0, receipt, err
+	}
+	for _, w := range h.who {
+		b.Delete(activityKey(nil, w, bucketOf(h.last.at), h.number), nil)
+	}
+	t := idToken(id)
+	if err := j.closeAliases(b, t); err != nil {
+		b.Close()
+		return 0, receipt, err
+	}
+	b.Delete(tokenKey(nil, kID, t), nil)
+	b.Set(numberKey(nil, kName, h.number), nil, nil)
+	b.Set(tokenKey(nil, kTombstone, t), binary.BigEndian.AppendUint64(appendNumber(nil, h.number), uint64(now)), nil)
+	b.Set(numberKey(nil, kErasing, h.number), t[:], nil)
+	if err := j.write(b); err != nil {
+		return 0, receipt, err
+	}
+	s.mu.Lock()
+	s.changes++
+	delete(s.heads, id)
+	s.mu.Unlock()
+	return h.number, receipt, nil
+}
+
+// removeAll deletes everything that is kept under a number, and returns about
+// how many bytes the events had.
+func (j *Journal) removeAll(b *pebble.Batch, n chat.Number) (bytes int64, err error) {
+	it, err := j.iter(numberKey(nil, kPrompt, n))
+	if err != nil {
+		return 0, err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		d, okKey := decodeKey(it.Key())
+		p, okValue := decodePrompt(it.Value())
+		if okKey && okValue && p.deadline != 0 && p.ref.Ended == 0 {
+			b.Delete(deadlineKey(nil, p.deadline, n, d.token), nil)
+		}
+	}
+	if err := errors.Join(it.Error(), it.Close()); err != nil {
+		return 0, err
+	}
+	if it, err = j.iter(numberKey(nil, kEvent, n)); err != nil {
+		return 0, err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		if d, _ := decodeKey(it.Key()); d.kind == kEvent {
+			bytes += int64(len(it.Value()))
+		}
+	}
+	if err := errors.Join(it.Error(), it.Close()); err != nil {
+		return 0, err
+	}
+	for _, kind := range ranged {
+		from, to := span(numberKey(nil, kind, n))
+		b.DeleteRange(from, to, nil)
+	}
+	return bytes, nil
+}
+
+// finishErasures does what is left of erasures that were cut short.
+func (j *Journal) finishErasures(ctx context.Context) error {
+	for e, err := range j.walk(ctx, []byte{kErasing}) {
+		if err != nil {
+			return err
+		}
+		if err := j.finishErasure(ctx, e.number, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finishErasure removes the text of an erased session from the files. An empty
+// id stands for one from before the start, whose previews Open has dropped.
+func (j *Journal) finishErasure(ctx context.Context, n chat.Number, id chat.SessionID) error {
+	j.scrub.Lock()
+	defer j.scrub.Unlock()
+	key := numberKey(nil, kErasing, n)
+	if pending, err := j.has(key); err != nil || !pending {
+		return err // somebody else has finished it
+	}
+	if id != "" {
+		if err := j.previews.erase(id); err != nil {
+			return fmt.Errorf("rewrite the preview file: %w", err)
+		}
+	}
+	if err := j.scrubFiles(ctx, n); err != nil {
+		return err
+	}
+	return j.db.Delete(key, pebble.NoSync)
+}
+
+// scrubFiles rewrites the tables that have something of the number and waits
+// until they and the log files of before are gone.
+func (j *Journal) scrubFiles(ctx context.Context, n chat.Number) error {
+	// Written again, because a table is rewritten only when something above it
+	// overlaps, and a first attempt may have come further than it knows.
+	b := j.db.NewBatch()
+	for _, kind := range ranged {
+		from, to := span(numberKey(nil, kind, n))
+		b.DeleteRange(from, to, nil)
+	}
+	b.Set(numberKey(nil, kName, n), nil, nil)
+	if err := j.write(b); err != nil {
+		return err
+	}
+	old, err := j.filesOf(n)
+	if err != nil {
+		return err
+	}
+	if err := j.flush(ctx); err != nil {
+		return err
+	}
+	for _, kind := range append([]byte{kName}, ranged...) {
+		from, to := span(numberKey(nil, kind, n))
+		if err := j.db.Compact(ctx, from, to, false); err != nil {
+			return fmt.Errorf("compact: %w", err)
+		}
+	}
+	return j.awaitRemoval(ctx, old)
+}
+
+// filesOf lists the files that may hold something of the number: all log files
+// and the tables whose bounds span it.
+func (j *Journal) filesOf(n chat.Number) (map[string]bool, error) {
+	names, err := j.opt.FS.List(j.opt.FS.PathJoin(j.dir, "db"))
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]bool{}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".log") {
+			files[name] = true
+		}
+	}
+	return files, j.tablesOf(n, files)
+}
+
+// tablesOf adds the tables that have keys of the number.
+func (j *Journal) tablesOf(n chat.Number, files map[string]bool) error {
+	for _, kind := range append([]byte{kName}, ranged...) {
+		from, to := span(numberKey(nil, kind, n))
+		levels, err := j.db.SSTables(pebble.WithKeyRangeFilter(from, to))
+		if err != nil {
+			return err
+		}
+		for _, level := range levels {
+			for _, t := range level {
+				files[fmt.Sprintf("%s.sst", t.BackingSSTNum)] = true
+			}
+		}
+	}
+	return nil
+}
+
+// flush moves what is in memory to tables, so that the log files are not needed.
+func (j *Journal) flush(ctx context.Context) error {
+	done, err := j.db.AsyncFlush()
+	if err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// awaitRemoval waits until Pebble has removed the files. A reader's iterator can
+// keep a table for a moment; Pebble removes it when the last one closes.
+func (j *Journal) awaitRemoval(ctx context.Context, old map[string]bool) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		names, err := j.opt.FS.List(j.opt.FS.PathJoin(j.dir, "db"))
+		if err != nil {
+			return err
+		}
+		left := ""
+		for _, name := range names {
+			if old[name] {
+				left = name
+			}
+		}
+		if left == "" {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("file %s of the store is still in use: %w", left, ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package journal
+
+import (
+	"encoding/json"
+	"hash/maphash"
+	"slices"
+	"sync"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+const (
+	shardCount    = 256
+	headsPerShard = 64 // so about 16 000 sessions in all, a few MB
+)
+
+// shard holds what is known of some sessions' ends.
+type shard struct {
+	// commit is held while a batch is checked against the head and given to
+	// Pebble, not while its sync is awaited.
+	commit sync.Mutex
+
+	mu      sync.Mutex
+	settled sync.Cond // a commit became durable
+	changes uint64    // counts commits and erasures, so that a slow load notices them
+	heads   map[chat.SessionID]*head
+}
+
+// head is the end of one session's log. Fields are guarded by shard.mu; those
+// below the line are also touched only by the holder of shard.commit.
+type head struct {
+	number   chat.Number
+	durable  position // what readers may see
+	inflight int      // commits whose sync is awaited
+
+	last position // including commits whose sync is awaited
+	busy bool     // the working index has it
+	who  []token  // whose lists have it
+	full bool     // busy and who are known
+}
+
+// view is what a reader needs of a head.
+type view struct {
+	number chat.Number
+	position
+}
+
+func (s *shard) init() {
+	s.settled.L = &s.mu
+	s.heads = map[chat.SessionID]*head{}
+}
+
+func (j *Journal) shard(id chat.SessionID) *shard {
+	return &j.shards[maphash.String(j.seed, string(id))%shardCount]
+}
+
+// look finds a session's durable end.
+func (j *Journal) look(id chat.SessionID) (view, error) {
+	h, s, err := j.find(id)
+	if err != nil {
+		return view{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.durable.seq == 0 { // its first commit is on its way
+		return view{}, chat.Errorf(chat.NotFound, "there is no session %s", id)
+	}
+	return view{h.number, h.durable}, nil
+}
+
+// find returns the head of a session from the cache or the store, or NotFound or Gone.
+func (j *Journal) find(id chat.SessionID) (*head, *shard, error) {
+	s := j.shard(id)
+	for {
+		s.mu.Lock()
+		h, changes := s.heads[id], s.changes
+		s.mu.Unlock()
+		if h != nil {
+			return h, s, nil
+		}
+		// Not cached means that no commit of it is under way, so what is
+		// stored is durable, unless one begins before the line below.
+		h, err := j.loadHead(id)
+		if err != nil {
+			return nil, nil, err
+		}
+		s.mu.Lock()
+		if s.changes == changes {
+			s.put(id, h)
+			s.mu.Unlock()
+			return h, s, nil
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (j *Journal) loadHead(id chat.SessionID) (*head, error) {
+	n, ok, err := j.numberOf(id)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, j.missing(id)
+	}
+	v, err := j.get(headKey(nil, n))
+	if err != nil {
+		return nil, err
+	}
+	p, ok := decodePosition(v)
+	if !ok {
+		return nil, damaged(id, 0, "its head is missing or unreadable")
+	}
+	return &head{number: n, durable: p, last: p}, nil
+}
+
+// fill completes a head for a commit. The caller holds shard.commit.
+func (j *Journal) fill(id chat.SessionID, h *head) error {
+	if h.full {
+		return nil
+	}
+	busy, err := j.has(numberKey(nil, kWorking, h.number))
+	if err != nil {
+		return err
+	}
+	rec, err := j.record(id, h.number)
+	if err != nil {
+		return err
+	}
+	h.busy, h.who, h.full = busy, audience(&rec), true
+	return nil
+}
+
+// record reads the stored record, whose last event may be behind the head.
+func (j *Journal) record(id chat.SessionID, n chat.Number) (rec chat.Session, err error) {
+	v, err := j.get(numberKey(nil, kRecord, n))
+	if err != nil {
+		return rec, err
+	}
+	if v == nil {
+		return rec, damaged(id, 0, "its record is missing")
+	}
+	if err := json.Unmarshal(v, &rec); err != nil {
+		return rec, damaged(id, 0, "its record is unreadable")
+	}
+	return rec, nil
+}
+
+// missing says whether an id that has no session was erased.
+func (j *Journal) missing(id chat.SessionID) error {
+	erased, err := j.has(tokenKey(nil, kTombstone, idToken(id)))
+	if err != nil {
+		return err
+	}
+	if erased {
+		return errGone(id)
+	}
+	return chat.Errorf(chat.NotFound, "there is no session %s", id)
+}
+
+func errGone(id chat.SessionID) error {
+	return chat.Errorf(chat.Gone, "the session %s was erased", id)
+}
+
+// damaged names what is broken; seq 0 stands for the session as a whole.
+func damaged(id chat.SessionID, seq chat.Seq, what string) error {
+	if seq == 0 {
+		return chat.Errorf(chat.Internal, "session %s is damaged: %s; run parley verify and restore it from a backup", id, what)
+	}
+	return chat.Errorf(chat.Internal, "session %s is damaged at sequence %d: %s; run parley verify and restore it from a backup", id, seq, what).
+		With("sequence", seq)
+}
+
+// put adds a head and keeps the cache within its bound. The caller holds s.mu.
+func (s *shard) put(id chat.SessionID, h *head) {
+	if len(s.heads) >= headsPerShard {
+		for other, o := range s.heads {
+			// The durable end of a session with a commit under way is known
+			// nowhere else.
+			if o.inflight == 0 {
+				delete(s.heads, other)
+				break
+			}
+		}
+	}
+	s.heads[id] = h
+}
+
+// audience lists whose lists a session is in: the workspace's, its owner's and
+// its members'.
+func audience(rec *chat.Session) []token {
+	who := make([]token, 0, 2+len(rec.Members))
+	add := func(actor string) {
+		if t := tokenOf(rec.Workspace, actor); !slices.Contains(who, t) {
+			who = append(who, t)
+		}
+	}
+	add("")
+	add(rec.Owner.Key())
+	for _, m := range rec.Members {
+		add(m.Actor.Key())
+	}
+	return who
+}

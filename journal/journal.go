@@ -1,0 +1,282 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Journal is an open store. See the package comment for what it promises.
+type Journal struct {
+	opt      Options
+	dir      string
+	db       *pebble.DB
+	readOnly bool
+	metrics  *Metrics
+	previews *previews
+
+	seed   maphash.Seed
+	shards [shardCount]shard
+	births [64]sync.Mutex // by number: creating a session checks that it is free
+	alias  sync.Mutex     // aliases are create-only
+	scrub  sync.Mutex     // one erasure rewrites files at a time
+
+	failure    atomic.Pointer[error]  // the log cannot be written any more
+	background atomic.Pointer[error]  // flushes fail at the moment
+	low        atomic.Pointer[string] // why there is too little space, nil when there is enough
+	wedged     atomic.Bool            // Pebble was left with its locks held
+	closing    atomic.Bool
+	fatal      sync.Once
+}
+
+// Open opens the store in dir and creates it when there is none. It starts no
+// goroutine of its own; call Run beside it.
+func Open(dir string, opt Options) (*Journal, error) { return open(dir, opt, false) }
+
+// OpenReadOnly opens a store that no process uses, to verify or read it. Nothing
+// in dir is changed.
+func OpenReadOnly(dir string, opt Options) (*Journal, error) { return open(dir, opt, true) }
+
+func open(dir string, opt Options, readOnly bool) (j *Journal, err error) {
+	if err := opt.Validate(); err != nil {
+		return nil, err
+	}
+	j = &Journal{opt: opt.withDefaults(), dir: dir, readOnly: readOnly, metrics: newMetrics(), seed: maphash.MakeSeed()}
+	for i := range j.shards {
+		j.shards[i].init()
+	}
+	fs := j.opt.FS
+	if info, err := fs.Stat(dir); err == nil && !info.IsDir() {
+		return nil, chat.Errorf(chat.Invalid, "the data folder %s is a file: name a folder, or move the file away", dir)
+	}
+	if !readOnly {
+		if err := fs.MkdirAll(dir, 0o700); err != nil {
+			return nil, openProblem(dir, err)
+		}
+	}
+	if j.db, err = pebble.Open(fs.PathJoin(dir, "db"), j.engineOptions(readOnly)); err != nil {
+		return nil, openProblem(dir, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, j.db.Close())
+			j = nil
+		}
+	}()
+	if err := j.checkFormat(); err != nil {
+		return j, err
+	}
+	if !readOnly {
+		if err := j.dropImports(); err != nil {
+			return j, fmt.Errorf("clean up after an import that did not end: %w", err)
+		}
+	}
+	if j.previews, err = openPreviews(j); err != nil {
+		return j, openProblem(dir, err)
+	}
+	if !readOnly {
+		if err := j.finishErasures(context.Background()); err != nil {
+			// For readers it is done; Run goes on trying.
+			j.opt.Logger.Error("an erasure could not be finished yet", "err", err)
+		}
+		j.checkSpace()
+	}
+	return j, nil
+}
+
+// openProblem words why a store cannot be opened.
+func openProblem(dir string, err error) error {
+	say := func(format string, args ...any) error {
+		return chat.Errorf(chat.Unavailable, format, args...).Because(err)
+	}
+	switch {
+	case errors.Is(err, syscall.EAGAIN), strings.Contains(err.Error(), "lock held by current process"):
+		return say("the data folder %s is in use by another process: stop it, or name another folder", dir)
+	case errors.Is(err, pebble.ErrDBDoesNotExist):
+		return chat.Errorf(chat.NotFound, "there is no store in %s: name the data folder of a server", dir).Because(err)
+	case errors.Is(err, syscall.EROFS), errors.Is(err, os.ErrPermission):
+		return say("the data folder %s cannot be written: give this user write permission, or name another folder", dir)
+	case errors.Is(err, syscall.ENOSPC):
+		return say("the disk of the data folder %s is full: free some space and start again", dir)
+	case errors.Is(err, pebble.ErrCorruption):
+		return say("the store in %s is damaged: restore it from a backup, or look at the cause first", dir)
+	}
+	return fmt.Errorf("open the store in %s: %w", dir, err)
+}
+
+// checkFormat refuses a store whose layout this version does not know, before
+// anything else is read.
+func (j *Journal) checkFormat() error {
+	v, err := j.get([]byte{kFormat})
+	if err != nil {
+		return err
+	}
+	if v == nil {
+		if j.readOnly {
+			return chat.Errorf(chat.NotFound, "the store in %s was never used", j.dir)
+		}
+		return j.db.Set([]byte{kFormat}, []byte{formatVersion}, pebble.Sync)
+	}
+	if len(v) != 1 || v[0] > formatVersion {
+		return chat.Errorf(chat.Unavailable, "the store in %s was written by a newer version of Parley (format %x, this one knows up to %d): use that version, or another folder", j.dir, v, formatVersion)
+	}
+	return nil
+}
+
+// Close ends Pebble's background work and closes the files. Calls under way must
+// have returned.
+func (j *Journal) Close() error {
+	j.closing.Store(true)
+	err := j.previews.close()
+	if j.wedged.Load() {
+		// Closing would wait for locks that nobody gives back.
+		return errors.Join(err, j.failed())
+	}
+	return errors.Join(err, j.db.Close())
+}
+
+// fail makes err final. It may be called several times and by several goroutines.
+func (j *Journal) fail(err error) {
+	wrapped := fmt.Errorf("the log in %s cannot be written: %w; what was acknowledged is safe, check the disk and start again", j.dir, err)
+	j.failure.CompareAndSwap(nil, &wrapped)
+	for i := range j.shards {
+		j.shards[i].settled.Broadcast() // nothing more will become durable
+	}
+	j.fatal.Do(func() { j.opt.Fatal(wrapped) })
+}
+
+// failed returns why nothing can be written any more, or nil.
+func (j *Journal) failed() error {
+	if p := j.failure.Load(); p != nil {
+		return chat.Errorf(chat.Unavailable, "the server cannot write its log any more and is about to restart; try again in a moment").Because(*p)
+	}
+	return nil
+}
+
+// writable returns why an append has to be refused now, or nil.
+func (j *Journal) writable() error {
+	if err := j.failed(); err != nil {
+		return err
+	}
+	if why := j.low.Load(); why != nil {
+		j.metrics.refused.Inc()
+		return chat.Errorf(chat.Unavailable, "%s", *why)
+	}
+	if p := j.background.Load(); p != nil {
+		j.metrics.refused.Inc()
+		return chat.Errorf(chat.Unavailable, "the server cannot move its log to disk at the moment; it keeps trying, come back in a while").Because(*p)
+	}
+	if j.readOnly {
+		return chat.Errorf(chat.Unavailable, "the store is open for reading only")
+	}
+	return nil
+}
+
+// get returns a copy of a value, nil when the key is not there.
+func (j *Journal) get(key []byte) ([]byte, error) { return getFrom(j.db, key) }
+
+func getFrom(r pebble.Reader, key []byte) ([]byte, error) {
+	v, closer, err := r.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read key %x: %w", key, err)
+	}
+	c := make([]byte, len(v)) // never nil, also for an empty value
+	copy(c, v)
+	return c, closer.Close()
+}
+
+// has reports whether a key is there.
+func (j *Journal) has(key []byte) (bool, error) {
+	v, err := j.get(key)
+	return v != nil, err
+}
+
+// iter opens an iterator over all keys with a prefix.
+func (j *Journal) iter(prefix []byte) (*pebble.Iterator, error) {
+	from, to := span(prefix)
+	return j.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+}
+
+// apply puts a batch into Pebble's memory and log without waiting for the sync;
+// wait does that. Neither lets a panic of Pebble out: it means that the log
+// cannot be written.
+func (j *Journal) apply(b *pebble.Batch) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			// Pebble panics when it cannot write or rotate its log, and keeps
+			// a lock in doing so.
+			j.wedged.Store(true)
+			cause, ok := r.(error)
+			if !ok {
+				cause = fmt.Errorf("%v", r)
+			}
+			j.fail(cause)
+			err = j.failed()
+		}
+	}()
+	if j.opt.Sync != SyncAlways {
+		err = j.db.Apply(b, pebble.NoSync)
+	} else {
+		err = j.db.ApplyNoSyncWait(b, pebble.Sync)
+	}
+	if err != nil {
+		j.fail(err)
+		return j.failed()
+	}
+	return nil
+}
+
+func (j *Journal) wait(b *pebble.Batch) error {
+	if j.opt.Sync == SyncAlways {
+		if err := b.SyncWait(); err != nil {
+			j.fail(err)
+			return j.failed()
+		}
+	}
+	b.Close()
+	return nil
+}
+
+// write applies a batch and waits for it, whatever the sync mode. It is for
+// what is rare.
+func (j *Journal) write(b *pebble.Batch) error {
+	if err := j.apply(b); err != nil {
+		return err
+	}
+	if err := j.wait(b); err != nil {
+		return err
+	}
+	if j.opt.Sync != SyncAlways {
+		return j.sync()
+	}
+	return nil
+}
+
+// sync brings to disk what was written without a sync.
+func (j *Journal) sync() error {
+	b := j.db.NewBatch()
+	b.LogData(nil, nil)
+	if err := j.db.ApplyNoSyncWait(b, pebble.Sync); err != nil {
+		j.fail(err)
+		return j.failed()
+	}
+	if err := b.SyncWait(); err != nil {
+		j.fail(err)
+		return j.failed()
+	}
+	b.Close()
+	return nil
+}

@@ -1,0 +1,282 @@
+package journaltest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+func ids(page chat.SessionPage) (list []chat.SessionID) {
+	for _, s := range page.Sessions {
+		list = append(list, s.ID)
+	}
+	return list
+}
+
+func wantIDs(t testing.TB, got []chat.SessionID, want ...chat.SessionID) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Fatalf("got %v, want %v", got, want)
+	}
+}
+
+// pages walks a list to its end.
+func pages(t testing.TB, s Store, f chat.Filter) (all []chat.SessionID) {
+	t.Helper()
+	for range 10_000 {
+		p := must(s.List(ctx, f))(t)
+		if f.Limit > 0 && len(p.Sessions) > f.Limit {
+			t.Fatalf("a page of %d, limit %d", len(p.Sessions), f.Limit)
+		}
+		all = append(all, ids(p)...)
+		if f.Cursor = p.Next; f.Cursor == "" {
+			return all
+		}
+	}
+	t.Fatal("the list does not end")
+	return nil
+}
+
+func listOrder(t *testing.T, s Store) {
+	if p := must(s.List(ctx, chat.Filter{}))(t); p.Sessions == nil || len(p.Sessions) != 0 || p.Next != "" {
+		t.Fatalf("an empty store lists %+v", p)
+	}
+	// Distances of one step to many seconds, and two at the same moment.
+	at := map[chat.SessionID]chat.At{
+		"s-a": 0, "s-b": 16, "s-c": 16, "s-d": 900_000, "s-e": 1_100_000, "s-f": 1_100_016, "s-g": 60_000_000, "s-h": 0,
+	}
+	authors := map[chat.SessionID]*Author{}
+	for id, d := range at {
+		a := must(NewAuthor(s, id))(t)
+		a.Clock = Epoch + d
+		authors[id] = a.Say(t, chat.SessionStarted{Agent: chat.NoAgent})
+	}
+	order := func() []chat.SessionID {
+		var list []chat.SessionID
+		for id := range authors {
+			list = append(list, id)
+		}
+		slices.SortFunc(list, func(a, b chat.SessionID) int {
+			return cmp.Or(cmp.Compare(authors[b].State.LastAt, authors[a].State.LastAt), cmp.Compare(a, b))
+		})
+		return list
+	}
+	wantIDs(t, order(), "s-g", "s-f", "s-e", "s-d", "s-b", "s-c", "s-a", "s-h")
+	for limit := range 10 {
+		wantIDs(t, pages(t, s, chat.Filter{Limit: limit}), order()...)
+	}
+	// Appending moves a session, by little and by much.
+	authors["s-a"].Clock = Epoch + 17
+	authors["s-a"].Say(t, Text("a bit later"))
+	authors["s-h"].Clock = Epoch + 3_600_000_000
+	authors["s-h"].Say(t, Text("much later"))
+	for limit := range 10 {
+		wantIDs(t, pages(t, s, chat.Filter{Limit: limit}), order()...)
+	}
+	p := must(s.List(ctx, chat.Filter{Limit: 1}))(t)
+	if got := p.Sessions[0]; got.ID != "s-h" || got.Last != 2 || got.UpdatedAt != Epoch+3_600_000_000 {
+		t.Fatalf("%+v", got)
+	}
+}
+
+func listFilters(t *testing.T, s Store) {
+	bob := chat.Actor{Kind: chat.User, ID: "bob"}
+	start := func(id chat.SessionID, d chat.At, b chat.SessionStarted) *Author {
+		a := must(NewAuthor(s, id))(t)
+		a.Clock = Epoch + d*2_000_000
+		return a.Say(t, b)
+	}
+	a := start("s-1", 1, chat.SessionStarted{Agent: chat.NoAgent, Title: "Quarterly Pricing"})
+	start("s-2", 2, chat.SessionStarted{Agent: "demo", Title: "pricing of Apples"})
+	start("s-3", 3, chat.SessionStarted{Agent: "demo", Workspace: "other"})
+	start("s-4", 4, chat.SessionStarted{Agent: chat.NoAgent, Members: []chat.Member{{Actor: bob, Role: chat.Viewer}}})
+	list := func(f chat.Filter) []chat.SessionID { t.Helper(); return pages(t, s, f) }
+	ann := a.Actor
+	wantIDs(t, list(chat.Filter{}), "s-4", "s-2", "s-1")
+	wantIDs(t, list(chat.Filter{Workspace: "other"}), "s-3")
+	wantIDs(t, list(chat.Filter{Actor: &ann}), "s-4", "s-2", "s-1")
+	wantIDs(t, list(chat.Filter{Actor: &bob}), "s-4")
+	wantIDs(t, list(chat.Filter{Actor: &bob, Workspace: "other"}))
+	wantIDs(t, list(chat.Filter{Agent: "demo"}), "s-2")
+	wantIDs(t, list(chat.Filter{Query: "PRICING"}), "s-2", "s-1")
+	wantIDs(t, list(chat.Filter{Query: "pricing quarterly"}), "s-1")
+	wantIDs(t, list(chat.Filter{Query: "s-4"}), "s-4")
+	wantIDs(t, list(chat.Filter{Status: chat.Idle}), "s-4", "s-2", "s-1")
+	wantIDs(t, list(chat.Filter{Status: chat.Completed}))
+	// Members and status change.
+	members, title := []chat.Member{{Actor: bob, Role: chat.Answerer}}, "renamed"
+	a.Say(t, chat.SessionUpdated{Members: &members, Title: &title})
+	wantIDs(t, list(chat.Filter{Actor: &bob}), "s-4", "s-1")
+	wantIDs(t, list(chat.Filter{Query: "quarterly"}))
+	a.Say(t, chat.SessionCompleted{})
+	wantIDs(t, list(chat.Filter{Status: chat.Completed}), "s-1")
+	members = []chat.Member{}
+	a.Clock += 10_000_000
+	a.Say(t, chat.SessionUpdated{Members: &members})
+	wantIDs(t, list(chat.Filter{Actor: &bob}), "s-4")
+	wantIDs(t, list(chat.Filter{Actor: &ann}), "s-1", "s-4", "s-2")
+}
+
+func listCursors(t *testing.T, s Store) {
+	for i := range 20 {
+		a := must(NewAuthor(s, chat.SessionID(fmt.Sprintf("s-%02d", i))))(t)
+		a.Clock = Epoch + chat.At(i)*300_000
+		a.Say(t, chat.SessionStarted{Agent: chat.NoAgent})
+	}
+	for _, bad := range []string{"x", "====", "AAAA", "AQ", "AQAAAAAAAAAAIA", "ünïcode", "AQAAAAAAAAAA"} {
+		wantCode(t, second(s.List(ctx, chat.Filter{Cursor: bad})), chat.Invalid)
+	}
+	// A session that becomes active and one that is erased while somebody
+	// pages harm no other.
+	first := must(s.List(ctx, chat.Filter{Limit: 8}))(t)
+	Resume(t, s, "s-05").later(t)
+	Resume(t, s, "s-15").later(t)
+	if _, err := s.Erase(ctx, "s-12"); err != nil { // the cursor's own session
+		t.Fatal(err)
+	}
+	rest := pages(t, s, chat.Filter{Limit: 3, Cursor: first.Next})
+	got := append(ids(first), rest...)
+	var want []chat.SessionID
+	for i := 19; i >= 0; i-- {
+		if i != 5 {
+			want = append(want, chat.SessionID(fmt.Sprintf("s-%02d", i)))
+		}
+	}
+	wantIDs(t, got, want...)
+}
+
+func (a *Author) later(t testing.TB) {
+	a.Clock = Epoch + 1_000_000_000
+	a.Say(t, Text("later"))
+}
+
+func prompts(t *testing.T, s Store) {
+	a := Begin(t, s, "s-1")
+	b := Begin(t, s, "s-2")
+	ask := func(id string, deadline chat.At) chat.Body {
+		return chat.AgentInputRequest{RequestID: id, InputType: chat.InputText, Text: "?", Deadline: deadline}
+	}
+	a.Say(t, ask("r-1", Epoch+300), ask("r-2", 0))
+	b.Say(t, ask("r-1", Epoch+100))
+	a.Say(t, chat.AgentApprovalRequest{RequestID: "r-3", Calls: []chat.ApprovalCall{{CallID: "c", Tool: "t"}}, Deadline: Epoch + 200})
+	a.Say(t, chat.AgentInputRequest{RequestID: "note", InputType: chat.InputNotification, Text: "!", Deadline: Epoch + 1})
+	due := func() (list []string) {
+		for d, err := range s.Deadlines(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, fmt.Sprintf("%d %s %s", d.At-Epoch, d.Session, d.RequestID))
+		}
+		return list
+	}
+	want := func(list ...string) {
+		t.Helper()
+		if got := due(); !slices.Equal(got, list) {
+			t.Fatalf("deadlines %q, want %q", got, list)
+		}
+	}
+	want("100 s-2 r-1", "200 s-1 r-3", "300 s-1 r-1")
+	ref, ok, err := s.Prompt(ctx, "s-1", "r-1")
+	if err != nil || !ok || ref != (chat.PromptRef{Asked: 2}) {
+		t.Fatal(ref, ok, err)
+	}
+	a.Say(t, chat.UserInputResponse{RequestID: "r-1", Text: "!"})
+	a.Say(t, chat.PromptClosed{RequestID: "r-3", Reason: chat.Expired})
+	a.Say(t, chat.UserInputResponse{RequestID: "r-1", Text: "too late"}, chat.UserInputResponse{RequestID: "never asked", Text: "?"})
+	want("100 s-2 r-1")
+	if ref, _, _ := s.Prompt(ctx, "s-1", "r-1"); ref != (chat.PromptRef{Asked: 2, Ended: 6}) {
+		t.Fatalf("%+v", ref)
+	}
+	if ref, _, _ := s.Prompt(ctx, "s-1", "r-2"); ref != (chat.PromptRef{Asked: 3}) {
+		t.Fatalf("%+v", ref)
+	}
+	for _, none := range []string{"never asked", "note", ""} {
+		if _, ok, err := s.Prompt(ctx, "s-1", none); ok || err != nil {
+			t.Fatal(none, ok, err)
+		}
+	}
+	// Asked and ended in one commit.
+	a.Say(t, ask("r-9", Epoch+50), chat.PromptClosed{RequestID: "r-9", Reason: chat.Withdrawn})
+	want("100 s-2 r-1")
+	if ref, ok, _ := s.Prompt(ctx, "s-1", "r-9"); !ok || ref.Ended != ref.Asked+1 {
+		t.Fatalf("%+v", ref)
+	}
+	if _, err := s.Erase(ctx, "s-2"); err != nil {
+		t.Fatal(err)
+	}
+	want()
+}
+
+func working(t *testing.T, s Store) {
+	busy := func(want ...chat.SessionID) {
+		t.Helper()
+		var got []chat.SessionID
+		for id, err := range s.Working(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, id)
+		}
+		slices.Sort(got)
+		wantIDs(t, got, want...)
+	}
+	a := Begin(t, s, "s-1", chat.SessionStarted{Agent: "demo"})
+	b := Begin(t, s, "s-2", chat.SessionStarted{Agent: "demo"})
+	busy()
+	a.Say(t, Text("hello"))
+	busy("s-1")
+	b.Say(t, Text("hello"))
+	busy("s-1", "s-2")
+	a.Say(t, chat.TurnStarted{TurnID: "t-1", Trigger: 2, Agent: "demo"})
+	busy("s-1", "s-2")
+	a.Say(t, chat.TurnCompleted{TurnID: "t-1", Outcome: chat.Done})
+	busy("s-2")
+	if _, err := s.Erase(ctx, "s-2"); err != nil {
+		t.Fatal(err)
+	}
+	busy()
+}
+
+func blockEnds(t *testing.T, s Store) {
+	a := Begin(t, s, "s-1")
+	c := must(a.Commit(chat.AgentText{Block: "b1", Text: "hello world"}))(t)
+	want := []chat.End{{Bytes: 5, At: Epoch + 5}, {Bytes: 6, At: Epoch + 30}, {Bytes: 11, At: Epoch + 1_000_000}}
+	c.Ends = []chat.BlockEnds{{Seq: 2, Ends: want}}
+	if err := s.Commit(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	if got := must(s.Ends(ctx, "s-1", 2))(t); !slices.Equal(got, want) {
+		t.Fatalf("%v", got)
+	}
+	if got := must(s.Ends(ctx, "s-1", 1))(t); got != nil {
+		t.Fatalf("%v", got)
+	}
+}
+
+func aliases(t *testing.T, s Store) {
+	if id, ok, err := s.Alias(ctx, "default", "user:ann", "thread 1"); ok || err != nil {
+		t.Fatal(id, ok, err)
+	}
+	if id := must(s.SetAlias(ctx, "default", "user:ann", "thread 1", "s-1"))(t); id != "s-1" {
+		t.Fatal(id)
+	}
+	if id := must(s.SetAlias(ctx, "default", "user:ann", "thread 1", "s-2"))(t); id != "s-1" {
+		t.Fatalf("the second %s won", id)
+	}
+	for _, other := range [][3]string{{"other", "user:ann", "thread 1"}, {"default", "user:bob", "thread 1"}, {"default", "user:ann", "thread 2"}} {
+		if id, ok, err := s.Alias(ctx, other[0], other[1], other[2]); ok || err != nil {
+			t.Fatal(other, id, ok, err)
+		}
+	}
+	Begin(t, s, "s-1")
+	if _, err := s.Erase(ctx, "s-1"); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := s.Alias(ctx, "default", "user:ann", "thread 1")
+	wantCode(t, err, chat.Gone)
+	wantCode(t, second(s.SetAlias(ctx, "default", "user:ann", "thread 1", "s-3")), chat.Gone)
+	wantCode(t, second(s.SetAlias(ctx, "default", "user:ann", "thread 9", "s-1")), chat.Gone)
+}

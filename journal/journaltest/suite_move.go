@@ -1,0 +1,204 @@
+package journaltest
+
+import (
+	"bytes"
+	"errors"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+func erase(t *testing.T, s Store) {
+	a := Begin(t, s, "s-1", chat.SessionStarted{Agent: "demo", Title: "secret"})
+	a.Key(0, "c-1").Say(t, Text("hello"))
+	b := Begin(t, s, "s-2")
+	r, err := s.Erase(ctx, "s-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Session != "s-1" || r.Events != 2 || r.Bytes == 0 || r.ErasedAt == 0 || r.Note == "" {
+		t.Fatalf("%+v", r)
+	}
+	_, _, readErr := s.Read(ctx, "s-1", chat.Range{})
+	_, _, keyErr := s.ByClientID(ctx, "s-1", "user:ann", "c-1")
+	_, _, promptErr := s.Prompt(ctx, "s-1", "r")
+	_, _, numberErr := s.Number(ctx, "s-1")
+	for name, err := range map[string]error{
+		"read": readErr, "client id": keyErr, "prompt": promptErr, "number": numberErr, "again": second(s.Erase(ctx, "s-1")),
+		"record": second(s.Record(ctx, "s-1")), "load": second(s.Load(ctx, "s-1")), "get": second(s.Get(ctx, "s-1", 1)),
+		"number of": second(s.SessionOf(ctx, a.State.Number)), "append": a.Try(Text("more")),
+	} {
+		if chat.CodeOf(err) != chat.Gone {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	again := &Author{Store: s, State: &chat.State{Number: a.State.Number}, Actor: a.Actor, Clock: Epoch, id: "s-1"}
+	wantCode(t, again.Try(chat.SessionStarted{}), chat.Gone)
+	wantIDs(t, pages(t, s, chat.Filter{}), "s-2")
+	wantCode(t, second(s.Erase(ctx, "s-none")), chat.NotFound)
+	b.Say(t, Text("unharmed"))
+	if err := Check(ctx, s, "s-2"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func give(facts []chat.Fact) iter.Seq2[chat.Fact, error] {
+	return func(yield func(chat.Fact, error) bool) {
+		for _, f := range facts {
+			if !yield(f, nil) {
+				return
+			}
+		}
+	}
+}
+
+// imports moves a log from one store to another.
+func imports(t *testing.T, from, to Store) {
+	a := Begin(t, from, "s-1", chat.SessionStarted{Agent: "demo", Title: "to move"})
+	a.Key(0, "c-1").Say(t, Text("one"))
+	a.Say(t, chat.AgentInputRequest{RequestID: "r-1", InputType: chat.InputText, Text: "?", Deadline: Epoch + 5e9})
+	a.Say(t, chat.AgentInputRequest{RequestID: "r-2", InputType: chat.InputText, Text: "?"})
+	a.Say(t, chat.UserInputResponse{RequestID: "r-2", Text: "!"})
+	for range 3 {
+		long := slices.Repeat([]chat.Body{Text("%s", strings.Repeat("x", 500))}, 700)
+		a.Say(t, long...)
+	}
+	facts := readAll(t, from, "s-1")
+	if err := to.Import(ctx, "s-1", give(facts)); err != nil {
+		t.Fatal(err)
+	}
+	if got := readAll(t, to, "s-1"); !slices.EqualFunc(got, facts, func(a, b chat.Fact) bool { return a.Seq == b.Seq && bytes.Equal(a.JSON, b.JSON) }) {
+		t.Fatal("the bytes were not kept")
+	}
+	if err := Check(ctx, to, "s-1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []Store{from, to} {
+		k, ok, err := s.ByClientID(ctx, "s-1", a.Actor.Key(), "c-1")
+		if err != nil || !ok || k.Seq != 2 {
+			t.Fatal(k, ok, err)
+		}
+		if ref, ok, err := s.Prompt(ctx, "s-1", "r-2"); err != nil || !ok || ref != (chat.PromptRef{Asked: 4, Ended: 5}) {
+			t.Fatal(ref, ok, err)
+		}
+		n := 0
+		for d, err := range s.Deadlines(ctx) {
+			if n++; err != nil || d.RequestID != "r-1" {
+				t.Fatal(d, err)
+			}
+		}
+		for id, err := range s.Working(ctx) {
+			if n++; err != nil || id != "s-1" {
+				t.Fatal(id, err)
+			}
+		}
+		if n != 2 {
+			t.Fatalf("%d index entries, want a deadline and a working session", n)
+		}
+		wantIDs(t, pages(t, s, chat.Filter{}), "s-1")
+	}
+	Resume(t, to, "s-1").Say(t, Text("and goes on"))
+	wantCode(t, to.Import(ctx, "s-1", give(facts)), chat.Conflict)
+}
+
+func refusedImports(t *testing.T, s Store) {
+	a := Begin(t, s, "s-1")
+	a.Say(t, Text("two"), Text("three"), Text("four"))
+	facts := readAll(t, s, "s-1")
+	if _, err := s.Erase(ctx, "s-1"); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, s.Import(ctx, "s-1", give(facts)), chat.Gone)
+
+	// A log that another store made for s-2.
+	n, _, err := s.Number(ctx, "s-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ghost := &Author{State: &chat.State{Number: n}, Actor: a.Actor, Clock: Epoch, Step: 1000, id: "s-2"}
+	facts = must(ghost.Commit(chat.SessionStarted{Agent: chat.NoAgent}, Text("two"), Text("three")))(t).Facts
+	changed := bytes.Replace(facts[1].JSON, []byte("two"), []byte("TWO"), 1)
+	cause := errors.New("the source broke")
+	for name, log := range map[string]iter.Seq2[chat.Fact, error]{
+		"nothing":        give(nil),
+		"starts late":    give(facts[1:]),
+		"hole":           give([]chat.Fact{facts[0], facts[2]}),
+		"changed":        give([]chat.Fact{facts[0], {Seq: 2, JSON: changed}, facts[2]}),
+		"not an event":   give([]chat.Fact{facts[0], {Seq: 2, JSON: []byte("{}")}}),
+		"wrong sequence": give([]chat.Fact{facts[0], {Seq: 3, JSON: facts[1].JSON}}),
+		"twice":          give([]chat.Fact{facts[0], facts[0]}),
+	} {
+		if err := s.Import(ctx, "s-2", log); chat.CodeOf(err) != chat.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	err = s.Import(ctx, "s-2", func(yield func(chat.Fact, error) bool) {
+		_ = yield(facts[0], nil) && yield(facts[1], nil) && yield(chat.Fact{}, cause)
+	})
+	if !errors.Is(err, cause) {
+		t.Fatal(err)
+	}
+	wantCode(t, s.Import(ctx, "s-3", give(facts)), chat.Invalid)
+	wantCode(t, second(s.Record(ctx, "s-2")), chat.NotFound)
+	wantIDs(t, pages(t, s, chat.Filter{}))
+	// What was refused has left nothing in the way.
+	if err := s.Import(ctx, "s-2", give(facts)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(ctx, s, "s-2"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkpoints(t *testing.T, s Store) {
+	a := Begin(t, s, "s-1", chat.SessionStarted{Agent: "demo"})
+	step := chat.CheckpointEvery/2 + 1
+	for i := range 8 {
+		bodies := make([]chat.Body, step)
+		for k := range bodies {
+			bodies[k] = chat.AgentStatus{Message: "busy"}
+		}
+		bodies[0] = Text("question %d", i)
+		bodies[1] = chat.AgentInputRequest{RequestID: strings.Repeat("r", i+1), InputType: chat.InputText, Text: "?"}
+		a.Say(t, bodies...)
+		if err := Check(ctx, s, "s-1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// noPanic feeds what callers should never send.
+func noPanic(t *testing.T, s Store) {
+	a := Begin(t, s, "s-1")
+	odd := []string{"", "\x00", "\xff\xfe", strings.Repeat("x", 100_000), "..", "a/b", "ü"}
+	for _, o := range odd {
+		id := chat.SessionID(o)
+		s.Number(ctx, id)
+		s.Load(ctx, id)
+		s.Record(ctx, id)
+		s.Read(ctx, id, chat.Range{Limit: -1, MaxBytes: -1})
+		s.Get(ctx, id, math.MaxUint64)
+		s.Erase(ctx, id)
+		s.Import(ctx, id, give([]chat.Fact{{}}))
+		s.ByClientID(ctx, "s-1", o, o)
+		s.Prompt(ctx, "s-1", o)
+		s.Alias(ctx, o, o, o)
+		s.SetAlias(ctx, o, o, o, "s-9")
+		s.SetAlias(ctx, o, o, o, id)
+		s.List(ctx, chat.Filter{Workspace: o, Query: o, Limit: -5, Actor: &chat.Actor{ID: o}})
+		s.List(ctx, chat.Filter{Cursor: o})
+	}
+	s.SessionOf(ctx, math.MaxUint64)
+	s.Ends(ctx, "s-1", math.MaxUint64)
+	s.Read(ctx, "s-1", chat.Range{After: math.MaxUint64, Desc: true, Limit: math.MinInt})
+	wantCode(t, s.Commit(ctx, nil), chat.Invalid)
+	wantCode(t, s.Commit(ctx, &chat.Commit{Session: "s-1", Number: 1, State: &chat.State{}, Events: make([]chat.Event, 1), Facts: make([]chat.Fact, 1), After: math.MaxUint64}), chat.Invalid)
+	a.Say(t, Text("still here"))
+	if err := Check(ctx, s, "s-1"); err != nil {
+		t.Fatal(err)
+	}
+}

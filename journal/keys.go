@@ -1,0 +1,161 @@
+package journal
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// The first byte of a key says what it is. All integers are big-endian, so that
+// byte order is the order of numbers. "number" is the session's chat.Number.
+const (
+	kFormat     = 'f' // → version of this layout
+	kID         = 'I' // token(id) → number
+	kName       = 'N' // number → id; empty once erased
+	kEvent      = 'E' // number, seq → the envelope, byte for byte
+	kHead       = 'H' // only in decoded: (kEvent, number, headSeq) → position of the last event
+	kRecord     = 'M' // number → chat.Session as JSON
+	kState      = 'S' // number, seq → chat.State as JSON: a checkpoint
+	kClient     = 'C' // number, token(actor, client id) → seq, digest
+	kPrompt     = 'R' // number, token(request id) → prompt value
+	kDeadline   = 'D' // deadline, number, token(request id) → nothing
+	kEnds       = 'B' // number, seq → piece boundaries of a finished block
+	kWorking    = 'W' // number → nothing; there while the session has work to do
+	kActivity   = 'A' // token(workspace, who), ^bucket, number → nothing
+	kAlias      = 'L' // token(workspace, actor, foreign id) → id; empty once erased
+	kAliasOf    = 'l' // token(id), alias token → nothing
+	kTombstone  = 'T' // token(id) → time of the erase, number
+	kErasing    = 'X' // number → token(id): files may still hold its text
+	kImporting  = 'P' // number → nothing: an import has begun and not ended
+	kAfterEvery = 0xff
+)
+
+// ranged lists the kinds that have keys (kind, number, …) and therefore go with
+// one range delete each when a session is removed.
+var ranged = []byte{kEvent, kRecord, kState, kClient, kPrompt, kEnds, kWorking}
+
+// token is a fixed-length stand-in for texts in a key.
+type token [16]byte
+
+func tokenOf(parts ...string) token {
+	var scratch [512]byte
+	b := scratch[:0]
+	for _, p := range parts {
+		b = binary.AppendUvarint(b, uint64(len(p)))
+		b = append(b, p...)
+	}
+	sum := sha256.Sum256(b)
+	return token(sum[:16])
+}
+
+func idToken(id chat.SessionID) token { return tokenOf(string(id)) }
+
+func numberKey(b []byte, kind byte, n chat.Number) []byte {
+	return binary.BigEndian.AppendUint64(append(b, kind), uint64(n))
+}
+
+func seqKey(b []byte, kind byte, n chat.Number, seq chat.Seq) []byte {
+	return binary.BigEndian.AppendUint64(numberKey(b, kind, n), uint64(seq))
+}
+
+// headSeq puts a session's head right behind its events: the two keys that every
+// commit writes are neighbours, and inserting the second costs next to nothing.
+const headSeq chat.Seq = 1<<64 - 1
+
+func headKey(b []byte, n chat.Number) []byte { return seqKey(b, kEvent, n, headSeq) }
+
+func tokenKey(b []byte, kind byte, t token) []byte {
+	return append(append(b, kind), t[:]...)
+}
+
+func numberTokenKey(b []byte, kind byte, n chat.Number, t token) []byte {
+	return append(numberKey(b, kind, n), t[:]...)
+}
+
+func deadlineKey(b []byte, at chat.At, n chat.Number, t token) []byte {
+	b = binary.BigEndian.AppendUint64(append(b, kDeadline), orderedAt(at))
+	b = binary.BigEndian.AppendUint64(b, uint64(n))
+	return append(b, t[:]...)
+}
+
+func aliasOfKey(b []byte, id, alias token) []byte {
+	return append(tokenKey(b, kAliasOf, id), alias[:]...)
+}
+
+// bucketOf groups positions of about a second, so that the activity index need
+// not be rewritten with every event.
+func bucketOf(at chat.At) uint64 { return orderedAt(at) >> 20 }
+
+func activityKey(b []byte, who token, bucket uint64, n chat.Number) []byte {
+	b = tokenKey(b, kActivity, who)
+	b = binary.BigEndian.AppendUint64(b, ^bucket)
+	return binary.BigEndian.AppendUint64(b, uint64(n))
+}
+
+// orderedAt maps positions to unsigned integers in the same order; all that the
+// server makes are positive, imported ones may be anything.
+func orderedAt(at chat.At) uint64 { return uint64(at) ^ 1<<63 }
+
+func atOrdered(u uint64) chat.At { return chat.At(u ^ 1<<63) }
+
+// decoded is a key taken apart; which fields are there depends on the kind.
+type decoded struct {
+	kind   byte
+	number chat.Number
+	seq    chat.Seq
+	at     chat.At
+	bucket uint64
+	token  token // first token of the key
+	second token
+}
+
+// decodeKey takes a key apart; ok is false when no key looks like that.
+func decodeKey(k []byte) (d decoded, ok bool) {
+	if len(k) == 0 {
+		return d, false
+	}
+	d.kind = k[0]
+	k = k[1:]
+	u64 := func() uint64 { v := binary.BigEndian.Uint64(k); k = k[8:]; return v }
+	tok := func() token { t := token(k[:16]); k = k[16:]; return t }
+	want := map[byte]int{
+		kFormat: 0, kID: 16, kName: 8, kEvent: 16, kRecord: 8, kState: 16, kClient: 24, kPrompt: 24,
+		kDeadline: 32, kEnds: 16, kWorking: 8, kActivity: 32, kAlias: 16, kAliasOf: 32, kTombstone: 16,
+		kErasing: 8, kImporting: 8,
+	}
+	if n, known := want[d.kind]; !known || n != len(k) {
+		return d, false
+	}
+	switch d.kind {
+	case kID, kAlias, kTombstone:
+		d.token = tok()
+	case kName, kRecord, kWorking, kErasing, kImporting:
+		d.number = chat.Number(u64())
+	case kEvent, kState, kEnds:
+		d.number, d.seq = chat.Number(u64()), chat.Seq(u64())
+		if d.kind == kEvent && d.seq == headSeq {
+			d.kind, d.seq = kHead, 0
+		}
+	case kClient, kPrompt:
+		d.number, d.token = chat.Number(u64()), tok()
+	case kDeadline:
+		d.at, d.number, d.token = atOrdered(u64()), chat.Number(u64()), tok()
+	case kActivity:
+		d.token, d.bucket, d.number = tok(), ^u64(), chat.Number(u64())
+	case kAliasOf:
+		d.token, d.second = tok(), tok()
+	}
+	return d, true
+}
+
+// span gives the bounds of all keys that begin with prefix.
+func span(prefix []byte) (from, to []byte) {
+	to = append([]byte(nil), prefix...)
+	for i := len(to) - 1; i >= 0; i-- {
+		if to[i]++; to[i] != 0 {
+			return prefix, to[:i+1]
+		}
+	}
+	return prefix, []byte{kAfterEvery, kAfterEvery}
+}

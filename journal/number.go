@@ -1,0 +1,62 @@
+package journal
+
+import (
+	"context"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Number returns the number of a session that exists, or a free one for a
+// session that is about to be created. It answers Gone for an erased id. A free
+// number is not reserved: Commit answers Conflict when it was taken meanwhile.
+func (j *Journal) Number(_ context.Context, id chat.SessionID) (n chat.Number, exists bool, err error) {
+	if err := id.Validate(); err != nil {
+		return 0, false, err
+	}
+	v, err := j.look(id)
+	if err == nil {
+		return v.number, true, nil
+	}
+	if chat.CodeOf(err) != chat.NotFound {
+		return 0, false, err
+	}
+	for try := range 256 {
+		n := chat.NumberFor(id, try)
+		name, err := j.get(numberKey(nil, kName, n))
+		if err != nil {
+			return 0, false, err
+		}
+		// The id's own name without a durable session is a creation under way.
+		if name == nil || string(name) == string(id) {
+			return n, false, nil
+		}
+	}
+	return 0, false, chat.Errorf(chat.Internal, "no free number was found for session %s; use another id", id)
+}
+
+// SessionOf returns the session with a number, or NotFound or Gone.
+func (j *Journal) SessionOf(_ context.Context, n chat.Number) (chat.SessionID, error) {
+	name, err := j.get(numberKey(nil, kName, n))
+	switch {
+	case err != nil:
+		return "", err
+	case name == nil:
+		return "", chat.Errorf(chat.NotFound, "there is no such session")
+	case len(name) == 0:
+		return "", chat.Errorf(chat.Gone, "the session was erased")
+	}
+	return chat.SessionID(name), nil
+}
+
+// numberOf reads the number of an id from the store.
+func (j *Journal) numberOf(id chat.SessionID) (chat.Number, bool, error) {
+	v, err := j.get(tokenKey(nil, kID, idToken(id)))
+	if v == nil || err != nil {
+		return 0, false, err
+	}
+	n, ok := decodeNumber(v)
+	if !ok {
+		return 0, false, damaged(id, 0, "its number is unreadable")
+	}
+	return n, true, nil
+}

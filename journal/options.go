@@ -1,0 +1,106 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// SyncMode says when a commit is on disk.
+type SyncMode int
+
+// The modes.
+const (
+	// SyncAlways syncs before a commit is acknowledged: it survives a power cut.
+	SyncAlways SyncMode = iota
+	// SyncInterval syncs every Options.Interval. A crash of the process or of
+	// the machine may lose the acknowledged commits since the last sync.
+	SyncInterval
+	// SyncNever leaves it to Pebble; a crash may lose the newest commits.
+	SyncNever
+)
+
+// Options configures a journal. The zero value works.
+type Options struct {
+	Sync     SyncMode
+	Interval time.Duration // between syncs with SyncInterval; 0 means 100 ms
+
+	// Commits are refused while less than the larger of MinFree bytes and
+	// MinFreePercent of the disk is free. 0 means 1 GiB and 5 %; a negative
+	// value switches that bound off.
+	MinFree        int64
+	MinFreePercent float64
+
+	FS         vfs.FS // nil means the real file system
+	CacheBytes int64  // of Pebble's block cache; 0 means 16 MiB
+	Logger     *slog.Logger
+
+	// Fatal is called once, after a write or sync of the log has failed. The
+	// process should end soon after; it must not wait for calls of the
+	// journal. nil means: log it and exit with status 1.
+	Fatal func(error)
+
+	Now func() time.Time // nil means time.Now
+}
+
+const (
+	defaultInterval = 100 * time.Millisecond
+	defaultMinFree  = 1 << 30
+	defaultMinShare = 5.0
+	defaultCache    = 16 << 20
+)
+
+// Validate returns all that is wrong with o.
+func (o Options) Validate() error {
+	var problems []error
+	if o.Sync < SyncAlways || o.Sync > SyncNever {
+		problems = append(problems, fmt.Errorf("journal: unknown sync mode %d", o.Sync))
+	}
+	if o.Interval < 0 {
+		problems = append(problems, fmt.Errorf("journal: the sync interval %v is negative", o.Interval))
+	}
+	if o.MinFreePercent >= 100 {
+		problems = append(problems, fmt.Errorf("journal: %v %% of the disk can never be free", o.MinFreePercent))
+	}
+	if o.CacheBytes < 0 {
+		problems = append(problems, fmt.Errorf("journal: the cache cannot have %d bytes", o.CacheBytes))
+	}
+	return errors.Join(problems...)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Interval == 0 {
+		o.Interval = defaultInterval
+	}
+	if o.MinFree == 0 {
+		o.MinFree = defaultMinFree
+	}
+	if o.MinFreePercent == 0 {
+		o.MinFreePercent = defaultMinShare
+	}
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = defaultCache
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Fatal == nil {
+		logger := o.Logger
+		o.Fatal = func(err error) {
+			logger.Error("the log cannot be written, the process ends", "err", err)
+			fmt.Fprintln(os.Stderr, "parley:", err)
+			os.Exit(1)
+		}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}

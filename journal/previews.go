@@ -1,0 +1,251 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+const (
+	previewLimit  = 16 << 20 // file size at which it is rewritten
+	previewQueue  = 8 << 20  // bytes that may wait for a write; then callers wait
+	previewFile   = "open.log"
+	previewFolder = "previews"
+)
+
+// previews is the file of blocks that are being written. Callers that come while
+// a write is under way share the next one.
+type previews struct {
+	j    *Journal
+	path string
+
+	mu      sync.Mutex
+	turned  sync.Cond // a write or a rewrite ended
+	busy    bool      // somebody writes or swaps the file
+	closed  bool
+	file    vfs.File
+	size    int64  // bytes of whole records in file
+	floor   int64  // size after the last rewrite
+	swaps   uint64 // how often file was replaced
+	broken  bool   // bytes behind size are torn
+	queue   group
+	written uint64 // groups below it are written or have failed
+	spare   []byte
+	failed  map[uint64]*failedGroup
+	open    map[chat.SessionID]map[chat.BlockID]openBlock
+
+	left map[chat.SessionID][]chat.Block // open when the process before ended
+}
+
+// group is what goes out with one write.
+type group struct {
+	ticket  uint64
+	bytes   []byte
+	pieces  int
+	callers int
+}
+
+// failedGroup keeps an error until all callers of the group have it.
+type failedGroup struct {
+	err     error
+	callers int
+}
+
+// openBlock is what a rewrite needs to know of a block.
+type openBlock struct {
+	turn chat.TurnID
+}
+
+func openPreviews(j *Journal) (*previews, error) {
+	fs := j.opt.FS
+	folder := fs.PathJoin(j.dir, previewFolder)
+	p := &previews{
+		j: j, path: fs.PathJoin(folder, previewFile), failed: map[uint64]*failedGroup{},
+		open: map[chat.SessionID]map[chat.BlockID]openBlock{}, left: map[chat.SessionID][]chat.Block{},
+	}
+	p.turned.L = &p.mu
+	if err := p.recover(); err != nil {
+		return nil, fmt.Errorf("read the preview file: %w", err)
+	}
+	if j.readOnly {
+		return p, nil
+	}
+	if err := fs.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
+	}
+	if err := p.rewrite(); err != nil {
+		return nil, fmt.Errorf("write the preview file: %w", err)
+	}
+	return p, nil
+}
+
+// WritePreviews hands pieces of blocks that are being written to the operating
+// system: when it returns nil they survive the end of the process, but not a
+// power cut. It may wait for a write under way.
+func (j *Journal) WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error {
+	if len(pieces) == 0 {
+		return nil
+	}
+	if err := j.writable(); err != nil {
+		return err
+	}
+	v, err := j.look(id)
+	if err != nil {
+		return err
+	}
+	for i := range pieces {
+		if len(pieces[i].Text) > chat.MaxBlock || pieces[i].Offset < 0 || pieces[i].Offset > chat.MaxBlock {
+			return chat.Errorf(chat.TooLarge, "a piece lies outside a block, which has at most %d KiB", chat.MaxBlock>>10)
+		}
+	}
+	if err := j.previews.write(ctx, id, v.seq, pieces); err != nil {
+		return err
+	}
+	if _, err := j.look(id); chat.CodeOf(err) == chat.Gone {
+		// Erased between the two looks: what was written must not stay.
+		return errors.Join(err, j.previews.erase(id))
+	}
+	return nil
+}
+
+// OpenBlocks returns the blocks that were being written when the process before
+// ended, without those that are finished in the log. It does not change later.
+func (j *Journal) OpenBlocks() map[chat.SessionID][]chat.Block { return maps.Clone(j.previews.left) }
+
+func (p *previews) write(ctx context.Context, id chat.SessionID, after chat.Seq, pieces []chat.Preview) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.queue.bytes) > previewQueue && !p.closed {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p.turned.Wait()
+	}
+	if p.closed {
+		return chat.Errorf(chat.Unavailable, "the server is shutting down; come back in a moment")
+	}
+	blocks := p.open[id]
+	if blocks == nil {
+		blocks = map[chat.BlockID]openBlock{}
+		p.open[id] = blocks
+	}
+	for i := range pieces {
+		p.queue.bytes = appendPiece(p.queue.bytes, id, after, &pieces[i])
+		blocks[pieces[i].Block] = openBlock{pieces[i].Turn}
+	}
+	p.queue.pieces += len(pieces)
+	p.queue.callers++
+	mine := p.queue.ticket
+	for p.written <= mine {
+		if p.busy {
+			p.turned.Wait()
+			continue
+		}
+		// The first to find the file free writes for all that wait.
+		p.busy = true
+		p.flush()
+		p.busy = false
+		p.turned.Broadcast()
+	}
+	f := p.failed[mine]
+	if f == nil {
+		return nil
+	}
+	if f.callers--; f.callers == 0 {
+		delete(p.failed, mine)
+	}
+	return f.err
+}
+
+// flush writes the queue with one call. The caller holds mu and is busy.
+func (p *previews) flush() {
+	g := p.queue
+	p.queue = group{ticket: g.ticket + 1, bytes: p.spare[:0]}
+	p.spare = nil
+	var err error
+	switch {
+	case p.file == nil:
+		err = fs.ErrClosed
+	case p.broken:
+		err = p.replace(p.path+".fix", 0, nil)
+	}
+	if err == nil {
+		file := p.file
+		p.mu.Unlock()
+		_, err = file.Write(g.bytes)
+		p.mu.Lock()
+		p.broken = err != nil
+	}
+	if err != nil {
+		p.failed[g.ticket] = &failedGroup{
+			chat.Errorf(chat.Unavailable, "the server cannot keep previews at the moment; finished text is not affected").Because(err), g.callers,
+		}
+	} else {
+		p.size += int64(len(g.bytes))
+		p.j.metrics.previews.Inc()
+		p.j.metrics.pieces.Add(float64(g.pieces))
+	}
+	if cap(g.bytes) <= 1<<20 {
+		p.spare = g.bytes[:0]
+	}
+	p.written = g.ticket + 1
+}
+
+// committed forgets the blocks that a commit finished, and those of turns that
+// it ended.
+func (p *previews) committed(c *chat.Commit) {
+	for i := range c.Events {
+		switch b := c.Events[i].Body.(type) {
+		case chat.AgentText, chat.AgentThinking:
+			p.forget(c.Session, func(id chat.BlockID, _ openBlock) bool { return id == chat.FinishedBlock(b) })
+		case chat.TurnCompleted:
+			p.forget(c.Session, func(_ chat.BlockID, o openBlock) bool { return o.turn == b.TurnID })
+		}
+	}
+}
+
+func (p *previews) forget(id chat.SessionID, gone func(chat.BlockID, openBlock) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if blocks := p.open[id]; blocks != nil {
+		maps.DeleteFunc(blocks, gone)
+		if len(blocks) == 0 {
+			delete(p.open, id)
+		}
+	}
+}
+
+// erase removes what the file has of a session.
+func (p *previews) erase(id chat.SessionID) error {
+	p.forget(id, func(chat.BlockID, openBlock) bool { return true })
+	return p.rewrite()
+}
+
+func (p *previews) fileSize() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.size
+}
+
+func (p *previews) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.turned.Broadcast()
+	for p.busy || p.queue.callers > 0 {
+		p.turned.Wait()
+	}
+	if p.file == nil {
+		return nil
+	}
+	file := p.file
+	p.file = nil
+	return file.Close()
+}

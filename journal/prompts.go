@@ -1,0 +1,213 @@
+package journal
+
+import (
+	"context"
+	"iter"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// putPrompts keeps the index of prompts and of their deadlines.
+func (j *Journal) putPrompts(b *pebble.Batch, n chat.Number, events []chat.Event) error {
+	var fresh map[token]promptValue // asked in this commit
+	for i := range events {
+		e := &events[i]
+		if ended := chat.AnswerOf(e.Body); ended != "" {
+			t := tokenOf(ended)
+			p, ok := fresh[t]
+			if !ok {
+				v, err := j.get(numberTokenKey(nil, kPrompt, n, t))
+				if err != nil {
+					return err
+				}
+				if p, ok = decodePrompt(v); !ok {
+					continue // an answer to nothing that was asked
+				}
+			}
+			if p.ref.Ended != 0 {
+				continue // the first answer stays
+			}
+			p.ref.Ended = e.Seq
+			b.Set(numberTokenKey(nil, kPrompt, n, t), p.append(nil), nil)
+			if p.deadline != 0 {
+				b.Delete(deadlineKey(nil, p.deadline, n, t), nil)
+			}
+			if _, ok := fresh[t]; ok {
+				fresh[t] = p
+			}
+			continue
+		}
+		if !mayAsk(e.Body) {
+			continue
+		}
+		q, ok := chat.AsPrompt(e)
+		if !ok {
+			continue
+		}
+		t := tokenOf(q.RequestID)
+		p := promptValue{ref: chat.PromptRef{Asked: e.Seq}, deadline: q.Deadline, request: q.RequestID}
+		if fresh == nil {
+			fresh = map[token]promptValue{}
+		}
+		fresh[t] = p
+		b.Set(numberTokenKey(nil, kPrompt, n, t), p.append(nil), nil)
+		if p.deadline != 0 {
+			b.Set(deadlineKey(nil, p.deadline, n, t), nil, nil)
+		}
+	}
+	return nil
+}
+
+// mayAsk keeps the path of plain events free of building a prompt.
+func mayAsk(b chat.Body) bool {
+	switch b.(type) {
+	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
+		return true
+	}
+	return false
+}
+
+// Prompt says where a prompt was asked and where it ended; ok is false when
+// there is none with that id.
+func (j *Journal) Prompt(_ context.Context, id chat.SessionID, requestID string) (ref chat.PromptRef, ok bool, err error) {
+	v, err := j.look(id)
+	if err != nil {
+		return ref, false, err
+	}
+	b, err := j.get(numberTokenKey(nil, kPrompt, v.number, tokenOf(requestID)))
+	if b == nil || err != nil {
+		return ref, false, err
+	}
+	p, ok := decodePrompt(b)
+	if !ok {
+		return ref, false, damaged(id, 0, "the index entry of a prompt is unreadable")
+	}
+	// What is not durable has not happened.
+	if p.ref.Asked > v.seq {
+		return ref, false, nil
+	}
+	if p.ref.Ended > v.seq {
+		p.ref.Ended = 0
+	}
+	return p.ref, true, nil
+}
+
+// chunk is how many index entries are read before they are handed out, so that
+// a slow consumer holds no file of Pebble's open.
+const chunk = 256
+
+// Deadlines gives the open prompts that have a deadline, the earliest first.
+// Prompts that are asked or end meanwhile may be there or not.
+func (j *Journal) Deadlines(ctx context.Context) iter.Seq2[chat.Deadline, error] {
+	return func(yield func(chat.Deadline, error) bool) {
+		for e, err := range j.walk(ctx, []byte{kDeadline}) {
+			if err != nil {
+				yield(chat.Deadline{}, err)
+				return
+			}
+			d, ok, err := j.deadline(ctx, e.decoded)
+			if !ok && err == nil {
+				continue // it ended since the entry was read
+			}
+			if !yield(d, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// deadline finds the prompt that an index entry stands for.
+func (j *Journal) deadline(ctx context.Context, e decoded) (d chat.Deadline, ok bool, err error) {
+	v, err := j.get(numberTokenKey(nil, kPrompt, e.number, e.token))
+	if err != nil {
+		return d, false, err
+	}
+	p, ok := decodePrompt(v)
+	if !ok || p.ref.Ended != 0 {
+		return d, false, nil
+	}
+	id, err := j.SessionOf(ctx, e.number)
+	switch chat.CodeOf(err) {
+	case "":
+		return chat.Deadline{Session: id, RequestID: p.request, At: e.at}, true, nil
+	case chat.Gone, chat.NotFound:
+		return d, false, nil
+	}
+	return d, false, err
+}
+
+// Working gives the sessions that had a turn running or waiting after their
+// last commit.
+func (j *Journal) Working(ctx context.Context) iter.Seq2[chat.SessionID, error] {
+	return func(yield func(chat.SessionID, error) bool) {
+		for e, err := range j.walk(ctx, []byte{kWorking}) {
+			if err != nil {
+				yield("", err)
+				return
+			}
+			id, err := j.SessionOf(ctx, e.number)
+			if chat.CodeOf(err) == chat.Gone || chat.CodeOf(err) == chat.NotFound {
+				continue
+			}
+			if !yield(id, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// entry is a key taken apart and its value.
+type entry struct {
+	decoded
+	value []byte
+}
+
+// walk gives all entries with a prefix in order, in chunks.
+func (j *Journal) walk(ctx context.Context, prefix []byte) iter.Seq2[entry, error] {
+	return func(yield func(entry, error) bool) {
+		from, to := span(prefix)
+		for {
+			entries, next, err := j.readChunk(from, to)
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				yield(entry{}, err)
+				return
+			}
+			for _, e := range entries {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if next == nil {
+				return
+			}
+			from = next
+		}
+	}
+}
+
+// readChunk returns entries from from on, and where to go on (nil at the end).
+func (j *Journal) readChunk(from, to []byte) (entries []entry, next []byte, err error) {
+	it, err := j.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return nil, nil, err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		if len(entries) == chunk {
+			next = append([]byte(nil), it.Key()...)
+			break
+		}
+		if d, ok := decodeKey(it.Key()); ok {
+			entries = append(entries, entry{d, append([]byte(nil), it.Value()...)})
+		}
+	}
+	if err := it.Error(); err != nil {
+		it.Close()
+		return nil, nil, err
+	}
+	return entries, next, it.Close()
+}

@@ -1,0 +1,258 @@
+package journal
+
+import (
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// compactWhenLarge rewrites the file when it has grown by a good deal.
+func (p *previews) compactWhenLarge() error {
+	p.mu.Lock()
+	due := p.size > p.floor+previewLimit && !p.closed
+	p.mu.Unlock()
+	if !due {
+		return nil
+	}
+	return p.rewrite()
+}
+
+// rewrite replaces the file by one that has only the blocks that are still
+// open. Writes go on while the bulk is copied and wait for the rest.
+func (p *previews) rewrite() error {
+	p.mu.Lock()
+	upto, swaps := p.size, p.swaps
+	p.mu.Unlock()
+	temp := p.path + ".new"
+	to, err := p.begin(temp, 0, upto, nil)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.busy {
+		p.turned.Wait()
+	}
+	p.busy = true
+	defer func() {
+		p.busy = false
+		p.turned.Broadcast()
+	}()
+	if p.closed {
+		return errors.Join(err, closeIf(to))
+	}
+	if err != nil || swaps != p.swaps {
+		// Another rewrite was faster, or took the file away while it was
+		// read: begin again, with everybody waiting.
+		closeIf(to)
+		return p.replace(temp, 0, nil)
+	}
+	return p.replace(temp, upto, to)
+}
+
+func closeIf(f vfs.File) error {
+	if f == nil {
+		return nil
+	}
+	return f.Close()
+}
+
+// replace makes a rewritten file current. Of the old one everything before from
+// is in to already. The caller holds mu and is busy.
+func (p *previews) replace(temp string, from int64, to vfs.File) error {
+	upto := p.size
+	p.mu.Unlock()
+	to, err := p.begin(temp, from, upto, to)
+	var size int64
+	if err == nil {
+		err = to.Sync() // a rename must not reach the disk before the bytes it makes current
+	}
+	if err == nil {
+		var info os.FileInfo
+		if info, err = to.Stat(); err == nil {
+			size = info.Size()
+			err = p.j.opt.FS.Rename(temp, p.path)
+		}
+	}
+	if err == nil {
+		err = syncFolder(p.j.opt.FS, p.j.opt.FS.PathDir(p.path))
+	}
+	p.mu.Lock()
+	if err != nil {
+		closeIf(to)
+		return err
+	}
+	closeIf(p.file)
+	p.file, p.size, p.floor, p.broken = to, size, size, false
+	p.swaps++
+	return nil
+}
+
+// begin copies the records of open blocks between two offsets to a file that it
+// creates unless there is one.
+func (p *previews) begin(temp string, from, upto int64, to vfs.File) (_ vfs.File, err error) {
+	if to == nil {
+		if to, err = p.j.opt.FS.Create(temp, vfs.WriteCategoryUnspecified); err != nil {
+			return nil, err
+		}
+	}
+	if upto <= from {
+		return to, nil
+	}
+	old, err := p.j.opt.FS.Open(p.path)
+	if err != nil {
+		to.Close()
+		return nil, err
+	}
+	defer old.Close()
+	r := newPieceReader(io.NewSectionReader(old, from, upto-from))
+	out := make([]byte, 0, 64<<10)
+	for {
+		q, raw, _, err := r.next()
+		if err == nil && p.isOpen(&q) {
+			out = append(out, raw...)
+		}
+		if len(out) >= 64<<10 || err != nil && len(out) > 0 {
+			if _, werr := to.Write(out); werr != nil {
+				to.Close()
+				return nil, werr
+			}
+			out = out[:0]
+		}
+		if err == io.EOF {
+			return to, nil
+		}
+		if err != nil {
+			to.Close()
+			return nil, err
+		}
+	}
+}
+
+func (p *previews) isOpen(q *piece) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.open[q.session][q.Block]
+	return ok
+}
+
+func syncFolder(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// recovered is a block as the file has it.
+type recovered struct {
+	chat.Block
+	after chat.Seq // the session's last event when it began
+}
+
+// recover reads what the process before left. A torn or garbage tail is what a
+// crash leaves; it is cut.
+func (p *previews) recover() error {
+	f, err := p.j.opt.FS.Open(p.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	found := map[chat.SessionID][]*recovered{}
+	r := newPieceReader(f)
+	for {
+		q, _, torn, err := r.next()
+		if err == io.EOF {
+			if torn {
+				p.j.opt.Logger.Warn("the preview file ends in an unfinished record, which was cut", "file", p.path, "kept", r.good)
+			}
+			break
+		}
+		if err != nil {
+			return err
+		}
+		found[q.session] = addPiece(found[q.session], &q)
+	}
+	p.size = r.good
+	for id, blocks := range found {
+		open, err := p.j.unfinished(id, blocks)
+		if err != nil {
+			return err
+		}
+		for _, b := range open {
+			p.left[id] = append(p.left[id], b.Block)
+			if p.open[id] == nil {
+				p.open[id] = map[chat.BlockID]openBlock{}
+			}
+			p.open[id][b.ID] = openBlock{b.Turn}
+		}
+	}
+	return nil
+}
+
+// addPiece joins a piece to its block. Pieces may repeat what is there; one that
+// leaves a gap is of no use.
+func addPiece(blocks []*recovered, q *piece) []*recovered {
+	i := slices.IndexFunc(blocks, func(b *recovered) bool { return b.ID == q.Block })
+	if i < 0 {
+		blocks = append(blocks, &recovered{chat.Block{ID: q.Block, Kind: q.Kind, Workstream: q.Workstream, Turn: q.Turn}, q.after})
+		i = len(blocks) - 1
+	}
+	b := blocks[i]
+	if have := len(b.Text); q.Offset <= have && q.End > have {
+		b.Text += q.Text[have-q.Offset:]
+		b.Ends = append(b.Ends, chat.End{Bytes: q.End, At: q.At})
+	}
+	return blocks
+}
+
+// unfinished returns the blocks that no event of the log finishes.
+func (j *Journal) unfinished(id chat.SessionID, blocks []*recovered) ([]*recovered, error) {
+	v, err := j.look(id)
+	if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
+		return nil, nil
+	}
+	if err != nil {
+		// A damaged session must not keep the others from being served.
+		j.opt.Logger.Error("previews of a damaged session are dropped", "session", id, "err", err)
+		return nil, nil
+	}
+	blocks = slices.DeleteFunc(blocks, func(b *recovered) bool { return b.Text == "" })
+	after := v.seq
+	for _, b := range blocks {
+		after = min(after, b.after)
+	}
+	it, err := j.db.NewIter(&pebble.IterOptions{
+		LowerBound: seqKey(nil, kEvent, v.number, after+1), UpperBound: seqKey(nil, kEvent, v.number, v.seq+1),
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	for ok := it.First(); ok && len(blocks) > 0; ok = it.Next() {
+		f := chat.Fact{JSON: it.Value()}
+		label, err := f.Label()
+		if err != nil || !strings.HasPrefix(label.Type, "agent.t") && label.Type != "turn.completed" {
+			continue
+		}
+		e, err := f.Event()
+		if err != nil {
+			continue // Load and Verify name it
+		}
+		blocks = slices.DeleteFunc(blocks, func(b *recovered) bool {
+			if t, ok := e.Body.(chat.TurnCompleted); ok {
+				return t.TurnID == b.Turn
+			}
+			return chat.FinishedBlock(e.Body) == b.ID
+		})
+	}
+	return blocks, it.Error()
+}

@@ -1,0 +1,70 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Run does the journal's background work until ctx ends: the interval sync, the
+// check of free space, the compaction of the preview file and what is left of
+// erasures. It returns an error when the log failed.
+func (j *Journal) Run(ctx context.Context) error {
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	var tick <-chan time.Time
+	if j.opt.Sync == SyncInterval {
+		t := time.NewTicker(j.opt.Interval)
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return j.failed()
+		case <-tick:
+			if err := j.sync(); err != nil {
+				return err
+			}
+		case <-second.C:
+			j.checkSpace()
+			if err := j.previews.compactWhenLarge(); err != nil {
+				j.opt.Logger.Error("the preview file could not be compacted", "err", err)
+			}
+			if err := j.finishErasures(ctx); err != nil && !errors.Is(err, context.Canceled) {
+				j.opt.Logger.Error("an erasure could not be finished, trying again", "err", err)
+			}
+		}
+		if err := j.failed(); err != nil {
+			return err
+		}
+	}
+}
+
+// checkSpace closes or opens the door for writes.
+func (j *Journal) checkSpace() {
+	usage, err := j.opt.FS.GetDiskUsage(j.dir)
+	if err != nil {
+		// Not every file system can tell; then its own error will.
+		j.low.Store(nil)
+		return
+	}
+	var need uint64
+	if j.opt.MinFree > 0 {
+		need = uint64(j.opt.MinFree)
+	}
+	if j.opt.MinFreePercent > 0 {
+		need = max(need, uint64(float64(usage.TotalBytes)*j.opt.MinFreePercent/100))
+	}
+	if usage.AvailBytes >= need {
+		if j.low.Swap(nil) != nil {
+			j.opt.Logger.Info("there is enough free space again, appends are accepted", "free", usage.AvailBytes)
+		}
+		return
+	}
+	why := fmt.Sprintf("the disk of the server has %d MiB free, less than the %d MiB it keeps in reserve: free some space, erase sessions, or lower the reserve", usage.AvailBytes>>20, need>>20)
+	if j.low.Swap(&why) == nil {
+		j.opt.Logger.Error("too little free space, appends are refused", "free", usage.AvailBytes, "reserve", need)
+	}
+}

@@ -1,0 +1,131 @@
+package journal
+
+import (
+	"encoding/binary"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// position is where a session's log ends.
+type position struct {
+	seq  chat.Seq
+	at   chat.At
+	hash chat.Hash // of the last event's stored bytes
+}
+
+const positionSize = 8 + 8 + 16
+
+func (p position) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(p.seq))
+	b = binary.BigEndian.AppendUint64(b, uint64(p.at))
+	return append(b, p.hash[:]...)
+}
+
+func decodePosition(b []byte) (p position, ok bool) {
+	if len(b) != positionSize {
+		return p, false
+	}
+	p.seq = chat.Seq(binary.BigEndian.Uint64(b))
+	p.at = chat.At(binary.BigEndian.Uint64(b[8:]))
+	p.hash = chat.Hash(b[16:])
+	return p, true
+}
+
+func appendNumber(b []byte, n chat.Number) []byte {
+	return binary.BigEndian.AppendUint64(b, uint64(n))
+}
+
+func decodeNumber(b []byte) (chat.Number, bool) {
+	if len(b) != 8 {
+		return 0, false
+	}
+	return chat.Number(binary.BigEndian.Uint64(b)), true
+}
+
+// clientValue is what a client id leads to.
+func appendClient(b []byte, seq chat.Seq, digest uint64) []byte {
+	b = binary.BigEndian.AppendUint64(b, digest)
+	return binary.AppendUvarint(b, uint64(seq))
+}
+
+func decodeClient(b []byte) (seq chat.Seq, digest uint64, ok bool) {
+	if len(b) < 9 {
+		return 0, 0, false
+	}
+	digest = binary.BigEndian.Uint64(b)
+	s, n := binary.Uvarint(b[8:])
+	return chat.Seq(s), digest, n > 0 && n == len(b)-8 && s > 0
+}
+
+// promptValue keeps the deadline beside the reference, so that the entry in the
+// deadline index can be removed when the prompt ends, and the request's id,
+// which is not in any key.
+type promptValue struct {
+	ref      chat.PromptRef
+	deadline chat.At // 0 means none
+	request  string
+}
+
+func (p promptValue) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(p.ref.Asked))
+	b = binary.AppendUvarint(b, uint64(p.ref.Ended))
+	b = binary.AppendVarint(b, int64(p.deadline))
+	return append(b, p.request...)
+}
+
+func decodePrompt(b []byte) (p promptValue, ok bool) {
+	asked, n := binary.Uvarint(b)
+	if n <= 0 {
+		return p, false
+	}
+	b = b[n:]
+	ended, n := binary.Uvarint(b)
+	if n <= 0 {
+		return p, false
+	}
+	b = b[n:]
+	deadline, n := binary.Varint(b)
+	if n <= 0 {
+		return p, false
+	}
+	return promptValue{chat.PromptRef{Asked: chat.Seq(asked), Ended: chat.Seq(ended)}, chat.At(deadline), string(b[n:])}, true
+}
+
+// appendEnds stores boundaries as differences, which are small.
+func appendEnds(b []byte, ends []chat.End) []byte {
+	b = binary.AppendUvarint(b, uint64(len(ends)))
+	var last chat.End
+	for _, e := range ends {
+		b = binary.AppendVarint(b, int64(e.Bytes-last.Bytes))
+		b = binary.AppendVarint(b, int64(e.At-last.At))
+		last = e
+	}
+	return b
+}
+
+func decodeEnds(b []byte) ([]chat.End, bool) {
+	count, n := binary.Uvarint(b)
+	// Each end takes at least two bytes; a larger count is damage, not a
+	// reason to allocate.
+	if n <= 0 || count > uint64(len(b)-n)/2 {
+		return nil, false
+	}
+	b = b[n:]
+	ends := make([]chat.End, 0, count)
+	var last chat.End
+	for range count {
+		bytes, n := binary.Varint(b)
+		if n <= 0 {
+			return nil, false
+		}
+		b = b[n:]
+		at, n := binary.Varint(b)
+		if n <= 0 {
+			return nil, false
+		}
+		b = b[n:]
+		last = chat.End{Bytes: last.Bytes + int(bytes), At: last.At + chat.At(at)}
+		ends = append(ends, last)
+	}
+	return ends, len(b) == 0
+}

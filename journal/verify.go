@@ -1,0 +1,263 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// VerifyProgress says how far a verification has come.
+type VerifyProgress struct {
+	Sessions uint64
+	Events   uint64
+	Session  chat.SessionID // the one that was just looked at
+}
+
+// VerifyReport is the outcome of a verification.
+type VerifyReport struct {
+	Sessions uint64
+	Events   uint64
+	Bytes    uint64   // of events
+	Found    uint64   // how much damage there is
+	Damage   []Damage // the first maxDamage of it
+}
+
+const maxDamage = 1000
+
+// Damage is one thing that is wrong.
+type Damage struct {
+	Session chat.SessionID // "" when it belongs to none
+	Seq     chat.Seq       // 0 when it is not about one event
+	Kind    string         // event, head, record, name, client id, prompt, deadline, checkpoint, block ends, working, list, other
+	What    string
+}
+
+func (d Damage) String() string {
+	where := "store"
+	if d.Session != "" {
+		where = "session " + string(d.Session)
+	}
+	if d.Seq != 0 {
+		where += fmt.Sprintf(", sequence %d", d.Seq)
+	}
+	return where + ": " + d.Kind + ": " + d.What
+}
+
+// Verify walks every session: the chain of its events, its head, and whether
+// every index follows from the log; then it looks for entries that belong to
+// nothing. It goes on after damage. Commits may go on meanwhile; progress may
+// be nil. The error tells why the walk itself could not go on.
+func (j *Journal) Verify(ctx context.Context, progress func(VerifyProgress)) (VerifyReport, error) {
+	v := &verifier{j: j, progress: progress}
+	for e, err := range j.walk(ctx, []byte{kName}) {
+		if err != nil {
+			return v.report, err
+		}
+		if len(e.value) == 0 {
+			continue // erased
+		}
+		if err := v.session(ctx, chat.SessionID(e.value), e.number); err != nil {
+			return v.report, err
+		}
+	}
+	if err := v.orphans(ctx); err != nil {
+		return v.report, err
+	}
+	return v.report, v.indexes(ctx)
+}
+
+type verifier struct {
+	j        *Journal
+	progress func(VerifyProgress)
+	report   VerifyReport
+}
+
+func (v *verifier) found(d Damage) {
+	v.report.Found++
+	if len(v.report.Damage) < maxDamage {
+		v.report.Damage = append(v.report.Damage, d)
+	}
+}
+
+// session checks one session without holding up its commits. When something
+// looks wrong it checks again with commits held back, because the first look
+// may have met one half-way.
+func (v *verifier) session(ctx context.Context, id chat.SessionID, n chat.Number) error {
+	c := newCheck(v.j, id, n)
+	if err := c.run(ctx); err != nil {
+		return err
+	}
+	if len(c.damage) > 0 && !v.j.readOnly {
+		s := v.j.shard(id)
+		s.commit.Lock()
+		name, err := v.j.get(numberKey(nil, kName, n))
+		if err == nil && string(name) == string(id) {
+			c = newCheck(v.j, id, n)
+			err = c.run(ctx)
+		} else {
+			c.damage = nil // erased meanwhile
+		}
+		s.commit.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	for _, d := range c.damage {
+		v.found(d)
+	}
+	v.report.Sessions++
+	v.report.Events += uint64(c.events)
+	v.report.Bytes += c.bytes
+	if v.progress != nil {
+		v.progress(VerifyProgress{v.report.Sessions, v.report.Events, id})
+	}
+	return nil
+}
+
+// kindNames are the words of a report.
+var kindNames = map[byte]string{
+	kEvent: "event", kRecord: "record", kState: "checkpoint", kClient: "client id",
+	kPrompt: "prompt", kEnds: "block ends", kWorking: "working",
+}
+
+// orphans finds keys under numbers that no session has.
+func (v *verifier) orphans(ctx context.Context) error {
+	for _, kind := range ranged {
+		from, to := span([]byte{kind})
+		it, err := v.j.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+		if err != nil {
+			return err
+		}
+		for ok := it.First(); ok; {
+			d, known := decodeKey(it.Key())
+			if !known {
+				v.found(Damage{Kind: kindNames[kind], What: fmt.Sprintf("the key %x is not one of ours", it.Key())})
+				ok = it.Next()
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return errors.Join(err, it.Close())
+			}
+			if what, err := v.ownerless(d.number); err != nil {
+				return errors.Join(err, it.Close())
+			} else if what != "" {
+				v.found(Damage{Seq: d.seq, Kind: kindNames[kind], What: fmt.Sprintf("entries under number %d belong to %s", d.number, what)})
+			}
+			ok = it.SeekGE(numberKey(nil, kind, d.number+1))
+		}
+		if err := errors.Join(it.Error(), it.Close()); err != nil {
+			v.found(Damage{Kind: kindNames[kind], What: "the store cannot be read: " + err.Error()})
+		}
+	}
+	return nil
+}
+
+// ownerless says to what a number belongs that no session has, or "".
+func (v *verifier) ownerless(n chat.Number) (string, error) {
+	for _, note := range []byte{kErasing, kImporting} {
+		if pending, err := v.j.has(numberKey(nil, note, n)); pending || err != nil {
+			return "", err
+		}
+	}
+	name, err := v.j.get(numberKey(nil, kName, n))
+	switch {
+	case err != nil:
+		return "", err
+	case name == nil:
+		return "no session", nil
+	case len(name) == 0:
+		return "an erased session", nil
+	}
+	return "", nil
+}
+
+// indexes checks the entries that do not stand under a number: ids, deadlines
+// and lists.
+func (v *verifier) indexes(ctx context.Context) error {
+	for _, kind := range []byte{kID, kDeadline, kActivity} {
+		for e, err := range v.j.walk(ctx, []byte{kind}) {
+			if err != nil {
+				return err
+			}
+			if kind == kID {
+				n, _ := decodeNumber(e.value)
+				e.number = n
+			}
+			id, err := v.j.SessionOf(ctx, e.number)
+			code := chat.CodeOf(err)
+			if code == chat.Internal {
+				return err
+			}
+			d, err := v.loose(e, id, code)
+			if err != nil {
+				return err
+			}
+			if d != nil {
+				v.found(*d)
+			}
+		}
+	}
+	return nil
+}
+
+// loose checks one such entry with commits of its session held back.
+func (v *verifier) loose(e entry, id chat.SessionID, code chat.Code) (*Damage, error) {
+	names := map[byte]string{kID: "name", kDeadline: "deadline", kActivity: "list"}
+	bad := func(what string) *Damage { return &Damage{Session: id, Kind: names[e.kind], What: what} }
+	s := v.j.shard(id)
+	s.commit.Lock()
+	defer s.commit.Unlock()
+	var key []byte
+	switch e.kind {
+	case kID:
+		key = tokenKey(nil, kID, e.token)
+	case kDeadline:
+		key = deadlineKey(nil, e.at, e.number, e.token)
+	default:
+		key = activityKey(nil, e.token, e.bucket, e.number)
+	}
+	if there, err := v.j.has(key); err != nil || !there {
+		return nil, err // gone since it was read
+	}
+	if code != "" {
+		return bad(fmt.Sprintf("an entry under number %d belongs to no session", e.number)), nil
+	}
+	switch e.kind {
+	case kID:
+		if idToken(id) != e.token {
+			return bad("an id leads to the number of another session"), nil
+		}
+	case kDeadline:
+		b, err := v.j.get(numberTokenKey(nil, kPrompt, e.number, e.token))
+		if err != nil {
+			return nil, err
+		}
+		if p, ok := decodePrompt(b); !ok || p.ref.Ended != 0 || p.deadline != e.at {
+			return bad("an entry belongs to no open prompt"), nil
+		}
+	case kActivity:
+		rec, err := v.j.record(id, e.number)
+		if err != nil {
+			return nil, nil // named with the session
+		}
+		head, err := v.j.get(headKey(nil, e.number))
+		if err != nil {
+			return nil, err
+		}
+		p, ok := decodePosition(head)
+		if !ok {
+			return nil, nil // named with the session
+		}
+		for _, w := range audience(&rec) {
+			if w == e.token && bucketOf(p.at) == e.bucket {
+				return nil, nil
+			}
+		}
+		return bad("an entry stands at the wrong place or in the list of a stranger"), nil
+	}
+	return nil, nil
+}

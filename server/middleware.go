@@ -1,0 +1,133 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/parley-hq/parley/auth"
+	"github.com/parley-hq/parley/chat"
+)
+
+// outer is what every request passes, known route or not.
+func (s *Server) outer(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		s.enter()
+		defer s.leave()
+		begun := time.Now()
+		w := &recorder{ResponseWriter: rw, request: r, dialect: "server"}
+		defer func() {
+			v := recover()
+			if v != nil && v != http.ErrAbortHandler {
+				s.opt.Logger.ErrorContext(r.Context(), "a handler panicked", "panic", fmt.Sprint(v), "path", r.URL.Path, "stack", string(debug.Stack()))
+				if !w.begun() {
+					WriteError(w, r, chat.Errorf(chat.Internal, "something went wrong on the server; the log of the server has the cause"))
+					v = nil
+				} else {
+					v = http.ErrAbortHandler // half an answer must not look like a whole one
+				}
+			}
+			took := time.Since(begun)
+			s.metrics.observe(w.dialect, r.Method, w.code(), took)
+			s.log(r, w, took)
+			if v != nil {
+				panic(v)
+			}
+		}()
+		if !s.refuse(w, r, nil, "host", s.opt.Auth.CheckHost(r)) &&
+			!s.refuse(w, r, nil, "origin", s.opt.Auth.CheckOrigin(r)) &&
+			!s.opt.Auth.CORS(w, r) {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// refuse answers when a rule has an objection.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, fail func(http.ResponseWriter, *http.Request, error), rule string, err error) bool {
+	if err == nil {
+		return false
+	}
+	s.metrics.refused.WithLabelValues(rule).Inc()
+	if fail == nil {
+		fail = WriteError
+	} else {
+		errorHeaders(w.Header(), err)
+	}
+	fail(w, r, err)
+	return true
+}
+
+// guard is what holds for one route.
+func (s *Server) guard(route Route) http.Handler {
+	a := s.opt.Auth
+	if route.Dialect == "" {
+		route.Dialect = "server"
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if rec, ok := w.(*recorder); ok {
+			rec.dialect = route.Dialect
+		}
+		if !route.Upload && s.refuse(w, r, route.Fail, "content_type", a.CheckContentType(r)) {
+			return
+		}
+		find := a.Caller
+		if route.QueryToken {
+			find = a.CallerOrQuery
+		}
+		caller, err := find(r)
+		if err != nil && !route.Public {
+			s.refuse(w, r, route.Fail, "auth", err)
+			return
+		}
+		if err == nil {
+			if s.refuse(w, r, route.Fail, "rate", a.Allow(caller)) {
+				return
+			}
+			r = r.WithContext(auth.With(r.Context(), caller))
+		}
+		if !route.Upload && !route.LongBody && r.Body != nil && r.Body != http.NoBody {
+			if r.ContentLength > s.opt.MaxBody {
+				s.refuse(w, r, route.Fail, "body", tooLarge(s.opt.MaxBody))
+				return
+			}
+			r.Body = http.MaxBytesReader(w, &timedBody{ReadCloser: r.Body, w: http.NewResponseController(w), piece: s.opt.BodyTimeout}, s.opt.MaxBody)
+		}
+		route.Handler.ServeHTTP(w, r)
+	})
+}
+
+func tooLarge(limit int64) error {
+	return chat.Errorf(chat.TooLarge, "the body is larger than %d bytes: send it in parts, or large things as artifacts", limit).With("limit", limit)
+}
+
+// timedBody gives each piece of a body a time to arrive, so that a client cannot
+// hold a handler by sending a byte an hour. The deadline goes away with the last
+// piece: after that, net/http's own read for the client's leaving must not fail.
+type timedBody struct {
+	io.ReadCloser
+	w     *http.ResponseController
+	piece time.Duration
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	_ = b.w.SetReadDeadline(time.Now().Add(b.piece)) // a writer without deadlines is a test's
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		_ = b.w.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// log writes one line per request at debug, without secrets.
+func (s *Server) log(r *http.Request, w *recorder, took time.Duration) {
+	ctx := context.WithoutCancel(r.Context())
+	if !s.opt.Logger.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	s.opt.Logger.DebugContext(ctx, "request", "method", methodLabel(r.Method), "url", redactURL(r.URL), "dialect", w.dialect,
+		"status", w.code(), "took", took, "remote", r.RemoteAddr)
+}

@@ -1,0 +1,111 @@
+package server
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// recorder notes the status of an answer and puts net/http's own "not found" and
+// "method not allowed" into our form.
+type recorder struct {
+	http.ResponseWriter
+	request *http.Request // its Pattern is set by the mux, and empty when no route matched
+	dialect string
+	status  int
+	taken   bool // the connection was taken over
+	swallow bool // the text of net/http's answer is not wanted
+}
+
+// Unwrap lets http.ResponseController reach deadlines and Flush.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 && status >= 200 {
+		w.status = status
+		if w.request.Pattern == "" && !w.swallow {
+			switch status {
+			case http.StatusNotFound:
+				w.swallow = true
+				w.answer(status, chat.Errorf(chat.NotFound, "there is nothing at this address: check the path"))
+				return
+			case http.StatusMethodNotAllowed:
+				w.swallow = true
+				w.answer(status, chat.Errorf(chat.Invalid, "this address does not take the method %s: it takes %s",
+					methodLabel(w.request.Method), w.Header().Get("Allow")))
+				return
+			}
+		}
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recorder) answer(status int, e *chat.Error) { writeError(w.ResponseWriter, status, e) }
+
+func (w *recorder) Write(p []byte) (int, error) {
+	if w.swallow {
+		return len(p), nil
+	}
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// ReadFrom lets net/http send a file without copying it through this process.
+func (w *recorder) ReadFrom(src io.Reader) (int64, error) {
+	if w.swallow {
+		return io.Copy(io.Discard, src)
+	}
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return io.Copy(w.ResponseWriter, src)
+}
+
+// Hijack notes that the connection was taken over.
+func (w *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	w.taken = w.taken || err == nil
+	return c, rw, err
+}
+
+func (w *recorder) begun() bool { return w.status != 0 || w.taken }
+
+func (w *recorder) code() int {
+	switch {
+	case w.taken && w.Header().Get("Upgrade") != "":
+		return http.StatusSwitchingProtocols
+	case w.status == 0:
+		return http.StatusOK
+	}
+	return w.status
+}
+
+// secretParams are query parameters whose values are not logged.
+var secretParams = map[string]bool{
+	"access_token": true, "token": true, "session": true, "code": true, "key": true, "api_key": true, "apikey": true,
+	"secret": true, "password": true, "sig": true, "signature": true, "jwt": true, "auth": true, "authorization": true,
+	"id_token": true, "refresh_token": true, "client_secret": true, "state": true, "credential": true,
+}
+
+// redactURL is the path and query with secrets cut out.
+func redactURL(u *url.URL) string {
+	if u.RawQuery == "" {
+		return u.EscapedPath()
+	}
+	parts := strings.FieldsFunc(u.RawQuery, func(r rune) bool { return r == '&' || r == ';' })
+	for i, p := range parts {
+		k, _, _ := strings.Cut(p, "=")
+		name, err := url.QueryUnescape(k)
+		if err != nil || secretParams[strings.ToLower(name)] {
+			parts[i] = k + "=[hidden]"
+		}
+	}
+	return u.EscapedPath() + "?" + strings.Join(parts, "&")
+}

@@ -1,0 +1,116 @@
+package session
+
+import (
+	"github.com/parley-hq/parley/chat"
+)
+
+// decision turns requests into events. It touches nothing but the state it was
+// given, and that only for requests it accepts.
+type decision struct {
+	room     *room
+	state    *chat.State
+	now      chat.At
+	lastAt   chat.At
+	maxQueue int
+
+	after   chat.Seq // the last event before this decision
+	afterAt chat.At
+	events  []chat.Event
+	facts   []chat.Fact
+	keys    []chat.Key
+	ends    []chat.BlockEnds
+
+	record   bool // the session's record changed
+	members  bool // who may see the session changed
+	deadline bool // a prompt with a deadline was opened
+}
+
+// run lets one request decide. A request that fails leaves no trace, but for
+// one fact: an answer that comes too late finds that its prompt has expired.
+func (d *decision) run(req *request) error {
+	from := len(d.events)
+	if !req.undo {
+		if err := req.op(d); err != nil {
+			return err
+		}
+		req.events = d.events[from:len(d.events):len(d.events)]
+		return nil
+	}
+	saved := *d
+	if d.state != nil {
+		d.state = d.state.Clone()
+	}
+	if err := req.op(d); err != nil {
+		*d = saved
+		return err
+	}
+	req.events = d.events[from:len(d.events):len(d.events)]
+	return nil
+}
+
+// add makes the next event of the session and folds it into the state.
+func (d *decision) add(actor chat.Actor, draft chat.Draft, turn chat.TurnID) *chat.Event {
+	if len(d.events) == 0 {
+		d.after, d.afterAt = d.state.Last, d.state.LastAt
+	}
+	st := d.state
+	seq := st.Last + 1
+	d.lastAt = chat.After(d.lastAt, d.now)
+	e := chat.Event{
+		Session: d.room.id, Seq: seq, At: d.lastAt, Type: draft.Type,
+		ID:   chat.EventID(chat.MakeID(st.Number, seq).Text(chat.EventPrefix)),
+		Turn: turn, Workstream: draft.Workstream, Actor: actor, Parent: draft.Parent,
+		ClientID: draft.ClientID, Via: draft.Via, Prev: st.Head, Payload: draft.Payload, Body: draft.Body,
+	}
+	fact := chat.Fact{Seq: seq, JSON: e.AppendJSON(make([]byte, 0, 384+len(draft.Payload)))}
+	if draft.ClientID != "" {
+		d.keys = append(d.keys, chat.Key{Actor: actor.Key(), ClientID: draft.ClientID, Digest: draft.Digest(), Seq: seq})
+	}
+	if b := chat.FinishedBlock(e.Body); b != "" {
+		if open, ok := d.room.home.live.Block(d.room.id, b); ok && len(open.Ends) > 0 {
+			d.ends = append(d.ends, chat.BlockEnds{Seq: seq, Ends: open.Ends})
+		}
+	}
+	if st.Apply(&e) {
+		d.record = true
+	}
+	st.Head = fact.Hash()
+	d.events = append(d.events, e)
+	d.facts = append(d.facts, fact)
+	return &d.events[len(d.events)-1]
+}
+
+// say adds what the server itself decides.
+func (d *decision) say(body chat.Body, workstream string, turn chat.TurnID) *chat.Event {
+	draft := chat.NewDraft(body)
+	draft.Workstream = workstream
+	if err := draft.Settle(); err != nil {
+		panic("session: the server's own event is invalid: " + err.Error())
+	}
+	return d.add(chat.System, draft, turn)
+}
+
+func (d *decision) commit() *chat.Commit {
+	return &chat.Commit{
+		Session: d.room.id, Number: d.state.Number, After: d.after, AfterAt: d.afterAt,
+		Events: d.events, Facts: d.facts, Keys: d.keys, Ends: d.ends, State: d.state, Record: d.record,
+	}
+}
+
+func (d *decision) entries() []chat.Entry {
+	out := make([]chat.Entry, len(d.events))
+	for i := range d.events {
+		e := &d.events[i]
+		out[i] = chat.Entry{
+			At: e.At, Fact: d.facts[i], Label: chat.Label{Type: e.Type, Workstream: e.Workstream},
+			Block: chat.FinishedBlock(e.Body),
+		}
+	}
+	return out
+}
+
+// nextID is the id that the next event will have, for events that carry it in
+// their payload.
+func (d *decision) nextID(prefix string) string {
+	return chat.MakeID(d.state.Number, d.state.Last+1).Text(prefix)
+}

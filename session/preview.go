@@ -1,0 +1,176 @@
+package session
+
+import (
+	"context"
+	"slices"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Preview shows pieces of blocks that are being written. They survive a kill of
+// the process and are not in the log. A piece that is known already is skipped;
+// one that leaves a gap is refused, and the error says what is there.
+func (s *Sessions) Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error {
+	wait, err := s.PreviewLater(ctx, c, id, pieces)
+	if err != nil {
+		return err
+	}
+	return wait()
+}
+
+// PreviewLater gives the pieces their place in the session's order and returns
+// at once. The caller must call wait, which then does what Preview does.
+func (s *Sessions) PreviewLater(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) (wait func() error, err error) {
+	if !c.Has(chat.ScopeAgent) {
+		return nil, chat.Errorf(chat.Denied, "sending previews needs the scope agent")
+	}
+	if len(pieces) == 0 {
+		return func() error { return nil }, nil
+	}
+	pieces = slices.Clone(pieces)
+	for i := range pieces {
+		if err := pieces[i].Settle(); err != nil {
+			return nil, at(i, len(pieces), err)
+		}
+	}
+	r, err := s.enter(ctx, c, id)
+	if err != nil {
+		return nil, err
+	}
+	req := &request{pieces: pieces, caller: c}
+	if err := r.join(req); err != nil {
+		r.leave()
+		return nil, err
+	}
+	return func() error {
+		defer r.leave()
+		return r.finish(ctx, req)
+	}, nil
+}
+
+// preview writes the pieces of the batch that are new and fit, then shows them.
+func (r *room) preview(ctx context.Context, batch []*request) {
+	if err := r.load(ctx); err != nil {
+		fail(batch, err)
+		return
+	}
+	p := previewing{room: r, have: map[chat.BlockID]*begun{}}
+	for _, req := range batch {
+		req.err = p.take(req)
+	}
+	if len(p.pieces) == 0 {
+		return
+	}
+	if err := r.home.log.WritePreviews(ctx, r.id, p.pieces); err != nil {
+		fail(batch, err)
+		return
+	}
+	entries := make([]chat.Entry, len(p.pieces))
+	for i := range p.pieces {
+		entries[i] = chat.Entry{At: p.pieces[i].At, Piece: &p.pieces[i]}
+	}
+	r.home.live.Publish(r.id, entries)
+}
+
+// previewing collects what a batch of previews adds.
+type previewing struct {
+	room   *room
+	have   map[chat.BlockID]*begun // blocks this batch touches
+	pieces []chat.Preview
+}
+
+// begun is what is known of an open block, this batch included.
+type begun struct {
+	kind chat.BlockKind
+	turn chat.TurnID
+	len  int
+}
+
+func (p *previewing) take(req *request) error {
+	st := p.room.state
+	if err := allow(req.caller, &st.Session, chat.Answerer); err != nil {
+		return err
+	}
+	taken := len(p.pieces)
+	for i, piece := range req.pieces {
+		if err := p.one(st, piece); err != nil {
+			p.pieces = p.pieces[:taken]
+			p.have = map[chat.BlockID]*begun{}
+			for j := range p.pieces {
+				p.grow(&p.pieces[j])
+			}
+			return at(i, len(req.pieces), err)
+		}
+	}
+	return nil
+}
+
+func (p *previewing) one(st *chat.State, piece chat.Preview) error {
+	var t *chat.Turn
+	if piece.Turn == "" {
+		t = st.Line(piece.Workstream).Turn
+	} else {
+		var line string
+		if t, line = st.TurnOf(piece.Turn); t == nil {
+			return chat.Errorf(chat.Conflict, "turn %s has ended; nothing more can be said in it", piece.Turn).With("turn_id", piece.Turn)
+		}
+		piece.Workstream = line
+		if piece.Attempt != 0 && piece.Attempt != t.Attempt {
+			return chat.Errorf(chat.Conflict, "turn %s is in attempt %d; attempt %d has been given up", piece.Turn, t.Attempt, piece.Attempt).With("attempt", t.Attempt)
+		}
+	}
+	if t != nil {
+		piece.Turn = t.ID
+		if t.Finished(piece.Block) {
+			return chat.Errorf(chat.Conflict, "block %q is finished already; go on in a new one", string(piece.Block))
+		}
+	}
+	b, have := p.block(piece.Block), 0
+	if b != nil {
+		have = b.len
+		if b.kind != piece.Kind || b.turn != piece.Turn {
+			return chat.Errorf(chat.Conflict, "block %q was begun in another turn or as another kind (%s); use a block id of its own", string(piece.Block), b.kind)
+		}
+	}
+	if piece.Offset > have {
+		return chat.Errorf(chat.Invalid, "the piece begins at byte %d, but only %d bytes of block %q are there; send from there", piece.Offset, have, string(piece.Block)).
+			With("have", have)
+	}
+	if piece.End <= have {
+		return nil // known already
+	}
+	if cut := have - piece.Offset; cut > 0 {
+		if piece.Text[cut]&0xc0 == 0x80 {
+			return chat.Errorf(chat.Invalid, "the piece overlaps what is there in the middle of a character; send from byte %d", have).With("have", have)
+		}
+		piece.Text, piece.Offset = piece.Text[cut:], have
+	}
+	p.room.lastAt = chat.After(p.room.lastAt, p.room.home.now())
+	piece.At = p.room.lastAt
+	p.pieces = append(p.pieces, piece)
+	p.grow(&p.pieces[len(p.pieces)-1])
+	return nil
+}
+
+// block returns what is known of a block, nil if it is new.
+func (p *previewing) block(id chat.BlockID) *begun {
+	if b, ok := p.have[id]; ok {
+		return b
+	}
+	open, ok := p.room.home.live.Block(p.room.id, id)
+	if !ok {
+		return nil
+	}
+	b := &begun{open.Kind, open.Turn, len(open.Text)}
+	p.have[id] = b
+	return b
+}
+
+func (p *previewing) grow(piece *chat.Preview) {
+	b := p.block(piece.Block)
+	if b == nil {
+		b = &begun{kind: piece.Kind, turn: piece.Turn}
+		p.have[piece.Block] = b
+	}
+	b.len = piece.End
+}

@@ -1,0 +1,297 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// ask opens a prompt: it gets an id and an absolute deadline.
+func (d *decision) ask(actor chat.Actor, draft chat.Draft, turn chat.TurnID) (chat.Event, error) {
+	deadline := func(seconds float64) chat.At {
+		if seconds == 0 {
+			return 0
+		}
+		d.deadline = true
+		return d.now + chat.At(seconds*1e6)
+	}
+	id := func(given string) (string, error) {
+		if given == "" {
+			return d.nextID(chat.PromptPrefix), nil
+		}
+		if len(given) > 128 {
+			return "", chat.Errorf(chat.Invalid, "a request_id has at most 128 bytes")
+		}
+		if d.state.Prompt(given) != nil {
+			return "", errPromptUsed(given)
+		}
+		return given, nil
+	}
+	if len(d.state.Prompts) >= maxPrompts {
+		return chat.Event{}, chat.Errorf(chat.SlowDown, "%d prompts are open in this session already", len(d.state.Prompts))
+	}
+	var body chat.Body
+	var err error
+	switch b := draft.Body.(type) {
+	case chat.AgentInputRequest:
+		b.RequestID, err = id(b.RequestID)
+		b.Deadline = deadline(b.Timeout)
+		body = b
+	case chat.AgentApprovalRequest:
+		b.RequestID, err = id(b.RequestID)
+		b.Deadline = deadline(b.Timeout)
+		body = b
+	case chat.AgentPermissionRequest:
+		b.RequestID, err = id(b.RequestID)
+		b.Deadline = deadline(b.Timeout)
+		body = b
+	}
+	if err != nil {
+		return chat.Event{}, err
+	}
+	return d.enriched(actor, draft, body, turn)
+}
+
+// requestOf is the id that an agent chose for its prompt, or "".
+func requestOf(b chat.Body) string {
+	switch b := b.(type) {
+	case chat.AgentInputRequest:
+		return b.RequestID
+	case chat.AgentApprovalRequest:
+		return b.RequestID
+	case chat.AgentPermissionRequest:
+		return b.RequestID
+	}
+	return ""
+}
+
+func errPromptUsed(id string) error {
+	return chat.Errorf(chat.Conflict, "request_id %q was used before in this session; every prompt needs its own", id)
+}
+
+// maxPrompts bounds what can be open at once in a session.
+const maxPrompts = 100
+
+// enriched adds draft with a body that the server completed. The idempotency
+// key stays tied to what was sent.
+func (d *decision) enriched(actor chat.Actor, draft chat.Draft, body chat.Body, turn chat.TurnID) (chat.Event, error) {
+	digest := draft.Digest()
+	full, err := draft.WithBody(body)
+	if err != nil {
+		return chat.Event{}, err
+	}
+	keys := len(d.keys)
+	e := *d.add(actor, full, turn)
+	if len(d.keys) > keys {
+		d.keys[keys].Digest = digest
+	}
+	return e, nil
+}
+
+// errEnded says that a prompt is not open any more; Sessions.explain adds by
+// whom it was answered.
+type errEnded struct{ requestID string }
+
+func (errEnded) Error() string { return "the prompt is not open any more" }
+
+// answer adds the answer to an open prompt. The first valid one wins.
+func (d *decision) answer(actor chat.Actor, draft chat.Draft) (chat.Event, error) {
+	request := chat.AnswerOf(draft.Body)
+	p := d.state.Prompt(request)
+	if p == nil {
+		return chat.Event{}, errEnded{request}
+	}
+	if p.Deadline != 0 && d.now >= p.Deadline {
+		// The clock decides, not the moment at which the timer gets to run.
+		d.say(chat.PromptClosed{RequestID: request, Reason: chat.Expired}, p.Workstream, p.Turn)
+		return chat.Event{}, errLate{request}
+	}
+	body, err := p.Accept(draft.Body)
+	if err != nil {
+		return chat.Event{}, err
+	}
+	draft.Workstream = p.Workstream
+	return d.enriched(actor, draft, body, p.Turn)
+}
+
+// errLate is an answer that came after the deadline.
+type errLate struct{ requestID string }
+
+func (errLate) Error() string { return "the time to answer is over" }
+
+// Answer answers a prompt, whatever its kind. An answer that does not fit is
+// refused with the reason and the prompt stays open; an answer to a prompt that
+// has ended is a conflict that says who answered and when.
+func (s *Sessions) Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error) {
+	r, err := s.enter(ctx, c, id)
+	if err != nil {
+		return chat.Event{}, err
+	}
+	defer r.leave()
+	var result chat.Event
+	var known *chat.Event
+	draft := func(d *decision) (chat.Draft, error) {
+		p := d.state.Prompt(requestID)
+		if p == nil {
+			return chat.Draft{}, errEnded{requestID}
+		}
+		body, err := a.Body(p)
+		if err != nil {
+			return chat.Draft{}, err
+		}
+		dr := chat.NewDraft(body).As(a.ClientID)
+		return dr, dr.Settle()
+	}
+	req := &request{
+		ready: func(ctx context.Context, r *room) error {
+			known = nil
+			if a.ClientID == "" || r.state == nil {
+				return nil
+			}
+			key, ok, err := s.log.ByClientID(ctx, r.id, c.Actor.Key(), a.ClientID)
+			if err != nil || !ok {
+				return err
+			}
+			fact, err := s.log.Get(ctx, r.id, key.Seq)
+			if err != nil {
+				return err
+			}
+			e, err := fact.Event()
+			if err != nil {
+				return err
+			}
+			// The winner's retry gets its answer again; the prompt is no
+			// longer there to compare the wording with.
+			if chat.AnswerOf(e.Body) != requestID {
+				return errReused(a.ClientID, key.Seq)
+			}
+			known = &e
+			return nil
+		},
+		op: func(d *decision) error {
+			if err := allow(c, &d.state.Session, chat.Answerer); err != nil {
+				return err
+			}
+			if known != nil {
+				result = *known
+				return nil
+			}
+			dr, err := draft(d)
+			if err != nil {
+				return err
+			}
+			result, err = d.draft(c, dr)
+			return err
+		},
+	}
+	if err := r.do(ctx, req); err != nil {
+		return chat.Event{}, s.explain(ctx, r.id, err)
+	}
+	return result, nil
+}
+
+// explain turns the rules' inner errors into what a person is told.
+func (s *Sessions) explain(ctx context.Context, id chat.SessionID, err error) error {
+	if late, ok := errors.AsType[errLate](err); ok {
+		return chat.Errorf(chat.Conflict, "the time to answer is over").With("request_id", late.requestID).With("reason", chat.Expired)
+	}
+	ended, ok := errors.AsType[errEnded](err)
+	if !ok {
+		return err
+	}
+	ref, found, lerr := s.log.Prompt(ctx, id, ended.requestID)
+	if lerr != nil {
+		return lerr
+	}
+	if !found || ref.Ended == 0 {
+		return chat.Errorf(chat.NotFound, "this session has no prompt %q", ended.requestID).With("request_id", ended.requestID)
+	}
+	fact, lerr := s.log.Get(ctx, id, ref.Ended)
+	if lerr != nil {
+		return lerr
+	}
+	e, lerr := fact.Event()
+	if lerr != nil {
+		return lerr
+	}
+	base := chat.Errorf(chat.Conflict, "this prompt was answered already by %s", name(e.Actor))
+	if b, ok := e.Body.(chat.PromptClosed); ok {
+		base = chat.Errorf(chat.Conflict, "this prompt is closed: %s", b.Reason).With("reason", b.Reason)
+	} else {
+		base = base.With("answered_by", e.Actor).With("answered_at", e.At)
+	}
+	return base.With("request_id", ended.requestID).With("sequence", e.Seq)
+}
+
+func name(a chat.Actor) string {
+	if a.Name != "" {
+		return a.Name
+	}
+	return a.ID
+}
+
+// closePrompts withdraws the open prompts that match.
+func (d *decision) closePrompts(match func(*chat.Prompt) bool) {
+	for _, p := range append([]*chat.Prompt(nil), d.state.Prompts...) {
+		if match(p) {
+			d.say(chat.PromptClosed{RequestID: p.RequestID, Reason: chat.Withdrawn}, p.Workstream, p.Turn)
+		}
+	}
+}
+
+// Run closes prompts at their deadlines until ctx ends. The deadlines stand in
+// the log, so nothing is forgotten over a restart.
+func (s *Sessions) Run(ctx context.Context) error {
+	for {
+		next, err := s.expire(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.opt.Logger.ErrorContext(ctx, "prompts could not be checked for expiry; trying again", "err", err)
+			next = s.now() + 1e6
+		}
+		var timer <-chan time.Time
+		var stop func() bool = func() bool { return true }
+		if next != 0 {
+			t := time.NewTimer(time.Duration(max(0, next-s.now())) * time.Microsecond)
+			timer, stop = t.C, t.Stop
+		}
+		select {
+		case <-timer:
+		case <-s.sooner:
+			stop()
+		case <-ctx.Done():
+			stop()
+			return nil
+		}
+	}
+}
+
+// expire closes the prompts whose time is over and returns the next deadline, 0
+// for none.
+func (s *Sessions) expire(ctx context.Context) (next chat.At, err error) {
+	var due []chat.Deadline
+	for dl, err := range s.log.Deadlines(ctx) {
+		if err != nil {
+			return 0, err
+		}
+		if dl.At > s.now() || len(due) == 1000 {
+			next = dl.At
+			break
+		}
+		due = append(due, dl)
+	}
+	for _, dl := range due {
+		err := s.system(ctx, dl.Session, func(d *decision) error {
+			p := d.state.Prompt(dl.RequestID)
+			if p != nil && p.Deadline != 0 && d.now >= p.Deadline {
+				d.say(chat.PromptClosed{RequestID: p.RequestID, Reason: chat.Expired}, p.Workstream, p.Turn)
+			}
+			return nil
+		})
+		if err != nil && chat.CodeOf(err) != chat.Gone && chat.CodeOf(err) != chat.NotFound {
+			return 0, err
+		}
+	}
+	return next, nil
+}

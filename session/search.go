@@ -1,0 +1,127 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// searchBound is how many events one search looks at before it reports how far
+// it came.
+const searchBound = 50_000
+
+// Search looks for a text in what was said, newest first, in any case.
+func (s *Sessions) Search(ctx context.Context, c chat.Caller, id chat.SessionID, query string, before chat.Seq, limit int) (chat.SearchPage, error) {
+	sess, err := s.find(ctx, c, id)
+	if err != nil {
+		return chat.SearchPage{}, err
+	}
+	page := chat.SearchPage{Hits: []chat.Hit{}}
+	want := strings.ToLower(query)
+	for seen := 0; ; {
+		facts, more, err := s.log.Read(ctx, sess.ID, chat.Range{Before: before, Limit: 1000, Desc: true})
+		if err != nil {
+			return chat.SearchPage{}, err
+		}
+		for i, f := range facts {
+			before = f.Seq
+			hit, ok, err := search(f, want)
+			if err != nil {
+				return chat.SearchPage{}, err
+			}
+			if ok {
+				page.Hits = append(page.Hits, hit)
+			}
+			if len(page.Hits) == limit {
+				page.More, page.Before = more || i < len(facts)-1, before
+				return page, nil
+			}
+		}
+		if seen += len(facts); !more || len(facts) == 0 {
+			return page, nil
+		}
+		if seen >= searchBound {
+			page.More, page.Before = true, before
+			return page, nil
+		}
+	}
+}
+
+// search looks into one event. The bytes are looked at first, because most
+// events do not match; escapes in them make it look closer.
+func search(f chat.Fact, want string) (chat.Hit, bool, error) {
+	raw := string(f.JSON)
+	if !strings.Contains(raw, `\`) && !strings.Contains(strings.ToLower(raw), want) {
+		return chat.Hit{}, false, nil
+	}
+	e, err := f.Event()
+	if err != nil {
+		return chat.Hit{}, false, err
+	}
+	if strings.HasPrefix(e.Type, "turn.") {
+		return chat.Hit{}, false, nil
+	}
+	var payload any
+	if err := json.Unmarshal(e.Payload, &payload); err != nil {
+		return chat.Hit{}, false, err
+	}
+	text, ok := find(payload, want)
+	return chat.Hit{Seq: e.Seq, At: e.At, Type: e.Type, Workstream: e.Workstream, Snippet: text}, ok, nil
+}
+
+// find returns the first text in a JSON value that contains want, cut to the
+// place.
+func find(v any, want string) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		if i := strings.Index(strings.ToLower(v), want); i >= 0 {
+			return around(v, i, len(want)), true
+		}
+	case []any:
+		for _, e := range v {
+			if s, ok := find(e, want); ok {
+				return s, true
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if unread[key] {
+				continue
+			}
+			if s, ok := find(v[key], want); ok {
+				return s, true
+			}
+		}
+	}
+	return "", false
+}
+
+// unread are the fields that people do not read.
+var unread = map[string]bool{
+	"block": true, "call_id": true, "request_id": true, "turn_id": true, "artifact_id": true, "batch_id": true,
+	"sha256": true, "signature": true, "redacted": true, "trace_id": true, "user_id": true,
+}
+
+// around cuts a text to the neighbourhood of a place.
+func around(s string, at, n int) string {
+	from, to := min(max(0, at-60), len(s)), min(len(s), at+n+60)
+	for from > 0 && !utf8.RuneStart(s[from]) {
+		from--
+	}
+	for to < len(s) && !utf8.RuneStart(s[to]) {
+		to++
+	}
+	out := s[from:to]
+	if from > 0 {
+		out = "…" + out
+	}
+	if to < len(s) {
+		out += "…"
+	}
+	return out
+}

@@ -1,0 +1,151 @@
+package session
+
+import (
+	"context"
+	"hash/maphash"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// journal is all that the rules need of a log.
+type journal interface {
+	Number(ctx context.Context, id chat.SessionID) (chat.Number, bool, error)
+	SessionOf(ctx context.Context, n chat.Number) (chat.SessionID, error)
+	Commit(ctx context.Context, c *chat.Commit) error
+	Load(ctx context.Context, id chat.SessionID) (*chat.State, error)
+	Record(ctx context.Context, id chat.SessionID) (chat.Session, error)
+	Read(ctx context.Context, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
+	Get(ctx context.Context, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
+	ByClientID(ctx context.Context, id chat.SessionID, actor, clientID string) (chat.Key, bool, error)
+	Prompt(ctx context.Context, id chat.SessionID, requestID string) (chat.PromptRef, bool, error)
+	Ends(ctx context.Context, id chat.SessionID, seq chat.Seq) ([]chat.End, error)
+	Deadlines(ctx context.Context) iter.Seq2[chat.Deadline, error]
+	Working(ctx context.Context) iter.Seq2[chat.SessionID, error]
+	List(ctx context.Context, f chat.Filter) (chat.SessionPage, error)
+	Alias(ctx context.Context, workspace, actor, foreign string) (chat.SessionID, bool, error)
+	SetAlias(ctx context.Context, workspace, actor, foreign string, id chat.SessionID) (chat.SessionID, error)
+	Erase(ctx context.Context, id chat.SessionID) (chat.Receipt, error)
+	Import(ctx context.Context, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) error
+	WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error
+}
+
+// live shows what was written to whoever watches.
+type live interface {
+	Publish(id chat.SessionID, entries []chat.Entry)
+	Blocks(id chat.SessionID) []chat.Block
+	Block(id chat.SessionID, block chat.BlockID) (chat.Block, bool)
+	Drop(id chat.SessionID, err error)
+	Watch(ctx context.Context, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
+}
+
+// artifacts are removed with their session.
+type artifacts interface {
+	DeleteSession(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error)
+}
+
+// Options of Sessions; the zero value works.
+type Options struct {
+	DefaultAgent string                  // answers sessions that name none; "" means demo
+	MaxQueue     int                     // messages that may wait behind a turn; 0 means 100
+	MaxRooms     int                     // sessions whose state is kept in memory; 0 means 20000
+	Artifacts    artifacts               // nil means there are none
+	Committed    func(evs []chat.Event)  // told of every commit, in order per session; must not block
+	Erased       func(id chat.SessionID) // told of every erase
+	Now          func() time.Time        // nil means time.Now
+	Logger       *slog.Logger            // nil means none
+}
+
+func (o *Options) defaults() {
+	if o.DefaultAgent == "" {
+		o.DefaultAgent = "demo"
+	}
+	if o.MaxQueue == 0 {
+		o.MaxQueue = 100
+	}
+	if o.MaxRooms == 0 {
+		o.MaxRooms = 20000
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Sessions is the door to all sessions of a server.
+type Sessions struct {
+	log    journal
+	live   live
+	opt    Options
+	seed   maphash.Seed
+	shards [64]shard
+	sooner chan struct{} // a deadline was set; room for one signal
+}
+
+// shard keeps the rooms of some sessions.
+type shard struct {
+	mu    sync.Mutex
+	rooms map[chat.SessionID]*room
+}
+
+// New returns the door to the sessions in log, shown by live.
+func New(log journal, live live, opt Options) *Sessions {
+	opt.defaults()
+	s := &Sessions{log: log, live: live, opt: opt, seed: maphash.MakeSeed(), sooner: make(chan struct{}, 1)}
+	for i := range s.shards {
+		s.shards[i].rooms = map[chat.SessionID]*room{}
+	}
+	return s
+}
+
+// room returns the room of a session, and keeps it from being forgotten until
+// leave is called.
+func (s *Sessions) room(id chat.SessionID) *room {
+	sh := s.shard(id)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	r := sh.rooms[id]
+	if r == nil {
+		if len(sh.rooms) >= max(1, s.opt.MaxRooms/len(s.shards)) {
+			sh.forgetOne()
+		}
+		r = &room{id: id, home: s}
+		sh.rooms[id] = r
+	}
+	r.users.Add(1)
+	return r
+}
+
+// open returns the room of a session if there is one in memory.
+func (s *Sessions) open(id chat.SessionID) *room {
+	sh := s.shard(id)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	r := sh.rooms[id]
+	if r != nil {
+		r.users.Add(1)
+	}
+	return r
+}
+
+func (s *Sessions) shard(id chat.SessionID) *shard {
+	return &s.shards[maphash.String(s.seed, string(id))%uint64(len(s.shards))]
+}
+
+// forgetOne drops a room that nobody uses; map order makes the choice random
+// enough. If all are in use the bound is exceeded for a moment.
+func (sh *shard) forgetOne() {
+	for id, r := range sh.rooms {
+		if r.users.Load() == 0 {
+			delete(sh.rooms, id)
+			return
+		}
+	}
+}
+
+func (s *Sessions) now() chat.At { return chat.AtOf(s.opt.Now()) }

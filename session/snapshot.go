@@ -1,0 +1,136 @@
+package session
+
+import (
+	"context"
+	"slices"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// eventsPerItem is how many events an item takes on average; a first guess that
+// is doubled when it was too low.
+const eventsPerItem = 6
+
+// maxWindow bounds the events that are read for one page of items.
+const maxWindow = 50_000
+
+// Snapshot returns the session as it is at one moment, with its last items.
+func (s *Sessions) Snapshot(ctx context.Context, c chat.Caller, id chat.SessionID, items int) (chat.Snapshot, error) {
+	r, err := s.enter(ctx, c, id)
+	if err != nil {
+		return chat.Snapshot{}, err
+	}
+	defer r.leave()
+	var st *chat.State
+	var blocks []chat.Block
+	err = r.do(ctx, &request{look: func(state *chat.State) {
+		st, blocks = state.Clone(), s.live.Blocks(r.id)
+	}})
+	if err != nil {
+		return chat.Snapshot{}, err
+	}
+	t, more, err := s.window(ctx, r.id, st, st.Last+1, items)
+	if err != nil {
+		return chat.Snapshot{}, err
+	}
+	snap := chat.Snapshot{Session: st.Session, State: st.View(), Items: t.Items, More: more, Cursor: chat.Cursor{Seq: st.Last}, ServerNow: s.now()}
+	for _, b := range blocks {
+		end := chat.Preview{Block: b.ID, End: len(b.Text), Text: b.Text, Kind: b.Kind, Workstream: b.Workstream, Turn: b.Turn}
+		t.Preview(&end)
+		snap.Cursor.PassPiece(b.ID, len(b.Text))
+	}
+	snap.Open = t.Open
+	if snap.Items == nil {
+		snap.Items = []chat.Item{}
+	}
+	if snap.Open == nil {
+		snap.Open = []chat.Item{}
+	}
+	return snap, nil
+}
+
+// Items returns a page of items that began before an event; 0 means the last.
+func (s *Sessions) Items(ctx context.Context, c chat.Caller, id chat.SessionID, before chat.Seq, limit int) (chat.ItemPage, error) {
+	st, err := s.State(ctx, c, id)
+	if err != nil {
+		return chat.ItemPage{}, err
+	}
+	if before == 0 || before > st.Last+1 {
+		before = st.Last + 1
+	}
+	t, more, err := s.window(ctx, st.Session.ID, st, before, limit)
+	if err != nil {
+		return chat.ItemPage{}, err
+	}
+	page := chat.ItemPage{Items: t.Items, More: more}
+	if page.Items == nil {
+		page.Items = []chat.Item{}
+	}
+	if more && len(t.Items) > 0 {
+		page.Before = t.Items[0].Seq
+	}
+	return page, nil
+}
+
+// window folds the last items that begin before an event. What happened to them
+// later is folded in too, as far as it matters.
+func (s *Sessions) window(ctx context.Context, id chat.SessionID, st *chat.State, before chat.Seq, items int) (t *chat.Transcript, more bool, err error) {
+	for n := max(64, items*eventsPerItem); ; n *= 2 {
+		n = min(n, maxWindow)
+		facts, older, err := s.log.Read(ctx, id, chat.Range{Before: before, Limit: n, Desc: true})
+		if err != nil {
+			return nil, false, err
+		}
+		slices.Reverse(facts)
+		events, err := parse(facts)
+		if err != nil {
+			return nil, false, err
+		}
+		t = chat.FoldWindow(st, events)
+		if len(t.Items) < items && older && n < maxWindow {
+			continue
+		}
+		if err := s.settle(ctx, id, t, before, st.Last); err != nil {
+			return nil, false, err
+		}
+		if extra := len(t.Items) - items; extra > 0 {
+			t.Items, older = t.Items[extra:], true
+		}
+		return t, older, nil
+	}
+}
+
+// settle shows a page of older items what came after it.
+func (s *Sessions) settle(ctx context.Context, id chat.SessionID, t *chat.Transcript, from, last chat.Seq) error {
+	t.Freeze()
+	for after := from - 1; after < last && !t.Settled(); {
+		facts, more, err := s.log.Read(ctx, id, chat.Range{After: after, Limit: 500})
+		if err != nil {
+			return err
+		}
+		events, err := parse(facts)
+		if err != nil {
+			return err
+		}
+		for i := range events {
+			t.Apply(&events[i])
+		}
+		if !more || after > from+maxWindow {
+			return nil
+		}
+		after = facts[len(facts)-1].Seq
+	}
+	return nil
+}
+
+func parse(facts []chat.Fact) ([]chat.Event, error) {
+	events := make([]chat.Event, len(facts))
+	for i, f := range facts {
+		e, err := f.Event()
+		if err != nil {
+			return nil, err
+		}
+		events[i] = e
+	}
+	return events, nil
+}

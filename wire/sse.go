@@ -1,0 +1,267 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// AppendSSE appends one Server-Sent Event to dst. An empty event or id leaves
+// that line out; data that holds line breaks becomes several data lines, so that
+// the client gets it back with \n between them. Line breaks in event and id, and
+// NUL in id, would end or void the line and are left out.
+func AppendSSE(dst []byte, event, id string, data []byte) []byte {
+	if event != "" {
+		dst = append(append(append(dst, "event: "...), oneLine(event)...), '\n')
+	}
+	if id != "" {
+		dst = append(append(append(dst, "id: "...), oneLine(id)...), '\n')
+	}
+	for bytes.IndexByte(data, '\n') >= 0 || bytes.IndexByte(data, '\r') >= 0 {
+		i := bytes.IndexAny(data, "\r\n")
+		dst = append(append(append(dst, "data: "...), data[:i]...), '\n')
+		if data[i] == '\r' && i+1 < len(data) && data[i+1] == '\n' {
+			i++
+		}
+		data = data[i+1:]
+	}
+	dst = append(append(dst, "data: "...), data...)
+	return append(dst, '\n', '\n')
+}
+
+func oneLine(s string) string {
+	if !strings.ContainsAny(s, "\r\n\x00") {
+		return s
+	}
+	return strings.Map(func(r rune) rune {
+		if r == '\r' || r == '\n' || r == 0 {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// AppendSSEComment appends a comment line, which clients ignore: a heartbeat
+// for dialects that have no word for one.
+func AppendSSEComment(dst []byte, text string) []byte {
+	return append(append(append(dst, ": "...), oneLine(text)...), '\n', '\n')
+}
+
+// SSEOptions says how a stream is opened. The zero value works.
+type SSEOptions struct {
+	WriteTimeout time.Duration // for one write; 0 means DefaultWriteTimeout
+	ContentType  string        // "" means text/event-stream
+	Gzip         bool          // compress when the client accepts gzip; then see Stream.Compressed
+}
+
+// Stream is the sending side of one open SSE response. It is made by [ServeSSE].
+type Stream struct {
+	link
+	w       http.ResponseWriter // HTTP/2 and writers that cannot be taken over; else nil
+	head    []byte              // response head, sent with the first write
+	chunked bool
+	gzip    bool
+	sum     checksum    // of what was sent, for the gzip trailer
+	vec     net.Buffers // these three are the room for one vectored write
+	parts   [3][]byte
+	room    [18]byte
+}
+
+// peerMay is how many bytes a client may send after its request before the
+// stream is cut: none are expected, and reading for ever would be work for free.
+const peerMay = 4 << 10
+
+// ServeSSE answers r with a stream of events and calls fn to feed it.
+//
+// On HTTP/1.1 it takes the connection over, starts fn in a goroutine of its own
+// and returns nil at once; the handler should then return too. fn must not keep
+// w or r, or the memory of the request stays as long as the stream. Headers
+// that were set on w are sent. On HTTP/2, and where w cannot be taken over, fn
+// has run to its end when ServeSSE returns.
+//
+// fn's context carries the values of the request's. It ends with the cause
+// [ErrPeerGone] when the client goes away, [ErrShutdown] when the server is to
+// stop (fn may still write a goodbye, see [Stream.Write]), or the error of a
+// failed write. When fn returns nil the response is ended properly; when it
+// returns an error it is cut, so that the client knows something is missing.
+//
+// The head of the response goes out with the first write; a function that has
+// nothing to say yet calls [Stream.Flush].
+//
+// An error means that nothing was sent and the caller still has to answer:
+// ErrShutdown, or the reason why the connection could not be taken over.
+func ServeSSE(w http.ResponseWriter, r *http.Request, opt SSEOptions, conns *Conns, fn func(context.Context, *Stream) error) error {
+	s := &Stream{gzip: opt.Gzip && Negotiate(r.Header, "gzip") == "gzip"}
+	s.conns = conns
+	s.timeout = opt.WriteTimeout
+	if s.timeout <= 0 {
+		s.timeout = DefaultWriteTimeout
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	if opt.ContentType != "" {
+		h.Set("Content-Type", opt.ContentType)
+	}
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no") // nginx otherwise holds events back
+	if opt.Gzip {
+		addVary(h, "Accept-Encoding")
+	}
+	if s.gzip {
+		h.Set("Content-Encoding", "gzip")
+	}
+
+	if r.ProtoMajor == 1 {
+		s.detach(r.Context())
+		if err := conns.add(s); err != nil {
+			return unopened(h, err)
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			s.take(conn, r, h)
+			s.refs.Store(2)
+			go s.run(fn)
+			go s.watchPeer()
+			return nil
+		}
+		conns.remove(s)
+		s.cancel(err)
+		if !errors.Is(err, http.ErrNotSupported) {
+			return unopened(h, err)
+		}
+	}
+
+	s.w = w
+	s.ctx, s.cancel = context.WithCancelCause(r.Context())
+	defer s.cancel(ErrClosed)
+	if err := conns.add(s); err != nil {
+		return unopened(h, err)
+	}
+	defer conns.remove(s)
+	err := conns.guard(func() error { return fn(s.ctx, s) })
+	if err = s.finish(err); err != nil && r.Context().Err() == nil {
+		// The way to cut a response that net/http owns, without ending it.
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// unopened takes back the headers, for the answer that the caller gives instead.
+func unopened(h http.Header, err error) error {
+	for _, k := range []string{"Content-Type", "Content-Encoding", "X-Accel-Buffering", "Cache-Control"} {
+		h.Del(k)
+	}
+	return err
+}
+
+func (s *Stream) take(conn net.Conn, r *http.Request, h http.Header) {
+	s.own(conn)
+	// A client that speaks 1.0 does not know chunks; there the end of the
+	// connection ends the body.
+	s.chunked = r.ProtoAtLeast(1, 1)
+	// Chunks tell a proxy and the client a proper end from a cut. The
+	// connection cannot go back to net/http, hence close.
+	h.Set("Connection", "close")
+	if s.chunked {
+		h.Set("Transfer-Encoding", "chunked")
+	}
+	h.Del("Content-Length")
+	s.head = responseHead(http.StatusOK, h)
+}
+
+// run feeds the stream and ends it.
+func (s *Stream) run(fn func(context.Context, *Stream) error) {
+	defer s.release(s)
+	defer s.conn.Close() // also ends watchPeer
+	err := s.conns.guard(func() error { return fn(s.ctx, s) })
+	_ = s.finish(err) // nobody is left to hear of it
+	s.cancel(ErrClosed)
+}
+
+// watchPeer waits for the client to go away: a read is the one portable way to
+// be told. It costs a goroutine with a small stack.
+func (s *Stream) watchPeer() {
+	defer s.release(s)
+	buf := make([]byte, 32)
+	for left := peerMay; left > 0; {
+		n, err := s.conn.Read(buf)
+		if err != nil {
+			s.cancel(ErrPeerGone)
+			return
+		}
+		left -= n
+	}
+	s.cancel(errors.New("the client sent data into a one-way stream"))
+	s.conn.Close()
+}
+
+func (s *Stream) stop(cause error) { s.cancel(cause) }
+
+func (s *Stream) kill() {
+	s.cancel(ErrClosed)
+	if s.owned.Load() {
+		s.conn.Close()
+	}
+}
+
+// Compressed reports whether the client gets gzip: then shared bytes go out by
+// [Stream.WriteBlocks], and [Stream.Write] sends without compressing.
+func (s *Stream) Compressed() bool { return s.gzip }
+
+// Write sends p, one or more whole events, in one system call and without
+// copying when p is large. It returns when the bytes are with the kernel; it
+// blocks while the client is slow, at most for the write timeout or until the
+// deadline of ctx. A ctx that has ended refuses the write; to say goodbye after
+// that, pass context.WithoutCancel(ctx). After an error the stream is of no use.
+//
+// p is not kept and not changed. On a compressed stream p travels as a stored
+// block, which is cheap and meant for what cannot be shared (hello, ping).
+func (s *Stream) Write(ctx context.Context, p []byte) error {
+	if len(p) == 0 {
+		return s.Flush(ctx)
+	}
+	if s.gzip {
+		return s.WriteBlocks(ctx, storedBlocks(p)...)
+	}
+	s.wmu.Lock()
+	defer s.wmu.Unlock()
+	return s.send(ctx, p)
+}
+
+// Flush sends the head of the response if that has not happened yet.
+func (s *Stream) Flush(ctx context.Context) error {
+	s.wmu.Lock()
+	defer s.wmu.Unlock()
+	return s.send(ctx, nil)
+}
+
+// WriteBlocks sends blocks made by [CompressBlock] on a compressed stream, all
+// in one write. On one that is not compressed it fails.
+func (s *Stream) WriteBlocks(ctx context.Context, blocks ...Block) error {
+	if !s.gzip {
+		return errors.New("blocks can only be sent on a compressed stream")
+	}
+	s.wmu.Lock()
+	defer s.wmu.Unlock()
+	if len(blocks) == 1 && s.sum.begun {
+		s.sum.add(blocks[0])
+		return s.send(ctx, blocks[0].Data)
+	}
+	// Joining copies packed bytes only; a list of vectors per stream would cost
+	// more memory than this saves.
+	buf := getBuf()
+	defer putBuf(buf)
+	if !s.sum.begun {
+		*buf = append(*buf, gzipHead...)
+		s.sum.begun = true
+	}
+	for _, b := range blocks {
+		s.sum.add(b)
+		*buf = append(*buf, b.Data...)
+	}
+	return s.send(ctx, *buf)
+}

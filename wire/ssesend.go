@@ -1,0 +1,135 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// copyBelow is the size under which bytes are copied behind their chunk head
+// instead of being sent by writev: below it the copy is the cheaper of the two.
+const copyBelow = 2 << 10
+
+var crlf = []byte("\r\n")
+
+// send writes p as one chunk, after the response head if that is still to go.
+// The caller holds wmu.
+func (s *Stream) send(ctx context.Context, p []byte) error {
+	if s.closed {
+		return ErrClosed
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var err error
+	if s.w != nil {
+		err = s.sendOwned(ctx, p)
+	} else if err = s.extend(ctx); err == nil {
+		err = s.sendTaken(p)
+	}
+	if err != nil {
+		s.closed = true
+		err = fmt.Errorf("send to the reader: %w", err)
+		s.cancel(err)
+	}
+	return err
+}
+
+// sendOwned writes through net/http.
+func (s *Stream) sendOwned(ctx context.Context, p []byte) error {
+	rc := http.NewResponseController(s.w)
+	until := time.Now().Add(s.timeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(until) {
+		until = d
+	}
+	// A writer without deadlines (a recorder in a test) still serves.
+	_ = rc.SetWriteDeadline(until)
+	if _, err := s.w.Write(p); err != nil {
+		return err
+	}
+	return rc.Flush()
+}
+
+// sendTaken writes to the connection itself, in one call.
+func (s *Stream) sendTaken(p []byte) error {
+	if len(p) == 0 && s.head == nil {
+		return nil
+	}
+	_, tcp := s.conn.(*net.TCPConn)
+	if !tcp || len(p) < copyBelow {
+		// TLS makes a record of each write, so there one buffer is right at any size.
+		buf := getBuf()
+		defer putBuf(buf)
+		b := append(*buf, s.head...)
+		if len(p) > 0 {
+			b = append(s.appendChunkHead(b, len(p)), p...)
+			b = s.appendChunkEnd(b)
+		}
+		*buf = b
+		s.head = nil
+		_, err := s.conn.Write(b)
+		return err
+	}
+	return s.sendVector(p)
+}
+
+// sendVector hands the kernel the chunk head, p and the chunk end as they are.
+func (s *Stream) sendVector(p []byte) error {
+	first := s.room[:0]
+	if s.head != nil {
+		first = s.head
+		s.head = nil
+	}
+	s.parts = [3][]byte{s.appendChunkHead(first, len(p)), p, crlf}
+	s.vec = s.parts[:]
+	if !s.chunked {
+		s.vec = s.parts[:2]
+	}
+	_, err := s.vec.WriteTo(s.conn)
+	s.vec, s.parts = nil, [3][]byte{} // a shared batch must not live as long as its slowest reader
+	return err
+}
+
+func (s *Stream) appendChunkHead(b []byte, n int) []byte {
+	if !s.chunked {
+		return b
+	}
+	return append(strconv.AppendUint(b, uint64(n), 16), '\r', '\n')
+}
+
+func (s *Stream) appendChunkEnd(b []byte) []byte {
+	if !s.chunked {
+		return b
+	}
+	return append(b, '\r', '\n')
+}
+
+// finish ends the response: properly when err is nil, else by leaving the end out.
+func (s *Stream) finish(err error) error {
+	s.wmu.Lock()
+	defer s.wmu.Unlock()
+	if err != nil || s.closed {
+		s.closed = true
+		return err
+	}
+	// The context may have ended already; a proper end is sent all the same.
+	ctx := context.WithoutCancel(s.ctx)
+	var tail []byte
+	if s.gzip {
+		if !s.sum.begun {
+			tail = append(tail, gzipHead...)
+		}
+		tail = s.sum.appendTrailer(tail)
+	}
+	if err := s.send(ctx, tail); err != nil {
+		return err
+	}
+	s.closed = true
+	if s.w == nil && s.chunked {
+		_, err = s.conn.Write([]byte("0\r\n\r\n"))
+	}
+	return err
+}

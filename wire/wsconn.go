@@ -1,0 +1,120 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gobwas/ws"
+)
+
+// Conn is the server's side of one WebSocket connection, made by [ServeWS].
+// Writes may come from any goroutine; one goroutine reads.
+type Conn struct {
+	link
+	in       inbound
+	max      int
+	binary   bool
+	protocol string
+	pong     func(payload []byte)
+
+	closeSent bool // under wmu
+
+	// Only the reading goroutine uses these.
+	head      ws.Header // of the frame that is being read
+	left      int64     // bytes of it still to come
+	msg       *[]byte   // what the last Read returned
+	fragment  bool      // a message has begun and is not whole
+	readErr   error     // set once; reading is over
+	closeSeen bool
+}
+
+// Protocol is the subprotocol that was agreed on, or "".
+func (c *Conn) Protocol() string { return c.protocol }
+
+// OnPong sets what is called with the payload of each pong, inside [Conn.Read]
+// and valid during the call. Set it before the first Read.
+func (c *Conn) OnPong(f func(payload []byte)) { c.pong = f }
+
+// Write sends prepared frames ([AppendTextFrame]) as they are, in one system
+// call. It blocks while the peer is slow, at most for the write timeout or until
+// the deadline of ctx; a ctx that has ended refuses the write. An error ends the
+// connection, except that of a ctx that had ended before.
+func (c *Conn) Write(ctx context.Context, frames []byte) error {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	if c.closeSent {
+		return ErrClosed
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return c.send(ctx, frames)
+}
+
+// WriteText sends one message to this reader only.
+func (c *Conn) WriteText(ctx context.Context, payload []byte) error {
+	buf := getBuf()
+	defer putBuf(buf)
+	*buf = AppendTextFrame(*buf, payload)
+	return c.Write(ctx, *buf)
+}
+
+// Ping sends a ping with at most 125 bytes of payload. The pong is seen only
+// while somebody reads.
+func (c *Conn) Ping(ctx context.Context, payload []byte) error {
+	var room [2 + maxControl]byte
+	return c.Write(ctx, AppendPingFrame(room[:0], payload))
+}
+
+// CloseWith sends a close frame; nothing can be written after it. Only the first
+// call sends, later ones do nothing. It does not wait: a Read under way returns
+// when the peer has answered, and the connection itself is closed after the
+// function given to [ServeWS] has returned. A code of 0 gives none.
+func (c *Conn) CloseWith(code int, reason string) error {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	if c.closeSent {
+		return nil
+	}
+	c.closeSent = true
+	if c.closed {
+		return ErrClosed
+	}
+	var room [2 + maxControl]byte
+	return c.send(context.WithoutCancel(c.ctx), appendCloseFrame(room[:0], code, reason))
+}
+
+// send writes; the caller holds wmu.
+func (c *Conn) send(ctx context.Context, b []byte) error {
+	if c.closed {
+		return ErrClosed
+	}
+	err := c.extend(ctx)
+	if err == nil {
+		_, err = c.conn.Write(b)
+	}
+	if err != nil {
+		c.closed = true
+		err = fmt.Errorf("send to the reader: %w", err)
+		c.stop(err)
+	}
+	return err
+}
+
+// past wakes a read that waits.
+var past = time.Unix(1, 0)
+
+func (c *Conn) stop(cause error) {
+	c.cancel(cause)
+	if c.owned.Load() {
+		_ = c.conn.SetReadDeadline(past)
+	}
+}
+
+func (c *Conn) kill() {
+	c.cancel(ErrClosed)
+	if c.owned.Load() {
+		_ = c.conn.Close()
+	}
+}

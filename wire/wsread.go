@@ -1,0 +1,336 @@
+package wire
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gobwas/ws"
+)
+
+// Read returns the next whole message. The slice is valid until the next Read:
+// keep a copy of what must live longer. Pings are answered and pongs reported
+// meanwhile, so a connection that wants to stay alive must be read.
+//
+// It blocks until a message is there, ctx ends or the connection does. Any error
+// is final and ends the connection's context: [*CloseError] when the peer closed
+// or broke the rules (it has been told so, with the right code), the context's
+// cause when that ended, [ErrPeerGone] when the connection broke.
+func (c *Conn) Read(ctx context.Context) ([]byte, error) {
+	if c.readErr != nil {
+		return nil, c.readErr
+	}
+	if ctx.Done() != nil && ctx.Done() != c.ctx.Done() {
+		// A ctx that can end by itself needs a watcher; the connection's own
+		// does not, since whatever ends it wakes the read.
+		stop := context.AfterFunc(ctx, func() { c.stop(context.Cause(ctx)) })
+		defer stop()
+	}
+	msg, err := c.next()
+	if err == nil {
+		return msg, nil
+	}
+	c.drop()
+	var closed *CloseError
+	switch {
+	case errors.As(err, &closed):
+	case c.ctx.Err() != nil:
+		err = context.Cause(c.ctx)
+	default:
+		err = ErrPeerGone
+	}
+	c.readErr = err
+	c.cancel(err)
+	return nil, err
+}
+
+// next reads frames until a message is whole.
+func (c *Conn) next() ([]byte, error) {
+	c.drop()
+	for {
+		if err := c.frame(); err != nil {
+			return nil, err
+		}
+		if c.head.OpCode.IsControl() {
+			if err := c.control(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if c.head.OpCode == ws.OpBinary && !c.binary {
+			return nil, c.refuse(CloseUnsupported, "send text messages, not binary ones")
+		}
+		if c.msg == nil {
+			c.msg = getBuf()
+		}
+		if int64(len(*c.msg))+c.left > int64(c.max) {
+			return nil, c.refuse(CloseTooBig, "the message is larger than the limit")
+		}
+		if err := c.payload(); err != nil {
+			return nil, err
+		}
+		c.fragment = !c.head.Fin
+		if c.fragment {
+			continue
+		}
+		if !utf8.Valid(*c.msg) && !c.binary {
+			return nil, c.refuse(CloseBadText, "the message is not valid UTF-8")
+		}
+		return *c.msg, nil
+	}
+}
+
+// drop gives back the buffer of the last message.
+func (c *Conn) drop() {
+	if c.msg != nil {
+		putBuf(c.msg)
+		c.msg = nil
+	}
+}
+
+// frame reads and checks the head of the next frame.
+func (c *Conn) frame() error {
+	h, err := c.in.header()
+	if err != nil {
+		return err
+	}
+	state := ws.StateServerSide
+	if c.fragment {
+		state = state.Set(ws.StateFragmented)
+	}
+	if err := ws.CheckHeader(h, state); err != nil {
+		return c.refuse(CloseProtocol, err.Error())
+	}
+	c.head, c.left = h, h.Length
+	return nil
+}
+
+// payload appends the frame's bytes to the message. The buffer grows with what
+// arrives, not with what is announced: else a header of ten bytes could take
+// megabytes for as long as the connection lives.
+func (c *Conn) payload() error {
+	for c.left > 0 {
+		b := *c.msg
+		if len(b) == cap(b) {
+			b = slices.Grow(b, int(min(c.left, int64(max(len(b), 4<<10)))))
+		}
+		n, err := c.in.Read(b[len(b):min(int64(cap(b)), int64(len(b))+c.left)])
+		ws.Cipher(b[len(b):len(b)+n], c.head.Mask, int((c.head.Length-c.left)&3))
+		c.left -= int64(n)
+		*c.msg = b[:len(b)+n]
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// control handles a ping, pong or close.
+func (c *Conn) control() error {
+	p, err := c.in.take(int(c.head.Length))
+	if err != nil {
+		return err
+	}
+	c.left = 0
+	ws.Cipher(p, c.head.Mask, 0)
+	switch c.head.OpCode {
+	case ws.OpPing:
+		var room [2 + maxControl]byte
+		err := c.Write(c.ctx, appendControl(room[:0], ws.OpPong, p))
+		if errors.Is(err, ErrClosed) {
+			err = nil // after our close frame pings need no answer
+		}
+		return err
+	case ws.OpPong:
+		if c.pong != nil {
+			c.pong(p)
+		}
+		return nil
+	}
+	c.closeSeen = true
+	closed := &CloseError{Code: CloseNoStatus}
+	switch {
+	case len(p) == 1:
+		return c.refuse(CloseProtocol, "a close frame has a code of two bytes")
+	case len(p) >= 2:
+		closed.Code, closed.Reason = int(binary.BigEndian.Uint16(p)), string(p[2:])
+		if err := ws.CheckCloseFrameData(ws.StatusCode(closed.Code), closed.Reason); err != nil {
+			return c.refuse(CloseProtocol, err.Error())
+		}
+	}
+	_ = c.CloseWith(closed.Code, "") // the answer is a courtesy; the peer has gone either way
+	return closed
+}
+
+// refuse closes because of what the peer did.
+func (c *Conn) refuse(code int, reason string) error {
+	_ = c.CloseWith(code, reason) // the fault is what is reported, whether the peer hears of it or not
+	return &CloseError{Code: code, Reason: reason, Ours: true}
+}
+
+// awaitClose reads on until the peer's close frame, so that what was sent last
+// is not lost by closing while bytes of the peer are unread.
+func (c *Conn) awaitClose() {
+	c.drop()
+	_ = c.conn.SetReadDeadline(time.Now().Add(closeWait))
+	var closed *CloseError
+	if errors.As(c.readErr, &closed) && closed.Ours {
+		// The frame at fault was not read to its end, so frames cannot be told
+		// apart any more: let the rest run into nothing. The peer closes.
+		if tcp, ok := c.conn.(*net.TCPConn); ok {
+			_ = tcp.CloseWrite()
+		}
+		_, _ = io.CopyN(io.Discard, &c.in, int64(c.max))
+		return
+	}
+	for !c.closeSeen {
+		for c.left > 0 {
+			n, err := io.CopyN(io.Discard, &c.in, c.left)
+			c.left -= n
+			if err != nil {
+				return
+			}
+		}
+		h, err := c.in.header()
+		if err != nil {
+			return
+		}
+		c.left = h.Length
+		c.closeSeen = h.OpCode == ws.OpClose
+	}
+}
+
+// inbound reads from a connection with a small buffer while there is nothing to
+// read and a pooled one while there is, so that an idle connection holds little.
+type inbound struct {
+	conn   net.Conn
+	pooled *[4 << 10]byte // nil while idle
+	r, w   int            // what is buffered: in pooled if that is set, else in small
+	small  [128]byte      // holds a whole control frame's payload or any header
+}
+
+var inbounds = sync.Pool{New: func() any { return new([4 << 10]byte) }}
+
+// start takes over what net/http has already read: a client may send at once.
+func (in *inbound) start(conn net.Conn, had *bufio.Reader) {
+	in.conn = conn
+	if n := had.Buffered(); n > 0 {
+		in.pooled = inbounds.Get().(*[4 << 10]byte)
+		in.w, _ = io.ReadFull(had, in.pooled[:min(n, len(in.pooled))])
+	}
+}
+
+func (in *inbound) buf() []byte {
+	if in.pooled != nil {
+		return in.pooled[:]
+	}
+	return in.small[:]
+}
+
+// idle gives the pooled buffer back when it is empty.
+func (in *inbound) idle() {
+	if in.r == in.w {
+		in.r, in.w = 0, 0
+		if in.pooled != nil {
+			inbounds.Put(in.pooled)
+			in.pooled = nil
+		}
+	}
+}
+
+// need blocks until n bytes are buffered. n is at most len(small).
+func (in *inbound) need(n int) error {
+	for in.w-in.r < n {
+		b := in.buf()
+		if in.r > 0 {
+			in.w = copy(b, b[in.r:in.w])
+			in.r = 0
+		}
+		got, err := in.conn.Read(b[in.w:])
+		in.w += got
+		if err != nil && in.w < n {
+			return err
+		}
+	}
+	return nil
+}
+
+// take returns the next n bytes, valid until the next read.
+func (in *inbound) take(n int) ([]byte, error) {
+	if err := in.need(n); err != nil {
+		return nil, err
+	}
+	p := in.buf()[in.r : in.r+n]
+	in.r += n
+	return p, nil
+}
+
+// Read reads payload: what is buffered first, then in large steps.
+func (in *inbound) Read(p []byte) (int, error) {
+	if in.r == in.w {
+		if len(p) >= len(in.pooled) {
+			return in.conn.Read(p)
+		}
+		if in.pooled == nil {
+			in.pooled = inbounds.Get().(*[4 << 10]byte)
+		}
+		n, err := in.conn.Read(in.pooled[:])
+		in.r, in.w = 0, n
+		if n == 0 {
+			return 0, err
+		}
+	}
+	n := copy(p, in.buf()[in.r:in.w])
+	in.r += n
+	return n, nil
+}
+
+// header reads the head of a frame; it consumes nothing when it fails.
+func (in *inbound) header() (ws.Header, error) {
+	var h ws.Header
+	in.idle()
+	if err := in.need(ws.MinHeaderSize); err != nil {
+		return h, err
+	}
+	b := in.buf()[in.r:]
+	size := ws.MinHeaderSize
+	switch b[1] & 0x7f {
+	case 126:
+		size += 2
+	case 127:
+		size += 8
+	}
+	if b[1]&0x80 != 0 {
+		size += 4
+	}
+	if err := in.need(size); err != nil {
+		return h, err
+	}
+	b, _ = in.take(size) // they are there
+	h.Fin = b[0]&0x80 != 0
+	h.Rsv = b[0] >> 4 & 7
+	h.OpCode = ws.OpCode(b[0] & 0xf)
+	h.Masked = b[1]&0x80 != 0
+	h.Length = int64(b[1] & 0x7f)
+	switch h.Length {
+	case 126:
+		h.Length = int64(binary.BigEndian.Uint16(b[2:]))
+	case 127:
+		n := binary.BigEndian.Uint64(b[2:])
+		if n > 1<<62 {
+			n = 1 << 62 // the highest bit must be 0; any of these is too large anyway
+		}
+		h.Length = int64(n)
+	}
+	if h.Masked {
+		copy(h.Mask[:], b[size-4:])
+	}
+	return h, nil
+}
