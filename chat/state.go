@@ -142,6 +142,7 @@ func (s *State) Busy() bool {
 // Apply folds one event into the state. Events come in order. It reports
 // whether the session's record changed beyond its last event.
 func (s *State) Apply(e *Event) (changed bool) {
+	was := s.Session.Status
 	s.Last, s.LastAt = e.Seq, e.At
 	if e.Turn != "" && e.Actor.Kind == Agent {
 		if t, _ := s.TurnOf(e.Turn); t != nil {
@@ -234,7 +235,7 @@ func (s *State) Apply(e *Event) (changed bool) {
 	default:
 		s.applyWorkstream(e)
 	}
-	return s.settle() || e.Seq == 1 || e.Type == "session.updated"
+	return s.settle() || s.Session.Status != was || e.Seq == 1 || e.Type == "session.updated"
 }
 
 func (s *State) begin(e *Event, b SessionStarted) {

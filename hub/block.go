@@ -13,6 +13,7 @@ import (
 type block struct {
 	chat.Block // without Text
 	text       strings.Builder
+	shown      int // bytes that readers may see; less than there is only for a moment (see fill.go)
 }
 
 func (b *block) snapshot() chat.Block {
@@ -35,9 +36,9 @@ func (bs blocks) find(id chat.BlockID) *block {
 }
 
 // add appends a piece to its block and returns what of it is new, nil if nothing
-// is. hole is true when the piece does not continue its block or would make it
+// is. A hidden piece is not to be seen by readers yet. hole is true when the piece does not continue its block or would make it
 // too large; then nothing is changed.
-func (bs *blocks) add(p *chat.Preview, at chat.At) (fresh *chat.Preview, hole bool) {
+func (bs *blocks) add(p *chat.Preview, at chat.At, hidden bool) (fresh *chat.Preview, hole bool) {
 	b := bs.find(p.Block)
 	have := 0
 	if b != nil {
@@ -60,6 +61,9 @@ func (bs *blocks) add(p *chat.Preview, at chat.At) (fresh *chat.Preview, hole bo
 	}
 	b.text.WriteString(text)
 	b.Ends = append(b.Ends, chat.End{Bytes: end, At: at})
+	if !hidden {
+		b.shown = end
+	}
 	if have == p.Offset {
 		return p, false
 	}
@@ -74,15 +78,53 @@ func (bs *blocks) finish(id chat.BlockID) {
 	}
 }
 
+// marks says how much of each block readers may see.
 func (bs blocks) marks() []chat.Mark {
 	if len(bs) == 0 {
 		return nil
 	}
-	marks := make([]chat.Mark, len(bs))
-	for i, b := range bs {
-		marks[i] = chat.Mark{Block: b.ID, Bytes: b.text.Len()}
+	marks := make([]chat.Mark, 0, len(bs))
+	for _, b := range bs {
+		if b.shown > 0 {
+			marks = append(marks, chat.Mark{Block: b.ID, Bytes: b.shown})
+		}
 	}
 	return marks
+}
+
+// visible returns the blocks as readers may see them.
+func (bs blocks) visible() []chat.Block {
+	var out []chat.Block
+	for _, b := range bs {
+		if b.shown > 0 {
+			one := b.snapshot()
+			one.Text, one.Ends = one.Text[:b.shown], b.seen()
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// seen returns the ends of the pieces that readers may see.
+func (b *block) seen() []chat.End {
+	n := len(b.Ends)
+	for n > 0 && b.Ends[n-1].Bytes > b.shown {
+		n--
+	}
+	return b.Ends[:n:n]
+}
+
+// reveal shows what was hidden and returns it as pieces.
+func (bs blocks) reveal() (out []Entry) {
+	for _, b := range bs {
+		if b.shown < b.text.Len() {
+			one := b.snapshot()
+			e := pieceOf(&one, b.shown, one.Ends[len(one.Ends)-1], &chat.Cursor{})
+			b.shown = len(one.Text)
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 func (bs blocks) snapshot() []chat.Block {
@@ -151,9 +193,10 @@ func missing(open []chat.Block, c *chat.Cursor, byPosition bool, until chat.At) 
 func lacksAt(open blocks, c *chat.Cursor) (at chat.At) {
 	for _, b := range open {
 		have := c.Bytes(b.ID)
-		i, _ := slices.BinarySearchFunc(b.Ends, have+1, func(e chat.End, want int) int { return e.Bytes - want })
-		if i < len(b.Ends) && (at == 0 || b.Ends[i].At < at) {
-			at = b.Ends[i].At
+		ends := b.seen()
+		i, _ := slices.BinarySearchFunc(ends, have+1, func(e chat.End, want int) int { return e.Bytes - want })
+		if i < len(ends) && (at == 0 || ends[i].At < at) {
+			at = ends[i].At
 		}
 	}
 	return at

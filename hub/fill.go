@@ -18,8 +18,14 @@ import (
 //   - an event that is both read and published is recognised by its sequence.
 //
 // The reading may also find events that are durable and will be published in a
-// moment, and so finish blocks of which pieces are still to come. Those are
-// recognised by the block.
+// moment. Readers get them from the tail at once, so
+//
+//   - blocks that they finish are closed at once. The reading goes back as far as
+//     such an event can be: to the last one that was published, or to where the
+//     oldest open block begins;
+//   - pieces that are published late, with positions before the last event found,
+//     are kept from readers until that event is published too (see window): only
+//     then is it known whether their block is still open.
 
 // firstRead is how many events a fill reads. Most readers come with the last
 // cursor; the rest of the tail is read when somebody needs it (see deepen).
@@ -59,6 +65,17 @@ func (h *Hub) warmUp(ctx context.Context, t *topic, f *fill) {
 	found, last, err := h.readTail(ctx, t.id, 0, h.first, firstReadBytes)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for err == nil && t.lacksFinish(found) {
+		before := found[0].Fact.Seq
+		t.mu.Unlock()
+		var older []Entry
+		older, _, err = h.readTail(ctx, t.id, before, h.first, firstReadBytes)
+		if len(older) == 0 && err == nil {
+			err = holeIn(t.id, before-1)
+		}
+		found = append(older, found...)
+		t.mu.Lock()
+	}
 	defer close(f.done)
 	if err != nil {
 		f.err = err
@@ -69,22 +86,38 @@ func (h *Hub) warmUp(ctx context.Context, t *topic, f *fill) {
 	}
 	if len(t.events.ents) == 0 {
 		t.events.restart(uint64(last) + 1)
+		if n := len(found); n > 0 {
+			t.window = window{last, found[n-1].At}
+		}
 	}
 	for len(found) > 0 && uint64(found[len(found)-1].Fact.Seq) >= t.events.first {
 		found = found[:len(found)-1] // was published meanwhile
 	}
 	if n := len(found); n > 0 && uint64(found[n-1].Fact.Seq)+1 == t.events.first {
 		t.events.prepend(found)
-		t.filled = found[n-1].At
-		t.late = make(map[chat.BlockID]struct{})
 		for i := range found {
-			if b := found[i].Block; b != "" {
-				t.open.finish(b)
-				t.late[b] = struct{}{}
-			}
+			t.open.finish(found[i].Block)
 		}
 	}
 	t.trim(h)
+}
+
+// lacksFinish reports whether an event older than those found could finish an
+// open block without having been published.
+func (t *topic) lacksFinish(found []Entry) bool {
+	if len(found) == 0 || len(t.events.ents) > 0 {
+		return false
+	}
+	oldest := &found[0]
+	if oldest.Fact.Seq <= max(t.published, 1) {
+		return false
+	}
+	for _, b := range t.open {
+		if b.Ends[0].At < oldest.At {
+			return true
+		}
+	}
+	return false
 }
 
 // deepen reads the rest of what the tail can hold, once, for all who are that

@@ -113,7 +113,7 @@ func (h *Hub) Restore(id chat.SessionID, open []chat.Block) {
 		if b.Text == "" || t.open.find(b.ID) != nil {
 			continue
 		}
-		own := &block{Block: b}
+		own := &block{Block: b, shown: len(b.Text)}
 		own.Text = ""
 		own.text.WriteString(b.Text)
 		// Ends must reach the end of the text: pieces are made from them.

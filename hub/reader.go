@@ -117,7 +117,7 @@ func (r *reader) takePast() Batch {
 	if r.byPosition {
 		if at := lacksAt(t.open, &r.cursor); at != 0 {
 			if before := t.events.at(from).At; at < before {
-				return r.pieces(missing(t.open.snapshot(), &r.cursor, true, before))
+				return r.pieces(missing(t.open.visible(), &r.cursor, true, before))
 			}
 			for limit > from+1 && t.events.at(limit-1).At > at {
 				limit--
@@ -178,7 +178,7 @@ func (r *reader) join() Batch {
 		o := r.codec.opened
 		if o == nil || o.seq != r.last || o.pos < t.live.first {
 			o = &opening{pos: r.pos, seq: r.last}
-			all := missing(t.open.snapshot(), &r.cursor, false, 0)
+			all := missing(t.open.visible(), &r.cursor, false, 0)
 			r.name(all)
 			o.bytes, o.packs = r.encodeInto(nil, all)
 			o.cursor = chat.Cursor{Seq: r.last, Blocks: t.open.marks()}
@@ -189,7 +189,7 @@ func (r *reader) join() Batch {
 		t.mu.Unlock()
 		return b
 	}
-	lacks := missing(t.open.snapshot(), &r.cursor, r.byPosition, 0)
+	lacks := missing(t.open.visible(), &r.cursor, r.byPosition, 0)
 	if all := t.open.marks(); exceeds(r.cursor.Blocks, all) {
 		r.ahead = true
 	} else {
@@ -287,7 +287,7 @@ func (r *reader) reach(ctx context.Context) (b Batch, done bool, err error) {
 	}
 	var open []chat.Block
 	if r.byPosition {
-		open = t.open.snapshot()
+		open = t.open.visible()
 	}
 	t.mu.Unlock()
 	b, err = r.page(ctx, first, open)

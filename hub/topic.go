@@ -17,18 +17,25 @@ type topic struct {
 	dead      bool  // no longer in the table: look again
 	ended     error // why all readers must end
 	open      blocks
-	fill      *fill                     // under way or done; nil while the topic is cold
-	events    ring                      // the newest events, by sequence; valid when filled
-	filled    chat.At                   // position of the last event that the fill found
-	late      map[chat.BlockID]struct{} // finished by events that the fill found; until filled has passed
-	deep      bool                      // the log was asked for all the tail can hold
-	deepening *fill                     // that reading, under way
-	live      ring                      // what readers that have caught up may still have to take
-	trimAt    int                       // length at which live is looked through for what all have taken
-	rs        []*reader                 // all
-	parked    []*reader                 // those that wait for something new
-	spare     []*reader                 // the other buffer for parked
+	published chat.Seq  // the last event that was published since the topic exists; 0 for none
+	fill      *fill     // under way or done; nil while the topic is cold
+	events    ring      // the newest events, by sequence; valid when filled
+	window    window    // what is in the tail but is still to be published
+	deep      bool      // the log was asked for all the tail can hold
+	deepening *fill     // that reading, under way
+	live      ring      // what readers that have caught up may still have to take
+	trimAt    int       // length at which live is looked through for what all have taken
+	rs        []*reader // all
+	parked    []*reader // those that wait for something new
+	spare     []*reader // the other buffer for parked
 	codecs    []*codec
+}
+
+// window is the time in which events that the fill found have yet to be
+// published. It ends when the last of them is.
+type window struct {
+	seq chat.Seq // 0 when it is over
+	at  chat.At
 }
 
 // fill is one reading of the log that all who need it wait for.
@@ -61,43 +68,52 @@ func (t *topic) publish(h *Hub, entries []Entry) {
 	warm := t.warm()
 	for i := range entries {
 		e := entries[i]
-		e.Session = t.id
-		fresh := false
 		if e.Piece != nil {
-			fresh = t.addPiece(h, &e)
-		} else {
-			fresh = t.addFact(h, &e, warm)
+			if t.addPiece(h, &e) {
+				t.goLive(&e, warm)
+			}
+			continue
 		}
-		// Nobody resumes from the live ring, so without readers it stays empty.
-		if fresh && warm && len(t.rs) > 0 {
-			e.Cursor = chat.Cursor{Seq: t.last(), Blocks: t.open.marks()}
-			t.live.push(e)
+		t.open.finish(e.Block)
+		t.published = e.Fact.Seq
+		if t.window.seq != 0 && e.Fact.Seq >= t.window.seq {
+			t.window = window{}
+			for _, piece := range t.open.reveal() {
+				t.goLive(&piece, warm)
+			}
+		}
+		if t.fill != nil && t.addFact(h, &e, warm) {
+			t.goLive(&e, warm)
 		}
 	}
 	t.trim(h)
 }
 
+// goLive puts an entry into the live ring. Nobody resumes from there, so without
+// readers it stays empty.
+func (t *topic) goLive(e *Entry, warm bool) {
+	if warm && len(t.rs) > 0 {
+		e.Cursor = chat.Cursor{Seq: t.last(), Blocks: t.open.marks()}
+		t.live.push(*e)
+	}
+}
+
+// addPiece takes a piece into its block and reports whether readers get it.
 func (t *topic) addPiece(h *Hub, e *Entry) bool {
-	if e.At > t.filled {
-		t.late = nil
-	}
-	if _, done := t.late[e.Piece.Block]; done {
-		return false // the fill has already found the event that finished the block
-	}
-	p, hole := t.open.add(e.Piece, e.At)
+	// Readers may already have the event that finishes this block, though it is
+	// published later. So they see the piece when that is decided.
+	hidden := t.window.seq != 0 && e.At <= t.window.at
+	p, hole := t.open.add(e.Piece, e.At, hidden)
 	if hole {
 		h.count.holes.Add(1)
 		h.log.Warn("preview does not continue its block", "session", t.id, "block", e.Piece.Block, "offset", e.Piece.Offset)
 	}
 	e.Piece = p
-	return p != nil
+	return p != nil && !hidden
 }
 
+// addFact takes an event into the tail and reports whether it is new there.
 func (t *topic) addFact(h *Hub, e *Entry, warm bool) bool {
-	t.open.finish(e.Block)
-	if t.fill == nil {
-		return false
-	}
 	seq := uint64(e.Fact.Seq)
 	known := warm || len(t.events.ents) > 0
 	switch {
@@ -239,7 +255,8 @@ func (t *topic) remove(r *reader) {
 
 // cool forgets the tail.
 func (t *topic) cool() {
-	t.fill, t.deep, t.filled, t.late = nil, false, 0, nil
+	t.fill, t.deep, t.window = nil, false, window{}
+	t.open.reveal()
 	t.events.restart(0)
 	t.live.restart(0)
 }

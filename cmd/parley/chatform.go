@@ -1,0 +1,240 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// form is a prompt on the screen while a person answers it.
+type form struct {
+	prompt chat.Prompt
+	rows   []row
+	cursor int
+	many   bool   // rows are ticked, not chosen
+	text   string // what is being typed
+	typing bool   // keys go to text
+	sent   bool   // the answer is under way
+
+	decided  []chat.Decision // of an approval, call by call
+	duration int             // of a permission
+}
+
+// row is one choice.
+type row struct {
+	label, hint, value string
+	on                 bool
+}
+
+var durations = []string{"once", "session", "always"}
+
+// Rows of an approval.
+const (
+	approveOnce = iota
+	approveSession
+	deny
+)
+
+func newForm(p chat.Prompt) *form {
+	f := &form{prompt: p}
+	switch {
+	case p.Approval != nil:
+		f.rows = []row{{label: "Approve"}, {label: "Approve, and do not ask again in this session"}, {label: "Deny…"}}
+	case p.Permission != nil:
+		f.many = true
+		for _, s := range p.Permission.Scopes {
+			f.rows = append(f.rows, row{label: s, value: s, on: true})
+		}
+	default:
+		f.typing = p.Input.InputType == chat.InputText
+		f.many = p.Input.InputType == chat.InputCheckbox
+		for _, o := range p.Input.Options {
+			f.rows = append(f.rows, row{label: firstOf(o.Label, o.Answer()), hint: o.Description, value: o.Answer()})
+		}
+	}
+	return f
+}
+
+// key takes a key; ready says that the answer is complete.
+func (f *form) key(k tea.KeyPressMsg) (a chat.Answer, ready bool) {
+	if f.sent {
+		return a, false
+	}
+	if f.typing {
+		return f.typeKey(k)
+	}
+	switch s := k.String(); s {
+	case "up", "k", "shift+tab":
+		f.cursor = max(0, f.cursor-1)
+	case "down", "j":
+		f.cursor = max(0, min(len(f.rows)-1, f.cursor+1))
+	case "home":
+		f.cursor = 0
+	case "end":
+		f.cursor = max(0, len(f.rows)-1)
+	case "space", "x":
+		if f.many && f.cursor < len(f.rows) {
+			f.rows[f.cursor].on = !f.rows[f.cursor].on
+		}
+	case "left", "right":
+		if f.prompt.Permission != nil {
+			step := map[string]int{"left": len(durations) - 1, "right": 1}[s]
+			f.duration = (f.duration + step) % len(durations)
+		}
+	case "d":
+		if f.prompt.Permission != nil {
+			for i := range f.rows {
+				f.rows[i].on = false
+			}
+			return f.submit()
+		}
+	case "y":
+		if f.prompt.Approval != nil {
+			f.cursor = approveOnce
+			return f.submit()
+		}
+	case "n":
+		if f.prompt.Approval != nil {
+			f.cursor = deny
+			return f.submit()
+		}
+	case "enter":
+		return f.submit()
+	default:
+		if len(s) == 1 && s[0] >= '1' && s[0] <= '9' && int(s[0]-'1') < len(f.rows) {
+			f.cursor = int(s[0] - '1')
+			if f.many {
+				f.rows[f.cursor].on = !f.rows[f.cursor].on
+			} else {
+				return f.submit()
+			}
+		}
+	}
+	return a, false
+}
+
+// typed takes in text that was typed or pasted.
+func (f *form) typed(s string) {
+	if f.typing && !f.sent {
+		f.text += plain(s)
+	}
+}
+
+func (f *form) typeKey(k tea.KeyPressMsg) (a chat.Answer, ready bool) {
+	switch k.String() {
+	case "enter":
+		return f.submit()
+	case "backspace":
+		_, n := utf8.DecodeLastRuneInString(f.text)
+		f.text = f.text[:len(f.text)-n]
+	case "ctrl+u":
+		f.text = ""
+	case "ctrl+w":
+		f.text = strings.TrimRight(f.text, " ")
+		f.text = f.text[:strings.LastIndex(f.text, " ")+1]
+	default:
+		f.typed(k.Key().Text)
+	}
+	return a, false
+}
+
+// back leaves the typing of a reason; it reports whether there was one.
+func (f *form) back() bool {
+	if f.typing && f.prompt.Approval != nil {
+		f.typing, f.text = false, ""
+		return true
+	}
+	return false
+}
+
+// submit takes the current choice; an approval of several calls goes on with the
+// next one.
+func (f *form) submit() (a chat.Answer, ready bool) {
+	switch {
+	case f.prompt.Approval != nil:
+		return f.decide()
+	case f.prompt.Permission != nil:
+		granted := f.ticked()
+		return chat.Answer{Granted: &granted, Duration: durations[f.duration]}, true
+	case f.typing:
+		return chat.Answer{Text: f.text}, true
+	case f.many:
+		return chat.Answer{Values: f.ticked()}, true
+	case len(f.rows) > 0:
+		return chat.Answer{Values: []string{f.rows[f.cursor].value}}, true
+	}
+	return chat.Answer{Text: "done"}, true // consent was given elsewhere
+}
+
+func (f *form) ticked() []string {
+	on := []string{}
+	for _, r := range f.rows {
+		if r.on {
+			on = append(on, r.value)
+		}
+	}
+	return on
+}
+
+func (f *form) decide() (a chat.Answer, ready bool) {
+	d := chat.Decision{CallID: f.call().CallID, Approve: f.cursor != deny}
+	if f.cursor == deny && !f.typing {
+		f.typing = true
+		return a, false
+	}
+	if f.cursor == deny {
+		d.Reason = strings.TrimSpace(f.text)
+	}
+	if f.cursor == approveSession {
+		d.Remember = "session"
+	}
+	f.decided = append(f.decided, d)
+	if len(f.decided) < len(f.prompt.Approval.Calls) {
+		f.cursor, f.typing, f.text = 0, false, ""
+		return a, false
+	}
+	a.Decisions, f.decided = f.decided, nil
+	f.typing, f.text = false, ""
+	return a, true
+}
+
+// call is the call of an approval that is being decided.
+func (f *form) call() chat.ApprovalCall {
+	calls := f.prompt.Approval.Calls
+	return calls[min(len(f.decided), len(calls)-1)]
+}
+
+// help says which keys do what.
+func (f *form) help() string {
+	switch {
+	case f.sent:
+		return "sending…"
+	case f.typing && f.prompt.Approval != nil:
+		return "Enter denies · Esc back"
+	case f.typing:
+		return "Enter answers · Esc stops the turn"
+	case f.prompt.Permission != nil:
+		return "Space ticks · ←→ how long · Enter grants · d denies all"
+	case f.prompt.Approval != nil:
+		return "y approve · n deny · ↑↓ Enter"
+	case f.many:
+		return "Space ticks · Enter answers"
+	case len(f.rows) > 0:
+		return "↑↓ or 1-9 · Enter answers"
+	}
+	return "Enter when done"
+}
+
+// countdown words the time that is left.
+func countdown(d time.Duration) string {
+	d = max(0, d).Round(time.Second)
+	if d >= time.Hour {
+		return fmt.Sprintf("%dh %02dm left", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d:%02d left", int(d.Minutes()), int(d.Seconds())%60)
+}

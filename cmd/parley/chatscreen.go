@@ -1,0 +1,366 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"charm.land/bubbles/v2/textarea"
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/client"
+)
+
+// history is how many events are loaded when a session is taken up again.
+const history = 500
+
+// chatScreen runs the conversation on a terminal until the person leaves.
+func chatScreen(ctx context.Context, cl *client.Client, s chat.Session, in, out *os.File) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	m := newScreen(ctx, cl, s)
+	after, err := m.load(ctx)
+	if err != nil {
+		return err
+	}
+	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
+	var feed sync.WaitGroup
+	feed.Go(func() { follow(ctx, cl, s.ID, after, p.Send) })
+	final, err := p.Run()
+	cancel()
+	feed.Wait()
+	if errors.Is(err, tea.ErrProgramKilled) || errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	if done, ok := final.(*screen); ok && err == nil {
+		err = done.fatal
+	}
+	return err
+}
+
+// Messages to the screen.
+type (
+	frameMsg client.Frame
+	linkMsg  client.Link
+	endMsg   struct{ err error } // the stream has ended for good
+	tickMsg  time.Time
+	sentMsg  struct {
+		clientID string
+		err      error
+	}
+	answeredMsg struct {
+		requestID string
+		err       error
+	}
+	stoppedMsg struct{ err error }
+)
+
+// follow hands the stream to the screen.
+func follow(ctx context.Context, cl *client.Client, id chat.SessionID, after string, send func(tea.Msg)) {
+	opt := client.WatchOptions{After: after, Link: func(l client.Link) { send(linkMsg(l)) }}
+	for f, err := range cl.Watch(ctx, id, opt) {
+		if err != nil {
+			if ctx.Err() == nil {
+				send(endMsg{err})
+			}
+			return
+		}
+		send(frameMsg(f))
+	}
+}
+
+// outgoing is a message that is not in the log yet.
+type outgoing struct {
+	text     string
+	clientID string
+}
+
+// screen is the state of the terminal conversation.
+type screen struct {
+	ctx     context.Context // of the program: bubbletea's commands have none of their own
+	cl      *client.Client
+	session chat.Session
+	talk    *talk
+
+	width, height int
+	scroll        int // lines above the newest
+	input         textarea.Model
+	form          *form // of the prompt that is being answered
+	away          bool  // the person writes a message although a prompt is open
+
+	outbox  []outgoing
+	sending bool
+	link    client.Link
+	clock   time.Duration // server's clock minus ours
+	now     time.Time
+	notice  string
+	fatal   error
+}
+
+func newScreen(ctx context.Context, cl *client.Client, s chat.Session) *screen {
+	in := textarea.New()
+	in.ShowLineNumbers = false
+	in.Prompt = "› "
+	in.Placeholder = "Write a message"
+	in.DynamicHeight, in.MinHeight, in.MaxHeight = true, 1, 6
+	in.CharLimit = chat.MaxEvent / 4
+	in.SetVirtualCursor(false)
+	in.KeyMap.InsertNewline.SetKeys("alt+enter", "shift+enter", "ctrl+j")
+	in.SetStyles(inputStyles())
+	in.Focus()
+	m := &screen{ctx: ctx, cl: cl, session: s, talk: newTalk(), input: in, now: time.Now()}
+	m.resize(80, 24)
+	return m
+}
+
+// load brings in what was said before and returns the cursor to go on from.
+func (m *screen) load(ctx context.Context) (after string, err error) {
+	snap, err := m.cl.Snapshot(ctx, m.session.ID, 1)
+	if err != nil {
+		return "", err
+	}
+	m.session, m.clock = snap.Session, time.Until(snap.ServerNow.Time())
+	var events []chat.Event
+	for e, err := range m.cl.Events(ctx, m.session.ID, client.EventQuery{Before: snap.Cursor.Seq + 1, Desc: true, Limit: history}) {
+		if err != nil {
+			return "", err
+		}
+		events = append(events, e)
+	}
+	slices.Reverse(events)
+	for i := range events {
+		m.talk.apply(&events[i])
+	}
+	// What is open may be older than what was loaded.
+	m.talk.prompts = snap.Prompts
+	m.talk.usage = snap.Usage
+	m.talk.running = map[chat.TurnID]string{}
+	for _, t := range snap.Turns {
+		m.talk.running[t.ID] = ""
+	}
+	for _, b := range snap.Open {
+		m.talk.preview(&chat.Preview{Block: b.ID, Text: b.Text, Kind: b.Kind, Workstream: b.Workstream, Turn: b.Turn})
+	}
+	m.choose()
+	return snap.Cursor.String(), nil
+}
+
+// Init starts the clock.
+func (m *screen) Init() tea.Cmd { return tick() }
+
+func tick() tea.Cmd {
+	return tea.Tick(time.Second, func(t time.Time) tea.Msg { return tickMsg(t) })
+}
+
+// Update takes in what happened.
+func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.resize(msg.Width, msg.Height)
+	case tea.KeyPressMsg:
+		return m, m.key(msg)
+	case tea.PasteMsg:
+		if m.form == nil || m.away {
+			var cmd tea.Cmd
+			m.input, cmd = m.input.Update(msg)
+			return m, cmd
+		}
+		m.form.typed(msg.Content)
+	case tea.MouseWheelMsg:
+		if msg.Button == tea.MouseWheelUp {
+			m.move(3)
+		} else {
+			m.move(-3)
+		}
+	case frameMsg:
+		m.take(client.Frame(msg))
+	case linkMsg:
+		m.link = client.Link(msg)
+		if m.link.Up {
+			return m, m.flush()
+		}
+	case endMsg:
+		m.fatal = msg.err
+		return m, tea.Quit
+	case sentMsg:
+		return m, m.sent(msg)
+	case answeredMsg:
+		m.answered(msg)
+	case stoppedMsg:
+		if msg.err != nil {
+			m.notice = explain(msg.err)
+		}
+	case tickMsg:
+		m.now = time.Time(msg)
+		return m, tea.Batch(tick(), m.flush())
+	}
+	return m, nil
+}
+
+func (m *screen) resize(w, h int) {
+	m.width, m.height = max(20, w), max(8, h)
+	m.input.SetWidth(m.width)
+}
+
+// take shows one frame of the stream.
+func (m *screen) take(f client.Frame) {
+	switch {
+	case f.Hello != nil:
+		m.clock = time.Until(f.Hello.ServerNow.Time())
+	case f.Preview != nil:
+		m.talk.preview(f.Preview)
+	case f.Event != nil:
+		if f.Event.ClientID != "" {
+			m.outbox = slices.DeleteFunc(m.outbox, func(o outgoing) bool { return o.clientID == f.Event.ClientID })
+		}
+		if b, ok := f.Event.Body.(chat.SessionUpdated); ok && b.Title != nil {
+			m.session.Title = *b.Title
+		}
+		m.talk.apply(f.Event)
+		m.choose()
+	}
+}
+
+// choose keeps a form on the screen for the oldest open prompt.
+func (m *screen) choose() {
+	if m.form != nil {
+		if slices.ContainsFunc(m.talk.prompts, func(p chat.Prompt) bool { return p.RequestID == m.form.prompt.RequestID }) {
+			return
+		}
+		m.form = nil
+	}
+	m.away = false
+	if len(m.talk.prompts) > 0 {
+		m.form = newForm(m.talk.prompts[0])
+	}
+}
+
+// nextPrompt turns to the next of several open prompts.
+func (m *screen) nextPrompt() {
+	for i, p := range m.talk.prompts {
+		if m.form != nil && p.RequestID == m.form.prompt.RequestID {
+			m.form = newForm(m.talk.prompts[(i+1)%len(m.talk.prompts)])
+			return
+		}
+	}
+}
+
+func (m *screen) key(k tea.KeyPressMsg) tea.Cmd {
+	m.notice = ""
+	switch k.String() {
+	case "ctrl+c":
+		return tea.Quit
+	case "ctrl+d":
+		if m.input.Value() == "" || m.form != nil && !m.away {
+			return tea.Quit
+		}
+	case "pgup":
+		m.move(m.height / 2)
+		return nil
+	case "pgdown":
+		m.move(-m.height / 2)
+		return nil
+	case "ctrl+n":
+		m.nextPrompt()
+		return nil
+	case "tab":
+		if m.form != nil {
+			m.away = !m.away
+			return nil
+		}
+	case "esc":
+		if m.form != nil && !m.away && m.form.back() {
+			return nil
+		}
+		return m.stop()
+	}
+	if m.form != nil && !m.away {
+		if a, ready := m.form.key(k); ready {
+			return m.answer(a)
+		}
+		return nil
+	}
+	if k.String() == "enter" {
+		return m.say()
+	}
+	var cmd tea.Cmd
+	m.input, cmd = m.input.Update(k)
+	return cmd
+}
+
+func (m *screen) move(lines int) { m.scroll = max(0, m.scroll+lines) }
+
+// say puts the written message into the outbox.
+func (m *screen) say() tea.Cmd {
+	text := strings.TrimSpace(m.input.Value())
+	if text == "" {
+		return nil
+	}
+	m.input.Reset()
+	m.scroll = 0
+	m.outbox = append(m.outbox, outgoing{text: text, clientID: client.NewClientID()})
+	return m.flush()
+}
+
+// flush sends the oldest message of the outbox. One is under way at a time, so
+// that they arrive in the order in which they were written.
+func (m *screen) flush() tea.Cmd {
+	if m.sending || len(m.outbox) == 0 {
+		return nil
+	}
+	m.sending = true
+	o, id := m.outbox[0], m.session.ID
+	return func() tea.Msg {
+		_, err := m.cl.Send(m.ctx, id, chat.UserMessage{Text: o.text}, o.clientID)
+		return sentMsg{o.clientID, err}
+	}
+}
+
+func (m *screen) sent(msg sentMsg) tea.Cmd {
+	m.sending = false
+	if msg.err != nil {
+		switch chat.CodeOf(msg.err) {
+		case chat.Unavailable, chat.SlowDown:
+			return nil // it stays in the outbox; the clock tries again
+		}
+		m.notice = explain(msg.err)
+	}
+	m.outbox = slices.DeleteFunc(m.outbox, func(o outgoing) bool { return o.clientID == msg.clientID })
+	return m.flush()
+}
+
+func (m *screen) answer(a chat.Answer) tea.Cmd {
+	id, request := m.session.ID, m.form.prompt.RequestID
+	m.form.sent = true
+	return func() tea.Msg {
+		_, err := m.cl.Answer(m.ctx, id, request, a)
+		return answeredMsg{request, err}
+	}
+}
+
+func (m *screen) answered(msg answeredMsg) {
+	if msg.err == nil {
+		return // the stream brings the answer
+	}
+	m.notice = explain(msg.err)
+	if m.form != nil && m.form.prompt.RequestID == msg.requestID {
+		m.form.sent = false
+	}
+}
+
+func (m *screen) stop() tea.Cmd {
+	if !m.talk.busy() {
+		return nil
+	}
+	m.notice = "stopping…"
+	id := m.session.ID
+	return func() tea.Msg {
+		_, err := m.cl.Stop(m.ctx, id, client.StopOptions{Reason: "stopped from the terminal"})
+		return stoppedMsg{err}
+	}
+}

@@ -1,0 +1,388 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"charm.land/bubbles/v2/textarea"
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+)
+
+// The sixteen colours of the terminal are used, so that its own theme decides.
+var (
+	dim      = lipgloss.NewStyle().Faint(true)
+	strong   = lipgloss.NewStyle().Bold(true)
+	youStyle = lipgloss.NewStyle().Foreground(lipgloss.Color("6")).Bold(true)
+	thinking = lipgloss.NewStyle().Faint(true).Italic(true)
+	good     = lipgloss.NewStyle().Foreground(lipgloss.Color("2"))
+	bad      = lipgloss.NewStyle().Foreground(lipgloss.Color("1"))
+	busy     = lipgloss.NewStyle().Foreground(lipgloss.Color("3"))
+	asking   = lipgloss.NewStyle().Foreground(lipgloss.Color("5")).Bold(true)
+)
+
+func inputStyles() textarea.Styles {
+	s := textarea.DefaultDarkStyles()
+	s.Focused.CursorLine = lipgloss.NewStyle()
+	s.Focused.Prompt, s.Focused.Placeholder = youStyle, dim
+	s.Blurred = s.Focused
+	return s
+}
+
+// View draws the whole screen: the conversation, what is asked or written, and
+// a line about the state of things.
+func (m *screen) View() tea.View {
+	bottom, cursor := m.bottom()
+	room := max(1, m.height-len(bottom))
+	lines := m.visible(room)
+	at := len(lines)
+	lines = append(lines, bottom...)
+	v := tea.NewView(strings.Join(lines, "\n"))
+	v.AltScreen, v.MouseMode = true, tea.MouseModeCellMotion
+	v.WindowTitle = "parley " + firstOf(oneLine(m.session.Title), string(m.session.ID))
+	if cursor != nil {
+		cursor.Y += at
+		v.Cursor = cursor
+	}
+	return v
+}
+
+// visible is the part of the conversation that is on the screen, room lines high.
+func (m *screen) visible(room int) []string {
+	want := room + m.scroll
+	var parts [][]string
+	have := 0
+	for _, o := range m.outbox {
+		parts = append(parts, m.draw(&item{kind: userItem, text: o.text, state: "not sent yet"}))
+	}
+	for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
+		parts[i], parts[j] = parts[j], parts[i]
+	}
+	for _, p := range parts {
+		have += len(p)
+	}
+	i := len(m.talk.items) - 1
+	for ; i >= 0 && have < want; i-- {
+		p := m.draw(m.talk.items[i])
+		parts = append(parts, p)
+		have += len(p)
+	}
+	m.scroll = max(0, min(m.scroll, have-room)) // no further than the first line
+	var lines []string
+	for j := len(parts) - 1; j >= 0; j-- {
+		lines = append(lines, parts[j]...)
+	}
+	if len(lines) == 0 {
+		lines = m.welcome()
+	}
+	end := max(0, len(lines)-m.scroll)
+	lines = lines[max(0, end-room):end]
+	out := make([]string, 0, room)
+	out = append(out, lines...)
+	for len(out) < room {
+		out = append(out, "")
+	}
+	return out
+}
+
+func (m *screen) welcome() []string {
+	return []string{
+		"", strong.Render("Parley") + dim.Render(" · talking with ") + oneLine(m.session.Agent), "",
+		dim.Render("Write a message and press Enter. Alt+Enter begins a new line."),
+		dim.Render("Esc stops the agent. Ctrl+C leaves; the conversation stays."),
+	}
+}
+
+// draw lays an item out, or takes what was laid out before.
+func (m *screen) draw(i *item) []string {
+	if i.drawn.lines != nil && i.drawn.width == m.width && i.drawn.rev == i.rev && !(i.live && i.kind != textItem && i.kind != thinkingItem) {
+		return i.drawn.lines
+	}
+	lines := layout(i, m.width)
+	i.drawn = drawn{width: m.width, rev: i.rev, lines: lines}
+	return lines
+}
+
+// maxThought is how many lines of reasoning are shown.
+const maxThought = 6
+
+func layout(i *item, width int) []string {
+	mark := ""
+	if i.line != "" {
+		mark = dim.Render("[" + i.line + "] ")
+	}
+	switch i.kind {
+	case userItem:
+		lines := wrap(i.text, width, youStyle.Render("› "), strong)
+		if i.state != "" {
+			lines[len(lines)-1] += dim.Render("  (" + i.state + ")")
+		}
+		return append([]string{""}, lines...)
+	case textItem:
+		text := i.text
+		if i.live {
+			text += "▌"
+		}
+		lines := wrap(text, width, mark, lipgloss.NewStyle())
+		if i.state != "" {
+			lines[len(lines)-1] += dim.Render("  (" + i.state + ")")
+		}
+		return lines
+	case thinkingItem:
+		lines := wrap(i.text, width, mark+dim.Render("∴ "), thinking)
+		if rest := len(lines) - maxThought; rest > 0 && i.live {
+			return append([]string{dim.Render("  …")}, lines[rest:]...)
+		} else if rest > 0 {
+			return append(lines[:maxThought:maxThought], dim.Render("  … "+many(rest, "more line", "more lines")))
+		}
+		return lines
+	case toolItem:
+		return []string{clip(mark+toolMark(i)+" "+strong.Render(oneLine(i.text))+" "+dim.Render(oneLine(toolRest(i))), width)}
+	case planItem:
+		return planLines(i, width)
+	case askItem:
+		text := asking.Render("? ") + oneLine(i.text)
+		if i.live {
+			text += dim.Render("  (waits for an answer)")
+		} else {
+			text += dim.Render("  → " + oneLine(firstOf(i.extra, i.state)))
+		}
+		return []string{clip(mark+text, width)}
+	case streamItem:
+		return []string{clip(busyMark(i)+" "+strong.Render(oneLine(i.text))+" "+dim.Render(i.state+" · "+oneLine(i.extra)), width)}
+	case faultItem:
+		return wrap(i.text, width, mark+bad.Render("✗ "), bad)
+	}
+	return wrap(i.text, width, mark, dim)
+}
+
+func toolMark(i *item) string {
+	switch {
+	case i.live:
+		return busy.Render("⚙")
+	case i.state == "failed" || i.state == "no result":
+		return bad.Render("✗")
+	}
+	return good.Render("✓")
+}
+
+func toolRest(i *item) string {
+	if i.live && i.state != "running" {
+		return i.state
+	}
+	return strings.TrimPrefix(i.extra, "{}")
+}
+
+func busyMark(i *item) string {
+	if i.live {
+		return busy.Render("⇉")
+	}
+	if i.state == "completed" {
+		return good.Render("✓")
+	}
+	return bad.Render("✗")
+}
+
+func planLines(i *item, width int) []string {
+	var lines []string
+	for _, t := range i.plan {
+		mark, style := "☐", dim
+		switch t.Status {
+		case "in_progress":
+			mark, style = "◐", busy
+		case "done":
+			mark, style = "☑", good
+		case "failed":
+			mark, style = "✗", bad
+		case "skipped":
+			mark = "–"
+		}
+		lines = append(lines, clip("  "+style.Render(mark)+" "+oneLine(t.Title), width))
+	}
+	return lines
+}
+
+// wrap breaks a text into lines behind a prefix; further lines are indented to
+// the same column.
+func wrap(text string, width int, prefix string, style lipgloss.Style) []string {
+	indent := ansi.StringWidth(prefix)
+	text = strings.ReplaceAll(plain(strings.TrimRight(text, "\n")), "\t", "    ")
+	lines := strings.Split(ansi.Wrap(text, max(8, width-indent), ""), "\n")
+	for i, l := range lines {
+		if i > 0 {
+			prefix = strings.Repeat(" ", indent)
+		}
+		lines[i] = prefix + style.Render(l)
+	}
+	return lines
+}
+
+// bottom is what stands below the conversation, and where the cursor is in it.
+func (m *screen) bottom() ([]string, *tea.Cursor) {
+	rule := dim.Render(strings.Repeat("─", m.width))
+	lines := []string{rule}
+	var cursor *tea.Cursor
+	if m.form != nil && !m.away {
+		var x, y int
+		var rows []string
+		rows, x, y = m.formLines()
+		if x >= 0 {
+			cursor = tea.NewCursor(x, y+1)
+		}
+		lines = append(lines, rows...)
+	} else {
+		cursor = m.input.Cursor()
+		if cursor != nil {
+			cursor.Y++
+		}
+		lines = append(lines, strings.Split(m.input.View(), "\n")...)
+	}
+	return append(lines, m.stateLine()), cursor
+}
+
+// formLines draws the prompt that is being answered; x is negative when nothing
+// is typed.
+func (m *screen) formLines() (lines []string, x, y int) {
+	f := m.form
+	title := promptTitle(&f.prompt)
+	most := max(3, m.height/2)
+	head := wrap(title, m.width, asking.Render("? "), strong)
+	lines = append(lines, head[:min(len(head), 4)]...)
+	if a := f.prompt.Approval; a != nil {
+		c := f.call()
+		count := ""
+		if len(a.Calls) > 1 {
+			count = fmt.Sprintf(" (%d of %d)", min(len(f.decided)+1, len(a.Calls)), len(a.Calls))
+		}
+		call := wrap(c.Tool+" "+paramsText(c.Params)+count, m.width, "  ", lipgloss.NewStyle())
+		lines = append(lines, call[:min(len(call), 6)]...)
+		if c.Risk != "" {
+			lines = append(lines, "  "+bad.Render("risk: "+oneLine(c.Risk)))
+		}
+	}
+	if in := f.prompt.Input; in != nil && in.URL != "" && in.URL != in.Text {
+		lines = append(lines, wrap(in.URL, m.width, "  ", lipgloss.NewStyle())...)
+	}
+	x = -1
+	if f.typing {
+		label, text := "› ", strings.ReplaceAll(f.text, "\n", " ")
+		if f.prompt.Approval != nil {
+			label = "Reason: "
+		}
+		for ansi.StringWidth(label)+ansi.StringWidth(text) >= m.width && text != "" {
+			_, n := utf8.DecodeRuneInString(text)
+			text = text[n:]
+		}
+		x, y = ansi.StringWidth(label)+ansi.StringWidth(text), len(lines)
+		if f.text == "" && f.prompt.Input != nil {
+			text = dim.Render(oneLine(f.prompt.Input.Placeholder))
+		}
+		lines = append(lines, youStyle.Render(label)+text)
+	} else {
+		lines = append(lines, f.rowLines(m.width, max(3, most-len(lines)))...)
+	}
+	if f.prompt.Permission != nil {
+		lines = append(lines, dim.Render("  for: ")+durationText(f.duration))
+	}
+	return append(lines, dim.Render(clip("  "+m.formHelp(), m.width))), x, y
+}
+
+func (m *screen) formHelp() string {
+	help := m.form.help()
+	if n := len(m.talk.prompts); n > 1 {
+		help += fmt.Sprintf(" · Ctrl+N next of %d", n)
+	}
+	help += " · Tab message"
+	if d := m.form.prompt.Deadline; d != 0 {
+		help = countdown(d.Time().Sub(m.now.Add(m.clock))) + " · " + help
+	}
+	return help
+}
+
+// rowLines draws the choices around the cursor.
+func (f *form) rowLines(width, most int) []string {
+	from := 0
+	if len(f.rows) > most {
+		from = min(max(0, f.cursor-most/2), len(f.rows)-most)
+	}
+	var lines []string
+	for i := from; i < len(f.rows) && i < from+most; i++ {
+		r := f.rows[i]
+		mark := "  "
+		if i == f.cursor {
+			mark = youStyle.Render("▸ ")
+		}
+		if f.many {
+			mark += map[bool]string{true: "[x] ", false: "[ ] "}[r.on]
+		} else if i < 9 {
+			mark += fmt.Sprintf("%d. ", i+1)
+		}
+		line := mark + oneLine(r.label)
+		if r.hint != "" {
+			line += dim.Render(" · " + oneLine(r.hint))
+		}
+		lines = append(lines, clip(line, width))
+	}
+	return lines
+}
+
+func durationText(at int) string {
+	words := make([]string, len(durations))
+	for i, d := range durations {
+		words[i] = dim.Render(d)
+		if i == at {
+			words[i] = strong.Render("[" + d + "]")
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// stateLine is the last line: the connection, what the agent does, the session.
+func (m *screen) stateLine() string {
+	left := good.Render("●") + " "
+	switch {
+	case !m.link.Up && m.link.Err != nil:
+		left = bad.Render("○") + " offline, trying again "
+	case !m.link.Up:
+		left = busy.Render("○") + " connecting "
+	}
+	switch {
+	case m.notice != "":
+		left += busy.Render(oneLine(m.notice))
+	case m.scroll > 0:
+		left += dim.Render(fmt.Sprintf("%d lines below · PgDn", m.scroll))
+	case len(m.talk.prompts) > 0:
+		left += asking.Render("waits for you")
+	case m.talk.busy():
+		left += busy.Render(spinner(m.now)+" "+firstOf(oneLine(m.talk.status), "working")) + dim.Render(" · Esc stops")
+	default:
+		left += dim.Render("ready")
+	}
+	if n := len(m.outbox); n > 0 {
+		left += dim.Render(fmt.Sprintf(" · %d not sent yet", n))
+	}
+	if n := len(m.talk.said); n > 0 && m.talk.busy() {
+		left += dim.Render(fmt.Sprintf(" · %d queued", n))
+	}
+	right := oneLine(m.session.Agent) + " · " + string(m.session.ID)
+	if u := m.talk.usage; u.InputTokens+u.OutputTokens > 0 {
+		right = fmt.Sprintf("%d↑ %d↓ · ", u.InputTokens, u.OutputTokens) + right
+	}
+	gap := m.width - ansi.StringWidth(left) - ansi.StringWidth(right)
+	if gap < 1 {
+		room := m.width - ansi.StringWidth(left) - 1
+		if room < 8 {
+			return clip(left, m.width)
+		}
+		right, gap = clip(right, room), 1
+	}
+	return left + strings.Repeat(" ", gap) + dim.Render(right)
+}
+
+func spinner(now time.Time) string {
+	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
+	return string(frames[int(now.Unix())%len(frames)])
+}
