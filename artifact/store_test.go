@@ -8,6 +8,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -227,6 +230,38 @@ func TestReadersKeepWhatTheyOpened(t *testing.T) {
 	}
 	if b, _ := io.ReadAll(f); string(b) != "bytes" {
 		t.Fatalf("reader got %q after seeking", b)
+	}
+}
+
+// A put may move the bytes between a reader's two steps. The reader then looks
+// again instead of reporting damage.
+func TestGetDuringPut(t *testing.T) {
+	l := open(t, t.TempDir(), Options{})
+	info := put(t, l, "s", "x", "bytes")
+	place := bytesFile(filepath.Join(l.folder("s"), key("x")), info.SHA256)
+	for range 50 {
+		unlock := l.sessions.lock(l.folder("s"))
+		if err := os.Rename(place, place+".aside"); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				f, _, err := l.Get(t.Context(), "s", "x")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				f.Close()
+			})
+			runtime.Gosched()
+		}
+		err := os.Rename(place+".aside", place)
+		unlock()
+		wg.Wait()
+		if err != nil || t.Failed() {
+			t.Fatal(err)
+		}
 	}
 }
 

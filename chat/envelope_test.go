@@ -172,6 +172,10 @@ func TestBadEnvelopes(t *testing.T) {
 	if err != nil || e.Seq != 9 || string(e.Payload) != `{"text":"a"}` {
 		t.Errorf("%+v %v", e, err)
 	}
+	e, err = ParseEvent([]byte(strings.NewReplacer(`agent.text`, `odd.thing`, `}}`, `},"sequence":9}`).Replace(good)))
+	if err != nil || e.Seq != 9 || string(e.Payload) != `{"text":"a"}` {
+		t.Errorf("%+v %v", e, err)
+	}
 	for _, stamp := range []string{"2026-01-02T03:04:05Z", "2026-01-02T05:04:05.000000+02:00"} {
 		e, err := ParseEvent([]byte(strings.Replace(good, "2026-01-02T03:04:05.000006Z", stamp, 1)))
 		if err != nil || e.At.String() != "2026-01-02T03:04:05.000000Z" {

@@ -189,6 +189,11 @@ var vectors = []struct {
 		s.on("", AgentText{Text: "Rain.", Final: true})
 		s.done("", Done, "")
 	}},
+	{"steering-waits", func(s *script) {
+		s.say(mira, SessionUpdated{Policy: yes(Steer)})
+		s.answering("write a poem")
+		s.ask(mira, "make it short")
+	}},
 	{"queue-and-withdrawal", func(s *script) {
 		s.answering("first")
 		s.append(Event{Actor: mira, ClientID: "c-2", Body: UserMessage{Text: "second", UserID: "mira"}})

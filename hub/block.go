@@ -114,17 +114,16 @@ func (b *block) seen() []chat.End {
 	return b.Ends[:n:n]
 }
 
-// reveal shows what was hidden and returns it as pieces.
-func (bs blocks) reveal() (out []Entry) {
+// reveal shows what was hidden, block by block, and calls each with it.
+func (bs blocks) reveal(each func(*Entry)) {
 	for _, b := range bs {
-		if b.shown < b.text.Len() {
+		if from := b.shown; from < b.text.Len() {
 			one := b.snapshot()
-			e := pieceOf(&one, b.shown, one.Ends[len(one.Ends)-1], &chat.Cursor{})
 			b.shown = len(one.Text)
-			out = append(out, e)
+			e := pieceOf(&one, from, one.Ends[len(one.Ends)-1], &chat.Cursor{})
+			each(&e)
 		}
 	}
-	return out
 }
 
 func (bs blocks) snapshot() []chat.Block {

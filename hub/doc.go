@@ -29,7 +29,10 @@
 //
 // Events reach readers only after they were published, and they are published
 // when they are durable. A watch that begins at the same moment may find an
-// event in the log a little before it is published; it is delivered once.
+// event in the log a little before it is published; it is delivered once, and
+// pieces that are published before it but after the watch began follow it then.
+// So with Start.ByPosition positions rise without exception only if a publisher
+// passes a piece on before it stores the next event.
 //
 // # Memory
 //

@@ -109,7 +109,7 @@ func (t *topic) lacksFinish(found []Entry) bool {
 		return false
 	}
 	oldest := &found[0]
-	if oldest.Fact.Seq <= max(t.published, 1) {
+	if oldest.Fact.Seq <= t.published+1 {
 		return false
 	}
 	for _, b := range t.open {

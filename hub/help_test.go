@@ -151,12 +151,18 @@ func (l *lines) Name() string { return "lines" + l.name }
 
 func (l *lines) AppendEvent(dst []byte, e *Entry) []byte {
 	l.events.Add(1)
+	if e.Session == "" {
+		panic("an entry without session")
+	}
 	dst = append(append(dst, "e\t"...), e.Cursor.String()...)
 	return l.pad(fmt.Appendf(dst, "\t%d\t%d\t%s\n", e.At, e.Fact.Seq, e.Fact.JSON))
 }
 
 func (l *lines) AppendPiece(dst []byte, e *Entry) []byte {
 	l.pieces.Add(1)
+	if e.Session == "" {
+		panic("an entry without session")
+	}
 	dst = append(append(dst, "p\t"...), e.Cursor.String()...)
 	return l.pad(fmt.Appendf(dst, "\t%d\t%s\t%d\t%q\n", e.At, e.Piece.Block, e.Piece.Offset, e.Piece.Text))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -205,6 +206,33 @@ func TestCursorOfAnEventThatIsNotPublishedYetWaits(t *testing.T) {
 	})
 }
 
+// The log already has the end of a block, and more, when a reader comes; all of
+// it is published only afterwards.
+func TestBlockThatIsFinishedButNotPublished(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, h, w := setup(Options{})
+		h.first = 1
+		w.publish(w.message("one"))
+		w.publish(w.piece("b1", "abc"))
+		w.publish(w.message("two"))
+		late := []Entry{w.piece("b1", "def"), w.piece("b2", "stays"), w.finish("b1"), w.message("three")}
+		x := watch(t, h, "s", at(0), &lines{})
+		if x.c.seq != 4 || len(x.c.text) != 0 {
+			t.Errorf("at %d with %v", x.c.seq, x.c.text)
+		}
+		for _, e := range late {
+			w.publish(e)
+			synctest.Wait()
+		}
+		if b, _ := h.Block("s", "b2"); b.Text != "stays" {
+			t.Errorf("b2 is %q", b.Text)
+		}
+		if err := x.c.same(w); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestUnknownSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		_, h, _ := setup(Options{})
@@ -258,6 +286,50 @@ func TestEndOfContextEndsTheLoopQuietly(t *testing.T) {
 		if x.err != nil || !x.ended || len(h.topics) != 0 {
 			t.Errorf("err %v, ended %t, %d topics", x.err, x.ended, len(h.topics))
 		}
+	})
+}
+
+// A reader that was told of the silence several times waits like any other: it
+// gets what comes next, and when it has gone nobody waits for it.
+func TestSilenceIsReported(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, h, w := setup(Options{})
+		w.publish(w.message("one"))
+		from := at(1)
+		from.Idle = time.Second
+		ctx, cancel := context.WithCancel(t.Context())
+		said := make(chan Batch, 100)
+		go func() {
+			for b, err := range h.Watch(ctx, "s", from, nil) {
+				if err != nil {
+					t.Error(err)
+				}
+				said <- b
+			}
+		}()
+		time.Sleep(3500 * time.Millisecond) // the bubble's clock
+		<-said                              // hello
+		<-said                              // live
+		for range 3 {
+			if b := <-said; !b.Idle || b.Cursor.Seq != 1 {
+				t.Errorf("got %+v", b)
+			}
+		}
+		topic := h.topics["s"]
+		topic.mu.Lock()
+		if n := len(topic.parked); n != 1 || len(said) > 0 {
+			t.Errorf("one reader waits %d times; %d batches too many", n, len(said))
+		}
+		topic.mu.Unlock()
+		w.publish(w.message("two"))
+		if b := <-said; b.Idle || len(b.Entries) != 1 || b.Cursor.Seq != 2 {
+			t.Errorf("got %+v", b)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		cancel()
+		synctest.Wait()
+		w.publish(w.message("three"))
+		w.publish(w.message("four"))
 	})
 }
 

@@ -67,6 +67,9 @@ func (x *tester) take(b Batch, cut func(n int) int) (broke bool, err error) {
 	x.given, x.text = b.Cursor, b.Cursor.String()
 	if x.enc == nil {
 		for _, e := range b.Entries {
+			if e.Session == "" {
+				return false, fmt.Errorf("an entry without session: %+v", e)
+			}
 			if e.Piece != nil {
 				err = x.c.piece(e.Piece.Block, e.Piece.Offset, e.Piece.Text)
 			} else {

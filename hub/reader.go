@@ -89,6 +89,9 @@ func (r *reader) wait(ctx context.Context) (silent bool, err error) {
 		}
 		return false, nil
 	case <-over:
+		r.topic.mu.Lock()
+		r.topic.unparkOne(r)
+		r.topic.mu.Unlock()
 		return true, nil
 	case <-ctx.Done():
 		return false, ctx.Err()
@@ -117,7 +120,7 @@ func (r *reader) takePast() Batch {
 	if r.byPosition {
 		if at := lacksAt(t.open, &r.cursor); at != 0 {
 			if before := t.events.at(from).At; at < before {
-				return r.pieces(missing(t.open.visible(), &r.cursor, true, before))
+				return r.pieces(r.missing(t.open.visible(), true, before))
 			}
 			for limit > from+1 && t.events.at(limit-1).At > at {
 				limit--
@@ -178,8 +181,7 @@ func (r *reader) join() Batch {
 		o := r.codec.opened
 		if o == nil || o.seq != r.last || o.pos < t.live.first {
 			o = &opening{pos: r.pos, seq: r.last}
-			all := missing(t.open.visible(), &r.cursor, false, 0)
-			r.name(all)
+			all := r.missing(t.open.visible(), false, 0)
 			o.bytes, o.packs = r.encodeInto(nil, all)
 			o.cursor = chat.Cursor{Seq: r.last, Blocks: t.open.marks()}
 			r.codec.opened = o
@@ -189,7 +191,7 @@ func (r *reader) join() Batch {
 		t.mu.Unlock()
 		return b
 	}
-	lacks := missing(t.open.visible(), &r.cursor, r.byPosition, 0)
+	lacks := r.missing(t.open.visible(), r.byPosition, 0)
 	if all := t.open.marks(); exceeds(r.cursor.Blocks, all) {
 		r.ahead = true
 	} else {
@@ -200,24 +202,25 @@ func (r *reader) join() Batch {
 	return b
 }
 
+// missing returns what the reader lacks of the open blocks; see the function.
+func (r *reader) missing(open []chat.Block, byPosition bool, until chat.At) []Entry {
+	entries := missing(open, &r.cursor, byPosition, until)
+	for i := range entries {
+		entries[i].Session = r.topic.id
+	}
+	return entries
+}
+
 // pieces makes a batch for this reader alone.
 func (r *reader) pieces(entries []Entry) Batch {
 	b := Batch{Cursor: r.has(), Last: r.last}
 	r.topic.mu.Unlock()
-	r.name(entries)
 	if r.codec == nil {
 		b.Entries = entries
 		return b
 	}
 	r.encode(&b, entries)
 	return b
-}
-
-// name gives entries that were made for this reader alone their session.
-func (r *reader) name(entries []Entry) {
-	for i := range entries {
-		entries[i].Session = r.topic.id
-	}
 }
 
 // sift takes from the live ring for a reader that has more of some block than
@@ -319,15 +322,15 @@ func (r *reader) page(ctx context.Context, before uint64, open []chat.Block) (Ba
 		if err != nil {
 			return Batch{}, fmt.Errorf("read %s: %w", id, err)
 		}
+		e.Session = id
 		if len(open) > 0 {
-			entries = append(entries, missing(open, &r.cursor, true, e.At)...)
+			entries = append(entries, r.missing(open, true, e.At)...)
 		}
 		r.cursor.PassEvent(f.Seq, e.Block)
 		e.Cursor = r.has()
 		entries = append(entries, e)
 	}
 	b := Batch{Cursor: r.has(), Last: r.last}
-	r.name(entries)
 	if r.codec == nil {
 		b.Entries = entries
 	} else {

@@ -68,6 +68,7 @@ func (t *topic) publish(h *Hub, entries []Entry) {
 	warm := t.warm()
 	for i := range entries {
 		e := entries[i]
+		e.Session = t.id
 		if e.Piece != nil {
 			if t.addPiece(h, &e) {
 				t.goLive(&e, warm)
@@ -78,9 +79,7 @@ func (t *topic) publish(h *Hub, entries []Entry) {
 		t.published = e.Fact.Seq
 		if t.window.seq != 0 && e.Fact.Seq >= t.window.seq {
 			t.window = window{}
-			for _, piece := range t.open.reveal() {
-				t.goLive(&piece, warm)
-			}
+			t.open.reveal(func(piece *Entry) { t.goLive(piece, warm) })
 		}
 		if t.fill != nil && t.addFact(h, &e, warm) {
 			t.goLive(&e, warm)
@@ -93,6 +92,7 @@ func (t *topic) publish(h *Hub, entries []Entry) {
 // readers it stays empty.
 func (t *topic) goLive(e *Entry, warm bool) {
 	if warm && len(t.rs) > 0 {
+		e.Session = t.id
 		e.Cursor = chat.Cursor{Seq: t.last(), Blocks: t.open.marks()}
 		t.live.push(*e)
 	}
@@ -186,7 +186,10 @@ func (t *topic) unpark() []*reader {
 
 func wake(list []*reader) {
 	for _, r := range list {
-		r.wake <- struct{}{} // has room: a reader parks once per signal
+		select {
+		case r.wake <- struct{}{}:
+		default: // it has a signal that it has not yet looked at
+		}
 	}
 }
 
@@ -201,6 +204,19 @@ func (t *topic) giveBack(list []*reader) {
 func (t *topic) park(r *reader) {
 	r.parked = len(t.parked)
 	t.parked = append(t.parked, r)
+}
+
+// unparkOne takes a reader off the list that stops waiting without a signal.
+func (t *topic) unparkOne(r *reader) {
+	if r.parked < 0 {
+		return
+	}
+	end := len(t.parked) - 1
+	t.parked[r.parked] = t.parked[end]
+	t.parked[r.parked].parked = r.parked
+	t.parked[end] = nil
+	t.parked = t.parked[:end]
+	r.parked = -1
 }
 
 // add registers a reader.
@@ -229,13 +245,7 @@ func (t *topic) remove(r *reader) {
 	t.rs[r.index].index = r.index
 	t.rs[end] = nil
 	t.rs = t.rs[:end]
-	if r.parked >= 0 {
-		end := len(t.parked) - 1
-		t.parked[r.parked] = t.parked[end]
-		t.parked[r.parked].parked = r.parked
-		t.parked[end] = nil
-		t.parked = t.parked[:end]
-	}
+	t.unparkOne(r)
 	if c := r.codec; c != nil {
 		if c.readers--; c.readers == 0 {
 			for i := range t.codecs {
@@ -256,7 +266,7 @@ func (t *topic) remove(r *reader) {
 // cool forgets the tail.
 func (t *topic) cool() {
 	t.fill, t.deep, t.window = nil, false, window{}
-	t.open.reveal()
+	t.open.reveal(func(*Entry) {})
 	t.events.restart(0)
 	t.live.restart(0)
 }

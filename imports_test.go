@@ -1,0 +1,217 @@
+package parley_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/parley-hq/parley"
+
+// rule says what the files of a folder may import beside the standard library.
+type rule struct {
+	folder string   // the longest one that matches counts; * stands for one name
+	own    []string // folders of this module; * is all of them
+	libs   []string // modules of others, or parts of them; * is all of them
+}
+
+// rules is the table in the style guide. Arrows point towards chat; the folders
+// in the middle do not know each other, cmd hands one to the next.
+var rules = []rule{
+	{folder: "."},
+	{folder: "chat"},
+
+	{folder: "wire", libs: []string{"github.com/coder/websocket", "github.com/gobwas/ws", "github.com/klauspost/compress"}},
+	{folder: "bus", libs: []string{"github.com/nats-io/nats-server", "github.com/nats-io/nats.go"}},
+
+	{folder: "llm", own: []string{"chat"}},
+	{folder: "workstream", own: []string{"chat"}},
+	{folder: "auth", own: []string{"chat"}, libs: []string{"github.com/golang-jwt/jwt", "github.com/MicahParks/keyfunc", "github.com/MicahParks/jwkset", "golang.org/x/time"}},
+
+	{folder: "journal", own: []string{"chat"}, libs: []string{"github.com/cockroachdb/pebble"}},
+	{folder: "journal/journaltest", own: []string{"chat"}},
+	{folder: "artifact", own: []string{"chat"}},
+
+	{folder: "hub", own: []string{"chat"}},
+	{folder: "session", own: []string{"chat"}, libs: []string{"github.com/oklog/ulid"}},
+	{folder: "agent", own: []string{"chat"}, libs: []string{"go.opentelemetry.io/otel", "-go.opentelemetry.io/otel/sdk", "-go.opentelemetry.io/otel/exporters"}},
+	{folder: "agent/demo", own: []string{"chat", "agent"}},
+	{folder: "agent/remote", own: []string{"chat", "agent"}},
+	{folder: "agent/model", own: []string{"chat", "agent", "llm"}, libs: []string{
+		"github.com/openai/openai-go", "github.com/anthropics/anthropic-sdk-go", "google.golang.org/genai", "github.com/modelcontextprotocol/go-sdk",
+	}},
+
+	{folder: "dialect/*", own: []string{"chat", "wire"}},
+	{folder: "dialect/letta", own: []string{"chat", "wire", "llm"}},
+	{folder: "dialect/x1", own: []string{"chat", "wire"}, libs: []string{"github.com/nats-io/nats.go"}},
+
+	{folder: "server", own: []string{"auth", "wire", "chat", "web"}, libs: []string{"github.com/prometheus/client_golang"}},
+	{folder: "web"},
+	{folder: "client", own: []string{"chat"}, libs: []string{"github.com/coder/websocket"}},
+	{folder: "sidecar", own: []string{"chat", "wire", "dialect/x1"}, libs: []string{"github.com/nats-io/nats.go"}},
+
+	// Tools for measuring: they know bytes and time, nothing of ours.
+	{folder: "internal/*"},
+
+	{folder: "cmd", own: []string{"*"}, libs: []string{"*"}},
+	{folder: "bench", own: []string{"*"}, libs: []string{"*"}},
+	{folder: "e2e", own: []string{"*"}, libs: []string{"*"}},
+}
+
+// inFile lists what a file of that name may import in any folder.
+var inFile = map[string][]string{
+	"metrics.go": {"github.com/prometheus/client_golang/prometheus"},
+}
+
+func TestImportsFollowTheTable(t *testing.T) {
+	files := 0
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name := d.Name(); file != "." && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" || name == "node_modules") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") || ignored(t, file) {
+			return nil
+		}
+		files++
+		if folder := path.Dir(filepath.ToSlash(file)); !known(folder) {
+			t.Errorf("%s: folder %s is not in the table; say there what it may import", file, folder)
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			if why := refuse(filepath.ToSlash(file), imported); why != "" {
+				t.Errorf("%s imports %s: %s", file, imported, why)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 20 {
+		t.Fatalf("only %d files were found; does the test run in the root of the module?", files)
+	}
+}
+
+// refuse says why a file may not import a package, "" when it may.
+func refuse(file, imported string) string {
+	folder := path.Dir(file)
+	r, ok := ruleFor(folder)
+	if !ok {
+		return "folder " + folder + " is not in the table"
+	}
+	if within, ours := strings.CutPrefix(imported, module+"/"); ours {
+		if slices.Contains(r.own, "*") || slices.Contains(r.own, within) {
+			return ""
+		}
+		return "of this module, " + r.folder + " may import " + list(r.own)
+	}
+	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+		return "" // the standard library
+	}
+	if allows(r.libs, imported) || slices.Contains(inFile[path.Base(file)], imported) {
+		return ""
+	}
+	return "of other modules, " + r.folder + " may import " + list(r.libs)
+}
+
+func known(folder string) bool { _, ok := ruleFor(folder); return ok }
+
+func ruleFor(folder string) (best rule, ok bool) {
+	for at := folder; ; at = path.Dir(at) {
+		for _, r := range rules {
+			if match, _ := path.Match(r.folder, at); match && (!ok || r.folder == at) {
+				best, ok = r, true
+			}
+		}
+		if ok || at == "." || path.Dir(at) == "." {
+			return best, ok
+		}
+	}
+}
+
+// allows reports whether a list of modules covers an import. A part that is
+// taken out again has a minus in front.
+func allows(libs []string, imported string) bool {
+	covers := func(lib string) bool { return imported == lib || strings.HasPrefix(imported, lib+"/") }
+	ok := false
+	for _, lib := range libs {
+		if out, minus := strings.CutPrefix(lib, "-"); minus {
+			if covers(out) {
+				return false
+			}
+		} else if lib == "*" || covers(lib) {
+			ok = true
+		}
+	}
+	return ok
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "nothing"
+	}
+	return strings.Join(names, ", ")
+}
+
+// ignored reports whether a file is left out of every build.
+func ignored(t *testing.T, file string) bool {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(string(b), "\npackage ")
+	return strings.Contains(head, "//go:build ignore")
+}
+
+// The table itself refuses what it should.
+func TestTheTable(t *testing.T) {
+	for _, c := range []struct {
+		file, imports string
+		ok            bool
+	}{
+		{"chat/event.go", "encoding/json", true},
+		{"chat/event.go", module + "/wire", false},
+		{"chat/event.go", "github.com/google/uuid", false},
+		{"hub/hub.go", module + "/chat", true},
+		{"hub/hub.go", module + "/journal", false},
+		{"hub/metrics.go", "github.com/prometheus/client_golang/prometheus", true},
+		{"hub/hub.go", "github.com/prometheus/client_golang/prometheus", false},
+		{"agent/runner.go", "go.opentelemetry.io/otel/trace", true},
+		{"agent/runner.go", "go.opentelemetry.io/otel/sdk/trace", false},
+		{"agent/demo/demo.go", module + "/agent", true},
+		{"agent/runner.go", module + "/agent/demo", false},
+		{"dialect/nemo/serve.go", module + "/wire", true},
+		{"dialect/nemo/serve.go", module + "/dialect/native", false},
+		{"dialect/nemo/serve.go", module + "/llm", false},
+		{"dialect/letta/serve.go", module + "/llm", true},
+		{"cmd/parley/main.go", module + "/journal", true},
+		{"internal/load/load.go", module + "/chat", false},
+		{"somewhere/new.go", "fmt", false},
+	} {
+		if why := refuse(c.file, c.imports); (why == "") != c.ok {
+			t.Errorf("%s imports %s: %q", c.file, c.imports, why)
+		}
+	}
+}
