@@ -39,7 +39,7 @@ func (j *Journal) Backup(ctx context.Context, dir string) (err error) {
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return chat.Errorf(chat.Invalid, "the backup cannot be written to %s: name a folder", dir).Because(err)
 	}
-	if err := fs.MkdirAll(fs.PathJoin(dir, previewFolder), 0o700); err != nil {
+	if err := makeFolder(fs, fs.PathJoin(dir, previewFolder)); err != nil {
 		return fmt.Errorf("make the backup folder: %w", err)
 	}
 	// Previews first: a block that is finished while the store is copied is
@@ -50,7 +50,7 @@ func (j *Journal) Backup(ctx context.Context, dir string) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := j.db.Checkpoint(fs.PathJoin(dir, "db"), pebble.WithFlushedWAL()); err != nil {
+	if err := j.guard(func() error { return j.db.Checkpoint(fs.PathJoin(dir, "db"), pebble.WithFlushedWAL()) }); err != nil {
 		return fmt.Errorf("back up the store: %w", err)
 	}
 	m := BackupManifest{Format: formatVersion, MadeAt: chat.AtOf(j.opt.Now()), Files: map[string]int64{}}

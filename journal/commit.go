@@ -28,17 +28,13 @@ func (j *Journal) Commit(ctx context.Context, c *chat.Commit) error {
 		return err
 	}
 	b := j.db.NewBatch()
-	s := j.shard(c.Session)
-	s.commit.Lock()
-	h, end, err := j.stage(s, c, b)
-	s.commit.Unlock()
+	turn := j.turn(c.Session)
+	turn.Lock()
+	err := j.stage(c, b)
+	turn.Unlock()
 	if err != nil {
 		return err
 	}
-	if err := j.wait(b); err != nil {
-		return err
-	}
-	s.settle(h, end)
 	j.previews.committed(c)
 	j.metrics.committed(c, time.Since(start))
 	return nil
@@ -66,13 +62,14 @@ func checkCommit(c *chat.Commit) error {
 	return nil
 }
 
-// stage checks c against the head, fills b and gives it to Pebble. The caller
-// holds s.commit.
-func (j *Journal) stage(s *shard, c *chat.Commit, b *pebble.Batch) (*head, position, error) {
-	fail := func(err error) (*head, position, error) {
+// stage checks c against the head, fills b and stores it. The caller holds the
+// session's turn.
+func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
+	fail := func(err error) error {
 		b.Close()
-		return nil, position{}, err
+		return err
 	}
+	s := j.shard(c.Session)
 	var h *head
 	if c.After == 0 {
 		birth := &j.births[uint64(c.Number)%uint64(len(j.births))]
@@ -117,23 +114,15 @@ func (j *Journal) stage(s *shard, c *chat.Commit, b *pebble.Batch) (*head, posit
 	}
 	s.mu.Unlock()
 	if err := j.apply(b); err != nil {
-		return nil, position{}, err // b belongs to Pebble now
+		return err // what became of b is not known, and readers do not see it
 	}
 	s.mu.Lock()
 	h.last, h.busy, h.who = next.last, next.busy, next.who
-	s.mu.Unlock()
-	return h, next.last, nil
-}
-
-// settle makes a commit visible to readers.
-func (s *shard) settle(h *head, end position) {
-	s.mu.Lock()
+	h.durable = next.last
 	h.inflight--
-	if end.seq > h.durable.seq {
-		h.durable = end
-	}
 	s.mu.Unlock()
 	s.settled.Broadcast()
+	return nil
 }
 
 // checkFree refuses to create a session whose id or number is taken.

@@ -39,7 +39,7 @@ func TestContract(t *testing.T) {
 	})
 	t.Run("memory, interval", func(t *testing.T) {
 		journaltest.Run(t, func(t *testing.T) journaltest.Store {
-			return openTest(t, "data", Options{FS: vfs.NewMem(), Sync: SyncInterval})
+			return openTest(t, "/data", Options{FS: vfs.NewMem(), Sync: SyncInterval})
 		})
 	})
 }

@@ -25,9 +25,9 @@
 // file, unfinished erasures) and returns when its context ends. Pebble's own
 // background work ends with Close.
 //
-// Locks, in the order in which they are taken: shard.commit (around "check the
-// head, write the batch"), births (around the creation of sessions that share a
-// number), shard.mu (a few lines on the head cache), previews.mu.
+// Locks, in the order in which they are taken: turns (one session's commit, its
+// sync included), births (the creation of sessions that share a number), alias,
+// scrub, shard.mu (a few lines on the head cache), previews.mu.
 //
 // # Files
 //

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -103,6 +104,13 @@ func (l engineLogger) Errorf(format string, args ...any) {
 // process, and where it does not, the goroutine ends, so that Pebble does not
 // run on with a state that it has declared broken.
 func (l engineLogger) Fatalf(format string, args ...any) {
+	if len(args) == 1 && strings.HasPrefix(format, "pebble: fatal commit error") {
+		if err, ok := args[0].(error); ok {
+			// A sync failed for the commit that this goroutine makes, which
+			// holds no lock of Pebble's: guard turns it into an error.
+			panic(commitFailure{err})
+		}
+	}
 	l.j.wedged.Store(true)
 	l.j.fail(fmt.Errorf(format, args...))
 	runtime.Goexit()

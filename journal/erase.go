@@ -37,20 +37,15 @@ func (j *Journal) Erase(ctx context.Context, id chat.SessionID) (chat.Receipt, e
 
 // forgetSession makes the session unreadable with one batch.
 func (j *Journal) forgetSession(id chat.SessionID) (chat.Number, chat.Receipt, error) {
-	s := j.shard(id)
-	s.commit.Lock()
-	defer s.commit.Unlock()
+	s, turn := j.shard(id), j.turn(id)
+	turn.Lock() // no commit of it is under way from here on
+	defer turn.Unlock()
 	j.alias.Lock() // no alias may be made for it meanwhile
 	defer j.alias.Unlock()
 	h, _, err := j.find(id)
 	if err != nil {
 		return 0, chat.Receipt{}, err
 	}
-	s.mu.Lock()
-	for h.inflight > 0 && j.failure.Load() == nil {
-		s.settled.Wait()
-	}
-	s.mu.Unlock()
 	// A damaged record must not keep a session from being erased; its entries
 	// in lists are skipped there and named by Verify.
 	if err := j.fill(id, h); err != nil && chat.CodeOf(err) != chat.Internal {
@@ -179,7 +174,7 @@ func (j *Journal) scrubFiles(ctx context.Context, n chat.Number) error {
 	}
 	for _, kind := range append([]byte{kName}, ranged...) {
 		from, to := span(numberKey(nil, kind, n))
-		if err := j.db.Compact(ctx, from, to, false); err != nil {
+		if err := j.guard(func() error { return j.db.Compact(ctx, from, to, false) }); err != nil {
 			return fmt.Errorf("compact: %w", err)
 		}
 	}
@@ -221,7 +216,8 @@ func (j *Journal) tablesOf(n chat.Number, files map[string]bool) error {
 
 // flush moves what is in memory to tables, so that the log files are not needed.
 func (j *Journal) flush(ctx context.Context) error {
-	done, err := j.db.AsyncFlush()
+	var done <-chan struct{}
+	err := j.guard(func() (err error) { done, err = j.db.AsyncFlush(); return err })
 	if err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}

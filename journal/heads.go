@@ -16,10 +16,6 @@ const (
 
 // shard holds what is known of some sessions' ends.
 type shard struct {
-	// commit is held while a batch is checked against the head and given to
-	// Pebble, not while its sync is awaited.
-	commit sync.Mutex
-
 	mu      sync.Mutex
 	settled sync.Cond // a commit became durable
 	changes uint64    // counts commits and erasures, so that a slow load notices them
@@ -27,11 +23,11 @@ type shard struct {
 }
 
 // head is the end of one session's log. Fields are guarded by shard.mu; those
-// below the line are also touched only by the holder of shard.commit.
+// below the line are also touched only by the holder of the session's turn.
 type head struct {
 	number   chat.Number
 	durable  position // what readers may see
-	inflight int      // commits whose sync is awaited
+	inflight int      // 1 while the sync of a commit is awaited
 
 	last position // including commits whose sync is awaited
 	busy bool     // the working index has it
@@ -52,6 +48,13 @@ func (s *shard) init() {
 
 func (j *Journal) shard(id chat.SessionID) *shard {
 	return &j.shards[maphash.String(j.seed, string(id))%shardCount]
+}
+
+// turn is held from the check of a session's head until its commit is durable.
+// There are so many that sessions seldom share one: they would wait for each
+// other's syncs.
+func (j *Journal) turn(id chat.SessionID) *sync.Mutex {
+	return &j.turns[maphash.String(j.seed, string(id))/shardCount%uint64(len(j.turns))]
 }
 
 // look finds a session's durable end.
@@ -113,7 +116,7 @@ func (j *Journal) loadHead(id chat.SessionID) (*head, error) {
 	return &head{number: n, durable: p, last: p}, nil
 }
 
-// fill completes a head for a commit. The caller holds shard.commit.
+// fill completes a head for a commit. The caller holds the session's turn.
 func (j *Journal) fill(id chat.SessionID, h *head) error {
 	if h.full {
 		return nil

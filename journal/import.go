@@ -156,10 +156,7 @@ func (m *importer) flush() error {
 	if b.Empty() {
 		return b.Close()
 	}
-	if err := m.j.apply(b); err != nil {
-		return err
-	}
-	return m.j.wait(b)
+	return m.j.apply(b)
 }
 
 // finish makes the log readable.
@@ -167,9 +164,9 @@ func (m *importer) finish() error {
 	if err := m.flush(); err != nil {
 		return err
 	}
-	s := m.j.shard(m.id)
-	s.commit.Lock()
-	defer s.commit.Unlock()
+	turn := m.j.turn(m.id)
+	turn.Lock()
+	defer turn.Unlock()
 	rec, err := json.Marshal(&m.state.Session)
 	if err != nil {
 		return err

@@ -27,9 +27,10 @@ type Journal struct {
 
 	seed   maphash.Seed
 	shards [shardCount]shard
-	births [64]sync.Mutex // by number: creating a session checks that it is free
-	alias  sync.Mutex     // aliases are create-only
-	scrub  sync.Mutex     // one erasure rewrites files at a time
+	turns  [16384]sync.Mutex // by session: held while one commits
+	births [1024]sync.Mutex  // by number: creating a session checks that it is free
+	alias  sync.Mutex        // aliases are create-only
+	scrub  sync.Mutex        // one erasure rewrites files at a time
 
 	failure    atomic.Pointer[error]  // the log cannot be written any more
 	background atomic.Pointer[error]  // flushes fail at the moment
@@ -59,8 +60,12 @@ func open(dir string, opt Options, readOnly bool) (j *Journal, err error) {
 	if info, err := fs.Stat(dir); err == nil && !info.IsDir() {
 		return nil, chat.Errorf(chat.Invalid, "the data folder %s is a file: name a folder, or move the file away", dir)
 	}
-	if !readOnly {
-		if err := fs.MkdirAll(dir, 0o700); err != nil {
+	if readOnly {
+		if _, err := fs.Stat(fs.PathJoin(dir, "db")); err != nil {
+			return nil, chat.Errorf(chat.NotFound, "there is no store in %s: name the data folder of a server", dir).Because(err)
+		}
+	} else {
+		if err := makeFolder(fs, fs.PathJoin(dir, "db")); err != nil {
 			return nil, openProblem(dir, err)
 		}
 	}
@@ -102,8 +107,6 @@ func openProblem(dir string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EAGAIN), strings.Contains(err.Error(), "lock held by current process"):
 		return say("the data folder %s is in use by another process: stop it, or name another folder", dir)
-	case errors.Is(err, pebble.ErrDBDoesNotExist):
-		return chat.Errorf(chat.NotFound, "there is no store in %s: name the data folder of a server", dir).Because(err)
 	case errors.Is(err, syscall.EROFS), errors.Is(err, os.ErrPermission):
 		return say("the data folder %s cannot be written: give this user write permission, or name another folder", dir)
 	case errors.Is(err, syscall.ENOSPC):
@@ -125,7 +128,7 @@ func (j *Journal) checkFormat() error {
 		if j.readOnly {
 			return chat.Errorf(chat.NotFound, "the store in %s was never used", j.dir)
 		}
-		return j.db.Set([]byte{kFormat}, []byte{formatVersion}, pebble.Sync)
+		return j.guard(func() error { return j.db.Set([]byte{kFormat}, []byte{formatVersion}, pebble.Sync) })
 	}
 	if len(v) != 1 || v[0] > formatVersion {
 		return chat.Errorf(chat.Unavailable, "the store in %s was written by a newer version of Parley (format %x, this one knows up to %d): use that version, or another folder", j.dir, v, formatVersion)
@@ -210,53 +213,54 @@ func (j *Journal) iter(prefix []byte) (*pebble.Iterator, error) {
 	return j.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 }
 
-// apply puts a batch into Pebble's memory and log without waiting for the sync;
-// wait does that. Neither lets a panic of Pebble out: it means that the log
-// cannot be written.
-func (j *Journal) apply(b *pebble.Batch) (err error) {
+// commitFailure is how a failed sync comes out of Pebble, see engineLogger.
+type commitFailure struct{ err error }
+
+// guard runs what may write to Pebble's log. It lets no panic of Pebble out: one
+// means that the log cannot be written.
+func (j *Journal) guard(write func() error) (err error) {
 	defer func() {
-		if r := recover(); r != nil {
-			// Pebble panics when it cannot write or rotate its log, and keeps
-			// a lock in doing so.
+		switch r := recover().(type) {
+		case nil:
+			return
+		case commitFailure:
+			j.fail(r.err)
+		case error:
+			// It could not write or rotate its log, and kept a lock.
 			j.wedged.Store(true)
-			cause, ok := r.(error)
-			if !ok {
-				cause = fmt.Errorf("%v", r)
-			}
-			j.fail(cause)
-			err = j.failed()
+			j.fail(r)
+		default:
+			j.wedged.Store(true)
+			j.fail(fmt.Errorf("%v", r))
 		}
+		err = j.failed()
 	}()
+	return write()
+}
+
+// apply gives a batch to Pebble and, with SyncAlways, waits until it is on disk.
+// To wait in a second step, as Pebble offers, would let commits of one session
+// overlap, but makes the caller sleep twice; the rules of a session wait for one
+// commit before they decide the next anyway.
+func (j *Journal) apply(b *pebble.Batch) error {
+	o := pebble.Sync
 	if j.opt.Sync != SyncAlways {
-		err = j.db.Apply(b, pebble.NoSync)
-	} else {
-		err = j.db.ApplyNoSyncWait(b, pebble.Sync)
+		o = pebble.NoSync
 	}
-	if err != nil {
+	err := j.guard(func() error { return j.db.Apply(b, o) })
+	if err == nil {
+		return b.Close()
+	}
+	if j.failure.Load() == nil {
 		j.fail(err)
-		return j.failed()
 	}
-	return nil
+	return j.failed()
 }
 
-func (j *Journal) wait(b *pebble.Batch) error {
-	if j.opt.Sync == SyncAlways {
-		if err := b.SyncWait(); err != nil {
-			j.fail(err)
-			return j.failed()
-		}
-	}
-	b.Close()
-	return nil
-}
-
-// write applies a batch and waits for it, whatever the sync mode. It is for
+// write applies a batch and brings it to disk whatever the sync mode. It is for
 // what is rare.
 func (j *Journal) write(b *pebble.Batch) error {
 	if err := j.apply(b); err != nil {
-		return err
-	}
-	if err := j.wait(b); err != nil {
 		return err
 	}
 	if j.opt.Sync != SyncAlways {
@@ -267,16 +271,5 @@ func (j *Journal) write(b *pebble.Batch) error {
 
 // sync brings to disk what was written without a sync.
 func (j *Journal) sync() error {
-	b := j.db.NewBatch()
-	b.LogData(nil, nil)
-	if err := j.db.ApplyNoSyncWait(b, pebble.Sync); err != nil {
-		j.fail(err)
-		return j.failed()
-	}
-	if err := b.SyncWait(); err != nil {
-		j.fail(err)
-		return j.failed()
-	}
-	b.Close()
-	return nil
+	return j.guard(func() error { return j.db.LogData(nil, pebble.Sync) })
 }

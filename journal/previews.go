@@ -77,7 +77,7 @@ func openPreviews(j *Journal) (*previews, error) {
 	if j.readOnly {
 		return p, nil
 	}
-	if err := fs.MkdirAll(folder, 0o700); err != nil {
+	if err := makeFolder(fs, folder); err != nil {
 		return nil, err
 	}
 	if err := p.rewrite(); err != nil {

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"iter"
 
@@ -11,50 +12,48 @@ import (
 
 // putPrompts keeps the index of prompts and of their deadlines.
 func (j *Journal) putPrompts(b *pebble.Batch, n chat.Number, events []chat.Event) error {
-	var fresh map[token]promptValue // asked in this commit
+	var known map[token]promptValue // touched by this commit
+	find := func(t token) (promptValue, bool, error) {
+		if p, ok := known[t]; ok {
+			return p, true, nil
+		}
+		v, err := j.get(numberTokenKey(nil, kPrompt, n, t))
+		p, ok := decodePrompt(v)
+		return p, ok, err
+	}
+	put := func(t token, p promptValue) {
+		if known == nil {
+			known = map[token]promptValue{}
+		}
+		known[t] = p
+		b.Set(numberTokenKey(nil, kPrompt, n, t), p.append(nil), nil)
+	}
 	for i := range events {
 		e := &events[i]
-		if ended := chat.AnswerOf(e.Body); ended != "" {
-			t := tokenOf(ended)
-			p, ok := fresh[t]
-			if !ok {
-				v, err := j.get(numberTokenKey(nil, kPrompt, n, t))
-				if err != nil {
-					return err
-				}
-				if p, ok = decodePrompt(v); !ok {
-					continue // an answer to nothing that was asked
-				}
+		ended := chat.AnswerOf(e.Body)
+		if ended == "" && !mayAsk(e.Body) {
+			continue
+		}
+		q, asks := chat.AsPrompt(e)
+		if !asks && ended == "" {
+			continue // a notification waits for nobody
+		}
+		t := tokenOf(cmp.Or(ended, q.RequestID))
+		p, ok, err := find(t)
+		if err != nil {
+			return err
+		}
+		if ok && p.ref.Ended == 0 && p.deadline != 0 {
+			b.Delete(deadlineKey(nil, p.deadline, n, t), nil)
+		}
+		if asks {
+			put(t, promptValue{chat.PromptRef{Asked: e.Seq}, q.Deadline, q.RequestID})
+			if q.Deadline != 0 {
+				b.Set(deadlineKey(nil, q.Deadline, n, t), nil, nil)
 			}
-			if p.ref.Ended != 0 {
-				continue // the first answer stays
-			}
+		} else if ok && p.ref.Ended == 0 { // the first answer stays
 			p.ref.Ended = e.Seq
-			b.Set(numberTokenKey(nil, kPrompt, n, t), p.append(nil), nil)
-			if p.deadline != 0 {
-				b.Delete(deadlineKey(nil, p.deadline, n, t), nil)
-			}
-			if _, ok := fresh[t]; ok {
-				fresh[t] = p
-			}
-			continue
-		}
-		if !mayAsk(e.Body) {
-			continue
-		}
-		q, ok := chat.AsPrompt(e)
-		if !ok {
-			continue
-		}
-		t := tokenOf(q.RequestID)
-		p := promptValue{ref: chat.PromptRef{Asked: e.Seq}, deadline: q.Deadline, request: q.RequestID}
-		if fresh == nil {
-			fresh = map[token]promptValue{}
-		}
-		fresh[t] = p
-		b.Set(numberTokenKey(nil, kPrompt, n, t), p.append(nil), nil)
-		if p.deadline != 0 {
-			b.Set(deadlineKey(nil, p.deadline, n, t), nil, nil)
+			put(t, p)
 		}
 	}
 	return nil

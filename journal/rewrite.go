@@ -141,6 +141,27 @@ func (p *previews) isOpen(q *piece) bool {
 	return ok
 }
 
+// makeFolder creates a folder such that a power cut does not take it away: what
+// Pebble syncs inside is of no use when the way to it is lost.
+func makeFolder(fs vfs.FS, dir string) error {
+	var made []string
+	for at := dir; ; at = fs.PathDir(at) {
+		if _, err := fs.Stat(at); !errors.Is(err, os.ErrNotExist) || at == fs.PathDir(at) {
+			break
+		}
+		made = append(made, fs.PathDir(at))
+	}
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, parent := range made {
+		if err := syncFolder(fs, parent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func syncFolder(fs vfs.FS, dir string) error {
 	d, err := fs.OpenDir(dir)
 	if err != nil {

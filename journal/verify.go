@@ -92,8 +92,8 @@ func (v *verifier) session(ctx context.Context, id chat.SessionID, n chat.Number
 		return err
 	}
 	if len(c.damage) > 0 && !v.j.readOnly {
-		s := v.j.shard(id)
-		s.commit.Lock()
+		turn := v.j.turn(id)
+		turn.Lock()
 		name, err := v.j.get(numberKey(nil, kName, n))
 		if err == nil && string(name) == string(id) {
 			c = newCheck(v.j, id, n)
@@ -101,7 +101,7 @@ func (v *verifier) session(ctx context.Context, id chat.SessionID, n chat.Number
 		} else {
 			c.damage = nil // erased meanwhile
 		}
-		s.commit.Unlock()
+		turn.Unlock()
 		if err != nil {
 			return err
 		}
@@ -208,9 +208,9 @@ func (v *verifier) indexes(ctx context.Context) error {
 func (v *verifier) loose(e entry, id chat.SessionID, code chat.Code) (*Damage, error) {
 	names := map[byte]string{kID: "name", kDeadline: "deadline", kActivity: "list"}
 	bad := func(what string) *Damage { return &Damage{Session: id, Kind: names[e.kind], What: what} }
-	s := v.j.shard(id)
-	s.commit.Lock()
-	defer s.commit.Unlock()
+	turn := v.j.turn(id)
+	turn.Lock()
+	defer turn.Unlock()
 	var key []byte
 	switch e.kind {
 	case kID:

@@ -1,0 +1,107 @@
+package journal
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+func FuzzDecodeKey(f *testing.F) {
+	t := tokenOf("x")
+	for _, k := range [][]byte{
+		{kFormat}, numberKey(nil, kName, 7), seqKey(nil, kEvent, 7, 9), headKey(nil, 7), numberTokenKey(nil, kClient, 7, t),
+		deadlineKey(nil, -5, 7, t), activityKey(nil, t, 3, 7), aliasOfKey(nil, t, t), tokenKey(nil, kID, t), {}, {0xff, 1},
+	} {
+		f.Add(k)
+	}
+	f.Fuzz(func(t *testing.T, k []byte) {
+		d, ok := decodeKey(k)
+		if !ok {
+			return
+		}
+		var back []byte
+		switch d.kind {
+		case kFormat:
+			back = []byte{kFormat}
+		case kHead:
+			back = headKey(nil, d.number)
+		case kID, kAlias, kTombstone:
+			back = tokenKey(nil, d.kind, d.token)
+		case kEvent, kState, kEnds:
+			back = seqKey(nil, d.kind, d.number, d.seq)
+		case kClient, kPrompt:
+			back = numberTokenKey(nil, d.kind, d.number, d.token)
+		case kDeadline:
+			back = deadlineKey(nil, d.at, d.number, d.token)
+		case kActivity:
+			back = activityKey(nil, d.token, d.bucket, d.number)
+		case kAliasOf:
+			back = aliasOfKey(nil, d.token, d.second)
+		default:
+			back = numberKey(nil, d.kind, d.number)
+		}
+		if !bytes.Equal(back, k) {
+			t.Fatalf("%x became %x", k, back)
+		}
+	})
+}
+
+func FuzzValues(f *testing.F) {
+	f.Add(position{1, 2, chat.Hash{3}}.append(nil))
+	f.Add(appendClient(nil, 4, 5))
+	f.Add(promptValue{chat.PromptRef{Asked: 1, Ended: 2}, -3, "r"}.append(nil))
+	f.Add(appendEnds(nil, []chat.End{{Bytes: 3, At: 9}, {Bytes: 8, At: 30}}))
+	f.Fuzz(func(t *testing.T, v []byte) {
+		if p, ok := decodePosition(v); ok && !bytes.Equal(p.append(nil), v) {
+			t.Fatal("position")
+		}
+		if seq, digest, ok := decodeClient(v); ok {
+			if s, d, ok := decodeClient(appendClient(nil, seq, digest)); !ok || s != seq || d != digest {
+				t.Fatal("client")
+			}
+		}
+		if p, ok := decodePrompt(v); ok {
+			if q, ok := decodePrompt(p.append(nil)); !ok || p != q {
+				t.Fatal("prompt")
+			}
+		}
+		if e, ok := decodeEnds(v); ok {
+			if g, ok := decodeEnds(appendEnds(nil, e)); !ok || !slices.Equal(e, g) {
+				t.Fatal("ends")
+			}
+		}
+		decodeNumber(v)
+	})
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add(place{5, "s-1"}.cursor())
+	f.Add("")
+	f.Add("AQAAAAAAAAAF")
+	f.Fuzz(func(t *testing.T, s string) {
+		if p, err := parsePlace(s); err == nil && p.cursor() != s {
+			t.Fatalf("%q became %q", s, p.cursor())
+		} else if err != nil && chat.CodeOf(err) != chat.Invalid {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Byte order of keys is the order of what they stand for.
+func TestKeyOrder(t *testing.T) {
+	who := tokenOf("w")
+	ats := []chat.At{-1 << 62, -1, 0, 1, 1 << 20, 1 << 50, 1 << 62}
+	for i := range len(ats) - 1 {
+		if bytes.Compare(deadlineKey(nil, ats[i], 9, who), deadlineKey(nil, ats[i+1], 1, who)) >= 0 {
+			t.Errorf("deadline %d is not before %d", ats[i], ats[i+1])
+		}
+		if a, b := bucketOf(ats[i]), bucketOf(ats[i+1]); a != b && bytes.Compare(activityKey(nil, who, b, 9), activityKey(nil, who, a, 1)) >= 0 {
+			t.Errorf("the later of %d and %d is not listed first", ats[i], ats[i+1])
+		}
+	}
+	if tokenOf("ab", "c") == tokenOf("a", "bc") || tokenOf("a") == tokenOf("a", "") {
+		t.Error("texts run into each other")
+	}
+}
