@@ -13,28 +13,14 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Snapshot is a session as it stands: what a client shows before it follows the
-// stream from Cursor.
-type Snapshot struct {
-	Session     chat.Session      `json:"session"`
-	Items       []json.RawMessage `json:"items"`   // the conversation, folded; the newest last
-	Prompts     []chat.Prompt     `json:"prompts"` // open ones
-	Plan        *chat.AgentPlan   `json:"plan"`
-	Workstreams []chat.Workstream `json:"workstreams"`
-	Usage       chat.Usage        `json:"usage"`
-	Turns       []chat.Turn       `json:"turns"` // running ones
-	Open        []chat.Block      `json:"open"`  // blocks that are being written
-	Cursor      chat.Cursor       `json:"cursor"`
-	ServerNow   chat.At           `json:"server_now"`
-}
-
-// Snapshot returns a session with its last items; 0 means the server's default.
-func (c *Client) Snapshot(ctx context.Context, id chat.SessionID, items int) (Snapshot, error) {
+// Snapshot returns a session as it stands, with its last items; 0 means the
+// server's default. A client shows it and follows the stream from its cursor.
+func (c *Client) Snapshot(ctx context.Context, id chat.SessionID, items int) (chat.Snapshot, error) {
 	v := url.Values{}
 	if items > 0 {
 		v.Set("items", strconv.Itoa(items))
 	}
-	var out Snapshot
+	var out chat.Snapshot
 	err := c.do(ctx, call{method: http.MethodGet, path: sessionPath(id, "/snapshot"), query: v, safe: true}, &out)
 	return out, err
 }

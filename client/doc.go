@@ -15,7 +15,7 @@
 // # Concurrency
 //
 // A Client may be used by any number of goroutines. It starts none of its own
-// except inside Work and Mux.Run, which return only when all they started has
+// except inside Work, which returns only when all it started has
 // ended. An iterator belongs to the goroutine that ranges over it. Every call
 // ends when its context does.
 //

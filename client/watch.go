@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -176,7 +177,12 @@ func (c *Client) stream(ctx context.Context, t *track, opt WatchOptions, yield f
 	}
 }
 
-// track keeps a reader's place in one session's stream.
+// maxMarks bounds the open blocks in a cursor. A session has few; one that ended
+// without an event is dropped when newer ones push it out.
+const maxMarks = 64
+
+// track keeps a reader's place in one session's stream. It counts for itself
+// what it has, so that no word of the server makes it lose or double anything.
 type track struct {
 	id     chat.SessionID
 	at     chat.Cursor
@@ -197,13 +203,13 @@ func (t *track) take(kind, id string, data []byte) (*Frame, error) {
 		if err != nil {
 			return nil, err
 		}
-		return t.event(&e, id)
+		return t.event(&e)
 	case "preview":
 		var p chat.Preview
 		if err := json.Unmarshal(data, &p); err != nil {
 			return nil, chat.Errorf(chat.Internal, "the server sent a piece that cannot be read").Because(err)
 		}
-		return t.piece(&p, id)
+		return t.piece(&p)
 	case "bye":
 		return nil, bye(data)
 	}
@@ -229,7 +235,7 @@ func (t *track) hello(id string, data []byte) (*Frame, error) {
 	return &Frame{Session: t.id, Cursor: t.cursor(), Hello: &h}, nil
 }
 
-func (t *track) event(e *chat.Event, id string) (*Frame, error) {
+func (t *track) event(e *chat.Event) (*Frame, error) {
 	if e.Seq <= t.at.Seq {
 		return nil, nil
 	}
@@ -240,11 +246,10 @@ func (t *track) event(e *chat.Event, id string) (*Frame, error) {
 	t.at.PassEvent(e.Seq, block)
 	delete(t.lame, block)
 	t.gapped = ""
-	t.adopt(id)
 	return &Frame{Session: t.id, Cursor: t.cursor(), Event: e}, nil
 }
 
-func (t *track) piece(p *chat.Preview, id string) (*Frame, error) {
+func (t *track) piece(p *chat.Preview) (*Frame, error) {
 	p.End = p.Offset + len(p.Text)
 	have := t.at.Bytes(p.Block)
 	if t.lame[p.Block] || p.Offset > have {
@@ -264,25 +269,10 @@ func (t *track) piece(p *chat.Preview, id string) (*Frame, error) {
 	}
 	p.Text, p.Offset = p.Text[have-p.Offset:], have
 	t.at.PassPiece(p.Block, p.End)
-	t.adopt(id)
+	if n := len(t.at.Blocks) - maxMarks; n > 0 {
+		t.at.Blocks = slices.Delete(t.at.Blocks, 0, n)
+	}
 	return &Frame{Session: t.id, Cursor: t.cursor(), Preview: p}, nil
-}
-
-// adopt takes the server's word on the cursor: it knows which blocks have ended
-// without an event. What it claims about blocks that were left out is not taken.
-func (t *track) adopt(id string) {
-	at, err := chat.ParseCursor(id)
-	if err != nil || at.Seq != t.at.Seq {
-		return
-	}
-	kept := at.Blocks[:0]
-	for _, m := range at.Blocks {
-		if m.Bytes == t.at.Bytes(m.Block) {
-			kept = append(kept, m)
-		}
-	}
-	at.Blocks = kept
-	t.at = at
 }
 
 // cursor is a copy that the consumer may keep.

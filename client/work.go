@@ -306,17 +306,19 @@ func (w *worker) finish(ctx context.Context, t *WorkTurn, err error) {
 		text, _ := json.Marshal(err.Error())
 		f.Op, f.Error = "fail", text
 	}
-	patience := w.opt.Grace
-	if cause != nil {
-		patience = 5 * time.Second
-	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	// The turn's context may have ended, or end now: a moment is left to say so.
+	last, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWord, cancel) })()
 	if _, err := w.call(last, t, func() workFrame { return f }); err != nil && !errors.Is(cause, ErrStopped) {
 		w.c.opt.Logger.Warn("the end of a turn could not be told", "agent", w.name, "turn", t.ID, "err", err)
 	}
 	w.forget(t)
 }
+
+// lastWord is how long the end of a turn may take to be told when there is no
+// time left.
+const lastWord = 2 * time.Second
 
 func (w *worker) forget(t *WorkTurn) {
 	w.mu.Lock()
@@ -349,84 +351,4 @@ func (w *worker) offline() {
 func (w *worker) notify() {
 	close(w.changed)
 	w.changed = make(chan struct{})
-}
-
-// place returns the connection on which the turn is ours, when there is one.
-func (w *worker) place(ctx context.Context, t *WorkTurn) (*websocket.Conn, error) {
-	for {
-		w.mu.Lock()
-		conn, placed, changed := w.conn, t.placed, w.changed
-		w.mu.Unlock()
-		if conn != nil && placed {
-			return conn, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// call sends a frame and waits for the reply; over a broken connection it is
-// sent again. make is called for each sending, because the attempt may change.
-func (w *worker) call(ctx context.Context, t *WorkTurn, make func() workFrame) (json.RawMessage, error) {
-	for {
-		conn, err := w.place(ctx, t)
-		if err != nil {
-			return nil, err
-		}
-		ch, err := w.post(ctx, conn, make())
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			// The reader notices too; until then place would give the same
-			// broken connection.
-			conn.CloseNow()
-			w.drop(conn)
-			continue
-		}
-		select {
-		case r := <-ch:
-			if errors.Is(r.err, errOffline) {
-				continue
-			}
-			return r.events, r.err
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-func (w *worker) drop(conn *websocket.Conn) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.conn == conn {
-		w.conn = nil
-	}
-}
-
-// post sends a frame under a fresh id.
-func (w *worker) post(ctx context.Context, conn *websocket.Conn, f workFrame) (<-chan reply, error) {
-	ch := make(chan reply, 1)
-	w.mu.Lock()
-	w.lastID++
-	f.ID = w.lastID
-	if w.conn != conn {
-		w.mu.Unlock()
-		ch <- reply{err: errOffline}
-		return ch, nil
-	}
-	w.calls[f.ID] = ch
-	w.mu.Unlock()
-	// A write that is given up half-way ruins the connection for the other
-	// turns, so a turn's end does not cut it.
-	if err := write(context.WithoutCancel(ctx), conn, f); err != nil {
-		w.mu.Lock()
-		delete(w.calls, f.ID)
-		w.mu.Unlock()
-		return nil, err
-	}
-	return ch, nil
 }

@@ -48,8 +48,10 @@
 //
 // # Concurrency
 //
-// The hub has no goroutines. A watch runs in the goroutine that ranges over it,
-// and Publish wakes the watches that wait, without waiting for them. There are
+// The hub has no goroutines that stay. A watch runs in the goroutine that ranges
+// over it, and Publish wakes the watches that wait, without waiting for them. A
+// session with many readers is woken in pauses while much is published, by a
+// timer (see pace). There are
 // two kinds of lock: Hub.mu over the table of sessions, and one per session. Who
 // needs both takes Hub.mu first. Neither is held while the log is read or a
 // batch is being written; encodings are called under the session's lock.

@@ -48,7 +48,7 @@ func (h *Hub) ready(ctx context.Context, t *topic) error {
 		t.events.restart(0)
 		t.mu.Unlock()
 		// Others wait for this reading; it must not end with this reader.
-		h.warmUp(context.WithoutCancel(ctx), t, f)
+		apart(func() { h.warmUp(context.WithoutCancel(ctx), t, f) })
 	} else {
 		t.mu.Unlock()
 	}

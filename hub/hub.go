@@ -86,7 +86,7 @@ func (h *Hub) Publish(id chat.SessionID, entries []Entry) {
 	}
 	h.count.published.Add(uint64(len(entries)))
 	t.publish(h, entries)
-	list, useless := t.unpark(), t.useless()
+	list, useless := t.due(), t.useless()
 	t.mu.Unlock()
 	if len(list) > 0 {
 		wake(list)

@@ -25,6 +25,7 @@ type reader struct {
 	parked     int // in topic.parked, or -1
 	idle       time.Duration
 	timer      *time.Timer // nil until it is needed
+	woken      bool        // with many others, and not yet back; see pace
 	byPosition bool
 	live       bool // takes from the live ring
 	ahead      bool // and has more of some block than there is
@@ -33,8 +34,11 @@ type reader struct {
 // next returns the next batch; it waits until there is one.
 func (r *reader) next(ctx context.Context) (Batch, error) {
 	t := r.topic
-	for {
+	for back := true; ; back = false {
 		t.mu.Lock()
+		if back && r.woken {
+			t.served(r)
+		}
 		if err := t.ended; err != nil {
 			t.mu.Unlock()
 			return Batch{}, err
@@ -127,18 +131,26 @@ func (r *reader) takePast() Batch {
 			}
 		}
 	}
-	b, next, private := r.cut(&t.events, false, from, limit)
 	if len(r.cursor.Blocks) > 0 {
-		for _, e := range t.events.slice(from, next) {
-			r.cursor.PassEvent(e.Fact.Seq, e.Block)
+		// It has a part of blocks that may be open: the cursors in its bytes
+		// must say so, and the shared ones do not.
+		own := slices.Clone(t.events.slice(from, min(limit, from+ownPast)))
+		for i := range own {
+			r.cursor.PassEvent(own[i].Fact.Seq, own[i].Block)
+			own[i].Cursor = r.has()
 		}
+		return r.pieces(own)
 	}
+	b, next, private := r.cut(&t.events, false, from, limit)
 	r.cursor.Seq = chat.Seq(next - 1)
 	b.Cursor, b.Last = r.has(), r.last
 	t.mu.Unlock()
 	r.encode(&b, private)
 	return b
 }
+
+// ownPast bounds what a reader encodes for itself at once.
+const ownPast = 128
 
 // cut takes entries from a ring: shared bytes if it can, otherwise entries that
 // the reader has to encode for itself after it has released the lock.

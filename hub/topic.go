@@ -29,6 +29,7 @@ type topic struct {
 	parked    []*reader // those that wait for something new
 	spare     []*reader // the other buffer for parked
 	codecs    []*codec
+	pace      pace
 }
 
 // window is the time in which events that the fill found have yet to be
@@ -202,6 +203,9 @@ func (t *topic) giveBack(list []*reader) {
 }
 
 func (t *topic) park(r *reader) {
+	if r.woken {
+		t.served(r)
+	}
 	r.parked = len(t.parked)
 	t.parked = append(t.parked, r)
 }
@@ -240,6 +244,9 @@ func (t *topic) add(r *reader, enc Encoding) {
 
 // remove takes a reader out; with the last one of an encoding its bytes go.
 func (t *topic) remove(r *reader) {
+	if r.woken {
+		t.served(r)
+	}
 	end := len(t.rs) - 1
 	t.rs[r.index] = t.rs[end]
 	t.rs[r.index].index = r.index

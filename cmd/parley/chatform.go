@@ -227,7 +227,7 @@ func (f *form) help() string {
 	case len(f.rows) > 0:
 		return "↑↓ or 1-9 · Enter answers"
 	}
-	return "Enter when done"
+	return "open the address, then press Enter"
 }
 
 // countdown words the time that is left.

@@ -125,6 +125,7 @@ func (m *screen) load(ctx context.Context) (after string, err error) {
 		return "", err
 	}
 	m.session, m.clock = snap.Session, time.Until(snap.ServerNow.Time())
+	m.talk.silent = m.session.Agent == chat.NoAgent
 	var events []chat.Event
 	for e, err := range m.cl.Events(ctx, m.session.ID, client.EventQuery{Before: snap.Cursor.Seq + 1, Desc: true, Limit: history}) {
 		if err != nil {
@@ -137,14 +138,20 @@ func (m *screen) load(ctx context.Context) (after string, err error) {
 		m.talk.apply(&events[i])
 	}
 	// What is open may be older than what was loaded.
-	m.talk.prompts = snap.Prompts
-	m.talk.usage = snap.Usage
+	m.talk.prompts = snap.State.Prompts
+	m.talk.usage = snap.State.Usage
 	m.talk.running = map[chat.TurnID]string{}
-	for _, t := range snap.Turns {
-		m.talk.running[t.ID] = ""
+	for _, t := range snap.State.Turns {
+		m.talk.running[t.ID] = t.Workstream
 	}
-	for _, b := range snap.Open {
-		m.talk.preview(&chat.Preview{Block: b.ID, Text: b.Text, Kind: b.Kind, Workstream: b.Workstream, Turn: b.Turn})
+	for _, i := range snap.Open {
+		if i.Text != nil {
+			kind := chat.TextBlock
+			if i.Kind == chat.ItemThinking {
+				kind = chat.ThinkingBlock
+			}
+			m.talk.preview(&chat.Preview{Block: i.Text.Block, Text: i.Text.Text, Kind: kind, Workstream: i.Workstream, Turn: i.Turn})
+		}
 	}
 	m.choose()
 	return snap.Cursor.String(), nil
@@ -220,6 +227,9 @@ func (m *screen) take(f client.Frame) {
 		}
 		if b, ok := f.Event.Body.(chat.SessionUpdated); ok && b.Title != nil {
 			m.session.Title = *b.Title
+		}
+		if _, over := f.Event.Body.(chat.TurnCompleted); over && m.notice == stopping {
+			m.notice = ""
 		}
 		m.talk.apply(f.Event)
 		m.choose()
@@ -353,11 +363,13 @@ func (m *screen) answered(msg answeredMsg) {
 	}
 }
 
+const stopping = "stopping…"
+
 func (m *screen) stop() tea.Cmd {
 	if !m.talk.busy() {
 		return nil
 	}
-	m.notice = "stopping…"
+	m.notice = stopping
 	id := m.session.ID
 	return func() tea.Msg {
 		_, err := m.cl.Stop(m.ctx, id, client.StopOptions{Reason: "stopped from the terminal"})

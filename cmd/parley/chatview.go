@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -58,22 +59,25 @@ func (m *screen) visible(room int) []string {
 	for _, o := range m.outbox {
 		parts = append(parts, m.draw(&item{kind: userItem, text: o.text, state: "not sent yet"}))
 	}
-	for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
-		parts[i], parts[j] = parts[j], parts[i]
+	slices.Reverse(parts) // newest first, as all of them here
+	for _, q := range slices.Backward(m.talk.queue) {
+		parts = append(parts, m.draw(q.item))
 	}
 	for _, p := range parts {
 		have += len(p)
 	}
-	i := len(m.talk.items) - 1
-	for ; i >= 0 && have < want; i-- {
-		p := m.draw(m.talk.items[i])
+	for _, i := range slices.Backward(m.talk.items) {
+		if have >= want {
+			break
+		}
+		p := m.draw(i)
 		parts = append(parts, p)
 		have += len(p)
 	}
 	m.scroll = max(0, min(m.scroll, have-room)) // no further than the first line
 	var lines []string
-	for j := len(parts) - 1; j >= 0; j-- {
-		lines = append(lines, parts[j]...)
+	for _, p := range slices.Backward(parts) {
+		lines = append(lines, p...)
 	}
 	if len(lines) == 0 {
 		lines = m.welcome()
@@ -358,13 +362,13 @@ func (m *screen) stateLine() string {
 		left += asking.Render("waits for you")
 	case m.talk.busy():
 		left += busy.Render(spinner(m.now)+" "+firstOf(oneLine(m.talk.status), "working")) + dim.Render(" · Esc stops")
-	default:
+	case m.link.Up:
 		left += dim.Render("ready")
 	}
 	if n := len(m.outbox); n > 0 {
 		left += dim.Render(fmt.Sprintf(" · %d not sent yet", n))
 	}
-	if n := len(m.talk.said); n > 0 && m.talk.busy() {
+	if n := len(m.talk.queue); n > 0 && m.talk.busy() {
 		left += dim.Render(fmt.Sprintf(" · %d queued", n))
 	}
 	right := oneLine(m.session.Agent) + " · " + string(m.session.ID)

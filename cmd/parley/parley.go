@@ -25,6 +25,7 @@ import (
 	"github.com/parley-hq/parley/auth"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/dialect/native"
+	"github.com/parley-hq/parley/dialect/nemo"
 	"github.com/parley-hq/parley/hub"
 	"github.com/parley-hq/parley/journal"
 	"github.com/parley-hq/parley/server"
@@ -121,9 +122,13 @@ func (p *parley) serve() error {
 		native.New(native.Options{
 			Sessions: p.sessions, Files: files{p.artifacts}, Workers: p.workers, Caller: p.auth.Caller, Conns: conns,
 			Agents: func() any { return p.agents.List(p.runner.Running()) }, Builtin: p.agents.Builtin,
-			Backup: p.backup, Verify: p.verify, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
+			Backup: p.backup, Verify: p.verify, Messages: p.messages, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 		}).Routes(),
 	}
+	dialects = append(dialects, nemo.New(nemo.Options{
+		Sessions: p.sessions, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Conns: conns, Agent: p.cfg.Agent,
+		Schema: p.cfg.NemoSchema, Dir: p.cfg.Data, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
+	}).Routes())
 	for _, routes := range dialects {
 		for _, r := range routes {
 			p.server.Handle(r)
@@ -140,12 +145,6 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
-	var store, front sync.WaitGroup
-	errs := make(chan error, 4)
-	store.Go(func() { errs <- p.journal.Run(background) })
-	store.Go(func() { errs <- p.sessions.Run(background) })
-	front.Go(func() { errs <- p.runner.Run(ctx) })
-	front.Go(func() { errs <- p.server.Run(ctx) })
 	started := p.started
 	p.started = func(addr net.Addr) {
 		p.hello(out, addr)
@@ -153,7 +152,12 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 			started(addr)
 		}
 	}
-
+	var store, front sync.WaitGroup
+	errs := make(chan error, 4)
+	store.Go(func() { errs <- p.journal.Run(background) })
+	store.Go(func() { errs <- p.sessions.Run(background) })
+	front.Go(func() { errs <- p.runner.Run(ctx) })
+	front.Go(func() { errs <- p.server.Run(ctx) })
 	select {
 	case err = <-errs:
 	case err = <-p.broken:

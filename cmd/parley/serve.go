@@ -37,11 +37,13 @@ type ServeCmd struct {
 	Host         []string `help:"Name under which the server is reached, besides loopback ones." env:"PARLEY_HOST"`
 	AllowOrigin  []string `help:"Origin of web pages that may use the server." env:"PARLEY_ALLOW_ORIGIN"`
 
+	NemoSchema string `help:"How NeMo WebSocket clients are spoken to that do not say it themselves: nemo (the real server's words), documented, agentiq, aiq (the AI-Q UI)." name:"nemo-schema" enum:"nemo,documented,agentiq,aiq" default:"nemo" env:"PARLEY_NEMO_SCHEMA"`
+
 	MaxBody     int64   `help:"Most bytes of a request body." default:"8388608" env:"PARLEY_MAX_BODY"`
 	MaxArtifact int64   `help:"Most bytes of an artifact." default:"1073741824" env:"PARLEY_MAX_ARTIFACT"`
-	MinFree     int64   `help:"Least free bytes on the disk; below it appends are refused. -1 switches it off." default:"1073741824" env:"PARLEY_MIN_FREE"`
-	MinFreePct  float64 `help:"Least free share of the disk in percent. -1 switches it off." name:"min-free-percent" default:"5" env:"PARLEY_MIN_FREE_PERCENT"`
-	Rate        float64 `help:"Requests a second that one actor may make; -1 means no limit." default:"0" env:"PARLEY_RATE"`
+	MinFree     int64   `help:"Least free bytes on the disk; below it appends are refused; --min-free=-1 switches it off." default:"1073741824" env:"PARLEY_MIN_FREE"`
+	MinFreePct  float64 `help:"Least free share of the disk in percent; --min-free-percent=-1 switches it off." name:"min-free-percent" default:"5" env:"PARLEY_MIN_FREE_PERCENT"`
+	Rate        float64 `help:"Requests a second that one actor may make; 0 means 2000 where there are tokens; --rate=-1 means no limit." default:"0" env:"PARLEY_RATE"`
 
 	Grace     time.Duration `help:"How long turns may go on when the server is told to end." default:"10s" env:"PARLEY_GRACE"`
 	LogLevel  string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info" env:"PARLEY_LOG_LEVEL"`

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,6 +45,12 @@ type drawn struct {
 	lines      []string
 }
 
+// queued is a message that waits for its turn.
+type queued struct {
+	seq  chat.Seq
+	item *item
+}
+
 // maxItems bounds what a terminal keeps; the log has the rest.
 const maxItems = 3000
 
@@ -62,14 +67,16 @@ type talk struct {
 	calls   map[string]*item
 	asks    map[string]*item
 	streams map[string]*item
-	said    map[chat.Seq]*item // user messages that wait for their turn
 	plan    *item
+
+	silent bool     // nobody answers here
+	queue  []queued // user messages that wait for their turn; drawn below all else
 }
 
 func newTalk() *talk {
 	return &talk{
 		running: map[chat.TurnID]string{}, blocks: map[chat.BlockID]*item{}, calls: map[string]*item{},
-		asks: map[string]*item{}, streams: map[string]*item{}, said: map[chat.Seq]*item{},
+		asks: map[string]*item{}, streams: map[string]*item{},
 	}
 }
 
@@ -113,9 +120,15 @@ func (t *talk) apply(e *chat.Event) {
 	t.last = e.Seq
 	switch b := e.Body.(type) {
 	case chat.UserMessage:
-		i := t.add(&item{kind: userItem, line: e.Workstream, text: userText(b)})
-		i.state = "queued"
-		t.said[e.Seq] = i
+		i := &item{kind: userItem, line: e.Workstream, text: userText(b)}
+		if t.silent {
+			t.add(i)
+			break
+		}
+		if t.busy() {
+			i.state = "queued"
+		}
+		t.queue = append(t.queue, queued{e.Seq, i})
 	case chat.UserMessageWithdrawn:
 		t.taken("withdrawn", b.Sequence)
 	case chat.TurnStarted:
@@ -176,13 +189,15 @@ func (t *talk) note(e *chat.Event, text string) {
 
 // taken marks messages that wait no more.
 func (t *talk) taken(state string, seqs ...chat.Seq) {
-	for _, seq := range seqs {
-		if i := t.said[seq]; i != nil {
-			i.state = state
-			i.rev++
-			delete(t.said, seq)
+	t.queue = slices.DeleteFunc(t.queue, func(q queued) bool {
+		if !slices.Contains(seqs, q.seq) {
+			return false
 		}
-	}
+		q.item.state = state
+		q.item.rev++
+		t.add(q.item)
+		return true
+	})
 }
 
 func (t *talk) finish(e *chat.Event, kind itemKind, block chat.BlockID, text string, partial bool) {
@@ -293,98 +308,4 @@ func (t *talk) applyWorkstream(e *chat.Event) {
 	case chat.WorkstreamCanceled:
 		set(b.ID, "canceled", b.Reason)
 	}
-}
-
-func userText(b chat.UserMessage) string {
-	text := b.PlainText()
-	for _, p := range b.Content {
-		if p.Type != "text" {
-			text = strings.TrimSpace(text + "\n[" + p.Type + " " + firstOf(p.Name, p.Path, p.URL) + "]")
-		}
-	}
-	return text
-}
-
-func artifactText(b chat.AgentArtifact) string {
-	text := firstOf(b.Title, b.Path, b.ArtifactID)
-	if b.Path != "" && b.Path != text {
-		text += " · " + b.Path
-	}
-	if b.Size > 0 {
-		text += " (" + size(b.Size) + ")"
-	}
-	return b.ArtifactType + " " + text
-}
-
-func progressText(done, total int64) string {
-	if total > 0 {
-		return fmt.Sprintf("%d of %d", done, total)
-	}
-	return fmt.Sprint(done)
-}
-
-// promptTitle is what a prompt asks, in a line or two.
-func promptTitle(p *chat.Prompt) string {
-	switch {
-	case p.Input != nil:
-		return p.Input.Text
-	case p.Approval != nil:
-		var tools []string
-		for _, c := range p.Approval.Calls {
-			tools = append(tools, c.Tool)
-		}
-		return firstOf(p.Approval.Text, "May I run "+strings.Join(tools, ", ")+"?")
-	}
-	text := "May I have: " + strings.Join(p.Permission.Scopes, ", ") + "?"
-	if p.Permission.Justification != "" {
-		text += " " + p.Permission.Justification
-	}
-	return text
-}
-
-// answerText is what somebody answered.
-func answerText(b chat.Body) string {
-	switch b := b.(type) {
-	case chat.UserInputResponse:
-		return firstOf(strings.Join(b.Values, ", "), b.Text)
-	case chat.UserApprovalResponse:
-		var words []string
-		for _, d := range b.Decisions {
-			word := "approved"
-			if !d.Approve {
-				word = strings.TrimSuffix("denied: "+d.Reason, ": ")
-			} else if d.Remember == "session" {
-				word = "approved for the session"
-			}
-			words = append(words, word)
-		}
-		return strings.Join(words, ", ")
-	case chat.UserPermissionResponse:
-		if len(b.Granted) == 0 {
-			return "denied"
-		}
-		text := "granted " + strings.Join(b.Granted, ", ")
-		if len(b.Denied) > 0 {
-			text += "; denied " + strings.Join(b.Denied, ", ")
-		}
-		return text
-	}
-	return ""
-}
-
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
-}
-
-// paramsText shows a call's parameters in one line.
-func paramsText(raw json.RawMessage) string {
-	if s := string(raw); s != "{}" && s != "null" {
-		return s
-	}
-	return ""
 }

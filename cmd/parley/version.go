@@ -6,23 +6,26 @@ import (
 	"runtime/debug"
 )
 
-// version is set when a release is built; otherwise the build's own record is
-// used.
+// version is set when a release is built; otherwise it is what the build itself
+// records.
 var version = ""
+
+func init() {
+	if version == "" {
+		version = buildVersion()
+	}
+}
 
 // VersionCmd prints the version.
 type VersionCmd struct{}
 
 // Run prints one line.
 func (VersionCmd) Run(std *stdio) error {
-	_, err := fmt.Fprintf(std.out, "parley %s (%s, %s/%s)\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintf(std.out, "parley %s (%s, %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }
 
-func versionText() string {
-	if version != "" {
-		return version
-	}
+func buildVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// A conversation from the first message to a restored backup.
+func TestCommandsTogether(t *testing.T) {
+	dir := t.TempDir()
+	launch(t, filepath.Join(dir, "data"))
+
+	if out := succeed(t, "", "send", "new", "--wait", "/echo", "Hello", "there"); out != "Hello there\n" {
+		t.Fatalf("the answer is %q", out)
+	}
+	var s chat.Session
+	if err := json.Unmarshal([]byte(succeed(t, "", "sessions", "--json", "--limit", "1")), &s); err != nil || s.Agent != "demo" {
+		t.Fatalf("session %+v, %v", s, err)
+	}
+	id := string(s.ID)
+	if out := succeed(t, "", "sessions", "--status", "idle"); !strings.Contains(out, id) {
+		t.Errorf("the list has no %s:\n%s", id, out)
+	}
+	if out := succeed(t, "from a pipe\n", "send", id, "-", "-w"); out != "You said: from a pipe\n" {
+		t.Errorf("the answer to standard input is %q", out)
+	}
+	watched := succeed(t, "", "watch", id, "--after", "0", "--json", "--until-idle")
+	if n := strings.Count(watched, `"type":"user.message"`); n != 1 || !strings.Contains(watched, `"text":"Hello there"`) {
+		t.Errorf("watch until idle gave\n%s", watched)
+	}
+
+	file := filepath.Join(dir, "log.ndjson")
+	succeed(t, "", "export", id, "-o", file)
+	if code, _, errs := cli(t, "", "export", id, "-o", file); code != exitError || !strings.Contains(errs, "there already") {
+		t.Errorf("export overwrote a file: %d %s", code, errs)
+	}
+	exported, _ := os.ReadFile(file)
+	if string(exported) != succeed(t, "", "export", id) {
+		t.Error("a file and standard output have different logs")
+	}
+	if code, _, errs := cli(t, "", "import", file); code != exitError || strings.Count(errs, "\n") != 1 {
+		t.Errorf("a log was imported over itself: %d %s", code, errs)
+	}
+	if out := succeed(t, "", "verify"); !strings.Contains(out, "all whole") {
+		t.Errorf("verify said %q", out)
+	}
+
+	backup, restored := filepath.Join(dir, "b.tar"), filepath.Join(dir, "restored")
+	succeed(t, "", "backup", backup)
+	succeed(t, "", "restore", backup, "--data", restored)
+	if out := succeed(t, "", "verify", "--data", restored); !strings.Contains(out, "1 session with 9 events, all whole") {
+		t.Errorf("the restored store: %q", out)
+	}
+	if code, _, errs := cli(t, "", "restore", backup, "--data", restored); code != exitError || !strings.Contains(errs, "not empty") {
+		t.Errorf("restore went over a store: %d %s", code, errs)
+	}
+
+	t.Run("on another server", func(t *testing.T) {
+		launch(t, filepath.Join(dir, "other"))
+		if out := succeed(t, "", "import", file); out != id+"\n" {
+			t.Fatalf("imported as %q", out)
+		}
+		if succeed(t, "", "export", id) != string(exported) {
+			t.Error("the log is not the same byte for byte")
+		}
+	})
+	t.Run("on the restored store", func(t *testing.T) {
+		launch(t, restored)
+		if out := succeed(t, "", "send", id, "still there?", "-w"); out != "You said: still there?\n" {
+			t.Errorf("the answer is %q", out)
+		}
+	})
+}
+
+func TestPlainChat(t *testing.T) {
+	launch(t, filepath.Join(t.TempDir(), "data"))
+	code, out, errs := cli(t, strings.Join([]string{
+		"hi", "/ask radio", "nonsense", "2", "/ask checkbox", "1, Push", "/ask text", "Ada",
+		`/approve deploy {"env":"prod"}`, "no too risky", `/approve deploy {"env":"prod"}`, "yes", "/permission a b", "b", "/fail boom", "after",
+	}, "\n"), "chat")
+	if code != exitOK {
+		t.Fatalf("exit %d: %s", code, errs)
+	}
+	at := 0
+	for _, want := range []string{
+		"You said: hi\n", "? How should I notify you?", "2. SMS", "You answered: sms\n", "You answered: email, push\n", "You answered: Ada\n",
+		"deploy {\"env\":\"prod\"}", "Denied: too risky\n", "deploy gave {\"env\":\"prod\"}", "Granted: b. Denied: a", "You said: after\n",
+	} {
+		i := strings.Index(out[at:], want)
+		if i < 0 {
+			t.Fatalf("%q is missing behind\n%s\nin\n%s", want, out[:at], out)
+		}
+		at += i + len(want)
+	}
+	for _, want := range []string{"is not one of the options", "the turn failed: boom", "go on with: parley chat s-"} {
+		if !strings.Contains(errs, want) {
+			t.Errorf("standard error lacks %q:\n%s", want, errs)
+		}
+	}
+}
+
+func TestMistakesAreExplained(t *testing.T) {
+	t.Setenv("PARLEY_URL", "http://127.0.0.1:1")
+	for _, test := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"sessions", exitError, "is the server running? start it with: parley serve"},
+		{"send new hi", exitError, "parley serve"},
+		{"chat", exitError, "parley serve"},
+		{"nonsense", exitUsage, "nonsense"},
+		{"send", exitUsage, "<session>"},
+		{"sessions --status=lost", exitUsage, "--status"},
+		{"sessions --limit=-1", exitUsage, "negative"},
+		{"sessions --url=localhost:8000", exitError, "is not the address of a server"},
+		{"chat s-1 --agent demo", exitUsage, "new sessions"},
+		{"restore nothing.tar --data x", exitError, "no such file"},
+		{"verify --data /nonexistent", exitError, "no data folder"},
+	} {
+		code, _, errs := cli(t, "", strings.Fields(test.args)...)
+		if code != test.code || !strings.HasPrefix(errs, "parley: ") || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, test.want) {
+			t.Errorf("parley %s: exit %d, %q", test.args, code, errs)
+		}
+	}
+	if out := succeed(t, "", "--help"); !strings.Contains(out, "chat") {
+		t.Errorf("help is %q", out)
+	}
+	if out := succeed(t, "", "version"); !strings.HasPrefix(out, "parley ") {
+		t.Errorf("version is %q", out)
+	}
+}
+
+func TestRestoreRefusesWhatIsNoBackup(t *testing.T) {
+	type file struct {
+		name string
+		kind byte
+	}
+	for name, files := range map[string][]file{
+		"leads out":      {{"../evil", tar.TypeReg}, {"manifest.json", tar.TypeReg}},
+		"leads out deep": {{"store/../../evil", tar.TypeReg}, {"manifest.json", tar.TypeReg}},
+		"absolute":       {{"/evil", tar.TypeReg}, {"manifest.json", tar.TypeReg}},
+		"link":           {{"store", tar.TypeSymlink}, {"manifest.json", tar.TypeReg}},
+		"twice":          {{"store/a", tar.TypeReg}, {"store/a", tar.TypeReg}, {"manifest.json", tar.TypeReg}},
+		"cut":            {{"store/a", tar.TypeReg}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			w := tar.NewWriter(&b)
+			for _, f := range files {
+				h := &tar.Header{Name: f.name, Typeflag: f.kind, Mode: 0o600, Size: 2}
+				if f.kind == tar.TypeSymlink {
+					h.Size, h.Linkname = 0, "/tmp"
+				}
+				if err := w.WriteHeader(h); err != nil {
+					t.Fatal(err)
+				}
+				if h.Size > 0 {
+					w.Write([]byte("{}"))
+				}
+			}
+			w.Close()
+			dir := t.TempDir()
+			path := filepath.Join(dir, "in", "b.tar")
+			os.Mkdir(filepath.Dir(path), 0o700)
+			os.WriteFile(path, b.Bytes(), 0o600)
+			code, _, errs := cli(t, "", "restore", path, "--data", filepath.Join(dir, "in", "data"))
+			if code != exitError {
+				t.Fatalf("exit %d: %s", code, errs)
+			}
+			left, _ := filepath.Glob(filepath.Join(dir, "*"))
+			inside, _ := filepath.Glob(filepath.Join(dir, "in", "*"))
+			if len(left) != 1 || len(inside) != 1 {
+				t.Fatalf("it left %v %v", left, inside)
+			}
+		})
+	}
+}
+
+func TestPlainTakesControlOut(t *testing.T) {
+	for in, want := range map[string]string{
+		"a\x1b[2Jb":         "a\uFFFD[2Jb",
+		"tab\tline\r\nnext": "tab\tline\nnext",
+		"rm \u202efdp.exe":  "rm fdp.exe",
+		"grün 日本":           "grün 日本",
+	} {
+		if got := plain(in); got != want {
+			t.Errorf("plain(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

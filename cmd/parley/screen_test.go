@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/client"
+)
+
+// stage is a screen without a terminal, fed by hand.
+type stage struct {
+	*screen
+	t   *testing.T
+	seq chat.Seq
+}
+
+func newStage(t *testing.T) *stage {
+	cl, err := client.New(client.Options{URL: "http://127.0.0.1:1", Retries: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newScreen(context.Background(), cl, chat.Session{ID: "s-1", Agent: "demo"})
+	m.Update(linkMsg{Up: true})
+	return &stage{screen: m, t: t}
+}
+
+// happens adds an event; the running turn is t-1.
+func (s *stage) happens(body chat.Body) chat.Seq {
+	s.seq++
+	e := &chat.Event{Session: "s-1", Seq: s.seq, At: chat.AtOf(time.Now()), Turn: "t-1", Type: body.Type(), Body: body}
+	s.Update(frameMsg{Event: e})
+	return s.seq
+}
+
+func (s *stage) shows() string {
+	view := s.View().Content
+	lines := strings.Split(view, "\n")
+	if len(lines) != s.height {
+		s.t.Errorf("the screen has %d lines instead of %d", len(lines), s.height)
+	}
+	for _, l := range lines {
+		if ansi.StringWidth(l) > s.width {
+			s.t.Errorf("a line is too wide: %q", ansi.Strip(l))
+		}
+	}
+	return ansi.Strip(view)
+}
+
+func (s *stage) mustShow(want ...string) {
+	s.t.Helper()
+	for _, w := range want {
+		if got := s.shows(); !strings.Contains(got, w) {
+			s.t.Fatalf("the screen lacks %q:\n%s", w, got)
+		}
+	}
+}
+
+// types presses keys: names of keys in angle brackets, all else as text.
+func (s *stage) types(text string) (cmd tea.Cmd) {
+	keys := map[string]tea.Key{
+		"<enter>": {Code: tea.KeyEnter}, "<esc>": {Code: tea.KeyEscape}, "<down>": {Code: tea.KeyDown}, "<tab>": {Code: tea.KeyTab},
+		"<space>": {Code: tea.KeySpace, Text: " "}, "<right>": {Code: tea.KeyRight}, "<ctrl+c>": {Code: 'c', Mod: tea.ModCtrl},
+	}
+	for text != "" {
+		if end := strings.Index(text, ">"); text[0] == '<' && end > 0 {
+			_, cmd = s.Update(tea.KeyPressMsg(keys[text[:end+1]]))
+			text = text[end+1:]
+			continue
+		}
+		r := []rune(text)[0]
+		_, cmd = s.Update(tea.KeyPressMsg(tea.Key{Code: r, Text: string(r)}))
+		text = text[len(string(r)):]
+	}
+	return cmd
+}
+
+func TestScreenShowsATurn(t *testing.T) {
+	s := newStage(t)
+	s.mustShow("talking with demo", "ready")
+	asked := s.happens(chat.UserMessage{Text: "what is\x1b[31m 2+2?"})
+	s.happens(chat.TurnStarted{TurnID: "t-1", Trigger: asked, Agent: "demo"})
+	s.Update(frameMsg{Preview: &chat.Preview{Block: "b1", Text: "Fo", End: 2, Kind: chat.TextBlock, Turn: "t-1"}})
+	s.mustShow("› what is\uFFFD[31m 2+2?", "Fo▌", "Esc stops")
+	s.happens(chat.UserMessage{Text: "and 3+3?"})
+	s.mustShow("and 3+3?  (queued)", "1 queued")
+	s.happens(chat.AgentToolCall{CallID: "c1", Tool: "add", Params: json.RawMessage(`{"a":2}`)})
+	s.mustShow("⚙ add")
+	s.happens(chat.AgentToolResult{CallID: "c1", Tool: "add", Result: json.RawMessage("4")})
+	s.mustShow("✓ add {\"a\":2} → 4")
+	s.happens(chat.AgentText{Block: "b1", Text: "Four.", Final: true})
+	s.happens(chat.TurnCompleted{TurnID: "t-1", Outcome: chat.Done})
+	if got := s.shows(); strings.Count(got, "Fo") != 1 || strings.Contains(got, "▌") {
+		t.Fatalf("the finished block does not replace its preview:\n%s", got)
+	}
+	if got := s.shows(); strings.Index(got, "Four.") > strings.Index(got, "and 3+3?") {
+		t.Fatalf("a message that waits stands before the answer it waits for:\n%s", got)
+	}
+}
+
+func TestScreenAnswersPrompts(t *testing.T) {
+	options := []chat.Option{{ID: "a", Label: "Alpha"}, {ID: "b", Label: "Beta"}, {ID: "c", Label: "Gamma"}}
+	calls := []chat.ApprovalCall{{CallID: "c1", Tool: "deploy"}, {CallID: "c2", Tool: "notify"}}
+	in := func(typ chat.InputType) chat.Body {
+		return chat.AgentInputRequest{RequestID: "p-1", InputType: typ, Text: "Which?", Options: options}
+	}
+	for name, test := range map[string]struct {
+		prompt chat.Body
+		keys   string
+		want   string
+	}{
+		"text":           {chat.AgentInputRequest{RequestID: "p-1", InputType: chat.InputText, Text: "Name?"}, "Ada L<enter>", `{"text":"Ada L"}`},
+		"radio":          {in(chat.InputRadio), "<down><enter>", `{"values":["b"]}`},
+		"dropdown":       {in(chat.InputDropdown), "3", `{"values":["c"]}`},
+		"checkbox":       {in(chat.InputCheckbox), "<space><down><down><space><enter>", `{"values":["a","c"]}`},
+		"oauth":          {chat.AgentInputRequest{RequestID: "p-1", InputType: chat.InputOAuth, Text: "https://x"}, "<enter>", `{"text":"done"}`},
+		"approve":        {chat.AgentApprovalRequest{RequestID: "p-1", Calls: calls[:1]}, "y", `{"decisions":[{"call_id":"c1","approve":true}]}`},
+		"deny":           {chat.AgentApprovalRequest{RequestID: "p-1", Calls: calls[:1]}, "n", ``},
+		"deny, reason":   {chat.AgentApprovalRequest{RequestID: "p-1", Calls: calls[:1]}, "ntoo late<enter>", `{"decisions":[{"call_id":"c1","approve":false,"reason":"too late"}]}`},
+		"deny, then not": {chat.AgentApprovalRequest{RequestID: "p-1", Calls: calls[:1]}, "nx<esc>y", `{"decisions":[{"call_id":"c1","approve":true}]}`},
+		"two calls":      {chat.AgentApprovalRequest{RequestID: "p-1", Calls: calls}, "2nno<enter>", `{"decisions":[{"call_id":"c1","approve":true,"remember":"session"},{"call_id":"c2","approve":false,"reason":"no"}]}`},
+		"permission":     {chat.AgentPermissionRequest{RequestID: "p-1", Scopes: []string{"r", "w"}}, "<right><down><space><enter>", `{"granted":["r"],"duration":"session"}`},
+		"no permission":  {chat.AgentPermissionRequest{RequestID: "p-1", Scopes: []string{"r", "w"}}, "d", `{"granted":[],"duration":"once"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			s.happens(test.prompt)
+			s.mustShow("waits for you")
+			got := ""
+			f := s.form
+			for _, k := range splitKeys(test.keys) {
+				if k == "<esc>" {
+					f.back()
+					continue
+				}
+				if a, ready := f.key(keyOf(k)); ready {
+					b, _ := json.Marshal(a)
+					got = string(b)
+				}
+				s.shows()
+			}
+			if got != test.want {
+				t.Fatalf("answered %s, want %s", got, test.want)
+			}
+			s.happens(chat.PromptClosed{RequestID: "p-1", Reason: chat.Expired})
+			s.mustShow("→ expired", "Write a message")
+		})
+	}
+}
+
+func splitKeys(s string) (keys []string) {
+	for s != "" {
+		if end := strings.Index(s, ">"); s[0] == '<' && end > 0 {
+			keys, s = append(keys, s[:end+1]), s[end+1:]
+		} else {
+			keys, s = append(keys, s[:1]), s[1:]
+		}
+	}
+	return keys
+}
+
+func keyOf(name string) tea.KeyPressMsg {
+	codes := map[string]rune{"<enter>": tea.KeyEnter, "<down>": tea.KeyDown, "<right>": tea.KeyRight}
+	switch {
+	case name == "<space>" || name == " ":
+		return tea.KeyPressMsg(tea.Key{Code: tea.KeySpace, Text: " "})
+	case codes[name] != 0:
+		return tea.KeyPressMsg(tea.Key{Code: codes[name]})
+	}
+	return tea.KeyPressMsg(tea.Key{Code: rune(name[0]), Text: name})
+}
+
+func TestScreenCountsDown(t *testing.T) {
+	s := newStage(t)
+	s.happens(chat.AgentInputRequest{RequestID: "p-1", InputType: chat.InputText, Text: "Name?", Deadline: chat.AtOf(s.now.Add(90 * time.Second))})
+	s.mustShow("1:30 left")
+	s.Update(tickMsg(s.now.Add(40 * time.Second)))
+	s.mustShow("0:50 left")
+}
+
+// What is written while the server is away stays, in order, and goes out once.
+func TestScreenKeepsWhatIsWrittenOffline(t *testing.T) {
+	s := newStage(t)
+	s.Update(linkMsg{Err: client.ErrUnreachable})
+	cmd := s.types("one<enter>")
+	s.types("two<enter>")
+	s.mustShow("offline", "one  (not sent yet)", "two  (not sent yet)", "2 not sent yet")
+	s.Update(cmd()) // nobody listens there
+	s.mustShow("one  (not sent yet)")
+	id := s.outbox[0].clientID
+	s.Update(linkMsg{Up: true})
+	// The stream may bring it before the answer to the request does.
+	e := &chat.Event{Session: "s-1", Seq: 1, Type: "user.message", ClientID: id, Body: chat.UserMessage{Text: "one"}}
+	s.Update(frameMsg{Event: e})
+	if got := s.shows(); strings.Count(got, "one") != 1 || !strings.Contains(got, "two  (not sent yet)") {
+		t.Fatalf("the screen shows\n%s", got)
+	}
+	s.Update(sentMsg{clientID: id})
+	if len(s.outbox) != 1 || s.outbox[0].text != "two" || !s.sending {
+		t.Fatalf("the next message is not on its way: %+v", s.outbox)
+	}
+}
+
+func TestScreenFitsAnySize(t *testing.T) {
+	s := newStage(t)
+	s.happens(chat.UserMessage{Text: strings.Repeat("long message 日本語 ", 40)})
+	s.happens(chat.AgentText{Text: strings.Repeat("word ", 500) + strings.Repeat("x", 300)})
+	s.happens(chat.AgentThinking{Text: strings.Repeat("hm ", 200)})
+	s.happens(chat.AgentPlan{Tasks: []chat.Task{{Title: strings.Repeat("task ", 40), Status: "done"}}})
+	s.happens(chat.AgentApprovalRequest{RequestID: "p", Calls: []chat.ApprovalCall{{CallID: "c", Tool: "t", Params: json.RawMessage(`"` + strings.Repeat("p", 900) + `"`)}}})
+	for _, size := range [][2]int{{80, 24}, {40, 16}, {200, 60}, {30, 14}} {
+		s.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
+		s.shows()
+		s.move(1000)
+		s.shows()
+		s.move(-2000)
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// userText is what a person said, with a mark for each thing beside the text.
+func userText(b chat.UserMessage) string {
+	text := b.PlainText()
+	for _, p := range b.Content {
+		if p.Type != "text" {
+			text = strings.TrimSpace(text + "\n[" + p.Type + " " + firstOf(p.Name, p.Path, p.URL) + "]")
+		}
+	}
+	return text
+}
+
+func artifactText(b chat.AgentArtifact) string {
+	text := firstOf(b.Title, b.Path, b.ArtifactID)
+	if b.Path != "" && b.Path != text {
+		text += " · " + b.Path
+	}
+	if b.Size > 0 {
+		text += " (" + size(b.Size) + ")"
+	}
+	return b.ArtifactType + " " + text
+}
+
+func progressText(done, total int64) string {
+	if total > 0 {
+		return fmt.Sprintf("%d of %d", done, total)
+	}
+	return fmt.Sprint(done)
+}
+
+// promptTitle is what a prompt asks, in a line or two.
+func promptTitle(p *chat.Prompt) string {
+	switch {
+	case p.Input != nil:
+		return p.Input.Text
+	case p.Approval != nil:
+		var tools []string
+		for _, c := range p.Approval.Calls {
+			tools = append(tools, c.Tool)
+		}
+		return firstOf(p.Approval.Text, "May I run "+strings.Join(tools, ", ")+"?")
+	}
+	text := "May I have: " + strings.Join(p.Permission.Scopes, ", ") + "?"
+	if p.Permission.Justification != "" {
+		text += " " + p.Permission.Justification
+	}
+	return text
+}
+
+// answerText is what somebody answered.
+func answerText(b chat.Body) string {
+	switch b := b.(type) {
+	case chat.UserInputResponse:
+		return firstOf(strings.Join(b.Values, ", "), b.Text)
+	case chat.UserApprovalResponse:
+		var words []string
+		for _, d := range b.Decisions {
+			word := "approved"
+			if !d.Approve {
+				word = strings.TrimSuffix("denied: "+d.Reason, ": ")
+			} else if d.Remember == "session" {
+				word = "approved for the session"
+			}
+			words = append(words, word)
+		}
+		return strings.Join(words, ", ")
+	case chat.UserPermissionResponse:
+		if len(b.Granted) == 0 {
+			return "denied"
+		}
+		text := "granted " + strings.Join(b.Granted, ", ")
+		if len(b.Denied) > 0 {
+			text += "; denied " + strings.Join(b.Denied, ", ")
+		}
+		return text
+	}
+	return ""
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// paramsText shows a call's parameters in one line.
+func paramsText(raw json.RawMessage) string {
+	if s := string(raw); s != "{}" && s != "null" {
+		return s
+	}
+	return ""
+}

@@ -1,0 +1,95 @@
+package hub
+
+import "time"
+
+// With many readers the write system calls are the work, so what is published
+// while they are still busy with the last message should reach them in one
+// write. Readers of a crowded session are therefore woken at once after a
+// silence, and again only after all have been served and a quarter of that time has
+// passed once more. That time belongs to the writers, whose requests would
+// otherwise stand in line behind a thousand readers, and what they add meanwhile
+// costs one write per reader.
+const (
+	// paceFrom is the number of readers from which wake-ups are paced: below it
+	// the pause would be shorter than timers are exact.
+	paceFrom = 64
+	// paceLeast is the shortest pause: shorter ones save too few writes.
+	paceLeast = time.Millisecond
+	// paceMost bounds what a message can be held back.
+	paceMost = 20 * time.Millisecond
+)
+
+// pace says when the readers of a topic may be woken again.
+type pace struct {
+	begun   time.Time   // of the last wake-up
+	rest    time.Time   // the end of the pause after it
+	serving int         // readers woken then that have not come back
+	enough  int         // when so few are left, all count as served: one may hang
+	timer   *time.Timer // wakes readers at the end of the pause, when one was armed
+	armed   bool
+}
+
+// due returns the readers that are to be woken now. When it is too early for
+// that, a timer does it. The caller holds t.mu.
+func (t *topic) due() []*reader {
+	if len(t.rs) < paceFrom {
+		return t.unpark()
+	}
+	p, now := &t.pace, time.Now()
+	wait := p.rest.Sub(now)
+	if wait <= 0 {
+		return t.serve(now)
+	}
+	if !p.armed {
+		p.armed = true
+		if p.timer == nil {
+			p.timer = time.AfterFunc(wait, t.resume)
+		} else {
+			p.timer.Reset(wait)
+		}
+	}
+	return nil
+}
+
+// serve begins a wake-up. The caller holds t.mu.
+func (t *topic) serve(now time.Time) []*reader {
+	list := t.unpark()
+	if len(list) == 0 {
+		return nil // all are busy, and find what is new when they come back
+	}
+	for _, r := range list {
+		r.woken = true
+	}
+	t.pace.begun, t.pace.rest = now, now.Add(paceMost)
+	t.pace.serving, t.pace.enough = len(list), len(list)/8
+	return list
+}
+
+// served notes that a woken reader has written what there was. The caller
+// holds t.mu.
+func (t *topic) served(r *reader) {
+	r.woken = false
+	p := &t.pace
+	if p.serving--; p.serving != p.enough {
+		return
+	}
+	now := time.Now()
+	if rest := now.Add(max(now.Sub(p.begun)/4, paceLeast)); rest.Before(p.rest) {
+		p.rest = rest
+		if p.armed {
+			p.timer.Reset(rest.Sub(now))
+		}
+	}
+}
+
+// resume wakes the readers at the end of a pause.
+func (t *topic) resume() {
+	t.mu.Lock()
+	t.pace.armed = false
+	list := t.serve(time.Now())
+	t.mu.Unlock()
+	if len(list) > 0 {
+		wake(list)
+		t.giveBack(list)
+	}
+}
