@@ -1,6 +1,7 @@
 # make run    builds and starts the server with the demo agent
 # make test   does all of its own set-up and runs everything
 # make check  is what the build machine runs: the same as test
+# make web    builds the packages in web/; make web-test checks and tests them
 # make bench  measures against the peers named in docs/benchmarks.md
 # make fuzz   fuzzes every decoder for a moment each
 
@@ -9,7 +10,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -X main.version=$(VERSION)
 FUZZTIME ?= 10s
 
-.PHONY: all build run test check fmt vet lint race bench fuzz clean
+.PHONY: all build run test check fmt vet lint race web web-test bench fuzz clean
 
 all: build
 
@@ -19,7 +20,7 @@ build:
 run: build
 	./bin/parley serve
 
-test: fmt vet lint race
+test: fmt vet lint race web-test
 
 check: test
 
@@ -34,6 +35,23 @@ lint:
 
 race:
 	$(GO) test -race -timeout 20m ./...
+
+# npm writes this file when it is done; node_modules is as old as it.
+WEB = web/node_modules/.package-lock.json
+
+$(WEB): web/package-lock.json web/package.json
+	cd web && npm ci
+	@touch $@
+
+web: $(WEB)
+	cd web && npm run build
+
+web-test: $(WEB)
+	cd web && npm run check && npm test && npm run size
+
+# BENCH takes options: make bench BENCH="-row 4,5" or BENCH=-short
+bench: build
+	cd bench && $(GO) run . -parley $(CURDIR)/bin/parley $(BENCH)
 
 fuzz:
 	@for pkg in $$($(GO) list ./...); do \

@@ -31,7 +31,9 @@ var rules = []rule{
 	{folder: "wire", libs: []string{"github.com/coder/websocket", "github.com/gobwas/ws", "github.com/klauspost/compress"}},
 	{folder: "bus", libs: []string{"github.com/nats-io/nats-server", "github.com/nats-io/nats.go"}},
 
-	{folder: "llm", own: []string{"chat"}},
+	{folder: "llm", own: []string{"chat"}, libs: []string{
+		"github.com/openai/openai-go", "github.com/anthropics/anthropic-sdk-go", "google.golang.org/genai",
+	}},
 	{folder: "workstream", own: []string{"chat"}},
 	{folder: "auth", own: []string{"chat"}, libs: []string{"github.com/golang-jwt/jwt", "github.com/MicahParks/keyfunc", "github.com/MicahParks/jwkset", "golang.org/x/time"}},
 
@@ -54,8 +56,12 @@ var rules = []rule{
 
 	{folder: "server", own: []string{"auth", "wire", "chat", "web"}, libs: []string{"github.com/prometheus/client_golang"}},
 	{folder: "web"},
+	{folder: "web/gen", own: []string{"chat", "agent"}}, // writes the TypeScript form of the vocabulary
 	{folder: "client", own: []string{"chat"}, libs: []string{"github.com/coder/websocket"}},
 	{folder: "sidecar", own: []string{"chat", "wire", "dialect/x1"}, libs: []string{"github.com/nats-io/nats.go"}},
+
+	// What users would write.
+	{folder: "examples/*", own: []string{"chat", "client"}},
 
 	// Tools for measuring: they know bytes and time, nothing of ours.
 	{folder: "internal/*"},

@@ -70,8 +70,8 @@ func (r *Registry) Builtin(name string) bool {
 	return ok
 }
 
-// List describes all agents, by name.
-func (r *Registry) List(running map[string]int) []Info {
+// List describes the agents that a workspace can use, by name.
+func (r *Registry) List(workspace string, running map[string]int) []Info {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	var all []Info
@@ -79,7 +79,7 @@ func (r *Registry) List(running map[string]int) []Info {
 		info.Healthy = true
 		all = append(all, info)
 	}
-	all = append(all, r.workers.list()...)
+	all = append(all, r.workers.list(workspace)...)
 	for i := range all {
 		all[i].Running = running[all[i].Name]
 	}
@@ -96,6 +96,7 @@ type sessions interface {
 	TakeSteered(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error)
 	Turns(ctx context.Context, id chat.SessionID, f func(ref chat.TurnRef, workstream string, t chat.Turn)) error
 	Working(ctx context.Context) ([]chat.SessionID, error)
+	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
 	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)

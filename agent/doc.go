@@ -18,7 +18,12 @@
 // # Concurrency
 //
 // A Runner may be told of commits from any goroutine and never blocks there.
-// Run starts one goroutine per turn and returns when all have ended. The verbs
-// of a Turn may be used by several goroutines at once only through Step, which
-// names the step; otherwise their order must be the same in every attempt.
+// Run starts one goroutine per turn and returns when all have ended; an agent
+// that ignores the end of its context is left to itself, and what it says later
+// is refused. The verbs of a Turn must come in the same order in every attempt,
+// so one goroutine uses them.
+//
+// Locks are taken in this order: the room of a session (its rules tell of
+// commits), Runner.mu or Pool.mu, Turn.mu, mailbox.mu. No call into the sessions
+// is made with one of them held.
 package agent

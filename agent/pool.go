@@ -19,14 +19,21 @@ type PoolOptions struct {
 // claim the turns of an agent name. A worker whose connection breaks has a lease
 // to come back and go on; then the turn goes to another worker as a new attempt,
 // or ends as interrupted when there is none.
+//
+// The methods of workers are called with a lock held, so that they come in
+// order; they must not block or call back.
 type Pool struct {
 	opt PoolOptions
 
 	mu    sync.Mutex
-	crews map[string]*crew
+	crews map[team]*crew
 }
 
-// crew is the workers and the turns of one agent name.
+// team is an agent name in a workspace: what is said in one workspace is not for
+// the workers of another.
+type team struct{ workspace, name string }
+
+// crew is the workers and the turns of one team.
 type crew struct {
 	members []*member
 	jobs    []*job
@@ -35,19 +42,24 @@ type crew struct {
 // member is a worker's seat.
 type member struct {
 	pool   *Pool
-	name   string
+	team   team
 	worker chat.Worker
 	slots  int
 	held   int
+	claims []chat.TurnID // turns it had under an earlier connection
 }
 
 // job is a turn on its way to or with a worker.
 type job struct {
 	turn    *Turn
-	holder  *member // nil: waits
-	orphan  bool    // its worker is gone and may come back
-	changed chan struct{}
+	changed chan struct{} // somebody took it or let it go; room for one
 	done    chan error
+
+	// Guarded by Pool.mu.
+	holder *member   // nil: waits
+	orphan bool      // its worker is gone and may come back
+	moving bool      // a new attempt begins; nobody can have it meanwhile
+	since  time.Time // it is without a worker
 }
 
 // NewPool returns an empty pool.
@@ -55,107 +67,45 @@ func NewPool(opt PoolOptions) *Pool {
 	if opt.Lease == 0 {
 		opt.Lease = 60 * time.Second
 	}
-	return &Pool{opt: opt, crews: map[string]*crew{}}
+	return &Pool{opt: opt, crews: map[team]*crew{}}
 }
 
-func (p *Pool) crew(name string) *crew {
-	c := p.crews[name]
+func (p *Pool) crew(of team) *crew {
+	c := p.crews[of]
 	if c == nil {
 		c = &crew{}
-		p.crews[name] = c
+		p.crews[of] = c
 	}
 	return c
 }
 
 func (p *Pool) agent(name string) Agent {
-	return Func(func(ctx context.Context, turn *Turn) error { return p.answer(ctx, name, turn) })
+	return Func(func(ctx context.Context, turn *Turn) error { return p.answer(ctx, team{turn.workspace, name}, turn) })
 }
 
-func (p *Pool) list() []Info {
+func (p *Pool) list(workspace string) []Info {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []Info
-	for name, c := range p.crews {
-		if len(c.members) > 0 || len(c.jobs) > 0 {
-			all = append(all, Info{Name: name, Kind: "worker", Healthy: len(c.members) > 0, Workers: len(c.members)})
+	for of, c := range p.crews {
+		if of.workspace == workspace && (len(c.members) > 0 || len(c.jobs) > 0) {
+			all = append(all, Info{Name: of.name, Kind: "worker", Healthy: len(c.members) > 0, Workers: len(c.members)})
 		}
 	}
 	return all
 }
 
-// Join adds a worker of an agent name that answers up to slots turns at once.
-// Turns that it held before its connection broke are given to it again.
-func (p *Pool) Join(name string, w chat.Worker, slots int, holding []chat.TurnID) chat.Seat {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	m := &member{pool: p, name: name, worker: w, slots: max(1, slots)}
-	c := p.crew(name)
-	c.members = append(c.members, m)
-	for _, j := range c.jobs {
-		if j.holder == nil && slices.Contains(holding, j.turn.Ref.Turn) {
-			c.give(j, m)
-		}
-	}
-	c.share()
-	return m
-}
-
-// Leave takes a worker out. Its turns wait for it to come back.
-func (m *member) Leave() {
-	p := m.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := p.crew(m.name)
-	c.members = slices.DeleteFunc(c.members, func(o *member) bool { return o == m })
-	for _, j := range c.jobs {
-		if j.holder == m {
-			j.holder, j.orphan = nil, true
-			j.notify()
-		}
-	}
-	p.tidy(m.name)
-}
-
-// Holds returns the turn that a member has, as it is now.
-func (m *member) Holds(turn chat.TurnID) (chat.TurnRef, error) {
-	p := m.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, j := range p.crew(m.name).jobs {
-		if j.holder == m && j.turn.Ref.Turn == turn {
-			return j.turn.Ref, nil
-		}
-	}
-	return chat.TurnRef{}, chat.Errorf(chat.Conflict, "turn %s is not yours: it has ended or was given to another worker", turn)
-}
-
-// Finish ends a turn that a member has; cause is nil when it is done.
-func (m *member) Finish(turn chat.TurnID, cause error) error {
-	p := m.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, j := range p.crew(m.name).jobs {
-		if j.holder == m && j.turn.Ref.Turn == turn {
-			select {
-			case j.done <- cause:
-			default:
-			}
-			return nil
-		}
-	}
-	return chat.Errorf(chat.Conflict, "turn %s is not yours: it has ended or was given to another worker", turn)
-}
-
-func (p *Pool) tidy(name string) {
-	if c := p.crews[name]; c != nil && len(c.members) == 0 && len(c.jobs) == 0 {
-		delete(p.crews, name)
+// tidy forgets a name that has neither workers nor turns.
+func (p *Pool) tidy(of team) {
+	if c := p.crews[of]; c != nil && len(c.members) == 0 && len(c.jobs) == 0 {
+		delete(p.crews, of)
 	}
 }
 
 // share gives turns that wait to workers that are free, the least busy first.
 func (c *crew) share() {
 	for _, j := range c.jobs {
-		if j.holder != nil || j.orphan {
+		if j.holder != nil || j.orphan || j.moving {
 			continue
 		}
 		var best *member
@@ -167,18 +117,18 @@ func (c *crew) share() {
 		if best == nil {
 			return
 		}
-		c.give(j, best)
+		j.give(best)
 	}
 }
 
-func (c *crew) give(j *job, m *member) {
+func (j *job) give(m *member) {
 	j.holder, j.orphan = m, false
 	m.held++
 	t := j.turn
 	m.worker.Give(chat.Assignment{
-		TurnRef: t.Ref, Agent: t.Agent, Workstream: t.Workstream, Trigger: t.Trigger, Events: t.Past(), Open: t.Open(),
+		TurnRef: t.Ref(), Agent: t.Agent, Workstream: t.Workstream, Trigger: t.Trigger, Events: t.Past(), Open: t.Open(),
 	})
-	t.box.follow(func(e chat.Event) { m.worker.Tell(t.Ref.Turn, e) })
+	t.box.follow(func(e chat.Event) { m.worker.Tell(t.id, e) })
 	j.notify()
 }
 
@@ -191,17 +141,20 @@ func (j *job) notify() {
 
 // answer sees a turn through: given to a worker, kept over a broken connection,
 // passed on, done.
-func (p *Pool) answer(ctx context.Context, name string, turn *Turn) error {
-	j := &job{turn: turn, changed: make(chan struct{}, 1), done: make(chan error, 1), orphan: turn.Resumed()}
+func (p *Pool) answer(ctx context.Context, of team, turn *Turn) error {
+	j := &job{turn: turn, changed: make(chan struct{}, 1), done: make(chan error, 1), orphan: turn.Resumed(), since: time.Now()}
 	p.mu.Lock()
-	c := p.crew(name)
+	c := p.crew(of)
 	c.jobs = append(c.jobs, j)
+	if i := slices.IndexFunc(c.members, func(m *member) bool { return slices.Contains(m.claims, turn.id) }); i >= 0 {
+		j.give(c.members[i]) // it came back before the turn was found again
+	}
 	c.share()
 	alone := len(c.members) == 0
 	p.mu.Unlock()
-	defer p.drop(name, j)
+	defer p.drop(of, j)
 	if alone && !turn.Resumed() {
-		if err := turn.note(ctx, "waiting", chat.AgentStatus{Message: "Waiting for a worker of agent " + name + " to connect.", Phase: "waiting"}); err != nil {
+		if err := turn.note(ctx, "waiting", chat.AgentStatus{Message: "Waiting for a worker of agent " + of.name + " to connect.", Phase: "waiting"}); err != nil {
 			return err
 		}
 	}
@@ -215,39 +168,79 @@ func (p *Pool) answer(ctx context.Context, name string, turn *Turn) error {
 			return p.recall(ctx, j)
 		case <-j.changed:
 			lease.Reset(p.opt.Lease)
-		case <-lease.C:
-			if err := p.expired(ctx, name, j); err != nil {
+			if err := p.steer(ctx, j); err != nil {
 				return err
 			}
-			lease.Reset(p.opt.Lease)
+		case <-turn.box.spoke:
+			if err := p.steer(ctx, j); err != nil {
+				return err
+			}
+		case <-lease.C:
+			again, err := p.expired(ctx, of, j)
+			if err != nil {
+				return err
+			}
+			lease.Reset(again)
 		}
 	}
 }
 
-// expired decides what becomes of a turn that no worker has had for a lease.
-func (p *Pool) expired(ctx context.Context, name string, j *job) error {
+// steer takes messages that arrived during the turn into it, if a worker is
+// there to be told.
+func (p *Pool) steer(ctx context.Context, j *job) error {
 	p.mu.Lock()
-	held, orphan, crew := j.holder != nil, j.orphan, p.crew(name)
-	others := len(crew.members) > 0
+	held := j.holder != nil
 	p.mu.Unlock()
-	switch {
-	case held:
+	if !held {
 		return nil
-	case !orphan && !others:
-		return chat.Errorf(chat.Unavailable, "no worker of agent %q connected within %s; start one, or choose another agent", name, p.opt.Lease)
-	case !orphan:
-		return nil // all are busy: it waits for its turn
+	}
+	seqs, err := j.turn.sessions.TakeSteered(ctx, j.turn.Ref())
+	if chat.CodeOf(err) == chat.Unavailable {
+		return nil // what is not taken is answered after the turn
+	}
+	for _, seq := range seqs {
+		var e chat.Event
+		if e, err = j.turn.event(ctx, seq); err != nil {
+			break
+		}
+		j.turn.box.put(e)
+	}
+	return err
+}
+
+// expired decides what becomes of a turn when a lease has passed, and says when
+// to look again.
+func (p *Pool) expired(ctx context.Context, of team, j *job) (again time.Duration, err error) {
+	p.mu.Lock()
+	others := len(p.crew(of).members) > 0
+	left := p.opt.Lease - time.Since(j.since)
+	switch {
+	case j.holder != nil:
+		p.mu.Unlock()
+		return p.opt.Lease, nil
+	case left > 0:
+		p.mu.Unlock()
+		return left, nil
+	case !j.orphan && others:
+		p.mu.Unlock()
+		return p.opt.Lease, nil // all are busy: it waits for its turn
+	case !j.orphan:
+		p.mu.Unlock()
+		return 0, chat.Errorf(chat.Unavailable, "no worker of agent %q connected within %s; start one, or choose another agent", of.name, p.opt.Lease)
 	case !others:
-		return errors.Join(chat.Errorf(chat.Unavailable, "the worker of agent %q did not come back within %s", name, p.opt.Lease), ErrInterrupted)
+		p.mu.Unlock()
+		return 0, errors.Join(chat.Errorf(chat.Unavailable, "the worker of agent %q did not come back within %s", of.name, p.opt.Lease), ErrInterrupted)
 	}
-	if err := j.turn.again(ctx, "its worker did not come back"); err != nil {
-		return err
-	}
+	j.moving = true
+	p.mu.Unlock()
+	err = j.turn.again(ctx, "its worker did not come back")
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	j.orphan = false
-	crew.share()
-	return nil
+	j.moving, j.orphan, j.since = false, false, time.Now()
+	if err == nil {
+		p.crew(of).share()
+	}
+	return p.opt.Lease, err
 }
 
 // recall tells the worker to stop and gives it a moment to end by itself.
@@ -255,7 +248,7 @@ func (p *Pool) recall(ctx context.Context, j *job) error {
 	p.mu.Lock()
 	m := j.holder
 	if m != nil && Stopped(ctx) {
-		m.worker.Stop(j.turn.Ref.Turn)
+		m.worker.Stop(j.turn.id)
 	}
 	p.mu.Unlock()
 	if m == nil || !Stopped(ctx) {
@@ -274,15 +267,15 @@ func (p *Pool) recall(ctx context.Context, j *job) error {
 // with it a stop stays within a second.
 const stopPatience = 800 * time.Millisecond
 
-func (p *Pool) drop(name string, j *job) {
+func (p *Pool) drop(of team, j *job) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.crew(name)
+	c := p.crew(of)
 	c.jobs = slices.DeleteFunc(c.jobs, func(o *job) bool { return o == j })
 	if j.holder != nil {
 		j.holder.held--
 	}
-	j.turn.box.follow(func(chat.Event) {})
+	j.turn.box.follow(nil)
 	c.share()
-	p.tidy(name)
+	p.tidy(of)
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,7 +51,8 @@ type line struct {
 	workstream string
 }
 
-// run is a turn under way.
+// run is a turn under way. What is below box is guarded by Runner.mu; the rest
+// does not change once it has begun.
 type run struct {
 	ref     chat.TurnRef
 	line    line
@@ -57,9 +60,10 @@ type run struct {
 	started chat.Seq
 	trigger chat.Seq
 	resumed bool
+	box     mailbox
+
 	stop    context.CancelCauseFunc // nil until it runs
 	stopped bool
-	box     mailbox
 }
 
 // errStopped is the cause of a turn's context when somebody stopped it;
@@ -102,7 +106,9 @@ func (r *Runner) Committed(evs []chat.Event) {
 		at := line{e.Session, e.Workstream}
 		switch b := e.Body.(type) {
 		case chat.TurnStarted:
-			r.begin(&run{ref: chat.TurnRef{Session: e.Session, Turn: b.TurnID, Attempt: 1}, line: at, agent: b.Agent, started: e.Seq, trigger: b.Trigger})
+			u := &run{ref: chat.TurnRef{Session: e.Session, Turn: b.TurnID, Attempt: 1}, line: at, agent: b.Agent, started: e.Seq, trigger: b.Trigger}
+			r.note(u)
+			r.begin(u)
 		case chat.TurnCompleted:
 			if u := r.runs[at]; u != nil && u.ref.Turn == b.TurnID {
 				delete(r.runs, at)
@@ -114,17 +120,26 @@ func (r *Runner) Committed(evs []chat.Event) {
 					u.stop(errStopped)
 				}
 			}
-		case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse, chat.PromptClosed, chat.UserMessage:
+		case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse, chat.PromptClosed:
 			if u := r.runs[at]; u != nil {
 				u.box.put(*e)
+			}
+		case chat.UserMessage:
+			if u := r.runs[at]; u != nil {
+				u.box.hear()
 			}
 		}
 	}
 }
 
-func (r *Runner) begin(u *run) {
+// note makes a turn known, so that what comes in reaches it. The caller holds mu.
+func (r *Runner) note(u *run) {
 	u.box.init()
 	r.runs[u.line] = u
+}
+
+// begin lets Run answer a turn. The caller holds mu.
+func (r *Runner) begin(u *run) {
 	r.starts = append(r.starts, u)
 	select {
 	case r.signal <- struct{}{}:
@@ -152,7 +167,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer end(nil)
 	var wg sync.WaitGroup
 	if err := r.recover(ctx); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("take up interrupted turns: %w", err)
+		return fmt.Errorf("find interrupted turns: %w", err)
 	}
 	for {
 		for _, u := range r.take() {
@@ -163,6 +178,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			grace := time.AfterFunc(r.opt.Grace, func() { end(errShutdown) })
 			defer grace.Stop()
+			r.leave()
 			wg.Wait()
 			return nil
 		}
@@ -177,7 +193,25 @@ func (r *Runner) take() []*run {
 	return starts
 }
 
-// recover finds the turns that nobody runs.
+// leave lets go of the turns that wait for a person, or begin to: no grace would
+// be enough.
+func (r *Runner) leave() {
+	r.mu.Lock()
+	runs := slices.Collect(maps.Values(r.runs))
+	r.mu.Unlock()
+	for _, u := range runs {
+		u.box.leave(func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if u.stop != nil {
+				u.stop(errShutdown)
+			}
+		})
+	}
+}
+
+// recover takes up the turns that nobody runs. One that cannot be taken up does
+// not keep the others, or the server, from going on.
 func (r *Runner) recover(ctx context.Context) error {
 	ids, err := r.sessions.Working(ctx)
 	if err != nil {
@@ -186,46 +220,47 @@ func (r *Runner) recover(ctx context.Context) error {
 	for _, id := range ids {
 		var left []*run
 		err := r.sessions.Turns(ctx, id, func(ref chat.TurnRef, workstream string, t chat.Turn) {
-			left = append(left, &run{ref: ref, line: line{id, workstream}, agent: t.Agent, started: t.Seq, trigger: t.Trigger, resumed: true, stopped: t.Stopping})
-		})
-		if err != nil {
-			return err
-		}
-		for _, u := range left {
-			if err := r.resume(ctx, u); err != nil {
-				return err
+			u := &run{ref: ref, line: line{id, workstream}, agent: t.Agent, started: t.Seq, trigger: t.Trigger, resumed: true, stopped: t.Stopping}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if r.runs[u.line] == nil { // else it began after this process did
+				r.note(u)
+				left = append(left, u)
 			}
+		})
+		for _, u := range left {
+			err = errors.Join(err, r.resume(ctx, u))
+		}
+		if err != nil && ctx.Err() == nil {
+			r.opt.Logger.ErrorContext(ctx, "turns could not be taken up; they are tried again at the next start", "session", id, "err", err)
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
+// resume begins a new attempt at a turn that is known already.
 func (r *Runner) resume(ctx context.Context, u *run) error {
-	r.mu.Lock()
-	known := r.runs[u.line] != nil
-	r.mu.Unlock()
-	if known {
-		return nil // began after this process did
-	}
 	next, ok, err := r.sessions.ResumeTurn(ctx, u.ref, "the server was restarted", !r.opt.Clean)
-	if err != nil || !ok {
-		if chat.CodeOf(err) == chat.Conflict {
-			return nil
-		}
-		return err
-	}
-	u.ref = next
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.begin(u)
-	return nil
+	if err == nil && ok {
+		u.ref = next
+		r.begin(u)
+		return nil
+	}
+	if r.runs[u.line] == u {
+		delete(r.runs, u.line)
+	}
+	if chat.CodeOf(err) == chat.Conflict || chat.CodeOf(err) == chat.Gone {
+		return nil // it ended meanwhile
+	}
+	return err
 }
 
-// answer runs one turn to its end.
-func (r *Runner) answer(ctx context.Context, u *run) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// answer runs one turn to its end; until ends when no more time is given.
+func (r *Runner) answer(until context.Context, u *run) {
+	ctx, cancel := context.WithCancelCause(until)
 	defer cancel(nil)
-	log := r.opt.Logger.With("session", u.ref.Session, "turn", u.ref.Turn, "agent", u.agent)
 	r.mu.Lock()
 	u.stop = cancel
 	if u.stopped {
@@ -238,23 +273,41 @@ func (r *Runner) answer(ctx context.Context, u *run) {
 		attribute.String("parley.agent", u.agent), attribute.Int("parley.attempt", u.ref.Attempt)))
 	defer span.End()
 
-	outcome, cause, ended := r.ask(ctx, u, span)
-	if !ended {
+	ref, outcome, cause := r.ask(ctx, u, span)
+	if outcome == "" {
 		return
 	}
 	if outcome == chat.Failed {
 		span.SetStatus(codes.Error, cause)
 	}
 	span.SetAttributes(attribute.String("parley.outcome", string(outcome)))
-	err := r.sessions.EndTurn(context.WithoutCancel(ctx), u.ref, outcome, cause)
-	if err != nil && chat.CodeOf(err) != chat.Conflict && chat.CodeOf(err) != chat.Gone {
-		log.ErrorContext(ctx, "a turn could not be ended; it will be taken up at the next start", "err", err)
+	r.end(until, u, ref, outcome, cause)
+}
+
+// end puts the end of a turn into the log. While the log cannot be written it
+// tries again: a turn that nobody ends would block its line until the next start.
+func (r *Runner) end(until context.Context, u *run, ref chat.TurnRef, outcome chat.Outcome, cause string) {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := r.sessions.EndTurn(context.WithoutCancel(until), ref, outcome, cause)
+		switch chat.CodeOf(err) {
+		case "", chat.Conflict, chat.Gone, chat.NotFound:
+			return
+		}
+		r.opt.Logger.ErrorContext(until, "a turn could not be ended; trying again", "session", ref.Session, "turn", ref.Turn, "agent", u.agent, "err", err)
+		pause := time.NewTimer(wait)
+		select {
+		case <-pause.C:
+		case <-until.Done():
+			pause.Stop()
+			return
+		}
 	}
 }
 
-// ask lets the agent answer; ended is false when the turn is to be taken up by
-// another process.
-func (r *Runner) ask(ctx context.Context, u *run, span trace.Span) (outcome chat.Outcome, cause string, ended bool) {
+// ask lets the agent answer and returns the turn in its last attempt; there is
+// no outcome when the turn is to be taken up by another process.
+func (r *Runner) ask(ctx context.Context, u *run, span trace.Span) (ref chat.TurnRef, outcome chat.Outcome, cause string) {
+	ref = u.ref
 	turn, err := r.turn(ctx, u)
 	if err == nil {
 		if sc := span.SpanContext(); sc.IsSampled() && !u.resumed {
@@ -263,20 +316,20 @@ func (r *Runner) ask(ctx context.Context, u *run, span trace.Span) (outcome chat
 		if err == nil {
 			err = r.safely(ctx, u, turn)
 		}
-		u.ref = turn.ref() // a pool may have begun another attempt
+		ref = turn.Ref() // a pool may have begun another attempt
 	}
 	switch {
 	case Stopped(ctx):
-		return chat.Stopped, "", true
+		return ref, chat.Stopped, ""
 	case errors.Is(context.Cause(ctx), errShutdown):
-		return "", "", false
+		return ref, "", ""
 	case err == nil:
-		return chat.Done, "", true
+		return ref, chat.Done, ""
 	case errors.Is(err, ErrInterrupted):
-		return chat.Interrupted, chat.Public(err).Msg, true
+		return ref, chat.Interrupted, publicText(err)
 	}
-	r.opt.Logger.WarnContext(ctx, "a turn failed", "session", u.ref.Session, "turn", u.ref.Turn, "agent", u.agent, "err", err)
-	return chat.Failed, publicText(err), true
+	r.opt.Logger.WarnContext(ctx, "a turn failed", "session", ref.Session, "turn", ref.Turn, "agent", u.agent, "err", err)
+	return ref, chat.Failed, publicText(err)
 }
 
 // publicText is what people are told of an agent's error. Agents are part of

@@ -2,6 +2,9 @@ package agent
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -16,15 +19,16 @@ type Writer struct {
 	turn  *Turn
 	kind  chat.BlockKind
 	step  string
-	block chat.BlockID
-	parts int // blocks this writer has finished because they were full
+	final bool
+	parts int    // blocks this writer has finished because they were full
+	rest  []byte // an incomplete character
 
+	block chat.BlockID    // the current one
 	text  strings.Builder // of the current block
+	json  int             // what its text takes as JSON
 	shown int             // bytes of it that readers have
 	old   string          // what an earlier attempt showed of it
-	rest  []byte          // an incomplete character
 	done  bool            // an earlier attempt finished it
-	final bool
 }
 
 // Stream begins a block of text; final marks the turn's answer.
@@ -43,25 +47,51 @@ func (t *Turn) writer(kind chat.BlockKind) *Writer {
 	return w
 }
 
-// begin sets the writer on its next block.
+// begin sets the writer on its next block: the one that an earlier attempt was
+// writing at this step, if there is one.
 func (w *Writer) begin() {
-	step := w.stepName()
-	_, w.done = w.turn.earlier(w.turn.key(step))
-	w.block = w.turn.blockID(step, false)
+	_, w.done = w.turn.earlier(w.turn.key(w.stepName()))
+	w.block = w.blockID()
 	w.text.Reset()
-	w.shown, w.old = 0, ""
-	w.turn.mu.Lock()
-	if b, ok := w.turn.open[w.block]; ok && !w.done {
-		w.old, w.shown = b.Text, len(b.Text)
+	w.json, w.shown, w.old = 0, 0, ""
+	if w.done {
+		return
 	}
-	w.turn.mu.Unlock()
+	t := w.turn
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	base := w.block
+	if t.finished(base) {
+		w.block = w.freshID(t.attempt)
+	}
+	for _, b := range t.open {
+		if b.ID == base || strings.HasPrefix(string(b.ID), string(base)+"-a") {
+			w.block, w.old, w.shown = b.ID, b.Text, len(b.Text)
+		}
+	}
+}
+
+// finished reports whether an earlier attempt finished the block. The caller
+// holds mu.
+func (t *Turn) finished(block chat.BlockID) bool {
+	return slices.ContainsFunc(t.past, func(e chat.Event) bool { return chat.FinishedBlock(e.Body) == block })
+}
+
+// blockID names the block of the writer's step; freshID the one that an attempt
+// begins that cannot go on in it.
+func (w *Writer) blockID() chat.BlockID {
+	return chat.BlockID(fmt.Sprintf("b%d-%s", w.turn.Started.Seq, strings.ReplaceAll(w.stepName(), ".", "-")))
+}
+
+func (w *Writer) freshID(attempt int) chat.BlockID {
+	return w.blockID() + chat.BlockID("-a"+strconv.Itoa(attempt))
 }
 
 func (w *Writer) stepName() string {
 	if w.parts == 0 {
 		return w.step
 	}
-	return w.step + "." + string(rune('a'+w.parts-1)) // at most 26 blocks of 512 KiB: larger than any answer
+	return w.step + "." + strconv.Itoa(w.parts)
 }
 
 // Behind reports whether readers have seen more than was written so far: an
@@ -85,22 +115,38 @@ func (w *Writer) Write(ctx context.Context, piece string) error {
 		return nil
 	}
 	piece = strings.ToValidUTF8(piece, "\uFFFD")
-	for w.text.Len()+len(piece) > chat.MaxBlock-utf8.UTFMax {
-		n := chat.MaxBlock - utf8.UTFMax - w.text.Len()
-		for n > 0 && !utf8.RuneStart(piece[n]) {
-			n--
-		}
+	for {
+		n := w.room(piece)
 		if err := w.show(ctx, piece[:n]); err != nil {
 			return err
+		}
+		if piece = piece[n:]; piece == "" {
+			return nil
 		}
 		if err := w.finish(ctx, false); err != nil {
 			return err
 		}
-		piece = piece[n:]
 		w.parts++
 		w.begin()
 	}
-	return w.show(ctx, piece)
+}
+
+// room returns how much of a piece fits the block, so that one character still
+// fits behind it.
+func (w *Writer) room(piece string) int {
+	const most, mostJSON = chat.MaxBlock - utf8.UTFMax, chat.MaxBlockJSON - 6
+	if w.text.Len()+len(piece) <= most && w.json+6*len(piece) <= mostJSON {
+		return len(piece)
+	}
+	bytes, json := w.text.Len(), w.json
+	for i, c := range piece {
+		size := utf8.RuneLen(c)
+		bytes, json = bytes+size, json+chat.JSONLen(piece[i:i+size])
+		if bytes > most || json > mostJSON {
+			return i
+		}
+	}
+	return len(piece)
 }
 
 // show writes a piece that fits the block.
@@ -110,6 +156,7 @@ func (w *Writer) show(ctx context.Context, piece string) error {
 	}
 	from := w.text.Len()
 	w.text.WriteString(piece)
+	w.json += chat.JSONLen(piece)
 	if w.done {
 		return nil
 	}
@@ -128,9 +175,10 @@ func (w *Writer) show(ctx context.Context, piece string) error {
 		return nil
 	}
 	t := w.turn
-	err := t.sessions.Preview(ctx, t.caller, t.Ref.Session, []chat.Preview{{
+	ref := t.Ref()
+	err := t.sessions.Preview(ctx, t.caller, ref.Session, []chat.Preview{{
 		Block: w.block, Offset: from, Text: w.text.String()[from:], Kind: w.kind,
-		Workstream: t.Workstream, Turn: t.Ref.Turn, Attempt: t.Ref.Attempt,
+		Workstream: t.Workstream, Turn: ref.Turn, Attempt: ref.Attempt,
 	}})
 	if err == nil {
 		w.shown = w.text.Len()
@@ -141,7 +189,7 @@ func (w *Writer) show(ctx context.Context, piece string) error {
 // abandon leaves the old block as it was shown and begins another.
 func (w *Writer) abandon(ctx context.Context) error {
 	err := w.turn.Abandon(ctx, chat.Block{ID: w.block, Kind: w.kind, Text: w.old})
-	w.block, w.old, w.shown = w.turn.blockID(w.stepName(), true), "", 0
+	w.block, w.old, w.shown = w.freshID(w.turn.Ref().Attempt), "", 0
 	return err
 }
 
@@ -157,7 +205,7 @@ func (w *Writer) Close(ctx context.Context) error {
 }
 
 func (w *Writer) finish(ctx context.Context, final bool) error {
-	if w.text.Len() < w.shown && w.text.String() != "" && !w.done {
+	if w.text.Len() < w.shown && !w.done {
 		// The new attempt says less than was shown.
 		if err := w.abandon(ctx); err != nil {
 			return err

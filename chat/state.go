@@ -171,6 +171,7 @@ func (s *State) Apply(e *Event) (changed bool) {
 			}
 		}
 	case TurnStarted:
+		s.reopen() // by a message that waited when the session was ended
 		l := s.line(e.Workstream)
 		l.Queue = without(l.Queue, b.Trigger)
 		l.Turn = &Turn{ID: b.TurnID, Seq: e.Seq, Trigger: b.Trigger, Agent: b.Agent, Attempt: 1, StartedAt: e.At}
@@ -270,11 +271,16 @@ func (s *State) update(b SessionUpdated) {
 	}
 }
 
-// hear puts a user message where it will be answered.
-func (s *State) hear(e *Event) {
+// reopen takes back that the session has ended.
+func (s *State) reopen() {
 	if s.Session.Status == Completed || s.Session.Status == FailedState {
 		s.Session.Status, s.Session.Error = Idle, ""
 	}
+}
+
+// hear puts a user message where it will be answered.
+func (s *State) hear(e *Event) {
+	s.reopen()
 	if s.Session.Agent == NoAgent {
 		return
 	}

@@ -96,7 +96,10 @@ func (h *Hub) warmUp(ctx context.Context, t *topic, f *fill) {
 	if n := len(found); n > 0 && uint64(found[n-1].Fact.Seq)+1 == t.events.first {
 		t.events.prepend(found)
 		for i := range found {
-			t.open.finish(found[i].Block)
+			// An older event may have finished another block of that name.
+			if b := t.open.find(found[i].Block); b != nil && len(b.Ends) > 0 && found[i].At > b.Ends[0].At {
+				t.open.finish(found[i].Block)
+			}
 		}
 	}
 	t.trim(h)

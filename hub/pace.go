@@ -14,7 +14,7 @@ const (
 	// the pause would be shorter than timers are exact.
 	paceFrom = 64
 	// paceLeast is the shortest pause: shorter ones save too few writes.
-	paceLeast = time.Millisecond
+	paceLeast = 2 * time.Millisecond
 	// paceMost bounds what a message can be held back.
 	paceMost = 20 * time.Millisecond
 )

@@ -41,11 +41,20 @@ func stream(t *testing.T, j *Journal, id chat.SessionID, block chat.BlockID, tex
 // process leaves.
 func snapshot(t *testing.T, dir string) (*Journal, string) {
 	t.Helper()
-	to := filepath.Join(t.TempDir(), "copy")
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
+	// The store removes old files in the background: a copy that misses one
+	// that it had listed is made anew.
+	for range 100 {
+		to := filepath.Join(t.TempDir(), "copy")
+		err := os.CopyFS(to, os.DirFS(dir))
+		if err == nil {
+			return openTest(t, to, Options{}), to
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
 	}
-	return openTest(t, to, Options{}), to
+	t.Fatal("the store never stops removing files")
+	return nil, ""
 }
 
 func TestOpenBlocksSurviveAKill(t *testing.T) {
@@ -245,4 +254,26 @@ func FuzzPreviewFile(f *testing.F) {
 			t.Fatal("the reader gave other bytes than the file has")
 		}
 	})
+}
+
+// A worker may use the same block ids in every turn.
+func TestBlockIDUsedAgainInALaterTurn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := openTest(t, dir, Options{})
+	a := journaltest.Begin(t, j, "s-1")
+	stream(t, j, "s-1", "b1", "the first life")
+	a.Say(t, chat.AgentText{Block: "b1", Text: "the first life"})
+	second := pieceOf("b1", 0, "the second")
+	second.Turn = "t-2"
+	if err := j.WritePreviews(ctx, "s-1", []chat.Preview{second}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the file is written anew at every start
+		killed, to := snapshot(t, dir)
+		if blocks := killed.OpenBlocks()["s-1"]; len(blocks) != 1 || blocks[0].Text != "the second" || blocks[0].Turn != "t-2" {
+			t.Fatalf("%+v", blocks)
+		}
+		dir = to
+	}
 }

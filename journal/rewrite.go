@@ -223,6 +223,11 @@ func (p *previews) recover() error {
 // leaves a gap is of no use.
 func addPiece(blocks []*recovered, q *piece) []*recovered {
 	i := slices.IndexFunc(blocks, func(b *recovered) bool { return b.ID == q.Block })
+	if i >= 0 && q.Offset == 0 && (blocks[i].Turn != q.Turn || !continues(blocks[i].Text, q.Text)) {
+		// The id is used again, after the block before was finished.
+		blocks = slices.Delete(blocks, i, i+1)
+		i = -1
+	}
 	if i < 0 {
 		blocks = append(blocks, &recovered{chat.Block{ID: q.Block, Kind: q.Kind, Workstream: q.Workstream, Turn: q.Turn}, q.after})
 		i = len(blocks) - 1
@@ -234,6 +239,9 @@ func addPiece(blocks []*recovered, q *piece) []*recovered {
 	}
 	return blocks
 }
+
+// continues reports whether one text is the beginning of the other.
+func continues(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 
 // unfinished returns the blocks that no event of the log finishes.
 func (j *Journal) unfinished(id chat.SessionID, blocks []*recovered) ([]*recovered, error) {
@@ -269,6 +277,9 @@ func (j *Journal) unfinished(id chat.SessionID, blocks []*recovered) ([]*recover
 			continue // Load and Verify name it
 		}
 		blocks = slices.DeleteFunc(blocks, func(b *recovered) bool {
+			if e.Seq <= b.after {
+				return false // of another block with that id
+			}
 			if t, ok := e.Body.(chat.TurnCompleted); ok {
 				return t.TurnID == b.Turn
 			}

@@ -12,81 +12,104 @@ import (
 // first event again and stores nothing; used with another type or payload it is
 // a conflict. When it returns without an error, all is durable.
 func (s *Sessions) Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error) {
-	wait, err := s.AppendLater(ctx, c, id, drafts)
+	a, err := s.join(ctx, c, id, drafts)
 	if err != nil {
 		return nil, err
 	}
-	return wait()
+	return a.finish(ctx)
 }
 
 // AppendLater gives the drafts their place in the session's order and returns
-// at once. The caller must call wait, which then does what Append does.
+// at once. The caller must call wait, soon and not behind the wait of another
+// request: it does what Append does, and may have to do it for all who wait.
 func (s *Sessions) AppendLater(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) (wait func() ([]chat.Event, error), err error) {
+	a, err := s.join(ctx, c, id, drafts)
+	if err != nil {
+		return nil, err
+	}
+	return func() ([]chat.Event, error) { return a.finish(ctx) }, nil
+}
+
+// appending is an Append under way. It is one piece of memory, because this is
+// the way of every event.
+type appending struct {
+	request
+	room   *room
+	caller chat.Caller
+	drafts []chat.Draft
+	known  []*chat.Event // per draft: the event its client id made before
+	events []chat.Event
+	one    [1]chat.Event // where events begins
+}
+
+// join gives drafts their place in the order.
+func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) (*appending, error) {
 	for i := range drafts {
 		if err := drafts[i].Settle(); err != nil {
-			return nil, err
+			return nil, at(i, len(drafts), err)
 		}
 	}
 	r, err := s.enter(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}
-	a := &appending{caller: c, drafts: drafts}
-	req := &request{op: a.decide, ready: a.lookUp, undo: len(drafts) > 1}
-	if err := r.join(req); err != nil {
+	a := &appending{room: r, caller: c, drafts: drafts}
+	a.rules, a.undo = a, len(drafts) > 1
+	if err := r.join(&a.request); err != nil {
 		r.leave()
 		return nil, err
 	}
-	return func() ([]chat.Event, error) {
-		defer r.leave()
-		if err := r.finish(ctx, req); err != nil {
-			return nil, s.explain(ctx, r.id, err)
-		}
-		return a.events, nil
-	}, nil
+	return a, nil
 }
 
-// appending is an Append under way.
-type appending struct {
-	caller chat.Caller
-	drafts []chat.Draft
-	known  []*chat.Event // per draft: the event its client id made before
-	events []chat.Event
+func (a *appending) finish(ctx context.Context) ([]chat.Event, error) {
+	defer a.room.leave()
+	if err := a.room.finish(ctx, &a.request); err != nil {
+		return nil, a.room.home.explain(ctx, a.room.id, err)
+	}
+	return a.events, nil
 }
 
 // lookUp finds what the drafts' client ids made before, and refuses prompt ids
 // that were used before. It runs in the room's order, so that nothing can slip
 // in between.
 func (a *appending) lookUp(ctx context.Context, r *room) error {
-	a.events, a.known = a.events[:0], nil
+	a.events, a.known = a.one[:0], nil
 	if r.state == nil {
 		return nil
 	}
 	for i := range a.drafts {
-		d := &a.drafts[i]
-		if d.ClientID != "" {
-			actor, err := mayAppend(a.caller, &r.state.Session, d)
-			if err != nil {
-				return err
-			}
-			e, err := r.earlier(ctx, actor, d.ClientID, d.Digest())
-			if err != nil {
-				return err
-			}
-			if e != nil {
-				if a.known == nil {
-					a.known = make([]*chat.Event, len(a.drafts))
-				}
-				a.known[i] = e
-				continue
-			}
+		if err := a.lookUpOne(ctx, r, i); err != nil {
+			return at(i, len(a.drafts), err)
 		}
-		if id := requestOf(d.Body); id != "" {
-			if _, used, err := r.home.log.Prompt(ctx, r.id, id); err != nil {
-				return err
-			} else if used {
-				return errPromptUsed(id)
+	}
+	return nil
+}
+
+func (a *appending) lookUpOne(ctx context.Context, r *room, i int) error {
+	d := &a.drafts[i]
+	if d.ClientID != "" {
+		actor, err := mayAppend(a.caller, &r.state.Session, d)
+		if err != nil {
+			return err
+		}
+		e, err := r.earlier(ctx, actor, d.ClientID, d.Digest())
+		if err != nil {
+			return err
+		}
+		if e != nil {
+			if a.known == nil {
+				a.known = make([]*chat.Event, len(a.drafts))
 			}
+			a.known[i] = e
+			return nil
+		}
+	}
+	if id := requestOf(d.Body); id != "" {
+		if _, used, err := r.home.log.Prompt(ctx, r.id, id); err != nil {
+			return err
+		} else if used {
+			return errPromptUsed(id)
 		}
 	}
 	return nil
@@ -144,17 +167,13 @@ func (d *decision) draft(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 	if err != nil {
 		return chat.Event{}, err
 	}
-	if draft.ClientID != "" {
-		for _, k := range d.keys { // made earlier in this very decision
-			if k.ClientID == draft.ClientID && k.Actor == actor.Key() {
-				if k.Digest != draft.Digest() {
-					return chat.Event{}, errReused(draft.ClientID, k.Seq)
-				}
-				return d.events[k.Seq-d.after-1], nil
-			}
+	if e, digest, ok := d.repeated(actor, draft.ClientID); ok {
+		if digest != draft.Digest() {
+			return chat.Event{}, errReused(draft.ClientID, e.Seq)
 		}
+		return e, nil
 	}
-	turn, err := d.turnFor(actor, &draft)
+	turn, err := d.turnFor(&draft)
 	if err != nil {
 		return chat.Event{}, err
 	}
@@ -180,6 +199,20 @@ func (d *decision) draft(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 	return *d.add(actor, draft, turn), nil
 }
 
+// repeated returns the event that a client id made earlier in this very
+// decision, and the digest of its draft.
+func (d *decision) repeated(actor chat.Actor, clientID string) (e chat.Event, digest uint64, ok bool) {
+	if clientID == "" {
+		return e, 0, false
+	}
+	for _, k := range d.keys {
+		if k.ClientID == clientID && k.Actor == actor.Key() {
+			return d.events[k.Seq-d.after-1], k.Digest, true
+		}
+	}
+	return e, 0, false
+}
+
 // fits refuses an event that would be too large once it has its envelope.
 func (d *decision) fits(draft *chat.Draft) error {
 	if len(draft.Payload)+1024+len(draft.ClientID) > chat.MaxEvent {
@@ -190,7 +223,7 @@ func (d *decision) fits(draft *chat.Draft) error {
 
 // turnFor finds the turn that a draft belongs to. What an ended turn or an
 // older attempt says is refused.
-func (d *decision) turnFor(actor chat.Actor, draft *chat.Draft) (chat.TurnID, error) {
+func (d *decision) turnFor(draft *chat.Draft) (chat.TurnID, error) {
 	if draft.Turn == "" {
 		if strings.HasPrefix(draft.Type, "agent.") {
 			if t := d.state.Line(draft.Workstream).Turn; t != nil {
@@ -201,19 +234,33 @@ func (d *decision) turnFor(actor chat.Actor, draft *chat.Draft) (chat.TurnID, er
 	}
 	t, line := d.state.TurnOf(draft.Turn)
 	if t == nil {
-		return "", chat.Errorf(chat.Conflict, "turn %s has ended; nothing more can be said in it", draft.Turn).With("turn_id", draft.Turn)
+		return "", errTurnEnded(draft.Turn)
 	}
 	if draft.Attempt != 0 && draft.Attempt != t.Attempt {
-		return "", chat.Errorf(chat.Conflict, "turn %s is in attempt %d; attempt %d has been given up", draft.Turn, t.Attempt, draft.Attempt).
-			With("turn_id", draft.Turn).With("attempt", t.Attempt)
+		return "", errOldAttempt(t, draft.Attempt)
 	}
-	if line != draft.Workstream {
-		if draft.Workstream != "" {
-			return "", chat.Errorf(chat.Invalid, "turn %s is not of workstream %q", draft.Turn, draft.Workstream)
-		}
-		draft.Workstream = line
+	if draft.Workstream != "" && draft.Workstream != line {
+		return "", errOtherLine(t, draft.Workstream)
 	}
+	draft.Workstream = line
 	return t.ID, nil
+}
+
+func errTurnEnded(turn chat.TurnID) error {
+	return chat.Errorf(chat.Conflict, "turn %s has ended; nothing more can be said in it", turn).With("turn_id", turn)
+}
+
+func errOldAttempt(t *chat.Turn, attempt int) error {
+	return chat.Errorf(chat.Conflict, "turn %s is in attempt %d; attempt %d has been given up", t.ID, t.Attempt, attempt).
+		With("turn_id", t.ID).With("attempt", t.Attempt)
+}
+
+func errOtherLine(t *chat.Turn, workstream string) error {
+	return chat.Errorf(chat.Invalid, "turn %s is not of workstream %q", t.ID, workstream)
+}
+
+func errFinished(block chat.BlockID) error {
+	return chat.Errorf(chat.Conflict, "block %q is finished already; go on in a new one", string(block))
 }
 
 // finishes checks the end of a block: what was shown is never taken back.
@@ -223,11 +270,14 @@ func (d *decision) finishes(draft *chat.Draft, turn chat.TurnID) error {
 		return nil
 	}
 	if t, _ := d.state.TurnOf(turn); t != nil && t.Finished(block) {
-		return chat.Errorf(chat.Conflict, "block %q is finished already; go on in a new one", string(block))
+		return errFinished(block)
 	}
 	open, ok := d.room.home.live.Block(d.room.id, block)
 	if !ok {
 		return nil
+	}
+	if open.Turn != turn {
+		return chat.Errorf(chat.Conflict, "block %q is being written in another turn; use a block id of its own", string(block))
 	}
 	text, kind := "", chat.TextBlock
 	switch b := draft.Body.(type) {

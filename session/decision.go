@@ -23,29 +23,31 @@ type decision struct {
 	record   bool // the session's record changed
 	members  bool // who may see the session changed
 	deadline bool // a prompt with a deadline was opened
+
+	// Most decisions are of one event, so its memory comes with them.
+	first struct {
+		event  [1]chat.Event
+		fact   [1]chat.Fact
+		entry  [1]chat.Entry
+		commit chat.Commit
+	}
 }
 
 // run lets one request decide. A request that fails leaves no trace, but for
 // one fact: an answer that comes too late finds that its prompt has expired.
 func (d *decision) run(req *request) error {
-	from := len(d.events)
 	if !req.undo {
-		if err := req.op(d); err != nil {
-			return err
-		}
-		req.events = d.events[from:len(d.events):len(d.events)]
-		return nil
+		return req.decide(d)
 	}
 	saved := *d
 	if d.state != nil {
 		d.state = d.state.Clone()
 	}
-	if err := req.op(d); err != nil {
+	err := req.decide(d)
+	if err != nil {
 		*d = saved
-		return err
 	}
-	req.events = d.events[from:len(d.events):len(d.events)]
-	return nil
+	return err
 }
 
 // add makes the next event of the session and folds it into the state.
@@ -91,14 +93,18 @@ func (d *decision) say(body chat.Body, workstream string, turn chat.TurnID) *cha
 }
 
 func (d *decision) commit() *chat.Commit {
-	return &chat.Commit{
+	d.first.commit = chat.Commit{
 		Session: d.room.id, Number: d.state.Number, After: d.after, AfterAt: d.afterAt,
 		Events: d.events, Facts: d.facts, Keys: d.keys, Ends: d.ends, State: d.state, Record: d.record,
 	}
+	return &d.first.commit
 }
 
 func (d *decision) entries() []chat.Entry {
-	out := make([]chat.Entry, len(d.events))
+	out := d.first.entry[:]
+	if len(d.events) != 1 {
+		out = make([]chat.Entry, len(d.events))
+	}
 	for i := range d.events {
 		e := &d.events[i]
 		out[i] = chat.Entry{

@@ -14,7 +14,9 @@
 // Deciding is pure: a decision takes the state of the session and a request,
 // and gives numbered, stamped and chained events, or the reason why not. The
 // committer only orders and stores. When it says that the session has moved on,
-// the room reads the state anew and decides again.
+// the room reads the state anew and decides again. When a commit fails, all that
+// was decided with it is answered with its error: nobody is told of a winner that
+// was never stored. A fault in the rules hits only the request that caused it.
 //
 // # Concurrency
 //

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
@@ -19,7 +20,8 @@ func (s *Sessions) Preview(ctx context.Context, c chat.Caller, id chat.SessionID
 }
 
 // PreviewLater gives the pieces their place in the session's order and returns
-// at once. The caller must call wait, which then does what Preview does.
+// at once. The caller must call wait, as with AppendLater; it does what Preview
+// does.
 func (s *Sessions) PreviewLater(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) (wait func() error, err error) {
 	if !c.Has(chat.ScopeAgent) {
 		return nil, chat.Errorf(chat.Denied, "sending previews needs the scope agent")
@@ -62,7 +64,7 @@ func (r *room) preview(ctx context.Context, batch []*request) {
 		return
 	}
 	if err := r.home.log.WritePreviews(ctx, r.id, p.pieces); err != nil {
-		fail(batch, err)
+		fail(batch, fmt.Errorf("preview in %s: %w", r.id, err))
 		return
 	}
 	entries := make([]chat.Entry, len(p.pieces))
@@ -70,12 +72,14 @@ func (r *room) preview(ctx context.Context, batch []*request) {
 		entries[i] = chat.Entry{At: p.pieces[i].At, Piece: &p.pieces[i]}
 	}
 	r.home.live.Publish(r.id, entries)
+	p.keep()
 }
 
 // previewing collects what a batch of previews adds.
 type previewing struct {
 	room   *room
 	have   map[chat.BlockID]*begun // blocks this batch touches
+	fresh  int                     // blocks this batch begins
 	pieces []chat.Preview
 }
 
@@ -83,8 +87,18 @@ type previewing struct {
 type begun struct {
 	kind chat.BlockKind
 	turn chat.TurnID
+	text string // what readers have; the batch adds to len and json
 	len  int
+	json int
 }
+
+// measured is what a block of so many bytes takes as JSON. It is kept, because
+// a long block comes in many small pieces.
+type measured struct{ bytes, json int }
+
+// maxOpen bounds the blocks that are written at once in a session: a cursor
+// names all of them.
+const maxOpen = 64
 
 func (p *previewing) take(req *request) error {
 	st := p.room.state
@@ -94,8 +108,9 @@ func (p *previewing) take(req *request) error {
 	taken := len(p.pieces)
 	for i, piece := range req.pieces {
 		if err := p.one(st, piece); err != nil {
-			p.pieces = p.pieces[:taken]
-			p.have = map[chat.BlockID]*begun{}
+			// Nothing of the request is taken: begin again without it.
+			p.pieces, p.fresh = p.pieces[:taken], 0
+			clear(p.have)
 			for j := range p.pieces {
 				p.grow(&p.pieces[j])
 			}
@@ -112,28 +127,39 @@ func (p *previewing) one(st *chat.State, piece chat.Preview) error {
 	} else {
 		var line string
 		if t, line = st.TurnOf(piece.Turn); t == nil {
-			return chat.Errorf(chat.Conflict, "turn %s has ended; nothing more can be said in it", piece.Turn).With("turn_id", piece.Turn)
+			return errTurnEnded(piece.Turn)
+		}
+		if piece.Attempt != 0 && piece.Attempt != t.Attempt {
+			return errOldAttempt(t, piece.Attempt)
+		}
+		if piece.Workstream != "" && piece.Workstream != line {
+			return errOtherLine(t, piece.Workstream)
 		}
 		piece.Workstream = line
-		if piece.Attempt != 0 && piece.Attempt != t.Attempt {
-			return chat.Errorf(chat.Conflict, "turn %s is in attempt %d; attempt %d has been given up", piece.Turn, t.Attempt, piece.Attempt).With("attempt", t.Attempt)
-		}
 	}
 	if t != nil {
 		piece.Turn = t.ID
 		if t.Finished(piece.Block) {
-			return chat.Errorf(chat.Conflict, "block %q is finished already; go on in a new one", string(piece.Block))
+			return errFinished(piece.Block)
 		}
 	}
-	b, have := p.block(piece.Block), 0
-	if b != nil {
-		have = b.len
-		if b.kind != piece.Kind || b.turn != piece.Turn {
-			return chat.Errorf(chat.Conflict, "block %q was begun in another turn or as another kind (%s); use a block id of its own", string(piece.Block), b.kind)
+	b := p.block(piece.Block)
+	if b == nil {
+		if p.fresh+len(p.room.home.live.Blocks(p.room.id)) >= maxOpen {
+			return chat.Errorf(chat.SlowDown, "%d blocks are being written in this session already; finish one first", maxOpen)
 		}
+		b = &begun{kind: piece.Kind, turn: piece.Turn}
 	}
+	if b.kind != piece.Kind || b.turn != piece.Turn {
+		return chat.Errorf(chat.Conflict, "block %q was begun in another turn or as another kind (%s); use a block id of its own", string(piece.Block), b.kind)
+	}
+	have := b.len
 	if piece.Offset > have {
 		return chat.Errorf(chat.Invalid, "the piece begins at byte %d, but only %d bytes of block %q are there; send from there", piece.Offset, have, string(piece.Block)).
+			With("have", have)
+	}
+	if both := min(piece.End, len(b.text)); piece.Offset < both && b.text[piece.Offset:both] != piece.Text[:both-piece.Offset] {
+		return chat.Errorf(chat.Conflict, "the piece says something else than what was shown of block %q; finish it as it is and go on in a new one", string(piece.Block)).
 			With("have", have)
 	}
 	if piece.End <= have {
@@ -145,10 +171,13 @@ func (p *previewing) one(st *chat.State, piece chat.Preview) error {
 		}
 		piece.Text, piece.Offset = piece.Text[cut:], have
 	}
+	if b.json+chat.JSONLen(piece.Text) > chat.MaxBlockJSON {
+		return chat.Errorf(chat.TooLarge, "a block has at most %d KiB as JSON: finish it with agent.text and go on in a new one", chat.MaxBlockJSON>>10)
+	}
 	p.room.lastAt = chat.After(p.room.lastAt, p.room.home.now())
 	piece.At = p.room.lastAt
 	p.pieces = append(p.pieces, piece)
-	p.grow(&p.pieces[len(p.pieces)-1])
+	p.grow(&piece)
 	return nil
 }
 
@@ -161,7 +190,7 @@ func (p *previewing) block(id chat.BlockID) *begun {
 	if !ok {
 		return nil
 	}
-	b := &begun{open.Kind, open.Turn, len(open.Text)}
+	b := &begun{open.Kind, open.Turn, open.Text, len(open.Text), p.room.measure(id, open.Text)}
 	p.have[id] = b
 	return b
 }
@@ -171,6 +200,29 @@ func (p *previewing) grow(piece *chat.Preview) {
 	if b == nil {
 		b = &begun{kind: piece.Kind, turn: piece.Turn}
 		p.have[piece.Block] = b
+		p.fresh++
 	}
 	b.len = piece.End
+	b.json += chat.JSONLen(piece.Text)
+}
+
+// keep remembers how large the blocks have become.
+func (p *previewing) keep() {
+	if len(p.room.sizes) > 2*maxOpen { // mostly blocks that are finished
+		p.room.sizes = nil
+	}
+	if p.room.sizes == nil {
+		p.room.sizes = map[chat.BlockID]measured{}
+	}
+	for id, b := range p.have {
+		p.room.sizes[id] = measured{b.len, b.json}
+	}
+}
+
+// measure returns what an open block takes as JSON.
+func (r *room) measure(id chat.BlockID, text string) int {
+	if m, ok := r.sizes[id]; ok && m.bytes == len(text) {
+		return m.json
+	}
+	return chat.JSONLen(text)
 }

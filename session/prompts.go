@@ -3,7 +3,7 @@ package session
 import (
 	"context"
 	"errors"
-	"time"
+	"slices"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -24,7 +24,7 @@ func (d *decision) ask(actor chat.Actor, draft chat.Draft, turn chat.TurnID) (ch
 		if len(given) > 128 {
 			return "", chat.Errorf(chat.Invalid, "a request_id has at most 128 bytes")
 		}
-		if d.state.Prompt(given) != nil {
+		if d.used(given) {
 			return "", errPromptUsed(given)
 		}
 		return given, nil
@@ -52,6 +52,18 @@ func (d *decision) ask(actor chat.Actor, draft chat.Draft, turn chat.TurnID) (ch
 		return chat.Event{}, err
 	}
 	return d.enriched(actor, draft, body, turn)
+}
+
+// used reports whether a request id cannot be had: it is open, it was asked in
+// this very decision, or it is one that the server gives out in this session.
+func (d *decision) used(request string) bool {
+	if id, ok := chat.ParseID(chat.PromptPrefix, request); ok {
+		if n, _, ok := id.Parts(); ok && n == d.state.Number {
+			return true
+		}
+	}
+	return d.state.Prompt(request) != nil ||
+		slices.ContainsFunc(d.events, func(e chat.Event) bool { return requestOf(e.Body) == request })
 }
 
 // requestOf is the id that an agent chose for its prompt, or "".
@@ -130,66 +142,71 @@ func (s *Sessions) Answer(ctx context.Context, c chat.Caller, id chat.SessionID,
 		return chat.Event{}, err
 	}
 	defer r.leave()
-	var result chat.Event
-	var known *chat.Event
-	draft := func(d *decision) (chat.Draft, error) {
-		p := d.state.Prompt(requestID)
-		if p == nil {
-			return chat.Draft{}, errEnded{requestID}
-		}
-		body, err := a.Body(p)
-		if err != nil {
-			return chat.Draft{}, err
-		}
-		dr := chat.NewDraft(body).As(a.ClientID)
-		return dr, dr.Settle()
-	}
-	req := &request{
-		ready: func(ctx context.Context, r *room) error {
-			known = nil
-			if a.ClientID == "" || r.state == nil {
-				return nil
-			}
-			key, ok, err := s.log.ByClientID(ctx, r.id, c.Actor.Key(), a.ClientID)
-			if err != nil || !ok {
-				return err
-			}
-			fact, err := s.log.Get(ctx, r.id, key.Seq)
-			if err != nil {
-				return err
-			}
-			e, err := fact.Event()
-			if err != nil {
-				return err
-			}
-			// The winner's retry gets its answer again; the prompt is no
-			// longer there to compare the wording with.
-			if chat.AnswerOf(e.Body) != requestID {
-				return errReused(a.ClientID, key.Seq)
-			}
-			known = &e
-			return nil
-		},
-		op: func(d *decision) error {
-			if err := allow(c, &d.state.Session, chat.Answerer); err != nil {
-				return err
-			}
-			if known != nil {
-				result = *known
-				return nil
-			}
-			dr, err := draft(d)
-			if err != nil {
-				return err
-			}
-			result, err = d.draft(c, dr)
-			return err
-		},
-	}
-	if err := r.do(ctx, req); err != nil {
+	an := &answering{caller: c, request: requestID, answer: a}
+	if err := r.do(ctx, &request{rules: an}); err != nil {
 		return chat.Event{}, s.explain(ctx, r.id, err)
 	}
-	return result, nil
+	return an.event, nil
+}
+
+// answering is an Answer under way.
+type answering struct {
+	caller  chat.Caller
+	request string
+	answer  chat.Answer
+	known   *chat.Event // what its client id made before
+	event   chat.Event
+}
+
+func (a *answering) lookUp(ctx context.Context, r *room) error {
+	a.known = nil
+	if a.answer.ClientID == "" || r.state == nil {
+		return nil
+	}
+	key, ok, err := r.home.log.ByClientID(ctx, r.id, a.caller.Actor.Key(), a.answer.ClientID)
+	if err != nil || !ok {
+		return err
+	}
+	fact, err := r.home.log.Get(ctx, r.id, key.Seq)
+	if err != nil {
+		return err
+	}
+	e, err := fact.Event()
+	a.known = &e
+	return err
+}
+
+func (a *answering) decide(d *decision) error {
+	if err := allow(a.caller, &d.state.Session, chat.Answerer); err != nil {
+		return err
+	}
+	known := a.known
+	if e, _, ok := d.repeated(a.caller.Actor, a.answer.ClientID); ok {
+		known = &e
+	}
+	if known != nil {
+		// The winner's retry gets its answer again; the prompt is no longer
+		// there to compare the wording with.
+		if chat.AnswerOf(known.Body) != a.request {
+			return errReused(a.answer.ClientID, known.Seq)
+		}
+		a.event = *known
+		return nil
+	}
+	p := d.state.Prompt(a.request)
+	if p == nil {
+		return errEnded{a.request}
+	}
+	body, err := a.answer.Body(p)
+	if err != nil {
+		return err
+	}
+	draft := chat.NewDraft(body).As(a.answer.ClientID)
+	if err := draft.Settle(); err != nil {
+		return err
+	}
+	a.event, err = d.draft(a.caller, draft)
+	return err
 }
 
 // explain turns the rules' inner errors into what a person is told.
@@ -239,59 +256,4 @@ func (d *decision) closePrompts(match func(*chat.Prompt) bool) {
 			d.say(chat.PromptClosed{RequestID: p.RequestID, Reason: chat.Withdrawn}, p.Workstream, p.Turn)
 		}
 	}
-}
-
-// Run closes prompts at their deadlines until ctx ends. The deadlines stand in
-// the log, so nothing is forgotten over a restart.
-func (s *Sessions) Run(ctx context.Context) error {
-	for {
-		next, err := s.expire(ctx)
-		if err != nil && ctx.Err() == nil {
-			s.opt.Logger.ErrorContext(ctx, "prompts could not be checked for expiry; trying again", "err", err)
-			next = s.now() + 1e6
-		}
-		var timer <-chan time.Time
-		var stop func() bool = func() bool { return true }
-		if next != 0 {
-			t := time.NewTimer(time.Duration(max(0, next-s.now())) * time.Microsecond)
-			timer, stop = t.C, t.Stop
-		}
-		select {
-		case <-timer:
-		case <-s.sooner:
-			stop()
-		case <-ctx.Done():
-			stop()
-			return nil
-		}
-	}
-}
-
-// expire closes the prompts whose time is over and returns the next deadline, 0
-// for none.
-func (s *Sessions) expire(ctx context.Context) (next chat.At, err error) {
-	var due []chat.Deadline
-	for dl, err := range s.log.Deadlines(ctx) {
-		if err != nil {
-			return 0, err
-		}
-		if dl.At > s.now() || len(due) == 1000 {
-			next = dl.At
-			break
-		}
-		due = append(due, dl)
-	}
-	for _, dl := range due {
-		err := s.system(ctx, dl.Session, func(d *decision) error {
-			p := d.state.Prompt(dl.RequestID)
-			if p != nil && p.Deadline != 0 && d.now >= p.Deadline {
-				d.say(chat.PromptClosed{RequestID: p.RequestID, Reason: chat.Expired}, p.Workstream, p.Turn)
-			}
-			return nil
-		})
-		if err != nil && chat.CodeOf(err) != chat.Gone && chat.CodeOf(err) != chat.NotFound {
-			return 0, err
-		}
-	}
-	return next, nil
 }

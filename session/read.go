@@ -39,18 +39,16 @@ func (s *Sessions) Ends(ctx context.Context, c chat.Caller, id chat.SessionID, s
 // whether to come back. Who loses access stops seeing.
 func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error] {
 	return func(yield func(chat.Batch, error) bool) {
-		sess, err := s.find(ctx, c, id)
+		r, access, err := s.admit(ctx, c, id)
 		if err != nil {
 			yield(chat.Batch{}, err)
 			return
 		}
-		r := s.room(sess.ID)
 		defer r.leave()
-		access := r.access.Load()
-		for batch, err := range s.live.Watch(ctx, sess.ID, from, enc) {
+		for batch, err := range s.live.Watch(ctx, r.id, from, enc) {
 			if now := r.access.Load(); err == nil && now != access {
 				access = now
-				if _, err := s.find(ctx, c, sess.ID); err != nil {
+				if err := s.sees(ctx, c, r.id); err != nil {
 					yield(chat.Batch{}, err)
 					return
 				}
@@ -60,6 +58,43 @@ func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, 
 			}
 		}
 	}
+}
+
+// admit finds the room for a reader, and how often access to it had changed
+// when it was seen that the reader may be there.
+func (s *Sessions) admit(ctx context.Context, c chat.Caller, id chat.SessionID) (r *room, access uint64, err error) {
+	if r := s.open(id); r != nil {
+		access := r.access.Load()
+		if sess := r.session.Load(); sess != nil && roleOf(c, sess) != "" {
+			return r, access, nil
+		}
+		r.leave()
+	}
+	err = chat.Errorf(chat.Unavailable, "the session could not be looked up; try again in a moment")
+	apart(func() {
+		var sess chat.Session
+		if sess, err = s.find(ctx, c, id); err != nil {
+			return
+		}
+		r = s.room(sess.ID)
+		access = r.access.Load()
+		if now := r.session.Load(); now == nil || roleOf(c, now) == "" {
+			// Who may see it may have changed since it was looked up.
+			if err = s.sees(ctx, c, sess.ID); err != nil {
+				r.leave()
+			}
+		}
+	})
+	return r, access, err
+}
+
+// sees reports why the caller may not see the session, or nil. Inlined, the
+// record that it looks at would become part of every reader's stack.
+//
+//go:noinline
+func (s *Sessions) sees(ctx context.Context, c chat.Caller, id chat.SessionID) error {
+	_, err := s.visible(ctx, c, id)
+	return err
 }
 
 // Blocks returns the blocks that are being written.
@@ -80,6 +115,12 @@ func (s *Sessions) State(ctx context.Context, c chat.Caller, id chat.SessionID) 
 	}
 	defer r.leave()
 	var st *chat.State
-	err = r.do(ctx, &request{look: func(state *chat.State) { st = state.Clone() }})
-	return st, err
+	err = r.do(ctx, &request{look: func(state *chat.State) error {
+		st = state.Clone()
+		return allow(c, &st.Session, chat.Viewer)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return st, nil
 }

@@ -23,28 +23,44 @@ type room struct {
 
 	mu    sync.Mutex
 	queue []*request
+	spare []*request // the memory of an older queue
 	busy  bool
 
 	// The rest belongs to whoever is busy.
-	state  *chat.State // nil until loaded, or after a failed commit
-	lastAt chat.At     // position of the last event or piece
+	state  *chat.State               // nil until loaded, or after a failed commit
+	lastAt chat.At                   // position of the last event or piece
+	sizes  map[chat.BlockID]measured // what open blocks will take as events
 }
 
-// request is one caller's wish: an op that decides events, preview pieces, or a
-// look at the state.
+// request is one caller's wish: an op that decides events, preview pieces, a
+// look at the state, or work that must have the room for itself.
 type request struct {
-	op     func(d *decision) error
-	ready  func(ctx context.Context, r *room) error // look-ups that deciding needs, done in order
-	undo   bool                                     // op may fail after it added events
-	create bool                                     // the session need not exist
+	rules
+	undo   bool // op may fail after it added events
+	create bool // the session need not exist
+	must   bool // has its place however many wait
 	pieces []chat.Preview
 	caller chat.Caller
-	look   func(st *chat.State) // sees what is committed, and nothing that is under way
+	look   func(st *chat.State) error               // sees what is committed, and nothing that is under way
+	alone  func(ctx context.Context, r *room) error // erases or imports
 
-	events []chat.Event // what it appended
-	err    error
-	wake   chan bool // true: you lead; false: you are done
+	err  error
+	free bool      // its outcome depends on nothing that waits to be stored
+	dead bool      // the rules failed on it; err says so
+	wake chan bool // true: you lead; false: you are done
 }
+
+// rules are what a request is decided by.
+type rules interface {
+	lookUp(ctx context.Context, r *room) error // what deciding needs to know, read in order
+	decide(d *decision) error
+}
+
+// op is rules that need no look-ups.
+type op func(d *decision) error
+
+func (op) lookUp(context.Context, *room) error { return nil }
+func (f op) decide(d *decision) error          { return f(d) }
 
 // do handles req in its order and returns when it is durable or refused.
 func (r *room) do(ctx context.Context, req *request) error {
@@ -58,7 +74,7 @@ func (r *room) do(ctx context.Context, req *request) error {
 func (r *room) join(req *request) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.queue) >= maxWaiting {
+	if len(r.queue) >= maxWaiting && !req.must {
 		return chat.Errorf(chat.SlowDown, "too many requests wait for this session; try again in a moment")
 	}
 	r.queue = append(r.queue, req)
@@ -82,7 +98,7 @@ func (r *room) finish(ctx context.Context, req *request) error {
 	}
 	r.mu.Lock()
 	batch := r.queue
-	r.queue = nil
+	r.queue, r.spare = r.spare, nil
 	r.mu.Unlock()
 
 	r.handle(context.WithoutCancel(ctx), batch)
@@ -99,6 +115,12 @@ func (r *room) finish(ctx context.Context, req *request) error {
 			other.wake <- false
 		}
 	}
+	if cap(batch) <= 64 {
+		clear(batch)
+		r.mu.Lock()
+		r.spare = batch[:0]
+		r.mu.Unlock()
+	}
 	return req.err
 }
 
@@ -108,35 +130,48 @@ const maxWaiting = 4096
 // handle does the requests in order. Neighbours that append share one commit,
 // neighbours that preview one write.
 func (r *room) handle(ctx context.Context, batch []*request) {
-	all := batch
-	defer func() {
-		// A fault in the rules must not leave the room locked for ever.
-		if p := recover(); p != nil {
-			r.state = nil
-			r.home.opt.Logger.Error("the rules failed", "session", r.id, "fault", p, "stack", string(debug.Stack()))
-			fail(all, chat.Errorf(chat.Internal, "the server failed on this request; nothing was written"))
-		}
-	}()
 	for len(batch) > 0 {
-		n := 1
-		for n < len(batch) && batch[n].kind() == batch[0].kind() {
+		n, kind := 1, batch[0].kind()
+		for n < len(batch) && kind != alones && batch[n].kind() == kind {
 			n++
 		}
-		switch batch[0].kind() {
-		case appends:
-			r.append(ctx, batch[:n])
-		case previews:
-			r.preview(ctx, batch[:n])
-		case looks:
-			err := r.load(ctx)
-			for _, req := range batch[:n] {
-				if req.err = err; err == nil {
-					req.look(r.state)
-				}
-			}
-		}
+		r.group(ctx, kind, batch[:n])
 		batch = batch[n:]
 	}
+}
+
+// group does neighbours of one kind.
+func (r *room) group(ctx context.Context, kind int, batch []*request) {
+	defer func() {
+		// A fault must not leave the room locked for ever.
+		if p := recover(); p != nil {
+			r.state = nil
+			fail(batch, r.fault(p))
+		}
+	}()
+	switch kind {
+	case appends:
+		r.append(ctx, batch)
+	case previews:
+		r.preview(ctx, batch)
+	case looks:
+		err := r.load(ctx)
+		for _, req := range batch {
+			if req.err = err; err == nil {
+				req.err = req.look(r.state)
+			}
+		}
+	case alones:
+		r.state = nil
+		batch[0].err = batch[0].alone(ctx, r)
+		r.session.Store(nil)
+	}
+}
+
+// fault logs what the rules stumbled over and returns what the caller is told.
+func (r *room) fault(p any) error {
+	r.home.opt.Logger.Error("the rules failed", "session", r.id, "fault", p, "stack", string(debug.Stack()))
+	return chat.Errorf(chat.Internal, "the server failed on this request; nothing was written")
 }
 
 // The kinds of request.
@@ -144,10 +179,13 @@ const (
 	appends = iota
 	previews
 	looks
+	alones
 )
 
 func (q *request) kind() int {
 	switch {
+	case q.alone != nil:
+		return alones
 	case q.look != nil:
 		return looks
 	case q.pieces != nil:
@@ -177,26 +215,38 @@ func (r *room) load(ctx context.Context) error {
 }
 
 // append decides and commits the batch. When the committer says that the
-// session has moved on, it decides again on the newer state.
+// session has moved on, it decides again on the newer state; when the rules fail
+// on a request, it decides again without that one.
 func (r *room) append(ctx context.Context, batch []*request) {
-	for try := 0; ; try++ {
+	for try := 0; ; {
 		err := r.tryAppend(ctx, batch)
 		if err == nil {
 			return
 		}
 		r.state = nil // whatever was decided did not happen
-		var e *chat.Error
-		if errors.As(err, &e) && e.Code == chat.Conflict && try < 3 {
+		if err == errFault {
 			continue
 		}
+		if chat.CodeOf(err) == chat.Conflict && try < maxTries {
+			try++
+			continue
+		}
+		err = fmt.Errorf("append to %s: %w", r.id, err)
 		for _, req := range batch {
-			if req.err == nil {
-				req.events, req.err = nil, fmt.Errorf("append to %s: %w", r.id, err)
+			if !req.free {
+				req.err = err
 			}
 		}
 		return
 	}
 }
+
+// maxTries is how often a batch is decided again because somebody else was
+// faster. Each time somebody has made progress.
+const maxTries = 3
+
+// errFault says that the rules failed on a request, which is marked as dead.
+var errFault = errors.New("the rules failed")
 
 func (r *room) tryAppend(ctx context.Context, batch []*request) error {
 	missing := r.load(ctx)
@@ -204,28 +254,59 @@ func (r *room) tryAppend(ctx context.Context, batch []*request) error {
 		fail(batch, missing)
 		return nil
 	}
-	d := &decision{room: r, state: r.state, now: r.home.now(), lastAt: r.lastAt, maxQueue: r.home.opt.MaxQueue}
+	d := r.begin()
 	for _, req := range batch {
-		req.events, req.err = nil, nil
-		if d.state == nil && !req.create {
-			req.err = missing
+		if req.dead {
 			continue
 		}
-		if req.ready != nil {
-			if req.err = req.ready(ctx, r); req.err != nil {
-				continue
-			}
+		before := len(d.events)
+		switch {
+		case d.state == nil && !req.create:
+			req.err = missing
+		case !r.decide(ctx, d, req):
+			return errFault
 		}
-		req.err = d.run(req)
+		req.free = before == 0 && len(d.events) == 0
 	}
 	if len(d.events) == 0 {
 		return nil
 	}
-	c := d.commit()
-	if err := r.home.log.Commit(ctx, c); err != nil {
+	if err := r.home.log.Commit(ctx, d.commit()); err != nil {
 		return err
 	}
 	r.state, r.lastAt = d.state, d.lastAt
+	r.show(d)
+	return nil
+}
+
+// begin returns a decision on the state as it is.
+func (r *room) begin() *decision {
+	d := &decision{room: r, state: r.state, now: r.home.now(), lastAt: r.lastAt, maxQueue: r.home.opt.MaxQueue}
+	d.events, d.facts = d.first.event[:0], d.first.fact[:0]
+	return d
+}
+
+// decide lets a request decide; it is false when the rules failed on it.
+func (r *room) decide(ctx context.Context, d *decision, req *request) (sound bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			req.err, req.dead, req.free = r.fault(p), true, true
+		}
+	}()
+	if req.err = req.lookUp(ctx, r); req.err == nil {
+		req.err = d.run(req)
+	}
+	return true
+}
+
+// show tells everybody what was stored.
+func (r *room) show(d *decision) {
+	defer func() {
+		// What is stored is stored, whoever stumbles over it.
+		if p := recover(); p != nil {
+			r.home.opt.Logger.Error("what was stored could not be shown", "session", r.id, "fault", p, "stack", string(debug.Stack()))
+		}
+	}()
 	if d.record {
 		sess := d.state.Session
 		r.session.Store(&sess)
@@ -243,12 +324,11 @@ func (r *room) tryAppend(ctx context.Context, batch []*request) error {
 		default:
 		}
 	}
-	return nil
 }
 
 func fail(batch []*request, err error) {
 	for _, req := range batch {
-		req.events, req.err = nil, err
+		req.err = err
 	}
 }
 

@@ -21,6 +21,9 @@ func (s *Sessions) Search(ctx context.Context, c chat.Caller, id chat.SessionID,
 	if err != nil {
 		return chat.SearchPage{}, err
 	}
+	if query == "" || limit < 1 {
+		return chat.SearchPage{}, chat.Errorf(chat.Invalid, "a search needs a text to look for and a limit of at least 1")
+	}
 	page := chat.SearchPage{Hits: []chat.Hit{}}
 	want := strings.ToLower(query)
 	for seen := 0; ; {
@@ -79,8 +82,13 @@ func search(f chat.Fact, want string) (chat.Hit, bool, error) {
 func find(v any, want string) (string, bool) {
 	switch v := v.(type) {
 	case string:
-		if i := strings.Index(strings.ToLower(v), want); i >= 0 {
-			return around(v, i, len(want)), true
+		low := strings.ToLower(v)
+		if i := strings.Index(low, want); i >= 0 {
+			// A letter and its small form may differ in length, so the place
+			// is counted in characters.
+			at := skip(v, utf8.RuneCountInString(low[:i]))
+			n := skip(v[at:], utf8.RuneCountInString(want))
+			return around(v, at, n), true
 		}
 	case []any:
 		for _, e := range v {
@@ -107,9 +115,20 @@ var unread = map[string]bool{
 	"sha256": true, "signature": true, "redacted": true, "trace_id": true, "user_id": true,
 }
 
+// skip returns where the character n of a text begins.
+func skip(s string, n int) int {
+	for i := range s {
+		if n == 0 {
+			return i
+		}
+		n--
+	}
+	return len(s)
+}
+
 // around cuts a text to the neighbourhood of a place.
 func around(s string, at, n int) string {
-	from, to := min(max(0, at-60), len(s)), min(len(s), at+n+60)
+	from, to := max(0, at-60), min(len(s), at+n+60)
 	for from > 0 && !utf8.RuneStart(s[from]) {
 		from--
 	}

@@ -111,9 +111,7 @@ func (s *Sessions) room(id chat.SessionID) *room {
 	defer sh.mu.Unlock()
 	r := sh.rooms[id]
 	if r == nil {
-		if len(sh.rooms) >= max(1, s.opt.MaxRooms/len(s.shards)) {
-			sh.forgetOne()
-		}
+		sh.forget(max(1, s.opt.MaxRooms/len(s.shards)))
 		r = &room{id: id, home: s}
 		sh.rooms[id] = r
 	}
@@ -137,13 +135,19 @@ func (s *Sessions) shard(id chat.SessionID) *shard {
 	return &s.shards[maphash.String(s.seed, string(id))%uint64(len(s.shards))]
 }
 
-// forgetOne drops a room that nobody uses; map order makes the choice random
-// enough. If all are in use the bound is exceeded for a moment.
-func (sh *shard) forgetOne() {
+// forget drops rooms that nobody uses until there are fewer than most; map order
+// makes the choice random enough. If all are in use the bound is exceeded for a
+// while.
+func (sh *shard) forget(most int) {
+	if len(sh.rooms) < most {
+		return
+	}
 	for id, r := range sh.rooms {
 		if r.users.Load() == 0 {
 			delete(sh.rooms, id)
-			return
+			if len(sh.rooms) < most {
+				return
+			}
 		}
 	}
 }

@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"iter"
+	"encoding/json"
+	"slices"
 
 	"github.com/oklog/ulid/v2"
 
@@ -27,6 +28,9 @@ func (s *Sessions) Create(ctx context.Context, c chat.Caller, n chat.NewSession)
 	}
 	if n.Agent == "" {
 		n.Agent = s.opt.DefaultAgent
+	}
+	if n.Metadata, err = compact(n.Metadata); err != nil {
+		return sess, false, err
 	}
 	wanted := n.ID
 	if wanted == "" {
@@ -65,155 +69,88 @@ func (s *Sessions) create(ctx context.Context, c chat.Caller, n chat.NewSession)
 	}
 	r := s.room(n.ID)
 	defer r.leave()
-	var number chat.Number
-	req := &request{
-		create: true,
-		ready: func(ctx context.Context, r *room) (err error) {
-			if r.state == nil {
-				number, _, err = s.log.Number(ctx, r.id)
-			}
-			return err
-		},
-		op: func(d *decision) error {
-			if d.state != nil {
-				created = false
-				sess = d.state.Session
-				return s.sameSession(c, n, &d.state.Session)
-			}
-			d.state = &chat.State{Number: number}
-			d.add(c.Actor, draft, "")
-			created, sess = true, d.state.Session
-			return nil
-		},
+	cr := &creating{caller: c, wanted: n, draft: draft}
+	if err := r.do(ctx, &request{rules: cr, create: true}); err != nil {
+		return chat.Session{}, false, err
 	}
-	return sess, created, firstError(r.do(ctx, req), &sess)
+	return cr.session, cr.created, nil
 }
 
-func firstError(err error, sess *chat.Session) error {
-	if err != nil {
-		*sess = chat.Session{}
+// creating is a Create under way.
+type creating struct {
+	caller  chat.Caller
+	wanted  chat.NewSession
+	draft   chat.Draft
+	number  chat.Number
+	session chat.Session
+	created bool
+}
+
+func (cr *creating) lookUp(ctx context.Context, r *room) (err error) {
+	if r.state == nil {
+		cr.number, _, err = r.home.log.Number(ctx, r.id)
 	}
 	return err
 }
 
-func (s *Sessions) sameSession(c chat.Caller, n chat.NewSession, have *chat.Session) error {
+func (cr *creating) decide(d *decision) error {
+	if cr.created = d.state == nil; cr.created {
+		d.state = &chat.State{Number: cr.number}
+		d.add(cr.caller.Actor, cr.draft, "")
+	} else if err := sameSession(cr.caller, cr.wanted, &d.state.Session); err != nil {
+		return err
+	}
+	cr.session = d.state.Session
+	return nil
+}
+
+// sameSession reports why the session that is there cannot be taken for the one
+// that is wanted.
+func sameSession(c chat.Caller, n chat.NewSession, have *chat.Session) error {
 	if roleOf(c, have) == "" {
 		return errForeign{}
 	}
-	if have.Agent == n.Agent && have.Title == n.Title && bytes.Equal(have.Metadata, n.Metadata) && have.Owner.Same(c.Actor) {
+	policy := n.Policy
+	if policy == "" {
+		policy = chat.Queue
+	}
+	if have.Owner.Same(c.Actor) && have.Workspace == c.In() && have.Agent == n.Agent && have.Title == n.Title &&
+		bytes.Equal(have.Metadata, n.Metadata) && have.Policy == policy && slices.Equal(have.Members, n.Members) {
 		return nil
 	}
 	return chat.Errorf(chat.Conflict, "there is a session %q already; choose another id, or leave it out", string(n.ID)).With("session_id", n.ID)
 }
 
+// MaxForeign bounds the ids that dialects have for sessions, in bytes.
+const MaxForeign = 1024
+
 // Ensure finds the session that a dialect's own id stands for, or begins it.
 func (s *Sessions) Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (sess chat.Session, created bool, err error) {
-	if sess, err := s.Get(ctx, c, chat.SessionID(foreign)); err == nil || chat.CodeOf(err) == chat.Gone {
+	if foreign == "" || len(foreign) > MaxForeign {
+		return sess, false, chat.Errorf(chat.Invalid, "the id of a conversation has 1 to %d bytes", MaxForeign)
+	}
+	if sess, err := s.Get(ctx, c, chat.SessionID(foreign)); chat.CodeOf(err) != chat.NotFound {
 		return sess, false, err
 	}
 	if chat.SessionID(foreign).Validate() == nil {
 		n.ID = chat.SessionID(foreign)
-		sess, created, err = s.Create(ctx, c, n)
-		if chat.CodeOf(err) != chat.Conflict {
-			return sess, created, err
-		}
+	} else if n.ID, err = s.log.SetAlias(ctx, c.In(), c.Actor.Key(), foreign, s.NewID()); err != nil {
+		return sess, false, err
+	}
+	sess, created, err = s.Create(ctx, c, n)
+	if chat.CodeOf(err) == chat.Conflict { // somebody began it meanwhile, with other words
 		sess, err = s.Get(ctx, c, chat.SessionID(foreign))
 		return sess, false, err
 	}
-	id, err := s.log.SetAlias(ctx, c.In(), c.Actor.Key(), foreign, s.NewID())
-	if err != nil {
-		return sess, false, err
-	}
-	n.ID = id
-	return s.create(ctx, c, n)
-}
-
-// enter finds the session's room for a caller who may at least see it.
-func (s *Sessions) enter(ctx context.Context, c chat.Caller, id chat.SessionID) (*room, error) {
-	if r := s.open(id); r != nil {
-		// The usual case on the way of every append: no look into the store.
-		if sess := r.session.Load(); sess != nil && roleOf(c, sess) != "" {
-			return r, nil
-		}
-		r.leave()
-	}
-	sess, err := s.find(ctx, c, id)
-	if err != nil {
-		return nil, err
-	}
-	r := s.room(sess.ID)
-	r.session.CompareAndSwap(nil, &sess)
-	return r, nil
-}
-
-// find returns the session that id means for the caller.
-func (s *Sessions) find(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
-	var gone error
-	if id.Validate() == nil {
-		sess, err := s.log.Record(ctx, id)
-		switch {
-		case err == nil && roleOf(c, &sess) != "":
-			return sess, nil
-		case chat.CodeOf(err) == chat.Gone:
-			gone = err
-		case err != nil && chat.CodeOf(err) != chat.NotFound:
-			return chat.Session{}, err
-		}
-	}
-	if len(id) > 0 && len(id) <= 1024 {
-		alias, ok, err := s.log.Alias(ctx, c.In(), c.Actor.Key(), string(id))
-		if err != nil {
-			return chat.Session{}, err
-		}
-		if ok {
-			sess, err := s.log.Record(ctx, alias)
-			if err == nil && roleOf(c, &sess) != "" {
-				return sess, nil
-			}
-			if err != nil && chat.CodeOf(err) != chat.NotFound {
-				return chat.Session{}, err
-			}
-		}
-	}
-	if gone != nil {
-		return chat.Session{}, gone
-	}
-	return chat.Session{}, errNoSession(id)
-}
-
-// Get returns a session's record.
-func (s *Sessions) Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
-	return s.find(ctx, c, id)
-}
-
-// ByID returns the session and sequence that an event, turn or prompt id names.
-func (s *Sessions) ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error) {
-	n, seq, ok := id.Parts()
-	if !ok {
-		return chat.Session{}, 0, chat.Errorf(chat.NotFound, "there is nothing with that id, or it is not yours")
-	}
-	sid, err := s.log.SessionOf(ctx, n)
-	if err != nil {
-		return chat.Session{}, 0, err
-	}
-	sess, err := s.find(ctx, c, sid)
-	if err == nil && seq > sess.Last {
-		err = chat.Errorf(chat.NotFound, "there is nothing with that id, or it is not yours")
-	}
-	return sess, seq, err
-}
-
-// List returns sessions the caller may see, the most recently active first.
-func (s *Sessions) List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error) {
-	f.Workspace = c.In()
-	if !c.Has(chat.ScopeAdmin) {
-		f.Actor = &c.Actor
-	}
-	return s.log.List(ctx, f)
+	return sess, created, err
 }
 
 // Update changes what is named in u; it needs the role owner.
 func (s *Sessions) Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error) {
+	var err error
+	if u.Metadata, err = compact(u.Metadata); err != nil {
+		return chat.Session{}, err
+	}
 	draft := chat.NewDraft(u)
 	if err := draft.Settle(); err != nil {
 		return chat.Session{}, err
@@ -224,95 +161,30 @@ func (s *Sessions) Update(ctx context.Context, c chat.Caller, id chat.SessionID,
 	}
 	defer r.leave()
 	var sess chat.Session
-	err = r.do(ctx, &request{op: func(d *decision) error {
+	err = r.do(ctx, &request{rules: op(func(d *decision) error {
 		if err := allow(c, &d.state.Session, chat.Owner); err != nil {
 			return err
 		}
 		d.add(c.Actor, draft, "")
-		d.members = d.members || u.Members != nil
+		d.members = d.members || u.Members != nil || u.Agent != nil
 		sess = d.state.Session
 		return nil
-	}})
-	return sess, firstError(err, &sess)
-}
-
-// Erase removes a session and all its text for good; it needs the role owner.
-// The id answers gone for ever after.
-func (s *Sessions) Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error) {
-	sess, err := s.find(ctx, c, id)
+	})})
 	if err != nil {
-		return chat.Receipt{}, err
-	}
-	if err := allow(c, &sess, chat.Owner); err != nil {
-		return chat.Receipt{}, err
-	}
-	r := s.room(sess.ID)
-	defer r.leave()
-	var receipt chat.Receipt
-	req := &request{
-		// In the room's order, so that no append is under way meanwhile.
-		ready: func(ctx context.Context, r *room) error {
-			rec, err := s.log.Erase(ctx, r.id)
-			if err != nil {
-				return err
-			}
-			r.state = nil
-			r.session.Store(nil)
-			receipt = rec
-			return errErased{}
-		},
-		op: func(*decision) error { return nil },
-	}
-	if err := r.do(ctx, req); err != nil {
-		if _, ok := err.(errErased); !ok {
-			return chat.Receipt{}, err
-		}
-	}
-	s.live.Drop(sess.ID, chat.Errorf(chat.Gone, "this session was erased"))
-	if s.opt.Erased != nil {
-		s.opt.Erased(sess.ID)
-	}
-	if s.opt.Artifacts != nil {
-		n, bytes, err := s.opt.Artifacts.DeleteSession(ctx, sess.ID)
-		if err != nil {
-			return receipt, err
-		}
-		receipt.Artifacts, receipt.Bytes = n, receipt.Bytes+bytes
-	}
-	return receipt, nil
-}
-
-// errErased ends the room's work on a session that is no more.
-type errErased struct{}
-
-func (errErased) Error() string { return "erased" }
-
-// Import stores a whole log that was exported before, byte for byte, under its
-// own id, which must be free. It needs the scope admin.
-func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) (chat.Session, error) {
-	if !c.Has(chat.ScopeAdmin) {
-		return chat.Session{}, chat.Errorf(chat.Denied, "importing needs the scope admin")
-	}
-	if err := id.Validate(); err != nil {
 		return chat.Session{}, err
 	}
-	r := s.room(id)
-	defer r.leave()
-	req := &request{
-		create: true,
-		ready: func(ctx context.Context, r *room) error {
-			if err := s.log.Import(ctx, r.id, facts); err != nil {
-				return err
-			}
-			r.state = nil
-			return errErased{}
-		},
-		op: func(*decision) error { return nil },
+	return sess, nil
+}
+
+// compact writes metadata as it will stand in the log, so that what is in memory
+// does not differ from what is read after a restart.
+func compact(metadata json.RawMessage) (json.RawMessage, error) {
+	if len(metadata) == 0 {
+		return nil, nil
 	}
-	if err := r.do(ctx, req); err != nil {
-		if _, ok := err.(errErased); !ok {
-			return chat.Session{}, err
-		}
+	var b bytes.Buffer
+	if err := json.Compact(&b, metadata); err != nil {
+		return nil, chat.Errorf(chat.Invalid, "metadata is not valid JSON").Because(err)
 	}
-	return s.log.Record(ctx, id)
+	return b.Bytes(), nil
 }

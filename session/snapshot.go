@@ -11,8 +11,9 @@ import (
 // is doubled when it was too low.
 const eventsPerItem = 6
 
-// maxWindow bounds the events that are read for one page of items.
-const maxWindow = 50_000
+// maxWindow bounds the events that are read for one page of items. Tests lower
+// it.
+var maxWindow = 50_000
 
 // Snapshot returns the session as it is at one moment, with its last items.
 func (s *Sessions) Snapshot(ctx context.Context, c chat.Caller, id chat.SessionID, items int) (chat.Snapshot, error) {
@@ -23,20 +24,20 @@ func (s *Sessions) Snapshot(ctx context.Context, c chat.Caller, id chat.SessionI
 	defer r.leave()
 	var st *chat.State
 	var blocks []chat.Block
-	err = r.do(ctx, &request{look: func(state *chat.State) {
+	err = r.do(ctx, &request{look: func(state *chat.State) error {
 		st, blocks = state.Clone(), s.live.Blocks(r.id)
+		return allow(c, &st.Session, chat.Viewer)
 	}})
 	if err != nil {
 		return chat.Snapshot{}, err
 	}
-	t, more, err := s.window(ctx, r.id, st, st.Last+1, items)
+	t, _, more, err := s.window(ctx, r.id, st, st.Last+1, items)
 	if err != nil {
 		return chat.Snapshot{}, err
 	}
 	snap := chat.Snapshot{Session: st.Session, State: st.View(), Items: t.Items, More: more, Cursor: chat.Cursor{Seq: st.Last}, ServerNow: s.now()}
 	for _, b := range blocks {
-		end := chat.Preview{Block: b.ID, End: len(b.Text), Text: b.Text, Kind: b.Kind, Workstream: b.Workstream, Turn: b.Turn}
-		t.Preview(&end)
+		t.Begin(&b)
 		snap.Cursor.PassPiece(b.ID, len(b.Text))
 	}
 	snap.Open = t.Open
@@ -58,7 +59,7 @@ func (s *Sessions) Items(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	if before == 0 || before > st.Last+1 {
 		before = st.Last + 1
 	}
-	t, more, err := s.window(ctx, st.Session.ID, st, before, limit)
+	t, from, more, err := s.window(ctx, st.Session.ID, st, before, limit)
 	if err != nil {
 		return chat.ItemPage{}, err
 	}
@@ -66,37 +67,44 @@ func (s *Sessions) Items(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	if page.Items == nil {
 		page.Items = []chat.Item{}
 	}
-	if more && len(t.Items) > 0 {
-		page.Before = t.Items[0].Seq
+	if more {
+		page.Before = from
 	}
 	return page, nil
 }
 
 // window folds the last items that begin before an event. What happened to them
-// later is folded in too, as far as it matters.
-func (s *Sessions) window(ctx context.Context, id chat.SessionID, st *chat.State, before chat.Seq, items int) (t *chat.Transcript, more bool, err error) {
+// later is folded in too, as far as it matters. from is the event at which it
+// begins: what lies before it is the next page.
+func (s *Sessions) window(ctx context.Context, id chat.SessionID, st *chat.State, before chat.Seq, items int) (t *chat.Transcript, from chat.Seq, more bool, err error) {
 	for n := max(64, items*eventsPerItem); ; n *= 2 {
 		n = min(n, maxWindow)
 		facts, older, err := s.log.Read(ctx, id, chat.Range{Before: before, Limit: n, Desc: true})
 		if err != nil {
-			return nil, false, err
+			return nil, 0, false, err
 		}
 		slices.Reverse(facts)
 		events, err := parse(facts)
 		if err != nil {
-			return nil, false, err
+			return nil, 0, false, err
 		}
 		t = chat.FoldWindow(st, events)
 		if len(t.Items) < items && older && n < maxWindow {
 			continue
 		}
 		if err := s.settle(ctx, id, t, before, st.Last); err != nil {
-			return nil, false, err
+			return nil, 0, false, err
+		}
+		if len(events) > 0 {
+			from = events[0].Seq
 		}
 		if extra := len(t.Items) - items; extra > 0 {
 			t.Items, older = t.Items[extra:], true
 		}
-		return t, older, nil
+		if len(t.Items) > 0 {
+			from = t.Items[0].Seq
+		}
+		return t, from, older, nil
 	}
 }
 
@@ -115,7 +123,7 @@ func (s *Sessions) settle(ctx context.Context, id chat.SessionID, t *chat.Transc
 		for i := range events {
 			t.Apply(&events[i])
 		}
-		if !more || after > from+maxWindow {
+		if !more || after > from+chat.Seq(maxWindow) {
 			return nil
 		}
 		after = facts[len(facts)-1].Seq

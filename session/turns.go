@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -17,8 +18,12 @@ const MaxCrashes = 3
 // steers, interrupts or waits.
 func (d *decision) userMessage(actor chat.Actor, draft chat.Draft) (chat.Event, error) {
 	line := d.state.Line(draft.Workstream)
-	if len(line.Queue) >= d.maxQueue {
-		return chat.Event{}, chat.Errorf(chat.SlowDown, "%d messages wait for this session already; let the agent answer or stop it first", len(line.Queue))
+	waits := len(line.Queue)
+	if line.Turn != nil {
+		waits += len(line.Turn.Steered)
+	}
+	if waits >= d.maxQueue {
+		return chat.Event{}, chat.Errorf(chat.SlowDown, "%d messages wait for this session already; let the agent answer or stop it first", waits)
 	}
 	if draft.Workstream != "" && d.state.Workstream(draft.Workstream) == nil && line.Turn == nil {
 		return chat.Event{}, chat.Errorf(chat.NotFound, "this session has no workstream %q", draft.Workstream)
@@ -66,7 +71,19 @@ func (d *decision) endSession(actor chat.Actor, draft chat.Draft, turn chat.Turn
 		return chat.Event{}, chat.Errorf(chat.Invalid, "a session ends only by its main line")
 	}
 	d.closePrompts(func(*chat.Prompt) bool { return true })
+	for _, b := range d.room.home.live.Blocks(d.room.id) {
+		// Those of a turn end with it; nobody else would end these.
+		if b.Turn == "" && !d.finished(b.ID) {
+			d.addAs(actor, partial(b), b.Workstream, "")
+		}
+	}
 	return *d.add(actor, draft, turn), nil
+}
+
+// finished reports whether this very decision has finished a block that readers
+// still see as open.
+func (d *decision) finished(block chat.BlockID) bool {
+	return slices.ContainsFunc(d.events, func(e chat.Event) bool { return chat.FinishedBlock(e.Body) == block })
 }
 
 // EndTurn ends a turn. Blocks that were shown and not finished become partial
@@ -87,7 +104,7 @@ func (s *Sessions) EndTurn(ctx context.Context, ref chat.TurnRef, outcome chat.O
 func (d *decision) endTurn(t *chat.Turn, line string, outcome chat.Outcome, cause string) {
 	agent := chat.Actor{Kind: chat.Agent, ID: t.Agent}
 	for _, b := range d.room.home.live.Blocks(d.room.id) {
-		if b.Turn == t.ID {
+		if b.Turn == t.ID && !t.Finished(b.ID) {
 			d.addAs(agent, partial(b), line, t.ID)
 		}
 	}
@@ -98,13 +115,22 @@ func (d *decision) endTurn(t *chat.Turn, line string, outcome chat.Outcome, caus
 		}
 	}
 	d.closePrompts(func(p *chat.Prompt) bool { return p.Turn == t.ID })
-	end := chat.TurnCompleted{TurnID: t.ID, Outcome: outcome, Error: cause}
+	end := chat.TurnCompleted{TurnID: t.ID, Outcome: outcome, Error: clip(cause)}
 	if t.Usage != (chat.Usage{}) {
 		u := t.Usage
 		end.Usage = &u
 	}
 	d.say(end, line, t.ID)
 	d.advance(line)
+}
+
+// clip bounds what an agent says of its failure, so that a turn can always end.
+func clip(cause string) string {
+	const most = 16 << 10
+	if len(cause) <= most {
+		return cause
+	}
+	return strings.ToValidUTF8(cause[:most], "") + "…"
 }
 
 // partial is the fact that keeps what was shown of a block.
@@ -134,6 +160,7 @@ func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason stri
 		if t == nil || t.Attempt != ref.Attempt {
 			return chat.Errorf(chat.Conflict, "turn %s has ended or is in another attempt", ref.Turn)
 		}
+		ok = false
 		crashes := t.Crashes
 		if crash && !slices.ContainsFunc(d.state.Prompts, func(p *chat.Prompt) bool { return p.Turn == t.ID }) {
 			crashes++
@@ -182,7 +209,7 @@ func (s *Sessions) Stop(ctx context.Context, c chat.Caller, id chat.SessionID, w
 	if len(reason) > 1000 {
 		return res, chat.Errorf(chat.TooLarge, "a reason has at most 1000 bytes")
 	}
-	err = r.do(ctx, &request{op: func(d *decision) error {
+	err = r.do(ctx, &request{rules: op(func(d *decision) error {
 		if err := allow(c, &d.state.Session, chat.Answerer); err != nil {
 			return err
 		}
@@ -196,20 +223,23 @@ func (s *Sessions) Stop(ctx context.Context, c chat.Caller, id chat.SessionID, w
 			d.say(chat.TurnStopRequested{TurnID: t.ID, By: c.Actor, Reason: reason}, workstream, t.ID)
 		}
 		return nil
-	}})
+	})})
 	return res, err
 }
 
 // Turns calls f for every turn that runs in a session, as its agent knows it.
+// What Options.Committed is told comes wholly before or wholly after; f must not
+// block or call back.
 func (s *Sessions) Turns(ctx context.Context, id chat.SessionID, f func(ref chat.TurnRef, workstream string, t chat.Turn)) error {
 	r := s.room(id)
 	defer r.leave()
-	return r.do(ctx, &request{look: func(st *chat.State) {
+	return r.do(ctx, &request{must: true, look: func(st *chat.State) error {
 		for name, l := range st.Lines {
 			if l.Turn != nil {
 				f(chat.TurnRef{Session: id, Turn: l.Turn.ID, Attempt: l.Turn.Attempt}, name, *l.Turn)
 			}
 		}
+		return nil
 	}})
 }
 
@@ -226,8 +256,8 @@ func (s *Sessions) Working(ctx context.Context) ([]chat.SessionID, error) {
 }
 
 // system decides something that no caller asked for.
-func (s *Sessions) system(ctx context.Context, id chat.SessionID, op func(d *decision) error) error {
+func (s *Sessions) system(ctx context.Context, id chat.SessionID, f func(d *decision) error) error {
 	r := s.room(id)
 	defer r.leave()
-	return r.do(ctx, &request{op: op})
+	return r.do(ctx, &request{rules: op(f), must: true})
 }

@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,7 +64,10 @@ func init() {
 // Answer answers one message.
 func (Agent) Answer(ctx context.Context, t *agent.Turn) error {
 	text := t.Text()
-	name, args, _ := strings.Cut(text, " ")
+	name, args := text, ""
+	if i := strings.IndexAny(text, " \t\r\n"); i > 0 {
+		name, args = text[:i], text[i+1:]
+	}
 	for _, c := range commands {
 		if c.name == name {
 			return c.run(ctx, t, strings.TrimSpace(args))
@@ -125,10 +130,23 @@ func echo(ctx context.Context, t *agent.Turn, text string) error {
 func stream(ctx context.Context, t *agent.Turn, args string) error {
 	var n int
 	var rate float64
-	if c, err := fmt.Sscan(args, &n, &rate); err != nil && c < 1 || n < 1 || n > 1_000_000 || rate < 0 {
+	if !numbers(args, &n, &rate) || n < 1 || n > 1_000_000 || rate < 0 {
 		return say(ctx, t, "Usage: /stream N [RATE], with N from 1 to 1000000.")
 	}
 	return words(ctx, t, n, rate)
+}
+
+// numbers reads a count and, if it is there, a number behind it.
+func numbers(args string, n *int, x *float64) bool {
+	words := strings.Fields(args)
+	if len(words) < 1 || len(words) > 2 {
+		return false
+	}
+	var err error
+	if *n, err = strconv.Atoi(words[0]); err == nil && len(words) == 2 {
+		*x, err = strconv.ParseFloat(words[1], 64)
+	}
+	return err == nil && !math.IsNaN(*x) && !math.IsInf(*x, 0)
 }
 
 // words streams N numbered words. The pace is that of a clock, so that a slow
@@ -205,8 +223,8 @@ func fail(_ context.Context, _ *agent.Turn, message string) error {
 }
 
 func sleep(ctx context.Context, t *agent.Turn, args string) error {
-	var s float64
-	if _, err := fmt.Sscan(args, &s); err != nil || s < 0 || s > 86400 {
+	s, err := strconv.ParseFloat(args, 64)
+	if err != nil || !(s >= 0 && s <= 86400) { // nor NaN
 		return say(ctx, t, "Usage: /sleep S, a number of seconds.")
 	}
 	// From the start of the turn, so that a restart does not begin anew.

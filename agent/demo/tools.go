@@ -63,22 +63,18 @@ func failing(ctx context.Context, t *agent.Turn, name string) error {
 	return err
 }
 
-// timeout cuts "timeout=S" out of the arguments.
+// timeout cuts "timeout=S" off the end of the arguments.
 func timeout(args string) (rest string, seconds float64) {
-	var kept []string
-	for word := range strings.FieldsSeq(args) {
-		if v, ok := strings.CutPrefix(word, "timeout="); ok {
-			if s, err := strconv.ParseFloat(v, 64); err == nil && s > 0 {
-				seconds = s
-				continue
-			}
-		}
-		kept = append(kept, word)
+	i := strings.LastIndexByte(args, ' ')
+	v, ok := strings.CutPrefix(args[i+1:], "timeout=")
+	if !ok {
+		return args, 0
 	}
-	if seconds == 0 {
-		return args, 0 // as it was, white space included
+	s, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(s > 0 && s <= chat.MaxTimeout) {
+		return args, 0 // is refused with what is before it
 	}
-	return strings.Join(kept, " "), seconds
+	return strings.TrimSpace(args[:max(i, 0)]), s
 }
 
 var choices = []chat.Option{
@@ -200,7 +196,7 @@ func permission(ctx context.Context, t *agent.Turn, args string) error {
 func plan(ctx context.Context, t *agent.Turn, args string) error {
 	var n int
 	var seconds float64
-	if c, err := fmt.Sscan(args, &n, &seconds); err != nil && c < 1 || n < 1 || n > 100 || seconds < 0 || seconds > 3600 {
+	if !numbers(args, &n, &seconds) || n < 1 || n > 100 || seconds < 0 || seconds > 3600 {
 		return say(ctx, t, "Usage: /plan N [SECONDS], with N from 1 to 100.")
 	}
 	if err := advance(ctx, t, n, seconds); err != nil {

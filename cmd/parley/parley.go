@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -30,6 +29,7 @@ import (
 	"github.com/parley-hq/parley/journal"
 	"github.com/parley-hq/parley/server"
 	"github.com/parley-hq/parley/session"
+	"github.com/parley-hq/parley/web"
 	"github.com/parley-hq/parley/wire"
 )
 
@@ -68,8 +68,9 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 	if p.artifacts, err = artifact.Open(artifactDir(cfg.Data), artifact.Options{Max: cfg.MaxArtifact}); err != nil {
 		return nil, err
 	}
-	// Present only if the last process ended in order.
-	clean := os.Remove(cleanFile(cfg.Data)) == nil
+	// Present only if the last process ended in order. It goes when this one
+	// takes up its work: a start that fails before is no crash.
+	_, missing := os.Stat(cleanFile(cfg.Data))
 
 	p.hub = hub.New(p.journal, hub.Options{Logger: log})
 	for id, blocks := range p.journal.OpenBlocks() {
@@ -78,7 +79,7 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 	p.workers = agent.NewPool(agent.PoolOptions{Lease: cfg.Lease})
 	p.agents = agent.NewRegistry(p.workers)
 	p.agents.Add(demo.Info, demo.Agent{})
-	runner := agent.Options{Grace: cfg.Grace, Clean: clean, Logger: log, Store: p.store}
+	runner := agent.Options{Grace: cfg.Grace, Clean: missing == nil, Logger: log, Store: p.store}
 	if cfg.OTLP != "" {
 		if p.traces, err = tracing(cfg.OTLP); err != nil {
 			return nil, err
@@ -121,7 +122,7 @@ func (p *parley) serve() error {
 	dialects := [][]wire.Route{
 		native.New(native.Options{
 			Sessions: p.sessions, Files: files{p.artifacts}, Workers: p.workers, Caller: p.auth.Caller, Conns: conns,
-			Agents: func() any { return p.agents.List(p.runner.Running()) }, Builtin: p.agents.Builtin,
+			Agents: func(workspace string) any { return p.agents.List(workspace, p.runner.Running()) }, Builtin: p.agents.Builtin,
 			Backup: p.backup, Verify: p.verify, Messages: p.messages, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 		}).Routes(),
 	}
@@ -134,7 +135,10 @@ func (p *parley) serve() error {
 			p.server.Handle(r)
 		}
 	}
-	p.server.Handle(wire.Route{Pattern: "GET /{$}", Public: true, Handler: http.HandlerFunc(front)})
+	for _, pattern := range web.Patterns {
+		p.server.Handle(wire.Route{Pattern: pattern, Public: true, Handler: web.Handler()})
+	}
+	p.server.Handle(wire.Route{Pattern: web.PagePattern, Handler: web.Page(p.server.Handler())})
 	return nil
 }
 
@@ -146,7 +150,9 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 	defer cancel()
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
 	started := p.started
+	listening := make(chan struct{})
 	p.started = func(addr net.Addr) {
+		close(listening)
 		p.hello(out, addr)
 		if started != nil {
 			started(addr)
@@ -156,8 +162,17 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 	errs := make(chan error, 4)
 	store.Go(func() { errs <- p.journal.Run(background) })
 	store.Go(func() { errs <- p.sessions.Run(background) })
-	front.Go(func() { errs <- p.runner.Run(ctx) })
 	front.Go(func() { errs <- p.server.Run(ctx) })
+	// Turns of before are taken up when the address is ours: a start that fails
+	// must not be an attempt at them.
+	front.Go(func() {
+		select {
+		case <-listening:
+			_ = os.Remove(cleanFile(p.cfg.Data)) // not there after a crash
+			errs <- p.runner.Run(ctx)
+		case <-ctx.Done():
+		}
+	})
 	select {
 	case err = <-errs:
 	case err = <-p.broken:
@@ -233,15 +248,4 @@ func tracing(endpoint string) (*sdktrace.TracerProvider, error) {
 	}
 	about := resource.NewSchemaless(semconv.ServiceName("parley"), semconv.ServiceVersion(version))
 	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)), nil
-}
-
-// front is what a browser sees at the root.
-func front(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'none'")
-	_, _ = io.WriteString(w, `<!doctype html><html lang="en"><meta charset="utf-8"><title>Parley</title>
-<h1>Parley is running</h1>
-<p>Talk to it from a terminal: <code>parley chat</code></p>
-<p>The API is described by <a href="/parley/v1/openapi.json">openapi.json</a>; <a href="/healthz">health</a>, <a href="/readyz">readiness</a>, <a href="/metrics">metrics</a>.</p>
-`)
 }

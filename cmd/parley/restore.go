@@ -80,6 +80,10 @@ func unpack(ctx context.Context, r io.Reader, dir string, tell func(files int, b
 		if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			return err
 		}
+		if h.Typeflag == tar.TypeLink {
+			// Equal bytes stand in a backup once; both names stay below root.
+			return root.Link(filepath.FromSlash(path.Clean(h.Linkname)), name)
+		}
 		n, err := putFile(root, name, body)
 		if err != nil {
 			return err
@@ -120,11 +124,18 @@ func walkTar(r io.Reader, visit func(*tar.Header, io.Reader) error) error {
 		if err != nil {
 			return fmt.Errorf("not a whole tar file: %w", err)
 		}
-		if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir {
+		names := []string{h.Name}
+		switch h.Typeflag {
+		case tar.TypeReg, tar.TypeDir:
+		case tar.TypeLink:
+			names = append(names, h.Linkname)
+		default:
 			return fmt.Errorf("%q is neither file nor folder; this is no backup of Parley", h.Name)
 		}
-		if !filepath.IsLocal(filepath.FromSlash(h.Name)) || strings.Contains(h.Name, `\`) {
-			return fmt.Errorf("%q leads out of the folder; this is no backup of Parley", h.Name)
+		for _, name := range names {
+			if !filepath.IsLocal(filepath.FromSlash(name)) || strings.Contains(name, `\`) {
+				return fmt.Errorf("%q leads out of the folder; this is no backup of Parley", name)
+			}
 		}
 		if err := visit(h, archive); err != nil {
 			return err

@@ -18,7 +18,7 @@ import (
 type ServeCmd struct {
 	Addr string `help:"Address to listen on." default:"127.0.0.1:8000" env:"PARLEY_ADDR"`
 	Data string `help:"Folder that keeps everything." default:"./parley-data" env:"PARLEY_DATA" type:"path"`
-	Sync string `help:"When an append counts as stored: always (survives power loss), interval (a power cut may lose the last tenth of a second; a kill loses nothing), never (the operating system decides; a power cut may lose much)." enum:"always,interval,never" default:"always" env:"PARLEY_SYNC"`
+	Sync string `help:"When an append counts as stored: always (survives a kill and power loss), interval (a kill or a power cut may lose the last tenth of a second), never (a kill or a power cut may lose whatever was not written yet)." enum:"always,interval,never" default:"always" env:"PARLEY_SYNC"`
 
 	Agent string        `help:"Agent of sessions that name none." default:"demo" env:"PARLEY_AGENT"`
 	Lease time.Duration `help:"How long a turn waits for its worker to come back." default:"60s" env:"PARLEY_LEASE"`

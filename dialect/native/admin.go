@@ -23,6 +23,7 @@ func needAdmin(c chat.Caller, what string) error {
 func (d *Dialect) exportSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	ctx, id := r.Context(), sessionID(r)
 	var after chat.Seq
+	var out []byte
 	first := true
 	for {
 		facts, more, err := d.opt.Sessions.Read(ctx, c, id, chat.Range{After: after, Limit: 1000, MaxBytes: 4 << 20})
@@ -40,7 +41,8 @@ func (d *Dialect) exportSession(w http.ResponseWriter, r *http.Request, c chat.C
 			w.Header().Set("Cache-Control", "no-store")
 		}
 		for _, f := range facts {
-			if _, err := w.Write(append(bytes.Clone(f.JSON), '\n')); err != nil {
+			out = append(append(out[:0], f.JSON...), '\n')
+			if _, err := w.Write(out); err != nil {
 				return nil // the peer is gone
 			}
 			after = f.Seq
@@ -56,8 +58,11 @@ func (d *Dialect) importSession(w http.ResponseWriter, r *http.Request, c chat.C
 	if err := needAdmin(c, "importing"); err != nil {
 		return err
 	}
-	lines := bufio.NewReaderSize(r.Body, 64<<10)
+	lines := bufio.NewReaderSize(&patient{r.Body, http.NewResponseController(w)}, 64<<10)
 	head, err := readLine(lines)
+	if errors.Is(err, io.EOF) {
+		return chat.Errorf(chat.Invalid, "there is nothing to import: send the lines of an export")
+	}
 	if err != nil {
 		return err
 	}
@@ -138,23 +143,35 @@ func (l *lateWriter) Write(p []byte) (int, error) {
 	if !l.begun {
 		l.begun = true
 		l.w.Header().Set("Content-Type", "application/x-tar")
+		l.w.Header().Set("Cache-Control", "no-store")
 		l.w.Header().Set("Content-Disposition", `attachment; filename="parley-backup.tar"`)
 	}
 	return l.w.Write(p)
 }
 
-// verify walks the store and tells how far it is, one JSON object per line.
+// verify walks the store and tells how far it is, one JSON object per line. A
+// walk that breaks off ends with an error on a line of its own.
 func (d *Dialect) verify(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	if err := needAdmin(c, "verifying"); err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	enc := json.NewEncoder(w)
-	flush := http.NewResponseController(w)
-	return d.opt.Verify(r.Context(), func(v any) error {
+	enc, flush, begun := json.NewEncoder(w), http.NewResponseController(w), false
+	line := func(v any) error {
+		if !begun {
+			begun = true
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			w.Header().Set("Cache-Control", "no-store")
+		}
 		if err := enc.Encode(v); err != nil {
 			return err
 		}
 		return flush.Flush()
-	})
+	}
+	err := d.opt.Verify(r.Context(), line)
+	if err != nil && begun {
+		d.log.ErrorContext(r.Context(), "a verification broke off", "err", err)
+		_ = line(errorBody{infoOf(err)}) // the peer is gone: nobody is left to tell
+		return nil
+	}
+	return err
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/wire"
@@ -56,10 +58,14 @@ func decode(b []byte, into any) error {
 func problem(err error) string {
 	switch e := err.(type) {
 	case *json.UnmarshalTypeError:
+		name, kind := "it", "a "+e.Value
 		if e.Field != "" {
-			return e.Field + " cannot be a " + e.Value
+			name = e.Field
 		}
-		return "it cannot be a " + e.Value
+		if strings.HasPrefix(e.Value, "array") || strings.HasPrefix(e.Value, "object") {
+			kind = "an " + e.Value
+		}
+		return name + " cannot be " + kind
 	case *json.SyntaxError:
 		return "it is not valid JSON (" + e.Error() + ")"
 	case *chat.Error:
@@ -70,8 +76,33 @@ func problem(err error) string {
 
 // query reads the values of a URL and remembers the first that is wrong.
 type query struct {
-	r   *http.Request
-	err error
+	values url.Values
+	err    error
+}
+
+// queryOf reads a request's query. Where net/url would drop what it cannot read,
+// the request is refused: half a question gets the wrong answer.
+func queryOf(r *http.Request) *query {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	q := &query{values: values}
+	if err != nil {
+		q.err = chat.Errorf(chat.Invalid, "the query of the address cannot be read: check its escapes").Because(err)
+	}
+	return q
+}
+
+// get returns a value and whether it was given; given twice, nobody can tell
+// which one is meant.
+func (q *query) get(name string) (value string, given bool) {
+	switch all := q.values[name]; len(all) {
+	case 0:
+		return "", false
+	case 1:
+		return all[0], true
+	default:
+		q.bad(name, all[1], "it is given more than once")
+		return "", false
+	}
 }
 
 func (q *query) bad(name, value, want string) {
@@ -84,16 +115,16 @@ func (q *query) bad(name, value, want string) {
 }
 
 func (q *query) text(name string) string {
-	s := q.r.URL.Query().Get(name)
-	if len(s) > 1000 || strings.ToValidUTF8(s, "") != s {
+	s, _ := q.get(name)
+	if len(s) > 1000 || !utf8.ValidString(s) {
 		q.bad(name, s, "at most 1000 bytes of UTF-8")
 	}
 	return s
 }
 
 func (q *query) number(name string, least, most, otherwise uint64) uint64 {
-	s := q.r.URL.Query().Get(name)
-	if s == "" {
+	s, given := q.get(name)
+	if !given {
 		return otherwise
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
@@ -107,8 +138,8 @@ func (q *query) number(name string, least, most, otherwise uint64) uint64 {
 func (q *query) limit() int { return int(q.number("limit", 1, 1000, 100)) }
 
 func (q *query) oneOf(name string, words ...string) string {
-	s := q.r.URL.Query().Get(name)
-	if s == "" {
+	s, given := q.get(name)
+	if !given {
 		return ""
 	}
 	for _, w := range words {
@@ -120,21 +151,30 @@ func (q *query) oneOf(name string, words ...string) string {
 	return ""
 }
 
+// sequence reads a number that an event can have.
+func (q *query) sequence(name string, least uint64) chat.Seq {
+	return chat.Seq(q.number(name, least, uint64(chat.MaxSeq), 0))
+}
+
 // rangeOf reads which events are asked for.
 func rangeOf(r *http.Request) (chat.Range, error) {
-	q := query{r: r}
-	most := uint64(chat.MaxSeq)
+	q := queryOf(r)
 	rg := chat.Range{
-		After: chat.Seq(q.number("after", 0, most, 0)), Before: chat.Seq(q.number("before", 0, most, 0)),
+		After: q.sequence("after", 0), Before: q.sequence("before", 1),
 		Limit: q.limit(), MaxBytes: 8 << 20, Desc: q.oneOf("order", "asc", "desc") == "desc",
 	}
 	if s := q.text("types"); s != "" {
 		rg.Types = strings.Split(s, ",")
+		if slices.Contains(rg.Types, "") {
+			q.bad("types", s, "names of types with one comma between them")
+		}
 	}
-	if r.URL.Query().Has("workstream") {
-		w := q.text("workstream")
+	if w, given := q.get("workstream"); given {
 		if w == "main" {
 			w = ""
+		}
+		if w != "" && chat.CheckWorkstream(w) != nil {
+			q.bad("workstream", w, "the id of a workstream, or main")
 		}
 		rg.Workstream = &w
 	}
@@ -144,11 +184,15 @@ func rangeOf(r *http.Request) (chat.Range, error) {
 // startOf reads where a stream begins. Last-Event-ID beats after, because a
 // browser repeats the URL it was given when it comes back.
 func startOf(r *http.Request) (chat.Start, error) {
-	text, ok := r.Header.Get("Last-Event-ID"), true
-	if text == "" {
-		text, ok = r.URL.Query().Get("after"), r.URL.Query().Has("after")
+	q := queryOf(r)
+	text, given := q.get("after")
+	if q.err != nil {
+		return chat.Start{}, q.err
 	}
-	if !ok {
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		text, given = last, true
+	}
+	if !given {
 		return chat.Start{}, nil
 	}
 	c, err := chat.ParseCursor(text)
@@ -156,36 +200,4 @@ func startOf(r *http.Request) (chat.Start, error) {
 		return chat.Start{}, err
 	}
 	return chat.Start{Cursor: &c}, nil
-}
-
-// previews reads one piece, an array, or one per line.
-func parsePreviews(b []byte) ([]chat.Preview, error) {
-	b = bytes.TrimSpace(b)
-	var bodies []previewBody
-	if len(b) > 0 && b[0] == '[' {
-		if err := decode(b, &bodies); err != nil {
-			return nil, err
-		}
-	} else {
-		dec := json.NewDecoder(bytes.NewReader(b))
-		for {
-			var p previewBody
-			err := dec.Decode(&p)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return nil, chat.Errorf(chat.Invalid, "not a preview: %s", problem(err)).Because(err)
-			}
-			bodies = append(bodies, p)
-		}
-	}
-	if len(bodies) == 0 {
-		return nil, chat.Errorf(chat.Invalid, "there is nothing to show: send {block, offset, text}")
-	}
-	out := make([]chat.Preview, len(bodies))
-	for i, p := range bodies {
-		out[i] = p.preview()
-	}
-	return out, nil
 }

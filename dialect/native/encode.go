@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/wire"
@@ -26,7 +27,11 @@ var status = map[chat.Code]int{
 
 func infoOf(err error) errorInfo {
 	e := chat.Public(err)
-	return errorInfo{Code: e.Code, Message: e.Msg, Details: e.Details}
+	info := errorInfo{Code: e.Code, Message: e.Msg, Details: e.Details}
+	if info.Details == nil {
+		info.Details = map[string]any{}
+	}
+	return info
 }
 
 // retryable reports whether the same request may succeed later.
@@ -42,11 +47,19 @@ func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	switch e.Code {
 	case chat.SlowDown, chat.Unavailable:
-		w.Header().Set("Retry-After", "1")
+		wait := 1
+		if s, ok := e.Details["retry_after"].(int); ok {
+			wait = s
+		}
+		w.Header().Set("Retry-After", strconv.Itoa(wait))
 	case chat.Unauthenticated:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="parley"`)
 	}
-	d.send(w, r, status[e.Code], errorBody{infoOf(err)})
+	code, ok := status[e.Code]
+	if !ok {
+		code = http.StatusInternalServerError
+	}
+	d.send(w, r, code, errorBody{infoOf(err)})
 }
 
 // send answers with JSON.
@@ -61,6 +74,7 @@ func (d *Dialect) send(w http.ResponseWriter, r *http.Request, code int, body an
 
 func sendJSON(w http.ResponseWriter, r *http.Request, code int, b []byte) {
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	_ = wire.WriteBody(w, r, code, b) // the peer is gone: nobody is left to tell
 }
@@ -158,4 +172,10 @@ func frameSSE(event, id string, body any) []byte {
 	return wire.AppendSSE(nil, event, id, b)
 }
 
-func count(n int) string { return strconv.Itoa(n) }
+// clip shortens what a client sent for a message to a person.
+func clip(s string) string {
+	if len(s) > 80 {
+		return strings.ToValidUTF8(s[:80], "") + "…"
+	}
+	return s
+}

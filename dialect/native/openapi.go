@@ -29,6 +29,7 @@ func (d *Dialect) document() object {
 		item[strings.ToLower(op.method)] = s.operation(op, path)
 	}
 	s.events()
+	s.frames()
 	return object{
 		"openapi": "3.1.0",
 		"info": object{
@@ -80,7 +81,8 @@ func (s schemas) operation(op operation, path string) object {
 	switch {
 	case op.in != nil:
 		schema := s.of(reflect.TypeOf(op.in))
-		if _, one := op.in.(draftBody); one {
+		switch op.in.(type) {
+		case draftBody, previewBody: // or several at once
 			schema = object{"oneOf": []any{schema, object{"type": "array", "items": schema, "minItems": 1}}}
 		}
 		o["requestBody"] = object{"content": object{"application/json": object{"schema": schema}}}
@@ -98,11 +100,19 @@ func (s schemas) events() {
 	}
 }
 
+// frames adds what streams and sockets carry, which no route names.
+func (s schemas) frames() {
+	for _, f := range []any{clientFrame{}, serverFrame{}, helloFrame{}, pingFrame{}, byeFrame{}, chat.Preview{}} {
+		s.of(reflect.TypeOf(f))
+	}
+}
+
 var (
 	typeRaw    = reflect.TypeFor[json.RawMessage]()
 	typeAt     = reflect.TypeFor[chat.At]()
 	typeCursor = reflect.TypeFor[chat.Cursor]()
 	typeEvent  = reflect.TypeFor[chat.Event]()
+	typeAgents = reflect.TypeFor[agentsBody]()
 )
 
 // of returns the schema of a type; named structs are kept once and referred to.
@@ -114,6 +124,10 @@ func (s schemas) of(t reflect.Type) object {
 		return object{"type": "string", "format": "date-time"}
 	case typeCursor:
 		return object{"type": "string", "pattern": `^[0-9]+(~[A-Za-z0-9_-]{1,64}\.[0-9]+)*$`}
+	case typeAgents:
+		return object{"type": "object", "required": []string{"agents"}, "properties": object{
+			"agents": object{"type": "array", "items": s.of(reflect.TypeFor[agentInfo]())},
+		}}
 	case typeEvent:
 		s.defs["Event"] = eventSchema(s)
 		return object{"$ref": "#/components/schemas/Event"}

@@ -58,8 +58,8 @@ func (d *Dialect) operations() []operation {
 		{method: "GET", path: session + "/stream", run: d.streamEvents, name: "streamEvents", outType: "text/event-stream", code: 200, queryToken: true,
 			says:  "Follows a session: what was missed, then what happens. Frames are `hello`, `event`, `preview`, `ping` and `bye`; the `id` of a frame is the cursor to come back with, as `Last-Event-ID` or `after`.",
 			query: []param{{"after", "string", "A cursor; 0 is the beginning. Absent: from now on, preceded by the blocks that are being written."}}},
-		{method: "POST", path: session + "/previews", run: d.showPreviews, name: "showPreviews", in: previewBody{}, code: 200, longBody: true,
-			says: "Shows pieces of a block that is being written: one object, an array, or one object per line. Needs the scope agent."},
+		{method: "POST", path: session + "/previews", run: d.showPreviews, name: "showPreviews", in: previewBody{}, out: shownBody{}, code: 200, longBody: true,
+			says: "Shows pieces of a block that is being written: one object, an array (taken as one unit), or one object per line, each shown as it arrives. An error says in `shown` how many were taken. Needs the scope agent."},
 		{method: "POST", path: session + "/prompts/{request_id}/answer", run: d.answerPrompt, name: "answerPrompt", in: chat.Answer{}, out: eventBody{}, code: 200,
 			says: "Answers a prompt. The first valid answer wins; others get a conflict that says who answered and when."},
 		{method: "POST", path: session + "/stop", run: d.stopTurn, name: "stopTurn", in: stopBody{}, out: chat.StopResult{}, code: 200,
@@ -68,6 +68,10 @@ func (d *Dialect) operations() []operation {
 			says: "Returns the session as it is at this moment, with its last items and the cursor from which to follow it.", query: []param{{"items", "integer", "How many items at most, 0 to 2000; 200 when absent."}}},
 		{method: "GET", path: session + "/items", run: d.readItems, name: "readItems", out: chat.ItemPage{}, code: 200,
 			says: "Reads older items.", query: []param{paramBefore, paramLimit}},
+		{method: "GET", path: session + "/messages", run: d.readMessages, name: "readMessages", out: messagesPage{}, code: 200,
+			says: "Reads the session as a model sees it, in Letta's form of a message. A place is the id of a message or the sequence of an event.",
+			query: []param{{"after", "string", "Only messages behind this place (exclusive)."}, {"before", "string", "Only messages in front of this place (exclusive)."}, paramLimit,
+				{"order", "string", "asc (oldest first) or desc."}, {"workstream", "string", "A line of work; the main line when absent."}}},
 		{method: "GET", path: session + "/search", run: d.searchEvents, name: "searchEvents", out: chat.SearchPage{}, code: 200,
 			says: "Looks for a text in what was said, newest first.", query: []param{{"q", "string", "What to look for."}, paramBefore, paramLimit}},
 		{method: "GET", path: session + "/export", run: d.exportSession, name: "exportSession", outType: "application/x-ndjson", code: 200,
@@ -77,7 +81,9 @@ func (d *Dialect) operations() []operation {
 		{method: "PUT", path: session + "/artifacts/{path...}", run: d.putFile, name: "putArtifact", inType: "application/octet-stream", out: chat.FileInfo{}, code: 201, upload: true,
 			says: "Stores a file. The session gets a `file.uploaded` event."},
 		{method: "GET", path: session + "/artifacts/{path...}", run: d.getFile, name: "getArtifact", outType: "application/octet-stream", code: 200,
-			says: "Returns a file's bytes; ranges are answered. HEAD gives what is known of it."},
+			says: "Returns a file's bytes; ranges are answered."},
+		{method: "HEAD", path: session + "/artifacts/{path...}", run: d.getFile, name: "headArtifact", code: 200,
+			says: "What is known of a file, without its bytes."},
 		{method: "DELETE", path: session + "/artifacts/{path...}", run: d.deleteFile, name: "deleteArtifact", code: 204, says: "Removes a file. The session gets a `file.removed` event."},
 		{method: "GET", path: base + "/ws", run: d.openSocket, name: "openSocket", code: 101, queryToken: true,
 			says: "WebSocket that carries many sessions: watch, unwatch, append, preview, answer, stop, ping."},
@@ -106,6 +112,6 @@ type draftBody struct {
 }
 
 func (d *Dialect) openAPI(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
-	d.send(w, r, http.StatusOK, d.document())
+	d.send(w, r, http.StatusOK, d.described())
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -44,7 +45,7 @@ type files interface {
 
 // workers are agents outside of the process.
 type workers interface {
-	Join(name string, w chat.Worker, slots int, holding []chat.TurnID) chat.Seat
+	Join(workspace, name string, w chat.Worker, slots int, holding []chat.TurnID) chat.Seat
 }
 
 // Options of the dialect.
@@ -52,12 +53,13 @@ type Options struct {
 	Sessions sessions
 	Files    files
 	Workers  workers
-	Agents   func() any                                                     // what GET agents lists
+	Agents   func(workspace string) any                                     // what GET agents lists
 	Builtin  func(name string) bool                                         // whether an agent is answered in the process
 	Caller   func(*http.Request) (chat.Caller, error)                       // who is asking
 	Conns    *wire.Conns                                                    // open streams and sockets
 	Backup   func(ctx context.Context, w io.Writer) error                   // writes a tar of everything
 	Verify   func(ctx context.Context, line func(v any) error) error        // walks the store and tells how far it is
+	Messages MessagesFunc                                                   // the session as a model sees it; nil means not offered
 	As       map[string]func(ctx context.Context, e chat.Fact) (any, error) // an event in another dialect's words
 	Version  string
 
@@ -71,8 +73,9 @@ type Options struct {
 
 // Dialect answers native requests.
 type Dialect struct {
-	opt Options
-	log *slog.Logger
+	opt       Options
+	log       *slog.Logger
+	described func() object // the OpenAPI document, made once
 }
 
 // New returns the dialect.
@@ -95,7 +98,9 @@ func New(opt Options) *Dialect {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Dialect{opt: opt, log: opt.Logger.With("dialect", "native")}
+	d := &Dialect{opt: opt, log: opt.Logger.With("dialect", "native")}
+	d.described = sync.OnceValue(d.document)
+	return d
 }
 
 func (d *Dialect) now() chat.At { return chat.AtOf(d.opt.Now()) }
@@ -108,7 +113,8 @@ func (d *Dialect) Routes() []wire.Route {
 	var routes []wire.Route
 	for _, op := range d.operations() {
 		routes = append(routes, wire.Route{
-			Pattern: op.method + " " + op.path, Dialect: "native", Fail: d.fail,
+			// What the server refuses by itself it tells in the native form.
+			Pattern: op.method + " " + op.path, Dialect: "native",
 			Upload: op.upload, LongBody: op.longBody, QueryToken: op.queryToken, Public: op.public,
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				var c chat.Caller
@@ -158,7 +164,7 @@ func (d *Dialect) read(r *http.Request, into any) error {
 }
 
 func (d *Dialect) listSessions(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := query{r: r}
+	q := queryOf(r)
 	f := chat.Filter{
 		Limit: q.limit(), Cursor: q.text("cursor"), Agent: q.text("agent"), Query: q.text("q"),
 		Status: chat.Status(q.oneOf("status", string(chat.Idle), string(chat.Running), string(chat.Waiting), string(chat.Completed), string(chat.FailedState))),
@@ -190,6 +196,9 @@ func (d *Dialect) patchSession(w http.ResponseWriter, r *http.Request, c chat.Ca
 	if err := d.read(r, &p); err != nil {
 		return err
 	}
+	if p.Title == nil && p.Metadata == nil && p.Agent == nil && p.Policy == nil && p.Members == nil {
+		return chat.Errorf(chat.Invalid, "there is nothing to change: send title, metadata, agent, policy or members")
+	}
 	u := chat.SessionUpdated{Title: p.Title, Metadata: p.Metadata, Agent: p.Agent, Policy: p.Policy, Members: p.Members}
 	sess, err := d.opt.Sessions.Update(r.Context(), c, sessionID(r), u)
 	if err == nil {
@@ -219,13 +228,15 @@ func (d *Dialect) appendEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 	if err != nil {
 		return err
 	}
-	sendJSON(w, r, http.StatusCreated, appendEvents(make([]byte, 0, 512*len(events)), events))
+	b = append(make([]byte, 0, 64+512*len(events)), '{')
+	sendJSON(w, r, http.StatusCreated, appendEventsField(b, events))
 	return nil
 }
 
-// appendEvents writes an eventsBody without a detour.
-func appendEvents(b []byte, events []chat.Event) []byte {
-	b = append(b, `{"events":[`...)
+// appendEventsField ends an object with its field events, without a detour
+// through reflection.
+func appendEventsField(b []byte, events []chat.Event) []byte {
+	b = append(b, `"events":[`...)
 	for i := range events {
 		if i > 0 {
 			b = append(b, ',')
@@ -243,6 +254,11 @@ func (d *Dialect) readEvents(w http.ResponseWriter, r *http.Request, c chat.Call
 	facts, more, err := d.opt.Sessions.Read(r.Context(), c, sessionID(r), rg)
 	if err != nil {
 		return err
+	}
+	if len(facts) == 0 && rg.After > 0 {
+		if err := d.reaches(r, c, rg.After); err != nil {
+			return err
+		}
 	}
 	size := 32
 	for _, f := range facts {
@@ -264,8 +280,22 @@ func (d *Dialect) readEvents(w http.ResponseWriter, r *http.Request, c chat.Call
 	return nil
 }
 
+// reaches refuses a sequence that the session has not come to: whoever has it
+// knows another life of the log, and would wait for ever.
+func (d *Dialect) reaches(r *http.Request, c chat.Caller, after chat.Seq) error {
+	sess, err := d.opt.Sessions.Get(r.Context(), c, sessionID(r))
+	if err == nil && after > sess.Last {
+		err = errBeyond(sess.Last)
+	}
+	return err
+}
+
+func errBeyond(last chat.Seq) error {
+	return chat.Errorf(chat.Gone, "the cursor is beyond the last event, %d: it is from another life of this session; reload from the start", last).With("last", last)
+}
+
 func (d *Dialect) readEvent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := query{r: r}
+	q := queryOf(r)
 	var seq chat.Seq
 	if n, err := chat.ParseCursor(r.PathValue("seq")); err != nil || len(n.Blocks) > 0 || n.Seq == 0 {
 		return chat.Errorf(chat.Invalid, "%q is not the sequence of an event", r.PathValue("seq"))
@@ -295,22 +325,6 @@ func (d *Dialect) readEvent(w http.ResponseWriter, r *http.Request, c chat.Calle
 	return err
 }
 
-func (d *Dialect) showPreviews(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	b, err := d.body(r)
-	if err != nil {
-		return err
-	}
-	pieces, err := parsePreviews(b)
-	if err != nil {
-		return err
-	}
-	if err := d.opt.Sessions.Preview(r.Context(), c, sessionID(r), pieces); err != nil {
-		return err
-	}
-	sendJSON(w, r, http.StatusOK, []byte("{}"))
-	return nil
-}
-
 func (d *Dialect) answerPrompt(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	var a chat.Answer
 	if err := d.read(r, &a); err != nil {
@@ -336,7 +350,7 @@ func (d *Dialect) stopTurn(w http.ResponseWriter, r *http.Request, c chat.Caller
 }
 
 func (d *Dialect) snapshot(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := query{r: r}
+	q := queryOf(r)
 	n := q.number("items", 0, 2000, 200)
 	if q.err != nil {
 		return q.err
@@ -349,8 +363,8 @@ func (d *Dialect) snapshot(w http.ResponseWriter, r *http.Request, c chat.Caller
 }
 
 func (d *Dialect) readItems(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := query{r: r}
-	before, limit := chat.Seq(q.number("before", 0, uint64(chat.MaxSeq), 0)), q.limit()
+	q := queryOf(r)
+	before, limit := q.sequence("before", 1), q.limit()
 	if q.err != nil {
 		return q.err
 	}
@@ -362,8 +376,8 @@ func (d *Dialect) readItems(w http.ResponseWriter, r *http.Request, c chat.Calle
 }
 
 func (d *Dialect) searchEvents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := query{r: r}
-	before, limit, text := chat.Seq(q.number("before", 0, uint64(chat.MaxSeq), 0)), q.limit(), q.text("q")
+	q := queryOf(r)
+	before, limit, text := q.sequence("before", 1), q.limit(), q.text("q")
 	if q.err == nil && text == "" {
 		q.bad("q", "", "what is looked for?")
 	}
@@ -377,7 +391,7 @@ func (d *Dialect) searchEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 	return err
 }
 
-func (d *Dialect) listAgents(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
-	d.send(w, r, http.StatusOK, agentsBody{d.opt.Agents()})
+func (d *Dialect) listAgents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	d.send(w, r, http.StatusOK, agentsBody{d.opt.Agents(c.In())})
 	return nil
 }

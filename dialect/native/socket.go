@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -16,13 +17,15 @@ import (
 const (
 	maxWatches  = 1000 // sessions followed at once
 	maxInFlight = 256  // requests whose answers are not out yet
+	maxResting  = 8    // goroutines kept for the next requests
 )
 
 // openSocket serves a WebSocket that carries many sessions.
 func (d *Dialect) openSocket(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	return d.serveWS(w, r, func(ctx context.Context, conn *wire.Conn) error {
-		s := &socket{d: d, conn: conn, caller: c, watches: map[chat.SessionID]context.CancelFunc{}, slots: make(chan struct{}, maxInFlight)}
-		return s.run(ctx)
+		s := newSocket(d, conn, c)
+		s.watches = map[chat.SessionID]*watching{}
+		return s.run(ctx, s.handle)
 	})
 }
 
@@ -31,11 +34,15 @@ func (d *Dialect) serveWS(w http.ResponseWriter, r *http.Request, fn func(ctx co
 	var bad *wire.HandshakeError
 	switch {
 	case errors.Is(err, wire.ErrShutdown):
-		return chat.Errorf(chat.Unavailable, "the server is shutting down; come back in a moment")
+		return errShutdown()
 	case errors.As(err, &bad):
-		return chat.Errorf(chat.Invalid, "this address speaks WebSocket: %s", bad.Reason)
+		return chat.Errorf(chat.Invalid, "%s", bad.Reason)
 	}
 	return err
+}
+
+func errShutdown() error {
+	return chat.Errorf(chat.Unavailable, "the server is shutting down; come back in a moment with the last cursor")
 }
 
 // socket is one client's connection.
@@ -46,32 +53,50 @@ type socket struct {
 	slots  chan struct{}
 	group  sync.WaitGroup
 
+	idle    chan func()  // to goroutines that have nothing to wait for; see work
+	resting atomic.Int32 // how many of those there are
+
 	mu      sync.Mutex
-	watches map[chat.SessionID]context.CancelFunc
+	watches map[chat.SessionID]*watching
 }
 
-// run is the read loop. Requests get their place in their session's order as
-// they are read; their answers may come in another order.
-func (s *socket) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+// watching is a session that is being followed.
+type watching struct {
+	end  context.CancelFunc
+	done chan struct{} // closed when nothing more of it will be sent
+}
+
+func newSocket(d *Dialect, conn *wire.Conn, c chat.Caller) *socket {
+	return &socket{d: d, conn: conn, caller: c, slots: make(chan struct{}, maxInFlight), idle: make(chan func())}
+}
+
+// run reads frames and handles them until the connection ends. Requests get
+// their place in their session's order as they are read; answers to appends and
+// previews may come in another order. At shutdown the client is told to come
+// back, as the last thing it hears.
+func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f clientFrame) error) error {
+	live, cancel := context.WithCancel(ctx)
 	defer s.group.Wait()
 	defer cancel()
-	s.group.Go(func() { s.beat(ctx) })
+	s.group.Go(func() { s.beat(live) })
 	for {
 		msg, err := s.conn.Read(ctx)
 		if err != nil {
+			cancel()
+			s.group.Wait()
+			if errors.Is(context.Cause(ctx), wire.ErrShutdown) {
+				info, retry := infoOf(errShutdown()), true
+				s.send(ctx, serverFrame{Op: "bye", Error: &info, Retry: &retry})
+			}
 			return ended(err)
 		}
-		var f clientFrame
-		if err := checkJSON(msg); err != nil {
-			s.refuse(ctx, nil, "", err)
-			continue
+		f, err := parseFrame(msg)
+		if err == nil {
+			err = handle(live, f)
 		}
-		if err := json.Unmarshal(msg, &f); err != nil {
-			s.refuse(ctx, nil, "", chat.Errorf(chat.Invalid, "the frame does not fit: %s", problem(err)))
-			continue
+		if err != nil {
+			s.refuse(live, f.ID, f.Session, err)
 		}
-		s.handle(ctx, f)
 	}
 }
 
@@ -91,21 +116,31 @@ func (s *socket) beat(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			now := s.d.now()
-			s.send(ctx, serverFrame{Op: "ping", ServerNow: &now})
+			s.ping(ctx, nil)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
+func (s *socket) ping(ctx context.Context, id json.RawMessage) {
+	now := s.d.now()
+	s.send(ctx, serverFrame{Op: "ping", ID: id, ServerNow: &now})
+}
+
+// send writes a frame for this client. It does so also while the connection is
+// being wound up: what was stored is acknowledged as long as that is possible.
 func (s *socket) send(ctx context.Context, f serverFrame) {
 	b, err := json.Marshal(f)
 	if err != nil {
 		s.d.log.ErrorContext(ctx, "a frame could not be written as JSON", "err", err)
 		return
 	}
-	_ = s.conn.WriteText(ctx, b) // a broken connection ends the read loop
+	s.write(ctx, b)
+}
+
+func (s *socket) write(ctx context.Context, frame []byte) {
+	_ = s.conn.WriteText(context.WithoutCancel(ctx), frame) // a broken connection ends the read loop
 }
 
 func (s *socket) refuse(ctx context.Context, id json.RawMessage, session chat.SessionID, err error) {
@@ -116,77 +151,106 @@ func (s *socket) refuse(ctx context.Context, id json.RawMessage, session chat.Se
 	s.send(ctx, serverFrame{Op: "error", ID: id, Session: session, Error: &info})
 }
 
-// later runs f in a goroutine of its own, at most maxInFlight at once.
-func (s *socket) later(f func()) {
-	s.slots <- struct{}{}
-	s.group.Go(func() {
+// later has begin give a request its place in the order, and calls the wait that
+// it returns in a goroutine of its own, at most maxInFlight at once. The room
+// for that is taken first: a request that has its place and is not waited for
+// would hold up everybody in its session.
+func (s *socket) later(ctx context.Context, begin func() (wait func(), err error)) error {
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	wait, err := begin()
+	if err != nil {
+		<-s.slots
+		return err
+	}
+	run := func() {
 		defer func() { <-s.slots }()
-		f()
-	})
-}
-
-func (s *socket) handle(ctx context.Context, f clientFrame) {
-	var err error
-	switch f.Op {
-	case "watch":
-		err = s.watch(ctx, f)
-	case "unwatch":
-		s.unwatch(f.Session)
-		s.send(ctx, serverFrame{Op: "ok", ID: f.ID, Session: f.Session})
-	case "append":
-		err = s.append(ctx, f)
-	case "preview":
-		err = s.preview(ctx, f)
-	case "answer":
-		if f.Answer == nil {
-			f.Answer = &chat.Answer{}
-		}
-		s.later(func() {
-			e, err := s.d.opt.Sessions.Answer(ctx, s.caller, f.Session, f.RequestID, *f.Answer)
-			if err != nil {
-				s.refuse(ctx, f.ID, f.Session, err)
-				return
-			}
-			s.send(ctx, serverFrame{Op: "ok", ID: f.ID, Session: f.Session, Event: &e})
-		})
-	case "stop":
-		s.later(func() {
-			res, err := s.d.opt.Sessions.Stop(ctx, s.caller, f.Session, f.Workstream, f.Reason)
-			if err != nil {
-				s.refuse(ctx, f.ID, f.Session, err)
-				return
-			}
-			s.send(ctx, serverFrame{Op: "ok", ID: f.ID, Session: f.Session, Stop: &res})
-		})
-	case "ping":
-		now := s.d.now()
-		s.send(ctx, serverFrame{Op: "ping", ID: f.ID, ServerNow: &now})
+		wait()
+	}
+	select {
+	case s.idle <- run:
 	default:
-		err = chat.Errorf(chat.Invalid, "op %q is not one of watch, unwatch, append, preview, answer, stop, ping", f.Op)
+		s.group.Go(func() { s.work(ctx, run) })
 	}
-	if err != nil {
-		s.refuse(ctx, f.ID, f.Session, err)
-	}
+	return nil
 }
 
-func (s *socket) append(ctx context.Context, f clientFrame) error {
-	drafts, err := chat.ParseDrafts(f.Events)
-	if err != nil {
-		return err
-	}
-	wait, err := s.d.opt.Sessions.AppendLater(ctx, s.caller, f.Session, drafts)
-	if err != nil {
-		return err
-	}
-	s.later(func() {
-		events, err := wait()
-		if err != nil {
-			s.refuse(ctx, f.ID, f.Session, err)
+// work runs one function after the other, as long as there are some. A busy
+// client sends thousands of frames a second, and a new goroutine for each would
+// have to grow its stack each time.
+func (s *socket) work(ctx context.Context, run func()) {
+	for {
+		run()
+		if s.resting.Add(1) > maxResting {
+			s.resting.Add(-1)
 			return
 		}
-		s.sendEvents(ctx, f.ID, events)
+		select {
+		case run = <-s.idle:
+			s.resting.Add(-1)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *socket) handle(ctx context.Context, f clientFrame) error {
+	switch f.Op {
+	case "watch":
+		return s.watch(ctx, f)
+	case "unwatch":
+		return s.unwatch(ctx, f)
+	case "append":
+		drafts, err := f.drafts()
+		if err != nil {
+			return err
+		}
+		return s.append(ctx, f.ID, f.Session, drafts)
+	case "preview":
+		pieces, err := f.pieces()
+		if err != nil {
+			return err
+		}
+		return s.preview(ctx, f.Session, pieces, serverFrame{Op: "ok", ID: f.ID, Session: f.Session})
+	case "answer":
+		a, err := f.answer()
+		if err != nil {
+			return err
+		}
+		// Here and for stop the next frame waits, so that the order holds.
+		e, err := s.d.opt.Sessions.Answer(ctx, s.caller, f.Session, f.RequestID, a)
+		if err == nil {
+			s.send(ctx, serverFrame{Op: "ok", ID: f.ID, Session: f.Session, Event: &e})
+		}
+		return err
+	case "stop":
+		res, err := s.d.opt.Sessions.Stop(ctx, s.caller, f.Session, f.Workstream, f.Reason)
+		if err == nil {
+			s.send(ctx, serverFrame{Op: "ok", ID: f.ID, Session: f.Session, Stop: &res})
+		}
+		return err
+	case "ping":
+		s.ping(ctx, f.ID)
+		return nil
+	}
+	return chat.Errorf(chat.Invalid, "op %q is not one of watch, unwatch, append, preview, answer, stop, ping", clip(f.Op))
+}
+
+func (s *socket) append(ctx context.Context, id json.RawMessage, session chat.SessionID, drafts []chat.Draft) error {
+	return s.later(ctx, func() (func(), error) {
+		wait, err := s.d.opt.Sessions.AppendLater(ctx, s.caller, session, drafts)
+		return func() {
+			events, err := wait()
+			if err != nil {
+				s.refuse(ctx, id, session, err)
+				return
+			}
+			s.sendEvents(ctx, id, events)
+		}, err
 	})
-	return nil
 }
 
 // sendEvents answers an append without a detour through reflection.
@@ -195,97 +259,19 @@ func (s *socket) sendEvents(ctx context.Context, id json.RawMessage, events []ch
 	if len(id) > 0 {
 		b = append(append(append(b, `"id":`...), id...), ',')
 	}
-	b = append(b, appendEvents(nil, events)[1:]...)
-	_ = s.conn.WriteText(ctx, b)
+	s.write(ctx, appendEventsField(b, events))
 }
 
-func (s *socket) preview(ctx context.Context, f clientFrame) error {
-	pieces := f.pieces()
-	if len(pieces) == 0 {
-		return chat.Errorf(chat.Invalid, "there is nothing to show: send preview or previews")
-	}
-	wait, err := s.d.opt.Sessions.PreviewLater(ctx, s.caller, f.Session, pieces)
-	if err != nil {
-		return err
-	}
-	s.later(func() {
-		if err := wait(); err != nil {
-			s.refuse(ctx, f.ID, f.Session, err)
-		} else if len(f.ID) > 0 {
-			s.send(ctx, serverFrame{Op: "ok", ID: f.ID, Session: f.Session})
-		}
-	})
-	return nil
-}
-
-func (f *clientFrame) pieces() []chat.Preview {
-	var pieces []chat.Preview
-	if f.Preview != nil {
-		pieces = append(pieces, f.Preview.preview())
-	}
-	for _, p := range f.Previews {
-		pieces = append(pieces, p.preview())
-	}
-	return pieces
-}
-
-// watch begins to follow a session; a session that is followed already is
-// followed anew from the cursor given.
-func (s *socket) watch(ctx context.Context, f clientFrame) error {
-	start := chat.Start{}
-	if f.After != nil {
-		c, err := chat.ParseCursor(*f.After)
-		if err != nil {
-			return err
-		}
-		start.Cursor = &c
-	}
-	s.unwatch(f.Session)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.watches) >= maxWatches {
-		return chat.Errorf(chat.SlowDown, "one connection follows at most %d sessions", maxWatches)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	s.watches[f.Session] = cancel
-	s.group.Go(func() {
-		defer cancel()
-		s.follow(ctx, f, start)
-	})
-	return nil
-}
-
-func (s *socket) unwatch(id chat.SessionID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if cancel := s.watches[id]; cancel != nil {
-		cancel()
-		delete(s.watches, id)
-	}
-}
-
-// follow is the write loop of one watch.
-func (s *socket) follow(ctx context.Context, f clientFrame, start chat.Start) {
-	first := true
-	for batch, err := range s.d.opt.Sessions.Watch(ctx, s.caller, f.Session, start, ws{}) {
-		if err != nil {
-			if first {
-				s.refuse(ctx, f.ID, f.Session, err)
-			} else {
-				info, retry := infoOf(err), retryable(chat.CodeOf(err))
-				s.send(context.WithoutCancel(ctx), serverFrame{Op: "bye", Session: f.Session, Error: &info, Retry: &retry})
+// preview shows pieces and answers with ok; without an id it is not answered.
+func (s *socket) preview(ctx context.Context, session chat.SessionID, pieces []chat.Preview, ok serverFrame) error {
+	return s.later(ctx, func() (func(), error) {
+		wait, err := s.d.opt.Sessions.PreviewLater(ctx, s.caller, session, pieces)
+		return func() {
+			if err := wait(); err != nil {
+				s.refuse(ctx, ok.ID, session, err)
+			} else if len(ok.ID) > 0 {
+				s.send(ctx, ok)
 			}
-			s.unwatch(f.Session)
-			return
-		}
-		if first {
-			first = false
-			now := s.d.now()
-			s.send(ctx, serverFrame{Op: "ok", ID: f.ID, Session: f.Session, Cursor: &batch.Cursor, Last: &batch.Last, ServerNow: &now})
-			continue
-		}
-		if len(batch.Bytes) > 0 && s.conn.Write(ctx, batch.Bytes) != nil {
-			return
-		}
-	}
+		}, err
+	})
 }

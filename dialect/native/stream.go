@@ -22,14 +22,18 @@ func (d *Dialect) streamEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 		return err
 	}
 	if start.Cursor != nil && start.Cursor.Seq > sess.Last {
-		return chat.Errorf(chat.Gone, "the cursor is beyond the last event, %d: it is from another life of this session; reload from the start", sess.Last).With("last", sess.Last)
+		return errBeyond(sess.Last)
+	}
+	if r.Method == http.MethodHead {
+		w.Header().Set("Content-Type", "text/event-stream")
+		return nil
 	}
 	start.Idle = d.opt.Heartbeat
 	err = wire.ServeSSE(w, r, wire.SSEOptions{Gzip: true}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
 		return d.follow(ctx, s, c, sess.ID, start)
 	})
 	if errors.Is(err, wire.ErrShutdown) {
-		return chat.Errorf(chat.Unavailable, "the server is shutting down; come back in a moment")
+		return errShutdown()
 	}
 	return err
 }
@@ -69,8 +73,7 @@ func (d *Dialect) follow(ctx context.Context, s *wire.Stream, c chat.Caller, id 
 		}
 	}
 	if errors.Is(context.Cause(ctx), wire.ErrShutdown) {
-		bye := chat.Errorf(chat.Unavailable, "the server is shutting down; come back with the last cursor")
-		return own(context.WithoutCancel(ctx), frameSSE("bye", "", byeFrame{infoOf(bye), true}))
+		return own(context.WithoutCancel(ctx), frameSSE("bye", "", byeFrame{infoOf(errShutdown()), true}))
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ type errorBody struct {
 type errorInfo struct {
 	Code    chat.Code      `json:"code"`
 	Message string         `json:"message"`
-	Details map[string]any `json:"details,omitempty"`
+	Details map[string]any `json:"details"` // facts to act on; always there
 }
 
 // eventsBody answers an append.
@@ -24,8 +24,8 @@ type eventsBody struct {
 
 // eventsPage answers a read of events.
 type eventsPage struct {
-	Events []json.RawMessage `json:"events"`
-	More   bool              `json:"more"`
+	Events []chat.Event `json:"events"`
+	More   bool         `json:"more"`
 }
 
 type eventBody struct {
@@ -61,8 +61,25 @@ func (p previewBody) preview() chat.Preview {
 	return chat.Preview{Block: p.Block, Offset: p.Offset, Text: p.Text, Kind: p.Kind, Workstream: p.Workstream, Turn: p.Turn, Attempt: p.Attempt}
 }
 
+// shownBody answers previews.
+type shownBody struct {
+	Shown int `json:"shown"` // how many pieces were taken
+}
+
+// agentsBody lists the agents; what they are is for the runner to say.
 type agentsBody struct {
 	Agents any `json:"agents"`
+}
+
+// agentInfo describes one of agentsBody in the OpenAPI document.
+type agentInfo struct {
+	Name        string   `json:"name"`
+	Kind        string   `json:"kind"`
+	Description string   `json:"description,omitempty"`
+	Starters    []string `json:"starters,omitempty"`
+	Healthy     bool     `json:"healthy"`
+	Workers     int      `json:"workers,omitempty"`
+	Running     int      `json:"running"`
 }
 
 // filesBody lists the files of a session.
@@ -95,7 +112,7 @@ type clientFrame struct {
 	Op         string          `json:"op"`
 	ID         json.RawMessage `json:"id,omitempty"` // a number or text, echoed in the answer
 	Session    chat.SessionID  `json:"session_id,omitempty"`
-	After      *string         `json:"after,omitempty"`  // watch: absent means from now on
+	After      json.RawMessage `json:"after,omitempty"`  // watch: a cursor; absent means from now on
 	Events     json.RawMessage `json:"events,omitempty"` // append: drafts
 	Previews   []previewBody   `json:"previews,omitempty"`
 	Preview    *previewBody    `json:"preview,omitempty"`
@@ -107,6 +124,8 @@ type clientFrame struct {
 	Turns      []chat.TurnID   `json:"turns,omitempty"` // ready: turns it still holds
 	Turn       chat.TurnID     `json:"turn_id,omitempty"`
 	Error      string          `json:"error,omitempty"` // fail: why
+
+	raw []byte // the frame itself; valid while it is handled
 }
 
 // serverFrame answers a client's frame, or tells something of its own accord.

@@ -2,7 +2,7 @@ package native
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"net/http"
 	"sync"
 
@@ -24,10 +24,8 @@ func (d *Dialect) openWork(w http.ResponseWriter, r *http.Request, c chat.Caller
 		return err
 	}
 	return d.serveWS(w, r, func(ctx context.Context, conn *wire.Conn) error {
-		return (&work{
-			socket: socket{d: d, conn: conn, caller: workerCaller(c, name), slots: make(chan struct{}, maxInFlight)},
-			name:   name, box: make(chan struct{}, 1),
-		}).run(ctx)
+		k := &work{socket: newSocket(d, conn, workerCaller(c, name)), name: name, box: make(chan struct{}, 1)}
+		return k.run(ctx)
 	})
 }
 
@@ -40,9 +38,10 @@ func workerCaller(c chat.Caller, name string) chat.Caller {
 // work is one worker's connection. What the server has to tell goes through a
 // queue, because who tells it must not wait for the network.
 type work struct {
-	socket
+	*socket
 	name string
 	seat chat.Seat
+	cut  context.CancelCauseFunc // ends the connection
 
 	mu    sync.Mutex
 	queue []serverFrame
@@ -50,36 +49,19 @@ type work struct {
 }
 
 func (w *work) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer w.group.Wait()
-	defer cancel()
-	w.group.Go(func() { w.beat(ctx) })
-	w.group.Go(func() { w.tell(ctx) })
-	defer func() {
-		if w.seat != nil {
-			w.seat.Leave()
-		}
-	}()
-	for {
-		msg, err := w.conn.Read(ctx)
-		if err != nil {
-			return ended(err)
-		}
-		var f clientFrame
-		if err := checkJSON(msg); err == nil {
-			err = json.Unmarshal(msg, &f)
-			if err == nil {
-				err = w.handle(ctx, f)
-			} else {
-				err = chat.Errorf(chat.Invalid, "the frame does not fit: %s", problem(err))
-			}
-			if err != nil {
-				w.refuse(ctx, f.ID, "", err)
-			}
-		} else {
-			w.refuse(ctx, nil, "", err)
-		}
+	ctx, w.cut = context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { w.tell(ctx) })
+	err := w.socket.run(ctx, w.handle)
+	if w.seat != nil {
+		w.seat.Leave() // its turns wait for it to come back
 	}
+	w.cut(nil)
+	wg.Wait()
+	if errors.Is(context.Cause(ctx), errDeaf) {
+		return &wire.CloseError{Code: wire.CloseTryLater, Reason: errDeaf.Error(), Ours: true}
+	}
+	return err
 }
 
 func (w *work) handle(ctx context.Context, f clientFrame) error {
@@ -87,11 +69,11 @@ func (w *work) handle(ctx context.Context, f clientFrame) error {
 		if f.Op != "ready" {
 			return chat.Errorf(chat.Invalid, "a worker first says {\"op\":\"ready\",\"slots\":1}")
 		}
-		if f.Slots < 0 || f.Slots > 10000 {
-			return chat.Errorf(chat.Invalid, "slots is between 1 and 10000")
+		if f.Slots < 0 || f.Slots > maxSlots {
+			return chat.Errorf(chat.Invalid, "slots is between 1 and %d", maxSlots)
 		}
 		w.send(ctx, serverFrame{Op: "ok", ID: f.ID})
-		w.seat = w.d.opt.Workers.Join(w.name, w, f.Slots, f.Turns)
+		w.seat = w.d.opt.Workers.Join(w.caller.In(), w.name, w, f.Slots, f.Turns)
 		return nil
 	}
 	switch f.Op {
@@ -108,11 +90,10 @@ func (w *work) handle(ctx context.Context, f clientFrame) error {
 		}
 		return w.finish(ctx, f, chat.Errorf(chat.Internal, "%s", cause))
 	case "ping":
-		now := w.d.now()
-		w.send(ctx, serverFrame{Op: "ping", ID: f.ID, ServerNow: &now})
+		w.ping(ctx, f.ID)
 		return nil
 	}
-	return chat.Errorf(chat.Invalid, "op %q is not one of append, preview, done, fail, ping", f.Op)
+	return chat.Errorf(chat.Invalid, "op %q is not one of append, preview, done, fail, ping", clip(f.Op))
 }
 
 func (w *work) finish(ctx context.Context, f clientFrame, cause error) error {
@@ -128,26 +109,14 @@ func (w *work) append(ctx context.Context, f clientFrame) error {
 	if err != nil {
 		return err
 	}
-	drafts, err := chat.ParseDrafts(f.Events)
+	drafts, err := f.drafts()
 	if err != nil {
 		return err
 	}
 	for i := range drafts {
 		drafts[i].Turn, drafts[i].Attempt = ref.Turn, ref.Attempt
 	}
-	wait, err := w.d.opt.Sessions.AppendLater(ctx, w.caller, ref.Session, drafts)
-	if err != nil {
-		return err
-	}
-	w.later(func() {
-		events, err := wait()
-		if err != nil {
-			w.refuse(ctx, f.ID, ref.Session, err)
-			return
-		}
-		w.sendEvents(ctx, f.ID, events)
-	})
-	return nil
+	return w.socket.append(ctx, f.ID, ref.Session, drafts)
 }
 
 func (w *work) preview(ctx context.Context, f clientFrame) error {
@@ -155,22 +124,14 @@ func (w *work) preview(ctx context.Context, f clientFrame) error {
 	if err != nil {
 		return err
 	}
-	pieces := f.pieces()
-	for i := range pieces {
-		pieces[i].Turn, pieces[i].Attempt = ref.Turn, ref.Attempt
-	}
-	wait, err := w.d.opt.Sessions.PreviewLater(ctx, w.caller, ref.Session, pieces)
+	pieces, err := f.pieces()
 	if err != nil {
 		return err
 	}
-	w.later(func() {
-		if err := wait(); err != nil {
-			w.refuse(ctx, f.ID, ref.Session, err)
-		} else if len(f.ID) > 0 {
-			w.send(ctx, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn})
-		}
-	})
-	return nil
+	for i := range pieces {
+		pieces[i].Turn, pieces[i].Attempt = ref.Turn, ref.Attempt
+	}
+	return w.socket.preview(ctx, ref.Session, pieces, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn})
 }
 
 // Give hands the worker a turn.
@@ -184,18 +145,33 @@ func (w *work) Tell(turn chat.TurnID, e chat.Event) {
 // Stop tells the worker to end a turn.
 func (w *work) Stop(turn chat.TurnID) { w.push(serverFrame{Op: "stop", TurnID: turn}) }
 
+// Bounds of a worker's connection. A worker that does not read what it is told
+// is cut off when the queue is full; it comes back and is told anew.
+const (
+	maxSlots = 10000
+	maxQueue = 2 * maxSlots
+)
+
+var errDeaf = errors.New("this worker does not read what it is told")
+
 func (w *work) push(f serverFrame) {
 	w.mu.Lock()
-	w.queue = append(w.queue, f)
+	full := len(w.queue) >= maxQueue
+	if !full {
+		w.queue = append(w.queue, f)
+	}
 	w.mu.Unlock()
+	if full {
+		w.cut(errDeaf)
+		return
+	}
 	select {
 	case w.box <- struct{}{}:
 	default:
 	}
 }
 
-// tell sends what is queued. The queue is bounded by the turns a worker holds
-// and what people say in them.
+// tell sends what is queued.
 func (w *work) tell(ctx context.Context) {
 	for {
 		select {

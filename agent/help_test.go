@@ -1,0 +1,305 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/hub"
+	"github.com/parley-hq/parley/journal"
+	"github.com/parley-hq/parley/session"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	ctx = context.Background()
+	ann = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "ann"}, Scopes: []chat.Scope{chat.ScopeUser}}
+)
+
+// gate is the real journal, which stops taking anything when the process is
+// killed: at once, or after so many writes.
+type gate struct {
+	*journal.Journal
+	left atomic.Int64 // writes until the kill; negative is dead
+	full atomic.Bool  // the disk has no room
+	once sync.Once
+	dead chan struct{} // closed at the first write after the kill
+}
+
+func (g *gate) write() error {
+	if g.full.Load() {
+		return chat.Errorf(chat.Unavailable, "the disk is full")
+	}
+	if g.left.Add(-1) < 0 {
+		g.once.Do(func() { close(g.dead) })
+		return chat.Errorf(chat.Unavailable, "the process is dead")
+	}
+	return nil
+}
+
+func (g *gate) Commit(ctx context.Context, c *chat.Commit) error {
+	if err := g.write(); err != nil {
+		return err
+	}
+	return g.Journal.Commit(ctx, c)
+}
+
+func (g *gate) WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error {
+	if err := g.write(); err != nil {
+		return err
+	}
+	return g.Journal.WritePreviews(ctx, id, pieces)
+}
+
+// plant is a server without its edges, which can be killed and started again.
+type plant struct {
+	t      testing.TB
+	disk   vfs.FS
+	opt    agent.Options
+	lease  time.Duration
+	agents map[string]agent.Agent
+
+	gate *gate
+	hub  *hub.Hub
+	*session.Sessions
+	runner *agent.Runner
+	pool   *agent.Pool
+	end    context.CancelFunc
+	ended  chan error
+
+	mu     sync.Mutex
+	events []chat.Event // all that was committed, over all processes
+	moved  chan struct{}
+}
+
+func newPlant(t testing.TB, a agent.Agent) *plant {
+	p := &plant{t: t, disk: vfs.NewMem(), agents: map[string]agent.Agent{"test": a}, moved: make(chan struct{}), lease: time.Minute}
+	p.opt = agent.Options{Grace: time.Millisecond, StopGrace: 20 * time.Millisecond}
+	t.Cleanup(func() { p.kill() })
+	return p
+}
+
+// start begins a process that dies after so many writes; 0 is never.
+func (p *plant) start(writes int64) {
+	p.t.Helper()
+	j, err := journal.Open("/data", journal.Options{FS: p.disk, Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.gate = &gate{Journal: j, dead: make(chan struct{})}
+	if p.gate.left.Store(writes); writes == 0 {
+		p.gate.left.Store(1 << 60)
+	}
+	p.hub = hub.New(j, hub.Options{})
+	for id, blocks := range j.OpenBlocks() {
+		p.hub.Restore(id, blocks)
+	}
+	p.pool = agent.NewPool(agent.PoolOptions{Lease: p.lease})
+	agents := agent.NewRegistry(p.pool)
+	for name, a := range p.agents {
+		agents.Add(agent.Info{Name: name, Kind: "builtin"}, a)
+	}
+	p.runner = agent.NewRunner(agents, p.opt)
+	p.Sessions = session.New(p.gate, p.hub, session.Options{DefaultAgent: "test", Erased: p.runner.Erased, Committed: p.committed})
+	p.runner.Attach(p.Sessions)
+}
+
+func (p *plant) committed(evs []chat.Event) {
+	p.runner.Committed(evs)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.events = append(p.events, evs...)
+	close(p.moved)
+	p.moved = make(chan struct{})
+}
+
+// run lets the process answer turns and close prompts.
+func (p *plant) run() {
+	run, end := context.WithCancel(ctx)
+	p.end, p.ended = end, make(chan error, 2)
+	runner, sessions, ended := p.runner, p.Sessions, p.ended
+	go func() { ended <- runner.Run(run) }()
+	go func() { ended <- sessions.Run(run) }()
+}
+
+// shutdown ends the process in order.
+func (p *plant) shutdown() {
+	p.t.Helper()
+	if p.end != nil {
+		p.end()
+		for range 2 {
+			if err := <-p.ended; err != nil {
+				p.t.Fatal(err)
+			}
+		}
+		p.end = nil
+	}
+	if p.gate != nil {
+		p.hub.Close(nil)
+		if err := p.gate.Close(); err != nil {
+			p.t.Fatal(err)
+		}
+		p.gate = nil
+	}
+}
+
+// kill ends the process as it is: nothing is written any more.
+func (p *plant) kill() {
+	if p.gate != nil {
+		p.gate.left.Store(-1 << 60)
+	}
+	p.shutdown()
+}
+
+func (p *plant) restart(writes int64) {
+	p.kill()
+	p.start(writes)
+	p.run()
+}
+
+// await waits until something is true of the log.
+func (p *plant) await(what string, ok func(evs []chat.Event) bool) {
+	p.t.Helper()
+	if !p.awaitOrDeath(what, ok) {
+		p.t.Fatalf("the process died before %s", what)
+	}
+}
+
+// awaitOrDeath also returns, with false, when the process was killed.
+func (p *plant) awaitOrDeath(what string, ok func(evs []chat.Event) bool) (alive bool) {
+	p.t.Helper()
+	patience := time.NewTimer(20 * time.Second)
+	defer patience.Stop()
+	for {
+		p.mu.Lock()
+		done, moved := ok(p.events), p.moved
+		p.mu.Unlock()
+		if done {
+			return true
+		}
+		select {
+		case <-moved:
+		case <-p.gate.dead:
+			return false
+		case <-patience.C:
+			p.t.Fatalf("waited in vain for %s; the log says\n%s", what, p.story("s"))
+		}
+	}
+}
+
+func (p *plant) awaitEnd(outcome chat.Outcome) chat.TurnCompleted {
+	p.t.Helper()
+	var end chat.TurnCompleted
+	p.await("the end of the turn", func(evs []chat.Event) bool {
+		for _, e := range evs {
+			if b, ok := e.Body.(chat.TurnCompleted); ok {
+				end = b
+				return true
+			}
+		}
+		return false
+	})
+	if end.Outcome != outcome {
+		p.t.Fatalf("the turn ended as %s (%s), not %s; the log says\n%s", end.Outcome, end.Error, outcome, p.story("s"))
+	}
+	return end
+}
+
+func (p *plant) awaitType(typ string) chat.Event {
+	p.t.Helper()
+	var found chat.Event
+	p.await(typ, func(evs []chat.Event) bool {
+		for _, e := range evs {
+			if e.Type == typ {
+				found = e
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func (p *plant) begin(n chat.NewSession) {
+	p.t.Helper()
+	n.ID = "s"
+	if _, _, err := p.Create(ctx, ann, n); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *plant) say(text string) {
+	p.t.Helper()
+	if _, err := p.Append(ctx, ann, "s", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text})}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// story is the log in short, without what differs from attempt to attempt.
+func (p *plant) story(id chat.SessionID) string {
+	facts, _, err := p.gate.Read(ctx, id, chat.Range{})
+	if err != nil {
+		return err.Error()
+	}
+	var out []string
+	for _, f := range facts {
+		e, err := f.Event()
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if e.Type == "turn.resumed" || e.Type == "session.started" {
+			continue
+		}
+		out = append(out, line(e))
+	}
+	return strings.Join(out, "\n")
+}
+
+func line(e chat.Event) string {
+	switch b := e.Body.(type) {
+	case chat.UserMessage:
+		return "user " + b.Text
+	case chat.AgentText:
+		s := "says "
+		if b.Partial {
+			s = "said in part "
+		}
+		return s + b.Text
+	case chat.AgentThinking:
+		return "thinks " + b.Text
+	case chat.AgentToolCall:
+		return "calls " + b.Tool
+	case chat.AgentToolResult:
+		return "got " + string(b.Result)
+	case chat.AgentToolError:
+		return "tool error " + b.Error + " " + b.Code
+	case chat.TurnCompleted:
+		return strings.TrimSpace("ended " + string(b.Outcome) + " " + b.Error)
+	case chat.PromptClosed:
+		return "closed " + string(b.Reason)
+	case chat.TurnInput:
+		return fmt.Sprint("took ", len(b.Sequences))
+	case chat.AgentStatus:
+		return "status " + b.Message
+	case chat.UserInputResponse:
+		return "answer " + b.Text
+	}
+	return e.Type
+}
+
+func (p *plant) wantStory(lines ...string) {
+	p.t.Helper()
+	if got, want := p.story("s"), strings.Join(lines, "\n"); got != want {
+		p.t.Fatalf("the log says\n%s\n\nand not\n%s", got, want)
+	}
+}

@@ -1,0 +1,358 @@
+package agent_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// hand is a worker's end of a connection.
+type hand struct {
+	mu    sync.Mutex
+	given []chat.Assignment
+	told  []chat.Event
+	stops []chat.TurnID
+	moved chan struct{}
+	seat  chat.Seat
+}
+
+func (h *hand) note(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f()
+	close(h.moved)
+	h.moved = make(chan struct{})
+}
+
+func (h *hand) Give(a chat.Assignment)           { h.note(func() { h.given = append(h.given, a) }) }
+func (h *hand) Tell(_ chat.TurnID, e chat.Event) { h.note(func() { h.told = append(h.told, e) }) }
+func (h *hand) Stop(turn chat.TurnID)            { h.note(func() { h.stops = append(h.stops, turn) }) }
+
+// await waits for something to arrive at the worker.
+func (h *hand) await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	patience := time.NewTimer(10 * time.Second)
+	defer patience.Stop()
+	for {
+		h.mu.Lock()
+		done, moved := ok(), h.moved
+		h.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-moved:
+		case <-patience.C:
+			t.Fatalf("the worker waited in vain for %s", what)
+		}
+	}
+}
+
+func (h *hand) awaitTurn(t *testing.T) chat.Assignment {
+	t.Helper()
+	h.await(t, "a turn", func() bool { return len(h.given) > 0 })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.given[len(h.given)-1]
+}
+
+func (p *plant) join(slots int, holding ...chat.TurnID) *hand {
+	h := &hand{moved: make(chan struct{})}
+	h.seat = p.pool.Join(chat.DefaultWorkspace, "worker", h, slots, holding)
+	return h
+}
+
+var worker = chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "worker"}, Scopes: []chat.Scope{chat.ScopeAgent}}
+
+func (p *plant) sayAs(h *hand, turn chat.TurnID, body chat.Body) error {
+	ref, err := h.seat.Holds(turn)
+	if err != nil {
+		return err
+	}
+	d := chat.NewDraft(body)
+	d.Turn, d.Attempt = ref.Turn, ref.Attempt
+	_, err = p.Append(ctx, worker, ref.Session, []chat.Draft{d})
+	return err
+}
+
+func pooled(t *testing.T, lease time.Duration) *plant {
+	p := newPlant(t, nil)
+	delete(p.agents, "test")
+	p.lease = lease
+	p.start(0)
+	p.run()
+	p.begin(chat.NewSession{Agent: "worker"})
+	return p
+}
+
+func TestWorkersShareTurns(t *testing.T) {
+	p := pooled(t, time.Minute)
+	one, two := p.join(1), p.join(2)
+	for i := range 4 {
+		id := chat.SessionID(fmt.Sprint("w", i))
+		if _, _, err := p.Create(ctx, ann, chat.NewSession{ID: id, Agent: "worker"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Append(ctx, ann, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "hi"})}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one.await(t, "one turn", func() bool { return len(one.given) == 1 })
+	two.await(t, "two turns", func() bool { return len(two.given) == 2 })
+	a := one.awaitTurn(t)
+	if a.Agent != "worker" || a.Attempt != 1 || a.Trigger.Body.(chat.UserMessage).Text != "hi" {
+		t.Fatalf("%+v", a)
+	}
+	// The fourth comes when there is room.
+	if err := one.seat.Finish(a.Turn, nil); err != nil {
+		t.Fatal(err)
+	}
+	one.await(t, "the turn that waited", func() bool { return len(one.given) == 2 })
+	// What is another's cannot be had.
+	b := two.awaitTurn(t)
+	if _, err := one.seat.Holds(b.Turn); chat.CodeOf(err) != chat.Conflict {
+		t.Fatal(err)
+	}
+	if err := one.seat.Finish(b.Turn, nil); chat.CodeOf(err) != chat.Conflict {
+		t.Fatal(err)
+	}
+	if err := p.sayAs(one, b.Turn, chat.AgentStatus{Message: "mine"}); chat.CodeOf(err) != chat.Conflict {
+		t.Fatal(err)
+	}
+	if err := p.sayAs(two, b.Turn, chat.AgentStatus{Message: "mine"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := two.seat.Finish(b.Turn, errors.New("could not")); err != nil {
+		t.Fatal(err)
+	}
+	p.await("a failed turn", func(evs []chat.Event) bool {
+		b, ok := evs[len(evs)-1].Body.(chat.TurnCompleted)
+		return ok && b.Outcome == chat.Failed && b.Error == "could not"
+	})
+}
+
+func TestNoWorkerEver(t *testing.T) {
+	p := pooled(t, 20*time.Millisecond)
+	p.say("hi")
+	if end := p.awaitEnd(chat.Failed); !strings.Contains(end.Error, `no worker of agent "worker" connected within 20ms`) {
+		t.Fatal(end.Error)
+	}
+	p.wantStory("user hi", "turn.started", "status Waiting for a worker of agent worker to connect.",
+		`ended failed no worker of agent "worker" connected within 20ms; start one, or choose another agent`)
+}
+
+func TestAWorkerComesBack(t *testing.T) {
+	p := pooled(t, time.Minute)
+	h := p.join(1)
+	p.say("hi")
+	a := h.awaitTurn(t)
+	if err := p.sayAs(h, a.Turn, chat.AgentInputRequest{RequestID: "r", InputType: chat.InputText, Text: "?"}); err != nil {
+		t.Fatal(err)
+	}
+	h.seat.Leave()
+	if _, err := h.seat.Holds(a.Turn); chat.CodeOf(err) != chat.Conflict {
+		t.Fatal("who left still holds it", err)
+	}
+	other := p.join(1) // is not given what waits for another
+	if _, err := p.Answer(ctx, ann, "s", "r", chat.Answer{Text: "yes"}); err != nil {
+		t.Fatal(err)
+	}
+	// Two claim it at once; one gets it, in the same attempt, with what came in.
+	back := []*hand{p.join(1, a.Turn), p.join(1, a.Turn)}
+	if b := back[0].awaitTurn(t); b.Attempt != 1 || b.Turn != a.Turn {
+		t.Fatalf("%+v", b)
+	}
+	back[0].await(t, "the answer", func() bool { return len(back[0].told) == 1 })
+	if len(other.given)+len(back[1].given) != 0 {
+		t.Fatal("it was given twice")
+	}
+	// Its connection breaks again, and the server notices only after it is back.
+	back[0].seat.Leave()
+	back[1].awaitTurn(t)
+	if err := p.sayAs(back[1], a.Turn, chat.AgentText{Text: "done"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := back[1].seat.Finish(a.Turn, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitEnd(chat.Done)
+	p.wantStory("user hi", "turn.started", "agent.input_request", "answer yes", "says done", "ended done")
+}
+
+func TestAnotherWorkerTakesOver(t *testing.T) {
+	p := pooled(t, 50*time.Millisecond)
+	h := p.join(1)
+	p.say("hi")
+	a := h.awaitTurn(t)
+	if err := p.sayAs(h, a.Turn, chat.AgentStatus{Message: "begun"}); err != nil {
+		t.Fatal(err)
+	}
+	ref, err := h.seat.Holds(a.Turn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Preview(ctx, worker, "s", []chat.Preview{{Block: "b", Text: "so f", Turn: ref.Turn, Attempt: ref.Attempt}}); err != nil {
+		t.Fatal(err)
+	}
+	other := p.join(1)
+	h.seat.Leave()
+	b := other.awaitTurn(t)
+	if b.Attempt != 2 || len(b.Open) != 1 || b.Open[0].Text != "so f" || len(b.Events) < 2 {
+		t.Fatalf("%+v", b)
+	}
+	// The old one comes too late.
+	d := chat.NewDraft(chat.AgentStatus{Message: "me too"})
+	d.Turn, d.Attempt = a.Turn, 1
+	if _, err := p.Append(ctx, worker, "s", []chat.Draft{d}); chat.CodeOf(err) != chat.Conflict {
+		t.Fatal(err)
+	}
+	other.seat.Leave()
+	end := p.awaitEnd(chat.Interrupted)
+	if !strings.Contains(end.Error, "did not come back within 50ms") {
+		t.Fatal(end.Error)
+	}
+	p.wantStory("user hi", "turn.started", "status begun", "said in part so f", "ended interrupted "+end.Error)
+}
+
+func TestAStopReachesTheWorker(t *testing.T) {
+	p := pooled(t, time.Minute)
+	h := p.join(1)
+	p.say("hi")
+	a := h.awaitTurn(t)
+	if _, err := p.Stop(ctx, ann, "s", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	h.await(t, "the stop", func() bool { return len(h.stops) == 1 && h.stops[0] == a.Turn })
+	if err := p.sayAs(h, a.Turn, chat.AgentText{Text: "as far as I came"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.seat.Finish(a.Turn, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitEnd(chat.Stopped)
+	p.wantStory("user hi", "turn.started", "turn.stop_requested", "says as far as I came", "ended stopped")
+	// Nobody has it: then it ends at once.
+	h.seat.Leave()
+}
+
+func TestWorkersAndSteering(t *testing.T) {
+	for _, policy := range []chat.Policy{chat.Steer, chat.Queue} {
+		p := newPlant(t, nil)
+		p.start(0)
+		p.run()
+		p.begin(chat.NewSession{Agent: "worker", Policy: policy})
+		h := p.join(1)
+		p.say("hi")
+		a := h.awaitTurn(t)
+		p.say("and this")
+		if policy == chat.Steer {
+			h.await(t, "the message", func() bool { return len(h.told) == 1 })
+			if m := h.told[0].Body.(chat.UserMessage); m.Text != "and this" {
+				t.Fatal(m)
+			}
+		}
+		if err := h.seat.Finish(a.Turn, nil); err != nil {
+			t.Fatal(err)
+		}
+		p.awaitEnd(chat.Done)
+		if policy == chat.Steer {
+			p.wantStory("user hi", "turn.started", "user and this", "took 1", "ended done")
+			continue
+		}
+		h.await(t, "the next turn", func() bool { return len(h.given) == 2 })
+		if len(h.told) != 0 {
+			t.Fatal("a message that is answered later was handed to the running turn")
+		}
+	}
+}
+
+func TestAWorkersTurnOverARestart(t *testing.T) {
+	p := pooled(t, time.Minute)
+	h := p.join(1)
+	p.say("hi")
+	a := h.awaitTurn(t)
+	p.restart(0)
+	back := p.join(1, a.Turn) // before or after the turn is found again
+	b := back.awaitTurn(t)
+	if b.Turn != a.Turn || b.Attempt != 2 {
+		t.Fatalf("%+v", b)
+	}
+	if err := back.seat.Finish(b.Turn, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitEnd(chat.Done)
+}
+
+// TestWorkersComeAndGo is for the race detector: connections break and come back
+// while turns move between them.
+func TestWorkersComeAndGo(t *testing.T) {
+	p := pooled(t, time.Millisecond)
+	p.join(1) // so that there is always one
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			var held []chat.TurnID
+			for range 50 {
+				h := p.join(2, held...)
+				h.mu.Lock()
+				given := h.given
+				h.mu.Unlock()
+				held = nil
+				for _, a := range given {
+					held = append(held, a.Turn)
+					_ = p.sayAs(h, a.Turn, chat.AgentStatus{Message: "here"})
+					if len(given) > 1 {
+						_ = h.seat.Finish(a.Turn, nil)
+					}
+				}
+				h.seat.Leave()
+			}
+		})
+	}
+	for i := range 10 {
+		id := chat.SessionID(fmt.Sprint("w", i))
+		if _, _, err := p.Create(ctx, ann, chat.NewSession{ID: id, Agent: "worker"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Append(ctx, ann, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "hi"})}); err != nil {
+			t.Fatal(err)
+		}
+		if i%3 == 0 {
+			if _, err := p.Stop(ctx, ann, id, "", ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wg.Wait()
+}
+
+// What is said in one workspace is not for the workers of another.
+func TestWorkersOfAnotherWorkspaceGetNothing(t *testing.T) {
+	p := pooled(t, time.Minute)
+	stranger := &hand{moved: make(chan struct{})}
+	stranger.seat = p.pool.Join("elsewhere", "worker", stranger, 4, nil)
+	ours := p.join(1)
+	if _, _, err := p.Create(ctx, ann, chat.NewSession{ID: "w", Agent: "worker"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Append(ctx, ann, "w", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "hi"})}); err != nil {
+		t.Fatal(err)
+	}
+	turn := ours.awaitTurn(t)
+	stranger.mu.Lock()
+	defer stranger.mu.Unlock()
+	if len(stranger.given) != 0 {
+		t.Fatalf("the stranger was given %+v", stranger.given)
+	}
+	if _, err := stranger.seat.Holds(turn.Turn); chat.CodeOf(err) != chat.Conflict {
+		t.Fatalf("the stranger holds the turn: %v", err)
+	}
+	if err := ours.seat.Finish(turn.Turn, nil); err != nil {
+		t.Fatal(err)
+	}
+}

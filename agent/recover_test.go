@@ -1,0 +1,374 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+)
+
+// TestAToolThatMayNotBeRepeated is killed between call and result.
+func TestAToolThatMayNotBeRepeated(t *testing.T) {
+	var runs atomic.Int64
+	p := newPlant(t, nil)
+	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		for range 2 {
+			_, err := t.Call(ctx, "pay", nil, agent.CallOptions{}, func(ctx context.Context) (json.RawMessage, error) {
+				if runs.Add(1) == 1 {
+					p.gate.left.Store(0) // the lights go out
+				}
+				return json.RawMessage("1"), nil
+			})
+			if err != nil && !errors.Is(err, agent.ErrUnknownOutcome) {
+				return err
+			}
+			if err := t.Status(ctx, "next", ""); err != nil {
+				return err
+			}
+		}
+		// Once more from the beginning: the outcome stays what it was.
+		if t.Ref().Attempt == 2 {
+			p.gate.left.Store(0)
+		}
+		return t.Say(ctx, "done")
+	})
+	p.start(0)
+	p.run()
+	p.begin(chat.NewSession{})
+	p.say("hi")
+	for range 2 {
+		<-p.gate.dead
+		p.restart(0)
+	}
+	p.awaitEnd(chat.Done)
+	p.wantStory("user hi", "turn.started", "calls pay", "tool error "+agent.ErrUnknownOutcome.Error()+" unknown_outcome", "status next",
+		"calls pay", "got 1", "status next", "says done", "ended done")
+	if runs.Load() != 2 {
+		t.Fatalf("the tool ran %d times", runs.Load())
+	}
+}
+
+func TestAToolThatEndedIsNotForgottenByAStop(t *testing.T) {
+	p := newPlant(t, nil)
+	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		_, err := t.Call(ctx, "pay", nil, agent.CallOptions{}, func(ctx context.Context) (json.RawMessage, error) {
+			if _, err := p.Stop(ctx, ann, "s", "", ""); err != nil {
+				return nil, err
+			}
+			<-ctx.Done()
+			return json.RawMessage("1"), nil // it took effect all the same
+		})
+		return err
+	})
+	p.start(0)
+	p.run()
+	p.begin(chat.NewSession{})
+	p.say("hi")
+	p.awaitEnd(chat.Stopped)
+	p.wantStory("user hi", "turn.started", "calls pay", "turn.stop_requested", "got 1", "ended stopped")
+}
+
+func TestAnsweredOrStoppedWhileDown(t *testing.T) {
+	for _, what := range []string{"answered", "stopped"} {
+		t.Run(what, func(t *testing.T) {
+			p := newPlant(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+				a, err := t.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
+				if err != nil {
+					return err
+				}
+				return t.Say(ctx, "You said "+a.Text)
+			}))
+			p.start(0)
+			p.run()
+			p.begin(chat.NewSession{})
+			p.say("hi")
+			request := p.awaitType("agent.input_request").Body.(chat.AgentInputRequest).RequestID
+			p.kill()
+			p.start(0) // nobody runs turns yet
+			var err error
+			if what == "answered" {
+				_, err = p.Answer(ctx, ann, "s", request, chat.Answer{Text: "so."})
+			} else {
+				_, err = p.Stop(ctx, ann, "s", "", "")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.run()
+			if what == "answered" {
+				p.awaitEnd(chat.Done)
+				p.wantStory("user hi", "turn.started", "agent.input_request", "answer so.", "says You said so.", "ended done")
+			} else {
+				p.awaitEnd(chat.Stopped)
+			}
+		})
+	}
+}
+
+// TestOtherWordsAfterACrash: text that was shown is not taken back, also when
+// the agent says something else again and again.
+func TestOtherWordsAfterACrash(t *testing.T) {
+	p := newPlant(t, nil)
+	p.opt.Clean = true                                             // the process is to blame, not the turn
+	words := []string{"one", "", "two", "two and a half", "three"} // "": dies when the old block is closed
+	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		attempt := t.Ref().Attempt
+		w := t.Stream(true)
+		if words[attempt-1] == "" {
+			for _, b := range t.Open() {
+				if err := t.Abandon(ctx, b); err != nil {
+					return err
+				}
+			}
+		}
+		if err := w.Write(ctx, words[attempt-1]); err != nil {
+			return err
+		}
+		if attempt < len(words) {
+			p.gate.left.Store(0)
+		}
+		return w.Close(ctx)
+	})
+	p.start(0)
+	p.run()
+	p.begin(chat.NewSession{})
+	p.say("hi")
+	for range len(words) - 1 {
+		<-p.gate.dead
+		p.restart(0)
+	}
+	p.awaitEnd(chat.Done)
+	p.wantStory("user hi", "turn.started", "said in part one", "said in part two and a half", "says three", "ended done")
+	// Less than was shown, nothing at all included.
+	for _, less := range []string{"on", ""} {
+		p := newPlant(t, nil)
+		p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
+			w := t.Stream(true)
+			if t.Ref().Attempt > 1 {
+				if open := t.Open(); len(open) != 1 || open[0].Text != "one" {
+					return errors.New("the open block is not offered")
+				}
+				if err := w.Write(ctx, less); err != nil {
+					return err
+				}
+				return w.Close(ctx)
+			}
+			if err := w.Write(ctx, "one"); err != nil {
+				return err
+			}
+			p.gate.left.Store(0)
+			return w.Close(ctx)
+		})
+		p.start(0)
+		p.run()
+		p.begin(chat.NewSession{})
+		p.say("hi")
+		<-p.gate.dead
+		p.restart(0)
+		p.awaitEnd(chat.Done)
+		p.wantStory("user hi", "turn.started", "said in part one", "says "+less, "ended done")
+	}
+}
+
+func TestACrashLoopEnds(t *testing.T) {
+	var tries atomic.Int64
+	p := newPlant(t, nil)
+	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		tries.Add(1)
+		p.gate.left.Store(0)
+		return t.Say(ctx, "never heard")
+	})
+	p.start(0)
+	p.run()
+	p.begin(chat.NewSession{})
+	p.say("hi")
+	for range 2 {
+		<-p.gate.dead
+		p.restart(0)
+	}
+	<-p.gate.dead
+	p.restart(0)
+	end := p.awaitEnd(chat.Failed)
+	if tries.Load() != 3 || !strings.Contains(end.Error, "given up after 3 attempts") {
+		t.Fatal(tries.Load(), end.Error)
+	}
+}
+
+func TestShutdownLeavesTurns(t *testing.T) {
+	entered := make(chan struct{}, 10)
+	p := newPlant(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		if t.Text() == "ask" {
+			_, err := t.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
+			return err
+		}
+		entered <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}))
+	p.start(0)
+	p.run()
+	p.begin(chat.NewSession{})
+	p.say("hi")
+	<-entered
+	p.opt.Clean = true
+	for range 5 { // more often than a crash loop may go on
+		p.shutdown()
+		p.start(0)
+		p.run()
+		<-entered
+	}
+	p.say("ask")
+	if _, err := p.Stop(ctx, ann, "s", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitType("agent.input_request")
+	// No grace is wasted on a turn that waits for a person.
+	p.shutdown()
+	p.opt.Grace = time.Hour
+	p.start(0)
+	p.run()
+	p.await("the second attempt", func(evs []chat.Event) bool { return evs[len(evs)-1].Type == "turn.resumed" })
+	waits := make(chan struct{})
+	go func() { p.shutdown(); close(waits) }()
+	select {
+	case <-waits:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the shutdown waits for an answer")
+	}
+	p.start(0)
+	st, err := p.State(ctx, ann, "s")
+	if err != nil || st.Line("").Turn == nil || len(st.Prompts) != 1 {
+		t.Fatal("the turn was not left as it was", err)
+	}
+	p.opt.Grace = time.Millisecond
+}
+
+func TestATurnEndsWhenTheDiskHasRoomAgain(t *testing.T) {
+	p := newPlant(t, nil)
+	failed := make(chan struct{})
+	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		if t.Text() != "hi" {
+			return nil
+		}
+		p.gate.full.Store(true)
+		defer close(failed)
+		return t.Say(ctx, "no room")
+	})
+	p.start(0)
+	p.run()
+	p.begin(chat.NewSession{})
+	p.say("hi")
+	<-failed
+	p.gate.full.Store(false)
+	p.awaitEnd(chat.Failed)
+	p.say("again")
+	p.await("the next turn", func(evs []chat.Event) bool {
+		b, ok := evs[len(evs)-1].Body.(chat.TurnCompleted)
+		return ok && b.Outcome == chat.Done
+	})
+}
+
+func TestErasedTurnsEnd(t *testing.T) {
+	entered, ended := make(chan struct{}), make(chan error, 1)
+	p := newPlant(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		close(entered)
+		<-ctx.Done()
+		ended <- t.Say(context.Background(), "hello?")
+		return ctx.Err()
+	}))
+	p.start(0)
+	p.run()
+	p.begin(chat.NewSession{})
+	p.say("hi")
+	<-entered
+	if _, err := p.Erase(ctx, ann, "s"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; chat.CodeOf(err) != chat.Gone {
+		t.Fatal(err)
+	}
+}
+
+// TestSteeringAfterACrash: the new attempt is handed at the same steps what the
+// old one was handed.
+func TestSteeringAfterACrash(t *testing.T) {
+	p := newPlant(t, nil)
+	step := make(chan struct{})
+	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		var heard []string
+		if t.Text() != "hi" {
+			return nil
+		}
+		for i := range 4 {
+			if t.Ref().Attempt == 1 {
+				step <- struct{}{} // the test says something, or not
+				<-step
+			}
+			msgs, err := t.Steered(ctx)
+			if err != nil {
+				return err
+			}
+			for _, m := range msgs {
+				heard = append(heard, m.Text)
+			}
+			if i == 3 && t.Ref().Attempt == 1 {
+				p.gate.left.Store(0)
+			}
+			if err := t.Status(ctx, strings.Join(heard, "+"), ""); err != nil {
+				return err
+			}
+		}
+		return t.Say(ctx, strings.Join(heard, "+"))
+	})
+	p.start(0)
+	p.run()
+	p.begin(chat.NewSession{Policy: chat.Steer})
+	p.say("hi")
+	for i := range 4 {
+		<-step
+		if i != 1 {
+			p.say(string(rune('a' + i)))
+		}
+		step <- struct{}{}
+	}
+	<-p.gate.dead
+	p.kill()
+	p.start(0)
+	p.say("e") // while nobody runs the turn: is not heard before its time
+	p.run()
+	p.awaitEnd(chat.Done)
+	if got := p.story("s"); !strings.HasPrefix(got, strings.Join([]string{"user hi", "turn.started", "user a", "took 1", "status a", "status a",
+		"user c", "took 1", "status a+c", "user d", "took 1", "user e", "status a+c+d", "says a+c+d", "ended done"}, "\n")) {
+		t.Fatal(got)
+	}
+}
+
+func TestAnAgentThatDoesNotRepeatItself(t *testing.T) {
+	p := newPlant(t, nil)
+	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		if t.Ref().Attempt == 1 {
+			if err := t.Status(ctx, "x", ""); err != nil {
+				return err
+			}
+			p.gate.left.Store(0)
+			return t.Say(ctx, "x")
+		}
+		_, err := t.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
+		return err
+	})
+	p.start(0)
+	p.run()
+	p.begin(chat.NewSession{})
+	p.say("hi")
+	<-p.gate.dead
+	p.restart(0)
+	if end := p.awaitEnd(chat.Failed); !strings.Contains(end.Error, "does not repeat itself") {
+		t.Fatal(end.Error)
+	}
+}

@@ -1,0 +1,186 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+)
+
+func TestOutcomes(t *testing.T) {
+	tests := map[string]struct {
+		agent   agent.Func
+		outcome chat.Outcome
+		cause   string
+	}{
+		"done":        {func(ctx context.Context, t *agent.Turn) error { return t.Say(ctx, "You said: "+t.Text()) }, chat.Done, ""},
+		"fails":       {func(context.Context, *agent.Turn) error { return errors.New("no way") }, chat.Failed, "no way"},
+		"panics":      {func(context.Context, *agent.Turn) error { panic("ouch") }, chat.Failed, "the agent failed: ouch"},
+		"interrupted": {func(context.Context, *agent.Turn) error { return agent.ErrInterrupted }, chat.Interrupted, "the agent cannot go on"},
+		"long cause":  {func(context.Context, *agent.Turn) error { return errors.New(strings.Repeat("x", 1<<20)) }, chat.Failed, strings.Repeat("x", 16<<10) + "…"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := newPlant(t, tt.agent)
+			p.start(0)
+			p.run()
+			p.begin(chat.NewSession{})
+			p.say("hi")
+			if end := p.awaitEnd(tt.outcome); end.Error != tt.cause {
+				t.Fatalf("cause %.100q", end.Error)
+			}
+			if n := p.runner.Running(); len(n) != 0 {
+				t.Fatal(n)
+			}
+		})
+	}
+}
+
+func TestStopping(t *testing.T) {
+	for name, a := range map[string]agent.Func{
+		"obeys":  func(ctx context.Context, _ *agent.Turn) error { <-ctx.Done(); return ctx.Err() },
+		"writes": func(ctx context.Context, t *agent.Turn) error { return forever(ctx, t) },
+		"asks": func(ctx context.Context, t *agent.Turn) error {
+			_, err := t.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
+			return err
+		},
+		"calls": func(ctx context.Context, t *agent.Turn) error {
+			_, err := t.Call(ctx, "slow", nil, agent.CallOptions{}, func(ctx context.Context) (json.RawMessage, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlant(t, a)
+			p.start(0)
+			p.run()
+			p.begin(chat.NewSession{})
+			p.say("hi")
+			if name == "asks" {
+				p.awaitType("agent.input_request")
+			}
+			if res, err := p.Stop(ctx, ann, "s", "", "enough"); err != nil || !res.Stopped {
+				t.Fatal(res, err)
+			}
+			p.awaitEnd(chat.Stopped)
+			if st, _ := p.State(ctx, ann, "s"); len(st.Prompts) != 0 {
+				t.Fatal("a prompt is left")
+			}
+		})
+	}
+}
+
+func forever(ctx context.Context, t *agent.Turn) error {
+	w := t.Stream(true)
+	for {
+		if err := w.Write(ctx, "on "); err != nil {
+			return err
+		}
+	}
+}
+
+func TestAnAgentThatIgnoresAStop(t *testing.T) {
+	release, late := make(chan struct{}), make(chan error, 1)
+	p := newPlant(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		<-release
+		late <- t.Say(context.Background(), "too late")
+		return nil
+	}))
+	p.start(0)
+	p.run()
+	p.begin(chat.NewSession{})
+	p.say("hi")
+	if _, err := p.Stop(ctx, ann, "s", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitEnd(chat.Stopped)
+	close(release)
+	if err := <-late; chat.CodeOf(err) != chat.Conflict {
+		t.Fatal("what it says later is taken", err)
+	}
+}
+
+// TestKilledAtEveryStep kills the process after each write in turn; what is in
+// the log at the end is the same, and no tool that ended is run again.
+func TestKilledAtEveryStep(t *testing.T) {
+	var runs atomic.Int64
+	script := agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		think := t.Think()
+		for _, w := range []string{"Let ", "me ", "see."} {
+			if err := think.Write(ctx, w); err != nil {
+				return err
+			}
+		}
+		if err := think.Close(ctx); err != nil {
+			return err
+		}
+		if _, err := t.Call(ctx, "count", json.RawMessage(`{}`), agent.CallOptions{Repeatable: true}, func(context.Context) (json.RawMessage, error) {
+			runs.Add(1)
+			return json.RawMessage("1"), nil
+		}); err != nil {
+			return err
+		}
+		if _, err := t.Call(ctx, "break", nil, agent.CallOptions{Repeatable: true}, func(context.Context) (json.RawMessage, error) {
+			return nil, errors.New("broken")
+		}); err == nil || err.Error() != "broken" {
+			return fmt.Errorf("the tool gave %w", err)
+		}
+		answer, err := t.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
+		if err != nil {
+			return err
+		}
+		text := t.Stream(true)
+		for _, w := range []string{"You ", "said ", answer.Text} {
+			if err := text.Write(ctx, w); err != nil {
+				return err
+			}
+		}
+		return text.Close(ctx)
+	})
+	for writes := int64(3); writes < 30; writes++ {
+		runs.Store(0)
+		p := newPlant(t, script)
+		p.start(writes)
+		p.run()
+		p.begin(chat.NewSession{})
+		p.say("hi")
+		request, ended := "", false
+		for !ended {
+			alive := p.awaitOrDeath("a prompt or the end", func(evs []chat.Event) bool {
+				request, ended = "", false
+				for _, e := range evs {
+					switch b := e.Body.(type) {
+					case chat.AgentInputRequest:
+						request = b.RequestID
+					case chat.UserInputResponse:
+						request = ""
+					case chat.TurnCompleted:
+						ended = true
+					}
+				}
+				return request != "" || ended
+			})
+			if alive && !ended {
+				_, err := p.Answer(ctx, ann, "s", request, chat.Answer{Text: "so."})
+				alive = err == nil
+			}
+			if !alive {
+				p.restart(0)
+			}
+		}
+		p.wantStory("user hi", "turn.started", "thinks Let me see.", "calls count", "got 1", "calls break", "tool error broken ",
+			"agent.input_request", "answer so.", "says You said so.", "ended done")
+		if n := runs.Load(); n > 2 || n == 2 && writes > 9 {
+			t.Fatalf("killed after %d writes: the tool ran %d times", writes, n)
+		}
+		p.kill()
+	}
+}

@@ -1,0 +1,129 @@
+// Command bench measures Parley against bare Pebble and against a small
+// centrifuge server, row by row of docs/benchmarks.md, and prints a table.
+//
+// Servers run as processes of their own; this one is the load. Where there is a
+// peer, rounds alternate between it and Parley, so that what else the machine
+// does meets both alike, and medians of the rounds are compared.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// env is what rows share.
+type env struct {
+	ctx    context.Context
+	binary string // the parley binary
+	temp   string
+	store  string // folder of the store with a million sessions
+	rounds int
+	span   time.Duration // of one round
+	short  bool
+	prof   string // folder for CPU profiles of the server; "" means none
+}
+
+// row is one line or a few of the table.
+type row struct {
+	number int
+	name   string
+	run    func(*env) ([]line, error)
+}
+
+var rows = []row{
+	{1, "append in-process", appendInProcess},
+	{2, "append over HTTP, one by one", appendHTTP},
+	{3, "append arrays and over WebSocket", appendMany},
+	{4, "fan-out to 1000", fanOut1000},
+	{5, "fan-out to 100, 8 writers", fanOut100},
+	{6, "previews", previews},
+	{7, "publish to seen", quiet},
+	{8, "resume storm", storm},
+	{9, "last 1000 events", history},
+	{10, "memory", memory},
+	{11, "open a long session", openLong},
+	{12, "start with a million sessions", startFull},
+}
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == peerFlag {
+		fail(servePeer(os.Args[2]))
+		return
+	}
+	e := &env{}
+	only := flag.String("row", "", "numbers of the rows to run, separated by commas; all when empty")
+	flag.BoolVar(&e.short, "short", false, "one short round each, to see that everything works")
+	flag.StringVar(&e.binary, "parley", "bin/parley", "the parley binary")
+	flag.StringVar(&e.store, "store", filepath.Join(os.TempDir(), "parley-bench-store"), "folder of the store with a million sessions, which is made once and kept")
+	flag.IntVar(&e.rounds, "rounds", 3, "rounds of each kind")
+	flag.DurationVar(&e.span, "span", 2*time.Second, "length of a round")
+	flag.StringVar(&e.prof, "profile", "", "folder for CPU profiles of the server, one per round")
+	flag.Parse()
+	if e.short {
+		e.rounds, e.span = 1, 500*time.Millisecond
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	e.ctx = ctx
+	fail(run(e, *only))
+}
+
+func fail(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(e *env, only string) (err error) {
+	if e.temp, err = os.MkdirTemp("", "parley-bench-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(e.temp)
+	want := map[int]bool{}
+	for s := range strings.SplitSeq(only, ",") {
+		if s = strings.TrimSpace(s); s != "" {
+			n, err := strconv.Atoi(s)
+			if err != nil || n < 1 || n > len(rows) {
+				return fmt.Errorf("there is no row %q", s)
+			}
+			want[n] = true
+		}
+	}
+	fmt.Printf("%s, load %s\n\n", time.Now().UTC().Format("2006-01-02 15:04 MST"), loadAverage())
+	fmt.Println(header)
+	var failed error
+	for _, r := range rows {
+		if len(want) > 0 && !want[r.number] {
+			continue
+		}
+		lines, err := r.run(e)
+		for _, l := range lines {
+			fmt.Println(l.markdown(r.number))
+		}
+		if err != nil {
+			// The other rows are worth having all the same.
+			failed = errors.Join(failed, fmt.Errorf("row %d (%s): %w", r.number, r.name, err))
+		}
+		if e.ctx.Err() != nil {
+			break
+		}
+	}
+	return failed
+}
+
+func loadAverage() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Join(strings.Fields(string(b))[:3], " ")
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/load"
+)
+
+// BenchCmd puts load on a running server and prints how it bears it.
+type BenchCmd struct {
+	remote  `embed:""`
+	Writers int           `help:"Writers that append at once, each to a session of its own." default:"64"`
+	Batch   int           `help:"Events in an array." default:"32"`
+	Readers int           `help:"Readers of one session." default:"100"`
+	Span    time.Duration `help:"Length of each measurement." default:"3s"`
+	Keep    bool          `help:"Do not erase the sessions afterwards."`
+}
+
+// Run measures one thing after the other and prints a line for each.
+func (c *BenchCmd) Run(ctx context.Context, std *stdio) (err error) {
+	if c.Writers < 1 || c.Readers < 1 || c.Batch < 1 || c.Batch > 1000 || c.Span <= 0 {
+		return usageError("--writers, --readers and --span are at least 1, --batch is 1 to 1000")
+	}
+	target, err := load.ParseTarget(c.URL, c.Token)
+	if err != nil {
+		return usageError(err.Error())
+	}
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	// A clear word about a server that is not there or wants a token, before
+	// raw connections meet it.
+	for _, err := range cl.Sessions(ctx, client.SessionQuery{Limit: 1}) {
+		if err != nil {
+			return err
+		}
+		break
+	}
+	sessions, err := load.Sessions(target, "bench-"+rand.Text()[:8], c.Writers)
+	if err != nil {
+		return err
+	}
+	if !c.Keep {
+		defer func() {
+			// Also after an interrupt: nobody wants to keep them.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+			defer cancel()
+			for _, id := range sessions {
+				if _, gone := cl.Delete(ctx, chat.SessionID(id)); gone != nil && err == nil {
+					err = fmt.Errorf("the measured sessions could not all be erased: %w", gone)
+					return
+				}
+			}
+		}()
+	}
+	// Fixed columns: each line is shown as soon as it is known.
+	const columns = "%-52s %20s %10s %10s\n"
+	fmt.Fprintf(std.out, columns, "WORK", "RATE", "P50", "P99")
+	for _, m := range c.measurements(target, sessions) {
+		what, rate, latency, err := m(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(std.out, columns, what, rate, took(latency.Quantile(.5)), took(latency.Quantile(.99))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measurement is one line: what was done, how fast, and how long each took.
+type measurement func(ctx context.Context) (what, rate string, latency load.Hist, err error)
+
+func (c *BenchCmd) measurements(t load.Target, sessions []string) []measurement {
+	appends := func(what string, run func(ctx context.Context) (load.Rate, error)) measurement {
+		return func(ctx context.Context) (string, string, load.Hist, error) {
+			r, err := run(ctx)
+			return what, fmt.Sprintf("%.0f events/s", r.PerSecond), r.Latency, err
+		}
+	}
+	return []measurement{
+		appends(fmt.Sprintf("append, one event per HTTP request, %d writers", c.Writers), func(ctx context.Context) (load.Rate, error) {
+			return load.AppendHTTP(ctx, t, sessions, 1, c.Span)
+		}),
+		appends(fmt.Sprintf("append, arrays of %d over HTTP, %d writers", c.Batch, c.Writers), func(ctx context.Context) (load.Rate, error) {
+			return load.AppendHTTP(ctx, t, sessions, c.Batch, c.Span)
+		}),
+		appends(fmt.Sprintf("append, one event per WebSocket frame, %d writers", c.Writers), func(ctx context.Context) (load.Rate, error) {
+			return load.AppendWS(ctx, t, load.Native{}, sessions, 1, 1, c.Span)
+		}),
+		c.fanOut(t, sessions[0], "WebSocket"),
+		c.fanOut(t, sessions[0], "SSE"),
+		func(ctx context.Context) (string, string, load.Hist, error) {
+			what := "append to seen, nothing else going on"
+			crowd, err := load.NewCrowd()
+			if err != nil {
+				return what, "", load.Hist{}, err
+			}
+			defer crowd.Close()
+			if err := crowd.WatchWS(t, load.Native{}, sessions[:1]); err != nil {
+				return what, "", load.Hist{}, err
+			}
+			h, err := load.Quiet(ctx, t, load.Native{}, crowd, sessions[0], max(10, int(c.Span/(20*time.Millisecond))), 10*time.Millisecond)
+			return what, "", h, err
+		},
+	}
+}
+
+// fanOut has one writer append as fast as it can to a session with many readers.
+func (c *BenchCmd) fanOut(t load.Target, session, by string) measurement {
+	return func(ctx context.Context) (what, rate string, latency load.Hist, err error) {
+		what = fmt.Sprintf("fan-out to %d readers over %s", c.Readers, by)
+		crowd, err := load.NewCrowd()
+		if err != nil {
+			return what, "", latency, err
+		}
+		defer crowd.Close()
+		ids := slices.Repeat([]string{session}, c.Readers)
+		if by == "SSE" {
+			err = crowd.WatchSSE(t, ids, "")
+		} else {
+			err = crowd.WatchWS(t, load.Native{}, ids)
+		}
+		if err != nil {
+			return what, "", latency, err
+		}
+		s, err := load.FanOut(ctx, t, load.Native{}, crowd, session, 1, 1, 32, c.Span)
+		return what, fmt.Sprintf("%.0f deliveries/s", s.PerSecond), s.Latency, err
+	}
+}
+
+// took is a duration for the table.
+func took(d time.Duration) string {
+	return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
+}

@@ -1,0 +1,97 @@
+package native
+
+import (
+	"encoding/json"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// maxFrameID bounds the id of a frame, which is echoed.
+const maxFrameID = 256
+
+// parseFrame reads a client's frame. What is known of one that cannot be read is
+// returned with the error, so that the answer finds the one who waits for it.
+func parseFrame(msg []byte) (clientFrame, error) {
+	var f clientFrame
+	if err := checkJSON(msg); err != nil {
+		return f, err
+	}
+	err := json.Unmarshal(msg, &f)
+	if err != nil {
+		if len(f.ID) == 0 { // it may stand behind what could not be read
+			var head struct {
+				ID json.RawMessage `json:"id"`
+			}
+			_ = json.Unmarshal(msg, &head) // the first error is the one to tell
+			f.ID = head.ID
+		}
+		err = chat.Errorf(chat.Invalid, "the frame does not fit: %s", problem(err)).Because(err)
+	}
+	if len(f.ID) > maxFrameID {
+		f.ID = nil
+		err = chat.Errorf(chat.Invalid, "the id of a frame has at most %d bytes", maxFrameID)
+	}
+	f.raw = msg
+	return f, err
+}
+
+// start is where a watch begins: after is a cursor's text, or a plain number.
+func (f *clientFrame) start() (chat.Start, error) {
+	if len(f.After) == 0 || string(f.After) == "null" {
+		return chat.Start{}, nil
+	}
+	var text string
+	if f.After[0] != '"' {
+		text = string(f.After)
+	} else if err := json.Unmarshal(f.After, &text); err != nil {
+		return chat.Start{}, chat.Errorf(chat.Invalid, "after is a cursor").Because(err)
+	}
+	c, err := chat.ParseCursor(text)
+	if err != nil {
+		return chat.Start{}, err
+	}
+	return chat.Start{Cursor: &c}, nil
+}
+
+// answer is what stands under answer or, without it, in the frame itself.
+func (f *clientFrame) answer() (chat.Answer, error) {
+	if f.Answer != nil {
+		return *f.Answer, nil
+	}
+	var a chat.Answer
+	if err := json.Unmarshal(f.raw, &a); err != nil {
+		return a, chat.Errorf(chat.Invalid, "the answer does not fit: %s", problem(err)).Because(err)
+	}
+	return a, nil
+}
+
+// pieces are those under preview or previews or, without them, the one in the
+// frame itself.
+func (f *clientFrame) pieces() ([]chat.Preview, error) {
+	var pieces []chat.Preview
+	if f.Preview != nil {
+		pieces = append(pieces, f.Preview.preview())
+	}
+	for _, p := range f.Previews {
+		pieces = append(pieces, p.preview())
+	}
+	if len(pieces) > 0 {
+		return pieces, nil
+	}
+	var p previewBody
+	if err := json.Unmarshal(f.raw, &p); err != nil {
+		return nil, chat.Errorf(chat.Invalid, "the preview does not fit: %s", problem(err)).Because(err)
+	}
+	if p.Block == "" {
+		return nil, chat.Errorf(chat.Invalid, "there is nothing to show: send preview {block, offset, text}, or previews, an array of them")
+	}
+	return []chat.Preview{p.preview()}, nil
+}
+
+// drafts are what an append carries: an array, or one draft.
+func (f *clientFrame) drafts() ([]chat.Draft, error) {
+	if len(f.Events) == 0 {
+		return nil, chat.Errorf(chat.Invalid, "there is nothing to append: send events, an array of drafts {type, payload}")
+	}
+	return chat.ParseDrafts(f.Events)
+}

@@ -1,0 +1,53 @@
+package native
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// MessagesFunc returns a part of a session as a model sees it, as something that
+// can be written as JSON.
+type MessagesFunc func(ctx context.Context, c chat.Caller, id chat.SessionID, q MessageQuery) (any, error)
+
+// MessageQuery says which messages are asked for. A place is the id of a message
+// or the sequence of an event.
+type MessageQuery struct {
+	After, Before string
+	Limit         int
+	Desc          bool
+	Workstream    string // "" is the main line
+}
+
+// messagesPage describes the answer.
+type messagesPage struct {
+	Messages []json.RawMessage `json:"messages"`
+	More     bool              `json:"more"`
+}
+
+func (d *Dialect) readMessages(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	q := queryOf(r)
+	mq := MessageQuery{
+		After: q.text("after"), Before: q.text("before"), Limit: q.limit(),
+		Desc: q.oneOf("order", "asc", "desc") == "desc", Workstream: q.text("workstream"),
+	}
+	if mq.Workstream == "main" {
+		mq.Workstream = ""
+	}
+	if mq.Workstream != "" && chat.CheckWorkstream(mq.Workstream) != nil {
+		q.bad("workstream", mq.Workstream, "the id of a workstream, or main")
+	}
+	if q.err != nil {
+		return q.err
+	}
+	if d.opt.Messages == nil {
+		return chat.Errorf(chat.Unavailable, "this server gives out no messages; read the events instead")
+	}
+	page, err := d.opt.Messages(r.Context(), c, sessionID(r), mq)
+	if err == nil {
+		d.send(w, r, http.StatusOK, page)
+	}
+	return err
+}

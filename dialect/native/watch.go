@@ -1,0 +1,100 @@
+package native
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// watch begins to follow a session; one that is followed already is followed
+// anew from the cursor given, and nothing of the old watch comes after the
+// answer to the new one.
+func (s *socket) watch(ctx context.Context, f clientFrame) error {
+	start, err := f.start()
+	if err != nil {
+		return err
+	}
+	// Frames carry the session's own id, also where the client knows it by
+	// another: the answer tells.
+	sess, err := s.d.opt.Sessions.Get(ctx, s.caller, f.Session)
+	if err != nil {
+		return err
+	}
+	s.leave(sess.ID)
+	own, end := context.WithCancel(ctx)
+	w := &watching{end: end, done: make(chan struct{})}
+	s.mu.Lock()
+	full := len(s.watches) >= maxWatches
+	if !full {
+		s.watches[sess.ID] = w
+	}
+	s.mu.Unlock()
+	if full {
+		end()
+		return chat.Errorf(chat.SlowDown, "one connection follows at most %d sessions: open another one", maxWatches)
+	}
+	s.group.Go(func() {
+		defer close(w.done)
+		defer end()
+		s.follow(own, sess.ID, f.ID, start)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.watches[sess.ID] == w {
+			delete(s.watches, sess.ID)
+		}
+	})
+	return nil
+}
+
+// leave ends a watch and returns when nothing more of it will be sent.
+func (s *socket) leave(id chat.SessionID) (was bool) {
+	s.mu.Lock()
+	w := s.watches[id]
+	delete(s.watches, id)
+	s.mu.Unlock()
+	if w == nil {
+		return false
+	}
+	w.end()
+	<-w.done
+	return true
+}
+
+func (s *socket) unwatch(ctx context.Context, f clientFrame) error {
+	if !s.leave(f.Session) {
+		if sess, err := s.d.opt.Sessions.Get(ctx, s.caller, f.Session); err == nil {
+			s.leave(sess.ID)
+		}
+	}
+	s.send(ctx, serverFrame{Op: "ok", ID: f.ID, Session: f.Session})
+	return nil
+}
+
+// follow is the write loop of one watch. A slow client holds it up, and nothing
+// else: what it lacks stays in the log.
+func (s *socket) follow(ctx context.Context, id chat.SessionID, frame json.RawMessage, start chat.Start) {
+	first := true
+	for batch, err := range s.d.opt.Sessions.Watch(ctx, s.caller, id, start, ws{}) {
+		switch {
+		case err != nil && first:
+			s.refuse(ctx, frame, id, err)
+			return
+		case err != nil:
+			info, retry := infoOf(err), retryable(chat.CodeOf(err))
+			s.send(ctx, serverFrame{Op: "bye", Session: id, Error: &info, Retry: &retry})
+			return
+		case first:
+			first = false
+			now := s.d.now()
+			s.send(ctx, serverFrame{Op: "ok", ID: frame, Session: id, Cursor: &batch.Cursor, Last: &batch.Last, ServerNow: &now})
+		case len(batch.Bytes) > 0:
+			if s.conn.Write(ctx, batch.Bytes) != nil {
+				return
+			}
+		}
+	}
+	if first {
+		s.refuse(ctx, frame, id, chat.Errorf(chat.Conflict, "the watch was given up before it began"))
+	}
+}

@@ -1,0 +1,67 @@
+// Package nemo speaks to clients of the NeMo Agent Toolkit (NAT, earlier AgentIQ
+// and AIQ): the toolkit's own UI, the AI-Q UI, and whatever else was written for
+// its WebSocket and HTTP addresses. The protocol is described in the toolkit's
+// documentation under "WebSocket Message Schema" and "API Server Endpoints"; where
+// the documents and the real server differ, the real server is followed, and
+// /websocket?schema=documented or ?schema=agentiq give the documents' own words.
+// JSON Schemas of all frames are in docs/schemas/nemo.
+//
+// # From NeMo to the log
+//
+//	user_message                      user.message, the last user message of content.messages; via "nemo"
+//	  id                              client_id, unless it is "default"; the parent_id of the answer
+//	  conversation_id, else thread_id the session, begun if need be
+//	  earlier messages                user.message and agent.text, only at the beginning of a new session
+//	  text, image_url, input_audio,   content parts; data over 32 KiB becomes an artifact
+//	  video_url, file
+//	  user                            name and email of the actor; the rest in the message's context
+//	  security                        who says it; never stored
+//	  schema_type, schema_version,    context.nemo of the message
+//	  system messages, other keys
+//	  while NeMo's own turn runs      also turn.stop_requested; NeMo's messages that wait are withdrawn
+//	user_interaction_message          user.input_response, user.approval_response or user.permission_response
+//	auth_message                      nothing: who speaks on this socket from now on
+//	POST /chat, /generate, /v1/…      as user_message; where prompts have no words, the answer to an open one
+//	POST /executions/…/response       as user_interaction_message
+//	POST /v1/workflow/async           a session of its own, nemo-job-ID, with one user.message
+//	POST /feedback                    user.feedback in the session of the answer
+//	POST, PUT, DELETE /static/…       file.uploaded, file.removed in the session nemo-static
+//
+// # From the log to NeMo
+//
+//	previews, agent.text              system_response_message, in_progress (at once for chat and generate)
+//	agent.thinking                    system_intermediate_message "Thinking"
+//	agent.tool_call, tool_progress,   system_intermediate_message "Tool: NAME", one id from call to outcome
+//	tool_result, tool_error
+//	agent.plan, agent.status,         system_intermediate_message "Plan", "Status", "Error", "Artifact: TITLE"
+//	agent.error, agent.artifact
+//	workstream.launched, and its end  system_intermediate_message "Function Start: NAME", "Function Complete: NAME"
+//	agent.input_request               system_interaction_message of its input_type
+//	agent.approval_request,           system_interaction_message, a binary_choice of continue and cancel
+//	agent.permission_request
+//	turn.completed, failed            a step if nothing was seen yet, error_message workflow_error, then as below
+//	turn.completed                    system_response_message, complete; then observability_trace_message
+//	agent.trace                       the trace of that message; the turn's id without one
+//	everything else                   nothing
+//
+// What we do not speak: /v1/workflow/atif, /evaluate, /monitor/users and the
+// toolkit's own OAuth redirects; an oauth_consent prompt ends when somebody
+// answers it, in any dialect.
+//
+// # Going on after a drop
+//
+// The protocol has no cursor. Each frame of text is preceded by a WebSocket
+// ping and each flush followed by one; the answers tell what has arrived, and
+// per identity, browser and session that place is remembered, also in a file, so
+// that it outlives the process. A client that comes back with ?conversation_id=
+// goes on from there when its old connection is gone; while that lives, it is a
+// second tab and gets the running turn from its start.
+//
+// # Concurrency
+//
+// A socket has one goroutine that reads and one per conversation that writes; a
+// feed, the pure fold from entries to frames, belongs to the latter. Frames are
+// made per reader, because they carry the reader's own names for conversation
+// and message. Locks are those of socket, thread, desk and marks, taken in that
+// order and never held while something is sent.
+package nemo

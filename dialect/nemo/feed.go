@@ -1,0 +1,273 @@
+package nemo
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// via marks drafts that come by this dialect.
+const via = "nemo"
+
+// item is one thing to show, in NeMo's terms but in no framing yet.
+type item struct {
+	kind    itemKind
+	turn    *turn
+	at      chat.At
+	id      string
+	parent  string          // of a step: the step it is nested in, "" for none
+	name    string          // of a step
+	text    string          // of a response; payload of a step; the trace
+	err     errorContent    // of an error
+	outcome chat.Outcome    // of an end
+	usage   *chat.Usage     // of an end
+	notice  *chat.Prompt    // of a notification
+	raw     string          // of a step: its event type in NeMo's own stream of steps
+	data    json.RawMessage // of a step: what belongs to raw
+	pos     chat.Cursor     // what a reader has after it
+}
+
+type itemKind int
+
+// The kinds of item.
+const (
+	itemText   itemKind = iota
+	itemStep            // an intermediate step
+	itemNotice          // a notification: nobody waits for an answer
+	itemError           // the turn failed
+	itemEnd             // the turn ended
+	itemTrace           // the trace of the turn, after its end
+)
+
+// turn is what a feed knows of one turn.
+type turn struct {
+	id      chat.TurnID
+	uuid    string
+	line    string // "" is the main line
+	trigger chat.Seq
+	parent  string // the user message's id on the wire
+	version string // schema version that the client named
+	thread  string // thread_id of the client's message
+	whole   bool   // the answer is shown at once, at its end
+	nemo    bool   // begun from NeMo
+	muted   bool   // overtaken by a newer message
+	visible bool   // something of it can be seen
+	block   chat.BlockID
+	last    byte // of the text so far
+	text    []byte
+	trace   string
+	calls   map[string]call
+}
+
+type call struct {
+	id     string // of its step
+	tool   string
+	params json.RawMessage
+	shown  int64 // progress shown last
+}
+
+// heard is a user message that waits for its turn.
+type heard struct {
+	seq             chat.Seq
+	parent, version string
+	thread          string
+	whole, nemo     bool
+}
+
+// feed turns the entries of a session into items for one reader. It is a pure
+// fold: what it gives depends on the entries and on where the reader stands.
+// It belongs to one goroutine.
+type feed struct {
+	session chat.SessionID
+	pos     chat.Cursor // what the reader has
+	replay  chat.Seq    // up to here, turns of other dialects that have ended are not shown
+	running chat.TurnID // the turn that runs while replay is read
+
+	turns    map[chat.TurnID]*turn
+	heard    []heard
+	latest   heard // the newest message, for turns that no message began
+	sent     map[chat.BlockID]int
+	thinking map[chat.BlockID]*thought
+	work     map[string]workStep
+	prompts  []*asked // open ones, oldest first
+	out      []item
+}
+
+// thought is a block of reasoning that is being written.
+type thought struct {
+	text []byte // at most about maxPayload of it
+	have int    // bytes of the block
+	next int    // shown again when it has grown to so many bytes
+}
+
+type workStep struct {
+	id       string
+	launched chat.WorkstreamLaunched
+}
+
+// asked is an open prompt.
+type asked struct {
+	chat.Prompt
+	uuid string // of its event
+	turn *turn
+}
+
+// newFeed returns a feed for a reader that has all up to pos. The entries it is
+// given may begin earlier: what the reader has is folded and not shown again.
+func newFeed(session chat.SessionID, pos chat.Cursor) *feed {
+	f := &feed{
+		session: session, pos: chat.Cursor{Seq: pos.Seq, Blocks: slices.Clone(pos.Blocks)},
+		turns: map[chat.TurnID]*turn{}, sent: map[chat.BlockID]int{}, thinking: map[chat.BlockID]*thought{},
+		work: map[string]workStep{}, latest: heard{parent: anonymous},
+	}
+	for _, m := range pos.Blocks {
+		f.sent[m.Block] = m.Bytes
+	}
+	return f
+}
+
+// take folds one entry and returns what it shows. The items are valid until the
+// next call.
+func (f *feed) take(e *chat.Entry) ([]item, error) {
+	f.out = f.out[:0]
+	if e.Piece != nil {
+		f.piece(e.Piece, e.At)
+		return f.out, nil
+	}
+	ev, err := e.Fact.Event()
+	if err != nil {
+		return nil, err
+	}
+	f.fact(&ev)
+	if ev.Seq <= f.pos.Seq {
+		return nil, nil // the reader has it
+	}
+	f.pos.PassEvent(ev.Seq, chat.FinishedBlock(ev.Body))
+	for i := range f.out {
+		f.out[i].pos = f.mark()
+	}
+	return f.out, nil
+}
+
+// mark is the reader's position as a value of its own.
+func (f *feed) mark() chat.Cursor {
+	return chat.Cursor{Seq: f.pos.Seq, Blocks: slices.Clone(f.pos.Blocks)}
+}
+
+// base is the oldest event that a feed must read again to go on from here.
+func (f *feed) base() chat.Seq {
+	base := f.pos.Seq + 1
+	for _, t := range f.turns {
+		if t.trigger > 0 {
+			base = min(base, t.trigger)
+		}
+	}
+	for _, h := range f.heard {
+		base = min(base, h.seq)
+	}
+	return base
+}
+
+// show adds an item, unless its turn has been overtaken.
+func (f *feed) show(t *turn, it item) {
+	if t.muted || t.hidden(f) {
+		return
+	}
+	it.turn = t
+	if it.kind == itemText || it.kind == itemStep {
+		t.visible = true
+	}
+	f.out = append(f.out, it)
+}
+
+// hidden reports whether the turn was another dialect's and had ended before the
+// reader came.
+func (t *turn) hidden(f *feed) bool {
+	return !t.nemo && f.replay > 0 && f.pos.Seq < f.replay && t.id != f.running
+}
+
+// turn finds a turn. What is said outside of any turn answers the newest message.
+func (f *feed) turn(id chat.TurnID, line string) *turn {
+	t := f.turns[id]
+	if t == nil {
+		t = &turn{id: id, line: line, uuid: turnUUID(id)}
+		t.from(f.latest)
+		t.trigger = 0
+		if id == "" {
+			t.uuid = uid(string(f.session), f.latest.parent)
+			return t
+		}
+		f.turns[id] = t
+	}
+	return t
+}
+
+func (t *turn) from(h heard) {
+	t.trigger, t.parent, t.version, t.thread, t.whole, t.nemo = h.seq, h.parent, h.version, h.thread, h.whole, h.nemo
+}
+
+func (f *feed) piece(p *chat.Preview, at chat.At) {
+	t := f.turn(p.Turn, p.Workstream)
+	switch have := f.sent[p.Block]; {
+	case p.Kind == chat.ThinkingBlock:
+		f.think(t, p, at)
+	case p.Workstream != "", t.whole, p.End <= have, p.Offset > have:
+		return
+	default:
+		f.sent[p.Block] = p.End
+		f.say(t, p.Block, p.Text[have-p.Offset:], at, have > 0)
+		f.pos.PassPiece(p.Block, p.End)
+	}
+	for i := range f.out {
+		f.out[i].pos = f.mark()
+	}
+}
+
+// say shows a part of the answer. Blocks are paragraphs: the UI strings texts
+// together as they come.
+func (f *feed) say(t *turn, block chat.BlockID, text string, at chat.At, begun bool) {
+	if text == "" {
+		return
+	}
+	if !begun && t.last != 0 && t.block != block && t.last != '\n' {
+		text = "\n\n" + text
+	}
+	t.block, t.last = block, text[len(text)-1]
+	if t.whole {
+		t.text = append(t.text, text...)
+		return
+	}
+	f.show(t, item{kind: itemText, id: t.uuid, text: text, at: at})
+}
+
+// think shows reasoning as a step. The step is sent anew only when it has grown
+// to twice its size, so that all of it together is not more than twice the text.
+func (f *feed) think(t *turn, p *chat.Preview, at chat.At) {
+	th := f.thinking[p.Block]
+	if th == nil {
+		th = &thought{}
+		f.thinking[p.Block] = th
+	}
+	if p.End <= th.have || p.Offset > th.have {
+		return
+	}
+	text := p.Text[th.have-p.Offset:]
+	th.have = p.End
+	if len(th.text) < maxPayload {
+		th.text = append(th.text, text...)
+	}
+	if len(th.text) < th.next {
+		return
+	}
+	th.next = max(256, 2*len(th.text))
+	f.step(t, item{id: uid(string(t.id), string(p.Block)), name: "Thinking", text: string(th.text), at: at, raw: "LLM_NEW_TOKEN"})
+}
+
+func (f *feed) step(t *turn, it item) {
+	it.kind = itemStep
+	if w, ok := f.work[t.line]; ok && it.parent == "" && t.line != "" {
+		it.parent = w.id
+	}
+	f.show(t, it)
+}

@@ -1,0 +1,114 @@
+package nemo
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"unicode/utf8"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// feedbackType is the event that keeps what a person thinks of an answer.
+const feedbackType = "user.feedback"
+
+// searched is how many of a caller's sessions are looked through for a trace
+// that a tracing system named.
+const searched = 50
+
+// feedbackBody is what the UI sends for a thumb or a comment.
+type feedbackBody struct {
+	TraceID  string `json:"observability_trace_id"`
+	Reaction string `json:"reaction_type"`
+	Comment  string `json:"comment"`
+}
+
+// feedbackFact is what is kept of it.
+type feedbackFact struct {
+	TraceID  string      `json:"trace_id"`
+	TurnID   chat.TurnID `json:"turn_id"`
+	Reaction string      `json:"reaction,omitempty"`
+	Comment  string      `json:"comment,omitempty"`
+}
+
+func (d *Dialect) feedback(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	raw, err := d.body(r)
+	if err != nil {
+		return err
+	}
+	var b feedbackBody
+	if err := json.Unmarshal(raw, &b); err != nil {
+		return refuse(codeMessage, "the body does not fit: %s", jsonProblem(err))
+	}
+	switch {
+	case b.TraceID == "":
+		return refuse(codeMessage, "observability_trace_id is missing: it says which answer is meant")
+	case b.Reaction == "" && b.Comment == "":
+		return refuse(codeMessage, "send reaction_type, comment or both")
+	case utf8.RuneCountInString(b.Comment) > 1024 || len(b.Reaction) > 64:
+		return refuse(codeMessage, "a comment has at most 1024 characters, a reaction at most 64 bytes")
+	}
+	sess, turn, err := d.traced(r.Context(), c, b.TraceID)
+	if err != nil {
+		return err
+	}
+	fact := feedbackFact{TraceID: b.TraceID, TurnID: turn, Reaction: b.Reaction, Comment: b.Comment}
+	draft := chat.NewDraft(chat.Unknown{Name: feedbackType, Payload: appendJSON(nil, fact)})
+	draft.Via = via
+	if _, err := d.opt.Sessions.Append(r.Context(), c, sess, []chat.Draft{draft}); err != nil {
+		return err
+	}
+	sendJSON(w, r, http.StatusOK, map[string]string{"message": "Feedback added to trace " + b.TraceID})
+	return nil
+}
+
+// traced finds the turn that a trace id stands for: the turn's own id, else an
+// id that a tracing system gave, in the caller's latest sessions.
+func (d *Dialect) traced(ctx context.Context, c chat.Caller, trace string) (chat.SessionID, chat.TurnID, error) {
+	missing := chat.Errorf(chat.NotFound, "no answer has the trace %q", clip(trace, 80))
+	if id, ok := chat.ParseID("", trace); ok {
+		if sess, seq, err := d.opt.Sessions.ByID(ctx, c, id); err == nil {
+			fact, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
+			if err != nil {
+				return "", "", err
+			}
+			if e, err := fact.Event(); err == nil && e.Type == "turn.started" {
+				return sess.ID, e.Turn, nil
+			}
+		}
+	}
+	page, err := d.opt.Sessions.List(ctx, c, chat.Filter{Limit: searched})
+	if err != nil {
+		return "", "", err
+	}
+	for _, sess := range page.Sessions {
+		facts, _, err := d.opt.Sessions.Read(ctx, c, sess.ID, chat.Range{Limit: 200, Desc: true, Types: []string{"agent.trace", "user.message", "turn.started"}})
+		if err != nil {
+			return "", "", err
+		}
+		heard := map[chat.Seq]bool{} // messages that came with this trace
+		var started []chat.Event
+		for _, f := range facts {
+			e, err := f.Event()
+			if err != nil {
+				return "", "", err
+			}
+			switch b := e.Body.(type) {
+			case chat.AgentTrace:
+				if b.TraceID == trace && e.Turn != "" {
+					return sess.ID, e.Turn, nil
+				}
+			case chat.UserMessage:
+				heard[e.Seq] = traceOf(aboutOf(b).Traceparent) == trace
+			case chat.TurnStarted:
+				started = append(started, e)
+			}
+		}
+		for _, e := range started {
+			if heard[e.Body.(chat.TurnStarted).Trigger] {
+				return sess.ID, e.Turn, nil
+			}
+		}
+	}
+	return "", "", missing
+}

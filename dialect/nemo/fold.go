@@ -1,0 +1,301 @@
+package nemo
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// fact folds one event.
+func (f *feed) fact(e *chat.Event) {
+	switch b := e.Body.(type) {
+	case chat.UserMessage:
+		f.hear(e, b)
+		return
+	case chat.UserMessageWithdrawn:
+		f.heard = slices.DeleteFunc(f.heard, func(h heard) bool { return h.seq == b.Sequence })
+		return
+	case chat.TurnStarted:
+		f.begin(e, b)
+		return
+	case chat.TurnInput:
+		f.heard = slices.DeleteFunc(f.heard, func(h heard) bool { return slices.Contains(b.Sequences, h.seq) })
+		return
+	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
+		f.ask(e)
+		return
+	case chat.WorkstreamLaunched:
+		f.launch(e, b)
+		return
+	}
+	if id := chat.AnswerOf(e.Body); id != "" {
+		f.prompts = slices.DeleteFunc(f.prompts, func(a *asked) bool { return a.RequestID == id })
+		return
+	}
+	if f.workEnded(e) {
+		return
+	}
+	if !strings.HasPrefix(e.Type, "agent.") && e.Type != "turn.completed" {
+		return
+	}
+	t := f.turn(e.Turn, e.Workstream)
+	switch b := e.Body.(type) {
+	case chat.AgentText:
+		f.text(t, e, b)
+	case chat.AgentThinking:
+		f.thought(t, e, b)
+	case chat.AgentTrace:
+		t.trace = b.TraceID
+	case chat.TurnCompleted:
+		f.end(t, e, b)
+	default:
+		f.tools(t, e)
+	}
+}
+
+// hear notes a user message. A message from NeMo overtakes the turns that NeMo
+// began before: its UI cannot keep two answers apart.
+func (f *feed) hear(e *chat.Event, b chat.UserMessage) {
+	if e.Workstream != "" {
+		return
+	}
+	h := heardOf(e, b)
+	if h.nemo {
+		for _, t := range f.turns {
+			if t.nemo && t.line == "" {
+				t.muted = true
+			}
+		}
+		f.prompts = slices.DeleteFunc(f.prompts, func(a *asked) bool { return a.turn.muted })
+	}
+	f.latest = h
+	if len(f.heard) >= 100 { // nobody answers here
+		f.heard = f.heard[1:]
+	}
+	f.heard = append(f.heard, h)
+}
+
+func heardOf(e *chat.Event, b chat.UserMessage) heard {
+	h := heard{seq: e.Seq, parent: eventUUID(e.ID), nemo: e.Via == via}
+	if !h.nemo {
+		return h
+	}
+	about := aboutOf(b)
+	h.parent = e.ClientID
+	if about.MessageID != "" {
+		h.parent = about.MessageID
+	}
+	if h.parent == "" {
+		h.parent = anonymous
+	}
+	h.version, h.thread = about.SchemaVersion, about.ThreadID
+	h.whole = about.SchemaType == schemaChat || about.SchemaType == schemaGenerate
+	return h
+}
+
+func (f *feed) begin(e *chat.Event, b chat.TurnStarted) {
+	t := &turn{id: b.TurnID, line: e.Workstream, uuid: turnUUID(b.TurnID)}
+	t.from(f.latest)
+	t.trigger = b.Trigger
+	for i, h := range f.heard {
+		if h.seq == b.Trigger {
+			t.from(h)
+			f.heard = slices.Delete(f.heard, i, i+1)
+			break
+		}
+	}
+	// Messages that were sent before a newer one of NeMo are overtaken too.
+	t.muted = t.nemo && t.line == "" && f.latest.nemo && f.latest.seq > t.trigger && t.trigger != 0 && f.waiting(f.latest.seq)
+	f.turns[t.id] = t
+}
+
+func (f *feed) waiting(seq chat.Seq) bool {
+	return slices.ContainsFunc(f.heard, func(h heard) bool { return h.seq == seq })
+}
+
+func (f *feed) text(t *turn, e *chat.Event, b chat.AgentText) {
+	if e.Workstream != "" {
+		return
+	}
+	have := 0
+	if b.Block != "" {
+		have = f.sent[b.Block]
+		delete(f.sent, b.Block)
+	}
+	if have <= len(b.Text) {
+		f.say(t, b.Block, b.Text[have:], e.At, have > 0)
+	}
+	if t.id == "" && b.Final {
+		// Outside of a turn this is the only word for an end.
+		f.show(t, item{kind: itemEnd, id: t.uuid, at: e.At, outcome: chat.Done})
+	}
+}
+
+func (f *feed) thought(t *turn, e *chat.Event, b chat.AgentThinking) {
+	delete(f.thinking, b.Block)
+	if b.Text != "" {
+		f.step(t, item{id: uid(string(t.id), string(b.Block)), name: "Thinking", text: b.Text, at: e.At, raw: "LLM_END", data: e.Payload})
+	}
+}
+
+func (f *feed) tools(t *turn, e *chat.Event) {
+	switch b := e.Body.(type) {
+	case chat.AgentToolCall:
+		c := call{id: eventUUID(e.ID), tool: b.Tool, params: b.Params}
+		if t.calls == nil {
+			t.calls = map[string]call{}
+		}
+		t.calls[b.CallID] = c
+		f.step(t, item{id: c.id, name: "Tool: " + b.Tool, text: toolStart(b), at: e.At, raw: "TOOL_START", data: e.Payload})
+	case chat.AgentToolResult:
+		c := t.call(b.CallID, b.Tool, e)
+		delete(t.calls, b.CallID)
+		f.step(t, item{id: c.id, name: "Tool: " + c.tool, text: toolEnd(c.params, b.Result), at: e.At, raw: "TOOL_END", data: e.Payload})
+	case chat.AgentToolError:
+		c := t.call(b.CallID, b.Tool, e)
+		delete(t.calls, b.CallID)
+		f.step(t, item{id: c.id, name: "Tool: " + c.tool, text: toolFailed(c.params, b.Error), at: e.At, raw: "TOOL_END", data: e.Payload})
+	case chat.AgentToolProgress:
+		f.progress(t, e, b)
+	case chat.AgentPlan:
+		f.step(t, item{id: uid(string(t.id), "plan"), name: "Plan", text: planText(b), at: e.At, raw: "CUSTOM", data: e.Payload})
+	case chat.AgentStatus:
+		if b.Message != "" {
+			f.step(t, item{id: uid(string(t.id), "status"), name: "Status", text: b.Message, at: e.At, raw: "CUSTOM", data: e.Payload})
+		}
+	case chat.AgentError:
+		f.step(t, item{id: eventUUID(e.ID), name: "Error", text: b.Message, at: e.At, raw: "CUSTOM", data: e.Payload})
+	case chat.AgentArtifact:
+		f.step(t, item{id: eventUUID(e.ID), name: artifactName(b), text: artifactText(f.session, b), at: e.At, raw: "CUSTOM", data: e.Payload})
+	}
+}
+
+// call finds the call that a result belongs to.
+func (t *turn) call(id, tool string, e *chat.Event) call {
+	c, ok := t.calls[id]
+	if !ok {
+		c = call{id: eventUUID(e.ID), tool: tool}
+	}
+	if c.tool == "" {
+		c.tool = "tool"
+	}
+	return c
+}
+
+// progress is shown for each tenth of the way, not for each step.
+func (f *feed) progress(t *turn, e *chat.Event, b chat.AgentToolProgress) {
+	c, ok := t.calls[b.CallID]
+	if !ok {
+		return
+	}
+	step := max(1, b.Total/10)
+	if b.Done < c.shown+step && b.Done != b.Total && c.shown != 0 {
+		return
+	}
+	c.shown = max(1, b.Done)
+	t.calls[b.CallID] = c
+	f.step(t, item{id: c.id, name: "Tool: " + c.tool, text: toolProgress(c.params, b), at: e.At, raw: "TOOL_START", data: e.Payload})
+}
+
+// end shows the end of a turn: what was kept back, why it failed, and that it is
+// over.
+func (f *feed) end(t *turn, e *chat.Event, b chat.TurnCompleted) {
+	defer delete(f.turns, t.id)
+	f.prompts = slices.DeleteFunc(f.prompts, func(a *asked) bool { return a.Turn == t.id && t.id != "" })
+	if t.line != "" {
+		return // the main line goes on
+	}
+	if t.whole && len(t.text) > 0 {
+		f.show(t, item{kind: itemText, id: t.uuid, text: string(t.text), at: e.At})
+	}
+	if b.Outcome == chat.Failed || b.Outcome == chat.Interrupted {
+		problem := errorContent{Code: codeWorkflow, Message: "The agent failed", Details: b.Error}
+		if b.Outcome == chat.Interrupted {
+			problem.Message = "The agent could not go on"
+		}
+		if problem.Details == "" {
+			problem.Details = "No reason was given."
+		}
+		if !t.visible {
+			// The UI shows an error only in a bubble that has something else.
+			f.step(t, item{id: uid(string(t.id), "failure"), name: "Error", text: problem.Details, at: e.At, raw: "CUSTOM", data: e.Payload})
+		}
+		f.show(t, item{kind: itemError, id: uid(string(t.id), "error"), err: problem, at: e.At})
+	}
+	f.show(t, item{kind: itemEnd, id: t.uuid, at: e.At, outcome: b.Outcome, usage: b.Usage})
+	trace := t.trace
+	if trace == "" {
+		trace = t.uuid
+	}
+	f.show(t, item{kind: itemTrace, id: uid(string(t.id), "trace"), text: trace, at: e.At})
+}
+
+func (f *feed) ask(e *chat.Event) {
+	t := f.turn(e.Turn, e.Workstream)
+	if b, ok := e.Body.(chat.AgentInputRequest); ok && b.InputType == chat.InputNotification {
+		f.show(t, item{kind: itemNotice, id: eventUUID(e.ID), at: e.At, notice: &chat.Prompt{RequestID: b.RequestID, Input: &b, AskedAt: e.At}})
+		return
+	}
+	p, ok := chat.AsPrompt(e)
+	if !ok || t.muted {
+		return
+	}
+	f.prompts = append(f.prompts, &asked{Prompt: p, uuid: eventUUID(e.ID), turn: t})
+}
+
+func (f *feed) launch(e *chat.Event, b chat.WorkstreamLaunched) {
+	w := workStep{id: eventUUID(e.ID), launched: b}
+	f.work[b.ID] = w
+	name, text := functionStart(b)
+	f.step(f.turn(e.Turn, e.Workstream), item{id: w.id, name: name, text: text, at: e.At, raw: "FUNCTION_START", data: e.Payload})
+}
+
+// workEnded shows the end of a workstream.
+func (f *feed) workEnded(e *chat.Event) bool {
+	var id, state, summary string
+	switch b := e.Body.(type) {
+	case chat.WorkstreamCompleted:
+		id, summary = b.ID, b.Summary
+	case chat.WorkstreamFailed:
+		id, state, summary = b.ID, "failed", b.Error
+	case chat.WorkstreamTimeout:
+		id, state, summary = b.ID, "timeout", b.Summary
+	case chat.WorkstreamCanceled:
+		id, state = b.ID, "canceled"
+	default:
+		return false
+	}
+	w, ok := f.work[id]
+	if !ok {
+		w = workStep{id: eventUUID(e.ID), launched: chat.WorkstreamLaunched{ID: id}}
+	}
+	delete(f.work, id)
+	name, text := functionEnd(w.launched, state, summary)
+	f.step(f.turn(e.Turn, e.Workstream), item{id: w.id, name: name, text: text, at: e.At, raw: "FUNCTION_END", data: e.Payload})
+	return true
+}
+
+// about is what a NeMo message says of itself, kept in the context of the fact.
+type about struct {
+	SchemaType    string                     `json:"schema_type,omitempty"`
+	SchemaVersion string                     `json:"schema_version,omitempty"`
+	MessageID     string                     `json:"message_id,omitempty"` // when it is no idempotency key
+	ThreadID      string                     `json:"thread_id,omitempty"`
+	Traceparent   string                     `json:"traceparent,omitempty"`
+	System        string                     `json:"system,omitempty"`
+	User          json.RawMessage            `json:"user,omitempty"`
+	Extra         map[string]json.RawMessage `json:"extra,omitempty"`
+}
+
+// aboutOf reads it back; a context of another kind has none.
+func aboutOf(b chat.UserMessage) about {
+	var c struct {
+		Nemo about `json:"nemo"`
+	}
+	if len(b.Context) == 0 || json.Unmarshal(b.Context, &c) != nil {
+		return about{}
+	}
+	return c.Nemo
+}

@@ -1,0 +1,171 @@
+package nemo
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// A job is a session of its own with one message in it. So it is durable, can be
+// watched in every other dialect, and is seen only by who may.
+
+// jobFields are the fields of a job's body that are not the workflow's.
+var jobFields = map[string]bool{"job_id": true, "sync_timeout": true, "expiry_seconds": true}
+
+var jobID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+
+func jobConversation(id string) string { return "nemo-job-" + id }
+
+// Times of a job, in seconds.
+const (
+	minExpiry     = 600
+	defaultExpiry = 3600
+	maxExpiry     = 86400
+	maxSync       = 300
+)
+
+// job is what is told of one.
+type job struct {
+	ID        string  `json:"job_id"`
+	Status    string  `json:"status"`
+	Error     *string `json:"error"`
+	Output    any     `json:"output"`
+	CreatedAt chat.At `json:"created_at"`
+	UpdatedAt chat.At `json:"updated_at"`
+	ExpiresAt chat.At `json:"expires_at"`
+}
+
+// jobAccepted is the answer while it is not done.
+type jobAccepted struct {
+	ID     string `json:"job_id"`
+	Status string `json:"status"`
+}
+
+func (d *Dialect) startJob(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	a, fields, err := d.readInput(r)
+	if err != nil {
+		return err
+	}
+	id, wait, expiry, err := jobOptions(fields)
+	if err != nil {
+		return err
+	}
+	if id == "" {
+		id = d.opt.NewID()
+	} else if j, _, err := d.job(r.Context(), c, id); err == nil {
+		sendJSON(w, r, http.StatusOK, jobAccepted{id, j.Status})
+		return nil
+	}
+	a.Extra = map[string]json.RawMessage{"expiry_seconds": json.RawMessage(expiry)}
+	a.conversation = jobConversation(id)
+	run, err := d.start(r.Context(), c, a, true)
+	if err != nil {
+		return err
+	}
+	if wait > 0 {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Duration(wait)*time.Second)
+		defer cancel()
+		done := run.follow(ctx, func(*item) error { return nil }, func(*asked) (bool, error) { return false, nil }, nil)
+		if done == nil {
+			j, _, err := d.job(r.Context(), c, id)
+			if err == nil {
+				sendJSON(w, r, http.StatusOK, j)
+			}
+			return err
+		}
+	}
+	sendJSON(w, r, http.StatusAccepted, jobAccepted{id, "submitted"})
+	return nil
+}
+
+// jobOptions reads what a job's body says beside the input.
+func jobOptions(fields map[string]json.RawMessage) (id string, wait int, expiry string, err error) {
+	number := func(name string, low, high, usual int) int {
+		raw, ok := fields[name]
+		if !ok || string(raw) == "null" {
+			return usual
+		}
+		var n int
+		if json.Unmarshal(raw, &n) != nil || n < low || n > high {
+			err = refuse(codeMessage, "%s is a whole number from %d to %d", name, low, high)
+		}
+		return n
+	}
+	wait = number("sync_timeout", 0, maxSync, 0)
+	b, _ := json.Marshal(number("expiry_seconds", minExpiry, maxExpiry, defaultExpiry))
+	if raw, ok := fields["job_id"]; ok && string(raw) != "null" {
+		if json.Unmarshal(raw, &id) != nil || !jobID.MatchString(id) {
+			err = refuse(codeMessage, "job_id has 1 to 100 of A-Z a-z 0-9 . _ -")
+		}
+	}
+	return id, wait, string(b), err
+}
+
+func (d *Dialect) showJob(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	j, found, err := d.job(r.Context(), c, r.PathValue("id"))
+	if err == nil && found {
+		sendJSON(w, r, http.StatusOK, j)
+	}
+	return err
+}
+
+// job reads how a job stands.
+func (d *Dialect) job(ctx context.Context, c chat.Caller, id string) (job, bool, error) {
+	missing := chat.Errorf(chat.NotFound, "Job %s not found", clip(id, 100))
+	if !jobID.MatchString(id) {
+		return job{}, false, missing
+	}
+	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(jobConversation(id)))
+	if err != nil {
+		if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
+			err = missing
+		}
+		return job{}, false, err
+	}
+	facts, _, err := d.opt.Sessions.Read(ctx, c, sess.ID, chat.Range{Limit: 1, Types: []string{"user.message"}})
+	if err != nil {
+		return job{}, false, err
+	}
+	if len(facts) == 0 {
+		return job{}, false, missing
+	}
+	rep, err := d.report(ctx, c, sess, facts[0].Seq)
+	if err != nil {
+		return job{}, false, err
+	}
+	j := job{ID: id, Status: "submitted", CreatedAt: rep.trigger.At, UpdatedAt: max(rep.trigger.At, rep.changed)}
+	if rep.started {
+		j.Status = "running"
+	}
+	if end := rep.run.end; end != nil {
+		switch {
+		case end.outcome == chat.Failed:
+			j.Status = "failure"
+		case end.outcome != chat.Done:
+			j.Status = "interrupted"
+		default:
+			j.Status, j.Output = "success", rep.result()
+		}
+		if rep.run.err != nil {
+			j.Error = &rep.run.err.Details
+		}
+	}
+	j.ExpiresAt = j.UpdatedAt + chat.At(rep.expiry())*1e6
+	if rep.run.end != nil && d.now() > j.ExpiresAt {
+		return job{}, false, missing
+	}
+	return j, true, nil
+}
+
+func (rep *report) expiry() int {
+	b, _ := rep.trigger.Body.(chat.UserMessage)
+	var n int
+	if json.Unmarshal(aboutOf(b).Extra["expiry_seconds"], &n) != nil || n <= 0 {
+		return defaultExpiry
+	}
+	return n
+}

@@ -1,0 +1,191 @@
+package nemo
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// run is an answer that an HTTP request waits for.
+type run struct {
+	d       *Dialect
+	caller  chat.Caller
+	session chat.SessionID
+	trigger chat.Seq    // the message that is answered
+	pos     chat.Cursor // what the client has
+	single  bool        // the conversation ends with the request: nobody can come back to it
+	said    string      // what is to be said without asking the agent
+	trace   string
+	model   string
+
+	text  strings.Builder
+	turn  *turn
+	end   *item
+	err   *errorContent
+	told  []string // prompts that the client knows
+	begun time.Time
+}
+
+// errAsked ends a run because a prompt is open that the client is told of.
+var errAsked = errors.New("the agent asks")
+
+// start says what an HTTP client says. Where the route has no words for prompts,
+// an open one was shown as a text, and what is said now answers it.
+func (d *Dialect) start(ctx context.Context, c chat.Caller, a *ask, interactive bool) (*run, error) {
+	r := &run{d: d, caller: c, single: a.conversation == "", model: first(a.model, "unknown-model"), begun: d.opt.Now(), trace: traceOf(a.Trace)}
+	conversation := a.conversation
+	if r.single {
+		conversation = d.opt.NewID()
+	} else if !interactive {
+		if answered, err := r.answers(ctx, a); err != nil || answered {
+			return r, err
+		}
+	}
+	sess, e, _, err := d.submit(ctx, c, conversation, &a.said)
+	if err != nil {
+		return nil, err
+	}
+	if sess.Agent == chat.NoAgent {
+		return nil, chat.Errorf(chat.Conflict, "nobody answers in this conversation: its agent is %q", chat.NoAgent)
+	}
+	r.session, r.trigger, r.pos = sess.ID, e.Seq, chat.Cursor{Seq: e.Seq - 1}
+	return r, nil
+}
+
+// answers takes what was said as the answer to an open prompt, if there is one.
+func (r *run) answers(ctx context.Context, a *ask) (bool, error) {
+	sess, err := r.d.opt.Sessions.Get(ctx, r.caller, chat.SessionID(a.conversation))
+	if err != nil {
+		if chat.CodeOf(err) == chat.NotFound {
+			err = nil // it begins now
+		}
+		return false, err
+	}
+	st, err := r.d.opt.Sessions.State(ctx, r.caller, sess.ID)
+	if err != nil {
+		return false, err
+	}
+	turn := st.Line("").Turn
+	if turn == nil {
+		return false, nil
+	}
+	for _, p := range st.Prompts {
+		if p.Turn != turn.ID {
+			continue
+		}
+		r.session, r.trigger, r.pos = sess.ID, turn.Trigger, chat.Cursor{Seq: st.Last}
+		err := r.d.answer(ctx, r.caller, sess.ID, p, a.ID, a.Last.Content.text())
+		if chat.CodeOf(err) == chat.Invalid {
+			r.said = chat.Public(err).Msg + "\n\n" + plainPrompt(p)
+			return true, nil
+		}
+		return true, err
+	}
+	return false, nil
+}
+
+// follow calls show for each item of the answer until it ends, or until asked
+// returns true for a prompt (then the error is errAsked). beat is called when
+// nothing happened for a while.
+func (r *run) follow(ctx context.Context, show func(*item) error, asked func(*asked) (bool, error), beat func() error) error {
+	if r.said != "" {
+		return show(&item{kind: itemText, turn: &turn{}, text: r.said})
+	}
+	f := newFeed(r.session, r.pos)
+	start := chat.Start{Cursor: &chat.Cursor{Seq: r.trigger - 1}, Idle: r.d.opt.Heartbeat}
+	for batch, err := range r.d.opt.Sessions.Watch(ctx, r.caller, r.session, start, nil) {
+		if err != nil {
+			return err
+		}
+		if batch.Idle && beat != nil {
+			if err := beat(); err != nil {
+				return err
+			}
+		}
+		for i := range batch.Entries {
+			items, err := f.take(&batch.Entries[i])
+			if err != nil {
+				return err
+			}
+			for j := range items {
+				if err := r.take(&items[j], show); err != nil {
+					return err
+				}
+			}
+		}
+		if r.end != nil {
+			return nil
+		}
+		if f.latest.nemo && f.latest.seq > r.trigger {
+			return chat.Errorf(chat.Conflict, "a newer message in this conversation took the place of this one")
+		}
+		if !batch.Live {
+			continue
+		}
+		for _, p := range f.prompts {
+			if p.turn.trigger != r.trigger || slices.Contains(r.told, p.RequestID) {
+				continue
+			}
+			r.told = append(r.told, p.RequestID)
+			r.turn = p.turn
+			if stop, err := asked(p); err != nil {
+				return err
+			} else if stop {
+				return errAsked
+			}
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// take keeps what belongs to the answer and shows it.
+func (r *run) take(it *item, show func(*item) error) error {
+	if it.turn.trigger != r.trigger {
+		return nil
+	}
+	r.turn = it.turn
+	switch it.kind {
+	case itemText:
+		r.text.WriteString(it.text)
+	case itemError:
+		r.err = &it.err
+	case itemEnd:
+		end := *it
+		r.end = &end
+	case itemTrace:
+		if r.trace == "" {
+			r.trace = it.text
+		}
+		it.text = r.trace
+	}
+	return show(it)
+}
+
+// abandon stops the agent when the client of a single answer has gone. All other
+// turns go on: their client may come back.
+func (r *run) abandon(ctx context.Context) {
+	if !r.single || r.end != nil || r.session == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if _, err := r.d.opt.Sessions.Stop(ctx, r.caller, r.session, "", "the client has gone"); err != nil {
+		r.d.log.WarnContext(ctx, "an answer that nobody waits for could not be stopped", "err", err)
+	}
+}
+
+// usage counts tokens: as the agent reported them, else in words.
+func (r *run) usage(question string) usage {
+	var u usage
+	if r.end != nil && r.end.usage != nil {
+		u.Prompt, u.Completion = r.end.usage.InputTokens, r.end.usage.OutputTokens
+	} else {
+		u.Prompt, u.Completion = int64(len(strings.Fields(question))), int64(len(strings.Fields(r.text.String())))
+	}
+	u.Total = u.Prompt + u.Completion
+	return u
+}

@@ -1,0 +1,143 @@
+package nemo
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// maxPayload bounds a step's payload. The UI draws all steps at once, so a large
+// one freezes it; the whole is in the log.
+const maxPayload = 16 << 10
+
+// escaper does what the real server does to payloads, which UIs draw as Markdown.
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+// payload makes Markdown fit to be sent.
+func payload(s string) string {
+	if len(s) > maxPayload {
+		left := len(s)
+		s = cutBytes(s, maxPayload)
+		left -= len(s)
+		if strings.Count(s, "\n```")%2 == 1 || strings.HasPrefix(s, "```") && strings.Count(s, "\n```") == 0 {
+			s += "\n```"
+		}
+		s += fmt.Sprintf("\n\n… %d bytes more", left)
+	}
+	return escaper.Replace(s)
+}
+
+// fence is a value as a code block.
+func fence(title string, v json.RawMessage) string {
+	lang, text := "json", string(v)
+	if len(v) == 0 || string(v) == "null" {
+		text = "{}"
+	}
+	var s string
+	if json.Unmarshal(v, &s) == nil {
+		lang, text = "python", s
+		if json.Valid([]byte(s)) {
+			lang = "json"
+		}
+	} else if len(v) <= maxPayload {
+		var b bytes.Buffer
+		if json.Indent(&b, v, "", "  ") == nil {
+			text = b.String()
+		}
+	}
+	return "**" + title + ":**\n```" + lang + "\n" + strings.ReplaceAll(text, "```", "'''") + "\n```"
+}
+
+func toolStart(b chat.AgentToolCall) string { return fence("Input", b.Params) }
+
+// toolEnd repeats the input, because a step with the same id and name replaces
+// the one before it.
+func toolEnd(params, result json.RawMessage) string {
+	return fence("Input", params) + "\n\n" + fence("Output", result)
+}
+
+func toolFailed(params json.RawMessage, message string) string {
+	text, _ := json.Marshal(message) // a text can always be written
+	return fence("Input", params) + "\n\n" + fence("Error", text)
+}
+
+func toolProgress(params json.RawMessage, b chat.AgentToolProgress) string {
+	s := fence("Input", params) + "\n\n**Progress:** " + fmt.Sprint(b.Done)
+	if b.Total > 0 {
+		s += fmt.Sprintf(" of %d", b.Total)
+	}
+	if b.Message != "" {
+		s += " · " + b.Message
+	}
+	return s
+}
+
+func planText(b chat.AgentPlan) string {
+	var s strings.Builder
+	for _, t := range b.Tasks {
+		mark := " "
+		if t.Status == "done" {
+			mark = "x"
+		}
+		fmt.Fprintf(&s, "- [%s] %s", mark, t.Title)
+		if t.Status != "done" && t.Status != "pending" {
+			fmt.Fprintf(&s, " (%s)", strings.ReplaceAll(t.Status, "_", " "))
+		}
+		if t.Detail != "" {
+			fmt.Fprintf(&s, ": %s", t.Detail)
+		}
+		s.WriteByte('\n')
+	}
+	if b.Comment != "" {
+		s.WriteString("\n" + b.Comment)
+	}
+	return s.String()
+}
+
+func artifactText(session chat.SessionID, b chat.AgentArtifact) string {
+	var s string
+	if b.Path != "" {
+		s = "`" + b.Path + "`"
+		if b.MediaType != "" {
+			s += " (" + b.MediaType + ")"
+		}
+		s += "\n\n/parley/v1/sessions/" + string(session) + "/artifacts/" + b.Path
+	}
+	if len(b.Data) > 0 {
+		if s != "" {
+			s += "\n\n"
+		}
+		s += fence("Data", b.Data)
+	}
+	return s
+}
+
+func artifactName(b chat.AgentArtifact) string {
+	if b.Title != "" {
+		return "Artifact: " + b.Title
+	}
+	return "Artifact: " + b.ArtifactType
+}
+
+// functionStart and functionEnd are a workstream's. Their names differ, because
+// the UI drops what is nested in a step when it is replaced.
+func functionStart(b chat.WorkstreamLaunched) (name, text string) {
+	task, _ := json.Marshal(b.Task)
+	return "Function Start: " + workName(b), fence("Function Input", task)
+}
+
+func functionEnd(b chat.WorkstreamLaunched, state, summary string) (name, text string) {
+	task, _ := json.Marshal(b.Task)
+	out, _ := json.Marshal(strings.TrimSpace(state + "\n" + summary))
+	return "Function Complete: " + workName(b), fence("Function Input", task) + fence("Function Output", out)
+}
+
+func workName(b chat.WorkstreamLaunched) string {
+	if b.Name != "" {
+		return b.Name
+	}
+	return b.ID
+}

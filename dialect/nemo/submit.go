@@ -1,0 +1,209 @@
+package nemo
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// importing marks a session whose history is being written. Nobody answers it
+// until that is done.
+const importing = `{"nemo":{"import":true}}`
+
+// submit makes what was said a fact of its conversation, which begins with it if
+// need be. again says that the very same was said before.
+func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string, m *said) (sess chat.Session, e chat.Event, again bool, err error) {
+	if m.User.Name != "" {
+		c.Actor.Name = m.User.Name
+	}
+	if m.User.Email != "" {
+		c.Actor.Email = m.User.Email
+	}
+	text, content, blobs, err := attachments(m.Last.Content)
+	if err != nil {
+		return sess, e, false, err
+	}
+	if sess, err = d.session(ctx, c, conversation, m, text); err != nil {
+		return sess, e, false, err
+	}
+	if err = d.keep(ctx, sess.ID, blobs); err != nil {
+		return sess, e, false, err
+	}
+	draft := chat.NewDraft(chat.UserMessage{Text: text, Content: content, Context: m.context()}).As(m.key())
+	draft.Via = via
+	e, again, err = d.append(ctx, c, sess.ID, draft)
+	return sess, e, again, err
+}
+
+// context is what the message says beside its content.
+func (m *said) context() json.RawMessage {
+	a := about{
+		SchemaType: m.Schema, SchemaVersion: m.Version, Traceparent: m.Trace, System: m.System, User: m.About, Extra: m.Extra,
+	}
+	if m.key() == "" {
+		a.MessageID = m.ID
+	}
+	if m.Thread != anonymous {
+		a.ThreadID = m.Thread
+	}
+	return appendJSON(nil, map[string]about{"nemo": a})
+}
+
+// session finds or begins the conversation. Earlier messages that the client
+// sends along become facts only of a session that begins with them.
+func (d *Dialect) session(ctx context.Context, c chat.Caller, conversation string, m *said, text string) (chat.Session, error) {
+	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(conversation))
+	if err == nil && sess.Agent == chat.NoAgent && string(sess.Metadata) == importing {
+		return d.open(ctx, c, sess.ID) // the server ended in the middle of it
+	}
+	if err == nil || chat.CodeOf(err) != chat.NotFound {
+		return sess, err
+	}
+	begin := chat.NewSession{Title: cutBytes(strings.TrimSpace(oneLine(text)), 80)}
+	if len(m.History) == 0 {
+		sess, _, err = d.opt.Sessions.Ensure(ctx, c, conversation, begin)
+		return sess, err
+	}
+	begin.Agent, begin.Metadata = chat.NoAgent, json.RawMessage(importing)
+	sess, created, err := d.opt.Sessions.Ensure(ctx, c, conversation, begin)
+	if err != nil || !created {
+		return sess, err
+	}
+	if err := d.importHistory(ctx, c, sess.ID, m.History); err != nil {
+		return sess, err
+	}
+	return d.open(ctx, c, sess.ID)
+}
+
+// open lets the agent answer from now on.
+func (d *Dialect) open(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
+	return d.opt.Sessions.Update(ctx, c, id, chat.SessionUpdated{Agent: &d.opt.Agent, Metadata: json.RawMessage("{}")})
+}
+
+// importHistory writes what was said before. The client's word is taken for what
+// the assistant said: it is the client's own new session.
+func (d *Dialect) importHistory(ctx context.Context, c chat.Caller, id chat.SessionID, history []message) error {
+	if !c.Has(chat.ScopeAgent) {
+		c.Scopes = append(slices.Clone(c.Scopes), chat.ScopeAgent)
+	}
+	var drafts []chat.Draft
+	for _, m := range history {
+		var draft chat.Draft
+		if m.Role == "assistant" {
+			text := m.Content.text()
+			if text == "" {
+				continue
+			}
+			draft = chat.NewDraft(chat.AgentText{Text: text})
+		} else {
+			text, content, blobs, err := attachments(m.Content)
+			if err != nil {
+				continue // what cannot be read now could not be read then
+			}
+			if err := d.keep(ctx, id, blobs); err != nil {
+				return err
+			}
+			draft = chat.NewDraft(chat.UserMessage{Text: text, Content: content})
+		}
+		draft.Via = via
+		drafts = append(drafts, draft)
+	}
+	for chunk := range slices.Chunk(drafts, chat.MaxDrafts) {
+		if _, err := d.opt.Sessions.Append(ctx, c, id, chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// append stores a message. It stops the turn that NeMo began before, and takes
+// back NeMo's messages that wait behind it: its clients cannot tell two answers
+// apart. Turns of other dialects are left alone.
+func (d *Dialect) append(ctx context.Context, c chat.Caller, id chat.SessionID, draft chat.Draft) (e chat.Event, again bool, err error) {
+	for range 3 {
+		last, drafts, interrupt, err := d.overtake(ctx, c, id)
+		if err != nil {
+			return e, false, err
+		}
+		draft.Interrupt = interrupt
+		events, err := d.opt.Sessions.Append(ctx, c, id, append(drafts, draft))
+		switch {
+		case err == nil:
+			e = events[len(events)-1]
+			return e, e.Seq <= last, nil
+		case reused(err):
+			// The id is only a name in this protocol, and clients use some twice.
+			if draft, err = renamed(draft); err != nil {
+				return e, false, err
+			}
+		case chat.CodeOf(err) == chat.Conflict && len(drafts) > 0:
+			// What waited has begun meanwhile.
+		default:
+			return e, false, err
+		}
+	}
+	return e, false, chat.Errorf(chat.Conflict, "the conversation is changing too fast; send the message again")
+}
+
+// overtake finds what a new message from NeMo puts an end to. last is the
+// session's last event at that moment.
+func (d *Dialect) overtake(ctx context.Context, c chat.Caller, id chat.SessionID) (last chat.Seq, drafts []chat.Draft, interrupt bool, err error) {
+	st, err := d.opt.Sessions.State(ctx, c, id)
+	if err != nil {
+		return 0, nil, false, err
+	}
+	line := st.Line("")
+	ours := func(seq chat.Seq) bool {
+		fact, ferr := d.opt.Sessions.Event(ctx, c, id, seq)
+		if ferr != nil {
+			err = ferr
+			return false
+		}
+		e, ferr := fact.Event()
+		if ferr != nil {
+			err = ferr
+		}
+		return ferr == nil && e.Via == via
+	}
+	if line.Turn != nil {
+		interrupt = ours(line.Turn.Trigger)
+	}
+	for _, seq := range line.Queue {
+		if ours(seq) {
+			withdrawn := chat.NewDraft(chat.UserMessageWithdrawn{Sequence: seq})
+			withdrawn.Via = via
+			drafts = append(drafts, withdrawn)
+		}
+	}
+	return st.Last, drafts, interrupt, err
+}
+
+// reused reports whether an append failed because its client id stands for
+// something else.
+func reused(err error) bool {
+	if chat.CodeOf(err) != chat.Conflict {
+		return false
+	}
+	details := chat.Public(err).Details
+	_, seq := details["sequence"]
+	_, request := details["request_id"]
+	return seq && !request
+}
+
+// renamed is a message without its idempotency key, that still knows its name.
+func renamed(draft chat.Draft) (chat.Draft, error) {
+	b, ok := draft.Body.(chat.UserMessage)
+	if !ok || draft.ClientID == "" {
+		return draft, chat.Errorf(chat.Conflict, "the id %q was used before for something else", clip(draft.ClientID, 80))
+	}
+	a := aboutOf(b)
+	a.MessageID = draft.ClientID
+	b.Context = appendJSON(nil, map[string]about{"nemo": a})
+	draft.ClientID = ""
+	return draft.WithBody(b)
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,231 @@
+package nemo
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
+
+// TestTranscripts plays the conversations in testdata against a whole server.
+// The parts of a file are steps:
+//
+//	dial NAME [QUERY]           a WebSocket client connects
+//	send NAME                   it sends the frames in the body, one per line
+//	read NAME UNTIL             it reads until an end, prompt, error, trace or auth frame
+//	drop NAME                   it is cut off
+//	METHOD PATH                 an HTTP request: headers, an empty line, the body
+//	log SESSION                 what is in the log now
+//	restart                     the server ends and starts again
+//
+// What the server says follows each step as a part named "server" and is
+// rewritten with -update. Pieces of text that follow each other are shown as
+// one, because how a text is cut depends on time; times are left out.
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no transcripts", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			a, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &player{w: newWorld(t, setup{secured: bytes.Contains(a.Comment, []byte("secured"))}), clients: map[string]*client{}}
+			out := txtar.Archive{Comment: a.Comment}
+			for _, f := range a.Files {
+				if f.Name == "server" {
+					continue
+				}
+				out.Files = append(out.Files, f)
+				if said := p.play(t, f); said != "" {
+					out.Files = append(out.Files, txtar.File{Name: "server", Data: []byte(settle(said))})
+				}
+			}
+			got := txtar.Format(&out)
+			if *update {
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if want := txtar.Format(a); !bytes.Equal(got, want) {
+				t.Errorf("%s is out of date (rewrite with -update and read the difference):\n%s", file, difference(string(want), string(got)))
+			}
+		})
+	}
+}
+
+func difference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(w), len(g)) {
+		if w[i] != g[i] {
+			return fmt.Sprintf("line %d\nwant %s\n got %s", i+1, w[i], g[i])
+		}
+	}
+	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
+}
+
+var settled = []struct {
+	re *regexp.Regexp
+	by string
+}{
+	{regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"`), `"TIME"`},
+	{regexp.MustCompile(`"created":\d+`), `"created":0`},
+	{regexp.MustCompile(`"prev":"[0-9a-f]{32}",`), ``},
+}
+
+func settle(s string) string {
+	for _, one := range settled {
+		s = one.re.ReplaceAllString(s, one.by)
+	}
+	// The low bits of a prompt frame's id tell how late it is shown.
+	return promptID.ReplaceAllStringFunc(s, func(id string) string {
+		parsed, _ := chat.ParseID("", id[len(id)-36:])
+		parsed[15] &^= 0x7f
+		return id[:len(id)-36] + parsed.UUID()
+	})
+}
+
+var promptID = regexp.MustCompile(`"type":"system_(human_)?interaction(_message|_name)?","id":"[0-9a-f-]{36}`)
+
+// player plays one transcript.
+type player struct {
+	w       *world
+	clients map[string]*client
+}
+
+func (p *player) play(t *testing.T, f txtar.File) string {
+	t.Helper()
+	word := strings.Fields(f.Name)
+	at := func(i int) string {
+		if i < len(word) {
+			return word[i]
+		}
+		return ""
+	}
+	switch word[0] {
+	case "dial":
+		p.clients[at(1)] = p.w.dial(at(2))
+	case "send":
+		for line := range strings.Lines(string(f.Data)) {
+			p.clients[at(1)].send(strings.TrimSpace(line))
+		}
+	case "read":
+		return p.read(t, p.clients[at(1)], at(2))
+	case "drop":
+		p.clients[at(1)].drop()
+	case "restart":
+		p.w = p.w.restart()
+	case "log":
+		return p.log(t, chat.SessionID(at(1)))
+	default:
+		return p.request(t, at(0), at(1), string(f.Data))
+	}
+	return ""
+}
+
+var untils = map[string]func(frame) bool{
+	"end": isEnd, "error": isError, "trace": isTrace,
+	"prompt": func(f frame) bool { return f.Content.InputType != "" },
+	"auth":   func(f frame) bool { return f.Type == typeAuthResponse },
+}
+
+func (p *player) read(t *testing.T, c *client, until string) string {
+	t.Helper()
+	fits := untils[until]
+	if fits == nil {
+		t.Fatalf("read until %q?", until)
+	}
+	var out strings.Builder
+	var last frame
+	var text string
+	flush := func() {
+		if text != "" {
+			b, one := chat.AppendString(nil, text), chat.AppendString(nil, *last.Content.Text)
+			out.WriteString(strings.Replace(last.raw, `"text":`+string(one), `"text":`+string(b), 1) + "\n")
+			text = ""
+		}
+	}
+	for _, f := range c.until(fits) {
+		if f.Type == typeResponse && f.Status == "in_progress" {
+			if text != "" && f.Parent != last.Parent {
+				flush()
+			}
+			text += *f.Content.Text
+			last = f
+			continue
+		}
+		flush()
+		out.WriteString(f.raw + "\n")
+	}
+	flush()
+	return out.String()
+}
+
+func (p *player) log(t *testing.T, id chat.SessionID) string {
+	t.Helper()
+	facts, _, err := p.w.sessions.Read(t.Context(), chat.Trusted, id, chat.Range{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, f := range facts {
+		e, err := f.Event()
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := string(e.Actor.Kind)
+		if e.Via != "" {
+			by += " via " + e.Via
+		}
+		fmt.Fprintf(&out, "%d %s (%s) %s\n", e.Seq, e.Type, by, e.Payload)
+	}
+	return out.String()
+}
+
+// joined are the pieces of a stream.
+var joined = regexp.MustCompile(`(?m)^data: (\{"value":|.*"delta":).*$`)
+
+func (p *player) request(t *testing.T, method, path, rest string) string {
+	t.Helper()
+	head, body, _ := strings.Cut(rest, "\n\n")
+	var headers []string
+	if !strings.Contains(rest, "\n\n") {
+		head, body = "", rest
+	}
+	for line := range strings.Lines(head) {
+		k, v, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		headers = append(headers, k, v)
+	}
+	code, got, h := p.w.post(method, path, strings.TrimSpace(body), headers...)
+	if strings.HasPrefix(h.Get("Content-Type"), "text/event-stream") {
+		text, lines := streamText(t, got), []string{}
+		for line := range strings.Lines(got) {
+			if line = strings.TrimSpace(line); line == "" || joined.MatchString(line) && !strings.Contains(line, `"finish_reason":"stop"`) {
+				continue
+			}
+			lines = append(lines, line)
+		}
+		got = fmt.Sprintf("text: %q\n%s", text, strings.Join(lines, "\n"))
+	}
+	out := fmt.Sprint(code) + "\n"
+	for _, name := range []string{"Content-Type", "Conversation-Id", "Observability-Trace-Id"} {
+		if v := h.Get(name); v != "" {
+			out += name + ": " + v + "\n"
+		}
+	}
+	return strings.TrimSpace(out+"\n"+got) + "\n"
+}

@@ -1,0 +1,91 @@
+// A NeMo client over npm ws that keeps what it sees, as the stock UI would.
+import { appendFileSync } from 'node:fs';
+import WebSocket from 'ws';
+
+const frames = process.env.PARLEY_FRAMES; // every frame is written there, to be checked against the schemas
+
+export class Client {
+  static async dial(url, query = {}, headers = {}) {
+    const c = new Client();
+    c.schema = query.schema ?? 'nemo';
+    c.seen = [];
+    c.waiting = [];
+    c.ws = new WebSocket(`${url}?${new URLSearchParams(query)}`, { headers });
+    c.ws.on('message', (data) => c.take(JSON.parse(data)));
+    c.closed = new Promise((done) => c.ws.on('close', (code) => done(code)));
+    await new Promise((ok, bad) => {
+      c.ws.on('open', ok);
+      c.ws.on('error', bad);
+    });
+    c.ws.on('error', () => {});
+    return c;
+  }
+
+  take(frame) {
+    if (frames) appendFileSync(frames, JSON.stringify({ schema: this.schema, frame }) + '\n');
+    this.seen.push(frame);
+    this.onFrame?.(frame);
+    this.waiting = this.waiting.filter((w) => !w(frame));
+  }
+
+  // until resolves with all frames from now on up to the first that fits.
+  until(fits, from = this.read ?? 0) {
+    return new Promise((done, fail) => {
+      const timer = setTimeout(() => fail(new Error('nothing came in time; seen: ' + JSON.stringify(this.seen.slice(from)))), 15000);
+      const check = () => {
+        for (let i = from; i < this.seen.length; i++) {
+          if (fits(this.seen[i])) {
+            clearTimeout(timer);
+            this.read = i + 1;
+            done(this.seen.slice(from, i + 1));
+            return true;
+          }
+        }
+        return false;
+      };
+      if (!check()) this.waiting.push(check);
+    });
+  }
+
+  say(conversation, id, text, more = {}) {
+    this.send({
+      type: 'user_message', schema_type: 'chat_stream', id, conversation_id: conversation,
+      content: { messages: [{ role: 'user', content: [{ type: 'text', text }] }] },
+      timestamp: new Date().toISOString(), ...more,
+    });
+  }
+
+  answer(prompt, text) {
+    this.send({
+      type: 'user_interaction_message', id: crypto.randomUUID(), conversation_id: prompt.conversation_id,
+      thread_id: prompt.thread_id, parent_id: prompt.parent_id,
+      content: { messages: [{ role: 'user', content: [{ type: 'text', text }] }] }, timestamp: new Date().toISOString(),
+    });
+  }
+
+  send(frame) {
+    this.ws.send(typeof frame === 'string' ? frame : JSON.stringify(frame));
+  }
+
+  turn() {
+    return this.until((f) => f.type === 'observability_trace_message');
+  }
+
+  async prompt() {
+    return (await this.until((f) => f.content?.input_type)).at(-1);
+  }
+
+  async error() {
+    return (await this.until((f) => f.type === 'error_message')).at(-1);
+  }
+
+  close() {
+    this.ws.terminate();
+  }
+}
+
+// text is what the stock UI would show: it strings the pieces together.
+export const text = (list) =>
+  list.filter((f) => f.type === 'system_response_message' && f.status === 'in_progress').map((f) => f.content.text ?? '').join('');
+
+export const tokens = (n) => Array.from({ length: n }, (_, i) => `tok${i + 1}`).join(' ');

@@ -1,0 +1,107 @@
+// Package conformance drives the real binary with clients that other people
+// wrote: npm ws and npm openai. It needs node and npm, and fails without them.
+package conformance
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// command is a program whose whole family ends with the test.
+func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+func TestConformance(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "parley")
+	if out, err := command(t, ".", "go", "build", "-o", binary, "../../cmd/parley").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	if out, err := command(t, ".", "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts").CombinedOutput(); err != nil {
+		t.Fatalf("npm ci: %v\n%s", err, out)
+	}
+	scripts, err := filepath.Glob("*.test.mjs")
+	if err != nil || len(scripts) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	for _, script := range scripts {
+		t.Run(strings.TrimSuffix(script, ".test.mjs"), func(t *testing.T) {
+			frames := filepath.Join(t.TempDir(), "frames")
+			cmd := command(t, ".", "node", "--test", "--test-reporter=spec", script)
+			cmd.Env = append(os.Environ(), "PARLEY_BIN="+binary, "PARLEY_FRAMES="+frames)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			checkFrames(t, frames)
+		})
+	}
+}
+
+// checkFrames holds every frame that a client saw against the published schemas.
+func checkFrames(t *testing.T, file string) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if os.IsNotExist(err) {
+		return // this client speaks no WebSocket
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler, known := jsonschema.NewCompiler(), map[string]*jsonschema.Schema{}
+	lines := bufio.NewScanner(bytes.NewReader(b))
+	lines.Buffer(nil, 1<<20)
+	n := 0
+	for lines.Scan() {
+		var line struct {
+			Schema string
+			Frame  json.RawMessage
+		}
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		var f struct{ Type string }
+		if err := json.Unmarshal(line.Frame, &f); err != nil {
+			t.Fatal(err)
+		}
+		name := line.Schema
+		if name == "nemo" || f.Type == "auth_response_message" {
+			name = f.Type
+		}
+		if known[name] == nil {
+			if known[name], err = compiler.Compile("../../docs/schemas/nemo/" + name + ".json"); err != nil {
+				t.Fatalf("%s: %v", line.Frame, err)
+			}
+		}
+		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(line.Frame))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := known[name].Validate(v); err != nil {
+			t.Errorf("%s\n%v", line.Frame, err)
+		}
+		n++
+	}
+	if err := lines.Err(); err != nil || n == 0 {
+		t.Errorf("%d frames were checked (%v)", n, err)
+	}
+	t.Logf("%d frames fit their schemas", n)
+}

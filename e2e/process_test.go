@@ -1,0 +1,265 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/parley-hq/parley/client"
+)
+
+// output is what a process printed, readable while it runs.
+type output struct {
+	mu   sync.Mutex
+	b    bytes.Buffer
+	news chan struct{} // has room for one
+}
+
+func newOutput() *output { return &output{news: make(chan struct{}, 1)} }
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	select {
+	case o.news <- struct{}{}:
+	default:
+	}
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// process is a program that was started.
+type process struct {
+	t        testing.TB
+	cmd      *exec.Cmd
+	out, err *output
+	done     chan struct{} // closed when it has ended
+	failure  error         // of Wait; set before done is closed
+	url      string        // of a server
+	addr     string
+}
+
+// quiet is an environment without settings of whoever runs the tests.
+func quiet() []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir()}
+}
+
+// launch starts a program and makes sure that it ends with the test.
+func launch(t testing.TB, program string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(program, args...), out: newOutput(), err: newOutput(), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = p.out, p.err, quiet()
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.failure = p.cmd.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("%s\nstdout: %s\nstderr: %s", strings.Join(p.cmd.Args, " "), p.out, tail(p.err.String()))
+		}
+	})
+	return p
+}
+
+func tail(s string) string {
+	if len(s) > 4000 {
+		return "…" + s[len(s)-4000:]
+	}
+	return s
+}
+
+// kill ends the process without giving it a chance to say anything.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.done
+}
+
+// code waits for the end and returns the exit code.
+func (p *process) code(within time.Duration) int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(within):
+		p.t.Fatalf("it did not end within %s\nstderr: %s", within, tail(p.err.String()))
+		return -1
+	}
+}
+
+// terminate asks for an orderly end and returns the exit code.
+func (p *process) terminate() int {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	return p.code(20 * time.Second)
+}
+
+// terminateAfter lets it work for a moment first.
+func (p *process) terminateAfter(d time.Duration) int {
+	p.t.Helper()
+	pause(p.t.Context(), d)
+	return p.terminate()
+}
+
+var readyLine = regexp.MustCompile(`is ready at (https?://(127\.0\.0\.1:\d+))`)
+
+// serve starts a server on a free port and waits until it is ready. The disk of
+// the build machine is none of its business.
+func serve(t testing.TB, data string, args ...string) *process {
+	t.Helper()
+	return serveAt(t, "127.0.0.1:0", data, args...)
+}
+
+func serveAt(t testing.TB, addr, data string, args ...string) *process {
+	t.Helper()
+	all := []string{"serve", "--addr", addr, "--data", data, "--min-free=-1", "--min-free-percent=-1"}
+	p := launch(t, binary, append(all, args...)...)
+	late := time.NewTimer(20 * time.Second)
+	defer late.Stop()
+	for {
+		if m := readyLine.FindStringSubmatch(p.out.String()); m != nil {
+			p.url, p.addr = m[1], m[2]
+			return p
+		}
+		select {
+		case <-p.out.news:
+		case <-p.done:
+			t.Fatalf("the server ended: %v\nstderr: %s", p.failure, p.err)
+		case <-late.C:
+			t.Fatalf("the server is not ready\nstderr: %s", p.err)
+		}
+	}
+}
+
+// command runs the program to its end.
+func command(t testing.TB, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	p := launch(t, binary, args...)
+	code = p.code(30 * time.Second)
+	return code, p.out.String(), p.err.String()
+}
+
+// connect returns a client of the server; it comes back quickly after a cut.
+func (p *process) connect(token string) *client.Client {
+	p.t.Helper()
+	return connect(p.t, p.url, token)
+}
+
+func connect(t testing.TB, url, token string) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Options{
+		URL: url, Token: token, Retries: 400, Backoff: client.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond},
+		HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// freePort is a loopback address that was free a moment ago.
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// call is one request, as raw as it gets.
+type call struct {
+	method, path, token, body string
+	header                    map[string]string
+	host                      string
+	client                    *http.Client
+}
+
+// do sends the call and returns the whole answer.
+func (p *process) do(c call) (int, string, http.Header) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(p.t.Context(), 15*time.Second, errors.New("no answer in time"))
+	defer cancel()
+	var body io.Reader
+	if c.body != "" {
+		body = strings.NewReader(c.body)
+	}
+	if c.method == "" {
+		c.method = "GET"
+	}
+	r, err := http.NewRequestWithContext(ctx, c.method, p.url+c.path, body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if c.body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	for k, v := range c.header {
+		r.Header.Set(k, v)
+	}
+	if c.host != "" {
+		r.Host = c.host
+	}
+	if c.client == nil {
+		c.client = &http.Client{Transport: &http.Transport{
+			DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		}}
+	}
+	res, err := c.client.Do(r)
+	if err != nil {
+		p.t.Fatalf("%s %s: %v", c.method, c.path, err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		p.t.Fatalf("%s %s: %v", c.method, c.path, err)
+	}
+	return res.StatusCode, string(b), res.Header
+}
+
+// must is do for what succeeds.
+func (p *process) must(c call) string {
+	p.t.Helper()
+	code, body, _ := p.do(c)
+	if code >= 300 {
+		p.t.Fatalf("%s %s: %d %s", c.method, c.path, code, body)
+	}
+	return body
+}
+
+func (p *process) get(path string) string {
+	p.t.Helper()
+	return p.must(call{path: path})
+}
+
+func (p *process) post(path, body string) string {
+	p.t.Helper()
+	return p.must(call{method: "POST", path: path, body: body})
+}

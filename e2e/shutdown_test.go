@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// TestOrderlyEnd: at SIGTERM streams are told to come back, the turn under way
+// ends within the grace, the exit code is 0, and the next start is clean.
+func TestOrderlyEnd(t *testing.T) {
+	data := t.TempDir()
+	p := serve(t, data, "--grace", "5s")
+	p.post("/parley/v1/sessions", `{"id":"s"}`)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", p.url+"/parley/v1/sessions/s/stream?after=0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	conn, _, err := websocket.Dial(ctx, p.url+"/parley/v1/ws", &websocket.DialOptions{HTTPClient: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	p.post("/parley/v1/sessions/s/events", `{"type":"user.message","payload":{"text":"/stream 200 100"}}`)
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, 1<<20)
+	begun := false
+	var rest []string
+	for lines.Scan() {
+		if !begun && lines.Text() == "event: preview" { // the turn is under way
+			begun = true
+			go p.terminate()
+		}
+		if begun {
+			rest = append(rest, lines.Text())
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Errorf("the stream was cut: %v", err)
+	}
+	end := strings.Join(rest, "\n")
+	if !strings.Contains(end, "event: bye") || !strings.Contains(end[strings.LastIndex(end, "event:"):], `"retry":true`) {
+		t.Errorf("no goodbye at the end:\n%s", tail(end))
+	}
+	_, bye, err := conn.Read(ctx)
+	if err != nil || !strings.Contains(string(bye), `"op":"bye"`) || !strings.Contains(string(bye), `"retry":true`) {
+		t.Errorf("the socket hears %s %v", bye, err)
+	}
+	if _, _, err = conn.Read(ctx); websocket.CloseStatus(err) != websocket.StatusGoingAway {
+		t.Errorf("the socket ends with %v", err)
+	}
+	if code := p.code(20 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	p = serve(t, data)
+	got := p.get("/parley/v1/sessions/s/events?types=turn.completed,turn.resumed,agent.text")
+	if strings.Contains(got, "turn.resumed") || !strings.Contains(got, `"outcome":"done"`) || !strings.Contains(got, "tok200") {
+		t.Errorf("the turn did not end within the grace: %s", got)
+	}
+	if code := p.terminate(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if text := p.err.String(); strings.Contains(text, "ERROR") || strings.Contains(text, "WARN") {
+		t.Errorf("the second start is not clean:\n%s", text)
+	}
+}
+
+// TestTurnOutlivesTheServer: a turn that does not end within the grace goes on
+// after the next start, and no restart counts against it.
+func TestTurnOutlivesTheServer(t *testing.T) {
+	data := t.TempDir()
+	p := serve(t, data)
+	p.post("/parley/v1/sessions", `{"id":"s"}`)
+	p.post("/parley/v1/sessions/s/events", `{"type":"user.message","payload":{"text":"/stream 240 40"}}`)
+	for range 5 {
+		if code := p.terminateAfter(300 * time.Millisecond); code != 0 {
+			t.Fatalf("exit code %d\n%s", code, p.err)
+		}
+		p = serve(t, data, "--grace", "200ms")
+	}
+	c := p.connect("")
+	r := newReader("s")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	watched := make(chan error, 1)
+	go func() { watched <- r.watchClient(ctx, c, "s") }()
+	defer func() { cancel(); <-watched }()
+	e, err := r.until(ctx, ofType("turn.completed"))
+	if err != nil || !strings.Contains(string(e.Payload), `"done"`) {
+		t.Fatalf("%s %v", e.Payload, err)
+	}
+	text, err := r.until(ctx, ofType("agent.text"))
+	if err != nil || !strings.HasSuffix(string(text.Payload), `tok239 tok240","final":true}`) {
+		t.Errorf("%s %v", tail(string(text.Payload)), err)
+	}
+}

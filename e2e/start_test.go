@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// refused runs a command line that must not start a server.
+func refused(t *testing.T, code int, says []string, args ...string) {
+	t.Helper()
+	p := launch(t, binary, args...)
+	if got := p.code(20 * time.Second); got != code {
+		t.Errorf("exit code %d, want %d", got, code)
+	}
+	text := p.err.String()
+	for _, s := range says {
+		if !strings.Contains(text, s) {
+			t.Errorf("stderr does not say %q:\n%s", s, text)
+		}
+	}
+	if strings.Contains(text, "goroutine ") || strings.Contains(text, "panic") {
+		t.Errorf("a stack instead of a message:\n%s", text)
+	}
+	if strings.Contains(p.out.String(), "ready") {
+		t.Errorf("it says that it is ready: %s", p.out)
+	}
+}
+
+func TestRefusesToStart(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	file := write("file", "not a folder")
+	short := write("short", "abc user alice\n")
+	odd := write("odd", "token-that-is-long-enough-0123456789 king alice\n")
+	fresh := func() string { return filepath.Join(t.TempDir(), "data") }
+	for name, c := range map[string]struct {
+		code int
+		says []string
+		args []string
+		data string
+	}{
+		"beyond loopback without authentication": {1, []string{"0.0.0.0", "--token"}, []string{"--addr", "0.0.0.0:0"}, fresh()},
+		"below a regular file":                   {1, []string{"not a directory"}, []string{"--addr", "127.0.0.1:0"}, filepath.Join(file, "data")},
+		"an unknown flag":                        {2, []string{"--nonsense", "parley --help"}, []string{"--nonsense"}, fresh()},
+		"a bad value":                            {2, []string{"--sync"}, []string{"--sync", "sometimes"}, fresh()},
+		"a bad duration":                         {2, []string{"--grace"}, []string{"--grace", "soon"}, fresh()},
+		"a token file that is not there":         {1, []string{"token file"}, []string{"--token-file", filepath.Join(dir, "none")}, fresh()},
+		"a token that is too short":              {1, []string{"token 1", "16 characters"}, []string{"--token-file", short}, fresh()},
+		"a scope that does not exist":            {1, []string{odd, "line 1", "king"}, []string{"--token-file", odd}, fresh()},
+		"a certificate without a key":            {1, []string{"--tls-key"}, []string{"--addr", "127.0.0.1:0", "--tls-cert", file}, fresh()},
+		"a certificate that is none":             {1, []string{file}, []string{"--addr", "127.0.0.1:0", "--tls-cert", file, "--tls-key", file}, fresh()},
+		"an address that is none":                {1, []string{"nowhere"}, []string{"--addr", "nowhere"}, fresh()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refused(t, c.code, c.says, append([]string{"serve", "--data", c.data}, c.args...)...)
+			if _, err := os.Stat(c.data); err == nil && c.code == 2 {
+				t.Error("a command line that cannot be meant left a folder behind")
+			}
+		})
+	}
+}
+
+// TestPortInUse: the second server says so, and the data folder it did not get
+// to use is fit for the next start.
+func TestPortInUse(t *testing.T) {
+	first := serve(t, t.TempDir())
+	data := t.TempDir()
+	old := serve(t, data)
+	old.post("/parley/v1/sessions", `{"id":"s"}`)
+	old.post("/parley/v1/sessions/s/events", `{"type":"user.message","payload":{"text":"/ask text"}}`)
+	if code := old.terminate(); code != 0 {
+		t.Fatal(code)
+	}
+	before := list(t, data)
+	for range 4 { // a supervisor that tries again and again
+		refused(t, 1, []string{first.addr, "in use", "--addr"}, "serve", "--addr", first.addr, "--data", data)
+	}
+	if got := list(t, data); got["clean"] != before["clean"] {
+		t.Errorf("a start that failed counts as a crash: %v", got)
+	}
+	again := serve(t, data)
+	if got := again.get("/parley/v1/sessions/s"); !strings.Contains(got, `"status":"waiting"`) && !strings.Contains(got, `"status":"running"`) {
+		t.Errorf("the turn was harmed by starts that failed: %s", got)
+	}
+}
+
+// list names the entries of a folder.
+func list(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, e := range entries {
+		names[e.Name()] = true
+	}
+	return names
+}
+
+// TestDataFolderInUse: a folder belongs to one server.
+func TestDataFolderInUse(t *testing.T) {
+	data := t.TempDir()
+	p := serve(t, data)
+	p.post("/parley/v1/sessions", `{"id":"s"}`)
+	refused(t, 1, []string{data, "another"}, "serve", "--addr", "127.0.0.1:0", "--data", data)
+	p.get("/parley/v1/sessions/s") // the first one is unharmed
+}
+
+// TestNewerStore: a store of a newer version is left alone.
+func TestNewerStore(t *testing.T) {
+	data := t.TempDir()
+	p := serve(t, data)
+	p.post("/parley/v1/sessions", `{"id":"s"}`)
+	if code := p.terminate(); code != 0 {
+		t.Fatal(code)
+	}
+	format := func(version byte) (old []byte) {
+		db, err := pebble.Open(filepath.Join(data, "store", "db"), &pebble.Options{FormatMajorVersion: pebble.FormatNewest, Logger: silent{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		v, closer, err := db.Get([]byte("f"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		old = bytes.Clone(v)
+		if err := errors.Join(closer.Close(), db.Set([]byte("f"), []byte{version}, pebble.Sync)); err != nil {
+			t.Fatal(err)
+		}
+		return old
+	}
+	known := format(0xee)
+	refused(t, 1, []string{"newer version", "ee"}, "serve", "--addr", "127.0.0.1:0", "--data", data)
+	format(known[0])
+	p = serve(t, data)
+	p.get("/parley/v1/sessions/s")
+}
+
+// silent keeps Pebble's own log out of the output.
+type silent struct{}
+
+func (silent) Infof(string, ...any)              {}
+func (silent) Errorf(string, ...any)             {}
+func (silent) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }

@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// followed watches a session with the Go client until the test ends.
+func followed(t *testing.T, p *process, id chat.SessionID) (*reader, context.Context) {
+	t.Helper()
+	c, r := p.connect(""), newReader(string(id))
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	watched := make(chan error, 1)
+	go func() { watched <- r.watchClient(ctx, c, id) }()
+	t.Cleanup(func() { cancel(); <-watched })
+	return r, ctx
+}
+
+// TestWorkerIsKilledAndComesBack: a worker in another process dies in the middle
+// of an answer; another one goes on with the same turn and the same block.
+func TestWorkerIsKilledAndComesBack(t *testing.T) {
+	p := serve(t, t.TempDir(), "--lease", "1s")
+	p.post("/parley/v1/sessions", `{"id":"job","agent":"clerk"}`)
+	r, ctx := followed(t, p, "job")
+	first := launch(t, worker, "--url", p.url, "--name", "clerk", "--pause", "30ms")
+	words := strings.TrimSpace(strings.Repeat("word ", 40))
+	p.post("/parley/v1/sessions/job/events", `{"type":"user.message","payload":{"text":"`+words+`"}}`)
+	r.pieces(ctx, t, 5)
+	first.kill()
+	launch(t, worker, "--url", p.url, "--name", "clerk", "--pause", "1ms")
+	end, err := r.until(ctx, ofType("turn.completed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := end.Body.(chat.TurnCompleted).Outcome; out != chat.Done {
+		t.Errorf("the turn ended as %s: %s", out, end.Payload)
+	}
+	if _, err := r.until(ctx, ofType("turn.resumed")); err != nil {
+		t.Error("the turn was not taken up by another worker")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var said []string
+	for _, e := range r.events {
+		if b, ok := e.Body.(chat.AgentText); ok {
+			said = append(said, b.Text)
+		}
+	}
+	if len(said) != 1 || said[0] != "You said: "+words {
+		t.Errorf("it said %q", said)
+	}
+	for _, f := range r.faults {
+		t.Error(f)
+	}
+}
+
+// TestWorkerOutlivesTheServer: the server is killed under a worker, which goes
+// on with its turn when it is back.
+func TestWorkerOutlivesTheServer(t *testing.T) {
+	data, addr := t.TempDir(), freePort(t)
+	p := serveAt(t, addr, data)
+	p.post("/parley/v1/sessions", `{"id":"job","agent":"clerk"}`)
+	r, ctx := followed(t, p, "job")
+	launch(t, worker, "--url", p.url, "--name", "clerk", "--pause", "30ms")
+	words := strings.TrimSpace(strings.Repeat("word ", 40))
+	p.post("/parley/v1/sessions/job/events", `{"type":"user.message","payload":{"text":"`+words+`"}}`)
+	r.pieces(ctx, t, 5)
+	p.kill()
+	serveAt(t, addr, data)
+	end, err := r.until(ctx, ofType("turn.completed"))
+	if err != nil || end.Body.(chat.TurnCompleted).Outcome != chat.Done {
+		t.Fatalf("%s %v", end.Payload, err)
+	}
+	text, err := r.until(ctx, ofType("agent.text"))
+	if err != nil || text.Body.(chat.AgentText).Text != "You said: "+words {
+		t.Errorf("%s %v", text.Payload, err)
+	}
+}
+
+// TestWorkerInNode runs the example that docs/workers.md shows.
+func TestWorkerInNode(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Fatal("the examples are tested with Node: install it")
+	}
+	p := serve(t, t.TempDir())
+	p.post("/parley/v1/sessions", `{"id":"job","agent":"echo"}`)
+	r, ctx := followed(t, p, "job")
+	args := []string{"../examples/worker.mjs", strings.Replace(p.url, "http", "ws", 1), "echo"}
+	if out, err := exec.Command(node, "-p", "typeof WebSocket").Output(); err != nil || strings.TrimSpace(string(out)) != "function" {
+		args = append([]string{"--experimental-websocket"}, args...) // Node 20
+	}
+	launch(t, node, args...)
+	p.post("/parley/v1/sessions/job/events", `{"type":"user.message","payload":{"text":"grüße aus Köln"}}`)
+	end, err := r.until(ctx, ofType("turn.completed"))
+	if err != nil || end.Body.(chat.TurnCompleted).Outcome != chat.Done {
+		t.Fatalf("%s %v", end.Payload, err)
+	}
+	text, err := r.until(ctx, ofType("agent.text"))
+	if err != nil || text.Body.(chat.AgentText).Text != "You said: grüße aus Köln" {
+		t.Errorf("%s %v", text.Payload, err)
+	}
+}

@@ -1,0 +1,105 @@
+package load
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// poller reads all connections of a crowd in one goroutine: a goroutine for each
+// would cost the machine more than the server does.
+type poller struct {
+	crowd *Crowd
+	epoll int
+	done  atomic.Bool
+	group sync.WaitGroup
+	slow  []net.Conn // TLS: read by goroutines of their own
+
+	mu    sync.Mutex
+	files map[int32]*file
+}
+
+type file struct {
+	*member
+	f *os.File
+}
+
+func newPoller(c *Crowd) (*poller, error) {
+	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	p := &poller{crowd: c, epoll: fd, files: map[int32]*file{}}
+	p.group.Go(p.run)
+	return p, nil
+}
+
+func (p *poller) add(conn net.Conn, m *member) error {
+	if _, ok := conn.(*tls.Conn); ok {
+		p.slow = append(p.slow, conn)
+		p.group.Go(func() { readAll(p.crowd, conn, m) })
+		return nil
+	}
+	// A copy of the descriptor is not in the runtime's own poller, which would
+	// otherwise wake up for every message too.
+	f, err := conn.(*net.TCPConn).File()
+	if err = errors.Join(err, conn.Close()); err != nil {
+		return err
+	}
+	fd := int32(f.Fd())
+	if err := syscall.SetNonblock(int(fd), true); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	p.mu.Lock()
+	p.files[fd] = &file{m, f}
+	p.mu.Unlock()
+	return syscall.EpollCtl(p.epoll, syscall.EPOLL_CTL_ADD, int(fd), &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: fd})
+}
+
+func (p *poller) run() {
+	events := make([]syscall.EpollEvent, 256)
+	buf := make([]byte, 256<<10)
+	for !p.done.Load() {
+		n, err := syscall.EpollWait(p.epoll, events, 50)
+		if err != nil && err != syscall.EINTR {
+			return
+		}
+		for i := range max(n, 0) {
+			p.mu.Lock()
+			m := p.files[events[i].Fd]
+			p.mu.Unlock()
+			if m == nil {
+				continue
+			}
+			got, err := syscall.Read(int(events[i].Fd), buf)
+			if got > 0 {
+				p.crowd.take(m.member, buf[:got])
+				continue
+			}
+			if err == syscall.EAGAIN || err == syscall.EINTR {
+				continue
+			}
+			p.mu.Lock()
+			delete(p.files, events[i].Fd)
+			p.mu.Unlock()
+			m.f.Close()
+			p.crowd.gone.Add(1)
+		}
+	}
+}
+
+func (p *poller) close() error {
+	p.done.Store(true)
+	for _, c := range p.slow {
+		c.Close()
+	}
+	p.group.Wait()
+	for _, m := range p.files {
+		m.f.Close()
+	}
+	return syscall.Close(p.epoll)
+}

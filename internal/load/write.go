@@ -1,0 +1,184 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Rate is how fast something went.
+type Rate struct {
+	PerSecond float64
+	Messages  int64
+	Latency   Hist // of each request
+}
+
+// Sessions begins sessions that no agent answers and returns their ids.
+func Sessions(t Target, prefix string, n int) ([]string, error) {
+	ids := make([]string, n)
+	var next atomic.Int64
+	err := parallel(min(n, 32), func(int) error {
+		conn, err := DialHTTP(t)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			ids[i] = fmt.Sprintf("%s-%d", prefix, i)
+			if _, err := conn.Do("POST", "/parley/v1/sessions", "", fmt.Appendf(nil, `{"id":%q,"agent":"none"}`, ids[i])); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return ids, err
+}
+
+// parallel runs n workers and waits for them.
+func parallel(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = f(i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// AppendHTTP appends for a while, one writer and connection per session, batch
+// messages in each request.
+func AppendHTTP(ctx context.Context, t Target, sessions []string, batch int, d time.Duration) (Rate, error) {
+	return measure(ctx, len(sessions), batch, d, func(i int) (step func() error, end func(), err error) {
+		conn, err := DialHTTP(t)
+		if err != nil {
+			return nil, nil, err
+		}
+		head := conn.prepare("POST", "/parley/v1/sessions/"+sessions[i]+"/events")
+		body := newShot(drafts(texts(batch)))
+		return func() error {
+			_, err := conn.exchange(append(conn.out[:0], head...), body.now())
+			return err
+		}, func() { conn.Close() }, nil
+	})
+}
+
+// AppendWS appends for a while, one writer and socket per session, batch
+// messages in each frame and up to window frames that wait for their answer.
+func AppendWS(ctx context.Context, t Target, sp Speech, sessions []string, batch, window int, d time.Duration) (Rate, error) {
+	return measure(ctx, len(sessions), batch, d, func(i int) (step func() error, end func(), err error) {
+		w, err := newWriter(t, sp, sessions[i], batch)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func() error {
+			if err := w.send(); err != nil || w.open < window*w.acks {
+				return err
+			}
+			return w.await(w.open - window*w.acks + 1)
+		}, func() { _ = w.await(w.open); w.ws.Close() }, nil
+	})
+}
+
+// measure runs writers until the time is over and counts messages.
+func measure(ctx context.Context, writers, batch int, d time.Duration, open func(i int) (step func() error, end func(), err error)) (Rate, error) {
+	var total atomic.Int64
+	var rate Rate
+	var mu sync.Mutex
+	steps, ends := make([]func() error, writers), make([]func(), writers)
+	defer func() {
+		for _, end := range ends {
+			if end != nil {
+				end()
+			}
+		}
+	}()
+	for i := range writers {
+		var err error
+		if steps[i], ends[i], err = open(i); err != nil {
+			return rate, err
+		}
+	}
+	begun := time.Now()
+	err := parallel(writers, func(i int) error {
+		var h Hist
+		n := 0
+		for at := time.Now(); at.Sub(begun) < d && ctx.Err() == nil; {
+			if err := steps[i](); err != nil {
+				return err
+			}
+			n++
+			now := time.Now()
+			h.Add(now.Sub(at))
+			at = now
+		}
+		total.Add(int64(n * batch))
+		mu.Lock()
+		rate.Latency.Merge(&h)
+		mu.Unlock()
+		return nil
+	})
+	rate.Messages = total.Load()
+	rate.PerSecond = float64(rate.Messages) / time.Since(begun).Seconds()
+	return rate, errors.Join(err, ctx.Err())
+}
+
+// writer appends to one session over a socket.
+type writer struct {
+	ws   *WS
+	sp   Speech
+	shot *shot
+	acks int // answers to one shot
+	open int // answers that are still to come
+}
+
+func newWriter(t Target, sp Speech, session string, batch int) (*writer, error) {
+	ws, err := OpenWS(t, sp)
+	if err != nil {
+		return nil, err
+	}
+	frames, acks := sp.Append(nil, session, texts(batch))
+	return &writer{ws: ws, sp: sp, shot: newShot(frames), acks: acks}, nil
+}
+
+// OpenWS connects and greets.
+func OpenWS(t Target, sp Speech) (*WS, error) {
+	ws, err := DialWS(t, sp.Path())
+	if err != nil {
+		return nil, err
+	}
+	if hello := sp.Greet(); hello != nil {
+		err = ws.Send(hello)
+		if err == nil {
+			_, err = ws.Receive()
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, ws.Close())
+	}
+	return ws, nil
+}
+
+func (w *writer) send() error {
+	w.open += w.acks
+	return w.ws.SendFrames(w.shot.now())
+}
+
+// await waits for n answers.
+func (w *writer) await(n int) error {
+	for n > 0 {
+		msg, err := w.ws.Receive()
+		if err != nil {
+			return err
+		}
+		got, err := w.sp.Answers(msg)
+		if err != nil {
+			return err
+		}
+		n -= got
+		w.open -= got
+	}
+	return nil
+}

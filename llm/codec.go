@@ -1,0 +1,411 @@
+package llm
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// object is something with fields. One list of them serves for reading and for
+// writing, so the two cannot drift apart.
+type object interface{ fields(*codec) }
+
+// kept is what a decoded object had beside the values of its fields. It makes
+// decoding and encoding again change nothing.
+type kept struct {
+	null  uint32   // fields that were null
+	zero  uint32   // optional fields that were there with their zero value
+	extra []member // keys that this version does not know
+	times []string // times in the spelling they came in
+}
+
+type member struct {
+	key   string
+	value json.RawMessage
+}
+
+// need says what a field may be when it is not a value.
+type need int
+
+const (
+	required need = iota // must be there, and not null
+	optional             // may be absent, not null
+	nullable             // may be absent or null
+)
+
+// codec visits the fields of one object, reading from in or writing to out.
+type codec struct {
+	in      []member // what is read
+	reading bool
+	taken   uint64 // members of in that a field took
+	path    string // of the object
+	err     error
+
+	out   []byte
+	first bool
+
+	k     *kept
+	field uint // of the object, counting
+	times int
+}
+
+func (f *codec) keep(k *kept) { f.k = k }
+
+func (f *codec) fail(key, format string, args ...any) {
+	if f.err == nil {
+		at := join(f.path, key)
+		e := chat.Errorf(chat.Invalid, format, args...)
+		if at != "" {
+			e.Msg = at + ": " + e.Msg
+		}
+		f.err = e.With("path", at)
+	}
+}
+
+func join(path, key string) string {
+	switch {
+	case path == "" || key == "":
+		return path + key
+	case key[0] == '[':
+		return path + key
+	}
+	return path + "." + key
+}
+
+// take finds the value of a key when reading. ok is false when there is none to
+// read: the field was absent or null, or must not be.
+func (f *codec) take(key string, n need) (raw json.RawMessage, ok bool) {
+	bit := f.bit()
+	if f.err != nil {
+		return nil, false
+	}
+	for i, m := range f.in {
+		if m.key != key {
+			continue
+		}
+		f.taken |= 1 << i
+		if string(m.value) != "null" {
+			return m.value, true
+		}
+		if n != nullable {
+			f.fail(key, "it cannot be null")
+		}
+		f.k.null |= bit
+		return nil, false
+	}
+	if n == required {
+		f.fail(key, "it is missing")
+	}
+	return nil, false
+}
+
+func (f *codec) bit() uint32 {
+	b := uint32(1) << f.field
+	f.field++
+	return b
+}
+
+// sawZero notes that an optional field was there without saying anything.
+func (f *codec) sawZero() { f.k.zero |= 1 << (f.field - 1) }
+
+// absent writes what a field without a value is written as; it reports false
+// when the zero value itself has to be written.
+func (f *codec) absent(key string, n need) bool {
+	bit := f.bit()
+	switch {
+	case n == required || f.k.zero&bit != 0:
+		return false
+	case f.k.null&bit != 0:
+		f.raw(key, "null")
+	}
+	return true
+}
+
+func (f *codec) key(key string) {
+	if f.first {
+		f.first = false
+	} else {
+		f.out = append(f.out, ',')
+	}
+	f.out = chat.AppendString(f.out, key)
+	f.out = append(f.out, ':')
+}
+
+func (f *codec) raw(key, value string) {
+	f.key(key)
+	f.out = append(f.out, value...)
+}
+
+func (f *codec) text(key string, s *string, n need) {
+	if f.reading {
+		if raw, ok := f.take(key, n); ok {
+			if f.scan(key, raw, s, "a text") && *s == "" {
+				f.sawZero()
+			}
+		}
+		return
+	}
+	if *s == "" {
+		if f.absent(key, n) {
+			return
+		}
+	} else {
+		f.bit()
+	}
+	f.key(key)
+	f.out = chat.AppendString(f.out, *s)
+}
+
+// scan reads a plain value; what names it for people.
+func (f *codec) scan(key string, raw json.RawMessage, into any, what string) bool {
+	if err := json.Unmarshal(raw, into); err != nil {
+		f.fail(key, "it must be %s, not %s", what, kindOf(raw))
+		return false
+	}
+	return true
+}
+
+// kindOf names the kind of a JSON value.
+func kindOf(raw json.RawMessage) string {
+	switch raw = bytes.TrimSpace(raw); {
+	case len(raw) == 0:
+		return "nothing"
+	case raw[0] == '{':
+		return "an object"
+	case raw[0] == '[':
+		return "a list"
+	case raw[0] == '"':
+		return "a text"
+	case raw[0] == 't' || raw[0] == 'f':
+		return "true or false"
+	case raw[0] == 'n':
+		return "null"
+	}
+	return "a number"
+}
+
+// constant is a field that can only have one value.
+func (f *codec) constant(key, value string, n need) {
+	if !f.reading {
+		if bit := f.bit(); n != required && f.k.zero&bit != 0 {
+			return // it was left out
+		}
+		f.key(key)
+		f.out = chat.AppendString(f.out, value)
+		return
+	}
+	raw, ok := f.take(key, n)
+	if !ok {
+		if f.err == nil {
+			f.sawZero()
+		}
+		return
+	}
+	var s string
+	if f.scan(key, raw, &s, "a text") && s != value {
+		f.fail(key, "it must be %q", value)
+	}
+}
+
+// word is a required text out of a list.
+func (f *codec) word(key string, s *string, words ...string) {
+	f.text(key, s, required)
+	if !f.reading || f.err != nil {
+		return
+	}
+	for _, w := range words {
+		if *s == w {
+			return
+		}
+	}
+	f.fail(key, "%q is not one of %s", clip(*s), listed(words))
+}
+
+func (f *codec) role(key string, r *Role) {
+	f.word(key, (*string)(r), "assistant", "user", "tool", "function", "system", "approval", "summary")
+	if f.reading && *r == "function" {
+		*r = Tool
+	}
+}
+
+func (f *codec) status(key string, s *Status) { f.word(key, (*string)(s), "success", "error") }
+
+func (f *codec) flag(key string, b *bool) {
+	if f.reading {
+		if raw, ok := f.take(key, required); ok {
+			f.scan(key, raw, b, "true or false")
+		}
+		return
+	}
+	f.bit()
+	f.raw(key, strconv.FormatBool(*b))
+}
+
+func (f *codec) maybe(key string, b **bool) {
+	if f.reading {
+		if raw, ok := f.take(key, nullable); ok {
+			var v bool
+			f.scan(key, raw, &v, "true or false")
+			*b = &v
+		}
+		return
+	}
+	if *b == nil {
+		f.absent(key, nullable)
+		return
+	}
+	f.bit()
+	f.raw(key, strconv.FormatBool(**b))
+}
+
+func (f *codec) number(key string, n *int) {
+	if !f.reading {
+		f.bit()
+		f.raw(key, strconv.Itoa(*n))
+		return
+	}
+	raw, ok := f.take(key, required)
+	if !ok {
+		return
+	}
+	if err := json.Unmarshal(raw, n); err == nil {
+		return
+	}
+	var v float64 // a whole number may be written as 1.0
+	if err := json.Unmarshal(raw, &v); err != nil || v != float64(int32(v)) {
+		f.fail(key, "it must be a whole number, not %s", kindOf(raw))
+		return
+	}
+	*n = int(v)
+}
+
+func (f *codec) time(key string, t *time.Time, n need) {
+	slot := f.times
+	f.times++
+	if f.reading {
+		if raw, ok := f.take(key, n); ok {
+			var s string
+			if !f.scan(key, raw, &s, "a text") {
+				return
+			}
+			at, err := time.Parse(time.RFC3339Nano, s)
+			if err != nil {
+				f.fail(key, "%q is not a time like 2026-01-31T12:00:00Z", clip(s))
+				return
+			}
+			*t = at
+			for len(f.k.times) <= slot {
+				f.k.times = append(f.k.times, "")
+			}
+			f.k.times[slot] = s
+		}
+		return
+	}
+	if t.IsZero() {
+		if slot >= len(f.k.times) || f.k.times[slot] == "" {
+			f.absent(key, n)
+			return
+		}
+	}
+	f.bit()
+	f.key(key)
+	if slot < len(f.k.times) && f.k.times[slot] != "" {
+		if at, err := time.Parse(time.RFC3339Nano, f.k.times[slot]); err == nil && at.Equal(*t) {
+			f.out = chat.AppendString(f.out, f.k.times[slot])
+			return
+		}
+	}
+	f.out = append(f.out, '"')
+	f.out = t.UTC().AppendFormat(f.out, "2006-01-02T15:04:05.999999999Z07:00")
+	f.out = append(f.out, '"')
+}
+
+// anyText is a nullable value of any kind that ought to be a text.
+func (f *codec) anyText(key string, s *string, other *json.RawMessage) {
+	if f.reading {
+		if raw, ok := f.take(key, nullable); ok {
+			if raw[0] != '"' {
+				*s, *other = string(raw), raw
+			} else if f.scan(key, raw, s, "a text") && *s == "" {
+				f.sawZero()
+			}
+		}
+		return
+	}
+	if len(*other) > 0 && *s == string(*other) {
+		f.bit()
+		f.raw(key, *s)
+		return
+	}
+	f.text(key, s, nullable)
+}
+
+func (f *codec) texts(key string, list *[]string) {
+	if f.reading {
+		if raw, ok := f.take(key, nullable); ok {
+			items, ok := f.items(key, raw)
+			if !ok {
+				return
+			}
+			*list = make([]string, len(items))
+			for i, item := range items {
+				f.scan(key+index(i), item, &(*list)[i], "a text")
+				if string(item) == "null" {
+					f.fail(key+index(i), "it must be a text, not null")
+				}
+			}
+		}
+		return
+	}
+	if *list == nil {
+		f.absent(key, nullable)
+		return
+	}
+	f.bit()
+	f.key(key)
+	f.out = append(f.out, '[')
+	for i, s := range *list {
+		if i > 0 {
+			f.out = append(f.out, ',')
+		}
+		f.out = chat.AppendString(f.out, s)
+	}
+	f.out = append(f.out, ']')
+}
+
+// rawObject is a required object with any fields.
+func (f *codec) rawObject(key string, v *json.RawMessage) {
+	if f.reading {
+		if raw, ok := f.take(key, required); ok {
+			if raw[0] != '{' {
+				f.fail(key, "it must be an object, not %s", kindOf(raw))
+			}
+			*v = raw
+		}
+		return
+	}
+	f.bit()
+	if len(*v) == 0 {
+		f.raw(key, "{}")
+		return
+	}
+	f.key(key)
+	f.out = append(f.out, *v...)
+}
+
+func (f *codec) object(key string, o object) {
+	if f.reading {
+		if raw, ok := f.take(key, required); ok {
+			f.read(key, raw, o)
+		}
+		return
+	}
+	f.bit()
+	f.key(key)
+	f.out = encodeObject(f.out, o)
+}
+
+func index(i int) string { return "[" + strconv.Itoa(i) + "]" }

@@ -1,0 +1,339 @@
+package llm
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// What things cost that are no text; rough, and rather too much than too little.
+const (
+	messageTokens = 4
+	callTokens    = 8
+	imageTokens   = 1600
+	lowImage      = 100
+)
+
+// TextTokens estimates how many tokens a text has: a quarter of its bytes where
+// words are of Latin letters, one per character elsewhere.
+func TextTokens(s string) int {
+	ascii := 0
+	for i := range len(s) {
+		if s[i] < utf8.RuneSelf {
+			ascii++
+		}
+	}
+	wide := 0
+	if ascii < len(s) {
+		wide = utf8.RuneCountInString(s) - ascii
+	}
+	return (ascii+3)/4 + wide
+}
+
+// Tokens estimates how many tokens a message has, whatever the provider.
+func (m *Message) Tokens() int {
+	n := messageTokens + TextTokens(m.Name)
+	if m.Role != Tool || len(m.ToolReturns) == 0 {
+		n += partTokens(m.Content)
+	}
+	for i := range m.ToolCalls {
+		n += callTokens + TextTokens(m.ToolCalls[i].Name) + TextTokens(m.ToolCalls[i].Arguments)
+	}
+	for i := range m.ToolReturns {
+		n += callTokens + TextTokens(m.ToolReturns[i].Text) + partTokens(m.ToolReturns[i].Parts)
+	}
+	for _, v := range m.Approvals {
+		switch v := v.(type) {
+		case *ToolReturn:
+			n += callTokens + TextTokens(v.Text) + partTokens(v.Parts)
+		case *ToolApproval:
+			n += callTokens + TextTokens(v.Reason)
+		}
+	}
+	return n
+}
+
+func partTokens(parts []Part) (n int) {
+	for _, p := range parts {
+		switch p := p.(type) {
+		case *Text:
+			n += TextTokens(p.Text)
+		case *Image:
+			if p.Source.Detail == "low" {
+				n += lowImage
+			} else {
+				n += imageTokens
+			}
+		case *ReturnPart:
+			n += TextTokens(p.Content)
+		case *Reasoning:
+			n += TextTokens(p.Text) + len(p.Signature)/8
+		case *RedactedReasoning:
+			n += len(p.Data) / 8
+		case *SummarizedReasoning:
+			n += TextTokens(p.plain()) + len(p.Encrypted)/8
+		}
+	}
+	return n
+}
+
+// Tokens estimates how many tokens messages have.
+func Tokens(messages []Message) (n int) {
+	for i := range messages {
+		n += messages[i].Tokens()
+	}
+	return n
+}
+
+// Fitted is a conversation that fits a window.
+type Fitted struct {
+	Messages []Message
+	Dropped  []Message // what was left out and stands in no summary; who calls may summarise it
+	Tokens   int       // of Messages
+	Cut      bool      // texts were shortened, because leaving out was not enough
+}
+
+// Fit returns as much of a conversation as fits a number of tokens: the system
+// messages at its beginning, the last summary, and then the newest messages. It
+// never parts a call from its result. It leaves out whole exchanges first; when
+// the last one alone is too long, it keeps what the person said and leaves out
+// the oldest steps; when even the last step is too long, its longest texts are
+// shortened and say so. The messages it is given are not changed.
+func Fit(messages []Message, tokens int) (Fitted, error) {
+	system, rest := leading(messages)
+	head := Tokens(system)
+	if len(rest) > 0 && head+messageTokens*4 > tokens {
+		return Fitted{}, chat.Errorf(chat.TooLarge, "the instructions alone have about %d tokens, and the model's window has room for %d; shorten them or choose a larger model", head, tokens).
+			With("tokens", head).With("window", tokens)
+	}
+	if i := lastSummary(rest); i >= 0 {
+		rest = rest[i:]
+	}
+	budget := tokens - head
+	if n := Tokens(rest); n <= budget {
+		return Fitted{Messages: slices.Concat(system, rest), Tokens: head + n}, nil
+	}
+	var summary []Message
+	if len(rest) > 0 && rest[0].Role == Summary {
+		summary, rest = rest[:1], rest[1:]
+	}
+	kept, dropped := newest(rest, budget-Tokens(summary))
+	kept = slices.Concat(summary, kept)
+	f := Fitted{Dropped: dropped}
+	if Tokens(kept) > budget {
+		kept, f.Cut = shorten(kept, budget), true
+	}
+	f.Messages = slices.Concat(system, kept)
+	f.Tokens = Tokens(f.Messages)
+	return f, nil
+}
+
+func leading(messages []Message) (system, rest []Message) {
+	i := 0
+	for i < len(messages) && messages[i].Role == System {
+		i++
+	}
+	return messages[:i], messages[i:]
+}
+
+func lastSummary(messages []Message) int {
+	for i := len(messages) - 1; i >= 0; i-- {
+		if messages[i].Role == Summary {
+			return i
+		}
+	}
+	return -1
+}
+
+// newest leaves out from the oldest on, until the rest fits; the last step stays
+// in any case.
+func newest(messages []Message, budget int) (kept, dropped []Message) {
+	whole := seams(messages)
+	size := make([]int, len(messages)+1) // of what begins there
+	for i := len(messages) - 1; i >= 0; i-- {
+		size[i] = size[i+1] + messages[i].Tokens()
+	}
+	last := 0
+	for i := range messages { // at an exchange
+		if whole[i] && messages[i].Role == User {
+			if last = i; size[i] <= budget {
+				return messages[i:], messages[:i]
+			}
+		}
+	}
+	// In the last exchange, at a step; what the person asked stays.
+	var asked []Message
+	if last < len(messages) && messages[last].Role == User {
+		asked = messages[last : last+1]
+	}
+	from := last + len(asked)
+	best := from
+	for i := from; i < len(messages); i++ {
+		if whole[i] {
+			if best = i; Tokens(asked)+size[i] <= budget {
+				break
+			}
+		}
+	}
+	return slices.Concat(asked, messages[best:]), slices.Concat(messages[:last], messages[from:best])
+}
+
+// seams says before which messages a conversation can be cut without parting a
+// call from its result, or a request from its answer.
+func seams(messages []Message) []bool {
+	answers := map[string][]int{} // call → messages that have its result
+	for i := range messages {
+		switch m := &messages[i]; {
+		case m.Role == Tool:
+			for _, r := range returnsOf(m) {
+				answers[r.ToolCallID] = append(answers[r.ToolCallID], i)
+			}
+		case m.IsApprovalResponse():
+			for _, v := range m.Approvals {
+				answers[v.CallID()] = append(answers[v.CallID()], i)
+			}
+		}
+	}
+	out := make([]bool, len(messages))
+	reach := -1 // the last result of what was called so far
+	for i := range messages {
+		m := &messages[i]
+		out[i] = reach < i && m.Role != Tool && !m.IsApprovalResponse()
+		if m.Role != Assistant && m.Role != Approval {
+			continue
+		}
+		for _, c := range callsOf(m) {
+			list := answers[c.ID]
+			if n, _ := slices.BinarySearch(list, i); n < len(list) {
+				reach = max(reach, list[n])
+				if n+1 < len(list) && messages[list[n]].Role == Approval {
+					reach = max(reach, list[n+1])
+				}
+			}
+		}
+	}
+	return out
+}
+
+// shorten cuts the longest texts until the messages fit, as far as that goes.
+func shorten(messages []Message, budget int) []Message {
+	for limit := 1 << 20; ; limit /= 2 {
+		out := make([]Message, len(messages))
+		for i := range messages {
+			out[i] = shortened(messages[i], limit)
+		}
+		if limit <= 16 || Tokens(out) <= budget {
+			return out
+		}
+	}
+}
+
+// shortened is a message whose texts have at most so many characters; below a
+// certain point pictures and thoughts go too.
+func shortened(m Message, limit int) Message {
+	r := Request{MaxText: limit}
+	cut := func(parts []Part) []Part {
+		if parts == nil {
+			return nil
+		}
+		out := []Part{}
+		for _, p := range parts {
+			switch p := p.(type) {
+			case *Text:
+				c := *p
+				c.Text = r.cut(p.Text)
+				out = append(out, &c)
+			case *Image:
+				if limit > 4096 {
+					out = append(out, p)
+				} else {
+					out = append(out, &Text{Text: missingImage(p.Source)})
+				}
+			case *Reasoning, *RedactedReasoning, *SummarizedReasoning:
+				if limit > 4096 {
+					out = append(out, p)
+				}
+			default:
+				out = append(out, p)
+			}
+		}
+		return out
+	}
+	m.Content = cut(m.Content)
+	m.ToolCalls = slices.Clone(m.ToolCalls)
+	for i := range m.ToolCalls {
+		if c := &m.ToolCalls[i]; utf8.RuneCountInString(c.Arguments) > limit {
+			b, _ := json.Marshal(map[string]string{"_truncated_tool_arguments": r.cut(c.Arguments)})
+			c.Arguments = string(b)
+		}
+	}
+	m.ToolReturns = slices.Clone(m.ToolReturns)
+	for i := range m.ToolReturns {
+		t := &m.ToolReturns[i]
+		t.Text, t.Parts = r.cut(t.Text), cut(t.Parts)
+	}
+	return m
+}
+
+// Compaction says what a summary stands for.
+type Compaction struct {
+	Trigger        string `json:"trigger"`
+	ContextWindow  int    `json:"context_window"`
+	MessagesBefore int    `json:"messages_count_before"`
+	MessagesAfter  int    `json:"messages_count_after"`
+	TokensBefore   int    `json:"context_tokens_before,omitempty"`
+	TokensAfter    int    `json:"context_tokens_after,omitempty"`
+}
+
+// NewSummary is the message that stands for what was left out of a conversation.
+// Behind the system messages, before what was kept, it makes Fit start from
+// there.
+func NewSummary(text string, stats *Compaction, at time.Time) Message {
+	packed := PackSummary(text, at)
+	if stats != nil {
+		if b, err := json.MarshalIndent(stats, "  ", "  "); err == nil {
+			packed = strings.TrimSuffix(packed, "\n}") + ",\n  \"compaction_stats\": " + string(b) + "\n}"
+		}
+	}
+	return Message{Role: Summary, Content: Texts(packed), CreatedAt: at}
+}
+
+// Compact replaces what was left out by a summary of it.
+func (f Fitted) Compact(text string, stats *Compaction, at time.Time) []Message {
+	system, rest := leading(f.Messages)
+	if len(rest) > 0 && rest[0].Role == Summary {
+		rest = rest[1:] // the new summary has the old one's text
+	}
+	return slices.Concat(system, []Message{NewSummary(text, stats, at)}, rest)
+}
+
+// Plain is a conversation as text, to be read by a model that summarises it.
+func Plain(messages []Message) string {
+	var b strings.Builder
+	for i := range messages {
+		m := &messages[i]
+		line := func(who, text string) {
+			if !blank(text) {
+				b.WriteString(who + ": " + text + "\n")
+			}
+		}
+		switch m.Role {
+		case Summary:
+			line("summary so far", UnpackSummary(m.PlainText()))
+		case Tool:
+			for _, r := range returnsOf(m) {
+				line("tool", r.plain())
+			}
+		default:
+			line(string(m.Role), m.PlainText())
+		}
+		for _, c := range m.ToolCalls {
+			line("calls "+c.Name, c.Arguments)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,264 @@
+package llm
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// ImportedType is the type of an event that carries a message as it is, for
+// what the vocabulary of sessions has no words for: system messages, summaries
+// made elsewhere. A fold takes the message from there.
+const ImportedType = "llm.message"
+
+// Drafts turns messages into what can be appended to a session, so that a fold
+// of it gives messages that say the same. It serves to import past
+// conversations and to put a model's answer into the log. Every draft has a
+// client id made from its message's otid or id, so that an import may be
+// repeated.
+//
+// A session that has an agent answers what people say in it: import into one
+// whose agent is "none".
+func Drafts(messages []Message) ([]chat.Draft, error) {
+	d := drafter{tools: map[string]string{}}
+	for i := range messages {
+		from := len(d.out)
+		if err := d.message(&messages[i]); err != nil {
+			return nil, err
+		}
+		made := d.out[from:]
+		for j := range made {
+			made[j].ClientID = clientID(&messages[i], j)
+			if err := made[j].Settle(); err != nil {
+				e := *chat.Public(err)
+				e.Msg = index(i) + ": " + e.Msg
+				return nil, e.With("index", i)
+			}
+		}
+	}
+	return d.out, nil
+}
+
+func clientID(m *Message, n int) string {
+	id := m.OTID
+	if id == "" {
+		id = m.ID
+	}
+	if id == "" || len(id) > chat.MaxClientID-8 {
+		return ""
+	}
+	if n > 0 {
+		id += "/" + strconv.Itoa(n)
+	}
+	return id
+}
+
+type drafter struct {
+	out     []chat.Draft
+	tools   map[string]string // call → tool
+	request *Message          // the approval request that waits for its answer
+}
+
+func (d *drafter) add(b chat.Body) { d.out = append(d.out, chat.NewDraft(b)) }
+
+func (d *drafter) message(m *Message) error {
+	switch {
+	case m.Role == User:
+		if b, ok := userMessage(m); ok {
+			d.add(b)
+		}
+	case m.Role == Assistant:
+		d.assistant(m)
+	case m.Role == Tool:
+		d.results(m)
+	case m.IsApprovalRequest():
+		d.content(m.Content)
+		b := chat.AgentApprovalRequest{RequestID: requestID(m)}
+		for _, c := range m.ToolCalls {
+			d.tools[c.ID] = c.Name
+			b.Calls = append(b.Calls, chat.ApprovalCall{CallID: c.ID, Tool: c.Name, Params: params(c.Arguments)})
+		}
+		d.request = m
+		d.add(b)
+	case m.Role == Approval:
+		d.decisions(m)
+	default:
+		return d.whole(m)
+	}
+	return nil
+}
+
+// whole keeps a message as it is.
+func (d *drafter) whole(m *Message) error {
+	c := *m
+	c.ID = "" // a fold names it after its event
+	if c.Role == "" {
+		return chat.Errorf(chat.Invalid, "role: it is missing").With("path", "role")
+	}
+	d.add(chat.Unknown{Name: ImportedType, Payload: c.AppendJSON(nil)})
+	return nil
+}
+
+func userMessage(m *Message) (chat.UserMessage, bool) {
+	var b chat.UserMessage
+	b.UserID = m.SenderID
+	for i, p := range m.Content {
+		switch p := p.(type) {
+		case *Text:
+			if i == 0 && p.Text != "" {
+				b.Text = p.Text
+			} else if p.Text != "" {
+				b.Content = append(b.Content, chat.Part{Type: "text", Text: p.Text})
+			}
+		case *Image:
+			b.Content = append(b.Content, chatImage(p.Source))
+		}
+	}
+	return b, b.Text != "" || len(b.Content) > 0
+}
+
+func chatImage(s ImageSource) chat.Part {
+	p := chat.Part{Type: "image", MediaType: s.MediaType, Detail: s.Detail}
+	switch {
+	case s.Type == SourceURL:
+		p.URL = s.URL
+	case s.Data != "":
+		p.URL = dataURL(s)
+	default:
+		p.Path = s.FileID
+	}
+	return p
+}
+
+func dataURL(s ImageSource) string {
+	mediaType := s.MediaType
+	if mediaType == "" {
+		mediaType = "image/jpeg"
+	}
+	return "data:" + mediaType + ";base64," + s.Data
+}
+
+func (d *drafter) assistant(m *Message) {
+	d.content(m.Content)
+	for _, c := range m.ToolCalls {
+		d.tools[c.ID] = c.Name
+		d.add(chat.AgentToolCall{CallID: c.ID, Tool: c.Name, Params: params(c.Arguments)})
+	}
+	if m.Model != "" {
+		d.add(chat.AgentUsage{Model: m.Model})
+	}
+}
+
+func (d *drafter) content(parts []Part) {
+	for _, p := range parts {
+		switch p := p.(type) {
+		case *Text:
+			if p.Text != "" || p.Signature != "" {
+				d.add(chat.AgentText{Text: p.Text, Signature: p.Signature})
+			}
+		case *Reasoning:
+			if !p.Native {
+				d.add(opaque(p.Text, p))
+			} else if p.Text != "" || p.Signature != "" {
+				d.add(chat.AgentThinking{Text: p.Text, Signature: p.Signature})
+			}
+		case *RedactedReasoning:
+			if strings.HasPrefix(p.Data, "{") {
+				d.add(opaque("", p))
+			} else if p.Data != "" {
+				d.add(chat.AgentThinking{Redacted: p.Data})
+			}
+		case *SummarizedReasoning:
+			d.add(opaque(p.plain(), p))
+		case *OmittedReasoning, *CallPart, *Image, *ReturnPart:
+			d.add(opaque("", p))
+		}
+	}
+}
+
+// opaque keeps a part that the log has no words for. People see its text; the
+// fold gives the part back.
+func opaque(text string, p Part) chat.AgentThinking {
+	return chat.AgentThinking{Text: text, Redacted: string(encodeObject(nil, p))}
+}
+
+// params is a call's arguments as JSON. Broken ones are kept as they are, in
+// the wrapper that the converters use too.
+func params(arguments string) json.RawMessage {
+	if strings.TrimSpace(arguments) == "" {
+		return json.RawMessage("{}")
+	}
+	if json.Valid([]byte(arguments)) {
+		return json.RawMessage(arguments)
+	}
+	return Object(arguments)
+}
+
+func (d *drafter) results(m *Message) {
+	for _, r := range returnsOf(m) {
+		tool := d.tools[r.ToolCallID]
+		if tool == "" && len(m.ToolReturns) <= 1 {
+			tool = m.Name
+		}
+		d.result(tool, &r)
+	}
+}
+
+func (d *drafter) result(tool string, r *ToolReturn) {
+	message, failed, wrapped := UnpackResult(r.Text)
+	if !wrapped {
+		message = chat.AppendString(nil, r.Text)
+	}
+	if r.Parts != nil {
+		message = appendParts(nil, r.Parts)
+	}
+	if r.Status == Failure || failed {
+		var text string
+		if r.Parts != nil {
+			text = plainText(r.Parts)
+		} else if json.Unmarshal(message, &text) != nil {
+			text = string(message)
+		}
+		d.add(chat.AgentToolError{CallID: r.ToolCallID, Tool: tool, Error: text})
+		return
+	}
+	d.add(chat.AgentToolResult{CallID: r.ToolCallID, Tool: tool, Result: message})
+}
+
+func (d *drafter) decisions(m *Message) {
+	var b chat.UserApprovalResponse
+	for _, v := range verdictsOf(m, d.request) {
+		switch v := v.(type) {
+		case *ToolApproval:
+			b.Decisions = append(b.Decisions, chat.Decision{CallID: v.ToolCallID, Approve: v.Approve, Reason: v.Reason})
+		case *ToolReturn: // the client ran it, so it was allowed
+			b.Decisions = append(b.Decisions, chat.Decision{CallID: v.ToolCallID, Approve: true})
+		}
+	}
+	if len(b.Decisions) == 0 {
+		return
+	}
+	b.RequestID = requestID(m)
+	if d.request != nil {
+		b.RequestID = requestID(d.request)
+	}
+	d.request = nil
+	d.add(b)
+	for _, v := range m.Approvals {
+		if r, ok := v.(*ToolReturn); ok {
+			d.result(d.tools[r.ToolCallID], r)
+		}
+	}
+}
+
+// requestID names the prompt of an approval.
+func requestID(m *Message) string {
+	for _, id := range []string{m.ID, m.OTID, m.ToolCallID} {
+		if id != "" && len(id) <= 128 {
+			return id
+		}
+	}
+	return "approval"
+}

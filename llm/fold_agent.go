@@ -1,0 +1,206 @@
+package llm
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// assistant returns the assistant message that the agent is in, begun by e if
+// there is none.
+func (f *Fold) assistant(e *chat.Event) *Message {
+	if f.open != openAssistant || f.turn != e.Turn {
+		m := f.message(e, Assistant, 0)
+		m.Content = []Part{}
+		m.StepID = stepID(e.ID)
+		f.put(e, m)
+		f.open, f.step = openAssistant, m.StepID
+	}
+	return f.last()
+}
+
+func (f *Fold) think(e *chat.Event, b chat.AgentThinking) {
+	var p Part = &Reasoning{Native: true, Text: b.Text, Signature: b.Signature}
+	switch {
+	case b.Redacted != "" && b.Redacted[0] == '{':
+		// What has no field of its own in the log is kept as it is; see opaque.
+		whole, err := decodePart(json.RawMessage(b.Redacted))
+		if err != nil {
+			return
+		}
+		p = whole
+	case b.Redacted != "":
+		p = &RedactedReasoning{Data: b.Redacted}
+	case b.Text == "" && b.Signature == "":
+		return
+	}
+	m := f.assistant(e)
+	m.Content = append(m.Content, p)
+}
+
+func (f *Fold) say(e *chat.Event, b chat.AgentText) {
+	if b.Text == "" && b.Signature == "" {
+		return
+	}
+	m := f.assistant(e)
+	m.Content = append(m.Content, &Text{Text: b.Text, Signature: b.Signature})
+}
+
+func (f *Fold) call(e *chat.Event, b chat.AgentToolCall) {
+	id, args := b.CallID, arguments(b.Params)
+	if id == "" {
+		id = "call" + strings.TrimPrefix(MessageID(e.ID, 0), "message")
+		f.unnamed = append(f.unnamed, ToolCall{ID: id, Name: b.Tool})
+	}
+	put(&f.named, id, b.Tool)
+	if at, ok := f.asked[id]; ok {
+		// A person approved it; the request has told the model of it. What runs
+		// are the arguments that the person let through.
+		delete(f.asked, id)
+		f.rewrite(at, args)
+		return
+	}
+	m := f.assistant(e)
+	m.ToolCalls = append(m.ToolCalls, ToolCall{ID: id, Name: b.Tool, Arguments: args})
+}
+
+// rewrite changes the arguments of a call that was shown, without touching what
+// a reader may hold.
+func (f *Fold) rewrite(at place, args string) {
+	m := &f.messages[at.message]
+	if m.ToolCalls[at.call].Arguments == args {
+		return
+	}
+	calls := append([]ToolCall(nil), m.ToolCalls...)
+	calls[at.call].Arguments = args
+	m.ToolCalls = calls
+}
+
+// callOf is the call that a result belongs to. Old publishers give no id; there
+// it is the oldest call of the tool that has none.
+func (f *Fold) callOf(e *chat.Event, id, tool string) string {
+	if id != "" {
+		return id
+	}
+	for i, c := range f.unnamed {
+		if c.Name == tool || tool == "" {
+			f.unnamed = slices.Delete(f.unnamed, i, i+1)
+			return c.ID
+		}
+	}
+	return "call" + strings.TrimPrefix(MessageID(e.ID, 0), "message")
+}
+
+func arguments(params json.RawMessage) string {
+	if len(params) == 0 || string(params) == "null" {
+		return "{}"
+	}
+	return string(params)
+}
+
+func put[V any](m *map[string]V, key string, v V) {
+	if *m == nil {
+		*m = map[string]V{}
+	}
+	(*m)[key] = v
+}
+
+func (f *Fold) result(e *chat.Event, b chat.AgentToolResult) {
+	r := ToolReturn{ToolCallID: f.callOf(e, b.CallID, b.Tool), Status: Success}
+	if parts, ok := resultParts(b.Result); ok {
+		r.Parts = parts
+	} else {
+		r.Text = PackResult(true, b.Result, e.At.Time())
+	}
+	f.returned(e, b.Tool, r)
+}
+
+// resultParts reads a result that is a list of texts and images.
+func resultParts(result json.RawMessage) ([]Part, bool) {
+	if len(result) < 2 || result[0] != '[' || result[1] != '{' {
+		return nil, false
+	}
+	f := codec{reading: true}
+	parts := f.partList("", result, textOrImage)
+	return parts, f.err == nil && len(parts) > 0
+}
+
+func (f *Fold) toolError(e *chat.Event, b chat.AgentToolError) {
+	id := f.callOf(e, b.CallID, b.Tool)
+	if f.denied[id] {
+		delete(f.denied, id)
+		return // the refusal was told when it came
+	}
+	text := b.Error
+	if b.Code != "" && !strings.Contains(text, b.Code) {
+		text = b.Code + ": " + text
+	}
+	f.returned(e, b.Tool, ToolReturn{ToolCallID: id, Status: Failure, Text: PackResult(false, chat.AppendString(nil, text), e.At.Time())})
+}
+
+// returned adds what came of a call to the tool message that is open.
+func (f *Fold) returned(e *chat.Event, tool string, r ToolReturn) {
+	f.returnedAs(e, 0, tool, r)
+}
+
+func (f *Fold) returnedAs(e *chat.Event, n int, tool string, r ToolReturn) {
+	if tool == "" {
+		tool = f.named[r.ToolCallID]
+	}
+	if f.open != openTool || f.turn != e.Turn {
+		m := f.message(e, Tool, n)
+		m.Name, m.ToolCallID, m.StepID = tool, r.ToolCallID, f.step
+		m.ToolCalls = []ToolCall{}
+		f.put(e, m)
+		f.open = openTool
+	}
+	m := f.last()
+	m.ToolReturns = append(m.ToolReturns, r)
+	m.Content = append(m.Content, &Text{Text: r.plain()})
+}
+
+// plain is the return as text.
+func (r *ToolReturn) plain() string {
+	if r.Parts == nil {
+		return r.Text
+	}
+	return plainText(r.Parts)
+}
+
+// model notes which model has spoken since the last report.
+func (f *Fold) model(name string) {
+	if name == "" {
+		return
+	}
+	for i := f.usage; i < len(f.messages); i++ {
+		if m := &f.messages[i]; (m.Role == Assistant || m.IsApprovalRequest()) && m.Model == "" {
+			m.Model = name
+		}
+	}
+	f.usage = len(f.messages)
+}
+
+// child tells how a workstream that this line launched has come along.
+func (f *Fold) child(e *chat.Event) {
+	switch b := e.Body.(type) {
+	case chat.WorkstreamCompleted:
+		text := "Workstream " + b.ID + " completed."
+		if b.Summary != "" {
+			text += " " + b.Summary
+		}
+		if len(b.Result) > 0 && string(b.Result) != "null" {
+			text += "\nResult: " + string(b.Result)
+		}
+		f.notice(e, text)
+	case chat.WorkstreamFailed:
+		f.notice(e, "Workstream "+b.ID+" failed: "+b.Error)
+	case chat.WorkstreamTimeout:
+		f.notice(e, strings.TrimSpace("Workstream "+b.ID+" ran out of time. "+b.Summary))
+	case chat.WorkstreamWarning:
+		f.notice(e, strings.TrimSpace("Workstream "+b.ID+" is short of time. "+b.Message))
+	case chat.WorkstreamCanceled:
+		f.notice(e, strings.TrimSpace("Workstream "+b.ID+" was canceled. "+b.Reason))
+	}
+}

@@ -1,0 +1,228 @@
+package llm
+
+import (
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// fromPerson makes the message of what a person says, or of the task that a
+// workstream is given.
+func (f *Fold) fromPerson(e *chat.Event) (Message, bool) {
+	m := f.message(e, User, 0)
+	m.OTID = e.ClientID
+	switch b := e.Body.(type) {
+	case chat.UserMessage:
+		m.Content = userContent(b)
+		m.SenderID, m.Name = e.Actor.ID, e.Actor.Name
+		if b.UserID != "" {
+			m.SenderID = b.UserID
+		}
+	case chat.WorkstreamLaunched:
+		m.Content = Texts(b.Task)
+	case chat.WorkstreamMessage:
+		m.Content = Texts(b.Text)
+	}
+	return m, len(m.Content) > 0
+}
+
+func userContent(b chat.UserMessage) []Part {
+	var parts []Part
+	if b.Text != "" {
+		parts = append(parts, &Text{Text: b.Text})
+	}
+	for _, p := range b.Content {
+		switch {
+		case p.Type == "text" && p.Text != "":
+			if p.Text != b.Text { // some clients say it twice
+				parts = append(parts, &Text{Text: p.Text})
+			}
+		case p.Type == "image":
+			parts = append(parts, imagePart(p))
+		default:
+			parts = append(parts, &Text{Text: filePart(p)})
+		}
+	}
+	return parts
+}
+
+// imagePart says where a picture is. One of the session's artifacts is named by
+// its path; who sends it to a model has to put the data in.
+func imagePart(p chat.Part) Part {
+	if mediaType, data, ok := cutDataURL(p.URL); ok {
+		return &Image{Source: ImageSource{Type: SourceBase64, MediaType: mediaType, Data: data, Detail: p.Detail}}
+	}
+	if p.URL != "" {
+		return &Image{Source: ImageSource{Type: SourceURL, URL: p.URL}}
+	}
+	return &Image{Source: ImageSource{Type: SourceFile, FileID: p.Path, MediaType: p.MediaType, Detail: p.Detail}}
+}
+
+// cutDataURL takes a data: URL in base64 apart.
+func cutDataURL(url string) (mediaType, data string, ok bool) {
+	rest, ok := strings.CutPrefix(url, "data:")
+	if !ok {
+		return "", "", false
+	}
+	head, data, ok := strings.Cut(rest, ",")
+	if !ok {
+		return "", "", false
+	}
+	mediaType, ok = strings.CutSuffix(head, ";base64")
+	if mediaType == "" {
+		mediaType = "image/jpeg"
+	}
+	return mediaType, data, ok
+}
+
+// filePart tells a model of something it cannot look at itself.
+func filePart(p chat.Part) string {
+	where := p.Path
+	if where == "" && !strings.HasPrefix(p.URL, "data:") {
+		where = p.URL
+	}
+	var about []string
+	for _, s := range []string{p.Name, p.MediaType, where} {
+		if s != "" {
+			about = append(about, s)
+		}
+	}
+	if len(about) == 0 {
+		return "[" + p.Type + "]"
+	}
+	return "[" + p.Type + ": " + strings.Join(about, ", ") + "]"
+}
+
+// ask tells the model what it asked a person.
+func (f *Fold) ask(e *chat.Event) {
+	switch b := e.Body.(type) {
+	case chat.AgentApprovalRequest:
+		put(&f.prompt, b.RequestID, e.Body)
+		m := f.message(e, Approval, 0)
+		m.Content = []Part{}
+		m.OTID, m.ToolCallID, m.StepID = m.ID, b.Calls[0].CallID, f.step
+		if m.StepID == "" {
+			m.StepID = stepID(e.ID)
+			f.step = m.StepID
+		}
+		for i, c := range b.Calls {
+			put(&f.named, c.CallID, c.Tool)
+			put(&f.asked, c.CallID, place{len(f.messages), i})
+			m.ToolCalls = append(m.ToolCalls, ToolCall{ID: c.CallID, Name: c.Tool, Arguments: arguments(c.Params)})
+		}
+		f.put(e, m)
+	case chat.AgentInputRequest:
+		if b.InputType != chat.InputNotification {
+			put(&f.prompt, b.RequestID, e.Body)
+		}
+		f.asks(e, inputText(b))
+	case chat.AgentPermissionRequest:
+		put(&f.prompt, b.RequestID, e.Body)
+		text := "I need permission for: " + strings.Join(b.Scopes, ", ") + "."
+		if b.Justification != "" {
+			text += " " + b.Justification
+		}
+		f.asks(e, text)
+	}
+}
+
+// asks adds a question to what the agent says.
+func (f *Fold) asks(e *chat.Event, text string) {
+	if text == "" {
+		return
+	}
+	m := f.assistant(e)
+	m.Content = append(m.Content, &Text{Text: text})
+}
+
+func inputText(b chat.AgentInputRequest) string {
+	var s strings.Builder
+	s.WriteString(b.Text)
+	for _, o := range b.Options {
+		s.WriteString("\n- " + o.Answer())
+		if o.Label != "" && o.Label != o.Answer() {
+			s.WriteString(": " + o.Label)
+		}
+	}
+	return s.String()
+}
+
+// answered tells the model how a question ended.
+func (f *Fold) answered(e *chat.Event) {
+	id := chat.AnswerOf(e.Body)
+	asked, known := f.prompt[id]
+	if known {
+		delete(f.prompt, id)
+	}
+	switch b := e.Body.(type) {
+	case chat.UserInputResponse:
+		text := b.Text
+		if len(b.Values) > 0 {
+			text = strings.Join(b.Values, ", ")
+		}
+		if text == "" {
+			text = "(no answer)"
+		}
+		f.answer(e, text)
+	case chat.UserPermissionResponse:
+		var says []string
+		if len(b.Granted) > 0 {
+			says = append(says, "Granted: "+strings.Join(b.Granted, ", ")+".")
+		}
+		if len(b.Denied) > 0 || len(says) == 0 {
+			says = append(says, strings.TrimSuffix("Denied: "+strings.Join(b.Denied, ", "), ": ")+".")
+		}
+		f.answer(e, strings.Join(says, " "))
+	case chat.UserApprovalResponse:
+		f.decided(e, b.Decisions)
+	case chat.PromptClosed:
+		if request, ok := asked.(chat.AgentApprovalRequest); ok {
+			decisions := make([]chat.Decision, len(request.Calls))
+			for i, c := range request.Calls {
+				decisions[i] = chat.Decision{CallID: c.CallID, Reason: closedBecause(b.Reason)}
+			}
+			f.decided(e, decisions)
+		} else if known {
+			f.notice(e, "The question was not answered: "+closedBecause(b.Reason)+".")
+		}
+	}
+}
+
+func closedBecause(r chat.CloseReason) string {
+	if r == chat.Expired {
+		return "nobody answered in time"
+	}
+	return "it was withdrawn"
+}
+
+func (f *Fold) answer(e *chat.Event, text string) {
+	m := f.message(e, User, 0)
+	m.OTID, m.SenderID, m.Name = e.ClientID, e.Actor.ID, e.Actor.Name
+	m.Content = Texts(text)
+	f.put(e, m)
+}
+
+// decided adds the answer to an approval request. What was refused has its
+// result at once, so that no call stays without one.
+func (f *Fold) decided(e *chat.Event, decisions []chat.Decision) {
+	m := f.message(e, Approval, 0)
+	m.OTID, m.SenderID, m.StepID = e.ClientID, e.Actor.ID, f.step
+	m.Approvals = make([]Verdict, len(decisions))
+	for i, d := range decisions {
+		m.Approvals[i] = &ToolApproval{ToolCallID: d.CallID, Approve: d.Approve, Reason: d.Reason}
+	}
+	f.put(e, m)
+	for _, d := range decisions {
+		at, asked := f.asked[d.CallID]
+		if d.Approve {
+			if asked && len(d.Params) > 0 {
+				f.rewrite(at, string(d.Params))
+			}
+			continue
+		}
+		delete(f.asked, d.CallID)
+		put(&f.denied, d.CallID, true)
+		text := PackResult(false, chat.AppendString(nil, denial(d.Reason)), e.At.Time())
+		f.returnedAs(e, 1, "", ToolReturn{ToolCallID: d.CallID, Status: Failure, Text: text})
+	}
+}

@@ -1,0 +1,302 @@
+package llm
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// told is a conversation in short.
+func told(ms []Message) string {
+	var out []string
+	for i := range ms {
+		m := &ms[i]
+		s := string(m.Role)
+		for _, p := range m.Content {
+			switch p := p.(type) {
+			case *Text:
+				if m.Role != Tool {
+					s += " " + p.Text
+				}
+			case *Image:
+				s += " image(" + p.Source.URL + p.Source.FileID + p.Source.Data + ")"
+			case *Reasoning:
+				s += " think(" + p.Text + ")"
+			default:
+				s += " " + p.Kind()
+			}
+		}
+		for _, c := range m.ToolCalls {
+			s += fmt.Sprintf(" %s=%s%s", c.ID, c.Name, c.Arguments)
+		}
+		for _, r := range m.ToolReturns {
+			msg, failed, _ := UnpackResult(r.Text)
+			s += fmt.Sprintf(" %s:%s", r.ToolCallID, msg)
+			if failed != (r.Status == Failure) {
+				s += "?"
+			}
+			if failed {
+				s += "!"
+			}
+		}
+		for _, v := range m.Approvals {
+			a := v.(*ToolApproval)
+			s += fmt.Sprintf(" %s:%v(%s)", a.ToolCallID, a.Approve, a.Reason)
+		}
+		out = append(out, s)
+	}
+	return strings.Join(out, "\n")
+}
+
+func TestFoldRules(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		log  func(s *script)
+		want string
+	}{
+		{"a step is one message", func(s *script) {
+			s.user("q")
+			s.agent(chat.AgentThinking{Text: "hm", Signature: "s"})
+			s.agent(chat.AgentText{Text: "let me see"})
+			s.agent(chat.AgentToolCall{CallID: "c1", Tool: "f", Params: raw(`{"a":1}`)})
+			s.agent(chat.AgentToolCall{CallID: "c2", Tool: "g"})
+			s.agent(chat.AgentToolProgress{CallID: "c1", Done: 1})
+			s.agent(chat.AgentToolResult{CallID: "c2", Result: raw(`{"x":2}`)})
+			s.agent(chat.AgentToolError{CallID: "c1", Tool: "f", Error: "broken", Code: "timeout"})
+			s.agent(chat.AgentText{Text: "done"})
+			s.done()
+		}, "user q\nassistant think(hm) let me see c1=f{\"a\":1} c2=g{}\ntool c2:{\n    \"x\": 2\n  } c1:\"timeout: broken\"!\nassistant done"},
+		{"what comes during a turn is told after it", func(s *script) {
+			s.user("one")
+			s.agent(chat.AgentToolCall{CallID: "c1", Tool: "f"})
+			s.user("two")
+			s.agent(chat.AgentToolResult{CallID: "c1", Result: raw(`"r"`)})
+			s.agent(chat.AgentText{Text: "first"})
+			s.done()
+			s.agent(chat.AgentText{Text: "second"})
+			s.done()
+		}, "user one\nassistant c1=f{}\ntool c1:\"r\"\nassistant first\nuser two\nassistant second"},
+		{"what is steered is told where the turn takes it", func(s *script) {
+			p := chat.Steer
+			s.add(chat.Draft{Body: chat.SessionUpdated{Policy: &p}}, chat.System, "")
+			s.user("one")
+			s.agent(chat.AgentText{Text: "a"})
+			seq := s.user("two")
+			s.agent(chat.AgentText{Text: "b"})
+			s.add(chat.Draft{Body: chat.TurnInput{Sequences: []chat.Seq{seq}}}, chat.System, s.turn(""))
+			s.agent(chat.AgentText{Text: "c"})
+			s.done()
+		}, "user one\nassistant a b\nuser two\nassistant c"},
+		{"what is withdrawn is not told", func(s *script) {
+			s.user("one")
+			seq := s.user("two")
+			s.add(chat.Draft{Body: chat.UserMessageWithdrawn{Sequence: seq}}, mira, "")
+			s.agent(chat.AgentText{Text: "a"})
+			s.done()
+		}, "user one\nassistant a"},
+		{"an approved call is told once, with what the person let through", func(s *script) {
+			s.user("q")
+			s.agent(chat.AgentText{Text: "may I?"})
+			s.agent(chat.AgentApprovalRequest{RequestID: "r", Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "rm", Params: raw(`{"p":"/"}`)}}})
+			s.answer(chat.UserApprovalResponse{RequestID: "r", Decisions: []chat.Decision{{CallID: "c1", Approve: true, Params: raw(`{"p":"/tmp"}`)}}})
+			s.agent(chat.AgentToolCall{CallID: "c1", Tool: "rm", Params: raw(`{"p":"/tmp"}`)})
+			s.agent(chat.AgentToolResult{CallID: "c1", Tool: "rm", Result: raw(`"gone"`)})
+			s.done()
+		}, "user q\nassistant may I?\napproval c1=rm{\"p\":\"/tmp\"}\napproval c1:true()\ntool c1:\"gone\""},
+		{"a refusal is a result, once", func(s *script) {
+			s.user("q")
+			s.agent(chat.AgentApprovalRequest{RequestID: "r", Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "rm"}}})
+			s.answer(chat.UserApprovalResponse{RequestID: "r", Decisions: []chat.Decision{{CallID: "c1", Reason: "too risky"}}})
+			s.agent(chat.AgentToolError{CallID: "c1", Tool: "rm", Error: "denied", Code: chat.Denial})
+			s.agent(chat.AgentText{Text: "fine"})
+			s.done()
+		}, "user q\napproval c1=rm{}\napproval c1:false(too risky)\ntool c1:\"Error: request to call tool denied. User reason: too risky\"!\nassistant fine"},
+		{"a request that nobody answers is refused", func(s *script) {
+			s.user("q")
+			s.agent(chat.AgentApprovalRequest{RequestID: "r", Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "rm"}}})
+			s.add(chat.Draft{Body: chat.PromptClosed{RequestID: "r", Reason: chat.Expired}}, chat.System, s.turn(""))
+			s.done()
+		}, "user q\napproval c1=rm{}\napproval c1:false(nobody answered in time)\ntool c1:\"Error: request to call tool denied. User reason: nobody answered in time\"!"},
+		{"questions and answers", func(s *script) {
+			s.user("q")
+			s.agent(chat.AgentInputRequest{RequestID: "i", InputType: chat.InputRadio, Text: "Which?", Options: []chat.Option{{ID: "a", Label: "Apple"}, {ID: "b", Label: "b"}}})
+			s.answer(chat.UserInputResponse{RequestID: "i", Values: []string{"a"}})
+			s.agent(chat.AgentPermissionRequest{RequestID: "p", Scopes: []string{"mail", "disk"}, Justification: "To send it."})
+			s.answer(chat.UserPermissionResponse{RequestID: "p", Granted: []string{"mail"}, Denied: []string{"disk"}})
+			s.agent(chat.AgentInputRequest{RequestID: "j", InputType: chat.InputText, Text: "Still there?"})
+			s.add(chat.Draft{Body: chat.PromptClosed{RequestID: "j", Reason: chat.Expired}}, chat.System, s.turn(""))
+			s.done()
+		}, "user q\nassistant Which?\n- a: Apple\n- b\nuser a\nassistant I need permission for: mail, disk. To send it.\nuser Granted: mail. Denied: disk.\nassistant Still there?\nsystem The question was not answered: nobody answered in time."},
+		{"pictures, files and words", func(s *script) {
+			s.add(chat.Draft{Body: chat.UserMessage{Text: "see", Content: []chat.Part{
+				{Type: "text", Text: "see"}, {Type: "image", URL: "https://x/y"}, {Type: "image", URL: "data:image/png;base64,QUJD"}, {Type: "image", Path: "a/b.png", MediaType: "image/png"},
+				{Type: "file", Path: "a/c.pdf", Name: "c.pdf", MediaType: "application/pdf"}, {Type: "text", Text: "more"},
+			}}}, mira, "")
+		}, "user see image(https://x/y) image(QUJD) image(a/b.png) [file: c.pdf, application/pdf, a/c.pdf] more"},
+		{"calls without ids find their results", func(s *script) {
+			s.user("q")
+			s.agent(chat.AgentToolCall{Tool: "f"})
+			s.agent(chat.AgentToolCall{Tool: "g"})
+			s.agent(chat.AgentToolResult{Tool: "g", Result: raw(`1`)})
+			s.agent(chat.AgentToolResult{Tool: "f", Result: raw(`2`)})
+			s.done()
+		}, "user q\nassistant ID1=f{} ID2=g{}\ntool ID2:\"1\" ID1:\"2\""},
+		{"other lines of work are not this one's, but their ends are", func(s *script) {
+			s.user("q")
+			s.agent(chat.WorkstreamLaunched{ID: "w1", Task: "dig"})
+			s.add(chat.Draft{Body: chat.AgentText{Text: "digging"}, Workstream: "w1"}, bot, "")
+			s.agent(chat.WorkstreamCompleted{ID: "w1", Summary: "gold", Result: raw(`{"g":1}`)})
+			s.done()
+		}, "user q\nsystem Workstream w1 completed. gold\nResult: {\"g\":1}"},
+		{"a summary", func(s *script) {
+			sum := "so far"
+			s.add(chat.Draft{Body: chat.SessionUpdated{Summary: &sum}}, chat.System, "")
+		}, "summary " + PackSummary("so far", chat.At(1_700_000_000_001_000).Time())},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScript()
+			c.log(s)
+			ms := Messages(s.events, Options{})
+			got := told(ms)
+			for i := range ms {
+				for j, call := range ms[i].ToolCalls {
+					if strings.HasPrefix(call.ID, "call-") {
+						got = strings.ReplaceAll(got, call.ID, fmt.Sprint("ID", j+1))
+					}
+				}
+			}
+			if got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestFoldIDs(t *testing.T) {
+	s := newScript()
+	s.user("q")
+	s.agent(chat.AgentToolCall{CallID: "c1", Tool: "f"})
+	s.agent(chat.AgentToolResult{CallID: "c1", Tool: "f"})
+	s.agent(chat.AgentUsage{Model: "m"})
+	s.agent(chat.AgentText{Text: "a"})
+	s.agent(chat.AgentUsage{Model: "n"})
+	s.done()
+	ms := Messages(s.events, Options{AgentID: "agent-1", ConversationID: "conv-1"})
+	turn, _ := chat.ParseID(chat.TurnPrefix, string(s.events[2].Turn))
+	id, _ := chat.ParseID(chat.EventPrefix, string(s.events[1].ID))
+	if ms[0].ID != "message-"+id.UUID() || ms[0].OTID != "c-q" || ms[0].SenderID != "mira" || ms[0].Name != "Mira" {
+		t.Errorf("%s", ms[0].AppendJSON(nil))
+	}
+	for i, m := range ms {
+		if m.RunID != "run-"+turn.UUID() || m.AgentID != "agent-1" || m.ConversationID != "conv-1" || m.CreatedAt.IsZero() {
+			t.Errorf("message %d: %s", i, m.AppendJSON(nil))
+		}
+	}
+	if ms[1].StepID == "" || ms[1].StepID != ms[2].StepID || ms[3].StepID == ms[1].StepID {
+		t.Errorf("steps %q %q %q", ms[1].StepID, ms[2].StepID, ms[3].StepID)
+	}
+	if ms[1].Model != "m" || ms[3].Model != "n" || ms[2].Name != "f" || ms[2].ToolCallID != "c1" {
+		t.Errorf("%s", dump(ms))
+	}
+	w := Messages([]chat.Event{*newScript().add(chat.Draft{Body: chat.WorkstreamLaunched{ID: "w1", Task: "dig"}}, bot, "")}, Options{Workstream: "w1"})
+	if told(w) != "user dig" {
+		t.Errorf("a workstream's task: %s", told(w))
+	}
+}
+
+// Drafts of a conversation, appended and folded, say the same.
+func TestDraftsAndBack(t *testing.T) {
+	think := func(i int) []Part {
+		return slices.Clone([]Part{
+			&Reasoning{Native: true, Text: fmt.Sprint("hm ", i), Signature: "s"}, &RedactedReasoning{Data: "xx"},
+			&SummarizedReasoning{ID: fmt.Sprint("rs", i), Summary: []SummaryText{{Text: "sum"}}, Encrypted: "e"},
+			&OmittedReasoning{}, &CallPart{ID: fmt.Sprintf("call_%d_0", i), Name: "tool0", Input: raw(`{}`), Signature: "g"},
+		}[:i%5+1])
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		ms := plainTalk(rt, think, true)
+		for i := range ms {
+			ms[i].OTID = fmt.Sprint("otid-", i)
+		}
+		back := imported(rt, ms)
+		want, got := meaning(ms, true), meaning(unpacked(back), true)
+		if !slices.Equal(want, got) {
+			rt.Fatalf("\n got %q\nwant %q", got, want)
+		}
+		for i := range back {
+			if ms[i].Role == Assistant {
+				if !bytes.Equal(appendParts(nil, ms[i].Content), appendParts(nil, back[i].Content)) || back[i].Model != ms[i].Model {
+					rt.Fatalf("message %d: %s became %s", i, ms[i].AppendJSON(nil), back[i].AppendJSON(nil))
+				}
+			}
+			if ms[i].Role == User && back[i].OTID != ms[i].OTID {
+				rt.Fatalf("otid %q became %q", ms[i].OTID, back[i].OTID)
+			}
+		}
+	})
+}
+
+// imported appends messages to a session that nobody answers, and folds it.
+func imported(t rapid.TB, ms []Message) []Message {
+	t.Helper()
+	drafts, err := Drafts(ms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScript()
+	none := chat.NoAgent
+	s.add(chat.Draft{Body: chat.SessionUpdated{Agent: &none}}, chat.System, "")
+	for _, d := range drafts {
+		s.add(d, mira, "")
+	}
+	return Messages(s.events, Options{})
+}
+
+// unpacked takes the wrapper off results.
+func unpacked(ms []Message) []Message {
+	out := slices.Clone(ms)
+	for i := range out {
+		out[i].ToolReturns = slices.Clone(out[i].ToolReturns)
+		for j := range out[i].ToolReturns {
+			r := &out[i].ToolReturns[j]
+			if msg, _, ok := UnpackResult(r.Text); ok && json.Unmarshal(msg, &r.Text) != nil {
+				r.Text = string(msg)
+			}
+		}
+	}
+	return out
+}
+
+// What the log gives can be imported elsewhere and says the same there.
+func TestLogsCanBeImported(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		ms := Repair(Messages(randomLog(rt, 60).events, Options{}))
+		back := Repair(imported(rt, ms))
+		want, got := meaning(unpacked(ms), true), meaning(unpacked(back), true)
+		if !slices.Equal(want, got) {
+			rt.Fatalf("\n got %q\nwant %q", got, want)
+		}
+	})
+}
+
+func TestDraftsOfApprovals(t *testing.T) {
+	yes := true
+	ms := []Message{
+		{Role: User, Content: Texts("q")},
+		{Role: Approval, ID: "message-00000001", ToolCalls: []ToolCall{{ID: "c1", Name: "rm", Arguments: "{}"}}},
+		{Role: Approval, Approve: &yes}, // the older form
+		{Role: Tool, Name: "rm", ToolCallID: "c1", Content: Texts(PackResult(false, raw(`"no such file"`), testTime))},
+		{Role: Summary, Content: Texts("old times")},
+	}
+	want := "user q\napproval c1=rm{}\napproval c1:true()\ntool c1:\"no such file\"!\nsummary old times"
+	if got := told(imported(t, ms)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -1,0 +1,272 @@
+package llm
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/genai"
+)
+
+// What Gemini takes as names.
+const (
+	geminiName  = 64
+	geminiExtra = ".:"
+)
+
+// waits stands between a tool's answer and what a person says next; Gemini wants
+// the model to speak in between.
+const waits = "(Waiting for the user.)"
+
+// Gemini turns a request into the contents and the configuration for Gemini.
+func Gemini(r Request) ([]*genai.Content, *genai.GenerateContentConfig) {
+	c := geminiConverter{Request: r, tools: toolNames(r.Tools, geminiName, geminiExtra), called: map[string]string{}}
+	system, rest := split(Repair(r.Messages))
+	config := &genai.GenerateContentConfig{MaxOutputTokens: int32(min(r.MaxTokens, 1<<30))}
+	for _, text := range system {
+		if config.SystemInstruction == nil {
+			config.SystemInstruction = &genai.Content{Role: genai.RoleUser}
+		}
+		config.SystemInstruction.Parts = append(config.SystemInstruction.Parts, &genai.Part{Text: text})
+	}
+	for i := range rest {
+		c.message(&rest[i])
+	}
+	for i := range r.Tools {
+		t := &r.Tools[i]
+		if i == 0 {
+			config.Tools = []*genai.Tool{{}}
+		}
+		config.Tools[0].FunctionDeclarations = append(config.Tools[0].FunctionDeclarations, &genai.FunctionDeclaration{
+			Name: c.tools.of(t.Name), Description: t.Description, ParametersJsonSchema: t.parameters(),
+		})
+	}
+	return c.out, config
+}
+
+type geminiConverter struct {
+	Request
+	tools  *names
+	called map[string]string // call → tool
+	order  []string          // the last calls, as they were put
+	out    []*genai.Content
+}
+
+// add puts parts at the end; what one side says in a row is one content, except
+// that a tool's answers stand alone.
+func (c *geminiConverter) add(role string, parts ...*genai.Part) {
+	if len(parts) == 0 {
+		return
+	}
+	if len(c.out) == 0 && role == genai.RoleModel {
+		c.add(genai.RoleUser, &genai.Part{Text: begins})
+	}
+	if n := len(c.out) - 1; n >= 0 && c.out[n].Role == role {
+		if !answers(c.out[n]) {
+			c.out[n].Parts = append(c.out[n].Parts, parts...)
+			return
+		}
+		c.out = append(c.out, &genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{{Text: waits}}})
+	}
+	c.out = append(c.out, &genai.Content{Role: role, Parts: parts})
+}
+
+// answers reports whether a content is the answer of tools.
+func answers(c *genai.Content) bool {
+	for _, p := range c.Parts {
+		if p.FunctionResponse != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *geminiConverter) message(m *Message) {
+	switch m.Role {
+	case System:
+		if text := m.PlainText(); !blank(text) {
+			c.add(genai.RoleUser, &genai.Part{Text: event(c.cut(text))})
+		}
+	case User, Summary:
+		var parts []*genai.Part
+		for _, p := range m.Content {
+			switch p := p.(type) {
+			case *Text:
+				if p.Text != "" {
+					parts = append(parts, &genai.Part{Text: c.cut(p.Text)})
+				}
+			case *Image:
+				parts = append(parts, geminiImage(p.Source))
+			}
+		}
+		c.add(genai.RoleUser, parts...)
+	case Assistant:
+		c.assistant(m)
+	case Tool:
+		c.results(m)
+	}
+}
+
+// geminiImage is a picture inline; one that is only an address is named.
+func geminiImage(s ImageSource) *genai.Part {
+	url, mediaType, data, ok := picture(s)
+	if url != "" {
+		return &genai.Part{Text: "[Image at " + url + "]"}
+	}
+	b, err := base64.StdEncoding.DecodeString(data)
+	if !ok || err != nil || len(b) == 0 {
+		return &genai.Part{Text: missingImage(s)}
+	}
+	return &genai.Part{InlineData: &genai.Blob{Data: b, MIMEType: mediaType}}
+}
+
+func (c *geminiConverter) assistant(m *Message) {
+	var parts []*genai.Part
+	mine := m.Model == "" || m.Model == c.Model // what nobody claims may be its own
+	placed := map[string]bool{}
+	c.order = nil
+	var spare []byte // a signature that stands on a thought
+	call := func(t ToolCall, signature string) {
+		placed[t.ID] = true
+		name := c.tools.of(t.Name)
+		c.called[t.ID], c.order = name, append(c.order, t.ID)
+		p := &genai.Part{FunctionCall: &genai.FunctionCall{ID: t.ID, Name: name, Args: argsMap(t.Arguments)}}
+		if mine {
+			p.ThoughtSignature = unsign(signature)
+		}
+		parts = append(parts, p)
+	}
+	for _, p := range m.Content {
+		switch p := p.(type) {
+		case *Text:
+			part := &genai.Part{Text: c.cut(p.Text)}
+			if mine {
+				part.ThoughtSignature = unsign(p.Signature)
+			}
+			if p.Text != "" || part.ThoughtSignature != nil {
+				parts = append(parts, part)
+			}
+		case *Reasoning:
+			if mine && spare == nil {
+				spare = unsign(p.Signature)
+			}
+			if c.sameModel(m) && p.Text != "" {
+				parts = append(parts, &genai.Part{Text: p.Text, Thought: true})
+			}
+		case *CallPart:
+			for _, t := range m.ToolCalls {
+				if t.ID == p.ID && !placed[t.ID] {
+					call(t, p.Signature)
+				}
+			}
+		}
+	}
+	for _, t := range m.ToolCalls {
+		if !placed[t.ID] {
+			call(t, "")
+		}
+	}
+	signCalls(parts, spare)
+	if !speaks(parts) {
+		return
+	}
+	c.add(genai.RoleModel, parts...)
+}
+
+// signCalls sees to it that the first call is signed, if there is a signature
+// anywhere: Gemini checks that one.
+func signCalls(parts []*genai.Part, spare []byte) {
+	var first *genai.Part
+	for _, p := range parts {
+		if p.FunctionCall != nil && first == nil {
+			first = p
+		}
+		if p.ThoughtSignature != nil {
+			if p.FunctionCall != nil {
+				return
+			}
+			if spare == nil {
+				spare = p.ThoughtSignature
+			}
+		}
+	}
+	if first != nil {
+		first.ThoughtSignature = spare
+	}
+}
+
+// speaks reports whether there is more than thoughts.
+func speaks(parts []*genai.Part) bool {
+	for _, p := range parts {
+		if !p.Thought {
+			return true
+		}
+	}
+	return false
+}
+
+// unsign is a signature in its own bytes, nil when it is none of Gemini's.
+func unsign(s string) []byte {
+	b, err := base64.StdEncoding.DecodeString(s)
+	if err != nil || len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// argsMap is a call's arguments; numbers keep all their digits.
+func argsMap(arguments string) map[string]any {
+	args := map[string]any{}
+	dec := json.NewDecoder(bytes.NewReader(Object(arguments)))
+	dec.UseNumber()
+	if dec.Decode(&args) != nil || args == nil {
+		return map[string]any{}
+	}
+	return args
+}
+
+func (c *geminiConverter) results(m *Message) {
+	var parts, images []*genai.Part
+	returns := slices.Clone(m.ToolReturns)
+	slices.SortStableFunc(returns, func(a, b ToolReturn) int { // as the calls were put
+		return slices.Index(c.order, a.ToolCallID) - slices.Index(c.order, b.ToolCallID)
+	})
+	for i := range returns {
+		t := &returns[i]
+		text, n := t.plain(), 0
+		for _, p := range t.Parts {
+			if image, ok := p.(*Image); ok {
+				if sent := geminiImage(image.Source); sent.InlineData != nil {
+					images = append(images, sent)
+					n++
+				} else {
+					text = strings.TrimSpace(text + " " + sent.Text)
+				}
+			}
+		}
+		if n > 0 {
+			text = strings.TrimSpace(fmt.Sprintf("%s [%d image(s) attached]", text, n))
+		}
+		text = c.cut(text)
+		var content any = text
+		if strings.HasPrefix(text, "{") {
+			var object map[string]any
+			dec := json.NewDecoder(strings.NewReader(text))
+			dec.UseNumber()
+			if dec.Decode(&object) == nil && !dec.More() {
+				content = object
+			}
+		}
+		key := "output"
+		if t.failed() {
+			key = "error"
+		}
+		parts = append(parts, &genai.Part{FunctionResponse: &genai.FunctionResponse{
+			ID: t.ToolCallID, Name: c.called[t.ToolCallID], Response: map[string]any{key: content},
+		}})
+	}
+	c.add(genai.RoleUser, append(parts, images...)...)
+}

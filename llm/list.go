@@ -1,0 +1,204 @@
+package llm
+
+import (
+	"context"
+	"slices"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Log is what List needs of a session.
+type Log interface {
+	// Read returns stored events; more says that the range has further ones.
+	Read(ctx context.Context, r chat.Range) (facts []chat.Fact, more bool, err error)
+	// State returns the session's state. List looks at no event after its last.
+	State(ctx context.Context) (*chat.State, error)
+}
+
+// Query says which messages are wanted. A place in the list is named by the id
+// of a message, or by the sequence of an event.
+type Query struct {
+	Options
+	After  string // only messages behind this place
+	Before string // only messages in front of this place
+	Limit  int    // 0 means all
+	Desc   bool   // newest first; a page that is full lacks the older ones, else the newer ones
+}
+
+// Page is a part of a session's messages.
+type Page struct {
+	Messages []Message `json:"messages"`
+	More     bool      `json:"more"` // there are further ones in that direction
+}
+
+// List returns a part of a session's messages, in the order in which a model is
+// told them; those that wait for a turn come last. It reads only as much of the
+// log as it needs, however long the log is.
+func List(ctx context.Context, log Log, q Query) (Page, error) {
+	st, err := log.State(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	line := st.Line(q.Workstream)
+	l := lister{Query: q, window: window{log: log, line: q.Workstream, last: st.Last, busy: line.Turn != nil, queue: line.Queue}}
+	if line.Turn != nil {
+		l.queue = slices.Concat(line.Turn.Steered, line.Queue)
+		slices.Sort(l.queue)
+	}
+	if l.after, err = markOf("after", q.After); err != nil {
+		return Page{}, err
+	}
+	if l.before, err = markOf("before", q.Before); err != nil {
+		return Page{}, err
+	}
+	return l.list(ctx)
+}
+
+// mark is a place in the list.
+type mark struct {
+	id    string
+	seq   chat.Seq
+	given bool
+}
+
+func markOf(name, s string) (mark, error) {
+	if s == "" {
+		return mark{}, nil
+	}
+	if seq, ok := SeqOf(s); ok {
+		return mark{s, seq, true}, nil
+	}
+	c, err := chat.ParseCursor(s)
+	if err != nil || len(c.Blocks) > 0 {
+		return mark{}, chat.Errorf(chat.Invalid, "%s=%q: give the id of a message, or the sequence of an event", name, clip(s)).With("parameter", name)
+	}
+	return mark{"", c.Seq, true}, nil
+}
+
+type lister struct {
+	Query
+	window
+	after, before mark
+}
+
+// eventsPerMessage is how many events a message takes; a first guess that is
+// doubled when it was too low.
+const eventsPerMessage = 3
+
+// list looks at a window of the log that grows until it has the page.
+func (l *lister) list(ctx context.Context) (Page, error) {
+	step := max(64, (l.Limit+1)*eventsPerMessage)
+	l.lo, l.hi = 1, 0
+	switch {
+	case l.Desc && l.before.given:
+		l.lo = min(l.before.seq, l.last) + 1
+		l.hi = l.lo - 1
+	case l.Desc:
+		l.lo, l.hi = l.last+1, l.last
+	case l.after.given:
+		l.lo = min(l.after.seq, l.last) + 1
+		l.hi = l.lo - 1
+	}
+	if l.Desc || l.after.given {
+		if err := l.back(ctx, step); err != nil {
+			return Page{}, err
+		}
+	}
+	for ; ; step *= 2 {
+		list, start, end, err := l.fold(ctx, l.Options)
+		if err != nil {
+			return Page{}, err
+		}
+		found, ok := l.cut(list)
+		full := l.Limit > 0 && len(found) > l.Limit
+		switch {
+		case l.lo > 1 && (start < 0 || !l.reaches(start)):
+			err = l.back(ctx, step)
+		case end < 0 || !ok && l.hi < l.last:
+			err = l.forth(ctx, step)
+		case l.Desc && !full && l.lo > 1 && (!l.after.given || l.events[start].Seq > l.after.seq):
+			err = l.back(ctx, step)
+		case !l.Desc && !full && l.hi < l.last && !l.ended(list):
+			err = l.forth(ctx, step)
+		default:
+			return l.page(found, full), nil
+		}
+		if err != nil {
+			return Page{}, err
+		}
+	}
+}
+
+// reaches reports whether a fold from start has the place at which the page
+// begins: a message never comes before its own event.
+func (l *lister) reaches(start int) bool {
+	from := l.after
+	if l.Desc {
+		from = l.before
+	}
+	return !from.given || start < len(l.events) && l.events[start].Seq <= from.seq || l.Desc && from.id == ""
+}
+
+// cut leaves what lies between the marks. ok is false when a mark names a
+// message that is not there; it may come later than its own event, because it
+// waited for a turn.
+func (l *lister) cut(list []placed) (found []placed, ok bool) {
+	from, to, ok := 0, len(list), true
+	if l.after.given {
+		i := l.after.find(list)
+		if ok = l.after.id == "" || i >= 0; i >= 0 {
+			from = i + 1
+		} else {
+			from = firstAt(list, l.after.seq+1)
+		}
+	}
+	if l.before.given {
+		i := l.before.find(list)
+		ok = ok && (l.before.id == "" || i >= 0 || !l.Desc)
+		if to = i; i < 0 {
+			to = firstAt(list, l.before.seq)
+		}
+	}
+	return list[from:max(from, to)], ok
+}
+
+// ended reports whether the list reaches the place where the query ends.
+func (l *lister) ended(list []placed) bool {
+	if !l.before.given {
+		return false
+	}
+	return l.before.find(list) >= 0 || l.before.id == "" && firstAt(list, l.before.seq) < len(list)
+}
+
+func (m mark) find(list []placed) int {
+	if m.id == "" {
+		return -1
+	}
+	return slices.IndexFunc(list, func(p placed) bool { return p.ID == m.id })
+}
+
+func firstAt(list []placed, seq chat.Seq) int {
+	for i := range list {
+		if list[i].at >= seq {
+			return i
+		}
+	}
+	return len(list)
+}
+
+func (l *lister) page(found []placed, more bool) Page {
+	switch {
+	case more && l.Desc:
+		found = found[len(found)-l.Limit:]
+	case more:
+		found = found[:l.Limit]
+	}
+	p := Page{Messages: make([]Message, len(found)), More: more}
+	for i := range found {
+		p.Messages[i] = found[i].Message
+	}
+	if l.Desc {
+		slices.Reverse(p.Messages)
+	}
+	return p
+}

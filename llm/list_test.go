@@ -1,0 +1,163 @@
+package llm
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+func whole(s *script) []Message {
+	f := NewFold(Options{})
+	for i := range s.events {
+		f.Apply(&s.events[i])
+	}
+	return append(append([]Message(nil), f.Messages()...), f.Waiting()...)
+}
+
+func text(ms []Message) []string {
+	out := make([]string, len(ms))
+	for i := range ms {
+		out[i] = string(ms[i].AppendJSON(nil))
+	}
+	return out
+}
+
+func same(t rapid.TB, what string, want, got []string) {
+	t.Helper()
+	if len(want) != len(got) {
+		i := 0
+		for i < len(want) && i < len(got) && want[i] == got[i] {
+			i++
+		}
+		t.Fatalf("%s: %d messages, want %d, the first that differs is %d of\n got %v\nwant %v", what, len(got), len(want), i, clipAll(got[min(i, len(got)):]), clipAll(want[min(i, len(want)):]))
+	}
+	for i := range want {
+		if want[i] != got[i] {
+			t.Fatalf("%s: message %d\n got %s\nwant %s", what, i, got[i], want[i])
+		}
+	}
+}
+
+func clipAll(list []string) []string { return list[:min(3, len(list))] }
+
+// Pages of any size, in both orders, joined, are the whole fold: no gap, no
+// repeat, and no message differs because a window cut something off.
+func TestPagesAreTheFold(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := randomLog(rt, 300)
+		want := text(whole(s))
+		limit := rapid.IntRange(1, 20).Draw(rt, "limit")
+		for _, desc := range []bool{false, true} {
+			var got []string
+			q := Query{Limit: limit, Desc: desc}
+			for range len(want) + 2 {
+				p, err := List(t.Context(), s, q)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				page := text(p.Messages)
+				if desc {
+					for _, m := range page {
+						got = append([]string{m}, got...)
+					}
+				} else {
+					got = append(got, page...)
+				}
+				if !p.More {
+					break
+				}
+				if last := p.Messages[len(p.Messages)-1].ID; desc {
+					q.Before = last
+				} else {
+					q.After = last
+				}
+			}
+			same(rt, fmt.Sprintf("limit %d desc %v", limit, desc), want, got)
+		}
+	})
+}
+
+// Both marks together, in both orders, cut the list where they say.
+func TestPagesBetweenMarks(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := randomLog(rt, 200)
+		ms := whole(s)
+		if len(ms) < 2 {
+			return
+		}
+		a := rapid.IntRange(0, len(ms)-2).Draw(rt, "after")
+		b := rapid.IntRange(a+1, len(ms)-1).Draw(rt, "before")
+		want := text(ms[a+1 : b])
+		for _, desc := range []bool{false, true} {
+			p, err := List(t.Context(), s, Query{After: ms[a].ID, Before: ms[b].ID, Limit: 1000, Desc: desc})
+			if err != nil {
+				rt.Fatal(err)
+			}
+			got := text(p.Messages)
+			if desc {
+				for i, j := 0, len(got)-1; i < j; i, j = i+1, j-1 {
+					got[i], got[j] = got[j], got[i]
+				}
+			}
+			same(rt, fmt.Sprintf("between, desc %v", desc), want, got)
+		}
+	})
+}
+
+// A fold that stops anywhere and goes on is the fold that does not stop, and no
+// id comes twice.
+func TestFoldGoesOn(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := randomLog(rt, 120)
+		f := NewFold(Options{})
+		seen := map[string]bool{}
+		for i := range s.events {
+			f.Apply(&s.events[i])
+		}
+		for _, m := range f.Messages() {
+			if seen[m.ID] {
+				rt.Fatalf("id %s comes twice", m.ID)
+			}
+			seen[m.ID] = true
+			if seq, ok := SeqOf(m.ID); !ok || seq == 0 || seq > s.state.Last {
+				rt.Fatalf("id %s names no event", m.ID)
+			}
+			if _, err := Decode(m.AppendJSON(nil)); err != nil {
+				rt.Fatalf("our own message is refused: %v\n%s", err, m.AppendJSON(nil))
+			}
+		}
+		same(rt, "again", text(f.Messages()), text(Messages(s.events, Options{})))
+	})
+}
+
+func TestListRefusesStrangePlaces(t *testing.T) {
+	s := newScript()
+	for _, q := range []Query{{After: "nonsense"}, {Before: "message-zz"}, {After: "42~b7.1"}} {
+		if _, err := List(t.Context(), s, q); chat.CodeOf(err) != chat.Invalid {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+}
+
+func TestListBySequence(t *testing.T) {
+	s := newScript()
+	for i := range 5 {
+		s.user(fmt.Sprint("q", i))
+		s.agent(chat.AgentText{Text: fmt.Sprint("a", i)})
+		s.done()
+	}
+	p, err := List(t.Context(), s, Query{After: "5", Limit: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Messages) != 2 || !p.More || p.Messages[0].PlainText() != "q1" {
+		t.Errorf("after 5: %v %v", text(p.Messages), p.More)
+	}
+	p, err = List(t.Context(), s, Query{Before: "5", Limit: 10, Desc: true})
+	if err != nil || len(p.Messages) != 2 || p.More || p.Messages[0].PlainText() != "a0" {
+		t.Errorf("before 5: %v %v %v", text(p.Messages), p.More, err)
+	}
+}

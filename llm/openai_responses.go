@@ -1,0 +1,173 @@
+package llm
+
+import (
+	"github.com/openai/openai-go/v3/packages/param"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/openai/openai-go/v3/shared"
+)
+
+// OpenAIResponses turns a request into one for the Responses API. Nothing is
+// stored there; reasoning comes back encrypted and is sent along again.
+func OpenAIResponses(r Request) responses.ResponseNewParams {
+	c := responsesConverter{Request: r, ids: newNames(openAICallID, ""), tools: toolNames(r.Tools, openAIName, "")}
+	for _, m := range Repair(r.Messages) {
+		c.message(&m)
+	}
+	p := responses.ResponseNewParams{
+		Model: r.Model, Store: param.NewOpt(false),
+		Input: responses.ResponseNewParamsInputUnion{OfInputItemList: c.out},
+	}
+	if reasons(r.Model) {
+		p.Include = []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent}
+		p.Reasoning.Summary = shared.ReasoningSummaryDetailed
+	}
+	for i := range r.Tools {
+		t := &r.Tools[i]
+		f := &responses.FunctionToolParam{Name: c.tools.of(t.Name), Parameters: t.parameters(), Strict: param.NewOpt(false)}
+		if t.Description != "" {
+			f.Description = param.NewOpt(t.Description)
+		}
+		p.Tools = append(p.Tools, responses.ToolUnionParam{OfFunction: f})
+	}
+	if r.MaxTokens > 0 {
+		p.MaxOutputTokens = param.NewOpt(int64(r.MaxTokens))
+	}
+	return p
+}
+
+type responsesConverter struct {
+	Request
+	ids, tools *names
+	out        responses.ResponseInputParam
+}
+
+func (c *responsesConverter) add(i responses.ResponseInputItemUnionParam) { c.out = append(c.out, i) }
+
+// say adds a message of one text.
+func (c *responsesConverter) say(role responses.EasyInputMessageRole, text string) {
+	if blank(text) {
+		return
+	}
+	c.add(responses.ResponseInputItemParamOfMessage(c.cut(text), role))
+}
+
+func (c *responsesConverter) message(m *Message) {
+	switch m.Role {
+	case System:
+		c.say(responses.EasyInputMessageRoleDeveloper, m.PlainText())
+	case Summary:
+		c.say(responses.EasyInputMessageRoleUser, m.PlainText())
+	case User:
+		c.user(m)
+	case Assistant:
+		c.assistant(m)
+	case Tool:
+		for i := range m.ToolReturns {
+			c.result(&m.ToolReturns[i])
+		}
+	}
+}
+
+func (c *responsesConverter) user(m *Message) {
+	var list responses.ResponseInputMessageContentListParam
+	for _, p := range m.Content {
+		switch p := p.(type) {
+		case *Text:
+			if p.Text != "" {
+				list = append(list, responses.ResponseInputContentParamOfInputText(c.cut(p.Text)))
+			}
+		case *Image:
+			url, mediaType, data, ok := picture(p.Source)
+			if !ok {
+				list = append(list, responses.ResponseInputContentParamOfInputText(missingImage(p.Source)))
+				continue
+			}
+			if url == "" {
+				url = "data:" + mediaType + ";base64," + data
+			}
+			list = append(list, responses.ResponseInputContentUnionParam{OfInputImage: &responses.ResponseInputImageParam{
+				Detail: responses.ResponseInputImageDetail(detail(p.Source.Detail)), ImageURL: param.NewOpt(url),
+			}})
+		}
+	}
+	if len(list) > 0 {
+		c.add(responses.ResponseInputItemParamOfMessage(list, responses.EasyInputMessageRoleUser))
+	}
+}
+
+func (c *responsesConverter) assistant(m *Message) {
+	// A thought must be followed by what came of it, so it waits for that.
+	var thoughts []responses.ResponseInputItemUnionParam
+	flush := func() {
+		c.out = append(c.out, thoughts...)
+		thoughts = nil
+	}
+	for _, p := range m.Content {
+		switch p := p.(type) {
+		case *SummarizedReasoning:
+			if c.sameModel(m) && p.Encrypted != "" {
+				thoughts = append(thoughts, reasoningItem(p))
+			}
+		case *Text:
+			if !blank(p.Text) {
+				flush()
+				c.say(responses.EasyInputMessageRoleAssistant, p.Text)
+			}
+		}
+	}
+	for _, call := range m.ToolCalls {
+		flush()
+		c.add(responses.ResponseInputItemUnionParam{OfFunctionCall: &responses.ResponseFunctionToolCallParam{
+			CallID: c.ids.of(call.ID), Name: c.tools.of(call.Name), Arguments: string(Object(call.Arguments)),
+			Status: responses.ResponseFunctionToolCallStatusCompleted,
+		}})
+	}
+}
+
+func reasoningItem(p *SummarizedReasoning) responses.ResponseInputItemUnionParam {
+	item := responses.ResponseReasoningItemParam{
+		ID: p.ID, EncryptedContent: param.NewOpt(p.Encrypted), Summary: []responses.ResponseReasoningItemSummaryParam{},
+	}
+	for _, s := range p.Summary {
+		item.Summary = append(item.Summary, responses.ResponseReasoningItemSummaryParam{Text: s.Text})
+	}
+	return responses.ResponseInputItemUnionParam{OfReasoning: &item}
+}
+
+func (c *responsesConverter) result(t *ToolReturn) {
+	out := responses.ResponseInputItemFunctionCallOutputParam{CallID: param.NewOpt(c.ids.of(t.ToolCallID))}
+	if countImages(t.Parts) == 0 {
+		out.Output.OfString = param.NewOpt(c.outcome(t))
+		c.add(responses.ResponseInputItemUnionParam{OfFunctionCallOutput: &out})
+		return
+	}
+	var list responses.ResponseFunctionCallOutputItemListParam
+	text := func(s string) {
+		list = append(list, responses.ResponseFunctionCallOutputItemUnionParam{OfInputText: &responses.ResponseInputTextContentParam{Text: s}})
+	}
+	if t.Status == Failure {
+		text("Error:")
+	}
+	for _, p := range t.Parts {
+		switch p := p.(type) {
+		case *Text:
+			if p.Text != "" {
+				text(c.cut(p.Text))
+			}
+		case *Image:
+			url, mediaType, data, ok := picture(p.Source)
+			if !ok {
+				text(missingImage(p.Source))
+				continue
+			}
+			if url == "" {
+				url = "data:" + mediaType + ";base64," + data
+			}
+			list = append(list, responses.ResponseFunctionCallOutputItemUnionParam{OfInputImage: &responses.ResponseInputImageContentParam{
+				Detail: responses.ResponseInputImageContentDetail(detail(p.Source.Detail)), ImageURL: param.NewOpt(url),
+			}})
+		}
+	}
+	out.Output.OfResponseFunctionCallOutputItemArray = list
+	c.add(responses.ResponseInputItemUnionParam{OfFunctionCallOutput: &out})
+}

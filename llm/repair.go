@@ -1,0 +1,271 @@
+package llm
+
+import (
+	"slices"
+	"strconv"
+)
+
+// Repair returns the messages in the form that every provider takes, without
+// changing what it is given:
+//
+//   - an approval request is an assistant message with its calls; its answer is
+//     gone, what the answer says of calls without a result becomes their result;
+//   - directly behind an assistant message with calls stands one tool message
+//     that has exactly one return for each of them, in their order. A return
+//     that came later is moved there, one that never came is made up and says
+//     so, one that belongs to no call is left out;
+//   - no call id is used for two calls;
+//   - a request at the end that nobody has answered is left out, together with
+//     the calls that wait beside it, and so is what says nothing.
+func Repair(messages []Message) []Message {
+	r := repairer{in: dropOpen(messages), unused: map[string][]*found{}, calls: map[string][]int{}, used: map[string]bool{}}
+	r.collect()
+	for i := range r.in {
+		r.message(&r.in[i], i)
+	}
+	for n := len(r.out) - 1; n >= 0 && r.out[n].Role == Assistant && len(r.out[n].ToolCalls) == 0 && r.out[n].PlainText() == ""; n-- {
+		r.out = r.out[:n]
+	}
+	if len(r.out) == 0 {
+		return nil
+	}
+	return r.out
+}
+
+// dropOpen leaves out approval requests that cannot be answered any more, or
+// are not yet: at the end, or cut off from their answer by a summary.
+func dropOpen(in []Message) []Message {
+	out := slices.Clone(in)
+	for i := 0; i+1 < len(out); i++ {
+		if out[i].IsApprovalRequest() && out[i+1].Role == Summary && (i+2 == len(out) || out[i+2].IsApprovalResponse()) {
+			out = slices.Delete(out, i, i+1)
+			i--
+		}
+	}
+	if n := len(out) - 1; n >= 0 && out[n].IsApprovalRequest() {
+		out = out[:n]
+		if n > 0 && out[n-1].Role == Assistant && len(out[n-1].ToolCalls) > 0 {
+			out = out[:n-1]
+		}
+	}
+	return out
+}
+
+type repairer struct {
+	in, out []Message
+	unused  map[string][]*found // returns by call id, in the order of the log
+	calls   map[string][]int    // messages with a call of that id
+	used    map[string]bool     // call ids of the result
+	last    int                 // the message of in that the last assistant message comes from
+}
+
+// found is a return that waits for its call.
+type found struct {
+	ToolReturn
+	at   int  // its message
+	weak bool // only to be used when there is no better one
+}
+
+// collect finds what is said of each call.
+func (r *repairer) collect() {
+	var request *Message
+	for i := range r.in {
+		m := &r.in[i]
+		if m.Role == Assistant || m.IsApprovalRequest() {
+			for _, c := range callsOf(m) {
+				r.calls[c.ID] = append(r.calls[c.ID], i)
+			}
+		}
+		switch {
+		case m.Role == Tool:
+			for _, t := range returnsOf(m) {
+				r.unused[t.ToolCallID] = append(r.unused[t.ToolCallID], &found{ToolReturn: t, at: i})
+			}
+		case m.IsApprovalRequest():
+			request = m
+		case m.IsApprovalResponse():
+			for _, v := range verdictsOf(m, request) {
+				if f := fromVerdict(v); f != nil {
+					f.at = i
+					r.unused[v.CallID()] = append(r.unused[v.CallID()], f)
+				}
+			}
+		}
+	}
+}
+
+// fromVerdict is the result that an approval response has for a call: what the
+// client's own tool gave, or that a person said no.
+func fromVerdict(v Verdict) *found {
+	switch v := v.(type) {
+	case *ToolReturn:
+		return &found{ToolReturn: *v, weak: true}
+	case *ToolApproval:
+		if !v.Approve {
+			return &found{ToolReturn: ToolReturn{ToolCallID: v.ToolCallID, Status: Failure, Text: denial(v.Reason)}, weak: true}
+		}
+	}
+	return nil
+}
+
+func (r *repairer) message(m *Message, at int) {
+	switch {
+	case m.Role == Tool, m.IsApprovalResponse():
+		return // its returns stand behind their calls
+	case m.Role == Assistant, m.IsApprovalRequest():
+		r.assistant(m, at)
+	default:
+		if len(m.Content) > 0 {
+			r.out = append(r.out, *m)
+		}
+	}
+}
+
+func (r *repairer) assistant(m *Message, at int) {
+	c := *m
+	c.Role, c.ToolCalls, c.OTID, c.ToolCallID = Assistant, nil, "", ""
+	var returns []ToolReturn
+	renamed := map[string]string{}
+	for _, call := range callsOf(m) {
+		if _, twice := renamed[call.ID]; twice {
+			continue
+		}
+		if r.repeats(call) {
+			renamed[call.ID] = call.ID
+			continue
+		}
+		ret := r.takeReturn(call, at)
+		id := r.unique(call.ID)
+		renamed[call.ID] = id
+		call.ID, ret.ToolCallID, ret.id = id, id, nil
+		c.ToolCalls = append(c.ToolCalls, call)
+		returns = append(returns, ret)
+	}
+	c.Content = renameParts(m.Content, renamed)
+	if len(c.Content) == 0 && len(c.ToolCalls) == 0 {
+		return
+	}
+	// A request beside the assistant message of its step is one message with it.
+	if m.Role == Approval && r.follows(at) {
+		r.join(c, returns)
+		r.last = at
+		return
+	}
+	r.out, r.last = append(r.out, c), at
+	if len(returns) > 0 {
+		r.out = append(r.out, toolMessage(&c, returns))
+	}
+}
+
+// callsOf lists the calls of a message; what only stands in its content counts
+// too.
+func callsOf(m *Message) []ToolCall {
+	calls := m.ToolCalls
+	for _, p := range m.Content {
+		if p, ok := p.(*CallPart); ok && !slices.ContainsFunc(m.ToolCalls, func(c ToolCall) bool { return c.ID == p.ID }) {
+			calls = append(calls[:len(calls):len(calls)], ToolCall{ID: p.ID, Name: p.Name, Arguments: string(p.Input)})
+		}
+	}
+	return calls
+}
+
+// repeats reports whether a call was shown before and has no further result: it
+// is the same call, said again.
+func (r *repairer) repeats(c ToolCall) bool {
+	return r.used[c.ID] && len(r.unused[c.ID]) == 0
+}
+
+// takeReturn finds the result of a call.
+func (r *repairer) takeReturn(c ToolCall, at int) ToolReturn {
+	list := r.unused[c.ID]
+	best := -1
+	for i, f := range list {
+		if f.at > at && (best < 0 || list[best].weak && !f.weak) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return ToolReturn{Status: Failure, Text: "Error: this tool call has no result; it was cut off and may or may not have taken effect."}
+	}
+	ret := list[best].ToolReturn
+	// Further results of the same call are repeats, unless a call of the same id
+	// comes between.
+	next := len(r.in)
+	for _, i := range r.calls[c.ID] {
+		if i > list[best].at {
+			next = i
+			break
+		}
+	}
+	r.unused[c.ID] = slices.DeleteFunc(slices.Clone(list), func(f *found) bool { return f.at < next })
+	return ret
+}
+
+// unique returns a name for a call that no other call has.
+func (r *repairer) unique(id string) string {
+	if id == "" {
+		id = "call"
+	}
+	name := id
+	for n := 2; r.used[name]; n++ {
+		name = id + "_" + strconv.Itoa(n)
+	}
+	r.used[name] = true
+	return name
+}
+
+// renameParts gives the calls among the content the names that the calls have.
+func renameParts(parts []Part, renamed map[string]string) []Part {
+	out := make([]Part, 0, len(parts))
+	seen := map[string]bool{}
+	for _, p := range parts {
+		if c, ok := p.(*CallPart); ok {
+			if seen[c.ID] {
+				continue
+			}
+			seen[c.ID] = true
+			if id := renamed[c.ID]; id != c.ID {
+				copied := *c
+				copied.ID = id
+				p = &copied
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// follows reports whether the message before is the assistant message that the
+// request belongs to.
+func (r *repairer) follows(at int) bool {
+	return at > 0 && r.last == at-1 && r.in[at-1].Role == Assistant && len(r.out) > 0
+}
+
+// join adds a request to the assistant message before it.
+func (r *repairer) join(c Message, returns []ToolReturn) {
+	n := len(r.out) - 1
+	var before []ToolReturn
+	if r.out[n].Role == Tool {
+		before = r.out[n].ToolReturns
+		r.out = r.out[:n]
+		n--
+	}
+	a := r.out[n]
+	a.Content = append(a.Content[:len(a.Content):len(a.Content)], c.Content...)
+	a.ToolCalls = slices.Concat(a.ToolCalls, c.ToolCalls)
+	if a.Model == "" {
+		a.Model = c.Model
+	}
+	r.out[n] = a
+	if returns = slices.Concat(before, returns); len(returns) > 0 {
+		r.out = append(r.out, toolMessage(&a, returns))
+	}
+}
+
+// toolMessage is the answer to the calls of an assistant message.
+func toolMessage(a *Message, returns []ToolReturn) Message {
+	return Message{
+		Role: Tool, Name: a.ToolCalls[0].Name, ToolCallID: returns[0].ToolCallID, ToolReturns: returns,
+		StepID: a.StepID, RunID: a.RunID, AgentID: a.AgentID, ConversationID: a.ConversationID, CreatedAt: a.CreatedAt,
+	}
+}

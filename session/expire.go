@@ -1,0 +1,69 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// maxNap is the longest time Run sleeps while a deadline is set: a machine that
+// slept itself, or whose clock was set, is noticed after it.
+const maxNap = 30 * time.Second
+
+// Run closes prompts at their deadlines until ctx ends. The deadlines stand in
+// the log, so nothing is forgotten over a restart.
+func (s *Sessions) Run(ctx context.Context) error {
+	nap := time.NewTimer(maxNap)
+	defer nap.Stop()
+	for {
+		next, err := s.expire(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.opt.Logger.ErrorContext(ctx, "prompts could not be closed at their deadline; trying again", "err", err)
+			next = s.now() + 1e6
+		}
+		var due <-chan time.Time
+		if next != 0 {
+			nap.Reset(min(maxNap, time.Duration(max(0, next-s.now()))*time.Microsecond))
+			due = nap.C
+		}
+		select {
+		case <-due:
+		case <-s.sooner:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// expire closes the prompts whose time is over and returns the next deadline, 0
+// for none. A session in which it fails does not keep the others waiting.
+func (s *Sessions) expire(ctx context.Context) (next chat.At, err error) {
+	var due []chat.Deadline
+	for dl, err := range s.log.Deadlines(ctx) {
+		if err != nil {
+			return 0, err
+		}
+		if dl.At > s.now() || len(due) == 1000 {
+			next = dl.At
+			break
+		}
+		due = append(due, dl)
+	}
+	var problems []error
+	for _, dl := range due {
+		err := s.system(ctx, dl.Session, func(d *decision) error {
+			p := d.state.Prompt(dl.RequestID)
+			if p != nil && p.Deadline != 0 && d.now >= p.Deadline {
+				d.say(chat.PromptClosed{RequestID: p.RequestID, Reason: chat.Expired}, p.Workstream, p.Turn)
+			}
+			return nil
+		})
+		if err != nil && chat.CodeOf(err) != chat.Gone && chat.CodeOf(err) != chat.NotFound {
+			problems = append(problems, fmt.Errorf("prompt %s of session %s: %w", dl.RequestID, dl.Session, err))
+		}
+	}
+	return next, errors.Join(problems...)
+}

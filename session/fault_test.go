@@ -1,0 +1,212 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+func TestAFailedCommitLeavesNoTrace(t *testing.T) {
+	var told int
+	w := newWorld(t, Options{Committed: func(evs []chat.Event) { told += len(evs) }})
+	id := w.begin("s")
+	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
+	told = 0
+	full := chat.Errorf(chat.Unavailable, "the disk is full")
+	w.log.before = func(*chat.Commit) error { return full }
+	_, err := w.Append(ctx, ann, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "x"}).As("k")})
+	w.wantCode(err, chat.Unavailable)
+	_, err = w.Answer(ctx, ann, id, p, chat.Answer{Text: "x"})
+	w.wantCode(err, chat.Unavailable)
+	sess, created, err := w.Create(ctx, ann, chat.NewSession{ID: "new"})
+	if chat.CodeOf(err) != chat.Unavailable || created || sess.ID != "" {
+		t.Fatal(sess, created, err)
+	}
+	title := "x"
+	_, err = w.Update(ctx, ann, id, chat.SessionUpdated{Title: &title})
+	w.wantCode(err, chat.Unavailable)
+	if st := w.state(id); st.Last != 2 || len(st.Prompts) != 1 || st.Session.Title != "" || told != 0 {
+		t.Fatalf("%d events, %d prompts, %d told", st.Last, len(st.Prompts), told)
+	}
+	w.log.before = nil
+	w.append(ann, id, chat.UserMessage{Text: "x"})
+	if _, err = w.Answer(ctx, ann, id, p, chat.Answer{Text: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	w.events(id)
+}
+
+// TestALoserOfNothing: two answers wait for one commit, which fails. Nobody has
+// won, so nobody is told that the other did.
+func TestALoserOfNothing(t *testing.T) {
+	w := newWorld(t, Options{})
+	id := w.begin("s")
+	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
+	w.log.before = func(*chat.Commit) error { return chat.Errorf(chat.Unavailable, "full") }
+	r := w.room(id)
+	defer r.leave()
+	one := &answering{caller: ann, request: p, answer: chat.Answer{Text: "1"}}
+	two := &answering{caller: ann, request: p, answer: chat.Answer{Text: "2"}}
+	bad := &answering{caller: ann, request: p, answer: chat.Answer{}}
+	batch := []*request{{rules: bad}, {rules: one}, {rules: two}}
+	r.handle(ctx, batch)
+	w.wantCode(batch[0].err, chat.Invalid) // depends on nothing
+	w.wantCode(batch[1].err, chat.Unavailable)
+	w.wantCode(batch[2].err, chat.Unavailable)
+}
+
+// TestAnotherCommitter moves the session on behind the room's back, as another
+// machine would.
+func TestAnotherCommitter(t *testing.T) {
+	w := newWorld(t, Options{})
+	id := w.begin("s", chat.NewSession{Members: []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}})
+	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
+	// A second door to the same journal.
+	other := New(w.log.Journal, w.hub, w.opt)
+	once := sync.OnceFunc(func() {
+		if _, err := other.Append(ctx, bob, id, []chat.Draft{chat.NewDraft(chat.UserInputResponse{RequestID: p, Text: "mine"}).As("k")}); err != nil {
+			t.Error(err)
+		}
+	})
+	w.log.before = func(*chat.Commit) error { once(); return nil }
+	_, err := w.Answer(ctx, ann, id, p, chat.Answer{Text: "too late"})
+	if d := chat.Public(err).Details; chat.CodeOf(err) != chat.Conflict || d["answered_by"].(chat.Actor).ID != "bob" {
+		t.Fatal(err, d)
+	}
+	n := 0
+	w.log.before = func(*chat.Commit) error {
+		n++
+		if n <= 3 {
+			if _, err := other.Append(ctx, bob, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: fmt.Sprint(n)})}); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	}
+	evs := w.append(ann, id, chat.UserMessage{Text: "x"})
+	if want := w.state(id).Last; evs[0].Seq != want {
+		t.Fatalf("event %d of %d", evs[0].Seq, want)
+	}
+	// Somebody who is always faster is not waited for endlessly.
+	n = -100
+	_, err = w.Append(ctx, ann, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "x"})})
+	w.wantCode(err, chat.Conflict)
+	w.log.before = nil
+	w.events(id)
+}
+
+func TestAPanicLocksNobodyOut(t *testing.T) {
+	var bang bool
+	w := newWorld(t, Options{Committed: func([]chat.Event) {
+		if bang {
+			panic("committed")
+		}
+	}})
+	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
+	r := w.room(id)
+	defer r.leave()
+	good := func() *request {
+		a := &appending{caller: ann, drafts: []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "x"})}}
+		if err := a.drafts[0].Settle(); err != nil {
+			t.Fatal(err)
+		}
+		return &request{rules: a}
+	}
+	poison := &request{rules: op(func(d *decision) error {
+		d.say(chat.PromptClosed{RequestID: "x"}, "", "")
+		panic("rules")
+	})}
+	look := &request{look: func(*chat.State) error { panic("look") }}
+	batch := []*request{good(), poison, good(), look, good()}
+	r.handle(ctx, batch)
+	for i, want := range []chat.Code{"", chat.Internal, "", chat.Internal, ""} {
+		if got := chat.CodeOf(batch[i].err); got != want {
+			t.Errorf("request %d: %v", i, batch[i].err)
+		}
+	}
+	bang = true
+	w.append(ann, id, chat.UserMessage{Text: "stored, whatever comes after"})
+	bang = false
+	w.append(ann, id, chat.UserMessage{Text: "x"})
+	w.wantStory(id, "session.started", "user.message x", "user.message x", "user.message x", "user.message stored, whatever comes after", "user.message x")
+}
+
+func TestAPreviewThatCannotBeKeptIsNotShown(t *testing.T) {
+	w := newWorld(t, Options{})
+	id := w.begin("s")
+	w.say(id, "a")
+	ref := w.turn(id)
+	w.show(ref, "b", 0, "x")
+	broken := New(&deaf{w.log}, w.hub, w.opt)
+	err := broken.Preview(ctx, bot, id, piece(ref, "b", 1, "y"))
+	w.wantCode(err, chat.Unavailable)
+	if b, _ := w.hub.Block(id, "b"); b.Text != "x" {
+		t.Fatal(b.Text)
+	}
+}
+
+// deaf is a journal that keeps no previews.
+type deaf struct{ *spy }
+
+func (*deaf) WritePreviews(context.Context, chat.SessionID, []chat.Preview) error {
+	return chat.Errorf(chat.Unavailable, "no").Because(errors.New("io"))
+}
+
+func TestTooManyWaiting(t *testing.T) {
+	w := newWorld(t, Options{})
+	id := w.begin("s")
+	w.say(id, "a")
+	ref := w.turn(id)
+	r := w.room(id)
+	defer r.leave()
+	r.mu.Lock()
+	r.busy, r.queue = true, make([]*request, maxWaiting)
+	r.mu.Unlock()
+	_, err := w.Append(ctx, ann, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "x"})})
+	w.wantCode(err, chat.SlowDown)
+	if err := r.join(&request{must: true}); err != nil {
+		t.Fatal("what the server must do is refused", err)
+	}
+	r.mu.Lock()
+	r.busy, r.queue = false, nil
+	r.mu.Unlock()
+	w.end(ref, chat.Done)
+}
+
+func TestForgottenRoomsChangeNothing(t *testing.T) {
+	w := newWorld(t, Options{MaxRooms: 1}) // one per shard
+	const sessions = 300
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for k := i; k < sessions; k += 8 {
+				id := chat.SessionID(fmt.Sprint("s", k))
+				if _, _, err := w.Create(ctx, ann, chat.NewSession{ID: id}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for round := range 3 {
+		for k := range sessions {
+			id := chat.SessionID(fmt.Sprint("s", k))
+			evs, err := w.Append(ctx, ann, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "x"}).As(fmt.Sprint(round))})
+			if err != nil || round > 0 && evs[0].Seq != chat.Seq(round+3) {
+				t.Fatal(evs, err)
+			}
+		}
+	}
+	rooms := 0
+	for i := range w.shards {
+		rooms += len(w.shards[i].rooms)
+	}
+	if rooms > len(w.shards)+8 { // each of the creators may have exceeded it by one
+		t.Fatalf("%d rooms are kept", rooms)
+	}
+	w.events("s7")
+}

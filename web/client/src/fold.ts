@@ -1,0 +1,485 @@
+import { isKnown, payloadOf } from "./payload.js";
+import { State, launched, lean, progressed, trim, workstreamOf, type Understood } from "./state.js";
+import type {
+  Actor, Answer, Event, FileItem, Item, ItemBase, ItemKind, ItemOf, ItemPage, KnownEvent, MessageItem, NoticeItem, Payloads, Preview, PromptItem, PromptStatus, Session, Snapshot,
+  ToolItem, View,
+} from "./types.gen.js";
+import { afterBytes, byteLength } from "./utf8.js";
+
+/*
+ * The fold of a session's log into what people see. It gives what the Go fold gives: both pass the vectors in
+ * chat/testdata/fold. An event costs the same however long the session is. Items are replaced when they change, never
+ * changed, so who holds one can tell by comparing.
+ */
+
+/** What a batch of events and pieces changed. */
+export interface Changes {
+  /** Items that are new or not what they were. */
+  items: Set<string>;
+  /** The list of items is another one. */
+  order: boolean;
+  state: boolean;
+}
+
+type Part<K extends ItemKind, P extends string> = { [N in P]?: ItemOf<K>[N & keyof ItemOf<K>] };
+/** An item whose parts can be looked at without knowing its kind. */
+type Loose = ItemBase & { kind: ItemKind } & Part<"message", "message"> & Part<"text", "text"> & Part<"tool", "tool"> &
+  Part<"prompt", "prompt"> & Part<"plan", "plan"> & Part<"status", "status"> & Part<"file", "file"> & Part<"workstream", "workstream">;
+type Parts = Partial<Omit<Loose, "id" | "kind">> & Record<string, unknown>;
+
+/** A turn that something was heard of and whose end was not seen. */
+interface Running {
+  /** Its start was seen, so nothing of it lies before the window. */
+  began: boolean;
+  /** Calls that wait for their outcome. */
+  calls: Set<string>;
+}
+
+export class Transcript {
+  /** Ids in order: those of the log, without the open blocks. */
+  order: string[] = [];
+  /** Blocks that are being written, in the order in which they were begun. */
+  open: Item[] = [];
+  #state: State;
+  #items = new Map<string, Loose>();
+  #bytes = new Map<string, number>(); // of open blocks
+  #last = 0;
+  #calls = new Map<string, string[]>(); // running calls → ids, oldest first
+  #files = new Map<string, string>(); // path → id of its last upload
+  #turns = new Map<string, Running>();
+  #changes: Changes = { items: new Set(), order: false, state: false };
+
+  /** Goes on from a snapshot, or begins with nothing. */
+  constructor(snapshot?: Snapshot) {
+    if (!snapshot) {
+      this.#state = new State();
+      return;
+    }
+    const first = snapshot.items[0]?.seq ?? Infinity;
+    this.#last = snapshot.session.last;
+    for (const it of snapshot.items) this.#adopt(it);
+    this.order = snapshot.items.map((it) => it.id);
+    this.open = snapshot.open;
+    for (const it of snapshot.open) if (it.kind === "text" || it.kind === "thinking") this.#bytes.set(it.id, byteLength(it.text.text));
+    this.#state = new State(snapshot.session, snapshot.state, (seq) => this.#items.get(`i${seq}`)?.workstream_id ?? "");
+    for (const t of snapshot.state.turns) if (!snapshot.more || t.trigger >= first) this.#turn(t.turn_id).began = true;
+  }
+
+  get state(): View {
+    return this.#state.view;
+  }
+
+  get session(): Session {
+    return this.#state.session;
+  }
+
+  /** The last event that was folded. */
+  get last(): number {
+    return this.#last;
+  }
+
+  /** All items: those of the log, then the open blocks. */
+  get items(): Item[] {
+    return [...this.order.map((id) => this.#items.get(id) as unknown as Item), ...this.open];
+  }
+
+  item(id: string): Item | undefined {
+    return (this.#items.get(id) as unknown as Item | undefined) ?? this.open.find((it) => it.id === id);
+  }
+
+  /** What changed since it was last asked. */
+  take(): Changes {
+    const c = this.#changes;
+    this.#changes = { items: new Set(), order: false, state: false };
+    return c;
+  }
+
+  /** Folds one event. Events come in order; one that was folded already is passed over. */
+  apply(e: Event): void {
+    if (e.sequence <= this.#last) return;
+    this.#last = e.sequence;
+    const u = isKnown(e) ? ({ type: e.type, body: payloadOf(e), event: e } as Understood) : undefined;
+    if (this.#state.apply(e.sequence, e.timestamp, u)) this.#changes.state = true;
+    if (u) this.#fold(u);
+    else this.#add(e, "custom", seqID(e.sequence), { custom: { type: e.type, payload: e.payload } });
+  }
+
+  /** Shows a piece of a block that is being written. What is there already is passed over; gaps and finished blocks are ignored. */
+  preview(p: Preview): void {
+    let i = this.open.findIndex((it) => (it as Loose).text?.block === p.block);
+    if (i < 0) {
+      const id = nameID("b-", p.turn_id, p.block);
+      if (this.#items.has(id) || p.offset > 0) return;
+      const kind = p.kind === "thinking" ? "thinking" : "text";
+      const it = lean<Loose>({ id, kind, turn_id: p.turn_id, workstream_id: p.workstream_id, open: true, text: { block: p.block, text: "" } } as Loose);
+      i = this.open.length;
+      this.open = [...this.open, it as unknown as Item];
+      this.#bytes.set(id, 0);
+      this.#changes.order = true;
+      this.#changes.items.add(id);
+    }
+    const it = this.open[i] as Loose;
+    const have = this.#bytes.get(it.id) ?? 0;
+    const end = p.end ?? p.offset + byteLength(p.text);
+    if (p.offset > have || end <= have || !it.text) return;
+    const more = p.offset === have ? p.text : afterBytes(p.text, have - p.offset);
+    this.#bytes.set(it.id, end);
+    this.open = [...this.open];
+    this.open[i] = { ...it, text: { ...it.text, text: it.text.text + more } } as unknown as Item;
+    this.#changes.items.add(it.id);
+  }
+
+  /** Puts a page of older items before the others. Items that the page has whole replace those whose beginning was not seen. */
+  prepend(page: ItemPage): void {
+    const older: string[] = [];
+    const moved = new Set<string>();
+    for (const it of page.items) {
+      const here = this.#items.get(it.id);
+      if (here && !here.headless) continue;
+      older.push(it.id);
+      if (here) moved.add(it.id);
+      this.#adopt(here ? joined(it as Loose, here) : it);
+      this.#changes.items.add(it.id);
+    }
+    if (older.length === 0) return;
+    this.order = [...older, ...(moved.size > 0 ? this.order.filter((id) => !moved.has(id)) : this.order)];
+    this.#changes.order = true;
+  }
+
+  /** Takes an item that was folded elsewhere. */
+  #adopt(item: Item | Loose): void {
+    const it = item as Loose;
+    this.#items.set(it.id, it);
+    if (it.kind === "tool" && it.tool?.status === "running") {
+      const key = callKey(it.turn_id, it.workstream_id, it.tool.call_id || it.tool.batch_id, it.tool.tool);
+      if (!this.#calls.get(key)?.includes(it.id)) this.#runs(key, it.turn_id, it.id);
+    }
+    if (it.file?.change === "uploaded" && !it.file.removed && !this.#files.has(it.file.path)) this.#files.set(it.file.path, it.id);
+  }
+
+  /** Gives each kind of event its place among the items. Kinds that are not named are part of the state only. */
+  #fold(u: Understood): void {
+    const e = u.event;
+    switch (u.type) {
+      case "user.message": {
+        const b = u.body;
+        const state = this.#state.waits(e.sequence) ? "queued" : "sent";
+        this.#put(e, "message", { message: lean<MessageItem>({ ...b, client_id: e.client_id, state }, "text", "context") });
+        return;
+      }
+      case "user.message_withdrawn":
+        return this.#change(e, seqID(u.body.sequence), (it) => (it.message ? { message: { ...it.message, state: "withdrawn" } } : {}));
+      case "turn.started":
+        this.#turn(u.body.turn_id).began = true;
+        return this.#taken(e, u.body.trigger, u.body.turn_id, false);
+      case "turn.input":
+        for (const seq of u.body.sequences) this.#taken(e, seq, e.turn_id ?? "", true);
+        return;
+      case "turn.completed":
+        return this.#turnEnded(e, u.body);
+      case "turn.resumed":
+        return this.#notice(e, { code: "resumed", text: u.body.reason, attempt: u.body.attempt });
+      case "turn.stop_requested": {
+        const by = u.body.by.kind || u.body.by.id ? u.body.by : (e.actor ?? u.body.by);
+        return this.#notice(e, { code: "stop_requested", text: u.body.reason, by });
+      }
+      case "session.completed":
+        return this.#notice(e, { code: "session_completed", text: u.body.outcome });
+      case "session.failed":
+        return this.#notice(e, { code: "session_failed", text: u.body.error_message });
+      case "agent.text":
+      case "agent.thinking":
+        return this.#block(e, u);
+      case "agent.tool_call":
+        return this.#call(e, u.body);
+      case "agent.tool_progress":
+        return this.#progress(e, u.body);
+      case "agent.tool_result":
+        return this.#outcome(e, u.body, { status: "ok", result: u.body.result, error: undefined, code: undefined });
+      case "agent.tool_error":
+        return this.#outcome(e, u.body, { status: failure(u.body.code), error: u.body.error, code: u.body.code });
+      case "agent.input_request":
+        if (u.body.input_type === "notification") return this.#notice(e, { code: "notification", text: u.body.text });
+        return this.#ask(e, { input: u.body }, u.body);
+      case "agent.approval_request":
+        return this.#ask(e, { approval: u.body }, u.body);
+      case "agent.permission_request":
+        return this.#ask(e, { permission: u.body }, u.body);
+      case "user.input_response":
+        return this.#answer(e, u.body.request_id, "answered", lean<Answer>({ text: u.body.text, values: u.body.values }));
+      case "user.approval_response": {
+        const { decisions } = u.body;
+        return this.#answer(e, u.body.request_id, "answered", decisions.length > 0 ? { decisions } : {});
+      }
+      case "user.permission_response": {
+        const { granted, denied, duration } = u.body;
+        return this.#answer(e, u.body.request_id, "answered", lean<Answer>({ granted, denied, duration }));
+      }
+      case "prompt.closed":
+        return this.#answer(e, u.body.request_id, u.body.reason as PromptStatus, undefined);
+      case "agent.plan": {
+        const { tasks, comment } = u.body;
+        return this.#perTurn(e, "plan", "plan-", (it) => ({ plan: lean({ tasks, comment, revision: (it?.plan?.revision ?? 0) + 1 }) }));
+      }
+      case "agent.status": {
+        const { message, phase } = u.body;
+        return this.#perTurn(e, "status", "status-", (it) => ({ status: lean({ message, phase, updates: (it?.status?.updates ?? 0) + 1 }, "message") }));
+      }
+      case "agent.error":
+        return this.#put(e, "error", { error: u.body });
+      case "agent.artifact":
+        return this.#put(e, "artifact", { artifact: u.body });
+      case "agent.share":
+        return this.#put(e, "share", { share: u.body });
+      case "file.uploaded":
+      case "file.removed":
+        return this.#file(e, u);
+      case "workstream.steered":
+        this.#workstream(e, u);
+        return this.#notice(e, { code: "steered", text: u.body.text, command: u.body.command, about: u.body.id });
+      case "workstream.message":
+        return this.#notice(e, { code: "follow_up", text: u.body.text, about: u.body.id });
+      default:
+        if (workstreamOf(u)) this.#workstream(e, u);
+    }
+  }
+
+  /** Appends an item that begins with e. An id that is taken gets the sequence behind it. */
+  #add(e: Event, kind: ItemKind, id: string, parts: Parts): string {
+    if (this.#items.has(id)) id += `.${e.sequence}`;
+    const { sequence, timestamp, turn_id, workstream_id, actor } = e;
+    const it = lean<Loose>({ id, kind, seq: sequence, last: sequence, at: timestamp, turn_id, workstream_id, actor, ...parts } as unknown as Loose);
+    this.#items.set(id, it);
+    this.order.push(id);
+    this.#changes.order = true;
+    this.#changes.items.add(id);
+    return id;
+  }
+
+  /** Adds an item that nothing later refers to by a name of its own. */
+  #put(e: Event, kind: ItemKind, parts: Parts): void {
+    this.#add(e, kind, seqID(e.sequence), parts);
+  }
+
+  #notice(e: Event, n: NoticeItem): void {
+    this.#put(e, "notice", { notice: lean<NoticeItem>(n, "code") });
+  }
+
+  /** Replaces an item that is there. One that came with a page may know the event already. */
+  #change(e: Event, id: string, parts: (it: Loose) => Parts): void {
+    const it = this.#items.get(id);
+    if (!it || (it.last ?? 0) >= e.sequence) return;
+    this.#items.set(id, { ...it, ...parts(it), last: e.sequence } as Loose);
+    this.#changes.items.add(id);
+  }
+
+  /** Notes that a turn answers a message. */
+  #taken(e: Event, seq: number, turn: string, steered: boolean): void {
+    this.#change(e, seqID(seq), (it) =>
+      it.message ? { message: lean<MessageItem>({ ...it.message, state: "taken", taken_by: turn, steered }, "text", "context") } : {},
+    );
+  }
+
+  /** Settles what a turn leaves without an outcome. */
+  #turnEnded(e: Event, b: Payloads["turn.completed"]): void {
+    for (const key of [...this.#turn(b.turn_id).calls]) this.#cutOff(e, key, b.turn_id);
+    this.#turns.delete(b.turn_id);
+    if (b.turn_id) this.#close((it) => it.turn_id === b.turn_id);
+    if (b.outcome && b.outcome !== "done") this.#notice(e, { code: b.outcome, text: b.error });
+  }
+
+  /** Takes open blocks away. */
+  #close(gone: (it: Item) => boolean): void {
+    const left = this.open.filter((it) => !gone(it));
+    if (left.length === this.open.length) return;
+    for (const it of this.open)
+      if (gone(it)) {
+        this.#bytes.delete(it.id);
+        this.#changes.items.add(it.id);
+      }
+    this.open = left;
+    this.#changes.order = true;
+  }
+
+  /** Puts a finished block among the items, under the id that it had while it was open. */
+  #block(e: Event, u: Extract<Understood, { type: "agent.text" | "agent.thinking" }>): void {
+    const { block, text, partial } = u.body;
+    const parts =
+      u.type === "agent.text"
+        ? { text: lean({ block, text, final: u.body.final, partial }, "text") }
+        : { text: lean({ block, text, partial, redacted: Boolean(u.body.redacted) }, "text") };
+    if (block) this.#close((it) => (it as Loose).text?.block === block);
+    this.#add(e, u.type === "agent.text" ? "text" : "thinking", nameID("b-", e.turn_id, block) || seqID(e.sequence), parts as Parts);
+  }
+
+  #ask(e: Event, kind: Partial<PromptItem>, b: { request_id?: string; deadline?: string }): void {
+    const prompt = lean<PromptItem>({ request_id: b.request_id ?? "", status: "open", deadline: b.deadline, ...kind }, "request_id");
+    this.#add(e, "prompt", promptID(e, b.request_id), { prompt });
+  }
+
+  #answer(e: Event, request: string, status: PromptStatus, answer: Answer | undefined): void {
+    const id = promptID(e, request);
+    const end = (p: PromptItem): PromptItem =>
+      lean<PromptItem>({ ...p, status, answer, ended_by: e.actor as Actor, ended_at: e.timestamp }, "request_id", "status");
+    const it = this.#items.get(id);
+    if (!it) this.#add(e, "prompt", id, { headless: true, prompt: end({ request_id: request, status }) });
+    else if (it.prompt && !it.prompt.ended_at) this.#change(e, id, () => ({ prompt: end(it.prompt as PromptItem) })); // the first answer wins
+  }
+
+  /** Changes the one item of a kind that a turn has, or begins it. Outside a turn every event begins an item. */
+  #perTurn(e: Event, kind: ItemKind, prefix: string, parts: (it?: Loose) => Parts): void {
+    const id = e.turn_id ? prefix + e.turn_id : "";
+    if (id && this.#items.has(id)) return this.#change(e, id, parts);
+    this.#add(e, kind, id || seqID(e.sequence), { headless: id !== "" && !this.#turn(e.turn_id ?? "").began, ...parts() });
+  }
+
+  #file(e: Event, u: Extract<Understood, { type: "file.uploaded" | "file.removed" }>): void {
+    const path = u.body.path;
+    const old = this.#files.get(path);
+    if (old) this.#change(e, old, (it) => (it.file ? { file: { ...it.file, removed: true } } : {}));
+    this.#files.delete(path);
+    if (u.type === "file.uploaded") {
+      const file = lean<FileItem>({ ...u.body, change: "uploaded" }, "path");
+      this.#files.set(path, this.#add(e, "file", seqID(e.sequence), { file }));
+    } else this.#put(e, "file", { file: { path, change: "removed" } });
+  }
+
+  #call(e: Event, b: Payloads["agent.tool_call"]): void {
+    const key = callKey(e.turn_id, e.workstream_id, b.call_id, b.tool);
+    if (b.call_id) this.#cutOff(e, key, e.turn_id); // called anew under the same id: the first has no outcome
+    const { call_id, tool, params } = b;
+    const id = this.#add(e, "tool", nameID("c-", e.turn_id, call_id) || seqID(e.sequence), {
+      tool: lean<ToolItem>({ call_id, tool, params, status: "running", started_at: e.timestamp }, "params"),
+    });
+    this.#runs(key, e.turn_id, id);
+  }
+
+  /** Updates the item of a call, or makes one for a batch that is no call. */
+  #progress(e: Event, b: Payloads["agent.tool_progress"]): void {
+    const name = b.call_id || b.batch_id;
+    const key = callKey(e.turn_id, e.workstream_id, name, b.tool);
+    let id = this.#calls.get(key)?.[0];
+    const known = id !== undefined;
+    if (id === undefined) {
+      const taken = nameID("c-", e.turn_id, name);
+      if (taken && this.#items.has(taken)) return;
+      // A batch begins with its first report. Only of a call was there
+      // something before, and of a batch if its turn began earlier.
+      const headless = Boolean(b.call_id) || !this.#turn(e.turn_id ?? "").began;
+      const tool: ToolItem = b.call_id
+        ? { call_id: b.call_id, status: "running" }
+        : lean<ToolItem>({ batch_id: b.batch_id, status: "running", started_at: e.timestamp });
+      id = this.#add(e, "tool", taken || seqID(e.sequence), { headless, tool });
+      this.#runs(key, e.turn_id, id);
+    }
+    const it = this.#items.get(id);
+    if (!it?.tool || (known && (it.last ?? 0) >= e.sequence)) return;
+    const { done, total, message, items, data } = b;
+    const tool: ToolItem = { ...it.tool, progress: lean({ done, total, message, items, data }, "done", "data") };
+    if (!tool.tool && b.tool) tool.tool = b.tool;
+    if (tool.batch_id && total && done >= total) {
+      tool.status = "ok";
+      tool.ended_at = e.timestamp;
+      this.#ended(key, e.turn_id);
+    }
+    this.#items.set(id, { ...it, tool, last: e.sequence } as Loose);
+    this.#changes.items.add(id);
+  }
+
+  /** Ends a call. */
+  #outcome(e: Event, b: { call_id?: string; tool?: string }, end: { [K in keyof ToolItem]?: ToolItem[K] | undefined }): void {
+    const key = callKey(e.turn_id, e.workstream_id, b.call_id, b.tool);
+    const id = this.#calls.get(key)?.[0];
+    const after = (t: { [K in keyof ToolItem]?: ToolItem[K] }): ToolItem =>
+      lean<ToolItem>({ ...t, tool: t.tool || b.tool, ...end, ended_at: e.timestamp } as ToolItem, "params", "result");
+    if (id === undefined) {
+      const named = nameID("c-", e.turn_id, b.call_id);
+      if (named && this.#items.has(named)) return; // the first outcome stays
+      const tool = after(b.call_id ? { call_id: b.call_id } : {});
+      this.#add(e, "tool", named || seqID(e.sequence), { headless: true, tool });
+      return;
+    }
+    this.#change(e, id, (it) => (it.tool ? { tool: after(it.tool) } : {}));
+    this.#ended(key, e.turn_id);
+  }
+
+  /** Notes a call that waits for its outcome. */
+  #runs(key: string, turn: string | undefined, id: string): void {
+    const list = this.#calls.get(key);
+    if (list) list.push(id);
+    else this.#calls.set(key, [id]);
+    if (turn) this.#turn(turn).calls.add(key);
+  }
+
+  /** Forgets a call that has its outcome. */
+  #ended(key: string, turn: string | undefined): void {
+    const list = this.#calls.get(key);
+    list?.shift();
+    if (list && list.length > 0) return;
+    this.#calls.delete(key);
+    if (turn) this.#turn(turn).calls.delete(key);
+  }
+
+  /** Marks calls that will not get an outcome any more. */
+  #cutOff(e: Event, key: string, turn: string | undefined): void {
+    for (const id of this.#calls.get(key) ?? [])
+      this.#change(e, id, (it) => (it.tool ? { tool: { ...it.tool, status: "unknown", ended_at: e.timestamp } } : {}));
+    this.#calls.delete(key);
+    if (turn) this.#turn(turn).calls.delete(key);
+  }
+
+  /** What is noted of a running turn. */
+  #turn(id: string): Running {
+    let r = this.#turns.get(id);
+    if (!r) this.#turns.set(id, (r = { began: false, calls: new Set() }));
+    return r;
+  }
+
+  /** Folds a word on a parallel line of work into its item. */
+  #workstream(e: KnownEvent, u: Understood): void {
+    const about = workstreamOf(u);
+    const id = `w-${about}`;
+    if (u.type === "workstream.launched") {
+      this.#add(e, "workstream", id, { workstream: launched(e, u.body) });
+      return;
+    }
+    if (this.#items.has(id)) return this.#change(e, id, (it) => (it.workstream ? { workstream: progressed(it.workstream, u) } : {}));
+    // The launch is not in the window, but the state may remember it.
+    const known = this.#state.workstream(about) ?? trim({ id: about, task: "", state: "running", parent: e.workstream_id });
+    this.#add(e, "workstream", id, { headless: true, workstream: progressed(known, u) });
+  }
+}
+
+/** Folds a whole log: events in order, and pieces of blocks that are being written. */
+export function fold(steps: Iterable<Event | { preview: Preview }>): { items: Item[]; state: View } {
+  const t = new Transcript();
+  for (const s of steps) {
+    if ("preview" in s) t.preview(s.preview);
+    else t.apply(s);
+  }
+  return { items: t.items, state: t.state };
+}
+
+const seqID = (seq: number): string => `i${seq}`;
+
+/** The id of an item that is about something with a name, inside a turn where there is one; "" without a name. */
+function nameID(prefix: string, turn: string | undefined, name: string | undefined): string {
+  return name ? prefix + (turn ? `${turn}.` : "") + name : "";
+}
+
+const promptID = (e: Event, request: string | undefined): string => (request ? `p-${request}` : seqID(e.sequence));
+
+/** Finds the call that a result belongs to; without a call id it is the oldest running one of its tool. */
+const callKey = (turn = "", line = "", call = "", tool = ""): string => `${turn} ${line} ${call ? `c${call}` : `t${tool}`}`;
+
+const failure = (code: string | undefined): ToolItem["status"] =>
+  code === "denied" ? "denied" : code === "unknown_outcome" ? "unknown" : "error";
+
+/** An item whose beginning and end were seen apart. */
+function joined(whole: Loose, tail: Loose): Loose {
+  if ((whole.last ?? 0) >= (tail.last ?? 0)) return whole;
+  const out: Record<string, unknown> = { ...whole, last: tail.last };
+  for (const part of ["tool", "prompt", "plan", "status", "workstream"] as const)
+    if (tail[part]) out[part] = { ...whole[part], ...tail[part] };
+  return out as unknown as Loose;
+}

@@ -1,0 +1,18 @@
+export { ParleyClient, newClientID } from "./client.js";
+export type { CallOptions, ClientOptions, EventPage, EventQuery, SayOptions, WatchOptions } from "./client.js";
+export { openSession, SessionStore } from "./store.js";
+export type { Older, PendingItem, ShownItem, StoreOptions, Topic } from "./store.js";
+export { ParleyError } from "./error.js";
+export { fold, Transcript } from "./fold.js";
+export type { Changes } from "./fold.js";
+export { isKnown, payloadOf } from "./payload.js";
+export { parseCursor, formatCursor } from "./cursor.js";
+export type { Cursor } from "./cursor.js";
+export type { Connection, Socket, SocketMaker } from "./link.js";
+export type { Frame } from "./track.js";
+export { localOutbox } from "./outbox.js";
+export type { Outbox, OutboxStorage, Sending } from "./outbox.js";
+export type { UploadOptions } from "./upload.js";
+export type { Query, Request, Token } from "./http.js";
+export type { Backoff } from "./backoff.js";
+export type * from "./types.gen.js";

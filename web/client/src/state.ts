@@ -1,0 +1,311 @@
+import type { Actor, AgentPlan, KnownEvent, Payloads, Policy, Prompt, Session, TurnView, Usage, View, Workstream } from "./types.gen.js";
+
+/*
+ * The state of a session as people see it: who answers, what runs, waits and is asked. It mirrors State in Go's chat
+ * package. What it gives out is replaced when it changes, never changed.
+ */
+
+/** An event with its payload understood. */
+export type Understood = { [K in keyof Payloads]: { type: K; body: Payloads[K]; event: KnownEvent } }[keyof Payloads];
+
+interface Waiting {
+  seq: number;
+  line: string;
+  /** Handed to the running turn, which has not taken it yet. */
+  steered: boolean;
+}
+
+const noAgent = "none";
+
+export class State {
+  #session: Session;
+  #seen: { last: number; updated_at: string } | undefined; // what the record does not say yet
+  #turns: TurnView[] = []; // the main line first
+  #queue: Waiting[] = []; // by line; what was handed to a turn before the rest
+  #queued: number[] | undefined; // the same as the view has it
+  #prompts: Prompt[] = [];
+  #plan: AgentPlan | undefined;
+  #usage: Usage = {};
+  #workstreams: Workstream[] = [];
+  #places = new Map<string, number>(); // of workstreams
+  #shown: Workstream[] | undefined; // a copy for the view; there may be many, so it is made when it is asked for
+  #view: View | undefined;
+
+  constructor(session?: Session, view?: View, lineOf: (seq: number) => string = () => "") {
+    this.#session = session ?? {
+      session_id: "", workspace: "default", owner: { kind: "user", id: "" }, agent: "", policy: "" as Policy, status: "idle",
+      open_prompts: 0, created_at: "", updated_at: "", last: 0,
+    };
+    if (!view) return;
+    this.#view = view;
+    this.#turns = view.turns;
+    this.#prompts = view.prompts;
+    this.#plan = view.plan;
+    this.#usage = view.usage;
+    this.#shown = view.workstreams;
+    this.#workstreams = [...view.workstreams];
+    this.#workstreams.forEach((w, i) => this.#places.has(w.id) || this.#places.set(w.id, i));
+    this.#queued = view.queued;
+    // A view says neither on which line a message waits nor whether it was
+    // handed to the turn. The first is known from its item, the second follows.
+    this.#queue = view.queued.map((seq) => {
+      const line = lineOf(seq);
+      const turn = this.#on(line);
+      return { seq, line, steered: view.policy === "steer" && turn !== undefined && !turn.stopping };
+    });
+  }
+
+  /** The session's record. */
+  get session(): Session {
+    if (this.#seen) this.#session = { ...this.#session, ...this.#seen };
+    this.#seen = undefined;
+    return this.#session;
+  }
+
+  /** What people see; the same object as before when nothing changed. */
+  get view(): View {
+    const s = this.#session;
+    this.#shown ??= [...this.#workstreams];
+    return (this.#view ??= lean<View>(
+      {
+        title: s.title, agent: s.agent, policy: s.policy, status: s.status, error: s.error,
+        turns: this.#turns, queued: (this.#queued ??= this.#queue.map((q) => q.seq)), prompts: this.#prompts, plan: this.#plan, workstreams: this.#shown, usage: this.#usage,
+      },
+      "status",
+    ));
+  }
+
+  /** Reports whether a message waits to be taken up. */
+  waits(seq: number): boolean {
+    return this.#queue.some((q) => q.seq === seq);
+  }
+
+  workstream(id: string): Workstream | undefined {
+    return this.#workstreams[this.#places.get(id) ?? -1];
+  }
+
+  /** Folds one event; u is undefined when its type is not known. It reports whether the view changed. */
+  apply(seq: number, at: string, u: Understood | undefined): boolean {
+    this.#seen = { last: seq, updated_at: at };
+    if (!u) return false;
+    if (u.type === "session.completed") this.#record({ status: "completed", error: "" });
+    else if (u.type === "session.failed") this.#record({ status: "failed", error: u.body.error_message ?? "" });
+    else {
+      this.#fold(u);
+      this.#settle();
+    }
+    return this.#view === undefined;
+  }
+
+  #fold(u: Understood): void {
+    const e = u.event;
+    const line = e.workstream_id ?? "";
+    switch (u.type) {
+      case "session.started":
+        if (e.sequence === 1) this.#begin(e, u.body);
+        return;
+      case "session.updated":
+        return this.#record(u.body);
+      case "user.message":
+        return this.#hear(e.sequence, line);
+      case "user.message_withdrawn":
+        return this.#unqueue((q) => q.seq === u.body.sequence);
+      case "turn.started": {
+        const { turn_id, trigger, agent } = u.body;
+        this.#unqueue((q) => q.seq === trigger && q.line === line && !q.steered);
+        const turn = lean<TurnView>(
+          { turn_id, workstream_id: line, agent, trigger, attempt: 1, started_at: e.timestamp, usage: {} },
+          "turn_id",
+          "trigger",
+        );
+        const others = this.#turns.filter((t) => lineOf(t) !== line);
+        return this.#set((this.#turns = [...others, turn].sort((a, b) => compare(lineOf(a), lineOf(b)))));
+      }
+      case "turn.resumed":
+        return this.#turn(u.body.turn_id, () => ({ attempt: u.body.attempt }));
+      case "turn.input":
+        return this.#unqueue((q) => q.steered && u.body.sequences.includes(q.seq));
+      case "turn.stop_requested":
+        return this.#turn(u.body.turn_id, () => ({ stopping: true }));
+      case "turn.completed":
+        if (this.#on(line)?.turn_id !== u.body.turn_id) return;
+        // What it was handed stands before the rest already.
+        for (const q of this.#queue) if (q.line === line) q.steered = false;
+        return this.#set((this.#turns = this.#turns.filter((t) => lineOf(t) !== line)));
+      case "agent.plan":
+        return this.#set((this.#plan = u.body));
+      case "agent.usage":
+        this.#turn(e.turn_id, (t) => ({ usage: plus(t.usage, u.body) }));
+        return this.#set((this.#usage = plus(this.#usage, u.body)));
+      case "agent.input_request":
+        return u.body.input_type === "notification" ? undefined : this.#ask(e, { input: u.body }, u.body);
+      case "agent.approval_request":
+        return this.#ask(e, { approval: u.body }, u.body);
+      case "agent.permission_request":
+        return this.#ask(e, { permission: u.body }, u.body);
+      case "user.input_response":
+      case "user.approval_response":
+      case "user.permission_response":
+      case "prompt.closed": {
+        const open = this.#prompts.filter((p) => p.request_id !== u.body.request_id);
+        if (open.length < this.#prompts.length) this.#set((this.#prompts = open));
+        return;
+      }
+      case "workstream.launched":
+        if (!this.#places.has(u.body.id)) this.#places.set(u.body.id, this.#workstreams.length);
+        this.#workstreams.push(launched(e, u.body));
+        return this.#set((this.#shown = undefined));
+      default: {
+        const w = this.workstream(workstreamOf(u));
+        if (!w) return;
+        this.#workstreams[this.#places.get(w.id) ?? 0] = progressed(w, u);
+        this.#set((this.#shown = undefined));
+      }
+    }
+  }
+
+  /** The view is to be made anew. */
+  #set(_: unknown): void {
+    this.#view = undefined;
+  }
+
+  /** Changes the session's record; fields that are undefined stay. */
+  #record(change: Partial<Session>): void {
+    const next: Session = { ...this.#session };
+    for (const [k, v] of Object.entries(change)) if (v !== undefined) Object.assign(next, { [k]: v });
+    if (!next.error) delete next.error;
+    this.#set((this.#session = next));
+  }
+
+  #begin(e: KnownEvent, b: Payloads["session.started"]): void {
+    const at = e.timestamp;
+    this.#set(
+      (this.#session = lean<Session>(
+        {
+          session_id: e.session_id, workspace: b.workspace || "default", owner: e.actor as Actor, members: b.members,
+          agent: b.agent ?? "", title: b.title, metadata: b.metadata, policy: b.policy || "queue", status: "idle", open_prompts: 0,
+          forked_of: b.forked_of, forked_at: b.forked_at, created_at: at, updated_at: at, last: 1,
+        },
+        "agent",
+        "open_prompts",
+      )),
+    );
+  }
+
+  /** Puts a message where it will be answered. */
+  #hear(seq: number, line: string): void {
+    const { status, agent, policy } = this.#session;
+    if (status === "completed" || status === "failed") this.#record({ status: "idle", error: "" });
+    if (agent === noAgent) return;
+    const turn = this.#on(line);
+    const place = (q: Waiting) => `${q.line} ${q.steered ? 0 : 1}`;
+    const q = { seq, line, steered: turn !== undefined && !turn.stopping && policy === "steer" };
+    const last = this.#queue.at(-1);
+    this.#queue.push(q);
+    if (last && place(last) > place(q)) this.#queue.sort((a, b) => compare(place(a), place(b)));
+    this.#set((this.#queued = undefined));
+  }
+
+  #unqueue(gone: (q: Waiting) => boolean): void {
+    const left = this.#queue.filter((q) => !gone(q));
+    if (left.length === this.#queue.length) return;
+    this.#queue = left;
+    this.#set((this.#queued = undefined));
+  }
+
+  #on(line: string): TurnView | undefined {
+    return this.#turns.find((t) => lineOf(t) === line);
+  }
+
+  #turn(id: string | undefined, change: (t: TurnView) => Partial<TurnView>): void {
+    if (id && this.#turns.some((t) => t.turn_id === id))
+      this.#set((this.#turns = this.#turns.map((t) => (t.turn_id === id ? { ...t, ...change(t) } : t))));
+  }
+
+  #ask(e: KnownEvent, kind: Partial<Prompt>, body: { request_id?: string; deadline?: string }): void {
+    const prompt = lean<Prompt>(
+      {
+        request_id: body.request_id ?? "", sequence: e.sequence, turn_id: e.turn_id, workstream_id: e.workstream_id,
+        asked_at: e.timestamp, deadline: body.deadline, ...kind,
+      },
+      "request_id",
+    );
+    this.#set((this.#prompts = [...this.#prompts, prompt]));
+  }
+
+  /** Derives the status. */
+  #settle(): void {
+    let { status } = this.#session;
+    if (status !== "completed" && status !== "failed")
+      status = this.#prompts.length > 0 ? "waiting" : this.#turns.length > 0 ? "running" : "idle";
+    if (status !== this.#session.status || this.#prompts.length !== this.#session.open_prompts)
+      this.#record({ status, open_prompts: this.#prompts.length });
+  }
+}
+
+const lineOf = (t: TurnView): string => t.workstream_id ?? "";
+
+const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+
+function plus(a: Usage, b: Usage): Usage {
+  const sum = (k: keyof Usage) => (a[k] ?? 0) + (b[k] ?? 0);
+  return lean<Usage>({
+    input_tokens: sum("input_tokens"), output_tokens: sum("output_tokens"),
+    cache_creation_input_tokens: sum("cache_creation_input_tokens"), cache_read_input_tokens: sum("cache_read_input_tokens"),
+    reasoning_tokens: sum("reasoning_tokens"),
+  });
+}
+
+/** Leaves out what is empty, as the server's JSON does. */
+export function lean<T extends object>(o: { [K in keyof T]: T[K] | undefined }, ...keep: (keyof T)[]): T {
+  // A new object: deleting fields would make everything that is later made of it slow.
+  const out: Partial<T> = {};
+  for (const k in o) {
+    const v: unknown = o[k];
+    if (v || v === null || (v !== undefined && keep.includes(k))) out[k] = v as T[typeof k];
+  }
+  return out as T;
+}
+
+/** The workstream that an event is about, or "". */
+export function workstreamOf(u: Understood): string {
+  return u.type.startsWith("workstream.") ? (u.body as { id: string }).id : "";
+}
+
+export function launched(e: KnownEvent, b: Payloads["workstream.launched"]): Workstream {
+  return trim({ ...b, state: "running", parent: e.workstream_id, launched_at: e.timestamp });
+}
+
+/** The workstream after a later word on it. */
+export function progressed(w: Workstream, u: Understood): Workstream {
+  const at = u.event.timestamp;
+  switch (u.type) {
+    case "workstream.progress": {
+      const b = u.body;
+      return trim({
+        ...w, phase: b.phase || w.phase, iteration: Math.max(b.iteration ?? 0, w.iteration ?? 0), message: b.message || w.message, share: b.share,
+      });
+    }
+    case "workstream.warning":
+      return trim({ ...w, warned: u.body.share });
+    case "workstream.steered": {
+      const c = u.body.command;
+      return trim({ ...w, paused: c === "pause_requested" || (w.paused && c !== "resume_requested") });
+    }
+    case "workstream.canceling":
+      return { ...w, state: "canceling" };
+    case "workstream.completed":
+      return trim({ ...w, state: "completed", ended_at: at, summary: u.body.summary, phase: "done" });
+    case "workstream.failed":
+      return trim({ ...w, state: "failed", ended_at: at, error: u.body.error });
+    case "workstream.timeout":
+      return trim({ ...w, state: "timeout", ended_at: at, summary: u.body.summary });
+    case "workstream.canceled":
+      return { ...w, state: "canceled", ended_at: at };
+  }
+  return w;
+}
+
+export function trim(w: { [K in keyof Workstream]: Workstream[K] | undefined }): Workstream {
+  return lean<Workstream>(w, "id", "task", "state", "context", "merge_artifacts");
+}

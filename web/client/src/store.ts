@@ -1,0 +1,366 @@
+import { newClientID, type ParleyClient, type SayOptions } from "./client.js";
+import { asParleyError, type ParleyError } from "./error.js";
+import { Transcript } from "./fold.js";
+import { sleep } from "./http.js";
+import type { Connection } from "./link.js";
+import type { Sending } from "./outbox.js";
+import type { Frame } from "./track.js";
+import type { Answer, Event, FileInfo, Item, ItemOf, Session, StopResult, UserMessage, View } from "./types.gen.js";
+import type { UploadOptions } from "./upload.js";
+
+/*
+ * A session for showing: snapshot, stream and fold in one. What a reader gets changes only when listeners are told, once
+ * per animation frame, and stays the same object until it does; so it fits useSyncExternalStore as it is.
+ */
+
+/** A message that was said here and is not in the log yet. */
+export type PendingItem = ItemOf<"message"> & { pending: Sending };
+export type ShownItem = Item | PendingItem;
+
+export interface StoreOptions {
+  /** Items to begin with; 200. */
+  items?: number;
+  /** Calls back once, at a good moment to draw; by default the next animation frame. */
+  schedule?: (flush: () => void) => void;
+}
+
+/** Older items than those that are here. */
+export interface Older {
+  more: boolean;
+  loading: boolean;
+  error?: ParleyError;
+}
+
+export type Topic = "order" | "state" | "connection" | "older";
+
+const nothing: readonly string[] = [];
+
+/** How many have opened a store. */
+type Opened = { store: SessionStore; users: number };
+
+const stores = new WeakMap<ParleyClient, Map<string, Opened>>();
+
+/** Opens a session for showing. Opening it again gives the same store; it ends when each opener has closed it. */
+export function openSession(client: ParleyClient, id: string, o: StoreOptions = {}): SessionStore {
+  const all = stores.get(client) ?? new Map<string, Opened>();
+  stores.set(client, all);
+  let opened = all.get(id);
+  if (!opened) {
+    const fresh: Opened = { store: new SessionStore(client, id, o, () => --fresh.users === 0 && all.delete(id)), users: 0 };
+    all.set(id, (opened = fresh));
+  }
+  opened.users++;
+  return opened.store;
+}
+
+export class SessionStore {
+  readonly id: string;
+  /** Resolves when the session is there to be shown; rejects when it cannot be. */
+  readonly ready: Promise<void>;
+  readonly #client: ParleyClient;
+  readonly #o: StoreOptions;
+  readonly #release: () => boolean;
+  readonly #topics = new Map<Topic, Set<() => void>>();
+  readonly #watchers = new Map<string, Set<() => void>>(); // by item
+  readonly #eventListeners = new Set<(e: Event) => void>();
+  readonly #stop = new AbortController();
+  #transcript: Transcript | undefined;
+  #order: readonly string[] = nothing;
+  #pending = new Map<string, PendingItem>();
+  #connection: Connection = { state: "connecting", since: Date.now(), attempt: 0 };
+  #older: Older = { more: false, loading: false };
+  #before = 0;
+  #cursor: string | undefined;
+  #reloads = 0;
+  #leave: (() => void)[] = [];
+  #inbox: Frame[] = [];
+  #stale = { pending: false, items: false, connection: undefined as Connection | undefined };
+  #scheduled = false;
+
+  /** Made by openSession. */
+  constructor(client: ParleyClient, id: string, o: StoreOptions, release: () => boolean) {
+    this.#client = client;
+    this.id = id;
+    this.#o = o;
+    this.#release = release;
+    this.#leave.push(client.outbox.subscribe(id, () => this.#soon(() => (this.#stale.pending = true))));
+    this.#readPending();
+    this.#order = [...this.#pending.keys()];
+    this.ready = this.#begin();
+    this.ready.catch(() => {}); // who does not wait for it sees it in the connection
+  }
+
+  // Reading. Each gives the same object until its topic is told.
+
+  /** Ids of all that is shown, in order: the log, open blocks, then what is on its way. */
+  getOrder(): readonly string[] {
+    return this.#order;
+  }
+
+  getItem(id: string): ShownItem | undefined {
+    return this.#pending.get(id) ?? this.#transcript?.item(id);
+  }
+
+  getState(): View | undefined {
+    return this.#transcript?.state;
+  }
+
+  getSession(): Session | undefined {
+    return this.#transcript?.session;
+  }
+
+  getConnection(): Connection {
+    return this.#connection;
+  }
+
+  getOlder(): Older {
+    return this.#older;
+  }
+
+  /** The last event that is shown. */
+  get last(): number {
+    return this.#transcript?.last ?? 0;
+  }
+
+  /** How often the history had to be loaded anew, because the server's is another one. */
+  get reloads(): number {
+    return this.#reloads;
+  }
+
+  subscribe(topic: Topic, f: () => void): () => void {
+    return listen(this.#topics, topic, f);
+  }
+
+  subscribeItem(id: string, f: () => void): () => void {
+    return listen(this.#watchers, id, f);
+  }
+
+  /** Hears every event that comes in from now on, as it came. */
+  onEvent(f: (e: Event) => void): () => void {
+    this.#eventListeners.add(f);
+    return () => void this.#eventListeners.delete(f);
+  }
+
+  /** The server's time in milliseconds, for countdowns. */
+  serverNow(): number {
+    return this.#client.serverNow();
+  }
+
+  // Doing.
+
+  /** Says something; it is shown at once and replaced by the log's own when that arrives. */
+  say(message: string | Partial<UserMessage>, o: SayOptions = {}): Promise<Event> {
+    return this.#client.say(this.id, message, { client_id: newClientID(), ...o });
+  }
+
+  answer(requestID: string, answer: Answer): Promise<Event> {
+    return this.#client.answer(this.id, requestID, answer);
+  }
+
+  stop(o: { workstream_id?: string; reason?: string } = {}): Promise<StopResult> {
+    return this.#client.stop(this.id, o);
+  }
+
+  withdraw(sequence: number): Promise<Event> {
+    return this.#client.withdraw(this.id, sequence);
+  }
+
+  upload(path: string, body: Blob | ArrayBuffer | Uint8Array<ArrayBuffer> | string, o: UploadOptions = {}): Promise<FileInfo> {
+    return this.#client.upload(this.id, path, body, o);
+  }
+
+  /** Sends a message again that was refused. */
+  retry(clientID: string): void {
+    this.#client.outbox.retry(clientID);
+  }
+
+  /** Forgets a message that was refused. */
+  discard(clientID: string): void {
+    this.#client.outbox.discard(clientID);
+  }
+
+  /** Loads a page of older items; it reports whether there are more. */
+  async loadOlder(limit = 200): Promise<boolean> {
+    await this.ready;
+    const t = this.#transcript;
+    if (!t || !this.#older.more || this.#older.loading) return this.#older.more;
+    this.#setOlder({ more: true, loading: true });
+    try {
+      const page = await this.#client.items(this.id, { before: this.#before, limit }, { signal: this.#stop.signal });
+      if (t !== this.#transcript) return this.#older.more; // loaded anew meanwhile
+      t.prepend(page);
+      this.#before = page.before ?? 0;
+      this.#older = { more: page.more && this.#before > 0, loading: false };
+      this.#flush("older");
+    } catch (err) {
+      if (this.#stop.signal.aborted) return false;
+      this.#setOlder({ more: true, loading: false, error: asParleyError(err) });
+      throw err;
+    }
+    return this.#older.more;
+  }
+
+  /** Gives the session up. What is on its way is still sent. */
+  close(): void {
+    if (!this.#release()) return;
+    this.#stop.abort();
+    for (const f of this.#leave.splice(0)) f();
+  }
+
+  // The life of the store.
+
+  async #begin(): Promise<void> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const snap = await this.#client.snapshot(this.id, this.#o.items, { signal: this.#stop.signal });
+        if (this.#stop.signal.aborted) return;
+        this.#inbox = [];
+        this.#transcript = new Transcript(snap);
+        this.#before = snap.items[0]?.seq ?? snap.session.last + 1;
+        this.#older = { more: snap.more, loading: false };
+        this.#cursor = snap.cursor;
+        this.#stale.items = true;
+        this.#follow();
+        this.#flush("older", "state", "order");
+        return;
+      } catch (err) {
+        if (this.#stop.signal.aborted) return;
+        const error = asParleyError(err);
+        this.#tell({ state: error.retryable ? "offline" : "ended", since: Date.now(), attempt, error });
+        if (!error.retryable) throw error;
+        // The client has waited between its own attempts already.
+        await sleep(1000, this.#stop.signal).catch(() => {});
+      }
+    }
+  }
+
+  #follow(): void {
+    const leave = this.#client.follow(
+      this.id,
+      this.#cursor,
+      (f) => {
+        this.#cursor = f.cursor;
+        this.#soon(() => this.#inbox.push(f));
+      },
+      (c) => {
+        if (c.state === "ended" && c.error?.code === "gone" && this.#reloads < 3) return this.#reload();
+        this.#tell(c);
+      },
+    );
+    this.#leave.push(leave);
+  }
+
+  /** The server's history is another one than ours: begin again. */
+  #reload(): void {
+    this.#reloads++;
+    this.#begin().catch(() => {}); // told by the connection
+  }
+
+  #tell(c: Connection): void {
+    this.#soon(() => (this.#stale.connection = c));
+  }
+
+  #setOlder(o: Older): void {
+    this.#older = o;
+    this.#notify("older");
+  }
+
+  /** Notes something and has it shown with the next frame. */
+  #soon(note: () => void): void {
+    note();
+    if (this.#scheduled || this.#stop.signal.aborted) return;
+    this.#scheduled = true;
+    (this.#o.schedule ?? nextFrame)(() => {
+      this.#scheduled = false;
+      if (!this.#stop.signal.aborted) this.#flush();
+    });
+  }
+
+  /** Folds what came in and tells who listens. */
+  #flush(...topics: Topic[]): void {
+    const told = new Set<Topic>(topics);
+    const t = this.#transcript;
+    const frames = this.#inbox;
+    this.#inbox = [];
+    for (const f of frames) {
+      if (f.type === "event") t?.apply(f.event);
+      else if (f.type === "preview") t?.preview(f.preview);
+    }
+    const changes = t?.take();
+    const items = changes?.items ?? new Set<string>();
+    if (this.#stale.items) for (const id of this.#watchers.keys()) items.add(id);
+    this.#stale.items = false;
+    if (changes?.state) told.add("state");
+    if (changes?.order) told.add("order");
+    if (t) this.#client.outbox.passed(this.id, t.last);
+    if (this.#stale.pending) {
+      this.#stale.pending = false;
+      if (this.#readPending(items)) told.add("order");
+    }
+    if (told.has("order")) this.#order = [...(t ? t.order : []), ...(t ? t.open.map((it) => it.id) : []), ...this.#pending.keys()];
+    if (this.#stale.connection) {
+      this.#connection = this.#stale.connection;
+      this.#stale.connection = undefined;
+      told.add("connection");
+    }
+    for (const id of items) for (const f of this.#watchers.get(id) ?? []) f();
+    for (const topic of told) this.#notify(topic);
+    for (const f of frames) if (f.type === "event") for (const listener of this.#eventListeners) listener(f.event);
+  }
+
+  #notify(topic: Topic): void {
+    for (const f of this.#topics.get(topic) ?? []) f();
+  }
+
+  /** Reads what is on its way; it reports whether the list is another one. */
+  #readPending(changed?: Set<string>): boolean {
+    const now = new Map<string, PendingItem>();
+    for (const s of this.#client.outbox.entries(this.id)) {
+      if (s.draft?.type !== "user.message") continue;
+      const id = `pending-${s.client_id}`;
+      const old = this.#pending.get(id);
+      if (old && old.pending.status === s.status && old.pending.error?.message === s.error?.message) {
+        now.set(id, old);
+        continue;
+      }
+      now.set(id, pendingItem(id, s));
+      changed?.add(id);
+    }
+    const other = now.size !== this.#pending.size || [...now.keys()].some((id) => !this.#pending.has(id));
+    for (const id of this.#pending.keys()) if (!now.has(id)) changed?.add(id);
+    this.#pending = now;
+    return other;
+  }
+}
+
+function pendingItem(id: string, s: Sending): PendingItem {
+  const b = s.draft?.payload as UserMessage;
+  const it: PendingItem = {
+    id, kind: "message", at: new Date(s.at).toISOString(), message: { ...b, client_id: s.client_id, state: "sent" }, pending: s,
+  };
+  if (s.draft?.workstream_id) it.workstream_id = s.draft.workstream_id;
+  return it;
+}
+
+function listen<K>(all: Map<K, Set<() => void>>, key: K, f: () => void): () => void {
+  const set = all.get(key) ?? new Set();
+  all.set(key, set.add(f));
+  return () => {
+    set.delete(f);
+    if (set.size === 0 && all.get(key) === set) all.delete(key);
+  };
+}
+
+/** The next animation frame. A page that nobody sees has none, and a page may be left before it comes; then it is a timer. */
+function nextFrame(flush: () => void): void {
+  const page = globalThis as { requestAnimationFrame?: (f: () => void) => number };
+  let done = false;
+  const once = () => {
+    if (done) return;
+    done = true;
+    clearTimeout(timer);
+    flush();
+  };
+  const timer = setTimeout(once, page.requestAnimationFrame ? 250 : 16);
+  page.requestAnimationFrame?.(once);
+}

@@ -1,0 +1,242 @@
+import { pause } from "./backoff.js";
+import type { ParleyClient } from "./client.js";
+import { asParleyError, errorOf, ParleyError, unreachable } from "./error.js";
+import { sleep } from "./http.js";
+import type { Socket } from "./link.js";
+import type { Assignment, Event } from "./types.gen.js";
+import { TurnLost, TurnStopped, WorkTurn, type Desk } from "./turn.js";
+
+export { TurnLost, TurnStopped, WorkTurn, WorkWriter } from "./turn.js";
+
+/*
+ * An agent outside of the server: it claims turns of a name and answers them. A broken connection ends nothing: the verbs of
+ * the turns wait until it is back and go on.
+ */
+
+export interface WorkOptions {
+  /** Turns answered at once; 4. */
+  slots?: number;
+  /** How long a turn is kept after its connection broke, in milliseconds; 60 000. */
+  grace?: number;
+  /** Ends the worker. Turns that are not finished go to another one. */
+  signal?: AbortSignal;
+  backoff?: { min: number; max: number };
+  /** A connection without a sign of life for so many milliseconds is taken up again; 45 000. */
+  silence?: number;
+}
+
+interface WorkFrame {
+  op: string;
+  id?: number;
+  turn_id?: string;
+  turn?: Assignment;
+  event?: Event;
+  events?: Event[];
+  error?: unknown;
+}
+
+/**
+ * Answers turns of an agent name until the signal ends it or the server refuses the worker. answer is called for each turn;
+ * when it throws, the turn fails, unless its signal had ended. It resolves when all answers have ended.
+ */
+export async function work(client: ParleyClient, name: string, answer: (turn: WorkTurn) => Promise<void>, o: WorkOptions = {}): Promise<void> {
+  const w = new Worker(client, name, answer, o);
+  const backoff = o.backoff ?? { min: 250, max: 15_000 };
+  for (let attempt = 1; !o.signal?.aborted; attempt++) {
+    const error = await w.connect(() => (attempt = 1));
+    w.offline();
+    if (o.signal?.aborted) break;
+    if (!error.retryable) {
+      w.endAll(error);
+      await w.idle();
+      throw error;
+    }
+    await sleep(pause(backoff, attempt), o.signal).catch(() => {});
+  }
+  await w.idle();
+}
+
+interface Held {
+  turn: WorkTurn;
+  /** The server knows on this connection that it is ours. */
+  placed: boolean;
+  lost?: ReturnType<typeof setTimeout>;
+  done: Promise<void>;
+}
+
+class Worker implements Desk {
+  readonly #client: ParleyClient;
+  readonly #name: string;
+  readonly #answer: (turn: WorkTurn) => Promise<void>;
+  readonly #o: WorkOptions;
+  readonly #turns = new Map<string, Held>();
+  readonly #calls = new Map<number, { resolve: (events: Event[]) => void; reject: (err: Error) => void }>();
+  #socket: Socket | undefined;
+  #ids = 0;
+  #waiting = new Set<() => void>(); // for a connection, or for a turn's place on it
+
+  constructor(client: ParleyClient, name: string, answer: (turn: WorkTurn) => Promise<void>, o: WorkOptions) {
+    this.#client = client;
+    this.#name = name;
+    this.#answer = answer;
+    this.#o = o;
+  }
+
+  /** Runs one connection to its end and returns why it ended. */
+  async connect(progress: () => void): Promise<ParleyError> {
+    const Maker = this.#client.WebSocket;
+    if (!Maker) return new ParleyError("invalid", "a worker needs a WebSocket: hand one to the client");
+    const path = `/agents/${encodeURIComponent(this.#name)}/work`;
+    let socket: Socket;
+    try {
+      socket = new Maker(await this.#client.socketAddress(path)) as Socket;
+    } catch (err) {
+      return unreachable(this.#client.url, err);
+    }
+    let opened = false;
+    await new Promise<void>((resolve) => {
+      let timer = setTimeout(resolve, 10_000);
+      const alive = () => {
+        clearTimeout(timer);
+        timer = setTimeout(resolve, this.#o.silence ?? 45_000);
+      };
+      const leave = () => resolve();
+      this.#o.signal?.addEventListener("abort", leave);
+      if (this.#o.signal?.aborted) resolve();
+      socket.onopen = () => {
+        opened = true;
+        alive();
+        this.#socket = socket;
+        socket.send(JSON.stringify({ op: "ready", slots: this.#o.slots ?? 4, turns: [...this.#turns.keys()] }));
+      };
+      socket.onmessage = (ev: { data: unknown }) => {
+        alive();
+        progress();
+        this.#take(JSON.parse(String(ev.data)) as WorkFrame);
+      };
+      socket.onclose = socket.onerror = () => {
+        clearTimeout(timer);
+        this.#o.signal?.removeEventListener("abort", leave);
+        resolve();
+      };
+    });
+    // Answers that end because the signal did may still have something to say.
+    if (this.#o.signal?.aborted) await this.idle();
+    socket.onopen = socket.onmessage = socket.onclose = null;
+    socket.onerror = () => {};
+    socket.close();
+    if (opened || this.#o.signal?.aborted) return unreachable(this.#client.url);
+    // A refused handshake has no reason; asking without one gives it.
+    const reason = await this.#client.request(path).then(() => unreachable(this.#client.url), asParleyError);
+    return ["denied", "conflict", "unauthenticated"].includes(reason.code) ? reason : unreachable(this.#client.url, reason);
+  }
+
+  #take(f: WorkFrame): void {
+    const held = this.#turns.get(f.turn_id ?? "");
+    if (f.op === "turn" && f.turn) this.#give(f.turn);
+    else if (f.op === "event" && f.event) held?.turn.tell(f.event);
+    else if (f.op === "stop") held?.turn.end(new TurnStopped());
+    else if (f.op === "ok" || f.op === "error") {
+      const call = this.#calls.get(f.id ?? 0);
+      this.#calls.delete(f.id ?? 0);
+      if (f.op === "ok") call?.resolve(f.events ?? []);
+      else call?.reject(errorOf(f));
+    }
+  }
+
+  /** Begins a turn, or goes on with one that the worker holds. */
+  #give(a: Assignment): void {
+    const held = this.#turns.get(a.turn_id);
+    if (held) {
+      held.turn.again(a);
+      held.placed = true;
+      clearTimeout(held.lost);
+      this.#notify();
+    } else if (!this.#o.signal?.aborted) {
+      const turn = new WorkTurn(this, a);
+      const leave = () => turn.end(this.#o.signal?.reason as Error);
+      this.#o.signal?.addEventListener("abort", leave);
+      const fresh: Held = { turn, placed: true, done: Promise.resolve() };
+      this.#turns.set(a.turn_id, fresh);
+      fresh.done = this.#run(turn).finally(() => {
+        this.#o.signal?.removeEventListener("abort", leave);
+        clearTimeout(fresh.lost);
+        this.#turns.delete(a.turn_id);
+      });
+    }
+  }
+
+  /** Answers a turn and tells how it ended. */
+  async #run(turn: WorkTurn): Promise<void> {
+    let error: unknown;
+    try {
+      await this.#answer(turn);
+    } catch (err) {
+      error = err ?? new Error("the agent gave no reason");
+    }
+    const cause: unknown = turn.signal.reason;
+    // What was not finished goes to another worker.
+    if (cause instanceof TurnLost || (turn.signal.aborted && !(cause instanceof TurnStopped) && error)) return;
+    const fail = error !== undefined && !(cause instanceof TurnStopped);
+    const text = error instanceof Error ? error.message : String(error);
+    await this.call(turn, () => (fail ? { op: "fail", error: text || "the agent gave no reason" } : { op: "done" }), true).catch(() => {});
+  }
+
+  /** Sends a frame for a turn until it is answered, over broken connections too. */
+  async call(turn: WorkTurn, frame: () => object, last = false): Promise<Event[]> {
+    for (;;) {
+      const socket = await this.place(turn, last);
+      try {
+        return await new Promise<Event[]>((resolve, reject) => {
+          const id = ++this.#ids;
+          this.#calls.set(id, { resolve, reject });
+          socket.send(JSON.stringify({ ...frame(), id, turn_id: turn.id }));
+        });
+      } catch (err) {
+        if (!(err instanceof ParleyError) || !err.retryable) throw err;
+      }
+    }
+  }
+
+  /** Waits for a connection on which the turn is ours. */
+  async place(turn: WorkTurn, last = false): Promise<Socket> {
+    for (;;) {
+      const held = this.#turns.get(turn.id);
+      if (turn.signal.aborted && (!last || !(this.#socket && held?.placed))) throw turn.signal.reason;
+      if (this.#socket && held?.placed) return this.#socket;
+      await new Promise<void>((resolve) => {
+        const wake = () => {
+          this.#waiting.delete(wake);
+          turn.signal.removeEventListener("abort", wake);
+          resolve();
+        };
+        this.#waiting.add(wake);
+        turn.signal.addEventListener("abort", wake);
+      });
+    }
+  }
+
+  /** Fails what waits for a reply, and starts the clock of every turn. */
+  offline(): void {
+    this.#socket = undefined;
+    for (const call of this.#calls.values()) call.reject(unreachable(this.#client.url));
+    this.#calls.clear();
+    for (const held of this.#turns.values()) {
+      if (!held.placed) continue;
+      held.placed = false;
+      held.lost = setTimeout(() => held.turn.end(new TurnLost()), this.#o.grace ?? 60_000);
+    }
+  }
+
+  endAll(cause: Error): void {
+    for (const held of this.#turns.values()) held.turn.end(cause);
+  }
+
+  async idle(): Promise<void> {
+    while (this.#turns.size > 0) await Promise.all([...this.#turns.values()].map((h) => h.done));
+  }
+
+  #notify(): void {
+    for (const f of [...this.#waiting]) f();
+  }
+}

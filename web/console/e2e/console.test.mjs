@@ -1,0 +1,216 @@
+// The console in a real browser against the real server and the demo agent, under the production policy.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { api, openPage, say } from "./harness.mjs";
+import { axe, browser, events, feed, inSession, post, server, settled } from "./suite.mjs";
+
+describe("talking", () => {
+  test("an empty console names its agent, offers starters and has the composer ready", async () => {
+    const { page, context, faults } = await openPage(browser);
+    await page.goto(server.url);
+    await page.getByRole("heading", { name: "demo" }).waitFor();
+    await page.getByRole("button", { name: "/tour" }).waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement?.tagName), "TEXTAREA");
+    await axe(page, "empty");
+    await page.getByRole("button", { name: "/stream 200 40" }).click();
+    await page.waitForURL(/\/s\//);
+    await page.getByRole("button", { name: "Stop" }).click();
+    await settled(page, "Stopped");
+    assert.match(await page.title(), /stream 200 40/);
+    assert.deepEqual(faults, []);
+    await context.close();
+  });
+
+  test("a message is shown at once and stands there once", () =>
+    inSession(async (page, id) => {
+      await say(page, "hello there");
+      await feed(page).getByText("hello there", { exact: true }).waitFor({ timeout: 1000 });
+      await settled(page, "You said: hello there");
+      assert.equal(await feed(page).getByText("hello there", { exact: true }).count(), 1);
+      assert.equal((await events(id)).filter((e) => e.type === "user.message").length, 1);
+      await page.reload();
+      await settled(page, "You said: hello there");
+      assert.equal(await feed(page).getByText("hello there", { exact: true }).count(), 1);
+    }));
+
+  test("Enter sends, Shift+Enter makes a line, Enter of an input method does neither", () =>
+    inSession(async (page, id) => {
+      const box = page.getByRole("textbox", { name: "Message", exact: true });
+      await box.fill("one");
+      await box.press("Shift+Enter");
+      await box.pressSequentially("two");
+      assert.equal(await box.inputValue(), "one\ntwo");
+      await box.dispatchEvent("compositionstart");
+      await box.dispatchEvent("keydown", { key: "Enter", isComposing: true, bubbles: true, cancelable: true });
+      assert.equal(await box.inputValue(), "one\ntwo");
+      await box.dispatchEvent("compositionend");
+      await page.waitForTimeout(50);
+      await box.press("Enter");
+      await settled(page, "You said: one");
+      assert.equal((await events(id)).find((e) => e.type === "user.message").payload.text, "one\ntwo");
+    }));
+
+  test("a stream is whole at its end, and stays readable while scrolled up", () =>
+    inSession(async (page) => {
+      await say(page, "/stream 6000 2000");
+      await page.waitForTimeout(1200);
+      await page.locator(".pl-list").hover();
+      await page.mouse.wheel(0, -500);
+      await page.waitForTimeout(100);
+      const at = await page.locator(".pl-list").evaluate((el) => el.scrollTop);
+      await page.waitForTimeout(800);
+      assert.ok(Math.abs((await page.locator(".pl-list").evaluate((el) => el.scrollTop)) - at) < 2, "the view moved");
+      await page.getByRole("button", { name: /new|To the end/ }).click();
+      await page.getByText("tok6000", { exact: false }).last().waitFor({ timeout: 15_000 });
+      const end = await page.locator(".pl-list").evaluate((el) => el.scrollHeight - el.scrollTop - el.clientHeight);
+      assert.ok(end < 40, `not at the end: ${end}`);
+    }));
+
+  test("a message during a turn waits, and can be taken back", () =>
+    inSession(async (page, id) => {
+      await say(page, "/sleep 30");
+      await page.getByRole("button", { name: "Stop" }).waitFor();
+      await say(page, "later please");
+      await page.getByRole("button", { name: "Take back" }).click();
+      await settled(page, "Taken back");
+      await page.getByRole("button", { name: "Stop" }).click();
+      await settled(page, "Stopped");
+      const all = await events(id);
+      assert.ok(all.some((e) => e.type === "user.message_withdrawn"));
+      assert.ok(!all.some((e) => e.type === "agent.text" && e.payload.text.includes("later please")));
+    }));
+
+  test("a stop keeps what was said", () =>
+    inSession(async (page, id) => {
+      await say(page, "/stream 5000 50");
+      await page.getByText("tok20", { exact: false }).first().waitFor();
+      await page.getByRole("button", { name: "Stop" }).click();
+      await settled(page, "Stopped");
+      await settled(page, "tok20");
+      assert.equal((await events(id)).find((e) => e.type === "turn.completed").payload.outcome, "stopped");
+    }));
+
+  test("leaving the page does not stop the turn; coming back shows it going on", () =>
+    inSession(async (page) => {
+      await say(page, "/stream 300 100");
+      await page.getByText("tok30", { exact: false }).first().waitFor();
+      await page.reload();
+      await page.getByText("tok300", { exact: false }).first().waitFor({ timeout: 10_000 });
+      const text = await feed(page).innerText();
+      assert.equal(text.match(/\btok150\b/g)?.length, 1, "something is doubled or lost");
+    }));
+});
+
+describe("what is shown", () => {
+  const evil = '<img src=x onerror="window.PWN=1"><script>window.PWN=1</script><svg onload="window.PWN=1"></svg> [x](javascript:window.PWN=1) [y](data:text/html,<script>1</script>) [z](java\u0000script:window.PWN=1) <iframe srcdoc="<script>parent.PWN=1</script>"></iframe> ![i](https://evil.example/pixel.png)';
+
+  test("nothing that an agent writes can run or fetch", () =>
+    inSession(
+      async (page, id) => {
+        await post(
+          id,
+          { type: "agent.text", payload: { text: evil } },
+          { type: "agent.text", payload: { text: `para ${evil}\n\n- list ${evil}\n\n| a | b |\n|-|-|\n| ${evil.replaceAll("|", "")} | 2 |` } },
+          { type: "agent.thinking", payload: { text: evil } },
+          { type: "agent.tool_call", payload: { call_id: "c", tool: evil, params: { a: evil } } },
+          { type: "agent.tool_result", payload: { call_id: "c", tool: evil, result: evil } },
+          { type: "agent.plan", payload: { tasks: [{ id: "1", title: evil, status: "done" }] } },
+          { type: "agent.artifact", payload: { type: "table", title: evil, data: { columns: [evil], rows: [[evil]] } } },
+          { type: "agent.share", payload: { title: evil, url: "javascript:window.PWN=1" } },
+          { type: "agent.input_request", payload: { input_type: "radio", text: evil, options: [{ id: "a", label: evil, description: evil }] } },
+        );
+        await page.getByRole("radio").waitFor();
+        await page.waitForTimeout(300);
+        assert.equal(await page.evaluate(() => window.PWN), undefined);
+        assert.equal(await page.locator(".pl-list script, .pl-list iframe, .pl-list svg[onload], .pl-list img").count(), 0);
+        const bad = await page.locator(".pl-list a").evaluateAll((all) => all.map((a) => a.getAttribute("href")).filter((h) => !/^(https?:|mailto:|\/|#)/.test(h ?? "")));
+        assert.deepEqual(bad, []);
+      },
+      { session: { agent: "none" } },
+    ));
+
+  test("Markdown becomes structure, and code is copied exactly", () =>
+    inSession(
+      async (page, id, context) => {
+        await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+        const code = 'func main() {\n\tprintln("<&>")\n}';
+        await post(id, { type: "agent.text", payload: { text: `# Title\n\n**bold** \`x\` [link](https://example.com)\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n\n\`\`\`go\n${code}\n\`\`\`` } });
+        await page.getByRole("heading", { name: "Title" }).waitFor();
+        await page.getByRole("cell", { name: "2" }).waitFor();
+        const link = page.getByRole("link", { name: "link" });
+        assert.equal(await link.getAttribute("rel"), "noopener noreferrer nofollow");
+        await page.locator(".pl-code-head").getByRole("button", { name: "Copy" }).click();
+        assert.equal(await page.evaluate(() => navigator.clipboard.readText()), code);
+      },
+      { session: { agent: "none" } },
+    ));
+
+  test("tools, thinking and failures", () =>
+    inSession(async (page, id) => {
+      await say(page, '/tool warehouse.query {"region":"south"}');
+      const tool = page.locator(".pl-tool").first();
+      await tool.getByText("ok").waitFor();
+      await tool.locator("summary").click();
+      await tool.getByText('"region": "south"').first().waitFor();
+      await say(page, "/toolfail fetch_page");
+      await page.locator(".pl-tool-error").getByText("fetch_page failed on request").waitFor();
+      await say(page, "/think first this then that");
+      await page.locator(".pl-think summary").first().click();
+      await settled(page, "first this then that");
+      await say(page, "/fail out of luck");
+      await settled(page, "The turn failed: out of luck");
+      await post(id, ...[1, 2, 3, 4, 5, 6].flatMap((i) => [
+        { type: "agent.tool_call", payload: { call_id: `g${i}`, tool: "step" } },
+        i === 3 ? { type: "agent.tool_error", payload: { call_id: `g${i}`, error: "no" } } : { type: "agent.tool_result", payload: { call_id: `g${i}`, result: i } },
+      ]));
+      const group = page.locator(".pl-group");
+      await group.getByText("6 tool calls").waitFor();
+      await group.getByText("5 ok").waitFor();
+      await group.getByText("1 error").waitFor();
+      await axe(page, "tools");
+    }));
+
+  test("plan, files, usage and artifacts", () =>
+    inSession(async (page, id) => {
+      await say(page, "/plan 3 1");
+      await page.getByRole("complementary").getByText("3 of 3").waitFor();
+      await say(page, "/usage 1200 300");
+      await page.getByText("1.5K tokens").waitFor();
+      for (const kind of ["table", "chart", "image", "file", "html"]) {
+        await say(page, `/artifact ${kind}`);
+        await settled(page, `Here is the ${kind}.`);
+        if (kind !== "image") continue;
+        await page.getByRole("button", { name: "Open: A gradient" }).click();
+        await page.getByRole("dialog").waitFor();
+        await axe(page, "lightbox");
+        await page.keyboard.press("Escape");
+        await page.getByRole("dialog").waitFor({ state: "hidden" });
+        assert.match(await page.evaluate(() => document.activeElement?.getAttribute("aria-label") ?? ""), /gradient/);
+      }
+      await page.getByRole("button", { name: "Show the page" }).click();
+      await page.frameLocator("iframe.pl-page").getByText("Made by the demo agent").waitFor();
+      await page.getByRole("tab", { name: "Files" }).click();
+      await page.getByRole("link", { name: /\.csv/ }).first().waitFor();
+      await page.getByRole("feed").evaluate((el) => el.scrollTo(0, 0));
+      await page.getByRole("button", { name: "Million people" }).click();
+      await page.getByRole("button", { name: "Million people" }).click();
+      assert.equal(await page.locator(".pl-table tbody tr").first().locator("td").first().innerText(), "Tokyo");
+      const files = (await api(server, `/sessions/${id}/artifacts`)).artifacts;
+      assert.equal(files.length, 3);
+    }));
+
+  test("files are added by picking and pasting, with limits said in words", () =>
+    inSession(async (page, id) => {
+      await page.locator("input[type=file]").setInputFiles([{ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("hello file") }]);
+      await page.locator(".pl-composer").getByText("10 B").waitFor();
+      await say(page, "with a file");
+      await page.getByRole("link", { name: /notes\.txt/ }).first().waitFor();
+      const m = (await events(id)).find((e) => e.type === "user.message");
+      const part = m.payload.content.find((p) => p.type === "file");
+      assert.equal(part.name, "notes.txt");
+      const body = await fetch(`${server.url}/parley/v1/sessions/${id}/artifacts/${part.path}`);
+      assert.equal(await body.text(), "hello file");
+      await page.locator("input[type=file]").setInputFiles(Array.from({ length: 6 }, (_, i) => ({ name: `f${i}.txt`, mimeType: "text/plain", buffer: Buffer.from("x") })));
+      await page.getByText("At most 5 files can go with one message.").waitFor();
+    }));
+});

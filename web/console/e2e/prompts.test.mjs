@@ -1,0 +1,306 @@
+// Questions: every kind, every state, from several pages, and over lost connections.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { api, openPage, say } from "./harness.mjs";
+import { axe, browser, events, feed, inSession, post, server, settled } from "./suite.mjs";
+
+const answerOf = async (id, type) => (await events(id)).find((e) => e.type === type)?.payload;
+const armed = (page) => page.waitForTimeout(600); // a card takes no click in its first half second
+
+describe("questions", () => {
+  test("text: required, Ctrl+Enter, then one line", () =>
+    inSession(async (page, id) => {
+      await say(page, "/ask text");
+      const field = page.getByRole("textbox", { name: "What is your name?" });
+      await field.waitFor();
+      await armed(page);
+      await page.getByRole("button", { name: "Send answer" }).click();
+      await page.getByText("Write an answer first.").waitFor();
+      await axe(page, "text prompt");
+      await field.fill("Mira");
+      await field.press("Control+Enter");
+      await settled(page, "You answered");
+      assert.deepEqual(await answerOf(id, "user.input_response").then((p) => p.text), "Mira");
+    }));
+
+  test("yes or no, by the keyboard alone", () =>
+    inSession(async (page, id) => {
+      await say(page, "/ask binary_choice");
+      await page.getByRole("button", { name: "Continue" }).waitFor();
+      await armed(page);
+      await page.keyboard.press("Alt+q");
+      await page.waitForTimeout(300);
+      assert.equal(await page.evaluate(() => document.activeElement?.textContent), "Continue");
+      await page.keyboard.press("Tab");
+      await page.keyboard.press("Enter");
+      await settled(page, "You answered: cancel");
+      assert.deepEqual((await answerOf(id, "user.input_response")).values, ["cancel"]);
+    }));
+
+  test("radio: labels, descriptions and arrow keys", () =>
+    inSession(async (page, id) => {
+      await say(page, "/ask radio");
+      await page.getByText("A text to the phone on file").waitFor();
+      await armed(page);
+      await page.getByRole("radio", { name: /Email/ }).focus();
+      await page.keyboard.press("Space");
+      await page.keyboard.press("ArrowDown");
+      await axe(page, "radio prompt");
+      await page.keyboard.press("Enter");
+      await settled(page, "You answered: sms");
+      assert.deepEqual((await answerOf(id, "user.input_response")).values, ["sms"]);
+    }));
+
+  test("checkbox: the fewest, and the order of the options", () =>
+    inSession(async (page, id) => {
+      await say(page, "/ask checkbox");
+      await page.getByRole("checkbox").first().waitFor();
+      await armed(page);
+      await page.getByRole("button", { name: "Send answer" }).click();
+      await page.getByText("Choose at least 1.").waitFor();
+      await page.getByRole("checkbox", { name: /Push/ }).check();
+      await page.getByRole("checkbox", { name: /Email/ }).check();
+      await page.getByText("2 selected").waitFor();
+      await page.getByRole("button", { name: "Send answer" }).click();
+      await settled(page, "You answered");
+      assert.deepEqual((await answerOf(id, "user.input_response")).values, ["email", "push"]);
+    }));
+
+  test("dropdown: native when short, a filtered list when long", () =>
+    inSession(async (page, id) => {
+      await say(page, "/ask dropdown");
+      await page.getByRole("combobox").selectOption({ label: "Push" });
+      await armed(page);
+      await page.getByRole("button", { name: "Send answer" }).click();
+      await settled(page, "You answered: push");
+      await post(id, { type: "agent.input_request", payload: { request_id: "long", input_type: "dropdown", text: "Which one?", options: Array.from({ length: 200 }, (_, i) => ({ id: `o${i}`, label: `Option ${i}` })) } });
+      await page.getByRole("searchbox", { name: "Filter options" }).fill("Option 173");
+      await page.getByRole("radio", { name: "Option 173" }).check();
+      await armed(page);
+      await page.getByRole("button", { name: "Send answer" }).click();
+      await page.getByText("You answered: Option 173").or(feed(page).getByText("Option 173")).first().waitFor();
+    }));
+
+  test("approval: edited arguments reach the agent; a denial carries its reason", () =>
+    inSession(async (page, id) => {
+      await say(page, '/approve deploy {"env":"prod","api_key":"s3cret"}');
+      await page.getByRole("button", { name: "Approve once" }).waitFor();
+      assert.equal(await page.getByText("s3cret", { exact: true }).count(), 0, "a secret is shown unasked");
+      await page.getByRole("button", { name: "Approve once" }).click(); // too early: must do nothing
+      await armed(page);
+      assert.equal(await answerOf(id, "user.approval_response"), undefined);
+      await page.getByRole("button", { name: "Edit arguments" }).click();
+      const args = page.getByRole("textbox", { name: "Arguments deploy" });
+      await args.fill('{"env": ');
+      await page.getByRole("button", { name: "Approve once" }).click();
+      await page.getByText(/This is not JSON/).waitFor();
+      await axe(page, "approval");
+      await args.fill('{"env":"staging"}');
+      await page.getByRole("button", { name: "Approve once" }).click();
+      await settled(page, 'deploy gave {"env":"staging"}');
+      await say(page, "/approve erase {}");
+      await page.getByRole("button", { name: "Deny" }).waitFor();
+      await armed(page);
+      await page.getByRole("button", { name: "Deny" }).click();
+      await page.getByRole("textbox", { name: /Reason/ }).fill("too risky");
+      await page.getByRole("button", { name: "Deny with this reason" }).click();
+      await settled(page, "Denied: too risky");
+    }));
+
+  test("permission: scopes one by one, the shortest time by default", () =>
+    inSession(async (page, id) => {
+      await say(page, "/permission files:read mail:send");
+      await page.getByRole("checkbox", { name: "mail:send" }).uncheck();
+      assert.ok(await page.getByRole("radio", { name: "Once" }).isChecked());
+      await axe(page, "permission");
+      await armed(page);
+      await page.getByRole("button", { name: "Grant" }).click();
+      await settled(page, "Granted: files:read");
+      const a = await answerOf(id, "user.permission_response");
+      assert.deepEqual([a.granted, a.denied, a.duration], [["files:read"], ["mail:send"], "once"]);
+    }));
+
+  test("consent: the address is shown in full", () =>
+    inSession(async (page) => {
+      await say(page, "/ask oauth_consent");
+      await page.getByText("https://example.com/oauth/authorize?client_id=demo").waitFor();
+      await armed(page);
+      await page.getByRole("button", { name: "I have given consent" }).click();
+      await settled(page, "You answered");
+    }));
+
+  test("the countdown is the server's, also with a wrong clock and after a reload", () =>
+    inSession(async (page) => {
+      await page.addInitScript(() => {
+        const real = Date.now.bind(Date);
+        Date.now = () => real() + 300_000;
+      });
+      await page.reload();
+      await say(page, "/ask text timeout=100");
+      const left = async () => {
+        const [m, s] = (await page.locator(".pl-ring-text").innerText()).split(":").map(Number);
+        return m * 60 + s;
+      };
+      await page.locator(".pl-ring-text").waitFor();
+      await page.waitForTimeout(2000);
+      const first = await left();
+      assert.ok(first >= 95 && first <= 99, `shows ${first} s`);
+      await page.reload();
+      await page.locator(".pl-ring-text").waitFor();
+      await page.waitForTimeout(300);
+      const then = await left();
+      assert.ok(then <= first && then >= first - 5, `shows ${then} s after ${first} s`);
+    }));
+
+  test("an expired question stays, says so, and keeps what was written", () =>
+    inSession(async (page) => {
+      await say(page, "/ask text timeout=3");
+      await page.getByRole("textbox", { name: "What is your name?" }).fill("half a thou");
+      await settled(page, "This prompt is no longer available.");
+      await settled(page, "half a thou");
+      await settled(page, "No answer in time.");
+      assert.equal(await page.getByRole("button", { name: "Send answer" }).count(), 0);
+    }));
+
+  test("a withdrawn question says so", () =>
+    inSession(async (page) => {
+      await say(page, "/ask radio");
+      await page.getByRole("radio").first().waitFor();
+      await page.getByRole("button", { name: "Stop" }).click();
+      await settled(page, "No longer needed");
+    }));
+
+  test("two pages: the first answer wins, the other is told kindly", () =>
+    inSession(async (page, id, context) => {
+      await say(page, "/ask text");
+      await page.getByRole("textbox", { name: "What is your name?" }).waitFor();
+      const other = await context.newPage();
+      await other.goto(page.url());
+      await other.getByRole("textbox", { name: "What is your name?" }).fill("late");
+      await armed(other);
+      // The other page's answer is held up until this one's has won.
+      let release;
+      const held = new Promise((r) => (release = r));
+      await other.route("**/answer", async (route) => {
+        await held;
+        await route.continue();
+      });
+      await other.getByRole("button", { name: "Send answer" }).click();
+      await page.getByRole("textbox", { name: "What is your name?" }).fill("first");
+      await page.getByRole("button", { name: "Send answer" }).click();
+      await settled(page, "You answered: first");
+      await settled(other, "first");
+      release();
+      await other.getByText(/answered first\. Your answer was not used\./).waitFor();
+      assert.equal((await events(id)).filter((e) => e.type === "user.input_response").length, 1);
+    }, { expect: /409/ }));
+
+  test("what waits is counted in the list, the title and the strip", () =>
+    inSession(async (page, id) => {
+      await post(
+        id,
+        { type: "agent.input_request", payload: { request_id: "q1", input_type: "text", text: "First question?" } },
+        ...Array.from({ length: 30 }, (_, i) => ({ type: "agent.text", payload: { text: `Paragraph ${i}\n\nmore` } })),
+        { type: "agent.input_request", payload: { request_id: "q2", input_type: "text", text: "Second question?" } },
+      );
+      await page.getByRole("textbox", { name: "Second question?" }).waitFor();
+      await page.getByText("2 questions waiting").waitFor();
+      await page.getByRole("heading", { name: /Needs you/ }).waitFor();
+      assert.match(await page.title(), /^\(\d+\) /);
+      await page.getByRole("button", { name: "Go", exact: true }).click();
+      await page.getByRole("textbox", { name: "First question?" }).waitFor();
+      await page.waitForTimeout(300);
+      assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("aria-labelledby")), "q-q1");
+    }, { session: { agent: "none" } }));
+});
+
+describe("the connection", () => {
+  test("a short cut is quiet, a long one is told; nothing is lost or doubled", () =>
+    inSession(async (page, id) => {
+      await say(page, "before");
+      await settled(page, "You said: before");
+      await server.kill();
+      await page.waitForTimeout(1500);
+      assert.equal(await page.locator(".pl-banner").count(), 0);
+      await say(page, "while away");
+      await feed(page).getByText("while away", { exact: true }).waitFor();
+      await page.locator(".pl-banner").getByText(/Reconnecting/).waitFor({ timeout: 8000 });
+      await axe(page, "reconnecting");
+      await server.again();
+      await page.getByRole("button", { name: "Retry now" }).click({ timeout: 1000 }).catch(() => {});
+      await settled(page, "You said: while away");
+      assert.equal(await page.locator(".pl-banner").count(), 0);
+      assert.equal((await events(id)).filter((e) => e.type === "user.message").length, 2);
+      assert.equal(await feed(page).getByText("while away", { exact: true }).count(), 1);
+    }, { expect: /WebSocket|ERR_|Failed to load/ }));
+});
+
+describe("around the conversation", () => {
+  test("the list is searched, and sessions are reached by their address", () =>
+    inSession(async (page, id) => {
+      await api(server, "/sessions", { id: "findme", title: "A very particular title" });
+      await page.getByRole("searchbox", { name: "Search conversations" }).fill("particular");
+      const link = page.getByRole("link", { name: /A very particular title/ });
+      await link.click();
+      await page.waitForURL(/\/s\/findme$/);
+      await page.goBack();
+      await page.waitForURL(new RegExp(`/s/${id}$`));
+    }));
+
+  test("a session that is not there is said in words", async () => {
+    const { page, context } = await openPage(browser);
+    await page.goto(`${server.url}/s/nowhere`);
+    await page.getByText("This conversation does not exist, or you may not see it.").waitFor();
+    await context.close();
+  });
+
+  test("the inspector shows raw events, filters them and is reached by a link", () =>
+    inSession(async (page) => {
+      await say(page, '/tool lookup {"q":"x"}');
+      await settled(page, "lookup gave");
+      await page.getByRole("button", { name: "Plan, work" }).click();
+      await page.getByRole("tab", { name: "Raw" }).click();
+      await page.getByRole("button", { name: /session\.started/ }).waitFor();
+      await page.getByRole("searchbox", { name: /Filter events/ }).fill("tool_call");
+      await page.getByRole("button", { name: /agent\.tool_call/ }).click();
+      await page.getByRole("region", { name: /^Event/ }).getByText('"tool": "lookup"').waitFor();
+      await axe(page, "inspector");
+      await page.evaluate(() => (location.hash = "#seq=2"));
+      await page.getByText("Event 2").waitFor();
+    }));
+
+  for (const [name, viewport] of [["phone", { width: 390, height: 844 }], ["small phone", { width: 320, height: 640 }]])
+    test(`${name}: one line of header, no sideways scroll, large targets`, () =>
+      inSession(
+        async (page) => {
+          await page.getByRole("textbox", { name: "Message", exact: true }).fill("/ask radio timeout=300");
+          await page.getByRole("button", { name: "Send" }).click();
+          await page.getByRole("radio").first().waitFor();
+          assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), viewport.width);
+          assert.equal(await page.locator(".pl-list").evaluate((el) => el.scrollWidth > el.clientWidth), false);
+          assert.equal((await page.locator(".pl-header").boundingBox()).height, 44);
+          assert.ok((await page.getByRole("button", { name: "Send answer" }).boundingBox()).height >= 44);
+          await axe(page, name);
+          await page.getByRole("button", { name: "Raw" }).click();
+          await page.getByRole("button", { name: "Close" }).click();
+          await page.getByRole("button", { name: "Conversations" }).click();
+          await page.getByRole("button", { name: "New conversation" }).waitFor();
+          await page.keyboard.press("Escape");
+        },
+        { context: { viewport, hasTouch: true, isMobile: true } },
+      ));
+
+  test("a screen reader hears boundaries, not tokens", () =>
+    inSession(async (page) => {
+      await page.evaluate(() => {
+        window.heard = [];
+        new MutationObserver((list) => list.forEach((m) => m.addedNodes.forEach((x) => window.heard.push(x.textContent)))).observe(document.querySelector("[role=log]"), { childList: true });
+      });
+      await say(page, "/stream 300 150");
+      await page.getByText("tok300", { exact: false }).first().waitFor({ timeout: 10_000 });
+      await page.waitForTimeout(3000);
+      const heard = await page.evaluate(() => window.heard);
+      assert.ok(heard.length >= 1 && heard.length <= 3, JSON.stringify(heard));
+      assert.ok(heard.some((h) => h.includes("tok1 tok2")));
+    }));
+});

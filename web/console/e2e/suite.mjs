@@ -1,0 +1,57 @@
+// What the tests share: one server and one browser per file, and a page that must stay clean.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, before } from "node:test";
+import { api, openPage, startBrowser, startServer } from "./harness.mjs";
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+export let server;
+export let browser;
+let n = 0;
+
+before(async () => {
+  [server, browser] = await Promise.all([startServer(), startBrowser()]);
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+/** A page in a fresh session; at the end it must not have done anything a clean console does not. */
+export async function inSession(body, options = {}) {
+  const id = `e2e-${++n}`;
+  await api(server, "/sessions", { id, title: `Test ${n}`, ...options.session });
+  const { context, page, faults, remote } = await openPage(browser, options.context);
+  try {
+    await page.goto(`${server.url}/s/${id}`);
+    await page.getByRole("textbox", { name: "Message", exact: true }).waitFor();
+    await body(page, id, context);
+    assert.deepEqual(faults.filter((f) => !options.expect?.test(f)), []);
+    assert.deepEqual(await page.evaluate(() => window.violations), []);
+    const host = new URL(server.url).host;
+    assert.deepEqual(remote.filter((u) => new URL(u).host !== host), []);
+  } finally {
+    await context.close();
+  }
+}
+
+export const post = (id, ...drafts) => api(server, `/sessions/${id}/events`, drafts);
+export const events = async (id) => (await api(server, `/sessions/${id}/events?limit=1000`)).events;
+export const feed = (page) => page.getByRole("feed");
+export const settled = (page, text) => feed(page).getByText(text).first().waitFor();
+
+/** What axe finds that is serious, in light and in dark. */
+export async function axe(page, where) {
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    await page.evaluate(axeSource);
+    const found = await page.evaluate(async () => {
+      const r = await window.axe.run(document, { resultTypes: ["violations"] });
+      return r.violations.filter((v) => v.impact === "serious" || v.impact === "critical").map((v) => `${v.id}: ${v.nodes.map((x) => x.target.join(" ")).slice(0, 3).join(", ")}`);
+    });
+    assert.deepEqual(found, [], `${where}, ${colorScheme}`);
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+}

@@ -1,0 +1,86 @@
+import { memo } from "react";
+import type { Session } from "@parley-hq/client";
+import { Icon } from "@parley-hq/react";
+import { pathOf } from "./route.js";
+import type { Sessions } from "./sessions.js";
+
+/** All conversations: those that wait for a person first, then running ones, then the rest. */
+export const SessionList = memo(function SessionList(p: { sessions: Sessions; q: string; setQ: (q: string) => void; current: string | undefined; go: (id: string | undefined) => void }) {
+  const { list, error, more, loadMore } = p.sessions;
+  const waiting = list?.filter((s) => s.open_prompts > 0) ?? [];
+  const running = list?.filter((s) => s.open_prompts === 0 && s.status === "running") ?? [];
+  const rest = list?.filter((s) => s.open_prompts === 0 && s.status !== "running") ?? [];
+  return (
+    <nav className="co-list" aria-label="Conversations">
+      <div className="co-list-head">
+        <button type="button" className="pl-primary co-new" onClick={() => p.go(undefined)}>
+          <Icon name="plus" /> New conversation
+        </button>
+        <div className="co-search">
+          <Icon name="search" size={14} />
+          <input type="search" aria-label="Search conversations" placeholder="Search" value={p.q} onChange={(e) => p.setQ(e.target.value)} />
+        </div>
+      </div>
+      <div className="co-list-body">
+        {error && error.code !== "unauthenticated" && <p className="co-note">The list cannot be loaded: {error.message}</p>}
+        {list?.length === 0 && <p className="co-note">{p.q ? "Nothing found." : "No conversations yet."}</p>}
+        <Group title={`Needs you ${waiting.length}`} wait sessions={waiting} current={p.current} go={p.go} />
+        <Group title="Running" sessions={running} current={p.current} go={p.go} />
+        <Group title={waiting.length + running.length > 0 ? "Other" : "Recent"} sessions={rest} current={p.current} go={p.go} />
+        {more && (
+          <button type="button" className="pl-link co-more" onClick={loadMore}>
+            Show more
+          </button>
+        )}
+      </div>
+    </nav>
+  );
+});
+
+function Group(p: { title: string; sessions: Session[]; wait?: boolean; current: string | undefined; go: (id: string) => void }) {
+  if (p.sessions.length === 0) return null;
+  return (
+    <section>
+      <h2 className={p.wait ? "co-wait" : undefined}>{p.title}</h2>
+      <ul>
+        {p.sessions.map((s) => (
+          <li key={s.session_id}>
+            <a
+              href={pathOf(s.session_id)}
+              className={p.wait ? "co-session co-session-wait" : "co-session"}
+              aria-current={p.current === s.session_id ? "page" : undefined}
+              onClick={(e) => {
+                if (e.metaKey || e.ctrlKey || e.shiftKey) return;
+                e.preventDefault();
+                p.go(s.session_id);
+              }}
+            >
+              <span className="co-title" dir="auto">
+                {s.title || s.session_id}
+              </span>
+              <span className="co-about">
+                <Status session={s} /> · {ago(s.updated_at)}
+              </span>
+            </a>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Status({ session: s }: { session: Session }) {
+  if (s.open_prompts > 0) return <span className="co-wait">{s.open_prompts === 1 ? "1 question" : `${s.open_prompts} questions`}</span>;
+  if (s.status === "failed") return <span className="co-err">failed</span>;
+  return <span>{s.status === "running" ? "working" : s.status === "idle" ? (s.agent === "none" ? "no agent" : s.agent) : s.status}</span>;
+}
+
+const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "narrow" });
+
+function ago(at: string): string {
+  const s = (Date.parse(at) - Date.now()) / 1000;
+  if (s > -60) return "now";
+  if (s > -3600) return relative.format(Math.round(s / 60), "minute");
+  if (s > -86400) return relative.format(Math.round(s / 3600), "hour");
+  return relative.format(Math.round(s / 86400), "day");
+}

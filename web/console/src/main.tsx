@@ -1,0 +1,7 @@
+import { createRoot } from "react-dom/client";
+import "@parley-hq/react/styles.css";
+import "./console.css";
+import { App } from "./app.js";
+
+const root = document.getElementById("app");
+if (root) createRoot(root).render(<App />);

@@ -1,0 +1,55 @@
+import { useCallback, useEffect, useState } from "react";
+
+/** Where the console is: a session or none, and the event its inspector shows. */
+export interface Place {
+  session: string | undefined;
+  seq: number | undefined;
+}
+
+function read(): Place {
+  const m = /^\/s\/([^/]+)$/.exec(location.pathname);
+  const seq = /^#seq=(\d+)$/.exec(location.hash);
+  return { session: m?.[1] ? decodeURIComponent(m[1]) : undefined, seq: seq ? Number(seq[1]) : undefined };
+}
+
+export const pathOf = (session: string | undefined): string => (session ? `/s/${encodeURIComponent(session)}` : "/");
+
+export function usePlace(): [Place, (session: string | undefined) => void] {
+  const [place, set] = useState(read);
+  useEffect(() => {
+    const again = () => set(read());
+    addEventListener("popstate", again);
+    addEventListener("hashchange", again);
+    return () => {
+      removeEventListener("popstate", again);
+      removeEventListener("hashchange", again);
+    };
+  }, []);
+  const go = useCallback((session: string | undefined) => {
+    if (pathOf(session) !== location.pathname || location.hash) history.pushState(null, "", pathOf(session));
+    set(read());
+  }, []);
+  return [place, go];
+}
+
+/** A setting of this browser. */
+export function useSetting<T extends string>(key: string, initial: T): [T, (v: T) => void] {
+  const [value, set] = useState<T>(() => {
+    try {
+      return (localStorage.getItem(`parley.${key}`) as T | null) ?? initial;
+    } catch {
+      return initial;
+    }
+  });
+  return [
+    value,
+    (v) => {
+      set(v);
+      try {
+        localStorage.setItem(`parley.${key}`, v);
+      } catch {
+        // Without storage it lasts as long as the page.
+      }
+    },
+  ];
+}

@@ -1,0 +1,58 @@
+import { useCallback, useEffect, useRef, useState } from "react";
+import { ParleyError, type ParleyClient, type Session } from "@parley-hq/client";
+
+const every = 4000;
+
+export interface Sessions {
+  list: Session[] | undefined;
+  error: ParleyError | undefined;
+  more: boolean;
+  refresh: () => void;
+  loadMore: () => void;
+}
+
+/** The session list, looked at again every few seconds while the page is seen. */
+export function useSessions(client: ParleyClient, q: string): Sessions {
+  const [list, setList] = useState<Session[]>();
+  const [error, setError] = useState<ParleyError>();
+  const [cursor, setCursor] = useState<string>();
+  const limit = useRef(60);
+  const load = useCallback(
+    async (signal: AbortSignal) => {
+      try {
+        const page = await client.list({ limit: limit.current, ...(q ? { q } : {}) }, { signal });
+        setList((old) => (old && JSON.stringify(old) === JSON.stringify(page.sessions) ? old : page.sessions));
+        setCursor(page.next_cursor || undefined);
+        setError(undefined);
+      } catch (err) {
+        if (!signal.aborted) setError(err instanceof ParleyError ? err : new ParleyError("internal", String(err)));
+      }
+    },
+    [client, q],
+  );
+  const stop = useRef(new AbortController());
+  useEffect(() => {
+    const mine = new AbortController();
+    stop.current = mine;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const loop = async () => {
+      if (document.visibilityState === "visible") await load(mine.signal);
+      if (!mine.signal.aborted) timer = setTimeout(() => void loop(), every);
+    };
+    const seen = () => document.visibilityState === "visible" && void load(mine.signal);
+    const first = setTimeout(() => void loop(), q ? 200 : 0);
+    document.addEventListener("visibilitychange", seen);
+    return () => {
+      mine.abort();
+      clearTimeout(first);
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", seen);
+    };
+  }, [load, q]);
+  const refresh = useCallback(() => void load(stop.current.signal), [load]);
+  const loadMore = useCallback(() => {
+    limit.current = Math.min(1000, limit.current + 100);
+    refresh();
+  }, [refresh]);
+  return { list, error, more: cursor !== undefined && limit.current < 1000, refresh, loadMore };
+}

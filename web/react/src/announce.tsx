@@ -1,0 +1,89 @@
+import { useEffect, useRef, useState } from "react";
+import { isKnown } from "@parley-hq/client";
+import { useShared } from "./context.js";
+import { useConnection, usePrompts, useTick } from "./hooks.js";
+import { questionOf } from "./prompt.js";
+import { tasksDone } from "./machinery.js";
+
+/*
+ * What a screen reader is told. The list itself is no live region: scrolling mounts rows, and those would be read out.
+ */
+
+const pace = 2000;
+
+export function Announcer() {
+  const shared = useShared();
+  const { store, texts } = shared;
+  const [lines, setLines] = useState<{ key: number; text: string }[]>([]);
+  const [alert, setAlert] = useState("");
+  const waiting = useRef<string[]>([]);
+  const next = useRef(1);
+  const lastAt = useRef(0);
+  const prompts = usePrompts(store);
+  const connection = useConnection(store);
+  const marks = useRef(new Map<string, number>());
+
+  const flush = useRef(() => {
+    if (waiting.current.length === 0 || Date.now() - lastAt.current < pace) return;
+    lastAt.current = Date.now();
+    const text = waiting.current.splice(0).join(" ");
+    setLines((l) => [...l.slice(-4), { key: next.current++, text }]);
+  });
+
+  useEffect(() => {
+    const say = (text: string) => {
+      waiting.current.push(text);
+      flush.current();
+    };
+    return store.onEvent((e) => {
+      if (!isKnown(e) || e.workstream_id) return;
+      switch (e.type) {
+        case "turn.started":
+          return say(texts.sayStarted);
+        case "agent.text":
+          return say(e.payload.text.length > 300 ? `${e.payload.text.slice(0, 300)} ${texts.sayContinues}` : e.payload.text);
+        case "agent.plan":
+          return say(texts.sayPlan(tasksDone(e.payload.tasks), e.payload.tasks.length));
+        case "workstream.completed":
+        case "workstream.failed":
+        case "workstream.timeout":
+          return say(texts.sayWork(e.payload.id, texts.workStatus[e.type.slice(11)] ?? ""));
+        case "turn.completed":
+          if (e.payload.outcome === "failed") setAlert(`${texts.notices.failed}: ${e.payload.error ?? ""}`);
+          return;
+        case "prompt.closed":
+          if (e.payload.reason === "expired") setAlert(texts.sayExpired);
+          return;
+      }
+    });
+  }, [store, texts]);
+
+  useTick(() => {
+    flush.current();
+    const open = new Set(prompts.map((p) => p.request_id));
+    for (const id of marks.current.keys()) if (!open.has(id)) marks.current.delete(id);
+    for (const p of prompts) {
+      const left = p.deadline ? (Date.parse(p.deadline) - store.serverNow()) / 1000 : Number.POSITIVE_INFINITY;
+      const stage = left <= 20 ? 3 : left <= 60 ? 2 : 1;
+      const was = marks.current.get(p.request_id) ?? 0;
+      if (stage <= was) continue;
+      marks.current.set(p.request_id, stage);
+      if (was === 0) setAlert(texts.sayAsked(questionOf({ ...p, status: "open" }, shared)));
+      else setAlert(stage === 3 ? texts.sayTwenty : texts.saySixty);
+    }
+    if (connection.state === "offline" && Date.now() - connection.since > 10_000) setAlert(texts.sayLost);
+  });
+
+  return (
+    <>
+      <div className="pl-hidden" role="log" aria-live="polite">
+        {lines.map((l) => (
+          <p key={l.key}>{l.text}</p>
+        ))}
+      </div>
+      <div className="pl-hidden" role="alert">
+        {alert}
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,116 @@
+import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
+import { openSession } from "@parley-hq/client";
+import type { AgentPlan, Connection, Older, ParleyClient, Prompt, Session, SessionStore, ShownItem, View, Workstream } from "@parley-hq/client";
+
+/*
+ * Hooks for drawing a conversation in one's own way. Each re-renders only when its own part changes.
+ */
+
+/** Opens a session for as long as the component lives. */
+export function useSession(client: ParleyClient, id: string | undefined): SessionStore | undefined {
+  const [store, set] = useState<SessionStore>();
+  useEffect(() => {
+    if (!id) return set(undefined);
+    const s = openSession(client, id);
+    set(s);
+    return () => s.close();
+  }, [client, id]);
+  return store?.id === id ? store : undefined;
+}
+
+/** Ids of what is shown, in order. */
+export function useItems(store: SessionStore): readonly string[] {
+  return useSyncExternalStore(
+    useCallback((f) => store.subscribe("order", f), [store]),
+    () => store.getOrder(),
+  );
+}
+
+export function useItem(store: SessionStore, id: string): ShownItem | undefined {
+  return useSyncExternalStore(
+    useCallback((f) => store.subscribeItem(id, f), [store, id]),
+    () => store.getItem(id),
+  );
+}
+
+/** A part of an item; re-renders only when that part is another one. */
+export function useItemPart<T>(store: SessionStore, id: string, part: (item: ShownItem | undefined) => T): T {
+  return useSyncExternalStore(
+    useCallback((f) => store.subscribeItem(id, f), [store, id]),
+    () => part(store.getItem(id)),
+  );
+}
+
+export function useView(store: SessionStore): View | undefined {
+  return useSyncExternalStore(
+    useCallback((f) => store.subscribe("state", f), [store]),
+    () => store.getState(),
+  );
+}
+
+/** The session's record; it changes with the state. */
+export function useRecord(store: SessionStore): Session | undefined {
+  return useSyncExternalStore(
+    useCallback((f) => store.subscribe("state", f), [store]),
+    () => store.getSession(),
+  );
+}
+
+const none: never[] = [];
+
+/** Open questions, oldest first. */
+export const usePrompts = (store: SessionStore): Prompt[] => useView(store)?.prompts ?? none;
+export const useWorkstreams = (store: SessionStore): Workstream[] => useView(store)?.workstreams ?? none;
+export const usePlan = (store: SessionStore): AgentPlan | undefined => useView(store)?.plan;
+
+export function useConnection(store: SessionStore): Connection {
+  return useSyncExternalStore(
+    useCallback((f) => store.subscribe("connection", f), [store]),
+    () => store.getConnection(),
+  );
+}
+
+export function useOlder(store: SessionStore): Older {
+  return useSyncExternalStore(
+    useCallback((f) => store.subscribe("older", f), [store]),
+    () => store.getOlder(),
+  );
+}
+
+// One ticker for every countdown and elapsed time on the page.
+const ticks = new Set<() => void>();
+let timer: ReturnType<typeof setInterval> | undefined;
+
+function tick(): void {
+  for (const f of [...ticks]) f();
+}
+
+/** Calls f now, every second, and when the page is looked at again. */
+export function onTick(f: () => void): () => void {
+  ticks.add(f);
+  if (ticks.size === 1) {
+    timer = setInterval(tick, 1000);
+    document.addEventListener("visibilitychange", tick);
+  }
+  f();
+  return () => {
+    ticks.delete(f);
+    if (ticks.size > 0) return;
+    clearInterval(timer);
+    document.removeEventListener("visibilitychange", tick);
+  };
+}
+
+/** Calls f every second with its newest closure, without rendering. */
+export function useTick(f: () => void, active = true): void {
+  const latest = useRef(f);
+  latest.current = f;
+  useEffect(() => (active ? onTick(() => latest.current()) : undefined), [active]);
+}
+
+/** A value that is looked at every second; re-renders only when it changes. */
+export function useEverySecond<T extends string | number | boolean>(read: () => T, active = true): T {
+  const [value, set] = useState(read);
+  useTick(() => set(read()), active);
+  return value;
+}

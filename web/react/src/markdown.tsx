@@ -1,0 +1,191 @@
+import { Fragment, memo, useMemo, useState, type ReactNode } from "react";
+import { marked, type Token, type Tokens } from "marked";
+import remend from "remend";
+import { CodeBlock } from "./code.js";
+import { useShared } from "./context.js";
+import { Icon } from "./icons.js";
+
+/*
+ * Markdown as React elements: marked's lexer reads, this file draws. Nothing here makes HTML from text, so there is
+ * nothing to sanitize: raw HTML is shown as the text that it is.
+ */
+
+/** Draws a piece of Markdown. An open one is still being written: what is unfinished in it is closed for the moment. */
+export const Markdown = memo(function Markdown({ text, open = false, mid = false }: { text: string; open?: boolean; mid?: boolean }) {
+  const tokens = useMemo(() => marked.lexer(open ? remend(text) : text, { gfm: true, breaks: false }), [text, open]);
+  return <div className={mid ? "pl-md pl-md-mid" : "pl-md"}>{blocks(tokens)}</div>;
+});
+
+function blocks(tokens: Token[]): ReactNode {
+  return tokens.map((t, i) => <Fragment key={i}>{block(t)}</Fragment>);
+}
+
+function block(t: Token): ReactNode {
+  switch (t.type) {
+    case "space":
+    case "def":
+      return null;
+    case "paragraph":
+      return <p dir="auto">{inline(t.tokens)}</p>;
+    case "heading": {
+      // The page has its own h1 and h2; what an agent calls a title comes below them.
+      const Tag = `h${Math.min(6, (t as Tokens.Heading).depth + 2)}` as "h3";
+      return (
+        <Tag dir="auto" className={`pl-h${(t as Tokens.Heading).depth}`}>
+          {inline(t.tokens)}
+        </Tag>
+      );
+    }
+    case "code":
+      return <CodeBlock code={t.text as string} lang={(t as Tokens.Code).lang ?? ""} closed />;
+    case "blockquote":
+      return <blockquote dir="auto">{blocks(t.tokens ?? [])}</blockquote>;
+    case "list":
+      return <List list={t as Tokens.List} />;
+    case "table":
+      return <Table table={t as Tokens.Table} />;
+    case "hr":
+      return <hr />;
+    case "html":
+      return <p className="pl-rawhtml">{(t.raw ?? "").trim()}</p>;
+    case "text":
+      return t.tokens ? inline(t.tokens) : decode((t as Tokens.Text).text);
+    default:
+      return inline([t]);
+  }
+}
+
+function List({ list }: { list: Tokens.List }) {
+  const items = list.items.map((it, i) => (
+    <li key={i} dir="auto" className={it.task ? "pl-task" : undefined}>
+      {it.task && <input type="checkbox" checked={it.checked ?? false} disabled readOnly aria-label={it.checked ? "done" : "to do"} />}
+      {it.tokens.map((t, n) =>
+        t.type === "checkbox" ? null : <Fragment key={n}>{t.type === "text" && list.loose ? <p>{block(t)}</p> : block(t)}</Fragment>,
+      )}
+    </li>
+  ));
+  return list.ordered ? <ol start={list.start === "" ? 1 : list.start}>{items}</ol> : <ul>{items}</ul>;
+}
+
+function Table({ table }: { table: Tokens.Table }) {
+  return (
+    <div className="pl-scroll" tabIndex={0} role="region" aria-label="Table">
+      <table>
+        <thead>
+          <tr>
+            {table.header.map((c, i) => (
+              <th key={i} scope="col" className={side(c.align)}>
+                {inline(c.tokens)}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {table.rows.map((row, i) => (
+            <tr key={i}>
+              {row.map((c, n) => (
+                <td key={n} className={side(c.align)}>
+                  {inline(c.tokens)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+const side = (align: string | null): string | undefined => (align === "right" ? "pl-end" : align === "center" ? "pl-center" : undefined);
+
+function inline(tokens: Token[] | undefined): ReactNode {
+  return tokens?.map((t, i) => <Fragment key={i}>{span(t)}</Fragment>);
+}
+
+function span(t: Token): ReactNode {
+  switch (t.type) {
+    case "text":
+      return t.tokens ? inline(t.tokens) : decode((t as Tokens.Text).text);
+    case "escape":
+      return (t as Tokens.Escape).text;
+    case "strong":
+      return <strong>{inline(t.tokens)}</strong>;
+    case "em":
+      return <em>{inline(t.tokens)}</em>;
+    case "del":
+      return <del>{inline(t.tokens)}</del>;
+    case "codespan":
+      return <code dir="ltr">{(t as Tokens.Codespan).text}</code>;
+    case "br":
+      return <br />;
+    case "link":
+      return <Link href={(t as Tokens.Link).href}>{inline(t.tokens)}</Link>;
+    case "image":
+      return <Picture href={(t as Tokens.Image).href} alt={(t as Tokens.Image).text} />;
+    default:
+      return t.raw; // raw HTML among others
+  }
+}
+
+/** The address of a link if it is of a kind that may be followed. */
+export function safeHref(href: string): string | undefined {
+  // Browsers skip control characters and spaces inside a scheme.
+  const seen = decode(href).replace(/[\u0000-\u0020\u007f-\u009f\u200b-\u200f\u2028-\u202e]/g, "");
+  if (/^(https?:\/\/|mailto:)/i.test(seen)) return seen;
+  if (/^\/(?![\/\\])/.test(seen) || /^#/.test(seen)) return seen;
+  return undefined;
+}
+
+export function hostOf(href: string): string {
+  try {
+    return new URL(href, location.href).host || href;
+  } catch {
+    return href;
+  }
+}
+
+export function Link({ href, children }: { href: string; children: ReactNode }) {
+  const { onLinkClick } = useShared();
+  const safe = safeHref(href);
+  if (!safe) return <>{children}</>;
+  const away = !safe.startsWith("/") && !safe.startsWith("#");
+  return (
+    <a
+      href={safe}
+      title={away ? hostOf(safe) : undefined}
+      {...(away ? { target: "_blank", rel: "noopener noreferrer nofollow" } : {})}
+      onClick={onLinkClick ? (e) => onLinkClick(safe, e) : undefined}
+    >
+      {children}
+    </a>
+  );
+}
+
+/** An image that a text points to. Its address can carry data out, so nothing is fetched from elsewhere. */
+function Picture({ href, alt }: { href: string; alt: string }) {
+  const { texts } = useShared();
+  const [broken, setBroken] = useState(false);
+  const safe = safeHref(href);
+  if (safe?.startsWith("/") && !broken) return <img className="pl-inlineimg" src={safe} alt={alt} loading="lazy" onError={() => setBroken(true)} />;
+  return (
+    <span className="pl-chip">
+      <Icon name="image" size={14} />
+      {safe ? <Link href={safe}>{alt ? `${alt}. ${texts.imageFrom(hostOf(safe))}` : texts.imageFrom(hostOf(safe))}</Link> : alt}
+    </span>
+  );
+}
+
+const named: Record<string, string> = {
+  amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", copy: "©", reg: "®", trade: "™", hellip: "…", mdash: "—", ndash: "–",
+  laquo: "«", raquo: "»", lsquo: "‘", rsquo: "’", ldquo: "“", rdquo: "”", times: "×", deg: "°", euro: "€", middot: "·", bull: "•", rarr: "→", larr: "←",
+};
+
+/** Character references as the characters they stand for. */
+export function decode(text: string): string {
+  if (!text.includes("&")) return text;
+  return text.replace(/&(?:#x([0-9a-f]{1,6})|#(\d{1,7})|([a-z]+));/gi, (whole, hex, dec, name) => {
+    if (name) return named[name as string] ?? whole;
+    const n = hex ? Number.parseInt(hex, 16) : Number(dec);
+    return n > 0 && n <= 0x10ffff && !(n >= 0xd800 && n <= 0xdfff) ? String.fromCodePoint(n) : "\ufffd";
+  });
+}

@@ -1,0 +1,228 @@
+import { useEffect, useRef, useState, type ReactNode } from "react";
+import { ParleyError, type Answer, type ItemOf, type PromptItem } from "@parley-hq/client";
+import { ApprovalForm } from "./approval.js";
+import { useKept, useShared, type Shared } from "./context.js";
+import { laneName } from "./entry.js";
+import { useConnection, useEverySecond } from "./hooks.js";
+import { Icon } from "./icons.js";
+import { InputForm } from "./input.js";
+import { pretty } from "./json.js";
+import { PermissionForm } from "./permission.js";
+import { Ring } from "./ring.js";
+import { moment } from "./texts.js";
+
+/** What a form of a prompt is given. */
+export interface FormProps {
+  id: string;
+  disabled: boolean;
+  /** Sends the answer; what the server does not take comes back as the error. */
+  send: (a: Answer) => void;
+  error: string | undefined;
+}
+
+/** A question at the place in the ledger where it was asked. */
+export function PromptCard({ item }: { item: ItemOf<"prompt"> }) {
+  const p = item.prompt;
+  if (p.status === "open") return <OpenPrompt item={item} />;
+  return <EndedPrompt item={item} />;
+}
+
+export function questionOf(p: PromptItem, shared: Shared): string {
+  if (p.input) return p.input.input_type === "oauth_consent" && p.input.text === p.input.url ? shared.texts.permissionTitle : p.input.text;
+  if (p.approval) return p.approval.text || shared.texts.mayRun(p.approval.calls[0]?.tool ?? "");
+  return shared.texts.permissionTitle;
+}
+
+function OpenPrompt({ item }: { item: ItemOf<"prompt"> }) {
+  const shared = useShared();
+  const { store, texts, mode } = shared;
+  const p = item.prompt;
+  const connection = useConnection(store);
+  const [sending, setSending] = useKept(`sending ${p.request_id}`, false);
+  const [error, setError] = useKept<string | undefined>(`error ${p.request_id}`, undefined);
+  const [lost, setLost] = useKept<string | undefined>(`lost ${p.request_id}`, undefined);
+  const armed = useArmed();
+  const deadline = p.deadline ? Date.parse(p.deadline) : undefined;
+  const late = useEverySecond(() => deadline !== undefined && store.serverNow() >= deadline, deadline !== undefined);
+  const card = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const el = card.current;
+    if (!el) return;
+    const watch = new IntersectionObserver((seen) => shared.inView.set(p.request_id, seen[seen.length - 1]?.isIntersecting ?? false), { threshold: 0.4 });
+    watch.observe(el);
+    return () => {
+      watch.disconnect();
+      shared.inView.set(p.request_id, false);
+    };
+  }, [shared.inView, p.request_id]);
+  const alive = useRef(true);
+  useEffect(() => {
+    alive.current = true;
+    return () => void (alive.current = false);
+  }, []);
+
+  const send = (a: Answer) => {
+    if (!armed || sending) return;
+    setSending(true);
+    setError(undefined);
+    shared.answer(p.request_id, a).then(
+      () => shared.memory.delete(`sending ${p.request_id}`),
+      (err: unknown) => {
+        if (!alive.current) return;
+        setSending(false);
+        if (err instanceof ParleyError && err.code === "conflict") setLost(texts.answeredElsewhere(actorName(err.details.answered_by) ?? texts.someone));
+        else setError(err instanceof Error ? err.message : String(err));
+      },
+    );
+  };
+  const form: FormProps = { id: p.request_id, disabled: sending || late || lost !== undefined || mode === "read-only", send, error };
+  const required = p.input ? p.input.required !== false : true;
+  const who = item.workstream_id ? laneName(shared, item.workstream_id) : item.actor?.name || item.actor?.id || texts.agent;
+  return (
+    <div ref={card} className={`pl-prompt pl-prompt-open${late ? " pl-late" : ""}`} data-prompt={p.request_id}>
+      <div className="pl-prompt-head">
+        <div className="pl-grow">
+          <div className="pl-question" dir="auto" id={`q-${p.request_id}`}>
+            {questionOf(p, shared)}
+          </div>
+          <div className="pl-asked">
+            {texts.askedBy(who)} · {required ? texts.neededToContinue : texts.optional}
+            {p.deadline ? ` · ${texts.until(moment(p.deadline))}` : ""}
+          </div>
+        </div>
+        {deadline !== undefined && <Ring from={Date.parse(item.at ?? "") || deadline} deadline={deadline} now={() => store.serverNow()} />}
+      </div>
+      {p.input ? (
+        <InputForm {...form} input={p.input} />
+      ) : p.approval ? (
+        <ApprovalForm {...form} approval={p.approval} />
+      ) : p.permission ? (
+        <PermissionForm {...form} permission={p.permission} />
+      ) : null}
+      <div className="pl-prompt-foot" aria-live="polite">
+        {lost ? (
+          <span className="pl-wait">{lost}</span>
+        ) : late ? (
+          texts.checking
+        ) : sending ? (
+          connection.state === "offline" ? texts.willSend : texts.sending
+        ) : connection.state === "offline" && mode !== "read-only" ? (
+          texts.willSend
+        ) : null}
+      </div>
+    </div>
+  );
+}
+
+/** A click that was aimed at something else must not answer: a card takes none in its first half second. */
+function useArmed(): boolean {
+  const [armed, set] = useState(false);
+  useEffect(() => {
+    const t = setTimeout(() => set(true), 500);
+    return () => clearTimeout(t);
+  }, []);
+  return armed;
+}
+
+function actorName(v: unknown): string | undefined {
+  const a = v as { name?: string; id?: string } | string | undefined;
+  return typeof a === "string" ? a : (a?.name ?? a?.id);
+}
+
+/** A question that is over: one line that opens to what was asked. */
+function EndedPrompt({ item }: { item: ItemOf<"prompt"> }) {
+  const shared = useShared();
+  const { texts, answeredHere, me, memory } = shared;
+  const p = item.prompt;
+  const [open, setOpen] = useKept(`ended ${p.request_id}`, false);
+  const mine = answeredHere.has(p.request_id) || (me !== undefined && p.ended_by?.kind === "user" && p.ended_by.id === me);
+  const who = p.ended_by?.name || p.ended_by?.id || texts.someone;
+  const lost = memory.get(`lost ${p.request_id}`) as string | undefined;
+  const draft = memory.get(`draft ${p.request_id}`) as string | undefined;
+  let head: ReactNode;
+  if (p.status === "answered")
+    head = (
+      <>
+        <Icon name="check" size={14} />
+        <span className="pl-muted">{mine ? texts.youAnswered : texts.answeredBy(who)}:</span> <span dir="auto">{answerText(p, shared)}</span>
+      </>
+    );
+  else if (p.status === "expired")
+    head = (
+      <>
+        <Icon name="clock" size={14} />
+        <span>{p.input?.error || texts.expired}</span>
+      </>
+    );
+  else
+    head = (
+      <>
+        <Icon name="dash" size={14} />
+        <span>{texts.withdrawnPrompt}</span>
+      </>
+    );
+  return (
+    <details className={`pl-prompt pl-prompt-${p.status}`} data-prompt={p.request_id} open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
+      <summary>
+        <span className="pl-ended-q" dir="auto">
+          {questionOf(p, shared)}
+        </span>
+        <span className="pl-ended-a">
+          {head}
+          <time dateTime={p.ended_at}>{moment(p.ended_at)}</time>
+        </span>
+      </summary>
+      {lost && <p className="pl-wait">{lost}</p>}
+      {open && (
+        <div className="pl-ended-body">
+          {p.input?.options && (
+            <ul>
+              {p.input.options.map((o) => (
+                <li key={o.id}>
+                  {o.label}
+                  {o.description && <span className="pl-muted"> {o.description}</span>}
+                </li>
+              ))}
+            </ul>
+          )}
+          {p.approval?.calls.map((c) => (
+            <pre key={c.call_id} dir="ltr" tabIndex={0}>
+              {c.tool} {pretty(p.answer?.decisions?.find((d) => d.call_id === c.call_id)?.params ?? c.params)}
+            </pre>
+          ))}
+          {p.permission && <ul>{p.permission.scopes.map((s) => <li key={s}><code>{s}</code></li>)}</ul>}
+        </div>
+      )}
+      {p.status !== "answered" && draft && (
+        <div className="pl-draft">
+          {texts.yourDraft} <q>{draft}</q>
+        </div>
+      )}
+    </details>
+  );
+}
+
+/** An answer in words. */
+function answerText(p: PromptItem, { texts }: Shared): string {
+  const a = p.answer;
+  if (!a) return "";
+  if (a.decisions)
+    return a.decisions
+      .map((d) => {
+        const tool = p.approval?.calls.find((c) => c.call_id === d.call_id)?.tool ?? "";
+        const word = d.approve ? (d.params !== undefined ? texts.approvedEdited : texts.approved) : texts.denied;
+        return `${word} ${tool}${d.reason ? `: ${d.reason}` : ""}`.trim();
+      })
+      .join(" · ");
+  if (p.permission || a.granted || a.denied) {
+    const granted = a.granted ?? [];
+    const parts = [];
+    if (granted.length > 0) parts.push(`${texts.granted(granted.join(", "))}${a.duration ? ` (${texts.durations[a.duration] ?? a.duration})` : ""}`);
+    const denied = a.denied?.length ? a.denied : granted.length === 0 ? (p.permission?.scopes ?? []) : [];
+    if (denied.length > 0) parts.push(texts.deniedScopes(denied.join(", ")));
+    return parts.join(" · ");
+  }
+  const values = a.values ?? [];
+  if (values.length > 0) return values.map((v) => p.input?.options?.find((o) => (o.value || o.id) === v)?.label ?? v).join(", ");
+  return a.text || (p.input?.input_type === "oauth_consent" ? texts.consentGiven : texts.skip);
+}

@@ -1,0 +1,114 @@
+// Package web holds the console as it was built from the TypeScript beside it,
+// and serves it. The built files are part of the repository, so that the program
+// builds without Node; `make web` makes them anew.
+//
+// The handlers keep no state and may be used by any number of goroutines.
+package web
+
+import (
+	"bytes"
+	"embed"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+//go:embed all:console/dist
+var files embed.FS
+
+// Patterns are the addresses of the console: its pages and its files. They name
+// what they serve, so that everything else stays "not found".
+var Patterns = []string{"GET /{$}", "GET /s/{session}", "GET /assets/{file}", "GET /favicon.svg"}
+
+// policy lets the console load only itself. Scripts cannot make HTML of text:
+// that is what Trusted Types without a policy means.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; " +
+	"connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; " +
+	"require-trusted-types-for 'script'; trusted-types 'none'"
+
+// Handler serves the console at [Patterns]. Every page is the same document; the
+// script in it reads the address.
+func Handler() http.Handler {
+	dist, err := fs.Sub(files, "console/dist")
+	if err != nil {
+		panic(err) // the folder is named in the embed line above
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		name := "index.html"
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/assets/"):
+			name = "assets/" + path.Base(r.URL.Path)
+			// The name holds a hash of the content: it never changes.
+			h.Set("Cache-Control", "public, max-age=31536000, immutable")
+		case r.URL.Path == "/favicon.svg":
+			name = "favicon.svg"
+			h.Set("Cache-Control", "public, max-age=86400")
+		default:
+			h.Set("Cache-Control", "no-cache")
+			h.Set("Content-Security-Policy", policy)
+			h.Set("Referrer-Policy", "no-referrer")
+			h.Set("Cross-Origin-Opener-Policy", "same-origin")
+			h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), payment=(), usb=()")
+		}
+		serve(w, r, dist, name)
+	})
+}
+
+// serve sends a file in the smallest form that the client takes.
+func serve(w http.ResponseWriter, r *http.Request, dist fs.FS, name string) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Add("Vary", "Accept-Encoding")
+	for _, form := range []struct{ encoding, ending string }{{"br", ".br"}, {"gzip", ".gz"}, {"", ""}} {
+		if form.encoding != "" && !accepts(r, form.encoding) {
+			continue
+		}
+		body, err := fs.ReadFile(dist, name+form.ending)
+		if err != nil {
+			continue
+		}
+		if form.encoding != "" {
+			h.Set("Content-Encoding", form.encoding)
+		}
+		h.Set("Content-Type", mediaType(name))
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+		return
+	}
+	h.Del("Cache-Control")
+	http.NotFound(w, r)
+}
+
+func accepts(r *http.Request, encoding string) bool {
+	for _, v := range r.Header.Values("Accept-Encoding") {
+		for part := range strings.SplitSeq(v, ",") {
+			name, rest, _ := strings.Cut(strings.TrimSpace(part), ";")
+			q := strings.ReplaceAll(rest, " ", "")
+			if strings.EqualFold(strings.TrimSpace(name), encoding) && q != "q=0" && q != "q=0.0" && q != "q=0.00" && q != "q=0.000" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mediaType does not ask the machine, whose own table may say anything.
+func mediaType(name string) string {
+	switch path.Ext(name) {
+	case ".html":
+		return "text/html; charset=utf-8"
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	}
+	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
+		return t
+	}
+	return "application/octet-stream"
+}

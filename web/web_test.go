@@ -1,0 +1,161 @@
+package web
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The built console must be that of the sources beside it.
+func TestConsoleIsBuiltFromItsSources(t *testing.T) {
+	names := []string{
+		"client/package.json", "react/package.json", "console/package.json", "console/index.html", "console/vite.config.ts", "console/scripts/finish.mjs",
+	}
+	for _, dir := range []string{"client/src", "react/src", "console/src", "console/public"} {
+		err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				names = append(names, filepath.ToSlash(name))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(names)
+	sum := sha256.New()
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(sum, "%s %x\n", name, sha256.Sum256(b))
+	}
+	built, err := files.ReadFile("console/dist/sources.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != strings.TrimSpace(string(built)) {
+		t.Errorf("the console in web/console/dist was built from other sources: run `make web` and commit the result")
+	}
+}
+
+func get(t *testing.T, h http.Handler, target string, header ...string) *http.Response {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, target, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	mux := http.NewServeMux()
+	for _, p := range Patterns {
+		mux.Handle(p, h)
+	}
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func body(t *testing.T, res *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestPagesAreTheConsoleUnderItsPolicy(t *testing.T) {
+	h := Handler()
+	for _, target := range []string{"/", "/s/some-session"} {
+		res := get(t, h, target)
+		if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/html; charset=utf-8" || res.Header.Get("Cache-Control") != "no-cache" {
+			t.Errorf("%s: %d %v", target, res.StatusCode, res.Header)
+		}
+		csp := res.Header.Get("Content-Security-Policy")
+		for _, want := range []string{"default-src 'none'", "script-src 'self';", "style-src 'self';", "require-trusted-types-for 'script'", "trusted-types 'none'"} {
+			if !strings.Contains(csp, want) {
+				t.Errorf("%s: the policy lacks %s", target, want)
+			}
+		}
+		if strings.Contains(csp, "unsafe") {
+			t.Errorf("%s: the policy has an exception: %s", target, csp)
+		}
+		if html := body(t, res); strings.Contains(html, "<script>") || strings.Contains(html, "style=") || !strings.Contains(html, `src="/assets/`) {
+			t.Errorf("%s: not the console, or something inline:\n%s", target, html)
+		}
+	}
+	if res := get(t, h, "/elsewhere"); res.StatusCode != http.StatusNotFound {
+		t.Errorf("an unknown address answered %d", res.StatusCode)
+	}
+}
+
+func TestAssetsAreCompressedAndImmutable(t *testing.T) {
+	names, err := fs.Glob(files, "console/dist/assets/*.js")
+	if err != nil || len(names) == 0 {
+		t.Fatal("no script was built", err)
+	}
+	target := strings.TrimPrefix(names[0], "console/dist")
+	h := Handler()
+	for encoding, want := range map[string]string{"gzip, deflate, br": "br", "gzip": "gzip", "br;q=0, gzip": "gzip", "": ""} {
+		res := get(t, h, target, "Accept-Encoding", encoding)
+		if res.StatusCode != http.StatusOK || res.Header.Get("Content-Encoding") != want {
+			t.Errorf("%q: %d, encoding %q, want %q", encoding, res.StatusCode, res.Header.Get("Content-Encoding"), want)
+		}
+		if !strings.Contains(res.Header.Get("Cache-Control"), "immutable") || res.Header.Get("Content-Type") != "text/javascript; charset=utf-8" {
+			t.Errorf("%q: %v", encoding, res.Header)
+		}
+	}
+	for _, target := range []string{"/assets/none.js", "/assets/..%2findex.html"} {
+		res := get(t, h, target)
+		if res.StatusCode != http.StatusNotFound || strings.Contains(res.Header.Get("Cache-Control"), "immutable") {
+			t.Errorf("%s: %d, %q", target, res.StatusCode, res.Header.Get("Cache-Control"))
+		}
+	}
+}
+
+func TestPagesOfAgentsCannotRunAnything(t *testing.T) {
+	var asked string
+	kind := "text/html"
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.EscapedPath()
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("Content-Disposition", "attachment")
+		w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'")
+		_, _ = io.WriteString(w, "<h1>Hello</h1>")
+	})
+	mux := http.NewServeMux()
+	mux.Handle(PagePattern, Page(api))
+	ask := func() *http.Response {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/page/s-1/out/a%20b.html", nil))
+		return w.Result()
+	}
+	res := ask()
+	if asked != "/parley/v1/sessions/s-1/artifacts/out/a%20b.html" {
+		t.Errorf("asked for %s", asked)
+	}
+	csp := res.Header.Get("Content-Security-Policy")
+	if !strings.HasPrefix(csp, "sandbox; default-src 'none'") || strings.Contains(csp, "allow-") || strings.Contains(csp, "script-src") || strings.Contains(csp, "connect-src") {
+		t.Errorf("policy %q", csp)
+	}
+	if res.Header.Get("Content-Disposition") != "inline" || body(t, res) != "<h1>Hello</h1>" {
+		t.Errorf("%v", res.Header)
+	}
+	kind = "image/svg+xml"
+	if res = ask(); res.Header.Get("Content-Disposition") != "attachment" {
+		t.Errorf("what is no page must stay a download: %v", res.Header)
+	}
+}
