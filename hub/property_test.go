@@ -50,9 +50,12 @@ func (x *tester) leave(h *Hub) {
 
 // step takes one batch and reads of it as many bytes as cut says.
 func (x *tester) step(cut func(n int) int) error {
-	b, err := x.r.next(context.Background())
+	b, waits, err := x.r.next(context.Background())
 	if err != nil {
 		return err
+	}
+	if waits {
+		return fmt.Errorf("a reader that lacks something has to wait")
 	}
 	defer x.r.release()
 	_, err = x.take(b, cut)

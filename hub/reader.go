@@ -25,14 +25,17 @@ type reader struct {
 	parked     int // in topic.parked, or -1
 	idle       time.Duration
 	timer      *time.Timer // nil until it is needed
-	woken      bool        // with many others, and not yet back; see pace
+	batch      Batch       // to be yielded, when full
+	full       bool
+	waits      bool // parked: to be woken before it goes on
+	woken      bool // with many others, and not yet back; see pace
 	byPosition bool
 	live       bool // takes from the live ring
 	ahead      bool // and has more of some block than there is
 }
 
-// next returns the next batch; it waits until there is one.
-func (r *reader) next(ctx context.Context) (Batch, error) {
+// next returns the next batch, or that the reader has to wait for one.
+func (r *reader) next(ctx context.Context) (_ Batch, waits bool, _ error) {
 	t := r.topic
 	for back := true; ; back = false {
 		t.mu.Lock()
@@ -41,7 +44,7 @@ func (r *reader) next(ctx context.Context) (Batch, error) {
 		}
 		if err := t.ended; err != nil {
 			t.mu.Unlock()
-			return Batch{}, err
+			return Batch{}, false, err
 		}
 		r.last = t.last()
 		switch {
@@ -54,29 +57,27 @@ func (r *reader) next(ctx context.Context) (Batch, error) {
 		case r.live && r.pos == t.live.end(), !r.live && r.cursor.Seq > r.last:
 			t.park(r)
 			t.mu.Unlock()
-			if silent, err := r.wait(ctx); err != nil || silent {
-				return Batch{Cursor: r.has(), Last: r.last, Live: true, Idle: silent}, err
-			}
+			return Batch{}, true, nil
 		case r.ahead:
-			return r.sift(), nil
+			return r.sift(), false, nil
 		case r.live:
-			return r.takeLive(), nil
+			return r.takeLive(), false, nil
 		case r.cursor.Seq == r.last:
-			return r.join(), nil
+			return r.join(), false, nil
 		case uint64(r.cursor.Seq)+1 >= t.events.first:
-			return r.takePast(), nil
+			return r.takePast(), false, nil
 		default:
 			batch, done, err := r.reach(ctx)
 			if done || err != nil {
-				return batch, err
+				return batch, false, err
 			}
 		}
 	}
 }
 
-// wait waits to be woken; silent says that it was not for as long as the reader
-// wants to wait.
-func (r *reader) wait(ctx context.Context) (silent bool, err error) {
+// wait waits to be woken. When that does not happen for as long as the reader
+// wants to wait, it is offered an empty batch.
+func (r *reader) wait(ctx context.Context) error {
 	var over <-chan time.Time
 	if r.idle > 0 {
 		if r.timer == nil {
@@ -91,15 +92,23 @@ func (r *reader) wait(ctx context.Context) (silent bool, err error) {
 		if over != nil {
 			r.timer.Stop()
 		}
-		return false, nil
+		return nil
 	case <-over:
-		r.topic.mu.Lock()
-		r.topic.unparkOne(r)
-		r.topic.mu.Unlock()
-		return true, nil
+		r.silent()
+		return nil
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return ctx.Err()
 	}
+}
+
+// silent ends a wait in which nothing happened.
+//
+//go:noinline
+func (r *reader) silent() {
+	r.topic.mu.Lock()
+	r.topic.unparkOne(r)
+	r.topic.mu.Unlock()
+	r.offer(Batch{Cursor: r.has(), Last: r.last, Live: true, Idle: true})
 }
 
 // The methods below are called with the topic locked and release it.

@@ -22,28 +22,64 @@ import (
 // depends on the reader. The work is done in the goroutine of the caller.
 func (h *Hub) Watch(ctx context.Context, id chat.SessionID, from Start, enc Encoding) iter.Seq2[Batch, error] {
 	return func(yield func(Batch, error) bool) {
-		r := &reader{hub: h, enc: enc, byPosition: from.ByPosition, idle: from.Idle, wake: make(chan struct{}, 1), parked: -1}
-		err := r.start(ctx, id, from.Cursor)
+		r, err := h.begin(ctx, id, &from, enc)
 		if r.topic != nil {
 			defer h.leave(r.topic, r)
 		}
-		batch := Batch{Cursor: r.has(), Last: r.last}
-		for {
-			if ctx.Err() != nil {
+		// A reader spends its life in wait, on a stack that stays with it. So
+		// whatever needs more of it is called, and has returned by then.
+		for ctx.Err() == nil {
+			switch {
+			case err != nil:
+				r.end(yield, err)
 				return
-			}
-			if err != nil {
-				yield(Batch{Cursor: r.cursor}, r.goodbye(err))
-				return
-			}
-			if !yield(batch, nil) {
+			case r.full:
+				r.full = false
+				more := yield(r.batch, nil)
 				r.release()
-				return
+				if !more {
+					return
+				}
+			case r.waits:
+				r.waits = false
+				err = r.wait(ctx)
+			default:
+				err = r.advance(ctx)
 			}
-			r.release()
-			batch, err = r.next(ctx)
 		}
 	}
+}
+
+// begin makes a reader whose first batch is for the hello.
+//
+//go:noinline
+func (h *Hub) begin(ctx context.Context, id chat.SessionID, from *Start, enc Encoding) (*reader, error) {
+	r := &reader{hub: h, enc: enc, byPosition: from.ByPosition, idle: from.Idle, wake: make(chan struct{}, 1), parked: -1}
+	err := r.start(ctx, id, from.Cursor)
+	r.offer(Batch{Cursor: r.has(), Last: r.last})
+	return r, err
+}
+
+// offer makes a batch the next to be yielded.
+func (r *reader) offer(b Batch) { r.batch, r.full = b, true }
+
+// advance takes the next batch, or has the reader wait.
+//
+//go:noinline
+func (r *reader) advance(ctx context.Context) error {
+	b, waits, err := r.next(ctx)
+	if err == nil && !waits {
+		r.offer(b)
+	}
+	r.waits = waits
+	return err
+}
+
+// end yields the last thing a reader gets.
+//
+//go:noinline
+func (r *reader) end(yield func(Batch, error) bool, err error) {
+	yield(Batch{Cursor: r.cursor}, r.goodbye(err))
 }
 
 // start finds the topic, waits until it is warm and settles the cursor.

@@ -41,7 +41,7 @@ func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	return func(yield func(chat.Batch, error) bool) {
 		r, access, err := s.admit(ctx, c, id)
 		if err != nil {
-			yield(chat.Batch{}, err)
+			refuse(yield, err)
 			return
 		}
 		defer r.leave()
@@ -49,7 +49,7 @@ func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, 
 			if now := r.access.Load(); err == nil && now != access {
 				access = now
 				if err := s.sees(ctx, c, r.id); err != nil {
-					yield(chat.Batch{}, err)
+					refuse(yield, err)
 					return
 				}
 			}
@@ -59,6 +59,11 @@ func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, 
 		}
 	}
 }
+
+// refuse ends a watch with an error.
+//
+//go:noinline
+func refuse(yield func(chat.Batch, error) bool, err error) { yield(chat.Batch{}, err) }
 
 // admit finds the room for a reader, and how often access to it had changed
 // when it was seen that the reader may be there.

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/wire"
@@ -17,7 +15,6 @@ import (
 const (
 	maxWatches  = 1000 // sessions followed at once
 	maxInFlight = 256  // requests whose answers are not out yet
-	maxResting  = 8    // goroutines kept for the next requests
 )
 
 // openSocket serves a WebSocket that carries many sessions.
@@ -53,9 +50,6 @@ type socket struct {
 	slots  chan struct{}
 	group  sync.WaitGroup
 
-	idle    chan func()  // to goroutines that have nothing to wait for; see work
-	resting atomic.Int32 // how many of those there are
-
 	mu      sync.Mutex
 	watches map[chat.SessionID]*watching
 }
@@ -67,7 +61,7 @@ type watching struct {
 }
 
 func newSocket(d *Dialect, conn *wire.Conn, c chat.Caller) *socket {
-	return &socket{d: d, conn: conn, caller: c, slots: make(chan struct{}, maxInFlight), idle: make(chan func())}
+	return &socket{d: d, conn: conn, caller: c, slots: make(chan struct{}, maxInFlight)}
 }
 
 // run reads frames and handles them until the connection ends. Requests get
@@ -78,25 +72,41 @@ func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f cli
 	live, cancel := context.WithCancel(ctx)
 	defer s.group.Wait()
 	defer cancel()
-	s.group.Go(func() { s.beat(live) })
+	beat := s.beat(live)
+	defer beat.stop()
 	for {
 		msg, err := s.conn.Read(ctx)
 		if err != nil {
 			cancel()
 			s.group.Wait()
-			if errors.Is(context.Cause(ctx), wire.ErrShutdown) {
-				info, retry := infoOf(errShutdown()), true
-				s.send(ctx, serverFrame{Op: "bye", Error: &info, Retry: &retry})
-			}
+			s.end(ctx)
 			return ended(err)
 		}
-		f, err := parseFrame(msg)
-		if err == nil {
-			err = handle(live, f)
-		}
-		if err != nil {
-			s.refuse(live, f.ID, f.Session, err)
-		}
+		s.take(live, msg, handle)
+	}
+}
+
+// take handles one frame. It is a call of its own because the stack of the read
+// loop stays for as long as the client is silent.
+//
+//go:noinline
+func (s *socket) take(ctx context.Context, msg []byte, handle func(ctx context.Context, f clientFrame) error) {
+	f, err := parseFrame(msg)
+	if err == nil {
+		err = handle(ctx, f)
+	}
+	if err != nil {
+		s.refuse(ctx, f.ID, f.Session, err)
+	}
+}
+
+// end tells the client to come back, at shutdown.
+//
+//go:noinline
+func (s *socket) end(ctx context.Context) {
+	if errors.Is(context.Cause(ctx), wire.ErrShutdown) {
+		info, retry := infoOf(errShutdown()), true
+		s.send(ctx, serverFrame{Op: "bye", Error: &info, Retry: &retry})
 	}
 }
 
@@ -110,17 +120,8 @@ func ended(err error) error {
 }
 
 // beat tells the client the time, so that it knows that the line lives.
-func (s *socket) beat(ctx context.Context) {
-	tick := time.NewTicker(s.d.opt.Heartbeat)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			s.ping(ctx, nil)
-		case <-ctx.Done():
-			return
-		}
-	}
+func (s *socket) beat(ctx context.Context) *heart {
+	return beat(s.d.opt.Heartbeat, func() { s.ping(ctx, nil) })
 }
 
 func (s *socket) ping(ctx context.Context, id json.RawMessage) {
@@ -166,35 +167,11 @@ func (s *socket) later(ctx context.Context, begin func() (wait func(), err error
 		<-s.slots
 		return err
 	}
-	run := func() {
+	s.group.Go(func() {
 		defer func() { <-s.slots }()
 		wait()
-	}
-	select {
-	case s.idle <- run:
-	default:
-		s.group.Go(func() { s.work(ctx, run) })
-	}
+	})
 	return nil
-}
-
-// work runs one function after the other, as long as there are some. A busy
-// client sends thousands of frames a second, and a new goroutine for each would
-// have to grow its stack each time.
-func (s *socket) work(ctx context.Context, run func()) {
-	for {
-		run()
-		if s.resting.Add(1) > maxResting {
-			s.resting.Add(-1)
-			return
-		}
-		select {
-		case run = <-s.idle:
-			s.resting.Add(-1)
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 func (s *socket) handle(ctx context.Context, f clientFrame) error {

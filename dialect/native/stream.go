@@ -3,6 +3,7 @@ package native
 import (
 	"context"
 	"errors"
+	"iter"
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
@@ -30,7 +31,8 @@ func (d *Dialect) streamEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 	}
 	start.Idle = d.opt.Heartbeat
 	err = wire.ServeSSE(w, r, wire.SSEOptions{Gzip: true}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
-		return d.follow(ctx, s, c, sess.ID, start)
+		f := &follower{Dialect: d, s: s, caller: c, id: sess.ID, start: start}
+		return f.run(ctx)
 	})
 	if errors.Is(err, wire.ErrShutdown) {
 		return errShutdown()
@@ -38,42 +40,72 @@ func (d *Dialect) streamEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 	return err
 }
 
-// follow is the write loop of one reader. The hub encodes once for all readers;
-// a batch is all this one lacks.
-func (d *Dialect) follow(ctx context.Context, s *wire.Stream, c chat.Caller, id chat.SessionID, start chat.Start) error {
-	var enc chat.Encoding = sse{}
-	if s.Compressed() {
-		enc = packedSSE{}
-	}
-	own := func(ctx context.Context, frame []byte) error {
-		if s.Compressed() {
-			return s.WriteBlocks(ctx, wire.CompressBlock(nil, frame))
-		}
-		return s.Write(ctx, frame)
-	}
-	first := true
-	for batch, err := range d.opt.Sessions.Watch(ctx, c, id, start, enc) {
-		switch {
-		case err != nil:
-			return own(context.WithoutCancel(ctx), frameSSE("bye", "", byeFrame{infoOf(err), retryable(chat.CodeOf(err))}))
-		case first:
-			first = false
-			err = own(ctx, frameSSE("hello", batch.Cursor.String(), helloFrame{id, batch.Last, batch.Cursor, d.now()}))
-		case len(batch.Bytes) == 0:
-			if batch.Idle {
-				err = own(ctx, frameSSE("ping", "", pingFrame{d.now()}))
-			}
-		case batch.Packs != nil:
-			err = s.WriteBlocks(ctx, blocks(batch)...)
-		default:
-			err = s.Write(ctx, batch.Bytes)
-		}
+// follower is one reader of a stream. It is a value of its own, and what it does
+// are calls that return, because its stack stays for as long as it waits.
+type follower struct {
+	*Dialect
+	s      *wire.Stream
+	caller chat.Caller
+	id     chat.SessionID
+	start  chat.Start
+	begun  bool
+}
+
+// run is the write loop. The hub encodes once for all readers; a batch is all
+// this one lacks.
+func (f *follower) run(ctx context.Context) error {
+	for batch, err := range f.watch(ctx) {
 		if err != nil {
+			return f.bye(ctx, err)
+		}
+		if err := f.pass(ctx, &batch); err != nil {
 			return err
 		}
 	}
 	if errors.Is(context.Cause(ctx), wire.ErrShutdown) {
-		return own(context.WithoutCancel(ctx), frameSSE("bye", "", byeFrame{infoOf(errShutdown()), true}))
+		return f.bye(ctx, errShutdown())
 	}
 	return nil
+}
+
+//go:noinline
+func (f *follower) watch(ctx context.Context) iter.Seq2[chat.Batch, error] {
+	var enc chat.Encoding = sse{}
+	if f.s.Compressed() {
+		enc = packedSSE{}
+	}
+	return f.opt.Sessions.Watch(ctx, f.caller, f.id, f.start, enc)
+}
+
+// pass writes a batch.
+//
+//go:noinline
+func (f *follower) pass(ctx context.Context, b *chat.Batch) error {
+	switch {
+	case !f.begun:
+		f.begun = true
+		return f.own(ctx, frameSSE("hello", b.Cursor.String(), helloFrame{f.id, b.Last, b.Cursor, f.now()}))
+	case b.Idle:
+		return f.own(ctx, frameSSE("ping", "", pingFrame{f.now()}))
+	case len(b.Bytes) == 0:
+		return nil
+	case b.Packs != nil:
+		return f.s.WriteBlocks(ctx, blocks(*b)...)
+	}
+	return f.s.Write(ctx, b.Bytes)
+}
+
+// bye tells the reader why its stream ends, and whether to come back.
+//
+//go:noinline
+func (f *follower) bye(ctx context.Context, err error) error {
+	return f.own(context.WithoutCancel(ctx), frameSSE("bye", "", byeFrame{infoOf(err), retryable(chat.CodeOf(err))}))
+}
+
+// own writes a frame that is for this reader alone.
+func (f *follower) own(ctx context.Context, frame []byte) error {
+	if f.s.Compressed() {
+		return f.s.WriteBlocks(ctx, wire.CompressBlock(nil, frame))
+	}
+	return f.s.Write(ctx, frame)
 }

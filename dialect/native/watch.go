@@ -3,6 +3,7 @@ package native
 import (
 	"context"
 	"encoding/json"
+	"iter"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -74,27 +75,41 @@ func (s *socket) unwatch(ctx context.Context, f clientFrame) error {
 // follow is the write loop of one watch. A slow client holds it up, and nothing
 // else: what it lacks stays in the log.
 func (s *socket) follow(ctx context.Context, id chat.SessionID, frame json.RawMessage, start chat.Start) {
-	first := true
-	for batch, err := range s.d.opt.Sessions.Watch(ctx, s.caller, id, start, ws{}) {
-		switch {
-		case err != nil && first:
-			s.refuse(ctx, frame, id, err)
+	begun := false
+	for batch, err := range s.seen(ctx, id, start) {
+		if !s.pass(ctx, id, frame, &batch, err, begun) {
 			return
-		case err != nil:
-			info, retry := infoOf(err), retryable(chat.CodeOf(err))
-			s.send(ctx, serverFrame{Op: "bye", Session: id, Error: &info, Retry: &retry})
-			return
-		case first:
-			first = false
-			now := s.d.now()
-			s.send(ctx, serverFrame{Op: "ok", ID: frame, Session: id, Cursor: &batch.Cursor, Last: &batch.Last, ServerNow: &now})
-		case len(batch.Bytes) > 0:
-			if s.conn.Write(ctx, batch.Bytes) != nil {
-				return
-			}
 		}
+		begun = true
 	}
-	if first {
+	if !begun {
 		s.refuse(ctx, frame, id, chat.Errorf(chat.Conflict, "the watch was given up before it began"))
 	}
+}
+
+//go:noinline
+func (s *socket) seen(ctx context.Context, id chat.SessionID, start chat.Start) iter.Seq2[chat.Batch, error] {
+	return s.d.opt.Sessions.Watch(ctx, s.caller, id, start, ws{})
+}
+
+// pass writes a batch, or why the watch ends; it reports whether to go on.
+//
+//go:noinline
+func (s *socket) pass(ctx context.Context, id chat.SessionID, frame json.RawMessage, b *chat.Batch, err error, begun bool) bool {
+	switch {
+	case err != nil && !begun:
+		s.refuse(ctx, frame, id, err)
+		return false
+	case err != nil:
+		info, retry := infoOf(err), retryable(chat.CodeOf(err))
+		s.send(ctx, serverFrame{Op: "bye", Session: id, Error: &info, Retry: &retry})
+		return false
+	case !begun:
+		now := s.d.now()
+		s.send(ctx, serverFrame{Op: "ok", ID: frame, Session: id, Cursor: &b.Cursor, Last: &b.Last, ServerNow: &now})
+		return true
+	case len(b.Bytes) > 0:
+		return s.conn.Write(ctx, b.Bytes) == nil
+	}
+	return true
 }
