@@ -26,7 +26,29 @@ const stampLayout = "2006-01-02T15:04:05.000000Z"
 // String is the position as a timestamp.
 func (a At) String() string { return string(a.appendStamp(make([]byte, 0, len(stampLayout)))) }
 
-func (a At) appendStamp(b []byte) []byte { return a.Time().AppendFormat(b, stampLayout) }
+// appendStamp writes the layout by hand: it stands on the path of every append,
+// and the general way costs five times as much.
+func (a At) appendStamp(b []byte) []byte {
+	t := a.Time()
+	year, month, day := t.Date()
+	if year < 0 || year > 9999 {
+		return t.AppendFormat(b, stampLayout)
+	}
+	hour, minute, second := t.Clock()
+	b = append(b, byte('0'+year/1000), byte('0'+year/100%10), byte('0'+year/10%10), byte('0'+year%10), '-')
+	b = append(appendTwo(b, int(month)), '-')
+	b = append(appendTwo(b, day), 'T')
+	b = append(appendTwo(b, hour), ':')
+	b = append(appendTwo(b, minute), ':')
+	b = append(appendTwo(b, second), '.')
+	micro := t.Nanosecond() / 1000
+	b = appendTwo(b, micro/10000)
+	b = appendTwo(b, micro/100%100)
+	b = appendTwo(b, micro%100)
+	return append(b, 'Z')
+}
+
+func appendTwo(b []byte, n int) []byte { return append(b, byte('0'+n/10), byte('0'+n%10)) }
 
 // MarshalJSON writes a timestamp.
 func (a At) MarshalJSON() ([]byte, error) {

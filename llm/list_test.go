@@ -47,7 +47,7 @@ func clipAll(list []string) []string { return list[:min(3, len(list))] }
 // repeat, and no message differs because a window cut something off.
 func TestPagesAreTheFold(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		s := randomLog(rt, 300)
+		s := randomLog(rt, 200)
 		want := text(whole(s))
 		limit := rapid.IntRange(1, 20).Draw(rt, "limit")
 		for _, desc := range []bool{false, true} {
