@@ -55,7 +55,8 @@
 // per identity, browser and session that place is remembered, also in a file, so
 // that it outlives the process. A client that comes back with ?conversation_id=
 // goes on from there when its old connection is gone; while that lives, it is a
-// second tab and gets the running turn from its start.
+// second tab and gets the running turn from its start. A browser answers pings
+// for a page that is going away, so a page is sent the last moment again.
 //
 // # Concurrency
 //

@@ -191,7 +191,7 @@ func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
 	if wanted == anonymous {
 		wanted = ""
 	}
-	s := &socket{d: d, words: speech, browser: browser, threads: map[threadKey]*thread{}, wanted: wanted, home: wanted}
+	s := &socket{d: d, words: speech, browser: browser, threads: map[threadKey]*thread{}, wanted: wanted, home: wanted, page: r.Header.Get("Origin") != ""}
 	if s.home == "" {
 		s.home = d.opt.NewID()
 	}

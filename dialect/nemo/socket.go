@@ -26,6 +26,7 @@ type socket struct {
 	browser string // tells the browsers of one identity apart
 	wanted  string // the conversation that the client comes back to
 	home    string // the conversation of messages that name none
+	page    bool   // it is a page in a browser: those send their origin
 	caller  chat.Caller
 	unknown error // why the caller is not known; nil when it is
 
@@ -34,10 +35,9 @@ type socket struct {
 	group  sync.WaitGroup
 	done   chan struct{}
 
-	ponged atomic.Bool               // the client answers pings at all
-	left   atomic.Pointer[time.Time] // when a browser's page went away; nil otherwise
-	pings  atomic.Uint64             // numbers of pings
-	heard  chan struct{}             // something of the client arrived; room for one
+	ponged atomic.Bool   // the client answers pings at all
+	pings  atomic.Uint64 // numbers of pings
+	heard  chan struct{} // something of the client arrived; room for one
 
 	mu      sync.Mutex
 	threads map[threadKey]*thread
@@ -63,10 +63,6 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 	for {
 		msg, err := conn.Read(ctx)
 		if err != nil {
-			if closed, ok := errors.AsType[*wire.CloseError](err); ok && closed.Code == wire.CloseGoingAway && !closed.Ours {
-				now := time.Now()
-				s.left.Store(&now)
-			}
 			return ended(ctx, err)
 		}
 		s.alive()

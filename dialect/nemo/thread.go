@@ -164,7 +164,8 @@ func (t *thread) pump(ctx context.Context, start chat.Start) error {
 			out = t.window(out)
 		}
 		if err := t.flush(ctx, out); err != nil {
-			return nil // the socket has ended
+			<-ctx.Done() // pongs that are there already still count
+			return nil
 		}
 		if cap(out) > 64<<10 {
 			out = nil
@@ -298,9 +299,11 @@ func (t *thread) final(ctx context.Context) place {
 	if !t.s.ponged.Load() || errors.Is(context.Cause(ctx), wire.ErrShutdown) {
 		return t.written
 	}
-	if left := t.s.left.Load(); left != nil {
+	if t.s.page {
+		// How the socket ended does not tell: when a write fails first, the
+		// page's goodbye is never read.
 		for _, a := range slices.Backward(t.acks) {
-			if left.Sub(a.when) >= settling {
+			if time.Since(a.when) >= settling {
 				return a.at
 			}
 		}
