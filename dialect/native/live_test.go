@@ -343,14 +343,14 @@ func TestWatchingAnewShowsNothingOld(t *testing.T) {
 	writing := make(chan struct{})
 	go func() {
 		defer close(writing)
-		for i := 0; i < 3000 && ctx.Err() == nil; i++ {
+		for i := 0; i < 500 && ctx.Err() == nil; i++ {
 			if _, err := w.sessions.Append(ctx, chat.Trusted, "s", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: fmt.Sprint(i)})}); err != nil {
 				return
 			}
 		}
 	}()
 	defer func() { cancel(); <-writing }()
-	for round := range 40 {
+	for round := range 20 {
 		if err := conn.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"op":"watch","id":%d,"session_id":"s","after":"1"}`, round)); err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +374,7 @@ func TestWatchingAnewShowsNothingOld(t *testing.T) {
 				}
 				next++
 				seen++
-			case f.Op != "event":
+			case f.Op != "event" && f.Op != "ping":
 				t.Fatal(text)
 			}
 		}
