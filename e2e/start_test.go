@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -161,3 +164,33 @@ type silent struct{}
 func (silent) Infof(string, ...any)              {}
 func (silent) Errorf(string, ...any)             {}
 func (silent) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+// TestOutputThatNobodyReads: who started the server reads the first line and
+// goes away.
+func TestOutputThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), binary, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--token", "secret-of-this-test", "--min-free=-1", "--min-free-percent=-1")
+	cmd.Stdout, cmd.Stderr = write, write
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	write.Close()
+	line, err := bufio.NewReaderSize(read, 16).ReadString('(') // no more than the address
+	if err != nil {
+		t.Fatal(err)
+	}
+	read.Close()
+	_, url, _ := strings.Cut(line, "ready at ")
+	for range 20 {
+		res, err := http.Get(strings.TrimSuffix(url, " (") + "/healthz")
+		if err != nil {
+			t.Fatalf("the server is gone: %v", err)
+		}
+		res.Body.Close()
+	}
+}

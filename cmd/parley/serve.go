@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/parley-hq/parley/auth"
@@ -54,6 +56,8 @@ type ServeCmd struct {
 
 // Run serves until ctx ends.
 func (c *ServeCmd) Run(ctx context.Context, std *stdio) error {
+	// Whoever reads our output may go away; that must not end the server.
+	signal.Ignore(syscall.SIGPIPE)
 	level := slog.LevelInfo
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return err

@@ -124,7 +124,7 @@ test('several conversations run at once on one socket', async () => {
 
 test('two tabs see the same', async () => {
   const one = await dial({ session: 's', conversation_id: 'tabs' });
-  one.say('tabs', 'm-1', '/stream 40 80');
+  one.say('tabs', 'm-1', '/stream 40 12'); // long enough for a second tab to come
   await one.until((f) => f.content.text?.includes('tok5'), 0);
   const two = await dial({ session: 's', conversation_id: 'tabs' });
   await two.turn();

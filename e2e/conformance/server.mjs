@@ -26,16 +26,14 @@ export class Server {
     this.log = '';
     this.process.stderr.on('data', (d) => (this.log += d));
     let out = '';
-    for await (const d of this.process.stdout) {
-      out += d;
-      const url = out.match(/ready at (http:\/\/\S+)/);
-      if (url) {
-        this.url = url[1];
-        this.process.stdout.resume();
-        return;
-      }
-    }
-    throw new Error(`the server did not start: ${out}${this.log}`);
+    this.url = await new Promise((ready, failed) => {
+      this.process.stdout.on('data', (d) => {
+        out += d;
+        const url = out.match(/ready at (http:\/\/\S+)/);
+        if (url) ready(url[1]);
+      });
+      this.process.once('exit', () => failed(new Error(`the server did not start: ${out}${this.log}`)));
+    });
   }
 
   get ws() {
