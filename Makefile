@@ -1,7 +1,7 @@
 # make run    builds and starts the server with the demo agent
 # make test   does all of its own set-up and runs everything
 # make check  is what the build machine runs: the same as test
-# make web    builds the packages in web/; make web-test checks and tests them
+# make web    builds the packages in web/; make web-test checks and tests them, make web-e2e in a browser
 # make bench  measures against the peers named in docs/benchmarks.md
 # make fuzz   fuzzes every decoder for a moment each
 
@@ -10,7 +10,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -X main.version=$(VERSION)
 FUZZTIME ?= 10s
 
-.PHONY: all build run test check fmt vet lint race web web-test bench fuzz clean
+.PHONY: all build run test check fmt vet lint race web web-test web-e2e bench fuzz clean
 
 all: build
 
@@ -48,6 +48,11 @@ web: $(WEB)
 
 web-test: $(WEB)
 	cd web && npm run check && npm test && npm run size
+
+# A Chromium that is there is used; on Debian it is installed when it is missing.
+web-e2e: web build
+	@command -v chromium >/dev/null || test -n "$$CHROMIUM" || ! command -v apt-get >/dev/null || (apt-get update && apt-get install -y --no-install-recommends chromium)
+	cd web/console && PARLEY_BIN=$(CURDIR)/bin/parley npm run e2e
 
 # BENCH takes options: make bench BENCH="-row 4,5" or BENCH=-short
 bench: build

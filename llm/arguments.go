@@ -37,6 +37,22 @@ func Object(arguments string) json.RawMessage {
 	return append(b, '}')
 }
 
+// Settle returns the arguments of a call as they are kept: JSON, where there is
+// a way to read them as such, otherwise as the model gave them.
+func Settle(arguments string) string {
+	text := strings.TrimSpace(arguments)
+	if text == "" {
+		return "{}"
+	}
+	if json.Valid([]byte(text)) {
+		return text
+	}
+	if fixed, ok := asObject(complete(text)); ok {
+		return string(fixed)
+	}
+	return arguments
+}
+
 func asObject(text string) (json.RawMessage, bool) {
 	if !strings.HasPrefix(text, "{") || !json.Valid([]byte(text)) {
 		return nil, false

@@ -224,8 +224,8 @@ func Texts(texts ...string) []Part {
 	return parts
 }
 
-// plainText joins what is said in parts.
-func plainText(parts []Part) string {
+// PlainText joins what is said in parts, with a blank line between two.
+func PlainText(parts []Part) string {
 	var texts []string
 	for _, p := range parts {
 		switch p := p.(type) {
@@ -240,8 +240,8 @@ func plainText(parts []Part) string {
 	return strings.Join(texts, "\n\n")
 }
 
-// plain is the summary as one text.
-func (p *SummarizedReasoning) plain() string {
+// PlainText is the summary as one text.
+func (p *SummarizedReasoning) PlainText() string {
 	var texts []string
 	for _, s := range p.Summary {
 		if s.Text != "" {
@@ -249,4 +249,12 @@ func (p *SummarizedReasoning) plain() string {
 		}
 	}
 	return strings.Join(texts, "\n\n")
+}
+
+// MissingImage is the text that stands for a picture that cannot be sent.
+func MissingImage(s ImageSource) string {
+	if s.FileID != "" {
+		return "[Image omitted: " + s.FileID + "]"
+	}
+	return "[Image omitted]"
 }

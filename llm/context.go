@@ -75,7 +75,7 @@ func partTokens(parts []Part) (n int) {
 		case *RedactedReasoning:
 			n += len(p.Data) / 8
 		case *SummarizedReasoning:
-			n += TextTokens(p.plain()) + len(p.Encrypted)/8
+			n += TextTokens(p.PlainText()) + len(p.Encrypted)/8
 		}
 	}
 	return n
@@ -245,13 +245,13 @@ func shortened(m Message, limit int) Message {
 			switch p := p.(type) {
 			case *Text:
 				c := *p
-				c.Text = r.cut(p.Text)
+				c.Text = r.Cut(p.Text)
 				out = append(out, &c)
 			case *Image:
 				if limit > 4096 {
 					out = append(out, p)
 				} else {
-					out = append(out, &Text{Text: missingImage(p.Source)})
+					out = append(out, &Text{Text: MissingImage(p.Source)})
 				}
 			case *Reasoning, *RedactedReasoning, *SummarizedReasoning:
 				if limit > 4096 {
@@ -267,14 +267,14 @@ func shortened(m Message, limit int) Message {
 	m.ToolCalls = slices.Clone(m.ToolCalls)
 	for i := range m.ToolCalls {
 		if c := &m.ToolCalls[i]; utf8.RuneCountInString(c.Arguments) > limit {
-			b, _ := json.Marshal(map[string]string{"_truncated_tool_arguments": r.cut(c.Arguments)})
+			b, _ := json.Marshal(map[string]string{"_truncated_tool_arguments": r.Cut(c.Arguments)})
 			c.Arguments = string(b)
 		}
 	}
 	m.ToolReturns = slices.Clone(m.ToolReturns)
 	for i := range m.ToolReturns {
 		t := &m.ToolReturns[i]
-		t.Text, t.Parts = r.cut(t.Text), cut(t.Parts)
+		t.Text, t.Parts = r.Cut(t.Text), cut(t.Parts)
 	}
 	return m
 }
@@ -317,7 +317,7 @@ func Plain(messages []Message) string {
 	for i := range messages {
 		m := &messages[i]
 		line := func(who, text string) {
-			if !blank(text) {
+			if strings.TrimSpace(text) != "" {
 				b.WriteString(who + ": " + text + "\n")
 			}
 		}
@@ -326,7 +326,7 @@ func Plain(messages []Message) string {
 			line("summary so far", UnpackSummary(m.PlainText()))
 		case Tool:
 			for _, r := range returnsOf(m) {
-				line("tool", r.plain())
+				line("tool", r.PlainText())
 			}
 		default:
 			line(string(m.Role), m.PlainText())

@@ -171,7 +171,7 @@ func (d *drafter) content(parts []Part) {
 				d.add(chat.AgentThinking{Redacted: p.Data})
 			}
 		case *SummarizedReasoning:
-			d.add(opaque(p.plain(), p))
+			d.add(opaque(p.PlainText(), p))
 		case *OmittedReasoning, *CallPart, *Image, *ReturnPart:
 			d.add(opaque("", p))
 		}
@@ -217,7 +217,7 @@ func (d *drafter) result(tool string, r *ToolReturn) {
 	if r.Status == Failure || failed {
 		var text string
 		if r.Parts != nil {
-			text = plainText(r.Parts)
+			text = PlainText(r.Parts)
 		} else if json.Unmarshal(message, &text) != nil {
 			text = string(message)
 		}

@@ -158,15 +158,15 @@ func (f *Fold) returnedAs(e *chat.Event, n int, tool string, r ToolReturn) {
 	}
 	m := f.last()
 	m.ToolReturns = append(m.ToolReturns, r)
-	m.Content = append(m.Content, &Text{Text: r.plain()})
+	m.Content = append(m.Content, &Text{Text: r.PlainText()})
 }
 
-// plain is the return as text.
-func (r *ToolReturn) plain() string {
+// PlainText is the return as text.
+func (r *ToolReturn) PlainText() string {
 	if r.Parts == nil {
 		return r.Text
 	}
-	return plainText(r.Parts)
+	return PlainText(r.Parts)
 }
 
 // model notes which model has spoken since the last report.

@@ -49,7 +49,7 @@ func userContent(b chat.UserMessage) []Part {
 // imagePart says where a picture is. One of the session's artifacts is named by
 // its path; who sends it to a model has to put the data in.
 func imagePart(p chat.Part) Part {
-	if mediaType, data, ok := cutDataURL(p.URL); ok {
+	if mediaType, data, ok := CutDataURL(p.URL); ok {
 		return &Image{Source: ImageSource{Type: SourceBase64, MediaType: mediaType, Data: data, Detail: p.Detail}}
 	}
 	if p.URL != "" {
@@ -58,8 +58,8 @@ func imagePart(p chat.Part) Part {
 	return &Image{Source: ImageSource{Type: SourceFile, FileID: p.Path, MediaType: p.MediaType, Detail: p.Detail}}
 }
 
-// cutDataURL takes a data: URL in base64 apart.
-func cutDataURL(url string) (mediaType, data string, ok bool) {
+// CutDataURL takes a data: URL in base64 apart; ok is false for any other.
+func CutDataURL(url string) (mediaType, data string, ok bool) {
 	rest, ok := strings.CutPrefix(url, "data:")
 	if !ok {
 		return "", "", false

@@ -122,7 +122,7 @@ func (m *Message) IsApprovalRequest() bool { return m.Role == Approval && len(m.
 func (m *Message) IsApprovalResponse() bool { return m.Role == Approval && len(m.ToolCalls) == 0 }
 
 // PlainText is the text of the message's parts, with a blank line between two.
-func (m *Message) PlainText() string { return plainText(m.Content) }
+func (m *Message) PlainText() string { return PlainText(m.Content) }
 
 // LogValue names the message without what it says.
 func (m Message) LogValue() slog.Value {

@@ -51,8 +51,9 @@ func verdictsOf(m, request *Message) []Verdict {
 	return out
 }
 
-// failed reports whether a return tells of an error.
-func (r *ToolReturn) failed() bool {
+// Failed reports whether a return tells of an error, in its status or in its
+// text (see PackResult).
+func (r *ToolReturn) Failed() bool {
 	if r.Status == Failure {
 		return true
 	}

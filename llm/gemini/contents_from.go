@@ -1,4 +1,4 @@
-package llm
+package gemini
 
 import (
 	"crypto/sha256"
@@ -11,19 +11,21 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/llm"
+	"github.com/parley-hq/parley/llm/internal/convert"
 )
 
-// FromGemini reads a whole answer of Gemini.
-func FromGemini(r *genai.GenerateContentResponse, meta Meta) (Answer, error) {
-	s := GeminiStream{Meta: meta}
+// FromResponse reads a whole answer of Gemini.
+func FromResponse(r *genai.GenerateContentResponse, meta llm.Meta) (llm.Answer, error) {
+	s := Stream{Meta: meta}
 	s.Add(r)
 	return s.Answer()
 }
 
-// GeminiStream collects the pieces of a streamed answer.
-type GeminiStream struct {
-	Meta   Meta
-	b      builder
+// Stream collects the pieces of a streamed answer.
+type Stream struct {
+	Meta   llm.Meta
+	b      convert.Builder
 	id     string
 	model  string
 	finish genai.FinishReason
@@ -32,11 +34,11 @@ type GeminiStream struct {
 }
 
 // Add takes the next piece and returns what is new.
-func (s *GeminiStream) Add(r *genai.GenerateContentResponse) []Delta {
+func (s *Stream) Add(r *genai.GenerateContentResponse) []llm.Delta {
 	if r == nil {
 		return nil
 	}
-	s.id, s.model = either(s.id, r.ResponseID), either(s.model, r.ModelVersion)
+	s.id, s.model = convert.Either(s.id, r.ResponseID), convert.Either(s.model, r.ModelVersion)
 	if u := r.UsageMetadata; u != nil {
 		s.usage = chat.Usage{
 			InputTokens:     int64(u.PromptTokenCount + u.ToolUsePromptTokenCount),
@@ -57,7 +59,7 @@ func (s *GeminiStream) Add(r *genai.GenerateContentResponse) []Delta {
 	if c.Content == nil {
 		return nil
 	}
-	var out []Delta
+	var out []llm.Delta
 	for _, p := range c.Content.Parts {
 		if p != nil {
 			out = append(out, s.part(p)...)
@@ -66,7 +68,7 @@ func (s *GeminiStream) Add(r *genai.GenerateContentResponse) []Delta {
 	return out
 }
 
-func (s *GeminiStream) part(p *genai.Part) []Delta {
+func (s *Stream) part(p *genai.Part) []llm.Delta {
 	signature := ""
 	if len(p.ThoughtSignature) > 0 {
 		signature = base64.StdEncoding.EncodeToString(p.ThoughtSignature)
@@ -75,83 +77,83 @@ func (s *GeminiStream) part(p *genai.Part) []Delta {
 	case p.FunctionCall != nil:
 		return s.call(p.FunctionCall, signature)
 	case p.Thought:
-		n := s.b.think(p.Text)
-		s.b.parts[n].(*Reasoning).Signature = signature
-		return piece(DeltaThinking, n, p.Text)
+		n := s.b.Think(p.Text)
+		s.b.Part(n).(*llm.Reasoning).Signature = signature
+		return piece(llm.DeltaThinking, n, p.Text)
 	case p.Text != "" || signature != "":
-		n := s.b.text(p.Text)
-		s.b.parts[n].(*Text).Signature = signature
-		return piece(DeltaText, n, p.Text)
+		n := s.b.Text(p.Text)
+		s.b.Part(n).(*llm.Text).Signature = signature
+		return piece(llm.DeltaText, n, p.Text)
 	}
 	return nil
 }
 
-func piece(kind DeltaKind, n int, text string) []Delta {
+func piece(kind llm.DeltaKind, n int, text string) []llm.Delta {
 	if text == "" {
 		return nil
 	}
-	return []Delta{{Kind: kind, Index: n, Text: text}}
+	return []llm.Delta{{Kind: kind, Index: n, Text: text}}
 }
 
 // call keeps a call, and its place and signature among the content.
-func (s *GeminiStream) call(f *genai.FunctionCall, signature string) []Delta {
+func (s *Stream) call(f *genai.FunctionCall, signature string) []llm.Delta {
 	args, err := json.Marshal(f.Args)
 	if err != nil || f.Args == nil {
 		args = []byte("{}")
 	}
-	c := s.b.call(len(s.b.calls))
-	c.id, c.name = f.ID, s.Meta.original(f.Name, geminiName, geminiExtra)
-	if c.id == "" {
-		c.id = s.callID(c.key, f.Name, args)
+	c := s.b.NewCall()
+	c.ID, c.Name = f.ID, convert.Original(s.Meta.Tools, f.Name, maxName, extraSigns)
+	if c.ID == "" {
+		c.ID = s.callID(c.Key, f.Name, args)
 	}
-	c.arguments.Write(args)
-	s.b.add(&CallPart{ID: c.id, Name: c.name, Input: args, Signature: signature}, false)
-	return []Delta{{Kind: DeltaCall, Index: c.key, Text: string(args), CallID: c.id, Name: c.name}}
+	c.Arguments.Write(args)
+	s.b.Add(&llm.CallPart{ID: c.ID, Name: c.Name, Input: args, Signature: signature}, false)
+	return []llm.Delta{{Kind: llm.DeltaCall, Index: c.Key, Text: string(args), CallID: c.ID, Name: c.Name}}
 }
 
 // callID names a call that Gemini gave no name: after the answer it stands in,
 // so that the same answer read twice has the same calls.
-func (s *GeminiStream) callID(n int, name string, args []byte) string {
+func (s *Stream) callID(n int, name string, args []byte) string {
 	sum := sha256.Sum256(fmt.Append(nil, s.id, "\x00", n, "\x00", name, "\x00", string(args)))
 	return "call_" + hex.EncodeToString(sum[:12])
 }
 
 // Answer returns what came together.
-func (s *GeminiStream) Answer() (Answer, error) {
-	a := Answer{Stop: geminiStop(s.finish), Usage: s.usage}
+func (s *Stream) Answer() (llm.Answer, error) {
+	a := llm.Answer{Stop: stopOf(s.finish), Usage: s.usage}
 	if s.why != "" {
-		a.Stop = StopFilter
+		a.Stop = llm.StopFilter
 	}
-	a.Message.Model = either(s.Meta.Model, s.model)
-	return s.b.answer(a)
+	a.Message.Model = convert.Either(s.Meta.Model, s.model)
+	return s.b.Answer(a)
 }
 
-func geminiStop(f genai.FinishReason) Stop {
+func stopOf(f genai.FinishReason) llm.Stop {
 	switch f {
 	case genai.FinishReasonStop:
-		return StopEnd
+		return llm.StopEnd
 	case genai.FinishReasonMaxTokens:
-		return StopLength
+		return llm.StopLength
 	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonBlocklist, genai.FinishReasonProhibitedContent,
 		genai.FinishReasonSPII, genai.FinishReasonImageSafety:
-		return StopFilter
+		return llm.StopFilter
 	}
-	return StopFailure // also when the stream was cut off
+	return llm.StopFailure // also when the stream was cut off
 }
 
-// FromGeminiRequest reads the conversation of a request to Gemini. model is put
-// on what the model said, "" for not known. Calls without an id are named after
-// their place.
-func FromGeminiRequest(contents []*genai.Content, config *genai.GenerateContentConfig, model string) []Message {
-	var out []Message
+// FromRequest reads the conversation of a request to Gemini. model is put on what
+// the model said, "" for not known. Calls without an id are named after their
+// place.
+func FromRequest(contents []*genai.Content, config *genai.GenerateContentConfig, model string) []llm.Message {
+	var out []llm.Message
 	if config != nil && config.SystemInstruction != nil {
 		for _, p := range config.SystemInstruction.Parts {
 			if p != nil && p.Text != "" {
-				out = append(out, Message{Role: System, Content: Texts(p.Text)})
+				out = append(out, llm.Message{Role: llm.System, Content: llm.Texts(p.Text)})
 			}
 		}
 	}
-	g := geminiReader{out: out, model: model}
+	g := reader{out: out, model: model}
 	for _, c := range contents {
 		switch {
 		case c == nil:
@@ -164,58 +166,58 @@ func FromGeminiRequest(contents []*genai.Content, config *genai.GenerateContentC
 	return g.out
 }
 
-type geminiReader struct {
-	out    []Message
+type reader struct {
+	out    []llm.Message
 	model  string
 	calls  int
-	unpaid []ToolCall // calls without an answer yet
+	unpaid []llm.ToolCall // calls without an answer yet
 }
 
-func (g *geminiReader) said(c *genai.Content) {
-	s := GeminiStream{Meta: Meta{Model: g.model}, id: fmt.Sprint("request ", g.calls)}
+func (g *reader) said(c *genai.Content) {
+	s := Stream{Meta: llm.Meta{Model: g.model}, id: fmt.Sprint("request ", g.calls)}
 	for _, p := range c.Parts {
 		if p != nil {
 			s.part(p)
 		}
 	}
 	g.calls++
-	m := Message{Role: Assistant, Model: g.model, Content: s.b.content(), ToolCalls: s.b.toolCalls()}
-	g.unpaid = append([]ToolCall(nil), m.ToolCalls...)
+	m := llm.Message{Role: llm.Assistant, Model: g.model, Content: s.b.Content(), ToolCalls: s.b.ToolCalls()}
+	g.unpaid = append([]llm.ToolCall(nil), m.ToolCalls...)
 	g.out = append(g.out, m)
 }
 
-func (g *geminiReader) heard(c *genai.Content) {
-	var said []Part
+func (g *reader) heard(c *genai.Content) {
+	var said []llm.Part
 	for _, p := range c.Parts {
 		switch {
 		case p == nil:
 		case p.FunctionResponse != nil:
 			g.answered(p.FunctionResponse)
 		case p.InlineData != nil:
-			said = append(said, &Image{Source: ImageSource{
-				Type: SourceBase64, MediaType: p.InlineData.MIMEType, Data: base64.StdEncoding.EncodeToString(p.InlineData.Data),
+			said = append(said, &llm.Image{Source: llm.ImageSource{
+				Type: llm.SourceBase64, MediaType: p.InlineData.MIMEType, Data: base64.StdEncoding.EncodeToString(p.InlineData.Data),
 			}})
 		case p.FileData != nil:
-			said = append(said, &Image{Source: ImageSource{Type: SourceURL, URL: p.FileData.FileURI}})
+			said = append(said, &llm.Image{Source: llm.ImageSource{Type: llm.SourceURL, URL: p.FileData.FileURI}})
 		case p.Text != "":
-			said = append(said, &Text{Text: p.Text})
+			said = append(said, &llm.Text{Text: p.Text})
 		}
 	}
 	if len(said) == 0 {
 		return
 	}
 	// Pictures beside a tool's answers are theirs.
-	if n := len(g.out) - 1; n >= 0 && g.out[n].Role == Tool && answers(c) {
+	if n := len(g.out) - 1; n >= 0 && g.out[n].Role == llm.Tool && answers(c) {
 		rs := g.out[n].ToolReturns
 		last := &rs[len(rs)-1]
-		last.Parts = append(Texts(last.Text), said...)
+		last.Parts = append(llm.Texts(last.Text), said...)
 		last.Text = ""
 		return
 	}
-	g.out = append(g.out, Message{Role: User, Content: said})
+	g.out = append(g.out, llm.Message{Role: llm.User, Content: said})
 }
 
-func (g *geminiReader) answered(f *genai.FunctionResponse) {
+func (g *reader) answered(f *genai.FunctionResponse) {
 	id := f.ID
 	for i, c := range g.unpaid {
 		if id == c.ID || id == "" && f.Name == c.Name {
@@ -240,5 +242,5 @@ func (g *geminiReader) answered(f *genai.FunctionResponse) {
 			text = strings.TrimSuffix(b.String(), "\n")
 		}
 	}
-	g.out = addReturn(g.out, id, f.Name, Texts(text), failed)
+	g.out = convert.AddReturn(g.out, id, f.Name, llm.Texts(text), failed)
 }

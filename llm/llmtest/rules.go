@@ -1,4 +1,4 @@
-package llm
+package llmtest
 
 import (
 	"encoding/base64"
@@ -10,10 +10,8 @@ import (
 	"google.golang.org/genai"
 )
 
-// The structural rules of the providers, as far as breaking them gets a request
-// refused. Each checker reads the JSON that would be sent.
-
 var (
+	legalPerson    = regexp.MustCompile(`^[^\s<|\\/>]{1,64}$`)
 	legalChatID    = regexp.MustCompile(`^.{1,40}$`)
 	legalID        = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	legalName      = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -50,8 +48,10 @@ func goodImageURL(u any) bool {
 	return strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://")
 }
 
-func checkChat(r Request) error {
-	p := decodeAny(OpenAIChat(r)).(jsonObject)
+// Chat says why Chat Completions would refuse a request, nil when it would not.
+// It reads the JSON that would be sent.
+func Chat(params any) error {
+	p := decodeAny(params).(jsonObject)
 	list, _ := p["messages"].([]any)
 	waiting, used := map[string]bool{}, map[string]bool{}
 	for i, v := range list {
@@ -60,7 +60,7 @@ func checkChat(r Request) error {
 		if len(waiting) > 0 && role != "tool" {
 			return fmt.Errorf("message %d: calls without a result before %v", i, role)
 		}
-		if name, ok := m["name"]; ok && !participant.MatchString(name.(string)) {
+		if name, ok := m["name"]; ok && !legalPerson.MatchString(name.(string)) {
 			return fmt.Errorf("message %d: name %q", i, name)
 		}
 		switch role {
@@ -112,8 +112,10 @@ func checkChat(r Request) error {
 	return nil
 }
 
-func checkResponses(r Request) error {
-	p := decodeAny(OpenAIResponses(r)).(jsonObject)
+// Responses says why the Responses API would refuse a request, nil when it would
+// not. It reads the JSON that would be sent.
+func Responses(params any) error {
+	p := decodeAny(params).(jsonObject)
 	list, _ := p["input"].([]any)
 	called, answered := map[string]bool{}, map[string]bool{}
 	thought := false
@@ -171,8 +173,10 @@ func checkResponses(r Request) error {
 	return nil
 }
 
-func checkAnthropic(r Request) error {
-	p := decodeAny(Anthropic(r)).(jsonObject)
+// Anthropic says why the Messages API would refuse a request, nil when it would
+// not. It reads the JSON that would be sent.
+func Anthropic(params any) error {
+	p := decodeAny(params).(jsonObject)
 	list, _ := p["messages"].([]any)
 	if p["max_tokens"].(float64) < 1 {
 		return fmt.Errorf("max_tokens %v", p["max_tokens"])
@@ -197,7 +201,7 @@ func checkAnthropic(r Request) error {
 			b := b.(jsonObject)
 			switch b["type"] {
 			case "text":
-				if blank(b["text"].(string)) {
+				if strings.TrimSpace(b["text"].(string)) == "" {
 					return fmt.Errorf("message %d: blank text", i)
 				}
 				results = false
@@ -235,7 +239,7 @@ func checkAnthropic(r Request) error {
 				content, _ := b["content"].([]any)
 				for _, c := range content {
 					c := c.(jsonObject)
-					if c["type"] == "text" && blank(c["text"].(string)) {
+					if c["type"] == "text" && strings.TrimSpace(c["text"].(string)) == "" {
 						return fmt.Errorf("message %d: blank result", i)
 					}
 					if c["type"] == "image" {
@@ -285,8 +289,8 @@ func anthropicSource(s jsonObject) error {
 	return fmt.Errorf("image %v", s)
 }
 
-func checkGemini(r Request) error {
-	contents, config := Gemini(r)
+// Gemini says why Gemini would refuse a request, nil when it would not.
+func Gemini(contents []*genai.Content, config *genai.GenerateContentConfig) error {
 	if config.SystemInstruction != nil && len(config.SystemInstruction.Parts) == 0 {
 		return fmt.Errorf("an empty instruction")
 	}

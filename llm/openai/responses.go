@@ -1,16 +1,19 @@
-package llm
+package openai
 
 import (
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/openai/openai-go/v3/shared"
+
+	"github.com/parley-hq/parley/llm"
+	"github.com/parley-hq/parley/llm/internal/convert"
 )
 
-// OpenAIResponses turns a request into one for the Responses API. Nothing is
-// stored there; reasoning comes back encrypted and is sent along again.
-func OpenAIResponses(r Request) responses.ResponseNewParams {
-	c := responsesConverter{Request: r, ids: newNames(openAICallID, ""), tools: toolNames(r.Tools, openAIName, "")}
-	for _, m := range Repair(r.Messages) {
+// Responses turns a request into one for the Responses API. Nothing is stored
+// there; reasoning comes back encrypted and is sent along again.
+func Responses(r llm.Request) responses.ResponseNewParams {
+	c := responsesConverter{Request: convert.Request{Request: r}, ids: convert.NewNames(maxCallID, ""), tools: convert.ToolNames(r.Tools, maxName, "")}
+	for _, m := range llm.Repair(r.Messages) {
 		c.message(&m)
 	}
 	p := responses.ResponseNewParams{
@@ -23,7 +26,7 @@ func OpenAIResponses(r Request) responses.ResponseNewParams {
 	}
 	for i := range r.Tools {
 		t := &r.Tools[i]
-		f := &responses.FunctionToolParam{Name: c.tools.of(t.Name), Parameters: t.parameters(), Strict: param.NewOpt(false)}
+		f := &responses.FunctionToolParam{Name: c.tools.Of(t.Name), Parameters: convert.Parameters(t), Strict: param.NewOpt(false)}
 		if t.Description != "" {
 			f.Description = param.NewOpt(t.Description)
 		}
@@ -36,8 +39,8 @@ func OpenAIResponses(r Request) responses.ResponseNewParams {
 }
 
 type responsesConverter struct {
-	Request
-	ids, tools *names
+	convert.Request
+	ids, tools *convert.Names
 	out        responses.ResponseInputParam
 }
 
@@ -45,41 +48,41 @@ func (c *responsesConverter) add(i responses.ResponseInputItemUnionParam) { c.ou
 
 // say adds a message of one text.
 func (c *responsesConverter) say(role responses.EasyInputMessageRole, text string) {
-	if blank(text) {
+	if convert.Blank(text) {
 		return
 	}
-	c.add(responses.ResponseInputItemParamOfMessage(c.cut(text), role))
+	c.add(responses.ResponseInputItemParamOfMessage(c.Cut(text), role))
 }
 
-func (c *responsesConverter) message(m *Message) {
+func (c *responsesConverter) message(m *llm.Message) {
 	switch m.Role {
-	case System:
+	case llm.System:
 		c.say(responses.EasyInputMessageRoleDeveloper, m.PlainText())
-	case Summary:
+	case llm.Summary:
 		c.say(responses.EasyInputMessageRoleUser, m.PlainText())
-	case User:
+	case llm.User:
 		c.user(m)
-	case Assistant:
+	case llm.Assistant:
 		c.assistant(m)
-	case Tool:
+	case llm.Tool:
 		for i := range m.ToolReturns {
 			c.result(&m.ToolReturns[i])
 		}
 	}
 }
 
-func (c *responsesConverter) user(m *Message) {
+func (c *responsesConverter) user(m *llm.Message) {
 	var list responses.ResponseInputMessageContentListParam
 	for _, p := range m.Content {
 		switch p := p.(type) {
-		case *Text:
+		case *llm.Text:
 			if p.Text != "" {
-				list = append(list, responses.ResponseInputContentParamOfInputText(c.cut(p.Text)))
+				list = append(list, responses.ResponseInputContentParamOfInputText(c.Cut(p.Text)))
 			}
-		case *Image:
-			url, mediaType, data, ok := picture(p.Source)
+		case *llm.Image:
+			url, mediaType, data, ok := convert.Picture(p.Source)
 			if !ok {
-				list = append(list, responses.ResponseInputContentParamOfInputText(missingImage(p.Source)))
+				list = append(list, responses.ResponseInputContentParamOfInputText(llm.MissingImage(p.Source)))
 				continue
 			}
 			if url == "" {
@@ -95,7 +98,7 @@ func (c *responsesConverter) user(m *Message) {
 	}
 }
 
-func (c *responsesConverter) assistant(m *Message) {
+func (c *responsesConverter) assistant(m *llm.Message) {
 	// A thought must be followed by what came of it, so it waits for that.
 	var thoughts []responses.ResponseInputItemUnionParam
 	flush := func() {
@@ -104,12 +107,12 @@ func (c *responsesConverter) assistant(m *Message) {
 	}
 	for _, p := range m.Content {
 		switch p := p.(type) {
-		case *SummarizedReasoning:
-			if c.sameModel(m) && p.Encrypted != "" {
+		case *llm.SummarizedReasoning:
+			if c.SameModel(m) && p.Encrypted != "" {
 				thoughts = append(thoughts, reasoningItem(p))
 			}
-		case *Text:
-			if !blank(p.Text) {
+		case *llm.Text:
+			if !convert.Blank(p.Text) {
 				flush()
 				c.say(responses.EasyInputMessageRoleAssistant, p.Text)
 			}
@@ -118,13 +121,13 @@ func (c *responsesConverter) assistant(m *Message) {
 	for _, call := range m.ToolCalls {
 		flush()
 		c.add(responses.ResponseInputItemUnionParam{OfFunctionCall: &responses.ResponseFunctionToolCallParam{
-			CallID: c.ids.of(call.ID), Name: c.tools.of(call.Name), Arguments: string(Object(call.Arguments)),
+			CallID: c.ids.Of(call.ID), Name: c.tools.Of(call.Name), Arguments: string(llm.Object(call.Arguments)),
 			Status: responses.ResponseFunctionToolCallStatusCompleted,
 		}})
 	}
 }
 
-func reasoningItem(p *SummarizedReasoning) responses.ResponseInputItemUnionParam {
+func reasoningItem(p *llm.SummarizedReasoning) responses.ResponseInputItemUnionParam {
 	item := responses.ResponseReasoningItemParam{
 		ID: p.ID, EncryptedContent: param.NewOpt(p.Encrypted), Summary: []responses.ResponseReasoningItemSummaryParam{},
 	}
@@ -134,10 +137,10 @@ func reasoningItem(p *SummarizedReasoning) responses.ResponseInputItemUnionParam
 	return responses.ResponseInputItemUnionParam{OfReasoning: &item}
 }
 
-func (c *responsesConverter) result(t *ToolReturn) {
-	out := responses.ResponseInputItemFunctionCallOutputParam{CallID: param.NewOpt(c.ids.of(t.ToolCallID))}
-	if countImages(t.Parts) == 0 {
-		out.Output.OfString = param.NewOpt(c.outcome(t))
+func (c *responsesConverter) result(t *llm.ToolReturn) {
+	out := responses.ResponseInputItemFunctionCallOutputParam{CallID: param.NewOpt(c.ids.Of(t.ToolCallID))}
+	if convert.CountImages(t.Parts) == 0 {
+		out.Output.OfString = param.NewOpt(c.Outcome(t))
 		c.add(responses.ResponseInputItemUnionParam{OfFunctionCallOutput: &out})
 		return
 	}
@@ -145,19 +148,19 @@ func (c *responsesConverter) result(t *ToolReturn) {
 	text := func(s string) {
 		list = append(list, responses.ResponseFunctionCallOutputItemUnionParam{OfInputText: &responses.ResponseInputTextContentParam{Text: s}})
 	}
-	if t.Status == Failure {
+	if t.Status == llm.Failure {
 		text("Error:")
 	}
 	for _, p := range t.Parts {
 		switch p := p.(type) {
-		case *Text:
+		case *llm.Text:
 			if p.Text != "" {
-				text(c.cut(p.Text))
+				text(c.Cut(p.Text))
 			}
-		case *Image:
-			url, mediaType, data, ok := picture(p.Source)
+		case *llm.Image:
+			url, mediaType, data, ok := convert.Picture(p.Source)
 			if !ok {
-				text(missingImage(p.Source))
+				text(llm.MissingImage(p.Source))
 				continue
 			}
 			if url == "" {

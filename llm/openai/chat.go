@@ -1,19 +1,22 @@
-package llm
+package openai
 
 import (
 	"regexp"
 	"strings"
 
-	"github.com/openai/openai-go/v3"
+	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/shared"
+
+	"github.com/parley-hq/parley/llm"
+	"github.com/parley-hq/parley/llm/internal/convert"
 )
 
 // What OpenAI takes as ids and names.
 const (
-	openAIChatID = 40
-	openAICallID = 64
-	openAIName   = 64
+	maxChatID = 40
+	maxCallID = 64
+	maxName   = 64
 )
 
 // participant is a name that OpenAI takes.
@@ -35,21 +38,21 @@ func reasons(model string) bool {
 	return false
 }
 
-// OpenAIChat turns a request into one for Chat Completions.
-func OpenAIChat(r Request) openai.ChatCompletionNewParams {
-	c := chatConverter{Request: r, ids: newNames(openAIChatID, ""), tools: toolNames(r.Tools, openAIName, "")}
-	p := openai.ChatCompletionNewParams{Model: r.Model}
-	for _, m := range Repair(r.Messages) {
+// Chat turns a request into one for Chat Completions.
+func Chat(r llm.Request) sdk.ChatCompletionNewParams {
+	c := chatConverter{Request: convert.Request{Request: r}, ids: convert.NewNames(maxChatID, ""), tools: convert.ToolNames(r.Tools, maxName, "")}
+	p := sdk.ChatCompletionNewParams{Model: r.Model}
+	for _, m := range llm.Repair(r.Messages) {
 		c.message(&m)
 	}
 	p.Messages = c.out
 	for i := range r.Tools {
 		t := &r.Tools[i]
-		f := shared.FunctionDefinitionParam{Name: c.tools.of(t.Name), Parameters: t.parameters()}
+		f := shared.FunctionDefinitionParam{Name: c.tools.Of(t.Name), Parameters: convert.Parameters(t)}
 		if t.Description != "" {
 			f.Description = param.NewOpt(t.Description)
 		}
-		p.Tools = append(p.Tools, openai.ChatCompletionFunctionTool(f))
+		p.Tools = append(p.Tools, sdk.ChatCompletionFunctionTool(f))
 	}
 	if r.MaxTokens > 0 {
 		p.MaxCompletionTokens = param.NewOpt(int64(r.MaxTokens))
@@ -58,75 +61,75 @@ func OpenAIChat(r Request) openai.ChatCompletionNewParams {
 }
 
 type chatConverter struct {
-	Request
-	ids, tools *names
-	out        []openai.ChatCompletionMessageParamUnion
+	convert.Request
+	ids, tools *convert.Names
+	out        []sdk.ChatCompletionMessageParamUnion
 }
 
-func (c *chatConverter) add(m openai.ChatCompletionMessageParamUnion) { c.out = append(c.out, m) }
+func (c *chatConverter) add(m sdk.ChatCompletionMessageParamUnion) { c.out = append(c.out, m) }
 
-func (c *chatConverter) message(m *Message) {
+func (c *chatConverter) message(m *llm.Message) {
 	switch m.Role {
-	case System:
-		c.system(c.cut(m.PlainText()))
-	case User, Summary:
+	case llm.System:
+		c.system(c.Cut(m.PlainText()))
+	case llm.User, llm.Summary:
 		c.user(m)
-	case Assistant:
+	case llm.Assistant:
 		c.assistant(m)
-	case Tool:
+	case llm.Tool:
 		for i := range m.ToolReturns {
 			t := &m.ToolReturns[i]
-			c.add(openai.ToolMessage(c.outcome(t), c.ids.of(t.ToolCallID)))
+			c.add(sdk.ToolMessage(c.Outcome(t), c.ids.Of(t.ToolCallID)))
 		}
 	}
 }
 
 func (c *chatConverter) system(text string) {
 	switch {
-	case blank(text):
+	case convert.Blank(text):
 	case reasons(c.Model):
-		c.add(openai.DeveloperMessage(text))
+		c.add(sdk.DeveloperMessage(text))
 	default:
-		c.add(openai.SystemMessage(text))
+		c.add(sdk.SystemMessage(text))
 	}
 }
 
-func (c *chatConverter) user(m *Message) {
-	u := openai.ChatCompletionUserMessageParam{}
+func (c *chatConverter) user(m *llm.Message) {
+	u := sdk.ChatCompletionUserMessageParam{}
 	if participant.MatchString(m.Name) {
 		u.Name = param.NewOpt(m.Name)
 	}
-	if countImages(m.Content) == 0 {
+	if convert.CountImages(m.Content) == 0 {
 		text := m.PlainText()
 		if text == "" {
 			return
 		}
-		u.Content.OfString = param.NewOpt(c.cut(text))
-		c.add(openai.ChatCompletionMessageParamUnion{OfUser: &u})
+		u.Content.OfString = param.NewOpt(c.Cut(text))
+		c.add(sdk.ChatCompletionMessageParamUnion{OfUser: &u})
 		return
 	}
 	for _, p := range m.Content {
 		switch p := p.(type) {
-		case *Text:
+		case *llm.Text:
 			if p.Text != "" {
-				u.Content.OfArrayOfContentParts = append(u.Content.OfArrayOfContentParts, openai.TextContentPart(c.cut(p.Text)))
+				u.Content.OfArrayOfContentParts = append(u.Content.OfArrayOfContentParts, sdk.TextContentPart(c.Cut(p.Text)))
 			}
-		case *Image:
+		case *llm.Image:
 			u.Content.OfArrayOfContentParts = append(u.Content.OfArrayOfContentParts, chatImagePart(p.Source))
 		}
 	}
-	c.add(openai.ChatCompletionMessageParamUnion{OfUser: &u})
+	c.add(sdk.ChatCompletionMessageParamUnion{OfUser: &u})
 }
 
-func chatImagePart(s ImageSource) openai.ChatCompletionContentPartUnionParam {
-	url, mediaType, data, ok := picture(s)
+func chatImagePart(s llm.ImageSource) sdk.ChatCompletionContentPartUnionParam {
+	url, mediaType, data, ok := convert.Picture(s)
 	if !ok {
-		return openai.TextContentPart(missingImage(s))
+		return sdk.TextContentPart(llm.MissingImage(s))
 	}
 	if url == "" {
 		url = "data:" + mediaType + ";base64," + data
 	}
-	return openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: url, Detail: detail(s.Detail)})
+	return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: url, Detail: detail(s.Detail)})
 }
 
 // detail is one of the words that OpenAI knows.
@@ -138,11 +141,11 @@ func detail(s string) string {
 	return "auto"
 }
 
-func (c *chatConverter) assistant(m *Message) {
-	a := openai.ChatCompletionAssistantMessageParam{}
+func (c *chatConverter) assistant(m *llm.Message) {
+	a := sdk.ChatCompletionAssistantMessageParam{}
 	switch text := m.PlainText(); {
 	case text != "":
-		a.Content.OfString = param.NewOpt(c.cut(text))
+		a.Content.OfString = param.NewOpt(c.Cut(text))
 	case len(m.ToolCalls) == 0:
 		return // only thought, nothing said
 	case strings.Contains(c.Model, "gpt-oss"):
@@ -152,33 +155,33 @@ func (c *chatConverter) assistant(m *Message) {
 		a.Name = param.NewOpt(m.Name)
 	}
 	for _, call := range m.ToolCalls {
-		a.ToolCalls = append(a.ToolCalls, openai.ChatCompletionMessageToolCallUnionParam{
-			OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
-				ID:       c.ids.of(call.ID),
-				Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{Name: c.tools.of(call.Name), Arguments: string(Object(call.Arguments))},
+		a.ToolCalls = append(a.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
+			OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
+				ID:       c.ids.Of(call.ID),
+				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: c.tools.Of(call.Name), Arguments: string(llm.Object(call.Arguments))},
 			},
 		})
 	}
-	if c.sameModel(m) {
+	if c.SameModel(m) {
 		if extra := chatReasoning(m); len(extra) > 0 {
 			a.SetExtraFields(extra)
 		}
 	}
-	c.add(openai.ChatCompletionMessageParamUnion{OfAssistant: &a})
+	c.add(sdk.ChatCompletionMessageParamUnion{OfAssistant: &a})
 }
 
 // chatReasoning is the reasoning in the fields that servers which show it use.
 // A signature is of one text: of several, joined, it would say nothing.
-func chatReasoning(m *Message) map[string]any {
+func chatReasoning(m *llm.Message) map[string]any {
 	var texts, signatures, redacted []string
 	for _, p := range m.Content {
 		switch p := p.(type) {
-		case *Reasoning:
+		case *llm.Reasoning:
 			texts = append(texts, p.Text)
 			if p.Signature != "" {
 				signatures = append(signatures, p.Signature)
 			}
-		case *RedactedReasoning:
+		case *llm.RedactedReasoning:
 			redacted = append(redacted, p.Data)
 		}
 	}

@@ -1,4 +1,4 @@
-package llm
+package gemini
 
 import (
 	"bytes"
@@ -9,22 +9,25 @@ import (
 	"strings"
 
 	"google.golang.org/genai"
+
+	"github.com/parley-hq/parley/llm"
+	"github.com/parley-hq/parley/llm/internal/convert"
 )
 
 // What Gemini takes as names.
 const (
-	geminiName  = 64
-	geminiExtra = ".:"
+	maxName    = 64
+	extraSigns = ".:"
 )
 
 // waits stands between a tool's answer and what a person says next; Gemini wants
 // the model to speak in between.
 const waits = "(Waiting for the user.)"
 
-// Gemini turns a request into the contents and the configuration for Gemini.
-func Gemini(r Request) ([]*genai.Content, *genai.GenerateContentConfig) {
-	c := geminiConverter{Request: r, tools: toolNames(r.Tools, geminiName, geminiExtra), called: map[string]string{}}
-	system, rest := split(Repair(r.Messages))
+// Contents turns a request into the contents and the configuration for Gemini.
+func Contents(r llm.Request) ([]*genai.Content, *genai.GenerateContentConfig) {
+	c := converter{Request: convert.Request{Request: r}, tools: convert.ToolNames(r.Tools, maxName, extraSigns), called: map[string]string{}}
+	system, rest := convert.Split(llm.Repair(r.Messages))
 	config := &genai.GenerateContentConfig{MaxOutputTokens: int32(min(r.MaxTokens, 1<<30))}
 	for _, text := range system {
 		if config.SystemInstruction == nil {
@@ -41,15 +44,15 @@ func Gemini(r Request) ([]*genai.Content, *genai.GenerateContentConfig) {
 			config.Tools = []*genai.Tool{{}}
 		}
 		config.Tools[0].FunctionDeclarations = append(config.Tools[0].FunctionDeclarations, &genai.FunctionDeclaration{
-			Name: c.tools.of(t.Name), Description: t.Description, ParametersJsonSchema: t.parameters(),
+			Name: c.tools.Of(t.Name), Description: t.Description, ParametersJsonSchema: convert.Parameters(t),
 		})
 	}
 	return c.out, config
 }
 
-type geminiConverter struct {
-	Request
-	tools  *names
+type converter struct {
+	convert.Request
+	tools  *convert.Names
 	called map[string]string // call → tool
 	order  []string          // the last calls, as they were put
 	out    []*genai.Content
@@ -57,12 +60,12 @@ type geminiConverter struct {
 
 // add puts parts at the end; what one side says in a row is one content, except
 // that a tool's answers stand alone.
-func (c *geminiConverter) add(role string, parts ...*genai.Part) {
+func (c *converter) add(role string, parts ...*genai.Part) {
 	if len(parts) == 0 {
 		return
 	}
 	if len(c.out) == 0 && role == genai.RoleModel {
-		c.add(genai.RoleUser, &genai.Part{Text: begins})
+		c.add(genai.RoleUser, &genai.Part{Text: convert.Begins})
 	}
 	if n := len(c.out) - 1; n >= 0 && c.out[n].Role == role {
 		if !answers(c.out[n]) {
@@ -84,54 +87,54 @@ func answers(c *genai.Content) bool {
 	return false
 }
 
-func (c *geminiConverter) message(m *Message) {
+func (c *converter) message(m *llm.Message) {
 	switch m.Role {
-	case System:
-		if text := m.PlainText(); !blank(text) {
-			c.add(genai.RoleUser, &genai.Part{Text: event(c.cut(text))})
+	case llm.System:
+		if text := m.PlainText(); !convert.Blank(text) {
+			c.add(genai.RoleUser, &genai.Part{Text: convert.Event(c.Cut(text))})
 		}
-	case User, Summary:
+	case llm.User, llm.Summary:
 		var parts []*genai.Part
 		for _, p := range m.Content {
 			switch p := p.(type) {
-			case *Text:
+			case *llm.Text:
 				if p.Text != "" {
-					parts = append(parts, &genai.Part{Text: c.cut(p.Text)})
+					parts = append(parts, &genai.Part{Text: c.Cut(p.Text)})
 				}
-			case *Image:
-				parts = append(parts, geminiImage(p.Source))
+			case *llm.Image:
+				parts = append(parts, imagePart(p.Source))
 			}
 		}
 		c.add(genai.RoleUser, parts...)
-	case Assistant:
+	case llm.Assistant:
 		c.assistant(m)
-	case Tool:
+	case llm.Tool:
 		c.results(m)
 	}
 }
 
-// geminiImage is a picture inline; one that is only an address is named.
-func geminiImage(s ImageSource) *genai.Part {
-	url, mediaType, data, ok := picture(s)
+// imagePart is a picture inline; one that is only an address is named.
+func imagePart(s llm.ImageSource) *genai.Part {
+	url, mediaType, data, ok := convert.Picture(s)
 	if url != "" {
 		return &genai.Part{Text: "[Image at " + url + "]"}
 	}
 	b, err := base64.StdEncoding.DecodeString(data)
 	if !ok || err != nil || len(b) == 0 {
-		return &genai.Part{Text: missingImage(s)}
+		return &genai.Part{Text: llm.MissingImage(s)}
 	}
 	return &genai.Part{InlineData: &genai.Blob{Data: b, MIMEType: mediaType}}
 }
 
-func (c *geminiConverter) assistant(m *Message) {
+func (c *converter) assistant(m *llm.Message) {
 	var parts []*genai.Part
 	mine := m.Model == "" || m.Model == c.Model // what nobody claims may be its own
 	placed := map[string]bool{}
 	c.order = nil
 	var spare []byte // a signature that stands on a thought
-	call := func(t ToolCall, signature string) {
+	call := func(t llm.ToolCall, signature string) {
 		placed[t.ID] = true
-		name := c.tools.of(t.Name)
+		name := c.tools.Of(t.Name)
 		c.called[t.ID], c.order = name, append(c.order, t.ID)
 		p := &genai.Part{FunctionCall: &genai.FunctionCall{ID: t.ID, Name: name, Args: argsMap(t.Arguments)}}
 		if mine {
@@ -141,22 +144,22 @@ func (c *geminiConverter) assistant(m *Message) {
 	}
 	for _, p := range m.Content {
 		switch p := p.(type) {
-		case *Text:
-			part := &genai.Part{Text: c.cut(p.Text)}
+		case *llm.Text:
+			part := &genai.Part{Text: c.Cut(p.Text)}
 			if mine {
 				part.ThoughtSignature = unsign(p.Signature)
 			}
 			if p.Text != "" || part.ThoughtSignature != nil {
 				parts = append(parts, part)
 			}
-		case *Reasoning:
+		case *llm.Reasoning:
 			if mine && spare == nil {
 				spare = unsign(p.Signature)
 			}
-			if c.sameModel(m) && p.Text != "" {
+			if c.SameModel(m) && p.Text != "" {
 				parts = append(parts, &genai.Part{Text: p.Text, Thought: true})
 			}
-		case *CallPart:
+		case *llm.CallPart:
 			for _, t := range m.ToolCalls {
 				if t.ID == p.ID && !placed[t.ID] {
 					call(t, p.Signature)
@@ -220,7 +223,7 @@ func unsign(s string) []byte {
 // argsMap is a call's arguments; numbers keep all their digits.
 func argsMap(arguments string) map[string]any {
 	args := map[string]any{}
-	dec := json.NewDecoder(bytes.NewReader(Object(arguments)))
+	dec := json.NewDecoder(bytes.NewReader(llm.Object(arguments)))
 	dec.UseNumber()
 	if dec.Decode(&args) != nil || args == nil {
 		return map[string]any{}
@@ -228,18 +231,18 @@ func argsMap(arguments string) map[string]any {
 	return args
 }
 
-func (c *geminiConverter) results(m *Message) {
+func (c *converter) results(m *llm.Message) {
 	var parts, images []*genai.Part
 	returns := slices.Clone(m.ToolReturns)
-	slices.SortStableFunc(returns, func(a, b ToolReturn) int { // as the calls were put
+	slices.SortStableFunc(returns, func(a, b llm.ToolReturn) int { // as the calls were put
 		return slices.Index(c.order, a.ToolCallID) - slices.Index(c.order, b.ToolCallID)
 	})
 	for i := range returns {
 		t := &returns[i]
-		text, n := t.plain(), 0
+		text, n := t.PlainText(), 0
 		for _, p := range t.Parts {
-			if image, ok := p.(*Image); ok {
-				if sent := geminiImage(image.Source); sent.InlineData != nil {
+			if image, ok := p.(*llm.Image); ok {
+				if sent := imagePart(image.Source); sent.InlineData != nil {
 					images = append(images, sent)
 					n++
 				} else {
@@ -250,7 +253,7 @@ func (c *geminiConverter) results(m *Message) {
 		if n > 0 {
 			text = strings.TrimSpace(fmt.Sprintf("%s [%d image(s) attached]", text, n))
 		}
-		text = c.cut(text)
+		text = c.Cut(text)
 		var content any = text
 		if strings.HasPrefix(text, "{") {
 			var object map[string]any
@@ -261,7 +264,7 @@ func (c *geminiConverter) results(m *Message) {
 			}
 		}
 		key := "output"
-		if t.failed() {
+		if t.Failed() {
 			key = "error"
 		}
 		parts = append(parts, &genai.Part{FunctionResponse: &genai.FunctionResponse{

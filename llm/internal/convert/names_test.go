@@ -1,0 +1,25 @@
+package convert
+
+import (
+	"strings"
+	"testing"
+)
+
+// Ids and names that differ only where a provider does not look stay different.
+func TestNamesDoNotCollide(t *testing.T) {
+	n := NewNames(20, "")
+	seen := map[string]string{}
+	for _, s := range []string{"a/b", "a.b", "a_b", strings.Repeat("x", 30), strings.Repeat("x", 31), "", "ok"} {
+		made := n.Of(s)
+		if other, twice := seen[made]; twice || len(made) > 20 || len(made) == 0 {
+			t.Errorf("%q and %q are both %q", s, other, made)
+		}
+		seen[made] = s
+		if n.Of(s) != made {
+			t.Errorf("%q changes its name", s)
+		}
+	}
+	if n.Of("ok") != "ok" || n.Of("a_b") != "a_b" && seen["a_b"] != "a/b" {
+		t.Error("a name that fits is kept")
+	}
+}

@@ -1,0 +1,81 @@
+package llm
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func dump(ms []Message) []byte {
+	b, err := json.Marshal(ms)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func TestRepairExamples(t *testing.T) {
+	short := func(ms []Message) string {
+		var out []string
+		for i := range ms {
+			s := string(ms[i].Role)
+			for _, c := range ms[i].ToolCalls {
+				s += " " + c.ID
+			}
+			for _, r := range ms[i].ToolReturns {
+				s += fmt.Sprintf(" %s=%s", r.ToolCallID, clip(r.Text))
+			}
+			out = append(out, s)
+		}
+		return strings.Join(out, "; ")
+	}
+	call := func(role Role, ids ...string) Message {
+		m := Message{Role: role, Content: Texts("t")}
+		for _, id := range ids {
+			m.ToolCalls = append(m.ToolCalls, ToolCall{ID: id, Name: "f", Arguments: "{}"})
+		}
+		return m
+	}
+	tool := func(pairs ...string) Message {
+		m := Message{Role: Tool}
+		for _, p := range pairs {
+			id, text, _ := strings.Cut(p, "=")
+			m.ToolReturns = append(m.ToolReturns, ToolReturn{ToolCallID: id, Status: Success, Text: text})
+		}
+		return m
+	}
+	user := Message{Role: User, Content: Texts("u")}
+	deny := Message{Role: Approval, Approvals: []Verdict{&ToolApproval{ToolCallID: "c0", Reason: "no"}}}
+	allow := Message{Role: Approval, Approvals: []Verdict{&ToolApproval{ToolCallID: "c0", Approve: true}}}
+	ran := Message{Role: Approval, Approvals: []Verdict{&ToolReturn{ToolCallID: "c0", Status: Success, Text: "mine"}}}
+	summary := Message{Role: Summary, Content: Texts("s")}
+	const lost = "Error: this tool call has no result; it was cut off and may …"
+	for _, c := range []struct {
+		name string
+		in   []Message
+		want string
+	}{
+		{"a request joins its assistant", []Message{user, call(Assistant, "c0"), call(Approval, "c1", "c0"), allow, tool("c0=a", "c1=b", "c1=again")}, "user; assistant c0 c1; tool c0=a c1=b"},
+		{"only a request", []Message{call(Approval, "c0")}, ""},
+		{"an open request at the end goes with the calls beside it", []Message{user, call(Assistant, "c1"), call(Approval, "c0")}, "user"},
+		{"but not what was only said", []Message{user, call(Assistant), call(Approval, "c0")}, "user; assistant"},
+		{"a request behind which a summary came", []Message{user, call(Approval, "c0"), summary, allow, user}, "user; summary; user"},
+		{"a call without a result", []Message{user, call(Assistant, "c0"), user}, "user; assistant c0; tool c0=" + lost + "; user"},
+		{"a result without a call", []Message{user, tool("c9=x"), user}, "user; user"},
+		{"a late result moves up", []Message{user, call(Assistant, "c0", "c1"), tool("c0=a"), user, tool("c1=b")}, "user; assistant c0 c1; tool c0=a c1=b; user"},
+		{"a refusal is a result", []Message{user, call(Approval, "c0"), deny, user}, "user; assistant c0; tool c0=" + clip(denial("no")) + "; user"},
+		{"so is what a client ran", []Message{user, call(Approval, "c0"), ran, user}, "user; assistant c0; tool c0=mine; user"},
+		{"unless the log has it too", []Message{user, call(Approval, "c0"), ran, tool("c0=theirs")}, "user; assistant c0; tool c0=theirs"},
+		{"ids used again are told apart", []Message{user, call(Assistant, "c0"), tool("c0=a"), call(Assistant, "c0"), tool("c0=b")}, "user; assistant c0; tool c0=a; assistant c0_2; tool c0_2=b"},
+		{"a call said twice is one", []Message{user, call(Approval, "c0"), allow, call(Assistant, "c0"), tool("c0=a")}, "user; assistant c0; tool c0=a; assistant"},
+	} {
+		before := dump(c.in)
+		if got := short(Repair(c.in)); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.name, got, c.want)
+		}
+		if string(before) != string(dump(c.in)) {
+			t.Errorf("%s: changed what it was given", c.name)
+		}
+	}
+}
