@@ -24,8 +24,9 @@ type reader struct {
 	index      int // in topic.rs
 	parked     int // in topic.parked, or -1
 	idle       time.Duration
-	timer      *time.Timer // nil until it is needed
-	batch      Batch       // to be yielded, when full
+	guard      func() error // nil for none
+	timer      *time.Timer  // nil until it is needed
+	batch      Batch        // to be yielded, when full
 	full       bool
 	waits      bool // parked: to be woken before it goes on
 	woken      bool // with many others, and not yet back; see pace

@@ -34,10 +34,7 @@ func (h *Hub) Watch(ctx context.Context, id chat.SessionID, from Start, enc Enco
 				r.end(yield, err)
 				return
 			case r.full:
-				r.full = false
-				more := yield(r.batch, nil)
-				r.release()
-				if !more {
+				if err = r.check(); err == nil && !r.give(yield) {
 					return
 				}
 			case r.waits:
@@ -54,7 +51,7 @@ func (h *Hub) Watch(ctx context.Context, id chat.SessionID, from Start, enc Enco
 //
 //go:noinline
 func (h *Hub) begin(ctx context.Context, id chat.SessionID, from *Start, enc Encoding) (*reader, error) {
-	r := &reader{hub: h, enc: enc, byPosition: from.ByPosition, idle: from.Idle, wake: make(chan struct{}, 1), parked: -1}
+	r := &reader{hub: h, enc: enc, byPosition: from.ByPosition, idle: from.Idle, guard: from.Guard, wake: make(chan struct{}, 1), parked: -1}
 	err := r.start(ctx, id, from.Cursor)
 	r.offer(Batch{Cursor: r.has(), Last: r.last})
 	return r, err
@@ -62,6 +59,24 @@ func (h *Hub) begin(ctx context.Context, id chat.SessionID, from *Start, enc Enc
 
 // offer makes a batch the next to be yielded.
 func (r *reader) offer(b Batch) { r.batch, r.full = b, true }
+
+// check asks whether the reader may go on.
+func (r *reader) check() error {
+	if r.guard == nil {
+		return nil
+	}
+	return r.guard()
+}
+
+// give yields the batch and reports whether the reader wants more.
+//
+//go:noinline
+func (r *reader) give(yield func(Batch, error) bool) bool {
+	r.full = false
+	more := yield(r.batch, nil)
+	r.release()
+	return more
+}
 
 // advance takes the next batch, or has the reader wait.
 //

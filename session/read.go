@@ -38,26 +38,39 @@ func (s *Sessions) Ends(ctx context.Context, c chat.Caller, id chat.SessionID, s
 // happens, in one sequence that ends with ctx or with an error that says
 // whether to come back. Who loses access stops seeing.
 func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error] {
+	g := &guest{ctx: ctx, caller: c}
 	return func(yield func(chat.Batch, error) bool) {
-		r, access, err := s.admit(ctx, c, id)
-		if err != nil {
+		if err := s.admit(g, id); err != nil {
 			refuse(yield, err)
 			return
 		}
-		defer r.leave()
-		for batch, err := range s.live.Watch(ctx, r.id, from, enc) {
-			if now := r.access.Load(); err == nil && now != access {
-				access = now
-				if err := s.sees(ctx, c, r.id); err != nil {
-					refuse(yield, err)
-					return
-				}
-			}
-			if !yield(batch, err) || err != nil {
-				return
-			}
-		}
+		defer g.room.leave()
+		s.seat(g, &from, enc)(yield)
 	}
+}
+
+//go:noinline
+func (s *Sessions) seat(g *guest, from *chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error] {
+	from.Guard = g.check
+	return s.live.Watch(g.ctx, g.room.id, *from, enc)
+}
+
+// guest is a reader who was let in.
+type guest struct {
+	ctx    context.Context // of the watch, which it does not outlive
+	caller chat.Caller
+	room   *room
+	access uint64 // how often access to the room had changed when it was let in
+}
+
+// check looks again whether the guest may be there, if that has changed.
+func (g *guest) check() error {
+	now := g.room.access.Load()
+	if now == g.access {
+		return nil
+	}
+	g.access = now
+	return g.room.home.sees(g.ctx, g.caller, g.room.id)
 }
 
 // refuse ends a watch with an error.
@@ -65,32 +78,34 @@ func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, 
 //go:noinline
 func refuse(yield func(chat.Batch, error) bool, err error) { yield(chat.Batch{}, err) }
 
-// admit finds the room for a reader, and how often access to it had changed
-// when it was seen that the reader may be there.
-func (s *Sessions) admit(ctx context.Context, c chat.Caller, id chat.SessionID) (r *room, access uint64, err error) {
+// admit lets a reader in who may see the session.
+//
+//go:noinline
+func (s *Sessions) admit(g *guest, id chat.SessionID) error {
 	if r := s.open(id); r != nil {
-		access := r.access.Load()
-		if sess := r.session.Load(); sess != nil && roleOf(c, sess) != "" {
-			return r, access, nil
+		g.access = r.access.Load()
+		if sess := r.session.Load(); sess != nil && roleOf(g.caller, sess) != "" {
+			g.room = r
+			return nil
 		}
 		r.leave()
 	}
-	err = chat.Errorf(chat.Unavailable, "the session could not be looked up; try again in a moment")
+	err := error(chat.Errorf(chat.Unavailable, "the session could not be looked up; try again in a moment"))
 	apart(func() {
 		var sess chat.Session
-		if sess, err = s.find(ctx, c, id); err != nil {
+		if sess, err = s.find(g.ctx, g.caller, id); err != nil {
 			return
 		}
-		r = s.room(sess.ID)
-		access = r.access.Load()
-		if now := r.session.Load(); now == nil || roleOf(c, now) == "" {
+		r := s.room(sess.ID)
+		g.room, g.access = r, r.access.Load()
+		if now := r.session.Load(); now == nil || roleOf(g.caller, now) == "" {
 			// Who may see it may have changed since it was looked up.
-			if err = s.sees(ctx, c, sess.ID); err != nil {
+			if err = s.sees(g.ctx, g.caller, sess.ID); err != nil {
 				r.leave()
 			}
 		}
 	})
-	return r, access, err
+	return err
 }
 
 // sees reports why the caller may not see the session, or nil. Inlined, the

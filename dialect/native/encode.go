@@ -164,6 +164,31 @@ func sessionIn(envelope []byte) []byte {
 	return nil
 }
 
+// The frames that every reader gets are written by hand: the way through
+// reflection takes a stack that would stay with the reader.
+
+func (h *helloFrame) append(b []byte) []byte {
+	b = chat.AppendString(append(b, `{"session_id":`...), string(h.Session))
+	b = strconv.AppendUint(append(b, `,"last":`...), uint64(h.Last), 10)
+	b = h.Cursor.Append(append(b, `,"cursor":"`...))
+	b = append(append(b, `","server_now":"`...), h.ServerNow.String()...)
+	return append(b, '"', '}')
+}
+
+// appendWatched is the serverFrame that answers a watch.
+func appendWatched(b []byte, id json.RawMessage, h helloFrame) []byte {
+	b = append(b, `{"op":"ok",`...)
+	if len(id) > 0 {
+		b = append(append(append(b, `"id":`...), id...), ',')
+	}
+	return append(b, h.append(nil)[1:]...)
+}
+
+func (p *pingFrame) append(b []byte) []byte {
+	b = append(append(b, `{"server_now":"`...), p.ServerNow.String()...)
+	return append(b, '"', '}')
+}
+
 func frameSSE(event, id string, body any) []byte {
 	b, err := json.Marshal(body)
 	if err != nil {

@@ -30,10 +30,8 @@ func (d *Dialect) streamEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 		return nil
 	}
 	start.Idle = d.opt.Heartbeat
-	err = wire.ServeSSE(w, r, wire.SSEOptions{Gzip: true}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
-		f := &follower{Dialect: d, s: s, caller: c, id: sess.ID, start: start}
-		return f.run(ctx)
-	})
+	f := &follower{Dialect: d, caller: c, id: sess.ID, start: start}
+	err = wire.ServeSSE(w, r, wire.SSEOptions{Gzip: true}, d.opt.Conns, f.run)
 	if errors.Is(err, wire.ErrShutdown) {
 		return errShutdown()
 	}
@@ -53,7 +51,8 @@ type follower struct {
 
 // run is the write loop. The hub encodes once for all readers; a batch is all
 // this one lacks.
-func (f *follower) run(ctx context.Context) error {
+func (f *follower) run(ctx context.Context, s *wire.Stream) error {
+	f.s = s
 	for batch, err := range f.watch(ctx) {
 		if err != nil {
 			return f.bye(ctx, err)
@@ -84,9 +83,11 @@ func (f *follower) pass(ctx context.Context, b *chat.Batch) error {
 	switch {
 	case !f.begun:
 		f.begun = true
-		return f.own(ctx, frameSSE("hello", b.Cursor.String(), helloFrame{f.id, b.Last, b.Cursor, f.now()}))
+		hello := helloFrame{f.id, b.Last, b.Cursor, f.now()}
+		return f.own(ctx, wire.AppendSSE(nil, "hello", b.Cursor.String(), hello.append(nil)))
 	case b.Idle:
-		return f.own(ctx, frameSSE("ping", "", pingFrame{f.now()}))
+		ping := pingFrame{f.now()}
+		return f.own(ctx, wire.AppendSSE(nil, "ping", "", ping.append(nil)))
 	case len(b.Bytes) == 0:
 		return nil
 	case b.Packs != nil:

@@ -105,8 +105,7 @@ func (s *socket) pass(ctx context.Context, id chat.SessionID, frame json.RawMess
 		s.send(ctx, serverFrame{Op: "bye", Session: id, Error: &info, Retry: &retry})
 		return false
 	case !begun:
-		now := s.d.now()
-		s.send(ctx, serverFrame{Op: "ok", ID: frame, Session: id, Cursor: &b.Cursor, Last: &b.Last, ServerNow: &now})
+		s.write(ctx, appendWatched(nil, frame, helloFrame{id, b.Last, b.Cursor, s.d.now()}))
 		return true
 	case len(b.Bytes) > 0:
 		return s.conn.Write(ctx, b.Bytes) == nil
