@@ -20,7 +20,7 @@ build:
 run: build
 	./bin/parley serve
 
-test: fmt vet lint race web-test
+test: fmt vet lint race web-test web-e2e
 
 check: test
 

@@ -137,6 +137,7 @@ describe("what is shown", () => {
         await post(id, { type: "agent.text", payload: { text: `# Title\n\n**bold** \`x\` [link](https://example.com)\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n\n\`\`\`go\n${code}\n\`\`\`` } });
         await page.getByRole("heading", { name: "Title" }).waitFor();
         await page.getByRole("cell", { name: "2" }).waitFor();
+        await page.locator(".pl-code .hljs-keyword").getByText("func").waitFor();
         const link = page.getByRole("link", { name: "link" });
         assert.equal(await link.getAttribute("rel"), "noopener noreferrer nofollow");
         await page.locator(".pl-code-head").getByRole("button", { name: "Copy" }).click();

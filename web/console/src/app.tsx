@@ -1,7 +1,9 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { localOutbox, ParleyClient, type AgentInfo, type Prompt } from "@parley-hq/client";
 import { Conversation, Icon, titleOf, type PanelName } from "@parley-hq/react";
+import { Keys } from "./keys.js";
 import { SessionList } from "./list.js";
+import { SessionMenu } from "./menu.js";
 import { usePlace, useSetting } from "./route.js";
 import { useSessions } from "./sessions.js";
 import { SignIn, whoAmI, type Me } from "./signin.js";
@@ -107,6 +109,10 @@ function Console({ me, theme, setTheme, signIn }: { me: Me; theme: Theme; setThe
     },
     [go],
   );
+  const leave = useCallback(() => {
+    go(undefined);
+    refresh();
+  }, [go, refresh]);
   const pageURL = useCallback((session: string, path: string) => `/page/${encodeURIComponent(session)}/${path.split("/").map(encodeURIComponent).join("/")}`, []);
   const drawer = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -195,11 +201,15 @@ function Console({ me, theme, setTheme, signIn }: { me: Me; theme: Theme; setThe
           onPrompt={onPrompt}
           onStatus={onStatus}
           hideHeader={!place.session}
-          slots={{ headerStart: menuButton("co-narrow"), headerEnd: themeButton("co-narrow") }}
+          slots={{
+            headerStart: menuButton("co-narrow"),
+            headerEnd: current && <SessionMenu key={current.session_id} client={client} session={current} changed={refresh} erased={leave} />,
+          }}
           pageURL={pageURL}
           {...(!me.open && me.id ? { me: me.id } : {})}
         />
       </main>
+      <Keys />
     </div>
   );
 }

@@ -61,7 +61,7 @@ export function Chart({ chart, title }: { chart: ChartData; title: string }) {
             const points = s.values.flatMap((v, i) => (v === undefined ? [] : [`${pad.left + slot * (i + 0.5)},${y(v)}`]));
             return <polyline key={n} points={points.join(" ")} className={`pl-line ${colour}`} />;
           }
-          const bar = Math.min(56, (slot * 0.72) / chart.series.length);
+          const bar = Math.min(44, (slot * 0.72) / chart.series.length);
           const start = (slot - bar * chart.series.length) / 2;
           return s.values.map((v, i) =>
             v === undefined ? null : (

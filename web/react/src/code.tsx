@@ -1,4 +1,4 @@
-import { memo, useState } from "react";
+import { memo, useEffect, useState, type ReactNode } from "react";
 import { useShared } from "./context.js";
 import { Icon } from "./icons.js";
 
@@ -7,6 +7,7 @@ export const CodeBlock = memo(function CodeBlock(p: { code: string; lang: string
   const { texts, renderers } = useShared();
   const [wrap, setWrap] = useState(false);
   const lang = p.lang.split(/\s/)[0] ?? "";
+  const coloured = useColours(p.code, lang, p.closed && p.first === undefined);
   const own = p.closed && lang ? renderers.code?.[lang] : undefined;
   if (own) {
     const drawn = own(p.code);
@@ -24,11 +25,27 @@ export const CodeBlock = memo(function CodeBlock(p: { code: string; lang: string
         </div>
       )}
       <pre tabIndex={0} role="region" aria-label={texts.codeBlock(lang)} dir="ltr" className={wrap ? "pl-wrap" : undefined}>
-        <code>{p.code}</code>
+        <code>{coloured ?? p.code}</code>
       </pre>
     </div>
   );
 });
+
+const colourLimit = 50_000;
+
+/** The code in colours, once they are there. */
+function useColours(code: string, lang: string, closed: boolean): ReactNode | undefined {
+  const [drawn, set] = useState<{ code: string; node: ReactNode | undefined }>();
+  const wanted = closed && lang !== "" && code.length < colourLimit;
+  useEffect(() => {
+    if (!wanted) return;
+    let here = true;
+    // A page that cannot load the colours shows the text without them.
+    import("./highlight.js").then((m) => here && set({ code, node: m.highlight(code, lang.toLowerCase()) })).catch(() => {});
+    return () => void (here = false);
+  }, [code, lang, wanted]);
+  return wanted && drawn?.code === code ? drawn.node : undefined;
+}
 
 export function CopyButton({ text, label, icon = true }: { text: () => string; label: string; icon?: boolean }) {
   const { texts } = useShared();

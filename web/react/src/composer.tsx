@@ -23,6 +23,12 @@ export const Composer = memo(function Composer(p: {
   session: () => Promise<string>;
   send: (text: string, files: Part[]) => Promise<void>;
   stop: () => void;
+  sendText: string | undefined;
+  busy: boolean;
+  attached: Part[];
+  onDetach: ((part: Part) => void) | undefined;
+  className: string | undefined;
+  inputClassName: string | undefined;
   start?: ReactNode;
   end?: ReactNode;
 }) {
@@ -50,7 +56,7 @@ export const Composer = memo(function Composer(p: {
     return () => clearTimeout(t);
   }, [escape]);
 
-  const ready = !up.busy && (text.trim() !== "" || up.files.some((f) => f.part));
+  const ready = !p.busy && !up.busy && (text.trim() !== "" || up.files.some((f) => f.part) || p.attached.length > 0);
   const send = () => {
     if (!ready) return;
     const said = text;
@@ -95,7 +101,7 @@ export const Composer = memo(function Composer(p: {
     },
   };
   return (
-    <div className="pl-composer-wrap">
+    <div className={p.className ? `pl-composer-wrap ${p.className}` : "pl-composer-wrap"}>
       <form
         className={`pl-composer${over ? " pl-over" : ""}`}
         onSubmit={(e) => {
@@ -129,9 +135,25 @@ export const Composer = memo(function Composer(p: {
             ))}
           </ul>
         )}
+        {p.attached.length > 0 && (
+          <ul className="pl-chips">
+            {p.attached.map((a, i) => (
+              <li key={i} className="pl-chip">
+                <Icon name="file" size={14} />
+                <span>{a.name ?? a.path ?? a.url}</span>
+                {p.onDetach && (
+                  <button type="button" className="pl-mini" aria-label={texts.removeFile(a.name ?? "")} onClick={() => p.onDetach?.(a)}>
+                    <Icon name="cross" size={12} />
+                  </button>
+                )}
+              </li>
+            ))}
+          </ul>
+        )}
         <div className="pl-grow-area" data-text={`${text}\n`}>
           <textarea
             ref={area}
+            className={p.inputClassName}
             rows={1}
             dir="auto"
             aria-label={texts.composerLabel}
@@ -175,7 +197,7 @@ export const Composer = memo(function Composer(p: {
           )}
           {(!p.running || ready) && (
             <button type="submit" className="pl-primary pl-send" disabled={!ready}>
-              {p.running ? texts.queue : texts.send}
+              {p.running ? texts.queue : (p.sendText ?? texts.send)}
             </button>
           )}
         </div>

@@ -11,6 +11,7 @@ import { Ledger, type LedgerHandle } from "./ledger.js";
 import { tasksDone } from "./machinery.js";
 import { Panel, type PanelName } from "./panel.js";
 import { TokenMeter } from "./panels.js";
+import { itemAt, SearchBar } from "./search.js";
 import { PromptStrip } from "./strip.js";
 import { english, type Texts } from "./texts.js";
 import type { UploadRules } from "./uploads.js";
@@ -39,16 +40,30 @@ export interface ConversationProps {
   context?: () => unknown;
   /** false: no files. */
   uploads?: UploadRules | false;
-  /** Parts that go with every message, such as documents the host has attached. */
-  attached?: Part[];
+  /** Parts that go with the next message, such as documents that were found in the host's own search. */
+  attached?: Part[] | (() => Part[]);
+  /** Takes one of them away again; without it they cannot be removed here. */
+  onDetach?: (part: Part) => void;
+  /** Told when a message, and what was attached, is on its way. */
+  onSent?: (text: string, parts: Part[]) => void;
   title?: ReactNode;
   placeholder?: string;
   /** Messages to begin with. */
   starters?: string[];
   /** What an empty conversation says about its agent. */
   about?: string;
+  /** Said above the start view of a conversation that has not begun. */
+  intro?: ReactNode;
   /** Text in the composer to begin with. */
-  initialMessage?: string;
+  draft?: string;
+  /** The word on the button that begins a conversation; "Send" otherwise. */
+  startText?: string;
+  /** The host is busy, with uploads of its own for instance: nothing can be sent. */
+  busy?: boolean;
+  /** Shows a button that begins anew. */
+  onReset?: () => void;
+  layout?: "page" | "modal";
+  classNames?: { composer?: string; input?: string; ledger?: string };
   hideComposer?: boolean;
   hideHeader?: boolean;
   autoFocus?: boolean;
@@ -79,7 +94,8 @@ export interface ConversationHandle {
   answer: (request: string, answer: Answer) => Promise<Event | undefined>;
   /** Hands a message to one workstream. */
   steer: (workstream: string, text: string) => Promise<void>;
-  scrollTo: (item: string) => void;
+  /** Brings an entry into view: an item's id, or the number of an event. */
+  scrollTo: (item: string | number) => void;
   openInspector: (seq?: number) => void;
   focus: () => void;
 }
@@ -99,6 +115,7 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
 
   const latest = useRef(p);
   latest.current = p;
+  const line = useRef<string>(undefined); // the workstream that the list is narrowed to
   const ensure = useCallback(async (text: string, files: Part[]): Promise<string> => {
     const { session, start, client, agent, onStart } = latest.current;
     if (session) return session;
@@ -114,16 +131,17 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
   const send = useCallback(
     async (text: string, files: Part[] = []) => {
       const o = latest.current;
-      const parts = [...files, ...(o.attached ?? [])];
+      const parts = [...files, ...(typeof o.attached === "function" ? o.attached() : (o.attached ?? []))];
       const to = await ensure(text, parts);
       const context = o.context?.();
       // What is refused later is shown at the message itself, with a way to try again.
-      void o.client.say(to, { text, ...(parts.length > 0 ? { content: [{ type: "text", text }, ...parts] } : {}), ...(context !== undefined ? { context } : {}) }).catch(() => {});
+      void o.client.say(to, { text, ...(parts.length > 0 ? { content: [{ type: "text", text }, ...parts] } : {}), ...(context !== undefined ? { context } : {}) }, line.current ? { workstream_id: line.current } : {}).catch(() => {});
+      o.onSent?.(text, parts);
     },
     [ensure],
   );
 
-  const empty = p.slots?.empty ?? <Empty texts={texts} agent={p.agent ?? ""} about={p.about ?? ""} starters={p.starters ?? []} onStart={(t) => void send(t)} can={(p.mode ?? "interactive") === "interactive"} />;
+  const empty = p.slots?.empty ?? <Empty texts={texts} intro={p.intro} agent={p.agent ?? ""} about={p.about ?? ""} starters={p.starters ?? []} onStart={(t) => void send(t)} can={(p.mode ?? "interactive") === "interactive"} />;
   const composerFor = (running: boolean, stopping: boolean, agent: string, stop: () => void) =>
     p.hideComposer || (p.mode ?? "interactive") !== "interactive" ? null : (
       <Composer
@@ -139,13 +157,19 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
         session={session}
         send={send}
         stop={stop}
+        sendText={id ? undefined : p.startText}
+        busy={p.busy ?? false}
+        attached={Array.isArray(p.attached) ? p.attached : nothing}
+        onDetach={p.onDetach}
+        className={p.classNames?.composer}
+        inputClassName={p.classNames?.input}
         start={p.slots?.composerStart}
         end={p.slots?.composerEnd}
       />
     );
   useEffect(() => {
-    if (p.initialMessage) composer.current?.set(p.initialMessage);
-  }, [p.initialMessage]);
+    if (p.draft) composer.current?.set(p.draft);
+  }, [p.draft]);
 
   const inner = useRef<Inner>(null);
   useImperativeHandle(
@@ -155,7 +179,11 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
       stop: async () => inner.current?.store.stop(),
       answer: async (request, answer) => inner.current?.answer(request, answer),
       steer: async (workstream, text) => void (await inner.current?.store.say(text, { workstream_id: workstream })),
-      scrollTo: (item) => inner.current?.show(item),
+      scrollTo: (item) => {
+        if (typeof item === "string") return inner.current?.show(item);
+        const s = inner.current?.store;
+        if (s) void itemAt(s, item).then((found) => found && inner.current?.show(found));
+      },
       openInspector: (seq) => inner.current?.inspect(seq),
       focus: () => composer.current?.focus(),
     }),
@@ -168,10 +196,11 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
       data-theme={p.theme && p.theme !== "auto" ? p.theme : undefined}
       data-density={p.density ?? "comfortable"}
       data-width={p.width ?? "measure"}
+      data-layout={p.layout ?? "page"}
       lang={p.locale ?? "en"}
     >
       {store ? (
-        <Opened key={store.id} store={store} props={p} texts={texts} empty={empty} composer={composerFor} inner={inner} />
+        <Opened key={store.id} store={store} props={p} texts={texts} empty={empty} composer={composerFor} inner={inner} line={line} />
       ) : (
         <div className="pl-body">
           <div className="pl-main">
@@ -185,6 +214,7 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
   );
 });
 
+const nothing: Part[] = [];
 const defaultUploads: UploadRules = { maxFiles: 5, maxBytes: 100_000_000 };
 
 export const titleOf = (text: string): string => {
@@ -200,18 +230,20 @@ interface Inner {
 }
 
 /** The conversation once its session is there. */
-function Opened({ store, props: p, texts, empty, composer, inner }: {
+function Opened({ store, props: p, texts, empty, composer, inner, line }: {
   store: SessionStore;
   props: ConversationProps;
   texts: Texts;
   empty: ReactNode;
   composer: (running: boolean, stopping: boolean, agent: string, stop: () => void) => ReactNode;
   inner: Ref<Inner>;
+  line: React.RefObject<string | undefined>;
 }) {
   const ledger = useRef<LedgerHandle>(null);
   const [panel, setOwnPanel] = useState<PanelName | null>(null);
   const [seq, setSeq] = useState<number | undefined>(p.inspect);
   const [lane, setLane] = useState<string>();
+  const [searching, setSearching] = useState(false);
   const plan = usePlan(store);
   const work = useWorkstreams(store);
   const auto = work.some((w) => !w.ended_at) ? "work" : plan && plan.tasks.length > 0 ? "plan" : null;
@@ -234,8 +266,7 @@ function Opened({ store, props: p, texts, empty, composer, inner }: {
   useEffect(() => {
     if (p.inspect !== undefined) inspect(p.inspect);
   }, [p.inspect, inspect]);
-  const answeredHere = useMemo(() => new Set<string>(), [store]);
-  const memory = useMemo(() => new Map<string, unknown>(), [store]);
+  const { answeredHere, memory } = useMemo(() => memoryOf(p.client, store.id), [p.client, store.id]);
   const answer = useCallback(
     async (request: string, a: Answer) => {
       const e = await store.answer(request, a);
@@ -254,6 +285,12 @@ function Opened({ store, props: p, texts, empty, composer, inner }: {
   );
   useImperativeHandle(inner, () => ({ store, answer, show: (i) => ledger.current?.show(i), inspect }), [store, answer, inspect]);
   useTold(store, p);
+  // Someone who reads one line of work speaks to it, as long as it goes on.
+  const target = lane !== undefined && work.some((w) => w.id === lane && !w.ended_at) ? lane : undefined;
+  useEffect(() => {
+    line.current = target;
+    return () => void (line.current = undefined);
+  }, [line, target]);
 
   const state = useView(store);
   const prompts = usePrompts(store);
@@ -275,7 +312,15 @@ function Opened({ store, props: p, texts, empty, composer, inner }: {
                 <h2 title={record?.title ?? store.id}>{p.title ?? record?.title ?? store.id}</h2>
                 <StatusDot />
                 <TokenMeter {...(p.tokenLimit ? { limit: p.tokenLimit } : {})} />
+                <button type="button" className="pl-iconbutton" aria-label={texts.search} title={texts.search} aria-expanded={searching} onClick={() => setSearching(!searching)}>
+                  <Icon name="search" />
+                </button>
                 {p.slots?.headerEnd}
+                {p.onReset && (
+                  <button type="button" className="pl-mini" onClick={p.onReset}>
+                    {texts.reset}
+                  </button>
+                )}
                 {p.onClose && (
                   <button type="button" className="pl-iconbutton" aria-label={texts.close} onClick={p.onClose}>
                     <Icon name="cross" />
@@ -283,6 +328,7 @@ function Opened({ store, props: p, texts, empty, composer, inner }: {
                 )}
               </header>
             ))}
+          {searching && <SearchBar close={() => setSearching(false)} />}
           <Banner />
           {store.reloads > 0 && <div className="pl-banner">{texts.reloaded}</div>}
           {lane !== undefined && (
@@ -292,10 +338,10 @@ function Opened({ store, props: p, texts, empty, composer, inner }: {
               </button>
             </div>
           )}
-          <Ledger handle={ledger} store={store} lane={lane} filter={p.filter} empty={record ? empty : <Loading texts={texts} />} />
+          <Ledger handle={ledger} className={p.classNames?.ledger} store={store} lane={lane} filter={p.filter} empty={record ? empty : <Loading texts={texts} />} />
           <div className="pl-below">
             <PromptStrip show={(request) => ledger.current?.show(`p-${request}`)} />
-            {composer(main !== undefined, main?.stopping ?? false, record?.agent ?? p.agent ?? "", stop)}
+            {composer(main !== undefined, main?.stopping ?? false, target !== undefined ? laneName(shared, target) : (record?.agent ?? p.agent ?? ""), stop)}
             {p.slots?.footer}
           </div>
           <Strip panels={p.panels} open={setPanel} />
@@ -310,6 +356,21 @@ function Opened({ store, props: p, texts, empty, composer, inner }: {
 }
 
 const none: Renderers = {};
+
+interface Memory {
+  answeredHere: Set<string>;
+  memory: Map<string, unknown>;
+}
+const memories = new WeakMap<ParleyClient, Map<string, Memory>>();
+
+/** What was written and opened in a session, for whoever comes back to it on this page. */
+function memoryOf(client: ParleyClient, session: string): Memory {
+  const all = memories.get(client) ?? new Map<string, Memory>();
+  memories.set(client, all);
+  let m = all.get(session);
+  if (!m) all.set(session, (m = { answeredHere: new Set(), memory: new Map() }));
+  return m;
+}
 
 /** Tells the host what it asked to be told. */
 function useTold(store: SessionStore, p: ConversationProps): void {
@@ -368,9 +429,10 @@ function Strip({ panels, open }: { panels: ConversationProps["panels"]; open: (n
   );
 }
 
-function Empty(p: { texts: Texts; agent: string; about: string; starters: string[]; onStart: (text: string) => void; can: boolean }) {
+function Empty(p: { texts: Texts; intro: ReactNode; agent: string; about: string; starters: string[]; onStart: (text: string) => void; can: boolean }) {
   return (
     <div className="pl-empty">
+      {p.intro && <div className="pl-intro">{p.intro}</div>}
       <h2>{p.agent || p.texts.agent}</h2>
       <p>{p.texts.emptyHint(p.about)}</p>
       {p.can && p.starters.length > 0 && (

@@ -57,6 +57,7 @@ function useRows(rows: Rows, store: SessionStore, lane: string | undefined, filt
 /** The list of entries. It owns the scroll position. */
 export const Ledger = memo(function Ledger(p: {
   handle?: Ref<LedgerHandle>;
+  className: string | undefined;
   store: SessionStore;
   lane: string | undefined;
   filter: ((item: Item) => boolean) | undefined;
@@ -178,7 +179,7 @@ export const Ledger = memo(function Ledger(p: {
           const el = box.current?.querySelector<HTMLElement>(`[data-item="${CSS.escape(id)}"]`);
           if (!el && tries++ < 20) return void setTimeout(focus, 50);
           list.current?.scrollToIndex(at, { align: "center" });
-          const inside = el?.querySelector<HTMLElement>("form input:not([type=hidden]), form textarea, form select, form button, summary");
+          const inside = el?.querySelector<HTMLElement>(".pl-prompt :is(input, textarea, select, button, a), summary");
           (inside ?? el)?.focus({ preventScroll: true });
           target.current = undefined;
         };
@@ -192,7 +193,7 @@ export const Ledger = memo(function Ledger(p: {
   const seen = away === undefined ? -1 : lastIndex(rows, away);
   return (
     <div
-      className="pl-ledger"
+      className={p.className ? `pl-ledger ${p.className}` : "pl-ledger"}
       ref={box}
       onWheel={(e) => e.deltaY < 0 && unpin()}
       onTouchMove={unpin}

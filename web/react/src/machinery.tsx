@@ -217,8 +217,8 @@ export function WorkState({ work: w }: { work: Workstream }) {
   const runs = w.state === "running" || w.state === "canceling";
   useTick(() => {
     if (!el.current) return;
-    if (runs && w.deadline) el.current.textContent = texts.timeLeft(clock((Date.parse(w.deadline) - store.serverNow()) / 1000));
-    else if (!runs && w.launched_at && w.ended_at) el.current.textContent = took(Date.parse(w.ended_at) - Date.parse(w.launched_at));
+    if (runs && w.deadline) el.current.textContent = `· ${texts.timeLeft(clock((Date.parse(w.deadline) - store.serverNow()) / 1000))}`;
+    else if (!runs && w.launched_at && w.ended_at) el.current.textContent = `· ${took(Date.parse(w.ended_at) - Date.parse(w.launched_at))}`;
     else el.current.textContent = "";
   }, true);
   const word = w.paused ? texts.workStatus.paused : runs && w.state === "running" && w.phase ? (texts.phases[w.phase] ?? w.phase) : (texts.workStatus[w.state] ?? w.state);

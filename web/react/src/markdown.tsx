@@ -13,14 +13,15 @@ import { Icon } from "./icons.js";
 /** Draws a piece of Markdown. An open one is still being written: what is unfinished in it is closed for the moment. */
 export const Markdown = memo(function Markdown({ text, open = false, mid = false }: { text: string; open?: boolean; mid?: boolean }) {
   const tokens = useMemo(() => marked.lexer(open ? remend(text) : text, { gfm: true, breaks: false }), [text, open]);
-  return <div className={mid ? "pl-md pl-md-mid" : "pl-md"}>{blocks(tokens)}</div>;
+  return <div className={mid ? "pl-md pl-md-mid" : "pl-md"}>{blocks(tokens, open)}</div>;
 });
 
-function blocks(tokens: Token[]): ReactNode {
-  return tokens.map((t, i) => <Fragment key={i}>{block(t)}</Fragment>);
+/** Draws blocks; the last of an open text is still being written. */
+function blocks(tokens: Token[], open = false): ReactNode {
+  return tokens.map((t, i) => <Fragment key={i}>{block(t, open && i === tokens.length - 1)}</Fragment>);
 }
 
-function block(t: Token): ReactNode {
+function block(t: Token, open = false): ReactNode {
   switch (t.type) {
     case "space":
     case "def":
@@ -37,7 +38,7 @@ function block(t: Token): ReactNode {
       );
     }
     case "code":
-      return <CodeBlock code={t.text as string} lang={(t as Tokens.Code).lang ?? ""} closed />;
+      return <CodeBlock code={t.text as string} lang={(t as Tokens.Code).lang ?? ""} closed={!open} />;
     case "blockquote":
       return <blockquote dir="auto">{blocks(t.tokens ?? [])}</blockquote>;
     case "list":

@@ -22,9 +22,26 @@ export interface FormProps {
 
 /** A question at the place in the ledger where it was asked. */
 export function PromptCard({ item }: { item: ItemOf<"prompt"> }) {
+  const { texts, answer } = useShared();
   const p = item.prompt;
-  if (p.status === "open") return <OpenPrompt item={item} />;
-  return <EndedPrompt item={item} />;
+  const [sending, setSending] = useKept(`sending ${p.request_id}`, false);
+  const [error, setError] = useKept<string | undefined>(`error ${p.request_id}`, undefined);
+  // An answer may lose its race after the question has ended here.
+  const [lost, setLost] = useKept<string | undefined>(`lost ${p.request_id}`, undefined);
+  const send = (a: Answer) => {
+    setSending(true);
+    setError(undefined);
+    answer(p.request_id, a).then(
+      () => setSending(false),
+      (err: unknown) => {
+        setSending(false);
+        if (err instanceof ParleyError && err.code === "conflict") setLost(texts.answeredElsewhere(actorName(err.details.answered_by) ?? texts.someone));
+        else setError(err instanceof Error ? err.message : String(err));
+      },
+    );
+  };
+  if (p.status === "open") return <OpenPrompt item={item} sending={sending} error={error} lost={lost} answer={send} />;
+  return <EndedPrompt item={item} lost={lost} />;
 }
 
 export function questionOf(p: PromptItem, shared: Shared): string {
@@ -33,14 +50,12 @@ export function questionOf(p: PromptItem, shared: Shared): string {
   return shared.texts.permissionTitle;
 }
 
-function OpenPrompt({ item }: { item: ItemOf<"prompt"> }) {
+function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: string | undefined; lost: string | undefined; answer: (a: Answer) => void }) {
+  const { item, sending, error, lost } = props;
   const shared = useShared();
   const { store, texts, mode } = shared;
   const p = item.prompt;
   const connection = useConnection(store);
-  const [sending, setSending] = useKept(`sending ${p.request_id}`, false);
-  const [error, setError] = useKept<string | undefined>(`error ${p.request_id}`, undefined);
-  const [lost, setLost] = useKept<string | undefined>(`lost ${p.request_id}`, undefined);
   const armed = useArmed();
   const deadline = p.deadline ? Date.parse(p.deadline) : undefined;
   const late = useEverySecond(() => deadline !== undefined && store.serverNow() >= deadline, deadline !== undefined);
@@ -55,25 +70,8 @@ function OpenPrompt({ item }: { item: ItemOf<"prompt"> }) {
       shared.inView.set(p.request_id, false);
     };
   }, [shared.inView, p.request_id]);
-  const alive = useRef(true);
-  useEffect(() => {
-    alive.current = true;
-    return () => void (alive.current = false);
-  }, []);
-
   const send = (a: Answer) => {
-    if (!armed || sending) return;
-    setSending(true);
-    setError(undefined);
-    shared.answer(p.request_id, a).then(
-      () => shared.memory.delete(`sending ${p.request_id}`),
-      (err: unknown) => {
-        if (!alive.current) return;
-        setSending(false);
-        if (err instanceof ParleyError && err.code === "conflict") setLost(texts.answeredElsewhere(actorName(err.details.answered_by) ?? texts.someone));
-        else setError(err instanceof Error ? err.message : String(err));
-      },
-    );
+    if (armed && !sending) props.answer(a);
   };
   const form: FormProps = { id: p.request_id, disabled: sending || late || lost !== undefined || mode === "read-only", send, error };
   const required = p.input ? p.input.required !== false : true;
@@ -130,14 +128,13 @@ function actorName(v: unknown): string | undefined {
 }
 
 /** A question that is over: one line that opens to what was asked. */
-function EndedPrompt({ item }: { item: ItemOf<"prompt"> }) {
+function EndedPrompt({ item, lost }: { item: ItemOf<"prompt">; lost: string | undefined }) {
   const shared = useShared();
   const { texts, answeredHere, me, memory } = shared;
   const p = item.prompt;
   const [open, setOpen] = useKept(`ended ${p.request_id}`, false);
   const mine = answeredHere.has(p.request_id) || (me !== undefined && p.ended_by?.kind === "user" && p.ended_by.id === me);
   const who = p.ended_by?.name || p.ended_by?.id || texts.someone;
-  const lost = memory.get(`lost ${p.request_id}`) as string | undefined;
   const draft = memory.get(`draft ${p.request_id}`) as string | undefined;
   let head: ReactNode;
   if (p.status === "answered")
@@ -162,43 +159,49 @@ function EndedPrompt({ item }: { item: ItemOf<"prompt"> }) {
       </>
     );
   return (
-    <details className={`pl-prompt pl-prompt-${p.status}`} data-prompt={p.request_id} open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
-      <summary>
-        <span className="pl-ended-q" dir="auto">
-          {questionOf(p, shared)}
-        </span>
-        <span className="pl-ended-a">
-          {head}
-          <time dateTime={p.ended_at}>{moment(p.ended_at)}</time>
-        </span>
-      </summary>
-      {lost && <p className="pl-wait">{lost}</p>}
-      {open && (
-        <div className="pl-ended-body">
-          {p.input?.options && (
-            <ul>
-              {p.input.options.map((o) => (
-                <li key={o.id}>
-                  {o.label}
-                  {o.description && <span className="pl-muted"> {o.description}</span>}
-                </li>
-              ))}
-            </ul>
-          )}
-          {p.approval?.calls.map((c) => (
-            <pre key={c.call_id} dir="ltr" tabIndex={0}>
-              {c.tool} {pretty(p.answer?.decisions?.find((d) => d.call_id === c.call_id)?.params ?? c.params)}
-            </pre>
-          ))}
-          {p.permission && <ul>{p.permission.scopes.map((s) => <li key={s}><code>{s}</code></li>)}</ul>}
-        </div>
+    <div className={`pl-prompt pl-ended pl-prompt-${p.status}`} data-prompt={p.request_id}>
+      <details open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
+        <summary>
+          <span className="pl-ended-q" dir="auto">
+            {questionOf(p, shared)}
+          </span>
+          <span className="pl-ended-a">
+            {head}
+            <time dateTime={p.ended_at}>{moment(p.ended_at)}</time>
+          </span>
+        </summary>
+        {open && (
+          <div className="pl-ended-body">
+            {p.input?.options && (
+              <ul>
+                {p.input.options.map((o) => (
+                  <li key={o.id}>
+                    {o.label}
+                    {o.description && <span className="pl-muted"> {o.description}</span>}
+                  </li>
+                ))}
+              </ul>
+            )}
+            {p.approval?.calls.map((c) => (
+              <pre key={c.call_id} dir="ltr" tabIndex={0}>
+                {c.tool} {pretty(p.answer?.decisions?.find((d) => d.call_id === c.call_id)?.params ?? c.params)}
+              </pre>
+            ))}
+            {p.permission && <ul>{p.permission.scopes.map((s) => <li key={s}><code>{s}</code></li>)}</ul>}
+          </div>
+        )}
+      </details>
+      {lost && (
+        <p className="pl-wait pl-small" role="status">
+          {lost}
+        </p>
       )}
-      {p.status !== "answered" && draft && (
+      {(p.status !== "answered" || lost) && draft && (
         <div className="pl-draft">
           {texts.yourDraft} <q>{draft}</q>
         </div>
       )}
-    </details>
+    </div>
   );
 }
 

@@ -93,6 +93,7 @@ function sealProse(cut: Cut, tail: string): Segment[] | undefined {
     const raw = tokens[i]?.raw ?? "";
     // Raws may differ from the source in line ends; a cut in the wrong place would lose text.
     if (!tail.startsWith(raw, at)) break;
+    if (tokens[i]?.type === "code" && firstLines(raw, fenceLines + 2) !== undefined) break; // is cut by its lines
     at += raw.length;
     piece += raw;
     if (piece.length >= pieceSize) push();
@@ -127,14 +128,13 @@ function sealFence(cut: Cut, tail: string): Segment[] | undefined {
   const f = cut.fence;
   if (!f) return undefined;
   const end = new RegExp(`^ {0,3}${f.mark[0]}{${f.mark.length},}[ \\t]*(?:\\n|$)`, "m").exec(tail);
-  if (end && (end[0].endsWith("\n") || end.index + end[0].length < tail.length)) {
-    const stop = end.index + end[0].length;
-    cut.fence = undefined;
-    return [{ text: tail.slice(0, stop), fence: { block: f.block, lang: f.lang, first: false, last: true } }];
-  }
   const lines = firstLines(tail, fenceLines);
-  if (lines === undefined || lines === tail.length || end) return undefined;
-  return [{ text: tail.slice(0, lines), fence: { block: f.block, lang: f.lang, first: false, last: false } }];
+  if (lines !== undefined && lines < (end ? end.index : tail.length))
+    return [{ text: tail.slice(0, lines), fence: { block: f.block, lang: f.lang, first: false, last: false } }];
+  // Without a line end behind it, the mark may be the beginning of something else.
+  if (!end?.[0].endsWith("\n")) return undefined;
+  cut.fence = undefined;
+  return [{ text: tail.slice(0, end.index + end[0].length), fence: { block: f.block, lang: f.lang, first: false, last: true } }];
 }
 
 /** Where the first n lines end; undefined when there are fewer. */

@@ -189,6 +189,10 @@ export const english = {
   emptyHint: (about: string) => about || "Say something to begin.",
   transcript: "Conversation",
   loading: "Loading",
+  reset: "Start over",
+  search: "Search this conversation",
+  searchOlder: "Look further back",
+  found: (n: number) => (n === 0 ? "Nothing found." : `${number(n)} found`),
 
   // Inspector.
   inspector: "Raw",

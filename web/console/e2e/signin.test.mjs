@@ -1,0 +1,36 @@
+// A server that wants to know who one is.
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { openPage, say, startBrowser, startServer } from "./harness.mjs";
+
+describe("signing in", () => {
+  let server;
+  let browser;
+  before(async () => {
+    [server, browser] = await Promise.all([startServer("--token", "a-long-enough-secret-token-0123456789"), startBrowser()]);
+  });
+  after(async () => {
+    await browser?.close();
+    await server?.stop();
+  });
+
+  test("a wrong token is refused in words, the right one lets in and stays out of reach of scripts", async () => {
+    const { page, context } = await openPage(browser);
+    await page.goto(server.url);
+    const token = page.getByLabel("Token");
+    await token.fill("wrong");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByRole("alert").waitFor();
+    await token.fill("a-long-enough-secret-token-0123456789");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByRole("heading", { name: "demo" }).waitFor();
+    await say(page, "hello");
+    await page.getByRole("feed").getByText("You said: hello").waitFor();
+    assert.equal(await page.evaluate(() => document.cookie), "");
+    assert.equal(await page.evaluate(() => JSON.stringify(localStorage).includes("secret-token")), false);
+    await page.reload();
+    await page.getByRole("feed").getByText("You said: hello").waitFor();
+    assert.deepEqual(await page.evaluate(() => window.violations), []);
+    await context.close();
+  });
+});

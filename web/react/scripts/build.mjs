@@ -1,0 +1,34 @@
+// Builds the package: declarations and modules by the compiler, one stylesheet from its parts.
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build, defaultClientConditions } from "vite";
+
+const here = dirname(dirname(fileURLToPath(import.meta.url)));
+const dist = join(here, "dist");
+rmSync(dist, { recursive: true, force: true });
+mkdirSync(dist);
+const tsc = join(dirname(createRequire(import.meta.url).resolve("typescript/package.json")), "bin", "tsc");
+execFileSync(process.execPath, [tsc, "-p", join(here, "tsconfig.build.json")], { stdio: "inherit" });
+const css = readFileSync(join(here, "src", "styles.css"), "utf8").replace(/@import "(.+?)" layer\((.+?)\);/g, (_, file, layer) => {
+  return `@layer ${layer} {\n${readFileSync(join(here, "src", file), "utf8")}}`;
+});
+writeFileSync(join(dist, "styles.css"), css);
+
+// The element with everything it needs in one module, for pages without a bundler. It registers itself.
+await build({
+  configFile: false,
+  logLevel: "warn",
+  root: here,
+  define: { "process.env.NODE_ENV": '"production"' },
+  resolve: { conditions: ["parley-source", ...defaultClientConditions] },
+  build: {
+    target: "es2022",
+    outDir: dist,
+    emptyOutDir: false,
+    rolldownOptions: { output: { codeSplitting: false } },
+    lib: { entry: join(here, "src", "standalone.ts"), formats: ["es"], fileName: () => "parley-conversation.js" },
+  },
+});

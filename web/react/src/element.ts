@@ -1,0 +1,107 @@
+import { createElement, createRef } from "react";
+import { createRoot, type Root } from "react-dom/client";
+import { ParleyClient } from "@parley-hq/client";
+import { Conversation, type ConversationHandle, type ConversationProps } from "./conversation.js";
+
+/*
+ * <parley-conversation session="…" src="https://parley.example.com">: the component for pages without React. It lives in
+ * a shadow root, so neither side's styles reach the other; the variables of the design are inherited. The styles come by
+ * a link to the address in `styles`, or by sheets that the page hands over: nothing is ever put inline.
+ */
+
+const observed = ["session", "src", "token", "agent", "mode", "theme", "density", "placeholder", "styles", "hide-header"];
+
+export class ParleyConversation extends HTMLElement {
+  static observedAttributes = observed;
+
+  /** Sheets for all elements of the page, instead of a link. */
+  static sheets: CSSStyleSheet[] = [];
+
+  /** Props of the React component that attributes cannot carry. */
+  #props: Partial<ConversationProps> = {};
+  #root: Root | undefined;
+  #client: ParleyClient | undefined;
+  #key = "";
+  readonly #handle = createRef<ConversationHandle>();
+
+  get props(): Partial<ConversationProps> {
+    return this.#props;
+  }
+  set props(p: Partial<ConversationProps>) {
+    this.#props = p;
+    this.#draw();
+  }
+
+  /** What can be done from outside: send, stop, answer, … */
+  get conversation(): ConversationHandle | null {
+    return this.#handle.current;
+  }
+
+  connectedCallback(): void {
+    const shadow = this.shadowRoot ?? this.attachShadow({ mode: "open" });
+    shadow.adoptedStyleSheets = ParleyConversation.sheets;
+    const styles = this.getAttribute("styles");
+    if (styles && !shadow.querySelector("link")) {
+      const link = document.createElement("link");
+      link.rel = "stylesheet";
+      link.href = styles;
+      shadow.append(link);
+    }
+    let box = shadow.querySelector("div");
+    if (!box) {
+      box = document.createElement("div");
+      box.style.blockSize = "100%";
+      box.setAttribute("part", "conversation");
+      shadow.append(box);
+    }
+    this.#root ??= createRoot(box);
+    this.#draw();
+  }
+
+  disconnectedCallback(): void {
+    // Moving an element is a leave and an enter: only one that stays away is over.
+    queueMicrotask(() => {
+      if (this.isConnected) return;
+      this.#root?.unmount();
+      this.#root = undefined;
+      this.shadowRoot?.querySelector("div")?.remove();
+    });
+  }
+
+  attributeChangedCallback(): void {
+    this.#draw();
+  }
+
+  #draw(): void {
+    if (!this.#root) return;
+    const at = (name: string) => this.getAttribute(name) ?? undefined;
+    const key = `${at("src") ?? ""} ${at("token") ?? ""}`;
+    if (!this.#client || this.#key !== key) {
+      this.#key = key;
+      const src = at("src");
+      const token = at("token");
+      this.#client = new ParleyClient({ ...(src ? { url: src } : {}), ...(token ? { token } : {}) });
+    }
+    const tell = (name: string, detail: unknown) => this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true }));
+    const given: Record<string, unknown> = { session: at("session"), agent: at("agent"), mode: at("mode"), theme: at("theme"), density: at("density"), placeholder: at("placeholder") };
+    for (const k of Object.keys(given)) if (given[k] === undefined) delete given[k];
+    this.#root.render(
+      createElement(Conversation, {
+        ref: this.#handle,
+        client: this.#client,
+        hideHeader: this.hasAttribute("hide-header"),
+        onPrompt: (p) => tell("prompt", p),
+        onStatus: (s) => tell("status", s),
+        onError: (e) => tell("error", e),
+        onStart: (id) => tell("start", id),
+        ...given,
+        ...this.#props,
+      }),
+    );
+  }
+}
+
+/** Registers the element; a name of one's own is possible. */
+export function defineParleyConversation(name = "parley-conversation"): void {
+  if (!customElements.get(name)) customElements.define(name, ParleyConversation);
+}

@@ -1,0 +1,5 @@
+import { defineParleyConversation } from "./element.js";
+
+export { ParleyConversation } from "./element.js";
+
+defineParleyConversation();

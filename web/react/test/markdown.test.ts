@@ -1,0 +1,36 @@
+import { expect, test } from "vitest";
+import { decode, safeHref } from "../src/markdown.js";
+import { readChart } from "../src/chart.js";
+import { readTable } from "../src/table.js";
+import { bytes, clock, took } from "../src/texts.js";
+
+test("only links that lead somewhere harmless are links", () => {
+  for (const good of ["https://example.com/a?b=c", "http://localhost:1", "mailto:a@b.c", "/s/one", "#seq=4"]) expect(safeHref(good)).toBe(good);
+  for (const bad of [
+    "javascript:alert(1)", "JaVaScRiPt:alert(1)", "java\u0000script:alert(1)", "java\nscript:alert(1)", " javascript:alert(1)", "\u202ejavascript:x",
+    "javascript&#58;alert(1)", "&#106;avascript:alert(1)", "data:text/html,x", "vbscript:x", "file:///etc/passwd", "//evil.example", "/\\evil.example", "blob:x", "",
+  ])
+    expect(safeHref(bad)).toBeUndefined();
+});
+
+test("character references are read, and nothing else", () => {
+  expect(decode("a &lt;b&gt; &amp; &#65;&#x42; &nope; &#0; &#xD800;")).toBe("a <b> & AB &nope; \ufffd \ufffd");
+});
+
+test("tables in the forms that agents send", () => {
+  expect(readTable({ columns: ["a"], rows: [[1]] })).toEqual({ columns: ["a"], rows: [[1]] });
+  expect(readTable([{ a: 1, b: 2 }, { a: 3 }])).toEqual({ columns: ["a", "b"], rows: [[1, 2], [3, undefined]] });
+  expect(readTable("nonsense")).toBeUndefined();
+});
+
+test("charts in the forms that agents send", () => {
+  expect(readChart({ type: "bar", x: ["a"], series: [{ name: "s", values: [1] }] })).toEqual({ type: "bar", x: ["a"], series: [{ name: "s", values: [1] }] });
+  expect(readChart({ type: "line", data: { labels: ["a"], datasets: [{ label: "s", data: ["2"] }] } })).toEqual({ type: "line", x: ["a"], series: [{ name: "s", values: [2] }] });
+  expect(readChart({ mark: "bar" })).toBeUndefined();
+});
+
+test("times and sizes as people say them", () => {
+  expect([clock(59.2), clock(60), clock(3725), clock(-1)]).toEqual(["1:00", "1:00", "1:02 h", "0:00"]);
+  expect([took(12), took(1400), took(61_000)]).toEqual(["12 ms", "1.4 s", "1 min 1 s"]);
+  expect([bytes(999), bytes(1000), bytes(999_600), bytes(12_345_678)]).toEqual(["999 B", "1.0 kB", "1.0 MB", "12 MB"]);
+});

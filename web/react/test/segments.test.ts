@@ -1,0 +1,85 @@
+import { expect, test } from "vitest";
+import { codeOf, Segmenter } from "../src/segments.js";
+
+/** A seeded source of numbers, so that a failure can be repeated. */
+function random(seed: number): () => number {
+  return () => {
+    seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
+    return seed / 2 ** 32;
+  };
+}
+
+const words = "the quick brown fox jumps over a lazy dog and *then* some `code` or **bold** text".split(" ");
+
+function prose(next: () => number, size: number): string {
+  const line = () => Array.from({ length: 5 + Math.floor(next() * 40) }, () => words[Math.floor(next() * words.length)]).join(" ");
+  let out = "";
+  while (out.length < size) {
+    const kind = next();
+    if (kind < 0.5) out += `${line()}\n\n`;
+    else if (kind < 0.6) out += `## ${line()}\n\n`;
+    else if (kind < 0.75) out += `${Array.from({ length: 4 }, () => `- ${line()}`).join("\n")}\n\n`;
+    else if (kind < 0.9) out += `\`\`\`go\n${Array.from({ length: Math.floor(next() * 500) }, (_, i) => `line ${i}`).join("\n")}\n\`\`\`\n\n`;
+    else out += `| a | b |\n|---|---|\n${Array.from({ length: 6 }, (_, i) => `| ${i} | x |`).join("\n")}\n\n`;
+  }
+  return out;
+}
+
+test("the pieces of a growing message are always the message, and sealed ones stay", () => {
+  for (let seed = 1; seed <= 12; seed++) {
+    const next = random(seed);
+    const text = prose(next, 40_000);
+    const s = new Segmenter();
+    let before: readonly { text: string }[] = [];
+    for (let at = 0; at < text.length; at += 1 + Math.floor(next() * 700)) {
+      const now = s.of("m", text.slice(0, at));
+      expect(now.map((p) => p.text).join("")).toBe(text.slice(0, at));
+      for (let i = 0; i < before.length - 1; i++) expect(now[i]).toBe(before[i]);
+      before = now;
+    }
+    const all = s.of("m", text);
+    expect(all.map((p) => p.text).join("")).toBe(text);
+    expect(all.length).toBeGreaterThan(5);
+  }
+});
+
+test("the tail stays small however long the message is", () => {
+  const s = new Segmenter();
+  const text = prose(random(7), 200_000);
+  const pieces = s.of("m", text);
+  expect(pieces[pieces.length - 1]?.text.length).toBeLessThan(10_000);
+});
+
+test("a paragraph without an end is cut, too", () => {
+  const s = new Segmenter();
+  const text = Array.from({ length: 20_000 }, (_, i) => `tok${i}`).join(" ");
+  const pieces = s.of("m", text);
+  expect(pieces.map((p) => p.text).join("")).toBe(text);
+  expect(Math.max(...pieces.map((p) => p.text.length))).toBeLessThan(9000);
+});
+
+test("a long fence is cut into parts that give the code back", () => {
+  const code = Array.from({ length: 1000 }, (_, i) => `const x${i} = ${i}; // "~"`).join("\n");
+  const s = new Segmenter();
+  const pieces = s.of("m", `Here:\n\n\`\`\`ts\n${code}\n\`\`\`\n\nAfter it.`);
+  const parts = pieces.filter((p) => p.fence);
+  expect(parts.length).toBeGreaterThan(3);
+  expect(parts.map(codeOf).join("\n")).toBe(code);
+  expect(pieces[pieces.length - 1]?.text).toContain("After it.");
+});
+
+test("another text under the same id begins anew", () => {
+  const s = new Segmenter();
+  s.of("m", prose(random(1), 20_000));
+  expect(s.of("m", "short").map((p) => p.text)).toEqual(["short"]);
+});
+
+test("what is held is not cut while it is read", () => {
+  const s = new Segmenter();
+  const text = prose(random(3), 12_000);
+  const n = s.of("m", text.slice(0, 3000)).length;
+  s.hold = "m";
+  expect(s.of("m", text).length).toBe(n);
+  s.hold = undefined;
+  expect(s.of("m", `${text} x`).length).toBeGreaterThan(n);
+});

@@ -1,0 +1,6 @@
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  ssr: { resolve: { conditions: ["parley-source", "node", "import", "default"] } },
+  test: { include: ["test/**/*.test.ts?(x)"] },
+});
