@@ -15,6 +15,7 @@ import (
 const (
 	maxWatches  = 1000 // sessions followed at once
 	maxInFlight = 256  // requests whose answers are not out yet
+	fewFrames   = 8    // that are handled on a borrowed stack
 )
 
 // openSocket serves a WebSocket that carries many sessions.
@@ -74,7 +75,7 @@ func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f cli
 	defer cancel()
 	beat := s.beat(live)
 	defer beat.stop()
-	for {
+	for read := 0; ; {
 		msg, err := s.conn.Read(ctx)
 		if err != nil {
 			cancel()
@@ -82,7 +83,12 @@ func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f cli
 			s.end(ctx)
 			return ended(err)
 		}
-		s.take(live, msg, handle)
+		if read++; read <= fewFrames {
+			// Most clients say what they follow and are silent from then on.
+			wire.Apart(func() { s.take(live, msg, handle) })
+		} else {
+			s.take(live, msg, handle)
+		}
 	}
 }
 
