@@ -22,13 +22,19 @@ func (s *socket) watch(ctx context.Context, f clientFrame) error {
 	if err != nil {
 		return err
 	}
-	s.leave(sess.ID)
+	return s.begin(ctx, sess.ID, f.ID, start)
+}
+
+// begin starts the write loop of a watch. It gets only what the loop needs, and
+// the frame and the record that were looked at do not stay with it.
+func (s *socket) begin(ctx context.Context, id chat.SessionID, frame json.RawMessage, start chat.Start) error {
+	s.leave(id)
 	own, end := context.WithCancel(ctx)
 	w := &watching{end: end, done: make(chan struct{})}
 	s.mu.Lock()
 	full := len(s.watches) >= maxWatches
 	if !full {
-		s.watches[sess.ID] = w
+		s.watches[id] = w
 	}
 	s.mu.Unlock()
 	if full {
@@ -38,11 +44,11 @@ func (s *socket) watch(ctx context.Context, f clientFrame) error {
 	s.group.Go(func() {
 		defer close(w.done)
 		defer end()
-		s.follow(own, sess.ID, f.ID, start)
+		s.follow(own, id, frame, start)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.watches[sess.ID] == w {
-			delete(s.watches, sess.ID)
+		if s.watches[id] == w {
+			delete(s.watches, id)
 		}
 	})
 	return nil
