@@ -44,9 +44,10 @@ func IsWS(r *http.Request) bool {
 // should then return too. fn must not keep w or r. The origin of the request is
 // for the caller to check before.
 //
-// fn's context carries the values of the request's and ends when a read or write
-// fails, with that as its cause, or when the server is to stop, with the cause
-// [ErrShutdown]. fn returns when everything it started on the connection has
+// fn's context carries the values of the request's and ends when a read fails or
+// a write takes too long, with that as its cause, or when the server is to stop,
+// with the cause [ErrShutdown]. A write that fails because the peer has gone makes
+// the reads end. fn returns when everything it started on the connection has
 // ended. Then the connection is closed: as fn did by [Conn.CloseWith], else with
 // 1000 after nil, 1001 at shutdown, 1011 after another error, and the peer has
 // a second to answer.

@@ -2,7 +2,9 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/gobwas/ws"
@@ -39,7 +41,8 @@ func (c *Conn) OnPong(f func(payload []byte)) { c.pong = f }
 // Write sends prepared frames ([AppendTextFrame]) as they are, in one system
 // call. It blocks while the peer is slow, at most for the write timeout or until
 // the deadline of ctx; a ctx that has ended refuses the write. An error ends the
-// connection, except that of a ctx that had ended before.
+// connection, except that of a ctx that had ended before: at once when the peer is
+// too slow, and when it has gone as soon as what it sent before is read.
 func (c *Conn) Write(ctx context.Context, frames []byte) error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -94,10 +97,19 @@ func (c *Conn) send(ctx context.Context, b []byte) error {
 	if err == nil {
 		_, err = c.conn.Write(b)
 	}
-	if err != nil {
-		c.closed = true
-		err = fmt.Errorf("send to the reader: %w", err)
-		c.stop(err)
+	if err == nil {
+		return nil
+	}
+	c.closed = true
+	err = fmt.Errorf("send to the reader: %w", err)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.stop(err) // it is there and does not take what is sent: no read would end by itself
+		return err
+	}
+	// The peer has gone. What it said before is still there to be read, pongs
+	// above all: reading ends by itself behind that, and ends the connection.
+	if c.ctx.Err() == nil {
+		_ = c.conn.SetReadDeadline(time.Now().Add(closeWait))
 	}
 	return err
 }
