@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"syscall"
@@ -168,4 +169,24 @@ func startPair(e *env, name string) (pair, error) {
 func (p pair) stop() {
 	p.ours.stop()
 	p.peer.stop()
+}
+
+// profileSelf takes a CPU profile of this process until end is called, when that
+// is wanted.
+func profileSelf(e *env, name string) (end func(), err error) {
+	if e.prof == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(filepath.Join(e.prof, name+".pprof"))
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		f.Close()
+	}, nil
 }

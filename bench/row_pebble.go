@@ -74,8 +74,13 @@ func appendWith(e *env, dir string, writers int) (l line, err error) {
 	}
 
 	var a, b, ratios, costs, bareCosts []float64
-	for range 2*e.rounds + 1 {
+	for i := range 2*e.rounds + 1 {
+		end, err := profileSelf(e, fmt.Sprintf("in-process-%d-%d", writers, i))
+		if err != nil {
+			return l, err
+		}
 		x, cost, err := rate(e, ours)
+		end()
 		if err != nil {
 			return l, err
 		}
