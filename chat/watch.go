@@ -60,3 +60,13 @@ type Batch struct {
 	Live    bool    // the reader has all there is
 	Idle    bool    // nothing happened for as long as Start.Idle says
 }
+
+// Sink takes what a reader gets, one call at a time, on goroutines that are not
+// its own.
+type Sink interface {
+	// Take gets a batch, or as the last thing why there is no more. It reports
+	// whether it wants to go on. A slow one holds up nobody but itself.
+	Take(b Batch, err error) bool
+	// Done is called once, when nothing more will come.
+	Done()
+}

@@ -49,7 +49,8 @@
 // # Concurrency
 //
 // The hub has no goroutines that stay. A watch runs in the goroutine that ranges
-// over it, and Publish wakes the watches that wait, without waiting for them. A
+// over it; one that is followed has a goroutine only while something happens, and
+// a second longer. Publish wakes the watches that wait, without waiting for them. A
 // session with many readers is woken in pauses while much is published, by a
 // timer (see pace). There are
 // two kinds of lock: Hub.mu over the table of sessions, and one per session. Who

@@ -28,8 +28,9 @@ type reader struct {
 	timer      *time.Timer  // nil until it is needed
 	batch      Batch        // to be yielded, when full
 	full       bool
-	waits      bool // parked: to be woken before it goes on
-	woken      bool // with many others, and not yet back; see pace
+	waits      bool      // parked: to be woken before it goes on
+	woken      bool      // with many others, and not yet back; see pace
+	follower   *follower // nil for one that a goroutine of its own keeps
 	byPosition bool
 	live       bool // takes from the live ring
 	ahead      bool // and has more of some block than there is
@@ -77,7 +78,8 @@ func (r *reader) next(ctx context.Context) (_ Batch, waits bool, _ error) {
 }
 
 // wait waits to be woken. When that does not happen for as long as the reader
-// wants to wait, it is offered an empty batch.
+// wants to wait, it is offered an empty batch, or goes on waiting without a
+// goroutine.
 func (r *reader) wait(ctx context.Context) error {
 	var over <-chan time.Time
 	if r.idle > 0 {
@@ -95,6 +97,9 @@ func (r *reader) wait(ctx context.Context) error {
 		}
 		return nil
 	case <-over:
+		if r.follower != nil {
+			return r.letGo()
+		}
 		r.silent()
 		return nil
 	case <-ctx.Done():

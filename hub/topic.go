@@ -180,6 +180,9 @@ func (t *topic) unpark() []*reader {
 	list := t.parked
 	for _, r := range list {
 		r.parked = -1
+		if f := r.follower; f != nil && f.alone {
+			f.alone, f.called = false, true
+		}
 	}
 	t.parked, t.spare = t.spare[:0], nil
 	return list
@@ -187,6 +190,11 @@ func (t *topic) unpark() []*reader {
 
 func wake(list []*reader) {
 	for _, r := range list {
+		if f := r.follower; f != nil && f.called {
+			f.called = false
+			go r.serve(nil)
+			continue
+		}
 		select {
 		case r.wake <- struct{}{}:
 		default: // it has a signal that it has not yet looked at
@@ -205,6 +213,9 @@ func (t *topic) giveBack(list []*reader) {
 func (t *topic) park(r *reader) {
 	if r.woken {
 		t.served(r)
+	}
+	if r.parked >= 0 {
+		return // it was woken by a signal that came late
 	}
 	r.parked = len(t.parked)
 	t.parked = append(t.parked, r)

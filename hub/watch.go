@@ -26,25 +26,33 @@ func (h *Hub) Watch(ctx context.Context, id chat.SessionID, from Start, enc Enco
 		if r.topic != nil {
 			defer h.leave(r.topic, r)
 		}
-		// A reader spends its life in wait, on a stack that stays with it. So
-		// whatever needs more of it is called, and has returned by then.
-		for ctx.Err() == nil {
-			switch {
-			case err != nil:
-				r.end(yield, err)
-				return
-			case r.full:
-				if err = r.check(); err == nil && !r.give(yield) {
-					return
-				}
-			case r.waits:
-				r.waits = false
-				err = r.wait(ctx)
-			default:
-				err = r.advance(ctx)
+		r.loop(ctx, yield, err)
+	}
+}
+
+// loop goes on until the reader ends, or is let go. A reader spends its life in
+// wait, on a stack that stays with it. So whatever needs more of it is called, and
+// has returned by then.
+func (r *reader) loop(ctx context.Context, yield func(Batch, error) bool, err error) (letGo bool) {
+	for ctx.Err() == nil {
+		switch {
+		case err == errLetGo:
+			return true
+		case err != nil:
+			r.end(yield, err)
+			return false
+		case r.full:
+			if err = r.check(); err == nil && !r.give(yield) {
+				return false
 			}
+		case r.waits:
+			r.waits = false
+			err = r.wait(ctx)
+		default:
+			err = r.advance(ctx)
 		}
 	}
+	return err == errLetGo
 }
 
 // begin makes a reader whose first batch is for the hello.

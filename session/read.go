@@ -49,6 +49,20 @@ func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	}
 }
 
+// Follow is [Sessions.Watch] for readers that are silent for most of their lives:
+// sink gets what Watch would yield, and Done as the last thing. It returns when the
+// reader has ended or waits; then it goes on by itself.
+func (s *Sessions) Follow(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding, sink chat.Sink) {
+	g := &guest{ctx: ctx, caller: c, Sink: sink}
+	if err := s.admit(g, id); err != nil {
+		sink.Take(chat.Batch{}, err)
+		sink.Done()
+		return
+	}
+	from.Guard = g.check
+	s.live.Follow(ctx, g.room.id, from, enc, g)
+}
+
 //go:noinline
 func (s *Sessions) seat(g *guest, from *chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error] {
 	from.Guard = g.check
@@ -57,10 +71,17 @@ func (s *Sessions) seat(g *guest, from *chat.Start, enc chat.Encoding) iter.Seq2
 
 // guest is a reader who was let in.
 type guest struct {
-	ctx    context.Context // of the watch, which it does not outlive
-	caller chat.Caller
-	room   *room
-	access uint64 // how often access to the room had changed when it was let in
+	ctx       context.Context // of the watch, which it does not outlive
+	caller    chat.Caller
+	room      *room
+	access    uint64 // how often access to the room had changed when it was let in
+	chat.Sink        // of one that follows
+}
+
+// Done leaves the room.
+func (g *guest) Done() {
+	g.room.leave()
+	g.Sink.Done()
 }
 
 // check looks again whether the guest may be there, if that has changed.

@@ -40,6 +40,7 @@ type live interface {
 	Block(id chat.SessionID, block chat.BlockID) (chat.Block, bool)
 	Drop(id chat.SessionID, err error)
 	Watch(ctx context.Context, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
+	Follow(ctx context.Context, id chat.SessionID, from chat.Start, enc chat.Encoding, sink chat.Sink)
 }
 
 // artifacts are removed with their session.

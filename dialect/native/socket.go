@@ -55,12 +55,6 @@ type socket struct {
 	watches map[chat.SessionID]*watching
 }
 
-// watching is a session that is being followed.
-type watching struct {
-	end  context.CancelFunc
-	done chan struct{} // closed when nothing more of it will be sent
-}
-
 func newSocket(d *Dialect, conn *wire.Conn, c chat.Caller) *socket {
 	return &socket{d: d, conn: conn, caller: c, slots: make(chan struct{}, maxInFlight)}
 }

@@ -3,7 +3,6 @@ package native
 import (
 	"context"
 	"encoding/json"
-	"iter"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -25,12 +24,12 @@ func (s *socket) watch(ctx context.Context, f clientFrame) error {
 	return s.begin(ctx, sess.ID, f.ID, start)
 }
 
-// begin starts the write loop of a watch. It gets only what the loop needs, and
-// the frame and the record that were looked at do not stay with it.
+// begin has the session followed. The watch gets only what it needs; the frame
+// and the record that were looked at do not stay with it.
 func (s *socket) begin(ctx context.Context, id chat.SessionID, frame json.RawMessage, start chat.Start) error {
 	s.leave(id)
-	own, end := context.WithCancel(ctx)
-	w := &watching{end: end, done: make(chan struct{})}
+	w := &watching{s: s, id: id, frame: frame}
+	w.ctx, w.end = context.WithCancel(ctx)
 	s.mu.Lock()
 	full := len(s.watches) >= maxWatches
 	if !full {
@@ -38,23 +37,16 @@ func (s *socket) begin(ctx context.Context, id chat.SessionID, frame json.RawMes
 	}
 	s.mu.Unlock()
 	if full {
-		end()
+		w.end()
 		return chat.Errorf(chat.SlowDown, "one connection follows at most %d sessions: open another one", maxWatches)
 	}
-	s.group.Go(func() {
-		defer close(w.done)
-		defer end()
-		s.follow(own, id, frame, start)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.watches[id] == w {
-			delete(s.watches, id)
-		}
-	})
+	s.group.Add(1)
+	go s.d.opt.Sessions.Follow(w.ctx, s.caller, id, start, ws{}, w)
 	return nil
 }
 
-// leave ends a watch and returns when nothing more of it will be sent.
+// leave ends a watch. What of it is being written comes before anything that is
+// sent from here on, and nothing of it after.
 func (s *socket) leave(id chat.SessionID) (was bool) {
 	s.mu.Lock()
 	w := s.watches[id]
@@ -64,7 +56,6 @@ func (s *socket) leave(id chat.SessionID) (was bool) {
 		return false
 	}
 	w.end()
-	<-w.done
 	return true
 }
 
@@ -78,43 +69,53 @@ func (s *socket) unwatch(ctx context.Context, f clientFrame) error {
 	return nil
 }
 
-// follow is the write loop of one watch. A slow client holds it up, and nothing
-// else: what it lacks stays in the log.
-func (s *socket) follow(ctx context.Context, id chat.SessionID, frame json.RawMessage, start chat.Start) {
-	begun := false
-	for batch, err := range s.seen(ctx, id, start) {
-		if !s.pass(ctx, id, frame, &batch, err, begun) {
-			return
-		}
-		begun = true
-	}
-	if !begun {
-		s.refuse(ctx, frame, id, chat.Errorf(chat.Conflict, "the watch was given up before it began"))
-	}
+// watching is a session that is being followed: where its frames go. A slow
+// client holds it up, and nothing else: what it lacks stays in the log.
+type watching struct {
+	s     *socket
+	ctx   context.Context // of the watch, which outlives the calls
+	end   context.CancelFunc
+	id    chat.SessionID
+	frame json.RawMessage // id of the request; not needed once it is answered
+	begun bool
 }
 
-//go:noinline
-func (s *socket) seen(ctx context.Context, id chat.SessionID, start chat.Start) iter.Seq2[chat.Batch, error] {
-	return s.d.opt.Sessions.Watch(ctx, s.caller, id, start, ws{})
-}
-
-// pass writes a batch, or why the watch ends; it reports whether to go on.
-//
-//go:noinline
-func (s *socket) pass(ctx context.Context, id chat.SessionID, frame json.RawMessage, b *chat.Batch, err error, begun bool) bool {
+// Take writes a batch, or why the watch ends; it reports whether to go on.
+func (w *watching) Take(b chat.Batch, err error) bool {
+	s := w.s
 	switch {
-	case err != nil && !begun:
-		s.refuse(ctx, frame, id, err)
+	case err != nil && !w.begun:
+		w.begun = true
+		s.refuse(w.ctx, w.frame, w.id, err)
 		return false
 	case err != nil:
 		info, retry := infoOf(err), retryable(chat.CodeOf(err))
-		s.send(ctx, serverFrame{Op: "bye", Session: id, Error: &info, Retry: &retry})
+		s.send(w.ctx, serverFrame{Op: "bye", Session: w.id, Error: &info, Retry: &retry})
 		return false
-	case !begun:
-		s.write(ctx, appendWatched(nil, frame, helloFrame{id, b.Last, b.Cursor, s.d.now()}))
+	case !w.begun:
+		hello := appendWatched(nil, w.frame, helloFrame{w.id, b.Last, b.Cursor, s.d.now()})
+		if s.conn.WriteText(w.ctx, hello) != nil {
+			return false
+		}
+		w.begun, w.frame = true, nil
 		return true
 	case len(b.Bytes) > 0:
-		return s.conn.Write(ctx, b.Bytes) == nil
+		return s.conn.Write(w.ctx, b.Bytes) == nil // refused when the watch has ended
 	}
 	return true
+}
+
+// Done ends the watch.
+func (w *watching) Done() {
+	s := w.s
+	defer s.group.Done()
+	w.end()
+	if !w.begun {
+		s.refuse(w.ctx, w.frame, w.id, chat.Errorf(chat.Conflict, "the watch was given up before it began"))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watches[w.id] == w {
+		delete(s.watches, w.id)
+	}
 }
