@@ -19,6 +19,7 @@ type Conn struct {
 	binary   bool
 	protocol string
 	pong     func(payload []byte)
+	posts    posts
 
 	closeSent bool // under wmu
 

@@ -77,6 +77,7 @@ type Dialect struct {
 	opt       Options
 	log       *slog.Logger
 	described func() object // the OpenAPI document, made once
+	crew      *wire.Crew    // finishes what sockets asked for
 }
 
 // New returns the dialect.
@@ -99,7 +100,7 @@ func New(opt Options) *Dialect {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Dialect{opt: opt, log: opt.Logger.With("dialect", "native")}
+	d := &Dialect{opt: opt, log: opt.Logger.With("dialect", "native"), crew: wire.NewCrew()}
 	d.described = sync.OnceValue(d.document)
 	return d
 }

@@ -144,6 +144,12 @@ func (s *socket) write(ctx context.Context, frame []byte) {
 	_ = s.conn.WriteText(context.WithoutCancel(ctx), frame) // a broken connection ends the read loop
 }
 
+// answer writes the answer to a request; when others are under way, theirs may
+// go out with it.
+func (s *socket) answer(ctx context.Context, frame []byte) {
+	s.conn.Post(context.WithoutCancel(ctx), frame, len(s.slots) > 1)
+}
+
 func (s *socket) refuse(ctx context.Context, id json.RawMessage, session chat.SessionID, err error) {
 	info := infoOf(err)
 	if info.Code == chat.Internal {
@@ -167,7 +173,9 @@ func (s *socket) later(ctx context.Context, begin func() (wait func(), err error
 		<-s.slots
 		return err
 	}
-	s.group.Go(func() {
+	s.group.Add(1)
+	s.d.crew.Go(func() {
+		defer s.group.Done()
 		defer func() { <-s.slots }()
 		wait()
 	})
@@ -236,7 +244,7 @@ func (s *socket) sendEvents(ctx context.Context, id json.RawMessage, events []ch
 	if len(id) > 0 {
 		b = append(append(append(b, `"id":`...), id...), ',')
 	}
-	s.write(ctx, appendEventsField(b, events))
+	s.answer(ctx, appendEventsField(b, events))
 }
 
 // preview shows pieces and answers with ok; without an id it is not answered.

@@ -1,0 +1,70 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+)
+
+// Everything that is posted goes out once, whole, however many post at once.
+func TestPostsFromManyGoroutines(t *testing.T) {
+	const posters, each = 50, 40
+	srv, _, _ := wsServer(t, WSOptions{}, func(ctx context.Context, c *Conn) error {
+		crew := NewCrew()
+		var wg sync.WaitGroup
+		for p := range posters {
+			wg.Add(1)
+			crew.Go(func() {
+				defer wg.Done()
+				for i := range each {
+					c.Post(ctx, fmt.Appendf(nil, "%d/%d %0*d", p, i, p*i, 0), i%2 == 0)
+				}
+			})
+		}
+		wg.Wait()
+		_, err := c.Read(ctx) // until the client has seen all
+		return err
+	})
+	c := dial(t, srv)
+	seen := map[string]bool{}
+	last := map[int]int{}
+	for range posters * each {
+		_, msg, err := c.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p, i int
+		if _, err := fmt.Sscanf(string(msg), "%d/%d", &p, &i); err != nil || seen[string(msg)] {
+			t.Fatalf("got %q (%v)", msg, err)
+		}
+		if i < last[p] {
+			t.Errorf("message %d of %d came after %d", i, p, last[p])
+		}
+		seen[string(msg)], last[p] = true, i
+	}
+}
+
+// A crew does all it is given, also what is given to it from within.
+func TestCrew(t *testing.T) {
+	c := NewCrew()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	n := 0
+	wg.Add(200)
+	for range 100 {
+		c.Go(func() {
+			defer wg.Done()
+			c.Go(func() {
+				defer wg.Done()
+				mu.Lock()
+				defer mu.Unlock()
+				n++
+			})
+		})
+	}
+	wg.Wait()
+	if n != 100 {
+		t.Errorf("%d of 100 were done", n)
+	}
+}
