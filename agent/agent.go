@@ -27,6 +27,7 @@ type Info struct {
 	Description string   `json:"description,omitempty"`
 	Starters    []string `json:"starters,omitempty"` // messages to begin with
 	Healthy     bool     `json:"healthy"`
+	Problem     string   `json:"problem,omitempty"` // why not, as far as it is known
 	Workers     int      `json:"workers,omitempty"` // connected, for workers
 	Running     int      `json:"running"`           // turns under way
 }
@@ -52,6 +53,15 @@ func (r *Registry) Add(info Info, a Agent) {
 	r.agents[info.Name], r.infos[info.Name] = a, info
 }
 
+// Remove makes an agent unknown; its name belongs to workers again. Turns that it
+// answers go on.
+func (r *Registry) Remove(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.agents, name)
+	delete(r.infos, name)
+}
+
 // find returns the agent of a name.
 func (r *Registry) find(name string) Agent {
 	r.mu.RLock()
@@ -75,8 +85,13 @@ func (r *Registry) List(workspace string, running map[string]int) []Info {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	var all []Info
-	for _, info := range r.infos {
+	for name, info := range r.infos {
 		info.Healthy = true
+		if h, ok := r.agents[name].(interface{ Health() error }); ok {
+			if err := h.Health(); err != nil {
+				info.Healthy, info.Problem = false, err.Error()
+			}
+		}
 		all = append(all, info)
 	}
 	all = append(all, r.workers.list(workspace)...)
@@ -94,6 +109,14 @@ type sessions interface {
 	EndTurn(ctx context.Context, ref chat.TurnRef, outcome chat.Outcome, cause string) error
 	ResumeTurn(ctx context.Context, ref chat.TurnRef, reason string, crash bool) (chat.TurnRef, bool, error)
 	TakeSteered(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error)
+	TakeNews(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error)
+	TakeNewsOf(ctx context.Context, ref chat.TurnRef, workstreams []string) ([]chat.Seq, error)
+	Launch(ctx context.Context, c chat.Caller, id chat.SessionID, l chat.Launch) (chat.WorkstreamStatus, error)
+	MessageWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error)
+	SteerWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error)
+	TerminateWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error)
+	ReportWorkstream(ctx context.Context, ref chat.TurnRef, clientID string, p chat.WorkstreamProgress) error
+	Workstreams(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.WorkstreamStatus, error)
 	Turns(ctx context.Context, id chat.SessionID, f func(ref chat.TurnRef, workstream string, t chat.Turn)) error
 	Working(ctx context.Context) ([]chat.SessionID, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)

@@ -44,7 +44,7 @@ func (t *Turn) Call(ctx context.Context, tool string, params json.RawMessage, op
 		}
 		return nil, ErrUnknownOutcome
 	}
-	result, err := run(ctx)
+	result, err := t.within(step, func() (json.RawMessage, error) { return run(ctx) })
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -61,6 +61,21 @@ func (t *Turn) Call(ctx context.Context, tool string, params json.RawMessage, op
 		return nil, context.Cause(ctx)
 	}
 	return result, nil
+}
+
+// within runs f with the verbs that it uses as steps of a step: a call that has
+// its result is not run again, and the steps behind it keep their numbers.
+func (t *Turn) within(step string, f func() (json.RawMessage, error)) (json.RawMessage, error) {
+	t.mu.Lock()
+	part, steps := t.part, t.steps
+	t.part, t.steps = step+".", 0
+	t.mu.Unlock()
+	defer func() {
+		t.mu.Lock()
+		t.part, t.steps = part, steps
+		t.mu.Unlock()
+	}()
+	return f()
 }
 
 // ended gives what a call gave in an earlier attempt.

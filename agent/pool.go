@@ -127,6 +127,7 @@ func (j *job) give(m *member) {
 	t := j.turn
 	m.worker.Give(chat.Assignment{
 		TurnRef: t.Ref(), Agent: t.Agent, Workstream: t.Workstream, Trigger: t.Trigger, Events: t.Past(), Open: t.Open(),
+		Launch: t.launch, Paused: t.box.isPaused(),
 	})
 	t.box.follow(func(e chat.Event) { m.worker.Tell(t.id, e) })
 	j.notify()
@@ -194,7 +195,7 @@ func (p *Pool) steer(ctx context.Context, j *job) error {
 	if !held {
 		return nil
 	}
-	seqs, err := j.turn.sessions.TakeSteered(ctx, j.turn.Ref())
+	seqs, err := j.turn.sessions.TakeNews(ctx, j.turn.Ref())
 	if chat.CodeOf(err) == chat.Unavailable {
 		return nil // what is not taken is answered after the turn
 	}
@@ -254,10 +255,11 @@ func (p *Pool) recall(ctx context.Context, j *job) error {
 	if m == nil || !Stopped(ctx) {
 		return context.Cause(ctx)
 	}
-	patience := time.NewTimer(stopPatience)
+	patience := time.NewTimer(j.turn.box.patience(stopPatience))
 	defer patience.Stop()
 	select {
 	case <-j.done:
+	case <-j.turn.box.over:
 	case <-patience.C:
 	}
 	return context.Cause(ctx)

@@ -112,10 +112,12 @@ func (r *Runner) Committed(evs []chat.Event) {
 		case chat.TurnCompleted:
 			if u := r.runs[at]; u != nil && u.ref.Turn == b.TurnID {
 				delete(r.runs, at)
+				r.ended(u)
 			}
 		case chat.TurnStopRequested:
 			if u := r.runs[at]; u != nil && u.ref.Turn == b.TurnID {
 				u.stopped = true
+				u.box.stopBy.Store(int64(b.Deadline))
 				if u.stop != nil {
 					u.stop(errStopped)
 				}
@@ -124,12 +126,31 @@ func (r *Runner) Committed(evs []chat.Event) {
 			if u := r.runs[at]; u != nil {
 				u.box.put(*e)
 			}
-		case chat.UserMessage:
+		case chat.UserMessage, chat.WorkstreamProgress, chat.WorkstreamWarning, chat.WorkstreamCompleted,
+			chat.WorkstreamFailed, chat.WorkstreamTimeout, chat.WorkstreamCanceled:
 			if u := r.runs[at]; u != nil {
 				u.box.hear()
 			}
+		case chat.WorkstreamMessage:
+			if u := r.runs[line{e.Session, b.ID}]; u != nil {
+				u.box.hear()
+			}
+		case chat.WorkstreamSteered:
+			if u := r.runs[line{e.Session, b.ID}]; u != nil {
+				u.box.steer(b.Command)
+			}
 		}
 	}
+}
+
+// ended lets go of a turn that is over in the log: when its agent did not end
+// it, there is nothing more for it to say. The caller holds mu.
+func (r *Runner) ended(u *run) {
+	close(u.box.over)
+	if u.stop != nil {
+		u.stop(errStopped)
+	}
+	u.stopped = true
 }
 
 // note makes a turn known, so that what comes in reaches it. The caller holds mu.
@@ -208,53 +229,6 @@ func (r *Runner) leave() {
 			}
 		})
 	}
-}
-
-// recover takes up the turns that nobody runs. One that cannot be taken up does
-// not keep the others, or the server, from going on.
-func (r *Runner) recover(ctx context.Context) error {
-	ids, err := r.sessions.Working(ctx)
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		var left []*run
-		err := r.sessions.Turns(ctx, id, func(ref chat.TurnRef, workstream string, t chat.Turn) {
-			u := &run{ref: ref, line: line{id, workstream}, agent: t.Agent, started: t.Seq, trigger: t.Trigger, resumed: true, stopped: t.Stopping}
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			if r.runs[u.line] == nil { // else it began after this process did
-				r.note(u)
-				left = append(left, u)
-			}
-		})
-		for _, u := range left {
-			err = errors.Join(err, r.resume(ctx, u))
-		}
-		if err != nil && ctx.Err() == nil {
-			r.opt.Logger.ErrorContext(ctx, "turns could not be taken up; they are tried again at the next start", "session", id, "err", err)
-		}
-	}
-	return ctx.Err()
-}
-
-// resume begins a new attempt at a turn that is known already.
-func (r *Runner) resume(ctx context.Context, u *run) error {
-	next, ok, err := r.sessions.ResumeTurn(ctx, u.ref, "the server was restarted", !r.opt.Clean)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err == nil && ok {
-		u.ref = next
-		r.begin(u)
-		return nil
-	}
-	if r.runs[u.line] == u {
-		delete(r.runs, u.line)
-	}
-	if chat.CodeOf(err) == chat.Conflict || chat.CodeOf(err) == chat.Gone {
-		return nil // it ended meanwhile
-	}
-	return err
 }
 
 // answer runs one turn to its end; until ends when no more time is given.
@@ -359,11 +333,13 @@ func (r *Runner) safely(ctx context.Context, u *run, turn *Turn) error {
 		return err
 	case <-ctx.Done():
 	}
-	patience := time.NewTimer(r.opt.StopGrace)
+	patience := time.NewTimer(u.box.patience(r.opt.StopGrace))
 	defer patience.Stop()
 	select {
 	case err := <-done:
 		return err
+	case <-u.box.over:
+		return context.Cause(ctx)
 	case <-patience.C:
 		r.opt.Logger.WarnContext(ctx, "an agent does not obey a stop; its turn is ended without it", "session", u.ref.Session, "turn", u.ref.Turn, "agent", u.agent)
 		return context.Cause(ctx)

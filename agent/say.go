@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"io"
+	"strings"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -37,7 +38,8 @@ func (t *Turn) Artifact(ctx context.Context, a chat.AgentArtifact) error {
 	return t.note(ctx, t.step(), a)
 }
 
-// File keeps a file that the agent made and publishes it as an artifact.
+// File keeps a file that the agent made and publishes it as an artifact. On a
+// workstream the path is in the workstream's own folder.
 func (t *Turn) File(ctx context.Context, a chat.AgentArtifact, body io.Reader) error {
 	step := t.step()
 	if _, ok := t.earlier(t.key(step)); ok {
@@ -45,6 +47,9 @@ func (t *Turn) File(ctx context.Context, a chat.AgentArtifact, body io.Reader) e
 	}
 	if t.store == nil {
 		return chat.Errorf(chat.Unavailable, "this server keeps no files")
+	}
+	if !strings.HasPrefix(a.Path, chat.WorkFolder(t.Workstream)) {
+		a.Path = chat.WorkFolder(t.Workstream) + a.Path
 	}
 	size, err := t.store(ctx, t.session, a.Path, a.MediaType, body)
 	if err != nil {
@@ -89,7 +94,12 @@ func (t *Turn) steeredBefore() (seqs []chat.Seq, ok bool) {
 			return seqs, true // the next step, which is still to come
 		}
 		if b, ok := e.Body.(chat.TurnInput); ok && e.Seq > t.heard {
-			seqs, t.heard = append(seqs, b.Sequences...), e.Seq
+			for _, seq := range b.Sequences {
+				if child := t.about[seq]; child == "" || !t.awaited[child] {
+					seqs = append(seqs, seq)
+				}
+			}
+			t.heard = e.Seq
 		}
 	}
 	return seqs, len(seqs) > 0

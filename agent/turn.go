@@ -31,20 +31,29 @@ type Turn struct {
 	caller    chat.Caller
 	box       *mailbox
 
+	launch  *chat.WorkstreamLaunched // of the line; nil on the main line
+	*memory                          // shared by the parts of a turn
+	part    string                   // the name of this part with a dot behind it; "" is the whole
+	steps   int                      // of this part; guarded by mu
+}
+
+// memory is what is known of a turn's earlier attempts.
+type memory struct {
 	mu      sync.Mutex
 	attempt int
-	steps   int
 	past    []chat.Event          // the turn's events of earlier attempts
 	said    map[string]chat.Event // of those, by client id, the agent's own
 	open    []chat.Block          // what earlier attempts were writing
 	heard   chat.Seq              // the last turn.input of earlier attempts that was handed out again
+	about   map[chat.Seq]string   // of what those took in, the news of children
+	awaited map[string]bool       // children whose news Await has taken
 }
 
 // turn reads what there is of a turn.
 func (r *Runner) turn(ctx context.Context, u *run) (*Turn, error) {
 	t := &Turn{
-		Agent: u.agent, Workstream: u.line.workstream, id: u.ref.Turn, session: u.ref.Session, attempt: u.ref.Attempt,
-		sessions: r.sessions, store: r.opt.Store, box: &u.box,
+		Agent: u.agent, Workstream: u.line.workstream, id: u.ref.Turn, session: u.ref.Session,
+		sessions: r.sessions, store: r.opt.Store, box: &u.box, memory: &memory{attempt: u.ref.Attempt},
 		caller: chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: u.agent}, Scopes: []chat.Scope{chat.ScopeAgent, chat.ScopeAdmin}},
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -60,6 +69,9 @@ func (r *Runner) turn(ctx context.Context, u *run) (*Turn, error) {
 		return nil, err
 	}
 	t.workspace = sess.Workspace
+	if err := t.place(ctx); err != nil {
+		return nil, err
+	}
 	if !u.resumed {
 		return t, nil
 	}
@@ -69,9 +81,10 @@ func (r *Runner) turn(ctx context.Context, u *run) (*Turn, error) {
 // recall reads what earlier attempts left.
 func (t *Turn) recall(ctx context.Context) error {
 	var past []chat.Event
+	var taken []chat.Seq
 	said, spoken := map[string]chat.Event{}, map[chat.Seq]chat.Event{}
 	err := t.Log(ctx, t.Started.Seq, func(e chat.Event) {
-		if _, ok := e.Body.(chat.UserMessage); ok {
+		if _, ok := e.Body.(chat.UserMessage); ok || strings.HasPrefix(e.Type, "workstream.") {
 			spoken[e.Seq] = e
 		}
 		if e.Turn != t.id {
@@ -85,15 +98,22 @@ func (t *Turn) recall(ctx context.Context) error {
 			t.box.put(e)
 		}
 		if b, ok := e.Body.(chat.TurnInput); ok {
-			for _, seq := range b.Sequences {
-				if m, ok := spoken[seq]; ok {
-					t.box.put(m)
-				}
-			}
+			taken = append(taken, b.Sequences...)
 		}
 	})
 	if err != nil {
 		return err
+	}
+	about := map[chat.Seq]string{}
+	for _, seq := range taken {
+		e, ok := spoken[seq]
+		if !ok { // it waited before the turn began
+			if e, err = t.event(ctx, seq); err != nil {
+				return err
+			}
+		}
+		t.box.put(e)
+		about[seq] = chat.ChildOf(e.Body)
 	}
 	open, err := t.sessions.Blocks(ctx, t.caller, t.session)
 	if err != nil {
@@ -102,7 +122,7 @@ func (t *Turn) recall(ctx context.Context) error {
 	open = slices.DeleteFunc(slices.Clone(open), func(b chat.Block) bool { return b.Turn != t.id })
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.past, t.said, t.open = past, said, open
+	t.past, t.said, t.open, t.about = past, said, open, about
 	return nil
 }
 
@@ -137,8 +157,9 @@ func (t *Turn) Text() string {
 		return b.Task
 	case chat.WorkstreamMessage:
 		return b.Text
+	default:
+		return chat.WorkstreamNews(b)
 	}
-	return ""
 }
 
 // Resumed reports whether an earlier attempt at the turn was cut off.
@@ -216,7 +237,7 @@ func (t *Turn) step() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.steps++
-	return strconv.Itoa(t.steps)
+	return t.part + strconv.Itoa(t.steps)
 }
 
 // key is the idempotency key of a step.
@@ -252,6 +273,9 @@ func (t *Turn) append(ctx context.Context, body chat.Body, key string) (chat.Eve
 				"the agent does not repeat itself: where it says %s now, it said %s before it was cut off", body.Type(), e.Type)
 		}
 		return e, nil
+	}
+	if err := t.box.gate(ctx); err != nil {
+		return chat.Event{}, err
 	}
 	ref := t.Ref()
 	d := chat.NewDraft(body).As(key)

@@ -29,6 +29,7 @@ type Writer struct {
 	shown int             // bytes of it that readers have
 	old   string          // what an earlier attempt showed of it
 	done  bool            // an earlier attempt finished it
+	fresh int             // blocks this attempt has left behind
 }
 
 // Stream begins a block of text; final marks the turn's answer.
@@ -175,11 +176,18 @@ func (w *Writer) show(ctx context.Context, piece string) error {
 		return nil
 	}
 	t := w.turn
+	if err := t.box.gate(ctx); err != nil {
+		return err
+	}
 	ref := t.Ref()
+	from = w.shown // what could not be shown before comes along
 	err := t.sessions.Preview(ctx, t.caller, ref.Session, []chat.Preview{{
 		Block: w.block, Offset: from, Text: w.text.String()[from:], Kind: w.kind,
 		Workstream: t.Workstream, Turn: ref.Turn, Attempt: ref.Attempt,
 	}})
+	if chat.CodeOf(err) == chat.SlowDown {
+		return nil // too many write at once: this block is seen when it is finished, or there is room
+	}
 	if err == nil {
 		w.shown = w.text.Len()
 	}
@@ -190,6 +198,9 @@ func (w *Writer) show(ctx context.Context, piece string) error {
 func (w *Writer) abandon(ctx context.Context) error {
 	err := w.turn.Abandon(ctx, chat.Block{ID: w.block, Kind: w.kind, Text: w.old})
 	w.block, w.old, w.shown = w.freshID(w.turn.Ref().Attempt), "", 0
+	if w.fresh++; w.fresh > 1 {
+		w.block += chat.BlockID("-" + strconv.Itoa(w.fresh))
+	}
 	return err
 }
 

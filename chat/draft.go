@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -21,6 +22,23 @@ type Draft struct {
 	Attempt    int    // the attempt of that turn; 0 means not checked
 	Via        string // the dialect it comes by; set by dialects, never by clients
 	Interrupt  bool   // a user message that stops the running turn, whatever the session's policy
+	Expect     *Expected
+}
+
+// Expected is what the sender of a user message saw of its line. When the line
+// has changed since, the draft is a conflict: look again, and decide again.
+type Expected struct {
+	Turn  TurnID // the running turn, "" for none
+	Queue []Seq  // the messages that wait, without those withdrawn in the same append
+}
+
+// Holds reports whether the line still is as expected.
+func (x *Expected) Holds(l *Line) bool {
+	running := TurnID("")
+	if l.Turn != nil {
+		running = l.Turn.ID
+	}
+	return running == x.Turn && slices.Equal(l.Queue, x.Queue)
 }
 
 // Limits of a draft.

@@ -265,6 +265,26 @@ var vectors = []struct {
 		s.server("", WorkstreamFailed{ID: "w4", Error: "boom"})
 		s.done("", Done, "")
 	}},
+	{"workstream-life", func(s *script) {
+		s.answering("go")
+		s.on("", AgentPlan{Tasks: []Task{{ID: "1", Title: "T", Status: "in_progress"}}})
+		s.on("", WorkstreamLaunched{ID: "expert", LaunchID: "l-1", Name: "Expert", Task: "know", Agent: "oracle", DeadlineSeconds: 60, Interactive: true})
+		s.turn("expert", s.seq)
+		s.on("expert", AgentPlan{Tasks: []Task{{ID: "x", Title: "its own", Status: "pending"}}})
+		s.server("", WorkstreamProgress{ID: "expert", Phase: "executing_tool", Tool: "grep", Iteration: 1, Share: 0.1})
+		s.server("", WorkstreamProgress{ID: "expert", Message: "still there"})
+		s.on("expert", AgentText{Text: "I know."})
+		s.done("expert", Done, "")
+		s.server("", WorkstreamProgress{ID: "expert", Phase: "done", Summary: "I know."})
+		s.say(mira, WorkstreamMessage{ID: "expert", Text: "and why?"})
+		s.turn("expert", s.seq)
+		s.server("", WorkstreamWarning{ID: "expert", Share: 0.75})
+		s.server("", WorkstreamSteered{ID: "expert", Command: "wrap_up", Text: "wrap up"})
+		s.server("", WorkstreamCanceling{ID: "expert", By: &mira, Reason: "enough", Deadline: s.at + 60_000_000})
+		s.done("expert", Stopped, "")
+		s.server("", WorkstreamCanceled{ID: "expert", Reason: "enough", Files: []string{"files/expert/a.txt"}})
+		s.done("", Done, "")
+	}},
 	{"unknown-types", func(s *script) {
 		s.raw("", "session.init", `{"tools":["a"],"mcp_servers":{"x":{"y":null}}}`)
 		s.raw("", "weather.changed", `"<rain> & \"wind\""`)

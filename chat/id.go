@@ -139,6 +139,7 @@ const (
 	EventPrefix  = "e-"
 	TurnPrefix   = "t-"
 	PromptPrefix = "p-"
+	LaunchPrefix = "l-" // of a workstream; its event is the launch
 )
 
 const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

@@ -79,6 +79,8 @@ type TurnStopRequested struct {
 	TurnID TurnID `json:"turn_id,omitempty"`
 	By     Actor  `json:"by"`
 	Reason string `json:"reason,omitempty"`
+	// Deadline is until when it may take to end well; absent means a moment.
+	Deadline At `json:"deadline,omitzero"`
 }
 
 // Policy says what happens to a user message that arrives during a turn.

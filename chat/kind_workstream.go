@@ -24,10 +24,21 @@ type WorkstreamLaunched struct {
 type WorkstreamProgress struct {
 	ID        string  `json:"id"`
 	Phase     string  `json:"phase,omitempty"` // planning, executing_tool, synthesizing, blocked, done
+	Tool      string  `json:"tool,omitempty"`  // what runs, while executing_tool
 	Iteration int     `json:"iteration,omitempty"`
 	Message   string  `json:"message,omitempty"`
-	Share     float64 `json:"share,omitempty"` // of the deadline, 0 to 1
+	Share     float64 `json:"share,omitempty"`   // of the deadline, 0 to 1
+	Summary   string  `json:"summary,omitempty"` // what an interactive one answered; its phase is done then
 }
+
+// The phases of a workstream.
+const (
+	PhasePlanning     = "planning"
+	PhaseTool         = "executing_tool"
+	PhaseSynthesizing = "synthesizing"
+	PhaseBlocked      = "blocked"
+	PhaseDone         = "done"
+)
 
 // WorkstreamWarning says that a share of the deadline has passed.
 type WorkstreamWarning struct {
@@ -39,9 +50,19 @@ type WorkstreamWarning struct {
 // WorkstreamSteered hands a directive to a workstream.
 type WorkstreamSteered struct {
 	ID      string `json:"id"`
-	Command string `json:"command"` // add_instruction, set_priority, add_constraint, pause_requested, resume_requested
+	Command string `json:"command"` // add_instruction, set_priority, add_constraint, pause_requested, resume_requested, wrap_up
 	Text    string `json:"text,omitempty"`
 }
+
+// The commands of steering.
+const (
+	SteerAdd        = "add_instruction"
+	SteerPriority   = "set_priority"
+	SteerConstraint = "add_constraint"
+	SteerPause      = "pause_requested"
+	SteerResume     = "resume_requested"
+	SteerWrapUp     = "wrap_up" // the server's own, when most of the deadline has passed
+)
 
 // WorkstreamMessage is a follow-up to an interactive workstream.
 type WorkstreamMessage struct {
@@ -52,6 +73,7 @@ type WorkstreamMessage struct {
 // WorkstreamCanceling says that a workstream was told to end.
 type WorkstreamCanceling struct {
 	ID       string `json:"id"`
+	By       *Actor `json:"by,omitempty"` // who asked for it
 	Reason   string `json:"reason,omitempty"`
 	Deadline At     `json:"deadline,omitzero"` // end of the grace time
 }
@@ -61,24 +83,28 @@ type WorkstreamCompleted struct {
 	ID      string          `json:"id"`
 	Summary string          `json:"summary,omitempty"`
 	Result  json.RawMessage `json:"result,omitempty"`
+	Files   []string        `json:"files,omitempty"` // what was merged into the files of the line that launched it
 }
 
 // WorkstreamFailed ends a workstream with an error.
 type WorkstreamFailed struct {
-	ID    string `json:"id"`
-	Error string `json:"error,omitempty"`
+	ID    string   `json:"id"`
+	Error string   `json:"error,omitempty"`
+	Files []string `json:"files,omitempty"`
 }
 
 // WorkstreamTimeout ends a workstream whose deadline has passed.
 type WorkstreamTimeout struct {
-	ID      string `json:"id"`
-	Summary string `json:"summary,omitempty"`
+	ID      string   `json:"id"`
+	Summary string   `json:"summary,omitempty"` // what it had said by then
+	Files   []string `json:"files,omitempty"`
 }
 
 // WorkstreamCanceled ends a workstream that was told to.
 type WorkstreamCanceled struct {
-	ID     string `json:"id"`
-	Reason string `json:"reason,omitempty"`
+	ID     string   `json:"id"`
+	Reason string   `json:"reason,omitempty"`
+	Files  []string `json:"files,omitempty"`
 }
 
 // Type is the word on the wire.
@@ -95,8 +121,8 @@ func (WorkstreamCanceled) Type() string  { return "workstream.canceled" }
 
 // CheckWorkstream reports why s cannot name a workstream.
 func CheckWorkstream(s string) error {
-	if !wordOf(s, 64, "._-") || s == "all" {
-		return Errorf(Invalid, "a workstream id has 1 to 64 of A-Z a-z 0-9 . _ - and is not \"all\"")
+	if !wordOf(s, 64, "._-") || s == "all" || s == "main" || s == "." || s == ".." {
+		return Errorf(Invalid, "a workstream id has 1 to 64 of A-Z a-z 0-9 . _ - and is neither \"all\" nor \"main\"")
 	}
 	return nil
 }

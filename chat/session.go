@@ -21,6 +21,7 @@ type Session struct {
 	Owner       Actor           `json:"owner"`
 	Members     []Member        `json:"members,omitempty"`
 	Agent       string          `json:"agent"`
+	Agents      []string        `json:"agents,omitempty"` // others, that answer in its workstreams
 	Title       string          `json:"title,omitempty"`
 	Metadata    json.RawMessage `json:"metadata,omitempty"`
 	Summary     string          `json:"summary,omitempty"`

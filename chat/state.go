@@ -25,7 +25,19 @@ type State struct {
 // Line is the main line of work ("") or a workstream's.
 type Line struct {
 	Turn  *Turn `json:"turn,omitempty"`  // nil when nothing runs
-	Queue []Seq `json:"queue,omitempty"` // triggers that wait for their turn
+	Queue []Seq `json:"queue,omitempty"` // messages that wait for their turn
+	Wakes []Seq `json:"wakes,omitempty"` // what workstreams have for it: its launch, follow-ups, and news of its children
+}
+
+// Next is what the line answers next, 0 when nothing waits.
+func (l *Line) Next() Seq {
+	switch {
+	case len(l.Queue) == 0 && len(l.Wakes) == 0:
+		return 0
+	case len(l.Wakes) == 0 || len(l.Queue) > 0 && l.Queue[0] < l.Wakes[0]:
+		return l.Queue[0]
+	}
+	return l.Wakes[0]
 }
 
 // Turn is a running turn.
@@ -38,10 +50,14 @@ type Turn struct {
 	Crashes   int        `json:"crashes,omitempty"` // attempts that ended the process without saying anything new
 	StartedAt At         `json:"started_at"`
 	Stopping  bool       `json:"stopping,omitempty"`
+	StopBy    At         `json:"stop_by,omitzero"`  // until when it may take to stop; 0 means a moment
 	Steered   []Seq      `json:"steered,omitempty"` // messages it was handed and has not taken
+	Woken     []Seq      `json:"woken,omitempty"`   // the same for what would begin a turn by itself
+	Told      []Seq      `json:"told,omitempty"`    // the same for directives and other news, which would not
 	Calls     []OpenCall `json:"calls,omitempty"`   // without a result yet
 	Usage     Usage      `json:"usage"`
 	Closed    []BlockID  `json:"closed,omitempty"` // blocks it has finished
+	Answer    Seq        `json:"answer,omitempty"` // on a workstream, what it last said
 }
 
 // TurnRef names a turn as its agent knows it.
@@ -60,23 +76,6 @@ type OpenCall struct {
 	Tool       string `json:"tool"`
 	Seq        Seq    `json:"sequence"`
 	Repeatable bool   `json:"repeatable,omitempty"`
-}
-
-// Workstream is the state of a parallel line of work.
-type Workstream struct {
-	WorkstreamLaunched
-	State      string  `json:"state"` // running, canceling, completed, failed, timeout, canceled
-	Parent     string  `json:"parent,omitempty"`
-	Phase      string  `json:"phase,omitempty"`
-	Iteration  int     `json:"iteration,omitempty"`
-	Message    string  `json:"message,omitempty"`
-	Share      float64 `json:"share,omitempty"`
-	Warned     float64 `json:"warned,omitempty"`
-	Summary    string  `json:"summary,omitempty"`
-	Error      string  `json:"error,omitempty"`
-	Paused     bool    `json:"paused,omitempty"`
-	LaunchedAt At      `json:"launched_at,omitzero"`
-	EndedAt    At      `json:"ended_at,omitzero"`
 }
 
 // Line returns a line of work; it never returns nil.
@@ -129,10 +128,20 @@ func (s *State) Workstream(id string) *Workstream {
 	return nil
 }
 
+// AgentOf returns who answers on a line of work.
+func (s *State) AgentOf(workstream string) string {
+	if workstream != "" {
+		if w := s.Workstream(workstream); w != nil && w.Agent != "" {
+			return w.Agent
+		}
+	}
+	return s.Session.Agent
+}
+
 // Busy reports whether any turn runs or waits to run.
 func (s *State) Busy() bool {
 	for _, l := range s.Lines {
-		if l.Turn != nil || len(l.Queue) > 0 {
+		if l.Turn != nil || len(l.Queue) > 0 || len(l.Wakes) > 0 {
 			return true
 		}
 	}
@@ -175,6 +184,9 @@ func (s *State) Apply(e *Event) (changed bool) {
 		l := s.line(e.Workstream)
 		l.Queue = without(l.Queue, b.Trigger)
 		l.Turn = &Turn{ID: b.TurnID, Seq: e.Seq, Trigger: b.Trigger, Agent: b.Agent, Attempt: 1, StartedAt: e.At}
+		// One turn is enough for all that children have to tell.
+		l.Turn.Woken, l.Wakes = without(l.Wakes, b.Trigger), nil
+		s.clock(e.Workstream, e.At, true)
 	case TurnResumed:
 		if t, _ := s.TurnOf(b.TurnID); t != nil {
 			t.Attempt, t.Crashes = b.Attempt, b.Crashes
@@ -182,24 +194,29 @@ func (s *State) Apply(e *Event) (changed bool) {
 	case TurnInput:
 		if t, _ := s.TurnOf(e.Turn); t != nil {
 			t.Steered = without(t.Steered, b.Sequences...)
+			t.Woken, t.Told = without(t.Woken, b.Sequences...), without(t.Told, b.Sequences...)
 		}
 	case TurnStopRequested:
 		if t, _ := s.TurnOf(b.TurnID); t != nil {
-			t.Stopping = true
+			t.Stopping, t.StopBy = true, b.Deadline
 		}
 	case TurnCompleted:
 		l := s.line(e.Workstream)
 		if l.Turn != nil && l.Turn.ID == b.TurnID {
-			l.Queue = append(l.Turn.Steered, l.Queue...)
+			l.Queue, l.Wakes = append(l.Turn.Steered, l.Queue...), append(l.Turn.Woken, l.Wakes...)
 			l.Turn = nil
+			s.clock(e.Workstream, e.At, false)
 		}
-		if len(l.Queue) == 0 && e.Workstream != "" {
+		if l.Next() == 0 && e.Workstream != "" {
 			delete(s.Lines, e.Workstream)
 		}
 	case AgentText, AgentThinking:
 		if t, _ := s.TurnOf(e.Turn); t != nil {
 			if block := FinishedBlock(e.Body); block != "" {
 				t.Closed = append(t.Closed, block)
+			}
+			if e.Workstream != "" && e.Type == (AgentText{}).Type() {
+				t.Answer = e.Seq
 			}
 		}
 	case AgentToolCall:
@@ -211,7 +228,9 @@ func (s *State) Apply(e *Event) (changed bool) {
 	case AgentToolError:
 		s.callEnded(e.Turn, b.CallID)
 	case AgentPlan:
-		s.Plan = &b
+		if e.Workstream == "" { // a child's is part of its own line
+			s.Plan = &b
+		}
 	case AgentUsage:
 		s.Usage = s.Usage.Plus(b.Usage)
 		if t, _ := s.TurnOf(e.Turn); t != nil {
@@ -234,7 +253,10 @@ func (s *State) Apply(e *Event) (changed bool) {
 	case PromptClosed:
 		s.close(b.RequestID)
 	default:
-		s.applyWorkstream(e)
+		if s.applyWorkstream(e) {
+			s.settle()
+			return true
+		}
 	}
 	return s.settle() || s.Session.Status != was || e.Seq == 1 || e.Type == "session.updated"
 }
@@ -281,7 +303,7 @@ func (s *State) reopen() {
 // hear puts a user message where it will be answered.
 func (s *State) hear(e *Event) {
 	s.reopen()
-	if s.Session.Agent == NoAgent {
+	if s.AgentOf(e.Workstream) == NoAgent {
 		return
 	}
 	l := s.line(e.Workstream)
@@ -335,33 +357,22 @@ func (s *State) settle() bool {
 	return true
 }
 
-func (s *State) applyWorkstream(e *Event) {
-	if b, ok := e.Body.(WorkstreamLaunched); ok {
-		s.Workstreams = append(s.Workstreams, newWorkstream(e, b))
-	} else if w := s.Workstream(workstreamOf(e.Body)); w != nil {
-		w.apply(e)
-	}
-}
-
 // Clone returns a copy that shares nothing that Apply changes.
 func (s *State) Clone() *State {
 	c := *s
 	c.Lines = make(map[string]*Line, len(s.Lines))
 	for name, l := range s.Lines {
-		k := Line{Queue: slices.Clone(l.Queue)}
+		k := Line{Queue: slices.Clone(l.Queue), Wakes: slices.Clone(l.Wakes)}
 		if l.Turn != nil {
 			t := *l.Turn
-			t.Steered, t.Calls, t.Closed = slices.Clone(t.Steered), slices.Clone(t.Calls), slices.Clone(t.Closed)
+			t.Steered, t.Woken, t.Told = slices.Clone(t.Steered), slices.Clone(t.Woken), slices.Clone(t.Told)
+			t.Calls, t.Closed = slices.Clone(t.Calls), slices.Clone(t.Closed)
 			k.Turn = &t
 		}
 		c.Lines[name] = &k
 	}
-	c.Prompts = slices.Clone(s.Prompts) // a prompt is never changed, only removed
-	c.Workstreams = make([]*Workstream, len(s.Workstreams))
-	for i, w := range s.Workstreams {
-		k := *w
-		c.Workstreams[i] = &k
-	}
+	c.Prompts = slices.Clone(s.Prompts)         // a prompt is never changed, only removed
+	c.Workstreams = slices.Clone(s.Workstreams) // replaced when it changes
 	c.Approved, c.Granted = slices.Clone(s.Approved), slices.Clone(s.Granted)
 	return &c
 }

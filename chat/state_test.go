@@ -133,7 +133,7 @@ func TestStateOfWorkstreams(t *testing.T) {
 	if w := st.Workstream("w2"); w.Parent != "w1" || w.Phase != "planning" || w.Iteration != 3 || w.Message != "m" || !w.Paused || w.State != "running" {
 		t.Fatalf("%+v", w)
 	}
-	if st.Session.Status != Running || len(st.Lines) != 2 {
+	if st.Session.Status != Running || len(st.Lines) != 3 { // w2 waits with its launch
 		t.Fatalf("%+v", st.Lines)
 	}
 	s.say(mira, WorkstreamSteered{ID: "w2", Command: "resume_requested"})
@@ -150,7 +150,13 @@ func TestStateOfWorkstreams(t *testing.T) {
 	if w := st.Workstream("w1"); w.State != "completed" || w.Phase != "done" || w.Summary != "sum" || w.EndedAt == 0 {
 		t.Fatalf("%+v", w)
 	}
-	if st.Workstream("w2").State != "canceled" || st.Workstream("w9") != nil || st.Busy() || st.Session.Status != Idle {
+	// The result was not taken into the turn, so that it waits for the next.
+	if st.Workstream("w2").State != "canceled" || st.Workstream("w9") != nil || !st.Busy() || st.Line("").Next() == 0 {
+		t.Fatalf("%+v", st)
+	}
+	s.turn("", st.Line("").Next())
+	s.done("", Done, "")
+	if st = s.state(); st.Busy() || st.Session.Status != Idle {
 		t.Fatalf("%+v", st)
 	}
 	if _, kept := st.Lines["w1"]; kept {

@@ -32,6 +32,13 @@ type Packer interface {
 	Pack(dst, plain []byte) ([]byte, Pack)
 }
 
+// Grouper is an Encoding for which pieces of one block that follow each other
+// and wait to be sent become one, of at most so many bytes unless a single one is
+// longer. The one has the position of its last part.
+type Grouper interface {
+	Group() int
+}
+
 // Pack describes one compressed unit.
 type Pack struct {
 	Len   int    // packed bytes; set by the hub

@@ -9,13 +9,16 @@ type Assignment struct {
 	Trigger    Event   `json:"trigger"`          // what is answered
 	Events     []Event `json:"events,omitempty"` // what earlier attempts left in the log
 	Open       []Block `json:"open,omitempty"`   // blocks that were being written, as far as they were shown
+
+	Launch *WorkstreamLaunched `json:"launch,omitempty"` // what its line was launched for; absent on the main line
+	Paused bool                `json:"paused,omitempty"` // its workstream was told to pause
 }
 
 // Worker is a connection by which an agent outside of the process answers
 // turns. Its methods are called in order and must not block.
 type Worker interface {
 	Give(a Assignment)
-	Tell(turn TurnID, e Event) // an answer, a closed prompt, or a message that came in
+	Tell(turn TurnID, e Event) // an answer, a closed prompt, a message that came in, or news of workstreams
 	Stop(turn TurnID)
 }
 

@@ -1,7 +1,50 @@
 package chat
 
+import "slices"
+
+// Workstream is the state of a parallel line of work.
+type Workstream struct {
+	WorkstreamLaunched
+	State      string   `json:"state"`              // running, canceling, completed, failed, timeout, canceled
+	Sequence   Seq      `json:"sequence,omitempty"` // of its launch
+	Parent     string   `json:"parent,omitempty"`
+	Phase      string   `json:"phase,omitempty"`
+	Tool       string   `json:"tool,omitempty"`
+	Iteration  int      `json:"iteration,omitempty"`
+	Message    string   `json:"message,omitempty"`
+	Share      float64  `json:"share,omitempty"`
+	ProgressAt At       `json:"progress_at,omitzero"`
+	Warned     float64  `json:"warned,omitempty"`
+	WrappingUp bool     `json:"wrapping_up,omitempty"` // it was told to come to an end
+	Summary    string   `json:"summary,omitempty"`
+	Error      string   `json:"error,omitempty"`
+	Files      []string `json:"files,omitempty"`
+	Paused     bool     `json:"paused,omitempty"`
+	LaunchedAt At       `json:"launched_at,omitzero"`
+	EndedAt    At       `json:"ended_at,omitzero"`
+	CancelBy   At       `json:"cancel_by,omitzero"`     // end of the grace time
+	Reason     string   `json:"reason,omitempty"`       // why it is canceled
+	Since      At       `json:"working_since,omitzero"` // an interactive one's clock runs since then
+	Worked     int64    `json:"worked_ms,omitempty"`    // what that clock had counted before
+}
+
+// Ended reports whether the workstream is over.
+func (w *Workstream) Ended() bool { return w.State != WorkRunning && w.State != WorkCanceling }
+
+// The states of a workstream.
+const (
+	WorkRunning   = "running"
+	WorkCanceling = "canceling"
+	WorkCompleted = "completed"
+	WorkFailed    = "failed"
+	WorkTimeout   = "timeout"
+	WorkCanceled  = "canceled"
+)
+
 func newWorkstream(e *Event, b WorkstreamLaunched) *Workstream {
-	return &Workstream{WorkstreamLaunched: b, State: "running", Parent: e.Workstream, LaunchedAt: e.At}
+	return &Workstream{
+		WorkstreamLaunched: b, State: WorkRunning, Sequence: e.Seq, Parent: e.Workstream, Phase: PhasePlanning, LaunchedAt: e.At,
+	}
 }
 
 // workstreamOf returns the workstream that a body is about, or "".
@@ -31,25 +74,193 @@ func workstreamOf(b Body) string {
 	return ""
 }
 
+// ChildOf returns the workstream whose parent a body has news for, or "".
+func ChildOf(b Body) string {
+	switch b := b.(type) {
+	case WorkstreamProgress:
+		return b.ID
+	case WorkstreamWarning:
+		return b.ID
+	case WorkstreamCompleted:
+		return b.ID
+	case WorkstreamFailed:
+		return b.ID
+	case WorkstreamTimeout:
+		return b.ID
+	case WorkstreamCanceled:
+		return b.ID
+	}
+	return ""
+}
+
+// WorkstreamNews words what became of a workstream, for who launched it; "" for
+// bodies that are no news of one.
+func WorkstreamNews(b Body) string {
+	say := func(id, what, more string) string {
+		if more == "" {
+			return "Workstream " + id + " " + what + "."
+		}
+		return "Workstream " + id + " " + what + ": " + more
+	}
+	switch b := b.(type) {
+	case WorkstreamProgress:
+		return say(b.ID, "answered", b.Summary)
+	case WorkstreamWarning:
+		return say(b.ID, "has used "+itoa(int(b.Share*100+0.5))+" % of its time", b.Message)
+	case WorkstreamCompleted:
+		return say(b.ID, "completed", b.Summary)
+	case WorkstreamFailed:
+		return say(b.ID, "failed", b.Error)
+	case WorkstreamTimeout:
+		return say(b.ID, "ran out of time", b.Summary)
+	case WorkstreamCanceled:
+		return say(b.ID, "was canceled", b.Reason)
+	}
+	return ""
+}
+
 // apply folds a later word into the workstream it is about.
 func (w *Workstream) apply(e *Event) {
 	switch b := e.Body.(type) {
 	case WorkstreamProgress:
-		w.Phase, w.Iteration = first(b.Phase, w.Phase), max(b.Iteration, w.Iteration)
-		w.Message, w.Share = first(b.Message, w.Message), b.Share
+		if b.Phase != "" {
+			w.Phase, w.Tool = b.Phase, b.Tool
+		}
+		w.Iteration, w.Message = max(b.Iteration, w.Iteration), first(b.Message, w.Message)
+		w.Summary, w.Share, w.ProgressAt = first(b.Summary, w.Summary), b.Share, e.At
 	case WorkstreamWarning:
 		w.Warned = b.Share
 	case WorkstreamSteered:
-		w.Paused = b.Command == "pause_requested" || w.Paused && b.Command != "resume_requested"
+		w.Paused = b.Command == SteerPause || w.Paused && b.Command != SteerResume
+		w.WrappingUp = w.WrappingUp || b.Command == SteerWrapUp
 	case WorkstreamCanceling:
-		w.State = "canceling"
+		w.State, w.CancelBy, w.Reason = WorkCanceling, b.Deadline, b.Reason
 	case WorkstreamCompleted:
-		w.State, w.EndedAt, w.Summary, w.Phase = "completed", e.At, b.Summary, "done"
+		w.end(WorkCompleted, e.At, b.Files)
+		w.Summary, w.Phase, w.Tool = b.Summary, PhaseDone, ""
 	case WorkstreamFailed:
-		w.State, w.EndedAt, w.Error = "failed", e.At, b.Error
+		w.end(WorkFailed, e.At, b.Files)
+		w.Error = b.Error
 	case WorkstreamTimeout:
-		w.State, w.EndedAt, w.Summary = "timeout", e.At, b.Summary
+		w.end(WorkTimeout, e.At, b.Files)
+		w.Summary = b.Summary
 	case WorkstreamCanceled:
-		w.State, w.EndedAt = "canceled", e.At
+		w.end(WorkCanceled, e.At, b.Files)
+		w.Reason = first(b.Reason, w.Reason)
 	}
+}
+
+func (w *Workstream) end(state string, at At, files []string) {
+	w.State, w.EndedAt, w.Files, w.CancelBy = state, at, files, 0
+}
+
+// applyWorkstream folds the life of a workstream: what becomes of it, and who
+// is to hear of it. It reports whether the session's record changed.
+func (s *State) applyWorkstream(e *Event) (changed bool) {
+	if b, ok := e.Body.(WorkstreamLaunched); ok {
+		s.Workstreams = append(s.Workstreams, newWorkstream(e, b))
+		s.line(b.ID).Wakes = []Seq{e.Seq}
+		if b.Agent != "" && b.Agent != s.Session.Agent && !slices.Contains(s.Session.Agents, b.Agent) {
+			s.Session.Agents = append(slices.Clip(s.Session.Agents), b.Agent)
+			changed = true
+		}
+		return changed
+	}
+	i := s.workstream(workstreamOf(e.Body))
+	if i < 0 {
+		return false
+	}
+	w := *s.Workstreams[i] // copies of the state share the old one
+	was := w.Ended()
+	w.apply(e)
+	s.Workstreams[i] = &w
+	if was {
+		return false
+	}
+	switch b := e.Body.(type) {
+	case WorkstreamMessage:
+		s.wake(w.ID, e.Seq)
+	case WorkstreamSteered:
+		s.tell(w.ID, e.Seq)
+	case WorkstreamProgress:
+		if b.Phase == PhaseDone && w.Interactive {
+			s.wake(w.Parent, e.Seq)
+		}
+	case WorkstreamWarning, WorkstreamCompleted, WorkstreamFailed, WorkstreamTimeout:
+		s.wake(w.Parent, e.Seq)
+	case WorkstreamCanceled:
+		// Somebody wanted it so. Only a line that can do nothing but wait for
+		// its children would never learn of it.
+		if !s.tell(w.Parent, e.Seq) && w.Parent != "" {
+			s.wake(w.Parent, e.Seq)
+		}
+	}
+	if l := s.Lines[w.ID]; w.Ended() && l != nil && l.Turn == nil {
+		delete(s.Lines, w.ID)
+	}
+	return false
+}
+
+// wake hands something to the running turn of a line, or lets it begin one.
+func (s *State) wake(line string, seq Seq) {
+	if line == "" && s.Session.Agent == NoAgent {
+		return
+	}
+	if w := s.Workstream(line); line != "" && (w == nil || w.Ended()) {
+		return
+	}
+	l := s.line(line)
+	if l.Turn != nil && !l.Turn.Stopping {
+		l.Turn.Woken = append(l.Turn.Woken, seq)
+		return
+	}
+	l.Wakes = append(l.Wakes, seq)
+}
+
+// tell hands something to the running turn of a line, if there is one.
+func (s *State) tell(line string, seq Seq) bool {
+	l := s.Lines[line]
+	if l == nil || l.Turn == nil {
+		return false
+	}
+	l.Turn.Told = append(l.Turn.Told, seq)
+	return true
+}
+
+// clock starts and stops the clock of an interactive workstream, which counts
+// only while it works.
+func (s *State) clock(id string, at At, works bool) {
+	if id == "" {
+		return
+	}
+	i := s.workstream(id)
+	if i < 0 || !s.Workstreams[i].Interactive {
+		return
+	}
+	w := *s.Workstreams[i]
+	if works {
+		if w.Since = at; w.Phase == PhaseDone { // with what it was asked before
+			w.Phase = PhasePlanning
+		}
+	} else if w.Since != 0 {
+		w.Worked, w.Since = w.Worked+int64(at/1000-w.Since/1000), 0
+	}
+	s.Workstreams[i] = &w
+}
+
+func (s *State) workstream(id string) int {
+	if id == "" {
+		return -1
+	}
+	return slices.IndexFunc(s.Workstreams, func(w *Workstream) bool { return w.ID == id })
+}
+
+// WorkstreamBy returns a workstream by its id or its launch id.
+func (s *State) WorkstreamBy(name string) *Workstream {
+	for _, w := range s.Workstreams {
+		if w.ID == name || w.LaunchID == name && name != "" {
+			return w
+		}
+	}
+	return nil
 }

@@ -192,8 +192,9 @@ func (c *Client) Answer(ctx context.Context, id chat.SessionID, requestID string
 
 // StopOptions says what is to stop and why.
 type StopOptions struct {
-	Workstream string `json:"workstream_id,omitempty"` // "" is the main line
-	Reason     string `json:"reason,omitempty"`
+	Workstream  string `json:"workstream_id,omitempty"` // "" is the main line
+	Workstreams bool   `json:"workstreams,omitempty"`   // also all workstreams, which go on otherwise
+	Reason      string `json:"reason,omitempty"`
 }
 
 // Stop ends the running turn. It returns the turn, or "" when none was running.

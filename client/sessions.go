@@ -114,6 +114,7 @@ type Agent struct {
 	Description string   `json:"description,omitempty"`
 	Starters    []string `json:"starters,omitempty"`
 	Healthy     bool     `json:"healthy"`
+	Problem     string   `json:"problem,omitempty"` // why not, as far as it is known
 	Workers     int      `json:"workers,omitempty"`
 	Running     int      `json:"running,omitempty"`
 }

@@ -105,12 +105,22 @@ type workFrame struct {
 	Turn     *chat.Assignment `json:"turn,omitempty"`
 	Event    *chat.Event      `json:"event,omitempty"`
 	Error    json.RawMessage  `json:"error,omitempty"` // a text to the server, an object from it
+
+	Launch      *chat.Launch             `json:"launch,omitempty"`
+	Workstream  string                   `json:"workstream_id,omitempty"`
+	Command     string                   `json:"command,omitempty"`
+	Text        string                   `json:"text,omitempty"`
+	Reason      string                   `json:"reason,omitempty"`
+	Progress    *chat.WorkstreamProgress `json:"progress,omitempty"`
+	ClientID    string                   `json:"client_id,omitempty"`
+	Workstreams []chat.WorkstreamStatus  `json:"workstreams,omitempty"`
 }
 
 // reply is the server's word on a call.
 type reply struct {
-	events json.RawMessage
-	err    error
+	events      json.RawMessage
+	workstreams []chat.WorkstreamStatus
+	err         error
 }
 
 // errOffline says that the connection broke before the reply came.
@@ -217,7 +227,7 @@ func (w *worker) take(ctx, turns context.Context, f workFrame) error {
 			t.end(ErrStopped)
 		}
 	case "ok":
-		w.settle(f.ID, reply{events: f.Events})
+		w.settle(f.ID, reply{events: f.Events, workstreams: f.Workstreams})
 	case "error":
 		w.settle(f.ID, reply{err: frameError(f.Error)})
 	case "bye":

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/coder/websocket"
@@ -27,16 +26,16 @@ func (w *worker) place(ctx context.Context, t *WorkTurn) (*websocket.Conn, error
 
 // call sends a frame and waits for the reply; over a broken connection it is
 // sent again. make is called for each sending, because the attempt may change.
-func (w *worker) call(ctx context.Context, t *WorkTurn, make func() workFrame) (json.RawMessage, error) {
+func (w *worker) call(ctx context.Context, t *WorkTurn, make func() workFrame) (reply, error) {
 	for {
 		conn, err := w.place(ctx, t)
 		if err != nil {
-			return nil, err
+			return reply{}, err
 		}
 		ch, err := w.post(ctx, conn, make())
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
+				return reply{}, context.Cause(ctx)
 			}
 			// The reader notices too; until then place would give the same
 			// broken connection.
@@ -49,9 +48,9 @@ func (w *worker) call(ctx context.Context, t *WorkTurn, make func() workFrame) (
 			if errors.Is(r.err, errOffline) {
 				continue
 			}
-			return r.events, r.err
+			return r, r.err
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return reply{}, context.Cause(ctx)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,11 +33,13 @@ type WorkTurn struct {
 	Workstream string
 	Trigger    chat.Event // what is answered
 
+	launch *chat.WorkstreamLaunched // of its line; nil on the main line
 	w      *worker
 	end    context.CancelCauseFunc
 	placed bool        // the server knows on this connection that it is ours; guarded by worker.mu
 	lost   *time.Timer // runs while not placed; guarded by worker.mu
 	steps  int
+	part   string // in front of the steps within a call
 
 	mu      sync.Mutex
 	attempt int
@@ -45,12 +48,15 @@ type WorkTurn struct {
 	shown   map[chat.BlockID]int // bytes of a block that the server has, as far as is known
 	answers map[string]chat.Event
 	heard   []chat.UserMessage
+	told    []chat.Event  // what else came in
+	seen    []chat.Seq    // what has ever been in told
+	paused  bool          // its workstream was told to pause
 	news    chan struct{} // closed and replaced at every arrival
 }
 
 func newWorkTurn(w *worker, a *chat.Assignment, end context.CancelCauseFunc) *WorkTurn {
 	t := &WorkTurn{
-		Session: a.Session, ID: a.Turn, Agent: a.Agent, Workstream: a.Workstream, Trigger: a.Trigger, w: w, end: end,
+		Session: a.Session, ID: a.Turn, Agent: a.Agent, Workstream: a.Workstream, Trigger: a.Trigger, launch: a.Launch, w: w, end: end,
 		said: map[string]chat.Event{}, answers: map[string]chat.Event{}, news: make(chan struct{}),
 	}
 	t.again(a)
@@ -62,7 +68,7 @@ func newWorkTurn(w *worker, a *chat.Assignment, end context.CancelCauseFunc) *Wo
 func (t *WorkTurn) again(a *chat.Assignment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.attempt = a.Attempt
+	t.attempt, t.paused = a.Attempt, a.Paused
 	t.open, t.shown = map[chat.BlockID]chat.Block{}, map[chat.BlockID]int{}
 	for _, b := range a.Open {
 		t.open[b.ID], t.shown[b.ID] = b, len(b.Text)
@@ -78,10 +84,17 @@ func (t *WorkTurn) again(a *chat.Assignment) {
 func (t *WorkTurn) tell(e chat.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.arrive(e)
-	if m, ok := e.Body.(chat.UserMessage); ok {
-		t.heard = append(t.heard, m)
+	switch b := e.Body.(type) {
+	case chat.UserMessage:
+		t.heard = append(t.heard, b)
+	case chat.WorkstreamSteered:
+		t.paused = b.Command == chat.SteerPause || t.paused && b.Command != chat.SteerResume
 	}
+	// A connection that is back tells all of it again.
+	if strings.HasPrefix(e.Type, "workstream.") && !slices.ContainsFunc(t.seen, func(s chat.Seq) bool { return s == e.Seq }) {
+		t.told, t.seen = append(t.told, e), append(t.seen, e.Seq)
+	}
+	t.arrive(e)
 }
 
 // arrive keeps an answer. The caller holds mu.
@@ -111,8 +124,9 @@ func (t *WorkTurn) Text() string {
 		return b.Task
 	case chat.WorkstreamMessage:
 		return b.Text
+	default:
+		return chat.WorkstreamNews(b)
 	}
-	return ""
 }
 
 // Heard takes the user messages that came in since it was last called, for
@@ -125,9 +139,16 @@ func (t *WorkTurn) Heard() []chat.UserMessage {
 	return heard
 }
 
+// Behind reports whether the next step is in the log already: an agent with a
+// pace of its own need not wait while it catches up.
+func (t *WorkTurn) Behind() bool {
+	_, ok := t.earlier(t.part + strconv.Itoa(t.steps+1))
+	return ok
+}
+
 func (t *WorkTurn) step() string {
 	t.steps++
-	return strconv.Itoa(t.steps)
+	return t.part + strconv.Itoa(t.steps)
 }
 
 func (t *WorkTurn) key(step string) string { return string(t.ID) + "/" + step }
@@ -149,7 +170,10 @@ func (t *WorkTurn) append(ctx context.Context, step string, body chat.Body) (cha
 	if err := d.Settle(); err != nil {
 		return chat.Event{}, err
 	}
-	raw, err := t.w.call(ctx, t, func() workFrame {
+	if err := t.gate(ctx); err != nil {
+		return chat.Event{}, err
+	}
+	r, err := t.w.call(ctx, t, func() workFrame {
 		d.Attempt = t.Attempt()
 		wire, _, _ := drafts([]chat.Draft{d})
 		events, _ := encode(wire)
@@ -159,7 +183,7 @@ func (t *WorkTurn) append(ctx context.Context, step string, body chat.Body) (cha
 		return chat.Event{}, err
 	}
 	var events []chat.Event
-	if err := json.Unmarshal(raw, &events); err != nil || len(events) != 1 {
+	if err := json.Unmarshal(r.events, &events); err != nil || len(events) != 1 {
 		return chat.Event{}, chat.Errorf(chat.Internal, "the server did not return the event of a step").Because(err)
 	}
 	t.mu.Lock()
@@ -290,7 +314,12 @@ func (t *WorkTurn) Call(ctx context.Context, tool string, params json.RawMessage
 		_, err := t.append(ctx, end, chat.AgentToolError{CallID: c.CallID, Tool: tool, Error: ErrUnknownOutcome.Error(), Code: chat.UnknownOutcome})
 		return nil, errors.Join(ErrUnknownOutcome, err)
 	}
+	// Verbs within the call are steps of it: a call that has its result is not
+	// run again, and the steps behind it keep their numbers.
+	part, steps := t.part, t.steps
+	t.part, t.steps = step+".", 0
 	result, err := run(ctx)
+	t.part, t.steps = part, steps
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -22,6 +22,7 @@ type WorkWriter struct {
 	block chat.BlockID
 
 	text strings.Builder // of the current block
+	json int             // what its text takes as JSON
 	old  string          // what an earlier attempt showed of it
 	rest string          // the start of a character
 	done bool            // an earlier attempt finished it
@@ -53,6 +54,7 @@ func (w *WorkWriter) blockID() chat.BlockID {
 func (w *WorkWriter) begin() {
 	w.block = w.blockID()
 	w.text.Reset()
+	w.json = 0
 	_, w.done = w.t.earlier(w.stepName())
 	_, left := w.t.earlier(closing(w.block))
 	w.t.mu.Lock()
@@ -85,23 +87,42 @@ func (w *WorkWriter) Write(ctx context.Context, text string) error {
 	text = w.rest + text
 	cut := len(text) - tail(text)
 	w.rest, text = text[cut:], strings.ToValidUTF8(text[:cut], "\uFFFD")
-	for w.text.Len()+len(text) > chat.MaxBlock {
-		n := chat.MaxBlock - w.text.Len()
-		for n > 0 && !utf8.RuneStart(text[n]) {
-			n--
-		}
+	for {
+		n := w.room(text)
 		if err := w.show(ctx, text[:n]); err != nil {
 			return err
+		}
+		if text = text[n:]; text == "" {
+			return nil
 		}
 		if err := w.finish(ctx, false); err != nil {
 			return err
 		}
-		text = text[n:]
 		w.parts++
 		w.begin()
 	}
-	return w.show(ctx, text)
 }
+
+// room returns how much of a text fits the block, so that one character still
+// fits behind it.
+func (w *WorkWriter) room(text string) int {
+	const most, mostJSON = chat.MaxBlock - utf8.UTFMax, chat.MaxBlockJSON - 6
+	if w.text.Len()+len(text) <= most && w.json+6*len(text) <= mostJSON {
+		return len(text)
+	}
+	size, packed := w.text.Len(), w.json
+	for i, c := range text {
+		n := utf8.RuneLen(c)
+		if size, packed = size+n, packed+chat.JSONLen(text[i:i+n]); size > most || packed > mostJSON {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// Behind reports whether readers have seen more than was written so far: an
+// agent with a pace of its own need not wait while it catches up.
+func (w *WorkWriter) Behind() bool { return w.done || w.text.Len() < len(w.old) }
 
 // tail counts the bytes at the end of s that are the start of a character.
 func tail(s string) int {
@@ -119,6 +140,7 @@ func tail(s string) int {
 func (w *WorkWriter) show(ctx context.Context, text string) error {
 	from := w.text.Len()
 	w.text.WriteString(text)
+	w.json += chat.JSONLen(text)
 	if w.done || text == "" {
 		return nil
 	}

@@ -11,6 +11,10 @@ type Options struct {
 	Workstream     string // the line of work; "" is the main line
 	AgentID        string // put into every message, if given
 	ConversationID string // put into every message; "" means the session's id
+
+	// Brief leaves out what is asked while a tool runs, and the answer: for agents
+	// that ask through tools, whose results tell the model.
+	Brief bool
 }
 
 // Fold makes messages from the events of one line of work. An event costs the
@@ -29,7 +33,9 @@ type Fold struct {
 	messages []Message
 	places   []chat.Seq // of the event at which each message came
 	at       chat.Seq   // of the event that is folded
-	running  bool       // a turn runs
+	now      chat.EventID
+	opener   chat.EventID // of the event behind which the agent speaks; see Speaking
+	running  bool         // a turn runs
 	waiting  []chat.Event
 	heard    chat.Seq // what the last message says, if it is a person's
 
@@ -42,7 +48,9 @@ type Fold struct {
 	asked   map[string]place  // calls that an approval request has shown already
 	denied  map[string]bool   // calls whose refusal was told as their result
 	prompt  map[string]chat.Body
-	usage   int // messages before it have their model
+	works   map[string]bool // calls without a result
+	hushed  map[string]bool // prompts that are left out
+	usage   int             // messages before it have their model
 }
 
 // opening is what the last message can still take up.
@@ -87,7 +95,7 @@ func (f *Fold) Waiting() []Message {
 
 // Apply folds the next event.
 func (f *Fold) Apply(e *chat.Event) {
-	f.at = e.Seq
+	f.at, f.now = e.Seq, e.ID
 	if spoken(e, f.opt.Workstream) {
 		f.hear(e)
 		return
@@ -103,7 +111,7 @@ func (f *Fold) Apply(e *chat.Event) {
 		f.waiting = slices.DeleteFunc(f.waiting, func(w chat.Event) bool { return w.Seq == b.Sequence })
 	case chat.TurnStarted:
 		f.forget()
-		f.running = true
+		f.running, f.opener = true, e.ID
 		f.take(b.Trigger, e.Turn)
 	case chat.TurnInput:
 		for _, seq := range b.Sequences {
@@ -127,9 +135,13 @@ func (f *Fold) Apply(e *chat.Event) {
 		f.model(b.Model)
 
 	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
-		f.ask(e)
+		if !f.hush(e) {
+			f.ask(e)
+		}
 	case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse, chat.PromptClosed:
-		f.answered(e)
+		if !f.hushed[chat.AnswerOf(e.Body)] {
+			f.answered(e)
+		}
 
 	case chat.SessionUpdated:
 		if b.Summary != nil && *b.Summary != "" {
@@ -137,7 +149,7 @@ func (f *Fold) Apply(e *chat.Event) {
 			m.Content = Texts(PackSummary(*b.Summary, e.At.Time()))
 			f.put(e, m)
 		}
-	case chat.WorkstreamCompleted, chat.WorkstreamFailed, chat.WorkstreamTimeout, chat.WorkstreamWarning, chat.WorkstreamCanceled:
+	case chat.WorkstreamCompleted, chat.WorkstreamFailed, chat.WorkstreamTimeout, chat.WorkstreamWarning, chat.WorkstreamCanceled, chat.WorkstreamProgress:
 		f.child(e)
 	case chat.Unknown:
 		f.imported(e, b)
@@ -192,12 +204,30 @@ func (f *Fold) take(seq chat.Seq, turn chat.TurnID) {
 
 // forget drops what only the turn that has ended needed.
 func (f *Fold) forget() {
-	f.open, f.step = openNone, ""
+	f.open, f.step, f.opener = openNone, "", ""
 	f.usage, f.unnamed = len(f.messages), nil
 	clear(f.named)
 	clear(f.asked)
 	clear(f.denied)
 	clear(f.prompt)
+	clear(f.works)
+	clear(f.hushed)
+}
+
+// hush reports whether a prompt is left out because a tool asks.
+func (f *Fold) hush(e *chat.Event) bool {
+	if !f.opt.Brief || len(f.works) == 0 {
+		return false
+	}
+	switch b := e.Body.(type) {
+	case chat.AgentInputRequest:
+		put(&f.hushed, b.RequestID, true)
+	case chat.AgentPermissionRequest:
+		put(&f.hushed, b.RequestID, true)
+	default:
+		return false
+	}
+	return true
 }
 
 // message begins the n-th message that e makes.
@@ -217,6 +247,30 @@ func (f *Fold) put(e *chat.Event, m Message) {
 	f.messages = append(f.messages, m)
 	f.places = append(f.places, f.at)
 	f.open, f.turn, f.heard = openNone, e.Turn, 0
+	if m.Role != Assistant {
+		f.opener = f.now
+	}
+}
+
+// Speaking names the message that the agent is in or, when it is in none, the
+// one that its next word begins, and the step. So a reader can be told the name
+// of a message while its first words are shown, before any event of it is in
+// the log: the name comes from the event behind which the agent speaks.
+func (f *Fold) Speaking(turn chat.TurnID) (message, step string) {
+	if f.open == openAssistant && f.turn == turn {
+		m := f.last()
+		return m.ID, m.StepID
+	}
+	return f.begins(f.opener, "")
+}
+
+// begins names the message and the step that begin behind an event; own is the
+// event that begins them, for logs in which nothing comes before it.
+func (f *Fold) begins(opener, own chat.EventID) (message, step string) {
+	if opener != "" {
+		own = behind(opener)
+	}
+	return MessageID(own, ofAgent), stepID(own)
 }
 
 func (f *Fold) putPerson(e *chat.Event) {

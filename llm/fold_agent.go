@@ -14,7 +14,7 @@ func (f *Fold) assistant(e *chat.Event) *Message {
 	if f.open != openAssistant || f.turn != e.Turn {
 		m := f.message(e, Assistant, 0)
 		m.Content = []Part{}
-		m.StepID = stepID(e.ID)
+		m.ID, m.StepID = f.begins(f.opener, e.ID)
 		f.put(e, m)
 		f.open, f.step = openAssistant, m.StepID
 	}
@@ -55,6 +55,7 @@ func (f *Fold) call(e *chat.Event, b chat.AgentToolCall) {
 		f.unnamed = append(f.unnamed, ToolCall{ID: id, Name: b.Tool})
 	}
 	put(&f.named, id, b.Tool)
+	put(&f.works, id, true)
 	if at, ok := f.asked[id]; ok {
 		// A person approved it; the request has told the model of it. What runs
 		// are the arguments that the person let through.
@@ -146,6 +147,7 @@ func (f *Fold) returned(e *chat.Event, tool string, r ToolReturn) {
 }
 
 func (f *Fold) returnedAs(e *chat.Event, n int, tool string, r ToolReturn) {
+	delete(f.works, r.ToolCallID)
 	if tool == "" {
 		tool = f.named[r.ToolCallID]
 	}
@@ -156,6 +158,7 @@ func (f *Fold) returnedAs(e *chat.Event, n int, tool string, r ToolReturn) {
 		f.put(e, m)
 		f.open = openTool
 	}
+	f.opener = f.now
 	m := f.last()
 	m.ToolReturns = append(m.ToolReturns, r)
 	m.Content = append(m.Content, &Text{Text: r.PlainText()})
@@ -202,5 +205,9 @@ func (f *Fold) child(e *chat.Event) {
 		f.notice(e, strings.TrimSpace("Workstream "+b.ID+" is short of time. "+b.Message))
 	case chat.WorkstreamCanceled:
 		f.notice(e, strings.TrimSpace("Workstream "+b.ID+" was canceled. "+b.Reason))
+	case chat.WorkstreamProgress:
+		if b.Phase == chat.PhaseDone && b.Summary != "" { // an interactive one's answer
+			f.notice(e, "Workstream "+b.ID+" answered: "+b.Summary)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
@@ -18,7 +19,7 @@ func roleOf(c chat.Caller, s *chat.Session) chat.Role {
 		return r
 	}
 	// An agent works in the sessions that name it.
-	if c.Has(chat.ScopeAgent) && c.Actor.ID == s.Agent {
+	if c.Has(chat.ScopeAgent) && (c.Actor.ID == s.Agent || slices.Contains(s.Agents, c.Actor.ID)) {
 		return chat.Answerer
 	}
 	return ""

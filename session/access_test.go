@@ -339,3 +339,9 @@ func (f *fakeFiles) DeleteSession(context.Context, chat.SessionID) (int, int64, 
 	}
 	return 1, 10, nil
 }
+
+func (f *fakeFiles) CopySession(context.Context, chat.SessionID, chat.SessionID) error { return f.err }
+
+func (f *fakeFiles) Merge(context.Context, chat.SessionID, []string, string) ([]string, error) {
+	return nil, f.err
+}

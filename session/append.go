@@ -180,6 +180,9 @@ func (d *decision) draft(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 	if err := d.fits(&draft); err != nil {
 		return chat.Event{}, err
 	}
+	if draft.Workstream != "" {
+		defer d.advanced(draft.Workstream, draft.Body, len(d.events))
+	}
 	switch b := draft.Body.(type) {
 	case chat.UserMessage:
 		return d.userMessage(actor, draft)

@@ -23,6 +23,7 @@ type decision struct {
 	record   bool // the session's record changed
 	members  bool // who may see the session changed
 	deadline bool // a prompt with a deadline was opened
+	work     bool // what is due for workstreams may have changed
 
 	// Most decisions are of one event, so its memory comes with them.
 	first struct {

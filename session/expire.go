@@ -13,16 +13,25 @@ import (
 // slept itself, or whose clock was set, is noticed after it.
 const maxNap = 30 * time.Second
 
-// Run closes prompts at their deadlines until ctx ends. The deadlines stand in
-// the log, so nothing is forgotten over a restart.
+// Run closes prompts at their deadlines and says what is due for workstreams,
+// until ctx ends. The deadlines stand in the log, so nothing is forgotten over a
+// restart.
 func (s *Sessions) Run(ctx context.Context) error {
 	nap := time.NewTimer(maxNap)
 	defer nap.Stop()
+	armed := false
 	for {
 		next, err := s.expire(ctx)
+		if err == nil && !armed {
+			err = s.rearm(ctx)
+			armed = err == nil
+		}
 		if err != nil && ctx.Err() == nil {
-			s.opt.Logger.ErrorContext(ctx, "prompts could not be closed at their deadline; trying again", "err", err)
+			s.opt.Logger.ErrorContext(ctx, "what is due at deadlines could not be done; trying again", "err", err)
 			next = s.now() + 1e6
+		}
+		if t := s.ring(ctx); t != 0 && (next == 0 || t < next) {
+			next = t
 		}
 		var due <-chan time.Time
 		if next != 0 {
@@ -35,6 +44,14 @@ func (s *Sessions) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// hurry lets Run look again what is due.
+func (s *Sessions) hurry() {
+	select {
+	case s.sooner <- struct{}{}:
+	default:
 	}
 }
 

@@ -124,7 +124,9 @@ func (d *decision) answer(actor chat.Actor, draft chat.Draft) (chat.Event, error
 	if err != nil {
 		return chat.Event{}, err
 	}
-	draft.Workstream = p.Workstream
+	if draft.Workstream = p.Workstream; draft.Workstream != "" {
+		defer d.advanced(draft.Workstream, draft.Body, len(d.events))
+	}
 	return d.enriched(actor, draft, body, p.Turn)
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/workstream"
 )
 
 // room orders what is written to one session. The first caller that finds it
@@ -318,11 +319,8 @@ func (r *room) show(d *decision) {
 	if f := r.home.opt.Committed; f != nil {
 		f(d.events)
 	}
-	if d.deadline {
-		select {
-		case r.home.sooner <- struct{}{}:
-		default:
-		}
+	if d.work && r.home.alarms.set(r.id, workstream.First(d.state)) || d.deadline {
+		r.home.hurry()
 	}
 }
 

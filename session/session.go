@@ -43,9 +43,15 @@ type live interface {
 	Follow(ctx context.Context, id chat.SessionID, from chat.Start, enc chat.Encoding, sink chat.Sink)
 }
 
-// artifacts are removed with their session.
+// artifacts are removed with their session, copied to its forks, and merged when
+// a workstream ends.
 type artifacts interface {
 	DeleteSession(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error)
+	// CopySession gives a session all the files of another one.
+	CopySession(ctx context.Context, from, to chat.SessionID) error
+	// Merge lets the files of folders appear under another one as well, over
+	// none that is there, and returns their paths. It may be repeated.
+	Merge(ctx context.Context, id chat.SessionID, folders []string, into string) ([]string, error)
 }
 
 // Options of Sessions; the zero value works.
@@ -86,6 +92,7 @@ type Sessions struct {
 	seed   maphash.Seed
 	shards [64]shard
 	sooner chan struct{} // a deadline was set; room for one signal
+	alarms alarms        // of workstreams
 }
 
 // shard keeps the rooms of some sessions.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/workstream"
 )
 
 // MaxCrashes is how often a turn may end its process without having said
@@ -18,6 +19,9 @@ const MaxCrashes = 3
 // steers, interrupts or waits.
 func (d *decision) userMessage(actor chat.Actor, draft chat.Draft) (chat.Event, error) {
 	line := d.state.Line(draft.Workstream)
+	if draft.Expect != nil && !draft.Expect.Holds(line) {
+		return chat.Event{}, chat.Errorf(chat.Conflict, "the session has changed meanwhile; look at it again").With("changed", true)
+	}
 	waits := len(line.Queue)
 	if line.Turn != nil {
 		waits += len(line.Turn.Steered)
@@ -25,8 +29,14 @@ func (d *decision) userMessage(actor chat.Actor, draft chat.Draft) (chat.Event, 
 	if waits >= d.maxQueue {
 		return chat.Event{}, chat.Errorf(chat.SlowDown, "%d messages wait for this session already; let the agent answer or stop it first", waits)
 	}
-	if draft.Workstream != "" && d.state.Workstream(draft.Workstream) == nil && line.Turn == nil {
-		return chat.Event{}, chat.Errorf(chat.NotFound, "this session has no workstream %q", draft.Workstream)
+	if draft.Workstream != "" && line.Turn == nil {
+		w, err := workstream.Find(d.state, draft.Workstream)
+		if err == nil {
+			err = workstream.Hears(w)
+		}
+		if err != nil {
+			return chat.Event{}, err
+		}
 	}
 	e := *d.add(actor, draft, "")
 	if t := line.Turn; t != nil && (draft.Interrupt || d.state.Session.Policy == chat.Interrupt) && !t.Stopping {
@@ -37,17 +47,18 @@ func (d *decision) userMessage(actor chat.Actor, draft chat.Draft) (chat.Event, 
 }
 
 // advance starts the next turn of a line when nothing runs there.
-func (d *decision) advance(workstream string) {
-	line := d.state.Line(workstream)
-	if line.Turn != nil || len(line.Queue) == 0 || d.state.Session.Agent == chat.NoAgent {
+func (d *decision) advance(line string) {
+	l, agent := d.state.Line(line), d.state.AgentOf(line)
+	next := l.Next()
+	if l.Turn != nil || next == 0 || agent == chat.NoAgent {
 		return
 	}
-	turn := chat.TurnID(d.nextID(chat.TurnPrefix))
-	agent := d.state.Session.Agent
-	if w := d.state.Workstream(workstream); w != nil && w.Agent != "" {
-		agent = w.Agent
+	if w := d.state.Workstream(line); w != nil && w.State != chat.WorkRunning {
+		return
 	}
-	d.say(chat.TurnStarted{TurnID: turn, Trigger: line.Queue[0], Agent: agent}, workstream, turn)
+	d.work = d.work || line != ""
+	turn := chat.TurnID(d.nextID(chat.TurnPrefix))
+	d.say(chat.TurnStarted{TurnID: turn, Trigger: next, Agent: agent}, line, turn)
 }
 
 func (d *decision) withdraw(actor chat.Actor, draft chat.Draft, b chat.UserMessageWithdrawn) (chat.Event, error) {
@@ -71,6 +82,9 @@ func (d *decision) endSession(actor chat.Actor, draft chat.Draft, turn chat.Turn
 		return chat.Event{}, chat.Errorf(chat.Invalid, "a session ends only by its main line")
 	}
 	d.closePrompts(func(*chat.Prompt) bool { return true })
+	for _, w := range workstream.Live(d.state, "") {
+		d.stopWork(w, actor, "the session has ended", 0)
+	}
 	for _, b := range d.room.home.live.Blocks(d.room.id) {
 		// Those of a turn end with it; nobody else would end these.
 		if b.Turn == "" && !d.finished(b.ID) {
@@ -91,17 +105,69 @@ func (d *decision) finished(block chat.BlockID) bool {
 // next message in line starts its turn: all in one commit. Ending a turn that
 // has ended, or another attempt's, is a conflict.
 func (s *Sessions) EndTurn(ctx context.Context, ref chat.TurnRef, outcome chat.Outcome, cause string) error {
-	return s.system(ctx, ref.Session, func(d *decision) error {
-		t, line := d.state.TurnOf(ref.Turn)
-		if t == nil || t.Attempt != ref.Attempt {
-			return chat.Errorf(chat.Conflict, "turn %s has ended or is in another attempt", ref.Turn)
-		}
-		d.endTurn(t, line, outcome, cause)
-		return nil
-	})
+	e := &ending{ref: ref, outcome: outcome, cause: cause, merged: s.opt.Artifacts == nil}
+	r := s.room(ref.Session)
+	defer r.leave()
+	err := r.do(ctx, &request{rules: e, must: true})
+	if needs, ok := err.(errMerge); ok {
+		// Before the workstream ends: so they are there when its parent is
+		// told, and a crash in between repeats it.
+		e.files, e.merged = s.merge(ctx, ref.Session, needs.workstream), true
+		err = r.do(ctx, &request{rules: e, must: true})
+	}
+	return err
 }
 
-func (d *decision) endTurn(t *chat.Turn, line string, outcome chat.Outcome, cause string) {
+// errMerge says that the files of a workstream have to be merged first, which is
+// no work for the room.
+type errMerge struct{ workstream *chat.Workstream }
+
+func (errMerge) Error() string { return "the files of a workstream are not merged yet" }
+
+// ending is an EndTurn under way.
+type ending struct {
+	ref     chat.TurnRef
+	outcome chat.Outcome
+	cause   string
+	merged  bool     // there is nothing to merge any more
+	files   []string // of a workstream, merged
+	said    said
+}
+
+func (e *ending) lookUp(ctx context.Context, r *room) error {
+	if r.state == nil {
+		return nil
+	}
+	if t, line := r.state.TurnOf(e.ref.Turn); t != nil && line != "" {
+		return e.said.read(ctx, r, t.Answer)
+	}
+	return nil
+}
+
+func (e *ending) decide(d *decision) error {
+	t, line := d.state.TurnOf(e.ref.Turn)
+	if t == nil || t.Attempt != e.ref.Attempt {
+		return chat.Errorf(chat.Conflict, "turn %s has ended or is in another attempt", e.ref.Turn)
+	}
+	if w := d.state.Workstream(line); !e.merged && w != nil && workstream.Merges(w) {
+		return errMerge{w}
+	}
+	d.endTurn(t, line, e.outcome, e.cause, result{&e.said, e.files})
+	return nil
+}
+
+// endTurn ends a turn and goes on with what follows: the next one of its line,
+// or the end of its workstream.
+func (d *decision) endTurn(t *chat.Turn, line string, outcome chat.Outcome, cause string, res result) {
+	d.closeTurn(t, line, outcome, cause)
+	if w := d.state.Workstream(line); w != nil && !w.Ended() {
+		d.settleWork(w, outcome, cause, res.said.text(d, t.Answer), res.files)
+		return
+	}
+	d.advance(line)
+}
+
+func (d *decision) closeTurn(t *chat.Turn, line string, outcome chat.Outcome, cause string) {
 	agent := chat.Actor{Kind: chat.Agent, ID: t.Agent}
 	for _, b := range d.room.home.live.Blocks(d.room.id) {
 		if b.Turn == t.ID && !t.Finished(b.ID) {
@@ -121,7 +187,6 @@ func (d *decision) endTurn(t *chat.Turn, line string, outcome chat.Outcome, caus
 		end.Usage = &u
 	}
 	d.say(end, line, t.ID)
-	d.advance(line)
 }
 
 // clip bounds what an agent says of its failure, so that a turn can always end.
@@ -166,7 +231,7 @@ func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason stri
 			crashes++
 		}
 		if crashes >= MaxCrashes {
-			d.endTurn(t, line, chat.Failed, fmt.Sprintf("given up after %d attempts without progress: %s", crashes, reason))
+			d.endTurn(t, line, chat.Failed, fmt.Sprintf("given up after %d attempts without progress: %s", crashes, reason), result{})
 			return nil
 		}
 		next, ok = chat.TurnRef{Session: ref.Session, Turn: ref.Turn, Attempt: t.Attempt + 1}, true
@@ -179,52 +244,78 @@ func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason stri
 // TakeSteered hands messages that arrived during the turn to its agent. They
 // are part of the turn from then on.
 func (s *Sessions) TakeSteered(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error) {
+	return s.take(ctx, ref, func(t *chat.Turn) []chat.Seq { return slices.Clone(t.Steered) })
+}
+
+// TakeNews hands the agent all that arrived during the turn: messages, words to
+// its workstream, and what became of its children.
+func (s *Sessions) TakeNews(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error) {
+	return s.take(ctx, ref, func(t *chat.Turn) []chat.Seq {
+		all := slices.Concat(t.Steered, t.Woken, t.Told)
+		slices.Sort(all)
+		return all
+	})
+}
+
+// TakeNewsOf hands the agent what became of some of its children, and nothing
+// else.
+func (s *Sessions) TakeNewsOf(ctx context.Context, ref chat.TurnRef, workstreams []string) ([]chat.Seq, error) {
+	var news []chat.Seq
+	err := s.look(ctx, ref.Session, func(st *chat.State) {
+		if t, _ := st.TurnOf(ref.Turn); t != nil {
+			news = slices.Concat(t.Woken, t.Told)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	var about []chat.Seq
+	for _, seq := range news {
+		fact, err := s.log.Get(ctx, ref.Session, seq)
+		if err != nil {
+			return nil, err
+		}
+		e, err := fact.Event()
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(workstreams, chat.ChildOf(e.Body)) {
+			about = append(about, seq)
+		}
+	}
+	if len(about) == 0 {
+		return nil, nil
+	}
+	return s.take(ctx, ref, func(t *chat.Turn) []chat.Seq {
+		return slices.DeleteFunc(about, func(seq chat.Seq) bool { return !slices.Contains(t.Woken, seq) && !slices.Contains(t.Told, seq) })
+	})
+}
+
+func (s *Sessions) take(ctx context.Context, ref chat.TurnRef, which func(t *chat.Turn) []chat.Seq) ([]chat.Seq, error) {
 	var taken []chat.Seq
 	err := s.system(ctx, ref.Session, func(d *decision) error {
 		taken = nil
-		t, line := d.state.TurnOf(ref.Turn)
-		if t == nil || t.Attempt != ref.Attempt {
-			return chat.Errorf(chat.Conflict, "turn %s has ended or is in another attempt", ref.Turn)
+		t, line, err := d.turn(ref)
+		if err != nil {
+			return err
 		}
-		if len(t.Steered) == 0 {
+		if taken = which(t); len(taken) == 0 {
+			taken = nil
 			return nil
 		}
-		taken = append(taken, t.Steered...)
 		d.say(chat.TurnInput{Sequences: taken}, line, t.ID)
 		return nil
 	})
 	return taken, err
 }
 
-// Stop asks the running turn of a line to end. It returns once the request is a
-// fact; the turn ends within a moment after it. Stopping what does not run, or
-// is stopping already, is no error.
-func (s *Sessions) Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error) {
-	var res chat.StopResult
-	r, err := s.enter(ctx, c, id)
-	if err != nil {
-		return res, err
+// turn returns a running turn in the attempt that its agent knows, and its line.
+func (d *decision) turn(ref chat.TurnRef) (*chat.Turn, string, error) {
+	t, line := d.state.TurnOf(ref.Turn)
+	if t == nil || t.Attempt != ref.Attempt {
+		return nil, "", chat.Errorf(chat.Conflict, "turn %s has ended or is in another attempt", ref.Turn)
 	}
-	defer r.leave()
-	if len(reason) > 1000 {
-		return res, chat.Errorf(chat.TooLarge, "a reason has at most 1000 bytes")
-	}
-	err = r.do(ctx, &request{rules: op(func(d *decision) error {
-		if err := allow(c, &d.state.Session, chat.Answerer); err != nil {
-			return err
-		}
-		t := d.state.Line(workstream).Turn
-		if t == nil {
-			res = chat.StopResult{}
-			return nil
-		}
-		res = chat.StopResult{Stopped: true, TurnID: t.ID}
-		if !t.Stopping {
-			d.say(chat.TurnStopRequested{TurnID: t.ID, By: c.Actor, Reason: reason}, workstream, t.ID)
-		}
-		return nil
-	})})
-	return res, err
+	return t, line, nil
 }
 
 // Turns calls f for every turn that runs in a session, as its agent knows it.

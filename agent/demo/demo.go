@@ -25,7 +25,7 @@ const Name = "demo"
 // Info describes the agent.
 var Info = agent.Info{
 	Name: Name, Kind: "builtin", Description: "Answers without a model; type /help for what it can do.",
-	Starters: []string{"/tour", "/stream 200 40", "/ask radio", "/approve deploy {\"env\":\"prod\"}", "/plan 4 4"},
+	Starters: []string{"/tour", "/stream 200 40", "/ask radio", "/approve deploy {\"env\":\"prod\"}", "/plan 4 4", "/work 3 10"},
 }
 
 // Agent is the demo agent.
@@ -53,6 +53,7 @@ func init() {
 		{"/permission", "SCOPE…", "asks for permission", permission},
 		{"/plan", "N [SECONDS]", "a plan of N tasks that advance to done", plan},
 		{"/artifact", "table|chart|image|file|html", "makes one artifact", artifact},
+		{"/work", "N [SECONDS] [deadline=S]", "N parallel workstreams w1 … wN, then a summary", work},
 		{"/usage", "IN OUT", "reports token usage", usage},
 		{"/fail", "MESSAGE", "the turn fails with MESSAGE", fail},
 		{"/sleep", "S", "is silent for S seconds, then says so", sleep},
@@ -63,6 +64,12 @@ func init() {
 
 // Answer answers one message.
 func (Agent) Answer(ctx context.Context, t *agent.Turn) error {
+	if j, ok := assigned(t); ok {
+		return part(ctx, t, j)
+	}
+	if chat.ChildOf(t.Trigger.Body) != "" {
+		return told(ctx, t)
+	}
 	text := t.Text()
 	name, args := text, ""
 	if i := strings.IndexAny(text, " \t\r\n"); i > 0 {

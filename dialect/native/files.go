@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"path"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/wire"
 )
-
-// inlineImages are the types that a browser may show from here; everything else
-// is a download.
-var inlineImages = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true, "image/avif": true}
 
 func (d *Dialect) putFile(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	// Writing a file is writing to the session: the fact comes with it.
@@ -35,6 +31,11 @@ func (d *Dialect) putFile(w http.ResponseWriter, r *http.Request, c chat.Caller)
 		return tooLarge(d.opt.MaxArtifact)
 	}
 	ctx, name := r.Context(), r.PathValue("path")
+	line, err := d.lineOf(r, c)
+	if err != nil {
+		return err
+	}
+	name = chat.WorkFolder(line) + name
 	had, err := d.has(ctx, sess.ID, name)
 	if err != nil {
 		return err
@@ -49,6 +50,7 @@ func (d *Dialect) putFile(w http.ResponseWriter, r *http.Request, c chat.Caller)
 		return err
 	}
 	draft := chat.NewDraft(chat.FileUploaded{Path: info.Path, Name: path.Base(info.Path), MediaType: info.MediaType, Size: info.Size, SHA256: info.SHA256})
+	draft.Workstream = line
 	if _, err := d.opt.Sessions.Append(ctx, c, sess.ID, []chat.Draft{draft}); err != nil {
 		if had {
 			return err // the log names a file here: newer bytes are better than none
@@ -59,9 +61,20 @@ func (d *Dialect) putFile(w http.ResponseWriter, r *http.Request, c chat.Caller)
 	return nil
 }
 
+// lineOf returns the workstream into whose folder a file is to go, "" for none.
+func (d *Dialect) lineOf(r *http.Request, c chat.Caller) (string, error) {
+	q := queryOf(r)
+	name := q.text("workstream")
+	if q.err != nil || name == "" || name == "main" {
+		return "", q.err
+	}
+	w, err := d.opt.Sessions.Workstream(r.Context(), c, sessionID(r), name)
+	return w.ID, err
+}
+
 // mayWrite reports whether the caller can hope to add to the session.
 func mayWrite(c chat.Caller, s *chat.Session) bool {
-	return c.Has(chat.ScopeAdmin) || s.RoleOf(c.Actor).Includes(chat.Answerer) || c.Has(chat.ScopeAgent) && c.Actor.ID == s.Agent
+	return c.Has(chat.ScopeAdmin) || s.RoleOf(c.Actor).Includes(chat.Answerer) || c.Has(chat.ScopeAgent) && (c.Actor.ID == s.Agent || slices.Contains(s.Agents, c.Actor.ID))
 }
 
 func (d *Dialect) has(ctx context.Context, id chat.SessionID, name string) (bool, error) {
@@ -105,40 +118,10 @@ func (d *Dialect) getFile(w http.ResponseWriter, r *http.Request, c chat.Caller)
 		return err
 	}
 	defer body.Close()
-	protect(w.Header(), info)
+	wire.StoredHeaders(w.Header(), info.Path, info.MediaType, info.SHA256)
 	// ServeContent answers ranges, If-Range and If-None-Match.
 	http.ServeContent(w, r, "", info.StoredAt.Time(), body)
 	return nil
-}
-
-// protect sets the headers under which stored bytes go out: nothing in them can
-// run on this origin.
-func protect(h http.Header, info chat.FileInfo) {
-	h.Set("Content-Type", info.MediaType)
-	h.Set("ETag", `"`+info.SHA256+`"`)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Cache-Control", "private, no-cache")
-	kind := "attachment"
-	if base, _, err := mime.ParseMediaType(info.MediaType); err == nil && inlineImages[base] {
-		kind = "inline"
-	}
-	h.Set("Content-Disposition", mime.FormatMediaType(kind, map[string]string{"filename": safeName(info.Path)}))
-}
-
-// safeName is the last part of a path without what could confuse a header.
-func safeName(p string) string {
-	name := strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f || r == '"' || r == '\\' {
-			return '_'
-		}
-		return r
-	}, path.Base(p))
-	if name == "." || name == "/" {
-		return "file"
-	}
-	return name
 }
 
 func (d *Dialect) deleteFile(w http.ResponseWriter, r *http.Request, c chat.Caller) error {

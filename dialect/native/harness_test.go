@@ -50,7 +50,7 @@ type world struct {
 	conns    *wire.Conns
 	server   *httptest.Server
 
-	prompt, turn string // the last ones named in a transcript
+	prompt, turn, main string // the last ones named in a transcript
 }
 
 // clock is fixed, so that what is stored is the same in every run.

@@ -26,6 +26,15 @@ type sessions interface {
 	PreviewLater(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) (func() error, error)
 	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
 	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
+	StopAll(ctx context.Context, c chat.Caller, id chat.SessionID, reason string) (chat.StopResult, error)
+	Launch(ctx context.Context, c chat.Caller, id chat.SessionID, l chat.Launch) (chat.WorkstreamStatus, error)
+	MessageWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error)
+	SteerWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error)
+	TerminateWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error)
+	ReportWorkstream(ctx context.Context, ref chat.TurnRef, clientID string, p chat.WorkstreamProgress) error
+	Workstreams(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.WorkstreamStatus, error)
+	Workstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string) (chat.WorkstreamStatus, error)
+	Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
 	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
 	Snapshot(ctx context.Context, c chat.Caller, id chat.SessionID, items int) (chat.Snapshot, error)
@@ -335,18 +344,6 @@ func (d *Dialect) answerPrompt(w http.ResponseWriter, r *http.Request, c chat.Ca
 	e, err := d.opt.Sessions.Answer(r.Context(), c, sessionID(r), r.PathValue("request_id"), a)
 	if err == nil {
 		d.send(w, r, http.StatusOK, eventBody{e})
-	}
-	return err
-}
-
-func (d *Dialect) stopTurn(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	var s stopBody
-	if err := d.read(r, &s); err != nil {
-		return err
-	}
-	res, err := d.opt.Sessions.Stop(r.Context(), c, sessionID(r), s.Workstream, s.Reason)
-	if err == nil {
-		d.send(w, r, http.StatusOK, res)
 	}
 	return err
 }

@@ -2,14 +2,10 @@ package native
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,9 +17,8 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/transcript"
 )
-
-var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
 // TestTranscripts plays the conversations in testdata against a whole server.
 // Each file is a list of requests and responses. A request begins with a method
@@ -36,50 +31,10 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 // then headers (As: names who asks; alice when absent, nobody for a dash), an
 // empty line and the body.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			w := newWorld(t, func(o *Options) { o.MaxBody, o.MaxArtifact = 64<<10, 1<<10 })
-			a, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var out txtar.Archive
-			out.Comment = a.Comment
-			for _, f := range a.Files {
-				if f.Name == "response" {
-					continue
-				}
-				out.Files = append(out.Files, f)
-				if answer := w.play(string(f.Data)); answer != "" {
-					out.Files = append(out.Files, txtar.File{Name: "response", Data: []byte(settle(answer))})
-				}
-			}
-			got := txtar.Format(&out)
-			if *update {
-				if err := os.WriteFile(file, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if want := txtar.Format(a); !bytes.Equal(got, want) {
-				t.Errorf("%s is out of date (rewrite with -update and read the difference):\n%s", file, firstDifference(string(want), string(got)))
-			}
-		})
-	}
-}
-
-func firstDifference(want, got string) string {
-	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
-	for i := range min(len(w), len(g)) {
-		if w[i] != g[i] {
-			return fmt.Sprintf("line %d\nwant %s\n got %s", i+1, w[i], g[i])
-		}
-	}
-	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
+	transcript.Play(t, "response", func(t *testing.T, _ string) transcript.Player {
+		w := newWorld(t, func(o *Options) { o.MaxBody, o.MaxArtifact = 64<<10, 1<<10 })
+		return func(f txtar.File) string { return settle(w.play(string(f.Data))) }
+	})
 }
 
 var unsettled = []struct {
@@ -110,19 +65,22 @@ var shownHeaders = []string{
 var names = regexp.MustCompile(`"request_id":"(p-[0-9A-Z]{26})"|"turn_id":"(t-[0-9A-Z]{26})"`)
 
 // learn remembers the last prompt and turn that were named; $prompt and $turn
-// stand for them in requests.
+// stand for them in requests, and $main for the last turn that a worker was given.
 func (w *world) learn(text string) {
 	for _, m := range names.FindAllStringSubmatch(text, -1) {
 		if m[1] != "" {
 			w.prompt = m[1]
 		} else {
 			w.turn = m[2]
+			if strings.HasPrefix(text, `{"op":"turn"`) {
+				w.main = m[2]
+			}
 		}
 	}
 }
 
 func (w *world) fill(text string) string {
-	return strings.NewReplacer("$prompt", w.prompt, "$turn", w.turn).Replace(text)
+	return strings.NewReplacer("$prompt", w.prompt, "$turn", w.turn, "$main", w.main).Replace(text)
 }
 
 // play does one request of a transcript and returns what came back.

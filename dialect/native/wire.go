@@ -33,8 +33,39 @@ type eventBody struct {
 }
 
 type stopBody struct {
-	Workstream string `json:"workstream_id,omitempty"`
-	Reason     string `json:"reason,omitempty"`
+	Workstream  string `json:"workstream_id,omitempty"`
+	Workstreams bool   `json:"workstreams,omitempty"` // also all workstreams, which go on otherwise
+	Reason      string `json:"reason,omitempty"`
+}
+
+// workstreamsBody lists the workstreams of a session.
+type workstreamsBody struct {
+	Workstreams []chat.WorkstreamStatus `json:"workstreams"` // in the order of their launch
+}
+
+// messageBody is a follow-up to a workstream.
+type messageBody struct {
+	Message  string      `json:"message"`
+	ClientID string      `json:"client_id,omitempty"`
+	Turn     chat.TurnID `json:"turn_id,omitempty"` // the turn that says it, for agents
+	Attempt  int         `json:"attempt,omitempty"`
+}
+
+// steerBody is a directive to a workstream.
+type steerBody struct {
+	Command  string          `json:"command"` // add_instruction, set_priority, add_constraint, pause_requested, resume_requested
+	Text     string          `json:"text,omitempty"`
+	Payload  json.RawMessage `json:"payload,omitempty"` // another spelling of text; what is no text is given as JSON
+	ClientID string          `json:"client_id,omitempty"`
+	Turn     chat.TurnID     `json:"turn_id,omitempty"`
+	Attempt  int             `json:"attempt,omitempty"`
+}
+
+// terminateBody tells a workstream to end.
+type terminateBody struct {
+	Reason  string      `json:"reason,omitempty"`
+	Turn    chat.TurnID `json:"turn_id,omitempty"`
+	Attempt int         `json:"attempt,omitempty"`
 }
 
 // patchBody changes a session.
@@ -78,6 +109,7 @@ type agentInfo struct {
 	Description string   `json:"description,omitempty"`
 	Starters    []string `json:"starters,omitempty"`
 	Healthy     bool     `json:"healthy"`
+	Problem     string   `json:"problem,omitempty"`
 	Workers     int      `json:"workers,omitempty"`
 	Running     int      `json:"running"`
 }
@@ -107,7 +139,8 @@ type byeFrame struct {
 }
 
 // clientFrame is what a WebSocket client sends: op is watch, unwatch, append,
-// preview, answer or stop; for workers ready, append, preview, done or fail.
+// preview, answer or stop; for workers ready, append, preview, done, fail and the
+// verbs of workstreams.
 type clientFrame struct {
 	Op         string          `json:"op"`
 	ID         json.RawMessage `json:"id,omitempty"` // a number or text, echoed in the answer
@@ -125,22 +158,29 @@ type clientFrame struct {
 	Turn       chat.TurnID     `json:"turn_id,omitempty"`
 	Error      string          `json:"error,omitempty"` // fail: why
 
+	Launch   *chat.Launch             `json:"launch,omitempty"`   // launch_workstream
+	Command  string                   `json:"command,omitempty"`  // steer_workstream
+	Text     string                   `json:"text,omitempty"`     // message_workstream, steer_workstream
+	Progress *chat.WorkstreamProgress `json:"progress,omitempty"` // workstream_progress
+	ClientID string                   `json:"client_id,omitempty"`
+
 	raw []byte // the frame itself; valid while it is handled
 }
 
 // serverFrame answers a client's frame, or tells something of its own accord.
 type serverFrame struct {
-	Op        string           `json:"op"` // ok, error, ping, bye; for workers also turn, event, stop
-	ID        json.RawMessage  `json:"id,omitempty"`
-	Session   chat.SessionID   `json:"session_id,omitempty"`
-	Cursor    *chat.Cursor     `json:"cursor,omitempty"`
-	Last      *chat.Seq        `json:"last,omitempty"`
-	Events    []chat.Event     `json:"events,omitempty"`
-	Event     *chat.Event      `json:"event,omitempty"`
-	Stop      *chat.StopResult `json:"stop,omitempty"`
-	Error     *errorInfo       `json:"error,omitempty"`
-	Retry     *bool            `json:"retry,omitempty"`
-	Turn      *chat.Assignment `json:"turn,omitempty"`
-	TurnID    chat.TurnID      `json:"turn_id,omitempty"`
-	ServerNow *chat.At         `json:"server_now,omitempty"`
+	Op          string                  `json:"op"` // ok, error, ping, bye; for workers also turn, event, stop
+	ID          json.RawMessage         `json:"id,omitempty"`
+	Session     chat.SessionID          `json:"session_id,omitempty"`
+	Cursor      *chat.Cursor            `json:"cursor,omitempty"`
+	Last        *chat.Seq               `json:"last,omitempty"`
+	Events      []chat.Event            `json:"events,omitempty"`
+	Event       *chat.Event             `json:"event,omitempty"`
+	Stop        *chat.StopResult        `json:"stop,omitempty"`
+	Error       *errorInfo              `json:"error,omitempty"`
+	Retry       *bool                   `json:"retry,omitempty"`
+	Turn        *chat.Assignment        `json:"turn,omitempty"`
+	TurnID      chat.TurnID             `json:"turn_id,omitempty"`
+	Workstreams []chat.WorkstreamStatus `json:"workstreams,omitempty"` // answers of a worker's workstream verbs
+	ServerNow   *chat.At                `json:"server_now,omitempty"`
 }

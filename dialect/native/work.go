@@ -93,7 +93,10 @@ func (w *work) handle(ctx context.Context, f clientFrame) error {
 		w.ping(ctx, f.ID)
 		return nil
 	}
-	return chat.Errorf(chat.Invalid, "op %q is not one of append, preview, done, fail, ping", clip(f.Op))
+	if known, err := w.workstream(ctx, f); known {
+		return err
+	}
+	return chat.Errorf(chat.Invalid, "op %q is not one of append, preview, done, fail, ping, launch_workstream, message_workstream, steer_workstream, terminate_workstream, workstream_status, workstream_progress", clip(f.Op))
 }
 
 func (w *work) finish(ctx context.Context, f clientFrame, cause error) error {

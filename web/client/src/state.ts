@@ -118,6 +118,7 @@ export class State {
           "turn_id",
           "trigger",
         );
+        this.#clock(line, e.timestamp, true);
         const others = this.#turns.filter((t) => lineOf(t) !== line);
         return this.#set((this.#turns = [...others, turn].sort((a, b) => compare(lineOf(a), lineOf(b)))));
       }
@@ -131,9 +132,10 @@ export class State {
         if (this.#on(line)?.turn_id !== u.body.turn_id) return;
         // What it was handed stands before the rest already.
         for (const q of this.#queue) if (q.line === line) q.steered = false;
+        this.#clock(line, e.timestamp, false);
         return this.#set((this.#turns = this.#turns.filter((t) => lineOf(t) !== line)));
       case "agent.plan":
-        return this.#set((this.#plan = u.body));
+        return line ? undefined : this.#set((this.#plan = u.body)); // a child's is part of its own line
       case "agent.usage":
         this.#turn(e.turn_id, (t) => ({ usage: plus(t.usage, u.body) }));
         return this.#set((this.#usage = plus(this.#usage, u.body)));
@@ -154,6 +156,8 @@ export class State {
       case "workstream.launched":
         if (!this.#places.has(u.body.id)) this.#places.set(u.body.id, this.#workstreams.length);
         this.#workstreams.push(launched(e, u.body));
+        if (u.body.agent && u.body.agent !== this.#session.agent && !this.#session.agents?.includes(u.body.agent))
+          this.#record({ agents: [...(this.#session.agents ?? []), u.body.agent] });
         return this.#set((this.#shown = undefined));
       default: {
         const w = this.workstream(workstreamOf(u));
@@ -162,6 +166,16 @@ export class State {
         this.#set((this.#shown = undefined));
       }
     }
+  }
+
+  /** Starts and stops the clock of an interactive workstream, which counts only while it works. */
+  #clock(line: string, at: string, works: boolean): void {
+    const w = line ? this.workstream(line) : undefined;
+    if (!w?.interactive || (!works && !w.working_since)) return;
+    const passed = works ? 0 : Date.parse(at) - Date.parse(w.working_since ?? at);
+    const phase = works && w.phase === "done" ? "planning" : w.phase; // done with what it was asked before
+    this.#workstreams[this.#places.get(line) ?? 0] = trim({ ...w, phase, working_since: works ? at : undefined, worked_ms: (w.worked_ms ?? 0) + passed });
+    this.#set((this.#shown = undefined));
   }
 
   /** The view is to be made anew. */
@@ -196,7 +210,7 @@ export class State {
   #hear(seq: number, line: string): void {
     const { status, agent, policy } = this.#session;
     if (status === "completed" || status === "failed") this.#record({ status: "idle", error: "" });
-    if (agent === noAgent) return;
+    if (((line && this.workstream(line)?.agent) || agent) === noAgent) return;
     const turn = this.#on(line);
     const place = (q: Waiting) => `${q.line} ${q.steered ? 0 : 1}`;
     const q = { seq, line, steered: turn !== undefined && !turn.stopping && policy === "steer" };
@@ -273,7 +287,7 @@ export function workstreamOf(u: Understood): string {
 }
 
 export function launched(e: KnownEvent, b: Payloads["workstream.launched"]): Workstream {
-  return trim({ ...b, state: "running", parent: e.workstream_id, launched_at: e.timestamp });
+  return trim({ ...b, state: "running", sequence: e.sequence, parent: e.workstream_id, phase: "planning", launched_at: e.timestamp });
 }
 
 /** The workstream after a later word on it. */
@@ -283,27 +297,32 @@ export function progressed(w: Workstream, u: Understood): Workstream {
     case "workstream.progress": {
       const b = u.body;
       return trim({
-        ...w, phase: b.phase || w.phase, iteration: Math.max(b.iteration ?? 0, w.iteration ?? 0), message: b.message || w.message, share: b.share,
+        ...w, phase: b.phase || w.phase, tool: b.phase ? b.tool : w.tool, iteration: Math.max(b.iteration ?? 0, w.iteration ?? 0),
+        message: b.message || w.message, summary: b.summary || w.summary, share: b.share, progress_at: at,
       });
     }
     case "workstream.warning":
       return trim({ ...w, warned: u.body.share });
     case "workstream.steered": {
       const c = u.body.command;
-      return trim({ ...w, paused: c === "pause_requested" || (w.paused && c !== "resume_requested") });
+      return trim({ ...w, paused: c === "pause_requested" || (w.paused && c !== "resume_requested"), wrapping_up: w.wrapping_up || c === "wrap_up" });
     }
     case "workstream.canceling":
-      return { ...w, state: "canceling" };
+      return trim({ ...w, state: "canceling", cancel_by: u.body.deadline, reason: u.body.reason });
     case "workstream.completed":
-      return trim({ ...w, state: "completed", ended_at: at, summary: u.body.summary, phase: "done" });
+      return trim({ ...ended(w, "completed", u), summary: u.body.summary, phase: "done", tool: undefined });
     case "workstream.failed":
-      return trim({ ...w, state: "failed", ended_at: at, error: u.body.error });
+      return trim({ ...ended(w, "failed", u), error: u.body.error });
     case "workstream.timeout":
-      return trim({ ...w, state: "timeout", ended_at: at, summary: u.body.summary });
+      return trim({ ...ended(w, "timeout", u), summary: u.body.summary });
     case "workstream.canceled":
-      return { ...w, state: "canceled", ended_at: at };
+      return trim({ ...ended(w, "canceled", u), reason: u.body.reason || w.reason });
   }
   return w;
+}
+
+function ended(w: Workstream, state: string, u: { event: KnownEvent; body: { files?: string[] } }) {
+  return { ...w, state, ended_at: u.event.timestamp, files: u.body.files, cancel_by: undefined };
 }
 
 export function trim(w: { [K in keyof Workstream]: Workstream[K] | undefined }): Workstream {

@@ -51,6 +51,8 @@ export interface AgentInfo {
   /** messages to begin with */
   starters?: string[];
   healthy: boolean;
+  /** why not, as far as it is known */
+  problem?: string;
   /** connected, for workers */
   workers?: number;
   /** turns under way */
@@ -219,6 +221,10 @@ export interface Assignment {
   events?: Event[];
   /** blocks that were being written, as far as they were shown */
   open?: OpenBlock[];
+  /** what its line was launched for; absent on the main line */
+  launch?: WorkstreamLaunched;
+  /** its workstream was told to pause */
+  paused?: boolean;
 }
 
 /** BlockKind says what a block holds. */
@@ -539,6 +545,8 @@ export interface Session {
   owner: Actor;
   members?: Member[];
   agent: string;
+  /** others, that answer in its workstreams */
+  agents?: string[];
   title?: string;
   metadata?: unknown;
   summary?: string;
@@ -720,6 +728,8 @@ export interface TurnStopRequested {
   turn_id?: string;
   by: Actor;
   reason?: string;
+  /** Deadline is until when it may take to end well; absent means a moment. */
+  deadline?: Time;
 }
 
 /** TurnView is a running turn. */
@@ -819,28 +829,46 @@ export interface Workstream {
   merge_artifacts?: boolean;
   /** running, canceling, completed, failed, timeout, canceled */
   state: string;
+  /** of its launch */
+  sequence?: number;
   parent?: string;
   phase?: string;
+  tool?: string;
   iteration?: number;
   message?: string;
   share?: number;
+  progress_at?: Time;
   warned?: number;
+  /** it was told to come to an end */
+  wrapping_up?: boolean;
   summary?: string;
   error?: string;
+  files?: string[];
   paused?: boolean;
   launched_at?: Time;
   ended_at?: Time;
+  /** end of the grace time */
+  cancel_by?: Time;
+  /** why it is canceled */
+  reason?: string;
+  /** an interactive one's clock runs since then */
+  working_since?: Time;
+  /** what that clock had counted before */
+  worked_ms?: number;
 }
 
 /** WorkstreamCanceled ends a workstream that was told to. */
 export interface WorkstreamCanceled {
   id: string;
   reason?: string;
+  files?: string[];
 }
 
 /** WorkstreamCanceling says that a workstream was told to end. */
 export interface WorkstreamCanceling {
   id: string;
+  /** who asked for it */
+  by?: Actor;
   reason?: string;
   /** end of the grace time */
   deadline?: Time;
@@ -851,12 +879,15 @@ export interface WorkstreamCompleted {
   id: string;
   summary?: string;
   result?: unknown;
+  /** what was merged into the files of the line that launched it */
+  files?: string[];
 }
 
 /** WorkstreamFailed ends a workstream with an error. */
 export interface WorkstreamFailed {
   id: string;
   error?: string;
+  files?: string[];
 }
 
 /** WorkstreamLaunched begins a parallel line of work. Events of that line carry its id as workstream_id; the lifecycle events here stand on the line that launched it and name the child in their payload. */
@@ -887,16 +918,20 @@ export interface WorkstreamProgress {
   id: string;
   /** planning, executing_tool, synthesizing, blocked, done */
   phase?: string;
+  /** what runs, while executing_tool */
+  tool?: string;
   iteration?: number;
   message?: string;
   /** of the deadline, 0 to 1 */
   share?: number;
+  /** what an interactive one answered; its phase is done then */
+  summary?: string;
 }
 
 /** WorkstreamSteered hands a directive to a workstream. */
 export interface WorkstreamSteered {
   id: string;
-  /** add_instruction, set_priority, add_constraint, pause_requested, resume_requested */
+  /** add_instruction, set_priority, add_constraint, pause_requested, resume_requested, wrap_up */
   command: string;
   text?: string;
 }
@@ -904,7 +939,9 @@ export interface WorkstreamSteered {
 /** WorkstreamTimeout ends a workstream whose deadline has passed. */
 export interface WorkstreamTimeout {
   id: string;
+  /** what it had said by then */
   summary?: string;
+  files?: string[];
 }
 
 /** WorkstreamWarning says that a share of the deadline has passed. */
@@ -1048,20 +1085,20 @@ export const shapes: Record<string, string> = {
   "turn.input": "sequences![]",
   "turn.resumed": "turn_id! attempt!0 crashes reason",
   "turn.started": "turn_id! trigger!0 agent!",
-  "turn.stop_requested": "turn_id by:Actor reason",
+  "turn.stop_requested": "turn_id by:Actor reason deadline@",
   "user.approval_response": "request_id! decisions[Decision![]",
   "user.input_response": "request_id! text values",
   "user.message": "text! content[Part user_id context~",
   "user.message_withdrawn": "sequence!0",
   "user.permission_response": "request_id! granted![] denied duration",
-  "workstream.canceled": "id! reason",
-  "workstream.canceling": "id! reason deadline@",
-  "workstream.completed": "id! summary result~",
-  "workstream.failed": "id! error",
+  "workstream.canceled": "id! reason files",
+  "workstream.canceling": "id! by:Actor* reason deadline@",
+  "workstream.completed": "id! summary result~ files",
+  "workstream.failed": "id! error files",
   "workstream.launched": "id! launch_id name task! agent tools model context~ deadline_seconds deadline@ interactive merge_artifacts*",
   "workstream.message": "id! text!",
-  "workstream.progress": "id! phase iteration message share",
+  "workstream.progress": "id! phase tool iteration message share summary",
   "workstream.steered": "id! command! text",
-  "workstream.timeout": "id! summary",
+  "workstream.timeout": "id! summary files",
   "workstream.warning": "id! share!0 message",
 };

@@ -1,0 +1,119 @@
+package artifact
+
+import (
+	"context"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Copy gives a session a file of a session, its own or another's, under a path
+// that is free. The bytes are shared where the file system can do that, and each
+// name lives as long as it is not deleted, whatever becomes of the other.
+func (l *Local) Copy(ctx context.Context, from chat.SessionID, source string, to chat.SessionID, target string) (Info, error) {
+	if err := check(to, target); err != nil {
+		return Info{}, err
+	}
+	old, err := l.Stat(ctx, from, source)
+	if err != nil {
+		return Info{}, err
+	}
+	record := filepath.Join(l.folder(to), key(target))
+	up := l.begin(to)
+	defer l.end(to, up)
+	info := old
+	info.Path = target
+	// A link under a temporary name is what an upload would have left there.
+	place := bytesFile(filepath.Join(l.folder(from), key(source)), old.SHA256)
+	temp := filepath.Join(l.dir, tmpDir, "copy-"+key(string(to)+"\x00"+target))
+	if os.Remove(temp); os.Link(place, temp) == nil {
+		defer remove(temp)
+		if err := l.publish(to, up, record, temp, &info, true); err != nil {
+			return Info{}, failed("copy an artifact", err)
+		}
+		return info, nil
+	}
+	body, _, err := l.Get(ctx, from, source)
+	if err != nil {
+		return Info{}, err
+	}
+	defer body.Close()
+	return l.Put(ctx, to, target, old.MediaType, body, PutOptions{IfAbsent: true})
+}
+
+// CopySession gives a session all the files of another one. It may be repeated.
+func (l *Local) CopySession(ctx context.Context, from, to chat.SessionID) error {
+	infos, _, err := l.List(ctx, from, "", "", 0)
+	if err != nil {
+		return err
+	}
+	for _, info := range infos {
+		_, err := l.Copy(ctx, from, info.Path, to, info.Path)
+		switch chat.CodeOf(err) {
+		case "", chat.Conflict, chat.NotFound: // there already, or deleted meanwhile
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// Merge lets the files of folders, named with the slash at their end, appear
+// under another folder as well, and returns their paths there. A file never
+// takes the place of another: one whose name is taken by other bytes gets a
+// number. What is there already with the same bytes is left as it is, so a merge
+// may be repeated.
+func (l *Local) Merge(ctx context.Context, id chat.SessionID, folders []string, into string) ([]string, error) {
+	var paths []string
+	for _, folder := range folders {
+		infos, _, err := l.List(ctx, id, folder, "", 0)
+		if err != nil {
+			return paths, err
+		}
+		for _, info := range infos {
+			to, err := l.mergeOne(ctx, id, info, into+strings.TrimPrefix(info.Path, folder))
+			if chat.CodeOf(err) == chat.NotFound {
+				continue // deleted meanwhile
+			}
+			if err != nil {
+				return paths, err
+			}
+			paths = append(paths, to)
+		}
+	}
+	return paths, nil
+}
+
+func (l *Local) mergeOne(ctx context.Context, id chat.SessionID, info Info, target string) (string, error) {
+	const most = 1000
+	for try := 1; ; try++ {
+		to := numbered(target, try)
+		there, err := l.Stat(ctx, id, to)
+		switch {
+		case err == nil && there.SHA256 == info.SHA256:
+			return to, nil
+		case chat.CodeOf(err) == chat.NotFound:
+			if _, err = l.Copy(ctx, id, info.Path, id, to); chat.CodeOf(err) != chat.Conflict {
+				return to, err
+			}
+		case err != nil:
+			return "", err
+		}
+		if try == most {
+			return "", chat.Errorf(chat.Conflict, "there are %d artifacts called %q already", most, target)
+		}
+	}
+}
+
+// numbered is the path for a further try: a.csv, a-2.csv, a-3.csv.
+func numbered(target string, try int) string {
+	if try == 1 {
+		return target
+	}
+	ext := path.Ext(target)
+	return strings.TrimSuffix(target, ext) + "-" + strconv.Itoa(try) + ext
+}

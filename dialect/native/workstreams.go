@@ -1,0 +1,183 @@
+package native
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+func (d *Dialect) stopTurn(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	var s stopBody
+	if err := d.read(r, &s); err != nil {
+		return err
+	}
+	if s.Workstreams && s.Workstream != "" {
+		return chat.Errorf(chat.Invalid, "either workstream_id names one line to stop, or workstreams stops all of them")
+	}
+	var res chat.StopResult
+	var err error
+	if s.Workstreams {
+		res, err = d.opt.Sessions.StopAll(r.Context(), c, sessionID(r), s.Reason)
+	} else {
+		res, err = d.opt.Sessions.Stop(r.Context(), c, sessionID(r), s.Workstream, s.Reason)
+	}
+	if err == nil {
+		d.send(w, r, http.StatusOK, res)
+	}
+	return err
+}
+
+func (d *Dialect) forkSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	var f chat.Fork
+	if err := d.read(r, &f); err != nil {
+		return err
+	}
+	sess, err := d.opt.Sessions.Fork(r.Context(), c, sessionID(r), f)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/parley/v1/sessions/"+string(sess.ID))
+	d.send(w, r, http.StatusCreated, sess)
+	return nil
+}
+
+func (d *Dialect) launchWorkstream(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	var l chat.Launch
+	if err := d.read(r, &l); err != nil {
+		return err
+	}
+	status, err := d.opt.Sessions.Launch(r.Context(), c, sessionID(r), l)
+	if err == nil {
+		d.send(w, r, http.StatusCreated, status)
+	}
+	return err
+}
+
+func (d *Dialect) listWorkstreams(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	all, err := d.opt.Sessions.Workstreams(r.Context(), c, sessionID(r))
+	if err == nil {
+		d.send(w, r, http.StatusOK, workstreamsBody{slices.Concat([]chat.WorkstreamStatus{}, all)})
+	}
+	return err
+}
+
+func (d *Dialect) getWorkstream(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	status, err := d.opt.Sessions.Workstream(r.Context(), c, sessionID(r), r.PathValue("workstream"))
+	if err == nil {
+		d.send(w, r, http.StatusOK, status)
+	}
+	return err
+}
+
+func (d *Dialect) messageWorkstream(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	var m messageBody
+	if err := d.read(r, &m); err != nil {
+		return err
+	}
+	word := chat.Steering{Text: m.Message, ClientID: m.ClientID, Turn: m.Turn, Attempt: m.Attempt}
+	status, err := d.opt.Sessions.MessageWorkstream(r.Context(), c, sessionID(r), r.PathValue("workstream"), word)
+	if err == nil {
+		d.send(w, r, http.StatusOK, status)
+	}
+	return err
+}
+
+func (d *Dialect) steerWorkstream(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	var s steerBody
+	if err := d.read(r, &s); err != nil {
+		return err
+	}
+	word := chat.Steering{Command: s.Command, Text: s.text(), ClientID: s.ClientID, Turn: s.Turn, Attempt: s.Attempt}
+	status, err := d.opt.Sessions.SteerWorkstream(r.Context(), c, sessionID(r), r.PathValue("workstream"), word)
+	if err == nil {
+		d.send(w, r, http.StatusOK, status)
+	}
+	return err
+}
+
+// text is what the directive says, in either spelling.
+func (s *steerBody) text() string {
+	if s.Text != "" || len(s.Payload) == 0 || string(s.Payload) == "null" {
+		return s.Text
+	}
+	var text string
+	if json.Unmarshal(s.Payload, &text) == nil {
+		return text
+	}
+	return string(s.Payload)
+}
+
+func (d *Dialect) terminateWorkstream(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	var t terminateBody
+	if err := d.read(r, &t); err != nil {
+		return err
+	}
+	word := chat.Steering{Text: t.Reason, Turn: t.Turn, Attempt: t.Attempt}
+	status, err := d.opt.Sessions.TerminateWorkstream(r.Context(), c, sessionID(r), r.PathValue("workstream"), word)
+	if err == nil {
+		d.send(w, r, http.StatusOK, status)
+	}
+	return err
+}
+
+// workstream does the verbs by which a worker handles workstreams, as part of a
+// turn that it has. known is false for other ops.
+func (w *work) workstream(ctx context.Context, f clientFrame) (known bool, err error) {
+	switch f.Op {
+	case "launch_workstream", "message_workstream", "steer_workstream", "terminate_workstream", "workstream_status", "workstream_progress":
+	default:
+		return false, nil
+	}
+	ref, err := w.seat.Holds(f.Turn)
+	if err != nil {
+		return true, err
+	}
+	all, err := w.verb(ctx, f, ref)
+	if err == nil {
+		w.send(ctx, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn, Workstreams: all})
+	}
+	return true, err
+}
+
+func (w *work) verb(ctx context.Context, f clientFrame, ref chat.TurnRef) ([]chat.WorkstreamStatus, error) {
+	s := w.d.opt.Sessions
+	word := chat.Steering{Command: f.Command, Text: f.Text, ClientID: f.ClientID, Turn: ref.Turn, Attempt: ref.Attempt}
+	var status chat.WorkstreamStatus
+	var err error
+	switch f.Op {
+	case "launch_workstream":
+		if f.Launch == nil {
+			return nil, chat.Errorf(chat.Invalid, "launch_workstream needs launch: {id, instruction, …}")
+		}
+		l := *f.Launch
+		l.Parent, l.Turn, l.Attempt = "", ref.Turn, ref.Attempt // the turn says which line launches
+		if l.ClientID == "" {
+			l.ClientID = f.ClientID
+		}
+		status, err = s.Launch(ctx, w.caller, ref.Session, l)
+	case "message_workstream":
+		status, err = s.MessageWorkstream(ctx, w.caller, ref.Session, f.Workstream, word)
+	case "steer_workstream":
+		status, err = s.SteerWorkstream(ctx, w.caller, ref.Session, f.Workstream, word)
+	case "terminate_workstream":
+		word.Text = f.Reason
+		status, err = s.TerminateWorkstream(ctx, w.caller, ref.Session, f.Workstream, word)
+	case "workstream_progress":
+		if f.Progress == nil {
+			return nil, chat.Errorf(chat.Invalid, "workstream_progress needs progress: {phase, message, …}")
+		}
+		return nil, s.ReportWorkstream(ctx, ref, f.ClientID, *f.Progress)
+	default:
+		if f.Workstream == "" {
+			return s.Workstreams(ctx, w.caller, ref.Session)
+		}
+		status, err = s.Workstream(ctx, w.caller, ref.Session, f.Workstream)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []chat.WorkstreamStatus{status}, nil
+}

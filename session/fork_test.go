@@ -1,0 +1,158 @@
+package session
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+func TestAForkSharesThePast(t *testing.T) {
+	var told []chat.Event
+	w := newWorld(t, Options{Committed: func(evs []chat.Event) { told = append(told, evs...) }})
+	id := w.begin("s", chat.NewSession{Title: "Plans", Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
+	w.say(id, "first secret")
+	ref := w.turn(id)
+	request := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "Name?"})
+	if _, err := w.Answer(ctx, ann, id, request, chat.Answer{Text: "Ann"}); err != nil {
+		t.Fatal(err)
+	}
+	w.launch(id, chat.Launch{ID: "w1"})
+	w.append(bot, id, chat.AgentText{Text: `He said "turn_id":"` + string(ref.Turn) + `".`})
+	w.end(ref, chat.Done)
+	last := w.state(id).Last
+
+	// A member who may only read can fork, and owns the fork alone.
+	fork, err := w.Fork(ctx, bob, id, chat.Fork{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fork.ForkedOf != id || fork.ForkedAt != last || !fork.Owner.Same(bob.Actor) || len(fork.Members) != 0 || fork.Title != "Plans" || fork.Status != chat.Idle {
+		t.Fatalf("%+v", fork)
+	}
+	_, err = w.Get(ctx, ann, fork.ID)
+	w.wantCode(err, chat.NotFound)
+
+	// The events read the same, name the fork, and are chained; events checks it.
+	before, after := w.events(id), w.events(fork.ID)
+	if len(after) <= len(before) {
+		t.Fatalf("%d events of %d", len(after), len(before))
+	}
+	number := w.state(fork.ID).Number
+	for i, e := range before {
+		f := after[i]
+		if f.Type != e.Type || f.At != e.At || f.Workstream != e.Workstream || f.Session != fork.ID || i > 0 && f.Actor != e.Actor {
+			t.Fatalf("%+v became %+v", e, f)
+		}
+		if gid, ok := chat.ParseID(chat.EventPrefix, string(f.ID)); !ok || gid != chat.MakeID(number, f.Seq) {
+			t.Fatalf("event %d has the id %s", f.Seq, f.ID)
+		}
+		if e.Type != "agent.text" && bytes.Contains(f.Payload, []byte(ref.Turn)) || f.Turn == ref.Turn {
+			t.Fatalf("%s still names a turn of the other session", f.Payload)
+		}
+		if b, ok := f.Body.(chat.AgentText); ok && b.Text != e.Body.(chat.AgentText).Text {
+			t.Fatalf("the text became %q", b.Text)
+		}
+	}
+	// Ids resolve within the fork.
+	turn, _ := chat.ParseID(chat.TurnPrefix, string(after[2].Body.(chat.TurnStarted).TurnID))
+	if sess, seq, err := w.ByID(ctx, bob, turn); err != nil || sess.ID != fork.ID || seq != 3 {
+		t.Fatal(sess.ID, seq, err)
+	}
+	// What was under way is ended there, and goes on in the first one.
+	if s := w.status(id, "w1"); s.State != chat.WorkRunning {
+		t.Fatalf("%+v", s)
+	}
+	if st, err := w.State(ctx, bob, fork.ID); err != nil || st.Workstream("w1").State != chat.WorkCanceled || st.Busy() {
+		t.Fatal(st, err)
+	}
+	// Each goes its own way, also over a restart, and one erased leaves the other.
+	w.restart()
+	if _, err := w.Append(ctx, bob, fork.ID, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "my way"})}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(w.story(id), "my way") {
+		t.Fatal("the first one hears what is said in the fork")
+	}
+	if _, err := w.Erase(ctx, ann, id); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(w.story(fork.ID), "first secret") || !strings.Contains(w.story(fork.ID), "my way") {
+		t.Fatal("the fork lost its past")
+	}
+	if len(told) == 0 {
+		t.Fatal("nobody was told")
+	}
+}
+
+func TestAForkInTheMiddle(t *testing.T) {
+	var told []chat.Event
+	w := newWorld(t, Options{Committed: func(evs []chat.Event) { told = append(told, evs...) }})
+	id := w.begin("s")
+	q := w.say(id, "why?")
+	ref := w.turn(id)
+	w.append(bot, id, chat.AgentToolCall{CallID: "c", Tool: "grep"})
+	cut := w.state(id).Last
+	w.append(bot, id, chat.AgentToolResult{CallID: "c", Tool: "grep"}, chat.AgentText{Text: "Because."})
+	w.end(ref, chat.Done)
+
+	// Behind the question: it is answered anew.
+	told = nil
+	again, err := w.Fork(ctx, ann, id, chat.Fork{ID: "again", After: q.Seq, Title: "Another answer", Agent: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.wantStory("again", "session.started", "user.message why?", "session.updated", "turn.started for 2")
+	if again.Agent != "other" || again.Title != "Another answer" || again.Status != chat.Running {
+		t.Fatalf("%+v", again)
+	}
+	if n := len(told); n != 2 || told[n-1].Body.(chat.TurnStarted).Agent != "other" {
+		t.Fatal("the runner is not told of the turn")
+	}
+	// In the middle of a turn: it is ended there.
+	if _, err := w.Fork(ctx, ann, id, chat.Fork{ID: "half", After: cut}); err != nil {
+		t.Fatal(err)
+	}
+	w.wantStory("half", "session.started", "user.message why?", "turn.started for 2", "agent.tool_call",
+		"agent.tool_error unknown_outcome", "turn.completed interrupted", "session.updated")
+
+	_, err = w.Fork(ctx, ann, id, chat.Fork{ID: "half"})
+	w.wantCode(err, chat.Conflict)
+	// An id that is taken by somebody else's session tells nothing about it.
+	if _, _, err := w.Create(ctx, bob, chat.NewSession{ID: "bobs", Agent: chat.NoAgent}); err != nil {
+		t.Fatal(err)
+	}
+	hidden, err := w.Fork(ctx, ann, id, chat.Fork{ID: "bobs"})
+	if err != nil || hidden.ID == "bobs" {
+		t.Fatal(hidden, err)
+	}
+	if sess, err := w.Get(ctx, ann, "bobs"); err != nil || sess.ID != hidden.ID {
+		t.Fatal(sess, err)
+	}
+	_, err = w.Fork(ctx, ann, id, chat.Fork{After: 999})
+	w.wantCode(err, chat.Invalid)
+	_, err = w.Fork(ctx, bob, id, chat.Fork{})
+	w.wantCode(err, chat.NotFound)
+	_, err = w.Fork(ctx, ann, id, chat.Fork{ID: "no/slash"})
+	w.wantCode(err, chat.Invalid)
+}
+
+func TestAForkOfManyEvents(t *testing.T) {
+	w := newWorld(t, Options{})
+	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
+	bodies := make([]chat.Body, 900)
+	for i := range bodies {
+		bodies[i] = chat.UserMessage{Text: "x"}
+	}
+	w.append(ann, id, bodies...)
+	w.append(ann, id, bodies...)
+	fork, err := w.Fork(ctx, ann, id, chat.Fork{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	if n := len(w.events(fork.ID)); n != 1802 {
+		t.Fatalf("%d events", n)
+	}
+}

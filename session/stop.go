@@ -1,0 +1,75 @@
+package session
+
+import (
+	"context"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/workstream"
+)
+
+// Stop asks the running turn of a line to end; of a workstream, the workstream
+// with it, unless it is interactive. It returns once the request is a fact; the
+// turn ends within a moment after it. Stopping what does not run, or is stopping
+// already, is no error. Workstreams go on when the main line is stopped: see
+// StopAll.
+func (s *Sessions) Stop(ctx context.Context, c chat.Caller, id chat.SessionID, line, reason string) (chat.StopResult, error) {
+	return s.stop(ctx, c, id, reason, func(d *decision) chat.StopResult {
+		if w := d.state.Workstream(line); w != nil && !w.Interactive {
+			if w.Ended() {
+				return chat.StopResult{}
+			}
+			res := chat.StopResult{Stopped: true}
+			if t := d.state.Line(line).Turn; t != nil {
+				res.TurnID = t.ID
+			}
+			d.stopWork(w, c.Actor, reason, 0)
+			return res
+		}
+		return d.stopTurn(line, c.Actor, reason, 0)
+	})
+}
+
+// StopAll stops the main line and all workstreams.
+func (s *Sessions) StopAll(ctx context.Context, c chat.Caller, id chat.SessionID, reason string) (chat.StopResult, error) {
+	return s.stop(ctx, c, id, reason, func(d *decision) chat.StopResult {
+		res := d.stopTurn("", c.Actor, reason, 0)
+		for _, w := range workstream.Live(d.state, "") {
+			d.stopWork(w, c.Actor, reason, 0)
+			res.Stopped = true
+		}
+		return res
+	})
+}
+
+func (s *Sessions) stop(ctx context.Context, c chat.Caller, id chat.SessionID, reason string, f func(d *decision) chat.StopResult) (res chat.StopResult, err error) {
+	r, err := s.enter(ctx, c, id)
+	if err != nil {
+		return res, err
+	}
+	defer r.leave()
+	if len(reason) > 1000 {
+		return res, chat.Errorf(chat.TooLarge, "a reason has at most 1000 bytes")
+	}
+	err = r.do(ctx, &request{rules: op(func(d *decision) error {
+		if err := allow(c, &d.state.Session, chat.Answerer); err != nil {
+			return err
+		}
+		res = f(d)
+		return nil
+	})})
+	return res, err
+}
+
+// stopTurn asks the running turn of a line to end, until a time when it is given
+// one.
+func (d *decision) stopTurn(line string, by chat.Actor, reason string, until chat.At) chat.StopResult {
+	t := d.state.Line(line).Turn
+	if t == nil {
+		return chat.StopResult{}
+	}
+	res := chat.StopResult{Stopped: true, TurnID: t.ID}
+	if !t.Stopping {
+		d.say(chat.TurnStopRequested{TurnID: t.ID, By: by, Reason: reason, Deadline: until}, line, t.ID)
+	}
+	return res
+}

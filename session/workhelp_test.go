@@ -1,0 +1,164 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// timed runs f against a world whose clock is the test's, with deadlines kept.
+func timed(t *testing.T, f func(t *testing.T, w *clocked)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &clocked{world: startWorld(t, Options{})}
+		defer w.close()
+		w.run()
+		defer func() { w.stop() }()
+		f(t, w)
+	})
+}
+
+type clocked struct {
+	*world
+	stop func()
+}
+
+func (w *clocked) run() {
+	run, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- w.Run(run) }()
+	w.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// reboot ends the process, is away for a while, and begins another.
+func (w *clocked) reboot(away time.Duration) {
+	w.stop()
+	w.close()
+	time.Sleep(away)
+	w.start()
+	w.run()
+}
+
+// pass lets time go by, and what is due be said.
+func (w *clocked) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// launch also lets a moment pass: positions of events that come at once lie a few
+// microseconds behind the clock.
+func (w *clocked) launch(id chat.SessionID, l chat.Launch) chat.WorkstreamStatus {
+	w.t.Helper()
+	s := w.world.launch(id, l)
+	time.Sleep(time.Millisecond)
+	return s
+}
+
+// finish answers on a line until nothing waits there.
+func (w *world) finish(id chat.SessionID, line string) {
+	w.t.Helper()
+	for w.state(id).Line(line).Turn != nil {
+		w.end(w.turnOf(id, line), chat.Done)
+	}
+}
+
+func (w *world) launch(id chat.SessionID, l chat.Launch) chat.WorkstreamStatus {
+	w.t.Helper()
+	if l.Instruction == "" {
+		l.Instruction = "work"
+	}
+	s, err := w.Launch(ctx, ann, id, l)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// turnOf returns the running turn of a line.
+func (w *world) turnOf(id chat.SessionID, line string) chat.TurnRef {
+	w.t.Helper()
+	t := w.state(id).Line(line).Turn
+	if t == nil {
+		w.t.Fatalf("no turn runs on %q; the log says\n%s", line, w.saga(id))
+	}
+	return chat.TurnRef{Session: id, Turn: t.ID, Attempt: t.Attempt}
+}
+
+// saga is the log in short, with lines of work and what is said of workstreams.
+func (w *world) saga(id chat.SessionID) string {
+	w.t.Helper()
+	var out []string
+	for _, e := range w.events(id)[1:] {
+		text := strings.TrimPrefix(e.Type, "workstream.")
+		switch b := e.Body.(type) {
+		case chat.WorkstreamLaunched:
+			text += " " + b.ID
+		case chat.WorkstreamProgress:
+			text += strings.TrimRight(" "+b.ID+" "+b.Phase+" "+b.Tool+" "+b.Summary, " ")
+		case chat.WorkstreamWarning:
+			text += fmt.Sprintf(" %s %g", b.ID, b.Share)
+		case chat.WorkstreamSteered:
+			text += " " + b.ID + " " + b.Command
+		case chat.WorkstreamMessage:
+			text += " " + b.ID + " " + b.Text
+		case chat.WorkstreamCanceling:
+			text += " " + b.ID
+		case chat.WorkstreamCompleted:
+			text += " " + b.ID + " " + b.Summary
+		case chat.WorkstreamFailed:
+			text += " " + b.ID + " " + b.Error
+		case chat.WorkstreamTimeout:
+			text += " " + b.ID + " " + b.Summary
+		case chat.WorkstreamCanceled:
+			text += " " + b.ID
+		case chat.TurnStarted:
+			text += fmt.Sprintf(" for %d", b.Trigger)
+		case chat.TurnCompleted:
+			text += " " + string(b.Outcome)
+		case chat.TurnInput:
+			text += fmt.Sprint(" ", b.Sequences)
+		case chat.AgentText:
+			text += " " + b.Text
+		case chat.UserMessage:
+			text += " " + b.Text
+		}
+		out = append(out, strings.TrimRight(fmt.Sprintf("%d %s| %s", e.Seq, e.Workstream, text), " "))
+	}
+	return strings.Join(out, "\n")
+}
+
+func (w *world) wantSaga(id chat.SessionID, lines ...string) {
+	w.t.Helper()
+	if got, want := w.saga(id), strings.Join(lines, "\n"); got != want {
+		w.t.Fatalf("the log says\n%s\n\nand not\n%s", got, want)
+	}
+}
+
+// has counts the events of a type.
+func (w *world) has(id chat.SessionID, typ string) int {
+	n := 0
+	for _, e := range w.events(id) {
+		if e.Type == typ {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) status(id chat.SessionID, name string) chat.WorkstreamStatus {
+	w.t.Helper()
+	s, err := w.Workstream(ctx, ann, id, name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}

@@ -1,0 +1,150 @@
+package workstream
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// The bounds of a deadline, and what it is when nothing is said.
+const (
+	DefaultDeadline = 300 * time.Second
+	MinDeadline     = 30 * time.Second
+	MaxDeadline     = 1800 * time.Second
+)
+
+// Limits of a session's workstreams.
+const (
+	MaxDepth   = 3    // a child's child's child; the main line is at 0
+	MaxRunning = 128  // at once in a session
+	MaxTotal   = 1000 // in the life of a session: their ids are never given twice
+	MaxText    = 64 << 10
+	MaxTools   = 256
+)
+
+// Launched checks a launch and returns what is to be said of it, without what
+// only the server knows: its launch id and the time of its deadline.
+func Launched(l chat.Launch) (chat.WorkstreamLaunched, error) {
+	var none chat.WorkstreamLaunched
+	if err := chat.CheckWorkstream(l.ID); err != nil {
+		return none, err
+	}
+	switch {
+	case l.Instruction == "":
+		return none, chat.Errorf(chat.Invalid, "a workstream needs an instruction: what is it to do?").With("field", "instruction")
+	case len(l.Instruction) > MaxText:
+		return none, chat.Errorf(chat.TooLarge, "an instruction has at most %d KiB; put more into a file", MaxText>>10).With("field", "instruction")
+	case len(l.Name) > chat.MaxTitle:
+		return none, chat.Errorf(chat.TooLarge, "a name has at most %d bytes", chat.MaxTitle).With("field", "name")
+	case len(l.Model) > 256:
+		return none, chat.Errorf(chat.TooLarge, "the name of a model has at most 256 bytes").With("field", "model")
+	case len(l.AllowedTools) > MaxTools:
+		return none, chat.Errorf(chat.TooLarge, "allowed_tools names at most %d tools", MaxTools).With("field", "allowed_tools")
+	case l.Agent == chat.NoAgent:
+		return none, chat.Errorf(chat.Invalid, "a workstream needs an agent that does it").With("field", "agent")
+	}
+	for _, tool := range l.AllowedTools {
+		if tool == "" || len(tool) > 256 {
+			return none, chat.Errorf(chat.Invalid, "the name of a tool has 1 to 256 bytes").With("field", "allowed_tools")
+		}
+	}
+	if err := chat.CheckAgentName(l.Agent); err != nil {
+		return none, err
+	}
+	about := bytes.TrimSpace(l.Context)
+	if len(about) > 0 && (!json.Valid(about) || about[0] != '{' && string(about) != "null") {
+		return none, chat.Errorf(chat.Invalid, "context is an object").With("field", "context")
+	}
+	if len(about) > MaxText {
+		return none, chat.Errorf(chat.TooLarge, "context has at most %d KiB", MaxText>>10).With("field", "context")
+	}
+	if string(about) == "null" {
+		about = nil
+	}
+	seconds, err := deadline(l.DeadlineSeconds)
+	if err != nil {
+		return none, err
+	}
+	b := chat.WorkstreamLaunched{
+		ID: l.ID, Name: l.Name, Task: l.Instruction, Agent: l.Agent, Tools: l.AllowedTools, Model: l.Model, Context: about,
+		DeadlineSeconds: seconds, Interactive: l.Interactive, MergeArtifacts: l.MergeChildArtifacts,
+	}
+	if b.Name == "" {
+		b.Name = b.ID
+	}
+	return b, nil
+}
+
+func deadline(seconds float64) (float64, error) {
+	if seconds == 0 {
+		return DefaultDeadline.Seconds(), nil
+	}
+	if math.IsNaN(seconds) || seconds < MinDeadline.Seconds() || seconds > MaxDeadline.Seconds() {
+		return 0, chat.Errorf(chat.Invalid, "deadline_seconds is between %g and %g", MinDeadline.Seconds(), MaxDeadline.Seconds()).With("field", "deadline_seconds")
+	}
+	return seconds, nil
+}
+
+// Room reports why a session cannot have one more workstream, launched by a
+// line: the line has ended, the id is taken, there are too many, or it would be
+// too deep.
+func Room(st *chat.State, parent, id string) error {
+	if w := st.Workstream(id); w != nil {
+		return chat.Errorf(chat.Conflict, "this session has a workstream %q already, which is %s; every launch needs an id of its own", id, w.State).
+			With("workstream_id", w.ID).With("launch_id", w.LaunchID).With("state", w.State)
+	}
+	if parent != "" {
+		switch w := st.Workstream(parent); {
+		case w == nil:
+			return notFound(parent)
+		case w.State != chat.WorkRunning:
+			return ended(w)
+		}
+	}
+	if d := Depth(st, parent) + 1; d > MaxDepth {
+		return chat.Errorf(chat.Denied, "workstreams are at most %d deep; do this in the line that is there", MaxDepth).With("depth", d)
+	}
+	running := 0
+	for _, w := range st.Workstreams {
+		if !w.Ended() {
+			running++
+		}
+	}
+	if running >= MaxRunning {
+		return chat.Errorf(chat.SlowDown, "%d workstreams run in this session already; let one end first", running)
+	}
+	if len(st.Workstreams) >= MaxTotal {
+		return chat.Errorf(chat.TooLarge, "this session has had %d workstreams, which is the most; begin another session", MaxTotal)
+	}
+	return nil
+}
+
+// Depth is how many launches lie between the main line and a line.
+func Depth(st *chat.State, line string) int {
+	depth := 0
+	for line != "" && depth <= MaxDepth {
+		w := st.Workstream(line)
+		if w == nil {
+			break
+		}
+		line = w.Parent
+		depth++
+	}
+	return depth
+}
+
+func notFound(name string) error {
+	return chat.Errorf(chat.NotFound, "this session has no workstream %q", name)
+}
+
+func ended(w *chat.Workstream) error {
+	what := "has ended as " + w.State
+	if !w.Ended() {
+		what = "is being canceled"
+	}
+	return chat.Errorf(chat.Conflict, "workstream %q %s", w.ID, what).
+		With("workstream_id", w.ID).With("launch_id", w.LaunchID).With("state", w.State)
+}
