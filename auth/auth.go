@@ -20,6 +20,7 @@ type Auth struct {
 	sessions *sessions
 	limits   *limits
 	cross    *http.CrossOriginProtection
+	issueKey []byte // signs tokens that we make; empty when we make none
 }
 
 // hashed is a token by its hash: comparing hashes in constant time gives away
@@ -74,14 +75,18 @@ func (a *Auth) Open() bool { return len(a.tokens) == 0 && a.jwt == nil }
 // CookieName is the cookie of a signed-in browser.
 const CookieName = "parley_session"
 
+// KeyHeader carries a token for clients that have API keys.
+const KeyHeader = "X-API-Key"
+
 // QueryParam carries a token where a route allows it in the address.
 const QueryParam = "access_token"
 
 const howTo = "send the header `Authorization: Bearer TOKEN` with a token that the operator of this server gave you, or sign in with the link that `parley serve` prints"
 
 // Caller returns who makes the request: the caller that a middleware has found
-// before (see [With]), else by the Authorization header, else by the cookie. In
-// open mode it is [Local], whatever the request carries. The error has the code
+// before (see [With]), else by the Authorization header (Bearer, or Basic with a
+// token as the password), else by X-API-Key, else by the cookie. In open mode it
+// is [Local], whatever the request carries. The error has the code
 // unauthenticated, or unavailable when keys could not be fetched.
 func (a *Auth) Caller(r *http.Request) (chat.Caller, error) {
 	if c, ok := From(r.Context()); ok {
@@ -92,10 +97,16 @@ func (a *Auth) Caller(r *http.Request) (chat.Caller, error) {
 	}
 	if header := r.Header.Get("Authorization"); header != "" {
 		scheme, token, _ := strings.Cut(header, " ")
+		if _, password, ok := r.BasicAuth(); ok {
+			return a.Authenticate(r.Context(), password)
+		}
 		if !strings.EqualFold(scheme, "Bearer") {
 			return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "the Authorization header is not of the form `Bearer TOKEN`: %s", howTo)
 		}
 		return a.Authenticate(r.Context(), strings.TrimSpace(token))
+	}
+	if key := r.Header.Get(KeyHeader); key != "" {
+		return a.Authenticate(r.Context(), key)
 	}
 	if cookie, err := r.Cookie(CookieName); err == nil {
 		if c, ok := a.sessions.get(cookie.Value); ok {
@@ -110,7 +121,7 @@ func (a *Auth) Caller(r *http.Request) (chat.Caller, error) {
 // query parameter access_token, for clients that cannot set headers (EventSource
 // and WebSocket in browsers). A header comes first.
 func (a *Auth) CallerOrQuery(r *http.Request) (chat.Caller, error) {
-	if _, ok := From(r.Context()); !ok && !a.Open() && r.Header.Get("Authorization") == "" {
+	if _, ok := From(r.Context()); !ok && !a.Open() && r.Header.Get("Authorization") == "" && r.Header.Get(KeyHeader) == "" {
 		if token := r.URL.Query().Get(QueryParam); token != "" {
 			return a.Authenticate(r.Context(), token)
 		}
@@ -133,6 +144,9 @@ func (a *Auth) Authenticate(ctx context.Context, token string) (chat.Caller, err
 	}
 	if found >= 0 {
 		return a.tokens[found].caller, nil
+	}
+	if c, ours, err := a.authenticateIssued(ctx, token); ours {
+		return c, err
 	}
 	if a.jwt != nil && strings.Count(token, ".") == 2 {
 		c, _, err := a.jwt.verify(ctx, token)

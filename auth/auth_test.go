@@ -3,6 +3,7 @@ package auth
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -61,6 +62,12 @@ func TestStaticTokens(t *testing.T) {
 	if err != nil || c.Actor.Key() != "user:alice" || c.In() != "red" || c.Has(chat.ScopeAgent) {
 		t.Errorf("%v, %v", c, err)
 	}
+	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("anything:"+aliceToken))
+	for _, r := range []*http.Request{request("GET", "/", "X-API-Key", aliceToken), request("GET", "/", "Authorization", basic)} {
+		if c, err := a.Caller(r); err != nil || c.Actor.ID != "alice" {
+			t.Errorf("%v: %v, %v", r.Header, c, err)
+		}
+	}
 	for name, r := range map[string]*http.Request{
 		"nothing":         request("GET", "/"),
 		"wrong":           request("GET", "/", "Authorization", "Bearer nope"),
@@ -68,6 +75,8 @@ func TestStaticTokens(t *testing.T) {
 		"prefix":          request("GET", "/", "Authorization", "Bearer "+aliceToken[:10]),
 		"longer":          request("GET", "/", "Authorization", "Bearer "+aliceToken+"x"),
 		"basic":           request("GET", "/", "Authorization", "Basic YTpi"),
+		"key":             request("GET", "/", "X-API-Key", "nope"),
+		"key, but header": request("GET", "/", "X-API-Key", aliceToken, "Authorization", "Bearer nope"),
 		"token in query":  request("GET", "/?access_token="+aliceToken),
 		"token as cookie": request("GET", "/", "Cookie", CookieName+"="+aliceToken),
 	} {

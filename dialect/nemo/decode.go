@@ -201,6 +201,33 @@ func (s *said) take(list []message, needText bool) error {
 	return nil
 }
 
+// unpack takes the query out of a message whose text is a JSON object with one,
+// as the AI-Q UI sends it; what else is in there is kept as context. Any other
+// text is left as it is.
+func (s *said) unpack() {
+	if len(s.Last.Content) != 1 || !s.Last.Content[0].isText() {
+		return
+	}
+	var all map[string]json.RawMessage
+	if json.Unmarshal([]byte(s.Last.Content[0].Text), &all) != nil {
+		return
+	}
+	var query string
+	if json.Unmarshal(all["query"], &query) != nil || query == "" {
+		return
+	}
+	delete(all, "query")
+	s.Last.Content = parts{{Type: "text", Text: query}}
+	if s.Extra == nil {
+		s.Extra = map[string]json.RawMessage{}
+	}
+	for k, v := range all {
+		if _, ok := s.Extra[k]; !ok {
+			s.Extra[k] = v
+		}
+	}
+}
+
 // text is the text of the parts, lines apart.
 func (p parts) text() string {
 	var texts []string

@@ -18,11 +18,13 @@
 //	  security                        who says it; never stored
 //	  schema_type, schema_version,    context.nemo of the message
 //	  system messages, other keys
-//	  while NeMo's own turn runs      also turn.stop_requested; NeMo's messages that wait are withdrawn
+//	  while NeMo's own turn runs      also turn.stop_requested; NeMo's messages that wait are withdrawn,
+//	                                  all in one append that fails when the line is not as it was seen
 //	user_interaction_message          user.input_response, user.approval_response or user.permission_response
 //	auth_message                      nothing: who speaks on this socket from now on
 //	POST /chat, /generate, /v1/…      as user_message; where prompts have no words, the answer to an open one
 //	POST /executions/…/response       as user_interaction_message
+//	GET /auth/redirect                user.input_response to the oauth_consent prompt of that state
 //	POST /v1/workflow/async           a session of its own, nemo-job-ID, with one user.message
 //	POST /feedback                    user.feedback in the session of the answer
 //	POST, PUT, DELETE /static/…       file.uploaded, file.removed in the session nemo-static
@@ -44,9 +46,10 @@
 //	agent.trace                       the trace of that message; the turn's id without one
 //	everything else                   nothing
 //
-// What we do not speak: /v1/workflow/atif, /evaluate, /monitor/users and the
-// toolkit's own OAuth redirects; an oauth_consent prompt ends when somebody
-// answers it, in any dialect.
+// For the AI-Q UI (?schema=aiq) texts come whole, a notification is a response,
+// there is no trace, and user_message packs what was said as {"query": …}.
+//
+// What we do not speak: /v1/workflow/atif, /evaluate and /monitor/users.
 //
 // # Going on after a drop
 //
@@ -55,8 +58,10 @@
 // per identity, browser and session that place is remembered, also in a file, so
 // that it outlives the process. A client that comes back with ?conversation_id=
 // goes on from there when its old connection is gone; while that lives, it is a
-// second tab and gets the running turn from its start. A browser answers pings
-// for a page that is going away, so a page is sent the last moment again.
+// second tab and gets the running turn from its start. The AI-Q client does not
+// name its conversation: what it followed on a connection that broke a moment ago
+// is taken up. A browser answers pings for a page that is going away, so a page
+// that took its leave is sent the last moment again; see page.go.
 //
 // # Concurrency
 //

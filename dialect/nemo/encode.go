@@ -89,6 +89,11 @@ func (v *voice) appendItem(dst []byte, it *item, now chat.At) []byte {
 		h.Content = stepContent{Name: it.name, Payload: payload(it.text)}
 		return appendJSON(dst, h)
 	case itemNotice:
+		if v.bubbles {
+			told := *it
+			told.text = question(it.notice).Text
+			return v.appendText(dst, &told)
+		}
 		return v.appendPrompt(dst, &asked{Prompt: *it.notice, uuid: it.id, turn: it.turn}, now)
 	case itemError:
 		return v.appendError(dst, it.turn, it.id, it.err, it.at)

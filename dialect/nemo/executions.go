@@ -39,7 +39,7 @@ func (d *Dialect) asking(p *asked) execution {
 	e := execution{ID: p.turn.uuid, Status: statusAsking, InteractionID: p.uuid}
 	e.ResponseURL = "/executions/" + e.ID + "/interactions/" + p.uuid + "/response"
 	if p.Input != nil && p.Input.InputType == chat.InputOAuth {
-		e.Status, e.AuthURL, e.OAuthState = statusOAuth, first(p.Input.URL, p.Input.Text), p.uuid
+		e.Status, e.AuthURL, e.OAuthState = statusOAuth, first(p.Input.URL, p.Input.Text), first(stateOf(p.Input), p.uuid)
 		return e
 	}
 	e.Prompt = d.words.plain().content(&p.Prompt, d.now())

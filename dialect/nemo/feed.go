@@ -83,6 +83,7 @@ type feed struct {
 	pos     chat.Cursor // what the reader has
 	replay  chat.Seq    // up to here, turns of other dialects that have ended are not shown
 	running chat.TurnID // the turn that runs while replay is read
+	blocks  bool        // texts are shown when they are whole, block by block
 
 	turns    map[chat.TurnID]*turn
 	heard    []heard
@@ -212,7 +213,7 @@ func (f *feed) piece(p *chat.Preview, at chat.At) {
 	switch have := f.sent[p.Block]; {
 	case p.Kind == chat.ThinkingBlock:
 		f.think(t, p, at)
-	case p.Workstream != "", t.whole, p.End <= have, p.Offset > have:
+	case p.Workstream != "", t.whole, f.blocks, p.End <= have, p.Offset > have:
 		return
 	default:
 		f.sent[p.Block] = p.End
@@ -230,7 +231,7 @@ func (f *feed) say(t *turn, block chat.BlockID, text string, at chat.At, begun b
 	if text == "" {
 		return
 	}
-	if !begun && t.last != 0 && t.block != block && t.last != '\n' {
+	if !begun && !f.blocks && t.last != 0 && t.block != block && t.last != '\n' {
 		text = "\n\n" + text
 	}
 	t.block, t.last = block, text[len(text)-1]

@@ -240,7 +240,7 @@ func (c *client) answer(conversation, id, parent, text string) {
 // next reads one frame.
 func (c *client) next() frame {
 	c.t.Helper()
-	f, err := c.tryNext(10 * time.Second)
+	f, err := c.tryNext(30 * time.Second)
 	if err != nil {
 		c.t.Fatalf("no frame: %v; seen:\n%s", err, c.log())
 	}
@@ -294,6 +294,28 @@ func isTrace(f frame) bool  { return f.Type == typeTrace }
 func (c *client) turn() []frame {
 	c.t.Helper()
 	return c.until(isTrace)
+}
+
+// some reads n frames, or all there are: a slow client gets many pieces in one.
+func (c *client) some(n int) []frame {
+	c.t.Helper()
+	var all []frame
+	for len(all) < n && !over(all) {
+		all = append(all, c.next())
+	}
+	return all
+}
+
+// over reports whether the frames hold the end of an answer.
+func over(frames []frame) bool { return len(frames) > 0 && isTrace(frames[len(frames)-1]) }
+
+// rest reads what is missing of an answer.
+func (c *client) rest(got []frame) []frame {
+	c.t.Helper()
+	if over(got) {
+		return got
+	}
+	return append(got, c.turn()...)
 }
 
 // text is what a UI would show of the frames.

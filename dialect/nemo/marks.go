@@ -116,7 +116,7 @@ func (m *marks) load() map[string][]leftover {
 	defer m.mu.Unlock()
 	out := map[string][]leftover{}
 	for k, l := range m.all {
-		list := append(out[k.key], leftover{k.no, l.at})
+		list := append(out[k.key], leftover{no: k.no, place: l.at, when: l.when})
 		for i := len(list) - 1; i > 0 && list[i].no < list[i-1].no; i-- {
 			list[i], list[i-1] = list[i-1], list[i]
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -39,6 +40,9 @@ type home struct {
 type leftover struct {
 	no uint64
 	place
+	when         time.Time
+	conversation string // the client's own name for it; "" when only the file knows of it
+	parted       bool   // the client took its leave; else its connection broke
 }
 
 func newDesk(m *marks) *desk {
@@ -70,21 +74,7 @@ func (d *desk) join(key string, t *thread) {
 // connection that does not answer is ended first; while one lives, the client is
 // a second tab, and has no place yet.
 func (d *desk) rejoin(ctx context.Context, key string, t *thread) (at place, ok bool) {
-	d.mu.Lock()
-	old := slices.Clone(d.home(key).live)
-	d.mu.Unlock()
-	var wait sync.WaitGroup
-	for _, o := range old {
-		if o.s == t.s {
-			continue
-		}
-		wait.Go(func() {
-			if !o.s.answers(t.s.d.opt.Gone) {
-				o.s.kick(t.s.d.opt.Gone)
-			}
-		})
-	}
-	wait.Wait()
+	d.dismiss(key, t.s)
 	var last leftover
 	d.mu.Lock()
 	h := d.home(key)
@@ -138,13 +128,13 @@ func (d *desk) enter(key string, h *home, t *thread) {
 }
 
 // leave remembers where a client stood whose connection has ended.
-func (d *desk) leave(t *thread, at place) {
+func (d *desk) leave(t *thread, at place, parted bool) {
 	d.marks.note(t.key, t.no, at)
 	var gone []leftover
 	d.mu.Lock()
 	h := d.home(t.key)
 	h.live = slices.DeleteFunc(h.live, func(o *thread) bool { return o == t })
-	h.left = append(h.left, leftover{t.no, at})
+	h.left = append(h.left, leftover{no: t.no, place: at, when: d.marks.now(), conversation: t.voice.conversation, parted: parted})
 	if n := len(h.left) - maxPlaces; n > 0 {
 		gone, h.left = h.left[:n], slices.Clone(h.left[n:])
 	}
@@ -165,7 +155,7 @@ func (t *thread) begin(ctx context.Context) (chat.Start, error) {
 	}
 	st, err := t.s.d.opt.Sessions.State(ctx, t.caller, t.session)
 	if err != nil {
-		t.s.d.desk.leave(t, at)
+		t.s.d.desk.leave(t, at, false)
 		return chat.Start{}, err
 	}
 	line := st.Line("")
@@ -176,6 +166,7 @@ func (t *thread) begin(ctx context.Context) (chat.Start, error) {
 			at = place{Cursor: chat.Cursor{Seq: line.Turn.Trigger - 1}, Base: line.Turn.Trigger}
 		}
 	}
+	at = t.fix(at)
 	base := min(at.Base, at.Cursor.Seq+1)
 	if line.Turn != nil {
 		base = min(base, line.Turn.Trigger)
@@ -187,7 +178,7 @@ func (t *thread) begin(ctx context.Context) (chat.Start, error) {
 		base = min(base, p.Seq) // open ones are shown again
 	}
 	t.feed = newFeed(t.session, at.Cursor)
-	t.feed.replay = st.Last
+	t.feed.replay, t.feed.blocks = st.Last, t.s.words.bubbles
 	if line.Turn != nil {
 		t.feed.running = line.Turn.ID
 	}
@@ -229,6 +220,8 @@ func (t *thread) enter(ctx context.Context) (at place, known bool, err error) {
 
 // deskKey binds a place to who the client is: the identity, the browser, and the
 // session.
-func (t *thread) deskKey() string {
-	return uid(t.caller.In()+"\x00"+t.caller.Actor.Key()+"\x00"+t.s.browser, string(t.session))
+func (t *thread) deskKey() string { return t.s.deskKey(t.caller, t.session) }
+
+func (s *socket) deskKey(c chat.Caller, id chat.SessionID) string {
+	return uid(c.In()+"\x00"+c.Actor.Key()+"\x00"+s.browser, string(id))
 }

@@ -54,10 +54,11 @@ type Options struct {
 
 // Dialect speaks to NeMo Agent Toolkit clients.
 type Dialect struct {
-	opt   Options
-	words *words
-	desk  *desk
-	log   *slog.Logger
+	opt      Options
+	words    *words
+	desk     *desk
+	consents *consents
+	log      *slog.Logger
 }
 
 // New returns the dialect. An unknown schema is the default one; see Validate.
@@ -89,7 +90,7 @@ func New(opt Options) *Dialect {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Dialect{opt: opt, log: opt.Logger.With("dialect", "nemo")}
+	d := &Dialect{opt: opt, consents: newConsents(), log: opt.Logger.With("dialect", "nemo")}
 	w, ok := wordsFor(opt.Schema)
 	if !ok {
 		w = &wordsReal
@@ -124,6 +125,8 @@ func (d *Dialect) Routes() []wire.Route {
 	routes := []wire.Route{
 		// Who is asking may be said later, in a message.
 		{Pattern: "GET /websocket", Public: true, QueryToken: true, Handler: http.HandlerFunc(d.serveSocket), Fail: d.fail},
+		// The authorization server sends people here; the state tells what for.
+		{Pattern: "GET /auth/redirect", Public: true, Handler: http.HandlerFunc(d.redirected), Fail: d.fail},
 		{Pattern: "GET /health", Public: true, Handler: http.HandlerFunc(health), Fail: d.fail},
 	}
 	add := func(pattern string, h handler) {
@@ -142,10 +145,10 @@ func (d *Dialect) Routes() []wire.Route {
 	add("POST /feedback", d.feedback)
 	add("GET /mcp/client/tool/list", d.listTools)
 	for _, method := range []string{"POST", "PUT"} {
-		routes = append(routes, wire.Route{Pattern: method + " /static/{path...}", Upload: true, Handler: d.handle(d.putStatic, d.fail), Fail: d.fail})
+		routes = append(routes, wire.Route{Pattern: method + " /static/{path...}", Upload: true, Handler: d.handle(d.shelf(d.putStatic), d.fail), Fail: d.fail})
 	}
-	add("GET /static/{path...}", d.getStatic)
-	add("DELETE /static/{path...}", d.deleteStatic)
+	add("GET /static/{path...}", d.shelf(d.getStatic))
+	add("DELETE /static/{path...}", d.shelf(d.deleteStatic))
 	for i := range routes {
 		routes[i].Dialect = via
 	}
@@ -196,9 +199,6 @@ func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
 		s.home = d.opt.NewID()
 	}
 	s.caller, s.unknown = d.opt.Caller(r)
-	if key := r.Header.Get("X-API-Key"); s.unknown != nil && key != "" {
-		s.caller, s.unknown = d.opt.Authenticate(r.Context(), key)
-	}
 	err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: d.opt.MaxFrame, Binary: true}, d.opt.Conns, s.run)
 	if err != nil {
 		d.fail(w, r, handshake(err))

@@ -34,6 +34,8 @@ type socket struct {
 	cancel context.CancelCauseFunc
 	group  sync.WaitGroup
 	done   chan struct{}
+	silent chan struct{} // closed when the client says nothing more
+	left   time.Time     // when that was; readable then
 
 	ponged atomic.Bool   // the client answers pings at all
 	pings  atomic.Uint64 // numbers of pings
@@ -50,19 +52,21 @@ type threadKey struct{ actor, conversation string }
 // run is the read loop.
 func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 	ctx, s.cancel = context.WithCancelCause(ctx)
-	s.conn, s.done = conn, make(chan struct{})
+	s.conn, s.done, s.silent = conn, make(chan struct{}), make(chan struct{})
 	s.waiting, s.heard = map[uint64]chan struct{}{}, make(chan struct{}, 1)
 	defer close(s.done)
 	defer s.group.Wait()
 	defer s.cancel(nil)
 	conn.OnPong(s.pong)
 	s.group.Go(func() { s.beat(ctx) })
-	if s.wanted != "" && s.unknown == nil {
-		s.follow(ctx, s.caller, s.wanted, "")
+	if s.unknown == nil {
+		s.take(ctx, s.caller)
 	}
 	for {
 		msg, err := conn.Read(ctx)
 		if err != nil {
+			s.left = s.d.opt.Now()
+			close(s.silent)
 			return ended(ctx, err)
 		}
 		s.alive()
@@ -243,8 +247,18 @@ func (s *socket) authenticate(ctx context.Context, f *clientFrame) {
 		s.caller, s.unknown = c, nil
 	}
 	_ = s.conn.WriteText(ctx, appendJSON(nil, r))
-	if err == nil && s.wanted != "" {
+	if err == nil {
+		s.take(ctx, c)
+	}
+}
+
+// take follows what the client comes back to.
+func (s *socket) take(ctx context.Context, c chat.Caller) {
+	switch {
+	case s.wanted != "":
 		s.follow(ctx, c, s.wanted, "")
+	case s.words.nameless:
+		s.group.Go(func() { s.comeBack(ctx, c) })
 	}
 }
 
@@ -258,6 +272,9 @@ func (s *socket) speak(ctx context.Context, c chat.Caller, f *clientFrame, raw [
 	if err != nil {
 		s.refuse(ctx, f, err)
 		return
+	}
+	if s.words.packed {
+		m.unpack()
 	}
 	conversation := s.name(f)
 	sess, e, again, err := s.d.submit(ctx, c, conversation, m)

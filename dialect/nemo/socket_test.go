@@ -1,9 +1,8 @@
 package nemo
 
 import (
-	"encoding/base64"
+	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 
@@ -11,6 +10,35 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 )
+
+// Step payloads stay small: all of a long thought together is at most a few
+// times its length, and one payload has a bound.
+func TestStepsStaySmall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("")
+	thought := strings.Repeat("thinking hard ", 1500)
+	c.say("c1", "m1", "/think "+thought)
+	sum := 0
+	for _, f := range c.turn() {
+		if f.Type == typeStep {
+			sum += len(f.Content.Payload)
+			if len(f.Content.Payload) > maxPayload+200 {
+				t.Errorf("a payload of %d bytes", len(f.Content.Payload))
+			}
+		}
+	}
+	if sum == 0 || sum > 4*len(thought) {
+		t.Errorf("%d bytes of steps for a thought of %d", sum, len(thought))
+	}
+	params, _ := json.Marshal(map[string]string{"big": strings.Repeat("<x>", 20000)})
+	c.say("c1", "m2", "/tool calc "+string(params))
+	for _, f := range c.turn() {
+		if f.Type == typeStep && len(f.Content.Payload) > 4*maxPayload {
+			t.Errorf("a payload of %d bytes", len(f.Content.Payload))
+		}
+	}
+}
 
 // Every bad frame gets an error_message with the right code, and the socket
 // stays open.
@@ -113,96 +141,6 @@ func TestSchemaTypes(t *testing.T) {
 	}
 }
 
-// Answers that do not fit are refused with the reason, and the prompt is shown
-// again; late and unasked ones are told so.
-func TestAnswers(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, setup{})
-	c := w.dial("")
-	c.say("c1", "m1", "/ask radio")
-	p := c.prompt()
-	c.answer("c1", "a1", p.Parent, "pigeon")
-	if f := c.next(); f.Content.Code != codeData || !strings.Contains(f.Content.Details, "email") {
-		t.Errorf("refusal: %s", f.raw)
-	}
-	again := c.next()
-	if !isPrompt(again) {
-		t.Errorf("the prompt is not shown again: %s", again.raw)
-	}
-	c.answer("c1", "a2", again.ID, "push")
-	if got := text(c.turn()); got != "You answered: push" {
-		t.Errorf("got %q", got)
-	}
-	c.answer("c1", "a3", again.ID, "sms")
-	if f := c.next(); f.Content.Code != codeMessage || !strings.Contains(f.Content.Details, "answered") {
-		t.Errorf("late answer: %s", f.raw)
-	}
-	for _, tc := range []struct{ say, answer, want string }{
-		{"/ask binary_choice", "continue", "You answered: continue"},
-		{"/ask dropdown", "email", "You answered: email"},
-		{"/ask checkbox", `["email","push"]`, "You answered: email, push"},
-		{"/ask checkbox", "sms, push", "You answered: sms, push"},
-		{"/ask text", " Ada ", "You answered:  Ada "},
-		{"/ask oauth_consent", "", "You answered: "},
-		{`/approve deploy {"env":"prod"}`, "continue", `deploy gave {"env":"prod"}`},
-		{`/approve deploy {}`, "cancel", "Denied: no reason given"},
-		{"/permission files.read net", "continue", "Granted: files.read, net"},
-		{"/permission net", "cancel", "Denied: net"},
-	} {
-		c.say("c1", "m-"+tc.say+tc.answer, tc.say)
-		p := c.prompt()
-		c.answer("c1", "a-"+tc.say+tc.answer, p.Parent, tc.answer)
-		if got := text(c.turn()); got != tc.want {
-			t.Errorf("%s, %s: %q", tc.say, tc.answer, got)
-		}
-	}
-	c.say("c1", "m-n", "/ask notification")
-	frames := c.turn()
-	if frames[0].Content.InputType != "notification" || text(frames) != "Notified." {
-		t.Errorf("notification: %s", frames[0].raw)
-	}
-}
-
-// A prompt ends at its time, decided by the server; an answer after that is told
-// so.
-func TestPromptExpires(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, setup{})
-	c := w.dial("")
-	c.say("c1", "m1", "/ask text timeout=0.2")
-	p := c.prompt()
-	if p.Content.Timeout == nil || *p.Content.Timeout != 1 {
-		t.Errorf("timeout of %s", p.raw)
-	}
-	if got := text(c.turn()); got != "No answer in time." {
-		t.Errorf("got %q", got)
-	}
-	c.answer("c1", "a1", p.Parent, "Ada")
-	if f := c.next(); !isError(f) || !strings.Contains(f.Content.Details, "expired") {
-		t.Errorf("late answer: %s", f.raw)
-	}
-}
-
-// Two tabs answer the same prompt: the first wins, the other is told who did.
-func TestFirstAnswerWins(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, setup{})
-	one := w.dial("")
-	one.say("c1", "m1", "/ask text")
-	p := one.prompt()
-	two := w.dial("?session=other&conversation_id=c1")
-	two.prompt()
-	one.answer("c1", "a1", p.Parent, "Ada")
-	if got := text(one.turn()); got != "You answered: Ada" {
-		t.Errorf("got %q", got)
-	}
-	two.turn()
-	two.answer("c1", "a2", p.Parent, "Bob")
-	if f := two.next(); !isError(f) || !strings.Contains(f.Content.Details, "answered already by local") {
-		t.Errorf("the second: %s", f.raw)
-	}
-}
-
 // Old clients name the conversation by thread_id and get it back.
 func TestThreadID(t *testing.T) {
 	t.Parallel()
@@ -286,197 +224,6 @@ func TestOtherSchemas(t *testing.T) {
 	}
 }
 
-// What a client says of itself: the user is part of the actor, the version is
-// answered, other keys are kept, secrets are not.
-func TestWhatAMessageCarries(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, setup{})
-	c := w.dial("")
-	c.send(`{"type":"user_message","schema_type":"chat","id":"m1","conversation_id":"c1","schema_version":"1.0.0","flavour":{"a":1},
-		"user":{"name":"Ada","email":"ada@example.com","team":"x"},"security":{"api_key":"sesame-secret","token":"sesame-token"},
-		"content":{"messages":[{"role":"user","content":"hi"}]}}`)
-	for _, f := range c.turn() {
-		if f.Type != typeTrace && f.Version != "1.0.0" {
-			t.Errorf("no version: %s", f.raw)
-		}
-	}
-	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range facts {
-		if strings.Contains(string(f.JSON), "sesame") {
-			t.Errorf("a secret is stored: %s", f.JSON)
-		}
-		e, _ := f.Event()
-		if b, ok := e.Body.(chat.UserMessage); ok {
-			if e.Actor.Name != "Ada" || e.Actor.Email != "ada@example.com" || e.Actor.ID != "local" || e.Via != via {
-				t.Errorf("actor %+v via %s", e.Actor, e.Via)
-			}
-			about := aboutOf(b)
-			if string(about.Extra["flavour"]) != `{"a":1}` || string(about.User) != `{"team":"x"}` {
-				t.Errorf("context %s", b.Context)
-			}
-		}
-	}
-	if s := fmt.Sprintf("%v %+v %#v", security{Token: "sesame"}, security{Token: "sesame"}, security{Token: "sesame"}); strings.Contains(s, "sesame") {
-		t.Errorf("a secret is printed: %s", s)
-	}
-}
-
-// Attachments are kept with the message, large ones as artifacts.
-func TestAttachments(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, setup{})
-	c := w.dial("")
-	large, smallData := strings.Repeat("wave", 20_000), "tiny"
-	c.send(fmt.Sprintf(`{"type":"user_message","schema_type":"chat","id":"m1","conversation_id":"c1","content":{"messages":[{"role":"user","content":[
-		{"type":"text","text":"look"},
-		{"type":"image_url","image_url":{"url":"data:image/png;base64,%s","detail":"low"}},
-		{"type":"image_url","image_url":{"url":"https://example.com/cat.png"}},
-		{"type":"input_audio","input_audio":{"data":%q,"format":"wav"}},
-		{"type":"video_url","video_url":{"url":"https://example.com/cat.mp4"}}]}]}}`,
-		base64.StdEncoding.EncodeToString([]byte(smallData)), base64.StdEncoding.EncodeToString([]byte(large))))
-	if got := text(c.turn()); got != "You said: look" {
-		t.Errorf("got %q", got)
-	}
-	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.message"}})
-	if err != nil || len(facts) != 1 {
-		t.Fatal(err, len(facts))
-	}
-	e, _ := facts[0].Event()
-	parts := e.Body.(chat.UserMessage).Content
-	if len(parts) != 5 {
-		t.Fatalf("parts %+v", parts)
-	}
-	if parts[1].Type != "image" || parts[1].URL != "data:image/png;base64,dGlueQ==" || parts[1].Detail != "low" || parts[1].MediaType != "image/png" {
-		t.Errorf("small image %+v", parts[1])
-	}
-	if parts[2].URL != "https://example.com/cat.png" || parts[4].Type != "video" {
-		t.Errorf("links %+v %+v", parts[2], parts[4])
-	}
-	if parts[3].Type != "audio" || parts[3].Path == "" || parts[3].URL != "" || parts[3].Format != "wav" {
-		t.Fatalf("large sound %+v", parts[3])
-	}
-	f, info, err := w.files.Get(t.Context(), "c1", parts[3].Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if b, err := io.ReadAll(f); err != nil || string(b) != large || info.MediaType != "audio/wav" {
-		t.Errorf("the artifact has %d bytes of %s (%v)", len(b), info.MediaType, err)
-	}
-}
-
-// Of a whole history only the last user message is new; the rest begins a new
-// conversation, and is passed over in an old one.
-func TestHistory(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, setup{})
-	c := w.dial("")
-	history := `{"type":"user_message","schema_type":"chat","id":%q,"conversation_id":"c1","content":{"messages":[
-		{"role":"system","content":"be brief"},{"role":"user","content":[{"type":"text","text":"Hello, how are you?"}]},
-		{"role":"assistant","content":[{"type":"text","text":"im good"}]},{"role":"user","content":[{"type":"text","text":%q}]}]}}`
-	c.send(fmt.Sprintf(history, "m1", "one"))
-	if got := text(c.turn()); got != "You said: one" {
-		t.Errorf("got %q", got)
-	}
-	c.send(fmt.Sprintf(history, "m2", "two"))
-	if got := text(c.turn()); got != "You said: two" {
-		t.Errorf("got %q", got)
-	}
-	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.message", "agent.text"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var said []string
-	for _, f := range facts {
-		e, _ := f.Event()
-		switch b := e.Body.(type) {
-		case chat.UserMessage:
-			said = append(said, "> "+b.Text)
-			if b.Text == "one" && aboutOf(b).System != "be brief" {
-				t.Errorf("context %s", b.Context)
-			}
-		case chat.AgentText:
-			said = append(said, "< "+b.Text)
-		}
-	}
-	if got := strings.Join(said, " | "); got != "> Hello, how are you? | < im good | > one | < You said: one | > two | < You said: two" {
-		t.Errorf("the log says %s", got)
-	}
-}
-
-// Who is speaking can be said by a header, in the address, by auth_message, or
-// by each message.
-func TestAuthentication(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, setup{secured: true})
-	c := w.dial("")
-	c.say("c1", "m1", "hi")
-	frames := c.until(isEnd)
-	if f := frames[1]; f.Content.Code != codeAuth {
-		t.Errorf("nobody gets %s", f.raw)
-	}
-	c.send(`{"type":"auth_message","payload":{"method":"jwt","token":"wrong"}}`)
-	if f := c.next(); f.Type != typeAuthResponse || f.Status != "error" || f.Payload == nil || f.Payload.Code != codeAuth {
-		t.Errorf("a wrong token: %s", f.raw)
-	}
-	c.send(`{"type":"auth_message","payload":{"method":"dance"}}`)
-	if f := c.next(); f.Type != typeAuthResponse || f.Status != "error" {
-		t.Errorf("a wrong method: %s", f.raw)
-	}
-	secured := func(token string) string {
-		return strings.Replace(userMessage("c1", "m2", "chat", "hi"), `"content"`, fmt.Sprintf(`"security":{"token":%q},"content"`, token), 1)
-	}
-	c.send(secured("wrong"))
-	if f := c.until(isEnd)[1]; f.Content.Code != codeAuth {
-		t.Errorf("a wrong token in a message: %s", f.raw)
-	}
-	c.send(secured(tokenOf("bob")))
-	if got := text(c.turn()); got != "You said: hi" {
-		t.Errorf("bob by his message: %q", got)
-	}
-	c.send(fmt.Sprintf(`{"type":"auth_message","payload":{"method":"api_key","token":%q}}`, tokenOf("alice")))
-	f := c.next()
-	if f.Status != "success" || f.UserID == "" {
-		t.Errorf("alice: %s", f.raw)
-	}
-	c.say("c2", "m1", "hi")
-	if got := text(c.turn()); got != "You said: hi" {
-		t.Errorf("alice: %q", got)
-	}
-	key := w.dial("", "X-API-Key", tokenOf("alice"))
-	key.say("c3", "m1", "hi")
-	key.turn()
-	owners := map[chat.SessionID]string{"c1": "bob", "c2": "alice", "c3": "alice"}
-	for id, owner := range owners {
-		if s, err := w.sessions.Get(t.Context(), chat.Trusted, id); err != nil || s.Owner.ID != owner {
-			t.Errorf("%s belongs to %s, want %s (%v)", id, s.Owner.ID, owner, err)
-		}
-	}
-	if code, _, _ := w.post("GET", "/websocket?session=%3Cscript%3E", ""); code != 403 {
-		t.Errorf("a bad session parameter: %d", code)
-	}
-}
-
-// After auth_message the conversation of the address is followed.
-func TestAuthThenResume(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, setup{secured: true})
-	c := w.dial("?conversation_id=c1", "Authorization", "Bearer "+tokenOf("alice"))
-	c.say("c1", "m1", "/ask text")
-	c.prompt()
-	c.drop()
-	back := w.dial("?conversation_id=c1")
-	back.send(fmt.Sprintf(`{"type":"auth_message","payload":{"method":"jwt","token":%q}}`, tokenOf("alice")))
-	p := back.prompt()
-	back.answer("c1", "a", p.Parent, "Ada")
-	if got := text(back.turn()); got != "You answered: Ada" {
-		t.Errorf("got %q", got)
-	}
-}
-
 // A client that reads nothing and then everything misses nothing.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
@@ -524,24 +271,5 @@ func TestErased(t *testing.T) {
 	c.say("c2", "m1", "hi")
 	if got := text(c.turn()); got != "You said: hi" {
 		t.Errorf("got %q", got)
-	}
-}
-
-// One socket follows a bounded number of conversations; those that were dropped
-// are followed again when they are used.
-func TestManyConversations(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, setup{})
-	c := w.dial("")
-	for round := range 2 {
-		for i := range maxThreads + 8 {
-			c.say(fmt.Sprintf("c%d", i), fmt.Sprintf("m%d", round), "hi")
-			if got := text(c.turn()); got != "You said: hi" {
-				t.Fatalf("c%d: %q", i, got)
-			}
-		}
-	}
-	if n := len(w.dialect.desk.homes); n != maxThreads+8 {
-		t.Errorf("%d places", n)
 	}
 }

@@ -11,14 +11,11 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/wire"
 )
 
 // static is the conversation that holds a caller's files. Nobody answers there.
 const static = "nemo-static"
-
-// inlineImages are the types that a browser may show from here; everything else
-// is a download.
-var inlineImages = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true, "image/avif": true}
 
 // MCPClient is a group of tools as /mcp/client/tool/list shows it.
 type MCPClient struct {
@@ -49,39 +46,46 @@ func (d *Dialect) listTools(w http.ResponseWriter, r *http.Request, _ chat.Calle
 	return nil
 }
 
-// filePath cleans the path of a file.
-func filePath(r *http.Request) (string, error) {
-	p := path.Clean(strings.Trim(r.PathValue("path"), "/"))
-	if p == "." || p == ".." || strings.HasPrefix(p, "../") {
-		return "", chat.Errorf(chat.Invalid, "Invalid file path.")
-	}
-	return p, nil
+// shelved is a file on a caller's shelf.
+type shelved struct {
+	id   chat.SessionID
+	name string
 }
 
-func (d *Dialect) shelf(ctx context.Context, c chat.Caller) (chat.SessionID, error) {
-	if d.opt.Files == nil {
-		return "", chat.Errorf(chat.NotFound, "this server keeps no files")
+// shelf leads a request to the file that its path names.
+func (d *Dialect) shelf(h func(w http.ResponseWriter, r *http.Request, c chat.Caller, f shelved) error) handler {
+	return func(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+		name := path.Clean(strings.Trim(r.PathValue("path"), "/"))
+		if name == "." || name == ".." || strings.HasPrefix(name, "../") {
+			return chat.Errorf(chat.Invalid, "Invalid file path.")
+		}
+		if d.opt.Files == nil {
+			return chat.Errorf(chat.NotFound, "this server keeps no files")
+		}
+		sess, _, err := d.opt.Sessions.Ensure(r.Context(), c, static, chat.NewSession{Agent: chat.NoAgent, Title: "Files of NeMo clients"})
+		if err != nil {
+			return err
+		}
+		return h(w, r, c, shelved{sess.ID, name})
 	}
-	sess, _, err := d.opt.Sessions.Ensure(ctx, c, static, chat.NewSession{Agent: chat.NoAgent, Title: "Files of NeMo clients"})
-	return sess.ID, err
+}
+
+// note makes what happened to a file a fact.
+func (d *Dialect) note(ctx context.Context, c chat.Caller, f shelved, b chat.Body) error {
+	draft := chat.NewDraft(b)
+	draft.Via = via
+	_, err := d.opt.Sessions.Append(ctx, c, f.id, []chat.Draft{draft})
+	return err
 }
 
 // putStatic stores a file: POST only a new one, PUT also over another.
-func (d *Dialect) putStatic(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	name, err := filePath(r)
-	if err != nil {
-		return err
-	}
-	id, err := d.shelf(r.Context(), c)
-	if err != nil {
-		return err
-	}
+func (d *Dialect) putStatic(w http.ResponseWriter, r *http.Request, c chat.Caller, f shelved) error {
 	if r.Method == http.MethodPost {
-		f, _, err := d.opt.Files.Get(r.Context(), id, name)
-		if err == nil {
-			return errors.Join(chat.Errorf(chat.Conflict, "there is a file %q already: use PUT to replace it", name), f.Close())
-		}
-		if chat.CodeOf(err) != chat.NotFound {
+		switch _, err := d.there(r.Context(), f); chat.CodeOf(err) {
+		case "":
+			return chat.Errorf(chat.Conflict, "there is a file %q already: use PUT to replace it", f.name)
+		case chat.NotFound:
+		default:
 			return err
 		}
 	}
@@ -89,17 +93,25 @@ func (d *Dialect) putStatic(w http.ResponseWriter, r *http.Request, c chat.Calle
 	if err != nil {
 		return err
 	}
-	info, err := d.opt.Files.Put(r.Context(), id, name, kind, body, d.opt.MaxArtifact)
+	info, err := d.opt.Files.Put(r.Context(), f.id, f.name, kind, body, d.opt.MaxArtifact)
 	if err != nil {
 		return tooLarge(err, d.opt.MaxArtifact)
 	}
-	draft := chat.NewDraft(chat.FileUploaded{Path: info.Path, Name: path.Base(info.Path), MediaType: info.MediaType, Size: info.Size, SHA256: info.SHA256})
-	draft.Via = via
-	if _, err := d.opt.Sessions.Append(r.Context(), c, id, []chat.Draft{draft}); err != nil {
+	uploaded := chat.FileUploaded{Path: info.Path, Name: path.Base(info.Path), MediaType: info.MediaType, Size: info.Size, SHA256: info.SHA256}
+	if err := d.note(r.Context(), c, f, uploaded); err != nil {
 		return err
 	}
-	sendJSON(w, r, http.StatusOK, map[string]string{"filename": name})
+	sendJSON(w, r, http.StatusOK, map[string]string{"filename": f.name})
 	return nil
+}
+
+// there is what is known of a file; not_found when there is none.
+func (d *Dialect) there(ctx context.Context, f shelved) (chat.FileInfo, error) {
+	body, info, err := d.opt.Files.Get(ctx, f.id, f.name)
+	if err != nil {
+		return info, err
+	}
+	return info, body.Close()
 }
 
 // upload finds the file in the body: the form field "file", or the whole body.
@@ -136,58 +148,26 @@ func tooLarge(err error, limit int64) error {
 	return err
 }
 
-func (d *Dialect) getStatic(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	name, err := filePath(r)
-	if err != nil {
-		return err
-	}
-	id, err := d.shelf(r.Context(), c)
-	if err != nil {
-		return err
-	}
-	body, info, err := d.opt.Files.Get(r.Context(), id, name)
+func (d *Dialect) getStatic(w http.ResponseWriter, r *http.Request, _ chat.Caller, f shelved) error {
+	body, info, err := d.opt.Files.Get(r.Context(), f.id, f.name)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	// Nothing in stored bytes can run on this origin.
-	h := w.Header()
-	h.Set("Content-Type", info.MediaType)
-	h.Set("ETag", `"`+info.SHA256+`"`)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-	h.Set("Cache-Control", "private, no-cache")
-	how := "attachment"
-	if base, _, err := mime.ParseMediaType(info.MediaType); err == nil && inlineImages[base] {
-		how = "inline"
-	}
-	h.Set("Content-Disposition", mime.FormatMediaType(how, map[string]string{"filename": path.Base(info.Path)}))
+	wire.StoredHeaders(w.Header(), info.Path, info.MediaType, info.SHA256)
 	http.ServeContent(w, r, "", info.StoredAt.Time(), body)
 	return nil
 }
 
-func (d *Dialect) deleteStatic(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	name, err := filePath(r)
+func (d *Dialect) deleteStatic(w http.ResponseWriter, r *http.Request, c chat.Caller, f shelved) error {
+	info, err := d.there(r.Context(), f)
 	if err != nil {
 		return err
 	}
-	id, err := d.shelf(r.Context(), c)
-	if err != nil {
+	if err := d.note(r.Context(), c, f, chat.FileRemoved{Path: info.Path}); err != nil {
 		return err
 	}
-	f, info, err := d.opt.Files.Get(r.Context(), id, name)
-	if err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	draft := chat.NewDraft(chat.FileRemoved{Path: info.Path})
-	draft.Via = via
-	if _, err := d.opt.Sessions.Append(r.Context(), c, id, []chat.Draft{draft}); err != nil {
-		return err
-	}
-	if err := d.opt.Files.Delete(r.Context(), id, name); err != nil {
+	if err := d.opt.Files.Delete(r.Context(), f.id, f.name); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

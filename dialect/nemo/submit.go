@@ -16,6 +16,7 @@ const importing = `{"nemo":{"import":true}}`
 // submit makes what was said a fact of its conversation, which begins with it if
 // need be. again says that the very same was said before.
 func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string, m *said) (sess chat.Session, e chat.Event, again bool, err error) {
+	d.consents.in(c.In())
 	if m.User.Name != "" {
 		c.Actor.Name = m.User.Name
 	}
@@ -121,26 +122,28 @@ func (d *Dialect) importHistory(ctx context.Context, c chat.Caller, id chat.Sess
 
 // append stores a message. It stops the turn that NeMo began before, and takes
 // back NeMo's messages that wait behind it: its clients cannot tell two answers
-// apart. Turns of other dialects are left alone.
+// apart. Turns of other dialects are left alone. What it found of the line goes
+// with the message: when the line has changed before the message is a fact, it
+// looks again.
 func (d *Dialect) append(ctx context.Context, c chat.Caller, id chat.SessionID, draft chat.Draft) (e chat.Event, again bool, err error) {
-	for range 3 {
-		last, drafts, interrupt, err := d.overtake(ctx, c, id)
+	for range maxLooks {
+		seen, err := d.look(ctx, c, id)
 		if err != nil {
 			return e, false, err
 		}
-		draft.Interrupt = interrupt
-		events, err := d.opt.Sessions.Append(ctx, c, id, append(drafts, draft))
+		draft.Interrupt, draft.Expect = seen.interrupt, &seen.line
+		events, err := d.opt.Sessions.Append(ctx, c, id, append(seen.withdrawn, draft))
 		switch {
 		case err == nil:
 			e = events[len(events)-1]
-			return e, e.Seq <= last, nil
+			return e, e.Seq <= seen.last, nil
 		case reused(err):
 			// The id is only a name in this protocol, and clients use some twice.
 			if draft, err = renamed(draft); err != nil {
 				return e, false, err
 			}
-		case chat.CodeOf(err) == chat.Conflict && len(drafts) > 0:
-			// What waited has begun meanwhile.
+		case changed(err), chat.CodeOf(err) == chat.Conflict && len(seen.withdrawn) > 0:
+			// A turn began or ended in between.
 		default:
 			return e, false, err
 		}
@@ -148,37 +151,73 @@ func (d *Dialect) append(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	return e, false, chat.Errorf(chat.Conflict, "the conversation is changing too fast; send the message again")
 }
 
-// overtake finds what a new message from NeMo puts an end to. last is the
-// session's last event at that moment.
-func (d *Dialect) overtake(ctx context.Context, c chat.Caller, id chat.SessionID) (last chat.Seq, drafts []chat.Draft, interrupt bool, err error) {
+// maxLooks bounds how often a message is tried. A line changes once per turn.
+const maxLooks = 20
+
+// look is what a new message from NeMo finds, and puts an end to.
+type look struct {
+	last      chat.Seq // the session's last event
+	line      chat.Expected
+	interrupt bool         // NeMo's own turn runs
+	withdrawn []chat.Draft // NeMo's own messages that wait
+}
+
+func (d *Dialect) look(ctx context.Context, c chat.Caller, id chat.SessionID) (look, error) {
+	var seen look
 	st, err := d.opt.Sessions.State(ctx, c, id)
 	if err != nil {
-		return 0, nil, false, err
+		return seen, err
 	}
+	seen.last = st.Last
 	line := st.Line("")
-	ours := func(seq chat.Seq) bool {
-		fact, ferr := d.opt.Sessions.Event(ctx, c, id, seq)
-		if ferr != nil {
-			err = ferr
-			return false
-		}
-		e, ferr := fact.Event()
-		if ferr != nil {
-			err = ferr
-		}
-		return ferr == nil && e.Via == via
-	}
 	if line.Turn != nil {
-		interrupt = ours(line.Turn.Trigger)
+		seen.line.Turn = line.Turn.ID
+		if seen.interrupt, err = d.began(ctx, c, id, line.Turn.Trigger); err != nil {
+			return seen, err
+		}
 	}
 	for _, seq := range line.Queue {
-		if ours(seq) {
-			withdrawn := chat.NewDraft(chat.UserMessageWithdrawn{Sequence: seq})
-			withdrawn.Via = via
-			drafts = append(drafts, withdrawn)
+		ours, err := d.ours(ctx, c, id, seq)
+		if err != nil {
+			return seen, err
 		}
+		if !ours {
+			seen.line.Queue = append(seen.line.Queue, seq)
+			continue
+		}
+		withdrawn := chat.NewDraft(chat.UserMessageWithdrawn{Sequence: seq})
+		withdrawn.Via = via
+		seen.withdrawn = append(seen.withdrawn, withdrawn)
 	}
-	return st.Last, drafts, interrupt, err
+	return seen, nil
+}
+
+// ours reports whether an event came by this dialect.
+func (d *Dialect) ours(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (bool, error) {
+	fact, err := d.opt.Sessions.Event(ctx, c, id, seq)
+	if err != nil {
+		return false, err
+	}
+	e, err := fact.Event()
+	return err == nil && e.Via == via, err
+}
+
+// began reports whether what NeMo said began a turn. One that no message began
+// (work that has ended wakes its agent) belongs to the message before it, as its
+// answer does.
+func (d *Dialect) began(ctx context.Context, c chat.Caller, id chat.SessionID, trigger chat.Seq) (bool, error) {
+	main := ""
+	said, _, err := d.opt.Sessions.Read(ctx, c, id, chat.Range{Before: trigger + 1, Desc: true, Limit: 1, Types: []string{chat.UserMessage{}.Type()}, Workstream: &main})
+	if err != nil || len(said) == 0 {
+		return false, err
+	}
+	return d.ours(ctx, c, id, said[0].Seq)
+}
+
+// changed reports whether an append failed because the line was not as expected
+// any more.
+func changed(err error) bool {
+	return chat.CodeOf(err) == chat.Conflict && chat.Public(err).Details["changed"] == true
 }
 
 // reused reports whether an append failed because its client id stands for

@@ -38,6 +38,8 @@ type thread struct {
 
 	mu      sync.Mutex
 	first   *chat.Event // what the client said first
+	fixed   bool        // where it begins is settled
+	from    chat.Seq    // and that is behind this event
 	used    time.Time
 	shown   *asked // the prompt in the client's one window
 	last    *asked // the prompt that was there last
@@ -53,16 +55,8 @@ type thread struct {
 type mark struct {
 	ping uint64
 	at   place
+	sent time.Time
 }
-
-// ack is when a position was known to have arrived.
-type ack struct {
-	when time.Time
-	at   place
-}
-
-// maxAcks bounds what is kept of them; more than a browser gets in settling.
-const maxAcks = 64
 
 func (t *thread) over() bool {
 	select {
@@ -88,15 +82,28 @@ func (t *thread) said(ctx context.Context, e chat.Event, again bool) {
 		t.first = &e
 		close(t.spoken)
 	}
+	missed := t.fixed && e.Seq <= t.from // it was answered before the thread began
 	t.mu.Unlock()
 	select {
 	case <-t.begun:
 	default:
-		return // it will begin here, or before
+		again = false // it will begin here, or before
 	}
-	if again {
+	if again || missed {
 		t.s.group.Go(func() { t.repeat(ctx, e) })
 	}
+}
+
+// fix settles where the thread begins: not behind what the client has said, for
+// that is to be answered here, however fast it was.
+func (t *thread) fix(at place) place {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.first != nil && t.first.Seq <= at.Cursor.Seq {
+		at = place{Cursor: chat.Cursor{Seq: t.first.Seq - 1}, Base: t.first.Seq}
+	}
+	t.fixed, t.from = true, at.Cursor.Seq
+	return at
 }
 
 // repeat sends an old answer once more.
@@ -129,7 +136,7 @@ func (t *thread) run(ctx context.Context) {
 	if t.feed == nil {
 		return
 	}
-	defer func() { t.s.d.desk.leave(t, t.final(ctx)) }()
+	defer func() { t.s.d.desk.leave(t, t.final(ctx), parted(ctx)) }()
 	if err := t.pump(ctx, start); err != nil && ctx.Err() == nil {
 		t.fail(ctx, err)
 	}
@@ -146,6 +153,7 @@ func (t *thread) fail(ctx context.Context, err error) {
 // pump is the write loop.
 func (t *thread) pump(ctx context.Context, start chat.Start) error {
 	var out []byte
+	var pace pace
 	for batch, err := range t.s.d.opt.Sessions.Watch(ctx, t.caller, t.session, start, nil) {
 		if err != nil {
 			return err
@@ -157,9 +165,14 @@ func (t *thread) pump(ctx context.Context, start chat.Start) error {
 				return err
 			}
 			for j := range items {
+				if t.s.page && pace.merge(&items[j]) {
+					continue
+				}
+				out = t.pending(out, &pace)
 				out = t.frame(out, &items[j])
 			}
 		}
+		out = t.pending(out, &pace)
 		if batch.Live {
 			out = t.window(out)
 		}
@@ -167,11 +180,24 @@ func (t *thread) pump(ctx context.Context, start chat.Start) error {
 			<-ctx.Done() // pongs that are there already still count
 			return nil
 		}
+		if t.s.page && len(out) > 0 {
+			pace.rest(ctx)
+		}
 		if cap(out) > 64<<10 {
 			out = nil
 		}
 	}
 	return nil
+}
+
+// pending appends the text that was put together, if there is any.
+func (t *thread) pending(out []byte, p *pace) []byte {
+	if p.text == nil {
+		return out
+	}
+	out = t.frame(out, p.text)
+	p.text = nil
+	return out
 }
 
 // frame appends one item, with a ping in front of it whose answer tells that it
@@ -214,7 +240,7 @@ func (t *thread) ping(out []byte, at place) []byte {
 		t.marks = t.marks[:0] // nobody answers
 	}
 	n := t.s.pings.Add(1)
-	t.marks = append(t.marks, mark{n, at})
+	t.marks = append(t.marks, mark{n, at, t.s.d.opt.Now()})
 	return wire.AppendPingFrame(out, binary.BigEndian.AppendUint64(nil, n))
 }
 
@@ -274,21 +300,14 @@ func (t *thread) arrived(ping uint64) {
 		n++
 	}
 	if n > 0 {
-		t.arrive = t.marks[n-1].at
-		if len(t.acks) == maxAcks {
-			t.older = t.acks[maxAcks/2-1].at
-			t.acks = slices.Delete(t.acks, 0, maxAcks/2)
+		last := t.marks[n-1]
+		t.arrive = last.at
+		if t.s.page {
+			t.acked(last, t.s.d.opt.Now())
 		}
-		t.acks = append(t.acks, ack{time.Now(), t.arrive})
 		t.marks = slices.Delete(t.marks, 0, n)
 	}
 }
-
-// settling is how long a page may take from the arrival of a frame to having
-// kept what it says. A browser answers pings also for a page that is going away
-// and never gets to see what came last. What arrived in that time is sent again:
-// a word twice is better than a word lost.
-const settling = 150 * time.Millisecond
 
 // final is where the client stands when its socket has ended. What was sent
 // before an orderly end of the server arrives; otherwise what was answered
@@ -299,15 +318,10 @@ func (t *thread) final(ctx context.Context) place {
 	if !t.s.ponged.Load() || errors.Is(context.Cause(ctx), wire.ErrShutdown) {
 		return t.written
 	}
-	if t.s.page {
-		// How the socket ended does not tell: when a write fails first, the
-		// page's goodbye is never read.
-		for _, a := range slices.Backward(t.acks) {
-			if time.Since(a.when) >= settling {
-				return a.at
-			}
-		}
-		return t.older
+	if !t.s.page || !parted(ctx) {
+		// Whoever answered is still there, and has all that it answered for.
+		return t.arrive
 	}
-	return t.arrive
+	<-t.s.silent // the read loop has met its end, and tells when
+	return t.settled(t.s.left)
 }

@@ -1,21 +1,18 @@
 package nemo
 
 import (
-	"bytes"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/coder/websocket"
 	"golang.org/x/tools/txtar"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/transcript"
 )
-
-var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
 // TestTranscripts plays the conversations in testdata against a whole server.
 // The parts of a file are steps:
@@ -23,8 +20,13 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 //	dial NAME [QUERY]           a WebSocket client connects
 //	send NAME                   it sends the frames in the body, one per line
 //	read NAME UNTIL             it reads until an end, prompt, error, trace or auth frame
+//	skip NAME N                 it reads N frames that are not shown
+//	await NAME UNTIL            the same, until a frame comes
+//	text NAME…                  what these clients saw of answers, one after the other
 //	drop NAME                   it is cut off
+//	leave NAME                  it takes its leave
 //	METHOD PATH                 an HTTP request: headers, an empty line, the body
+//	poll PATH TEXT              the same with GET, until the answer has the text in it
 //	log SESSION                 what is in the log now
 //	restart                     the server ends and starts again
 //
@@ -32,50 +34,11 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 // rewritten with -update. Pieces of text that follow each other are shown as
 // one, because how a text is cut depends on time; times are left out.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			t.Parallel()
-			a, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p := &player{w: newWorld(t, setup{secured: bytes.Contains(a.Comment, []byte("secured"))}), clients: map[string]*client{}}
-			out := txtar.Archive{Comment: a.Comment}
-			for _, f := range a.Files {
-				if f.Name == "server" {
-					continue
-				}
-				out.Files = append(out.Files, f)
-				if said := p.play(t, f); said != "" {
-					out.Files = append(out.Files, txtar.File{Name: "server", Data: []byte(settle(said))})
-				}
-			}
-			got := txtar.Format(&out)
-			if *update {
-				if err := os.WriteFile(file, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if want := txtar.Format(a); !bytes.Equal(got, want) {
-				t.Errorf("%s is out of date (rewrite with -update and read the difference):\n%s", file, difference(string(want), string(got)))
-			}
-		})
-	}
-}
-
-func difference(want, got string) string {
-	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
-	for i := range min(len(w), len(g)) {
-		if w[i] != g[i] {
-			return fmt.Sprintf("line %d\nwant %s\n got %s", i+1, w[i], g[i])
-		}
-	}
-	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
+	transcript.Play(t, "server", func(t *testing.T, about string) transcript.Player {
+		t.Parallel()
+		p := &player{w: newWorld(t, setup{secured: strings.Contains(about, "secured")}), clients: map[string]*client{}}
+		return func(f txtar.File) string { return settle(p.play(t, f)) }
+	})
 }
 
 var settled = []struct {
@@ -125,8 +88,28 @@ func (p *player) play(t *testing.T, f txtar.File) string {
 		}
 	case "read":
 		return p.read(t, p.clients[at(1)], at(2))
+	case "skip":
+		n, _ := strconv.Atoi(at(2))
+		for range n {
+			p.clients[at(1)].next()
+		}
+	case "await":
+		p.clients[at(1)].until(untils[at(2)])
+	case "text":
+		var all []frame
+		for _, name := range word[1:] {
+			all = append(all, p.clients[name].seen...)
+		}
+		return text(all) + "\n"
+	case "poll":
+		p.w.poll(at(1), at(2))
+		return p.request(t, "GET", at(1), "")
 	case "drop":
 		p.clients[at(1)].drop()
+	case "leave":
+		if err := p.clients[at(1)].conn.Close(websocket.StatusGoingAway, ""); err != nil {
+			t.Fatal(err)
+		}
 	case "restart":
 		p.w = p.w.restart()
 	case "log":

@@ -15,6 +15,9 @@ type words struct {
 	numbers          bool   // error codes are numbers, message is the class and details the text
 	human            bool   // multiple choice has types of its own
 	labels           bool   // options are plain texts, and there is one kind of multiple choice
+	bubbles          bool   // each response is a message of its own: texts come whole, notifications are such messages
+	packed           bool   // the text of a message is a JSON object with a query
+	nameless         bool   // a client that comes back does not say to which conversation
 }
 
 // The ways of speaking. The zero name is the real server's.
@@ -33,10 +36,12 @@ var (
 		name: "agentiq", complete: "completed", failed: "failed", errorStatus: "in_progress",
 		userIsParent: true, numbers: true, human: true,
 	}
-	// wordsAIQ please the AI-Q blueprint's UI, which checks frames strictly.
+	// wordsAIQ please the AI-Q blueprint's UI. It checks frames strictly and knows
+	// no trace; a notification shown as a prompt would make it drop the rest of
+	// the answer.
 	wordsAIQ = words{
 		name: "aiq", complete: "complete", failed: "complete",
-		conversation: true, update: true, trace: true, timed: true, labels: true,
+		conversation: true, update: true, timed: true, labels: true, bubbles: true, packed: true, nameless: true,
 	}
 )
 

@@ -90,7 +90,11 @@ for (const signal of ['SIGTERM', 'SIGKILL']) {
       await c.closed;
       const back = await Client.dial(own.ws, { conversation_id: 'restart' });
       const rest = await back.turn();
-      assert.equal(text([...c.seen, ...rest]), tokens(80));
+      let had = text(c.seen);
+      if (signal === 'SIGKILL' && !text(rest).startsWith(tokens(80).slice(had.length))) {
+        had = text(c.seen.slice(0, -1)); // killed after a frame was sent and before that was noted: it comes again
+      }
+      assert.equal(had + text(rest), tokens(80));
       back.close();
     } finally {
       await own.stop();

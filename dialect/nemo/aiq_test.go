@@ -1,0 +1,90 @@
+package nemo
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+func aiqMessage(conversation, id, query string) string {
+	return userMessage(conversation, id, "chat_stream", string(appendJSON(nil, map[string]any{"query": query, "data_sources": []string{"web"}})))
+}
+
+// bubbles are the texts that the AI-Q UI shows, one per response.
+func bubbles(frames []frame) string {
+	var list []string
+	for _, f := range frames {
+		if f.Type == typeResponse && f.Content.Text != nil {
+			list = append(list, *f.Content.Text)
+		}
+	}
+	return strings.Join(list, "|")
+}
+
+// The AI-Q UI makes a bubble of each response, packs what is said in JSON, and
+// does not survive a notification that looks like a prompt.
+func TestAIQ(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{change: func(o *Options) { o.Schema = "aiq" }})
+	c := w.dial("")
+	c.schema = "aiq"
+	for _, m := range []struct{ query, want string }{
+		{"hello", "You said: hello"},
+		{"/stream 50 500", words1toN(50)},
+		{"/ask notification", "This is a notification.|Notified."},
+		{"/tool calc {}", "calc gave {}"},
+	} {
+		c.send(aiqMessage("c1", "m-"+m.query, m.query))
+		if got := bubbles(c.until(isEnd)); got != m.want {
+			t.Errorf("%s: %q, want %q", m.query, got, m.want)
+		}
+	}
+	c.send(userMessage("c1", "m-plain", "chat_stream", `{"question":"?"}`))
+	if got := bubbles(c.until(isEnd)); got != `You said: {"question":"?"}` {
+		t.Errorf("another object is a text: %q", got)
+	}
+	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.message"}, Limit: 1})
+	if err != nil || len(facts) != 1 {
+		t.Fatal(facts, err)
+	}
+	if kept := string(facts[0].JSON); !strings.Contains(kept, `"data_sources":["web"]`) || !strings.Contains(kept, `"text":"hello"`) {
+		t.Errorf("the message is kept as %s", kept)
+	}
+}
+
+// The AI-Q client comes back without a word of which conversation. It gets the
+// rest, once; one that took its leave does not.
+func TestAIQComesBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("?schema=aiq")
+	c.send(aiqMessage("c1", "m1", "/ask text"))
+	p := c.prompt()
+	c.drop()
+	c = w.dial("?schema=aiq")
+	if again := c.prompt(); again.Conversation != "c1" || again.Parent != p.Parent {
+		t.Errorf("the prompt came back as %s", again.raw)
+	}
+	c.drop()
+	w = w.restart()
+	c = w.dial("?schema=aiq")
+	c.answer("c1", "a1", c.prompt().Parent, "Ada")
+	if got := bubbles(c.until(isEnd)); got != "You answered: Ada" {
+		t.Errorf("after a restart: %q", got)
+	}
+	c.send(aiqMessage("c1", "m2", "/ask text"))
+	c.prompt()
+	if err := c.conn.Close(websocket.StatusNormalClosure, ""); err != nil {
+		t.Fatal(err)
+	}
+	c = w.dial("?schema=aiq")
+	c.send(aiqMessage("c2", "m1", "hi"))
+	for _, f := range c.until(isEnd) {
+		if f.Conversation != "c2" {
+			t.Errorf("a client that turned to another conversation got %s", f.raw)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package nemo
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Several conversations run at once on one socket.
+func TestSeveralConversationsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("")
+	const n = 4
+	for i := range n {
+		c.say(fmt.Sprintf("c%d", i), fmt.Sprintf("m%d", i), "/stream 30 100")
+	}
+	texts, ends := map[string]string{}, 0
+	for ends < n {
+		f := c.next()
+		switch {
+		case isTrace(f):
+			ends++
+		case f.Type == typeResponse && f.Content.Text != nil:
+			texts[f.Conversation] += *f.Content.Text
+			if f.Parent != "m"+strings.TrimPrefix(f.Conversation, "c") {
+				t.Errorf("parent of %s", f.raw)
+			}
+		}
+	}
+	for i := range n {
+		if got := texts[fmt.Sprintf("c%d", i)]; got != words1toN(30) {
+			t.Errorf("c%d: %q", i, got)
+		}
+	}
+}
+
+// Two tabs on one conversation both see everything; the second one from the
+// start of the running turn.
+func TestTwoTabs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	one := w.dial("?session=s1&conversation_id=c1")
+	one.say("c1", "m1", "/stream 40 100")
+	got := []frame{one.next(), one.next(), one.next()}
+	first := make(chan []frame)
+	go func() { first <- append(got, one.turn()...) }() // reads on, so that it answers pings
+	two := w.dial("?session=s1&conversation_id=c1")
+	if got := text(two.turn()); got != words1toN(40) {
+		t.Errorf("second tab: %q", got)
+	}
+	if got := text(<-first); got != words1toN(40) {
+		t.Errorf("first tab: %q", got)
+	}
+	two.say("c1", "m2", "hi")
+	for i, c := range []*client{one, two} {
+		if got := text(c.turn()); got != "You said: hi" {
+			t.Errorf("tab %d: %q", i+1, got)
+		}
+	}
+}
+
+// A message overtakes the answer before it: not one frame of the old answer
+// comes after the new one has begun, and the old one gets no end.
+func TestNewMessageOvertakes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("")
+	c.say("c1", "m1", "/stream 1000 100")
+	c.next()
+	c.next()
+	c.say("c1", "m2", "/sleep 30")
+	c.say("c1", "m3", "hi")
+	frames := c.turn()
+	begun := false
+	for _, f := range frames {
+		if f.Parent == "m3" {
+			begun = true
+		} else if begun {
+			t.Errorf("late frame of an old answer: %s", f.raw)
+		}
+		if isEnd(f) && f.Parent != "m3" {
+			t.Errorf("end of an old answer: %s", f.raw)
+		}
+	}
+	if !strings.HasSuffix(text(frames), "You said: hi") {
+		t.Errorf("got %q", text(frames))
+	}
+}
+
+// A turn that another dialect began is shown, and a NeMo message waits for it.
+func TestOtherDialectsAreNotInterrupted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	me := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeAdmin}}
+	if _, _, err := w.sessions.Create(t.Context(), me, chat.NewSession{ID: "c1"}); err != nil {
+		t.Fatal(err)
+	}
+	events, err := w.sessions.Append(t.Context(), me, "c1", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "/stream 30 100"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := w.dial("?conversation_id=c1")
+	c.next()
+	c.say("c1", "m2", "hi")
+	first := c.turn()
+	if got := text(append([]frame{c.seen[0]}, first...)); got != words1toN(30) {
+		t.Errorf("the other dialect's answer: %q", got)
+	}
+	if f := first[0]; f.Parent != eventUUID(events[0].ID) {
+		t.Errorf("parent of %s, want the user event's id", f.raw)
+	}
+	if got := text(c.turn()); got != "You said: hi" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// The same message sent again is one message; its answer comes again if it is
+// over. A used id with another text is another message.
+func TestSameMessageAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("")
+	c.say("c1", "m1", "hi")
+	c.turn()
+	c.say("c1", "m1", "hi")
+	if got := text(c.turn()); got != "You said: hi" {
+		t.Errorf("again: %q", got)
+	}
+	c.say("c1", "m1", "something else")
+	frames := c.turn()
+	if got := text(frames); got != "You said: something else" || frames[0].Parent != "m1" {
+		t.Errorf("a used id: %q %s", got, frames[0].raw)
+	}
+	for range 2 { // the placeholder is no key
+		c.say("c1", "default", "hi")
+		if got := text(c.turn()); got != "You said: hi" {
+			t.Errorf("default: %q", got)
+		}
+	}
+	me := chat.Trusted
+	facts, _, err := w.sessions.Read(t.Context(), me, "c1", chat.Range{Types: []string{"user.message"}})
+	if err != nil || len(facts) != 4 {
+		t.Errorf("%d messages in the log, want 4 (%v)", len(facts), err)
+	}
+}
+
+// One socket follows a bounded number of conversations; those that were dropped
+// are followed again when they are used.
+func TestManyConversations(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("")
+	for round := range 2 {
+		for i := range maxThreads + 8 {
+			c.say(fmt.Sprintf("c%d", i), fmt.Sprintf("m%d", round), "hi")
+			if got := text(c.turn()); got != "You said: hi" {
+				t.Fatalf("c%d: %q", i, got)
+			}
+		}
+	}
+	if n := len(w.dialect.desk.homes); n != maxThreads+8 {
+		t.Errorf("%d places", n)
+	}
+}

@@ -1,0 +1,190 @@
+package nemo
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// A consent prompt is ended by the page that the authorization server sends the
+// person back to: /auth/redirect?state=…&code=…. The state is the one in the
+// address that the agent gave; who knows it was sent there by that prompt. What
+// the authorization server says becomes the answer, so that the agent can go on.
+
+// maxWaiting bounds the conversations that are searched for a state.
+const maxWaiting = 500
+
+// consents finds the prompts that redirects belong to.
+type consents struct {
+	one chan struct{} // a search at a time: the address is open to everybody
+
+	mu         sync.Mutex
+	workspaces []string // where NeMo's clients have been
+}
+
+func newConsents() *consents {
+	return &consents{one: make(chan struct{}, 1), workspaces: []string{chat.DefaultWorkspace}}
+}
+
+// in notes a workspace.
+func (c *consents) in(workspace string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Contains(c.workspaces, workspace) && len(c.workspaces) < 100 {
+		c.workspaces = append(c.workspaces, workspace)
+	}
+}
+
+// redirected takes the answer of an authorization server.
+func (d *Dialect) redirected(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	state := q.Get("state")
+	if state == "" || len(state) > 4096 || q.Get("code") == "" && q.Get("error") == "" {
+		page(w, http.StatusBadRequest, "This sign-in cannot be finished", "The address lacks a state, or a code. Go back to the conversation and begin again.", false)
+		return
+	}
+	// The agent needs what was said, and the state is of no use to it any more.
+	said := url.Values{}
+	for _, k := range []string{"code", "error", "error_description", "iss", "scope"} {
+		if v := q.Get(k); v != "" {
+			said.Set(k, cutBytes(v, 4096))
+		}
+	}
+	c, err := d.opt.Caller(r)
+	id, prompt, err := d.consent(r.Context(), state, c, err == nil)
+	if err == nil && prompt == nil {
+		page(w, http.StatusBadRequest, "This sign-in is not expected", "Nothing waits for it: it was finished before, took too long, or was begun elsewhere. Go back to the conversation and begin again.", false)
+		return
+	}
+	if err == nil {
+		_, err = d.opt.Sessions.Answer(r.Context(), chat.Trusted, id, prompt.RequestID, chat.Answer{Text: said.Encode()})
+	}
+	switch {
+	case err != nil && chat.CodeOf(err) == chat.Internal:
+		d.log.ErrorContext(r.Context(), "redirect failed", "err", err)
+		page(w, http.StatusInternalServerError, "Something went wrong", "Go back to the conversation and begin again.", false)
+	case err != nil:
+		page(w, http.StatusBadRequest, "This sign-in cannot be finished", chat.Public(err).Msg, false)
+	case q.Get("error") != "":
+		page(w, http.StatusOK, "The sign-in was refused", "The agent has been told. You can close this window.", false)
+	default:
+		page(w, http.StatusOK, "Signed in", "You can close this window and go back to the conversation.", true)
+	}
+}
+
+// consent finds the open prompt of a state: by the address that the agent gave,
+// or, for a caller who may see it, by the prompt's own id, which /executions
+// gives out where the address has no state.
+func (d *Dialect) consent(ctx context.Context, state string, c chat.Caller, known bool) (chat.SessionID, *chat.Prompt, error) {
+	if id, ok := chat.ParseID("", state); ok && known {
+		if sess, seq, err := d.opt.Sessions.ByID(ctx, c, id); err == nil {
+			p, err := d.asksFor(ctx, sess.ID, func(p *chat.Prompt) bool { return p.Seq == seq })
+			if err != nil || p != nil {
+				return sess.ID, p, err
+			}
+		}
+	}
+	select {
+	case d.consents.one <- struct{}{}:
+		defer func() { <-d.consents.one }()
+	case <-ctx.Done():
+		return "", nil, context.Cause(ctx)
+	}
+	if known {
+		d.consents.in(c.In())
+	}
+	d.consents.mu.Lock()
+	workspaces := slices.Clone(d.consents.workspaces)
+	d.consents.mu.Unlock()
+	for _, workspace := range workspaces {
+		id, p, err := d.search(ctx, workspace, state)
+		if err != nil || p != nil {
+			return id, p, err
+		}
+	}
+	return "", nil, nil
+}
+
+// search looks through the conversations of a workspace that wait for somebody,
+// the latest first.
+func (d *Dialect) search(ctx context.Context, workspace, state string) (chat.SessionID, *chat.Prompt, error) {
+	all := chat.Trusted
+	all.Workspace = workspace
+	filter := chat.Filter{Status: chat.Waiting, Limit: 100}
+	for range maxWaiting / filter.Limit {
+		list, err := d.opt.Sessions.List(ctx, all, filter)
+		if err != nil {
+			return "", nil, err
+		}
+		for _, sess := range list.Sessions {
+			p, err := d.asksFor(ctx, sess.ID, func(p *chat.Prompt) bool { return stateOf(p.Input) == state })
+			if err != nil || p != nil {
+				return sess.ID, p, err
+			}
+		}
+		if filter.Cursor = list.Next; filter.Cursor == "" {
+			break
+		}
+	}
+	return "", nil, nil
+}
+
+// asksFor returns the open consent prompt of a session that fits, or nil.
+func (d *Dialect) asksFor(ctx context.Context, id chat.SessionID, fits func(*chat.Prompt) bool) (*chat.Prompt, error) {
+	st, err := d.opt.Sessions.State(ctx, chat.Trusted, id)
+	if code := chat.CodeOf(err); err != nil && (code == chat.NotFound || code == chat.Gone) {
+		return nil, nil // erased meanwhile
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range st.Prompts {
+		if p.Input != nil && p.Input.InputType == chat.InputOAuth && fits(p) {
+			return p, nil
+		}
+	}
+	return nil, nil
+}
+
+// stateOf is the state in the address of a consent prompt, "" when it has none.
+func stateOf(in *chat.AgentInputRequest) string {
+	u, err := url.Parse(first(in.URL, in.Text))
+	if err != nil {
+		return ""
+	}
+	return u.Query().Get("state")
+}
+
+// closing tells the page that opened the window, and closes it.
+const closing = `if(window.opener)window.opener.postMessage({type:"AUTH_SUCCESS"},"*");window.close();`
+
+var closingHash = func() string {
+	sum := sha256.Sum256([]byte(closing))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}()
+
+// page is what a person sees in the window of the authorization server.
+func page(w http.ResponseWriter, status int, title, text string, done bool) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'sha256-"+closingHash+"'; frame-ancestors 'none'")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer") // the address has a code in it
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	script := ""
+	if done {
+		script = "<script>" + closing + "</script>"
+	}
+	// The connection is the only thing that can fail here.
+	_, _ = fmt.Fprintf(w, "<!doctype html><meta charset=utf-8><title>%[1]s</title><h1>%[1]s</h1><p>%[2]s</p>%[3]s\n",
+		html.EscapeString(title), html.EscapeString(text), script)
+}

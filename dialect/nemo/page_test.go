@@ -1,0 +1,93 @@
+package nemo
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// origin is what a browser sends.
+var origin = []string{"Origin", "http://localhost:3000"}
+
+// A page that goes away has not seen what its browser answered for last: that is
+// sent again. A page whose connection broke lives and has seen it: nothing comes
+// twice.
+func TestPageGoesAway(t *testing.T) {
+	t.Parallel()
+	// All answers come within the moment that a page takes, however slow the test is.
+	moment := time.Now()
+	w := newWorld(t, setup{change: func(o *Options) { o.Now = func() time.Time { return moment } }})
+	whole := words1toN(20_000)
+	for i := range 6 {
+		name := fmt.Sprint("c", i)
+		c := w.dial("?conversation_id="+name, origin...)
+		c.say(name, "m1", "/stream 20000 20")
+		seen := c.some(4) // the browser has answered for it
+		leaves := i%2 == 0
+		if leaves {
+			_ = c.conn.Close(websocket.StatusGoingAway, "") // may be cut by the server's next write
+		} else {
+			c.drop()
+		}
+		back := w.dial("?conversation_id="+name, origin...)
+		next := *back.next().Content.Text
+		switch have := text(seen); {
+		case leaves && !strings.HasPrefix(whole, next):
+			t.Errorf("round %d: after %q comes %q, not all again", i, have, next)
+		case !leaves && !strings.HasPrefix(whole, have+next):
+			t.Errorf("round %d: %q is followed by %q", i, have, next)
+		}
+		back.drop()
+	}
+}
+
+// A page is sent few frames, however fast an agent writes.
+func TestPageGetsLargeFrames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("", origin...)
+	c.say("c1", "m1", "/stream 2000")
+	frames := c.turn()
+	if got := text(frames); got != words1toN(2000) {
+		t.Errorf("got %q…", got[:min(100, len(got))])
+	}
+	begun := time.Now()
+	c.say("c1", "m2", "/stream 200 400") // half a second
+	n := len(c.turn())
+	if most := int(time.Since(begun)/frameTime) + 5; n > most {
+		t.Errorf("%d frames, at most %d fit in that time", n, most)
+	}
+}
+
+func TestSettled(t *testing.T) {
+	now := time.Now()
+	at := func(seq chat.Seq) place { return place{Base: seq} }
+	acks := func(took time.Duration) []ack {
+		var list []ack
+		for i := range 10 {
+			list = append(list, ack{now.Add(time.Duration(i-9) * 20 * time.Millisecond), took, at(chat.Seq(i))})
+		}
+		return list
+	}
+	for _, c := range []struct {
+		name string
+		acks []ack
+		want chat.Seq
+	}{
+		{"nothing was answered", nil, 99},
+		{"a quiet machine: 60 ms", acks(0), 6},
+		{"a busy one: twice the slowest answer more", acks(30 * time.Millisecond), 3},
+		{"a very busy one", acks(time.Second), 99},
+		{"all is old", []ack{{now.Add(-time.Minute), 0, at(5)}}, 5},
+	} {
+		th := &thread{acks: c.acks, older: at(99)}
+		if got := th.settled(now); got.Base != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got.Base, c.want)
+		}
+	}
+}

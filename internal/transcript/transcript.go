@@ -1,0 +1,82 @@
+// Package transcript plays recorded conversations against a server in a test and
+// compares what it says with what it said when they were recorded. A transcript
+// is a txtar file: its parts are steps, and what the server said follows a step
+// as a part with a name of its own. With the flag -update the files are written
+// anew, to be read in review.
+//
+// Play runs one subtest per file; whether those run side by side is for the
+// caller to say.
+package transcript
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+)
+
+var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
+
+// Player takes one step and returns what the server said, "" for nothing. What
+// differs from run to run must have been replaced.
+type Player func(step txtar.File) string
+
+// Play plays the transcripts in testdata. begin is called in each one's subtest,
+// with the comment at the head of the file. reply is the name of the parts that
+// the server said.
+func Play(t *testing.T, reply string, begin func(t *testing.T, comment string) Player) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no transcripts", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			recorded, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := txtar.Format(replay(recorded, reply, begin(t, string(recorded.Comment))))
+			if *update {
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if want := txtar.Format(recorded); !bytes.Equal(got, want) {
+				t.Errorf("%s is out of date (rewrite with -update and read the difference):\n%s", file, difference(string(want), string(got)))
+			}
+		})
+	}
+}
+
+// replay is the archive as it would be recorded now.
+func replay(recorded *txtar.Archive, reply string, play Player) *txtar.Archive {
+	out := &txtar.Archive{Comment: recorded.Comment}
+	for _, f := range recorded.Files {
+		if f.Name == reply {
+			continue
+		}
+		out.Files = append(out.Files, f)
+		if said := play(f); said != "" {
+			out.Files = append(out.Files, txtar.File{Name: reply, Data: []byte(said)})
+		}
+	}
+	return out
+}
+
+// difference shows the first line that differs.
+func difference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(w), len(g)) {
+		if w[i] != g[i] {
+			return fmt.Sprintf("line %d\nwant %s\n got %s", i+1, w[i], g[i])
+		}
+	}
+	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
+}
