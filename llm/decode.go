@@ -213,7 +213,7 @@ func (f *codec) parts(key string, parts *[]Part, allowed func(string) bool, n ne
 	}
 	f.bit()
 	f.key(key)
-	f.out = appendParts(f.out, *parts)
+	f.out = AppendParts(f.out, *parts)
 }
 
 func (f *codec) partList(key string, raw json.RawMessage, allowed func(string) bool) []Part {
@@ -328,7 +328,16 @@ func encodeObject(b []byte, o object) []byte {
 	return append(f.out, '}')
 }
 
-func appendParts(b []byte, parts []Part) []byte {
+// DecodeParts reads a list of texts and images, the content of what a person
+// says; path is where it stands, for the error.
+func DecodeParts(path string, raw json.RawMessage) ([]Part, error) {
+	f := codec{reading: true}
+	parts := f.partList(path, raw, textOrImage)
+	return parts, f.err
+}
+
+// AppendParts appends the parts as a JSON array.
+func AppendParts(b []byte, parts []Part) []byte {
 	b = append(b, '[')
 	for i, p := range parts {
 		if i > 0 {

@@ -212,7 +212,7 @@ func (d *drafter) result(tool string, r *ToolReturn) {
 		message = chat.AppendString(nil, r.Text)
 	}
 	if r.Parts != nil {
-		message = appendParts(nil, r.Parts)
+		message = AppendParts(nil, r.Parts)
 	}
 	if r.Status == Failure || failed {
 		var text string

@@ -268,7 +268,7 @@ func (f *Fold) Speaking(turn chat.TurnID) (message, step string) {
 // event that begins them, for logs in which nothing comes before it.
 func (f *Fold) begins(opener, own chat.EventID) (message, step string) {
 	if opener != "" {
-		own = behind(opener)
+		return behind(opener)
 	}
 	return MessageID(own, ofAgent), stepID(own)
 }

@@ -1,6 +1,8 @@
 package llm
 
 import (
+	"bytes"
+	"encoding/json"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
@@ -18,12 +20,46 @@ func (f *Fold) fromPerson(e *chat.Event) (Message, bool) {
 		if b.UserID != "" {
 			m.SenderID = b.UserID
 		}
+		said(b.Context).into(&m)
 	case chat.WorkstreamLaunched:
 		m.Content = Texts(b.Task)
 	case chat.WorkstreamMessage:
 		m.Content = Texts(b.Text)
 	}
 	return m, len(m.Content) > 0
+}
+
+// Said is what the sender of a message told of it that a session has no words
+// for. It stands in the message's context under SaidKey.
+type Said struct {
+	Role        Role   `json:"role,omitempty"` // system, when nobody in the conversation says it
+	Name        string `json:"name,omitempty"`
+	GroupID     string `json:"group_id,omitempty"`
+	BatchItemID string `json:"batch_item_id,omitempty"`
+}
+
+// SaidKey is the key of Said in the context of a message.
+const SaidKey = "letta"
+
+func said(context json.RawMessage) (s Said) {
+	if len(context) == 0 || !bytes.Contains(context, []byte(`"`+SaidKey+`"`)) {
+		return s
+	}
+	var c map[string]json.RawMessage
+	if json.Unmarshal(context, &c) == nil {
+		_ = json.Unmarshal(c[SaidKey], &s) // somebody else's words under that key
+	}
+	return s
+}
+
+func (s Said) into(m *Message) {
+	if s.Role == System {
+		m.Role = System
+	}
+	if s.Name != "" {
+		m.Name = s.Name
+	}
+	m.GroupID, m.BatchItemID = s.GroupID, s.BatchItemID
 }
 
 func userContent(b chat.UserMessage) []Part {

@@ -232,7 +232,7 @@ func TestDraftsAndBack(t *testing.T) {
 		}
 		for i := range back {
 			if ms[i].Role == Assistant {
-				if !bytes.Equal(appendParts(nil, ms[i].Content), appendParts(nil, back[i].Content)) || back[i].Model != ms[i].Model {
+				if !bytes.Equal(AppendParts(nil, ms[i].Content), AppendParts(nil, back[i].Content)) || back[i].Model != ms[i].Model {
 					rt.Fatalf("message %d: %s became %s", i, ms[i].AppendJSON(nil), back[i].AppendJSON(nil))
 				}
 			}

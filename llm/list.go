@@ -82,12 +82,16 @@ type lister struct {
 }
 
 // eventsPerMessage is how many events a message takes; a first guess that is
-// doubled when it was too low.
-const eventsPerMessage = 3
+// doubled when it was too low. A question and its answer are four events.
+const eventsPerMessage = 2
+
+// nearby is how many events are read at first to find a message that came later
+// than its id says: it waited for a turn, or it is an agent's.
+const nearby = 64
 
 // list looks at a window of the log that grows until it has the page.
 func (l *lister) list(ctx context.Context) (Page, error) {
-	step := max(64, (l.Limit+1)*eventsPerMessage)
+	step, look := nearby+(l.Limit+1)*eventsPerMessage, nearby
 	l.lo, l.hi = 1, 0
 	switch {
 	case l.Desc && l.before.given:
@@ -115,7 +119,8 @@ func (l *lister) list(ctx context.Context) (Page, error) {
 		case l.lo > 1 && (start < 0 || !l.reaches(start)):
 			err = l.back(ctx, step)
 		case end < 0 || !ok && l.hi < l.last:
-			err = l.forth(ctx, step)
+			err = l.forth(ctx, look)
+			look *= 2
 		case l.Desc && !full && l.lo > 1 && (!l.after.given || l.events[start].Seq > l.after.seq):
 			err = l.back(ctx, step)
 		case !l.Desc && !full && l.hi < l.last && !l.ended(list):

@@ -34,6 +34,9 @@ func returnsOf(m *Message) []ToolReturn {
 	return out
 }
 
+// Returns lists what a tool message says of its calls, in whatever form.
+func (m *Message) Returns() []ToolReturn { return returnsOf(m) }
+
 // verdictsOf lists the answers of an approval response, the older form of one
 // answer included; request is what it answers, if that is known.
 func verdictsOf(m, request *Message) []Verdict {

@@ -85,6 +85,7 @@ func (w *window) fold(ctx context.Context, opt Options) (list []placed, start, e
 		return nil, start, end, nil
 	}
 	f := NewFold(opt)
+	f.messages, f.places = make([]Message, 0, max(0, end-start)), make([]chat.Seq, 0, max(0, end-start))
 	f.waiting = w.waiting(idle, start)
 	for i := start; i < end; i++ {
 		f.Apply(&w.events[i])

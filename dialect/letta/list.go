@@ -1,0 +1,310 @@
+package letta
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/llm"
+)
+
+// listQuery is what can be asked of a list of messages.
+type listQuery struct {
+	after, before string
+	limit         int
+	asc           bool
+	types         []string
+	group         string
+	form          form
+}
+
+func (q *query) messages(order string) listQuery {
+	l := listQuery{
+		after: q.text("after"), before: q.text("before"), limit: q.limit(100, 1000), asc: q.order(order) == "asc",
+		types: q.texts("include_return_message_types"), group: q.text("group_id"),
+	}
+	q.word("order_by", "created_at")
+	l.form = form{
+		assistant: q.flag("use_assistant_message", true), tool: q.text("assistant_message_tool_name"), argument: q.text("assistant_message_tool_kwarg"),
+		summaries: q.flag("include_compaction_messages", false),
+	}
+	for _, t := range l.types {
+		if !slices.Contains(kinds, t) {
+			q.fail("include_return_message_types=%q is not a type of message", clip(t))
+		}
+	}
+	return l
+}
+
+// show expands a page of messages.
+func (l *listQuery) show(p *place, messages []llm.Message) []item {
+	f := l.form
+	f.legacy = p.form.legacy
+	if !l.asc {
+		// A call comes before what came of it, whatever the order of the list.
+		slices.Reverse(messages)
+		defer slices.Reverse(messages)
+	}
+	messages = f.hideReturns(messages)
+	var out []item
+	for i := range messages {
+		m := &messages[i]
+		if !l.asc {
+			m = &messages[len(messages)-1-i]
+		}
+		if l.group != "" && m.GroupID != l.group {
+			continue
+		}
+		for _, it := range expand(m, f) {
+			if l.types == nil || slices.Contains(l.types, it.kind) {
+				out = append(out, it)
+			}
+		}
+	}
+	return out
+}
+
+// listConversationMessages lists a conversation in the order asked for. after
+// and before are places in that order, so that a client that goes on behind the
+// last message it got reaches the end in both directions.
+func (d *Dialect) listConversationMessages(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	q := newQuery(r)
+	l := q.messages("desc")
+	if q.err != nil {
+		return q.err
+	}
+	p, err := d.conversationPlace(r.Context(), c, r.PathValue("conversation"), q.text("agent_id"))
+	if err != nil {
+		return err
+	}
+	page, err := d.listOrdered(r.Context(), c, p, &l)
+	if err != nil {
+		return err
+	}
+	d.sendItems(w, r, l.show(p, page))
+	return nil
+}
+
+// listOrdered reads a page whose marks are places in the order of the list.
+func (d *Dialect) listOrdered(ctx context.Context, c chat.Caller, p *place, l *listQuery) ([]llm.Message, error) {
+	lq := llm.Query{Options: p.fold(), After: l.after, Before: l.before, Limit: l.limit, Desc: !l.asc}
+	if !l.asc {
+		lq.After, lq.Before = l.before, l.after
+	}
+	// Who pages backwards wants the neighbours of the place, not the beginning.
+	backwards := l.before != "" && l.after == ""
+	if backwards {
+		lq.Desc = !lq.Desc
+	}
+	page, err := llm.List(ctx, log{d, c, p.session}, lq)
+	if err != nil {
+		return nil, err
+	}
+	if backwards {
+		slices.Reverse(page.Messages)
+	}
+	return page.Messages, nil
+}
+
+func (p *place) fold() llm.Options {
+	return llm.Options{AgentID: p.agentID, ConversationID: p.conversation}
+}
+
+// listAgentMessages lists what was said to an agent. As with the real server,
+// after is newer and before is older whatever the order, and pages are told the
+// oldest first: desc only says that the newest are wanted.
+func (d *Dialect) listAgentMessages(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	q := newQuery(r)
+	l := q.messages("desc")
+	if q.err != nil {
+		return q.err
+	}
+	_, rec, err := d.findAgent(r.Context(), c, r.PathValue("agent"))
+	if err != nil {
+		return err
+	}
+	places, err := d.placesOf(r.Context(), c, rec.ID, q.text("conversation_id"))
+	if err != nil {
+		return err
+	}
+	page, err := d.listMerged(r.Context(), c, places, &l)
+	if err != nil {
+		return err
+	}
+	l.asc = true
+	d.sendItems(w, r, l.show(places[0], page))
+	return nil
+}
+
+// placesOf are the conversations of an agent, its default one first; or the one
+// that is named.
+func (d *Dialect) placesOf(ctx context.Context, c chat.Caller, agentID, conversation string) ([]*place, error) {
+	if conversation != "" {
+		p, err := d.conversationPlace(ctx, c, conversation, agentID)
+		if err != nil {
+			return nil, err
+		}
+		if p.agentID != agentID {
+			return nil, chat.Errorf(chat.NotFound, "conversation %q is not one of this agent", clip(conversation))
+		}
+		return []*place{p}, nil
+	}
+	home, err := d.agentPlace(ctx, c, agentID)
+	if err != nil {
+		return nil, err
+	}
+	places := []*place{home}
+	b, err := d.bookOf(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	for _, rec := range b.of(kindConversation) {
+		if rec.text("agent_id") != agentID {
+			continue
+		}
+		p, err := d.conversationPlace(ctx, c, rec.ID, "")
+		if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		places = append(places, p)
+	}
+	return places, nil
+}
+
+// listMerged reads a page over several conversations, the oldest first.
+func (d *Dialect) listMerged(ctx context.Context, c chat.Caller, places []*place, l *listQuery) ([]llm.Message, error) {
+	var all []llm.Message
+	after, err := d.mark(ctx, c, "after", l.after)
+	if err != nil {
+		return nil, err
+	}
+	before, err := d.mark(ctx, c, "before", l.before)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range places {
+		lq := llm.Query{Options: p.fold(), Limit: l.limit, Desc: !l.asc}
+		if lq.After, err = d.markIn(ctx, c, p, after); err != nil {
+			return nil, err
+		}
+		if lq.Before, err = d.markIn(ctx, c, p, before); err != nil {
+			return nil, err
+		}
+		page, err := llm.List(ctx, log{d, c, p.session}, lq)
+		if err != nil {
+			return nil, err
+		}
+		if !l.asc {
+			slices.Reverse(page.Messages)
+		}
+		all = append(all, page.Messages...)
+	}
+	if len(places) > 1 {
+		slices.SortStableFunc(all, func(x, y llm.Message) int { return x.CreatedAt.Compare(y.CreatedAt) })
+	}
+	switch {
+	case len(all) <= l.limit:
+	case l.asc:
+		all = all[:l.limit]
+	default:
+		all = all[len(all)-l.limit:]
+	}
+	return all, nil
+}
+
+// marked is a message that a list begins or ends at.
+type marked struct {
+	id      string
+	session chat.SessionID
+	at      chat.At
+}
+
+// mark finds the message of an id.
+func (d *Dialect) mark(ctx context.Context, c chat.Caller, name, id string) (*marked, error) {
+	if id == "" {
+		return nil, nil
+	}
+	m, p, err := d.findMessage(ctx, c, id)
+	if chat.CodeOf(err) == chat.NotFound {
+		return nil, chat.Errorf(chat.NotFound, "%s: there is no message %q, or it is not yours", name, clip(id))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &marked{id, p.session, chat.AtOf(m.CreatedAt)}, nil
+}
+
+// markIn is a mark as the list of one conversation takes it: in another than
+// its own it is the event of that time.
+func (d *Dialect) markIn(ctx context.Context, c chat.Caller, p *place, m *marked) (string, error) {
+	switch {
+	case m == nil:
+		return "", nil
+	case m.session == p.session:
+		return m.id, nil
+	}
+	sess, err := d.opt.Sessions.Get(ctx, c, p.session)
+	if err != nil {
+		return "", err
+	}
+	low, high := chat.Seq(1), sess.Last+1 // the first event after the time lies between them
+	for low < high {
+		mid := (low + high) / 2
+		e, err := d.event(ctx, c, p.session, mid)
+		if err != nil {
+			return "", err
+		}
+		if e.At <= m.at {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return seqText(low - 1), nil
+}
+
+// findMessage finds a message by its id.
+func (d *Dialect) findMessage(ctx context.Context, c chat.Caller, id string) (*llm.Message, *place, error) {
+	nothing := chat.Errorf(chat.NotFound, "there is no message %q, or it is not yours", clip(id))
+	parsed, ok := chat.ParseID(llm.IDPrefix, id)
+	if !ok {
+		return nil, nil, nothing
+	}
+	sess, seq, err := d.opt.Sessions.ByID(ctx, c, parsed)
+	if chat.CodeOf(err) == chat.NotFound {
+		return nil, nil, nothing
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := d.placeOf(ctx, c, &sess)
+	if err != nil {
+		return nil, nil, err
+	}
+	// A message comes at its event or behind it, when it waited for a turn.
+	for limit := 8; limit <= 512; limit *= 8 {
+		page, err := llm.List(ctx, log{d, c, sess.ID}, llm.Query{Options: p.fold(), After: seqText(seq - 1), Limit: limit})
+		if err != nil {
+			return nil, nil, err
+		}
+		for i := range page.Messages {
+			if page.Messages[i].ID == id {
+				return &page.Messages[i], p, nil
+			}
+		}
+	}
+	return nil, nil, nothing
+}
+
+func (d *Dialect) getMessage(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	m, p, err := d.findMessage(r.Context(), c, r.PathValue("message"))
+	if err != nil {
+		return err
+	}
+	d.sendItems(w, r, expand(m, form{legacy: p.form.legacy, assistant: true}))
+	return nil
+}

@@ -1,0 +1,219 @@
+package letta
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+)
+
+// script is an agent that does a bit of everything; between two pieces of text
+// it waits for leave, if there is somebody to give it.
+type script struct{ leave chan struct{} }
+
+func (s script) Answer(ctx context.Context, t *agent.Turn) error {
+	write := func(w *agent.Writer, pieces ...string) error {
+		for _, p := range pieces {
+			if s.leave != nil {
+				select {
+				case <-s.leave:
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}
+			if err := w.Write(ctx, p); err != nil {
+				return err
+			}
+		}
+		return w.Close(ctx)
+	}
+	echo := func(context.Context) (json.RawMessage, error) { return json.RawMessage(`{"ok":true}`), nil }
+	steps := []func() error{
+		func() error { return write(t.Think(), "Let ", "me ", "see. ") },
+		func() error { return t.Status(ctx, "working", "") },
+		func() error { return write(t.Stream(false), "I ", "look ", "it ", "up — ") },
+		func() error { return write(t.Stream(false), "now. ") },
+		func() error {
+			_, err := t.Call(ctx, "search", json.RawMessage(`{"q":"x"}`), agent.CallOptions{}, echo)
+			return err
+		},
+		func() error {
+			return t.Usage(ctx, chat.AgentUsage{Model: "m", Usage: chat.Usage{InputTokens: 5, OutputTokens: 2}})
+		},
+		func() error {
+			_, err := t.Append(ctx, chat.AgentThinking{Redacted: "opaque"})
+			return err
+		},
+		func() error { return t.Say(ctx, "Said at once. ") },
+		func() error {
+			_, err := t.Call(ctx, "read", json.RawMessage(`{}`), agent.CallOptions{}, echo)
+			return err
+		},
+		func() error { return write(t.Stream(true), "It ", "is ", "ünï", "códe.") },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// picture is what a client has put together from frames: per part of a message
+// its kind and text, in the order of their coming, and the end.
+func picture(frames []shownMessage) string {
+	var order []string
+	text := map[string]string{}
+	for _, m := range frames {
+		key := m.Type + " " + m.ID[max(0, len(m.ID)-8):] + " " + m.OTID[max(0, len(m.OTID)-8):] + " " + m.Call.ID + m.Return
+		if _, ok := text[key]; !ok {
+			order = append(order, key)
+		}
+		s, _ := m.Content.(string)
+		text[key] += s + m.Thought + m.Stop
+	}
+	var b strings.Builder
+	for _, key := range order {
+		fmt.Fprintf(&b, "%s: %s\n", key, text[key])
+	}
+	return b.String()
+}
+
+// Whatever a client has seen when it is cut off, what comes after that position
+// completes it, however often and in whatever state the run is.
+func TestEveryCutIsResumed(t *testing.T) {
+	for _, tokens := range []string{"false", "true"} {
+		t.Run("tokens="+tokens, func(t *testing.T) {
+			t.Parallel()
+			leave := make(chan struct{})
+			w := newWorld(t, setup{agents: map[string]agent.Agent{"script": script{leave}}})
+			a := w.agent(`{"model":"parley/script"}`)
+			r := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":`+tokens))
+			first, _ := r.next()
+			run := first.Run
+			var live []shownMessage
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				live = r.rest()
+			}()
+			resume := func(after int64) []shownMessage {
+				return w.open("/v1/runs/"+run+"/stream", fmt.Sprintf(`{"starting_after":%d,"include_pings":false}`, after)).rest()
+			}
+			// Readers that join while it is written, from the beginning.
+			late := make(chan []shownMessage, 20)
+			readers := 0
+			for range 12 {
+				leave <- struct{}{}
+				readers++
+				go func() { late <- resume(0) }()
+			}
+			<-done
+			want := picture(live)
+			for range readers {
+				if got := picture(<-late); got != want {
+					t.Errorf("a late reader has\n%swant\n%s", got, want)
+				}
+			}
+			if !r.done || !strings.Contains(want, "I look it up — now. ") || !strings.Contains(want, "ünïcóde.") {
+				t.Fatalf("done %v\n%s", r.done, want)
+			}
+			last := first.Seq
+			for i, m := range live {
+				if m.Seq <= last {
+					t.Errorf("frame %d (%s) has position %d after %d", i, m.Type, m.Seq, last)
+				}
+				last = m.Seq
+			}
+			for cut := range live {
+				got := append(append([]shownMessage{}, live[:cut+1]...), resume(live[cut].Seq)...)
+				if p := picture(got); p != want {
+					t.Errorf("cut after frame %d:\n%swant\n%s", cut, p, want)
+				}
+			}
+			// What a reader of a finished run gets can be cut too.
+			whole := resume(0)
+			if p := picture(whole); p != want {
+				t.Errorf("replayed:\n%swant\n%s", p, want)
+			}
+			for cut := range whole {
+				got := append(append([]shownMessage{}, whole[:cut+1]...), resume(whole[cut].Seq)...)
+				if p := picture(got); p != want {
+					t.Errorf("replayed and cut after frame %d:\n%swant\n%s", cut, p, want)
+				}
+			}
+		})
+	}
+}
+
+// What is streamed has the names that it has in the list.
+func TestStreamedAndListedAgree(t *testing.T) {
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"script": script{}}})
+	a := w.agent(`{"model":"parley/script"}`)
+	frames := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":true`)).rest()
+	listed := get[[]shownMessage](w, "GET", "/v1/runs/"+frames[0].Run+"/messages", "")
+	type name struct{ id, otid, kind, step string }
+	names := func(list []shownMessage) (out []name) {
+		for _, m := range list {
+			n := name{m.ID, m.OTID, m.Type, m.Step}
+			if m.ID != "" && m.Type != kindUser && (len(out) == 0 || out[len(out)-1] != n) {
+				out = append(out, n)
+			}
+		}
+		return out
+	}
+	if got, want := fmt.Sprint(names(frames)), fmt.Sprint(names(listed)); got != want {
+		t.Errorf("streamed\n%s\nlisted\n%s", got, want)
+	}
+	whole := w.say(a, "go")
+	var says []string
+	for _, m := range whole.Messages {
+		says = append(says, m.Type)
+	}
+	want := "reasoning_message assistant_message tool_call_message tool_return_message hidden_reasoning_message assistant_message tool_call_message tool_return_message assistant_message"
+	if got := strings.Join(says, " "); got != want {
+		t.Errorf("whole messages: %s\nwant %s", got, want)
+	}
+}
+
+// A message that comes in while the agent speaks must not take its name.
+func TestAMessageInBetweenHasItsOwnName(t *testing.T) {
+	leave := make(chan struct{})
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"script": script{leave}}})
+	a := w.agent(`{"model":"parley/script","metadata":{"parley.busy":"queue"}}`)
+	r := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":true`))
+	if _, ok := r.next(); !ok {
+		t.Fatal("no ping")
+	}
+	// It is in the log before the agent has said anything.
+	queued := w.open("/v1/agents/"+a+"/messages", message("and then?", `,"streaming":true`))
+	if m, _ := queued.next(); m.Type != kindPing {
+		t.Fatalf("%+v", m)
+	}
+	go func() {
+		for range 24 {
+			leave <- struct{}{}
+		}
+	}()
+	frames := r.rest()
+	queued.rest()
+	listed := get[[]shownMessage](w, "GET", "/v1/agents/"+a+"/messages?order=asc", "")
+	seen := map[string]int{}
+	for _, m := range listed {
+		seen[m.ID+m.OTID]++
+	}
+	for k, n := range seen {
+		if n > 1 {
+			t.Errorf("%s is there %d times", k, n)
+		}
+	}
+	for _, m := range frames {
+		if m.ID != "" && seen[m.ID+m.OTID] == 0 {
+			t.Errorf("%s %s %s was streamed and is not in the list", m.Type, m.ID, m.OTID)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package llm
+
+import (
+	"encoding/json"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// What an agent begins to say has the name before it is in the log that it has
+// in it, whatever comes in between, and no name is given twice.
+func TestSpeakingTellsTheName(t *testing.T) {
+	s := newScript()
+	s.user("q")
+	f := NewFold(Options{})
+	apply := func() {
+		for i := range s.events {
+			if s.events[i].Seq > f.at {
+				f.Apply(&s.events[i])
+			}
+		}
+	}
+	begin := func(want int) {
+		t.Helper()
+		apply()
+		id, step := f.Speaking(s.turn(""))
+		s.user("in between") // waits behind the turn
+		s.agent(chat.AgentStatus{Message: "busy"})
+		apply()
+		if again, _ := f.Speaking(s.turn("")); again != id {
+			t.Errorf("the name changed from %s to %s", id, again)
+		}
+		s.agent(chat.AgentText{Text: "said"})
+		apply()
+		ms := f.Messages()
+		if m := ms[len(ms)-1]; len(ms) != want || m.ID != id || m.StepID != step {
+			t.Errorf("%d messages, the last is %s (%s); told were %s (%s)", len(ms), m.ID, m.StepID, id, step)
+		}
+	}
+	begin(2)
+	s.agent(chat.AgentToolCall{CallID: "c1", Tool: "f"})
+	s.agent(chat.AgentToolResult{CallID: "c1", Tool: "f"})
+	begin(4)
+	s.agent(chat.AgentApprovalRequest{RequestID: "r1", Calls: []chat.ApprovalCall{{CallID: "c2", Tool: "f"}}})
+	begin(6)
+	s.done()
+	apply()
+	seen := map[string]bool{}
+	for _, m := range append(f.Messages(), f.Waiting()...) {
+		if seen[m.ID] {
+			t.Errorf("%s is there twice", m.ID)
+		}
+		seen[m.ID] = true
+	}
+}
+
+// No two messages of a session have one id, however it went.
+func TestIDsAreUnique(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := randomLog(rt, 60)
+		seen := map[string]bool{}
+		for _, m := range Messages(s.events, Options{}) {
+			if seen[m.ID] {
+				rt.Fatalf("%s is there twice", m.ID)
+			}
+			seen[m.ID] = true
+		}
+	})
+}
+
+// What a sender tells of a message is in the message.
+func TestSaid(t *testing.T) {
+	for context, want := range map[string]Message{
+		`{"letta":{"role":"system","name":"Ada","group_id":"g","batch_item_id":"b","more":1}}`: {Role: System, Name: "Ada", GroupID: "g", BatchItemID: "b"},
+		`{"letta":"other words"}`:        {Role: User, Name: "Mira"},
+		`{"page":{"letta":1}}`:           {Role: User, Name: "Mira"},
+		`{"letta":{"role":"assistant"}}`: {Role: User, Name: "Mira"},
+	} {
+		s := newScript()
+		s.add(chat.Draft{Body: chat.UserMessage{Text: "x", Context: json.RawMessage(context)}}, mira, "")
+		m := Messages(s.events, Options{})[0]
+		if m.Role != want.Role || m.Name != want.Name || m.GroupID != want.GroupID || m.BatchItemID != want.BatchItemID {
+			t.Errorf("%s: %s", context, m.AppendJSON(nil))
+		}
+	}
+}
