@@ -21,6 +21,11 @@ func (id SessionID) Validate() error {
 	return nil
 }
 
+// System reports whether the session is the server's own: what is durable and
+// belongs to no conversation, such as agents, grants and audits, is kept in such
+// sessions. Only the server writes there.
+func (id SessionID) System() bool { return strings.HasPrefix(string(id), "sys-") }
+
 // Seq is an event's number in its session; 1 is the first, there are no holes.
 type Seq uint64
 

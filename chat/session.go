@@ -56,6 +56,7 @@ type Filter struct {
 	Agent     string
 	Status    Status
 	Query     string // words that must occur in title, summary or id, in any case
+	System    bool   // also the server's own sessions
 	Limit     int
 	Cursor    string // opaque, from the page before
 }

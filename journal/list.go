@@ -178,7 +178,7 @@ func (j *Journal) listedRecord(s listed) (rec chat.Session, ok bool, err error) 
 func matcher(f *chat.Filter) func(*chat.Session) bool {
 	words := strings.Fields(strings.ToLower(f.Query))
 	return func(rec *chat.Session) bool {
-		if f.Agent != "" && rec.Agent != f.Agent || f.Status != "" && rec.Status != f.Status {
+		if rec.ID.System() && !f.System || f.Agent != "" && rec.Agent != f.Agent || f.Status != "" && rec.Status != f.Status {
 			return false
 		}
 		if len(words) == 0 {

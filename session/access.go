@@ -9,7 +9,13 @@ import (
 
 // roleOf returns what the caller may do in the session, "" for nothing.
 func roleOf(c chat.Caller, s *chat.Session) chat.Role {
-	if c.Has(chat.ScopeAdmin) {
+	switch system := s.ID.System(); {
+	case system && c.Actor != chat.System:
+		if c.Has(chat.ScopeAdmin) {
+			return chat.Viewer
+		}
+		return ""
+	case c.Has(chat.ScopeAdmin):
 		return chat.Owner
 	}
 	if c.In() != s.Workspace {

@@ -159,6 +159,44 @@ func TestListShowsOnlyOnesOwn(t *testing.T) {
 	}
 }
 
+// The server's own sessions are nobody else's: an id like theirs leads to a
+// session of one's own, lists leave them out, and an admin may only look.
+func TestSystemSessions(t *testing.T) {
+	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
+	root := user("root", chat.ScopeAdmin)
+	mine, _, err := w.Create(ctx, user("ann"), chat.NewSession{ID: "sys-book"})
+	if err != nil || mine.ID.System() {
+		t.Fatalf("began %q: %v", mine.ID, err)
+	}
+	if same, err := w.Get(ctx, user("ann"), "sys-book"); err != nil || same.ID != mine.ID {
+		t.Errorf("the id leads to %q: %v", same.ID, err)
+	}
+	if _, _, err := w.Create(ctx, chat.Trusted, chat.NewSession{ID: "sys-book"}); err != nil {
+		t.Fatal(err)
+	}
+	note := []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "mine"})}
+	if _, err := w.Append(ctx, chat.Trusted, "sys-book", note); err != nil {
+		t.Error(err)
+	}
+	_, err = w.Append(ctx, root, "sys-book", note)
+	w.wantCode(err, chat.Denied)
+	_, err = w.Erase(ctx, root, "sys-book")
+	w.wantCode(err, chat.Denied)
+	_, err = w.Get(ctx, user("eve"), "sys-book")
+	w.wantCode(err, chat.NotFound)
+	fork, err := w.Fork(ctx, user("ann"), mine.ID, chat.Fork{ID: "sys-grants"})
+	if err != nil || fork.ID.System() {
+		t.Errorf("forked to %q: %v", fork.ID, err)
+	}
+	for _, f := range []chat.Filter{{}, {System: true}} {
+		page, err := w.List(ctx, root, f)
+		seen := slices.ContainsFunc(page.Sessions, func(s chat.Session) bool { return s.ID == "sys-book" })
+		if err != nil || seen != f.System {
+			t.Errorf("listed with %+v: %v, %v", f, seen, err)
+		}
+	}
+}
+
 func TestRemovedMembersStopSeeing(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent, Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"iter"
-	"strings"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -21,7 +20,7 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 	if err != nil {
 		return chat.Session{}, err
 	}
-	if strings.HasPrefix(string(from.ID), "sys-") {
+	if from.ID.System() {
 		return chat.Session{}, chat.Errorf(chat.Denied, "this session is the server's own and cannot be forked")
 	}
 	if f.After == 0 {
@@ -61,10 +60,10 @@ func (s *Sessions) nameFork(ctx context.Context, c chat.Caller, wanted chat.Sess
 		return "", err
 	}
 	_, err := s.log.Record(ctx, wanted)
-	switch chat.CodeOf(err) {
-	case chat.NotFound:
+	switch code := chat.CodeOf(err); {
+	case code == chat.NotFound && !wanted.System():
 		return wanted, nil
-	case "":
+	case code == chat.NotFound, err == nil:
 		return s.log.SetAlias(ctx, c.In(), c.Actor.Key(), string(wanted), s.NewID())
 	}
 	return "", err

@@ -61,6 +61,9 @@ func (errForeign) Error() string { return "the id is taken by somebody else's se
 func isForeign(err error) bool { _, ok := err.(errForeign); return ok }
 
 func (s *Sessions) create(ctx context.Context, c chat.Caller, n chat.NewSession) (sess chat.Session, created bool, err error) {
+	if n.ID.System() && c.Actor != chat.System {
+		return sess, false, errForeign{}
+	}
 	draft := chat.NewDraft(chat.SessionStarted{
 		Agent: n.Agent, Title: n.Title, Metadata: n.Metadata, Workspace: c.In(), Policy: n.Policy, Members: n.Members,
 	})

@@ -86,7 +86,7 @@ func (d *Dialect) conversationPlace(ctx context.Context, c chat.Caller, id, agen
 		return d.agentPlace(ctx, c, agentID)
 	}
 	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(id))
-	if chat.CodeOf(err) == chat.NotFound || err == nil && strings.HasPrefix(string(sess.ID), "sys-") {
+	if chat.CodeOf(err) == chat.NotFound || err == nil && sess.ID.System() {
 		return nil, chat.Errorf(chat.NotFound, "there is no conversation %q, or it is not yours", clip(id))
 	}
 	if err != nil {
