@@ -27,6 +27,10 @@
 // every open block. Resuming from the cursor of any entry that arrived whole
 // gives the same events and the same texts as not having been cut.
 //
+// For an encoding that asks for it (chat.Grouper) pieces that follow each other in
+// one block, and have not been encoded yet, become one. Only neighbours do, so that
+// the cursor and the position after it still stand for all before.
+//
 // Events reach readers only after they were published, and they are published
 // when they are durable. A watch that begins at the same moment may find an
 // event in the log a little before it is published; it is delivered once, and

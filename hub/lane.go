@@ -1,6 +1,10 @@
 package hub
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/parley-hq/parley/chat"
+)
 
 // lane keeps the encoded bytes of a ring's entries for one encoding, in segments
 // that only grow at their end and never beyond their capacity. So bytes that
@@ -134,8 +138,9 @@ func (l *lane) extend(c *codec, r *ring, s *segment, limit uint64) {
 	next := s.next
 	b, pack := s.buf, Pack{}
 	if c.pack == nil {
-		b = appendEntry(c.enc, b, r.at(next))
-		next++
+		e, n := c.group(r.slice(next, limit))
+		b = appendEntry(c.enc, b, e)
+		next += uint64(n)
 	} else {
 		b, pack, next = c.packed(b, r, next, limit)
 	}
@@ -177,6 +182,7 @@ func (l *lane) forget(i uint64) {
 type codec struct {
 	enc     Encoding
 	pack    Packer // nil when bytes are shared as they are
+	most    int    // bytes of pieces that are joined; 0 for none
 	readers int
 	past    lane // events, with plain cursors, for readers that catch up
 	live    lane // events and pieces, for those that have caught up
@@ -187,6 +193,9 @@ type codec struct {
 func newCodec(enc Encoding) *codec {
 	c := &codec{enc: enc}
 	c.pack, _ = enc.(Packer)
+	if g, ok := enc.(chat.Grouper); ok {
+		c.most = g.Group()
+	}
 	// Readers that catch up begin anywhere; a common grid keeps the segments few.
 	c.past.align, c.live.align = 64, 1
 	return c
@@ -199,8 +208,9 @@ func (c *codec) packed(dst []byte, r *ring, i, limit uint64) ([]byte, Pack, uint
 		if len(plain) > 0 && len(plain)+cost(r.at(i)) > packUnit {
 			break
 		}
-		plain = appendEntry(c.enc, plain, r.at(i))
-		i++
+		e, n := c.group(r.slice(i, limit))
+		plain = appendEntry(c.enc, plain, e)
+		i += uint64(n)
 	}
 	dst, p := packInto(c.pack, dst, plain)
 	c.scratch = plain
@@ -208,6 +218,36 @@ func (c *codec) packed(dst []byte, r *ring, i, limit uint64) ([]byte, Pack, uint
 		c.scratch = nil
 	}
 	return dst, p, i
+}
+
+// group joins the first of some entries with those behind it, if the encoding
+// wants that, and returns the one and how many it stands for. Only neighbours are
+// joined: a reader that has the one has all up to its position.
+func (c *codec) group(entries []Entry) (*Entry, int) {
+	e := &entries[0]
+	if c.most == 0 || e.Piece == nil {
+		return e, 1
+	}
+	n, size := 1, len(e.Piece.Text)
+	for n < len(entries) {
+		p, last := entries[n].Piece, entries[n-1].Piece
+		if p == nil || p.Block != last.Block || p.Offset != last.End || size+len(p.Text) > c.most {
+			break
+		}
+		size += len(p.Text)
+		n++
+	}
+	if n == 1 {
+		return e, 1
+	}
+	text := make([]byte, 0, size)
+	for i := range n {
+		text = append(text, entries[i].Piece.Text...)
+	}
+	one, piece := entries[n-1], *entries[n-1].Piece
+	piece.Offset, piece.Text = e.Piece.Offset, string(text)
+	one.Piece = &piece
+	return &one, n
 }
 
 func packInto(p Packer, dst, plain []byte) ([]byte, Pack) {

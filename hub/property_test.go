@@ -120,7 +120,7 @@ func readersAgree(t *rapid.T) {
 	})
 	w := &writer{id: "s", log: log, hub: h, at: 1 << 20}
 	h.first = rapid.SampledFrom([]int{1, 3, firstRead}).Draw(t, "first")
-	encodings := []Encoding{&lines{}, &lines{name: "/wide", wide: 1000}, &packedLines{lines{name: "/packed"}}, nil}
+	encodings := []Encoding{&lines{}, &lines{name: "/wide", wide: 1000}, &packedLines{lines{name: "/packed"}}, &grouped{lines{name: "/grouped"}}, &packedGroups{packedLines{lines{name: "/packedgroups"}}}, nil}
 	var readers []*tester
 	var pending []Entry // durable, but not yet published
 	names, rounds := 0, 0

@@ -387,17 +387,19 @@ func (r *reader) encode(b *Batch, entries []Entry) {
 
 func (r *reader) encodeInto(dst []byte, entries []Entry) ([]byte, []Pack) {
 	if r.codec.pack == nil {
-		for i := range entries {
-			dst = appendEntry(r.enc, dst, &entries[i])
+		for len(entries) > 0 {
+			e, n := r.codec.group(entries)
+			dst, entries = appendEntry(r.enc, dst, e), entries[n:]
 		}
 		return dst, nil
 	}
 	buf := r.hub.pool.Get().(*[]byte)
 	plain := (*buf)[:0]
 	var packs []Pack
-	for i := range entries {
-		plain = appendEntry(r.enc, plain, &entries[i])
-		if len(plain) >= packUnit || i == len(entries)-1 && len(plain) > 0 {
+	for len(entries) > 0 {
+		e, n := r.codec.group(entries)
+		plain, entries = appendEntry(r.enc, plain, e), entries[n:]
+		if len(plain) >= packUnit || len(entries) == 0 && len(plain) > 0 {
 			var p Pack
 			dst, p = packInto(r.codec.pack, dst, plain)
 			packs = append(packs, p)

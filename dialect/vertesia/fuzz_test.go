@@ -1,0 +1,111 @@
+package vertesia
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+func refused(t *testing.T, err error) {
+	t.Helper()
+	if code := chat.CodeOf(err); code != chat.Invalid && code != chat.TooLarge {
+		t.Errorf("refused with %q: %v", code, err)
+	}
+}
+
+// Whatever is posted is refused with a reason, or becomes a fact that goes out
+// as a message again.
+func FuzzPosted(f *testing.F) {
+	for _, s := range []string{
+		`{"type":"thought","message":"x","details":{"tool":"t","tool_event":"failed"}}`, `{"t":9,"m":"?","d":{"ux":{"options":[{"id":"a","label":"A"}]}}}`,
+		`{"t":2,"d":{"plan":[{"id":1,"goal":"g"}]}}`, `{"t":13,"d":{"batch_id":"b","items":[{}]}}`, `{"t":4,"w":"x"}`, `{"type":14}`, `{"t":7,"i":"a:b","d":null}`, `{"t":"x"}`, `[`, "\xff",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, err := ParseMessage(b); err != nil {
+			refused(t, err)
+		} else {
+			out, err := marshal(m)
+			if err != nil {
+				t.Fatalf("%s: %v", b, err)
+			}
+			if again, err := ParseMessage(out); err != nil || !again.same(&m) {
+				t.Errorf("%s is read as %+v and written as %s", b, m, out)
+			}
+			if _, err := json.Marshal(ToAgentMessage(m, "r")); err != nil {
+				t.Errorf("%s: %v", b, err)
+			}
+		}
+		m, err := decodePosted(b)
+		if err != nil {
+			refused(t, err)
+			return
+		}
+		if m.T == StreamingChunk {
+			return
+		}
+		d, err := draftOf(m)
+		if err != nil {
+			refused(t, err)
+			return
+		}
+		if err := d.Settle(); err != nil {
+			refused(t, err)
+			return
+		}
+		e := &chat.Event{Session: "s", Seq: 1, At: 1e15, Type: d.Type, Body: d.Body, Payload: d.Payload, Workstream: d.Workstream, Via: d.Via}
+		for _, one := range messagesOf(e) {
+			if out := one.append(nil, e.At, one.line); !json.Valid(out) {
+				t.Errorf("%s becomes %s", b, out)
+			}
+		}
+	})
+}
+
+// Whatever begins a run is refused with a reason, or can be kept.
+func FuzzStart(f *testing.F) {
+	for _, s := range []string{
+		`{"interaction":"demo","data":{"task":"x"},"interactive":false,"config":{"model":"m"},"auth_token":"secret"}`, `{"interaction":"a","data":"text"}`,
+		`{"interaction":"a","data":{"a":"x","b":"y"}}`, `{"interaction":"a","data":[1]}`, `{"process_id":"p"}`, `{}`, `null`, `[`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, kept, err := decodeStart(b)
+		if err != nil {
+			refused(t, err)
+			return
+		}
+		if kept["auth_token"] != nil {
+			t.Error("a secret is kept")
+		}
+		_ = firstMessage(p.Data)
+		metadata, err := kept.into(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		draft := chat.NewDraft(chat.SessionStarted{Metadata: metadata})
+		if err := draft.Settle(); err != nil {
+			t.Errorf("%s: %v", b, err)
+		}
+		if again := metaOf(&chat.Session{Metadata: metadata}); again.once() != kept.once() {
+			t.Error("what is kept is read as something else")
+		}
+	})
+}
+
+// Whatever comes over a socket or as a signal is read or refused.
+func FuzzSignal(f *testing.F) {
+	for _, s := range []string{`{"type":"signal","signalName":"UserInput","data":{"message":"x"},"requestId":1}`, `{"type":"ping"}`, `{"message":"x","metadata":{"request_input_response":{"request_id":"r"}}}`, `7`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, v := range []any{&socketFrame{}, &userInput{}, &fileRef{}, &workOrder{}, &about{}} {
+			if err := decodeSignal("x", b, v); err != nil {
+				refused(t, err)
+			}
+		}
+	})
+}

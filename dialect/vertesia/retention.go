@@ -1,0 +1,69 @@
+package vertesia
+
+import (
+	"context"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Run erases runs that were begun here and have been silent for longer than
+// Options.Retention, until ctx ends. Without a retention it does nothing. Runs
+// that work or wait for a person are left alone.
+func (d *Dialect) Run(ctx context.Context) error {
+	if d.opt.Retention <= 0 {
+		return nil
+	}
+	every := min(max(d.opt.Retention/10, time.Minute), time.Hour)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+			if n, err := d.Expire(ctx); err != nil && ctx.Err() == nil {
+				d.log.ErrorContext(ctx, "old runs could not be erased; this is tried again", "err", err)
+			} else if n > 0 {
+				d.log.InfoContext(ctx, "old runs were erased", "runs", n)
+			}
+			timer.Reset(every)
+		}
+	}
+}
+
+// Expire erases now what is older than the retention and returns how many runs
+// that were.
+func (d *Dialect) Expire(ctx context.Context) (erased int, err error) {
+	if d.opt.Retention <= 0 {
+		return 0, nil
+	}
+	limit := chat.AtOf(d.opt.Now().Add(-d.opt.Retention))
+	var old []chat.SessionID
+	f := chat.Filter{Limit: 500}
+	for {
+		page, err := d.opt.Sessions.List(ctx, chat.Trusted, f)
+		if err != nil {
+			return 0, err
+		}
+		for i := range page.Sessions {
+			s := &page.Sessions[i]
+			if s.UpdatedAt < limit && s.Status != chat.Running && s.Status != chat.Waiting && metaOf(s) != nil {
+				old = append(old, s.ID)
+			}
+		}
+		if f.Cursor = page.Next; f.Cursor == "" {
+			break
+		}
+	}
+	for _, id := range old {
+		if _, err := d.opt.Sessions.Erase(ctx, chat.Trusted, id); err != nil {
+			if chat.CodeOf(err) == chat.Gone || chat.CodeOf(err) == chat.NotFound {
+				continue
+			}
+			return erased, err
+		}
+		erased++
+	}
+	return erased, nil
+}

@@ -1,0 +1,267 @@
+package vertesia
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+func TestRetentionErasesOnlyWhatIsOldAndOurs(t *testing.T) {
+	var mu sync.Mutex
+	now := time.Now()
+	clock := func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return now
+	}
+	w := newWorld(t, setup{change: func(o *Options) { o.Now = clock }})
+	old := w.start("old", false)
+	w.stream(old, "").until(is(Complete))
+	waits := w.start("/ask text", false)
+	w.stream(waits, "").until(is(RequestInput))
+	foreign, _, err := w.sessions.Create(t.Context(), chat.Trusted, chat.NewSession{Agent: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := w.dialect.Expire(t.Context()); n != 0 || err != nil {
+		t.Fatalf("without a retention %d runs go (%v)", n, err)
+	}
+	opt := w.dialect.opt
+	opt.Retention = 24 * time.Hour
+	keeper := New(opt)
+	if n, err := keeper.Expire(t.Context()); n != 0 || err != nil {
+		t.Fatalf("%d runs go too early (%v)", n, err)
+	}
+	mu.Lock()
+	now = now.Add(25 * time.Hour)
+	mu.Unlock()
+	if n, err := keeper.Expire(t.Context()); n != 1 || err != nil {
+		t.Fatalf("%d runs go (%v), want 1", n, err)
+	}
+	if code, _, _ := w.call("GET", "/api/v1/agents/"+old, ""); code != http.StatusGone {
+		t.Errorf("the old run answers %d", code)
+	}
+	for _, id := range []string{waits, string(foreign.ID)} {
+		if code, _, _ := w.call("GET", "/api/v1/agents/"+id, ""); code != http.StatusOK {
+			t.Errorf("%s answers %d", id, code)
+		}
+	}
+}
+
+// A run that ends by itself does so when its last line has ended, also when
+// nobody streams, and only once when many look at a time.
+func TestARunThatEndsByItself(t *testing.T) {
+	w := newWorld(t, setup{})
+	id := w.start("hello", false)
+	s := w.stream(id, "")
+	var readers sync.WaitGroup
+	for range 8 {
+		readers.Go(func() { w.stream(id, "").until(is(Complete)) })
+	}
+	s.until(is(Complete))
+	readers.Wait()
+	if ends := texts(w.updates(id, ""), Complete); len(ends) != 1 {
+		t.Errorf("it ends %d times", len(ends))
+	}
+	// Nobody streams this one.
+	quiet := w.start("hello", false)
+	for b, err := range w.sessions.Watch(t.Context(), chat.Trusted, chat.SessionID(quiet), chat.Start{Cursor: &chat.Cursor{}}, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(b.Entries, func(e chat.Entry) bool { return e.Label.Type == "turn.completed" }) {
+			break
+		}
+	}
+	var run struct{ Status string }
+	if w.ok("GET", "/api/v1/agents/"+quiet, "", &run); run.Status != "completed" {
+		t.Errorf("it is %s", run.Status)
+	}
+}
+
+func TestTheFirstMessage(t *testing.T) {
+	for data, want := range map[string]string{
+		`{"user_prompt":"a","task":"b"}`: "a", `{"task":"b","other":"c"}`: "b", `{"question":"c","n":1}`: "c", `"plain"`: "plain",
+		`{"a":"x","b":"y"}`: `{"a":"x","b":"y"}`, `{}`: "", ``: "", `null`: "", `{"n":1}`: `{"n":1}`,
+	} {
+		if got := firstMessage(json.RawMessage(data)); got != want {
+			t.Errorf("%s: %q, want %q", data, got, want)
+		}
+	}
+}
+
+func TestAnInteractionThatNobodyKnowsIsAnsweredByTheDefaultAgent(t *testing.T) {
+	w := newWorld(t, setup{})
+	var run struct{ ID, Interaction string }
+	w.ok("POST", "/api/v1/agents", `{"interaction":"sys:generic question","data":{"task":"hello"},"interactive":false}`, &run)
+	if run.Interaction != "sys:generic question" {
+		t.Errorf("the run is of %q", run.Interaction)
+	}
+	s := w.stream(run.ID, "")
+	s.until(is(Complete))
+	if got := texts(s.seen, Answer); !slices.Equal(got, []string{"You said: hello"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestTheTokenMayStandInTheAddress(t *testing.T) {
+	w := newWorld(t, setup{secured: true})
+	var issued struct{ Token string }
+	w.ok("POST", "/token/issue", "", &issued, "Authorization", "Bearer "+keyOf("alice"))
+	id := w.start("hello", true, "Authorization", "Bearer "+issued.Token)
+	w.stream(id, "?access_token="+issued.Token).until(is(Idle))
+	w.stream(id, "", "Authorization", "Bearer "+keyOf("alice")).until(is(Idle))
+	for _, bad := range []string{"", "?access_token=x", "?access_token=" + keyOf("bob")} {
+		if code, _, _ := w.call("GET", "/api/v1/agents/"+id+"/stream"+bad, ""); code != http.StatusUnauthorized && code != http.StatusNotFound {
+			t.Errorf("%q: %d", bad, code)
+		}
+	}
+	// Elsewhere it may not.
+	if code, _, _ := w.call("GET", "/api/v1/agents/"+id+"/updates?access_token="+issued.Token, ""); code != http.StatusUnauthorized {
+		t.Errorf("history by a token in the address: %d", code)
+	}
+}
+
+func TestSignedAddresses(t *testing.T) {
+	var mu sync.Mutex
+	now := time.Now()
+	w := newWorld(t, setup{secured: true, change: func(o *Options) {
+		o.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+	}})
+	alice := []string{"Authorization", "Bearer " + keyOf("alice")}
+	id := w.start("hello", true, alice...)
+	var put placed
+	w.ok("PUT", "/api/v1/agents/"+id+"/artifacts/files/a.bin", "", &put, alice...)
+	if code, body, _ := w.call("PUT", strings.Replace(put.URL, "a.bin", "b.bin", 1), "x"); code != http.StatusForbidden {
+		t.Errorf("another path: %d %s", code, body)
+	}
+	w.ok("PUT", put.URL, "x", nil)
+	w.ok("PUT", put.URL, "y", nil) // a retry
+	var get placed
+	w.ok("GET", "/api/v1/agents/"+id+"/artifacts/files/a.bin?url=1", "", &get, alice...)
+	if _, body, _ := w.call("GET", get.URL, ""); body != "y" {
+		t.Errorf("it holds %q", body)
+	}
+	if code, _, _ := w.call("PUT", get.URL, "z"); code != http.StatusForbidden {
+		t.Errorf("writing by an address for reading: %d", code)
+	}
+	mu.Lock()
+	now = now.Add(signedFor)
+	mu.Unlock()
+	if code, body, _ := w.call("GET", get.URL, ""); code != http.StatusForbidden || !strings.Contains(body, "expired") {
+		t.Errorf("later: %d %s", code, body)
+	}
+}
+
+// Who may only look cannot change a file, not even for a moment.
+func TestAViewerChangesNothing(t *testing.T) {
+	w := newWorld(t, setup{secured: true})
+	alice, bob := []string{"Authorization", "Bearer " + keyOf("alice")}, []string{"Authorization", "Bearer " + keyOf("bob")}
+	id := w.start("hello", true, alice...)
+	var put placed
+	w.ok("PUT", "/api/v1/agents/"+id+"/artifacts/files/a.txt", "", &put, alice...)
+	w.ok("PUT", put.URL, "hers", nil)
+	members := []chat.Member{{Actor: chat.Actor{Kind: chat.User, ID: "bob"}, Role: chat.Viewer}}
+	if _, err := w.sessions.Update(t.Context(), chat.Trusted, chat.SessionID(id), chat.SessionUpdated{Members: &members}); err != nil {
+		t.Fatal(err)
+	}
+	var content struct{ Content, Generation string }
+	w.ok("GET", "/api/v1/agents/"+id+"/artifact-content/files/a.txt", "", &content, bob...)
+	for _, try := range [][3]string{
+		{"PUT", "/artifacts/files/a.txt", ""}, {"PUT", "/artifacts/files/b.txt", `"x"`}, {"PUT", "/artifact-content/files/a.txt", `{"content":"his","generation":"` + content.Generation + `"}`},
+		{"POST", "/signal/UserInput", `{"message":"x"}`}, {"POST", "/signal/Stop", `{}`}, {"DELETE", "", ""}, {"POST", "/restart", ""}, {"POST", "/status", `{"title":"x"}`},
+	} {
+		code, body, _ := w.call(try[0], "/api/v1/agents/"+id+try[1], try[2], bob...)
+		if code != http.StatusForbidden && !(try[1] == "/restart" && code == http.StatusOK) { // nothing to restart
+			t.Errorf("%s %s: %d %s", try[0], try[1], code, body)
+		}
+	}
+	if w.ok("GET", "/api/v1/agents/"+id+"/artifact-content/files/a.txt", "", &content, bob...); content.Content != "hers" {
+		t.Errorf("it holds %q", content.Content)
+	}
+	var names []string
+	if w.ok("GET", "/api/v1/agents/"+id+"/artifacts", "", &names, bob...); !slices.Equal(names, []string{"files/a.txt"}) {
+		t.Errorf("%q", names)
+	}
+}
+
+func TestALineCanBeStoppedSteeredAndAsked(t *testing.T) {
+	w := newWorld(t, setup{})
+	id := w.start("/work 2 20", true)
+	s := w.stream(id, "")
+	s.until(func(m CompactMessage) bool { return m.W == "w2" && strings.Contains(string(m.D), `"phase"`) })
+	w.signal(id, "steer_workstream", `{"launch_id":"w1","command":"add_instruction","payload":"be brief","client_message_id":"st-1"}`)
+	steered := s.until(func(m CompactMessage) bool { return m.W == "w1" && strings.Contains(string(m.D), "add_instruction") })
+	if !strings.Contains(string(steered.D), `"ack":"st-1"`) || steered.M != "be brief" {
+		t.Errorf("%s %s", steered.M, steered.D)
+	}
+	w.signal(id, "terminate_workstream", `{"launch_id":"w2","reason":"enough"}`)
+	s.until(func(m CompactMessage) bool {
+		return m.W == "w2" && strings.Contains(string(m.D), `"status":"canceled"`)
+	})
+	var active workstreamList
+	w.ok("GET", "/api/v1/agents/"+id+"/query/ActiveWorkstreams", "", &active)
+	if len(active.Running) != 1 || active.Running[0].Workstream != "w1" || len(active.Completed) != 1 || active.Completed[0].Status != "canceled" {
+		t.Errorf("%+v", active)
+	}
+	w.ok("DELETE", "/api/v1/agents/"+id, "", nil)
+	s.until(is(Terminated))
+	for _, m := range s.seen {
+		if m.T == Terminated && m.W != "" {
+			t.Errorf("a child closes the run: %+v", m)
+		}
+	}
+	if code, _, _ := w.call("POST", "/api/v1/agents/"+id+"/signal/steer_workstream", `{"command":"x"}`); code != http.StatusBadRequest {
+		t.Errorf("without a launch_id: %d", code)
+	}
+	if code, _, _ := w.call("GET", "/api/v1/agents/"+id+"~nobody/updates", ""); code != http.StatusNotFound {
+		t.Errorf("an unknown child: %d", code)
+	}
+}
+
+func TestLists(t *testing.T) {
+	w := newWorld(t, setup{})
+	var ids []string
+	for _, task := range []string{"one", "/fail two", "three"} {
+		id := w.start(task, false)
+		w.stream(id, "").until(func(m CompactMessage) bool { return m.T == Complete || m.T == Terminated })
+		ids = append(ids, id)
+	}
+	var page struct {
+		Items []struct{ ID, Status string }
+		Next  *string `json:"next_cursor"`
+	}
+	w.ok("GET", "/api/v1/agents?limit=2", "", &page)
+	if len(page.Items) != 2 || page.Next == nil {
+		t.Fatalf("%+v", page)
+	}
+	got := []string{page.Items[0].ID, page.Items[1].ID}
+	w.ok("GET", "/api/v1/agents/?limit=2&cursor="+*page.Next, "", &page)
+	for _, it := range page.Items {
+		got = append(got, it.ID)
+	}
+	slices.Sort(got)
+	slices.Sort(ids)
+	if !slices.Equal(got, ids) {
+		t.Errorf("pages list %v, want %v", got, ids)
+	}
+	w.ok("GET", "/api/v1/agents?status=failed", "", &page)
+	if len(page.Items) != 1 || page.Items[0].Status != "failed" {
+		t.Errorf("%+v", page.Items)
+	}
+	w.ok("GET", "/api/v1/agents?run_kind=process", "", &page)
+	if len(page.Items) != 0 {
+		t.Errorf("%+v", page.Items)
+	}
+	for _, bad := range []string{"?limit=x", "?since=soon", "?offset=-1"} {
+		if code, _, _ := w.call("GET", "/api/v1/agents"+bad, ""); code != http.StatusBadRequest {
+			t.Errorf("%s: %d", bad, code)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package vertesia
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// runHistory is what happened in a run: its facts, or its tool calls.
+type runHistory struct {
+	Type   string      `json:"type"`
+	Events []runEvent  `json:"events,omitempty"`
+	Tasks  []agentTask `json:"agentTasks,omitempty"`
+}
+
+// runEvent is one fact.
+type runEvent struct {
+	ID      chat.Seq        `json:"event_id"`
+	Time    chat.At         `json:"event_time"`
+	Type    string          `json:"event_type"`
+	Attempt int             `json:"attempt"`
+	TaskID  string          `json:"task_id,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+}
+
+// agentTask is one tool call.
+type agentTask struct {
+	Type        string          `json:"taskType"`
+	Tool        string          `json:"toolName"`
+	UseID       string          `json:"toolUseId,omitempty"`
+	RunID       string          `json:"toolRunId,omitempty"`
+	ScheduledAt chat.At         `json:"scheduled_at"`
+	StartedAt   chat.At         `json:"started_at"`
+	CompletedAt *chat.At        `json:"completed_at"`
+	Status      string          `json:"status"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"`
+	Result      string          `json:"result,omitempty"`
+	Error       *taskError      `json:"error,omitempty"`
+	Workstream  string          `json:"workstreamId,omitempty"`
+}
+
+type taskError struct {
+	Type    string `json:"type"`
+	Message string `json:"message"`
+}
+
+// history reads what happened. Only the last historyMost facts are shown here;
+// the updates have all.
+func (d *Dialect) history(ctx context.Context, c chat.Caller, sess run, format string) (*runHistory, error) {
+	rng := chat.Range{Limit: historyMost, Desc: true}
+	if sess.line != "" {
+		rng.Workstream = &sess.line
+	}
+	facts, _, err := d.opt.Sessions.Read(ctx, c, sess.ID, rng)
+	if err != nil {
+		return nil, err
+	}
+	h := &runHistory{Type: format}
+	calls := map[string]int{}
+	for i := len(facts) - 1; i >= 0; i-- {
+		e, err := facts[i].Event()
+		if err != nil {
+			return nil, err
+		}
+		if format == "events" {
+			h.Events = append(h.Events, eventOf(&e))
+			continue
+		}
+		h.task(&e, calls)
+	}
+	return h, nil
+}
+
+const historyMost = 10_000
+
+func eventOf(e *chat.Event) runEvent {
+	return runEvent{ID: e.Seq, Time: e.At, Type: e.Type, Attempt: 1, TaskID: string(e.Turn), Result: e.Payload}
+}
+
+func (h *runHistory) task(e *chat.Event, calls map[string]int) {
+	end := func(call string, f func(*agentTask)) {
+		if i, ok := calls[call]; ok {
+			at := e.At
+			h.Tasks[i].CompletedAt = &at
+			f(&h.Tasks[i])
+		}
+	}
+	switch b := e.Body.(type) {
+	case chat.AgentToolCall:
+		calls[b.CallID] = len(h.Tasks)
+		h.Tasks = append(h.Tasks, agentTask{Type: "tool_call", Tool: b.Tool, UseID: b.CallID, RunID: b.CallID, ScheduledAt: e.At, StartedAt: e.At, Status: "running", Parameters: b.Params, Workstream: e.Workstream})
+	case chat.AgentToolResult:
+		end(b.CallID, func(t *agentTask) { t.Status, t.Result = "completed", string(b.Result) })
+	case chat.AgentToolError:
+		end(b.CallID, func(t *agentTask) { t.Status, t.Error = "error", &taskError{first(b.Code, "error"), b.Error} })
+	case chat.UserMessage:
+		at := e.At
+		h.Tasks = append(h.Tasks, agentTask{Type: "input", Tool: "user_input", ScheduledAt: e.At, StartedAt: e.At, CompletedAt: &at, Status: "received", Result: b.PlainText(), Workstream: e.Workstream})
+	}
+}

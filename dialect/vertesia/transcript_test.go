@@ -1,0 +1,230 @@
+package vertesia
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
+
+// TestTranscripts plays the conversations in testdata against a whole server.
+// The parts of a file are steps:
+//
+//	start NAME                  a run is begun with the body; {NAME} is its id from now on
+//	METHOD PATH                 an HTTP request: headers, an empty line, the body; or only the body
+//	stream NAME PATH            a reader follows a run
+//	read NAME TYPE              it reads until a message of that number comes on the main line
+//	close NAME                  it is cut off
+//	log RUN                     what is in the log now
+//	restart                     the server ends and starts again
+//
+// {prompt} is the last question that was asked, {last} the last timestamp that a
+// reader has, {url} the last address that was given. What the server says follows
+// each step as a part named "server" and is rewritten with -update. Chunks, which
+// depend on time, times and ids are left out.
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no transcripts", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			a, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &player{t: t, w: newWorld(t, setup{secured: bytes.Contains(a.Comment, []byte("secured"))}), names: map[string]string{}, streams: map[string]*stream{}}
+			out := txtar.Archive{Comment: a.Comment}
+			for _, f := range a.Files {
+				if f.Name == "server" {
+					continue
+				}
+				out.Files = append(out.Files, f)
+				if said := p.play(f); said != "" {
+					out.Files = append(out.Files, txtar.File{Name: "server", Data: []byte(p.settle(said))})
+				}
+			}
+			got := txtar.Format(&out)
+			if *update {
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if want := txtar.Format(a); !bytes.Equal(got, want) {
+				t.Errorf("%s is out of date (rewrite with -update and read the difference):\n%s", file, difference(string(want), string(got)))
+			}
+		})
+	}
+}
+
+func difference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(w), len(g)) {
+		if w[i] != g[i] {
+			return fmt.Sprintf("line %d\nwant %s\n got %s", i+1, w[i], g[i])
+		}
+	}
+	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
+}
+
+// player plays one transcript.
+type player struct {
+	t       *testing.T
+	w       *world
+	names   map[string]string // of what is filled in
+	streams map[string]*stream
+}
+
+var settled = []struct {
+	re *regexp.Regexp
+	by string
+}{
+	{regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"`), `"TIME"`},
+	{regexp.MustCompile(`"(ts|deadline|createdAt|expiresAt|started_at|completed_at|consumed_at|updated_at)":\d+(\.\d+)?`), `"$1":0`},
+	{regexp.MustCompile(`"(elapsed_ms|duration_ms|waitDurationMs|execution_duration)":\d+`), `"$1":0`},
+	{regexp.MustCompile(`p-[0-9A-Z]{26}`), `PROMPT`},
+	{regexp.MustCompile(`"prev":"[0-9a-f]{32}",`), ``},
+	{regexp.MustCompile(`\b([ets])-[0-9A-Z]{26}\b`), `$1-ID`},
+	{regexp.MustCompile(`http://127\.0\.0\.1:\d+`), `http://HOST`},
+	{regexp.MustCompile(`access_token=[\w.%-]+`), `access_token=TOKEN`},
+	{regexp.MustCompile(`"token":"[\w.-]+"`), `"token":"JWT"`},
+}
+
+func (p *player) settle(s string) string {
+	for name, id := range p.names {
+		if name != "prompt" && name != "last" && name != "url" {
+			s = strings.ReplaceAll(s, id, "{"+name+"}")
+		}
+	}
+	for _, one := range settled {
+		s = one.re.ReplaceAllString(s, one.by)
+	}
+	return s
+}
+
+func (p *player) fill(s string) string {
+	for name, id := range p.names {
+		s = strings.ReplaceAll(s, "{"+name+"}", id)
+	}
+	return s
+}
+
+func (p *player) play(f txtar.File) string {
+	word := strings.Fields(f.Name)
+	at := func(i int) string {
+		if i < len(word) {
+			return p.fill(word[i])
+		}
+		return ""
+	}
+	switch word[0] {
+	case "start":
+		said := p.request("POST", "/api/v1/agents", p.fill(string(f.Data)))
+		var run struct{ ID string }
+		if i := strings.Index(said, "{"); i < 0 || json.Unmarshal([]byte(said[i:]), &run) != nil {
+			p.t.Fatalf("start: %s", said)
+		}
+		p.names[word[1]] = run.ID
+		return said
+	case "stream":
+		p.streams[word[1]] = p.w.follow(at(2))
+	case "read":
+		return p.read(p.streams[word[1]], at(2))
+	case "close":
+		p.streams[word[1]].close()
+	case "restart":
+		p.w = p.w.restart()
+	case "log":
+		return p.log(chat.SessionID(at(1)))
+	default:
+		return p.request(word[0], at(1), p.fill(string(f.Data)))
+	}
+	return ""
+}
+
+func (p *player) read(s *stream, until string) string {
+	from := len(s.seen)
+	s.until(func(m CompactMessage) bool { return fmt.Sprint(int(m.T)) == until && m.W == "" })
+	var out strings.Builder
+	for _, m := range s.seen[from:] {
+		p.note(m)
+		if !isChunk(m) {
+			b, _ := json.Marshal(m)
+			out.Write(append(b, '\n'))
+		}
+	}
+	return out.String()
+}
+
+// note remembers what later steps may name.
+func (p *player) note(m CompactMessage) {
+	p.names["last"] = string(appendTS(nil, chat.At(m.TS*1000+0.5)))
+	var d struct {
+		RequestID string `json:"request_id"`
+	}
+	if m.T == RequestInput && json.Unmarshal(m.D, &d) == nil {
+		p.names["prompt"] = d.RequestID
+	}
+}
+
+func (p *player) log(id chat.SessionID) string {
+	facts, _, err := p.w.sessions.Read(p.t.Context(), chat.Trusted, id, chat.Range{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, f := range facts {
+		e, err := f.Event()
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		fmt.Fprintf(&out, "%d %s", e.Seq, e.Type)
+		for _, more := range []string{e.Workstream, e.ClientID, e.Via} {
+			if more != "" {
+				out.WriteString(" " + more)
+			}
+		}
+		fmt.Fprintf(&out, " %s\n", e.Payload)
+	}
+	return out.String()
+}
+
+func (p *player) request(method, path, rest string) string {
+	head, body, both := strings.Cut(rest, "\n\n")
+	if !both {
+		head, body = "", rest
+	}
+	var headers []string
+	for line := range strings.Lines(head) {
+		k, v, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		headers = append(headers, k, v)
+	}
+	code, got, h := p.w.call(method, path, strings.TrimSpace(body), headers...)
+	var given struct{ URL, Token string }
+	if json.Unmarshal([]byte(got), &given) == nil {
+		if given.URL != "" {
+			p.names["url"] = given.URL
+		}
+		if given.Token != "" {
+			p.names["token"] = given.Token
+		}
+	}
+	out := fmt.Sprint(code)
+	if v := h.Get("Content-Disposition"); v != "" {
+		out += "\n" + h.Get("Content-Type") + "; " + v
+	}
+	return strings.TrimSpace(out+"\n"+got) + "\n"
+}
