@@ -29,6 +29,7 @@ type env struct {
 	span   time.Duration // of one round
 	short  bool
 	prof   string // folder for CPU profiles of the server; "" means none
+	nats   string // address of the server's embedded NATS, or off
 }
 
 // row is one line or a few of the table.
@@ -51,6 +52,8 @@ var rows = []row{
 	{10, "memory", memory},
 	{11, "open a long session", openLong},
 	{12, "start with a million sessions", startFull},
+	{13, "model agent", modelAgent},
+	{14, "append with x1 on", appendX1},
 }
 
 func main() {
@@ -66,6 +69,7 @@ func main() {
 	flag.IntVar(&e.rounds, "rounds", 3, "rounds of each kind")
 	flag.DurationVar(&e.span, "span", 2*time.Second, "length of a round")
 	flag.StringVar(&e.prof, "profile", "", "folder for CPU profiles of the server, one per round")
+	flag.StringVar(&e.nats, "nats", "off", "address of the server's embedded NATS, or off")
 	flag.Parse()
 	if e.short {
 		e.rounds, e.span = 1, 500*time.Millisecond

@@ -1,5 +1,5 @@
 // Package conformance drives the real binary with clients that other people
-// wrote: npm ws and npm openai. It needs node and npm, and fails without them.
+// wrote: npm ws, openai and NATS among them. It needs node and npm, and fails without them.
 package conformance
 
 import (

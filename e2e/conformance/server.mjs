@@ -21,7 +21,7 @@ export class Server {
     this.process = spawn(
       binary,
       ['serve', '--addr', addr, '--data', this.dir, '--min-free=-1', '--min-free-percent=-1', '--grace', '100ms', ...this.flags],
-      { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env.PATH } },
+      { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env.PATH, PARLEY_NATS: 'off' } },
     );
     this.log = '';
     this.process.stderr.on('data', (d) => (this.log += d));

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/parley-hq/parley/internal/load"
+	"github.com/parley-hq/parley/internal/provider"
+)
+
+// modelAgent: what the model agent adds to asking a model directly. The model is
+// a script in this process, and both sides take what it says over HTTP, one turn
+// at a time.
+func modelAgent(e *env) (lines []line, err error) {
+	turns, words := 300, 20000
+	if e.short {
+		turns, words = 60, 5000
+	}
+	long := make([]string, words)
+	for i := range long {
+		long[i] = "token "
+	}
+	script := &provider.Server{Script: func(r provider.Request) provider.Reply {
+		if strings.HasPrefix(r.LastUser(), "long") {
+			return provider.Reply{Pieces: long}
+		}
+		return provider.Reply{Pieces: []string{"One", " two", " three."}}
+	}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{Handler: script}
+	go func() { _ = server.Serve(l) }() // ends with Close
+	defer server.Close()
+	endpoint := "http://" + l.Addr().String() + "/v1"
+
+	config := filepath.Join(e.temp, "model.yaml")
+	text := "agents:\n  - {name: m, kind: model, endpoint: \"" + endpoint + "\", model: scripted, builtin: []}\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	p, err := start(e, "/readyz", func(addr string) *exec.Cmd {
+		return exec.CommandContext(e.ctx, e.binary, "serve", "--addr", addr, "--data", filepath.Join(e.temp, "model"), "--config", config, "--log-level", "warn", "--nats", "off")
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer p.stop()
+	m := &asker{endpoint: endpoint, parley: "http://" + p.target.Host}
+	var direct, ours load.Hist
+	for i := range turns + 20 {
+		d, _, err := m.direct(e.ctx, "short")
+		if err != nil {
+			return nil, err
+		}
+		o, _, err := m.through(e.ctx, fmt.Sprint("short-", i), "short")
+		if err != nil {
+			return nil, err
+		}
+		if i >= 20 { // connections and caches are warm
+			direct.Add(d)
+			ours.Add(o)
+		}
+	}
+	added := ours.Quantile(.99) - direct.Quantile(.99)
+	lines = append(lines, line{
+		what: "model agent: first token, p99, over asking the model directly",
+		ours: fmt.Sprintf("%s (p50 %s)", ms(ours.Quantile(.99)), ms(ours.Quantile(.5))), peer: fmt.Sprintf("%s (p50 %s)", ms(direct.Quantile(.99)), ms(direct.Quantile(.5))),
+		value: float64(added) / float64(time.Millisecond), need: 3, want: 2, must: "3 ms more", aim: "2 ms more",
+	})
+	var rates, peers []float64
+	for i := range max(3, e.rounds) {
+		_, d, err := m.direct(e.ctx, "long")
+		if err != nil {
+			return lines, err
+		}
+		_, o, err := m.through(e.ctx, fmt.Sprint("long-", i), "long")
+		if err != nil {
+			return lines, err
+		}
+		peers, rates = append(peers, float64(words)/d.Seconds()), append(rates, float64(words)/o.Seconds())
+	}
+	rate, peer := median(rates), median(peers)
+	lines = append(lines, line{
+		what: "model agent: tokens a second of one answer, as fast as the model can",
+		ours: fmt.Sprintf("%.0f k/s", rate/1e3), peer: fmt.Sprintf("%.0f k/s", peer/1e3), ratio: rate / peer,
+		value: rate / peer, floor: true, need: .9, want: .95, must: "0.9 of the model", aim: "0.95",
+	})
+	return lines, nil
+}
+
+// asker asks the model, directly and through Parley.
+type asker struct{ endpoint, parley string }
+
+// direct returns when the first token and when the end came, with the same client
+// library that the agent uses.
+func (a *asker) direct(ctx context.Context, text string) (first, all time.Duration, err error) {
+	service := openai.NewChatCompletionService(option.WithBaseURL(a.endpoint), option.WithMaxRetries(0))
+	begun := time.Now()
+	stream := service.NewStreaming(ctx, openai.ChatCompletionNewParams{Model: "scripted", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(text)}})
+	defer stream.Close()
+	for stream.Next() {
+		if c := stream.Current().Choices; first == 0 && len(c) > 0 && c[0].Delta.Content != "" {
+			first = time.Since(begun)
+		}
+	}
+	return first, time.Since(begun), stream.Err()
+}
+
+// through sends a message in a session of its own, which somebody watches.
+func (a *asker) through(ctx context.Context, id, text string) (first, all time.Duration, err error) {
+	res, err := a.send(ctx, http.MethodPost, a.parley+"/parley/v1/sessions", `{"id":"`+id+`"}`)
+	if err != nil {
+		return 0, 0, err
+	}
+	res.Body.Close()
+	watch, err := a.send(ctx, http.MethodGet, a.parley+"/parley/v1/sessions/"+id+"/stream?after=0", "")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer watch.Body.Close()
+	begun := time.Now()
+	sent := make(chan error, 1)
+	go func() {
+		res, err := a.send(ctx, http.MethodPost, a.parley+"/parley/v1/sessions/"+id+"/events", `{"type":"user.message","payload":{"text":"`+text+`"}}`)
+		if err == nil {
+			_, err = io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+		}
+		sent <- err
+	}()
+	first, err = a.follow(watch.Body, begun, []byte("event: preview"), []byte(`"type":"turn.completed"`))
+	all = time.Since(begun)
+	if serr := <-sent; err == nil {
+		err = serr
+	}
+	return first, all, err
+}
+
+func (a *asker) send(ctx context.Context, method, url, body string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode >= 300 {
+		b, _ := io.ReadAll(io.LimitReader(res.Body, 500))
+		res.Body.Close()
+		return nil, fmt.Errorf("%s: %s: %s", url, res.Status, b)
+	}
+	return res, nil
+}
+
+// follow reads lines until the end and returns when the first one came that has a
+// mark.
+func (a *asker) follow(r io.Reader, begun time.Time, mark, end []byte) (first time.Duration, err error) {
+	lines := bufio.NewReaderSize(r, 1<<20)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if err != nil && err != bufio.ErrBufferFull {
+			return first, fmt.Errorf("the stream ended early: %w", err)
+		}
+		if first == 0 && bytes.Contains(line, mark) {
+			first = time.Since(begun)
+		}
+		if bytes.Contains(line, end) {
+			return first, nil
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package bus
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Dial connects to a NATS server that runs elsewhere. When it is not there yet,
+// or goes away, the connection keeps trying.
+func Dial(url, name string, log *slog.Logger, more ...nats.Option) (*nats.Conn, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	opts := append(steady(name, log), nats.RetryOnFailedConnect(true))
+	c, err := nats.Connect(url, append(opts, more...)...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	return c, nil
+}
+
+// steady is how the program wants its connections: they never give up, never
+// hear themselves, and do not hide that they are cut off by keeping what could
+// not be sent.
+func steady(name string, log *slog.Logger) []nats.Option {
+	log = log.With("part", "nats")
+	return []nats.Option{
+		nats.Name(name), nats.NoEcho(), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
+		nats.ReconnectWait(200 * time.Millisecond), nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("the connection to NATS was lost; trying again", "err", err)
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("the connection to NATS is back") }),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			if errors.Is(err, nats.ErrSlowConsumer) {
+				log.Error("messages from NATS were dropped, because they came faster than they could be stored", "subject", subject)
+				return
+			}
+			log.Warn("NATS reports an error", "subject", subject, "err", err)
+		}),
+	}
+}
+
+func insecure(t *tls.Config) *tls.Config {
+	c := t.Clone()
+	c.InsecureSkipVerify = true
+	return c
+}
+
+// Publisher returns the name under which the sender of a message that came in by
+// a service logged in; ok is false when the header is not there. It may be
+// trusted only on subjects that nothing but services leads to.
+func Publisher(h nats.Header) (name string, ok bool) {
+	var info struct {
+		User string `json:"user"`
+	}
+	v := h.Get("Nats-Request-Info")
+	if v == "" || json.Unmarshal([]byte(v), &info) != nil || info.User == "" {
+		return "", false
+	}
+	return info.User, true
+}

@@ -1,0 +1,241 @@
+package bus
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// Server is a NATS server inside the process.
+type Server struct {
+	nats   *server.Server
+	opt    Options
+	secret string // of connections from within the process
+	ready  chan struct{}
+	failed chan struct{}
+
+	closing sync.Once
+}
+
+// Start starts a server and returns when clients can connect. Addresses that are
+// taken, and a folder that cannot be used, are errors.
+func Start(ctx context.Context, opt Options) (*Server, error) {
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := opt.Validate(); err != nil {
+		return nil, err
+	}
+	for _, addr := range []string{opt.Addr, opt.WebSocket} {
+		if err := free(ctx, addr); err != nil {
+			return nil, err
+		}
+	}
+	s := &Server{opt: opt, secret: rand.Text(), ready: make(chan struct{}), failed: make(chan struct{})}
+	settings, err := opt.server((*door)(s))
+	if err != nil {
+		return nil, err
+	}
+	if s.nats, err = server.NewServer(settings); err != nil {
+		return nil, fmt.Errorf("NATS cannot be set up: %w", err)
+	}
+	s.nats.SetLoggerV2(&logger{log: opt.Logger.With("part", "nats")}, false, false, false)
+	s.nats.Start()
+	if err := s.open(ctx); err != nil {
+		close(s.failed)
+		s.Close()
+		return nil, err
+	}
+	close(s.ready)
+	return s, nil
+}
+
+// open waits for the server and gives its accounts their rules. Until then
+// nobody gets in.
+func (s *Server) open(ctx context.Context) error {
+	patience := 10 * time.Second
+	if at, ok := ctx.Deadline(); ok {
+		patience = time.Until(at)
+	}
+	if !s.nats.ReadyForConnections(patience) {
+		return errors.New("NATS did not get ready; its log says why")
+	}
+	if !s.nats.JetStreamEnabled() {
+		return fmt.Errorf("JetStream could not be started in %s; the log says why", s.opt.Dir)
+	}
+	main := s.nats.GlobalAccount()
+	if err := mapped(main, s.opt.Main.Mappings); err != nil {
+		return err
+	}
+	for _, a := range s.opt.Accounts {
+		acc, err := s.nats.RegisterAccount(a.Name)
+		if err != nil {
+			return fmt.Errorf("account %s: %w", a.Name, err)
+		}
+		if err := mapped(acc, a.Mappings); err != nil {
+			return err
+		}
+		for _, p := range a.Services {
+			if err := main.AddServiceExport(wild(p.To), nil); err != nil {
+				return fmt.Errorf("account %s offers %s: %w", a.Name, p.To, err)
+			}
+			if err := acc.AddServiceImport(main, p.From, wild(p.To)); err != nil {
+				return fmt.Errorf("account %s reaches %s: %w", a.Name, p.To, err)
+			}
+			if err := acc.SetServiceImportSharing(main, wild(p.To), true); err != nil {
+				return fmt.Errorf("account %s signs %s: %w", a.Name, p.To, err)
+			}
+		}
+		for _, subject := range a.Streams {
+			if err := main.AddStreamExport(subject, nil); err != nil {
+				return fmt.Errorf("account %s is shown %s: %w", a.Name, subject, err)
+			}
+			if err := acc.AddMappedStreamImport(main, subject, subject); err != nil {
+				return fmt.Errorf("account %s follows %s: %w", a.Name, subject, err)
+			}
+		}
+	}
+	return nil
+}
+
+func mapped(acc *server.Account, pairs []Pair) error {
+	for _, p := range pairs {
+		if err := acc.AddMapping(p.From, p.To); err != nil {
+			return fmt.Errorf("map %s to %s: %w", p.From, p.To, err)
+		}
+	}
+	return nil
+}
+
+// wild is a subject with its $1, $2 … as wildcards again.
+func wild(to string) string {
+	tokens := strings.Split(to, ".")
+	for i, t := range tokens {
+		if strings.HasPrefix(t, "$") && len(t) == 2 {
+			tokens[i] = "*"
+		}
+	}
+	return strings.Join(tokens, ".")
+}
+
+// free reports whether an address can be had. The server inside would only log it.
+func free(ctx context.Context, addr string) error {
+	if addr == "" {
+		return nil
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("NATS cannot listen on %s: %w", addr, err)
+	}
+	return l.Close()
+}
+
+// Addr is where clients connect.
+func (s *Server) Addr() string {
+	if a := s.nats.Addr(); a != nil {
+		return a.String()
+	}
+	return ""
+}
+
+// URL is Addr as clients write it.
+func (s *Server) URL() string {
+	if s.opt.TLS != nil {
+		return "tls://" + s.Addr()
+	}
+	return "nats://" + s.Addr()
+}
+
+// WebSocketURL is where browsers connect, "" when they cannot.
+func (s *Server) WebSocketURL() string {
+	if s.opt.WebSocket == "" {
+		return ""
+	}
+	return s.nats.WebsocketURL()
+}
+
+// Listened reports whether somebody subscribes to a subject, in the main account
+// or through a stream of another.
+func (s *Server) Listened(subject string) bool { return s.nats.GlobalAccount().Interest(subject) > 0 }
+
+// Connect returns a connection from within the process to the main account. It
+// may do everything. The caller closes it.
+func (s *Server) Connect(name string) (*nats.Conn, error) {
+	opts := append(steady(name, s.opt.Logger), nats.InProcessServer(s.nats), nats.UserInfo(inside, s.secret))
+	if s.opt.TLS != nil {
+		// It never leaves the process.
+		opts = append(opts, nats.Secure(insecure(s.opt.TLS)))
+	}
+	c, err := nats.Connect("", opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS inside the process: %w", err)
+	}
+	return c, nil
+}
+
+// Close ends the server and waits for it. Clients are told to go.
+func (s *Server) Close() {
+	s.closing.Do(func() {
+		s.nats.Shutdown()
+		s.nats.WaitForShutdown()
+	})
+}
+
+// inside is the name of connections from within the process.
+const inside = "parley"
+
+// door lets clients in.
+type door Server
+
+// Check decides about one client. It is called on the client's own goroutine.
+func (d *door) Check(c server.ClientAuthentication) bool {
+	o := c.GetOpts()
+	if o.Username == inside && subtle.ConstantTimeCompare([]byte(o.Password), []byte(d.secret)) == 1 {
+		c.RegisterUser(&server.User{Username: inside})
+		return true
+	}
+	select {
+	case <-d.ready:
+	case <-d.failed:
+		return false
+	}
+	if d.opt.Login == nil {
+		c.RegisterUser(&server.User{Username: o.Username})
+		return true
+	}
+	in := Login{User: o.Username, Password: o.Password, Token: o.Token}
+	if a := c.RemoteAddress(); a != nil {
+		in.Remote = a.String()
+	}
+	g := d.opt.Login(in)
+	if !g.OK || g.Name == inside {
+		return false
+	}
+	user := &server.User{Username: g.Name, ConnectionDeadline: g.Until}
+	if g.Account != "" {
+		acc, err := d.nats.LookupAccount(g.Account)
+		if err != nil {
+			return false
+		}
+		user.Account = acc
+	}
+	if g.Publish != nil || g.Subscribe != nil || g.NoPublish != nil || g.NoListen != nil {
+		user.Permissions = &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: g.Publish, Deny: g.NoPublish},
+			Subscribe: &server.SubjectPermission{Allow: g.Subscribe, Deny: g.NoListen},
+		}
+	}
+	c.RegisterUser(user)
+	return true
+}

@@ -1,0 +1,14 @@
+package x1
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// As gives a stored event in this dialect's words.
+func (d *Dialect) As(_ context.Context, f chat.Fact) (any, error) {
+	b, err := Encode(f)
+	return json.RawMessage(b), err
+}

@@ -1,0 +1,247 @@
+package x1
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// attendance knows which sessions are attended by a sidecar that is not ours:
+// nobody answers them here, and what people say in them goes out on input. That a
+// session is attended stands in its record, under metadata.x1.sidecar.
+type attendance struct {
+	d *Dialect
+
+	mu       sync.Mutex
+	known    map[chat.SessionID]*attended // nil for sessions that are not
+	sidecars int                          // those that are
+}
+
+// maxAttended bounds the attended sessions whose past is kept in memory; each may
+// take some 100 KB.
+const maxAttended = 1000
+
+// attended is a session with a sidecar.
+type attended struct {
+	agent string
+	past  *past // what its old publisher said, nil until something came in; belongs to the goroutine that handles the session's messages
+
+	epoch    int64 // of the newest sidecar; like past
+	epochKey string
+
+	mu   sync.Mutex
+	told []told // user facts of late, so that their echo is no second fact
+}
+
+// told is a user fact that the sidecar was told.
+type told struct {
+	id, text, request string
+	echoed            bool
+}
+
+func newAttendance(d *Dialect) *attendance {
+	return &attendance{d: d, known: map[chat.SessionID]*attended{}}
+}
+
+// sidecarMeta is what stands in the metadata of an attended session.
+type sidecarMeta struct {
+	Sidecar bool            `json:"sidecar"`
+	AgentID string          `json:"agent_id,omitempty"`
+	Started json.RawMessage `json:"started,omitempty"` // what the agent said when it booted
+}
+
+func sidecarOf(s *chat.Session) (m sidecarMeta) {
+	var meta struct {
+		X1 sidecarMeta `json:"x1"`
+	}
+	_ = json.Unmarshal(s.Metadata, &meta) // other people's metadata may be anything
+	return meta.X1
+}
+
+// withSidecar is metadata with the mark of a sidecar in it.
+func withSidecar(metadata json.RawMessage, m sidecarMeta) (json.RawMessage, error) {
+	all := map[string]json.RawMessage{}
+	if len(metadata) > 0 {
+		if err := json.Unmarshal(metadata, &all); err != nil {
+			return nil, err
+		}
+	}
+	if all == nil {
+		all = map[string]json.RawMessage{}
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	all["x1"] = raw
+	return json.Marshal(all)
+}
+
+// find returns the attended session, nil when it is not attended.
+func (a *attendance) find(ctx context.Context, id chat.SessionID) (*attended, error) {
+	a.mu.Lock()
+	at, ok := a.known[id]
+	a.mu.Unlock()
+	if ok {
+		return at, nil
+	}
+	sess, err := a.d.opt.Sessions.Get(ctx, chat.Trusted, id)
+	if err != nil {
+		return nil, err
+	}
+	m := sidecarOf(&sess)
+	return a.set(id, m.Sidecar, m.AgentID), nil
+}
+
+// set remembers what is known of a session.
+func (a *attendance) set(id chat.SessionID, sidecar bool, agent string) *attended {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if at := a.known[id]; at != nil {
+		return at
+	}
+	if len(a.known) >= maxLanes { // what is not attended can be asked for again
+		for other, at := range a.known {
+			if at == nil {
+				delete(a.known, other)
+			}
+		}
+	}
+	if !sidecar {
+		a.known[id] = nil
+		return nil
+	}
+	at := &attended{agent: agent}
+	a.known[id] = at
+	if a.sidecars++; a.sidecars > maxAttended {
+		for other, old := range a.known { // what is known of it is in the log
+			if old != nil && other != id {
+				delete(a.known, other)
+				a.sidecars--
+				break
+			}
+		}
+	}
+	return at
+}
+
+func (a *attendance) forget(id chat.SessionID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.known[id] != nil {
+		a.sidecars--
+	}
+	delete(a.known, id)
+}
+
+// renew looks at the session's record again the next time.
+func (a *attendance) renew(id chat.SessionID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.known[id] == nil {
+		delete(a.known, id)
+	}
+}
+
+// deliver tells a session's sidecar what people said.
+func (o *outlet) deliver(ctx context.Context, id chat.SessionID, f chat.Fact, typ string) error {
+	switch typ {
+	case "user.message", "user.input_response", "user.approval_response", "user.permission_response", "turn.stop_requested":
+	case "session.updated", "session.started":
+		o.p.d.attend.renew(id)
+		return nil
+	default:
+		return nil
+	}
+	at, err := o.p.d.attend.find(ctx, id)
+	if at == nil || err != nil {
+		return nil // not attended, or erased
+	}
+	e, err := f.Event()
+	if err != nil {
+		return nil
+	}
+	data, ok := EncodeInput(&e)
+	if !ok || e.Via == via && e.Actor.Kind == chat.Agent {
+		return nil
+	}
+	at.mu.Lock()
+	at.tell(&e)
+	at.mu.Unlock()
+	m := &nats.Msg{Data: data, Header: nats.Header{}}
+	m.Header.Set(HeaderSequence, strconv.FormatUint(uint64(f.Seq), 10))
+	// A person who speaks is present.
+	poke := nats.NewMsg(Subject(id, Presence))
+	poke.Header.Set(HeaderSequence, strconv.FormatUint(uint64(f.Seq), 10))
+	_ = o.conn.PublishMsg(poke) // what was said wakes the agent anyhow
+	if o.external && e.Via != via {
+		// Sidecars of the same account; what came by input they have heard.
+		m.Subject = Subject(id, Input)
+		if err := o.conn.PublishMsg(m); err != nil {
+			return err
+		}
+	}
+	m.Subject = outPrefix + Token(id) + "." + string(Input)
+	return o.conn.PublishMsg(m)
+}
+
+// maxTold bounds what is remembered of user facts.
+const maxTold = 256
+
+// tell remembers a fact that the sidecar is told. The caller holds at.mu.
+func (at *attended) tell(e *chat.Event) {
+	t := told{id: string(e.ID), request: chat.AnswerOf(e.Body)}
+	switch b := e.Body.(type) {
+	case chat.UserMessage:
+		t.text = b.PlainText()
+	case chat.UserInputResponse:
+		if t.text = b.Text; t.text == "" && len(b.Values) > 0 {
+			t.text = b.Values[0]
+		}
+	case chat.UserPermissionResponse:
+		if raw, ok := Synthetic(e); ok {
+			t.text = (&Message{Payload: raw}).said().Text
+		}
+	default:
+		return
+	}
+	if slices.ContainsFunc(at.told, func(o told) bool { return o.id == t.id }) {
+		return
+	}
+	if len(at.told) >= maxTold {
+		at.told = slices.Delete(at.told, 0, maxTold/2)
+	}
+	at.told = append(at.told, t)
+}
+
+// echo reports whether a message is only the agent's repetition of what it was
+// told. Like past it belongs to one goroutine.
+func (at *attended) echo(m *Message) bool {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if m.Type != "user.message" && m.Type != "user.input_response" {
+		return false
+	}
+	s := m.said()
+	found := -1
+	for i, t := range at.told {
+		same := s.EventID != "" && s.EventID == t.id || t.text == s.Text && (m.Type == "user.message" || s.RequestID == t.request)
+		if same && (found < 0 || at.told[found].echoed && !t.echoed) {
+			found = i
+		}
+	}
+	if found < 0 {
+		return false
+	}
+	if at.told[found].echoed && at.past != nil && at.past.places == nil && !at.past.lost {
+		return false // nothing is replayed: it was said again, elsewhere
+	}
+	at.told[found].echoed = true
+	return true
+}

@@ -1,0 +1,296 @@
+package x1
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Role is what a credential is for.
+type Role string
+
+// The roles.
+const (
+	Viewer      Role = "viewer"      // reads
+	Participant Role = "participant" // reads, speaks and answers
+	Sidecar     Role = "sidecar"     // reads input, publishes events
+)
+
+// Credential lets its holder connect to NATS for a while, for one session.
+type Credential struct {
+	URL         string         `json:"url"`
+	WebSocket   string         `json:"websocket_url,omitempty"`
+	User        string         `json:"user"`
+	Password    string         `json:"password"`
+	InboxPrefix string         `json:"inbox_prefix"` // replies come there; clients must be told
+	Session     chat.SessionID `json:"session_id"`
+	Role        Role           `json:"role"`
+	ExpiresAt   time.Time      `json:"expires_at"`
+	Publish     []string       `json:"publish"`
+	Subscribe   []string       `json:"subscribe"`
+}
+
+// String leaves the password out.
+func (c Credential) String() string { return fmt.Sprintf("credential of %s for %s", c.Role, c.Session) }
+
+// Bounds of a credential's life.
+const (
+	DefaultLife = 15 * time.Minute
+	MaxLife     = 12 * time.Hour
+)
+
+// Access is what NATS lets a connection do; the zero value is nothing. Subjects
+// to publish on are those after the layout's mappings.
+type Access struct {
+	OK        bool
+	Account   string
+	Name      string
+	Publish   []string
+	Subscribe []string
+	NoPublish []string
+	Until     time.Time
+}
+
+// sidecarUser is the name under which an old sidecar connects: it serves any
+// session and has no credential of ours.
+const sidecarUser = "sidecar"
+
+// credentialPrefix marks the user names that we gave out.
+const credentialPrefix = "x1c."
+
+// holder is what a credential says; it stands in the user name and is signed by
+// the password.
+type holder struct {
+	Session   chat.SessionID `json:"s"`
+	Role      Role           `json:"r"`
+	Actor     chat.Actor     `json:"a"`
+	Workspace string         `json:"w,omitempty"`
+	Scopes    []chat.Scope   `json:"c,omitempty"`
+	Until     int64          `json:"e"` // seconds
+	Inbox     string         `json:"i"`
+}
+
+func (h *holder) caller() chat.Caller {
+	return chat.Caller{Actor: h.Actor, Workspace: h.Workspace, Scopes: h.Scopes}
+}
+
+// keyring signs credentials with a key that outlives the process, so that clients
+// come back after a restart.
+type keyring struct {
+	key []byte
+	now func() time.Time
+}
+
+func openKeyring(dir string, now func() time.Time) (*keyring, error) {
+	k := &keyring{key: make([]byte, 32), now: now}
+	_, _ = rand.Read(k.key) // never fails
+	if dir == "" {
+		return k, nil
+	}
+	file := filepath.Join(dir, "x1-credentials.key")
+	b, err := os.ReadFile(file)
+	switch {
+	case err == nil && len(b) == len(k.key):
+		k.key = b
+		return k, nil
+	case err == nil:
+		return nil, fmt.Errorf("%s is damaged; remove it to begin with a new key", file)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	return k, os.WriteFile(file, k.key, 0o600)
+}
+
+func (k *keyring) sign(name string) string {
+	mac := hmac.New(sha256.New, k.key)
+	mac.Write([]byte(name))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// issue makes user and password.
+func (k *keyring) issue(h holder) (user, password string, err error) {
+	b, err := json.Marshal(h)
+	if err != nil {
+		return "", "", err
+	}
+	user = credentialPrefix + base64.RawURLEncoding.EncodeToString(b)
+	return user, k.sign(user), nil
+}
+
+// check reads a user name whose password fits and whose time is not over.
+func (k *keyring) check(user, password string) (holder, error) {
+	if !hmac.Equal([]byte(k.sign(user)), []byte(password)) {
+		return holder{}, chat.Errorf(chat.Unauthenticated, "this credential was not given out by this server")
+	}
+	h, err := k.holder(user)
+	if err == nil && k.now().Unix() >= h.Until {
+		err = chat.Errorf(chat.Unauthenticated, "this credential has expired; get a new one")
+	}
+	return h, err
+}
+
+// holder reads a user name that NATS vouches for.
+func (k *keyring) holder(user string) (h holder, err error) {
+	text, ok := strings.CutPrefix(user, credentialPrefix)
+	b, derr := base64.RawURLEncoding.DecodeString(text)
+	if !ok || derr != nil || json.Unmarshal(b, &h) != nil || h.Session.Validate() != nil {
+		return holder{}, chat.Errorf(chat.Unauthenticated, "%q is no credential of this server", clip(user))
+	}
+	return h, nil
+}
+
+// Issue gives the caller a credential for a session. What it allows is bounded by
+// what the caller may do there.
+func (d *Dialect) Issue(ctx context.Context, c chat.Caller, id chat.SessionID, role Role, life time.Duration) (Credential, error) {
+	sess, err := d.opt.Sessions.Get(ctx, c, id)
+	if err != nil {
+		return Credential{}, err
+	}
+	have := chat.Owner
+	if !c.Has(chat.ScopeAdmin) {
+		if have = sess.RoleOf(c.Actor); have == "" {
+			have = chat.Answerer // an agent in a session that names it
+		}
+	}
+	if role == "" {
+		role = Viewer
+		if have.Includes(chat.Answerer) {
+			role = Participant
+		}
+	}
+	switch role {
+	case Viewer:
+	case Participant, Sidecar:
+		if !have.Includes(chat.Answerer) {
+			return Credential{}, chat.Errorf(chat.Denied, "you are a %s of this session; a credential of role %s needs the role answerer", have, role)
+		}
+		if role == Sidecar && !c.Has(chat.ScopeAgent) {
+			return Credential{}, chat.Errorf(chat.Denied, "a credential of role sidecar needs the scope agent")
+		}
+	default:
+		return Credential{}, chat.Errorf(chat.Invalid, "role %q is not one of viewer, participant, sidecar", clip(string(role)))
+	}
+	if life == 0 {
+		life = DefaultLife
+	}
+	if life < time.Second || life > MaxLife {
+		return Credential{}, chat.Errorf(chat.Invalid, "ttl is 1 to %d seconds", int(MaxLife/time.Second))
+	}
+	until := d.opt.Now().Add(life).Truncate(time.Second)
+	h := holder{
+		Session: sess.ID, Role: role, Actor: c.Actor, Workspace: c.Workspace, Scopes: c.Scopes, Until: until.Unix(),
+		Inbox: "_INBOX_" + rand.Text(),
+	}
+	cred := Credential{Session: sess.ID, Role: role, InboxPrefix: h.Inbox, ExpiresAt: until}
+	if cred.User, cred.Password, err = d.keys.issue(h); err != nil {
+		return Credential{}, err
+	}
+	for _, k := range role.speaks() {
+		cred.Publish = append(cred.Publish, Subject(sess.ID, k))
+	}
+	for _, k := range role.hears() {
+		cred.Subscribe = append(cred.Subscribe, Subject(sess.ID, k))
+	}
+	if role == Sidecar {
+		cred.Publish = append(cred.Publish, ProviderAll)
+	}
+	d.mu.Lock()
+	cred.URL, cred.WebSocket = d.urls[0], d.urls[1]
+	d.mu.Unlock()
+	if cred.URL == "" {
+		return Credential{}, chat.Errorf(chat.Unavailable, "NATS is not ready yet, or runs elsewhere and gives out its own credentials")
+	}
+	return cred, nil
+}
+
+// speaks are the kinds that a role may publish.
+func (r Role) speaks() []Kind {
+	switch r {
+	case Participant:
+		return []Kind{Input, Presence, History}
+	case Sidecar:
+		return []Kind{Events, Archive, Delta, Audit, Presence, History}
+	}
+	return []Kind{Presence, History}
+}
+
+// hears are the kinds that a role may follow.
+func (r Role) hears() []Kind {
+	if r == Sidecar {
+		return []Kind{Input, Presence, Events, Archive, Delta}
+	}
+	return []Kind{Events, Archive, Delta, Presence}
+}
+
+// Login decides what a connection may do. Those with a credential get what it
+// says, in an account of their own; an old sidecar gets the sessions' publisher's
+// side; everybody else needs a token of an administrator, if tokens are needed.
+func (d *Dialect) Login(ctx context.Context, user, password, token string) Access {
+	if strings.HasPrefix(user, credentialPrefix) {
+		return d.admit(ctx, user, password)
+	}
+	if d.opt.Token != nil {
+		secret := first(token, password)
+		c, err := d.opt.Token(ctx, secret)
+		if secret == "" || err != nil || !c.Has(chat.ScopeAdmin) {
+			d.log.InfoContext(ctx, "a NATS client was refused: it needs a credential for a session, or the token of an administrator", "user", clip(user))
+			return Access{}
+		}
+	}
+	if user == sidecarUser {
+		a := Access{OK: true, Account: GuestAccount, Name: sidecarUser, Publish: []string{ProviderAll, AuditAll, "_INBOX.>"}, Subscribe: []string{"_INBOX.>"}}
+		for _, k := range append(Sidecar.speaks(), Input) { // into children's sessions, too
+			a.Publish = append(a.Publish, upPrefix+"*."+string(k))
+		}
+		for _, k := range []Kind{Input, Presence} {
+			a.Subscribe = append(a.Subscribe, "x1.session.*."+string(k))
+		}
+		return a
+	}
+	a := Access{OK: true, Name: first(user, "anonymous"), NoPublish: []string{guestPrefix + ">"}}
+	for _, k := range []Kind{Events, Archive, Input, Delta} {
+		a.NoPublish = append(a.NoPublish, "x1.session.*."+string(k))
+	}
+	for _, op := range []string{"CREATE", "UPDATE", "DELETE", "PURGE", "RESTORE", "MSG.DELETE"} {
+		a.NoPublish = append(a.NoPublish, "$JS.API.STREAM."+op+"."+ArchiveStream)
+	}
+	return a
+}
+
+// admit lets the holder of a credential in.
+func (d *Dialect) admit(ctx context.Context, user, password string) Access {
+	h, err := d.keys.check(user, password)
+	if err == nil {
+		// Whoever lost access since gets no further.
+		_, err = d.opt.Sessions.Get(ctx, h.caller(), h.Session)
+	}
+	if err != nil {
+		d.log.InfoContext(ctx, "a NATS client was refused", "session", h.Session, "err", err)
+		return Access{}
+	}
+	a := Access{OK: true, Account: GuestAccount, Name: user, Until: time.Unix(h.Until, 0), Subscribe: []string{h.Inbox + ".>"}}
+	for _, k := range h.Role.speaks() {
+		a.Publish = append(a.Publish, upPrefix+Token(h.Session)+"."+string(k))
+	}
+	for _, k := range h.Role.hears() {
+		a.Subscribe = append(a.Subscribe, Subject(h.Session, k))
+	}
+	if h.Role == Sidecar {
+		a.Publish = append(a.Publish, ProviderAll)
+	}
+	a.Publish = slices.Clip(a.Publish)
+	return a
+}

@@ -1,0 +1,250 @@
+package x1
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// ingest appends what a session's own publisher says on events. A publisher that
+// gives its messages a client_id is taken at its word; an old one is known by its
+// counter and by content (see past).
+func (d *Dialect) ingest(ctx context.Context, conn *nats.Conn, run []arrival) {
+	id := run[0].id
+	at, err := d.attended(ctx, &run[0])
+	if err != nil {
+		for i := range run {
+			d.refuse(ctx, &run[i], err)
+		}
+		return
+	}
+	if err := d.recallPast(ctx, id, at); err != nil {
+		for i := range run {
+			d.refuse(ctx, &run[i], err)
+		}
+		return
+	}
+	in := &intake{d: d, conn: conn, at: at, id: id}
+	for i := range run {
+		in.take(ctx, &run[i])
+	}
+	in.flush(ctx)
+}
+
+// attended finds the session of a publisher, or begins it: the publisher is its
+// agent, so nobody here answers.
+func (d *Dialect) attended(ctx context.Context, a *arrival) (*attended, error) {
+	at, err := d.attend.find(ctx, a.id)
+	if at != nil && err == nil {
+		return at, nil
+	}
+	c, cerr := d.caller(a)
+	if cerr != nil {
+		return nil, cerr
+	}
+	m, _ := Decode(a.id, a.msg.Data) // a bad one is refused later
+	var boot struct {
+		AgentID string `json:"agent_id"`
+	}
+	meta := sidecarMeta{Sidecar: true}
+	if m.Type == "session.started" && json.Unmarshal(m.Payload, &boot) == nil && chat.CheckAgentName(boot.AgentID) == nil {
+		meta.AgentID = boot.AgentID
+	}
+	if chat.CodeOf(err) == chat.NotFound && !a.guest {
+		metadata, merr := withSidecar(nil, meta)
+		if merr != nil {
+			return nil, merr
+		}
+		err = d.steady(ctx, func() error {
+			_, _, err := d.opt.Sessions.Create(ctx, c, chat.NewSession{ID: a.id, Agent: chat.NoAgent, Metadata: metadata})
+			return err
+		})
+		if err == nil {
+			d.attend.forget(a.id)
+			return d.attend.set(a.id, true, meta.AgentID), nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	// It is there, and from now on it has a sidecar.
+	if m.ClientID != "" && m.Turn != "" {
+		// A publisher that answers turns of ours leaves the session as it is.
+		return &attended{agent: meta.AgentID}, nil
+	}
+	sess, err := d.opt.Sessions.Get(ctx, c, a.id)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := withSidecar(sess.Metadata, meta)
+	if err != nil {
+		return nil, chat.Errorf(chat.Conflict, "the session's metadata cannot name its sidecar").Because(err)
+	}
+	none := chat.NoAgent
+	update := chat.SessionUpdated{Metadata: metadata}
+	if sess.Agent != none {
+		update.Agent = &none
+		if meta.AgentID == "" {
+			meta.AgentID = sess.Agent
+		}
+	}
+	if !c.Has(chat.ScopeAgent) {
+		return nil, chat.Errorf(chat.Denied, "attending a session needs the scope agent")
+	}
+	err = d.steady(ctx, func() error {
+		_, err := d.opt.Sessions.Update(ctx, chat.Trusted, a.id, update)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.attend.forget(a.id)
+	return d.attend.set(a.id, true, meta.AgentID), nil
+}
+
+// recallPast reads from the log what the session's publisher has said.
+func (d *Dialect) recallPast(ctx context.Context, id chat.SessionID, at *attended) error {
+	if at.past != nil {
+		return nil
+	}
+	var recent []chat.Fact
+	before := chat.Seq(0)
+	for len(recent) < keep {
+		facts, more, err := d.opt.Sessions.Read(ctx, chat.Trusted, id, chat.Range{Before: before, Limit: 1000, Desc: true})
+		if err != nil {
+			return err
+		}
+		recent = append(recent, facts...)
+		if !more || len(facts) == 0 {
+			break
+		}
+		before = facts[len(facts)-1].Seq
+	}
+	past := newPast()
+	for i := len(recent) - 1; i >= 0; i-- {
+		e, err := recent[i].Event()
+		if err != nil {
+			return err
+		}
+		past.recall(&e)
+		if e.Actor.Kind == chat.User {
+			at.mu.Lock()
+			at.tell(&e)
+			at.mu.Unlock()
+		}
+	}
+	if err := d.recallEpoch(ctx, id, at); err != nil {
+		return err
+	}
+	at.past = past
+	return nil
+}
+
+// intake collects the drafts of one run.
+type intake struct {
+	d       *Dialect
+	conn    *nats.Conn
+	at      *attended
+	id      chat.SessionID
+	waiting []*arrival
+	drafts  []chat.Draft
+	caller  chat.Caller
+}
+
+// take decides about one message.
+func (in *intake) take(ctx context.Context, a *arrival) {
+	m, err := Decode(in.id, a.msg.Data)
+	var c chat.Caller
+	if err == nil {
+		c, err = in.d.caller(a)
+	}
+	if err != nil {
+		in.d.refuse(ctx, a, err)
+		return
+	}
+	if transient(m.Type) {
+		// For those who watch at this moment; it takes no number.
+		_ = in.conn.Publish((&outlet{external: in.d.opt.External}).subject(&lane{token: Token(in.id)}, Delta), a.msg.Data)
+		in.d.dropped(a, "transient")
+		return
+	}
+	if !a.guest {
+		c.Actor = chat.Actor{Kind: chat.Agent, ID: first(in.at.agent, "x1")}
+	}
+	draft := m.draft()
+	if m.Type == "session.started" {
+		draft.Type = startedType
+	}
+	if m.ClientID == "" {
+		v, dg := in.at.past.judge(&m, a.msg.Data)
+		switch {
+		case v == copied || v == replay:
+			in.d.dropped(a, "replay")
+			return
+		case in.at.echo(&m):
+			in.d.dropped(a, "echo")
+			return
+		}
+		draft.ClientID = in.at.past.key(&m, dg, in.d.opt.Now().UnixNano())
+		in.at.past.note(dg, draft.Type)
+	}
+	err = draft.Settle()
+	if err == nil {
+		err = in.at.fenced(&m)
+	}
+	if err != nil {
+		in.d.refuse(ctx, a, err)
+		return
+	}
+	if m.Type == AttachedType {
+		in.attach(ctx, a, c, &m, draft)
+		return
+	}
+	if u, ok := draft.Body.(chat.UserMessage); ok && !a.guest {
+		c.Actor = chat.Actor{Kind: chat.User, ID: first(u.UserID, "x1")}
+	}
+	if len(in.drafts) > 0 && in.caller.Actor != c.Actor {
+		in.flush(ctx)
+	}
+	in.caller = c
+	in.waiting = append(in.waiting, a)
+	in.drafts = append(in.drafts, draft)
+}
+
+// flush appends what was collected, as one unit, or one by one when one of them
+// is refused.
+func (in *intake) flush(ctx context.Context) {
+	if len(in.drafts) == 0 {
+		return
+	}
+	drafts, waiting := in.drafts, in.waiting
+	in.drafts, in.waiting = nil, nil
+	events, err := in.append(ctx, drafts)
+	if err == nil {
+		for i := range events {
+			in.d.accepted(waiting[i], &events[i])
+		}
+		return
+	}
+	for i := range drafts {
+		if len(drafts) > 1 {
+			events, err = in.append(ctx, drafts[i:i+1])
+		}
+		if err != nil {
+			in.d.refuse(ctx, waiting[i], err)
+			continue
+		}
+		in.d.accepted(waiting[i], &events[0])
+	}
+}
+
+func (in *intake) append(ctx context.Context, drafts []chat.Draft) (events []chat.Event, err error) {
+	err = in.d.steady(ctx, func() error {
+		events, err = in.d.opt.Sessions.Append(ctx, in.caller, in.id, drafts)
+		return err
+	})
+	return events, err
+}

@@ -1,0 +1,269 @@
+package x1
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/parley-hq/parley/auth"
+	"github.com/parley-hq/parley/chat"
+)
+
+// oldSidecar publishes events with a counter of its own, and archive copies.
+type oldSidecar struct {
+	*client
+	id     chat.SessionID
+	n      int64
+	buffer [][2]string
+}
+
+// life is a sidecar that has just started: its agent's buffer is replayed.
+func (s *oldSidecar) life() {
+	s.n = 0
+	for _, e := range s.buffer {
+		s.publish(e[0], e[1])
+	}
+}
+
+func (s *oldSidecar) publish(typ, payload string) {
+	s.w.t.Helper()
+	b := encoded(s.id, event(typ, payload, s.n))
+	s.n++
+	for _, k := range []Kind{Events, Archive} {
+		if err := s.Publish(Subject(s.id, k), b); err != nil {
+			s.w.t.Fatal(err)
+		}
+	}
+	s.flush()
+}
+
+// says is what the agent's stream has; it is in the replay buffer.
+func (s *oldSidecar) says(typ, payload string) {
+	s.w.t.Helper()
+	s.buffer = append(s.buffer, [2]string{typ, payload})
+	s.publish(typ, payload)
+}
+
+// texts are the agent texts of a log.
+func texts(list []chat.Event) (out []string) {
+	for _, e := range list {
+		if b, ok := e.Body.(chat.AgentText); ok {
+			out = append(out, b.Text)
+		}
+	}
+	return out
+}
+
+func TestOldSidecars(t *testing.T) {
+	for _, login := range []string{"", sidecarUser} {
+		t.Run("as "+first(login, "anybody"), func(t *testing.T) {
+			w := newWorld(t, setup{})
+			var opts []nats.Option
+			if login != "" {
+				opts = append(opts, nats.UserInfo(login, ""))
+			}
+			viewer := w.dial()
+			events := viewer.follow("x1.session.*.events")
+			s := &oldSidecar{client: w.dial(opts...), id: "old"}
+			s.publish("session.started", `{"agent_id":"coder","session_id":"old","mcp_servers":[]}`)
+			s.says("agent.text", `{"text":"one"}`)
+			s.publish("agent.status", `{"status":"working"}`)
+			s.says("agent.text", `{"text":"two"}`)
+			s.says("agent.tool_call", `{"tool_name":"look","tool_use_id":"u1","input":{}}`)
+			s.life() // its counter is at 0 again, and all but the status comes again
+			s.says("agent.text", `{"text":"three"}`)
+			s.says("agent.text", `{"text":"one"}`) // said again, for real
+			s.says("session.completed", `{}`)
+			last := events.until("the end", typ("session.completed"))
+			want := []string{"session.started", "session.started", "agent.text", "agent.status", "agent.text", "agent.tool_call", "agent.text", "agent.text", "session.completed"}
+			var have []string
+			for i, e := range events.events() {
+				have = append(have, e.Type)
+				if e.Seq != chat.Seq(i+1) {
+					t.Fatalf("place %d has number %d", i, e.Seq)
+				}
+			}
+			if !slices.Equal(have, want) {
+				t.Fatalf("viewers saw %v", have)
+			}
+			if got := texts(w.log("old")); !slices.Equal(got, []string{"one", "two", "three", "one"}) {
+				t.Fatal(got)
+			}
+			if e := w.log("old")[2]; e.Actor != (chat.Actor{Kind: chat.Agent, ID: "coder"}) {
+				t.Fatalf("%+v", e.Actor)
+			}
+			w.complete("old")
+			if last.Seq != 9 {
+				t.Fatal(last.Seq)
+			}
+		})
+	}
+}
+
+// The server forgets nothing of an old sidecar when it is restarted itself.
+func TestOldSidecarOverARestartOfTheServer(t *testing.T) {
+	dir := t.TempDir()
+	w := newWorld(t, setup{dir: dir})
+	s := &oldSidecar{client: w.dial(), id: "old"}
+	for i := range 30 {
+		s.says("agent.text", fmt.Sprintf(`{"text":"%d"}`, i))
+	}
+	w.until("all are stored", func() bool { return len(texts(w.log("old"))) == 30 })
+	w.close()
+	w = newWorld(t, setup{dir: dir})
+	s.client = w.dial()
+	s.life()
+	s.says("agent.text", `{"text":"new"}`)
+	w.until("the new one is stored", func() bool { l := texts(w.log("old")); return l[len(l)-1] == "new" })
+	if n := len(texts(w.log("old"))); n != 31 {
+		t.Fatalf("%d texts", n)
+	}
+	w.complete("old")
+}
+
+func TestAJetStreamPublisherIsAnswered(t *testing.T) {
+	w := newWorld(t, setup{})
+	js, err := jetstream.New(w.dial().Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ack, err := js.Publish(t.Context(), Subject("s1", Archive), encoded("s1", event("agent.text", `{"text":"x"}`, 0)))
+	if err != nil || ack.Stream != ArchiveStream {
+		t.Fatal(ack, err)
+	}
+	w.complete("s1")
+}
+
+func TestAttendedSessionsAreToldWhatPeopleSay(t *testing.T) {
+	w := newWorld(t, setup{})
+	s := &oldSidecar{client: w.dial(nats.UserInfo(sidecarUser, "")), id: "s1"}
+	input := s.follow(Subject("s1", Input))
+	s.publish("session.started", `{"agent_id":"coder"}`)
+	s.publish("agent.permission_request", `{"scopes":["repo:write","mail"],"justification":"to push"}`)
+	s.says("agent.input_request", `{"question":"which?","options":["a","b"],"request_id":"q1"}`)
+	w.until("the questions are stored", func() bool { return len(w.log("s1")) == 4 })
+	permission := w.log("s1")[2].Body.(chat.AgentPermissionRequest).RequestID
+
+	// By NATS, by another dialect, and a decision.
+	c := w.dial()
+	c.say("s1", Input, message("from NATS"))
+	w.append("s1", chat.UserMessage{Text: "from elsewhere"})
+	c.say("s1", Input, Message{Type: "user.input_response", Payload: json.RawMessage(`{"answer":"b","request_id":"q1"}`)})
+	if _, err := w.sessions.Answer(t.Context(), auth.Local, "s1", permission, chat.Answer{Granted: &[]string{"mail"}}); err != nil {
+		t.Fatal(err)
+	}
+	input.until("the decision", upTo(8))
+	var have []string
+	for i, m := range input.all() {
+		var e Message
+		if err := json.Unmarshal(m.Data, &e); err != nil {
+			t.Fatal(err)
+		}
+		if m.Header.Get(HeaderSequence) != fmt.Sprint(5+i) || *e.Sequence != int64(5+i) {
+			t.Fatalf("message %d has the number %s", i, m.Header.Get(HeaderSequence))
+		}
+		have = append(have, e.Type+" "+e.said().Text)
+	}
+	want := []string{"user.message from NATS", "user.message from elsewhere", "user.input_response b", "user.message Permission granted: mail; denied: repo:write"}
+	if !slices.Equal(have, want) {
+		t.Fatalf("the sidecar was told %q", have)
+	}
+
+	// The agent echoes all of it, as its history; none becomes a second fact.
+	s.says("user.message", `{"text":"from NATS","source":"user"}`)
+	s.says("user.message", `{"text":"from elsewhere"}`)
+	s.says("user.input_response", `{"answer":"b","request_id":"q1"}`)
+	s.says("user.message", `{"text":"Permission granted: mail; denied: repo:write","is_synthetic":true}`)
+	s.says("agent.text", `{"text":"all right"}`)
+	s.life()
+	s.says("agent.text", `{"text":"go on"}`)
+	w.until("the agent goes on", func() bool { return strings.Join(texts(w.log("s1")), "|") == "all right|go on" })
+	facts := 0
+	for _, e := range w.log("s1") {
+		if strings.HasPrefix(e.Type, "user.") {
+			facts++
+		}
+	}
+	if facts != 4 {
+		t.Fatalf("%d user facts", facts)
+	}
+	w.complete("s1")
+}
+
+func TestNewPublishersAreTakenAtTheirWord(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.create("s1", chat.NoAgent)
+	c := w.with(w.credential("s1", "", Sidecar))
+	m := event("agent.text", `{"text":"same"}`, 0)
+	m.ClientID = "a"
+	one := c.say("s1", Events, m)
+	if again := c.say("s1", Events, m); again.Sequence != one.Sequence {
+		t.Fatal(again)
+	}
+	m.ClientID = "b"
+	if other := c.say("s1", Events, m); other.Sequence != one.Sequence+1 {
+		t.Fatal(other)
+	}
+}
+
+func TestTransientHintsTakeNoNumber(t *testing.T) {
+	w := newWorld(t, setup{})
+	s := &oldSidecar{client: w.dial(), id: "s1"}
+	delta := w.dial().follow(Subject("s1", Delta))
+	s.publish("agent.text", `{"text":"x"}`)
+	s.publish("session.agent_thinking", `{"event_id":"e"}`)
+	w.until("the hint comes", func() bool { return len(delta.all()) >= 1 })
+	s.publish("agent.text", `{"text":"y"}`)
+	w.until("the rest is stored", func() bool { return len(w.log("s1")) == 3 })
+}
+
+func TestBadEventsOfASidecarDoNotHoldUpGoodOnes(t *testing.T) {
+	w := newWorld(t, setup{})
+	s := &oldSidecar{client: w.dial(), id: "s1"}
+	s.publish("agent.text", `{"text":"a"}`)
+	s.publish("turn.completed", `{}`)
+	s.publish("Not A Type", `{}`)
+	s.publish("agent.tool_call", `{}`)
+	s.publish("agent.text", `{"text":5}`)
+	s.publish("agent.text", `{"text":"b"}`)
+	w.until("the good ones are stored", func() bool { return slices.Equal(texts(w.log("s1")), []string{"a", "b"}) })
+	if n := len(w.log("s1")); n != 3 {
+		t.Fatalf("%d events", n)
+	}
+}
+
+// More sidecars than are kept in memory: what was forgotten is read from the log.
+func TestForgottenSidecarsAreRecalled(t *testing.T) {
+	w := newWorld(t, setup{})
+	s := &oldSidecar{client: w.dial(), id: "old"}
+	s.says("agent.text", `{"text":"a"}`)
+	s.says("agent.text", `{"text":"b"}`)
+	w.until("both are stored", func() bool { return len(texts(w.log("old"))) == 2 })
+	a := w.dialect.attend
+	for i := range maxAttended + 1 {
+		a.set(chat.SessionID(fmt.Sprint("other-", i)), true, "")
+	}
+	a.mu.Lock()
+	n, have := a.sidecars, 0
+	for _, at := range a.known {
+		if at != nil {
+			have++
+		}
+	}
+	a.mu.Unlock()
+	if n != maxAttended || have != n {
+		t.Fatalf("%d are kept, %d are counted", have, n)
+	}
+	a.forget("old")
+	s.life()
+	s.says("agent.text", `{"text":"c"}`)
+	w.until("the new one is stored", func() bool { l := texts(w.log("old")); return l[len(l)-1] == "c" })
+	if got := texts(w.log("old")); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Fatal(got)
+	}
+}

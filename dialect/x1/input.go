@@ -1,0 +1,254 @@
+package x1
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// input makes a fact of what somebody said or answered.
+func (d *Dialect) input(ctx context.Context, a *arrival) {
+	if d.opt.External && a.msg.Header.Get(HeaderSequence) != "" {
+		return // a fact already, published by a server
+	}
+	m, err := Decode(a.id, a.msg.Data)
+	if err == nil && m.expired(d.opt.Now()) {
+		d.dropped(a, "expired")
+		return
+	}
+	var e chat.Event
+	if err == nil {
+		if m.ClientID == "" {
+			m.ClientID = a.msg.Header.Get(HeaderKey)
+		}
+		e, err = d.heard(ctx, a, &m)
+	}
+	if err != nil {
+		d.refuse(ctx, a, err)
+		return
+	}
+	d.accepted(a, &e)
+}
+
+// heard appends an input.
+func (d *Dialect) heard(ctx context.Context, a *arrival, m *Message) (e chat.Event, err error) {
+	if !strings.HasPrefix(m.Type, "user.") {
+		return e, chat.Errorf(chat.Invalid, "input takes user.message, user.input_response and the other user types, not %s", clip(m.Type))
+	}
+	c, err := d.caller(a)
+	if err != nil {
+		return e, err
+	}
+	s := m.said()
+	if !a.guest { // it speaks for others
+		if id := first(s.UserID, s.SenderID); id != "" && len(id) <= chat.MaxActorField {
+			c.Actor = chat.Actor{Kind: chat.User, ID: id}
+		}
+	}
+	if m.Type == "user.input_response" {
+		return d.answer(ctx, c, m, &s)
+	}
+	if m.Type == "user.message" && len(m.Payload) > 0 && m.Payload[0] == '"' {
+		// A bare text is a message too.
+		if m.Payload, err = json.Marshal(map[string]json.RawMessage{"text": m.Payload}); err != nil {
+			return e, err
+		}
+	}
+	draft := m.draft()
+	err = d.steady(ctx, func() error {
+		events, err := d.opt.Sessions.Append(ctx, c, a.id, []chat.Draft{draft})
+		if chat.CodeOf(err) == chat.NotFound && !a.guest && m.Type == "user.message" {
+			// A conversation begins with its first message.
+			owner := d.opt.Main
+			if _, _, err = d.opt.Sessions.Create(ctx, owner, chat.NewSession{ID: a.id, Title: title(s.Text)}); err == nil {
+				events, err = d.opt.Sessions.Append(ctx, c, a.id, []chat.Draft{draft})
+			}
+		}
+		if err == nil {
+			e = events[0]
+		}
+		return err
+	})
+	return e, err
+}
+
+// answer answers a prompt, of whatever kind it is. Text is enough for approvals
+// and permissions: yes and no, in some words.
+func (d *Dialect) answer(ctx context.Context, c chat.Caller, m *Message, s *said) (e chat.Event, err error) {
+	ans := chat.Answer{Text: s.Text, Values: s.Values, ClientID: m.ClientID}
+	request := s.RequestID
+	if request == "" || len(s.Values) == 0 {
+		st, err := d.opt.Sessions.State(ctx, c, m.Session)
+		if err != nil {
+			return e, err
+		}
+		if request == "" {
+			if len(st.Prompts) != 1 {
+				return e, chat.Errorf(chat.Invalid, "which prompt is answered? %d are open; give its request_id", len(st.Prompts))
+			}
+			request = st.Prompts[0].RequestID
+		}
+		if p := st.Prompt(request); p != nil {
+			consent(p, s.Text, &ans)
+		}
+	}
+	err = d.steady(ctx, func() error {
+		e, err = d.opt.Sessions.Answer(ctx, c, m.Session, request, ans)
+		return err
+	})
+	return e, err
+}
+
+// consent reads a yes or no where that is what was asked for.
+func consent(p *chat.Prompt, text string, ans *chat.Answer) {
+	approve, ok := yes(text)
+	if !ok {
+		return
+	}
+	switch {
+	case p.Approval != nil:
+		for _, call := range p.Approval.Calls {
+			ans.Decisions = append(ans.Decisions, chat.Decision{CallID: call.CallID, Approve: approve})
+		}
+	case p.Permission != nil:
+		granted := []string{}
+		if approve {
+			granted = p.Permission.Scopes
+		}
+		ans.Granted = &granted
+	}
+}
+
+// steady does something until it succeeds or is refused for good: what came by
+// NATS is not sent again by anybody. When the server ends it gives up.
+func (d *Dialect) steady(ctx context.Context, do func() error) error {
+	d.desk.mu.Lock()
+	ending := d.desk.ending
+	d.desk.mu.Unlock()
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := do()
+		switch chat.CodeOf(err) {
+		case chat.Unavailable, chat.SlowDown:
+		default:
+			return err
+		}
+		if chat.CodeOf(err) == chat.SlowDown && wait > time.Second {
+			return err // somebody else must make room first
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ending:
+			t.Stop()
+			return err
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		}
+	}
+}
+
+// delta shows a piece of what an agent is writing.
+func (d *Dialect) delta(ctx context.Context, a *arrival) {
+	m, err := Decode(a.id, a.msg.Data)
+	var piece chat.Preview
+	if err == nil {
+		if err = json.Unmarshal(m.Payload, &piece); err != nil {
+			err = chat.Errorf(chat.Invalid, "a delta's payload is {block, offset, text, kind?, workstream_id?}").Because(err)
+		}
+	}
+	if err == nil {
+		if m.Type == DeltaType(chat.ThinkingBlock) {
+			piece.Kind = chat.ThinkingBlock
+		}
+		piece.Attempt = m.Attempt
+		var c chat.Caller
+		if c, err = d.caller(a); err == nil {
+			err = d.opt.Sessions.Preview(ctx, c, a.id, []chat.Preview{piece})
+		}
+	}
+	if err != nil {
+		d.refuse(ctx, a, err)
+		return
+	}
+	d.respond(a, Reply{Session: a.id})
+}
+
+// history answers with stored events.
+func (d *Dialect) history(ctx context.Context, a *arrival) {
+	if a.msg.Reply == "" {
+		return
+	}
+	var req HistoryRequest
+	fail := func(err error) {
+		d.respond(a, HistoryReply{Session: a.id, Events: []json.RawMessage{}, Error: problem(err)})
+	}
+	if len(a.msg.Data) > 0 {
+		if err := json.Unmarshal(a.msg.Data, &req); err != nil {
+			fail(chat.Errorf(chat.Invalid, "a history request is {after, limit}").Because(err))
+			return
+		}
+	}
+	if req.Limit == 0 {
+		req.Limit = 100
+	}
+	if req.Limit < 1 || req.Limit > 1000 {
+		fail(chat.Errorf(chat.Invalid, "limit is 1 to 1000"))
+		return
+	}
+	c, err := d.caller(a)
+	if err != nil {
+		fail(err)
+		return
+	}
+	sess, err := d.opt.Sessions.Get(ctx, c, a.id)
+	if err != nil {
+		fail(err)
+		return
+	}
+	// What is answered must fit into one NATS message, in our words too.
+	facts, more, err := d.opt.Sessions.Read(ctx, c, a.id, chat.Range{After: req.After, Limit: req.Limit, MaxBytes: 128 << 10})
+	if err != nil {
+		fail(err)
+		return
+	}
+	r := HistoryReply{Session: a.id, Events: make([]json.RawMessage, 0, len(facts)), More: more, Last: sess.Last}
+	for _, f := range facts {
+		data, err := Encode(f)
+		if err != nil {
+			fail(err)
+			return
+		}
+		r.Events = append(r.Events, data)
+		r.Last = max(r.Last, f.Seq)
+	}
+	d.respond(a, r)
+}
+
+func first(list ...string) string {
+	for _, s := range list {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+func clip(s string) string {
+	if len(s) > 64 {
+		return strings.ToValidUTF8(s[:64], "") + "…"
+	}
+	return s
+}
+
+// title is the beginning of a text on one line.
+func title(text string) string {
+	s := strings.Join(strings.Fields(text), " ")
+	if len(s) > 80 {
+		s = strings.ToValidUTF8(s[:80], "")
+	}
+	return s
+}

@@ -1,0 +1,96 @@
+package x1
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/wire"
+)
+
+// Routes lists where the dialect answers by HTTP.
+func (d *Dialect) Routes() []wire.Route {
+	return []wire.Route{
+		{Pattern: "POST /parley/v1/sessions/{id}/credentials", Dialect: via, Handler: d.handle(d.serveCredential)},
+		{Pattern: "GET /parley/v1/audit", Dialect: via, Handler: d.handle(d.serveAudit)},
+	}
+}
+
+func (d *Dialect) handle(h func(r *http.Request, c chat.Caller) (int, any, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := d.opt.Caller(r)
+		code, body := 0, any(nil)
+		if err == nil {
+			code, body, err = h(r, c)
+		}
+		if err != nil {
+			e := chat.Public(err)
+			if e.Code == chat.Internal {
+				d.log.ErrorContext(r.Context(), "a request failed", "path", r.URL.Path, "err", err)
+			}
+			code, body = status[e.Code], map[string]any{"error": map[string]any{"code": e.Code, "message": e.Msg, "details": e.Details}}
+		}
+		b, err := marshal(body)
+		if err != nil {
+			http.Error(w, "", http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		if err := wire.WriteBody(w, r, code, b); err != nil {
+			d.log.Debug("an answer could not be sent", "err", err)
+		}
+	})
+}
+
+// serveCredential gives out a credential for one session.
+func (d *Dialect) serveCredential(r *http.Request, c chat.Caller) (int, any, error) {
+	var ask struct {
+		Role Role    `json:"role"`
+		TTL  float64 `json:"ttl"` // seconds
+	}
+	b, err := wire.ReadBody(r, 4096)
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(b) > 0 {
+		if err := json.Unmarshal(b, &ask); err != nil {
+			return 0, nil, chat.Errorf(chat.Invalid, "the body is {role, ttl}, both optional").Because(err)
+		}
+	}
+	if ask.TTL < 0 || ask.TTL > MaxLife.Seconds() {
+		return 0, nil, chat.Errorf(chat.Invalid, "ttl is 1 to %d seconds", int(MaxLife.Seconds()))
+	}
+	cred, err := d.Issue(r.Context(), c, chat.SessionID(r.PathValue("id")), ask.Role, time.Duration(ask.TTL*float64(time.Second)))
+	return http.StatusCreated, cred, err
+}
+
+// serveAudit lists audit records, the newest first.
+func (d *Dialect) serveAudit(r *http.Request, c chat.Caller) (int, any, error) {
+	q := r.URL.Query()
+	limit, err := number(q, "limit", 100, 1, 1000)
+	if err != nil {
+		return 0, nil, err
+	}
+	before, err := number(q, "before", 0, 0, uint64(chat.MaxSeq))
+	if err != nil {
+		return 0, nil, err
+	}
+	page, err := d.Audit(r.Context(), c, AuditQuery{Session: chat.SessionID(q.Get("session")), Subject: q.Get("subject"), Before: chat.Seq(before), Limit: int(limit)})
+	return http.StatusOK, page, err
+}
+
+func number(q url.Values, name string, otherwise, least, most uint64) (uint64, error) {
+	s := q.Get(name)
+	if s == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, chat.Errorf(chat.Invalid, "%s=%q is not a number from %d to %d", name, clip(s), least, most)
+	}
+	return n, nil
+}

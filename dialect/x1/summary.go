@@ -1,0 +1,181 @@
+package x1
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Summariser says in a few words what a session is about. Events are the latest,
+// in order.
+type Summariser func(ctx context.Context, s chat.Session, events []chat.Event) (string, error)
+
+// SummaryPolicy says when a session is summarised anew; the zero value works.
+type SummaryPolicy struct {
+	Events int           // after so many events; 0 means 10
+	Time   time.Duration // or after so long, if there was any; 0 means 5 minutes
+	Look   int           // how many of the latest events are looked at; 0 means 200
+}
+
+// summaries keeps the summaries of sessions.
+type summaries struct {
+	d    *Dialect
+	opt  SummaryPolicy
+	wake chan struct{}
+
+	mu    sync.Mutex
+	fresh map[chat.SessionID]*unsummed
+}
+
+// unsummed is what happened since the last summary.
+type unsummed struct {
+	events int
+	since  time.Time
+}
+
+func newSummaries(d *Dialect) *summaries {
+	opt := d.opt.Summary
+	if opt.Events == 0 {
+		opt.Events = 10
+	}
+	if opt.Time == 0 {
+		opt.Time = 5 * time.Minute
+	}
+	if opt.Look == 0 {
+		opt.Look = 200
+	}
+	return &summaries{d: d, opt: opt, wake: make(chan struct{}, 1), fresh: map[chat.SessionID]*unsummed{}}
+}
+
+// public are the events that a summary is about.
+func public(typ string) bool {
+	return strings.HasPrefix(typ, "user.") || strings.HasPrefix(typ, "agent.") ||
+		typ == "session.completed" || typ == "session.failed"
+}
+
+// note counts what was stored.
+func (s *summaries) note(id chat.SessionID, entries []chat.Entry) {
+	if s.d.opt.Summarise == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range entries {
+		if entries[i].Piece != nil || !public(entries[i].Label.Type) {
+			continue
+		}
+		u := s.fresh[id]
+		if u == nil {
+			u = &unsummed{since: s.d.opt.Now()}
+			s.fresh[id] = u
+		}
+		if u.events++; u.events == s.opt.Events {
+			select {
+			case s.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+func (s *summaries) forget(id chat.SessionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.fresh, id)
+}
+
+// run summarises sessions, one after the other, until ctx ends.
+func (s *summaries) run(ctx context.Context) {
+	if s.d.opt.Summarise == nil {
+		return
+	}
+	tick := time.NewTicker(max(s.opt.Time/10, 10*time.Millisecond))
+	defer tick.Stop()
+	for {
+		for _, id := range s.due() {
+			if err := s.sum(ctx, id); err != nil && ctx.Err() == nil && chat.CodeOf(err) != chat.Gone {
+				s.d.log.WarnContext(ctx, "a session could not be summarised", "session", id, "err", err)
+			}
+		}
+		select {
+		case <-s.wake:
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// due takes the sessions whose time has come.
+func (s *summaries) due() (ids []chat.SessionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.d.opt.Now()
+	for id, u := range s.fresh {
+		if u.events >= s.opt.Events || now.Sub(u.since) >= s.opt.Time {
+			ids = append(ids, id)
+			delete(s.fresh, id)
+		}
+	}
+	return ids
+}
+
+// sum writes one summary into the session's record.
+func (s *summaries) sum(ctx context.Context, id chat.SessionID) error {
+	sess, err := s.d.opt.Sessions.Get(ctx, chat.Trusted, id)
+	if err != nil {
+		return err
+	}
+	facts, _, err := s.d.opt.Sessions.Read(ctx, chat.Trusted, id, chat.Range{Limit: s.opt.Look, Desc: true})
+	if err != nil {
+		return err
+	}
+	events := make([]chat.Event, 0, len(facts))
+	for i := len(facts) - 1; i >= 0; i-- {
+		e, err := facts[i].Event()
+		if err != nil {
+			return err
+		}
+		events = append(events, e)
+	}
+	text, err := s.d.opt.Summarise(ctx, sess, events)
+	if err != nil || text == "" || text == sess.Summary {
+		return err
+	}
+	_, err = s.d.opt.Sessions.Update(ctx, chat.Trusted, id, chat.SessionUpdated{Summary: &text})
+	return err
+}
+
+// PlainSummary is a Summariser that needs no model: what was asked last, what was
+// answered, and how much happened. The same log always gives the same summary.
+func PlainSummary(_ context.Context, s chat.Session, events []chat.Event) (string, error) {
+	var asked, answered string
+	messages, answers, calls := 0, 0, 0
+	for _, e := range events {
+		switch b := e.Body.(type) {
+		case chat.UserMessage:
+			messages++
+			asked = b.PlainText()
+		case chat.AgentText:
+			answers++
+			answered = b.Text
+		case chat.AgentToolCall:
+			calls++
+		}
+	}
+	if messages+answers+calls == 0 {
+		return s.Summary, nil
+	}
+	text := fmt.Sprintf("%d messages, %d answers, %d tool calls.", messages, answers, calls)
+	if asked != "" {
+		text += " Asked: " + title(asked)
+	}
+	if answered != "" {
+		text += " Answered: " + title(answered)
+	}
+	return text, nil
+}
