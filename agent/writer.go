@@ -62,6 +62,9 @@ func (w *Writer) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	base := w.block
+	if w.done = t.kept(base); w.done {
+		return
+	}
 	if t.finished(base) {
 		w.block = w.freshID(t.attempt)
 	}
@@ -70,6 +73,24 @@ func (w *Writer) begin() {
 			w.block, w.old, w.shown = b.ID, b.Text, len(b.Text)
 		}
 	}
+}
+
+// kept reports whether an earlier attempt kept the block together with other
+// facts, whole. The caller holds mu.
+func (t *Turn) kept(base chat.BlockID) bool {
+	return slices.ContainsFunc(t.past, func(e chat.Event) bool {
+		id := chat.FinishedBlock(e.Body)
+		if id != base && !strings.HasPrefix(string(id), string(base)+"-a") {
+			return false
+		}
+		switch b := e.Body.(type) {
+		case chat.AgentText:
+			return !b.Partial
+		case chat.AgentThinking:
+			return !b.Partial
+		}
+		return false
+	})
 }
 
 // finished reports whether an earlier attempt finished the block. The caller

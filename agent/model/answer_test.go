@@ -1,0 +1,54 @@
+package model_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/parley-hq/parley/agent/model"
+	"github.com/parley-hq/parley/agent/tool"
+	"github.com/parley-hq/parley/internal/provider"
+)
+
+func TestEveryProviderAnswers(t *testing.T) {
+	for _, name := range model.Providers {
+		t.Run(name, func(t *testing.T) {
+			var c counter
+			opt := model.Options{Provider: name, Instructions: "Be brief.", Tools: []tool.Tool{c.tool("count", true), c.tool("other", true)}}
+			opt.Key = func() (string, error) { return "sk-secret", nil }
+			w := newWorld(t, opt, func(r provider.Request) provider.Reply {
+				if len(r.Results()) == 0 {
+					return provider.Reply{Thinking: "I had better count.", Text: "Let me see.", Input: 10, Output: 5,
+						Calls: []provider.Call{{ID: "x1", Name: "count", Args: `{"n":1}`}, {ID: "x2", Name: "other", Args: `{"n":2}`}}}
+				}
+				if len(r.Results()) != 2 || !strings.Contains(r.Results()[0].Text, "ok") {
+					t.Errorf("the model was given %+v", r.Results())
+				}
+				return provider.Reply{Text: "There are two of them.", Input: 20, Output: 6}
+			})
+			w.say("s-1", "How many?")
+			if end := w.ended("s-1", 1); end.Outcome != "done" || end.Usage == nil || end.Usage.InputTokens != 30 {
+				t.Fatalf("%+v\n%s", end, w.text("s-1"))
+			}
+			w.has("s-1", `thinking "I had better count."`, `text "Let me see."`, `call count {"n":1}`, `call other {"n":2}`, "usage scripted 10/5",
+				"result", "result", `text "There are two of them." final`, "usage scripted 20/6", "turn done")
+			if len(c.runs) != 2 {
+				t.Errorf("the tools ran %v", c.runs)
+			}
+			first := w.model.Requests()[0]
+			if first.System != "Be brief." || first.LastUser() != "How many?" || first.Key != "sk-secret" || len(first.Tools) != 2 {
+				t.Errorf("asked %+v", first)
+			}
+
+			// A second turn knows of the first, and reasoning goes back where it may.
+			w.say("s-1", "Thanks")
+			w.ended("s-1", 2)
+			last := w.model.Requests()[len(w.model.Requests())-1]
+			if !strings.Contains(string(last.Body), "There are two of them.") || last.LastUser() != "Thanks" {
+				t.Errorf("asked %s", last.Body)
+			}
+			if sealed := map[string]string{model.Anthropic: "signed", model.OpenAI: "I had better"}[name]; !strings.Contains(string(last.Body), sealed) {
+				t.Errorf("the reasoning is not in %s", last.Body)
+			}
+		})
+	}
+}

@@ -1,0 +1,223 @@
+package model
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	anthropicsdk "github.com/anthropics/anthropic-sdk-go"
+	openaisdk "github.com/openai/openai-go/v3"
+	"google.golang.org/genai"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Codes of agent.error events, for programs.
+const (
+	CodeNoKey     = "no_key"           // the configuration names a key that is not there
+	CodeDenied    = "denied"           // the endpoint does not take the key
+	CodeRefused   = "refused"          // the endpoint does not take the request
+	CodeNotFound  = "not_found"        // there is no such model or address
+	CodeSlowDown  = "rate_limited"     // 429
+	CodeDown      = "unavailable"      // cannot be reached, or 5xx
+	CodeTimeout   = "timeout"          // nothing came for too long
+	CodeCutOff    = "cut_off"          // the answer ended in the middle
+	CodeOverflow  = "context_overflow" // the conversation does not fit
+	CodeEmpty     = "empty_answer"
+	CodeTooMany   = "too_many_steps"
+	CodeLength    = "length"
+	CodeFiltered  = "content_filter"
+	CodeNoSummary = "no_summary"
+)
+
+// Failure says why a model could not be asked.
+type Failure struct {
+	Code   string
+	Status int           // of HTTP; 0 when there was no answer
+	Msg    string        // for people
+	After  time.Duration // how long the endpoint asks to wait; 0 when it does not say
+	Again  bool          // it may work when tried again
+	err    error
+}
+
+// Error is what people are told.
+func (f *Failure) Error() string { return f.Msg }
+
+// Unwrap is the cause.
+func (f *Failure) Unwrap() error { return f.err }
+
+// public is the failure as it crosses folders.
+func (f *Failure) public() error {
+	code := chat.Unavailable
+	switch f.Code {
+	case CodeSlowDown:
+		code = chat.SlowDown
+	case CodeOverflow:
+		code = chat.TooLarge
+	}
+	return chat.Errorf(code, "%s", f.Msg).With("code", f.Code).Because(f.err)
+}
+
+// errIdle is the cause of a request's context when nothing came for too long.
+var errIdle = errors.New("the model's endpoint said nothing for too long")
+
+// cutOff is the failure of a stream that ended before the answer did.
+func cutOff(ctx context.Context) error {
+	return failure(ctx, io.ErrUnexpectedEOF)
+}
+
+// failed is what an endpoint reports in the middle of a stream.
+func failed(code, message string) error {
+	f := &Failure{Code: CodeDown, Again: true, Msg: "the model failed: " + sentence(message)}
+	switch {
+	case strings.Contains(code, "rate_limit"):
+		f.Code = CodeSlowDown
+	case overflows(code + " " + message):
+		f.Code, f.Again = CodeOverflow, false
+	}
+	return f
+}
+
+// failure gives an error of an SDK its meaning.
+func failure(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errIdle) {
+		return &Failure{Code: CodeTimeout, Again: true, Msg: "the model's endpoint stopped answering", err: err}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if e, ok := errors.AsType[*openaisdk.Error](err); ok {
+		return status(e.StatusCode, e.Code, either(e.Message, e.RawJSON()), header(e.Response), err)
+	}
+	if e, ok := errors.AsType[*anthropicsdk.Error](err); ok {
+		var body struct {
+			Error struct{ Message string }
+		}
+		_ = json.Unmarshal([]byte(e.RawJSON()), &body) // what cannot be read has no message
+		return status(e.StatusCode, string(e.Type()), either(body.Error.Message, e.RawJSON()), header(e.Response), err)
+	}
+	if e, ok := errors.AsType[genai.APIError](err); ok {
+		return status(e.Code, e.Status, e.Message, nil, err)
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
+		return &Failure{Code: CodeDown, Again: true, Msg: "the model's endpoint cannot be reached: " + reason(err), err: err}
+	}
+	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
+		return &Failure{Code: CodeTimeout, Again: true, Msg: "the model's endpoint did not answer in time", err: err}
+	}
+	text := err.Error()
+	if overflows(text) {
+		return &Failure{Code: CodeOverflow, Msg: "the conversation is too long for the model", err: err}
+	}
+	if _, ok := errors.AsType[*url.Error](err); ok && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) {
+		return &Failure{Code: CodeDown, Again: true, Msg: "the model's endpoint cannot be reached: " + reason(err), err: err}
+	}
+	return &Failure{Code: CodeCutOff, Again: true, Msg: "the model's answer was cut off", err: err}
+}
+
+// status is the failure of an answer of HTTP.
+func status(code int, word, message string, h http.Header, err error) error {
+	f := &Failure{Status: code, err: err, After: retryAfter(h)}
+	said := sentence(message)
+	switch {
+	case overflows(word + " " + message):
+		f.Code, f.Msg = CodeOverflow, "the conversation is too long for the model: "+said
+	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		f.Code, f.Msg = CodeDenied, "the model's endpoint does not take the key; look at key_env or key_file in the configuration: "+said
+	case code == http.StatusNotFound:
+		f.Code, f.Msg = CodeNotFound, "the model's endpoint does not know the model or the address; look at model and endpoint in the configuration: "+said
+	case code == http.StatusTooManyRequests:
+		f.Code, f.Again, f.Msg = CodeSlowDown, true, "the model's endpoint has too much to do: "+said
+	case code >= 500 || code == http.StatusRequestTimeout || code == http.StatusConflict:
+		f.Code, f.Again, f.Msg = CodeDown, true, fmt.Sprintf("the model's endpoint failed (%d): %s", code, said)
+	case code == 0 || code < 400: // an error in the middle of a stream
+		f.Code, f.Again, f.Msg = CodeDown, true, "the model failed: "+said
+	default:
+		f.Code, f.Msg = CodeRefused, fmt.Sprintf("the model's endpoint refused the request (%d): %s", code, said)
+	}
+	return f
+}
+
+// overflows reports whether an endpoint says that the conversation is too long,
+// in the words that the known ones use.
+func overflows(text string) bool {
+	text = strings.ToLower(text)
+	for _, s := range []string{
+		"context_length_exceeded", "maximum context length", "context length", "context window", "prompt is too long",
+		"input is too long", "exceeds the maximum number of tokens", "exceed_context_size", "exceeds the available context size",
+		"too many tokens", "input token count",
+	} {
+		if strings.Contains(text, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// retryAfter is how long an endpoint asks to wait.
+func retryAfter(h http.Header) time.Duration {
+	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
+		return time.Duration(ms * float64(time.Millisecond))
+	}
+	v := h.Get("Retry-After")
+	if s, err := strconv.ParseFloat(v, 64); err == nil && s > 0 {
+		return time.Duration(s * float64(time.Second))
+	}
+	if at, err := http.ParseTime(v); err == nil {
+		return max(0, time.Until(at))
+	}
+	return 0
+}
+
+func header(r *http.Response) http.Header {
+	if r == nil {
+		return nil
+	}
+	return r.Header
+}
+
+func either(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// sentence is a foreign text, fit to stand in ours.
+func sentence(s string) string {
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")
+	if len(s) > 300 {
+		s = strings.ToValidUTF8(s[:300], "") + "…"
+	}
+	if s == "" {
+		return "no reason was given"
+	}
+	return s
+}
+
+// reason is the innermost part of a network error, without addresses that may
+// hold secrets.
+func reason(err error) string {
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		return "its name is not known (" + sentence(e.Name) + ")"
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return "nobody listens there"
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return sentence(e.Err.Error())
+	}
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(next) {
+		err = next
+	}
+	return sentence(err.Error())
+}

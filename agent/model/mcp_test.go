@@ -1,0 +1,268 @@
+package model_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"github.com/parley-hq/parley/agent/model"
+	"github.com/parley-hq/parley/agent/tool"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/provider"
+)
+
+// asServer makes the test program an MCP server on its input and output.
+const asServer = "PARLEY_TEST_MCP_SERVER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asServer) != "" {
+		if err := mcpServer(nil).Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+type numbers struct {
+	A int `json:"a"`
+	B int `json:"b"`
+}
+
+// mcpServer is an MCP server with tools for the tests; hold, if given, is waited
+// for by the tool slow.
+func mcpServer(hold <-chan struct{}) *mcp.Server {
+	opt := &mcp.ServerOptions{}
+	if old := os.Getenv(asServer); old != "" && old != "newest" {
+		opt.SupportedProtocolVersions = []string{old}
+	}
+	s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, opt)
+	mcp.AddTool(s, &mcp.Tool{Name: "add", Description: "Adds.", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}, func(_ context.Context, _ *mcp.CallToolRequest, in numbers) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(in.A + in.B)}}}, nil, nil
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "fail"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return nil, nil, fmt.Errorf("it is out of order")
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "crash"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		os.Exit(3)
+		return nil, nil, nil
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "picture"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "look"}, &mcp.ImageContent{MIMEType: "image/png", Data: []byte("PNG")}}}, nil, nil
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "slow"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		for i := 1; i <= 3; i++ {
+			p := &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: float64(i), Total: 3, Message: fmt.Sprint("part ", i)}
+			if err := r.Session.NotifyProgress(ctx, p); err != nil {
+				return nil, nil, err
+			}
+		}
+		if hold != nil {
+			select {
+			case <-hold:
+			case <-ctx.Done():
+				return nil, nil, ctx.Err()
+			}
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done at last"}}}, nil, nil
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "order"}, func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		res, ok := r.Params.InputResponses["order"].(*mcp.ElicitResult)
+		if !ok {
+			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"order": &mcp.ElicitParams{Message: "Your order, please.", RequestedSchema: map[string]any{
+				"type": "object", "required": []string{"dish", "seats"},
+				"properties": map[string]any{
+					"dish":  map[string]any{"type": "string", "enum": []string{"soup", "pie"}},
+					"seats": map[string]any{"type": "integer", "minimum": 1},
+					"late":  map[string]any{"type": "boolean"},
+				},
+			}}}}, nil, nil
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(res.Action, " ", res.Content["dish"], " ", res.Content["seats"], " ", res.Content["late"])}}}, nil, nil
+	})
+	return s
+}
+
+// overHTTP serves it at an address.
+func overHTTP(t *testing.T, hold <-chan struct{}) (*httptest.Server, *atomic.Int64) {
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return mcpServer(hold) }, nil)
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Pass") != "open" {
+			http.Error(w, "who are you", http.StatusUnauthorized)
+			return
+		}
+		asked.Add(1)
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server, &asked
+}
+
+func transports(t *testing.T) map[string]tool.ServerOptions {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, _ := overHTTP(t, nil)
+	return map[string]tool.ServerOptions{
+		"stdio": {Name: "kit", Command: []string{exe}, Env: map[string]string{asServer: "newest"}, Approval: tool.Never},
+		"older": {Name: "kit", Command: []string{exe}, Env: map[string]string{asServer: "2025-11-25"}, Approval: tool.Never},
+		"http":  {Name: "kit", URL: server.URL, Headers: map[string]string{"X-Pass": "open"}, Approval: tool.Never},
+	}
+}
+
+func TestMCP(t *testing.T) {
+	for name, opt := range transports(t) {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}}, callThenSay(
+				provider.Call{Name: "kit__add", Args: `{"a":2,"b":3}`}, provider.Call{Name: "kit__fail", Args: `{}`},
+				provider.Call{Name: "kit__slow", Args: `{}`}, provider.Call{Name: "kit__picture", Args: `{}`},
+				provider.Call{Name: "kit__add", Args: `{"a":"two"}`},
+			))
+			w.say("s-1", "work")
+			if end := w.ended("s-1", 1); end.Outcome != chat.Done {
+				t.Fatal(w.text("s-1"))
+			}
+			text := w.text("s-1")
+			for _, want := range []string{`result kit__add "5"`, "error kit__fail failed: it is out of order", `result kit__slow "done at last"`, "agent.tool_progress",
+				`result kit__picture [{"text":"look","type":"text"},{"source":{"data":"UE5H","media_type":"image/png","type":"base64"},"type":"image"}]`, "error kit__add failed:"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("no %s in\n%s", want, text)
+				}
+			}
+			for _, e := range w.log("s-1") {
+				if b, ok := e.Body.(chat.AgentToolCall); ok && b.Repeatable != (b.Tool == "kit__add") {
+					t.Errorf("%s is repeatable: %v", b.Tool, b.Repeatable)
+				}
+			}
+			if err := w.agent.Health(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestElicitationBecomesPrompts(t *testing.T) {
+	for name, opt := range transports(t) {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}, Timeout: time.Minute}, callThenSay(provider.Call{Name: "kit__order", Args: `{}`}))
+			w.say("s-1", "order")
+			w.answer("s-1", w.prompt("s-1", 1), chat.Answer{Values: []string{"pie"}})
+			w.answer("s-1", w.prompt("s-1", 2), chat.Answer{Text: "none"}) // no number: it is asked again
+			w.answer("s-1", w.prompt("s-1", 3), chat.Answer{Text: "4"})
+			w.answer("s-1", w.prompt("s-1", 4), chat.Answer{Values: []string{"true"}})
+			w.ended("s-1", 1)
+			w.has("s-1", `result kit__order "accept pie 4 true"`, "final")
+
+			w.say("s-2", "order")
+			w.answer("s-2", w.prompt("s-2", 1), chat.Answer{Values: []string{"__decline"}})
+			w.ended("s-2", 1)
+			w.has("s-2", `result kit__order "decline`, "final")
+		})
+	}
+}
+
+// A server that dies during a call leaves a clear error, and the next call finds
+// a new one.
+func TestMCPServerCrashes(t *testing.T) {
+	opt := transports(t)["stdio"]
+	which := "kit__crash"
+	w := newWorld(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}}, func(r provider.Request) provider.Reply {
+		if strings.HasPrefix(r.LastUser(), "add") {
+			return callThenSay(provider.Call{Name: "kit__add", Args: `{"a":1,"b":1}`})(r)
+		}
+		return callThenSay(provider.Call{Name: which, Args: `{}`})(r)
+	})
+	for n := 1; n <= 3; n++ {
+		id := chat.SessionID(fmt.Sprint("s-", n))
+		w.say(id, "crash")
+		w.ended(id, 1)
+		w.has(id, "error kit__crash unknown_outcome: the MCP server kit was lost during the call", "final", "turn done")
+		w.say(id, "add")
+		w.ended(id, 2)
+		w.has(id, `result kit__add "2"`, "turn done")
+	}
+}
+
+func TestMCPServerIsNotThere(t *testing.T) {
+	w := newWorld(t, model.Options{Servers: []*tool.Server{
+		tool.NewServer(tool.ServerOptions{Name: "ghost", Command: []string{"/nonexistent/program"}}),
+		tool.NewServer(tool.ServerOptions{Name: "closed", URL: "http://127.0.0.1:1/mcp", Connect: 2 * time.Second}),
+	}}, func(provider.Request) provider.Reply { return provider.Reply{Text: "I manage without."} })
+	w.say("s-1", "hello")
+	if end := w.ended("s-1", 1); end.Outcome != chat.Done {
+		t.Fatal(w.text("s-1"))
+	}
+	w.has("s-1", "agent.status", "agent.status", `text "I manage without." final`)
+	if err := w.agent.Health(); err == nil || !strings.Contains(err.Error(), "ghost") || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("health is %v", err)
+	}
+}
+
+func TestAToolThatHangs(t *testing.T) {
+	hold := make(chan struct{})
+	server, _ := overHTTP(t, hold)
+	t.Cleanup(func() { close(hold) })
+	opt := tool.ServerOptions{Name: "kit", URL: server.URL, Headers: map[string]string{"X-Pass": "open"}, Approval: tool.Never}
+	w := newWorld(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}, Rules: []tool.Rule{{Match: "kit__slow", Timeout: 100 * time.Millisecond}}},
+		callThenSay(provider.Call{Name: "kit__slow", Args: `{}`}))
+	w.say("s-1", "wait")
+	w.ended("s-1", 1)
+	w.has("s-1", "agent.tool_progress", "error kit__slow timeout: the tool gave no answer within 100ms", "final", "turn done")
+}
+
+// A stop reaches a tool, too.
+func TestStopDuringATool(t *testing.T) {
+	hold := make(chan struct{})
+	server, _ := overHTTP(t, hold)
+	t.Cleanup(func() { close(hold) })
+	opt := tool.ServerOptions{Name: "kit", URL: server.URL, Headers: map[string]string{"X-Pass": "open"}, Approval: tool.Never}
+	w := newWorld(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}}, callThenSay(provider.Call{Name: "kit__slow", Args: `{}`}))
+	w.say("s-1", "wait")
+	w.until("s-1", "progress", func(e chat.Event) bool {
+		b, ok := e.Body.(chat.AgentToolProgress)
+		return ok && b.Total == 3
+	})
+	if _, err := w.Stop(w.ctx(), ann, "s-1", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	if end := w.ended("s-1", 1); end.Outcome != chat.Stopped {
+		t.Fatal(w.text("s-1"))
+	}
+}
+
+// What the launcher of a server leaves behind ends with the agent.
+func TestNothingIsLeftBehind(t *testing.T) {
+	opt := transports(t)["stdio"]
+	file := filepath.Join(t.TempDir(), "pid")
+	opt.Command = []string{"sh", "-c", "sleep 600 & echo $! > " + file + "; exec " + opt.Command[0]}
+	w := newWorld(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}}, callThenSay(provider.Call{Name: "kit__add", Args: `{"a":1,"b":1}`}))
+	w.say("s-1", "add")
+	w.ended("s-1", 1)
+	w.has("s-1", `result kit__add "2"`)
+	pid, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.stop()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // the kernel takes its time; the condition is what counts
+		stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it still runs: %s", stat)
+		}
+	}
+}

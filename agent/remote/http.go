@@ -1,0 +1,361 @@
+package remote
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// maxLine is the longest line of a stream.
+const maxLine = 4 << 20
+
+var (
+	errSilent = errors.New("silence")
+	errLimit  = errors.New("limit")
+)
+
+// newClient returns the client of one agent. The address is the operator's, so
+// it may be private; where it leads to is not, so redirects are not followed.
+func newClient(o *Options) *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DialContext = (&net.Dialer{Timeout: o.Connect, KeepAlive: 30 * time.Second}).DialContext
+	t.TLSHandshakeTimeout = o.Connect
+	t.ResponseHeaderTimeout = o.Wait
+	t.MaxIdleConnsPerHost = 8
+	return &http.Client{
+		Transport:     t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// stream is an answer as it comes in.
+type stream struct {
+	a     *Agent
+	res   *http.Response
+	r     *bufio.Reader
+	left  int64
+	until context.Context // of the request
+	turn  context.Context
+	end   context.CancelCauseFunc
+	quiet *time.Timer
+	limit *time.Timer
+}
+
+// post calls an address of the endpoint; while it does not take the call, it is
+// called again.
+func (a *Agent) post(ctx context.Context, address string, body any, accept string, header http.Header) (*stream, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return nil, chat.Errorf(chat.Internal, "the request to the agent's endpoint cannot be written as JSON").Because(err)
+	}
+	for try := 0; ; try++ {
+		s, pause, err := a.try(ctx, address, b, accept, header)
+		if err == nil || pause < 0 || try >= a.opt.Retries || ctx.Err() != nil {
+			if ctx.Err() == nil {
+				a.note(err)
+			}
+			return s, err
+		}
+		a.opt.Logger.WarnContext(ctx, "an agent's endpoint did not take a call; trying again", "endpoint", a.shown(), "err", err)
+		if pause == 0 {
+			pause = 500 * time.Millisecond << try
+		}
+		if err := wait(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// try calls once. pause is negative when there is no sense in another try, 0
+// when nothing is known about when.
+func (a *Agent) try(ctx context.Context, address string, body []byte, accept string, header http.Header) (_ *stream, pause time.Duration, err error) {
+	s := &stream{a: a, turn: ctx, left: a.opt.Max}
+	s.until, s.end = context.WithCancelCause(ctx)
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	req, err := http.NewRequestWithContext(s.until, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, -1, chat.Errorf(chat.Internal, "the address of the agent's endpoint cannot be called").Because(err)
+	}
+	if err := a.authorize(req.Header); err != nil {
+		return nil, -1, err
+	}
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", accept)
+	s.quiet = time.AfterFunc(a.opt.Wait+a.opt.Connect, func() { s.end(errSilent) })
+	s.limit = time.AfterFunc(a.opt.Limit, func() { s.end(errLimit) })
+	res, err := a.client.Do(req)
+	if err != nil {
+		return nil, mayCome(err), s.problem(err)
+	}
+	s.res = res
+	if res.StatusCode >= 300 {
+		return nil, retryAfter(res), a.refusal(res)
+	}
+	s.quiet.Reset(a.opt.Silence)
+	s.r = bufio.NewReaderSize(s, 32<<10)
+	return s, 0, nil
+}
+
+// mayCome says whether a call that got no answer may be repeated: only when it
+// cannot have arrived.
+func mayCome(err error) time.Duration {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return 0
+	}
+	return -1
+}
+
+// retryAfter says when a refused call may be repeated.
+func retryAfter(res *http.Response) time.Duration {
+	switch res.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
+	default:
+		return -1
+	}
+	if n, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && n > 0 {
+		if n > 30 {
+			return -1 // nobody waits for so long
+		}
+		return time.Duration(n) * time.Second
+	}
+	return 0
+}
+
+// authorize puts the key and the operator's headers on a request.
+func (a *Agent) authorize(h http.Header) error {
+	h.Set("User-Agent", "parley")
+	for k, v := range a.opt.Headers {
+		h.Set(k, v)
+	}
+	if a.opt.Key == nil {
+		return nil
+	}
+	key, err := a.opt.Key()
+	if err != nil {
+		return chat.Errorf(chat.Unavailable, "the key of the agent's endpoint cannot be read; tell the operator").Because(err)
+	}
+	if key != "" {
+		h.Set("Authorization", "Bearer "+key)
+	}
+	return nil
+}
+
+// refusal words an answer that is none.
+func (a *Agent) refusal(res *http.Response) error {
+	b, _ := io.ReadAll(io.LimitReader(res.Body, 8<<10))
+	why := said(b)
+	if why != "" {
+		why = ": " + why
+	}
+	switch {
+	case res.StatusCode < 400:
+		to := res.Header.Get("Location")
+		if u, err := url.Parse(to); err == nil {
+			to = u.Host + u.Path
+		}
+		return chat.Errorf(chat.Unavailable, "the agent's endpoint %s redirects to %s, which is not followed; put the address that is meant into the configuration", a.shown(), clip(to, 200))
+	case res.StatusCode == 401 || res.StatusCode == 403:
+		return chat.Errorf(chat.Unavailable, "the agent's endpoint %s refused the key (status %d)%s; the operator has to look at key_env or key_file", a.shown(), res.StatusCode, why)
+	case res.StatusCode == 429:
+		return chat.Errorf(chat.SlowDown, "the agent's endpoint %s is busy (status 429)%s; try again later", a.shown(), why)
+	}
+	return chat.Errorf(chat.Unavailable, "the agent's endpoint %s answered with status %d%s", a.shown(), res.StatusCode, why)
+}
+
+// said finds the reason in the body of a refusal.
+func said(b []byte) string {
+	var body struct {
+		Error   json.RawMessage `json:"error"`
+		Message json.RawMessage `json:"message"`
+		Detail  json.RawMessage `json:"detail"`
+	}
+	text := strings.TrimSpace(string(b))
+	if json.Unmarshal(b, &body) == nil {
+		for _, v := range []json.RawMessage{body.Error, body.Message, body.Detail} {
+			if t := reason(v); t != "" {
+				text = t
+				break
+			}
+		}
+	} else if strings.HasPrefix(text, "<") {
+		return "" // a page
+	}
+	return clip(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "\uFFFD"), 300)
+}
+
+// reason reads an error that is a text or an object with a message.
+func reason(v json.RawMessage) string {
+	var text string
+	if json.Unmarshal(v, &text) == nil {
+		return text
+	}
+	var o struct {
+		Message string `json:"message"`
+		Details string `json:"details"`
+	}
+	if json.Unmarshal(v, &o) == nil && o.Message != "" {
+		if o.Details != "" && o.Details != o.Message {
+			return o.Message + ": " + o.Details
+		}
+		return o.Message
+	}
+	if len(v) > 0 && string(v) != "null" {
+		return string(v)
+	}
+	return ""
+}
+
+// Read reads the body; every byte is a sign of life.
+func (s *stream) Read(p []byte) (int, error) {
+	if s.left <= 0 {
+		return 0, chat.Errorf(chat.TooLarge, "the answer of the agent's endpoint is larger than %d MiB", s.a.opt.Max>>20)
+	}
+	if int64(len(p)) > s.left {
+		p = p[:s.left]
+	}
+	n, err := s.res.Body.Read(p)
+	s.left -= int64(n)
+	if n > 0 {
+		s.quiet.Reset(s.a.opt.Silence)
+	}
+	if err != nil && err != io.EOF {
+		err = s.problem(err)
+	}
+	return n, err
+}
+
+// line returns the next line without its end; io.EOF behind the last.
+func (s *stream) line() ([]byte, error) {
+	var long []byte
+	for {
+		b, err := s.r.ReadSlice('\n')
+		if err == nil && long == nil {
+			return bytes.TrimRight(b, "\r\n"), nil
+		}
+		long = append(long, b...)
+		switch {
+		case err == nil:
+			return bytes.TrimRight(long, "\r\n"), nil
+		case errors.Is(err, bufio.ErrBufferFull):
+			if len(long) > maxLine {
+				return nil, chat.Errorf(chat.TooLarge, "the agent's endpoint sent a line of more than %d MiB", maxLine>>20)
+			}
+		case err == io.EOF && len(long) > 0:
+			return long, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// all reads an answer that comes at once.
+func (s *stream) all() ([]byte, error) { return io.ReadAll(s.r) }
+
+// hold stops the clocks while a person is asked; the function it returns starts
+// them again.
+func (s *stream) hold() (again func()) {
+	s.quiet.Stop()
+	s.limit.Stop()
+	return func() {
+		s.quiet.Reset(s.a.opt.Silence)
+		s.limit.Reset(s.a.opt.Limit)
+	}
+}
+
+// close lets the connection go.
+func (s *stream) close() {
+	if s.quiet != nil {
+		s.quiet.Stop()
+		s.limit.Stop()
+	}
+	s.end(nil)
+	if s.res != nil {
+		s.res.Body.Close()
+	}
+}
+
+// problem words what went wrong with the connection.
+func (s *stream) problem(err error) error {
+	if s.turn.Err() != nil {
+		return context.Cause(s.turn)
+	}
+	return s.a.problem(context.Cause(s.until), err)
+}
+
+// problem words a failed connection; cause says who gave up.
+func (a *Agent) problem(cause, err error) error {
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.Is(cause, errSilent):
+		return chat.Errorf(chat.Unavailable, "the agent's endpoint %s was silent for %s and was given up", a.shown(), a.opt.Silence).Because(errSilent)
+	case errors.Is(cause, errLimit):
+		return chat.Errorf(chat.Unavailable, "the agent's endpoint %s did not finish within %s and was given up", a.shown(), a.opt.Limit)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return chat.Errorf(chat.Unavailable, "the agent's endpoint %s does not take connections; is it running?", a.shown()).Because(err)
+	case chat.CodeOf(err) == chat.TooLarge:
+		return err
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return chat.Errorf(chat.Unavailable, "the agent's endpoint %s did not answer in time", a.shown()).Because(err)
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return chat.Errorf(chat.Unavailable, "the agent's endpoint %s cannot be reached; is the address right?", a.shown()).Because(err)
+	}
+	return a.broken(err)
+}
+
+// broken says that an answer broke off.
+func (a *Agent) broken(err error) error {
+	e := chat.Errorf(chat.Unavailable, "the agent's endpoint %s broke off in the middle of its answer; what there is of it is kept. Ask again", a.shown())
+	if err != nil {
+		return e.Because(err)
+	}
+	return e
+}
+
+// garbled says that an answer cannot be read.
+func (a *Agent) garbled(what string, err error) error {
+	return chat.Errorf(chat.Unavailable, "the agent's endpoint %s sent something that cannot be read: %s", a.shown(), what).Because(err)
+}
+
+// complaint is an error that the endpoint itself reports.
+func (a *Agent) complaint(message string) error {
+	if message = strings.TrimSpace(strings.ToValidUTF8(message, "\uFFFD")); message == "" {
+		message = "it gave no reason"
+	}
+	return chat.Errorf(chat.Unavailable, "the agent reports an error: %s", clip(message, 1000))
+}
+
+// shown is the endpoint's address as people may see it: without a password or a
+// query.
+func (a *Agent) shown() string { return fmt.Sprintf("%s://%s%s", a.url.Scheme, a.url.Host, a.url.Path) }
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

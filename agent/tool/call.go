@@ -1,0 +1,297 @@
+package tool
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+)
+
+// calls are the calls under way at a server, so that what it says meanwhile
+// finds its way to the right conversation.
+type calls struct {
+	mu   sync.Mutex
+	last int64
+	open []*underway // in the order in which they began
+}
+
+// underway is a call that a server works on.
+type underway struct {
+	token string
+	ctx   context.Context // of the call
+	call  Call
+	clock *clock
+	news  chan chat.AgentToolProgress // the latest progress; room for one
+}
+
+func (c *calls) begin(ctx context.Context, call Call, k *clock) *underway {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last++
+	u := &underway{token: strconv.FormatInt(c.last, 10), ctx: ctx, call: call, clock: k, news: make(chan chat.AgentToolProgress, 1)}
+	c.open = append(c.open, u)
+	return u
+}
+
+func (c *calls) end(u *underway) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, o := range c.open {
+		if o == u {
+			c.open = append(c.open[:i:i], c.open[i+1:]...)
+			return
+		}
+	}
+}
+
+func (c *calls) find(token string) *underway {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, u := range c.open {
+		if u.token == token {
+			return u
+		}
+	}
+	return nil
+}
+
+// only is the call that a question belongs to. The protocol does not name it, so
+// it is known only when one conversation uses the server.
+func (c *calls) only() *underway {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var last *underway
+	for _, u := range c.open {
+		if last != nil && u.call.Turn.Ref().Turn != last.call.Turn.Ref().Turn {
+			return nil
+		}
+		last = u
+	}
+	return last
+}
+
+// errSilent is the cause of a call's context when the tool took too long.
+var errSilent = errors.New("the tool took too long")
+
+// clock ends a call that is silent for too long; it can be held while a person
+// is asked.
+type clock struct {
+	limit time.Duration
+	timer *time.Timer // nil without a limit
+
+	mu   sync.Mutex
+	held int
+}
+
+func newClock(limit time.Duration, end func()) *clock {
+	k := &clock{limit: limit}
+	if limit > 0 {
+		k.timer = time.AfterFunc(limit, end)
+	}
+	return k
+}
+
+// hold stops the clock until the function it returns is called.
+func (k *clock) hold() (release func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.held++; k.timer != nil {
+		k.timer.Stop()
+	}
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.held--; k.held == 0 && k.timer != nil {
+			k.timer.Reset(k.limit)
+		}
+	}
+}
+
+// alive starts the time anew.
+func (k *clock) alive() { k.hold()() }
+
+func (k *clock) stop() {
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+}
+
+// call runs a tool of the server.
+func (s *Server) call(ctx context.Context, name string, c Call) (json.RawMessage, error) {
+	if s.turn != nil {
+		select {
+		case <-s.turn:
+			defer func() { s.turn <- struct{}{} }()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	session, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	k := newClock(c.Timeout, func() { cancel(errSilent) })
+	defer k.stop()
+	u := s.calls.begin(limited, c, k)
+	var pump sync.WaitGroup
+	pump.Go(func() { u.pump(limited) })
+	params := &mcp.CallToolParams{Name: name, Arguments: c.Params}
+	params.SetProgressToken(u.token)
+	result, err := session.CallTool(context.WithValue(limited, callKey{}, u), params)
+	s.calls.end(u)
+	cancel(nil)
+	pump.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err == nil:
+		return resultOf(result)
+	case errors.Is(context.Cause(limited), errSilent):
+		return nil, &Error{Code: TimedOut, Msg: fmt.Sprintf("the tool gave no answer within %s; whether it took effect is not known", c.Timeout), Err: err}
+	}
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return nil, &Error{Code: Failed, Msg: "the MCP server refused the call: " + e.Message, Err: err}
+	}
+	s.lost(session, err)
+	return nil, &Error{Code: Lost, Msg: fmt.Sprintf("the MCP server %s was lost during the call; whether it took effect is not known", s.opt.Name), Err: err}
+}
+
+// progress is told by the server how far a call has come.
+func (s *Server) progress(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+	u := s.calls.find(fmt.Sprint(r.Params.ProgressToken))
+	if u == nil {
+		return
+	}
+	u.clock.alive()
+	p := chat.AgentToolProgress{
+		CallID: u.call.ID, Tool: u.call.Tool, Done: int64(r.Params.Progress), Total: int64(r.Params.Total), Message: r.Params.Message,
+	}
+	if t := r.Params.Total; t > 0 && t <= 1 { // a share, where we count
+		p.Done, p.Total = int64(r.Params.Progress/t*100), 100
+	}
+	for {
+		select {
+		case u.news <- p:
+			return
+		default:
+		}
+		select {
+		case <-u.news: // the newer one counts
+		default:
+		}
+	}
+}
+
+// progressPause is how often progress is put into the log at most.
+const progressPause = 250 * time.Millisecond
+
+// pump puts progress into the log until the call has ended.
+func (u *underway) pump(ctx context.Context) {
+	part := u.call.Turn.Part("p")
+	for {
+		select {
+		case p := <-u.news:
+			if !tell(ctx, part, p) {
+				return
+			}
+		case <-ctx.Done():
+			select {
+			case p := <-u.news: // the last word counts
+				tell(context.WithoutCancel(ctx), part, p)
+			default:
+			}
+			return
+		}
+		pause := time.NewTimer(progressPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+		}
+	}
+}
+
+func tell(ctx context.Context, part *agent.Turn, p chat.AgentToolProgress) bool {
+	_, err := part.Append(ctx, p)
+	return err == nil // else the turn has ended, or the log cannot be written: the call will learn of it
+}
+
+// Limits of a result, so that it fits an event.
+const (
+	maxText  = 256 << 10
+	maxImage = 400 << 10 // of all pictures together
+)
+
+// resultOf turns a server's answer into what stands in the log.
+func resultOf(r *mcp.CallToolResult) (json.RawMessage, error) {
+	var texts []string
+	var parts []any
+	pictures, room := false, maxImage
+	say := func(s string) {
+		texts = append(texts, s)
+		parts = append(parts, map[string]any{"type": "text", "text": clip(s)})
+	}
+	for _, c := range r.Content {
+		switch c := c.(type) {
+		case *mcp.TextContent:
+			say(c.Text)
+		case *mcp.ImageContent:
+			data := base64.StdEncoding.EncodeToString(c.Data)
+			if room -= len(data); room < 0 {
+				say("[an image of " + strconv.Itoa(len(c.Data)) + " bytes was left out: it is too large]")
+				continue
+			}
+			pictures = true
+			parts = append(parts, map[string]any{"type": "image", "source": map[string]string{"type": "base64", "media_type": c.MIMEType, "data": data}})
+		case *mcp.AudioContent:
+			say("[audio, " + c.MIMEType + ", " + strconv.Itoa(len(c.Data)) + " bytes]")
+		case *mcp.ResourceLink:
+			say("[resource " + c.URI + ": " + c.Name + "]")
+		case *mcp.EmbeddedResource:
+			switch {
+			case c.Resource == nil:
+			case c.Resource.Text != "":
+				say(c.Resource.Text)
+			default:
+				say("[resource " + c.Resource.URI + ", " + strconv.Itoa(len(c.Resource.Blob)) + " bytes]")
+			}
+		}
+	}
+	text := clip(strings.Join(texts, "\n"))
+	if r.IsError {
+		if text == "" {
+			text = "the tool failed and gave no reason"
+		}
+		return nil, &Error{Code: Failed, Msg: text}
+	}
+	if pictures {
+		return json.Marshal(parts)
+	}
+	if r.StructuredContent != nil {
+		if b, err := json.Marshal(r.StructuredContent); err == nil && len(b) <= maxText {
+			return b, nil
+		}
+	}
+	return json.Marshal(text)
+}
+
+func clip(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "") + fmt.Sprintf("… [%d bytes more were left out]", len(s)-maxText)
+}

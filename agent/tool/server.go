@@ -1,0 +1,329 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// ServerOptions say where an MCP server is. One of Command and URL is given.
+type ServerOptions struct {
+	Name      string            // stands before the names of its tools
+	Command   []string          // program and arguments: it speaks over its input and output
+	Dir       string            // its working folder
+	Env       map[string]string // its environment, besides what every program needs
+	URL       string            // where it listens, for streamable HTTP
+	Headers   map[string]string // sent along with each request
+	Connect   time.Duration     // how long connecting may take; 0 means 30 s
+	Exclusive bool              // one call at a time, so that its questions are surely those of the call
+	Approval  Approval          // of its tools, unless a rule says otherwise; "" means Ask
+	Only      []string          // names or patterns of the tools that are offered; none means all
+	Client    *http.Client      // nil means one of its own
+	Version   string            // of this program, told to the server
+	Logger    *slog.Logger      // nil means none
+}
+
+// Server is one MCP server.
+type Server struct {
+	opt    ServerOptions
+	turn   chan struct{} // holds one value when Exclusive and free
+	client *mcp.Client
+	calls  calls
+
+	dialing sync.Mutex // held while connecting; never together with mu
+
+	mu      sync.Mutex
+	session *mcp.ClientSession
+	program *exec.Cmd // of the session; nil over HTTP
+	tools   []Tool    // of the session; nil when they have to be asked for
+	problem error     // why there is no session
+	tried   time.Time
+	waits   time.Duration // before it is tried again
+	closed  bool
+
+	watchers sync.WaitGroup // one per session, until it has ended
+}
+
+// NewServer returns a server that is not connected yet.
+func NewServer(opt ServerOptions) *Server {
+	if opt.Connect == 0 {
+		opt.Connect = 30 * time.Second
+	}
+	if opt.Approval == "" {
+		opt.Approval = Ask
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opt.Version == "" {
+		opt.Version = "dev"
+	}
+	s := &Server{opt: opt}
+	if opt.Exclusive {
+		s.turn = make(chan struct{}, 1)
+		s.turn <- struct{}{}
+	}
+	s.client = mcp.NewClient(&mcp.Implementation{Name: "parley", Title: "Parley", Version: opt.Version}, &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{
+			Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{},
+		}},
+		ElicitationHandler:          s.elicit,
+		ProgressNotificationHandler: s.progress,
+		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { s.forgetTools() },
+	})
+	return s
+}
+
+// Name is the server's name.
+func (s *Server) Name() string { return s.opt.Name }
+
+// Health is nil when the server is connected or was not needed yet.
+func (s *Server) Health() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.problem
+}
+
+// Probe connects if need be and asks the server for a sign of life.
+func (s *Server) Probe(ctx context.Context) error {
+	session, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := session.ListTools(ctx, nil); err != nil && ctx.Err() == nil {
+		s.lost(session, err)
+		return s.Health()
+	}
+	return nil
+}
+
+// Tools lists the server's tools, under names that begin with its own.
+func (s *Server) Tools(ctx context.Context) ([]Tool, error) {
+	s.mu.Lock()
+	tools, session := s.tools, s.session
+	s.mu.Unlock()
+	if session != nil && tools != nil {
+		return tools, nil
+	}
+	session, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, s.opt.Connect)
+	defer cancel()
+	tools = []Tool{}
+	for t, err := range session.Tools(limited, nil) {
+		if err != nil {
+			if ctx.Err() == nil {
+				s.lost(session, err)
+			}
+			return nil, &Error{Code: Unavailable, Msg: fmt.Sprintf("the tools of %s cannot be listed: %s", s.opt.Name, err), Err: err}
+		}
+		if s.offers(t.Name) {
+			tools = append(tools, s.tool(t))
+		}
+	}
+	slices.SortFunc(tools, func(a, b Tool) int { // always the same order, so that endpoints can cache
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.session == session {
+		s.tools = tools
+	}
+	return tools, nil
+}
+
+func (s *Server) offers(name string) bool {
+	return len(s.opt.Only) == 0 || slices.ContainsFunc(s.opt.Only, func(p string) bool { return glob(p, name) })
+}
+
+func (s *Server) tool(t *mcp.Tool) Tool {
+	schema, err := json.Marshal(t.InputSchema)
+	if err != nil || string(schema) == "null" {
+		schema = nil
+	}
+	name := t.Name
+	out := Tool{
+		Name: s.opt.Name + "__" + t.Name, Description: t.Description, Parameters: schema, Approval: s.opt.Approval, Untimed: true,
+		Run: func(ctx context.Context, c Call) (json.RawMessage, error) { return s.call(ctx, name, c) },
+	}
+	if out.Description == "" {
+		out.Description = t.Title
+	}
+	if a := t.Annotations; a != nil {
+		out.Repeatable = a.ReadOnlyHint || a.IdempotentHint
+	}
+	return out
+}
+
+func (s *Server) forgetTools() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tools = nil
+}
+
+// connect returns the session, a new one if there is none. After a failure it
+// waits before it tries again; meanwhile callers get the failure.
+func (s *Server) connect(ctx context.Context) (*mcp.ClientSession, error) {
+	s.dialing.Lock()
+	defer s.dialing.Unlock()
+	s.mu.Lock()
+	session, closed, problem := s.session, s.closed, s.problem
+	early := problem != nil && time.Since(s.tried) < s.waits
+	s.mu.Unlock()
+	switch {
+	case closed:
+		return nil, &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s was closed", s.opt.Name)}
+	case session != nil:
+		return session, nil
+	case early:
+		return nil, problem
+	}
+	limited, cancel := context.WithTimeout(ctx, s.opt.Connect)
+	defer cancel()
+	way, program := s.transport()
+	session, err := s.client.Connect(limited, way, nil)
+	if err != nil {
+		sweep(program)
+	}
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tried = time.Now()
+	if err != nil {
+		s.waits = min(max(2*s.waits, time.Second), time.Minute)
+		s.problem = &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s cannot be reached: %s", s.opt.Name, why(err)), Err: err}
+		return nil, s.problem
+	}
+	if s.closed {
+		s.watchers.Go(func() { s.end(session, program) })
+		return nil, &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s was closed", s.opt.Name)}
+	}
+	s.session, s.program, s.tools, s.problem, s.waits = session, program, nil, nil, 0
+	s.watchers.Go(func() { s.lost(session, session.Wait()) }) // a server that dies between calls is noticed
+	return session, nil
+}
+
+func why(err error) string {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, mcp.ErrConnectionClosed) {
+		return "it has ended"
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "it did not answer in time"
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return "its program was not found: " + err.Error()
+	}
+	return err.Error()
+}
+
+// lost drops a session that does not answer any more; the next use connects anew.
+func (s *Server) lost(session *mcp.ClientSession, err error) {
+	s.mu.Lock()
+	if s.session != session {
+		s.mu.Unlock()
+		return
+	}
+	program := s.program
+	s.session, s.program, s.tools = nil, nil, nil
+	s.tried, s.waits = time.Now(), 0
+	s.problem = &Error{Code: Unavailable, Msg: fmt.Sprintf("the connection to the MCP server %s broke: %s", s.opt.Name, why(err)), Err: err}
+	s.mu.Unlock()
+	s.opt.Logger.Warn("an MCP server was lost; it is connected again when it is needed", "server", s.opt.Name, "err", err)
+	s.end(session, program)
+}
+
+// end closes a session; a process that does not obey is ended by force.
+func (s *Server) end(session *mcp.ClientSession, program *exec.Cmd) {
+	defer sweep(program)
+	if err := session.Close(); err != nil {
+		s.opt.Logger.Debug("an MCP server did not close in order", "server", s.opt.Name, "err", err)
+	}
+}
+
+// Close ends the connection, and the process if there is one, and returns when
+// both have ended. Calls under way end with an error.
+func (s *Server) Close() {
+	s.mu.Lock()
+	session, program := s.session, s.program
+	s.session, s.program, s.closed = nil, nil, true
+	s.mu.Unlock()
+	if session != nil {
+		s.end(session, program)
+	}
+	s.watchers.Wait()
+}
+
+// transport is how the server is reached, and its program if it has one.
+func (s *Server) transport() (mcp.Transport, *exec.Cmd) {
+	if s.opt.URL != "" {
+		client := s.opt.Client
+		if client == nil {
+			client = &http.Client{}
+		}
+		withHeaders := *client
+		withHeaders.Transport = headers{client.Transport, s.opt.Headers}
+		return &mcp.StreamableClientTransport{Endpoint: s.opt.URL, HTTPClient: &withHeaders}, nil
+	}
+	cmd := exec.Command(s.opt.Command[0], s.opt.Command[1:]...)
+	cmd.Dir = s.opt.Dir
+	cmd.Env = environment(s.opt.Env)
+	apart(cmd)
+	cmd.WaitDelay = time.Second // what it left behind may hold on to its output
+	cmd.Stderr = &lines{log: s.opt.Logger, server: s.opt.Name}
+	return &mcp.CommandTransport{Command: cmd, TerminateDuration: 2 * time.Second}, cmd
+}
+
+// environment is what a program needs to run, and nothing that it has not been
+// given: keys and tokens of ours are not for it.
+func environment(given map[string]string) []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "SHELL", "TERM", "TMPDIR", "TZ", "SystemRoot", "APPDATA", "USERPROFILE"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		env = append(env, name+"="+given[name])
+	}
+	return env
+}
+
+// headers adds headers to requests.
+type headers struct {
+	next http.RoundTripper
+	add  map[string]string
+}
+
+// RoundTrip sends a request with the headers.
+func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
+	next := h.next
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	if len(h.add) > 0 {
+		r = r.Clone(r.Context())
+		for name, value := range h.add {
+			r.Header.Set(name, value)
+		}
+	}
+	return next.RoundTrip(r)
+}

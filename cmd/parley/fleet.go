@@ -1,0 +1,282 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/config"
+)
+
+// kind makes agents of one kind from the configuration. What it makes may also
+// have Close, Health and Probe; see closer, healthy and prober.
+type kind func(p *parley, a *config.Agent) (agent.Agent, error)
+
+// kinds are the kinds of agents that a configuration can name.
+var kinds = map[string]kind{
+	"demo":        demoAgent,
+	"model":       modelAgent,
+	"openai-chat": remoteAgent,
+	"ndjson":      remoteAgent,
+	"nemo":        remoteAgent,
+	"ag-ui":       remoteAgent,
+}
+
+type (
+	// closer is an agent that holds something. Close is called when its last turn
+	// has ended.
+	closer interface{ Close() }
+	// healthy is an agent that knows how it is.
+	healthy interface{ Health() error }
+	// prober is an agent that can find out.
+	prober interface {
+		Probe(ctx context.Context) error
+	}
+)
+
+// fleet are the agents of the configuration. A reload replaces them while their
+// turns go on.
+type fleet struct {
+	p       *parley
+	log     *slog.Logger
+	closing sync.WaitGroup // agents that were replaced and wait for their last turn
+
+	mu    sync.Mutex
+	seats map[string]*seat
+	file  *config.File // nil when there is none
+}
+
+// seat is a name in the registry; who sits there may change.
+type seat struct {
+	source string
+
+	mu  sync.Mutex
+	who *occupant // nil when the fleet has ended
+}
+
+// occupant is an agent and the turns that it answers.
+type occupant struct {
+	agent.Agent
+	turns sync.WaitGroup
+}
+
+// Answer lets the agent that sits here now answer the turn to its end.
+func (s *seat) Answer(ctx context.Context, turn *agent.Turn) error {
+	s.mu.Lock()
+	who := s.who
+	if who == nil {
+		s.mu.Unlock()
+		return errors.New("the server is ending")
+	}
+	who.turns.Add(1)
+	s.mu.Unlock()
+	defer who.turns.Done()
+	return who.Agent.Answer(ctx, turn)
+}
+
+// Health is that of the agent who sits here.
+func (s *seat) Health() error {
+	s.mu.Lock()
+	who := s.who
+	s.mu.Unlock()
+	if who == nil {
+		return nil
+	}
+	if h, ok := who.Agent.(healthy); ok {
+		return h.Health()
+	}
+	return nil
+}
+
+// swap puts another agent on the seat and returns who sat there.
+func (s *seat) swap(a agent.Agent) *occupant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.who
+	s.who = nil
+	if a != nil {
+		s.who = &occupant{Agent: a}
+	}
+	return old
+}
+
+// retire closes an agent when its last turn has ended.
+func (f *fleet) retire(o *occupant) {
+	if o == nil {
+		return
+	}
+	f.closing.Go(func() {
+		o.turns.Wait()
+		if c, ok := o.Agent.(closer); ok {
+			c.Close()
+		}
+	})
+}
+
+// apply makes the agents of a configuration those of the server. When one of
+// them cannot be made, nothing changes. Agents whose entry is the same stay.
+func (f *fleet) apply(file *config.File) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	made := map[string]agent.Agent{}
+	var errs []error
+	for _, a := range file.Agents {
+		if s := f.seats[a.Name]; s != nil && s.source == a.Source() {
+			continue
+		}
+		make, ok := kinds[a.Kind]
+		if !ok {
+			errs = append(errs, a.Errorf("kind", "%q is not one of %s", a.Kind, strings.Join(kindNames(), ", ")))
+			continue
+		}
+		built, err := make(f.p, a)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		made[a.Name] = built
+	}
+	if err := errors.Join(errs...); err != nil {
+		for _, a := range made {
+			f.retire(&occupant{Agent: a})
+		}
+		return err
+	}
+	for name, s := range f.seats {
+		if !slices.ContainsFunc(file.Agents, func(a *config.Agent) bool { return a.Name == name }) {
+			f.p.agents.Remove(name)
+			f.retire(s.swap(nil))
+			delete(f.seats, name)
+		}
+	}
+	for _, a := range file.Agents {
+		s := f.seats[a.Name]
+		if s == nil {
+			s = &seat{}
+			f.seats[a.Name] = s
+		}
+		if built := made[a.Name]; built != nil {
+			f.retire(s.swap(built))
+			s.source = a.Source()
+		}
+		f.p.agents.Add(agent.Info{Name: a.Name, Kind: a.Kind, Description: a.Description, Starters: a.Starters}, s)
+	}
+	f.file = file
+	return nil
+}
+
+func kindNames() []string {
+	var names []string
+	for name := range kinds {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// reload reads the file again. A file with a mistake changes nothing.
+func (f *fleet) reload() error {
+	f.mu.Lock()
+	old := f.file
+	f.mu.Unlock()
+	if old == nil {
+		return errors.New("the server was started without a configuration file; give one with --config")
+	}
+	file, err := config.Load(old.Path)
+	if err != nil {
+		return err
+	}
+	if err := f.apply(file); err != nil {
+		return err
+	}
+	if file.Default() != old.Default() {
+		f.log.Warn("the default agent changes when the server is started again", "agent", file.Default())
+	}
+	return nil
+}
+
+// probeEvery is how often agents are asked how they are.
+const probeEvery = time.Minute
+
+// watch asks the agents how they are, and reloads when told to, until ctx ends.
+func (f *fleet) watch(ctx context.Context, reload <-chan struct{}) {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		f.probe(ctx)
+		select {
+		case <-tick.C:
+		case <-reload:
+			if err := f.reload(); err != nil {
+				f.log.Error("the configuration was not taken; everything stays as it was", "err", err)
+			} else {
+				f.log.Info("the configuration was read again", "agents", f.names())
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (f *fleet) names() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var names []string
+	for name := range f.seats {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// probe asks all agents at once how they are. What changed is logged.
+func (f *fleet) probe(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	f.mu.Lock()
+	seats := make(map[string]*seat, len(f.seats))
+	for name, s := range f.seats {
+		seats[name] = s
+	}
+	f.mu.Unlock()
+	var wg sync.WaitGroup
+	for name, s := range seats {
+		wg.Go(func() {
+			s.mu.Lock()
+			who := s.who
+			if who != nil {
+				who.turns.Add(1) // so that it is not closed meanwhile
+			}
+			s.mu.Unlock()
+			if who == nil {
+				return
+			}
+			defer who.turns.Done()
+			p, ok := who.Agent.(prober)
+			if !ok {
+				return
+			}
+			before := s.Health()
+			if err := p.Probe(ctx); err != nil && ctx.Err() == nil && (before == nil || before.Error() != err.Error()) {
+				f.log.Warn("an agent is not well", "agent", name, "err", fmt.Sprint(err))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// close ends all agents and returns when they have ended.
+func (f *fleet) close() {
+	f.mu.Lock()
+	for _, s := range f.seats {
+		f.retire(s.swap(nil))
+	}
+	f.mu.Unlock()
+	f.closing.Wait()
+}

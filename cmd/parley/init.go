@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/parley-hq/parley/config"
+)
+
+// InitCmd writes a configuration to begin with.
+type InitCmd struct {
+	File  string `arg:"" optional:"" help:"File to write; parley.yaml in this folder when none is named." type:"path"`
+	Force bool   `help:"Replace a file that is there."`
+}
+
+//go:embed example.yaml
+var example []byte
+
+// Run writes the file, unless it is there.
+func (c *InitCmd) Run(_ context.Context, std *stdio) error {
+	path := c.File
+	if path == "" {
+		path = config.Name
+	}
+	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if c.Force {
+		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	f, err := os.OpenFile(path, flags, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already; give --force to replace it", path)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(example)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	fmt.Fprintf(std.out, "%s is written. Change endpoint and model in it, then run: parley serve\n", path)
+	return nil
+}

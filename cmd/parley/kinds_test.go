@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/config"
+)
+
+func bare() *parley {
+	log := slog.New(slog.DiscardHandler)
+	p := &parley{log: log, agents: agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))}
+	p.fleet = &fleet{p: p, log: log, seats: map[string]*seat{}}
+	return p
+}
+
+func applied(t *testing.T, p *parley, text string) error {
+	t.Helper()
+	file, err := config.Parse("parley.yaml", []byte(text))
+	if err != nil {
+		return err
+	}
+	return p.fleet.apply(file)
+}
+
+// What init writes can be served, and so can every line of it that is commented
+// out.
+func TestTheExampleWorks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "parley.yaml")
+	if code := run(t.Context(), []string{"init", path}, strings.NewReader(""), io.Discard, io.Discard); code != exitOK {
+		t.Fatal(code)
+	}
+	if code := run(t.Context(), []string{"init", path}, strings.NewReader(""), io.Discard, io.Discard); code != exitError {
+		t.Error("it replaces a file that is there")
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SEARCH_TOKEN", "x")
+	settings := strings.NewReplacer("\n    # ", "\n    ", "\n# demo", "\ndemo").Replace(string(b))
+	settings = strings.Replace(settings, "    Built-in tools;", "    # Built-in tools;", 1)
+	settings = strings.Replace(settings, "    workstreams, for", "    # workstreams, for", 1)
+	settings = strings.Replace(settings, "    Tools of MCP", "    # Tools of MCP", 1)
+	settings = strings.Replace(settings, "    How single", "    # How single", 1)
+	for name, text := range map[string]string{"as it is": string(b), "everything": settings} {
+		p := bare()
+		if err := applied(t, p, text); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
+		if all := p.agents.List("default", nil); len(all) != 1 || all[0].Name != "helper" || len(all[0].Starters) != 1 {
+			t.Errorf("%s: %+v", name, all)
+		}
+		p.fleet.close()
+	}
+	b, err = os.ReadFile("../../examples/parley.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := bare()
+	if err := applied(t, p, string(b)); err != nil {
+		t.Error(err)
+	}
+	p.fleet.close()
+}
+
+func TestMistakesNameLineAndField(t *testing.T) {
+	head := "agents:\n  - name: a\n    kind: model\n    model: m\n"
+	for _, c := range []struct{ text, want string }{
+		{"agents:\n  - name: a\n    kind: robot", `parley.yaml:3: agents[0].kind: "robot" is not one of `},
+		{"agents:\n  - name: a\n    kind: model", "parley.yaml:2: agents[0].model: it is missing"},
+		{head + "    provider: closedai", `parley.yaml:5: agents[0].provider: "closedai" is not one of openai`},
+		{head + "    endpoint: localhost:11434", "parley.yaml:5: agents[0].endpoint: "},
+		{head + "    key: sk-123", "parley.yaml:5: agents[0].key: there is no such field"},
+		{head + "    key_env: A\n    key_file: b", "parley.yaml:6: agents[0].key_file: give key_env or key_file, not both"},
+		{head + "    effort: huge", "parley.yaml:5: agents[0].effort: "},
+		{head + "    window: -1", "parley.yaml:5: agents[0].window: it cannot be negative"},
+		{head + "    silence: long", "parley.yaml:5: agents[0].silence: it should be a duration"},
+		{head + "    headers: {X-Key: \"${PARLEY_TEST_NOT_SET}\"}", "parley.yaml:5: agents[0].headers.X-Key: the environment variable PARLEY_TEST_NOT_SET is not set"},
+		{head + "    builtin: [ask_user, fly]", `parley.yaml:5: agents[0].builtin: "fly" is no built-in tool`},
+		{head + "    mcp:\n      - name: a b\n        command: [x]", "parley.yaml:6: agents[0].mcp[0].name: "},
+		{head + "    mcp:\n      - name: files", "parley.yaml:6: agents[0].mcp[0].command: give command (program and arguments) or url"},
+		{head + "    mcp:\n      - name: files\n        command: [x]\n        url: http://x", "parley.yaml:8: agents[0].mcp[0].url: give command or url, not both"},
+		{head + "    mcp:\n      - name: files\n        url: x", "parley.yaml:7: agents[0].mcp[0].url: "},
+		{head + "    mcp:\n      - {name: f, command: [x]}\n      - {name: f, command: [y]}", `parley.yaml:7: agents[0].mcp[1].name: "f" is taken`},
+		{head + "    mcp:\n      - name: files\n        command: [x]\n        approval: often", "parley.yaml:8: agents[0].mcp[0].approval: "},
+		{head + "    tools:\n      - match: x\n        aproval: ask", "parley.yaml:7: agents[0].tools[0].aproval: there is no such field"},
+		{head + "    tools:\n      - approval: ask", "parley.yaml:6: agents[0].tools[0]: match is missing"},
+		{"agents:\n  - {name: a, kind: demo, model: x}", "parley.yaml:2: agents[0].model: there is no such field"},
+	} {
+		p := bare()
+		if err := applied(t, p, c.text); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s\n  gives %v\n  not   %s", c.text, err, c.want)
+		}
+		if len(p.agents.List("default", nil)) != 0 {
+			t.Errorf("%s\n  leaves agents behind", c.text)
+		}
+		p.fleet.close()
+	}
+}
+
+// A file can be replaced: agents come, go, change and stay.
+func TestApplyAgain(t *testing.T) {
+	p := bare()
+	defer p.fleet.close()
+	agents := func(text string) string {
+		t.Helper()
+		if err := applied(t, p, text); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, a := range p.agents.List("default", nil) {
+			names = append(names, a.Name)
+		}
+		return strings.Join(names, " ")
+	}
+	if got := agents("agents: [{name: a, kind: demo}, {name: b, kind: model, model: m, endpoint: 'http://127.0.0.1:1'}]"); got != "a b" {
+		t.Error(got)
+	}
+	kept := p.fleet.seats["b"].who
+	if got := agents("agents: [{name: b, kind: model, model: m, endpoint: 'http://127.0.0.1:1'}, {name: c, kind: demo}]"); got != "b c" {
+		t.Error(got)
+	}
+	if p.fleet.seats["b"].who != kept {
+		t.Error("an agent that is the same was made anew")
+	}
+	if got := agents("agents: [{name: b, kind: model, model: other, endpoint: 'http://127.0.0.1:1'}]"); got != "b" || p.fleet.seats["b"].who == kept {
+		t.Error("an agent that changed was kept")
+	}
+	if err := applied(t, p, "agents: [{name: b, kind: robot}]"); err == nil || p.fleet.seats["b"].who == nil {
+		t.Error("a mistake takes agents away")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p.fleet.probe(ctx)
+}

@@ -1,0 +1,240 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Name is the file that is read when none is named.
+const Name = "parley.yaml"
+
+// File is a configuration.
+type File struct {
+	Path   string
+	Agents []*Agent
+	Demo   bool // the demo agent is there beside them
+}
+
+// Agent is one entry under agents.
+type Agent struct {
+	Name        string
+	Kind        string
+	Description string
+	Starters    []string // messages to begin with
+	Default     bool     // answers sessions that name no agent
+
+	file  string
+	dir   string
+	index int
+	node  *ast.MappingNode
+}
+
+// common are the fields that all kinds of agents have.
+type common struct {
+	Name        string   `yaml:"name"`
+	Kind        string   `yaml:"kind"`
+	Description string   `yaml:"description"`
+	Starters    []string `yaml:"starters"`
+	Default     bool     `yaml:"default"`
+}
+
+var commonFields = []string{"name", "kind", "description", "starters", "default"}
+
+// Load reads a file.
+func Load(path string) (*File, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("the configuration cannot be read: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse reads a configuration; path stands in complaints and is where relative
+// paths begin.
+func Parse(path string, data []byte) (*File, error) {
+	f := &File{Path: path, Demo: true}
+	parsed, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return nil, problem(path, nil, err)
+	}
+	var root *ast.MappingNode
+	for _, doc := range parsed.Docs {
+		m, ok := mapping(doc.Body)
+		switch {
+		case doc.Body == nil || doc.Body.Type() == ast.NullType:
+		case !ok:
+			return nil, &Error{File: path, Line: lineOf(doc.Body), Msg: "a configuration is a list of settings, such as agents:"}
+		case root != nil:
+			return nil, &Error{File: path, Line: lineOf(doc.Body), Msg: "there is more than one document; one file has one"}
+		default:
+			root = m
+		}
+	}
+	if root == nil {
+		return f, nil
+	}
+	var top struct {
+		Agents []ast.Node `yaml:"agents"`
+		Demo   *bool      `yaml:"demo"`
+	}
+	if err := yaml.NodeToValue(without(root, "agents"), &top, yaml.Strict()); err != nil {
+		return nil, problem(path, root, err)
+	}
+	if top.Demo != nil {
+		f.Demo = *top.Demo
+	}
+	if err := f.agents(root); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// agents reads what all agents have in common.
+func (f *File) agents(root *ast.MappingNode) error {
+	value := field(root, "agents")
+	if value == nil || value.Type() == ast.NullType {
+		return nil
+	}
+	list, ok := value.(*ast.SequenceNode)
+	if !ok {
+		return &Error{File: f.Path, Line: lineOf(value), Field: "agents", Msg: "it has to be a list: each agent begins with a dash"}
+	}
+	var errs []error
+	names, defaults := map[string]int{}, 0
+	for i, n := range list.Values {
+		a := &Agent{file: f.Path, dir: filepath.Dir(f.Path), index: i}
+		m, ok := mapping(n)
+		if !ok {
+			errs = append(errs, &Error{File: f.Path, Line: lineOf(n), Field: a.path(""), Msg: "an agent has at least name and kind"})
+			continue
+		}
+		a.node = m
+		var c common
+		if err := yaml.NodeToValue(with(m, commonFields), &c, yaml.Strict()); err != nil {
+			errs = append(errs, a.problem(err))
+			continue
+		}
+		a.Name, a.Kind, a.Description, a.Starters, a.Default = c.Name, c.Kind, c.Description, c.Starters, c.Default
+		switch err := chat.CheckAgentName(a.Name); {
+		case a.Name == "":
+			errs = append(errs, a.Errorf("name", "it is missing"))
+		case a.Name == chat.NoAgent:
+			errs = append(errs, a.Errorf("name", "%q means that nobody answers; choose another one", a.Name))
+		case err != nil:
+			errs = append(errs, a.Errorf("name", "%s", chat.Public(err).Msg))
+		case names[a.Name] > 0:
+			errs = append(errs, a.Errorf("name", "%q is taken by the agent in line %d", a.Name, names[a.Name]))
+		}
+		names[a.Name] = a.line("name")
+		if a.Kind == "" {
+			errs = append(errs, a.Errorf("kind", "it is missing"))
+		}
+		if a.Default {
+			if defaults++; defaults > 1 {
+				errs = append(errs, a.Errorf("default", "only one agent can be the default"))
+			}
+		}
+		f.Agents = append(f.Agents, a)
+	}
+	return errors.Join(errs...)
+}
+
+// Default is the agent of sessions that name none: the one that says so, else
+// the first; "" when there is none.
+func (f *File) Default() string {
+	for _, a := range f.Agents {
+		if a.Default {
+			return a.Name
+		}
+	}
+	if len(f.Agents) > 0 {
+		return f.Agents[0].Name
+	}
+	return ""
+}
+
+// Decode reads the fields that only the agent's kind knows into a struct with
+// yaml tags. A field that it does not have is an error.
+func (a *Agent) Decode(v any) error {
+	rest := without(a.node, commonFields...)
+	if len(rest.Values) == 0 {
+		return nil
+	}
+	if err := yaml.NodeToValue(rest, v, yaml.Strict()); err != nil {
+		return a.problem(err)
+	}
+	return nil
+}
+
+// Has reports whether the agent has a field.
+func (a *Agent) Has(name string) bool { return field(a.node, name) != nil }
+
+// Source is the agent's entry as text; an agent whose source is the same need
+// not be made anew.
+func (a *Agent) Source() string { return a.node.String() }
+
+// Path makes a path absolute that is relative to the file.
+func (a *Agent) Path(p string) string {
+	if p == "" || filepath.IsAbs(p) {
+		return p
+	}
+	if abs, err := filepath.Abs(filepath.Join(a.dir, p)); err == nil {
+		return abs
+	}
+	return filepath.Join(a.dir, p)
+}
+
+// Errorf is a complaint about a field of the agent, such as model or
+// mcp[1].url; it names the line.
+func (a *Agent) Errorf(field, format string, args ...any) error {
+	return &Error{File: a.file, Line: a.line(field), Field: a.path(field), Msg: fmt.Sprintf(format, args...)}
+}
+
+func (a *Agent) path(field string) string {
+	p := fmt.Sprintf("agents[%d]", a.index)
+	if field != "" {
+		p += "." + field
+	}
+	return p
+}
+
+func (a *Agent) problem(err error) error { return problem(a.file, a.node, err) }
+
+// line is where a field stands, or the nearest thing around it that is there.
+func (a *Agent) line(path string) int {
+	var at ast.Node = a.node
+	line := lineOf(a.node)
+	for _, step := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
+		switch n := at.(type) {
+		case *ast.SequenceNode:
+			i := 0
+			if _, err := fmt.Sscan(step, &i); err != nil || i < 0 || i >= len(n.Values) {
+				return line
+			}
+			at = n.Values[i]
+		default:
+			m, ok := mapping(n)
+			if !ok {
+				return line
+			}
+			i := slices.IndexFunc(m.Values, func(v *ast.MappingValueNode) bool { return v.Key.String() == step })
+			if i < 0 {
+				return line
+			}
+			at, line = m.Values[i].Value, m.Values[i].Key.GetToken().Position.Line
+			continue
+		}
+		line = lineOf(at)
+	}
+	return line
+}

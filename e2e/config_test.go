@@ -1,0 +1,61 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/provider"
+)
+
+// A mistake keeps the server from starting, and is named.
+func TestMistakeInTheConfiguration(t *testing.T) {
+	config := configured(t, "agents:\n  - name: helper\n    kind: model\n    modell: x\n")
+	code, out, stderr := command(t, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--config", config)
+	if code != 1 || out != "" || !strings.Contains(stderr, "parley.yaml:4: agents[0].modell: there is no such field") {
+		t.Errorf("%d\n%s%s", code, out, stderr)
+	}
+	code, _, stderr = command(t, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--config", config+".not")
+	if code != 1 || !strings.Contains(stderr, "the configuration cannot be read") {
+		t.Errorf("%d\n%s", code, stderr)
+	}
+}
+
+// A key that is missing keeps nobody from talking with other agents: its own agent
+// says what is wrong, in the list and in the conversation.
+func TestMissingKey(t *testing.T) {
+	_, model := scripted(t, func(provider.Request) provider.Reply { return provider.Reply{Text: "I need no key."} })
+	config := configured(t, `agents:
+  - name: locked
+    kind: model
+    endpoint: `+model+`
+    model: scripted
+    key_env: PARLEY_TEST_NO_SUCH_KEY
+  - {name: open, kind: model, endpoint: "`+model+`", model: scripted}
+`)
+	p := serve(t, t.TempDir(), "--config", config)
+	p.post("/parley/v1/sessions", `{"id":"one"}`)
+	p.post("/parley/v1/sessions", `{"id":"two","agent":"open"}`)
+	one, ctx := followed(t, p, "one")
+	two, _ := followed(t, p, "two")
+	for _, id := range []string{"one", "two"} {
+		p.post("/parley/v1/sessions/"+id+"/events", `{"type":"user.message","payload":{"text":"hello"}}`)
+	}
+	e, err := one.until(ctx, ofType("agent.error"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := e.Body.(chat.AgentError); b.Code != "no_key" || !strings.Contains(b.Message, "parley.yaml:6: agents[0].key_env: the environment variable PARLEY_TEST_NO_SUCH_KEY") {
+		t.Errorf("%s", e.Payload)
+	}
+	if e, err := one.until(ctx, ofType("turn.completed")); err != nil || e.Body.(chat.TurnCompleted).Outcome != chat.Failed {
+		t.Errorf("%v: %s", err, e.Payload)
+	}
+	if e, err := two.until(ctx, ofType("turn.completed")); err != nil || e.Body.(chat.TurnCompleted).Outcome != chat.Done {
+		t.Errorf("%v: %s", err, e.Payload)
+	}
+	code, out, stderr := command(t, "agents", "--url", p.url)
+	if code != 0 || !strings.Contains(out, "not well: the model's key is missing") {
+		t.Errorf("%d\n%s%s", code, out, stderr)
+	}
+}
