@@ -8,6 +8,7 @@ package web
 import (
 	"bytes"
 	"embed"
+	"encoding/json"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -21,25 +22,58 @@ var files embed.FS
 
 // Patterns are the addresses of the console: its pages and its files. They name
 // what they serve, so that everything else stays "not found".
-var Patterns = []string{"GET /{$}", "GET /s/{session}", "GET /assets/{file}", "GET /favicon.svg"}
+var Patterns = []string{
+	"GET /{$}", "GET /s/{session}", "GET /embed", "GET /embed/{session}", "GET /embed.js", "GET /assets/{file}", "GET /favicon.svg", "GET /console.json",
+}
+
+// Options say what the server offers to the console. The zero value works.
+type Options struct {
+	Dialects []string // names that GET …/events/{seq}?as= takes
+	Images   bool     // images from elsewhere can be fetched
+	Frames   []string // origins whose pages may show /embed in a frame; http://127.0.0.1:* stands for any port
+}
 
 // policy lets the console load only itself. Scripts cannot make HTML of text:
 // that is what Trusted Types without a policy means.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; " +
-	"connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; " +
-	"require-trusted-types-for 'script'; trusted-types 'none'"
+	"connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'; frame-ancestors 'self'"
 
-// Handler serves the console at [Patterns]. Every page is the same document; the
-// script in it reads the address.
-func Handler() http.Handler {
+// Handler serves the console at [Patterns]. Every page is one of two documents:
+// the console, or a conversation alone for frames of other pages. The script in
+// it reads the address.
+func Handler(opt Options) http.Handler {
 	dist, err := fs.Sub(files, "console/dist")
 	if err != nil {
 		panic(err) // the folder is named in the embed line above
+	}
+	framed := policy
+	for _, origin := range opt.Frames {
+		framed += " " + origin
+	}
+	about, err := json.Marshal(map[string]any{"dialects": list(opt.Dialects), "images": opt.Images, "frames": list(opt.Frames)})
+	if err != nil {
+		panic(err) // texts and a bool can be written
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		name := "index.html"
 		switch {
+		case r.URL.Path == "/console.json":
+			h.Set("Content-Type", "application/json")
+			h.Set("Cache-Control", "no-cache")
+			h.Set("X-Content-Type-Options", "nosniff")
+			_, _ = w.Write(about)
+			return
+		case r.URL.Path == "/embed.js":
+			name = "embed.js"
+			h.Set("Cache-Control", "no-cache")
+			h.Set("Cross-Origin-Resource-Policy", "cross-origin")
+		case r.URL.Path == "/embed", strings.HasPrefix(r.URL.Path, "/embed/"):
+			name = "embed.html"
+			h.Set("Cache-Control", "no-cache")
+			h.Set("Content-Security-Policy", framed)
+			h.Set("Referrer-Policy", "no-referrer")
+			h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), payment=(), usb=()")
 		case strings.HasPrefix(r.URL.Path, "/assets/"):
 			name = "assets/" + path.Base(r.URL.Path)
 			// The name holds a hash of the content: it never changes.
@@ -56,6 +90,14 @@ func Handler() http.Handler {
 		}
 		serve(w, r, dist, name)
 	})
+}
+
+// list is never null on the wire.
+func list(v []string) []string {
+	if v == nil {
+		return []string{}
+	}
+	return v
 }
 
 // serve sends a file in the smallest form that the client takes.

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // The built console must be that of the sources beside it.
 func TestConsoleIsBuiltFromItsSources(t *testing.T) {
 	names := []string{
-		"client/package.json", "react/package.json", "console/package.json", "console/index.html", "console/vite.config.ts", "console/scripts/finish.mjs",
+		"client/package.json", "react/package.json", "console/package.json", "console/index.html", "console/embed.html", "console/vite.config.ts", "console/scripts/finish.mjs",
 	}
 	for _, dir := range []string{"client/src", "react/src", "console/src", "console/public"} {
 		err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -78,7 +78,7 @@ func body(t *testing.T, res *http.Response) string {
 }
 
 func TestPagesAreTheConsoleUnderItsPolicy(t *testing.T) {
-	h := Handler()
+	h := Handler(Options{})
 	for _, target := range []string{"/", "/s/some-session"} {
 		res := get(t, h, target)
 		if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/html; charset=utf-8" || res.Header.Get("Cache-Control") != "no-cache" {
@@ -102,13 +102,36 @@ func TestPagesAreTheConsoleUnderItsPolicy(t *testing.T) {
 	}
 }
 
+func TestOnlyNamedPagesMayShowTheFrame(t *testing.T) {
+	h := Handler(Options{Dialects: []string{"nemo"}, Images: true, Frames: []string{"https://app.example.com", "http://127.0.0.1:*"}})
+	for _, target := range []string{"/embed", "/embed/some-session"} {
+		res := get(t, h, target)
+		csp := res.Header.Get("Content-Security-Policy")
+		if res.StatusCode != http.StatusOK || !strings.HasSuffix(csp, "frame-ancestors 'self' https://app.example.com http://127.0.0.1:*") || strings.Contains(csp, "unsafe") {
+			t.Errorf("%s: %d, policy %q", target, res.StatusCode, csp)
+		}
+	}
+	if csp := get(t, h, "/").Header.Get("Content-Security-Policy"); !strings.HasSuffix(csp, "frame-ancestors 'self'") {
+		t.Errorf("the console itself may be framed: %q", csp)
+	}
+	if got := body(t, get(t, h, "/console.json")); got != `{"dialects":["nemo"],"frames":["https://app.example.com","http://127.0.0.1:*"],"images":true}` {
+		t.Errorf("about: %s", got)
+	}
+	if got := body(t, get(t, Handler(Options{}), "/console.json")); got != `{"dialects":[],"frames":[],"images":false}` {
+		t.Errorf("about: %s", got)
+	}
+	if res := get(t, h, "/embed.js"); res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/javascript; charset=utf-8" || strings.Contains(body(t, res), "import ") {
+		t.Errorf("the loader: %d %v", res.StatusCode, res.Header)
+	}
+}
+
 func TestAssetsAreCompressedAndImmutable(t *testing.T) {
 	names, err := fs.Glob(files, "console/dist/assets/*.js")
 	if err != nil || len(names) == 0 {
 		t.Fatal("no script was built", err)
 	}
 	target := strings.TrimPrefix(names[0], "console/dist")
-	h := Handler()
+	h := Handler(Options{})
 	for encoding, want := range map[string]string{"gzip, deflate, br": "br", "gzip": "gzip", "br;q=0, gzip": "gzip", "": ""} {
 		res := get(t, h, target, "Accept-Encoding", encoding)
 		if res.StatusCode != http.StatusOK || res.Header.Get("Content-Encoding") != want {

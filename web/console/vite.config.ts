@@ -7,6 +7,18 @@ const server = process.env.PARLEY_URL ?? "http://127.0.0.1:8000";
 export default defineConfig({
   plugins: [react()],
   resolve: { conditions: ["parley-source", ...defaultClientConditions] },
-  build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false }, cssTarget: ["chrome123", "firefox120", "safari17.5"], reportCompressedSize: false },
-  server: { proxy: { "/parley": { target: server, ws: true }, "/auth": server, "/page": server } },
+  build: {
+    target: "es2022",
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    cssTarget: ["chrome123", "firefox120", "safari17.5"],
+    reportCompressedSize: false,
+    chunkSizeWarningLimit: 1200, // the chart library, loaded when a chart by specification is seen
+    rolldownOptions: {
+      input: { index: "index.html", embed: "embed.html", loader: "src/loader.ts" },
+      // Other pages name this one file, so its name has no hash.
+      output: { entryFileNames: (c) => (c.name === "loader" ? "embed.js" : "assets/[name]-[hash].js") },
+    },
+  },
+  server: { proxy: { "/parley": { target: server, ws: true }, "/auth": server, "/page": server, "/console.json": server } },
 });

@@ -27,7 +27,7 @@ async function size(names) {
 let over = false;
 for (const [what, names, budget] of [
   ["client: connect, send, follow", "{ ParleyClient, ParleyError, localOutbox }", 12_000],
-  ["all: with the session store and the fold", "*", 15_500],
+  ["all: with the session store and the fold", "*", 16_000],
 ]) {
   const bytes = await size(names);
   console.log(`${what}: ${bytes} bytes gzip, budget ${budget}`);

@@ -37,6 +37,9 @@ export interface SayOptions {
   workstream_id?: string;
 }
 
+/** What a workstream can be told while it works. */
+export type SteerCommand = "add_instruction" | "add_constraint" | "set_priority" | "pause_requested" | "resume_requested";
+
 export interface CallOptions {
   signal?: AbortSignal;
 }
@@ -153,6 +156,27 @@ export class ParleyClient {
     return this.#http.json(`${at(id)}/stop`, { method: "POST", json: o, safe: true });
   }
 
+  // Workstreams.
+
+  /** Hands a directive to a line of work. It is kept until the line takes its next step. */
+  steer(id: string, workstream: string, command: SteerCommand, text = ""): Promise<unknown> {
+    return this.#work(id, workstream, "steer", { command, text });
+  }
+
+  /** Speaks to a line of work. */
+  message(id: string, workstream: string, text: string): Promise<unknown> {
+    return this.#work(id, workstream, "message", { message: text });
+  }
+
+  /** Ends a line of work: it has a minute to wrap up. */
+  terminate(id: string, workstream: string, reason = ""): Promise<unknown> {
+    return this.#work(id, workstream, "terminate", { reason });
+  }
+
+  #work(id: string, workstream: string, verb: string, body: object): Promise<unknown> {
+    return this.#http.json(`${at(id)}/workstreams/${encodeURIComponent(workstream)}/${verb}`, { method: "POST", json: { ...body, client_id: newClientID() }, safe: true });
+  }
+
   /** Appends drafts as one unit. Drafts without a client_id get one, so that a lost answer does no harm. */
   async append<T extends string>(id: string, drafts: Draft<T> | Draft<T>[], o: CallOptions = {}): Promise<Event[]> {
     const json = (Array.isArray(drafts) ? drafts : [drafts]).map((d) => ({ ...d, client_id: d.client_id ?? newClientID() }));
@@ -216,6 +240,11 @@ export class ParleyClient {
 
   async download(id: string, path: string, o: CallOptions = {}): Promise<Blob> {
     return (await this.#http.send(file(id, path), { signal: o.signal })).blob();
+  }
+
+  /** An image from elsewhere, fetched by the server; for when a person asks to see it. */
+  async image(url: string, o: CallOptions = {}): Promise<Blob> {
+    return (await this.#http.send("/image", { method: "POST", json: { url }, signal: o.signal })).blob();
   }
 
   removeArtifact(id: string, path: string): Promise<void> {

@@ -1,5 +1,5 @@
 export { ParleyClient, newClientID } from "./client.js";
-export type { CallOptions, ClientOptions, EventPage, EventQuery, SayOptions, WatchOptions } from "./client.js";
+export type { CallOptions, ClientOptions, EventPage, EventQuery, SayOptions, SteerCommand, WatchOptions } from "./client.js";
 export { openSession, SessionStore } from "./store.js";
 export type { Older, PendingItem, ShownItem, StoreOptions, Topic } from "./store.js";
 export { ParleyError } from "./error.js";

@@ -3,9 +3,10 @@ import { payloadOf } from "./payload.js";
 import type { Socket } from "./link.js";
 import type {
   AgentApprovalRequest, AgentArtifact, AgentInputRequest, AgentPermissionRequest, AgentPlan, AgentUsage, Assignment, Decision, Event, EventOf,
-  KnownType, Payloads, UserInputResponse, UserMessage, UserPermissionResponse,
+  KnownType, Payloads, UserInputResponse, UserMessage, UserPermissionResponse, WorkstreamLaunched,
 } from "./types.gen.js";
 import { afterBytes, byteLength } from "./utf8.js";
+import { isOver, newsText, type Launch, type Progress, type WorkstreamStatus } from "./workstream.js";
 
 /** Somebody stopped the turn. */
 export class TurnStopped extends Error {
@@ -21,14 +22,23 @@ export class TurnLost extends Error {
   }
 }
 
+/** The server's word on a frame. */
+export interface Reply {
+  events?: Event[];
+  workstreams?: WorkstreamStatus[];
+}
+
 /** What a turn needs of its worker. */
 export interface Desk {
-  call(turn: WorkTurn, frame: () => object): Promise<Event[]>;
+  call(turn: WorkTurn, frame: () => object): Promise<Reply>;
   place(turn: WorkTurn): Promise<Socket>;
 }
 
 /** The size at which a block is closed and continued in a new one, in bytes. */
 const maxBlock = 512 << 10;
+
+/** The same for what its text takes as JSON, so that the event fits. */
+const maxJSON = 700 << 10;
 
 const answers: readonly string[] = ["user.input_response", "user.approval_response", "user.permission_response", "prompt.closed"];
 
@@ -51,6 +61,10 @@ export class WorkTurn {
   readonly #said = new Map<string, Event>(); // by client id: what is in the log already
   readonly #answers = new Map<string, Event>(); // by request
   #heard: UserMessage[] = [];
+  #told: Event[] = [];
+  readonly #seen = new Set<number>();
+  readonly #launch: WorkstreamLaunched | undefined;
+  #paused = false;
   #news = new Set<() => void>();
   #open = new Map<string, string>(); // blocks as far as they were shown
   /** How much of a block the server has, as far as is known. */
@@ -63,6 +77,7 @@ export class WorkTurn {
     this.agent = a.agent;
     this.workstream = a.workstream_id;
     this.trigger = a.trigger;
+    this.#launch = a.launch;
     this.again(a);
   }
 
@@ -76,9 +91,19 @@ export class WorkTurn {
     const e = this.trigger;
     if (e.type === "workstream.launched") return e.payload.task;
     if (e.type === "workstream.message") return e.payload.text;
-    if (e.type !== "user.message") return "";
+    if (e.type !== "user.message") return newsText(e.type, e.payload as object);
     const parts = (e.payload.content ?? []).flatMap((p) => (p.type === "text" && p.text ? [p.text] : []));
     return e.payload.text || parts.join("\n");
+  }
+
+  /** What the line of the turn was launched for; undefined on the main line. */
+  get launched(): WorkstreamLaunched | undefined {
+    return this.#launch;
+  }
+
+  /** Takes what came in about workstreams since it was last called: directives and follow-ups, and what became of children. */
+  news(): Event[] {
+    return this.#told.splice(0);
   }
 
   /** Takes the user messages that came in since it was last called. */
@@ -139,17 +164,86 @@ export class WorkTurn {
       if (e?.type === "prompt.closed")
         throw new ParleyError("gone", e.payload.reason === "expired" ? "nobody answered in time" : "the question was withdrawn");
       if (e) return payloadOf({ type, payload: e.payload });
-      this.signal.throwIfAborted();
-      await new Promise<void>((resolve) => {
-        const wake = () => {
-          this.#news.delete(wake);
-          this.signal.removeEventListener("abort", wake);
-          resolve();
-        };
-        this.#news.add(wake);
-        this.signal.addEventListener("abort", wake);
-      });
+      await this.#arrival();
     }
+  }
+
+  /** Waits until something comes in. */
+  async #arrival(): Promise<void> {
+    this.signal.throwIfAborted();
+    await new Promise<void>((resolve) => {
+      const wake = () => {
+        this.#news.delete(wake);
+        this.signal.removeEventListener("abort", wake);
+        resolve();
+      };
+      this.#news.add(wake);
+      this.signal.addEventListener("abort", wake);
+    });
+  }
+
+  /** Waits while the workstream of the turn is paused. */
+  async gate(): Promise<void> {
+    while (this.#paused) await this.#arrival();
+  }
+
+  /** Begins a workstream and returns at once; it runs in the background, also when this turn has ended. */
+  launch(launch: Launch): Promise<WorkstreamStatus> {
+    return this.#work("launch_workstream", { launch });
+  }
+
+  /** Hands a follow-up to a workstream, named by its id or launch id. */
+  message(workstream: string, text: string): Promise<WorkstreamStatus> {
+    return this.#work("message_workstream", { workstream_id: workstream, text });
+  }
+
+  /** Hands a directive to a workstream: add_instruction, set_priority, add_constraint, pause_requested, resume_requested. */
+  steer(workstream: string, command: string, text = ""): Promise<WorkstreamStatus> {
+    return this.#work("steer_workstream", { workstream_id: workstream, command, text });
+  }
+
+  /** Tells a workstream to end. */
+  terminate(workstream: string, reason = ""): Promise<WorkstreamStatus> {
+    return this.#work("terminate_workstream", { workstream_id: workstream, reason });
+  }
+
+  /** Tells the line that launched this one how far it has come. On the main line nothing happens. */
+  async progress(progress: Progress): Promise<void> {
+    const client_id = this.#key(String(++this.#steps));
+    if (!this.workstream) return;
+    await this.gate();
+    await this.#desk.call(this, () => ({ op: "workstream_progress", client_id, progress }));
+  }
+
+  /** Tells how workstreams are; with none named, all that the line of the turn launched. */
+  async workstreams(...names: string[]): Promise<WorkstreamStatus[]> {
+    const { workstreams: all = [] } = await this.#desk.call(this, () => ({ op: "workstream_status" }));
+    if (names.length === 0) return all.filter((w) => (w.parent ?? "") === (this.workstream ?? ""));
+    return names.map((name) => {
+      const found = all.find((w) => w.workstream_id === name || w.launch_id === name);
+      if (!found) throw new ParleyError("not_found", `this session has no workstream ${name}`);
+      return found;
+    });
+  }
+
+  /** Waits until all named workstreams have ended, or rest when they are interactive. */
+  async wait(...names: string[]): Promise<WorkstreamStatus[]> {
+    for (;;) {
+      let news = false; // what arrives during the look is noticed
+      const hear = () => (news = true);
+      this.#news.add(hear);
+      const all = await this.workstreams(...names).finally(() => this.#news.delete(hear));
+      if (all.every(isOver)) return all;
+      if (!news) await this.#arrival();
+    }
+  }
+
+  async #work(op: string, frame: object): Promise<WorkstreamStatus> {
+    const client_id = this.#key(String(++this.#steps));
+    await this.gate();
+    const { workstreams: [status] = [] } = await this.#desk.call(this, () => ({ op, client_id, ...frame }));
+    if (!status) throw new ParleyError("internal", "the server did not say how the workstream is");
+    return status;
   }
 
   /**
@@ -223,7 +317,9 @@ export class WorkTurn {
     let e = this.#said.get(client_id);
     if (!e) {
       const draft = { type, payload, client_id, ...(this.workstream ? { workstream_id: this.workstream } : {}) };
-      [e] = await this.#desk.call(this, () => ({ op: "append", events: [draft] }));
+      await this.gate();
+      const { events } = await this.#desk.call(this, () => ({ op: "append", events: [draft] }));
+      e = events?.[0];
       if (!e) throw new ParleyError("internal", "the server did not return the event of a step");
       this.#said.set(client_id, e);
     }
@@ -233,6 +329,7 @@ export class WorkTurn {
   /** Takes in what the server knows of the turn, at its start and whenever the connection is back. */
   again(a: Assignment): void {
     this.attempt = a.attempt;
+    this.#paused = a.paused ?? false;
     this.#open = new Map((a.open ?? []).map((b) => [b.block, b.text]));
     this.shown = new Map((a.open ?? []).map((b) => [b.block, { bytes: byteLength(b.text), units: b.text.length }]));
     for (const e of a.events ?? []) {
@@ -244,6 +341,13 @@ export class WorkTurn {
   /** Hears what came in for the turn. */
   tell(e: Event): void {
     if (e.type === "user.message") this.#heard.push(e.payload);
+    if (e.type === "workstream.steered")
+      this.#paused = e.payload.command === "pause_requested" || (this.#paused && e.payload.command !== "resume_requested");
+    // A connection that is back tells all of it again.
+    if (e.type.startsWith("workstream.") && !this.#seen.has(e.sequence)) {
+      this.#seen.add(e.sequence);
+      this.#told.push(e);
+    }
     this.#arrive(e);
   }
 
@@ -252,9 +356,10 @@ export class WorkTurn {
   }
 
   #arrive(e: Event): void {
-    if (!answers.includes(e.type)) return;
-    const id = (e.payload as { request_id: string }).request_id;
-    if (!this.#answers.has(id)) this.#answers.set(id, e);
+    if (answers.includes(e.type)) {
+      const id = (e.payload as { request_id: string }).request_id;
+      if (!this.#answers.has(id)) this.#answers.set(id, e);
+    }
     for (const f of [...this.#news]) f();
   }
 }
@@ -273,6 +378,7 @@ export class WorkWriter {
   #block = "";
   #text = "";
   #bytes = 0;
+  #json = 0; // what the text takes as JSON
   #old = ""; // what an earlier attempt showed of it
   #rest = ""; // the first half of a character
   #done = false; // an earlier attempt finished it
@@ -296,6 +402,7 @@ export class WorkWriter {
     this.#block = t.blockOf(this.#name);
     this.#text = "";
     this.#bytes = 0;
+    this.#json = 0;
     this.#done = t.did(this.#name);
     if (t.did(`close-${this.#block}`)) {
       // An earlier attempt abandoned it and perhaps began another.
@@ -310,10 +417,12 @@ export class WorkWriter {
     text = this.#rest + text;
     this.#rest = /[\ud800-\udbff]$/.test(text) ? text.slice(-1) : "";
     if (this.#rest) text = text.slice(0, -1);
-    while (this.#bytes + byteLength(text) > maxBlock) {
-      const rest = afterBytes(text, Math.max(0, maxBlock - this.#bytes - 3));
-      const room = text.length - rest.length;
-      const cut = /[\ud800-\udbff]/.test(text[room - 1] ?? "") ? room - 1 : room;
+    while (this.#bytes + byteLength(text) > maxBlock || this.#json + packed(text) > maxJSON) {
+      let rest = afterBytes(text, Math.max(0, maxBlock - this.#bytes - 3));
+      if (this.#json + packed(text.slice(0, text.length - rest.length)) > maxJSON)
+        rest = afterBytes(text, Math.floor(Math.max(0, maxJSON - this.#json) / 6)); // no byte of text takes more of JSON
+      const at = text.length - rest.length;
+      const cut = /[\ud800-\udbff]/.test(text[at - 1] ?? "") ? at - 1 : at;
       await this.#show(text.slice(0, cut));
       await this.#finish(false);
       text = text.slice(cut);
@@ -334,6 +443,7 @@ export class WorkWriter {
     const from = this.#text.length;
     this.#text += text;
     this.#bytes += byteLength(text);
+    this.#json += packed(text);
     if (this.#done || !text) return;
     if (from < this.#old.length) {
       const n = Math.min(this.#old.length, this.#text.length);
@@ -368,4 +478,9 @@ export class WorkWriter {
   #put(step: string, payload: Payloads["agent.text"]): Promise<unknown> {
     return this.#turn.put(step, this.#kind === "text" ? "agent.text" : "agent.thinking", payload);
   }
+}
+
+/** What a text takes as JSON, at most: some writers escape what is special in HTML. */
+function packed(text: string): number {
+  return byteLength(JSON.stringify(text)) + 5 * (text.match(/[<>&\u2028\u2029]/g)?.length ?? 0);
 }

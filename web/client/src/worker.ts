@@ -4,9 +4,11 @@ import { asParleyError, errorOf, ParleyError, unreachable } from "./error.js";
 import { sleep } from "./http.js";
 import type { Socket } from "./link.js";
 import type { Assignment, Event } from "./types.gen.js";
-import { TurnLost, TurnStopped, WorkTurn, type Desk } from "./turn.js";
+import { TurnLost, TurnStopped, WorkTurn, type Desk, type Reply } from "./turn.js";
+import type { WorkstreamStatus } from "./workstream.js";
 
 export { TurnLost, TurnStopped, WorkTurn, WorkWriter } from "./turn.js";
+export type { Launch, Progress, WorkstreamStatus } from "./workstream.js";
 
 /*
  * An agent outside of the server: it claims turns of a name and answers them. A broken connection ends nothing: the verbs of
@@ -32,6 +34,7 @@ interface WorkFrame {
   turn?: Assignment;
   event?: Event;
   events?: Event[];
+  workstreams?: WorkstreamStatus[];
   error?: unknown;
 }
 
@@ -70,7 +73,7 @@ class Worker implements Desk {
   readonly #answer: (turn: WorkTurn) => Promise<void>;
   readonly #o: WorkOptions;
   readonly #turns = new Map<string, Held>();
-  readonly #calls = new Map<number, { resolve: (events: Event[]) => void; reject: (err: Error) => void }>();
+  readonly #calls = new Map<number, { resolve: (reply: Reply) => void; reject: (err: Error) => void }>();
   #socket: Socket | undefined;
   #ids = 0;
   #waiting = new Set<() => void>(); // for a connection, or for a turn's place on it
@@ -139,7 +142,7 @@ class Worker implements Desk {
     else if (f.op === "ok" || f.op === "error") {
       const call = this.#calls.get(f.id ?? 0);
       this.#calls.delete(f.id ?? 0);
-      if (f.op === "ok") call?.resolve(f.events ?? []);
+      if (f.op === "ok") call?.resolve(f);
       else call?.reject(errorOf(f));
     }
   }
@@ -183,11 +186,11 @@ class Worker implements Desk {
   }
 
   /** Sends a frame for a turn until it is answered, over broken connections too. */
-  async call(turn: WorkTurn, frame: () => object, last = false): Promise<Event[]> {
+  async call(turn: WorkTurn, frame: () => object, last = false): Promise<Reply> {
     for (;;) {
       const socket = await this.place(turn, last);
       try {
-        return await new Promise<Event[]>((resolve, reject) => {
+        return await new Promise<Reply>((resolve, reject) => {
           const id = ++this.#ids;
           this.#calls.set(id, { resolve, reject });
           socket.send(JSON.stringify({ ...frame(), id, turn_id: turn.id }));

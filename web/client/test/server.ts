@@ -44,7 +44,7 @@ export class Server {
   async start(): Promise<void> {
     const addr = this.url ? new URL(this.url).host : "127.0.0.1:0";
     // A small disk is no reason to fail here.
-    const args = ["serve", "--addr", addr, "--data", this.#data, "--min-free=-1", "--min-free-percent=-1", "--rate=-1", ...this.#flags];
+    const args = ["serve", "--addr", addr, "--data", this.#data, "--min-free=-1", "--min-free-percent=-1", "--rate=-1", "--nats=off", ...this.#flags];
     const p = spawn(this.#binary, args, { stdio: ["ignore", "pipe", "pipe"] });
     this.#process = p;
     let said = "";

@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { api, openPage, say } from "./harness.mjs";
-import { axe, browser, events, feed, inSession, post, server, settled } from "./suite.mjs";
+import { atEnd, axe, browser, events, feed, inSession, post, server, settled, steady } from "./suite.mjs";
 
 describe("talking", () => {
-  test("an empty console names its agent, offers starters and has the composer ready", async () => {
+  test("[2] an empty console names its agent, offers starters and has the composer ready", async () => {
     const { page, context, faults } = await openPage(browser);
     await page.goto(server.url);
     await page.getByRole("heading", { name: "demo" }).waitFor();
@@ -21,7 +21,7 @@ describe("talking", () => {
     await context.close();
   });
 
-  test("a message is shown at once and stands there once", () =>
+  test("[1] [3] a message is shown at once and stands there once", () =>
     inSession(async (page, id) => {
       await say(page, "hello there");
       await feed(page).getByText("hello there", { exact: true }).waitFor({ timeout: 1000 });
@@ -33,7 +33,7 @@ describe("talking", () => {
       assert.equal(await feed(page).getByText("hello there", { exact: true }).count(), 1);
     }));
 
-  test("Enter sends, Shift+Enter makes a line, Enter of an input method does neither", () =>
+  test("[36] Enter sends, Shift+Enter makes a line, Enter of an input method does neither", () =>
     inSession(async (page, id) => {
       const box = page.getByRole("textbox", { name: "Message", exact: true });
       await box.fill("one");
@@ -44,27 +44,53 @@ describe("talking", () => {
       await box.dispatchEvent("keydown", { key: "Enter", isComposing: true, bubbles: true, cancelable: true });
       assert.equal(await box.inputValue(), "one\ntwo");
       await box.dispatchEvent("compositionend");
-      await page.waitForTimeout(50);
+      // The Enter that ends a composition may come after its end; the next one, in a turn of its own, is meant.
+      await page.evaluate(() => new Promise((done) => setTimeout(() => setTimeout(done))));
       await box.press("Enter");
       await settled(page, "You said: one");
       assert.equal((await events(id)).find((e) => e.type === "user.message").payload.text, "one\ntwo");
     }));
 
-  test("a stream is whole at its end, and stays readable while scrolled up", () =>
-    inSession(async (page) => {
-      await say(page, "/stream 6000 2000");
-      await page.waitForTimeout(1200);
-      await page.locator(".pl-list").hover();
-      await page.mouse.wheel(0, -500);
-      await page.waitForTimeout(100);
-      const at = await page.locator(".pl-list").evaluate((el) => el.scrollTop);
-      await page.waitForTimeout(800);
-      assert.ok(Math.abs((await page.locator(".pl-list").evaluate((el) => el.scrollTop)) - at) < 2, "the view moved");
-      await page.getByRole("button", { name: /new|To the end/ }).click();
-      await page.getByText("tok6000", { exact: false }).last().waitFor({ timeout: 15_000 });
-      const end = await page.locator(".pl-list").evaluate((el) => el.scrollHeight - el.scrollTop - el.clientHeight);
-      assert.ok(end < 40, `not at the end: ${end}`);
+  test("[4] a long stream is, byte for byte, what was sent", () =>
+    inSession(async (page, id, context) => {
+      await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+      await say(page, "/stream 2000 400");
+      await page.getByText("tok2000", { exact: false }).last().waitFor({ timeout: 60_000 });
+      await page.locator(".pl-foot").getByRole("button", { name: "Copy" }).last().click();
+      const text = (await events(id)).find((e) => e.type === "agent.text").payload.text;
+      assert.equal(text, Array.from({ length: 2000 }, (_, i) => `tok${i + 1}`).join(" "));
+      assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text);
     }));
+
+  test("[8] who has scrolled up is left in peace: the view, the selection, and a count of what is new", () =>
+    inSession(
+      async (page, id) => {
+        await post(id, ...Array.from({ length: 40 }, (_, i) => ({ type: "agent.text", payload: { text: `Entry ${i}\n\nmore words here` } })));
+        await page.getByText("Entry 39", { exact: true }).waitFor();
+        const list = page.locator(".pl-list");
+        await list.hover();
+        await page.mouse.wheel(0, -900);
+        const away = page.getByRole("button", { name: /new|To the end/ });
+        await away.waitFor();
+        await steady(page, list);
+        const word = list.locator("article p", { hasText: "Entry" }).nth(3);
+        await word.selectText();
+        const chosen = await page.evaluate(() => String(getSelection()));
+        const at = await list.evaluate((el) => el.scrollTop);
+        for (let i = 0; i < 7; i++) await post(id, { type: "agent.text", payload: { text: `Later ${i}` } });
+        await page.getByRole("button", { name: "7 new" }).waitFor();
+        assert.equal(await list.evaluate((el) => el.scrollTop), at, "the view moved");
+        assert.equal(await page.evaluate(() => String(getSelection())), chosen);
+        await page.evaluate(() => getSelection().removeAllRanges());
+        await away.click();
+        await page.getByText("Later 6", { exact: true }).waitFor();
+        await atEnd(list);
+        await post(id, { type: "agent.text", payload: { text: "Pinned again" } });
+        await page.getByText("Pinned again").waitFor();
+        await atEnd(list);
+      },
+      { session: { agent: "none" } },
+    ));
 
   test("a message during a turn waits, and can be taken back", () =>
     inSession(async (page, id) => {
@@ -80,7 +106,7 @@ describe("talking", () => {
       assert.ok(!all.some((e) => e.type === "agent.text" && e.payload.text.includes("later please")));
     }));
 
-  test("a stop keeps what was said", () =>
+  test("[22] a stop keeps what was said", () =>
     inSession(async (page, id) => {
       await say(page, "/stream 5000 50");
       await page.getByText("tok20", { exact: false }).first().waitFor();
@@ -90,7 +116,7 @@ describe("talking", () => {
       assert.equal((await events(id)).find((e) => e.type === "turn.completed").payload.outcome, "stopped");
     }));
 
-  test("leaving the page does not stop the turn; coming back shows it going on", () =>
+  test("[21] [22] leaving the page does not stop the turn; coming back shows it going on", () =>
     inSession(async (page) => {
       await say(page, "/stream 300 100");
       await page.getByText("tok30", { exact: false }).first().waitFor();
@@ -104,7 +130,7 @@ describe("talking", () => {
 describe("what is shown", () => {
   const evil = '<img src=x onerror="window.PWN=1"><script>window.PWN=1</script><svg onload="window.PWN=1"></svg> [x](javascript:window.PWN=1) [y](data:text/html,<script>1</script>) [z](java\u0000script:window.PWN=1) <iframe srcdoc="<script>parent.PWN=1</script>"></iframe> ![i](https://evil.example/pixel.png)';
 
-  test("nothing that an agent writes can run or fetch", () =>
+  test("[6] [7] nothing that an agent writes can run or fetch", () =>
     inSession(
       async (page, id) => {
         await post(
@@ -120,7 +146,8 @@ describe("what is shown", () => {
           { type: "agent.input_request", payload: { input_type: "radio", text: evil, options: [{ id: "a", label: evil, description: evil }] } },
         );
         await page.getByRole("radio").waitFor();
-        await page.waitForTimeout(300);
+        // What could run would have run by the time that another picture is there.
+        await page.evaluate(() => new Promise((done) => Object.assign(new Image(), { onload: done, src: "/favicon.svg" })));
         assert.equal(await page.evaluate(() => window.PWN), undefined);
         assert.equal(await page.locator(".pl-list script, .pl-list iframe, .pl-list svg[onload], .pl-list img").count(), 0);
         const bad = await page.locator(".pl-list a").evaluateAll((all) => all.map((a) => a.getAttribute("href")).filter((h) => !/^(https?:|mailto:|\/|#)/.test(h ?? "")));
@@ -129,7 +156,7 @@ describe("what is shown", () => {
       { session: { agent: "none" } },
     ));
 
-  test("Markdown becomes structure, and code is copied exactly", () =>
+  test("[5] Markdown becomes structure, and code is copied exactly", () =>
     inSession(
       async (page, id, context) => {
         await context.grantPermissions(["clipboard-read", "clipboard-write"]);
@@ -146,7 +173,7 @@ describe("what is shown", () => {
       { session: { agent: "none" } },
     ));
 
-  test("tools, thinking and failures", () =>
+  test("[9] [34] tools, thinking and failures", () =>
     inSession(async (page, id) => {
       await say(page, '/tool warehouse.query {"region":"south"}');
       const tool = page.locator(".pl-tool").first();
@@ -171,7 +198,7 @@ describe("what is shown", () => {
       await axe(page, "tools");
     }));
 
-  test("plan, files, usage and artifacts", () =>
+  test("[25] [26] [27] [29] plan, files, usage and artifacts", () =>
     inSession(async (page, id) => {
       await say(page, "/plan 3 1");
       await page.getByRole("complementary").getByText("3 of 3").waitFor();
@@ -200,7 +227,7 @@ describe("what is shown", () => {
       assert.equal(files.length, 3);
     }));
 
-  test("files are added by picking and pasting, with limits said in words", () =>
+  test("[28] files are picked, with limits said in words", () =>
     inSession(async (page, id) => {
       await page.locator("input[type=file]").setInputFiles([{ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("hello file") }]);
       await page.locator(".pl-composer").getByText("10 B").waitFor();

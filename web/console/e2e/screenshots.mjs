@@ -84,6 +84,24 @@ try {
     await page.getByRole("feed").getByText("Here is the chart.").waitFor();
   });
   await picture("empty", "/", wide);
+  await picture("empty-dark", "/", dark);
+  await picture("empty-phone", "/", phone);
+  for (const [name, options] of [["work-light", wide], ["work-dark", dark], ["work-phone", phone]]) {
+    await session(name, "Market study");
+    await picture(name, `/s/${name}`, options, async (page) => {
+      await page.getByRole("textbox", { name: "Message", exact: true }).fill("/work 8 20 deadline=40");
+      await page.getByRole("button", { name: "Send" }).click();
+      await page.getByText("Part 8, chapter 2", { exact: false }).first().waitFor({ state: "attached" });
+      if (name === "work-phone") await page.getByRole("button", { name: /^Work/ }).click();
+      if (name === "work-light") await page.getByLabel("Steer Part 3").click();
+    });
+  }
+  await picture("dialects", "/s/deploy#seq=4", wide, async (page) => {
+    await page.getByRole("tab", { name: "nemo" }).click();
+  });
+  await picture("german", "/s/deploy", wide, async (page) => {
+    await page.getByLabel("Language").selectOption("de");
+  });
 } finally {
   await browser.close();
   await server.stop();

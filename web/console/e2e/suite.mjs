@@ -55,3 +55,28 @@ export async function axe(page, where) {
   }
   await page.emulateMedia({ colorScheme: "light" });
 }
+
+/** Looks until something is so; the page is given a frame between two looks. */
+export async function until(page, look, what = "it") {
+  const end = Date.now() + 20_000;
+  for (let v = await look(); ; v = await look()) {
+    if (v) return v;
+    if (Date.now() > end) assert.fail(`${what} did not come to be`);
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done))));
+  }
+}
+
+/** Waits until a list has stopped scrolling and measuring. */
+export async function steady(page, list) {
+  let last;
+  let same = 0;
+  await until(page, async () => {
+    const now = await list.evaluate((el) => `${el.scrollTop} ${el.scrollHeight}`);
+    same = now === last ? same + 1 : 0;
+    last = now;
+    return same >= 6;
+  }, "a list at rest");
+}
+
+/** The list stands at its end, now or in a moment. */
+export const atEnd = (list) => until(list.page(), () => list.evaluate((el) => el.scrollHeight - el.scrollTop - el.clientHeight < 40), "the end of the list");

@@ -1,12 +1,15 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { localOutbox, ParleyClient, type AgentInfo, type Prompt } from "@parley-hq/client";
-import { Conversation, Icon, titleOf, type PanelName } from "@parley-hq/react";
+import { Conversation, Icon, titleOf, type PanelName, type Starter } from "@parley-hq/react";
+import { useAbout } from "./about.js";
 import { Keys } from "./keys.js";
 import { SessionList } from "./list.js";
+import { languages, LocaleProvider, preferred, useLanguage, useLocale } from "./locale.js";
 import { SessionMenu } from "./menu.js";
 import { usePlace, useSetting } from "./route.js";
 import { useSessions } from "./sessions.js";
 import { SignIn, whoAmI, type Me } from "./signin.js";
+import type { Words } from "./words.js";
 
 type Theme = "auto" | "light" | "dark";
 const themes: Theme[] = ["auto", "light", "dark"];
@@ -14,6 +17,8 @@ const themeIcons = { auto: "half", light: "sun", dark: "moon" } as const;
 
 export function App() {
   const [theme, setTheme] = useSetting<Theme>("theme", "auto");
+  const [language, setLanguage] = useSetting<string>("language", "");
+  const locale = useLocale(preferred(language));
   const [me, setMe] = useState<Me | null>(); // null: a token is needed
   const [fault, setFault] = useState<string>();
   const look = useCallback(() => {
@@ -23,25 +28,30 @@ export function App() {
     );
   }, []);
   useEffect(look, [look]);
+  if (!locale) return null;
   return (
-    <div className="pl-root co-root" data-theme={theme === "auto" ? undefined : theme}>
-      {me === null ? (
-        <SignIn done={look} />
-      ) : me ? (
-        <Console me={me} theme={theme} setTheme={setTheme} signIn={() => setMe(null)} />
-      ) : fault ? (
-        <main className="co-signin">
-          <p role="alert">Parley cannot be reached: {fault}</p>
-          <button type="button" className="pl-button" onClick={() => location.reload()}>
-            Try again
-          </button>
-        </main>
-      ) : null}
-    </div>
+    <LocaleProvider value={locale}>
+      <div className="pl-root co-root" data-theme={theme === "auto" ? undefined : theme}>
+        {me === null ? (
+          <SignIn done={look} />
+        ) : me ? (
+          <Console me={me} theme={theme} setTheme={setTheme} setLanguage={setLanguage} signIn={() => setMe(null)} />
+        ) : fault ? (
+          <main className="co-signin">
+            <p role="alert">{locale.words.unreachable(fault)}</p>
+            <button type="button" className="pl-button" onClick={() => location.reload()}>
+              {locale.words.tryAgain}
+            </button>
+          </main>
+        ) : null}
+      </div>
+    </LocaleProvider>
   );
 }
 
-function Console({ me, theme, setTheme, signIn }: { me: Me; theme: Theme; setTheme: (t: Theme) => void; signIn: () => void }) {
+function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: Theme; setTheme: (t: Theme) => void; setLanguage: (l: string) => void; signIn: () => void }) {
+  const { words, texts, name: language, dir } = useLanguage();
+  const about = useAbout();
   const client = useMemo(() => new ParleyClient({ storage: localOutbox() }), []);
   const [place, go] = usePlace();
   const [q, setQ] = useState("");
@@ -72,9 +82,9 @@ function Console({ me, theme, setTheme, signIn }: { me: Me; theme: Theme; setThe
   const waiting = prompts + others;
   const current = sessions.list?.find((s) => s.session_id === place.session);
   useEffect(() => {
-    const title = current?.title || (place.session ? "Conversation" : "New conversation");
-    document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${title} · Parley`;
-  }, [waiting, current?.title, place.session]);
+    const title = current?.title || (place.session ? words.conversation : words.newConversation);
+    document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${title} · ${words.brand}`;
+  }, [waiting, current?.title, place.session, words]);
 
   const { refresh } = sessions;
   const onPrompt = useCallback(
@@ -90,10 +100,10 @@ function Console({ me, theme, setTheme, signIn }: { me: Me; theme: Theme; setThe
   }, [place.session]);
   const start = useCallback(
     async (text: string) => {
-      const s = await client.create({ ...(chosen ? { agent: chosen.name } : {}), title: titleOf(text) || "New conversation" });
+      const s = await client.create({ ...(chosen ? { agent: chosen.name } : {}), title: titleOf(text) || words.newConversation });
       return s.session_id;
     },
-    [client, chosen],
+    [client, chosen, words],
   );
   const onStart = useCallback(
     (id: string) => {
@@ -126,7 +136,7 @@ function Console({ me, theme, setTheme, signIn }: { me: Me; theme: Theme; setThe
   const shownPanel = wide ? (panel === "none" ? null : panel) : narrowPanel;
   const changePanel = (n: PanelName | null) => (wide ? setPanel(n ?? "none") : setNarrowPanel(n));
   const menuButton = (extra: string) => (
-    <button type="button" className={`pl-iconbutton ${extra}`} aria-label="Conversations" aria-expanded={menu} onClick={() => setMenu(!menu)}>
+    <button type="button" className={`pl-iconbutton ${extra}`} aria-label={words.conversations} aria-expanded={menu} onClick={() => setMenu(!menu)}>
       <Icon name="menu" />
     </button>
   );
@@ -134,8 +144,8 @@ function Console({ me, theme, setTheme, signIn }: { me: Me; theme: Theme; setThe
     <button
       type="button"
       className={`pl-iconbutton ${extra}`}
-      aria-label={`Theme: ${theme}`}
-      title={`Theme: ${theme}`}
+      aria-label={words.theme[theme]}
+      title={words.theme[theme]}
       onClick={() => setTheme(themes[(themes.indexOf(theme) + 1) % themes.length] ?? "auto")}
     >
       <Icon name={themeIcons[theme]} />
@@ -144,7 +154,7 @@ function Console({ me, theme, setTheme, signIn }: { me: Me; theme: Theme; setThe
   return (
     <div className={place.session ? "co-grid co-inside" : "co-grid"}>
       <a className="co-skip" href="#conversation">
-        Skip to the conversation
+        {words.skip}
       </a>
       <header className="co-bar">
         {menuButton("co-menu")}
@@ -156,18 +166,18 @@ function Console({ me, theme, setTheme, signIn }: { me: Me; theme: Theme; setThe
             visit(undefined);
           }}
         >
-          Parley
+          {words.brand}
         </a>
-        {waiting > 0 && <span className="co-badge">{waiting === 1 ? "1 needs you" : `${waiting} need you`}</span>}
+        {waiting > 0 && <span className="co-badge">{words.needYou(waiting)}</span>}
         <span className="pl-grow" />
         {!place.session && agents.length > 1 && (
           <label className="co-agent">
-            <span className="pl-hidden">Agent</span>
+            <span className="pl-hidden">{words.agent}</span>
             <select value={chosen?.name ?? ""} onChange={(e) => setAgent(e.target.value)}>
               {agents.map((a) => (
                 <option key={a.name} value={a.name}>
                   {a.name}
-                  {a.healthy ? "" : " (away)"}
+                  {a.healthy ? "" : ` (${words.away})`}
                 </option>
               ))}
             </select>
@@ -175,15 +185,28 @@ function Console({ me, theme, setTheme, signIn }: { me: Me; theme: Theme; setThe
         )}
         {themeButton("")}
         {place.session && (
-          <button type="button" className="pl-iconbutton co-panelbutton" aria-label="Plan, work, files, raw events" onClick={() => changePanel(shownPanel && shownPanel !== "auto" ? null : "plan")}>
+          <button type="button" className="pl-iconbutton co-panelbutton" aria-label={words.panels} title={words.panels} onClick={() => changePanel(shownPanel && shownPanel !== "auto" ? null : "plan")}>
             <Icon name="panel" />
           </button>
         )}
       </header>
       <div ref={drawer} className={menu ? "co-side co-side-open" : "co-side"}>
         <SessionList sessions={sessions} q={q} setQ={setQ} current={place.session} go={visit} />
+        <div className="co-foot">
+          <label>
+            <span className="pl-hidden">{words.language}</span>
+            <select value={language in languages ? language : "en"} onChange={(e) => setLanguage(e.target.value)}>
+              {Object.entries(languages).map(([k, label]) => (
+                <option key={k} value={k}>
+                  {label}
+                </option>
+              ))}
+            </select>
+          </label>
+          <Keys />
+        </div>
       </div>
-      {menu && <button type="button" className="co-shade" aria-label="Close the list" onClick={() => setMenu(false)} />}
+      {menu && <button type="button" className="co-shade" aria-label={words.closeList} onClick={() => setMenu(false)} />}
       <main id="conversation" className="co-main" tabIndex={-1}>
         <Conversation
           client={client}
@@ -192,9 +215,15 @@ function Console({ me, theme, setTheme, signIn }: { me: Me; theme: Theme; setThe
           onStart={onStart}
           agent={chosen?.name ?? ""}
           about={chosen?.description ?? ""}
-          starters={chosen?.starters ?? []}
+          starters={startersOf(chosen, words)}
+          intro={chosen?.name === "demo" ? words.welcome : undefined}
           autoFocus
           theme={theme}
+          locale={texts.locale}
+          dir={dir}
+          messages={texts}
+          dialects={about.dialects}
+          {...(about.images ? {} : { loadImage: false as const })}
           panel={shownPanel}
           onPanel={changePanel}
           inspect={place.seq}
@@ -209,7 +238,14 @@ function Console({ me, theme, setTheme, signIn }: { me: Me; theme: Theme; setThe
           {...(!me.open && me.id ? { me: me.id } : {})}
         />
       </main>
-      <Keys />
     </div>
   );
+}
+
+/** What the agent offers to begin with; what the demo agent's commands do is said beside them. */
+function startersOf(agent: AgentInfo | undefined, words: Words): Starter[] {
+  return (agent?.starters ?? []).map((text) => {
+    const label = agent?.name === "demo" ? words.demo[text.split(" ")[0] ?? ""] : undefined;
+    return label ? { text, label } : text;
+  });
 }

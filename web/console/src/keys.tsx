@@ -1,17 +1,9 @@
 import { useEffect, useRef } from "react";
+import { useWords } from "./locale.js";
 
-const keys: [string, string][] = [
-  ["Enter", "send the message"],
-  ["Shift + Enter", "a new line"],
-  ["Esc, Esc", "stop the agent, from the composer"],
-  ["Alt + Q", "go to the question that waits"],
-  ["Ctrl + Enter", "send an answer, from its field"],
-  ["Alt + ↑ ↓", "previous and next entry, from the list"],
-  ["?", "this list"],
-];
-
-/** The list of keys, opened by a question mark outside of fields. */
+/** The list of keys, opened by its button or by a question mark outside of fields. */
 export function Keys() {
+  const words = useWords();
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const key = (e: KeyboardEvent) => {
@@ -24,23 +16,28 @@ export function Keys() {
     return () => document.removeEventListener("keydown", key);
   }, []);
   return (
-    <dialog ref={dialog} className="co-dialog" aria-labelledby="keys-title">
-      <h2 id="keys-title">Keys</h2>
-      <dl className="co-keys">
-        {keys.map(([k, what]) => (
-          <div key={k}>
-            <dt>
-              <kbd>{k}</kbd>
-            </dt>
-            <dd>{what}</dd>
-          </div>
-        ))}
-      </dl>
-      <div className="pl-buttons">
-        <button type="button" className="pl-button" autoFocus onClick={() => dialog.current?.close()}>
-          Close
-        </button>
-      </div>
-    </dialog>
+    <>
+      <button type="button" className="pl-link" onClick={() => dialog.current?.showModal()}>
+        {words.keys} <kbd>?</kbd>
+      </button>
+      <dialog ref={dialog} className="co-dialog" aria-labelledby="keys-title">
+        <h2 id="keys-title">{words.keys}</h2>
+        <dl className="co-keys">
+          {words.keyList.map(([k, what]) => (
+            <div key={k}>
+              <dt>
+                <kbd>{k}</kbd>
+              </dt>
+              <dd>{what}</dd>
+            </div>
+          ))}
+        </dl>
+        <div className="pl-buttons">
+          <button type="button" className="pl-button" autoFocus onClick={() => dialog.current?.close()}>
+            {words.close}
+          </button>
+        </div>
+      </dialog>
+    </>
   );
 }

@@ -1,35 +1,37 @@
 import { memo } from "react";
 import type { Session } from "@parley-hq/client";
 import { Icon } from "@parley-hq/react";
+import { useLanguage, useWords } from "./locale.js";
 import { pathOf } from "./route.js";
 import type { Sessions } from "./sessions.js";
 
 /** All conversations: those that wait for a person first, then running ones, then the rest. */
 export const SessionList = memo(function SessionList(p: { sessions: Sessions; q: string; setQ: (q: string) => void; current: string | undefined; go: (id: string | undefined) => void }) {
+  const words = useWords();
   const { list, error, more, loadMore } = p.sessions;
   const waiting = list?.filter((s) => s.open_prompts > 0) ?? [];
   const running = list?.filter((s) => s.open_prompts === 0 && s.status === "running") ?? [];
   const rest = list?.filter((s) => s.open_prompts === 0 && s.status !== "running") ?? [];
   return (
-    <nav className="co-list" aria-label="Conversations">
+    <nav className="co-list" aria-label={words.conversations}>
       <div className="co-list-head">
         <button type="button" className="pl-primary co-new" onClick={() => p.go(undefined)}>
-          <Icon name="plus" /> New conversation
+          <Icon name="plus" /> {words.newConversation}
         </button>
         <div className="co-search">
           <Icon name="search" size={14} />
-          <input type="search" aria-label="Search conversations" placeholder="Search" value={p.q} onChange={(e) => p.setQ(e.target.value)} />
+          <input type="search" aria-label={words.searchConversations} placeholder={words.search} value={p.q} onChange={(e) => p.setQ(e.target.value)} />
         </div>
       </div>
       <div className="co-list-body">
-        {error && error.code !== "unauthenticated" && <p className="co-note">The list cannot be loaded: {error.message}</p>}
-        {list?.length === 0 && <p className="co-note">{p.q ? "Nothing found." : "No conversations yet."}</p>}
-        <Group title={`Needs you ${waiting.length}`} wait sessions={waiting} current={p.current} go={p.go} />
-        <Group title="Running" sessions={running} current={p.current} go={p.go} />
-        <Group title={waiting.length + running.length > 0 ? "Other" : "Recent"} sessions={rest} current={p.current} go={p.go} />
+        {error && error.code !== "unauthenticated" && <p className="co-note">{words.listFailed(error.message)}</p>}
+        {list?.length === 0 && <p className="co-note">{p.q ? words.nothingFound : words.noConversations}</p>}
+        <Group title={words.needsYou(waiting.length)} wait sessions={waiting} current={p.current} go={p.go} />
+        <Group title={words.running} sessions={running} current={p.current} go={p.go} />
+        <Group title={waiting.length + running.length > 0 ? words.other : words.recent} sessions={rest} current={p.current} go={p.go} />
         {more && (
           <button type="button" className="pl-link co-more" onClick={loadMore}>
-            Show more
+            {words.showMore}
           </button>
         )}
       </div>
@@ -38,6 +40,7 @@ export const SessionList = memo(function SessionList(p: { sessions: Sessions; q:
 });
 
 function Group(p: { title: string; sessions: Session[]; wait?: boolean; current: string | undefined; go: (id: string) => void }) {
+  const { texts } = useLanguage();
   if (p.sessions.length === 0) return null;
   return (
     <section>
@@ -59,7 +62,7 @@ function Group(p: { title: string; sessions: Session[]; wait?: boolean; current:
                 {s.title || s.session_id}
               </span>
               <span className="co-about">
-                <Status session={s} /> · {ago(s.updated_at)}
+                <Status session={s} /> · {texts.ago(s.updated_at)}
               </span>
             </a>
           </li>
@@ -70,17 +73,8 @@ function Group(p: { title: string; sessions: Session[]; wait?: boolean; current:
 }
 
 function Status({ session: s }: { session: Session }) {
-  if (s.open_prompts > 0) return <span className="co-wait">{s.open_prompts === 1 ? "1 question" : `${s.open_prompts} questions`}</span>;
-  if (s.status === "failed") return <span className="co-err">failed</span>;
-  return <span>{s.status === "running" ? "working" : s.status === "idle" ? (s.agent === "none" ? "no agent" : s.agent) : s.status}</span>;
-}
-
-const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "narrow" });
-
-function ago(at: string): string {
-  const s = (Date.parse(at) - Date.now()) / 1000;
-  if (s > -60) return "now";
-  if (s > -3600) return relative.format(Math.round(s / 60), "minute");
-  if (s > -86400) return relative.format(Math.round(s / 3600), "hour");
-  return relative.format(Math.round(s / 86400), "day");
+  const words = useWords();
+  if (s.open_prompts > 0) return <span className="co-wait">{words.questions(s.open_prompts)}</span>;
+  if (s.status === "failed") return <span className="co-err">{words.failed}</span>;
+  return <span>{s.status === "running" ? words.working : s.status === "idle" ? (s.agent === "none" ? words.noAgent : s.agent) : (words.status[s.status] ?? s.status)}</span>;
 }

@@ -1,8 +1,10 @@
 import { useRef, useState, type FormEvent } from "react";
 import type { ParleyClient, Session } from "@parley-hq/client";
+import { useWords } from "./locale.js";
 
 /** What can be done with a conversation as a whole: give it another name, or erase it. */
 export function SessionMenu({ client, session, changed, erased }: { client: ParleyClient; session: Session; changed: () => void; erased: () => void }) {
+  const words = useWords();
   const rename = useRef<HTMLDialogElement>(null);
   const erase = useRef<HTMLDialogElement>(null);
   const [title, setTitle] = useState("");
@@ -26,7 +28,7 @@ export function SessionMenu({ client, session, changed, erased }: { client: Parl
           if (!e.currentTarget.contains(e.relatedTarget)) e.currentTarget.open = false;
         }}
       >
-        <summary className="pl-iconbutton" aria-label="More about this conversation">
+        <summary className="pl-iconbutton" aria-label={words.more}>
           <span aria-hidden="true">⋯</span>
         </summary>
         <div className="co-pop">
@@ -37,41 +39,41 @@ export function SessionMenu({ client, session, changed, erased }: { client: Parl
               rename.current?.showModal();
             }}
           >
-            Rename
+            {words.rename}
           </button>
           <a href={`/parley/v1/sessions/${encodeURIComponent(session.session_id)}/events?limit=1000`} target="_blank" rel="noopener">
-            Events as JSON
+            {words.eventsJSON}
           </a>
           <button type="button" className="co-err" onClick={() => erase.current?.showModal()}>
-            Erase
+            {words.erase}
           </button>
         </div>
       </details>
       <dialog ref={rename} className="co-dialog" aria-labelledby="rename-title">
         <form onSubmit={save}>
-          <h2 id="rename-title">Rename the conversation</h2>
-          <input className="pl-field" aria-label="Title" value={title} onChange={(e) => setTitle(e.target.value)} />
+          <h2 id="rename-title">{words.renameTitle}</h2>
+          <input className="pl-field" aria-label={words.title} value={title} onChange={(e) => setTitle(e.target.value)} />
           {fault && <p className="pl-fault">{fault}</p>}
           <div className="pl-buttons">
             <button type="submit" className="pl-primary" disabled={title.trim() === ""}>
-              Rename
+              {words.rename}
             </button>
             <button type="button" className="pl-button" onClick={() => rename.current?.close()}>
-              Cancel
+              {words.cancel}
             </button>
           </div>
         </form>
       </dialog>
       <dialog ref={erase} className="co-dialog" aria-labelledby="erase-title">
-        <h2 id="erase-title">Erase the conversation for good?</h2>
-        <p>Its events and files are removed from the disk. Nobody can bring them back; backups are not touched.</p>
+        <h2 id="erase-title">{words.eraseTitle}</h2>
+        <p>{words.eraseNote}</p>
         {fault && <p className="pl-fault">{fault}</p>}
         <div className="pl-buttons">
           <button type="button" className="pl-danger" onClick={() => doing(client.erase(session.session_id), erased)}>
-            Erase
+            {words.erase}
           </button>
           <button type="button" className="pl-button" autoFocus onClick={() => erase.current?.close()}>
-            Cancel
+            {words.cancel}
           </button>
         </div>
       </dialog>

@@ -1,4 +1,5 @@
 import { useState, type FormEvent } from "react";
+import { useWords } from "./locale.js";
 
 export interface Me {
   open: boolean;
@@ -17,6 +18,7 @@ export async function whoAmI(): Promise<Me | undefined> {
 
 /** Asks for a token, which becomes a cookie that scripts cannot read. */
 export function SignIn({ done }: { done: () => void }) {
+  const words = useWords();
   const [token, setToken] = useState("");
   const [fault, setFault] = useState<string>();
   const [busy, setBusy] = useState(false);
@@ -28,9 +30,9 @@ export function SignIn({ done }: { done: () => void }) {
       const res = await fetch("/auth/session", { method: "POST", headers: { Authorization: `Bearer ${token.trim()}` } });
       if (res.ok) return done();
       const body = (await res.json().catch(() => undefined)) as { error?: { message?: string } } | undefined;
-      setFault(body?.error?.message ?? `The server answered with status ${res.status}.`);
+      setFault(body?.error?.message ?? words.answered(res.status));
     } catch {
-      setFault("The server cannot be reached.");
+      setFault(words.cannotReach);
     } finally {
       setBusy(false);
     }
@@ -38,9 +40,9 @@ export function SignIn({ done }: { done: () => void }) {
   return (
     <main className="co-signin">
       <form onSubmit={(e) => void submit(e)}>
-        <h1>Parley</h1>
-        <p>This server wants to know who you are. Paste a token, or open the link that the server printed when it started.</p>
-        <label htmlFor="token">Token</label>
+        <h1>{words.brand}</h1>
+        <p>{words.signInNote}</p>
+        <label htmlFor="token">{words.token}</label>
         <input id="token" className="pl-field" type="password" autoComplete="off" autoFocus value={token} aria-describedby={fault ? "fault" : undefined} onChange={(e) => setToken(e.target.value)} />
         {fault && (
           <p id="fault" className="pl-fault" role="alert">
@@ -48,7 +50,7 @@ export function SignIn({ done }: { done: () => void }) {
           </p>
         )}
         <button type="submit" className="pl-primary" disabled={busy || token.trim() === ""}>
-          Sign in
+          {words.signIn}
         </button>
       </form>
     </main>

@@ -17,7 +17,8 @@ const css = readFileSync(join(here, "src", "styles.css"), "utf8").replace(/@impo
 });
 writeFileSync(join(dist, "styles.css"), css);
 
-// The element with everything it needs in one module, for pages without a bundler. It registers itself.
+// The element with everything it needs, for pages without a bundler. It registers itself. Colours for code and the chart
+// library are files beside it, loaded when they are needed.
 await build({
   configFile: false,
   logLevel: "warn",
@@ -28,7 +29,7 @@ await build({
     target: "es2022",
     outDir: dist,
     emptyOutDir: false,
-    rolldownOptions: { output: { codeSplitting: false } },
+    rolldownOptions: { output: { chunkFileNames: "parley-conversation-[name].js" } },
     lib: { entry: join(here, "src", "standalone.ts"), formats: ["es"], fileName: () => "parley-conversation.js" },
   },
 });

@@ -3,7 +3,7 @@ import { isKnown } from "@parley-hq/client";
 import { useShared } from "./context.js";
 import { useConnection, usePrompts, useTick } from "./hooks.js";
 import { questionOf } from "./prompt.js";
-import { tasksDone } from "./machinery.js";
+import { tasksDone } from "./plan.js";
 
 /*
  * What a screen reader is told. The list itself is no live region: scrolling mounts rows, and those would be read out.

@@ -1,12 +1,12 @@
-import { useEffect, useRef, useState } from "react";
+import { useRef } from "react";
 import type { ItemOf } from "@parley-hq/client";
-import { Chart, readChart } from "./chart.js";
 import { CodeBlock } from "./code.js";
 import { useKept, useShared } from "./context.js";
 import { Icon, type IconName } from "./icons.js";
 import { Value } from "./json.js";
-import { DataTable, readTable } from "./table.js";
-import { bytes } from "./texts.js";
+import { later } from "./later.js";
+
+const Data = later(() => import("./data.js").then((m) => m.Data), <div className="pl-ghost pl-ghost-chart" />);
 
 const icons: Record<string, IconName> = { table: "table", chart: "chart", image: "image", html: "page", code: "code" };
 
@@ -28,7 +28,7 @@ export function ArtifactCard({ item }: { item: ItemOf<"artifact"> }) {
         </span>
         <span className="pl-muted pl-small">
           {a.type}
-          {a.size !== undefined ? ` · ${bytes(a.size)}` : ""}
+          {a.size !== undefined ? ` · ${texts.bytes(a.size)}` : ""}
         </span>
         {url && (
           <a className="pl-mini" href={url} download={a.path?.split("/").pop()}>
@@ -52,56 +52,6 @@ function Content({ item, title, url }: { item: ItemOf<"artifact">; title: string
   if (a.type === "code" && typeof a.data === "string") return <CodeBlock code={a.data} lang={a.language ?? ""} closed />;
   if (a.data !== undefined) return <Value value={a.data} label={a.media_type ?? texts.raw} keep={item.id} />;
   return null;
-}
-
-/** A table or a chart; data that is too large to be inline is fetched when the card is seen. */
-function Data({ item, url }: { item: ItemOf<"artifact">; url: string | undefined }) {
-  const { texts, client, store } = useShared();
-  const a = item.artifact;
-  const [asData, setAsData] = useKept(`data ${item.id}`, false);
-  const [data, setData] = useState<unknown>(a.data);
-  const [failed, setFailed] = useState<string>();
-  useEffect(() => {
-    if (a.data !== undefined || !url || !a.path) return;
-    const stop = new AbortController();
-    client
-      .download(store.id, a.path, { signal: stop.signal })
-      .then((b) => b.text())
-      .then((t) => setData(a.media_type?.includes("csv") ? csv(t) : JSON.parse(t)))
-      .catch((err: unknown) => stop.signal.aborted || setFailed(err instanceof Error ? err.message : String(err)));
-    return () => stop.abort();
-  }, [a, client, store.id, url]);
-  if (failed) return <p className="pl-fault">{failed}</p>;
-  if (data === undefined) return <div className="pl-ghost" />;
-  if (a.type === "chart") {
-    const chart = readChart(data);
-    if (!chart) return <Value value={data} label={texts.raw} keep={item.id} />;
-    return (
-      <>
-        {asData ? <DataTable table={{ columns: ["", ...chart.series.map((s) => s.name)], rows: chart.x.map((x, i) => [x, ...chart.series.map((s) => s.values[i] ?? "")]) }} keep={item.id} /> : <Chart chart={chart} title={a.title ?? ""} />}
-        <button type="button" className="pl-link pl-small" onClick={() => setAsData(!asData)}>
-          {asData ? texts.asChart : texts.asData}
-        </button>
-      </>
-    );
-  }
-  const table = readTable(data);
-  return table ? <DataTable table={table} keep={item.id} /> : <Value value={data} label={texts.raw} keep={item.id} />;
-}
-
-/** Comma-separated values with quotes, as rows. */
-function csv(text: string): { columns: string[]; rows: string[][] } {
-  const rows: string[][] = [];
-  let row: string[] = [];
-  for (const m of text.matchAll(/(?:"((?:[^"]|"")*)"|([^,\r\n]*))(,|\r?\n|$)/g)) {
-    if (m[0] === "" && row.length === 0) break;
-    row.push(m[1] !== undefined ? m[1].replaceAll('""', '"') : (m[2] ?? ""));
-    if (m[3] !== ",") {
-      rows.push(row);
-      row = [];
-    }
-  }
-  return { columns: rows[0] ?? [], rows: rows.slice(1) };
 }
 
 function Picture({ url, title }: { url: string; title: string }) {

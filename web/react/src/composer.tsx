@@ -1,7 +1,7 @@
 import { memo, useEffect, useImperativeHandle, useRef, useState, type ReactNode, type Ref } from "react";
 import type { ParleyClient, Part } from "@parley-hq/client";
 import { Icon } from "./icons.js";
-import { bytes, type Texts } from "./texts.js";
+import type { Texts } from "./texts.js";
 import { useUploads, type UploadRules } from "./uploads.js";
 
 export interface ComposerHandle {
@@ -124,7 +124,7 @@ export const Composer = memo(function Composer(p: {
                     </button>
                   </>
                 ) : f.part ? (
-                  <span className="pl-muted">{bytes(f.size)}</span>
+                  <span className="pl-muted">{texts.bytes(f.size)}</span>
                 ) : (
                   <progress className="pl-progress" max={1} value={f.share} aria-label={f.name} />
                 )}

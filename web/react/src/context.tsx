@@ -34,6 +34,8 @@ export interface Shared {
   inspect: ((seq: number) => void) | undefined;
   scrollTo: (id: string) => void;
   onLinkClick: ((href: string, e: React.MouseEvent) => void) | undefined;
+  /** Fetches an image from elsewhere; absent: images are only linked. */
+  loadImage: ((url: string, signal: AbortSignal) => Promise<Blob>) | undefined;
   /** The address of an HTML artifact's sandboxed view; absent: it is offered as a download. */
   pageURL: ((session: string, path: string) => string) | undefined;
 }
@@ -83,4 +85,14 @@ export function useKept<T>(key: string, initial: T): [T, (v: T) => void] {
       set(v);
     },
   ];
+}
+
+/** The number of a workstream's colour, 1 to 6, by the order of launch. */
+export function laneColour({ store }: Shared, id: string): number {
+  const at = store.getState()?.workstreams.findIndex((w) => w.id === id) ?? -1;
+  return (Math.max(0, at) % 6) + 1;
+}
+
+export function laneName({ store }: Shared, id: string): string {
+  return store.getState()?.workstreams.find((w) => w.id === id)?.name || id;
 }

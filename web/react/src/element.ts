@@ -1,7 +1,8 @@
 import { createElement, createRef } from "react";
 import { createRoot, type Root } from "react-dom/client";
 import { ParleyClient } from "@parley-hq/client";
-import { Conversation, type ConversationHandle, type ConversationProps } from "./conversation.js";
+import { Conversation } from "./conversation.js";
+import type { ConversationHandle, ConversationProps } from "./props.js";
 
 /*
  * <parley-conversation session="…" src="https://parley.example.com">: the component for pages without React. It lives in

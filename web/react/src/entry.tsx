@@ -2,17 +2,17 @@ import { Component, memo, useId, type ReactNode } from "react";
 import type { Item, ShownItem } from "@parley-hq/client";
 import { ArtifactCard } from "./artifact.js";
 import { CodeBlock, CopyButton } from "./code.js";
-import { useShared, type Shared } from "./context.js";
+import { laneColour, laneName, useShared, type Shared } from "./context.js";
 import { useItem, useItemPart } from "./hooks.js";
 import { Icon } from "./icons.js";
 import { Value } from "./json.js";
 import { Markdown } from "./markdown.js";
 import { Message } from "./message.js";
-import { ErrorEntry, FileEntry, Notice, PlanEntry, ShareEntry, StatusLine, Thinking, WorkstreamEntry } from "./machinery.js";
+import { ErrorEntry, FileEntry, Notice, ShareEntry, StatusLine, Thinking, WorkstreamEntry } from "./machinery.js";
+import { PlanEntry } from "./plan.js";
 import { PromptCard } from "./prompt.js";
 import type { Row, Rows } from "./rows.js";
 import { codeOf, type Segment } from "./segments.js";
-import { moment } from "./texts.js";
 import { ToolGroup, ToolRow } from "./tool.js";
 
 /** One row of the list. */
@@ -51,7 +51,7 @@ export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: numbe
 function labelOf({ store, texts }: Shared, id: string): string {
   const item = store.getItem(id);
   if (!item) return "";
-  const time = moment(item.at);
+  const time = texts.moment(item.at);
   switch (item.kind) {
     case "message":
       return `${item.actor?.name ?? texts.you} ${time}`;
@@ -64,16 +64,6 @@ function labelOf({ store, texts }: Shared, id: string): string {
     default:
       return `${item.kind} ${time}`;
   }
-}
-
-/** The number of a workstream's colour, 1 to 6, by the order of launch. */
-export function laneColour({ store }: Shared, id: string): number {
-  const at = store.getState()?.workstreams.findIndex((w) => w.id === id) ?? -1;
-  return (Math.max(0, at) % 6) + 1;
-}
-
-export function laneName({ store }: Shared, id: string): string {
-  return store.getState()?.workstreams.find((w) => w.id === id)?.name || id;
 }
 
 /** An entry that fails to draw takes nothing else with it. */
@@ -188,7 +178,7 @@ function TextFoot({ id }: { id: string }) {
             <span>#{seq}</span>
           </button>
         )}
-        <time dateTime={item.at}>{moment(item.at)}</time>
+        <time dateTime={item.at}>{texts.moment(item.at)}</time>
       </span>
     </div>
   );

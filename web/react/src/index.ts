@@ -1,10 +1,11 @@
 export { Conversation, titleOf } from "./conversation.js";
-export type { ConversationHandle, ConversationProps } from "./conversation.js";
+export type { ConversationHandle, ConversationProps, Starter } from "./props.js";
 export type { Mode, Renderers } from "./context.js";
 export type { PanelName } from "./panel.js";
 export { useConnection, useEverySecond, useItem, useItemPart, useItems, useOlder, usePlan, usePrompts, useRecord, useSession, useView, useWorkstreams } from "./hooks.js";
 export { english } from "./texts.js";
 export type { Texts } from "./texts.js";
+export { formats } from "./formats.js";
 export type { UploadRules } from "./uploads.js";
 export { Icon } from "./icons.js";
 export type { IconName } from "./icons.js";

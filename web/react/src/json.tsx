@@ -1,7 +1,6 @@
 import { memo } from "react";
 import { useKept, useShared } from "./context.js";
 import { CopyButton } from "./code.js";
-import { bytes } from "./texts.js";
 
 export const pretty = (v: unknown): string => (typeof v === "string" ? v : (JSON.stringify(v, null, 2) ?? ""));
 
@@ -29,7 +28,7 @@ export const Value = memo(function Value({ value, label, keep }: { value: unknow
       </pre>
       {shown.length < text.length && (
         <button type="button" className="pl-link" onClick={() => setAll(true)}>
-          {texts.showAll(bytes(text.length))}
+          {texts.showAll(texts.bytes(text.length))}
         </button>
       )}
     </div>

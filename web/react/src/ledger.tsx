@@ -14,6 +14,8 @@ export interface LedgerHandle {
   text: (id: string) => string;
 }
 
+const settle = 400;
+
 /** Re-makes the rows when the order changes, or when a text that is being written needs another row. */
 function useRows(rows: Rows, store: SessionStore, lane: string | undefined, filter: ((item: Item) => boolean) | undefined): readonly Row[] {
   const version = useRef<{ order: readonly string[] | undefined; lane: string | undefined; filter: unknown; open: string }>(undefined);
@@ -74,6 +76,7 @@ export const Ledger = memo(function Ledger(p: {
   const [away, setAway] = useState<string | undefined>(undefined); // the last row that was seen when the reader left the end
   const first = useRef<string>(undefined);
   const left = useRef(0); // when the reader last went up
+  const opened = useRef(Number.NEGATIVE_INFINITY); // when a row was opened or closed
   const lastOffset = useRef(0);
   const target = useRef<string>(undefined);
 
@@ -88,7 +91,7 @@ export const Ledger = memo(function Ledger(p: {
     // Not scrollToIndex: that goes on scrolling while rows are measured, against a reader who has left meanwhile. The
     // browser cuts the number down to the end, without anyone having to measure.
     const scroller = box.current?.firstElementChild;
-    if (pinned.current && scroller) scroller.scrollTop = 1e9;
+    if (pinned.current && scroller && performance.now() - opened.current > settle) scroller.scrollTop = 1e9;
   }, []);
   useLayoutEffect(stick, [rows, stick]);
 
@@ -110,6 +113,19 @@ export const Ledger = memo(function Ledger(p: {
     setAway(undefined);
     stick();
   }, [stick, hold]);
+
+  // A row that is opened grows downwards: what is under the pointer stays there, even at the end of the list.
+  const onClick = useCallback(
+    (e: React.MouseEvent) => {
+      if (!(e.target instanceof Element) || !e.target.closest("summary")) return;
+      opened.current = performance.now();
+      setTimeout(() => {
+        const l = list.current;
+        if (pinned.current && l && l.scrollOffset + l.viewportSize < l.scrollSize - 8) unpin();
+      }, settle);
+    },
+    [unpin],
+  );
 
   // The content grows inside rows, too: watch its height, and that of the window on it.
   useEffect(() => {
@@ -145,7 +161,7 @@ export const Ledger = memo(function Ledger(p: {
       const atEnd = offset + l.viewportSize >= l.scrollSize - 8;
       // The echo of our own scrolling may come after the reader's first move away from the end.
       if (atEnd && down && !pinned.current && target.current === undefined && performance.now() - left.current > 300) {
-            pinned.current = true;
+        pinned.current = true;
         setAway(undefined);
       }
       hold();
@@ -197,6 +213,9 @@ export const Ledger = memo(function Ledger(p: {
       ref={box}
       onWheel={(e) => e.deltaY < 0 && unpin()}
       onTouchMove={unpin}
+      onClickCapture={onClick}
+      // Who is about to answer must not have the card pulled away.
+      onFocus={(e) => e.target instanceof Element && e.target.closest(".pl-prompt-open") && unpin()}
       onPointerDown={(e) => e.target instanceof HTMLElement && e.target.classList.contains("pl-list") && unpin()}
       onKeyDown={(e) => {
         if (["PageUp", "ArrowUp", "Home"].includes(e.key) && !(e.target instanceof HTMLTextAreaElement || e.target instanceof HTMLInputElement)) unpin();

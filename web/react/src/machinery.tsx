@@ -1,10 +1,11 @@
 import { useRef } from "react";
-import type { ItemOf, Task, Workstream } from "@parley-hq/client";
-import { useKept, useShared } from "./context.js";
+import type { ItemOf, Workstream } from "@parley-hq/client";
+import { useKept, useShared, laneName } from "./context.js";
 import { useTick, useView } from "./hooks.js";
 import { Icon, type IconName } from "./icons.js";
 import { Markdown, safeHref } from "./markdown.js";
-import { bytes, clock, moment, took } from "./texts.js";
+import { clock } from "./formats.js";
+import type { Texts } from "./texts.js";
 
 /** Reasoning: one line on a rail; opens in place. */
 export function Thinking({ item }: { item: ItemOf<"thinking"> }) {
@@ -39,7 +40,8 @@ const noticeIcons: Record<string, IconName> = { failed: "cross", session_failed:
 
 /** One line about the session or a turn. */
 export function Notice({ item }: { item: ItemOf<"notice"> }) {
-  const { texts } = useShared();
+  const shared = useShared();
+  const { texts } = shared;
   const n = item.notice;
   const bad = n.code === "failed" || n.code === "session_failed";
   if (n.code === "notification")
@@ -48,8 +50,10 @@ export function Notice({ item }: { item: ItemOf<"notice"> }) {
         <Icon name="dot" /> <span dir="auto">{n.text}</span>
       </div>
     );
-  const words = texts.notices[n.code] ?? n.code;
-  const about = n.about ? ` ${n.about}` : "";
+  const line = n.about ? laneName(shared, n.about) : "";
+  const steered = n.command ? texts.steerNotice[n.command]?.(line) : undefined;
+  const words = steered ?? texts.notices[n.code] ?? n.code;
+  const about = line && !steered ? ` ${line}` : "";
   const by = n.by?.name ?? n.by?.id;
   return (
     <div className={bad ? "pl-failure" : "pl-notice"}>
@@ -59,10 +63,10 @@ export function Notice({ item }: { item: ItemOf<"notice"> }) {
         {about}
         {n.code === "stop_requested" && by ? ` · ${by}` : ""}
         {n.code === "resumed" && n.attempt ? ` (${n.attempt})` : ""}
-        {n.command ? ` · ${n.command.replaceAll("_", " ")}` : ""}
+        {n.command && !steered ? ` · ${n.command}` : ""}
         {n.text ? `: ${n.text}` : ""}
       </span>
-      <time dateTime={item.at}>{moment(item.at)}</time>
+      <time dateTime={item.at}>{texts.moment(item.at)}</time>
     </div>
   );
 }
@@ -112,7 +116,7 @@ export function FileEntry({ item }: { item: ItemOf<"file"> }) {
           {texts.uploaded(name)}
         </a>
       )}
-      {f.size !== undefined && <span className="pl-muted">{bytes(f.size)}</span>}
+      {f.size !== undefined && <span className="pl-muted">{texts.bytes(f.size)}</span>}
     </div>
   );
 }
@@ -136,60 +140,14 @@ export function ShareEntry({ item }: { item: ItemOf<"share"> }) {
   );
 }
 
-const taskIcons: Record<string, IconName> = { done: "check", in_progress: "dot", failed: "cross", skipped: "dash", pending: "ring" };
-
-/** The steps of a plan. */
-export function Tasks({ tasks }: { tasks: Task[] }) {
-  const { texts } = useShared();
-  return (
-    <ol className="pl-tasks">
-      {tasks.map((t) => (
-        <li key={t.id} className={`pl-task-${t.status}`}>
-          <Icon name={taskIcons[t.status] ?? "ring"} size={14} />
-          <span className="pl-task-title" dir="auto">
-            {t.title}
-            {t.detail && <span className="pl-muted"> {t.detail}</span>}
-          </span>
-          <span className="pl-hidden">{texts.taskStatus[t.status] ?? t.status}</span>
-        </li>
-      ))}
-    </ol>
-  );
-}
-
-export const tasksDone = (tasks: Task[]): number => tasks.filter((t) => t.status === "done" || t.status === "skipped").length;
-
-export function PlanEntry({ item }: { item: ItemOf<"plan"> }) {
-  const { texts } = useShared();
-  const [open, setOpen] = useKept(`plan ${item.id}`, false);
-  const { tasks, comment, revision } = item.plan;
-  const active = tasks.find((t) => t.status === "in_progress");
-  return (
-    <details className="pl-tool" open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
-      <summary>
-        <Icon name="chevron" size={14} />
-        <span className="pl-tool-name">{texts.plan}</span>
-        <span className="pl-gist">{active?.title ?? ""}</span>
-        <span className="pl-state">{texts.planProgress(tasksDone(tasks), tasks.length)}</span>
-      </summary>
-      {open && (
-        <div className="pl-tool-body">
-          <Tasks tasks={tasks} />
-          {comment && <p className="pl-muted">{comment}</p>}
-          {revision > 1 && <p className="pl-muted">{texts.planRevised(revision - 1)}</p>}
-        </div>
-      )}
-    </details>
-  );
-}
-
 export const workIcons: Record<string, IconName> = { running: "ring", canceling: "stop", completed: "check", failed: "cross", timeout: "clock", canceled: "dash" };
 
 /** The launch of a line of work, which becomes its summary. */
 export function WorkstreamEntry({ item }: { item: ItemOf<"workstream"> }) {
   const [open, setOpen] = useKept(`work ${item.id}`, false);
   const w = item.workstream;
-  const body = w.summary || w.error || w.message;
+  const { client, store } = useShared();
+  const body = w.summary || w.error || w.reason || w.message;
   return (
     <details className={`pl-tool pl-work-${w.state}`} open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
       <summary>
@@ -204,27 +162,46 @@ export function WorkstreamEntry({ item }: { item: ItemOf<"workstream"> }) {
         <div className="pl-tool-body">
           <p dir="auto">{w.task}</p>
           {body && <Markdown text={body} />}
+          {w.files?.map((f) => (
+            <a key={f} className="pl-chip" href={client.artifactURL(store.id, f)} download={f.split("/").pop()}>
+              <Icon name="file" size={14} /> {f}
+            </a>
+          ))}
         </div>
       )}
     </details>
   );
 }
 
+/** An interactive line that has answered and waits for the next message. */
+const rests = (w: Workstream): boolean => Boolean(w.interactive && !w.ended_at && !w.working_since);
+
+function wordOf(w: Workstream, texts: Texts): string | undefined {
+  if (w.state !== "running") return texts.workStatus[w.state] ?? w.state;
+  if (w.paused) return texts.workStatus.paused;
+  if (rests(w)) return texts.resting;
+  if (w.wrapping_up) return texts.wrappingUp;
+  if (w.phase === "executing_tool" && w.tool) return texts.usingTool(w.tool);
+  return w.phase ? (texts.phases[w.phase] ?? w.phase) : texts.workStatus.running;
+}
+
 /** Where a line of work stands: phase and time left while it runs, how it ended after. */
-export function WorkState({ work: w }: { work: Workstream }) {
+export function WorkState({ work: w, timeless = false }: { work: Workstream; timeless?: boolean }) {
   const { texts, store } = useShared();
   const el = useRef<HTMLSpanElement>(null);
-  const runs = w.state === "running" || w.state === "canceling";
+  const runs = !w.ended_at;
+  const until = w.state === "canceling" ? w.cancel_by : rests(w) ? undefined : w.deadline;
   useTick(() => {
-    if (!el.current) return;
-    if (runs && w.deadline) el.current.textContent = `· ${texts.timeLeft(clock((Date.parse(w.deadline) - store.serverNow()) / 1000))}`;
-    else if (!runs && w.launched_at && w.ended_at) el.current.textContent = `· ${took(Date.parse(w.ended_at) - Date.parse(w.launched_at))}`;
+    if (!el.current || timeless) return;
+    if (runs && until) el.current.textContent = `· ${texts.timeLeft(clock((Date.parse(until) - store.serverNow()) / 1000))}`;
+    else if (!runs && w.launched_at && w.ended_at) el.current.textContent = `· ${texts.took(Date.parse(w.ended_at) - Date.parse(w.launched_at))}`;
     else el.current.textContent = "";
-  }, true);
-  const word = w.paused ? texts.workStatus.paused : runs && w.state === "running" && w.phase ? (texts.phases[w.phase] ?? w.phase) : (texts.workStatus[w.state] ?? w.state);
+  });
+  const late = runs ? (w.warned ?? 0) : 0;
   return (
-    <span className={`pl-state pl-state-${w.state}`}>
-      <Icon name={workIcons[w.state] ?? "ring"} size={14} /> {word} <span ref={el} />
+    <span className={`pl-state pl-state-${w.state}${late >= 0.9 ? " pl-err" : late >= 0.75 ? " pl-wait" : ""}`}>
+      <Icon name={w.paused && runs ? "pause" : (workIcons[w.state] ?? "ring")} size={14} /> {wordOf(w, texts)} <span ref={el} />
+      {late > 0 && <span className="pl-hidden"> {texts.warned(late)}</span>}
     </span>
   );
 }

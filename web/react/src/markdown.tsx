@@ -1,6 +1,5 @@
 import { Fragment, memo, useMemo, useState, type ReactNode } from "react";
 import { marked, type Token, type Tokens } from "marked";
-import remend from "remend";
 import { CodeBlock } from "./code.js";
 import { useShared } from "./context.js";
 import { Icon } from "./icons.js";
@@ -10,9 +9,17 @@ import { Icon } from "./icons.js";
  * nothing to sanitize: raw HTML is shown as the text that it is.
  */
 
+// Closes what is unfinished in a text that is being written. It comes right after the page itself; until then such a text
+// is drawn as it stands.
+let finish = (text: string): string => text;
+export const finisher: Promise<void> = import("remend").then(
+  (m) => void (finish = m.default),
+  () => {},
+);
+
 /** Draws a piece of Markdown. An open one is still being written: what is unfinished in it is closed for the moment. */
 export const Markdown = memo(function Markdown({ text, open = false, mid = false }: { text: string; open?: boolean; mid?: boolean }) {
-  const tokens = useMemo(() => marked.lexer(open ? remend(text) : text, { gfm: true, breaks: false }), [text, open]);
+  const tokens = useMemo(() => marked.lexer(open ? finish(text) : text, { gfm: true, breaks: false }), [text, open]);
   return <div className={mid ? "pl-md pl-md-mid" : "pl-md"}>{blocks(tokens, open)}</div>;
 });
 
@@ -57,9 +64,10 @@ function block(t: Token, open = false): ReactNode {
 }
 
 function List({ list }: { list: Tokens.List }) {
+  const { texts } = useShared();
   const items = list.items.map((it, i) => (
     <li key={i} dir="auto" className={it.task ? "pl-task" : undefined}>
-      {it.task && <input type="checkbox" checked={it.checked ?? false} disabled readOnly aria-label={it.checked ? "done" : "to do"} />}
+      {it.task && <input type="checkbox" checked={it.checked ?? false} disabled readOnly aria-label={texts.taskBox(it.checked ?? false)} />}
       {it.tokens.map((t, n) =>
         t.type === "checkbox" ? null : <Fragment key={n}>{t.type === "text" && list.loose ? <p>{block(t)}</p> : block(t)}</Fragment>,
       )}
@@ -69,8 +77,9 @@ function List({ list }: { list: Tokens.List }) {
 }
 
 function Table({ table }: { table: Tokens.Table }) {
+  const { texts } = useShared();
   return (
-    <div className="pl-scroll" tabIndex={0} role="region" aria-label="Table">
+    <div className="pl-scroll" tabIndex={0} role="region" aria-label={texts.tableLabel}>
       <table>
         <thead>
           <tr>
@@ -162,16 +171,41 @@ export function Link({ href, children }: { href: string; children: ReactNode }) 
   );
 }
 
-/** An image that a text points to. Its address can carry data out, so nothing is fetched from elsewhere. */
+/** An image that a text points to. Its address can carry data out, so one from elsewhere is fetched only when asked for, by the server. */
 function Picture({ href, alt }: { href: string; alt: string }) {
-  const { texts } = useShared();
+  const { texts, loadImage, memory } = useShared();
   const [broken, setBroken] = useState(false);
   const safe = safeHref(href);
+  const key = `image ${safe ?? ""}`;
+  const [loaded, setLoaded] = useState(() => memory.get(key) as string | undefined);
+  const [asked, setAsked] = useState(false);
+  const [fault, setFault] = useState<string>();
   if (safe?.startsWith("/") && !broken) return <img className="pl-inlineimg" src={safe} alt={alt} loading="lazy" onError={() => setBroken(true)} />;
+  if (loaded && !broken) return <img className="pl-inlineimg" src={loaded} alt={alt} onError={() => setBroken(true)} />;
+  const load = () => {
+    if (!loadImage || !safe || asked) return;
+    setAsked(true);
+    setFault(undefined);
+    loadImage(safe, AbortSignal.timeout(30_000))
+      .then((blob) => {
+        const url = URL.createObjectURL(blob);
+        memory.set(key, url);
+        setLoaded(url);
+      })
+      .catch((err: unknown) => setFault(err instanceof Error ? err.message : String(err)))
+      .finally(() => setAsked(false));
+  };
+  const about = safe ? (alt ? `${alt}. ${texts.imageFrom(hostOf(safe))}` : texts.imageFrom(hostOf(safe))) : alt;
   return (
-    <span className="pl-chip">
+    <span className="pl-chip pl-imagechip">
       <Icon name="image" size={14} />
-      {safe ? <Link href={safe}>{alt ? `${alt}. ${texts.imageFrom(hostOf(safe))}` : texts.imageFrom(hostOf(safe))}</Link> : alt}
+      {safe ? <Link href={safe}>{about}</Link> : about}
+      {loadImage && safe && /^https?:/i.test(safe) && (
+        <button type="button" className="pl-link" disabled={asked} aria-label={`${texts.loadImage}: ${about}`} onClick={load}>
+          {asked ? texts.loadingImage : texts.loadImage}
+        </button>
+      )}
+      {fault && <span className="pl-bad">{fault}</span>}
     </span>
   );
 }

@@ -2,7 +2,6 @@ import type { ItemOf, Part, PendingItem } from "@parley-hq/client";
 import { useShared } from "./context.js";
 import { useConnection } from "./hooks.js";
 import { Icon } from "./icons.js";
-import { bytes, moment } from "./texts.js";
 
 /** What a person said, with what became of it. */
 export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
@@ -64,7 +63,7 @@ export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
         ) : (
           <>
             {m.steered && <span>{texts.steered}</span>}
-            <time dateTime={item.at}>{moment(item.at)}</time>
+            <time dateTime={item.at}>{texts.moment(item.at)}</time>
           </>
         )}
       </div>
@@ -73,13 +72,13 @@ export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
 }
 
 function FileChip({ part }: { part: Part }) {
-  const { client, store } = useShared();
+  const { client, store, texts } = useShared();
   const name = part.name ?? part.path?.split("/").pop() ?? part.type;
   const inner = (
     <>
       <Icon name={part.type === "image" ? "image" : "file"} size={14} />
       <span>{name}</span>
-      {part.size ? <span className="pl-muted">{bytes(part.size)}</span> : null}
+      {part.size ? <span className="pl-muted">{texts.bytes(part.size)}</span> : null}
     </>
   );
   return part.path ? (

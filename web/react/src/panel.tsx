@@ -1,8 +1,11 @@
+import { useEffect, useRef, type RefObject } from "react";
 import { useShared } from "./context.js";
-import type { ConversationProps } from "./conversation.js";
+import type { ConversationProps } from "./props.js";
 import { Icon } from "./icons.js";
 import { Inspector } from "./inspector.js";
-import { FilesPanel, PlanPanel, WorkPanel } from "./panels.js";
+import { FilesPanel } from "./files.js";
+import { PlanPanel } from "./planpanel.js";
+import { WorkPanel } from "./work.js";
 
 export type PanelName = "plan" | "work" | "files" | "raw";
 
@@ -17,6 +20,7 @@ export function Panel(p: {
   dialects: readonly string[];
 }) {
   const { texts } = useShared();
+  const box = useRef<HTMLElement>(null);
   const all: [PanelName, string, boolean][] = [
     ["plan", texts.plan, p.panels?.plan !== false],
     ["work", texts.work, p.panels?.workstreams !== false],
@@ -24,7 +28,8 @@ export function Panel(p: {
     ["raw", texts.inspector, p.panels?.inspector !== false],
   ];
   return (
-    <aside className="pl-panel" aria-label={all.find(([n]) => n === p.name)?.[1]}>
+    <aside ref={box} className="pl-panel" aria-label={all.find(([n]) => n === p.name)?.[1]}>
+      <Grip box={box} />
       <div className="pl-panel-head">
         <div className="pl-tabs" role="tablist">
           {all.filter(([, , on]) => on).map(([n, label]) => (
@@ -41,5 +46,59 @@ export function Panel(p: {
         {p.name === "plan" ? <PlanPanel /> : p.name === "work" ? <WorkPanel lane={p.lane} setLane={p.setLane} /> : p.name === "files" ? <FilesPanel /> : <Inspector at={p.seq} dialects={p.dialects} />}
       </div>
     </aside>
+  );
+}
+
+const least = 280;
+const most = 560;
+
+/** The edge of the panel, to be dragged or moved by the arrow keys. Its place is kept by the browser. */
+function Grip({ box }: { box: RefObject<HTMLElement | null> }) {
+  const { texts } = useShared();
+  const grip = useRef<HTMLDivElement>(null);
+  const set = (width: number) => {
+    const w = Math.round(Math.min(most, Math.max(least, width)));
+    box.current?.style.setProperty("--pl-panel", `${w}px`);
+    grip.current?.setAttribute("aria-valuenow", String(w));
+    try {
+      localStorage.setItem("parley.panelwidth", String(w));
+    } catch {
+      // Without storage it lasts as long as the page.
+    }
+  };
+  useEffect(() => {
+    try {
+      const kept = Number(localStorage.getItem("parley.panelwidth"));
+      if (kept >= least && kept <= most) set(kept);
+    } catch {
+      // As before.
+    }
+  }, []);
+  const width = () => box.current?.getBoundingClientRect().width ?? 360;
+  const towards = () => (box.current && getComputedStyle(box.current).direction === "rtl" ? -1 : 1);
+  return (
+    <div
+      ref={grip}
+      className="pl-grip"
+      role="separator"
+      aria-orientation="vertical"
+      aria-label={texts.panelWidth}
+      aria-valuemin={least}
+      aria-valuemax={most}
+      aria-valuenow={360}
+      tabIndex={0}
+      onKeyDown={(e) => {
+        if (e.key === "ArrowLeft") set(width() + 20 * towards());
+        else if (e.key === "ArrowRight") set(width() - 20 * towards());
+      }}
+      onPointerDown={(e) => {
+        e.currentTarget.setPointerCapture(e.pointerId);
+        e.preventDefault();
+      }}
+      onPointerMove={(e) => {
+        const r = box.current?.getBoundingClientRect();
+        if (r && e.currentTarget.hasPointerCapture(e.pointerId)) set(towards() > 0 ? r.right - e.clientX : e.clientX - r.left);
+      }}
+    />
   );
 }

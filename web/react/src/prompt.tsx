@@ -1,15 +1,14 @@
-import { useEffect, useRef, useState, type ReactNode } from "react";
+import { useEffect, useRef, type ReactNode, useCallback, type RefObject } from "react";
 import { ParleyError, type Answer, type ItemOf, type PromptItem } from "@parley-hq/client";
 import { ApprovalForm } from "./approval.js";
-import { useKept, useShared, type Shared } from "./context.js";
-import { laneName } from "./entry.js";
+import { laneName, useKept, useShared, type Shared } from "./context.js";
 import { useConnection, useEverySecond } from "./hooks.js";
 import { Icon } from "./icons.js";
 import { InputForm } from "./input.js";
 import { pretty } from "./json.js";
 import { PermissionForm } from "./permission.js";
 import { Ring } from "./ring.js";
-import { moment } from "./texts.js";
+
 
 /** What a form of a prompt is given. */
 export interface FormProps {
@@ -35,7 +34,8 @@ export function PromptCard({ item }: { item: ItemOf<"prompt"> }) {
       () => setSending(false),
       (err: unknown) => {
         setSending(false);
-        if (err instanceof ParleyError && err.code === "conflict") setLost(texts.answeredElsewhere(actorName(err.details.answered_by) ?? texts.someone));
+        if (err instanceof ParleyError && (err.code === "conflict" || err.code === "gone"))
+          setLost(err.details.answered_by ? texts.answeredElsewhere(actorName(err.details.answered_by) ?? texts.someone) : texts.tooLate);
         else setError(err instanceof Error ? err.message : String(err));
       },
     );
@@ -56,10 +56,10 @@ function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: st
   const { store, texts, mode } = shared;
   const p = item.prompt;
   const connection = useConnection(store);
-  const armed = useArmed();
   const deadline = p.deadline ? Date.parse(p.deadline) : undefined;
   const late = useEverySecond(() => deadline !== undefined && store.serverNow() >= deadline, deadline !== undefined);
   const card = useRef<HTMLDivElement>(null);
+  const armed = useArmed(card, p.input === undefined);
   useEffect(() => {
     const el = card.current;
     if (!el) return;
@@ -71,7 +71,7 @@ function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: st
     };
   }, [shared.inView, p.request_id]);
   const send = (a: Answer) => {
-    if (armed && !sending) props.answer(a);
+    if (armed() && !sending) props.answer(a);
   };
   const form: FormProps = { id: p.request_id, disabled: sending || late || lost !== undefined || mode === "read-only", send, error };
   const required = p.input ? p.input.required !== false : true;
@@ -85,7 +85,7 @@ function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: st
           </div>
           <div className="pl-asked">
             {texts.askedBy(who)} · {required ? texts.neededToContinue : texts.optional}
-            {p.deadline ? ` · ${texts.until(moment(p.deadline))}` : ""}
+            {p.deadline ? ` · ${texts.until(texts.moment(p.deadline))}` : ""}
           </div>
         </div>
         {deadline !== undefined && <Ring from={Date.parse(item.at ?? "") || deadline} deadline={deadline} now={() => store.serverNow()} />}
@@ -112,14 +112,27 @@ function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: st
   );
 }
 
-/** A click that was aimed at something else must not answer: a card takes none in its first half second. */
-function useArmed(): boolean {
-  const [armed, set] = useState(false);
+const still = 500;
+
+/**
+ * A click that was aimed at something else must not answer: a card takes none in its first half second, and one that lets
+ * something happen takes none for as long after it was moved.
+ */
+function useArmed(card: RefObject<HTMLElement | null>, moves: boolean): () => boolean {
+  const since = useRef(performance.now());
   useEffect(() => {
-    const t = setTimeout(() => set(true), 500);
-    return () => clearTimeout(t);
-  }, []);
-  return armed;
+    since.current = performance.now();
+    let top = card.current?.getBoundingClientRect().top ?? 0;
+    const look = () => {
+      const now = card.current?.getBoundingClientRect().top ?? top;
+      if (moves && Math.abs(now - top) > 4) since.current = performance.now();
+      top = now;
+      card.current?.toggleAttribute("data-armed", performance.now() - since.current >= still);
+    };
+    const timer = setInterval(look, 100);
+    return () => clearInterval(timer);
+  }, [card, moves]);
+  return useCallback(() => performance.now() - since.current >= still, []);
 }
 
 function actorName(v: unknown): string | undefined {
@@ -167,7 +180,7 @@ function EndedPrompt({ item, lost }: { item: ItemOf<"prompt">; lost: string | un
           </span>
           <span className="pl-ended-a">
             {head}
-            <time dateTime={p.ended_at}>{moment(p.ended_at)}</time>
+            <time dateTime={p.ended_at}>{texts.moment(p.ended_at)}</time>
           </span>
         </summary>
         {open && (

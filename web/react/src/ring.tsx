@@ -1,7 +1,7 @@
 import { useRef } from "react";
 import { useShared } from "./context.js";
 import { useTick } from "./hooks.js";
-import { clock } from "./texts.js";
+import { clock } from "./formats.js";
 
 const radius = 16;
 const length = 2 * Math.PI * radius;

@@ -2,7 +2,6 @@ import { useEffect, useState } from "react";
 import type { Hit, SessionStore } from "@parley-hq/client";
 import { useShared } from "./context.js";
 import { Icon } from "./icons.js";
-import { moment } from "./texts.js";
 
 /** Loads older entries until the one that holds an event is there, and gives its id. */
 export async function itemAt(store: SessionStore, seq: number): Promise<string | undefined> {
@@ -78,7 +77,7 @@ export function SearchBar({ close }: { close: () => void }) {
               <button type="button" onClick={() => void go(h.sequence)}>
                 <span dir="auto">{h.snippet}</span>
                 <span className="pl-muted pl-small">
-                  #{h.sequence} · {moment(h.timestamp)}
+                  #{h.sequence} · {texts.moment(h.timestamp)}
                 </span>
               </button>
             </li>

@@ -1,8 +1,11 @@
 import { useRef, useSyncExternalStore } from "react";
 import { useShared } from "./context.js";
-import { usePrompts, useTick } from "./hooks.js";
+import { usePlan, usePrompts, useTick, useWorkstreams } from "./hooks.js";
 import { Icon } from "./icons.js";
-import { clock } from "./texts.js";
+import { clock } from "./formats.js";
+import { tasksDone } from "./plan.js";
+import type { PanelName } from "./panel.js";
+import type { ConversationProps } from "./props.js";
 
 /** What waits for a person, said where it is always in view. */
 export function PromptStrip({ show }: { show: (request: string) => void }) {
@@ -35,5 +38,37 @@ export function PromptStrip({ show }: { show: (request: string) => void }) {
         {texts.go}
       </button>
     </div>
+  );
+}
+
+/** On narrow pages: the panels as one line below the composer. */
+export function PanelStrip({ panels, open }: { panels: ConversationProps["panels"]; open: (n: PanelName) => void }) {
+  const { store, texts } = useShared();
+  const plan = usePlan(store);
+  const work = useWorkstreams(store);
+  const running = work.filter((w) => !w.ended_at).length;
+  return (
+    <nav className="pl-strip" aria-label={texts.plan}>
+      {panels?.plan !== false && plan && plan.tasks.length > 0 && (
+        <button type="button" onClick={() => open("plan")}>
+          {texts.plan} {tasksDone(plan.tasks)}/{plan.tasks.length}
+        </button>
+      )}
+      {panels?.workstreams !== false && work.length > 0 && (
+        <button type="button" onClick={() => open("work")}>
+          {texts.work} {running > 0 ? running : work.length}
+        </button>
+      )}
+      {panels?.files !== false && (
+        <button type="button" onClick={() => open("files")}>
+          {texts.files}
+        </button>
+      )}
+      {panels?.inspector !== false && (
+        <button type="button" onClick={() => open("raw")}>
+          {texts.inspector}
+        </button>
+      )}
+    </nav>
   );
 }

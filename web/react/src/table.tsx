@@ -38,14 +38,18 @@ export function DataTable({ table, keep }: { table: Table; keep: string }) {
   }, [table, sort]);
   const numeric = table.columns.map((_, i) => table.rows.length > 0 && table.rows.slice(0, 50).every((r) => typeof r[i] === "number" || r[i] == null || r[i] === ""));
   const shown = all ? rows : rows.slice(0, few);
+  const sorted = (i: number) => (sort?.column === i ? (sort.down ? "descending" : "ascending") : undefined);
+  const headButton = (c: string, i: number) => (
+    <button type="button" title={texts.sortBy(c)} onClick={() => setSort({ column: i, down: sort?.column === i ? !sort.down : false })}>
+      {c}
+      {sort?.column === i && <Icon name={sort.down ? "down" : "up"} size={12} />}
+    </button>
+  );
   const head = (
     <tr>
       {table.columns.map((c, i) => (
-        <th key={i} scope="col" className={numeric[i] ? "pl-end" : undefined} aria-sort={sort?.column === i ? (sort.down ? "descending" : "ascending") : undefined}>
-          <button type="button" title={texts.sortBy(c)} onClick={() => setSort({ column: i, down: sort?.column === i ? !sort.down : false })}>
-            {c}
-            {sort?.column === i && <Icon name={sort.down ? "down" : "up"} size={12} />}
-          </button>
+        <th key={i} scope="col" className={numeric[i] ? "pl-end" : undefined} aria-sort={sorted(i)}>
+          {headButton(c, i)}
         </th>
       ))}
     </tr>
@@ -53,13 +57,19 @@ export function DataTable({ table, keep }: { table: Table; keep: string }) {
   return (
     <div className="pl-table">
       {all && rows.length > virtualFrom ? (
-        <div className="pl-bigtable" role="table" aria-rowcount={rows.length}>
-          <table aria-hidden="true">
-            <thead>{head}</thead>
-          </table>
-          <VList data={rows} className="pl-bigtable-list">
+        <div className="pl-bigtable" role="table" aria-label={texts.rows(rows.length)} aria-rowcount={rows.length}>
+          <div role="rowgroup">
+            <div role="row" className="pl-bigtable-row pl-bigtable-head">
+              {table.columns.map((c, i) => (
+                <span key={i} role="columnheader" className={numeric[i] ? "pl-end" : undefined} aria-sort={sorted(i)}>
+                  {headButton(c, i)}
+                </span>
+              ))}
+            </div>
+          </div>
+          <VList data={rows} className="pl-bigtable-list" role="rowgroup" tabIndex={0}>
             {(r: unknown[], i: number) => (
-              <div key={i} role="row" className="pl-bigtable-row">
+              <div key={i} role="row" aria-rowindex={i + 1} className="pl-bigtable-row">
                 {table.columns.map((_, n) => (
                   <span key={n} role="cell" className={numeric[n] ? "pl-end" : undefined}>
                     {cell(r[n])}

@@ -3,11 +3,14 @@
  * `messages`; the rest stays as it is here.
  */
 
-const plural = new Intl.PluralRules("en");
-const count = (n: number, one: string, other: string): string => `${number(n)} ${plural.select(n) === "one" ? one : other}`;
-const number = (n: number): string => new Intl.NumberFormat("en").format(n).replaceAll(",", " ");
+import { formats } from "./formats.js";
+
+const f = formats("en");
+const { count, number } = f;
 
 export const english = {
+  ...f,
+
   // Composer.
   placeholder: (agent: string) => (agent && agent !== "none" ? `Message ${agent}` : "Write a message"),
   send: "Send",
@@ -21,12 +24,9 @@ export const english = {
   tooLarge: (name: string, limit: string) => `${name} is larger than ${limit} and was not added.`,
   tooMany: (n: number) => `At most ${count(n, "file", "files")} can go with one message.`,
   notAccepted: (name: string) => `${name} is not of a kind that is taken here.`,
-  uploadFailed: (name: string, why: string) => `${name} could not be uploaded: ${why}`,
   dropHere: "Drop files to add them",
   composerLabel: "Message",
   runsNow: "The agent is working. Your message waits for its turn.",
-  readOnly: "You can read this conversation.",
-  answerOnly: "You can answer questions here.",
 
   // Messages.
   you: "You",
@@ -41,7 +41,6 @@ export const english = {
   steered: "Taken into the running turn",
   copy: "Copy",
   copied: "Copied",
-  copyMarkdown: "Copy as Markdown",
   inspect: "Inspect",
   linkTo: (seq: number) => `Link to ${seq}`,
   cutShort: "Cut short",
@@ -55,6 +54,10 @@ export const english = {
   codeBlock: (lang: string) => (lang ? `Code, ${lang}` : "Code"),
   showAll: (size: string) => `Show all (${size})`,
   imageFrom: (host: string) => `Image from ${host}`,
+  loadImage: "Load",
+  loadingImage: "Loading the image",
+  tableLabel: "Table",
+  taskBox: (done: boolean): string => (done ? "done" : "to do"),
   brokenEntry: "This entry could not be shown.",
   raw: "Raw",
   unknownKind: (type: string) => `Event of a type unknown here: ${type}`,
@@ -83,11 +86,10 @@ export const english = {
   writeSomething: "Write an answer first.",
   pick: "Choose…",
   filter: "Filter options",
-  yes: "Yes",
-  no: "No",
   youAnswered: "You answered",
   answeredBy: (who: string) => `Answered by ${who}`,
   answeredElsewhere: (who: string) => `${who} answered first. Your answer was not used.`,
+  tooLate: "Your answer came too late and was not used.",
   someone: "Someone",
   expired: "Time ran out",
   withdrawnPrompt: "No longer needed: the agent moved on.",
@@ -130,20 +132,57 @@ export const english = {
   files: "Files",
   planProgress: (done: number, all: number) => `${number(done)} of ${number(all)}`,
   planRevised: (n: number) => `Plan revised ${n}×`,
+  showPlanHistory: "How the plan changed",
+  hidePlanHistory: "Hide how the plan changed",
+  planChange: { added: "added", removed: "removed", renamed: "renamed", moved: "moved", status: "now" } as Record<string, string>,
+  planGo: "Show where this was begun",
+  changed: "changed",
   noPlan: "The agent has made no plan yet.",
   noWork: "No parallel work in this conversation.",
+  panelWidth: "Width of the panel",
   noFiles: "No files yet.",
   taskStatus: { pending: "to do", in_progress: "in progress", done: "done", skipped: "skipped", failed: "failed" } as Record<string, string>,
   workStatus: {
     running: "running", canceling: "cancelling", completed: "completed", failed: "failed", timeout: "ran out of time", canceled: "cancelled", paused: "paused",
   } as Record<string, string>,
   phases: { planning: "planning", executing_tool: "using a tool", synthesizing: "writing up", blocked: "waiting", done: "done" } as Record<string, string>,
-  launched: (name: string) => `Launched ${name}`,
   running: (n: number) => `${number(n)} running`,
+  resting: "waits for a message",
+  wrappingUp: "wrapping up",
+  usingTool: (tool: string) => `using ${tool}`,
   onlyThis: (name: string) => `Only ${name}`,
   showEverything: "Show everything",
-  messageWorkstream: (name: string) => `Message ${name}`,
-  stopWorkstream: (name: string) => `Stop ${name}`,
+  allDone: (n: number) => `${number(n)} ended`,
+  showEnded: (n: number) => `Show ${number(n)} that ended`,
+  hideEnded: "Hide those that ended",
+  warned: (share: number) => `${Math.round(share * 100)} % of its time is used`,
+  workName: "Name",
+  workState: "State",
+  workTime: "Time",
+  workDoing: "Doing",
+  menu: "Menu",
+  steerMenu: (name: string) => `Steer ${name}`,
+  steerVerbs: {
+    message: "Send a message", add_instruction: "Add an instruction", add_constraint: "Add a constraint", set_priority: "Set its priority",
+    pause_requested: "Pause", resume_requested: "Resume", terminate: "Cancel the work",
+  } as Record<string, string>,
+  steerTitle: {
+    message: (name: string) => `Message to ${name}`,
+    add_instruction: (name: string) => `Instruction for ${name}`,
+    add_constraint: (name: string) => `Constraint for ${name}`,
+    set_priority: (name: string) => `Priority of ${name}`,
+    terminate: (name: string) => `Why should ${name} end? (optional)`,
+  } as Record<string, (name: string) => string>,
+  steerNotice: {
+    add_instruction: (name: string) => `Instruction for ${name}`,
+    add_constraint: (name: string) => `Constraint for ${name}`,
+    set_priority: (name: string) => `Priority of ${name}`,
+    pause_requested: (name: string) => `${name} was asked to pause`,
+    resume_requested: (name: string) => `${name} was asked to go on`,
+    wrap_up: (name: string) => `${name} was told to come to an end`,
+  } as Record<string, (name: string) => string>,
+  priorities: { low: "Low", normal: "Normal", high: "High", urgent: "Urgent" } as Record<string, string>,
+  keepRunning: "Let it run",
   asTable: "As table",
   asLanes: "As lanes",
 
@@ -151,12 +190,14 @@ export const english = {
   open: "Open",
   download: "Download",
   close: "Close",
+  chart: "Chart",
+  chartRefused: "This chart wants to load data from an address. Charts may only use data that comes with them.",
+  chartFailed: (why: string) => `The chart could not be drawn: ${why}`,
   asData: "Show the data",
   asChart: "Show the chart",
   rows: (n: number) => count(n, "row", "rows"),
   showPage: "Show the page",
   pageNote: "Shown in a sandbox: its scripts and requests are off.",
-  noPreview: "There is no view for this kind of artifact.",
   sortBy: (column: string) => `Sort by ${column}`,
 
   // Notices.
@@ -180,13 +221,13 @@ export const english = {
   reloaded: "The history changed on the server and was loaded again.",
   loadingOlder: "Loading earlier entries",
   olderFailed: "Earlier entries could not be loaded.",
-  beginning: "Beginning of the conversation",
   newEntries: (n: number) => (n > 0 ? `${number(n)} new` : "To the end"),
   notFound: "This conversation does not exist, or you may not see it.",
   gone: "This conversation was erased.",
   signInAgain: "Your sign-in has ended.",
   cannotOpen: "The conversation could not be opened.",
   emptyHint: (about: string) => about || "Say something to begin.",
+  notLoaded: "This part could not be loaded.",
   transcript: "Conversation",
   loading: "Loading",
   reset: "Start over",
@@ -202,6 +243,11 @@ export const english = {
   copyJSON: "Copy JSON",
   copyNDJSON: "Copy shown as NDJSON",
   loadEarlier: "Load earlier events",
+  loadEverything: "Load all",
+  anyType: "Every type",
+  anyLane: "Every line of work",
+  dialects: "Dialects",
+  lost: "Lost in this dialect:",
   gap: (from: number, to: number) => `Missing: ${from} to ${to}`,
   event: (seq: number) => `Event ${seq}`,
   eventsShown: (n: number, of: number) => `${number(n)} of ${number(of)}`,
@@ -223,47 +269,6 @@ export const english = {
   sayTwenty: "20 seconds left to answer",
   sayExpired: "The time to answer is over",
   sayLost: "The connection is lost",
-  keys: "Keys",
 };
 
 export type Texts = typeof english;
-
-/** Seconds as m:ss, or h:mm above an hour. */
-export function clock(seconds: number): string {
-  const s = Math.max(0, Math.ceil(seconds));
-  const two = (n: number) => String(n).padStart(2, "0");
-  return s >= 3600 ? `${Math.floor(s / 3600)}:${two(Math.floor((s % 3600) / 60))} h` : `${Math.floor(s / 60)}:${two(s % 60)}`;
-}
-
-/** How long something took, in the unit a person would use. */
-export function took(ms: number): string {
-  if (ms < 0) return "";
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
-  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
-  return `${Math.floor(ms / 3_600_000)} h ${Math.round((ms % 3_600_000) / 60_000)} min`;
-}
-
-export function bytes(n: number): string {
-  if (n < 1000) return `${n} B`;
-  const units = ["kB", "MB", "GB"];
-  let u = -1;
-  do {
-    n /= 1000;
-    u++;
-  } while (n >= 999.5 && u < units.length - 1);
-  return `${n < 10 ? n.toFixed(1) : Math.round(n)} ${units[u]}`;
-}
-
-export const compact = (n: number): string => new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(n);
-
-const hourMinute = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const dayToo = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
-
-/** A moment as people write it: the time today, with the day otherwise. */
-export function moment(at: string | number | undefined): string {
-  if (!at) return "";
-  const d = new Date(at);
-  if (Number.isNaN(d.getTime())) return "";
-  return (d.toDateString() === new Date().toDateString() ? hourMinute : dayToo).format(d);
-}

@@ -4,7 +4,6 @@ import { useKept, useShared } from "./context.js";
 import { useItem, useTick } from "./hooks.js";
 import { Icon, type IconName } from "./icons.js";
 import { Value, gist } from "./json.js";
-import { took } from "./texts.js";
 
 const icons: Record<string, IconName> = { running: "ring", ok: "check", error: "cross", denied: "dash", unknown: "warn" };
 
@@ -54,14 +53,14 @@ export const ToolRow = memo(function ToolRow({ id }: { id: string }) {
 });
 
 function Elapsed({ item }: { item: ItemOf<"tool"> }) {
-  const { store } = useShared();
+  const { store, texts } = useShared();
   const el = useRef<HTMLSpanElement>(null);
   const t = item.tool;
-  const ended = t.started_at && t.ended_at ? took(Date.parse(t.ended_at) - Date.parse(t.started_at)) : "";
+  const ended = t.started_at && t.ended_at ? texts.took(Date.parse(t.ended_at) - Date.parse(t.started_at)) : "";
   useTick(() => {
     if (!el.current || !t.started_at) return;
     const ms = store.serverNow() - Date.parse(t.started_at);
-    el.current.textContent = ms > 1000 ? ` · ${took(Math.floor(ms / 1000) * 1000)}` : "";
+    el.current.textContent = ms > 1000 ? ` · ${texts.took(Math.floor(ms / 1000) * 1000)}` : "";
   }, t.status === "running");
   if (t.status !== "running") return <span>{ended ? ` · ${ended}` : ""}</span>;
   return <span ref={el} />;

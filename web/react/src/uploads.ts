@@ -1,6 +1,6 @@
 import { useCallback, useRef, useState } from "react";
 import type { Part, ParleyClient } from "@parley-hq/client";
-import { bytes, type Texts } from "./texts.js";
+import type { Texts } from "./texts.js";
 
 export interface UploadRules {
   /** As the accept attribute of a file input: types and endings, separated by commas. */
@@ -47,7 +47,7 @@ export function useUploads(client: ParleyClient, session: () => Promise<string>,
     setFault(undefined);
     let room = (rules.maxFiles ?? 5) - files.length;
     for (const file of list) {
-      if (rules.maxBytes && file.size > rules.maxBytes) setFault(texts.tooLarge(file.name, bytes(rules.maxBytes)));
+      if (rules.maxBytes && file.size > rules.maxBytes) setFault(texts.tooLarge(file.name, texts.bytes(rules.maxBytes)));
       else if (!accepted(file, rules.accept)) setFault(texts.notAccepted(file.name));
       else if (room <= 0) setFault(texts.tooMany(rules.maxFiles ?? 5));
       else {

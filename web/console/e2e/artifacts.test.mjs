@@ -1,0 +1,205 @@
+// What agents make and people send: tables, charts, pages, images, files.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { describe, test } from "node:test";
+import { api, say } from "./harness.mjs";
+import { axe, events, feed, inSession, post, server, settled, until } from "./suite.mjs";
+
+const none = { session: { agent: "none" } };
+
+describe("artifacts", () => {
+  test("[26] ten thousand rows are sorted, and scrolled without being drawn all at once", () =>
+    inSession(async (page, id) => {
+      const rows = Array.from({ length: 10_000 }, (_, i) => [`City ${i}`, (i * 7919) % 10_007]);
+      await fetch(`${server.url}/parley/v1/sessions/${id}/artifacts/out/cities.json`, { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ columns: ["City", "People"], rows }) });
+      await post(id, { type: "agent.artifact", payload: { type: "table", title: "Cities", path: "out/cities.json", media_type: "application/json" } });
+      await page.getByRole("button", { name: "People" }).click();
+      await page.getByRole("button", { name: "People" }).click();
+      const most = rows.toSorted((a, b) => b[1] - a[1])[0];
+      await page.locator(".pl-table").getByText(most[0], { exact: true }).waitFor();
+      await page.getByRole("button", { name: "Show all (10,000 rows)" }).click();
+      await page.locator(".pl-bigtable").waitFor();
+      assert.ok((await page.evaluate(() => document.querySelectorAll("*").length)) < 1500);
+      const least = rows.toSorted((a, b) => a[1] - b[1])[0];
+      await page.locator(".pl-bigtable-list").evaluate((el) => (el.scrollTop = el.scrollHeight));
+      await page.locator(".pl-bigtable").getByText(least[0], { exact: true }).waitFor();
+      await axe(page, "a big table");
+    }, none));
+
+  test("[26] a chart by specification is drawn by an interpreter; one that wants to fetch is refused", () =>
+    inSession(async (page, id) => {
+      const spec = (data) => ({
+        $schema: "https://vega.github.io/schema/vega-lite/v6.json", data, transform: [{ calculate: "datum.v * 2 + length('ab')", as: "double" }],
+        mark: "bar", encoding: { x: { field: "day", type: "nominal" }, y: { field: "double", type: "quantitative" } },
+      });
+      await post(id, { type: "agent.artifact", payload: { type: "chart", title: "Visits", data: spec({ values: [{ day: "Mon", v: 3 }, { day: "Tue", v: 5 }] }) } });
+      const chart = page.getByLabel("Visits").locator(".pl-spec");
+      await until(page, () => chart.locator("svg path[aria-roledescription=bar]").count().then((n) => n === 2), "two bars");
+      // The value of a bar went through the expression.
+      await chart.locator("svg [aria-label='day: Tue; double: 12']").waitFor();
+      await page.getByRole("button", { name: "Show the data" }).click();
+      await page.getByRole("cell", { name: "Tue" }).waitFor();
+      await post(id, { type: "agent.artifact", payload: { type: "chart", title: "Far", data: spec({ url: "https://evil.example/data.json" }) } });
+      await settled(page, "This chart wants to load data from an address.");
+      await axe(page, "charts");
+    }, none));
+
+  test("[27] a download has its name and bytes; a page that an agent made runs nothing and reaches nobody", () =>
+    inSession(async (page, id) => {
+      const put = (path, type, body) => fetch(`${server.url}/parley/v1/sessions/${id}/artifacts/${path}`, { method: "PUT", headers: { "Content-Type": type }, body });
+      // A server of somebody else, to see who comes.
+      const reached = [];
+      const sink = createServer((req, res) => {
+        reached.push(req.url);
+        res.end();
+      });
+      await new Promise((done) => sink.listen(0, "127.0.0.1", done));
+      sink.unref();
+      const elsewhere = `http://127.0.0.1:${sink.address().port}`;
+      await put("out/report.csv", "text/csv", "a,b\n1,2\n");
+      await put("out/page.html", "text/html", `<h1>Made here</h1><script>parent.PWN = 1; document.title = "ran"</script><img src="${elsewhere}/leak.png"><link rel="stylesheet" href="${elsewhere}/leak.css"><iframe src="${elsewhere}/frame"></iframe><form action="${elsewhere}/form"></form><meta http-equiv="refresh" content="0; url=${elsewhere}/gone">`);
+      await post(id, { type: "agent.artifact", payload: { type: "file", title: "Report", path: "out/report.csv", media_type: "text/csv", size: 8 } }, { type: "agent.artifact", payload: { type: "html", title: "Page", path: "out/page.html", media_type: "text/html" } });
+      const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("region", { name: "Report" }).getByRole("link", { name: "Download" }).click()]);
+      assert.equal(download.suggestedFilename(), "report.csv");
+      assert.equal(readFileSync(await download.path(), "utf8"), "a,b\n1,2\n");
+      await page.getByRole("button", { name: "Show the page" }).click();
+      await page.frameLocator("iframe.pl-page").getByText("Made here").waitFor();
+      assert.equal(await page.evaluate(() => window.PWN), undefined);
+      assert.deepEqual(reached, []);
+      sink.close();
+    }, { ...none, expect: /Content Security Policy|Blocked script|sandboxed|frame/i }));
+
+  test("[7] an image from elsewhere comes only when it is asked for, and through the server", () =>
+    inSession(async (page, id) => {
+      const asked = [];
+      page.on("request", (r) => asked.push(`${r.method()} ${new URL(r.url()).pathname}`));
+      await post(id, { type: "agent.text", payload: { text: "Look: ![a map](https://maps.example/south.png) and ![inside](http://127.0.0.1:1/x.png)" } });
+      const chip = page.locator(".pl-imagechip", { hasText: "maps.example" });
+      await chip.waitFor();
+      assert.deepEqual(asked.filter((a) => a.includes("image")), []);
+      const pixel = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
+      await page.route("**/parley/v1/image", (route) => (route.request().postDataJSON().url.includes("maps.example") ? route.fulfill({ contentType: "image/png", body: pixel }) : route.continue()));
+      await chip.getByRole("button", { name: /^Load/ }).click();
+      await page.getByRole("img", { name: "a map" }).waitFor();
+      // The real server refuses what lies in its own network, and says so.
+      await page.locator(".pl-imagechip", { hasText: "127.0.0.1" }).getByRole("button", { name: /^Load/ }).click();
+      await page.locator(".pl-imagechip .pl-bad").getByText(/ports 80|private network/).waitFor();
+    }, { ...none, expect: /40\d|50\d/ }));
+});
+
+describe("uploads", () => {
+  test("[28] by drop and by paste, with progress, cancelling and another try", () =>
+    inSession(async (page, id) => {
+      const composer = page.locator(".pl-composer");
+      // The first upload is held up, so that its progress can be seen and it can be cancelled.
+      let release;
+      const held = new Promise((r) => (release = r));
+      let fail = true;
+      await page.route("**/artifacts/**", async (route) => {
+        if (route.request().method() !== "PUT") return route.continue();
+        const url = route.request().url();
+        if (url.includes("slow.txt")) await held;
+        if (url.includes("flaky.txt") && fail) {
+          fail = false;
+          return route.fulfill({ status: 507, json: { error: { code: "too_large", message: "the disk is full" } } });
+        }
+        await route.continue();
+      });
+      const give = (event, names) =>
+        composer.evaluate((el, [event, names]) => {
+          const data = new DataTransfer();
+          for (const n of names) data.items.add(new File([`content of ${n}`], n, { type: "text/plain" }));
+          const init = { bubbles: true, cancelable: true };
+          el.dispatchEvent(event === "paste" ? new ClipboardEvent("paste", { ...init, clipboardData: data }) : new DragEvent(event, { ...init, dataTransfer: data }));
+        }, [event, names]);
+      await give("dragover", ["x"]);
+      await page.getByPlaceholder("Drop files to add them").waitFor();
+      await give("drop", ["slow.txt"]);
+      await composer.getByRole("progressbar", { name: "slow.txt" }).waitFor();
+      assert.equal(await page.getByRole("button", { name: "Send" }).isDisabled(), true);
+      await composer.getByRole("button", { name: "Remove slow.txt" }).click();
+      await composer.getByText("slow.txt").waitFor({ state: "detached" });
+      release();
+      await give("paste", ["flaky.txt"]);
+      await composer.getByText("the disk is full").waitFor();
+      await axe(page, "a failed upload");
+      await composer.getByRole("button", { name: "Retry" }).click();
+      await composer.getByText("20 B").waitFor();
+      await say(page, "here");
+      await settled(page, "You said: here");
+      const part = (await events(id)).find((e) => e.type === "user.message").payload.content.find((p) => p.type === "file");
+      assert.equal(await (await fetch(`${server.url}/parley/v1/sessions/${id}/artifacts/${part.path}`)).text(), "content of flaky.txt");
+      // Larger than the limit of the component: refused in words, before anything is sent.
+      await composer.evaluate((el) => {
+        const data = new DataTransfer();
+        const big = new File(["x"], "big.bin");
+        Object.defineProperty(big, "size", { value: 200_000_000 });
+        data.items.add(big);
+        const e = new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer: data });
+        Object.defineProperty(e.dataTransfer, "files", { value: [big] });
+        el.dispatchEvent(e);
+      });
+      await page.getByText("big.bin is larger than 100 MB and was not added.").waitFor();
+    }, { expect: /507/ }));
+});
+
+describe("writing", () => {
+  test("[5] what is unfinished is drawn as if it were finished, and leaves no trace when it is", () =>
+    inSession(async (page, id, context) => {
+      await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+      const code = Array.from({ length: 120 }, (_, i) => `line${i} := "<${i}>"`).join("\n");
+      const whole = `Some **bold words** and \`code\`.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n\`\`\`go\n${code}\n\`\`\`\n\nThe **end** of it.`;
+      let offset = 0;
+      const write = async (to) => {
+        const text = whole.slice(offset, to);
+        await api(server, `/sessions/${id}/previews`, [{ block: "b1", offset, text, kind: "text" }]);
+        offset = to;
+      };
+      await write(whole.indexOf(" words**"));
+      await page.locator(".pl-prose strong").getByText("bold").waitFor();
+      assert.ok(!(await feed(page).innerText()).includes("**"), "raw marks are seen");
+      await write(whole.indexOf("| 1 |") + 3);
+      await page.locator(".pl-prose table").waitFor();
+      await write(whole.indexOf("line60"));
+      await page.locator(".pl-code").getByText("line59").waitFor();
+      assert.ok(!(await feed(page).innerText()).includes("```"), "a raw fence is seen");
+      await write(whole.length);
+      await post(id, { type: "agent.text", payload: { block: "b1", text: whole } });
+      await page.locator(".pl-prose strong").getByText("end").waitFor();
+      assert.ok(!/\*\*|```|\|--/.test(await feed(page).innerText()), "something raw is left");
+      // The button stays in view while the block is scrolled through, down and up.
+      const copy = page.locator(".pl-code-head").first().getByRole("button", { name: "Copy" });
+      await page.locator(".pl-list").evaluate((el) => (el.scrollTop = 0));
+      const list = page.locator(".pl-list");
+      for (const to of [700, 1200, 400]) {
+        await list.evaluate((el, to) => (el.scrollTop = to), to);
+        await until(page, () => copy.evaluate((b) => {
+          const r = b.getBoundingClientRect();
+          const l = b.closest(".pl-list").getBoundingClientRect();
+          return r.top >= l.top - 1 && r.bottom <= l.bottom + 1;
+        }), `the copy button in view at ${to}`);
+      }
+      await copy.click();
+      assert.equal(await page.evaluate(() => navigator.clipboard.readText()), code);
+    }, none));
+
+  test("[9] opening a row does not move the row under the pointer", () =>
+    inSession(async (page, id) => {
+      await post(id, ...Array.from({ length: 20 }, (_, i) => ({ type: "agent.text", payload: { text: `Text ${i}` } })), { type: "agent.thinking", payload: { text: "one\n\ntwo\n\nthree" } }, { type: "agent.tool_call", payload: { call_id: "c", tool: "fetch", params: { a: 1 } } });
+      const tool = page.locator(".pl-tool", { hasText: "fetch" });
+      await tool.getByText("running").waitFor();
+      await post(id, { type: "agent.tool_result", payload: { call_id: "c", tool: "fetch", result: { rows: 3 } } });
+      await tool.getByText("ok").waitFor();
+      await page.locator(".pl-list").hover();
+      await page.mouse.wheel(0, -60);
+      await page.getByRole("button", { name: /To the end/ }).waitFor();
+      for (const summary of [page.locator(".pl-think summary"), tool.locator("summary")]) {
+        await summary.hover(); // brings it into view
+        const before = await summary.boundingBox();
+        await summary.click();
+        await until(page, () => summary.evaluate((s) => s.parentElement.open), "an open row");
+        assert.ok(Math.abs((await summary.boundingBox()).y - before.y) <= 1, "the row moved");
+      }
+    }, none));
+});

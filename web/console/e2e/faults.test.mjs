@@ -1,0 +1,149 @@
+// What networks do: frames twice, out of order, late; no network at all; a server that comes back.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { api, openPage, say } from "./harness.mjs";
+import { browser, events, feed, inSession, post, server, settled, until } from "./suite.mjs";
+
+/** What the ledger shows, entry by entry. */
+const ledger = (page) => feed(page).locator("article").evaluateAll((all) => all.map((a) => a.innerText.replace(/\d\d:\d\d|\d+ ms/g, "").trim()));
+
+/** Another page on the same session, whose socket is tampered with. */
+async function tampered(id, tamper) {
+  const { page, context, faults } = await openPage(browser);
+  await page.routeWebSocket(/\/parley\/v1\/ws/, (ws) => {
+    const to = ws.connectToServer();
+    const give = tamper((m) => ws.send(m));
+    to.onMessage(give);
+    ws.onMessage((m) => to.send(m));
+  });
+  await page.goto(`${server.url}/s/${id}`);
+  await page.getByRole("textbox", { name: "Message", exact: true }).waitFor();
+  await page.locator(".pl-dot-live, .pl-dot-idle").first().waitFor();
+  return { page, context, faults };
+}
+
+const tampers = {
+  "every frame twice": (send) => (m) => {
+    send(m);
+    send(m);
+  },
+  "neighbours swapped": (send) => {
+    let kept;
+    let n = 0;
+    return (m) => {
+      const op = JSON.parse(m).op;
+      if (op !== "event" && op !== "preview") return send(m);
+      // Every fifth one waits for the next.
+      if (kept === undefined && ++n % 5 === 0) {
+        kept = m;
+        return;
+      }
+      send(m);
+      if (kept !== undefined) send(kept);
+      kept = undefined;
+    };
+  },
+  "frames late, in lumps": (send) => {
+    let queue = [];
+    return (m) => {
+      if (queue.push(m) > 1) return;
+      setTimeout(() => queue.splice(0).forEach(send), 150);
+    };
+  },
+  "frames lost": (send) => {
+    let n = 0;
+    return (m) => {
+      const op = JSON.parse(m).op;
+      if ((op === "event" || op === "preview") && ++n % 7 === 0) return;
+      send(m);
+    };
+  },
+};
+
+describe("faults of the network", () => {
+  for (const [name, tamper] of Object.entries(tampers))
+    test(`[20] ${name}: the ledger is that of a clean run`, () =>
+      inSession(async (page, id) => {
+        const other = await tampered(id, tamper);
+        try {
+          for (const words of ["/stream 120 200", '/tool look {"q":1}', "/think a b c", "/plan 3 1"]) await say(page, words);
+          const over = async () => (await events(id)).filter((e) => e.type === "turn.completed").length === 4;
+          await until(page, over, "the end of all four turns");
+          const last = (await events(id)).at(-1).sequence;
+          await settled(page, "Done thinking.");
+          await until(page, async () => JSON.stringify(await ledger(other.page)) === JSON.stringify(await ledger(page)), `the same ledger up to ${last}`);
+          assert.equal((await feed(other.page).innerText()).match(/\btok60\b/g)?.length, 1);
+        } finally {
+          await other.context.close();
+        }
+      }));
+
+  test("[19] without a network a message waits, and goes out once; what happened meanwhile is there", () =>
+    inSession(async (page, id, context) => {
+      await say(page, "before");
+      await settled(page, "You said: before");
+      await context.setOffline(true);
+      await post(id, { type: "agent.text", payload: { text: "Meanwhile" } });
+      await say(page, "while away");
+      await feed(page).getByText("while away", { exact: true }).waitFor();
+      await context.setOffline(false);
+      await settled(page, "You said: while away");
+      await settled(page, "Meanwhile");
+      assert.equal((await events(id)).filter((e) => e.type === "user.message").length, 2);
+      assert.equal(await feed(page).getByText("while away", { exact: true }).count(), 1);
+      // Nothing is missing: what the page shows is what the server folds.
+      const items = (await api(server, `/sessions/${id}/snapshot?items=500`)).items.map((i) => i.id);
+      await page.reload();
+      await settled(page, "You said: while away");
+      assert.equal(await feed(page).locator("article").count(), items.length);
+    }, { expect: /ERR_INTERNET_DISCONNECTED|WebSocket|Failed to/ }));
+
+  test("[16] an answer that comes too late is refused, and that is said", () =>
+    inSession(async (page, id) => {
+      await say(page, "/ask text timeout=4");
+      await page.getByRole("textbox", { name: "What is your name?" }).fill("Mira");
+      await page.locator(".pl-prompt-open[data-armed]").waitFor();
+      let release;
+      const held = new Promise((r) => (release = r));
+      await page.route("**/answer", async (route) => {
+        await held;
+        await route.continue();
+      });
+      await page.getByRole("button", { name: "Send answer" }).click();
+      await page.getByText("Sending").waitFor();
+      await settled(page, "No answer in time.");
+      release();
+      await settled(page, "Your answer came too late and was not used.");
+      await settled(page, "This prompt is no longer available.");
+      await settled(page, "Mira"); // what was written is still there
+      assert.equal((await events(id)).filter((e) => e.type === "user.input_response").length, 0);
+    }, { expect: /409|410/ }));
+
+  test("[15] a page that slept knows the right time at once", () =>
+    inSession(async (page) => {
+      await page.clock.install();
+      await page.reload();
+      await say(page, "/ask text timeout=300");
+      const ring = page.locator(".pl-ring-text");
+      await ring.waitFor();
+      const left = async () => (await ring.innerText()).split(":").reduce((m, s) => m * 60 + Number(s), 0);
+      const before = await left();
+      await page.clock.fastForward(30_000); // as after a laptop's sleep: timers fire once
+      await until(page, async () => Math.abs(before - 30 - (await left())) <= 2, "thirty seconds less");
+    }));
+
+  test("[17] two pages show the same, entry by entry", () =>
+    inSession(async (page, id, context) => {
+      const other = await context.newPage();
+      await other.goto(page.url());
+      await say(page, "/ask binary_choice");
+      await other.getByRole("button", { name: "Continue" }).waitFor();
+      await page.locator(".pl-prompt-open[data-armed]").waitFor();
+      await page.getByRole("button", { name: "Continue" }).click();
+      await settled(page, "You answered: continue");
+      await settled(other, "You answered: continue");
+      await feed(other).getByText("Answered by", { exact: false }).waitFor();
+      const ids = (p) => feed(p).locator("article").evaluateAll((all) => all.map((a) => a.dataset.item));
+      assert.deepEqual(await ids(other), await ids(page));
+    }));
+});

@@ -1,0 +1,87 @@
+// Long ledgers, lanes and entries that cannot be drawn.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { api } from "./harness.mjs";
+import { axe, inSession, post, server, settled, steady, until } from "./suite.mjs";
+
+describe("long and wide", () => {
+  test("[31] older entries load without moving what is read", () =>
+    inSession(
+      async (page, id) => {
+        for (let i = 0; i < 4; i++) await post(id, ...Array.from({ length: 150 }, (_, n) => ({ type: "agent.text", payload: { text: `Entry ${i * 150 + n}\n\n${"words ".repeat((n % 7) * 12)}` } })));
+        await page.reload();
+        await page.getByText("Entry 599", { exact: true }).waitFor();
+        assert.ok((await page.evaluate(() => document.querySelectorAll("*").length)) < 1500);
+        // Hold the older page back, so that there is a moment before and one after.
+        let release;
+        const held = new Promise((r) => (release = r));
+        await page.route("**/items?*", async (route) => {
+          await held;
+          await route.continue();
+        });
+        const list = page.locator(".pl-list");
+        await list.hover();
+        await until(page, async () => {
+          await page.mouse.wheel(0, -4000);
+          return (await list.evaluate((el) => el.scrollTop)) <= 300;
+        }, "the top of the list");
+        await steady(page, list);
+        const first = () => list.evaluate((el) => {
+          const top = el.getBoundingClientRect().top;
+          const a = [...el.querySelectorAll("article")].find((x) => x.getBoundingClientRect().bottom > top + 5);
+          return [a?.dataset.item, Math.round(a?.getBoundingClientRect().top ?? 0)];
+        });
+        const before = await first();
+        const height = await list.evaluate((el) => el.scrollHeight);
+        release();
+        await until(page, () => list.evaluate((el, h) => el.scrollHeight > h + 1000, height), "older entries");
+        await steady(page, list);
+        const after = await first();
+        assert.equal(after[0], before[0]);
+        assert.ok(Math.abs(after[1] - before[1]) <= 1, `moved by ${after[1] - before[1]} px`);
+        await until(page, async () => {
+          await page.mouse.wheel(0, -6000);
+          return page.getByText("Entry 0", { exact: true }).isVisible();
+        }, "the first entry");
+      },
+      { session: { agent: "none" } },
+    ));
+
+  test("[23] [24] [34] lanes: phases, time left and ends; one of them alone, but every question", () =>
+    inSession(
+      async (page, id) => {
+        await post(id, { type: "agent.text", payload: { text: "From the main line" } }, { type: "agent.input_request", payload: { request_id: "q", input_type: "text", text: "Which vendor?" } });
+        await page.route("**/snapshot*", async (route) => {
+          const s = await (await route.fetch()).json();
+          const now = Date.parse(s.server_now);
+          const at = (seconds) => new Date(now + seconds * 1000).toISOString();
+          const work = (name, state, more) => ({ id: name, name, task: `Look into ${name}`, state, launched_at: at(-100), deadline: at(100), ...more });
+          s.state.workstreams = [work("pricing", "running", { phase: "executing_tool" }), work("news", "timeout", { ended_at: at(-1) }), work("fx", "failed", { ended_at: at(-1) }), work("law", "canceled", { ended_at: at(-1) })];
+          s.items.push(...["pricing", "news"].map((w, i) => ({ id: `x${i}`, kind: "text", seq: 90 + i, workstream_id: w, text: { text: `Words from ${w}` } })));
+          await route.fulfill({ json: s });
+        });
+        await page.reload();
+        await page.getByRole("complementary").getByText(/using a tool · 1:(39|40) left/).waitFor();
+        for (const word of ["ran out of time", "failed", "cancelled"]) await page.getByRole("complementary").getByText(word).waitFor();
+        await axe(page, "lanes");
+        await page.getByRole("button", { name: /^pricing/ }).click();
+        await page.getByText("Words from news").waitFor({ state: "detached" });
+        await page.getByText("Words from pricing").waitFor();
+        assert.equal(await page.getByText("From the main line").count(), 0);
+        assert.equal(await page.getByRole("textbox", { name: "Which vendor?" }).count(), 1);
+        await page.getByRole("button", { name: "Show everything" }).click();
+        await page.getByText("From the main line").waitFor();
+      },
+      { session: { agent: "none" } },
+    ));
+
+  test("[40] an entry that cannot be drawn takes only its entry with it", () =>
+    inSession(
+      async (page, id) => {
+        await api(server, `/sessions/${id}/events`, [{ type: "agent.artifact", payload: { type: "table", title: "Odd", data: { columns: [null], rows: [null, 3] } } }, { type: "agent.text", payload: { text: "Still here" } }]);
+        await settled(page, "Still here");
+        await settled(page, "This entry could not be shown.");
+      },
+      { session: { agent: "none" }, expect: /TypeError|error/i },
+    ));
+});

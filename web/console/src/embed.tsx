@@ -1,0 +1,116 @@
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { createRoot } from "react-dom/client";
+import { localOutbox, ParleyClient, type AgentInfo, type ParleyError, type Prompt, type Status } from "@parley-hq/client";
+import { Conversation, type ConversationHandle, type Mode } from "@parley-hq/react";
+import type { FromFrame, ToFrame } from "@parley-hq/react/frame";
+import "@parley-hq/react/styles.css";
+import "./console.css";
+import { about, useAbout } from "./about.js";
+import { LocaleProvider, preferred, useLocale } from "./locale.js";
+
+/*
+ * The conversation alone, as other pages show it in a frame. What is not secret comes in the address; a token comes as a
+ * message from the page around, if that page is one of those the operator has allowed. The server says the same to the
+ * browser (frame-ancestors), so a page that is not allowed gets no frame at all; this check is for what is said in it.
+ */
+
+const framed = window.parent !== window;
+const query = new URLSearchParams(location.search);
+const session = /^\/embed\/([^/]+)$/.exec(location.pathname)?.[1];
+const read = <T extends string>(name: string, ...allowed: T[]): T | undefined => allowed.find((v) => v === query.get(name));
+
+/** Whether an origin is one of those that are allowed; a star stands for any port. */
+export function allows(list: readonly string[], origin: string): boolean {
+  return list.some((a) => a === origin || (a.endsWith(":*") && origin.startsWith(a.slice(0, -1)) && /^\d+$/.test(origin.slice(a.length - 1))));
+}
+
+function Embedded() {
+  const locale = useLocale(query.get("locale") ?? preferred(""));
+  const offers = useAbout();
+  const host = useRef<string>(undefined); // the origin of the page around, once it has spoken
+  const token = useRef<string>(undefined);
+  const conversation = useRef<ConversationHandle>(null);
+  const [signedIn, setSignedIn] = useState(query.get("wait") === "token" ? 0 : 1); // counts, so that another token begins anew
+  const [stranger, setStranger] = useState<string>();
+  const [agents, setAgents] = useState<AgentInfo[]>([]);
+  const client = useMemo(() => new ParleyClient({ storage: localOutbox(), token: () => token.current }), [signedIn]);
+  const tell = useCallback((m: FromFrame) => host.current && window.parent.postMessage(m, host.current), []);
+
+  useEffect(() => {
+    if (!framed) return;
+    const hear = (e: MessageEvent) => {
+      if (e.source !== window.parent || !e.data || typeof (e.data as ToFrame).parley !== "string") return;
+      const m = e.data as ToFrame;
+      void about().then((a) => {
+        if (e.origin !== location.origin && !allows(a.frames, e.origin)) return setStranger(e.origin);
+        host.current = e.origin;
+        if (m.parley === "open" && m.token !== token.current) {
+          token.current = m.token;
+          setSignedIn((n) => n + 1);
+        } else if (m.parley === "send") void conversation.current?.send(String(m.text)).catch(() => {});
+        else if (m.parley === "stop") void conversation.current?.stop().catch(() => {});
+      });
+    };
+    addEventListener("message", hear);
+    // Nothing in it: whoever is around may know that the frame is there.
+    window.parent.postMessage({ parley: "ready" } satisfies FromFrame, "*");
+    return () => removeEventListener("message", hear);
+  }, []);
+  useEffect(() => {
+    if (signedIn > 0) client.agents().then(setAgents, () => {});
+  }, [client, signedIn]);
+
+  const onStart = useCallback((id: string) => tell({ parley: "start", session: id }), [tell]);
+  const onStatus = useCallback((status: Status) => tell({ parley: "status", status }), [tell]);
+  const onPrompt = useCallback((open: Prompt[]) => tell({ parley: "prompt", open: open.length }), [tell]);
+  const onError = useCallback((e: ParleyError) => tell({ parley: "error", code: e.code, message: e.message }), [tell]);
+  const pageURL = useCallback((s: string, path: string) => `/page/${encodeURIComponent(s)}/${path.split("/").map(encodeURIComponent).join("/")}`, []);
+
+  if (!locale) return null;
+  if (stranger || signedIn === 0)
+    return (
+      <div className="pl-root co-root">
+        <main className="co-signin">
+          <p role="alert">{stranger ? locale.words.notHere(stranger) : locale.words.waitsForToken}</p>
+        </main>
+      </div>
+    );
+  const wanted = query.get("agent");
+  const agent = agents.find((a) => a.name === wanted) ?? agents.find((a) => a.name === "demo") ?? agents[0];
+  const mode = read<Mode>("mode", "interactive", "answer-only", "read-only");
+  const theme = read("theme", "auto", "light", "dark");
+  const density = read("density", "comfortable", "compact");
+  const placeholder = query.get("placeholder");
+  return (
+    <LocaleProvider value={locale}>
+      <main className="co-embed">
+        <Conversation
+          key={signedIn}
+          ref={conversation}
+          client={client}
+          session={session ? decodeURIComponent(session) : undefined}
+          {...(agent ? { agent: agent.name, about: agent.description ?? "", starters: agent.starters ?? [] } : {})}
+          {...(mode ? { mode } : {})}
+          {...(theme ? { theme } : {})}
+          {...(density ? { density } : {})}
+          {...(placeholder ? { placeholder } : {})}
+          {...(offers.images ? {} : { loadImage: false as const })}
+          // A frame that signs in by a token has no cookie, so an HTML artifact's own page would be refused.
+          {...(token.current ? {} : { pageURL })}
+          hideHeader={query.has("hide-header")}
+          locale={locale.texts.locale}
+          dir={locale.dir}
+          messages={locale.texts}
+          dialects={offers.dialects}
+          onStart={onStart}
+          onStatus={onStatus}
+          onPrompt={onPrompt}
+          onError={onError}
+        />
+      </main>
+    </LocaleProvider>
+  );
+}
+
+const root = document.getElementById("app");
+if (root) createRoot(root).render(<Embedded />);

@@ -1,0 +1,81 @@
+/*
+ * Every word of the console that is not the component's own.
+ */
+
+export const english = {
+  brand: "Parley",
+  unreachable: (why: string) => `Parley cannot be reached: ${why}`,
+  tryAgain: "Try again",
+  conversation: "Conversation",
+  newConversation: "New conversation",
+  conversations: "Conversations",
+  closeList: "Close the list",
+  skip: "Skip to the conversation",
+  theme: { auto: "Theme: as the system", light: "Theme: light", dark: "Theme: dark" } as Record<string, string>,
+  panels: "Plan, work, files, raw events",
+  agent: "Agent",
+  away: "away",
+  needYou: (n: number): string => (n === 1 ? "1 needs you" : `${n} need you`),
+  language: "Language",
+  close: "Close",
+
+  // Where someone begins who has never been here.
+  welcome: "This is what a conversation with your own agents looks like. A demo agent answers here; the tour shows all of it in a minute.",
+  demo: {
+    "/tour": "a bit of everything", "/stream": "words as they are written", "/ask": "a question that waits for you",
+    "/approve": "a tool that needs your approval", "/plan": "a plan that advances", "/work": "several lines of work at once",
+  } as Record<string, string>,
+
+  // The list.
+  search: "Search",
+  searchConversations: "Search conversations",
+  listFailed: (why: string) => `The list cannot be loaded: ${why}`,
+  nothingFound: "Nothing found.",
+  noConversations: "No conversations yet.",
+  needsYou: (n: number) => `Needs you ${n}`,
+  running: "Running",
+  other: "Other",
+  recent: "Recent",
+  showMore: "Show more",
+  questions: (n: number): string => (n === 1 ? "1 question" : `${n} questions`),
+  failed: "failed",
+  working: "working",
+  noAgent: "no agent",
+  status: { completed: "completed" } as Record<string, string>,
+
+  // What can be done with a conversation.
+  more: "More about this conversation",
+  rename: "Rename",
+  renameTitle: "Rename the conversation",
+  title: "Title",
+  eventsJSON: "Events as JSON",
+  erase: "Erase",
+  eraseTitle: "Erase the conversation for good?",
+  eraseNote: "Its events and files are removed from the disk. Nobody can bring them back; backups are not touched.",
+  cancel: "Cancel",
+
+  // Keys.
+  keys: "Keys",
+  keyList: [
+    ["Enter", "send the message"],
+    ["Shift + Enter", "a new line"],
+    ["Esc, Esc", "stop the agent, from the composer"],
+    ["Alt + Q", "go to the question that waits"],
+    ["Ctrl + Enter", "send an answer, from its field"],
+    ["Alt + ↑ ↓", "previous and next entry, from the list"],
+    ["?", "this list"],
+  ] as [string, string][],
+
+  // Signing in.
+  signIn: "Sign in",
+  signInNote: "This server wants to know who you are. Paste a token, or open the link that the server printed when it started.",
+  token: "Token",
+  answered: (status: number) => `The server answered with status ${status}.`,
+  cannotReach: "The server cannot be reached.",
+
+  // In a frame of another page.
+  notHere: (origin: string) => `This page (${origin}) may not show Parley. The operator of the server can allow it.`,
+  waitsForToken: "Waiting for the page around to sign in.",
+};
+
+export type Words = typeof english;

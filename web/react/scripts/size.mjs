@@ -1,0 +1,38 @@
+// Fails when the component, as a page with React would load it, is over its budget.
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { build, defaultClientConditions } from "vite";
+
+const budget = 60_000;
+const result = await build({
+  configFile: false,
+  logLevel: "error",
+  define: { "process.env.NODE_ENV": '"production"' },
+  resolve: { conditions: ["parley-source", ...defaultClientConditions] },
+  build: {
+    write: false,
+    target: "es2022",
+    minify: true,
+    modulePreload: false,
+    rolldownOptions: {
+      input: fileURLToPath(new URL("../src/index.ts", import.meta.url)),
+      preserveEntrySignatures: "strict",
+      external: [/^react($|\/)/, /^react-dom($|\/)/],
+    },
+  },
+});
+const { output } = Array.isArray(result) ? result[0] : result;
+const chunks = new Map(output.filter((o) => o.type === "chunk").map((o) => [o.fileName, o]));
+const first = new Set();
+const take = (name) => {
+  const c = chunks.get(name);
+  if (!c || first.has(c)) return;
+  first.add(c);
+  c.imports.forEach(take);
+};
+take([...chunks.values()].find((c) => c.isEntry).fileName);
+const gz = (list) => list.reduce((n, c) => n + gzipSync(c.code, { level: 9 }).length, 0);
+const bytes = gz([...first]);
+console.log(`<Conversation> without React: ${bytes} bytes gzip, budget ${budget}; loaded when needed: ${gz([...chunks.values()].filter((c) => !first.has(c)))}`);
+if ([...first].some((c) => /vega/.test(c.fileName))) throw new Error("the chart library is loaded at once");
+if (bytes > budget) throw new Error("over the budget");

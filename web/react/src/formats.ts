@@ -1,0 +1,63 @@
+/*
+ * Numbers, sizes and times as a language writes them.
+ */
+
+/** The forms of one language. A catalogue of texts holds those of its own. */
+export function formats(locale: string) {
+  const plain = new Intl.NumberFormat(locale);
+  const short = new Intl.NumberFormat(locale, { notation: "compact", maximumFractionDigits: 1 });
+  const one = new Intl.NumberFormat(locale, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+  const whole = new Intl.NumberFormat(locale, { maximumFractionDigits: 0, useGrouping: false });
+  const hourMinute = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  const dayToo = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "narrow" });
+  const rules = new Intl.PluralRules(locale);
+  const number = (n: number): string => plain.format(n);
+  return {
+    locale,
+    number,
+    /** A number with its noun in the right form. */
+    count: (n: number, singular: string, plural: string): string => `${number(n)} ${rules.select(n) === "one" ? singular : plural}`,
+    compact: (n: number): string => short.format(n),
+    /** How long something took, in the unit a person would use. */
+    took(ms: number): string {
+      if (ms < 0) return "";
+      if (ms < 1000) return `${Math.round(ms)} ms`;
+      if (ms < 60_000) return `${(ms < 10_000 ? one : whole).format(ms / 1000)} s`;
+      if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
+      return `${Math.floor(ms / 3_600_000)} h ${Math.round((ms % 3_600_000) / 60_000)} min`;
+    },
+    bytes(n: number): string {
+      if (n < 1000) return `${n} B`;
+      const units = ["kB", "MB", "GB"];
+      let u = -1;
+      do {
+        n /= 1000;
+        u++;
+      } while (n >= 999.5 && u < units.length - 1);
+      return `${(n < 10 ? one : whole).format(n)} ${units[u]}`;
+    },
+    /** A moment as people write it: the time today, with the day otherwise. */
+    moment(at: string | number | undefined): string {
+      if (!at) return "";
+      const d = new Date(at);
+      if (Number.isNaN(d.getTime())) return "";
+      return (d.toDateString() === new Date().toDateString() ? hourMinute : dayToo).format(d);
+    },
+    /** How long ago a moment was, roughly. */
+    ago(at: string): string {
+      const s = (Date.parse(at) - Date.now()) / 1000;
+      if (s > -60) return relative.format(0, "second");
+      if (s > -3600) return relative.format(Math.round(s / 60), "minute");
+      if (s > -86_400) return relative.format(Math.round(s / 3600), "hour");
+      return relative.format(Math.round(s / 86_400), "day");
+    },
+  };
+}
+
+/** Seconds as m:ss, or h:mm above an hour. */
+export function clock(seconds: number): string {
+  const s = Math.max(0, Math.ceil(seconds));
+  const two = (n: number) => String(n).padStart(2, "0");
+  return s >= 3600 ? `${Math.floor(s / 3600)}:${two(Math.floor((s % 3600) / 60))} h` : `${Math.floor(s / 60)}:${two(s % 60)}`;
+}
