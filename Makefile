@@ -2,6 +2,7 @@
 # make test   does all of its own set-up and runs everything
 # make check  is what the build machine runs: the same as test
 # make web    builds the packages in web/; make web-test checks and tests them, make web-e2e in a browser
+# make wheel  builds the Python SDK; make python-test checks and tests it against the server
 # make bench  measures against the peers named in docs/benchmarks.md
 # make fuzz   fuzzes every decoder for a moment each
 
@@ -10,7 +11,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -X main.version=$(VERSION)
 FUZZTIME ?= 10s
 
-.PHONY: all build run test check fmt vet lint race web web-test web-e2e bench fuzz clean
+.PHONY: all build run test check fmt vet lint race web web-test web-e2e python-test wheel bench fuzz clean
 
 all: build
 
@@ -20,7 +21,7 @@ build:
 run: build
 	./bin/parley serve
 
-test: fmt vet lint race web-test web-e2e
+test: fmt vet lint race web-test web-e2e python-test wheel
 
 check: test
 
@@ -53,6 +54,22 @@ web-test: $(WEB)
 web-e2e: web build
 	@command -v chromium >/dev/null || test -n "$$CHROMIUM" || ! command -v apt-get >/dev/null || (apt-get update && apt-get install -y --no-install-recommends chromium)
 	cd web/console && PARLEY_BIN=$(CURDIR)/bin/parley npm run e2e
+
+# The Python SDK is tested and built in an environment of its own.
+PYTHON ?= python3
+VENV    = sdk/python/.venv
+
+$(VENV)/ready: sdk/python/pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -e 'sdk/python[test]'
+	@touch $@
+
+python-test: $(VENV)/ready build
+	cd sdk/python && .venv/bin/mypy && PARLEY_BIN=$(CURDIR)/bin/parley .venv/bin/python -m unittest discover -s tests
+
+wheel: $(VENV)/ready
+	rm -rf sdk/python/dist sdk/python/build
+	cd sdk/python && .venv/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 # BENCH takes options: make bench BENCH="-row 4,5" or BENCH=-short
 bench: build

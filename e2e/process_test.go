@@ -56,9 +56,10 @@ type process struct {
 	addr     string
 }
 
-// quiet is an environment without settings of whoever runs the tests.
+// quiet is an environment without settings of whoever runs the tests. Servers
+// take the default port of NATS only where a test asks for NATS.
 func quiet() []string {
-	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir()}
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "PARLEY_NATS=off"}
 }
 
 // launch starts a program and makes sure that it ends with the test.

@@ -174,7 +174,7 @@ func TestOutputThatNobodyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), binary, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--token", "secret-of-this-test", "--min-free=-1", "--min-free-percent=-1")
-	cmd.Stdout, cmd.Stderr = write, write
+	cmd.Stdout, cmd.Stderr, cmd.Env = write, write, quiet()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

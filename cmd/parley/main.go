@@ -32,11 +32,15 @@ type commands struct {
 	Send     SendCmd     `cmd:"" help:"Send one message."`
 	Watch    WatchCmd    `cmd:"" help:"Follow a session as it happens."`
 	Sessions SessionsCmd `cmd:"" help:"List sessions."`
+	Agents   AgentsCmd   `cmd:"" help:"List agents, and how they are."`
+	Init     InitCmd     `cmd:"" help:"Write a commented configuration to begin with."`
 	Export   ExportCmd   `cmd:"" help:"Write a session's whole log, one event per line."`
 	Import   ImportCmd   `cmd:"" help:"Make a session from a log that was exported."`
+	Replay   ReplayCmd   `cmd:"" help:"Serve a recorded session as an agent that needs no model."`
 	Verify   VerifyCmd   `cmd:"" help:"Check every hash chain for damage."`
 	Backup   BackupCmd   `cmd:"" help:"Save the whole store of a running server to a tar file."`
 	Restore  RestoreCmd  `cmd:"" help:"Unpack a backup into a new data folder."`
+	Sidecar  SidecarCmd  `cmd:"" help:"Attach an x1 agent process to a session."`
 	Bench    BenchCmd    `cmd:"" help:"Put load on a running server and measure it."`
 	Version  VersionCmd  `cmd:"" help:"Print the version."`
 }

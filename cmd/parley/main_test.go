@@ -42,7 +42,7 @@ func launch(t *testing.T, data string) string {
 	ended := make(chan int, 1)
 	var errs bytes.Buffer
 	go func() {
-		ended <- run(ctx, []string{"serve", "--addr=127.0.0.1:0", "--data=" + data, "--min-free=-1", "--min-free-percent=-1", "--log-level=error"}, nil, in, &errs)
+		ended <- run(ctx, []string{"serve", "--addr=127.0.0.1:0", "--data=" + data, "--min-free=-1", "--min-free-percent=-1", "--log-level=error", "--nats=off"}, nil, in, &errs)
 		in.Close()
 	}()
 	lines := bufio.NewScanner(out)

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,50 +22,63 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 
 	"github.com/parley-hq/parley/agent"
-	"github.com/parley-hq/parley/agent/demo"
 	"github.com/parley-hq/parley/artifact"
 	"github.com/parley-hq/parley/auth"
+	"github.com/parley-hq/parley/bus"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/dialect/letta"
 	"github.com/parley-hq/parley/dialect/native"
 	"github.com/parley-hq/parley/dialect/nemo"
+	"github.com/parley-hq/parley/dialect/vertesia"
+	"github.com/parley-hq/parley/dialect/x1"
 	"github.com/parley-hq/parley/hub"
 	"github.com/parley-hq/parley/journal"
+	"github.com/parley-hq/parley/proxy"
 	"github.com/parley-hq/parley/server"
 	"github.com/parley-hq/parley/session"
-	"github.com/parley-hq/parley/web"
 	"github.com/parley-hq/parley/wire"
 )
 
 // parley is the whole program: what is plugged into what.
 type parley struct {
-	cfg       *ServeCmd
-	auth      *auth.Auth
-	log       *slog.Logger
-	journal   *journal.Journal
-	artifacts *artifact.Local
-	hub       *hub.Hub
-	sessions  *session.Sessions
-	workers   *agent.Pool
-	agents    *agent.Registry
-	runner    *agent.Runner
-	server    *server.Server
-	traces    *sdktrace.TracerProvider // nil without a collector
-	broken    chan error               // the store failed; room for one
-	started   func(net.Addr)           // for tests; may be nil
+	cfg        *ServeCmd
+	auth       *auth.Auth
+	log        *slog.Logger
+	journal    *journal.Journal
+	artifacts  *artifact.Local
+	hub        *hub.Hub
+	sessions   *session.Sessions
+	workers    *agent.Pool
+	agents     *agent.Registry
+	fleet      *fleet
+	runner     *agent.Runner
+	server     *server.Server
+	images     *proxy.Images
+	letta      *letta.Dialect
+	vertesia   *vertesia.Dialect
+	x1         *x1.Dialect   // nil when NATS is off
+	x1Listens  chan struct{} // closed once it does
+	x1Ready    sync.Once
+	natsServer atomic.Pointer[bus.Server] // the embedded one, once it is there
+	traces     *sdktrace.TracerProvider   // nil without a collector
+	broken     chan error                 // the store failed; room for one
+	started    func(net.Addr)             // for tests; may be nil
+	watchers   sync.WaitGroup             // of signals
 }
 
 // open opens the store and plugs everything together. Nothing runs yet.
 func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) {
-	p = &parley{cfg: cfg, auth: a, log: log, broken: make(chan error, 1)}
+	p = &parley{cfg: cfg, auth: a, log: log, broken: make(chan error, 1), x1Listens: make(chan struct{})}
 	p.journal, err = journal.Open(storeDir(cfg.Data), journal.Options{
 		Sync: cfg.syncMode(), MinFree: cfg.MinFree, MinFreePercent: cfg.MinFreePct, Logger: log, Fatal: p.fatal,
 	})
 	if err != nil {
 		return nil, err
 	}
+	opened := p.journal // what is returned with an error is nil
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, p.journal.Close())
+			err = errors.Join(err, opened.Close())
 		}
 	}()
 	if p.artifacts, err = artifact.Open(artifactDir(cfg.Data), artifact.Options{Max: cfg.MaxArtifact}); err != nil {
@@ -78,7 +94,16 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 	}
 	p.workers = agent.NewPool(agent.PoolOptions{Lease: cfg.Lease})
 	p.agents = agent.NewRegistry(p.workers)
-	p.agents.Add(demo.Info, demo.Agent{})
+	p.fleet = &fleet{p: p, log: log, seats: map[string]*seat{}}
+	made := p.fleet
+	defer func() {
+		if err != nil {
+			made.close()
+		}
+	}()
+	if err := p.configure(); err != nil {
+		return nil, err
+	}
 	runner := agent.Options{Grace: cfg.Grace, Clean: missing == nil, Logger: log, Store: p.store}
 	if cfg.OTLP != "" {
 		if p.traces, err = tracing(cfg.OTLP); err != nil {
@@ -87,10 +112,14 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 		runner.Tracer = p.traces.Tracer("parley")
 	}
 	p.runner = agent.NewRunner(p.agents, runner)
-	p.sessions = session.New(p.journal, p.hub, session.Options{
-		DefaultAgent: cfg.Agent, Artifacts: p.artifacts, Committed: p.runner.Committed, Erased: p.runner.Erased, Logger: log,
+	live := &tap{Hub: p.hub}
+	p.sessions = session.New(p.journal, live, session.Options{
+		DefaultAgent: cfg.Agent, Artifacts: p.artifacts, Committed: p.runner.Committed, Erased: p.erased, Logger: log,
 	})
 	p.runner.Attach(p.sessions)
+	if err := p.openX1(live); err != nil {
+		return nil, err
+	}
 	return p, p.serve()
 }
 
@@ -119,26 +148,42 @@ func (p *parley) serve() error {
 	if err != nil {
 		return err
 	}
+	as := spoken{} // each dialect that can show an event in its words adds itself
 	dialects := [][]wire.Route{
 		native.New(native.Options{
+			As:       as,
 			Sessions: p.sessions, Files: files{p.artifacts}, Workers: p.workers, Caller: p.auth.Caller, Conns: conns,
 			Agents: func(workspace string) any { return p.agents.List(workspace, p.runner.Running()) }, Builtin: p.agents.Builtin,
 			Backup: p.backup, Verify: p.verify, Messages: p.messages, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 		}).Routes(),
 	}
-	dialects = append(dialects, nemo.New(nemo.Options{
+	neMo := nemo.New(nemo.Options{
 		Sessions: p.sessions, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Conns: conns, Agent: p.cfg.Agent,
 		Schema: p.cfg.NemoSchema, Dir: p.cfg.Data, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
-	}).Routes())
+	})
+	as["nemo"] = neMo.As
+	dialects = append(dialects, neMo.Routes())
+	if p.x1 != nil {
+		as["x1"] = p.x1.As
+		dialects = append(dialects, p.x1.Routes())
+	}
+	runs, err := p.speakVertesia(conns)
+	if err != nil {
+		return err
+	}
+	as["vertesia"] = p.vertesia.As
+	dialects = append(dialects, runs)
+	p.letta = letta.New(letta.Options{
+		Sessions: p.sessions, Files: files{p.artifacts}, Caller: p.auth.Caller, Conns: conns, Agents: p.agentNames, Agent: p.cfg.Agent,
+		Models: p.cfg.LettaModel, Post: p.post, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
+	})
+	dialects = append(dialects, p.letta.Routes())
 	for _, routes := range dialects {
 		for _, r := range routes {
 			p.server.Handle(r)
 		}
 	}
-	for _, pattern := range web.Patterns {
-		p.server.Handle(wire.Route{Pattern: pattern, Public: true, Handler: web.Handler()})
-	}
-	p.server.Handle(wire.Route{Pattern: web.PagePattern, Handler: web.Page(p.server.Handler())})
+	p.console(as)
 	return nil
 }
 
@@ -159,10 +204,18 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 		}
 	}
 	var store, front sync.WaitGroup
-	errs := make(chan error, 4)
+	errs := make(chan error, 8)
 	store.Go(func() { errs <- p.journal.Run(background) })
 	store.Go(func() { errs <- p.sessions.Run(background) })
-	front.Go(func() { errs <- p.server.Run(ctx) })
+	nats := p.startNATS(ctx, out, errs)
+	front.Go(func() {
+		if nats != nil {
+			errs <- p.server.Run(ctx)
+		}
+	})
+	front.Go(func() { errs <- p.letta.Run(ctx) })
+	front.Go(func() { p.keepRuns(ctx) })
+	front.Go(func() { p.fleet.watch(ctx, p.hangups(ctx)) })
 	// Turns of before are taken up when the address is ours: a start that fails
 	// must not be an attempt at them.
 	front.Go(func() {
@@ -183,6 +236,10 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 	}
 	cancel()
 	front.Wait()
+	p.watchers.Wait()
+	p.fleet.close()
+	p.images.Close()
+	nats.close() // what was stored goes out first
 	p.hub.Close(nil)
 	end()
 	store.Wait()
@@ -230,6 +287,31 @@ func (p *parley) hello(out io.Writer, addr net.Addr) {
 func (p *parley) store(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader) (int64, error) {
 	info, err := p.artifacts.Put(ctx, id, path, mediaType, body, artifact.PutOptions{})
 	return info.Size, err
+}
+
+// agentNames lists the agents that a workspace can use.
+func (p *parley) agentNames(workspace string) []string {
+	var names []string
+	for _, info := range p.agents.List(workspace, nil) {
+		names = append(names, info.Name)
+	}
+	return names
+}
+
+// post tells a program outside, at an address that a client gave.
+func (p *parley) post(ctx context.Context, address string, body []byte) (int, error) {
+	client := auth.SafeClient(10 * time.Second)
+	defer client.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return 0, chat.Errorf(chat.Invalid, "the address cannot be called").Because(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	res, err := client.Do(r)
+	if err != nil {
+		return 0, chat.Errorf(chat.Unavailable, "nobody could be reached there, or it is an address of an inner network").Because(err)
+	}
+	return res.StatusCode, res.Body.Close()
 }
 
 // files is the artifact store as the native dialect sees it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -22,8 +23,9 @@ type ServeCmd struct {
 	Data string `help:"Folder that keeps everything." default:"./parley-data" env:"PARLEY_DATA" type:"path"`
 	Sync string `help:"When an append counts as stored: always (survives a kill and power loss), interval (a kill or a power cut may lose the last tenth of a second), never (a kill or a power cut may lose whatever was not written yet)." enum:"always,interval,never" default:"always" env:"PARLEY_SYNC"`
 
-	Agent string        `help:"Agent of sessions that name none." default:"demo" env:"PARLEY_AGENT"`
-	Lease time.Duration `help:"How long a turn waits for its worker to come back." default:"60s" env:"PARLEY_LEASE"`
+	Config string        `help:"File that says which agents there are; parley.yaml in this folder is read when it is there. SIGHUP reads it again." env:"PARLEY_CONFIG" type:"path" placeholder:"FILE"`
+	Agent  string        `help:"Agent of sessions that name none; the first of the configuration, or demo, when it is not given." env:"PARLEY_AGENT"`
+	Lease  time.Duration `help:"How long a turn waits for its worker to come back." default:"60s" env:"PARLEY_LEASE"`
 
 	Token     []string `help:"Token that may do everything; may be given several times. With it, nobody gets in without one." name:"token" env:"PARLEY_TOKEN" placeholder:"TOKEN"`
 	TokenFile string   `help:"File of tokens, one per line: token scope[,scope] actor [workspace]." env:"PARLEY_TOKEN_FILE" type:"path"`
@@ -39,7 +41,15 @@ type ServeCmd struct {
 	Host         []string `help:"Name under which the server is reached, besides loopback ones." env:"PARLEY_HOST"`
 	AllowOrigin  []string `help:"Origin of web pages that may use the server." env:"PARLEY_ALLOW_ORIGIN"`
 
-	NemoSchema string `help:"How NeMo WebSocket clients are spoken to that do not say it themselves: nemo (the real server's words), documented, agentiq, aiq (the AI-Q UI)." name:"nemo-schema" enum:"nemo,documented,agentiq,aiq" default:"nemo" env:"PARLEY_NEMO_SCHEMA"`
+	NemoSchema string            `help:"How NeMo WebSocket clients are spoken to that do not say it themselves: nemo (the real server's words), documented, agentiq, aiq (the AI-Q UI)." name:"nemo-schema" enum:"nemo,documented,agentiq,aiq" default:"nemo" env:"PARLEY_NEMO_SCHEMA"`
+	LettaModel map[string]string `help:"Agent behind a model that Letta clients name, such as openai/gpt-4.1=demo; *=AGENT stands for all others. Several are separated by a semicolon." name:"letta-model" env:"PARLEY_LETTA_MODEL" placeholder:"HANDLE=AGENT"`
+
+	NATS          string        `help:"Where the embedded NATS for x1 listens; off switches it off; nats://HOST:PORT uses one that runs elsewhere." name:"nats" default:"127.0.0.1:4222" env:"PARLEY_NATS" placeholder:"ADDR"`
+	NATSWebSocket string        `help:"Where the embedded NATS takes WebSocket clients; empty means nowhere." name:"nats-websocket" env:"PARLEY_NATS_WEBSOCKET" placeholder:"ADDR"`
+	NATSKeep      time.Duration `help:"How long JetStream keeps the copies of events on x1's archive subjects." name:"nats-keep" default:"24h" env:"PARLEY_NATS_KEEP"`
+	Summary       string        `help:"Who keeps the summary in a session's record: off (nobody), plain (counts and quotes, no model)." enum:"off,plain" default:"off" env:"PARLEY_SUMMARY"`
+
+	VertesiaRetention time.Duration `help:"Erase runs of the Vertesia dialect that were silent for so long, such as 2160h (90 days); 0 keeps them for ever." name:"vertesia-retention" default:"0" env:"PARLEY_VERTESIA_RETENTION"`
 
 	MaxBody     int64   `help:"Most bytes of a request body." default:"8388608" env:"PARLEY_MAX_BODY"`
 	MaxArtifact int64   `help:"Most bytes of an artifact." default:"1073741824" env:"PARLEY_MAX_ARTIFACT"`
@@ -73,10 +83,14 @@ func (c *ServeCmd) Run(ctx context.Context, std *stdio) error {
 	if err := auth.RefuseOpenBeyondLoopback(c.Addr, a, c.TLSCert != "", c.TrustedProxy); err != nil {
 		return err
 	}
+	if err := c.checkNATS(a); err != nil {
+		return err
+	}
 	p, err := open(c, a, slog.New(handler))
 	if err != nil {
 		return err
 	}
+	p.started = func(net.Addr) { go trim() }
 	return p.run(ctx, std.out)
 }
 

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/agent"
+	endpoint "github.com/parley-hq/parley/agent/remote"
+	"github.com/parley-hq/parley/config"
+)
+
+// remoteConfig are the fields of agents that are called over HTTP.
+type remoteConfig struct {
+	URL          string            `yaml:"url"`
+	KeyEnv       string            `yaml:"key_env"`
+	KeyFile      string            `yaml:"key_file"`
+	Headers      map[string]string `yaml:"headers"`
+	Model        string            `yaml:"model"`
+	Instructions string            `yaml:"instructions"`
+	History      *int              `yaml:"history"`
+	Extra        map[string]any    `yaml:"extra"`
+	Transport    string            `yaml:"transport"` // nemo: http or websocket
+	Ask          *bool             `yaml:"ask"`       // ag-ui: offer the tool ask_person
+	Wait         time.Duration     `yaml:"wait"`
+	Silence      time.Duration     `yaml:"silence"`
+	Limit        time.Duration     `yaml:"limit"`
+	MaxMiB       int64             `yaml:"max_mib"`
+	Retries      *int              `yaml:"retries"`
+	Recover      string            `yaml:"recover"`
+}
+
+// remoteAgent makes an agent whose kind is the protocol of its endpoint.
+func remoteAgent(p *parley, a *config.Agent) (agent.Agent, error) {
+	var c remoteConfig
+	if err := a.Decode(&c); err != nil {
+		return nil, err
+	}
+	opt := endpoint.Options{
+		Protocol: a.Kind, URL: c.URL, Model: c.Model, Instructions: strings.TrimSpace(c.Instructions), Extra: c.Extra,
+		Wait: c.Wait, Silence: c.Silence, Limit: c.Limit, Max: c.MaxMiB << 20, Recover: c.Recover, Files: p.readFile, Logger: p.log.With("agent", a.Name),
+	}
+	var errs []error
+	bad := func(field, format string, args ...any) { errs = append(errs, a.Errorf(field, format, args...)) }
+	if c.URL == "" {
+		bad("url", "it is missing: the address of the endpoint")
+	} else if err := endpoint.CheckURL(c.URL); err != nil {
+		bad("url", "%s", err)
+	}
+	switch c.Transport {
+	case "", "http":
+		opt.Socket = c.Transport == "" && a.Kind == endpoint.NeMo && (strings.HasPrefix(c.URL, "ws") || strings.HasSuffix(c.URL, "/websocket"))
+	case "websocket":
+		if opt.Socket = a.Kind == endpoint.NeMo; !opt.Socket {
+			bad("transport", "only agents of kind nemo have a WebSocket")
+		}
+	default:
+		bad("transport", "%q is not one of http, websocket", c.Transport)
+	}
+	if c.Ask != nil {
+		if opt.NoAsk = !*c.Ask; a.Kind != endpoint.AGUI {
+			bad("ask", "only agents of kind ag-ui have it")
+		}
+	}
+	if c.Recover != "" && !slices.Contains([]string{endpoint.RecoverSafe, endpoint.RecoverAlways, endpoint.RecoverNever}, c.Recover) {
+		bad("recover", "%q is not one of safe, always, never", c.Recover)
+	}
+	for field, d := range map[string]time.Duration{"wait": c.Wait, "silence": c.Silence, "limit": c.Limit, "max_mib": time.Duration(c.MaxMiB)} {
+		if d < 0 {
+			bad(field, "it cannot be negative")
+		}
+	}
+	if c.Retries != nil {
+		if opt.Retries = *c.Retries; *c.Retries <= 0 {
+			opt.Retries = -1
+		}
+	}
+	if c.History != nil {
+		if opt.History = *c.History; *c.History < 1 {
+			bad("history", "it is at least 1: the message that is answered")
+		}
+	}
+	if c.KeyEnv != "" && c.KeyFile != "" {
+		bad("key_file", "give key_env or key_file, not both")
+	}
+	opt.Key = config.Secret{Env: c.KeyEnv, File: a.Path(c.KeyFile)}.Read
+	errs = append(errs, modelHeaders(a, "headers", c.Headers, &opt.Headers))
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return endpoint.New(opt)
+}

@@ -1,0 +1,212 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// outposts starts a server whose agents are another server's demo agent, over
+// each protocol that it speaks.
+func outposts(t *testing.T, addr, data string, far *process) *process {
+	t.Helper()
+	file := filepath.Join(data, "parley.yaml")
+	text := fmt.Sprintf(`agents:
+  - {name: socket, kind: nemo, url: %[2]s/websocket, history: 1}
+  - {name: stream, kind: nemo, url: %[1]s/chat/stream, history: 1}
+  - {name: openai, kind: openai-chat, url: %[1]s/v1, history: 1}
+`, far.url, strings.Replace(far.url, "http", "ws", 1))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return serveAt(t, addr, filepath.Join(data, "store"), "--config", file)
+}
+
+// texts are what the agent said, and how its last turn ended.
+func (r *reader) texts() (said []string, partial bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if b, ok := e.Body.(chat.AgentText); ok {
+			said = append(said, b.Text)
+			partial = partial || b.Partial
+		}
+	}
+	return said, partial
+}
+
+// TestRemoteAgents: an agent behind another server's NeMo and OpenAI addresses
+// answers, also when the server that asks it is killed in the middle.
+func TestRemoteAgents(t *testing.T) {
+	far := serve(t, t.TempDir())
+	for _, agent := range []string{"socket", "stream", "openai"} {
+		t.Run(agent, func(t *testing.T) {
+			data, addr := t.TempDir(), freePort(t)
+			p := outposts(t, addr, data, far)
+			p.post("/parley/v1/sessions", `{"id":"job-`+agent+`","agent":"`+agent+`"}`)
+			id := chat.SessionID("job-" + agent)
+			r, ctx := followed(t, p, id)
+			p.post("/parley/v1/sessions/"+string(id)+"/events", `{"type":"user.message","payload":{"text":"/stream 60 40"}}`)
+			r.pieces(ctx, t, 5)
+			p.kill()
+			p = outposts(t, addr, data, far)
+			end, err := r.until(ctx, ofType("turn.completed"))
+			if err != nil || end.Body.(chat.TurnCompleted).Outcome != chat.Done {
+				t.Fatalf("%s %v", end.Payload, err)
+			}
+			said, partial := r.texts()
+			if len(said) != 1 || partial || !strings.HasPrefix(said[0], "tok1 tok2 ") || !strings.HasSuffix(said[0], " tok60") {
+				t.Errorf("it said %q", said)
+			}
+			p.post("/parley/v1/sessions/"+string(id)+"/events", `{"type":"user.message","payload":{"text":"/fail on purpose"}}`)
+			end, err = r.until(ctx, func(e chat.Event) bool {
+				b, ok := e.Body.(chat.TurnCompleted)
+				return ok && b.Outcome == chat.Failed
+			})
+			if err != nil || !strings.Contains(end.Body.(chat.TurnCompleted).Error, "on purpose") {
+				t.Errorf("%s %v", end.Payload, err)
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, f := range r.faults {
+				t.Error(f)
+			}
+		})
+	}
+}
+
+// TestRemotePrompt: what a workflow behind the NeMo WebSocket asks can be answered
+// after the server in front of it was killed.
+func TestRemotePrompt(t *testing.T) {
+	far := serve(t, t.TempDir())
+	data, addr := t.TempDir(), freePort(t)
+	p := outposts(t, addr, data, far)
+	p.post("/parley/v1/sessions", `{"id":"ask","agent":"socket"}`)
+	r, ctx := followed(t, p, "ask")
+	p.post("/parley/v1/sessions/ask/events", `{"type":"user.message","payload":{"text":"/ask radio"}}`)
+	asked, err := r.until(ctx, ofType("agent.input_request"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.kill()
+	p = outposts(t, addr, data, far)
+	p.post("/parley/v1/sessions/ask/prompts/"+asked.Body.(chat.AgentInputRequest).RequestID+"/answer", `{"values":["sms"]}`)
+	end, err := r.until(ctx, ofType("turn.completed"))
+	if err != nil || end.Body.(chat.TurnCompleted).Outcome != chat.Done {
+		t.Fatalf("%s %v", end.Payload, err)
+	}
+	if said, _ := r.texts(); len(said) != 1 || said[0] != "You answered: sms" {
+		t.Errorf("it said %q", said)
+	}
+}
+
+// TestTwoWorkersShare: turns go to both workers of a name.
+func TestTwoWorkersShare(t *testing.T) {
+	p := serve(t, t.TempDir())
+	launch(t, worker, "--url", p.url, "--name", "clerk", "--pause", "20ms")
+	launch(t, worker, "--url", p.url, "--name", "clerk", "--pause", "20ms")
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	for !strings.Contains(p.get("/parley/v1/agents"), `"workers":2`) {
+		if pause(ctx, 10*time.Millisecond); ctx.Err() != nil {
+			t.Fatal("the workers did not connect")
+		}
+	}
+	c := p.connect("")
+	var readers []*reader
+	for i := range 6 {
+		id := chat.SessionID(fmt.Sprint("job", i))
+		p.post("/parley/v1/sessions", `{"id":"`+string(id)+`","agent":"clerk"}`)
+		r := newReader(string(id))
+		watched := make(chan error, 1)
+		go func() { watched <- r.watchClient(ctx, c, id) }()
+		t.Cleanup(func() { cancel(); <-watched })
+		p.post("/parley/v1/sessions/"+string(id)+"/events", `{"type":"user.message","payload":{"text":"one two three four"}}`)
+		readers = append(readers, r)
+	}
+	for _, r := range readers {
+		if _, err := r.until(ctx, ofType("turn.completed")); err != nil {
+			t.Fatal(err)
+		}
+		if said, _ := r.texts(); len(said) != 1 || said[0] != "You said: one two three four" {
+			t.Errorf("%s: it said %q", r.name, said)
+		}
+	}
+}
+
+// TestTwoWorkersClaimOneTurn: of two that say they hold a turn one gets it; the
+// other is told so, and the turn is answered once.
+func TestTwoWorkersClaimOneTurn(t *testing.T) {
+	p := serve(t, t.TempDir())
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	dial := func() *websocket.Conn {
+		conn, _, err := websocket.Dial(ctx, p.url+"/parley/v1/agents/clerk/work", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.CloseNow() })
+		return conn
+	}
+	say := func(conn *websocket.Conn, frame string) {
+		if err := conn.Write(ctx, websocket.MessageText, []byte(frame)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// hear reads frames until one that has a word in it.
+	hear := func(conn *websocket.Conn, words ...string) string {
+		for {
+			_, b, err := conn.Read(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range words {
+				if strings.Contains(string(b), w) {
+					return string(b)
+				}
+			}
+		}
+	}
+	first := dial()
+	say(first, `{"op":"ready","id":1,"slots":1}`)
+	p.post("/parley/v1/sessions", `{"id":"job","agent":"clerk"}`)
+	p.post("/parley/v1/sessions/job/events", `{"type":"user.message","payload":{"text":"go"}}`)
+	_, rest, _ := strings.Cut(hear(first, `"op":"turn"`), `"turn_id":"`)
+	id, _, _ := strings.Cut(rest, `"`)
+	first.CloseNow()
+
+	claims := []*websocket.Conn{dial(), dial()}
+	for _, conn := range claims {
+		say(conn, `{"op":"ready","id":1,"slots":1,"turns":["`+id+`"]}`)
+	}
+	for i, conn := range claims {
+		say(conn, fmt.Sprintf(`{"op":"append","id":"say","turn_id":%q,"events":[{"type":"agent.text","payload":{"text":"from %d","final":true},"client_id":"w%d"}]}`, id, i, i))
+	}
+	stored, refused := 0, 0
+	for _, conn := range claims {
+		switch f := hear(conn, `"id":"say"`); {
+		case strings.Contains(f, `"op":"ok"`):
+			stored++
+			say(conn, `{"op":"done","id":"done","turn_id":"`+id+`"}`)
+			hear(conn, `"id":"done"`)
+		case strings.Contains(f, `"conflict"`):
+			refused++
+		default:
+			t.Errorf("was told %s", f)
+		}
+	}
+	if stored != 1 || refused != 1 {
+		t.Errorf("%d stored, %d refused", stored, refused)
+	}
+	if log := p.get("/parley/v1/sessions/job/events"); strings.Count(log, `"type":"agent.text"`) != 1 || !strings.Contains(log, `"outcome":"done"`) {
+		t.Errorf("the log says %s", log)
+	}
+}

@@ -1,0 +1,26 @@
+"""Answer turns of Parley conversations from Python.
+
+    import asyncio
+    import parley
+
+    async def answer(turn: parley.Turn) -> None:
+        await turn.say(f"You said: {turn.text}")
+
+    asyncio.run(parley.work("echo", answer))
+
+A worker claims the turns of an agent name. What it says goes through the turn's
+verbs, which are steps: they are durable when they return, they wait while the
+connection is broken, and a worker that takes up a turn which another one began
+does not repeat the steps that are in the log.
+"""
+
+from .errors import Expired, ParleyError, ToolFailed, TurnLost, UnknownOutcome, Withdrawn
+from .turn import Answer, Decision, Permission, Turn
+from .types import Artifact, Call, Event, Option, Task, WorkstreamStatus
+from .work import Handler, work
+from .writer import Writer
+
+__all__ = [
+    "Answer", "Artifact", "Call", "Decision", "Event", "Expired", "Handler", "Option", "ParleyError", "Permission",
+    "Task", "ToolFailed", "Turn", "TurnLost", "UnknownOutcome", "Withdrawn", "WorkstreamStatus", "Writer", "work",
+]

@@ -1,0 +1,294 @@
+"""A worker's connection: it claims the turns of an agent name and answers them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import random
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any, Awaitable, Callable, Mapping, cast
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
+
+from .errors import Offline, ParleyError, TurnLost, error_of
+from .turn import Turn
+from .types import Assignment, Event
+
+Handler = Callable[[Turn], Awaitable[None]]
+
+_log = logging.getLogger("parley")
+
+# Codes that another try does not change.
+_FINAL = ("invalid", "unauthenticated", "denied", "conflict", "not_found", "gone")
+
+
+async def work(name: str, answer: Handler, *, url: str | None = None, token: str | None = None, slots: int = 4, grace: float = 60.0,
+               silence: float = 45.0, backoff: tuple[float, float] = (0.25, 15.0)) -> None:
+    """Answers turns of an agent name until it is cancelled, or the server refuses the worker (ParleyError).
+
+    ``answer`` is called for each turn in a task of its own, up to ``slots`` at once. When it raises, the turn fails.
+    The task is cancelled when somebody stops the turn or the turn is lost. A broken connection ends nothing: the
+    verbs of the turns wait until it is back and go on, for at most ``grace`` seconds. Turns that are not finished
+    when the worker is cancelled go to another one.
+
+    ``url`` and ``token`` come from PARLEY_URL and PARLEY_TOKEN when they are not given.
+    """
+    url = url or os.environ.get("PARLEY_URL") or "http://127.0.0.1:8000"
+    await _Worker(name, answer, url.rstrip("/"), token or os.environ.get("PARLEY_TOKEN"), slots, grace, silence, backoff).run()
+
+
+@dataclass
+class _Held:
+    turn: Turn
+    task: asyncio.Task[None] | None = None
+    placed: bool = True  # the server knows on this connection that it is ours
+    timer: asyncio.TimerHandle | None = None  # runs while it is not placed
+    lost: bool = False
+
+
+class _Worker:
+    def __init__(self, name: str, answer: Handler, url: str, token: str | None, slots: int, grace: float, silence: float,
+                 backoff: tuple[float, float]) -> None:
+        self._name, self._answer, self._url, self._token = name, answer, url, token
+        self._slots, self._grace, self._silence, self._backoff = slots, grace, silence, backoff
+        self._turns: dict[str, _Held] = {}
+        self._calls: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._ids = 0
+        self._conn: ClientConnection | None = None
+        self._changed = asyncio.Event()  # set and replaced when the connection or a turn's place changes
+        self._leaving = False
+
+    async def run(self) -> None:
+        attempt = 0
+        try:
+            while True:
+                try:
+                    progress = await self._connect()
+                except ParleyError as err:
+                    if err.code in _FINAL:
+                        raise
+                    progress = False
+                    _log.warning("worker %s: %s", self._name, err)
+                finally:
+                    self._offline()
+                attempt = 0 if progress else attempt + 1
+                low, high = self._backoff
+                await asyncio.sleep(min(high, low * 2 ** min(attempt, 10)) * random.uniform(0.5, 1.0))
+        finally:
+            self._leaving = True
+            tasks = [h.task for h in self._turns.values() if h.task]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _address(self) -> str:
+        u = urlsplit(self._url)
+        scheme = "wss" if u.scheme == "https" else "ws"
+        return urlunsplit((scheme, u.netloc, f"{u.path}/parley/v1/agents/{quote(self._name, safe='')}/work", "", ""))
+
+    def _headers(self) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
+    async def _connect(self) -> bool:
+        """Runs one connection to its end. True when the server said something."""
+        progress = False
+        try:
+            async with connect(self._address(), additional_headers=self._headers(), max_size=64 << 20, open_timeout=self._silence,
+                               close_timeout=2, user_agent_header="parley-python", proxy=None) as conn:
+                await conn.send(json.dumps({"op": "ready", "slots": self._slots, "turns": list(self._turns)}))
+                self._conn = conn
+                self._notify()
+                while True:
+                    frame = json.loads(await asyncio.wait_for(conn.recv(), self._silence))
+                    if frame.get("op") == "error" and not frame.get("id"):
+                        err = error_of(frame)
+                        _log.warning("worker %s: the server complains: %s", self._name, err)
+                        continue
+                    progress = True
+                    if frame.get("op") == "bye":
+                        return progress
+                    self._take(frame)
+        except InvalidStatus as err:
+            raise _refused(err) from err
+        except (OSError, WebSocketException, InvalidHandshake, asyncio.TimeoutError, ValueError) as err:
+            if not self._leaving:
+                _log.info("worker %s: connection lost (%s), coming back", self._name, err or type(err).__name__)
+            return progress
+
+    def _take(self, f: dict[str, Any]) -> None:
+        """Handles one frame of the server."""
+        op = f.get("op")
+        held = self._turns.get(str(f.get("turn_id", "")))
+        if op == "turn":
+            self._give(cast(Assignment, f["turn"]))
+        elif op == "event" and held:
+            held.turn._tell(cast(Event, f["event"]))
+        elif op == "stop" and held:
+            held.turn.stopped = True
+            if held.task:
+                held.task.cancel()
+        elif op in ("ok", "error"):
+            call = self._calls.pop(f.get("id") or 0, None)
+            if call and not call.done():
+                if op == "ok":
+                    call.set_result(f)
+                else:
+                    call.set_exception(error_of(f))
+
+    def _give(self, a: Assignment) -> None:
+        """Begins a turn, or goes on with one that the worker holds."""
+        held = self._turns.get(a["turn_id"])
+        if held:
+            held.turn._again(a)
+            held.placed = True
+            if held.timer:
+                held.timer.cancel()
+                held.timer = None
+            self._notify()
+        elif not self._leaving:
+            fresh = _Held(Turn(self, a))
+            self._turns[a["turn_id"]] = fresh
+            fresh.task = asyncio.create_task(self._run(fresh), name=f"parley {a['turn_id']}")
+
+    async def _run(self, held: _Held) -> None:
+        """Answers a turn and tells how it ended."""
+        turn = held.turn
+        end: dict[str, Any] = {"op": "done"}
+        try:
+            await self._answer(turn)
+        except asyncio.CancelledError:
+            if not turn.stopped or self._leaving:
+                self._forget(held)  # lost, or the worker ends: another one goes on
+                return
+        except Exception as err:
+            _log.warning("worker %s: a turn failed", self._name, exc_info=err)
+            if held.lost:
+                self._forget(held)
+                return
+            if not turn.stopped:
+                end = {"op": "fail", "error": str(err) or type(err).__name__}
+        # Shielded: a stop that comes now must not keep the end from being told.
+        last = asyncio.ensure_future(self.call(turn, lambda: end))
+        try:
+            await asyncio.wait_for(asyncio.shield(last), 2 if turn.stopped else None)
+        except (ParleyError, asyncio.TimeoutError) as err:
+            if not turn.stopped:
+                _log.warning("worker %s: the end of a turn could not be told: %s", self._name, err)
+        except asyncio.CancelledError:
+            if not self._leaving:
+                await asyncio.wait([last], timeout=2)
+        finally:
+            last.cancel()
+            self._forget(held)
+
+    def _forget(self, held: _Held) -> None:
+        if held.timer:
+            held.timer.cancel()
+        self._turns.pop(held.turn.id, None)
+
+    def _offline(self) -> None:
+        """Fails what waits for a reply, and starts the clock of every turn."""
+        self._conn = None
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            if not call.done():
+                call.set_exception(Offline())
+        loop = asyncio.get_running_loop()
+        for held in self._turns.values():
+            if held.placed:
+                held.placed = False
+                held.timer = loop.call_later(self._grace, self._lose, held)
+        self._notify()
+
+    def _lose(self, held: _Held) -> None:
+        held.lost = True
+        if held.task:
+            held.task.cancel()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    # What turns need.
+
+    async def _place(self, turn: Turn) -> ClientConnection:
+        """Waits for a connection on which the turn is ours."""
+        while True:
+            held = self._turns.get(turn.id)
+            if held is None or held.lost:
+                raise TurnLost()
+            if self._conn is not None and held.placed:
+                return self._conn
+            await self._changed.wait()
+
+    async def call(self, turn: Turn, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Sends a frame for a turn until it is answered, over broken connections too."""
+        while True:
+            conn = await self._place(turn)
+            self._ids += 1
+            id = self._ids
+            reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+            self._calls[id] = reply
+            try:
+                await conn.send(json.dumps({**make(), "id": id, "turn_id": turn.id}))
+                return await reply
+            except (Offline, OSError, WebSocketException):
+                if self._conn is conn:
+                    self._conn = None  # the reader notices too
+                    await conn.close()
+            finally:
+                self._calls.pop(id, None)
+
+    async def show(self, turn: Turn, make: Callable[[], dict[str, Any] | None]) -> None:
+        """Sends a piece of text. One that is lost is sent again with the next, and closing brings the whole."""
+        conn = await self._place(turn)
+        frame = make()
+        if frame is None:
+            return
+        try:
+            await conn.send(json.dumps({**frame, "turn_id": turn.id}))
+        except (OSError, WebSocketException):
+            if self._conn is conn:
+                self._conn = None
+
+    async def put(self, path: str, body: bytes, media_type: str) -> dict[str, Any]:
+        """Stores a file of a session; it is repeated while the server is not there."""
+        delay = self._backoff[0]
+        for left in range(6, -1, -1):
+            try:
+                return await asyncio.to_thread(self._put, path, body, media_type)
+            except ParleyError as err:
+                if not err.retryable or left == 0:
+                    raise
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, self._backoff[1])
+        raise AssertionError("unreachable")
+
+    def _put(self, path: str, body: bytes, media_type: str) -> dict[str, Any]:
+        request = urllib.request.Request(f"{self._url}/parley/v1{path}", data=body, method="PUT",
+                                         headers={"Content-Type": media_type, **self._headers()})
+        try:
+            with urllib.request.urlopen(request, timeout=self._silence) as response:
+                given = json.loads(response.read() or b"{}")
+                return given if isinstance(given, dict) else {}
+        except urllib.error.HTTPError as err:
+            raise _error_in(err.read()) from err
+        except (OSError, ValueError) as err:
+            raise ParleyError("unavailable", f"{self._url} cannot be reached: {err}") from err
+
+
+def _error_in(body: bytes | bytearray | None) -> ParleyError:
+    try:
+        return error_of(json.loads(body or b""))
+    except ValueError:
+        return ParleyError("unavailable", "the server refused without a reason that can be read")
+
+
+def _refused(err: InvalidStatus) -> ParleyError:
+    return _error_in(err.response.body)

@@ -1,0 +1,237 @@
+package sidecar
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// injected is what the agent gets for an input: the fields that x1's agents know,
+// and beside them what else Parley's facts have.
+type injected struct {
+	Text      string          `json:"text"`
+	RequestID string          `json:"request_id,omitempty"`
+	SenderID  string          `json:"sender_id,omitempty"`
+	EventID   string          `json:"event_id,omitempty"`
+	Wake      string          `json:"wake_source,omitempty"`
+	ShareID   string          `json:"share_id,omitempty"`
+	ThreadID  string          `json:"thread_id,omitempty"`
+	Kind      string          `json:"kind,omitempty"`
+	Source    string          `json:"source,omitempty"`
+	Origin    json.RawMessage `json:"origin,omitempty"`
+	Synthetic bool            `json:"is_synthetic,omitempty"`
+	Priority  string          `json:"priority,omitempty"`
+	Query     *bool           `json:"should_query,omitempty"`
+	FromID    string          `json:"from_session_id,omitempty"`
+	Permit    string          `json:"permission_request_id,omitempty"` // of a wake by a permission's decision
+
+	Content   json.RawMessage `json:"content,omitempty"`
+	Values    []string        `json:"values,omitempty"`
+	Decisions []chat.Decision `json:"decisions,omitempty"`
+	Granted   []string        `json:"granted,omitempty"`
+	Denied    []string        `json:"denied,omitempty"`
+	Duration  string          `json:"duration,omitempty"`
+	Sequence  chat.Seq        `json:"sequence,omitempty"`
+}
+
+// injection reads what an input says.
+func injection(typ string, payload json.RawMessage) injected {
+	var i injected
+	_ = json.Unmarshal(payload, &i) // what does not fit is not there
+	var more struct {
+		Answer string `json:"answer"`
+		UserID string `json:"user_id"`
+	}
+	_ = json.Unmarshal(payload, &more)
+	if i.Text == "" {
+		i.Text = more.Answer
+	}
+	if i.Text == "" {
+		i.Text = strings.Join(i.Values, ", ")
+	}
+	if i.SenderID == "" {
+		i.SenderID = more.UserID
+	}
+	if typ == "user.message" {
+		// To x1's agents a request_id says that their question was answered.
+		i.Permit, i.RequestID = i.RequestID, ""
+	}
+	if i.Text == "" && len(i.Content) > 0 {
+		var m chat.UserMessage
+		_ = json.Unmarshal(payload, &m)
+		i.Text = m.PlainText()
+	}
+	if typ == "user.approval_response" && i.Text == "" {
+		var words []string
+		for _, d := range i.Decisions {
+			word := "Approved: " + d.CallID
+			if !d.Approve {
+				word = strings.TrimSuffix("Denied: "+d.CallID+" ("+d.Reason+")", " ()")
+			}
+			words = append(words, word)
+		}
+		i.Text = strings.Join(words, "; ")
+	}
+	return i
+}
+
+// inject delivers what people say, one after the other in the order of the log.
+func (s *Sidecar) inject(ctx context.Context) error {
+	// After a restart the agent's own repetition tells what it has heard.
+	select {
+	case <-s.stream.settled:
+	case <-ctx.Done():
+		return nil
+	}
+	for {
+		in, ok := s.book.next()
+		if !ok {
+			select {
+			case <-s.book.news:
+			case <-ctx.Done():
+				return nil
+			}
+			continue
+		}
+		s.deliver(ctx, &in)
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// deliver hands one input to the agent, with retries. What the agent does not
+// take in the end is set aside, for all to see.
+func (s *Sidecar) deliver(ctx context.Context, in *input) {
+	var boot int64
+	s.book.look(func(b *book) { boot = b.boot })
+	if in.msg.Type == "turn.stop_requested" {
+		s.stopAgent(ctx, in)
+		s.delivered(ctx, in, boot)
+		return
+	}
+	body := injection(in.msg.Type, in.msg.Payload)
+	body.Sequence = in.seq
+	if body.EventID == "" {
+		body.EventID = fmt.Sprintf("%s#%d", s.opt.Session, in.seq)
+	}
+	s.book.offered(in)
+	var err error
+	tries := 0
+	for {
+		err = s.post(ctx, "/inject", body.EventID, body)
+		tries++
+		if err == nil {
+			s.delivered(ctx, in, boot)
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.log.Warn("the agent did not take an input", "sequence", in.seq, "attempt", tries, "err", err)
+		if tries > len(s.opt.Retry) {
+			break
+		}
+		if !pause(ctx, s.opt.Retry[tries-1]) {
+			return
+		}
+	}
+	s.undelivered(ctx, in, boot, tries, err)
+}
+
+// stopAgent asks the agent to stop; not all can.
+func (s *Sidecar) stopAgent(ctx context.Context, in *input) {
+	if err := s.post(ctx, "/stop", "", in.msg.Payload); err != nil {
+		s.log.Info("the agent cannot be told to stop", "err", err)
+	}
+}
+
+// post is a call to the agent; it is audited.
+func (s *Sidecar) post(ctx context.Context, path, key string, body any) error {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	began := s.opt.Now()
+	status, err := s.call(ctx, path, key, s.link.hide(b))
+	s.audit.note(record{Direction: "to_agent", Method: http.MethodPost, Route: path, Status: status, Took: s.opt.Now().Sub(began)})
+	if err == nil && status >= 300 {
+		err = fmt.Errorf("the agent answers %d to %s", status, path)
+	}
+	return err
+}
+
+func (s *Sidecar) call(ctx context.Context, path, key string, body []byte) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.opt.Channel+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key) // a repetition has the same
+	}
+	res, err := s.agent.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
+	return res.StatusCode, res.Body.Close()
+}
+
+// delivered writes down that the agent has an input.
+func (s *Sidecar) delivered(ctx context.Context, in *input, boot int64) {
+	d := draft{typ: deliveredType, key: fmt.Sprintf("in:%d", in.seq), payload: map[string]any{"sequence": in.seq, "boot": boot}}
+	s.settle(ctx, in, boot, d)
+}
+
+// undelivered sets an input aside that the agent did not take.
+func (s *Sidecar) undelivered(ctx context.Context, in *input, boot int64, tries int, cause error) {
+	_, err := s.write.send(ctx, draft{typ: "agent.error", key: fmt.Sprintf("lost:%d", in.seq), payload: chat.AgentError{
+		Message:     fmt.Sprintf("Message %d could not be handed to the agent after %d attempts and was set aside. Send it again when the agent is well.", in.seq, tries),
+		Recoverable: true,
+	}})
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("an undelivered input could not be shown", "err", err)
+	}
+	s.log.Error("an input was set aside: the agent did not take it", "sequence", in.seq, "attempts", tries, "err", cause)
+	s.settle(ctx, in, boot, draft{typ: undeliveredType, key: fmt.Sprintf("in:%d", in.seq), payload: map[string]any{"sequence": in.seq, "boot": boot, "attempts": tries, "error": cause.Error()}})
+}
+
+// settle stores what became of an input; the book follows at once.
+func (s *Sidecar) settle(ctx context.Context, in *input, boot int64, d draft) {
+	if _, err := s.write.send(ctx, d); err != nil {
+		if chat.CodeOf(err) != chat.Conflict {
+			if ctx.Err() == nil {
+				s.log.Error("what became of an input could not be stored", "sequence", in.seq, "err", err)
+			}
+			return
+		}
+	}
+	s.book.look(func(b *book) { b.doneLocked(in.seq, boot) })
+}
+
+// keepalive tells the agent that somebody looks.
+func (s *Sidecar) keepalive(ctx context.Context) error {
+	for {
+		select {
+		case <-s.present:
+		case <-ctx.Done():
+			return nil
+		}
+		if err := s.post(ctx, "/keepalive", "", struct{}{}); err != nil && ctx.Err() == nil {
+			s.log.Debug("the agent did not take a keepalive", "err", err)
+		}
+		if !pause(ctx, 200*time.Millisecond) { // many viewers are one presence
+			return nil
+		}
+	}
+}

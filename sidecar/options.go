@@ -1,0 +1,130 @@
+package sidecar
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Options of a sidecar. Session and either Server or NATS are needed.
+type Options struct {
+	Session chat.SessionID
+
+	Server string // address of Parley, which gives out the credential for NATS
+	Token  string // for Server; needs the scope agent
+	NATS   string // address of NATS, for those who connect to it directly
+	User   string // for NATS; "" means none
+	Secret string // the password
+
+	Stream  string        // of the agent: where GET /stream and /health are; "" means http://127.0.0.1:3100
+	Channel string        // of the agent: where POST /inject and /keepalive are; "" means http://127.0.0.1:8788
+	Listen  string        // where the agent reaches the sidecar; "" means 127.0.0.1:9090
+	Wait    time.Duration // how long the agent may be away; 0 means 60 s
+	Replay  int           // how many events the agent repeats to a new reader; 0 means 1000
+
+	Retry    []time.Duration // pauses between attempts to inject; nil means 1, 2, 10 and 30 s
+	Provider time.Duration   // how long a provider may take; 0 means 10 s
+	Probe    time.Duration   // how long another sidecar has to say that it lives; 0 means 2 s
+
+	Collections []Collection // what the agent may name to graph and vector; nil means that it may name all
+
+	Instance  string            // a name for this process, for diagnosis; "" means one of its own
+	Listening func(addr string) // told where the agent reaches it; may be nil
+	Attached  func(epoch int64) // told when the session is ours; may be nil
+	Now       func() time.Time  // nil means time.Now
+	Logger    *slog.Logger      // nil means none
+}
+
+// Collection is a place of graph and vector providers that an agent may use.
+type Collection struct {
+	ID      string `json:"id"`
+	Slug    string `json:"slug"`
+	Handle  string `json:"backend_handle"` // as the provider knows it
+	Type    string `json:"provider_type,omitempty"`
+	Default bool   `json:"is_default,omitempty"`
+}
+
+// ParseCollections reads the list in the form in which x1 hands it to sidecars.
+func ParseCollections(text string) ([]Collection, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	list := []Collection{}
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, chat.Errorf(chat.Invalid, "the collections are not a JSON array of {id, slug, backend_handle, provider_type, is_default}").Because(err)
+	}
+	return list, nil
+}
+
+// LogValue leaves the secrets out.
+func (o Options) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("session", string(o.Session)), slog.String("server", o.Server), slog.String("nats", o.NATS))
+}
+
+func (o Options) withDefaults() Options {
+	set := func(s *string, v string) {
+		if *s == "" {
+			*s = v
+		}
+		*s = strings.TrimRight(*s, "/")
+	}
+	set(&o.Stream, "http://127.0.0.1:3100")
+	set(&o.Channel, "http://127.0.0.1:8788")
+	set(&o.Listen, "127.0.0.1:9090")
+	set(&o.Server, "")
+	if o.Wait == 0 {
+		o.Wait = time.Minute
+	}
+	if o.Replay == 0 {
+		o.Replay = 1000
+	}
+	if o.Retry == nil {
+		o.Retry = []time.Duration{time.Second, 2 * time.Second, 10 * time.Second, 30 * time.Second}
+	}
+	if o.Provider == 0 {
+		o.Provider = 10 * time.Second
+	}
+	if o.Probe == 0 {
+		o.Probe = 2 * time.Second
+	}
+	if o.Instance == "" {
+		host, _ := os.Hostname() // only for people
+		o.Instance = fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8])
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Validate reports all that is wrong with the options.
+func (o Options) Validate() error {
+	var errs []error
+	if err := o.Session.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if o.Server == "" && o.NATS == "" {
+		errs = append(errs, chat.Errorf(chat.Invalid, "where is the server? Give its address, or that of its NATS"))
+	}
+	for name, s := range map[string]string{"server": o.Server, "agent stream": o.Stream, "agent channel": o.Channel} {
+		if s == "" {
+			continue
+		}
+		if u, err := url.Parse(s); err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) {
+			errs = append(errs, chat.Errorf(chat.Invalid, "the address of the %s is not of the form http://host:port", name))
+		}
+	}
+	return errors.Join(errs...)
+}

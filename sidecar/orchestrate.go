@@ -1,0 +1,5 @@
+package sidecar
+
+import "net/http"
+
+func (s *Sidecar) orchestrate(mux *http.ServeMux) {}
