@@ -59,7 +59,9 @@ web-e2e: web build
 PYTHON ?= python3
 VENV    = sdk/python/.venv
 
+# A Python that is there is used; on Debian it is installed when it is missing.
 $(VENV)/ready: sdk/python/pyproject.toml
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || ! command -v apt-get >/dev/null || (apt-get update && apt-get install -y --no-install-recommends python3 python3-venv)
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -e 'sdk/python[test]'
 	@touch $@
