@@ -24,7 +24,7 @@ func followed(t *testing.T, p *process, id chat.SessionID) (*reader, context.Con
 // TestWorkerIsKilledAndComesBack: a worker in another process dies in the middle
 // of an answer; another one goes on with the same turn and the same block.
 func TestWorkerIsKilledAndComesBack(t *testing.T) {
-	p := serve(t, t.TempDir(), "--lease", "1s")
+	p := serve(t, t.TempDir(), "--lease", "5s")
 	p.post("/parley/v1/sessions", `{"id":"job","agent":"clerk"}`)
 	r, ctx := followed(t, p, "job")
 	first := launch(t, worker, "--url", p.url, "--name", "clerk", "--pause", "30ms")
