@@ -57,8 +57,10 @@ var rules = []rule{
 	}},
 
 	{folder: "dialect/*", own: []string{"chat", "wire"}},
+	{folder: "dialect/dialecttest", own: []string{"*"}},
 	{folder: "dialect/letta", own: []string{"chat", "wire", "llm"}},
 	{folder: "dialect/x1", own: []string{"chat", "wire"}, libs: []string{"github.com/nats-io/nats.go"}},
+	{folder: "dialect/x1/grant", own: []string{"chat", "wire"}},
 
 	{folder: "server", own: []string{"auth", "wire", "chat", "web"}, libs: []string{"github.com/prometheus/client_golang"}},
 	{folder: "proxy", own: []string{"chat"}},
@@ -66,6 +68,11 @@ var rules = []rule{
 	{folder: "web/gen", own: []string{"chat", "agent"}}, // writes the TypeScript form of the vocabulary
 	{folder: "client", own: []string{"chat"}, libs: []string{"github.com/coder/websocket"}},
 	{folder: "sidecar", own: []string{"chat", "wire", "dialect/x1"}, libs: []string{"github.com/nats-io/nats.go"}},
+	{folder: "sidecar/sidecartest"}, // an agent, for tests
+
+	// Who serves a domain needs the helper and what it serves.
+	{folder: "provider", own: []string{"chat"}, libs: []string{"github.com/nats-io/nats.go"}},
+	{folder: "provider/*", own: []string{"chat", "provider"}},
 
 	// What users would write.
 	{folder: "examples/*", own: []string{"chat", "client"}},

@@ -40,9 +40,9 @@ func tally(r *reader) map[string]int {
 func TestWorkstreamsAreKilled(t *testing.T) {
 	data, addr := t.TempDir(), freePort(t)
 	p := serveAt(t, addr, data)
-	p.post("/parley/v1/sessions", `{"id":"work"}`)
-	r, ctx := followed(t, p, "work")
-	p.post("/parley/v1/sessions/work/events", `{"type":"user.message","payload":{"text":"/work 8 5"}}`)
+	p.post("/parley/v1/sessions", `{"id":"job"}`)
+	r, ctx := followed(t, p, "job")
+	p.post("/parley/v1/sessions/job/events", `{"type":"user.message","payload":{"text":"/work 8 5"}}`)
 	for kill := range 2 {
 		// In the middle of what the workstreams write, whenever that is.
 		r.pieces(ctx, t, 20*(kill+1))
@@ -68,7 +68,7 @@ func TestWorkstreamsAreKilled(t *testing.T) {
 		t.Errorf("the main line had %d turns and said %d things", seen["turn.started "], seen["agent.text "])
 	}
 	c := p.connect("")
-	all, err := c.Workstreams(ctx, "work")
+	all, err := c.Workstreams(ctx, "job")
 	if err != nil || len(all) != 8 {
 		t.Fatal(len(all), err)
 	}
@@ -77,7 +77,7 @@ func TestWorkstreamsAreKilled(t *testing.T) {
 		if w.State != chat.WorkCompleted || w.Summary != fmt.Sprintf("Part %d of 8 is done.", i+1) || !slices.Equal(w.Files, []string{path}) {
 			t.Errorf("%+v", w)
 		}
-		if text := p.get("/parley/v1/sessions/work/artifacts/" + path); text != fmt.Sprintf("The result of part %d.\n", i+1) {
+		if text := p.get("/parley/v1/sessions/job/artifacts/" + path); text != fmt.Sprintf("The result of part %d.\n", i+1) {
 			t.Errorf("%s holds %q", path, text)
 		}
 	}
@@ -88,11 +88,11 @@ func TestWorkstreamsAreKilled(t *testing.T) {
 	r.mu.Unlock()
 
 	// A fork has the same past and files, and lives on when the first is erased.
-	fork, err := c.Fork(ctx, "work", chat.Fork{Title: "Again"})
+	fork, err := c.Fork(ctx, "job", chat.Fork{Title: "Again"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Delete(ctx, "work"); err != nil {
+	if _, err := c.Delete(ctx, "job"); err != nil {
 		t.Fatal(err)
 	}
 	if text := p.get("/parley/v1/sessions/" + string(fork.ID) + "/artifacts/files/w3/result.txt"); text != "The result of part 3.\n" {

@@ -2,35 +2,22 @@ package letta
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/agent/demo"
-	"github.com/parley-hq/parley/artifact"
 	"github.com/parley-hq/parley/auth"
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/hub"
-	"github.com/parley-hq/parley/journal"
-	"github.com/parley-hq/parley/server"
+	"github.com/parley-hq/parley/dialect/dialecttest"
 	"github.com/parley-hq/parley/session"
-	"github.com/parley-hq/parley/wire"
 )
-
-func token(name string) auth.Token {
-	return auth.Token{Token: auth.Secret(tokenOf(name)), Actor: chat.Actor{Kind: chat.User, ID: name}, Scopes: []chat.Scope{chat.ScopeUser}}
-}
-
-func tokenOf(name string) string { return "token-of-" + name + "-0123456789abcdef" }
 
 // world is a whole server in the process: the real store, rules and agents.
 type world struct {
@@ -39,7 +26,6 @@ type world struct {
 	sessions *session.Sessions
 	dialect  *Dialect
 	server   *httptest.Server
-	closed   atomic.Bool
 	close    func()
 	setup    setup
 	as       string // whose token requests carry
@@ -53,89 +39,24 @@ type setup struct {
 	change  func(*Options)
 }
 
-type testFiles struct{ *artifact.Local }
-
-func (f testFiles) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error) {
-	return f.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Max: limit})
-}
-
 func newWorld(t testing.TB, s setup) *world {
 	t.Helper()
-	w := &world{t: t, dir: s.dir, setup: s}
-	if w.dir == "" {
-		w.dir = t.TempDir()
-	}
-	j, err := journal.Open(w.dir+"/store", journal.Options{Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := artifact.Open(w.dir+"/files", artifact.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := hub.New(j, hub.Options{})
-	for id, blocks := range j.OpenBlocks() {
-		h.Restore(id, blocks)
-	}
-	registry := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
-	registry.Add(demo.Info, demo.Agent{})
-	names := []string{demo.Name}
-	for name, a := range s.agents {
-		registry.Add(agent.Info{Name: name}, a)
-		names = append(names, name)
-	}
-	runner := agent.NewRunner(registry, agent.Options{Grace: time.Millisecond, Clean: true})
-	w.sessions = session.New(j, h, session.Options{Artifacts: files, Committed: runner.Committed, Erased: runner.Erased})
-	runner.Attach(w.sessions)
-	who := auth.Options{Rate: -1}
+	o := dialecttest.Options{Dir: s.dir, Agents: s.agents}
 	if s.secured {
-		who.Tokens = []auth.Token{token("alice"), token("bob")}
+		o.Tokens = []auth.Token{dialecttest.User("alice"), dialecttest.User("bob")}
 	}
-	a, err := auth.New(who)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conns := &wire.Conns{}
+	h := dialecttest.Open(t, o)
+	w := &world{t: t, dir: h.Dir, sessions: h.Sessions, close: h.Close, setup: s}
+	names := append([]string{demo.Name}, slices.Collect(maps.Keys(s.agents))...)
 	opt := Options{
-		Sessions: w.sessions, Files: testFiles{files}, Caller: a.Caller, Conns: conns, Agents: func(string) []string { return names }, Version: "test",
+		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Conns: h.Conns, Agents: func(string) []string { return names }, Version: "test",
 	}
 	if s.change != nil {
 		s.change(&opt)
 	}
 	w.dialect = New(opt)
-	srv, err := server.New(server.Options{Auth: a, Conns: conns, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range w.dialect.Routes() {
-		srv.Handle(r)
-	}
-	w.server = httptest.NewServer(srv.Handler())
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = j.Run(ctx) })
-	wg.Go(func() { _ = w.sessions.Run(ctx) })
-	wg.Go(func() { _ = runner.Run(ctx) })
-	wg.Go(func() { _ = w.dialect.Run(ctx) })
-	w.close = func() {
-		if w.closed.Swap(true) {
-			return
-		}
-		stop, done := context.WithTimeout(context.Background(), 30*time.Second)
-		defer done()
-		if err := conns.Shutdown(stop); err != nil {
-			t.Error(err)
-		}
-		w.server.Client().CloseIdleConnections()
-		w.server.Close()
-		cancel()
-		wg.Wait()
-		h.Close(nil)
-		if err := j.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(w.close)
+	h.Serve(w.dialect.Routes(), w.dialect.Run)
+	w.server = h.HTTP
 	return w
 }
 
@@ -160,7 +81,7 @@ func (w *world) call(method, path, body string, header ...string) *http.Response
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if w.as != "" {
-		r.Header.Set("Authorization", "Bearer "+tokenOf(w.as))
+		r.Header.Set("Authorization", "Bearer "+dialecttest.TokenOf(w.as))
 	}
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])

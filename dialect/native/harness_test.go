@@ -5,22 +5,17 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/parley-hq/parley/agent"
-	"github.com/parley-hq/parley/agent/demo"
 	"github.com/parley-hq/parley/artifact"
 	"github.com/parley-hq/parley/auth"
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/hub"
-	"github.com/parley-hq/parley/journal"
-	"github.com/parley-hq/parley/server"
+	"github.com/parley-hq/parley/dialect/dialecttest"
 	"github.com/parley-hq/parley/session"
 	"github.com/parley-hq/parley/wire"
 )
@@ -35,10 +30,8 @@ var tokens = []auth.Token{
 }
 
 func token(name string, kind chat.ActorKind, workspace string, scopes ...chat.Scope) auth.Token {
-	return auth.Token{Token: auth.Secret(tokenOf(name)), Actor: chat.Actor{Kind: kind, ID: name}, Workspace: workspace, Scopes: scopes}
+	return auth.Token{Token: auth.Secret(dialecttest.TokenOf(name)), Actor: chat.Actor{Kind: kind, ID: name}, Workspace: workspace, Scopes: scopes}
 }
-
-func tokenOf(name string) string { return "token-of-" + name + "-0123456789abcdef" }
 
 // world is a whole server in the process: the real store, rules and agents.
 type world struct {
@@ -56,42 +49,14 @@ type world struct {
 // clock is fixed, so that what is stored is the same in every run.
 func clock() time.Time { return time.Date(2026, 11, 15, 10, 0, 0, 0, time.UTC) }
 
-type testFiles struct{ *artifact.Local }
-
-func (f testFiles) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error) {
-	return f.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Max: limit})
-}
-
 // newWorld starts a server; change may adjust the dialect's options.
 func newWorld(t testing.TB, change func(*Options)) *world {
 	t.Helper()
-	j, err := journal.Open(t.TempDir(), journal.Options{Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1, Now: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{t: t, conns: &wire.Conns{}}
-	w.files, err = artifact.Open(t.TempDir(), artifact.Options{Now: func() chat.At { return chat.AtOf(clock()) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := hub.New(j, hub.Options{})
-	w.pool = agent.NewPool(agent.PoolOptions{})
-	registry := agent.NewRegistry(w.pool)
-	registry.Add(demo.Info, demo.Agent{})
-	runner := agent.NewRunner(registry, agent.Options{Grace: time.Millisecond, Store: func(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader) (int64, error) {
-		info, err := w.files.Put(ctx, id, path, mediaType, body, artifact.PutOptions{})
-		return info.Size, err
-	}})
-	w.sessions = session.New(j, h, session.Options{Artifacts: w.files, Committed: runner.Committed, Erased: runner.Erased, Now: clock})
-	runner.Attach(w.sessions)
-
-	a, err := auth.New(auth.Options{Tokens: tokens, Rate: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := dialecttest.Open(t, dialecttest.Options{Tokens: tokens, Now: clock})
+	w := &world{t: t, sessions: h.Sessions, files: h.Files.Local, pool: h.Pool, conns: h.Conns}
 	opt := Options{
-		Sessions: w.sessions, Files: testFiles{w.files}, Workers: w.pool, Caller: a.Caller, Conns: w.conns,
-		Agents: func(ws string) any { return registry.List(ws, runner.Running()) }, Builtin: registry.Builtin, Version: "test", Now: clock,
+		Sessions: h.Sessions, Files: h.Files, Workers: h.Pool, Caller: h.Auth.Caller, Conns: h.Conns,
+		Agents: func(ws string) any { return h.Registry.List(ws, h.Runner.Running()) }, Builtin: h.Registry.Builtin, Version: "test", Now: clock,
 		Backup: func(_ context.Context, out io.Writer) error { _, err := io.WriteString(out, "a tar"); return err },
 		Verify: func(_ context.Context, line func(any) error) error {
 			return line(map[string]any{"sessions": 1, "events": 2, "done": true})
@@ -112,39 +77,8 @@ func newWorld(t testing.TB, change func(*Options)) *world {
 		change(&opt)
 	}
 	w.dialect = New(opt)
-	srv, err := server.New(server.Options{Auth: a, Conns: w.conns, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range w.dialect.Routes() {
-		srv.Handle(r)
-	}
-	w.server = httptest.NewUnstartedServer(srv.Handler())
-	w.server.Config.Protocols = new(http.Protocols)
-	w.server.Config.Protocols.SetHTTP1(true)
-	w.server.Config.Protocols.SetUnencryptedHTTP2(true)
-	w.server.Start()
-
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = j.Run(ctx) })
-	wg.Go(func() { _ = w.sessions.Run(ctx) })
-	wg.Go(func() { _ = runner.Run(ctx) })
-	t.Cleanup(func() {
-		stop, done := context.WithTimeout(context.Background(), 5*time.Second)
-		defer done()
-		if err := w.conns.Shutdown(stop); err != nil {
-			t.Error(err)
-		}
-		w.server.Client().CloseIdleConnections()
-		w.server.Close()
-		h.Close(nil)
-		cancel()
-		wg.Wait()
-		if err := j.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	h.Serve(w.dialect.Routes())
+	w.server = h.HTTP
 	return w
 }
 
@@ -156,7 +90,7 @@ func (w *world) request(as, method, path string, body io.Reader) *http.Request {
 		w.t.Fatal(err)
 	}
 	if as != "" {
-		r.Header.Set("Authorization", "Bearer "+tokenOf(as))
+		r.Header.Set("Authorization", "Bearer "+dialecttest.TokenOf(as))
 	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/dialect/dialecttest"
 )
 
 // Who is speaking can be said by a header, in the address, by auth_message, or
@@ -35,11 +36,11 @@ func TestAuthentication(t *testing.T) {
 	if f := c.until(isEnd)[1]; f.Content.Code != codeAuth {
 		t.Errorf("a wrong token in a message: %s", f.raw)
 	}
-	c.send(secured(tokenOf("bob")))
+	c.send(secured(dialecttest.TokenOf("bob")))
 	if got := text(c.turn()); got != "You said: hi" {
 		t.Errorf("bob by his message: %q", got)
 	}
-	c.send(fmt.Sprintf(`{"type":"auth_message","payload":{"method":"api_key","token":%q}}`, tokenOf("alice")))
+	c.send(fmt.Sprintf(`{"type":"auth_message","payload":{"method":"api_key","token":%q}}`, dialecttest.TokenOf("alice")))
 	f := c.next()
 	if f.Status != "success" || f.UserID == "" {
 		t.Errorf("alice: %s", f.raw)
@@ -48,7 +49,7 @@ func TestAuthentication(t *testing.T) {
 	if got := text(c.turn()); got != "You said: hi" {
 		t.Errorf("alice: %q", got)
 	}
-	key := w.dial("", "X-API-Key", tokenOf("alice"))
+	key := w.dial("", "X-API-Key", dialecttest.TokenOf("alice"))
 	key.say("c3", "m1", "hi")
 	key.turn()
 	owners := map[chat.SessionID]string{"c1": "bob", "c2": "alice", "c3": "alice"}
@@ -73,9 +74,9 @@ func TestAuthenticationOverHTTP(t *testing.T) {
 		header, value string
 		want          int
 	}{
-		{"X-API-Key", tokenOf("alice"), 200},
-		{"Authorization", "Bearer " + tokenOf("alice"), 200},
-		{"Authorization", basic(tokenOf("alice")), 200},
+		{"X-API-Key", dialecttest.TokenOf("alice"), 200},
+		{"Authorization", "Bearer " + dialecttest.TokenOf("alice"), 200},
+		{"Authorization", basic(dialecttest.TokenOf("alice")), 200},
 		{"X-API-Key", "wrong", 401},
 		{"Authorization", "Bearer wrong", 401},
 		{"Authorization", basic("wrong"), 401},

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/parley-hq/parley/dialect/dialecttest"
 )
 
 // Human in the loop over plain HTTP: 202, poll, answer, poll.
@@ -65,7 +67,7 @@ func TestInteractionsOverHTTP(t *testing.T) {
 func TestExecutionOverRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setup{secured: true})
-	alice, bob := []string{"Authorization", "Bearer " + tokenOf("alice")}, []string{"Authorization", "Bearer " + tokenOf("bob")}
+	alice, bob := []string{"Authorization", "Bearer " + dialecttest.TokenOf("alice")}, []string{"Authorization", "Bearer " + dialecttest.TokenOf("bob")}
 	_, body, _ := w.post("POST", "/v1/chat", chatBody("/ask text"), alice...)
 	var x execution
 	if err := json.Unmarshal([]byte(body), &x); err != nil || x.ResponseURL == "" {

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,25 +17,11 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/parley-hq/parley/agent"
-	"github.com/parley-hq/parley/agent/demo"
 	"github.com/parley-hq/parley/artifact"
 	"github.com/parley-hq/parley/auth"
-	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/hub"
-	"github.com/parley-hq/parley/journal"
-	"github.com/parley-hq/parley/server"
+	"github.com/parley-hq/parley/dialect/dialecttest"
 	"github.com/parley-hq/parley/session"
-	"github.com/parley-hq/parley/wire"
 )
-
-// people of the tests that need authentication.
-var tokens = []auth.Token{token("alice"), token("bob")}
-
-func token(name string) auth.Token {
-	return auth.Token{Token: auth.Secret(tokenOf(name)), Actor: chat.Actor{Kind: chat.User, ID: name}, Scopes: []chat.Scope{chat.ScopeUser}}
-}
-
-func tokenOf(name string) string { return "token-of-" + name + "-0123456789abcdef" }
 
 // world is a whole server in the process: the real store, rules and agents.
 type world struct {
@@ -47,7 +31,6 @@ type world struct {
 	sessions *session.Sessions
 	dialect  *Dialect
 	server   *httptest.Server
-	closed   atomic.Bool
 	close    func()
 	setup    setup
 }
@@ -61,88 +44,25 @@ type setup struct {
 	change  func(*Options)
 }
 
-type testFiles struct{ *artifact.Local }
-
-func (f testFiles) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error) {
-	return f.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Max: limit})
-}
-
 func newWorld(t testing.TB, s setup) *world {
 	t.Helper()
-	w := &world{t: t, dir: s.dir, setup: s}
-	if w.dir == "" {
-		w.dir = t.TempDir()
-	}
-	j, err := journal.Open(w.dir+"/store", journal.Options{Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.files, err = artifact.Open(w.dir+"/files", artifact.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := hub.New(j, hub.Options{})
-	for id, blocks := range j.OpenBlocks() {
-		h.Restore(id, blocks)
-	}
-	registry := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
-	registry.Add(demo.Info, demo.Agent{})
-	for name, a := range s.agents {
-		registry.Add(agent.Info{Name: name}, a)
-	}
-	runner := agent.NewRunner(registry, agent.Options{Grace: time.Millisecond, Clean: true})
-	w.sessions = session.New(j, h, session.Options{Artifacts: w.files, Committed: runner.Committed, Erased: runner.Erased, Now: s.now})
-	runner.Attach(w.sessions)
-	who := auth.Options{Rate: -1}
+	o := dialecttest.Options{Dir: s.dir, Now: s.now, Agents: s.agents}
 	if s.secured {
-		who.Tokens = tokens
+		o.Tokens = []auth.Token{dialecttest.User("alice"), dialecttest.User("bob")}
 	}
-	a, err := auth.New(who)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conns := &wire.Conns{}
+	h := dialecttest.Open(t, o)
+	w := &world{t: t, dir: h.Dir, files: h.Files.Local, sessions: h.Sessions, close: h.Close, setup: s}
 	var ids atomic.Int64
 	opt := Options{
-		Sessions: w.sessions, Files: testFiles{w.files}, Caller: a.Caller, Authenticate: a.Authenticate, Conns: conns, Dir: w.dir, Now: s.now,
+		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Authenticate: h.Auth.Authenticate, Conns: h.Conns, Dir: h.Dir, Now: s.now,
 		NewID: func() string { return fmt.Sprintf("00000000-0000-4000-9000-%012d", ids.Add(1)) },
 	}
 	if s.change != nil {
 		s.change(&opt)
 	}
 	w.dialect = New(opt)
-	srv, err := server.New(server.Options{Auth: a, Conns: conns, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range w.dialect.Routes() {
-		srv.Handle(r)
-	}
-	w.server = httptest.NewServer(srv.Handler())
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = j.Run(ctx) })
-	wg.Go(func() { _ = w.sessions.Run(ctx) })
-	wg.Go(func() { _ = runner.Run(ctx) })
-	w.close = func() {
-		if w.closed.Swap(true) {
-			return
-		}
-		stop, done := context.WithTimeout(context.Background(), 5*time.Second)
-		defer done()
-		if err := conns.Shutdown(stop); err != nil {
-			t.Error(err)
-		}
-		w.server.Client().CloseIdleConnections()
-		w.server.Close()
-		cancel()
-		wg.Wait()
-		h.Close(nil)
-		if err := j.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(w.close)
+	h.Serve(w.dialect.Routes())
+	w.server = h.HTTP
 	return w
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/dialect/dialecttest"
 )
 
 // Each address answers in its own form.
@@ -151,7 +152,7 @@ func TestErrorsOverHTTP(t *testing.T) {
 	if code, body, _ := s.post("POST", "/v1/chat/completions", chatBody("hi")); code != 401 || !strings.Contains(body, "authentication_error") {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, body, _ := s.post("POST", "/chat", chatBody("hi"), "Authorization", "Bearer "+tokenOf("bob")); code != 200 {
+	if code, body, _ := s.post("POST", "/chat", chatBody("hi"), "Authorization", "Bearer "+dialecttest.TokenOf("bob")); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
 }

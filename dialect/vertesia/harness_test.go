@@ -7,26 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/parley-hq/parley/agent"
-	"github.com/parley-hq/parley/agent/demo"
 	"github.com/parley-hq/parley/artifact"
 	"github.com/parley-hq/parley/auth"
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/hub"
-	"github.com/parley-hq/parley/journal"
-	"github.com/parley-hq/parley/server"
+	"github.com/parley-hq/parley/dialect/dialecttest"
 	"github.com/parley-hq/parley/session"
-	"github.com/parley-hq/parley/wire"
 )
 
 // people of the tests that need authentication.
@@ -46,7 +38,6 @@ type world struct {
 	sessions *session.Sessions
 	dialect  *Dialect
 	server   *httptest.Server
-	closed   atomic.Bool
 	close    func()
 	setup    setup
 }
@@ -58,48 +49,18 @@ type setup struct {
 	change  func(*Options)
 }
 
-type testFiles struct{ *artifact.Local }
-
-func (f testFiles) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error) {
-	return f.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Max: limit})
-}
-
 func newWorld(t testing.TB, s setup) *world {
 	t.Helper()
-	w := &world{t: t, dir: s.dir, setup: s}
-	if w.dir == "" {
-		w.dir = t.TempDir()
-	}
-	j, err := journal.Open(w.dir+"/store", journal.Options{Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.files, err = artifact.Open(w.dir+"/files", artifact.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := hub.New(j, hub.Options{})
-	for id, blocks := range j.OpenBlocks() {
-		h.Restore(id, blocks)
-	}
-	registry := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
-	registry.Add(demo.Info, demo.Agent{})
-	runner := agent.NewRunner(registry, agent.Options{Grace: time.Millisecond, Clean: true})
-	w.sessions = session.New(j, h, session.Options{Artifacts: w.files, Committed: runner.Committed, Erased: runner.Erased})
-	runner.Attach(w.sessions)
-	who := auth.Options{Rate: -1}
+	o := dialecttest.Options{Dir: s.dir}
 	if s.secured {
-		who.Tokens = tokens
+		o.Tokens = tokens
 	}
-	a, err := auth.New(who)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := dialecttest.Open(t, o)
+	w := &world{t: t, dir: h.Dir, files: h.Files.Local, sessions: h.Sessions, close: h.Close, setup: s}
 	secret := []byte("a secret of the tests, 32 bytes!")
-	a.Sign(secret)
-	conns := &wire.Conns{}
+	h.Auth.Sign(secret)
 	opt := Options{
-		Sessions: w.sessions, Files: testFiles{w.files}, Caller: a.Caller, Issue: a.Issue, Conns: conns, Secret: secret,
+		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Issue: h.Auth.Issue, Conns: h.Conns, Secret: secret,
 		Agents: func(string) []string { return []string{"demo"} },
 		Tools:  func(context.Context, chat.Caller, string) []Tool { return []Tool{{Name: "calc", Description: "adds"}} },
 	}
@@ -107,39 +68,8 @@ func newWorld(t testing.TB, s setup) *world {
 		s.change(&opt)
 	}
 	w.dialect = New(opt)
-	srv, err := server.New(server.Options{Auth: a, Conns: conns, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range w.dialect.Routes() {
-		srv.Handle(r)
-	}
-	w.server = httptest.NewServer(srv.Handler())
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = j.Run(ctx) })
-	wg.Go(func() { _ = w.sessions.Run(ctx) })
-	wg.Go(func() { _ = runner.Run(ctx) })
-	wg.Go(func() { _ = w.dialect.Run(ctx) })
-	w.close = func() {
-		if w.closed.Swap(true) {
-			return
-		}
-		stop, done := context.WithTimeout(context.Background(), 20*time.Second)
-		defer done()
-		if err := conns.Shutdown(stop); err != nil {
-			t.Error(err)
-		}
-		w.server.Client().CloseIdleConnections()
-		w.server.Close()
-		cancel()
-		wg.Wait()
-		h.Close(nil)
-		if err := j.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(w.close)
+	h.Serve(w.dialect.Routes(), w.dialect.Run)
+	w.server = h.HTTP
 	return w
 }
 

@@ -1,0 +1,113 @@
+package letta
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// shownAs is every event of a session in the words of this dialect: the types of
+// its messages, and all of the messages' text.
+func shownAs(t *testing.T, w *world, id chat.SessionID) (kinds map[string][]string, said map[string]string) {
+	t.Helper()
+	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, id, chat.Range{Limit: 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds, said = map[string][]string{}, map[string]string{}
+	for _, f := range facts {
+		e, err := f.Event()
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := w.dialect.As(t.Context(), f)
+		if err != nil {
+			t.Fatalf("%s: %v", e.Type, err)
+		}
+		for _, frame := range v.([]json.RawMessage) {
+			var head struct {
+				Type string `json:"message_type"`
+			}
+			if err := json.Unmarshal(frame, &head); err != nil {
+				t.Fatalf("%s: %v in %s", e.Type, err, frame)
+			}
+			kinds[e.Type] = append(kinds[e.Type], head.Type)
+			said[e.Type] += string(frame)
+		}
+	}
+	return kinds, said
+}
+
+// Every event of a run can be shown in Letta's words: the same messages, with the
+// same ids, that a client of the run was sent.
+func TestEventsInOurWords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	a := w.agent("")
+	answer := w.say(a, `/tool calc {"a":1}`)
+	kinds, said := shownAs(t, w, chat.SessionID(a))
+	for typ, want := range map[string]string{
+		"user.message": kindUser, "agent.tool_call": kindToolCall, "agent.tool_result": kindToolReturn, "agent.text": kindAssistant,
+		"turn.completed": "stop_reason usage_statistics", "turn.started": "", "session.started": "",
+	} {
+		if got := strings.Join(kinds[typ], " "); got != want {
+			t.Errorf("%s became %q, want %q", typ, got, want)
+		}
+	}
+	all := said["agent.tool_call"] + said["agent.tool_result"] + said["agent.text"]
+	for _, m := range answer.Messages {
+		if !strings.Contains(all, m.ID) {
+			t.Errorf("no event is shown as message %s, which the client got", m.ID)
+		}
+	}
+	if !strings.Contains(said["agent.tool_call"], `"tool_calls":[{`) {
+		t.Errorf("calls are not a list in %s", said["agent.tool_call"])
+	}
+	if !strings.Contains(said["user.message"], `"run_id":"run-`) {
+		t.Errorf("the message does not name its run: %s", said["user.message"])
+	}
+}
+
+// Failures, questions and answers, and what nobody's turn wrote.
+func TestOtherEventsInOurWords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	a := w.agent("")
+	id := chat.SessionID(a)
+	w.do("POST", "/v1/agents/"+a+"/messages", message("/fail out of luck", ""))
+	kinds, said := shownAs(t, w, id)
+	if got := strings.Join(kinds["turn.completed"], " "); got != "stop_reason error_message" || !strings.Contains(said["turn.completed"], "out of luck") {
+		t.Errorf("a failure became %q: %s", got, said["turn.completed"])
+	}
+	w.say(a, "/approve deploy {}")
+	prompts, err := w.sessions.State(t.Context(), chat.Trusted, id)
+	if err != nil || len(prompts.Prompts) != 1 {
+		t.Fatalf("%v, %d prompts", err, len(prompts.Prompts))
+	}
+	call := prompts.Prompts[0].Approval.Calls[0].CallID
+	if code, body := w.do("POST", "/v1/agents/"+a+"/messages", `{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":"`+call+`","approve":false,"reason":"too risky"}]}]}`); code != 200 {
+		t.Fatalf("%d %s", code, body)
+	}
+	kinds, said = shownAs(t, w, id)
+	if got := strings.Join(kinds["agent.approval_request"], " "); got != kindApprovalRequest+" stop_reason usage_statistics" {
+		t.Errorf("an approval request became %q", got)
+	}
+	if got := strings.Join(kinds["user.approval_response"], " "); got != kindApprovalResponse+" "+kindToolReturn || !strings.Contains(said["user.approval_response"], "too risky") {
+		t.Errorf("the answer became %q: %s", got, said["user.approval_response"])
+	}
+	nobody := chat.NoAgent
+	if _, err := w.sessions.Update(t.Context(), owner, id, chat.SessionUpdated{Agent: &nobody}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.sessions.Append(t.Context(), owner, id, []chat.Draft{
+		chat.NewDraft(chat.AgentPlan{Tasks: []chat.Task{{ID: "1", Title: "Look"}}}), chat.NewDraft(chat.AgentText{Text: "on my own"}),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	kinds, said = shownAs(t, w, id)
+	if !strings.Contains(said["agent.text"], "on my own") || len(kinds["agent.plan"]) != 0 {
+		t.Errorf("outside of a run: %v, text %s", kinds["agent.plan"], said["agent.text"])
+	}
+}
