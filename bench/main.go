@@ -54,6 +54,7 @@ var rows = []row{
 	{12, "start with a million sessions", startFull},
 	{13, "model agent", modelAgent},
 	{14, "append with x1 on", appendX1},
+	{15, "Vertesia runs", runs},
 }
 
 func main() {

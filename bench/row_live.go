@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -175,6 +177,42 @@ func typing(e *env, n int, need, want float64) (l line, err error) {
 		peer: fmt.Sprintf("%s (%.0f µs cpu each)", ms(median(peers)), median(peerCosts)), ratio: float64(median(peers)) / float64(p99),
 		value: float64(p99) / float64(time.Millisecond), need: need, want: want, must: fmt.Sprintf("%.0f ms", need), aim: fmt.Sprintf("%.0f ms", want),
 	}, nil
+}
+
+// runs: many Vertesia runs being written at once, one reader each. Its chunks are
+// at least 16 ms apart, so that is the least that a busy run's latency can be.
+func runs(e *env) (lines []line, err error) {
+	const name, n = "vertesia", 2000
+	p, err := startParley(e, filepath.Join(e.temp, name))
+	if err != nil {
+		return nil, err
+	}
+	defer p.stop()
+	var p99s, mids []time.Duration
+	for i := range e.rounds {
+		ids, err := load.Sessions(p.target, fmt.Sprintf("%s-%d", name, i), n)
+		if err != nil {
+			return nil, err
+		}
+		crowd, err := load.NewCrowd()
+		if err != nil {
+			return nil, err
+		}
+		err = crowd.WatchPaths(p.target, ids, func(id string) string { return "/api/v1/agents/" + id + "/stream?skipHistory=true" })
+		var r load.Spread
+		if err == nil {
+			r, err = load.Typing(e.ctx, p.target, load.Native{}, crowd, ids, 20, e.span)
+		}
+		if err = errors.Join(err, crowd.Close()); err != nil {
+			return nil, err
+		}
+		p99s, mids = append(p99s, r.Latency.Quantile(.99)), append(mids, r.Latency.Quantile(.5))
+	}
+	p99 := median(p99s)
+	return []line{{
+		what: fmt.Sprintf("%d Vertesia runs x 20 pieces/s, one SSE reader each, p99", n), ours: fmt.Sprintf("%s (p50 %s)", ms(p99), ms(median(mids))),
+		value: float64(p99) / float64(time.Millisecond), need: 320, want: 150, must: "320 ms", aim: "150 ms",
+	}}, nil
 }
 
 // typingOn returns the latencies and what one preview costs the server, in µs.

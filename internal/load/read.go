@@ -49,8 +49,19 @@ func buffered(r *bufio.Reader) []byte {
 // WatchSSE adds readers of the sessions, one event stream each, from a cursor
 // on; "" means from now on.
 func (c *Crowd) WatchSSE(t Target, sessions []string, after string) error {
+	return c.WatchPaths(t, sessions, func(id string) string {
+		path := "/parley/v1/sessions/" + id + "/stream"
+		if after != "" {
+			path += "?after=" + after
+		}
+		return path
+	})
+}
+
+// WatchPaths adds readers of event streams whose addresses depend on the session.
+func (c *Crowd) WatchPaths(t Target, sessions []string, path func(session string) string) error {
 	for _, id := range sessions {
-		conn, r, err := openSSE(t, id, after)
+		conn, r, err := openSSE(t, path(id))
 		if err != nil {
 			return err
 		}
@@ -62,14 +73,10 @@ func (c *Crowd) WatchSSE(t Target, sessions []string, after string) error {
 }
 
 // openSSE opens a stream and reads up to its first frame.
-func openSSE(t Target, session, after string) (net.Conn, *bufio.Reader, error) {
+func openSSE(t Target, path string) (net.Conn, *bufio.Reader, error) {
 	conn, err := t.dial()
 	if err != nil {
 		return nil, nil, err
-	}
-	path := "/parley/v1/sessions/" + session + "/stream"
-	if after != "" {
-		path += "?after=" + after
 	}
 	r := bufio.NewReaderSize(conn, 4<<10)
 	if _, err = conn.Write(append(t.head("GET", path), "\r\n"...)); err == nil {
