@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -47,6 +46,9 @@ type ServeCmd struct {
 	NATS          string        `help:"Where the embedded NATS for x1 listens; off switches it off; nats://HOST:PORT uses one that runs elsewhere." name:"nats" default:"127.0.0.1:4222" env:"PARLEY_NATS" placeholder:"ADDR"`
 	NATSWebSocket string        `help:"Where the embedded NATS takes WebSocket clients; empty means nowhere." name:"nats-websocket" env:"PARLEY_NATS_WEBSOCKET" placeholder:"ADDR"`
 	NATSKeep      time.Duration `help:"How long JetStream keeps the copies of events on x1's archive subjects." name:"nats-keep" default:"24h" env:"PARLEY_NATS_KEEP"`
+	Provider      []string      `help:"Providers that the server itself offers to x1 agents: files, vector, graph; none offers nothing." enum:"files,vector,graph,none" default:"files,vector,graph" env:"PARLEY_PROVIDER"`
+	PreviewCmd    string        `help:"Program that answers x1.provider.preview.provision: it gets the request as JSON on its input and prints the reply." name:"preview-command" env:"PARLEY_PREVIEW_COMMAND" placeholder:"PROGRAM"`
+	ImageCmd      string        `help:"Program that answers x1.image.build in the same way." name:"image-command" env:"PARLEY_IMAGE_COMMAND" placeholder:"PROGRAM"`
 	Summary       string        `help:"Who keeps the summary in a session's record: off (nobody), plain (counts and quotes, no model)." enum:"off,plain" default:"off" env:"PARLEY_SUMMARY"`
 
 	VertesiaRetention time.Duration `help:"Erase runs of the Vertesia dialect that were silent for so long, such as 2160h (90 days); 0 keeps them for ever." name:"vertesia-retention" default:"0" env:"PARLEY_VERTESIA_RETENTION"`
@@ -90,7 +92,6 @@ func (c *ServeCmd) Run(ctx context.Context, std *stdio) error {
 	if err != nil {
 		return err
 	}
-	p.started = func(net.Addr) { go trim() }
 	return p.run(ctx, std.out)
 }
 
