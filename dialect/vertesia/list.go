@@ -140,9 +140,6 @@ func (d *Dialect) runs(ctx context.Context, c chat.Caller, w wanted) (found []ag
 		}
 		for i := range page.Sessions {
 			seen++
-			if strings.HasPrefix(string(page.Sessions[i].ID), "sys-") {
-				continue
-			}
 			one, err := d.describe(ctx, c, &page.Sessions[i])
 			if err != nil {
 				return nil, "", err

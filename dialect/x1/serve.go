@@ -111,7 +111,7 @@ func (d *Dialect) Reachable(url, websocket string) {
 // Published tells the dialect what was stored or is being written, in order per
 // session. It does not block, and may be called before Run.
 func (d *Dialect) Published(id chat.SessionID, entries []chat.Entry) {
-	if private(id) {
+	if id.System() {
 		return
 	}
 	d.project.take(id, entries)
@@ -125,8 +125,6 @@ func (d *Dialect) Erased(id chat.SessionID) {
 	d.project.erase(id)
 }
 
-// private are the sessions in which the server keeps its own books.
-func private(id chat.SessionID) bool { return len(id) > 4 && id[:4] == "sys-" }
 
 // Run speaks on the connection until ctx ends; then it publishes what is stored
 // and returns. It may be called again with another connection.
