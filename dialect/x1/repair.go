@@ -268,7 +268,7 @@ func (p *projector) recheck(ctx context.Context, workspace string, from chat.At)
 				page.Next = ""
 				break
 			}
-			if private(s.ID) {
+			if s.ID.System() {
 				continue
 			}
 			if l := p.lane(s.ID); l.next == 0 {

@@ -125,7 +125,6 @@ func (d *Dialect) Erased(id chat.SessionID) {
 	d.project.erase(id)
 }
 
-
 // Run speaks on the connection until ctx ends; then it publishes what is stored
 // and returns. It may be called again with another connection.
 func (d *Dialect) Run(ctx context.Context, conn *nats.Conn) error {
