@@ -32,6 +32,11 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 	if f.Metadata, err = compact(f.Metadata); err != nil {
 		return chat.Session{}, err
 	}
+	// It becomes an event of the fork, after all of the past: see that it fits.
+	change := chat.NewDraft(changeOf(f, f.Title))
+	if err := change.Settle(); err != nil {
+		return chat.Session{}, err
+	}
 	if f.ID, err = s.nameFork(ctx, c, f.ID); err != nil {
 		return chat.Session{}, err
 	}
@@ -245,13 +250,23 @@ func (k *forking) settle() *decision {
 	if title == "" {
 		title = k.state.Session.Title
 	}
-	change := chat.SessionUpdated{Title: &title, Metadata: k.wish.Metadata}
-	if k.wish.Agent != "" {
-		change.Agent = &k.wish.Agent
+	change := changeOf(k.wish, title)
+	if len(k.state.Session.Members) > 0 {
+		// The past tells whom its owner let in; the fork's owner has let in nobody.
+		change.Members = &[]chat.Member{}
 	}
 	d.addAs(k.caller.Actor, change, "", "")
 	d.advance("")
 	return d
+}
+
+// changeOf is what a fork has of its own.
+func changeOf(f chat.Fork, title string) chat.SessionUpdated {
+	change := chat.SessionUpdated{Title: &title, Metadata: f.Metadata}
+	if f.Agent != "" {
+		change.Agent = &f.Agent
+	}
+	return change
 }
 
 func (k *forking) running() (string, *chat.Turn) {

@@ -36,11 +36,14 @@ type book struct {
 	heard    map[string]map[chat.Seq]bool // inputs that the agent got in this boot, by content
 	news     chan struct{}                // has room for one
 	ended    bool                         // the session was completed or failed
+	told     bool                         // and the agent knows
 }
 
 // input is something that a person said and the agent must hear.
 type input struct {
 	seq chat.Seq
+	id  chat.EventID
+	by  chat.Actor
 	key string
 	msg x1.Message
 }
@@ -111,6 +114,8 @@ func (b *book) apply(e *chat.Event) {
 		}
 	case "session.completed", "session.failed":
 		b.ended = true
+		// Somebody else ended it: the agent does not know.
+		b.told = strings.HasPrefix(e.ClientID, "sc:") || strings.HasPrefix(e.ClientID, "p:")
 	}
 	if n, ok := strings.CutPrefix(e.ClientID, "boot:"); ok && e.Type == startedType {
 		if boot, err := strconv.ParseInt(n, 10, 64); err == nil && boot >= b.boot {
@@ -155,7 +160,7 @@ func (b *book) noteLocked(e *chat.Event) {
 	if json.Unmarshal(raw, &m) != nil {
 		return
 	}
-	in := input{seq: e.Seq, msg: m}
+	in := input{seq: e.Seq, id: e.ID, by: e.Actor, msg: m}
 	in.key, _ = inputKey(m.Type, m.Payload)
 	b.pending = append(b.pending, in)
 	b.ended = false // it is open again

@@ -32,6 +32,6 @@
 // than throughput. While NATS is away the stream of the agent is read on into a
 // bounded queue, and posts wait.
 //
-// Locks: writer.mu is held while an event is sent, so that there is one order;
-// book.mu and reader.mu only for a few lines. writer.mu comes before the others.
+// Locks: writer.mu is held while an event is sent, so that there is one order; all
+// others only for a few lines, and none of them together.
 package sidecar

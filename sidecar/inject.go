@@ -1,13 +1,12 @@
 package sidecar
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -120,14 +119,17 @@ func (s *Sidecar) deliver(ctx context.Context, in *input) {
 	body := injection(in.msg.Type, in.msg.Payload)
 	body.Sequence = in.seq
 	if body.EventID == "" {
-		body.EventID = fmt.Sprintf("%s#%d", s.opt.Session, in.seq)
+		body.EventID = string(in.id)
+	}
+	if body.SenderID == "" && in.by.Kind == chat.User {
+		body.SenderID = in.by.ID
 	}
 	s.book.offered(in)
 	var err error
 	tries := 0
+	began := s.opt.Now()
 	for {
 		err = s.post(ctx, "/inject", body.EventID, body)
-		tries++
 		if err == nil {
 			s.delivered(ctx, in, boot)
 			return
@@ -135,6 +137,14 @@ func (s *Sidecar) deliver(ctx context.Context, in *input) {
 		if ctx.Err() != nil {
 			return
 		}
+		if errors.Is(err, syscall.ECONNREFUSED) && s.opt.Now().Sub(began) < s.opt.Wait {
+			// Nobody listens: the agent is starting. That is no refusal.
+			if !pause(ctx, 200*time.Millisecond) {
+				return
+			}
+			continue
+		}
+		tries++
 		s.log.Warn("the agent did not take an input", "sequence", in.seq, "attempt", tries, "err", err)
 		if tries > len(s.opt.Retry) {
 			break
@@ -151,40 +161,6 @@ func (s *Sidecar) stopAgent(ctx context.Context, in *input) {
 	if err := s.post(ctx, "/stop", "", in.msg.Payload); err != nil {
 		s.log.Info("the agent cannot be told to stop", "err", err)
 	}
-}
-
-// post is a call to the agent; it is audited.
-func (s *Sidecar) post(ctx context.Context, path, key string, body any) error {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	began := s.opt.Now()
-	status, err := s.call(ctx, path, key, s.link.hide(b))
-	s.audit.note(record{Direction: "to_agent", Method: http.MethodPost, Route: path, Status: status, Took: s.opt.Now().Sub(began)})
-	if err == nil && status >= 300 {
-		err = fmt.Errorf("the agent answers %d to %s", status, path)
-	}
-	return err
-}
-
-func (s *Sidecar) call(ctx context.Context, path, key string, body []byte) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.opt.Channel+path, bytes.NewReader(body))
-	if err != nil {
-		return 0, err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	if key != "" {
-		r.Header.Set("Idempotency-Key", key) // a repetition has the same
-	}
-	res, err := s.agent.Do(r)
-	if err != nil {
-		return 0, err
-	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
-	return res.StatusCode, res.Body.Close()
 }
 
 // delivered writes down that the agent has an input.

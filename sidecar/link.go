@@ -33,6 +33,8 @@ type link struct {
 	expires time.Time
 	secrets []string // that nobody may see
 	down    time.Time
+	life    context.Context // ends when the connection breaks: nobody waits for answers that are lost
+	lose    context.CancelFunc
 }
 
 const (
@@ -90,11 +92,18 @@ func (l *link) keep(ctx context.Context) {
 }
 
 func (l *link) close() {
+	l.current().Close()
+	l.lost()
+}
+
+// lost ends the waiting for answers that cannot come any more.
+func (l *link) lost() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.conn != nil {
-		l.conn.Close()
+	if l.lose != nil {
+		l.lose()
 	}
+	l.life, l.lose = context.WithCancel(context.Background())
 }
 
 // renew makes a new connection and leaves the old one.
@@ -105,6 +114,7 @@ func (l *link) renew(ctx context.Context) error {
 	}
 	opts = append(opts, nats.Name("parley sidecar of "+string(l.opt.Session)), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
 		nats.ReconnectWait(100*time.Millisecond), nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.Timeout(5*time.Second),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { l.lost() }),
 		nats.ReconnectHandler(func(*nats.Conn) { l.back() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			// Some logins may not follow events; then input and the clock serve.
@@ -131,6 +141,7 @@ func (l *link) renew(ctx context.Context) error {
 	old := l.conn
 	l.conn, l.expires, l.secrets, l.down = conn, expires, secrets, time.Time{}
 	l.mu.Unlock()
+	l.lost() // what was asked over the old connection
 	if old != nil {
 		old.Close()
 	}
@@ -218,7 +229,12 @@ func (l *link) current() *nats.Conn {
 func (l *link) request(ctx context.Context, subject string, data []byte, wait time.Duration) ([]byte, nats.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	m, err := l.current().RequestWithContext(ctx, subject, data)
+	l.mu.Lock()
+	conn, life := l.conn, l.life
+	l.mu.Unlock()
+	stop := context.AfterFunc(life, cancel)
+	defer stop()
+	m, err := conn.RequestWithContext(ctx, subject, data)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,5 +1,46 @@
 package sidecar
 
-import "net/http"
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+)
 
-func (s *Sidecar) orchestrate(mux *http.ServeMux) {}
+// orchestrate lists what an agent can ask for about its children. Whether it may
+// is decided by the server.
+func (s *Sidecar) orchestrate(mux *http.ServeMux) {
+	for pattern, op := range map[string]string{
+		"POST /spawn": "spawn", "GET /children": "list",
+		"POST /children/{child}/message": "message", "POST /children/{child}/cancel": "cancel", "GET /children/{child}/events": "events",
+	} {
+		mux.Handle(pattern, s.audited(func(w http.ResponseWriter, r *http.Request) { s.serveChild(w, r, op) }))
+	}
+}
+
+func (s *Sidecar) serveChild(w http.ResponseWriter, r *http.Request, op string) {
+	fields, err := s.object(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	set := func(name string, v any) {
+		if b, merr := json.Marshal(v); merr == nil {
+			fields[name] = b
+		}
+	}
+	if child := r.PathValue("child"); child != "" {
+		set("session_id", child)
+	}
+	for _, name := range []string{"after", "limit"} {
+		if n, err := strconv.ParseUint(r.URL.Query().Get(name), 10, 62); err == nil {
+			set(name, n)
+		}
+	}
+	set("provenance", map[string]any{"session_id": s.opt.Session, "epoch": s.write.epoch})
+	body, err := json.Marshal(fields)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.relay(w, r, "x1.orchestration."+op, "orchestration", body)
+}

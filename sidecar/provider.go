@@ -22,19 +22,39 @@ var Domains = []string{"graph", "vector", "messaging", "calendar", "docs", "emai
 // serveProvider passes a request on to whoever serves its domain.
 func (s *Sidecar) serveProvider(w http.ResponseWriter, r *http.Request, domain string) {
 	op := r.PathValue("op")
-	body, err := wire.ReadBody(r, maxPost)
+	fields, err := s.object(r)
+	var body []byte
 	if err == nil {
-		body, err = s.providerRequest(domain, op, body)
+		body, err = s.providerRequest(domain, op, fields)
 	}
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	data, header, err := s.link.request(r.Context(), "x1.provider."+domain+"."+op, body, s.opt.Provider)
+	s.relay(w, r, "x1.provider."+domain+"."+op, domain, body)
+}
+
+// object reads the body of a request: a JSON object, or nothing.
+func (s *Sidecar) object(r *http.Request) (map[string]json.RawMessage, error) {
+	body, err := wire.ReadBody(r, maxPost)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]json.RawMessage{}
+	if len(bytes.TrimSpace(body)) > 0 && (wire.CheckJSON(body, 128) != nil || json.Unmarshal(body, &fields) != nil || fields == nil) {
+		return nil, chat.Errorf(chat.Invalid, "the body is a JSON object")
+	}
+	return fields, nil
+}
+
+// relay asks on a subject and passes on the answer, without what looks like
+// credentials.
+func (s *Sidecar) relay(w http.ResponseWriter, r *http.Request, subject, domain string, body []byte) {
+	data, header, err := s.link.request(r.Context(), subject, body, s.opt.Provider)
 	switch {
 	case err == nil:
 	case errors.Is(err, nats.ErrNoResponders):
-		s.failWith(w, r, http.StatusBadGateway, "no_provider", "nobody serves "+domain+"."+op+"; start a provider for it")
+		s.failWith(w, r, http.StatusBadGateway, "no_provider", "nobody serves "+domain+"; start a provider for it")
 		return
 	case errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded):
 		s.failWith(w, r, http.StatusGatewayTimeout, "provider_timeout", "the provider of "+domain+" did not answer within "+s.opt.Provider.String())
@@ -57,15 +77,9 @@ func (s *Sidecar) serveProvider(w http.ResponseWriter, r *http.Request, domain s
 // providerRequest completes what the agent sent: the collection is one that it
 // may use, and provenance says where the request comes from. What the agent
 // itself says of its provenance is kept beside it.
-func (s *Sidecar) providerRequest(domain, op string, body []byte) ([]byte, error) {
+func (s *Sidecar) providerRequest(domain, op string, fields map[string]json.RawMessage) ([]byte, error) {
 	if op == "" || strings.ContainsAny(op, ".*> \t\r\n") || len(op) > 64 {
 		return nil, chat.Errorf(chat.Invalid, "%q is no operation", clip(op))
-	}
-	fields := map[string]json.RawMessage{}
-	if len(bytes.TrimSpace(body)) > 0 {
-		if wire.CheckJSON(body, 128) != nil || json.Unmarshal(body, &fields) != nil || fields == nil {
-			return nil, chat.Errorf(chat.Invalid, "a request to a provider is a JSON object")
-		}
 	}
 	if domain == "graph" || domain == "vector" {
 		var name string

@@ -63,7 +63,14 @@ func (s *Sidecar) handler() http.Handler {
 	mux.Handle("/", s.audited(func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, chat.Errorf(chat.NotFound, "the sidecar has no %s %s", r.Method, clip(r.URL.Path)))
 	}))
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Origin") != "" {
+			// A web page in a browser on this machine is not the agent.
+			s.fail(w, r, chat.Errorf(chat.Denied, "web pages have no business here"))
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // audited notes a call when it has been answered.

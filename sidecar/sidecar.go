@@ -77,6 +77,8 @@ func (s *Sidecar) Run(ctx context.Context) (err error) {
 	if err := s.attach(ctx); err != nil {
 		return err
 	}
+	// That it ended before is history: whoever attaches an agent wants it open.
+	s.book.look(func(b *book) { b.ended, b.told = false, true })
 	if s.opt.Attached != nil {
 		s.opt.Attached(s.write.epoch)
 	}
@@ -246,14 +248,22 @@ func (s *Sidecar) follow(ctx context.Context) error {
 		if err := s.catchUp(ctx); err != nil {
 			return err
 		}
-		overtaken := ""
+		overtaken, end := "", false
 		s.book.look(func(b *book) {
+			if end = b.ended && !b.told; end {
+				b.told = true
+			}
 			if b.epoch > s.write.epoch {
 				overtaken = b.instance
 			}
 		})
 		if overtaken != "" {
 			return s.taken(overtaken)
+		}
+		if end {
+			if err := s.post(ctx, "/shutdown", "", map[string]any{"summary": "The session was ended.", "is_success": false}); err != nil {
+				s.log.Info("the agent was not told that its session has ended", "err", err)
+			}
 		}
 	}
 }

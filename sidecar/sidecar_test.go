@@ -36,6 +36,7 @@ func (w *world) said(to int) {
 }
 
 func TestAConversation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.agent(sidecartest.Options{})
 	a.Say("user.message", map[string]any{"text": "the prompt it was started with"})
@@ -102,6 +103,7 @@ func TestAConversation(t *testing.T) {
 // A permission request is bound to the call, its decision is one fact, and the
 // agent is woken.
 func TestPermission(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.agent(sidecartest.Options{})
 	r := w.attach(a, nil)
@@ -207,6 +209,7 @@ func TestTheAgentRestarts(t *testing.T) {
 // An agent that said more than it can repeat while nobody listened: what can be
 // had is stored once, and the gap is named.
 func TestTheAgentsMemoryIsShort(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.agent(sidecartest.Options{Memory: 20})
 	short := func(o *Options) { o.Replay = 20 }
@@ -229,29 +232,8 @@ func TestTheAgentsMemoryIsShort(t *testing.T) {
 	}
 }
 
-// A second sidecar stops, and one that was overtaken can write no more.
-func TestOneSidecarPerSession(t *testing.T) {
-	w := newWorld(t)
-	a := w.agent(sidecartest.Options{})
-	first := w.attach(a, nil)
-	second, _ := w.launch(a, nil)
-	second.end("has a sidecar already")
-	say(a, 0, 2)
-	w.said(2)
-	// Somebody takes over by force: the first one notices at its next word.
-	root := w.root()
-	body := fmt.Sprintf(`{"type":%q,"epoch":2,"client_id":"x","payload":{"epoch":2,"instance":"other"}}`, x1.AttachedType)
-	if _, err := root.Request(x1.Subject(me, x1.Events), []byte(body), patience); err != nil {
-		t.Fatal(err)
-	}
-	say(a, 2, 4)
-	first.end("has a sidecar already")
-	if got := w.texts("agent.text", "text"); len(got) != 2 {
-		t.Fatalf("it still spoke: %v", got)
-	}
-}
-
 func TestDeadLetter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.agent(sidecartest.Options{})
 	w.attach(a, nil)
@@ -275,6 +257,7 @@ func TestDeadLetter(t *testing.T) {
 // What was said before the first sidecar came is delivered, unless somebody
 // answered it.
 func TestItDeliversWhatWaits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := chat.Trusted
 	if _, _, err := w.sessions.Create(t.Context(), c, chat.NewSession{ID: me, Agent: chat.NoAgent}); err != nil {
@@ -295,6 +278,7 @@ func TestItDeliversWhatWaits(t *testing.T) {
 
 // The session ends with its agent, and then the sidecar does.
 func TestItEndsWithItsAgent(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.agent(sidecartest.Options{})
 	r := w.attach(a, nil)
@@ -309,6 +293,7 @@ func TestItEndsWithItsAgent(t *testing.T) {
 }
 
 func TestTheAgentStaysAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := w.agent(sidecartest.Options{})
 	r := w.attach(a, func(o *Options) { o.Wait = 50 * time.Millisecond })

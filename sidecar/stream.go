@@ -1,13 +1,13 @@
 package sidecar
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,8 +21,9 @@ import (
 // reader reads the agent's stream and appends what is new in it. One goroutine
 // reads, another decides and appends; between them is a queue with a bound.
 type reader struct {
-	s     *Sidecar
-	steps chan step
+	s      *Sidecar
+	client *http.Client // for streams: each has a connection of its own, and may be silent for ever
+	steps  chan step
 
 	refused atomic.Int64 // how often nobody listened where the agent should
 
@@ -42,10 +43,14 @@ type step struct {
 const (
 	queueSize = 4096
 	quietTime = 250 * time.Millisecond // an agent repeats its events in one go
+	quietMost = 5 * time.Second        // and does not take longer than that
 )
 
 func newReader(s *Sidecar) *reader {
-	return &reader{s: s, steps: make(chan step, queueSize), settled: make(chan struct{})}
+	return &reader{
+		s: s, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+		steps: make(chan step, queueSize), settled: make(chan struct{}),
+	}
 }
 
 // run reads until ctx ends, or the session and its agent have ended.
@@ -117,9 +122,17 @@ func (r *reader) health(ctx context.Context) (gone bool, err error) {
 // errEnded is no failure: nothing is left to do.
 var errEnded = fmt.Errorf("the session has ended: %w", context.Canceled)
 
-// read reads one connection to its end.
+// read reads one connection to its end. It counts as open once the agent has the
+// request: some agents send nothing, not even headers, until they have something
+// to say, and that may be the answer to what they are told.
 func (r *reader) read(ctx context.Context, lastID string, away bool) (opened bool, id string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.s.opt.Stream+"/stream", nil)
+	var open atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
+		if info.Err == nil && !open.Swap(true) {
+			r.push(ctx, step{opened: true, away: away})
+		}
+	}})
+	req, err := http.NewRequestWithContext(traced, http.MethodGet, r.s.opt.Stream+"/stream", nil)
 	if err != nil {
 		return false, lastID, err
 	}
@@ -127,16 +140,13 @@ func (r *reader) read(ctx context.Context, lastID string, away bool) (opened boo
 	if lastID != "" {
 		req.Header.Set("Last-Event-ID", lastID)
 	}
-	res, err := r.s.agent.Do(req)
+	res, err := r.client.Do(req)
 	if err != nil {
-		return false, lastID, err
+		return open.Load(), lastID, err
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return false, lastID, fmt.Errorf("the agent's stream answers %s", res.Status)
-	}
-	if !r.push(ctx, step{opened: true, away: away}) {
-		return true, lastID, ctx.Err()
+		return open.Load(), lastID, fmt.Errorf("the agent's stream answers %s", res.Status)
 	}
 	dec := newDecoder(res.Body)
 	dec.id = lastID
@@ -170,44 +180,6 @@ func (r *reader) push(ctx context.Context, st step) bool {
 	}
 }
 
-// parse reads the events of a frame: one, or an array of them.
-func parse(f frame) ([]said, error) {
-	data := bytes.TrimSpace(f.data)
-	if len(data) == 0 {
-		return nil, nil
-	}
-	type one struct {
-		Type    string          `json:"type"`
-		Payload json.RawMessage `json:"payload"`
-	}
-	var list []one
-	if data[0] == '[' {
-		if err := json.Unmarshal(data, &list); err != nil {
-			return nil, err
-		}
-	} else {
-		list = make([]one, 1)
-		if err := json.Unmarshal(data, &list[0]); err != nil {
-			return nil, err
-		}
-	}
-	var out []said
-	for i, e := range list {
-		if e.Type == "" || e.Type == "heartbeat" {
-			continue
-		}
-		if len(e.Payload) == 0 {
-			e.Payload = json.RawMessage("null")
-		}
-		s := said{typ: e.Type, payload: e.Payload, digest: digestOf(e.Type, e.Payload)}
-		if f.id != "" {
-			s.id = fmt.Sprintf("%s.%d", f.id, i)
-		}
-		out = append(out, s)
-	}
-	return out, nil
-}
-
 // boot tells which boot of the agent its session.started stands for.
 func (r *reader) boot(ctx context.Context) (int64, error) {
 	answer := make(chan int64, 1)
@@ -231,6 +203,7 @@ type stretch struct {
 	open   bool           // there was a connection
 	counts map[string]int // how often the stream had a user's words
 	quiet  bool
+	since  time.Time // when the connection began
 }
 
 // work decides and appends.
@@ -251,19 +224,28 @@ func (r *reader) work(ctx context.Context) {
 			default:
 				r.take(ctx, st, &p.item)
 			}
-			if !st.quiet && st.open && len(r.steps) == 0 {
-				timer.Reset(quietTime)
+			switch {
+			case st.quiet || !st.open:
+			case st.tape.live:
+				r.settle(ctx, st) // something new came after all that was repeated
+			default:
+				timer.Reset(min(quietTime, max(0, time.Until(st.since.Add(quietMost)))))
 			}
 		case <-timer.C:
 			if st.open {
-				st.quiet = true
-				r.append(ctx, st, r.lined(ctx, st, st.tape.quiet()))
-				r.once.Do(func() { close(r.settled) })
+				r.settle(ctx, st)
 			}
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// settle says that the agent has repeated what it had to.
+func (r *reader) settle(ctx context.Context, st *stretch) {
+	st.quiet = true
+	r.append(ctx, st, r.lined(ctx, st, st.tape.quiet()))
+	r.once.Do(func() { close(r.settled) })
 }
 
 // open begins a new connection: the agent repeats what it remembers.
@@ -278,7 +260,7 @@ func (r *reader) open(ctx context.Context, st *stretch, away bool) {
 		used = b.booted || len(b.stream) > 0
 	})
 	st.posted, st.early, st.open = st.early, false, true
-	st.quiet, st.counts = false, map[string]int{}
+	st.quiet, st.counts, st.since = false, map[string]int{}, time.Now()
 	if st.fresh = away || st.posted; away && used && !st.posted {
 		st.boot++
 	}
@@ -388,26 +370,4 @@ func (s *Sidecar) hint(k x1.Kind, item *said) {
 	if err == nil {
 		s.link.tell(x1.Subject(s.opt.Session, k), b)
 	}
-}
-
-// get is a plain question to the agent.
-func (s *Sidecar) get(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return err
-	}
-	res, err := s.agent.Do(r)
-	if err != nil {
-		return err
-	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
-	if err := res.Body.Close(); err != nil {
-		return err
-	}
-	if res.StatusCode >= 300 {
-		return fmt.Errorf("%s answers %s", address, res.Status)
-	}
-	return nil
 }

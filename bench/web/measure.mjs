@@ -44,7 +44,7 @@ export async function longestWork(cdp, body) {
   const events = [];
   cdp.on("Tracing.dataCollected", (e) => events.push(...e.value));
   await cdp.send("Tracing.start", { transferMode: "ReportEvents", traceConfig: { includedCategories: ["toplevel", "devtools.timeline"] } });
-  const result = await body();
+  await body();
   const ended = new Promise((done) => cdp.once("Tracing.tracingComplete", done));
   await cdp.send("Tracing.end");
   await ended;
@@ -52,7 +52,7 @@ export async function longestWork(cdp, body) {
   const main = events.find((e) => e.name === "FireAnimationFrame");
   let most = 0;
   for (const e of events) if (main && e.pid === main.pid && e.tid === main.tid && /RunTask$/.test(e.name)) most = Math.max(most, e.tdur ?? 0);
-  return { result, work: Number((most / 1000).toFixed(1)) };
+  return Number((most / 1000).toFixed(1));
 }
 
 /** How long each of some keys takes from the press to the paint, in milliseconds, sorted. The composer has the focus. */

@@ -26,19 +26,16 @@ const streaming = async (name, session, blocks, perSecond, before) => {
   const w = writer(server, session, blocks, perSecond);
   while (w.bytes() < before) await w.write(400);
   await page.waitForTimeout(1500);
-  const empty = await heap(cdp);
-  const text = w.all();
   w.start();
   await page.waitForTimeout(1000);
   const script = await metric(cdp, "ScriptDuration");
-  const { result: times, work } = await longestWork(cdp, () => frames(page, seconds * 1000));
+  const times = await frames(page, seconds * 1000);
   const share = ((await metric(cdp, "ScriptDuration")) - script) / seconds;
+  // Apart from that, since the watching costs time itself.
+  const work = await longestWork(cdp, () => page.waitForTimeout(seconds * 500));
   await w.stop();
-  await page.waitForTimeout(500);
-  const growth = ((await heap(cdp)) - empty) / (w.all() - text);
   note(`${name}, ${seconds} s`, "p95 ≤ 20 ms, max ≤ 50 ms, script ≤ 25 %", `p95 ${at(times, 0.95)} ms, max ${at(times, 1)} ms, script ${Math.round(share * 100)} %`, at(times, 0.95) <= 20 && at(times, 1) <= 50 && share <= 0.25);
-  note("… work of the page in its longest frame", "≤ 50 ms", `${work} ms`, work <= 50);
-  note("… heap that stays, per byte of text", "≤ 4", growth.toFixed(1), growth <= 4);
+  note("… longest work for one frame", "≤ 50 ms", `${work} ms`, work <= 50);
   await context.close();
 };
 
@@ -163,13 +160,28 @@ try {
     await page.getByRole("button", { name: "Load all" }).click();
     await page.getByRole("button", { name: "Load all" }).waitFor({ state: "detached", timeout: 600_000 });
     const loaded = await page.locator(".pl-inspector-count").innerText();
-    const words = ["9", "99", "999", "9999", "question", "question 1", "tool_call", '"q":77', "nothing has this", "agent.text"];
+    const words = ["question 9", "question 99", "tool_call", "agent.text", '"q":77', "nothing has this", "question", "a [link]"]; // no two neighbours fit the same number
     const times = await filtering(page, words);
     note(`filter ${loaded.split(" of ")[1]?.trim() ?? ""} events`, "< 200 ms", `p50 ${at(times, 0.5)} ms, longest ${at(times, 1)} ms`, at(times, 1) < 200);
     await context.close();
   }
   await streaming("200 pieces/s into a message of 400 kB", "long", ["b1"], 200, 400_000);
   await streaming("8 blocks × 50 pieces/s", "lanes", Array.from({ length: 8 }, (_, i) => `b${i}`), 50, 10_000);
+
+  {
+    // As much as 200 pieces a second make in twenty minutes.
+    await api(server, "/sessions", { id: "much", title: "much", agent: "none" });
+    const { page, context, cdp } = await opened("/s/much");
+    const w = writer(server, "much", Array.from({ length: 10 }, (_, i) => `b${i}`), 0);
+    await w.write(1);
+    await page.waitForTimeout(2000); // what comes later has come
+    const before = await heap(cdp);
+    while (w.all() < 4_000_000) await w.write(400);
+    await page.waitForTimeout(2000);
+    const times = ((await heap(cdp)) - before) / w.all();
+    note("heap that 4 MB of streamed text take", "≤ 4 × the text", `${times.toFixed(1)} ×`, times <= 4);
+    await context.close();
+  }
 
   if (process.argv.includes("--json")) console.log(JSON.stringify(rows, null, 2));
   else {

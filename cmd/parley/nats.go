@@ -117,7 +117,7 @@ func (p *parley) startNATS(ctx context.Context, out io.Writer, errs chan<- error
 	l.wg.Go(func() {
 		conn, err := p.connectNATS(run, l)
 		if err == nil {
-			err = p.x1.Run(run, conn)
+			err = p.runX1(run, conn)
 		}
 		if err != nil && run.Err() == nil {
 			errs <- err

@@ -31,8 +31,10 @@ import (
 	"github.com/parley-hq/parley/dialect/nemo"
 	"github.com/parley-hq/parley/dialect/vertesia"
 	"github.com/parley-hq/parley/dialect/x1"
+	rights "github.com/parley-hq/parley/dialect/x1/grant"
 	"github.com/parley-hq/parley/hub"
 	"github.com/parley-hq/parley/journal"
+	"github.com/parley-hq/parley/provider/orchestration"
 	"github.com/parley-hq/parley/proxy"
 	"github.com/parley-hq/parley/server"
 	"github.com/parley-hq/parley/session"
@@ -56,8 +58,10 @@ type parley struct {
 	images     *proxy.Images
 	letta      *letta.Dialect
 	vertesia   *vertesia.Dialect
-	x1         *x1.Dialect   // nil when NATS is off
-	x1Listens  chan struct{} // closed once it does
+	desk       *rights.Desk                 // grants and shares
+	children   *orchestration.Orchestration // of sessions
+	x1         *x1.Dialect                  // nil when NATS is off
+	x1Listens  chan struct{}                // closed once it does
 	x1Ready    sync.Once
 	natsServer atomic.Pointer[bus.Server] // the embedded one, once it is there
 	traces     *sdktrace.TracerProvider   // nil without a collector
@@ -114,9 +118,10 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 	p.runner = agent.NewRunner(p.agents, runner)
 	live := &tap{Hub: p.hub}
 	p.sessions = session.New(p.journal, live, session.Options{
-		DefaultAgent: cfg.Agent, Artifacts: p.artifacts, Committed: p.runner.Committed, Erased: p.erased, Logger: log,
+		DefaultAgent: cfg.Agent, Artifacts: p.artifacts, Committed: p.committed, Erased: p.erased, Logger: log,
 	})
 	p.runner.Attach(p.sessions)
+	p.openDesk()
 	if err := p.openX1(live); err != nil {
 		return nil, err
 	}
@@ -167,6 +172,7 @@ func (p *parley) serve() error {
 		as["x1"] = p.x1.As
 		dialects = append(dialects, p.x1.Routes())
 	}
+	dialects = append(dialects, p.desk.Routes())
 	runs, err := p.speakVertesia(conns)
 	if err != nil {
 		return err
@@ -177,6 +183,7 @@ func (p *parley) serve() error {
 		Sessions: p.sessions, Files: files{p.artifacts}, Caller: p.auth.Caller, Conns: conns, Agents: p.agentNames, Agent: p.cfg.Agent,
 		Models: p.cfg.LettaModel, Post: p.post, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 	})
+	as["letta"] = p.letta.As
 	dialects = append(dialects, p.letta.Routes())
 	for _, routes := range dialects {
 		for _, r := range routes {
@@ -214,6 +221,7 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 		}
 	})
 	front.Go(func() { errs <- p.letta.Run(ctx) })
+	front.Go(func() { p.runDesk(ctx) })
 	front.Go(func() { p.keepRuns(ctx) })
 	front.Go(func() { p.fleet.watch(ctx, p.hangups(ctx)) })
 	// Turns of before are taken up when the address is ours: a start that fails

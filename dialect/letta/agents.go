@@ -224,6 +224,19 @@ func (d *Dialect) findAgent(ctx context.Context, c chat.Caller, id string) (*boo
 	return b, rec, nil
 }
 
+// ownAgent returns an agent that the caller may change.
+func (d *Dialect) ownAgent(ctx context.Context, c chat.Caller, id string) (*book, *record, error) {
+	b, rec, err := d.findAgent(ctx, c, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(rec.ID))
+	if err == nil {
+		err = may(c, &sess, chat.Owner)
+	}
+	return b, rec, err
+}
+
 func (d *Dialect) getAgent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	b, rec, err := d.findAgent(r.Context(), c, r.PathValue("agent"))
 	if err != nil {
@@ -242,7 +255,7 @@ func (d *Dialect) updateAgent(w http.ResponseWriter, r *http.Request, c chat.Cal
 	if err != nil {
 		return err
 	}
-	b, rec, err := d.findAgent(r.Context(), c, r.PathValue("agent"))
+	b, rec, err := d.ownAgent(r.Context(), c, r.PathValue("agent"))
 	if err != nil {
 		return err
 	}
@@ -307,7 +320,7 @@ func (d *Dialect) reassign(ctx context.Context, c chat.Caller, b *book, agentID,
 
 // deleteAgent removes an agent with its conversations, for good.
 func (d *Dialect) deleteAgent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	b, rec, err := d.findAgent(r.Context(), c, r.PathValue("agent"))
+	b, rec, err := d.ownAgent(r.Context(), c, r.PathValue("agent"))
 	if err != nil {
 		return err
 	}

@@ -216,7 +216,7 @@ func (d *Dialect) detachIdentity(w http.ResponseWriter, r *http.Request, c chat.
 
 // identity changes which identities an agent is for.
 func (d *Dialect) identity(w http.ResponseWriter, r *http.Request, c chat.Caller, change func([]string, string) []string) error {
-	b, rec, err := d.findAgent(r.Context(), c, r.PathValue("agent"))
+	b, rec, err := d.ownAgent(r.Context(), c, r.PathValue("agent"))
 	if err != nil {
 		return err
 	}

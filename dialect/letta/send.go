@@ -104,6 +104,9 @@ func (d *Dialect) sendMessages(ctx context.Context, c chat.Caller, p *place, a *
 	gate.Lock()
 	defer gate.Unlock()
 	st, err := d.opt.Sessions.State(ctx, c, p.session)
+	if err == nil {
+		err = may(c, &st.Session, chat.Answerer)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -63,6 +63,9 @@ func (d *Dialect) shelf(h func(w http.ResponseWriter, r *http.Request, c chat.Ca
 			return chat.Errorf(chat.NotFound, "this server keeps no files")
 		}
 		sess, _, err := d.opt.Sessions.Ensure(r.Context(), c, static, chat.NewSession{Agent: chat.NoAgent, Title: "Files of NeMo clients"})
+		if err == nil && r.Method != http.MethodGet && r.Method != http.MethodHead {
+			err = mayWrite(c, &sess)
+		}
 		if err != nil {
 			return err
 		}

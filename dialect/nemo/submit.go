@@ -30,6 +30,11 @@ func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string
 	if sess, err = d.session(ctx, c, conversation, m, text); err != nil {
 		return sess, e, false, err
 	}
+	if len(blobs) > 0 {
+		if err = mayWrite(c, &sess); err != nil {
+			return sess, e, false, err
+		}
+	}
 	if err = d.keep(ctx, sess.ID, blobs); err != nil {
 		return sess, e, false, err
 	}

@@ -205,7 +205,7 @@ func (d *Dialect) Issue(ctx context.Context, c chat.Caller, id chat.SessionID, r
 		cred.Subscribe = append(cred.Subscribe, Subject(sess.ID, k))
 	}
 	if role == Sidecar {
-		cred.Publish = append(cred.Publish, ProviderAll)
+		cred.Publish = append(cred.Publish, ProviderAll, OrchestrationAll)
 	}
 	d.mu.Lock()
 	cred.URL, cred.WebSocket = d.urls[0], d.urls[1]
@@ -251,7 +251,7 @@ func (d *Dialect) Login(ctx context.Context, user, password, token string) Acces
 		}
 	}
 	if user == sidecarUser {
-		a := Access{OK: true, Account: GuestAccount, Name: sidecarUser, Publish: []string{ProviderAll, AuditAll, "_INBOX.>"}, Subscribe: []string{"_INBOX.>"}}
+		a := Access{OK: true, Account: GuestAccount, Name: sidecarUser, Publish: []string{ProviderAll, AuditAll, OrchestrationAll, "_INBOX.>"}, Subscribe: []string{"_INBOX.>"}}
 		for _, k := range append(Sidecar.speaks(), Input) { // into children's sessions, too
 			a.Publish = append(a.Publish, upPrefix+"*."+string(k))
 		}
@@ -289,7 +289,7 @@ func (d *Dialect) admit(ctx context.Context, user, password string) Access {
 		a.Subscribe = append(a.Subscribe, Subject(h.Session, k))
 	}
 	if h.Role == Sidecar {
-		a.Publish = append(a.Publish, ProviderAll)
+		a.Publish = append(a.Publish, ProviderAll, OrchestrationAll)
 	}
 	a.Publish = slices.Clip(a.Publish)
 	return a

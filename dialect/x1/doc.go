@@ -38,7 +38,10 @@
 // committed events only, and we never read back our own. Holders of credentials
 // live in an account without JetStream; the server vouches for their name.
 //
-// We do not speak: image builds, previews of web pages, orchestration.
+// A publisher may fence itself: see AttachedType.
+//
+// We do not speak: image builds, previews of web pages, orchestration; providers
+// do (folder provider).
 //
 // # Concurrency and order
 //

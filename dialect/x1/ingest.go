@@ -3,6 +3,7 @@ package x1
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 
@@ -93,6 +94,11 @@ func (d *Dialect) attended(ctx context.Context, a *arrival) (*attended, error) {
 	}
 	if !c.Has(chat.ScopeAgent) {
 		return nil, chat.Errorf(chat.Denied, "attending a session needs the scope agent")
+	}
+	if !sess.RoleOf(c.Actor).Includes(chat.Answerer) && !c.Has(chat.ScopeAdmin) {
+		// It was let in as the session's agent, and that name goes.
+		members := append(slices.Clone(sess.Members), chat.Member{Actor: c.Actor, Role: chat.Answerer})
+		update.Members = &members
 	}
 	err = d.steady(ctx, func() error {
 		_, err := d.opt.Sessions.Update(ctx, chat.Trusted, a.id, update)

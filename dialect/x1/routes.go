@@ -2,6 +2,7 @@ package x1
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -53,8 +54,11 @@ func (d *Dialect) serveCredential(r *http.Request, c chat.Caller) (int, any, err
 		TTL  float64 `json:"ttl"` // seconds
 	}
 	b, err := wire.ReadBody(r, 4096)
+	if errors.Is(err, wire.ErrTooLarge) {
+		return 0, nil, chat.Errorf(chat.TooLarge, "the body is {role, ttl}, both optional, and not that large")
+	}
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, chat.Errorf(chat.Invalid, "the body could not be read to its end").Because(err)
 	}
 	if len(b) > 0 {
 		if err := json.Unmarshal(b, &ask); err != nil {

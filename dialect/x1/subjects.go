@@ -27,6 +27,8 @@ const ArchiveStream = "X1_ARCHIVE"
 const (
 	AuditAll    = "x1.audit.>"    // providers' audit
 	ProviderAll = "x1.provider.>" // requests to providers
+
+	OrchestrationAll = "x1.orchestration.>" // requests of parents about their children
 )
 
 // Token is a session id as one token of a subject. Dots are legal in ids and
@@ -95,7 +97,7 @@ func Subjects() Layout {
 	for _, k := range []Kind{Events, Archive, Input, Delta, Presence, Audit, History} {
 		l.GuestMappings = append(l.GuestMappings, Pair{"x1.session.*." + string(k), upPrefix + "$1." + string(k)})
 	}
-	l.GuestServices = []Pair{{upPrefix + "*.*", guestPrefix + "$1.$2"}, {ProviderAll, ProviderAll}, {AuditAll, AuditAll}}
+	l.GuestServices = []Pair{{upPrefix + "*.*", guestPrefix + "$1.$2"}, {ProviderAll, ProviderAll}, {AuditAll, AuditAll}, {OrchestrationAll, OrchestrationAll}}
 	for _, k := range []Kind{Events, Archive, Input, Delta, Presence} {
 		l.GuestStreams = append(l.GuestStreams, "x1.session.*."+string(k))
 	}

@@ -168,8 +168,7 @@ func (a *Agent) inject(w http.ResponseWriter, r *http.Request) {
 func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
-	flusher := w.(http.Flusher)
-	flusher.Flush()
+	flusher := w.(http.Flusher) // headers go out with the first event, as in x1's agent
 	a.mu.Lock()
 	cut := a.cut
 	a.mu.Unlock()

@@ -81,6 +81,12 @@ class Server:
                     pass  # it is being started again
                 await asyncio.sleep(0.02)
 
+    async def workers(self, name: str, count: int, patience: float = 60) -> None:
+        """Waits until so many workers of a name are connected."""
+        async with asyncio.timeout(patience) if hasattr(asyncio, "timeout") else _forever():
+            while not any(a["name"] == name and a.get("workers", 0) >= count for a in (await self.ask("GET", "/agents"))["agents"]):
+                await asyncio.sleep(0.02)
+
     async def shown(self, id: str, text: str, patience: float = 60) -> None:
         """Waits until a text is shown."""
         async with asyncio.timeout(patience) if hasattr(asyncio, "timeout") else _forever():

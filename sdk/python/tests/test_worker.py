@@ -219,10 +219,16 @@ class Survival(Case):
     async def test_killed_worker_is_replaced(self) -> None:
         server = await self.serve("--lease", "1s")
         slow = await asyncio.create_subprocess_exec(sys.executable, os.path.join(os.path.dirname(__file__), "slow.py"), server.url)
+
+        async def kill() -> None:
+            if slow.returncode is None:
+                slow.kill()
+            await slow.wait()
+
+        self.addAsyncCleanup(kill)
+        await server.workers("py", 1)
         await server.begin("r", "go")
         await server.shown("r", "one ")
-        slow.kill()
-        await slow.wait()
         ran = False
 
         async def answer(turn: parley.Turn) -> None:
@@ -235,6 +241,8 @@ class Survival(Case):
             await turn.say(["one ", f"two {n}"])
 
         self.employ(server, answer)
+        await server.workers("py", 2)
+        await kill()
         events = await server.until("r", "turn.completed")
         self.assertEqual((texts(events), end(events)["outcome"], ran), (["one two 1"], "done", False))
 

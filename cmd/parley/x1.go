@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/parley-hq/parley/chat"
+	rights "github.com/parley-hq/parley/dialect/x1/grant"
+	"github.com/parley-hq/parley/provider"
+	"github.com/parley-hq/parley/provider/command"
+	providefiles "github.com/parley-hq/parley/provider/files"
+	"github.com/parley-hq/parley/provider/index"
+	"github.com/parley-hq/parley/provider/orchestration"
+)
+
+// openDesk makes what keeps grants and shares, and what starts child sessions.
+func (p *parley) openDesk() {
+	p.desk = rights.New(rights.Options{Sessions: p.sessions, Files: p.artifacts, Caller: p.auth.Caller, MaxBody: p.cfg.MaxBody, Logger: p.log})
+	p.children = orchestration.New(orchestration.Options{Sessions: p.sessions, Allow: p.maySpawn, Logger: p.log})
+}
+
+// runDesk lets both follow the logs until ctx ends.
+func (p *parley) runDesk(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = p.desk.Run(ctx) }) // they log what fails, and go on
+	wg.Go(func() { _ = p.children.Run(ctx) })
+	wg.Wait()
+}
+
+// committed tells everybody who acts on what was stored.
+func (p *parley) committed(evs []chat.Event) {
+	p.runner.Committed(evs)
+	p.desk.Committed(evs)
+	p.children.Committed(evs)
+}
+
+// maySpawn uses a grant of a session to start an agent.
+func (p *parley) maySpawn(ctx context.Context, workspace string, parent chat.SessionID, agent, call string) (string, error) {
+	details, err := json.Marshal(map[string]any{"agent": agent})
+	if err != nil {
+		return "", err
+	}
+	c := chat.Trusted
+	c.Workspace = workspace
+	g, err := p.desk.Grants.Use(ctx, c, workspace, rights.Ask{Type: rights.Spawn, Details: details, Session: parent, Call: "spawn:" + call})
+	return g.ID, err
+}
+
+// runX1 speaks x1 and serves the providers that are configured, until ctx ends.
+func (p *parley) runX1(ctx context.Context, conn *nats.Conn) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	for _, one := range p.providers() {
+		one.Who, one.Logger = p.x1.Sender, p.log
+		wg.Go(func() {
+			for one.Serve(ctx, conn) != nil && ctx.Err() == nil { // NATS is away
+				select {
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	return p.x1.Run(ctx, conn)
+}
+
+// providers are those that the server itself offers.
+func (p *parley) providers() []provider.Provider {
+	list := []provider.Provider{p.children.Provider()}
+	if slices.Contains(p.cfg.Provider, "files") {
+		list = append(list, providefiles.New(files{p.artifacts}))
+	}
+	if slices.Contains(p.cfg.Provider, "vector") {
+		list = append(list, index.Vector(p.sessions))
+	}
+	if slices.Contains(p.cfg.Provider, "graph") {
+		list = append(list, index.Graph(p.sessions))
+	}
+	if p.cfg.PreviewCmd != "" {
+		list = append(list, command.Preview(strings.Fields(p.cfg.PreviewCmd)))
+	}
+	if p.cfg.ImageCmd != "" {
+		list = append(list, command.Image(strings.Fields(p.cfg.ImageCmd)))
+	}
+	return list
+}

@@ -1,0 +1,351 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/sidecar/sidecartest"
+)
+
+// x1Agent starts an agent that ends with the test.
+func x1Agent(t *testing.T, opt sidecartest.Options) *sidecartest.Agent {
+	t.Helper()
+	a, err := sidecartest.Start(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Kill)
+	return a
+}
+
+// attachAt starts a sidecar and waits until it is ready.
+func attachAt(t *testing.T, listen, session string, p *process, a *sidecartest.Agent, args ...string) *process {
+	t.Helper()
+	all := []string{"sidecar", session, "--url", p.url, "--stream", a.URL(), "--channel", a.URL(), "--listen", listen}
+	s := launch(t, binary, append(all, args...)...)
+	late := time.NewTimer(60 * time.Second)
+	defer late.Stop()
+	for !strings.Contains(s.out.String(), "is ready") {
+		select {
+		case <-s.out.news:
+		case <-s.done:
+			t.Fatalf("the sidecar ended: %v\nstderr: %s", s.failure, s.err)
+		case <-late.C:
+			t.Fatalf("the sidecar is not ready\nstderr: %s", tail(s.err.String()))
+		}
+	}
+	s.addr, s.url = listen, "http://"+listen
+	return s
+}
+
+// stored is a session's whole log.
+func stored(t *testing.T, p *process, session string) (events []chat.Event) {
+	t.Helper()
+	for after := chat.Seq(0); ; {
+		var page struct {
+			Events []json.RawMessage `json:"events"`
+			More   bool              `json:"more"`
+		}
+		if err := json.Unmarshal([]byte(p.get(fmt.Sprintf("/parley/v1/sessions/%s/events?after=%d&limit=1000", session, after))), &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, raw := range page.Events {
+			e, err := chat.ParseEvent(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			events, after = append(events, e), e.Seq
+		}
+		if !page.More {
+			return events
+		}
+	}
+}
+
+// column lists a field of all events of a type.
+func column(events []chat.Event, typ, name string) (out []string) {
+	for _, e := range events {
+		var v map[string]any
+		if e.Type == typ && json.Unmarshal(e.Payload, &v) == nil {
+			out = append(out, fmt.Sprint(v[name]))
+		}
+	}
+	return out
+}
+
+// insist posts until it is taken, with the same key each time.
+func insist(ctx context.Context, url, key, body string) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	for ctx.Err() == nil {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+		if err != nil {
+			return
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", key)
+		if res, err := client.Do(r); err == nil {
+			_, _ = io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+			if res.StatusCode < 300 {
+				return
+			}
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
+}
+
+// However often the sidecar and the server are killed while the agent and a
+// person speak: each event is stored once, in its order, and everything that was
+// said reaches the agent.
+func TestSidecarSurvivesKills(t *testing.T) {
+	t.Parallel()
+	data, addr, bus, listen := t.TempDir(), freePort(t), freePort(t), freePort(t)
+	p := serveAt(t, addr, data, "--nats", bus)
+	a := x1Agent(t, sidecartest.Options{Memory: 100_000})
+	s := attachAt(t, listen, "job", p, a, "--replay", "100000")
+
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	talk, quiet := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	texts, posts, words := 0, 0, 0
+	wg.Go(func() { // the agent's stream
+		for ; talk.Err() == nil; texts++ {
+			a.Say("agent.text", map[string]any{"text": fmt.Sprintf("t%d", texts)})
+			if texts%3 == 0 {
+				a.Say("agent.status", map[string]any{"message": "always the same"})
+			}
+			pause(talk, 5*time.Millisecond)
+		}
+	})
+	wg.Go(func() { // its tools
+		for ; talk.Err() == nil; posts++ {
+			insist(ctx, "http://"+listen+"/event", fmt.Sprint("post", posts), fmt.Sprintf(`{"type":"agent.artifact","payload":{"type":"text","title":"p%d","data":"x"}}`, posts))
+			pause(talk, 20*time.Millisecond)
+		}
+	})
+	wg.Go(func() { // a person
+		for ; talk.Err() == nil; words++ {
+			insist(ctx, "http://"+addr+"/parley/v1/sessions/job/events", "", fmt.Sprintf(`{"type":"user.message","payload":{"text":"w%d"},"client_id":"w%d"}`, words, words))
+			pause(talk, 50*time.Millisecond)
+		}
+	})
+	kills := 0
+	for i := range 6 {
+		pause(t.Context(), time.Duration(100+rand.IntN(400))*time.Millisecond)
+		if i%3 != 1 {
+			s.kill()
+			kills++
+		}
+		if i%3 != 0 {
+			p.kill()
+			p = serveAt(t, addr, data, "--nats", bus)
+		}
+		if i%3 != 1 {
+			s = attachAt(t, listen, "job", p, a, "--replay", "100000")
+		}
+	}
+	pause(t.Context(), 200*time.Millisecond)
+	quiet()
+	wg.Wait()
+	if ctx.Err() != nil {
+		t.Fatal("it takes too long")
+	}
+	var events []chat.Event
+	for end := time.Now().Add(60 * time.Second); ; {
+		events = stored(t, p, "job")
+		heard, _ := a.Heard()
+		if len(column(events, "agent.text", "text")) >= texts && len(heard) >= words && len(column(events, "x1.input.delivered", "sequence")) >= words || time.Now().After(end) {
+			break
+		}
+		pause(t.Context(), 20*time.Millisecond)
+	}
+	want := func(prefix string, n int) (out []string) {
+		for i := range n {
+			out = append(out, fmt.Sprint(prefix, i))
+		}
+		return out
+	}
+	if got := column(events, "agent.text", "text"); !slices.Equal(got, want("t", texts)) {
+		t.Errorf("of %d texts are stored %d: %v", texts, len(got), got)
+	}
+	if got := column(events, "agent.status", "message"); len(got) != (texts+2)/3 {
+		t.Errorf("of %d states are stored %d", (texts+2)/3, len(got))
+	}
+	if got := column(events, "agent.artifact", "title"); !slices.Equal(got, want("p", posts)) {
+		t.Errorf("of %d posts are stored %v", posts, got)
+	}
+	if got := column(events, "user.message", "text"); !slices.Equal(got, want("w", words)) {
+		t.Errorf("of %d messages are stored %v", words, got)
+	}
+	for i, e := range events {
+		if e.Seq != chat.Seq(i+1) {
+			t.Fatalf("place %d has number %d", i+1, e.Seq)
+		}
+	}
+	heard, _ := a.Heard()
+	var got []string
+	for _, h := range heard {
+		got = append(got, fmt.Sprint(h["text"]))
+	}
+	if again := len(got) - words; again > kills { // a kill between the call and its record
+		t.Errorf("the agent heard %d things twice", again)
+	}
+	if got = slices.Compact(got); !slices.Equal(got, want("w", words)) {
+		t.Errorf("the agent heard %v", got)
+	}
+	t.Logf("%d texts, %d posts and %d messages over %d kills of the sidecar and 4 of the server", texts, posts, words, kills)
+}
+
+// Providers, grants and children, with the program as it is shipped.
+func TestSidecarProvidersAndChildren(t *testing.T) {
+	t.Parallel()
+	bus, listen := freePort(t), freePort(t)
+	p := serve(t, t.TempDir(), "--nats", bus, "--preview-command", "/bin/echo {\"ok\":true,\"url\":\"https://preview.test\"}")
+	a := x1Agent(t, sidecartest.Options{})
+	s := attachAt(t, listen, "boss", p, a)
+
+	// A second one for the session stops.
+	second := launch(t, binary, "sidecar", "boss", "--url", p.url, "--stream", a.URL(), "--channel", a.URL(), "--listen", freePort(t))
+	if code := second.code(60 * time.Second); code != 1 || !strings.Contains(second.err.String(), "has a sidecar already") {
+		t.Fatalf("%d %s", code, second.err)
+	}
+
+	post := func(path, body string) (int, map[string]any) {
+		t.Helper()
+		code, raw, _ := s.do(call{method: "POST", path: path, body: body})
+		var v map[string]any
+		if err := json.Unmarshal([]byte(raw), &v); err != nil {
+			t.Fatalf("%s: %d %s", path, code, raw)
+		}
+		return code, v
+	}
+	// Nobody serves calendars, and that is said at once.
+	if code, v := post("/calendar/list", `{}`); code != 502 || !strings.Contains(fmt.Sprint(v), "no_provider") {
+		t.Fatal(code, v)
+	}
+	for _, c := range []struct{ path, body, want string }{
+		{"/vector/upsert", `{"id":"a","vector":[1,0],"metadata":{"t":1}}`, "id:a"},
+		{"/vector/upsert", `{"id":"b","vector":[0,1]}`, "id:b"},
+		{"/vector/search", `{"vector":[0.9,0.1],"top_k":1}`, "id:a"},
+		{"/graph/write", `{"record_type":"person","data":{"id":"ada","name":"Ada"}}`, "id:ada"},
+		{"/graph/write", `{"record_type":"city","data":{"id":"paris"}}`, "id:paris"},
+		{"/graph/relate", `{"from":"ada","edge":"lives_in","to":"paris"}`, "ok:true"},
+		{"/graph/query", `{"query":"person name=$who ->lives_in","vars":{"who":"Ada"}}`, "id:paris"},
+		{"/files/put", `{"path":"notes/a.txt","text":"hello"}`, "size:5"},
+		{"/files/get", `{"path":"notes/a.txt"}`, "text:hello"},
+	} {
+		if code, v := post(c.path, c.body); code != 200 || !strings.Contains(fmt.Sprint(v), c.want) {
+			t.Fatal(c.path, code, v)
+		}
+	}
+	if got := p.get("/parley/v1/sessions/boss/artifacts/notes/a.txt"); got != "hello" {
+		t.Fatal(got)
+	}
+	if code, v := post("/files/get", `{"path":"no.txt"}`); code != 404 {
+		t.Fatal(code, v)
+	}
+	// Children need a grant.
+	spawn := `{"agent":"demo","prompt":"hello child","tool_use_id":"call-1"}`
+	if code, v := post("/spawn", spawn); code != 403 {
+		t.Fatal(code, v)
+	}
+	if _, v := post("/event", `{"type":"session.started","payload":{"agent_id":"boss-agent"}}`); v["sequence"] == nil {
+		t.Fatal(v)
+	}
+	p.post("/api/workspaces/default/grants", `{"user_id":"local","grant_type":"spawn","details":{"agent":["demo"]},"scope":"session","session_id":"boss"}`)
+	_, v := post("/spawn", spawn)
+	_, again := post("/spawn", spawn)
+	child, _ := v["session_id"].(string)
+	if child == "" || again["session_id"] != child {
+		t.Fatal(v, again)
+	}
+	wait(t, "the child answers", func() bool {
+		return strings.Contains(p.get("/parley/v1/sessions/"+child+"/events"), "You said: hello child")
+	})
+	if code, v := post("/children/boss/message", `{"text":"x"}`); code != 404 {
+		t.Fatal("it is no child", code, v)
+	}
+	if code, v := post("/children/"+child+"/message", `{"text":"more","message_id":"m1"}`); code != 200 {
+		t.Fatal(code, v)
+	}
+	// What happens to it wakes the parent.
+	p.post("/parley/v1/sessions/"+child+"/events", `{"type":"agent.message_to_caller","payload":{"text":"I need you"}}`)
+	wait(t, "the parent is woken", func() bool {
+		heard, _ := a.Heard()
+		return len(heard) > 0 && heard[len(heard)-1]["text"] == "I need you" && heard[len(heard)-1]["from_session_id"] == child
+	})
+	if code, v := post("/children/"+child+"/cancel", `{"reason":"enough"}`); code != 200 {
+		t.Fatal(code, v)
+	}
+	if code, raw, _ := s.do(call{path: "/children"}); code != 200 || !strings.Contains(raw, `"completed"`) {
+		t.Fatal(code, raw)
+	}
+	c := natsOf(t, bus)
+	m, err := c.Request("x1.provider.preview.provision", []byte(`{"preview_yaml":"a: b","repo_full_name":"x/y"}`), 20*time.Second)
+	if err != nil || !strings.Contains(string(m.Data), "https://preview.test") {
+		t.Fatal(err)
+	}
+	wait(t, "the calls are audited", func() bool {
+		got := p.get("/parley/v1/audit?session=boss&limit=1000")
+		return strings.Contains(got, "/vector/search") && strings.Contains(got, "to_agent")
+	})
+	if code := s.terminate(); code != 0 {
+		t.Fatalf("it ended with %d: %s", code, s.err)
+	}
+}
+
+// With tokens: a person begins the session for an agent, which attaches with a
+// token of its own and never hands it on.
+func TestSidecarWithTokens(t *testing.T) {
+	t.Parallel()
+	const person, helper = "token-of-a-person-0123456789", "token-of-an-agent-0123456789"
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte(person+" user user:alice\n"+helper+" agent agent:helper\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, t.TempDir(), "--nats", freePort(t), "--token-file", tokens)
+	p.must(call{method: "POST", path: "/parley/v1/sessions", token: person, body: `{"id":"mine","agent":"helper"}`})
+	a := x1Agent(t, sidecartest.Options{})
+	refused(t, 1, []string{"token"}, "sidecar", "mine", "--url", p.url, "--stream", a.URL(), "--channel", a.URL(), "--listen", "127.0.0.1:0")
+	refused(t, 1, []string{"scope agent"}, "sidecar", "mine", "--url", p.url, "--token", person, "--stream", a.URL(), "--channel", a.URL(), "--listen", "127.0.0.1:0")
+	s := attachAt(t, freePort(t), "mine", p, a, "--token", helper)
+	p.must(call{method: "POST", path: "/parley/v1/sessions/mine/events", token: person, body: `{"type":"user.message","payload":{"text":"hello"}}`})
+	wait(t, "the agent hears it", func() bool { h, _ := a.Heard(); return len(h) == 1 })
+	if h, _ := a.Heard(); h[0]["text"] != "hello" || h[0]["sender_id"] != "alice" {
+		t.Fatal(h)
+	}
+	a.Say("agent.text", map[string]any{"text": "hello, Alice"})
+	wait(t, "she sees the answer", func() bool {
+		return strings.Contains(p.must(call{path: "/parley/v1/sessions/mine/events", token: person}), "hello, Alice")
+	})
+	if code, body, _ := s.do(call{method: "POST", path: "/event", body: `{"type":"agent.status","payload":{"message":"x"}}`, header: map[string]string{"Origin": "https://page.test"}}); code != 403 {
+		t.Fatal("a web page is not the agent", code, body)
+	}
+	if text := s.out.String() + s.err.String(); strings.Contains(text, helper) {
+		t.Fatal("the token is in its log")
+	}
+}
+
+// wait waits for something that happens by itself.
+func wait(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); !ok(); {
+		if time.Now().After(end) {
+			t.Fatalf("it did not happen in time: %s", what)
+		}
+		pause(t.Context(), 10*time.Millisecond)
+	}
+}

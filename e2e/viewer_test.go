@@ -1,0 +1,166 @@
+package e2e
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// harmless are the routes that a viewer may use although they are no GET: they
+// only read, or begin something of the viewer's own.
+var harmless = map[string]bool{
+	"POST /parley/v1/sessions/{id}/fork":           true,
+	"POST /api/v1/agents/{id}/fork":                true,
+	"POST /parley/v1/sessions/{id}/credentials":    true,
+	"POST /v1/conversations/{conversation}/stream": true,
+	"POST /v1/runs/{run}/stream":                   true,
+}
+
+// TestViewersOfEveryDialect: who may read a session cannot leave anything in it,
+// by any route of any dialect.
+func TestViewersOfEveryDialect(t *testing.T) {
+	p := guarded(t, "--nats", freePort(t))
+	hers := household(t, p)
+	carol := tokenOf("carol")
+	for _, id := range []string{hers["agent"], hers["conversation"], "asked", "nemo-job-" + hers["job/id"]} {
+		p.must(call{method: "PATCH", path: "/parley/v1/sessions/" + id, token: tokenOf("alice"), body: `{"members":[{"actor":{"kind":"user","id":"carol"},"role":"viewer"}]}`})
+	}
+	waitFor(t, func() bool {
+		return strings.Contains(p.must(call{path: "/parley/v1/sessions/nemo-job-" + hers["job/id"] + "/events", token: carol}), "turn.completed")
+	}, "the job did not end")
+	before := p.belongings(hers)
+	for _, r := range everyDialect(t) {
+		known := strings.Replace(r.Pattern, " /latest/", " /v1/", 1)
+		if !strings.Contains(r.Pattern, "{") || strings.HasPrefix(r.Pattern, "GET ") || strings.HasPrefix(r.Pattern, "HEAD ") || free[known] != "" || harmless[known] || !strings.Contains(r.Pattern, " ") {
+			continue
+		}
+		if strings.HasSuffix(r.Pattern, "/{$}") && strings.Count(r.Pattern, "{") == 1 {
+			continue
+		}
+		want := http.StatusForbidden
+		if strings.Contains(r.Pattern, "/identities/{id}") || strings.Contains(r.Pattern, "/groups/{id}") {
+			want = http.StatusNotFound // they are their owner's, whoever may see an agent
+		}
+		switch known {
+		case "POST /api/v1/agents/{id}/restart":
+			want = http.StatusOK // it has not ended: nothing is done
+		case "POST /v1/agents/{agent}/messages/cancel", "POST /v1/conversations/{conversation}/cancel":
+			want = http.StatusConflict // nothing runs
+		}
+		c := hers.fill(t, r.Pattern)
+		c.token = carol
+		if code, body, _ := p.do(c); code != want {
+			t.Errorf("%s: %d %s", r.Pattern, code, body)
+		}
+	}
+	// Large attachments are stored before the message that brings them.
+	big := base64.StdEncoding.EncodeToString(make([]byte, 64<<10))
+	picture := fmt.Sprintf(`{"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"%s"}}]}]}`, big)
+	if code, body, _ := p.do(call{method: "POST", path: "/v1/conversations/" + hers["conversation"] + "/messages", token: carol, body: picture}); code != 403 {
+		t.Errorf("a picture: %d %s", code, body)
+	}
+	link := fmt.Sprintf(`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,%s"}}]}]}`, big)
+	for _, path := range []string{"/v1/chat", "/v1/chat/completions"} {
+		if code, body, _ := p.do(call{method: "POST", path: path, token: carol, body: link, header: map[string]string{"Conversation-Id": hers["conversation"]}}); code != 403 {
+			t.Errorf("%s with an attachment: %d %s", path, code, body)
+		}
+	}
+	if list := p.must(call{path: "/parley/v1/sessions/" + hers["conversation"] + "/artifacts", token: carol}); strings.Contains(list, `"path"`) {
+		t.Errorf("a viewer stored a file: %s", list)
+	}
+	if after := p.belongings(hers); after != before {
+		t.Errorf("a viewer left something:\n%s\n%s", before, after)
+	}
+}
+
+// TestSharedShelf: NeMo's files are a session too; who may look at it cannot
+// replace what is there.
+func TestSharedShelf(t *testing.T) {
+	p := guarded(t)
+	alice, carol := tokenOf("alice"), tokenOf("carol")
+	p.must(call{method: "PUT", path: "/static/a.txt", token: alice, body: "hers"})
+	p.must(call{method: "PATCH", path: "/parley/v1/sessions/nemo-static", token: alice, body: `{"members":[{"actor":{"kind":"user","id":"carol"},"role":"viewer"}]}`})
+	for _, method := range []string{"PUT", "DELETE"} {
+		c := call{method: method, path: "/static/a.txt", token: carol}
+		if method == "PUT" {
+			c.body = "intruder"
+		}
+		if code, body, _ := p.do(c); code != 403 {
+			t.Errorf("%s: %d %s", method, code, body)
+		}
+	}
+	if got := p.must(call{path: "/static/a.txt", token: alice}); got != "hers" {
+		t.Errorf("it is %q now", got)
+	}
+	if code, body, _ := p.do(call{path: "/static/a.txt", token: tokenOf("bob")}); code != 404 {
+		t.Errorf("a stranger's shelf: %d %s", code, body)
+	}
+}
+
+// TestForksArePrivate: who forks a session has let nobody in, whoever was let in
+// before.
+func TestForksArePrivate(t *testing.T) {
+	p := guarded(t)
+	alice, bob, carol := tokenOf("alice"), tokenOf("bob"), tokenOf("carol")
+	p.must(call{method: "PATCH", path: "/parley/v1/sessions/hers", token: alice, body: `{"members":[{"actor":{"kind":"user","id":"carol"},"role":"viewer"},{"actor":{"kind":"user","id":"bob"},"role":"owner"}]}`})
+	var forks []string
+	forks = append(forks, field(t, p.must(call{method: "POST", path: "/parley/v1/sessions/hers/fork", token: carol, body: `{"id":"apart"}`}), "session_id"))
+	forks = append(forks, field(t, p.must(call{method: "POST", path: "/api/v1/agents/hers/fork", token: carol, body: `{}`}), "id"))
+	for _, id := range forks {
+		p.must(call{path: "/parley/v1/sessions/" + id, token: carol})
+		for _, who := range []string{alice, bob} {
+			if code, body, _ := p.do(call{path: "/parley/v1/sessions/" + id, token: who}); code != 404 {
+				t.Errorf("%s: %d %s", id, code, body)
+			}
+			if list := p.must(call{path: "/parley/v1/sessions", token: who}); strings.Contains(list, id) {
+				t.Errorf("a list names %s: %s", id, list)
+			}
+		}
+	}
+}
+
+// TestTheServersOwnBooks: sessions of the server can be read by an administrator,
+// which on an open server everybody is; nobody changes them, by any route.
+func TestTheServersOwnBooks(t *testing.T) {
+	p := serve(t, t.TempDir(), "--nats", freePort(t))
+	p.post("/v1/agents/", `{"name":"a"}`)
+	const log = "/parley/v1/sessions/sys-letta/events"
+	before := p.get(log)
+	if !strings.Contains(before, "letta.record") {
+		t.Fatalf("there is no such session: %s", before)
+	}
+	books := owned{}
+	for k, v := range someone {
+		switch v {
+		case "s", "agent-1":
+			v = "sys-letta"
+		}
+		books[k] = strings.Replace(v, "s~", "sys-letta~", 1)
+	}
+	for _, r := range everyDialect(t) {
+		known := strings.Replace(r.Pattern, " /latest/", " /v1/", 1)
+		if !strings.Contains(r.Pattern, "{") || strings.Contains(r.Pattern, "{$}") || strings.HasPrefix(r.Pattern, "GET ") || strings.HasPrefix(r.Pattern, "HEAD ") || !strings.Contains(r.Pattern, " ") || free[known] != "" {
+			continue
+		}
+		switch known {
+		case "POST /api/v1/agents/{id}/restart", "POST /parley/v1/sessions/{id}/credentials":
+			continue // nothing is done, or reading is all it is good for
+		}
+		if code, body, _ := p.do(books.fill(t, r.Pattern)); code < 400 || code >= 500 {
+			t.Errorf("%s: %d %s", r.Pattern, code, body)
+		}
+	}
+	for _, c := range []call{
+		{method: "POST", path: "/chat", body: `{"messages":[{"role":"user","content":"intruder"}]}`, header: map[string]string{"Conversation-Id": "sys-letta"}},
+		{method: "POST", path: "/parley/v1/sessions", body: `{"id":"sys-mine"}`},
+	} {
+		if code, body, _ := p.do(c); code < 400 || code >= 500 {
+			t.Errorf("%s: %d %s", c.path, code, body)
+		}
+	}
+	if after := p.get(log); after != before {
+		t.Errorf("somebody wrote there:\n%s", after)
+	}
+}

@@ -1,0 +1,309 @@
+// Package orchestration lets the agent of one session start others and work with
+// them, on x1.orchestration.{op}:
+//
+//	spawn    {agent, prompt, title, tool_use_id}   needs a grant of type spawn; repeated with the same tool_use_id it is one child
+//	message  {session_id, text, message_id}        to a child
+//	cancel   {session_id, reason}                  of a child
+//	list     {}                                    the children, and how they are
+//	events   {session_id, after, limit}            what a child's log has
+//
+// Authority is always that the child's parent is the session that asks. Depth is
+// one: a child has no children. A child that ends, fails or has something to say to
+// its parent (agent.message_to_caller) wakes it with a user message.
+//
+// # What is stored
+//
+// A child knows its parent in its metadata, the parent has an event
+// x1.child.spawned per child. Wakes have idempotency keys made of the event that
+// caused them, so they can be repeated: after a crash they are.
+//
+// # Concurrency
+//
+// All operations may run at the same time. Committed does not block.
+package orchestration
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"sync"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/provider"
+)
+
+// Sessions is the door to the conversations.
+type Sessions interface {
+	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
+	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
+	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
+	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
+	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
+	StopAll(ctx context.Context, c chat.Caller, id chat.SessionID, reason string) (chat.StopResult, error)
+}
+
+// Options of the orchestration.
+type Options struct {
+	Sessions Sessions
+	// Allow uses a grant of a session to start an agent, for one call.
+	Allow  func(ctx context.Context, workspace string, parent chat.SessionID, agent, call string) (grant string, err error)
+	Logger *slog.Logger // nil means none
+}
+
+// Orchestration starts children.
+type Orchestration struct {
+	opt Options
+
+	mu    sync.Mutex
+	queue []chat.Event // of children, for their parents
+	news  chan struct{}
+}
+
+// New returns an orchestration; Run lets it wake parents.
+func New(opt Options) *Orchestration {
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Orchestration{opt: opt, news: make(chan struct{}, 1)}
+}
+
+// Provider serves the operations.
+func (o *Orchestration) Provider() provider.Provider {
+	return provider.Provider{Domain: "orchestration", Subject: "x1.orchestration.*", Ops: map[string]provider.Op{
+		"spawn": provider.Typed(o.spawn), "message": provider.Typed(o.message), "cancel": provider.Typed(o.cancel),
+		"list": provider.Typed(o.list), "events": provider.Typed(o.events),
+	}}
+}
+
+const spawnedType = "x1.child.spawned"
+
+// kin is what a session's metadata says of its parent.
+type kin struct {
+	X1 struct {
+		Parent chat.SessionID `json:"parent,omitempty"`
+		Call   string         `json:"tool_use_id,omitempty"`
+		Grant  string         `json:"grant_id,omitempty"`
+	} `json:"x1_parent"`
+}
+
+func parentOf(s *chat.Session) kin {
+	var k kin
+	_ = json.Unmarshal(s.Metadata, &k) // other people's metadata may be anything
+	return k
+}
+
+// parent is the session that asks.
+func (o *Orchestration) parent(ctx context.Context, c provider.Call) (chat.Session, error) {
+	if c.Session == "" {
+		return chat.Session{}, chat.Errorf(chat.Denied, "the request does not come from a session")
+	}
+	return o.opt.Sessions.Get(ctx, chat.Trusted, c.Session)
+}
+
+// child finds a child of the session that asks; others do not exist for it.
+func (o *Orchestration) child(ctx context.Context, c provider.Call, id chat.SessionID) (chat.Session, error) {
+	none := chat.Errorf(chat.NotFound, "there is no session %q among the children of this one", string(id))
+	if id.Validate() != nil || c.Session == "" {
+		return chat.Session{}, none
+	}
+	sess, err := o.opt.Sessions.Get(ctx, chat.Trusted, id)
+	if chat.CodeOf(err) == chat.NotFound || err == nil && parentOf(&sess).X1.Parent != c.Session {
+		return sess, none
+	}
+	return sess, err
+}
+
+type spawnAsk struct {
+	Agent  string `json:"agent"`
+	Slug   string `json:"agent_slug"`
+	Prompt string `json:"prompt"`
+	Title  string `json:"title"`
+	Call   string `json:"tool_use_id"`
+}
+
+// agentCaller speaks as a session's agent.
+func agentCaller(s *chat.Session) chat.Caller {
+	name := s.Agent
+	if name == chat.NoAgent {
+		name = "agent"
+	}
+	return chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: name}, Workspace: s.Workspace, Scopes: []chat.Scope{chat.ScopeAdmin}}
+}
+
+func (o *Orchestration) spawn(ctx context.Context, c provider.Call, q spawnAsk) (map[string]any, error) {
+	if q.Agent == "" {
+		q.Agent = q.Slug
+	}
+	if q.Agent == "" || q.Prompt == "" || q.Call == "" || len(q.Call) > 200 {
+		return nil, chat.Errorf(chat.Invalid, "spawn needs agent, prompt and a tool_use_id of at most 200 bytes")
+	}
+	parent, err := o.parent(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if parentOf(&parent).X1.Parent != "" {
+		return nil, chat.Errorf(chat.Denied, "a child has no children of its own; ask the parent to start another one")
+	}
+	// One call has one child, whatever becomes of answers.
+	sum := sha256.Sum256([]byte(string(parent.ID) + "\x00" + q.Call))
+	id := chat.SessionID("child-" + hex.EncodeToString(sum[:12]))
+	if sess, err := o.opt.Sessions.Get(ctx, chat.Trusted, id); err == nil && parentOf(&sess).X1.Parent != parent.ID {
+		return nil, chat.Errorf(chat.Conflict, "session %q is taken", string(id))
+	}
+	grant, err := o.opt.Allow(ctx, parent.Workspace, parent.ID, q.Agent, q.Call)
+	if err != nil {
+		return nil, err
+	}
+	var k kin
+	k.X1.Parent, k.X1.Call, k.X1.Grant = parent.ID, q.Call, grant
+	metadata, err := json.Marshal(k)
+	if err != nil {
+		return nil, err
+	}
+	owner := chat.Caller{Actor: parent.Owner, Workspace: parent.Workspace, Scopes: []chat.Scope{chat.ScopeAdmin}}
+	child, created, err := o.opt.Sessions.Create(ctx, owner, chat.NewSession{ID: id, Agent: q.Agent, Title: q.Title, Metadata: metadata, Members: parent.Members})
+	if err != nil {
+		return nil, err
+	}
+	as := agentCaller(&parent)
+	if err := o.say(ctx, as, child.ID, map[string]any{"text": q.Prompt, "kind": "message", "source": "orchestrator", "from_session_id": parent.ID}, "spawn"); err != nil {
+		return nil, err
+	}
+	note := chat.NewDraft(chat.Unknown{Name: spawnedType, Payload: mustJSON(map[string]any{"session_id": child.ID, "agent": q.Agent, "tool_use_id": q.Call, "grant_id": grant})})
+	if _, err := o.opt.Sessions.Append(ctx, as, parent.ID, []chat.Draft{note.As("spawn:" + q.Call)}); err != nil {
+		return nil, err
+	}
+	return map[string]any{"ok": true, "session_id": child.ID, "created": created, "grant_id": grant}, nil
+}
+
+// say appends a user message with x1's extra fields.
+func (o *Orchestration) say(ctx context.Context, c chat.Caller, to chat.SessionID, payload map[string]any, key string) error {
+	_, err := o.opt.Sessions.Append(ctx, c, to, []chat.Draft{{Type: chat.UserMessage{}.Type(), Payload: mustJSON(payload), ClientID: key}})
+	return err
+}
+
+// mustJSON encodes plain values.
+func mustJSON(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // texts and numbers only
+	}
+	return b
+}
+
+type childAsk struct {
+	Session   chat.SessionID `json:"session_id"`
+	Text      string         `json:"text"`
+	MessageID string         `json:"message_id"`
+	Reason    string         `json:"reason"`
+	After     chat.Seq       `json:"after"`
+	Limit     int            `json:"limit"`
+}
+
+func (o *Orchestration) message(ctx context.Context, c provider.Call, q childAsk) (map[string]any, error) {
+	child, err := o.child(ctx, c, q.Session)
+	if err != nil {
+		return nil, err
+	}
+	if q.Text == "" || len(q.MessageID) > 200 {
+		return nil, chat.Errorf(chat.Invalid, "a message has a text, and a message_id of at most 200 bytes")
+	}
+	parent, err := o.parent(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	key := ""
+	if q.MessageID != "" {
+		key = "message:" + q.MessageID
+	}
+	err = o.say(ctx, agentCaller(&parent), child.ID, map[string]any{"text": q.Text, "kind": "message", "source": "orchestrator", "from_session_id": parent.ID}, key)
+	return map[string]any{"ok": err == nil}, err
+}
+
+// cancel stops what a child does and ends it.
+func (o *Orchestration) cancel(ctx context.Context, c provider.Call, q childAsk) (map[string]any, error) {
+	child, err := o.child(ctx, c, q.Session)
+	if err != nil {
+		return nil, err
+	}
+	if child.Status == chat.Completed || child.Status == chat.FailedState {
+		return map[string]any{"ok": true, "stopped": false}, nil
+	}
+	parent, err := o.parent(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	as := agentCaller(&parent)
+	if _, err := o.opt.Sessions.StopAll(ctx, as, child.ID, q.Reason); err != nil {
+		return nil, err
+	}
+	_, err = o.opt.Sessions.Append(ctx, as, child.ID, []chat.Draft{chat.NewDraft(chat.SessionCompleted{Outcome: "canceled"})})
+	return map[string]any{"ok": err == nil, "stopped": true}, err
+}
+
+// Child is how a child is.
+type Child struct {
+	Session chat.SessionID `json:"session_id"`
+	Agent   string         `json:"agent"`
+	Title   string         `json:"title,omitempty"`
+	Status  chat.Status    `json:"status"`
+	Last    chat.Seq       `json:"last"`
+	Error   string         `json:"error,omitempty"`
+}
+
+func (o *Orchestration) list(ctx context.Context, c provider.Call, _ struct{}) (map[string]any, error) {
+	parent, err := o.parent(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	children := []Child{}
+	for after := chat.Seq(0); ; {
+		facts, more, err := o.opt.Sessions.Read(ctx, chat.Trusted, parent.ID, chat.Range{After: after, Limit: 500, Types: []string{spawnedType}})
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range facts {
+			e, err := f.Event()
+			if err != nil {
+				return nil, err
+			}
+			after = e.Seq
+			var at struct {
+				Session chat.SessionID `json:"session_id"`
+			}
+			if json.Unmarshal(e.Payload, &at) != nil {
+				continue
+			}
+			s, err := o.child(ctx, c, at.Session)
+			if err != nil {
+				continue // erased
+			}
+			o.catchUp(ctx, &s)
+			children = append(children, Child{Session: s.ID, Agent: s.Agent, Title: s.Title, Status: s.Status, Last: s.Last, Error: s.Error})
+		}
+		if !more || len(facts) == 0 {
+			return map[string]any{"ok": true, "children": children}, nil
+		}
+	}
+}
+
+func (o *Orchestration) events(ctx context.Context, c provider.Call, q childAsk) (map[string]any, error) {
+	child, err := o.child(ctx, c, q.Session)
+	if err != nil {
+		return nil, err
+	}
+	if q.Limit <= 0 || q.Limit > 500 {
+		q.Limit = 100
+	}
+	facts, more, err := o.opt.Sessions.Read(ctx, chat.Trusted, child.ID, chat.Range{After: q.After, Limit: q.Limit, MaxBytes: 256 << 10})
+	if err != nil {
+		return nil, err
+	}
+	events := make([]json.RawMessage, 0, len(facts))
+	for _, f := range facts {
+		events = append(events, f.JSON)
+	}
+	return map[string]any{"ok": true, "events": events, "more": more}, nil
+}
