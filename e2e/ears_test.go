@@ -317,15 +317,19 @@ func (h *hall) archive() (events []chat.Event) {
 		if err != nil {
 			h.t.Fatal(err)
 		}
+		got := 0
 		for m := range batch.Messages() {
 			e, err := chat.ParseEvent(m.Data())
 			if err != nil {
 				h.t.Fatal(err)
 			}
-			events, left = append(events, e), left-1
+			events, left, got = append(events, e), left-1, got+1
 		}
 		if err := batch.Error(); err != nil {
 			h.t.Fatal(err)
+		}
+		if got == 0 {
+			break // the rest is gone: it was erased meanwhile
 		}
 	}
 	return events

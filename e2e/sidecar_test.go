@@ -116,7 +116,7 @@ func TestSidecarSurvivesKills(t *testing.T) {
 	a := x1Agent(t, sidecartest.Options{Memory: 100_000})
 	s := attachAt(t, listen, "job", p, a, "--replay", "100000")
 
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	talk, quiet := context.WithCancel(ctx)
 	var wg sync.WaitGroup

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // harmless are the routes that a viewer may use although they are no GET: they
@@ -124,7 +125,8 @@ func TestForksArePrivate(t *testing.T) {
 // TestTheServersOwnBooks: sessions of the server can be read by an administrator,
 // which on an open server everybody is; nobody changes them, by any route.
 func TestTheServersOwnBooks(t *testing.T) {
-	p := serve(t, t.TempDir(), "--nats", freePort(t))
+	bus := freePort(t)
+	p := serve(t, t.TempDir(), "--nats", bus)
 	p.post("/v1/agents/", `{"name":"a"}`)
 	const log = "/parley/v1/sessions/sys-letta/events"
 	before := p.get(log)
@@ -152,15 +154,21 @@ func TestTheServersOwnBooks(t *testing.T) {
 			t.Errorf("%s: %d %s", r.Pattern, code, body)
 		}
 	}
-	for _, c := range []call{
-		{method: "POST", path: "/chat", body: `{"messages":[{"role":"user","content":"intruder"}]}`, header: map[string]string{"Conversation-Id": "sys-letta"}},
-		{method: "POST", path: "/parley/v1/sessions", body: `{"id":"sys-mine"}`},
-	} {
-		if code, body, _ := p.do(c); code < 400 || code >= 500 {
-			t.Errorf("%s: %d %s", c.path, code, body)
+	chat := call{method: "POST", path: "/chat", body: `{"messages":[{"role":"user","content":"intruder"}]}`, header: map[string]string{"Conversation-Id": "sys-letta"}}
+	if code, body, _ := p.do(chat); code < 400 || code >= 500 {
+		t.Errorf("nemo: %d %s", code, body)
+	}
+	c := natsOf(t, bus)
+	for _, kind := range []string{"input", "events", "archive", "delta"} {
+		m, err := c.Request("x1.session.sys-letta."+kind, []byte(`{"session_id":"sys-letta","type":"user.message","client_id":"c","payload":{"text":"intruder"}}`), 30*time.Second)
+		if err != nil {
+			t.Fatal(kind, err)
+		}
+		if !strings.Contains(string(m.Data), `"error"`) {
+			t.Errorf("x1 takes %s: %s", kind, m.Data)
 		}
 	}
 	if after := p.get(log); after != before {
-		t.Errorf("somebody wrote there:\n%s", after)
+		t.Errorf("somebody wrote there:\n%s", after[len(before)-20:])
 	}
 }

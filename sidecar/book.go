@@ -33,7 +33,7 @@ type book struct {
 	stream   []digest
 	cursor   chat.Seq // inputs up to here are done
 	pending  []input
-	heard    map[string]map[chat.Seq]bool // inputs that the agent got in this boot, by content
+	heard    map[string]map[chat.Seq]bool // what the agent repeats of users in this boot, by content; true for what it was told
 	news     chan struct{}                // has room for one
 	ended    bool                         // the session was completed or failed
 	told     bool                         // and the agent knows
@@ -148,7 +148,7 @@ func (b *book) noteLocked(e *chat.Event) {
 	}
 	if strings.HasPrefix(e.ClientID, ownSpeech) {
 		if key, ok := inputKey(e.Type, e.Payload); ok {
-			b.heardLocked(key, e.Seq)
+			b.heardLocked(key, e.Seq, false)
 		}
 		return
 	}
@@ -189,11 +189,11 @@ func (b *book) begin(boot int64) {
 	b.beginLocked(boot)
 }
 
-func (b *book) heardLocked(key string, seq chat.Seq) {
+func (b *book) heardLocked(key string, seq chat.Seq, told bool) {
 	if b.heard[key] == nil {
 		b.heard[key] = map[chat.Seq]bool{}
 	}
-	b.heard[key][seq] = true
+	b.heard[key][seq] = told
 }
 
 // offered says that an input is on its way to the agent: an echo may come any
@@ -201,7 +201,7 @@ func (b *book) heardLocked(key string, seq chat.Seq) {
 func (b *book) offered(in *input) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.heardLocked(in.key, in.seq)
+	b.heardLocked(in.key, in.seq, true)
 }
 
 // doneLocked notes that an input needs no more delivery.
@@ -209,7 +209,7 @@ func (b *book) doneLocked(seq chat.Seq, boot int64) {
 	b.cursor = max(b.cursor, seq)
 	for len(b.pending) > 0 && b.pending[0].seq <= b.cursor {
 		if in := &b.pending[0]; boot == b.boot && in.key != "" {
-			b.heardLocked(in.key, in.seq)
+			b.heardLocked(in.key, in.seq, true)
 		}
 		b.pending = b.pending[1:]
 	}
@@ -236,6 +236,11 @@ func (b *book) echo(key string, nth int) (known bool, pending *input) {
 	if len(b.pending) > 0 && b.pending[0].key == key {
 		in := b.pending[0]
 		return true, &in
+	}
+	for _, told := range b.heard[key] {
+		if told {
+			return true, nil // it was told twice, because of a kill at the wrong moment
+		}
 	}
 	return false, nil
 }

@@ -226,8 +226,9 @@ func (r *reader) work(ctx context.Context) {
 			}
 			switch {
 			case st.quiet || !st.open:
-			case st.tape.live:
-				r.settle(ctx, st) // something new came after all that was repeated
+			case st.tape.live && len(r.steps) == 0 && time.Since(st.since) > quietTime:
+				// It talks on without a pause, and we have heard all of it.
+				r.settle(ctx, st)
 			default:
 				timer.Reset(min(quietTime, max(0, time.Until(st.since.Add(quietMost)))))
 			}

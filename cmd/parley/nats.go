@@ -64,7 +64,13 @@ func (p *parley) openX1(live *tap) (err error) {
 	opt := x1.Options{
 		Listening: func() { p.x1Ready.Do(func() { close(p.x1Listens) }) },
 		Listened:  func(subject string) bool { s := p.natsServer.Load(); return s == nil || s.Listened(subject) },
-		Sessions:  p.sessions, Caller: p.auth.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: p.cfg.Data,
+		Cut: func(fits func(string) bool) error {
+			if s := p.natsServer.Load(); s != nil {
+				return s.Cut(fits)
+			}
+			return nil
+		},
+		Sessions: p.sessions, Caller: p.auth.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: p.cfg.Data,
 		External: p.cfg.externalNATS(), Keep: p.cfg.NATSKeep, Logger: p.log,
 	}
 	if !p.auth.Open() {

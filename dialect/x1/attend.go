@@ -155,6 +155,9 @@ func (o *outlet) deliver(ctx context.Context, id chat.SessionID, f chat.Fact, ty
 	case "user.message", "user.input_response", "user.approval_response", "user.permission_response", "turn.stop_requested":
 	case "session.updated", "session.started":
 		o.p.d.attend.renew(id)
+		if e, err := f.Event(); err == nil {
+			o.p.d.recheck(ctx, &e)
+		}
 		return nil
 	default:
 		return nil

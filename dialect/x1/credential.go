@@ -294,3 +294,23 @@ func (d *Dialect) admit(ctx context.Context, user, password string) Access {
 	a.Publish = slices.Clip(a.Publish)
 	return a
 }
+
+// recheck ends the connections of those whose credential is for a session that
+// they may no longer see, before the next event of it goes out.
+func (d *Dialect) recheck(ctx context.Context, e *chat.Event) {
+	b, ok := e.Body.(chat.SessionUpdated)
+	if !ok || d.opt.Cut == nil || b.Members == nil && b.Agent == nil {
+		return
+	}
+	err := d.opt.Cut(func(user string) bool {
+		h, err := d.keys.holder(user)
+		if err != nil || h.Session != e.Session {
+			return false
+		}
+		_, err = d.opt.Sessions.Get(ctx, h.caller(), h.Session)
+		return chat.CodeOf(err) == chat.NotFound || chat.CodeOf(err) == chat.Gone
+	})
+	if err != nil {
+		d.log.ErrorContext(ctx, "those who lost access to a session may still follow it", "session", e.Session, "err", err)
+	}
+}

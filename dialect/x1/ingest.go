@@ -38,6 +38,9 @@ func (d *Dialect) ingest(ctx context.Context, conn *nats.Conn, run []arrival) {
 // attended finds the session of a publisher, or begins it: the publisher is its
 // agent, so nobody here answers.
 func (d *Dialect) attended(ctx context.Context, a *arrival) (*attended, error) {
+	if a.id.System() {
+		return nil, chat.Errorf(chat.Denied, "this session is the server's own: nobody publishes for it")
+	}
 	at, err := d.attend.find(ctx, a.id)
 	if at != nil && err == nil {
 		return at, nil

@@ -37,6 +37,7 @@ type Options struct {
 	Main     chat.Caller                                                  // who those are that come without a credential; needs the scope admin
 	Signed   func(nats.Header) (name string, ok bool)                     // the name that NATS itself gives to a publisher
 	Listened func(subject string) bool                                    // whether anybody follows a subject; nil means that it is not known
+	Cut      func(fits func(user string) bool) error                      // ends connections of users that fit; nil means that nobody can
 	Dir      string                                                       // where the archive's watermark and the key of credentials are kept
 
 	External bool          // NATS runs elsewhere: nothing maps our subjects for us
