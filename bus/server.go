@@ -169,6 +169,31 @@ func (s *Server) WebSocketURL() string {
 // or through a stream of another.
 func (s *Server) Listened(subject string) bool { return s.nats.GlobalAccount().Interest(subject) > 0 }
 
+// Cut ends the connections of all users that fit. When it returns they hear
+// nothing more; they may come back, and are asked for their credentials again.
+func (s *Server) Cut(fits func(user string) bool) error {
+	const page = 1024
+	var ids []uint64
+	for offset := 0; ; offset += page {
+		list, err := s.nats.Connz(&server.ConnzOptions{Username: true, State: server.ConnOpen, Offset: offset, Limit: page})
+		if err != nil {
+			return fmt.Errorf("list the clients of NATS: %w", err)
+		}
+		for _, c := range list.Conns {
+			if fits(c.AuthorizedUser) {
+				ids = append(ids, c.Cid)
+			}
+		}
+		if len(list.Conns) < page {
+			break
+		}
+	}
+	for _, id := range ids {
+		_ = s.nats.DisconnectClientByID(id) // it may have gone by itself
+	}
+	return nil
+}
+
 // Connect returns a connection from within the process to the main account. It
 // may do everything. The caller closes it.
 func (s *Server) Connect(name string) (*nats.Conn, error) {

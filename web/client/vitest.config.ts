@@ -7,7 +7,7 @@ export default defineConfig({
     // Node 20 has a WebSocket, but only on request.
     pool: "forks",
     execArgv: process.versions.node.startsWith("20.") ? ["--experimental-websocket", "--no-warnings"] : [],
-    testTimeout: 20_000,
+    testTimeout: 120_000,
     hookTimeout: 120_000,
   },
 });

@@ -109,8 +109,10 @@ test("another worker takes a turn over and repeats no step", async () => {
   await client.create({ id: "t", agent: "helper" });
   await client.say("t", "go");
   await streaming;
-  await quit();
   employ(client, answer(false));
+  // The lease is short: the other one has to be there before the first leaves.
+  while (!(await client.agents()).some((a) => a.workers === 2)) await new Promise((resolve) => setTimeout(resolve, 10));
+  await quit();
   const events = await follow(client, "t", ended);
   expect(runs).toBe(1);
   expect(events.filter((e) => e.type === "agent.text").map((e) => e.payload)).toMatchObject([{ text: "one two" }]);

@@ -35,6 +35,11 @@ async function follow(client: ParleyClient, id: string, seen: (f: Frame) => bool
   return events;
 }
 
+/** Waits until so many workers are there; a short lease does not wait for them. */
+async function connected(client: ParleyClient, count: number): Promise<void> {
+  while (!(await client.agents()).some((a) => a.name === "helper" && (a.workers ?? 0) >= count)) await new Promise((resolve) => setTimeout(resolve, 10));
+}
+
 const ended = (f: Frame) => f.type === "event" && f.event.type === "turn.completed" && !f.event.workstream_id;
 const said = (events: Event[]) => events.flatMap((e) => (e.type === "agent.text" ? [e.payload.text] : []));
 
@@ -105,11 +110,10 @@ test("a worker that vanishes is replaced within its lease, and nothing shown is 
     await turn.stream().write("one ");
     await new Promise((_, reject) => turn.signal.addEventListener("abort", () => reject(turn.signal.reason as Error)));
   });
+  await connected(client, 1);
   await client.create({ id: "v", agent: "helper" });
   await client.say("v", "go");
   await follow(client, "v", (f) => f.type === "preview");
-  dead = true;
-  for (const s of sockets) s.close();
   employ(client, async (turn) => {
     const n = await turn.call("count", {}, async () => ++runs);
     const w = turn.stream();
@@ -117,6 +121,9 @@ test("a worker that vanishes is replaced within its lease, and nothing shown is 
     await w.write(`two ${n}`);
     await w.close();
   });
+  await connected(client, 2);
+  dead = true;
+  for (const s of sockets) s.close();
   const events = await follow(client, "v", ended);
   expect(said(events)).toEqual(["one two 1"]);
   expect(runs).toBe(1);

@@ -14,8 +14,7 @@ describe("talking", () => {
     await axe(page, "empty");
     await page.getByRole("button", { name: "/stream 200 40" }).click();
     await page.waitForURL(/\/s\//);
-    await page.getByRole("button", { name: "Stop" }).click();
-    await settled(page, "Stopped");
+    await feed(page).getByText("tok1", { exact: false }).first().waitFor();
     assert.match(await page.title(), /stream 200 40/);
     assert.deepEqual(faults, []);
     await context.close();
@@ -23,8 +22,18 @@ describe("talking", () => {
 
   test("[1] [3] a message is shown at once and stands there once", () =>
     inSession(async (page, id) => {
+      // At once: before the server has even heard of it.
+      let release;
+      const held = new Promise((r) => (release = r));
+      await page.route("**/events", async (route) => {
+        if (route.request().method() === "POST") await held;
+        await route.continue();
+      });
       await say(page, "hello there");
-      await feed(page).getByText("hello there", { exact: true }).waitFor({ timeout: 1000 });
+      await feed(page).getByText("hello there", { exact: true }).first().waitFor();
+      await feed(page).getByText("Sending").first().waitFor();
+      assert.equal((await events(id)).filter((e) => e.type === "user.message").length, 0);
+      release();
       await settled(page, "You said: hello there");
       assert.equal(await feed(page).getByText("hello there", { exact: true }).count(), 1);
       assert.equal((await events(id)).filter((e) => e.type === "user.message").length, 1);
@@ -55,7 +64,7 @@ describe("talking", () => {
     inSession(async (page, id, context) => {
       await context.grantPermissions(["clipboard-read", "clipboard-write"]);
       await say(page, "/stream 2000 400");
-      await page.getByText("tok2000", { exact: false }).last().waitFor({ timeout: 60_000 });
+      await page.getByText("tok2000", { exact: false }).last().waitFor();
       await page.locator(".pl-foot").getByRole("button", { name: "Copy" }).last().click();
       const text = (await events(id)).find((e) => e.type === "agent.text").payload.text;
       assert.equal(text, Array.from({ length: 2000 }, (_, i) => `tok${i + 1}`).join(" "));
@@ -66,7 +75,7 @@ describe("talking", () => {
     inSession(
       async (page, id) => {
         await post(id, ...Array.from({ length: 40 }, (_, i) => ({ type: "agent.text", payload: { text: `Entry ${i}\n\nmore words here` } })));
-        await page.getByText("Entry 39", { exact: true }).waitFor();
+        await page.getByText("Entry 39", { exact: true }).first().waitFor();
         const list = page.locator(".pl-list");
         await list.hover();
         await page.mouse.wheel(0, -900);
@@ -83,10 +92,10 @@ describe("talking", () => {
         assert.equal(await page.evaluate(() => String(getSelection())), chosen);
         await page.evaluate(() => getSelection().removeAllRanges());
         await away.click();
-        await page.getByText("Later 6", { exact: true }).waitFor();
+        await page.getByText("Later 6", { exact: true }).first().waitFor();
         await atEnd(list);
         await post(id, { type: "agent.text", payload: { text: "Pinned again" } });
-        await page.getByText("Pinned again").waitFor();
+        await page.getByText("Pinned again").first().waitFor();
         await atEnd(list);
       },
       { session: { agent: "none" } },
@@ -94,7 +103,7 @@ describe("talking", () => {
 
   test("a message during a turn waits, and can be taken back", () =>
     inSession(async (page, id) => {
-      await say(page, "/sleep 30");
+      await say(page, "/sleep 600");
       await page.getByRole("button", { name: "Stop" }).waitFor();
       await say(page, "later please");
       await page.getByRole("button", { name: "Take back" }).click();
@@ -121,7 +130,7 @@ describe("talking", () => {
       await say(page, "/stream 300 100");
       await page.getByText("tok30", { exact: false }).first().waitFor();
       await page.reload();
-      await page.getByText("tok300", { exact: false }).first().waitFor({ timeout: 10_000 });
+      await page.getByText("tok300", { exact: false }).first().waitFor();
       const text = await feed(page).innerText();
       assert.equal(text.match(/\btok150\b/g)?.length, 1, "something is doubled or lost");
     }));
@@ -164,7 +173,7 @@ describe("what is shown", () => {
         await post(id, { type: "agent.text", payload: { text: `# Title\n\n**bold** \`x\` [link](https://example.com)\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n\n\`\`\`go\n${code}\n\`\`\`` } });
         await page.getByRole("heading", { name: "Title" }).waitFor();
         await page.getByRole("cell", { name: "2" }).waitFor();
-        await page.locator(".pl-code .hljs-keyword").getByText("func").waitFor();
+        await page.locator(".pl-code .hljs-keyword").getByText("func").first().waitFor();
         const link = page.getByRole("link", { name: "link" });
         assert.equal(await link.getAttribute("rel"), "noopener noreferrer nofollow");
         await page.locator(".pl-code-head").getByRole("button", { name: "Copy" }).click();
@@ -177,11 +186,11 @@ describe("what is shown", () => {
     inSession(async (page, id) => {
       await say(page, '/tool warehouse.query {"region":"south"}');
       const tool = page.locator(".pl-tool").first();
-      await tool.getByText("ok").waitFor();
+      await tool.getByText("ok").first().waitFor();
       await tool.locator("summary").click();
       await tool.getByText('"region": "south"').first().waitFor();
       await say(page, "/toolfail fetch_page");
-      await page.locator(".pl-tool-error").getByText("fetch_page failed on request").waitFor();
+      await page.locator(".pl-tool-error").getByText("fetch_page failed on request").first().waitFor();
       await say(page, "/think first this then that");
       await page.locator(".pl-think summary").first().click();
       await settled(page, "first this then that");
@@ -192,18 +201,18 @@ describe("what is shown", () => {
         i === 3 ? { type: "agent.tool_error", payload: { call_id: `g${i}`, error: "no" } } : { type: "agent.tool_result", payload: { call_id: `g${i}`, result: i } },
       ]));
       const group = page.locator(".pl-group");
-      await group.getByText("6 tool calls").waitFor();
-      await group.getByText("5 ok").waitFor();
-      await group.getByText("1 error").waitFor();
+      await group.getByText("6 tool calls").first().waitFor();
+      await group.getByText("5 ok").first().waitFor();
+      await group.getByText("1 error").first().waitFor();
       await axe(page, "tools");
     }));
 
   test("[25] [26] [27] [29] plan, files, usage and artifacts", () =>
     inSession(async (page, id) => {
       await say(page, "/plan 3 1");
-      await page.getByRole("complementary").getByText("3 of 3").waitFor();
+      await page.getByRole("complementary").getByText("3 of 3").first().waitFor();
       await say(page, "/usage 1200 300");
-      await page.getByText("1.5K tokens").waitFor();
+      await page.getByText("1.5K tokens").first().waitFor();
       for (const kind of ["table", "chart", "image", "file", "html"]) {
         await say(page, `/artifact ${kind}`);
         await settled(page, `Here is the ${kind}.`);
@@ -216,7 +225,7 @@ describe("what is shown", () => {
         assert.match(await page.evaluate(() => document.activeElement?.getAttribute("aria-label") ?? ""), /gradient/);
       }
       await page.getByRole("button", { name: "Show the page" }).click();
-      await page.frameLocator("iframe.pl-page").getByText("Made by the demo agent").waitFor();
+      await page.frameLocator("iframe.pl-page").getByText("Made by the demo agent").first().waitFor();
       await page.getByRole("tab", { name: "Files" }).click();
       await page.getByRole("link", { name: /\.csv/ }).first().waitFor();
       await page.getByRole("feed").evaluate((el) => el.scrollTo(0, 0));
@@ -230,7 +239,7 @@ describe("what is shown", () => {
   test("[28] files are picked, with limits said in words", () =>
     inSession(async (page, id) => {
       await page.locator("input[type=file]").setInputFiles([{ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("hello file") }]);
-      await page.locator(".pl-composer").getByText("10 B").waitFor();
+      await page.locator(".pl-composer").getByText("10 B").first().waitFor();
       await say(page, "with a file");
       await page.getByRole("link", { name: /notes\.txt/ }).first().waitFor();
       const m = (await events(id)).find((e) => e.type === "user.message");
@@ -239,6 +248,6 @@ describe("what is shown", () => {
       const body = await fetch(`${server.url}/parley/v1/sessions/${id}/artifacts/${part.path}`);
       assert.equal(await body.text(), "hello file");
       await page.locator("input[type=file]").setInputFiles(Array.from({ length: 6 }, (_, i) => ({ name: `f${i}.txt`, mimeType: "text/plain", buffer: Buffer.from("x") })));
-      await page.getByText("At most 5 files can go with one message.").waitFor();
+      await page.getByText("At most 5 files can go with one message.").first().waitFor();
     }));
 });

@@ -49,7 +49,7 @@ describe("the element", () => {
     await at(h.url, async (page) => {
       await page.getByRole("button", { name: "/ask radio" }).click();
       await page.getByRole("radio", { name: /SMS/ }).check();
-      await page.getByText("Status: waiting").waitFor();
+      await page.getByText("Status: waiting").first().waitFor();
       assert.match(await page.title(), /^\(1\)/);
       await page.locator(".pl-prompt-open[data-armed]").waitFor();
       const send = page.getByRole("button", { name: "Send answer" });
@@ -57,6 +57,11 @@ describe("the element", () => {
       await send.click();
       await page.getByRole("feed").getByText("You answered: sms").first().waitFor();
       assert.match(await page.locator("h1").evaluate((e) => getComputedStyle(e).fontFamily), /Georgia/);
+      // Another language is an attribute; taken away, it is English again.
+      await page.locator("parley-conversation").evaluate((el) => el.setAttribute("locale", "de"));
+      await page.getByRole("feed").getByText("Du hast geantwortet").first().waitFor();
+      await page.locator("parley-conversation").evaluate((el) => el.removeAttribute("locale"));
+      await page.getByRole("feed").getByText("You answered").first().waitFor();
     });
     h.close();
   });
@@ -78,18 +83,18 @@ describe("the component in a React page", () => {
       const one = page.locator("#one");
       const two = page.locator("#two");
       await post("host-one", { type: "agent.tool_call", payload: { call_id: "c", tool: "fetch" } }, { type: "agent.text", payload: { text: "Still here" } }, { type: "agent.usage", payload: { input_tokens: 1100, output_tokens: 300 } });
-      await one.getByText("This entry could not be shown.").waitFor();
+      await one.getByText("This entry could not be shown.").first().waitFor();
       await settled(one, "Still here");
       // The stream goes on past the broken entry.
       await api(server, "/sessions/host-one/previews", [{ block: "b", offset: 0, text: "And more", kind: "text" }]);
       await settled(one, "And more");
-      await one.getByText("1.4K/2K tokens").waitFor();
+      await one.getByText("1.4K/2K tokens").first().waitFor();
       assert.equal(await one.locator(".pl-tokens.pl-wait").count(), 0);
       await post("host-one", { type: "agent.usage", payload: { input_tokens: 100 } });
-      await one.locator(".pl-tokens.pl-wait").getByText("1.5K/2K").waitFor(); // amber from three quarters
+      await one.locator(".pl-tokens.pl-wait").getByText("1.5K/2K").first().waitFor(); // amber from three quarters
       await post("host-one", { type: "agent.usage", payload: { input_tokens: 300 } });
-      await one.locator(".pl-tokens.pl-err").getByText("1.8K/2K").waitFor();
-      await two.getByText("Resting").waitFor();
+      await one.locator(".pl-tokens.pl-err").getByText("1.8K/2K").first().waitFor();
+      await two.getByText("Resting").first().waitFor();
       assert.equal(await two.getByRole("textbox").count(), 0);
       const look = (el) => {
         const s = getComputedStyle(el);
@@ -124,15 +129,15 @@ describe("the frame", () => {
     await at(`${h.url}/frame.html`, async (page) => {
       const frame = page.frameLocator("parley-frame iframe");
       await frame.getByRole("button", { name: "/ask radio" }).click();
-      await page.getByText("Status: waiting").waitFor();
+      await page.getByText("Status: waiting").first().waitFor();
       await frame.getByRole("radio", { name: /SMS/ }).check();
       await frame.locator(".pl-prompt-open[data-armed]").waitFor();
       await frame.getByRole("button", { name: "Send answer" }).click();
       await frame.getByText("You answered: sms").first().waitFor();
-      await page.getByText("Status: idle").waitFor();
+      await page.getByText("Status: idle").first().waitFor();
       assert.match(await page.title(), /^s-/);
       await page.locator("parley-frame").evaluate((el) => el.send("hello from outside"));
-      await frame.getByText("You said: hello from outside").waitFor();
+      await frame.getByText("You said: hello from outside").first().waitFor();
       await axe(page, "a page with a frame");
     });
     h.close();
@@ -151,7 +156,7 @@ describe("the frame", () => {
     await frame.getByRole("heading", { name: "demo" }).waitFor();
     await frame.getByRole("textbox", { name: "Message", exact: true }).fill("hello");
     await frame.getByRole("button", { name: "Send" }).click();
-    await frame.getByText("You said: hello").waitFor();
+    await frame.getByText("You said: hello").first().waitFor();
     // A socket cannot carry a header, so there the token is part of the address; of no page or script it is.
     assert.deepEqual(asked.filter((u) => u.includes(secret) && !/^wss?:/.test(u) && !u.includes("/ws?")), []);
     await context.close();

@@ -61,9 +61,14 @@ export async function startBrowser() {
   });
 }
 
+/** How long anything is waited for before it is taken to hang. */
+export const patience = 120_000;
+
 /** A page that notes everything a clean console must not do. */
 export async function openPage(browser, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme: "light", ...options });
+  // A bound for hangs only: the machine may be doing much else.
+  context.setDefaultTimeout(patience);
   const page = await context.newPage();
   const faults = [];
   page.on("console", (m) => m.type() === "error" && faults.push(`console: ${m.text()}`));

@@ -22,7 +22,7 @@ describe("a hundred thousand events", () => {
   test("[31] [32] the last entries are there with few elements; typing draws none of them; a search leads far back", async () => {
     const { page, context, faults } = await openPage(browser);
     await page.goto(`${server.url}/s/big`);
-    await feed(page).getByText(`Answer ${many - 6}`, { exact: false }).waitFor();
+    await feed(page).getByText(`Answer ${many - 6}`, { exact: false }).first().waitFor();
     assert.ok((await page.evaluate(() => document.querySelectorAll("*").length)) <= 1500);
     const box = page.getByRole("textbox", { name: "Message", exact: true });
     await box.focus();
@@ -37,7 +37,7 @@ describe("a hundred thousand events", () => {
     await page.getByRole("button", { name: "Search this conversation" }).click();
     await page.getByRole("searchbox", { name: "Search this conversation" }).fill(`Answer ${many - 2999} with`);
     await page.getByRole("search").getByRole("button", { name: new RegExp(`Answer ${many - 2999}`) }).click();
-    await feed(page).getByText(`Answer ${many - 2999} with`, { exact: false }).waitFor();
+    await feed(page).getByText(`Answer ${many - 2999} with`, { exact: false }).first().waitFor();
     assert.ok((await page.evaluate(() => document.querySelectorAll("*").length)) <= 1500);
     assert.deepEqual(faults, []);
     await context.close();
@@ -46,7 +46,7 @@ describe("a hundred thousand events", () => {
   test("[30] the inspector holds them all: filter, link, a hole that is marked, the same event in each dialect", async () => {
     const { page, context, faults } = await openPage(browser);
     await page.goto(`${server.url}/s/big#seq=${many / 2}`);
-    await page.getByText(`Event ${many / 2}`).waitFor();
+    await page.getByText(`Event ${many / 2}`).first().waitFor();
     // One event is kept back on its way: the inspector says which.
     await page.route("**/events?*", async (route) => {
       const res = await route.fetch();
@@ -56,16 +56,16 @@ describe("a hundred thousand events", () => {
     });
     await page.goto(`${server.url}/s/big`);
     // The panel is where it was: at the raw events.
-    await page.getByText(`Missing: ${many - 3} to ${many - 3}`).waitFor();
+    await page.getByText(`Missing: ${many - 3} to ${many - 3}`).first().waitFor();
     await page.getByRole("button", { name: "Load all" }).click();
     const total = many; // one more was written at the start, one was kept back
-    await page.locator(".pl-inspector-count").getByText(`${total.toLocaleString("en")} of ${total.toLocaleString("en")}`).waitFor({ timeout: 180_000 });
+    await page.locator(".pl-inspector-count").getByText(`${total.toLocaleString("en")} of ${total.toLocaleString("en")}`).first().waitFor({ timeout: 180_000 });
     await page.getByRole("searchbox", { name: /Filter events/ }).fill('"n":12346');
-    await page.locator(".pl-inspector-count").getByText(`1 of ${total.toLocaleString("en")}`).waitFor();
+    await page.locator(".pl-inspector-count").getByText(`1 of ${total.toLocaleString("en")}`).first().waitFor();
     await page.getByRole("button", { name: /agent\.tool_result/ }).click();
-    await page.getByRole("region", { name: /^Event/ }).getByText('"n": 12346').waitFor();
+    await page.getByRole("region", { name: /^Event/ }).getByText('"n": 12346').first().waitFor();
     await page.getByRole("tab", { name: "nemo" }).click();
-    await page.getByRole("region", { name: /nemo$/ }).getByText("system_intermediate_message").waitFor();
+    await page.getByRole("region", { name: /nemo$/ }).getByText("system_intermediate_message").first().waitFor();
     assert.match(await page.getByRole("region", { name: /nemo$/ }).innerText(), /12346/);
     await axe(page, "inspector with dialects");
     assert.ok((await page.evaluate(() => document.querySelectorAll("*").length)) <= 1500);

@@ -99,6 +99,22 @@ try {
   await picture("dialects", "/s/deploy#seq=4", wide, async (page) => {
     await page.getByRole("tab", { name: "nemo" }).click();
   });
+  await session("tour", "A tour");
+  await picture("tour", "/s/tour", wide, async (page) => {
+    await say(page, "/tour");
+    await page.getByRole("radio").first().waitFor();
+  });
+  await picture("trace", "/s/tour", dark, async (page) => {
+    await page.getByRole("button", { name: "Plan, work" }).click();
+    await page.getByRole("tab", { name: "Raw" }).click();
+    await page.getByRole("tab", { name: "Trace", exact: true }).click();
+    await page.getByRole("button", { name: /^Turn/ }).waitFor();
+  });
+  await picture("timeline", "/s/work-light", wide, async (page) => {
+    await page.getByRole("button", { name: "Plan, work" }).click();
+    await page.getByRole("tab", { name: "Work" }).click();
+    await page.getByRole("button", { name: "Timeline" }).click();
+  });
   await picture("german", "/s/deploy", wide, async (page) => {
     await page.getByLabel("Language").selectOption("de");
   });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { after, before } from "node:test";
-import { api, openPage, startBrowser, startServer } from "./harness.mjs";
+import { api, openPage, patience, startBrowser, startServer } from "./harness.mjs";
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -58,13 +58,36 @@ export async function axe(page, where) {
 
 /** Looks until something is so; the page is given a frame between two looks. */
 export async function until(page, look, what = "it") {
-  const end = Date.now() + 20_000;
+  const end = Date.now() + patience;
   for (let v = await look(); ; v = await look()) {
     if (v) return v;
     if (Date.now() > end) assert.fail(`${what} did not come to be`);
     await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done))));
   }
 }
+
+/**
+ * Presses a button of a card until it has its effect. A card that has just been moved takes no click for half a second, and
+ * nobody knows how long ago that will have been when the click arrives.
+ */
+export async function insist(page, button, effect) {
+  const end = Date.now() + patience;
+  for (;;) {
+    await page.locator(".pl-prompt-open[data-armed]").first().waitFor({ timeout: 2000 }).catch(() => {});
+    await button.click({ timeout: 2000 }).catch(() => {});
+    if (await effect.first().waitFor({ timeout: 2000 }).then(() => true, () => false)) return;
+    if (Date.now() > end) assert.fail("a button had no effect");
+  }
+}
+
+/** Does something that must be done before a question runs out, and again with more time when it was not. */
+export async function inTime(body) {
+  for (const seconds of [4, 15, 60]) if (await body(seconds).catch((err) => (/Timeout/.test(err.message) ? false : Promise.reject(err)))) return;
+  assert.fail("a minute was not enough");
+}
+
+/** Whether a countdown shows what it must, when it was read between two moments of one clock. */
+export const shows = (left, deadline, from, to) => left <= (deadline - from) / 1000 + 1.5 && left >= (deadline - to) / 1000 - 1.5;
 
 /** Waits until a list has stopped scrolling and measuring. */
 export async function steady(page, list) {

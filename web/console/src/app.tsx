@@ -1,15 +1,17 @@
-import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { localOutbox, ParleyClient, type AgentInfo, type Prompt } from "@parley-hq/client";
 import { Conversation, Icon, titleOf, type PanelName, type Starter } from "@parley-hq/react";
 import { useAbout } from "./about.js";
 import { Keys } from "./keys.js";
 import { SessionList } from "./list.js";
-import { languages, LocaleProvider, preferred, useLanguage, useLocale } from "./locale.js";
+import { languages, LocaleProvider, preferred, useLanguage, useLocale, type Locale } from "./locale.js";
 import { SessionMenu } from "./menu.js";
 import { usePlace, useSetting } from "./route.js";
 import { useSessions } from "./sessions.js";
 import { SignIn, whoAmI, type Me } from "./signin.js";
 import type { Words } from "./words.js";
+
+const PrintView = lazy(() => import("@parley-hq/react/print").then((m) => ({ default: m.PrintView })));
 
 type Theme = "auto" | "light" | "dark";
 const themes: Theme[] = ["auto", "light", "dark"];
@@ -21,6 +23,7 @@ export function App() {
   const locale = useLocale(preferred(language));
   const [me, setMe] = useState<Me | null>(); // null: a token is needed
   const [fault, setFault] = useState<string>();
+  const [place] = usePlace();
   const look = useCallback(() => {
     whoAmI().then(
       (m) => setMe(m ?? null),
@@ -29,6 +32,7 @@ export function App() {
   }, []);
   useEffect(look, [look]);
   if (!locale) return null;
+  if (me && place.print && place.session) return <Printed session={place.session} locale={locale} theme={theme} />;
   return (
     <LocaleProvider value={locale}>
       <div className="pl-root co-root" data-theme={theme === "auto" ? undefined : theme}>
@@ -46,6 +50,16 @@ export function App() {
         ) : null}
       </div>
     </LocaleProvider>
+  );
+}
+
+/** A whole conversation, for paper and for the browser's own search. */
+function Printed({ session, locale, theme }: { session: string; locale: Locale; theme: Theme }) {
+  const client = useMemo(() => new ParleyClient(), []);
+  return (
+    <Suspense>
+      <PrintView client={client} session={session} messages={locale.texts} dir={locale.dir} theme={theme} />
+    </Suspense>
   );
 }
 

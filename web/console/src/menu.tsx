@@ -1,6 +1,7 @@
 import { useRef, useState, type FormEvent } from "react";
 import type { ParleyClient, Session } from "@parley-hq/client";
 import { useWords } from "./locale.js";
+import { pathOf } from "./route.js";
 
 /** What can be done with a conversation as a whole: give it another name, or erase it. */
 export function SessionMenu({ client, session, changed, erased }: { client: ParleyClient; session: Session; changed: () => void; erased: () => void }) {
@@ -41,6 +42,9 @@ export function SessionMenu({ client, session, changed, erased }: { client: Parl
           >
             {words.rename}
           </button>
+          <a href={`${pathOf(session.session_id)}?print`} target="_blank" rel="noopener">
+            {words.printView}
+          </a>
           <a href={`/parley/v1/sessions/${encodeURIComponent(session.session_id)}/events?limit=1000`} target="_blank" rel="noopener">
             {words.eventsJSON}
           </a>

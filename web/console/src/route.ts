@@ -4,12 +4,14 @@ import { useCallback, useEffect, useState } from "react";
 export interface Place {
   session: string | undefined;
   seq: number | undefined;
+  /** The whole conversation in one page, for paper. */
+  print: boolean;
 }
 
 function read(): Place {
   const m = /^\/s\/([^/]+)$/.exec(location.pathname);
   const seq = /^#seq=(\d+)$/.exec(location.hash);
-  return { session: m?.[1] ? decodeURIComponent(m[1]) : undefined, seq: seq ? Number(seq[1]) : undefined };
+  return { session: m?.[1] ? decodeURIComponent(m[1]) : undefined, seq: seq ? Number(seq[1]) : undefined, print: new URLSearchParams(location.search).has("print") };
 }
 
 export const pathOf = (session: string | undefined): string => (session ? `/s/${encodeURIComponent(session)}` : "/");
@@ -26,7 +28,7 @@ export function usePlace(): [Place, (session: string | undefined) => void] {
     };
   }, []);
   const go = useCallback((session: string | undefined) => {
-    if (pathOf(session) !== location.pathname || location.hash) history.pushState(null, "", pathOf(session));
+    if (pathOf(session) !== location.pathname || location.hash || location.search) history.pushState(null, "", pathOf(session));
     set(read());
   }, []);
   return [place, go];

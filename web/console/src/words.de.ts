@@ -43,6 +43,7 @@ export const german: Words = {
   rename: "Umbenennen",
   renameTitle: "Das Gespräch umbenennen",
   title: "Titel",
+  printView: "Druckansicht",
   eventsJSON: "Ereignisse als JSON",
   erase: "Löschen",
   eraseTitle: "Das Gespräch endgültig löschen?",

@@ -48,6 +48,7 @@ export const english = {
   rename: "Rename",
   renameTitle: "Rename the conversation",
   title: "Title",
+  printView: "Print view",
   eventsJSON: "Events as JSON",
   erase: "Erase",
   eraseTitle: "Erase the conversation for good?",

@@ -15,13 +15,24 @@ export function Announcer() {
   const shared = useShared();
   const { store, texts } = shared;
   const [lines, setLines] = useState<{ key: number; text: string }[]>([]);
-  const [alert, setAlert] = useState("");
+  const alert = useRef<HTMLDivElement>(null);
+  const alerts = useRef<string[]>([]);
   const waiting = useRef<string[]>([]);
   const next = useRef(1);
   const lastAt = useRef(0);
   const prompts = usePrompts(store);
   const connection = useConnection(store);
   const marks = useRef(new Map<string, number>());
+  const lost = useRef(0); // since when the connection is known to be lost
+
+  // Written by hand: what is told twice is told twice, and two that come together are both told.
+  const setAlert = useRef((text: string) => {
+    if (alerts.current.push(text) > 1) return;
+    queueMicrotask(() => {
+      const all = alerts.current.splice(0).join(" ");
+      if (alert.current) alert.current.textContent = all;
+    });
+  }).current;
 
   const flush = useRef(() => {
     if (waiting.current.length === 0 || Date.now() - lastAt.current < pace) return;
@@ -56,7 +67,7 @@ export function Announcer() {
           return;
       }
     });
-  }, [store, texts]);
+  }, [store, texts, setAlert]);
 
   useTick(() => {
     flush.current();
@@ -71,7 +82,10 @@ export function Announcer() {
       if (was === 0) setAlert(texts.sayAsked(questionOf({ ...p, status: "open" }, shared)));
       else setAlert(stage === 3 ? texts.sayTwenty : texts.saySixty);
     }
-    if (connection.state === "offline" && Date.now() - connection.since > 10_000) setAlert(texts.sayLost);
+    if (connection.state === "offline" && Date.now() - connection.since > 10_000 && lost.current !== connection.since) {
+      lost.current = connection.since;
+      setAlert(texts.sayLost);
+    }
   });
 
   return (
@@ -81,9 +95,7 @@ export function Announcer() {
           <p key={l.key}>{l.text}</p>
         ))}
       </div>
-      <div className="pl-hidden" role="alert">
-        {alert}
-      </div>
+      <div ref={alert} className="pl-hidden" role="alert" />
     </>
   );
 }

@@ -10,7 +10,7 @@ import type { ConversationHandle, ConversationProps } from "./props.js";
  * a link to the address in `styles`, or by sheets that the page hands over: nothing is ever put inline.
  */
 
-const observed = ["session", "src", "token", "agent", "mode", "theme", "density", "placeholder", "styles", "hide-header"];
+const observed = ["session", "src", "token", "agent", "mode", "theme", "density", "placeholder", "styles", "hide-header", "locale", "dir"];
 
 export class ParleyConversation extends HTMLElement {
   static observedAttributes = observed;
@@ -23,6 +23,7 @@ export class ParleyConversation extends HTMLElement {
   #root: Root | undefined;
   #client: ParleyClient | undefined;
   #key = "";
+  #words: { locale: string; messages: ConversationProps["messages"] } | undefined;
   readonly #handle = createRef<ConversationHandle>();
 
   get props(): Partial<ConversationProps> {
@@ -73,6 +74,23 @@ export class ParleyConversation extends HTMLElement {
     this.#draw();
   }
 
+  /** The words of a language. Those that are not here yet are fetched; until then it is English. */
+  #messages(locale: string | undefined): ConversationProps["messages"] {
+    if (locale === undefined) this.#words = undefined;
+    if (locale === undefined || this.#words?.locale === locale) return this.#words?.messages;
+    const asked = { locale, messages: undefined };
+    this.#words = asked;
+    void wordsOf(locale).then(
+      (messages) => {
+        if (this.#words !== asked || !messages) return;
+        this.#words = { locale, messages };
+        this.#draw();
+      },
+      () => {}, // the language could not be loaded; English is better than nothing
+    );
+    return undefined;
+  }
+
   #draw(): void {
     if (!this.#root) return;
     const at = (name: string) => this.getAttribute(name) ?? undefined;
@@ -84,7 +102,7 @@ export class ParleyConversation extends HTMLElement {
       this.#client = new ParleyClient({ ...(src ? { url: src } : {}), ...(token ? { token } : {}) });
     }
     const tell = (name: string, detail: unknown) => this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true }));
-    const given: Record<string, unknown> = { session: at("session"), agent: at("agent"), mode: at("mode"), theme: at("theme"), density: at("density"), placeholder: at("placeholder") };
+    const given: Record<string, unknown> = { session: at("session"), agent: at("agent"), mode: at("mode"), theme: at("theme"), density: at("density"), placeholder: at("placeholder"), dir: at("dir"), locale: at("locale"), messages: this.#messages(at("locale")) };
     for (const k of Object.keys(given)) if (given[k] === undefined) delete given[k];
     this.#root.render(
       createElement(Conversation, {
@@ -101,6 +119,9 @@ export class ParleyConversation extends HTMLElement {
     );
   }
 }
+
+/** A catalogue by the name of its language, if there is one beside the English. */
+const wordsOf = async (locale: string): Promise<ConversationProps["messages"]> => (/^de\b/i.test(locale) ? (await import("./texts.de.js")).german : undefined);
 
 /** Registers the element; a name of one's own is possible. */
 export function defineParleyConversation(name = "parley-conversation"): void {

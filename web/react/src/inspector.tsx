@@ -6,9 +6,40 @@ import { useShared } from "./context.js";
 import { EventDetail } from "./eventdetail.js";
 import { EventLog, type Filter } from "./eventlog.js";
 import { Icon } from "./icons.js";
+import { TokensView, TraceView } from "./turnviews.js";
+
+type View = "events" | "tokens" | "trace";
+
+/** The inside of a conversation: its events as they stand in the log, and what its turns cost and took. */
+export function Inspector({ at, dialects, traceURL, onPick }: { at: number | undefined; dialects: readonly string[]; traceURL?: ((traceID: string) => string) | undefined; onPick?: (seq: number | undefined) => void }) {
+  const { texts } = useShared();
+  const [view, setView] = useState<View>("events");
+  const [picked, setPicked] = useState(at);
+  useEffect(() => {
+    setPicked(at);
+    if (at !== undefined) setView("events");
+  }, [at]);
+  const pick = (seq: number) => {
+    setPicked(seq);
+    setView("events");
+  };
+  const views: [View, string][] = [["events", texts.events], ["tokens", texts.tokens], ["trace", texts.trace]];
+  return (
+    <section className="pl-inspector" aria-label={texts.inspector}>
+      <div className="pl-tabs pl-subtabs" role="tablist" aria-label={texts.inspector}>
+        {views.map(([v, label]) => (
+          <button key={v} type="button" role="tab" aria-selected={view === v} onClick={() => setView(v)}>
+            {label}
+          </button>
+        ))}
+      </div>
+      {view === "events" ? <Events at={picked} dialects={dialects} onPick={onPick} /> : view === "tokens" ? <TokensView pick={pick} /> : <TraceView pick={pick} traceURL={traceURL} />}
+    </section>
+  );
+}
 
 /** The events as they stand in the log. */
-export function Inspector({ at, dialects, onPick }: { at: number | undefined; dialects: readonly string[]; onPick?: (seq: number | undefined) => void }) {
+function Events({ at, dialects, onPick }: { at: number | undefined; dialects: readonly string[]; onPick: ((seq: number | undefined) => void) | undefined }) {
   const { client, store, texts } = useShared();
   const log = useMemo(() => new EventLog(client, store), [client, store, at]);
   useEffect(() => log.open(at), [log, at]);
@@ -55,7 +86,7 @@ export function Inspector({ at, dialects, onPick }: { at: number | undefined; di
     </select>
   );
   return (
-    <section className="pl-inspector" aria-label={texts.inspector}>
+    <>
       <div className="pl-inspector-bar">
         <input type="search" className="pl-field" aria-label={texts.inspectorFilter} placeholder={texts.inspectorFilter} value={filter.words} onChange={(e) => setFilter({ ...filter, words: e.target.value })} />
         <button type="button" className="pl-mini" aria-pressed={follow} onClick={() => setFollow(!follow)} title={texts.follow} aria-label={texts.follow}>
@@ -91,7 +122,7 @@ export function Inspector({ at, dialects, onPick }: { at: number | undefined; di
         {(e: Event, i: number) => <EventRow key={e.sequence} event={e} prev={shown[i - 1]} whole={whole} picked={picked === e.sequence} pick={pick} />}
       </VList>
       {event && <EventDetail key={event.sequence} event={event} dialects={dialects} close={() => pick(undefined)} />}
-    </section>
+    </>
   );
 }
 

@@ -76,7 +76,6 @@ export const Ledger = memo(function Ledger(p: {
   const [away, setAway] = useState<string | undefined>(undefined); // the last row that was seen when the reader left the end
   const first = useRef<string>(undefined);
   const left = useRef(0); // when the reader last went up
-  const opened = useRef(Number.NEGATIVE_INFINITY); // when a row was opened or closed
   const lastOffset = useRef(0);
   const target = useRef<string>(undefined);
 
@@ -91,7 +90,7 @@ export const Ledger = memo(function Ledger(p: {
     // Not scrollToIndex: that goes on scrolling while rows are measured, against a reader who has left meanwhile. The
     // browser cuts the number down to the end, without anyone having to measure.
     const scroller = box.current?.firstElementChild;
-    if (pinned.current && scroller && performance.now() - opened.current > settle) scroller.scrollTop = 1e9;
+    if (pinned.current && scroller) scroller.scrollTop = 1e9;
   }, []);
   useLayoutEffect(stick, [rows, stick]);
 
@@ -117,14 +116,19 @@ export const Ledger = memo(function Ledger(p: {
   // A row that is opened grows downwards: what is under the pointer stays there, even at the end of the list.
   const onClick = useCallback(
     (e: React.MouseEvent) => {
-      if (!(e.target instanceof Element) || !e.target.closest("summary")) return;
-      opened.current = performance.now();
-      setTimeout(() => {
+      if (!pinned.current || !(e.target instanceof Element) || !e.target.closest("summary")) return;
+      pinned.current = false;
+      const look = () => {
         const l = list.current;
-        if (pinned.current && l && l.scrollOffset + l.viewportSize < l.scrollSize - 8) unpin();
-      }, settle);
+        if (pinned.current || !l) return; // the reader went to the end meanwhile
+        if (l.scrollOffset + l.viewportSize < l.scrollSize - 8) setAway(rowsOf.rows[rowsOf.rows.length - 1]?.key ?? "");
+        else pinned.current = true;
+        hold();
+      };
+      // The row has grown when a frame was drawn, however long that takes.
+      setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(look)), settle);
     },
-    [unpin],
+    [rowsOf, hold],
   );
 
   // The content grows inside rows, too: watch its height, and that of the window on it.

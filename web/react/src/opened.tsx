@@ -127,7 +127,7 @@ export function Opened({ store, props: p, texts, empty, composer, inner, line }:
           <PanelStrip panels={p.panels} open={setPanel} />
         </div>
         {shownPanel && (
-          <Panel name={shownPanel} panels={p.panels} setName={setPanel} lane={lane} setLane={setLane} seq={seq} dialects={p.dialects ?? []} />
+          <Panel name={shownPanel} panels={p.panels} setName={setPanel} lane={lane} setLane={setLane} seq={seq} dialects={p.dialects ?? []} traceURL={p.traceURL} />
         )}
       </div>
       <Announcer />

@@ -18,6 +18,7 @@ export function Panel(p: {
   setLane: (id: string | undefined) => void;
   seq: number | undefined;
   dialects: readonly string[];
+  traceURL: ((traceID: string) => string) | undefined;
 }) {
   const { texts } = useShared();
   const box = useRef<HTMLElement>(null);
@@ -43,7 +44,7 @@ export function Panel(p: {
         </button>
       </div>
       <div className="pl-panel-body" role="tabpanel">
-        {p.name === "plan" ? <PlanPanel /> : p.name === "work" ? <WorkPanel lane={p.lane} setLane={p.setLane} /> : p.name === "files" ? <FilesPanel /> : <Inspector at={p.seq} dialects={p.dialects} />}
+        {p.name === "plan" ? <PlanPanel /> : p.name === "work" ? <WorkPanel lane={p.lane} setLane={p.setLane} /> : p.name === "files" ? <FilesPanel /> : <Inspector at={p.seq} dialects={p.dialects} traceURL={p.traceURL} />}
       </div>
     </aside>
   );

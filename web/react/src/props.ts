@@ -73,6 +73,8 @@ export interface ConversationProps {
   tokenLimit?: number;
   /** Dialects that the inspector offers beside Parley's own. */
   dialects?: readonly string[];
+  /** The address at which a trace can be seen, by its id; without it the id is shown. */
+  traceURL?: (traceID: string) => string;
   /** Fetches an image from elsewhere, once a person asks for it; by default the server does. false: images are only linked. */
   loadImage?: ((url: string, signal: AbortSignal) => Promise<Blob>) | false;
   /** The address of an HTML artifact's sandboxed view, where the server has one. */

@@ -180,6 +180,7 @@ export const german: Texts = {
   keepRunning: "Weiterlaufen lassen",
   asTable: "Als Tabelle",
   asLanes: "Als Bahnen",
+  timeline: "Zeitachse",
 
   // Artifacts.
   open: "Öffnen",
@@ -226,6 +227,9 @@ export const german: Texts = {
   transcript: "Gespräch",
   loading: "Lädt",
   reset: "Neu beginnen",
+  print: "Drucken",
+  printLoading: (n) => `Das ganze Gespräch wird geladen: ${count(n, "Eintrag", "Einträge")}`,
+  printCut: (n) => `Nur die letzten ${count(n, "Eintrag", "Einträge")} sind gezeigt.`,
   search: "In diesem Gespräch suchen",
   searchOlder: "Weiter zurück suchen",
   found: (n) => (n === 0 ? "Nichts gefunden." : `${number(n)} gefunden`),
@@ -253,6 +257,16 @@ export const german: Texts = {
   tokensOut: "heraus",
   tokensCached: "aus dem Speicher",
   tokensReasoning: "zum Nachdenken",
+  events: "Ereignisse",
+  trace: "Ablauf",
+  traceID: "Trace",
+  turn: "Zug",
+  total: "Summe",
+  noTokens: "Es wurde kein Verbrauch gemeldet.",
+  noTurns: "Der Agent hat noch nicht geantwortet.",
+  olderLeftOut: "Ältere Züge sind weggelassen.",
+  outcomes: { done: "fertig", failed: "gescheitert", stopped: "angehalten", interrupted: "unterbrochen" },
+  spans: { turn: "Zug", tool: "Werkzeug", prompt: "Frage", work: "Arbeit", thinking: "Denken", text: "Text" },
 
   // Said to screen readers.
   sayStarted: "Der Agent hat begonnen",

@@ -185,6 +185,7 @@ export const english = {
   keepRunning: "Let it run",
   asTable: "As table",
   asLanes: "As lanes",
+  timeline: "Timeline",
 
   // Artifacts.
   open: "Open",
@@ -231,6 +232,9 @@ export const english = {
   transcript: "Conversation",
   loading: "Loading",
   reset: "Start over",
+  print: "Print",
+  printLoading: (n: number) => `Loading the whole conversation: ${count(n, "entry", "entries")}`,
+  printCut: (n: number) => `Only the last ${count(n, "entry", "entries")} are shown.`,
   search: "Search this conversation",
   searchOlder: "Look further back",
   found: (n: number) => (n === 0 ? "Nothing found." : `${number(n)} found`),
@@ -258,6 +262,16 @@ export const english = {
   tokensOut: "out",
   tokensCached: "cached",
   tokensReasoning: "reasoning",
+  events: "Events",
+  trace: "Trace",
+  traceID: "Trace",
+  turn: "Turn",
+  total: "Total",
+  noTokens: "No use of tokens was reported.",
+  noTurns: "The agent has not answered yet.",
+  olderLeftOut: "Older turns are left out.",
+  outcomes: { done: "done", failed: "failed", stopped: "stopped", interrupted: "interrupted" } as Record<string, string>,
+  spans: { turn: "Turn", tool: "Tool", prompt: "Question", work: "Work", thinking: "Thinking", text: "Text" } as Record<string, string>,
 
   // Said to screen readers.
   sayStarted: "The agent started",

@@ -1,9 +1,10 @@
-import { useRef } from "react";
+import { useEffect, useRef, useState } from "react";
 import type { Workstream } from "@parley-hq/client";
 import { laneColour, useKept, useShared } from "./context.js";
 import { clock } from "./formats.js";
 import { useTick, useWorkstreams } from "./hooks.js";
 import { LaneMenu, useSteering } from "./lanemenu.js";
+import { Icon } from "./icons.js";
 import { WorkState } from "./machinery.js";
 
 /** So many lanes are shown before those that have ended are folded away. */
@@ -22,6 +23,7 @@ export function WorkPanel({ lane, setLane }: { lane: string | undefined; setLane
   const all = useWorkstreams(store);
   const [asTable, setAsTable] = useKept("work as table", false);
   const [ended, setEnded] = useKept("work ended", false);
+  const [timeline, setTimeline] = useState(false);
   if (all.length === 0) return <p className="pl-panel-empty">{texts.noWork}</p>;
   const active = all.filter((w) => !w.ended_at);
   const done = all.filter((w) => w.ended_at);
@@ -35,7 +37,11 @@ export function WorkPanel({ lane, setLane }: { lane: string | undefined; setLane
         <button type="button" className="pl-link" onClick={() => setAsTable(!asTable)}>
           {asTable ? texts.asLanes : texts.asTable}
         </button>
+        <button type="button" className="pl-link" onClick={() => setTimeline(true)}>
+          {texts.timeline}
+        </button>
       </header>
+      {timeline && <Timeline list={all} lane={lane} setLane={setLane} close={() => setTimeline(false)} />}
       {asTable ? (
         <WorkTable list={shown} lane={lane} setLane={setLane} />
       ) : (
@@ -105,7 +111,8 @@ function Track({ work: w, axis }: { work: Workstream; axis: Axis }) {
     const to = Math.max(axis.to, w.ended_at ? 0 : now);
     const at = (t: number) => `${Math.min(100, Math.max(0, ((t - axis.from) / (to - axis.from)) * 100))}%`;
     const from = time(w.launched_at) ?? axis.from;
-    const until = w.ended_at && !w.deadline ? (time(w.ended_at) ?? now) : (time(w.deadline) ?? now);
+    // Once all have ended the axis does, too: what was left of their time lies outside of it.
+    const until = w.ended_at ? Math.min(to, time(w.deadline) ?? time(w.ended_at) ?? now) : (time(w.deadline) ?? now);
     const filled = Math.min(until, w.ended_at ? (time(w.ended_at) ?? now) : now);
     if (track.current) {
       track.current.style.insetInlineStart = at(from);
@@ -118,11 +125,89 @@ function Track({ work: w, axis }: { work: Workstream; axis: Axis }) {
     <span className="pl-axis" aria-hidden="true">
       <span ref={track} className={`pl-track pl-phase-${w.phase ?? "none"} pl-track-${w.state}`}>
         <span ref={fill} className="pl-fill" />
-        {w.deadline && <span className="pl-tick75" />}
-        {w.deadline && <span className="pl-tick90" />}
+        {w.deadline && !w.ended_at && <span className="pl-tick75" />}
+        {w.deadline && !w.ended_at && <span className="pl-tick90" />}
       </span>
       {!w.ended_at && <span ref={mark} className="pl-nowline" />}
     </span>
+  );
+}
+
+/** Parents before their children, each in the order of launch. */
+export function treeOf(all: readonly Workstream[]): { work: Workstream; depth: number }[] {
+  const known = new Set(all.map((w) => w.id));
+  const below = new Map<string, Workstream[]>();
+  for (const w of all) {
+    const parent = w.parent && w.parent !== w.id && known.has(w.parent) ? w.parent : "";
+    below.set(parent, [...(below.get(parent) ?? []), w]);
+  }
+  const out: { work: Workstream; depth: number }[] = [];
+  const put = (parent: string, depth: number) => {
+    for (const work of below.get(parent) ?? []) {
+      out.push({ work, depth });
+      put(work.id, depth + 1);
+    }
+  };
+  put("", 0);
+  return out;
+}
+
+/** All lines of work across the whole width, as a tree beside one axis of time. */
+function Timeline({ list, lane, setLane, close }: { list: Workstream[]; lane: string | undefined; setLane: (id: string | undefined) => void; close: () => void }) {
+  const { store, texts } = useShared();
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current?.showModal(), []);
+  const axis = axisOf(list, store.serverNow());
+  const marks = [0, 0.25, 0.5, 0.75, 1];
+  return (
+    <dialog ref={dialog} className="pl-timeline" aria-label={texts.timeline} onClose={close}>
+      <header>
+        <h3 className="pl-grow">{texts.timeline}</h3>
+        <button type="button" className="pl-iconbutton" aria-label={texts.close} onClick={() => dialog.current?.close()}>
+          <Icon name="cross" />
+        </button>
+      </header>
+      <div className="pl-timeline-body">
+        <div className="pl-timeline-row" aria-hidden="true">
+          <span />
+          <span className="pl-timeline-scale">
+            {marks.map((m) => (
+              <span key={m} style={{ insetInlineStart: `${m * 100}%` }}>
+                {m === 0 ? "0" : texts.took((axis.to - axis.from) * m)}
+              </span>
+            ))}
+          </span>
+        </div>
+        <ul>
+          {treeOf(list).map(({ work, depth }) => (
+            <TimelineRow
+              key={work.id}
+              work={work}
+              depth={depth}
+              axis={axis}
+              chosen={lane === work.id}
+              choose={() => {
+                setLane(lane === work.id ? undefined : work.id);
+                dialog.current?.close();
+              }}
+            />
+          ))}
+        </ul>
+      </div>
+    </dialog>
+  );
+}
+
+function TimelineRow({ work: w, depth, axis, chosen, choose }: { work: Workstream; depth: number; axis: Axis; chosen: boolean; choose: () => void }) {
+  const shared = useShared();
+  return (
+    <li className={`pl-timeline-row pl-lane-${laneColour(shared, w.id)}`}>
+      <button type="button" className="pl-lane-button" aria-pressed={chosen} title={w.task} style={{ paddingInlineStart: `${depth * 12}px` }} onClick={choose}>
+        <span className="pl-lane-title">{w.name || w.id}</span>
+        <WorkState work={w} />
+      </button>
+      <Track work={w} axis={axis} />
+    </li>
   );
 }
 

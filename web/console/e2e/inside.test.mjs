@@ -1,0 +1,83 @@
+// What stands behind a conversation: tokens and time turn by turn, the whole width of the work, the whole of it on paper.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { openPage, say } from "./harness.mjs";
+import { axe, browser, events, feed, inSession, post, server, settled } from "./suite.mjs";
+
+const raw = async (page, tab) => {
+  await page.getByRole("button", { name: "Plan, work" }).click();
+  await page.getByRole("tab", { name: "Raw" }).click();
+  await page.getByRole("tab", { name: tab, exact: true }).click();
+};
+
+describe("turn by turn", () => {
+  test("[29] tokens of each turn, and their sum is what the meter says", () =>
+    inSession(async (page, id) => {
+      await say(page, "/usage 1200 300");
+      await page.getByText("1.5K tokens").first().waitFor();
+      await raw(page, "Tokens");
+      const table = page.getByRole("table", { name: "Tokens" });
+      await table.getByRole("cell", { name: "1,200" }).first().waitFor();
+      await say(page, "/usage 800 200"); // comes in while one looks
+      await table.getByRole("row", { name: /Total.*2,000.*500/ }).waitFor();
+      await page.getByText("2.5K tokens").first().waitFor();
+      await axe(page, "tokens");
+      const first = (await events(id)).find((e) => e.type === "turn.started").sequence;
+      await table.getByRole("button", { name: `#${first}` }).click();
+      await page.getByRole("region", { name: `Event ${first}` }).waitFor();
+    }));
+
+  test("[9] what a turn did when, with its trace; a bar leads to its event", () =>
+    inSession(async (page, id) => {
+      await say(page, '/tool lookup {"q":1}');
+      await settled(page, "lookup gave");
+      const turn = (await events(id)).find((e) => e.type === "turn.started");
+      await raw(page, "Trace");
+      const trace = page.getByRole("region", { name: "Trace" });
+      await trace.getByRole("button", { name: /^Turn/ }).waitFor();
+      await post(id, { type: "agent.trace", turn_id: turn.turn_id, payload: { trace_id: "4bf92f3577b34da6" } });
+      await axe(page, "trace");
+      await trace.getByRole("button", { name: /^Tool lookup/ }).click();
+      await page.getByRole("region", { name: /^Event/ }).getByText('"tool": "lookup"').first().waitFor();
+    }));
+
+  test("[23] all work across the width: a tree beside one axis; Esc leads back", () =>
+    inSession(async (page) => {
+      await say(page, "/work 3 900 deadline=1200");
+      await page.getByText("3 running").first().waitFor();
+      await page.getByRole("button", { name: "Timeline" }).click();
+      const dialog = page.getByRole("dialog", { name: "Timeline" });
+      await dialog.getByRole("button", { name: /^Part 2/ }).waitFor();
+      assert.equal(await dialog.locator(".pl-track").count(), 3);
+      assert.ok((await dialog.boundingBox()).width > 1000);
+      await axe(page, "timeline");
+      await page.keyboard.press("Escape");
+      await dialog.waitFor({ state: "detached" });
+      await page.getByRole("button", { name: "Timeline" }).click();
+      await dialog.getByRole("button", { name: /^Part 2/ }).click();
+      await page.getByRole("button", { name: "Show everything" }).waitFor();
+    }));
+});
+
+describe("on paper", () => {
+  test("[31] the print view holds every entry, from the first to the last", () =>
+    inSession(
+      async (page, id) => {
+        for (let i = 0; i < 3; i++) await post(id, ...Array.from({ length: 300 }, (_, n) => ({ type: "agent.text", payload: { text: `Entry ${i * 300 + n}` } })));
+        const { page: paper, context, faults } = await openPage(browser);
+        await paper.goto(`${server.url}/s/${id}?print`);
+        await paper.getByRole("button", { name: "Print" }).waitFor();
+        assert.equal(await feed(paper).locator("article").count(), 900);
+        for (const n of [0, 899]) assert.equal(await feed(paper).getByText(`Entry ${n}`, { exact: true }).count(), 1);
+        assert.ok(await paper.evaluate(() => document.documentElement.scrollHeight > innerHeight * 3), "it cannot be scrolled");
+        await paper.emulateMedia({ media: "print" });
+        assert.equal(await paper.getByRole("button", { name: "Print" }).count(), 0);
+        assert.deepEqual(faults, []);
+        await context.close();
+        // It is reached from the conversation's own menu.
+        await page.getByLabel("More about this conversation").click();
+        assert.match(await page.getByRole("link", { name: "Print view" }).getAttribute("href"), /\?print$/);
+      },
+      { session: { agent: "none" } },
+    ));
+});
