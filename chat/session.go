@@ -1,6 +1,9 @@
 package chat
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Status is what a session list shows.
 type Status string
@@ -111,4 +114,43 @@ type FileInfo struct {
 	Size      int64  `json:"size"`
 	SHA256    string `json:"sha256"` // of the bytes, in hexadecimal; serves as an entity tag
 	StoredAt  At     `json:"stored_at"`
+}
+
+// RoleIn returns what the caller may do in a session, "" for nothing. The server's
+// own sessions can only be looked at, and only by administrators.
+func (c Caller) RoleIn(s *Session) Role {
+	switch system := s.ID.System(); {
+	case system && c.Actor != System:
+		if c.Has(ScopeAdmin) {
+			return Viewer
+		}
+		return ""
+	case c.Has(ScopeAdmin):
+		return Owner
+	}
+	if c.In() != s.Workspace {
+		return ""
+	}
+	if r := s.RoleOf(c.Actor); r != "" {
+		return r
+	}
+	// An agent works in the sessions that name it.
+	if c.Has(ScopeAgent) && (c.Actor.ID == s.Agent || slices.Contains(s.Agents, c.Actor.ID)) {
+		return Answerer
+	}
+	return ""
+}
+
+// May reports why the caller cannot do in a session what needs a role. The rules
+// check that with every fact; it is asked before where something is stored beside
+// the log. Who has no role is not told that the session is there.
+func (c Caller) May(s *Session, want Role) error {
+	role := c.RoleIn(s)
+	if role == "" {
+		return Errorf(NotFound, "there is no session %q, or it is not yours", string(s.ID))
+	}
+	if !role.Includes(want) {
+		return Errorf(Denied, "you are a %s of this session; this needs the role %s", role, want)
+	}
+	return nil
 }

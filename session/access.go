@@ -1,52 +1,15 @@
 package session
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
 )
 
-// roleOf returns what the caller may do in the session, "" for nothing.
-func roleOf(c chat.Caller, s *chat.Session) chat.Role {
-	switch system := s.ID.System(); {
-	case system && c.Actor != chat.System:
-		if c.Has(chat.ScopeAdmin) {
-			return chat.Viewer
-		}
-		return ""
-	case c.Has(chat.ScopeAdmin):
-		return chat.Owner
-	}
-	if c.In() != s.Workspace {
-		return ""
-	}
-	if r := s.RoleOf(c.Actor); r != "" {
-		return r
-	}
-	// An agent works in the sessions that name it.
-	if c.Has(chat.ScopeAgent) && (c.Actor.ID == s.Agent || slices.Contains(s.Agents, c.Actor.ID)) {
-		return chat.Answerer
-	}
-	return ""
-}
-
 // errNoSession is the same whether there is no session or the caller may not
 // know of it.
 func errNoSession(id chat.SessionID) error {
 	return chat.Errorf(chat.NotFound, "there is no session %q, or it is not yours", string(id))
-}
-
-// allow reports why the caller may not do what needs want.
-func allow(c chat.Caller, s *chat.Session, want chat.Role) error {
-	role := roleOf(c, s)
-	if role == "" {
-		return errNoSession(s.ID)
-	}
-	if !role.Includes(want) {
-		return chat.Errorf(chat.Denied, "you are a %s of this session; this needs the role %s", role, want)
-	}
-	return nil
 }
 
 // serverOnly are the types that nobody but the server writes.
@@ -66,7 +29,7 @@ func agentType(typ string) bool {
 // mayAppend reports why the caller may not append the draft, and as whom it is
 // appended otherwise.
 func mayAppend(c chat.Caller, s *chat.Session, d *chat.Draft) (chat.Actor, error) {
-	if err := allow(c, s, chat.Answerer); err != nil {
+	if err := c.May(s, chat.Answerer); err != nil {
 		return chat.Actor{}, err
 	}
 	if serverOnly(d.Type) {

@@ -14,7 +14,7 @@ func (s *Sessions) Erase(ctx context.Context, c chat.Caller, id chat.SessionID) 
 	if err != nil {
 		return chat.Receipt{}, err
 	}
-	if err := allow(c, &sess, chat.Owner); err != nil {
+	if err := c.May(&sess, chat.Owner); err != nil {
 		return chat.Receipt{}, err
 	}
 	// Files go first: once the session is gone, nobody can ask for it again.

@@ -10,7 +10,7 @@ import (
 func (s *Sessions) enter(ctx context.Context, c chat.Caller, id chat.SessionID) (*room, error) {
 	if r := s.open(id); r != nil {
 		// The usual case on the way of every append: no look into the store.
-		if sess := r.session.Load(); sess != nil && roleOf(c, sess) != "" {
+		if sess := r.session.Load(); sess != nil && c.RoleIn(sess) != "" {
 			return r, nil
 		}
 		r.leave()
@@ -30,7 +30,7 @@ func (s *Sessions) find(ctx context.Context, c chat.Caller, id chat.SessionID) (
 	if id.Validate() == nil {
 		sess, err := s.log.Record(ctx, id)
 		switch {
-		case err == nil && roleOf(c, &sess) != "":
+		case err == nil && c.RoleIn(&sess) != "":
 			return sess, nil
 		case chat.CodeOf(err) == chat.Gone:
 			gone = err
@@ -45,7 +45,7 @@ func (s *Sessions) find(ctx context.Context, c chat.Caller, id chat.SessionID) (
 		}
 		if ok {
 			sess, err := s.log.Record(ctx, alias)
-			if err == nil && roleOf(c, &sess) != "" {
+			if err == nil && c.RoleIn(&sess) != "" {
 				return sess, nil
 			}
 			if err != nil && chat.CodeOf(err) != chat.NotFound {
@@ -62,7 +62,7 @@ func (s *Sessions) find(ctx context.Context, c chat.Caller, id chat.SessionID) (
 // visible returns a session by its own id, when the caller may see it.
 func (s *Sessions) visible(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
 	sess, err := s.log.Record(ctx, id)
-	if err == nil && roleOf(c, &sess) == "" || chat.CodeOf(err) == chat.NotFound {
+	if err == nil && c.RoleIn(&sess) == "" || chat.CodeOf(err) == chat.NotFound {
 		return chat.Session{}, errNoSession(id)
 	}
 	return sess, err

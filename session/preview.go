@@ -102,7 +102,7 @@ const maxOpen = 64
 
 func (p *previewing) take(req *request) error {
 	st := p.room.state
-	if err := allow(req.caller, &st.Session, chat.Answerer); err != nil {
+	if err := req.caller.May(&st.Session, chat.Answerer); err != nil {
 		return err
 	}
 	taken := len(p.pieces)

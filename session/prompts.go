@@ -179,7 +179,7 @@ func (a *answering) lookUp(ctx context.Context, r *room) error {
 }
 
 func (a *answering) decide(d *decision) error {
-	if err := allow(a.caller, &d.state.Session, chat.Answerer); err != nil {
+	if err := a.caller.May(&d.state.Session, chat.Answerer); err != nil {
 		return err
 	}
 	known := a.known

@@ -105,7 +105,7 @@ func refuse(yield func(chat.Batch, error) bool, err error) { yield(chat.Batch{},
 func (s *Sessions) admit(g *guest, id chat.SessionID) error {
 	if r := s.open(id); r != nil {
 		g.access = r.access.Load()
-		if sess := r.session.Load(); sess != nil && roleOf(g.caller, sess) != "" {
+		if sess := r.session.Load(); sess != nil && g.caller.RoleIn(sess) != "" {
 			g.room = r
 			return nil
 		}
@@ -119,7 +119,7 @@ func (s *Sessions) admit(g *guest, id chat.SessionID) error {
 		}
 		r := s.room(sess.ID)
 		g.room, g.access = r, r.access.Load()
-		if now := r.session.Load(); now == nil || roleOf(g.caller, now) == "" {
+		if now := r.session.Load(); now == nil || g.caller.RoleIn(now) == "" {
 			// Who may see it may have changed since it was looked up.
 			if err = s.sees(g.ctx, g.caller, sess.ID); err != nil {
 				r.leave()
@@ -158,7 +158,7 @@ func (s *Sessions) State(ctx context.Context, c chat.Caller, id chat.SessionID) 
 	var st *chat.State
 	err = r.do(ctx, &request{look: func(state *chat.State) error {
 		st = state.Clone()
-		return allow(c, &st.Session, chat.Viewer)
+		return c.May(&st.Session, chat.Viewer)
 	}})
 	if err != nil {
 		return nil, err

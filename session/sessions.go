@@ -110,7 +110,7 @@ func (cr *creating) decide(d *decision) error {
 // sameSession reports why the session that is there cannot be taken for the one
 // that is wanted.
 func sameSession(c chat.Caller, n chat.NewSession, have *chat.Session) error {
-	if roleOf(c, have) == "" {
+	if c.RoleIn(have) == "" {
 		return errForeign{}
 	}
 	policy := n.Policy
@@ -165,7 +165,7 @@ func (s *Sessions) Update(ctx context.Context, c chat.Caller, id chat.SessionID,
 	defer r.leave()
 	var sess chat.Session
 	err = r.do(ctx, &request{rules: op(func(d *decision) error {
-		if err := allow(c, &d.state.Session, chat.Owner); err != nil {
+		if err := c.May(&d.state.Session, chat.Owner); err != nil {
 			return err
 		}
 		d.add(c.Actor, draft, "")

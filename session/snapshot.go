@@ -26,7 +26,7 @@ func (s *Sessions) Snapshot(ctx context.Context, c chat.Caller, id chat.SessionI
 	var blocks []chat.Block
 	err = r.do(ctx, &request{look: func(state *chat.State) error {
 		st, blocks = state.Clone(), s.live.Blocks(r.id)
-		return allow(c, &st.Session, chat.Viewer)
+		return c.May(&st.Session, chat.Viewer)
 	}})
 	if err != nil {
 		return chat.Snapshot{}, err

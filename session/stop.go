@@ -51,7 +51,7 @@ func (s *Sessions) stop(ctx context.Context, c chat.Caller, id chat.SessionID, r
 		return res, chat.Errorf(chat.TooLarge, "a reason has at most 1000 bytes")
 	}
 	err = r.do(ctx, &request{rules: op(func(d *decision) error {
-		if err := allow(c, &d.state.Session, chat.Answerer); err != nil {
+		if err := c.May(&d.state.Session, chat.Answerer); err != nil {
 			return err
 		}
 		res = f(d)

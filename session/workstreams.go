@@ -135,7 +135,7 @@ func (o *ordering) lookUp(ctx context.Context, r *room) (err error) {
 }
 
 func (o *ordering) decide(d *decision) (err error) {
-	if err := allow(o.caller, &d.state.Session, chat.Answerer); err != nil {
+	if err := o.caller.May(&d.state.Session, chat.Answerer); err != nil {
 		return err
 	}
 	known := o.known != nil

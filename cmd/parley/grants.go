@@ -5,87 +5,43 @@ import (
 	"encoding/json"
 
 	"github.com/parley-hq/parley/chat"
+	rights "github.com/parley-hq/parley/dialect/x1/grant"
 )
 
-// grants keeps what people have allowed agents for good: an event each in a
-// system session of their workspace. A grant holds in the sessions of who gave
-// it. Agents are made before the sessions are, so these are looked up when they
-// are used.
+// grants is what people have allowed agents for good, as model agents see it. It
+// is kept, listed and revoked with all other grants. A grant holds in the sessions
+// of who gave it. Agents are made before the desk is, so it is looked up when it is
+// used.
 type grants struct{ p *parley }
-
-// grantType is the type of those events.
-const grantType = "permission.granted"
-
-// grant is the payload.
-type grant struct {
-	Actor   chat.Actor     `json:"actor"` // who gave it
-	Agent   string         `json:"agent"`
-	Scopes  []string       `json:"scopes"`
-	Session chat.SessionID `json:"session_id"` // where it was given
-}
-
-// place is the system session for a session's workspace, and as whom it is used.
-func (g grants) place(ctx context.Context, id chat.SessionID) (owner chat.Actor, book chat.SessionID, c chat.Caller, err error) {
-	sess, err := g.p.sessions.Get(ctx, chat.Trusted, id)
-	if err != nil {
-		return owner, "", c, err
-	}
-	c, book = chat.Trusted, "sys-grants"
-	if c.Workspace = sess.Workspace; sess.Workspace != chat.DefaultWorkspace {
-		book += chat.SessionID("." + sess.Workspace)
-	}
-	return sess.Owner, book, c, nil
-}
 
 // Granted lists what the owner of a session has allowed an agent for good.
 func (g grants) Granted(ctx context.Context, id chat.SessionID, agent string) ([]string, error) {
-	owner, book, c, err := g.place(ctx, id)
+	sess, err := g.p.sessions.Get(ctx, chat.Trusted, id)
+	if err != nil {
+		return nil, err
+	}
+	all, err := g.p.desk.Grants.List(ctx, chat.Trusted, sess.Workspace, rights.Query{Agent: agent, Type: rights.ToolScope})
 	if err != nil {
 		return nil, err
 	}
 	var scopes []string
-	for after := chat.Seq(0); ; {
-		facts, more, err := g.p.sessions.Read(ctx, c, book, chat.Range{After: after, Limit: 1000, Types: []string{grantType}})
-		if chat.CodeOf(err) == chat.NotFound {
-			return nil, nil
+	for _, one := range all {
+		var details struct {
+			Scopes []string `json:"scopes"`
 		}
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range facts {
-			e, err := f.Event()
-			if err != nil {
-				return nil, err
-			}
-			after = e.Seq
-			var one grant
-			if json.Unmarshal(e.Payload, &one) == nil && one.Agent == agent && one.Actor.Same(owner) {
-				scopes = append(scopes, one.Scopes...)
-			}
-		}
-		if !more || len(facts) == 0 {
-			return scopes, nil
+		if one.Scope == rights.Persistent && one.By.Same(sess.Owner) && json.Unmarshal(one.Details, &details) == nil {
+			scopes = append(scopes, details.Scopes...)
 		}
 	}
+	return scopes, nil
 }
 
-// Grant keeps what somebody allowed an agent for good. It may be repeated with
-// the same key.
-func (g grants) Grant(ctx context.Context, id chat.SessionID, agent string, by chat.Actor, scopes []string, key string) error {
-	_, book, c, err := g.place(ctx, id)
-	if err != nil {
-		return err
-	}
-	payload, err := json.Marshal(grant{Actor: chat.Actor{Kind: by.Kind, ID: by.ID}, Agent: agent, Scopes: scopes, Session: id})
-	if err != nil {
-		return err
-	}
-	draft := []chat.Draft{chat.NewDraft(chat.Unknown{Name: grantType, Payload: payload}).As(key)}
-	_, err = g.p.sessions.Append(ctx, c, book, draft)
-	if chat.CodeOf(err) == chat.NotFound {
-		if _, _, err = g.p.sessions.Create(ctx, c, chat.NewSession{ID: book, Agent: chat.NoAgent, Title: "Permissions"}); err == nil {
-			_, err = g.p.sessions.Append(ctx, c, book, draft)
-		}
+// Grant sees to it that a decision of the session is kept. It may be repeated.
+func (g grants) Grant(ctx context.Context, id chat.SessionID, _ string, _ chat.Actor, _ []string, _ string) error {
+	sess, err := g.p.sessions.Get(ctx, chat.Trusted, id)
+	if err == nil {
+		// Looking at a session's grants writes down those that are missing.
+		_, err = g.p.desk.Grants.List(ctx, chat.Trusted, sess.Workspace, rights.Query{Session: id})
 	}
 	return err
 }

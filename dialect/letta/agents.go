@@ -232,7 +232,7 @@ func (d *Dialect) ownAgent(ctx context.Context, c chat.Caller, id string) (*book
 	}
 	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(rec.ID))
 	if err == nil {
-		err = may(c, &sess, chat.Owner)
+		err = c.May(&sess, chat.Owner)
 	}
 	return b, rec, err
 }

@@ -95,17 +95,6 @@ func (d *Dialect) conversationPlace(ctx context.Context, c chat.Caller, id, agen
 	return d.placeOf(ctx, c, &sess)
 }
 
-// may reports why the caller cannot do what needs a role in a conversation. The
-// rule itself is checked with the fact; it is asked here where something is
-// stored beside the log: a record, or a picture before the message with it.
-func may(c chat.Caller, s *chat.Session, want chat.Role) error {
-	agent := c.Has(chat.ScopeAgent) && (c.Actor.ID == s.Agent || slices.Contains(s.Agents, c.Actor.ID))
-	if c.Has(chat.ScopeAdmin) || s.RoleOf(c.Actor).Includes(want) || agent && want != chat.Owner {
-		return nil
-	}
-	return chat.Errorf(chat.Denied, "you may read this conversation; this needs the role %s", want)
-}
-
 // conversationBody is what a client says of a conversation.
 type conversationBody struct {
 	Summary     *string         `json:"summary"`
@@ -253,7 +242,7 @@ func (d *Dialect) updateConversation(w http.ResponseWriter, r *http.Request, c c
 	}
 	b, rec, sess, err := d.findConversation(ctx, c, r.PathValue("conversation"), r.URL.Query().Get("agent_id"))
 	if err == nil {
-		err = may(c, sess, chat.Owner)
+		err = c.May(sess, chat.Owner)
 	}
 	if err != nil {
 		return err

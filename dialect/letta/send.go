@@ -105,7 +105,7 @@ func (d *Dialect) sendMessages(ctx context.Context, c chat.Caller, p *place, a *
 	defer gate.Unlock()
 	st, err := d.opt.Sessions.State(ctx, c, p.session)
 	if err == nil {
-		err = may(c, &st.Session, chat.Answerer)
+		err = c.May(&st.Session, chat.Answerer)
 	}
 	if err != nil {
 		return nil, err

@@ -9,7 +9,6 @@ import (
 	"io"
 	"mime"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
@@ -188,16 +187,6 @@ type files interface {
 	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error)
 	Get(ctx context.Context, id chat.SessionID, path string) (io.ReadSeekCloser, chat.FileInfo, error)
 	Delete(ctx context.Context, id chat.SessionID, path string) error
-}
-
-// mayWrite reports why the caller cannot store files with a session. The rule
-// itself is checked with the fact; but then the bytes are there already.
-func mayWrite(c chat.Caller, s *chat.Session) error {
-	agent := c.Has(chat.ScopeAgent) && (c.Actor.ID == s.Agent || slices.Contains(s.Agents, c.Actor.ID))
-	if c.Has(chat.ScopeAdmin) || agent || s.RoleOf(c.Actor).Includes(chat.Answerer) {
-		return nil
-	}
-	return chat.Errorf(chat.Denied, "you may read this conversation; storing files needs the role %s", chat.Answerer)
 }
 
 // keep stores blobs. Their names come from their content, so a repeated message

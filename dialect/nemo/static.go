@@ -64,7 +64,7 @@ func (d *Dialect) shelf(h func(w http.ResponseWriter, r *http.Request, c chat.Ca
 		}
 		sess, _, err := d.opt.Sessions.Ensure(r.Context(), c, static, chat.NewSession{Agent: chat.NoAgent, Title: "Files of NeMo clients"})
 		if err == nil && r.Method != http.MethodGet && r.Method != http.MethodHead {
-			err = mayWrite(c, &sess)
+			err = c.May(&sess, chat.Answerer)
 		}
 		if err != nil {
 			return err

@@ -31,7 +31,7 @@ func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string
 		return sess, e, false, err
 	}
 	if len(blobs) > 0 {
-		if err = mayWrite(c, &sess); err != nil {
+		if err = c.May(&sess, chat.Answerer); err != nil {
 			return sess, e, false, err
 		}
 	}

@@ -36,7 +36,7 @@ func (d *Dialect) putArtifact(w http.ResponseWriter, r *http.Request, c chat.Cal
 			return err
 		}
 	}
-	if err := mayWrite(c, &sess.Session); err != nil {
+	if err := c.May(&sess.Session, chat.Answerer); err != nil {
 		return err
 	}
 	u, err := d.signedURL(r, permit{Method: http.MethodPut, Session: sess.ID, Path: name, Type: r.Header.Get("Content-Type"), Caller: c})
@@ -78,15 +78,6 @@ func (d *Dialect) store(w http.ResponseWriter, r *http.Request, c chat.Caller, s
 	return d.keep(ctx, c, &sess.Session, name, mediaType, body)
 }
 
-// mayWrite reports why the caller cannot add to the session. The rule itself is
-// checked with the fact; but then the bytes would have been replaced already.
-func mayWrite(c chat.Caller, s *chat.Session) error {
-	if c.Has(chat.ScopeAdmin) || s.RoleOf(c.Actor).Includes(chat.Answerer) || c.Has(chat.ScopeAgent) && c.Actor.ID == s.Agent {
-		return nil
-	}
-	return chat.Errorf(chat.Denied, "you may read this run; storing files needs the role %s", chat.Answerer)
-}
-
 func (d *Dialect) has(ctx context.Context, id chat.SessionID, name string) (bool, error) {
 	f, _, err := d.opt.Files.Get(ctx, id, name)
 	switch chat.CodeOf(err) {
@@ -99,7 +90,7 @@ func (d *Dialect) has(ctx context.Context, id chat.SessionID, name string) (bool
 }
 
 func (d *Dialect) keep(ctx context.Context, c chat.Caller, sess *chat.Session, name, mediaType string, body io.Reader) error {
-	if err := mayWrite(c, sess); err != nil {
+	if err := c.May(sess, chat.Answerer); err != nil {
 		return err
 	}
 	id := sess.ID

@@ -123,10 +123,7 @@ func (gs *Grants) mayDecide(ctx context.Context, c chat.Caller, id chat.SessionI
 	if err != nil {
 		return err
 	}
-	if !c.Has(chat.ScopeAdmin) && !sess.RoleOf(c.Actor).Includes(chat.Answerer) {
-		return chat.Errorf(chat.Denied, "deciding in a session needs the role answerer")
-	}
-	return nil
+	return c.May(&sess, chat.Answerer)
 }
 
 func (b *grants) create(ctx context.Context, g Grant, key string) (Grant, error) {
