@@ -95,16 +95,12 @@ func (r *round) granted(ctx context.Context) (map[string]bool, error) {
 // keep sees to it that permissions for good outlive the session. After a crash
 // they are found in the log and kept again, which changes nothing.
 func (r *round) keep(ctx context.Context) error {
-	for _, e := range r.state.lasting {
-		if r.opt.Grants == nil {
-			break
-		}
-		b, _ := e.Body.(chat.UserPermissionResponse)
-		if err := r.opt.Grants.Grant(ctx, e.Session, r.turn.Agent, e.Actor, b.Granted, string(e.ID)); err != nil {
+	if r.state.lasting && r.opt.Grants != nil {
+		if err := r.opt.Grants.Keep(ctx, r.turn.Ref().Session); err != nil {
 			return err
 		}
 	}
-	r.state.lasting = nil
+	r.state.lasting = false
 	return nil
 }
 

@@ -52,8 +52,9 @@ type FileFunc func(ctx context.Context, id chat.SessionID, path string) (data []
 type Grants interface {
 	// Granted lists what the owner of a session has allowed an agent.
 	Granted(ctx context.Context, id chat.SessionID, agent string) ([]string, error)
-	// Grant keeps what somebody has allowed; the same key keeps it once.
-	Grant(ctx context.Context, id chat.SessionID, agent string, by chat.Actor, scopes []string, key string) error
+	// Keep sees to it that what people decided in a session is kept. It may be
+	// repeated.
+	Keep(ctx context.Context, id chat.SessionID) error
 }
 
 // maxPicture bounds the pictures that are sent along.

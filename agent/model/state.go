@@ -26,7 +26,7 @@ type state struct {
 	known int      // calls of finished steps
 	quiet bool     // the last step made no calls
 
-	lasting []chat.Event // permissions for good that are not known to be kept
+	lasting bool // there are permissions for good that are not known to be kept
 }
 
 // call is a use of a tool that the model asked for.
@@ -98,7 +98,7 @@ func (s *state) apply(e chat.Event) {
 		}
 	case chat.UserPermissionResponse:
 		if b.Duration == "always" && len(b.Granted) > 0 {
-			s.lasting = append(s.lasting, e)
+			s.lasting = true
 		}
 	case chat.AgentToolProgress:
 		if c := s.find(b.CallID); c != nil && b.Message == running && b.Done == 0 {

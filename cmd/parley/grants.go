@@ -36,8 +36,8 @@ func (g grants) Granted(ctx context.Context, id chat.SessionID, agent string) ([
 	return scopes, nil
 }
 
-// Grant sees to it that a decision of the session is kept. It may be repeated.
-func (g grants) Grant(ctx context.Context, id chat.SessionID, _ string, _ chat.Actor, _ []string, _ string) error {
+// Keep sees to it that what people decided in a session is kept.
+func (g grants) Keep(ctx context.Context, id chat.SessionID) error {
 	sess, err := g.p.sessions.Get(ctx, chat.Trusted, id)
 	if err == nil {
 		// Looking at a session's grants writes down those that are missing.
