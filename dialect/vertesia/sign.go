@@ -20,6 +20,10 @@ const signedPath = "/api/v1/signed/"
 // signedFor is how long such an address serves.
 const signedFor = 15 * time.Minute
 
+// sealText writes a permit and its seal. It is strict: a seal has one spelling,
+// so that no changed address passes.
+var sealText = base64.RawURLEncoding.Strict()
+
 // permit is what a signed address allows: one method on one file, as somebody.
 type permit struct {
 	Method      string         `json:"m"`
@@ -39,7 +43,7 @@ func (d *Dialect) signedURL(r *http.Request, p permit) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	token := base64.RawURLEncoding.EncodeToString(b) + "." + base64.RawURLEncoding.EncodeToString(d.seal(b))
+	token := sealText.EncodeToString(b) + "." + sealText.EncodeToString(d.seal(b))
 	u := url.URL{Scheme: d.scheme(r), Host: r.Host, Path: signedPath + p.Path}
 	// The name of the parameter is one that never reaches a log.
 	u.RawQuery = url.Values{"access_token": {token}}.Encode()
@@ -67,11 +71,11 @@ func (d *Dialect) permitOf(r *http.Request) (p permit, err error) {
 	if !ok || len(d.opt.Secret) == 0 {
 		return p, bad
 	}
-	b, err := base64.RawURLEncoding.DecodeString(text)
+	b, err := sealText.DecodeString(text)
 	if err != nil {
 		return p, bad
 	}
-	given, err := base64.RawURLEncoding.DecodeString(sum)
+	given, err := sealText.DecodeString(sum)
 	if err != nil || !hmac.Equal(given, d.seal(b)) || json.Unmarshal(b, &p) != nil {
 		return p, bad
 	}
