@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -64,9 +65,7 @@ type job struct {
 
 // NewPool returns an empty pool.
 func NewPool(opt PoolOptions) *Pool {
-	if opt.Lease == 0 {
-		opt.Lease = 60 * time.Second
-	}
+	opt.Lease = cmp.Or(opt.Lease, 60*time.Second)
 	return &Pool{opt: opt, crews: map[team]*crew{}}
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,12 +79,8 @@ func Stopped(ctx context.Context) bool { return errors.Is(context.Cause(ctx), er
 
 // NewRunner returns a runner; call Attach before Run.
 func NewRunner(agents *Registry, opt Options) *Runner {
-	if opt.Grace == 0 {
-		opt.Grace = 10 * time.Second
-	}
-	if opt.StopGrace == 0 {
-		opt.StopGrace = 5 * time.Second
-	}
+	opt.Grace = cmp.Or(opt.Grace, 10*time.Second)
+	opt.StopGrace = cmp.Or(opt.StopGrace, 5*time.Second)
 	if opt.Tracer == nil {
 		opt.Tracer = noop.NewTracerProvider().Tracer("")
 	}

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -44,9 +45,7 @@ func New(opt Options) (*Auth, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	if opt.SessionTTL == 0 {
-		opt.SessionTTL = 12 * time.Hour
-	}
+	opt.SessionTTL = cmp.Or(opt.SessionTTL, 12*time.Hour)
 	a := &Auth{opt: opt, sessions: newSessions(opt.Now), cross: http.NewCrossOriginProtection()}
 	for _, t := range opt.Tokens {
 		a.tokens = append(a.tokens, hashed{

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,15 +46,9 @@ type Images struct {
 // New returns the proxy. It starts nothing; call Close at the end to give up
 // idle connections.
 func New(opt Options) *Images {
-	if opt.MaxBytes == 0 {
-		opt.MaxBytes = 10 << 20
-	}
-	if opt.Timeout == 0 {
-		opt.Timeout = 15 * time.Second
-	}
-	if opt.Concurrent == 0 {
-		opt.Concurrent = 16
-	}
+	opt.MaxBytes = cmp.Or(opt.MaxBytes, 10<<20)
+	opt.Timeout = cmp.Or(opt.Timeout, 15*time.Second)
+	opt.Concurrent = cmp.Or(opt.Concurrent, 16)
 	if opt.Fail == nil {
 		opt.Fail = plain
 	}

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,18 +59,12 @@ type Server struct {
 
 // NewServer returns a server that is not connected yet.
 func NewServer(opt ServerOptions) *Server {
-	if opt.Connect == 0 {
-		opt.Connect = 30 * time.Second
-	}
-	if opt.Approval == "" {
-		opt.Approval = Ask
-	}
+	opt.Connect = cmp.Or(opt.Connect, 30*time.Second)
+	opt.Approval = cmp.Or(opt.Approval, Ask)
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	if opt.Version == "" {
-		opt.Version = "dev"
-	}
+	opt.Version = cmp.Or(opt.Version, "dev")
 	s := &Server{opt: opt}
 	if opt.Exclusive {
 		s.turn = make(chan struct{}, 1)

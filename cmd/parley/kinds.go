@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,9 +88,7 @@ func modelAgent(p *parley, a *config.Agent) (agent.Agent, error) {
 	}
 	var errs []error
 	bad := func(field, format string, args ...any) { errs = append(errs, a.Errorf(field, format, args...)) }
-	if opt.Provider == "" {
-		opt.Provider = model.OpenAI
-	}
+	opt.Provider = cmp.Or(opt.Provider, model.OpenAI)
 	if !slices.Contains(model.Providers, opt.Provider) {
 		bad("provider", "%q is not one of %s", c.Provider, strings.Join(model.Providers, ", "))
 	}

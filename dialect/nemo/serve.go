@@ -1,6 +1,7 @@
 package nemo
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"iter"
@@ -63,30 +64,18 @@ type Dialect struct {
 
 // New returns the dialect. An unknown schema is the default one; see Validate.
 func New(opt Options) *Dialect {
-	if opt.MaxBody == 0 {
-		opt.MaxBody = 8 << 20
-	}
-	if opt.MaxArtifact == 0 {
-		opt.MaxArtifact = 1 << 30
-	}
-	if opt.MaxFrame == 0 {
-		opt.MaxFrame = 16 << 20
-	}
-	if opt.Heartbeat == 0 {
-		opt.Heartbeat = 20 * time.Second
-	}
-	if opt.Gone == 0 {
-		opt.Gone = 2 * time.Second
-	}
+	opt.MaxBody = cmp.Or(opt.MaxBody, 8<<20)
+	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
+	opt.MaxFrame = cmp.Or(opt.MaxFrame, 16<<20)
+	opt.Heartbeat = cmp.Or(opt.Heartbeat, 20*time.Second)
+	opt.Gone = cmp.Or(opt.Gone, 2*time.Second)
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
 	if opt.NewID == nil {
 		opt.NewID = randomID
 	}
-	if opt.Agent == "" {
-		opt.Agent = "demo"
-	}
+	opt.Agent = cmp.Or(opt.Agent, "demo")
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}

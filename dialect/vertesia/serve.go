@@ -1,6 +1,7 @@
 package vertesia
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -86,21 +87,11 @@ type Dialect struct {
 
 // New returns the dialect.
 func New(opt Options) *Dialect {
-	if opt.MaxBody == 0 {
-		opt.MaxBody = 8 << 20
-	}
-	if opt.MaxArtifact == 0 {
-		opt.MaxArtifact = 1 << 30
-	}
-	if opt.MaxFrame == 0 {
-		opt.MaxFrame = 16 << 20
-	}
-	if opt.Heartbeat == 0 {
-		opt.Heartbeat = 15 * time.Second
-	}
-	if opt.Group == 0 {
-		opt.Group = 16 * time.Millisecond
-	}
+	opt.MaxBody = cmp.Or(opt.MaxBody, 8<<20)
+	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
+	opt.MaxFrame = cmp.Or(opt.MaxFrame, 16<<20)
+	opt.Heartbeat = cmp.Or(opt.Heartbeat, 15*time.Second)
+	opt.Group = cmp.Or(opt.Group, 16*time.Millisecond)
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}

@@ -1,6 +1,7 @@
 package x1
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,15 +70,9 @@ type Dialect struct {
 
 // New returns the dialect; Run lets it speak.
 func New(opt Options) (*Dialect, error) {
-	if opt.Keep == 0 {
-		opt.Keep = 24 * time.Hour
-	}
-	if opt.MaxBytes == 0 {
-		opt.MaxBytes = 2 << 30
-	}
-	if opt.Replicas == 0 {
-		opt.Replicas = 1
-	}
+	opt.Keep = cmp.Or(opt.Keep, 24*time.Hour)
+	opt.MaxBytes = cmp.Or(opt.MaxBytes, 2<<30)
+	opt.Replicas = cmp.Or(opt.Replicas, 1)
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}

@@ -1,6 +1,7 @@
 package x1
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -39,15 +40,9 @@ type unsummed struct {
 
 func newSummaries(d *Dialect) *summaries {
 	opt := d.opt.Summary
-	if opt.Events == 0 {
-		opt.Events = 10
-	}
-	if opt.Time == 0 {
-		opt.Time = 5 * time.Minute
-	}
-	if opt.Look == 0 {
-		opt.Look = 200
-	}
+	opt.Events = cmp.Or(opt.Events, 10)
+	opt.Time = cmp.Or(opt.Time, 5*time.Minute)
+	opt.Look = cmp.Or(opt.Look, 200)
 	return &summaries{d: d, opt: opt, wake: make(chan struct{}, 1), fresh: map[chat.SessionID]*unsummed{}}
 }
 

@@ -4,6 +4,7 @@
 package sidecartest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -41,9 +42,7 @@ type Options struct {
 
 // Start starts an agent on a free port.
 func Start(opt Options) (*Agent, error) {
-	if opt.Memory == 0 {
-		opt.Memory = 1000
-	}
+	opt.Memory = cmp.Or(opt.Memory, 1000)
 	a := &Agent{opt: opt, changed: make(chan struct{}), cut: make(chan struct{}), addr: "127.0.0.1:0"}
 	return a, a.Boot()
 }

@@ -2,6 +2,7 @@ package grant
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -45,9 +46,7 @@ type Desk struct {
 
 // New returns a desk. Run lets it follow the logs.
 func New(opt Options) *Desk {
-	if opt.MaxBody == 0 {
-		opt.MaxBody = 1 << 20
-	}
+	opt.MaxBody = cmp.Or(opt.MaxBody, 1<<20)
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
