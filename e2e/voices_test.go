@@ -98,6 +98,7 @@ type nemoEar struct {
 	faults []string
 	news   chan struct{}
 	sent   int
+	sure   []nemoSure
 }
 
 type nemoFrame struct {

@@ -1,6 +1,7 @@
 package nemo
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,28 +57,39 @@ func TestAIQ(t *testing.T) {
 }
 
 // The AI-Q client comes back without a word of which conversation. It gets the
-// rest, once; one that took its leave does not.
+// rest, once; one that closed its connection does not.
 func TestAIQComesBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setup{})
 	c := w.dial("?schema=aiq")
 	c.send(aiqMessage("c1", "m1", "/ask text"))
 	p := c.prompt()
-	c.drop()
+	c.drop() // before it has answered for the prompt
 	c = w.dial("?schema=aiq")
 	if again := c.prompt(); again.Conversation != "c1" || again.Parent != p.Parent {
 		t.Errorf("the prompt came back as %s", again.raw)
 	}
-	c.drop()
+	c.heard() // now it has
 	w = w.restart()
 	c = w.dial("?schema=aiq")
-	c.answer("c1", "a1", c.prompt().Parent, "Ada")
-	if got := bubbles(c.until(isEnd)); got != "You answered: Ada" {
-		t.Errorf("after a restart: %q", got)
+	c.answer("c1", "a1", p.Parent, "Ada")
+	if got := c.until(isEnd); bubbles(got) != "You answered: Ada" || slices.ContainsFunc(got, isPrompt) {
+		t.Errorf("after a restart:\n%s", c.log())
 	}
-	c.send(aiqMessage("c1", "m2", "/ask text"))
+	c.send(aiqMessage("c1", "m2", "hi"))
+	c.until(isEnd)
+	c.heard()
+	if err := c.conn.Close(websocket.StatusGoingAway, ""); err != nil { // the page is loaded again
+		t.Fatal(err)
+	}
+	c = w.dial("?schema=aiq")
+	ask := chat.NewDraft(chat.AgentInputRequest{RequestID: "q-1", InputType: chat.InputText, Text: "Still there?"})
+	if _, err := w.sessions.Append(t.Context(), chat.Trusted, "c1", []chat.Draft{ask}); err != nil {
+		t.Fatal(err)
+	}
 	c.prompt()
-	if err := c.conn.Close(websocket.StatusNormalClosure, ""); err != nil {
+	c.heard()
+	if err := c.conn.Close(websocket.StatusNormalClosure, ""); err != nil { // the page turns to another conversation
 		t.Fatal(err)
 	}
 	c = w.dial("?schema=aiq")

@@ -21,6 +21,9 @@ func (s *socket) answer(ctx context.Context, c chat.Caller, f *clientFrame) {
 		s.refuse(ctx, f, err)
 		return
 	}
+	if s.words.labels {
+		text = numbered(&p.Prompt, text)
+	}
 	err = s.d.answer(ctx, c, t.session, &p.Prompt, f.name(), text)
 	if err == nil {
 		return
@@ -97,10 +100,7 @@ func (s *socket) thread(ctx context.Context, c chat.Caller, f *clientFrame) (*th
 		return nil, err
 	}
 	t := s.follow(ctx, c, conversation, "")
-	select {
-	case t.poke <- struct{}{}:
-	default:
-	}
+	t.wake()
 	select {
 	case <-t.begun:
 	case <-ctx.Done():

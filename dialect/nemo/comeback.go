@@ -4,19 +4,14 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
 
-// returning is how long after its connection broke a client is taken for the
-// one that comes back without a name.
-const returning = time.Minute
-
 // comeBack takes up the conversations of a client that does not say what it
 // comes back to: those that its identity and browser followed on a connection
-// that broke a moment ago. A client that took its leave has turned to something
-// else and does not want them.
+// that broke a moment ago, or in the page that is being loaded again. A client
+// that closed its connection has turned to something else and does not want them.
 func (s *socket) comeBack(ctx context.Context, c chat.Caller) {
 	page, err := s.d.opt.Sessions.List(ctx, c, chat.Filter{Workspace: c.In(), Actor: &c.Actor, Limit: maxPlaces})
 	if err != nil {
@@ -26,7 +21,7 @@ func (s *socket) comeBack(ctx context.Context, c chat.Caller) {
 	for _, sess := range page.Sessions {
 		key := s.deskKey(c, sess.ID)
 		s.d.desk.dismiss(key, s)
-		if name := s.d.desk.broken(key, sess); name != "" {
+		if name := s.d.desk.left(key, sess); name != "" {
 			s.follow(ctx, c, name, "")
 		}
 	}
@@ -54,18 +49,18 @@ func (d *desk) dismiss(key string, s *socket) {
 	wait.Wait()
 }
 
-// broken is the client's name for a conversation that nobody follows now and
-// whose last connection broke a moment ago; "" when it is not so.
-func (d *desk) broken(key string, sess chat.Session) string {
+// left is the client's name for a conversation that it was cut off from a moment
+// ago, and has not come back to; "" when it is not so.
+func (d *desk) left(key string, sess chat.Session) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := d.homes[key]
-	if h == nil || len(h.live) > 0 || len(h.left) == 0 {
+	if h == nil {
 		return ""
 	}
-	last := h.left[len(h.left)-1]
+	last, ok := h.awaited(d.marks.now())
 	switch {
-	case last.parted || d.marks.now().Sub(last.when) > returning:
+	case !ok || last.how == turned || d.marks.now().Sub(last.when) > last.patience():
 		return ""
 	case last.conversation != "":
 		return last.conversation

@@ -37,31 +37,6 @@ func TestSeveralConversationsAtOnce(t *testing.T) {
 	}
 }
 
-// Two tabs on one conversation both see everything; the second one from the
-// start of the running turn.
-func TestTwoTabs(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, setup{})
-	one := w.dial("?session=s1&conversation_id=c1")
-	one.say("c1", "m1", "/stream 40 100")
-	got := []frame{one.next(), one.next(), one.next()}
-	first := make(chan []frame)
-	go func() { first <- append(got, one.turn()...) }() // reads on, so that it answers pings
-	two := w.dial("?session=s1&conversation_id=c1")
-	if got := text(two.turn()); got != words1toN(40) {
-		t.Errorf("second tab: %q", got)
-	}
-	if got := text(<-first); got != words1toN(40) {
-		t.Errorf("first tab: %q", got)
-	}
-	two.say("c1", "m2", "hi")
-	for i, c := range []*client{one, two} {
-		if got := text(c.turn()); got != "You said: hi" {
-			t.Errorf("tab %d: %q", i+1, got)
-		}
-	}
-}
-
 // A message overtakes the answer before it: not one frame of the old answer
 // comes after the new one has begun, and the old one gets no end.
 func TestNewMessageOvertakes(t *testing.T) {
@@ -69,7 +44,6 @@ func TestNewMessageOvertakes(t *testing.T) {
 	w := newWorld(t, setup{})
 	c := w.dial("")
 	c.say("c1", "m1", "/stream 1000 100")
-	c.next()
 	c.next()
 	c.say("c1", "m2", "/sleep 30")
 	c.say("c1", "m3", "hi")

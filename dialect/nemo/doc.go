@@ -53,15 +53,28 @@
 //
 // # Going on after a drop
 //
-// The protocol has no cursor. Each frame of text is preceded by a WebSocket
-// ping and each flush followed by one; the answers tell what has arrived, and
-// per identity, browser and session that place is remembered, also in a file, so
-// that it outlives the process. A client that comes back with ?conversation_id=
-// goes on from there when its old connection is gone; while that lives, it is a
-// second tab and gets the running turn from its start. The AI-Q client does not
-// name its conversation: what it followed on a connection that broke a moment ago
-// is taken up. A browser answers pings for a page that is going away, so a page
-// that took its leave is sent the last moment again; see page.go.
+// The protocol has no cursor. Pings go along with what is sent, and a place is
+// reached when its ping is answered; see deliver.go. Per identity, browser and
+// session it is noted at once, in a file, so that it outlives the process; see
+// desk.go and marks.go. A client that comes back with ?conversation_id= goes on
+// from there when its old connection is gone; while others live and nobody is
+// awaited, it is one more tab and gets the running turn from its start. The AI-Q
+// client does not name its conversation: what it followed on a connection that
+// broke a moment ago is taken up; see comeback.go. A browser answers pings for a
+// page that is going away, so a page that took its leave is sent the last moment
+// again; see page.go.
+//
+// # Where to read
+//
+//	serve.go    routes; socket.go, thread.go: one connection, one conversation on it
+//	wire.go     the frames; words.go: the ways of speaking
+//	decode.go   frames and bodies to what was said; attach.go: files in them; submit.go: to facts
+//	feed.go     entries to items, a pure fold, with fold.go and steps.go; prompts.go: questions
+//	encode.go   items to frames
+//	deliver.go  what has arrived; desk.go, marks.go, resume.go, comeback.go, page.go: going on
+//	answer.go   answers to prompts, on a socket
+//	http.go     requests; run.go: what they wait for; routes.go: the addresses of answers and their forms
+//	executions.go, jobs.go, feedback.go, static.go, oauth.go: one subject over HTTP each; as.go: an event as NeMo words it
 //
 // # Concurrency
 //

@@ -25,7 +25,7 @@ type item struct {
 	notice  *chat.Prompt    // of a notification
 	raw     string          // of a step: its event type in NeMo's own stream of steps
 	data    json.RawMessage // of a step: what belongs to raw
-	pos     chat.Cursor     // what a reader has after it
+	pos     place           // where a reader stands after it
 }
 
 type itemKind int
@@ -84,6 +84,7 @@ type feed struct {
 	replay  chat.Seq    // up to here, turns of other dialects that have ended are not shown
 	running chat.TurnID // the turn that runs while replay is read
 	blocks  bool        // texts are shown when they are whole, block by block
+	held    chat.Seq    // notifications from this one on are shown, also what the reader has passed; 0 for none
 
 	turns    map[chat.TurnID]*turn
 	heard    []heard
@@ -141,33 +142,33 @@ func (f *feed) take(e *chat.Entry) ([]item, error) {
 		return nil, err
 	}
 	f.fact(&ev)
-	if ev.Seq <= f.pos.Seq {
+	switch {
+	case ev.Seq > f.pos.Seq:
+		f.pos.PassEvent(ev.Seq, chat.FinishedBlock(ev.Body))
+	case f.held == 0 || ev.Seq < f.held:
 		return nil, nil // the reader has it
+	default:
+		f.out = slices.DeleteFunc(f.out, func(it item) bool { return it.kind != itemNotice })
 	}
-	f.pos.PassEvent(ev.Seq, chat.FinishedBlock(ev.Body))
 	for i := range f.out {
-		f.out[i].pos = f.mark()
+		f.out[i].pos = f.here()
 	}
 	return f.out, nil
 }
 
-// mark is the reader's position as a value of its own.
-func (f *feed) mark() chat.Cursor {
-	return chat.Cursor{Seq: f.pos.Seq, Blocks: slices.Clone(f.pos.Blocks)}
-}
-
-// base is the oldest event that a feed must read again to go on from here.
-func (f *feed) base() chat.Seq {
-	base := f.pos.Seq + 1
+// here is where the reader stands now: its cursor, and the oldest event that a
+// feed must read again to go on from there.
+func (f *feed) here() place {
+	at := place{Cursor: chat.Cursor{Seq: f.pos.Seq, Blocks: slices.Clone(f.pos.Blocks)}, Base: f.pos.Seq + 1}
 	for _, t := range f.turns {
 		if t.trigger > 0 {
-			base = min(base, t.trigger)
+			at.Base = min(at.Base, t.trigger)
 		}
 	}
 	for _, h := range f.heard {
-		base = min(base, h.seq)
+		at.Base = min(at.Base, h.seq)
 	}
-	return base
+	return at
 }
 
 // show adds an item, unless its turn has been overtaken.
@@ -221,7 +222,7 @@ func (f *feed) piece(p *chat.Preview, at chat.At) {
 		f.pos.PassPiece(p.Block, p.End)
 	}
 	for i := range f.out {
-		f.out[i].pos = f.mark()
+		f.out[i].pos = f.here()
 	}
 }
 

@@ -29,6 +29,12 @@ func (f *feed) fact(e *chat.Event) {
 	case chat.WorkstreamLaunched:
 		f.launch(e, b)
 		return
+	case chat.WorkstreamProgress:
+		f.along(e, b.ID, "progress", "Progress", progressText(b))
+		return
+	case chat.WorkstreamWarning:
+		f.along(e, b.ID, string(e.ID), "Warning", warningText(b))
+		return
 	}
 	if id := chat.AnswerOf(e.Body); id != "" {
 		f.prompts = slices.DeleteFunc(f.prompts, func(a *asked) bool { return a.RequestID == id })
@@ -39,6 +45,9 @@ func (f *feed) fact(e *chat.Event) {
 	}
 	if !strings.HasPrefix(e.Type, "agent.") && e.Type != "turn.completed" {
 		return
+	}
+	if e.Via == via {
+		return // history that a client brought along: it has it
 	}
 	t := f.turn(e.Turn, e.Workstream)
 	switch b := e.Body.(type) {
@@ -235,11 +244,11 @@ func (f *feed) end(t *turn, e *chat.Event, b chat.TurnCompleted) {
 func (f *feed) ask(e *chat.Event) {
 	t := f.turn(e.Turn, e.Workstream)
 	if b, ok := e.Body.(chat.AgentInputRequest); ok && b.InputType == chat.InputNotification {
-		f.show(t, item{kind: itemNotice, id: eventUUID(e.ID), at: e.At, notice: &chat.Prompt{RequestID: b.RequestID, Input: &b, AskedAt: e.At}})
+		f.show(t, item{kind: itemNotice, id: eventUUID(e.ID), at: e.At, notice: &chat.Prompt{RequestID: b.RequestID, Seq: e.Seq, Input: &b, AskedAt: e.At}})
 		return
 	}
 	p, ok := chat.AsPrompt(e)
-	if !ok || t.muted {
+	if !ok || t.muted || p.Approval != nil && p.Approval.Settled {
 		return
 	}
 	f.prompts = append(f.prompts, &asked{Prompt: p, uuid: eventUUID(e.ID), turn: t})
@@ -250,6 +259,16 @@ func (f *feed) launch(e *chat.Event, b chat.WorkstreamLaunched) {
 	f.work[b.ID] = w
 	name, text := functionStart(b)
 	f.step(f.turn(e.Turn, e.Workstream), item{id: w.id, name: name, text: text, at: e.At, raw: "FUNCTION_START", data: e.Payload})
+}
+
+// along shows how a workstream comes along, below its own step. What has the same
+// name takes the place of what was there before.
+func (f *feed) along(e *chat.Event, id, name, kind, text string) {
+	w, ok := f.work[id]
+	if !ok { // the reader has not seen its launch
+		w = workStep{launched: chat.WorkstreamLaunched{ID: id}}
+	}
+	f.step(f.turn(e.Turn, e.Workstream), item{id: uid(string(f.session)+id, name), parent: w.id, name: kind + ": " + workName(w.launched), text: text, at: e.At, raw: "CUSTOM", data: e.Payload})
 }
 
 // workEnded shows the end of a workstream.

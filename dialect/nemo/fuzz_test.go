@@ -129,7 +129,8 @@ func FuzzFeed(f *testing.F) {
 		for i := range events[:cut] {
 			take(whole, &events[i], true)
 		}
-		again, base := newFeed("c", whole.mark()), whole.base()
+		stands := whole.here()
+		again, base := newFeed("c", stands.Cursor), stands.Base
 		for i := range events {
 			if events[i].Seq >= base {
 				take(again, &events[i], true)
@@ -137,6 +138,29 @@ func FuzzFeed(f *testing.F) {
 		}
 		if got != said {
 			t.Errorf("cut at %d: %q, want %q", cut, got, said)
+		}
+		// Taken up behind what was shown last of an event, the answer has its end.
+		first := newFeed("c", chat.Cursor{})
+		for i := range events {
+			items, err := first.take(&chat.Entry{At: events[i].At, Fact: events[i].Fact()})
+			if err != nil || len(items) == 0 || items[0].kind == itemEnd || events[i].Type == "turn.completed" {
+				continue
+			}
+			at, ended := items[len(items)-1].pos, false
+			later := newFeed("c", at.Cursor)
+			later.replay = events[len(events)-1].Seq
+			for j := range events {
+				if events[j].Seq < at.Base {
+					continue
+				}
+				items, _ := later.take(&chat.Entry{At: events[j].At, Fact: events[j].Fact()})
+				for _, it := range items {
+					ended = ended || it.kind == itemEnd && it.turn.parent == "m1"
+				}
+			}
+			if !ended {
+				t.Errorf("taken up behind %s there is no end", events[i].Type)
+			}
 		}
 	})
 }

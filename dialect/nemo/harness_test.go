@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -69,6 +71,26 @@ func newWorld(t testing.TB, s setup) *world {
 // restart ends the server and starts another on the same data.
 func (w *world) restart() *world {
 	w.close()
+	return w.reopen()
+}
+
+// kill ends the server without giving it time to note anything, as far as this
+// dialect can tell, and starts another on the same data.
+func (w *world) kill() *world {
+	w.t.Helper()
+	places := filepath.Join(w.dir, "nemo-places")
+	noted, err := os.ReadFile(places)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.close()
+	if err := os.WriteFile(places, noted, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return w.reopen()
+}
+
+func (w *world) reopen() *world {
 	s := w.setup
 	s.dir = w.dir
 	return newWorld(w.t, s)
@@ -80,7 +102,8 @@ type client struct {
 	conn *websocket.Conn
 	seen []frame
 
-	schema string // how it is spoken to
+	schema string      // how it is spoken to
+	mute   atomic.Bool // it does not answer pings
 }
 
 // frame is what a client sees.
@@ -116,7 +139,10 @@ func (w *world) dial(query string, header ...string) *client {
 	for i := 0; i+1 < len(header); i += 2 {
 		h.Set(header[i], header[i+1])
 	}
-	conn, res, err := websocket.Dial(w.t.Context(), "ws"+strings.TrimPrefix(w.server.URL, "http")+"/websocket"+query, &websocket.DialOptions{HTTPHeader: h})
+	c := &client{t: w.t}
+	conn, res, err := websocket.Dial(w.t.Context(), "ws"+strings.TrimPrefix(w.server.URL, "http")+"/websocket"+query, &websocket.DialOptions{
+		HTTPHeader: h, OnPingReceived: func(context.Context, []byte) bool { return !c.mute.Load() },
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -124,7 +150,7 @@ func (w *world) dial(query string, header ...string) *client {
 		res.Body.Close()
 	}
 	conn.SetReadLimit(16 << 20)
-	c := &client{t: w.t, conn: conn}
+	c.conn = conn
 	if q, err := url.ParseQuery(strings.TrimPrefix(query, "?")); err == nil {
 		c.schema = q.Get("schema")
 	}
@@ -228,6 +254,25 @@ func (c *client) some(n int) []frame {
 
 // over reports whether the frames hold the end of an answer.
 func over(frames []frame) bool { return len(frames) > 0 && isTrace(frames[len(frames)-1]) }
+
+// words reads until it has so many words of the answer, or all there are.
+func (c *client) words(n int) []frame {
+	c.t.Helper()
+	var all []frame
+	for len(strings.Fields(text(all))) < n && !over(all) {
+		all = append(all, c.next())
+	}
+	return all
+}
+
+// heard waits until the server has read all that the client said so far, and
+// returns the frames that came before it says so.
+func (c *client) heard() []frame {
+	c.t.Helper()
+	c.send(`{"type":"nonsense","conversation_id":"nowhere"}`)
+	all := c.until(func(f frame) bool { return isError(f) && f.Conversation == "nowhere" })
+	return all[:len(all)-1]
+}
 
 // rest reads what is missing of an answer.
 func (c *client) rest(got []frame) []frame {

@@ -40,9 +40,21 @@ type markKey struct {
 }
 
 type markLine struct {
-	at   place
-	when time.Time
+	at    place
+	when  time.Time
+	state departure
 }
+
+// departure is what became of a client when its place was noted.
+type departure string
+
+// The ways to go.
+const (
+	following departure = "live"   // it has not gone
+	cutOff    departure = "left"   // its connection broke
+	parted    departure = "parted" // its page was closed, or is loaded again
+	turned    departure = "turned" // it closed the connection itself
+)
 
 // openMarks opens the file in dir. Without one, or when it cannot be written,
 // places live as long as the process.
@@ -76,6 +88,9 @@ func (m *marks) read() {
 		case drop:
 			delete(m.all, k)
 		case m.now().Sub(l.when) < marksFor:
+			if l.state == following {
+				l.state, l.when = cutOff, m.now() // the end of that process ended it
+			}
 			m.all[k] = l
 		}
 	}
@@ -83,7 +98,7 @@ func (m *marks) read() {
 
 func parseMark(s string) (k markKey, l markLine, drop, ok bool) {
 	fields := strings.Fields(s)
-	if len(fields) != 6 || fields[5] != "." {
+	if len(fields) != 9 || fields[8] != "." {
 		return k, l, false, false
 	}
 	no, err := strconv.ParseUint(fields[1], 10, 64)
@@ -98,16 +113,20 @@ func parseMark(s string) (k markKey, l markLine, drop, ok bool) {
 	if err != nil {
 		return k, l, false, false
 	}
-	base, err := strconv.ParseUint(fields[3], 10, 64)
-	if err != nil {
-		return k, l, false, false
+	var seqs [3]chat.Seq // base, held and shown
+	for i := range seqs {
+		n, err := strconv.ParseUint(fields[3+i], 10, 64)
+		if err != nil {
+			return k, l, false, false
+		}
+		seqs[i] = chat.Seq(n)
 	}
-	when, err := strconv.ParseInt(fields[4], 10, 64)
-	return k, markLine{place{cursor, chat.Seq(base)}, time.Unix(when, 0)}, false, err == nil
+	when, err := strconv.ParseInt(fields[6], 10, 64)
+	return k, markLine{place{cursor, seqs[0], seqs[1], seqs[2]}, time.Unix(when, 0), departure(fields[7])}, false, err == nil
 }
 
 func appendMark(b []byte, k markKey, l markLine) []byte {
-	return fmt.Appendf(b, "%s %d %s %d %d .\n", k.key, k.no, l.at.Cursor, l.at.Base, l.when.Unix())
+	return fmt.Appendf(b, "%s %d %s %d %d %d %d %s .\n", k.key, k.no, l.at.Cursor, l.at.Base, l.at.Held, l.at.Shown, l.when.Unix(), l.state)
 }
 
 // load returns what is known, by key and in the order of numbers.
@@ -116,7 +135,7 @@ func (m *marks) load() map[string][]leftover {
 	defer m.mu.Unlock()
 	out := map[string][]leftover{}
 	for k, l := range m.all {
-		list := append(out[k.key], leftover{no: k.no, place: l.at, when: l.when})
+		list := append(out[k.key], leftover{no: k.no, place: l.at, when: l.when, how: l.state})
 		for i := len(list) - 1; i > 0 && list[i].no < list[i-1].no; i-- {
 			list[i], list[i-1] = list[i-1], list[i]
 		}
@@ -126,13 +145,13 @@ func (m *marks) load() map[string][]leftover {
 }
 
 // note keeps a place.
-func (m *marks) note(key string, no uint64, at place) {
+func (m *marks) note(key string, no uint64, at place, state departure) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.path == "" {
 		return
 	}
-	k, l := markKey{key, no}, markLine{at, m.now()}
+	k, l := markKey{key, no}, markLine{at, m.now(), state}
 	m.all[k] = l
 	m.write(appendMark(nil, k, l))
 }
@@ -145,7 +164,7 @@ func (m *marks) drop(key string, no uint64) {
 		return
 	}
 	delete(m.all, markKey{key, no})
-	m.write(fmt.Appendf(nil, "%s %d - 0 0 .\n", key, no))
+	m.write(fmt.Appendf(nil, "%s %d - 0 0 0 0 - .\n", key, no))
 }
 
 // write appends a line; the caller holds mu.

@@ -19,15 +19,23 @@ import (
 // frameTime is the least time between two flushes to a page.
 const frameTime = 40 * time.Millisecond
 
-// pace puts texts together that go to a page, and keeps frames apart.
+// maxText is the size up to which pieces are put together.
+const maxText = 16 << 10
+
+// pace puts the pieces of a text together that can be sent at once, and keeps
+// frames to a page apart.
 type pace struct {
 	text *item // what is put together
 }
 
-// merge adds an item to the text that is put together; it reports false when
-// the item is none, or belongs to another answer.
-func (p *pace) merge(it *item) bool {
-	if it.kind != itemText || p.text != nil && p.text.turn != it.turn {
+// merge adds what an entry shows to the text that is put together; it reports
+// false when that is something else, belongs to another answer, or is too much.
+func (p *pace) merge(items []item) bool {
+	if len(items) != 1 || items[0].kind != itemText {
+		return len(items) == 0
+	}
+	it := &items[0]
+	if p.text != nil && (p.text.turn != it.turn || len(p.text.text)+len(it.text) > maxText) {
 		return false
 	}
 	if p.text == nil {
@@ -70,10 +78,10 @@ func (t *thread) acked(m mark, now time.Time) {
 	t.acks = append(t.acks, ack{now, now.Sub(m.sent), m.at})
 }
 
-// settling is how long a page takes from the arrival of a frame to having kept
-// what it says, on a machine that has nothing else to do. A busy one shows in
-// slow answers to pings.
-const settling = 60 * time.Millisecond
+// settling is how long a page may take from the arrival of a frame to having kept
+// what it says. On a machine that has nothing else to do it is a third of that; a
+// busy one shows in slow answers to pings, but not always.
+const settling = 200 * time.Millisecond
 
 // settled is the last place that a page which went away has surely kept; the
 // caller holds mu.
@@ -92,9 +100,16 @@ func (t *thread) settled(now time.Time) place {
 	return t.older
 }
 
-// parted reports whether the client took its leave, as a page does that is
-// closed or loaded again. Without that its connection broke, and it lives.
-func parted(ctx context.Context) bool {
+// farewell is how a client went: its connection broke, and it lives; it took its
+// leave as a page does that is closed or loaded again; or it closed the
+// connection itself and has turned to something else.
+func farewell(ctx context.Context) departure {
 	var closed *wire.CloseError
-	return errors.As(context.Cause(ctx), &closed) && !closed.Ours
+	switch {
+	case !errors.As(context.Cause(ctx), &closed) || closed.Ours:
+		return cutOff
+	case closed.Code == wire.CloseGoingAway:
+		return parted
+	}
+	return turned
 }

@@ -70,7 +70,7 @@ func TestSettled(t *testing.T) {
 	acks := func(took time.Duration) []ack {
 		var list []ack
 		for i := range 10 {
-			list = append(list, ack{now.Add(time.Duration(i-9) * 20 * time.Millisecond), took, at(chat.Seq(i))})
+			list = append(list, ack{now.Add(time.Duration(i-9) * 50 * time.Millisecond), took, at(chat.Seq(i))})
 		}
 		return list
 	}
@@ -80,12 +80,12 @@ func TestSettled(t *testing.T) {
 		want chat.Seq
 	}{
 		{"nothing was answered", nil, 99},
-		{"a quiet machine: 60 ms", acks(0), 6},
+		{"a quiet machine: 200 ms", acks(0), 5},
 		{"a busy one: twice the slowest answer more", acks(30 * time.Millisecond), 3},
 		{"a very busy one", acks(time.Second), 99},
 		{"all is old", []ack{{now.Add(-time.Minute), 0, at(5)}}, 5},
 	} {
-		th := &thread{acks: c.acks, older: at(99)}
+		th := &thread{delivery: delivery{acks: c.acks, older: at(99)}}
 		if got := th.settled(now); got.Base != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got.Base, c.want)
 		}

@@ -2,6 +2,8 @@ package nemo
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
@@ -15,6 +17,10 @@ const (
 	valueContinue = "continue"
 	valueCancel   = "cancel"
 )
+
+// approveOrReject at the end of a question makes the AI-Q UI draw two buttons,
+// which answer with these words.
+const approveOrReject = "\n\nReply **approve** to proceed, **reject** to cancel."
 
 var yesNo = []chat.Option{
 	{ID: valueContinue, Label: "Continue", Value: valueContinue},
@@ -77,6 +83,24 @@ func answerTo(p *chat.Prompt, text string) (chat.Answer, error) {
 	return chat.Answer{Granted: &granted}, nil
 }
 
+// numbered turns the numbers of options into the options, where a client is
+// shown a numbered list and types what it wants. Other texts stay as they are.
+func numbered(p *chat.Prompt, text string) string {
+	if p.Input == nil || len(p.Input.Options) == 0 {
+		return text
+	}
+	parts := strings.Split(text, ",")
+	for i, part := range parts {
+		part = strings.TrimSpace(part)
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 1 || n > len(p.Input.Options) || slices.ContainsFunc(p.Input.Options, func(o chat.Option) bool { return o.ID == part || o.Label == part || o.Answer() == part }) {
+			return text
+		}
+		parts[i] = p.Input.Options[n-1].Answer()
+	}
+	return strings.Join(parts, ", ")
+}
+
 // content is a prompt as the protocol words it.
 func (w *words) content(p *chat.Prompt, now chat.At) any {
 	in := question(p)
@@ -98,6 +122,10 @@ func (w *words) content(p *chat.Prompt, now chat.At) any {
 	case chat.InputNotification:
 	default:
 		c.Required = &required
+		if w.labels && p.Input == nil {
+			c.InputType, c.Text = "approval", c.Text+approveOrReject
+			break
+		}
 		c.Options = w.options(in)
 		if w.labels && in.InputType != chat.InputBinary {
 			c.InputType = "multiple_choice"

@@ -34,7 +34,8 @@ func TestPromptOverRestart(t *testing.T) {
 func TestPromptAgainWithRemainingTime(t *testing.T) {
 	t.Parallel()
 	var shift atomic.Int64
-	w := newWorld(t, setup{now: func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }})
+	begun := time.Now()
+	w := newWorld(t, setup{now: func() time.Time { return begun.Add(time.Duration(shift.Load())) }})
 	c := w.dial("?conversation_id=c1")
 	c.say("c1", "m1", "/ask text timeout=100")
 	p := c.prompt()

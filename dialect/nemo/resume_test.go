@@ -22,7 +22,7 @@ func TestDropInMidAnswer(t *testing.T) {
 			w := newWorld(t, setup{})
 			c := w.dial("?session=s1&conversation_id=c1")
 			c.say("c1", "m1", "/stream 60 150")
-			got := c.some(after)
+			got := c.words(after)
 			c.drop()
 			got = w.dial("?session=s1&conversation_id=c1").rest(got)
 			if text(got) != words1toN(60) {
@@ -45,7 +45,7 @@ func TestDropAgainAndAgain(t *testing.T) {
 	c.say("c1", "m1", "/stream 80 200")
 	var got []frame
 	for drops := 0; drops < 8 && !over(got); drops++ {
-		got = append(got, c.some(5)...)
+		got = append(got, c.words(5)...)
 		c.drop()
 		c = w.dial("?conversation_id=c1")
 	}
@@ -83,7 +83,7 @@ func TestRestartInMidTurn(t *testing.T) {
 	w := newWorld(t, setup{})
 	c := w.dial("?conversation_id=c1")
 	c.say("c1", "m1", "/stream 60 100")
-	got := c.some(9)
+	got := c.words(9)
 	w2 := w.restartReading(c, &got)
 	got = w2.dial("?conversation_id=c1").rest(got)
 	if text(got) != words1toN(60) {
@@ -98,7 +98,7 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 	w := newWorld(t, setup{change: func(o *Options) { o.Gone = 100 * time.Millisecond }})
 	old := w.dial("?conversation_id=c1")
 	old.say("c1", "m1", "/stream 50 100")
-	got := old.some(10)
+	got := old.words(10)
 	// From here on the old client reads nothing and answers nothing.
 	got = w.dial("?conversation_id=c1").rest(got)
 	if text(got) != words1toN(50) {
@@ -139,14 +139,14 @@ func TestBrowsersAreToldApart(t *testing.T) {
 	w := newWorld(t, setup{})
 	c := w.dial("?session=s1&conversation_id=c1")
 	c.say("c1", "m1", "/stream 40 100")
-	got := []frame{c.next(), c.next(), c.next()}
+	got := c.words(3)
 	c.drop()
 	other := w.dial("?session=s2&conversation_id=c1")
 	if all := text(other.turn()); all != words1toN(40) {
 		t.Errorf("another browser: %q", all)
 	}
 	back := w.dial("?session=s1&conversation_id=c1")
-	if got = append(got, back.turn()...); text(got) != words1toN(40) {
+	if got = back.rest(got); text(got) != words1toN(40) {
 		t.Errorf("the first one: %q", text(got))
 	}
 }

@@ -38,7 +38,7 @@ type Options struct {
 	Caller       func(*http.Request) (chat.Caller, error)                     // who is asking
 	Authenticate func(ctx context.Context, token string) (chat.Caller, error) // whom a token stands for
 	Conns        *wire.Conns                                                  // open streams and sockets
-	Agent        string                                                       // answers conversations whose history was imported; "" means demo
+	Agent        func() string                                                // names who answers conversations whose history was imported; nil means demo
 	Schema       string                                                       // how sockets are spoken to that do not say: nemo (default), documented, agentiq, aiq
 	Dir          string                                                       // where delivery marks are kept over a restart; "" means nowhere
 	Tools        func(ctx context.Context) []MCPClient                        // what /mcp/client/tool/list lists; nil means none
@@ -75,7 +75,9 @@ func New(opt Options) *Dialect {
 	if opt.NewID == nil {
 		opt.NewID = randomID
 	}
-	opt.Agent = cmp.Or(opt.Agent, "demo")
+	if opt.Agent == nil {
+		opt.Agent = func() string { return "demo" }
+	}
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}

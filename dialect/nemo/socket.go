@@ -49,6 +49,10 @@ type socket struct {
 // threadKey tells conversations of different identities apart.
 type threadKey struct{ actor, conversation string }
 
+func keyOf(c chat.Caller, conversation string) threadKey {
+	return threadKey{c.In() + "/" + c.Actor.Key(), conversation}
+}
+
 // run is the read loop.
 func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 	ctx, s.cancel = context.WithCancelCause(ctx)
@@ -99,6 +103,7 @@ func (s *socket) beat(ctx context.Context) {
 	tick := time.NewTicker(s.d.opt.Heartbeat)
 	defer tick.Stop()
 	silent := 0
+	_ = s.conn.Ping(ctx, s.pingPayload()) // whether it answers at all is known before anything is sent
 	for {
 		select {
 		case <-s.heard:
@@ -146,7 +151,7 @@ func (s *socket) pong(payload []byte) {
 	}
 	s.mu.Unlock()
 	for _, t := range threads {
-		t.arrived(n)
+		t.pong(n)
 	}
 }
 
@@ -288,7 +293,7 @@ func (s *socket) speak(ctx context.Context, c chat.Caller, f *clientFrame, raw [
 // follow makes sure that the conversation is followed here. Without a session
 // the client comes back to it, and gets what it has missed.
 func (s *socket) follow(ctx context.Context, c chat.Caller, conversation string, id chat.SessionID) *thread {
-	key := threadKey{c.In() + "/" + c.Actor.Key(), conversation}
+	key := keyOf(c, conversation)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.threads[key]; t != nil && !t.over() {
@@ -300,8 +305,9 @@ func (s *socket) follow(ctx context.Context, c chat.Caller, conversation string,
 	tctx, cancel := context.WithCancel(ctx)
 	t := &thread{
 		s: s, caller: c, session: id, cancel: cancel, begun: make(chan struct{}), spoken: make(chan struct{}), poke: make(chan struct{}, 1), ended: make(chan struct{}),
-		voice: voice{words: s.words, conversation: conversation, thread: anonymous}, used: s.d.opt.Now(),
+		voice: voice{words: s.words, conversation: conversation, thread: anonymous}, used: s.d.opt.Now(), since: s.d.now(),
 	}
+	t.unhope = s.d.desk.hope(t)
 	s.threads[key] = t
 	s.group.Go(func() {
 		defer close(t.ended)

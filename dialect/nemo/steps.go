@@ -135,6 +135,28 @@ func functionEnd(b chat.WorkstreamLaunched, state, summary string) (name, text s
 	return "Function Complete: " + workName(b), fence("Function Input", task) + fence("Function Output", out)
 }
 
+// progressText is how far a workstream has come.
+func progressText(b chat.WorkstreamProgress) string {
+	text := strings.ReplaceAll(b.Phase, "_", " ")
+	if b.Tool != "" {
+		text += " " + b.Tool
+	}
+	if b.Iteration > 0 {
+		text += fmt.Sprintf(", step %d", b.Iteration)
+	}
+	if b.Share > 0 {
+		text += fmt.Sprintf(", %.0f %% of its time", 100*b.Share)
+	}
+	if said := strings.TrimSpace(b.Message + " " + b.Summary); said != "" {
+		text += "\n\n" + said
+	}
+	return strings.TrimPrefix(text, ", ")
+}
+
+func warningText(b chat.WorkstreamWarning) string {
+	return strings.TrimSpace(fmt.Sprintf("%.0f %% of its time has passed. %s", 100*b.Share, b.Message))
+}
+
 func workName(b chat.WorkstreamLaunched) string {
 	if b.Name != "" {
 		return b.Name

@@ -41,6 +41,7 @@ func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string
 	draft := chat.NewDraft(chat.UserMessage{Text: text, Content: content, Context: m.context()}).As(m.key())
 	draft.Via = via
 	e, again, err = d.append(ctx, c, sess.ID, draft)
+	d.desk.begun(c, conversation)
 	return sess, e, again, err
 }
 
@@ -86,7 +87,8 @@ func (d *Dialect) session(ctx context.Context, c chat.Caller, conversation strin
 
 // open lets the agent answer from now on.
 func (d *Dialect) open(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
-	return d.opt.Sessions.Update(ctx, c, id, chat.SessionUpdated{Agent: &d.opt.Agent, Metadata: json.RawMessage("{}")})
+	agent := d.opt.Agent()
+	return d.opt.Sessions.Update(ctx, c, id, chat.SessionUpdated{Agent: &agent, Metadata: json.RawMessage("{}")})
 }
 
 // importHistory writes what was said before. The client's word is taken for what

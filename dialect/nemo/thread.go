@@ -2,8 +2,6 @@ package nemo
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -11,13 +9,6 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/wire"
 )
-
-// small is the size up to which a frame counts as arrived when the ping in front
-// of it was answered: both travel in one segment and are read together.
-const small = 1200
-
-// maxMarks bounds the pings whose answers are waited for.
-const maxMarks = 512
 
 // thread is one conversation on one socket. Its goroutine writes what happens
 // in the session; the read loop tells it what has arrived and what was answered.
@@ -31,31 +22,25 @@ type thread struct {
 	ended   chan struct{}
 	spoken  chan struct{} // closed when the client has said something
 	poke    chan struct{} // the session may be there now; room for one
+	since   chat.At
+	unhope  func()
 
-	feed *feed // its goroutine's
-	key  string
-	no   uint64
+	feed   *feed // this and the next two are its goroutine's
+	body   []byte
+	before place // behind the frames that were made last
+	key    string
+	no     uint64
 
-	mu      sync.Mutex
-	first   *chat.Event // what the client said first
-	fixed   bool        // where it begins is settled
-	from    chat.Seq    // and that is behind this event
-	used    time.Time
-	shown   *asked // the prompt in the client's one window
-	last    *asked // the prompt that was there last
-	held    []item // notifications that wait until the window is free
-	marks   []mark // pings under way, in order
-	written place  // what was sent
-	arrive  place  // what is known to have arrived
-	acks    []ack  // what arrived lately, oldest first
-	older   place  // where it stood before them
-}
-
-// mark is a position that counts as arrived when a ping is answered.
-type mark struct {
-	ping uint64
-	at   place
-	sent time.Time
+	mu    sync.Mutex
+	first *chat.Event // what the client said first
+	fixed bool        // where it begins is settled
+	from  chat.Seq    // and that is behind this event
+	used  time.Time
+	shown *asked   // the prompt in the client's one window
+	last  *asked   // the prompt that was there last
+	kept  chat.Seq // the prompt that the client came back with; 0 when it keeps none
+	held  []item   // notifications that wait until the window is free
+	delivery
 }
 
 func (t *thread) over() bool {
@@ -64,6 +49,14 @@ func (t *thread) over() bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// wake has a thread look for its session again.
+func (t *thread) wake() {
+	select {
+	case t.poke <- struct{}{}:
+	default:
 	}
 }
 
@@ -100,7 +93,7 @@ func (t *thread) fix(at place) place {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.first != nil && t.first.Seq <= at.Cursor.Seq {
-		at = place{Cursor: chat.Cursor{Seq: t.first.Seq - 1}, Base: t.first.Seq}
+		at = ahead(*t.first)
 	}
 	t.fixed, t.from = true, at.Cursor.Seq
 	return at
@@ -136,7 +129,7 @@ func (t *thread) run(ctx context.Context) {
 	if t.feed == nil {
 		return
 	}
-	defer func() { t.s.d.desk.leave(t, t.final(ctx), parted(ctx)) }()
+	defer func() { t.s.d.desk.leave(t, t.final(ctx), farewell(ctx)) }()
 	if err := t.pump(ctx, start); err != nil && ctx.Err() == nil {
 		t.fail(ctx, err)
 	}
@@ -164,13 +157,11 @@ func (t *thread) pump(ctx context.Context, start chat.Start) error {
 			if err != nil {
 				return err
 			}
-			for j := range items {
-				if t.s.page && pace.merge(&items[j]) {
-					continue
-				}
-				out = t.pending(out, &pace)
-				out = t.frame(out, &items[j])
+			if !t.s.words.bubbles && pace.merge(items) {
+				continue
 			}
+			out = t.pending(out, &pace)
+			out = t.unit(out, items)
 		}
 		out = t.pending(out, &pace)
 		if batch.Live {
@@ -195,13 +186,12 @@ func (t *thread) pending(out []byte, p *pace) []byte {
 	if p.text == nil {
 		return out
 	}
-	out = t.frame(out, p.text)
+	out = t.unit(out, []item{*p.text})
 	p.text = nil
 	return out
 }
 
-// frame appends one item, with a ping in front of it whose answer tells that it
-// has arrived.
+// frame appends one item, unless it has to wait.
 func (t *thread) frame(out []byte, it *item) []byte {
 	if it.kind == itemNotice && t.isBusy() {
 		t.mu.Lock()
@@ -209,14 +199,10 @@ func (t *thread) frame(out []byte, it *item) []byte {
 		t.mu.Unlock()
 		return out
 	}
-	body := t.voice.appendItem(nil, it, t.s.d.now())
-	if len(body) == 0 {
-		return out
+	if body := t.voice.appendItem(nil, it, t.s.d.now()); len(body) > 0 {
+		out = wire.AppendTextFrame(out, body)
 	}
-	if len(body) <= small {
-		out = t.ping(out, t.place(it.pos))
-	}
-	return wire.AppendTextFrame(out, body)
+	return out
 }
 
 // isBusy reports whether the client's one window is taken.
@@ -226,22 +212,18 @@ func (t *thread) isBusy() bool {
 	return t.shown != nil
 }
 
-func (t *thread) place(pos chat.Cursor) place {
-	return place{Cursor: pos, Base: min(t.feed.base(), pos.Seq+1)}
-}
-
-func (t *thread) ping(out []byte, at place) []byte {
+// place is where the client stands, with the notifications that wait.
+func (t *thread) place(at place) place {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.marks) >= maxMarks {
-		if t.s.ponged.Load() {
-			return out // a later one will do
-		}
-		t.marks = t.marks[:0] // nobody answers
+	if len(t.held) > 0 {
+		at.Held = t.held[0].notice.Seq
+		at.Base = min(at.Base, at.Held)
 	}
-	n := t.s.pings.Add(1)
-	t.marks = append(t.marks, mark{n, at, t.s.d.opt.Now()})
-	return wire.AppendPingFrame(out, binary.BigEndian.AppendUint64(nil, n))
+	if t.shown != nil {
+		at.Shown = t.shown.Seq
+	}
+	return at
 }
 
 // window shows the next prompt when the client has none. Clients have room for
@@ -257,6 +239,9 @@ func (t *thread) window(out []byte) []byte {
 	if t.shown == nil && len(t.feed.prompts) > 0 {
 		t.shown = t.feed.prompts[0]
 		t.last = t.shown
+		if t.shown.Seq == t.kept {
+			return out
+		}
 		return wire.AppendTextFrame(out, t.voice.appendPrompt(nil, t.shown, now))
 	}
 	if t.shown == nil {
@@ -266,62 +251,4 @@ func (t *thread) window(out []byte) []byte {
 		t.held = nil
 	}
 	return out
-}
-
-// flush sends what there is, and a ping behind it.
-func (t *thread) flush(ctx context.Context, out []byte) error {
-	at := t.place(t.feed.mark())
-	if len(out) == 0 {
-		t.mu.Lock()
-		t.written = at
-		if len(t.marks) == 0 {
-			t.arrive = at
-		}
-		t.mu.Unlock()
-		return nil
-	}
-	out = t.ping(out, at)
-	if err := t.s.conn.Write(ctx, out); err != nil {
-		return err
-	}
-	t.mu.Lock()
-	t.written, t.used = at, t.s.d.opt.Now()
-	t.mu.Unlock()
-	t.s.d.desk.note(t, at)
-	return nil
-}
-
-// arrived is called when a ping was answered.
-func (t *thread) arrived(ping uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := 0
-	for n < len(t.marks) && t.marks[n].ping <= ping {
-		n++
-	}
-	if n > 0 {
-		last := t.marks[n-1]
-		t.arrive = last.at
-		if t.s.page {
-			t.acked(last, t.s.d.opt.Now())
-		}
-		t.marks = slices.Delete(t.marks, 0, n)
-	}
-}
-
-// final is where the client stands when its socket has ended. What was sent
-// before an orderly end of the server arrives; otherwise what was answered
-// counts, if the client answers at all.
-func (t *thread) final(ctx context.Context) place {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.s.ponged.Load() || errors.Is(context.Cause(ctx), wire.ErrShutdown) {
-		return t.written
-	}
-	if !t.s.page || !parted(ctx) {
-		// Whoever answered is still there, and has all that it answered for.
-		return t.arrive
-	}
-	<-t.s.silent // the read loop has met its end, and tells when
-	return t.settled(t.s.left)
 }

@@ -5,7 +5,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	"golang.org/x/tools/txtar"
@@ -20,14 +22,19 @@ import (
 //	dial NAME [QUERY]           a WebSocket client connects
 //	send NAME                   it sends the frames in the body, one per line
 //	read NAME UNTIL             it reads until an end, prompt, error, trace or auth frame
-//	skip NAME N                 it reads N frames that are not shown
+//	skip NAME N                 it reads until it has N words of an answer; they are not shown
 //	await NAME UNTIL            the same, until a frame comes
 //	text NAME…                  what these clients saw of answers, one after the other
+//	heard NAME                  it has answered for what it saw, and the server knows
 //	drop NAME                   it is cut off
-//	leave NAME                  it takes its leave
+//	reload NAME                 it takes its leave, as a page does that is loaded again
+//	close NAME                  it closes the connection
 //	METHOD PATH                 an HTTP request: headers, an empty line, the body
 //	poll PATH TEXT              the same with GET, until the answer has the text in it
 //	log SESSION                 what is in the log now
+//	append SESSION              an agent adds the events in the body, one per line
+//	wait DURATION               time goes on; it stands still otherwise, where the first line says "clock"
+//	drain NAME                  it reads what came before its connection ended; that is not shown
 //	restart                     the server ends and starts again
 //
 // What the server says follows each step as a part named "server" and is
@@ -36,7 +43,13 @@ import (
 func TestTranscripts(t *testing.T) {
 	transcript.Play(t, "server", func(t *testing.T, about string) transcript.Player {
 		t.Parallel()
-		p := &player{w: newWorld(t, setup{secured: strings.Contains(about, "secured")}), clients: map[string]*client{}}
+		s := setup{secured: strings.Contains(about, "secured")}
+		p := &player{clients: map[string]*client{}}
+		if strings.Contains(about, "clock") {
+			begun := time.Now()
+			s.now = func() time.Time { return begun.Add(time.Duration(p.later.Load())) }
+		}
+		p.w = newWorld(t, s)
 		return func(f txtar.File) string { return settle(p.play(t, f)) }
 	})
 }
@@ -68,6 +81,7 @@ var promptID = regexp.MustCompile(`"type":"system_(human_)?interaction(_message|
 type player struct {
 	w       *world
 	clients map[string]*client
+	later   atomic.Int64 // how far the clock was set forward
 }
 
 func (p *player) play(t *testing.T, f txtar.File) string {
@@ -90,9 +104,7 @@ func (p *player) play(t *testing.T, f txtar.File) string {
 		return p.read(t, p.clients[at(1)], at(2))
 	case "skip":
 		n, _ := strconv.Atoi(at(2))
-		for range n {
-			p.clients[at(1)].next()
-		}
+		p.clients[at(1)].words(n)
 	case "await":
 		p.clients[at(1)].until(untils[at(2)])
 	case "text":
@@ -104,14 +116,38 @@ func (p *player) play(t *testing.T, f txtar.File) string {
 	case "poll":
 		p.w.poll(at(1), at(2))
 		return p.request(t, "GET", at(1), "")
+	case "heard":
+		p.clients[at(1)].heard()
 	case "drop":
 		p.clients[at(1)].drop()
-	case "leave":
-		if err := p.clients[at(1)].conn.Close(websocket.StatusGoingAway, ""); err != nil {
+	case "reload", "close":
+		code := websocket.StatusNormalClosure
+		if word[0] == "reload" {
+			code = websocket.StatusGoingAway
+		}
+		if err := p.clients[at(1)].conn.Close(code, ""); err != nil {
 			t.Fatal(err)
 		}
 	case "restart":
 		p.w = p.w.restart()
+	case "append":
+		drafts, err := chat.ParseDrafts([]byte("[" + strings.ReplaceAll(strings.TrimSpace(string(f.Data)), "\n", ",") + "]"))
+		if err == nil {
+			_, err = p.w.sessions.Append(t.Context(), chat.Trusted, chat.SessionID(at(1)), drafts)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	case "wait":
+		d, err := time.ParseDuration(at(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.later.Add(int64(d))
+	case "drain":
+		for err := error(nil); err == nil; {
+			_, err = p.clients[at(1)].tryNext(30 * time.Second)
+		}
 	case "log":
 		return p.log(t, chat.SessionID(at(1)))
 	default:

@@ -10,7 +10,8 @@ export class Client {
     c.schema = query.schema ?? 'nemo';
     c.seen = [];
     c.waiting = [];
-    c.ws = new WebSocket(`${url}?${new URLSearchParams(query)}`, { headers });
+    c.ws = new WebSocket(`${url}?${new URLSearchParams(query)}`, { headers, autoPong: false });
+    c.ws.on('ping', (data) => c.mute || c.ws.pong(data)); // as ws does by itself
     c.ws.on('message', (data) => c.take(JSON.parse(data)));
     c.closed = new Promise((done) => c.ws.on('close', (code) => done(code)));
     await new Promise((ok, bad) => {
@@ -77,6 +78,12 @@ export class Client {
 
   async error() {
     return (await this.until((f) => f.type === 'error_message')).at(-1);
+  }
+
+  // heard resolves when the server has read all that was sent to it so far.
+  async heard() {
+    this.send({ type: 'nonsense', conversation_id: 'nowhere' });
+    await this.until((f) => f.type === 'error_message' && f.conversation_id === 'nowhere', this.seen.length);
   }
 
   close() {

@@ -1,0 +1,111 @@
+package nemo
+
+import (
+	"testing"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// A server that is killed goes on right behind what the client has answered for:
+// nothing is lost, and of what came twice nothing was answered for.
+func TestKilledInMidTurn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("?conversation_id=c1")
+	c.say("c1", "m1", "/stream 100 40")
+	got := c.words(8)
+	c.mute.Store(true)
+	more := append(c.heard(), c.words(1)...) // arrives, and is not answered for
+	w = w.kill()
+	rest := text(w.dial("?conversation_id=c1").turn())
+	if text(got)+rest != words1toN(100) {
+		t.Errorf("%q was answered for, %q was not, and %.60q comes after the kill", text(got), text(more), rest)
+	}
+}
+
+// A client that answered for everything gets nothing twice.
+func TestKilledWhenAllWasAnswered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("?conversation_id=c1")
+	c.say("c1", "m1", "/tool calc {}")
+	c.turn()
+	c.say("c1", "m2", "/ask text")
+	first := c.prompt()
+	c.heard()
+	w = w.kill()
+	back := w.dial("?conversation_id=c1")
+	again := back.prompt()
+	if len(back.seen) != 1 || again.Parent != first.Parent {
+		t.Errorf("after the kill:\n%s", back.log())
+	}
+	back.answer("c1", "a", again.Parent, "Ada")
+	if got := text(back.turn()); got != "You answered: Ada" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Where pings are swallowed on the way, what was sent has to do.
+func TestKilledWhereNobodyAnswersPings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("?conversation_id=c1")
+	c.mute.Store(true)
+	c.say("c1", "m1", "/tool calc {}")
+	c.turn()
+	c.say("c1", "m2", "/ask text")
+	c.prompt()
+	c.heard()
+	w = w.kill()
+	back := w.dial("?conversation_id=c1")
+	back.prompt()
+	if len(back.seen) != 1 {
+		t.Errorf("after the kill:\n%s", back.log())
+	}
+}
+
+// A line of the file says again what was noted; what cannot be read is passed over.
+func TestMarkLines(t *testing.T) {
+	k := markKey{"3f2a", 7}
+	l := markLine{place{chat.Cursor{Seq: 42, Blocks: []chat.Mark{{Block: "b7", Bytes: 120}}}, 40, 41, 39}, time.Unix(1_800_000_000, 0), cutOff}
+	line := string(appendMark(nil, k, l))
+	gotK, gotL, drop, ok := parseMark(line)
+	if !ok || drop || gotK != k || !gotL.at.same(l.at) || !gotL.when.Equal(l.when) || gotL.state != l.state {
+		t.Errorf("%q is read as %v %v", line, gotK, gotL)
+	}
+	if k, _, drop, ok := parseMark("3f2a 7 - 0 0 0 0 - ."); !ok || !drop || k.no != 7 {
+		t.Error("a dropped mark is not read as such")
+	}
+	for _, bad := range []string{"", "3f2a 7", line[:len(line)-3], "3f2a x 42 4 0 0 1 left .", "3f2a 7 ~ 4 0 0 1 left .", "3f2a 7 42 x 0 0 1 left .", "3f2a 7 42 4 x 0 1 left .", "3f2a 7 42 4 0 0 x left ."} {
+		if _, _, _, ok := parseMark(bad); ok {
+			t.Errorf("%q is taken for a mark", bad)
+		}
+	}
+}
+
+// A notification that waits for a prompt to be answered is shown although the
+// connection drops meanwhile.
+func TestHeldNotificationOutlivesDrop(t *testing.T) {
+	t.Parallel()
+	for _, killed := range []bool{false, true} {
+		w := newWorld(t, setup{})
+		c := w.dial("?conversation_id=c1")
+		c.say("c1", "m1", "/ask text")
+		p := c.prompt()
+		notice := chat.NewDraft(chat.AgentInputRequest{RequestID: "n-1", InputType: chat.InputNotification, Text: "By the way"})
+		if _, err := w.sessions.Append(t.Context(), chat.Trusted, "c1", []chat.Draft{notice, chat.NewDraft(chat.AgentStatus{Message: "waits"})}); err != nil {
+			t.Fatal(err)
+		}
+		c.until(func(f frame) bool { return f.Content.Name == "Status" }) // it is past the notification
+		c.heard()
+		if killed {
+			w = w.kill()
+		} else {
+			c.drop()
+		}
+		back := w.dial("?conversation_id=c1")
+		back.answer("c1", "a", p.Parent, "Ada")
+		back.until(func(f frame) bool { return f.Content.InputType == "notification" && *f.Content.Text == "By the way" })
+	}
+}
