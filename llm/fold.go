@@ -71,6 +71,8 @@ func NewFold(opt Options) *Fold { return &Fold{opt: opt} }
 // Messages folds a whole log, or one from a place between turns.
 func Messages(events []chat.Event, opt Options) []Message {
 	f := NewFold(opt)
+	// A question and its answer are four events, and a message is large to move.
+	f.messages, f.places = make([]Message, 0, len(events)/2+1), make([]chat.Seq, 0, len(events)/2+1)
 	for i := range events {
 		f.Apply(&events[i])
 	}

@@ -238,6 +238,25 @@ func (f *Fold) answer(e *chat.Event, text string) {
 	f.put(e, m)
 }
 
+// verdict is the word on one call: whether it may be made or, when whoever answered
+// has made it, what came of it.
+func verdict(d *chat.Decision, e *chat.Event) Verdict {
+	if !d.Ran() {
+		return &ToolApproval{ToolCallID: d.CallID, Approve: d.Approve, Reason: d.Reason}
+	}
+	r := &ToolReturn{ToolCallID: d.CallID, Status: Success}
+	if parts, ok := resultParts(d.Result); ok {
+		r.Parts = parts
+		return r
+	}
+	message := d.Result
+	if d.Error != "" {
+		r.Status, message = Failure, chat.AppendString(nil, d.Error)
+	}
+	r.Text = PackResult(r.Status == Success, message, e.At.Time())
+	return r
+}
+
 // decided adds the answer to an approval request. What was refused has its
 // result at once, so that no call stays without one.
 func (f *Fold) decided(e *chat.Event, decisions []chat.Decision) {
@@ -245,7 +264,7 @@ func (f *Fold) decided(e *chat.Event, decisions []chat.Decision) {
 	m.OTID, m.SenderID, m.StepID = e.ClientID, e.Actor.ID, f.step
 	m.Approvals = make([]Verdict, len(decisions))
 	for i, d := range decisions {
-		m.Approvals[i] = &ToolApproval{ToolCallID: d.CallID, Approve: d.Approve, Reason: d.Reason}
+		m.Approvals[i] = verdict(&d, e)
 	}
 	f.put(e, m)
 	for _, d := range decisions {

@@ -47,8 +47,13 @@ func told(ms []Message) string {
 			}
 		}
 		for _, v := range m.Approvals {
-			a := v.(*ToolApproval)
-			s += fmt.Sprintf(" %s:%v(%s)", a.ToolCallID, a.Approve, a.Reason)
+			switch v := v.(type) {
+			case *ToolApproval:
+				s += fmt.Sprintf(" %s:%v(%s)", v.ToolCallID, v.Approve, v.Reason)
+			case *ToolReturn:
+				msg, _, _ := UnpackResult(v.Text)
+				s += fmt.Sprintf(" %s ran:%s(%s)", v.ToolCallID, v.Status, msg)
+			}
 		}
 		out = append(out, s)
 	}
@@ -110,6 +115,16 @@ func TestFoldRules(t *testing.T) {
 			s.agent(chat.AgentToolResult{CallID: "c1", Tool: "rm", Result: raw(`"gone"`)})
 			s.done()
 		}, "user q\nassistant may I?\napproval c1=rm{\"p\":\"/tmp\"}\napproval c1:true()\ntool c1:\"gone\""},
+		{"what a client ran is told once, and its word on it is kept", func(s *script) {
+			s.user("q")
+			s.agent(chat.AgentApprovalRequest{RequestID: "r", Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "paste", Client: true}, {CallID: "c2", Tool: "paste", Client: true}}})
+			s.answer(chat.UserApprovalResponse{RequestID: "r", Decisions: []chat.Decision{{CallID: "c1", Approve: true, Result: raw(`"x"`)}, {CallID: "c2", Approve: true, Error: "locked"}}})
+			s.agent(chat.AgentToolCall{CallID: "c1", Tool: "paste"})
+			s.agent(chat.AgentToolCall{CallID: "c2", Tool: "paste"})
+			s.agent(chat.AgentToolResult{CallID: "c1", Tool: "paste", Result: raw(`"x"`)})
+			s.agent(chat.AgentToolError{CallID: "c2", Tool: "paste", Error: "locked"})
+			s.done()
+		}, "user q\napproval c1=paste{} c2=paste{}\napproval c1 ran:success(\"x\") c2 ran:error(\"locked\")\ntool c1:\"x\" c2:\"locked\"!"},
 		{"a refusal is a result, once", func(s *script) {
 			s.user("q")
 			s.agent(chat.AgentApprovalRequest{RequestID: "r", Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "rm"}}})

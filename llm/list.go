@@ -200,7 +200,7 @@ func (l *lister) page(found []placed, more bool) Page {
 	}
 	p := Page{Messages: make([]Message, len(found)), More: more}
 	for i := range found {
-		p.Messages[i] = found[i].Message
+		p.Messages[i] = *found[i].Message
 	}
 	if l.Desc {
 		slices.Reverse(p.Messages)

@@ -12,8 +12,9 @@ type Request struct {
 	Model     string
 	Messages  []Message
 	Tools     []ToolSpec
-	MaxTokens int // of the answer; 0 means the provider's own limit, where there is one
-	MaxText   int // characters of one text; longer ones are cut and say so. 0 means no limit
+	MaxTokens int    // of the answer; 0 means the provider's own limit, where there is one
+	MaxText   int    // characters of one text; longer ones are cut and say so. 0 means no limit
+	Effort    string // how much to think: low, medium, high; "" means the provider's own
 }
 
 // ToolSpec is a tool that a model may call.

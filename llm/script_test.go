@@ -167,6 +167,16 @@ func randomLog(rt *rapid.T, steps int) *script {
 		case 14:
 			if len(asked) > 0 {
 				d := chat.Decision{CallID: asked[0].CallID, Approve: rapid.Bool().Draw(rt, "approve"), Reason: "because"}
+				if d.Approve { // perhaps whoever answered ran it
+					switch rapid.IntRange(0, 3).Draw(rt, "ran") {
+					case 0:
+						d.Result = raw(`"by the client"`)
+					case 1:
+						d.Result = raw(`[{"type":"text","text":"by the client"}]`)
+					case 2:
+						d.Error = "not there"
+					}
+				}
 				s.answer(chat.UserApprovalResponse{RequestID: drop(&prompts), Decisions: []chat.Decision{d}})
 				asked = asked[1:]
 				if d.Approve {

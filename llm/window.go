@@ -22,7 +22,7 @@ type window struct {
 
 // placed is a message and the event at which it came.
 type placed struct {
-	Message
+	*Message
 	at chat.Seq
 }
 
@@ -92,7 +92,7 @@ func (w *window) fold(ctx context.Context, opt Options) (list []placed, start, e
 	}
 	list = make([]placed, 0, len(f.messages)+len(w.queue))
 	for i := range f.messages {
-		list = append(list, placed{f.messages[i], f.places[i]})
+		list = append(list, placed{&f.messages[i], f.places[i]})
 	}
 	if w.hi >= w.last {
 		err = w.wait(ctx, f)
@@ -113,7 +113,7 @@ func (w *window) wait(ctx context.Context, f *Fold) error {
 		}
 		for i := range events {
 			if m, ok := f.fromPerson(&events[i]); ok && events[i].Seq == seq {
-				w.tail = append(w.tail, placed{m, chat.MaxSeq})
+				w.tail = append(w.tail, placed{&m, chat.MaxSeq})
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package letta
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -82,7 +83,7 @@ func (d *Dialect) readAgent(r *http.Request) (b agentBody, fields map[string]jso
 
 // answererOf returns the agent that stands behind a model's name, and that name.
 func (d *Dialect) answererOf(c chat.Caller, b *agentBody) (name, handle string, err error) {
-	handle = "parley/" + d.opt.Agent
+	handle = "parley/" + d.opt.Agent()
 	switch {
 	case b.Model != nil && *b.Model != "":
 		handle = *b.Model
@@ -152,7 +153,7 @@ func (d *Dialect) createAgent(w http.ResponseWriter, r *http.Request, c chat.Cal
 	}
 	made, err := b.add(r.Context(), rec)
 	if err != nil {
-		return err
+		return errors.Join(err, d.scrub(r.Context(), b.caller(), chat.SessionID(rec.ID)))
 	}
 	state, err := d.agentState(r.Context(), c, b, made, nil)
 	if err != nil {
@@ -172,9 +173,14 @@ func title(s string) string {
 	return s
 }
 
+// metadataOf tells other dialects whose conversation a session is.
+func metadataOf(agentID string) json.RawMessage {
+	return json.RawMessage(`{"letta":{"agent_id":` + string(quote(agentID)) + `}}`)
+}
+
 // begin begins the session of a conversation with the messages it starts from.
 func (d *Dialect) begin(ctx context.Context, c chat.Caller, n chat.NewSession, agentID string, messages []chat.Draft) error {
-	n.Metadata = json.RawMessage(`{"letta":{"agent_id":` + string(quote(agentID)) + `}}`)
+	n.Metadata = metadataOf(agentID)
 	if _, _, err := d.opt.Sessions.Create(ctx, c, n); err != nil {
 		return err
 	}
@@ -213,7 +219,7 @@ func (d *Dialect) findAgent(ctx context.Context, c chat.Caller, id string) (*boo
 	}
 	rec := b.get(kindAgent, id)
 	if rec == nil {
-		return nil, nil, chat.Errorf(chat.NotFound, "there is no agent %q, or it is not yours", clip(id))
+		return b, nil, chat.Errorf(chat.NotFound, "there is no agent %q, or it is not yours", clip(id))
 	}
 	if _, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(id)); err != nil {
 		if chat.CodeOf(err) == chat.NotFound {
@@ -228,7 +234,7 @@ func (d *Dialect) findAgent(ctx context.Context, c chat.Caller, id string) (*boo
 func (d *Dialect) ownAgent(ctx context.Context, c chat.Caller, id string) (*book, *record, error) {
 	b, rec, err := d.findAgent(ctx, c, id)
 	if err != nil {
-		return nil, nil, err
+		return b, nil, err
 	}
 	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(rec.ID))
 	if err == nil {
@@ -320,31 +326,14 @@ func (d *Dialect) reassign(ctx context.Context, c chat.Caller, b *book, agentID,
 
 // deleteAgent removes an agent with its conversations, for good.
 func (d *Dialect) deleteAgent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	b, rec, err := d.ownAgent(r.Context(), c, r.PathValue("agent"))
-	if err != nil {
+	id := r.PathValue("agent")
+	b, _, err := d.ownAgent(r.Context(), c, id)
+	if err != nil && (b == nil || !b.leaving(kindAgent, id)) {
+		return err // unless its owner deleted it and it could not be finished
+	}
+	if err := b.remove(r.Context(), id); err != nil {
 		return err
 	}
-	for _, conv := range b.of(kindConversation) {
-		if conv.text("agent_id") != rec.ID {
-			continue
-		}
-		if err := d.erase(r.Context(), c, b, conv); err != nil {
-			return err
-		}
-	}
-	if err := d.erase(r.Context(), c, b, rec); err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, map[string]string{"message": "Agent " + rec.ID + " was deleted with its messages."})
+	d.send(w, r, http.StatusOK, map[string]string{"message": "Agent " + id + " was deleted with its messages."})
 	return nil
-}
-
-// erase removes a conversation and then its record: a request that fails half
-// way can be sent again.
-func (d *Dialect) erase(ctx context.Context, c chat.Caller, b *book, rec *record) error {
-	_, err := d.opt.Sessions.Erase(ctx, c, chat.SessionID(rec.ID))
-	if code := chat.CodeOf(err); err != nil && code != chat.NotFound && code != chat.Gone {
-		return err
-	}
-	return b.remove(ctx, rec)
 }

@@ -34,7 +34,7 @@ func (d *Dialect) agentState(ctx context.Context, c chat.Caller, b *book, rec *r
 		blocks = v
 	}
 	s["id"], s["blocks"], s["memory"] = rec.ID, blocks, map[string]any{"blocks": blocks, "file_blocks": []any{}, "prompt_template": ""}
-	s["created_at"], s["updated_at"], s["created_by_id"], s["last_updated_by_id"] = stamp(rec.created), stamp(rec.updated), rec.Owner.ID, rec.Owner.ID
+	s["created_at"], s["updated_at"], s["created_by_id"], s["last_updated_by_id"] = stamp(rec.Created), stamp(rec.Updated), rec.Owner.ID, rec.Owner.ID
 	handle := rec.text("model")
 	s["llm_config"] = map[string]any{
 		"model": handle[strings.IndexByte(handle, '/')+1:], "handle": handle, "model_endpoint_type": "openai", "provider_name": "parley",
@@ -102,10 +102,10 @@ func (d *Dialect) listAgents(w http.ResponseWriter, r *http.Request, c chat.Call
 	if err != nil {
 		return err
 	}
-	tags, name, text, identity := q.texts("tags"), q.text("name"), strings.ToLower(q.text("query_text")), q.text("identity_id")
+	tags, name, text, identity := q.texts("tags"), q.text("name"), q.text("query_text"), q.text("identity_id")
 	keys := q.texts("identifier_keys")
 	found, err := pageOf(b.of(kindAgent), asc, limit, q.text("after"), q.text("before"), func(rec *record) (bool, error) {
-		if name != "" && rec.text("name") != name || text != "" && !strings.Contains(strings.ToLower(rec.text("name")), text) ||
+		if name != "" && rec.text("name") != name || !folded(rec.text("name"), text) ||
 			!tagged(rec.texts("tags"), tags, all) || identity != "" && !slices.Contains(rec.texts("identity_ids"), identity) || !b.keyed(rec, keys) {
 			return false, nil
 		}
@@ -129,6 +129,9 @@ func (d *Dialect) listAgents(w http.ResponseWriter, r *http.Request, c chat.Call
 	d.send(w, r, http.StatusOK, out)
 	return nil
 }
+
+// folded reports whether a text occurs in another, in any case.
+func folded(s, text string) bool { return strings.Contains(strings.ToLower(s), strings.ToLower(text)) }
 
 func tagged(have, want []string, all bool) bool {
 	if len(want) == 0 {

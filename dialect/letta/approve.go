@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -113,11 +114,7 @@ func (p *approval) decisions(pending *chat.Prompt, request string) ([]chat.Decis
 			id = calls[0].CallID
 		}
 		got = append(got, id)
-		decided, ok := v.(*llm.ToolApproval)
-		if !ok {
-			return nil, chat.Errorf(chat.Invalid, "tool_return: the agents of this server run their tools themselves; answer with {type: approval, tool_call_id, approve}")
-		}
-		out = append(out, chat.Decision{CallID: id, Approve: decided.Approve, Reason: decided.Reason})
+		out = append(out, decision(v, id))
 	}
 	slices.Sort(want)
 	slices.Sort(got)
@@ -125,6 +122,27 @@ func (p *approval) decisions(pending *chat.Prompt, request string) ([]chat.Decis
 		return nil, chat.Errorf(chat.Invalid, "Invalid tool call IDs. Expected [%s], but received [%s].", strings.Join(want, ", "), clip(strings.Join(got, ", ")))
 	}
 	return out, nil
+}
+
+// decision is what a client says of a call: whether it may be made or, when the
+// client has made it, what came of it.
+func decision(v llm.Verdict, id string) chat.Decision {
+	switch v := v.(type) {
+	case *llm.ToolApproval:
+		return chat.Decision{CallID: id, Approve: v.Approve, Reason: v.Reason}
+	case *llm.ToolReturn:
+		d := chat.Decision{CallID: id, Approve: true}
+		switch {
+		case v.Status == llm.Failure:
+			d.Error = first(v.PlainText(), strings.Join(v.Stderr, "\n"), "it failed without saying why")
+		case v.Parts != nil:
+			d.Result = llm.AppendParts(nil, v.Parts)
+		default:
+			d.Result = chat.AppendString(nil, first(v.Text, strings.Join(v.Stdout, "\n")))
+		}
+		return d
+	}
+	return chat.Decision{CallID: id}
 }
 
 // late answers who approves what nobody waits for: the same answer again is a
@@ -167,13 +185,13 @@ func ended(e *chat.Event) string {
 // same reports whether an answer says what was said before.
 func (p *approval) same(b chat.UserApprovalResponse) bool {
 	for _, d := range b.Decisions {
-		approve, reason := p.approve != nil && *p.approve, p.reason
+		said := chat.Decision{CallID: d.CallID, Approve: p.approve != nil && *p.approve, Reason: p.reason}
 		for _, v := range p.verdicts {
-			if a, ok := v.(*llm.ToolApproval); ok && a.ToolCallID == d.CallID {
-				approve, reason = a.Approve, a.Reason
+			if v.CallID() == d.CallID {
+				said = decision(v, d.CallID)
 			}
 		}
-		if approve != d.Approve || reason != d.Reason {
+		if said.Approve != d.Approve || said.Reason != d.Reason || said.Error != d.Error || !bytes.Equal(said.Result, d.Result) {
 			return false
 		}
 	}

@@ -69,7 +69,8 @@ func alone(e *chat.Event, p *place, started *chat.Event) (frames []json.RawMessa
 
 // inRun folds a run up to an event and shows what that one adds.
 func (d *Dialect) inRun(ctx context.Context, c chat.Caller, r *run, e *chat.Event) (frames []json.RawMessage, err error) {
-	f := &follower{d: d, caller: c, run: r, feed: newFeed(r, r.form, true, 0)}
+	f := &follower{d: d, caller: c, run: r}
+	feed := newFeed(r, r.form, true, 0)
 	for after := r.started.Seq; after < e.Seq; {
 		facts, _, err := d.opt.Sessions.Read(ctx, c, r.session, chat.Range{After: after, Limit: int(min(500, e.Seq-after)), MaxBytes: 4 << 20})
 		if err != nil {
@@ -84,9 +85,9 @@ func (d *Dialect) inRun(ctx context.Context, c chat.Caller, r *run, e *chat.Even
 			if err != nil {
 				return nil, err
 			}
-			known := len(f.feed.fold.Messages())
-			f.feed.end = nil // of a question that came before
-			items, err := f.feed.take(&chat.Entry{Fact: fact, At: at.At})
+			known := len(feed.fold.Messages())
+			feed.end = nil // of a question that came before
+			items, err := feed.take(&chat.Entry{Fact: fact, At: at.At})
 			if err != nil {
 				return nil, err
 			}
@@ -96,7 +97,7 @@ func (d *Dialect) inRun(ctx context.Context, c chat.Caller, r *run, e *chat.Even
 			if _, taken := at.Body.(chat.TurnInput); taken {
 				break // the message that it takes up is shown where it was said
 			}
-			for _, m := range f.feed.fold.Messages()[known:] {
+			for _, m := range feed.fold.Messages()[known:] {
 				if m.Role == llm.User || m.Role == llm.Summary || m.Role == llm.Approval && !m.IsApprovalRequest() {
 					frames = appendItems(frames, expand(&m, r.form))
 				}
@@ -104,6 +105,7 @@ func (d *Dialect) inRun(ctx context.Context, c chat.Caller, r *run, e *chat.Even
 			for i := range items {
 				items[i].delta = false
 			}
+			f.told = feed.told()
 			frames = append(appendItems(frames, items), f.endFrames()...)
 		}
 	}
@@ -112,7 +114,7 @@ func (d *Dialect) inRun(ctx context.Context, c chat.Caller, r *run, e *chat.Even
 
 // endFrames are the frames that end a stream, when it ends here.
 func (f *follower) endFrames() (frames []json.RawMessage) {
-	end := f.feed.end
+	end := f.told.end
 	if end == nil {
 		return nil
 	}

@@ -69,7 +69,10 @@ func (d *Dialect) callLater(ctx context.Context, c chat.Caller, run *run, addres
 		if added = old == nil; !added {
 			return record{}, errKeep
 		}
-		return record{Kind: kindCallback, ID: id, Owner: c.Actor, Fields: map[string]json.RawMessage{"run_id": quote(run.id), "url": quote(address)}}, nil
+		return record{
+			Kind: kindCallback, ID: id, Owner: c.Actor, page: string(run.session),
+			Fields: map[string]json.RawMessage{"run_id": quote(run.id), "url": quote(address)},
+		}, nil
 	})
 	if err == nil && added {
 		d.enqueue(b.workspace, id)
@@ -88,18 +91,20 @@ func (d *Dialect) enqueue(workspace, id string) {
 }
 
 // Run makes the calls that clients asked for until ctx ends, and waits for those
-// under way. Calls that were not made before the process ended are made by the
-// next one, when their workspace is first used.
+// under way. It begins with what the process before left undone: calls, and what
+// was being deleted.
 func (d *Dialect) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	if _, err := d.bookOf(ctx, chat.Trusted); err != nil && ctx.Err() == nil {
-		d.log.ErrorContext(ctx, "callbacks of before cannot be read", "err", err)
+	if err := d.openAll(ctx); err != nil && ctx.Err() == nil {
+		d.log.ErrorContext(ctx, "what was left undone before cannot be read", "err", err)
 	}
 	for {
 		select {
 		case p := <-d.calls:
 			wg.Go(func() { d.callBack(ctx, p) })
+		case id := <-d.erased:
+			d.follows(ctx, id)
 		case <-ctx.Done():
 			return nil
 		}
@@ -123,8 +128,8 @@ func (d *Dialect) callBack(ctx context.Context, p pending) {
 
 func (d *Dialect) callNow(ctx context.Context, c chat.Caller, b *book, rec *record) error {
 	run, err := d.loadRun(ctx, c, rec.text("run_id"))
-	if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
-		return b.remove(ctx, rec) // it was erased; there is nothing to tell
+	if absent(err) {
+		return nil // it was erased; there is nothing to tell
 	}
 	if err != nil {
 		return err

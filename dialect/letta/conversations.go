@@ -3,6 +3,7 @@ package letta
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -167,11 +168,22 @@ func (d *Dialect) createConversation(w http.ResponseWriter, r *http.Request, c c
 	if err := d.begin(ctx, c, n, rec.ID, begin); err != nil {
 		return err
 	}
-	made, err := b.add(ctx, conv)
+	made, err := d.keepConversation(ctx, b, conv)
 	if err != nil {
-		return err
+		return errors.Join(err, d.scrub(ctx, b.caller(), n.ID))
 	}
 	return d.sendConversation(w, r, c, made)
+}
+
+// keepConversation writes down a conversation that was begun, unless its agent was
+// deleted meanwhile.
+func (d *Dialect) keepConversation(ctx context.Context, b *book, conv record) (*record, error) {
+	return b.change(ctx, conv.ID, func(*record) (record, error) {
+		if id := conv.text("agent_id"); b.all[id] == nil {
+			return record{}, chat.Errorf(chat.NotFound, "the agent %s was deleted meanwhile", id)
+		}
+		return conv, nil
+	})
 }
 
 // sendConversation answers with a conversation.
@@ -193,7 +205,7 @@ func conversationState(rec *record, sess *chat.Session) map[string]any {
 	for k, v := range rec.Fields {
 		s[k] = v
 	}
-	s["id"], s["created_at"], s["updated_at"] = rec.ID, stamp(sess.CreatedAt), stamp(rec.updated)
+	s["id"], s["created_at"], s["updated_at"] = rec.ID, stamp(sess.CreatedAt), stamp(rec.Updated)
 	s["created_by_id"], s["last_updated_by_id"] = rec.Owner.ID, rec.Owner.ID
 	if sess.Last > 1 {
 		s["last_message_at"] = stamp(sess.UpdatedAt)
@@ -218,7 +230,7 @@ func (d *Dialect) findConversation(ctx context.Context, c chat.Caller, id, agent
 	}
 	rec := b.get(kindConversation, string(sess.ID))
 	if rec == nil {
-		rec = &record{ID: string(sess.ID), Owner: sess.Owner, updated: sess.UpdatedAt, Fields: map[string]json.RawMessage{
+		rec = &record{ID: string(sess.ID), Owner: sess.Owner, Updated: sess.UpdatedAt, Fields: map[string]json.RawMessage{
 			"agent_id": quote(p.agentID), "summary": quote(sess.Title),
 		}}
 	}
@@ -282,14 +294,22 @@ func (d *Dialect) updateConversation(w http.ResponseWriter, r *http.Request, c c
 }
 
 func (d *Dialect) deleteConversation(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	b, rec, _, err := d.findConversation(r.Context(), c, r.PathValue("conversation"), r.URL.Query().Get("agent_id"))
+	b, rec, sess, err := d.findConversation(r.Context(), c, r.PathValue("conversation"), r.URL.Query().Get("agent_id"))
+	if err == nil {
+		err = c.May(sess, chat.Owner)
+	}
 	if err != nil {
 		return err
 	}
 	if b.get(kindAgent, rec.ID) != nil {
 		return chat.Errorf(chat.Invalid, "an agent's default conversation goes with the agent; delete that")
 	}
-	if err := d.erase(r.Context(), c, b, rec); err != nil {
+	if rec.Kind == "" { // of another dialect: it has no page
+		_, err = d.opt.Sessions.Erase(r.Context(), c, sess.ID)
+	} else {
+		err = b.remove(r.Context(), rec.ID)
+	}
+	if err != nil {
 		return err
 	}
 	d.send(w, r, http.StatusOK, map[string]string{"message": "Conversation " + rec.ID + " was deleted with its messages."})
@@ -308,12 +328,12 @@ func (d *Dialect) listConversations(w http.ResponseWriter, r *http.Request, c ch
 	if err != nil {
 		return err
 	}
-	agentID, text := q.text("agent_id"), strings.ToLower(q.text("summary_search"))
+	agentID, text := q.text("agent_id"), q.text("summary_search")
 	all := slices.DeleteFunc(b.of(kindConversation), func(rec *record) bool { return agentID != "" && rec.text("agent_id") != agentID })
 	found := map[string]*chat.Session{}
 	visible := func(rec *record) (bool, error) {
 		isArchived := string(rec.Fields["archived"]) == "true"
-		if text != "" && !strings.Contains(strings.ToLower(rec.text("summary")), text) ||
+		if !folded(rec.text("summary"), text) ||
 			archived != "all" && isArchived != (archived == "archived") || string(rec.Fields["hidden"]) == "true" {
 			return false, nil
 		}

@@ -42,6 +42,7 @@ type ask struct {
 	messages []input
 	approval *approval // the first message, when it answers an approval request
 	options  options   // what is kept with the message
+	tools    []chat.ClientTool
 	stream   bool
 	pings    bool
 	types    []string
@@ -60,7 +61,6 @@ type options struct {
 	Background   bool            `json:"background,omitempty"`
 	MaxSteps     int             `json:"max_steps,omitempty"`
 	System       string          `json:"system,omitempty"`
-	ClientTools  json.RawMessage `json:"client_tools,omitempty"`
 	ClientSkills json.RawMessage `json:"client_skills,omitempty"`
 }
 
@@ -71,15 +71,6 @@ type input struct {
 	otid    string
 	sender  string
 	said    llm.Said
-}
-
-// approval answers an approval request.
-type approval struct {
-	verdicts []llm.Verdict // nil: approve and reason hold for all calls
-	approve  *bool
-	reason   string
-	request  string
-	otid     string
 }
 
 // unfit is a request whose form is wrong; the real server answers those with
@@ -152,7 +143,10 @@ func (b *sendBody) ask(stream, always bool) (*ask, error) {
 	}
 	a.options = options{
 		Tokens: b.StreamTokens, Background: b.Background, System: first(b.OverrideSystem, b.System),
-		ClientTools: list(b.ClientTools), ClientSkills: list(b.ClientSkills),
+		ClientSkills: list(b.ClientSkills),
+	}
+	if err := a.readTools(b.ClientTools); err != nil {
+		return nil, err
 	}
 	if b.MaxSteps != nil {
 		if *b.MaxSteps < 1 {
@@ -331,46 +325,4 @@ func checkImage(path string, s *llm.ImageSource) error {
 		}
 	}
 	return chat.Errorf(chat.Invalid, "%s: an image is at an http, https or data address, not at %q", path, clip(s.URL))
-}
-
-func (b *messageBody) approval(path string, returns bool) (*approval, error) {
-	p := &approval{approve: b.Approve, reason: b.Reason, otid: b.OTID}
-	if b.Request != nil {
-		p.request = *b.Request
-	}
-	items, key := b.Approvals, "approvals"
-	if returns {
-		items, key = b.Returns, "tool_returns"
-	}
-	for i, raw := range items {
-		v, err := readVerdict(path+"."+key+"["+itoa(i)+"]", raw)
-		if err != nil {
-			return nil, err
-		}
-		p.verdicts = append(p.verdicts, v)
-	}
-	if len(p.verdicts) == 0 && p.approve == nil {
-		return nil, unfit("%s.%s: there must be at least one", path, key)
-	}
-	return p, nil
-}
-
-func readVerdict(path string, raw json.RawMessage) (llm.Verdict, error) {
-	var v struct {
-		CallID  string          `json:"tool_call_id"`
-		Approve *bool           `json:"approve"`
-		Reason  string          `json:"reason"`
-		Status  string          `json:"status"`
-		Return  json.RawMessage `json:"tool_return"`
-	}
-	if err := json.Unmarshal(raw, &v); err != nil || v.CallID == "" {
-		return nil, unfit("%s: it must be an object with tool_call_id and approve, or with tool_call_id, tool_return and status", path)
-	}
-	if v.Approve != nil {
-		return &llm.ToolApproval{ToolCallID: v.CallID, Approve: *v.Approve, Reason: v.Reason}, nil
-	}
-	if v.Status != string(llm.Success) && v.Status != string(llm.Failure) {
-		return nil, unfit("%s: it needs approve, or the status of what the client ran: success or error", path)
-	}
-	return &llm.ToolReturn{ToolCallID: v.CallID, Status: llm.Status(v.Status)}, nil
 }

@@ -6,18 +6,20 @@
 //
 // # From Letta to the log
 //
-//	POST /agents                      letta.record in sys-letta, and the session of the agent's default
-//	                                  conversation, which has the agent's id
-//	POST /conversations               letta.record, and a session with the conversation's id
-//	POST /identities, /groups         letta.record
+//	POST /agents                      letta.record on the agent's page (sys-letta-ID), letta.entry in sys-letta-book,
+//	                                  and the session of its default conversation, which has the agent's id
+//	POST /conversations               the same, and a session with the conversation's id
+//	POST /identities, /groups         letta.record on a page, letta.entry
 //	messages, the last one            user.message; via "letta"
 //	  otid                            client_id: the same message again is the same run
 //	  sender_id                       user_id
 //	  name, group_id, role system,    the message's context under "letta"
-//	  stream_tokens, client_tools, …
+//	  stream_tokens, …
+//	  client_tools                    the message's context; their calls are approval requests marked client
 //	messages before the last          llm.message: there to be read, nobody answers them
 //	  system, initial messages
-//	an approval, in first place       user.approval_response to the request that waits
+//	an approval or a tool_return,     user.approval_response to the request that waits
+//	in first place
 //	a message while input is asked    user.input_response or user.permission_response
 //	callback_url                      letta.record, so that the call is made after a restart too
 //	POST …/cancel                     turn.stop_requested
@@ -41,18 +43,23 @@
 // taken up again behind any seq_id.
 //
 // What we do not speak: memory blocks, tools, sources and folders beyond keeping
-// what an agent was made with; compaction, forks, search, batches, templates;
-// tools that the client runs.
+// what an agent was made with; compaction, search, feedback, batches, templates.
 //
 // # Concurrency
 //
-// A stream is one goroutine with a feed of its own: a pure fold from entries to
-// items. Its frames are not shared between readers, because the names in them
-// depend on what came before in the run. Requests that send to one conversation
-// pass a gate one after the other, so that of two messages for an idle agent one
+// A stream is one goroutine. What it sends comes from a feed, a pure fold from
+// entries to items. The names in frames depend on what came before in the run, so
+// the hub cannot encode them by themselves: those who follow a run from its
+// beginning share a cast, in which whoever comes first to an entry folds and
+// encodes it for all. Who comes back to the middle of a run has a feed of its own,
+// and so has everybody once a cast holds more than a megabyte.
+//
+// Requests that send to one conversation pass a gate one after the other, so that of two messages for an idle agent one
 // is refused. The records of a workspace are a projection in memory that is
 // brought up to the log before each use, under the lock of its book; that lock is
-// held while the log is read, because who waits for it waits for that reading.
-// A gate may be held when a book is locked, never the other way round. Run makes
-// the calls that clients asked for; who calls it waits for it.
+// held while the log is read, because who waits for it waits for that reading, and
+// never while something is erased. Locks are taken in this order: a gate, the
+// opening of a book, the book, the default workspace's opening and book; apart from
+// these, a cast; Dialect.mu last. Run makes
+// the calls that clients asked for and finishes deletions; who calls it waits for it.
 package letta

@@ -29,15 +29,18 @@ func (f form) words(c *llm.ToolCall) (string, bool) {
 	return text, ok
 }
 
-// expand makes of a message what clients see of it. All parts have the id of
-// the message; their otids tell them apart.
-func expand(m *llm.Message, f form) []item {
+// expand makes of a message what clients see of it.
+func expand(m *llm.Message, f form) []item { return appendExpanded(nil, m, f) }
+
+// appendExpanded adds what clients see of a message. All parts have the id of the
+// message; their otids tell them apart.
+func appendExpanded(out []item, m *llm.Message, f form) []item {
 	base := item{
 		id: m.ID, step: m.StepID, run: m.RunID, sender: m.SenderID, name: m.Name, date: m.CreatedAt, isErr: m.IsErr != nil && *m.IsErr,
 	}
 	switch {
 	case m.Role == llm.Assistant, m.IsApprovalRequest():
-		return f.agent(m, base)
+		return f.agent(out, m, base)
 	case m.Role == llm.Tool:
 		base.kind, base.returns, base.otid = kindToolReturn, m.Returns(), otidOf(m.ID, 0)
 	case m.Role == llm.Approval:
@@ -53,7 +56,7 @@ func expand(m *llm.Message, f form) []item {
 		base.kind, base.otid = kindUser, first(m.OTID, otidOf(m.ID, ownOTID))
 		base.text, base.parts = userContent(m.Content)
 	}
-	return []item{base}
+	return append(out, base)
 }
 
 // userContent is one text, or the parts when there is more.
@@ -85,10 +88,10 @@ func unwrap(text string) string {
 }
 
 // agent expands what an agent said, thought and called.
-func (f form) agent(m *llm.Message, base item) []item {
-	var out []item
+func (f form) agent(out []item, m *llm.Message, base item) []item {
+	before := len(out)
 	add := func(it item) {
-		it.otid = otidOf(m.ID, len(out))
+		it.otid = otidOf(m.ID, len(out)-before)
 		out = append(out, it)
 	}
 	for _, p := range m.Content {
@@ -96,7 +99,7 @@ func (f form) agent(m *llm.Message, base item) []item {
 		if !ok {
 			continue
 		}
-		if n := len(out) - 1; merges && n >= 0 && out[n].kind == it.kind {
+		if n := len(out) - 1; merges && n >= before && out[n].kind == it.kind {
 			out[n].text += it.text
 			out[n].signature = first(out[n].signature, it.signature)
 			continue

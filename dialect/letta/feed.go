@@ -18,8 +18,8 @@ type feed struct {
 	after  chat.At // the reader has all up to here
 	last   chat.At // position of the last item, or where the run began
 
-	sent  map[chat.BlockID]int // bytes of blocks that the reader has
-	place map[chat.BlockID]int // index of the part that a block is
+	sent  map[chat.BlockID]int   // bytes of blocks that the reader has
+	names map[chat.BlockID]named // of the blocks that are being written
 	ended func(seq chat.Seq) ([]chat.End, error)
 	known chat.Seq        // the last event when the stream began
 	open  map[string]bool // the prompts that were open then
@@ -42,6 +42,12 @@ type feed struct {
 	end   *ending
 }
 
+// named is the part of a message that a block is.
+type named struct {
+	id, step, otid string
+	place          int // index among the parts
+}
+
 // ending is how a run ended, or why a stream of it ends.
 type ending struct {
 	reason string
@@ -49,12 +55,20 @@ type ending struct {
 	at     chat.At
 }
 
+// progress is what a client has been told of a run.
+type progress struct {
+	last  chat.At // all up to here
+	end   *ending // nil while there is more to come
+	usage chat.Usage
+	steps int // that the agent took since it was last asked
+}
+
 // newFeed returns a feed that has seen the beginning of the run.
 func newFeed(r *run, f form, tokens bool, after chat.At) *feed {
 	fd := &feed{
 		turn: r.turn, run: r.id, form: f, tokens: tokens, after: after, last: r.started.At,
 		fold: llm.NewFold(llm.Options{AgentID: r.agentID, ConversationID: r.conversation}),
-		sent: map[chat.BlockID]int{}, place: map[chat.BlockID]int{}, open: map[string]bool{}, steps: map[string]bool{},
+		sent: map[chat.BlockID]int{}, names: map[chat.BlockID]named{}, open: map[string]bool{}, steps: map[string]bool{},
 	}
 	if r.trigger.Seq > 0 {
 		fd.fold.Apply(&r.trigger)
@@ -86,20 +100,20 @@ func (f *feed) piece(p *chat.Preview) {
 		return
 	}
 	f.sent[p.Block] = p.End
-	it := item{text: p.Text[have-p.Offset:], date: f.now.Time()}
-	it.id, it.step = f.fold.Speaking(f.turn)
-	it.kind = kindAssistant
+	it := item{text: p.Text[have-p.Offset:], date: f.now.Time(), kind: kindAssistant}
 	if p.Kind == chat.ThinkingBlock {
 		it.kind, it.native = kindReasoning, true
 	} else if f.form.legacy {
 		it.kind = kindReasoning
 	}
-	n, ok := f.place[p.Block]
+	n, ok := f.names[p.Block]
 	if !ok {
-		n = f.unit(it.id, it.kind, true)
-		f.place[p.Block] = n
+		n.id, n.step = f.fold.Speaking(f.turn)
+		n.place = f.unit(n.id, it.kind, true)
+		n.otid = otidOf(n.id, n.place)
+		f.names[p.Block] = n
 	}
-	it.otid = otidOf(it.id, n)
+	it.id, it.step, it.otid = n.id, n.step, n.otid
 	f.show(it)
 }
 
@@ -130,7 +144,9 @@ func (f *feed) event(e *chat.Event) error {
 	case chat.AgentUsage:
 		f.usage = f.usage.Plus(b.Usage)
 	case chat.AgentApprovalRequest:
-		f.asks(e, b.RequestID, stopApproval)
+		if !b.Settled {
+			f.asks(e, b.RequestID, stopApproval)
+		}
 	case chat.AgentInputRequest:
 		if b.InputType != chat.InputNotification {
 			f.asks(e, b.RequestID, stopEndTurn)
@@ -138,8 +154,10 @@ func (f *feed) event(e *chat.Event) error {
 	case chat.AgentPermissionRequest:
 		f.asks(e, b.RequestID, stopEndTurn)
 	case chat.UserApprovalResponse, chat.UserInputResponse, chat.UserPermissionResponse:
-		// What follows is another answer to the client.
-		f.usage, f.steps = chat.Usage{}, map[string]bool{}
+		if e.Actor != chat.System { // the settings did not end the stream
+			// What follows is another answer to the client.
+			f.usage, f.steps = chat.Usage{}, map[string]bool{}
+		}
 	case chat.TurnCompleted:
 		f.flush()
 		f.end = endingOf(b, e.At)
@@ -250,11 +268,11 @@ func (f *feed) part(p llm.Part, base item, e *chat.Event) error {
 		return nil
 	}
 	block := chat.FinishedBlock(e.Body)
-	n, seen := f.place[block]
+	n, seen := f.names[block]
 	if block == "" || !seen {
-		n = f.unit(it.id, it.kind, merges)
+		n.place = f.unit(it.id, it.kind, merges)
 	}
-	it.otid = otidOf(it.id, n)
+	it.otid = otidOf(it.id, n.place)
 	if !f.tokens {
 		f.hold(it, merges)
 		return nil
@@ -288,7 +306,7 @@ func (f *feed) has(block chat.BlockID, e *chat.Event) (have int, last chat.End, 
 		return 0, last, nil
 	}
 	have = f.sent[block]
-	delete(f.sent, block)
+	f.sent[block] = chat.MaxBlock // a piece of it that comes late says nothing new
 	if have > 0 || f.ended == nil || e.Seq > f.known || e.At <= f.after {
 		return have, last, nil
 	}
@@ -373,5 +391,7 @@ func (f *feed) resume(started chat.Seq, st *chat.State, blocks []chat.Block) cha
 	return from
 }
 
-// stepCount is how many steps the agent took since it was last asked.
-func (f *feed) stepCount() int { return len(f.steps) }
+// told is how far a feed is.
+func (f *feed) told() progress {
+	return progress{last: f.last, end: f.end, usage: f.usage, steps: len(f.steps)}
+}

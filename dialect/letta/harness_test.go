@@ -34,6 +34,7 @@ type world struct {
 // setup says what differs from an open server with the demo agent.
 type setup struct {
 	secured bool
+	deaf    bool // it is not told of erased sessions
 	dir     string
 	agents  map[string]agent.Agent
 	change  func(*Options)
@@ -55,6 +56,9 @@ func newWorld(t testing.TB, s setup) *world {
 		s.change(&opt)
 	}
 	w.dialect = New(opt)
+	if !s.deaf {
+		h.Erased = w.dialect.Erased
+	}
 	h.Serve(w.dialect.Routes(), w.dialect.Run)
 	w.server = h.HTTP
 	return w

@@ -66,7 +66,7 @@ func TestAccess(t *testing.T) {
 		t.Errorf("bob deletes: %d", code)
 	}
 	// The server's own book is no conversation, for nobody.
-	if code, _ := w.do("GET", "/v1/conversations/sys-letta/messages", ""); code != http.StatusNotFound {
+	if code, _ := w.do("GET", "/v1/conversations/sys-letta-book/messages", ""); code != http.StatusNotFound {
 		t.Errorf("the book: %d", code)
 	}
 	w.as = ""
@@ -287,7 +287,7 @@ func TestSeveralCalls(t *testing.T) {
 		`[{"tool_call_id":"c1","approve":true}]`: "Expected [c1, c2]",
 		`[{"tool_call_id":"c1","approve":true},{"tool_call_id":"c2","approve":true},{"tool_call_id":"c3","approve":true}]`: "Expected [c1, c2]",
 		`[{"tool_call_id":"c1","approve":true},{"tool_call_id":"c1","approve":true}]`:                                      "Expected [c1, c2]",
-		`[{"type":"tool","tool_call_id":"c1","status":"success","tool_return":"x"},{"tool_call_id":"c2","approve":true}]`:  "run their tools themselves",
+		`[{"type":"tool","tool_call_id":"c1","status":"success","tool_return":"x"},{"tool_call_id":"c2","approve":true}]`:  "the agent runs this tool itself",
 	} {
 		if code, b := w.do("POST", path, `{"messages":[{"type":"approval","approvals":`+body+`}]}`); code != 400 || !strings.Contains(b, want) {
 			t.Errorf("%s: %d %s", body, code, b)

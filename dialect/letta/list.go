@@ -47,7 +47,7 @@ func (l *listQuery) show(p *place, messages []llm.Message) []item {
 		defer slices.Reverse(messages)
 	}
 	messages = f.hideReturns(messages)
-	var out []item
+	out := make([]item, 0, len(messages)+len(messages)/8)
 	for i := range messages {
 		m := &messages[i]
 		if !l.asc {
@@ -56,10 +56,11 @@ func (l *listQuery) show(p *place, messages []llm.Message) []item {
 		if l.group != "" && m.GroupID != l.group {
 			continue
 		}
-		for _, it := range expand(m, f) {
-			if l.types == nil || slices.Contains(l.types, it.kind) {
-				out = append(out, it)
-			}
+		n := len(out)
+		out = appendExpanded(out, m, f)
+		if l.types != nil {
+			wanted := slices.DeleteFunc(out[n:], func(it item) bool { return !slices.Contains(l.types, it.kind) })
+			out = out[:n+len(wanted)]
 		}
 	}
 	return out
@@ -134,6 +135,30 @@ func (d *Dialect) listAgentMessages(w http.ResponseWriter, r *http.Request, c ch
 	}
 	l.asc = true
 	d.sendItems(w, r, l.show(places[0], page))
+	return nil
+}
+
+// listAllMessages lists what was said to all agents, over the conversations in
+// which something happened last. As in the list of an agent, after is newer and
+// before is older; here the newest come first unless asked otherwise.
+func (d *Dialect) listAllMessages(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	q := newQuery(r)
+	l := q.messages("desc")
+	if q.err != nil {
+		return q.err
+	}
+	places, err := d.runPlaces(r.Context(), c, q.texts("agent_id"), q.text("conversation_id"), false)
+	if err != nil {
+		return err
+	}
+	page, err := d.listMerged(r.Context(), c, places, &l)
+	if err != nil {
+		return err
+	}
+	if !l.asc {
+		slices.Reverse(page)
+	}
+	d.sendItems(w, r, l.show(&place{}, page))
 	return nil
 }
 

@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -151,7 +153,30 @@ func (q *quiet) Header() http.Header         { return q.header }
 func (q *quiet) WriteHeader(int)             {}
 func (q *quiet) Write(b []byte) (int, error) { q.n += len(b); return len(b), nil }
 
-// The last 1000 messages of a conversation of 100 000, as JSON.
+// processor is the time that this process has had of the processors: what a list
+// costs when others use them too.
+func processor(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// listPages asks for a page again and again.
+func listPages(b *testing.B, w *world, r *http.Request) {
+	b.ReportAllocs()
+	before := processor(b)
+	for b.Loop() {
+		out := &quiet{header: http.Header{}}
+		if err := w.dialect.listConversationMessages(out, r, owner); err != nil || out.n < 100_000 {
+			b.Fatal(err, out.n)
+		}
+	}
+	b.ReportMetric((processor(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/op")
+}
+
+// The last 1000 messages of a conversation of 100 000, as JSON; the aim is 30 ms.
 func BenchmarkListLast1000(b *testing.B) {
 	w := newWorld(b, setup{})
 	sess, _, err := w.sessions.Create(b.Context(), owner, chat.NewSession{ID: "long", Agent: chat.NoAgent})
@@ -161,13 +186,7 @@ func BenchmarkListLast1000(b *testing.B) {
 	fill(b, w, sess.ID, 100_000)
 	r := httptest.NewRequest("GET", "/v1/conversations/long/messages?limit=1000", nil)
 	r.SetPathValue("conversation", "long")
-	b.ReportAllocs()
-	for b.Loop() {
-		out := &quiet{header: http.Header{}}
-		if err := w.dialect.listConversationMessages(out, r, owner); err != nil || out.n < 100_000 {
-			b.Fatal(err, out.n)
-		}
-	}
+	listPages(b, w, r)
 }
 
 // A page in the middle costs no more than one at the end.
@@ -190,11 +209,5 @@ func BenchmarkListMiddle1000(b *testing.B) {
 	}
 	r = httptest.NewRequest("GET", "/v1/conversations/long/messages?limit=1000&after="+page[0].ID, nil)
 	r.SetPathValue("conversation", "long")
-	b.ReportAllocs()
-	for b.Loop() {
-		out := &quiet{header: http.Header{}}
-		if err := w.dialect.listConversationMessages(out, r, owner); err != nil || out.n < 100_000 {
-			b.Fatal(err, out.n)
-		}
-	}
+	listPages(b, w, r)
 }

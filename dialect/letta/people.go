@@ -192,7 +192,7 @@ func (p *people) remove(w http.ResponseWriter, r *http.Request, c chat.Caller) e
 	if err != nil {
 		return err
 	}
-	if err := b.remove(r.Context(), rec); err != nil {
+	if err := b.remove(r.Context(), rec.ID); err != nil {
 		return err
 	}
 	p.d.send(w, r, http.StatusOK, map[string]string{"message": rec.ID + " was deleted."})

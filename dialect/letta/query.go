@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 )
 
 // query reads the values of an address; the first that is wrong is the error.
@@ -77,6 +78,21 @@ func (q *query) word(key string, words ...string) string {
 	}
 	q.fail("%s=%q is not one of %v", key, clip(v), words)
 	return ""
+}
+
+// time is a moment, zero when none is given.
+func (q *query) time(key string) time.Time {
+	v := q.text(key)
+	if v == "" {
+		return time.Time{}
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", time.DateOnly} {
+		if t, err := time.Parse(layout, v); err == nil {
+			return t
+		}
+	}
+	q.fail("%s=%q: it is a time as in 2026-01-31T12:00:00Z", key, clip(v))
+	return time.Time{}
 }
 
 func (q *query) fail(format string, args ...any) {

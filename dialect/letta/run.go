@@ -179,7 +179,7 @@ type follower struct {
 	pings  bool
 	types  []string
 	form   form
-	feed   *feed // of the run, once it is followed
+	told   progress
 }
 
 // await waits until the message has its turn; idle is called in silence.
@@ -248,23 +248,12 @@ func (f *follower) follow(ctx context.Context, show func([]item) error, idle fun
 	if err := f.await(ctx, idle); err != nil {
 		return err
 	}
-	s := f.d.opt.Sessions
-	st, err := s.State(ctx, f.caller, f.place.session)
+	from, feed, err := f.newFeed(ctx)
 	if err != nil {
 		return err
 	}
-	f.feed = newFeed(f.run, f.form, f.tokens, f.after)
-	if f.tokens {
-		f.feed.ended = func(seq chat.Seq) ([]chat.End, error) { return s.Ends(ctx, f.caller, f.place.session, seq) }
-	}
-	var blocks []chat.Block
-	if f.tokens {
-		if blocks, err = s.Blocks(ctx, f.caller, f.place.session); err != nil {
-			return err
-		}
-	}
-	from := f.feed.resume(f.run.started.Seq, st, blocks)
-	for batch, err := range s.Watch(ctx, f.caller, f.place.session, chat.Start{Cursor: &from, ByPosition: true, Idle: f.d.opt.Heartbeat}, nil) {
+	var items []item
+	for batch, err := range f.d.opt.Sessions.Watch(ctx, f.caller, f.place.session, f.start(from), nil) {
 		if err != nil {
 			return err
 		}
@@ -273,14 +262,14 @@ func (f *follower) follow(ctx context.Context, show func([]item) error, idle fun
 				return err
 			}
 		}
-		var items []item
+		items = items[:0]
 		for i := range batch.Entries {
-			more, err := f.feed.take(&batch.Entries[i])
+			more, err := feed.take(&batch.Entries[i])
 			if err != nil {
 				return err
 			}
 			items = append(items, f.wanted(more)...)
-			if f.feed.end != nil {
+			if feed.end != nil {
 				break
 			}
 		}
@@ -289,11 +278,44 @@ func (f *follower) follow(ctx context.Context, show func([]item) error, idle fun
 				return err
 			}
 		}
-		if f.feed.end != nil {
+		if f.told = feed.told(); f.told.end != nil {
 			return nil
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// newFeed returns a feed for what the client lacks of the run, and where to watch
+// from.
+func (f *follower) newFeed(ctx context.Context) (chat.Cursor, *feed, error) {
+	s := f.d.opt.Sessions
+	st, err := s.State(ctx, f.caller, f.place.session)
+	if err != nil {
+		return chat.Cursor{}, nil, err
+	}
+	feed := newFeed(f.run, f.form, f.tokens, f.after)
+	feed.ended = f.ends(ctx)
+	var blocks []chat.Block
+	if f.tokens {
+		if blocks, err = s.Blocks(ctx, f.caller, f.place.session); err != nil {
+			return chat.Cursor{}, nil, err
+		}
+	}
+	return feed.resume(f.run.started.Seq, st, blocks), feed, nil
+}
+
+// ends tells where the pieces of a finished block ended, for streams of tokens.
+func (f *follower) ends(ctx context.Context) func(chat.Seq) ([]chat.End, error) {
+	if !f.tokens {
+		return nil
+	}
+	return func(seq chat.Seq) ([]chat.End, error) {
+		return f.d.opt.Sessions.Ends(ctx, f.caller, f.place.session, seq)
+	}
+}
+
+func (f *follower) start(from chat.Cursor) chat.Start {
+	return chat.Start{Cursor: &from, ByPosition: true, Idle: f.d.opt.Heartbeat}
 }
 
 // wanted leaves out the kinds that the client does not want.

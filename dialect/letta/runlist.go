@@ -4,10 +4,8 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/llm"
 )
 
 // runFilter says which runs are wanted.
@@ -213,91 +211,4 @@ func (d *Dialect) runsIn(ctx context.Context, c chat.Caller, p *place, f *runFil
 		return one(*last, nil) // it is under way
 	}
 	return nil
-}
-
-// listRunSteps lists the steps of a run: each is one call of the model and what
-// came of it.
-func (d *Dialect) listRunSteps(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := newQuery(r)
-	asc, limit := q.order("desc") == "asc", q.limit(100, 1000)
-	if q.err != nil {
-		return q.err
-	}
-	run, err := d.loadRun(r.Context(), c, r.PathValue("run"))
-	if err != nil {
-		return err
-	}
-	messages, reports, err := d.runMessages(r.Context(), c, run)
-	if err != nil {
-		return err
-	}
-	page, err := sliceOf(stepsOf(run, messages, reports), asc, limit, q.text("after"), q.text("before"), func(s map[string]any) string { return s["id"].(string) })
-	if err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, append([]map[string]any{}, page...))
-	return nil
-}
-
-// stepsOf gathers the messages of a run by step, and gives each step the tokens
-// that were reported while it was the last.
-func stepsOf(run *run, messages []llm.Message, reports []chat.Event) []map[string]any {
-	type step struct {
-		id       string
-		model    string
-		began    time.Time
-		messages []llm.Message
-		usage    chat.Usage
-	}
-	var steps []*step
-	for _, m := range messages {
-		if m.StepID == "" {
-			continue
-		}
-		i := slices.IndexFunc(steps, func(s *step) bool { return s.id == m.StepID })
-		if i < 0 {
-			i = len(steps)
-			steps = append(steps, &step{id: m.StepID, began: m.CreatedAt})
-		}
-		s := steps[i]
-		s.model = first(s.model, m.Model)
-		if run.conversation == "" {
-			m.ConversationID = "" // the default one has no name
-		}
-		s.messages = append(s.messages, m)
-	}
-	var end *chat.TurnCompleted
-	for _, e := range reports {
-		switch b := e.Body.(type) {
-		case chat.AgentUsage:
-			for i := len(steps) - 1; i >= 0; i-- {
-				if !steps[i].began.After(e.At.Time()) || i == 0 {
-					steps[i].usage = steps[i].usage.Plus(b.Usage)
-					break
-				}
-			}
-		case chat.TurnCompleted:
-			end = &b
-		}
-	}
-	out := make([]map[string]any, len(steps))
-	for i, s := range steps {
-		status, reason := "success", any(nil)
-		if i == len(steps)-1 {
-			status = "pending"
-			if end != nil {
-				how := endingOf(*end, 0)
-				reason = how.reason
-				status = map[string]string{stopCancelled: "cancelled", stopError: "failed"}[how.reason]
-				status = first(status, "success")
-			}
-		}
-		out[i] = map[string]any{
-			"id": s.id, "run_id": run.id, "agent_id": run.agentID, "model": or(s.model), "model_handle": or(s.model), "provider_name": "parley",
-			"prompt_tokens": s.usage.InputTokens, "completion_tokens": s.usage.OutputTokens, "total_tokens": s.usage.InputTokens + s.usage.OutputTokens,
-			"cached_input_tokens": s.usage.CacheReadTokens, "cache_write_tokens": s.usage.CacheCreationTokens, "reasoning_tokens": s.usage.ReasoningTokens,
-			"status": status, "stop_reason": reason, "messages": s.messages, "tags": []string{}, "origin": nil, "trace_id": nil,
-		}
-	}
-	return out
 }

@@ -201,7 +201,7 @@ func (d *Dialect) drafts(ctx context.Context, p *place, a *ask) ([]chat.Draft, e
 	body := made[0].Body.(chat.UserMessage)
 	o := a.options
 	o.Said = last.said
-	if body.Context, err = contextOf(o); err != nil {
+	if body.Context, err = contextOf(o, a.tools); err != nil {
 		return nil, err
 	}
 	draft := chat.NewDraft(body).As(last.otid)
@@ -209,13 +209,24 @@ func (d *Dialect) drafts(ctx context.Context, p *place, a *ask) ([]chat.Draft, e
 	return append(out, draft), nil
 }
 
-// contextOf is what is kept with a message, nil if that is nothing.
-func contextOf(o options) (json.RawMessage, error) {
+// contextOf is what is kept with a message, nil if that is nothing. Tools stand
+// where agents look for them, whatever the dialect.
+func contextOf(o options, tools []chat.ClientTool) (json.RawMessage, error) {
+	all := map[string]any{}
 	b, err := json.Marshal(o)
-	if err != nil || string(b) == "{}" {
+	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(map[string]json.RawMessage{llm.SaidKey: b})
+	if string(b) != "{}" {
+		all[llm.SaidKey] = json.RawMessage(b)
+	}
+	if len(tools) > 0 {
+		all["client_tools"] = tools
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(all)
 }
 
 // whole is a message that stands in the log as it is and asks for nothing.

@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"io"
@@ -24,6 +25,7 @@ type sessions interface {
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Blocks(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.Block, error)
 	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
+	Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error)
 	Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
@@ -46,7 +48,7 @@ type Options struct {
 	Caller   func(*http.Request) (chat.Caller, error) // who is asking
 	Conns    *wire.Conns                              // open streams
 	Agents   func(workspace string) []string          // names of the agents that can answer
-	Agent    string                                   // answers agents that name no model; "" means demo
+	Agent    func() string                            // names who answers agents that name no model; nil means demo
 	Models   map[string]string                        // model → agent, for models that are not named after one; * is any other
 	Version  string                                   // of this server
 
@@ -69,40 +71,36 @@ type Dialect struct {
 	seed  maphash.Seed
 	gates [64]sync.Mutex // of conversations, by their session's id: one request at a time decides what to send
 
-	calls chan pending // for Run
+	calls  chan pending        // for Run
+	erased chan chat.SessionID // for Run
 
 	mu    sync.Mutex
 	books map[string]*book // by workspace
+	casts map[castKey]*cast
 }
+
+// maxErased bounds the erased sessions that wait for Run to look at them.
+const maxErased = 1024
 
 // New returns the dialect.
 func New(opt Options) *Dialect {
-	if opt.MaxBody == 0 {
-		opt.MaxBody = 8 << 20
-	}
-	if opt.MaxArtifact == 0 {
-		opt.MaxArtifact = 1 << 30
-	}
-	if opt.Heartbeat == 0 {
-		opt.Heartbeat = 20 * time.Second
-	}
-	if opt.TryPause == 0 {
-		opt.TryPause = tryPause
-	}
+	opt.MaxBody = cmp.Or(opt.MaxBody, 8<<20)
+	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
+	opt.Heartbeat = cmp.Or(opt.Heartbeat, 20*time.Second)
+	opt.TryPause = cmp.Or(opt.TryPause, tryPause)
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	if opt.Agent == "" {
-		opt.Agent = "demo"
+	if opt.Agent == nil {
+		opt.Agent = func() string { return "demo" }
 	}
-	if opt.Version == "" {
-		opt.Version = "dev"
-	}
+	opt.Version = cmp.Or(opt.Version, "dev")
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Dialect{
-		opt: opt, log: opt.Logger.With("dialect", via), seed: maphash.MakeSeed(), calls: make(chan pending, maxCalls), books: map[string]*book{},
+		opt: opt, log: opt.Logger.With("dialect", via), seed: maphash.MakeSeed(), calls: make(chan pending, maxCalls),
+		erased: make(chan chat.SessionID, maxErased), books: map[string]*book{}, casts: map[castKey]*cast{},
 	}
 }
 
@@ -135,11 +133,18 @@ func (d *Dialect) Routes() []wire.Route {
 		for _, r := range d.routes() {
 			add(r.pattern, r.serve)
 		}
-		for _, path := range []string{"/agents/", "/conversations/", "/runs/", "/messages/", "/identities/", "/groups/", "/models/"} {
+		for _, path := range families {
 			routes = append(routes, wire.Route{Pattern: base + path, Handler: d.handle(d.unknown), Fail: d.fail, Dialect: via})
 		}
 	}
 	return routes
+}
+
+// families are the addresses of Letta's API; what is not offered below one of them
+// is refused in the form that its clients understand.
+var families = []string{
+	"/agents/", "/conversations/", "/runs/", "/steps/", "/messages/", "/identities/", "/groups/", "/models/", "/tags/", "/tools/", "/blocks/", "/folders/",
+	"/archives/", "/passages/", "/templates/", "/mcp-servers/", "/projects/", "/client-side-access-tokens/", "/environments/", "/sources/", "/jobs/", "/providers/",
 }
 
 type route struct {
@@ -150,12 +155,20 @@ type route struct {
 func (d *Dialect) routes() []route {
 	list := []route{
 		{"GET /models/{$}", d.listModels},
+		{"GET /models/embedding", d.nothing},
+		{"GET /tags/{$}", d.listTags},
+		{"GET /tools/{$}", d.nothing},
 
 		{"POST /agents/{$}", d.createAgent},
 		{"GET /agents/{$}", d.listAgents},
 		{"GET /agents/{agent}", d.getAgent},
 		{"PATCH /agents/{agent}", d.updateAgent},
 		{"DELETE /agents/{agent}", d.deleteAgent},
+		{"POST /agents/{agent}/recompile", d.recompileAgent},
+		{"GET /agents/{agent}/tools", d.listAgentTools},
+		{"GET /agents/{agent}/core-memory/blocks", d.listBlocks},
+		{"GET /agents/{agent}/core-memory/blocks/{label}", d.getBlock},
+		{"PATCH /agents/{agent}/core-memory/blocks/{label}", d.updateBlock},
 		{"PATCH /agents/{agent}/identities/attach/{id}", d.attachIdentity},
 		{"PATCH /agents/{agent}/identities/detach/{id}", d.detachIdentity},
 
@@ -175,6 +188,8 @@ func (d *Dialect) routes() []route {
 		{"GET /conversations/{conversation}/messages", d.listConversationMessages},
 		{"POST /conversations/{conversation}/stream", d.resumeConversation},
 		{"POST /conversations/{conversation}/cancel", d.cancelConversation},
+		{"POST /conversations/{conversation}/fork", d.forkConversation},
+		{"POST /conversations/{conversation}/recompile", d.recompileConversation},
 
 		{"GET /runs/{$}", d.listRuns},
 		{"GET /runs/{run}", d.getRun},
@@ -183,6 +198,13 @@ func (d *Dialect) routes() []route {
 		{"GET /runs/{run}/usage", d.getRunUsage},
 		{"POST /runs/{run}/stream", d.resumeRun},
 
+		{"GET /steps/{$}", d.listSteps},
+		{"GET /steps/{step}", d.getStep},
+		{"GET /steps/{step}/messages", d.listStepMessages},
+		{"GET /steps/{step}/metrics", d.getStepMetrics},
+		{"GET /steps/{step}/trace", d.getStepTrace},
+
+		{"GET /messages/{$}", d.listAllMessages},
 		{"GET /messages/{message}", d.getMessage},
 	}
 	for _, kind := range []string{kindIdentity, kindGroup} {
@@ -214,9 +236,44 @@ func (d *Dialect) health(w http.ResponseWriter, r *http.Request) {
 	d.send(w, r, http.StatusOK, map[string]string{"version": d.opt.Version, "status": "ok"})
 }
 
-// unknown answers what the real server has and this one has not.
-func (d *Dialect) unknown(_ http.ResponseWriter, r *http.Request, _ chat.Caller) error {
-	return chat.Errorf(chat.NotFound, "%s %s is not offered here", r.Method, clip(r.URL.Path))
+// unknown answers what the real server has and this one has not. The status says
+// that it is the server that lacks something, and the header that asking again is
+// of no use; otherwise the clients would.
+func (d *Dialect) unknown(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
+	path := r.URL.Path
+	for _, base := range []string{"/v1", "/latest"} {
+		path = strings.TrimPrefix(path, base)
+	}
+	text := r.Method + " " + clip(r.URL.Path) + " is not offered here."
+	for _, a := range advice {
+		if strings.HasPrefix(path, a.below) && strings.HasSuffix(strings.TrimSuffix(path, "/"), a.end) {
+			text += " " + a.text
+			break
+		}
+	}
+	w.Header().Set("X-Should-Retry", "false")
+	d.send(w, r, http.StatusNotImplemented, detail{Detail: text})
+	return nil
+}
+
+// advice is what to do instead of something that is not offered.
+var advice = []struct{ below, end, text string }{
+	{"/agents/", "/reset-messages", "The log of a conversation is never rewritten: begin an empty one with POST /v1/conversations/, or delete the agent."},
+	{"/agents/", "/summarize", "An agent that calls a model makes its past fit by itself."},
+	{"/conversations/", "/compact", "An agent that calls a model makes its past fit by itself."},
+	{"/runs/", "/trace", "What went to a provider is not kept."},
+	{"/steps/", "/feedback", "Feedback is not kept."},
+	{"/agents/", "/export", "A conversation is exported with GET /parley/v1/sessions/{id}/messages, or by parley export."},
+	{"/agents/", "", "Tools, folders, archives and schedules belong to the agents that the operator of this server configures."},
+	{"/blocks/", "", "Memory blocks are kept with their agent: give them as memory_blocks, and see /v1/agents/{id}/core-memory/blocks."},
+	{"/tools/", "", "Tools belong to the agents that the operator of this server configures; tools of the client's own go with a message, as client_tools."},
+	{"/mcp-servers/", "", "MCP servers are named in the server's configuration."},
+}
+
+// nothing answers with an empty list, where there is never anything.
+func (d *Dialect) nothing(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
+	d.send(w, r, http.StatusOK, []any{})
+	return nil
 }
 
 // immutable answers who wants to change a message.

@@ -37,20 +37,13 @@ func (f *follower) serve(ctx context.Context, s *wire.Stream) error {
 	} else if err := s.Flush(ctx); err != nil {
 		return err
 	}
-	var buf []byte
 	err := f.named(ctx, ping)
 	if err == nil {
-		err = f.follow(ctx, func(items []item) error {
-			buf = buf[:0]
-			for i := range items {
-				buf = append(items[i].append(append(buf, "data: "...)), '\n', '\n')
-			}
-			return s.Write(ctx, buf)
-		}, ping)
+		err = f.show(ctx, func(b []byte) error { return s.Write(ctx, b) }, ping)
 	}
 	switch {
 	case err == nil:
-		return s.Write(ctx, f.appendEnd(buf[:0]))
+		return s.Write(ctx, f.appendEnd(nil))
 	case errors.Is(context.Cause(ctx), wire.ErrPeerGone):
 		return nil
 	}
@@ -61,7 +54,42 @@ func (f *follower) serve(ctx context.Context, s *wire.Stream) error {
 	if chat.CodeOf(err) == chat.Internal {
 		f.d.log.ErrorContext(ctx, "a stream failed", "session", f.place.session, "err", err)
 	}
-	return s.Write(context.WithoutCancel(ctx), f.appendBroken(buf[:0], err))
+	return s.Write(context.WithoutCancel(ctx), f.appendBroken(nil, err))
+}
+
+// show writes the run: together with others who have nothing of it yet, or alone.
+func (f *follower) show(ctx context.Context, write func([]byte) error, idle func() error) error {
+	if f.after <= f.run.started.At && f.types == nil {
+		c := f.d.joinCast(castKey{f.run.turn, f.tokens, f.form})
+		defer f.d.leaveCast(c)
+		if done, err := c.follow(ctx, f, write, idle); done || err != nil {
+			return err
+		}
+		f.after = f.told.last
+	}
+	var enc frames
+	return f.follow(ctx, func(items []item) error { return write(enc.encode(items)) }, idle)
+}
+
+// frames makes events of items. A token's frame is three quarters head, and the
+// next one's is mostly the same.
+type frames struct {
+	buf  []byte
+	head []byte
+	of   item // that the head was written for
+}
+
+// encode returns the events; they are valid until the next call.
+func (f *frames) encode(items []item) []byte {
+	f.buf = f.buf[:0]
+	for i := range items {
+		it := &items[i]
+		if f.head == nil || !it.headed(&f.of) {
+			f.head, f.of = it.appendHead(append(f.head[:0], "data: "...)), *it
+		}
+		f.buf = append(it.appendRest(append(f.buf, f.head...)), '\n', '\n')
+	}
+	return f.buf
 }
 
 // named waits for the run of a message that waits, and tells its id.
@@ -86,8 +114,8 @@ func (f *follower) runID() string {
 // last is the position up to which the client has all.
 func (f *follower) last() chat.At {
 	switch {
-	case f.feed != nil:
-		return max(f.after, f.feed.last)
+	case f.told.last > 0:
+		return max(f.after, f.told.last)
 	case f.run != nil:
 		return max(f.after, f.run.started.At)
 	}
@@ -102,7 +130,7 @@ func (f *follower) appendPing(b []byte) []byte {
 
 // appendEnd writes the last events of a stream.
 func (f *follower) appendEnd(b []byte) []byte {
-	end := f.feed.end
+	end := f.told.end
 	at := end.at
 	if at > f.after {
 		b = append(f.appendStop(append(b, "data: "...), at), '\n', '\n')
@@ -118,7 +146,7 @@ func (f *follower) appendEnd(b []byte) []byte {
 }
 
 func (f *follower) appendStop(b []byte, at chat.At) []byte {
-	b = append(append(append(b, `{"message_type":"stop_reason","stop_reason":"`...), f.feed.end.reason...), '"')
+	b = append(append(append(b, `{"message_type":"stop_reason","stop_reason":"`...), f.told.end.reason...), '"')
 	return append(f.appendPlace(b, at), '}')
 }
 
@@ -132,14 +160,14 @@ func (f *follower) appendPlace(b []byte, at chat.At) []byte {
 }
 
 func (f *follower) appendUsage(b []byte, at chat.At) []byte {
-	u := f.feed.usage
+	u := f.told.usage
 	b = append(b, `{"message_type":"usage_statistics"`...)
 	for _, n := range []struct {
 		key   string
 		count int64
 	}{
 		{"prompt_tokens", u.InputTokens}, {"completion_tokens", u.OutputTokens}, {"total_tokens", u.InputTokens + u.OutputTokens},
-		{"step_count", int64(f.feed.stepCount())}, {"cached_input_tokens", u.CacheReadTokens}, {"cache_write_tokens", u.CacheCreationTokens},
+		{"step_count", int64(f.told.steps)}, {"cached_input_tokens", u.CacheReadTokens}, {"cache_write_tokens", u.CacheCreationTokens},
 		{"reasoning_tokens", u.ReasoningTokens},
 	} {
 		b = append(append(append(b, `,"`...), n.key...), `":`...)
@@ -188,7 +216,7 @@ func (f *follower) whole(w http.ResponseWriter, r *http.Request) error {
 		}
 		return err
 	}
-	if failed := f.feed.end.failed; failed != "" {
+	if failed := f.told.end.failed; failed != "" {
 		return chat.Errorf(chat.Internal, "The run failed: %s", failed).With(failedDetail, f.run.id)
 	}
 	body = f.appendStop(append(body, `],"stop_reason":`...), 0)

@@ -68,7 +68,11 @@ type item struct {
 const dateLayout = "2006-01-02T15:04:05+00:00"
 
 // append writes the item with its nulls, as clients of the real server get it.
-func (it *item) append(b []byte) []byte {
+func (it *item) append(b []byte) []byte { return it.appendRest(it.appendHead(b)) }
+
+// appendHead writes what the pieces of one text that are shown within a second
+// have in common.
+func (it *item) appendHead(b []byte) []byte {
 	b = appendText(append(b, `{"id":`...), it.id)
 	b = append(b, `,"date":"`...)
 	b = it.date.UTC().AppendFormat(b, dateLayout)
@@ -82,7 +86,16 @@ func (it *item) append(b []byte) []byte {
 	} else {
 		b = append(b, `,"is_err":null`...)
 	}
-	b = append(b, `,"seq_id":`...)
+	return append(b, `,"seq_id":`...)
+}
+
+// headed reports whether two items have the same head.
+func (it *item) headed(o *item) bool {
+	return it.id == o.id && it.otid == o.otid && it.kind == o.kind && it.step == o.step && it.sender == o.sender && it.name == o.name &&
+		it.isErr == o.isErr && it.date.Unix() == o.date.Unix()
+}
+
+func (it *item) appendRest(b []byte) []byte {
 	if it.seq == 0 {
 		b = append(b, "null"...)
 	} else {

@@ -1,6 +1,8 @@
 // The Letta dialect, driven by npm @letta-ai/letta-client as it is.
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import path from 'node:path';
 import { after, before, test } from 'node:test';
 import Letta from '@letta-ai/letta-client';
 import { tokens } from './client.mjs';
@@ -324,6 +326,42 @@ test('an approval survives a kill, streamed', async () => {
   }
 });
 
+test('tools that the client runs: tool_return, as an approval, failed, refused', async () => {
+  const a = await fresh();
+  const client_tools = [{ name: 'clipboard', description: 'Reads the clipboard', parameters: { type: 'object', properties: {} } }];
+  const ask = async () => {
+    const r = await client.agents.messages.create(a.id, { input: '/tool clipboard {}', client_tools });
+    assert.equal(r.stop_reason.stop_reason, 'requires_approval');
+    assert.equal(r.messages.at(-1).message_type, 'approval_request_message');
+    return r.messages.at(-1).tool_call.tool_call_id;
+  };
+  const give = (message) => client.agents.messages.create(a.id, { messages: [message], client_tools });
+  const result = (tool_call_id, tool_return, status) => ({ type: 'tool', tool_call_id, tool_return, status });
+  let id = await ask();
+  const first = await give({ type: 'tool_return', tool_returns: [result(id, 'copied', 'success')] });
+  assert.deepEqual(kinds(first.messages), ['tool_return_message', 'assistant_message']);
+  assert.equal(first.messages[0].tool_return, 'copied');
+  assert.equal(text(first.messages), 'clipboard gave "copied"');
+  id = await ask();
+  assert.equal(text((await give({ type: 'approval', approvals: [result(id, 'again', 'success')] })).messages), 'clipboard gave "again"');
+  id = await ask();
+  const failed = await give({ type: 'tool_return', tool_returns: [result(id, 'it is locked', 'error')] });
+  assert.equal(failed.messages[0].status, 'error');
+  assert.equal(text(failed.messages), 'clipboard failed: it is locked');
+  id = await ask();
+  const e = await refused(give(approve(id, true))); // to approve is not to run
+  assert.equal(e.status, 400);
+  assert.match(e.error.detail, /result/);
+  assert.equal(text((await give(approve(id, false, 'private'))).messages), 'Denied: private');
+  const streamed = await all(client.agents.messages.create(a.id, { messages: [user('/tool clipboard {}')], client_tools, streaming: true, stream_tokens: true }));
+  assert.deepEqual(kinds(streamed), ['ping', 'approval_request_message', 'stop_reason', 'usage_statistics']);
+  id = streamed[1].tool_calls.tool_call_id;
+  const rest = await all(client.agents.messages.create(a.id, { messages: [{ type: 'tool_return', tool_returns: [result(id, 'x', 'success')] }], streaming: true, stream_tokens: true }));
+  assert.equal(text(rest), 'clipboard gave "x"');
+  const answers = (await client.agents.messages.list(a.id, { order: 'asc' })).items.filter((m) => m.message_type === 'approval_response_message');
+  assert.deepEqual(answers.map((m) => m.approvals[0].tool_return ?? m.approvals[0].approve), ['copied', 'again', 'it is locked', false, 'x']);
+});
+
 test('a question without words of its own is a message, and the next message answers it', async () => {
   const a = await fresh();
   const r = await client.agents.messages.create(a.id, { input: '/ask radio' });
@@ -394,6 +432,101 @@ test('runs: list with paging, filters, messages', async () => {
   assert.equal((await refused(client.runs.retrieve('run-00000000-0000-4000-8000-000000000000'))).status, 404);
   const one = await client.messages.retrieve(listed[1].id);
   assert.deepEqual(one.map((m) => m.content), ['You said: n2']);
+});
+
+test('steps: list, retrieve, messages, metrics', async () => {
+  const a = await fresh();
+  const r = await client.agents.messages.create(a.id, { input: '/tool calc {}' });
+  const ids = [...new Set(r.messages.map((m) => m.step_id))];
+  const seen = [];
+  for await (const s of client.steps.list({ agent_id: a.id, limit: 1, order: 'asc' })) seen.push(s.id);
+  assert.deepEqual(seen, ids);
+  for (const id of ids) {
+    const step = await client.steps.retrieve(id);
+    assert.deepEqual([step.id, step.run_id], [id, r.messages[0].run_id]);
+    const said = (await client.steps.messages.list(id)).items;
+    assert.deepEqual(said.map((m) => m.otid), r.messages.filter((m) => m.step_id === id).map((m) => m.otid));
+    assert.equal((await client.steps.metrics.retrieve(id)).run_id, step.run_id);
+    assert.equal(await client.steps.trace.retrieve(id), null);
+  }
+});
+
+test('a conversation is forked, a system prompt recompiled', async () => {
+  const a = await fresh({ system: 'Be kind.' });
+  const c = await client.conversations.create({ agent_id: a.id, summary: 'one' });
+  await all(client.conversations.messages.create(c.id, { messages: [user('shared')] }));
+  const f = await client.conversations.fork(c.id);
+  assert.deepEqual([f.agent_id, f.summary], [a.id, 'one']);
+  await all(client.conversations.messages.create(f.id, { messages: [user('apart')] }));
+  const said = async (id) => (await client.conversations.messages.list(id, { order: 'asc' })).items.map((m) => m.content);
+  assert.deepEqual(await said(f.id), ['Be kind.', 'shared', 'You said: shared', 'apart', 'You said: apart']);
+  assert.deepEqual(await said(c.id), ['Be kind.', 'shared', 'You said: shared']);
+  assert.equal(await client.agents.recompile(a.id), 'Be kind.');
+  assert.equal(await client.conversations.recompile(f.id), 'Be kind.');
+});
+
+test('memory blocks, tags, tools and all messages', async () => {
+  const a = await fresh({ tags: ['rare'], memory_blocks: [{ label: 'human', value: 'Ada' }] });
+  assert.equal((await client.agents.blocks.retrieve('human', { agent_id: a.id })).value, 'Ada');
+  assert.equal((await client.agents.blocks.update('human', { agent_id: a.id, value: 'Grace' })).value, 'Grace');
+  assert.deepEqual((await client.agents.blocks.list(a.id)).items.map((b) => b.value), ['Grace']);
+  assert.equal((await client.agents.retrieve(a.id)).memory.blocks[0].value, 'Grace');
+  assert.ok((await client.tags.list()).includes('rare'));
+  assert.deepEqual((await client.agents.tools.list(a.id)).items, []);
+  assert.deepEqual((await client.tools.list()).items, []);
+  await client.agents.messages.create(a.id, { input: 'the newest' });
+  assert.deepEqual((await client.messages.list({ limit: 2 })).map((m) => m.content), ['You said: the newest', 'the newest']);
+});
+
+test('what is not offered says so, once', async () => {
+  let requests = 0;
+  const counting = new Letta({ baseURL: server.url, apiKey: 'any', fetch: (...args) => (requests++, fetch(...args)) });
+  for (const [call, words] of [
+    [() => counting.agents.messages.reset(agent.id, {}), /never rewritten/],
+    [() => counting.agents.messages.compact(agent.id), /by itself/],
+    [() => counting.blocks.create({ label: 'x', value: 'y' }), /memory_blocks/],
+    [() => counting.tools.create({ source_code: 'x' }), /client_tools/],
+    [() => counting.folders.list(), /not offered/],
+    [() => counting.messages.search({ query: 'x' }), /not offered/],
+  ]) {
+    requests = 0;
+    const e = await refused(call());
+    assert.deepEqual([e.status, requests], [501, 1]);
+    assert.match(e.error.detail, words);
+  }
+});
+
+test('a deleted agent is in no file, also when the server is killed meanwhile', async () => {
+  const s2 = await Server.start();
+  const c2 = new Letta({ baseURL: s2.url, apiKey: 'any', maxRetries: 0 });
+  const secret = 'the-marmot-sleeps-' + randomUUID();
+  const holders = async () => {
+    const names = (await readdir(s2.dir, { recursive: true, withFileTypes: true })).filter((f) => f.isFile()).map((f) => path.join(f.parentPath, f.name));
+    const found = await Promise.all(names.map(async (f) => (await readFile(f).catch(() => Buffer.alloc(0))).includes(secret)));
+    return names.filter((_, i) => found[i]);
+  };
+  try {
+    const ids = [];
+    for (let i = 0; i < 6; i++) {
+      const a = await c2.agents.create({ name: secret, model: 'parley/demo', system: secret });
+      await c2.conversations.create({ agent_id: a.id, summary: secret });
+      await c2.agents.messages.create(a.id, { input: secret });
+      ids.push(a.id);
+    }
+    assert.notDeepEqual(await holders(), []);
+    await c2.agents.delete(ids[0]);
+    const under = ids.slice(1).map((id) => c2.agents.delete(id).catch(() => {}));
+    await s2.restart('SIGKILL');
+    await Promise.all(under);
+    // What the kill left whole is deleted now; what it cut goes by itself.
+    for (const a of (await c2.agents.list()).items) await c2.agents.delete(a.id);
+    for (const id of ids) assert.ok([404, 410].includes((await refused(c2.agents.retrieve(id))).status));
+    const deadline = Date.now() + 60_000;
+    while ((await holders()).length > 0 && Date.now() < deadline) await new Promise((done) => setTimeout(done, 50));
+    assert.deepEqual(await holders(), []);
+  } finally {
+    await s2.stop();
+  }
 });
 
 test('10 000 messages page without a repeat or a gap', async () => {

@@ -1,0 +1,54 @@
+package letta
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// An answer that comes too late is refused with what became of the request, by
+// whomever and whenever it is sent, and the agent is free.
+func TestLateAnswers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ask  string
+		ends func(w *world, a, call string)
+		says string
+	}{
+		"expired":   {`/approve rm {} timeout=0.05`, func(*world, string, string) {}, "expired at"},
+		"cancelled": {`/approve rm {}`, func(w *world, a, _ string) { get[object](w, "POST", "/v1/agents/"+a+"/messages/cancel", "{}") }, "withdrawn at"},
+		"answered": {`/approve rm {}`, func(w *world, a, call string) {
+			get[answer](w, "POST", "/v1/agents/"+a+"/messages", `{"messages":[{"type":"approval","approvals":[{"tool_call_id":"`+call+`","approve":false}]}]}`)
+		}, "answered by"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, setup{})
+			a := w.agent("")
+			asked := w.say(a, c.ask)
+			last := asked.Messages[len(asked.Messages)-1]
+			c.ends(w, a, last.Call.ID)
+			// Whoever follows the run behind the question is told how it ended.
+			rest := w.open("/v1/runs/"+last.Run+"/stream", `{}`).rest()
+			for len(rest) == 0 || rest[len(rest)-2].Stop == stopApproval {
+				rest = w.open("/v1/runs/"+last.Run+"/stream", `{}`).rest()
+			}
+			for range 2 { // before and after a restart
+				for _, body := range []string{
+					`{"type":"approval","approvals":[{"tool_call_id":"` + last.Call.ID + `","approve":true}]}`,
+					`{"type":"approval","approval_request_id":"` + last.ID + `","approve":true}`,
+					`{"type":"tool_return","tool_returns":[{"tool_call_id":"` + last.Call.ID + `","tool_return":"x","status":"success"}]}`,
+				} {
+					code, b := w.do("POST", "/v1/agents/"+a+"/messages", `{"messages":[`+body+`]}`)
+					if code != http.StatusBadRequest || !strings.Contains(detailOf(b), "No tool call is currently awaiting approval") || !strings.Contains(detailOf(b), c.says) {
+						t.Errorf("%s: %d %s", body, code, b)
+					}
+				}
+				if got := w.say(a, "hello"); got.text() != "You said: hello" {
+					t.Errorf("the agent is not free: %+v", got)
+				}
+				w = w.restart()
+			}
+		})
+	}
+}
