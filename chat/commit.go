@@ -11,7 +11,7 @@ type Commit struct {
 	Facts   []Fact  // the same, as stored
 	Keys    []Key   // idempotency keys of the events that have one
 	Ends    []BlockEnds
-	State   *State // after the last event; read only until Commit returns
+	State   *State // after the last event, its Head that of the last fact; read only until Commit returns
 	Record  bool   // the session's record changed beyond its last event
 }
 

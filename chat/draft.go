@@ -65,8 +65,17 @@ type draftWire struct {
 	Attempt    int             `json:"attempt"`
 }
 
-// ParseDrafts reads one draft or an array of them.
+// ParseDrafts reads one draft or an array of them. The drafts keep parts of b.
 func ParseDrafts(b []byte) ([]Draft, error) {
+	if drafts, ok := readDrafts(b); ok {
+		return drafts, nil
+	}
+	return parseDrafts(b)
+}
+
+// parseDrafts reads drafts however they are written, and says what is wrong with
+// those that cannot be read.
+func parseDrafts(b []byte) ([]Draft, error) {
 	b = bytes.TrimLeft(b, " \t\r\n")
 	var wires []draftWire
 	if len(b) > 0 && b[0] == '[' {
@@ -193,11 +202,11 @@ func isCompact(p []byte) bool {
 		case ' ', '\n', '\r', '\t':
 			return false
 		case '"':
-			for i++; i < len(p) && p[i] != '"'; i++ {
-				if p[i] == '\\' {
-					i++
-				}
+			n := textEnd(p[i:])
+			if n == 0 {
+				return true
 			}
+			i += n - 1
 		}
 	}
 	return true
@@ -205,8 +214,13 @@ func isCompact(p []byte) bool {
 
 // encodePayload writes a body without escaping < > &, which are plain text here.
 func encodePayload(body Body) (json.RawMessage, error) {
-	if u, ok := body.(Unknown); ok {
-		return compact(u.Payload)
+	switch b := body.(type) {
+	case Unknown:
+		return compact(b.Payload)
+	case UserMessage:
+		if b.UserID == "" && b.Content == nil && b.Context == nil && isPlain(b.Text) {
+			return writeText(`{"text":"`, b.Text), nil
+		}
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -215,6 +229,12 @@ func encodePayload(body Body) (json.RawMessage, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// writeText ends an object with a text that needs no escapes.
+func writeText(head, text string) json.RawMessage {
+	b := make([]byte, 0, len(head)+len(text)+2)
+	return append(append(append(b, head...), text...), `"}`...)
 }
 
 // WithBody returns d saying body instead, encoded anew.

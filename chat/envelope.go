@@ -131,15 +131,8 @@ func appendField(b []byte, key, value string) []byte {
 
 // AppendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
 func AppendString(b []byte, s string) []byte {
-	plain := true
-	for i := range len(s) {
-		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			plain = false
-			break
-		}
-	}
 	b = append(b, '"')
-	if plain {
+	if isPlain(s) {
 		b = append(b, s...)
 		return append(b, '"')
 	}
@@ -185,6 +178,27 @@ func AppendString(b []byte, s string) []byte {
 	}
 	b = append(b, s[from:]...)
 	return append(b, '"')
+}
+
+// isPlain reports whether s is ASCII and needs no escapes in JSON. Every text
+// that is stored passes here, so it looks at eight bytes at a time.
+func isPlain(s string) bool {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	none := func(x uint64) uint64 { return (x - ones) & ^x & tops } // not 0 when a byte of x is 0
+	for len(s) >= 8 {
+		x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 | uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+		control := (x - 0x20*ones) & ^x & tops
+		if x&tops|control|none(x^'"'*ones)|none(x^'\\'*ones) != 0 {
+			return false
+		}
+		s = s[8:]
+	}
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // ParseEvent reads an envelope. The event keeps parts of b.

@@ -30,6 +30,7 @@ func readStored(b []byte) (e Event, ok bool) {
 	}
 	e.Parent = EventID(r.optional(`,"parent_id":"`))
 	e.ClientID = r.optional(`,"client_id":"`)
+	e.Via = r.optional(`,"via":"`)
 	e.Prev = r.hash(`,"prev":"`)
 	r.need(`,"payload":`)
 	last := len(r.rest) - 1

@@ -22,11 +22,16 @@ func coded(t *testing.T, err error) {
 func FuzzParseDrafts(f *testing.F) {
 	for _, s := range []string{
 		`{"type":"user.message","payload":{"text":"a"}}`, `[{"type":"agent.text","payload":{"block":"b","text":"a"},"client_id":"c"}]`, `[]`, `{`,
-		`{"type":"odd.thing","payload": [1 , 2]}`, `{"type":"agent.input_request","payload":{"options":["a"],"timeout":1e3}}`,
+		`{"type":"odd.thing","payload": [1 , 2]}`, ` [ { "type" : "user.message" , "payload" : {"text" : "a\"\\"} , "attempt":1},{"type":"a.b","payload":{,}} ] `, `{"type":"agent.input_request","payload":{"options":["a"],"timeout":1e3}}`,
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		quick, ok := readDrafts(b)
+		slow, slowErr := parseDrafts(b)
+		if ok && (slowErr != nil || !reflect.DeepEqual(quick, slow)) {
+			t.Fatalf("quick %+v\nslow %+v, %v", quick, slow, slowErr)
+		}
 		drafts, err := ParseDrafts(b)
 		if err != nil {
 			coded(t, err)
@@ -123,6 +128,16 @@ func FuzzDecodeBody(f *testing.F) {
 		if err != nil {
 			coded(t, err)
 			return
+		}
+		if m, ok := body.(UserMessage); ok {
+			if slow, err := plain[UserMessage](payload); err != nil || !reflect.DeepEqual(m, slow) {
+				t.Fatalf("quick %+v\nslow %+v, %v", m, slow, err)
+			}
+		}
+		if m, ok := body.(AgentText); ok {
+			if slow, err := plain[AgentText](payload); err != nil || m != slow {
+				t.Fatalf("quick %+v\nslow %+v, %v", m, slow, err)
+			}
 		}
 		if body.Type() != name {
 			t.Fatalf("%s is read as %s", name, body.Type())

@@ -225,8 +225,31 @@ func needsPath(p string) error {
 	return nil
 }
 
+// readAgentText is quick with a text that has no escapes.
+func readAgentText(p json.RawMessage) (b AgentText, err error) {
+	f := Fields{Rest: p}
+	for f.Next() {
+		switch string(f.Key) {
+		case "block":
+			f.Text((*string)(&b.Block))
+		case "text":
+			f.Text(&b.Text)
+		case "final":
+			f.Bool(&b.Final)
+		case "partial":
+			f.Bool(&b.Partial)
+		default:
+			f.Stop()
+		}
+	}
+	if f.Done() {
+		return b, nil
+	}
+	return plain[AgentText](p)
+}
+
 func init() {
-	register(plain[AgentText])
+	register(readAgentText)
 	register(plain[AgentThinking])
 	register(func(p json.RawMessage) (b AgentToolCall, err error) {
 		var old oldTool

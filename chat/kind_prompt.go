@@ -47,6 +47,7 @@ type AgentApprovalRequest struct {
 	Calls     []ApprovalCall `json:"calls"`
 	Timeout   float64        `json:"timeout,omitempty"`
 	Deadline  At             `json:"deadline,omitzero"`
+	Settled   bool           `json:"settled,omitempty"` // by the session's settings: the answer follows at once, and nobody is to be asked
 }
 
 // ApprovalCall is one call that waits for approval.
@@ -55,6 +56,8 @@ type ApprovalCall struct {
 	Tool   string          `json:"tool"`
 	Params json.RawMessage `json:"params,omitempty"`
 	Risk   string          `json:"risk,omitempty"`
+	Always bool            `json:"always,omitempty"` // a person decides, whatever the session's settings say
+	Client bool            `json:"client,omitempty"` // whoever sent the message runs it: the answer brings the result, or refuses
 }
 
 // AgentPermissionRequest asks a person to grant scopes.

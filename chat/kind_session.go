@@ -9,6 +9,7 @@ type SessionStarted struct {
 	Metadata  json.RawMessage `json:"metadata,omitempty"` // an object
 	Workspace string          `json:"workspace,omitempty"`
 	Policy    Policy          `json:"policy,omitempty"`
+	Settings  Settings        `json:"settings,omitzero"`
 	Members   []Member        `json:"members,omitempty"`
 	ForkedOf  SessionID       `json:"forked_of,omitempty"`
 	ForkedAt  Seq             `json:"forked_at,omitempty"`
@@ -21,8 +22,10 @@ type SessionUpdated struct {
 	Agent    *string         `json:"agent,omitempty"`
 	Metadata json.RawMessage `json:"metadata,omitempty"` // the whole object anew
 	Policy   *Policy         `json:"policy,omitempty"`
+	Settings *Settings       `json:"settings,omitempty"` // all of them anew
 	Members  *[]Member       `json:"members,omitempty"`
 	Summary  *string         `json:"summary,omitempty"`
+	Compact  bool            `json:"compact,omitempty"` // the past is to be summarised before an agent goes on
 }
 
 // SessionCompleted ends a session; a later user message reopens it.
@@ -59,6 +62,7 @@ type TurnCompleted struct {
 	Outcome Outcome `json:"outcome"`
 	Error   string  `json:"error,omitempty"`
 	Usage   *Usage  `json:"usage,omitempty"` // the sum of the turn's reports
+	Ack     string  `json:"ack,omitempty"`   // the name of the request that stopped it, if it had one
 }
 
 // TurnInput says that steered messages were taken into the running turn.
@@ -80,7 +84,8 @@ type TurnStopRequested struct {
 	By     Actor  `json:"by"`
 	Reason string `json:"reason,omitempty"`
 	// Deadline is until when it may take to end well; absent means a moment.
-	Deadline At `json:"deadline,omitzero"`
+	Deadline At     `json:"deadline,omitzero"`
+	Ack      string `json:"ack,omitempty"` // what who asked calls the request
 }
 
 // Policy says what happens to a user message that arrives during a turn.
@@ -114,6 +119,9 @@ func (b SessionStarted) check() error {
 	if err := b.Policy.check(); err != nil {
 		return err
 	}
+	if err := b.Settings.check(); err != nil {
+		return err
+	}
 	return checkMembers(b.Members)
 }
 
@@ -132,6 +140,11 @@ func (b SessionUpdated) check() error {
 	}
 	if b.Policy != nil {
 		if err := b.Policy.check(); err != nil {
+			return err
+		}
+	}
+	if b.Settings != nil {
+		if err := b.Settings.check(); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,12 @@ type Decision struct {
 	Reason   string          `json:"reason,omitempty"`
 	Params   json.RawMessage `json:"params,omitempty"`   // edited arguments, when the person changed them
 	Remember string          `json:"remember,omitempty"` // once (default) or session
+	Result   json.RawMessage `json:"result,omitempty"`   // what came of the call, when whoever answers has run it
+	Error    string          `json:"error,omitempty"`    // why it failed there
 }
+
+// Ran reports whether whoever answered has run the call already.
+func (d *Decision) Ran() bool { return len(d.Result) > 0 || d.Error != "" }
 
 // UserPermissionResponse answers an AgentPermissionRequest.
 type UserPermissionResponse struct {
@@ -121,8 +126,27 @@ func (b UserInputResponse) check() error      { return needsRequest(b.RequestID)
 func (b UserPermissionResponse) check() error { return needsRequest(b.RequestID) }
 func (b UserApprovalResponse) check() error   { return needsRequest(b.RequestID) }
 
+// readUserMessage is quick with what most messages are: a text.
+func readUserMessage(p json.RawMessage) (b UserMessage, err error) {
+	f := Fields{Rest: p}
+	for f.Next() {
+		switch string(f.Key) {
+		case "text":
+			f.Text(&b.Text)
+		case "user_id":
+			f.Text(&b.UserID)
+		default:
+			f.Stop()
+		}
+	}
+	if f.Done() {
+		return b, nil
+	}
+	return plain[UserMessage](p)
+}
+
 func init() {
-	register(plain[UserMessage])
+	register(readUserMessage)
 	register(plain[UserMessageWithdrawn])
 	register(func(p json.RawMessage) (b UserInputResponse, err error) {
 		var old struct {

@@ -240,6 +240,9 @@ func (p *Prompt) acceptApproval(b UserApprovalResponse) (Body, error) {
 			return nil, Errorf(Invalid, "call %q is not decided: an answer decides every call of the prompt", clip(c.CallID, 80))
 		}
 		delete(byCall, c.CallID)
+		if err := d.fits(&c); err != nil {
+			return nil, err
+		}
 		decisions = append(decisions, d)
 	}
 	for id := range byCall {
@@ -247,6 +250,20 @@ func (p *Prompt) acceptApproval(b UserApprovalResponse) (Body, error) {
 	}
 	b.Decisions = decisions
 	return b, nil
+}
+
+// fits reports why a decision cannot be one on a call.
+func (d *Decision) fits(c *ApprovalCall) error {
+	switch {
+	case d.Ran() && (!d.Approve || len(d.Result) > 0 && d.Error != ""):
+		return Errorf(Invalid, "call %q: what was run is approved, and has a result or an error", clip(c.CallID, 80))
+	case d.Ran() && !c.Client:
+		// The agent would run it a second time.
+		return Errorf(Invalid, "call %q: the agent runs this tool itself; approve it or refuse it", clip(c.CallID, 80))
+	case c.Client && d.Approve && !d.Ran():
+		return Errorf(Invalid, "call %q: this tool is run by whoever sent the message; answer with its result, or refuse it", clip(c.CallID, 80))
+	}
+	return nil
 }
 
 func (p *Prompt) acceptPermission(b UserPermissionResponse) (Body, error) {

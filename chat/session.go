@@ -29,6 +29,7 @@ type Session struct {
 	Metadata    json.RawMessage `json:"metadata,omitempty"`
 	Summary     string          `json:"summary,omitempty"`
 	Policy      Policy          `json:"policy"`
+	Settings    Settings        `json:"settings,omitzero"`
 	Status      Status          `json:"status"`
 	Error       string          `json:"error,omitempty"` // why it failed
 	OpenPrompts int             `json:"open_prompts"`
@@ -98,6 +99,7 @@ type NewSession struct {
 	Title    string          `json:"title,omitempty"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 	Policy   Policy          `json:"policy,omitempty"`
+	Settings Settings        `json:"settings,omitzero"`
 	Members  []Member        `json:"members,omitempty"`
 }
 

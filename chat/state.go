@@ -20,6 +20,7 @@ type State struct {
 	Workstreams []*Workstream    `json:"workstreams,omitempty"` // in the order of their launch
 	Approved    []string         `json:"approved,omitempty"`    // tools approved for the session
 	Granted     []string         `json:"granted,omitempty"`     // scopes granted for the session or for ever
+	Compact     Seq              `json:"compact,omitempty"`     // what was said before is to be summarised
 }
 
 // Line is the main line of work ("") or a workstream's.
@@ -51,6 +52,7 @@ type Turn struct {
 	StartedAt At         `json:"started_at"`
 	Stopping  bool       `json:"stopping,omitempty"`
 	StopBy    At         `json:"stop_by,omitzero"`  // until when it may take to stop; 0 means a moment
+	Ack       string     `json:"ack,omitempty"`     // of the request to stop
 	Steered   []Seq      `json:"steered,omitempty"` // messages it was handed and has not taken
 	Woken     []Seq      `json:"woken,omitempty"`   // the same for what would begin a turn by itself
 	Told      []Seq      `json:"told,omitempty"`    // the same for directives and other news, which would not
@@ -198,7 +200,7 @@ func (s *State) Apply(e *Event) (changed bool) {
 		}
 	case TurnStopRequested:
 		if t, _ := s.TurnOf(b.TurnID); t != nil {
-			t.Stopping, t.StopBy = true, b.Deadline
+			t.Stopping, t.StopBy, t.Ack = true, b.Deadline, b.Ack
 		}
 	case TurnCompleted:
 		l := s.line(e.Workstream)
@@ -267,7 +269,7 @@ func (s *State) begin(e *Event, b SessionStarted) {
 	}
 	s.Session = Session{
 		ID: e.Session, Workspace: first(b.Workspace, DefaultWorkspace), Owner: e.Actor, Members: b.Members,
-		Agent: b.Agent, Title: b.Title, Metadata: b.Metadata, Policy: Policy(first(string(b.Policy), string(Queue))),
+		Agent: b.Agent, Title: b.Title, Metadata: b.Metadata, Policy: Policy(first(string(b.Policy), string(Queue))), Settings: b.Settings,
 		Status: Idle, ForkedOf: b.ForkedOf, ForkedAt: b.ForkedAt, CreatedAt: e.At, UpdatedAt: e.At, Last: e.Seq,
 	}
 }
@@ -285,11 +287,17 @@ func (s *State) update(b SessionUpdated) {
 	if b.Policy != nil {
 		s.Session.Policy = *b.Policy
 	}
+	if b.Settings != nil {
+		s.Session.Settings = *b.Settings
+	}
 	if b.Members != nil {
 		s.Session.Members = *b.Members
 	}
 	if b.Summary != nil {
 		s.Session.Summary = *b.Summary
+	}
+	if b.Compact {
+		s.Compact = s.Last
 	}
 }
 

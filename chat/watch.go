@@ -33,8 +33,8 @@ type Packer interface {
 }
 
 // Grouper is an Encoding for which pieces of one block that follow each other
-// and wait to be sent become one, of at most so many bytes unless a single one is
-// longer. The one has the position of its last part.
+// and wait to be sent become one, of at most so many characters unless a single one
+// is longer. The one has the position of its last part.
 type Grouper interface {
 	Group() int
 }

@@ -69,6 +69,11 @@ func TestGroupsLeaveSingleEntriesAlone(t *testing.T) {
 	if e, n := c.group(two); n != 2 || e.Piece.Text != "ab" || e.Piece.Offset != 0 || e.Piece.End != 2 || two[0].Piece.Text != "a" || two[1].Piece.Text != "b" {
 		t.Errorf("%d %+v", n, e.Piece)
 	}
+	// A character counts as one, however many bytes it takes.
+	wide := []Entry{{Piece: &chat.Preview{Block: "b", End: 30, Text: "一二三四五六七八九十"}}, {Piece: &chat.Preview{Block: "b", Offset: 30, End: 60, Text: "一二三四五六七八九十"}}, {Piece: &chat.Preview{Block: "b", Offset: 60, End: 63, Text: "一"}}}
+	if e, n := c.group(wide); n != 2 || e.Piece.Text != "一二三四五六七八九十一二三四五六七八九十" || e.Piece.End != 60 {
+		t.Errorf("%d %+v", n, e.Piece)
+	}
 	if _, n := c.group([]Entry{two[0], {Fact: chat.Fact{Seq: 2}}, two[1]}); n != 1 {
 		t.Error("pieces are joined over an event")
 	}

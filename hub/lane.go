@@ -2,6 +2,7 @@ package hub
 
 import (
 	"slices"
+	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -182,7 +183,7 @@ func (l *lane) forget(i uint64) {
 type codec struct {
 	enc     Encoding
 	pack    Packer // nil when bytes are shared as they are
-	most    int    // bytes of pieces that are joined; 0 for none
+	most    int    // characters of pieces that are joined; 0 for none
 	readers int
 	past    lane // events, with plain cursors, for readers that catch up
 	live    lane // events and pieces, for those that have caught up
@@ -228,10 +229,13 @@ func (c *codec) group(entries []Entry) (*Entry, int) {
 	if c.most == 0 || e.Piece == nil {
 		return e, 1
 	}
-	n, size := 1, len(e.Piece.Text)
+	n, size, chars := 1, len(e.Piece.Text), utf8.RuneCountInString(e.Piece.Text)
 	for n < len(entries) {
 		p, last := entries[n].Piece, entries[n-1].Piece
-		if p == nil || p.Block != last.Block || p.Offset != last.End || size+len(p.Text) > c.most {
+		if p == nil || p.Block != last.Block || p.Offset != last.End {
+			break
+		}
+		if chars += utf8.RuneCountInString(p.Text); chars > c.most {
 			break
 		}
 		size += len(p.Text)

@@ -369,7 +369,10 @@ func TestErase(t *testing.T) {
 	}
 }
 
-type fakeFiles struct{ err error }
+type fakeFiles struct {
+	err    error
+	merged []string // where to
+}
 
 func (f *fakeFiles) DeleteSession(context.Context, chat.SessionID) (int, int64, error) {
 	if f.err != nil {
@@ -380,6 +383,7 @@ func (f *fakeFiles) DeleteSession(context.Context, chat.SessionID) (int, int64, 
 
 func (f *fakeFiles) CopySession(context.Context, chat.SessionID, chat.SessionID) error { return f.err }
 
-func (f *fakeFiles) Merge(context.Context, chat.SessionID, []string, string) ([]string, error) {
-	return nil, f.err
+func (f *fakeFiles) Merge(_ context.Context, _ chat.SessionID, _ []string, to string) ([]string, error) {
+	f.merged = append(f.merged, to)
+	return []string{to + "result.txt"}, f.err
 }

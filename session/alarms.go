@@ -99,13 +99,12 @@ func (s *Sessions) dueIn(ctx context.Context, id chat.SessionID) error {
 	}
 	r := s.room(id)
 	defer r.leave()
-	return r.do(ctx, &request{must: true, rules: &dueWork{files: files}})
+	return r.do(ctx, &request{must: true, files: files, rules: &dueWork{}})
 }
 
 // dueWork is what is due, under way.
 type dueWork struct {
-	files map[string][]string // merged, by workstream
-	said  map[string]*said    // what those that end last said
+	said map[string]*said // what those that end last said
 }
 
 func (q *dueWork) lookUp(ctx context.Context, r *room) error {
@@ -131,11 +130,11 @@ func (q *dueWork) decide(d *decision) error {
 		for _, body := range workstream.Due(w, d.now) {
 			switch b := body.(type) {
 			case chat.WorkstreamTimeout:
-				b.Files = q.files[w.ID]
+				b.Files = d.files[w.ID]
 				b.Summary = d.cut(w, q.said[w.ID], "its workstream has run out of time")
 				d.endWork(w, b)
 			case chat.WorkstreamCanceled:
-				b.Files = q.files[w.ID]
+				b.Files = d.files[w.ID]
 				d.cut(w, nil, "its workstream was canceled")
 				d.endWork(w, b)
 			default:

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
@@ -55,11 +56,27 @@ func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, d
 	}
 	a := &appending{room: r, caller: c, drafts: drafts}
 	a.rules, a.undo = a, len(drafts) > 1
+	if slices.ContainsFunc(drafts, endsSession) {
+		if a.files, err = s.mergeResting(ctx, r.id, ""); err != nil {
+			r.leave()
+			return nil, err
+		}
+	}
 	if err := r.join(&a.request); err != nil {
 		r.leave()
 		return nil, err
 	}
 	return a, nil
+}
+
+// endsSession reports whether a draft ends the session, and its workstreams with
+// it.
+func endsSession(d chat.Draft) bool {
+	switch d.Body.(type) {
+	case chat.SessionCompleted, chat.SessionFailed:
+		return true
+	}
+	return false
 }
 
 func (a *appending) finish(ctx context.Context) ([]chat.Event, error) {
@@ -190,8 +207,14 @@ func (d *decision) draft(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 		return d.withdraw(actor, draft, b)
 	case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse:
 		return d.answer(actor, draft)
-	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
+	case chat.AgentInputRequest, chat.AgentPermissionRequest:
 		return d.ask(actor, draft, turn)
+	case chat.AgentApprovalRequest:
+		e, err := d.ask(actor, draft, turn)
+		if err == nil {
+			d.approve(&e)
+		}
+		return e, err
 	case chat.AgentText, chat.AgentThinking:
 		if err := d.finishes(&draft, turn); err != nil {
 			return chat.Event{}, err

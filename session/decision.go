@@ -25,6 +25,8 @@ type decision struct {
 	deadline bool // a prompt with a deadline was opened
 	work     bool // what is due for workstreams may have changed
 
+	files map[string][]string // of workstreams that may end, merged
+
 	// Most decisions are of one event, so its memory comes with them.
 	first struct {
 		event  [1]chat.Event
@@ -37,6 +39,7 @@ type decision struct {
 // run lets one request decide. A request that fails leaves no trace, but for
 // one fact: an answer that comes too late finds that its prompt has expired.
 func (d *decision) run(req *request) error {
+	d.files = req.files
 	if !req.undo {
 		return req.decide(d)
 	}

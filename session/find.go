@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"iter"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -102,3 +103,7 @@ func (s *Sessions) List(ctx context.Context, c chat.Caller, f chat.Filter) (chat
 	}
 	return s.log.List(ctx, f)
 }
+
+// All gives the records of all sessions of all workspaces, for what the server
+// itself has to see to.
+func (s *Sessions) All(ctx context.Context) iter.Seq2[chat.Session, error] { return s.log.All(ctx) }

@@ -33,7 +33,7 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 		return chat.Session{}, err
 	}
 	// It becomes an event of the fork, after all of the past: see that it fits.
-	change := chat.NewDraft(changeOf(f, f.Title))
+	change := chat.NewDraft(changeOf(f, f.Title, chat.Settings{}))
 	if err := change.Settle(); err != nil {
 		return chat.Session{}, err
 	}
@@ -250,7 +250,7 @@ func (k *forking) settle() *decision {
 	if title == "" {
 		title = k.state.Session.Title
 	}
-	change := changeOf(k.wish, title)
+	change := changeOf(k.wish, title, k.state.Session.Settings)
 	if len(k.state.Session.Members) > 0 {
 		// The past tells whom its owner let in; the fork's owner has let in nobody.
 		change.Members = &[]chat.Member{}
@@ -261,8 +261,13 @@ func (k *forking) settle() *decision {
 }
 
 // changeOf is what a fork has of its own.
-func changeOf(f chat.Fork, title string) chat.SessionUpdated {
+func changeOf(f chat.Fork, title string, settings chat.Settings) chat.SessionUpdated {
 	change := chat.SessionUpdated{Title: &title, Metadata: f.Metadata}
+	if settings.Approvals != "" {
+		// Who let tools run in the past has not let them run here.
+		settings.Approvals = ""
+		change.Settings = &settings
+	}
 	if f.Agent != "" {
 		change.Agent = &f.Agent
 	}

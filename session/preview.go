@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -114,10 +115,29 @@ func (p *previewing) take(req *request) error {
 			for j := range p.pieces {
 				p.grow(&p.pieces[j])
 			}
+			if i > 0 {
+				err = p.unshown(piece.Block, err)
+			}
 			return at(i, len(req.pieces), err)
 		}
 	}
 	return nil
+}
+
+// unshown corrects what a refusal says of a block: pieces of the same request
+// that came before the refused one were not shown either.
+func (p *previewing) unshown(block chat.BlockID, err error) error {
+	e := chat.Public(err)
+	if _, told := e.Details["have"]; !told {
+		return err
+	}
+	have := 0
+	if b := p.block(block); b != nil {
+		have = b.len
+	}
+	e = e.With("have", have)
+	e.Msg = strings.TrimSuffix(e.Msg, "; send from there") + fmt.Sprintf(" (an array is one unit: nothing of it was shown, %d bytes of the block are there)", have)
+	return e
 }
 
 func (p *previewing) one(st *chat.State, piece chat.Preview) error {
@@ -174,7 +194,11 @@ func (p *previewing) one(st *chat.State, piece chat.Preview) error {
 	if b.json+chat.JSONLen(piece.Text) > chat.MaxBlockJSON {
 		return chat.Errorf(chat.TooLarge, "a block has at most %d KiB as JSON: finish it with agent.text and go on in a new one", chat.MaxBlockJSON>>10)
 	}
-	p.room.lastAt = chat.After(p.room.lastAt, p.room.home.now())
+	now := p.room.home.now()
+	if whole := now - now%1000; whole == chat.After(p.room.lastAt, whole) {
+		now = whole // a whole millisecond where there is room: dialects that count in them say it with every piece
+	}
+	p.room.lastAt = chat.After(p.room.lastAt, now)
 	piece.At = p.room.lastAt
 	p.pieces = append(p.pieces, piece)
 	p.grow(&piece)

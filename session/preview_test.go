@@ -42,7 +42,12 @@ func TestBlockRules(t *testing.T) {
 	refuse(chat.Conflict, thinking)
 	refuse(chat.TooLarge, p("b", 7, strings.Repeat("x", chat.MaxBlock)))
 	// One bad piece, and nothing of the request is taken.
-	refuse(chat.Invalid, p("b", 7, " an"), p("c", 0, "x"), p("b", 99, "x"))
+	if err := refuse(chat.Invalid, p("b", 7, " an"), p("c", 0, "x"), p("b", 99, "x")); chat.Public(err).Details["have"] != 7 {
+		t.Fatal("what was not shown is counted as if it were there", err)
+	}
+	if err := refuse(chat.Invalid, p("new", 0, "one"), p("new", 99, "x")); chat.Public(err).Details["have"] != 0 {
+		t.Fatal("what was not shown is counted as if it were there", err)
+	}
 	text("Grüße")
 	if _, ok := w.hub.Block(id, "c"); ok {
 		t.Fatal("a piece of a refused request was shown")

@@ -1,7 +1,9 @@
 package session
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 
@@ -41,7 +43,9 @@ func (d *decision) ask(actor chat.Actor, draft chat.Draft, turn chat.TurnID) (ch
 		body = b
 	case chat.AgentApprovalRequest:
 		b.RequestID, err = id(b.RequestID)
-		b.Deadline = deadline(b.Timeout)
+		if b.Settled = d.state.Session.Settings.Approves(b) != nil; !b.Settled {
+			b.Deadline = deadline(b.Timeout)
+		}
 		body = b
 	case chat.AgentPermissionRequest:
 		b.RequestID, err = id(b.RequestID)
@@ -52,6 +56,16 @@ func (d *decision) ask(actor chat.Actor, draft chat.Draft, turn chat.TurnID) (ch
 		return chat.Event{}, err
 	}
 	return d.enriched(actor, draft, body, turn)
+}
+
+// approve answers a question for approval in the same commit, where the settings
+// of the session leave it to the server: no agent waits, and who looks at the
+// log sees what was asked and who decided.
+func (d *decision) approve(asked *chat.Event) {
+	if b, ok := asked.Body.(chat.AgentApprovalRequest); ok && b.Settled {
+		answer := chat.UserApprovalResponse{RequestID: b.RequestID, Decisions: d.state.Session.Settings.Approves(b)}
+		d.say(answer, asked.Workstream, asked.Turn)
+	}
 }
 
 // used reports whether a request id cannot be had: it is open, it was asked in
@@ -94,12 +108,25 @@ func (d *decision) enriched(actor chat.Actor, draft chat.Draft, body chat.Body, 
 	if err != nil {
 		return chat.Event{}, err
 	}
+	full.Payload = withOwnWords(full.Payload, &draft)
 	keys := len(d.keys)
 	e := *d.add(actor, full, turn)
 	if len(d.keys) > keys {
 		d.keys[keys].Digest = digest
 	}
 	return e, nil
+}
+
+// withOwnWords adds to a payload what a dialect said in its own words, which
+// stand beside the rest under the dialect's name.
+func withOwnWords(payload json.RawMessage, sent *chat.Draft) json.RawMessage {
+	var own map[string]json.RawMessage
+	if sent.Via == "" || json.Unmarshal(sent.Payload, &own) != nil || own[sent.Via] == nil || len(payload) < 3 {
+		return payload
+	}
+	out := append(slices.Clone(payload[:len(payload)-1]), ',')
+	out = append(chat.AppendString(out, sent.Via), ':')
+	return append(append(out, own[sent.Via]...), '}')
 }
 
 // errEnded says that a prompt is not open any more; Sessions.explain adds by
@@ -156,12 +183,13 @@ type answering struct {
 	caller  chat.Caller
 	request string
 	answer  chat.Answer
-	known   *chat.Event // what its client id made before
+	known   *chat.Event  // what its client id made before
+	asked   *chat.Prompt // what that answered
 	event   chat.Event
 }
 
 func (a *answering) lookUp(ctx context.Context, r *room) error {
-	a.known = nil
+	a.known, a.asked = nil, nil
 	if a.answer.ClientID == "" || r.state == nil {
 		return nil
 	}
@@ -174,8 +202,39 @@ func (a *answering) lookUp(ctx context.Context, r *room) error {
 		return err
 	}
 	e, err := fact.Event()
-	a.known = &e
+	if a.known = &e; err != nil || chat.AnswerOf(e.Body) != a.request {
+		return err
+	}
+	ref, ok, err := r.home.log.Prompt(ctx, r.id, a.request)
+	if err != nil || !ok {
+		return err
+	}
+	if fact, err = r.home.log.Get(ctx, r.id, ref.Asked); err != nil {
+		return err
+	}
+	asked, err := fact.Event()
+	if p, ok := chat.AsPrompt(&asked); ok {
+		a.asked = &p
+	}
 	return err
+}
+
+// repeats reports whether the answer says what e says. It is checked against
+// the prompt again, because an option has several names.
+func (a *answering) repeats(e *chat.Event) bool {
+	if chat.AnswerOf(e.Body) != a.request {
+		return false
+	}
+	if a.asked == nil {
+		return true // answered in this very commit, so the prompt is not at hand
+	}
+	body, err := a.answer.Body(a.asked)
+	if err != nil {
+		return false
+	}
+	now, err1 := json.Marshal(body)
+	then, err2 := json.Marshal(e.Body)
+	return err1 == nil && err2 == nil && bytes.Equal(now, then)
 }
 
 func (a *answering) decide(d *decision) error {
@@ -187,9 +246,8 @@ func (a *answering) decide(d *decision) error {
 		known = &e
 	}
 	if known != nil {
-		// The winner's retry gets its answer again; the prompt is no longer
-		// there to compare the wording with.
-		if chat.AnswerOf(known.Body) != a.request {
+		// The winner's retry gets its answer again.
+		if !a.repeats(known) {
 			return errReused(a.answer.ClientID, known.Seq)
 		}
 		a.event = *known

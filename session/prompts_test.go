@@ -71,6 +71,9 @@ func TestPromptsOfEveryKind(t *testing.T) {
 			if err != nil || again.Seq != e.Seq {
 				t.Fatalf("the winner's retry gives %v %v", again, err)
 			}
+			other := chat.Answer{Text: "something else", ClientID: "mine"}
+			_, err = w.Answer(ctx, winner, id, p, other)
+			w.wantCode(err, chat.Conflict) // the key belongs to what was answered
 			_, err = w.Answer(ctx, winner, id, "other", k.good)
 			w.wantCode(err, chat.Conflict) // the key belongs to another answer
 			_, err = w.Answer(ctx, ann, id, "other", chat.Answer{Text: "x"})

@@ -42,6 +42,7 @@ type request struct {
 	must   bool // has its place however many wait
 	pieces []chat.Preview
 	caller chat.Caller
+	files  map[string][]string                      // of workstreams that may end by it, merged
 	look   func(st *chat.State) error               // sees what is committed, and nothing that is under way
 	alone  func(ctx context.Context, r *room) error // erases or imports
 

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -25,6 +26,7 @@ type journal interface {
 	Ends(ctx context.Context, id chat.SessionID, seq chat.Seq) ([]chat.End, error)
 	Deadlines(ctx context.Context) iter.Seq2[chat.Deadline, error]
 	Working(ctx context.Context) iter.Seq2[chat.SessionID, error]
+	All(ctx context.Context) iter.Seq2[chat.Session, error]
 	List(ctx context.Context, f chat.Filter) (chat.SessionPage, error)
 	Alias(ctx context.Context, workspace, actor, foreign string) (chat.SessionID, bool, error)
 	SetAlias(ctx context.Context, workspace, actor, foreign string, id chat.SessionID) (chat.SessionID, error)
@@ -56,7 +58,7 @@ type artifacts interface {
 
 // Options of Sessions; the zero value works.
 type Options struct {
-	DefaultAgent string                  // answers sessions that name none; "" means demo
+	DefaultAgent string                  // answers sessions that name none, until SetDefaultAgent; "" means demo
 	MaxQueue     int                     // messages that may wait behind a turn; 0 means 100
 	MaxRooms     int                     // sessions whose state is kept in memory; 0 means 20000
 	Artifacts    artifacts               // nil means there are none
@@ -91,8 +93,9 @@ type Sessions struct {
 	opt    Options
 	seed   maphash.Seed
 	shards [64]shard
-	sooner chan struct{} // a deadline was set; room for one signal
-	alarms alarms        // of workstreams
+	sooner chan struct{}          // a deadline was set; room for one signal
+	alarms alarms                 // of workstreams
+	agent  atomic.Pointer[string] // of sessions that name none
 }
 
 // shard keeps the rooms of some sessions.
@@ -105,11 +108,19 @@ type shard struct {
 func New(log journal, live live, opt Options) *Sessions {
 	opt.defaults()
 	s := &Sessions{log: log, live: live, opt: opt, seed: maphash.MakeSeed(), sooner: make(chan struct{}, 1)}
+	s.SetDefaultAgent(opt.DefaultAgent)
 	for i := range s.shards {
 		s.shards[i].rooms = map[chat.SessionID]*room{}
 	}
 	return s
 }
+
+// DefaultAgent names the agent of sessions that name none.
+func (s *Sessions) DefaultAgent() string { return *s.agent.Load() }
+
+// SetDefaultAgent names the agent of sessions that begin from now on and name
+// none. It may be called at any time.
+func (s *Sessions) SetDefaultAgent(name string) { s.agent.Store(&name) }
 
 // room returns the room of a session, and keeps it from being forgotten until
 // leave is called.

@@ -27,7 +27,7 @@ func (s *Sessions) Create(ctx context.Context, c chat.Caller, n chat.NewSession)
 		return sess, false, chat.Errorf(chat.Denied, "beginning a session needs the scope user or agent")
 	}
 	if n.Agent == "" {
-		n.Agent = s.opt.DefaultAgent
+		n.Agent = s.DefaultAgent()
 	}
 	if n.Metadata, err = compact(n.Metadata); err != nil {
 		return sess, false, err
@@ -65,7 +65,7 @@ func (s *Sessions) create(ctx context.Context, c chat.Caller, n chat.NewSession)
 		return sess, false, errForeign{}
 	}
 	draft := chat.NewDraft(chat.SessionStarted{
-		Agent: n.Agent, Title: n.Title, Metadata: n.Metadata, Workspace: c.In(), Policy: n.Policy, Members: n.Members,
+		Agent: n.Agent, Title: n.Title, Metadata: n.Metadata, Workspace: c.In(), Policy: n.Policy, Settings: n.Settings, Members: n.Members,
 	})
 	if err := draft.Settle(); err != nil {
 		return sess, false, err
@@ -118,7 +118,7 @@ func sameSession(c chat.Caller, n chat.NewSession, have *chat.Session) error {
 		policy = chat.Queue
 	}
 	if have.Owner.Same(c.Actor) && have.Workspace == c.In() && have.Agent == n.Agent && have.Title == n.Title &&
-		bytes.Equal(have.Metadata, n.Metadata) && have.Policy == policy && slices.Equal(have.Members, n.Members) {
+		bytes.Equal(have.Metadata, n.Metadata) && have.Policy == policy && have.Settings.Same(&n.Settings) && slices.Equal(have.Members, n.Members) {
 		return nil
 	}
 	return chat.Errorf(chat.Conflict, "there is a session %q already; choose another id, or leave it out", string(n.ID)).With("session_id", n.ID)

@@ -112,8 +112,12 @@ func (s *Sessions) EndTurn(ctx context.Context, ref chat.TurnRef, outcome chat.O
 	if needs, ok := err.(errMerge); ok {
 		// Before the workstream ends: so they are there when its parent is
 		// told, and a crash in between repeats it.
+		req := &request{rules: e, must: true}
+		if req.files, err = s.mergeResting(ctx, ref.Session, needs.workstream.ID); err != nil {
+			return err
+		}
 		e.files, e.merged = s.merge(ctx, ref.Session, needs.workstream), true
-		err = r.do(ctx, &request{rules: e, must: true})
+		err = r.do(ctx, req)
 	}
 	return err
 }
@@ -181,7 +185,7 @@ func (d *decision) closeTurn(t *chat.Turn, line string, outcome chat.Outcome, ca
 		}
 	}
 	d.closePrompts(func(p *chat.Prompt) bool { return p.Turn == t.ID })
-	end := chat.TurnCompleted{TurnID: t.ID, Outcome: outcome, Error: clip(cause)}
+	end := chat.TurnCompleted{TurnID: t.ID, Outcome: outcome, Error: clip(cause), Ack: t.Ack}
 	if t.Usage != (chat.Usage{}) {
 		u := t.Usage
 		end.Usage = &u
@@ -220,7 +224,9 @@ func (d *decision) addAs(actor chat.Actor, body chat.Body, workstream string, tu
 // attempt. The older attempt can say nothing more. With crash set it counts
 // towards MaxCrashes, after which the turn fails instead, and ok is false.
 func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason string, crash bool) (next chat.TurnRef, ok bool, err error) {
-	err = s.system(ctx, ref.Session, func(d *decision) error {
+	var res result
+	merged := s.opt.Artifacts == nil
+	rule := func(d *decision) error {
 		t, line := d.state.TurnOf(ref.Turn)
 		if t == nil || t.Attempt != ref.Attempt {
 			return chat.Errorf(chat.Conflict, "turn %s has ended or is in another attempt", ref.Turn)
@@ -231,13 +237,21 @@ func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason stri
 			crashes++
 		}
 		if crashes >= MaxCrashes {
-			d.endTurn(t, line, chat.Failed, fmt.Sprintf("given up after %d attempts without progress: %s", crashes, reason), result{})
+			if w := d.state.Workstream(line); !merged && w != nil && workstream.Merges(w) {
+				return errMerge{w}
+			}
+			d.endTurn(t, line, chat.Failed, fmt.Sprintf("given up after %d attempts without progress: %s", crashes, reason), res)
 			return nil
 		}
 		next, ok = chat.TurnRef{Session: ref.Session, Turn: ref.Turn, Attempt: t.Attempt + 1}, true
 		d.say(chat.TurnResumed{TurnID: t.ID, Attempt: t.Attempt + 1, Crashes: crashes, Reason: reason}, line, t.ID)
 		return nil
-	})
+	}
+	err = s.system(ctx, ref.Session, rule)
+	if needs, is := err.(errMerge); is {
+		res.files, merged = s.merge(ctx, ref.Session, needs.workstream), true
+		err = s.system(ctx, ref.Session, rule)
+	}
 	return next, ok && err == nil, err
 }
 

@@ -105,6 +105,20 @@ func TestStop(t *testing.T) {
 	w.wantCode(err, chat.TooLarge)
 }
 
+// Where nobody here answers, whoever does it elsewhere hears of a stop by the fact.
+func TestStopOfAnAgentElsewhere(t *testing.T) {
+	w := newWorld(t, Options{})
+	if _, _, err := w.Create(ctx, ann, chat.NewSession{ID: "s", Agent: chat.NoAgent}); err != nil {
+		t.Fatal(err)
+	}
+	w.say("s", "a")
+	if res, err := w.Stop(ctx, ann, "s", "", "enough"); err != nil || !res.Stopped || res.TurnID != "" {
+		t.Fatal(res, err)
+	}
+	w.say("s", "b")
+	w.wantStory("s", "session.started", "user.message a", "turn.stop_requested", "user.message b")
+}
+
 func TestFencing(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")

@@ -2,8 +2,8 @@ package session
 
 import (
 	"context"
+	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/workstream"
@@ -68,6 +68,10 @@ func (d *decision) endWork(w *chat.Workstream, end chat.Body) {
 	for _, seq := range append([]chat.Seq(nil), d.state.Line(w.ID).Queue...) {
 		d.say(chat.UserMessageWithdrawn{Sequence: seq}, w.ID, "")
 	}
+	if b, ok := end.(chat.WorkstreamCanceled); ok && b.Files == nil {
+		b.Files = d.files[w.ID]
+		end = b
+	}
 	d.say(end, w.Parent, "")
 	// After it: what becomes of its children must not begin anything there.
 	for _, c := range workstream.Live(d.state, w.ID) {
@@ -87,7 +91,7 @@ func (d *decision) stopWork(w *chat.Workstream, by chat.Actor, reason string, un
 	for _, c := range workstream.Live(d.state, w.ID) {
 		d.stopWork(c, by, "the workstream that launched it ends", until)
 	}
-	if !d.stopTurn(w.ID, by, reason, until).Stopped {
+	if !d.stopTurn(w.ID, by, reason, until, "").Stopped {
 		d.endWork(w, chat.WorkstreamCanceled{ID: w.ID, Reason: reason})
 	}
 }
@@ -115,6 +119,9 @@ func (d *decision) advanced(line string, body chat.Body, before int) {
 		}
 		p.Phase = chat.PhaseBlocked
 	case chat.AgentApprovalRequest, chat.AgentPermissionRequest:
+		if !slices.ContainsFunc(d.state.Prompts, func(p *chat.Prompt) bool { return p.Workstream == line }) {
+			return // it is settled
+		}
 		p.Phase = chat.PhaseBlocked
 	case chat.AgentText:
 		if b.Partial {
@@ -170,45 +177,6 @@ func (q *said) text(d *decision, seq chat.Seq) string {
 		return ""
 	}
 	return clip(q.words)
-}
-
-// mergeDue merges the files of workstreams that end by their deadline.
-func (s *Sessions) mergeDue(ctx context.Context, id chat.SessionID) (map[string][]string, error) {
-	var due []*chat.Workstream
-	err := s.look(ctx, id, func(st *chat.State) {
-		for _, w := range st.Workstreams {
-			if ends(w, s.now()) {
-				due = append(due, w)
-			}
-		}
-	})
-	files := map[string][]string{}
-	for _, w := range due {
-		files[w.ID] = s.merge(ctx, id, w)
-	}
-	return files, err
-}
-
-// merge lets the files of a workstream appear among those of the line that
-// launched it. That it cannot is no reason to keep the workstream from ending:
-// the files stay where they are.
-func (s *Sessions) merge(ctx context.Context, id chat.SessionID, w *chat.Workstream) []string {
-	if s.opt.Artifacts == nil || w == nil || !workstream.Merges(w) {
-		return nil
-	}
-	own := chat.WorkFolder(w.ID)
-	paths, err := s.opt.Artifacts.Merge(context.WithoutCancel(ctx), id, []string{own + "out/", own + "files/"}, chat.WorkFolder(w.Parent)+"files/"+w.ID+"/")
-	if err != nil {
-		s.opt.Logger.ErrorContext(ctx, "the files of a workstream could not be merged; they stay in its own folder", "session", id, "workstream", w.ID, "err", err)
-	}
-	const most = 100
-	if len(paths) > most {
-		paths = append(paths[:most:most], "…")
-	}
-	for i := range paths {
-		paths[i] = strings.TrimPrefix(paths[i], chat.WorkFolder(w.Parent))
-	}
-	return paths
 }
 
 // look shows f the state of a session as it is committed.

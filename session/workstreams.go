@@ -120,7 +120,13 @@ func (s *Sessions) order(ctx context.Context, c chat.Caller, id chat.SessionID, 
 		return chat.WorkstreamStatus{}, err
 	}
 	defer r.leave()
-	if err := r.do(ctx, &request{rules: o, undo: true}); err != nil {
+	req := &request{rules: o, undo: true}
+	if _, ends := o.sent.Body.(chat.WorkstreamCanceling); ends {
+		if req.files, err = s.mergeResting(ctx, r.id, o.name); err != nil {
+			return chat.WorkstreamStatus{}, err
+		}
+	}
+	if err := r.do(ctx, req); err != nil {
 		return chat.WorkstreamStatus{}, err
 	}
 	return o.status, nil

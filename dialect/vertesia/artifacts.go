@@ -144,25 +144,25 @@ func (d *Dialect) getArtifact(w http.ResponseWriter, r *http.Request, c chat.Cal
 	if q.Get("url") == "" {
 		return d.serveFile(w, r, permit{Session: sess.ID, Path: name, Caller: c})
 	}
-	return d.sendURL(w, r, c, sess, name, q.Get("disposition"), q.Get("filename"))
+	u, err := d.urlOf(r, c, sess, name, q.Get("disposition"), q.Get("filename"))
+	if err == nil {
+		d.send(w, r, http.StatusOK, placed{u, fullPath(sess.ID, name)})
+	}
+	return err
 }
 
-func (d *Dialect) sendURL(w http.ResponseWriter, r *http.Request, c chat.Caller, sess run, name, disposition, filename string) error {
+// urlOf is a signed address of a file that is there.
+func (d *Dialect) urlOf(r *http.Request, c chat.Caller, sess run, name, disposition, filename string) (string, error) {
 	if name != conversationName {
 		body, _, err := d.opt.Files.Get(r.Context(), sess.ID, name)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if err := body.Close(); err != nil {
-			return err
+			return "", err
 		}
 	}
-	u, err := d.signedURL(r, permit{Method: http.MethodGet, Session: sess.ID, Path: name, Name: clip(filename, 200), Disposition: clip(disposition, 20), Caller: c})
-	if err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, placed{u, fullPath(sess.ID, name)})
-	return nil
+	return d.signedURL(r, permit{Method: http.MethodGet, Session: sess.ID, Path: name, Name: clip(filename, 200), Disposition: clip(disposition, 20), Caller: c})
 }
 
 // serveSigned takes or gives the bytes of a file by a signed address. Who made
@@ -306,54 +306,4 @@ func (d *Dialect) names(ctx context.Context, id chat.SessionID, prefix string) (
 		names[i] = f.Path
 	}
 	return names, nil
-}
-
-// listFiles lists files by their full path, agents/RUN/PATH.
-func (d *Dialect) listFiles(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, rest, err := d.fileOf(r, c, r.URL.Query().Get("prefix"))
-	if err != nil {
-		return err
-	}
-	names, err := d.names(r.Context(), sess.ID, rest)
-	if err != nil {
-		return err
-	}
-	for i := range names {
-		names[i] = fullPath(sess.ID, names[i])
-	}
-	if names == nil {
-		names = []string{}
-	}
-	d.send(w, r, http.StatusOK, map[string]any{"files": names})
-	return nil
-}
-
-// fileOf takes a full path apart.
-func (d *Dialect) fileOf(r *http.Request, c chat.Caller, full string) (run, string, error) {
-	rest, ok := strings.CutPrefix(full, "agents/")
-	id, name, more := strings.Cut(rest, "/")
-	if !ok || !more || id == "" {
-		return run{}, "", chat.Errorf(chat.Invalid, "files are under agents/RUN/, not under %q", clip(full, 80))
-	}
-	sess, err := d.runOf(r.Context(), c, id)
-	return sess, name, err
-}
-
-func (d *Dialect) downloadURL(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	var in struct {
-		File        string `json:"file"`
-		Name        string `json:"name"`
-		Disposition string `json:"disposition"`
-	}
-	if err := d.read(r, &in); err != nil {
-		return err
-	}
-	if d.opt.Files == nil {
-		return chat.Errorf(chat.Unavailable, "this server keeps no files")
-	}
-	sess, name, err := d.fileOf(r, c, in.File)
-	if err != nil {
-		return err
-	}
-	return d.sendURL(w, r, c, sess, name, in.Disposition, in.Name)
 }

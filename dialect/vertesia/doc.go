@@ -17,11 +17,12 @@
 //	                                  session.completed) with its own words beside it; chunks become previews
 //	UserInput                         the answer to the question that it names or that is open, else user.message;
 //	                                  client_message_id is the client_id; to a child workstream.message
-//	Stop                              turn.stop_requested; when that has had its effect vertesia.stopped, with the ack
+//	Stop                              turn.stop_requested, with the ack; vertesia.stopped where nothing runs
 //	FileUploaded, FileRemoved         vertesia.files, the whole set; the next message takes the new ones along
 //	FileBatchClosed                   user.message "[Files Ready]", once per batch, and vertesia.files
-//	ModelConfigChanged, McpConfig…,   session.updated, in metadata.vertesia
+//	ModelConfigChanged, McpConfig…,   session.updated: the settings of the session, and metadata.vertesia
 //	ToolApprovalModeChanged
+//	TriggerCheckpoint                 session.updated with compact
 //	launch_, message_, steer_,        the verbs of workstreams
 //	terminate_workstream
 //	any other signal                  vertesia.signal
@@ -43,7 +44,8 @@
 //	agent.*_request                   REQUEST_INPUT with ux, tool_approval for approvals
 //	prompt.closed                     UPDATE with approval_decision
 //	turn.resumed                      RESTARTING
-//	turn.completed                    IDLE, on the main line; before it ERROR or WARNING when it failed
+//	turn.completed                    IDLE, on the main line, with the ack of a stop; before it ERROR or WARNING when it failed
+//	an approval that is settled       UPDATE with approval_decision auto_approved
 //	workstream.launched, .warning     UPDATE, WARNING on the line that launched it
 //	workstream.progress, and its end  UPDATE, COMPLETE, ERROR, WARNING on its own line, with d.status; never TERMINATED
 //	session.completed, session.failed COMPLETE, TERMINATED
@@ -53,7 +55,8 @@
 // over with a turn.
 //
 // What we do not speak: processes (process_id, advance, retry-node, answer-task),
-// analytics, and the store of documents.
+// analytics, schedules, the store of documents and the studio. Who asks for them
+// is told so.
 //
 // # Timestamps
 //
@@ -69,7 +72,7 @@
 // once for all; the few readers that a run usually has compress what is live with
 // what they were sent before, which takes a third. Writes of chunks to a reader
 // are at least Options.Group apart; what waits meanwhile goes out together, joined
-// into chunks of up to 200 bytes.
+// into chunks of up to 200 characters.
 //
 // A stream has one goroutine, a socket two. Changes to the files and the posted
 // chunks of one session wait for each other (locks); nothing else does. No lock of

@@ -48,7 +48,7 @@ const (
 	asJSON           // objects, each followed by a comma
 )
 
-// chunkSize is how many bytes of text a chunk holds at most when pieces of a
+// chunkSize is how many characters of text a chunk holds at most when pieces of a
 // block are waiting to be sent together.
 const chunkSize = 200
 
@@ -225,6 +225,9 @@ func bodyMessages(e *chat.Event) []message {
 	case chat.UserInputResponse:
 		return one(Question, first(b.Text, strings.Join(b.Values, ", "), "(no answer)"), details{Ack: e.ClientID, Answer: &requestRef{b.RequestID}})
 	case chat.UserApprovalResponse:
+		if e.Actor == chat.System {
+			return nil // nobody was asked, see the request
+		}
 		return one(Question, decisionText(b), details{Ack: e.ClientID, Answer: &requestRef{b.RequestID}, Approved: approvalOf(b)})
 	case chat.UserPermissionResponse:
 		return one(Question, permissionText(b), details{Ack: e.ClientID, Answer: &requestRef{b.RequestID}})
@@ -264,6 +267,9 @@ func bodyMessages(e *chat.Event) []message {
 		}
 		return one(RequestInput, inputText(b), inputDetails(b))
 	case chat.AgentApprovalRequest:
+		if b.Settled {
+			return one(Update, "The settings of the run allow "+toolsOf(b)+".", details{Class: "activity", RequestID: b.RequestID, Decision: "auto_approved", Released: &approvalKey{b.RequestID}})
+		}
 		return one(RequestInput, approvalText(b), approvalDetails(b))
 	case chat.AgentPermissionRequest:
 		return one(RequestInput, permissionAsked(b), permissionDetails(b))
@@ -295,7 +301,7 @@ func turnMessages(e *chat.Event, b chat.TurnCompleted) (list []message) {
 	case chat.Interrupted:
 		list = append(list, message{t: Warning, text: first(b.Error, "The agent could not go on.")})
 	case chat.Stopped:
-		text, d.StatusReason, d.Role = "Stopped.", "user_stopped", "user_stopped"
+		text, d.StatusReason, d.Role, d.Ack = "Stopped.", "user_stopped", "user_stopped", b.Ack
 	}
 	return append(list, message{t: Idle, text: text, d: detailsOf(d)})
 }

@@ -123,7 +123,7 @@ func TestAChildSeenAlone(t *testing.T) {
 func TestChunksAreBounded(t *testing.T) {
 	var g chat.Grouper = codingOf(asSSE, "")
 	if n := g.Group(); n != 200 {
-		t.Errorf("chunks are joined up to %d bytes", n)
+		t.Errorf("chunks are joined up to %d characters", n)
 	}
 	if _, ok := any(packed{codingOf(asSSE, "")}).(chat.Grouper); !ok {
 		t.Error("compressed ones are not")
@@ -168,6 +168,7 @@ func TestLateChunksLeaveNoGhosts(t *testing.T) {
 		if code := post(body); code != http.StatusOK {
 			t.Fatalf("%s: %d", body, code)
 		}
+		s.until(func(m CompactMessage) bool { return isChunk(m) || m.T == Answer }) // who reads later is shown less of it
 	}
 	w.ok("POST", "/api/v1/agents/"+run.ID+"/updates", `{"type":4,"message":"done"}`, nil)
 	s.until(is(Complete))

@@ -62,7 +62,9 @@ func newWorld(t testing.TB, s setup) *world {
 	opt := Options{
 		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Issue: h.Auth.Issue, Conns: h.Conns, Secret: secret,
 		Agents: func(string) []string { return []string{"demo"} },
-		Tools:  func(context.Context, chat.Caller, string) []Tool { return []Tool{{Name: "calc", Description: "adds"}} },
+		Tools: func(_ context.Context, agent string) ([]Tool, bool) {
+			return []Tool{{Name: "calc", Description: "adds"}, {Name: "draw"}}, agent == "demo"
+		},
 	}
 	if s.change != nil {
 		s.change(&opt)

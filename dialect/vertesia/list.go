@@ -113,7 +113,8 @@ const maxScan = 10_000
 // find walks the caller's sessions, the most recently active first, and returns
 // the runs that are wanted and where to go on.
 func (d *Dialect) runs(ctx context.Context, c chat.Caller, w wanted) (found []agentRun, next string, err error) {
-	f := chat.Filter{Limit: 200, Query: w.query, Cursor: w.cursor}
+	f := chat.Filter{Limit: 200, Cursor: w.cursor}
+	looks := maxLooks
 	if w.id != "" {
 		sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(w.id))
 		if chat.CodeOf(err) == chat.NotFound {
@@ -147,6 +148,11 @@ func (d *Dialect) runs(ctx context.Context, c chat.Caller, w wanted) (found []ag
 			if !w.fits(&one) {
 				continue
 			}
+			if found, err := d.mentions(ctx, c, &page.Sessions[i], w.query, &looks); err != nil {
+				return nil, "", err
+			} else if !found {
+				continue
+			}
 			if skip > 0 {
 				skip--
 				continue
@@ -163,8 +169,32 @@ func (d *Dialect) runs(ctx context.Context, c chat.Caller, w wanted) (found []ag
 	return found, f.Cursor, nil
 }
 
+// maxLooks bounds the runs whose conversation is read for one search, the most
+// recently active ones.
+const maxLooks = 200
+
+// mentions reports whether all words of a query occur in what a run is called or
+// was begun with, or the whole of it in what was said there.
+func (d *Dialect) mentions(ctx context.Context, c chat.Caller, s *chat.Session, query string, looks *int) (bool, error) {
+	if query == "" {
+		return true, nil
+	}
+	about := strings.ToLower(strings.Join([]string{string(s.ID), s.Title, s.Summary, s.Agent, string(s.Metadata)}, " "))
+	if !slices.ContainsFunc(strings.Fields(strings.ToLower(query)), func(word string) bool { return !strings.Contains(about, word) }) {
+		return true, nil
+	}
+	if *looks--; *looks < 0 {
+		return false, nil
+	}
+	page, err := d.opt.Sessions.Search(ctx, c, s.ID, query, 0, 1)
+	if chat.CodeOf(err) == chat.Gone || chat.CodeOf(err) == chat.NotFound {
+		return false, nil
+	}
+	return len(page.Hits) > 0, err
+}
+
 func (w *wanted) narrow() bool {
-	return w.interaction != "" || w.startedBy != "" || w.status != nil || w.tags != nil || w.categories != nil ||
+	return w.query != "" || w.interaction != "" || w.startedBy != "" || w.status != nil || w.tags != nil || w.categories != nil ||
 		!w.since.IsZero() || !w.until.IsZero() || w.activity != "" || w.interactive != nil
 }
 

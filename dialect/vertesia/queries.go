@@ -2,7 +2,6 @@ package vertesia
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,7 +29,7 @@ func (d *Dialect) query(w http.ResponseWriter, r *http.Request, c chat.Caller) e
 	case "AgentPlan":
 		d.send(w, r, http.StatusOK, planAnswer(st.Plan))
 	case "AvailableTools":
-		d.send(w, r, http.StatusOK, map[string]any{"tools": d.toolsOf(r.Context(), c, st)})
+		d.send(w, r, http.StatusOK, map[string]any{"tools": d.toolsOf(r.Context(), st, sess.line)})
 	case "PendingQuestions":
 		d.send(w, r, http.StatusOK, map[string]any{"asks": asksOf(st)})
 	default:
@@ -46,19 +45,30 @@ func planAnswer(p *chat.AgentPlan) any {
 	return planDetails{planOf(*p), p.Comment}
 }
 
-// toolsOf lists the agent's tools, and those that the run was begun with.
-func (d *Dialect) toolsOf(ctx context.Context, c chat.Caller, st *chat.State) []Tool {
+// toolsOf lists what the agent of a line can use and the run lets it. Of an agent
+// that does not say what it has, those are listed that the run names.
+func (d *Dialect) toolsOf(ctx context.Context, st *chat.State, line string) []Tool {
 	tools := []Tool{}
-	if d.opt.Tools != nil {
-		tools = append(tools, d.opt.Tools(ctx, c, st.Session.Agent)...)
+	names := st.Session.Settings.Tools
+	var launched []string
+	if w := st.Workstream(line); w != nil {
+		launched = w.Tools
 	}
-	var asked []string
-	_ = json.Unmarshal(metaOf(&st.Session)["tool_names"], &asked) // absent or of another kind: none
-	for _, name := range asked {
-		if name = strings.TrimPrefix(name, "+"); name == "" || name[0] == '-' {
-			continue
+	if d.opt.Tools != nil {
+		ctx, cancel := context.WithTimeout(ctx, patience) // a server of tools that is slow is left out
+		defer cancel()
+		if all, known := d.opt.Tools(ctx, st.AgentOf(line)); known {
+			for _, t := range all {
+				if chat.Allowed(names, t.Name) && chat.Allowed(launched, t.Name) {
+					tools = append(tools, t)
+				}
+			}
+			return tools
 		}
-		if !slices.ContainsFunc(tools, func(t Tool) bool { return t.Name == name }) {
+	}
+	for _, name := range slices.Concat(names, launched) {
+		name = strings.TrimPrefix(name, "+")
+		if name != "" && name[0] != '-' && !slices.ContainsFunc(tools, func(t Tool) bool { return t.Name == name }) {
 			tools = append(tools, Tool{Name: name})
 		}
 	}

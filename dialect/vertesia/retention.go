@@ -39,25 +39,14 @@ func (d *Dialect) Expire(ctx context.Context) (erased int, err error) {
 		return 0, nil
 	}
 	limit := chat.AtOf(d.opt.Now().Add(-d.opt.Retention))
-	var old []chat.SessionID
-	f := chat.Filter{Limit: 500}
-	for {
-		page, err := d.opt.Sessions.List(ctx, chat.Trusted, f)
+	for s, err := range d.opt.Sessions.All(ctx) {
 		if err != nil {
-			return 0, err
+			return erased, err
 		}
-		for i := range page.Sessions {
-			s := &page.Sessions[i]
-			if s.UpdatedAt < limit && s.Status != chat.Running && s.Status != chat.Waiting && metaOf(s) != nil {
-				old = append(old, s.ID)
-			}
+		if s.UpdatedAt >= limit || s.Status == chat.Running || s.Status == chat.Waiting || metaOf(&s)["interaction"] == nil {
+			continue // the last: one that was begun elsewhere, of which something was set here
 		}
-		if f.Cursor = page.Next; f.Cursor == "" {
-			break
-		}
-	}
-	for _, id := range old {
-		if _, err := d.opt.Sessions.Erase(ctx, chat.Trusted, id); err != nil {
+		if _, err := d.opt.Sessions.Erase(ctx, chat.Trusted, s.ID); err != nil {
 			if chat.CodeOf(err) == chat.Gone || chat.CodeOf(err) == chat.NotFound {
 				continue
 			}

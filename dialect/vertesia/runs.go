@@ -78,6 +78,9 @@ func (d *Dialect) describe(ctx context.Context, c chat.Caller, s *chat.Session) 
 		Categories: m["categories"], Properties: m["properties"], Source: m["source"], CollectionID: m["collection_id"],
 		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
+	if mode := approvalMode(s.Settings.Approvals); mode != "" {
+		r.ApprovalMode = chat.AppendString(nil, mode)
+	}
 	switch s.Status {
 	case chat.Running:
 		r.Activity = "working"
@@ -221,7 +224,11 @@ func (d *Dialect) begin(ctx context.Context, c chat.Caller, p startPayload, kept
 	if err != nil {
 		return chat.Session{}, err
 	}
-	sess, _, err := d.opt.Sessions.Create(ctx, c, chat.NewSession{Agent: d.agentOf(c, p.Interaction), Title: p.Title, Metadata: metadata})
+	settings, err := chosen(chat.Settings{}, kept)
+	if err != nil {
+		return chat.Session{}, err
+	}
+	sess, _, err := d.opt.Sessions.Create(ctx, c, chat.NewSession{Agent: d.agentOf(c, p.Interaction), Title: p.Title, Metadata: metadata, Settings: settings})
 	if err != nil || text == "" {
 		return sess, err
 	}

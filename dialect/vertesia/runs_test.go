@@ -29,6 +29,15 @@ func TestRetentionErasesOnlyWhatIsOldAndOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := w.dialect.change(t.Context(), chat.Trusted, foreign.ID, map[string]any{"model": "m"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := chat.Trusted
+	elsewhere.Workspace = "acme"
+	far, _, err := w.sessions.Create(t.Context(), elsewhere, chat.NewSession{Agent: "none", Metadata: []byte(`{"vertesia":{"interaction":"x"}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if n, err := w.dialect.Expire(t.Context()); n != 0 || err != nil {
 		t.Fatalf("without a retention %d runs go (%v)", n, err)
 	}
@@ -41,8 +50,11 @@ func TestRetentionErasesOnlyWhatIsOldAndOurs(t *testing.T) {
 	mu.Lock()
 	now = now.Add(25 * time.Hour)
 	mu.Unlock()
-	if n, err := keeper.Expire(t.Context()); n != 1 || err != nil {
-		t.Fatalf("%d runs go (%v), want 1", n, err)
+	if n, err := keeper.Expire(t.Context()); n != 2 || err != nil {
+		t.Fatalf("%d runs go (%v), want 2", n, err)
+	}
+	if _, err := w.sessions.Get(t.Context(), elsewhere, far.ID); chat.CodeOf(err) != chat.Gone {
+		t.Errorf("the run of another workspace: %v", err)
 	}
 	if code, _, _ := w.call("GET", "/api/v1/agents/"+old, ""); code != http.StatusGone {
 		t.Errorf("the old run answers %d", code)

@@ -26,13 +26,15 @@ type sessions interface {
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
 	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
+	All(ctx context.Context) iter.Seq2[chat.Session, error]
+	Search(ctx context.Context, c chat.Caller, id chat.SessionID, query string, before chat.Seq, limit int) (chat.SearchPage, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
 	Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error
 	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
-	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
+	StopAs(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason, ack string) (chat.StopResult, error)
 	Blocks(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.Block, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
 	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
@@ -50,13 +52,13 @@ type files interface {
 // Options of the dialect.
 type Options struct {
 	Sessions sessions
-	Files    files                                                         // nil means that there are no artifacts
-	Caller   func(*http.Request) (chat.Caller, error)                      // who is asking
-	Issue    func(r *http.Request) (token string, err error)               // a short-lived token for who is asking; nil means that keys are not exchanged
-	Agents   func(workspace string) []string                               // names of agents that answer; nil means that every interaction names one
-	Tools    func(ctx context.Context, c chat.Caller, agent string) []Tool // what AvailableTools lists; nil means none
-	Conns    *wire.Conns                                                   // open streams and sockets
-	Secret   []byte                                                        // signs addresses of files; the same after a restart
+	Files    files                                                              // nil means that there are no artifacts
+	Caller   func(*http.Request) (chat.Caller, error)                           // who is asking
+	Issue    func(r *http.Request) (token string, err error)                    // a short-lived token for who is asking; nil means that keys are not exchanged
+	Agents   func(workspace string) []string                                    // names of agents that answer; nil means that every interaction names one
+	Tools    func(ctx context.Context, agent string) (tools []Tool, known bool) // what an agent can use; nil means that none says
+	Conns    *wire.Conns                                                        // open streams and sockets
+	Secret   []byte                                                             // signs addresses of files; the same after a restart
 
 	TrustedProxy bool          // X-Forwarded-Proto is believed
 	MaxBody      int64         // bytes of a JSON body; 0 means 8 MiB
@@ -172,6 +174,21 @@ func (d *Dialect) Routes() []wire.Route {
 	add("POST /api/v1/pending-asks/{ask}/resolve", d.resolveAsk)
 	add("GET /api/v1/files/list", d.listFiles)
 	add("POST /api/v1/files/download-url", d.downloadURL)
+	add("POST /api/v1/files/upload-url", d.uploadURL)
+	add("POST /api/v1/files/bulk-upload-urls", d.uploadURLs)
+	add("GET /api/v1/files/metadata", d.fileMetadata)
+	add("POST /api/v1/files/copy", d.copyFile)
+	add("DELETE /api/v1/files/{path...}", d.deleteFile)
+	add("GET /api/v1/interactions", d.listInteractions)
+	add("GET /api/v1/interactions/catalog", d.listInteractions)
+	add("GET /api/v1/apps/installations", d.listNone)
+	for what, paths := range unspoken {
+		for _, path := range paths {
+			for _, method := range []string{"GET ", "POST "} {
+				add(method+path, refuse(what), unoffered)
+			}
+		}
+	}
 	// Here the address itself says who may: it is signed.
 	for _, method := range []string{"GET ", "PUT "} {
 		routes = append(routes, wire.Route{Pattern: method + signedPath + "{path...}", Dialect: via, Handler: http.HandlerFunc(d.serveSigned), Fail: d.fail})

@@ -79,6 +79,8 @@ func (d *Dialect) take(ctx context.Context, c chat.Caller, sess run, name string
 		return d.fileSignal(ctx, c, sess, name, payload)
 	case "ModelConfigChanged", "McpConfigChanged", "ToolApprovalModeChanged":
 		return d.configure(ctx, c, sess, name, payload)
+	case "TriggerCheckpoint":
+		return d.checkpoint(ctx, c, sess)
 	}
 	if said, ok, err := d.workSignal(ctx, c, sess, name, payload); ok {
 		return said, err
@@ -143,6 +145,12 @@ func (d *Dialect) userInput(ctx context.Context, c chat.Caller, sess run, in use
 		request = meta.Answer.RequestID
 	case meta.Approval != nil && meta.Approval.Key != "":
 		request = meta.Approval.Key
+		for _, p := range st.Prompts { // one that was posted may have another name than its call
+			if p.Approval != nil && slices.ContainsFunc(p.Approval.Calls, func(a chat.ApprovalCall) bool { return a.CallID == request }) {
+				request = p.RequestID
+				break
+			}
+		}
 	default:
 		// The last one asked on that line, as the client takes it, too.
 		for _, p := range slices.Backward(st.Prompts) {
@@ -259,23 +267,24 @@ func (d *Dialect) repeated(ctx context.Context, c chat.Caller, id chat.SessionID
 	return ok && m.Text == text, nil
 }
 
-// stop ends what runs, and acknowledges it when it has ended.
+// stop ends what runs. The end of the turn acknowledges it; where nothing runs
+// that could end, a word of its own does.
 func (d *Dialect) stop(ctx context.Context, c chat.Caller, sess run, in userInput) (string, error) {
 	line := sess.line
 	if in.Workstream != "" && in.Workstream != MainLine {
 		line = in.Workstream
 	}
-	res, err := d.opt.Sessions.Stop(ctx, c, sess.ID, line, clip(in.Message, 900))
+	res, err := d.opt.Sessions.StopAs(ctx, c, sess.ID, line, clip(in.Message, 900), key(in.ClientID))
 	if err != nil {
 		return "", err
 	}
-	if res.Stopped {
+	if res.TurnID != "" {
 		d.await(ctx, c, sess.ID, func(st *chat.State) bool {
 			t, _ := st.TurnOf(res.TurnID)
 			return t == nil
 		})
 	}
-	if in.ClientID != "" {
+	if in.ClientID != "" && (!res.Stopped || line == "" && res.TurnID == "") {
 		draft, err := ownDraft(typeStopped, stoppedBody{in.Message, in.ClientID})
 		if err != nil {
 			return "", err
@@ -338,72 +347,5 @@ func (d *Dialect) terminate(ctx context.Context, c chat.Caller, sess run, reason
 	draft := chat.Draft{Type: chat.SessionCompleted{}.Type(), Payload: payload, Via: via}
 	// That the caller may stop this run was checked above; ending it needs no more.
 	_, err = d.opt.Sessions.Append(ctx, chat.Trusted, sess.ID, []chat.Draft{draft})
-	return err
-}
-
-// configure keeps settings of the run for its agent, and shows them in the run.
-func (d *Dialect) configure(ctx context.Context, c chat.Caller, sess run, name string, payload json.RawMessage) (string, error) {
-	var in struct {
-		Model    *string         `json:"model"`
-		Effort   json.RawMessage `json:"effort"`
-		Disabled *[]string       `json:"disabled_mcp_collections"`
-		Mode     *string         `json:"mode"`
-	}
-	if err := decodeSignal(name, payload, &in); err != nil {
-		return "", err
-	}
-	change := map[string]any{}
-	switch name {
-	case "ModelConfigChanged":
-		if in.Model != nil {
-			change["model"] = *in.Model
-		}
-		if in.Effort != nil {
-			change["effort"] = in.Effort
-		}
-	case "McpConfigChanged":
-		if in.Disabled != nil {
-			change["disabled_mcp_collections"] = *in.Disabled
-		}
-	default:
-		if in.Mode == nil || !slices.Contains([]string{"ask", "auto_review", "full_control"}, *in.Mode) {
-			return "", chat.Errorf(chat.Invalid, "mode is ask, auto_review or full_control")
-		}
-		change["tool_approval_mode"] = *in.Mode
-	}
-	if err := d.change(ctx, c, sess.ID, change, nil); err != nil {
-		return "", err
-	}
-	return "The settings were stored.", nil
-}
-
-// change sets keys of what is kept with a run.
-func (d *Dialect) change(ctx context.Context, c chat.Caller, id chat.SessionID, set map[string]any, title *string) error {
-	release := d.lock.hold(id)
-	defer release()
-	sess, err := d.opt.Sessions.Get(ctx, c, id)
-	if err != nil {
-		return err
-	}
-	u := chat.SessionUpdated{Title: title}
-	if len(set) > 0 {
-		m := metaOf(&sess)
-		if m == nil {
-			m = meta{}
-		}
-		for k, v := range set {
-			m.set(k, v)
-			if string(m[k]) == "null" {
-				delete(m, k)
-			}
-		}
-		if u.Metadata, err = m.into(sess.Metadata); err != nil {
-			return err
-		}
-	}
-	if u.Title == nil && u.Metadata == nil {
-		return nil
-	}
-	_, err = d.opt.Sessions.Update(ctx, c, id, u)
 	return err
 }

@@ -1,0 +1,64 @@
+package chat
+
+import (
+	"encoding/json"
+)
+
+// readDrafts reads drafts that are written plainly, which is the way of nearly
+// every append. ok is false when something is not as expected or a draft is
+// refused; then they must be read the slow way, which also finds the words.
+func readDrafts(b []byte) (drafts []Draft, ok bool) {
+	f := Fields{Rest: b}
+	if !f.skip('[') {
+		drafts = make([]Draft, 1)
+		return drafts, drafts[0].read(&f) && f.Done()
+	}
+	drafts = make([]Draft, 0, min(MaxDrafts, 1+len(b)/256))
+	for len(drafts) < MaxDrafts {
+		drafts = append(drafts, Draft{})
+		if !drafts[len(drafts)-1].read(&f) {
+			return nil, false
+		}
+		if f.skip(']') {
+			return drafts, f.Done()
+		}
+		if !f.skip(',') {
+			return nil, false
+		}
+		f = Fields{Rest: f.Rest}
+	}
+	return nil, false
+}
+
+// read reads one draft up to its end and settles it.
+func (d *Draft) read(f *Fields) bool {
+	for f.Next() {
+		switch string(f.Key) {
+		case "type":
+			f.Text(&d.Type)
+		case "payload":
+			if d.Payload != nil {
+				f.Stop() // only one of two would be looked at below
+			}
+			d.Payload = json.RawMessage(f.Value)
+		case "client_id":
+			f.Text(&d.ClientID)
+		case "workstream_id":
+			f.Text(&d.Workstream)
+		case "parent_id":
+			f.Text((*string)(&d.Parent))
+		case "turn_id":
+			f.Text((*string)(&d.Turn))
+		case "attempt":
+			f.Int(&d.Attempt)
+		default:
+			f.Stop() // it may be one of the above in other letters
+		}
+	}
+	if !f.ended || f.bad || d.Settle() != nil {
+		return false
+	}
+	// Decoding a known kind has shown that the payload is valid.
+	_, unknown := d.Body.(Unknown)
+	return !unknown || json.Valid(d.Payload)
+}

@@ -1,0 +1,85 @@
+package vertesia
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// A posted question is one in every dialect: with its choices, or for leave to
+// use a tool; and who posted it learns the answer.
+func TestPostedQuestions(t *testing.T) {
+	w := newWorld(t, setup{})
+	var run struct{ ID string }
+	w.ok("POST", "/api/v1/agents/record", `{"interaction":"mine"}`, &run)
+	post := func(details string) {
+		w.ok("POST", "/api/v1/agents/"+run.ID+"/updates", `{"type":9,"message":"Which?","details":`+details+`}`, nil)
+	}
+	prompt := func(id string) *chat.Prompt {
+		t.Helper()
+		p := w.state(run.ID).Prompt(id)
+		if p == nil {
+			t.Fatalf("no question %s is open", id)
+		}
+		return p
+	}
+	s := w.stream(run.ID, "")
+
+	post(`{"request_id":"many","ux":{"multiSelect":true,"variant":"warning","options":[{"id":"a","label":"A","description":"the first"},{"id":"b","label":"B"}]}}`)
+	if in := prompt("many").Input; in == nil || in.InputType != chat.InputCheckbox || len(in.Options) != 2 || in.Options[0].Description != "the first" {
+		t.Errorf("%+v", in)
+	}
+	if m := s.until(is(RequestInput)); !strings.Contains(string(m.D), `"variant":"warning"`) {
+		t.Errorf("readers here get %s", m.D)
+	}
+	w.signal(run.ID, "UserInput", `{"message":"a, b","metadata":{"request_input_response":{"request_id":"many"}}}`)
+	if m := s.until(is(Question)); m.M != "a, b" || !strings.Contains(string(m.D), `"request_id":"many"`) {
+		t.Errorf("%+v", m)
+	}
+
+	// Under its own name, and under that of the call.
+	for name, reply := range map[string]string{
+		`"request_id":"r1",`: `{"tool_approval_response":{"decision":"allow_once","approval_key":"k1"}}`,
+		``:                   `{"tool_approval_response":{"decision":"deny","approval_key":"k1"}}`,
+	} {
+		id := "k1"
+		if name != "" {
+			id = "r1"
+		}
+		post(`{` + name + `"tool_approval":{"approval_key":"k1","tool_name":"deploy","target":"prod","action_summary":"deploy to prod"},"ux":{"options":[{"id":"allow_once","label":"Yes"},{"id":"deny","label":"No"}]}}`)
+		a := prompt(id).Approval
+		if a == nil || len(a.Calls) != 1 || a.Calls[0].Tool != "deploy" || string(a.Calls[0].Params) != `{"action_summary":"deploy to prod","target":"prod"}` || a.Text != "Which?" {
+			t.Errorf("%+v", a)
+		}
+		w.signal(run.ID, "UserInput", `{"message":"it is decided","metadata":`+reply+`}`)
+		if m := s.until(is(Question)); !strings.Contains(string(m.D), `"tool_approval_response"`) || !strings.Contains(string(m.D), `"request_id":"`+id+`"`) {
+			t.Errorf("%s: %s", m.M, m.D)
+		}
+	}
+}
+
+// A run that is stopped says so once, with the name of the request.
+func TestAStopIsOneMessage(t *testing.T) {
+	w := newWorld(t, setup{})
+	id := w.start("/sleep 600", true)
+	s := w.stream(id, "")
+	s.until(is(Question))
+	w.signal(id, "Stop", `{"client_message_id":"stop-1","message":"enough"}`)
+	m := s.until(is(Idle))
+	for _, want := range []string{`"ack":"stop-1"`, `"status_reason":"user_stopped"`} {
+		if !strings.Contains(string(m.D), want) {
+			t.Errorf("no %s in %s", want, m.D)
+		}
+	}
+	// Where nothing runs it is acknowledged, too.
+	w.signal(id, "Stop", `{"client_message_id":"stop-2"}`)
+	if m := s.until(is(Idle)); !strings.Contains(string(m.D), `"ack":"stop-2"`) {
+		t.Errorf("%s", m.D)
+	}
+	w.signal(id, "UserInput", `{"message":"hi"}`)
+	s.until(is(Idle))
+	if n := len(texts(s.seen, Idle)); n != 3 {
+		t.Errorf("it is idle %d times:\n%s", n, s.raw.String())
+	}
+}
