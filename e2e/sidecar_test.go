@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -167,7 +168,9 @@ func TestSidecarSurvivesKills(t *testing.T) {
 	for end := time.Now().Add(60 * time.Second); ; {
 		events = stored(t, p, "job")
 		heard, _ := a.Heard()
-		if len(column(events, "agent.text", "text")) >= texts && len(heard) >= words && len(column(events, "x1.input.delivered", "sequence")) >= words || time.Now().After(end) {
+		// The last thing that the agent says is a text or a state.
+		said := len(column(events, "agent.text", "text")) >= texts && len(column(events, "agent.status", "message")) >= (texts+2)/3
+		if said && len(heard) >= words && len(column(events, "x1.input.delivered", "sequence")) >= words || time.Now().After(end) {
 			break
 		}
 		pause(t.Context(), 20*time.Millisecond)
@@ -265,7 +268,7 @@ func TestSidecarProvidersAndChildren(t *testing.T) {
 	if _, v := post("/event", `{"type":"session.started","payload":{"agent_id":"boss-agent"}}`); v["sequence"] == nil {
 		t.Fatal(v)
 	}
-	p.post("/api/workspaces/default/grants", `{"user_id":"local","grant_type":"spawn","details":{"agent":["demo"]},"scope":"session","session_id":"boss"}`)
+	p.post("/api/workspaces/default/grants", `{"agent_id":"boss-agent","grant_type":"spawn","details":{"agent":["demo"]},"scope":"session","session_id":"boss"}`)
 	_, v := post("/spawn", spawn)
 	_, again := post("/spawn", spawn)
 	child, _ := v["session_id"].(string)
@@ -331,6 +334,10 @@ func TestSidecarWithTokens(t *testing.T) {
 	wait(t, "she sees the answer", func() bool {
 		return strings.Contains(p.must(call{path: "/parley/v1/sessions/mine/events", token: person}), "hello, Alice")
 	})
+	if got := p.must(call{method: "POST", path: "/parley/v1/sessions/mine/stop", token: person, body: `{"reason":"enough"}`}); !strings.Contains(got, `"stopped":true`) {
+		t.Error(got)
+	}
+	wait(t, "the agent is told to stop", func() bool { _, stops := a.Pokes(); return stops == 1 })
 	if code, body, _ := s.do(call{method: "POST", path: "/event", body: `{"type":"agent.status","payload":{"message":"x"}}`, header: map[string]string{"Origin": "https://page.test"}}); code != 403 {
 		t.Fatal("a web page is not the agent", code, body)
 	}
@@ -347,5 +354,48 @@ func wait(t *testing.T, what string, ok func() bool) {
 			t.Fatalf("it did not happen in time: %s", what)
 		}
 		pause(t.Context(), 10*time.Millisecond)
+	}
+}
+
+// The walk-through of docs/sidecar.md, with the agent that it names.
+func TestSidecarWalkThrough(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "x1agent")
+	if out, err := exec.Command("go", "build", "-o", program, "../examples/x1agent").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	p := serve(t, t.TempDir(), "--nats", freePort(t))
+	stream, channel, listen := freePort(t), freePort(t), freePort(t)
+	start := func() *process {
+		return launch(t, program, "-stream", stream, "-channel", channel, "-sidecar", "http://"+listen)
+	}
+	agent := start()
+	attach := func() *process {
+		return launch(t, binary, "sidecar", "my-session", "--url", p.url, "--stream", "http://"+stream, "--channel", "http://"+channel, "--listen", listen)
+	}
+	side := attach()
+	answered := func(text string) {
+		t.Helper()
+		wait(t, "the session is there", func() bool { code, _, _ := p.do(call{path: "/parley/v1/sessions/my-session"}); return code == 200 })
+		if code, out, errs := command(t, "send", "my-session", text, "--url", p.url); code != 0 {
+			t.Fatalf("%d %s %s", code, out, errs)
+		}
+		wait(t, "it answers "+text, func() bool {
+			return strings.Contains(p.get("/parley/v1/sessions/my-session/events?limit=1000"), `"I heard: `+text+`"`)
+		})
+	}
+	answered("one")
+	wait(t, "the agent is known by its name", func() bool { return strings.Contains(p.get("/parley/v1/sessions/my-session"), `"agent_id":"example"`) })
+	side.kill()
+	side = attach()
+	answered("two")
+	agent.kill()
+	start()
+	answered("three")
+	if got := column(stored(t, p, "my-session"), "agent.text", "text"); !slices.Equal(got, []string{"I heard: one", "I heard: two", "I heard: three"}) {
+		t.Error(got)
+	}
+	if code := side.terminate(); code != 0 {
+		t.Errorf("it ended with %d: %s", code, side.err)
 	}
 }

@@ -1,9 +1,14 @@
 package e2e
 
 import (
+	"errors"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,50 +16,82 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/sidecar/sidecartest"
 )
 
-// elsewhere runs a NATS server with the configuration that docs/x1.md shows.
-func elsewhere(t *testing.T) (addr string) {
+// outside is a NATS server that is not Parley's, with the configuration that
+// docs/x1.md shows.
+type outside struct {
+	t      *testing.T
+	config string // the file
+	port   int
+	server *server.Server
+}
+
+func elsewhere(t *testing.T) *outside {
 	t.Helper()
 	doc, err := os.ReadFile("../docs/x1.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, ok := strings.Cut(string(doc), "```conf\n")
-	conf, _, end := strings.Cut(rest, "```")
-	if !ok || !end {
-		t.Fatal("docs/x1.md shows no configuration")
+	conf, rest, end := strings.Cut(rest, "```")
+	_, rest, more := strings.Cut(rest, "```conf\n")
+	user, _, last := strings.Cut(rest, "```")
+	if !ok || !end || !more || !last {
+		t.Fatal("docs/x1.md shows no configuration of a server, or of a user")
 	}
+	// The user of one session stands beside that of all.
+	const all = `{ user: "sidecar", password: "change-me-last" }`
+	if !strings.Contains(conf, all) {
+		t.Fatal("docs/x1.md has no user for sidecars")
+	}
+	conf = strings.Replace(conf, all, all+",\n"+user, 1)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "nats.conf")
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(conf, "/var/lib/nats", dir)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	opts, err := server.ProcessConfigFile(file)
+	o := &outside{t: t, config: file, port: server.RANDOM_PORT}
+	o.start()
+	t.Cleanup(o.stop)
+	return o
+}
+
+func (o *outside) start() {
+	o.t.Helper()
+	opts, err := server.ProcessConfigFile(o.config)
 	if err != nil {
-		t.Fatal(err)
+		o.t.Fatal(err)
 	}
-	opts.Host, opts.Port, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
+	opts.Host, opts.Port, opts.NoSigs, opts.NoLog = "127.0.0.1", o.port, true, true
 	s, err := server.NewServer(opts)
 	if err != nil {
-		t.Fatal(err)
+		o.t.Fatal(err)
 	}
+	o.server = s
 	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(20 * time.Second) {
-		t.Fatal("NATS is not ready")
+	if !s.ReadyForConnections(60 * time.Second) {
+		o.t.Fatal("NATS is not ready")
 	}
-	return s.Addr().String()
+	o.port = s.Addr().(*net.TCPAddr).Port // for the next time
 }
+
+func (o *outside) stop() {
+	o.server.Shutdown()
+	o.server.WaitForShutdown()
+}
+
+func (o *outside) addr() string { return o.server.Addr().String() }
 
 // With a NATS that runs elsewhere, configured as documented: people and old
 // sidecars meet, and viewers see each event once.
 func TestX1WithANATSElsewhere(t *testing.T) {
 	t.Parallel()
-	addr := elsewhere(t)
+	addr := elsewhere(t).addr()
 	serve(t, t.TempDir(), "--nats", "nats://parley:change-me@"+addr)
 	viewer := natsOf(t, addr, nats.UserInfo("viewer", "change-me-too"))
-	sidecar := natsOf(t, addr, nats.UserInfo("sidecar", "change-me-as-well"))
+	sidecar := natsOf(t, addr, nats.UserInfo("sidecar", "change-me-last"))
 	events, input := make(chan *nats.Msg, 256), make(chan *nats.Msg, 256)
 	if _, err := viewer.ChanSubscribe("x1.session.*.events", events); err != nil {
 		t.Fatal(err)
@@ -103,5 +140,117 @@ func TestX1WithANATSElsewhere(t *testing.T) {
 	}
 	if len(input)+len(events) > 0 {
 		t.Fatal("something came twice")
+	}
+}
+
+// A sidecar of ours, providers, children, presence and history with a NATS that
+// runs elsewhere; and over a restart of that NATS.
+func TestSidecarWithANATSElsewhere(t *testing.T) {
+	t.Parallel()
+	out := elsewhere(t)
+	addr := out.addr()
+	p := serve(t, t.TempDir(), "--nats", "nats://parley:change-me@"+addr)
+	a := x1Agent(t, sidecartest.Options{})
+	listen := freePort(t)
+	login := []string{"--nats", "nats://" + addr, "--user", "pod-7", "--password", "its-own"}
+	s := attachAt(t, listen, "my-session", p, a, login...)
+	second := launch(t, binary, append([]string{"sidecar", "my-session", "--stream", a.URL(), "--channel", a.URL(), "--listen", "127.0.0.1:0", "--user", "sidecar", "--password", "change-me-last"}, login[:2]...)...)
+	if code := second.code(60 * time.Second); code != 1 || !strings.Contains(second.err.String(), "has a sidecar already") {
+		t.Fatalf("a second one: %d %s", code, second.err)
+	}
+	var denied atomic.Int64
+	viewer := natsOf(t, addr, nats.UserInfo("viewer", "change-me-too"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			denied.Add(1)
+		}
+	}))
+	provider := natsOf(t, addr, nats.UserInfo("provider", "change-me-as-well"))
+	if _, err := provider.QueueSubscribe("x1.provider.calendar.*", "calendar", func(m *nats.Msg) { _ = m.Respond([]byte(`{"ok":true,"days":["today"]}`)) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := provider.FlushTimeout(60 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	post := func(path, body string) (int, string) {
+		t.Helper()
+		code, raw, _ := s.do(call{method: "POST", path: path, body: body})
+		return code, raw
+	}
+	for _, c := range []struct {
+		path, body, want string
+		code             int
+	}{
+		{"/calendar/list", `{}`, `"today"`, 200},
+		{"/vector/upsert", `{"id":"a","vector":[1,0]}`, `"a"`, 200},
+		{"/email/send", `{}`, "no_provider", 502},
+		{"/spawn", `{"agent":"demo","prompt":"hello","tool_use_id":"c1"}`, "granted", 403},
+		{"/status", `{"message":"working"}`, `"sequence"`, 200},
+	} {
+		if code, raw := post(c.path, c.body); code != c.code || !strings.Contains(raw, c.want) {
+			t.Errorf("%s: %d %s", c.path, code, raw)
+		}
+	}
+	p.post("/api/workspaces/default/grants", `{"user_id":"local","grant_type":"spawn","details":{"agent":"demo"},"scope":"session","session_id":"my-session"}`)
+	code, raw := post("/spawn", `{"agent":"demo","prompt":"hello","tool_use_id":"c1"}`)
+	if code != 200 {
+		t.Fatalf("a child: %d %s", code, raw)
+	}
+	child := field(t, raw, "session_id")
+	wait(t, "the child answers", func() bool {
+		return strings.Contains(p.get("/parley/v1/sessions/"+child+"/events"), "You said: hello")
+	})
+	talk := func(text string) {
+		t.Helper()
+		a.Say("agent.text", map[string]any{"text": "says " + text})
+		wait(t, "the log has "+text, func() bool {
+			return strings.Contains(p.get("/parley/v1/sessions/my-session/events?limit=1000"), `"says `+text+`"`)
+		})
+		body := fmt.Sprintf(`{"session_id":"my-session","type":"user.message","client_id":"k-%s","payload":{"text":"%s"}}`, text, text)
+		wait(t, "input is taken", func() bool {
+			_, err := viewer.Request("x1.session.my-session.input", []byte(body), 5*time.Second)
+			return err == nil
+		})
+		wait(t, "the agent hears "+text, func() bool { h, _ := a.Heard(); return len(h) > 0 && h[len(h)-1]["text"] == text })
+	}
+	talk("one")
+	pokes, _ := a.Pokes()
+	if err := viewer.Publish("x1.session.my-session.presence", nil); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the agent is kept alive", func() bool { n, _ := a.Pokes(); return n > pokes })
+	m, err := viewer.Request("x1.session.my-session.history", []byte(`{"limit":1000}`), 60*time.Second)
+	if err != nil || !strings.Contains(string(m.Data), `"says one"`) {
+		t.Fatal(err)
+	}
+	wait(t, "the calls are audited", func() bool {
+		return strings.Contains(p.get("/parley/v1/audit?session=my-session&limit=1000"), "/calendar/list")
+	})
+	for _, subject := range []string{"x1.session.my-session.events", "x1.session.my-session.archive", "parley.in.raw.my-session.input", "$JS.API.STREAM.DELETE.X1_ARCHIVE"} {
+		was := denied.Load()
+		if err := viewer.Publish(subject, []byte(`{}`)); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, "a viewer is refused "+subject, func() bool { return denied.Load() > was })
+	}
+	out.stop()
+	out.start()
+	talk("two")
+	var told []string
+	heard, _ := a.Heard()
+	for _, h := range heard {
+		told = append(told, fmt.Sprint(h["text"]))
+	}
+	if events := stored(t, p, "my-session"); !slices.Equal(column(events, "agent.text", "text"), []string{"says one", "says two"}) || !slices.Equal(told, []string{"one", "two"}) {
+		t.Errorf("stored %v, heard %v", column(events, "agent.text", "text"), told)
+	}
+	// A user of one session has no other.
+	foreign := natsOf(t, addr, nats.UserInfo("pod-7", "its-own"))
+	for _, subject := range []string{"x1.session.other.events", "x1.session.other.history", "x1.session.other.input"} {
+		if m, err := foreign.Request(subject, []byte(`{}`), time.Second); err == nil {
+			t.Errorf("%s: %s", subject, m.Data)
+		}
+	}
+	if code := s.terminate(); code != 0 {
+		t.Errorf("it ended with %d: %s", code, s.err)
 	}
 }

@@ -24,6 +24,7 @@ type Provider struct {
 	Ops      map[string]Op // by the last word of the subject
 	Timeout  time.Duration // of one request; 0 means 10 s
 	Parallel int           // requests at the same time; 0 means 16
+	Grace    time.Duration // how long requests under way may take when it ends; 0 means 3 s
 
 	// Who tells on whose behalf a request comes; nil means that requests are
 	// taken at their word, which is right only among those who trust each other.
@@ -63,13 +64,16 @@ func problem(err error) string {
 	return "it is no JSON object"
 }
 
-// Serve answers requests until ctx ends.
+// Serve answers requests until ctx ends. Those under way then have a moment.
 func (p Provider) Serve(ctx context.Context, conn *nats.Conn) error {
 	if p.Timeout == 0 {
 		p.Timeout = 10 * time.Second
 	}
 	if p.Parallel == 0 {
 		p.Parallel = 16
+	}
+	if p.Grace == 0 {
+		p.Grace = 3 * time.Second
 	}
 	if p.Logger == nil {
 		p.Logger = slog.New(slog.DiscardHandler)
@@ -83,6 +87,9 @@ func (p Provider) Serve(ctx context.Context, conn *nats.Conn) error {
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", p.Domain, err)
 	}
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(p.Grace, stop) })()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer func() { _ = sub.Unsubscribe() }() // the connection may be gone
@@ -100,7 +107,7 @@ func (p Provider) Serve(ctx context.Context, conn *nats.Conn) error {
 			}
 			wg.Go(func() {
 				defer func() { <-room }()
-				p.answer(context.WithoutCancel(ctx), conn, m)
+				p.answer(work, conn, m)
 			})
 		case <-ctx.Done():
 			return nil
@@ -123,11 +130,13 @@ func (p *Provider) answer(ctx context.Context, conn *nats.Conn, m *nats.Msg) {
 	}
 	if err != nil {
 		e := chat.Public(err)
+		if context.Cause(ctx) == context.Canceled {
+			e = chat.Errorf(chat.Unavailable, "the provider of %s is ending; ask again", p.Domain)
+		}
+		code = status[e.Code]
 		if errors.Is(err, context.DeadlineExceeded) {
 			e = chat.Errorf(chat.Unavailable, "%s.%s took longer than %s", p.Domain, op, p.Timeout)
 			code = http.StatusGatewayTimeout
-		} else {
-			code = status[e.Code]
 		}
 		if e.Code == chat.Internal {
 			p.Logger.Error("a provider failed", "domain", p.Domain, "op", op, "err", err)

@@ -16,7 +16,7 @@ const (
 	deliveredType   = "x1.input.delivered"   // an input was taken by the agent: {sequence, boot}
 	undeliveredType = "x1.input.undelivered" // it could not be delivered: {sequence, boot, attempts, error}
 	refusedType     = "x1.event.refused"     // an event of the agent was refused: {type, error}
-	startedType     = "x1.session.started"   // what the server makes of the agent's session.started
+	startedType     = "x1.session.started"   // what the server makes of the agent's session.started; history has it as session.started
 )
 
 // book is what the sidecar knows of its session: a function of the log. Events
@@ -30,6 +30,7 @@ type book struct {
 	attended bool   // there was one at all
 	boot     int64  // how often the agent began, as far as it is stored
 	booted   bool   // its session.started of this boot is stored
+	bootKey  string // under this key
 	stream   []digest
 	cursor   chat.Seq // inputs up to here are done
 	pending  []input
@@ -79,7 +80,14 @@ func parseStreamKey(key string) (boot int64, place int, d digest, ok bool) {
 	return boot, place, d, ok
 }
 
-func bootKey(boot int64) string { return fmt.Sprintf("boot:%d", boot) }
+// bootKey is the idempotency key of the agent's session.started; name is what the
+// agent calls this start, "" when it does not say.
+func bootKey(boot int64, name string) string {
+	if name == "" {
+		return fmt.Sprintf("boot:%d", boot)
+	}
+	return fmt.Sprintf("boot:%d:%s", boot, digestOf("boot", json.RawMessage(name)))
+}
 
 // ownSpeech marks what people seem to say and the agent made up, such as the
 // prompt it was started with.
@@ -117,10 +125,11 @@ func (b *book) apply(e *chat.Event) {
 		// Somebody else ended it: the agent does not know.
 		b.told = strings.HasPrefix(e.ClientID, "sc:") || strings.HasPrefix(e.ClientID, "p:")
 	}
-	if n, ok := strings.CutPrefix(e.ClientID, "boot:"); ok && e.Type == startedType {
+	if n, ok := strings.CutPrefix(e.ClientID, "boot:"); ok && (e.Type == startedType || e.Type == "session.started") {
+		n, _, _ = strings.Cut(n, ":")
 		if boot, err := strconv.ParseInt(n, 10, 64); err == nil && boot >= b.boot {
 			b.beginLocked(boot)
-			b.booted = true
+			b.booted, b.bootKey = true, e.ClientID
 		}
 	}
 	if boot, place, d, ok := parseStreamKey(e.ClientID); ok && boot >= b.boot {
@@ -178,7 +187,7 @@ func inputKey(typ string, payload json.RawMessage) (string, bool) {
 // beginLocked notices that the agent is another process.
 func (b *book) beginLocked(boot int64) {
 	if boot > b.boot {
-		b.boot, b.booted, b.stream, b.heard = boot, false, nil, map[string]map[chat.Seq]bool{}
+		b.boot, b.booted, b.bootKey, b.stream, b.heard = boot, false, "", nil, map[string]map[chat.Seq]bool{}
 	}
 }
 

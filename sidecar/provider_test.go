@@ -31,7 +31,7 @@ func TestProviders(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := w.attach(a, func(o *Options) {
-		o.Provider = 300 * time.Millisecond
+		o.Provider = 3 * time.Second // of which one request waits for all
 		o.Collections = []Collection{{ID: "1", Slug: "ideas", Handle: "col_ideas", Default: true}, {ID: "2", Slug: "other", Handle: "col_other"}}
 	})
 	answer <- `{"ok":true,"matches":[]}`
@@ -80,6 +80,20 @@ func TestProviders(t *testing.T) {
 }
 
 // An operator may connect it to NATS directly, as old sidecars do.
+// A domain that nobody serves is told so, not waited for.
+func TestNobodyServes(t *testing.T) {
+	w := newWorld(t)
+	r := w.attach(w.agent(sidecartest.Options{}), func(o *Options) { o.Provider = time.Hour })
+	for _, domain := range Domains {
+		if code, v := r.post("/"+domain+"/list", `{}`); code != 502 || !strings.Contains(fmt.Sprint(v), "no_provider") || !strings.Contains(fmt.Sprint(v), domain) {
+			t.Errorf("%s: %d %v", domain, code, v)
+		}
+	}
+	if code, v := r.post("/weather/list", `{}`); code != 404 {
+		t.Error("there is no such domain", code, v)
+	}
+}
+
 func TestDirectly(t *testing.T) {
 	w := newWorld(t)
 	a := w.agent(sidecartest.Options{})

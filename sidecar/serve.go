@@ -145,11 +145,11 @@ func (s *Sidecar) post1(ctx context.Context, p *posted) (map[string]any, error) 
 	answer := map[string]any{"ok": true}
 	switch p.Type {
 	case "session.started":
-		boot, err := s.stream.boot(ctx)
+		boot, err := s.stream.boot(ctx, p.ClientID)
 		if err != nil {
 			return nil, err
 		}
-		d.key = bootKey(boot)
+		d.key = bootKey(boot, p.ClientID)
 	case "agent.permission_request":
 		payload, request, err := permission(p.Payload, d.key)
 		if err != nil {

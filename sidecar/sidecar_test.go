@@ -171,41 +171,6 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// A new process of the agent may say what the old one said: that is new.
-func TestTheAgentRestarts(t *testing.T) {
-	for _, posts := range []bool{true, false} {
-		t.Run(fmt.Sprint("posts its start ", posts), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			a := w.agent(sidecartest.Options{})
-			r := w.attach(a, nil)
-			for i := 1; i <= 3; i++ {
-				if posts {
-					if code, v := r.post("/event", `{"type":"session.started","payload":{"agent_id":"helper"}}`); code != 200 {
-						t.Fatal(v)
-					}
-				}
-				a.Say("agent.text", map[string]any{"text": "Hello."})
-				a.Say("agent.text", map[string]any{"text": "I am back."})
-				w.until("it is stored", func() bool { return len(w.texts("agent.text", "text")) == 2*i })
-				before := r.s.stream.refused.Load()
-				a.Kill()
-				if posts {
-					r.stop() // the whole pod
-				} else {
-					w.until("the sidecar misses it", func() bool { return r.s.stream.refused.Load() > before })
-				}
-				if err := a.Boot(); err != nil {
-					t.Fatal(err)
-				}
-				if posts {
-					r = w.attach(a, nil)
-				}
-			}
-		})
-	}
-}
-
 // An agent that said more than it can repeat while nobody listened: what can be
 // had is stored once, and the gap is named.
 func TestTheAgentsMemoryIsShort(t *testing.T) {

@@ -33,17 +33,20 @@ type reader struct {
 
 // step is something that happens to the stream.
 type step struct {
+	closed bool // the connection ended
 	opened bool // a new connection
 	away   bool // and before it nobody listened there: the agent began anew
 	item   said
 
 	started chan<- int64 // the agent says that it has started: which boot is it?
+	name    string       // what it calls that start, "" when it does not say
 }
 
 const (
 	queueSize = 4096
 	quietTime = 250 * time.Millisecond // an agent repeats its events in one go
 	quietMost = 5 * time.Second        // and does not take longer than that
+	startTime = 100 * time.Millisecond // enough to see that the process before has gone
 )
 
 func newReader(s *Sidecar) *reader {
@@ -73,6 +76,7 @@ func (r *reader) run(ctx context.Context) error {
 		opened, id, err := r.read(ctx, lastID, away)
 		if opened {
 			away, lastID = false, id
+			r.push(ctx, step{closed: true})
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -180,10 +184,12 @@ func (r *reader) push(ctx context.Context, st step) bool {
 	}
 }
 
-// boot tells which boot of the agent its session.started stands for.
-func (r *reader) boot(ctx context.Context) (int64, error) {
+// boot tells which boot of the agent its session.started stands for. When the
+// agent has restarted, the stream of the process before ended earlier than this
+// one could post; that end must be seen first.
+func (r *reader) boot(ctx context.Context, name string) (int64, error) {
 	answer := make(chan int64, 1)
-	if r.push(ctx, step{started: answer}) {
+	if pause(ctx, startTime) && r.push(ctx, step{started: answer, name: name}) {
 		select {
 		case n := <-answer:
 			return n, nil
@@ -200,7 +206,8 @@ type stretch struct {
 	fresh  bool           // this boot was noticed by this process
 	posted bool           // its session.started came, on this very connection
 	early  bool           // or just before there was one
-	open   bool           // there was a connection
+	open   bool           // there is a connection
+	had    int            // so much of this boot was stored before it
 	counts map[string]int // how often the stream had a user's words
 	quiet  bool
 	since  time.Time // when the connection began
@@ -210,17 +217,22 @@ type stretch struct {
 func (r *reader) work(ctx context.Context) {
 	st := &stretch{counts: map[string]int{}}
 	r.s.book.look(func(b *book) { st.boot, st.tape.have = b.boot, append([]digest(nil), b.stream...) })
-	st.tape.replay = r.s.opt.Replay
+	st.tape.replay, st.had = r.s.opt.Replay, len(st.tape.have)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		select {
 		case p := <-r.steps:
 			switch {
+			case p.closed:
+				// What the agent says of itself now is of the connection to come. What
+				// was not decided will be repeated there.
+				st.open, st.posted, st.tape = false, false, tape{}
+				r.s.book.look(func(b *book) { st.had = len(b.stream) })
 			case p.opened:
 				r.open(ctx, st, p.away)
 			case p.started != nil:
-				p.started <- r.begin(ctx, st)
+				p.started <- r.begin(ctx, st, p.name)
 			default:
 				r.take(ctx, st, &p.item)
 			}
@@ -268,16 +280,21 @@ func (r *reader) open(ctx context.Context, st *stretch, away bool) {
 	b.begin(st.boot)
 	st.tape = tape{replay: r.s.opt.Replay}
 	b.look(func(b *book) { st.tape.have = append([]digest(nil), b.stream...) })
+	st.had = len(st.tape.have)
 }
 
 // begin handles the agent's session.started: whatever it says on this connection
 // is of this process.
-func (r *reader) begin(ctx context.Context, st *stretch) int64 {
-	if st.posted {
-		return st.boot // said again
+func (r *reader) begin(ctx context.Context, st *stretch, name string) int64 {
+	// What it said on this connection before it told us so is its own.
+	booted, again := false, st.posted
+	r.s.book.look(func(b *book) {
+		booted = b.booted || st.had > 0 && !st.fresh
+		again = again || name != "" && b.bootKey == bootKey(b.boot, name)
+	})
+	if again {
+		return st.boot
 	}
-	booted := false
-	r.s.book.look(func(b *book) { booted = b.booted || len(b.stream) > 0 && !st.fresh })
 	st.posted, st.early = true, !st.open
 	if booted {
 		st.boot++

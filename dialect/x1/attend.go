@@ -29,8 +29,8 @@ const maxAttended = 1000
 
 // attended is a session with a sidecar.
 type attended struct {
-	agent string
-	past  *past // what its old publisher said, nil until something came in; belongs to the goroutine that handles the session's messages
+	agent string // its name, "" when that is not known; like past
+	past  *past  // what its old publisher said, nil until something came in; belongs to the goroutine that handles the session's messages
 
 	epoch    int64 // of the newest sidecar; like past
 	epochKey string
@@ -51,9 +51,8 @@ func newAttendance(d *Dialect) *attendance {
 
 // sidecarMeta is what stands in the metadata of an attended session.
 type sidecarMeta struct {
-	Sidecar bool            `json:"sidecar"`
-	AgentID string          `json:"agent_id,omitempty"`
-	Started json.RawMessage `json:"started,omitempty"` // what the agent said when it booted
+	Sidecar bool   `json:"sidecar"`
+	AgentID string `json:"agent_id,omitempty"`
 }
 
 func sidecarOf(s *chat.Session) (m sidecarMeta) {

@@ -187,7 +187,7 @@ func (k *desk) handle(ctx context.Context, conn *nats.Conn, run []arrival) {
 		case Delta:
 			k.d.delta(ctx, a)
 		case Presence:
-			if a.guest { // in the main account it is where it belongs already
+			if a.msg.Subject != Subject(a.id, Presence) { // else it is where it belongs already
 				_ = conn.PublishMsg(&nats.Msg{Subject: Subject(a.id, Presence), Data: a.msg.Data})
 			}
 		case History:

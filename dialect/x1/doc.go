@@ -10,6 +10,7 @@
 //	           client_id in the body, else Nats-Msg-Id: the idempotency key
 //	           expires_at: dropped when it is over; session_id: must be that of the subject
 //	           user.input_response also answers approvals and permissions, with yes or no
+//	           turn.stop_requested stops what the session's agent does
 //	events,    what a session's own publisher says; a session that has one is marked as attended
 //	archive    with client_id: taken at its word; without: an old sidecar, see past
 //	           session.started becomes x1.session.started, because the server has said that already

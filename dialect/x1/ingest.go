@@ -50,13 +50,7 @@ func (d *Dialect) attended(ctx context.Context, a *arrival) (*attended, error) {
 		return nil, cerr
 	}
 	m, _ := Decode(a.id, a.msg.Data) // a bad one is refused later
-	var boot struct {
-		AgentID string `json:"agent_id"`
-	}
-	meta := sidecarMeta{Sidecar: true}
-	if m.Type == "session.started" && json.Unmarshal(m.Payload, &boot) == nil && chat.CheckAgentName(boot.AgentID) == nil {
-		meta.AgentID = boot.AgentID
-	}
+	meta := sidecarMeta{Sidecar: true, AgentID: agentNamed(&c, a, &m)}
 	if chat.CodeOf(err) == chat.NotFound && !a.guest {
 		metadata, merr := withSidecar(nil, meta)
 		if merr != nil {
@@ -112,6 +106,48 @@ func (d *Dialect) attended(ctx context.Context, a *arrival) (*attended, error) {
 	}
 	d.attend.forget(a.id)
 	return d.attend.set(a.id, true, meta.AgentID), nil
+}
+
+// agentNamed is the name under which an agent says that it has started, "" for none.
+// Who logged in as an agent has the name of its login.
+func agentNamed(c *chat.Caller, a *arrival, m *Message) string {
+	var boot struct {
+		AgentID string `json:"agent_id"`
+	}
+	if m.Type != "session.started" || json.Unmarshal(m.Payload, &boot) != nil {
+		return ""
+	}
+	if a.guest && c.Actor.Kind == chat.Agent {
+		boot.AgentID = c.Actor.ID
+	}
+	if chat.CheckAgentName(boot.AgentID) != nil {
+		return ""
+	}
+	return boot.AgentID
+}
+
+// introduce writes down the name of a session's agent, once it has said it: grants
+// are given by name.
+func (in *intake) introduce(ctx context.Context, name string) error {
+	if name == "" || in.at.agent != "" {
+		return nil
+	}
+	sess, err := in.d.opt.Sessions.Get(ctx, chat.Trusted, in.id)
+	if err != nil {
+		return err
+	}
+	metadata, err := withSidecar(sess.Metadata, sidecarMeta{Sidecar: true, AgentID: name})
+	if err != nil {
+		return chat.Errorf(chat.Conflict, "the session's metadata cannot name its agent").Because(err)
+	}
+	err = in.d.steady(ctx, func() error {
+		_, err := in.d.opt.Sessions.Update(ctx, chat.Trusted, in.id, chat.SessionUpdated{Metadata: metadata})
+		return err
+	})
+	if err == nil {
+		in.at.agent = name
+	}
+	return err
 }
 
 // recallPast reads from the log what the session's publisher has said.
@@ -203,6 +239,9 @@ func (in *intake) take(ctx context.Context, a *arrival) {
 	err = draft.Settle()
 	if err == nil {
 		err = in.at.fenced(&m)
+	}
+	if err == nil {
+		err = in.introduce(ctx, agentNamed(&c, a, &m))
 	}
 	if err != nil {
 		in.d.refuse(ctx, a, err)

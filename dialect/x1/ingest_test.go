@@ -211,6 +211,27 @@ func TestNewPublishersAreTakenAtTheirWord(t *testing.T) {
 	}
 }
 
+// An agent that says its name later than its first word is known by it, and by no
+// other.
+func TestAnAgentIntroducesItself(t *testing.T) {
+	w := newWorld(t, setup{secured: true})
+	w.begin("s1", chat.Member{Actor: chat.Actor{Kind: chat.User, ID: "agent"}, Role: chat.Answerer})
+	c := w.with(w.credential("s1", tokenOf("agent"), Sidecar))
+	for i, m := range []Message{
+		event("agent.text", `{"text":"hi"}`, 0), event("session.started", `{"agent_id":"coder"}`, 1), event("session.started", `{"agent_id":"another"}`, 2),
+	} {
+		m.ClientID = fmt.Sprint("k", i)
+		c.say("s1", Events, m)
+	}
+	sess, err := w.sessions.Get(t.Context(), chat.Trusted, "s1")
+	if err != nil || sidecarOf(&sess) != (sidecarMeta{Sidecar: true, AgentID: "coder"}) {
+		t.Fatalf("%s %v", sess.Metadata, err)
+	}
+	if n := len(texts(w.log("s1"))); n != 1 {
+		t.Error(n)
+	}
+}
+
 func TestTransientHintsTakeNoNumber(t *testing.T) {
 	w := newWorld(t, setup{})
 	s := &oldSidecar{client: w.dial(), id: "s1"}

@@ -19,6 +19,10 @@ func (d *Dialect) input(ctx context.Context, a *arrival) {
 		d.dropped(a, "expired")
 		return
 	}
+	if err == nil && m.Type == stopType {
+		d.stop(ctx, a, &m)
+		return
+	}
 	var e chat.Event
 	if err == nil {
 		if m.ClientID == "" {
@@ -36,18 +40,14 @@ func (d *Dialect) input(ctx context.Context, a *arrival) {
 // heard appends an input.
 func (d *Dialect) heard(ctx context.Context, a *arrival, m *Message) (e chat.Event, err error) {
 	if !strings.HasPrefix(m.Type, "user.") {
-		return e, chat.Errorf(chat.Invalid, "input takes user.message, user.input_response and the other user types, not %s", clip(m.Type))
+		return e, chat.Errorf(chat.Invalid, "input takes user.message, user.input_response, the other user types and turn.stop_requested, not %s", clip(m.Type))
 	}
 	c, err := d.caller(a)
 	if err != nil {
 		return e, err
 	}
 	s := m.said()
-	if !a.guest { // it speaks for others
-		if id := first(s.UserID, s.SenderID); id != "" && len(id) <= chat.MaxActorField {
-			c.Actor = chat.Actor{Kind: chat.User, ID: id}
-		}
-	}
+	c = speaksFor(c, a, &s)
 	if m.Type == "user.input_response" {
 		return d.answer(ctx, c, m, &s)
 	}
@@ -73,6 +73,46 @@ func (d *Dialect) heard(ctx context.Context, a *arrival, m *Message) (e chat.Eve
 		return err
 	})
 	return e, err
+}
+
+// speaksFor is the caller under the name that a message gives: who comes without a
+// credential speaks for others.
+func speaksFor(c chat.Caller, a *arrival, s *said) chat.Caller {
+	if id := first(s.UserID, s.SenderID); !a.guest && id != "" && len(id) <= chat.MaxActorField {
+		c.Actor = chat.Actor{Kind: chat.User, ID: id}
+	}
+	return c
+}
+
+// stopType on input asks the session's agent to stop what it does; the same type
+// tells a sidecar so. x1 itself has no word for it.
+var stopType = chat.TurnStopRequested{}.Type()
+
+// stop stops the running turn, or that of one workstream.
+func (d *Dialect) stop(ctx context.Context, a *arrival, m *Message) {
+	var ask struct {
+		Reason     string `json:"reason"`
+		Workstream string `json:"workstream_id"`
+	}
+	if len(m.Payload) > 0 && json.Unmarshal(m.Payload, &ask) != nil {
+		d.refuse(ctx, a, chat.Errorf(chat.Invalid, "the payload of %s is {reason?, workstream_id?}", stopType))
+		return
+	}
+	c, err := d.caller(a)
+	var res chat.StopResult
+	if err == nil {
+		s := m.said()
+		c = speaksFor(c, a, &s)
+		err = d.steady(ctx, func() error {
+			res, err = d.opt.Sessions.Stop(ctx, c, a.id, first(ask.Workstream, m.Workstream), ask.Reason)
+			return err
+		})
+	}
+	if err != nil {
+		d.refuse(ctx, a, err)
+		return
+	}
+	d.respond(a, Reply{Session: a.id, Stopped: &res.Stopped})
 }
 
 // answer answers a prompt, of whatever kind it is. Text is enough for approvals

@@ -31,6 +31,7 @@ type projector struct {
 	whole  bool // all that was stored before this process is in the archive
 	closed bool // nobody publishes; sessions only fall back
 	ill    int  // lanes that have fallen back
+	erased int  // sessions that the archive has to forget
 	calm   chan struct{}
 }
 
@@ -40,7 +41,7 @@ type lane struct {
 	next   chat.Seq // the number that comes next; 0 when that is not known
 	behind bool     // the log is read instead of the queue
 	stale  bool     // something was stored since the log was read
-	since  chat.At  // position of the first event that did not go out
+	since  chat.At  // position of the first event that did not go out, or of the erase
 	gone   bool     // erased
 
 	token  string                 // of its subjects
@@ -141,7 +142,7 @@ func (p *projector) forget() {
 		busy[p.queue[i].lane] = true
 	}
 	for id, l := range p.lanes {
-		if !l.behind && !busy[l] && l.settled() {
+		if !l.behind && !l.gone && !busy[l] && l.settled() {
 			delete(p.lanes, id)
 			if len(p.lanes) < maxLanes/2 {
 				return
@@ -154,6 +155,11 @@ func (p *projector) forget() {
 func (p *projector) put(j job) {
 	p.queue = append(p.queue, j)
 	p.bytes += len(j.fact.JSON)
+	p.stir()
+}
+
+// stir wakes the loop, which sends what is held back.
+func (p *projector) stir() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -198,7 +204,13 @@ func (p *projector) erase(id chat.SessionID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lane(id)
-	l.gone = true
+	if !l.gone {
+		l.gone = true
+		p.erased++
+	}
+	if !l.behind {
+		l.since = chat.AtOf(p.d.opt.Now())
+	}
 	p.put(job{lane: l, what: purge})
 }
 
@@ -309,9 +321,9 @@ func (p *projector) save(clean bool) {
 			break // the queue is in the order of time, nearly
 		}
 	}
-	if p.ill > 0 {
+	if p.ill+p.erased > 0 {
 		for _, l := range p.lanes {
-			if l.behind && l.since != 0 {
+			if (l.behind || l.gone) && l.since != 0 {
 				at = min(at, l.since)
 			}
 		}

@@ -57,8 +57,10 @@ func (o *outlet) insist(ctx context.Context, j job) {
 // behind it.
 func (o *outlet) catchUp(ctx context.Context, l *lane) error {
 	p := o.p
-	if err := p.acks.barrier(ctx, o.conn); err != nil {
-		return err
+	if !l.settled() { // else nothing of it is under way
+		if err := p.acks.barrier(ctx, o.conn); err != nil {
+			return err
+		}
 	}
 	last, err := o.archived(ctx, l.id)
 	if err != nil {
@@ -76,7 +78,9 @@ func (o *outlet) catchUp(ctx context.Context, l *lane) error {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.recovered(l)
-			delete(p.lanes, l.id)
+			if !l.gone { // else it is purged
+				delete(p.lanes, l.id)
+			}
 			return nil
 		}
 		p.mu.Lock()
@@ -92,35 +96,37 @@ func (o *outlet) catchUp(ctx context.Context, l *lane) error {
 
 // publishAfter publishes the stored events behind a sequence and returns the last.
 // What is older than the archive keeps is left out.
-func (o *outlet) publishAfter(ctx context.Context, l *lane, after chat.Seq) (chat.Seq, error) {
-	from, err := o.oldest(ctx, l.id, after)
-	if err != nil {
-		return after, err
-	}
-	for facts, err := range o.p.d.pages(ctx, l.id, from) {
-		if err != nil {
-			return from, err
-		}
-		at := o.at(facts[0]) // of the page's oldest, which is good enough for the mark
-		for _, f := range facts {
-			if err := o.send(ctx, l, f, at); err != nil {
-				return from, err
+func (o *outlet) publishAfter(ctx context.Context, l *lane, after chat.Seq) (last chat.Seq, err error) {
+	limit := chat.AtOf(o.p.d.opt.Now().Add(-o.p.d.opt.Keep))
+	defer o.p.stir() // several sessions share a window; the loop ends it
+	for begun, old := false, false; ; begun, old = true, false {
+		for facts, err := range o.p.d.pages(ctx, l.id, after) {
+			if err != nil {
+				return after, err
 			}
-			from = f.Seq
+			at := o.at(facts[0]) // of the page's oldest, which is good enough for the mark
+			if old = !begun && at < limit; old {
+				break
+			}
+			for _, f := range facts {
+				if err := o.send(ctx, l, f, at); err != nil {
+					return after, err
+				}
+				after = f.Seq
+			}
 		}
-		o.p.acks.cut(o.conn)
+		if !old {
+			return after, nil
+		}
+		if after, err = o.oldest(ctx, l.id, after, limit); err != nil {
+			return after, err
+		}
 	}
-	return from, nil
 }
 
 // oldest finds behind which event to begin, so that nothing is published that the
 // archive would have dropped by now.
-func (o *outlet) oldest(ctx context.Context, id chat.SessionID, after chat.Seq) (chat.Seq, error) {
-	limit := chat.AtOf(o.p.d.opt.Now().Add(-o.p.d.opt.Keep))
-	next, _, err := o.p.d.opt.Sessions.Read(ctx, chat.Trusted, id, chat.Range{After: after, Limit: 1})
-	if err != nil || len(next) == 0 || o.at(next[0]) >= limit {
-		return after, err // nearly always: nothing is that old
-	}
+func (o *outlet) oldest(ctx context.Context, id chat.SessionID, after chat.Seq, limit chat.At) (chat.Seq, error) {
 	before := chat.Seq(0)
 	for {
 		facts, more, err := o.p.d.opt.Sessions.Read(ctx, chat.Trusted, id, chat.Range{After: after, Before: before, Limit: 1000, MaxBytes: 256 << 10, Desc: true})
@@ -182,6 +188,7 @@ func (o *outlet) purge(ctx context.Context, l *lane) error {
 	}
 	if o.p.lanes[l.id] == l {
 		delete(o.p.lanes, l.id)
+		o.p.erased--
 	}
 	return nil
 }
@@ -256,7 +263,7 @@ func (p *projector) recover(ctx context.Context, stream jetstream.Stream) {
 func (p *projector) recheck(ctx context.Context, workspace string, from chat.At) error {
 	c := chat.Trusted
 	c.Workspace = workspace
-	f := chat.Filter{Limit: 200}
+	f := chat.Filter{Limit: 1000} // a page costs as much as all of a moment
 	for {
 		page, err := p.d.opt.Sessions.List(ctx, c, f)
 		if err != nil {
@@ -306,6 +313,12 @@ func (p *projector) ease(ctx context.Context) error {
 func (p *projector) sweep(ctx context.Context, stream jetstream.Stream) {
 	if p.mark.clean {
 		return
+	}
+	if ask := p.d.opt.ErasedSince; ask != nil {
+		// There may be as many sessions in the archive as were active in a day.
+		if any, err := ask(ctx, p.mark.from-chat.At(slack.Microseconds())); err == nil && !any {
+			return
+		}
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter("x1.session.*.archive"))
 	if err != nil {

@@ -27,6 +27,7 @@ type sessions interface {
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error
 	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
+	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, line, reason string) (chat.StopResult, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
 }
 
@@ -40,6 +41,8 @@ type Options struct {
 	Listened func(subject string) bool                                    // whether anybody follows a subject; nil means that it is not known
 	Cut      func(fits func(user string) bool) error                      // ends connections of users that fit; nil means that nobody can
 	Dir      string                                                       // where the archive's watermark and the key of credentials are kept
+
+	ErasedSince func(ctx context.Context, at chat.At) (bool, error) // whether a session was erased since; nil means that it is not known
 
 	External bool          // NATS runs elsewhere: nothing maps our subjects for us
 	Keep     time.Duration // how long the archive keeps events; 0 means 24 h

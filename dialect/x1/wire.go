@@ -36,6 +36,7 @@ type Reply struct {
 	Session  chat.SessionID `json:"session_id,omitempty"`
 	Sequence chat.Seq       `json:"sequence,omitempty"` // of the fact that it became, or became before
 	ID       chat.EventID   `json:"id,omitempty"`
+	Stopped  *bool          `json:"stopped,omitempty"` // of a stop: whether there was something to stop
 	Dropped  string         `json:"dropped,omitempty"` // why it became no fact, when that is no error: expired, replay, echo, transient
 
 	// As a JetStream publisher wants it.

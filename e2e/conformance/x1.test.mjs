@@ -164,6 +164,40 @@ test('a credential opens one session, by TCP and by WebSocket', async () => {
   await assert.rejects(connect({ servers: bad.url, user: bad.user, pass: 'x', reconnect: false }), /[Aa]uthorization/);
 });
 
+test('a turn is stopped from NATS, and so is an agent elsewhere', async () => {
+  const nc = await open();
+  const events = await collect(nc, subject('busy', 'events'));
+  const say = async (id, type, payload) => json(await nc.request(subject(id, 'input'), envelope(id, type, payload), { timeout: 30_000 }));
+  await say('busy', 'user.message', { text: '/sleep 600' });
+  await events.until((e) => e.type === 'turn.started');
+  assert.equal((await say('busy', 'turn.stop_requested', { reason: 'enough' })).stopped, true);
+  const end = await events.until((e) => e.type === 'turn.completed');
+  assert.equal(end.payload.outcome, 'stopped');
+  assert.equal((await say('busy', 'turn.stop_requested', {})).stopped, false);
+
+  const sidecar = await open({ user: 'sidecar' });
+  const input = await collect(sidecar, subject('away', 'input'));
+  await sidecar.request(subject('away', 'events'), envelope('away', 'agent.text', { text: 'working' }), { timeout: 30_000 });
+  assert.equal((await say('away', 'turn.stop_requested', { reason: 'enough' })).stopped, true);
+  const told = await input.until((m) => m.type === 'turn.stop_requested');
+  assert.equal(told.payload.reason, 'enough');
+  await Promise.all([nc.close(), sidecar.close()]);
+});
+
+test('an expired input, a repeated one and one for another session', async () => {
+  const nc = await open();
+  const say = async (more, payload = { text: 'once' }) => json(await nc.request(subject('keys', 'input'), envelope(more.session_id ?? 'keys', 'user.message', payload, more), { timeout: 30_000 }));
+  assert.equal((await say({ expires_at: Date.now() - 1000 })).dropped, 'expired');
+  const first = await say({ client_id: 'k1' });
+  assert.deepEqual(await say({ client_id: 'k1' }), first);
+  assert.equal((await say({ client_id: 'k1' }, { text: 'other words' })).error.reason, 'conflict');
+  assert.equal((await say({ session_id: 'other' })).error.reason, 'invalid');
+  const log = await (await fetch(`${server.url}/parley/v1/sessions/keys/events?types=user.message`)).json();
+  assert.equal(log.events.length, 1);
+  await assert.rejects(nc.request('x1.provider.calendar.list', '{}', { timeout: 30_000 }), /no responders/i);
+  await nc.close();
+});
+
 test('two viewers race an approval', async () => {
   const [a, b] = [await open(), await open()];
   const events = await collect(a, subject('race', 'events'));

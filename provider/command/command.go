@@ -129,6 +129,9 @@ func run(ctx context.Context, argv []string, ask, answer any) (code, message str
 	cmd.Cancel = func() error { return cmd.Process.Kill() }
 	cmd.WaitDelay = 5 * time.Second
 	err = cmd.Run()
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return "ended", "the server is ending, and the program with it; ask again"
+	}
 	if ctx.Err() != nil {
 		return "timeout", "the program was ended: it took too long"
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -47,11 +48,15 @@ func TestPreview(t *testing.T) {
 	if r, ok := got.(PreviewReply); err != nil || !ok || r.Code != "not_started" {
 		t.Error(got, err)
 	}
-	over, cancel := context.WithCancel(t.Context())
+	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	got, err = Preview(script(t, "exec sleep 60")).Ops["provision"](over, provider.Call{}, json.RawMessage(ask))
-	if r, ok := got.(PreviewReply); err != nil || !ok || r.Code != "timeout" {
-		t.Error(got, err)
+	late, done := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer done()
+	for ctx, want := range map[context.Context]string{canceled: "ended", late: "timeout"} {
+		got, err = Preview(script(t, "exec sleep 60")).Ops["provision"](ctx, provider.Call{}, json.RawMessage(ask))
+		if r, ok := got.(PreviewReply); err != nil || !ok || r.Code != want {
+			t.Error(want, got, err)
+		}
 	}
 }
 

@@ -18,52 +18,72 @@ type sessions interface {
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
 }
 
+// projection is what follows from the events of a book.
+type projection interface{ apply(e *chat.Event) }
+
+// books are the books of one kind, one per workspace. A book is read when it is
+// first asked for.
+type books[P projection] struct {
+	sessions sessions
+	name     string // of the system session
+	title    string
+	empty    func(workspace string) P
+
+	mu  sync.Mutex
+	all map[string]*book[P]
+}
+
 // book is a system session of a workspace with its projection.
-type book struct {
+type book[P projection] struct {
 	sessions sessions
 	id       chat.SessionID
 	caller   chat.Caller
 	title    string
 
-	mu    sync.Mutex // held while an event is read or appended: the projection has the log's order
-	last  chat.Seq
-	apply func(e *chat.Event)
+	mu   sync.Mutex // held while an event is read or appended: the projection has the log's order
+	last chat.Seq
+	has  P
 }
 
-// bookID is the id of a workspace's book.
-func bookID(name, workspace string) chat.SessionID {
-	if workspace == chat.DefaultWorkspace {
-		return chat.SessionID(name)
+// open returns a workspace's book, up to date and locked.
+func (bs *books[P]) open(ctx context.Context, workspace string) (*book[P], error) {
+	bs.mu.Lock()
+	b := bs.all[workspace]
+	if b == nil {
+		b = &book[P]{sessions: bs.sessions, id: chat.SessionID(bs.name), caller: chat.Trusted, title: bs.title, has: bs.empty(workspace)}
+		b.caller.Workspace = workspace
+		if workspace != chat.DefaultWorkspace {
+			b.id += chat.SessionID("." + workspace)
+		}
+		if bs.all == nil {
+			bs.all = map[string]*book[P]{}
+		}
+		bs.all[workspace] = b
 	}
-	return chat.SessionID(name + "." + workspace)
+	bs.mu.Unlock()
+	b.mu.Lock()
+	if err := b.update(ctx); err != nil {
+		b.mu.Unlock()
+		return nil, err
+	}
+	return b, nil
 }
 
 // update reads what is new in the log. The caller holds mu.
-func (b *book) update(ctx context.Context) error {
-	for {
-		facts, more, err := b.sessions.Read(ctx, b.caller, b.id, chat.Range{After: b.last, Limit: 1000})
-		if chat.CodeOf(err) == chat.NotFound {
-			return nil // nothing was ever written
-		}
-		if err != nil {
-			return err
-		}
-		for _, f := range facts {
-			e, err := f.Event()
-			if err != nil {
-				return err
-			}
-			b.last = e.Seq
-			b.apply(&e)
-		}
-		if !more || len(facts) == 0 {
-			return nil
-		}
+func (b *book[P]) update(ctx context.Context) error {
+	err := each(ctx, b.sessions, b.caller, b.id, b.last, nil, func(e *chat.Event) error {
+		b.last = e.Seq
+		b.has.apply(e)
+		return nil
+	})
+	if chat.CodeOf(err) == chat.NotFound {
+		return nil // nothing was ever written
 	}
+	return err
 }
 
 // write appends an event and applies it. The caller holds mu and is up to date.
-func (b *book) write(ctx context.Context, typ string, payload any, key string) (chat.Event, error) {
+func (b *book[P]) write(ctx context.Context, typ string, payload any, key string) (chat.Event, error) {
 	raw, err := json.Marshal(payload)
 	if err != nil {
 		return chat.Event{}, err
@@ -79,4 +99,68 @@ func (b *book) write(ctx context.Context, typ string, payload any, key string) (
 		return chat.Event{}, err
 	}
 	return events[0], b.update(ctx)
+}
+
+// each hands over the events of a session behind a sequence, in order; types nil
+// means all.
+func each(ctx context.Context, s sessions, c chat.Caller, id chat.SessionID, after chat.Seq, types []string, do func(*chat.Event) error) error {
+	for {
+		facts, more, err := s.Read(ctx, c, id, chat.Range{After: after, Limit: 1000, Types: types})
+		if err != nil {
+			return err
+		}
+		for _, f := range facts {
+			e, err := f.Event()
+			if err != nil {
+				return err
+			}
+			after = e.Seq
+			if err := do(&e); err != nil {
+				return err
+			}
+		}
+		if !more || len(facts) == 0 {
+			return nil
+		}
+	}
+}
+
+// maxFollowed bounds the sessions whose place is remembered.
+const maxFollowed = 10_000
+
+// follower makes up for what was not taken from logs when it was committed, such
+// as after a crash. It remembers how far it has come, so that a long log is gone
+// through once.
+type follower struct {
+	sessions sessions
+	typ      string // of the events that matter
+	take     func(context.Context, *chat.Event) error
+
+	mu   sync.Mutex
+	upTo map[chat.SessionID]chat.Seq
+}
+
+// catchUp takes what a session's log has; what was taken before may come again.
+func (f *follower) catchUp(ctx context.Context, id chat.SessionID) error {
+	sess, err := f.sessions.Get(ctx, chat.Trusted, id)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	from := f.upTo[sess.ID]
+	f.mu.Unlock()
+	if from >= sess.Last {
+		return nil
+	}
+	err = each(ctx, f.sessions, chat.Trusted, sess.ID, from, []string{f.typ}, func(e *chat.Event) error { return f.take(ctx, e) })
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.upTo == nil || len(f.upTo) >= maxFollowed {
+		f.upTo = map[chat.SessionID]chat.Seq{}
+	}
+	f.upTo[sess.ID] = max(f.upTo[sess.ID], sess.Last)
+	return nil
 }

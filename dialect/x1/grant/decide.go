@@ -70,17 +70,17 @@ func (gs *Grants) Decided(ctx context.Context, e *chat.Event, reason string) (*G
 			g.Call = CallHash(asked.Tool, asked.Params)
 		}
 	}
-	b, err := gs.open(ctx, sess.Workspace)
+	b, err := gs.books.open(ctx, sess.Workspace)
 	if err != nil {
 		return nil, err
 	}
 	defer b.mu.Unlock()
-	for _, have := range b.list {
+	for _, have := range b.has.list {
 		if have.Session == e.Session && have.Request == body.RequestID {
 			return have, nil
 		}
 	}
-	made, err := b.create(ctx, g, "decided:"+string(e.ID))
+	made, err := create(ctx, b, g, "decided:"+string(e.ID))
 	return &made, err
 }
 

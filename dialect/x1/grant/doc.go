@@ -15,6 +15,10 @@
 // and the agent is woken by it. A permission that was answered elsewhere, by
 // whatever dialect, becomes a grant just the same.
 //
+// A grant holds in the sessions in which its giver may answer, an administrator's in
+// all of the workspace. It is seen by its giver, by whom it is for, and by those who
+// may see its session.
+//
 // # What is stored
 //
 // Grants are events of the session sys-grants of their workspace (grant.created,

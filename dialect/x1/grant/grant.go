@@ -39,6 +39,7 @@ type Grant struct {
 	Request   string          `json:"request_id,omitempty"` // the permission request that it decides
 	Call      string          `json:"call_hash,omitempty"`  // the exact call, for scope once
 	By        chat.Actor      `json:"created_by"`
+	Wide      bool            `json:"workspace_wide,omitempty"` // an administrator gave it: it holds in everybody's sessions
 	CreatedAt chat.At         `json:"created_at,omitzero"`
 
 	Used      *Use        `json:"used,omitempty"` // of scope once: for what

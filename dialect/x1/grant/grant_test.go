@@ -60,7 +60,7 @@ func (w *world) up() {
 	var desk *Desk
 	w.sessions = session.New(j, h, session.Options{DefaultAgent: "none", Committed: func(evs []chat.Event) { desk.Committed(evs) }})
 	who := auth.Options{Rate: -1}
-	for name, scopes := range map[string][]chat.Scope{"alice": {chat.ScopeUser}, "bob": {chat.ScopeUser}, "helper": {chat.ScopeAgent}, "root": {chat.ScopeAdmin}, "eve": {chat.ScopeUser}} {
+	for name, scopes := range map[string][]chat.Scope{"alice": {chat.ScopeUser}, "bob": {chat.ScopeUser}, "helper": {chat.ScopeAgent}, "root": {chat.ScopeAdmin}, "carol": {chat.ScopeUser}, "eve": {chat.ScopeUser}} {
 		token := auth.Token{Token: auth.Secret(tokenOf(name)), Actor: chat.Actor{Kind: chat.User, ID: name}, Scopes: scopes}
 		switch name {
 		case "helper":

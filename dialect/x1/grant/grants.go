@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -20,50 +20,41 @@ const (
 // Grants keeps the grants of all workspaces.
 type Grants struct {
 	sessions sessions
-
-	mu    sync.Mutex
-	books map[string]*grants
+	books    books[*grants]
+	follow   follower // decisions
 }
 
 // grants are those of one workspace.
 type grants struct {
-	book
-	byID map[string]*Grant
-	list []*Grant // in the order in which they were created
+	workspace string
+	byID      map[string]*Grant
+	list      []*Grant // in the order in which they were created
 }
 
 // NewGrants returns the grants in the log.
-func NewGrants(s sessions) *Grants { return &Grants{sessions: s, books: map[string]*grants{}} }
-
-// open returns a workspace's grants, up to date and locked.
-func (gs *Grants) open(ctx context.Context, workspace string) (*grants, error) {
-	gs.mu.Lock()
-	b := gs.books[workspace]
-	if b == nil {
-		c := chat.Trusted
-		c.Workspace = workspace
-		b = &grants{book: book{sessions: gs.sessions, id: bookID("sys-grants", workspace), caller: c, title: "Permissions"}, byID: map[string]*Grant{}}
-		b.apply = b.applied
-		gs.books[workspace] = b
-	}
-	gs.mu.Unlock()
-	b.mu.Lock()
-	if err := b.update(ctx); err != nil {
-		b.mu.Unlock()
-		return nil, err
-	}
-	return b, nil
+func NewGrants(s sessions) *Grants {
+	gs := &Grants{sessions: s, books: books[*grants]{sessions: s, name: "sys-grants", title: "Permissions", empty: func(workspace string) *grants {
+		return &grants{workspace: workspace, byID: map[string]*Grant{}}
+	}}}
+	gs.follow = follower{sessions: s, typ: chat.UserPermissionResponse{}.Type(), take: func(ctx context.Context, e *chat.Event) error {
+		_, err := gs.Decided(ctx, e, "")
+		if chat.CodeOf(err) == chat.NotFound {
+			return nil // what was asked is not in the log
+		}
+		return err
+	}}
+	return gs
 }
 
-// applied follows the log.
-func (b *grants) applied(e *chat.Event) {
+// apply follows the log.
+func (b *grants) apply(e *chat.Event) {
 	switch e.Type {
 	case createdType:
 		var g Grant
 		if json.Unmarshal(e.Payload, &g) != nil {
 			return
 		}
-		g.ID, g.CreatedAt, g.Workspace = string(e.ID), e.At, b.caller.In()
+		g.ID, g.CreatedAt, g.Workspace = string(e.ID), e.At, b.workspace
 		b.byID[g.ID] = &g
 		b.list = append(b.list, &g)
 	case revokedType:
@@ -95,6 +86,7 @@ func (gs *Grants) Create(ctx context.Context, c chat.Caller, workspace string, g
 	}
 	g = Grant{User: g.User, Agent: g.Agent, Type: g.Type, Details: g.Details, Scope: g.Scope, Session: g.Session, Reason: g.Reason, Request: g.Request}
 	g.By = chat.Actor{Kind: c.Actor.Kind, ID: c.Actor.ID, Name: c.Actor.Name}
+	g.Wide = c.Has(chat.ScopeAdmin)
 	if g.Request != "" {
 		return gs.decide(ctx, c, workspace, g)
 	}
@@ -106,7 +98,7 @@ func (gs *Grants) Create(ctx context.Context, c chat.Caller, workspace string, g
 			return Grant{}, err
 		}
 	}
-	b, err := gs.open(ctx, workspace)
+	b, err := gs.books.open(ctx, workspace)
 	if err != nil {
 		return Grant{}, err
 	}
@@ -114,7 +106,7 @@ func (gs *Grants) Create(ctx context.Context, c chat.Caller, workspace string, g
 	if key != "" {
 		key = "new:" + c.Actor.Key() + ":" + key
 	}
-	return b.create(ctx, g, key)
+	return create(ctx, b, g, key)
 }
 
 // mayDecide reports why the caller has no say in a session.
@@ -126,15 +118,15 @@ func (gs *Grants) mayDecide(ctx context.Context, c chat.Caller, id chat.SessionI
 	return c.May(&sess, chat.Answerer)
 }
 
-func (b *grants) create(ctx context.Context, g Grant, key string) (Grant, error) {
+func create(ctx context.Context, b *book[*grants], g Grant, key string) (Grant, error) {
 	e, err := b.write(ctx, createdType, g, key)
 	if err != nil {
 		return Grant{}, err
 	}
-	if b.byID[string(e.ID)] == nil {
+	if b.has.byID[string(e.ID)] == nil {
 		return Grant{}, fmt.Errorf("grant %s is not in its book", e.ID)
 	}
-	return *b.byID[string(e.ID)], nil
+	return *b.has.byID[string(e.ID)], nil
 }
 
 // Query narrows a list of grants.
@@ -150,23 +142,39 @@ func (gs *Grants) List(ctx context.Context, c chat.Caller, workspace string, q Q
 		return nil, err
 	}
 	if q.Session != "" {
-		if err := gs.reconcile(ctx, q.Session); err != nil {
+		if _, err := gs.sessions.Get(ctx, c, q.Session); err != nil {
+			return nil, err
+		}
+		if err := gs.follow.catchUp(ctx, q.Session); err != nil {
 			return nil, err
 		}
 	}
-	b, err := gs.open(ctx, workspace)
+	b, err := gs.books.open(ctx, workspace)
 	if err != nil {
 		return nil, err
 	}
-	defer b.mu.Unlock()
 	out := []Grant{}
-	for _, g := range b.list {
+	for _, g := range b.has.list {
 		if (q.All || g.active()) && (q.User == "" || q.User == g.User) && (q.Agent == "" || q.Agent == g.Agent) &&
 			(q.Type == "" || q.Type == g.Type) && (q.Session == "" || q.Session == g.Session) {
 			out = append(out, *g)
 		}
 	}
-	return out, nil
+	b.mu.Unlock()
+	return slices.DeleteFunc(out, func(g Grant) bool { return !gs.sees(ctx, c, &g) }), nil
+}
+
+// sees reports whether a grant is any of the caller's business: it names sessions
+// and reasons.
+func (gs *Grants) sees(ctx context.Context, c chat.Caller, g *Grant) bool {
+	if c.Has(chat.ScopeAdmin) || g.By.Same(c.Actor) || g.User != "" && g.User == c.Actor.ID && c.Actor.Kind == chat.User {
+		return true
+	}
+	if g.Session == "" {
+		return false
+	}
+	_, err := gs.sessions.Get(ctx, c, g.Session)
+	return err == nil
 }
 
 // Revoke ends a grant; it stays in the books. Who gave it may, and administrators.
@@ -174,13 +182,13 @@ func (gs *Grants) Revoke(ctx context.Context, c chat.Caller, workspace, id strin
 	if err := enters(c, workspace); err != nil {
 		return Grant{}, err
 	}
-	b, err := gs.open(ctx, workspace)
+	b, err := gs.books.open(ctx, workspace)
 	if err != nil {
 		return Grant{}, err
 	}
 	defer b.mu.Unlock()
-	g := b.byID[id]
-	if g == nil {
+	g := b.has.byID[id]
+	if g == nil || !gs.sees(ctx, c, g) {
 		return Grant{}, chat.Errorf(chat.NotFound, "there is no grant %q in this workspace", clip(id))
 	}
 	if c.Actor.Kind != chat.User || !g.By.Same(c.Actor) && !c.Has(chat.ScopeAdmin) {
@@ -191,20 +199,28 @@ func (gs *Grants) Revoke(ctx context.Context, c chat.Caller, workspace, id strin
 			return Grant{}, err
 		}
 	}
-	return *b.byID[id], nil
+	return *b.has.byID[id], nil
 }
 
 // Use finds a grant that allows what is asked for, and writes down that it was
 // used. One of scope once is consumed: of several that ask at the same time one
-// gets it. Asking again with the same call gives the same grant.
+// gets it. Asking again with the same call gives the same grant. A grant holds in
+// the sessions in which its giver has a say, that of an administrator in all.
 func (gs *Grants) Use(ctx context.Context, c chat.Caller, workspace string, a Ask) (Grant, error) {
 	if err := enters(c, workspace); err != nil {
 		return Grant{}, err
 	}
+	holds := func(*Grant) bool { return true }
 	if a.Session != "" {
 		sess, err := gs.sessions.Get(ctx, c, a.Session)
+		if err == nil {
+			err = c.May(&sess, chat.Answerer)
+		}
 		if err != nil {
 			return Grant{}, err
+		}
+		holds = func(g *Grant) bool {
+			return g.Wide || g.Session == sess.ID || sess.RoleOf(g.By).Includes(chat.Answerer)
 		}
 		if sess.Workspace != workspace {
 			return Grant{}, chat.Errorf(chat.NotFound, "there is no session %q in this workspace", clip(string(a.Session)))
@@ -215,23 +231,23 @@ func (gs *Grants) Use(ctx context.Context, c chat.Caller, workspace string, a As
 		if a.User == "" {
 			a.User = sess.Owner.ID
 		}
-		if err := gs.reconcile(ctx, a.Session); err != nil {
+		if err := gs.follow.catchUp(ctx, a.Session); err != nil {
 			return Grant{}, err
 		}
 	}
-	b, err := gs.open(ctx, workspace)
+	b, err := gs.books.open(ctx, workspace)
 	if err != nil {
 		return Grant{}, err
 	}
 	defer b.mu.Unlock()
 	for {
 		var best *Grant
-		for _, g := range b.list {
+		for _, g := range b.has.list {
 			if g.Used != nil && g.RevokedBy == nil && a.Call != "" && g.Used.Call == a.Call && g.Used.Session == a.Session && g.covers(&a) {
 				return *g, nil // asked for again
 			}
 			// A grant that lasts is better than one that is used up.
-			if g.active() && g.covers(&a) && (best == nil || best.Scope == Once && g.Scope != Once) {
+			if g.active() && g.covers(&a) && holds(g) && (best == nil || best.Scope == Once && g.Scope != Once) {
 				best = g
 			}
 		}
@@ -256,31 +272,7 @@ func (gs *Grants) Use(ctx context.Context, c chat.Caller, workspace string, a As
 		if err != nil {
 			return Grant{}, err
 		}
-		return *b.byID[best.ID], nil
-	}
-}
-
-// reconcile makes grants of decisions in a session that have none yet, such as
-// after a crash.
-func (gs *Grants) reconcile(ctx context.Context, id chat.SessionID) error {
-	for after := chat.Seq(0); ; {
-		facts, more, err := gs.sessions.Read(ctx, chat.Trusted, id, chat.Range{After: after, Limit: 500, Types: []string{chat.UserPermissionResponse{}.Type()}})
-		if err != nil {
-			return err
-		}
-		for _, f := range facts {
-			e, err := f.Event()
-			if err != nil {
-				return err
-			}
-			after = e.Seq
-			if _, err := gs.Decided(ctx, &e, ""); err != nil && chat.CodeOf(err) != chat.NotFound {
-				return err
-			}
-		}
-		if !more || len(facts) == 0 {
-			return nil
-		}
+		return *b.has.byID[best.ID], nil
 	}
 }
 

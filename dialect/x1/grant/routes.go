@@ -221,7 +221,7 @@ func (d *Desk) putShare(r *http.Request, c chat.Caller, body []byte) (int, any, 
 	}
 	if name := r.PathValue("share"); name != "" {
 		fields := map[string]json.RawMessage{}
-		if err := json.Unmarshal(body, &fields); err != nil {
+		if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
 			return 0, nil, chat.Errorf(chat.Invalid, "a share is an object").Because(err)
 		}
 		fields["share_id"], _ = json.Marshal(name) // a text

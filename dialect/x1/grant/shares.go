@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"sync"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -45,57 +44,42 @@ func (s *Share) begin() string { return first(s.Entry, s.Path) }
 // Shares keeps the shares of all workspaces.
 type Shares struct {
 	sessions sessions
-
-	mu    sync.Mutex
-	books map[string]*shares
+	books    books[*shares]
+	follow   follower // what agents say that they share
 }
 
 // shares are those of one workspace.
 type shares struct {
-	book
-	byKey  map[string]*Share // session/share
-	byLink map[string]*Share
-	list   []*Share
-	events map[chat.EventID]bool // that became a share
+	workspace string
+	byKey     map[string]*Share // session/share
+	byLink    map[string]*Share
+	list      []*Share
+	events    map[chat.EventID]bool // that became a share
 }
 
 // NewShares returns the shares in the log.
 func NewShares(s sessions) *Shares {
-	return &Shares{sessions: s, books: map[string]*shares{}}
-}
-
-func (ss *Shares) open(ctx context.Context, workspace string) (*shares, error) {
-	ss.mu.Lock()
-	b := ss.books[workspace]
-	if b == nil {
-		c := chat.Trusted
-		c.Workspace = workspace
-		b = &shares{
-			book:  book{sessions: ss.sessions, id: bookID("sys-shares", workspace), caller: c, title: "Shares"},
-			byKey: map[string]*Share{}, byLink: map[string]*Share{}, events: map[chat.EventID]bool{},
-		}
-		b.apply = b.applied
-		ss.books[workspace] = b
-	}
-	ss.mu.Unlock()
-	b.mu.Lock()
-	if err := b.update(ctx); err != nil {
-		b.mu.Unlock()
-		return nil, err
-	}
-	return b, nil
+	ss := &Shares{sessions: s, books: books[*shares]{sessions: s, name: "sys-shares", title: "Shares", empty: func(workspace string) *shares {
+		return &shares{workspace: workspace, byKey: map[string]*Share{}, byLink: map[string]*Share{}, events: map[chat.EventID]bool{}}
+	}}}
+	ss.follow = follower{sessions: s, typ: chat.AgentShare{}.Type(), take: func(ctx context.Context, e *chat.Event) error {
+		_, err := ss.Shared(ctx, e, e.Actor)
+		return err
+	}}
+	return ss
 }
 
 func key(id chat.SessionID, share string) string { return string(id) + "/" + share }
 
-func (b *shares) applied(e *chat.Event) {
+// apply follows the log.
+func (b *shares) apply(e *chat.Event) {
 	switch e.Type {
 	case putType:
 		var s Share
 		if json.Unmarshal(e.Payload, &s) != nil {
 			return
 		}
-		s.Workspace, s.UpdatedAt, s.CreatedAt = b.caller.In(), e.At, e.At
+		s.Workspace, s.UpdatedAt, s.CreatedAt = b.workspace, e.At, e.At
 		b.events[s.Event] = true
 		if old := b.byKey[key(s.Session, s.ID)]; old != nil {
 			delete(b.byLink, old.Link)
@@ -128,7 +112,7 @@ const byHTTP = "share:"
 
 // Put shares something in a session: it is an event of the session, and the
 // record follows from it. A share_id that is there already is updated in place and
-// keeps its link. Agents may, and those who may answer in the session.
+// keeps its link. The session's agent may, and those who may answer in it.
 func (ss *Shares) Put(ctx context.Context, c chat.Caller, id chat.SessionID, payload json.RawMessage, clientID string) (Share, error) {
 	var s Share
 	if json.Unmarshal(payload, &s) != nil {
@@ -144,8 +128,8 @@ func (ss *Shares) Put(ctx context.Context, c chat.Caller, id chat.SessionID, pay
 	if err != nil {
 		return Share{}, err
 	}
-	if role := sess.RoleOf(c.Actor); !c.Has(chat.ScopeAdmin) && !c.Has(chat.ScopeAgent) && !role.Includes(chat.Answerer) {
-		return Share{}, chat.Errorf(chat.Denied, "sharing needs the role answerer in the session")
+	if err := c.May(&sess, chat.Answerer); err != nil {
+		return Share{}, err
 	}
 	as := chat.Trusted
 	as.Workspace = sess.Workspace
@@ -175,7 +159,7 @@ func (ss *Shares) Shared(ctx context.Context, e *chat.Event, by chat.Actor) (*Sh
 	if err != nil {
 		return nil, err
 	}
-	b, err := ss.open(ctx, sess.Workspace)
+	b, err := ss.books.open(ctx, sess.Workspace)
 	if err != nil {
 		return nil, err
 	}
@@ -185,8 +169,8 @@ func (ss *Shares) Shared(ctx context.Context, e *chat.Event, by chat.Actor) (*Sh
 	}
 	s.Session, s.Event, s.By = e.Session, e.ID, chat.Actor{Kind: by.Kind, ID: by.ID, Name: by.Name}
 	s.RevokedBy, s.RevokedAt, s.Version, s.Link = nil, 0, 0, ""
-	old := b.byKey[key(s.Session, s.ID)]
-	if !b.events[e.ID] {
+	old := b.has.byKey[key(s.Session, s.ID)]
+	if !b.has.events[e.ID] {
 		if s.Link = rand.Text(); old != nil && old.RevokedBy == nil {
 			s.Link = old.Link
 		}
@@ -194,7 +178,7 @@ func (ss *Shares) Shared(ctx context.Context, e *chat.Event, by chat.Actor) (*Sh
 			return nil, err
 		}
 	}
-	if old = b.byKey[key(s.Session, s.ID)]; old == nil {
+	if old = b.has.byKey[key(s.Session, s.ID)]; old == nil {
 		return nil, chat.Errorf(chat.NotFound, "the share is not in its book")
 	}
 	made := *old
@@ -206,16 +190,16 @@ func (ss *Shares) List(ctx context.Context, c chat.Caller, workspace string, id 
 	if err := ss.visible(ctx, c, workspace, id); err != nil {
 		return nil, err
 	}
-	if err := ss.reconcile(ctx, id); err != nil {
+	if err := ss.follow.catchUp(ctx, id); err != nil {
 		return nil, err
 	}
-	b, err := ss.open(ctx, workspace)
+	b, err := ss.books.open(ctx, workspace)
 	if err != nil {
 		return nil, err
 	}
 	defer b.mu.Unlock()
 	out := []Share{}
-	for _, s := range b.list {
+	for _, s := range b.has.list {
 		if s.Session == id && (all || s.RevokedBy == nil) {
 			out = append(out, *s)
 		}
@@ -259,18 +243,18 @@ func (ss *Shares) Revoke(ctx context.Context, c chat.Caller, workspace string, i
 		return Share{}, err
 	}
 	sess, err := ss.sessions.Get(ctx, c, id)
+	if err == nil && !s.By.Same(c.Actor) {
+		err = c.May(&sess, chat.Answerer)
+	}
 	if err != nil {
 		return Share{}, err
 	}
-	if !c.Has(chat.ScopeAdmin) && !s.By.Same(c.Actor) && !sess.RoleOf(c.Actor).Includes(chat.Answerer) {
-		return Share{}, chat.Errorf(chat.Denied, "revoking a share needs the role answerer in its session")
-	}
-	b, err := ss.open(ctx, workspace)
+	b, err := ss.books.open(ctx, workspace)
 	if err != nil {
 		return Share{}, err
 	}
 	defer b.mu.Unlock()
-	now := b.byKey[key(id, share)]
+	now := b.has.byKey[key(id, share)]
 	if now.RevokedBy == nil {
 		if _, err := b.write(ctx, withdrawnTo, map[string]any{"session_id": id, "share_id": share, "by": c.Actor}, "revoke:"+now.Link); err != nil && chat.CodeOf(err) != chat.Conflict {
 			return Share{}, err
@@ -286,40 +270,27 @@ func (ss *Shares) ByLink(ctx context.Context, c chat.Caller, ok bool, workspace,
 	if chat.SessionID(workspace).Validate() != nil {
 		return Share{}, none
 	}
-	b, err := ss.open(ctx, workspace)
+	b, err := ss.books.open(ctx, workspace)
 	if err != nil {
 		return Share{}, err
 	}
-	defer b.mu.Unlock()
-	s := b.byLink[link]
+	s := b.has.byLink[link]
+	if s != nil {
+		copied := *s
+		s = &copied
+	}
+	b.mu.Unlock()
 	switch {
 	case s == nil || !s.Public && (!ok || c.In() != workspace && !c.Has(chat.ScopeAdmin)):
 		return Share{}, none
 	case s.RevokedBy != nil:
 		return Share{}, chat.Errorf(chat.Gone, "this share was revoked")
 	}
-	return *s, nil
-}
-
-// reconcile makes records of shares in a session's log that have none yet.
-func (ss *Shares) reconcile(ctx context.Context, id chat.SessionID) error {
-	for after := chat.Seq(0); ; {
-		facts, more, err := ss.sessions.Read(ctx, chat.Trusted, id, chat.Range{After: after, Limit: 500, Types: []string{chat.AgentShare{}.Type()}})
-		if err != nil {
-			return err
+	if _, err := ss.sessions.Get(ctx, chat.Trusted, s.Session); err != nil {
+		if code := chat.CodeOf(err); code == chat.Gone || code == chat.NotFound {
+			return Share{}, chat.Errorf(chat.Gone, "the session that this share was part of was erased")
 		}
-		for _, f := range facts {
-			e, err := f.Event()
-			if err != nil {
-				return err
-			}
-			after = e.Seq
-			if _, err := ss.Shared(ctx, &e, e.Actor); err != nil {
-				return err
-			}
-		}
-		if !more || len(facts) == 0 {
-			return nil
-		}
+		return Share{}, err
 	}
+	return *s, nil
 }

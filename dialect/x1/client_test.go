@@ -1,0 +1,206 @@
+package x1
+
+import (
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// client is a connection that remembers what was refused.
+type client struct {
+	*nats.Conn
+	w       *world
+	refused chan error
+}
+
+func (w *world) dial(opts ...nats.Option) *client {
+	w.t.Helper()
+	c := &client{w: w, refused: make(chan error, 64)}
+	opts = append([]nats.Option{nats.RetryOnFailedConnect(w.setup.url != ""), nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			select {
+			case c.refused <- err:
+			default:
+			}
+		})}, opts...)
+	var err error
+	if c.Conn, err = nats.Connect(w.url, opts...); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(c.Close)
+	return c
+}
+
+// root connects as whoever may do everything.
+func (w *world) root() *client {
+	w.t.Helper()
+	if w.setup.secured {
+		return w.dial(nats.Token(tokenOf("root")))
+	}
+	return w.dial()
+}
+
+// with connects with a credential.
+func (w *world) with(cred Credential) *client {
+	w.t.Helper()
+	return w.dial(nats.UserInfo(cred.User, cred.Password), nats.CustomInboxPrefix(cred.InboxPrefix), nats.MaxReconnects(0))
+}
+
+func (c *client) flush() {
+	c.w.t.Helper()
+	if err := c.FlushTimeout(patience); err != nil {
+		c.w.t.Fatal(err)
+	}
+}
+
+// follow collects what comes on a subject.
+func (c *client) follow(subject string) *feed {
+	c.w.t.Helper()
+	f := &feed{w: c.w, news: make(chan struct{}, 1)}
+	if _, err := c.Subscribe(subject, f.add); err != nil {
+		c.w.t.Fatal(err)
+	}
+	c.flush()
+	return f
+}
+
+// say publishes an envelope and expects that it becomes a fact.
+func (c *client) say(id chat.SessionID, kind Kind, m Message) Reply {
+	c.w.t.Helper()
+	r := c.ask(id, kind, m)
+	if r.Error != nil {
+		c.w.t.Fatalf("%s: %s", m.Type, r.Error.Description)
+	}
+	return r
+}
+
+func (c *client) ask(id chat.SessionID, kind Kind, m Message) Reply {
+	c.w.t.Helper()
+	return c.askMsg(&nats.Msg{Subject: Subject(id, kind), Data: encoded(id, m)})
+}
+
+func (c *client) askMsg(m *nats.Msg) (r Reply) {
+	c.w.t.Helper()
+	res, err := c.RequestMsg(m, patience)
+	if err != nil {
+		c.w.t.Fatal(err)
+	}
+	if err := json.Unmarshal(res.Data, &r); err != nil {
+		c.w.t.Fatalf("%s: %v", res.Data, err)
+	}
+	return r
+}
+
+// tell publishes without waiting for an answer.
+func (c *client) tell(id chat.SessionID, kind Kind, m Message) {
+	c.w.t.Helper()
+	if err := c.Publish(Subject(id, kind), encoded(id, m)); err != nil {
+		c.w.t.Fatal(err)
+	}
+}
+
+func encoded(id chat.SessionID, m Message) []byte {
+	if m.Session == "" {
+		m.Session = id
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func message(text string) Message {
+	b, _ := json.Marshal(map[string]string{"text": text})
+	return Message{Type: "user.message", Payload: b}
+}
+
+func event(typ, payload string, n int64) Message {
+	return Message{Type: typ, Payload: json.RawMessage(payload), Sequence: &n, Timestamp: time.Now().UTC().Format(time.RFC3339Nano)}
+}
+
+// refusedBy expects that NATS does not permit what f does.
+func (c *client) refusedBy(what string, f func()) {
+	c.w.t.Helper()
+	f()
+	c.flush()
+	select {
+	case err := <-c.refused:
+		if !errors.Is(err, nats.ErrPermissionViolation) {
+			c.w.t.Fatalf("%s: %v", what, err)
+		}
+	case <-time.After(patience):
+		c.w.t.Fatalf("%s: it was not refused", what)
+	}
+}
+
+// feed is what a subscription got, in order.
+type feed struct {
+	w    *world
+	news chan struct{}
+
+	mu   sync.Mutex
+	msgs []*nats.Msg
+}
+
+func (f *feed) add(m *nats.Msg) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.msgs = append(f.msgs, m)
+	select {
+	case f.news <- struct{}{}:
+	default:
+	}
+}
+
+func (f *feed) all() []*nats.Msg {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]*nats.Msg(nil), f.msgs...)
+}
+
+// got is an envelope that came.
+type got struct {
+	chat.Event
+	raw []byte
+}
+
+func (f *feed) events() (list []got) {
+	f.w.t.Helper()
+	for _, m := range f.all() {
+		e, err := chat.ParseEvent(m.Data)
+		if err != nil {
+			f.w.t.Fatalf("%s: %v", m.Data, err)
+		}
+		list = append(list, got{e, m.Data})
+	}
+	return list
+}
+
+// until waits until an event fits and returns it.
+func (f *feed) until(what string, fits func(e *got) bool) got {
+	f.w.t.Helper()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		for _, e := range f.events() {
+			if fits(&e) {
+				return e
+			}
+		}
+		select {
+		case <-f.news:
+		case <-late.C:
+			f.w.t.Fatalf("%s did not come; there are %d messages", what, len(f.all()))
+		}
+	}
+}
+
+func typ(name string) func(*got) bool { return func(e *got) bool { return e.Type == name } }
+
+func upTo(seq chat.Seq) func(*got) bool { return func(e *got) bool { return e.Seq >= seq } }

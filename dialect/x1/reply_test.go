@@ -1,0 +1,48 @@
+package x1
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Where the answer goes is chosen by who asks: it must not be a way to speak on
+// subjects that the asker may not use.
+func TestAnswersGoNowhereElse(t *testing.T) {
+	w := newWorld(t, setup{secured: true})
+	w.begin("mine")
+	w.begin("other")
+	c := w.with(w.credential("mine", tokenOf("alice"), Participant))
+	viewer := w.with(w.credential("mine", tokenOf("alice"), Viewer))
+	admin := w.root()
+	feeds := map[string]*feed{
+		"another viewer": viewer.follow(Subject("mine", Events)), "an administrator": admin.follow("x1.session.>"),
+		"the server": admin.follow("parley.*.*.other.*"), "its inlet": admin.follow("parley.*.*.*.input"), "its outlet": admin.follow(outPrefix + ">"),
+	}
+	before := len(w.log("mine"))
+	for _, reply := range []string{
+		Subject("mine", Events), Subject("mine", Presence), Subject("other", Input), Subject("other", Events), upPrefix + "other.input", upPrefix + "mine.events", guestPrefix + "other.input", outPrefix + "mine.events",
+		"x1.provider.graph.query", "x1.audit.x", "$JS.API.STREAM.INFO." + ArchiveStream,
+	} {
+		if err := c.PublishMsg(&nats.Msg{Subject: Subject("mine", History), Reply: reply}); err != nil {
+			t.Fatal(err)
+		}
+		c.flush()
+	}
+	if _, err := c.Request(Subject("mine", History), nil, patience); err != nil {
+		t.Fatal(err)
+	}
+	viewer.flush()
+	admin.flush()
+	for who, f := range feeds {
+		for _, m := range f.all() {
+			t.Errorf("%s hears on %s: %s", who, m.Subject, m.Data)
+		}
+	}
+	if n := len(w.log("mine")); n != before {
+		t.Errorf("%d events more", n-before)
+	}
+	if n := len(w.log("other")); n != 1 {
+		t.Errorf("%d events in the other session", n)
+	}
+}
