@@ -53,6 +53,25 @@ func (r *Registry) Add(info Info, a Agent) {
 	r.agents[info.Name], r.infos[info.Name] = a, info
 }
 
+// ToolInfo describes to people a tool that an agent can use.
+type ToolInfo struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+}
+
+// Tools lists what an agent can use; known is false for one that does not say.
+func (r *Registry) Tools(ctx context.Context, name string) (tools []ToolInfo, known bool) {
+	r.mu.RLock()
+	a := r.agents[name]
+	r.mu.RUnlock()
+	if a, ok := a.(interface {
+		Tools(ctx context.Context) (tools []ToolInfo, known bool)
+	}); ok {
+		return a.Tools(ctx)
+	}
+	return nil, false
+}
+
 // Remove makes an agent unknown; its name belongs to workers again. Turns that it
 // answers go on.
 func (r *Registry) Remove(name string) {

@@ -293,6 +293,8 @@ func line(e chat.Event) string {
 		return "status " + b.Message
 	case chat.UserInputResponse:
 		return "answer " + b.Text
+	case chat.AgentError:
+		return "error " + b.Code
 	}
 	return e.Type
 }

@@ -226,10 +226,10 @@ func (p *Pool) expired(ctx context.Context, of team, j *job) (again time.Duratio
 		return p.opt.Lease, nil // all are busy: it waits for its turn
 	case !j.orphan:
 		p.mu.Unlock()
-		return 0, chat.Errorf(chat.Unavailable, "no worker of agent %q connected within %s; start one, or choose another agent", of.name, p.opt.Lease)
+		return 0, Failf(CodeNoWorker, chat.Unavailable, "no worker of agent %q connected within %s; start one, or choose another agent", of.name, p.opt.Lease)
 	case !others:
 		p.mu.Unlock()
-		return 0, errors.Join(chat.Errorf(chat.Unavailable, "the worker of agent %q did not come back within %s", of.name, p.opt.Lease), ErrInterrupted)
+		return 0, errors.Join(Failf(CodeLost, chat.Unavailable, "the worker of agent %q did not come back within %s; start it again, then ask again", of.name, p.opt.Lease), ErrInterrupted)
 	}
 	j.moving = true
 	p.mu.Unlock()

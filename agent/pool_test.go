@@ -142,7 +142,7 @@ func TestNoWorkerEver(t *testing.T) {
 	if end := p.awaitEnd(chat.Failed); !strings.Contains(end.Error, `no worker of agent "worker" connected within 20ms`) {
 		t.Fatal(end.Error)
 	}
-	p.wantStory("user hi", "turn.started", "status Waiting for a worker of agent worker to connect.",
+	p.wantStory("user hi", "turn.started", "status Waiting for a worker of agent worker to connect.", "error no_worker",
 		`ended failed no worker of agent "worker" connected within 20ms; start one, or choose another agent`)
 }
 
@@ -216,7 +216,7 @@ func TestAnotherWorkerTakesOver(t *testing.T) {
 	if !strings.Contains(end.Error, "did not come back within 50ms") {
 		t.Fatal(end.Error)
 	}
-	p.wantStory("user hi", "turn.started", "status begun", "said in part so f", "ended interrupted "+end.Error)
+	p.wantStory("user hi", "turn.started", "status begun", "said in part so f", "error interrupted", "ended interrupted "+end.Error)
 }
 
 func TestAStopReachesTheWorker(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/parley-hq/parley/agent"
@@ -109,6 +110,37 @@ func TestAnsweredOrStoppedWhileDown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTakenUpWhenThereIsRoom: a turn that cannot be taken up because the disk is
+// full does not wait for the next start.
+func TestTakenUpWhenThereIsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlant(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+			a, err := t.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
+			if err != nil {
+				return err
+			}
+			return t.Say(ctx, "You said "+a.Text)
+		}))
+		p.start(0)
+		p.run()
+		p.begin(chat.NewSession{})
+		p.say("hi")
+		request := p.awaitType("agent.input_request").Body.(chat.AgentInputRequest).RequestID
+		p.kill()
+		p.start(0)
+		p.gate.full.Store(true)
+		p.run()
+		synctest.Wait() // it was tried and refused
+		p.gate.full.Store(false)
+		if _, err := p.Answer(ctx, ann, "s", request, chat.Answer{Text: "so."}); err != nil {
+			t.Fatal(err)
+		}
+		p.awaitEnd(chat.Done)
+		p.wantStory("user hi", "turn.started", "agent.input_request", "answer so.", "says You said so.", "ended done")
+		p.kill()
+	})
 }
 
 // TestOtherWordsAfterACrash: text that was shown is not taken back, also when

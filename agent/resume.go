@@ -3,17 +3,41 @@ package agent
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
 
-// recover takes up the turns that nobody runs. One that cannot be taken up does
-// not keep the others, or the server, from going on.
-func (r *Runner) recover(ctx context.Context) error {
+// recover takes up the turns that nobody runs, and returns the sessions whose
+// turns have to wait because nothing can be stored at the moment.
+func (r *Runner) recover(ctx context.Context) (waiting []chat.SessionID, err error) {
 	ids, err := r.sessions.Working(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	return r.takeUp(ctx, ids), ctx.Err()
+}
+
+// retakeAfter is the pause before turns that had to wait are tried again.
+const retakeAfter = 2 * time.Second
+
+// retake takes up turns that had to wait, for as long as it takes.
+func (r *Runner) retake(ctx context.Context, ids []chat.SessionID) {
+	tick := time.NewTicker(retakeAfter)
+	defer tick.Stop()
+	for len(ids) > 0 {
+		select {
+		case <-tick.C:
+			ids = r.takeUp(ctx, ids)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// takeUp takes up the turns of sessions. One that cannot be taken up does not
+// keep the others, or the server, from going on.
+func (r *Runner) takeUp(ctx context.Context, ids []chat.SessionID) (waiting []chat.SessionID) {
 	for _, id := range ids {
 		var left []*run
 		err := r.sessions.Turns(ctx, id, func(ref chat.TurnRef, workstream string, t chat.Turn) {
@@ -29,11 +53,16 @@ func (r *Runner) recover(ctx context.Context) error {
 		for _, u := range left {
 			err = errors.Join(err, r.resume(ctx, u))
 		}
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case chat.CodeOf(err) == chat.Unavailable:
+			r.opt.Logger.WarnContext(ctx, "turns cannot be taken up yet; trying again", "session", id, "err", err)
+			waiting = append(waiting, id)
+		default:
 			r.opt.Logger.ErrorContext(ctx, "turns could not be taken up; they are tried again at the next start", "session", id, "err", err)
 		}
 	}
-	return ctx.Err()
+	return waiting
 }
 
 // resume begins a new attempt at a turn that is known already.

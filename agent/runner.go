@@ -42,8 +42,8 @@ type Runner struct {
 
 	mu     sync.Mutex
 	runs   map[line]*run
-	starts []*run
-	signal chan struct{} // there are starts; room for one
+	starts []*run     // turns that wait for Run
+	spawn  func(*run) // answers a turn; nil while Run does not run
 }
 
 // line is where at most one turn runs.
@@ -60,6 +60,7 @@ type run struct {
 	agent   string
 	started chat.Seq
 	trigger chat.Seq
+	begun   []chat.Event // those two, as far as they were told; the log has them all
 	resumed bool
 	box     mailbox
 
@@ -87,7 +88,7 @@ func NewRunner(agents *Registry, opt Options) *Runner {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Runner{agents: agents, opt: opt, runs: map[line]*run{}, signal: make(chan struct{}, 1)}
+	return &Runner{agents: agents, opt: opt, runs: map[line]*run{}}
 }
 
 // Attach names the sessions whose turns are run. The sessions tell the runner of
@@ -104,6 +105,11 @@ func (r *Runner) Committed(evs []chat.Event) {
 		switch b := e.Body.(type) {
 		case chat.TurnStarted:
 			u := &run{ref: chat.TurnRef{Session: e.Session, Turn: b.TurnID, Attempt: 1}, line: at, agent: b.Agent, started: e.Seq, trigger: b.Trigger}
+			for j := range evs[:i+1] {
+				if s := evs[j].Seq; evs[j].Session == e.Session && (s == u.started || s == u.trigger) {
+					u.begun = append(u.begun, evs[j])
+				}
+			}
 			r.note(u)
 			r.begin(u)
 		case chat.TurnCompleted:
@@ -156,13 +162,14 @@ func (r *Runner) note(u *run) {
 	r.runs[u.line] = u
 }
 
-// begin lets Run answer a turn. The caller holds mu.
+// begin lets a turn be answered, at once where Run runs: somebody waits for the
+// first word. The caller holds mu.
 func (r *Runner) begin(u *run) {
-	r.starts = append(r.starts, u)
-	select {
-	case r.signal <- struct{}{}:
-	default:
+	if r.spawn != nil {
+		r.spawn(u)
+		return
 	}
+	r.starts = append(r.starts, u)
 }
 
 // Running counts the turns under way by agent.
@@ -184,31 +191,33 @@ func (r *Runner) Run(ctx context.Context) error {
 	turns, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
 	var wg sync.WaitGroup
-	if err := r.recover(ctx); err != nil && ctx.Err() == nil {
+	waiting, err := r.recover(ctx)
+	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("find interrupted turns: %w", err)
 	}
-	for {
-		for _, u := range r.take() {
-			wg.Go(func() { r.answer(turns, u) })
-		}
-		select {
-		case <-r.signal:
-		case <-ctx.Done():
-			grace := time.AfterFunc(r.opt.Grace, func() { end(errShutdown) })
-			defer grace.Stop()
-			r.leave()
-			wg.Wait()
-			return nil
-		}
-	}
+	r.serve(func(u *run) { wg.Go(func() { r.answer(turns, u) }) })
+	wg.Go(func() { r.retake(ctx, waiting) })
+	<-ctx.Done()
+	r.serve(nil)
+	grace := time.AfterFunc(r.opt.Grace, func() { end(errShutdown) })
+	defer grace.Stop()
+	r.leave()
+	wg.Wait()
+	return nil
 }
 
-func (r *Runner) take() []*run {
+// serve begins the turns that wait, and from now on all others with spawn; nil
+// lets them wait.
+func (r *Runner) serve(spawn func(*run)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	starts := r.starts
+	if r.spawn = spawn; spawn == nil {
+		return
+	}
+	for _, u := range r.starts {
+		spawn(u)
+	}
 	r.starts = nil
-	return starts
 }
 
 // leave lets go of the turns that wait for a person, or begin to: no grace would
@@ -296,7 +305,11 @@ func (r *Runner) ask(ctx context.Context, u *run, span trace.Span) (ref chat.Tur
 		return ref, "", ""
 	case err == nil:
 		return ref, chat.Done, ""
-	case errors.Is(err, ErrInterrupted):
+	}
+	if turn != nil {
+		turn.fault(ctx, err)
+	}
+	if errors.Is(err, ErrInterrupted) {
 		return ref, chat.Interrupted, publicText(err)
 	}
 	r.opt.Logger.WarnContext(ctx, "a turn failed", "session", ref.Session, "turn", ref.Turn, "agent", u.agent, "err", err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
@@ -106,6 +107,63 @@ func TestAnAgentThatIgnoresAStop(t *testing.T) {
 	if err := <-late; chat.CodeOf(err) != chat.Conflict {
 		t.Fatal("what it says later is taken", err)
 	}
+}
+
+// An agent that obeys a stop has the time to say its last word: the turn ends
+// behind it, not at once.
+func TestTheLastWordOfAStoppedAgent(t *testing.T) {
+	stopping, last := make(chan struct{}), make(chan struct{})
+	p := newPlant(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		<-ctx.Done()
+		close(stopping)
+		<-last
+		return t.Say(context.WithoutCancel(ctx), "as far as I came")
+	}))
+	p.opt.StopGrace = time.Minute
+	p.start(0)
+	p.run()
+	p.begin(chat.NewSession{})
+	p.say("hi")
+	if _, err := p.Stop(ctx, ann, "s", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	<-stopping
+	close(last)
+	p.awaitEnd(chat.Stopped)
+	if s := p.story("s"); !strings.Contains(s, "says as far as I came\nended stopped") {
+		t.Error(s)
+	}
+}
+
+// A turn that was ended in the log by others, such as by a deadline, is not waited
+// for: an agent that ignores it holds up nothing, not even the end of the server.
+func TestATurnThatOthersEnded(t *testing.T) {
+	begun, release := make(chan chat.TurnRef, 1), make(chan struct{})
+	p := newPlant(t, agent.Func(func(_ context.Context, t *agent.Turn) error {
+		begun <- t.Ref()
+		<-release
+		return nil
+	}))
+	p.opt.StopGrace = time.Hour
+	p.start(0)
+	p.run()
+	p.begin(chat.NewSession{})
+	p.say("hi")
+	if err := p.EndTurn(ctx, <-begun, chat.Failed, "out of time"); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.shutdown()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("the server waits for an agent whose turn is over")
+	}
+	close(release)
+	<-ended
 }
 
 // TestKilledAtEveryStep kills the process after each write in turn; what is in

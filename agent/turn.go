@@ -58,10 +58,10 @@ func (r *Runner) turn(ctx context.Context, u *run) (*Turn, error) {
 	}
 	ctx = context.WithoutCancel(ctx)
 	var err error
-	if t.Trigger, err = t.event(ctx, u.trigger); err != nil {
+	if t.Trigger, err = t.told(ctx, u, u.trigger); err != nil {
 		return nil, err
 	}
-	if t.Started, err = t.event(ctx, u.started); err != nil {
+	if t.Started, err = t.told(ctx, u, u.started); err != nil {
 		return nil, err
 	}
 	sess, err := r.sessions.Get(ctx, t.caller, t.session)
@@ -162,6 +162,15 @@ func (t *Turn) Text() string {
 	}
 }
 
+// ClientTools lists the tools that whoever sent the trigger runs. A call of one is
+// asked for with Approve, and marked so; see chat.ApprovalCall.Client.
+func (t *Turn) ClientTools() []chat.ClientTool {
+	if b, ok := t.Trigger.Body.(chat.UserMessage); ok {
+		return b.ClientTools()
+	}
+	return nil
+}
+
 // Resumed reports whether an earlier attempt at the turn was cut off.
 func (t *Turn) Resumed() bool { return t.Ref().Attempt > 1 }
 
@@ -221,6 +230,16 @@ func (t *Turn) Log(ctx context.Context, from chat.Seq, f func(chat.Event)) error
 // State returns the session's state.
 func (t *Turn) State(ctx context.Context) (*chat.State, error) {
 	return t.sessions.State(ctx, t.caller, t.session)
+}
+
+// told is an event that came with the turn, or is read.
+func (t *Turn) told(ctx context.Context, u *run, seq chat.Seq) (chat.Event, error) {
+	for _, e := range u.begun {
+		if e.Seq == seq {
+			return e, nil
+		}
+	}
+	return t.event(ctx, seq)
 }
 
 // event reads one event of the session.

@@ -14,9 +14,6 @@ type Secret struct {
 	File string
 }
 
-// Given reports whether there is to be a secret.
-func (s Secret) Given() bool { return s.Env != "" || s.File != "" }
-
 // Read returns the secret, "" when there is to be none.
 func (s Secret) Read() (string, error) {
 	switch {

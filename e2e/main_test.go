@@ -13,7 +13,12 @@ import (
 // binary is the program under test; worker is the example worker in Go.
 var binary, worker string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asToolServer) != "" {
+		os.Exit(serveTools())
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "parley-e2e-")

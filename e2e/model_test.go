@@ -298,6 +298,17 @@ func TestReloadKeepsTurns(t *testing.T) {
 	if e, err := other.until(ctx, ofType("agent.text")); err != nil || e.Body.(chat.AgentText).Text != "The new one answers." {
 		t.Errorf("%v: %s", err, e.Payload)
 	}
+	// So does the agent of sessions that name none, and the demo agent goes.
+	hup("demo: false\n"+text("new")+"  - {name: other, kind: model, endpoint: "+model+", model: third, default: true}\n", "default=other")
+	p.post("/parley/v1/sessions", `{"id":"three"}`)
+	third, _ := followed(t, p, "three")
+	p.post("/parley/v1/sessions/three/events", `{"type":"user.message","payload":{"text":"hello"}}`)
+	if e, err := third.until(ctx, ofType("agent.text")); err != nil || e.Body.(chat.AgentText).Text != "The third one answers." {
+		t.Errorf("%v: %s", err, e.Payload)
+	}
+	if agents := p.get("/parley/v1/agents"); strings.Contains(agents, `"demo"`) || !strings.Contains(agents, `"other"`) {
+		t.Error(agents)
+	}
 	close(release)
 	if e, err := r.until(ctx, ofType("agent.text")); err != nil || e.Body.(chat.AgentText).Text != "The old one answers." {
 		t.Errorf("%v: %s", err, e.Payload)

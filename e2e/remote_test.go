@@ -206,6 +206,10 @@ func TestTwoWorkersClaimOneTurn(t *testing.T) {
 	if stored != 1 || refused != 1 {
 		t.Errorf("%d stored, %d refused", stored, refused)
 	}
+	r, watch := followed(t, p, "job")
+	if _, err := r.until(watch, ofType("turn.completed")); err != nil { // it ends a moment after its worker has said so
+		t.Fatal(err)
+	}
 	if log := p.get("/parley/v1/sessions/job/events"); strings.Count(log, `"type":"agent.text"`) != 1 || !strings.Contains(log, `"outcome":"done"`) {
 		t.Errorf("the log says %s", log)
 	}

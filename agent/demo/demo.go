@@ -67,6 +67,9 @@ func (Agent) Answer(ctx context.Context, t *agent.Turn) error {
 	if j, ok := assigned(t); ok {
 		return part(ctx, t, j)
 	}
+	if e, ok := sent(t); ok {
+		return e.run(ctx, t)
+	}
 	if chat.ChildOf(t.Trigger.Body) != "" {
 		return told(ctx, t)
 	}
@@ -125,6 +128,9 @@ func pieces(text string, n int) func(yield func(string) bool) {
 }
 
 func echo(ctx context.Context, t *agent.Turn, text string) error {
+	if text == "" {
+		return say(ctx, t, "Usage: /echo TEXT")
+	}
 	w := t.Stream(true)
 	for piece := range pieces(text, 4) {
 		if err := w.Write(ctx, piece); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -211,9 +212,9 @@ var commands = []struct {
 	{"hello there", never, []string{"text You said: hello there", "done"}},
 	{"/echo Grüße an alle, die dies lesen", never, []string{"text Grüße an alle, die dies lesen", "done"}},
 	{"/echo\ntwo\nlines", never, []string{"text two\nlines", "done"}},
-	{"/echo", never, []string{"text ", "done"}},
 	{"/stream 5", never, []string{"text tok1 tok2 tok3 tok4 tok5", "done"}},
 	{"/stream 4 500", never, []string{"text tok1 tok2 tok3 tok4", "done"}},
+	{"/echo", never, []string{"text Usage: /echo TEXT", "done"}},
 	{"/stream x", never, []string{"text Usage: /stream N [RATE], with N from 1 to 1000000.", "done"}},
 	{"/stream 5 fast", never, []string{"text Usage: /stream N [RATE], with N from 1 to 1000000.", "done"}},
 	{"/think about it for long", never, []string{"thinking about it for long", "text Done thinking.", "done"}},
@@ -326,11 +327,60 @@ func TestWorkRunsOutOfTime(t *testing.T) {
 	})
 }
 
-func TestTour(t *testing.T) {
-	got := life(t, vfs.NewMem(), 1<<40, "/tour", always(chat.Answer{Text: "sms"}))
-	for _, part := range []string{"status ", "plan done done done", "thinking ", "call search", "error fetch_page", "artifact table", "artifact chart", "usage ", "ask radio 3", "You chose **sms**.", "\ndone"} {
-		if !strings.Contains(got, part) {
-			t.Errorf("the tour shows no %q:\n%s", part, got)
-		}
+// guided answers what the tour asks.
+func guided(p chat.Prompt) (chat.Answer, bool) {
+	if p.Approval != nil {
+		return chat.Answer{Decisions: []chat.Decision{{CallID: p.Approval.Calls[0].CallID, Approve: true}}}, true
 	}
+	return chat.Answer{Text: "plan"}, true
+}
+
+func TestTour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := life(t, vfs.NewMem(), 1<<40, "/tour", guided)
+		for _, part := range []string{
+			"status ", "plan in_progress pending", "thinking ", "call search", "error fetch_page", "artifact table", "call look_up", "text Copper is up", "text Rush freight",
+			"artifact chart", "usage ", "ask radio 3", "agent.approval_request", "result send_mail", "plan done done done done", "You chose **The plan**. With your approval", "\ndone",
+		} {
+			if !strings.Contains(got, part) {
+				t.Errorf("the tour shows no %q:\n%s", part, got)
+			}
+		}
+	})
+}
+
+func TestTourWithoutAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := life(t, vfs.NewMem(), 1<<40, "/tour", never)
+		for _, part := range []string{"Nobody chose a baseline in time", "Without your word I sent nothing.", "\ndone"} {
+			if !strings.Contains(got, part) {
+				t.Errorf("the tour does not say %q:\n%s", part, got)
+			}
+		}
+	})
+}
+
+// TestTourKilled: whenever the process is killed, the tour has the same lines.
+// Those of its helpers may come in another order.
+func TestTourKilled(t *testing.T) {
+	sorted := func(story string) string {
+		return strings.Join(slices.Sorted(strings.SplitSeq(story, "\n")), "\n")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		want := sorted(life(t, vfs.NewMem(), 1<<40, "/tour", guided))
+		for writes := int64(2); ; writes += 17 {
+			disk := vfs.NewMem()
+			got := life(t, disk, writes, "/tour", guided)
+			whole := got != ""
+			if !whole {
+				got = life(t, disk, 1<<40, "/tour", guided)
+			}
+			if sorted(got) != want {
+				t.Fatalf("killed after %d writes, the log says\n%s\n\nand not\n%s", writes, sorted(got), want)
+			}
+			if whole {
+				return
+			}
+		}
+	})
 }

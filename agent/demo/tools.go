@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,11 +29,19 @@ func tool(ctx context.Context, t *agent.Turn, args string) error {
 	if !ok {
 		return say(ctx, t, "Usage: /tool NAME JSON")
 	}
+	if theirs(t, name) {
+		return approve(ctx, t, args)
+	}
 	result, err := call(ctx, t, name, params)
 	if err != nil {
 		return err
 	}
 	return say(ctx, t, fmt.Sprintf("%s gave %s", name, result))
+}
+
+// theirs reports whether whoever sent the message runs a tool.
+func theirs(t *agent.Turn, name string) bool {
+	return slices.ContainsFunc(t.ClientTools(), func(c chat.ClientTool) bool { return c.Name == name })
 }
 
 // call runs a tool that gives its parameters back.
@@ -143,7 +152,7 @@ func approve(ctx context.Context, t *agent.Turn, args string) error {
 	id := fmt.Sprintf("c%d-approve", t.Started.Seq)
 	decisions, err := t.Approve(ctx, chat.AgentApprovalRequest{
 		Text: "May I run " + name + "?", Timeout: seconds,
-		Calls: []chat.ApprovalCall{{CallID: id, Tool: name, Params: params}},
+		Calls: []chat.ApprovalCall{{CallID: id, Tool: name, Params: params, Client: theirs(t, name)}},
 	})
 	if errors.Is(err, agent.ErrExpired) {
 		return say(ctx, t, "No answer in time.")
@@ -163,8 +172,17 @@ func approve(ctx context.Context, t *agent.Turn, args string) error {
 		params = d.Params // the person changed them
 	}
 	result, err := t.Call(ctx, name, params, agent.CallOptions{CallID: id, Repeatable: true}, func(context.Context) (json.RawMessage, error) {
+		switch {
+		case d.Error != "":
+			return nil, errors.New(d.Error) // whoever answered ran it
+		case d.Ran():
+			return d.Result, nil
+		}
 		return params, nil
 	})
+	if d.Error != "" && err != nil && err.Error() == d.Error {
+		return say(ctx, t, name+" failed: "+d.Error)
+	}
 	if err != nil {
 		return err
 	}
@@ -229,4 +247,12 @@ func advance(ctx context.Context, t *agent.Turn, n int, seconds float64) error {
 		}
 	}
 	return nil
+}
+
+// Tools lists the tools that the demo agent uses by itself; /tool takes any name.
+func (Agent) Tools(context.Context) (tools []agent.ToolInfo, known bool) {
+	return []agent.ToolInfo{
+		{Name: "look_up", Description: "Gives back what a part of /work looks up."},
+		{Name: "search", Description: "Gives back what it is asked to look for."},
+	}, true
 }

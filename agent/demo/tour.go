@@ -5,36 +5,56 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 )
 
-// tour shows a bit of everything, for looking at. It goes on when nobody answers
-// its question.
+// tour shows a bit of everything as one small story, at a pace that can be
+// followed. It goes on when nobody answers what it asks.
 func tour(ctx context.Context, t *agent.Turn, _ string) error {
+	name := fmt.Sprintf("demo-%d", t.Started.Seq)
 	parts := []func() error{
 		func() error { return t.Status(ctx, "Looking around", "planning") },
-		func() error { return advance(ctx, t, 3, 2) },
+		func() error { return t.Plan(ctx, tourPlan(0)) },
 		func() error {
-			w := t.Think()
-			if err := w.Write(ctx, "The visitor wants to see what a conversation looks like here. "); err != nil {
-				return err
-			}
-			if err := w.Write(ctx, "I will use a tool, make a table, and ask something."); err != nil {
-				return err
-			}
-			return w.Close(ctx)
+			return tell(ctx, t.Stream(false), "Welcome. Imagine that you asked **why the south lost margin last quarter**. The numbers are made up; "+
+				"all else is as it would be with your own agents, and it begins with a plan.")
 		},
 		func() error {
-			_, err := call(ctx, t, "search", json.RawMessage(`{"query":"conversation layer","limit":3}`))
-			return err
+			return tell(ctx, t.Think(), "Compare with the same quarter of last year, then look for costs that came only once. "+
+				"What stands out can be looked into by others at the same time.")
+		},
+		func() error {
+			return use(ctx, t, "search", `{"query":"margin by region, third quarter","limit":3}`, 900*time.Millisecond)
 		},
 		func() error { return failing(ctx, t, "fetch_page") },
-		func() error { return publish(ctx, t, "table") },
-		func() error { return publish(ctx, t, "chart") },
+		func() error {
+			return t.Artifact(ctx, chat.AgentArtifact{
+				ArtifactID: name + "-table", ArtifactType: "table", Title: "Margin by region", MediaType: "application/json",
+				Data: json.RawMessage(`{"columns":["Region","Margin in %","Change"],"rows":[["North",31.2,0.3],["East",28.9,-0.2],["South",24.8,-2.4],["West",29.5,0.1]]}`),
+			})
+		},
+		func() error { return t.Plan(ctx, tourPlan(1)) },
+		func() error {
+			return tell(ctx, t.Stream(false), "I thought, used a tool, and one page could not be read: that is said, and I go on. The south is 2.4 points down. "+
+				"Two causes stand out, so **two helpers look into them side by side**, each with a deadline of its own.")
+		},
+		func() error { return errands(ctx, t) },
+		func() error {
+			return t.Artifact(ctx, chat.AgentArtifact{
+				ArtifactID: name + "-chart", ArtifactType: "chart", Title: "Points of margin lost, by cause", MediaType: "application/json",
+				Data: json.RawMessage(`{"type":"bar","x":["Copper","Rush freight","Other"],"series":[{"name":"Points","values":[1.5,0.7,0.2]}]}`),
+			})
+		},
 		func() error {
 			return t.Usage(ctx, chat.AgentUsage{Model: Name, Usage: chat.Usage{InputTokens: 1280, OutputTokens: 342}})
+		},
+		func() error { return t.Plan(ctx, tourPlan(2)) },
+		func() error {
+			return tell(ctx, t.Stream(false), "Now I need you. A question waits in the log, not in this window: **reload the page, or answer from another one**.")
 		},
 	}
 	for _, part := range parts {
@@ -42,23 +62,189 @@ func tour(ctx context.Context, t *agent.Turn, _ string) error {
 			return err
 		}
 	}
-	q, _ := question(chat.InputRadio, 120)
-	how := "You did not answer in time, which is fine too."
-	answer, err := t.Ask(ctx, q)
-	if err != nil && !errors.Is(err, agent.ErrExpired) {
+	chosen, err := baseline(ctx, t)
+	if err != nil {
 		return err
 	}
-	if err == nil {
-		how = "You chose **" + given(answer) + "**."
+	if err := t.Plan(ctx, tourPlan(3)); err != nil {
+		return err
 	}
-	return say(ctx, t, fmt.Sprintf(`%s
+	became, err := letter(ctx, t)
+	if err != nil {
+		return err
+	}
+	if err := t.Plan(ctx, tourPlan(4)); err != nil {
+		return err
+	}
+	return tell(ctx, t.Stream(true), chosen+" "+became+`
 
-That was a tour of what an agent can do here:
+That was the tour. What you saw an agent do here:
 
-1. tell what it is doing, with a plan that advances
-2. think aloud, and use tools that work or fail
+1. show a plan, and how far it is
+2. think, and use tools that work or fail
 3. publish a table and a chart
-4. ask a question that outlives your connection
+4. let others work at the same time
+5. ask a question, and ask before it acts
 
-Everything you saw is in the log. Reload the page: nothing is lost, nothing is doubled.`, how))
+All of it is in the log. Reload the page: nothing is lost, nothing is doubled. To see more, type `+"`/work 8 30`, `/artifact html` or `/help`.")
+}
+
+// tourPlan is the plan of the tour with so many of its tasks done.
+func tourPlan(done int) chat.AgentPlan {
+	var p chat.AgentPlan
+	for i, title := range []string{"Look at the numbers", "Find the causes", "Settle the baseline with you", "Send the summary"} {
+		status := "pending"
+		if i < done {
+			status = "done"
+		} else if i == done {
+			status = "in_progress"
+		}
+		p.Tasks = append(p.Tasks, chat.Task{ID: strconv.Itoa(i + 1), Title: title, Status: status})
+	}
+	return p
+}
+
+// tell writes a text as fast as it can be read over. What was shown before a
+// restart is not waited for again.
+func tell(ctx context.Context, w *agent.Writer, text string) error {
+	for piece := range pieces(text, 8) {
+		if !w.Behind() {
+			if err := pause(ctx, 50*time.Millisecond); err != nil {
+				return err
+			}
+		}
+		if err := w.Write(ctx, piece); err != nil {
+			return err
+		}
+	}
+	return w.Close(ctx)
+}
+
+// use calls a tool that takes a while and gives its parameters back.
+func use(ctx context.Context, t *agent.Turn, name, params string, took time.Duration) error {
+	_, err := t.Call(ctx, name, json.RawMessage(params), agent.CallOptions{Repeatable: true}, func(ctx context.Context) (json.RawMessage, error) {
+		if err := pause(ctx, took); err != nil {
+			return nil, err
+		}
+		return json.RawMessage(params), nil
+	})
+	return err
+}
+
+// errand is what a workstream of the tour is sent for.
+type errand struct {
+	name, instruction, finding string
+	took                       time.Duration
+}
+
+var tourErrands = []errand{
+	{"Copper", "Find out what copper cost the south.", "Copper is up **11 %** since June. At the volume of the south that is 1.5 points of margin.", 1600 * time.Millisecond},
+	{"Freight", "Find out what freight cost the south.", "Rush freight for one recall cost 0.7 points. It came **once** and is not in this quarter.", 2300 * time.Millisecond},
+}
+
+// errands has all of them run at the same time, and waits for their ends.
+func errands(ctx context.Context, t *agent.Turn) error {
+	first, err := free(ctx, t)
+	if err != nil {
+		return err
+	}
+	ids := make([]string, len(tourErrands))
+	for i, e := range tourErrands {
+		about, err := json.Marshal(map[string]int{"errand": i + 1})
+		if err != nil {
+			return err
+		}
+		w, err := t.Launch(ctx, chat.Launch{
+			ID: "w" + strconv.Itoa(first+i), Name: e.name, Instruction: e.instruction, Context: about, DeadlineSeconds: 30, Agent: t.Agent,
+		})
+		if err != nil {
+			return err
+		}
+		ids[i] = w.ID
+	}
+	_, err = t.Await(ctx, ids...)
+	return err
+}
+
+// sent returns what the tour sent a workstream for; ok is false for other lines,
+// and for turns that answer something else than the launch.
+func sent(t *agent.Turn) (e errand, ok bool) {
+	launch, ok := t.Assignment()
+	if _, first := t.Trigger.Body.(chat.WorkstreamLaunched); !ok || !first {
+		return e, false
+	}
+	var about struct {
+		Errand int `json:"errand"`
+	}
+	if json.Unmarshal(launch.Context, &about) != nil || about.Errand < 1 || about.Errand > len(tourErrands) {
+		return e, false
+	}
+	return tourErrands[about.Errand-1], true
+}
+
+// run does an errand: a tool, then a finding.
+func (e errand) run(ctx context.Context, t *agent.Turn) error {
+	if err := t.Progress(ctx, chat.WorkstreamProgress{Phase: chat.PhaseTool, Iteration: 1, Message: "Looking it up."}); err != nil {
+		return err
+	}
+	if err := use(ctx, t, "look_up", fmt.Sprintf(`{"about":%q}`, e.name), e.took); err != nil {
+		return err
+	}
+	if err := t.Progress(ctx, chat.WorkstreamProgress{Phase: chat.PhaseSynthesizing, Iteration: 2, Message: "Writing down what it found."}); err != nil {
+		return err
+	}
+	return tell(ctx, t.Stream(true), e.finding)
+}
+
+// tourPatience is how many seconds the tour waits for an answer.
+const tourPatience = 180
+
+// baseline asks which numbers to compare with, and says what was chosen.
+func baseline(ctx context.Context, t *agent.Turn) (string, error) {
+	options := []chat.Option{
+		{ID: "last_year", Label: "Same quarter of last year", Value: "last_year", Description: "Takes the season out"},
+		{ID: "last_quarter", Label: "Previous quarter", Value: "last_quarter", Description: "Shows the latest turn"},
+		{ID: "plan", Label: "The plan", Value: "plan", Description: "Shows what was promised"},
+	}
+	answer, err := t.Ask(ctx, chat.AgentInputRequest{
+		InputType: chat.InputRadio, Text: "Which baseline should the summary use?", Options: options, Timeout: tourPatience, Error: "The tour went on without an answer.",
+	})
+	switch {
+	case errors.Is(err, agent.ErrExpired):
+		return "Nobody chose a baseline in time, which is fine too.", nil
+	case err != nil:
+		return "", err
+	}
+	chosen := given(answer)
+	for _, o := range options {
+		if o.Value == chosen {
+			chosen = o.Label
+		}
+	}
+	return "You chose **" + chosen + "**.", nil
+}
+
+// letter asks before it sends the summary, and says what became of it.
+func letter(ctx context.Context, t *agent.Turn) (string, error) {
+	params := json.RawMessage(`{"to":"finance@example.com","subject":"South region, third quarter","attach_chart":true}`)
+	id := fmt.Sprintf("c%d-send", t.Started.Seq)
+	decisions, err := t.Approve(ctx, chat.AgentApprovalRequest{
+		Text: "May I send the summary? You can change what I would send.", Timeout: tourPatience,
+		Calls: []chat.ApprovalCall{{CallID: id, Tool: "send_mail", Params: params, Risk: "low"}},
+	})
+	switch {
+	case errors.Is(err, agent.ErrExpired):
+		return "Without your word I sent nothing.", nil
+	case err != nil:
+		return "", err
+	case !decisions[0].Approve:
+		return "You said no, so I sent nothing.", nil
+	}
+	if changed := decisions[0].Params; len(changed) > 0 {
+		params = changed
+	}
+	_, err = t.Call(ctx, "send_mail", params, agent.CallOptions{CallID: id, Repeatable: true}, func(context.Context) (json.RawMessage, error) {
+		return json.RawMessage(`{"sent":true}`), nil
+	})
+	return "With your approval the summary went out (not really: this is a demo).", err
 }

@@ -90,6 +90,9 @@ func workArgs(args string) (n int, seconds, deadline float64, ok bool) {
 	if !numbers(strings.Join(words, " "), &n, &seconds) || n < 1 || n > 100 || !(seconds >= 0 && seconds <= 1800) {
 		return 0, 0, 0, false
 	}
+	if deadline == 0 && seconds >= 30 {
+		deadline = min(1.2*seconds, 1800) // close enough for who watches to see the first warning
+	}
 	return n, seconds, deadline, true
 }
 
@@ -209,7 +212,7 @@ func part(ctx context.Context, t *agent.Turn, j job) error {
 		for _, e := range news {
 			switch b := e.Body.(type) {
 			case chat.WorkstreamSteered:
-				short = short || b.Command == chat.SteerWrapUp
+				short = short || b.Command == chat.SteerWrapUp && c+1 < chapters
 				if b.Text != "" && b.Command != chat.SteerWrapUp {
 					notes = append(notes, b.Text)
 				}

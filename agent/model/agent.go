@@ -43,12 +43,12 @@ func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 	a.turns.Add(1)
 	defer a.turns.Done()
 	r := &round{agent: a, opt: &a.opt, provider: a.provider, turn: turn, state: newState(turn)}
-	err := r.loop(ctx)
+	err := r.choose(ctx)
+	if err == nil {
+		err = r.loop(ctx)
+	}
 	f, ok := asFailure(err)
 	if !ok || ctx.Err() != nil {
-		return err
-	}
-	if _, err := turn.Part("fault"+r.name()).Append(ctx, chat.AgentError{Message: f.Msg, Code: f.Code}); err != nil {
 		return err
 	}
 	return f.public()
@@ -92,13 +92,12 @@ func (a *Agent) Probe(ctx context.Context) error {
 	}
 	key, err := a.opt.Key()
 	if err != nil {
-		a.noted(&Failure{Code: CodeNoKey, Msg: "the model's key is missing: " + err.Error(), err: err})
-	} else if err := a.provider.probe(ctx, key); ctx.Err() == nil {
-		f, failed := asFailure(err)
+		a.noted(&Failure{Code: agent.CodeNoKey, Msg: "the model's key is missing: " + err.Error(), err: err})
+	} else if err := a.provider.list(ctx, key); err == nil {
+		a.noted(nil)
+	} else if f, failed := asFailure(failure(ctx, err)); failed && ctx.Err() == nil {
 		switch {
-		case !failed:
-			a.noted(nil)
-		case f.Code == CodeDenied || f.Code == CodeDown || f.Code == CodeTimeout || f.Code == CodeCutOff:
+		case f.Code == agent.CodeDenied || f.Code == agent.CodeDown || f.Code == agent.CodeTimeout || f.Code == agent.CodeCutOff:
 			a.noted(f)
 		default: // many endpoints cannot list models, and work
 			a.noted(nil)
@@ -110,7 +109,7 @@ func (a *Agent) Probe(ctx context.Context) error {
 
 // noted keeps what is wrong with the endpoint; nil is nothing.
 func (a *Agent) noted(f *Failure) {
-	if f != nil && (f.Code == CodeOverflow || f.Code == CodeEmpty) {
+	if f != nil && (f.Code == agent.CodeOverflow || f.Code == agent.CodeEmpty) {
 		return // the endpoint is well
 	}
 	a.mu.Lock()
@@ -127,8 +126,10 @@ type round struct {
 	state    *state
 	tools    []tool.Tool // those that can be used now
 	missing  map[string]bool
-	said     *agent.Turn // see words
-	sums     int         // summaries this attempt has made
+	chosen   chat.Settings // by people, for the session
+	compact  chat.Seq      // what was said before is to be summarised
+	said     *agent.Turn   // see words
+	sums     int           // summaries this attempt has made
 }
 
 // loop reads from the log where the turn is, and makes the next move.
@@ -160,7 +161,7 @@ func (r *round) loop(ctx context.Context) error {
 		case len(pending) > 0:
 			err = r.run(ctx, pending)
 		case r.state.steps >= r.opt.MaxSteps:
-			return &Failure{Code: CodeTooMany, Msg: fmt.Sprintf(
+			return &Failure{Code: agent.CodeTooMany, Msg: fmt.Sprintf(
 				"the model has used tools %d times without coming to an end, so it was stopped; say how to go on, or raise max_steps in the configuration", r.state.steps)}
 		default:
 			err = r.step(ctx)
@@ -171,16 +172,24 @@ func (r *round) loop(ctx context.Context) error {
 	}
 }
 
+// listed asks all servers for their tools at once, except those that are to be
+// left out.
+func (a *Agent) listed(ctx context.Context, without []string) (lists [][]tool.Tool, errs []error) {
+	lists, errs = make([][]tool.Tool, len(a.opt.Servers)), make([]error, len(a.opt.Servers))
+	var wg sync.WaitGroup
+	for i, s := range a.opt.Servers {
+		if !slices.Contains(without, s.Name()) {
+			wg.Go(func() { lists[i], errs[i] = s.Tools(ctx) })
+		}
+	}
+	wg.Wait()
+	return lists, errs
+}
+
 // equip finds out which tools there are. A server that cannot be reached is
 // named once; the model goes on without its tools.
 func (r *round) equip(ctx context.Context) error {
-	lists := make([][]tool.Tool, len(r.opt.Servers))
-	errs := make([]error, len(r.opt.Servers))
-	var wg sync.WaitGroup
-	for i, s := range r.opt.Servers {
-		wg.Go(func() { lists[i], errs[i] = s.Tools(ctx) })
-	}
-	wg.Wait()
+	lists, errs := r.agent.listed(ctx, r.chosen.Without)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -200,5 +209,10 @@ func (r *round) equip(ctx context.Context) error {
 		}
 	}
 	r.tools = slices.DeleteFunc(r.tools, func(t tool.Tool) bool { return !r.allowed(t.Name) })
+	for _, c := range r.turn.ClientTools() {
+		if _, taken := r.find(c.Name); !taken {
+			r.tools = append(r.tools, tool.Tool{Name: c.Name, Description: c.Description, Parameters: c.Parameters, Client: true})
+		}
+	}
 	return nil
 }

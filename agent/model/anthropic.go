@@ -32,12 +32,10 @@ func (a *anthropicAPI) options(key string) []option.RequestOption {
 	return opts
 }
 
-func (a *anthropicAPI) probe(ctx context.Context, key string) error {
+func (a *anthropicAPI) list(ctx context.Context, key string) error {
 	models := sdk.NewModelService(a.options(key)...)
-	if _, err := models.List(ctx, sdk.ModelListParams{}); err != nil {
-		return failure(ctx, err)
-	}
-	return nil
+	_, err := models.List(ctx, sdk.ModelListParams{})
+	return err
 }
 
 // budgets are the tokens that a model may think for; what it says comes on top.
@@ -48,7 +46,7 @@ func (a *anthropicAPI) ask(ctx context.Context, key string, r llm.Request, alive
 	if a.opt.Temperature != nil {
 		p.Temperature = param.NewOpt(*a.opt.Temperature)
 	}
-	if budget := budgets[a.opt.Effort]; budget > 0 {
+	if budget := budgets[r.Effort]; budget > 0 {
 		p.MaxTokens += budget
 		p.Thinking = sdk.ThinkingConfigParamOfEnabled(budget)
 		p.Temperature = param.Opt[float64]{} // it may not be given together with thinking

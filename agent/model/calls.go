@@ -33,13 +33,11 @@ func (r *round) run(ctx context.Context, pending []*call) error {
 // the tool's.
 func (r *round) finish(ctx context.Context, c *call) error {
 	if c.request != "" && !c.decided {
-		approved, params, err := r.approval(ctx, c)
-		if err != nil || !approved {
+		d, err := r.approval(ctx, c)
+		if err != nil || !d.Approve {
 			return err
 		}
-		if len(params) > 0 {
-			c.params = params
-		}
+		c.take(d)
 	}
 	part := r.turn.Part(strings.ReplaceAll(c.id, "-", "x"))
 	t, known := r.find(c.tool)
@@ -72,26 +70,32 @@ func (r *round) finish(ctx context.Context, c *call) error {
 }
 
 // approval waits for what a person says of a call.
-func (r *round) approval(ctx context.Context, c *call) (approved bool, params json.RawMessage, err error) {
+func (r *round) approval(ctx context.Context, c *call) (chat.Decision, error) {
 	body, err := r.turn.Answer(ctx, c.request)
 	if errors.Is(err, agent.ErrExpired) || errors.Is(err, agent.ErrWithdrawn) {
-		return false, nil, nil
+		return chat.Decision{}, nil
 	}
 	if err != nil {
-		return false, nil, err
+		return chat.Decision{}, err
 	}
 	answer, _ := body.(chat.UserApprovalResponse)
 	for _, d := range answer.Decisions {
 		if d.CallID == c.id {
-			return d.Approve, d.Params, nil
+			return d, nil
 		}
 	}
-	return false, nil, nil
+	return chat.Decision{}, nil
 }
 
 // use runs the tool, unless something speaks against it.
 func (r *round) use(ctx context.Context, part *agent.Turn, c *call, t *tool.Tool, known bool, treatment tool.Treatment) (json.RawMessage, error) {
 	switch {
+	case c.ran != nil && c.ran.Error != "":
+		return nil, &tool.Error{Code: tool.Failed, Msg: c.ran.Error}
+	case c.ran != nil:
+		return c.ran.Result, nil // whoever answered has run it
+	case known && t.Client:
+		return nil, &tool.Error{Code: tool.Lost, Msg: "the client was to run this tool, and gave no result"}
 	case !known:
 		return nil, &tool.Error{Code: tool.Unknown, Msg: fmt.Sprintf("there is no tool %q; there are: %s", c.tool, r.names())}
 	case !readable(c.params):
@@ -155,8 +159,11 @@ func (r *round) find(name string) (*tool.Tool, bool) {
 
 func (r *round) treat(name string, params json.RawMessage) (tool.Treatment, bool) {
 	t, ok := r.find(name)
-	if !ok {
+	switch {
+	case !ok:
 		return tool.Treatment{Approval: tool.Never}, false
+	case t.Client:
+		return tool.Treatment{Approval: tool.Always, Client: true}, true // no rule of the operator's is about it
 	}
 	return tool.Treat(t, r.opt.Rules, params), true
 }

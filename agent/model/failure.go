@@ -18,26 +18,20 @@ import (
 	openaisdk "github.com/openai/openai-go/v3"
 	"google.golang.org/genai"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 )
 
-// Codes of agent.error events, for programs.
-const (
-	CodeNoKey     = "no_key"           // the configuration names a key that is not there
-	CodeDenied    = "denied"           // the endpoint does not take the key
-	CodeRefused   = "refused"          // the endpoint does not take the request
-	CodeNotFound  = "not_found"        // there is no such model or address
-	CodeSlowDown  = "rate_limited"     // 429
-	CodeDown      = "unavailable"      // cannot be reached, or 5xx
-	CodeTimeout   = "timeout"          // nothing came for too long
-	CodeCutOff    = "cut_off"          // the answer ended in the middle
-	CodeOverflow  = "context_overflow" // the conversation does not fit
-	CodeEmpty     = "empty_answer"
-	CodeTooMany   = "too_many_steps"
-	CodeLength    = "length"
-	CodeFiltered  = "content_filter"
-	CodeNoSummary = "no_summary"
-)
+// advice is what people can do about a failure, where the message does not say it.
+var advice = map[string]string{
+	agent.CodeNoKey:    "set it, then ask again",
+	agent.CodeRefused:  "look at the settings of the agent in the configuration",
+	agent.CodeSlowDown: "ask again in a while",
+	agent.CodeDown:     "see that it runs and that endpoint in the configuration is right, then ask again",
+	agent.CodeTimeout:  "ask again, or raise silence in the configuration",
+	agent.CodeCutOff:   "ask again",
+	agent.CodeOverflow: "say less at once, or raise window in the configuration if the model has room for more",
+}
 
 // Failure says why a model could not be asked.
 type Failure struct {
@@ -59,12 +53,16 @@ func (f *Failure) Unwrap() error { return f.err }
 func (f *Failure) public() error {
 	code := chat.Unavailable
 	switch f.Code {
-	case CodeSlowDown:
+	case agent.CodeSlowDown:
 		code = chat.SlowDown
-	case CodeOverflow:
+	case agent.CodeOverflow:
 		code = chat.TooLarge
 	}
-	return chat.Errorf(code, "%s", f.Msg).With("code", f.Code).Because(f.err)
+	msg := f.Msg
+	if do := advice[f.Code]; do != "" {
+		msg = strings.TrimRight(msg, ".") + "; " + do
+	}
+	return agent.Failf(f.Code, code, "%s", msg).Because(f.err)
 }
 
 // errIdle is the cause of a request's context when nothing came for too long.
@@ -77,12 +75,12 @@ func cutOff(ctx context.Context) error {
 
 // failed is what an endpoint reports in the middle of a stream.
 func failed(code, message string) error {
-	f := &Failure{Code: CodeDown, Again: true, Msg: "the model failed: " + sentence(message)}
+	f := &Failure{Code: agent.CodeDown, Again: true, Msg: "the model failed: " + sentence(message)}
 	switch {
 	case strings.Contains(code, "rate_limit"):
-		f.Code = CodeSlowDown
+		f.Code = agent.CodeSlowDown
 	case overflows(code + " " + message):
-		f.Code, f.Again = CodeOverflow, false
+		f.Code, f.Again = agent.CodeOverflow, false
 	}
 	return f
 }
@@ -90,7 +88,7 @@ func failed(code, message string) error {
 // failure gives an error of an SDK its meaning.
 func failure(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errIdle) {
-		return &Failure{Code: CodeTimeout, Again: true, Msg: "the model's endpoint stopped answering", err: err}
+		return &Failure{Code: agent.CodeTimeout, Again: true, Msg: "the model's endpoint stopped answering", err: err}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -109,19 +107,19 @@ func failure(ctx context.Context, err error) error {
 		return status(e.Code, e.Status, e.Message, nil, err)
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
-		return &Failure{Code: CodeDown, Again: true, Msg: "the model's endpoint cannot be reached: " + reason(err), err: err}
+		return &Failure{Code: agent.CodeDown, Again: true, Msg: "the model's endpoint cannot be reached: " + reason(err), err: err}
 	}
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
-		return &Failure{Code: CodeTimeout, Again: true, Msg: "the model's endpoint did not answer in time", err: err}
+		return &Failure{Code: agent.CodeTimeout, Again: true, Msg: "the model's endpoint did not answer in time", err: err}
 	}
 	text := err.Error()
 	if overflows(text) {
-		return &Failure{Code: CodeOverflow, Msg: "the conversation is too long for the model", err: err}
+		return &Failure{Code: agent.CodeOverflow, Msg: "the conversation is too long for the model", err: err}
 	}
 	if _, ok := errors.AsType[*url.Error](err); ok && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) {
-		return &Failure{Code: CodeDown, Again: true, Msg: "the model's endpoint cannot be reached: " + reason(err), err: err}
+		return &Failure{Code: agent.CodeDown, Again: true, Msg: "the model's endpoint cannot be reached: " + reason(err), err: err}
 	}
-	return &Failure{Code: CodeCutOff, Again: true, Msg: "the model's answer was cut off", err: err}
+	return &Failure{Code: agent.CodeCutOff, Again: true, Msg: "the model's answer was cut off", err: err}
 }
 
 // status is the failure of an answer of HTTP.
@@ -130,19 +128,19 @@ func status(code int, word, message string, h http.Header, err error) error {
 	said := sentence(message)
 	switch {
 	case overflows(word + " " + message):
-		f.Code, f.Msg = CodeOverflow, "the conversation is too long for the model: "+said
+		f.Code, f.Msg = agent.CodeOverflow, "the conversation is too long for the model: "+said
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		f.Code, f.Msg = CodeDenied, "the model's endpoint does not take the key; look at key_env or key_file in the configuration: "+said
+		f.Code, f.Msg = agent.CodeDenied, "the model's endpoint does not take the key; look at key_env or key_file in the configuration: "+said
 	case code == http.StatusNotFound:
-		f.Code, f.Msg = CodeNotFound, "the model's endpoint does not know the model or the address; look at model and endpoint in the configuration: "+said
+		f.Code, f.Msg = agent.CodeNotFound, "the model's endpoint does not know the model or the address; look at model and endpoint in the configuration: "+said
 	case code == http.StatusTooManyRequests:
-		f.Code, f.Again, f.Msg = CodeSlowDown, true, "the model's endpoint has too much to do: "+said
+		f.Code, f.Again, f.Msg = agent.CodeSlowDown, true, "the model's endpoint has too much to do: "+said
 	case code >= 500 || code == http.StatusRequestTimeout || code == http.StatusConflict:
-		f.Code, f.Again, f.Msg = CodeDown, true, fmt.Sprintf("the model's endpoint failed (%d): %s", code, said)
+		f.Code, f.Again, f.Msg = agent.CodeDown, true, fmt.Sprintf("the model's endpoint failed (%d): %s", code, said)
 	case code == 0 || code < 400: // an error in the middle of a stream
-		f.Code, f.Again, f.Msg = CodeDown, true, "the model failed: "+said
+		f.Code, f.Again, f.Msg = agent.CodeDown, true, "the model failed: "+said
 	default:
-		f.Code, f.Msg = CodeRefused, fmt.Sprintf("the model's endpoint refused the request (%d): %s", code, said)
+		f.Code, f.Msg = agent.CodeRefused, fmt.Sprintf("the model's endpoint refused the request (%d): %s", code, said)
 	}
 	return f
 }

@@ -36,15 +36,12 @@ func (g *geminiAPI) open(ctx context.Context, key string) (*genai.Client, error)
 	})
 }
 
-func (g *geminiAPI) probe(ctx context.Context, key string) error {
+func (g *geminiAPI) list(ctx context.Context, key string) error {
 	c, err := g.open(ctx, key)
-	if err != nil {
-		return failure(ctx, err)
+	if err == nil {
+		_, err = c.Models.List(ctx, &genai.ListModelsConfig{PageSize: 1})
 	}
-	if _, err := c.Models.List(ctx, &genai.ListModelsConfig{PageSize: 1}); err != nil {
-		return failure(ctx, err)
-	}
-	return nil
+	return err
 }
 
 func (g *geminiAPI) ask(ctx context.Context, key string, r llm.Request, alive func(), see func(llm.Delta) error) (llm.Answer, error) {
@@ -57,7 +54,7 @@ func (g *geminiAPI) ask(ctx context.Context, key string, r llm.Request, alive fu
 		t := float32(*g.opt.Temperature)
 		config.Temperature = &t
 	}
-	if budget := int32(budgets[g.opt.Effort]); budget > 0 {
+	if budget := int32(budgets[r.Effort]); budget > 0 {
 		config.ThinkingConfig = &genai.ThinkingConfig{IncludeThoughts: true, ThinkingBudget: &budget}
 	}
 	s := gemini.Stream{Meta: llm.Meta{Model: r.Model, Tools: r.Tools}}

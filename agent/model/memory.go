@@ -135,7 +135,7 @@ func (r *round) pictures(ctx context.Context, ms []llm.Message) []llm.Message {
 
 // fit makes the conversation fit the model's window. What has to go is
 // summarised first, and the summary is kept in the log.
-func (r *round) fit(ctx context.Context, room int, tools []llm.ToolSpec) ([]llm.Message, error) {
+func (r *round) fit(ctx context.Context, room int) ([]llm.Message, error) {
 	var system []llm.Message
 	if r.opt.Instructions != "" {
 		system = append(system, llm.Message{Role: llm.System, Content: llm.Texts(r.opt.Instructions)})
@@ -143,26 +143,49 @@ func (r *round) fit(ctx context.Context, room int, tools []llm.ToolSpec) ([]llm.
 	if extra := r.assignment(); extra != "" {
 		system = append(system, llm.Message{Role: llm.System, Content: llm.Texts(extra)})
 	}
-	for i := range tools {
-		room -= llm.TextTokens(tools[i].Name) + llm.TextTokens(tools[i].Description) + llm.TextTokens(string(tools[i].Parameters)) + 16
-	}
 	for again := false; ; again = true {
 		ms, err := r.messages(ctx, room)
 		if err != nil {
 			return nil, err
 		}
+		if due := r.due(ms); len(due) > 1 && !again {
+			if r.summarise(ctx, due, ms, room, "requested") {
+				continue
+			}
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+		}
 		all := slices.Concat(system, ms)
 		fitted, err := llm.Fit(all, room)
 		if err != nil {
-			return nil, &Failure{Code: CodeOverflow, Msg: chat.Public(err).Msg, err: err}
+			return nil, &Failure{Code: agent.CodeOverflow, Msg: chat.Public(err).Msg, err: err}
 		}
 		if len(fitted.Dropped) == 0 || again {
 			return fitted.Messages, nil
 		}
-		if !r.summarise(ctx, fitted.Dropped, ms, room) {
+		if !r.summarise(ctx, fitted.Dropped, ms, room, "context_window") {
 			return fitted.Messages, ctx.Err()
 		}
 	}
+}
+
+// due are the messages that somebody asked to have summarised: all that was said
+// in earlier turns, unless it was summarised since.
+func (r *round) due(ms []llm.Message) (due []llm.Message) {
+	if r.compact == 0 {
+		return nil
+	}
+	for _, m := range ms {
+		seq, ok := llm.SeqOf(m.ID)
+		switch {
+		case isSummary(m) && seq > r.compact:
+			return nil
+		case !isSummary(m) && ok && seq < r.turn.Started.Seq && seq != r.turn.Trigger.Seq:
+			due = append(due, m)
+		}
+	}
+	return due
 }
 
 // summaryPrompt is what the model is asked for when it summarises.
@@ -171,18 +194,23 @@ const summaryPrompt = "You keep the memory of a conversation between a person an
 	"facts, names, numbers, paths and results that matter, what was done and what is still open. " +
 	"Keep what an earlier summary says where it still matters. Write plain text, as short as you can without losing any of that."
 
-// summarise keeps a summary of messages that have to go, in the log. It reports
-// whether there is one; a conversation goes on without it, too.
-func (r *round) summarise(ctx context.Context, dropped, all []llm.Message, room int) bool {
+// summarise keeps a summary of messages that have to go, in the log, with the
+// reason why. It reports whether there is one; a conversation goes on without it,
+// too.
+func (r *round) summarise(ctx context.Context, dropped, all []llm.Message, room int, why string) bool {
 	r.sums++
 	part := r.turn.Part(fmt.Sprintf("s%sa%dx%d", r.name(), r.turn.Ref().Attempt, r.sums))
-	_ = r.words().Status(ctx, "The conversation has become long; its beginning is being summarised.", "summarizing") // only a word
+	word := "The conversation has become long; its beginning is being summarised."
+	if why == "requested" {
+		word = "The conversation so far is being summarised, as somebody asked."
+	}
+	_ = r.words().Status(ctx, word, "summarizing") // only a word
 	if len(all) > 0 && isSummary(all[0]) {
 		dropped = slices.Concat(all[:1], dropped)
 	}
 	text := llm.Plain(dropped)
 	limit := llm.Request{MaxText: room * 2} // in characters: half of the room, by the rough measure of four to a token
-	request := llm.Request{Model: r.model(), MaxTokens: max(256, min(2048, room/4)), Messages: []llm.Message{
+	request := llm.Request{Model: r.model(), MaxTokens: max(256, min(2048, room/4)), Effort: r.effort(), Messages: []llm.Message{
 		{Role: llm.System, Content: llm.Texts(summaryPrompt)},
 		{Role: llm.User, Content: llm.Texts(limit.Cut(text))},
 	}}
@@ -193,7 +221,7 @@ func (r *round) summarise(ctx context.Context, dropped, all []llm.Message, room 
 		if ctx.Err() == nil {
 			_, _ = r.words().Append(ctx, chat.AgentError{ // a word; what cannot be written now fails again in a moment
 				Message:     "The beginning of the conversation could not be summarised and is left out: " + r.safe(err),
-				Recoverable: true, Code: CodeNoSummary,
+				Recoverable: true, Code: agent.CodeNoSummary,
 			})
 		}
 		return false
@@ -207,7 +235,7 @@ func (r *round) summarise(ctx context.Context, dropped, all []llm.Message, room 
 		}
 	}
 	m := llm.NewSummary(answer.Message.PlainText(), &llm.Compaction{
-		Trigger: "context_window", ContextWindow: r.opt.Window, MessagesBefore: len(all), MessagesAfter: len(all) - len(dropped) + 1,
+		Trigger: why, ContextWindow: r.opt.Window, MessagesBefore: len(all), MessagesAfter: len(all) - len(dropped) + 1,
 		TokensBefore: llm.Tokens(all),
 	}, r.turn.Started.At.Time())
 	m.OTID = through + last

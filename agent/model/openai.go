@@ -7,6 +7,7 @@ import (
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/param"
+	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/openai/openai-go/v3/shared"
 
@@ -22,8 +23,8 @@ type openAI struct {
 	client *http.Client
 }
 
-// options are those of one request. The SDK's services are made without its
-// client, which would look into the environment and send a key that is meant
+// options are those of one request. The SDK's own constructor of a client is not
+// used: it would look into the environment and send a key that is meant
 // for somebody else.
 func (o *openAI) options(key string) []option.RequestOption {
 	opts := []option.RequestOption{option.WithBaseURL(o.base), option.WithHTTPClient(o.client), option.WithMaxRetries(0)}
@@ -36,12 +37,10 @@ func (o *openAI) options(key string) []option.RequestOption {
 	return opts
 }
 
-func (o *openAI) probe(ctx context.Context, key string) error {
+func (o *openAI) list(ctx context.Context, key string) error {
 	models := sdk.NewModelService(o.options(key)...)
-	if _, err := models.List(ctx); err != nil {
-		return failure(ctx, err)
-	}
-	return nil
+	_, err := models.List(ctx)
+	return err
 }
 
 // chatAPI speaks Chat Completions.
@@ -53,12 +52,13 @@ func (c *chatAPI) ask(ctx context.Context, key string, r llm.Request, alive func
 	if c.opt.Temperature != nil {
 		p.Temperature = param.NewOpt(*c.opt.Temperature)
 	}
-	if c.opt.Effort != "" {
-		p.ReasoningEffort = shared.ReasoningEffort(c.opt.Effort)
+	if r.Effort != "" {
+		p.ReasoningEffort = shared.ReasoningEffort(r.Effort)
 	}
-	service := sdk.NewChatCompletionService(c.options(key)...)
+	client := sdk.Client{Options: c.options(key)}
 	var response *http.Response
-	stream := service.NewStreaming(ctx, p, option.WithResponseInto(&response))
+	err := client.Post(ctx, "chat/completions", p, &response, option.WithJSONSet("stream", true))
+	stream := ssestream.NewStream[chunk](ssestream.NewDecoder(response), err)
 	defer stream.Close()
 	s := openai.ChatStream{Meta: llm.Meta{Model: r.Model, Tools: r.Tools}}
 	ended := false
@@ -68,7 +68,7 @@ func (c *chatAPI) ask(ctx context.Context, key string, r llm.Request, alive func
 		for i := range chunk.Choices {
 			ended = ended || chunk.Choices[i].FinishReason != ""
 		}
-		for _, d := range s.Add(chunk) {
+		for _, d := range s.Add(chunk.ChatCompletionChunk) {
 			if err := see(d); err != nil {
 				return llm.Answer{}, err
 			}
@@ -92,8 +92,8 @@ func (c *responsesAPI) ask(ctx context.Context, key string, r llm.Request, alive
 	if c.opt.Temperature != nil {
 		p.Temperature = param.NewOpt(*c.opt.Temperature)
 	}
-	if c.opt.Effort != "" {
-		p.Reasoning.Effort = shared.ReasoningEffort(c.opt.Effort)
+	if r.Effort != "" {
+		p.Reasoning.Effort = shared.ReasoningEffort(r.Effort)
 	}
 	service := responses.NewResponseService(c.options(key)...)
 	var response *http.Response

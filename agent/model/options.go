@@ -19,6 +19,7 @@ type Options struct {
 	Provider string                 // one of Providers; "" means OpenAI
 	Endpoint string                 // base address; "" means the provider's own
 	Model    string                 // as the endpoint names it
+	Models   []string               // others that people may choose for a session; "*" is any
 	Key      func() (string, error) // read before each request; nil means none
 	Headers  map[string]string      // sent along with each request
 

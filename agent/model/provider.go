@@ -38,8 +38,9 @@ type provider interface {
 	// ask sends a request and hands every piece of the answer to see. alive is
 	// called whenever something came in.
 	ask(ctx context.Context, key string, r llm.Request, alive func(), see func(llm.Delta) error) (llm.Answer, error)
-	// probe reports whether the endpoint takes the key.
-	probe(ctx context.Context, key string) error
+	// list asks for the models, to see whether the endpoint takes the key. Its
+	// error is the SDK's.
+	list(ctx context.Context, key string) error
 }
 
 func newProvider(opt *Options, client *http.Client) provider {

@@ -79,7 +79,7 @@ func (r *round) pause(try int, f *Failure) time.Duration {
 func (r *round) once(ctx context.Context, ask func(ctx context.Context, key string, alive func()) (llm.Answer, error)) (llm.Answer, error) {
 	key, err := r.opt.Key()
 	if err != nil {
-		return llm.Answer{}, &Failure{Code: CodeNoKey, Msg: "the model's key is missing: " + err.Error(), err: err}
+		return llm.Answer{}, &Failure{Code: agent.CodeNoKey, Msg: "the model's key is missing: " + err.Error(), err: err}
 	}
 	watched, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -98,8 +98,8 @@ func (r *round) once(ctx context.Context, ask func(ctx context.Context, key stri
 		}
 		return answer, f
 	}
-	if e, ok := errors.AsType[*chat.Error](err); ok && len(answer.Message.Content)+len(answer.Message.ToolCalls) == 0 && answer.Message.Role == llm.Assistant {
-		return answer, &Failure{Code: CodeEmpty, Again: true, Msg: e.Msg, err: err}
+	if e, ok := errors.AsType[*chat.Error](err); ok && e.Details["stop"] != nil { // an answer that has nothing in it
+		return answer, &Failure{Code: agent.CodeEmpty, Again: true, Msg: e.Msg, err: err}
 	}
 	return answer, err
 }

@@ -40,6 +40,18 @@ type call struct {
 	called     bool // agent.tool_call is in the log
 	marked     bool // it may have begun
 	done       bool // it has a result or an error
+
+	ran *chat.Decision // whoever decided has run it, with this result
+}
+
+// take notes what was decided on a call that may be made.
+func (c *call) take(d chat.Decision) {
+	if len(d.Params) > 0 {
+		c.params = d.Params
+	}
+	if d.Ran() {
+		c.ran = &d
+	}
 }
 
 // pending reports whether something is still to be done for the call.
@@ -85,9 +97,7 @@ func (s *state) apply(e chat.Event) {
 		for _, d := range b.Decisions {
 			if c := s.find(d.CallID); c != nil && c.request == b.RequestID {
 				c.decided, c.approved = true, d.Approve
-				if len(d.Params) > 0 {
-					c.params = d.Params
-				}
+				c.take(d)
 			}
 		}
 	case chat.PromptClosed:

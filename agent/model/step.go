@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/agent/tool"
@@ -28,7 +26,7 @@ func (r *round) step(ctx context.Context) error {
 	answer, err := r.fitting(ctx, specs, func(messages []llm.Message) (llm.Answer, error) {
 		request := llm.Request{
 			Model: r.model(), Messages: r.pictures(ctx, messages), Tools: specs,
-			MaxTokens: r.opt.MaxTokens, MaxText: llm.TextLimit(r.opt.Window),
+			MaxTokens: r.opt.MaxTokens, MaxText: llm.TextLimit(r.opt.Window), Effort: r.effort(),
 		}
 		return r.retry(ctx, func(ctx context.Context, key string, alive func()) (llm.Answer, error) {
 			show.again()
@@ -52,13 +50,25 @@ func (r *round) step(ctx context.Context) error {
 // that it is still too long, its idea of a token is another one: less is tried.
 func (r *round) fitting(ctx context.Context, tools []llm.ToolSpec, ask func([]llm.Message) (llm.Answer, error)) (llm.Answer, error) {
 	room := r.room()
+	for i := range tools {
+		room -= llm.TextTokens(tools[i].Name) + llm.TextTokens(tools[i].Description) + llm.TextTokens(string(tools[i].Parameters)) + 16
+	}
+	if room <= 0 {
+		return llm.Answer{}, &Failure{Code: agent.CodeOverflow, Msg: fmt.Sprintf(
+			"the descriptions of the %d tools alone do not fit the model's window of %d tokens; offer fewer with only and builtin in the configuration", len(tools), r.opt.Window)}
+	}
+	var tooLong *Failure // what the endpoint said
 	for try := 0; ; try++ {
-		messages, err := r.fit(ctx, room, tools)
+		messages, err := r.fit(ctx, room)
+		if f, ok := asFailure(err); ok && f.Code == agent.CodeOverflow && tooLong != nil {
+			return llm.Answer{}, tooLong // there is nothing left to leave out
+		}
 		if err != nil {
 			return llm.Answer{}, err
 		}
 		answer, err := ask(messages)
-		if f, ok := asFailure(err); !ok || f.Code != CodeOverflow || try == 3 {
+		var ok bool
+		if tooLong, ok = asFailure(err); !ok || tooLong.Code != agent.CodeOverflow || try == 3 {
 			return answer, err
 		}
 		room = min(room, llm.Tokens(messages)) * 2 / 3
@@ -73,155 +83,6 @@ func (r *round) room() int {
 		answer = min(8192, r.opt.Window/4)
 	}
 	return max(256, (r.opt.Window-answer)*9/10)
-}
-
-// show shows an answer while it is being written.
-type show struct {
-	part    *agent.Turn
-	writers []*written
-	current *written
-}
-
-// written is a block of the answer.
-type written struct {
-	*agent.Writer
-	kind  llm.DeltaKind
-	index int
-	used  bool // by the latest try
-}
-
-// again prepares for the same step being asked once more.
-func (s *show) again() {
-	for _, w := range s.writers {
-		w.Again()
-		w.used = false
-	}
-	s.current = nil
-}
-
-// stream runs ask and shows what it gives. What came while something was being
-// shown is shown together, so a fast model does not wait for its readers.
-func (s *show) stream(ctx context.Context, ask func(ctx context.Context, see func(llm.Delta) error) (llm.Answer, error)) (answer llm.Answer, err error) {
-	pieces := make(chan llm.Delta, 1024)
-	over := make(chan struct{})              // closed when no more will come
-	asked, broken := context.WithCancel(ctx) // it ends when no more can be shown
-	defer broken()
-	var asking sync.WaitGroup
-	asking.Go(func() {
-		defer close(pieces)
-		defer close(over)
-		answer, err = ask(asked, func(d llm.Delta) error {
-			if d.Kind == llm.DeltaCall || d.Text == "" {
-				return nil
-			}
-			select {
-			case pieces <- d:
-				return nil
-			case <-asked.Done():
-				return context.Cause(asked)
-			}
-		})
-	})
-	failed := s.drawn(ctx, pieces, over)
-	if failed != nil {
-		broken()
-	}
-	asking.Wait()
-	if failed != nil {
-		return llm.Answer{}, failed
-	}
-	return answer, err
-}
-
-// pace is how often a block is shown at most: eyes need no more, and a fast model
-// does not have to wait. The first piece is shown at once.
-const pace = 4 * time.Millisecond
-
-// drawn shows pieces as they come. What comes in quick succession is shown
-// together; over is closed when no more will come.
-func (s *show) drawn(ctx context.Context, pieces <-chan llm.Delta, over <-chan struct{}) error {
-	var next llm.Delta
-	var text strings.Builder // of next
-	var shown time.Time
-	flush := func() error {
-		if text.Len() == 0 {
-			return nil
-		}
-		next.Text = text.String()
-		text.Reset()
-		err := s.write(ctx, next)
-		shown = time.Now()
-		return err
-	}
-	take := func(d llm.Delta) error {
-		if text.Len() > 0 && (d.Kind != next.Kind || d.Index != next.Index) {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-		next = d
-		text.WriteString(d.Text)
-		return nil
-	}
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for d := range pieces {
-		if err := take(d); err != nil {
-			return err
-		}
-		// To be woken for every piece would cost more than to show them.
-		if wait := pace - time.Since(shown); wait > 0 {
-			timer.Reset(wait)
-			select {
-			case <-timer.C:
-			case <-over:
-			}
-		}
-		for more := true; more && text.Len() < 64<<10; {
-			select {
-			case d, ok := <-pieces:
-				if !ok {
-					return flush()
-				}
-				if err := take(d); err != nil {
-					return err
-				}
-			default:
-				more = false
-			}
-		}
-		if err := flush(); err != nil {
-			return err
-		}
-	}
-	return flush()
-}
-
-func (s *show) write(ctx context.Context, d llm.Delta) error {
-	if s.current == nil || s.current.kind != d.Kind || s.current.index != d.Index {
-		s.current = s.block(d)
-	}
-	return s.current.Write(ctx, d.Text)
-}
-
-// block is the next block of the answer. An earlier try's block of the same kind
-// is taken up, so that what was shown goes on.
-func (s *show) block(d llm.Delta) *written {
-	for _, w := range s.writers {
-		if w.kind == d.Kind && !w.used {
-			w.index, w.used = d.Index, true
-			return w
-		}
-	}
-	w := &written{kind: d.Kind, index: d.Index, used: true}
-	n := strconv.Itoa(len(s.writers) + 1)
-	if d.Kind == llm.DeltaThinking {
-		w.Writer = s.part.Part("k" + n).Think()
-	} else {
-		w.Writer = s.part.Part("t" + n).Stream(false)
-	}
-	s.writers = append(s.writers, w)
-	return w
 }
 
 // maxAsk is how many calls one question can name.
@@ -263,7 +124,7 @@ func (r *round) facts(ctx context.Context, s *show, answer *llm.Answer) ([]chat.
 					continue
 				}
 				if !yes {
-					ask.Calls = append(ask.Calls, chat.ApprovalCall{CallID: b.CallID, Tool: b.Tool, Params: b.Params, Risk: treatment.Risk})
+					ask.Calls = append(ask.Calls, chat.ApprovalCall{CallID: b.CallID, Tool: b.Tool, Params: b.Params, Risk: treatment.Risk, Always: treatment.Approval == tool.Always, Client: treatment.Client})
 					continue
 				}
 			}
@@ -284,9 +145,9 @@ func (r *round) facts(ctx context.Context, s *show, answer *llm.Answer) ([]chat.
 func (r *round) remark(a *llm.Answer) (chat.AgentError, bool) {
 	switch a.Stop {
 	case llm.StopLength:
-		return chat.AgentError{Code: CodeLength, Recoverable: true, Message: "The answer reached the limit of its length; ask to go on, or raise max_tokens in the configuration."}, true
+		return chat.AgentError{Code: agent.CodeLength, Recoverable: true, Message: "The answer reached the limit of its length; ask to go on, or raise max_tokens in the configuration."}, true
 	case llm.StopFilter:
-		return chat.AgentError{Code: CodeFiltered, Recoverable: true, Message: "The model's endpoint held back part of the answer because of its content rules."}, true
+		return chat.AgentError{Code: agent.CodeFiltered, Recoverable: true, Message: "The model's endpoint held back part of the answer because of its content rules."}, true
 	}
 	return chat.AgentError{}, false
 }

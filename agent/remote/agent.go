@@ -48,15 +48,23 @@ func (a *Agent) Health() error {
 	return a.trouble
 }
 
-// note remembers how a call went. A bad answer to one turn is no illness.
+// note remembers how a call went, in words for people. A bad answer to one turn
+// is no illness.
 func (a *Agent) note(err error) {
+	if e, ok := errors.AsType[*chat.Error](err); ok {
+		err = errors.New(e.Msg)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.trouble = err
 }
 
-// Probe looks whether the endpoint takes connections.
+// Probe looks whether there is a key and the endpoint takes connections.
 func (a *Agent) Probe(ctx context.Context) error {
+	if err := a.authorize(http.Header{}); err != nil {
+		a.note(err)
+		return a.Health()
+	}
 	ctx, cancel := context.WithTimeout(ctx, a.opt.Connect)
 	defer cancel()
 	host := a.url.Host
@@ -74,7 +82,7 @@ func (a *Agent) Probe(ctx context.Context) error {
 		err = a.problem(nil, err)
 	}
 	a.note(err)
-	return err
+	return a.Health()
 }
 
 // round is one call of the endpoint within a turn. An endpoint that asked
@@ -166,7 +174,7 @@ func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 			return err
 		}
 	}
-	return chat.Errorf(chat.Unavailable, "the agent asked %d times in one turn without coming to an end", maxRounds)
+	return agent.Failf(agent.CodeTooMany, chat.Unavailable, "the agent asked %d times in one turn without coming to an end, so it was stopped; say how to go on", maxRounds)
 }
 
 // recall finds out how far earlier attempts came: done means that the answer is
@@ -213,10 +221,10 @@ func (a *Agent) mayRepeat(used bool) error {
 	case a.opt.Recover == RecoverAlways, a.opt.Recover == RecoverSafe && !used:
 		return nil
 	case used:
-		return errors.Join(chat.Errorf(chat.Unavailable,
+		return errors.Join(agent.Failf(agent.CodeLost, chat.Unavailable,
 			"the server was restarted while the agent was using tools, and what they did is not known; look, then ask again"), agent.ErrInterrupted)
 	}
-	return errors.Join(chat.Errorf(chat.Unavailable, "the server was restarted in the middle of the answer; ask again"), agent.ErrInterrupted)
+	return errors.Join(agent.Failf(agent.CodeLost, chat.Unavailable, "the server was restarted in the middle of the answer; ask again"), agent.ErrInterrupted)
 }
 
 // keepPrefix is what the client ids of facts that were kept together begin with.

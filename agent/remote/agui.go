@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 )
 
@@ -300,7 +301,7 @@ func (u *aguiRun) keepState() error {
 		return u.a.garbled("a state", err)
 	}
 	if len(b) > mostState {
-		return chat.Errorf(chat.TooLarge, "the agent's state has %d KiB; at most %d are kept", len(b)>>10, mostState>>10)
+		return agent.Failf(agent.CodeTooLarge, chat.TooLarge, "the agent's state has %d KiB; at most %d are kept, so let it keep less", len(b)>>10, mostState>>10)
 	}
 	u.rec.State = b
 	return nil

@@ -352,6 +352,8 @@ func (h *house) story() string {
 			out = append(out, "asks "+string(b.InputType)+" "+b.Text)
 		case chat.UserInputResponse:
 			out = append(out, "answer "+b.Text+strings.Join(b.Values, ","))
+		case chat.AgentError:
+			out = append(out, "error "+b.Code)
 		case chat.PromptClosed:
 			out = append(out, "closed "+string(b.Reason))
 		case chat.TurnCompleted:

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 )
 
@@ -152,7 +153,7 @@ func (a *Agent) authorize(h http.Header) error {
 	}
 	key, err := a.opt.Key()
 	if err != nil {
-		return chat.Errorf(chat.Unavailable, "the key of the agent's endpoint cannot be read; tell the operator").Because(err)
+		return agent.Failf(agent.CodeNoKey, chat.Unavailable, "the key of the agent's endpoint is missing: %s; set it, then ask again", err).Because(err)
 	}
 	if key != "" {
 		h.Set("Authorization", "Bearer "+key)
@@ -173,13 +174,20 @@ func (a *Agent) refusal(res *http.Response) error {
 		if u, err := url.Parse(to); err == nil {
 			to = u.Host + u.Path
 		}
-		return chat.Errorf(chat.Unavailable, "the agent's endpoint %s redirects to %s, which is not followed; put the address that is meant into the configuration", a.shown(), clip(to, 200))
+		return agent.Failf(agent.CodeRefused, chat.Unavailable, "the agent's endpoint %s redirects to %s, which is not followed; put the address that is meant into the configuration", a.shown(), clip(to, 200))
 	case res.StatusCode == 401 || res.StatusCode == 403:
-		return chat.Errorf(chat.Unavailable, "the agent's endpoint %s refused the key (status %d)%s; the operator has to look at key_env or key_file", a.shown(), res.StatusCode, why)
+		return agent.Failf(agent.CodeDenied, chat.Unavailable, "the agent's endpoint %s refused the key (status %d)%s; the operator has to look at key_env or key_file", a.shown(), res.StatusCode, why)
 	case res.StatusCode == 429:
-		return chat.Errorf(chat.SlowDown, "the agent's endpoint %s is busy (status 429)%s; try again later", a.shown(), why)
+		return agent.Failf(agent.CodeSlowDown, chat.SlowDown, "the agent's endpoint %s is busy (status 429)%s; try again later", a.shown(), why)
 	}
-	return chat.Errorf(chat.Unavailable, "the agent's endpoint %s answered with status %d%s", a.shown(), res.StatusCode, why)
+	fault, do := agent.CodeRefused, "look at the agent's entry in the configuration"
+	switch {
+	case res.StatusCode == 404:
+		fault, do = agent.CodeNotFound, "look at url and model in the configuration"
+	case res.StatusCode >= 500:
+		fault, do = agent.CodeDown, "look at its log, then ask again"
+	}
+	return agent.Failf(fault, chat.Unavailable, "the agent's endpoint %s answered with status %d%s; %s", a.shown(), res.StatusCode, why, do)
 }
 
 // said finds the reason in the body of a refusal.
@@ -228,7 +236,7 @@ func reason(v json.RawMessage) string {
 // Read reads the body; every byte is a sign of life.
 func (s *stream) Read(p []byte) (int, error) {
 	if s.left <= 0 {
-		return 0, chat.Errorf(chat.TooLarge, "the answer of the agent's endpoint is larger than %d MiB", s.a.opt.Max>>20)
+		return 0, s.a.tooLarge()
 	}
 	if int64(len(p)) > s.left {
 		p = p[:s.left]
@@ -258,7 +266,7 @@ func (s *stream) line() ([]byte, error) {
 			return bytes.TrimRight(long, "\r\n"), nil
 		case errors.Is(err, bufio.ErrBufferFull):
 			if len(long) > maxLine {
-				return nil, chat.Errorf(chat.TooLarge, "the agent's endpoint sent a line of more than %d MiB", maxLine>>20)
+				return nil, agent.Failf(agent.CodeTooLarge, chat.TooLarge, "the agent's endpoint sent a line of more than %d MiB; it has to say it in smaller pieces", maxLine>>20)
 			}
 		case err == io.EOF && len(long) > 0:
 			return long, nil
@@ -307,25 +315,25 @@ func (a *Agent) problem(cause, err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.Is(cause, errSilent):
-		return chat.Errorf(chat.Unavailable, "the agent's endpoint %s was silent for %s and was given up", a.shown(), a.opt.Silence).Because(errSilent)
+		return agent.Failf(agent.CodeTimeout, chat.Unavailable, "the agent's endpoint %s was silent for %s and was given up; ask again, or raise silence in the configuration", a.shown(), a.opt.Silence).Because(errSilent)
 	case errors.Is(cause, errLimit):
-		return chat.Errorf(chat.Unavailable, "the agent's endpoint %s did not finish within %s and was given up", a.shown(), a.opt.Limit)
+		return agent.Failf(agent.CodeTimeout, chat.Unavailable, "the agent's endpoint %s did not finish within %s and was given up; ask for less at once, or raise limit in the configuration", a.shown(), a.opt.Limit)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return chat.Errorf(chat.Unavailable, "the agent's endpoint %s does not take connections; is it running?", a.shown()).Because(err)
+		return agent.Failf(agent.CodeDown, chat.Unavailable, "the agent's endpoint %s does not take connections; is it running?", a.shown()).Because(err)
 	case chat.CodeOf(err) == chat.TooLarge:
 		return err
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return chat.Errorf(chat.Unavailable, "the agent's endpoint %s did not answer in time", a.shown()).Because(err)
+		return agent.Failf(agent.CodeTimeout, chat.Unavailable, "the agent's endpoint %s did not answer in time; ask again, or raise wait in the configuration", a.shown()).Because(err)
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return chat.Errorf(chat.Unavailable, "the agent's endpoint %s cannot be reached; is the address right?", a.shown()).Because(err)
+		return agent.Failf(agent.CodeDown, chat.Unavailable, "the agent's endpoint %s cannot be reached; is the address right?", a.shown()).Because(err)
 	}
 	return a.broken(err)
 }
 
 // broken says that an answer broke off.
 func (a *Agent) broken(err error) error {
-	e := chat.Errorf(chat.Unavailable, "the agent's endpoint %s broke off in the middle of its answer; what there is of it is kept. Ask again", a.shown())
+	e := agent.Failf(agent.CodeCutOff, chat.Unavailable, "the agent's endpoint %s broke off in the middle of its answer; what there is of it is kept. Ask again", a.shown())
 	if err != nil {
 		return e.Because(err)
 	}
@@ -334,7 +342,17 @@ func (a *Agent) broken(err error) error {
 
 // garbled says that an answer cannot be read.
 func (a *Agent) garbled(what string, err error) error {
-	return chat.Errorf(chat.Unavailable, "the agent's endpoint %s sent something that cannot be read: %s", a.shown(), what).Because(err)
+	return agent.Failf(agent.CodeUnreadable, chat.Unavailable, "the agent's endpoint %s sent something that cannot be read: %s; is it an endpoint of kind %s?", a.shown(), what, a.opt.Protocol).Because(err)
+}
+
+// tooLarge says that an answer has no end.
+func (a *Agent) tooLarge() error {
+	return agent.Failf(agent.CodeTooLarge, chat.TooLarge, "the answer of the agent's endpoint is larger than %d MiB; raise max_mib in the configuration if it may be", a.opt.Max>>20)
+}
+
+// silent says that an answer has nothing in it.
+func (a *Agent) silent() error {
+	return agent.Failf(agent.CodeEmpty, chat.Unavailable, "the agent's endpoint %s ended its answer without saying anything; ask again", a.shown())
 }
 
 // complaint is an error that the endpoint itself reports.
@@ -342,7 +360,7 @@ func (a *Agent) complaint(message string) error {
 	if message = strings.TrimSpace(strings.ToValidUTF8(message, "\uFFFD")); message == "" {
 		message = "it gave no reason"
 	}
-	return chat.Errorf(chat.Unavailable, "the agent reports an error: %s", clip(message, 1000))
+	return agent.Failf(agent.CodeReported, chat.Unavailable, "the agent reports an error: %s", clip(message, 1000))
 }
 
 // shown is the endpoint's address as people may see it: without a password or a

@@ -92,7 +92,7 @@ func nemoHTTP(ctx context.Context, a *Agent, r *round) error {
 		return err
 	}
 	if !r.s.said {
-		return chat.Errorf(chat.Unavailable, "the agent's endpoint %s ended its answer without saying anything", a.shown())
+		return a.silent()
 	}
 	return nil
 }

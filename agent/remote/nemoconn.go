@@ -101,7 +101,7 @@ func (s *socket) read() {
 			return
 		}
 		if left -= int64(len(b)); left < 0 {
-			s.err = chat.Errorf(chat.TooLarge, "the answer of the agent's endpoint is larger than %d MiB", s.a.opt.Max>>20)
+			s.err = s.a.tooLarge()
 			return
 		}
 		var f nemoFrame

@@ -94,7 +94,7 @@ func openAI(ctx context.Context, a *Agent, r *round) ([]question, error) {
 		return nil, err
 	}
 	if !r.s.said {
-		return nil, chat.Errorf(chat.Unavailable, "the agent's endpoint %s ended its answer without saying anything", a.shown())
+		return nil, a.silent()
 	}
 	return nil, nil
 }
@@ -356,7 +356,7 @@ func (c *completion) uncalled(ctx context.Context) error {
 		}
 	}
 	if c.last == "tool_calls" && len(names) > 0 {
-		return chat.Errorf(chat.Unavailable, "the agent wants the tool %s to be run, which an agent of kind %s has to do itself; an agent of kind model runs tools", strings.Join(names, ", "), c.a.opt.Protocol)
+		return agent.Failf(agent.CodeRefused, chat.Unavailable, "the agent wants the tool %s to be run, which an agent of kind %s has to do itself; an agent of kind model runs tools", strings.Join(names, ", "), c.a.opt.Protocol)
 	}
 	return nil
 }

@@ -46,6 +46,7 @@ type Treatment struct {
 	Timeout    time.Duration // 0 means the agent's own
 	Risk       string
 	Scopes     []string
+	Client     bool // whoever sent the message runs it
 }
 
 // Validate returns all that is wrong with a rule.

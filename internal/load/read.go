@@ -26,6 +26,24 @@ func (c *Crowd) WatchWS(t Target, sp Speech, sessions []string) error {
 	return nil
 }
 
+// JoinWS adds readers like WatchWS, but does not wait for the answer, which the
+// crowd reads with all that follows: it may hold what a reader has missed.
+func (c *Crowd) JoinWS(t Target, sp Speech, sessions []string) error {
+	for _, id := range sessions {
+		ws, err := OpenWS(t, sp)
+		if err != nil {
+			return err
+		}
+		if err := ws.Send(sp.Watch(id)); err != nil {
+			return errors.Join(err, ws.Close())
+		}
+		if err := c.Add(ws.conn, buffered(ws.r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (w *WS) follow(sp Speech, session string) error {
 	if err := w.Send(sp.Watch(session)); err != nil {
 		return err
