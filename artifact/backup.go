@@ -129,6 +129,9 @@ type Problem struct {
 	What    string `json:"what"`
 }
 
+// SessionHash is how Problem names a session.
+func SessionHash(id chat.SessionID) string { return key(string(id)) }
+
 // Verify reads every byte again and compares. It reports all damage, and fails
 // only when it cannot go on.
 func (l *Local) Verify(ctx context.Context) (Report, error) {
@@ -183,6 +186,9 @@ func (l *Local) verifyName(ctx context.Context, record string) (int64, error) {
 func (l *Local) folders(ctx context.Context, visit func(folder string) error) error {
 	root := filepath.Join(l.dir, sessionsDir)
 	shards, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing was ever stored
+	}
 	if err != nil {
 		return err
 	}

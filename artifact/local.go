@@ -40,7 +40,8 @@ var _ Store = (*Local)(nil)
 // process was killed and finishes erasing sessions. The folder belongs to this
 // process alone.
 func Open(dir string, opt Options) (*Local, error) {
-	l := &Local{dir: dir, max: opt.Max, now: opt.Now, create: createTemp, flight: map[chat.SessionID]map[*upload]bool{}}
+	l := Inspect(dir)
+	l.max, l.now = opt.Max, opt.Now
 	if l.max <= 0 {
 		l.max = DefaultMax
 	}
@@ -59,6 +60,12 @@ func Open(dir string, opt Options) (*Local, error) {
 		return nil, failed("finish erasing", err)
 	}
 	return l, nil
+}
+
+// Inspect gives a folder that no process uses, to verify it. Nothing in it is
+// changed by that, and it need not be there.
+func Inspect(dir string) *Local {
+	return &Local{dir: dir, create: createTemp, flight: map[chat.SessionID]map[*upload]bool{}}
 }
 
 // Put stores body under path. See Store.

@@ -19,6 +19,7 @@ type NewSession struct {
 	Title    string          `json:"title,omitempty"`
 	Metadata json.RawMessage `json:"metadata,omitempty"` // an object
 	Policy   chat.Policy     `json:"policy,omitempty"`
+	Settings chat.Settings   `json:"settings,omitzero"`
 	Members  []chat.Member   `json:"members,omitempty"`
 }
 

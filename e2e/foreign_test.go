@@ -57,12 +57,13 @@ func household(t *testing.T, p *process) owned {
 	o["request_id"] = field(t, prompt, "events.0.payload.request_id")
 	o["ask"] = "hers~" + o["request_id"]
 
-	agent := post("/v1/agents/", `{"name":"secret agent","model":"parley/demo"}`)
+	agent := post("/v1/agents/", `{"name":"secret agent","model":"parley/demo","memory_blocks":[{"label":"human","value":"secret"}]}`)
 	o["agent"] = field(t, agent, "id")
 	conversation := post("/v1/conversations/?agent_id="+o["agent"], `{"summary":"secret talk"}`)
 	o["conversation"] = field(t, conversation, "id")
 	answer := post("/v1/conversations/"+o["conversation"]+"/messages", `{"messages":[{"role":"user","content":"secret"}],"streaming":false}`)
 	o["message"], o["run"] = field(t, answer, "messages.0.id"), field(t, answer, "messages.0.run_id")
+	o["step"], o["label"] = field(t, answer, "messages.0.step_id"), "human"
 	o["identities/id"] = field(t, post("/v1/identities/", `{"identifier_key":"secret","name":"secret","identity_type":"user"}`), "id")
 	o["attach/id"], o["detach/id"] = o["identities/id"], o["identities/id"]
 	o["groups/id"] = field(t, post("/v1/groups/", `{"agent_ids":[],"description":"secret"}`), "id")
@@ -70,6 +71,11 @@ func household(t *testing.T, p *process) owned {
 	asked := p.must(call{method: "POST", path: "/v1/workflow", token: alice, body: `{"input_message":"/ask text"}`, header: map[string]string{"Conversation-Id": "asked"}})
 	o["executions/id"], o["interaction"] = field(t, asked, "execution_id"), field(t, asked, "interaction_id")
 	o["job/id"] = field(t, post("/v1/workflow/async", `{"input_message":"secret","job_id":"her-job"}`), "job_id")
+
+	o["files/path"] = "agents/hers/a.txt"
+	o["slug"] = "default"
+	o["grant"] = field(t, post("/api/workspaces/default/grants", `{"agent_id":"demo","grant_type":"tool_scope","details":{"scopes":["secret"]},"scope":"once","session_id":"hers","reason":"secret"}`), "id")
+	o["share"] = field(t, post("/api/workspaces/default/sessions/hers/shares", `{"share_id":"her-share","title":"secret","path":"a.txt"}`), "share_id")
 	return o
 }
 
@@ -91,7 +97,9 @@ func (o owned) nothing() owned {
 	}
 	for k := range none {
 		switch k {
-		case "path", "name", "query/name", "seq", "workstream":
+		case "path", "name", "query/name", "seq", "workstream", "slug", "label":
+		case "files/path":
+			none[k] = "agents/nope/a.txt"
 		case "child":
 			none[k] = "nope~w1"
 		case "ask":
@@ -99,7 +107,7 @@ func (o owned) nothing() owned {
 		case "id", "workflow":
 			none[k] = "nope"
 		default: // the same form, other digits
-			none[k] = strings.NewReplacer("1", "2", "2", "3", "3", "4", "4", "5", "5", "6", "6", "7", "7", "8", "8", "9", "9", "1", "her-job", "nobody-job").Replace(o[k])
+			none[k] = strings.NewReplacer("1", "2", "2", "3", "3", "4", "4", "5", "5", "6", "6", "7", "7", "8", "8", "9", "9", "1", "her-job", "nobody-job", "her-share", "no-share").Replace(o[k])
 		}
 	}
 	return none
@@ -109,7 +117,7 @@ func (o owned) nothing() owned {
 func (o owned) plain(body string) string {
 	var names []string
 	for k, v := range o {
-		if k != "seq" && k != "path" && k != "name" && k != "query/name" {
+		if k != "seq" && k != "path" && k != "name" && k != "query/name" && k != "slug" && k != "label" {
 			names = append(names, v, url.QueryEscape(v))
 		}
 	}
@@ -130,7 +138,7 @@ func TestForeignThings(t *testing.T) {
 	none := hers.nothing()
 	before := p.belongings(hers)
 	tried := 0
-	for _, r := range everyDialect(t) {
+	for _, r := range offered(t) {
 		if !strings.Contains(r.Pattern, "{") || strings.HasSuffix(r.Pattern, "/{$}") && strings.Count(r.Pattern, "{") == 1 {
 			continue
 		}
@@ -178,6 +186,7 @@ func (p *process) belongings(o owned) string {
 	for _, path := range []string{
 		"/parley/v1/sessions/hers/events?limit=1000", "/parley/v1/sessions/hers/artifacts", "/parley/v1/sessions/hers/artifacts/a.txt", "/v1/agents/" + o["agent"],
 		"/v1/conversations/" + o["conversation"], "/v1/conversations/" + o["conversation"] + "/messages", "/v1/identities/", "/v1/groups/", "/parley/v1/sessions/asked/events",
+		"/api/workspaces/default/grants?all=true", "/api/workspaces/default/sessions/hers/shares?all=true",
 	} {
 		all = append(all, p.must(call{path: path, token: tokenOf("alice")}))
 	}
@@ -204,7 +213,15 @@ func TestForeignNames(t *testing.T) {
 		{"POST", "/api/v1/pending-asks", `{"runId":"{id}","questions":["intruder"]}`},
 		{"GET", "/api/v1/files/list?prefix=agents/{id}/", ""},
 		{"POST", "/api/v1/files/download-url", `{"file":"agents/{id}/a.txt"}`},
+		{"GET", "/api/v1/files/metadata?file=agents/{id}/a.txt", ""},
+		{"POST", "/api/v1/files/upload-url", `{"id":"agents/{id}/a.txt"}`},
+		{"POST", "/api/v1/files/bulk-upload-urls", `{"files":[{"id":"agents/{id}/a.txt"}]}`},
+		{"POST", "/api/v1/files/copy", `{"source":"agents/{id}/a.txt","dest":"agents/{id}/b.txt"}`},
 		{"GET", "/parley/v1/audit?session={id}", ""},
+		{"GET", "/api/workspaces/default/grants?session={id}", ""},
+		{"POST", "/api/workspaces/default/grants", `{"agent_id":"demo","grant_type":"spawn","scope":"session","session_id":"{id}"}`},
+		{"POST", "/api/workspaces/default/grants", `{"request_id":"{request_id}","session_id":"{id}","scope":"once"}`},
+		{"POST", "/api/workspaces/default/grants/check", `{"session_id":"{id}","grant_type":"tool_scope","details":{"scopes":["secret"]}}`},
 	}
 	say := func(o owned, s string) string {
 		for k, v := range o {
@@ -228,12 +245,14 @@ func TestForeignNames(t *testing.T) {
 			}
 		}
 	}
+	workspace := map[string]string{"bob": "default", "far": "elsewhere"}
 	for _, who := range []string{"bob", "far"} {
 		for _, list := range []try{
 			{"GET", "/v1/agents/", ""}, {"GET", "/v1/conversations/", ""}, {"GET", "/v1/runs/", ""}, {"GET", "/v1/identities/", ""}, {"GET", "/v1/groups/", ""},
 			{"GET", "/v1/identities/?identifier_key=secret", ""}, {"GET", "/v1/agents/?name=secret+agent", ""},
 			{"GET", "/api/v1/agents", ""}, {"GET", "/api/v1/agents/search?query=secret", ""}, {"POST", "/api/v1/workflows/runs", `{}`},
 			{"POST", "/api/v1/workflows/conversations", `{}`}, {"GET", "/api/v1/pending-asks", ""}, {"GET", "/parley/v1/sessions?limit=1000", ""},
+			{"GET", "/api/workspaces/" + workspace[who] + "/grants?all=true", ""},
 		} {
 			code, body, _ := p.do(call{method: list.method, path: list.path, body: list.body, token: tokenOf(who)})
 			if code != 200 || strings.Contains(body, "secret") || strings.Contains(body, "hers") || strings.Contains(body, "alice") || strings.Contains(body, hers["agent"]) {
@@ -253,6 +272,22 @@ func TestForeignNames(t *testing.T) {
 				t.Errorf("%s as %s: %d %s", path, who, code, got)
 			}
 		}
+	}
+	// A link is for those of the workspace who have it; a guessed one leads nowhere.
+	link := field(t, p.must(call{path: "/api/workspaces/default/sessions/hers/shares/her-share", token: tokenOf("alice")}), "link")
+	for _, who := range []string{"far", ""} {
+		for _, path := range []string{link, link + "/content", "/api/shares/default/nope", "/api/shares/elsewhere/" + link[strings.LastIndexByte(link, '/')+1:]} {
+			c := call{path: path}
+			if who != "" {
+				c.token = tokenOf(who)
+			}
+			if code, body, _ := p.do(c); code != 404 || strings.Contains(body, "secret") {
+				t.Errorf("%s as %q: %d %s", path, who, code, body)
+			}
+		}
+	}
+	if code, body, _ := p.do(call{path: link + "/content", token: tokenOf("bob")}); code != 200 || body != "secret" {
+		t.Errorf("%d %s", code, body)
 	}
 	if after := p.belongings(hers); after != before {
 		t.Errorf("a stranger left something:\n%s\n%s", before, after)

@@ -18,13 +18,13 @@ import (
 // someone fills paths with names that are well formed and lead to the session s.
 var someone = owned{
 	"id": "s", "workflow": "s", "path": "a.txt", "seq": "1", "name": "UserInput", "query/name": "AgentPlan", "workstream": "w", "child": "s~w", "request_id": "p", "ask": "s~p",
-	"agent": "agent-1", "conversation": "s", "message": "message-1", "run": "run-1", "interaction": "i", "slug": "default",
+	"agent": "agent-1", "conversation": "s", "message": "message-1", "run": "run-1", "step": "step-1", "label": "human", "interaction": "i", "slug": "default", "grant": "e-1", "share": "x", "link": "l",
 }
 
 // writing are the routes that change something, with what they need.
 func writing(t *testing.T) (list []call) {
 	t.Helper()
-	for _, r := range everyDialect(t) {
+	for _, r := range offered(t) {
 		method, _, _ := strings.Cut(r.Pattern, " ")
 		if method != "POST" && method != "PUT" && method != "PATCH" && method != "DELETE" {
 			continue
@@ -35,7 +35,7 @@ func writing(t *testing.T) (list []call) {
 		var c call
 		if !strings.Contains(r.Pattern, "{") || free[strings.Replace(r.Pattern, " /latest/", " /v1/", 1)] != "" {
 			_, path, _ := strings.Cut(r.Pattern, " ")
-			c = call{method: method, path: strings.NewReplacer("{path...}", "a.txt", "{name}", "demo", "{agent}", "a", "{message}", "m").Replace(path)}
+			c = call{method: method, path: strings.NewReplacer("{path...}", "a.txt", "{name}", "demo", "{agent}", "a", "{message}", "m", "{slug}", "default").Replace(path)}
 		} else {
 			c = someone.fill(t, r.Pattern)
 		}

@@ -137,7 +137,7 @@ func serveAt(t testing.TB, addr, data string, args ...string) *process {
 	t.Helper()
 	all := []string{"serve", "--addr", addr, "--data", data, "--min-free=-1", "--min-free-percent=-1"}
 	p := launch(t, binary, append(all, args...)...)
-	late := time.NewTimer(20 * time.Second)
+	late := time.NewTimer(60 * time.Second)
 	defer late.Stop()
 	for {
 		if m := readyLine.FindStringSubmatch(p.out.String()); m != nil {

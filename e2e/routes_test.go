@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,8 +10,15 @@ import (
 	"github.com/parley-hq/parley/dialect/nemo"
 	"github.com/parley-hq/parley/dialect/vertesia"
 	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/dialect/x1/grant"
 	"github.com/parley-hq/parley/wire"
 )
+
+// offered lists the routes of all dialects that do something.
+func offered(t *testing.T) []wire.Route {
+	t.Helper()
+	return slices.DeleteFunc(everyDialect(t), func(r wire.Route) bool { return r.Refused })
+}
 
 // everyDialect lists the routes of all dialects, from the tables that the server
 // itself mounts.
@@ -21,7 +29,7 @@ func everyDialect(t *testing.T) (routes []wire.Route) {
 		t.Fatal(err)
 	}
 	for _, list := range [][]wire.Route{
-		native.New(native.Options{}).Routes(), nemo.New(nemo.Options{}).Routes(), vertesia.New(vertesia.Options{}).Routes(), letta.New(letta.Options{}).Routes(), bus.Routes(),
+		native.New(native.Options{}).Routes(), nemo.New(nemo.Options{}).Routes(), vertesia.New(vertesia.Options{}).Routes(), letta.New(letta.Options{}).Routes(), bus.Routes(), grant.New(grant.Options{}).Routes(),
 	} {
 		routes = append(routes, list...)
 	}
@@ -40,6 +48,11 @@ var free = map[string]string{
 	"GET /api/v1/signed/{path...}":                "the address is signed; see TestSignedAddresses",
 	"PUT /api/v1/signed/{path...}":                "the address is signed; see TestSignedAddresses",
 	"PATCH /v1/agents/{agent}/messages/{message}": "refused for everybody",
+	"GET /api/workspaces/{slug}/grants":           "lists what is the caller's business; see TestForeignNames",
+	"POST /api/workspaces/{slug}/grants":          "begins something of the caller's own; see TestForeignNames",
+	"POST /api/workspaces/{slug}/grants/check":    "names its session in the body; see TestForeignNames",
+	"GET /api/shares/{slug}/{link}":               "for whoever of the workspace has the link; see TestForeignNames",
+	"GET /api/shares/{slug}/{link}/{path...}":     "for whoever of the workspace has the link; see TestForeignNames",
 }
 
 // bodies are what routes need to be sent to be taken seriously, by pattern
@@ -57,6 +70,9 @@ var bodies = map[string]string{
 	"POST /parley/v1/sessions/{id}/workstreams/{workstream}/terminate": `{}`,
 	"PUT /parley/v1/sessions/{id}/artifacts/{path...}":                 "intruder",
 	"POST /parley/v1/sessions/{id}/credentials":                        `{"role":"viewer"}`,
+
+	"POST /api/workspaces/{slug}/sessions/{id}/shares":        `{"title":"intruder","path":"a.txt"}`,
+	"PUT /api/workspaces/{slug}/sessions/{id}/shares/{share}": `{"title":"intruder","path":"a.txt"}`,
 
 	"POST /executions/{id}/interactions/{interaction}/response": `{"response":{"type":"text","text":"intruder"}}`,
 
@@ -76,26 +92,31 @@ var bodies = map[string]string{
 	"POST /api/v1/workflows/runs/{workflow}/{id}/actions/cancel":    `{"reason":"intruder"}`,
 	"POST /api/v1/pending-asks/{ask}/resolve":                       `{"response":"intruder"}`,
 
-	"PATCH /v1/agents/{agent}":                        `{"description":"intruder"}`,
-	"PATCH /v1/agents/{agent}/identities/attach/{id}": `{}`,
-	"PATCH /v1/agents/{agent}/identities/detach/{id}": `{}`,
-	"POST /v1/agents/{agent}/messages":                `{"messages":[{"role":"user","content":"intruder"}]}`,
-	"POST /v1/agents/{agent}/messages/stream":         `{"messages":[{"role":"user","content":"intruder"}]}`,
-	"POST /v1/agents/{agent}/messages/async":          `{"messages":[{"role":"user","content":"intruder"}]}`,
-	"POST /v1/agents/{agent}/messages/cancel":         `{}`,
-	"PATCH /v1/conversations/{conversation}":          `{"summary":"intruder"}`,
-	"POST /v1/conversations/{conversation}/messages":  `{"messages":[{"role":"user","content":"intruder"}]}`,
-	"POST /v1/conversations/{conversation}/stream":    `{}`,
-	"POST /v1/conversations/{conversation}/cancel":    `{}`,
-	"POST /v1/runs/{run}/stream":                      `{"starting_after":0}`,
-	"PATCH /v1/identities/{id}":                       `{"name":"intruder"}`,
-	"PATCH /v1/groups/{id}":                           `{"description":"intruder"}`,
+	"PATCH /v1/agents/{agent}":                            `{"description":"intruder"}`,
+	"POST /v1/agents/{agent}/recompile":                   `{}`,
+	"PATCH /v1/agents/{agent}/core-memory/blocks/{label}": `{"value":"intruder"}`,
+	"PATCH /v1/agents/{agent}/identities/attach/{id}":     `{}`,
+	"PATCH /v1/agents/{agent}/identities/detach/{id}":     `{}`,
+	"POST /v1/agents/{agent}/messages":                    `{"messages":[{"role":"user","content":"intruder"}]}`,
+	"POST /v1/agents/{agent}/messages/stream":             `{"messages":[{"role":"user","content":"intruder"}]}`,
+	"POST /v1/agents/{agent}/messages/async":              `{"messages":[{"role":"user","content":"intruder"}]}`,
+	"POST /v1/agents/{agent}/messages/cancel":             `{}`,
+	"PATCH /v1/conversations/{conversation}":              `{"summary":"intruder"}`,
+	"POST /v1/conversations/{conversation}/messages":      `{"messages":[{"role":"user","content":"intruder"}]}`,
+	"POST /v1/conversations/{conversation}/stream":        `{}`,
+	"POST /v1/conversations/{conversation}/cancel":        `{}`,
+	"POST /v1/conversations/{conversation}/fork":          `{}`,
+	"POST /v1/conversations/{conversation}/recompile":     `{}`,
+	"POST /v1/runs/{run}/stream":                          `{"starting_after":0}`,
+	"PATCH /v1/identities/{id}":                           `{"name":"intruder"}`,
+	"PATCH /v1/groups/{id}":                               `{"description":"intruder"}`,
 }
 
 // bodiless are routes that change something and need no body.
 var bodiless = map[string]bool{
-	"DELETE /parley/v1/sessions/{id}": true, "DELETE /parley/v1/sessions/{id}/artifacts/{path...}": true, "DELETE /api/v1/agents/{id}": true,
+	"DELETE /parley/v1/sessions/{id}": true, "DELETE /parley/v1/sessions/{id}/artifacts/{path...}": true, "DELETE /api/v1/agents/{id}": true, "DELETE /api/v1/files/{path...}": true,
 	"DELETE /v1/agents/{agent}": true, "DELETE /v1/conversations/{conversation}": true, "DELETE /v1/identities/{id}": true, "DELETE /v1/groups/{id}": true,
+	"DELETE /api/workspaces/{slug}/grants/{grant}": true, "DELETE /api/workspaces/{slug}/sessions/{id}/shares/{share}": true,
 }
 
 // owned is what somebody has, by the names that paths have for it.

@@ -61,7 +61,7 @@ func TestRefusesToStart(t *testing.T) {
 	}{
 		"beyond loopback without authentication": {1, []string{"0.0.0.0", "--token"}, []string{"--addr", "0.0.0.0:0"}, fresh()},
 		"below a regular file":                   {1, []string{"not a directory"}, []string{"--addr", "127.0.0.1:0"}, filepath.Join(file, "data")},
-		"an unknown flag":                        {2, []string{"--nonsense", "parley --help"}, []string{"--nonsense"}, fresh()},
+		"an unknown flag":                        {2, []string{"--nonsense", "parley serve --help"}, []string{"--nonsense"}, fresh()},
 		"a bad value":                            {2, []string{"--sync"}, []string{"--sync", "sometimes"}, fresh()},
 		"a bad duration":                         {2, []string{"--grace"}, []string{"--grace", "soon"}, fresh()},
 		"a token file that is not there":         {1, []string{"token file"}, []string{"--token-file", filepath.Join(dir, "none")}, fresh()},

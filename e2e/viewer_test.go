@@ -12,11 +12,14 @@ import (
 // harmless are the routes that a viewer may use although they are no GET: they
 // only read, or begin something of the viewer's own.
 var harmless = map[string]bool{
-	"POST /parley/v1/sessions/{id}/fork":           true,
-	"POST /api/v1/agents/{id}/fork":                true,
-	"POST /parley/v1/sessions/{id}/credentials":    true,
-	"POST /v1/conversations/{conversation}/stream": true,
-	"POST /v1/runs/{run}/stream":                   true,
+	"POST /parley/v1/sessions/{id}/fork":              true,
+	"POST /api/v1/agents/{id}/fork":                   true,
+	"POST /parley/v1/sessions/{id}/credentials":       true,
+	"POST /v1/conversations/{conversation}/stream":    true,
+	"POST /v1/conversations/{conversation}/fork":      true,
+	"POST /v1/conversations/{conversation}/recompile": true,
+	"POST /v1/agents/{agent}/recompile":               true,
+	"POST /v1/runs/{run}/stream":                      true,
 }
 
 // TestViewersOfEveryDialect: who may read a session cannot leave anything in it,
@@ -32,7 +35,7 @@ func TestViewersOfEveryDialect(t *testing.T) {
 		return strings.Contains(p.must(call{path: "/parley/v1/sessions/nemo-job-" + hers["job/id"] + "/events", token: carol}), "turn.completed")
 	}, "the job did not end")
 	before := p.belongings(hers)
-	for _, r := range everyDialect(t) {
+	for _, r := range offered(t) {
 		known := strings.Replace(r.Pattern, " /latest/", " /v1/", 1)
 		if !strings.Contains(r.Pattern, "{") || strings.HasPrefix(r.Pattern, "GET ") || strings.HasPrefix(r.Pattern, "HEAD ") || free[known] != "" || harmless[known] || !strings.Contains(r.Pattern, " ") {
 			continue
@@ -128,20 +131,20 @@ func TestTheServersOwnBooks(t *testing.T) {
 	bus := freePort(t)
 	p := serve(t, t.TempDir(), "--nats", bus)
 	p.post("/v1/agents/", `{"name":"a"}`)
-	const log = "/parley/v1/sessions/sys-letta/events"
+	const log = "/parley/v1/sessions/sys-letta-book/events"
 	before := p.get(log)
-	if !strings.Contains(before, "letta.record") {
+	if !strings.Contains(before, "letta.entry") {
 		t.Fatalf("there is no such session: %s", before)
 	}
 	books := owned{}
 	for k, v := range someone {
 		switch v {
 		case "s", "agent-1":
-			v = "sys-letta"
+			v = "sys-letta-book"
 		}
-		books[k] = strings.Replace(v, "s~", "sys-letta~", 1)
+		books[k] = strings.Replace(v, "s~", "sys-letta-book~", 1)
 	}
-	for _, r := range everyDialect(t) {
+	for _, r := range offered(t) {
 		known := strings.Replace(r.Pattern, " /latest/", " /v1/", 1)
 		if !strings.Contains(r.Pattern, "{") || strings.Contains(r.Pattern, "{$}") || strings.HasPrefix(r.Pattern, "GET ") || strings.HasPrefix(r.Pattern, "HEAD ") || !strings.Contains(r.Pattern, " ") || free[known] != "" {
 			continue
@@ -154,13 +157,13 @@ func TestTheServersOwnBooks(t *testing.T) {
 			t.Errorf("%s: %d %s", r.Pattern, code, body)
 		}
 	}
-	chat := call{method: "POST", path: "/chat", body: `{"messages":[{"role":"user","content":"intruder"}]}`, header: map[string]string{"Conversation-Id": "sys-letta"}}
+	chat := call{method: "POST", path: "/chat", body: `{"messages":[{"role":"user","content":"intruder"}]}`, header: map[string]string{"Conversation-Id": "sys-letta-book"}}
 	if code, body, _ := p.do(chat); code < 400 || code >= 500 {
 		t.Errorf("nemo: %d %s", code, body)
 	}
 	c := natsOf(t, bus)
 	for _, kind := range []string{"input", "events", "archive", "delta"} {
-		m, err := c.Request("x1.session.sys-letta."+kind, []byte(`{"session_id":"sys-letta","type":"user.message","client_id":"c","payload":{"text":"intruder"}}`), 30*time.Second)
+		m, err := c.Request("x1.session.sys-letta-book."+kind, []byte(`{"session_id":"sys-letta-book","type":"user.message","client_id":"c","payload":{"text":"intruder"}}`), 30*time.Second)
 		if err != nil {
 			t.Fatal(kind, err)
 		}

@@ -24,7 +24,11 @@ type check struct {
 	events  int
 	bytes   uint64
 	damage  []Damage
+	tell    func(events int) // now and then in a long session; may be nil
 }
+
+// tellEvery is after how many events a check says how far it is.
+const tellEvery = 5000
 
 func newCheck(j *Journal, id chat.SessionID, n chat.Number) *check {
 	return &check{j: j, id: id, number: n, state: &chat.State{Number: n}, prompts: map[token]promptValue{}}
@@ -40,7 +44,7 @@ func (c *check) run(ctx context.Context) error {
 	}
 	v, err := c.j.get(headKey(nil, c.number))
 	if err != nil {
-		c.bad(0, "head", "the store cannot be read: %v", err)
+		c.bad(0, "head", "%s", cannotRead(err))
 	}
 	var ok bool
 	if c.head, ok = decodePosition(v); !ok {
@@ -89,7 +93,7 @@ func (c *check) log(ctx context.Context, headKnown bool) error {
 		}
 		value, err := it.ValueAndErr()
 		if err != nil {
-			c.bad(d.seq, "event", "the store cannot be read: %v", err)
+			c.bad(d.seq, "event", "%s", cannotRead(err))
 			c.broken = true
 			break
 		}
@@ -103,9 +107,12 @@ func (c *check) log(ctx context.Context, headKnown bool) error {
 		}
 		last = c.event(chat.Fact{Seq: d.seq, JSON: bytes.Clone(value)}, last, expect == d.seq)
 		expect = d.seq + 1
+		if c.tell != nil && c.events%tellEvery == 0 {
+			c.tell(c.events)
+		}
 	}
 	if err := it.Error(); err != nil {
-		c.bad(expect, "event", "the store cannot be read: %v", err)
+		c.bad(expect, "event", "%s", cannotRead(err))
 		c.broken = true
 		return nil
 	}
@@ -219,7 +226,7 @@ func (c *check) leads(t token, seq chat.Seq) bool {
 func (c *check) each(kind byte, visit func(entry)) error {
 	for e, err := range c.j.walk(context.Background(), numberKey(nil, kind, c.number)) {
 		if err != nil {
-			c.bad(0, kindNames[kind], "the store cannot be read: %v", err)
+			c.bad(0, kindNames[kind], "%s", cannotRead(err))
 			return nil
 		}
 		visit(e)

@@ -2,10 +2,13 @@ package journal
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -20,16 +23,22 @@ const formatVersion = 1
 // take; two of them can exist at a time.
 const memTableBytes = 16 << 20
 
+// l0Tables is how many flushed tables lie over each other before they are merged
+// down. Twice Pebble's own number: appends of many sessions overlap in every
+// table, so each merge rewrites most of the level below, and fewer of them save
+// a seventh of the processor time of an append. Reads look into a few tables more.
+const l0Tables = 8
+
 // engineOptions returns how Pebble is run.
 func (j *Journal) engineOptions(readOnly bool) *pebble.Options {
 	o := &pebble.Options{
-		FS:                          j.opt.FS,
+		FS:                          logFS{pausingFS{lockable(j.opt.FS, readOnly), j}, j},
 		ReadOnly:                    readOnly,
 		ErrorIfNotExists:            readOnly,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                memTableBytes,
 		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       4,
+		L0CompactionThreshold:       l0Tables,
 		L0StopWritesThreshold:       32,
 		LBaseMaxBytes:               64 << 20,
 		MaxOpenFiles:                512,
@@ -38,14 +47,11 @@ func (j *Journal) engineOptions(readOnly bool) *pebble.Options {
 		Cleaner:                     removerLike(pebble.ArchiveCleaner.Clean),
 		EventListener: &pebble.EventListener{
 			BackgroundError: j.backgroundFailed,
-			FlushEnd: func(i pebble.FlushInfo) {
-				if i.Err == nil {
-					j.background.Store(nil)
-				}
-			},
+			FlushEnd:        func(i pebble.FlushInfo) { j.backgroundDone(i.Err) },
+			CompactionEnd:   func(i pebble.CompactionInfo) { j.backgroundDone(i.Err) },
 			DataCorruption: func(i pebble.DataCorruptionInfo) {
 				// Reads that meet the damage fail by themselves and say so.
-				j.opt.Logger.Error("a file of the store is damaged; run parley verify", "file", i.Path, "err", i.Details)
+				j.opt.Logger.Error("a file of the store is damaged; run parley verify", "file", i.Path, "err", i.Details.Error())
 			},
 			DiskSlow: func(i pebble.DiskSlowInfo) {
 				j.opt.Logger.Warn("the disk is slow", "file", i.Path, "took", i.Duration)
@@ -58,6 +64,27 @@ func (j *Journal) engineOptions(readOnly bool) *pebble.Options {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	return o
+}
+
+// unlockedFS is a file system that cannot be written, so that nobody can hold
+// the lock of a store on it.
+type unlockedFS struct{ vfs.FS }
+
+// lockable lets a store be read that stands on a read-only disk.
+func lockable(fs vfs.FS, readOnly bool) vfs.FS {
+	if readOnly {
+		return unlockedFS{fs}
+	}
+	return fs
+}
+
+// Lock takes the lock where there can be one.
+func (f unlockedFS) Lock(name string) (io.Closer, error) {
+	c, err := f.FS.Lock(name)
+	if errors.Is(err, syscall.EROFS) {
+		return io.NopCloser(nil), nil
+	}
+	return c, err
 }
 
 // remover deletes obsolete files. Because it claims to need their contents, as
@@ -74,17 +101,6 @@ func (remover[T]) String() string { return "delete" }
 
 func removerLike[T any](func(pebble.ArchiveCleaner, vfs.FS, T, string) error) remover[T] {
 	return remover[T]{}
-}
-
-// backgroundFailed is called when a flush or compaction failed. Pebble tries
-// again; until a flush succeeds, commits are refused rather than left to hang
-// when the tables in memory are full.
-func (j *Journal) backgroundFailed(err error) {
-	if j.closing.Load() {
-		return
-	}
-	j.background.Store(&err)
-	j.opt.Logger.Error("background work of the store failed, trying again", "err", err)
 }
 
 // engineLogger hands Pebble's words to slog, quietly.

@@ -83,6 +83,20 @@ func (j *Journal) forgetSession(id chat.SessionID) (chat.Number, chat.Receipt, e
 	return h.number, receipt, nil
 }
 
+// ErasedSince reports whether a session was erased at a moment or later, for those
+// who keep copies elsewhere. It goes through the tombstones.
+func (j *Journal) ErasedSince(ctx context.Context, at chat.At) (found bool, err error) {
+	it, err := j.iter([]byte{kTombstone})
+	if err != nil {
+		return false, err
+	}
+	for ok := it.First(); ok && !found && ctx.Err() == nil; ok = it.Next() {
+		v := it.Value()
+		found = len(v) < 8 || chat.At(binary.BigEndian.Uint64(v[len(v)-8:])) >= at // one that cannot be read counts
+	}
+	return found, errors.Join(it.Error(), it.Close(), ctx.Err())
+}
+
 // removeAll deletes everything that is kept under a number, and returns about
 // how many bytes the events had.
 func (j *Journal) removeAll(b *pebble.Batch, n chat.Number) (bytes int64, err error) {

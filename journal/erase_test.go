@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/journal/journaltest"
@@ -220,4 +221,30 @@ func TestImportCutShort(t *testing.T) {
 	}
 	a.Store = j
 	a.Say(t, chat.SessionStarted{Agent: "demo"})
+}
+
+// Who keeps copies can ask whether any of them has to go.
+func TestErasedSince(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	j := openTest(t, t.TempDir(), Options{Now: func() time.Time { return now }})
+	since := func(at time.Time, want bool) {
+		t.Helper()
+		if got, err := j.ErasedSince(ctx, chat.AtOf(at)); err != nil || got != want {
+			t.Errorf("since %s: %v %v", at, got, err)
+		}
+	}
+	journaltest.Begin(t, j, "a", chat.SessionStarted{Agent: "demo"})
+	journaltest.Begin(t, j, "b", chat.SessionStarted{Agent: "demo"})
+	since(time.Unix(0, 0), false)
+	if _, err := j.Erase(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	since(now, true)
+	since(now.Add(time.Second), false)
+	now = now.Add(time.Minute)
+	if _, err := j.Erase(ctx, "b"); err != nil {
+		t.Fatal(err)
+	}
+	since(now, true)
 }

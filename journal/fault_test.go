@@ -2,6 +2,7 @@ package journal
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -174,5 +175,41 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	}
 	if _, err := Open(dir, Options{Sync: 9, Interval: -1, CacheBytes: -1, MinFreePercent: 100}); err == nil || strings.Count(err.Error(), "\n") != 3 {
 		t.Errorf("all problems at once: %v", err)
+	}
+}
+
+// A start that cannot write its tables ends with the reason; a later one finds
+// everything that was acknowledged.
+func TestStartOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewMem()
+	j, err := Open("/data", quiet(Options{FS: mem}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	journaltest.Begin(t, j, "s-1").Say(t, journaltest.Text("safe"))
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fault := &faulty{kinds: map[errorfs.OpKind]bool{errorfs.OpFileWrite: true}, path: ".sst", err: syscall.ENOSPC}
+	fault.on.Store(true)
+	if _, err := Open("/data", quiet(Options{FS: errorfs.Wrap(mem, fault)})); chat.CodeOf(err) != chat.Unavailable || !strings.Contains(err.Error(), "full") {
+		t.Fatalf("on a full disk: %v", err)
+	}
+	fault.on.Store(false)
+	for {
+		j, err = Open("/data", quiet(Options{FS: mem}))
+		if err == nil {
+			break
+		}
+		if !strings.Contains(err.Error(), "in use") { // by the first start, which still ends
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+	defer j.Close()
+	facts, _, err := j.Read(t.Context(), "s-1", chat.Range{})
+	if err != nil || len(facts) != 2 {
+		t.Errorf("%d facts, %v", len(facts), err)
 	}
 }

@@ -78,13 +78,16 @@ func FuzzValues(f *testing.F) {
 
 func FuzzCursor(f *testing.F) {
 	f.Add(place{5, "s-1"}.cursor())
+	f.Add(spot{5, 7}.cursor())
 	f.Add("")
 	f.Add("AQAAAAAAAAAF")
 	f.Fuzz(func(t *testing.T, s string) {
-		if p, err := parsePlace(s); err == nil && p.cursor() != s {
-			t.Fatalf("%q became %q", s, p.cursor())
-		} else if err != nil && chat.CodeOf(err) != chat.Invalid {
+		p, in, err := parsePlace(s)
+		switch {
+		case err != nil && chat.CodeOf(err) != chat.Invalid:
 			t.Fatal(err)
+		case p != nil && p.cursor() != s || in != nil && in.cursor() != s || (err == nil) != (p != nil || in != nil) || p != nil && in != nil:
+			t.Fatalf("%q became %v, %v, %v", s, p, in, err)
 		}
 	})
 }

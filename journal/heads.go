@@ -161,7 +161,7 @@ func (j *Journal) missing(id chat.SessionID) error {
 }
 
 func errGone(id chat.SessionID) error {
-	return chat.Errorf(chat.Gone, "the session %s was erased", id)
+	return chat.Errorf(chat.Gone, "the session %s was erased, and its id is not used again", id)
 }
 
 // damaged names what is broken; seq 0 stands for the session as a whole.

@@ -120,7 +120,7 @@ func (m *importer) begin(e *chat.Event) error {
 		return err
 	}
 	if exists {
-		return chat.Errorf(chat.Conflict, "session %s exists: erase it first, or import nothing", m.id)
+		return chat.Errorf(chat.Conflict, "there is a session %s here already: a log is imported into a server that does not have its session", m.id)
 	}
 	if e.ID != "" {
 		id, ok := chat.ParseID(chat.EventPrefix, string(e.ID))

@@ -34,8 +34,11 @@ type Journal struct {
 
 	failure    atomic.Pointer[error]  // the log cannot be written any more
 	background atomic.Pointer[error]  // flushes fail at the moment
+	stuck      chan error             // takes the first such failure, for the start
+	reported   atomic.Int64           // when the last such failure was reported
 	low        atomic.Pointer[string] // why there is too little space, nil when there is enough
 	wedged     atomic.Bool            // Pebble was left with its locks held
+	opened     atomic.Bool            // Pebble has started
 	closing    atomic.Bool
 	fatal      sync.Once
 }
@@ -69,9 +72,10 @@ func open(dir string, opt Options, readOnly bool) (j *Journal, err error) {
 			return nil, openProblem(dir, err)
 		}
 	}
-	if j.db, err = pebble.Open(fs.PathJoin(dir, "db"), j.engineOptions(readOnly)); err != nil {
+	if j.db, err = j.openEngine(fs.PathJoin(dir, "db"), readOnly); err != nil {
 		return nil, openProblem(dir, err)
 	}
+	j.opened.Store(true)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, j.db.Close())
@@ -111,10 +115,10 @@ func openProblem(dir string, err error) error {
 		return say("the data folder %s cannot be written: give this user write permission, or name another folder", dir)
 	case errors.Is(err, syscall.ENOSPC):
 		return say("the disk of the data folder %s is full: free some space and start again", dir)
-	case errors.Is(err, pebble.ErrCorruption):
-		return say("the store in %s is damaged: restore it from a backup, or look at the cause first", dir)
+	case pebble.IsCorruptionError(err), strings.Contains(err.Error(), "object size mismatch"):
+		return say("the store in %s is damaged (%v): restore the last good backup into a new folder", dir, err)
 	}
-	return fmt.Errorf("open the store in %s: %w", dir, err)
+	return say("the store in %s cannot be opened (%v): look at the cause, or name another folder", dir, err)
 }
 
 // checkFormat refuses a store whose layout this version does not know, before
@@ -145,7 +149,7 @@ func (j *Journal) Close() error {
 		// Closing would wait for locks that nobody gives back.
 		return errors.Join(err, j.failed())
 	}
-	return errors.Join(err, j.db.Close())
+	return errors.Join(err, j.db.Close(), j.failed())
 }
 
 // fail makes err final. It may be called several times and by several goroutines.
@@ -235,7 +239,10 @@ func (j *Journal) guard(write func() error) (err error) {
 		}
 		err = j.failed()
 	}()
-	return write()
+	if err := write(); err != nil {
+		return err
+	}
+	return j.failed() // Pebble does not hear of it, see logFS
 }
 
 // apply gives a batch to Pebble and, with SyncAlways, waits until it is on disk.

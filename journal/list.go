@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 
@@ -21,6 +22,9 @@ const (
 	// scanBound is how many sessions one page looks at when a filter lets few
 	// through; the page then ends early, with a cursor.
 	scanBound = 5000
+	// exactBucket is up to how many sessions of one bucket are put in order: it
+	// takes a look at each. Those of a larger one come as the index has them.
+	exactBucket = 512
 )
 
 // place is where a list goes on: behind the session with this position and id.
@@ -34,12 +38,28 @@ func (p place) cursor() string {
 	return base64.RawURLEncoding.EncodeToString(append(b, p.id...))
 }
 
-func parsePlace(s string) (p place, err error) {
+// spot is where a list goes on in a bucket too large to be put in order: behind
+// the session with this number.
+type spot struct {
+	bucket uint64
+	number chat.Number
+}
+
+func (p spot) cursor() string {
+	b := binary.BigEndian.AppendUint64([]byte{2}, p.bucket)
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(b, uint64(p.number)))
+}
+
+// parsePlace reads a cursor; exactly one of the two is given.
+func parsePlace(s string) (*place, *spot, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(b) < 10 || b[0] != 1 || chat.SessionID(b[9:]).Validate() != nil {
-		return p, chat.Errorf(chat.Invalid, "the cursor is not one that a list gave out: begin again without one")
+	switch {
+	case err == nil && len(b) >= 10 && b[0] == 1 && chat.SessionID(b[9:]).Validate() == nil:
+		return &place{chat.At(binary.BigEndian.Uint64(b[1:])), chat.SessionID(b[9:])}, nil, nil
+	case err == nil && len(b) == 17 && b[0] == 2:
+		return nil, &spot{binary.BigEndian.Uint64(b[1:]), chat.Number(binary.BigEndian.Uint64(b[9:]))}, nil
 	}
-	return place{chat.At(binary.BigEndian.Uint64(b[1:])), chat.SessionID(b[9:])}, nil
+	return nil, nil, chat.Errorf(chat.Invalid, "the cursor is not one that a list gave out: begin again without one")
 }
 
 // before reports whether p comes before q in a list: the most recently active
@@ -55,7 +75,8 @@ type listed struct {
 	seq    chat.Seq
 }
 
-// List returns sessions, the most recently active first, then by id. A session
+// List returns sessions, the most recently active first, then by id. Of several
+// hundred that were last active in the same second the order is any. A session
 // that becomes active while somebody pages moves to the front, where the pages
 // to come do not show it; every other is shown exactly once. A page may have
 // fewer sessions than asked for, even none, and yet a cursor.
@@ -69,24 +90,29 @@ func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPag
 	if f.Limit > 0 {
 		limit = min(f.Limit, maxPage)
 	}
-	from, to := span(tokenKey(nil, kActivity, who))
+	at := bucketReader{j: j, who: who, few: limit}
+	at.from, at.to = span(tokenKey(nil, kActivity, who))
 	var start *place
 	if f.Cursor != "" {
-		p, err := parsePlace(f.Cursor)
-		if err != nil {
+		var in *spot
+		if start, in, err = parsePlace(f.Cursor); err != nil {
 			return page, err
 		}
-		start, from = &p, activityKey(nil, who, bucketOf(p.at), 0)
+		if start != nil {
+			at.from, at.exact = activityKey(nil, who, bucketOf(start.at), 0), true
+		} else {
+			at.from, at.loose, at.bucket = activityKey(nil, who, in.bucket, in.number+1), true, in.bucket
+		}
 	}
 	page.Sessions = []chat.Session{}
 	match := matcher(&f)
 	var scanned int
-	for from != nil {
-		var bucket []listed
-		if bucket, from, err = j.readBucket(from, to); err != nil {
+	for at.from != nil {
+		some, err := at.next()
+		if err != nil {
 			return page, err
 		}
-		for i, s := range bucket {
+		for i, s := range some {
 			if start != nil && !start.before(s.place) {
 				continue
 			}
@@ -102,8 +128,11 @@ func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPag
 				page.Sessions = append(page.Sessions, rec)
 			}
 			if len(page.Sessions) >= limit || scanned >= scanBound {
-				if i+1 < len(bucket) || from != nil {
+				if i+1 < len(some) || at.from != nil {
 					page.Next = s.cursor()
+					if at.unordered {
+						page.Next = spot{at.bucket, s.number}.cursor()
+					}
 				}
 				return page, nil
 			}
@@ -112,52 +141,106 @@ func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPag
 	return page, nil
 }
 
-// readBucket reads the sessions of the first bucket at or after from, in order,
-// and says where the next bucket begins (nil when there is none).
-func (j *Journal) readBucket(from, to []byte) (bucket []listed, next []byte, err error) {
-	it, err := j.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+// All gives the records of all sessions of all workspaces, in the order in which
+// they were begun. One that is erased meanwhile is left out.
+func (j *Journal) All(ctx context.Context) iter.Seq2[chat.Session, error] {
+	return func(yield func(chat.Session, error) bool) {
+		for e, err := range j.walk(ctx, []byte{kRecord}) {
+			var rec chat.Session
+			if err == nil {
+				var id chat.SessionID
+				if id, err = j.SessionOf(ctx, e.number); err == nil {
+					rec, err = j.Record(ctx, id)
+				}
+				if chat.CodeOf(err) == chat.Gone || chat.CodeOf(err) == chat.NotFound {
+					continue
+				}
+			}
+			if !yield(rec, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// bucketReader reads a list's index bucket by bucket.
+type bucketReader struct {
+	j        *Journal
+	who      token
+	few      int    // how many are taken at a time of a bucket that is not put in order
+	from, to []byte // what is still to be read; from is nil at the end
+	bucket   uint64 // the one that was read last
+	exact    bool   // the next one is to be put in order whatever its size
+	loose    bool   // the next ones of that bucket are not
+
+	unordered bool // what was read last is in the index's order
+}
+
+// next reads the sessions of the next bucket in order, or some of a large one.
+func (r *bucketReader) next() ([]listed, error) {
+	it, err := r.j.db.NewIter(&pebble.IterOptions{LowerBound: r.from, UpperBound: r.to})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var numbers []chat.Number
-	var current uint64
+	var follows []byte // the key behind them
+	more := false      // it is of the same bucket
 	for ok := it.First(); ok; ok = it.Next() {
 		d, ok := decodeKey(it.Key())
 		if !ok {
 			continue
 		}
-		if len(numbers) > 0 && d.bucket != current {
-			next = slices.Clone(it.Key())
+		if len(numbers) == 0 {
+			r.loose = r.loose && d.bucket == r.bucket
+			r.bucket = d.bucket
+		}
+		more = d.bucket == r.bucket
+		if !more || len(numbers) == exactBucket && !r.exact {
+			follows = slices.Clone(it.Key())
 			break
 		}
-		current = d.bucket
 		numbers = append(numbers, d.number)
 	}
 	if err := errors.Join(it.Error(), it.Close()); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	more = more && follows != nil
+	if (r.loose || more) && len(numbers) > r.few {
+		more, follows = true, activityKey(nil, r.who, r.bucket, numbers[r.few])
+		numbers = numbers[:r.few]
+	}
+	r.from, r.unordered, r.loose, r.exact = follows, r.loose || more, more, false
+	some, err := r.j.listed(numbers, r.bucket)
+	if err == nil && !r.unordered {
+		slices.SortFunc(some, func(a, b listed) int {
+			if a.before(b.place) {
+				return -1
+			}
+			return 1
+		})
+	}
+	return some, err
+}
+
+// listed looks up where sessions of a bucket stand now.
+func (j *Journal) listed(numbers []chat.Number, bucket uint64) ([]listed, error) {
+	some := make([]listed, 0, len(numbers))
 	for _, n := range numbers {
 		v, err := j.get(headKey(nil, n))
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		p, ok := decodePosition(v)
-		if !ok || bucketOf(p.at) != current {
+		if !ok || bucketOf(p.at) != bucket {
 			continue // it moved to the front, or was erased, since the index was read
 		}
 		name, err := j.get(numberKey(nil, kName, n))
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		bucket = append(bucket, listed{place{p.at, chat.SessionID(name)}, n, p.seq})
+		some = append(some, listed{place{p.at, chat.SessionID(name)}, n, p.seq})
 	}
-	slices.SortFunc(bucket, func(a, b listed) int {
-		if a.before(b.place) {
-			return -1
-		}
-		return 1
-	})
-	return bucket, next, nil
+	return some, nil
 }
 
 func (j *Journal) listedRecord(s listed) (rec chat.Session, ok bool, err error) {

@@ -249,10 +249,13 @@ func (j *Journal) unfinished(id chat.SessionID, blocks []*recovered) ([]*recover
 	if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
 		return nil, nil
 	}
-	if err != nil {
-		// A damaged session must not keep the others from being served.
-		j.opt.Logger.Error("previews of a damaged session are dropped", "session", id, "err", err)
+	// A damaged session must not keep the others from being served, or verified.
+	drop := func(err error) ([]*recovered, error) {
+		j.opt.Logger.Error("previews of a damaged session are dropped", "session", id, "err", err.Error())
 		return nil, nil
+	}
+	if err != nil {
+		return drop(err)
 	}
 	blocks = slices.DeleteFunc(blocks, func(b *recovered) bool { return b.Text == "" })
 	after := v.seq
@@ -286,5 +289,8 @@ func (j *Journal) unfinished(id chat.SessionID, blocks []*recovered) ([]*recover
 			return chat.FinishedBlock(e.Body) == b.ID
 		})
 	}
-	return blocks, it.Error()
+	if err := it.Error(); err != nil {
+		return drop(err)
+	}
+	return blocks, nil
 }

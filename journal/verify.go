@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -14,7 +15,7 @@ import (
 type VerifyProgress struct {
 	Sessions uint64
 	Events   uint64
-	Session  chat.SessionID // the one that was just looked at
+	Session  chat.SessionID // the one that is or was just looked at
 }
 
 // VerifyReport is the outcome of a verification.
@@ -55,7 +56,10 @@ func (j *Journal) Verify(ctx context.Context, progress func(VerifyProgress)) (Ve
 	v := &verifier{j: j, progress: progress}
 	for e, err := range j.walk(ctx, []byte{kName}) {
 		if err != nil {
-			return v.report, err
+			if err := v.unreadable(ctx, "name", err); err != nil {
+				return v.report, err
+			}
+			break
 		}
 		if len(e.value) == 0 {
 			continue // erased
@@ -83,11 +87,32 @@ func (v *verifier) found(d Damage) {
 	}
 }
 
+// unreadable notes a part of the store that cannot be read; the walk goes on
+// behind it, unless it was told to end.
+func (v *verifier) unreadable(ctx context.Context, kind string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	v.found(Damage{Kind: kind, What: cannotRead(err)})
+	return nil
+}
+
+// cannotRead says which file of the store is damaged.
+func cannotRead(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "<corruption detail") // the store's marker for its own log
+	return "the store cannot be read: " + strings.TrimSpace(text)
+}
+
 // session checks one session without holding up its commits. When something
 // looks wrong it checks again with commits held back, because the first look
 // may have met one half-way.
 func (v *verifier) session(ctx context.Context, id chat.SessionID, n chat.Number) error {
 	c := newCheck(v.j, id, n)
+	if v.progress != nil {
+		c.tell = func(events int) {
+			v.progress(VerifyProgress{v.report.Sessions, v.report.Events + uint64(events), id})
+		}
+	}
 	if err := c.run(ctx); err != nil {
 		return err
 	}
@@ -142,15 +167,18 @@ func (v *verifier) orphans(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return errors.Join(err, it.Close())
 			}
-			if what, err := v.ownerless(d.number); err != nil {
-				return errors.Join(err, it.Close())
+			what, err := v.ownerless(d.number)
+			if err != nil {
+				if err := v.unreadable(ctx, kindNames[kind], err); err != nil {
+					return errors.Join(err, it.Close())
+				}
 			} else if what != "" {
 				v.found(Damage{Seq: d.seq, Kind: kindNames[kind], What: fmt.Sprintf("entries under number %d belong to %s", d.number, what)})
 			}
 			ok = it.SeekGE(numberKey(nil, kind, d.number+1))
 		}
 		if err := errors.Join(it.Error(), it.Close()); err != nil {
-			v.found(Damage{Kind: kindNames[kind], What: "the store cannot be read: " + err.Error()})
+			v.found(Damage{Kind: kindNames[kind], What: cannotRead(err)})
 		}
 	}
 	return nil
@@ -181,7 +209,10 @@ func (v *verifier) indexes(ctx context.Context) error {
 	for _, kind := range []byte{kID, kDeadline, kActivity} {
 		for e, err := range v.j.walk(ctx, []byte{kind}) {
 			if err != nil {
-				return err
+				if err := v.unreadable(ctx, looseNames[kind], err); err != nil {
+					return err
+				}
+				break
 			}
 			if kind == kID {
 				n, _ := decodeNumber(e.value)
@@ -189,12 +220,15 @@ func (v *verifier) indexes(ctx context.Context) error {
 			}
 			id, err := v.j.SessionOf(ctx, e.number)
 			code := chat.CodeOf(err)
-			if code == chat.Internal {
-				return err
+			var d *Damage
+			if code != chat.Internal {
+				d, err = v.loose(e, id, code)
 			}
-			d, err := v.loose(e, id, code)
-			if err != nil {
-				return err
+			if code == chat.Internal || err != nil {
+				if err := v.unreadable(ctx, looseNames[kind], err); err != nil {
+					return err
+				}
+				continue
 			}
 			if d != nil {
 				v.found(*d)
@@ -204,10 +238,11 @@ func (v *verifier) indexes(ctx context.Context) error {
 	return nil
 }
 
+var looseNames = map[byte]string{kID: "name", kDeadline: "deadline", kActivity: "list"}
+
 // loose checks one such entry with commits of its session held back.
 func (v *verifier) loose(e entry, id chat.SessionID, code chat.Code) (*Damage, error) {
-	names := map[byte]string{kID: "name", kDeadline: "deadline", kActivity: "list"}
-	bad := func(what string) *Damage { return &Damage{Session: id, Kind: names[e.kind], What: what} }
+	bad := func(what string) *Damage { return &Damage{Session: id, Kind: looseNames[e.kind], What: what} }
 	turn := v.j.turn(id)
 	turn.Lock()
 	defer turn.Unlock()

@@ -3,8 +3,14 @@ package journal
 import (
 	"bytes"
 	"context"
+	"crypto/sha512"
+	"errors"
+	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,6 +131,121 @@ func TestVerifyNamesDamage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A bit that flips in a file of the store costs the session it belongs to, not
+// the others: the store opens, and Verify names the session and the file.
+func TestVerifyNamesADamagedFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := openTest(t, dir, Options{})
+	for _, id := range []chat.SessionID{"s-1", "s-2", "s-3"} {
+		a := journaltest.Begin(t, j, id)
+		stream(t, j, id, "b", "half") // looked up in the log when the store opens
+		for i := range 8 {            // more than a block of the file each
+			a.Say(t, journaltest.Text("%s", incompressible(fmt.Sprint(id, i))))
+		}
+	}
+	if err := errors.Join(j.db.Flush(), j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	harmed := 0
+	files, _ := filepath.Glob(filepath.Join(dir, "db", "*.sst"))
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := bytes.Index(b, []byte(incompressible("s-23")[:12])); i >= 0 {
+			b[i] ^= 1
+			harmed++
+			if err := os.WriteFile(name, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if harmed != 1 {
+		t.Fatalf("%d files were harmed", harmed)
+	}
+	for _, how := range []struct {
+		name string
+		open func(string, Options) (*Journal, error)
+	}{{"read only", OpenReadOnly}, {"to serve", Open}} {
+		name := how.name
+		j, err := how.open(dir, quiet(Options{}))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		report, err := j.Verify(ctx, nil)
+		if err != nil || report.Sessions != 3 {
+			t.Fatalf("%s: %+v, %v", name, report, err)
+		}
+		if len(report.Damage) == 0 {
+			t.Fatalf("%s: no damage is named", name)
+		}
+		for _, d := range report.Damage {
+			if d.Session != "" && d.Session != "s-2" {
+				t.Errorf("%s: %v", name, d)
+			}
+		}
+		if d := report.Damage[0]; d.Session != "s-2" || d.Kind != "event" || !strings.Contains(d.What, "file 0") {
+			t.Errorf("%s: %v", name, d)
+		}
+		for _, id := range []chat.SessionID{"s-1", "s-3"} {
+			if _, err := j.Load(ctx, id); err != nil {
+				t.Errorf("%s: the other session: %v", name, err)
+			}
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A file that was cut is found when the store is opened.
+	if err := os.Truncate(files[0], 100); err != nil {
+		t.Fatal(err)
+	}
+	_, err := OpenReadOnly(dir, quiet(Options{}))
+	if chat.CodeOf(err) != chat.Unavailable || !strings.Contains(chat.Public(err).Msg, "is damaged") {
+		t.Fatalf("a store with a cut file: %v", err)
+	}
+}
+
+// noLockFS is a disk that is mounted read-only.
+type noLockFS struct{ vfs.FS }
+
+func (noLockFS) Lock(string) (io.Closer, error) { return nil, syscall.EROFS }
+
+func TestVerifyOnAReadOnlyDisk(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewMem()
+	j := openTest(t, "/data", Options{FS: fs})
+	journaltest.Begin(t, j, "s-1")
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	j, err := OpenReadOnly("/data", quiet(Options{FS: noLockFS{fs}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if report, err := j.Verify(ctx, nil); err != nil || report.Sessions != 1 || report.Found != 0 {
+		t.Fatal(report, err)
+	}
+	if _, err := Open("/data", quiet(Options{FS: noLockFS{fs}})); chat.CodeOf(err) != chat.Unavailable {
+		t.Fatalf("a store that cannot be written was opened to be written: %v", err)
+	}
+}
+
+// incompressible is a text of a kilobyte that stands in a file as it is, the
+// same in every run.
+func incompressible(seed string) string {
+	var text strings.Builder
+	for i := range 11 {
+		for _, b := range sha512.Sum512(fmt.Append(nil, seed, i)) {
+			text.WriteRune(0x4e00 + rune(i)<<8 + rune(b))
+		}
+	}
+	return text.String()
 }
 
 func TestBackup(t *testing.T) {

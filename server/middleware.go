@@ -91,6 +91,7 @@ func (s *Server) guard(route Route) http.Handler {
 		}
 		if !route.Upload && !route.LongBody && r.Body != nil && r.Body != http.NoBody {
 			if r.ContentLength > s.opt.MaxBody {
+				swallow(w, r)
 				s.refuse(w, r, route.Fail, "body", tooLarge(s.opt.MaxBody))
 				return
 			}
@@ -98,6 +99,25 @@ func (s *Server) guard(route Route) http.Handler {
 		}
 		route.Handler.ServeHTTP(w, r)
 	})
+}
+
+// Most clients send a whole body before they read the answer. Those would see a
+// broken connection instead of the reason, so some more than the limit is read.
+const (
+	swallowed   = 64 << 20
+	swallowTime = 5 * time.Second
+)
+
+// swallow reads what a client is sending in vain. One that asks first hears the
+// refusal without sending anything.
+func swallow(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Expect") != "" || r.ContentLength > swallowed {
+		return
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(swallowTime)) // a writer without deadlines is a test's
+	_, _ = io.Copy(io.Discard, r.Body)                       // it is refused anyway
+	_ = control.SetReadDeadline(time.Time{})
 }
 
 func tooLarge(limit int64) error {

@@ -112,6 +112,21 @@ func req(method, target, body string, header ...string) *http.Request {
 	return r
 }
 
+// A client that sends all of a large body before it reads must see why it is
+// refused, not a broken connection.
+func TestOversizeBodiesAreTakenBeforeTheyAreRefused(t *testing.T) {
+	s := newServer(t, Options{Auth: openAuth(t), MaxBody: 1000})
+	s.Handle(Route{Pattern: "/plain", Dialect: "test", Handler: http.NotFoundHandler()})
+	for expect, left := range map[string]int{"": 0, "100-continue": 2000} {
+		body := strings.NewReader(strings.Repeat("x", 2000))
+		r := req("POST", "http://localhost:8000/plain", "", "Content-Type", "application/json", "Expect", expect)
+		r.Body, r.ContentLength = io.NopCloser(body), 2000
+		if got := do(t, s.Handler(), r); got.StatusCode != 413 || body.Len() != left {
+			t.Errorf("Expect %q: %s with %d bytes not read, want 413 and %d", expect, got.Status, body.Len(), left)
+		}
+	}
+}
+
 func TestAttacks(t *testing.T) {
 	a := withTokens(t, nil)
 	reg := prometheus.NewRegistry()

@@ -116,6 +116,12 @@ func TestCheckJSON(t *testing.T) {
 		"{\"a\":\"\xff\"}":                        ErrJSONText,
 		"\"\xed\xa0\x80\"":                        ErrJSONText,
 		`"\`:                                      nil,
+		`"\ud83d\ude00 \u00e9 \\ud83d"`:           nil,
+		`"\ud83d"`:                                ErrJSONSurrogate,
+		`"\uDE00"`:                                ErrJSONSurrogate,
+		`"\ud83d\n\ude00"`:                        ErrJSONSurrogate,
+		`"\ud83d\ud83d"`:                          ErrJSONSurrogate,
+		`"\ud83`:                                  nil, // not JSON, which is for others to say
 		"":                                        nil,
 	} {
 		if got := CheckJSON([]byte(text), 0); got != want {
@@ -132,7 +138,7 @@ func FuzzCheckJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, most int) {
 		most = 1 + most&63
 		err := CheckJSON(b, most)
-		if !json.Valid(b) || errors.Is(err, ErrJSONText) {
+		if !json.Valid(b) || errors.Is(err, ErrJSONText) || errors.Is(err, ErrJSONSurrogate) {
 			return
 		}
 		// For whatever is JSON, the depth is that of a real tokenizer.

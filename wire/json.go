@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"unicode/utf8"
 )
@@ -9,15 +10,16 @@ import (
 // no opinion.
 const MaxJSONDepth = 64
 
-// ErrJSONText and ErrJSONDepth are what [CheckJSON] finds.
+// ErrJSONText, ErrJSONSurrogate and ErrJSONDepth are what [CheckJSON] finds.
 var (
-	ErrJSONText  = errors.New("the JSON is not valid UTF-8")
-	ErrJSONDepth = errors.New("the JSON is nested too deeply")
+	ErrJSONText      = errors.New("the JSON is not valid UTF-8")
+	ErrJSONSurrogate = errors.New("the JSON has half of a surrogate pair, which is no character")
+	ErrJSONDepth     = errors.New("the JSON is nested too deeply")
 )
 
 // CheckJSON refuses, in one quick pass and before anything is decoded, what
-// encoding/json would let through: text that is not UTF-8 (it would be changed
-// silently) and nesting deeper than maxDepth (0 means [MaxJSONDepth]). It does
+// encoding/json would let through: text that is not UTF-8 or escapes half a character (it would be changed
+// silently, and differently in other languages) and nesting deeper than maxDepth (0 means [MaxJSONDepth]). It does
 // not check that b is JSON otherwise.
 func CheckJSON(b []byte, maxDepth int) error {
 	if maxDepth <= 0 {
@@ -30,11 +32,14 @@ func CheckJSON(b []byte, maxDepth int) error {
 	for i := 0; i < len(b); i++ {
 		switch b[i] {
 		case '"':
-			for i++; i < len(b) && b[i] != '"'; i++ {
-				if b[i] == '\\' {
-					i++
-				}
+			n := textLength(b[i:])
+			if n == 0 {
+				return nil // a text without an end: there is nothing behind it
 			}
+			if !wholeCharacters(b[i+1 : i+n-1]) {
+				return ErrJSONSurrogate
+			}
+			i += n - 1
 		case '{', '[':
 			if depth++; depth > maxDepth {
 				return ErrJSONDepth
@@ -44,4 +49,76 @@ func CheckJSON(b []byte, maxDepth int) error {
 		}
 	}
 	return nil
+}
+
+// wholeCharacters reports whether the escapes in a text give whole characters.
+func wholeCharacters(text []byte) bool {
+	for {
+		i := bytes.IndexByte(text, '\\')
+		if i < 0 || i+1 == len(text) {
+			return true
+		}
+		escaped := text[i+1]
+		text = text[i+2:]
+		if escaped == 'u' {
+			more, ok := surrogates(text)
+			if !ok {
+				return false
+			}
+			text = text[more:]
+		}
+	}
+}
+
+// surrogates looks at what stands behind \u. It returns how much of it the
+// second half of a pair takes, and false for half a pair.
+func surrogates(b []byte) (more int, ok bool) {
+	switch r := hex4(b); {
+	case r < 0xd800 || r > 0xdfff:
+		return 0, true
+	case r > 0xdbff || len(b) < 10 || b[4] != '\\' || b[5] != 'u':
+		return 0, false
+	default:
+		low := hex4(b[6:])
+		return 10, low >= 0xdc00 && low <= 0xdfff
+	}
+}
+
+// hex4 reads four hexadecimal digits; 0 stands for what is none, which the
+// decoder refuses.
+func hex4(b []byte) (r rune) {
+	if len(b) < 4 {
+		return 0
+	}
+	for _, c := range b[:4] {
+		switch {
+		case '0' <= c && c <= '9':
+			c -= '0'
+		case 'a' <= c|0x20 && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return 0
+		}
+		r = r<<4 | rune(c)
+	}
+	return r
+}
+
+// textLength is the length of the text that b begins with, quotes included, 0
+// when it has no end. A quote is looked for, not every byte looked at.
+func textLength(b []byte) int {
+	for i := 1; ; i++ {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return 0
+		}
+		i += n
+		slashes := 0
+		for b[i-1-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return i + 1
+		}
+	}
 }

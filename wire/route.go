@@ -13,6 +13,7 @@ type Route struct {
 	QueryToken bool // ?access_token= is taken here, for clients that cannot set headers
 	Upload     bool // form content types and bodies over the limit are allowed
 	LongBody   bool // a body that goes on for as long as the client likes
+	Refused    bool // whoever asks for whatever is told why it is not offered
 
 	// Fail answers in the dialect's own form when the server refuses a request
 	// before the dialect sees it; nil means the native form.

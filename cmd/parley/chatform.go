@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/parley-hq/parley/chat"
@@ -16,10 +16,11 @@ type form struct {
 	prompt chat.Prompt
 	rows   []row
 	cursor int
-	many   bool   // rows are ticked, not chosen
-	text   string // what is being typed
-	typing bool   // keys go to text
-	sent   bool   // the answer is under way
+	many   bool           // rows are ticked, not chosen
+	edit   textarea.Model // what is being typed
+	typing bool           // keys go to it
+	sent   bool           // the answer is under way
+	fresh  bool           // it has only just come up: keys still belong to what was being written
 
 	decided  []chat.Decision // of an approval, call by call
 	duration int             // of a permission
@@ -40,10 +41,11 @@ const (
 	deny
 )
 
-func newForm(p chat.Prompt) *form {
-	f := &form{prompt: p}
+func newForm(p chat.Prompt, width int) *form {
+	f := &form{prompt: p, edit: editor("› ", "")}
 	switch {
 	case p.Approval != nil:
+		f.edit = editor("Reason: ", "")
 		f.rows = []row{{label: "Approve"}, {label: "Approve, and do not ask again in this session"}, {label: "Deny…"}}
 	case p.Permission != nil:
 		f.many = true
@@ -52,12 +54,31 @@ func newForm(p chat.Prompt) *form {
 		}
 	default:
 		f.typing = p.Input.InputType == chat.InputText
+		f.edit.Placeholder = oneLine(p.Input.Placeholder)
 		f.many = p.Input.InputType == chat.InputCheckbox
 		for _, o := range p.Input.Options {
 			f.rows = append(f.rows, row{label: firstOf(o.Label, o.Answer()), hint: o.Description, value: o.Answer()})
 		}
 	}
+	f.edit.SetWidth(width)
 	return f
+}
+
+// takes reports whether a key means something here. Other letters begin a
+// message instead of being lost.
+func (f *form) takes(k tea.KeyPressMsg) bool {
+	text := k.Key().Text
+	if text == "" || f.typing || f.sent {
+		return true
+	}
+	keys := "jk x123456789"
+	switch {
+	case f.prompt.Approval != nil:
+		keys += "yn"
+	case f.prompt.Permission != nil:
+		keys += "d"
+	}
+	return strings.Contains(keys, text)
 }
 
 // key takes a key; ready says that the answer is complete.
@@ -66,7 +87,11 @@ func (f *form) key(k tea.KeyPressMsg) (a chat.Answer, ready bool) {
 		return a, false
 	}
 	if f.typing {
-		return f.typeKey(k)
+		if k.String() == "enter" {
+			return f.submit()
+		}
+		f.edit, _ = f.edit.Update(k)
+		return a, false
 	}
 	switch s := k.String(); s {
 	case "up", "k", "shift+tab":
@@ -118,35 +143,25 @@ func (f *form) key(k tea.KeyPressMsg) (a chat.Answer, ready bool) {
 	return a, false
 }
 
-// typed takes in text that was typed or pasted.
-func (f *form) typed(s string) {
+// pasted takes in text from the clipboard.
+func (f *form) pasted(msg tea.PasteMsg) {
 	if f.typing && !f.sent {
-		f.text += plain(s)
+		f.edit, _ = f.edit.Update(msg)
 	}
 }
 
-func (f *form) typeKey(k tea.KeyPressMsg) (a chat.Answer, ready bool) {
-	switch k.String() {
-	case "enter":
-		return f.submit()
-	case "backspace":
-		_, n := utf8.DecodeLastRuneInString(f.text)
-		f.text = f.text[:len(f.text)-n]
-	case "ctrl+u":
-		f.text = ""
-	case "ctrl+w":
-		f.text = strings.TrimRight(f.text, " ")
-		f.text = f.text[:strings.LastIndex(f.text, " ")+1]
-	default:
-		f.typed(k.Key().Text)
+// draft is what somebody wrote as an answer and has not sent.
+func (f *form) draft() string {
+	if f.typing && f.prompt.Input != nil {
+		return strings.TrimSpace(f.edit.Value())
 	}
-	return a, false
+	return ""
 }
 
 // back leaves the typing of a reason; it reports whether there was one.
 func (f *form) back() bool {
 	if f.typing && f.prompt.Approval != nil {
-		f.typing, f.text = false, ""
+		f.untype()
 		return true
 	}
 	return false
@@ -162,7 +177,7 @@ func (f *form) submit() (a chat.Answer, ready bool) {
 		granted := f.ticked()
 		return chat.Answer{Granted: &granted, Duration: durations[f.duration]}, true
 	case f.typing:
-		return chat.Answer{Text: f.text}, true
+		return chat.Answer{Text: f.edit.Value()}, true
 	case f.many:
 		return chat.Answer{Values: f.ticked()}, true
 	case len(f.rows) > 0:
@@ -188,19 +203,25 @@ func (f *form) decide() (a chat.Answer, ready bool) {
 		return a, false
 	}
 	if f.cursor == deny {
-		d.Reason = strings.TrimSpace(f.text)
+		d.Reason = strings.TrimSpace(f.edit.Value())
 	}
 	if f.cursor == approveSession {
 		d.Remember = "session"
 	}
 	f.decided = append(f.decided, d)
 	if len(f.decided) < len(f.prompt.Approval.Calls) {
-		f.cursor, f.typing, f.text = 0, false, ""
+		f.cursor = 0
+		f.untype()
 		return a, false
 	}
 	a.Decisions, f.decided = f.decided, nil
-	f.typing, f.text = false, ""
+	f.untype()
 	return a, true
+}
+
+func (f *form) untype() {
+	f.typing = false
+	f.edit.Reset()
 }
 
 // call is the call of an approval that is being decided.

@@ -39,7 +39,7 @@ func (p *plainChat) run(ctx context.Context) error {
 		if p.session.Agent == chat.NoAgent {
 			continue
 		}
-		r := &reply{out: p.std.out, asked: p.ask}
+		r := &reply{out: p.std.out, asked: p.ask, note: func(text string) { fmt.Fprintln(p.std.out, text) }}
 		if err := r.wait(ctx, p.cl, e); err != nil {
 			if ctx.Err() != nil || chat.CodeOf(err) != chat.Internal || errors.Is(err, errNoMore) {
 				return err

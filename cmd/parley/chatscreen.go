@@ -103,19 +103,25 @@ type screen struct {
 }
 
 func newScreen(ctx context.Context, cl *client.Client, s chat.Session) *screen {
+	m := &screen{ctx: ctx, cl: cl, session: s, talk: newTalk(), input: editor("› ", "Write a message"), now: time.Now()}
+	m.talk.mine = map[string]bool{}
+	m.resize(80, 24)
+	return m
+}
+
+// editor is a field of several lines in which one can move about.
+func editor(prompt, placeholder string) textarea.Model {
 	in := textarea.New()
 	in.ShowLineNumbers = false
-	in.Prompt = "› "
-	in.Placeholder = "Write a message"
+	in.Prompt, in.Placeholder = prompt, placeholder
 	in.DynamicHeight, in.MinHeight, in.MaxHeight = true, 1, 6
+	in.MaxContentHeight = chat.MaxEvent // what is pasted may have any number of lines
 	in.CharLimit = chat.MaxEvent / 4
 	in.SetVirtualCursor(false)
 	in.KeyMap.InsertNewline.SetKeys("alt+enter", "shift+enter", "ctrl+j")
 	in.SetStyles(inputStyles())
 	in.Focus()
-	m := &screen{ctx: ctx, cl: cl, session: s, talk: newTalk(), input: in, now: time.Now()}
-	m.resize(80, 24)
-	return m
+	return in
 }
 
 // load brings in what was said before and returns the cursor to go on from.
@@ -134,9 +140,12 @@ func (m *screen) load(ctx context.Context) (after string, err error) {
 		events = append(events, e)
 	}
 	slices.Reverse(events)
+	mine := m.talk.mine
+	m.talk.mine = nil // who answered before does not matter any more
 	for i := range events {
 		m.talk.apply(&events[i])
 	}
+	m.talk.mine = mine
 	// What is open may be older than what was loaded.
 	m.talk.prompts = snap.State.Prompts
 	m.talk.usage = snap.State.Usage
@@ -153,7 +162,9 @@ func (m *screen) load(ctx context.Context) (after string, err error) {
 			m.talk.preview(&chat.Preview{Block: i.Text.Block, Text: i.Text.Text, Kind: kind, Workstream: i.Workstream, Turn: i.Turn})
 		}
 	}
-	m.choose()
+	if m.choose(); m.form != nil {
+		m.form.fresh = false // nothing is being written yet
+	}
 	return snap.Cursor.String(), nil
 }
 
@@ -177,7 +188,7 @@ func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.input, cmd = m.input.Update(msg)
 			return m, cmd
 		}
-		m.form.typed(msg.Content)
+		m.form.pasted(msg)
 	case tea.MouseWheelMsg:
 		if msg.Button == tea.MouseWheelUp {
 			m.move(3)
@@ -185,7 +196,11 @@ func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.move(-3)
 		}
 	case frameMsg:
-		m.take(client.Frame(msg))
+		return m, m.take(client.Frame(msg))
+	case armMsg:
+		if m.form != nil && m.form.prompt.RequestID == string(msg) {
+			m.form.fresh = false
+		}
 	case linkMsg:
 		m.link = client.Link(msg)
 		if m.link.Up {
@@ -210,12 +225,20 @@ func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 func (m *screen) resize(w, h int) {
-	m.width, m.height = max(20, w), max(8, h)
+	m.width, m.height = max(16, w), max(4, h)
 	m.input.SetWidth(m.width)
+	if m.form != nil {
+		m.form.edit.SetWidth(m.width)
+	}
 }
 
 // take shows one frame of the stream.
-func (m *screen) take(f client.Frame) {
+func (m *screen) take(f client.Frame) tea.Cmd {
+	if m.scroll > 0 {
+		// What somebody reads further up stays where it is.
+		before := m.lines()
+		defer func() { m.scroll += m.lines() - before }()
+	}
 	switch {
 	case f.Hello != nil:
 		m.clock = time.Until(f.Hello.ServerNow.Time())
@@ -232,32 +255,22 @@ func (m *screen) take(f client.Frame) {
 			m.notice = ""
 		}
 		m.talk.apply(f.Event)
-		m.choose()
+		m.keepDraft(f.Event)
+		return m.choose()
 	}
+	return nil
 }
 
-// choose keeps a form on the screen for the oldest open prompt.
-func (m *screen) choose() {
-	if m.form != nil {
-		if slices.ContainsFunc(m.talk.prompts, func(p chat.Prompt) bool { return p.RequestID == m.form.prompt.RequestID }) {
-			return
-		}
-		m.form = nil
+// lines counts all lines of the conversation.
+func (m *screen) lines() int {
+	n := 0
+	for _, i := range m.talk.items {
+		n += len(m.draw(i))
 	}
-	m.away = false
-	if len(m.talk.prompts) > 0 {
-		m.form = newForm(m.talk.prompts[0])
+	for _, q := range m.talk.queue {
+		n += len(m.draw(q.item))
 	}
-}
-
-// nextPrompt turns to the next of several open prompts.
-func (m *screen) nextPrompt() {
-	for i, p := range m.talk.prompts {
-		if m.form != nil && p.RequestID == m.form.prompt.RequestID {
-			m.form = newForm(m.talk.prompts[(i+1)%len(m.talk.prompts)])
-			return
-		}
-	}
+	return n
 }
 
 func (m *screen) key(k tea.KeyPressMsg) tea.Cmd {
@@ -289,7 +302,10 @@ func (m *screen) key(k tea.KeyPressMsg) tea.Cmd {
 		}
 		return m.stop()
 	}
-	if m.form != nil && !m.away {
+	if m.form != nil && !m.away && (m.form.fresh || !m.form.takes(k)) && k.Key().Text != "" {
+		m.away = true
+	}
+	if m.form != nil && !m.away && !m.form.fresh {
 		if a, ready := m.form.key(k); ready {
 			return m.answer(a)
 		}
@@ -312,7 +328,7 @@ func (m *screen) say() tea.Cmd {
 		return nil
 	}
 	m.input.Reset()
-	m.scroll = 0
+	m.scroll, m.away = 0, false
 	m.outbox = append(m.outbox, outgoing{text: text, clientID: client.NewClientID()})
 	return m.flush()
 }
@@ -342,25 +358,6 @@ func (m *screen) sent(msg sentMsg) tea.Cmd {
 	}
 	m.outbox = slices.DeleteFunc(m.outbox, func(o outgoing) bool { return o.clientID == msg.clientID })
 	return m.flush()
-}
-
-func (m *screen) answer(a chat.Answer) tea.Cmd {
-	id, request := m.session.ID, m.form.prompt.RequestID
-	m.form.sent = true
-	return func() tea.Msg {
-		_, err := m.cl.Answer(m.ctx, id, request, a)
-		return answeredMsg{request, err}
-	}
-}
-
-func (m *screen) answered(msg answeredMsg) {
-	if msg.err == nil {
-		return // the stream brings the answer
-	}
-	m.notice = explain(msg.err)
-	if m.form != nil && m.form.prompt.RequestID == msg.requestID {
-		m.form.sent = false
-	}
 }
 
 const stopping = "stopping…"

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
@@ -37,7 +36,7 @@ func inputStyles() textarea.Styles {
 // a line about the state of things.
 func (m *screen) View() tea.View {
 	bottom, cursor := m.bottom()
-	room := max(1, m.height-len(bottom))
+	room := max(0, m.height-len(bottom))
 	lines := m.visible(room)
 	at := len(lines)
 	lines = append(lines, bottom...)
@@ -93,11 +92,18 @@ func (m *screen) visible(room int) []string {
 }
 
 func (m *screen) welcome() []string {
-	return []string{
+	lines := []string{
 		"", strong.Render("Parley") + dim.Render(" · talking with ") + oneLine(m.session.Agent), "",
 		dim.Render("Write a message and press Enter. Alt+Enter begins a new line."),
 		dim.Render("Esc stops the agent. Ctrl+C leaves; the conversation stays."),
 	}
+	if m.session.Agent == "demo" {
+		lines = append(lines, dim.Render("/help lists what the demo agent can do; /tour shows a bit of everything."))
+	}
+	for i := range lines {
+		lines[i] = clip(lines[i], m.width)
+	}
+	return lines
 }
 
 // draw lays an item out, or takes what was laid out before.
@@ -148,13 +154,13 @@ func layout(i *item, width int) []string {
 	case planItem:
 		return planLines(i, width)
 	case askItem:
-		text := asking.Render("? ") + oneLine(i.text)
+		text := oneLine(i.text)
 		if i.live {
-			text += dim.Render("  (waits for an answer)")
+			text += "  (waits for an answer)"
 		} else {
-			text += dim.Render("  → " + oneLine(firstOf(i.extra, i.state)))
+			text += "  → " + oneLine(firstOf(i.extra, i.state))
 		}
-		return []string{clip(mark+text, width)}
+		return cut(wrap(text, width, mark+asking.Render("? "), lipgloss.NewStyle()), 6)
 	case streamItem:
 		return []string{clip(busyMark(i)+" "+strong.Render(oneLine(i.text))+" "+dim.Render(i.state+" · "+oneLine(i.extra)), width)}
 	case faultItem:
@@ -226,122 +232,28 @@ func wrap(text string, width int, prefix string, style lipgloss.Style) []string 
 
 // bottom is what stands below the conversation, and where the cursor is in it.
 func (m *screen) bottom() ([]string, *tea.Cursor) {
-	rule := dim.Render(strings.Repeat("─", m.width))
-	lines := []string{rule}
+	var lines []string
+	if m.height >= 8 {
+		lines = []string{dim.Render(strings.Repeat("─", m.width))}
+	}
+	above := len(lines)
 	var cursor *tea.Cursor
 	if m.form != nil && !m.away {
 		var x, y int
 		var rows []string
 		rows, x, y = m.formLines()
 		if x >= 0 {
-			cursor = tea.NewCursor(x, y+1)
+			cursor = tea.NewCursor(x, y+above)
 		}
 		lines = append(lines, rows...)
 	} else {
 		cursor = m.input.Cursor()
 		if cursor != nil {
-			cursor.Y++
+			cursor.Y += above
 		}
 		lines = append(lines, strings.Split(m.input.View(), "\n")...)
 	}
 	return append(lines, m.stateLine()), cursor
-}
-
-// formLines draws the prompt that is being answered; x is negative when nothing
-// is typed.
-func (m *screen) formLines() (lines []string, x, y int) {
-	f := m.form
-	title := promptTitle(&f.prompt)
-	most := max(3, m.height/2)
-	head := wrap(title, m.width, asking.Render("? "), strong)
-	lines = append(lines, head[:min(len(head), 4)]...)
-	if a := f.prompt.Approval; a != nil {
-		c := f.call()
-		count := ""
-		if len(a.Calls) > 1 {
-			count = fmt.Sprintf(" (%d of %d)", min(len(f.decided)+1, len(a.Calls)), len(a.Calls))
-		}
-		call := wrap(c.Tool+" "+paramsText(c.Params)+count, m.width, "  ", lipgloss.NewStyle())
-		lines = append(lines, call[:min(len(call), 6)]...)
-		if c.Risk != "" {
-			lines = append(lines, "  "+bad.Render("risk: "+oneLine(c.Risk)))
-		}
-	}
-	if in := f.prompt.Input; in != nil && in.URL != "" && in.URL != in.Text {
-		lines = append(lines, wrap(in.URL, m.width, "  ", lipgloss.NewStyle())...)
-	}
-	x = -1
-	if f.typing {
-		label, text := "› ", strings.ReplaceAll(f.text, "\n", " ")
-		if f.prompt.Approval != nil {
-			label = "Reason: "
-		}
-		for ansi.StringWidth(label)+ansi.StringWidth(text) >= m.width && text != "" {
-			_, n := utf8.DecodeRuneInString(text)
-			text = text[n:]
-		}
-		x, y = ansi.StringWidth(label)+ansi.StringWidth(text), len(lines)
-		if f.text == "" && f.prompt.Input != nil {
-			text = dim.Render(oneLine(f.prompt.Input.Placeholder))
-		}
-		lines = append(lines, youStyle.Render(label)+text)
-	} else {
-		lines = append(lines, f.rowLines(m.width, max(3, most-len(lines)))...)
-	}
-	if f.prompt.Permission != nil {
-		lines = append(lines, dim.Render("  for: ")+durationText(f.duration))
-	}
-	return append(lines, dim.Render(clip("  "+m.formHelp(), m.width))), x, y
-}
-
-func (m *screen) formHelp() string {
-	help := m.form.help()
-	if n := len(m.talk.prompts); n > 1 {
-		help += fmt.Sprintf(" · Ctrl+N next of %d", n)
-	}
-	help += " · Tab message"
-	if d := m.form.prompt.Deadline; d != 0 {
-		help = countdown(d.Time().Sub(m.now.Add(m.clock))) + " · " + help
-	}
-	return help
-}
-
-// rowLines draws the choices around the cursor.
-func (f *form) rowLines(width, most int) []string {
-	from := 0
-	if len(f.rows) > most {
-		from = min(max(0, f.cursor-most/2), len(f.rows)-most)
-	}
-	var lines []string
-	for i := from; i < len(f.rows) && i < from+most; i++ {
-		r := f.rows[i]
-		mark := "  "
-		if i == f.cursor {
-			mark = youStyle.Render("▸ ")
-		}
-		if f.many {
-			mark += map[bool]string{true: "[x] ", false: "[ ] "}[r.on]
-		} else if i < 9 {
-			mark += fmt.Sprintf("%d. ", i+1)
-		}
-		line := mark + oneLine(r.label)
-		if r.hint != "" {
-			line += dim.Render(" · " + oneLine(r.hint))
-		}
-		lines = append(lines, clip(line, width))
-	}
-	return lines
-}
-
-func durationText(at int) string {
-	words := make([]string, len(durations))
-	for i, d := range durations {
-		words[i] = dim.Render(d)
-		if i == at {
-			words[i] = strong.Render("[" + d + "]")
-		}
-	}
-	return strings.Join(words, " ")
 }
 
 // stateLine is the last line: the connection, what the agent does, the session.
@@ -360,6 +272,9 @@ func (m *screen) stateLine() string {
 		left += dim.Render(fmt.Sprintf("%d lines below · PgDn", m.scroll))
 	case len(m.talk.prompts) > 0:
 		left += asking.Render("waits for you")
+		if m.away {
+			left += dim.Render(" · Tab answers")
+		}
 	case m.talk.busy():
 		left += busy.Render(spinner(m.now)+" "+firstOf(oneLine(m.talk.status), "working")) + dim.Render(" · Esc stops")
 	case m.link.Up:

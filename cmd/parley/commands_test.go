@@ -4,6 +4,12 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +38,7 @@ func TestCommandsTogether(t *testing.T) {
 		t.Errorf("the answer to standard input is %q", out)
 	}
 	watched := succeed(t, "", "watch", id, "--after", "0", "--json", "--until-idle")
-	if n := strings.Count(watched, `"type":"user.message"`); n != 1 || !strings.Contains(watched, `"text":"Hello there"`) {
+	if n := strings.Count(watched, `"type":"user.message"`); n != 2 || !strings.Contains(watched, `"text":"Hello there"`) {
 		t.Errorf("watch until idle gave\n%s", watched)
 	}
 
@@ -79,11 +85,81 @@ func TestCommandsTogether(t *testing.T) {
 	})
 }
 
+func TestConnectionsAreExplained(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake that fails
+	server.StartTLS()
+	defer server.Close()
+	if code, _, errs := cli(t, "", "sessions", "--url", server.URL); code != exitError || !strings.Contains(errs, "does not trust its certificate") {
+		t.Errorf("a foreign certificate: %d %s", code, errs)
+	}
+	for addr, want := range map[string]string{"[::]:8443": "parley.example.com:8443", "0.0.0.0:80": "parley.example.com:80", "127.0.0.1:8000": "127.0.0.1:8000"} {
+		p := &parley{cfg: &ServeCmd{Host: []string{"parley.example.com"}}}
+		tcp, err := net.ResolveTCPAddr("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.reached(tcp); got != want {
+			t.Errorf("%s is reached at %s, want %s", addr, got, want)
+		}
+	}
+	for _, address := range []string{":::", "collector:4318", "ftp://x"} {
+		if _, err := tracing(address, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "http://127.0.0.1:4318") {
+			t.Errorf("--otlp %s: %v", address, err)
+		}
+	}
+}
+
+// A file whose bytes have changed is named by session and path, with the server
+// and without it; a cut backup is not unpacked.
+func TestVerifyNamesDamagedFiles(t *testing.T) {
+	dir := t.TempDir()
+	data, backup := filepath.Join(dir, "data"), filepath.Join(dir, "b.tar")
+	want := "artifact out/"
+	t.Run("served", func(t *testing.T) {
+		launch(t, data)
+		succeed(t, "", "send", "new", "-w", "/artifact image")
+		succeed(t, "", "backup", backup)
+		var s chat.Session
+		if err := json.Unmarshal([]byte(succeed(t, "", "sessions", "--json")), &s); err != nil {
+			t.Fatal(err)
+		}
+		want = "session " + string(s.ID) + ": " + want
+		files, _ := filepath.Glob(filepath.Join(data, "artifacts", "sessions", "*", "*", "*-*"))
+		if len(files) != 1 {
+			t.Fatalf("the artifact is in %q", files)
+		}
+		info, err := os.Stat(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(files[0], make([]byte, info.Size()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, out, errs := cli(t, "", "verify"); code != exitError || !strings.Contains(out, want) || !strings.Contains(errs, "1 problem in 1 session") {
+			t.Errorf("verify: %d %s%s", code, out, errs)
+		}
+	})
+	if code, out, errs := cli(t, "", "verify", "--data", data); code != exitError || !strings.Contains(out, want) {
+		t.Errorf("verify --data: %d %s%s, want %s", code, out, errs, want)
+	}
+	whole, err := os.ReadFile(backup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(backup, whole[:len(whole)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := cli(t, "", "restore", backup, "--data", filepath.Join(dir, "new")); code != exitError || !strings.Contains(errs, "cut off") {
+		t.Errorf("restore of half a backup: %d %s", code, errs)
+	}
+}
+
 func TestPlainChat(t *testing.T) {
 	launch(t, filepath.Join(t.TempDir(), "data"))
 	code, out, errs := cli(t, strings.Join([]string{
 		"hi", "/ask radio", "nonsense", "2", "/ask checkbox", "1, Push", "/ask text", "Ada",
-		`/approve deploy {"env":"prod"}`, "no too risky", `/approve deploy {"env":"prod"}`, "yes", "/permission a b", "b", "/fail boom", "after",
+		`/approve deploy {"env":"prod"}`, "no too risky", `/approve deploy {"env":"prod"}`, "yes", "/permission a b", "b", "/ask notification", "/artifact table", "/fail boom", "after",
 	}, "\n"), "chat")
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errs)
@@ -91,7 +167,7 @@ func TestPlainChat(t *testing.T) {
 	at := 0
 	for _, want := range []string{
 		"You said: hi\n", "? How should I notify you?", "2. SMS", "You answered: sms\n", "You answered: email, push\n", "You answered: Ada\n",
-		"deploy {\"env\":\"prod\"}", "Denied: too risky\n", "deploy gave {\"env\":\"prod\"}", "Granted: b. Denied: a", "You said: after\n",
+		"deploy {\"env\":\"prod\"}", "Denied: too risky\n", "deploy gave {\"env\":\"prod\"}", "Granted: b. Denied: a", "🔔 This is a notification.\nNotified.\n", "◆ table Cities by size\n", "You said: after\n",
 	} {
 		i := strings.Index(out[at:], want)
 		if i < 0 {
@@ -118,12 +194,13 @@ func TestMistakesAreExplained(t *testing.T) {
 		{"chat", exitError, "parley serve"},
 		{"nonsense", exitUsage, "nonsense"},
 		{"send", exitUsage, "<session>"},
+		{"send new", exitUsage, "see parley send --help"},
 		{"sessions --status=lost", exitUsage, "--status"},
 		{"sessions --limit=-1", exitUsage, "negative"},
 		{"sessions --url=localhost:8000", exitError, "is not the address of a server"},
 		{"chat s-1 --agent demo", exitUsage, "new sessions"},
 		{"restore nothing.tar --data x", exitError, "no such file"},
-		{"verify --data /nonexistent", exitError, "no data folder"},
+		{"verify --data /nonexistent", exitError, "not the data folder of a server"},
 	} {
 		code, _, errs := cli(t, "", strings.Fields(test.args)...)
 		if code != test.code || !strings.HasPrefix(errs, "parley: ") || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, test.want) {

@@ -19,7 +19,7 @@ type spoken map[string]func(context.Context, chat.Fact) (any, error)
 // console mounts the web pages and what they need of the server: the frame for
 // other pages, pages that agents made, and images from elsewhere.
 func (p *parley) console(as spoken) {
-	opt := web.Options{Dialects: slices.Sorted(maps.Keys(as)), Images: true, Frames: p.cfg.AllowOrigin}
+	opt := web.Options{Dialects: slices.Sorted(maps.Keys(as)), Images: true, Frames: p.cfg.AllowOrigin, Trace: p.cfg.TraceURL}
 	if p.auth.Open() {
 		// The same pages that may call an open server.
 		opt.Frames = append([]string{"http://127.0.0.1:*", "http://localhost:*"}, opt.Frames...)

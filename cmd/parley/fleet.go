@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/agent/demo"
 	"github.com/parley-hq/parley/config"
 )
 
@@ -34,6 +36,10 @@ type (
 	closer interface{ Close() }
 	// healthy is an agent that knows how it is.
 	healthy interface{ Health() error }
+	// equipped is an agent that knows its tools.
+	equipped interface {
+		Tools(ctx context.Context) (tools []agent.ToolInfo, known bool)
+	}
 	// prober is an agent that can find out.
 	prober interface {
 		Probe(ctx context.Context) error
@@ -78,6 +84,20 @@ func (s *seat) Answer(ctx context.Context, turn *agent.Turn) error {
 	s.mu.Unlock()
 	defer who.turns.Done()
 	return who.Agent.Answer(ctx, turn)
+}
+
+// Tools lists what the agent that sits here now can use.
+func (s *seat) Tools(ctx context.Context) (tools []agent.ToolInfo, known bool) {
+	s.mu.Lock()
+	who := s.who
+	s.mu.Unlock()
+	if who == nil {
+		return nil, false
+	}
+	if a, ok := who.Agent.(equipped); ok {
+		return a.Tools(ctx)
+	}
+	return nil, false
 }
 
 // Health is that of the agent who sits here.
@@ -171,6 +191,21 @@ func (f *fleet) apply(file *config.File) error {
 	return nil
 }
 
+// settle decides about the demo agent, and who answers sessions that name nobody:
+// who the command line names, else the file.
+func (f *fleet) settle() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.seats[demo.Info.Name] == nil {
+		if f.file.Demo || len(f.file.Agents) == 0 {
+			f.p.agents.Add(demo.Info, demo.Agent{})
+		} else {
+			f.p.agents.Remove(demo.Info.Name)
+		}
+	}
+	f.p.sessions.SetDefaultAgent(cmp.Or(f.p.cfg.Agent, f.file.Default(), demo.Info.Name))
+}
+
 func kindNames() []string {
 	var names []string
 	for name := range kinds {
@@ -195,9 +230,7 @@ func (f *fleet) reload() error {
 	if err := f.apply(file); err != nil {
 		return err
 	}
-	if file.Default() != old.Default() {
-		f.log.Warn("the default agent changes when the server is started again", "agent", file.Default())
-	}
+	f.settle()
 	return nil
 }
 
@@ -216,7 +249,7 @@ func (f *fleet) watch(ctx context.Context, reload <-chan struct{}) {
 			if err := f.reload(); err != nil {
 				f.log.Error("the configuration was not taken; everything stays as it was", "err", err)
 			} else {
-				f.log.Info("the configuration was read again", "agents", f.names())
+				f.log.Info("the configuration was read again", "agents", f.names(), "default", f.p.sessions.DefaultAgent())
 			}
 		case <-ctx.Done():
 			return

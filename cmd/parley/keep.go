@@ -104,7 +104,7 @@ type verifyLine struct {
 func (p *parley) verify(ctx context.Context, line func(v any) error) error {
 	last := time.Now()
 	var broken error
-	report, err := p.journal.Verify(ctx, func(v journal.VerifyProgress) {
+	problems, report, err := damage(ctx, p.journal, p.artifacts, func(v journal.VerifyProgress) {
 		if time.Since(last) > 200*time.Millisecond && broken == nil {
 			last = time.Now()
 			broken = line(verifyLine{Sessions: v.Sessions, Events: v.Events})
@@ -113,17 +113,37 @@ func (p *parley) verify(ctx context.Context, line func(v any) error) error {
 	if err = errors.Join(err, broken); err != nil {
 		return err
 	}
-	end := verifyLine{Sessions: report.Sessions, Events: report.Events, Done: true, Found: report.Found}
-	for _, d := range report.Damage {
-		end.Problems = append(end.Problems, d.String())
-	}
-	files, err := p.artifacts.Verify(ctx)
+	return line(verifyLine{
+		Sessions: report.Sessions, Events: report.Events, Done: true, Problems: problems,
+		Found: report.Found + uint64(len(problems)-len(report.Damage)),
+	})
+}
+
+// damage walks the artifacts and a store and words what is wrong.
+func damage(ctx context.Context, j *journal.Journal, files *artifact.Local, tell func(journal.VerifyProgress)) ([]string, journal.VerifyReport, error) {
+	stored, err := files.Verify(ctx)
 	if err != nil {
-		return err
+		return nil, journal.VerifyReport{}, err
 	}
-	for _, d := range files.Problems {
-		end.Found++
-		end.Problems = append(end.Problems, "artifact "+d.Record+": "+d.What)
+	// An artifact knows its session only by its hash.
+	harmed := map[string]string{}
+	for _, d := range stored.Problems {
+		harmed[d.Session] = "with the hash " + d.Session
 	}
-	return line(end)
+	report, err := j.Verify(ctx, func(v journal.VerifyProgress) {
+		if len(harmed) > 0 {
+			if hash := artifact.SessionHash(v.Session); harmed[hash] != "" {
+				harmed[hash] = string(v.Session)
+			}
+		}
+		tell(v)
+	})
+	var problems []string
+	for _, d := range report.Damage {
+		problems = append(problems, d.String())
+	}
+	for _, d := range stored.Problems {
+		problems = append(problems, "session "+harmed[d.Session]+": artifact "+firstOf(d.Path, d.Record)+": "+d.What)
+	}
+	return problems, report, err
 }

@@ -29,6 +29,7 @@ type modelConfig struct {
 	Provider     string            `yaml:"provider"`
 	Endpoint     string            `yaml:"endpoint"`
 	Model        string            `yaml:"model"`
+	Models       []string          `yaml:"models"`
 	KeyEnv       string            `yaml:"key_env"`
 	KeyFile      string            `yaml:"key_file"`
 	Headers      map[string]string `yaml:"headers"`
@@ -82,7 +83,7 @@ func modelAgent(p *parley, a *config.Agent) (agent.Agent, error) {
 		return nil, err
 	}
 	opt := model.Options{
-		Provider: c.Provider, Endpoint: c.Endpoint, Model: c.Model, Instructions: strings.TrimSpace(c.Instructions), Window: c.Window,
+		Provider: c.Provider, Endpoint: c.Endpoint, Model: c.Model, Models: c.Models, Instructions: strings.TrimSpace(c.Instructions), Window: c.Window,
 		MaxTokens: c.MaxTokens, Temperature: c.Temperature, Effort: c.Effort, MaxSteps: c.MaxSteps, Idle: c.Silence,
 		Timeout: c.ToolTimeout, Ask: c.ApprovalTime, Grants: grants{p}, Files: p.readFile, Logger: p.log.With("agent", a.Name),
 	}
@@ -113,7 +114,13 @@ func modelAgent(p *parley, a *config.Agent) (agent.Agent, error) {
 			bad(field, "it cannot be negative")
 		}
 	}
-	errs = append(errs, modelKey(a, &c, &opt), modelHeaders(a, "headers", c.Headers, &opt.Headers))
+	fallback := "" // an endpoint of one's own often needs no key
+	if c.Endpoint == "" {
+		fallback = model.KeyVariables[opt.Provider]
+	}
+	var err error
+	opt.Key, err = endpointKey(a, c.KeyEnv, c.KeyFile, fallback)
+	errs = append(errs, err, modelHeaders(a, "headers", c.Headers, &opt.Headers))
 	names := []string{}
 	if c.Builtin != nil {
 		names = *c.Builtin
@@ -144,28 +151,26 @@ func modelAgent(p *parley, a *config.Agent) (agent.Agent, error) {
 	return model.New(opt)
 }
 
-// modelKey says where the key comes from. An endpoint of one's own often needs
-// none; the provider's own one looks where everybody keeps it.
-func modelKey(a *config.Agent, c *modelConfig, opt *model.Options) error {
-	if c.KeyEnv != "" && c.KeyFile != "" {
-		return a.Errorf("key_file", "give key_env or key_file, not both")
-	}
-	secret := config.Secret{Env: c.KeyEnv, File: a.Path(c.KeyFile)}
-	if !secret.Given() && c.Endpoint == "" {
-		secret.Env = model.KeyVariables[opt.Provider]
-	}
-	field := "key_env"
-	if c.KeyFile != "" {
+// endpointKey says where the key of an endpoint comes from; fallback is the variable
+// that is read when the entry names none. A key that is missing is named by line
+// and field, whenever it is needed.
+func endpointKey(a *config.Agent, env, file, fallback string) (func() (string, error), error) {
+	secret, field := config.Secret{Env: env, File: a.Path(file)}, "key_env"
+	switch {
+	case env != "" && file != "":
+		return nil, a.Errorf("key_file", "give key_env or key_file, not both")
+	case file != "":
 		field = "key_file"
+	case env == "":
+		secret.Env = fallback
 	}
-	opt.Key = func() (string, error) {
+	return func() (string, error) {
 		key, err := secret.Read()
 		if err != nil {
 			return "", a.Errorf(field, "%s", err)
 		}
 		return key, nil
-	}
-	return nil
+	}, nil
 }
 
 func modelHeaders(a *config.Agent, field string, given map[string]string, into *map[string]string) error {

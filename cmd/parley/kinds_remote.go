@@ -81,11 +81,9 @@ func remoteAgent(p *parley, a *config.Agent) (agent.Agent, error) {
 			bad("history", "it is at least 1: the message that is answered")
 		}
 	}
-	if c.KeyEnv != "" && c.KeyFile != "" {
-		bad("key_file", "give key_env or key_file, not both")
-	}
-	opt.Key = config.Secret{Env: c.KeyEnv, File: a.Path(c.KeyFile)}.Read
-	errs = append(errs, modelHeaders(a, "headers", c.Headers, &opt.Headers))
+	var err error
+	opt.Key, err = endpointKey(a, c.KeyEnv, c.KeyFile, "")
+	errs = append(errs, err, modelHeaders(a, "headers", c.Headers, &opt.Headers))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -94,7 +95,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	parsed, err := parser.Parse(args)
 	if err != nil {
-		fmt.Fprintf(stderr, "parley: %s; see parley --help\n", err)
+		fmt.Fprintf(stderr, "parley: %s; see parley %s--help\n", err, commandOf(err))
 		return exitUsage
 	}
 	err = parsed.Run()
@@ -102,11 +103,21 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitOK
 	}
 	if u, ok := errors.AsType[usageError](err); ok {
-		fmt.Fprintf(stderr, "parley: %s; see parley %s --help\n", u, parsed.Command())
+		fmt.Fprintf(stderr, "parley: %s; see parley %s --help\n", u, parsed.Selected().Name)
 		return exitUsage
 	}
 	fmt.Fprintln(stderr, "parley: "+explain(err))
 	return exitError
+}
+
+// commandOf is the command that a command line names before it goes wrong.
+func commandOf(err error) string {
+	if p, ok := errors.AsType[*kong.ParseError](err); ok && p.Context != nil {
+		if node := p.Context.Selected(); node != nil {
+			return node.Name + " "
+		}
+	}
+	return ""
 }
 
 // usageError is a command line that cannot be meant.
@@ -122,11 +133,15 @@ func explain(err error) string {
 	text := err.Error()
 	if e, ok := errors.AsType[*chat.Error](err); ok && e.Msg != "" {
 		text = e.Msg
+		_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 		switch {
+		case untrusted:
+			text += ": this machine does not trust its certificate, or it is for another name; SSL_CERT_FILE names certificates to trust"
 		case errors.Is(err, client.ErrUnreachable):
 			text += ": is the server running? start it with: parley serve"
 		case e.Code == chat.Unauthenticated:
-			text += " (give a token with --token or PARLEY_TOKEN)"
+			text, _, _ = strings.Cut(text, ": ")
+			text += ": give a token with --token or PARLEY_TOKEN"
 		}
 	}
 	return strings.Join(strings.Fields(text), " ")

@@ -70,7 +70,7 @@ func (p *parley) openX1(live *tap) (err error) {
 			}
 			return nil
 		},
-		Sessions: p.sessions, Caller: p.auth.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: p.cfg.Data,
+		Sessions: p.sessions, Caller: p.auth.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: p.cfg.Data, ErasedSince: p.journal.ErasedSince,
 		External: p.cfg.externalNATS(), Keep: p.cfg.NATSKeep, Logger: p.log,
 	}
 	if !p.auth.Open() {
@@ -88,6 +88,9 @@ func (p *parley) openX1(live *tap) (err error) {
 // erased tells everybody who keeps something of a session that it is no more.
 func (p *parley) erased(id chat.SessionID) {
 	p.runner.Erased(id)
+	if p.letta != nil {
+		p.letta.Erased(id)
+	}
 	if p.x1 != nil {
 		p.x1.Erased(id)
 	}

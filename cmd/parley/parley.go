@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -105,12 +107,9 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 			made.close()
 		}
 	}()
-	if err := p.configure(); err != nil {
-		return nil, err
-	}
 	runner := agent.Options{Grace: cfg.Grace, Clean: missing == nil, Logger: log, Store: p.store}
 	if cfg.OTLP != "" {
-		if p.traces, err = tracing(cfg.OTLP); err != nil {
+		if p.traces, err = tracing(cfg.OTLP, log); err != nil {
 			return nil, err
 		}
 		runner.Tracer = p.traces.Tracer("parley")
@@ -118,9 +117,12 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 	p.runner = agent.NewRunner(p.agents, runner)
 	live := &tap{Hub: p.hub}
 	p.sessions = session.New(p.journal, live, session.Options{
-		DefaultAgent: cfg.Agent, Artifacts: p.artifacts, Committed: p.committed, Erased: p.erased, Logger: log,
+		Artifacts: p.artifacts, Committed: p.committed, Erased: p.erased, Logger: log,
 	})
 	p.runner.Attach(p.sessions)
+	if err := p.configure(); err != nil {
+		return nil, err
+	}
 	p.openDesk()
 	if err := p.openX1(live); err != nil {
 		return nil, err
@@ -163,7 +165,7 @@ func (p *parley) serve() error {
 		}).Routes(),
 	}
 	neMo := nemo.New(nemo.Options{
-		Sessions: p.sessions, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Conns: conns, Agent: p.cfg.Agent,
+		Sessions: p.sessions, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Conns: conns, Agent: p.sessions.DefaultAgent,
 		Schema: p.cfg.NemoSchema, Dir: p.cfg.Data, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 	})
 	as["nemo"] = neMo.As
@@ -180,7 +182,7 @@ func (p *parley) serve() error {
 	as["vertesia"] = p.vertesia.As
 	dialects = append(dialects, runs)
 	p.letta = letta.New(letta.Options{
-		Sessions: p.sessions, Files: files{p.artifacts}, Caller: p.auth.Caller, Conns: conns, Agents: p.agentNames, Agent: p.cfg.Agent,
+		Sessions: p.sessions, Files: files{p.artifacts}, Caller: p.auth.Caller, Conns: conns, Agents: p.agentNames, Agent: p.sessions.DefaultAgent,
 		Models: p.cfg.LettaModel, Post: p.post, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 	})
 	as["letta"] = p.letta.As
@@ -253,11 +255,13 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 	store.Wait()
 	if p.traces != nil {
 		flush, done := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
-		err = errors.Join(err, p.traces.Shutdown(flush))
+		if err := p.traces.Shutdown(flush); err != nil {
+			p.log.Warn("the last traces could not be sent", "collector", p.cfg.OTLP, "err", err)
+		}
 		done()
 	}
-	if cerr := p.journal.Close(); cerr != nil {
-		return errors.Join(err, cerr)
+	if cerr := p.journal.Close(); cerr != nil && err == nil {
+		err = cerr // after a failed store it would say the same again
 	}
 	if err == nil {
 		err = os.WriteFile(cleanFile(p.cfg.Data), nil, 0o600)
@@ -279,7 +283,7 @@ func (p *parley) hello(out io.Writer, addr net.Addr) {
 	if p.cfg.TLSCert != "" {
 		scheme = "https"
 	}
-	url := scheme + "://" + addr.String()
+	url := scheme + "://" + p.reached(addr)
 	if p.auth.Open() {
 		fmt.Fprintf(out, "Parley %s is ready at %s (data in %s; open to everyone on this machine, no token is set)\n", version, url, p.cfg.Data)
 		return
@@ -289,6 +293,16 @@ func (p *parley) hello(out io.Writer, addr net.Addr) {
 		admin := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "admin"}, Scopes: []chat.Scope{chat.ScopeUser, chat.ScopeAgent, chat.ScopeAdmin}}
 		fmt.Fprintf(out, "Sign in once with %s\n", p.auth.SignInURL(url, admin))
 	}
+}
+
+// reached is the address to open: one that listens everywhere is reached by a
+// name.
+func (p *parley) reached(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
+		return addr.String()
+	}
+	return net.JoinHostPort(append(p.cfg.Host, "localhost")[0], port)
 }
 
 // store keeps a file that an agent made.
@@ -331,7 +345,14 @@ func (f files) Put(ctx context.Context, id chat.SessionID, path, mediaType strin
 }
 
 // tracing sends spans to a collector.
-func tracing(endpoint string) (*sdktrace.TracerProvider, error) {
+func tracing(endpoint string, log *slog.Logger) (*sdktrace.TracerProvider, error) {
+	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("--otlp %q is not the address of a collector: use something like http://127.0.0.1:4318", endpoint)
+	}
+	// The library would write to standard error in words of its own.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.Warn("traces could not be sent", "collector", endpoint, "err", err)
+	}))
 	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(endpoint))
 	if err != nil {
 		return nil, fmt.Errorf("traces cannot be sent to %s: %w", endpoint, err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -19,7 +20,7 @@ func (p *parley) configure() error {
 	if path == "" {
 		if _, err := os.Stat(config.Name); errors.Is(err, fs.ErrNotExist) {
 			p.agents.Add(demo.Info, demo.Agent{})
-			p.defaultAgent(demo.Info.Name)
+			p.sessions.SetDefaultAgent(cmp.Or(p.cfg.Agent, demo.Info.Name))
 			return nil
 		}
 		path = config.Name
@@ -28,26 +29,11 @@ func (p *parley) configure() error {
 	if err != nil {
 		return err
 	}
-	if file.Demo || len(file.Agents) == 0 {
-		p.agents.Add(demo.Info, demo.Agent{})
-	}
 	if err := p.fleet.apply(file); err != nil {
 		return err
 	}
-	if name := file.Default(); name != "" {
-		p.defaultAgent(name)
-	} else {
-		p.defaultAgent(demo.Info.Name)
-	}
+	p.fleet.settle()
 	return nil
-}
-
-// defaultAgent names the agent of sessions that name none, unless the command
-// line has.
-func (p *parley) defaultAgent(name string) {
-	if p.cfg.Agent == "" {
-		p.cfg.Agent = name
-	}
 }
 
 // hangups gives a value for every SIGHUP until ctx ends. Several at once are one.

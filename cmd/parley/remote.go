@@ -10,7 +10,7 @@ import (
 
 // remote is how a command reaches the server.
 type remote struct {
-	URL   string `help:"Address of the server." env:"PARLEY_URL" default:"${url}" placeholder:"URL"`
+	URL   string `help:"Address of the server; ${url} when it is not given." env:"PARLEY_URL" default:"${url}" placeholder:"URL"`
 	Token string `help:"Token to show to the server." env:"PARLEY_TOKEN" placeholder:"TOKEN"`
 }
 

@@ -16,6 +16,7 @@ type reply struct {
 	out    io.Writer
 	asked  func(ctx context.Context, p chat.Prompt) error // a question came up
 	closed func(requestID string)                         // a question is over
+	note   func(text string)                              // something that is no text: a notice, a file
 
 	turn    chat.TurnID
 	printed map[chat.BlockID]int
@@ -27,11 +28,7 @@ type reply struct {
 // wait follows the session from the message on.
 func (r *reply) wait(ctx context.Context, cl *client.Client, message chat.Event) error {
 	r.printed = map[chat.BlockID]int{}
-	defer func() {
-		if r.any && !r.line {
-			fmt.Fprintln(r.out)
-		}
-	}()
+	defer r.breakLine()
 	after := chat.Cursor{Seq: message.Seq}
 	for f, err := range cl.Watch(ctx, message.Session, client.WatchOptions{After: after.String()}) {
 		if err != nil {
@@ -60,12 +57,29 @@ func (r *reply) print(block chat.BlockID, text string) {
 	if text = plain(text); text == "" {
 		return
 	}
-	if r.any && r.current != block && !r.line {
-		fmt.Fprintln(r.out)
+	if r.current != block {
+		r.breakLine()
 	}
 	io.WriteString(r.out, text)
 	r.any, r.current, r.line = true, block, strings.HasSuffix(text, "\n")
 	r.printed[block] += len(text)
+}
+
+// tell mentions something that is no text, on a line of its own.
+func (r *reply) tell(text string) {
+	if r.note == nil {
+		return
+	}
+	r.breakLine()
+	r.note(oneLine(text))
+}
+
+// breakLine ends a line that was begun.
+func (r *reply) breakLine() {
+	if r.any && !r.line {
+		fmt.Fprintln(r.out)
+		r.line = true
+	}
 }
 
 func (r *reply) event(ctx context.Context, message chat.Seq, e *chat.Event) (over bool, err error) {
@@ -94,8 +108,20 @@ func (r *reply) event(ctx context.Context, message chat.Seq, e *chat.Event) (ove
 				r.print(block, plain(b.Text)[n:])
 			}
 		}
+	case chat.AgentArtifact:
+		if r.turn != "" && e.Turn == r.turn {
+			r.tell("◆ " + artifactText(b))
+		}
 	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
-		if p, ok := chat.AsPrompt(e); ok && r.turn != "" && e.Turn == r.turn && r.asked != nil {
+		p, waits := chat.AsPrompt(e)
+		if r.turn == "" || e.Turn != r.turn {
+			break
+		}
+		if in, ok := e.Body.(chat.AgentInputRequest); ok && !waits {
+			r.tell("🔔 " + in.Text)
+		}
+		if waits && r.asked != nil {
+			r.breakLine()
 			return false, r.asked(ctx, p)
 		}
 	case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse, chat.PromptClosed:

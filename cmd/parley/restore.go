@@ -122,7 +122,7 @@ func walkTar(r io.Reader, visit func(*tar.Header, io.Reader) error) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("not a whole tar file: %w", err)
+			return notWhole(err)
 		}
 		names := []string{h.Name}
 		switch h.Typeflag {
@@ -137,10 +137,16 @@ func walkTar(r io.Reader, visit func(*tar.Header, io.Reader) error) error {
 				return fmt.Errorf("%q leads out of the folder; this is no backup of Parley", name)
 			}
 		}
-		if err := visit(h, archive); err != nil {
+		if err := visit(h, archive); errors.Is(err, io.ErrUnexpectedEOF) {
+			return notWhole(err)
+		} else if err != nil {
 			return err
 		}
 	}
+}
+
+func notWhole(err error) error {
+	return fmt.Errorf("it is not a whole tar file, or was cut off: make the backup again, or take an older one (%w)", err)
 }
 
 // checkTar reads a backup to its end, so that a cut one is noticed now and not

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -66,7 +67,7 @@ func (s *stage) mustShow(want ...string) {
 func (s *stage) types(text string) (cmd tea.Cmd) {
 	keys := map[string]tea.Key{
 		"<enter>": {Code: tea.KeyEnter}, "<esc>": {Code: tea.KeyEscape}, "<down>": {Code: tea.KeyDown}, "<tab>": {Code: tea.KeyTab},
-		"<space>": {Code: tea.KeySpace, Text: " "}, "<right>": {Code: tea.KeyRight}, "<ctrl+c>": {Code: 'c', Mod: tea.ModCtrl},
+		"<left>": {Code: tea.KeyLeft}, "<space>": {Code: tea.KeySpace, Text: " "}, "<right>": {Code: tea.KeyRight}, "<ctrl+c>": {Code: 'c', Mod: tea.ModCtrl},
 	}
 	for text != "" {
 		if end := strings.Index(text, ">"); text[0] == '<' && end > 0 {
@@ -149,9 +150,86 @@ func TestScreenAnswersPrompts(t *testing.T) {
 				t.Fatalf("answered %s, want %s", got, test.want)
 			}
 			s.happens(chat.PromptClosed{RequestID: "p-1", Reason: chat.Expired})
-			s.mustShow("→ expired", "Write a message")
+			s.mustShow("→ expired", "› ")
 		})
 	}
+}
+
+// Whoever is writing when a question comes up goes on writing: no key of a
+// message answers it.
+func TestScreenDoesNotTakeKeysFromAMessage(t *testing.T) {
+	approval := chat.AgentApprovalRequest{RequestID: "p-1", Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "deploy"}}}
+	s := newStage(t)
+	s.types("wh")
+	s.happens(approval)
+	s.Update(armMsg("p-1"))
+	s.types("y now")
+	s.mustShow("› why now", "waits for you · Tab answers")
+	if s.types("<tab>"); s.form.sent {
+		t.Fatal("a letter of the message approved the call")
+	}
+	s.mustShow("1. Approve")
+	if s.types("y"); !s.form.sent {
+		t.Fatal("y does not approve")
+	}
+
+	s = newStage(t)
+	s.happens(approval)
+	s.types("yes") // it came up under the fingers
+	s.mustShow("› yes")
+	if s.form.sent {
+		t.Fatal("a key that was on its way approved the call")
+	}
+
+	s = newStage(t)
+	s.happens(approval)
+	s.Update(armMsg("p-1"))
+	s.types("/stream 3")
+	s.mustShow("› /stream 3")
+	if s.form.sent {
+		t.Fatal("a message approved the call")
+	}
+	s.types("<enter>") // sent; the question has the keys again
+	s.mustShow("/stream 3  (not sent yet)", "1. Approve")
+}
+
+func TestScreenTellsOfAnswersElsewhere(t *testing.T) {
+	s := newStage(t)
+	s.happens(chat.AgentInputRequest{RequestID: "p-1", InputType: chat.InputText, Text: "Name?"})
+	s.Update(armMsg("p-1"))
+	s.types("Ada<left><left><left>L. ")
+	s.mustShow("› L. Ada")
+	e := &chat.Event{Session: "s-1", Seq: 2, Actor: chat.Actor{Kind: chat.User, ID: "mira"}, Type: "user.input_response", Body: chat.UserInputResponse{RequestID: "p-1", Text: "Bob"}}
+	s.Update(frameMsg{Event: e})
+	s.mustShow("? Name?  → Bob (answered by mira elsewhere)", "› L. Ada", "what you wrote is kept")
+}
+
+// What somebody reads further up does not move when more is said below.
+func TestScreenStaysWhereOneReads(t *testing.T) {
+	s := newStage(t)
+	for i := range 60 {
+		s.happens(chat.AgentText{Text: fmt.Sprintf("line %d", i)})
+	}
+	s.move(20)
+	s.mustShow("20 lines below")
+	before := strings.Join(strings.Split(s.shows(), "\n")[:20], "\n")
+	s.happens(chat.AgentText{Text: "one more\nand another"})
+	s.Update(frameMsg{Preview: &chat.Preview{Block: "b1", Text: "and a piece", Kind: chat.TextBlock}})
+	if after := strings.Join(strings.Split(s.shows(), "\n")[:20], "\n"); after != before {
+		t.Fatalf("the text moved from\n%s\nto\n%s", before, after)
+	}
+	s.mustShow("23 lines below")
+}
+
+// A pasted text is taken whole, however many lines it has.
+func TestScreenTakesLongPastes(t *testing.T) {
+	text := strings.TrimSuffix(strings.Repeat("a line\n", 40), "\n")
+	s := newStage(t)
+	s.Update(tea.PasteMsg{Content: text})
+	if got := s.input.Value(); got != text {
+		t.Fatalf("%d of 40 lines were taken", strings.Count(got, "\n")+1)
+	}
+	s.shows()
 }
 
 func splitKeys(s string) (keys []string) {
@@ -214,7 +292,7 @@ func TestScreenFitsAnySize(t *testing.T) {
 	s.happens(chat.AgentThinking{Text: strings.Repeat("hm ", 200)})
 	s.happens(chat.AgentPlan{Tasks: []chat.Task{{Title: strings.Repeat("task ", 40), Status: "done"}}})
 	s.happens(chat.AgentApprovalRequest{RequestID: "p", Calls: []chat.ApprovalCall{{CallID: "c", Tool: "t", Params: json.RawMessage(`"` + strings.Repeat("p", 900) + `"`)}}})
-	for _, size := range [][2]int{{80, 24}, {40, 16}, {200, 60}, {30, 14}} {
+	for _, size := range [][2]int{{80, 24}, {40, 16}, {200, 60}, {30, 14}, {40, 10}, {20, 6}, {16, 4}} {
 		s.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
 		s.shows()
 		s.move(1000)

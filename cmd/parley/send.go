@@ -73,7 +73,7 @@ func (c *SendCmd) Run(ctx context.Context, std *stdio) error {
 	r := &reply{out: std.out, asked: func(_ context.Context, p chat.Prompt) error {
 		fmt.Fprintf(std.err, "the agent asks: %s (answer with: parley chat %s)\n", oneLine(promptTitle(&p)), id)
 		return nil
-	}}
+	}, note: func(text string) { fmt.Fprintln(std.err, text) }}
 	return r.wait(ctx, cl, e)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/parley-hq/parley/auth"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/journal"
+	"github.com/parley-hq/parley/web"
 )
 
 // ServeCmd starts the server.
@@ -22,48 +23,49 @@ type ServeCmd struct {
 	Data string `help:"Folder that keeps everything." default:"./parley-data" env:"PARLEY_DATA" type:"path"`
 	Sync string `help:"When an append counts as stored: always (survives a kill and power loss), interval (a kill or a power cut may lose the last tenth of a second), never (a kill or a power cut may lose whatever was not written yet)." enum:"always,interval,never" default:"always" env:"PARLEY_SYNC"`
 
-	Config string        `help:"File that says which agents there are; parley.yaml in this folder is read when it is there. SIGHUP reads it again." env:"PARLEY_CONFIG" type:"path" placeholder:"FILE"`
-	Agent  string        `help:"Agent of sessions that name none; the first of the configuration, or demo, when it is not given." env:"PARLEY_AGENT"`
-	Lease  time.Duration `help:"How long a turn waits for its worker to come back." default:"60s" env:"PARLEY_LEASE"`
+	Config string        `help:"File that says which agents there are; parley.yaml in this folder is read when it is there. SIGHUP reads it again." env:"PARLEY_CONFIG" type:"path" placeholder:"FILE" group:"Agents"`
+	Agent  string        `help:"Agent of sessions that name none; the first of the configuration, or demo, when it is not given." env:"PARLEY_AGENT" group:"Agents"`
+	Lease  time.Duration `help:"How long a turn waits for its worker to come back." default:"60s" env:"PARLEY_LEASE" group:"Agents"`
 
-	Token     []string `help:"Token that may do everything; may be given several times. With it, nobody gets in without one." name:"token" env:"PARLEY_TOKEN" placeholder:"TOKEN"`
-	TokenFile string   `help:"File of tokens, one per line: token scope[,scope] actor [workspace]." env:"PARLEY_TOKEN_FILE" type:"path"`
-	JWTSecret string   `help:"Secret of JWTs signed with HS256." name:"jwt-secret" env:"PARLEY_JWT_SECRET"`
-	JWTKey    string   `help:"PEM file with the public key of JWTs." name:"jwt-key" env:"PARLEY_JWT_KEY" type:"path"`
-	JWKS      string   `help:"Address of the key set of JWTs." name:"jwks" env:"PARLEY_JWKS"`
-	JWTIssuer string   `help:"Issuer that JWTs must name." name:"jwt-issuer" env:"PARLEY_JWT_ISSUER"`
-	JWTAud    string   `help:"Audience that JWTs must name." name:"jwt-audience" env:"PARLEY_JWT_AUDIENCE"`
+	Token     []string `help:"Token that may do everything; may be given several times. With it, nobody gets in without one." name:"token" env:"PARLEY_TOKEN" placeholder:"TOKEN" group:"Access"`
+	TokenFile string   `help:"File of tokens, one per line: token scope[,scope] actor [workspace]." env:"PARLEY_TOKEN_FILE" type:"path" group:"Access"`
+	JWTSecret string   `help:"Secret of JWTs signed with HS256." name:"jwt-secret" env:"PARLEY_JWT_SECRET" group:"Access"`
+	JWTKey    string   `help:"PEM file with the public key of JWTs." name:"jwt-key" env:"PARLEY_JWT_KEY" type:"path" group:"Access"`
+	JWKS      string   `help:"Address of the key set of JWTs." name:"jwks" env:"PARLEY_JWKS" group:"Access"`
+	JWTIssuer string   `help:"Issuer that JWTs must name." name:"jwt-issuer" env:"PARLEY_JWT_ISSUER" group:"Access"`
+	JWTAud    string   `help:"Audience that JWTs must name." name:"jwt-audience" env:"PARLEY_JWT_AUDIENCE" group:"Access"`
 
-	TLSCert      string   `help:"TLS certificate file." name:"tls-cert" env:"PARLEY_TLS_CERT" type:"path"`
-	TLSKey       string   `help:"TLS key file." name:"tls-key" env:"PARLEY_TLS_KEY" type:"path"`
-	TrustedProxy bool     `help:"A proxy in front does TLS." env:"PARLEY_TRUSTED_PROXY"`
-	Host         []string `help:"Name under which the server is reached, besides loopback ones." env:"PARLEY_HOST"`
-	AllowOrigin  []string `help:"Origin of web pages that may use the server." env:"PARLEY_ALLOW_ORIGIN"`
+	TLSCert      string   `help:"TLS certificate file." name:"tls-cert" env:"PARLEY_TLS_CERT" type:"path" group:"Access"`
+	TLSKey       string   `help:"TLS key file." name:"tls-key" env:"PARLEY_TLS_KEY" type:"path" group:"Access"`
+	TrustedProxy bool     `help:"A proxy in front does TLS." env:"PARLEY_TRUSTED_PROXY" group:"Access"`
+	Host         []string `help:"Name under which the server is reached, besides loopback ones." env:"PARLEY_HOST" group:"Access"`
+	AllowOrigin  []string `help:"Origin of web pages that may use the server." env:"PARLEY_ALLOW_ORIGIN" group:"Access"`
 
-	NemoSchema string            `help:"How NeMo WebSocket clients are spoken to that do not say it themselves: nemo (the real server's words), documented, agentiq, aiq (the AI-Q UI)." name:"nemo-schema" enum:"nemo,documented,agentiq,aiq" default:"nemo" env:"PARLEY_NEMO_SCHEMA"`
-	LettaModel map[string]string `help:"Agent behind a model that Letta clients name, such as openai/gpt-4.1=demo; *=AGENT stands for all others. Several are separated by a semicolon." name:"letta-model" env:"PARLEY_LETTA_MODEL" placeholder:"HANDLE=AGENT"`
+	NemoSchema string            `help:"How NeMo WebSocket clients are spoken to that do not say it themselves: nemo (the real server's words), documented, agentiq, aiq (the AI-Q UI)." name:"nemo-schema" enum:"nemo,documented,agentiq,aiq" default:"nemo" env:"PARLEY_NEMO_SCHEMA" group:"Dialects"`
+	LettaModel map[string]string `help:"Agent behind a model that Letta clients name, such as openai/gpt-4.1=demo; *=AGENT stands for all others. Several are separated by a semicolon." name:"letta-model" env:"PARLEY_LETTA_MODEL" placeholder:"HANDLE=AGENT" group:"Dialects"`
 
-	NATS          string        `help:"Where the embedded NATS for x1 listens; off switches it off; nats://HOST:PORT uses one that runs elsewhere." name:"nats" default:"127.0.0.1:4222" env:"PARLEY_NATS" placeholder:"ADDR"`
-	NATSWebSocket string        `help:"Where the embedded NATS takes WebSocket clients; empty means nowhere." name:"nats-websocket" env:"PARLEY_NATS_WEBSOCKET" placeholder:"ADDR"`
-	NATSKeep      time.Duration `help:"How long JetStream keeps the copies of events on x1's archive subjects." name:"nats-keep" default:"24h" env:"PARLEY_NATS_KEEP"`
-	Provider      []string      `help:"Providers that the server itself offers to x1 agents: files, vector, graph; none offers nothing." enum:"files,vector,graph,none" default:"files,vector,graph" env:"PARLEY_PROVIDER"`
-	PreviewCmd    string        `help:"Program that answers x1.provider.preview.provision: it gets the request as JSON on its input and prints the reply." name:"preview-command" env:"PARLEY_PREVIEW_COMMAND" placeholder:"PROGRAM"`
-	ImageCmd      string        `help:"Program that answers x1.image.build in the same way." name:"image-command" env:"PARLEY_IMAGE_COMMAND" placeholder:"PROGRAM"`
-	Summary       string        `help:"Who keeps the summary in a session's record: off (nobody), plain (counts and quotes, no model)." enum:"off,plain" default:"off" env:"PARLEY_SUMMARY"`
+	NATS          string        `help:"Where the embedded NATS for x1 listens, 127.0.0.1:4222 when it is not given; off switches it off; nats://HOST:PORT uses one that runs elsewhere." name:"nats" default:"127.0.0.1:4222" env:"PARLEY_NATS" placeholder:"ADDR" group:"Dialects"`
+	NATSWebSocket string        `help:"Where the embedded NATS takes WebSocket clients; empty means nowhere." name:"nats-websocket" env:"PARLEY_NATS_WEBSOCKET" placeholder:"ADDR" group:"Dialects"`
+	NATSKeep      time.Duration `help:"How long JetStream keeps the copies of events on x1's archive subjects." name:"nats-keep" default:"24h" env:"PARLEY_NATS_KEEP" group:"Dialects"`
+	Provider      []string      `help:"Providers that the server itself offers to x1 agents: files, vector, graph; none offers nothing." enum:"files,vector,graph,none" default:"files,vector,graph" env:"PARLEY_PROVIDER" group:"Dialects"`
+	PreviewCmd    string        `help:"Program that answers x1.provider.preview.provision: it gets the request as JSON on its input and prints the reply." name:"preview-command" env:"PARLEY_PREVIEW_COMMAND" placeholder:"PROGRAM" group:"Dialects"`
+	ImageCmd      string        `help:"Program that answers x1.image.build in the same way." name:"image-command" env:"PARLEY_IMAGE_COMMAND" placeholder:"PROGRAM" group:"Dialects"`
+	Summary       string        `help:"Who keeps the summary in a session's record: off (nobody), plain (counts and quotes, no model)." enum:"off,plain" default:"off" env:"PARLEY_SUMMARY" group:"Dialects"`
 
-	VertesiaRetention time.Duration `help:"Erase runs of the Vertesia dialect that were silent for so long, such as 2160h (90 days); 0 keeps them for ever." name:"vertesia-retention" default:"0" env:"PARLEY_VERTESIA_RETENTION"`
+	VertesiaRetention time.Duration `help:"Erase runs of the Vertesia dialect that were silent for so long, such as 2160h (90 days); 0 keeps them for ever." name:"vertesia-retention" default:"0" env:"PARLEY_VERTESIA_RETENTION" group:"Dialects"`
 
-	MaxBody     int64   `help:"Most bytes of a request body." default:"8388608" env:"PARLEY_MAX_BODY"`
-	MaxArtifact int64   `help:"Most bytes of an artifact." default:"1073741824" env:"PARLEY_MAX_ARTIFACT"`
-	MinFree     int64   `help:"Least free bytes on the disk; below it appends are refused; --min-free=-1 switches it off." default:"1073741824" env:"PARLEY_MIN_FREE"`
-	MinFreePct  float64 `help:"Least free share of the disk in percent; --min-free-percent=-1 switches it off." name:"min-free-percent" default:"5" env:"PARLEY_MIN_FREE_PERCENT"`
-	Rate        float64 `help:"Requests a second that one actor may make; 0 means 2000 where there are tokens; --rate=-1 means no limit." default:"0" env:"PARLEY_RATE"`
+	MaxBody     int64   `help:"Most bytes of a request body." default:"8388608" env:"PARLEY_MAX_BODY" group:"Limits"`
+	MaxArtifact int64   `help:"Most bytes of an artifact." default:"1073741824" env:"PARLEY_MAX_ARTIFACT" group:"Limits"`
+	MinFree     int64   `help:"Least free bytes on the disk; below it appends are refused; --min-free=-1 switches it off." default:"1073741824" env:"PARLEY_MIN_FREE" group:"Limits"`
+	MinFreePct  float64 `help:"Least free share of the disk in percent; --min-free-percent=-1 switches it off." name:"min-free-percent" default:"5" env:"PARLEY_MIN_FREE_PERCENT" group:"Limits"`
+	Rate        float64 `help:"Requests a second that one actor may make; 0 means 2000 where there are tokens; --rate=-1 means no limit." default:"0" env:"PARLEY_RATE" group:"Limits"`
 
-	Grace     time.Duration `help:"How long turns may go on when the server is told to end." default:"10s" env:"PARLEY_GRACE"`
-	LogLevel  string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info" env:"PARLEY_LOG_LEVEL"`
-	LogFormat string        `help:"text or json." enum:"text,json" default:"text" env:"PARLEY_LOG_FORMAT"`
-	Pprof     bool          `help:"Serve profiles at /debug/pprof/." env:"PARLEY_PPROF"`
-	OTLP      string        `help:"Address of an OpenTelemetry collector (OTLP over HTTP); every turn becomes a span." name:"otlp" env:"PARLEY_OTLP,OTEL_EXPORTER_OTLP_ENDPOINT" placeholder:"URL"`
+	Grace     time.Duration `help:"How long turns may go on when the server is told to end." default:"10s" env:"PARLEY_GRACE" group:"Operations"`
+	LogLevel  string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info" env:"PARLEY_LOG_LEVEL" group:"Operations"`
+	LogFormat string        `help:"text or json." enum:"text,json" default:"text" env:"PARLEY_LOG_FORMAT" group:"Operations"`
+	Pprof     bool          `help:"Serve profiles at /debug/pprof/." env:"PARLEY_PPROF" group:"Operations"`
+	OTLP      string        `help:"Address of an OpenTelemetry collector (OTLP over HTTP); every turn becomes a span." name:"otlp" env:"PARLEY_OTLP,OTEL_EXPORTER_OTLP_ENDPOINT" placeholder:"URL" group:"Operations"`
+	TraceURL  string        `help:"Address of a trace in your tracing system; {id} stands for the trace's id. The console links to it." name:"trace-url" env:"PARLEY_TRACE_URL" placeholder:"https://traces.example.com/{id}" group:"Operations"`
 }
 
 // Run serves until ctx ends.
@@ -74,9 +76,10 @@ func (c *ServeCmd) Run(ctx context.Context, std *stdio) error {
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return err
 	}
-	var handler slog.Handler = slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: level})
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: shortErrors}
+	var handler slog.Handler = slog.NewTextHandler(std.err, options)
 	if c.LogFormat == "json" {
-		handler = slog.NewJSONHandler(std.err, &slog.HandlerOptions{Level: level})
+		handler = slog.NewJSONHandler(std.err, options)
 	}
 	a, err := c.auth()
 	if err != nil {
@@ -88,11 +91,30 @@ func (c *ServeCmd) Run(ctx context.Context, std *stdio) error {
 	if err := c.checkNATS(a); err != nil {
 		return err
 	}
-	p, err := open(c, a, slog.New(handler))
+	if err := web.CheckTrace(c.TraceURL); err != nil {
+		return fmt.Errorf("--trace-url: %w", err)
+	}
+	log := slog.New(handler)
+	switch c.syncMode() {
+	case journal.SyncInterval:
+		log.Warn("--sync=interval: a kill or a power cut may lose what was acknowledged in the last tenth of a second")
+	case journal.SyncNever:
+		log.Warn("--sync=never: a kill or a power cut may lose what was acknowledged and is not written yet")
+	}
+	p, err := open(c, a, log)
 	if err != nil {
 		return err
 	}
 	return p.run(ctx, std.out)
+}
+
+// shortErrors keeps errors to what they say: some would add the stack that they
+// come from.
+func shortErrors(_ []string, a slog.Attr) slog.Attr {
+	if err, ok := a.Value.Any().(error); ok {
+		a.Value = slog.StringValue(err.Error())
+	}
+	return a
 }
 
 // auth makes the request → caller part of the configuration.

@@ -69,8 +69,9 @@ type talk struct {
 	streams map[string]*item
 	plan    *item
 
-	silent bool     // nobody answers here
-	queue  []queued // user messages that wait for their turn; drawn below all else
+	mine   map[string]bool // prompts that are answered here; nil means that it does not matter who answers
+	silent bool            // nobody answers here
+	queue  []queued        // user messages that wait for their turn; drawn below all else
 }
 
 func newTalk() *talk {
@@ -273,7 +274,10 @@ func (t *talk) answered(e *chat.Event) {
 	i.live, i.state, i.extra = false, "answered", answerText(e.Body)
 	if b, ok := e.Body.(chat.PromptClosed); ok {
 		i.state = string(b.Reason)
+	} else if t.mine != nil && !t.mine[id] {
+		i.extra += " (answered by " + e.Actor.ID + " elsewhere)"
 	}
+	delete(t.mine, id)
 	i.rev++
 }
 

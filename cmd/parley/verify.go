@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
+	"github.com/parley-hq/parley/artifact"
 	"github.com/parley-hq/parley/client"
 	"github.com/parley-hq/parley/journal"
 )
@@ -71,23 +71,17 @@ func problemText(raw json.RawMessage) string {
 }
 
 func (c *VerifyCmd) stopped(ctx context.Context, p *progress) (sessions, events uint64, problems []string, err error) {
-	dir := filepath.Join(c.Data, "store")
+	dir := storeDir(c.Data)
 	if _, err := os.Stat(dir); err != nil {
-		return 0, 0, nil, fmt.Errorf("%s is no data folder of Parley: %w", c.Data, err)
+		return 0, 0, nil, fmt.Errorf("%s is not the data folder of a server: there is no store in it", c.Data)
 	}
 	j, err := journal.OpenReadOnly(dir, journal.Options{})
 	if err != nil {
 		return 0, 0, nil, err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	report, err := j.Verify(ctx, func(v journal.VerifyProgress) {
+	problems, report, err := damage(ctx, j, artifact.Inspect(artifactDir(c.Data)), func(v journal.VerifyProgress) {
 		p.say("checked %s, %s", many(v.Sessions, "session", "sessions"), many(v.Events, "event", "events"))
 	})
-	if err != nil {
-		return 0, 0, nil, err
-	}
-	for _, d := range report.Damage {
-		problems = append(problems, d.String())
-	}
-	return report.Sessions, report.Events, problems, nil
+	return report.Sessions, report.Events, problems, err
 }

@@ -29,6 +29,14 @@ func (p *parley) speakVertesia(conns *wire.Conns) ([]wire.Route, error) {
 			}
 			return names
 		},
+		Tools: func(ctx context.Context, name string) ([]vertesia.Tool, bool) {
+			list, known := p.agents.Tools(ctx, name)
+			tools := make([]vertesia.Tool, len(list))
+			for i, t := range list {
+				tools[i] = vertesia.Tool(t)
+			}
+			return tools, known
+		},
 		TrustedProxy: p.cfg.TrustedProxy, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Retention: p.cfg.VertesiaRetention, Logger: p.log,
 	})
 	return p.vertesia.Routes(), nil

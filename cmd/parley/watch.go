@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
@@ -15,7 +16,7 @@ type WatchCmd struct {
 	Session string `arg:"" help:"The session."`
 	After   string `help:"Begin after this sequence or cursor; 0 is the beginning. Without it: from now on." placeholder:"CURSOR"`
 	JSON    bool   `help:"One JSON object per line: events as they are stored, and previews."`
-	Until   bool   `help:"End when no turn runs any more." name:"until-idle"`
+	Until   bool   `help:"End when everything up to now is shown and nothing runs any more." name:"until-idle"`
 }
 
 // Run prints until it is interrupted or the session is gone.
@@ -39,7 +40,7 @@ func (c *WatchCmd) Run(ctx context.Context, std *stdio) error {
 	if _, err := cl.Get(ctx, id); err != nil {
 		return missing(err, id)
 	}
-	state := chat.State{}
+	last := chat.Seq(0) // what there was when the stream began
 	for f, err := range cl.Watch(ctx, id, opt) {
 		if err != nil {
 			if ctx.Err() != nil {
@@ -55,11 +56,15 @@ func (c *WatchCmd) Run(ctx context.Context, std *stdio) error {
 		if err != nil {
 			return err
 		}
-		if f.Event != nil {
-			state.Apply(f.Event)
-			if _, ended := f.Event.Body.(chat.TurnCompleted); ended && c.Until && !state.Busy() {
-				return nil
-			}
+		if f.Hello != nil {
+			last = f.Hello.Last
+		}
+		// What agents say does not make a session idle.
+		if !c.Until || f.Preview != nil || f.Cursor.Seq < last || f.Event != nil && strings.HasPrefix(f.Event.Type, "agent.") {
+			continue
+		}
+		if s, err := cl.Get(ctx, id); err != nil || s.Last <= f.Cursor.Seq && s.Status != chat.Running && s.Status != chat.Waiting {
+			return err
 		}
 	}
 	return nil

@@ -47,7 +47,8 @@ type House struct {
 	Runner   *agent.Runner
 	Auth     *auth.Auth
 	Conns    *wire.Conns
-	HTTP     *httptest.Server // after Serve
+	HTTP     *httptest.Server     // after Serve
+	Erased   func(chat.SessionID) // told of erased sessions; to be set before Serve
 
 	t       testing.TB
 	journal *journal.Journal
@@ -106,12 +107,19 @@ func Open(t testing.TB, opt Options) *House {
 		info, err := h.Files.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{})
 		return info.Size, err
 	}})
-	h.Sessions = session.New(h.journal, h.hub, session.Options{Artifacts: h.Files, Committed: h.Runner.Committed, Erased: h.Runner.Erased, Now: opt.Now})
+	h.Sessions = session.New(h.journal, h.hub, session.Options{Artifacts: h.Files, Committed: h.Runner.Committed, Erased: h.erased, Now: opt.Now})
 	h.Runner.Attach(h.Sessions)
 	if h.Auth, err = auth.New(auth.Options{Tokens: opt.Tokens, Rate: -1}); err != nil {
 		t.Fatal(err)
 	}
 	return h
+}
+
+func (h *House) erased(id chat.SessionID) {
+	h.Runner.Erased(id)
+	if h.Erased != nil {
+		h.Erased(id)
+	}
 }
 
 // Serve starts the server with the dialect's routes, and what else it runs. It

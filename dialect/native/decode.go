@@ -38,6 +38,8 @@ func checkJSON(b []byte) error {
 	switch err := wire.CheckJSON(b, maxDepth); {
 	case errors.Is(err, wire.ErrJSONDepth):
 		return chat.Errorf(chat.Invalid, "the JSON is nested deeper than %d levels", maxDepth)
+	case errors.Is(err, wire.ErrJSONSurrogate):
+		return chat.Errorf(chat.Invalid, "the body has half of a character (a surrogate such as \\ud83d alone): send characters whole").Because(err)
 	case err != nil:
 		return chat.Errorf(chat.Invalid, "the body is not valid UTF-8").Because(err)
 	}
@@ -117,7 +119,7 @@ func (q *query) bad(name, value, want string) {
 func (q *query) text(name string) string {
 	s, _ := q.get(name)
 	if len(s) > 1000 || !utf8.ValidString(s) {
-		q.bad(name, s, "at most 1000 bytes of UTF-8")
+		q.bad(name, s, "it has at most 1000 bytes of UTF-8")
 	}
 	return s
 }
@@ -129,7 +131,7 @@ func (q *query) number(name string, least, most, otherwise uint64) uint64 {
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || n < least || n > most {
-		q.bad(name, s, "a whole number from "+strconv.FormatUint(least, 10)+" to "+strconv.FormatUint(most, 10))
+		q.bad(name, s, "it must be a whole number from "+strconv.FormatUint(least, 10)+" to "+strconv.FormatUint(most, 10))
 		return otherwise
 	}
 	return n
@@ -147,7 +149,7 @@ func (q *query) oneOf(name string, words ...string) string {
 			return s
 		}
 	}
-	q.bad(name, s, "one of "+strings.Join(words, ", "))
+	q.bad(name, s, "it must be one of "+strings.Join(words, ", "))
 	return ""
 }
 
@@ -166,7 +168,7 @@ func rangeOf(r *http.Request) (chat.Range, error) {
 	if s := q.text("types"); s != "" {
 		rg.Types = strings.Split(s, ",")
 		if slices.Contains(rg.Types, "") {
-			q.bad("types", s, "names of types with one comma between them")
+			q.bad("types", s, "give names of types with one comma between them")
 		}
 	}
 	if w, given := q.get("workstream"); given {
@@ -174,7 +176,7 @@ func rangeOf(r *http.Request) (chat.Range, error) {
 			w = ""
 		}
 		if w != "" && chat.CheckWorkstream(w) != nil {
-			q.bad("workstream", w, "the id of a workstream, or main")
+			q.bad("workstream", w, "give the id of a workstream, or main")
 		}
 		rg.Workstream = &w
 	}

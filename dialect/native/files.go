@@ -114,8 +114,46 @@ func (d *Dialect) getFile(w http.ResponseWriter, r *http.Request, c chat.Caller)
 	defer body.Close()
 	wire.StoredHeaders(w.Header(), info.Path, info.MediaType, info.SHA256)
 	// ServeContent answers ranges, If-Range and If-None-Match.
-	http.ServeContent(w, r, "", info.StoredAt.Time(), body)
+	ranged := &rangeWriter{ResponseWriter: w}
+	http.ServeContent(ranged, r, "", info.StoredAt.Time(), body)
+	if ranged.refused {
+		e := chat.Errorf(chat.Invalid, "the file has %d bytes, and the Range %q is not a part of it", info.Size, r.Header.Get("Range")).With("size", info.Size)
+		d.send(w, r, http.StatusRequestedRangeNotSatisfiable, errorBody{infoOf(e)})
+	}
 	return nil
+}
+
+// rangeWriter keeps back the plain text with which ServeContent refuses a range.
+type rangeWriter struct {
+	http.ResponseWriter
+	refused bool
+}
+
+// WriteHeader takes the status.
+func (w *rangeWriter) WriteHeader(code int) {
+	if w.refused = code == http.StatusRequestedRangeNotSatisfiable; w.refused {
+		for _, name := range []string{"Content-Disposition", "Content-Length", "ETag"} {
+			w.Header().Del(name)
+		}
+		return
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Write takes bytes of the file.
+func (w *rangeWriter) Write(b []byte) (int, error) {
+	if w.refused {
+		return len(b), nil
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// ReadFrom lets the operating system move the bytes of a file.
+func (w *rangeWriter) ReadFrom(r io.Reader) (int64, error) {
+	if w.refused {
+		return io.Copy(io.Discard, r)
+	}
+	return io.Copy(w.ResponseWriter, r)
 }
 
 func (d *Dialect) deleteFile(w http.ResponseWriter, r *http.Request, c chat.Caller) error {

@@ -16,8 +16,10 @@ func parseFrame(msg []byte) (clientFrame, error) {
 	if err := checkJSON(msg); err != nil {
 		return f, err
 	}
-	err := json.Unmarshal(msg, &f)
-	if err != nil {
+	var err error
+	if quick, ok := readFrame(msg); ok {
+		f = quick
+	} else if err = json.Unmarshal(msg, &f); err != nil {
 		if len(f.ID) == 0 { // it may stand behind what could not be read
 			var head struct {
 				ID json.RawMessage `json:"id"`

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"testing"
 	"unicode/utf8"
 
@@ -33,6 +34,12 @@ func FuzzFrame(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, msg []byte) {
+		if quick, ok := readFrame(msg); ok && utf8.Valid(msg) {
+			var slow clientFrame
+			if err := json.Unmarshal(msg, &slow); err == nil && !reflect.DeepEqual(quick, slow) || err != nil && json.Valid(quick.Events) {
+				t.Fatalf("quick %+v\nslow %+v, %v", quick, slow, err)
+			}
+		}
 		c, err := parseFrame(msg)
 		coded(t, err)
 		if len(c.ID) > maxFrameID {

@@ -200,10 +200,10 @@ func (d *Dialect) patchSession(w http.ResponseWriter, r *http.Request, c chat.Ca
 	if err := d.read(r, &p); err != nil {
 		return err
 	}
-	if p.Title == nil && p.Metadata == nil && p.Agent == nil && p.Policy == nil && p.Members == nil {
-		return chat.Errorf(chat.Invalid, "there is nothing to change: send title, metadata, agent, policy or members")
+	if p.Title == nil && p.Metadata == nil && p.Agent == nil && p.Policy == nil && p.Settings == nil && p.Members == nil && !p.Compact {
+		return chat.Errorf(chat.Invalid, "there is nothing to change: send title, metadata, agent, policy, settings, compact or members")
 	}
-	u := chat.SessionUpdated{Title: p.Title, Metadata: p.Metadata, Agent: p.Agent, Policy: p.Policy, Members: p.Members}
+	u := chat.SessionUpdated{Title: p.Title, Metadata: p.Metadata, Agent: p.Agent, Policy: p.Policy, Settings: p.Settings, Compact: p.Compact, Members: p.Members}
 	sess, err := d.opt.Sessions.Update(r.Context(), c, sessionID(r), u)
 	if err == nil {
 		d.send(w, r, http.StatusOK, sess)
@@ -371,7 +371,7 @@ func (d *Dialect) searchEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 	q := queryOf(r)
 	before, limit, text := q.sequence("before", 1), q.limit(), q.text("q")
 	if q.err == nil && text == "" {
-		q.bad("q", "", "what is looked for?")
+		q.bad("q", "", "say what to look for")
 	}
 	if q.err != nil {
 		return q.err

@@ -212,7 +212,7 @@ func (s *socket) handle(ctx context.Context, f clientFrame) error {
 		}
 		return err
 	case "stop":
-		res, err := s.d.opt.Sessions.Stop(ctx, s.caller, f.Session, f.Workstream, f.Reason)
+		res, err := s.d.stop(ctx, s.caller, f.Session, stopBody{f.Workstream, f.All, f.Reason})
 		if err == nil {
 			s.send(ctx, serverFrame{Op: "ok", ID: f.ID, Session: f.Session, Stop: &res})
 		}
@@ -221,7 +221,10 @@ func (s *socket) handle(ctx context.Context, f clientFrame) error {
 		s.ping(ctx, f.ID)
 		return nil
 	}
-	return chat.Errorf(chat.Invalid, "op %q is not one of watch, unwatch, append, preview, answer, stop, ping", clip(f.Op))
+	if known, err := s.workstream(ctx, f); known {
+		return err
+	}
+	return chat.Errorf(chat.Invalid, "op %q is not one of watch, unwatch, append, preview, answer, stop, ping, %s", clip(f.Op), workOps)
 }
 
 func (s *socket) append(ctx context.Context, id json.RawMessage, session chat.SessionID, drafts []chat.Draft) error {

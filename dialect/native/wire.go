@@ -74,6 +74,8 @@ type patchBody struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 	Agent    *string         `json:"agent,omitempty"`
 	Policy   *chat.Policy    `json:"policy,omitempty"`
+	Settings *chat.Settings  `json:"settings,omitempty"`
+	Compact  bool            `json:"compact,omitempty"`
 	Members  *[]chat.Member  `json:"members,omitempty"`
 }
 
@@ -153,8 +155,9 @@ type clientFrame struct {
 	Answer     *chat.Answer    `json:"answer,omitempty"`
 	Workstream string          `json:"workstream_id,omitempty"` // stop
 	Reason     string          `json:"reason,omitempty"`
-	Slots      int             `json:"slots,omitempty"` // ready: how many turns at once
-	Turns      []chat.TurnID   `json:"turns,omitempty"` // ready: turns it still holds
+	All        bool            `json:"workstreams,omitempty"` // stop: also all workstreams
+	Slots      int             `json:"slots,omitempty"`       // ready: how many turns at once
+	Turns      []chat.TurnID   `json:"turns,omitempty"`       // ready: turns it still holds
 	Turn       chat.TurnID     `json:"turn_id,omitempty"`
 	Error      string          `json:"error,omitempty"` // fail: why
 
@@ -181,6 +184,6 @@ type serverFrame struct {
 	Retry       *bool                   `json:"retry,omitempty"`
 	Turn        *chat.Assignment        `json:"turn,omitempty"`
 	TurnID      chat.TurnID             `json:"turn_id,omitempty"`
-	Workstreams []chat.WorkstreamStatus `json:"workstreams,omitempty"` // answers of a worker's workstream verbs
+	Workstreams []chat.WorkstreamStatus `json:"workstreams,omitempty"` // answers of the verbs of workstreams
 	ServerNow   *chat.At                `json:"server_now,omitempty"`
 }

@@ -96,7 +96,7 @@ func (w *work) handle(ctx context.Context, f clientFrame) error {
 	if known, err := w.workstream(ctx, f); known {
 		return err
 	}
-	return chat.Errorf(chat.Invalid, "op %q is not one of append, preview, done, fail, ping, launch_workstream, message_workstream, steer_workstream, terminate_workstream, workstream_status, workstream_progress", clip(f.Op))
+	return chat.Errorf(chat.Invalid, "op %q is not one of append, preview, done, fail, ping, %s, workstream_progress", clip(f.Op), workOps)
 }
 
 func (w *work) finish(ctx context.Context, f clientFrame, cause error) error {

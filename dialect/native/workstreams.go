@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -14,20 +13,21 @@ func (d *Dialect) stopTurn(w http.ResponseWriter, r *http.Request, c chat.Caller
 	if err := d.read(r, &s); err != nil {
 		return err
 	}
-	if s.Workstreams && s.Workstream != "" {
-		return chat.Errorf(chat.Invalid, "either workstream_id names one line to stop, or workstreams stops all of them")
-	}
-	var res chat.StopResult
-	var err error
-	if s.Workstreams {
-		res, err = d.opt.Sessions.StopAll(r.Context(), c, sessionID(r), s.Reason)
-	} else {
-		res, err = d.opt.Sessions.Stop(r.Context(), c, sessionID(r), s.Workstream, s.Reason)
-	}
+	res, err := d.stop(r.Context(), c, sessionID(r), s)
 	if err == nil {
 		d.send(w, r, http.StatusOK, res)
 	}
 	return err
+}
+
+func (d *Dialect) stop(ctx context.Context, c chat.Caller, id chat.SessionID, s stopBody) (chat.StopResult, error) {
+	switch {
+	case s.Workstreams && s.Workstream != "":
+		return chat.StopResult{}, chat.Errorf(chat.Invalid, "either workstream_id names one line to stop, or workstreams stops all of them")
+	case s.Workstreams:
+		return d.opt.Sessions.StopAll(ctx, c, id, s.Reason)
+	}
+	return d.opt.Sessions.Stop(ctx, c, id, s.Workstream, s.Reason)
 }
 
 func (d *Dialect) forkSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
@@ -59,7 +59,7 @@ func (d *Dialect) launchWorkstream(w http.ResponseWriter, r *http.Request, c cha
 func (d *Dialect) listWorkstreams(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	all, err := d.opt.Sessions.Workstreams(r.Context(), c, sessionID(r))
 	if err == nil {
-		d.send(w, r, http.StatusOK, workstreamsBody{slices.Concat([]chat.WorkstreamStatus{}, all)})
+		d.send(w, r, http.StatusOK, workstreamsBody{append([]chat.WorkstreamStatus{}, all...)})
 	}
 	return err
 }
@@ -123,12 +123,34 @@ func (d *Dialect) terminateWorkstream(w http.ResponseWriter, r *http.Request, c 
 	return err
 }
 
-// workstream does the verbs by which a worker handles workstreams, as part of a
-// turn that it has. known is false for other ops.
+// workOps are the verbs by which workstreams are handled; an agent that is a
+// worker has workstream_progress besides.
+const workOps = "launch_workstream, message_workstream, steer_workstream, terminate_workstream, workstream_status"
+
+func isWorkOp(op string) bool {
+	switch op {
+	case "launch_workstream", "message_workstream", "steer_workstream", "terminate_workstream", "workstream_status":
+		return true
+	}
+	return false
+}
+
+// workstream does the verbs of workstreams in the session that the frame names.
+// known is false for other ops.
+func (s *socket) workstream(ctx context.Context, f clientFrame) (known bool, err error) {
+	if !isWorkOp(f.Op) {
+		return false, nil
+	}
+	all, err := s.verb(ctx, f, chat.TurnRef{Session: f.Session})
+	if err == nil {
+		s.send(ctx, serverFrame{Op: "ok", ID: f.ID, Session: f.Session, Workstreams: all})
+	}
+	return true, err
+}
+
+// workstream does the same for a worker, as part of a turn that it has.
 func (w *work) workstream(ctx context.Context, f clientFrame) (known bool, err error) {
-	switch f.Op {
-	case "launch_workstream", "message_workstream", "steer_workstream", "terminate_workstream", "workstream_status", "workstream_progress":
-	default:
+	if !isWorkOp(f.Op) && f.Op != "workstream_progress" {
 		return false, nil
 	}
 	ref, err := w.seat.Holds(f.Turn)
@@ -142,8 +164,8 @@ func (w *work) workstream(ctx context.Context, f clientFrame) (known bool, err e
 	return true, err
 }
 
-func (w *work) verb(ctx context.Context, f clientFrame, ref chat.TurnRef) ([]chat.WorkstreamStatus, error) {
-	s := w.d.opt.Sessions
+func (s *socket) verb(ctx context.Context, f clientFrame, ref chat.TurnRef) ([]chat.WorkstreamStatus, error) {
+	sessions := s.d.opt.Sessions
 	word := chat.Steering{Command: f.Command, Text: f.Text, ClientID: f.ClientID, Turn: ref.Turn, Attempt: ref.Attempt}
 	var status chat.WorkstreamStatus
 	var err error
@@ -153,28 +175,30 @@ func (w *work) verb(ctx context.Context, f clientFrame, ref chat.TurnRef) ([]cha
 			return nil, chat.Errorf(chat.Invalid, "launch_workstream needs launch: {id, instruction, …}")
 		}
 		l := *f.Launch
-		l.Parent, l.Turn, l.Attempt = "", ref.Turn, ref.Attempt // the turn says which line launches
+		if l.Turn, l.Attempt = ref.Turn, ref.Attempt; ref.Turn != "" {
+			l.Parent = "" // the turn says which line launches
+		}
 		if l.ClientID == "" {
 			l.ClientID = f.ClientID
 		}
-		status, err = s.Launch(ctx, w.caller, ref.Session, l)
+		status, err = sessions.Launch(ctx, s.caller, ref.Session, l)
 	case "message_workstream":
-		status, err = s.MessageWorkstream(ctx, w.caller, ref.Session, f.Workstream, word)
+		status, err = sessions.MessageWorkstream(ctx, s.caller, ref.Session, f.Workstream, word)
 	case "steer_workstream":
-		status, err = s.SteerWorkstream(ctx, w.caller, ref.Session, f.Workstream, word)
+		status, err = sessions.SteerWorkstream(ctx, s.caller, ref.Session, f.Workstream, word)
 	case "terminate_workstream":
 		word.Text = f.Reason
-		status, err = s.TerminateWorkstream(ctx, w.caller, ref.Session, f.Workstream, word)
+		status, err = sessions.TerminateWorkstream(ctx, s.caller, ref.Session, f.Workstream, word)
 	case "workstream_progress":
 		if f.Progress == nil {
 			return nil, chat.Errorf(chat.Invalid, "workstream_progress needs progress: {phase, message, …}")
 		}
-		return nil, s.ReportWorkstream(ctx, ref, f.ClientID, *f.Progress)
+		return nil, sessions.ReportWorkstream(ctx, ref, f.ClientID, *f.Progress)
 	default:
 		if f.Workstream == "" {
-			return s.Workstreams(ctx, w.caller, ref.Session)
+			return sessions.Workstreams(ctx, s.caller, ref.Session)
 		}
-		status, err = s.Workstream(ctx, w.caller, ref.Session, f.Workstream)
+		status, err = sessions.Workstream(ctx, s.caller, ref.Session, f.Workstream)
 	}
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -22,7 +23,7 @@ import (
 )
 
 func main() {
-	url := flag.String("url", client.DefaultURL, "address of the server")
+	url := flag.String("url", cmp.Or(os.Getenv("PARLEY_URL"), client.DefaultURL), "address of the server")
 	name := flag.String("name", "echo", "agent name whose turns are answered")
 	pause := flag.Duration("pause", 100*time.Millisecond, "between two words")
 	flag.Parse()

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// keepDraft saves what somebody was about to answer when the question is over.
+func (m *screen) keepDraft(e *chat.Event) {
+	if m.form == nil || chat.AnswerOf(e.Body) != m.form.prompt.RequestID {
+		return
+	}
+	text := m.form.draft()
+	if b, ok := e.Body.(chat.UserInputResponse); ok && b.Text == text {
+		return
+	}
+	if text != "" && m.input.Value() == "" {
+		m.input.SetValue(text)
+		m.notice = "the question is over; what you wrote is kept here"
+	}
+}
+
+// armMsg says that a prompt has been on the screen for a moment.
+type armMsg string
+
+// armAfter is how long keys still go to the message after a prompt has come up:
+// whoever is typing must not approve something by that.
+const armAfter = 700 * time.Millisecond
+
+// choose keeps a form on the screen for the oldest open prompt.
+func (m *screen) choose() tea.Cmd {
+	if m.form != nil {
+		if slices.ContainsFunc(m.talk.prompts, func(p chat.Prompt) bool { return p.RequestID == m.form.prompt.RequestID }) {
+			return nil
+		}
+		m.form = nil
+	}
+	m.away = false
+	if len(m.talk.prompts) == 0 {
+		return nil
+	}
+	m.form = newForm(m.talk.prompts[0], m.width)
+	m.form.fresh = true
+	m.away = m.input.Value() != "" // a message is being written
+	id := m.form.prompt.RequestID
+	return tea.Tick(armAfter, func(time.Time) tea.Msg { return armMsg(id) })
+}
+
+// nextPrompt turns to the next of several open prompts.
+func (m *screen) nextPrompt() {
+	for i, p := range m.talk.prompts {
+		if m.form != nil && p.RequestID == m.form.prompt.RequestID {
+			m.form = newForm(m.talk.prompts[(i+1)%len(m.talk.prompts)], m.width)
+			return
+		}
+	}
+}
+
+func (m *screen) answer(a chat.Answer) tea.Cmd {
+	id, request := m.session.ID, m.form.prompt.RequestID
+	m.form.sent = true
+	m.talk.mine[request] = true
+	return func() tea.Msg {
+		_, err := m.cl.Answer(m.ctx, id, request, a)
+		return answeredMsg{request, err}
+	}
+}
+
+func (m *screen) answered(msg answeredMsg) {
+	if msg.err == nil {
+		return // the stream brings the answer
+	}
+	m.notice = explain(msg.err)
+	delete(m.talk.mine, msg.requestID)
+	if m.form != nil && m.form.prompt.RequestID == msg.requestID {
+		m.form.sent = false
+	}
+}
+
+// formLines draws the prompt that is being answered; x is negative when nothing
+// is typed. It leaves some of the conversation in view where the window has room
+// for both.
+func (m *screen) formLines() (lines []string, x, y int) {
+	f := m.form
+	room := m.height - 2
+	if m.height >= 12 {
+		room = m.height - 5
+	}
+	tail := []string{dim.Render(clip("  "+m.formHelp(), m.width))}
+	if f.prompt.Permission != nil {
+		tail = append([]string{clip(dim.Render("  for: ")+durationText(f.duration), m.width)}, tail...)
+	}
+	body := max(1, len(f.rows))
+	if f.typing {
+		body = f.edit.Height()
+	}
+	room = max(2, room-len(tail))
+	lines = cut(m.question(), max(1, room-min(body, 3)))
+	x = -1
+	if f.typing {
+		if c := f.edit.Cursor(); c != nil {
+			x, y = c.X, c.Y+len(lines)
+		}
+		lines = append(lines, strings.Split(f.edit.View(), "\n")...)
+	} else {
+		lines = append(lines, f.rowLines(m.width, max(1, room-len(lines)))...)
+	}
+	return append(lines, tail...), x, y
+}
+
+// question is what the prompt asks, whole.
+func (m *screen) question() []string {
+	f := m.form
+	lines := wrap(promptTitle(&f.prompt), m.width, asking.Render("? "), strong)
+	if a := f.prompt.Approval; a != nil {
+		c := f.call()
+		count := ""
+		if len(a.Calls) > 1 {
+			count = fmt.Sprintf(" (%d of %d)", min(len(f.decided)+1, len(a.Calls)), len(a.Calls))
+		}
+		if c.Risk != "" {
+			lines = append(lines, clip("  "+bad.Render("risk: "+oneLine(c.Risk)), m.width))
+		}
+		lines = append(lines, wrap(c.Tool+" "+paramsText(c.Params)+count, m.width, "  ", lipgloss.NewStyle())...)
+	}
+	if in := f.prompt.Input; in != nil && in.URL != "" && in.URL != in.Text {
+		lines = append(lines, wrap(in.URL, m.width, "  ", lipgloss.NewStyle())...)
+	}
+	return lines
+}
+
+// cut keeps the first lines and says how many are not shown.
+func cut(lines []string, most int) []string {
+	if len(lines) <= most || most < 1 {
+		return lines
+	}
+	if most == 1 {
+		return lines[:1]
+	}
+	rest := len(lines) - most + 1
+	return append(lines[:most-1:most-1], dim.Render("… "+many(rest, "more line", "more lines")))
+}
+
+func (m *screen) formHelp() string {
+	help := m.form.help()
+	if n := len(m.talk.prompts); n > 1 {
+		help += fmt.Sprintf(" · Ctrl+N next of %d", n)
+	}
+	help += " · Tab message"
+	if d := m.form.prompt.Deadline; d != 0 {
+		help = countdown(d.Time().Sub(m.now.Add(m.clock))) + " · " + help
+	}
+	return help
+}
+
+// rowLines draws the choices around the cursor.
+func (f *form) rowLines(width, most int) []string {
+	from := 0
+	if len(f.rows) > most {
+		from = min(max(0, f.cursor-most/2), len(f.rows)-most)
+	}
+	var lines []string
+	for i := from; i < len(f.rows) && i < from+most; i++ {
+		r := f.rows[i]
+		mark := "  "
+		if i == f.cursor {
+			mark = youStyle.Render("▸ ")
+		}
+		if f.many {
+			mark += map[bool]string{true: "[x] ", false: "[ ] "}[r.on]
+		} else if i < 9 {
+			mark += fmt.Sprintf("%d. ", i+1)
+		}
+		line := mark + oneLine(r.label)
+		if r.hint != "" {
+			line += dim.Render(" · " + oneLine(r.hint))
+		}
+		lines = append(lines, clip(line, width))
+	}
+	return lines
+}
+
+func durationText(at int) string {
+	words := make([]string, len(durations))
+	for i, d := range durations {
+		words[i] = dim.Render(d)
+		if i == at {
+			words[i] = strong.Render("[" + d + "]")
+		}
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,119 @@
+package journal
+
+import (
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// logFS keeps errors of the log's files from Pebble, which has no answer to some
+// of them: when it cannot go on in a new file it ends the process in a way that
+// nobody can catch. The first error is final for the journal, see fail; from then
+// on the log goes nowhere, so that its files stay as they are, and guard
+// acknowledges nothing. Only a start may fail: it says why by itself.
+type logFS struct {
+	vfs.FS
+	j *Journal
+}
+
+func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
+
+// Create creates a file.
+func (f logFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return f.begin(name, func() (vfs.File, error) { return f.FS.Create(name, category) })
+}
+
+// ReuseForWrite renames a file to write it anew.
+func (f logFS) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return f.begin(name, func() (vfs.File, error) { return f.FS.ReuseForWrite(old, name, category) })
+}
+
+func (f logFS) begin(name string, create func() (vfs.File, error)) (vfs.File, error) {
+	if !isLog(name) {
+		return create()
+	}
+	if f.j.failure.Load() != nil {
+		return nowhere{}, nil
+	}
+	file, err := create()
+	switch {
+	case err == nil:
+		return logFile{file, f.j}, nil
+	case !f.j.opened.Load():
+		return nil, err
+	}
+	f.j.fail(err)
+	return nowhere{}, nil
+}
+
+// logFile is a file of the log.
+type logFile struct {
+	vfs.File
+	j *Journal
+}
+
+// keep makes an error final instead of telling Pebble.
+func (f logFile) keep(err error) error {
+	if err == nil || !f.j.opened.Load() {
+		return err
+	}
+	f.j.fail(err)
+	return nil
+}
+
+func (f logFile) failed() bool { return f.j.failure.Load() != nil }
+
+func (f logFile) Write(p []byte) (int, error) {
+	if f.failed() {
+		return len(p), nil
+	}
+	n, err := f.File.Write(p)
+	if err != nil && f.keep(err) == nil {
+		return len(p), nil
+	}
+	return n, err
+}
+
+func (f logFile) Sync() error {
+	if f.failed() {
+		return nil
+	}
+	return f.keep(f.File.Sync())
+}
+
+func (f logFile) SyncData() error {
+	if f.failed() {
+		return nil
+	}
+	return f.keep(f.File.SyncData())
+}
+
+func (f logFile) SyncTo(length int64) (full bool, err error) {
+	if f.failed() {
+		return true, nil
+	}
+	full, err = f.File.SyncTo(length)
+	return full, f.keep(err)
+}
+
+func (f logFile) Close() error { return f.keep(f.File.Close()) }
+
+// nowhere is a log file after the log has failed.
+type nowhere struct{}
+
+var errNowhere = errors.New("the log has failed")
+
+func (nowhere) Close() error                              { return nil }
+func (nowhere) Read([]byte) (int, error)                  { return 0, io.EOF }
+func (nowhere) ReadAt([]byte, int64) (int, error)         { return 0, io.EOF }
+func (nowhere) Write(p []byte) (int, error)               { return len(p), nil }
+func (nowhere) WriteAt(p []byte, _ int64) (int, error)    { return len(p), nil }
+func (nowhere) Preallocate(int64, int64) error            { return nil }
+func (nowhere) Stat() (vfs.FileInfo, error)               { return nil, errNowhere }
+func (nowhere) Sync() error                               { return nil }
+func (nowhere) SyncTo(int64) (fullSync bool, err error)   { return true, nil }
+func (nowhere) SyncData() error                           { return nil }
+func (nowhere) Prefetch(offset int64, length int64) error { return nil }
+func (nowhere) Fd() uintptr                               { return vfs.InvalidFd }

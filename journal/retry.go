@@ -1,0 +1,82 @@
+package journal
+
+import (
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+const (
+	// retryPause lies between two tries of work in the background that fails.
+	// Pebble itself makes none: on a full disk it would keep a core busy.
+	retryPause = 250 * time.Millisecond
+	// retryReport is how often a failure that lasts is reported.
+	retryReport = time.Minute
+)
+
+// openEngine opens Pebble. At its start it writes what its log holds into
+// tables, and tries that for ever: a start that cannot do it should end instead.
+func (j *Journal) openEngine(dir string, readOnly bool) (*pebble.DB, error) {
+	type opened struct {
+		db  *pebble.DB
+		err error
+	}
+	done := make(chan opened, 1)
+	j.stuck = make(chan error, 1)
+	go func() {
+		db, err := pebble.Open(dir, j.engineOptions(readOnly))
+		done <- opened{db, err}
+	}()
+	select {
+	case o := <-done:
+		return o.db, o.err
+	case err := <-j.stuck:
+		go func() {
+			if o := <-done; o.err == nil {
+				_ = o.db.Close() // it came to its end after all, too late
+			}
+		}()
+		return nil, err
+	}
+}
+
+// backgroundFailed is called when a flush or compaction failed. Pebble tries
+// again; until one succeeds, commits are refused rather than left to hang when
+// the tables in memory are full.
+func (j *Journal) backgroundFailed(err error) {
+	if j.closing.Load() {
+		return
+	}
+	j.background.Store(&err)
+	select {
+	case j.stuck <- err:
+	default: // nobody waits for the start any more
+	}
+	now := time.Now().UnixNano()
+	if last := j.reported.Load(); now-last > int64(retryReport) && j.reported.CompareAndSwap(last, now) {
+		j.opt.Logger.Error("background work of the store failed; nothing can be stored until it succeeds, trying again", "err", err.Error())
+	}
+}
+
+// backgroundDone is called at the end of a flush or compaction.
+func (j *Journal) backgroundDone(err error) {
+	if err == nil && j.background.Swap(nil) != nil {
+		j.reported.Store(0)
+	}
+}
+
+// pausingFS makes new tables wait while the ones before them failed.
+type pausingFS struct {
+	vfs.FS
+	j *Journal
+}
+
+// Create creates a file; Pebble holds no lock when it is a table.
+func (f pausingFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if strings.HasSuffix(name, ".sst") && f.j.background.Load() != nil && !f.j.closing.Load() {
+		time.Sleep(retryPause)
+	}
+	return f.FS.Create(name, category)
+}
