@@ -76,7 +76,7 @@ wheel: $(VENV)/ready
 
 # BENCH takes options: make bench BENCH="-row 4,5" or BENCH=-short
 bench: build
-	cd bench && $(GO) run . -parley $(CURDIR)/bin/parley $(BENCH)
+	cd bench && CGO_ENABLED=0 $(GO) run . -parley $(CURDIR)/bin/parley $(BENCH)
 
 fuzz:
 	@for pkg in $$($(GO) list ./...); do \

@@ -62,6 +62,10 @@ func main() {
 		fail(servePeer(os.Args[2]))
 		return
 	}
+	if len(os.Args) == 4 && os.Args[1] == bareFlag {
+		fail(serveBare(os.Args[2], os.Args[3]))
+		return
+	}
 	e := &env{}
 	only := flag.String("row", "", "numbers of the rows to run, separated by commas; all when empty")
 	flag.BoolVar(&e.short, "short", false, "one short round each, to see that everything works")

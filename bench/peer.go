@@ -21,9 +21,12 @@ import (
 // peerFlag is the argument by which this program becomes the peer.
 const peerFlag = "-serve-centrifuge"
 
+// kept begins the names of channels that keep a history, from which readers
+// recover.
+const kept = "h:"
+
 // servePeer is a small server on the centrifuge library: one node, its memory
-// broker, WebSocket with JSON. Channels that begin with h: keep a history from
-// which readers recover.
+// broker, WebSocket with JSON.
 func servePeer(addr string) error {
 	node, err := centrifuge.New(centrifuge.Config{
 		LogLevel: centrifuge.LogLevelNone,
@@ -38,12 +41,12 @@ func servePeer(addr string) error {
 	})
 	node.OnConnect(func(c *centrifuge.Client) {
 		c.OnSubscribe(func(e centrifuge.SubscribeEvent, cb centrifuge.SubscribeCallback) {
-			kept := strings.HasPrefix(e.Channel, "h:")
-			cb(centrifuge.SubscribeReply{Options: centrifuge.SubscribeOptions{EnableRecovery: kept}}, nil)
+			cb(centrifuge.SubscribeReply{Options: centrifuge.SubscribeOptions{EnableRecovery: strings.HasPrefix(e.Channel, kept)}}, nil)
 		})
+		c.OnHistory(func(_ centrifuge.HistoryEvent, cb centrifuge.HistoryCallback) { cb(centrifuge.HistoryReply{}, nil) })
 		c.OnPublish(func(e centrifuge.PublishEvent, cb centrifuge.PublishCallback) {
 			var o centrifuge.PublishOptions
-			if strings.HasPrefix(e.Channel, "h:") {
+			if strings.HasPrefix(e.Channel, kept) {
 				o.HistorySize, o.HistoryTTL = 1000, time.Hour
 			}
 			cb(centrifuge.PublishReply{Options: o}, nil)
@@ -57,6 +60,11 @@ func servePeer(addr string) error {
 		CheckOrigin: func(*http.Request) bool { return true }, UseWriteBufferPool: true, WriteTimeout: 30 * time.Second,
 		MessageSizeLimit: 1 << 20, PingPongConfig: centrifuge.PingPongConfig{PingInterval: -1},
 	}))
+	return serve(addr, mux)
+}
+
+// serve answers at /healthz and by mux until the process is told to end.
+func serve(addr string, mux *http.ServeMux) error {
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	server := &http.Server{Addr: addr, Handler: mux}
 	over := make(chan os.Signal, 1)
@@ -108,4 +116,68 @@ func (centrifugeJSON) Answers(msg []byte) (int, error) {
 		return 0, fmt.Errorf("centrifuge refused: %s", msg)
 	}
 	return bytes.Count(msg, []byte(`"publish":`)), nil
+}
+
+// recovering is a reader that had nothing of a channel and comes back.
+type recovering struct {
+	centrifugeJSON
+	epoch string
+}
+
+func (r recovering) Watch(channel string) []byte {
+	return fmt.Appendf(nil, `{"id":2,"subscribe":{"channel":%q,"recover":true,"epoch":%q,"offset":0}}`, channel, r.epoch)
+}
+
+// fillPeer publishes n messages to a channel and returns the epoch of its
+// history, which readers need to recover.
+func fillPeer(p *process, channel string, n int) (epoch string, err error) {
+	ws, err := load.OpenWS(p.target, centrifugeJSON{})
+	if err != nil {
+		return "", err
+	}
+	defer ws.Close()
+	for done := 0; done < n; {
+		texts := make([]string, min(100, n-done))
+		for i := range texts {
+			texts[i] = message(done + i)
+		}
+		frame, wait := centrifugeJSON{}.Append(nil, channel, texts)
+		if err := ws.SendFrames(frame); err != nil {
+			return "", err
+		}
+		for wait > 0 {
+			msg, err := ws.Receive()
+			if err != nil {
+				return "", err
+			}
+			got, err := centrifugeJSON{}.Answers(msg)
+			if err != nil {
+				return "", err
+			}
+			wait -= got
+		}
+		done += len(texts)
+	}
+	reply, err := askHistory(ws, channel, 1)
+	if err != nil {
+		return "", err
+	}
+	_, epoch, _ = strings.Cut(string(reply), `"epoch":"`)
+	epoch, _, ok := strings.Cut(epoch, `"`)
+	if !ok {
+		return "", fmt.Errorf("centrifuge gave no epoch: %s", reply)
+	}
+	return epoch, nil
+}
+
+// askHistory asks for the last messages of a channel, unpacked.
+func askHistory(ws *load.WS, channel string, limit int) ([]byte, error) {
+	if err := ws.Send(fmt.Appendf(nil, `{"id":5,"history":{"channel":%q,"limit":%d,"reverse":true}}`, channel, limit)); err != nil {
+		return nil, err
+	}
+	reply, err := ws.Receive()
+	if err == nil && bytes.Contains(reply, []byte(`"error"`)) {
+		err = fmt.Errorf("centrifuge refused: %s", reply)
+	}
+	return reply, err
 }

@@ -35,12 +35,17 @@ func startParley(e *env, data string) (*process, error) {
 }
 
 // startPeer starts the centrifuge server, which is this same program.
-func startPeer(e *env) (*process, error) {
+func startPeer(e *env) (*process, error) { return startSelf(e, peerFlag) }
+
+// startBare starts a process that opens a store with bare Pebble.
+func startBare(e *env, dir string) (*process, error) { return startSelf(e, bareFlag, dir) }
+
+func startSelf(e *env, args ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	return start(e, "/healthz", func(addr string) *exec.Cmd { return exec.CommandContext(e.ctx, self, peerFlag, addr) })
+	return start(e, "/healthz", func(addr string) *exec.Cmd { return exec.CommandContext(e.ctx, self, append(args, addr)...) })
 }
 
 func start(e *env, probe string, command func(addr string) *exec.Cmd) (*process, error) {

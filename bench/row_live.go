@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -157,14 +155,14 @@ func typing(e *env, n int, need, want float64) (l line, err error) {
 			return l, err
 		}
 		err = pr.ours.profile(e, fmt.Sprintf("%s-%d", name, i), func() error {
-			h, cost, err := typingOn(e, pr.ours, load.Native{}, ids)
+			h, cost, err := typingOn(e, pr.ours, load.Native{}, ids, nil)
 			ours, mids, costs = append(ours, h.Quantile(.99)), append(mids, h.Quantile(.5)), append(costs, cost)
 			return err
 		})
 		if err != nil {
 			return l, err
 		}
-		h, cost, err := typingOn(e, pr.peer, centrifugeJSON{}, ids)
+		h, cost, err := typingOn(e, pr.peer, centrifugeJSON{}, ids, nil)
 		if err != nil {
 			return l, fmt.Errorf("peer: %w", err)
 		}
@@ -183,46 +181,51 @@ func typing(e *env, n int, need, want float64) (l line, err error) {
 // at least 16 ms apart, so that is the least that a busy run's latency can be.
 func runs(e *env) (lines []line, err error) {
 	const name, n = "vertesia", 2000
-	p, err := startParley(e, filepath.Join(e.temp, name))
+	pr, err := startPair(e, name)
 	if err != nil {
 		return nil, err
 	}
-	defer p.stop()
-	var p99s, mids []time.Duration
+	defer pr.stop()
+	var p99s, mids, peers []time.Duration
 	for i := range e.rounds {
-		ids, err := load.Sessions(p.target, fmt.Sprintf("%s-%d", name, i), n)
+		ids, err := load.Sessions(pr.ours.target, fmt.Sprintf("%s-%d", name, i), n)
 		if err != nil {
 			return nil, err
 		}
-		crowd, err := load.NewCrowd()
+		h, _, err := typingOn(e, pr.ours, load.Native{}, ids, func(c *load.Crowd) error {
+			return c.WatchPaths(pr.ours.target, ids, func(id string) string { return "/api/v1/agents/" + id + "/stream?skipHistory=true" })
+		})
 		if err != nil {
 			return nil, err
 		}
-		err = crowd.WatchPaths(p.target, ids, func(id string) string { return "/api/v1/agents/" + id + "/stream?skipHistory=true" })
-		var r load.Spread
-		if err == nil {
-			r, err = load.Typing(e.ctx, p.target, load.Native{}, crowd, ids, 20, e.span)
+		p99s, mids = append(p99s, h.Quantile(.99)), append(mids, h.Quantile(.5))
+		if h, _, err = typingOn(e, pr.peer, centrifugeJSON{}, ids, nil); err != nil {
+			return nil, fmt.Errorf("peer: %w", err)
 		}
-		if err = errors.Join(err, crowd.Close()); err != nil {
-			return nil, err
-		}
-		p99s, mids = append(p99s, r.Latency.Quantile(.99)), append(mids, r.Latency.Quantile(.5))
+		peers = append(peers, h.Quantile(.99))
 	}
-	p99 := median(p99s)
+	p99, peer := median(p99s), median(peers)
 	return []line{{
 		what: fmt.Sprintf("%d Vertesia runs x 20 pieces/s, one SSE reader each, p99", n), ours: fmt.Sprintf("%s (p50 %s)", ms(p99), ms(median(mids))),
+		peer: ms(peer), ratio: float64(peer) / float64(p99),
 		value: float64(p99) / float64(time.Millisecond), need: 320, want: 150, must: "320 ms", aim: "150 ms",
 	}}, nil
 }
 
 // typingOn returns the latencies and what one preview costs the server, in µs.
-func typingOn(e *env, p *process, sp load.Speech, ids []string) (h load.Hist, cost float64, err error) {
+// Readers come over WebSocket when watch is nil.
+func typingOn(e *env, p *process, sp load.Speech, ids []string, watch func(*load.Crowd) error) (h load.Hist, cost float64, err error) {
 	crowd, err := load.NewCrowd()
 	if err != nil {
 		return h, 0, err
 	}
 	defer crowd.Close()
-	if err := crowd.WatchWS(p.target, sp, ids); err != nil {
+	if watch == nil {
+		err = crowd.WatchWS(p.target, sp, ids)
+	} else {
+		err = watch(crowd)
+	}
+	if err != nil {
 		return h, 0, err
 	}
 	before := p.cpu()

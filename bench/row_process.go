@@ -100,7 +100,7 @@ func memoryOf(e *env, p *process, readers int, watch func(c *load.Crowd, ids []s
 }
 
 // startFull: from the start of the process to the first good answer, with many
-// sessions in the store.
+// sessions in the store. The peer is a process that only opens that store.
 func startFull(e *env) ([]line, error) {
 	sessions := 1_000_000
 	if e.short {
@@ -125,26 +125,37 @@ func startFull(e *env) ([]line, error) {
 		}
 		fmt.Fprintf(os.Stderr, "bench: built a store of %d sessions in %.0f s\n", sessions, time.Since(begun).Seconds())
 	}
-	var times []time.Duration
-	var rss []int64
+	var times, peers []time.Duration
+	var rss, peerRSS []int64
 	for range max(e.rounds, 2) {
-		p, err := startParley(e, data)
+		t, m, err := ready(startParley(e, data))
 		if err != nil {
 			return nil, err
 		}
-		times = append(times, p.ready)
-		m, err := p.memory("VmRSS")
-		p.stop()
-		if err != nil {
-			return nil, err
+		times, rss = append(times, t), append(rss, m)
+		// The very same store, so that what is left is Parley's.
+		if t, m, err = ready(startBare(e, filepath.Join(data, "store", "db"))); err != nil {
+			return nil, fmt.Errorf("peer: %w", err)
 		}
-		rss = append(rss, m)
+		peers, peerRSS = append(peers, t), append(peerRSS, m)
 	}
-	t := median(times)
+	t, peer := median(times), median(peers)
 	return []line{{
 		what: fmt.Sprintf("start to ready with %d sessions stored", sessions), ours: fmt.Sprintf("%s, %s", ms(t), mb(median(rss))),
+		peer: fmt.Sprintf("%s, %s, bare Pebble on the same store", ms(peer), mb(median(peerRSS))), ratio: float64(peer) / float64(t),
 		value: t.Seconds(), need: 1, want: .3, must: "1 s", aim: "0.3 s",
 	}}, nil
+}
+
+// ready says how long a process took to get ready and what it takes then, and
+// ends it.
+func ready(p *process, err error) (time.Duration, int64, error) {
+	if err != nil {
+		return 0, 0, err
+	}
+	defer p.stop()
+	m, err := p.memory("VmRSS")
+	return p.ready, m, err
 }
 
 // buildStore makes a store with many sessions of one event, without syncs.

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// bareFlag is the argument by which this program becomes a process that opens a
+// store with bare Pebble.
+const bareFlag = "-open-pebble"
+
+// bareValue is what bare Pebble stores for an event.
+var bareValue = []byte(strings.Repeat("v", 300))
+
+// bare is Pebble without anything of Parley's, run with the journal's options.
+type bare struct{ *pebble.DB }
+
+func openBare(dir string) (bare, error) {
+	db, err := pebble.Open(dir, bareOptions())
+	return bare{db}, err
+}
+
+func bareKey(writer int, seq uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64([]byte{'E'}, uint64(writer)), seq)
+}
+
+// writers gives steps that each set one value and wait until it is on disk.
+func (b bare) writers(n int) []func() error {
+	steps := make([]func() error, n)
+	for w := range steps {
+		var seq uint64
+		steps[w] = func() error {
+			seq++
+			return b.Set(bareKey(w, seq), bareValue, pebble.Sync)
+		}
+	}
+	return steps
+}
+
+// pairs gives steps like writers, with what an append stores: an event of size
+// bytes and, next to it, the session's head.
+func (b bare) pairs(n, size int) []func() error {
+	steps := make([]func() error, n)
+	event, head := []byte(strings.Repeat("v", size)), make([]byte, 32)
+	for w := range steps {
+		var seq uint64
+		steps[w] = func() error {
+			seq++
+			batch := b.NewBatch()
+			err := errors.Join(batch.Set(bareKey(w, seq), event, nil), batch.Set(bareKey(w, 1<<64-1), head, nil))
+			return errors.Join(err, batch.Commit(pebble.Sync), batch.Close())
+		}
+	}
+	return steps
+}
+
+// fill sets n values of one writer.
+func (b bare) fill(n int) error {
+	for seq := range n {
+		if err := b.Set(bareKey(0, uint64(seq)), bareValue, pebble.NoSync); err != nil {
+			return err
+		}
+	}
+	return b.LogData(nil, pebble.Sync)
+}
+
+// last reads the last n values of that writer, and says how long it took.
+func (b bare) last(n int) (took time.Duration, err error) {
+	begun := time.Now()
+	it, err := b.NewIter(&pebble.IterOptions{LowerBound: bareKey(0, 0), UpperBound: bareKey(1, 0)})
+	if err != nil {
+		return 0, err
+	}
+	size := 0
+	for ok := it.Last(); ok && n > 0; ok = it.Prev() {
+		size += len(it.Value())
+		n--
+	}
+	if err := errors.Join(it.Error(), it.Close()); err != nil {
+		return 0, err
+	}
+	if n > 0 || size == 0 {
+		return 0, fmt.Errorf("bare Pebble has %d values too few", n)
+	}
+	return time.Since(begun), nil
+}
+
+// serveBare opens the store in dir and then answers at /healthz.
+func serveBare(dir, addr string) error {
+	db, err := openBare(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(serve(addr, http.NewServeMux()), db.Close())
+}
+
+// bareOptions are the ones the journal runs Pebble with.
+func bareOptions() *pebble.Options {
+	o := &pebble.Options{
+		FormatMajorVersion: pebble.FormatNewest, MemTableSize: 16 << 20, MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold: 8, L0StopWritesThreshold: 32, LBaseMaxBytes: 64 << 20, MaxOpenFiles: 512, CacheSize: 16 << 20,
+		FS: vfs.Default, Logger: quietLogger{}, Cleaner: removerLike(pebble.ArchiveCleaner.Clean),
+	}
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	return o
+}
+
+// remover, like the journal's, makes Pebble not use old log files again.
+type remover[T any] struct{ pebble.ArchiveCleaner }
+
+func (remover[T]) Clean(fs vfs.FS, _ T, path string) error { return fs.Remove(path) }
+
+func removerLike[T any](func(pebble.ArchiveCleaner, vfs.FS, T, string) error) remover[T] {
+	return remover[T]{}
+}
+
+type quietLogger struct{}
+
+func (quietLogger) Infof(string, ...any)         {}
+func (quietLogger) Errorf(f string, args ...any) { fmt.Printf(f+"\n", args...) }
+func (quietLogger) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
