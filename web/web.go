@@ -9,9 +9,11 @@ import (
 	"bytes"
 	"embed"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"mime"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"time"
@@ -31,6 +33,23 @@ type Options struct {
 	Dialects []string // names that GET …/events/{seq}?as= takes
 	Images   bool     // images from elsewhere can be fetched
 	Frames   []string // origins whose pages may show /embed in a frame; http://127.0.0.1:* stands for any port
+	Trace    string   // address of a trace, with {id} for its id; see [CheckTrace]
+}
+
+// CheckTrace says what is wrong with the address of a trace; an empty one is
+// right and means that there is none.
+func CheckTrace(address string) error {
+	if address == "" {
+		return nil
+	}
+	u, err := url.Parse(strings.ReplaceAll(address, "{id}", "0"))
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("%q is no address that begins with http:// or https://", address)
+	case !strings.Contains(address, "{id}"):
+		return fmt.Errorf("%q does not say by {id} where the id of a trace belongs", address)
+	}
+	return nil
 }
 
 // policy lets the console load only itself. Scripts cannot make HTML of text:
@@ -50,7 +69,7 @@ func Handler(opt Options) http.Handler {
 	for _, origin := range opt.Frames {
 		framed += " " + origin
 	}
-	about, err := json.Marshal(map[string]any{"dialects": list(opt.Dialects), "images": opt.Images, "frames": list(opt.Frames)})
+	about, err := json.Marshal(map[string]any{"dialects": list(opt.Dialects), "images": opt.Images, "frames": list(opt.Frames), "trace": opt.Trace})
 	if err != nil {
 		panic(err) // texts and a bool can be written
 	}

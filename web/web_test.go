@@ -114,14 +114,25 @@ func TestOnlyNamedPagesMayShowTheFrame(t *testing.T) {
 	if csp := get(t, h, "/").Header.Get("Content-Security-Policy"); !strings.HasSuffix(csp, "frame-ancestors 'self'") {
 		t.Errorf("the console itself may be framed: %q", csp)
 	}
-	if got := body(t, get(t, h, "/console.json")); got != `{"dialects":["nemo"],"frames":["https://app.example.com","http://127.0.0.1:*"],"images":true}` {
+	if got := body(t, get(t, h, "/console.json")); got != `{"dialects":["nemo"],"frames":["https://app.example.com","http://127.0.0.1:*"],"images":true,"trace":""}` {
 		t.Errorf("about: %s", got)
 	}
-	if got := body(t, get(t, Handler(Options{}), "/console.json")); got != `{"dialects":[],"frames":[],"images":false}` {
+	if got := body(t, get(t, Handler(Options{}), "/console.json")); got != `{"dialects":[],"frames":[],"images":false,"trace":""}` {
 		t.Errorf("about: %s", got)
 	}
 	if res := get(t, h, "/embed.js"); res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/javascript; charset=utf-8" || strings.Contains(body(t, res), "import ") {
 		t.Errorf("the loader: %d %v", res.StatusCode, res.Header)
+	}
+}
+
+func TestCheckTrace(t *testing.T) {
+	for address, ok := range map[string]bool{
+		"": true, "https://traces.example.com/trace/{id}": true, "http://127.0.0.1:16686/search?trace={id}#x": true,
+		"https://traces.example.com/": false, "traces/{id}": false, "javascript:{id}": false, "//traces.example.com/{id}": false, "https://{id": false,
+	} {
+		if err := CheckTrace(address); (err == nil) != ok {
+			t.Errorf("%q: %v", address, err)
+		}
 	}
 }
 

@@ -37,10 +37,11 @@ export async function frames(page, ms, act = async () => {}) {
 }
 
 /**
- * The longest that the page's main thread was at work in one piece while body ran, in milliseconds of its own time. A frame
- * is late when that is long, but also when other programs have the processor: the second is not the page's doing.
+ * How much the page's main thread was at work while body ran, in milliseconds of the processor's time: the longest in one
+ * piece, and all of it. A frame is late when the first is long, but also when other programs have the processor: that is not
+ * the page's doing.
  */
-export async function longestWork(cdp, body) {
+export async function work(cdp, body) {
   const events = [];
   cdp.on("Tracing.dataCollected", (e) => events.push(...e.value));
   await cdp.send("Tracing.start", { transferMode: "ReportEvents", traceConfig: { includedCategories: ["toplevel", "devtools.timeline"] } });
@@ -51,8 +52,13 @@ export async function longestWork(cdp, body) {
   // The page is where animation frames are fired.
   const main = events.find((e) => e.name === "FireAnimationFrame");
   let most = 0;
-  for (const e of events) if (main && e.pid === main.pid && e.tid === main.tid && /RunTask$/.test(e.name)) most = Math.max(most, e.tdur ?? 0);
-  return Number((most / 1000).toFixed(1));
+  let all = 0;
+  for (const e of events) {
+    if (!main || e.pid !== main.pid || e.tid !== main.tid || !/RunTask$/.test(e.name)) continue;
+    most = Math.max(most, e.tdur ?? 0);
+    all += e.tdur ?? 0;
+  }
+  return { longest: Number((most / 1000).toFixed(1)), all: all / 1000 };
 }
 
 /** How long each of some keys takes from the press to the paint, in milliseconds, sorted. The composer has the focus. */
@@ -94,7 +100,8 @@ export const filtering = (page, words) =>
 export function writer(server, session, blocks, perSecond) {
   const offsets = new Map(blocks.map((b) => [b, 0]));
   let n = 0;
-  const piece = () => (++n % 40 === 0 ? `\n\n## Part ${n}\n\n- one\n- two\n\n\`\`\`go\nfunc f${n}() {}\n\`\`\`\n\n| a | b |\n|---|---|\n| ${n} | x |\n\n` : `word${n} **bold** `);
+  // About as long as tokens are; a minute of them fits into the block of 512 KiB that begins with 400 kB.
+  const piece = () => (++n % 40 === 0 ? `\n\n## Part ${n}\n\n- one\n- two\n\n\`\`\`go\nfunc f${n}() {}\n\`\`\`\n\n| a | b |\n|---|---|\n| ${n} | x |\n\n` : n % 8 === 0 ? "**b** " : `w${n % 97} `);
   const write = async (count) => {
     const pieces = blocks.map((block) => {
       const text = Array.from({ length: count }, piece).join("");

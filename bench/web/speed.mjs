@@ -2,7 +2,8 @@
 // In web/console: npm run bench, with PARLEY_BIN naming the program; without it, it is built. Streams are watched for ten
 // seconds, and keys are timed over two thousand items; npm run bench -- --full takes a minute and sixteen thousand.
 import { openPage, api, startBrowser, startServer } from "../../web/console/e2e/harness.mjs";
-import { at, filtering, frames, heap, keystrokes, longestWork, metric, writer } from "./measure.mjs";
+import { loadavg } from "node:os";
+import { at, filtering, frames, heap, keystrokes, metric, work, writer } from "./measure.mjs";
 
 const full = process.argv.includes("--full");
 const seconds = full ? 60 : 10;
@@ -10,6 +11,8 @@ const items = full ? 16_000 : 2_000;
 const server = await startServer("--rate=-1");
 const browser = await startBrowser();
 const rows = [];
+const load = () => loadavg()[0].toFixed(1);
+const quiet = load();
 const note = (goal, limit, measured, met) => rows.push({ goal, limit, measured, met });
 const opened = async (path) => {
   const p = await openPage(browser);
@@ -32,10 +35,10 @@ const streaming = async (name, session, blocks, perSecond, before) => {
   const times = await frames(page, seconds * 1000);
   const share = ((await metric(cdp, "ScriptDuration")) - script) / seconds;
   // Apart from that, since the watching costs time itself.
-  const work = await longestWork(cdp, () => page.waitForTimeout(seconds * 500));
+  const { longest, all } = await work(cdp, () => page.waitForTimeout(seconds * 250));
   await w.stop();
   note(`${name}, ${seconds} s`, "p95 ≤ 20 ms, max ≤ 50 ms, script ≤ 25 %", `p95 ${at(times, 0.95)} ms, max ${at(times, 1)} ms, script ${Math.round(share * 100)} %`, at(times, 0.95) <= 20 && at(times, 1) <= 50 && share <= 0.25);
-  note("… longest work for one frame", "≤ 50 ms", `${work} ms`, work <= 50);
+  note("… longest work in one piece; all of it, drawing included", "≤ 50 ms", `${longest} ms; ${Math.round((all / (seconds * 250)) * 100)} % of a core`, longest <= 50);
   await context.close();
 };
 
@@ -169,7 +172,7 @@ try {
   await streaming("8 blocks × 50 pieces/s", "lanes", Array.from({ length: 8 }, (_, i) => `b${i}`), 50, 10_000);
 
   {
-    // As much as 200 pieces a second make in twenty minutes.
+    // As much as 200 pieces a second make in about fifty minutes.
     await api(server, "/sessions", { id: "much", title: "much", agent: "none" });
     const { page, context, cdp } = await opened("/s/much");
     const w = writer(server, "much", Array.from({ length: 10 }, (_, i) => `b${i}`), 0);
@@ -187,6 +190,7 @@ try {
   else {
     console.log("| goal | limit | measured | met |\n|---|---|---|---|");
     for (const r of rows) console.log(`| ${r.goal} | ${r.limit} | ${r.measured} | ${r.met ? "yes" : "no"} |`);
+    console.log(`\nLoad of the machine before and after: ${quiet}, ${load()}.`);
   }
 } finally {
   await browser.close();

@@ -6,7 +6,7 @@ import { Channel, Link, type Connection, type SocketMaker } from "./link.js";
 import { Outbox, type OutboxStorage } from "./outbox.js";
 import type { Frame } from "./track.js";
 import type {
-  AgentInfo, Answer, Draft, Event, FileInfo, ItemPage, Member, NewSession, Policy, Preview, Receipt, SearchPage, Session, SessionPage, Snapshot,
+  AgentInfo, Answer, Draft, Event, FileInfo, ItemPage, Member, NewSession, Policy, Preview, Receipt, SearchPage, Session, SessionPage, Settings, Snapshot,
   Status, StopResult, UserMessage,
 } from "./types.gen.js";
 import { upload, type UploadOptions } from "./upload.js";
@@ -118,7 +118,7 @@ export class ParleyClient {
     return this.#get(at(id), {}, o);
   }
 
-  update(id: string, change: { title?: string; metadata?: unknown; agent?: string; policy?: Policy; members?: Member[] }): Promise<Session> {
+  update(id: string, change: { title?: string; metadata?: unknown; agent?: string; policy?: Policy; settings?: Settings; compact?: boolean; members?: Member[] }): Promise<Session> {
     return this.#http.json(at(id), { method: "PATCH", json: change, safe: true });
   }
 

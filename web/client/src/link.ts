@@ -151,6 +151,7 @@ export class Link {
   #refused = 0; // sockets that could not be opened since the server was last away
   #retry: ReturnType<typeof setTimeout> | undefined;
   #watchdog: ReturnType<typeof setTimeout> | undefined;
+  #silentAt = 0; // when the server will have been silent for too long
   #leave: (() => void) | undefined;
 
   constructor(o: LinkOptions) {
@@ -297,10 +298,16 @@ export class Link {
     }, ms);
   }
 
-  /** Hears from the server, or takes it for gone. */
+  /** Hears from the server within so many milliseconds, or takes it for gone. */
   #listen(patience = this.#o.silence): void {
     clearTimeout(this.#watchdog);
-    this.#watchdog = setTimeout(() => this.#cut(), patience);
+    this.#silentAt = Date.now() + patience;
+    this.#watchdog = setTimeout(() => {
+      // A timer for each frame would cost more than reading it: frames only move the moment on.
+      const left = this.#silentAt - Date.now();
+      if (left > 0) this.#listen(Math.min(left, this.#o.silence)); // a clock may be set back
+      else this.#cut();
+    }, patience);
   }
 
   #send(frame: object): void {
@@ -317,7 +324,7 @@ export class Link {
   }
 
   #receive(data: unknown): void {
-    this.#listen();
+    this.#silentAt = Date.now() + this.#o.silence;
     let f: WireFrame;
     try {
       f = JSON.parse(String(data)) as WireFrame;

@@ -18,6 +18,8 @@ export interface AgentApprovalRequest {
   calls: ApprovalCall[];
   timeout?: number;
   deadline?: Time;
+  /** by the session's settings: the answer follows at once, and nobody is to be asked */
+  settled?: boolean;
 }
 
 /** AgentArtifact is something the agent made: a table, chart, image, file or page. */
@@ -206,7 +208,14 @@ export interface ApprovalCall {
   tool: string;
   params?: unknown;
   risk?: string;
+  /** a person decides, whatever the session's settings say */
+  always?: boolean;
+  /** whoever sent the message runs it: the answer brings the result, or refuses */
+  client?: boolean;
 }
+
+/** Approvals says who decides about calls of tools that need approval. */
+export type Approvals = "ask" | "review" | "all";
 
 /** Assignment is a turn that a worker is to answer. A worker that is answering it already goes on, under the attempt given here. */
 export interface Assignment {
@@ -248,6 +257,10 @@ export interface Decision {
   params?: unknown;
   /** once (default) or session */
   remember?: string;
+  /** what came of the call, when whoever answers has run it */
+  result?: unknown;
+  /** why it failed there */
+  error?: string;
 }
 
 /** Code says what kind of thing went wrong. Each dialect maps codes to its own form in one table. */
@@ -391,6 +404,7 @@ export interface NewSession {
   title?: string;
   metadata?: unknown;
   policy?: Policy;
+  settings?: Settings;
   members?: Member[];
 }
 
@@ -551,6 +565,7 @@ export interface Session {
   metadata?: unknown;
   summary?: string;
   policy: Policy;
+  settings?: Settings;
   status: Status;
   /** why it failed */
   error?: string;
@@ -589,6 +604,7 @@ export interface SessionStarted {
   metadata?: unknown;
   workspace?: string;
   policy?: Policy;
+  settings?: Settings;
   members?: Member[];
   forked_of?: string;
   forked_at?: number;
@@ -603,8 +619,25 @@ export interface SessionUpdated {
   /** the whole object anew */
   metadata?: unknown;
   policy?: Policy;
+  /** all of them anew */
+  settings?: Settings;
   members?: Member[];
   summary?: string;
+  /** the past is to be summarised before an agent goes on */
+  compact?: boolean;
+}
+
+/** Settings are what people have chosen for the agents of a session. They hold from the next turn on; Approvals at once. An agent does what it can of them. */
+export interface Settings {
+  approvals?: Approvals;
+  /** of an agent that offers several */
+  model?: string;
+  /** how much it thinks */
+  effort?: string;
+  /** that it may use: see Allowed */
+  tools?: string[];
+  /** servers whose tools it does not use */
+  without?: string[];
 }
 
 /** Snapshot is a session at one moment: enough to draw it, and the cursor from which to follow it. */
@@ -698,6 +731,8 @@ export interface TurnCompleted {
   error?: string;
   /** the sum of the turn's reports */
   usage?: Usage;
+  /** the name of the request that stopped it, if it had one */
+  ack?: string;
 }
 
 /** TurnInput says that steered messages were taken into the running turn. */
@@ -730,6 +765,8 @@ export interface TurnStopRequested {
   reason?: string;
   /** Deadline is until when it may take to end well; absent means a moment. */
   deadline?: Time;
+  /** what who asked calls the request */
+  ack?: string;
 }
 
 /** TurnView is a running turn. */
@@ -1050,15 +1087,16 @@ export interface Draft<T extends string = string> {
  */
 export const shapes: Record<string, string> = {
   "Actor": "kind! id! name email",
-  "ApprovalCall": "call_id! tool! params~ risk",
-  "Decision": "call_id! approve!- reason params~ remember",
+  "ApprovalCall": "call_id! tool! params~ risk always client",
+  "Decision": "call_id! approve!- reason params~ remember result~ error",
   "Member": "actor:Actor role!",
   "Option": "id! label! value description",
   "Part": "type! text url path media_type name size format detail",
   "ProgressItem": "id! status! message duration_ms",
+  "Settings": "approvals model effort tools without",
   "Task": "id! title! status! detail",
   "Usage": "input_tokens output_tokens cache_creation_input_tokens cache_read_input_tokens reasoning_tokens",
-  "agent.approval_request": "request_id text calls[ApprovalCall![] timeout deadline@",
+  "agent.approval_request": "request_id text calls[ApprovalCall![] timeout deadline@ settled",
   "agent.artifact": "artifact_id type! title path media_type size data~ language",
   "agent.error": "message! recoverable code",
   "agent.input_request": "request_id input_type! text! options[Option min max placeholder required* timeout deadline@ error url",
@@ -1079,13 +1117,13 @@ export const shapes: Record<string, string> = {
   "prompt.closed": "request_id! reason!",
   "session.completed": "outcome",
   "session.failed": "error_message",
-  "session.started": "agent title metadata~ workspace policy members[Member forked_of forked_at agent_id",
-  "session.updated": "title* agent* metadata~ policy* members[Member* summary*",
-  "turn.completed": "turn_id! outcome! error usage:Usage*",
+  "session.started": "agent title metadata~ workspace policy settings:Settings members[Member forked_of forked_at agent_id",
+  "session.updated": "title* agent* metadata~ policy* settings:Settings* members[Member* summary* compact",
+  "turn.completed": "turn_id! outcome! error usage:Usage* ack",
   "turn.input": "sequences![]",
   "turn.resumed": "turn_id! attempt!0 crashes reason",
   "turn.started": "turn_id! trigger!0 agent!",
-  "turn.stop_requested": "turn_id by:Actor reason deadline@",
+  "turn.stop_requested": "turn_id by:Actor reason deadline@ ack",
   "user.approval_response": "request_id! decisions[Decision![]",
   "user.input_response": "request_id! text values",
   "user.message": "text! content[Part user_id context~",

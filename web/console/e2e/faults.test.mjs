@@ -167,7 +167,7 @@ describe("faults of the network", () => {
       await page.getByRole("button", { name: "Continue" }).click();
       // The agent's words: the card of the one who answered says nearly the same.
       for (const p of [page, other]) await feed(p).locator('[data-item^="b-"]', { hasText: "You answered: continue" }).waitFor();
-      await feed(other).getByText("Answered by", { exact: false }).first().waitFor();
+      await feed(other).getByText("Answered in another window", { exact: false }).first().waitFor();
       const ids = (p) => feed(p).locator("article").evaluateAll((all) => all.map((a) => a.dataset.item));
       assert.deepEqual(await ids(other), await ids(page));
     }));

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { openPage, say } from "./harness.mjs";
-import { axe, browser, events, feed, inSession, post, server, settled } from "./suite.mjs";
+import { axe, browser, events, feed, inSession, post, server, settled, until } from "./suite.mjs";
 
 const raw = async (page, tab) => {
   await page.getByRole("button", { name: "Plan, work" }).click();
@@ -27,18 +27,29 @@ describe("turn by turn", () => {
       await page.getByRole("region", { name: `Event ${first}` }).waitFor();
     }));
 
-  test("[9] what a turn did when, with its trace; a bar leads to its event", () =>
-    inSession(async (page, id) => {
+  test("[9] what a turn did when; a bar leads to its event", () =>
+    inSession(async (page) => {
       await say(page, '/tool lookup {"q":1}');
       await settled(page, "lookup gave");
-      const turn = (await events(id)).find((e) => e.type === "turn.started");
       await raw(page, "Trace");
       const trace = page.getByRole("region", { name: "Trace" });
       await trace.getByRole("button", { name: /^Turn/ }).waitFor();
-      await post(id, { type: "agent.trace", turn_id: turn.turn_id, payload: { trace_id: "4bf92f3577b34da6" } });
       await axe(page, "trace");
       await trace.getByRole("button", { name: /^Tool lookup/ }).click();
       await page.getByRole("region", { name: /^Event/ }).getByText('"tool": "lookup"').first().waitFor();
+    }));
+
+  test("[9] a trace leads to where the operator keeps them", () =>
+    inSession(async (page, id) => {
+      await say(page, "/sleep 600");
+      await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
+      const turn = await until(page, async () => (await events(id)).find((e) => e.type === "turn.started"), "a turn");
+      await raw(page, "Trace");
+      const { error } = await post(id, { type: "agent.trace", turn_id: turn.turn_id, payload: { trace_id: "4bf92f3577b34da6" } });
+      assert.equal(error, undefined);
+      const link = page.getByRole("region", { name: "Trace" }).getByRole("link", { name: "4bf92f3577b34da6" });
+      assert.equal(await link.getAttribute("href"), "https://traces.example.com/4bf92f3577b34da6");
+      assert.match(await link.getAttribute("rel"), /noopener/);
     }));
 
   test("[23] all work across the width: a tree beside one axis; Esc leads back", () =>

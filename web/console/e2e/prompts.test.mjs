@@ -71,6 +71,8 @@ describe("questions", () => {
       await feed(page).getByRole("combobox").selectOption({ label: "Push" });
       await armed(page);
       await page.getByRole("button", { name: "Send answer" }).click();
+      // A question without a turn outlives no turn that runs when it is asked.
+      await until(page, async () => (await events(id)).some((e) => e.type === "turn.completed"), "the end of the turn");
       await settled(page, "You answered: push");
       await post(id, { type: "agent.input_request", payload: { request_id: "long", input_type: "dropdown", text: "Which one?", options: Array.from({ length: 200 }, (_, i) => ({ id: `o${i}`, label: `Option ${i}` })) } });
       await page.getByRole("searchbox", { name: "Filter options" }).fill("Option 173");

@@ -47,12 +47,13 @@ async function review(id) {
   );
 }
 
-async function picture(name, path, options, prepare = async () => {}) {
+async function picture(name, path, options, prepare = async () => {}, rest = 1000) {
   const { page, context } = await openPage(browser, options);
   await page.goto(server.url + path);
-  await page.waitForTimeout(900);
+  await page.locator(".pl-row-last, .pl-empty").first().waitFor();
+  await page.waitForTimeout(2000); // what comes later, and the panel, have come
   await prepare(page);
-  await page.waitForTimeout(500);
+  await page.waitForTimeout(rest);
   await page.screenshot({ path: join(out, `${name}.png`) });
   await context.close();
 }
@@ -96,12 +97,19 @@ try {
       if (name === "work-light") await page.getByLabel("Steer Part 3").click();
     });
   }
+  await picture("timeline", "/s/work-phone", wide, async (page) => {
+    await page.getByRole("button", { name: "Timeline" }).click();
+  });
   await picture("dialects", "/s/deploy#seq=4", wide, async (page) => {
     await page.getByRole("tab", { name: "nemo" }).click();
   });
   await session("tour", "A tour");
   await picture("tour", "/s/tour", wide, async (page) => {
     await say(page, "/tour");
+    await page.getByRole("complementary", { name: "Work" }).getByText("Writing down").first().waitFor();
+    await page.getByRole("feed").getByText("Copper is up").waitFor();
+  }, 100);
+  await picture("tour-question", "/s/tour", phone, async (page) => {
     await page.getByRole("radio").first().waitFor();
   });
   await picture("trace", "/s/tour", dark, async (page) => {
@@ -110,11 +118,7 @@ try {
     await page.getByRole("tab", { name: "Trace", exact: true }).click();
     await page.getByRole("button", { name: /^Turn/ }).waitFor();
   });
-  await picture("timeline", "/s/work-light", wide, async (page) => {
-    await page.getByRole("button", { name: "Plan, work" }).click();
-    await page.getByRole("tab", { name: "Work" }).click();
-    await page.getByRole("button", { name: "Timeline" }).click();
-  });
+  await picture("print", "/s/tour?print", { viewport: { width: 800, height: 1100 }, colorScheme: "dark" });
   await picture("german", "/s/deploy", wide, async (page) => {
     await page.getByLabel("Language").selectOption("de");
   });

@@ -12,7 +12,7 @@ export let browser;
 let n = 0;
 
 before(async () => {
-  [server, browser] = await Promise.all([startServer(), startBrowser()]);
+  [server, browser] = await Promise.all([startServer("--trace-url", "https://traces.example.com/{id}"), startBrowser()]);
 });
 after(async () => {
   await browser?.close();

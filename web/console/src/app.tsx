@@ -1,7 +1,7 @@
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { localOutbox, ParleyClient, type AgentInfo, type Prompt } from "@parley-hq/client";
 import { Conversation, Icon, titleOf, type PanelName, type Starter } from "@parley-hq/react";
-import { useAbout } from "./about.js";
+import { traceURL, useAbout } from "./about.js";
 import { Keys } from "./keys.js";
 import { SessionList } from "./list.js";
 import { languages, LocaleProvider, preferred, useLanguage, useLocale, type Locale } from "./locale.js";
@@ -32,7 +32,7 @@ export function App() {
   }, []);
   useEffect(look, [look]);
   if (!locale) return null;
-  if (me && place.print && place.session) return <Printed session={place.session} locale={locale} theme={theme} />;
+  if (me && place.print && place.session) return <Printed session={place.session} locale={locale} me={me} />;
   return (
     <LocaleProvider value={locale}>
       <div className="pl-root co-root" data-theme={theme === "auto" ? undefined : theme}>
@@ -54,11 +54,11 @@ export function App() {
 }
 
 /** A whole conversation, for paper and for the browser's own search. */
-function Printed({ session, locale, theme }: { session: string; locale: Locale; theme: Theme }) {
+function Printed({ session, locale, me }: { session: string; locale: Locale; me: Me }) {
   const client = useMemo(() => new ParleyClient(), []);
   return (
     <Suspense>
-      <PrintView client={client} session={session} messages={locale.texts} dir={locale.dir} theme={theme} />
+      <PrintView client={client} session={session} messages={locale.texts} dir={locale.dir} {...(me.id ? { me: me.id } : {})} />
     </Suspense>
   );
 }
@@ -66,6 +66,7 @@ function Printed({ session, locale, theme }: { session: string; locale: Locale; 
 function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: Theme; setTheme: (t: Theme) => void; setLanguage: (l: string) => void; signIn: () => void }) {
   const { words, texts, name: language, dir } = useLanguage();
   const about = useAbout();
+  const trace = useMemo(() => traceURL(about), [about]);
   const client = useMemo(() => new ParleyClient({ storage: localOutbox() }), []);
   const [place, go] = usePlace();
   const [q, setQ] = useState("");
@@ -172,16 +173,18 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
       </a>
       <header className="co-bar">
         {menuButton("co-menu")}
-        <a
-          className="co-brand"
-          href="/"
-          onClick={(e) => {
-            e.preventDefault();
-            visit(undefined);
-          }}
-        >
-          {words.brand}
-        </a>
+        <h1>
+          <a
+            className="co-brand"
+            href="/"
+            onClick={(e) => {
+              e.preventDefault();
+              visit(undefined);
+            }}
+          >
+            {words.brand}
+          </a>
+        </h1>
         {waiting > 0 && <span className="co-badge">{words.needYou(waiting)}</span>}
         <span className="pl-grow" />
         {!place.session && agents.length > 1 && (
@@ -206,7 +209,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
       </header>
       <div ref={drawer} className={menu ? "co-side co-side-open" : "co-side"}>
         <SessionList sessions={sessions} q={q} setQ={setQ} current={place.session} go={visit} />
-        <div className="co-foot">
+        <footer className="co-foot">
           <label>
             <span className="pl-hidden">{words.language}</span>
             <select value={language in languages ? language : "en"} onChange={(e) => setLanguage(e.target.value)}>
@@ -218,7 +221,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
             </select>
           </label>
           <Keys />
-        </div>
+        </footer>
       </div>
       {menu && <button type="button" className="co-shade" aria-label={words.closeList} onClick={() => setMenu(false)} />}
       <main id="conversation" className="co-main" tabIndex={-1}>
@@ -237,6 +240,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
           dir={dir}
           messages={texts}
           dialects={about.dialects}
+          {...(trace ? { traceURL: trace } : {})}
           {...(about.images ? {} : { loadImage: false as const })}
           panel={shownPanel}
           onPanel={changePanel}
@@ -249,7 +253,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
             headerEnd: current && <SessionMenu key={current.session_id} client={client} session={current} changed={refresh} erased={leave} />,
           }}
           pageURL={pageURL}
-          {...(!me.open && me.id ? { me: me.id } : {})}
+          {...(me.id ? { me: me.id } : {})}
         />
       </main>
     </div>

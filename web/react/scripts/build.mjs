@@ -16,6 +16,7 @@ const css = readFileSync(join(here, "src", "styles.css"), "utf8").replace(/@impo
   return `@layer ${layer} {\n${readFileSync(join(here, "src", file), "utf8")}}`;
 });
 writeFileSync(join(dist, "styles.css"), css);
+writeFileSync(join(dist, "styles.css.d.ts"), "export {};\n"); // so that a strict compiler lets it be imported
 
 // The element with everything it needs, for pages without a bundler. It registers itself. Colours for code and the chart
 // library are files beside it, loaded when they are needed.

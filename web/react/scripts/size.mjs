@@ -9,11 +9,12 @@ const result = await build({
   logLevel: "error",
   define: { "process.env.NODE_ENV": '"production"' },
   resolve: { conditions: ["parley-source", ...defaultClientConditions] },
+  ssr: { noExternal: true, resolve: { conditions: ["parley-source", ...defaultClientConditions] } },
   build: {
     write: false,
     target: "es2022",
     minify: true,
-    modulePreload: false,
+    ssr: true, // without Vite's own code for fetching parts later: the package has none, the host's bundler adds its own
     rolldownOptions: {
       input: fileURLToPath(new URL("../src/index.ts", import.meta.url)),
       preserveEntrySignatures: "strict",

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from "react";
 import { isKnown } from "@parley-hq/client";
-import { useShared } from "./context.js";
+import { laneName, useShared } from "./context.js";
+import { plain } from "./formats.js";
 import { useConnection, usePrompts, useTick } from "./hooks.js";
 import { questionOf } from "./prompt.js";
 import { tasksDone } from "./plan.js";
@@ -52,13 +53,13 @@ export function Announcer() {
         case "turn.started":
           return say(texts.sayStarted);
         case "agent.text":
-          return say(e.payload.text.length > 300 ? `${e.payload.text.slice(0, 300)} ${texts.sayContinues}` : e.payload.text);
+          return say(e.payload.text.length > 300 ? `${plain(e.payload.text.slice(0, 300))} ${texts.sayContinues}` : plain(e.payload.text));
         case "agent.plan":
           return say(texts.sayPlan(tasksDone(e.payload.tasks), e.payload.tasks.length));
         case "workstream.completed":
         case "workstream.failed":
         case "workstream.timeout":
-          return say(texts.sayWork(e.payload.id, texts.workStatus[e.type.slice(11)] ?? ""));
+          return say(texts.sayWork(laneName(shared, e.payload.id), texts.workStatus[e.type.slice(11)] ?? ""));
         case "turn.completed":
           if (e.payload.outcome === "failed") setAlert(`${texts.notices.failed}: ${e.payload.error ?? ""}`);
           return;
@@ -67,7 +68,7 @@ export function Announcer() {
           return;
       }
     });
-  }, [store, texts, setAlert]);
+  }, [store, texts, shared, setAlert]);
 
   useTick(() => {
     flush.current();

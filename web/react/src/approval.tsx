@@ -1,4 +1,4 @@
-import { useId } from "react";
+import { useEffect, useId, useRef } from "react";
 import type { AgentApprovalRequest, ApprovalCall, Decision } from "@parley-hq/client";
 import { useKept, useShared } from "./context.js";
 import { Icon } from "./icons.js";
@@ -43,8 +43,14 @@ export function ApprovalForm(p: FormProps & { approval: AgentApprovalRequest }) 
   };
   const editing = Object.keys(draft.edited).length > 0;
   const bad = draft.fault || p.error;
+  // What a button opens must not push the buttons out of view.
+  const form = useRef<HTMLDivElement>(null);
+  const opened = editing || draft.denying;
+  useEffect(() => {
+    if (opened) form.current?.scrollIntoView({ block: "nearest" });
+  }, [opened, bad]);
   return (
-    <div role="group" aria-labelledby={`q-${p.id}`} aria-describedby={bad ? fid : undefined}>
+    <div ref={form} role="group" aria-labelledby={`q-${p.id}`} aria-describedby={bad ? fid : undefined}>
       {p.approval.calls.map((c) => (
         <Call key={c.call_id} call={c} text={draft.edited[c.call_id]} disabled={p.disabled} onEdit={(t) => change({ edited: { ...draft.edited, [c.call_id]: t } })} />
       ))}

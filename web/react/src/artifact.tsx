@@ -6,7 +6,7 @@ import { Icon, type IconName } from "./icons.js";
 import { Value } from "./json.js";
 import { later } from "./later.js";
 
-const Data = later(() => import("./data.js").then((m) => m.Data), <div className="pl-ghost pl-ghost-chart" />);
+export const Data = later(() => import("./data.js").then((m) => m.Data), <div className="pl-ghost pl-ghost-chart" />);
 
 const icons: Record<string, IconName> = { table: "table", chart: "chart", image: "image", html: "page", code: "code" };
 

@@ -1,3 +1,5 @@
+import { useLayoutEffect, useRef, useState } from "react";
+
 export interface ChartData {
   type: "bar" | "line";
   x: string[];
@@ -23,12 +25,22 @@ export function readChart(data: unknown): ChartData | undefined {
   return { type: d.type === "line" || d.type === "area" || x.length > 40 ? "line" : "bar", x, series };
 }
 
-const width = 640;
 const height = 240;
 const pad = { left: 48, right: 8, top: 10, bottom: 24 };
 
-/** A bar or line chart, drawn as SVG. */
+/** A bar or line chart, drawn as SVG in the width that there is, so that its words keep their size. */
 export function Chart({ chart, title }: { chart: ChartData; title: string }) {
+  const box = useRef<HTMLElement>(null);
+  const [width, setWidth] = useState(640);
+  useLayoutEffect(() => {
+    const el = box.current;
+    if (!el) return;
+    const look = () => setWidth(Math.max(200, Math.round(el.clientWidth)));
+    look();
+    const watch = new ResizeObserver(look);
+    watch.observe(el);
+    return () => watch.disconnect();
+  }, []);
   const values = chart.series.flatMap((s) => s.values).filter((v) => v !== undefined);
   const ticks = scale(Math.min(0, ...values), Math.max(0, ...values));
   const low = ticks[0] ?? 0;
@@ -36,9 +48,10 @@ export function Chart({ chart, title }: { chart: ChartData; title: string }) {
   const inner = { w: width - pad.left - pad.right, h: height - pad.top - pad.bottom };
   const y = (v: number) => pad.top + inner.h * (1 - (v - low) / (high - low || 1));
   const slot = inner.w / Math.max(1, chart.x.length);
-  const every = Math.ceil(chart.x.length / 12);
+  const longest = Math.min(12, Math.max(1, ...chart.x.map((l) => l.length)));
+  const every = Math.ceil(chart.x.length / Math.max(1, Math.floor(inner.w / (longest * 6 + 8))));
   return (
-    <figure className="pl-chart">
+    <figure ref={box} className="pl-chart">
       <svg viewBox={`0 0 ${width} ${height}`} role="img" aria-label={`${title}. ${summary(chart)}`}>
         {ticks.map((t) => (
           <g key={t}>

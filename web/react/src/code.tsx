@@ -1,4 +1,4 @@
-import { memo, useEffect, useState, type ReactNode } from "react";
+import { memo, useEffect, useMemo, useState, type ReactNode } from "react";
 import { useShared } from "./context.js";
 import { Icon } from "./icons.js";
 
@@ -32,19 +32,27 @@ export const CodeBlock = memo(function CodeBlock(p: { code: string; lang: string
 });
 
 const colourLimit = 50_000;
+let colours: typeof import("./highlight.js") | undefined;
 
 /** The code in colours, once they are there. */
 function useColours(code: string, lang: string, closed: boolean): ReactNode | undefined {
-  const [drawn, set] = useState<{ code: string; node: ReactNode | undefined }>();
+  const [, loaded] = useState(colours !== undefined);
   const wanted = closed && lang !== "" && code.length < colourLimit;
   useEffect(() => {
-    if (!wanted) return;
+    if (!wanted || colours) return;
     let here = true;
     // A page that cannot load the colours shows the text without them.
-    import("./highlight.js").then((m) => here && set({ code, node: m.highlight(code, lang.toLowerCase()) })).catch(() => {});
+    import("./highlight.js").then(
+      (m) => {
+        colours = m;
+        if (here) loaded(true);
+      },
+      () => {},
+    );
     return () => void (here = false);
-  }, [code, lang, wanted]);
-  return wanted && drawn?.code === code ? drawn.node : undefined;
+  }, [wanted]);
+  const there = colours !== undefined;
+  return useMemo(() => (wanted && there ? colours?.highlight(code, lang.toLowerCase()) : undefined), [code, lang, wanted, there]);
 }
 
 export function CopyButton({ text, label, icon = true }: { text: () => string; label: string; icon?: boolean }) {

@@ -2,9 +2,9 @@ import { forwardRef, useCallback, useEffect, useImperativeHandle, useMemo, useRe
 import type { Part } from "@parley-hq/client";
 import { Composer, type ComposerHandle } from "./composer.js";
 import { useSession } from "./hooks.js";
+import { itemAt } from "./itemat.js";
 import { Opened, type Inner } from "./opened.js";
 import type { ConversationHandle, ConversationProps } from "./props.js";
-import { itemAt } from "./search.js";
 import { Empty } from "./start.js";
 import { english, type Texts } from "./texts.js";
 import type { UploadRules } from "./uploads.js";

@@ -10,7 +10,7 @@ import { Markdown } from "./markdown.js";
 import { Message } from "./message.js";
 import { ErrorEntry, FileEntry, Notice, ShareEntry, StatusLine, Thinking, WorkstreamEntry } from "./machinery.js";
 import { PlanEntry } from "./plan.js";
-import { PromptCard } from "./prompt.js";
+import { PromptCard, questionOf } from "./prompt.js";
 import type { Row, Rows } from "./rows.js";
 import { codeOf, type Segment } from "./segments.js";
 import { ToolGroup, ToolRow } from "./tool.js";
@@ -48,7 +48,9 @@ export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: numbe
   );
 });
 
-function labelOf({ store, texts }: Shared, id: string): string {
+/** What a screen reader calls an entry. */
+function labelOf(shared: Shared, id: string): string {
+  const { store, texts } = shared;
   const item = store.getItem(id);
   if (!item) return "";
   const time = texts.moment(item.at);
@@ -61,6 +63,20 @@ function labelOf({ store, texts }: Shared, id: string): string {
       return `${item.tool.tool ?? texts.tools(1)} ${time}`;
     case "thinking":
       return texts.thinking;
+    case "prompt":
+      return `${questionOf(item.prompt, shared)} ${time}`;
+    case "plan":
+      return `${texts.plan} ${time}`;
+    case "artifact":
+      return `${item.artifact.title || item.artifact.type} ${time}`;
+    case "workstream":
+      return `${item.workstream.name || item.workstream.id} ${time}`;
+    case "status":
+      return item.status.message ?? time;
+    case "error":
+      return item.error.message;
+    case "notice":
+      return `${texts.notices[item.notice.code] || item.notice.text || item.notice.code} ${time}`;
     default:
       return `${item.kind} ${time}`;
   }
@@ -141,11 +157,12 @@ const TextSegment = memo(function TextSegment({ id, index, of, rows }: { id: str
   const tail = index === of - 1;
   const open = useItemPart(store, id, (item) => Boolean(item?.open)) && tail;
   const own = useItemPart(store, id, (item) => (renderers.item && item ? renderers.item(item as Item) : undefined));
+  const links = useItemPart(store, id, () => rows.segmenter.links(id));
   if (own !== undefined) return index === 0 ? <>{own}</> : null;
   if (!segment) return null;
   return (
     <div className={`pl-prose${open ? " pl-open" : ""}`}>
-      {segment.fence ? <FencePart id={id} segment={segment} rows={rows} open={open} /> : <Markdown text={segment.text} open={open} mid={segment.mid ?? false} />}
+      {segment.fence ? <FencePart id={id} segment={segment} rows={rows} open={open} /> : <Markdown text={segment.text} open={open} mid={segment.mid ?? false} known={links} />}
       {tail && !open && <TextFoot id={id} />}
     </div>
   );

@@ -55,6 +55,17 @@ export function formats(locale: string) {
   };
 }
 
+/** Markdown as one line of plain words, for where there is room for no more. */
+export function plain(text: string): string {
+  return text
+    .slice(0, 600)
+    .replace(/!?\[([^\]]*)\]\([^)]*\)/g, "$1")
+    .replace(/^[ \t]*(#{1,6}|>|[-*+]|\d+\.)[ \t]+/gm, "")
+    .replace(/(\*\*|__|~~|`+)/g, "")
+    .replace(/\s+/g, " ")
+    .trim();
+}
+
 /** Seconds as m:ss, or h:mm above an hour. */
 export function clock(seconds: number): string {
   const s = Math.max(0, Math.ceil(seconds));

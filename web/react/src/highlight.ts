@@ -20,10 +20,22 @@ low.registerAlias({ bash: ["sh", "shell", "console", "zsh"], typescript: ["ts", 
 
 type Node = { type: string; value?: string; properties?: { className?: unknown }; children?: Node[] };
 
+// Rows come and go as a reader scrolls and a message grows; their code stays the same.
+const kept = new Map<string, ReactNode>();
+const most = 200;
+const large = 4096; // characters; longer code is not kept
+
 /** The code in colours, as elements; undefined when the language is not known. */
 export function highlight(code: string, lang: string): ReactNode | undefined {
   if (!low.registered(lang)) return undefined;
-  return draw((low.highlight(lang, code) as unknown as Node).children);
+  const key = `${lang} ${code}`;
+  let drawn = kept.get(key);
+  if (drawn !== undefined) return drawn;
+  drawn = draw((low.highlight(lang, code) as unknown as Node).children);
+  if (code.length > large) return drawn;
+  if (kept.size >= most) kept.delete(kept.keys().next().value ?? "");
+  kept.set(key, drawn);
+  return drawn;
 }
 
 function draw(nodes: Node[] | undefined): ReactNode {

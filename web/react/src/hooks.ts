@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState, useSyncExternalStore } from "react";
 import { openSession } from "@parley-hq/client";
 import type { AgentPlan, Connection, Older, ParleyClient, Prompt, Session, SessionStore, ShownItem, View, Workstream } from "@parley-hq/client";
 
@@ -106,6 +106,12 @@ export function useTick(f: () => void, active = true): void {
   const latest = useRef(f);
   latest.current = f;
   useEffect(() => (active ? onTick(() => latest.current()) : undefined), [active]);
+}
+
+/** The same for what f writes into the page itself: also after every rendering, since what there is to say may be another. */
+export function useDrawn(f: () => void, active = true): void {
+  useLayoutEffect(f);
+  useTick(f, active);
 }
 
 /** A value that is looked at every second; re-renders only when it changes. */

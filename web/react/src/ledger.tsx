@@ -15,6 +15,7 @@ export interface LedgerHandle {
 }
 
 const settle = 400;
+const question = ".pl-prompt-open";
 
 /** Re-makes the rows when the order changes, or when a text that is being written needs another row. */
 function useRows(rows: Rows, store: SessionStore, lane: string | undefined, filter: ((item: Item) => boolean) | undefined): readonly Row[] {
@@ -78,6 +79,8 @@ export const Ledger = memo(function Ledger(p: {
   const left = useRef(0); // when the reader last went up
   const lastOffset = useRef(0);
   const target = useRef<string>(undefined);
+  // The last row when the reader, at the end, turned to a question, and whether that row is the question.
+  const asked = useRef<{ last: string; own: boolean }>(undefined);
 
   // Rows were put in front if the row that was first is further down now.
   const before = first.current;
@@ -90,9 +93,10 @@ export const Ledger = memo(function Ledger(p: {
     // Not scrollToIndex: that goes on scrolling while rows are measured, against a reader who has left meanwhile. The
     // browser cuts the number down to the end, without anyone having to measure.
     const scroller = box.current?.firstElementChild;
-    if (pinned.current && scroller) scroller.scrollTop = 1e9;
-  }, []);
-  useLayoutEffect(stick, [rows, stick]);
+    const a = asked.current;
+    // A question that is the last row may grow, or have less room: nothing else can push it away.
+    if ((pinned.current || (a?.own && a.last === rowsOf.rows[rowsOf.rows.length - 1]?.key)) && scroller) scroller.scrollTop = 1e9;
+  }, [rowsOf]);
 
   const hold = useCallback(() => {
     const l = list.current;
@@ -101,17 +105,37 @@ export const Ledger = memo(function Ledger(p: {
   }, [rowsOf]);
   const unpin = useCallback(() => {
     left.current = performance.now();
-    if (!pinned.current) return;
+    if (!pinned.current && asked.current === undefined) return;
     pinned.current = false;
+    asked.current = undefined;
     hold();
     setAway(rowsOf.rows[rowsOf.rows.length - 1]?.key ?? "");
   }, [rowsOf, hold]);
   const end = useCallback(() => {
     pinned.current = true;
+    asked.current = undefined;
     hold();
     setAway(undefined);
     stick();
   }, [stick, hold]);
+
+  // Who is about to answer must not have the card pulled away; who has answered wants to see what comes of it.
+  const onFocus = useCallback(
+    (e: React.FocusEvent) => {
+      if (!pinned.current || !(e.target instanceof Element) || !e.target.closest(question)) return;
+      pinned.current = false;
+      hold();
+      asked.current = { last: rowsOf.rows[rowsOf.rows.length - 1]?.key ?? "", own: e.target.closest(".pl-row-last") !== null };
+    },
+    [rowsOf, hold],
+  );
+  useLayoutEffect(() => {
+    if (asked.current !== undefined) {
+      const root = box.current?.getRootNode() as Document | ShadowRoot | undefined;
+      if (!root?.activeElement?.closest(question)) return end();
+      if (rows[rows.length - 1]?.key !== asked.current.last) setAway(asked.current.last);
+    }
+  }, [rows, end]);
 
   // A row that is opened grows downwards: what is under the pointer stays there, even at the end of the list.
   const onClick = useCallback(
@@ -166,6 +190,7 @@ export const Ledger = memo(function Ledger(p: {
       // The echo of our own scrolling may come after the reader's first move away from the end.
       if (atEnd && down && !pinned.current && target.current === undefined && performance.now() - left.current > 300) {
         pinned.current = true;
+        asked.current = undefined;
         setAway(undefined);
       }
       hold();
@@ -218,8 +243,7 @@ export const Ledger = memo(function Ledger(p: {
       onWheel={(e) => e.deltaY < 0 && unpin()}
       onTouchMove={unpin}
       onClickCapture={onClick}
-      // Who is about to answer must not have the card pulled away.
-      onFocus={(e) => e.target instanceof Element && e.target.closest(".pl-prompt-open") && unpin()}
+      onFocus={onFocus}
       onPointerDown={(e) => e.target instanceof HTMLElement && e.target.classList.contains("pl-list") && unpin()}
       onKeyDown={(e) => {
         if (["PageUp", "ArrowUp", "Home"].includes(e.key) && !(e.target instanceof HTMLTextAreaElement || e.target instanceof HTMLInputElement)) unpin();

@@ -1,10 +1,10 @@
 import { useRef } from "react";
 import type { ItemOf, Workstream } from "@parley-hq/client";
 import { useKept, useShared, laneName } from "./context.js";
-import { useTick, useView } from "./hooks.js";
+import { useDrawn, useView } from "./hooks.js";
 import { Icon, type IconName } from "./icons.js";
 import { Markdown, safeHref } from "./markdown.js";
-import { clock } from "./formats.js";
+import { clock, plain } from "./formats.js";
 import type { Texts } from "./texts.js";
 
 /** Reasoning: one line on a rail; opens in place. */
@@ -54,7 +54,7 @@ export function Notice({ item }: { item: ItemOf<"notice"> }) {
   const steered = n.command ? texts.steerNotice[n.command]?.(line) : undefined;
   const words = steered ?? texts.notices[n.code] ?? n.code;
   const about = line && !steered ? ` ${line}` : "";
-  const by = n.by?.name ?? n.by?.id;
+  const by = n.by && n.by.id !== shared.me ? (n.by.name ?? n.by.id) : undefined;
   return (
     <div className={bad ? "pl-failure" : "pl-notice"}>
       <Icon name={noticeIcons[n.code] ?? "dash"} size={14} />
@@ -154,7 +154,7 @@ export function WorkstreamEntry({ item }: { item: ItemOf<"workstream"> }) {
         <Icon name="chevron" size={14} />
         <span className="pl-tool-name">{w.name || w.id}</span>
         <span className="pl-gist" dir="auto">
-          {w.state === "running" ? w.task : (w.summary ?? w.error ?? w.task)}
+          {plain((w.state === "running" ? w.task : (w.summary ?? w.error ?? w.task)) ?? "")}
         </span>
         <WorkState work={w} />
       </summary>
@@ -191,7 +191,7 @@ export function WorkState({ work: w, timeless = false }: { work: Workstream; tim
   const el = useRef<HTMLSpanElement>(null);
   const runs = !w.ended_at;
   const until = w.state === "canceling" ? w.cancel_by : rests(w) ? undefined : w.deadline;
-  useTick(() => {
+  useDrawn(() => {
     if (!el.current || timeless) return;
     if (runs && until) el.current.textContent = `· ${texts.timeLeft(clock((Date.parse(until) - store.serverNow()) / 1000))}`;
     else if (!runs && w.launched_at && w.ended_at) el.current.textContent = `· ${texts.took(Date.parse(w.ended_at) - Date.parse(w.launched_at))}`;

@@ -1,5 +1,5 @@
 import { Fragment, memo, useMemo, useState, type ReactNode } from "react";
-import { marked, type Token, type Tokens } from "marked";
+import { Lexer, type Links, type Token, type Tokens } from "marked";
 import { CodeBlock } from "./code.js";
 import { useShared } from "./context.js";
 import { Icon } from "./icons.js";
@@ -17,15 +17,39 @@ export const finisher: Promise<void> = import("remend").then(
   () => {},
 );
 
-/** Draws a piece of Markdown. An open one is still being written: what is unfinished in it is closed for the moment. */
-export const Markdown = memo(function Markdown({ text, open = false, mid = false }: { text: string; open?: boolean; mid?: boolean }) {
-  const tokens = useMemo(() => marked.lexer(open ? finish(text) : text, { gfm: true, breaks: false }), [text, open]);
-  return <div className={mid ? "pl-md pl-md-mid" : "pl-md"}>{blocks(tokens, open)}</div>;
+/**
+ * Draws a piece of Markdown. An open one is still being written: what is unfinished in it is closed for the moment. Where
+ * its references lead may be said in other pieces of the same text.
+ */
+export const Markdown = memo(function Markdown({ text, open = false, mid = false, known }: { text: string; open?: boolean; mid?: boolean; known?: Links }) {
+  const tokens = useMemo(() => lex(open ? finish(text) : text, known), [text, open, known]);
+  const links = Object.keys(tokens.links).join(" ");
+  return (
+    <div className={mid ? "pl-md pl-md-mid" : "pl-md"}>
+      {tokens.map((t, i) => (
+        <Block key={i} token={t} open={open && i === tokens.length - 1} links={links} />
+      ))}
+    </div>
+  );
 });
 
-/** Draws blocks; the last of an open text is still being written. */
-function blocks(tokens: Token[], open = false): ReactNode {
-  return tokens.map((t, i) => <Fragment key={i}>{block(t, open && i === tokens.length - 1)}</Fragment>);
+/** The blocks of a text. */
+export function lex(text: string, known?: Links) {
+  const lexer = new Lexer({ gfm: true, breaks: false });
+  Object.assign(lexer.tokens.links, known);
+  return lexer.lex(text);
+}
+
+/** One block. While a text grows, only its last block is drawn again; what a reference leads to may become known later. */
+const Block = memo(
+  function Block({ token, open }: { token: Token; open: boolean; links: string }) {
+    return block(token, open);
+  },
+  (a, b) => a.token.raw === b.token.raw && a.token.type === b.token.type && a.open === b.open && a.links === b.links,
+);
+
+function blocks(tokens: Token[]): ReactNode {
+  return tokens.map((t, i) => <Fragment key={i}>{block(t)}</Fragment>);
 }
 
 function block(t: Token, open = false): ReactNode {

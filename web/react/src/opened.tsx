@@ -1,6 +1,7 @@
 import { useCallback, useEffect, useImperativeHandle, useMemo, useRef, useState, type ReactNode, type Ref } from "react";
 import type { Answer, Event, ParleyClient, Prompt, SessionStore } from "@parley-hq/client";
 import { Announcer } from "./announce.js";
+import { Data } from "./artifact.js";
 import { Banner } from "./banner.js";
 import { InView, laneName, SharedProvider, type Renderers, type Shared } from "./context.js";
 import { Header } from "./header.js";
@@ -10,11 +11,11 @@ import { Ledger, type LedgerHandle } from "./ledger.js";
 import { later } from "./later.js";
 import type { PanelName } from "./panel.js";
 import type { ConversationProps } from "./props.js";
-import { SearchBar } from "./search.js";
 import { Loading, Unopened } from "./start.js";
 import { PanelStrip, PromptStrip } from "./strip.js";
 import type { Texts } from "./texts.js";
 
+const SearchBar = later(() => import("./search.js").then((m) => m.SearchBar), null);
 const Panel = later(() => import("./panel.js").then((m) => m.Panel), <aside className="pl-panel" aria-busy="true" />);
 
 /** What the conversation can be told to do once it is open. */
@@ -98,7 +99,11 @@ export function Opened({ store, props: p, texts, empty, composer, inner, line }:
   useKeys(prompts, ledger);
   useEffect(() => {
     // Not with the first entries, but before the server may be out of reach.
-    const timer = setTimeout(Panel.preload, 1500);
+    const timer = setTimeout(() => {
+      Panel.preload();
+      Data.preload();
+      SearchBar.preload();
+    }, 1500);
     return () => clearTimeout(timer);
   }, []);
 

@@ -2,8 +2,8 @@ import { useEffect, useState } from "react";
 import type { AgentPlan, Event, Task } from "@parley-hq/client";
 import { useKept, useShared } from "./context.js";
 import { usePlan } from "./hooks.js";
+import { itemAt } from "./itemat.js";
 import { Tasks, tasksDone } from "./plan.js";
-import { itemAt } from "./search.js";
 
 /** The newest plan, how it came to be, and a way from each step to where it was begun. */
 export function PlanPanel() {

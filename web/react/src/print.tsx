@@ -10,17 +10,17 @@ import type { SessionStore } from "@parley-hq/client";
 /** More entries than that are more than a browser can lay out. */
 const most = 10_000;
 
-export type PrintViewProps = Pick<ConversationProps, "client" | "messages" | "renderers" | "filter" | "theme" | "dir" | "pageURL"> & { session: string };
+export type PrintViewProps = Pick<ConversationProps, "client" | "messages" | "renderers" | "filter" | "dir" | "me" | "pageURL"> & { session: string };
 
 /**
  * A whole conversation, every entry of it in the page: for printing, saving, and the browser's own search. It stays as it
- * is when it is loaded; nothing in it can be answered.
+ * is when it is loaded; nothing in it can be answered. It is light, as paper is.
  */
 export function PrintView(p: PrintViewProps) {
   const texts = useMemo<Texts>(() => ({ ...english, ...p.messages }), [p.messages]);
   const store = useSession(p.client, p.session);
   return (
-    <div className="pl-root pl-print" data-theme={p.theme && p.theme !== "auto" ? p.theme : undefined} lang={texts.locale} dir={p.dir}>
+    <div className="pl-root pl-print" data-theme="light" lang={texts.locale} dir={p.dir}>
       {store && <Whole key={store.id} store={store} props={p} texts={texts} />}
     </div>
   );
@@ -29,10 +29,10 @@ export function PrintView(p: PrintViewProps) {
 function Whole({ store, props: p, texts }: { store: SessionStore; props: PrintViewProps; texts: Texts }) {
   const shared = useMemo<Shared>(
     () => ({
-      client: p.client, store, texts, mode: "read-only", renderers: p.renderers ?? {}, answer: (request, a) => store.answer(request, a), answeredHere: new Set(), me: undefined,
+      client: p.client, store, texts, mode: "read-only", renderers: p.renderers ?? {}, answer: (request, a) => store.answer(request, a), answeredHere: new Set(), me: p.me,
       memory: new Map(), inView: new InView(), inspect: undefined, scrollTo: () => {}, onLinkClick: undefined, pageURL: p.pageURL, loadImage: undefined,
     }),
-    [p.client, store, texts, p.renderers, p.pageURL],
+    [p.client, store, texts, p.renderers, p.me, p.pageURL],
   );
   const order = useItems(store);
   const older = useOlder(store);

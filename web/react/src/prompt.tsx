@@ -8,7 +8,7 @@ import { InputForm } from "./input.js";
 import { pretty } from "./json.js";
 import { PermissionForm } from "./permission.js";
 import { Ring } from "./ring.js";
-
+import type { Texts } from "./texts.js";
 
 /** What a form of a prompt is given. */
 export interface FormProps {
@@ -21,7 +21,7 @@ export interface FormProps {
 
 /** A question at the place in the ledger where it was asked. */
 export function PromptCard({ item }: { item: ItemOf<"prompt"> }) {
-  const { texts, answer } = useShared();
+  const { texts, answer, me } = useShared();
   const p = item.prompt;
   const [sending, setSending] = useKept(`sending ${p.request_id}`, false);
   const [error, setError] = useKept<string | undefined>(`error ${p.request_id}`, undefined);
@@ -35,7 +35,7 @@ export function PromptCard({ item }: { item: ItemOf<"prompt"> }) {
       (err: unknown) => {
         setSending(false);
         if (err instanceof ParleyError && (err.code === "conflict" || err.code === "gone"))
-          setLost(err.details.answered_by ? texts.answeredElsewhere(actorName(err.details.answered_by) ?? texts.someone) : texts.tooLate);
+          setLost(err.details.answered_by ? texts.answeredElsewhere(nameOf(err.details.answered_by, me, texts)) : texts.tooLate);
         else setError(err instanceof Error ? err.message : String(err));
       },
     );
@@ -70,6 +70,7 @@ function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: st
       shared.inView.set(p.request_id, false);
     };
   }, [shared.inView, p.request_id]);
+  shared.memory.set(`seen ${p.request_id}`, true);
   const send = (a: Answer) => {
     if (armed() && !sending) props.answer(a);
   };
@@ -135,9 +136,11 @@ function useArmed(card: RefObject<HTMLElement | null>, moves: boolean): () => bo
   return useCallback(() => performance.now() - since.current >= still, []);
 }
 
-function actorName(v: unknown): string | undefined {
-  const a = v as { name?: string; id?: string } | string | undefined;
-  return typeof a === "string" ? a : (a?.name ?? a?.id);
+/** Who answered first, as an error tells it. */
+function nameOf(v: unknown, me: string | undefined, texts: Texts): string {
+  const a = typeof v === "string" ? { id: v } : (v as { name?: string; id?: string } | undefined);
+  if (me !== undefined && a?.id === me) return texts.otherWindow;
+  return a?.name ?? a?.id ?? texts.someone;
 }
 
 /** A question that is over: one line that opens to what was asked. */
@@ -147,14 +150,16 @@ function EndedPrompt({ item, lost }: { item: ItemOf<"prompt">; lost: string | un
   const p = item.prompt;
   const [open, setOpen] = useKept(`ended ${p.request_id}`, false);
   const mine = answeredHere.has(p.request_id) || (me !== undefined && p.ended_by?.kind === "user" && p.ended_by.id === me);
-  const who = p.ended_by?.name || p.ended_by?.id || texts.someone;
+  // Who saw it open here and answered it somewhere else should not wonder.
+  const elsewhere = mine && !answeredHere.has(p.request_id) && memory.has(`seen ${p.request_id}`);
+  const who = elsewhere ? texts.answeredInOther : mine ? texts.youAnswered : texts.answeredBy(p.ended_by?.name || p.ended_by?.id || texts.someone);
   const draft = memory.get(`draft ${p.request_id}`) as string | undefined;
   let head: ReactNode;
   if (p.status === "answered")
     head = (
       <>
-        <Icon name="check" size={14} />
-        <span className="pl-muted">{mine ? texts.youAnswered : texts.answeredBy(who)}:</span> <span dir="auto">{answerText(p, shared)}</span>
+        <Icon name={refused(p) ? "cross" : "check"} size={14} />
+        <span className="pl-muted">{who}:</span> <span dir="auto">{answerText(p, shared)}</span>
       </>
     );
   else if (p.status === "expired")
@@ -216,6 +221,12 @@ function EndedPrompt({ item, lost }: { item: ItemOf<"prompt">; lost: string | un
       )}
     </div>
   );
+}
+
+/** Whether nothing of what was asked for was allowed. */
+function refused(p: PromptItem): boolean {
+  if (p.permission) return (p.answer?.granted ?? []).length === 0;
+  return p.answer?.decisions !== undefined && p.answer.decisions.every((d) => !d.approve);
 }
 
 /** An answer in words. */

@@ -1,6 +1,6 @@
 import { useRef } from "react";
 import { useShared } from "./context.js";
-import { useTick } from "./hooks.js";
+import { useDrawn } from "./hooks.js";
 import { clock } from "./formats.js";
 
 const radius = 16;
@@ -12,11 +12,12 @@ export function Ring({ from, deadline, now }: { from: number; deadline: number; 
   const box = useRef<HTMLSpanElement>(null);
   const arc = useRef<SVGCircleElement>(null);
   const text = useRef<HTMLSpanElement>(null);
-  useTick(() => {
+  useDrawn(() => {
     const left = Math.max(0, deadline - now());
     const share = deadline > from ? left / (deadline - from) : 0;
     if (arc.current) arc.current.style.strokeDashoffset = String(length * (1 - Math.min(1, share)));
     if (text.current) text.current.textContent = clock(left / 1000);
+    box.current?.classList.toggle("pl-ring-long", left > 3_600_000);
     box.current?.classList.toggle("pl-ring-soon", share <= 0.2);
     box.current?.classList.toggle("pl-ring-now", left <= 10_000);
     // A name that changed every second would be read out every second.

@@ -1,24 +1,8 @@
 import { useEffect, useState } from "react";
-import type { Hit, SessionStore } from "@parley-hq/client";
+import type { Hit } from "@parley-hq/client";
 import { useShared } from "./context.js";
 import { Icon } from "./icons.js";
-
-/** Loads older entries until the one that holds an event is there, and gives its id. */
-export async function itemAt(store: SessionStore, seq: number): Promise<string | undefined> {
-  await store.ready;
-  for (;;) {
-    let best: string | undefined;
-    let first = Number.POSITIVE_INFINITY;
-    for (const id of store.getOrder()) {
-      const item = store.getItem(id);
-      if (item?.seq === undefined) continue;
-      first = Math.min(first, item.seq);
-      if (item.seq <= seq) best = id;
-    }
-    if (first <= seq || !store.getOlder().more) return best;
-    await store.loadOlder(1000);
-  }
-}
+import { itemAt } from "./itemat.js";
 
 /** Finds words in the whole conversation, by the server's index: a virtual list hides most of it from the browser's own search. */
 export function SearchBar({ close }: { close: () => void }) {

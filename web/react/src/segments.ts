@@ -1,4 +1,4 @@
-import { marked } from "marked";
+import { Lexer, type Links } from "marked";
 
 /*
  * A long message is cut into sealed pieces, each a row of the list of its own; only the open tail is read again while it
@@ -22,13 +22,16 @@ interface Cut {
   mid: boolean;
   text: string;
   done: number; // how many segments are sealed
+  named: Links; // where references lead, by their names, as the sealed segments say
+  links: Links; // the same with what the tail says; another object when something is new
 }
 
-const tailLimit = 4096;
-const pieceSize = 2560;
+const tailLimit = 2560;
+const pieceSize = 1536;
 const fenceLines = 200;
 const paragraphLimit = 8192;
 const heldLimit = 65_536;
+const noLinks: Links = Object.freeze({});
 
 /** Remembers how messages were cut. */
 export class Segmenter {
@@ -44,12 +47,17 @@ export class Segmenter {
     let cut = this.#cuts.get(id);
     if (cut?.text === text) return cut.segments;
     if (!cut || text.length < cut.text.length || text.slice(Math.max(0, cut.sealed - cut.check.length), cut.sealed) !== cut.check) {
-      cut = { segments: [], sealed: 0, check: "", fence: undefined, mid: false, text: "", done: 0 };
+      cut = { segments: [], sealed: 0, check: "", fence: undefined, mid: false, text: "", done: 0, named: noLinks, links: noLinks };
       this.#cuts.set(id, cut);
     }
     cut.text = text;
     extend(cut, text, this.hold === id);
     return cut.segments;
+  }
+
+  /** Where the references of a message lead: what is said in one piece is known in all. */
+  links(id: string): Links {
+    return this.#cuts.get(id)?.links ?? noLinks;
   }
 
   forget(id: string): void {
@@ -69,17 +77,34 @@ function extend(cut: Cut, text: string, hold: boolean): void {
       if (cut.mid) last.mid = true;
       cut.segments = tail || done.length === 0 ? [...done, last] : done;
       cut.done = done.length;
+      const open = !cut.fence && tail.includes("]:") ? new Lexer().lex(tail).links : noLinks;
+      cut.links = joined(cut.links, { ...open, ...cut.named });
       return;
     }
+    for (const p of piece) {
+      cut.sealed += p.text.length;
+      p.text = own(p.text);
+    }
     done.push(...piece);
-    for (const p of piece) cut.sealed += p.text.length;
     cut.check = text.slice(Math.max(0, cut.sealed - 64), cut.sealed);
   }
 }
 
+/**
+ * The same text in memory of its own. A part of a string may keep the whole of it alive, and each sealed piece would keep
+ * the message as it was when it was sealed.
+ */
+const own = (text: string): string => ` ${text}`.slice(1);
+
+/** What is there now, as the object that was there before when they say the same. */
+function joined(before: Links, now: Links): Links {
+  const names = Object.keys(now);
+  return names.length === Object.keys(before).length && names.every((n) => before[n]?.href === now[n]?.href && before[n]?.title === now[n]?.title) ? before : now;
+}
+
 /** Takes whole blocks off the front of the tail. */
 function sealProse(cut: Cut, tail: string): Segment[] | undefined {
-  const tokens = marked.lexer(tail);
+  const tokens = new Lexer().lex(tail);
   const out: Segment[] = [];
   let piece = "";
   const mid = cut.mid;
@@ -101,6 +126,8 @@ function sealProse(cut: Cut, tail: string): Segment[] | undefined {
   push();
   if (out.length > 0) {
     cut.mid = false;
+    // The first to name one is right, as in one piece of Markdown.
+    if (Object.keys(tokens.links).length > 0) cut.named = { ...new Lexer().lex(tail.slice(0, at)).links, ...cut.named };
     return out;
   }
   const only = tokens[0];

@@ -1,6 +1,6 @@
 import { useRef, useSyncExternalStore } from "react";
 import { useShared } from "./context.js";
-import { usePlan, usePrompts, useTick, useWorkstreams } from "./hooks.js";
+import { useDrawn, usePlan, usePrompts, useWorkstreams } from "./hooks.js";
 import { Icon } from "./icons.js";
 import { clock } from "./formats.js";
 import { tasksDone } from "./plan.js";
@@ -16,7 +16,7 @@ export function PromptStrip({ show }: { show: (request: string) => void }) {
   const at = useRef(0);
   const deadlines = prompts.flatMap((p) => (p.deadline ? [Date.parse(p.deadline)] : []));
   const first = deadlines.length > 0 ? Math.min(...deadlines) : undefined;
-  useTick(() => {
+  useDrawn(() => {
     if (time.current) time.current.textContent = first === undefined ? "" : ` · ${clock((first - store.serverNow()) / 1000)}`;
   });
   if (mode === "read-only" || prompts.every((p) => inView.has(p.request_id))) return null;

@@ -84,6 +84,8 @@ export const german: Texts = {
   pick: "Auswählen …",
   filter: "Möglichkeiten filtern",
   youAnswered: "Du hast geantwortet",
+  answeredInOther: "In einem anderen Fenster beantwortet",
+  otherWindow: "Ein anderes Fenster",
   answeredBy: (who) => `Beantwortet von ${who}`,
   answeredElsewhere: (who) => `${who} war schneller. Deine Antwort wurde nicht verwendet.`,
   tooLate: "Deine Antwort kam zu spät und wurde nicht verwendet.",

@@ -87,6 +87,8 @@ export const english = {
   pick: "Choose…",
   filter: "Filter options",
   youAnswered: "You answered",
+  answeredInOther: "Answered in another window",
+  otherWindow: "Another window",
   answeredBy: (who: string) => `Answered by ${who}`,
   answeredElsewhere: (who: string) => `${who} answered first. Your answer was not used.`,
   tooLate: "Your answer came too late and was not used.",

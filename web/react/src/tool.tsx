@@ -1,7 +1,7 @@
 import { memo, useCallback, useRef, useSyncExternalStore } from "react";
 import type { ItemOf } from "@parley-hq/client";
 import { useKept, useShared } from "./context.js";
-import { useItem, useTick } from "./hooks.js";
+import { useDrawn, useItem } from "./hooks.js";
 import { Icon, type IconName } from "./icons.js";
 import { Value, gist } from "./json.js";
 
@@ -57,7 +57,7 @@ function Elapsed({ item }: { item: ItemOf<"tool"> }) {
   const el = useRef<HTMLSpanElement>(null);
   const t = item.tool;
   const ended = t.started_at && t.ended_at ? texts.took(Date.parse(t.ended_at) - Date.parse(t.started_at)) : "";
-  useTick(() => {
+  useDrawn(() => {
     if (!el.current || !t.started_at) return;
     const ms = store.serverNow() - Date.parse(t.started_at);
     el.current.textContent = ms > 1000 ? ` · ${texts.took(Math.floor(ms / 1000) * 1000)}` : "";

@@ -88,7 +88,7 @@ export function TraceView({ pick, traceURL }: { pick: (seq: number) => void; tra
   const all = useCollected(traceTypes);
   const turns = useMemo(() => turnsOf(all.events).filter((t) => t.id !== ""), [all.events]);
   const [chosen, setChosen] = useState("");
-  const turn = turns.find((t) => t.id === chosen) ?? turns[turns.length - 1];
+  const turn = turns.find((t) => t.id === chosen) ?? turns.findLast((t) => !t.lane) ?? turns[turns.length - 1];
   const spans = useMemo(() => (turn ? spansOf(all.events, turn) : []), [all.events, turn]);
   const goesOn = spans.some((s) => s.to === undefined);
   const now = useEverySecond(() => (goesOn ? Math.floor(store.serverNow()) : 0), goesOn);

@@ -1,8 +1,8 @@
 import { useEffect, useRef, useState } from "react";
 import type { Workstream } from "@parley-hq/client";
 import { laneColour, useKept, useShared } from "./context.js";
-import { clock } from "./formats.js";
-import { useTick, useWorkstreams } from "./hooks.js";
+import { clock, plain } from "./formats.js";
+import { useDrawn, useWorkstreams } from "./hooks.js";
 import { LaneMenu, useSteering } from "./lanemenu.js";
 import { Icon } from "./icons.js";
 import { WorkState } from "./machinery.js";
@@ -91,7 +91,7 @@ function Lane({ work: w, axis, chosen, choose }: { work: Workstream; axis: Axis;
           <WorkState work={w} />
           <Track work={w} axis={axis} />
           {w.message && !w.ended_at && <span className="pl-muted pl-small">{w.message}</span>}
-          {w.ended_at && (w.error || w.summary || w.reason) && <span className="pl-muted pl-small">{w.error || w.summary || w.reason}</span>}
+          {w.ended_at && (w.error || w.summary || w.reason) && <span className="pl-muted pl-small" dir="auto">{plain(w.error || w.summary || w.reason || "")}</span>}
         </button>
         <LaneMenu work={w} steering={steering} />
       </div>
@@ -106,7 +106,7 @@ function Track({ work: w, axis }: { work: Workstream; axis: Axis }) {
   const track = useRef<HTMLSpanElement>(null);
   const fill = useRef<HTMLSpanElement>(null);
   const mark = useRef<HTMLSpanElement>(null);
-  useTick(() => {
+  useDrawn(() => {
     const now = store.serverNow();
     const to = Math.max(axis.to, w.ended_at ? 0 : now);
     const at = (t: number) => `${Math.min(100, Math.max(0, ((t - axis.from) / (to - axis.from)) * 100))}%`;
@@ -241,7 +241,7 @@ function TableRow({ work: w, chosen, choose }: { work: Workstream; chosen: boole
   const { store, texts } = useShared();
   const steering = useSteering(w);
   const left = useRef<HTMLSpanElement>(null);
-  useTick(() => {
+  useDrawn(() => {
     if (!left.current) return;
     const began = time(w.launched_at) ?? 0;
     left.current.textContent = w.ended_at ? texts.took((time(w.ended_at) ?? 0) - began) : w.deadline ? texts.timeLeft(clock(((time(w.deadline) ?? 0) - store.serverNow()) / 1000)) : "";
@@ -261,7 +261,7 @@ function TableRow({ work: w, chosen, choose }: { work: Workstream; chosen: boole
           <span ref={left} />
           {!w.ended_at && w.deadline && <span className="pl-muted"> {texts.until(texts.moment(w.deadline))}</span>}
         </td>
-        <td dir="auto">{w.ended_at ? w.error || w.summary || w.reason : w.message || w.task}</td>
+        <td dir="auto">{plain((w.ended_at ? w.error || w.summary || w.reason : w.message || w.task) ?? "")}</td>
         <td>
           <LaneMenu work={w} steering={steering} />
         </td>

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { decode, safeHref } from "../src/markdown.js";
+import { decode, lex, safeHref } from "../src/markdown.js";
 import { readChart } from "../src/chart.js";
 import { readTable } from "../src/table.js";
-import { clock } from "../src/formats.js";
+import { clock, plain } from "../src/formats.js";
 import { english } from "../src/texts.js";
 
 const { bytes, took } = english;
@@ -36,4 +36,14 @@ test("times and sizes as people say them", () => {
   expect([clock(59.2), clock(60), clock(3725), clock(-1)]).toEqual(["1:00", "1:00", "1:02 h", "0:00"]);
   expect([took(12), took(1400), took(61_000)]).toEqual(["12 ms", "1.4 s", "1 min 1 s"]);
   expect([bytes(999), bytes(1000), bytes(999_600), bytes(12_345_678)]).toEqual(["999 B", "1.0 kB", "1.0 MB", "12 MB"]);
+});
+
+test("one line of plain words", () => {
+  expect(plain("## Result\n\n- copper is **up** by `11 %`, see [the _report_](https://example.com)\n1. once")).toBe("Result copper is up by 11 %, see the _report_ once");
+  expect(plain("2 * 3 = 6, snake_case stays")).toBe("2 * 3 = 6, snake_case stays");
+});
+
+test("a reference may lead to what is said elsewhere", () => {
+  const [p] = lex("See [the report][1].", { "1": { href: "https://example.com/r", title: "" } });
+  expect(p?.type === "paragraph" && p.tokens?.map((t) => t.type)).toEqual(["text", "link", "text"]);
 });

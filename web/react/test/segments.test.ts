@@ -83,3 +83,14 @@ test("what is held is not cut while it is read", () => {
   s.hold = undefined;
   expect(s.of("m", `${text} x`).length).toBeGreaterThan(n);
 });
+
+test("where a reference leads is known in all pieces, wherever it is said", () => {
+  const cut = new Segmenter();
+  const text = `See [the report][r].\n\n${"Some words of a paragraph.\n\n".repeat(400)}\`\`\`\n[code]: https://example.com/no\n\`\`\`\n\n[r]: https://example.com/r\n`;
+  for (let at = 0; at < text.length; at += 7) cut.of("b", text.slice(0, at));
+  expect(cut.of("b", text).length).toBeGreaterThan(3);
+  const links = cut.links("b");
+  expect(Object.keys(links)).toEqual(["r"]);
+  expect(links.r?.href).toBe("https://example.com/r");
+  expect(cut.links("b")).toBe(links); // the same object, so that nothing is drawn again
+});

@@ -1,0 +1,62 @@
+// The first minute of someone who has never been here: the tour, from the empty page to its end.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { openPage, say } from "./harness.mjs";
+import { atEnd, axe, browser, events, feed, insist, server, settled, until } from "./suite.mjs";
+
+const inView = (page, locator) => until(page, () => locator.evaluate((el) => {
+  const b = el.getBoundingClientRect();
+  return el.contains(document.elementFromPoint(b.x + b.width / 2, b.y + b.height / 2));
+}).catch(() => false), "something in view");
+
+describe("the tour", () => {
+  test("[8] [13] [24] it shows everything; who answers sees what comes of it, and never a button out of view", async () => {
+    const { page, context, faults } = await openPage(browser);
+    await page.goto(server.url);
+    await say(page, "/tour");
+    await page.getByRole("radio", { name: /Previous quarter/ }).check();
+    await axe(page, "tour, question");
+    await insist(page, page.getByRole("button", { name: "Send answer" }), page.getByRole("button", { name: "Approve once" }));
+    await settled(page, "You answered: Previous quarter");
+    // The new card is followed to, and its buttons stay in view when it grows.
+    await inView(page, page.getByRole("button", { name: "Approve once" }));
+    await page.getByRole("button", { name: "Edit arguments" }).click();
+    await inView(page, page.getByRole("button", { name: "Approve once" }));
+    await page.getByRole("textbox", { name: "Arguments send_mail" }).fill('{"to":"board@example.com"}');
+    await insist(page, page.getByRole("button", { name: "Approve once" }), feed(page).getByText("That was the tour."));
+    await page.locator(".pl-dot", { hasText: "Idle" }).waitFor();
+    await atEnd(page.locator(".pl-list"));
+    assert.equal(await page.locator(".pl-new").count(), 0, "the reader is at the end and is offered to go there");
+    const log = await events(page.url().split("/").pop());
+    assert.deepEqual(log.find((e) => e.type === "agent.tool_call" && e.payload.tool === "send_mail").payload.params, { to: "board@example.com" });
+    // After a reload it is all still there, and said to be one's own.
+    await page.reload();
+    await settled(page, "That was the tour.");
+    await settled(page, "You answered: Previous quarter");
+    await page.getByRole("tab", { name: "Work" }).click();
+    for (const name of ["Copper", "Freight"]) await page.getByRole("complementary", { name: "Work" }).getByRole("button", { name: new RegExp(`^${name}.*completed`) }).waitFor();
+    assert.deepEqual(faults, []);
+    await context.close();
+  });
+
+  test("[8] a question that one is answering is not pulled away by what comes after it", async () => {
+    const { page, context } = await openPage(browser);
+    await page.goto(server.url);
+    await say(page, "/ask text");
+    const field = page.getByRole("textbox", { name: "What is your name?" });
+    await field.fill("An");
+    const session = page.url().split("/").pop();
+    const post = (text) => fetch(`${server.url}/parley/v1/sessions/${session}/events`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ type: "user.message", payload: { text } }) });
+    const place = async () => Math.round((await field.boundingBox()).y);
+    const before = await place();
+    for (let i = 0; i < 12; i++) await post(`queued ${i}\n\nand more`);
+    await page.getByRole("button", { name: /12 new/ }).waitFor();
+    assert.equal(await place(), before);
+    await field.pressSequentially("n");
+    // The answer, and what was queued, are followed to the last word.
+    await insist(page, page.getByRole("button", { name: "Send answer" }), feed(page).getByText("You said: queued 11"));
+    assert.equal((await events(session)).find((e) => e.type === "user.input_response").payload.text, "Ann");
+    await atEnd(page.locator(".pl-list"));
+    await context.close();
+  });
+});
