@@ -89,13 +89,13 @@ export async function inTime(body) {
 /** Whether a countdown shows what it must, when it was read between two moments of one clock. */
 export const shows = (left, deadline, from, to) => left <= (deadline - from) / 1000 + 1.5 && left >= (deadline - to) / 1000 - 1.5;
 
-/** Waits until a list has stopped scrolling and measuring. */
+/** Waits until a list has stopped scrolling and measuring; while it scrolls it takes no pointer, and draws a few rows when that ends. */
 export async function steady(page, list) {
   let last;
   let same = 0;
   await until(page, async () => {
-    const now = await list.evaluate((el) => `${el.scrollTop} ${el.scrollHeight}`);
-    same = now === last ? same + 1 : 0;
+    const [now, moves] = await list.evaluate((el) => [`${el.scrollTop} ${el.scrollHeight}`, el.querySelector('[style*="pointer-events: none"]') !== null]);
+    same = now === last && !moves ? same + 1 : 0;
     last = now;
     return same >= 6;
   }, "a list at rest");
