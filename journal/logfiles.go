@@ -30,6 +30,16 @@ func (f logFS) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (
 	return f.begin(name, func() (vfs.File, error) { return f.FS.ReuseForWrite(old, name, category) })
 }
 
+// OpenDir opens a folder. Pebble syncs it when it begins a file, and knows no more
+// about a failure of that than about one of the log.
+func (f logFS) OpenDir(name string) (vfs.File, error) {
+	dir, err := f.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return logFile{dir, f.j}, nil
+}
+
 func (f logFS) begin(name string, create func() (vfs.File, error)) (vfs.File, error) {
 	if !isLog(name) {
 		return create()

@@ -23,6 +23,7 @@ func TestRotationFailureIsFinal(t *testing.T) {
 	for name, kinds := range map[string]map[errorfs.OpKind]bool{
 		"create":      {errorfs.OpCreate: true, errorfs.OpReuseForWrite: true},
 		"first write": {errorfs.OpFileWrite: true},
+		"folder":      {errorfs.OpFileSync: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := vfs.NewCrashableMem()
