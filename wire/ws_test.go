@@ -402,3 +402,27 @@ func TestManyWritersDoNotMixFrames(t *testing.T) {
 		}
 	}
 }
+
+// Who sends too much learns why: closing while bytes are unread would reset the
+// connection, and take the close frame along. It is more than fits any buffer
+// between the two.
+func TestFarTooBigIsReadToItsEnd(t *testing.T) {
+	const limit = 8 << 20
+	srv, _, results := wsServer(t, WSOptions{MaxMessage: limit}, echo)
+	conn := raw(t, srv)
+	if _, err := conn.Write(frame(0x81, true, make([]byte, (drainTimes-1)*limit))); err != nil {
+		t.Fatal(err)
+	}
+	f, err := ws.ReadFrame(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := ws.ParseCloseFrameData(f.Payload); code != 1009 {
+		t.Errorf("closed with %d", code)
+	}
+	conn.(*net.TCPConn).CloseWrite()
+	if rest, err := io.ReadAll(conn); len(rest) > 0 || err != nil {
+		t.Errorf("after the close: %q, %v", rest, err)
+	}
+	<-results
+}

@@ -175,6 +175,28 @@ func (c *Conn) refuse(code int, reason string) error {
 	return &CloseError{Code: code, Reason: reason, Ours: true}
 }
 
+// A peer that has sent a little too much should learn why. These bound what is
+// read of it, in times of the limit, and for how long.
+const (
+	drainTimes = 4
+	drainWait  = 10 * time.Second
+)
+
+// drain reads what the peer still sends, as long as it sends.
+func (c *Conn) drain() {
+	end := time.Now().Add(drainWait)
+	for left := drainTimes * int64(c.max); left > 0; {
+		now := time.Now()
+		if now.After(end) || c.conn.SetReadDeadline(now.Add(closeWait)) != nil {
+			return
+		}
+		n, err := io.CopyN(io.Discard, &c.in, min(left, 64<<10))
+		if left -= n; err != nil {
+			return
+		}
+	}
+}
+
 // awaitClose reads on until the peer's close frame, so that what was sent last
 // is not lost by closing while bytes of the peer are unread.
 func (c *Conn) awaitClose() {
@@ -187,7 +209,7 @@ func (c *Conn) awaitClose() {
 		if tcp, ok := c.conn.(*net.TCPConn); ok {
 			_ = tcp.CloseWrite()
 		}
-		_, _ = io.CopyN(io.Discard, &c.in, int64(c.max))
+		c.drain()
 		return
 	}
 	for !c.closeSeen {
