@@ -46,6 +46,8 @@ export const settled = (page, text) => feed(page).getByText(text).first().waitFo
 export async function axe(page, where) {
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme });
+    // What moves is judged where it comes to rest; what moves for ever, as it is.
+    await page.evaluate(() => Promise.allSettled(document.getAnimations().filter((a) => a.effect?.getComputedTiming().endTime !== Infinity).map((a) => a.finished)));
     await page.evaluate(axeSource);
     const found = await page.evaluate(async () => {
       const r = await window.axe.run(document, { resultTypes: ["violations"] });
