@@ -51,6 +51,15 @@ var vectors = []struct {
 		s.piece("", "m", 5, "text")
 		s.on("w1", AgentText{Block: "s", Text: "side text"})
 	}},
+	{"block-again", func(s *script) { // outside of turns a block id may come again
+		s.piece("", "b", 0, "one ")
+		s.on("", AgentText{Block: "b", Text: "one two"})
+		s.piece("", "b", 4, "late")
+		s.piece("", "b", 0, "three ")
+		s.piece("", "b", 6, "four")
+		s.on("", AgentText{Block: "b", Text: "three four"})
+		s.piece("", "b", 0, "five")
+	}},
 	{"thinking", func(s *script) {
 		s.answering("why?")
 		s.on("", AgentThinking{Block: "b1", Text: "Because…", Signature: "sig"})

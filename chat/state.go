@@ -21,6 +21,7 @@ type State struct {
 	Approved    []string         `json:"approved,omitempty"`    // tools approved for the session
 	Granted     []string         `json:"granted,omitempty"`     // scopes granted for the session or for ever
 	Compact     Seq              `json:"compact,omitempty"`     // what was said before is to be summarised
+	Closed      []BlockID        `json:"closed,omitempty"`      // the last blocks that were finished outside of turns
 }
 
 // Line is the main line of work ("") or a workstream's.
@@ -71,6 +72,21 @@ type TurnRef struct {
 
 // Finished reports whether the turn has finished a block of that id.
 func (t *Turn) Finished(b BlockID) bool { return slices.Contains(t.Closed, b) }
+
+// maxClosed bounds the blocks outside of turns that a State remembers: a piece
+// that is sent again comes soon after its block was finished, or never.
+const maxClosed = 64
+
+// Finished reports whether a block of that id was finished outside of turns, as
+// far back as the state remembers.
+func (s *State) Finished(b BlockID) bool { return slices.Contains(s.Closed, b) }
+
+func (s *State) closeBlock(b BlockID) {
+	s.Closed = append(s.Closed, b)
+	if extra := len(s.Closed) - maxClosed; extra > 0 {
+		s.Closed = slices.Delete(s.Closed, 0, extra)
+	}
+}
 
 // OpenCall is a tool call without a result.
 type OpenCall struct {
@@ -213,8 +229,12 @@ func (s *State) Apply(e *Event) (changed bool) {
 			delete(s.Lines, e.Workstream)
 		}
 	case AgentText, AgentThinking:
+		block := FinishedBlock(e.Body)
+		if e.Turn == "" && block != "" {
+			s.closeBlock(block)
+		}
 		if t, _ := s.TurnOf(e.Turn); t != nil {
-			if block := FinishedBlock(e.Body); block != "" {
+			if block != "" {
 				t.Closed = append(t.Closed, block)
 			}
 			if e.Workstream != "" && e.Type == (AgentText{}).Type() {
@@ -381,7 +401,7 @@ func (s *State) Clone() *State {
 	}
 	c.Prompts = slices.Clone(s.Prompts)         // a prompt is never changed, only removed
 	c.Workstreams = slices.Clone(s.Workstreams) // replaced when it changes
-	c.Approved, c.Granted = slices.Clone(s.Approved), slices.Clone(s.Granted)
+	c.Approved, c.Granted, c.Closed = slices.Clone(s.Approved), slices.Clone(s.Granted), slices.Clone(s.Closed)
 	return &c
 }
 

@@ -3,14 +3,20 @@ package chat
 import "slices"
 
 // Preview shows a piece of a block that is being written. What is there already
-// is passed over; a piece beyond what is there, or of a finished block, is
-// ignored.
+// is passed over; a piece beyond what is there, or of a block that its turn has
+// finished, is ignored.
 func (t *Transcript) Preview(p *Preview) {
 	i := slices.IndexFunc(t.Open, func(it Item) bool { return it.Text.Block == p.Block })
 	if i < 0 {
-		id := blockID(p.Turn, p.Block)
-		if _, finished := t.index[id]; finished || p.Offset > 0 {
+		if p.Offset > 0 {
 			return
+		}
+		id := blockID(p.Turn, p.Block)
+		if _, finished := t.index[id]; finished {
+			if p.Turn != "" {
+				return
+			}
+			id += ".open" // a name that was used before: outside of turns that is allowed, once the first has long been finished
 		}
 		kind := ItemText
 		if p.Kind == ThinkingBlock {

@@ -157,11 +157,12 @@ func (p *previewing) one(st *chat.State, piece chat.Preview) error {
 		}
 		piece.Workstream = line
 	}
+	finished := st.Finished
 	if t != nil {
-		piece.Turn = t.ID
-		if t.Finished(piece.Block) {
-			return errFinished(piece.Block)
-		}
+		piece.Turn, finished = t.ID, t.Finished
+	}
+	if finished(piece.Block) {
+		return errFinished(piece.Block)
 	}
 	b := p.block(piece.Block)
 	if b == nil {

@@ -88,6 +88,33 @@ func TestBlockRules(t *testing.T) {
 	}
 }
 
+// A piece that is sent again after its block was finished must not leave a ghost.
+func TestALatePieceOutsideOfTurns(t *testing.T) {
+	w := newWorld(t, Options{})
+	id := w.begin("s", chat.NewSession{Agent: "demo"})
+	show := func(block chat.BlockID, text string) error {
+		return w.Preview(ctx, bot, id, []chat.Preview{{Block: block, Text: text}})
+	}
+	w.wantCode(show("b", "one"), "")
+	w.append(bot, id, chat.AgentText{Block: "b", Text: "one two"})
+	w.wantCode(show("b", "one"), chat.Conflict)
+	w.restart()
+	w.wantCode(show("b", "one"), chat.Conflict)
+	if b := w.hub.Blocks(id); b != nil {
+		t.Fatal(b)
+	}
+
+	// Long after, the name may be used again, and what is written is seen.
+	for i := range 64 {
+		w.append(bot, id, chat.AgentText{Block: chat.BlockID(fmt.Sprint("c", i)), Text: "x"})
+	}
+	w.wantCode(show("b", "three"), "")
+	snap, err := w.Snapshot(ctx, ann, id, 100)
+	if err != nil || len(snap.Open) != 1 || snap.Open[0].Text.Text != "three" {
+		t.Fatal(snap.Open, err)
+	}
+}
+
 func TestABlockBelongsToItsTurn(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: "demo"})

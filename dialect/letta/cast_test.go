@@ -1,12 +1,16 @@
 package letta
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
 )
 
 // wordsOf is what a talker says.
@@ -18,6 +22,17 @@ func wordsOf(n int) string {
 	return b.String()
 }
 
+// watched tells when somebody begins to watch.
+type watched struct {
+	sessions
+	begins chan struct{}
+}
+
+func (s watched) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error] {
+	s.begins <- struct{}{}
+	return s.sessions.Watch(ctx, c, id, from, enc)
+}
+
 // Those who follow a run from its beginning get the same bytes, made once, and all
 // of them, also when there are too many to be kept.
 func TestReadersShareFrames(t *testing.T) {
@@ -26,17 +41,20 @@ func TestReadersShareFrames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			leave := make(chan struct{})
-			w := newWorld(t, setup{agents: map[string]agent.Agent{"talker": talker{words, leave}}})
+			begins := make(chan struct{}, 100)
+			w := newWorld(t, setup{
+				agents: map[string]agent.Agent{"talker": talker{words, leave}},
+				change: func(o *Options) { o.Sessions = watched{o.Sessions, begins} },
+			})
 			a := w.agent(`{"model":"parley/talker"}`)
 			first := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":true`))
 			ping, _ := first.next()
 			readers := []*reader{first}
 			for range 7 {
-				r := w.open("/v1/runs/"+ping.Run+"/stream", "{}")
-				if m, ok := r.next(); !ok || m.Type != kindPing {
-					t.Fatalf("%+v", m)
-				}
-				readers = append(readers, r)
+				readers = append(readers, w.open("/v1/runs/"+ping.Run+"/stream", "{}"))
+			}
+			for range readers {
+				<-begins
 			}
 			type seen struct {
 				frames []shownMessage
@@ -97,5 +115,67 @@ func TestAReaderThatLeavesHarmsNobody(t *testing.T) {
 	rest := second.rest()
 	if text := textOf(rest); !strings.Contains(text, "ünïcóde.") || !second.done {
 		t.Errorf("done %v: %s", second.done, text)
+	}
+}
+
+// looking lets something happen between the two looks that a stream takes at a
+// session before it begins.
+type looking struct {
+	sessions
+	state, blocks atomic.Bool // what was looked at
+	happen        func()
+}
+
+func (s *looking) look(mine, other *atomic.Bool) {
+	if !mine.Swap(true) && other.Load() && s.happen != nil {
+		s.happen()
+	}
+}
+
+func (s *looking) State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error) {
+	s.look(&s.state, &s.blocks)
+	return s.sessions.State(ctx, c, id)
+}
+
+func (s *looking) Blocks(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.Block, error) {
+	s.look(&s.blocks, &s.state)
+	return s.sessions.Blocks(ctx, c, id)
+}
+
+// Who comes back in the very moment in which a text is finished has it once.
+func TestComingBackWhileABlockEnds(t *testing.T) {
+	t.Parallel()
+	leave := make(chan struct{})
+	eyes := &looking{}
+	w := newWorld(t, setup{
+		agents: map[string]agent.Agent{"script": script{leave}},
+		change: func(o *Options) { eyes.sessions, o.Sessions = o.Sessions, eyes },
+	})
+	a := w.agent(`{"model":"parley/script"}`)
+	first := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":true`))
+	var had []shownMessage
+	for given := 0; textOf(had) != "I "; {
+		m, ok := first.next()
+		if !ok {
+			t.Fatalf("%+v", had)
+		}
+		if had = append(had, m); given < 4 { // three thoughts and a word
+			leave <- struct{}{}
+			given++
+		}
+	}
+	var rest []shownMessage
+	eyes.happen = func() {
+		for range 8 {
+			leave <- struct{}{}
+		}
+		rest = first.rest()
+	}
+	eyes.state.Store(false)
+	eyes.blocks.Store(false)
+	at := had[len(had)-1]
+	again := w.open("/v1/runs/"+at.Run+"/stream", fmt.Sprintf(`{"starting_after":%d}`, at.Seq)).rest()
+	if got, want := picture(append(slices.Clone(had), again...)), picture(append(had, rest...)); rest == nil || got != want {
+		t.Errorf("has\n%swant\n%s", got, want)
 	}
 }

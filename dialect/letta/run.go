@@ -289,17 +289,20 @@ func (f *follower) follow(ctx context.Context, show func([]item) error, idle fun
 // from.
 func (f *follower) newFeed(ctx context.Context) (chat.Cursor, *feed, error) {
 	s := f.d.opt.Sessions
-	st, err := s.State(ctx, f.caller, f.place.session)
-	if err != nil {
-		return chat.Cursor{}, nil, err
-	}
 	feed := newFeed(f.run, f.form, f.tokens, f.after)
 	feed.ended = f.ends(ctx)
+	// The blocks first: one that is finished meanwhile is an event that the state
+	// knows. The other way round it would be neither, and be shown twice.
 	var blocks []chat.Block
 	if f.tokens {
+		var err error
 		if blocks, err = s.Blocks(ctx, f.caller, f.place.session); err != nil {
 			return chat.Cursor{}, nil, err
 		}
+	}
+	st, err := s.State(ctx, f.caller, f.place.session)
+	if err != nil {
+		return chat.Cursor{}, nil, err
 	}
 	return feed.resume(f.run.started.Seq, st, blocks), feed, nil
 }

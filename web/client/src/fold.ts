@@ -104,12 +104,16 @@ export class Transcript {
     else this.#add(e, "custom", seqID(e.sequence), { custom: { type: e.type, payload: e.payload } });
   }
 
-  /** Shows a piece of a block that is being written. What is there already is passed over; gaps and finished blocks are ignored. */
+  /** Shows a piece of a block that is being written. What is there already is passed over; gaps, and blocks that their turn has finished, are ignored. */
   preview(p: Preview): void {
     let i = this.open.findIndex((it) => (it as Loose).text?.block === p.block);
     if (i < 0) {
-      const id = nameID("b-", p.turn_id, p.block);
-      if (this.#items.has(id) || p.offset > 0) return;
+      if (p.offset > 0) return;
+      let id = nameID("b-", p.turn_id, p.block);
+      if (this.#items.has(id)) {
+        if (p.turn_id) return;
+        id += ".open"; // a name that was used before: outside of turns that is allowed, once the first has long been finished
+      }
       const kind = p.kind === "thinking" ? "thinking" : "text";
       const it = lean<Loose>({ id, kind, turn_id: p.turn_id, workstream_id: p.workstream_id, open: true, text: { block: p.block, text: "" } } as Loose);
       i = this.open.length;
