@@ -26,6 +26,7 @@ type Info struct {
 	Kind        string   `json:"kind"` // builtin, worker, …
 	Description string   `json:"description,omitempty"`
 	Starters    []string `json:"starters,omitempty"` // messages to begin with
+	Default     bool     `json:"default,omitempty"`  // answers sessions that name no agent
 	Healthy     bool     `json:"healthy"`
 	Problem     string   `json:"problem,omitempty"` // why not, as far as it is known
 	Workers     int      `json:"workers,omitempty"` // connected, for workers
@@ -57,6 +58,7 @@ func (r *Registry) Add(info Info, a Agent) {
 type ToolInfo struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
+	Server      string `json:"server,omitempty"` // the MCP server that has it; "" for the agent's own
 }
 
 // Tools lists what an agent can use; known is false for one that does not say.
@@ -113,7 +115,11 @@ func (r *Registry) List(workspace string, running map[string]int) []Info {
 		}
 		all = append(all, info)
 	}
-	all = append(all, r.workers.list(workspace)...)
+	for _, info := range r.workers.list(workspace) {
+		if _, taken := r.infos[info.Name]; !taken || info.Workers > 0 { // a turn may wait since the name was nobody's
+			all = append(all, info)
+		}
+	}
 	for i := range all {
 		all[i].Running = running[all[i].Name]
 	}

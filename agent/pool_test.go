@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 )
 
@@ -144,6 +146,27 @@ func TestNoWorkerEver(t *testing.T) {
 	}
 	p.wantStory("user hi", "turn.started", "status Waiting for a worker of agent worker to connect.", "error no_worker",
 		`ended failed no worker of agent "worker" connected within 20ms; start one, or choose another agent`)
+}
+
+// A name that an agent of the process takes over while a turn still waits for a
+// worker is listed once.
+func TestANameIsListedOnce(t *testing.T) {
+	p := pooled(t, time.Minute)
+	p.say("hi")
+	p.await("a turn that waits", func(evs []chat.Event) bool { return evs[len(evs)-1].Type == "agent.status" })
+	r := agent.NewRegistry(p.pool)
+	if got := r.List(chat.DefaultWorkspace, nil); len(got) != 1 || got[0].Kind != "worker" || got[0].Healthy {
+		t.Errorf("%+v", got)
+	}
+	r.Add(agent.Info{Name: "worker", Kind: "model"}, agent.Func(func(context.Context, *agent.Turn) error { return nil }))
+	if got := r.List(chat.DefaultWorkspace, nil); len(got) != 1 || got[0].Kind != "model" || !got[0].Healthy {
+		t.Errorf("%+v", got)
+	}
+	late := p.join(1)
+	if err := late.seat.Finish(late.awaitTurn(t).Turn, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitEnd(chat.Done)
 }
 
 func TestAWorkerComesBack(t *testing.T) {

@@ -15,20 +15,47 @@ func (r *Runner) recover(ctx context.Context) (waiting []chat.SessionID, err err
 	if err != nil {
 		return nil, err
 	}
-	return r.takeUp(ctx, ids), ctx.Err()
+	return r.takeUp(ctx, ids, restarted), ctx.Err()
+}
+
+// Why turns are taken up.
+const (
+	restarted = "the server was restarted"
+	imported  = "the session was imported"
+)
+
+// Imported tells the runner of a session that came as a whole: turns that were
+// under way in it are taken up. It does not block.
+func (r *Runner) Imported(id chat.SessionID) {
+	r.mu.Lock()
+	r.imports = append(r.imports, id)
+	r.mu.Unlock()
+	select {
+	case r.came <- struct{}{}:
+	default:
+	}
 }
 
 // retakeAfter is the pause before turns that had to wait are tried again.
 const retakeAfter = 2 * time.Second
 
-// retake takes up turns that had to wait, for as long as it takes.
+// retake takes up turns that had to wait, for as long as it takes, and those of
+// imported sessions.
 func (r *Runner) retake(ctx context.Context, ids []chat.SessionID) {
-	tick := time.NewTicker(retakeAfter)
-	defer tick.Stop()
-	for len(ids) > 0 {
+	for {
+		var later <-chan time.Time
+		if len(ids) > 0 {
+			later = time.After(retakeAfter)
+		}
 		select {
-		case <-tick.C:
-			ids = r.takeUp(ctx, ids)
+		case <-later:
+			ids = r.takeUp(ctx, ids, restarted)
+		case <-r.came:
+			r.mu.Lock()
+			fresh := r.imports
+			r.imports = nil
+			r.mu.Unlock()
+			ids = append(ids, r.takeUp(ctx, fresh, imported)...)
 		case <-ctx.Done():
 			return
 		}
@@ -37,7 +64,7 @@ func (r *Runner) retake(ctx context.Context, ids []chat.SessionID) {
 
 // takeUp takes up the turns of sessions. One that cannot be taken up does not
 // keep the others, or the server, from going on.
-func (r *Runner) takeUp(ctx context.Context, ids []chat.SessionID) (waiting []chat.SessionID) {
+func (r *Runner) takeUp(ctx context.Context, ids []chat.SessionID, why string) (waiting []chat.SessionID) {
 	for _, id := range ids {
 		var left []*run
 		err := r.sessions.Turns(ctx, id, func(ref chat.TurnRef, workstream string, t chat.Turn) {
@@ -51,7 +78,7 @@ func (r *Runner) takeUp(ctx context.Context, ids []chat.SessionID) (waiting []ch
 			}
 		})
 		for _, u := range left {
-			err = errors.Join(err, r.resume(ctx, u))
+			err = errors.Join(err, r.resume(ctx, u, why))
 		}
 		switch {
 		case err == nil || ctx.Err() != nil:
@@ -66,8 +93,8 @@ func (r *Runner) takeUp(ctx context.Context, ids []chat.SessionID) (waiting []ch
 }
 
 // resume begins a new attempt at a turn that is known already.
-func (r *Runner) resume(ctx context.Context, u *run) error {
-	next, ok, err := r.sessions.ResumeTurn(ctx, u.ref, "the server was restarted", !r.opt.Clean)
+func (r *Runner) resume(ctx context.Context, u *run, why string) error {
+	next, ok, err := r.sessions.ResumeTurn(ctx, u.ref, why, why == restarted && !r.opt.Clean)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil && ok {

@@ -44,6 +44,9 @@ type Runner struct {
 	runs   map[line]*run
 	starts []*run     // turns that wait for Run
 	spawn  func(*run) // answers a turn; nil while Run does not run
+
+	imports []chat.SessionID // whose turns are to be taken up
+	came    chan struct{}    // there are some; room for one
 }
 
 // line is where at most one turn runs.
@@ -88,7 +91,7 @@ func NewRunner(agents *Registry, opt Options) *Runner {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Runner{agents: agents, opt: opt, runs: map[line]*run{}}
+	return &Runner{agents: agents, opt: opt, runs: map[line]*run{}, came: make(chan struct{}, 1)}
 }
 
 // Attach names the sessions whose turns are run. The sessions tell the runner of

@@ -48,9 +48,13 @@ func compareX1(off, on *env, name string, run func(p *process, s []string) (load
 			return line{}, err
 		}
 	}
-	for range off.rounds {
+	for round := range off.rounds {
 		for i, p := range servers {
-			r, err := run(p, sessions[i])
+			var r load.Rate
+			err := p.profile(off, fmt.Sprintf("%s-%s-%d", name, [...]string{"off", "on"}[i], round), func() (err error) {
+				r, err = run(p, sessions[i])
+				return err
+			})
 			if err != nil {
 				return line{}, err
 			}

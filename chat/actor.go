@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"bytes"
+	"encoding/json"
 	"slices"
 	"strings"
 )
@@ -22,6 +24,43 @@ type Actor struct {
 	ID    string    `json:"id"`
 	Name  string    `json:"name,omitempty"`
 	Email string    `json:"email,omitempty"`
+	Info  Info      `json:"info,omitempty"`
+}
+
+// Info is what else an actor's client tells of it, such as a team: a JSON object,
+// kept as a text so that actors can be compared.
+type Info string
+
+// ReadInfo reads an object; one without members is no info.
+func ReadInfo(b []byte) (Info, error) {
+	var out bytes.Buffer
+	if err := json.Compact(&out, b); err != nil || out.Len() == 0 || out.Bytes()[0] != '{' {
+		return "", Errorf(Invalid, "what is told of an actor is a JSON object").Because(err)
+	}
+	if out.Len() > MaxActorInfo {
+		return "", Errorf(Invalid, "what is told of an actor has at most %d bytes", MaxActorInfo)
+	}
+	if out.String() == "{}" {
+		return "", nil
+	}
+	return Info(out.String()), nil
+}
+
+// MarshalJSON gives the object.
+func (i Info) MarshalJSON() ([]byte, error) {
+	if i == "" {
+		return []byte("null"), nil
+	}
+	return []byte(i), nil
+}
+
+// UnmarshalJSON reads an object or null.
+func (i *Info) UnmarshalJSON(b []byte) (err error) {
+	if string(b) == "null" {
+		return nil
+	}
+	*i, err = ReadInfo(b)
+	return err
 }
 
 // System is the actor of what the server decides by itself.
@@ -90,8 +129,12 @@ type Member struct {
 	Role  Role  `json:"role"`
 }
 
-// MaxActorField bounds each text of an actor.
-const MaxActorField = 256
+// MaxActorField bounds each text of an actor, MaxActorInfo what else is told of
+// it.
+const (
+	MaxActorField = 256
+	MaxActorInfo  = 4 << 10
+)
 
 func (a Actor) validate() error {
 	for _, s := range []string{a.ID, a.Name, a.Email} {

@@ -117,7 +117,7 @@ func parseDrafts(b []byte) ([]Draft, error) {
 // After it, both are there.
 func (d *Draft) Settle() error {
 	if d.Body == nil {
-		if err := checkTypeName(d.Type); err != nil {
+		if err := CheckType(d.Type); err != nil {
 			return err
 		}
 		p, err := compact(d.Payload)

@@ -27,10 +27,10 @@ func TestBadDrafts(t *testing.T) {
 		{"two values", `{"type":"user.message","payload":{"text":"a"}} {}`, Invalid, "not valid JSON"},
 		{"a string", `"hello"`, Invalid, "cannot be a string"},
 		{"a number", `7`, Invalid, "cannot be a number"},
-		{"null", `null`, Invalid, "event type"},
+		{"null", `null`, Invalid, "needs a type"},
 		{"empty array", `[]`, Invalid, "nothing to append"},
 		{"array of numbers", `[1]`, Invalid, "array of drafts"},
-		{"no type", `{"payload":{"text":"a"}}`, Invalid, "event type"},
+		{"no type", `{"payload":{"text":"a"}}`, Invalid, "needs a type"},
 		{"type is no text", `{"type":7}`, Invalid, "type cannot be a number"},
 		{"type in capitals", `{"type":"User.Message"}`, Invalid, "User.Message"},
 		{"type without a dot", `{"type":"message"}`, Invalid, "dotted"},
@@ -188,7 +188,7 @@ func TestBothSpellings(t *testing.T) {
 // Every kind can be written and read again, and ignores what it does not know.
 func TestKindsRoundTrip(t *testing.T) {
 	for name, zero := range Kinds() {
-		if zero.Type() != name || !Known(name) || checkTypeName(name) != nil {
+		if zero.Type() != name || !Known(name) || CheckType(name) != nil {
 			t.Errorf("%s is registered as %s", zero.Type(), name)
 		}
 		p, err := encodePayload(zero)

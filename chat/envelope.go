@@ -87,6 +87,10 @@ func (e *Event) AppendJSON(b []byte) []byte {
 		b = AppendString(b, e.Actor.ID)
 		b = appendField(b, "name", e.Actor.Name)
 		b = appendField(b, "email", e.Actor.Email)
+		if e.Actor.Info != "" {
+			b = append(b, `,"info":`...)
+			b = append(b, e.Actor.Info...)
+		}
 		b = append(b, '}')
 	}
 	b = appendField(b, "parent_id", string(e.Parent))
@@ -221,7 +225,7 @@ func parseAny(b []byte) (Event, error) {
 	if err := env.Session.Validate(); err != nil {
 		return Event{}, err
 	}
-	if err := checkTypeName(env.Type); err != nil {
+	if err := CheckType(env.Type); err != nil {
 		return Event{}, err
 	}
 	prev, err := parseHash(env.Prev)

@@ -44,7 +44,7 @@ func readStored(b []byte) (e Event, ok bool) {
 	}
 	// Decoding a known kind has shown that the payload is one value and the
 	// type a word; of the others nothing is known yet.
-	if _, unknown := body.(Unknown); unknown && (!json.Valid(e.Payload) || checkTypeName(e.Type) != nil) {
+	if _, unknown := body.(Unknown); unknown && (!json.Valid(e.Payload) || CheckType(e.Type) != nil) {
 		return Event{}, false
 	}
 	if e.Session.Validate() != nil {

@@ -34,6 +34,9 @@ func drawEvent(rt *rapid.T) Event {
 	}
 	if rapid.Bool().Draw(rt, "actor") {
 		e.Actor = Actor{Kind: ActorKind(text("kind")), ID: text("actor id"), Name: text("name"), Email: text("email")}
+		if rapid.Bool().Draw(rt, "info") {
+			e.Actor.Info = Info(jsonOf(rt, map[string]any{text("info key"): []any{text("info"), 1}}))
+		}
 	}
 	if rapid.Bool().Draw(rt, "prev") {
 		e.Prev = Hash{1, 2, byte(seq), 255}

@@ -52,7 +52,7 @@ func (u Unknown) check() error {
 	if len(u.Payload) > 0 && !json.Valid(u.Payload) {
 		return Errorf(Invalid, "the payload of %s is not valid JSON", clip(u.Name, 64))
 	}
-	return checkTypeName(u.Name)
+	return CheckType(u.Name)
 }
 
 // kinds lists every type this version knows.
@@ -96,9 +96,13 @@ func DecodeBody(typ string, payload json.RawMessage) (Body, error) {
 	return body, nil
 }
 
-func checkTypeName(s string) error {
-	if len(s) == 0 || len(s) > 64 {
-		return Errorf(Invalid, "an event type has 1 to 64 characters")
+// CheckType refuses what cannot be the name of a kind of event.
+func CheckType(s string) error {
+	if s == "" {
+		return Errorf(Invalid, "an event needs a type, such as user.message")
+	}
+	if len(s) > 64 {
+		return Errorf(Invalid, "an event type has at most 64 characters")
 	}
 	dot, start := false, true
 	for i := range len(s) {

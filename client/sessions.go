@@ -116,6 +116,7 @@ type Agent struct {
 	Starters    []string `json:"starters,omitempty"`
 	Healthy     bool     `json:"healthy"`
 	Problem     string   `json:"problem,omitempty"` // why not, as far as it is known
+	Default     bool     `json:"default,omitempty"` // answers sessions that name no agent
 	Workers     int      `json:"workers,omitempty"`
 	Running     int      `json:"running,omitempty"`
 }

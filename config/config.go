@@ -65,7 +65,7 @@ func Parse(path string, data []byte) (*File, error) {
 	f := &File{Path: path, Demo: true}
 	parsed, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		return nil, problem(path, nil, err)
+		return nil, problem(path, nil, nil, err)
 	}
 	var root *ast.MappingNode
 	for _, doc := range parsed.Docs {
@@ -88,7 +88,7 @@ func Parse(path string, data []byte) (*File, error) {
 		Demo   *bool      `yaml:"demo"`
 	}
 	if err := yaml.NodeToValue(without(root, "agents"), &top, yaml.Strict()); err != nil {
-		return nil, problem(path, root, err)
+		return nil, problem(path, root, &top, err)
 	}
 	if top.Demo != nil {
 		f.Demo = *top.Demo
@@ -121,7 +121,7 @@ func (f *File) agents(root *ast.MappingNode) error {
 		a.node = m
 		var c common
 		if err := yaml.NodeToValue(with(m, commonFields), &c, yaml.Strict()); err != nil {
-			errs = append(errs, a.problem(err))
+			errs = append(errs, a.problem(&c, err))
 			continue
 		}
 		a.Name, a.Kind, a.Description, a.Starters, a.Default = c.Name, c.Kind, c.Description, c.Starters, c.Default
@@ -171,7 +171,7 @@ func (a *Agent) Decode(v any) error {
 		return nil
 	}
 	if err := yaml.NodeToValue(rest, v, yaml.Strict()); err != nil {
-		return a.problem(err)
+		return a.problem(v, err)
 	}
 	return nil
 }
@@ -208,7 +208,7 @@ func (a *Agent) path(field string) string {
 	return p
 }
 
-func (a *Agent) problem(err error) error { return problem(a.file, a.node, err) }
+func (a *Agent) problem(into any, err error) error { return problem(a.file, a.node, into, err) }
 
 // line is where a field stands, or the nearest thing around it that is there.
 func (a *Agent) line(path string) int {

@@ -23,6 +23,8 @@ type settings struct {
 		Name string            `yaml:"name"`
 		Args []string          `yaml:"args"`
 		Env  map[string]string `yaml:"env"`
+
+		Pause time.Duration `yaml:"pause"`
 	} `yaml:"servers"`
 }
 
@@ -100,8 +102,12 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 	for _, c := range []struct{ name, text, want string }{
 		{"unknown field", "    modell: m", "f.yaml:4: agents[0].modell: there is no such field"},
+		{"a key", "    api_key: sk-1", "f.yaml:4: agents[0].api_key: there is no such field; keys do not stand in this file"},
 		{"wrong number", "    window: big", "f.yaml:4: agents[0].window: it should be a whole number"},
 		{"wrong duration", "    wait: soon", "f.yaml:4: agents[0].wait"},
+		{"duration without a unit", "    model: x\n    wait: 1x", "f.yaml:5: agents[0].wait: it should be a duration"},
+		{"duration like another value", "    model: soon\n    wait: soon", "f.yaml:5: agents[0].wait: it should be a duration"},
+		{"inner duration", "    model: soon\n    servers:\n      - name: x\n      - name: soon\n        pause: soon", "f.yaml:8: agents[0].servers[1].pause: it should be a duration"},
 		{"inner field", "    servers:\n      - name: x\n        arg: [y]", "f.yaml:6: agents[0].servers[0].arg: there is no such field"},
 	} {
 		f, err := config.Parse("f.yaml", []byte("agents:\n  - name: a\n    kind: model\n"+c.text))

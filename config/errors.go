@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -31,8 +32,9 @@ func (e *Error) Error() string {
 	return where + ": " + e.Msg
 }
 
-// problem gives an error of the parser file, line and field.
-func problem(file string, root ast.Node, err error) error {
+// problem gives an error of the parser file, line and field; into is what was to be
+// read.
+func problem(file string, root ast.Node, into any, err error) error {
 	out := &Error{File: file}
 	var at *token.Token
 	var typ *yaml.TypeError
@@ -44,10 +46,13 @@ func problem(file string, root ast.Node, err error) error {
 		at, out.Msg = typ.Token, "it should be "+kindOf(typ.DstType)
 	case errors.As(err, &unknown):
 		at, out.Msg = unknown.Token, "there is no such field"
+		if v := at.Value; v == "key" || v == "api_key" || v == "token" {
+			out.Msg += "; keys do not stand in this file: name an environment variable with key_env, or a file with key_file"
+		}
 	case errors.As(err, &node):
 		at, out.Msg = node.Token, "it should be "+nodeKind(node.Expected)
 	case strings.HasPrefix(err.Error(), "time: "):
-		at, out.Msg = valueOf(root, err.Error()), "it should be "+aDuration
+		at, out.Msg = badDuration(reflect.TypeOf(into), root), "it should be "+aDuration
 	case errors.As(err, &other):
 		at, out.Msg = other.GetToken(), strings.TrimSpace(other.GetMessage())
 	default:
@@ -75,28 +80,40 @@ func nodeKind(t ast.NodeType) string {
 	return "something else"
 }
 
-// valueOf finds the value that an error without a place quotes.
-func valueOf(root ast.Node, text string) *token.Token {
-	_, rest, _ := strings.Cut(text, `"`)
-	value, _, _ := strings.Cut(rest, `"`)
-	f := &valueFinder{value: value}
-	if root != nil && value != "" {
-		ast.Walk(f, root)
+// badDuration finds the duration that cannot be read: the parser does not say
+// where it stands.
+func badDuration(t reflect.Type, n ast.Node) *token.Token {
+	if t == nil || n == nil {
+		return nil
 	}
-	return f.at
-}
-
-type valueFinder struct {
-	value string
-	at    *token.Token
-}
-
-// Visit looks at a node.
-func (f *valueFinder) Visit(n ast.Node) ast.Visitor {
-	if s, ok := n.(ast.ScalarNode); ok && f.at == nil && s.GetToken() != nil && s.GetToken().Value == f.value {
-		f.at = s.GetToken()
+	if t == reflect.TypeFor[time.Duration]() {
+		if s, ok := n.(*ast.StringNode); ok {
+			if _, err := time.ParseDuration(s.Value); err != nil {
+				return s.GetToken()
+			}
+		}
+		return nil
 	}
-	return f
+	switch t.Kind() {
+	case reflect.Pointer:
+		return badDuration(t.Elem(), n)
+	case reflect.Slice:
+		if list, ok := n.(*ast.SequenceNode); ok {
+			for _, v := range list.Values {
+				if at := badDuration(t.Elem(), v); at != nil {
+					return at
+				}
+			}
+		}
+	case reflect.Struct:
+		m, ok := mapping(n)
+		for i := 0; ok && i < t.NumField(); i++ {
+			if at := badDuration(t.Field(i).Type, field(m, t.Field(i).Tag.Get("yaml"))); at != nil {
+				return at
+			}
+		}
+	}
+	return nil
 }
 
 // kindOf words a type for people who write YAML.

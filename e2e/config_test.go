@@ -10,9 +10,10 @@ import (
 
 // A mistake keeps the server from starting, and is named.
 func TestMistakeInTheConfiguration(t *testing.T) {
-	config := configured(t, "agents:\n  - name: helper\n    kind: model\n    modell: x\n")
+	config := configured(t, "agents:\n  - name: helper\n    kind: model\n    modell: x\n  - name: other\n    kind: ag-ui\n")
 	code, out, stderr := command(t, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--config", config)
-	if code != 1 || out != "" || !strings.Contains(stderr, "parley.yaml:4: agents[0].modell: there is no such field") {
+	lines := strings.Split(stderr, "\n")
+	if code != 1 || out != "" || len(lines) != 3 || !strings.HasSuffix(lines[0], "parley.yaml:4: agents[0].modell: there is no such field") || !strings.Contains(lines[1], "parley.yaml:5: agents[1].url: ") {
 		t.Errorf("%d\n%s%s", code, out, stderr)
 	}
 	code, _, stderr = command(t, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--config", config+".not")
@@ -53,6 +54,15 @@ func TestMissingKey(t *testing.T) {
 	}
 	if e, err := two.until(ctx, ofType("turn.completed")); err != nil || e.Body.(chat.TurnCompleted).Outcome != chat.Done {
 		t.Errorf("%v: %s", err, e.Payload)
+	}
+	agents, err := p.connect("").Agents(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range agents { // people who choose nobody talk with the first of the file
+		if a.Default != (a.Name == "locked") {
+			t.Errorf("%s: default is %v", a.Name, a.Default)
+		}
 	}
 	code, out, stderr := command(t, "agents", "--url", p.url)
 	if code != 0 || !strings.Contains(out, "not well: the model's key is missing") {

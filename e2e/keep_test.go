@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -107,4 +108,27 @@ func TestExportAndImport(t *testing.T) {
 	if code, _, _ := r.do(call{path: "/parley/v1/sessions/moved"}); code != 404 {
 		t.Error("a part of a forged log was stored")
 	}
+}
+
+// TestImportGoesOn: what was under way when a session was exported goes on where it
+// is imported: the question is open there, and its answer ends the turn.
+func TestImportGoesOn(t *testing.T) {
+	p, q := serve(t, t.TempDir()), serve(t, t.TempDir())
+	p.post("/parley/v1/sessions", `{"id":"moved"}`)
+	p.post("/parley/v1/sessions/moved/events", `{"type":"user.message","payload":{"text":"/ask text"}}`)
+	await := func(s *process, word string) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !strings.Contains(s.get("/parley/v1/sessions/moved/events"), word); {
+			if time.Now().After(end) {
+				t.Fatalf("there is no %s: %s", word, s.get("/parley/v1/sessions/moved/events"))
+			}
+		}
+	}
+	await(p, "agent.input_request")
+	log := p.get("/parley/v1/sessions/moved/export")
+	q.must(call{method: "POST", path: "/parley/v1/import", body: log, header: map[string]string{"Content-Type": "application/x-ndjson"}})
+	await(q, "turn.resumed")
+	request := regexp.MustCompile(`"request_id":"([^"]+)"`).FindStringSubmatch(log)[1]
+	q.post("/parley/v1/sessions/moved/prompts/"+request+"/answer", `{"text":"Ada"}`)
+	await(q, "turn.completed")
 }

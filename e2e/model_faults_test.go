@@ -62,6 +62,7 @@ var badDays = map[string]badDay{
 	"finds no end": {reply: provider.Reply{Calls: []provider.Call{{ID: "c", Name: "kit__count", Args: `{"n":1}`}}}, code: "too_many_steps", says: []string{"counted 1", "counted 1", "max_steps"}},
 	"invents":      {reply: provider.Reply{Calls: []provider.Call{{ID: "c", Name: "fly", Args: `{}`}}}, says: []string{"kit__count", "unknown_tool", fine}},
 	"scribbles":    {reply: provider.Reply{Calls: []provider.Call{{ID: "c", Name: "kit__count", Args: `n=1, please`}}}, says: []string{"invalid_arguments", fine}, no: provider.Gemini},
+	"breaks off":   {reply: provider.Reply{Calls: []provider.Call{{ID: "c", Name: "kit__count", Args: `{"n":1`}}}, says: []string{"invalid_arguments", fine}, no: provider.Gemini},
 	"breaks tools": {reply: provider.Reply{Calls: []provider.Call{{ID: "c", Name: "frail__crash", Args: `{}`}}}, says: []string{"was lost during the call", "unknown_outcome", fine}},
 }
 

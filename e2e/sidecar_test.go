@@ -286,10 +286,15 @@ func TestSidecarProvidersAndChildren(t *testing.T) {
 	}
 	// What happens to it wakes the parent.
 	p.post("/parley/v1/sessions/"+child+"/events", `{"type":"agent.message_to_caller","payload":{"text":"I need you"}}`)
-	wait(t, "the parent is woken", func() bool {
-		heard, _ := a.Heard()
-		return len(heard) > 0 && heard[len(heard)-1]["text"] == "I need you" && heard[len(heard)-1]["from_session_id"] == child
-	})
+	for _, text := range []string{"(demo) has answered: You said: hello child", "(demo) has answered: You said: more", "I need you"} {
+		wait(t, "the parent is woken: "+text, func() bool {
+			heard, _ := a.Heard()
+			return slices.ContainsFunc(heard, func(h map[string]any) bool {
+				said, _ := h["text"].(string)
+				return strings.HasSuffix(said, text) && h["from_session_id"] == child
+			})
+		})
+	}
 	if code, v := post("/children/"+child+"/cancel", `{"reason":"enough"}`); code != 200 {
 		t.Fatal(code, v)
 	}

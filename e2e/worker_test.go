@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
+	"net"
 	"os/exec"
 	"strings"
 	"testing"
@@ -82,13 +84,15 @@ func TestWorkerOutlivesTheServer(t *testing.T) {
 	}
 }
 
-// TestWorkerInNode runs the example that docs/workers.md shows.
+// TestWorkerInNode runs the example that docs/workers.md shows. It comes back
+// also when an attempt to do so fails.
 func TestWorkerInNode(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Fatal("the examples are tested with Node: install it")
 	}
-	p := serve(t, t.TempDir())
+	data, addr := t.TempDir(), freePort(t)
+	p := serveAt(t, addr, data)
 	p.post("/parley/v1/sessions", `{"id":"job","agent":"echo"}`)
 	r, ctx := followed(t, p, "job")
 	args := []string{"../examples/worker.mjs", strings.Replace(p.url, "http", "ws", 1), "echo"}
@@ -105,4 +109,40 @@ func TestWorkerInNode(t *testing.T) {
 	if err != nil || text.Body.(chat.AgentText).Text != "You said: grüße aus Köln" {
 		t.Errorf("%s %v", text.Payload, err)
 	}
+
+	p.kill()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(30 * time.Second))
+	for i := range 3 { // the reader's attempts end here as well
+		c, err := l.Accept()
+		for err == nil && !isWorker(c) {
+			c, err = l.Accept()
+		}
+		if err != nil {
+			t.Fatalf("the worker gave up after %d attempts: %v", i, err)
+		}
+	}
+	l.Close()
+	p = serveAt(t, addr, data)
+	if out := p.post("/parley/v1/sessions", `{"id":"more","agent":"echo"}`); !strings.Contains(out, `"more"`) {
+		t.Fatal(out)
+	}
+	r, ctx = followed(t, p, "more")
+	p.post("/parley/v1/sessions/more/events", `{"type":"user.message","payload":{"text":"back?"}}`)
+	text, err = r.until(ctx, ofType("agent.text"))
+	if err != nil || text.Body.(chat.AgentText).Text != "You said: back?" {
+		t.Errorf("%s %v", text.Payload, err)
+	}
+}
+
+// isWorker reads the request of a connection and cuts it; it reports whether a
+// worker sent it.
+func isWorker(c net.Conn) bool {
+	defer c.Close()
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	line, _ := bufio.NewReader(c).ReadString('\n')
+	return strings.Contains(line, "/work")
 }

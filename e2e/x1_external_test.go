@@ -196,9 +196,8 @@ func TestSidecarWithANATSElsewhere(t *testing.T) {
 		t.Fatalf("a child: %d %s", code, raw)
 	}
 	child := field(t, raw, "session_id")
-	wait(t, "the child answers", func() bool {
-		return strings.Contains(p.get("/parley/v1/sessions/"+child+"/events"), "You said: hello")
-	})
+	answer := "Session " + child + " (demo) has answered: You said: hello"
+	wait(t, "the child's answer wakes its parent", func() bool { h, _ := a.Heard(); return len(h) == 1 && h[0]["text"] == answer })
 	talk := func(text string) {
 		t.Helper()
 		a.Say("agent.text", map[string]any{"text": "says " + text})
@@ -240,7 +239,7 @@ func TestSidecarWithANATSElsewhere(t *testing.T) {
 	for _, h := range heard {
 		told = append(told, fmt.Sprint(h["text"]))
 	}
-	if events := stored(t, p, "my-session"); !slices.Equal(column(events, "agent.text", "text"), []string{"says one", "says two"}) || !slices.Equal(told, []string{"one", "two"}) {
+	if events := stored(t, p, "my-session"); !slices.Equal(column(events, "agent.text", "text"), []string{"says one", "says two"}) || !slices.Equal(told, []string{answer, "one", "two"}) {
 		t.Errorf("stored %v, heard %v", column(events, "agent.text", "text"), told)
 	}
 	// A user of one session has no other.

@@ -12,8 +12,8 @@ function connect() {
   const ws = new Socket(`${url}/parley/v1/agents/${encodeURIComponent(name)}/work${token}`);
   const send = (frame) => ws.send(JSON.stringify(frame));
   ws.onopen = () => send({ op: "ready", id: 1, slots: 4, turns: [...held] });
-  ws.onclose = () => setTimeout(connect, 500);
-  ws.onerror = () => {};
+  // Some releases of Node tell of a failed connection by `error` alone.
+  ws.onclose = ws.onerror = () => { ws.onclose = ws.onerror = null; setTimeout(connect, 500); };
   ws.onmessage = ({ data }) => {
     const frame = JSON.parse(data);
     if (frame.op === "turn") answer(send, frame.turn);

@@ -35,6 +35,7 @@ func (j *Journal) Commit(ctx context.Context, c *chat.Commit) error {
 	if err != nil {
 		return err
 	}
+	j.spend(c)
 	j.previews.committed(c)
 	j.metrics.committed(c, time.Since(start))
 	return nil

@@ -137,6 +137,29 @@ func TestLowSpace(t *testing.T) {
 	}
 }
 
+// A burst fills a small disk within a second: the reserve is looked at meanwhile.
+func TestLowSpaceIsNoticedInABurst(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewMem()
+	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 2 << 30, TotalBytes: 4 << 30})
+	j, err := Open("/data", Options{FS: mem})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	a := journaltest.Begin(t, j, "s-1")
+	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1<<30 - 1, TotalBytes: 4 << 30})
+	big, taken := strings.Repeat("x", 300<<10), 0
+	for taken < 10 && err == nil {
+		if err = a.Try(journaltest.Text("%s", big)); err == nil {
+			taken++
+		}
+	}
+	if chat.CodeOf(err) != chat.Unavailable || taken != 4 {
+		t.Errorf("%d pieces of 300 KiB were taken: %v", taken, err)
+	}
+}
+
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	want := func(err error, code chat.Code, word string) {

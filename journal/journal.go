@@ -37,6 +37,7 @@ type Journal struct {
 	stuck      chan error             // takes the first such failure, for the start
 	reported   atomic.Int64           // when the last such failure was reported
 	low        atomic.Pointer[string] // why there is too little space, nil when there is enough
+	unchecked  atomic.Int64           // bytes committed since the free space was looked at because of them
 	wedged     atomic.Bool            // Pebble was left with its locks held
 	opened     atomic.Bool            // Pebble has started
 	closing    atomic.Bool

@@ -26,6 +26,8 @@ type previews struct {
 	j    *Journal
 	path string
 
+	turns sync.Mutex // one rewrite at a time: they use the same temporary file. Taken before mu
+
 	mu      sync.Mutex
 	turned  sync.Cond // a write or a rewrite ended
 	busy    bool      // somebody writes or swaps the file

@@ -27,6 +27,8 @@ func (p *previews) compactWhenLarge() error {
 // rewrite replaces the file by one that has only the blocks that are still
 // open. Writes go on while the bulk is copied and wait for the rest.
 func (p *previews) rewrite() error {
+	p.turns.Lock()
+	defer p.turns.Unlock()
 	p.mu.Lock()
 	upto, swaps := p.size, p.swaps
 	p.mu.Unlock()
@@ -47,8 +49,8 @@ func (p *previews) rewrite() error {
 		return errors.Join(err, closeIf(to))
 	}
 	if err != nil || swaps != p.swaps {
-		// Another rewrite was faster, or took the file away while it was
-		// read: begin again, with everybody waiting.
+		// A torn file was mended meanwhile, or taken away while it was read:
+		// begin again, with everybody waiting.
 		closeIf(to)
 		return p.replace(temp, 0, nil)
 	}

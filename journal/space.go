@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/parley-hq/parley/chat"
 )
 
 // Run does the journal's background work until ctx ends: the interval sync, the
@@ -42,6 +44,22 @@ func (j *Journal) Run(ctx context.Context) error {
 	}
 }
 
+// lookAfter is how much may be committed before the free space is looked at
+// again: once a second is too seldom for a burst on a small disk.
+const lookAfter = 1 << 20
+
+// spend counts what a commit has taken of the disk.
+func (j *Journal) spend(c *chat.Commit) {
+	n := 0
+	for i := range c.Facts {
+		n += len(c.Facts[i].JSON)
+	}
+	if j.unchecked.Add(int64(n)) >= lookAfter {
+		j.unchecked.Store(0)
+		j.checkSpace()
+	}
+}
+
 // checkSpace closes or opens the door for writes.
 func (j *Journal) checkSpace() {
 	usage, err := j.opt.FS.GetDiskUsage(j.dir)
@@ -63,7 +81,7 @@ func (j *Journal) checkSpace() {
 		}
 		return
 	}
-	why := fmt.Sprintf("the disk of the server has %d MiB free, less than the %d MiB it keeps in reserve: free some space, erase sessions, or lower the reserve", usage.AvailBytes>>20, need>>20)
+	why := fmt.Sprintf("the disk of the server has %d MiB free, less than the %d MiB it keeps in reserve: free some space, erase sessions, or lower the reserve (--min-free, --min-free-percent)", usage.AvailBytes>>20, need>>20)
 	if j.low.Swap(&why) == nil {
 		j.opt.Logger.Error("too little free space, appends are refused", "free", usage.AvailBytes, "reserve", need)
 	}

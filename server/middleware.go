@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/auth"
@@ -40,10 +41,23 @@ func (s *Server) outer(next http.Handler) http.Handler {
 		}()
 		if !s.refuse(w, r, nil, "host", s.opt.Auth.CheckHost(r)) &&
 			!s.refuse(w, r, nil, "origin", s.opt.Auth.CheckOrigin(r)) &&
+			!s.refuse(w, r, nil, "path", checkPath(r)) &&
 			!s.opt.Auth.CORS(w, r) {
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// checkPath refuses . and .. as names in the address. Clients resolve them before
+// they ask; net/http would send who did not to another place, and what was to be
+// stored with it.
+func checkPath(r *http.Request) error {
+	for name := range strings.SplitSeq(r.URL.EscapedPath(), "/") {
+		if name == "." || name == ".." {
+			return chat.Errorf(chat.Invalid, "the address has . or .. as a name: write out the path that is meant")
+		}
+	}
+	return nil
 }
 
 // refuse answers when a rule has an objection.

@@ -30,7 +30,9 @@ func (s *Server) own() {
 	}
 	if s.opt.Pprof {
 		s.Handle(Route{Pattern: "GET /debug/pprof/", Handler: admin(http.HandlerFunc(pprof.Index))})
-		s.Handle(Route{Pattern: "GET /debug/pprof/cmdline", Handler: admin(http.HandlerFunc(pprof.Cmdline))})
+		s.Handle(Route{Pattern: "GET /debug/pprof/cmdline", Handler: admin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			WriteError(w, r, chat.Errorf(chat.NotFound, "the command line is not shown: it may hold tokens and secrets"))
+		}))})
 		s.Handle(Route{Pattern: "GET /debug/pprof/profile", Handler: admin(http.HandlerFunc(pprof.Profile))})
 		s.Handle(Route{Pattern: "GET /debug/pprof/symbol", Handler: admin(http.HandlerFunc(pprof.Symbol))})
 		s.Handle(Route{Pattern: "GET /debug/pprof/trace", Handler: admin(http.HandlerFunc(pprof.Trace))})

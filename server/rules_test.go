@@ -176,6 +176,8 @@ func TestAttacks(t *testing.T) {
 		{"profiles when not asked for", req("GET", base+"/debug/pprof/", "", "Authorization", "Bearer "+adminToken), 404, "not_found"},
 		{"no such route", req("GET", base+"/nothing", ""), 404, "not_found"},
 		{"wrong method", req("GET", base+"/upload", ""), 405, "invalid"},
+		{"climbing path", req("GET", base+"/plain/../public", "", "Authorization", bearer), 400, "invalid"},
+		{"dot in the path", req("GET", base+"/./public", "", "Authorization", bearer), 400, "invalid"},
 		{"health", req("GET", base+"/healthz", ""), 200, ""},
 		{"ready", req("GET", base+"/readyz", ""), 200, ""},
 	} {
@@ -305,6 +307,9 @@ func TestProfilesAreForAdmins(t *testing.T) {
 		if got := do(t, s.Handler(), req("GET", "http://localhost/debug/pprof/", "", "Authorization", "Bearer "+token)); got.StatusCode != want {
 			t.Errorf("%s: %s", token, got.Status)
 		}
+	}
+	if got := do(t, s.Handler(), req("GET", "http://localhost/debug/pprof/cmdline", "", "Authorization", "Bearer "+adminToken)); got.StatusCode != 404 {
+		t.Errorf("the command line, which may hold secrets, is given out: %s", got.Status)
 	}
 }
 

@@ -57,18 +57,23 @@ func (s *Sessions) rearm(ctx context.Context) error {
 		return fmt.Errorf("find workstreams: %w", err)
 	}
 	for _, id := range ids {
-		r := s.room(id)
-		err := r.do(ctx, &request{must: true, look: func(st *chat.State) error {
-			s.alarms.set(id, workstream.First(st))
-			return nil
-		}})
-		r.leave()
-		if err != nil && ctx.Err() == nil {
-			// It does not keep the others waiting; its next commit arms it.
-			s.opt.Logger.ErrorContext(ctx, "the deadlines of a session's workstreams are not known", "session", id, "err", err)
-		}
+		s.arm(ctx, id)
 	}
 	return ctx.Err()
+}
+
+// arm finds what is due in a session.
+func (s *Sessions) arm(ctx context.Context, id chat.SessionID) {
+	r := s.room(id)
+	defer r.leave()
+	err := r.do(ctx, &request{must: true, look: func(st *chat.State) error {
+		s.alarms.set(id, workstream.First(st))
+		return nil
+	}})
+	if err != nil && ctx.Err() == nil {
+		// It does not keep the others waiting; its next commit arms it.
+		s.opt.Logger.ErrorContext(ctx, "the deadlines of a session's workstreams are not known", "session", id, "err", err)
+	}
 }
 
 // ring says what is due and returns when to come back, 0 for never.

@@ -41,6 +41,9 @@ func (s *Sessions) Erase(ctx context.Context, c chat.Caller, id chat.SessionID) 
 	}
 	err = s.eraseFiles(ctx, sess.ID, &files) // what was put there meanwhile
 	receipt.Artifacts, receipt.Bytes = files.Artifacts, receipt.Bytes+files.Bytes
+	if s.opt.Forgotten != nil && !s.opt.Forgotten(ctx, sess.ID) {
+		receipt.Note += "; the archive for x1 is still being overwritten, which goes on by itself"
+	}
 	return receipt, err
 }
 
@@ -68,5 +71,12 @@ func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID,
 	if err != nil {
 		return chat.Session{}, err
 	}
-	return s.log.Record(ctx, id)
+	// What was under way when it was exported goes on here: deadlines, and turns.
+	s.arm(ctx, id)
+	s.hurry()
+	sess, err := s.log.Record(ctx, id)
+	if err == nil && s.opt.Imported != nil {
+		s.opt.Imported(sess)
+	}
+	return sess, err
 }

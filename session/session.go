@@ -58,14 +58,16 @@ type artifacts interface {
 
 // Options of Sessions; the zero value works.
 type Options struct {
-	DefaultAgent string                  // answers sessions that name none, until SetDefaultAgent; "" means demo
-	MaxQueue     int                     // messages that may wait behind a turn; 0 means 100
-	MaxRooms     int                     // sessions whose state is kept in memory; 0 means 20000
-	Artifacts    artifacts               // nil means there are none
-	Committed    func(evs []chat.Event)  // told of every commit, in order per session; must not block
-	Erased       func(id chat.SessionID) // told of every erase
-	Now          func() time.Time        // nil means time.Now
-	Logger       *slog.Logger            // nil means none
+	DefaultAgent string                                            // answers sessions that name none, until SetDefaultAgent; "" means demo
+	MaxQueue     int                                               // messages that may wait behind a turn; 0 means 100
+	MaxRooms     int                                               // sessions whose state is kept in memory; 0 means 20000
+	Artifacts    artifacts                                         // nil means there are none
+	Committed    func(evs []chat.Event)                            // told of every commit, in order per session; must not block
+	Erased       func(id chat.SessionID)                           // told of every erase; must not block
+	Forgotten    func(ctx context.Context, id chat.SessionID) bool // waits a while for those who were told and keep copies; false: they are still at it. nil means there are none
+	Imported     func(s chat.Session)                              // told of every import; must not block
+	Now          func() time.Time                                  // nil means time.Now
+	Logger       *slog.Logger                                      // nil means none
 }
 
 func (o *Options) defaults() {

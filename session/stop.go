@@ -35,7 +35,7 @@ func (s *Sessions) StopAs(ctx context.Context, c chat.Caller, id chat.SessionID,
 			if t := d.state.Line(line).Turn; t != nil {
 				res.TurnID = t.ID
 			}
-			d.stopWork(w, c.Actor, reason, 0)
+			d.stopWork(w, c.Actor, reason, 0, ack)
 			return res
 		}
 		return d.stopTurn(line, c.Actor, reason, 0, ack)
@@ -47,7 +47,7 @@ func (s *Sessions) StopAll(ctx context.Context, c chat.Caller, id chat.SessionID
 	return s.stop(ctx, c, id, reason, resting(""), func(d *decision) chat.StopResult {
 		res := d.stopTurn("", c.Actor, reason, 0, "")
 		for _, w := range workstream.Live(d.state, "") {
-			d.stopWork(w, c.Actor, reason, 0)
+			d.stopWork(w, c.Actor, reason, 0, "")
 			res.Stopped = true
 		}
 		return res

@@ -83,7 +83,7 @@ func (d *decision) endSession(actor chat.Actor, draft chat.Draft, turn chat.Turn
 	}
 	d.closePrompts(func(*chat.Prompt) bool { return true })
 	for _, w := range workstream.Live(d.state, "") {
-		d.stopWork(w, actor, "the session has ended", 0)
+		d.stopWork(w, actor, "the session has ended", 0, "")
 	}
 	for _, b := range d.room.home.live.Blocks(d.room.id) {
 		// Those of a turn end with it; nobody else would end these.
@@ -233,7 +233,7 @@ func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason stri
 		}
 		ok = false
 		crashes := t.Crashes
-		if crash && !slices.ContainsFunc(d.state.Prompts, func(p *chat.Prompt) bool { return p.Turn == t.ID }) {
+		if crash && !awaits(d.state, t, line) {
 			crashes++
 		}
 		if crashes >= MaxCrashes {
@@ -253,6 +253,15 @@ func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason stri
 		err = s.system(ctx, ref.Session, rule)
 	}
 	return next, ok && err == nil, err
+}
+
+// awaits reports whether a turn has cause to be silent: a person is asked, or
+// lines of work that it launched are busy. Those count for themselves.
+func awaits(st *chat.State, t *chat.Turn, line string) bool {
+	return slices.ContainsFunc(st.Prompts, func(p *chat.Prompt) bool { return p.Turn == t.ID }) ||
+		slices.ContainsFunc(st.Workstreams, func(w *chat.Workstream) bool {
+			return w.ID != line && !w.Ended() && below(st, w, line) && st.Line(w.ID).Turn != nil
+		})
 }
 
 // TakeSteered hands messages that arrived during the turn to its agent. They

@@ -75,23 +75,23 @@ func (d *decision) endWork(w *chat.Workstream, end chat.Body) {
 	d.say(end, w.Parent, "")
 	// After it: what becomes of its children must not begin anything there.
 	for _, c := range workstream.Live(d.state, w.ID) {
-		d.stopWork(c, chat.System, "the workstream that launched it has ended", 0)
+		d.stopWork(c, chat.System, "the workstream that launched it has ended", 0, "")
 	}
 	d.advance(w.Parent)
 }
 
 // stopWork tells a workstream, and those it launched, to end; until is how long
-// its agent may take, 0 for a moment.
-func (d *decision) stopWork(w *chat.Workstream, by chat.Actor, reason string, until chat.At) {
+// its agent may take, 0 for a moment; ack is what its caller calls the request.
+func (d *decision) stopWork(w *chat.Workstream, by chat.Actor, reason string, until chat.At, ack string) {
 	d.work = true
 	if w.State == chat.WorkRunning {
 		grace := d.now + chat.At(workstream.Grace.Microseconds())
 		d.say(chat.WorkstreamCanceling{ID: w.ID, By: &by, Reason: reason, Deadline: grace}, w.Parent, "")
 	}
 	for _, c := range workstream.Live(d.state, w.ID) {
-		d.stopWork(c, by, "the workstream that launched it ends", until)
+		d.stopWork(c, by, "the workstream that launched it ends", until, "")
 	}
-	if !d.stopTurn(w.ID, by, reason, until, "").Stopped {
+	if !d.stopTurn(w.ID, by, reason, until, ack).Stopped {
 		d.endWork(w, chat.WorkstreamCanceled{ID: w.ID, Reason: reason})
 	}
 }

@@ -92,7 +92,7 @@ func (s *Sessions) TerminateWorkstream(ctx context.Context, c chat.Caller, id ch
 		if err != nil || w.State != chat.WorkRunning {
 			return err
 		}
-		d.stopWork(w, o.caller.Actor, m.Text, d.now+chat.At(workstream.Grace.Microseconds()))
+		d.stopWork(w, o.caller.Actor, m.Text, d.now+chat.At(workstream.Grace.Microseconds()), "")
 		return nil
 	}})
 }

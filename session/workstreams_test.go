@@ -46,6 +46,42 @@ func TestALaunchRunsAndWakesItsParent(t *testing.T) {
 	}
 }
 
+// A turn that waits for lines of work is not to blame for crashes meanwhile; when
+// nothing is left to wait for it is.
+func TestCrashesWhileWorkIsAwaited(t *testing.T) {
+	w := newWorld(t, Options{})
+	id := w.begin("s")
+	w.say(id, "go")
+	main := w.turn(id)
+	w.launch(id, chat.Launch{ID: "a", Turn: main.Turn, Attempt: 1})
+	crash := func() (ok bool) {
+		t.Helper()
+		var err error
+		var next chat.TurnRef
+		if next, ok, err = w.ResumeTurn(ctx, main, "crash", true); err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			main = next
+		}
+		return ok
+	}
+	for i := range 2 * MaxCrashes {
+		if !crash() {
+			t.Fatalf("given up after %d crashes, with work to wait for", i+1)
+		}
+	}
+	w.end(w.turnOf(id, "a"), chat.Done)
+	for i := range MaxCrashes - 1 {
+		if !crash() {
+			t.Fatalf("given up after %d crashes", i+1)
+		}
+	}
+	if crash() {
+		t.Fatal("it crashes for ever")
+	}
+}
+
 func TestResultsAreHandedToTheRunningTurn(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")

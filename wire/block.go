@@ -7,10 +7,17 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
+// Gzip and Zstd are how a [Stream] can be compressed.
+const (
+	Gzip = "gzip"
+	Zstd = "zstd"
+)
+
 // Block is a piece of compressed text that is shared by all readers: deflate
 // data that refers to nothing before it and ends on a byte boundary, so that
-// blocks can be strung together in any order into one gzip stream. A compressor
-// per reader would cost up to a megabyte each.
+// blocks can be strung together in any order into one gzip stream; or a whole
+// zstd frame, of which the other fields say nothing. A compressor per reader
+// would cost up to a megabyte each.
 type Block struct {
 	Data  []byte
 	CRC   uint32 // CRC-32 (IEEE) of the text
@@ -33,6 +40,12 @@ func CompressBlock(dst, src []byte) Block {
 	// appender does not fail, and that is the only error there is.
 	_ = flate.StatelessDeflate(&w, src, false, nil)
 	return Block{Data: w.b, CRC: crc32.ChecksumIEEE(src), Size: len(src), Shift: shiftOf(uint64(len(src)))}
+}
+
+// CompressFrame is [CompressBlock] for zstd: a frame that refers to nothing
+// outside itself, and as many as one likes, in any order, make one zstd body.
+func CompressFrame(dst, src []byte) Block {
+	return Block{Data: zstdEncoder().EncodeAll(src, dst), Size: len(src)}
 }
 
 type appender struct{ b []byte }

@@ -55,7 +55,21 @@ func AppendSSEComment(dst []byte, text string) []byte {
 type SSEOptions struct {
 	WriteTimeout time.Duration // for one write; 0 means DefaultWriteTimeout
 	ContentType  string        // "" means text/event-stream
-	Gzip         bool          // compress when the client accepts gzip; then see Stream.Compressed
+	Gzip         bool          // compress when the client accepts gzip; then see Stream.Coding
+	Zstd         bool          // the same with zstd, for clients that like it better than gzip
+}
+
+// codings are those offered, the safer first: there are clients that take a zstd
+// body to end with its first frame, and every one of them knows gzip.
+func (o *SSEOptions) codings() []string {
+	var offers []string
+	if o.Gzip {
+		offers = append(offers, Gzip)
+	}
+	if o.Zstd {
+		offers = append(offers, Zstd)
+	}
+	return offers
 }
 
 // Stream is the sending side of one open SSE response. It is made by [ServeSSE].
@@ -64,7 +78,7 @@ type Stream struct {
 	w       http.ResponseWriter // HTTP/2 and writers that cannot be taken over; else nil
 	head    []byte              // response head, sent with the first write
 	chunked bool
-	gzip    bool
+	coding  string      // Gzip, Zstd or ""
 	sum     checksum    // of what was sent, for the gzip trailer
 	vec     net.Buffers // these three are the room for one vectored write
 	parts   [3][]byte
@@ -95,7 +109,8 @@ const peerMay = 4 << 10
 // An error means that nothing was sent and the caller still has to answer:
 // ErrShutdown, or the reason why the connection could not be taken over.
 func ServeSSE(w http.ResponseWriter, r *http.Request, opt SSEOptions, conns *Conns, fn func(context.Context, *Stream) error) error {
-	s := &Stream{gzip: opt.Gzip && Negotiate(r.Header, "gzip") == "gzip"}
+	offers := opt.codings()
+	s := &Stream{coding: Negotiate(r.Header, offers...)}
 	s.conns = conns
 	s.timeout = opt.WriteTimeout
 	if s.timeout <= 0 {
@@ -108,11 +123,11 @@ func ServeSSE(w http.ResponseWriter, r *http.Request, opt SSEOptions, conns *Con
 	}
 	h.Set("Cache-Control", "no-cache, no-transform")
 	h.Set("X-Accel-Buffering", "no") // nginx otherwise holds events back
-	if opt.Gzip {
+	if len(offers) > 0 {
 		addVary(h, "Accept-Encoding")
 	}
-	if s.gzip {
-		h.Set("Content-Encoding", "gzip")
+	if s.coding != "" {
+		h.Set("Content-Encoding", s.coding)
 	}
 
 	if r.ProtoMajor == 1 {
@@ -208,9 +223,12 @@ func (s *Stream) kill() {
 	}
 }
 
-// Compressed reports whether the client gets gzip: then shared bytes go out by
-// [Stream.WriteBlocks], and [Stream.Write] sends without compressing.
-func (s *Stream) Compressed() bool { return s.gzip }
+// Coding is how the stream is compressed: [Gzip] or [Zstd], then shared bytes go
+// out by [Stream.WriteBlocks]; or "", and then by [Stream.Write].
+func (s *Stream) Coding() string { return s.coding }
+
+// Compressed reports whether the stream has a coding.
+func (s *Stream) Compressed() bool { return s.coding != "" }
 
 // Write sends p, one or more whole events, in one system call and without
 // copying when p is large. It returns when the bytes are with the kernel; it
@@ -218,14 +236,17 @@ func (s *Stream) Compressed() bool { return s.gzip }
 // deadline of ctx. A ctx that has ended refuses the write; to say goodbye after
 // that, pass context.WithoutCancel(ctx). After an error the stream is of no use.
 //
-// p is not kept and not changed. On a compressed stream p travels as a stored
-// block, which is cheap and meant for what cannot be shared (hello, ping).
+// p is not kept and not changed. On a gzip stream p travels as a stored block, on
+// a zstd stream as a frame of its own: meant for what cannot be shared (hello, ping).
 func (s *Stream) Write(ctx context.Context, p []byte) error {
 	if len(p) == 0 {
 		return s.Flush(ctx)
 	}
-	if s.gzip {
+	switch s.coding {
+	case Gzip:
 		return s.WriteBlocks(ctx, storedBlocks(p)...)
+	case Zstd:
+		return s.WriteBlocks(ctx, CompressFrame(nil, p))
 	}
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
@@ -239,28 +260,34 @@ func (s *Stream) Flush(ctx context.Context) error {
 	return s.send(ctx, nil)
 }
 
-// WriteBlocks sends blocks made by [CompressBlock] on a compressed stream, all
-// in one write. On one that is not compressed it fails.
+// WriteBlocks sends blocks made by [CompressBlock] on a gzip stream, or by
+// [CompressFrame] on a zstd stream, all in one write. On one that is not
+// compressed it fails.
 func (s *Stream) WriteBlocks(ctx context.Context, blocks ...Block) error {
-	if !s.gzip {
+	if s.coding == "" {
 		return errors.New("blocks can only be sent on a compressed stream")
 	}
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
-	if len(blocks) == 1 && s.sum.begun {
-		s.sum.add(blocks[0])
+	sums := s.coding == Gzip // zstd frames stand for themselves: no head, no trailer
+	if len(blocks) == 1 && (s.sum.begun || !sums) {
+		if sums {
+			s.sum.add(blocks[0])
+		}
 		return s.send(ctx, blocks[0].Data)
 	}
 	// Joining copies packed bytes only; a list of vectors per stream would cost
 	// more memory than this saves.
 	buf := getBuf()
 	defer putBuf(buf)
-	if !s.sum.begun {
+	if sums && !s.sum.begun {
 		*buf = append(*buf, gzipHead...)
 		s.sum.begun = true
 	}
 	for _, b := range blocks {
-		s.sum.add(b)
+		if sums {
+			s.sum.add(b)
+		}
 		*buf = append(*buf, b.Data...)
 	}
 	return s.send(ctx, *buf)

@@ -118,7 +118,7 @@ func (s *Stream) finish(err error) error {
 	// The context may have ended already; a proper end is sent all the same.
 	ctx := context.WithoutCancel(s.ctx)
 	var tail []byte
-	if s.gzip {
+	if s.coding == Gzip {
 		if !s.sum.begun {
 			tail = append(tail, gzipHead...)
 		}

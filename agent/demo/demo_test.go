@@ -271,6 +271,20 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// TestEveryEndIsTold has several lines of work end at once: their plan still goes
+// on one by one.
+func TestEveryEndIsTold(t *testing.T) {
+	var done []int
+	for line := range strings.Lines(life(t, vfs.NewMem(), 1<<40, "/work 5 0", never)) {
+		if rest, ok := strings.CutPrefix(line, "plan "); ok {
+			done = append(done, strings.Count(rest, "done"))
+		}
+	}
+	if want := []int{0, 1, 2, 3, 4, 5}; !slices.Equal(done, want) {
+		t.Errorf("%v are done, want %v", done, want)
+	}
+}
+
 // TestKilledAtEveryWrite expects the same log whenever the process is killed.
 func TestKilledAtEveryWrite(t *testing.T) {
 	for _, c := range commands {

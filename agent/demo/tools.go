@@ -217,15 +217,21 @@ func plan(ctx context.Context, t *agent.Turn, args string) error {
 	if !numbers(args, &n, &seconds) || n < 1 || n > 100 || seconds < 0 || seconds > 3600 {
 		return say(ctx, t, "Usage: /plan N [SECONDS], with N from 1 to 100.")
 	}
-	if err := advance(ctx, t, n, seconds); err != nil {
+	heard, err := advance(ctx, t, n, seconds)
+	if err != nil {
 		return err
 	}
-	return say(ctx, t, fmt.Sprintf("All %d tasks are done.", n))
+	text := fmt.Sprintf("All %d tasks are done.", n)
+	if len(heard) > 0 {
+		text += " Heard on the way: " + strings.Join(heard, "; ")
+	}
+	return say(ctx, t, text)
 }
 
 // advance shows a plan whose tasks become done one after the other, spread over
-// so many seconds since the turn began.
-func advance(ctx context.Context, t *agent.Turn, n int, seconds float64) error {
+// so many seconds since the turn began. It returns what people said meanwhile in
+// a session whose policy is to steer.
+func advance(ctx context.Context, t *agent.Turn, n int, seconds float64) (heard []string, _ error) {
 	begin := t.Started.At.Time()
 	for done := 0; done <= n; done++ {
 		p := chat.AgentPlan{}
@@ -240,13 +246,20 @@ func advance(ctx context.Context, t *agent.Turn, n int, seconds float64) error {
 		}
 		due := begin.Add(time.Duration(float64(done) / float64(n) * seconds * float64(time.Second)))
 		if err := pause(ctx, time.Until(due)); err != nil {
-			return err
+			return nil, err
 		}
 		if err := t.Plan(ctx, p); err != nil {
-			return err
+			return nil, err
+		}
+		said, err := t.Steered(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range said {
+			heard = append(heard, m.Text)
 		}
 	}
-	return nil
+	return heard, nil
 }
 
 // Tools lists the tools that the demo agent uses by itself; /tool takes any name.

@@ -1,11 +1,13 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,6 +58,7 @@ func work(ctx context.Context, t *agent.Turn, args string) error {
 		if err != nil {
 			return err
 		}
+		all = asOf(done, all)
 		if err := t.Batch(ctx, batchOf(t, done, all)); err != nil {
 			return err
 		}
@@ -124,6 +127,23 @@ func result(w *chat.WorkstreamStatus) string {
 		return w.ID + " ran out of time"
 	}
 	return w.ID + " " + w.State
+}
+
+// asOf is how things stood when so many had ended. Several may end at once, but
+// every end is told by itself: what was told is the same after a restart.
+func asOf(done int, all []chat.WorkstreamStatus) []chat.WorkstreamStatus {
+	all = slices.Clone(all)
+	var ended []*chat.WorkstreamStatus
+	for i := range all {
+		if all[i].EndedAt != 0 {
+			ended = append(ended, &all[i])
+		}
+	}
+	slices.SortStableFunc(ended, func(a, b *chat.WorkstreamStatus) int { return cmp.Compare(a.EndedAt, b.EndedAt) })
+	for _, w := range ended[min(done, len(ended)):] {
+		w.EndedAt, w.State, w.Phase = 0, chat.WorkRunning, chat.PhaseSynthesizing
+	}
+	return all
 }
 
 func planOf(n int, all []chat.WorkstreamStatus) chat.AgentPlan {

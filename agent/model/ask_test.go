@@ -48,3 +48,27 @@ func TestEveryKindOfQuestion(t *testing.T) {
 		})
 	}
 }
+
+// What people would find empty is not shown to them: the model is told what is
+// missing.
+func TestBuiltinToolsWantTheirWords(t *testing.T) {
+	tools, err := tool.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ args, says string }{
+		"ask_user":           {`{"text":"Well?"}`, "question is missing"},
+		"update_plan":        {`{"tasks":[{"title":"One","status":"done"},{"status":"pending"}]}`, "tasks[1] has no title"},
+		"request_permission": {`{"scopes":[],"justification":"why not"}`, "scopes is missing"},
+		"publish_artifact":   {`{"title":"Report"}`, "content is empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, model.Options{Tools: tools}, callThenSay(provider.Call{Name: name, Args: c.args}))
+			w.say("s-1", "go")
+			if end := w.ended("s-1", 1); end.Outcome != chat.Done {
+				t.Errorf("the turn ended as %s", end.Outcome)
+			}
+			w.has("s-1", "error "+name+" invalid_arguments: "+c.says, "turn done")
+		})
+	}
+}

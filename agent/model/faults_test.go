@@ -58,6 +58,7 @@ func TestBadDays(t *testing.T) {
 		{"an empty answer", model.Options{Retries: 1}, always(provider.Reply{}), []string{"agent.status", "fault empty_answer:", "turn failed"}},
 		{"an unknown tool", model.Options{}, first(provider.Reply{Calls: []provider.Call{{Name: "fly", Args: `{}`}}}), []string{"call fly {}", `error fly unknown_tool: there is no tool "fly"; there are: count`, well, "turn done"}},
 		{"broken arguments", model.Options{}, first(provider.Reply{Calls: []provider.Call{{Name: "count", Args: `n=1, please`}}}), []string{"call count", "error count invalid_arguments:", well, "turn done"}},
+		{"arguments that break off", model.Options{}, first(provider.Reply{Calls: []provider.Call{{Name: "count", Args: `{"n":1`}}}), []string{"call count", "error count invalid_arguments:", well, "turn done"}},
 		{"an endless loop", model.Options{MaxSteps: 3}, func(r provider.Request) provider.Reply {
 			if r.LastUser() == "again" {
 				return provider.Reply{Text: "All is well again, friend."}

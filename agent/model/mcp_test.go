@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,9 +41,9 @@ type numbers struct {
 }
 
 // mcpServer is an MCP server with tools for the tests; hold, if given, is waited
-// for by the tool slow.
-func mcpServer(hold <-chan struct{}) *mcp.Server {
-	opt := &mcp.ServerOptions{}
+// for by the tool slow; versions are those of the protocol that it speaks.
+func mcpServer(hold <-chan struct{}, versions ...string) *mcp.Server {
+	opt := &mcp.ServerOptions{SupportedProtocolVersions: versions}
 	if old := os.Getenv(asServer); old != "" && old != "newest" {
 		opt.SupportedProtocolVersions = []string{old}
 	}
@@ -192,6 +193,49 @@ func TestMCPServerCrashes(t *testing.T) {
 		w.say(id, "add")
 		w.ended(id, 2)
 		w.has(id, `result kit__add "2"`, "turn done")
+	}
+}
+
+// A server behind HTTP that was restarted does not know the connection any more.
+// It has not begun with the call, so every tool may be called again, on a new one.
+func TestMCPServerIsRestarted(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			var asked, unknown sync.Map // sessions that were named, and those of the server before
+			inner := mcpServer(nil, "2025-11-25")
+			handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return inner }, nil)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				id := r.Header.Get("Mcp-Session-Id")
+				if _, ok := unknown.Load(id); ok {
+					http.Error(w, "no such session", status)
+					return
+				}
+				if id != "" {
+					asked.Store(id, true)
+				}
+				handler.ServeHTTP(w, r)
+			}))
+			t.Cleanup(func() {
+				server.Close()
+				for session := range inner.Sessions() { // nobody said good-bye to them
+					_ = session.Close()
+				}
+			})
+			kit := tool.NewServer(tool.ServerOptions{Name: "kit", URL: server.URL, Approval: tool.Never})
+			w := newWorld(t, model.Options{Servers: []*tool.Server{kit}}, callThenSay(provider.Call{Name: "kit__picture", Args: `{}`}))
+			w.say("s-1", "look")
+			w.ended("s-1", 1)
+			w.has("s-1", "result kit__picture", "turn done")
+			asked.Range(func(id, _ any) bool { unknown.Store(id, true); return true })
+			w.say("s-2", "look")
+			w.ended("s-2", 1)
+			w.has("s-2", "result kit__picture", "turn done")
+			server.CloseClientConnections()
+			server.Close()
+			w.say("s-3", "look")
+			w.ended("s-3", 1)
+			w.has("s-3", "error kit__picture unavailable: the MCP server kit cannot be reached: nobody listens there", "turn done")
+		})
 	}
 }
 

@@ -65,8 +65,13 @@ func (r *round) allowed(tool string) bool {
 // out.
 func (a *Agent) Tools(ctx context.Context) (tools []agent.ToolInfo, known bool) {
 	lists, _ := a.listed(ctx, nil)
-	for _, t := range slices.Concat(a.opt.Tools, slices.Concat(lists...)) {
+	for _, t := range a.opt.Tools {
 		tools = append(tools, agent.ToolInfo{Name: t.Name, Description: t.Description})
+	}
+	for i, list := range lists {
+		for _, t := range list {
+			tools = append(tools, agent.ToolInfo{Name: t.Name, Description: t.Description, Server: a.opt.Servers[i].Name()})
+		}
 	}
 	return tools, true
 }

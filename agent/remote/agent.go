@@ -132,6 +132,8 @@ type answered struct {
 	id   string
 	body chat.Body // a response; nil when there was none
 	why  error     // why not
+
+	asked chat.Prompt
 }
 
 // speak makes one call and returns what the endpoint wants to know.
@@ -271,7 +273,7 @@ func (r *round) hear(ctx context.Context, events []chat.Event) error {
 			if err != nil && !errors.Is(err, agent.ErrExpired) && !errors.Is(err, agent.ErrWithdrawn) {
 				return err
 			}
-			one.body, one.why = body, err
+			one.body, one.why, one.asked = body, err, p
 		}
 		r.answers = append(r.answers, one)
 	}

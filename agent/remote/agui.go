@@ -25,6 +25,8 @@ type aguiEvent struct {
 	Messages    []aguiMessage   `json:"messages"`
 	Message     string          `json:"message"`
 	Name        string          `json:"name"`
+	Value       json.RawMessage `json:"value"` // of a custom event
+	Raw         json.RawMessage `json:"rawEvent"`
 	Description string          `json:"description"`
 	Outcome     *struct {
 		Type       string          `json:"type"`
@@ -74,6 +76,7 @@ type aguiRun struct {
 	args     map[string]*toolDraft // calls whose parameters come in pieces
 	last     string                // the call that chunks without an id belong to
 	snapshot string                // the last word of the agent in a snapshot of messages
+	graph    []graphQuestion       // what a graph waits for
 }
 
 // agUI calls an AG-UI agent.
@@ -152,6 +155,10 @@ func (u *aguiRun) take(ctx context.Context, e *aguiEvent) error {
 		return u.s.outcome(ctx, e.Subagent, json.RawMessage("null"), "")
 	case "SUBAGENT_ERROR":
 		return u.s.outcome(ctx, e.Subagent, nil, e.Message)
+	case "CUSTOM":
+		if e.Name == graphInterrupt {
+			u.graph = append(u.graph, graphAsks(e))
+		}
 	case "RUN_ERROR":
 		return u.a.complaint(e.Message)
 	}

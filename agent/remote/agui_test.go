@@ -3,6 +3,7 @@ package remote_test
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,7 @@ type run struct {
 		CallID    string `json:"toolCallId"`
 	}
 	Tools  []struct{ Name string }
+	Props  json.RawMessage `json:"forwardedProps"`
 	Resume []struct {
 		InterruptID string `json:"interruptId"`
 		Status      string
@@ -126,6 +128,56 @@ func TestAGUIInterrupts(t *testing.T) {
 			t.Errorf("was told %s, parent %s", b, in.Parent)
 		}
 		h.kill()
+	}
+}
+
+// A graph of LangGraph that waits becomes a prompt, in the words of what it gave
+// to interrupt(); the answer goes back where it looks for it, also over a crash.
+func TestAGUIGraphsWait(t *testing.T) {
+	call := []string{`{"type":"TOOL_CALL_START","toolCallId":"c1","toolCallName":"pay"}`, `{"type":"TOOL_CALL_ARGS","toolCallId":"c1","delta":"{\"eur\":5}"}`, `{"type":"TOOL_CALL_END","toolCallId":"c1"}`}
+	const wants = `{"action_requests":[{"name":"pay","args":{"eur":5}}]}`
+	decide := func(approve bool, params string) func(chat.Prompt) chat.Answer {
+		return func(p chat.Prompt) chat.Answer {
+			return chat.Answer{Decisions: []chat.Decision{{CallID: p.Approval.Calls[0].CallID, Approve: approve, Reason: "because", Params: json.RawMessage(params)}}}
+		}
+	}
+	for name, c := range map[string]struct {
+		before []string // events
+		value  string   // of on_interrupt
+		asks   string
+		answer func(chat.Prompt) chat.Answer
+		resume string
+	}{
+		"a text":    {nil, `"Which city?"`, "asks text Which city?", func(chat.Prompt) chat.Answer { return chat.Answer{Text: "Bern"} }, `"Bern"`},
+		"an object": {nil, `"{\"question\": \"Which?\", \"options\": [\"red\", \"blue\"]}"`, "asks radio Which?", func(chat.Prompt) chat.Answer { return chat.Answer{Values: []string{"red"}} }, `"red"`},
+		"anything":  {nil, `{"n":[1,2]}`, `asks text {"n":[1,2]}`, func(chat.Prompt) chat.Answer { return chat.Answer{Text: `{"ok":true}`} }, `{"ok":true}`},
+		"a yes":     {call, wants, "agent.approval_request", decide(true, ""), `{"decisions":[{"type":"approve"}]}`},
+		"a change":  {call, wants, "agent.approval_request", decide(true, `{"eur":4}`), `{"decisions":[{"edited_action":{"args":{"eur":4},"name":"pay"},"type":"edit"}]}`},
+		"a no":      {call, wants, "agent.approval_request", decide(false, ""), `{"decisions":[{"message":"a person refused it. because","type":"reject"}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, told := aguiHouse(t, func(run) []string {
+				return append(slices.Clone(c.before), `{"type":"CUSTOM","name":"on_interrupt","rawEvent":{"id":"i1"},"value":`+c.value+`}`, `{"type":"RUN_FINISHED"}`)
+			}, func(run) []string {
+				return []string{`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"Fine."}`, `{"type":"RUN_FINISHED"}`}
+			})
+			h.say("go")
+			p := h.asked(1)
+			if p.Approval != nil && p.Approval.Calls[0].CallID != "c3-c1" {
+				t.Errorf("asked for %+v", p.Approval.Calls)
+			}
+			h.kill()
+			h.start()
+			h.answer(p, c.answer(p))
+			h.ends(1)
+			if s := h.story(); !strings.Contains(s, c.asks) || !strings.Contains(s, "answers Fine.\nended done") {
+				t.Error(s)
+			}
+			if in := told()[1]; string(in.Props) != `{"command":{"resume":`+c.resume+`}}` || in.Resume != nil {
+				t.Errorf("was told %s", in.Props)
+			}
+			h.kill()
+		})
 	}
 }
 

@@ -46,11 +46,17 @@ const (
 func (u *aguiRun) questions(ctx context.Context, e *aguiEvent) (asked []question, err error) {
 	if e.Outcome != nil && e.Outcome.Type == "interrupt" {
 		for i := range e.Outcome.Interrupts {
-			if i == 32 {
-				return nil, u.a.garbled("more than 32 questions at once", nil)
-			}
 			asked = append(asked, u.interrupt(&e.Outcome.Interrupts[i]))
 		}
+	} else {
+		for _, q := range u.graph {
+			asked = append(asked, q.question(u.s))
+		}
+	}
+	if len(asked) > 32 {
+		return nil, u.a.garbled("more than 32 questions at once", nil)
+	}
+	if len(asked) > 0 {
 		return asked, nil
 	}
 	for _, id := range append([]string(nil), u.s.open...) {
@@ -191,6 +197,9 @@ func (u *aguiRun) resume(ctx context.Context) ([]map[string]any, error) {
 			}
 			u.s.open = slices.DeleteFunc(u.s.open, func(id string) bool { return id == foreign(callID) })
 			continue
+		}
+		if strings.HasPrefix(one.id, askedByGraph) {
+			continue // see graphResume
 		}
 		id, word, _ := strings.Cut(strings.TrimPrefix(one.id, askedByInterrupt), "\n")
 		entry := map[string]any{"interruptId": id, "status": "resolved"}

@@ -49,19 +49,21 @@ func (u *aguiRun) input(ctx context.Context) (map[string]any, error) {
 	u.rec.Run = run
 	input := map[string]any{
 		"threadId": conversation(u.r.turn), "runId": run, "state": state, "messages": u.messages(ctx, all, ids),
-		"tools": []any{}, "context": []any{}, "forwardedProps": map[string]any{},
+		"tools": []any{}, "context": []any{},
 	}
 	if !u.a.opt.NoAsk {
 		input["tools"] = []any{askTool}
 	}
-	if u.r.before != nil && u.r.before.Run != "" {
-		input["parentRunId"] = u.r.before.Run
-	}
+	props := map[string]any{}
+	maps.Copy(props, u.a.opt.Extra)
+	input["forwardedProps"] = props
 	if len(resume) > 0 {
 		input["resume"] = resume
 	}
-	if len(u.a.opt.Extra) > 0 {
-		input["forwardedProps"] = u.a.opt.Extra
+	if answer := u.graphResume(); answer != nil {
+		props["command"] = map[string]any{"resume": answer}
+	} else if u.r.before != nil && u.r.before.Run != "" {
+		input["parentRunId"] = u.r.before.Run
 	}
 	return input, nil
 }

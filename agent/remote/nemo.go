@@ -80,6 +80,7 @@ func nemoHTTP(ctx context.Context, a *Agent, r *round) error {
 	// Only the older addresses mark the end of their streams; the others just end.
 	c.ended = !strings.HasSuffix(strings.TrimRight(a.nemoURL("/chat/stream"), "/"), "/chat/stream") || strings.Contains(a.url.Path, "/v1/chat/stream")
 	st := &steps{s: r.s}
+	c.told = func() bool { return st.told } // the agent's model says what it calls, and the toolkit that it ran
 	if !streams(s.res) {
 		err = c.whole(ctx, s)
 	} else {

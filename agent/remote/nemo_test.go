@@ -44,6 +44,21 @@ func TestNeMoStream(t *testing.T) {
 		"agent.trace", "answers Four.", "ended done")
 }
 
+// An agent of the toolkit streams what its model says, the model's calls among it;
+// what came of them stands in the steps. Each is told of once, and the answer is
+// the last word.
+func TestNeMoStreamOfAToolCallingAgent(t *testing.T) {
+	h := newHouse(t, remote.Options{Protocol: remote.NeMo}, func(w http.ResponseWriter, _ *http.Request) {
+		words(w, "Let me", " see.")
+		flush(w, callPieces("call_1", "clock", `{"zone":"UTC"}`), step("7", "Function Start: clock", stepIn), step("7", "Function Complete: clock", stepOut))
+		words(w, "Four", " o'clock.")
+		flush(w, `data: {"choices":[{"delta":{"content":""},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
+	})
+	h.say("What time is it?")
+	h.ends(1)
+	h.want("user What time is it?", "says Let me see.", `calls clock {"a":2,"b":"<"}`, "got 4", "answers Four o'clock.", "ended done")
+}
+
 func TestNeMoStreamError(t *testing.T) {
 	h := newHouse(t, remote.Options{Protocol: remote.NeMo}, func(w http.ResponseWriter, _ *http.Request) {
 		words(w, "Hm")

@@ -21,6 +21,7 @@ type nemoStep struct {
 type steps struct {
 	s    *speaker
 	seen map[string]bool // ids of models that were told
+	told bool            // there were calls
 }
 
 // The beginnings of step names that mean something.
@@ -73,6 +74,7 @@ func (t *steps) take(ctx context.Context, st nemoStep) error {
 }
 
 func (t *steps) call(ctx context.Context, id, name, in string) error {
+	t.told = true
 	var params json.RawMessage
 	if in != "" {
 		params = value(in)

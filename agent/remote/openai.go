@@ -7,6 +7,7 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"slices"
 	"sort"
 	"strings"
 
@@ -57,8 +58,9 @@ type completion struct {
 	s     *speaker
 	ended bool // a finish_reason or [DONE] was there
 	calls map[int]*toolDraft
-	last  string // the finish_reason
-	text  bool   // there was some
+	last  string      // the finish_reason
+	text  bool        // there was some
+	told  func() bool // the calls are told of in another way; nil means that they are not
 }
 
 // toolDraft is a call whose parameters come in pieces.
@@ -263,6 +265,9 @@ func (c *completion) delta(ctx context.Context, d *delta) error {
 		return err
 	}
 	if text := contentText(d.Content) + d.Refusal; text != "" {
+		if err := c.passed(ctx); err != nil {
+			return err
+		}
 		c.text = true
 		if err := c.s.text(ctx, text); err != nil {
 			return err
@@ -274,6 +279,13 @@ func (c *completion) delta(ctx context.Context, d *delta) error {
 		if t == nil {
 			if len(c.calls) >= 1000 {
 				return c.a.garbled("too many tool calls", nil)
+			}
+			t = &toolDraft{}
+			c.calls[k.Index] = t
+		}
+		if k.ID != "" && t.id != "" && k.ID != t.id { // of the next step of an agent that streams several
+			if err := c.passed(ctx); err != nil {
+				return err
 			}
 			t = &toolDraft{}
 			c.calls[k.Index] = t
@@ -315,8 +327,31 @@ func plain(v json.RawMessage) string {
 	return string(v)
 }
 
+// passed tells of calls behind which the endpoint goes on in the same answer: it
+// has run the tools itself, and keeps what they gave.
+func (c *completion) passed(ctx context.Context) error {
+	for _, t := range c.calls {
+		if t.args != "" && !json.Valid([]byte(t.args)) {
+			return nil // they are not whole yet
+		}
+	}
+	before := len(c.s.open)
+	if err := c.finished(ctx); err != nil {
+		return err
+	}
+	for _, id := range slices.Clone(c.s.open[before:]) {
+		if err := c.s.outcome(ctx, id, json.RawMessage("null"), ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // finished tells of the calls whose parameters are whole now.
 func (c *completion) finished(ctx context.Context) error {
+	if c.told != nil && c.told() {
+		clear(c.calls)
+	}
 	var order []int
 	for i := range c.calls {
 		order = append(order, i)

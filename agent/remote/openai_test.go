@@ -25,6 +25,37 @@ const stopped = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}
 
 func openAI() remote.Options { return remote.Options{Protocol: remote.OpenAI, Retries: -1} }
 
+// callPieces is a call as it is streamed: its name first, its arguments in pieces.
+func callPieces(id, name, args string) string {
+	var out strings.Builder
+	put := func(id, name, args string) {
+		call := map[string]any{"index": 0, "function": map[string]any{"name": name, "arguments": args}}
+		if id != "" {
+			call["id"] = id
+		}
+		b, _ := json.Marshal(map[string]any{"choices": []any{map[string]any{"delta": map[string]any{"content": nil, "tool_calls": []any{call}}}}})
+		out.WriteString("data: " + string(b) + "\n\n")
+	}
+	put(id, name, "")
+	put("", "", args[:len(args)/2])
+	put("", "", args[len(args)/2:])
+	return out.String()
+}
+
+// An endpoint that runs its tools itself and goes on in the same answer tells of
+// the calls where they were made; each step counts them from zero.
+func TestOpenAIRunsItsOwnTools(t *testing.T) {
+	h := newHouse(t, openAI(), func(w http.ResponseWriter, _ *http.Request) {
+		words(w, "Let me see.")
+		flush(w, callPieces("call_1", "add", `{"a":1}`), callPieces("call_2", "add", `{"a":2}`))
+		words(w, "Fo", "ur.")
+		flush(w, stopped)
+	})
+	h.say("2+2?")
+	h.ends(1)
+	h.want("user 2+2?", "says Let me see.", `calls add {"a":1}`, "got null", `calls add {"a":2}`, "got null", "used 7 3", "answers Four.", "ended done")
+}
+
 func TestOpenAIAnswers(t *testing.T) {
 	var got struct {
 		Model    string

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -108,6 +109,9 @@ func askUser(ctx context.Context, c Call) (json.RawMessage, error) {
 	if err := c.Read(&in); err != nil {
 		return nil, err
 	}
+	if strings.TrimSpace(in.Question) == "" {
+		return nil, &Error{Code: Invalid, Msg: "question is missing: say what you want to know"}
+	}
 	q := chat.AgentInputRequest{
 		InputType: in.InputType, Text: in.Question, Min: in.Min, Max: in.Max, Placeholder: in.Placeholder,
 		Required: in.Required, Timeout: in.Timeout, URL: in.URL,
@@ -175,6 +179,9 @@ func updatePlan(ctx context.Context, c Call) (json.RawMessage, error) {
 	}
 	for i := range plan.Tasks {
 		t := &plan.Tasks[i]
+		if strings.TrimSpace(t.Title) == "" {
+			return nil, &Error{Code: Invalid, Msg: fmt.Sprintf("tasks[%d] has no title", i)}
+		}
 		if t.ID == "" {
 			t.ID = "t" + strconv.Itoa(i+1)
 		}
@@ -269,6 +276,9 @@ func requestPermission(ctx context.Context, c Call) (json.RawMessage, error) {
 	}
 	if err := c.Read(&in); err != nil {
 		return nil, err
+	}
+	if len(in.Scopes) == 0 {
+		return nil, &Error{Code: Invalid, Msg: "scopes is missing: what you want to be allowed"}
 	}
 	answer, err := c.Turn.Permit(ctx, chat.AgentPermissionRequest{Scopes: in.Scopes, Justification: in.Justification, Timeout: in.Timeout})
 	switch {

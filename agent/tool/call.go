@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -33,6 +34,9 @@ type underway struct {
 	call  Call
 	clock *clock
 	news  chan chat.AgentToolProgress // the latest progress; room for one
+
+	posts  atomic.Int32 // requests over HTTP
+	status atomic.Int32 // of the answer to the first of them, or unreached
 }
 
 func (c *calls) begin(ctx context.Context, call Call, k *clock) *underway {
@@ -137,6 +141,17 @@ func (s *Server) call(ctx context.Context, name string, c Call) (json.RawMessage
 			return nil, context.Cause(ctx)
 		}
 	}
+	result, err := s.try(ctx, name, c)
+	if errors.Is(err, errUntaken) && ctx.Err() == nil {
+		result, err = s.try(ctx, name, c) // on a new connection
+	}
+	return result, err
+}
+
+// errUntaken says that a server has not begun with a call.
+var errUntaken = errors.New("the server did not take the call")
+
+func (s *Server) try(ctx context.Context, name string, c Call) (json.RawMessage, error) {
 	session, err := s.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -162,12 +177,25 @@ func (s *Server) call(ctx context.Context, name string, c Call) (json.RawMessage
 	case errors.Is(context.Cause(limited), errSilent):
 		return nil, &Error{Code: TimedOut, Msg: fmt.Sprintf("the tool gave no answer within %s; whether it took effect is not known", c.Timeout), Err: err}
 	}
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+	e, answered := errors.AsType[*jsonrpc.Error](err)
+	switch {
+	case answered && e.Code != rejected && !(u.untaken() && e.Code == noSession):
 		return nil, &Error{Code: Failed, Msg: "the MCP server refused the call: " + e.Message, Err: err}
+	case u.untaken():
+		s.lost(session, err)
+		return nil, &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s does not take the call: %s", s.opt.Name, why(err)), Err: errors.Join(errUntaken, err)}
+	case u.busy():
+		return nil, &Error{Code: Lost, Msg: fmt.Sprintf("the MCP server %s gave no answer (%d); whether the call took effect is not known", s.opt.Name, u.status.Load()), Err: err}
 	}
 	s.lost(session, err)
 	return nil, &Error{Code: Lost, Msg: fmt.Sprintf("the MCP server %s was lost during the call; whether it took effect is not known", s.opt.Name), Err: err}
 }
+
+// Codes of errors that say nothing of the call itself.
+const (
+	rejected  = -32005 // the library: the request was not delivered
+	noSession = -32000 // servers, of a session that they do not know
+)
 
 // progress is told by the server how far a call has come.
 func (s *Server) progress(_ context.Context, r *mcp.ProgressNotificationClientRequest) {

@@ -3,10 +3,11 @@ package tool
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,52 +50,66 @@ type Treatment struct {
 	Client     bool // whoever sent the message runs it
 }
 
-// Validate returns all that is wrong with a rule.
-func (r *Rule) Validate() error {
-	var errs []error
-	if r.Match == "" {
-		errs = append(errs, errors.New("match is missing: the name of a tool, such as files__write or files__*"))
+// Problem is what is wrong with a field of a rule.
+type Problem struct {
+	Field string // such as when[0].approval
+	Msg   string
+}
+
+// Problems lists all that is wrong with a rule.
+func (r *Rule) Problems() []Problem {
+	var out []Problem
+	bad := func(field, format string, args ...any) {
+		out = append(out, Problem{Field: field, Msg: fmt.Sprintf(format, args...)})
 	}
-	errs = append(errs, r.Approval.check())
-	for _, c := range r.When {
-		if c.Approval == "" {
-			errs = append(errs, errors.New("a condition needs approval: never, ask or always"))
+	if r.Match == "" {
+		bad("match", "it is missing: the name of a tool, such as files__write or files__*")
+	}
+	if !r.Approval.known() {
+		bad("approval", "%q is not one of never, ask, always", r.Approval)
+	}
+	if r.Timeout < 0 {
+		bad("timeout", "it cannot be negative")
+	}
+	for i, c := range r.When {
+		at := fmt.Sprintf("when[%d].", i)
+		switch {
+		case c.Approval == "":
+			bad(at+"approval", "it is missing: never, ask or always")
+		case !c.Approval.known():
+			bad(at+"approval", "%q is not one of never, ask, always", c.Approval)
 		}
-		errs = append(errs, c.Approval.check())
 		if len(c.Args) == 0 {
-			errs = append(errs, errors.New("a condition needs args: argument and pattern"))
+			bad(at+"args", "it is missing: argument and pattern")
 		}
-		for name, p := range c.Args {
-			if re, ok := strings.CutPrefix(p, "re:"); ok {
+		for _, name := range slices.Sorted(maps.Keys(c.Args)) {
+			if re, ok := strings.CutPrefix(c.Args[name], "re:"); ok {
 				if _, err := regexp.Compile(re); err != nil {
-					errs = append(errs, fmt.Errorf("the pattern of %s is no regular expression: %w", name, err))
+					bad(at+"args."+name, "it is no regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 				}
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return out
 }
 
-func (a Approval) check() error {
+func (a Approval) known() bool {
 	switch a {
 	case "", Never, Ask, Always:
-		return nil
+		return true
 	}
-	return fmt.Errorf("approval %q is not one of never, ask, always", string(a))
+	return false
 }
 
 // Treat says how a call of a tool is treated. Of several rules that fit the
 // tool, the first that speaks of a thing counts.
 func Treat(t *Tool, rules []Rule, params json.RawMessage) Treatment {
-	out := Treatment{Repeatable: t.Repeatable}
+	out := Treatment{Approval: approval(t, rules, params), Repeatable: t.Repeatable}
 	known := false
 	for i := range rules {
 		r := &rules[i]
 		if !glob(r.Match, t.Name) {
 			continue
-		}
-		if out.Approval == "" {
-			out.Approval = r.approval(params)
 		}
 		if r.Repeatable != nil && !known {
 			out.Repeatable, known = *r.Repeatable, true
@@ -109,24 +124,34 @@ func Treat(t *Tool, rules []Rule, params json.RawMessage) Treatment {
 			out.Scopes = r.Scopes
 		}
 	}
-	if out.Approval == "" {
-		out.Approval = t.Approval
-	}
-	if out.Approval == "" {
-		out.Approval = Never
-	}
 	return out
 }
 
 var need = map[Approval]int{Never: 0, Ask: 1, Always: 2}
 
-func (r *Rule) approval(params json.RawMessage) Approval {
-	for _, c := range r.When {
-		if c.fits(params, need[c.Approval] < need[r.Approval] || r.Approval == "") {
-			return c.Approval
+// approval is what the first rule that speaks of it says. Whether a condition
+// raises or lowers the need shows against what would count without it.
+func approval(t *Tool, rules []Rule, params json.RawMessage) Approval {
+	for i := range rules {
+		r := &rules[i]
+		if !glob(r.Match, t.Name) {
+			continue
 		}
+		usual := r.Approval
+		if usual == "" {
+			usual = approval(t, rules[i+1:], params)
+		}
+		for _, c := range r.When {
+			if c.fits(params, need[c.Approval] < need[usual]) {
+				return c.Approval
+			}
+		}
+		return usual
 	}
-	return r.Approval
+	if t.Approval == "" {
+		return Never
+	}
+	return t.Approval
 }
 
 // fits reports whether all arguments are as the condition says; lowers says that

@@ -50,23 +50,34 @@ func TestTreat(t *testing.T) {
 			t.Errorf("%s: %+v", c.tool, got)
 		}
 	}
+	// A rule that leaves the approval as it is can still raise it, whatever the path looks like.
+	raise := []tool.Rule{{Match: "*", When: []tool.Condition{{Args: map[string]string{"path": "*.env"}, Approval: tool.Ask}}}, {Match: "risky", Approval: tool.Always}}
+	for name, want := range map[string]tool.Approval{"plain": tool.Ask, "risky": tool.Always} {
+		if got := tool.Treat(&tool.Tool{Name: name}, raise, json.RawMessage(`{"path":"a/../.env"}`)); got.Approval != want {
+			t.Errorf("%s: %s, not %s", name, got.Approval, want)
+		}
+	}
 	if got := tool.Treat(&tool.Tool{Name: "x", Repeatable: true}, nil, nil); got.Approval != tool.Never || !got.Repeatable {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestRulesAreChecked(t *testing.T) {
-	for _, r := range []tool.Rule{
-		{}, {Match: "x", Approval: "perhaps"}, {Match: "x", When: []tool.Condition{{Approval: tool.Ask}}},
-		{Match: "x", When: []tool.Condition{{Args: map[string]string{"a": "b"}}}},
-		{Match: "x", When: []tool.Condition{{Args: map[string]string{"a": "re:("}, Approval: tool.Ask}}},
+	fine := tool.Condition{Args: map[string]string{"a": "b"}, Approval: tool.Ask}
+	for field, r := range map[string]tool.Rule{
+		"match":            {},
+		"approval":         {Match: "x", Approval: "perhaps"},
+		"timeout":          {Match: "x", Timeout: -1},
+		"when[0].args":     {Match: "x", When: []tool.Condition{{Approval: tool.Ask}}},
+		"when[1].approval": {Match: "x", When: []tool.Condition{fine, {Args: map[string]string{"a": "b"}}}},
+		"when[1].args.a":   {Match: "x", When: []tool.Condition{fine, {Args: map[string]string{"a": "re:("}, Approval: tool.Ask}}},
 	} {
-		if r.Validate() == nil {
-			t.Errorf("%+v is taken", r)
+		if p := r.Problems(); len(p) != 1 || p[0].Field != field {
+			t.Errorf("%+v: %v, not %s", r, p, field)
 		}
 	}
-	if err := (&tool.Rule{Match: "a__*", Approval: tool.Ask, When: []tool.Condition{{Args: map[string]string{"a": "re:x+"}, Approval: tool.Never}}}).Validate(); err != nil {
-		t.Error(err)
+	if p := (&tool.Rule{Match: "a__*", Approval: tool.Ask, When: []tool.Condition{{Args: map[string]string{"a": "re:x+"}, Approval: tool.Never}}}).Problems(); len(p) != 0 {
+		t.Error(p)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -84,6 +85,17 @@ func NewServer(opt ServerOptions) *Server {
 // Name is the server's name.
 func (s *Server) Name() string { return s.opt.Name }
 
+// Prefix stands before the names of its tools.
+func (s *Server) Prefix() string { return s.opt.Name + "__" }
+
+// Transport is how the server is spoken to: stdio or streamable-http.
+func (s *Server) Transport() string {
+	if s.opt.URL != "" {
+		return "streamable-http"
+	}
+	return "stdio"
+}
+
 // Health is nil when the server is connected or was not needed yet.
 func (s *Server) Health() error {
 	s.mu.Lock()
@@ -155,7 +167,7 @@ func (s *Server) tool(t *mcp.Tool) Tool {
 	}
 	name := t.Name
 	out := Tool{
-		Name: s.opt.Name + "__" + t.Name, Description: t.Description, Parameters: schema, Approval: s.opt.Approval, Untimed: true,
+		Name: s.Prefix() + t.Name, Description: t.Description, Parameters: schema, Approval: s.opt.Approval, Untimed: true,
 		Run: func(ctx context.Context, c Call) (json.RawMessage, error) { return s.call(ctx, name, c) },
 	}
 	if out.Description == "" {
@@ -227,6 +239,9 @@ func why(err error) string {
 	if errors.Is(err, exec.ErrNotFound) {
 		return "its program was not found: " + err.Error()
 	}
+	if refused, ok := errors.AsType[*net.OpError](err); ok && refused.Op == "dial" {
+		return "nobody listens there"
+	}
 	return err.Error()
 }
 
@@ -275,7 +290,7 @@ func (s *Server) transport() (mcp.Transport, *exec.Cmd) {
 			client = &http.Client{}
 		}
 		withHeaders := *client
-		withHeaders.Transport = headers{client.Transport, s.opt.Headers}
+		withHeaders.Transport = carrier{client.Transport, s.opt.Headers}
 		return &mcp.StreamableClientTransport{Endpoint: s.opt.URL, HTTPClient: &withHeaders}, nil
 	}
 	cmd := exec.Command(s.opt.Command[0], s.opt.Command[1:]...)
@@ -300,25 +315,4 @@ func environment(given map[string]string) []string {
 		env = append(env, name+"="+given[name])
 	}
 	return env
-}
-
-// headers adds headers to requests.
-type headers struct {
-	next http.RoundTripper
-	add  map[string]string
-}
-
-// RoundTrip sends a request with the headers.
-func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
-	next := h.next
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	if len(h.add) > 0 {
-		r = r.Clone(r.Context())
-		for name, value := range h.add {
-			r.Header.Set(name, value)
-		}
-	}
-	return next.RoundTrip(r)
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -53,11 +55,15 @@ func (c *BenchCmd) Run(ctx context.Context, std *stdio) (err error) {
 			// Also after an interrupt: nobody wants to keep them.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 			defer cancel()
-			for _, id := range sessions {
-				if _, gone := cl.Delete(ctx, chat.SessionID(id)); gone != nil && err == nil {
-					err = fmt.Errorf("the measured sessions could not all be erased: %w", gone)
-					return
-				}
+			// All at once: a receipt may wait for copies elsewhere.
+			var wg sync.WaitGroup
+			errs := make([]error, len(sessions))
+			for i, id := range sessions {
+				wg.Go(func() { _, errs[i] = cl.Delete(ctx, chat.SessionID(id)) })
+			}
+			wg.Wait()
+			if gone := errors.Join(errs...); gone != nil && err == nil {
+				err = fmt.Errorf("the measured sessions could not all be erased: %w", gone)
 			}
 		}()
 	}

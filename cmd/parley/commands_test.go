@@ -110,6 +110,18 @@ func TestConnectionsAreExplained(t *testing.T) {
 	}
 }
 
+// A sidecar learns at once that the server has no NATS, and leaves nothing behind.
+func TestSidecarIsToldThatNATSIsOff(t *testing.T) {
+	launch(t, t.TempDir())
+	code, _, errs := cli(t, "", "sidecar", "s1", "--listen=127.0.0.1:0")
+	if code != exitError || !strings.Contains(errs, "--nats off") || !strings.Contains(errs, "127.0.0.1:4222") {
+		t.Errorf("%d %s", code, errs)
+	}
+	if out := succeed(t, "", "sessions", "--json"); strings.Contains(out, "s1") {
+		t.Errorf("it has begun a session: %s", out)
+	}
+}
+
 // A file whose bytes have changed is named by session and path, with the server
 // and without it; a cut backup is not unpacked.
 func TestVerifyNamesDamagedFiles(t *testing.T) {

@@ -40,6 +40,10 @@ type (
 	equipped interface {
 		Tools(ctx context.Context) (tools []agent.ToolInfo, known bool)
 	}
+	// served is an agent that uses MCP servers.
+	served interface {
+		Servers(ctx context.Context) []agent.ToolServer
+	}
 	// prober is an agent that can find out.
 	prober interface {
 		Probe(ctx context.Context) error
@@ -98,6 +102,20 @@ func (s *seat) Tools(ctx context.Context) (tools []agent.ToolInfo, known bool) {
 		return a.Tools(ctx)
 	}
 	return nil, false
+}
+
+// Servers lists the MCP servers of the agent that sits here now.
+func (s *seat) Servers(ctx context.Context) []agent.ToolServer {
+	s.mu.Lock()
+	who := s.who
+	s.mu.Unlock()
+	if who == nil {
+		return nil
+	}
+	if a, ok := who.Agent.(served); ok {
+		return a.Servers(ctx)
+	}
+	return nil
 }
 
 // Health is that of the agent who sits here.

@@ -109,10 +109,8 @@ func modelAgent(p *parley, a *config.Agent) (agent.Agent, error) {
 	if err := opt.Validate(); err != nil && c.Effort != "" && !slices.Contains([]string{"low", "medium", "high"}, c.Effort) {
 		bad("effort", "%q is not one of low, medium, high", c.Effort)
 	}
-	for field, n := range map[string]int{"window": c.Window, "max_tokens": c.MaxTokens, "max_steps": c.MaxSteps} {
-		if n < 0 {
-			bad(field, "it cannot be negative")
-		}
+	for _, field := range c.negative() {
+		bad(field, "it cannot be negative")
 	}
 	fallback := "" // an endpoint of one's own often needs no key
 	if c.Endpoint == "" {
@@ -149,6 +147,23 @@ func modelAgent(p *parley, a *config.Agent) (agent.Agent, error) {
 		return nil, err
 	}
 	return model.New(opt)
+}
+
+// negative lists the fields that are below zero and must not be.
+func (c *modelConfig) negative() []string {
+	var out []string
+	for _, f := range []struct {
+		name  string
+		below bool
+	}{
+		{"window", c.Window < 0}, {"max_tokens", c.MaxTokens < 0}, {"temperature", c.Temperature != nil && *c.Temperature < 0}, {"max_steps", c.MaxSteps < 0},
+		{"retries", c.Retries != nil && *c.Retries < 0}, {"silence", c.Silence < 0}, {"tool_timeout", c.ToolTimeout < 0}, {"approval_timeout", c.ApprovalTime < 0},
+	} {
+		if f.below {
+			out = append(out, f.name)
+		}
+	}
+	return out
 }
 
 // endpointKey says where the key of an endpoint comes from; fallback is the variable
@@ -208,8 +223,11 @@ func mcpServer(p *parley, a *config.Agent, i int, c *mcpConfig) (*tool.Server, e
 			errs = append(errs, a.Errorf(at("url"), "%q is no address such as http://127.0.0.1:3000/mcp", c.URL))
 		}
 	}
-	if err := (&tool.Rule{Match: "*", Approval: c.Approval}).Validate(); err != nil {
-		errs = append(errs, a.Errorf(at("approval"), "%s", err))
+	for _, problem := range (&tool.Rule{Match: "*", Approval: c.Approval}).Problems() {
+		errs = append(errs, a.Errorf(at(problem.Field), "%s", problem.Msg))
+	}
+	if c.Timeout < 0 {
+		errs = append(errs, a.Errorf(at("timeout"), "it cannot be negative"))
 	}
 	errs = append(errs, modelHeaders(a, at("env"), c.Env, &opt.Env), modelHeaders(a, at("headers"), c.Headers, &opt.Headers))
 	if err := errors.Join(errs...); err != nil {
@@ -229,10 +247,11 @@ func toolRule(a *config.Agent, i int, c *toolConfig) (tool.Rule, error) {
 	for _, w := range c.When {
 		r.When = append(r.When, tool.Condition{Args: w.Args, Approval: w.Approval})
 	}
-	if err := r.Validate(); err != nil {
-		return r, a.Errorf(fmt.Sprintf("tools[%d]", i), "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	var errs []error
+	for _, problem := range r.Problems() {
+		errs = append(errs, a.Errorf(fmt.Sprintf("tools[%d].%s", i, problem.Field), "%s", problem.Msg))
 	}
-	return r, nil
+	return r, errors.Join(errs...)
 }
 
 // readFile reads a file of a session for a model.

@@ -91,7 +91,11 @@ func TestMistakesNameLineAndField(t *testing.T) {
 		{head + "    mcp:\n      - {name: f, command: [x]}\n      - {name: f, command: [y]}", `parley.yaml:7: agents[0].mcp[1].name: "f" is taken`},
 		{head + "    mcp:\n      - name: files\n        command: [x]\n        approval: often", "parley.yaml:8: agents[0].mcp[0].approval: "},
 		{head + "    tools:\n      - match: x\n        aproval: ask", "parley.yaml:7: agents[0].tools[0].aproval: there is no such field"},
-		{head + "    tools:\n      - approval: ask", "parley.yaml:6: agents[0].tools[0]: match is missing"},
+		{head + "    tools:\n      - approval: ask", "parley.yaml:6: agents[0].tools[0].match: it is missing"},
+		{head + "    tools:\n      - match: x\n        approval: ask\n        when:\n          - args: {path: x}\n            approval: seldom", "parley.yaml:10: agents[0].tools[0].when[0].approval: \"seldom\" is not one of"},
+		{head + "    retries: -1", "parley.yaml:5: agents[0].retries: it cannot be negative"},
+		{head + "    tool_timeout: -1s", "parley.yaml:5: agents[0].tool_timeout: it cannot be negative"},
+		{head + "    approval_timeout: 1m\n    tool_timeout: 1x", "parley.yaml:6: agents[0].tool_timeout: it should be a duration"},
 		{"agents:\n  - {name: a, kind: demo, model: x}", "parley.yaml:2: agents[0].model: there is no such field"},
 	} {
 		p := bare()

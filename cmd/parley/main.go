@@ -17,6 +17,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/config"
 )
 
 func main() {
@@ -125,12 +126,16 @@ type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// explain words an error in one line that says what to do.
+// explain words an error in one line that says what to do. Mistakes in a
+// configuration have a line each.
 func explain(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"
 	}
 	text := err.Error()
+	if _, ok := errors.AsType[*config.Error](err); ok {
+		return strings.ReplaceAll(text, "\n", "\nparley: ")
+	}
 	if e, ok := errors.AsType[*chat.Error](err); ok && e.Msg != "" {
 		text = e.Msg
 		_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)

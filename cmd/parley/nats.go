@@ -96,6 +96,25 @@ func (p *parley) erased(id chat.SessionID) {
 	}
 }
 
+// imported tells everybody who goes on with what was under way in a session.
+func (p *parley) imported(s chat.Session) {
+	p.runner.Imported(s.ID)
+	if p.x1 != nil {
+		p.x1.Imported(s)
+	}
+}
+
+// forgotten waits until x1's archive has nothing more of an erased session, so
+// that a receipt says what is so. A long session takes longer than anybody waits.
+func (p *parley) forgotten(ctx context.Context, id chat.SessionID) bool {
+	if p.x1 == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return p.x1.Forgotten(ctx, id)
+}
+
 // link is NATS while the server runs.
 type link struct {
 	stop context.CancelFunc

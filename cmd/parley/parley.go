@@ -117,7 +117,7 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 	p.runner = agent.NewRunner(p.agents, runner)
 	live := &tap{Hub: p.hub}
 	p.sessions = session.New(p.journal, live, session.Options{
-		Artifacts: p.artifacts, Committed: p.committed, Erased: p.erased, Logger: log,
+		Artifacts: p.artifacts, Committed: p.committed, Erased: p.erased, Forgotten: p.forgotten, Imported: p.imported, Logger: log,
 	})
 	p.runner.Attach(p.sessions)
 	if err := p.configure(); err != nil {
@@ -160,19 +160,21 @@ func (p *parley) serve() error {
 		native.New(native.Options{
 			As:       as,
 			Sessions: p.sessions, Files: files{p.artifacts}, Workers: p.workers, Caller: p.auth.Caller, Conns: conns,
-			Agents: func(workspace string) any { return p.agents.List(workspace, p.runner.Running()) }, Builtin: p.agents.Builtin,
+			Agents: p.listAgents, Builtin: p.agents.Builtin,
 			Backup: p.backup, Verify: p.verify, Messages: p.messages, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 		}).Routes(),
 	}
 	neMo := nemo.New(nemo.Options{
 		Sessions: p.sessions, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Conns: conns, Agent: p.sessions.DefaultAgent,
-		Schema: p.cfg.NemoSchema, Dir: p.cfg.Data, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
+		Schema: p.cfg.NemoSchema, Dir: p.cfg.Data, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Tools: p.mcpClients, Logger: p.log,
 	})
 	as["nemo"] = neMo.As
 	dialects = append(dialects, neMo.Routes())
 	if p.x1 != nil {
 		as["x1"] = p.x1.As
 		dialects = append(dialects, p.x1.Routes())
+	} else {
+		dialects = append(dialects, x1.Off(p.auth.Caller, p.log))
 	}
 	dialects = append(dialects, p.desk.Routes())
 	runs, err := p.speakVertesia(conns)
@@ -309,6 +311,15 @@ func (p *parley) reached(addr net.Addr) string {
 func (p *parley) store(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader) (int64, error) {
 	info, err := p.artifacts.Put(ctx, id, path, mediaType, body, artifact.PutOptions{})
 	return info.Size, err
+}
+
+// listAgents describes the agents that a workspace can use.
+func (p *parley) listAgents(workspace string) any {
+	all, usual := p.agents.List(workspace, p.runner.Running()), p.sessions.DefaultAgent()
+	for i := range all {
+		all[i].Default = all[i].Name == usual
+	}
+	return all
 }
 
 // agentNames lists the agents that a workspace can use.

@@ -167,8 +167,8 @@ func rangeOf(r *http.Request) (chat.Range, error) {
 	}
 	if s := q.text("types"); s != "" {
 		rg.Types = strings.Split(s, ",")
-		if slices.Contains(rg.Types, "") {
-			q.bad("types", s, "give names of types with one comma between them")
+		if slices.ContainsFunc(rg.Types, func(t string) bool { return chat.CheckType(t) != nil }) {
+			q.bad("types", s, "give names of types, such as user.message, with one comma between them")
 		}
 	}
 	if w, given := q.get("workstream"); given {

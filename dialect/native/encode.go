@@ -100,7 +100,7 @@ func (sse) AppendPiece(dst []byte, e *chat.Entry) []byte {
 	return append(dst, '\n', '\n')
 }
 
-// packedSSE is sse, compressed once for all readers.
+// packedSSE is sse, compressed once for all readers with gzip.
 type packedSSE struct{ sse }
 
 func (packedSSE) Name() string { return "native/sse+gzip" }
@@ -108,6 +108,16 @@ func (packedSSE) Name() string { return "native/sse+gzip" }
 func (packedSSE) Pack(dst, plain []byte) ([]byte, chat.Pack) {
 	b := wire.CompressBlock(dst, plain)
 	return b.Data, chat.Pack{Size: b.Size, Sum: b.CRC, Extra: b.Shift}
+}
+
+// framedSSE is the same with zstd.
+type framedSSE struct{ sse }
+
+func (framedSSE) Name() string { return "native/sse+zstd" }
+
+func (framedSSE) Pack(dst, plain []byte) ([]byte, chat.Pack) {
+	b := wire.CompressFrame(dst, plain)
+	return b.Data, chat.Pack{Size: b.Size}
 }
 
 // blocks are the units of a packed batch.

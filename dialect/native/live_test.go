@@ -67,11 +67,19 @@ func (w *world) follow(as, path string, client *http.Client, change func(*http.R
 		w.t.Fatalf("%d %s", res.StatusCode, b)
 	}
 	var body io.Reader = res.Body
-	if res.Header.Get("Content-Encoding") == "gzip" {
+	switch res.Header.Get("Content-Encoding") {
+	case "gzip":
 		z, err := gzip.NewReader(res.Body)
 		if err != nil {
 			w.t.Fatal(err)
 		}
+		body = z
+	case "zstd":
+		z, err := zstd.NewReader(res.Body, zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.t.Cleanup(z.Close)
 		body = z
 	}
 	f := &frames{w.t, bufio.NewReader(body)}
@@ -152,6 +160,7 @@ func TestShutdownTellsEverybodyToComeBack(t *testing.T) {
 	w.create("root", `{"id":"s","agent":"none"}`)
 	plain, _ := w.follow("root", "/parley/v1/sessions/s/stream", w.server.Client(), func(r *http.Request) { r.Header.Set("Accept-Encoding", "identity") })
 	packed, _ := w.follow("root", "/parley/v1/sessions/s/stream", w.server.Client(), func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip") })
+	framed, _ := w.follow("root", "/parley/v1/sessions/s/stream", w.server.Client(), func(r *http.Request) { r.Header.Set("Accept-Encoding", "zstd") })
 	conn := w.dial("root", "/parley/v1/ws")
 	defer conn.CloseNow()
 	worker := w.dial("root", "/parley/v1/agents/clerk/work")
@@ -175,11 +184,12 @@ func TestShutdownTellsEverybodyToComeBack(t *testing.T) {
 	_, _ = io.WriteString(pen, `{"block":"b","offset":0,"text":"a"}`+"\n")
 	plain.next()
 	packed.next()
+	framed.next()
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	go func() { _ = w.conns.Shutdown(ctx) }()
-	for name, f := range map[string]*frames{"plain": plain, "gzip": packed} {
+	for name, f := range map[string]*frames{"plain": plain, "gzip": packed, "zstd": framed} {
 		if got := f.next(); got.event != "bye" || !strings.Contains(got.data, `"retry":true`) || !strings.Contains(got.data, `"unavailable"`) {
 			t.Errorf("%s: %+v", name, got)
 		}

@@ -113,6 +113,7 @@ var (
 	typeCursor = reflect.TypeFor[chat.Cursor]()
 	typeEvent  = reflect.TypeFor[chat.Event]()
 	typeAgents = reflect.TypeFor[agentsBody]()
+	typeInfo   = reflect.TypeFor[chat.Info]()
 )
 
 // of returns the schema of a type; named structs are kept once and referred to.
@@ -124,6 +125,8 @@ func (s schemas) of(t reflect.Type) object {
 		return object{"type": "string", "format": "date-time"}
 	case typeCursor:
 		return object{"type": "string", "pattern": `^[0-9]+(~[A-Za-z0-9_-]{1,64}\.[0-9]+)*$`}
+	case typeInfo:
+		return object{"type": "object"}
 	case typeAgents:
 		return object{"type": "object", "required": []string{"agents"}, "properties": object{
 			"agents": object{"type": "array", "items": s.of(reflect.TypeFor[agentInfo]())},

@@ -31,7 +31,7 @@ func (d *Dialect) streamEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 	}
 	start.Idle = d.opt.Heartbeat
 	f := &follower{Dialect: d, caller: c, id: sess.ID, start: start}
-	err = wire.ServeSSE(w, r, wire.SSEOptions{Gzip: true}, d.opt.Conns, f.run)
+	err = wire.ServeSSE(w, r, wire.SSEOptions{Gzip: true, Zstd: true}, d.opt.Conns, f.run)
 	if errors.Is(err, wire.ErrShutdown) {
 		return errShutdown()
 	}
@@ -70,8 +70,11 @@ func (f *follower) run(ctx context.Context, s *wire.Stream) error {
 //go:noinline
 func (f *follower) watch(ctx context.Context) iter.Seq2[chat.Batch, error] {
 	var enc chat.Encoding = sse{}
-	if f.s.Compressed() {
+	switch f.s.Coding() {
+	case wire.Gzip:
 		enc = packedSSE{}
+	case wire.Zstd:
+		enc = framedSSE{}
 	}
 	return f.opt.Sessions.Watch(ctx, f.caller, f.id, f.start, enc)
 }
@@ -105,7 +108,7 @@ func (f *follower) bye(ctx context.Context, err error) error {
 
 // own writes a frame that is for this reader alone.
 func (f *follower) own(ctx context.Context, frame []byte) error {
-	if f.s.Compressed() {
+	if f.s.Coding() == wire.Gzip {
 		return f.s.WriteBlocks(ctx, wire.CompressBlock(nil, frame))
 	}
 	return f.s.Write(ctx, frame)

@@ -110,6 +110,7 @@ type agentInfo struct {
 	Kind        string   `json:"kind"`
 	Description string   `json:"description,omitempty"`
 	Starters    []string `json:"starters,omitempty"`
+	Default     bool     `json:"default,omitempty"`
 	Healthy     bool     `json:"healthy"`
 	Problem     string   `json:"problem,omitempty"`
 	Workers     int      `json:"workers,omitempty"`

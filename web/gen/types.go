@@ -32,6 +32,7 @@ var (
 	typeCursor = reflect.TypeFor[chat.Cursor]()
 	typeEvent  = reflect.TypeFor[chat.Event]()
 	typeItem   = reflect.TypeFor[chat.Item]()
+	typeInfo   = reflect.TypeFor[chat.Info]()
 )
 
 // writer collects declarations by name.
@@ -146,6 +147,8 @@ func (w *writer) typeOf(t reflect.Type) string {
 		return "Time"
 	case typeCursor:
 		return "string"
+	case typeInfo:
+		return "Record<string, unknown>"
 	case typeEvent:
 		return "Event"
 	}
@@ -278,7 +281,7 @@ func (w *writer) mark(t reflect.Type, optional bool) string {
 	}
 	empty := ""
 	switch {
-	case t == typeRaw:
+	case t == typeRaw, t == typeInfo:
 		return "~"
 	case t == typeAt:
 		return "@"

@@ -6,6 +6,7 @@ export interface Actor {
   id: string;
   name?: string;
   email?: string;
+  info?: Record<string, unknown>;
 }
 
 /** ActorKind says what an actor is. */
@@ -52,6 +53,8 @@ export interface AgentInfo {
   description?: string;
   /** messages to begin with */
   starters?: string[];
+  /** answers sessions that name no agent */
+  default?: boolean;
   healthy: boolean;
   /** why not, as far as it is known */
   problem?: string;
@@ -1086,7 +1089,7 @@ export interface Draft<T extends string = string> {
  * given, ~ is any value, @ a time, : another shape, [ a list of another shape.
  */
 export const shapes: Record<string, string> = {
-  "Actor": "kind! id! name email",
+  "Actor": "kind! id! name email info~",
   "ApprovalCall": "call_id! tool! params~ risk always client",
   "Decision": "call_id! approve!- reason params~ remember result~ error",
   "Member": "actor:Actor role!",

@@ -92,7 +92,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
     if (sessions.error?.code === "unauthenticated") signIn();
   }, [sessions.error, signIn]);
 
-  const chosen = agents.find((a) => a.name === agent) ?? agents.find((a) => a.name === "demo") ?? agents[0];
+  const chosen = agents.find((a) => a.name === agent) ?? agents.find((a) => a.default) ?? agents[0];
   const others = sessions.list?.reduce((n, s) => (s.session_id === place.session ? n : n + s.open_prompts), 0) ?? 0;
   const waiting = prompts + others;
   const current = sessions.list?.find((s) => s.session_id === place.session);

@@ -76,7 +76,7 @@ function Embedded() {
       </div>
     );
   const wanted = query.get("agent");
-  const agent = agents.find((a) => a.name === wanted) ?? agents.find((a) => a.name === "demo") ?? agents[0];
+  const agent = agents.find((a) => a.name === wanted) ?? agents.find((a) => a.default) ?? agents[0];
   const mode = read<Mode>("mode", "interactive", "answer-only", "read-only");
   const theme = read("theme", "auto", "light", "dark");
   const density = read("density", "comfortable", "compact");
