@@ -75,7 +75,11 @@ func (d *Dialect) store(w http.ResponseWriter, r *http.Request, c chat.Caller, s
 	}
 	ctx := r.Context()
 	body := http.MaxBytesReader(w, &patient{r.Body, http.NewResponseController(w)}, d.opt.MaxArtifact)
-	return d.keep(ctx, c, &sess.Session, name, mediaType, body)
+	info, err := d.keep(ctx, c, &sess.Session, name, mediaType, body)
+	if err == nil {
+		w.Header().Set("ETag", `"`+info.SHA256+`"`)
+	}
+	return err
 }
 
 func (d *Dialect) has(ctx context.Context, id chat.SessionID, name string) (bool, error) {
@@ -89,29 +93,46 @@ func (d *Dialect) has(ctx context.Context, id chat.SessionID, name string) (bool
 	return false, err
 }
 
-func (d *Dialect) keep(ctx context.Context, c chat.Caller, sess *chat.Session, name, mediaType string, body io.Reader) error {
+func (d *Dialect) keep(ctx context.Context, c chat.Caller, sess *chat.Session, name, mediaType string, body io.Reader) (chat.FileInfo, error) {
 	if err := c.May(sess, chat.Answerer); err != nil {
-		return err
+		return chat.FileInfo{}, err
 	}
 	id := sess.ID
 	had, err := d.has(ctx, id, name)
 	if err != nil {
-		return err
+		return chat.FileInfo{}, err
 	}
 	info, err := d.opt.Files.Put(ctx, id, name, first(mediaType, "application/octet-stream"), body, d.opt.MaxArtifact)
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return tooLarge(d.opt.MaxArtifact)
+			err = tooLarge(d.opt.MaxArtifact)
 		}
-		return err
+		return info, err
 	}
 	draft := chat.NewDraft(chat.FileUploaded{Path: info.Path, Name: path.Base(info.Path), MediaType: info.MediaType, Size: info.Size, SHA256: info.SHA256})
 	draft.Via = via
-	if _, err = d.opt.Sessions.Append(ctx, c, id, []chat.Draft{draft}); err != nil && !had {
-		// Where the log names a file, newer bytes are better than none.
-		return errors.Join(err, d.opt.Files.Delete(context.WithoutCancel(ctx), id, name))
+	if draft.Workstream, err = d.lineOf(ctx, c, id, info.Path); err == nil {
+		_, err = d.opt.Sessions.Append(ctx, c, id, []chat.Draft{draft})
 	}
-	return err
+	if err != nil && !had {
+		// Where the log names a file, newer bytes are better than none.
+		return info, errors.Join(err, d.opt.Files.Delete(context.WithoutCancel(ctx), id, name))
+	}
+	return info, err
+}
+
+// lineOf is the workstream whose folder a file is in, "" for none.
+func (d *Dialect) lineOf(ctx context.Context, c chat.Caller, id chat.SessionID, name string) (string, error) {
+	rest, ok := strings.CutPrefix(name, "workstreams/")
+	line, _, more := strings.Cut(rest, "/")
+	if !ok || !more {
+		return "", nil
+	}
+	st, err := d.opt.Sessions.State(ctx, c, id)
+	if err != nil || st.Workstream(line) == nil {
+		return "", err
+	}
+	return line, nil
 }
 
 func tooLarge(limit int64) error {

@@ -69,14 +69,7 @@ func (d *Dialect) putContent(w http.ResponseWriter, r *http.Request, c chat.Call
 	if in.Generation != info.SHA256 {
 		return chat.Errorf(chat.Conflict, "%s was changed meanwhile: load it again, then make your change", clip(name, 80)).With("generation", info.SHA256)
 	}
-	if err := d.keep(r.Context(), c, &sess.Session, name, info.MediaType, strings.NewReader(*in.Content)); err != nil {
-		return err
-	}
-	body, info, err = d.opt.Files.Get(r.Context(), sess.ID, name)
-	if err != nil {
-		return err
-	}
-	if err := body.Close(); err != nil {
+	if info, err = d.keep(r.Context(), c, &sess.Session, name, info.MediaType, strings.NewReader(*in.Content)); err != nil {
 		return err
 	}
 	d.send(w, r, http.StatusOK, content{Path: r.PathValue("path"), Generation: info.SHA256})

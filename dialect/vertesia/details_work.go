@@ -122,33 +122,46 @@ type workDetails struct {
 	Files       []string `json:"outputFiles,omitempty"`
 }
 
-// workMessages tell of parallel lines. The start and the warnings stand on the
-// line that launched, the rest on the child's own.
+// workMessages tell of parallel lines. What an agent launches, and the warnings,
+// stand on the line that launched, the rest on the child's own.
 func workMessages(e *chat.Event) []message {
 	about := func(t Type, id, line, text string, change func(d *workDetails)) []message {
 		d := workDetails{Workstream: id, Launch: id}
 		change(&d)
+		for _, said := range []*string{&d.Step, &d.Summary} {
+			if *said == text {
+				*said = "" // once is enough: it may be a long one
+			}
+		}
 		return []message{{t: t, text: text, line: line, d: detailsOf(d)}}
 	}
 	switch b := e.Body.(type) {
 	case chat.WorkstreamLaunched:
-		return about(Update, b.ID, e.Workstream, "Started "+first(b.Name, b.ID)+": "+clip(b.Task, 500), func(d *workDetails) {
+		line := e.Workstream
+		if e.Turn == "" {
+			line = b.ID // a line that launched nothing itself may be at rest, and would seem to work from then on
+		}
+		list := about(Update, b.ID, line, "Started "+first(b.Name, b.ID)+": "+clip(b.Task, 500), func(d *workDetails) {
 			d.Class, d.Event, d.Kind, d.Status, d.Interaction = "activity", "launched", "agent", "running", b.Agent
 			d.Name, d.Task, d.Interactive, d.Deadline = b.Name, b.Task, b.Interactive, b.DeadlineSeconds*1000
 			d.ChildID = childID(e.Session, b.ID)
 			d.ChildRun = d.ChildID
 		})
+		list[0].born = b.ID
+		return list
 	case chat.WorkstreamProgress:
-		return about(Update, b.ID, b.ID, first(b.Message, b.Summary, phaseText(b.Phase), "Working."), func(d *workDetails) {
+		list := about(Update, b.ID, b.ID, first(b.Message, b.Summary, phaseText(b.Phase), "Working."), func(d *workDetails) {
 			d.Class, d.Event, d.Status, d.Phase, d.Iteration, d.Percent = "activity", "progress", "running", b.Phase, b.Iteration, percent(b.Share)
 			d.Step, d.Tool, d.Summary = b.Message, b.Tool, b.Summary
 		})
+		list[0].rest = b.Phase == chat.PhaseDone
+		return list
 	case chat.WorkstreamWarning:
 		return about(Warning, b.ID, e.Workstream, strings.TrimSpace(fmt.Sprintf("%s has used %d %% of its time. %s", b.ID, percent(b.Share), b.Message)), func(d *workDetails) {
 			d.Event, d.Percent = "warning", percent(b.Share)
 		})
 	case chat.WorkstreamSteered:
-		return about(Update, b.ID, b.ID, first(b.Text, b.Command), func(d *workDetails) {
+		return about(Update, b.ID, b.ID, steerText(b), func(d *workDetails) {
 			d.Class, d.Event, d.Command, d.Ack = "activity", "steered", b.Command, e.ClientID
 		})
 	case chat.WorkstreamMessage:
@@ -184,6 +197,21 @@ func workMessages(e *chat.Event) []message {
 	return nil
 }
 
+// steerText says what a workstream was told, to people.
+func steerText(b chat.WorkstreamSteered) string {
+	switch b.Command {
+	case chat.SteerPriority:
+		return "Priority: " + b.Text
+	case chat.SteerConstraint:
+		return "Constraint: " + b.Text
+	case chat.SteerPause:
+		return strings.TrimSpace("It was paused. " + b.Text)
+	case chat.SteerResume:
+		return strings.TrimSpace("It goes on. " + b.Text)
+	}
+	return first(b.Text, b.Command)
+}
+
 func percent(share float64) int {
 	if math.IsNaN(share) {
 		return 0
@@ -205,9 +233,4 @@ func phaseText(phase string) string {
 		return "Done."
 	}
 	return ""
-}
-
-// childID names a workstream where the protocol wants the id of a run.
-func childID(session chat.SessionID, workstream string) string {
-	return string(session) + "~" + workstream
 }

@@ -44,10 +44,12 @@
 //	agent.*_request                   REQUEST_INPUT with ux, tool_approval for approvals
 //	prompt.closed                     UPDATE with approval_decision
 //	turn.resumed                      RESTARTING
-//	turn.completed                    IDLE, on the main line, with the ack of a stop; before it ERROR or WARNING when it failed
+//	turn.completed                    IDLE, on the main line, with the ack of a stop; before it ERROR or WARNING when it failed;
+//	                                  of a child that somebody stopped UPDATE with the ack
 //	an approval that is settled       UPDATE with approval_decision auto_approved
-//	workstream.launched, .warning     UPDATE, WARNING on the line that launched it
-//	workstream.progress, and its end  UPDATE, COMPLETE, ERROR, WARNING on its own line, with d.status; never TERMINATED
+//	workstream.launched, .warning     UPDATE, WARNING on the line that launched it; on its own when a person did
+//	workstream.progress, and its end  UPDATE, COMPLETE, ERROR, WARNING on its own line, with d.status; never TERMINATED, nor IDLE.
+//	                                  Followed as a run of its own, a child has both: idle when it rests, terminated without a result
 //	session.completed, session.failed COMPLETE, TERMINATED
 //
 // A run that was begun with interactive false is completed when a reader finds

@@ -2,6 +2,7 @@ package vertesia
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/wire"
@@ -40,37 +41,58 @@ func (d *Dialect) listNone(w http.ResponseWriter, r *http.Request, _ chat.Caller
 }
 
 // unspoken are the parts of the protocol that have no counterpart here, by what
-// a person would call them.
+// a person would call them. Each is refused whole, with all that lies below it
+// and, unless it names one, whatever the method; what is offered there has a
+// route of its own.
 var unspoken = map[string][]string{
 	"processes: a run here is an agent's, so follow it with its messages and end it with terminate": {
-		"/api/v1/agents/{id}/context", "/api/v1/agents/{id}/history", "/api/v1/agents/{id}/advance", "/api/v1/agents/{id}/retry-node", "/api/v1/agents/{id}/answer-task",
-		"/api/v1/processes", "/api/v1/processes/{rest...}", "/api/v1/process-test-runs", "/api/v1/process-test-runs/{rest...}", "/api/v1/tasks", "/api/v1/tasks/{rest...}",
+		"agents/{id}/context", "agents/{id}/history", "agents/{id}/advance", "agents/{id}/retry-node", "agents/{id}/answer-task",
+		"processes", "process-test-runs", "tasks",
 	},
 	"analytics: what a run has used stands in its messages as token_usage, and what the server does under /metrics": {
-		"/api/v1/workflows/analytics/{rest...}",
+		"analytics", "cost", "quota", "workflows/analytics",
 		// One by one, because a run might be called analytics.
-		"/api/v1/agents/analytics/summary", "/api/v1/agents/analytics/tokens", "/api/v1/agents/analytics/latency/llm",
-		"/api/v1/agents/analytics/latency/tools", "/api/v1/agents/analytics/latency/agents", "/api/v1/agents/analytics/errors",
-		"/api/v1/agents/analytics/tools", "/api/v1/agents/analytics/tools/parameters", "/api/v1/agents/analytics/filter-options",
-		"/api/v1/agents/analytics/prompt-size", "/api/v1/agents/analytics/top-principals", "/api/v1/agents/analytics/runs-by-agent",
-		"/api/v1/agents/analytics/time-to-first-response", "/api/v1/agents/analytics/first-response-behavior",
+		"agents/analytics/summary", "agents/analytics/tokens", "agents/analytics/latency/llm",
+		"agents/analytics/latency/tools", "agents/analytics/latency/agents", "agents/analytics/errors",
+		"agents/analytics/tools", "agents/analytics/tools/parameters", "agents/analytics/filter-options",
+		"agents/analytics/prompt-size", "agents/analytics/top-principals", "agents/analytics/runs-by-agent",
+		"agents/analytics/time-to-first-response", "agents/analytics/first-response-behavior",
 	},
 	"studio: agents, models and tools are set up in the configuration of the server, and who may do what by its tokens": {
-		"/api/v1/account", "/api/v1/accounts", "/api/v1/projects", "/api/v1/environments", "/api/v1/tools", "/api/v1/prompts", "/api/v1/skills",
-		"/api/v1/remote-mcp-connections/{rest...}",
+		"account", "accounts", "apikeys", "apps", "audit-trail", "commands", "environments", "iam", "oauth-clients", "oauth-grants", "oauth-providers", "projects",
+		"prompts", "refs", "remote-mcp-connections", "secrets", "skills", "tools", "training", "users",
 	},
-	"schedules: begin runs from a scheduler of your own": {"/api/v1/schedules", "/api/v1/schedules/{rest...}"},
+	"interactions that are executed by themselves: begin a run of the agent with POST /api/v1/agents and interactive false, and read its answer": {
+		"interactions", "runs",
+	},
+	"schedules: begin runs from a scheduler of your own": {"schedules"},
 	"workflow definitions and rules: an agent is named by the interaction of a run": {
-		"/api/v1/workflows/activity-catalog", "/api/v1/workflows/rules", "/api/v1/workflows/rules/{rest...}",
-		"/api/v1/workflows/definitions", "/api/v1/workflows/definitions/{rest...}",
+		"workflows/activity-catalog", "workflows/rules", "workflows/definitions",
 	},
 	"store of documents: files belong to runs, see /api/v1/agents/{id}/artifacts": {
-		"/api/v1/objects", "/api/v1/objects/{rest...}", "/api/v1/collections", "/api/v1/collections/{rest...}", "/api/v1/types", "/api/v1/types/{rest...}",
-		"/api/v1/files/bucket", "/api/v1/files/bucket/{rest...}",
+		"objects", "collections", "types", "data", "email", "embeddings", "events", "indexing", "query", "rendering", "views", "view-executions",
+		"GET files/bucket", "POST files/bucket",
+	},
+	"metadata of files but their size, type and checksum": {
+		"PUT files/metadata",
 	},
 }
 
-func unoffered(r *wire.Route) { r.Refused = true }
+// refusals are the routes of what is not spoken.
+func (d *Dialect) refusals() (routes []wire.Route) {
+	for what, parts := range unspoken {
+		for _, part := range parts {
+			method, path, ok := strings.Cut(part, " ")
+			if !ok {
+				method, path = "", part
+			}
+			for _, below := range []string{"", "/{rest...}"} {
+				routes = append(routes, wire.Route{Pattern: strings.TrimLeft(method+" /api/v1/"+path+below, " "), Dialect: via, Handler: d.handle(refuse(what)), Fail: d.fail, Refused: true})
+			}
+		}
+	}
+	return routes
+}
 
 // refuse says what is not spoken here.
 func refuse(what string) handler {

@@ -16,6 +16,8 @@ type message struct {
 	line  string // workstream; "" is the main one
 	d     []byte // details as JSON, or nil
 	over  bool   // the line it is on has ended without a result
+	rest  bool   // the line it is on waits for a person
+	born  string // the line that begins with it, whichever it is on
 	index int    // among the messages of its event
 }
 
@@ -109,7 +111,10 @@ func (c coding) messages(e *chat.Event) []message {
 	}
 	var own []message
 	for _, m := range all {
-		if m.line == c.line {
+		if m.line == c.line || m.born == c.line {
+			if m.rest {
+				m.t = Idle
+			}
 			own = append(own, m)
 			if m.over {
 				own = append(own, message{t: Terminated, text: m.text, index: m.index + 1})
@@ -285,25 +290,41 @@ func bodyMessages(e *chat.Event) []message {
 }
 
 // turnMessages are the end of a turn. A line beside the main one is not over
-// with its turn: its own end is told by its workstream.
+// with its turn: its own end is told by its workstream. Only who stopped it is
+// answered here.
 func turnMessages(e *chat.Event, b chat.TurnCompleted) (list []message) {
 	if e.Workstream != "" {
-		return nil
+		if b.Outcome != chat.Stopped || b.Ack == "" {
+			return nil
+		}
+		return []message{stopMessage(e.Workstream, "", b.Ack, nil)}
 	}
 	d := details{}
 	if b.Usage != nil {
 		d.Tokens = tokensOf(*b.Usage)
 	}
-	text := ""
 	switch b.Outcome {
 	case chat.Failed:
 		list = append(list, message{t: Error, text: first(b.Error, "The turn failed."), d: detailsOf(details{Status: "failed"})})
 	case chat.Interrupted:
 		list = append(list, message{t: Warning, text: first(b.Error, "The agent could not go on.")})
 	case chat.Stopped:
-		text, d.StatusReason, d.Role, d.Ack = "Stopped.", "user_stopped", "user_stopped", b.Ack
+		return []message{stopMessage("", "", b.Ack, d.Tokens)}
 	}
-	return append(list, message{t: Idle, text: text, d: detailsOf(d)})
+	return append(list, message{t: Idle, d: detailsOf(d)})
+}
+
+// stopMessage tells who stopped a line that it is at rest. Clients take a child
+// that is idle for one that has ended, which this one need not have: on its
+// parent's stream it is an update.
+func stopMessage(line, text, ack string, used *tokenUsage) message {
+	m := message{t: Idle, text: first(text, "Stopped."), line: line, rest: true}
+	d := details{Ack: ack, StatusReason: "user_stopped", Role: "user_stopped", Tokens: used}
+	if line != "" {
+		m.t, d.Class = Update, "activity"
+	}
+	m.d = detailsOf(d)
+	return m
 }
 
 // blockDetails are those of a finished block, whose chunks it replaces.

@@ -44,14 +44,15 @@ type world struct {
 
 // setup says what differs from an open server with the demo agent.
 type setup struct {
-	secured bool   // people need keys
-	dir     string // an existing data folder
+	secured bool             // people need keys
+	dir     string           // an existing data folder
+	now     func() time.Time // nil is the real clock
 	change  func(*Options)
 }
 
 func newWorld(t testing.TB, s setup) *world {
 	t.Helper()
-	o := dialecttest.Options{Dir: s.dir}
+	o := dialecttest.Options{Dir: s.dir, Now: s.now}
 	if s.secured {
 		o.Tokens = tokens
 	}
@@ -63,7 +64,7 @@ func newWorld(t testing.TB, s setup) *world {
 		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Issue: h.Auth.Issue, Conns: h.Conns, Secret: secret,
 		Agents: func(string) []string { return []string{"demo"} },
 		Tools: func(_ context.Context, agent string) ([]Tool, bool) {
-			return []Tool{{Name: "calc", Description: "adds"}, {Name: "draw"}}, agent == "demo"
+			return []Tool{{Name: "calc", Description: "adds"}, {Name: "draw"}, {Name: "crm__find", Server: "crm"}}, agent == "demo"
 		},
 	}
 	if s.change != nil {

@@ -1,8 +1,10 @@
 package vertesia
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -21,7 +23,7 @@ type wanted struct {
 	activity                          string
 	interactive                       *bool
 	limit, offset                     int
-	cursor                            string
+	cursor, sort                      string
 	ascending                         bool
 }
 
@@ -29,7 +31,7 @@ func wantedOf(q url.Values) (w wanted, err error) {
 	w = wanted{
 		id: q.Get("id"), interaction: q.Get("interaction"), startedBy: q.Get("started_by"), query: first(q.Get("query"), q.Get("q")),
 		status: list(q.Get("status")), tags: list(q.Get("tags")), categories: list(q.Get("categories")), cursor: q.Get("cursor"), limit: 50,
-		ascending: q.Get("order") == "asc",
+		sort: q.Get("sort"), ascending: q.Get("order") == "asc",
 	}
 	if w.limit, err = number(q, "limit", 50, 1, 1000); err != nil {
 		return w, err
@@ -110,63 +112,130 @@ func has(have json.RawMessage, want []string) bool {
 // maxScan bounds the sessions that one request looks at.
 const maxScan = 10_000
 
-// find walks the caller's sessions, the most recently active first, and returns
-// the runs that are wanted and where to go on.
-func (d *Dialect) runs(ctx context.Context, c chat.Caller, w wanted) (found []agentRun, next string, err error) {
-	f := chat.Filter{Limit: 200, Cursor: w.cursor}
-	looks := maxLooks
+// runs returns the part of the caller's runs that is wanted, how many there are in
+// all, and where to go on.
+func (d *Dialect) runs(ctx context.Context, c chat.Caller, w wanted) (found []agentRun, total int, next string, err error) {
+	all, err := d.matching(ctx, c, &w)
+	if err != nil {
+		return nil, 0, "", err
+	}
+	slices.SortFunc(all, w.compare)
+	from, err := w.from(all)
+	if err != nil {
+		return nil, 0, "", err
+	}
+	from = min(from+w.offset, len(all))
+	until := min(from+w.limit, len(all))
+	for _, s := range all[from:until] {
+		one, err := d.describe(ctx, c, s)
+		if err != nil {
+			return nil, 0, "", err
+		}
+		found = append(found, one)
+	}
+	if until < len(all) {
+		last := all[until-1]
+		next = fmt.Sprintf("%d.%s", w.key(last), last.ID)
+	}
+	return found, len(all), next, nil
+}
+
+// matching are the caller's sessions that are wanted, the most recently active first.
+func (d *Dialect) matching(ctx context.Context, c chat.Caller, w *wanted) (all []*chat.Session, err error) {
 	if w.id != "" {
 		sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(w.id))
 		if chat.CodeOf(err) == chat.NotFound {
-			return nil, "", nil
+			return nil, nil
 		}
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
-		one, err := d.describe(ctx, c, &sess)
-		if err != nil || !w.fits(&one) {
-			return nil, "", err
+		if ok, err := d.matches(ctx, c, w, &sess); err != nil || !ok {
+			return nil, err
 		}
-		return []agentRun{one}, "", nil
+		return []*chat.Session{&sess}, nil
 	}
-	// Pages are as long as what is asked for, so that a cursor fits behind them.
-	if w.offset == 0 && !w.narrow() {
-		f.Limit = w.limit
-	}
-	skip := w.offset
-	for seen := 0; seen < maxScan; {
+	looks := maxLooks
+	f := chat.Filter{Limit: 200}
+	for seen := 0; seen < maxScan; seen += f.Limit {
 		page, err := d.opt.Sessions.List(ctx, c, f)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		for i := range page.Sessions {
-			seen++
-			one, err := d.describe(ctx, c, &page.Sessions[i])
+			s := &page.Sessions[i]
+			ok, err := d.matches(ctx, c, w, s)
+			if err == nil && ok {
+				ok, err = d.mentions(ctx, c, s, w.query, &looks)
+			}
 			if err != nil {
-				return nil, "", err
+				return nil, err
 			}
-			if !w.fits(&one) {
-				continue
-			}
-			if found, err := d.mentions(ctx, c, &page.Sessions[i], w.query, &looks); err != nil {
-				return nil, "", err
-			} else if !found {
-				continue
-			}
-			if skip > 0 {
-				skip--
-				continue
-			}
-			if found = append(found, one); len(found) == w.limit && f.Limit != w.limit {
-				return found, "", nil
+			if ok {
+				all = append(all, s)
 			}
 		}
-		if page.Next == "" || len(found) >= w.limit {
-			return found, page.Next, nil
+		if f.Cursor = page.Next; f.Cursor == "" {
+			break
 		}
-		f.Cursor = page.Next
 	}
-	return found, f.Cursor, nil
+	return all, nil
+}
+
+// matches looks closer, at how a run has ended, only where that is asked for.
+func (d *Dialect) matches(ctx context.Context, c chat.Caller, w *wanted, s *chat.Session) (bool, error) {
+	if !w.narrow() {
+		return true, nil
+	}
+	one := outline(s)
+	if w.status != nil {
+		var err error
+		if one, err = d.describe(ctx, c, s); err != nil {
+			return false, err
+		}
+	}
+	return w.fits(&one), nil
+}
+
+// narrow reports whether runs need to be looked at to know whether they are wanted.
+func (w *wanted) narrow() bool {
+	return w.id != "" || w.interaction != "" || w.startedBy != "" || w.status != nil || w.tags != nil || w.categories != nil ||
+		!w.since.IsZero() || !w.until.IsZero() || w.activity != "" || w.interactive != nil
+}
+
+// key is what runs are sorted by.
+func (w *wanted) key(s *chat.Session) chat.At {
+	if w.sort == "started_at" {
+		return s.CreatedAt
+	}
+	return s.UpdatedAt
+}
+
+// compare puts the newest first, or the oldest where that is asked for.
+func (w *wanted) compare(a, b *chat.Session) int {
+	order := cmp.Or(cmp.Compare(w.key(b), w.key(a)), cmp.Compare(b.ID, a.ID))
+	if w.ascending {
+		return -order
+	}
+	return order
+}
+
+// from is where a cursor, which names the last run of a page, goes on.
+func (w *wanted) from(all []*chat.Session) (int, error) {
+	if w.cursor == "" {
+		return 0, nil
+	}
+	at, id, _ := strings.Cut(w.cursor, ".")
+	n, err := strconv.ParseInt(at, 10, 64)
+	if err != nil || id == "" {
+		return 0, chat.Errorf(chat.Invalid, "the cursor is not one that was given here: begin without one")
+	}
+	last := &chat.Session{ID: chat.SessionID(id), CreatedAt: chat.At(n), UpdatedAt: chat.At(n)}
+	i, found := slices.BinarySearchFunc(all, last, w.compare)
+	if found {
+		i++
+	}
+	return i, nil
 }
 
 // maxLooks bounds the runs whose conversation is read for one search, the most
@@ -193,11 +262,6 @@ func (d *Dialect) mentions(ctx context.Context, c chat.Caller, s *chat.Session, 
 	return len(page.Hits) > 0, err
 }
 
-func (w *wanted) narrow() bool {
-	return w.query != "" || w.interaction != "" || w.startedBy != "" || w.status != nil || w.tags != nil || w.categories != nil ||
-		!w.since.IsZero() || !w.until.IsZero() || w.activity != "" || w.interactive != nil
-}
-
 func (d *Dialect) listRuns(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	q := r.URL.Query()
 	want, err := wantedOf(q)
@@ -210,18 +274,14 @@ func (d *Dialect) listRuns(w http.ResponseWriter, r *http.Request, c chat.Caller
 		Next  *string    `json:"next_cursor"`
 	}{Items: []agentRun{}}
 	if q.Get("run_kind") != "process" { // there are none
-		found, next, err := d.runs(r.Context(), c, want)
+		found, total, next, err := d.runs(r.Context(), c, want)
 		if err != nil {
 			return err
 		}
 		if next != "" {
 			body.Next = &next
 		}
-		body.Items = append(body.Items, found...)
-		body.Total = want.offset + len(found)
-		if want.ascending {
-			slices.Reverse(body.Items)
-		}
+		body.Items, body.Total = append(body.Items, found...), total
 	}
 	d.send(w, r, http.StatusOK, body)
 	return nil
@@ -252,14 +312,14 @@ func (d *Dialect) searchRuns(w http.ResponseWriter, r *http.Request, c chat.Call
 	if err != nil {
 		return err
 	}
-	found, _, err := d.runs(r.Context(), c, want)
+	found, total, _, err := d.runs(r.Context(), c, want)
 	if err != nil {
 		return err
 	}
 	body := struct {
 		Hits  []searchHit `json:"hits"`
 		Total int         `json:"total"`
-	}{[]searchHit{}, want.offset + len(found)}
+	}{[]searchHit{}, total}
 	for _, f := range found {
 		body.Hits = append(body.Hits, searchHit{
 			ID: f.ID, Score: 1, Interaction: f.Interaction, Name: f.Interaction, Type: f.Type, Kind: f.Kind, Status: f.Status, Activity: f.Activity,

@@ -157,14 +157,7 @@ func NormalizeType(v json.RawMessage) Type {
 // ParseMessage reads a message in either form: JSON, or a JSON string of it. The
 // compact form is taken as it is; the older one is converted.
 func ParseMessage(data []byte) (CompactMessage, error) {
-	data = bytes.TrimSpace(data)
-	if len(data) > 0 && data[0] == '"' {
-		var inner string
-		if err := json.Unmarshal(data, &inner); err != nil {
-			return CompactMessage{}, malformed(err)
-		}
-		data = bytes.TrimSpace([]byte(inner))
-	}
+	data = unquoted(data)
 	var keys struct {
 		T    json.RawMessage `json:"t"`
 		Type json.RawMessage `json:"type"`
@@ -191,6 +184,16 @@ func ParseMessage(data []byte) (CompactMessage, error) {
 		return ToCompactMessage(m), nil
 	}
 	return CompactMessage{}, chat.Errorf(chat.Invalid, "a message has t, or in the older form type")
+}
+
+// unquoted takes JSON out of a JSON string that holds it.
+func unquoted(data []byte) []byte {
+	data = bytes.TrimSpace(data)
+	var inner string
+	if len(data) > 0 && data[0] == '"' && json.Unmarshal(data, &inner) == nil {
+		return bytes.TrimSpace([]byte(inner))
+	}
+	return data
 }
 
 func readCompact(data []byte) (CompactMessage, error) {

@@ -70,7 +70,7 @@ func ownMessages(e *chat.Event, b chat.Unknown) []message {
 		if json.Unmarshal(b.Payload, &s) != nil {
 			return nil
 		}
-		return one(Idle, first(s.Message, "Stopped."), details{Ack: s.ClientID, StatusReason: "user_stopped", Role: "user_stopped"})
+		return []message{stopMessage(e.Workstream, s.Message, s.ClientID, nil)}
 	case typeRestarted:
 		return one(Restarting, "The run was opened again.", details{Class: "activity"})
 	}

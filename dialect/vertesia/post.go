@@ -49,6 +49,7 @@ func (d *Dialect) postUpdate(w http.ResponseWriter, r *http.Request, c chat.Call
 // decodePosted reads a message to be posted: either form; one without a type is
 // an update.
 func decodePosted(b []byte) (CompactMessage, error) {
+	b = unquoted(b)
 	var keys struct {
 		T       json.RawMessage `json:"t"`
 		Type    json.RawMessage `json:"type"`

@@ -83,3 +83,26 @@ func TestAStopIsOneMessage(t *testing.T) {
 		t.Errorf("it is idle %d times:\n%s", n, s.raw.String())
 	}
 }
+
+// A message is taken in whatever form there is of it.
+func TestPostedForms(t *testing.T) {
+	w := newWorld(t, setup{})
+	var run struct{ ID string }
+	w.ok("POST", "/api/v1/agents/record", `{"interaction":"mine"}`, &run)
+	for _, body := range []string{
+		`{"t":1,"m":"hm"}`, `{"type":1,"message":"hm"}`, `{"type":"thought","message":"hm"}`, `{"t":"thought","m":"hm"}`,
+		`"{\"t\":1,\"m\":\"hm\"}"`, ` "{\"type\":\"thought\",\"message\":\"hm\"}"`,
+	} {
+		before := len(w.updates(run.ID, ""))
+		w.ok("POST", "/api/v1/agents/"+run.ID+"/updates", body, nil)
+		after := w.updates(run.ID, "")
+		if len(after) != before+1 || after[before].T != Thought || after[before].M != "hm" {
+			t.Errorf("%s comes back as %+v", body, after[before:])
+		}
+	}
+	for _, body := range []string{`"hm"`, `"\"{}\""`, `[]`, `5`, `{"t":15}`, `{`} {
+		if code, got, _ := w.call("POST", "/api/v1/agents/"+run.ID+"/updates", body); code != 400 {
+			t.Errorf("%s: %d %s", body, code, got)
+		}
+	}
+}

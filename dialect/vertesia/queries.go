@@ -59,7 +59,7 @@ func (d *Dialect) toolsOf(ctx context.Context, st *chat.State, line string) []To
 		defer cancel()
 		if all, known := d.opt.Tools(ctx, st.AgentOf(line)); known {
 			for _, t := range all {
-				if chat.Allowed(names, t.Name) && chat.Allowed(launched, t.Name) {
+				if chat.Allowed(names, t.Name) && chat.Allowed(launched, t.Name) && (t.Server == "" || !slices.Contains(st.Session.Settings.Without, t.Server)) {
 					tools = append(tools, t)
 				}
 			}

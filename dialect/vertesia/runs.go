@@ -66,6 +66,16 @@ const (
 
 // describe gives a run as clients see it.
 func (d *Dialect) describe(ctx context.Context, c chat.Caller, s *chat.Session) (agentRun, error) {
+	r := outline(s)
+	if s.Status == chat.Completed || s.Status == chat.FailedState {
+		return r, d.ended(ctx, c, s, &r)
+	}
+	return r, nil
+}
+
+// outline is what is known of a run without looking into its log: all but how it
+// has ended.
+func outline(s *chat.Session) agentRun {
 	m := metaOf(s)
 	interaction := first(m.text("interaction"), s.Agent)
 	r := agentRun{
@@ -84,16 +94,12 @@ func (d *Dialect) describe(ctx context.Context, c chat.Caller, s *chat.Session) 
 	switch s.Status {
 	case chat.Running:
 		r.Activity = "working"
-	case chat.Completed, chat.FailedState:
-		if err := d.ended(ctx, c, s, &r); err != nil {
-			return r, err
-		}
 	case chat.Idle:
 		if s.Last == 1 {
 			r.Status = runCreated
 		}
 	}
-	return r, nil
+	return r
 }
 
 // marks are the events that say whether a run has ended.
@@ -127,7 +133,10 @@ func (d *Dialect) ended(ctx context.Context, c chat.Caller, s *chat.Session, r *
 // closerFor is the message that ended the run, when a reader has it or something
 // later already: it is said again, so that the client's wait comes to its end.
 func (d *Dialect) closerFor(ctx context.Context, c chat.Caller, sess run, enc coding, at chat.At) ([]byte, error) {
-	if sess.line != "" || sess.Status != chat.Completed && sess.Status != chat.FailedState {
+	if sess.line != "" {
+		return d.childCloser(ctx, c, sess, enc, at)
+	}
+	if sess.Status != chat.Completed && sess.Status != chat.FailedState {
 		return nil, nil
 	}
 	var r agentRun
@@ -214,6 +223,28 @@ func (d *Dialect) sendRun(w http.ResponseWriter, r *http.Request, c chat.Caller,
 	return nil
 }
 
+// look describes what a request is about, a run or one line of it, as it is now.
+func (d *Dialect) look(r *http.Request, c chat.Caller) (agentRun, error) {
+	sess, err := d.run(r, c)
+	if err != nil {
+		return agentRun{}, err
+	}
+	if sess.once {
+		if err := d.settle(r.Context(), c, sess.ID); err != nil {
+			return agentRun{}, err
+		}
+	}
+	st, err := d.opt.Sessions.State(r.Context(), c, sess.ID)
+	if err != nil {
+		return agentRun{}, err
+	}
+	out, err := d.describe(r.Context(), c, &st.Session)
+	if err == nil && sess.line != "" {
+		out = asChild(out, st, sess.line)
+	}
+	return out, err
+}
+
 // begin creates the session and says the first message in it.
 func (d *Dialect) begin(ctx context.Context, c chat.Caller, p startPayload, kept meta) (chat.Session, error) {
 	text := firstMessage(p.Data)
@@ -274,16 +305,12 @@ func (d *Dialect) recordRun(w http.ResponseWriter, r *http.Request, c chat.Calle
 }
 
 func (d *Dialect) showRun(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.run(r, c)
+	out, err := d.look(r, c)
 	if err != nil {
 		return err
 	}
-	if sess.once {
-		if err := d.settle(r.Context(), c, sess.ID); err != nil {
-			return err
-		}
-	}
-	return d.sendRun(w, r, c, sess.ID)
+	d.send(w, r, http.StatusOK, out)
+	return nil
 }
 
 // deleteRun terminates a run. Its log stays.
@@ -325,7 +352,7 @@ func (d *Dialect) endRun(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 
 // restartRun opens a run again that had ended.
 func (d *Dialect) restartRun(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.run(r, c)
+	sess, err := d.whole(r, c)
 	if err != nil {
 		return err
 	}

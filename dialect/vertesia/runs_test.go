@@ -252,8 +252,10 @@ func TestLists(t *testing.T) {
 		w.stream(id, "").until(func(m CompactMessage) bool { return m.T == Complete || m.T == Terminated })
 		ids = append(ids, id)
 	}
+	begun := slices.Clone(ids)
 	var page struct {
 		Items []struct{ ID, Status string }
+		Total int     `json:"total_count"`
 		Next  *string `json:"next_cursor"`
 	}
 	w.ok("GET", "/api/v1/agents?limit=2", "", &page)
@@ -270,6 +272,33 @@ func TestLists(t *testing.T) {
 	if !slices.Equal(got, ids) {
 		t.Errorf("pages list %v, want %v", got, ids)
 	}
+	// However the list is narrowed and sorted, pages make up the whole of it.
+	all := func(query string) (got []string) {
+		t.Helper()
+		for cursor := ""; ; cursor = *page.Next {
+			w.ok("GET", "/api/v1/agents?limit=1&"+query+"&cursor="+cursor, "", &page)
+			for _, it := range page.Items {
+				got = append(got, it.ID)
+			}
+			if page.Total != 3 {
+				t.Errorf("%s: %d in all", query, page.Total)
+			}
+			if page.Next == nil {
+				return got
+			}
+		}
+	}
+	if got := all("interaction=demo&sort=started_at&order=asc"); !slices.Equal(got, begun) {
+		t.Errorf("the oldest first: %v, want %v", got, begun)
+	}
+	slices.Reverse(begun)
+	if got := all("interaction=demo&sort=started_at"); !slices.Equal(got, begun) {
+		t.Errorf("the newest first: %v, want %v", got, begun)
+	}
+	w.ok("GET", "/api/v1/agents?sort=started_at&offset=1&limit=1", "", &page)
+	if len(page.Items) != 1 || page.Items[0].ID != begun[1] || page.Total != 3 {
+		t.Errorf("%+v", page)
+	}
 	w.ok("GET", "/api/v1/agents?status=failed", "", &page)
 	if len(page.Items) != 1 || page.Items[0].Status != "failed" {
 		t.Errorf("%+v", page.Items)
@@ -278,7 +307,7 @@ func TestLists(t *testing.T) {
 	if len(page.Items) != 0 {
 		t.Errorf("%+v", page.Items)
 	}
-	for _, bad := range []string{"?limit=x", "?since=soon", "?offset=-1"} {
+	for _, bad := range []string{"?limit=x", "?since=soon", "?offset=-1", "?cursor=x"} {
 		if code, _, _ := w.call("GET", "/api/v1/agents"+bad, ""); code != http.StatusBadRequest {
 			t.Errorf("%s: %d", bad, code)
 		}

@@ -75,6 +75,7 @@ type Options struct {
 type Tool struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
+	Server      string `json:"-"` // who has it, where that is not the agent
 }
 
 // Dialect speaks to Vertesia clients.
@@ -182,13 +183,7 @@ func (d *Dialect) Routes() []wire.Route {
 	add("GET /api/v1/interactions", d.listInteractions)
 	add("GET /api/v1/interactions/catalog", d.listInteractions)
 	add("GET /api/v1/apps/installations", d.listNone)
-	for what, paths := range unspoken {
-		for _, path := range paths {
-			for _, method := range []string{"GET ", "POST "} {
-				add(method+path, refuse(what), unoffered)
-			}
-		}
-	}
+	routes = append(routes, d.refusals()...)
 	// Here the address itself says who may: it is signed.
 	for _, method := range []string{"GET ", "PUT "} {
 		routes = append(routes, wire.Route{Pattern: method + signedPath + "{path...}", Dialect: via, Handler: http.HandlerFunc(d.serveSigned), Fail: d.fail})

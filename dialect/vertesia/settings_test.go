@@ -1,6 +1,7 @@
 package vertesia
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,7 +86,17 @@ func TestRunSettings(t *testing.T) {
 	if run.Mode != "ask" {
 		t.Errorf("the run says its mode is %q", run.Mode)
 	}
+	// Of the tools that there are, those of a server that is left out are not available.
 	var tools struct{ Tools []Tool }
+	for _, without := range []string{`["crm"]`, `[]`} {
+		var free struct{ ID string }
+		w.ok("POST", "/api/v1/agents", `{"interaction":"demo","data":{"task":"hi"},"interactive":true}`, &free)
+		w.signal(free.ID, "McpConfigChanged", `{"disabled_mcp_collections":`+without+`}`)
+		w.ok("GET", "/api/v1/agents/"+free.ID+"/query/AvailableTools", "", &tools)
+		if has := slices.ContainsFunc(tools.Tools, func(t Tool) bool { return t.Name == "crm__find" }); has != (without == "[]") || len(tools.Tools) < 2 {
+			t.Errorf("without %s there are %+v", without, tools.Tools)
+		}
+	}
 	w.ok("GET", "/api/v1/agents/"+run.ID+"/query/AvailableTools", "", &tools)
 	if len(tools.Tools) != 1 || tools.Tools[0] != (Tool{Name: "calc", Description: "adds"}) {
 		t.Errorf("available are %+v", tools.Tools)

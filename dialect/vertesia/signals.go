@@ -284,7 +284,7 @@ func (d *Dialect) stop(ctx context.Context, c chat.Caller, sess run, in userInpu
 			return t == nil
 		})
 	}
-	if in.ClientID != "" && (!res.Stopped || line == "" && res.TurnID == "") {
+	if in.ClientID != "" && res.TurnID == "" {
 		draft, err := ownDraft(typeStopped, stoppedBody{in.Message, in.ClientID})
 		if err != nil {
 			return "", err

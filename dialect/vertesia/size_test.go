@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,10 +21,12 @@ import (
 // thinking, a plan, searches and queries with their results, a file, two lines of
 // parallel work, and answers of a few paragraphs. A model writes 30 to 60 tokens
 // per second and chunks go out every 16 ms, so that nearly every chunk is one
-// token; here all are. The texts step forward only when both readers have what
-// was written, so that the measure does not depend on the machine.
+// token; here all are, 25 ms apart by the clock of the test. The texts step forward
+// only when both readers have what was written, so that the measure does not depend
+// on the machine.
 func TestWireSize(t *testing.T) {
-	w := newWorld(t, setup{change: func(o *Options) { o.Group = time.Nanosecond }})
+	clock := &slowClock{now: time.Date(2026, 11, 15, 9, 30, 0, 123456000, time.UTC)}
+	w := newWorld(t, setup{now: clock.read, change: func(o *Options) { o.Group, o.Now = time.Nanosecond, clock.read }})
 	var run struct{ ID string }
 	w.ok("POST", "/api/v1/agents/record", `{"interaction":"analyst"}`, &run)
 	z := w.stream(run.ID, "", "Accept-Encoding", "gzip")
@@ -33,7 +36,7 @@ func TestWireSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	z.in.Reset(unzip)
-	a := &author{world: w, id: chat.SessionID(run.ID), readers: []*stream{w.stream(run.ID, ""), z}}
+	a := &author{world: w, clock: clock, id: chat.SessionID(run.ID), readers: []*stream{w.stream(run.ID, ""), z}}
 	a.await()
 	for i, q := range []string{
 		"How did revenue develop in the third quarter, and which regions fell behind?",
@@ -66,8 +69,8 @@ func TestWireSize(t *testing.T) {
 	less := func(n, of int) string {
 		return fmt.Sprintf("%7d bytes, %4.1f %% less", n, 100-100*float64(n)/float64(of))
 	}
-	t.Logf("\n%d messages, %d of them chunks, with %d characters of text in them\nstream, older form            %7d bytes\nstream, as a client gets it   %s\nstream, without compression   %s\nchunks alone, without it      %s\nhistory, older form           %7d bytes\nhistory, as a client gets it  %s",
-		len(plain.seen), chunks, len(text(plain.seen)), older, less(raw.n, older), less(plain.raw.Len(), older), less(compactChunks, olderChunks), olderHistory, less(len(whole), olderHistory))
+	t.Logf("\n%d messages, %d of them chunks, with %d characters of text in them\nstream, older form            %7d bytes\nstream, as a client gets it   %s\nstream, without compression   %s\nchunks alone, older form      %7d bytes\nchunks alone, without it      %s\nhistory, older form           %7d bytes\nhistory, as a client gets it  %s",
+		len(plain.seen), chunks, len(text(plain.seen)), older, less(raw.n, older), less(plain.raw.Len(), older), olderChunks, less(compactChunks, olderChunks), olderHistory, less(len(whole), olderHistory))
 	if h.Get("Content-Encoding") != "gzip" || len(whole)*5 > olderHistory {
 		t.Errorf("history takes %d bytes of %d: that is not 80 %% less", len(whole), olderHistory)
 	}
@@ -79,9 +82,28 @@ func TestWireSize(t *testing.T) {
 	}
 }
 
+// slowClock passes only when it is told to.
+type slowClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *slowClock) read() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *slowClock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
 // author writes a session as an agent would, in step with its readers.
 type author struct {
 	*world
+	clock   *slowClock
 	id      chat.SessionID
 	readers []*stream
 	blocks  int
@@ -101,6 +123,7 @@ func (a *author) add(line string, body chat.Body) {
 	a.t.Helper()
 	draft := chat.NewDraft(body)
 	draft.Workstream = line
+	a.clock.pass(317 * time.Millisecond)
 	events, err := a.sessions.Append(a.t.Context(), chat.Trusted, a.id, []chat.Draft{draft})
 	if err != nil {
 		a.t.Fatal(err)
@@ -117,6 +140,7 @@ func (a *author) write(line, text string, kind chat.BlockKind) {
 	block := chat.BlockID(fmt.Sprintf("b%d-1", 10*a.blocks))
 	at := 0
 	for _, token := range tokensOfText(text) {
+		a.clock.pass(25113 * time.Microsecond)
 		p := chat.Preview{Block: block, Offset: at, Text: token, Kind: kind, Workstream: line}
 		if err := a.sessions.Preview(a.t.Context(), chat.Trusted, a.id, []chat.Preview{p}); err != nil {
 			a.t.Fatal(err)

@@ -22,7 +22,7 @@ func (d *Dialect) setStatus(w http.ResponseWriter, r *http.Request, c chat.Calle
 	if err := d.read(r, &in); err != nil {
 		return err
 	}
-	sess, err := d.run(r, c)
+	sess, err := d.whole(r, c)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (d *Dialect) bindRun(w http.ResponseWriter, r *http.Request, c chat.Caller)
 	if err := d.read(r, &in); err != nil {
 		return err
 	}
-	sess, err := d.run(r, c)
+	sess, err := d.whole(r, c)
 	if err != nil {
 		return err
 	}

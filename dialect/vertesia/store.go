@@ -17,7 +17,7 @@ func (d *Dialect) fileOf(ctx context.Context, c chat.Caller, full string) (run, 
 	rest, ok := strings.CutPrefix(full, "agents/")
 	id, name, more := strings.Cut(rest, "/")
 	if !ok || !more || id == "" {
-		return run{}, "", chat.Errorf(chat.Invalid, "files belong to runs here, under agents/RUN/, not under %q", clip(full, 80))
+		return run{}, "", chat.Errorf(chat.Invalid, "files belong to runs here: give a path such as agents/RUN/files/report.pdf, not %q", clip(full, 80))
 	}
 	if d.opt.Files == nil {
 		return run{}, "", chat.Errorf(chat.Unavailable, "this server keeps no files")
@@ -213,7 +213,7 @@ func (d *Dialect) copyFile(w http.ResponseWriter, r *http.Request, c chat.Caller
 		return err
 	}
 	defer f.Close()
-	if err := d.keep(r.Context(), c, &to.Session, as, info.MediaType, f); err != nil {
+	if _, err := d.keep(r.Context(), c, &to.Session, as, info.MediaType, f); err != nil {
 		return err
 	}
 	d.send(w, r, http.StatusOK, map[string]any{"success": true, "source": in.Source, "dest": fullPath(to.ID, as)})

@@ -232,14 +232,22 @@ func (f *follower) own(ctx context.Context, frames []byte) error {
 }
 
 // contextSize is how much of what a reader was sent is kept to compress what comes
-// next: enough for the messages that the next one resembles.
-const contextSize = 1 << 10
+// next: enough for the messages that the next one resembles. A chunk resembles the
+// one before it; to look further back takes time with every token and finds nothing.
+const (
+	contextSize = 1 << 10
+	nearSize    = 512
+)
 
 // after compresses frames with what this reader was sent before.
 //
 //go:noinline
 func (f *follower) after(frames []byte) wire.Block {
-	b := wire.CompressAfter(make([]byte, 0, 64+len(frames)/2), frames, f.tail)
+	before := f.tail
+	if len(frames) < nearSize/2 { // a chunk or a few
+		before = before[max(0, len(before)-nearSize):]
+	}
+	b := wire.CompressAfter(make([]byte, 0, 64+len(frames)/2), frames, before)
 	if len(frames) >= contextSize {
 		f.tail = append(f.tail[:0], frames[len(frames)-contextSize:]...)
 		return b

@@ -50,33 +50,6 @@ func workflowOf(r *agentRun) workflowRun {
 	return w
 }
 
-// childOf shows a workstream as a run of its own.
-func childOf(parent *agentRun, ws *chat.Workstream) workflowRun {
-	id := childID(chat.SessionID(parent.ID), ws.ID)
-	w := workflowRun{
-		Status: "RUNNING", Type: "Workstream", StartedAt: &ws.LaunchedAt, RunID: id, WorkflowID: id, InitiatedBy: parent.StartedBy,
-		Interaction: first(ws.Agent, parent.Interaction), Kind: "Workstream", Topic: first(ws.Name, ws.ID), Activity: "working", Interactive: ws.Interactive,
-		Input: chat.AppendString(nil, ws.Task),
-	}
-	switch ws.State {
-	case "completed":
-		w.Status = "COMPLETED"
-	case "failed":
-		w.Status, w.Error = "FAILED", map[string]string{"message": ws.Error}
-	case "timeout":
-		w.Status = "TIMED_OUT"
-	case "canceled":
-		w.Status = "CANCELED"
-	}
-	if ws.EndedAt != 0 {
-		w.ClosedAt, w.Activity, w.Duration = &ws.EndedAt, "idle", int64(ws.EndedAt-ws.LaunchedAt)/1000
-	}
-	if ws.Summary != "" {
-		w.Result = ws.Summary
-	}
-	return w
-}
-
 // showDetails tells all about a run.
 func (d *Dialect) showDetails(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	sess, err := d.run(r, c)
@@ -133,19 +106,7 @@ func (d *Dialect) details(r *http.Request, c chat.Caller, sess run) (workflowRun
 }
 
 func (d *Dialect) showInternals(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.run(r, c)
-	if err != nil {
-		return err
-	}
-	if sess.once {
-		if err := d.settle(r.Context(), c, sess.ID); err != nil {
-			return err
-		}
-		if sess, err = d.run(r, c); err != nil {
-			return err
-		}
-	}
-	a, err := d.describe(r.Context(), c, &sess.Session)
+	a, err := d.look(r, c)
 	if err != nil {
 		return err
 	}
@@ -270,7 +231,7 @@ func (d *Dialect) searchWorkflows(w http.ResponseWriter, r *http.Request, c chat
 	if in.Status != "" && want.status == nil {
 		return chat.Errorf(chat.Invalid, "status %q is not one of RUNNING, COMPLETED, FAILED, CANCELED", clip(in.Status, 40))
 	}
-	found, next, err := d.runs(r.Context(), c, want)
+	found, _, next, err := d.runs(r.Context(), c, want)
 	if err != nil {
 		return err
 	}

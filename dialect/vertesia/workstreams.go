@@ -91,7 +91,7 @@ func (d *Dialect) workSignal(ctx context.Context, c chat.Caller, sess run, name 
 
 // forkRun begins a run that shares this one's past.
 func (d *Dialect) forkRun(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.run(r, c)
+	sess, err := d.whole(r, c)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,9 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import http from 'node:http';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { after, before, test } from 'node:test';
+import { StreamSource } from '@vertesia/client';
 import { connect, follow, Proxy, T } from './vertesia.client.mjs';
 import { Server } from './server.mjs';
 
@@ -29,6 +31,9 @@ const model = http.createServer((req, res) => {
   });
 });
 
+// A real MCP server, whose tools the helper has.
+const shelf = new URL('./node_modules/@modelcontextprotocol/server-filesystem/dist/index.js', import.meta.url);
+
 let server, dir, client, agents, workflows, files;
 before(async () => {
   await new Promise((ready) => model.listen(0, '127.0.0.1', ready));
@@ -43,6 +48,9 @@ before(async () => {
     endpoint: http://127.0.0.1:${model.address().port}/v1
     model: small
     models: [large]
+    mcp:
+      - name: shelf
+        command: [${JSON.stringify(process.execPath)}, ${JSON.stringify(fileURLToPath(shelf))}, ${JSON.stringify(dir)}]
 `);
   server = await Server.start('--config', config);
   ({ client, agents, workflows, files } = connect(server.url));
@@ -105,6 +113,33 @@ test('the model, its effort and the tools of a run are those that were chosen', 
   r.check();
 });
 
+test('MCP servers are left out of a run, and taken in again', async () => {
+  const run = await agents.start({ interaction: 'helper', data: { task: 'hello' }, interactive: true, disabled_mcp_collections: ['shelf'] });
+  const r = follow(agents, run.id);
+  await r.until(idle);
+  const shelved = (list) => list.filter((name) => name.startsWith('shelf')).length;
+  const offered = async (message) => {
+    const before = r.seen.filter(idle).length;
+    await agents.sendSignal(run.id, 'UserInput', { message, client_message_id: message });
+    await r.until(() => r.seen.filter(idle).length > before, `the answer to ${message}`);
+    const { tools } = await agents.query(run.id, 'AvailableTools');
+    assert.deepEqual(asked.at(-1).tools.map((t) => t.function.name).sort(), tools.map((t) => t.name).sort());
+    return tools.map((t) => t.name);
+  };
+  assert.equal(shelved(await offered('without')), 0);
+  await agents.sendSignal(run.id, 'McpConfigChanged', { disabled_mcp_collections: [] });
+  const all = await offered('with');
+  assert.ok(shelved(all) > 3, `${all}`);
+  await agents.sendSignal(run.id, 'McpConfigChanged', {}); // absent keeps
+  assert.deepEqual(await offered('still with'), all);
+  await agents.sendSignal(run.id, 'McpConfigChanged', { disabled_mcp_collections: ['shelf', 'another'] });
+  assert.equal(shelved(await offered('without again')), 0);
+  assert.deepEqual((await agents.retrieve(run.id)).disabled_mcp_collections, ['shelf', 'another']);
+  await agents.terminate(run.id);
+  await r.ended;
+  r.check();
+});
+
 test('a stop is one message', async () => {
   const run = await agents.start({ interaction: 'demo', data: { task: '/sleep 600' }, interactive: true });
   const r = follow(agents, run.id);
@@ -153,6 +188,20 @@ test('files of a run by the files API: up, listed, looked at, copied, down, away
   await assert.rejects(files.uploadFile(new File(['x'], 'x.txt')), /belong to runs/);
 });
 
+test('many files go up at once', async () => {
+  const run = await agents.start({ interaction: 'demo', data: { task: 'hello' }, interactive: true });
+  const named = (i) => `agents/${run.id}/files/many/f${i}.txt`;
+  const sources = Array.from({ length: 25 }, (_, i) => (i % 2 ? new File([`text ${i}`], named(i), { type: 'text/plain' }) : new StreamSource(new Blob([`text ${i}`]).stream(), `f${i}.txt`, 'text/plain', named(i))));
+  const put = await files.bulkUpload(sources);
+  assert.deepEqual(put.map((p) => p.source), sources.map((_, i) => named(i)));
+  assert.ok(put.every((p) => /^[0-9a-f]{64}$/.test(p.etag)));
+  assert.deepEqual((await files.list(`agents/${run.id}/files/many/`)).files.sort(), sources.map((_, i) => named(i)).sort());
+  assert.equal(await new Response(await files.downloadFile(named(7))).text(), 'text 7');
+  assert.equal((await files.getMetadata(named(7))).etag, put[7].etag);
+  await assert.rejects(files.bulkUpload([new File(['x'], 'x.txt')]), /files belong to runs here: give a path such as agents\/RUN/);
+  await agents.terminate(run.id);
+});
+
 test('a search finds what a run was begun with and what was said in it', async () => {
   const run = await agents.start({ interaction: 'demo', data: { task: 'the albatross is a bird' }, interactive: true });
   await follow(agents, run.id, { closeOnIdle: true }).ended;
@@ -173,7 +222,9 @@ test('every method is answered, or refused with a reason', async () => {
     ...Object.getOwnPropertyNames(Object.getPrototypeOf(workflows)).filter((m) => /Analytics/.test(m)).map((m) => () => workflows[m]({})),
     () => workflows.getActivityCatalog(), () => workflows.rules.list(), () => workflows.definitions.list(),
     () => client.store.processes.list(), () => client.store.tasks.list(), () => client.store.schedules.list(), () => client.store.objects.list(),
-    () => client.environments.list(), () => client.projects.list(), () => client.account.info(),
+    () => client.environments.list(), () => client.projects.list(), () => client.account.info(), () => client.apikeys.get('/'), () => client.users.get('/'),
+    () => client.interactions.execute('demo'), () => client.interactions.retrieve('demo'), () => client.prompts.get('/p/x'), () => client.store.collections.del('/c'), () => client.store.objects.put('/o', { payload: {} }),
+    () => client.store.data.get('/'), () => client.iam.get('/groups'), () => files.setFileMetadata('agents/x/y', {}), () => files.getOrCreateBucket(),
   ];
   assert.ok(refused.length > 30);
   for (const call of refused) await assert.rejects(call(), (e) => e.status === 404 && /Parley has no /.test(e.message), call.toString());

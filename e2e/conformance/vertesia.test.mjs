@@ -243,48 +243,6 @@ test('thinking, tools, plans and usage have their words', async () => {
   assert.equal((await agents.retrieve(run.id)).status, 'failed');
 });
 
-test('workstreams run beside the main line, and their end does not end the run', async () => {
-  const run = await once('/work 3 2');
-  const r = follow(agents, run.id);
-  const launched = await r.until((m) => m.details?.workstream_event === 'launched' && m.details.workstream_id === 'w3');
-  assert.equal(launched.workstream_id, 'main');
-  const active = await agents.getActiveWorkstreams(run.id);
-  assert.ok(active.running.every((w) => w.launch_id && w.child_workflow_id && w.deadline_ms > 0 && w.status === 'running'));
-  // A child can be followed as a run of its own.
-  const child = new Reader();
-  await workflows.streamMessages(launched.details.child_workflow_id, launched.details.child_workflow_run_id, child.take);
-  assert.equal(child.seen.at(-1).type, T.COMPLETE);
-  assert.ok(child.seen.every((m) => m.workstream_id === 'main'));
-  await r.ended;
-  r.check();
-  const phases = new Set(r.seen.filter((m) => m.workstream_id === 'w1').map((m) => m.details?.phase).filter(Boolean));
-  for (const phase of ['planning', 'executing_tool', 'synthesizing']) assert.ok(phases.has(phase), `${phase} in ${[...phases]}`);
-  for (const w of ['w1', 'w2', 'w3']) {
-    const end = r.seen.find((m) => m.workstream_id === w && m.type === T.COMPLETE);
-    assert.equal(end.details.status, 'completed');
-    assert.ok(end.message);
-  }
-  assert.equal(r.seen.at(-1).workstream_id, 'main');
-  const done = await agents.getActiveWorkstreams(run.id);
-  assert.deepEqual([done.running, done.completed.map((w) => w.status)], [[], ['completed', 'completed', 'completed']]);
-  const children = (await agents.listChildren(run.id)).runs;
-  assert.deepEqual(children.map((c) => c.status), ['COMPLETED', 'COMPLETED', 'COMPLETED']);
-  assert.equal((await agents.getChildDetails(run.id, children[0].workflow_id)).topic, children[0].topic);
-});
-
-test('one workstream can be ended while the others go on', async () => {
-  const run = await once('/work 2 4');
-  const r = follow(agents, run.id);
-  const launched = await r.until((m) => m.details?.workstream_event === 'launched' && m.details.workstream_id === 'w2');
-  await r.until((m) => m.workstream_id === 'w2' && m.details?.phase);
-  await workflows.terminate(launched.details.child_workflow_id, launched.details.child_workflow_run_id, 'not needed');
-  await r.ended;
-  r.check();
-  const ends = r.seen.filter((m) => m.workstream_id === 'w2' && ['canceled', 'completed', 'failed'].includes(m.details?.status)).map((m) => m.details.status);
-  assert.deepEqual(ends, ['canceled']);
-  assert.ok(r.seen.some((m) => m.workstream_id === 'w1' && m.type === T.COMPLETE));
-});
-
 test('artifacts go up by a signed address, are listed and come back', async () => {
   const run = await start('hello');
   const text = 'a, b\n1, 2\n';
