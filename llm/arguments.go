@@ -3,6 +3,7 @@ package llm
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
@@ -11,9 +12,10 @@ import (
 // malformed is the key under which arguments stand that cannot be read.
 const malformed = "_malformed_tool_arguments"
 
-// Object returns the arguments of a call as a JSON object. What a model broke
-// off in the middle is completed; what cannot be read is kept as text in an
-// object of its own, so that neither the call nor its words are lost.
+// Object returns the arguments of an earlier call as a JSON object, for a provider
+// that takes nothing else. What a model broke off in the middle is completed; what
+// cannot be read is kept as text in an object of its own, so that neither the call
+// nor its words are lost.
 func Object(arguments string) json.RawMessage {
 	text := strings.TrimSpace(arguments)
 	if text == "" || text == "null" {
@@ -28,17 +30,23 @@ func Object(arguments string) json.RawMessage {
 		if raw, ok := asObject(strings.TrimSpace(inner)); ok {
 			return raw
 		}
-	} else if raw, ok := asObject(complete(text)); ok {
+	} else if raw, ok := asObject(complete(escapeControls(text))); ok {
 		return raw
 	}
+	return unread(arguments)
+}
+
+// unread is an object that holds arguments which cannot be read.
+func unread(arguments string) json.RawMessage {
 	b := append([]byte(`{"`), malformed...)
 	b = append(b, `":`...)
 	b = chat.AppendString(b, arguments)
 	return append(b, '}')
 }
 
-// Settle returns the arguments of a call as they are kept: JSON, where there is
-// a way to read them as such, otherwise as the model gave them.
+// Settle returns the arguments of a call that a model has just made as they are
+// kept: JSON, or else as the model gave them. What it broke off is not completed
+// here, because a tool that runs with half of its arguments does harm.
 func Settle(arguments string) string {
 	text := strings.TrimSpace(arguments)
 	if text == "" {
@@ -47,7 +55,7 @@ func Settle(arguments string) string {
 	if json.Valid([]byte(text)) {
 		return text
 	}
-	if fixed, ok := asObject(complete(text)); ok {
+	if fixed, ok := asObject(escapeControls(text)); ok { // nothing is missing
 		return string(fixed)
 	}
 	return arguments
@@ -64,14 +72,41 @@ func asObject(text string) (json.RawMessage, bool) {
 	return out.Bytes(), true
 }
 
-// complete closes what a cut-off JSON text left open.
+// escapeControls escapes line breaks and the like inside of quotes, which models
+// write as they are.
+func escapeControls(text string) string {
+	if strings.IndexFunc(text, func(r rune) bool { return r < ' ' }) < 0 {
+		return text
+	}
+	var b strings.Builder
+	quoted, escaped := false, false
+	for i := range len(text) {
+		switch c := text[i]; {
+		case quoted && !escaped && c < ' ':
+			fmt.Fprintf(&b, `\u%04x`, c)
+			continue
+		case escaped:
+			escaped = false
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			escaped = true
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
+}
+
+// complete closes what a cut-off JSON text left open. A text that was not cut off
+// but is wrong in itself stays as it is, except for commas too many at its end:
+// to leave out what cannot be read would be to lose it in silence.
 func complete(text string) string {
 	if !strings.HasPrefix(text, "{") {
 		return text
 	}
-	cut := len(text)
+	cut, cutOff := len(text), closeAll(text) != text
 	for range 64 { // a model that was cut off leaves one or two
-		if s := closeAll(text[:cut]); json.Valid([]byte(s)) {
+		if s := closeAll(text[:cut]); (cutOff || strings.Trim(text[cut:], ",}] \n\r\t") == "") && json.Valid([]byte(s)) {
 			return s
 		}
 		// What stands last cannot be completed: half a key, half a word, a

@@ -101,20 +101,29 @@ func (d *drafter) whole(m *Message) error {
 	return nil
 }
 
+// userMessage is what a person says. Readers take its text to be all that is
+// said, so it has all texts; what else there is, or several texts, stand in its
+// content as well, in their order.
 func userMessage(m *Message) (chat.UserMessage, bool) {
-	var b chat.UserMessage
-	b.UserID = m.SenderID
-	for i, p := range m.Content {
+	b := chat.UserMessage{UserID: m.SenderID}
+	var texts []string
+	for _, p := range m.Content {
 		switch p := p.(type) {
 		case *Text:
-			if i == 0 && p.Text != "" {
-				b.Text = p.Text
-			} else if p.Text != "" {
+			if p.Text != "" {
+				texts = append(texts, p.Text)
 				b.Content = append(b.Content, chat.Part{Type: "text", Text: p.Text})
 			}
 		case *Image:
 			b.Content = append(b.Content, chatImage(p.Source))
 		}
+	}
+	b.Text = strings.Join(texts, "\n")
+	if len(texts) == 1 && b.Content[0].Type == "text" {
+		b.Content = b.Content[1:] // the text says it
+	}
+	if len(b.Content) == 0 {
+		b.Content = nil
 	}
 	return b, b.Text != "" || len(b.Content) > 0
 }
@@ -185,7 +194,7 @@ func opaque(text string, p Part) chat.AgentThinking {
 }
 
 // params is a call's arguments as JSON. Broken ones are kept as they are, in
-// the wrapper that the converters use too.
+// the wrapper that the converters use too; who runs the tool knows them by it.
 func params(arguments string) json.RawMessage {
 	if strings.TrimSpace(arguments) == "" {
 		return json.RawMessage("{}")
@@ -193,7 +202,7 @@ func params(arguments string) json.RawMessage {
 	if json.Valid([]byte(arguments)) {
 		return json.RawMessage(arguments)
 	}
-	return Object(arguments)
+	return unread(arguments)
 }
 
 func (d *drafter) results(m *Message) {

@@ -62,15 +62,18 @@ func (s Said) into(m *Message) {
 	m.GroupID, m.BatchItemID = s.GroupID, s.BatchItemID
 }
 
+// userContent is what a person said, part by part. Its text may be that of its
+// parts, which then stand for it in their order.
 func userContent(b chat.UserMessage) []Part {
 	var parts []Part
-	if b.Text != "" {
+	apart := b.Text != "" && b.Text != chat.UserMessage{Content: b.Content}.PlainText()
+	if apart {
 		parts = append(parts, &Text{Text: b.Text})
 	}
 	for _, p := range b.Content {
 		switch {
 		case p.Type == "text" && p.Text != "":
-			if p.Text != b.Text { // some clients say it twice
+			if !apart || p.Text != b.Text { // some clients say it twice
 				parts = append(parts, &Text{Text: p.Text})
 			}
 		case p.Type == "image":

@@ -155,6 +155,12 @@ func TestFoldRules(t *testing.T) {
 				{Type: "file", Path: "a/c.pdf", Name: "c.pdf", MediaType: "application/pdf"}, {Type: "text", Text: "more"},
 			}}}, mira, "")
 		}, "user see image(https://x/y) image(QUJD) image(a/b.png) [file: c.pdf, application/pdf, a/c.pdf] more"},
+		{"a text that is that of its parts", func(s *script) {
+			s.add(chat.Draft{Body: chat.UserMessage{Text: "one\ntwo", Content: []chat.Part{
+				{Type: "text", Text: "one"}, {Type: "image", URL: "https://x/y"}, {Type: "text", Text: "two"},
+			}}}, mira, "")
+			s.add(chat.Draft{Body: chat.UserMessage{Text: "below", Content: []chat.Part{{Type: "image", URL: "https://x/y"}, {Type: "text", Text: "below"}}}}, mira, "")
+		}, "user one image(https://x/y) two\nuser image(https://x/y) below"},
 		{"calls without ids find their results", func(s *script) {
 			s.user("q")
 			s.agent(chat.AgentToolCall{Tool: "f"})
@@ -272,6 +278,38 @@ func imported(t rapid.TB, ms []Message) []Message {
 		s.add(d, mira, "")
 	}
 	return Messages(s.events, Options{})
+}
+
+// Who reads only the text of what a person said has all of it, and the parts keep
+// their order.
+func TestDraftsOfSeveralTexts(t *testing.T) {
+	picture := &Image{Source: ImageSource{Type: SourceURL, URL: "https://x/y"}}
+	for _, c := range []struct {
+		content []Part
+		text    string
+		parts   int // beside the text
+	}{
+		{Texts("one"), "one", 0},
+		{Texts("one", "two"), "one\ntwo", 2},
+		{Texts("same", "same"), "same\nsame", 2},
+		{[]Part{&Text{Text: "one"}, picture}, "one", 1},
+		{[]Part{picture, &Text{Text: "one"}}, "one", 2},
+		{[]Part{&Text{Text: "one"}, picture, &Text{Text: "two"}}, "one\ntwo", 3},
+		{[]Part{picture}, "", 1},
+	} {
+		ms := []Message{{Role: User, Content: c.content}}
+		drafts, err := Drafts(ms)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := drafts[0].Body.(chat.UserMessage)
+		if b.PlainText() != c.text || b.Text != c.text || len(b.Content) != c.parts {
+			t.Errorf("%s: %+v", AppendParts(nil, c.content), b)
+		}
+		if back := imported(t, ms); !bytes.Equal(AppendParts(nil, back[0].Content), AppendParts(nil, c.content)) {
+			t.Errorf("%s became %s", AppendParts(nil, c.content), AppendParts(nil, back[0].Content))
+		}
+	}
 }
 
 // unpacked takes the wrapper off results.

@@ -51,6 +51,11 @@ func List(ctx context.Context, log Log, q Query) (Page, error) {
 	if l.before, err = markOf("before", q.Before); err != nil {
 		return Page{}, err
 	}
+	for _, m := range []mark{l.after, l.before} {
+		if err := m.check(ctx, log, st); err != nil {
+			return Page{}, err
+		}
+	}
 	return l.list(ctx)
 }
 
@@ -73,6 +78,35 @@ func markOf(name, s string) (mark, error) {
 		return mark{}, chat.Errorf(chat.Invalid, "%s=%q: give the id of a message, or the sequence of an event", name, clip(s)).With("parameter", name)
 	}
 	return mark{"", c.Seq, true}, nil
+}
+
+// check refuses the id of another session's message, which would be taken for a
+// place in this one. A log that was imported may have ids of another number.
+func (m mark) check(ctx context.Context, log Log, st *chat.State) error {
+	if m.id == "" || numberOf(IDPrefix, m.id) == st.Number {
+		return nil
+	}
+	facts, _, err := log.Read(ctx, chat.Range{After: max(m.seq, 1) - 1, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(facts) == 1 {
+		e, err := facts[0].Event()
+		if err != nil {
+			return err
+		}
+		if e.Seq == m.seq && numberOf(chat.EventPrefix, string(e.ID)) == numberOf(IDPrefix, m.id) {
+			return nil
+		}
+	}
+	return chat.Errorf(chat.NotFound, "there is no message %q here", clip(m.id))
+}
+
+// numberOf is the number of the session that an id was made in.
+func numberOf(prefix, id string) chat.Number {
+	parsed, _ := chat.ParseID(prefix, id)
+	n, _, _ := parsed.Parts()
+	return n
 }
 
 type lister struct {

@@ -142,6 +142,29 @@ func TestListRefusesStrangePlaces(t *testing.T) {
 	}
 }
 
+// The id of a message of another session is no place in this one.
+func TestListRefusesForeignPlaces(t *testing.T) {
+	s := newScript()
+	s.user("q")
+	s.agent(chat.AgentText{Text: "a"})
+	s.done()
+	other := chat.NumberFor("s-2", 0)
+	for seq := range chat.Seq(9) {
+		id := chat.MakeID(other, seq)
+		place := written(IDPrefix, &id)
+		for _, q := range []Query{{After: place}, {Before: place}, {After: place, Desc: true}, {Before: place, Desc: true, Limit: 1}} {
+			if _, err := List(t.Context(), s, q); chat.CodeOf(err) != chat.NotFound {
+				t.Errorf("%+v: %v", q, err)
+			}
+		}
+	}
+	for _, m := range Messages(s.events, Options{}) {
+		if _, err := List(t.Context(), s, Query{After: m.ID}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestListBySequence(t *testing.T) {
 	s := newScript()
 	for i := range 5 {

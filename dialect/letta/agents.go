@@ -324,14 +324,15 @@ func (d *Dialect) reassign(ctx context.Context, c chat.Caller, b *book, agentID,
 	return nil
 }
 
-// deleteAgent removes an agent with its conversations, for good.
+// deleteAgent removes an agent with its conversations, for good. What others have
+// of it stays theirs.
 func (d *Dialect) deleteAgent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	id := r.PathValue("agent")
 	b, _, err := d.ownAgent(r.Context(), c, id)
 	if err != nil && (b == nil || !b.leaving(kindAgent, id)) {
 		return err // unless its owner deleted it and it could not be finished
 	}
-	if err := b.remove(r.Context(), id); err != nil {
+	if err := b.remove(r.Context(), id, c.Actor); err != nil {
 		return err
 	}
 	d.send(w, r, http.StatusOK, map[string]string{"message": "Agent " + id + " was deleted with its messages."})

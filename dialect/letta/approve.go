@@ -60,25 +60,44 @@ func (d *Dialect) decide(ctx context.Context, c chat.Caller, p *place, a *ask, s
 			if ferr != nil {
 				return nil, ferr
 			}
-			return d.attach(ctx, c, p, a, *e)
+			return d.attachAnswer(ctx, c, p, a, *e)
 		}
 		return nil, err
 	}
-	e, err := d.opt.Sessions.Answer(ctx, c, p.session, pending.RequestID, chat.Answer{Decisions: decisions, ClientID: a.approval.otid})
-	if err != nil {
-		return nil, invalid(err)
-	}
+	// What is sent along waits until the run that goes on now has ended. Both are
+	// one fact, so that a process that dies leaves no half of it.
+	drafts := []chat.Draft{chat.NewDraft(chat.UserApprovalResponse{RequestID: pending.RequestID, Decisions: decisions}).As(a.approval.otid)}
 	if len(a.messages) > 0 {
-		// They wait until the run that goes on now has ended.
-		drafts, err := d.drafts(ctx, p, a)
+		along, err := d.drafts(ctx, p, a)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := d.opt.Sessions.Append(ctx, c, p.session, drafts); err != nil {
+		drafts = append(drafts, along...)
+	}
+	events, err := d.opt.Sessions.Append(ctx, c, p.session, drafts)
+	if err != nil {
+		if i, _ := chat.Public(err).Details["index"].(int); i > 0 {
+			return nil, refused(drafts[i].ClientID, err)
+		}
+		return nil, invalid(err)
+	}
+	return d.attachAnswer(ctx, c, p, a, events[0])
+}
+
+// attachAnswer follows the run that an answer lets go on, and then that of the
+// message which was sent along.
+func (d *Dialect) attachAnswer(ctx context.Context, c chat.Caller, p *place, a *ask, e chat.Event) (*follower, error) {
+	f, err := d.attach(ctx, c, p, a, e)
+	if n := len(a.messages); err == nil && n > 0 && e.Type == (chat.UserApprovalResponse{}).Type() {
+		along, err := d.event(ctx, c, p.session, e.Seq+chat.Seq(n))
+		if err != nil {
 			return nil, err
 		}
+		if _, ok := along.Body.(chat.UserMessage); ok && along.Actor.Same(e.Actor) && along.Via == via {
+			f.then = along.Seq
+		}
 	}
-	return d.attach(ctx, c, p, a, e)
+	return f, err
 }
 
 // invalid makes an error of a lost race one of those that the clients know.
@@ -168,7 +187,7 @@ func (d *Dialect) late(ctx context.Context, c chat.Caller, p *place, a *ask) (*f
 			return nil, chat.Errorf(chat.Invalid, "No tool call is currently awaiting approval: %s", ended(e))
 		}
 	}
-	return d.attach(ctx, c, p, a, *e)
+	return d.attachAnswer(ctx, c, p, a, *e)
 }
 
 // ended says how a request ended.
@@ -246,9 +265,19 @@ func (d *Dialect) reply(ctx context.Context, c chat.Caller, p *place, a *ask, q 
 		}
 		answer.Granted = &granted
 	}
-	e, err := d.opt.Sessions.Answer(ctx, c, p.session, q.RequestID, answer)
+	body, err := answer.Body(q)
 	if err != nil {
 		return nil, err
 	}
-	return d.attach(ctx, c, p, a, e)
+	drafts, err := d.drafts(ctx, p, a)
+	if err != nil {
+		return nil, err
+	}
+	n := len(drafts) - 1
+	drafts[n] = chat.NewDraft(body).As(last.otid) // what stands before it is there to be read
+	events, err := d.opt.Sessions.Append(ctx, c, p.session, drafts)
+	if err != nil {
+		return nil, err
+	}
+	return d.attach(ctx, c, p, a, events[n])
 }

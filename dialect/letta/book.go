@@ -21,9 +21,9 @@ import (
 //
 // A thing comes to be in three steps: the contents name its page, its page is
 // written, the contents say how far. It goes in three: the contents say that it is
-// going, which is when nobody sees it any more; its conversation and its page are
-// erased; the contents say that it is gone. Whatever step a process dies at, the
-// next one goes on from there when it opens the book.
+// going, with all that goes with it, which is when nobody sees it any more; its
+// conversation and its page are erased; the contents say that it is gone. Whatever
+// step a process dies at, the next one goes on from there when it opens the book.
 type book struct {
 	d         *Dialect
 	workspace string
@@ -231,15 +231,15 @@ func (b *book) turn(ctx context.Context, p *page) (err error) {
 	return err
 }
 
-// note adds an entry to the contents.
-func (b *book) note(ctx context.Context, e entry) error {
+// note adds entries to the contents, all of them or none.
+func (b *book) note(ctx context.Context, list ...entry) error {
 	if b.last == 0 && b.workspace != chat.DefaultWorkspace {
 		// The next process must find this book without being asked for it.
 		if err := b.d.shelve(ctx, b.workspace); err != nil {
 			return err
 		}
 	}
-	_, err := b.append(ctx, b.contents(), "Letta", entryType, e)
+	_, err := addTo(ctx, b, b.contents(), "Letta", entryType, list...)
 	return err
 }
 
@@ -257,13 +257,16 @@ func (d *Dialect) shelve(ctx context.Context, workspace string) error {
 	return b.note(ctx, entry{Kind: kindShelf, ID: workspace})
 }
 
-// append writes to a system session, and begins it if need be.
-func (b *book) append(ctx context.Context, id chat.SessionID, title, kind string, v any) (chat.Seq, error) {
-	payload, err := json.Marshal(v)
-	if err != nil {
-		return 0, err
+// addTo adds to a system session, and begins it if need be.
+func addTo[T any](ctx context.Context, b *book, id chat.SessionID, title, kind string, list ...T) (chat.Seq, error) {
+	var drafts []chat.Draft
+	for _, v := range list {
+		payload, err := json.Marshal(v)
+		if err != nil {
+			return 0, err
+		}
+		drafts = append(drafts, chat.NewDraft(chat.Unknown{Name: kind, Payload: payload}))
 	}
-	drafts := []chat.Draft{chat.NewDraft(chat.Unknown{Name: kind, Payload: payload})}
 	s := b.d.opt.Sessions
 	events, err := s.Append(ctx, b.caller(), id, drafts)
 	if chat.CodeOf(err) == chat.NotFound {
@@ -293,7 +296,7 @@ func (b *book) write(ctx context.Context, r *record) error {
 	if p == nil || p.going {
 		return chat.Errorf(chat.NotFound, "%s %s is no more", r.Kind, r.page)
 	}
-	last, err := b.append(ctx, pageSession(r.page), "Letta "+p.kind, recordType, r)
+	last, err := addTo(ctx, b, pageSession(r.page), "Letta "+p.kind, recordType, r)
 	if err != nil {
 		return err
 	}
@@ -303,16 +306,15 @@ func (b *book) write(ctx context.Context, r *record) error {
 	return b.catchUp(ctx)
 }
 
-// remove deletes a thing with all that is only its own: of an agent its
-// conversations, of a conversation what was said in it. Once begun it is not given
-// up because the one who asked for it has gone.
-func (b *book) remove(ctx context.Context, id string) error {
+// remove deletes a thing with what goes with it, see leave; by is who asked for it,
+// if it is known. Once begun it is not given up because they have gone.
+func (b *book) remove(ctx context.Context, id string, by ...chat.Actor) error {
 	ctx = context.WithoutCancel(ctx)
 	b.mu.Lock()
 	err := b.catchUp(ctx)
 	p := b.pages[id]
 	if err == nil && p != nil && !p.going {
-		if err = b.note(ctx, entry{Kind: p.kind, ID: id, Gone: goneSoon}); err == nil {
+		if err = b.note(ctx, b.leave(p, by)...); err == nil {
 			err = b.catchUp(ctx)
 		}
 	}
@@ -321,6 +323,23 @@ func (b *book) remove(ctx context.Context, id string) error {
 		return err
 	}
 	return b.finish(ctx, p)
+}
+
+// leave are the entries which say that a thing is going, and what goes with it:
+// with an agent the conversations of its owner and of who deletes it. What others
+// have said to it, or forked, is theirs and stays; it goes on without the agent.
+func (b *book) leave(p *page, by []chat.Actor) []entry {
+	out := []entry{{Kind: p.kind, ID: p.id, Gone: goneSoon}}
+	agent := b.all[p.id]
+	if p.kind != kindAgent || agent == nil {
+		return out
+	}
+	for _, r := range b.list {
+		if r.Kind == kindConversation && r.text("agent_id") == p.id && (r.Owner.Same(agent.Owner) || slices.ContainsFunc(by, r.Owner.Same)) {
+			out = append(out, entry{Kind: r.Kind, ID: r.ID, Gone: goneSoon})
+		}
+	}
+	return out
 }
 
 // leaving reports whether a thing is being removed.
@@ -334,7 +353,7 @@ func (b *book) leaving(kind, id string) bool {
 // finish erases what is left of a thing that is going. It is not called with the
 // book locked, because erasing takes its time.
 func (b *book) finish(ctx context.Context, p *page) error {
-	for _, id := range b.conversationsOf(p) {
+	for _, id := range b.along(p) {
 		if err := b.remove(ctx, id); err != nil {
 			return err
 		}
@@ -358,13 +377,12 @@ func (b *book) finish(ctx context.Context, p *page) error {
 	return b.catchUp(ctx)
 }
 
-// conversationsOf are the conversations of an agent, those included that are
-// going.
-func (b *book) conversationsOf(p *page) (ids []string) {
+// along are the conversations that go with an agent.
+func (b *book) along(p *page) (ids []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range b.pages {
-		if p.kind == kindAgent && c.agent == p.id {
+		if p.kind == kindAgent && c.agent == p.id && c.going {
 			ids = append(ids, c.id)
 		}
 	}

@@ -47,9 +47,10 @@ func (d *Dialect) placeOf(ctx context.Context, c chat.Caller, sess *chat.Session
 		return nil, err
 	}
 	p := &place{session: sess.ID, conversation: string(sess.ID), agentID: sess.Agent, agent: sess.Agent}
+	conv := b.get(kindConversation, string(sess.ID))
 	if b.get(kindAgent, string(sess.ID)) != nil {
 		p.agentID, p.conversation = string(sess.ID), ""
-	} else if conv := b.get(kindConversation, string(sess.ID)); conv != nil {
+	} else if conv != nil {
 		p.agentID = conv.text("agent_id")
 	}
 	if rec := b.get(kindAgent, p.agentID); rec != nil {
@@ -60,7 +61,7 @@ func (d *Dialect) placeOf(ctx context.Context, c chat.Caller, sess *chat.Session
 		kind := first(rec.text("agent_type"), agentType)
 		p.form.legacy = kind != agentType && strings.Contains(kind, "memgpt")
 	} else {
-		p.queues = true // its own policy holds
+		p.queues = conv == nil // its own policy holds
 	}
 	return p, nil
 }

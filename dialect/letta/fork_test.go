@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+
+	"github.com/parley-hq/parley/chat"
 )
 
 // contents are what the messages of a list say.
@@ -35,7 +37,7 @@ func TestFork(t *testing.T) {
 	if all["agent_id"] != a || part["agent_id"] != a {
 		t.Errorf("%v %v", all, part)
 	}
-	// They go their own ways, and go with the agent.
+	// They go their own ways, and those of the agent's owner go with it.
 	w.open("/v1/conversations/"+part["id"].(string)+"/messages", message("three", "")).rest()
 	if got := contents(w, path(part)); !slices.Equal(got, []any{"one", "You said: one", "three", "You said: three"}) {
 		t.Errorf("part: %v", got)
@@ -55,6 +57,62 @@ func TestFork(t *testing.T) {
 	for _, c := range []object{all, part} {
 		if code, _ := w.do("GET", path(c), ""); code != http.StatusNotFound && code != http.StatusGone {
 			t.Errorf("a fork outlives its agent: %d", code)
+		}
+	}
+}
+
+// What others have of an agent is theirs: it stays when the agent is deleted, and
+// goes on.
+func TestOthersKeepTheirConversations(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{secured: true})
+	w.as = "alice"
+	a := w.agent("")
+	w.say(a, "shared")
+	hers := get[object](w, "POST", "/v1/conversations/?agent_id="+a, "{}")["id"].(string)
+	members := []chat.Member{{Actor: chat.Actor{Kind: chat.User, ID: "bob"}, Role: chat.Answerer}}
+	if _, err := w.sessions.Update(t.Context(), chat.Trusted, chat.SessionID(a), chat.SessionUpdated{Members: &members}); err != nil {
+		t.Fatal(err)
+	}
+	w.as = "bob"
+	fork := get[object](w, "POST", "/v1/conversations/default/fork?agent_id="+a, "")["id"].(string)
+	own := get[object](w, "POST", "/v1/conversations/?agent_id="+a, "{}")["id"].(string)
+	path := func(id string) string { return "/v1/conversations/" + id + "/messages" }
+	w.open(path(own), message("mine", "")).rest()
+
+	w.as = "alice"
+	if code, body := w.do("DELETE", "/v1/agents/"+a, ""); code != http.StatusOK {
+		t.Fatalf("%d %s", code, body)
+	}
+	for range 2 { // also after a restart
+		for _, id := range []string{a, hers} {
+			if code, _ := w.do("GET", path(id), ""); code != http.StatusNotFound && code != http.StatusGone {
+				t.Errorf("%s is still there: %d", id, code)
+			}
+		}
+		w.as = "bob"
+		if code, _ := w.do("GET", "/v1/agents/"+a, ""); code != http.StatusNotFound {
+			t.Errorf("the agent is still there: %d", code)
+		}
+		if list := get[[]object](w, "GET", "/v1/conversations/?agent_id="+a, ""); len(list) != 2 {
+			t.Errorf("bob has %v", list)
+		}
+		if got := contents(w, path(own)+"?order=asc"); len(got) < 2 || got[0] != "mine" {
+			t.Errorf("his own: %v", got)
+		}
+		if got := contents(w, path(fork)+"?order=asc"); len(got) < 2 || got[0] != "shared" {
+			t.Errorf("his fork: %v", got)
+		}
+		if got := textOf(w.open(path(fork), message("still there?", "")).rest()); got != "You said: still there?" {
+			t.Errorf("his fork answers %q", got)
+		}
+		w = w.restart()
+		w.as = "alice"
+	}
+	w.as = "bob"
+	for _, id := range []string{own, fork} {
+		if code, body := w.do("DELETE", "/v1/conversations/"+id, ""); code != http.StatusOK {
+			t.Errorf("%d %s", code, body)
 		}
 	}
 }

@@ -98,6 +98,11 @@ func (d *Dialect) listOrdered(ctx context.Context, c chat.Caller, p *place, l *l
 	if backwards {
 		lq.Desc = !lq.Desc
 	}
+	for name, id := range map[string]string{"after": l.after, "before": l.before} {
+		if _, ok := llm.SeqOf(id); id != "" && !ok { // said here, where it has the client's name
+			return nil, errNoMark(name, id)
+		}
+	}
 	page, err := llm.List(ctx, log{d, c, p.session}, lq)
 	if err != nil {
 		return nil, err
@@ -248,6 +253,10 @@ type marked struct {
 	at      chat.At
 }
 
+func errNoMark(name, id string) error {
+	return chat.Errorf(chat.NotFound, "%s: there is no message %q, or it is not yours", name, clip(id))
+}
+
 // mark finds the message of an id.
 func (d *Dialect) mark(ctx context.Context, c chat.Caller, name, id string) (*marked, error) {
 	if id == "" {
@@ -255,7 +264,7 @@ func (d *Dialect) mark(ctx context.Context, c chat.Caller, name, id string) (*ma
 	}
 	m, p, err := d.findMessage(ctx, c, id)
 	if chat.CodeOf(err) == chat.NotFound {
-		return nil, chat.Errorf(chat.NotFound, "%s: there is no message %q, or it is not yours", name, clip(id))
+		return nil, errNoMark(name, id)
 	}
 	if err != nil {
 		return nil, err
@@ -295,14 +304,7 @@ func (d *Dialect) markIn(ctx context.Context, c chat.Caller, p *place, m *marked
 // findMessage finds a message by its id.
 func (d *Dialect) findMessage(ctx context.Context, c chat.Caller, id string) (*llm.Message, *place, error) {
 	nothing := chat.Errorf(chat.NotFound, "there is no message %q, or it is not yours", clip(id))
-	parsed, ok := chat.ParseID(llm.IDPrefix, id)
-	if !ok {
-		return nil, nil, nothing
-	}
-	sess, seq, err := d.opt.Sessions.ByID(ctx, c, parsed)
-	if chat.CodeOf(err) == chat.NotFound {
-		return nil, nil, nothing
-	}
+	sess, seq, err := d.byID(ctx, c, llm.IDPrefix, id, nothing)
 	if err != nil {
 		return nil, nil, err
 	}

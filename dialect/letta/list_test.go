@@ -2,17 +2,17 @@ package letta
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/llm"
 )
 
 // owner is who the requests of an open server come from.
@@ -118,6 +118,25 @@ func TestPagesHaveNoGap(t *testing.T) {
 	}
 }
 
+// A place that is not in the list is refused, never taken for another one.
+func TestStrangePlaces(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	a, b := w.agent(""), w.agent("")
+	w.say(a, "mine")
+	other := w.say(b, "other").Messages[0].ID
+	for _, id := range []string{other, "nonsense", "3", "message-zz", "message-00000000-0000-4000-8000-000000000000"} {
+		for _, order := range []string{"asc", "desc"} {
+			for _, side := range []string{"after", "before"} {
+				code, body := w.do("GET", "/v1/conversations/"+a+"/messages?order="+order+"&"+side+"="+id, "")
+				if code != http.StatusNotFound || strings.Contains(body, "after") && side == "before" || strings.Contains(body, "before") && side == "after" {
+					t.Errorf("%s %s=%s: %d %s", order, side, id, code, body)
+				}
+			}
+		}
+	}
+}
+
 // What was said to an agent in several conversations is one list.
 func TestConversationsAreMerged(t *testing.T) {
 	w := newWorld(t, setup{})
@@ -196,18 +215,15 @@ func BenchmarkListMiddle1000(b *testing.B) {
 		b.Fatal(err)
 	}
 	fill(b, w, "long", 100_000)
-	rec := httptest.NewRecorder()
-	r := httptest.NewRequest("GET", "/v1/conversations/long/messages?limit=1&after=50000", nil)
-	r.SetPathValue("conversation", "long")
-	if err := w.dialect.listConversationMessages(rec, r, owner); err != nil {
+	middle := chat.Seq(50_000)
+	e, err := w.dialect.event(b.Context(), owner, "long", middle)
+	for ; err == nil && e.Type != (chat.UserMessage{}).Type(); middle++ {
+		e, err = w.dialect.event(b.Context(), owner, "long", middle)
+	}
+	if err != nil {
 		b.Fatal(err)
 	}
-	var page []shownMessage
-	body, _ := io.ReadAll(rec.Body)
-	if err := json.Unmarshal(body, &page); err != nil {
-		b.Fatal(err)
-	}
-	r = httptest.NewRequest("GET", "/v1/conversations/long/messages?limit=1000&after="+page[0].ID, nil)
+	r := httptest.NewRequest("GET", "/v1/conversations/long/messages?limit=1000&after="+llm.MessageID(e.ID, 0), nil)
 	r.SetPathValue("conversation", "long")
 	listPages(b, w, r)
 }

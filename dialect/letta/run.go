@@ -28,16 +28,23 @@ func errNoRun(id string) error {
 	return chat.Errorf(chat.NotFound, "there is no run %q, or it is not yours", clip(id))
 }
 
-// loadRun finds a run by its id.
-func (d *Dialect) loadRun(ctx context.Context, c chat.Caller, id string) (*run, error) {
-	parsed, ok := chat.ParseID(llm.RunPrefix, id)
+// byID finds the session and the event that an id on the wire was made from; an id
+// of nothing that the caller may see is answered with nothing.
+func (d *Dialect) byID(ctx context.Context, c chat.Caller, prefix, id string, nothing error) (chat.Session, chat.Seq, error) {
+	parsed, ok := chat.ParseID(prefix, id)
 	if !ok {
-		return nil, errNoRun(id)
+		return chat.Session{}, 0, nothing
 	}
 	sess, seq, err := d.opt.Sessions.ByID(ctx, c, parsed)
 	if chat.CodeOf(err) == chat.NotFound {
-		return nil, errNoRun(id)
+		err = nothing
 	}
+	return sess, seq, err
+}
+
+// loadRun finds a run by its id.
+func (d *Dialect) loadRun(ctx context.Context, c chat.Caller, id string) (*run, error) {
+	sess, seq, err := d.byID(ctx, c, llm.RunPrefix, id, errNoRun(id))
 	if err != nil {
 		return nil, err
 	}
@@ -174,12 +181,15 @@ type follower struct {
 	place  *place
 	run    *run     // nil while the message waits for its turn
 	waits  chat.Seq // that message
+	then   chat.Seq // a message that was sent along with an answer, and is followed next; 0: none
 	after  chat.At  // what the client has
 	tokens bool
 	pings  bool
 	types  []string
 	form   form
 	told   progress
+	before progress // what came before the run that is followed now
+	runs   []string // those of before
 }
 
 // await waits until the message has its turn; idle is called in silence.
@@ -239,6 +249,30 @@ func (f *follower) begins(ctx context.Context, fact *chat.Fact) (bool, error) {
 		}
 	}
 	f.run, err = f.d.runIn(ctx, f.caller, f.place, *started)
+	return err == nil, err
+}
+
+// next turns to the run of the message that was sent along with an answer, once
+// the run that the answer was for has ended. It returns false when there is
+// nothing more to follow.
+func (f *follower) next(ctx context.Context) (bool, error) {
+	if f.then == 0 || f.told.end.failed != "" {
+		return false, nil
+	}
+	ended, err := f.d.completed(ctx, f.caller, f.run)
+	if err != nil || ended == nil { // it asks again
+		return false, err
+	}
+	started, err := f.d.answers(ctx, f.caller, f.place.session, f.then)
+	if err != nil || started != nil && started.Turn == f.run.turn { // it was taken into that run
+		return false, err
+	}
+	f.runs = append(f.runs, f.run.id)
+	f.before.usage, f.before.steps = f.before.usage.Plus(f.told.usage), f.before.steps+f.told.steps
+	f.waits, f.then, f.after, f.run, f.told = f.then, 0, 0, nil, progress{}
+	if started != nil {
+		f.run, err = f.d.runIn(ctx, f.caller, f.place, *started)
+	}
 	return err == nil, err
 }
 

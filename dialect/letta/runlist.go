@@ -27,6 +27,9 @@ func (f *runFilter) fits(s map[string]any) bool {
 		(f.background == nil || s["background"] == *f.background) && (!f.active || status == "created" || status == "running")
 }
 
+// runStatuses are those that a list of runs can be asked for.
+var runStatuses = []string{"created", "running", "completed", "failed", "cancelled"}
+
 func (d *Dialect) listRuns(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	ctx, q := r.Context(), newQuery(r)
 	f := runFilter{statuses: q.texts("statuses"), reason: q.text("stop_reason"), active: q.flag("active", false), asc: q.ascending(), limit: q.limit(100, 1000)}
@@ -36,6 +39,11 @@ func (d *Dialect) listRuns(w http.ResponseWriter, r *http.Request, c chat.Caller
 	}
 	if !q.has("order") && q.has("ascending") {
 		f.asc = q.flag("ascending", false)
+	}
+	for _, status := range f.statuses {
+		if !slices.Contains(runStatuses, status) {
+			q.fail("statuses=%q is not one of %v", clip(status), runStatuses)
+		}
 	}
 	if q.err != nil {
 		return q.err

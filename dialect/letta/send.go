@@ -142,11 +142,8 @@ func (d *Dialect) sendMessages(ctx context.Context, c chat.Caller, p *place, a *
 		return nil, err
 	}
 	events, err := d.opt.Sessions.Append(ctx, c, p.session, drafts)
-	if chat.CodeOf(err) == chat.Conflict {
-		return nil, chat.Errorf(chat.Conflict, "the otid %q was used before for something else; a new message needs a new otid", clip(otid)).Because(err)
-	}
 	if err != nil {
-		return nil, err
+		return nil, refused(otid, err)
 	}
 	return d.attach(ctx, c, p, a, events[len(events)-1])
 }
@@ -169,6 +166,17 @@ func (d *Dialect) fits(c chat.Caller, p *place, a *ask) error {
 		return chat.Errorf(chat.Invalid, "messages: the last one is the agent's own; end with what it shall answer")
 	}
 	return nil
+}
+
+// refused says in the words of a client why its message was not taken.
+func refused(otid string, err error) error {
+	switch chat.CodeOf(err) {
+	case chat.Conflict:
+		return chat.Errorf(chat.Conflict, "the otid %q was used before for something else; a new message needs a new otid", clip(otid)).Because(err)
+	case chat.TooLarge:
+		return chat.Errorf(chat.TooLarge, "a message has at most %d KiB, pictures that are kept as files not counted; send it in parts", chat.MaxEvent>>10).Because(err)
+	}
+	return err
 }
 
 // errBusy is the answer to a message that comes while the agent works.
@@ -196,7 +204,7 @@ func (d *Dialect) drafts(ctx context.Context, p *place, a *ask) ([]chat.Draft, e
 	last := a.messages[n]
 	made, err := llm.Drafts([]llm.Message{{Role: llm.User, Content: last.content, SenderID: last.sender}})
 	if err != nil {
-		return nil, err
+		return nil, refused(last.otid, err)
 	}
 	body := made[0].Body.(chat.UserMessage)
 	o := a.options

@@ -100,14 +100,7 @@ func stepsOf(run *run, messages []llm.Message, reports []chat.Event) []map[strin
 // findStep finds a step by its id, with the run that it is of.
 func (d *Dialect) findStep(ctx context.Context, c chat.Caller, id string) (*run, map[string]any, error) {
 	nothing := chat.Errorf(chat.NotFound, "there is no step %q, or it is not yours", clip(id))
-	parsed, ok := chat.ParseID(llm.StepPrefix, id)
-	if !ok {
-		return nil, nil, nothing
-	}
-	sess, seq, err := d.opt.Sessions.ByID(ctx, c, parsed)
-	if chat.CodeOf(err) == chat.NotFound {
-		return nil, nil, nothing
-	}
+	sess, seq, err := d.byID(ctx, c, llm.StepPrefix, id, nothing)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -37,9 +37,14 @@ func (f *follower) serve(ctx context.Context, s *wire.Stream) error {
 	} else if err := s.Flush(ctx); err != nil {
 		return err
 	}
-	err := f.named(ctx, ping)
-	if err == nil {
-		err = f.show(ctx, func(b []byte) error { return s.Write(ctx, b) }, ping)
+	var err error
+	for more := true; more && err == nil; {
+		if err = f.named(ctx, ping); err == nil {
+			err = f.show(ctx, func(b []byte) error { return s.Write(ctx, b) }, ping)
+		}
+		if err == nil {
+			more, err = f.next(ctx)
+		}
 	}
 	switch {
 	case err == nil:
@@ -160,20 +165,24 @@ func (f *follower) appendPlace(b []byte, at chat.At) []byte {
 }
 
 func (f *follower) appendUsage(b []byte, at chat.At) []byte {
-	u := f.told.usage
+	u := f.told.usage.Plus(f.before.usage)
 	b = append(b, `{"message_type":"usage_statistics"`...)
 	for _, n := range []struct {
 		key   string
 		count int64
 	}{
 		{"prompt_tokens", u.InputTokens}, {"completion_tokens", u.OutputTokens}, {"total_tokens", u.InputTokens + u.OutputTokens},
-		{"step_count", int64(f.told.steps)}, {"cached_input_tokens", u.CacheReadTokens}, {"cache_write_tokens", u.CacheCreationTokens},
+		{"step_count", int64(f.told.steps + f.before.steps)}, {"cached_input_tokens", u.CacheReadTokens}, {"cache_write_tokens", u.CacheCreationTokens},
 		{"reasoning_tokens", u.ReasoningTokens},
 	} {
 		b = append(append(append(b, `,"`...), n.key...), `":`...)
 		b = strconv.AppendInt(b, n.count, 10)
 	}
-	b = appendText(append(b, `,"context_tokens":null,"run_ids":[`...), f.runID())
+	b = append(b, `,"context_tokens":null,"run_ids":[`...)
+	for _, id := range f.runs {
+		b = append(appendText(b, id), ',')
+	}
+	b = appendText(b, f.runID())
 	return append(f.appendPlace(append(b, ']'), at), '}')
 }
 
@@ -201,15 +210,21 @@ func (f *follower) appendBroken(b []byte, err error) []byte {
 func (f *follower) whole(w http.ResponseWriter, r *http.Request) error {
 	body := []byte(`{"messages":[`)
 	n := 0
-	err := f.follow(r.Context(), func(items []item) error {
-		for i := range items {
-			if n++; n > 1 {
-				body = append(body, ',')
+	var err error
+	for more := true; more && err == nil; {
+		err = f.follow(r.Context(), func(items []item) error {
+			for i := range items {
+				if n++; n > 1 {
+					body = append(body, ',')
+				}
+				body = items[i].append(body)
 			}
-			body = items[i].append(body)
+			return nil
+		}, func() error { return nil })
+		if err == nil {
+			more, err = f.next(r.Context())
 		}
-		return nil
-	}, func() error { return nil })
+	}
 	if err != nil {
 		if r.Context().Err() != nil {
 			return chat.Errorf(chat.Unavailable, "the answer was not waited for; the run goes on").Because(err)

@@ -293,6 +293,24 @@ test('approvals: approve, deny, and what goes wrong', async () => {
   for (const k of ['approval_request_message', 'approval_response_message', 'tool_return_message']) assert.ok(listed.includes(k), k);
 });
 
+test('a message sent along with an approval is answered in the same stream', async () => {
+  const a = await fresh();
+  const ask = async () => (await client.agents.messages.create(a.id, { input: '/approve deploy {}' })).messages.at(-1).tool_call.tool_call_id;
+  const both = async () => [approve(await ask(), true), user('and then')];
+  assert.equal(text((await client.agents.messages.create(a.id, { messages: await both() })).messages), 'deploy gave {}You said: and then');
+  const chunks = await all(client.agents.messages.create(a.id, { messages: await both(), streaming: true, stream_tokens: true }));
+  assert.equal(text(chunks), 'deploy gave {}You said: and then');
+  assert.equal(chunks.filter((c) => c.message_type === 'stop_reason').length, 1);
+  assert.equal(chunks.at(-1).run_ids.length, 2);
+});
+
+test('all texts of a message reach the agent, in their order', async () => {
+  const a = await fresh();
+  const content = [{ type: 'text', text: 'one' }, { type: 'text', text: 'two' }];
+  assert.equal(text((await client.agents.messages.create(a.id, { messages: [user(content)] })).messages), 'You said: one\ntwo');
+  assert.deepEqual((await client.agents.messages.list(a.id, { order: 'asc' })).items[0].content, content);
+});
+
 test('an approval that expires does not hold the agent', async () => {
   const a = await fresh();
   const r = await client.agents.messages.create(a.id, { input: '/approve deploy {} timeout=3' });
@@ -562,6 +580,8 @@ test('10 000 messages page without a repeat or a gap', async () => {
     page = await page.getNextPage();
   }
   assert.deepEqual(back, want.slice(0, 1000));
+  const [elsewhere] = (await client.agents.messages.list(agent.id, { limit: 1 })).items;
+  for (const order of ['asc', 'desc']) assert.equal((await refused(client.conversations.messages.list(session, { order, after: elsewhere.id }))).status, 404);
 });
 
 test("an agent's messages: asc pages to the end, desc gives the newest, oldest first", async () => {

@@ -39,6 +39,9 @@ func Messages(r llm.Request) sdk.MessageNewParams {
 	for i := range rest {
 		c.message(&rest[i])
 	}
+	if len(c.out) == 0 {
+		c.add(sdk.MessageParamRoleUser, sdk.NewTextBlock(convert.Begins))
+	}
 	p.Messages = c.finish()
 	p.Tools = c.toolParams()
 	return p

@@ -38,6 +38,9 @@ func Contents(r llm.Request) ([]*genai.Content, *genai.GenerateContentConfig) {
 	for i := range rest {
 		c.message(&rest[i])
 	}
+	if len(c.out) == 0 {
+		c.add(genai.RoleUser, &genai.Part{Text: convert.Begins})
+	}
 	for i := range r.Tools {
 		t := &r.Tools[i]
 		if i == 0 {

@@ -46,6 +46,9 @@ func Check(t *testing.T, a llm.Answer, stop llm.Stop, message string) {
 // TwoCalls is the calls of the answers in the tests, as a message has them.
 const TwoCalls = `"tool_calls":[{"id":"c1","type":"function","function":{"name":"a.b","arguments":"{\"x\":1}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{\"y\":\"cut\"}"}}]`
 
+// CutCalls is TwoCalls of a model that broke the second one off: nothing is added to it.
+const CutCalls = `"tool_calls":[{"id":"c1","type":"function","function":{"name":"a.b","arguments":"{\"x\":1}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{\"y\":\"cut"}}]`
+
 // Dotted is what those answers are read with: one tool has a name that not every
 // provider takes.
 var Dotted = llm.Meta{Model: "m", Tools: []llm.ToolSpec{{Name: "a.b"}, {Name: "g"}}}

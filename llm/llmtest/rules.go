@@ -3,6 +3,7 @@ package llmtest
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -19,6 +20,8 @@ var (
 	legalGoogle    = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
 	legalMediaType = regexp.MustCompile(`^image/(jpeg|png|gif|webp)$`)
 )
+
+var errNothing = errors.New("nothing is said")
 
 type jsonObject = map[string]any
 
@@ -53,6 +56,9 @@ func goodImageURL(u any) bool {
 func Chat(params any) error {
 	p := decodeAny(params).(jsonObject)
 	list, _ := p["messages"].([]any)
+	if len(list) == 0 {
+		return errNothing
+	}
 	waiting, used := map[string]bool{}, map[string]bool{}
 	for i, v := range list {
 		m := v.(jsonObject)
@@ -117,6 +123,9 @@ func Chat(params any) error {
 func Responses(params any) error {
 	p := decodeAny(params).(jsonObject)
 	list, _ := p["input"].([]any)
+	if len(list) == 0 {
+		return errNothing
+	}
 	called, answered := map[string]bool{}, map[string]bool{}
 	thought := false
 	for i, v := range list {
@@ -178,6 +187,9 @@ func Responses(params any) error {
 func Anthropic(params any) error {
 	p := decodeAny(params).(jsonObject)
 	list, _ := p["messages"].([]any)
+	if len(list) == 0 {
+		return errNothing
+	}
 	if p["max_tokens"].(float64) < 1 {
 		return fmt.Errorf("max_tokens %v", p["max_tokens"])
 	}
@@ -295,6 +307,9 @@ func Gemini(contents []*genai.Content, config *genai.GenerateContentConfig) erro
 		return fmt.Errorf("an empty instruction")
 	}
 	var waiting []string
+	if len(contents) == 0 {
+		return errNothing
+	}
 	for i, c := range contents {
 		if c.Role != genai.RoleUser && c.Role != genai.RoleModel || len(c.Parts) == 0 {
 			return fmt.Errorf("content %d: role %q, %d parts", i, c.Role, len(c.Parts))

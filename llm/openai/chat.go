@@ -45,6 +45,9 @@ func Chat(r llm.Request) sdk.ChatCompletionNewParams {
 	for _, m := range llm.Repair(r.Messages) {
 		c.message(&m)
 	}
+	if len(c.out) == 0 {
+		c.add(sdk.UserMessage(convert.Begins))
+	}
 	p.Messages = c.out
 	for i := range r.Tools {
 		t := &r.Tools[i]

@@ -16,6 +16,9 @@ func Responses(r llm.Request) responses.ResponseNewParams {
 	for _, m := range llm.Repair(r.Messages) {
 		c.message(&m)
 	}
+	if len(c.out) == 0 {
+		c.say(responses.EasyInputMessageRoleUser, convert.Begins)
+	}
 	p := responses.ResponseNewParams{
 		Model: r.Model, Store: param.NewOpt(false),
 		Input: responses.ResponseNewParamsInputUnion{OfInputItemList: c.out},

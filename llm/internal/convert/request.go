@@ -8,7 +8,8 @@ import (
 )
 
 // Begins stands for the person at the beginning of a conversation that an agent
-// opens; Anthropic and Gemini want the person to speak first.
+// opens: Anthropic and Gemini want the person to speak first. It is also all that
+// is said where nothing is, because every provider refuses a request without.
 const Begins = "(The conversation begins.)"
 
 // Request is a request with what every conversion asks of it.
