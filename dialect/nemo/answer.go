@@ -11,6 +11,10 @@ import (
 // with the reason, and the prompt is shown again: the UI has closed its window.
 func (s *socket) answer(ctx context.Context, c chat.Caller, f *clientFrame) {
 	text, err := decodeAnswer(f.Content)
+	var who person
+	if err == nil {
+		who, err = decodePerson(f.User)
+	}
 	if err != nil {
 		s.refuse(ctx, f, err)
 		s.again(ctx, c, f)
@@ -24,7 +28,7 @@ func (s *socket) answer(ctx context.Context, c chat.Caller, f *clientFrame) {
 	if s.words.labels {
 		text = numbered(&p.Prompt, text)
 	}
-	err = s.d.answer(ctx, c, t.session, &p.Prompt, f.name(), text)
+	err = s.d.answer(ctx, who.as(c), t.session, &p.Prompt, f.name(), text)
 	if err == nil {
 		return
 	}

@@ -30,14 +30,13 @@ type said struct {
 	Schema  string
 	Thread  string
 	Version string
-	User    userInfo
+	Person  person
 
 	Last    message   // the user message that becomes a fact
 	History []message // what came before it, for a new session
 	System  string    // what the client tells the agent to be
 
 	Extra map[string]json.RawMessage // the page's own top-level keys
-	About json.RawMessage            // all that was said of the user, when there is more than name and email
 	Trace string                     // traceparent
 }
 
@@ -55,24 +54,14 @@ func decodeFrame(b []byte) (clientFrame, error) {
 	var f clientFrame
 	b = bytes.TrimSpace(b)
 	if err := wire.CheckJSON(b, 0); err != nil {
+		f.names(b)
 		return f, refuse(codeMessage, "the frame cannot be read: %v", err)
 	}
 	if len(b) == 0 || b[0] != '{' {
 		return f, refuse(codeMessage, "a frame is one JSON object such as {\"type\":\"user_message\", …}")
 	}
 	if err := json.Unmarshal(b, &f); err != nil {
-		// The names may still be readable, although something else is not.
-		var names struct {
-			Type, ID     any
-			Conversation any `json:"conversation_id"`
-			Thread       any `json:"thread_id"`
-		}
-		if json.Unmarshal(b, &names) == nil {
-			f.Type, _ = names.Type.(string)
-			f.ID, _ = names.ID.(string)
-			f.Conversation, _ = names.Conversation.(string)
-			f.Thread, _ = names.Thread.(string)
-		}
+		f.names(b)
 		return f, refuse(codeMessage, "the frame does not fit: %s", jsonProblem(err))
 	}
 	switch {
@@ -87,6 +76,22 @@ func decodeFrame(b []byte) (clientFrame, error) {
 		return f, refuse(codeMessageType, "%q is not a type of message here: send user_message, user_interaction_message or auth_message", clip(f.Type, 60))
 	}
 	return f, nil
+}
+
+// names reads what a frame is and belongs to, where the rest of it cannot be read.
+func (f *clientFrame) names(b []byte) {
+	var names struct {
+		Type, ID     any
+		Conversation any `json:"conversation_id"`
+		Thread       any `json:"thread_id"`
+	}
+	if json.Unmarshal(b, &names) != nil {
+		return
+	}
+	f.Type, _ = names.Type.(string)
+	f.ID, _ = names.ID.(string)
+	f.Conversation, _ = names.Conversation.(string)
+	f.Thread, _ = names.Thread.(string)
 }
 
 // conversation is the client's name for the conversation, "" when it gave none.
@@ -116,7 +121,9 @@ func decodeUser(f *clientFrame, raw []byte) (*said, error) {
 	if err := s.take(c.Messages, strings.HasPrefix(s.Schema, schemaGenerate)); err != nil {
 		return nil, err
 	}
-	s.about(f.User)
+	if s.Person, err = decodePerson(f.User); err != nil {
+		return nil, err
+	}
 	s.Extra = extras(raw)
 	return s, nil
 }
@@ -241,36 +248,6 @@ func (p parts) text() string {
 
 func (p *part) isText() bool {
 	return p.Type == "text" || p.Type == "input_text" || p.Type == "output_text"
-}
-
-// about reads who the person is. The protocol's placeholders are nobody.
-func (s *said) about(raw json.RawMessage) {
-	if len(raw) == 0 || raw[0] != '{' || len(raw) > 4<<10 {
-		return
-	}
-	if json.Unmarshal(raw, &s.User) != nil {
-		s.User = userInfo{}
-	}
-	known := func(v string) string {
-		if v == anonymous || v == "string" {
-			return ""
-		}
-		return cutBytes(strings.Map(func(r rune) rune {
-			if r == 0 {
-				return -1
-			}
-			return r
-		}, v), chat.MaxActorField)
-	}
-	s.User.Name, s.User.Email = known(s.User.Name), known(s.User.Email)
-	var all map[string]json.RawMessage
-	if json.Unmarshal(raw, &all) == nil {
-		delete(all, "name")
-		delete(all, "email")
-		if len(all) > 0 {
-			s.About, _ = json.Marshal(all) // it was JSON before
-		}
-	}
 }
 
 // extras are the page's own top-level keys, as far as they are small.

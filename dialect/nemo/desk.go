@@ -93,6 +93,13 @@ func (d *desk) join(key string, t *thread) {
 	}
 }
 
+// arrive adds a client that was there before the conversation began.
+func (d *desk) arrive(key string, t *thread) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.enter(key, d.home(key), t)
+}
+
 // rejoin adds a client that comes back, and returns where it stood. An old
 // connection that does not answer is ended first. While others live and nobody
 // is awaited, the client is one more tab, and has no place yet.

@@ -14,7 +14,7 @@
 //	  earlier messages                user.message and agent.text, only at the beginning of a new session
 //	  text, image_url, input_audio,   content parts; data over 32 KiB becomes an artifact
 //	  video_url, file
-//	  user                            name and email of the actor; the rest in the message's context
+//	  user                            name, email and info of the actor, here and in answers
 //	  security                        who says it; never stored
 //	  schema_type, schema_version,    context.nemo of the message
 //	  system messages, other keys
@@ -68,7 +68,7 @@
 //
 //	serve.go    routes; socket.go, thread.go: one connection, one conversation on it
 //	wire.go     the frames; words.go: the ways of speaking
-//	decode.go   frames and bodies to what was said; attach.go: files in them; submit.go: to facts
+//	decode.go   frames and bodies to what was said; person.go: by whom; attach.go: files in them; submit.go: to facts
 //	feed.go     entries to items, a pure fold, with fold.go and steps.go; prompts.go: questions
 //	encode.go   items to frames
 //	deliver.go  what has arrived; desk.go, marks.go, resume.go, comeback.go, page.go: going on

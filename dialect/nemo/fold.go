@@ -304,7 +304,6 @@ type about struct {
 	ThreadID      string                     `json:"thread_id,omitempty"`
 	Traceparent   string                     `json:"traceparent,omitempty"`
 	System        string                     `json:"system,omitempty"`
-	User          json.RawMessage            `json:"user,omitempty"`
 	Extra         map[string]json.RawMessage `json:"extra,omitempty"`
 }
 

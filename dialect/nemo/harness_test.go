@@ -301,6 +301,12 @@ func (c *client) prompt() frame {
 	return all[len(all)-1]
 }
 
+// listen reads on until the connection ends, so that pings are answered.
+func (c *client) listen() {
+	for _, err := c.tryNext(30 * time.Second); err == nil; _, err = c.tryNext(30 * time.Second) {
+	}
+}
+
 // drop cuts the connection without a word.
 func (c *client) drop() { c.conn.CloseNow() }
 

@@ -97,8 +97,9 @@ func TestOpenAIStream(t *testing.T) {
 	if code != 400 || !strings.Contains(body, `"error":{`) || !strings.Contains(body, "invalid_request_error") {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, body, _ = w.post("POST", "/v1/chat/completions", chatBody("/fail no luck")); code != 500 || !strings.Contains(body, "no luck") {
-		t.Errorf("%d %s", code, body)
+	code, body, head := w.post("POST", "/v1/chat/completions", chatBody("/fail no luck"))
+	if code != 500 || !strings.Contains(body, "no luck") || head.Get("X-Should-Retry") != "false" {
+		t.Errorf("%d %s %v", code, body, head)
 	}
 }
 

@@ -34,17 +34,36 @@ func TestWhatAMessageCarries(t *testing.T) {
 		}
 		e, _ := f.Event()
 		if b, ok := e.Body.(chat.UserMessage); ok {
-			if e.Actor.Name != "Ada" || e.Actor.Email != "ada@example.com" || e.Actor.ID != "local" || e.Via != via {
+			if e.Actor != (chat.Actor{Kind: chat.User, ID: "local", Name: "Ada", Email: "ada@example.com", Info: `{"team":"x"}`}) || e.Via != via {
 				t.Errorf("actor %+v via %s", e.Actor, e.Via)
 			}
 			about := aboutOf(b)
-			if string(about.Extra["flavour"]) != `{"a":1}` || string(about.User) != `{"team":"x"}` {
+			if string(about.Extra["flavour"]) != `{"a":1}` {
 				t.Errorf("context %s", b.Context)
 			}
 		}
 	}
 	if s := fmt.Sprintf("%v %+v %#v", security{Token: "sesame"}, security{Token: "sesame"}, security{Token: "sesame"}); strings.Contains(s, "sesame") {
 		t.Errorf("a secret is printed: %s", s)
+	}
+}
+
+// Who answers a prompt is said by the answer, as by a message.
+func TestWhatAnAnswerCarries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("")
+	c.say("c1", "m1", "/ask text")
+	c.prompt()
+	c.send(`{"type":"user_interaction_message","id":"a1","conversation_id":"c1","parent_id":"m1","user":{"name":"Grace","email":"default","rank":{"navy":1}},
+		"content":{"messages":[{"role":"user","content":"x"}]}}`)
+	c.turn()
+	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.input_response"}})
+	if err != nil || len(facts) != 1 {
+		t.Fatal(err, len(facts))
+	}
+	if e, _ := facts[0].Event(); e.Actor != (chat.Actor{Kind: chat.User, ID: "local", Name: "Grace", Info: `{"rank":{"navy":1}}`}) {
+		t.Errorf("actor %+v", e.Actor)
 	}
 }
 

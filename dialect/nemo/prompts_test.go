@@ -234,6 +234,12 @@ func (f answerFunc) Answer(ctx context.Context, t *agent.Turn) error { return f(
 // running waits until a turn of the session runs.
 func (w *world) running(id chat.SessionID) {
 	w.t.Helper()
+	w.happened(id, "turn.started")
+}
+
+// happened waits for the first event of a type.
+func (w *world) happened(id chat.SessionID, typ string) {
+	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
 	for ctx.Err() == nil {
@@ -243,10 +249,10 @@ func (w *world) running(id chat.SessionID) {
 	}
 	for batch := range w.sessions.Watch(ctx, chat.Trusted, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
 		for _, e := range batch.Entries {
-			if e.Label.Type == "turn.started" {
+			if e.Label.Type == typ {
 				return
 			}
 		}
 	}
-	w.t.Fatal("no turn began in time")
+	w.t.Fatalf("no %s in time", typ)
 }

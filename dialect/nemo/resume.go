@@ -55,13 +55,19 @@ func (t *thread) begin(ctx context.Context) (chat.Start, error) {
 // enter finds the session and where the client stands in it.
 func (t *thread) enter(ctx context.Context) (at place, known bool, err error) {
 	defer t.unhope()
+	waited := false
 	for t.session == "" {
 		sess, err := t.s.d.opt.Sessions.Get(ctx, t.caller, chat.SessionID(t.voice.conversation))
 		if err == nil {
 			t.session = sess.ID
+			if waited {
+				// The client has nothing of it, and no place that somebody left is its own.
+				t.s.d.desk.arrive(t.deskKey(), t)
+				return place{Base: 1}, true, nil
+			}
 			at, known = t.s.d.desk.rejoin(ctx, t.deskKey(), t)
 			if !known && sess.CreatedAt >= t.since {
-				at, known = place{Base: 1}, true // it began while the client waited for it
+				at, known = place{Base: 1}, true // it began while the client was on its way here
 			}
 			return at, known, nil
 		}
@@ -69,6 +75,7 @@ func (t *thread) enter(ctx context.Context) (at place, known bool, err error) {
 			return at, false, err
 		}
 		// It will begin with a message, perhaps, from here or from another tab.
+		waited = true
 		select {
 		case <-t.spoken:
 			t.session = t.first.Session

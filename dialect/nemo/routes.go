@@ -104,6 +104,7 @@ func (rt *route) whole(w http.ResponseWriter, r *http.Request, run *run, a *ask)
 
 func (rt *route) failed(w http.ResponseWriter, r *http.Request, run *run) error {
 	if rt.openAI {
+		w.Header().Set("X-Should-Retry", "false") // OpenAI's clients would run the agent again, and its tools
 		sendJSON(w, r, http.StatusInternalServerError, map[string]any{"error": map[string]any{
 			"message": run.err.Details, "type": "server_error", "code": run.err.Code, "param": nil,
 		}})

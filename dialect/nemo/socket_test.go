@@ -54,6 +54,9 @@ func TestBadFrames(t *testing.T) {
 		"number":            {`42`, codeMessage},
 		"too deep":          {strings.Repeat("[", 1000), codeMessage},
 		"wrong kind":        {`{"type":"user_message","id":7}`, codeMessage},
+		"half a character":  {fmt.Sprintf(user, `{"messages":[{"role":"user","content":"\ud83d"}]}`), codeMessage},
+		"a deep message":    {fmt.Sprintf(user, strings.Repeat("[", 1000)+strings.Repeat("]", 1000)), codeMessage},
+		"a user of 5 KiB":   {strings.Replace(fmt.Sprintf(user, `"hi"`), `"id"`, `"user":{"life":"`+strings.Repeat("x", 5<<10)+`"},"id"`, 1), codeMessage},
 		"no type":           {`{"id":"x1"}`, codeMessageType},
 		"unknown type":      {`{"type":"shout"}`, codeMessageType},
 		"a server's type":   {`{"type":"system_response_message","id":"x1","content":{"text":"hi"}}`, codeMessageType},
@@ -79,6 +82,9 @@ func TestBadFrames(t *testing.T) {
 			got := frames[len(frames)-1]
 			if got.Content.Code != tc.code || got.Conversation == "" || got.Content.Details == "" {
 				t.Errorf("got %s, want the code %s", got.raw, tc.code)
+			}
+			if strings.Contains(tc.frame, `"c1"`) && (got.Conversation != "c1" || got.Parent != "x1") {
+				t.Errorf("it is not said to what: %s", got.raw)
 			}
 			if strings.Contains(tc.frame, `"user_message"`) {
 				// The UI would wait for ever otherwise, and would not show the error.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/wire"
@@ -37,10 +38,16 @@ type MCPTool struct {
 	Available   bool   `json:"available"`
 }
 
+// toolsTime is how long servers have to tell their tools; one that is slower is
+// listed without.
+const toolsTime = 10 * time.Second
+
 func (d *Dialect) listTools(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
+	ctx, cancel := context.WithTimeout(r.Context(), toolsTime)
+	defer cancel()
 	clients := []MCPClient{}
 	if d.opt.Tools != nil {
-		clients = append(clients, d.opt.Tools(r.Context())...)
+		clients = append(clients, d.opt.Tools(ctx)...)
 	}
 	sendJSON(w, r, http.StatusOK, map[string]any{"mcp_clients": clients})
 	return nil

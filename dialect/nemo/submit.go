@@ -17,12 +17,7 @@ const importing = `{"nemo":{"import":true}}`
 // need be. again says that the very same was said before.
 func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string, m *said) (sess chat.Session, e chat.Event, again bool, err error) {
 	d.consents.in(c.In())
-	if m.User.Name != "" {
-		c.Actor.Name = m.User.Name
-	}
-	if m.User.Email != "" {
-		c.Actor.Email = m.User.Email
-	}
+	c = m.Person.as(c)
 	text, content, blobs, err := attachments(m.Last.Content)
 	if err != nil {
 		return sess, e, false, err
@@ -48,7 +43,7 @@ func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string
 // context is what the message says beside its content.
 func (m *said) context() json.RawMessage {
 	a := about{
-		SchemaType: m.Schema, SchemaVersion: m.Version, Traceparent: m.Trace, System: m.System, User: m.About, Extra: m.Extra,
+		SchemaType: m.Schema, SchemaVersion: m.Version, Traceparent: m.Trace, System: m.System, Extra: m.Extra,
 	}
 	if m.key() == "" {
 		a.MessageID = m.ID

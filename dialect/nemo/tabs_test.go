@@ -1,32 +1,66 @@
 package nemo
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 )
+
+// counter is an agent that counts to a number, in words; it waits before the word
+// that follows each gate.
+type counter struct {
+	to    int
+	gates map[int]chan struct{}
+}
+
+func (c counter) Answer(ctx context.Context, t *agent.Turn) error {
+	s := t.Stream(true)
+	for i := range c.to {
+		if gate := c.gates[i]; gate != nil {
+			select {
+			case <-gate:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		word := fmt.Sprintf("tok%d", i+1)
+		if i > 0 {
+			word = " " + word
+		}
+		if err := s.Write(ctx, word); err != nil {
+			return err
+		}
+	}
+	return s.Close(ctx)
+}
 
 // Two tabs on one conversation both see everything; the second one from the
 // start of the running turn.
 func TestTwoTabs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	gate := make(chan struct{})
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{5: gate}}}})
 	one := w.dial("?session=s1&conversation_id=c1")
-	one.say("c1", "m1", "/stream 40 100")
+	one.say("c1", "m1", "go")
 	got := one.words(3)
 	first := make(chan []frame)
 	go func() { first <- one.rest(got) }() // reads on, so that it answers pings
 	two := w.dial("?session=s1&conversation_id=c1")
-	if got := text(two.turn()); got != words1toN(40) {
+	second := two.words(5)
+	close(gate)
+	if got := text(two.rest(second)); got != words1toN(40) {
 		t.Errorf("second tab: %q", got)
 	}
 	if got := text(<-first); got != words1toN(40) {
 		t.Errorf("first tab: %q", got)
 	}
-	two.say("c1", "m2", "hi")
+	two.say("c1", "m2", "again")
 	for i, c := range []*client{one, two} {
-		if got := text(c.turn()); got != "You said: hi" {
+		if got := text(c.turn()); got != words1toN(40) {
 			t.Errorf("tab %d: %q", i+1, got)
 		}
 	}
@@ -39,11 +73,47 @@ func TestTabThatWasThereFirst(t *testing.T) {
 	w := newWorld(t, setup{})
 	one, two := w.dial("?conversation_id=c1"), w.dial("?conversation_id=c1")
 	one.heard()
-	two.heard() // it looked, and found nothing
+	two.heard()
 	one.say("c1", "m1", "hi")
-	for i, c := range []*client{one, two} {
-		if got := text(c.turn()); got != "You said: hi" {
-			t.Errorf("tab %d: %q", i+1, got)
+	first := make(chan string, 1)
+	go func() {
+		first <- text(one.turn())
+		one.listen()
+	}()
+	if got := text(two.turn()); got != "You said: hi" {
+		t.Errorf("second tab: %q", got)
+	}
+	if got := <-first; got != "You said: hi" {
+		t.Errorf("first tab: %q", got)
+	}
+}
+
+// A tab that waits for a conversation gets it from its beginning, also when it
+// learns of it late: here the first answer is over before anybody tells it, and a
+// tab that does not answer any more has left its place.
+func TestTabThatWaited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{change: func(o *Options) { o.Gone = time.Millisecond }})
+	waits := w.dial("?conversation_id=c1")
+	waits.heard()
+	me := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeUser}}
+	if _, _, err := w.sessions.Create(t.Context(), me, chat.NewSession{ID: "c1"}); err != nil {
+		t.Fatal(err)
+	}
+	message := chat.NewDraft(chat.UserMessage{Text: "first"}).As("m1")
+	message.Via = via
+	if _, err := w.sessions.Append(t.Context(), me, "c1", []chat.Draft{message}); err != nil {
+		t.Fatal(err)
+	}
+	w.happened("c1", "turn.completed")
+	late := w.dial("")
+	late.say("c1", "m2", "second")
+	if got := text(late.turn()); got != "You said: second" {
+		t.Errorf("the tab that came late: %q", got)
+	}
+	for _, want := range []string{"You said: first", "You said: second"} {
+		if got := text(waits.turn()); got != want {
+			t.Errorf("the tab that waited: %q, want %q", got, want)
 		}
 	}
 }
@@ -52,15 +122,17 @@ func TestTabThatWasThereFirst(t *testing.T) {
 // it stopped.
 func TestOneOfTwoTabsDrops(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	gate := make(chan struct{})
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{80, map[int]chan struct{}{20: gate}}}})
 	one := w.dial("?conversation_id=c1")
-	one.say("c1", "m1", "/stream 80 100")
+	one.say("c1", "m1", "go")
 	had := one.words(1)
 	first := make(chan []frame)
 	go func() { first <- one.rest(had) }() // reads on, so that it answers pings
 	two := w.dial("?conversation_id=c1")
 	got := two.words(12)
 	two.drop()
+	close(gate)
 	got = w.dial("?conversation_id=c1").rest(got)
 	if text(got) != words1toN(80) {
 		t.Errorf("the tab that dropped: %q", text(got))
@@ -84,8 +156,7 @@ func TestTwoTabsAfterKill(t *testing.T) {
 	reads := make(chan struct{})
 	go func() { // it answers pings while the other comes
 		defer close(reads)
-		for _, err := one.tryNext(30 * time.Second); err == nil; _, err = one.tryNext(30 * time.Second) {
-		}
+		one.listen()
 	}()
 	two := w.dial("?conversation_id=c1")
 	two.prompt()
@@ -98,10 +169,7 @@ func TestTwoTabsAfterKill(t *testing.T) {
 		if len(back.seen) != 1 {
 			t.Errorf("the %s tab gets\n%s", name, back.log())
 		}
-		go func() {
-			for _, err := back.tryNext(30 * time.Second); err == nil; _, err = back.tryNext(30 * time.Second) {
-			}
-		}()
+		go back.listen()
 	}
 }
 

@@ -104,12 +104,6 @@ func (s security) token() string {
 	return ""
 }
 
-// userInfo is who the client says the person is.
-type userInfo struct {
-	Name  string `json:"name"`
-	Email string `json:"email"`
-}
-
 // content is what a person says, in the form of OpenAI's chat.
 type content struct {
 	Messages []message `json:"messages"`
