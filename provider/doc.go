@@ -7,7 +7,7 @@
 //	err := p.Serve(ctx, conn)
 //
 // All processes that serve a domain share its requests (a queue group). Answers are
-// JSON; an error becomes {"ok":false,"error":{"code","message"}} with a header that
+// JSON; an error becomes {"ok":false,"code","message","error":{"code","message"}} with a header that
 // says what it would be in HTTP. A domain that nobody serves needs no code: NATS
 // tells whoever asks at once.
 //

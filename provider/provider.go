@@ -141,7 +141,8 @@ func (p *Provider) answer(ctx context.Context, conn *nats.Conn, m *nats.Msg) {
 		if e.Code == chat.Internal {
 			p.Logger.Error("a provider failed", "domain", p.Domain, "op", op, "err", err)
 		}
-		reply.Data, _ = json.Marshal(map[string]any{"ok": false, "error": map[string]any{"code": e.Code, "message": e.Msg}}) // plain texts
+		// In both forms that x1's callers read; plain texts can be encoded.
+		reply.Data, _ = json.Marshal(map[string]any{"ok": false, "code": e.Code, "message": e.Msg, "error": map[string]any{"code": e.Code, "message": e.Msg}})
 	}
 	reply.Header.Set(HeaderStatus, strconv.Itoa(code))
 	if m.Reply != "" {

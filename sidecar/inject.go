@@ -83,12 +83,6 @@ func injection(typ string, payload json.RawMessage) injected {
 
 // inject delivers what people say, one after the other in the order of the log.
 func (s *Sidecar) inject(ctx context.Context) error {
-	// After a restart the agent's own repetition tells what it has heard.
-	select {
-	case <-s.stream.settled:
-	case <-ctx.Done():
-		return nil
-	}
 	for {
 		in, ok := s.book.next()
 		if !ok {
@@ -109,8 +103,13 @@ func (s *Sidecar) inject(ctx context.Context) error {
 // deliver hands one input to the agent, with retries. What the agent does not
 // take in the end is set aside, for all to see.
 func (s *Sidecar) deliver(ctx context.Context, in *input) {
-	var boot int64
-	s.book.look(func(b *book) { boot = b.boot })
+	boot, _, ok := s.reach(ctx)
+	if !ok {
+		return
+	}
+	if next, ok := s.book.next(); !ok || next.seq != in.seq {
+		return // the agent has repeated it: it had heard it before
+	}
 	if in.msg.Type == "turn.stop_requested" {
 		s.stopAgent(ctx, in)
 		s.delivered(ctx, in, boot)
@@ -129,6 +128,13 @@ func (s *Sidecar) deliver(ctx context.Context, in *input) {
 	tries := 0
 	began := s.opt.Now()
 	for {
+		var waited bool
+		if boot, waited, ok = s.reach(ctx); !ok {
+			return
+		}
+		if waited {
+			began = s.opt.Now() // for another process
+		}
 		err = s.post(ctx, "/inject", body.EventID, body)
 		if err == nil {
 			s.delivered(ctx, in, boot)
@@ -154,6 +160,14 @@ func (s *Sidecar) deliver(ctx context.Context, in *input) {
 		}
 	}
 	s.undelivered(ctx, in, boot, tries, err)
+}
+
+// reach waits until it is known which process the agent is: what it was told it
+// repeats, and that must not be taken for words of its own.
+func (s *Sidecar) reach(ctx context.Context) (boot int64, waited, ok bool) {
+	waited, ok = s.stream.gate.wait(ctx)
+	s.book.look(func(b *book) { boot = b.boot })
+	return boot, waited, ok
 }
 
 // stopAgent asks the agent to stop; not all can.

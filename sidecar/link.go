@@ -123,7 +123,7 @@ func (l *link) renew(ctx context.Context) error {
 	conn, err := nats.Connect(address, opts...)
 	if err != nil {
 		if errors.Is(err, nats.ErrAuthorization) {
-			return chat.Errorf(chat.Unauthenticated, "NATS at %s refuses user and password", address).Because(err)
+			return chat.Errorf(chat.Denied, "NATS at %s refuses this user and password", address).Because(err)
 		}
 		return chat.Errorf(chat.Unavailable, "NATS at %s cannot be reached", address).Because(err)
 	}
@@ -162,8 +162,9 @@ func (l *link) credential(ctx context.Context) (address string, opts []nats.Opti
 	ask := map[string]any{"role": x1.Sidecar, "ttl": credentialLife.Seconds()}
 	err = l.post(ctx, path, ask, &cred)
 	if chat.CodeOf(err) == chat.NotFound {
-		// The session begins with its agent.
-		if err = l.post(ctx, "/parley/v1/sessions", map[string]any{"id": l.opt.Session, "agent": chat.NoAgent}, nil); err == nil {
+		// The session begins with its agent, unless somebody began it this moment.
+		err = l.post(ctx, "/parley/v1/sessions", map[string]any{"id": l.opt.Session, "agent": chat.NoAgent}, nil)
+		if err == nil || chat.CodeOf(err) == chat.Conflict {
 			err = l.post(ctx, path, ask, &cred)
 		}
 	}

@@ -64,6 +64,11 @@ func (s *Sidecar) relay(w http.ResponseWriter, r *http.Request, subject, domain 
 		s.log.Warn("a provider request failed", "domain", domain, "err", err)
 		return
 	}
+	if !json.Valid(data) {
+		// It could hold what must not be seen, and nobody could tell.
+		s.failWith(w, r, http.StatusBadGateway, "bad_answer", "the provider of "+domain+" answered with something that is not JSON")
+		return
+	}
 	status := http.StatusOK
 	if n, err := strconv.Atoi(header.Get(x1.HeaderStatus)); err == nil && n >= 200 && n <= 599 {
 		status = n

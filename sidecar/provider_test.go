@@ -77,9 +77,13 @@ func TestProviders(t *testing.T) {
 	if text := fmt.Sprint(v); code != 200 || strings.Contains(text, "abc") || strings.Contains(text, secret) || !strings.Contains(text, "name:me") {
 		t.Fatal(code, text)
 	}
+	answer <- "the password is " + secret
+	if code, v := r.post("/docs/get", `{}`); code != 502 || !strings.Contains(fmt.Sprint(v), "bad_answer") || strings.Contains(fmt.Sprint(v), secret) {
+		t.Fatal(code, v)
+	}
+	<-asked
 }
 
-// An operator may connect it to NATS directly, as old sidecars do.
 // A domain that nobody serves is told so, not waited for.
 func TestNobodyServes(t *testing.T) {
 	w := newWorld(t)
@@ -94,6 +98,7 @@ func TestNobodyServes(t *testing.T) {
 	}
 }
 
+// An operator may connect it to NATS directly, as old sidecars do.
 func TestDirectly(t *testing.T) {
 	w := newWorld(t)
 	a := w.agent(sidecartest.Options{})

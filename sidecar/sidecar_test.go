@@ -197,6 +197,28 @@ func TestTheAgentsMemoryIsShort(t *testing.T) {
 	}
 }
 
+// An agent that remembers less than it should: what it repeats is known by its
+// order all the same.
+func TestTheAgentRemembersLessThanExpected(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.agent(sidecartest.Options{Memory: 10})
+	r := w.attach(a, nil)
+	say(a, 0, 10)
+	w.said(10)
+	for i := 1; i <= 3; i++ {
+		say(a, 10*i, 10*i+5)
+		w.said(10*i + 5)
+		r.stop()
+		say(a, 10*i+5, 10*i+10)
+		r = w.attach(a, nil)
+		w.said(10*i + 10)
+	}
+	if got := w.texts("agent.status", "message"); len(got) != 0 {
+		t.Error(got)
+	}
+}
+
 func TestDeadLetter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

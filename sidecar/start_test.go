@@ -103,30 +103,79 @@ func TestTheAgentPostsItsStartLate(t *testing.T) {
 }
 
 // An agent that did not hear the answer posts its start again, to the next sidecar:
-// by its key it is known for the same.
+// by its key, or because it repeats what was said before, it is known for the same.
 func TestTheAgentPostsItsStartTwice(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	a := w.agent(sidecartest.Options{})
-	r := w.attach(a, nil)
-	start := func(key string) {
-		t.Helper()
-		if code, v := r.post("/event", fmt.Sprintf(`{"type":"session.started","payload":{"agent_id":"helper"},"client_id":%q}`, key)); code != 200 {
-			t.Fatal(v)
+	for _, key := range []string{"first", ""} {
+		for _, words := range [][]string{nil, {"one", "one", "more"}} {
+			t.Run(fmt.Sprintf("key %q words %d", key, len(words)), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				a := w.agent(sidecartest.Options{})
+				r := w.attach(a, nil)
+				start := func() {
+					t.Helper()
+					if code, v := r.post("/event", fmt.Sprintf(`{"type":"session.started","payload":{"agent_id":"helper"},"client_id":%q}`, key)); code != 200 {
+						t.Fatal(v)
+					}
+				}
+				start()
+				for _, text := range words {
+					a.Say("agent.text", map[string]any{"text": text})
+				}
+				w.until("it is stored", func() bool { return len(w.texts("agent.text", "text")) == len(words) })
+				for _, text := range []string{"two", "three"} {
+					r.stop()
+					r = w.attach(a, nil)
+					start()
+					a.Say("agent.text", map[string]any{"text": text})
+					words = append(words, text)
+					w.until("it is stored", func() bool { return slices.Contains(w.texts("agent.text", "text"), text) })
+				}
+				if got := w.texts("agent.text", "text"); !slices.Equal(got, words) {
+					t.Error(got)
+				}
+				if n := len(w.texts(startedType, "agent_id")); n != 1 {
+					t.Errorf("it started %d times", n)
+				}
+			})
 		}
 	}
-	start("first")
-	a.Say("agent.text", map[string]any{"text": "one"})
-	w.until("it is stored", func() bool { return len(w.texts("agent.text", "text")) == 1 })
-	r.stop()
-	r = w.attach(a, nil)
-	start("first")
-	a.Say("agent.text", map[string]any{"text": "two"})
-	w.until("it is stored", func() bool { return slices.Contains(w.texts("agent.text", "text"), "two") })
-	if got := w.texts("agent.text", "text"); !slices.Equal(got, []string{"one", "two"}) {
-		t.Error(got)
-	}
-	if n := len(w.texts(startedType, "agent_id")); n != 1 {
-		t.Errorf("it started %d times", n)
+}
+
+// What is said while the agent is away is for the next process, and its repetition
+// of it is no fact of its own, whenever it tells that it has started.
+func TestTheAgentIsToldSomethingAsItStarts(t *testing.T) {
+	for _, posts := range []bool{true, false} {
+		t.Run(fmt.Sprint("posts its start ", posts), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			a := w.agent(sidecartest.Options{})
+			r := w.attach(a, nil)
+			a.Say("agent.text", map[string]any{"text": "ready"})
+			w.until("it is stored", func() bool { return len(w.texts("agent.text", "text")) == 1 })
+			for i := 1; i <= 4; i++ {
+				before := r.s.stream.refused.Load()
+				a.Kill()
+				w.until("the sidecar misses it", func() bool { return r.s.stream.refused.Load() > before })
+				w.tell("are you there?")
+				if err := a.Boot(); err != nil {
+					t.Fatal(err)
+				}
+				if posts {
+					if code, v := r.post("/event", `{"type":"session.started","payload":{"agent_id":"helper"}}`); code != 200 {
+						t.Fatal(v)
+					}
+				}
+				w.until("it is told", func() bool { return len(w.texts(deliveredType, "sequence")) == i })
+				a.Say("agent.text", map[string]any{"text": "ready"})
+				w.until("it answers", func() bool { return len(w.texts("agent.text", "text")) == 1+i })
+				if got := w.texts("user.message", "text"); len(got) != i {
+					t.Fatalf("%d: %q", i, got)
+				}
+			}
+			if h, _ := a.Heard(); len(h) != 4 {
+				t.Errorf("it heard %v", h)
+			}
+		})
 	}
 }

@@ -26,9 +26,7 @@ type reader struct {
 	steps  chan step
 
 	refused atomic.Int64 // how often nobody listened where the agent should
-
-	once    sync.Once
-	settled chan struct{} // closed when the agent has repeated what it had to
+	gate    *gate        // for what the agent is told
 }
 
 // step is something that happens to the stream.
@@ -46,13 +44,12 @@ const (
 	queueSize = 4096
 	quietTime = 250 * time.Millisecond // an agent repeats its events in one go
 	quietMost = 5 * time.Second        // and does not take longer than that
-	startTime = 100 * time.Millisecond // enough to see that the process before has gone
 )
 
 func newReader(s *Sidecar) *reader {
 	return &reader{
-		s: s, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
-		steps: make(chan step, queueSize), settled: make(chan struct{}),
+		s: s, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
+		steps: make(chan step, queueSize), gate: newGate(),
 	}
 }
 
@@ -76,6 +73,7 @@ func (r *reader) run(ctx context.Context) error {
 		opened, id, err := r.read(ctx, lastID, away)
 		if opened {
 			away, lastID = false, id
+			r.gate.shut()
 			r.push(ctx, step{closed: true})
 		}
 		if ctx.Err() != nil {
@@ -184,21 +182,6 @@ func (r *reader) push(ctx context.Context, st step) bool {
 	}
 }
 
-// boot tells which boot of the agent its session.started stands for. When the
-// agent has restarted, the stream of the process before ended earlier than this
-// one could post; that end must be seen first.
-func (r *reader) boot(ctx context.Context, name string) (int64, error) {
-	answer := make(chan int64, 1)
-	if pause(ctx, startTime) && r.push(ctx, step{started: answer, name: name}) {
-		select {
-		case n := <-answer:
-			return n, nil
-		case <-ctx.Done():
-		}
-	}
-	return 0, chat.Errorf(chat.Unavailable, "the sidecar is ending").Because(ctx.Err())
-}
-
 // stretch is what the deciding goroutine knows of the stream.
 type stretch struct {
 	tape   tape
@@ -207,6 +190,8 @@ type stretch struct {
 	posted bool           // its session.started came, on this very connection
 	early  bool           // or just before there was one
 	open   bool           // there is a connection
+	ended  int            // so many ended before
+	held   []step         // starts of the agent that wait for what its stream tells
 	had    int            // so much of this boot was stored before it
 	counts map[string]int // how often the stream had a user's words
 	quiet  bool
@@ -228,15 +213,19 @@ func (r *reader) work(ctx context.Context) {
 				// What the agent says of itself now is of the connection to come. What
 				// was not decided will be repeated there.
 				st.open, st.posted, st.tape = false, false, tape{}
+				st.ended++
 				r.s.book.look(func(b *book) { st.had = len(b.stream) })
+				r.release(ctx, st)
 			case p.opened:
 				r.open(ctx, st, p.away)
 			case p.started != nil:
-				p.started <- r.begin(ctx, st, p.name)
+				r.start(ctx, st, p)
 			default:
 				r.take(ctx, st, &p.item)
 			}
 			switch {
+			case !st.open && len(st.held) > 0:
+				timer.Reset(startWait)
 			case st.quiet || !st.open:
 			case st.tape.live && len(r.steps) == 0 && time.Since(st.since) > quietTime:
 				// It talks on without a pause, and we have heard all of it.
@@ -247,6 +236,8 @@ func (r *reader) work(ctx context.Context) {
 		case <-timer.C:
 			if st.open {
 				r.settle(ctx, st)
+			} else {
+				r.release(ctx, st)
 			}
 		case <-ctx.Done():
 			return
@@ -257,8 +248,9 @@ func (r *reader) work(ctx context.Context) {
 // settle says that the agent has repeated what it had to.
 func (r *reader) settle(ctx context.Context, st *stretch) {
 	st.quiet = true
+	r.release(ctx, st)
 	r.append(ctx, st, r.lined(ctx, st, st.tape.quiet()))
-	r.once.Do(func() { close(r.settled) })
+	r.gate.pass(st.ended)
 }
 
 // open begins a new connection: the agent repeats what it remembers.
@@ -281,29 +273,6 @@ func (r *reader) open(ctx context.Context, st *stretch, away bool) {
 	st.tape = tape{replay: r.s.opt.Replay}
 	b.look(func(b *book) { st.tape.have = append([]digest(nil), b.stream...) })
 	st.had = len(st.tape.have)
-}
-
-// begin handles the agent's session.started: whatever it says on this connection
-// is of this process.
-func (r *reader) begin(ctx context.Context, st *stretch, name string) int64 {
-	// What it said on this connection before it told us so is its own.
-	booted, again := false, st.posted
-	r.s.book.look(func(b *book) {
-		booted = b.booted || st.had > 0 && !st.fresh
-		again = again || name != "" && b.bootKey == bootKey(b.boot, name)
-	})
-	if again {
-		return st.boot
-	}
-	st.posted, st.early = true, !st.open
-	if booted {
-		st.boot++
-		st.fresh = true
-		r.s.book.begin(st.boot)
-		st.counts = map[string]int{}
-		r.append(ctx, st, st.tape.anew())
-	}
-	return st.boot
 }
 
 // take decides about one event of the stream.

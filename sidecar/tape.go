@@ -55,6 +55,7 @@ type tape struct {
 	count int    // events of the stream so far
 	kept  []said // those that were not given out; never more than replay and what is stored
 	gap   bool   // between what is stored and what came, events may be missing
+	other bool   // nothing of what came is stored
 }
 
 // feed takes the next event of the stream and returns what is new.
@@ -84,21 +85,42 @@ func (t *tape) quiet() []said {
 	if !t.hold {
 		return nil
 	}
-	t.hold = false
+	at, ok := t.find()
+	t.hold, t.at, t.gap, t.other = false, at, !ok, !ok
+	if t.at+len(t.kept) > len(t.have) {
+		return t.settle()
+	}
+	return nil
+}
+
+// overlap is how much must be repeated to be taken for a repetition, by an agent
+// whose memory is shorter than we were told.
+const overlap = 3
+
+// find looks for a place other than 0 with which the stream began. There is none
+// if ok is false: then all of it is new.
+func (t *tape) find() (at int, ok bool) {
+	first, last := max(1, len(t.have)-len(t.kept)), len(t.have)-overlap
 	if len(t.kept) >= t.replay {
-		for at := max(1, len(t.have)-t.replay); at < len(t.have); at++ {
-			n := min(len(t.kept), len(t.have)-at)
-			if slices.EqualFunc(t.have[at:at+n], t.kept[:n], func(d digest, s said) bool { return d == s.digest }) {
-				t.at = at
-				if at+len(t.kept) > len(t.have) {
-					return t.settle()
-				}
-				return nil
-			}
+		first, last = max(1, len(t.have)-t.replay), len(t.have)-1
+	}
+	for at := first; at <= last; at++ {
+		n := min(len(t.kept), len(t.have)-at)
+		if slices.EqualFunc(t.have[at:at+n], t.kept[:n], func(d digest, s said) bool { return d == s.digest }) {
+			return at, true
 		}
 	}
-	t.at, t.gap = len(t.have), true
-	return t.settle()
+	return len(t.have), false
+}
+
+// whole reports whether the agent has repeated everything that is stored and that
+// it can remember: it is the process that said it.
+func (t *tape) whole() bool {
+	if t.hold {
+		at, ok := t.find()
+		return ok && at+len(t.kept) >= len(t.have)
+	}
+	return !t.other && t.at+len(t.kept) >= len(t.have)
 }
 
 // anew says that the agent is another process than the one whose words are

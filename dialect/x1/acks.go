@@ -3,6 +3,7 @@ package x1
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -20,6 +20,11 @@ import (
 // writer, so its number must have grown by as many as were published. If it has
 // not, the sessions of that window fall back. That costs a fraction of one
 // acknowledgement per message.
+//
+// What nobody follows goes to the archive alone. Somebody may begin to follow
+// while it is on its way, too late for the one and too early for the other; so
+// when a window is acknowledged its sessions are looked at again, and then either
+// it goes out live as well, or whoever comes now finds it in the archive.
 type acks struct {
 	p    *projector
 	news chan struct{} // a window was settled; room for one
@@ -27,6 +32,7 @@ type acks struct {
 	base string // of reply subjects
 
 	mu      sync.Mutex
+	out     *outlet
 	sent    uint64 // messages published so far
 	shift   uint64 // the archive's number minus sent
 	filling *window
@@ -63,18 +69,19 @@ func newAcks(p *projector) *acks {
 }
 
 // open learns the archive's number and listens for acknowledgements.
-func (a *acks) open(ctx context.Context, conn *nats.Conn, stream jetstream.Stream) error {
+func (a *acks) open(ctx context.Context, out *outlet) error {
 	wait, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()
-	info, err := stream.Info(wait)
+	info, err := out.stream.Info(wait)
 	if err != nil {
 		return err
 	}
 	a.mu.Lock()
+	a.out = out
 	a.shift = info.State.LastSeq - a.sent
-	a.base = conn.NewRespInbox()
+	a.base = out.conn.NewRespInbox()
 	a.mu.Unlock()
-	a.sub, err = conn.Subscribe(a.base+".*", a.acknowledged)
+	a.sub, err = out.conn.Subscribe(a.base+".*", a.acknowledged)
 	return err
 }
 
@@ -86,9 +93,9 @@ func (a *acks) close() {
 	a.expire(0)
 }
 
-// publish sends one message to the archive. When too many are unacknowledged it
-// waits. An error means that the connection is gone.
-func (a *acks) publish(ctx context.Context, conn *nats.Conn, l *lane, subject string, data []byte, at chat.At) error {
+// publish sends one event live, if somebody follows, and to the archive. When too
+// many are unacknowledged it waits. An error means that the connection is gone.
+func (a *acks) publish(ctx context.Context, l *lane, data []byte, at chat.At) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for len(a.windows) >= maxWindows {
@@ -102,38 +109,79 @@ func (a *acks) publish(ctx context.Context, conn *nats.Conn, l *lane, subject st
 		a.number++
 		w = &window{number: a.number, oldest: at}
 		a.filling = w
-	} else if err := conn.Publish(a.held.subject, a.held.data); err != nil {
+	} else if err := a.out.conn.Publish(a.held.subject, a.held.data); err != nil {
 		a.abandon(w)
 		return err
 	} else {
 		a.sent++
 	}
-	if len(w.lanes) == 0 || w.lanes[len(w.lanes)-1] != l {
+	if l.window.Load() != w {
 		w.lanes = append(w.lanes, l)
+		l.window.Store(w)
+		l.live = a.out.heard(l.events)
 	}
-	l.window.Store(w)
+	l.unseen = append(l.unseen, raw{w.number, data})
+	if l.live {
+		if err := a.show(l); err != nil {
+			a.abandon(w)
+			return err
+		}
+	}
 	w.oldest = min(w.oldest, at)
-	a.held.subject, a.held.data = subject, data
+	a.held.subject, a.held.data = l.archive, data
 	if w.count++; w.count >= windowSize {
-		a.last(conn)
+		a.last()
 	}
 	return nil
 }
 
+// show sends live what was not. The caller holds mu.
+func (a *acks) show(l *lane) error {
+	for i, r := range l.unseen {
+		if err := a.out.conn.Publish(l.events, r.data); err != nil {
+			l.unseen = slices.Delete(l.unseen, 0, i)
+			return err
+		}
+	}
+	clear(l.unseen)
+	l.unseen = l.unseen[:0]
+	return nil
+}
+
+// review looks again who follows the sessions of a window that is stored, or
+// given up: from now on whoever comes finds it there. The caller holds mu.
+func (a *acks) review(w *window) {
+	for _, l := range w.lanes {
+		n := 0
+		for n < len(l.unseen) && l.unseen[n].window <= w.number {
+			n++
+		}
+		if n == 0 {
+			continue
+		}
+		if a.out.heard(l.events) {
+			l.live = true
+			_ = a.show(l) // whoever is cut off now will look into the archive
+		} else {
+			l.unseen = slices.Delete(l.unseen, 0, n)
+		}
+	}
+}
+
 // cut ends the window that is being filled.
-func (a *acks) cut(conn *nats.Conn) {
+func (a *acks) cut() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.filling != nil {
-		a.last(conn)
+		a.last()
 	}
 }
 
 // last sends the message that is acknowledged for all of its window. The caller
 // holds mu.
-func (a *acks) last(conn *nats.Conn) {
+func (a *acks) last() {
 	w := a.filling
-	err := conn.PublishRequest(a.held.subject, a.base+"."+strconv.FormatUint(w.number, 10), a.held.data)
+	err := a.out.conn.PublishRequest(a.held.subject, a.base+"."+strconv.FormatUint(w.number, 10), a.held.data)
 	a.held.data = nil
 	if err != nil {
 		a.abandon(w)
@@ -149,6 +197,7 @@ func (a *acks) last(conn *nats.Conn) {
 // caller holds mu.
 func (a *acks) abandon(w *window) {
 	a.filling, a.held.data = nil, nil
+	a.review(w)
 	a.p.lapse(w)
 }
 
@@ -174,7 +223,8 @@ func (a *acks) acknowledged(m *nats.Msg) {
 		bad = ack.Seq < w.upTo+a.shift
 		a.shift = ack.Seq - w.upTo
 	}
-	a.done(w)
+	a.review(w)
+	a.done()
 	a.mu.Unlock()
 	if bad {
 		a.p.d.log.Warn("the archive of x1 did not store everything; what it lacks is published again", "answer", string(m.Data))
@@ -184,7 +234,7 @@ func (a *acks) acknowledged(m *nats.Msg) {
 }
 
 // done wakes who waits for a window. The caller holds mu.
-func (a *acks) done(*window) {
+func (a *acks) done() {
 	a.settled.Broadcast()
 	select {
 	case a.news <- struct{}{}:
@@ -200,12 +250,15 @@ func (a *acks) expire(after time.Duration) {
 		if time.Since(w.cutAt) >= after {
 			delete(a.windows, n)
 			late = append(late, w)
-			a.done(w)
+			a.done()
 		}
 	}
 	if after == 0 && a.filling != nil {
 		late = append(late, a.filling)
 		a.filling, a.held.data = nil, nil
+	}
+	for _, w := range late {
+		a.review(w)
 	}
 	a.settled.Broadcast()
 	a.mu.Unlock()
@@ -242,8 +295,8 @@ func (a *acks) oldest() (at chat.At, ok bool) {
 }
 
 // barrier waits until all that was published up to now is acknowledged or given up.
-func (a *acks) barrier(ctx context.Context, conn *nats.Conn) error {
-	a.cut(conn)
+func (a *acks) barrier(ctx context.Context) error {
+	a.cut()
 	stop := context.AfterFunc(ctx, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -250,4 +251,56 @@ func TestAnAcknowledgementThatDoesNotFit(t *testing.T) {
 		w.append("s1", chat.AgentStatus{Message: "x"})
 	}
 	w.complete("s1")
+}
+
+// Who begins to follow just when an event is on its way to the archive gets it
+// live: it is neither in the archive yet, nor was anybody there to hear it.
+func TestBeginningToFollowMissesNothing(t *testing.T) {
+	var viewer *client
+	var waits atomic.Bool
+	came := make(chan *feed, 1)
+	w := newWorld(t, setup{change: func(o *Options) {
+		listened := o.Listened
+		o.Listened = func(s string) bool {
+			yes := listened(s)
+			if s == Subject("s1", Events) && waits.CompareAndSwap(true, false) {
+				came <- viewer.follow(s) // after it was looked, before the event is sent
+			}
+			return yes
+		}
+	}})
+	w.create("s1", chat.NoAgent)
+	w.complete("s1")
+	w.until("all is acknowledged", func() bool { return w.dialect.project.acks.pending() == 0 })
+	viewer = w.root()
+	waits.Store(true)
+	w.append("s1", chat.AgentStatus{Message: "on its way"})
+	events := <-came
+	events.until("what was on its way", upTo(2))
+}
+
+// A session that is imported is in the archive from its beginning.
+func TestAnImportedSessionIsArchived(t *testing.T) {
+	from, to := newWorld(t, setup{still: true}), newWorld(t, setup{})
+	from.create("s1", chat.NoAgent)
+	for range 5 {
+		from.append("s1", chat.AgentStatus{Message: "elsewhere"})
+	}
+	facts, _, err := from.sessions.Read(t.Context(), chat.Trusted, "s1", chat.Range{Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sess, err := to.sessions.Import(t.Context(), chat.Trusted, "s1", func(yield func(chat.Fact, error) bool) {
+		for _, f := range facts {
+			if !yield(f, nil) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.dialect.Imported(sess)
+	to.append("s1", chat.AgentStatus{Message: "here"})
+	to.complete("s1")
 }

@@ -41,8 +41,9 @@ type attended struct {
 
 // told is a user fact that the sidecar was told.
 type told struct {
-	id, text, request string
-	echoed            bool
+	id, request string
+	text        digest
+	echoed      int // the life of the publisher that repeated it last, from 1 on; see past.epoch
 }
 
 func newAttendance(d *Dialect) *attendance {
@@ -170,19 +171,17 @@ func (o *outlet) deliver(ctx context.Context, id chat.SessionID, f chat.Fact, ty
 		return nil
 	}
 	data, ok := EncodeInput(&e)
-	if !ok || e.Via == via && e.Actor.Kind == chat.Agent {
-		return nil
+	if !ok || e.Via == via && e.Actor.Kind == chat.Agent || published(&e) {
+		return nil // the sidecar said it itself
 	}
-	at.mu.Lock()
 	at.tell(&e)
-	at.mu.Unlock()
 	m := &nats.Msg{Data: data, Header: nats.Header{}}
 	m.Header.Set(HeaderSequence, strconv.FormatUint(uint64(f.Seq), 10))
 	// A person who speaks is present.
 	poke := nats.NewMsg(Subject(id, Presence))
 	poke.Header.Set(HeaderSequence, strconv.FormatUint(uint64(f.Seq), 10))
 	_ = o.conn.PublishMsg(poke) // what was said wakes the agent anyhow
-	if o.external && e.Via != via {
+	if o.p.d.opt.External && e.Via != via {
 		// Sidecars of the same account; what came by input they have heard.
 		m.Subject = Subject(id, Input)
 		if err := o.conn.PublishMsg(m); err != nil {
@@ -193,57 +192,55 @@ func (o *outlet) deliver(ctx context.Context, id chat.SessionID, f chat.Fact, ty
 	return o.conn.PublishMsg(m)
 }
 
-// maxTold bounds what is remembered of user facts.
-const maxTold = 256
+// maxTold bounds what is remembered of user facts: more than a replay buffer has.
+const maxTold = 1024
 
-// tell remembers a fact that the sidecar is told. The caller holds at.mu.
+// tell remembers a fact that the sidecar is told.
 func (at *attended) tell(e *chat.Event) {
-	t := told{id: string(e.ID), request: chat.AnswerOf(e.Body)}
+	text := ""
 	switch b := e.Body.(type) {
 	case chat.UserMessage:
-		t.text = b.PlainText()
+		text = b.PlainText()
 	case chat.UserInputResponse:
-		if t.text = b.Text; t.text == "" && len(b.Values) > 0 {
-			t.text = b.Values[0]
+		if text = b.Text; text == "" && len(b.Values) > 0 {
+			text = b.Values[0]
 		}
 	case chat.UserPermissionResponse:
 		if raw, ok := Synthetic(e); ok {
-			t.text = (&Message{Payload: raw}).said().Text
+			text = (&Message{Payload: raw}).said().Text
 		}
 	default:
 		return
 	}
-	if slices.ContainsFunc(at.told, func(o told) bool { return o.id == t.id }) {
+	if published(e) {
+		return // its repetition is known by its place
+	}
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if slices.ContainsFunc(at.told, func(o told) bool { return o.id == string(e.ID) }) {
 		return
 	}
 	if len(at.told) >= maxTold {
-		at.told = slices.Delete(at.told, 0, maxTold/2)
+		at.told = slices.Delete(at.told, 0, maxTold/4)
 	}
-	at.told = append(at.told, t)
+	at.told = append(at.told, told{id: string(e.ID), request: chat.AnswerOf(e.Body), text: digestOf(text, nil)})
 }
 
 // echo reports whether a message is only the agent's repetition of what it was
-// told. Like past it belongs to one goroutine.
+// told: a user.message or user.input_response. It repeats a fact once, and once more in each life of its sidecar. Like
+// past it belongs to one goroutine.
 func (at *attended) echo(m *Message) bool {
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	if m.Type != "user.message" && m.Type != "user.input_response" {
-		return false
-	}
 	s := m.said()
-	found := -1
-	for i, t := range at.told {
-		same := s.EventID != "" && s.EventID == t.id || t.text == s.Text && (m.Type == "user.message" || s.RequestID == t.request)
-		if same && (found < 0 || at.told[found].echoed && !t.echoed) {
-			found = i
+	text, life := digestOf(s.Text, nil), at.past.epoch+1
+	for i := range at.told {
+		t := &at.told[i]
+		same := s.EventID != "" && s.EventID == t.id || t.text == text && (m.Type == "user.message" || s.RequestID == t.request)
+		if same && t.echoed != life {
+			t.echoed = life
+			return true
 		}
 	}
-	if found < 0 {
-		return false
-	}
-	if at.told[found].echoed && at.past != nil && at.past.places == nil && !at.past.lost {
-		return false // nothing is replayed: it was said again, elsewhere
-	}
-	at.told[found].echoed = true
-	return true
+	return false
 }

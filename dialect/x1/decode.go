@@ -2,6 +2,7 @@ package x1
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -20,6 +21,9 @@ func Decode(id chat.SessionID, b []byte) (Message, error) {
 		return m, chat.Errorf(chat.Invalid, "not an x1 message: it is not valid JSON, or nested too deeply").Because(err)
 	}
 	if err := json.Unmarshal(b, &m); err != nil {
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
+			return m, chat.Errorf(chat.Invalid, "not an x1 message: its %s cannot be a %s", wrong.Field, wrong.Value).Because(err)
+		}
 		return m, chat.Errorf(chat.Invalid, "not an x1 message: session_id, timestamp, sequence, type and payload are needed").Because(err)
 	}
 	if m.Type == "" {
@@ -61,11 +65,15 @@ func transient(typ string) bool {
 // therefore in no replay buffer.
 func posted(typ string) bool {
 	switch typ {
-	case "agent.status", "agent.artifact", "agent.share", "agent.permission_request", "agent.message_to_caller", "session.started", startedType:
+	case "agent.status", "agent.artifact", "agent.share", "agent.permission_request", "agent.message_to_caller":
 		return true
 	}
-	return false
+	return boots(typ)
 }
+
+// boots reports whether an agent says by it that it has started. It is posted too,
+// but some agents have it in their buffers.
+func boots(typ string) bool { return typ == "session.started" || typ == startedType }
 
 // said is what x1's own code puts into a user message beside its text.
 type said struct {

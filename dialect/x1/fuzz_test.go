@@ -3,6 +3,7 @@ package x1
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -26,10 +27,10 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%+v", m)
 		}
 		p := newPast()
-		if v, d := p.judge(&m, b); v == fresh {
-			p.note(d, m.Type)
+		if v, d := p.judge(&m, b, time.Time{}); v == fresh {
+			p.note(d, &m)
 		}
-		if v, _ := p.judge(&m, b); v != copied {
+		if v, _ := p.judge(&m, b, time.Time{}); v != copied {
 			t.Fatal("the same message is taken twice")
 		}
 		m.said()

@@ -175,11 +175,7 @@ func (d *Dialect) recallPast(ctx context.Context, id chat.SessionID, at *attende
 			return err
 		}
 		past.recall(&e)
-		if e.Actor.Kind == chat.User {
-			at.mu.Lock()
-			at.tell(&e)
-			at.mu.Unlock()
-		}
+		at.tell(&e)
 	}
 	if err := d.recallEpoch(ctx, id, at); err != nil {
 		return err
@@ -211,9 +207,7 @@ func (in *intake) take(ctx context.Context, a *arrival) {
 		return
 	}
 	if transient(m.Type) {
-		// For those who watch at this moment; it takes no number.
-		_ = in.conn.Publish((&outlet{external: in.d.opt.External}).subject(&lane{token: Token(in.id)}, Delta), a.msg.Data)
-		in.d.dropped(a, "transient")
+		in.hint(a, m)
 		return
 	}
 	if !a.guest {
@@ -224,17 +218,21 @@ func (in *intake) take(ctx context.Context, a *arrival) {
 		draft.Type = startedType
 	}
 	if m.ClientID == "" {
-		v, dg := in.at.past.judge(&m, a.msg.Data)
-		switch {
-		case v == copied || v == replay:
+		v, dg := in.at.past.judge(&m, a.msg.Data, in.d.opt.Now())
+		if v == copied || v == replay {
 			in.d.dropped(a, "replay")
 			return
-		case in.at.echo(&m):
-			in.d.dropped(a, "echo")
+		}
+		if echo, err := in.echo(ctx, &m); echo || err != nil {
+			if err != nil {
+				in.d.refuse(ctx, a, err)
+			} else {
+				in.d.dropped(a, "echo")
+			}
 			return
 		}
 		draft.ClientID = in.at.past.key(&m, dg, in.d.opt.Now().UnixNano())
-		in.at.past.note(dg, draft.Type)
+		in.at.past.note(dg, &m)
 	}
 	err = draft.Settle()
 	if err == nil {
@@ -260,6 +258,44 @@ func (in *intake) take(ctx context.Context, a *arrival) {
 	in.caller = c
 	in.waiting = append(in.waiting, a)
 	in.drafts = append(in.drafts, draft)
+}
+
+// echo reports whether a message is the agent's repetition of what a person said.
+// On a NATS that runs elsewhere the agent may have heard it before we noted so;
+// the log has it then.
+func (in *intake) echo(ctx context.Context, m *Message) (bool, error) {
+	if m.Type != "user.message" && m.Type != "user.input_response" {
+		return false, nil
+	}
+	if in.at.echo(m) {
+		return true, nil
+	}
+	var facts []chat.Fact
+	err := in.d.steady(ctx, func() (err error) {
+		facts, _, err = in.d.opt.Sessions.Read(ctx, chat.Trusted, in.id, chat.Range{Limit: 64, Desc: true})
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	for _, f := range slices.Backward(facts) {
+		e, err := f.Event()
+		if err != nil {
+			return false, err
+		}
+		in.at.tell(&e)
+	}
+	return in.at.echo(m), nil
+}
+
+// hint shows something to those who watch at this moment; it takes no number. The
+// copy for the archive is not shown again.
+func (in *intake) hint(a *arrival, m Message) {
+	m.Sequence = nil
+	if b, err := json.Marshal(m); err == nil && a.kind == Events {
+		_ = in.conn.Publish(in.d.outgoing(in.id, Delta), b) // for those who hear it
+	}
+	in.d.dropped(a, "transient")
 }
 
 // flush appends what was collected, as one unit, or one by one when one of them

@@ -195,6 +195,86 @@ func TestAttendedSessionsAreToldWhatPeopleSay(t *testing.T) {
 	w.complete("s1")
 }
 
+// What the agent repeats of people is part of its buffer, wherever it stands there:
+// first, last, twice. None of it becomes a second fact, the sidecar is not told it
+// again, and what lies between is not doubled. So also when the server was
+// restarted in between.
+func TestAReplayThatBeginsWithAnEcho(t *testing.T) {
+	dir := t.TempDir()
+	w := newWorld(t, setup{dir: dir})
+	login := nats.UserInfo(sidecarUser, "")
+	s := &oldSidecar{client: w.dial(login), id: "s1"}
+	s.publish("session.started", `{"agent_id":"coder"}`)
+	w.until("it has started", func() bool { return len(w.log("s1")) == 2 })
+	input := s.follow(Subject("s1", Input))
+	ask := func(text string) {
+		w.append("s1", chat.UserMessage{Text: text})
+		n := w.log("s1")[len(w.log("s1"))-1].Seq
+		input.until("the input "+text, upTo(n))
+		s.says("user.message", fmt.Sprintf(`{"text":%q,"source":"user"}`, text))
+	}
+	var said []string
+	answer := func(text string) {
+		s.says("agent.text", fmt.Sprintf(`{"text":%q}`, text))
+		said = append(said, text)
+		w.until(text+" is stored", func() bool { return len(texts(w.log("s1"))) >= len(said) })
+	}
+	check := func(when string, users int) {
+		t.Helper()
+		facts := 0
+		for _, e := range w.log("s1") {
+			if e.Type == "user.message" {
+				facts++
+			}
+		}
+		if have := texts(w.log("s1")); facts != users || !slices.Equal(have, said) {
+			t.Fatalf("%s: %d user facts, texts %q", when, facts, have)
+		}
+	}
+	ask("hi")
+	answer("hello")
+	ask("hi")
+	answer("hello")
+	s.publish("agent.status", `{"message":"busy"}`)
+	ask("bye")
+	s.life()
+	answer("one")
+	check("after a restart of the sidecar", 3)
+	w.close()
+
+	w = newWorld(t, setup{dir: dir})
+	s.client = w.dial(login)
+	input = s.follow(Subject("s1", Input))
+	s.life()
+	answer("two")
+	check("after a restart of both", 3)
+	ask("hi") // said again, for real
+	answer("hello")
+	check("after more was said", 4)
+	if n := len(input.all()); n != 1 {
+		t.Errorf("the sidecar was told %d times", n)
+	}
+	w.complete("s1")
+}
+
+// What the agent makes up itself, such as the prompt it began with, is a fact, and
+// nothing that the agent must be told.
+func TestAnAgentsOwnPromptIsNotToldToIt(t *testing.T) {
+	w := newWorld(t, setup{})
+	s := &oldSidecar{client: w.dial(nats.UserInfo(sidecarUser, "")), id: "s1"}
+	input := s.follow(Subject("s1", Input))
+	s.says("user.message", `{"text":"do it"}`)
+	s.says("agent.text", `{"text":"done"}`)
+	s.life()
+	s.says("agent.text", `{"text":"more"}`)
+	w.until("all is stored", func() bool { return slices.Equal(texts(w.log("s1")), []string{"done", "more"}) })
+	w.append("s1", chat.UserMessage{Text: "thanks"})
+	input.until("what a person says", upTo(5))
+	if n, log := len(input.all()), w.log("s1"); n != 1 || len(log) != 5 {
+		t.Fatalf("told %d times, %d events", n, len(log))
+	}
+}
+
 func TestNewPublishersAreTakenAtTheirWord(t *testing.T) {
 	w := newWorld(t, setup{})
 	w.create("s1", chat.NoAgent)
@@ -238,9 +318,16 @@ func TestTransientHintsTakeNoNumber(t *testing.T) {
 	delta := w.dial().follow(Subject("s1", Delta))
 	s.publish("agent.text", `{"text":"x"}`)
 	s.publish("session.agent_thinking", `{"event_id":"e"}`)
-	w.until("the hint comes", func() bool { return len(delta.all()) >= 1 })
+	s.publish("session.agent_thinking_cancelled", `{"event_id":"e"}`)
 	s.publish("agent.text", `{"text":"y"}`)
 	w.until("the rest is stored", func() bool { return len(w.log("s1")) == 3 })
+	w.until("the hints come", func() bool { return len(delta.all()) >= 2 })
+	for i, want := range []string{"session.agent_thinking", "session.agent_thinking_cancelled"} {
+		var m Message
+		if err := json.Unmarshal(delta.all()[i].Data, &m); err != nil || m.Type != want || m.Sequence != nil {
+			t.Errorf("%d: %s %v", i, delta.all()[i].Data, err)
+		}
+	}
 }
 
 func TestBadEventsOfASidecarDoNotHoldUpGoodOnes(t *testing.T) {

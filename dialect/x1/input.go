@@ -131,8 +131,8 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, m *Message, s *said
 			}
 			request = st.Prompts[0].RequestID
 		}
-		if p := st.Prompt(request); p != nil {
-			consent(p, s.Text, &ans)
+		if p := st.Prompt(request); p != nil && !consent(p, s.Text, &ans) {
+			return e, chat.Errorf(chat.Invalid, "this prompt asks for consent: answer with a text such as approve or deny")
 		}
 	}
 	err = d.steady(ctx, func() error {
@@ -142,11 +142,15 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, m *Message, s *said
 	return e, err
 }
 
-// consent reads a yes or no where that is what was asked for.
-func consent(p *chat.Prompt, text string, ans *chat.Answer) {
+// consent reads a yes or no where that is what was asked for; false tells that it is
+// neither.
+func consent(p *chat.Prompt, text string, ans *chat.Answer) bool {
+	if p.Approval == nil && p.Permission == nil {
+		return true
+	}
 	approve, ok := yes(text)
 	if !ok {
-		return
+		return false
 	}
 	switch {
 	case p.Approval != nil:
@@ -160,6 +164,7 @@ func consent(p *chat.Prompt, text string, ans *chat.Answer) {
 		}
 		ans.Granted = &granted
 	}
+	return true
 }
 
 // steady does something until it succeeds or is refused for good: what came by

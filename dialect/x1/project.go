@@ -35,7 +35,8 @@ type projector struct {
 	calm   chan struct{}
 }
 
-// lane is one session on its way out. Guarded by projector.mu, down to gone.
+// lane is one session on its way out. Guarded by projector.mu, down to gone, and
+// from live on by acks.mu.
 type lane struct {
 	id     chat.SessionID
 	next   chat.Seq // the number that comes next; 0 when that is not known
@@ -44,9 +45,23 @@ type lane struct {
 	since  chat.At  // position of the first event that did not go out, or of the erase
 	gone   bool     // erased
 
-	token  string                 // of its subjects
-	window atomic.Pointer[window] // the newest one with an event of it
-	mend   sync.Mutex             // held while it is repaired or purged; taken before all others
+	wiped chan struct{} // closed once the archive has forgotten it; nil until it is erased
+
+	live   bool  // somebody follows it, as far as its newest window knows
+	unseen []raw // published to the archive alone, and not acknowledged there
+
+	events  string                 // its subjects, as we publish on them
+	archive string                 //
+	delta   string                 //
+	off     atomic.Bool            // behind or gone, for those without the lock
+	window  atomic.Pointer[window] // the newest one with an event of it
+	mend    sync.Mutex             // held while it is repaired or purged; taken before all others
+}
+
+// raw is an event as it goes out, and the number of its window.
+type raw struct {
+	window uint64
+	data   []byte
 }
 
 // settled reports whether all that was published of it is acknowledged.
@@ -59,6 +74,7 @@ func (l *lane) settled() bool {
 type job struct {
 	lane  *lane
 	what  task
+	typ   string
 	fact  chat.Fact
 	piece *chat.Preview
 	at    chat.At
@@ -116,7 +132,7 @@ func (p *projector) take(id chat.SessionID, entries []chat.Entry) {
 			p.fallBack(l, e.At)
 		default:
 			l.next = e.Fact.Seq + 1
-			p.put(job{lane: l, what: sendFact, fact: e.Fact, at: e.At})
+			p.put(job{lane: l, what: sendFact, typ: e.Label.Type, fact: e.Fact, at: e.At})
 		}
 	}
 }
@@ -128,7 +144,7 @@ func (p *projector) lane(id chat.SessionID) *lane {
 		if len(p.lanes) >= maxLanes {
 			p.forget()
 		}
-		l = &lane{id: id, token: Token(id)}
+		l = &lane{id: id, events: p.d.outgoing(id, Events), archive: p.d.outgoing(id, Archive), delta: p.d.outgoing(id, Delta)}
 		p.lanes[id] = l
 	}
 	return l
@@ -173,11 +189,20 @@ func (p *projector) fallBack(l *lane, at chat.At) {
 		return
 	}
 	l.behind, l.since = true, at
+	l.off.Store(true)
 	if p.ill == 0 {
 		p.calm = make(chan struct{})
 	}
 	p.ill++
 	p.put(job{lane: l, what: repair})
+}
+
+// imported lets a session be read from the log that nobody has heard of; at is
+// when it was last active, by which the next process would find it.
+func (p *projector) imported(id chat.SessionID, at chat.At) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fallBack(p.lane(id), at)
 }
 
 // lapse lets the sessions of a window fall back.
@@ -194,6 +219,7 @@ func (p *projector) lapse(w *window) {
 // recovered ends a fallBack. The caller holds mu.
 func (p *projector) recovered(l *lane) {
 	l.behind, l.stale = false, false
+	l.off.Store(l.gone)
 	if p.ill--; p.ill == 0 {
 		close(p.calm)
 	}
@@ -205,7 +231,8 @@ func (p *projector) erase(id chat.SessionID) {
 	defer p.mu.Unlock()
 	l := p.lane(id)
 	if !l.gone {
-		l.gone = true
+		l.gone, l.wiped = true, make(chan struct{})
+		l.off.Store(true)
 		p.erased++
 	}
 	if !l.behind {
@@ -214,11 +241,30 @@ func (p *projector) erase(id chat.SessionID) {
 	p.put(job{lane: l, what: purge})
 }
 
+// forgotten waits until the archive has nothing more of an erased session, or
+// until ctx ends, and reports whether it came to that.
+func (p *projector) forgotten(ctx context.Context, id chat.SessionID) bool {
+	p.mu.Lock()
+	l := p.lanes[id]
+	if l == nil || l.wiped == nil {
+		p.mu.Unlock()
+		return true
+	}
+	wiped := l.wiped
+	p.mu.Unlock()
+	select {
+	case <-wiped:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // run publishes until ctx ends, and then, once quiet has let everything that is
 // coming in be stored, what is left. It returns when nothing is under way.
 func (p *projector) run(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, stream jetstream.Stream, quiet func()) error {
-	out := &outlet{p: p, conn: conn, stream: stream, external: p.d.opt.External}
-	if err := p.acks.open(ctx, conn, stream); err != nil {
+	out := &outlet{p: p, conn: conn, stream: stream}
+	if err := p.acks.open(ctx, out); err != nil {
 		return err
 	}
 	defer p.acks.close()
@@ -239,7 +285,7 @@ func (p *projector) run(ctx context.Context, conn *nats.Conn, js jetstream.JetSt
 		for _, j := range p.batch() {
 			out.do(late, j)
 		}
-		p.acks.cut(conn)
+		p.acks.cut()
 		select {
 		case <-p.wake:
 		case <-tick.C:
@@ -266,7 +312,7 @@ func (p *projector) finish(ctx context.Context, out *outlet) {
 		for _, j := range p.batch() {
 			out.do(ctx, j)
 		}
-		p.acks.cut(out.conn)
+		p.acks.cut()
 		p.mu.Lock()
 		idle, calm := len(p.queue) == 0, p.calm
 		ill := p.ill

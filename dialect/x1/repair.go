@@ -58,7 +58,7 @@ func (o *outlet) insist(ctx context.Context, j job) {
 func (o *outlet) catchUp(ctx context.Context, l *lane) error {
 	p := o.p
 	if !l.settled() { // else nothing of it is under way
-		if err := p.acks.barrier(ctx, o.conn); err != nil {
+		if err := p.acks.barrier(ctx); err != nil {
 			return err
 		}
 	}
@@ -109,7 +109,11 @@ func (o *outlet) publishAfter(ctx context.Context, l *lane, after chat.Seq) (las
 				break
 			}
 			for _, f := range facts {
-				if err := o.send(ctx, l, f, at); err != nil {
+				label, err := f.Label()
+				if err != nil {
+					o.p.d.log.ErrorContext(ctx, "a stored event cannot be read", "session", l.id, "sequence", f.Seq, "err", err)
+				}
+				if err := o.send(ctx, l, f, label.Type, at); err != nil {
 					return after, err
 				}
 				after = f.Seq
@@ -175,7 +179,7 @@ func (o *outlet) archived(ctx context.Context, id chat.SessionID) (chat.Seq, err
 
 // purge overwrites what the archive has of an erased session.
 func (o *outlet) purge(ctx context.Context, l *lane) error {
-	if err := o.p.acks.barrier(ctx, o.conn); err != nil {
+	if err := o.p.acks.barrier(ctx); err != nil {
 		return err
 	}
 	if err := o.wipe(ctx, l.id); err != nil {
@@ -189,6 +193,7 @@ func (o *outlet) purge(ctx context.Context, l *lane) error {
 	if o.p.lanes[l.id] == l {
 		delete(o.p.lanes, l.id)
 		o.p.erased--
+		close(l.wiped)
 	}
 	return nil
 }

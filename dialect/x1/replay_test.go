@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/parley-hq/parley/chat"
 )
 
 // publisher is an old sidecar: a counter that begins at 0 with every life.
@@ -15,7 +18,10 @@ type publisher struct {
 	p    *past
 	n    int64
 	time int
+	now  time.Time
 	log  []string // what was taken as new, in order
+
+	stored []chat.Event
 }
 
 func (s *publisher) publish(typ, text string) verdict {
@@ -23,12 +29,21 @@ func (s *publisher) publish(typ, text string) verdict {
 	m := Message{Type: typ, Payload: json.RawMessage(fmt.Sprintf(`{"text":%q}`, text)), Sequence: &[]int64{s.n}[0]}
 	s.n++
 	raw := fmt.Sprint(s.time, *m.Sequence, typ, text)
-	v, d := s.p.judge(&m, []byte(raw))
+	v, d := s.p.judge(&m, []byte(raw), s.now)
 	if v == fresh {
-		s.p.note(d, typ)
+		s.stored = append(s.stored, chat.Event{Type: typ, ClientID: s.p.key(&m, d, int64(s.time)), Via: via})
+		s.p.note(d, &m)
 		s.log = append(s.log, text)
 	}
 	return v
+}
+
+// recall is a restart of the server: it knows what is in the log.
+func (s *publisher) recall() {
+	s.p = newPast()
+	for i := range s.stored {
+		s.p.recall(&s.stored[i])
+	}
 }
 
 func (s *publisher) say(texts ...string) {
@@ -63,6 +78,9 @@ func TestNewEventsOnOldNumbersAreKept(t *testing.T) {
 	s.restart()
 	s.say("x", "y", "z")
 	s.want("a", "b", "c", "x", "y", "z")
+	s.restart()
+	s.say("new", "x", "a", "newer", "c") // said again, on higher numbers than before
+	s.want("a", "b", "c", "x", "y", "z", "new", "x", "a", "newer", "c")
 }
 
 func TestWhatWasPostedIsNotReplayed(t *testing.T) {
@@ -77,6 +95,45 @@ func TestWhatWasPostedIsNotReplayed(t *testing.T) {
 	s.publish("agent.status", "working")
 	s.say("d")
 	s.want("a", "working", "b", "working", "c", "working", "d")
+}
+
+// A status that comes before the replay does not lead it astray.
+func TestWhatIsPostedBeforeAReplayIsNew(t *testing.T) {
+	s := &publisher{t: t, p: newPast()}
+	s.say("a")
+	s.publish("agent.status", "working")
+	s.say("b")
+	s.restart()
+	s.publish("agent.status", "working")
+	s.say("a", "b", "c")
+	s.want("a", "working", "b", "working", "c")
+}
+
+// An agent that starts anew says so first; only if it then goes on as before is
+// that a replay.
+func TestAStartIsNoProofOfAReplay(t *testing.T) {
+	s := &publisher{t: t, p: newPast()}
+	s.publish("session.started", "start")
+	s.say("a", "b")
+	s.restart()
+	s.publish("session.started", "start")
+	s.say("x", "a", "b")
+	s.want("start", "a", "b", "x", "a", "b")
+	s.restart()
+	s.publish("session.started", "start")
+	s.say("a", "b", "c")
+	s.want("start", "a", "b", "x", "a", "b", "c")
+}
+
+// A buffer is repeated in one go: what is said much later was said again.
+func TestAReplayEndsWithSilence(t *testing.T) {
+	s := &publisher{t: t, p: newPast(), now: time.Unix(0, 0)}
+	s.say("a", "b", "c")
+	s.restart()
+	s.say("a")
+	s.now = s.now.Add(replayPause + time.Second)
+	s.say("b")
+	s.want("a", "b", "c", "b")
 }
 
 func TestAReplayThatBeginsLater(t *testing.T) {
@@ -99,11 +156,114 @@ func TestTheSameMessageTwiceIsOne(t *testing.T) {
 	p := newPast()
 	n := int64(0)
 	m := Message{Type: "agent.text", Payload: json.RawMessage(`{"text":"a"}`), Sequence: &n}
-	v, d := p.judge(&m, []byte("raw"))
-	p.note(d, m.Type)
-	if again, _ := p.judge(&m, []byte("raw")); v != fresh || again != copied || p.epoch != 0 {
+	v, d := p.judge(&m, []byte("raw"), time.Time{})
+	p.note(d, &m)
+	if again, _ := p.judge(&m, []byte("raw"), time.Time{}); v != fresh || again != copied || p.epoch != 0 {
 		t.Fatal(v, again, p.epoch)
 	}
+}
+
+// What never arrived has its place in the past once it is there, so that no later
+// replay goes astray.
+func TestWhatCameLateIsNotTakenTwice(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		s := &publisher{t: t, p: newPast()}
+		s.say("a", "b", "d", "d", "f")
+		for _, next := range []string{"g", "h", "i"} {
+			s.restart()
+			if restarts {
+				s.recall()
+			}
+			s.say("a", "b", "c", "d", "d", "e", "d", "f")
+			for _, text := range []string{"g", "h", "i"} {
+				if s.say(text); text == next {
+					break
+				}
+			}
+		}
+		s.want("a", "b", "d", "d", "f", "c", "e", "d", "g", "h", "i")
+	}
+}
+
+// Of two that are the same one was lost: whichever it was, both are stored.
+func TestOneOfTwoWasLost(t *testing.T) {
+	for lost := 1; lost < 5; lost++ {
+		s := &publisher{t: t, p: newPast()}
+		words := []string{"a", "same", "b", "same", "c"}
+		for i, text := range words {
+			if i == lost {
+				s.n++
+				continue
+			}
+			s.say(text)
+		}
+		for range 3 {
+			s.restart()
+			s.say(words...)
+			slices.Sort(s.log)
+			s.want("a", "b", "c", "same", "same")
+		}
+	}
+}
+
+// The server is killed and started again in the middle of a replay: what comes next
+// may be something that it never heard.
+func TestARestartInTheMiddleOfAReplay(t *testing.T) {
+	s := &publisher{t: t, p: newPast()}
+	s.say("a", "b")
+	s.n++ // c does not arrive
+	s.say("d", "e", "f")
+	s.restart()
+	s.say("a", "b")
+	s.recall()
+	s.say("c", "d", "e", "f", "g")
+	s.want("a", "b", "d", "e", "f", "c", "g")
+	s.restart()
+	s.say("a", "b", "c", "d", "e", "f", "g", "h")
+	s.want("a", "b", "d", "e", "f", "c", "g", "h")
+}
+
+// Messages are lost, publishers and servers are restarted at any moment: in the end,
+// after a replay that arrives, each word is stored. If no replay was cut, which come
+// in one go, none is stored twice.
+func TestReplayUnderLossProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &publisher{t: t, p: newPast()}
+		whole := rapid.Bool().Draw(t, "replays arrive whole")
+		var buffer []string
+		send := func(text string, live bool) {
+			fate := rapid.IntRange(0, 10).Draw(t, "fate")
+			switch {
+			case !live && whole:
+			case fate == 0:
+				s.n++ // lost
+				return
+			case fate == 1:
+				s.recall()
+			}
+			s.say(text)
+		}
+		for life := range rapid.IntRange(1, 6).Draw(t, "lives") {
+			s.restart()
+			for _, text := range buffer {
+				send(text, false)
+			}
+			for i := range rapid.IntRange(1, 20).Draw(t, "events") {
+				buffer = append(buffer, fmt.Sprint(life, "-", i))
+				send(buffer[len(buffer)-1], true)
+			}
+		}
+		s.restart()
+		s.say(buffer...)
+		for _, text := range buffer {
+			if !slices.Contains(s.log, text) {
+				t.Fatalf("%s is lost", text)
+			}
+		}
+		if whole && len(s.log) != len(buffer) {
+			t.Fatalf("of %d there are %d: %q", len(buffer), len(s.log), s.log)
+		}
+	})
 }
 
 // Whatever an agent says and however often its sidecar dies: nothing is lost,

@@ -1,9 +1,14 @@
 package x1
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/parley-hq/parley/chat"
 )
 
 // Where the answer goes is chosen by who asks: it must not be a way to speak on
@@ -45,4 +50,23 @@ func TestAnswersGoNowhereElse(t *testing.T) {
 	if n := len(w.log("other")); n != 1 {
 		t.Errorf("%d events in the other session", n)
 	}
+}
+
+// Who answers a request for consent with something else is told what it takes.
+func TestConsentIsAYesOrANo(t *testing.T) {
+	w := newWorld(t, setup{})
+	c := w.dial()
+	events := c.follow(Subject("s1", Events))
+	c.say("s1", Input, message("/permission mail"))
+	request := events.until("the request", typ("agent.permission_request")).Body.(chat.AgentPermissionRequest).RequestID
+	answer := func(text string) Reply {
+		return c.ask("s1", Input, Message{Type: "user.input_response", Payload: json.RawMessage(fmt.Sprintf(`{"text":%q,"request_id":%q}`, text, request))})
+	}
+	if r := answer("perhaps"); r.Error == nil || !strings.Contains(r.Error.Description, "approve or deny") {
+		t.Fatal(r)
+	}
+	if r := answer(" Deny "); r.Error != nil {
+		t.Fatal(r.Error)
+	}
+	events.until("the answer", func(e *got) bool { b, ok := e.Body.(chat.AgentText); return ok && b.Text == "Denied: mail" })
 }

@@ -3,6 +3,7 @@ package x1
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -18,6 +19,19 @@ func (d *Dialect) Routes() []wire.Route {
 		{Pattern: "POST /parley/v1/sessions/{id}/credentials", Dialect: via, Handler: d.handle(d.serveCredential)},
 		{Pattern: "GET /parley/v1/audit", Dialect: via, Handler: d.handle(d.serveAudit)},
 	}
+}
+
+// Off lists what answers in place of [Dialect.Routes] on a server without NATS:
+// that it has none, which a sidecar can pass on.
+func Off(caller func(*http.Request) (chat.Caller, error), log *slog.Logger) []wire.Route {
+	d := &Dialect{opt: Options{Caller: caller}, log: log}
+	routes := d.Routes()
+	for i := range routes {
+		routes[i].Handler = d.handle(func(*http.Request, chat.Caller) (int, any, error) {
+			return 0, nil, chat.Errorf(chat.Conflict, "this server runs without NATS (--nats off), so x1 and its sidecars have no way to it: start it with --nats and an address, such as 127.0.0.1:4222")
+		})
+	}
+	return routes
 }
 
 func (d *Dialect) handle(h func(r *http.Request, c chat.Caller) (int, any, error)) http.Handler {

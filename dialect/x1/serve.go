@@ -117,11 +117,25 @@ func (d *Dialect) Published(id chat.SessionID, entries []chat.Entry) {
 	d.summary.note(id, entries)
 }
 
+// Imported tells the dialect of a session that came as a whole: it goes into the
+// archive from its beginning.
+func (d *Dialect) Imported(s chat.Session) {
+	if !s.ID.System() {
+		d.project.imported(s.ID, s.UpdatedAt)
+	}
+}
+
 // Erased tells the dialect that a session is no more: the archive forgets it.
 func (d *Dialect) Erased(id chat.SessionID) {
 	d.attend.forget(id)
 	d.summary.forget(id)
 	d.project.erase(id)
+}
+
+// Forgotten waits until the archive has nothing more of a session that was
+// erased, or until ctx ends, and reports whether it came to that.
+func (d *Dialect) Forgotten(ctx context.Context, id chat.SessionID) bool {
+	return d.project.forgotten(ctx, id)
 }
 
 // Run speaks on the connection until ctx ends; then it publishes what is stored
@@ -179,7 +193,11 @@ func (d *Dialect) openArchive(ctx context.Context, js jetstream.JetStream) (jets
 		if api := (*jetstream.APIError)(nil); errors.As(err, &api) && !d.opt.External {
 			return nil, fmt.Errorf("the archive of x1 cannot be opened: %w", err)
 		}
-		d.log.WarnContext(ctx, "the archive of x1 cannot be opened yet; trying again", "err", err)
+		if conn := js.Conn(); !conn.IsConnected() {
+			d.log.WarnContext(ctx, "NATS cannot be reached; the rest works without it, and this is tried again. Is its address right, and does it run?", "address", conn.Servers())
+		} else {
+			d.log.WarnContext(ctx, "the archive of x1 cannot be opened yet; trying again", "err", err)
+		}
 		if !pause(ctx, wait) {
 			return nil, ctx.Err()
 		}

@@ -159,6 +159,9 @@ func TestInputIsAFactOnce(t *testing.T) {
 			t.Errorf("%q was taken: %+v", bad, r)
 		}
 	}
+	if r := c.askMsg(&nats.Msg{Subject: Subject("s1", Input), Data: []byte(`{"type":"user.message","payload":{"text":"x"},"expires_at":"soon"}`)}); r.Error == nil || !strings.Contains(r.Error.Description, "its expires_at cannot be a string") {
+		t.Error("what is wrong with it?", r.Error)
+	}
 	if n := len(w.log("s1")); n != 4 {
 		t.Fatalf("%d events", n)
 	}

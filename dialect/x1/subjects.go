@@ -42,11 +42,13 @@ func ParseToken(s string) (id chat.SessionID, ok bool) {
 }
 
 // Subject is x1.session.{id}.{kind}.
-func Subject(id chat.SessionID, k Kind) string { return "x1.session." + Token(id) + "." + string(k) }
+func Subject(id chat.SessionID, k Kind) string { return sessionPrefix + Token(id) + "." + string(k) }
+
+const sessionPrefix = "x1.session."
 
 // ParseSubject reads x1.session.{id}.{kind}.
 func ParseSubject(s string) (id chat.SessionID, k Kind, ok bool) {
-	rest, ok := strings.CutPrefix(s, "x1.session.")
+	rest, ok := strings.CutPrefix(s, sessionPrefix)
 	if !ok {
 		return "", "", false
 	}
@@ -72,6 +74,14 @@ const (
 	upPrefix    = "parley.up."       // of the guests' account, on the way to guestPrefix
 )
 
+// outgoing is where we publish so that it comes out on the session's subject.
+func (d *Dialect) outgoing(id chat.SessionID, k Kind) string {
+	if d.opt.External {
+		return Subject(id, k)
+	}
+	return outPrefix + Token(id) + "." + string(k)
+}
+
 // GuestAccount is the account of those who come with a credential.
 const GuestAccount = "X1"
 
@@ -89,17 +99,20 @@ type Layout struct {
 // Subjects returns the layout.
 func Subjects() Layout {
 	var l Layout
-	for _, k := range []Kind{Events, Archive, Input, Delta} {
-		l.Main = append(l.Main,
-			Pair{"x1.session.*." + string(k), rawPrefix + "$1." + string(k)},
-			Pair{outPrefix + "*." + string(k), "x1.session.$1." + string(k)})
+	// The server tries them one after the other, so what is published most comes first.
+	kinds := []Kind{Archive, Events, Delta, Input}
+	for _, k := range kinds {
+		l.Main = append(l.Main, Pair{outPrefix + "*." + string(k), sessionPrefix + "$1." + string(k)})
+	}
+	for _, k := range kinds {
+		l.Main = append(l.Main, Pair{sessionPrefix + "*." + string(k), rawPrefix + "$1." + string(k)})
 	}
 	for _, k := range []Kind{Events, Archive, Input, Delta, Presence, Audit, History} {
-		l.GuestMappings = append(l.GuestMappings, Pair{"x1.session.*." + string(k), upPrefix + "$1." + string(k)})
+		l.GuestMappings = append(l.GuestMappings, Pair{sessionPrefix + "*." + string(k), upPrefix + "$1." + string(k)})
 	}
 	l.GuestServices = []Pair{{upPrefix + "*.*", guestPrefix + "$1.$2"}, {ProviderAll, ProviderAll}, {AuditAll, AuditAll}, {OrchestrationAll, OrchestrationAll}}
 	for _, k := range []Kind{Events, Archive, Input, Delta, Presence} {
-		l.GuestStreams = append(l.GuestStreams, "x1.session.*."+string(k))
+		l.GuestStreams = append(l.GuestStreams, sessionPrefix+"*."+string(k))
 	}
 	return l
 }

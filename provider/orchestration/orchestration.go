@@ -77,7 +77,10 @@ func (o *Orchestration) Provider() provider.Provider {
 	}}
 }
 
-const spawnedType = "x1.child.spawned"
+const (
+	spawnedType = "x1.child.spawned"
+	childPrefix = "child-" // of the ids of children
+)
 
 // kin is what a session's metadata says of its parent.
 type kin struct {
@@ -146,29 +149,17 @@ func (o *Orchestration) spawn(ctx context.Context, c provider.Call, q spawnAsk) 
 	if parentOf(&parent).X1.Parent != "" {
 		return nil, chat.Errorf(chat.Denied, "a child has no children of its own; ask the parent to start another one")
 	}
-	// One call has one child, whatever becomes of answers.
-	sum := sha256.Sum256([]byte(string(parent.ID) + "\x00" + q.Call))
-	id := chat.SessionID("child-" + hex.EncodeToString(sum[:12]))
-	if sess, err := o.opt.Sessions.Get(ctx, chat.Trusted, id); err == nil && parentOf(&sess).X1.Parent != parent.ID {
-		return nil, chat.Errorf(chat.Conflict, "session %q is taken", string(id))
-	}
-	grant, err := o.opt.Allow(ctx, parent.Workspace, parent.ID, q.Agent, q.Call)
+	child, created, err := o.bear(ctx, &parent, &q)
 	if err != nil {
 		return nil, err
 	}
-	var k kin
-	k.X1.Parent, k.X1.Call, k.X1.Grant = parent.ID, q.Call, grant
-	metadata, err := json.Marshal(k)
-	if err != nil {
-		return nil, err
-	}
-	owner := chat.Caller{Actor: parent.Owner, Workspace: parent.Workspace, Scopes: []chat.Scope{chat.ScopeAdmin}}
-	child, created, err := o.opt.Sessions.Create(ctx, owner, chat.NewSession{ID: id, Agent: q.Agent, Title: q.Title, Metadata: metadata, Members: parent.Members})
-	if err != nil {
-		return nil, err
-	}
+	grant := parentOf(&child).X1.Grant
 	as := agentCaller(&parent)
-	if err := o.say(ctx, as, child.ID, map[string]any{"text": q.Prompt, "kind": "message", "source": "orchestrator", "from_session_id": parent.ID}, "spawn"); err != nil {
+	err = o.say(ctx, as, child.ID, map[string]any{"text": q.Prompt, "kind": "message", "source": "orchestrator", "from_session_id": parent.ID}, "spawn")
+	if chat.CodeOf(err) == chat.Conflict {
+		return nil, chat.Errorf(chat.Conflict, "this tool_use_id has started session %s with another prompt; a new child needs a new one", child.ID)
+	}
+	if err != nil {
 		return nil, err
 	}
 	note := chat.NewDraft(chat.Unknown{Name: spawnedType, Payload: mustJSON(map[string]any{"session_id": child.ID, "agent": q.Agent, "tool_use_id": q.Call, "grant_id": grant})})
@@ -176,6 +167,31 @@ func (o *Orchestration) spawn(ctx context.Context, c provider.Call, q spawnAsk) 
 		return nil, err
 	}
 	return map[string]any{"ok": true, "session_id": child.ID, "created": created, "grant_id": grant}, nil
+}
+
+// bear makes the session of a child. One call has one child, whatever becomes of
+// answers: if it is there already, it was allowed then.
+func (o *Orchestration) bear(ctx context.Context, parent *chat.Session, q *spawnAsk) (child chat.Session, created bool, err error) {
+	sum := sha256.Sum256([]byte(string(parent.ID) + "\x00" + q.Call))
+	id := chat.SessionID(childPrefix + hex.EncodeToString(sum[:12]))
+	child, err = o.opt.Sessions.Get(ctx, chat.Trusted, id)
+	if err == nil && parentOf(&child).X1.Parent != parent.ID {
+		return child, false, chat.Errorf(chat.Conflict, "session %q is taken", string(id))
+	}
+	if chat.CodeOf(err) != chat.NotFound {
+		return child, false, err
+	}
+	var k kin
+	k.X1.Parent, k.X1.Call = parent.ID, q.Call
+	if k.X1.Grant, err = o.opt.Allow(ctx, parent.Workspace, parent.ID, q.Agent, q.Call); err != nil {
+		return child, false, err
+	}
+	metadata, err := json.Marshal(k)
+	if err != nil {
+		return child, false, err
+	}
+	owner := chat.Caller{Actor: parent.Owner, Workspace: parent.Workspace, Scopes: []chat.Scope{chat.ScopeAdmin}}
+	return o.opt.Sessions.Create(ctx, owner, chat.NewSession{ID: id, Agent: q.Agent, Title: q.Title, Metadata: metadata, Members: parent.Members})
 }
 
 // say appends a user message with x1's extra fields.

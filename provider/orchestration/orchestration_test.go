@@ -10,6 +10,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/agent/demo"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/hub"
 	"github.com/parley-hq/parley/journal"
@@ -34,7 +36,14 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	h := hub.New(j, hub.Options{})
-	w.sessions = session.New(j, h, session.Options{DefaultAgent: "none", Committed: func(evs []chat.Event) { w.o.Committed(evs) }})
+	registry := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
+	registry.Add(demo.Info, demo.Agent{})
+	runner := agent.NewRunner(registry, agent.Options{Grace: time.Millisecond, Clean: true})
+	w.sessions = session.New(j, h, session.Options{DefaultAgent: "none", Committed: func(evs []chat.Event) {
+		runner.Committed(evs)
+		w.o.Committed(evs)
+	}})
+	runner.Attach(w.sessions)
 	w.o = New(Options{Sessions: w.sessions, Allow: func(_ context.Context, _ string, _ chat.SessionID, agent, _ string) (string, error) {
 		if !w.allowed[agent] {
 			return "", chat.Errorf(chat.Denied, "nobody has granted that")
@@ -44,6 +53,8 @@ func newWorld(t *testing.T) *world {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = j.Run(ctx) })
+	wg.Go(func() { _ = w.sessions.Run(ctx) })
+	wg.Go(func() { _ = runner.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		wg.Wait()
@@ -114,6 +125,20 @@ func TestChildren(t *testing.T) {
 	if v == nil || again["session_id"] != v["session_id"] || again["created"] != false {
 		t.Fatal(text, again)
 	}
+	// The same call has the same child, also when what surrounds it has changed.
+	w.allowed["none"] = false
+	members := []chat.Member{{Actor: chat.Actor{Kind: chat.User, ID: "bob"}, Role: chat.Viewer}}
+	if _, err := w.sessions.Update(t.Context(), chat.Trusted, "boss", chat.SessionUpdated{Members: &members}); err != nil {
+		t.Fatal(err)
+	}
+	again, text = w.ask("boss", "spawn", `{"agent":"none","prompt":"do it","tool_use_id":"c1","title":"Another"}`)
+	if again["session_id"] != v["session_id"] || again["created"] != false || again["grant_id"] != v["grant_id"] {
+		t.Fatal(text)
+	}
+	if _, got := w.ask("boss", "spawn", `{"agent":"none","prompt":"do something else","tool_use_id":"c1"}`); got != "conflict" {
+		t.Error(got)
+	}
+	w.allowed["none"] = true
 	child := chat.SessionID(v["session_id"].(string))
 	if got := w.messages(child); len(got) != 1 || got[0] != "do it" {
 		t.Fatal(got)
@@ -182,6 +207,50 @@ func TestWakes(t *testing.T) {
 	}
 	got := w.messages("boss")
 	if len(got) != 2 || got[0] != "I need you" || !strings.Contains(got[1], "has failed: no luck") {
+		t.Fatal(got)
+	}
+}
+
+// A child whose agent is one of the server's own never ends its session: the
+// parent is woken by the answers that it asked for, and by no others.
+func TestAParentIsToldTheAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.allowed["demo"] = true
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.o.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	woken := func(n int) []string {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); len(w.messages("boss")) < n; {
+			if time.Now().After(end) {
+				t.Fatalf("it was told %q", w.messages("boss"))
+			}
+			<-time.After(time.Millisecond)
+		}
+		return w.messages("boss")
+	}
+	v, text := w.ask("boss", "spawn", `{"agent":"demo","prompt":"/echo done it","tool_use_id":"c1"}`)
+	if v == nil {
+		t.Fatal(text)
+	}
+	child := v["session_id"].(string)
+	if got := woken(1); got[0] != "Session "+child+" (demo) has answered: done it" {
+		t.Fatal(got)
+	}
+	person := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Scopes: []chat.Scope{chat.ScopeAdmin}}
+	if _, err := w.sessions.Append(t.Context(), person, chat.SessionID(child), []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "/echo between us"})}); err != nil {
+		t.Fatal(err)
+	}
+	if _, text := w.ask("boss", "message", `{"session_id":"`+child+`","text":"/fail no luck"}`); !strings.Contains(text, "true") {
+		t.Fatal(text)
+	}
+	if got := woken(2); len(got) != 2 || got[1] != "Session "+child+" (demo) has failed: no luck" {
 		t.Fatal(got)
 	}
 }

@@ -3,20 +3,20 @@ package orchestration
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
 )
 
-// wakes reports whether an event of a child concerns its parent.
-func wakes(typ string) bool {
-	return typ == "session.completed" || typ == "session.failed" || typ == "agent.message_to_caller"
-}
+// concerns are the types of a child's events that concern its parent. A turn ends
+// only where the child's agent is one of ours; others end their sessions.
+var concerns = []string{"session.completed", "session.failed", "agent.message_to_caller", "turn.completed"}
 
 // Committed is told of every commit. It does not block.
 func (o *Orchestration) Committed(evs []chat.Event) {
 	for i := range evs {
-		if !wakes(evs[i].Type) || strings.HasPrefix(string(evs[i].Session), "sys-") {
+		if !slices.Contains(concerns, evs[i].Type) || !strings.HasPrefix(string(evs[i].Session), childPrefix) {
 			continue
 		}
 		o.mu.Lock()
@@ -66,7 +66,7 @@ func (o *Orchestration) catchUp(ctx context.Context, s *chat.Session) {
 	if parentOf(s).X1.Parent == "" {
 		return
 	}
-	facts, _, err := o.opt.Sessions.Read(ctx, chat.Trusted, s.ID, chat.Range{Limit: 100, Desc: true, Types: []string{"session.completed", "session.failed", "agent.message_to_caller"}})
+	facts, _, err := o.opt.Sessions.Read(ctx, chat.Trusted, s.ID, chat.Range{Limit: 100, Desc: true, Types: concerns})
 	for i := len(facts) - 1; i >= 0 && err == nil; i-- {
 		var e chat.Event
 		if e, err = facts[i].Event(); err == nil {
@@ -96,6 +96,10 @@ func (o *Orchestration) wake(ctx context.Context, e *chat.Event) error {
 		}
 	case chat.SessionFailed:
 		text = "Session " + string(child.ID) + " (" + child.Agent + ") has failed: " + b.ErrorMessage
+	case chat.TurnCompleted:
+		if text, err = o.outcome(ctx, &child, e, &b); err != nil || text == "" {
+			return err
+		}
 	default:
 		kind = "message"
 		var said struct {
@@ -115,4 +119,71 @@ func (o *Orchestration) wake(ctx context.Context, e *chat.Event) error {
 	return o.say(ctx, c, parent, map[string]any{
 		"text": text, "kind": kind, "source": "platform", "driverless": true, "is_synthetic": true, "from_session_id": child.ID,
 	}, "child:"+string(e.ID))
+}
+
+// maxAnswer bounds how much of a child's answer its parent is told; the child's
+// events have the rest.
+const maxAnswer = 16 << 10
+
+// outcome says how a turn ended that a child's parent had asked for, "" when that
+// is not for its parent.
+func (o *Orchestration) outcome(ctx context.Context, child *chat.Session, e *chat.Event, b *chat.TurnCompleted) (string, error) {
+	if e.Workstream != "" || b.Outcome != chat.Done && b.Outcome != chat.Failed {
+		return "", nil // a line of its own, or somebody stopped it
+	}
+	facts, _, err := o.opt.Sessions.Read(ctx, chat.Trusted, child.ID, chat.Range{Before: e.Seq, Limit: 100, Desc: true, Types: []string{"agent.text", "turn.started"}})
+	if err != nil {
+		return "", err
+	}
+	answer := ""
+	for _, f := range facts {
+		part, err := f.Event()
+		if err != nil {
+			return "", err
+		}
+		switch p := part.Body.(type) {
+		case chat.AgentText:
+			if answer == "" && part.Turn == b.TurnID && part.Workstream == "" {
+				answer = p.Text
+			}
+		case chat.TurnStarted:
+			if p.TurnID != b.TurnID {
+				continue
+			}
+			if asked, err := o.asked(ctx, child, p.Trigger); err != nil || !asked {
+				return "", err
+			}
+			return result(child, b, answer), nil
+		}
+	}
+	return "", nil
+}
+
+// asked reports whether it was the parent that said something to its child.
+func (o *Orchestration) asked(ctx context.Context, child *chat.Session, seq chat.Seq) (bool, error) {
+	facts, _, err := o.opt.Sessions.Read(ctx, chat.Trusted, child.ID, chat.Range{After: seq - 1, Limit: 1})
+	if err != nil || len(facts) == 0 || seq == 0 {
+		return false, err
+	}
+	e, err := facts[0].Event()
+	if err != nil {
+		return false, err
+	}
+	var from struct {
+		Session chat.SessionID `json:"from_session_id"`
+	}
+	_ = json.Unmarshal(e.Payload, &from) // then it is not from there
+	return from.Session == parentOf(child).X1.Parent, nil
+}
+
+// result is how a parent is told what came of a turn.
+func result(child *chat.Session, b *chat.TurnCompleted, answer string) string {
+	name := "Session " + string(child.ID) + " (" + child.Agent + ")"
+	if b.Outcome == chat.Failed {
+		return name + " has failed: " + b.Error
+	}
+	if len(answer) > maxAnswer {
+		answer = strings.ToValidUTF8(answer[:maxAnswer], "") + "…"
+	}
+	return name + " has answered: " + answer
 }

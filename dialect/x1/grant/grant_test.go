@@ -349,6 +349,11 @@ func TestShares(t *testing.T) {
 	if code, v := w.call("helper", "POST", shares, `{}`); code != 400 {
 		t.Fatal(code, v)
 	}
+	for _, address := range []string{"javascript:alert(1)", "data:text/html,x", "//elsewhere", "https:"} {
+		if code, v := w.call("alice", "POST", shares, fmt.Sprintf(`{"title":"x","url":%q}`, address)); code != 400 {
+			t.Error(address, code, v)
+		}
+	}
 	if code, v := w.call("eve", "GET", shares, ""); code != 404 {
 		t.Fatal("the border is the workspace", code, v)
 	}
@@ -375,10 +380,10 @@ func TestShares(t *testing.T) {
 	}
 	// What an agent says in the log is a share, too.
 	agent := chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "helper"}, Scopes: []chat.Scope{chat.ScopeAgent}}
-	if _, err := w.sessions.Append(t.Context(), agent, "s1", []chat.Draft{{Type: "agent.share", Payload: json.RawMessage(`{"share_id":"two","title":"Second","path":"report.txt"}`)}}); err != nil {
+	if _, err := w.sessions.Append(t.Context(), agent, "s1", []chat.Draft{{Type: "agent.share", Payload: json.RawMessage(`{"share_id":"two","title":"Second","path":"report.txt","url":"javascript:alert(1)"}`)}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, v := w.call("bob", "GET", shares, ""); len(v["shares"].([]any)) != 2 {
+	if _, v := w.call("bob", "GET", shares, ""); len(v["shares"].([]any)) != 2 || strings.Contains(fmt.Sprint(v), "alert") {
 		t.Fatal(v)
 	}
 	if code, v := w.call("alice", "DELETE", shares+"/rep", ""); code != 200 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"net/url"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -124,6 +125,9 @@ func (ss *Shares) Put(ctx context.Context, c chat.Caller, id chat.SessionID, pay
 	if s.begin() == "" && s.URL == "" && len(s.Files) == 0 {
 		return Share{}, chat.Errorf(chat.Invalid, "what is shared? Give path, entry_point, files or url")
 	}
+	if s.URL != "" && !webAddress(s.URL) {
+		return Share{}, chat.Errorf(chat.Invalid, "the url of a share begins with https:// or http://")
+	}
 	sess, err := ss.sessions.Get(ctx, c, id)
 	if err != nil {
 		return Share{}, err
@@ -167,6 +171,9 @@ func (ss *Shares) Shared(ctx context.Context, e *chat.Event, by chat.Actor) (*Sh
 	if s.ID == "" {
 		s.ID = string(e.ID)
 	}
+	if !webAddress(s.URL) {
+		s.URL = "" // people will click on it
+	}
 	s.Session, s.Event, s.By = e.Session, e.ID, chat.Actor{Kind: by.Kind, ID: by.ID, Name: by.Name}
 	s.RevokedBy, s.RevokedAt, s.Version, s.Link = nil, 0, 0, ""
 	old := b.has.byKey[key(s.Session, s.ID)]
@@ -183,6 +190,12 @@ func (ss *Shares) Shared(ctx context.Context, e *chat.Event, by chat.Actor) (*Sh
 	}
 	made := *old
 	return &made, nil
+}
+
+// webAddress reports whether a text is an address that a page may link to.
+func webAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http")
 }
 
 // List returns the shares of a session, or of the whole workspace for "".
