@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -26,7 +27,10 @@ import (
 // a script in this process, and both sides take what it says over HTTP, one turn
 // at a time.
 func modelAgent(e *env) (lines []line, err error) {
-	turns, words := 300, 20000
+	// The model and those who ask are this process. Its collections would count as
+	// waits of the server, and of the longer way more often.
+	defer debug.SetGCPercent(debug.SetGCPercent(1000))
+	turns, words := 1000, 20000
 	if e.short {
 		turns, words = 60, 5000
 	}
