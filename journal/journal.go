@@ -73,6 +73,9 @@ func open(dir string, opt Options, readOnly bool) (j *Journal, err error) {
 			return nil, openProblem(dir, err)
 		}
 	}
+	if err := checkLogs(fs, fs.PathJoin(dir, "db"), readOnly); err != nil {
+		return nil, openProblem(dir, err)
+	}
 	if j.db, err = j.openEngine(fs.PathJoin(dir, "db"), readOnly); err != nil {
 		return nil, openProblem(dir, err)
 	}
@@ -104,6 +107,13 @@ func open(dir string, opt Options, readOnly bool) (j *Journal, err error) {
 	return j, nil
 }
 
+// detailed is an error of Pebble's that says apart from its text which file it
+// is about.
+type detailed interface {
+	error
+	ErrorDetail() string
+}
+
 // openProblem words why a store cannot be opened.
 func openProblem(dir string, err error) error {
 	say := func(format string, args ...any) error {
@@ -117,7 +127,11 @@ func openProblem(dir string, err error) error {
 	case errors.Is(err, syscall.ENOSPC):
 		return say("the disk of the data folder %s is full: free some space and start again", dir)
 	case pebble.IsCorruptionError(err), strings.Contains(err.Error(), "object size mismatch"):
-		return say("the store in %s is damaged (%v): restore the last good backup into a new folder", dir, err)
+		what := err.Error()
+		if d, ok := errors.AsType[detailed](err); ok {
+			what += ", " + d.ErrorDetail()
+		}
+		return say("the store in %s is damaged (%s): restore the last good backup into a new folder", dir, what)
 	}
 	return say("the store in %s cannot be opened (%v): look at the cause, or name another folder", dir, err)
 }
@@ -133,7 +147,13 @@ func (j *Journal) checkFormat() error {
 		if j.readOnly {
 			return chat.Errorf(chat.NotFound, "the store in %s was never used", j.dir)
 		}
-		return j.guard(func() error { return j.db.Set([]byte{kFormat}, []byte{formatVersion}, pebble.Sync) })
+		if err := j.guard(func() error { return j.db.Set([]byte{kFormat}, []byte{formatVersion}, pebble.Sync) }); err != nil {
+			return err
+		}
+		// Pebble begins a new store in its oldest format, whose log does not say
+		// how far it was synced: damage in it would pass for its end. The next
+		// log file has the newest format.
+		return j.db.Flush()
 	}
 	if len(v) != 1 || v[0] > formatVersion {
 		return chat.Errorf(chat.Unavailable, "the store in %s was written by a newer version of Parley (format %x, this one knows up to %d): use that version, or another folder", j.dir, v, formatVersion)

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -76,10 +77,10 @@ type listed struct {
 }
 
 // List returns sessions, the most recently active first, then by id. Of several
-// hundred that were last active in the same second the order is any. A session
-// that becomes active while somebody pages moves to the front, where the pages
-// to come do not show it; every other is shown exactly once. A page may have
-// fewer sessions than asked for, even none, and yet a cursor.
+// hundred that were last active in the same second the order is any. A page is of
+// one moment. A session that becomes active between two pages moves to the front,
+// where the pages to come do not show it; every other is shown exactly once. A page
+// may have fewer sessions than asked for, even none, and yet a cursor.
 func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPage, err error) {
 	workspace := cmp.Or(f.Workspace, chat.DefaultWorkspace)
 	who := tokenOf(workspace, "")
@@ -90,7 +91,14 @@ func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPag
 	if f.Limit > 0 {
 		limit = min(f.Limit, maxPage)
 	}
-	at := bucketReader{j: j, who: who, few: limit}
+	// An iterator sees the store as it was. A snapshot would too, but keep what is
+	// erased meanwhile from being removed.
+	it, err := j.db.NewIter(&pebble.IterOptions{})
+	if err != nil {
+		return page, err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	at := bucketReader{j: j, it: it, who: who, few: limit}
 	at.from, at.to = span(tokenKey(nil, kActivity, who))
 	var start *place
 	if f.Cursor != "" {
@@ -119,7 +127,7 @@ func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPag
 			if err := ctx.Err(); err != nil {
 				return page, err
 			}
-			rec, ok, err := j.listedRecord(s)
+			rec, ok, err := at.record(s)
 			if err != nil {
 				return page, err
 			}
@@ -166,6 +174,7 @@ func (j *Journal) All(ctx context.Context) iter.Seq2[chat.Session, error] {
 // bucketReader reads a list's index bucket by bucket.
 type bucketReader struct {
 	j        *Journal
+	it       *pebble.Iterator // over all keys, at one moment
 	who      token
 	few      int    // how many are taken at a time of a bucket that is not put in order
 	from, to []byte // what is still to be read; from is nil at the end
@@ -178,14 +187,11 @@ type bucketReader struct {
 
 // next reads the sessions of the next bucket in order, or some of a large one.
 func (r *bucketReader) next() ([]listed, error) {
-	it, err := r.j.db.NewIter(&pebble.IterOptions{LowerBound: r.from, UpperBound: r.to})
-	if err != nil {
-		return nil, err
-	}
 	var numbers []chat.Number
 	var follows []byte // the key behind them
 	more := false      // it is of the same bucket
-	for ok := it.First(); ok; ok = it.Next() {
+	it := r.it
+	for ok := it.SeekGE(r.from); ok && bytes.Compare(it.Key(), r.to) < 0; ok = it.Next() {
 		d, ok := decodeKey(it.Key())
 		if !ok {
 			continue
@@ -201,7 +207,7 @@ func (r *bucketReader) next() ([]listed, error) {
 		}
 		numbers = append(numbers, d.number)
 	}
-	if err := errors.Join(it.Error(), it.Close()); err != nil {
+	if err := it.Error(); err != nil {
 		return nil, err
 	}
 	more = more && follows != nil
@@ -210,7 +216,7 @@ func (r *bucketReader) next() ([]listed, error) {
 		numbers = numbers[:r.few]
 	}
 	r.from, r.unordered, r.loose, r.exact = follows, r.loose || more, more, false
-	some, err := r.j.listed(numbers, r.bucket)
+	some, err := r.listed(numbers)
 	if err == nil && !r.unordered {
 		slices.SortFunc(some, func(a, b listed) int {
 			if a.before(b.place) {
@@ -222,19 +228,28 @@ func (r *bucketReader) next() ([]listed, error) {
 	return some, err
 }
 
-// listed looks up where sessions of a bucket stand now.
-func (j *Journal) listed(numbers []chat.Number, bucket uint64) ([]listed, error) {
+// get reads a key; nil means that it is not there.
+func (r *bucketReader) get(key []byte) ([]byte, error) {
+	if !r.it.SeekGE(key) || !bytes.Equal(r.it.Key(), key) {
+		return nil, r.it.Error()
+	}
+	v, err := r.it.ValueAndErr()
+	return slices.Clone(v), err
+}
+
+// listed looks up where sessions of the bucket stand.
+func (r *bucketReader) listed(numbers []chat.Number) ([]listed, error) {
 	some := make([]listed, 0, len(numbers))
 	for _, n := range numbers {
-		v, err := j.get(headKey(nil, n))
+		v, err := r.get(headKey(nil, n))
 		if err != nil {
 			return nil, err
 		}
 		p, ok := decodePosition(v)
-		if !ok || bucketOf(p.at) != bucket {
-			continue // it moved to the front, or was erased, since the index was read
+		if !ok || bucketOf(p.at) != r.bucket {
+			continue // damage that verify tells of
 		}
-		name, err := j.get(numberKey(nil, kName, n))
+		name, err := r.get(numberKey(nil, kName, n))
 		if err != nil {
 			return nil, err
 		}
@@ -243,14 +258,14 @@ func (j *Journal) listed(numbers []chat.Number, bucket uint64) ([]listed, error)
 	return some, nil
 }
 
-func (j *Journal) listedRecord(s listed) (rec chat.Session, ok bool, err error) {
-	v, err := j.get(numberKey(nil, kRecord, s.number))
+func (r *bucketReader) record(s listed) (rec chat.Session, ok bool, err error) {
+	v, err := r.get(numberKey(nil, kRecord, s.number))
 	if v == nil || err != nil {
 		return rec, false, err
 	}
 	if err := json.Unmarshal(v, &rec); err != nil {
 		// One damaged record must not hide all other sessions.
-		j.opt.Logger.Error("a session is left out of a list: its record is unreadable", "session", s.id)
+		r.j.opt.Logger.Error("a session is left out of a list: its record is unreadable", "session", s.id)
 		return rec, false, nil
 	}
 	rec.Last, rec.UpdatedAt = s.seq, s.at

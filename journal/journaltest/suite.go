@@ -28,6 +28,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		{"list order", listOrder},
 		{"list filters", listFilters},
 		{"list cursors", listCursors},
+		{"list while active", listWhileActive},
 		{"prompts", prompts},
 		{"working", working},
 		{"block ends", blockEnds},

@@ -82,6 +82,44 @@ func listOrder(t *testing.T, s Store) {
 	}
 }
 
+// listWhileActive: a session that moves to the front while a page is read is on it.
+func listWhileActive(t *testing.T, s Store) {
+	const n = 40
+	var busy *Author
+	for i := range n {
+		a := must(NewAuthor(s, chat.SessionID(fmt.Sprintf("s-%02d", i))))(t)
+		a.Clock = Epoch + chat.At(i)*2_000_000
+		a.Say(t, chat.SessionStarted{Agent: chat.NoAgent})
+		if i == 0 {
+			busy = a // the last of the list
+		}
+	}
+	ended := make(chan error, 1)
+	go func() {
+		for second := chat.At(2 * n); second < 2*n+400; second += 2 {
+			busy.Clock = Epoch + second*1_000_000
+			if err := busy.Try(chat.UserMessage{Text: "again"}); err != nil {
+				ended <- err
+				return
+			}
+		}
+		ended <- nil
+	}()
+	for {
+		if got := ids(must(s.List(ctx, chat.Filter{}))(t)); len(got) != n {
+			t.Errorf("%d of %d sessions are listed", len(got), n)
+		}
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatal(err)
+			}
+			return
+		default:
+		}
+	}
+}
+
 func listFilters(t *testing.T, s Store) {
 	bob := chat.Actor{Kind: chat.User, ID: "bob"}
 	start := func(id chat.SessionID, d chat.At, b chat.SessionStarted) *Author {
