@@ -133,6 +133,7 @@ type sessions interface {
 	Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error
 	EndTurn(ctx context.Context, ref chat.TurnRef, outcome chat.Outcome, cause string) error
 	ResumeTurn(ctx context.Context, ref chat.TurnRef, reason string, crash bool) (chat.TurnRef, bool, error)
+	WithdrawPrompt(ctx context.Context, ref chat.TurnRef, requestID string) error
 	TakeSteered(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error)
 	TakeNews(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error)
 	TakeNewsOf(ctx context.Context, ref chat.TurnRef, workstreams []string) ([]chat.Seq, error)

@@ -14,6 +14,11 @@ var (
 	ErrWithdrawn = errors.New("the question was withdrawn")
 )
 
+// ErrMoot is the cause with which the context of a question ends when nobody needs
+// the answer any more although the turn goes on: the question is withdrawn. One
+// whose context ends for another reason stays open, so that it outlives restarts.
+var ErrMoot = errors.New("nobody needs the answer any more")
+
 // Ask asks a person and waits for the answer, over restarts if need be. A
 // notification is shown and not waited for.
 func (t *Turn) Ask(ctx context.Context, q chat.AgentInputRequest) (chat.UserInputResponse, error) {
@@ -62,6 +67,9 @@ func (t *Turn) Permit(ctx context.Context, q chat.AgentPermissionRequest) (chat.
 
 func (t *Turn) answer(ctx context.Context, requestID string) (chat.Body, error) {
 	e, err := t.box.wait(ctx, requestID)
+	if err != nil && context.Cause(ctx) == ErrMoot {
+		return nil, errors.Join(err, t.sessions.WithdrawPrompt(context.WithoutCancel(ctx), t.Ref(), requestID))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -67,6 +68,7 @@ type plant struct {
 	disk   vfs.FS
 	opt    agent.Options
 	lease  time.Duration
+	grace  time.Duration // 0 means the lease
 	agents map[string]agent.Agent
 
 	gate *gate
@@ -104,7 +106,7 @@ func (p *plant) start(writes int64) {
 	for id, blocks := range j.OpenBlocks() {
 		p.hub.Restore(id, blocks)
 	}
-	p.pool = agent.NewPool(agent.PoolOptions{Lease: p.lease})
+	p.pool = agent.NewPool(agent.PoolOptions{Lease: p.lease, Grace: cmp.Or(p.grace, p.lease)})
 	agents := agent.NewRegistry(p.pool)
 	for name, a := range p.agents {
 		agents.Add(agent.Info{Name: name, Kind: "builtin"}, a)

@@ -14,6 +14,7 @@ import (
 type mailbox struct {
 	spoke  chan struct{} // somebody said something during the turn; room for one
 	over   chan struct{} // closed when the turn has ended in the log
+	left   chan struct{} // closed when the runner waits no longer for who answers
 	stopBy atomic.Int64  // as chat.At: until when it may take to stop; 0 means a moment
 
 	mu      sync.Mutex
@@ -31,6 +32,7 @@ func (m *mailbox) init() {
 	m.news = make(chan struct{})
 	m.spoke = make(chan struct{}, 1)
 	m.over = make(chan struct{})
+	m.left = make(chan struct{})
 }
 
 // patience is how long who answers may take to obey a stop, at least so long.

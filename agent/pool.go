@@ -14,12 +14,16 @@ import (
 // PoolOptions of a Pool; the zero value works.
 type PoolOptions struct {
 	Lease time.Duration // how long a turn waits for a worker, or for its worker to come back; 0 means 60 s
+	Grace time.Duration // how much of that it is kept from others that are there; 0 means 10 s
 }
 
 // Pool gives turns to workers: agents outside of the process that connect and
-// claim the turns of an agent name. A worker whose connection breaks has a lease
-// to come back and go on; then the turn goes to another worker as a new attempt,
-// or ends as interrupted when there is none.
+// claim the turns of an agent name. A worker whose connection breaks may come back
+// and go on. After a grace the turn goes to another worker that is there or joins,
+// as a new attempt; when there is none within the lease, it ends as interrupted.
+//
+// After a start of the server the grace is the whole lease: a worker that found
+// no server for a while takes its time between attempts.
 //
 // The methods of workers are called with a lock held, so that they come in
 // order; they must not block or call back.
@@ -61,11 +65,13 @@ type job struct {
 	orphan bool      // its worker is gone and may come back
 	moving bool      // a new attempt begins; nobody can have it meanwhile
 	since  time.Time // it is without a worker
+	grace  time.Duration
 }
 
 // NewPool returns an empty pool.
 func NewPool(opt PoolOptions) *Pool {
 	opt.Lease = cmp.Or(opt.Lease, 60*time.Second)
+	opt.Grace = min(cmp.Or(opt.Grace, 10*time.Second), opt.Lease)
 	return &Pool{opt: opt, crews: map[team]*crew{}}
 }
 
@@ -142,7 +148,7 @@ func (j *job) notify() {
 // answer sees a turn through: given to a worker, kept over a broken connection,
 // passed on, done.
 func (p *Pool) answer(ctx context.Context, of team, turn *Turn) error {
-	j := &job{turn: turn, changed: make(chan struct{}, 1), done: make(chan error, 1), orphan: turn.Resumed(), since: time.Now()}
+	j := &job{turn: turn, changed: make(chan struct{}, 1), done: make(chan error, 1), orphan: turn.Resumed(), since: time.Now(), grace: p.opt.Lease}
 	p.mu.Lock()
 	c := p.crew(of)
 	c.jobs = append(c.jobs, j)
@@ -167,7 +173,7 @@ func (p *Pool) answer(ctx context.Context, of team, turn *Turn) error {
 		case <-ctx.Done():
 			return p.recall(ctx, j)
 		case <-j.changed:
-			lease.Reset(p.opt.Lease)
+			lease.Reset(p.due(of, j))
 			if err := p.steer(ctx, j); err != nil {
 				return err
 			}
@@ -208,16 +214,30 @@ func (p *Pool) steer(ctx context.Context, j *job) error {
 	return err
 }
 
-// expired decides what becomes of a turn when a lease has passed, and says when
+// due says how long a turn is left as it is.
+func (p *Pool) due(of team, j *job) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.wait(len(p.crew(of).members) > 0, j)
+}
+
+// wait is due; others says whether there are workers. The caller holds mu.
+func (p *Pool) wait(others bool, j *job) time.Duration {
+	switch {
+	case j.holder != nil:
+		return p.opt.Lease
+	case j.orphan && others:
+		return j.grace - time.Since(j.since)
+	}
+	return p.opt.Lease - time.Since(j.since)
+}
+
+// expired decides what becomes of a turn when its time has passed, and says when
 // to look again.
 func (p *Pool) expired(ctx context.Context, of team, j *job) (again time.Duration, err error) {
 	p.mu.Lock()
 	others := len(p.crew(of).members) > 0
-	left := p.opt.Lease - time.Since(j.since)
-	switch {
-	case j.holder != nil:
-		p.mu.Unlock()
-		return p.opt.Lease, nil
+	switch left := p.wait(others, j); {
 	case left > 0:
 		p.mu.Unlock()
 		return left, nil
@@ -258,7 +278,7 @@ func (p *Pool) recall(ctx context.Context, j *job) error {
 	defer patience.Stop()
 	select {
 	case <-j.done:
-	case <-j.turn.box.over:
+	case <-j.turn.box.left:
 	case <-patience.C:
 	}
 	return context.Cause(ctx)

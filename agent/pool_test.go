@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/parley-hq/parley/agent"
@@ -82,10 +83,12 @@ func (p *plant) sayAs(h *hand, turn chat.TurnID, body chat.Body) error {
 	return err
 }
 
-func pooled(t *testing.T, lease time.Duration) *plant {
+func pooled(t *testing.T, lease time.Duration) *plant { return pooledFor(t, lease, 0) }
+
+func pooledFor(t *testing.T, lease, grace time.Duration) *plant {
 	p := newPlant(t, nil)
 	delete(p.agents, "test")
-	p.lease = lease
+	p.lease, p.grace = lease, grace
 	p.start(0)
 	p.run()
 	p.begin(chat.NewSession{Agent: "worker"})
@@ -240,6 +243,71 @@ func TestAnotherWorkerTakesOver(t *testing.T) {
 		t.Fatal(end.Error)
 	}
 	p.wantStory("user hi", "turn.started", "status begun", "said in part so f", "error interrupted", "ended interrupted "+end.Error)
+}
+
+// A worker that was killed and is started again does not know the turn it had. It
+// does not wait for the whole lease of the one it was.
+func TestAnotherWorkerNeedNotWaitForTheLease(t *testing.T) {
+	for name, joins := range map[string]time.Duration{"it is there": 0, "it joins within the grace": 4 * time.Second, "it joins later": 30 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := pooledFor(t, time.Minute, 5*time.Second)
+				h := p.join(1)
+				p.say("hi")
+				a := h.awaitTurn(t)
+				var other *hand
+				if joins == 0 {
+					other = p.join(1)
+				}
+				h.seat.Leave()
+				left := time.Now()
+				time.Sleep(joins)
+				synctest.Wait()
+				if joins > 0 {
+					other = p.join(1)
+				}
+				b := other.awaitTurn(t)
+				if took := time.Since(left); took != max(joins, 5*time.Second) || b.Turn != a.Turn || b.Attempt != 2 {
+					t.Fatalf("after %s: %+v", took, b)
+				}
+				// The old one comes back and has lost it.
+				if late := p.join(1, a.Turn); len(late.given) != 0 {
+					t.Fatalf("two have it: %+v", late.given)
+				}
+				if err := other.seat.Finish(b.Turn, nil); err != nil {
+					t.Fatal(err)
+				}
+				p.awaitEnd(chat.Done)
+				p.shutdown()
+			})
+		})
+	}
+}
+
+// After a start of the server workers come back one by one, some after a while:
+// none is given what another holds.
+func TestARestartKeepsTurnsForTheirWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pooledFor(t, time.Minute, 5*time.Second)
+		h := p.join(1)
+		p.say("hi")
+		a := h.awaitTurn(t)
+		p.restart(0)
+		time.Sleep(20 * time.Second)
+		other := p.join(1)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		back := p.join(1, a.Turn)
+		b := back.awaitTurn(t)
+		if b.Turn != a.Turn || b.Attempt != 2 || len(other.given) != 0 {
+			t.Fatalf("%+v, and the other was given %+v", b, other.given)
+		}
+		if err := back.seat.Finish(b.Turn, nil); err != nil {
+			t.Fatal(err)
+		}
+		p.awaitEnd(chat.Done)
+		p.shutdown()
+	})
 }
 
 func TestAStopReachesTheWorker(t *testing.T) {

@@ -331,6 +331,7 @@ func publicText(err error) string {
 // safely calls the agent and gives up on one that ignores the end of its
 // context: what it says later is refused, and its goroutine is left to itself.
 func (r *Runner) safely(ctx context.Context, u *run, turn *Turn) error {
+	defer close(u.box.left)
 	done := make(chan error, 1)
 	go func() {
 		defer func() {

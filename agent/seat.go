@@ -18,8 +18,12 @@ func (p *Pool) Join(workspace, name string, w chat.Worker, slots int, holding []
 	c := p.crew(of)
 	c.members = append(c.members, m)
 	for _, j := range c.jobs {
-		if j.holder == nil && !j.moving && slices.Contains(holding, j.turn.id) {
+		switch {
+		case j.holder != nil || j.moving:
+		case slices.Contains(holding, j.turn.id):
 			j.give(m)
+		case j.orphan:
+			j.notify() // there is somebody to have it when its grace is over
 		}
 	}
 	c.share()
@@ -38,7 +42,7 @@ func (m *member) Leave() {
 		if j.holder != m {
 			continue
 		}
-		j.holder, j.orphan, j.since = nil, true, time.Now()
+		j.holder, j.orphan, j.since, j.grace = nil, true, time.Now(), p.opt.Grace
 		j.turn.box.follow(nil)
 		if i := slices.IndexFunc(c.members, func(o *member) bool { return slices.Contains(o.claims, j.turn.id) }); i >= 0 {
 			j.give(c.members[i])

@@ -30,7 +30,7 @@ type process struct {
 // startParley starts the real binary on a data folder.
 func startParley(e *env, data string) (*process, error) {
 	return start(e, "/readyz", func(addr string) *exec.Cmd {
-		return exec.CommandContext(e.ctx, e.binary, "serve", "--addr", addr, "--data", data, "--pprof", "--log-level", "warn", "--nats", e.nats)
+		return exec.CommandContext(e.ctx, e.binary, "serve", "--addr", addr, "--data", data, "--pprof", "--min-free=-1", "--min-free-percent=-1", "--log-level", "warn", "--nats", e.nats)
 	})
 }
 

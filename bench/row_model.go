@@ -59,7 +59,7 @@ func modelAgent(e *env) (lines []line, err error) {
 		return nil, err
 	}
 	p, err := start(e, "/readyz", func(addr string) *exec.Cmd {
-		return exec.CommandContext(e.ctx, e.binary, "serve", "--addr", addr, "--data", filepath.Join(e.temp, "model"), "--config", config, "--log-level", "warn", "--nats", "off")
+		return exec.CommandContext(e.ctx, e.binary, "serve", "--addr", addr, "--data", filepath.Join(e.temp, "model"), "--config", config, "--min-free=-1", "--min-free-percent=-1", "--log-level", "warn", "--nats", "off")
 	})
 	if err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func (c *contender) over(peer *contender) float64 {
 }
 
 func appendWith(e *env, dir string, writers int) (lines []line, err error) {
-	j, err := journal.Open(filepath.Join(dir, "ours"), journal.Options{})
+	j, err := journal.Open(filepath.Join(dir, "ours"), journal.Options{MinFree: -1, MinFreePercent: -1})
 	if err != nil {
 		return nil, err
 	}

@@ -160,7 +160,7 @@ func ready(p *process, err error) (time.Duration, int64, error) {
 
 // buildStore makes a store with many sessions of one event, without syncs.
 func buildStore(ctx context.Context, dir string, sessions int) (err error) {
-	j, err := journal.Open(dir, journal.Options{Sync: journal.SyncNever})
+	j, err := journal.Open(dir, journal.Options{Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
 	if err != nil {
 		return err
 	}

@@ -24,16 +24,24 @@ func Example() {
 	if _, err := c.Say(ctx, session.ID, "/echo Hello there"); err != nil {
 		log.Fatal(err)
 	}
+	shown := map[chat.BlockID]int{} // bytes of each block
 	// Cut the network, restart the server: the loop goes on where it was.
 	for frame, err := range c.Watch(ctx, session.ID, client.WatchOptions{After: "0"}) {
 		if err != nil {
 			log.Fatal(err)
 		}
-		if frame.Preview != nil {
-			fmt.Print(frame.Preview.Text)
+		if p := frame.Preview; p != nil { // a piece, as it is being written
+			fmt.Print(p.Text)
+			shown[p.Block] = p.End
 		}
-		if frame.Event != nil && frame.Event.Type == "turn.completed" {
-			break
+		if frame.Event == nil {
+			continue
+		}
+		switch b := frame.Event.Body.(type) {
+		case chat.AgentText: // the whole block: print what came too fast to be shown
+			fmt.Println(b.Text[shown[b.Block]:])
+		case chat.TurnCompleted:
+			return
 		}
 	}
 }

@@ -23,7 +23,9 @@ type Options struct {
 // The order is the model's, not the log's: a message that a person sends while
 // a turn runs comes where a turn takes it up. What the agent thinks, says and
 // calls in one go is one assistant message; the results of its calls are one
-// tool message.
+// tool message. What becomes of workstreams is told in system messages; they
+// interrupt nobody: what the agent was saying goes on in the message it was in,
+// until a turn takes the news up.
 //
 // Between turns a fold forgets everything but the messages that wait. So a fold
 // that begins at such a place makes the same messages, with the same ids, as
@@ -35,13 +37,14 @@ type Fold struct {
 	at       chat.Seq   // of the event that is folded
 	now      chat.EventID
 	opener   chat.EventID // of the event behind which the agent speaks; see Speaking
-	running  bool         // a turn runs
+	running  chat.TurnID  // the turn that runs
 	waiting  []chat.Event
 	heard    chat.Seq // what the last message says, if it is a person's
 
 	// Of the running turn:
 	open    opening
-	turn    chat.TurnID       // of the message that is open
+	speaks  int               // the message that is open
+	turn    chat.TurnID       // of that message
 	step    string            // the model's last one
 	named   map[string]string // call → tool
 	unnamed []ToolCall        // calls without an id of their own that have no result yet
@@ -53,7 +56,7 @@ type Fold struct {
 	usage   int             // messages before it have their model
 }
 
-// opening is what the last message can still take up.
+// opening is what the message that is open can still take up.
 type opening int
 
 const (
@@ -104,7 +107,7 @@ func (f *Fold) Apply(e *chat.Event) {
 	}
 	if e.Workstream != f.opt.Workstream {
 		if b, ok := e.Body.(chat.WorkstreamSteered); ok && b.ID == f.opt.Workstream {
-			f.notice(e, "Directive "+b.Command+": "+b.Text)
+			f.news(e, "Directive "+b.Command+": "+b.Text)
 		}
 		return
 	}
@@ -113,15 +116,17 @@ func (f *Fold) Apply(e *chat.Event) {
 		f.waiting = slices.DeleteFunc(f.waiting, func(w chat.Event) bool { return w.Seq == b.Sequence })
 	case chat.TurnStarted:
 		f.forget()
-		f.running, f.opener = true, e.ID
+		f.running, f.opener = b.TurnID, e.ID
 		f.take(b.Trigger, e.Turn)
 	case chat.TurnInput:
 		for _, seq := range b.Sequences {
 			f.take(seq, e.Turn)
 		}
+		// What the agent says from here on, it says knowing of the news.
+		f.open, f.opener = openNone, e.ID
 	case chat.TurnCompleted:
 		f.forget()
-		f.running = false
+		f.running = ""
 
 	case chat.AgentThinking:
 		f.think(e, b)
@@ -151,7 +156,7 @@ func (f *Fold) Apply(e *chat.Event) {
 			m.Content = Texts(PackSummary(*b.Summary, e.At.Time()))
 			f.put(e, m)
 		}
-	case chat.WorkstreamCompleted, chat.WorkstreamFailed, chat.WorkstreamTimeout, chat.WorkstreamWarning, chat.WorkstreamCanceled, chat.WorkstreamProgress:
+	case chat.WorkstreamLaunched, chat.WorkstreamCompleted, chat.WorkstreamFailed, chat.WorkstreamTimeout, chat.WorkstreamWarning, chat.WorkstreamCanceled, chat.WorkstreamProgress:
 		f.child(e)
 	case chat.Unknown:
 		f.imported(e, b)
@@ -174,7 +179,7 @@ func spoken(e *chat.Event, line string) bool {
 
 // hear takes what a person says: at once, or when a turn takes it up.
 func (f *Fold) hear(e *chat.Event) {
-	if f.running {
+	if f.running != "" {
 		f.waiting = append(f.waiting, *e)
 		return
 	}
@@ -248,7 +253,7 @@ func (f *Fold) message(e *chat.Event, role Role, n int) Message {
 func (f *Fold) put(e *chat.Event, m Message) {
 	f.messages = append(f.messages, m)
 	f.places = append(f.places, f.at)
-	f.open, f.turn, f.heard = openNone, e.Turn, 0
+	f.open, f.speaks, f.turn, f.heard = openNone, len(f.messages)-1, e.Turn, 0
 	if m.Role != Assistant {
 		f.opener = f.now
 	}
@@ -260,7 +265,7 @@ func (f *Fold) put(e *chat.Event, m Message) {
 // the log: the name comes from the event behind which the agent speaks.
 func (f *Fold) Speaking(turn chat.TurnID) (message, step string) {
 	if f.open == openAssistant && f.turn == turn {
-		m := f.last()
+		m := f.present()
 		return m.ID, m.StepID
 	}
 	return f.begins(f.opener, "")
@@ -282,14 +287,28 @@ func (f *Fold) putPerson(e *chat.Event) {
 	}
 }
 
-// last is the message that is still open.
-func (f *Fold) last() *Message { return &f.messages[len(f.messages)-1] }
+// present is the message that is open.
+func (f *Fold) present() *Message { return &f.messages[f.speaks] }
 
 // notice tells the model something that nobody in the conversation said.
 func (f *Fold) notice(e *chat.Event, text string) {
 	m := f.message(e, System, 0)
 	m.Content = Texts(text)
 	f.put(e, m)
+}
+
+// news is a notice that comes at any moment, also while the agent is in the
+// middle of a sentence whose beginning was shown under a name. So it closes
+// nothing.
+func (f *Fold) news(e *chat.Event, text string) {
+	m := f.message(e, System, 0)
+	m.Content = Texts(text)
+	if m.RunID == "" {
+		m.RunID = RunID(f.running)
+	}
+	f.messages = append(f.messages, m)
+	f.places = append(f.places, f.at)
+	f.heard = 0
 }
 
 // imported takes a message that stands in the log as it is; see Drafts.

@@ -18,7 +18,7 @@ func (f *Fold) assistant(e *chat.Event) *Message {
 		f.put(e, m)
 		f.open, f.step = openAssistant, m.StepID
 	}
-	return f.last()
+	return f.present()
 }
 
 func (f *Fold) think(e *chat.Event, b chat.AgentThinking) {
@@ -159,7 +159,7 @@ func (f *Fold) returnedAs(e *chat.Event, n int, tool string, r ToolReturn) {
 		f.open = openTool
 	}
 	f.opener = f.now
-	m := f.last()
+	m := f.present()
 	m.ToolReturns = append(m.ToolReturns, r)
 	m.Content = append(m.Content, &Text{Text: r.PlainText()})
 }
@@ -185,9 +185,15 @@ func (f *Fold) model(name string) {
 	f.usage = len(f.messages)
 }
 
-// child tells how a workstream that this line launched has come along.
+// child tells of a workstream that this line launched, and how it has come along.
 func (f *Fold) child(e *chat.Event) {
 	switch b := e.Body.(type) {
+	case chat.WorkstreamLaunched:
+		text := "Workstream " + b.ID
+		if b.Name != "" && b.Name != b.ID {
+			text += " (" + b.Name + ")"
+		}
+		f.news(e, text+" was launched: "+b.Task)
 	case chat.WorkstreamCompleted:
 		text := "Workstream " + b.ID + " completed."
 		if b.Summary != "" {
@@ -196,18 +202,18 @@ func (f *Fold) child(e *chat.Event) {
 		if len(b.Result) > 0 && string(b.Result) != "null" {
 			text += "\nResult: " + string(b.Result)
 		}
-		f.notice(e, text)
+		f.news(e, text)
 	case chat.WorkstreamFailed:
-		f.notice(e, "Workstream "+b.ID+" failed: "+b.Error)
+		f.news(e, "Workstream "+b.ID+" failed: "+b.Error)
 	case chat.WorkstreamTimeout:
-		f.notice(e, strings.TrimSpace("Workstream "+b.ID+" ran out of time. "+b.Summary))
+		f.news(e, strings.TrimSpace("Workstream "+b.ID+" ran out of time. "+b.Summary))
 	case chat.WorkstreamWarning:
-		f.notice(e, strings.TrimSpace("Workstream "+b.ID+" is short of time. "+b.Message))
+		f.news(e, strings.TrimSpace("Workstream "+b.ID+" is short of time. "+b.Message))
 	case chat.WorkstreamCanceled:
-		f.notice(e, strings.TrimSpace("Workstream "+b.ID+" was canceled. "+b.Reason))
+		f.news(e, strings.TrimSpace("Workstream "+b.ID+" was canceled. "+b.Reason))
 	case chat.WorkstreamProgress:
 		if b.Phase == chat.PhaseDone && b.Summary != "" { // an interactive one's answer
-			f.notice(e, "Workstream "+b.ID+" answered: "+b.Summary)
+			f.news(e, "Workstream "+b.ID+" answered: "+b.Summary)
 		}
 	}
 }

@@ -177,6 +177,9 @@ func (f *Fold) asks(e *chat.Event, text string) {
 func inputText(b chat.AgentInputRequest) string {
 	var s strings.Builder
 	s.WriteString(b.Text)
+	if b.URL != "" && !strings.Contains(b.Text, b.URL) {
+		s.WriteString("\n\n" + b.URL) // the page on which consent is given
+	}
 	for _, o := range b.Options {
 		s.WriteString("\n- " + o.Answer())
 		if o.Label != "" && o.Label != o.Answer() {

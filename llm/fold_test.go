@@ -149,6 +149,12 @@ func TestFoldRules(t *testing.T) {
 			s.add(chat.Draft{Body: chat.PromptClosed{RequestID: "j", Reason: chat.Expired}}, chat.System, s.turn(""))
 			s.done()
 		}, "user q\nassistant Which?\n- a: Apple\n- b\nuser a\nassistant I need permission for: mail, disk. To send it.\nuser Granted: mail. Denied: disk.\nassistant Still there?\nsystem The question was not answered: nobody answered in time."},
+		{"a consent with its page", func(s *script) {
+			s.user("q")
+			s.agent(chat.AgentInputRequest{RequestID: "i", InputType: chat.InputOAuth, Text: "Please sign in.", URL: "https://x/y"})
+			s.answer(chat.UserInputResponse{RequestID: "i", Text: "done"})
+			s.done()
+		}, "user q\nassistant Please sign in.\n\nhttps://x/y\nuser done"},
 		{"pictures, files and words", func(s *script) {
 			s.add(chat.Draft{Body: chat.UserMessage{Text: "see", Content: []chat.Part{
 				{Type: "text", Text: "see"}, {Type: "image", URL: "https://x/y"}, {Type: "image", URL: "data:image/png;base64,QUJD"}, {Type: "image", Path: "a/b.png", MediaType: "image/png"},
@@ -169,13 +175,27 @@ func TestFoldRules(t *testing.T) {
 			s.agent(chat.AgentToolResult{Tool: "f", Result: raw(`2`)})
 			s.done()
 		}, "user q\nassistant ID1=f{} ID2=g{}\ntool ID2:\"1\" ID1:\"2\""},
-		{"other lines of work are not this one's, but their ends are", func(s *script) {
+		{"other lines of work are not this one's, but their beginnings and ends are", func(s *script) {
 			s.user("q")
-			s.agent(chat.WorkstreamLaunched{ID: "w1", Task: "dig"})
+			s.agent(chat.WorkstreamLaunched{ID: "w1", Name: "Mine", Task: "dig"})
 			s.add(chat.Draft{Body: chat.AgentText{Text: "digging"}, Workstream: "w1"}, bot, "")
 			s.agent(chat.WorkstreamCompleted{ID: "w1", Summary: "gold", Result: raw(`{"g":1}`)})
 			s.done()
-		}, "user q\nsystem Workstream w1 completed. gold\nResult: {\"g\":1}"},
+		}, "user q\nsystem Workstream w1 (Mine) was launched: dig\nsystem Workstream w1 completed. gold\nResult: {\"g\":1}"},
+		{"news interrupt nobody until they are taken up", func(s *script) {
+			s.user("q")
+			s.agent(chat.AgentText{Text: "one, "})
+			s.agent(chat.WorkstreamLaunched{ID: "w1", Task: "dig"})
+			s.agent(chat.AgentToolCall{CallID: "c1", Tool: "f"})
+			s.agent(chat.AgentToolCall{CallID: "c2", Tool: "f"})
+			s.agent(chat.AgentToolResult{CallID: "c1", Result: raw(`1`)})
+			warned := s.add(chat.Draft{Body: chat.WorkstreamWarning{ID: "w1", Share: 0.75}}, chat.System, "").Seq
+			s.agent(chat.AgentToolResult{CallID: "c2", Result: raw(`2`)})
+			s.agent(chat.AgentText{Text: "two"})
+			s.agent(chat.TurnInput{Sequences: []chat.Seq{warned}})
+			s.agent(chat.AgentText{Text: "I see."})
+			s.done()
+		}, "user q\nassistant one,  c1=f{} c2=f{}\nsystem Workstream w1 was launched: dig\ntool c1:\"1\" c2:\"2\"\nsystem Workstream w1 is short of time.\nassistant two\nassistant I see."},
 		{"a summary", func(s *script) {
 			sum := "so far"
 			s.add(chat.Draft{Body: chat.SessionUpdated{Summary: &sum}}, chat.System, "")

@@ -66,11 +66,11 @@ func (s *script) user(text string) chat.Seq {
 
 func (s *script) next(line string) {
 	l := s.state.Line(line)
-	if l.Turn != nil || len(l.Queue) == 0 {
+	if l.Turn != nil || l.Next() == 0 {
 		return
 	}
 	id := chat.TurnID(s.id(chat.TurnPrefix))
-	s.add(chat.Draft{Body: chat.TurnStarted{TurnID: id, Trigger: l.Queue[0], Agent: "bot"}, Workstream: line}, chat.System, id)
+	s.add(chat.Draft{Body: chat.TurnStarted{TurnID: id, Trigger: l.Next(), Agent: "bot"}, Workstream: line}, chat.System, id)
 }
 
 // agent says something in the running turn.
@@ -126,7 +126,7 @@ func randomLog(rt *rapid.T, steps int) *script {
 		p := chat.Steer
 		s.add(chat.Draft{Body: chat.SessionUpdated{Policy: &p}}, chat.System, "")
 	}
-	var calls, prompts []string
+	var calls, prompts, lines []string
 	var asked []chat.ApprovalCall
 	drop := func(list *[]string) string {
 		id := (*list)[0]
@@ -135,7 +135,7 @@ func randomLog(rt *rapid.T, steps int) *script {
 	}
 	for range rapid.IntRange(1, steps).Draw(rt, "steps") {
 		fresh := fmt.Sprint(s.state.Last)
-		switch rapid.IntRange(0, 17).Draw(rt, "step") {
+		switch rapid.IntRange(0, 20).Draw(rt, "step") {
 		case 0, 1:
 			s.user("m" + fresh)
 		case 2:
@@ -192,14 +192,27 @@ func randomLog(rt *rapid.T, steps int) *script {
 				s.add(chat.Draft{Body: chat.PromptClosed{RequestID: "i" + fresh, Reason: chat.Expired}}, chat.System, s.turn(""))
 			}
 		case 16:
-			if t := s.state.Line("").Turn; t != nil && len(t.Steered) > 0 {
-				s.add(chat.Draft{Body: chat.TurnInput{Sequences: slices.Clone(t.Steered)}}, chat.System, t.ID)
+			if t := s.state.Line("").Turn; t != nil && len(t.Steered)+len(t.Woken) > 0 {
+				s.add(chat.Draft{Body: chat.TurnInput{Sequences: slices.Concat(t.Steered, t.Woken)}}, chat.System, t.ID)
 			} else if l := s.state.Line(""); len(l.Queue) > 0 {
 				s.add(chat.Draft{Body: chat.UserMessageWithdrawn{Sequence: l.Queue[0]}}, mira, "")
 			}
 		case 17:
 			sum := "sum " + fresh
 			s.add(chat.Draft{Body: chat.SessionUpdated{Summary: &sum}}, chat.System, "")
+		case 18:
+			lines = append(lines, "w"+fresh)
+			s.agent(chat.WorkstreamLaunched{ID: "w" + fresh, Task: "dig " + fresh, DeadlineSeconds: 30})
+		case 19:
+			if len(lines) > 0 {
+				s.add(chat.Draft{Body: chat.WorkstreamWarning{ID: lines[0], Share: 0.75, Message: "hurry"}}, chat.System, "")
+				s.next("")
+			}
+		case 20:
+			if len(lines) > 0 {
+				s.add(chat.Draft{Body: chat.WorkstreamCompleted{ID: drop(&lines), Summary: "gold"}}, chat.System, "")
+				s.next("")
+			}
 		}
 	}
 	return s

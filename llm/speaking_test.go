@@ -2,6 +2,7 @@ package llm
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -28,6 +29,8 @@ func TestSpeakingTellsTheName(t *testing.T) {
 		id, step := f.Speaking(s.turn(""))
 		s.user("in between") // waits behind the turn
 		s.agent(chat.AgentStatus{Message: "busy"})
+		s.add(chat.Draft{Body: chat.WorkstreamLaunched{ID: fmt.Sprint("w", want), Task: "dig"}}, mira, "")
+		s.add(chat.Draft{Body: chat.WorkstreamCompleted{ID: fmt.Sprint("w", want), Summary: "gold"}}, chat.System, "")
 		apply()
 		if again, _ := f.Speaking(s.turn("")); again != id {
 			t.Errorf("the name changed from %s to %s", id, again)
@@ -39,12 +42,12 @@ func TestSpeakingTellsTheName(t *testing.T) {
 			t.Errorf("%d messages, the last is %s (%s); told were %s (%s)", len(ms), m.ID, m.StepID, id, step)
 		}
 	}
-	begin(2)
+	begin(4)
 	s.agent(chat.AgentToolCall{CallID: "c1", Tool: "f"})
 	s.agent(chat.AgentToolResult{CallID: "c1", Tool: "f"})
-	begin(4)
+	begin(8)
 	s.agent(chat.AgentApprovalRequest{RequestID: "r1", Calls: []chat.ApprovalCall{{CallID: "c2", Tool: "f"}}})
-	begin(6)
+	begin(12)
 	s.done()
 	apply()
 	seen := map[string]bool{}

@@ -309,6 +309,18 @@ func name(a chat.Actor) string {
 	return a.ID
 }
 
+// WithdrawPrompt takes back a question of a running turn, because nobody needs the
+// answer any more. A prompt that has ended stays as it ended.
+func (s *Sessions) WithdrawPrompt(ctx context.Context, ref chat.TurnRef, requestID string) error {
+	return s.system(ctx, ref.Session, func(d *decision) error {
+		if _, _, err := d.turn(ref); err != nil {
+			return err
+		}
+		d.closePrompts(func(p *chat.Prompt) bool { return p.Turn == ref.Turn && p.RequestID == requestID })
+		return nil
+	})
+}
+
 // closePrompts withdraws the open prompts that match.
 func (d *decision) closePrompts(match func(*chat.Prompt) bool) {
 	for _, p := range append([]*chat.Prompt(nil), d.state.Prompts...) {

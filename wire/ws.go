@@ -25,6 +25,9 @@ const defaultMaxMessage = 16 << 20
 // closeWait is how long the peer has to answer a close frame.
 const closeWait = time.Second
 
+// stopping is why connections are closed when the server ends.
+const stopping = "the server is stopping, come back in a moment"
+
 // HandshakeError says why a request did not become a WebSocket connection.
 // Nothing has been sent; the caller answers with Status in its own form.
 type HandshakeError struct {
@@ -163,11 +166,11 @@ func (c *Conn) end(err error) {
 	if closed, ok := errors.AsType[*CloseError](err); ok {
 		code, reason = closed.Code, closed.Reason
 	} else if cause := context.Cause(c.ctx); errors.Is(err, ErrShutdown) || errors.Is(cause, ErrShutdown) {
-		code, reason = CloseGoingAway, "the server is stopping, come back in a moment"
+		code, reason = CloseGoingAway, stopping
 	} else if err != nil && !slices.Contains([]error{ErrPeerGone, context.Canceled}, err) {
 		code, reason = CloseInternal, "something went wrong on the server"
 	}
-	if c.CloseWith(code, reason) == nil {
+	if c.CloseWith(code, reason) == nil && !c.parted {
 		c.awaitClose()
 	}
 	c.cancel(ErrClosed)

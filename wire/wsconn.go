@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/gobwas/ws"
@@ -23,6 +24,9 @@ type Conn struct {
 
 	closeSent bool // under wmu
 
+	dmu    sync.Mutex
+	awaits bool // the peer's close frame is awaited: no late stop may cut that short
+
 	// Only the reading goroutine uses these.
 	head      ws.Header // of the frame that is being read
 	left      int64     // bytes of it still to come
@@ -30,6 +34,7 @@ type Conn struct {
 	fragment  bool      // a message has begun and is not whole
 	readErr   error     // set once; reading is over
 	closeSeen bool
+	parted    bool // the peer's answer to our close frame was waited for
 }
 
 // Protocol is the subprotocol that was agreed on, or "".
@@ -89,6 +94,18 @@ func (c *Conn) CloseWith(code int, reason string) error {
 	return c.send(context.WithoutCancel(c.ctx), appendCloseFrame(room[:0], code, reason))
 }
 
+// Farewell tells the peer that the server is stopping and waits for its answer, a
+// second at most. It reports whether the answer came: the peer has then read all
+// that was sent. It is for the goroutine that reads, when the connection's context
+// has ended with [ErrShutdown].
+func (c *Conn) Farewell() bool {
+	c.parted = true
+	if c.CloseWith(CloseGoingAway, stopping) == nil {
+		c.awaitClose()
+	}
+	return c.closeSeen
+}
+
 // send writes; the caller holds wmu.
 func (c *Conn) send(ctx context.Context, b []byte) error {
 	if c.closed {
@@ -120,7 +137,12 @@ var past = time.Unix(1, 0)
 
 func (c *Conn) stop(cause error) {
 	c.cancel(cause)
-	if c.owned.Load() {
+	if !c.owned.Load() {
+		return
+	}
+	c.dmu.Lock()
+	defer c.dmu.Unlock()
+	if !c.awaits {
 		_ = c.conn.SetReadDeadline(past)
 	}
 }

@@ -201,7 +201,10 @@ func (c *Conn) drain() {
 // is not lost by closing while bytes of the peer are unread.
 func (c *Conn) awaitClose() {
 	c.drop()
+	c.dmu.Lock()
+	c.awaits = true
 	_ = c.conn.SetReadDeadline(time.Now().Add(closeWait))
+	c.dmu.Unlock()
 	var closed *CloseError
 	if errors.As(c.readErr, &closed) && closed.Ours {
 		// The frame at fault was not read to its end, so frames cannot be told

@@ -97,9 +97,9 @@ func (a *Agent) Probe(ctx context.Context) error {
 		a.noted(nil)
 	} else if f, failed := asFailure(failure(ctx, err)); failed && ctx.Err() == nil {
 		switch {
-		case f.Code == agent.CodeDenied || f.Code == agent.CodeDown || f.Code == agent.CodeTimeout || f.Code == agent.CodeCutOff:
+		case f.Code == agent.CodeDenied || f.Code == agent.CodeDown || f.Code == agent.CodeTimeout || f.Code == agent.CodeCutOff && broke(err):
 			a.noted(f)
-		default: // many endpoints cannot list models, and work
+		default: // many endpoints cannot list models, or do so in a form of their own, and work
 			a.noted(nil)
 		}
 	}

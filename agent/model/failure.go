@@ -116,10 +116,15 @@ func failure(ctx context.Context, err error) error {
 	if overflows(text) {
 		return &Failure{Code: agent.CodeOverflow, Msg: "the conversation is too long for the model", err: err}
 	}
-	if _, ok := errors.AsType[*url.Error](err); ok && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) {
+	if _, ok := errors.AsType[*url.Error](err); ok && !broke(err) {
 		return &Failure{Code: agent.CodeDown, Again: true, Msg: "the model's endpoint cannot be reached: " + reason(err), err: err}
 	}
 	return &Failure{Code: agent.CodeCutOff, Again: true, Msg: "the model's answer was cut off", err: err}
+}
+
+// broke reports whether it was the connection that ended an answer.
+func broke(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // status is the failure of an answer of HTTP.

@@ -2,7 +2,10 @@ package model_test
 
 import (
 	"errors"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -169,6 +172,23 @@ func TestNobodyListens(t *testing.T) {
 	w.has("s-1", "agent.status", "fault unavailable: the model's endpoint cannot be reached: nobody listens there", "turn failed")
 	if err := w.agent.Probe(w.ctx()); err == nil {
 		t.Error("it says that it is well")
+	}
+}
+
+func TestModelsInAnotherFormAreNoFault(t *testing.T) {
+	for form, well := range map[string]bool{`[{"name":"scripted"}]`: true, `<html>`: true, "": false} {
+		endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if form == "" {
+				panic(http.ErrAbortHandler)
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, form)
+		}))
+		w := newWorld(t, model.Options{Endpoint: endpoint.URL + "/v1"}, nil)
+		if err := w.agent.Probe(w.ctx()); (err == nil) != well {
+			t.Errorf("an endpoint that lists its models as %q: %v", form, err)
+		}
+		endpoint.Close()
 	}
 }
 

@@ -58,6 +58,16 @@ func mcpServer(hold <-chan struct{}, versions ...string) *mcp.Server {
 		os.Exit(3)
 		return nil, nil, nil
 	})
+	mcp.AddTool(s, &mcp.Tool{Name: "vanish"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		var both sync.WaitGroup
+		both.Go(func() { _, _ = r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Still there?"}) }) // it never hears the answer
+		_, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Shall I go?"})
+		if err == nil {
+			os.Exit(3)
+		}
+		both.Wait()
+		return nil, nil, err
+	})
 	mcp.AddTool(s, &mcp.Tool{Name: "picture"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "look"}, &mcp.ImageContent{MIMEType: "image/png", Data: []byte("PNG")}}}, nil, nil
 	})
@@ -194,6 +204,34 @@ func TestMCPServerCrashes(t *testing.T) {
 		w.ended(id, 2)
 		w.has(id, `result kit__add "2"`, "turn done")
 	}
+}
+
+// A question of a server that dies is withdrawn, not left to people while the turn
+// goes on.
+func TestQuestionOfACrashedServer(t *testing.T) {
+	ask, err := tool.Builtin("ask_user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := model.Options{Servers: []*tool.Server{tool.NewServer(transports(t)["older"])}, Tools: ask}
+	w := newWorld(t, opt, callThenSay(provider.Call{Name: "kit__vanish", Args: `{}`}, provider.Call{Name: "ask_user", Args: `{"question":"And you?"}`}))
+	w.say("s-1", "go")
+	w.prompt("s-1", 3)
+	asked := map[string]string{}
+	for _, e := range w.log("s-1") {
+		if q, ok := e.Body.(chat.AgentInputRequest); ok {
+			asked[q.Text] = q.RequestID
+		}
+	}
+	w.answer("s-1", asked["Shall I go?"], chat.Answer{Values: []string{"accept"}})
+	closed := w.until("s-1", "a closed prompt", func(e chat.Event) bool { return e.Type == "prompt.closed" }).Body.(chat.PromptClosed)
+	if closed.RequestID != asked["Still there?"] || closed.Reason != chat.Withdrawn {
+		t.Errorf("closed is %+v", closed)
+	}
+	w.answer("s-1", asked["And you?"], chat.Answer{Text: "fine"})
+	w.ended("s-1", 1)
+	w.has("s-1", "prompt.closed", "user.input_response", "final", "turn done")
+	w.has("s-1", "error kit__vanish unknown_outcome", "final")
 }
 
 // A server behind HTTP that was restarted does not know the connection any more.

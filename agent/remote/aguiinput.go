@@ -160,7 +160,7 @@ func foreign(callID string) string {
 		return callID
 	}
 	if i := strings.LastIndex(rest, "-a"); i > 0 {
-		if _, err := strconv.Atoi(rest[i+2:]); err == nil {
+		if n, err := strconv.Atoi(rest[i+2:]); err == nil && n > 1 && n < 10 { // an attempt, not the end of some id
 			rest = rest[:i]
 		}
 	}

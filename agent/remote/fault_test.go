@@ -79,3 +79,22 @@ func TestFaultsAreEvents(t *testing.T) {
 		}
 	}
 }
+
+// A line that does not end is an answer that broke off, and no matter of what the
+// endpoint speaks.
+func TestNDJSONLines(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"type":"text","te`:           agent.CodeCutOff,
+		`{"type":"text","te` + "\n":    agent.CodeUnreadable,
+		`<html>`:                       agent.CodeUnreadable,
+		`{"text":"x"}` + "\n":          agent.CodeUnreadable,
+		`{"type":"text","text":"Hi."}`: agent.CodeCutOff,
+	} {
+		h := newHouse(t, remote.Options{Protocol: remote.NDJSON, Retries: -1}, func(w http.ResponseWriter, _ *http.Request) { flush(w, line) })
+		h.say("go")
+		if end := h.ends(1); !strings.Contains(h.story(), "error "+want+"\n") {
+			t.Errorf("%q gives %s", line, end.Error)
+		}
+		h.kill()
+	}
+}

@@ -53,6 +53,7 @@ type stream struct {
 	end   context.CancelCauseFunc
 	quiet *time.Timer
 	limit *time.Timer
+	torn  bool // the last line had no end
 }
 
 // post calls an address of the endpoint; while it does not take the call, it is
@@ -269,6 +270,7 @@ func (s *stream) line() ([]byte, error) {
 				return nil, agent.Failf(agent.CodeTooLarge, chat.TooLarge, "the agent's endpoint sent a line of more than %d MiB; it has to say it in smaller pieces", maxLine>>20)
 			}
 		case err == io.EOF && len(long) > 0:
+			s.torn = true
 			return long, nil
 		default:
 			return nil, err

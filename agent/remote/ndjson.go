@@ -73,6 +73,9 @@ func ndjson(ctx context.Context, a *Agent, r *round) ([]question, error) {
 		if b = bytes.TrimSpace(b); len(b) == 0 {
 			continue // a sign of life
 		}
+		if s.torn && b[0] == '{' && !json.Valid(b) {
+			return nil, a.broken(nil) // in the middle of a line
+		}
 		done, err := n.take(ctx, b, first)
 		if done || err != nil {
 			return n.asked, err
@@ -119,7 +122,10 @@ func (q *answered) ndjson() ndjsonAnswer {
 	case chat.UserInputResponse:
 		out.Text, out.Values = b.Text, b.Values
 	case chat.UserApprovalResponse:
-		out.Decisions = b.Decisions
+		for _, d := range b.Decisions {
+			d.CallID = foreign(d.CallID)
+			out.Decisions = append(out.Decisions, d)
+		}
 	case chat.UserPermissionResponse:
 		out.Granted, out.Denied = b.Granted, b.Denied
 	default:
@@ -196,8 +202,15 @@ func (n *lines) take(ctx context.Context, b []byte, first bool) (done bool, err 
 			n.s.usage = append(n.s.usage, u)
 			return false, nil
 		}
+		if p, ok := body.(chat.AgentToolProgress); ok && p.CallID != "" {
+			p.CallID = n.s.known(p.CallID)
+			body = p
+		}
 		_, err = n.s.fact(ctx, body)
 		return false, err
+	}
+	if l.Type == "" {
+		return false, n.a.garbled("a line without a type", nil)
 	}
 	return false, n.a.garbled("a line of type "+clip(l.Type, 40)+", which is not one of text, thinking, tool_call, tool_result, tool_error, input_request, approval_request, permission_request, launch_workstream, status, plan, usage, artifact, error, done, fail", nil)
 }
@@ -240,6 +253,9 @@ func (n *lines) question(ctx context.Context, name string, b []byte, id string) 
 		body = q
 	case chat.AgentApprovalRequest:
 		q.RequestID, q.Deadline = "", 0
+		for i := range q.Calls {
+			q.Calls[i].CallID = n.s.known(q.Calls[i].CallID)
+		}
 		body = q
 	case chat.AgentPermissionRequest:
 		q.RequestID, q.Deadline = "", 0

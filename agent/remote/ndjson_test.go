@@ -47,6 +47,7 @@ func TestNDJSONVerbs(t *testing.T) {
 {"type":"plan","tasks":[{"id":"1","title":"Read","status":"done"}]}
 {"type":"tool_call","call_id":"1","tool":"add","params":{"a":1}}
 {"type":"ping"}
+{"type":"tool_progress","call_id":"1","done":1,"total":2}
 {"type":"tool_error","call_id":"1","error":"no numbers"}
 {"type":"artifact","artifact_type":"table","title":"T","data":{"rows":[]}}
 {"type":"usage","input_tokens":5,"output_tokens":6}
@@ -57,8 +58,20 @@ func TestNDJSONVerbs(t *testing.T) {
 	})
 	h.say("go")
 	h.ends(1)
-	h.want("user go", "status Reading", "agent.plan", "thinks Hm", `calls add {"a":1}`, "tool error no numbers", "agent.artifact",
+	h.want("user go", "status Reading", "agent.plan", "thinks Hm", `calls add {"a":1}`, "agent.tool_progress", "tool error no numbers", "agent.artifact",
 		"used 5 6", "answers Done.", "ended done")
+	h.await("the progress of the call", func() bool {
+		var id string
+		for _, e := range h.events {
+			switch b := e.Body.(type) {
+			case chat.AgentToolCall:
+				id = b.CallID
+			case chat.AgentToolProgress:
+				return b.CallID == id
+			}
+		}
+		return false
+	})
 }
 
 // A question ends the call; the next call brings the answer, also when the server
@@ -77,7 +90,7 @@ func TestNDJSONAsks(t *testing.T) {
 				if n := len(c.Messages); n != 2 || c.Messages[1].Role != "assistant" || !strings.HasPrefix(c.Messages[1].Content, "Let me ask. ") {
 					t.Errorf("was told %+v", c.Messages)
 				}
-				if c.Answers[0].RequestID != "city" || c.Answers[1].RequestID != "pay" || len(c.Answers[1].Decisions) != 1 || c.Answers[1].Decisions[0].Approve {
+				if c.Answers[0].RequestID != "city" || c.Answers[1].RequestID != "pay" || len(c.Answers[1].Decisions) != 1 || c.Answers[1].Decisions[0].Approve || c.Answers[1].Decisions[0].CallID != "1" {
 					t.Errorf("was told %+v", c)
 				}
 				flush(w, `{"type":"text","text":"So `+c.Answers[0].Text+`."}`+"\n"+`{"type":"done"}`+"\n")
@@ -89,7 +102,10 @@ func TestNDJSONAsks(t *testing.T) {
 			h.kill()
 			h.start()
 		}
-		h.answer(pay, chat.Answer{Decisions: []chat.Decision{{CallID: "1"}}})
+		if id := pay.Approval.Calls[0].CallID; id != "c3-1" {
+			t.Errorf("the call is %s, which another turn may have too", id)
+		}
+		h.answer(pay, chat.Answer{Decisions: []chat.Decision{{CallID: "c3-1"}}})
 		h.answer(city, chat.Answer{Text: "Bern"})
 		h.ends(1)
 		h.want("user weather", "says Let me ask. ", "remote.round", "asks text Which city?", "agent.approval_request", "user.approval_response",

@@ -313,6 +313,14 @@ func (s *speaker) callID(id string) string {
 	return ours
 }
 
+// known is the session's id of a call that the endpoint has made or may make.
+func (s *speaker) known(id string) string {
+	if c, ok := s.calls[id]; ok {
+		return c.CallID
+	}
+	return s.callID(id)
+}
+
 // outcome says what a tool gave, or why it failed when problem is not empty.
 func (s *speaker) outcome(ctx context.Context, id string, result json.RawMessage, problem string) error {
 	c, ok := s.calls[id]

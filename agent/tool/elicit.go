@@ -29,16 +29,20 @@ func (s *Server) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitR
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	}
 	defer u.clock.hold()()
-	ctx, cancel := context.WithCancelCause(ctx)
+	asking, cancel := context.WithCancelCause(u.ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(u.ctx, func() { cancel(context.Cause(u.ctx)) })()
+	defer context.AfterFunc(ctx, func() { // the server takes it back, or is gone
+		if u.ctx.Err() == nil {
+			cancel(agent.ErrMoot)
+		}
+	})()
 	form, err := readForm(r.Params)
 	if err != nil {
 		return nil, err
 	}
 	// A repeated call asks the same again; the answer that was given counts.
 	sum := sha256.Sum256(form.raw)
-	result, err := form.ask(ctx, u.call.Turn.Part("e"+hex.EncodeToString(sum[:6])))
+	result, err := form.ask(asking, u.call.Turn.Part("e"+hex.EncodeToString(sum[:6])))
 	if errors.Is(err, agent.ErrExpired) || errors.Is(err, agent.ErrWithdrawn) {
 		return &mcp.ElicitResult{Action: "cancel"}, nil
 	}

@@ -25,7 +25,7 @@ type ServeCmd struct {
 
 	Config string        `help:"File that says which agents there are; parley.yaml in this folder is read when it is there. SIGHUP reads it again." env:"PARLEY_CONFIG" type:"path" placeholder:"FILE" group:"Agents"`
 	Agent  string        `help:"Agent of sessions that name none; the first of the configuration, or demo, when it is not given." env:"PARLEY_AGENT" group:"Agents"`
-	Lease  time.Duration `help:"How long a turn waits for its worker to come back." default:"60s" env:"PARLEY_LEASE" group:"Agents"`
+	Lease  time.Duration `help:"How long a turn waits for its worker to come back; after 10 s of that another one may have it." default:"60s" env:"PARLEY_LEASE" group:"Agents"`
 
 	Token     []string `help:"Token that may do everything; may be given several times. With it, nobody gets in without one." name:"token" env:"PARLEY_TOKEN" placeholder:"TOKEN" group:"Access"`
 	TokenFile string   `help:"File of tokens, one per line: token scope[,scope] actor [workspace]." env:"PARLEY_TOKEN_FILE" type:"path" group:"Access"`

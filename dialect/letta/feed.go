@@ -21,11 +21,13 @@ type feed struct {
 	sent  map[chat.BlockID]int   // bytes of blocks that the reader has
 	names map[chat.BlockID]named // of the blocks that are being written
 	ended func(seq chat.Seq) ([]chat.End, error)
-	known chat.Seq        // the last event when the stream began
-	open  map[string]bool // the prompts that were open then
+	ahead func(seq chat.Seq) ([]chat.Event, error) // the next texts that are finished behind an event
+	known chat.Seq                                 // the last event when the stream began
+	open  map[string]bool                          // the prompts that were open then
 
 	// Of the message that is looked at:
 	message int // in the fold
+	seen    int // messages of the fold that were looked at
 	parts   int // of it that were shown
 	calls   int
 	returns int
@@ -75,6 +77,7 @@ func newFeed(r *run, f form, tokens bool, after chat.At) *feed {
 	}
 	fd.fold.Apply(&r.started)
 	fd.message = len(fd.fold.Messages())
+	fd.seen = fd.message
 	return fd
 }
 
@@ -189,18 +192,28 @@ func endingOf(b chat.TurnCompleted, at chat.At) *ending {
 	return &ending{reason: stopError, failed: first(b.Error, "the agent could not go on"), at: at}
 }
 
-// messages shows what an event added to the messages of the run.
+// messages shows what an event added to the messages of the run. The agent goes
+// on in its message over what is told of workstreams.
 func (f *feed) messages(e *chat.Event) error {
 	list := f.fold.Messages()
-	for f.message < len(list) {
+	if f.message < f.seen {
 		if err := f.added(&list[f.message], e); err != nil {
 			return err
 		}
-		if f.message == len(list)-1 {
-			return nil
+	}
+	for ; f.seen < len(list); f.seen++ {
+		m := &list[f.seen]
+		if m.Role == llm.System {
+			if err := f.tells(m, e); err != nil {
+				return err
+			}
+			continue
 		}
-		f.message++
+		f.message = f.seen
 		f.parts, f.calls, f.returns = 0, 0, 0
+		if err := f.added(m, e); err != nil {
+			return err
+		}
 	}
 	return nil
 }

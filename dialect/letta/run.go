@@ -324,7 +324,7 @@ func (f *follower) follow(ctx context.Context, show func([]item) error, idle fun
 func (f *follower) newFeed(ctx context.Context) (chat.Cursor, *feed, error) {
 	s := f.d.opt.Sessions
 	feed := newFeed(f.run, f.form, f.tokens, f.after)
-	feed.ended = f.ends(ctx)
+	feed.ended, feed.ahead = f.ends(ctx), f.ahead(ctx)
 	// The blocks first: one that is finished meanwhile is an event that the state
 	// knows. The other way round it would be neither, and be shown twice.
 	var blocks []chat.Block
@@ -348,6 +348,23 @@ func (f *follower) ends(ctx context.Context) func(chat.Seq) ([]chat.End, error) 
 	}
 	return func(seq chat.Seq) ([]chat.End, error) {
 		return f.d.opt.Sessions.Ends(ctx, f.caller, f.place.session, seq)
+	}
+}
+
+// ahead reads the next texts of the agent that are finished in the log.
+func (f *follower) ahead(ctx context.Context) func(chat.Seq) ([]chat.Event, error) {
+	return func(seq chat.Seq) (texts []chat.Event, err error) {
+		facts, _, err := f.d.opt.Sessions.Read(ctx, f.caller, f.place.session, chat.Range{
+			After: seq, Limit: 4, Workstream: &mainLine, Types: []string{chat.AgentText{}.Type(), chat.AgentThinking{}.Type(), chat.TurnCompleted{}.Type()},
+		})
+		for i := range facts {
+			e, err := facts[i].Event()
+			if _, over := e.Body.(chat.TurnCompleted); over || err != nil {
+				return texts, err
+			}
+			texts = append(texts, e)
+		}
+		return texts, err
 	}
 }
 

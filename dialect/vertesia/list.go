@@ -3,8 +3,8 @@ package vertesia
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -109,58 +109,119 @@ func has(have json.RawMessage, want []string) bool {
 	return slices.ContainsFunc(want, func(s string) bool { return slices.Contains(all, s) })
 }
 
-// maxScan bounds the sessions that one request looks at.
-const maxScan = 10_000
+// maxCount is among how many sessions, at least, those that are wanted are counted:
+// to look at all of them takes many times as long as the page.
+const maxCount = 1000
 
-// runs returns the part of the caller's runs that is wanted, how many there are in
-// all, and where to go on.
+// maxScan bounds the sessions that one request looks at. Tests lower it.
+var maxScan = 10_000
+
+// mark is a cursor: the last run of a page, and from where on sessions have to be
+// read to find what follows, so that a long list can be read to its end.
+type mark struct {
+	At     chat.At        `json:"t"`
+	ID     chat.SessionID `json:"id"`
+	List   string         `json:"l,omitempty"` // where sessions are read from
+	Before int            `json:"n,omitempty"` // wanted ones that stand before that
+}
+
+func (m mark) String() string {
+	b, _ := json.Marshal(m) // nothing in it can fail
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func parseMark(s string) (m mark, err error) {
+	if s == "" {
+		return m, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	if err == nil {
+		err = json.Unmarshal(b, &m)
+	}
+	if err != nil || m.ID == "" || m.Before < 0 {
+		return m, chat.Errorf(chat.Invalid, "the cursor is not one that was given here: begin without one").Because(err)
+	}
+	return m, nil
+}
+
+// runs returns the part of the caller's runs that is wanted, how many there are at
+// least, and where to go on.
 func (d *Dialect) runs(ctx context.Context, c chat.Caller, w wanted) (found []agentRun, total int, next string, err error) {
-	all, err := d.matching(ctx, c, &w)
-	if err != nil {
-		return nil, 0, "", err
-	}
-	slices.SortFunc(all, w.compare)
-	from, err := w.from(all)
-	if err != nil {
-		return nil, 0, "", err
-	}
-	from = min(from+w.offset, len(all))
-	until := min(from+w.limit, len(all))
-	for _, s := range all[from:until] {
+	listed, total, next, err := d.listed(ctx, c, &w)
+	for _, s := range listed {
 		one, err := d.describe(ctx, c, s)
 		if err != nil {
 			return nil, 0, "", err
 		}
 		found = append(found, one)
 	}
-	if until < len(all) {
-		last := all[until-1]
-		next = fmt.Sprintf("%d.%s", w.key(last), last.ID)
-	}
-	return found, len(all), next, nil
+	return found, total, next, err
 }
 
+// listed is runs without a closer look at them.
+func (d *Dialect) listed(ctx context.Context, c chat.Caller, w *wanted) (page []*chat.Session, total int, next string, err error) {
+	m, err := parseMark(w.cursor)
+	if err != nil {
+		return nil, 0, "", err
+	}
+	all, starts, err := d.matching(ctx, c, w, m)
+	if err != nil {
+		return nil, 0, "", err
+	}
+	slices.SortFunc(all, w.compare)
+	from := min(w.from(all, m)+w.offset, len(all))
+	until := min(from+w.limit, len(all))
+	if until < len(all) && until > from {
+		last := all[until-1]
+		to := mark{At: w.key(last), ID: last.ID, List: m.List, Before: m.Before}
+		for _, s := range starts {
+			if later(s.top, last.UpdatedAt) {
+				to.List, to.Before = s.list, s.before
+			}
+		}
+		next = to.String()
+	}
+	return all[from:until], m.Before + len(all), next, nil
+}
+
+// start is a place in the list of sessions.
+type start struct {
+	list   string
+	before int     // wanted sessions before it
+	top    chat.At // when the first one behind it was last active
+}
+
+// later reports whether a place of the list stands surely before another: sessions
+// of one second may come in any order.
+func later(a, b chat.At) bool { return b.Time().Add(2 * time.Second).Before(a.Time()) }
+
 // matching are the caller's sessions that are wanted, the most recently active first.
-func (d *Dialect) matching(ctx context.Context, c chat.Caller, w *wanted) (all []*chat.Session, err error) {
+func (d *Dialect) matching(ctx context.Context, c chat.Caller, w *wanted, m mark) (all []*chat.Session, starts []start, err error) {
 	if w.id != "" {
 		sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(w.id))
 		if chat.CodeOf(err) == chat.NotFound {
-			return nil, nil
+			return nil, nil, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if ok, err := d.matches(ctx, c, w, &sess); err != nil || !ok {
-			return nil, err
+			return nil, nil, err
 		}
-		return []*chat.Session{&sess}, nil
+		return []*chat.Session{&sess}, nil, nil
 	}
 	looks := maxLooks
 	f := chat.Filter{Limit: 200}
+	if w.recent() {
+		f.Cursor = m.List
+	}
 	for seen := 0; seen < maxScan; seen += f.Limit {
 		page, err := d.opt.Sessions.List(ctx, c, f)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		if w.recent() && len(page.Sessions) > 0 {
+			starts = append(starts, start{f.Cursor, m.Before + len(all), page.Sessions[0].UpdatedAt})
 		}
 		for i := range page.Sessions {
 			s := &page.Sessions[i]
@@ -169,7 +230,7 @@ func (d *Dialect) matching(ctx context.Context, c chat.Caller, w *wanted) (all [
 				ok, err = d.mentions(ctx, c, s, w.query, &looks)
 			}
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if ok {
 				all = append(all, s)
@@ -178,8 +239,25 @@ func (d *Dialect) matching(ctx context.Context, c chat.Caller, w *wanted) (all [
 		if f.Cursor = page.Next; f.Cursor == "" {
 			break
 		}
+		if n := len(page.Sessions); n > 0 && m.Before+seen+f.Limit >= maxCount && w.enough(all, m, page.Sessions[n-1].UpdatedAt) {
+			break
+		}
 	}
-	return all, nil
+	return all, starts, nil
+}
+
+// recent reports whether runs are wanted in the order in which sessions are read.
+func (w *wanted) recent() bool { return w.sort != "started_at" && !w.ascending }
+
+// enough reports whether all have the page and what comes next, when sessions are
+// read down to that time.
+func (w *wanted) enough(all []*chat.Session, m mark, read chat.At) bool {
+	if !w.recent() {
+		return false
+	}
+	slices.SortFunc(all, w.compare)
+	until := w.from(all, m) + w.offset + w.limit
+	return until < len(all) && later(all[until-1].UpdatedAt, read)
 }
 
 // matches looks closer, at how a run has ended, only where that is asked for.
@@ -220,22 +298,16 @@ func (w *wanted) compare(a, b *chat.Session) int {
 	return order
 }
 
-// from is where a cursor, which names the last run of a page, goes on.
-func (w *wanted) from(all []*chat.Session) (int, error) {
-	if w.cursor == "" {
-		return 0, nil
+// from is where the list goes on behind a mark.
+func (w *wanted) from(all []*chat.Session, m mark) int {
+	if m.ID == "" {
+		return 0
 	}
-	at, id, _ := strings.Cut(w.cursor, ".")
-	n, err := strconv.ParseInt(at, 10, 64)
-	if err != nil || id == "" {
-		return 0, chat.Errorf(chat.Invalid, "the cursor is not one that was given here: begin without one")
-	}
-	last := &chat.Session{ID: chat.SessionID(id), CreatedAt: chat.At(n), UpdatedAt: chat.At(n)}
-	i, found := slices.BinarySearchFunc(all, last, w.compare)
+	i, found := slices.BinarySearchFunc(all, &chat.Session{ID: m.ID, CreatedAt: m.At, UpdatedAt: m.At}, w.compare)
 	if found {
 		i++
 	}
-	return i, nil
+	return i
 }
 
 // maxLooks bounds the runs whose conversation is read for one search, the most

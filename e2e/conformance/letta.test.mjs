@@ -250,6 +250,24 @@ test('killed in the middle, the run goes on and the stream with it', async () =>
   }
 });
 
+test('workstreams are told as they are launched and end, and after every cut', async () => {
+  const a = await fresh();
+  const seen = await all(client.agents.messages.create(a.id, { messages: [user('/work 2 1')], streaming: true, stream_tokens: true, include_pings: false }));
+  const told = seen.filter((m) => m.message_type === 'system_message');
+  assert.deepEqual(told.map((m) => m.content).sort(), [
+    'Workstream w1 (Part 1) was launched: Do part 1 of 2.', 'Workstream w1 completed. Part 1 of 2 is done.',
+    'Workstream w2 (Part 2) was launched: Do part 2 of 2.', 'Workstream w2 completed. Part 2 of 2 is done.',
+  ]);
+  const names = (list) => [...new Set(list.filter((m) => m.id && m.otid && m.message_type !== 'user_message').map((m) => `${m.message_type} ${m.id} ${m.otid} ${m.run_id}`))];
+  const listed = await all(client.agents.messages.list(a.id, { order: 'asc', limit: 2 }));
+  assert.deepEqual(names(seen), names(listed));
+  for (let i = 0; i < seen.length; i++) {
+    const rest = await all(client.runs.messages.stream(seen[0].run_id, { starting_after: seen[i].seq_id, include_pings: false }));
+    assert.equal(text([...seen.slice(0, i + 1), ...rest]), text(seen));
+    assert.deepEqual(names([...seen.slice(0, i + 1), ...rest]), names(seen));
+  }
+});
+
 test('approvals: approve, deny, and what goes wrong', async () => {
   const a = await fresh();
   const ask = async () => {

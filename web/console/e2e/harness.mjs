@@ -19,7 +19,7 @@ export async function startServer(...flags) {
   }
   const run = (addr) =>
     new Promise((resolve, reject) => {
-      const p = spawn(bin, ["serve", "--addr", addr, "--data", join(dir, "data"), "--nats=off", ...flags], { stdio: ["ignore", "pipe", "pipe"] });
+      const p = spawn(bin, ["serve", "--addr", addr, "--data", join(dir, "data"), "--nats=off", "--min-free=-1", "--min-free-percent=-1", ...flags], { stdio: ["ignore", "pipe", "pipe"] });
       let out = "";
       const look = (b) => {
         out += b;
