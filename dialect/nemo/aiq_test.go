@@ -100,3 +100,16 @@ func TestAIQComesBack(t *testing.T) {
 		}
 	}
 }
+
+// It comes back also while something happens in the conversation.
+func TestAIQComesBackWhileBusy(t *testing.T) {
+	t.Parallel()
+	b := &busy{t: t}
+	w := newWorld(t, b.setup(setup{}))
+	c := w.dial("?schema=aiq")
+	c.send(aiqMessage("c1", "m1", "/ask text"))
+	c.prompt()
+	c.drop()
+	b.armed.Store(true)
+	w.dial("?schema=aiq").prompt()
+}

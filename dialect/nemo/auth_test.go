@@ -21,6 +21,11 @@ func TestAuthentication(t *testing.T) {
 	if f := frames[1]; f.Content.Code != codeAuth {
 		t.Errorf("nobody gets %s", f.raw)
 	}
+	mistyped := w.dial("?access_token=wrong")
+	mistyped.say("c1", "m1", "hi")
+	if f := mistyped.until(isEnd)[1]; f.Content.Code != codeAuth || !strings.Contains(f.Content.Details, "not known here") {
+		t.Errorf("a wrong token in the address: %s", f.raw)
+	}
 	c.send(`{"type":"auth_message","payload":{"method":"jwt","token":"wrong"}}`)
 	if f := c.next(); f.Type != typeAuthResponse || f.Status != "error" || f.Payload == nil || f.Payload.Code != codeAuth {
 		t.Errorf("a wrong token: %s", f.raw)

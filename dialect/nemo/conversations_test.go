@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 )
 
@@ -43,7 +44,7 @@ func TestNewMessageOvertakes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setup{})
 	c := w.dial("")
-	c.say("c1", "m1", "/stream 1000 100")
+	c.say("c1", "m1", "/stream 100000 100")
 	c.next()
 	c.say("c1", "m2", "/sleep 30")
 	c.say("c1", "m3", "hi")
@@ -67,27 +68,67 @@ func TestNewMessageOvertakes(t *testing.T) {
 // A turn that another dialect began is shown, and a NeMo message waits for it.
 func TestOtherDialectsAreNotInterrupted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	gate := make(chan struct{})
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{30, map[int]chan struct{}{5: gate}}}})
 	me := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeAdmin}}
 	if _, _, err := w.sessions.Create(t.Context(), me, chat.NewSession{ID: "c1"}); err != nil {
 		t.Fatal(err)
 	}
-	events, err := w.sessions.Append(t.Context(), me, "c1", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "/stream 30 100"})})
+	events, err := w.sessions.Append(t.Context(), me, "c1", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "go"})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := w.dial("?conversation_id=c1")
-	c.next()
-	c.say("c1", "m2", "hi")
-	first := c.turn()
-	if got := text(append([]frame{c.seen[0]}, first...)); got != words1toN(30) {
+	first := c.words(5)
+	c.say("c1", "m2", "again")
+	w.happens("c1", "user.message", 2)
+	close(gate)
+	first = c.rest(first)
+	if got := text(first); got != words1toN(30) {
 		t.Errorf("the other dialect's answer: %q", got)
 	}
 	if f := first[0]; f.Parent != eventUUID(events[0].ID) {
 		t.Errorf("parent of %s, want the user event's id", f.raw)
 	}
-	if got := text(c.turn()); got != "You said: hi" {
+	if got := text(c.turn()); got != words1toN(30) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// Of a turn that another dialect began, a client that comes in its middle gets all;
+// what was over before it came back is not its business.
+func TestOtherDialectsTurns(t *testing.T) {
+	t.Parallel()
+	other := func(w *world, text string) {
+		t.Helper()
+		if _, err := w.sessions.Append(t.Context(), local, "c1", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text})}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWorld(t, setup{agents: greeter})
+	if _, _, err := w.sessions.Create(t.Context(), local, chat.NewSession{ID: "c1"}); err != nil {
+		t.Fatal(err)
+	}
+	other(w, "go")
+	w.happened("c1", "agent.input_request")
+	if got := text(w.dial("?conversation_id=c1").until(isPrompt)); got != "Hello." {
+		t.Errorf("in the middle: %q", got)
+	}
+
+	w = newWorld(t, setup{})
+	c := w.dial("?conversation_id=c1")
+	c.say("c1", "m1", "hi")
+	c.turn()
+	c.drop()
+	w.left(1)
+	other(w, "/tool calc {}")
+	w.ended("c1", 2)
+	back := w.dial("?conversation_id=c1")
+	back.say("c1", "m2", "hi")
+	for _, f := range back.until(func(f frame) bool { return isEnd(f) && f.Parent == "m2" }) {
+		if f.Type == typeResponse && f.Parent != "m1" && f.Parent != "m2" {
+			t.Errorf("what was over comes again: %s", f.raw)
+		}
 	}
 }
 

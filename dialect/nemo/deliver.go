@@ -110,10 +110,9 @@ func (t *thread) flush(ctx context.Context, out []byte) error {
 func (t *thread) pong(ping uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := 0
-	for n < len(t.pings) && t.pings[n].ping <= ping {
-		n++
-	}
+	// Only a ping of its own tells something: one of another conversation, or the
+	// heartbeat's, may have a higher number and have been sent earlier.
+	n := slices.IndexFunc(t.pings, func(m mark) bool { return m.ping == ping }) + 1
 	if n == 0 || t.handed {
 		return
 	}
@@ -128,14 +127,18 @@ func (t *thread) pong(ping uint64) {
 	}
 }
 
-// final is where the client stands when its socket has ended. What was sent
-// before an orderly end of the server arrives; otherwise what was answered
-// counts, if the client answers at all.
+// final is where the client stands when its socket has ended. A client that took
+// its leave of a server that ends has all that was sent; otherwise what was
+// answered counts, if the client answers at all.
 func (t *thread) final(ctx context.Context) place {
+	shutdown := errors.Is(context.Cause(ctx), wire.ErrShutdown)
+	if shutdown {
+		<-t.s.silent
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.handed = true
-	if !t.s.ponged.Load() || errors.Is(context.Cause(ctx), wire.ErrShutdown) {
+	if !t.s.ponged.Load() || shutdown && t.s.parted {
 		return t.written
 	}
 	if !t.s.page || farewell(ctx) == cutOff {

@@ -36,7 +36,7 @@ const (
 
 // asking describes an open prompt of an execution.
 func (d *Dialect) asking(p *asked) execution {
-	e := execution{ID: p.turn.uuid, Status: statusAsking, InteractionID: p.uuid}
+	e := execution{ID: p.execution, Status: statusAsking, InteractionID: p.uuid}
 	e.ResponseURL = "/executions/" + e.ID + "/interactions/" + p.uuid + "/response"
 	if p.Input != nil && p.Input.InputType == chat.InputOAuth {
 		e.Status, e.AuthURL, e.OAuthState = statusOAuth, first(p.Input.URL, p.Input.Text), first(stateOf(p.Input), p.uuid)
@@ -101,7 +101,7 @@ func (d *Dialect) report(ctx context.Context, c chat.Caller, sess chat.Session, 
 					return nil, err
 				}
 				rep.changed = items[i].at
-				if items[i].turn.trigger == trigger {
+				if items[i].root == trigger {
 					rep.items = append(rep.items, items[i])
 				}
 			}
@@ -120,7 +120,7 @@ func (d *Dialect) report(ctx context.Context, c chat.Caller, sess chat.Session, 
 		}
 	}
 	for _, p := range f.prompts {
-		if p.turn.trigger == trigger && rep.prompt == nil {
+		if p.root == trigger && rep.prompt == nil {
 			rep.prompt = p
 		}
 	}
@@ -294,7 +294,7 @@ func (d *Dialect) interaction(ctx context.Context, c chat.Caller, rep *report, n
 		return nil, err
 	}
 	p, ok := chat.AsPrompt(&e)
-	if !ok || rep.turn == nil || e.Turn != rep.turn.id {
+	if !ok || rep.turn == nil || e.Turn != rep.turn.id && e.Workstream == "" {
 		return nil, missing
 	}
 	return &p, nil

@@ -14,6 +14,7 @@ const via = "nemo"
 type item struct {
 	kind    itemKind
 	turn    *turn
+	root    chat.Seq // the message that it belongs to, also when a workstream of its answer shows it
 	at      chat.At
 	id      string
 	parent  string          // of a step: the step it is nested in, "" for none
@@ -105,14 +106,17 @@ type thought struct {
 
 type workStep struct {
 	id       string
+	root     chat.Seq // the message in whose answer it was launched
 	launched chat.WorkstreamLaunched
 }
 
 // asked is an open prompt.
 type asked struct {
 	chat.Prompt
-	uuid string // of its event
-	turn *turn
+	uuid      string // of its event
+	turn      *turn
+	root      chat.Seq // the message that it belongs to
+	execution string   // the turn that answers that message
 }
 
 // newFeed returns a feed for a reader that has all up to pos. The entries it is
@@ -177,10 +181,22 @@ func (f *feed) show(t *turn, it item) {
 		return
 	}
 	it.turn = t
+	if it.root == 0 {
+		it.root = f.root(t)
+	}
 	if it.kind == itemText || it.kind == itemStep {
 		t.visible = true
 	}
 	f.out = append(f.out, it)
+}
+
+// root is the message that a turn belongs to: the one it answers, or that in whose
+// answer its workstream was launched.
+func (f *feed) root(t *turn) chat.Seq {
+	if w, ok := f.work[t.line]; ok {
+		return w.root
+	}
+	return t.trigger
 }
 
 // hidden reports whether the turn was another dialect's and had ended before the
@@ -268,7 +284,7 @@ func (f *feed) think(t *turn, p *chat.Preview, at chat.At) {
 
 func (f *feed) step(t *turn, it item) {
 	it.kind = itemStep
-	if w, ok := f.work[t.line]; ok && it.parent == "" && t.line != "" {
+	if w, ok := f.work[t.line]; ok && it.parent == "" {
 		it.parent = w.id
 	}
 	f.show(t, it)

@@ -251,14 +251,21 @@ func (f *feed) ask(e *chat.Event) {
 	if !ok || t.muted || p.Approval != nil && p.Approval.Settled {
 		return
 	}
-	f.prompts = append(f.prompts, &asked{Prompt: p, uuid: eventUUID(e.ID), turn: t})
+	a := &asked{Prompt: p, uuid: eventUUID(e.ID), turn: t, root: f.root(t), execution: t.uuid}
+	for _, main := range f.turns {
+		if main.line == "" && main.trigger == a.root {
+			a.execution = main.uuid // a workstream's questions are asked by who launched it
+		}
+	}
+	f.prompts = append(f.prompts, a)
 }
 
 func (f *feed) launch(e *chat.Event, b chat.WorkstreamLaunched) {
-	w := workStep{id: eventUUID(e.ID), launched: b}
+	t := f.turn(e.Turn, e.Workstream)
+	w := workStep{id: eventUUID(e.ID), root: f.root(t), launched: b}
 	f.work[b.ID] = w
 	name, text := functionStart(b)
-	f.step(f.turn(e.Turn, e.Workstream), item{id: w.id, name: name, text: text, at: e.At, raw: "FUNCTION_START", data: e.Payload})
+	f.step(t, item{id: w.id, name: name, text: text, at: e.At, raw: "FUNCTION_START", data: e.Payload})
 }
 
 // along shows how a workstream comes along, below its own step. What has the same
@@ -268,7 +275,7 @@ func (f *feed) along(e *chat.Event, id, name, kind, text string) {
 	if !ok { // the reader has not seen its launch
 		w = workStep{launched: chat.WorkstreamLaunched{ID: id}}
 	}
-	f.step(f.turn(e.Turn, e.Workstream), item{id: uid(string(f.session)+id, name), parent: w.id, name: kind + ": " + workName(w.launched), text: text, at: e.At, raw: "CUSTOM", data: e.Payload})
+	f.step(f.turn(e.Turn, e.Workstream), item{root: w.root, id: uid(string(f.session)+id, name), parent: w.id, name: kind + ": " + workName(w.launched), text: text, at: e.At, raw: "CUSTOM", data: e.Payload})
 }
 
 // workEnded shows the end of a workstream.
@@ -292,7 +299,7 @@ func (f *feed) workEnded(e *chat.Event) bool {
 	}
 	delete(f.work, id)
 	name, text := functionEnd(w.launched, state, summary)
-	f.step(f.turn(e.Turn, e.Workstream), item{id: w.id, name: name, text: text, at: e.At, raw: "FUNCTION_END", data: e.Payload})
+	f.step(f.turn(e.Turn, e.Workstream), item{root: w.root, id: w.id, name: name, text: text, at: e.At, raw: "FUNCTION_END", data: e.Payload})
 	return true
 }
 

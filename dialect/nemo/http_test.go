@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/dialect/dialecttest"
 )
@@ -161,12 +162,13 @@ func TestErrorsOverHTTP(t *testing.T) {
 // The client of a single answer that goes away stops it; a conversation goes on.
 func TestClientLeaves(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	gate := make(chan struct{})
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{2, map[int]chan struct{}{1: gate}}}})
 	for _, tc := range []struct {
 		header []string
 		want   chat.Outcome
 	}{{nil, chat.Stopped}, {[]string{"Conversation-Id", "c1"}, chat.Done}} {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", w.server.URL+"/chat/stream", strings.NewReader(chatBody("/stream 60 50")))
+		r, err := http.NewRequestWithContext(t.Context(), "POST", w.server.URL+"/chat/stream", strings.NewReader(chatBody("go")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,6 +185,9 @@ func TestClientLeaves(t *testing.T) {
 		}
 		id := chat.SessionID(res.Header.Get("Conversation-Id"))
 		res.Body.Close()
+		if tc.want == chat.Done {
+			close(gate)
+		}
 		w.ended(id, 1)
 		facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, id, chat.Range{Types: []string{"turn.completed"}})
 		if err != nil || len(facts) != 1 {

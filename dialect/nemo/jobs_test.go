@@ -24,14 +24,14 @@ func TestJobs(t *testing.T) {
 			t.Errorf("%s %v", body, err)
 		}
 	}
-	code, body, _ := w.post("POST", "/v1/workflow/async", `{"input_message":"hi","job_id":"j-1","sync_timeout":5,"expiry_seconds":600}`)
+	code, body, _ := w.post("POST", "/v1/workflow/async", `{"input_message":"hi","job_id":"j-1","sync_timeout":120,"expiry_seconds":600}`)
 	if code != 200 || !strings.Contains(body, `"status":"success"`) || !strings.Contains(body, "You said: hi") {
 		t.Errorf("%d %s", code, body)
 	}
 	if code, body, _ = w.post("POST", "/v1/workflow/async", `{"input_message":"hi","job_id":"j-1"}`); code != 200 || body != `{"job_id":"j-1","status":"success"}` {
 		t.Errorf("again: %d %s", code, body)
 	}
-	if code, body, _ = w.post("POST", "/v1/workflow/async", `{"input_message":"/fail no","job_id":"j-2","sync_timeout":5}`); code != 200 || !strings.Contains(body, `"status":"failure","error":"no"`) {
+	if code, body, _ = w.post("POST", "/v1/workflow/async", `{"input_message":"/fail no","job_id":"j-2","sync_timeout":120}`); code != 200 || !strings.Contains(body, `"status":"failure","error":"no"`) {
 		t.Errorf("%d %s", code, body)
 	}
 	for _, bad := range []string{`{"input_message":"hi","sync_timeout":301}`, `{"input_message":"hi","expiry_seconds":1}`, `{"input_message":"hi","job_id":"a b"}`} {
@@ -50,7 +50,7 @@ func TestJobExpires(t *testing.T) {
 	var late atomic.Int64
 	begin := time.Now()
 	w := newWorld(t, setup{now: func() time.Time { return begin.Add(time.Duration(late.Load())) }})
-	w.post("POST", "/v1/workflow/async", `{"input_message":"hi","job_id":"j-1","sync_timeout":5,"expiry_seconds":600}`)
+	w.post("POST", "/v1/workflow/async", `{"input_message":"hi","job_id":"j-1","sync_timeout":120,"expiry_seconds":600}`)
 	late.Store(int64(599 * time.Second))
 	if code, _, _ := w.post("GET", "/v1/workflow/async/job/j-1", ""); code != 200 {
 		t.Errorf("before: %d", code)

@@ -46,6 +46,39 @@ func TestKilledWhenAllWasAnswered(t *testing.T) {
 	}
 }
 
+// A client that had answered for nothing of an answer gets it again, although it is
+// over.
+func TestKilledBeforeAnythingWasAnswered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("?conversation_id=c1")
+	c.heard()
+	c.heard() // by now its answer to the first ping has been read
+	c.mute.Store(true)
+	c.say("c1", "m1", "hi")
+	c.turn()
+	w = w.kill()
+	if got := text(w.dial("?conversation_id=c1").turn()); got != "You said: hi" {
+		t.Errorf("after the kill: %q", got)
+	}
+}
+
+// The answer to a ping that is not the conversation's own says nothing of what was
+// sent there.
+func TestPongOfAnotherPing(t *testing.T) {
+	w := newWorld(t, setup{})
+	at := func(seq chat.Seq) place { return place{Base: seq} }
+	th := &thread{s: &socket{d: w.dialect}, delivery: delivery{pings: []mark{{ping: 1, at: at(1)}, {ping: 3, at: at(3)}, {ping: 5, at: at(5)}}}}
+	for _, c := range []struct {
+		pong uint64
+		want chat.Seq
+	}{{2, 0}, {3, 3}, {1, 3}, {9, 3}, {5, 5}} {
+		if th.pong(c.pong); th.arrived.Base != c.want {
+			t.Errorf("after pong %d, %d has arrived, want %d", c.pong, th.arrived.Base, c.want)
+		}
+	}
+}
+
 // Where pings are swallowed on the way, what was sent has to do.
 func TestKilledWhereNobodyAnswersPings(t *testing.T) {
 	t.Parallel()

@@ -104,18 +104,25 @@ func (d *Dialect) consent(ctx context.Context, state string, c chat.Caller, know
 	d.consents.mu.Lock()
 	workspaces := slices.Clone(d.consents.workspaces)
 	d.consents.mu.Unlock()
-	for _, workspace := range workspaces {
-		id, p, err := d.search(ctx, workspace, state)
-		if err != nil || p != nil {
-			return id, p, err
+	// A conversation in which something happens while the list is read moves to
+	// its front, and may be passed over: the front is looked at again.
+	var since chat.At
+	for range 3 {
+		begun := d.now()
+		for _, workspace := range workspaces {
+			id, p, err := d.search(ctx, workspace, state, since)
+			if err != nil || p != nil {
+				return id, p, err
+			}
 		}
+		since = begun - 2e6 // clocks that differ a little do no harm
 	}
 	return "", nil, nil
 }
 
-// search looks through the conversations of a workspace that wait for somebody,
-// the latest first.
-func (d *Dialect) search(ctx context.Context, workspace, state string) (chat.SessionID, *chat.Prompt, error) {
+// search looks through the conversations of a workspace that wait for somebody and
+// in which something happened since then, the latest first.
+func (d *Dialect) search(ctx context.Context, workspace, state string, since chat.At) (chat.SessionID, *chat.Prompt, error) {
 	all := chat.Trusted
 	all.Workspace = workspace
 	filter := chat.Filter{Status: chat.Waiting, Limit: 100}
@@ -125,6 +132,9 @@ func (d *Dialect) search(ctx context.Context, workspace, state string) (chat.Ses
 			return "", nil, err
 		}
 		for _, sess := range list.Sessions {
+			if sess.UpdatedAt < since {
+				return "", nil, nil
+			}
 			p, err := d.asksFor(ctx, sess.ID, func(p *chat.Prompt) bool { return stateOf(p.Input) == state })
 			if err != nil || p != nil {
 				return sess.ID, p, err

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/dialect/dialecttest"
+	"github.com/parley-hq/parley/session"
 )
 
 // consentAgent asks for consent at the address that it is told.
@@ -66,6 +68,49 @@ func TestConsentIsRefused(t *testing.T) {
 		t.Errorf("%d %s", code, body)
 	}
 	if got := text(c.turn()); got != "The answer was error=access_denied" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// busy is a conversation in which something happens while the list is read, so
+// that it is passed over, once.
+type busy struct {
+	*session.Sessions
+	t     *testing.T
+	armed atomic.Bool
+}
+
+func (b *busy) setup(s setup) setup {
+	s.change = func(o *Options) {
+		b.Sessions = o.Sessions.(*session.Sessions)
+		o.Sessions = b
+	}
+	return s
+}
+
+func (b *busy) List(ctx context.Context, c chat.Caller, f chat.Filter) (page chat.SessionPage, err error) {
+	if !b.armed.CompareAndSwap(true, false) {
+		return b.Sessions.List(ctx, c, f)
+	}
+	if _, err := b.Append(ctx, chat.Trusted, "c1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: "still here"})}); err != nil {
+		b.t.Error(err)
+	}
+	return page, nil
+}
+
+// A redirect finds its prompt also when the conversation is busy.
+func TestConsentWhileBusy(t *testing.T) {
+	t.Parallel()
+	b := &busy{t: t}
+	w := newWorld(t, b.setup(setup{agents: consentAgent}))
+	c := w.dial("")
+	c.say("c1", "m1", "sign me in")
+	c.prompt()
+	b.armed.Store(true)
+	if code, body, _ := w.post("GET", "/auth/redirect?state=s3cr3t-state&code=c0de", ""); code != 200 {
+		t.Fatalf("%d %s", code, body)
+	}
+	if got := text(c.turn()); got != "The answer was code=c0de" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -240,6 +240,12 @@ func (w *world) running(id chat.SessionID) {
 // happened waits for the first event of a type.
 func (w *world) happened(id chat.SessionID, typ string) {
 	w.t.Helper()
+	w.happens(id, typ, 1)
+}
+
+// happens waits until there are n events of a type.
+func (w *world) happens(id chat.SessionID, typ string, n int) {
+	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
 	for ctx.Err() == nil {
@@ -249,7 +255,10 @@ func (w *world) happened(id chat.SessionID, typ string) {
 	}
 	for batch := range w.sessions.Watch(ctx, chat.Trusted, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
 		for _, e := range batch.Entries {
-			if e.Label.Type == typ {
+			if e.Label.Type != typ {
+				continue
+			}
+			if n--; n == 0 {
 				return
 			}
 		}

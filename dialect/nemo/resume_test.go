@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/dialect/dialecttest"
 	"github.com/parley-hq/parley/session"
@@ -136,13 +137,16 @@ func TestReconnectIsBoundToIdentity(t *testing.T) {
 // Browsers of one identity are told apart: the place of one is not another's.
 func TestBrowsersAreToldApart(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	gate := make(chan struct{})
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{5: gate}}}})
 	c := w.dial("?session=s1&conversation_id=c1")
-	c.say("c1", "m1", "/stream 40 100")
+	c.say("c1", "m1", "go")
 	got := c.words(3)
 	c.drop()
 	other := w.dial("?session=s2&conversation_id=c1")
-	if all := text(other.turn()); all != words1toN(40) {
+	had := other.words(5)
+	close(gate)
+	if all := text(other.rest(had)); all != words1toN(40) {
 		t.Errorf("another browser: %q", all)
 	}
 	back := w.dial("?session=s1&conversation_id=c1")
@@ -171,21 +175,7 @@ func TestAuthThenResume(t *testing.T) {
 // ended waits until n turns of a session have ended.
 func (w *world) ended(id chat.SessionID, n int) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
-	defer cancel()
-	for batch, err := range w.sessions.Watch(ctx, chat.Trusted, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		for _, e := range batch.Entries {
-			if e.Label.Type == "turn.completed" {
-				if n--; n == 0 {
-					return
-				}
-			}
-		}
-	}
-	w.t.Fatal("the turn did not end in time")
+	w.happens(id, "turn.completed", n)
 }
 
 // restartReading restarts while the client reads on to the end of its connection.
@@ -257,5 +247,25 @@ func TestAnsweredBeforeItBegan(t *testing.T) {
 		}
 		a.drop()
 		<-answers
+	}
+}
+
+// A client that does not take its leave of a server that ends, because it reads
+// nothing any more, gets what it has not read.
+func TestRestartWhileNobodyReads(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{3: gate}}}})
+	c := w.dial("?conversation_id=c1")
+	c.say("c1", "m1", "go")
+	got := c.words(3)
+	got = append(got, c.heard()...)
+	got = append(got, c.heard()...) // by now its answers have been read
+	close(gate)
+	w.ended("c1", 1)
+	w = w.restart()
+	c.drop()
+	if got = w.dial("?conversation_id=c1").rest(got); text(got) != words1toN(40) {
+		t.Errorf("got %q", text(got))
 	}
 }

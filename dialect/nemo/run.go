@@ -70,22 +70,20 @@ func (r *run) answers(ctx context.Context, a *ask) (bool, error) {
 		return false, err
 	}
 	turn := st.Line("").Turn
-	if turn == nil {
+	if turn == nil || len(st.Prompts) == 0 {
 		return false, nil
 	}
-	for _, p := range st.Prompts {
-		if p.Turn != turn.ID {
-			continue
-		}
-		r.session, r.trigger, r.pos = sess.ID, turn.Trigger, chat.Cursor{Seq: st.Last}
-		err := r.d.answer(ctx, r.caller, sess.ID, p, a.ID, a.Last.Content.text())
-		if chat.CodeOf(err) == chat.Invalid {
-			r.said = chat.Public(err).Msg + "\n\n" + plainPrompt(p)
-			return true, nil
-		}
-		return true, err
+	rep, err := r.d.report(ctx, r.caller, sess, turn.Trigger)
+	if err != nil || rep.prompt == nil {
+		return false, err
 	}
-	return false, nil
+	r.session, r.trigger, r.pos = sess.ID, turn.Trigger, chat.Cursor{Seq: st.Last}
+	err = r.d.answer(ctx, r.caller, sess.ID, &rep.prompt.Prompt, a.ID, a.Last.Content.text())
+	if chat.CodeOf(err) == chat.Invalid {
+		r.said = chat.Public(err).Msg + "\n\n" + plainPrompt(&rep.prompt.Prompt)
+		return true, nil
+	}
+	return true, err
 }
 
 // follow calls show for each item of the answer until it ends, or until asked
@@ -127,11 +125,11 @@ func (r *run) follow(ctx context.Context, show func(*item) error, asked func(*as
 			continue
 		}
 		for _, p := range f.prompts {
-			if p.turn.trigger != r.trigger || slices.Contains(r.told, p.RequestID) {
+			if p.root != r.trigger || slices.Contains(r.told, p.RequestID) {
 				continue
 			}
 			r.told = append(r.told, p.RequestID)
-			r.turn = p.turn
+			r.answeredBy(p.turn)
 			if stop, err := asked(p); err != nil {
 				return err
 			} else if stop {
@@ -144,10 +142,10 @@ func (r *run) follow(ctx context.Context, show func(*item) error, asked func(*as
 
 // take keeps what belongs to the answer and shows it.
 func (r *run) take(it *item, show func(*item) error) error {
-	if it.turn.trigger != r.trigger {
+	if it.root != r.trigger {
 		return nil
 	}
-	r.turn = it.turn
+	r.answeredBy(it.turn)
 	switch it.kind {
 	case itemText:
 		r.text.WriteString(it.text)
@@ -163,6 +161,13 @@ func (r *run) take(it *item, show func(*item) error) error {
 		it.text = r.trace
 	}
 	return show(it)
+}
+
+// answeredBy notes the turn whose answer this is; those of its workstreams are not.
+func (r *run) answeredBy(t *turn) {
+	if t.trigger == r.trigger {
+		r.turn = t
+	}
 }
 
 // abandon stops the agent when the client of a single answer has gone. All other

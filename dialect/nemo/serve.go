@@ -190,6 +190,12 @@ func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
 		s.home = d.opt.NewID()
 	}
 	s.caller, s.unknown = d.opt.Caller(r)
+	if token := q.Get("access_token"); s.unknown != nil && token != "" {
+		// The server has looked at it already; here is only why it was of no use.
+		if _, err := d.opt.Authenticate(r.Context(), token); err != nil {
+			s.unknown = err
+		}
+	}
 	err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: d.opt.MaxFrame, Binary: true}, d.opt.Conns, s.run)
 	if err != nil {
 		d.fail(w, r, handshake(err))

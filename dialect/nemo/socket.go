@@ -35,6 +35,7 @@ type socket struct {
 	group  sync.WaitGroup
 	done   chan struct{}
 	silent chan struct{} // closed when the client says nothing more
+	parted bool          // then: it has read all that was sent before the server ended
 	left   time.Time     // when that was; readable then
 
 	ponged atomic.Bool   // the client answers pings at all
@@ -70,6 +71,7 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 		msg, err := conn.Read(ctx)
 		if err != nil {
 			s.left = s.d.opt.Now()
+			s.parted = errors.Is(context.Cause(ctx), wire.ErrShutdown) && conn.Farewell()
 			close(s.silent)
 			return ended(ctx, err)
 		}
@@ -341,13 +343,14 @@ func (s *socket) refuse(ctx context.Context, f *clientFrame, err error) {
 	now := s.d.now()
 	v := voice{words: s.words, conversation: s.name(f), thread: first(f.Thread, anonymous)}
 	t := &turn{parent: f.name(), version: f.SchemaVersion}
+	waits := f.Type == typeUser || f.SchemaType != "" // only user messages have one: the type is mistyped
 	var out []byte
-	if f.Type == typeUser {
+	if waits {
 		it := item{kind: itemStep, turn: t, id: s.d.opt.NewID(), name: "Error", text: content.Details, at: now}
 		out = wire.AppendTextFrame(out, v.appendItem(nil, &it, now))
 	}
 	out = wire.AppendTextFrame(out, v.appendError(nil, t, s.d.opt.NewID(), content, now))
-	if f.Type == typeUser {
+	if waits {
 		out = wire.AppendTextFrame(out, v.appendEnd(nil, t, s.d.opt.NewID(), chat.Failed, now))
 	}
 	_ = s.conn.Write(ctx, out) // a broken connection ends the read loop

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 )
 
@@ -59,6 +60,7 @@ func TestBadFrames(t *testing.T) {
 		"a user of 5 KiB":   {strings.Replace(fmt.Sprintf(user, `"hi"`), `"id"`, `"user":{"life":"`+strings.Repeat("x", 5<<10)+`"},"id"`, 1), codeMessage},
 		"no type":           {`{"id":"x1"}`, codeMessageType},
 		"unknown type":      {`{"type":"shout"}`, codeMessageType},
+		"mistyped":          {strings.Replace(fmt.Sprintf(user, `"hi"`), "user_message", "usr_message", 1), codeMessageType},
 		"a server's type":   {`{"type":"system_response_message","id":"x1","content":{"text":"hi"}}`, codeMessageType},
 		"no schema_type":    {`{"type":"user_message","id":"x1","content":{"messages":[{"role":"user","content":"hi"}]}}`, codeMessage},
 		"bad schema_type":   {`{"type":"user_message","schema_type":"string","id":"x1","content":{"messages":[]}}`, codeMessage},
@@ -86,7 +88,7 @@ func TestBadFrames(t *testing.T) {
 			if strings.Contains(tc.frame, `"c1"`) && (got.Conversation != "c1" || got.Parent != "x1") {
 				t.Errorf("it is not said to what: %s", got.raw)
 			}
-			if strings.Contains(tc.frame, `"user_message"`) {
+			if strings.Contains(tc.frame, `"user_message"`) || strings.Contains(tc.frame, `"schema_type"`) {
 				// The UI would wait for ever otherwise, and would not show the error.
 				if len(frames) < 2 || frames[0].Type != typeStep {
 					t.Errorf("nothing makes the error visible")
@@ -246,14 +248,16 @@ func TestSlowClient(t *testing.T) {
 // The agent's trace id is what the trace frame carries.
 func TestTrace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	gate := make(chan struct{})
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{1, map[int]chan struct{}{0: gate}}}})
 	c := w.dial("")
-	c.say("c1", "m1", "/sleep 0.3")
+	c.say("c1", "m1", "go")
 	w.running("c1")
 	draft := chat.NewDraft(chat.AgentTrace{TraceID: "trace-77"})
 	if _, err := w.sessions.Append(t.Context(), chat.Trusted, "c1", []chat.Draft{draft}); err != nil {
 		t.Fatal(err)
 	}
+	close(gate)
 	frames := c.turn()
 	if last := frames[len(frames)-1]; last.Content.Trace != "trace-77" || last.Parent != "m1" {
 		t.Errorf("%s", last.raw)

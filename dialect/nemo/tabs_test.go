@@ -3,11 +3,13 @@ package nemo
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/session"
 )
 
 // counter is an agent that counts to a number, in words; it waits before the word
@@ -93,18 +95,12 @@ func TestTabThatWasThereFirst(t *testing.T) {
 // tab that does not answer any more has left its place.
 func TestTabThatWaited(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{change: func(o *Options) { o.Gone = time.Millisecond }})
+	look := &lookout{}
+	w := newWorld(t, look.setup(setup{}))
+	w.dialect.opt.Gone = time.Millisecond
 	waits := w.dial("?conversation_id=c1")
-	waits.heard()
-	me := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeUser}}
-	if _, _, err := w.sessions.Create(t.Context(), me, chat.NewSession{ID: "c1"}); err != nil {
-		t.Fatal(err)
-	}
-	message := chat.NewDraft(chat.UserMessage{Text: "first"}).As("m1")
-	message.Via = via
-	if _, err := w.sessions.Append(t.Context(), me, "c1", []chat.Draft{message}); err != nil {
-		t.Fatal(err)
-	}
+	<-look.missed
+	w.begins(local, "c1", "first")
 	w.happened("c1", "turn.completed")
 	late := w.dial("")
 	late.say("c1", "m2", "second")
@@ -115,6 +111,142 @@ func TestTabThatWaited(t *testing.T) {
 		if got := text(waits.turn()); got != want {
 			t.Errorf("the tab that waited: %q, want %q", got, want)
 		}
+	}
+}
+
+// lookout tells when a session is looked for, and when in vain. Who looks has to
+// wait for leave, if there is such a channel.
+type lookout struct {
+	*session.Sessions
+	looks, missed chan struct{}
+	leave         chan struct{}
+}
+
+func (l *lookout) setup(s setup) setup {
+	l.looks, l.missed = make(chan struct{}, 1), make(chan struct{}, 1)
+	s.change = func(o *Options) {
+		l.Sessions = o.Sessions.(*session.Sessions)
+		o.Sessions = l
+	}
+	return s
+}
+
+func (l *lookout) Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
+	tell(l.looks)
+	if l.leave != nil {
+		<-l.leave
+	}
+	s, err := l.Sessions.Get(ctx, c, id)
+	if chat.CodeOf(err) == chat.NotFound {
+		tell(l.missed)
+	}
+	return s, err
+}
+
+func tell(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// begins starts a conversation past the dialect, as if it came by another server.
+func (w *world) begins(c chat.Caller, id chat.SessionID, text string) {
+	w.t.Helper()
+	if _, _, err := w.sessions.Create(w.t.Context(), c, chat.NewSession{ID: id}); err != nil {
+		w.t.Fatal(err)
+	}
+	message := chat.NewDraft(chat.UserMessage{Text: text}).As("m1")
+	message.Via = via
+	if _, err := w.sessions.Append(w.t.Context(), c, id, []chat.Draft{message}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+var local = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeUser}}
+
+// A tab that was on its way when the conversation began gets it from its
+// beginning, also what is over by then.
+func TestTabThatWasOnItsWay(t *testing.T) {
+	t.Parallel()
+	look := &lookout{leave: make(chan struct{})}
+	w := newWorld(t, look.setup(setup{}))
+	c := w.dial("?conversation_id=c1")
+	<-look.looks
+	w.begins(local, "c1", "first")
+	w.happened("c1", "turn.completed")
+	close(look.leave)
+	if got := text(c.turn()); got != "You said: first" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A tab that waits for a conversation does not go on where another stopped: it has
+// nothing of it yet.
+func TestTabThatWaitedTakesNobodysPlace(t *testing.T) {
+	t.Parallel()
+	look := &lookout{}
+	w := newWorld(t, look.setup(setup{agents: greeter}))
+	waits := w.dial("?conversation_id=c1")
+	<-look.missed
+	w.begins(local, "c1", "go")
+	leaves := w.dial("?conversation_id=c1")
+	if got := text(leaves.until(isPrompt)); got != "Hello." {
+		t.Errorf("a tab that comes in the middle of a turn: %q", got)
+	}
+	leaves.heard()
+	leaves.drop()
+	w.left(1)
+	w.dialect.desk.begun(local, "c1")
+	if got := text(waits.until(isPrompt)); got != "Hello." {
+		t.Errorf("the tab that waited: %q", got)
+	}
+}
+
+// greeter says something, and then asks.
+var greeter = map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context, turn *agent.Turn) error {
+	if err := turn.Say(ctx, "Hello."); err != nil {
+		return err
+	}
+	_, err := turn.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "Name?"})
+	return err
+})}
+
+// A place behind the end of the log, which lost its last part in a power cut, is of
+// no use: the client gets what is under way.
+func TestPlaceBehindTheEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{agents: greeter})
+	c := w.dial("?conversation_id=c1")
+	c.say("c1", "m1", "go")
+	c.prompt()
+	c.drop()
+	w.left(1)
+	w.dialect.desk.mu.Lock()
+	for _, h := range w.dialect.desk.homes {
+		h.left[0].Cursor.Seq = 1000
+	}
+	w.dialect.desk.mu.Unlock()
+	if got := text(w.dial("?conversation_id=c1").until(isPrompt)); got != "Hello." {
+		t.Errorf("got %q", got)
+	}
+}
+
+// left waits until so many places are left behind.
+func (w *world) left(n int) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	defer cancel()
+	for have := 0; have < n; runtime.Gosched() {
+		if ctx.Err() != nil {
+			w.t.Fatalf("%d places are left behind, want %d", have, n)
+		}
+		have = 0
+		w.dialect.desk.mu.Lock()
+		for _, h := range w.dialect.desk.homes {
+			have += len(h.left)
+		}
+		w.dialect.desk.mu.Unlock()
 	}
 }
 

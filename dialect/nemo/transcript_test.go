@@ -33,9 +33,9 @@ import (
 //	poll PATH TEXT              the same with GET, until the answer has the text in it
 //	log SESSION                 what is in the log now
 //	append SESSION              an agent adds the events in the body, one per line
+//	event SESSION TYPE          until the log has such an event
 //	wait DURATION               time goes on; it stands still otherwise, where the first line says "clock"
-//	drain NAME                  it reads what came before its connection ended; that is not shown
-//	restart                     the server ends and starts again
+//	restart [NAME]              the server ends and starts again, while the client reads on; that is not shown
 //
 // What the server says follows each step as a part named "server" and is
 // rewritten with -update. Pieces of text that follow each other are shown as
@@ -129,7 +129,11 @@ func (p *player) play(t *testing.T, f txtar.File) string {
 			t.Fatal(err)
 		}
 	case "restart":
-		p.w = p.w.restart()
+		if c := p.clients[at(1)]; c != nil {
+			p.w = p.w.restartReading(c, new([]frame))
+		} else {
+			p.w = p.w.restart()
+		}
 	case "append":
 		drafts, err := chat.ParseDrafts([]byte("[" + strings.ReplaceAll(strings.TrimSpace(string(f.Data)), "\n", ",") + "]"))
 		if err == nil {
@@ -138,16 +142,14 @@ func (p *player) play(t *testing.T, f txtar.File) string {
 		if err != nil {
 			t.Fatal(err)
 		}
+	case "event":
+		p.w.happened(chat.SessionID(at(1)), at(2))
 	case "wait":
 		d, err := time.ParseDuration(at(1))
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.later.Add(int64(d))
-	case "drain":
-		for err := error(nil); err == nil; {
-			_, err = p.clients[at(1)].tryNext(30 * time.Second)
-		}
 	case "log":
 		return p.log(t, chat.SessionID(at(1)))
 	default:

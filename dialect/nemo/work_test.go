@@ -1,9 +1,12 @@
 package nemo
 
 import (
+	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 )
 
@@ -14,6 +17,8 @@ func TestAWorkstreamIsSeen(t *testing.T) {
 	var shown []string
 	ids := map[string]string{}
 	for i, body := range []chat.Body{
+		chat.UserMessage{Text: "work"},
+		chat.TurnStarted{TurnID: "t-1", Trigger: 1},
 		chat.WorkstreamLaunched{ID: "w1", Name: "Part 1", Task: "Do part 1."},
 		chat.WorkstreamProgress{ID: "w1", Phase: chat.PhasePlanning, Iteration: 1, Message: "Planning."},
 		chat.WorkstreamProgress{ID: "w1", Phase: chat.PhaseTool, Tool: "look_up", Iteration: 2, Share: 0.5},
@@ -26,11 +31,17 @@ func TestAWorkstreamIsSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := chat.Event{Session: "c", Seq: chat.Seq(i + 1), ID: chat.EventID(chat.MakeID(1, chat.Seq(i+1)).Text(chat.EventPrefix)), Type: draft.Type, Payload: draft.Payload, Body: body}
+		if _, ok := body.(chat.WorkstreamLaunched); ok {
+			e.Turn = "t-1"
+		}
 		f.fact(&e)
 	}
 	work := ""
 	for _, it := range f.out {
 		shown = append(shown, it.name+" | "+it.text)
+		if it.root != 1 {
+			t.Errorf("%s belongs to the message %d, want 1", it.name, it.root)
+		}
 		switch {
 		case strings.HasPrefix(it.name, "Function Start"):
 			work = it.id
@@ -59,4 +70,124 @@ func TestAWorkstreamIsSeen(t *testing.T) {
 			t.Errorf("shown is %q, want %q", shown[i], want[i])
 		}
 	}
+}
+
+// Over HTTP the same steps are seen as on the socket, below their workstream.
+func TestAWorkstreamIsSeenOverHTTP(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	for path, in := range map[string]string{
+		"/chat/stream": chatBody("/work 2 0"), "/v1/chat/stream": chatBody("/work 2 0"), "/generate/stream": inputBody("/work 2 0"),
+		"/v1/workflow/stream": inputBody("/work 2 0"), "/generate/full": inputBody("/work 2 0"), "/v1/workflow/full": inputBody("/work 2 0"),
+	} {
+		conversation := strings.ReplaceAll(path, "/", "-")
+		_, body, _ := w.post("POST", path, in, "Conversation-Id", conversation)
+		seen := map[string]bool{}
+		start := map[string]string{} // the step of each part
+		for line := range strings.Lines(body) {
+			raw, ok := strings.CutPrefix(line, "intermediate_data: ")
+			if !ok {
+				continue
+			}
+			var step stepLine
+			if err := json.Unmarshal([]byte(raw), &step); err != nil {
+				t.Fatalf("%s: %v", raw, err)
+			}
+			seen[step.Name] = true
+			kind, part, _ := strings.Cut(step.Name, ": ")
+			switch kind {
+			case "Function Start":
+				start[part] = step.ID
+			case "Function Complete":
+				if step.ID != start[part] {
+					t.Errorf("%s: the end of %s is a step of its own", path, part)
+				}
+			case "Progress":
+				if step.Parent != start[part] {
+					t.Errorf("%s: %s is not below its workstream: %s", path, step.Name, raw)
+				}
+			case "Tool":
+				if step.Parent != start["Part 1"] && step.Parent != start["Part 2"] {
+					t.Errorf("%s: %s is not below its workstream: %s", path, step.Name, raw)
+				}
+			}
+		}
+		for _, want := range []string{"Plan", "Tool: look_up", "Function Start: Part 1", "Progress: Part 1", "Function Complete: Part 1", "Function Start: Part 2", "Progress: Part 2", "Function Complete: Part 2"} {
+			if !seen[want] {
+				t.Errorf("%s has no step %q:\n%s", path, want, body)
+			}
+		}
+		if got := streamText(t, body); !strings.HasPrefix(got, "All 2 workstreams have ended.") {
+			t.Errorf("%s: the answer is %q", path, got)
+		}
+		// The whole answer carries one id, that of its own turn.
+		id := `data: {"id":"` + w.firstTurn(chat.SessionID(conversation))
+		if chunks := strings.Count(body, "\ndata: {\"id\":"); chunks != strings.Count(body, "\n"+id) {
+			t.Errorf("%s: chunks of another answer than %s:\n%s", path, id, body)
+		}
+	}
+}
+
+// What a workstream asks is asked over HTTP too, as part of the answer that
+// launched it.
+func TestAWorkstreamAsksOverHTTP(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context, turn *agent.Turn) error {
+		if turn.Workstream != "" {
+			a, err := turn.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "Name?"})
+			if err != nil {
+				return err
+			}
+			return turn.Say(ctx, "Hello "+a.Text)
+		}
+		one, err := turn.Launch(ctx, chat.Launch{ID: "w1", Name: "greet", Agent: turn.Agent, Instruction: "Greet."})
+		if err != nil {
+			return err
+		}
+		if _, err := turn.AwaitSome(ctx, 1, one.ID); err != nil {
+			return err
+		}
+		return turn.Say(ctx, "done")
+	})}})
+	code, body, _ := w.post("POST", "/v1/chat", chatBody("go"), "Conversation-Id", "c1")
+	var e execution
+	if err := json.Unmarshal([]byte(body), &e); err != nil || code != 202 || e.Status != statusAsking {
+		t.Fatalf("%d %s", code, body)
+	}
+	if _, body, _ = w.post("GET", e.StatusURL, ""); !strings.Contains(body, statusAsking) || !strings.Contains(body, e.ResponseURL) {
+		t.Errorf("the execution asks: %s", body)
+	}
+	if code, body, _ = w.post("POST", e.ResponseURL, `{"response":{"type":"text","text":"Ada"}}`); code != 204 {
+		t.Fatalf("%d %s", code, body)
+	}
+	w.ended("c1", 2)
+	if _, body, _ = w.post("GET", e.StatusURL, ""); !strings.Contains(body, statusComplete) || !strings.Contains(body, "done") {
+		t.Errorf("the execution is over: %s", body)
+	}
+	// A stream's question is part of the same answer.
+	_, body, _ = w.post("POST", "/chat/stream", chatBody("go"), "Conversation-Id", "c3")
+	if got := streamText(t, body); got != "Name?" || !strings.Contains(body, `data: {"id":"`+w.firstTurn("c3")+`"`) {
+		t.Errorf("the stream is %s", body)
+	}
+	// Where prompts have no words of their own, the next message is the answer.
+	if _, body, _ = w.post("POST", "/generate", inputBody("go"), "Conversation-Id", "c2"); body != `{"value":"Name?"}` {
+		t.Errorf("asked is %s", body)
+	}
+	if _, body, _ = w.post("POST", "/generate", inputBody("Ada"), "Conversation-Id", "c2"); body != `{"value":"done"}` {
+		t.Errorf("the answer is %s", body)
+	}
+}
+
+// firstTurn names the first turn of a session as answers do.
+func (w *world) firstTurn(id chat.SessionID) string {
+	w.t.Helper()
+	facts, _, err := w.sessions.Read(w.t.Context(), chat.Trusted, id, chat.Range{Types: []string{"turn.started"}, Limit: 1})
+	if err != nil || len(facts) != 1 {
+		w.t.Fatalf("%d turns (%v)", len(facts), err)
+	}
+	e, err := facts[0].Event()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return turnUUID(e.Body.(chat.TurnStarted).TurnID)
 }
