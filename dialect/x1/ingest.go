@@ -207,6 +207,7 @@ func (in *intake) take(ctx context.Context, a *arrival) {
 		return
 	}
 	if transient(m.Type) {
+		in.at.past.pass(&m)
 		in.hint(a, m)
 		return
 	}

@@ -1,16 +1,12 @@
 package x1
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/parley-hq/parley/chat"
 )
 
 // An old sidecar numbers what it publishes with a counter that begins again at 0
@@ -18,8 +14,8 @@ import (
 // last events of the agent's stream, in order, under other numbers. What the agent
 // had posted by HTTP is not in that buffer. So neither a number that was used
 // before nor content that was seen before is a repetition by itself; content that
-// comes in the order of the past, after the counter went back, is. What is new in
-// the middle of a replay was lost on its way: its place in the past is there.
+// has its place of the past again, after the counter went back, is. Places are
+// counted, so what was lost on the way, live or in a replay, moves nothing.
 
 // digest is what a publisher said, without when and under which number.
 type digest [8]byte
@@ -38,44 +34,46 @@ func digestOf(typ string, payload json.RawMessage) digest {
 	return digest(sum[:8])
 }
 
-// mark is one event of an old publisher that is in the log. Marks are in the order
-// in which the agent said it.
+// mark is one event of an old publisher that is in the log.
 type mark struct {
 	digest digest
-	posted bool
-	stray  bool  // its place is not known
-	n      int64 // the publisher's number, -1 for none
+	place  int  // in all that the agent has said, as far as it was counted
+	rank   int  // in what the publisher said in that life, without what was posted
+	epoch  int  // that life
+	taken  int  // the life in which it was repeated last
+	stray  bool // its place is a guess
 }
 
 // past is what is known of a session's old publisher.
 type past struct {
-	marks []mark
-	epoch int   // how often its counter went back
-	last  int64 // its last number; -1 before the first
+	marks []mark // by place
+	epoch int    // how often its counter went back
+	last  int64  // its last number; -1 before the first
+	posts int    // how many of this life's numbers were for what was posted
+	shift int    // a place minus the rank that it has in this life, at best knowledge
 
-	end    int       // marks before this restart; a replay goes no further
-	places []int     // where in marks the replay can be; nil when nothing is replayed
-	lost   bool      // the replay has not been found yet
-	faint  bool      // all that was found of it is a start, which a new agent says too
-	heard  time.Time // when the last message came
-	stray  bool      // something else came before it was found, or it was not where it should be
-
-	taken map[digest]bool // what this replay has repeated
+	end     int       // the first place that is not of an earlier life
+	seeking bool      // the counter went back, and no replay has been found yet
+	stray   bool      // something new came meanwhile, or its beginning was not heard
+	shifts  []int     // what shift can be, while a replay goes on; nil when none does
+	sure    bool      // shift is known for this life
+	heard   time.Time // when the last message came
 
 	seen  map[[16]byte]struct{} // whole messages, as they came
 	order [][16]byte
 	next  int
 }
 
-func newPast() *past { return &past{last: -1, seen: map[[16]byte]struct{}{}} }
+func newPast() *past { return &past{last: -1, sure: true, seen: map[[16]byte]struct{}{}} }
 
 // keep is how many marks are remembered, keepSeen how many whole messages. Replay buffers hold 1000
-// events; what was posted comes on top. A buffer is repeated in one go: after a
-// silence of replayPause all is new.
+// events. A buffer is repeated in one go: after a silence of replayPause all is
+// new. Lost posts let places slip; then a mark is looked for among the nearest.
 const (
 	keep        = 4096
 	keepSeen    = 512
 	replayPause = 30 * time.Second
+	nearest     = 16
 )
 
 // verdict is what becomes of a message.
@@ -98,192 +96,246 @@ func (p *past) judge(m *Message, raw []byte, now time.Time) (verdict, digest) {
 	}
 	p.remember(whole)
 	if !p.heard.IsZero() && now.Sub(p.heard) > replayPause {
-		p.places, p.lost = nil, false
+		p.seeking, p.shifts = false, nil
 	}
 	p.heard = now
-	if m.Sequence != nil {
-		if *m.Sequence <= p.last {
-			p.restart()
-		}
-		p.last = *m.Sequence
-	}
-	if p.places == nil && !p.lost || posted(m.Type) && !boots(m.Type) {
+	if m.Sequence == nil {
 		return fresh, d
 	}
-	if p.advance(d, counted(m)) {
-		p.faint = boots(m.Type)
+	if *m.Sequence <= p.last {
+		p.restart(p.epoch + 1)
+		p.stray = *m.Sequence > 0 // its beginning was not heard
+	}
+	p.last = *m.Sequence
+	switch {
+	case boots(m.Type):
+		if (p.seeking || p.shifts != nil) && slices.ContainsFunc(p.marks, func(o mark) bool { return o.digest == d && p.before(&o) }) {
+			p.posts++
+			return replay, d // no proof that more is repeated: a new agent says it too
+		}
+	case posted(m.Type):
+	case p.seeking && p.found(d, p.rank(m)), p.shifts != nil && p.follow(d, p.rank(m)):
 		return replay, d
 	}
 	return fresh, d
 }
 
-// restart begins to look for a replay.
-func (p *past) restart() {
-	p.epoch++
-	p.end, p.places, p.lost, p.faint, p.stray = len(p.marks), nil, len(p.marks) > 0, false, false
-	p.taken = map[digest]bool{}
+// restart begins a life of the publisher: its counter went back.
+func (p *past) restart(epoch int) {
+	p.epoch, p.posts, p.stray, p.shifts, p.end = epoch, 0, false, nil, 0
+	for i := range p.marks {
+		if m := &p.marks[i]; !m.stray {
+			p.end = max(p.end, m.place+1)
+		}
+	}
+	p.seeking = len(p.marks) > 0
+	p.sure = !p.seeking
 }
 
-// advance follows the replay over one event. Between two events of a replay only
-// posted ones can have been left out.
-func (p *past) advance(d digest, n int64) bool {
-	var next []int
-	if p.lost {
-		for i := range p.end {
-			if p.marks[i].digest == d {
-				next = append(next, i+1)
+// before tells whether a mark is of an earlier life.
+func (p *past) before(m *mark) bool {
+	if m.stray {
+		return m.epoch != p.epoch
+	}
+	return m.place < p.end
+}
+
+// rank is the place of a message in what its publisher says in this life, without
+// what was posted.
+func (p *past) rank(m *Message) int { return int(counted(m)) - p.posts }
+
+// found looks for the replay's beginning. What an agent has said gets no higher
+// rank when it is repeated, but a lower one when its buffer has lost its first events.
+func (p *past) found(d digest, rank int) bool {
+	guess := -1
+	var at []int
+	for i := range p.marks {
+		m := &p.marks[i]
+		switch {
+		case m.digest != d || !p.before(m) || m.rank < rank || m.taken == p.epoch:
+		case m.stray:
+			if guess < 0 || m.rank == rank {
+				guess = i
 			}
-		}
-		// After something else it takes more to be a repetition: words that were said
-		// once, under a number that is not higher than it was, for what was posted
-		// takes none in a replay.
-		if p.stray && (len(next) != 1 || n > p.marks[next[0]-1].n) {
-			next = nil
+		case m.place == rank+p.shift:
+			p.begin(rank, i)
+			return true
+		default:
+			at = append(at, i)
 		}
 	}
-	for _, at := range p.places {
-		for i := at; i < p.end; i++ {
-			if p.marks[i].digest == d {
-				next = append(next, i+1)
-				break
-			}
-			if !p.marks[i].posted {
-				break
-			}
-		}
+	if guess >= 0 { // that was said before, but tells nothing of where the rest is
+		p.marks[guess].taken = p.epoch
+		return true
 	}
-	if len(next) == 0 {
-		next = p.fetch(d)
-		p.stray = p.stray || len(next) > 0
-	}
-	if len(next) == 0 {
+	// After something else it takes more: words that were said once.
+	if len(at) == 0 || p.stray && len(at) > 1 {
 		return false
 	}
-	if p.taken == nil {
-		p.taken = map[digest]bool{}
-	}
-	p.taken[d] = true
-	if p.lost {
-		next = p.settle(next)
-	}
-	for _, at := range next {
-		p.stray = p.stray || at > 0 && p.marks[at-1].stray
-	}
-	p.lost = false
-	p.places = next
-	// With the last event reached, all that follows is new, unless the
-	// repetition can also be read as one of an earlier place, or the order of the
-	// past is in doubt.
-	if len(next) == 1 && p.over(next[0]) && !p.stray {
-		p.places = nil
-	}
+	p.begin(rank, at...)
 	return true
 }
 
-// fetch moves an event of the past to where the replay is. It should be there
-// already; but what was said only once is known wherever it is. One mark stands for
-// one event: when it was repeated, the next of that kind is new.
-func (p *past) fetch(d digest) []int {
-	if len(p.places) == 0 || p.taken[d] {
-		return nil
+// begin begins to follow a replay that is at one of some marks. If that is not
+// sure, it can also be where it would be if the buffer had all.
+func (p *past) begin(rank int, at ...int) {
+	p.marks[at[0]].taken = p.epoch
+	p.seeking, p.shifts = false, nil
+	if _, unknown := p.at(p.marks[at[0]].digest, rank+p.shift); unknown {
+		p.shifts = []int{p.shift}
 	}
-	is := func(m mark) bool { return m.digest == d }
-	found := slices.IndexFunc(p.marks[:p.end], is)
-	if found < 0 || slices.ContainsFunc(p.marks[found+1:p.end], is) {
-		return nil
-	}
-	m := p.marks[found]
-	m.stray = false
-	p.marks = slices.Delete(p.marks, found, found+1)
-	p.end--
-	for i, at := range p.places {
-		if at > found {
-			p.places[i]--
+	for _, i := range at {
+		if shift := p.marks[i].place - rank; !slices.Contains(p.shifts, shift) {
+			p.shifts = append(p.shifts, shift)
 		}
 	}
-	p.marks = slices.Insert(p.marks, slices.Min(p.places), m)
-	p.end++
-	next := slices.Clone(p.places)
-	for i := range next {
-		next[i]++
-	}
-	return next
+	p.settle()
 }
 
-// settle moves what came before the replay was found to where it was found.
-func (p *past) settle(next []int) []int {
-	early := slices.DeleteFunc(slices.Clone(p.marks[p.end:]), func(m mark) bool { return m.posted })
-	if len(early) == 0 {
-		return next
+// settle puts what came before the replay was found to its place.
+func (p *past) settle() {
+	if p.sure = p.sure || len(p.shifts) == 1; !p.sure {
+		return
 	}
-	for i := range early {
-		early[i].stray = false
+	if !slices.Contains(p.shifts, p.shift) {
+		p.shift = p.shifts[0]
 	}
-	p.marks = slices.Insert(p.marks[:p.end], slices.Min(next)-1, early...)
-	p.end += len(early)
-	for i := range next {
-		next[i] += len(early)
-	}
-	return next
-}
-
-// over reports whether nothing is left to replay from a place on.
-func (p *past) over(at int) bool {
-	for i := at; i < p.end; i++ {
-		if !p.marks[i].posted {
-			return false
+	for i := range p.marks {
+		if m := &p.marks[i]; m.stray && m.epoch == p.epoch {
+			m.place, m.stray = m.rank+p.shift, false
 		}
 	}
-	return true
+	p.sort()
 }
 
-// slot is where in the past a fresh event belongs: at the end, or where a replay
-// brings it.
-func (p *past) slot(typ string) int {
-	if len(p.places) == 0 || posted(typ) || p.faint {
-		return len(p.marks)
+// follow tells whether a message is the replay's next event.
+func (p *past) follow(d digest, rank int) bool {
+	var can []int // what shift can still be
+	found := false
+	for _, shift := range p.shifts {
+		i, unknown := p.at(d, rank+shift)
+		if i >= 0 && !found {
+			found, p.marks[i].taken = true, p.epoch
+		}
+		if i >= 0 || unknown {
+			can = append(can, shift)
+		}
 	}
-	return slices.Min(p.places)
+	if found {
+		p.shifts = can
+		p.settle()
+		return true
+	}
+	if i := p.near(d, rank); i >= 0 {
+		m := &p.marks[i]
+		m.taken = p.epoch
+		if m.stray {
+			m.place, m.stray = rank+p.shift, false
+			p.sort()
+		} else if shift := m.place - rank; !slices.Contains(p.shifts, shift) && len(p.shifts) < nearest {
+			p.shifts = append(p.shifts, shift)
+		}
+		return true
+	}
+	ahead := func(m mark) bool { return m.stray && m.rank >= rank && m.taken != p.epoch && p.before(&m) }
+	if rank+slices.Min(p.shifts) >= p.end && !slices.ContainsFunc(p.marks, ahead) {
+		p.shifts = nil // it has ended
+	}
+	return false
+}
+
+// at finds the mark of an event that has that place and was not repeated yet, -1
+// for none; unknown tells that nothing else is known of that place.
+func (p *past) at(d digest, place int) (found int, unknown bool) {
+	unknown = place < p.end
+	for i := p.from(place); i < len(p.marks) && p.marks[i].place == place && place < p.end; i++ {
+		if m := &p.marks[i]; m.stray {
+			continue
+		} else if m.digest != d {
+			unknown = false
+		} else if m.taken != p.epoch {
+			return i, false
+		}
+	}
+	return -1, unknown
+}
+
+// near finds a mark that is not where the replay is but must be what it repeats, -1
+// for none: where places may have slipped one of the nearest, and else one whose
+// place was a guess.
+func (p *past) near(d digest, rank int) int {
+	best, off := -1, 0
+	fits := func(m *mark) bool { return m.digest == d && m.taken != p.epoch && p.before(m) }
+	for _, shift := range p.shifts {
+		here := rank + shift
+		if here >= p.end {
+			continue
+		}
+		i := p.from(here)
+		for k := max(0, i-nearest); k < min(len(p.marks), i+nearest); k++ {
+			m := &p.marks[k]
+			if by := max(m.place-here, here-m.place); fits(m) && !m.stray && (best < 0 || by < off) {
+				best, off = k, by
+			}
+		}
+	}
+	if best < 0 {
+		best = slices.IndexFunc(p.marks, func(m mark) bool { return m.stray && fits(&m) })
+	}
+	return best
+}
+
+// from is the index of the first mark that has this place or a later one.
+func (p *past) from(place int) int {
+	i, _ := slices.BinarySearchFunc(p.marks, place, func(m mark, place int) int { return cmp.Compare(m.place, place) })
+	return i
+}
+
+func (p *past) sort() {
+	slices.SortStableFunc(p.marks, func(a, b mark) int { return cmp.Compare(a.place, b.place) })
+}
+
+// place is where a fresh message belongs, and whether that is a guess.
+func (p *past) place(m *Message) (place int, guess bool) {
+	if !p.sure {
+		return p.end + p.rank(m), true
+	}
+	return p.shift + p.rank(m), false
+}
+
+// pass counts a message that is neither stored nor repeated.
+func (p *past) pass(m *Message) {
+	if m.Sequence != nil && *m.Sequence > p.last {
+		p.last = *m.Sequence
+		p.posts++
+	}
 }
 
 // note adds what was stored.
 func (p *past) note(d digest, m *Message) {
-	typ := m.Type
-	switch {
-	case boots(typ):
-		p.lost = false // another agent: it has nothing to repeat
-	case !posted(typ):
-		p.stray = p.stray || p.lost // it was lost on its way, or nothing is repeated
-		if p.faint {
-			p.places, p.faint = nil, false // another agent started
-		}
+	if m.Sequence == nil {
+		return
 	}
-	p.insert(p.slot(typ), mark{digest: d, posted: posted(typ), stray: p.lost && !posted(typ), n: counted(m)})
+	if boots(m.Type) && p.seeking {
+		p.seeking, p.sure, p.shift = false, true, p.end // another agent: it has nothing to repeat
+	}
+	place, guess := p.place(m)
+	p.add(m.Type, mark{digest: d, place: place, rank: p.rank(m), stray: guess})
 }
 
-// insert adds a mark, and goes on after it.
-func (p *past) insert(at int, m mark) {
-	if at < len(p.marks) {
-		p.end++
-	}
-	p.marks = slices.Insert(p.marks, at, m)
-	for i := range p.places {
-		if p.places[i] >= at {
-			p.places[i]++
+// add adds a mark of this life.
+func (p *past) add(typ string, m mark) {
+	if posted(typ) {
+		p.posts++
+		if !boots(typ) {
+			return
 		}
 	}
+	m.epoch, m.taken = p.epoch, p.epoch
+	p.stray = p.stray || m.stray
+	p.marks = slices.Insert(p.marks, p.from(m.place+1), m)
 	if over := len(p.marks) - keep; over >= keep { // cut seldom, in one go
-		p.marks = append([]mark(nil), p.marks[over:]...)
-		p.end = max(0, p.end-over)
-		places := p.places[:0]
-		for _, at := range p.places {
-			if at >= over {
-				places = append(places, at-over)
-			}
-		}
-		if p.places = places; len(places) == 0 {
-			p.places = nil
-		}
+		p.marks = slices.Clone(p.marks[over:])
 	}
 }
 
@@ -296,81 +348,4 @@ func (p *past) remember(whole [16]byte) {
 		p.next = (p.next + 1) % keepSeen
 	}
 	p.seen[whole] = struct{}{}
-}
-
-// key is the idempotency key of an old publisher's event. It holds what must be
-// known of it after a restart of the server, and a moment that makes it unique.
-func (p *past) key(m *Message, d digest, at int64) string {
-	key := fmt.Sprintf("x1:%d:%d:%s:%s", p.epoch, counted(m), strconv.FormatInt(at, 36), d)
-	switch {
-	case posted(m.Type):
-	case len(p.places) > 0 && !p.faint:
-		key += ":" + strconv.Itoa(len(p.marks)-p.slot(m.Type)) // it came late
-	case p.lost:
-		key += ":" + strayed
-	}
-	return key
-}
-
-// counted is what the publisher counts, -1 when it does not.
-func counted(m *Message) int64 {
-	if m.Sequence == nil {
-		return -1
-	}
-	return *m.Sequence
-}
-
-// strayed ends the keys of what came while a replay was looked for.
-const strayed = "s"
-
-// published reports whether an event is what an old publisher said.
-func published(e *chat.Event) bool {
-	n := strings.Count(e.ClientID, ":")
-	return e.Via == via && strings.HasPrefix(e.ClientID, "x1:") && (n == 4 || n == 5)
-}
-
-// recall rebuilds the past from an event that is in the log.
-func (p *past) recall(e *chat.Event) {
-	if !published(e) {
-		return
-	}
-	part := strings.Split(e.ClientID, ":")
-	epoch, err1 := strconv.Atoi(part[1])
-	n, err2 := strconv.ParseInt(part[2], 10, 64)
-	raw, err3 := hex.DecodeString(part[4])
-	if err1 != nil || err2 != nil || err3 != nil || len(raw) != len(digest{}) {
-		return
-	}
-	p.epoch = epoch
-	if n >= 0 {
-		p.last = n
-	}
-	m := mark{digest: digest(raw), posted: posted(e.Type), n: n}
-	if m.posted {
-		p.insert(len(p.marks), m)
-		return
-	}
-	// How it came tells whether a replay was under way.
-	p.heard = e.At.Time()
-	looked := p.lost
-	p.places, p.lost, p.stray = nil, false, false
-	switch {
-	case len(part) < 6:
-		p.insert(len(p.marks), m)
-	case part[5] == strayed:
-		if !looked {
-			p.end = len(p.marks)
-		}
-		m.stray = true
-		p.insert(len(p.marks), m)
-		p.lost, p.stray = true, true
-	default:
-		back, err := strconv.Atoi(part[5])
-		if err != nil || back < 0 {
-			back = 0
-		}
-		at := max(0, len(p.marks)-back)
-		p.insert(at, m)
-		p.end, p.places = len(p.marks), []int{at + 1}
-	}
 }

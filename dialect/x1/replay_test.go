@@ -146,7 +146,9 @@ func TestAReplayThatBeginsLater(t *testing.T) {
 
 func TestWhatNeverArrivedIsTakenFromTheReplay(t *testing.T) {
 	s := &publisher{t: t, p: newPast()}
-	s.say("a", "b", "d")
+	s.say("a", "b")
+	s.n++ // c does not arrive
+	s.say("d")
 	s.restart()
 	s.say("a", "b", "c", "d", "e")
 	s.want("a", "b", "d", "c", "e")
@@ -168,7 +170,11 @@ func TestTheSameMessageTwiceIsOne(t *testing.T) {
 func TestWhatCameLateIsNotTakenTwice(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		s := &publisher{t: t, p: newPast()}
-		s.say("a", "b", "d", "d", "f")
+		s.say("a", "b")
+		s.n++ // c does not arrive
+		s.say("d", "d")
+		s.n += 2 // nor do e and d
+		s.say("f")
 		for _, next := range []string{"g", "h", "i"} {
 			s.restart()
 			if restarts {

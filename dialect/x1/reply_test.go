@@ -41,6 +41,9 @@ func TestAnswersGoNowhereElse(t *testing.T) {
 	admin.flush()
 	for who, f := range feeds {
 		for _, m := range f.all() {
+			if e, err := chat.ParseEvent(m.Data); err == nil && e.Type == "session.started" {
+				continue // the beginning was still on its way out
+			}
 			t.Errorf("%s hears on %s: %s", who, m.Subject, m.Data)
 		}
 	}

@@ -85,7 +85,11 @@ func (w *world) complete(id chat.SessionID) {
 		last, err := chat.ParseEvent(m.Data)
 		return err == nil && int(last.Seq) >= len(want)
 	})
-	have = w.archive(id)
+	// A loaded server sends less than it has to who does not wait.
+	w.until("all of "+string(id)+" can be read", func() bool {
+		have = w.archive(id)
+		return len(have) >= len(want)
+	})
 	if len(have) != len(want) {
 		w.t.Fatalf("the archive of %s has %d events, the log %d", id, len(have), len(want))
 	}
