@@ -242,15 +242,23 @@ func (s *Stream) Write(ctx context.Context, p []byte) error {
 	if len(p) == 0 {
 		return s.Flush(ctx)
 	}
-	switch s.coding {
-	case Gzip:
-		return s.WriteBlocks(ctx, storedBlocks(p)...)
-	case Zstd:
-		return s.WriteBlocks(ctx, CompressFrame(nil, p))
+	if s.coding != "" {
+		return s.writePacked(ctx, p)
 	}
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
 	return s.send(ctx, p)
+}
+
+// writePacked is Write on a compressed stream. Inlined, its blocks would be part of
+// the stack of every reader.
+//
+//go:noinline
+func (s *Stream) writePacked(ctx context.Context, p []byte) error {
+	if s.coding == Zstd {
+		return s.WriteBlocks(ctx, CompressFrame(nil, p))
+	}
+	return s.WriteBlocks(ctx, storedBlocks(p)...)
 }
 
 // Flush sends the head of the response if that has not happened yet.
