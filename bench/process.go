@@ -125,6 +125,24 @@ func (p *process) cpu() time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
+// rest waits until the server has nothing more to do.
+func (p *process) rest(e *env) error {
+	for last, end := time.Duration(-1), time.Now().Add(time.Minute); ; {
+		now := p.cpu()
+		if now-last <= 20*time.Millisecond {
+			return nil
+		}
+		if last = now; time.Now().After(end) {
+			return errors.New("the server does not come to rest")
+		}
+		select {
+		case <-time.After(300 * time.Millisecond):
+		case <-e.ctx.Done():
+			return e.ctx.Err()
+		}
+	}
+}
+
 // resetPeak makes VmHWM begin anew.
 func (p *process) resetPeak() error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.cmd.Process.Pid), []byte("5"), 0)

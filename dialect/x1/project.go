@@ -96,6 +96,13 @@ const (
 	maxLanes  = 50_000
 )
 
+// While much is stored the loop takes a breath after so many: what comes meanwhile
+// goes out together, with fewer hand-overs between us and NATS.
+const (
+	busy   = 64
+	breath = 5 * time.Millisecond
+)
+
 func newProjector(d *Dialect) (*projector, error) {
 	m, err := openWatermark(d.opt.Dir, d.opt.Now)
 	if err != nil {
@@ -282,10 +289,14 @@ func (p *projector) run(ctx context.Context, conn *nats.Conn, js jetstream.JetSt
 	defer tick.Stop()
 	lives := conn.Stats().Reconnects
 	for {
-		for _, j := range p.batch() {
+		batch := p.batch()
+		for _, j := range batch {
 			out.do(late, j)
 		}
 		p.acks.cut()
+		if len(batch) >= busy {
+			pause(ctx, breath)
+		}
 		select {
 		case <-p.wake:
 		case <-tick.C:
