@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { describe, test } from "node:test";
 import { api, say } from "./harness.mjs";
-import { axe, events, feed, inSession, post, server, settled, steady, until } from "./suite.mjs";
+import { atEnd, axe, events, feed, inSession, post, server, settled, steady, until } from "./suite.mjs";
 
 const none = { session: { agent: "none" } };
 
@@ -205,5 +205,30 @@ describe("writing", () => {
         const after = await summary.boundingBox();
         assert.ok(Math.abs(after.y - before.y) <= 1, `the row moved by ${after.y - before.y}`);
       }
+    }, none));
+
+  test("[9] two rows opened at the end, one just before the list looks at what the other did", () =>
+    inSession(async (page, id) => {
+      await post(id, ...Array.from({ length: 20 }, (_, i) => ({ type: "agent.text", payload: { text: `Text ${i}` } })), { type: "agent.thinking", payload: { text: "one\n\ntwo\n\nthree" } }, { type: "agent.tool_call", payload: { call_id: "c", tool: "fetch", params: { a: 1 } } }, { type: "agent.tool_result", payload: { call_id: "c", tool: "fetch", result: { rows: 3 } } });
+      const tool = page.locator(".pl-tool", { hasText: "fetch" }).locator("summary");
+      await tool.getByText("ok").first().waitFor();
+      await atEnd(page.locator(".pl-list"));
+      await steady(page, page.locator(".pl-list"));
+      // Timers and frames that were asked for first come first, so the second click is always right before the look.
+      const before = await page.evaluate(() => new Promise((done) => {
+        const summary = document.querySelector(".pl-tool summary");
+        const press = () => {
+          const y = summary.getBoundingClientRect().y;
+          summary.click();
+          done(y);
+        };
+        setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(press)), 400);
+        document.querySelector(".pl-think summary").click();
+        setTimeout(() => (document.querySelector(".pl-list").scrollTop = 1e9), 300);
+      }));
+      await until(page, () => tool.evaluate((s) => s.parentElement.querySelector(".pl-tool-body") !== null), "an open row");
+      await steady(page, page.locator(".pl-list"));
+      const after = (await tool.boundingBox()).y;
+      assert.ok(Math.abs(after - before) <= 1, `the row moved by ${after - before}`);
     }, none));
 });

@@ -81,6 +81,7 @@ export const Ledger = memo(function Ledger(p: {
   const target = useRef<string>(undefined);
   // The last row when the reader, at the end, turned to a question, and whether that row is the question.
   const asked = useRef<{ last: string; own: boolean }>(undefined);
+  const opened = useRef(0); // counts the rows that were opened at the end
 
   // Rows were put in front if the row that was first is further down now.
   const before = first.current;
@@ -142,9 +143,11 @@ export const Ledger = memo(function Ledger(p: {
     (e: React.MouseEvent) => {
       if (!pinned.current || !(e.target instanceof Element) || !e.target.closest("summary")) return;
       pinned.current = false;
+      const mine = ++opened.current;
       const look = () => {
         const l = list.current;
-        if (pinned.current || !l) return; // the reader went to the end meanwhile
+        // The reader went to the end meanwhile, or has opened another row, which may not have grown yet.
+        if (pinned.current || mine !== opened.current || !l) return;
         if (l.scrollOffset + l.viewportSize < l.scrollSize - 8) setAway(rowsOf.rows[rowsOf.rows.length - 1]?.key ?? "");
         else pinned.current = true;
         hold();
