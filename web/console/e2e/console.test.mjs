@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { api, openPage, say } from "./harness.mjs";
-import { atEnd, axe, browser, events, feed, inSession, post, server, settled, steady } from "./suite.mjs";
+import { atEnd, axe, browser, events, feed, inSession, post, server, settled, steady, until } from "./suite.mjs";
 
 describe("talking", () => {
   test("[2] an empty console names its agent, offers starters and has the composer ready", async () => {
@@ -10,12 +10,12 @@ describe("talking", () => {
     await page.goto(server.url);
     await page.getByRole("heading", { name: "demo" }).waitFor();
     await page.getByRole("button", { name: "/tour" }).waitFor();
-    assert.equal(await page.evaluate(() => document.activeElement?.tagName), "TEXTAREA");
+    await until(page, () => page.evaluate(() => document.activeElement?.tagName === "TEXTAREA"), "focus on the composer");
     await axe(page, "empty");
     await page.getByRole("button", { name: "/stream 200 40" }).click();
     await page.waitForURL(/\/s\//);
     await feed(page).getByText("tok1", { exact: false }).first().waitFor();
-    assert.match(await page.title(), /stream 200 40/);
+    await until(page, async () => /stream 200 40/.test(await page.title()), "the title");
     assert.deepEqual(faults, []);
     await context.close();
   });
@@ -84,6 +84,7 @@ describe("talking", () => {
         await steady(page, list);
         const word = list.locator("article p", { hasText: "Entry" }).nth(3);
         await word.selectText();
+        await steady(page, list);
         const chosen = await page.evaluate(() => String(getSelection()));
         const at = await list.evaluate((el) => el.scrollTop);
         for (let i = 0; i < 7; i++) await post(id, { type: "agent.text", payload: { text: `Later ${i}` } });

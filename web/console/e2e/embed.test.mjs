@@ -50,7 +50,7 @@ describe("the element", () => {
       await page.getByRole("button", { name: "/ask radio" }).click();
       await page.getByRole("radio", { name: /SMS/ }).check();
       await page.getByText("Status: waiting").first().waitFor();
-      assert.match(await page.title(), /^\(1\)/);
+      await until(page, async () => /^\(1\)/.test(await page.title()), "the count in the title");
       await page.locator(".pl-prompt-open[data-armed]").waitFor();
       const send = page.getByRole("button", { name: "Send answer" });
       assert.notEqual(await send.evaluate((b) => getComputedStyle(b).backgroundColor), "rgb(255, 105, 180)");
@@ -135,7 +135,7 @@ describe("the frame", () => {
       await frame.getByRole("button", { name: "Send answer" }).click();
       await frame.getByText("You answered: sms").first().waitFor();
       await page.getByText("Status: idle").first().waitFor();
-      assert.match(await page.title(), /^s-/);
+      await until(page, async () => /^s-/.test(await page.title()), "the session in the title");
       await page.locator("parley-frame").evaluate((el) => el.send("hello from outside"));
       await frame.getByText("You said: hello from outside").first().waitFor();
       await axe(page, "a page with a frame");

@@ -105,11 +105,12 @@ describe("faults of the network", () => {
       await settled(page, "Meanwhile");
       assert.equal((await events(id)).filter((e) => e.type === "user.message").length, 2);
       assert.equal(await feed(page).getByText("while away", { exact: true }).count(), 1);
+      await until(page, async () => (await events(id)).filter((e) => e.type === "turn.completed").length === 2, "the end of both turns");
       // Nothing is missing: what the page shows is what the server folds.
       const items = (await api(server, `/sessions/${id}/snapshot?items=500`)).items.map((i) => i.id);
       await page.reload();
       await settled(page, "You said: while away");
-      assert.equal(await feed(page).locator("article").count(), items.length);
+      await until(page, async () => (await feed(page).locator("article").count()) === items.length, `${items.length} entries`);
     }, { expect: /ERR_INTERNET_DISCONNECTED|WebSocket|Failed to/ }));
 
   test("[16] an answer that comes too late is refused, and that is said", () =>
@@ -169,6 +170,6 @@ describe("faults of the network", () => {
       for (const p of [page, other]) await feed(p).locator('[data-item^="b-"]', { hasText: "You answered: continue" }).waitFor();
       await feed(other).getByText("Answered in another window", { exact: false }).first().waitFor();
       const ids = (p) => feed(p).locator("article").evaluateAll((all) => all.map((a) => a.dataset.item));
-      assert.deepEqual(await ids(other), await ids(page));
+      await until(page, async () => JSON.stringify(await ids(other)) === JSON.stringify(await ids(page)), "the same entries");
     }));
 });

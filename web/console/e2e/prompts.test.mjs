@@ -218,7 +218,7 @@ describe("questions", () => {
       await page.getByRole("textbox", { name: "Second question?" }).waitFor();
       await page.getByText("2 questions waiting").first().waitFor();
       await page.getByRole("heading", { name: /Needs you/ }).waitFor();
-      assert.match(await page.title(), /^\(\d+\) /);
+      await until(page, async () => /^\(\d+\) /.test(await page.title()), "the count in the title");
       await page.getByRole("button", { name: "Go", exact: true }).click();
       await page.getByRole("textbox", { name: "First question?" }).waitFor();
       await until(page, () => page.evaluate(() => document.activeElement?.getAttribute("aria-labelledby") === "q-q1"), "focus on the first question");

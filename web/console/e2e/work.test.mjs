@@ -88,7 +88,7 @@ describe("workstreams", () => {
       await page.getByRole("textbox", { name: "Question of w2?" }).waitFor();
       await page.getByText("Asked by Part 2").first().waitFor();
       await page.getByRole("navigation", { name: "Conversations" }).locator("[aria-current]").getByText("2 questions").first().waitFor();
-      assert.match(await page.title(), /^\(\d+\) /);
+      await until(page, async () => /^\(\d+\) /.test(await page.title()), "the count in the title");
       await page.keyboard.press("Alt+q");
       await until(page, () => page.evaluate(() => document.activeElement?.getAttribute("aria-labelledby") === "q-ask-w1"), "focus on the first");
     }));
