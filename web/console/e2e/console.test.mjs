@@ -229,10 +229,23 @@ describe("what is shown", () => {
       await page.frameLocator("iframe.pl-page").getByText("Made by the demo agent").first().waitFor();
       await page.getByRole("tab", { name: "Files" }).click();
       await page.getByRole("link", { name: /\.csv/ }).first().waitFor();
-      await page.getByRole("feed").evaluate((el) => el.scrollTo(0, 0));
-      await page.getByRole("button", { name: "Million people" }).click();
-      await page.getByRole("button", { name: "Million people" }).click();
-      assert.equal(await page.locator(".pl-table tbody tr").first().locator("td").first().innerText(), "Tokyo");
+      await feed(page).hover();
+      const turn = (dy, seen, what) => until(page, async () => {
+        await page.mouse.wheel(0, dy);
+        return seen();
+      }, what);
+      const heading = page.getByRole("button", { name: "Million people" });
+      const biggest = async () => (await page.locator(".pl-table tbody tr").first().locator("td").first().innerText({ timeout: 1000 }).catch(() => "")) === "Tokyo";
+      await turn(-400, () => heading.isVisible(), "the table");
+      for (const order of ["ascending", "descending"]) {
+        await heading.click();
+        await page.locator(`.pl-table th[aria-sort=${order}]`).waitFor();
+      }
+      await until(page, biggest, "the biggest first");
+      // A table that is scrolled away, so that it is drawn anew, keeps its order.
+      await turn(4000, () => heading.count().then((n) => n === 0), "the table out of sight");
+      await turn(-400, () => page.locator(".pl-table th").first().isVisible(), "the table again");
+      assert.equal(await page.locator(".pl-table th[aria-sort=descending]").count(), 1);
       const files = (await api(server, `/sessions/${id}/artifacts`)).artifacts;
       assert.equal(files.length, 3);
     }));

@@ -1,4 +1,4 @@
-import { useMemo, useState } from "react";
+import { useMemo } from "react";
 import { VList } from "virtua";
 import { useKept, useShared } from "./context.js";
 import { Icon } from "./icons.js";
@@ -30,7 +30,7 @@ const virtualFrom = 100;
 export function DataTable({ table, keep }: { table: Table; keep: string }) {
   const { texts } = useShared();
   const [all, setAll] = useKept(`all ${keep}`, false);
-  const [sort, setSort] = useState<{ column: number; down: boolean }>();
+  const [sort, setSort] = useKept<{ column: number; down: boolean } | undefined>(`sort ${keep}`, undefined);
   const rows = useMemo(() => {
     if (!sort) return table.rows;
     const by = (r: unknown[]) => r[sort.column];
