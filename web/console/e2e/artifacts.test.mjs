@@ -170,8 +170,11 @@ describe("writing", () => {
       assert.ok(!/\*\*|```|\|--/.test(await feed(page).innerText()), "something raw is left");
       // The button stays in view while the block is scrolled through, down and up.
       const copy = page.locator(".pl-code-head").first().getByRole("button", { name: "Copy" });
-      await page.locator(".pl-list").evaluate((el) => (el.scrollTop = 0));
       const list = page.locator(".pl-list");
+      await list.hover();
+      await page.mouse.wheel(0, -60); // who is at the end is kept there
+      await page.getByRole("button", { name: /To the end/ }).waitFor();
+      await steady(page, list);
       for (const to of [700, 1200, 400]) {
         await list.evaluate((el, to) => (el.scrollTop = to), to);
         await until(page, () => copy.evaluate((b) => {
