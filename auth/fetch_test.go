@@ -30,7 +30,7 @@ func TestCheckAddr(t *testing.T) {
 }
 
 func TestSafeClientRefusesPrivateAddresses(t *testing.T) {
-	c := SafeClient(5 * time.Second)
+	c := SafeClient(time.Minute)
 	defer c.CloseIdleConnections()
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request came through") }))
 	defer srv.Close()
@@ -65,7 +65,7 @@ func TestSafeClientChecksRedirects(t *testing.T) {
 	}
 	defer private.Close()
 	// The first server stands for a public one; all else is checked as it is.
-	c := safeClient(5*time.Second, func(a netip.Addr) error {
+	c := safeClient(time.Minute, func(a netip.Addr) error {
 		if a == at.Addr() {
 			return nil
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/MicahParks/keyfunc/v3"
@@ -30,11 +31,17 @@ type keySet struct {
 	now    func() time.Time
 	client *http.Client // the address is the operator's, so it may be private
 
-	mu    sync.Mutex
-	keys  keyfunc.Keyfunc // nil before the first success
-	at    time.Time       // of the last success
-	tried time.Time       // of the last fetch
-	err   error           // of the last fetch
+	have atomic.Pointer[keys] // nil before the first success
+
+	mu    sync.Mutex // held during a fetch: one is enough for all who wait for it
+	tried time.Time  // of the last fetch
+	err   error      // of the last fetch
+}
+
+// keys are what an address gave out.
+type keys struct {
+	find keyfunc.Keyfunc
+	at   time.Time
 }
 
 func newKeySet(url string, now func() time.Time) *keySet {
@@ -59,35 +66,32 @@ func (s *keySet) key(ctx context.Context, t *jwt.Token) (any, error) {
 	return keys.KeyfuncCtx(ctx)(t)
 }
 
-// current returns the set, fetched again when it is old or when more is true.
-// The lock is held during the fetch: those who need the keys can only wait, and
-// one fetch is enough for all of them.
+// current returns the set, fetched again when it is old or when more is true. Who
+// asks for more, or has none, waits for a fetch under way. All others go on with
+// what is there: neither an issuer that hangs nor made-up key names keep them.
 func (s *keySet) current(more bool) (keyfunc.Keyfunc, error) {
-	s.mu.Lock()
+	now, have := s.now(), s.have.Load()
+	if more || have == nil {
+		s.mu.Lock()
+	} else if now.Sub(have.at) <= keysFresh || !s.mu.TryLock() {
+		return have.find, nil
+	}
 	defer s.mu.Unlock()
-	now := s.now()
-	old := s.keys == nil || now.Sub(s.at) > keysFresh
-	if (old || more) && (s.tried.IsZero() || now.Sub(s.tried) > keysPause) {
+	if s.tried.IsZero() || now.Sub(s.tried) > keysPause {
 		s.tried = now
-		keys, err := s.fetch()
-		if s.err = err; err == nil {
-			s.keys, s.at = keys, now
+		var find keyfunc.Keyfunc
+		if find, s.err = s.fetch(); s.err == nil {
+			s.have.Store(&keys{find, now})
 		}
 	}
-	if s.keys == nil {
+	if have = s.have.Load(); have == nil {
 		return nil, chat.Errorf(chat.Unavailable, "the keys to check tokens with cannot be fetched now: try again in a minute").Because(s.err)
 	}
-	return s.keys, nil // old keys are better than none while the issuer is away
+	return have.find, nil // old keys are better than none while the issuer is away
 }
 
 func (s *keySet) fetch() (keyfunc.Keyfunc, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), keysTimeout) // for all who wait, not for one request
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := s.client.Do(req)
+	resp, err := s.client.Get(s.url) // for all who wait, so it does not end with one request
 	if err != nil {
 		return nil, fmt.Errorf("fetch the key set: %w", err)
 	}

@@ -239,6 +239,64 @@ func TestJWKS(t *testing.T) {
 	}
 }
 
+// An issuer that does not answer keeps only those waiting whose key is not known.
+func TestAnIssuerThatHangs(t *testing.T) {
+	public, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, answer := make(chan struct{}), make(chan struct{})
+	var hangs atomic.Bool
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hangs.Load() {
+			asked <- struct{}{}
+			select {
+			case <-answer:
+			case <-r.Context().Done():
+			}
+		}
+		json.NewEncoder(w).Encode(map[string]any{"keys": []map[string]string{
+			{"kty": "OKP", "crv": "Ed25519", "kid": "one", "alg": "EdDSA", "x": base64.RawURLEncoding.EncodeToString(public)},
+		}})
+	}))
+	defer srv.Close()
+	now := &clock{time.Now()}
+	a := mustNew(t, Options{JWT: JWT{JWKS: srv.URL}, Now: now.now})
+	a.jwt.set.client.Timeout = time.Minute // long after this
+	claims := with(claimsFor("u"), "exp", now.at.Add(100*time.Hour).Unix())
+	known, unknown := sign(t, jwt.SigningMethodEdDSA, key, "one", claims), sign(t, jwt.SigningMethodEdDSA, key, "made-up", claims)
+	if _, err := a.Authenticate(t.Context(), known); err != nil {
+		t.Fatal(err)
+	}
+	hangs.Store(true)
+	for _, c := range []struct {
+		name  string
+		later time.Duration
+		waits string // the token for which the issuer is asked
+	}{
+		{"for a made-up key", time.Minute, unknown},
+		{"for newer keys", 2 * time.Hour, known},
+	} {
+		now.at = now.at.Add(c.later)
+		done := make(chan error, 1)
+		go func() {
+			_, err := a.Authenticate(t.Context(), c.waits)
+			done <- err
+		}()
+		<-asked
+		if _, err := a.Authenticate(t.Context(), known); err != nil {
+			t.Errorf("asked %s: %v", c.name, err)
+		}
+		if a.jwt.set.mu.TryLock() {
+			t.Fatalf("asked %s: who has a known key waited for the issuer", c.name)
+		}
+		answer <- struct{}{}
+		if err := <-done; (err == nil) != (c.waits == known) {
+			t.Errorf("who asked %s: %v", c.name, err)
+		}
+	}
+}
+
 func TestCookieDoesNotOutliveItsJWT(t *testing.T) {
 	now := &clock{time.Now()}
 	a := mustNew(t, Options{JWT: JWT{Secret: hmacSecret}, Now: now.now})

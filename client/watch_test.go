@@ -184,7 +184,8 @@ func TestWatchNoticesSilence(t *testing.T) {
 		}
 		io.WriteString(w, "event: bye\ndata: {\"error\":{\"code\":\"gone\",\"message\":\"erased\"},\"retry\":false}\n\n")
 	}), func(o *Options) { o.Silence = 30 * time.Millisecond })
-	if err := lastError(t.Context(), c); chat.CodeOf(err) != chat.Gone || n.Load() != 2 {
+	// On a busy machine the second may seem silent too.
+	if err := lastError(t.Context(), c); chat.CodeOf(err) != chat.Gone || n.Load() < 2 {
 		t.Fatalf("got %v after %d connections", err, n.Load())
 	}
 }

@@ -127,7 +127,7 @@ func (f *File) agents(root *ast.MappingNode) error {
 		a.Name, a.Kind, a.Description, a.Starters, a.Default = c.Name, c.Kind, c.Description, c.Starters, c.Default
 		switch err := chat.CheckAgentName(a.Name); {
 		case a.Name == "":
-			errs = append(errs, a.Errorf("name", "it is missing"))
+			errs = append(errs, a.missing("name"))
 		case a.Name == chat.NoAgent:
 			errs = append(errs, a.Errorf("name", "%q means that nobody answers; choose another one", a.Name))
 		case err != nil:
@@ -137,7 +137,7 @@ func (f *File) agents(root *ast.MappingNode) error {
 		}
 		names[a.Name] = a.line("name")
 		if a.Kind == "" {
-			errs = append(errs, a.Errorf("kind", "it is missing"))
+			errs = append(errs, a.missing("kind"))
 		}
 		if a.Default {
 			if defaults++; defaults > 1 {
@@ -198,6 +198,17 @@ func (a *Agent) Path(p string) string {
 // mcp[1].url; it names the line.
 func (a *Agent) Errorf(field, format string, args ...any) error {
 	return &Error{File: a.file, Line: a.line(field), Field: a.path(field), Msg: fmt.Sprintf(format, args...)}
+}
+
+// missing is the complaint about a field that has to be there. Who misspelt it
+// looks for it in vain, so the misspelt one is named.
+func (a *Agent) missing(field string) error {
+	for _, v := range a.node.Values {
+		if key := v.Key.String(); !slices.Contains(commonFields, key) && near(key, field) {
+			return a.Errorf(key, "there is no such field; it looks like %s, which is missing", field)
+		}
+	}
+	return a.Errorf(field, "it is missing")
 }
 
 func (a *Agent) path(field string) string {

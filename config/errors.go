@@ -143,6 +143,19 @@ func kindOf(t reflect.Type) string {
 	return "something else"
 }
 
+// near reports whether one word is the other with a slip: large letters, or one
+// letter left out, added, wrong, or in its neighbour's place.
+func near(a, b string) bool {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return len(a) < 2 && len(b) < 2 || len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
+}
+
 // pathOf is the field that a token stands at.
 func pathOf(root ast.Node, at *token.Token) string {
 	if root == nil {

@@ -89,6 +89,13 @@ func TestDiskNearlyFull(t *testing.T) {
 	if got := p.get("/healthz"); got != "ok\n" {
 		t.Error(got)
 	}
+	// A balancer must go on sending those who read and erase; the operator is told otherwise.
+	if got := p.get("/readyz"); got != "ok\n" {
+		t.Error(got)
+	}
+	if got := p.get("/metrics"); !strings.Contains(got, "\nparley_journal_writable 0\n") {
+		t.Error("the metrics do not say that nothing can be written")
+	}
 }
 
 // certificate makes a key and a certificate that it signs itself.

@@ -146,7 +146,7 @@ func (j *Journal) finishErasures(ctx context.Context) error {
 }
 
 // finishErasure removes the text of an erased session from the files. An empty
-// id stands for one from before the start, whose previews Open has dropped.
+// id stands for one whose erasure was cut short.
 func (j *Journal) finishErasure(ctx context.Context, n chat.Number, id chat.SessionID) error {
 	j.scrub.Lock()
 	defer j.scrub.Unlock()
@@ -154,10 +154,8 @@ func (j *Journal) finishErasure(ctx context.Context, n chat.Number, id chat.Sess
 	if pending, err := j.has(key); err != nil || !pending {
 		return err // somebody else has finished it
 	}
-	if id != "" {
-		if err := j.previews.erase(id); err != nil {
-			return fmt.Errorf("rewrite the preview file: %w", err)
-		}
+	if err := j.previews.erase(id); err != nil {
+		return fmt.Errorf("rewrite the preview file: %w", err)
 	}
 	if err := j.scrubFiles(ctx, n); err != nil {
 		return err

@@ -182,6 +182,40 @@ func TestEraseIsFinishedLater(t *testing.T) {
 	}
 }
 
+// A preview file that cannot be rewritten at the moment is rewritten later.
+func TestErasePreviewsLater(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := openTest(t, dir, Options{})
+	confess(t, j, "s-1")
+	journaltest.Begin(t, j, "s-other")
+	if err := j.WritePreviews(ctx, "s-other", []chat.Preview{{Block: "b", Text: "half a wor", End: 10}}); err != nil {
+		t.Fatal(err)
+	}
+	obstacle := filepath.Join(dir, previewFolder, previewFile+".new")
+	if err := os.MkdirAll(filepath.Join(obstacle, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Erase(ctx, "s-1"); chat.CodeOf(err) != chat.Unavailable {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(obstacle); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.finishErasures(ctx); err != nil { // what Run does
+		t.Fatal(err)
+	}
+	if left := holders(t, dir); len(left) > 0 {
+		t.Fatalf("the text is still in %v", left)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if blocks := openTest(t, dir, Options{}).OpenBlocks(); len(blocks) != 1 || blocks["s-other"][0].Text != "half a wor" {
+		t.Fatalf("%v", blocks)
+	}
+}
+
 // An import that ends with the process leaves nothing.
 func TestImportCutShort(t *testing.T) {
 	t.Parallel()

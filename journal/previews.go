@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -224,9 +225,22 @@ func (p *previews) forget(id chat.SessionID, gone func(chat.BlockID, openBlock) 
 	}
 }
 
-// erase removes what the file has of a session.
+// erase removes what the file has of a session, of all that were erased when id
+// is empty.
 func (p *previews) erase(id chat.SessionID) error {
-	p.forget(id, func(chat.BlockID, openBlock) bool { return true })
+	ids := []chat.SessionID{id}
+	if id == "" {
+		p.mu.Lock()
+		ids = slices.Collect(maps.Keys(p.open))
+		p.mu.Unlock()
+		ids = slices.DeleteFunc(ids, func(id chat.SessionID) bool {
+			_, err := p.j.look(id)
+			return chat.CodeOf(err) != chat.Gone
+		})
+	}
+	for _, id := range ids {
+		p.forget(id, func(chat.BlockID, openBlock) bool { return true })
+	}
 	return p.rewrite()
 }
 

@@ -256,6 +256,25 @@ func FuzzPreviewFile(f *testing.F) {
 	})
 }
 
+// A long block that was written word by word is put together without copying what is
+// there for every word: a start would take minutes.
+func TestManyPiecesAreJoinedCheaply(t *testing.T) {
+	const n = 5000
+	var blocks []*recovered
+	allocs := testing.AllocsPerRun(1, func() {
+		blocks = nil
+		for i := range n {
+			blocks = addPiece(blocks, &piece{Preview: pieceOf("b", 5*i, "word ")})
+		}
+	})
+	if len(blocks) != 1 || string(blocks[0].text) != strings.Repeat("word ", n) || len(blocks[0].Ends) != n {
+		t.Errorf("%d blocks", len(blocks))
+	}
+	if allocs > n+n/2 { // one is for each piece itself
+		t.Errorf("%v allocations for %d pieces", allocs, n)
+	}
+}
+
 // A worker may use the same block ids in every turn.
 func TestBlockIDUsedAgainInALaterTurn(t *testing.T) {
 	t.Parallel()

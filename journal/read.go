@@ -17,12 +17,23 @@ func (j *Journal) Record(_ context.Context, id chat.SessionID) (rec chat.Session
 	if _, err := j.look(id); err != nil {
 		return rec, err
 	}
-	h, s, err := j.find(id)
-	if err != nil {
-		return rec, err
+	for current := false; !current; {
+		h, s, err := j.find(id)
+		if err != nil {
+			return rec, err
+		}
+		if rec, current, err = j.recordUpTo(id, h, s); err != nil {
+			return chat.Session{}, err
+		}
 	}
+	return rec, nil
+}
+
+// recordUpTo returns the record with the end that a head knows. current is false
+// when the cache has let go of the head and the session has gone on under another.
+func (j *Journal) recordUpTo(id chat.SessionID, h *head, s *shard) (rec chat.Session, current bool, err error) {
 	if rec, err = j.record(id, h.number); err != nil {
-		return rec, err
+		return rec, false, err
 	}
 	s.mu.Lock()
 	for rec.Last > h.durable.seq && h.inflight > 0 && j.failure.Load() == nil {
@@ -30,16 +41,16 @@ func (j *Journal) Record(_ context.Context, id chat.SessionID) (rec chat.Session
 		// shown before, and the one before it is gone.
 		s.settled.Wait()
 	}
-	end := h.durable
+	end, kept := h.durable, s.heads[id] == h
 	s.mu.Unlock()
-	if rec.Last > end.seq {
-		if err := j.failed(); err != nil {
-			return chat.Session{}, err
-		}
-		return chat.Session{}, damaged(id, rec.Last, "its record is newer than its last event")
+	if rec.Last <= end.seq {
+		rec.Last, rec.UpdatedAt = end.seq, end.at
+		return rec, true, nil
 	}
-	rec.Last, rec.UpdatedAt = end.seq, end.at
-	return rec, nil
+	if err := j.failed(); err != nil || !kept {
+		return rec, false, err
+	}
+	return rec, false, damaged(id, rec.Last, "its record is newer than its last event")
 }
 
 // Read returns stored events. more says whether further ones match beyond the

@@ -176,6 +176,7 @@ func syncFolder(fs vfs.FS, dir string) error {
 type recovered struct {
 	chat.Block
 	after chat.Seq // the session's last event when it began
+	text  []byte   // becomes Block.Text at the end: it comes in very many pieces
 }
 
 // recover reads what the process before left. A torn or garbage tail is what a
@@ -211,6 +212,7 @@ func (p *previews) recover() error {
 			return err
 		}
 		for _, b := range open {
+			b.Text = string(b.text)
 			p.left[id] = append(p.left[id], b.Block)
 			if p.open[id] == nil {
 				p.open[id] = map[chat.BlockID]openBlock{}
@@ -225,18 +227,18 @@ func (p *previews) recover() error {
 // leaves a gap is of no use.
 func addPiece(blocks []*recovered, q *piece) []*recovered {
 	i := slices.IndexFunc(blocks, func(b *recovered) bool { return b.ID == q.Block })
-	if i >= 0 && q.Offset == 0 && (blocks[i].Turn != q.Turn || !continues(blocks[i].Text, q.Text)) {
+	if i >= 0 && q.Offset == 0 && (blocks[i].Turn != q.Turn || !continues(string(blocks[i].text), q.Text)) {
 		// The id is used again, after the block before was finished.
 		blocks = slices.Delete(blocks, i, i+1)
 		i = -1
 	}
 	if i < 0 {
-		blocks = append(blocks, &recovered{chat.Block{ID: q.Block, Kind: q.Kind, Workstream: q.Workstream, Turn: q.Turn}, q.after})
+		blocks = append(blocks, &recovered{Block: chat.Block{ID: q.Block, Kind: q.Kind, Workstream: q.Workstream, Turn: q.Turn}, after: q.after})
 		i = len(blocks) - 1
 	}
 	b := blocks[i]
-	if have := len(b.Text); q.Offset <= have && q.End > have {
-		b.Text += q.Text[have-q.Offset:]
+	if have := len(b.text); q.Offset <= have && q.End > have {
+		b.text = append(b.text, q.Text[have-q.Offset:]...)
 		b.Ends = append(b.Ends, chat.End{Bytes: q.End, At: q.At})
 	}
 	return blocks
@@ -259,7 +261,7 @@ func (j *Journal) unfinished(id chat.SessionID, blocks []*recovered) ([]*recover
 	if err != nil {
 		return drop(err)
 	}
-	blocks = slices.DeleteFunc(blocks, func(b *recovered) bool { return b.Text == "" })
+	blocks = slices.DeleteFunc(blocks, func(b *recovered) bool { return len(b.text) == 0 })
 	after := v.seq
 	for _, b := range blocks {
 		after = min(after, b.after)

@@ -168,6 +168,9 @@ func (v *verifier) orphans(ctx context.Context) error {
 				return errors.Join(err, it.Close())
 			}
 			what, err := v.ownerless(d.number)
+			if what != "" {
+				what, err = v.stillOwnerless(kind, d.number)
+			}
 			if err != nil {
 				if err := v.unreadable(ctx, kindNames[kind], err); err != nil {
 					return errors.Join(err, it.Close())
@@ -182,6 +185,20 @@ func (v *verifier) orphans(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// stillOwnerless looks again, because the walk sees the store as it was: what it
+// met may have been erased since, or be an import that was given up.
+func (v *verifier) stillOwnerless(kind byte, n chat.Number) (string, error) {
+	it, err := v.j.iter(numberKey(nil, kind, n))
+	if err != nil {
+		return "", err
+	}
+	there := it.First()
+	if err := errors.Join(it.Error(), it.Close()); err != nil || !there {
+		return "", err
+	}
+	return v.ownerless(n)
 }
 
 // ownerless says to what a number belongs that no session has, or "".
@@ -259,6 +276,9 @@ func (v *verifier) loose(e entry, id chat.SessionID, code chat.Code) (*Damage, e
 		return nil, err // gone since it was read
 	}
 	if code != "" {
+		if what, err := v.ownerless(e.number); what == "" || err != nil {
+			return nil, err // it is being imported, or erased
+		}
 		return bad(fmt.Sprintf("an entry under number %d belongs to no session", e.number)), nil
 	}
 	switch e.kind {

@@ -25,26 +25,34 @@ func (s *Sessions) Erase(ctx context.Context, c chat.Caller, id chat.SessionID) 
 	r := s.room(sess.ID)
 	defer r.leave()
 	var receipt chat.Receipt
+	gone := false
 	// In the room's order, so that no append is under way meanwhile.
 	err = r.do(ctx, &request{must: true, alone: func(ctx context.Context, r *room) (err error) {
 		if receipt, err = s.log.Erase(ctx, r.id); err != nil {
-			return err
+			// Old files may still hold its text; for everybody it is gone all the same.
+			if _, now := s.log.Record(ctx, r.id); chat.CodeOf(now) != chat.Gone || chat.CodeOf(err) == chat.Gone {
+				return err
+			}
 		}
+		gone = true
 		s.live.Drop(r.id, chat.Errorf(chat.Gone, "this session was erased"))
 		if s.opt.Erased != nil {
 			s.opt.Erased(r.id)
 		}
-		return nil
+		return err
 	}})
+	var rest error
+	if gone {
+		rest = s.eraseFiles(ctx, sess.ID, &files) // what was put there meanwhile
+	}
 	if err != nil {
 		return chat.Receipt{}, err
 	}
-	err = s.eraseFiles(ctx, sess.ID, &files) // what was put there meanwhile
 	receipt.Artifacts, receipt.Bytes = files.Artifacts, receipt.Bytes+files.Bytes
 	if s.opt.Forgotten != nil && !s.opt.Forgotten(ctx, sess.ID) {
 		receipt.Note += "; the archive for x1 is still being overwritten, which goes on by itself"
 	}
-	return receipt, err
+	return receipt, rest
 }
 
 func (s *Sessions) eraseFiles(ctx context.Context, id chat.SessionID, sum *chat.Receipt) error {

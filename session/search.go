@@ -27,7 +27,7 @@ func (s *Sessions) Search(ctx context.Context, c chat.Caller, id chat.SessionID,
 	page := chat.SearchPage{Hits: []chat.Hit{}}
 	want := strings.ToLower(query)
 	for seen := 0; ; {
-		facts, more, err := s.log.Read(ctx, sess.ID, chat.Range{Before: before, Limit: 1000, Desc: true})
+		facts, more, err := s.log.Read(ctx, sess.ID, chat.Range{Before: before, Limit: 1000, MaxBytes: stepBytes, Desc: true})
 		if err != nil {
 			return chat.SearchPage{}, err
 		}

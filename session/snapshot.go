@@ -11,9 +11,17 @@ import (
 // is doubled when it was too low.
 const eventsPerItem = 6
 
-// maxWindow bounds the events that are read for one page of items. Tests lower
-// it.
-var maxWindow = 50_000
+// maxWindow and windowBytes bound the events that are read for one page of items;
+// one that is cut short by them has fewer items than asked for, and more follow.
+// Events are large where texts are, and folding takes several times their bytes.
+// Tests lower the bounds.
+var (
+	maxWindow   = 50_000
+	windowBytes = 16 << 20
+)
+
+// stepBytes bounds what is read at once by those who read on and on.
+const stepBytes = 8 << 20
 
 // Snapshot returns the session as it is at one moment, with its last items.
 func (s *Sessions) Snapshot(ctx context.Context, c chat.Caller, id chat.SessionID, items int) (chat.Snapshot, error) {
@@ -79,7 +87,7 @@ func (s *Sessions) Items(ctx context.Context, c chat.Caller, id chat.SessionID, 
 func (s *Sessions) window(ctx context.Context, id chat.SessionID, st *chat.State, before chat.Seq, items int) (t *chat.Transcript, from chat.Seq, more bool, err error) {
 	for n := max(64, items*eventsPerItem); ; n *= 2 {
 		n = min(n, maxWindow)
-		facts, older, err := s.log.Read(ctx, id, chat.Range{Before: before, Limit: n, Desc: true})
+		facts, older, err := s.log.Read(ctx, id, chat.Range{Before: before, Limit: n, MaxBytes: windowBytes, Desc: true})
 		if err != nil {
 			return nil, 0, false, err
 		}
@@ -89,7 +97,7 @@ func (s *Sessions) window(ctx context.Context, id chat.SessionID, st *chat.State
 			return nil, 0, false, err
 		}
 		t = chat.FoldWindow(st, events)
-		if len(t.Items) < items && older && n < maxWindow {
+		if len(t.Items) < items && older && len(facts) == n && n < maxWindow {
 			continue
 		}
 		if err := s.settle(ctx, id, t, before, st.Last); err != nil {
@@ -112,7 +120,7 @@ func (s *Sessions) window(ctx context.Context, id chat.SessionID, st *chat.State
 func (s *Sessions) settle(ctx context.Context, id chat.SessionID, t *chat.Transcript, from, last chat.Seq) error {
 	t.Freeze()
 	for after := from - 1; after < last && !t.Settled(); {
-		facts, more, err := s.log.Read(ctx, id, chat.Range{After: after, Limit: 500})
+		facts, more, err := s.log.Read(ctx, id, chat.Range{After: after, Limit: 500, MaxBytes: stepBytes})
 		if err != nil {
 			return err
 		}

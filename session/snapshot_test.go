@@ -83,6 +83,39 @@ func TestPagesJoin(t *testing.T) {
 	}
 }
 
+// Texts can be large: a page ends early rather than take all the memory there is,
+// and the pages together still have everything once.
+func TestPagesOfLargeEvents(t *testing.T) {
+	defer func(most int) { windowBytes = most }(windowBytes)
+	windowBytes = 4000
+	w := newWorld(t, Options{})
+	id := w.begin("s")
+	w.busy(id, 10)
+	var whole chat.Transcript
+	for _, e := range w.events(id) {
+		whole.Apply(&e)
+	}
+	snap, err := w.Snapshot(ctx, ann, id, 1000)
+	if err != nil || !snap.More || len(snap.Items) == 0 || len(snap.Items) >= len(whole.Items) {
+		t.Fatalf("%d items of %d, more %t, %v", len(snap.Items), len(whole.Items), snap.More, err)
+	}
+	// One whose beginning lies before a page is whole in the page before.
+	join := func(older, newer []chat.Item) []chat.Item {
+		return append(slices.Clone(older), slices.DeleteFunc(slices.Clone(newer), func(it chat.Item) bool { return it.Headless })...)
+	}
+	got, before := snap.Items, snap.Items[0].Seq
+	for more := true; more; {
+		page, err := w.Items(ctx, ann, id, before, 1000)
+		if err != nil || page.More && page.Before >= before {
+			t.Fatal(page, err)
+		}
+		got, before, more = join(page.Items, got), page.Before, page.More
+	}
+	if a, b := toJSON(t, got), toJSON(t, whole.Items); a != b {
+		t.Fatalf("the pages give\n%s\nnot\n%s", a, b)
+	}
+}
+
 func TestASnapshotAndTheRest(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")

@@ -43,7 +43,7 @@ func streamServer(t *testing.T, opt SSEOptions, fn func(context.Context, *Stream
 		}
 	}))
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := conns.Shutdown(ctx); err != nil {
 			t.Error(err)
@@ -244,11 +244,10 @@ func TestSlowReaderIsGivenUp(t *testing.T) {
 		}
 	})
 	srv.Start()
-	resp, err := srv.Client().Get(srv.URL)
-	if err != nil {
-		t.Fatal(err)
+	// On a busy machine the time may be over before anything has come.
+	if resp, err := srv.Client().Get(srv.URL); err == nil {
+		defer resp.Body.Close()
 	}
-	defer resp.Body.Close()
 	var timeout net.Error
 	if err := <-failed; !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Errorf("the write failed with %v", err)

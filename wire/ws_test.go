@@ -37,7 +37,7 @@ func wsServer(t *testing.T, opt WSOptions, fn func(context.Context, *Conn) error
 		}
 	}))
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := conns.Shutdown(ctx); err != nil {
 			t.Error(err)
@@ -169,7 +169,7 @@ func raw(t *testing.T, srv *httptest.Server) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	c.SetDeadline(time.Now().Add(time.Minute))
 	d := ws.Dialer{NetDial: func(context.Context, string, string) (net.Conn, error) { return c, nil }}
 	if _, _, err := d.Upgrade(c, must(t, "ws://"+srv.Listener.Addr().String())); err != nil {
 		t.Fatal(err)

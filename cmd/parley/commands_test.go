@@ -23,6 +23,9 @@ func TestCommandsTogether(t *testing.T) {
 	dir := t.TempDir()
 	launch(t, filepath.Join(dir, "data"))
 
+	if _, _, errs := cli(t, "", "sessions"); !strings.Contains(errs, "begin one") {
+		t.Errorf("an empty list says %q", errs)
+	}
 	if out := succeed(t, "", "send", "new", "--wait", "/echo", "Hello", "there"); out != "Hello there\n" {
 		t.Fatalf("the answer is %q", out)
 	}
@@ -33,6 +36,9 @@ func TestCommandsTogether(t *testing.T) {
 	id := string(s.ID)
 	if out := succeed(t, "", "sessions", "--status", "idle"); !strings.Contains(out, id) {
 		t.Errorf("the list has no %s:\n%s", id, out)
+	}
+	if _, _, errs := cli(t, "", "sessions", "--agent", "nobody"); !strings.Contains(errs, "no such sessions") {
+		t.Errorf("a list of nobody's sessions says %q", errs)
 	}
 	if out := succeed(t, "from a pipe\n", "send", id, "-", "-w"); out != "You said: from a pipe\n" {
 		t.Errorf("the answer to standard input is %q", out)
@@ -66,6 +72,12 @@ func TestCommandsTogether(t *testing.T) {
 	}
 	if code, _, errs := cli(t, "", "restore", backup, "--data", restored); code != exitError || !strings.Contains(errs, "not empty") {
 		t.Errorf("restore went over a store: %d %s", code, errs)
+	}
+	if err := os.Mkdir(restored+"2.part", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := cli(t, "", "restore", backup, "--data", restored+"2"); code != exitError || !strings.Contains(errs, "2.part is there already") {
+		t.Errorf("after a restore that was cut off: %d %s", code, errs)
 	}
 
 	t.Run("on another server", func(t *testing.T) {

@@ -256,19 +256,39 @@ func (f *fleet) reload() error {
 const probeEvery = time.Minute
 
 // watch asks the agents how they are, and reloads when told to, until ctx ends.
+// A reload does not wait for an agent that takes its time to say how it is.
 func (f *fleet) watch(ctx context.Context, reload <-chan struct{}) {
+	changed := make(chan struct{}, 1)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { f.probes(ctx, changed) })
+	for {
+		select {
+		case <-reload:
+		case <-ctx.Done():
+			return
+		}
+		if err := f.reload(); err != nil {
+			f.log.Error("the configuration was not taken; everything stays as it was", "err", err)
+			continue
+		}
+		f.log.Info("the configuration was read again", "agents", f.names(), "default", f.p.sessions.DefaultAgent())
+		select {
+		case changed <- struct{}{}:
+		default: // they are asked anew anyway
+		}
+	}
+}
+
+// probes asks the agents how they are, every so often and when they have changed.
+func (f *fleet) probes(ctx context.Context, changed <-chan struct{}) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	for {
 		f.probe(ctx)
 		select {
 		case <-tick.C:
-		case <-reload:
-			if err := f.reload(); err != nil {
-				f.log.Error("the configuration was not taken; everything stays as it was", "err", err)
-			} else {
-				f.log.Info("the configuration was read again", "agents", f.names(), "default", f.p.sessions.DefaultAgent())
-			}
+		case <-changed:
 		case <-ctx.Done():
 			return
 		}
@@ -314,7 +334,7 @@ func (f *fleet) probe(ctx context.Context) {
 				return
 			}
 			before := s.Health()
-			if err := p.Probe(ctx); err != nil && ctx.Err() == nil && (before == nil || before.Error() != err.Error()) {
+			if err := p.Probe(ctx); err != nil && !errors.Is(ctx.Err(), context.Canceled) && (before == nil || before.Error() != err.Error()) {
 				f.log.Warn("an agent is not well", "agent", name, "err", fmt.Sprint(err))
 			}
 		})

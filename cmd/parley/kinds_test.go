@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/config"
@@ -143,4 +144,38 @@ func TestApplyAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	p.fleet.probe(ctx)
+}
+
+// mute is an agent that does not say how it is.
+type mute struct{ agent.Agent }
+
+func (mute) Probe(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A reload does not wait until an agent that hangs has been given up.
+func TestAReloadDoesNotWaitForAProbe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "parley.yaml")
+	synctest.Test(t, func(t *testing.T) {
+		var said strings.Builder
+		p := bare()
+		p.fleet.log = slog.New(slog.NewTextHandler(&said, nil))
+		p.fleet.file = &config.File{Path: path} // which is not there
+		p.fleet.seats["mute"] = &seat{who: &occupant{Agent: mute{}}}
+		ctx, end := context.WithCancel(t.Context())
+		reload, ended := make(chan struct{}, 1), make(chan struct{})
+		go func() {
+			defer close(ended)
+			p.fleet.watch(ctx, reload)
+		}()
+		synctest.Wait()
+		reload <- struct{}{}
+		synctest.Wait()
+		if !strings.Contains(said.String(), "the configuration was not taken") {
+			t.Errorf("it waits, and has said %q", said.String())
+		}
+		end()
+		<-ended
+	})
 }

@@ -35,7 +35,9 @@ func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 		return err
 	}
 	part := strings.TrimRight(c.Data, string(filepath.Separator)) + ".part"
-	if err := os.Mkdir(part, 0o700); err != nil {
+	if err := os.Mkdir(part, 0o700); errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("%s is there already: another restore is at work, or was cut off; then remove it and try again", part)
+	} else if err != nil {
 		return fmt.Errorf("cannot make %s: %w", part, err)
 	}
 	p := newProgress(std.err)

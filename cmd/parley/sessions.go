@@ -62,7 +62,11 @@ func (c *SessionsCmd) Run(ctx context.Context, std *stdio) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if n == 0 && !c.JSON {
+	switch filtered := c.Status != "" || c.Agent != "" || c.Query != ""; {
+	case n > 0 || c.JSON:
+	case filtered:
+		fmt.Fprintln(std.err, "no such sessions; see all with: parley sessions")
+	default:
 		fmt.Fprintln(std.err, "no sessions; begin one with: parley chat")
 	}
 	return nil

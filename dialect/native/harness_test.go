@@ -130,7 +130,7 @@ func (w *world) must(as, method, path, body string) string {
 // until waits until a session has n events of a type.
 func (w *world) until(id chat.SessionID, typ string, n int) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeoutCause(w.t.Context(), 10*time.Second, errors.New("it did not happen in time"))
+	ctx, cancel := context.WithTimeoutCause(w.t.Context(), time.Minute, errors.New("it did not happen in time"))
 	defer cancel()
 	for batch, err := range w.sessions.Watch(ctx, chat.Trusted, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
 		if err != nil {

@@ -52,7 +52,7 @@ func (f *frames) next() frame {
 func (w *world) follow(as, path string, client *http.Client, change func(*http.Request)) (*frames, *http.Response) {
 	w.t.Helper()
 	r := w.request(as, "GET", path, nil)
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	w.t.Cleanup(cancel)
 	if change != nil {
 		change(r)
@@ -186,7 +186,7 @@ func TestShutdownTellsEverybodyToComeBack(t *testing.T) {
 	packed.next()
 	framed.next()
 
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	go func() { _ = w.conns.Shutdown(ctx) }()
 	for name, f := range map[string]*frames{"plain": plain, "gzip": packed, "zstd": framed} {
@@ -337,7 +337,7 @@ func TestDeafSocketHarmsNobody(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatal("a client that does not read holds up the session")
 	}
 }

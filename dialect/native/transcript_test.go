@@ -179,7 +179,7 @@ func (w *world) playStream(as, path string, header http.Header, frames int) stri
 		r.Header[k] = v
 	}
 	r.Header.Set("Accept-Encoding", "identity")
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	res, err := w.server.Client().Do(r.WithContext(ctx))
 	if err != nil {
@@ -192,7 +192,7 @@ func (w *world) playStream(as, path string, header http.Header, frames int) stri
 // dial opens a WebSocket as somebody.
 func (w *world) dial(as, path string) *websocket.Conn {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	header := http.Header{}
 	if as != "" {
@@ -235,7 +235,7 @@ func (w *world) playSocket(as, path string, script []string) string {
 // hear reads one frame.
 func (w *world) hear(conn *websocket.Conn) string {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	_, msg, err := conn.Read(ctx)
 	if err != nil {
