@@ -329,3 +329,40 @@ func TestAwaitedNewsStaysAwaited(t *testing.T) {
 		t.Fatalf("%d and %d things are news", first, second)
 	}
 }
+
+// Who waits for an interactive child hears of it when somebody stops the child.
+func TestAwaitEndsWhenAnInteractiveChildIsStopped(t *testing.T) {
+	p := newPlant(t, on{
+		"": func(ctx context.Context, t *agent.Turn) error {
+			if _, err := t.Launch(ctx, chat.Launch{ID: "talk", Instruction: "listen", Interactive: true}); err != nil {
+				return err
+			}
+			all, err := t.Await(ctx, "talk")
+			if err != nil {
+				return err
+			}
+			return t.Say(ctx, "talk: "+all[0].Message)
+		},
+		"talk": func(ctx context.Context, t *agent.Turn) error {
+			if err := t.Say(ctx, "I listen."); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	})
+	p.start(0)
+	p.run()
+	p.begin(chat.NewSession{})
+	p.say("go")
+	p.await("the child's word", func(evs []chat.Event) bool {
+		return slices.ContainsFunc(evs, func(e chat.Event) bool { return e.Type == "agent.text" && e.Workstream == "talk" })
+	})
+	if _, err := p.Stop(ctx, ann, "s", "talk", "enough"); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitMainEnd(1)
+	if s := p.story("s"); !strings.Contains(s, "says talk: It was stopped.") || p.count("turn.started", "") != 2 {
+		t.Fatal(s)
+	}
+}

@@ -69,6 +69,7 @@ func (l *Local) CopySession(ctx context.Context, from, to chat.SessionID) error 
 // may be repeated.
 func (l *Local) Merge(ctx context.Context, id chat.SessionID, folders []string, into string) ([]string, error) {
 	var paths []string
+	seen := map[string]bool{}
 	for _, folder := range folders {
 		infos, _, err := l.List(ctx, id, folder, "", 0)
 		if err != nil {
@@ -82,7 +83,9 @@ func (l *Local) Merge(ctx context.Context, id chat.SessionID, folders []string, 
 			if err != nil {
 				return paths, err
 			}
-			paths = append(paths, to)
+			if !seen[to] { // the same file in two folders is one
+				seen[to], paths = true, append(paths, to)
+			}
 		}
 	}
 	return paths, nil
@@ -93,14 +96,16 @@ func (l *Local) mergeOne(ctx context.Context, id chat.SessionID, info Info, targ
 	for try := 1; ; try++ {
 		to := numbered(target, try)
 		there, err := l.Stat(ctx, id, to)
-		switch {
-		case err == nil && there.SHA256 == info.SHA256:
-			return to, nil
-		case chat.CodeOf(err) == chat.NotFound:
+		if chat.CodeOf(err) == chat.NotFound {
 			if _, err = l.Copy(ctx, id, info.Path, id, to); chat.CodeOf(err) != chat.Conflict {
 				return to, err
 			}
-		case err != nil:
+			there, err = l.Stat(ctx, id, to) // somebody was faster, maybe with the same bytes
+		}
+		switch {
+		case err == nil && there.SHA256 == info.SHA256:
+			return to, nil
+		case err != nil && chat.CodeOf(err) != chat.NotFound:
 			return "", err
 		}
 		if try == most {

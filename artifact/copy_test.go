@@ -1,10 +1,12 @@
 package artifact
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -63,5 +65,32 @@ func TestMergesOverwriteNothing(t *testing.T) {
 	infos, _, err := l.List(t.Context(), "s", "files/", "", 0)
 	if err != nil || len(infos) != 4 || strings.Contains(strings.Join(paths(infos), " "), "private") {
 		t.Fatal(paths(infos), err)
+	}
+}
+
+// Two who merge the same files at once, because a workstream ends in two ways at
+// a time, leave each file once.
+func TestMergesAtOnceLeaveEachFileOnce(t *testing.T) {
+	l := open(t, t.TempDir(), Options{})
+	var want []string
+	for i := range 20 {
+		name := fmt.Sprintf("%02d.txt", i)
+		put(t, l, "s", "workstreams/w/out/"+name, name)
+		want = append(want, "files/w/"+name)
+	}
+	put(t, l, "s", "workstreams/w/files/00.txt", "00.txt") // the same as in out
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			got, err := l.Merge(t.Context(), "s", []string{"workstreams/w/out/", "workstreams/w/files/"}, "files/w/")
+			if err != nil || !slices.Equal(got, want) {
+				t.Error(got, err)
+			}
+		})
+	}
+	all.Wait()
+	infos, _, err := l.List(t.Context(), "s", "files/", "", 0)
+	if err != nil || !slices.Equal(paths(infos), want) {
+		t.Error(paths(infos), err)
 	}
 }

@@ -104,6 +104,9 @@ func WorkstreamNews(b Body) string {
 	}
 	switch b := b.(type) {
 	case WorkstreamProgress:
+		if b.Summary == "" && b.Message != "" {
+			return say(b.ID, "is at rest", b.Message)
+		}
 		return say(b.ID, "answered", b.Summary)
 	case WorkstreamWarning:
 		return say(b.ID, "has used "+itoa(int(b.Share*100+0.5))+" % of its time", b.Message)
@@ -183,17 +186,17 @@ func (s *State) applyWorkstream(e *Event) (changed bool) {
 	case WorkstreamSteered:
 		s.tell(w.ID, e.Seq)
 	case WorkstreamProgress:
-		if b.Phase == PhaseDone && w.Interactive {
+		switch {
+		case b.Phase != PhaseDone || !w.Interactive:
+		case b.Message == "":
 			s.wake(w.Parent, e.Seq)
+		default: // it was stopped and has no answer
+			s.unasked(w.Parent, e.Seq)
 		}
 	case WorkstreamWarning, WorkstreamCompleted, WorkstreamFailed, WorkstreamTimeout:
 		s.wake(w.Parent, e.Seq)
 	case WorkstreamCanceled:
-		// Somebody wanted it so. Only a line that can do nothing but wait for
-		// its children would never learn of it.
-		if !s.tell(w.Parent, e.Seq) && w.Parent != "" {
-			s.wake(w.Parent, e.Seq)
-		}
+		s.unasked(w.Parent, e.Seq)
 	}
 	if l := s.Lines[w.ID]; w.Ended() && l != nil && l.Turn == nil {
 		delete(s.Lines, w.ID)
@@ -215,6 +218,15 @@ func (s *State) wake(line string, seq Seq) {
 		return
 	}
 	l.Wakes = append(l.Wakes, seq)
+}
+
+// unasked tells a line of what somebody wanted so: it begins no turn of the main
+// line. A workstream that can do nothing but wait for its children would never
+// learn of it otherwise.
+func (s *State) unasked(line string, seq Seq) {
+	if !s.tell(line, seq) && line != "" {
+		s.wake(line, seq)
+	}
 }
 
 // tell hands something to the running turn of a line, if there is one.

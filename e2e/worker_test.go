@@ -16,7 +16,7 @@ import (
 func followed(t *testing.T, p *process, id chat.SessionID) (*reader, context.Context) {
 	t.Helper()
 	c, r := p.connect(""), newReader(string(id))
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	watched := make(chan error, 1)
 	go func() { watched <- r.watchClient(ctx, c, id) }()
 	t.Cleanup(func() { cancel(); <-watched })

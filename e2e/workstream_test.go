@@ -139,7 +139,7 @@ func TestDocumentedWorkstreams(t *testing.T) {
 func TestAWorkerLaunches(t *testing.T) {
 	p := serve(t, t.TempDir())
 	c := p.connect("")
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	work, end := context.WithCancel(ctx)
 	worked := make(chan error, 1)

@@ -212,8 +212,8 @@ func (f *Fold) child(e *chat.Event) {
 	case chat.WorkstreamCanceled:
 		f.news(e, strings.TrimSpace("Workstream "+b.ID+" was canceled. "+b.Reason))
 	case chat.WorkstreamProgress:
-		if b.Phase == chat.PhaseDone && b.Summary != "" { // an interactive one's answer
-			f.news(e, "Workstream "+b.ID+" answered: "+b.Summary)
+		if b.Phase == chat.PhaseDone && (b.Summary != "" || e.Actor == chat.System) { // an interactive one has answered, or was stopped
+			f.news(e, chat.WorkstreamNews(b))
 		}
 	}
 }

@@ -82,7 +82,10 @@ func (s *Sessions) ring(ctx context.Context) (next chat.At) {
 	for _, id := range ids {
 		err := s.dueIn(ctx, id)
 		switch chat.CodeOf(err) {
-		case "", chat.Gone, chat.NotFound:
+		case "":
+			s.arm(ctx, id) // when nothing was due after all, nothing was stored that would do so
+			continue
+		case chat.Gone, chat.NotFound:
 			continue
 		}
 		if ctx.Err() == nil {

@@ -130,7 +130,7 @@ type forking struct {
 func (k *forking) facts(ctx context.Context) iter.Seq2[chat.Fact, error] {
 	return func(yield func(chat.Fact, error) bool) {
 		for after := chat.Seq(0); after < k.wish.After; {
-			page, _, err := k.home.log.Read(ctx, k.from.ID, chat.Range{After: after, Before: k.wish.After + 1, Limit: 500})
+			page, _, err := k.home.log.Read(ctx, k.from.ID, chat.Range{After: after, Before: k.wish.After + 1, Limit: 500, MaxBytes: stepBytes})
 			if err == nil && len(page) == 0 {
 				err = chat.Errorf(chat.Gone, "the session was erased while it was forked")
 			}
@@ -243,6 +243,7 @@ func (k *forking) settle() *decision {
 	d.closePrompts(func(*chat.Prompt) bool { return true })
 	for _, w := range k.state.Workstreams {
 		if w := k.state.Workstream(w.ID); !w.Ended() {
+			d.dismiss(w.ID)
 			d.say(chat.WorkstreamCanceled{ID: w.ID, Reason: "the session was forked here"}, w.Parent, "")
 		}
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,6 +117,20 @@ func TestAForkInTheMiddle(t *testing.T) {
 	}
 	w.wantStory("half", "session.started", "user.message why?", "turn.started for 2", "agent.tool_call",
 		"agent.tool_error unknown_outcome", "turn.completed interrupted", "session.updated")
+
+	// What waits for a workstream that ends with it is not left to wait.
+	w.launch(id, chat.Launch{ID: "w1"})
+	waits := chat.NewDraft(chat.UserMessage{Text: "and this?"})
+	waits.Workstream = "w1"
+	if _, err := w.Append(ctx, ann, id, []chat.Draft{waits}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Fork(ctx, ann, id, chat.Fork{ID: "late"}); err != nil {
+		t.Fatal(err)
+	}
+	if evs := w.events("late"); !slices.ContainsFunc(evs, func(e chat.Event) bool { return e.Type == "user.message_withdrawn" && e.Workstream == "w1" }) {
+		t.Fatal(w.saga("late"))
+	}
 
 	_, err = w.Fork(ctx, ann, id, chat.Fork{ID: "half"})
 	w.wantCode(err, chat.Conflict)

@@ -98,6 +98,9 @@ func (s *Sessions) merge(ctx context.Context, id chat.SessionID, w *chat.Workstr
 	if err != nil {
 		s.opt.Logger.ErrorContext(ctx, "the files of a workstream could not be merged; they stay in its own folder", "session", id, "workstream", w.ID, "err", err)
 	}
+	if above := s.over(ctx, id, w.Parent); above != nil {
+		s.merge(ctx, id, above)
+	}
 	const most = 100
 	if len(paths) > most {
 		paths = append(paths[:most:most], "…")
@@ -106,4 +109,22 @@ func (s *Sessions) merge(ctx context.Context, id chat.SessionID, w *chat.Workstr
 		paths[i] = strings.TrimPrefix(paths[i], chat.WorkFolder(w.Parent))
 	}
 	return paths
+}
+
+// over returns the workstream of a line that ends or has ended, nil for any other.
+// One that is canceled with those it launched may end before them, and what they
+// leave then is to get further than to its folder.
+func (s *Sessions) over(ctx context.Context, id chat.SessionID, line string) (w *chat.Workstream) {
+	if line == "" {
+		return nil
+	}
+	err := s.look(ctx, id, func(st *chat.State) {
+		if p := st.Workstream(line); p != nil && p.State != chat.WorkRunning {
+			w = p
+		}
+	})
+	if err != nil {
+		s.opt.Logger.ErrorContext(ctx, "it is not known whether the files of a workstream are to be merged further", "session", id, "workstream", line, "err", err)
+	}
+	return w
 }

@@ -54,6 +54,42 @@ func TestFilesAreMergedHoweverAWorkstreamEnds(t *testing.T) {
 	}
 }
 
+// What a workstream leaves that ends after the one that launched it gets as far
+// as if it had ended before.
+func TestFilesOfWhoEndsLast(t *testing.T) {
+	files := &fakeFiles{}
+	w := newWorld(t, Options{Artifacts: files})
+	w.begin("s", chat.NewSession{Agent: "demo"})
+	w.launch("s", chat.Launch{ID: "a"})
+	w.launch("s", chat.Launch{ID: "b", Parent: "a"})
+	w.launch("s", chat.Launch{ID: "c", Parent: "b"})
+	if _, err := w.TerminateWorkstream(ctx, ann, "s", "a", chat.Steering{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		line string
+		want []string
+	}{
+		{"a", []string{"files/a/"}},
+		{"c", []string{"workstreams/b/files/c/", "workstreams/a/files/b/", "files/a/"}},
+		{"b", []string{"workstreams/a/files/b/", "files/a/"}},
+	} {
+		files.merged = nil
+		w.end(w.turnOf("s", step.line), chat.Stopped)
+		if !slices.Equal(files.merged, step.want) {
+			t.Errorf("at the end of %s merged to %v, want %v", step.line, files.merged, step.want)
+		}
+	}
+	// Of one that goes on nothing is merged before its time.
+	w.launch("s", chat.Launch{ID: "d"})
+	w.launch("s", chat.Launch{ID: "e", Parent: "d"})
+	files.merged = nil
+	w.end(w.turnOf("s", "e"), chat.Done)
+	if want := []string{"workstreams/d/files/e/"}; !slices.Equal(files.merged, want) {
+		t.Errorf("merged to %v, want %v", files.merged, want)
+	}
+}
+
 // Stopping the main line, or an interactive workstream that rests, ends no
 // workstream and merges nothing.
 func TestAStopThatEndsNoWorkstreamMergesNothing(t *testing.T) {

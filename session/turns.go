@@ -255,9 +255,13 @@ func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason stri
 	return next, ok && err == nil, err
 }
 
-// awaits reports whether a turn has cause to be silent: a person is asked, or
-// lines of work that it launched are busy. Those count for themselves.
+// awaits reports whether a turn has cause to be silent: a person is asked, its
+// line is paused, or lines of work that it launched are busy. Those count for
+// themselves.
 func awaits(st *chat.State, t *chat.Turn, line string) bool {
+	if w := st.Workstream(line); w != nil && w.Paused {
+		return true
+	}
 	return slices.ContainsFunc(st.Prompts, func(p *chat.Prompt) bool { return p.Turn == t.ID }) ||
 		slices.ContainsFunc(st.Workstreams, func(w *chat.Workstream) bool {
 			return w.ID != line && !w.Ended() && below(st, w, line) && st.Line(w.ID).Turn != nil

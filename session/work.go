@@ -28,8 +28,12 @@ func (d *decision) settleWork(w *chat.Workstream, outcome chat.Outcome, cause, t
 		}
 		d.endWork(w, chat.WorkstreamFailed{ID: w.ID, Error: clip(cause), Files: files})
 	case w.Interactive:
-		if outcome == chat.Done { // stopped it has no answer
-			d.say(chat.WorkstreamProgress{ID: w.ID, Phase: chat.PhaseDone, Iteration: w.Iteration, Share: workstream.Share(w, d.now), Summary: text}, w.Parent, "")
+		p := chat.WorkstreamProgress{ID: w.ID, Phase: chat.PhaseDone, Iteration: w.Iteration, Share: workstream.Share(w, d.now), Summary: text}
+		if outcome == chat.Stopped { // it has no answer, but who waits for it has to know
+			p.Summary, p.Message = "", "It was stopped."
+		}
+		if outcome == chat.Done || !waits {
+			d.say(p, w.Parent, "")
 		}
 		d.advance(w.ID)
 		d.advance(w.Parent)
@@ -65,9 +69,7 @@ func (d *decision) awaits(w *chat.Workstream) bool {
 // endWork ends a workstream whose turn has ended, with the event that says how.
 func (d *decision) endWork(w *chat.Workstream, end chat.Body) {
 	d.work = true
-	for _, seq := range append([]chat.Seq(nil), d.state.Line(w.ID).Queue...) {
-		d.say(chat.UserMessageWithdrawn{Sequence: seq}, w.ID, "")
-	}
+	d.dismiss(w.ID)
 	if b, ok := end.(chat.WorkstreamCanceled); ok && b.Files == nil {
 		b.Files = d.files[w.ID]
 		end = b
@@ -78,6 +80,13 @@ func (d *decision) endWork(w *chat.Workstream, end chat.Body) {
 		d.stopWork(c, chat.System, "the workstream that launched it has ended", 0, "")
 	}
 	d.advance(w.Parent)
+}
+
+// dismiss takes back the messages that wait for a line that ends.
+func (d *decision) dismiss(line string) {
+	for _, seq := range slices.Clone(d.state.Line(line).Queue) {
+		d.say(chat.UserMessageWithdrawn{Sequence: seq}, line, "")
+	}
 }
 
 // stopWork tells a workstream, and those it launched, to end; until is how long

@@ -64,6 +64,25 @@ func TestDeadlinesPassWhileTheServerIsAway(t *testing.T) {
 	})
 }
 
+// A clock that was set back makes an alarm ring too early; what is due is said at
+// its time all the same.
+func TestAnAlarmThatRingsTooEarly(t *testing.T) {
+	timed(t, func(t *testing.T, w *clocked) {
+		id := w.begin("s")
+		w.launch(id, chat.Launch{ID: "w1", DeadlineSeconds: 30})
+		w.alarms.set(id, 1)
+		w.hurry()
+		w.pass(29 * time.Second)
+		if s := w.status(id, "w1"); s.State != chat.WorkRunning || s.Warned != 0.9 {
+			t.Fatalf("%+v", s)
+		}
+		w.pass(time.Second)
+		if s := w.status(id, "w1"); s.State != chat.WorkTimeout {
+			t.Fatalf("%+v", s)
+		}
+	})
+}
+
 func TestPausingDoesNotStopTheDeadline(t *testing.T) {
 	timed(t, func(t *testing.T, w *clocked) {
 		id := w.begin("s")
@@ -232,6 +251,53 @@ func TestAChildAsks(t *testing.T) {
 		w.pass(30 * time.Second)
 		if n := len(w.state(id).Prompts); n != 0 || w.status(id, "w1").State != chat.WorkTimeout {
 			t.Fatal("a question outlives the workstream that asks it")
+		}
+	})
+}
+
+// A line that waits for an interactive child learns that somebody has stopped it:
+// nothing else would come.
+func TestAStoppedInteractiveChildIsTold(t *testing.T) {
+	timed(t, func(t *testing.T, w *clocked) {
+		id := w.begin("s")
+		w.launch(id, chat.Launch{ID: "a"})
+		w.launch(id, chat.Launch{ID: "b", Parent: "a", Interactive: true})
+		w.end(w.turnOf(id, "a"), chat.Done)
+		if s := w.status(id, "a"); s.Phase != chat.PhaseBlocked || s.Turn != "" {
+			t.Fatalf("%+v", s)
+		}
+		if _, err := w.Stop(ctx, ann, id, "b", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		w.end(w.turnOf(id, "b"), chat.Stopped)
+		if s := w.status(id, "b"); !s.Waiting || s.Phase != chat.PhaseDone || s.Summary != "" {
+			t.Fatalf("%+v", s)
+		}
+		w.reboot(time.Second)
+		w.finish(id, "a")
+		if s := w.status(id, "a"); s.State != chat.WorkCompleted {
+			t.Fatalf("%+v\n%s", s, w.saga(id))
+		}
+		w.finish(id, "") // it was told of a
+		// Of the main line it begins no turn: somebody wanted it so.
+		w.launch(id, chat.Launch{ID: "c", Interactive: true})
+		if _, err := w.Stop(ctx, ann, id, "c", "enough"); err != nil {
+			t.Fatal(err)
+		}
+		w.end(w.turnOf(id, "c"), chat.Stopped)
+		if w.state(id).Busy() {
+			t.Fatal(w.saga(id))
+		}
+		// One that goes on at once with what waited is not at rest.
+		w.launch(id, chat.Launch{ID: "d", Interactive: true})
+		said := chat.NewDraft(chat.UserMessage{Text: "Rather this."})
+		said.Workstream, said.Interrupt = "d", true
+		if _, err := w.Append(ctx, ann, id, []chat.Draft{said}); err != nil {
+			t.Fatal(err)
+		}
+		w.end(w.turnOf(id, "d"), chat.Stopped)
+		if s := w.status(id, "d"); s.Turn == "" || s.Message != "" || s.Phase != chat.PhasePlanning {
+			t.Fatalf("%+v", s)
 		}
 	})
 }

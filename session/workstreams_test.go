@@ -82,6 +82,42 @@ func TestCrashesWhileWorkIsAwaited(t *testing.T) {
 	}
 }
 
+// Nor is one that somebody has paused.
+func TestCrashesWhilePaused(t *testing.T) {
+	w := newWorld(t, Options{})
+	id := w.begin("s")
+	w.launch(id, chat.Launch{ID: "a"})
+	steer := func(command string) {
+		t.Helper()
+		if _, err := w.SteerWorkstream(ctx, ann, id, "a", chat.Steering{Command: command}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	crash := func() bool {
+		t.Helper()
+		_, ok, err := w.ResumeTurn(ctx, w.turnOf(id, "a"), "crash", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	}
+	steer(chat.SteerPause)
+	for i := range 2 * MaxCrashes {
+		if !crash() {
+			t.Fatalf("given up after %d crashes, though it is paused", i+1)
+		}
+	}
+	steer(chat.SteerResume)
+	for i := range MaxCrashes - 1 {
+		if !crash() {
+			t.Fatalf("given up after %d crashes", i+1)
+		}
+	}
+	if crash() {
+		t.Fatal("it crashes for ever")
+	}
+}
+
 func TestResultsAreHandedToTheRunningTurn(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")

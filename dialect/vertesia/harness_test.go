@@ -149,6 +149,26 @@ func (w *world) updates(id, query string, header ...string) []CompactMessage {
 	return body.Messages
 }
 
+// rests waits until nothing is done in a run, without a look at it by this dialect.
+func (w *world) rests(id string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
+	defer cancel()
+	for b, err := range w.sessions.Watch(ctx, chat.Trusted, chat.SessionID(id), chat.Start{}, nil) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		st, err := w.sessions.State(ctx, chat.Trusted, chat.SessionID(id))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if b.Live && !st.Busy() {
+			return
+		}
+	}
+	w.t.Fatal("it never rests")
+}
+
 // stream is one reader over SSE.
 type stream struct {
 	t    testing.TB

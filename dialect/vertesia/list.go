@@ -149,7 +149,7 @@ func parseMark(s string) (m mark, err error) {
 func (d *Dialect) runs(ctx context.Context, c chat.Caller, w wanted) (found []agentRun, total int, next string, err error) {
 	listed, total, next, err := d.listed(ctx, c, &w)
 	for _, s := range listed {
-		one, err := d.describe(ctx, c, s)
+		one, err := d.describeListed(ctx, c, s)
 		if err != nil {
 			return nil, 0, "", err
 		}
@@ -268,7 +268,7 @@ func (d *Dialect) matches(ctx context.Context, c chat.Caller, w *wanted, s *chat
 	one := outline(s)
 	if w.status != nil {
 		var err error
-		if one, err = d.describe(ctx, c, s); err != nil {
+		if one, err = d.describeListed(ctx, c, s); err != nil {
 			return false, err
 		}
 	}

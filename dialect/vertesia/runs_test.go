@@ -244,6 +244,67 @@ func TestALineCanBeStoppedSteeredAndAsked(t *testing.T) {
 	}
 }
 
+// A run that ends by itself is ended by whoever sees that it is at rest. With a
+// reader and somebody who terminates it, those are two; it ends once.
+func TestATerminatedRunEndsOnce(t *testing.T) {
+	w := newWorld(t, setup{})
+	id := w.start("/stream 100000 200", false)
+	s := w.stream(id, "")
+	s.until(isChunk)
+	run, err := w.dialect.runOf(t.Context(), chat.Trusted, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The reader is faster, once the turn was stopped.
+	if _, err := w.sessions.StopAll(t.Context(), chat.Trusted, run.ID, "enough"); err != nil {
+		t.Fatal(err)
+	}
+	s.until(is(Terminated))
+	if err := w.dialect.terminate(t.Context(), chat.Trusted, run, "enough"); err != nil {
+		t.Fatal(err)
+	}
+	w.ok("DELETE", "/api/v1/agents/"+id, "", nil)
+	if ends := texts(w.updates(id, ""), Terminated); len(ends) != 1 {
+		t.Errorf("it ended %d times: %q", len(ends), ends)
+	}
+	var now agentRun
+	if w.ok("GET", "/api/v1/agents/"+id, "", &now); now.Status != runCancelled {
+		t.Errorf("it is %s", now.Status)
+	}
+}
+
+// A run that was to end by itself is listed as ended, also when nobody has looked
+// at it since.
+func TestRunsThatNobodyFollowedAreListedAsEnded(t *testing.T) {
+	w := newWorld(t, setup{})
+	want := map[string]string{w.start("one", false): runCompleted, w.start("/fail two", false): runFailed, w.start("three", true): runRunning}
+	for id := range want {
+		w.rests(id)
+	}
+	for range 2 { // a list changes nothing
+		var page struct{ Items []agentRun }
+		w.ok("GET", "/api/v1/agents", "", &page)
+		for _, it := range page.Items {
+			if it.Status != want[it.ID] || (it.CompletedAt != nil) != (it.Status != runRunning) {
+				t.Errorf("%s is listed as %s, want %s", it.ID, it.Status, want[it.ID])
+			}
+		}
+		for _, status := range []string{runCompleted, runFailed, runRunning} {
+			if w.ok("GET", "/api/v1/agents?status="+status, "", &page); len(page.Items) != 1 || want[page.Items[0].ID] != status {
+				t.Errorf("%s are %+v", status, page.Items)
+			}
+		}
+		var hits struct{ Hits []searchHit }
+		if w.ok("GET", "/api/v1/agents/search?status=completed", "", &hits); len(hits.Hits) != 1 {
+			t.Errorf("%+v", hits)
+		}
+		var old struct{ Runs []workflowRun }
+		if w.ok("POST", "/api/v1/workflows/runs", `{"status":"FAILED"}`, &old); len(old.Runs) != 1 || old.Runs[0].Status != "FAILED" {
+			t.Errorf("%+v", old)
+		}
+	}
+}
+
 func TestLists(t *testing.T) {
 	w := newWorld(t, setup{})
 	var ids []string

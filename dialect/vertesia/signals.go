@@ -284,7 +284,11 @@ func (d *Dialect) stop(ctx context.Context, c chat.Caller, sess run, in userInpu
 			return t == nil
 		})
 	}
-	if in.ClientID != "" && res.TurnID == "" {
+	named, err := d.named(ctx, c, sess.ID, line, res.TurnID, in.ClientID)
+	if err != nil {
+		return "", err
+	}
+	if !named {
 		draft, err := ownDraft(typeStopped, stoppedBody{in.Message, in.ClientID})
 		if err != nil {
 			return "", err
@@ -301,6 +305,21 @@ func (d *Dialect) stop(ctx context.Context, c chat.Caller, sess run, in userInpu
 		return "Nothing was running.", nil
 	}
 	return "The run was stopped.", nil
+}
+
+// named reports whether the end of a turn will acknowledge a stop, or nobody waits
+// for that. Who stops what somebody else is stopping already is told apart.
+func (d *Dialect) named(ctx context.Context, c chat.Caller, id chat.SessionID, line string, turn chat.TurnID, ack string) (bool, error) {
+	if ack == "" || turn == "" {
+		return ack == "", nil
+	}
+	facts, _, err := d.opt.Sessions.Read(ctx, c, id, chat.Range{Types: []string{"turn.stop_requested"}, Limit: 1, Desc: true, Workstream: &line})
+	if err != nil || len(facts) == 0 {
+		return false, err
+	}
+	e, err := facts[0].Event()
+	b, ok := e.Body.(chat.TurnStopRequested)
+	return ok && b.TurnID == turn && b.Ack == ack, err
 }
 
 // patience is how long a request waits for a turn that was told to end.
@@ -333,12 +352,18 @@ func (d *Dialect) terminate(ctx context.Context, c chat.Caller, sess run, reason
 		return err
 	}
 	d.await(ctx, c, sess.ID, func(st *chat.State) bool { return !st.Busy() })
+	if sess.once {
+		// Its readers do so, too, and it is to end once.
+		if err := d.settle(ctx, c, sess.ID); err != nil {
+			return err
+		}
+	}
 	var now agentRun
 	if err := d.ended(ctx, c, &sess.Session, &now); err != nil {
 		return err
 	}
-	if now.closer != nil && now.closer.Seq == sess.Last {
-		return nil // it had ended
+	if now.closer != nil && now.closer.Seq >= sess.Last {
+		return nil // it had ended, or has by now
 	}
 	payload, err := marshal(map[string]any{"outcome": outcomeCancelled, "reason": reason, "by": c.Actor})
 	if err != nil {

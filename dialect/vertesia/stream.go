@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math"
 	"net/http"
 	"time"
 
@@ -70,6 +71,9 @@ func (d *Dialect) follow(r *http.Request, c chat.Caller, sess run, skip bool, fr
 		if err := d.settle(r.Context(), c, sess.ID); err != nil {
 			return nil, err
 		}
+		if sess.Session, err = d.opt.Sessions.Get(r.Context(), c, sess.ID); err != nil {
+			return nil, err
+		}
 	}
 	f := &follower{Dialect: d, caller: c, id: sess.ID, coding: codingOf(frame, sess.line), once: sess.once}
 	f.start = chat.Start{Idle: d.opt.Heartbeat, ByPosition: true}
@@ -88,8 +92,10 @@ func (d *Dialect) follow(r *http.Request, c chat.Caller, sess run, skip bool, fr
 		}
 	case !skip:
 		f.start.Cursor = &chat.Cursor{}
+	default:
+		f.closer, err = d.closerFor(r.Context(), c, sess, f.coding, math.MaxInt64)
 	}
-	return f, nil
+	return f, err
 }
 
 // run is the write loop. The hub encodes once for all readers; a batch is all

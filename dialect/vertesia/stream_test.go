@@ -288,6 +288,20 @@ func TestSkipHistoryWithoutACursorIsFromNowOn(t *testing.T) {
 	}
 }
 
+// However a reader comes to a run that is over, it is told so. Nobody was there
+// when this one came to rest, so that the first one who looks ends it.
+func TestWhoComesLateIsToldTheEnd(t *testing.T) {
+	for _, query := range []string{"", "?skipHistory=true", "?skipHistory=true&since=0", "?since=9999999999999", "?skipHistory=true&since=9999999999999"} {
+		t.Run(query, func(t *testing.T) {
+			w := newWorld(t, setup{})
+			id := w.start("hello", false)
+			w.rests(id)
+			w.stream(id, query).until(is(Complete))
+			w.stream(id, query).until(is(Complete))
+		})
+	}
+}
+
 func TestPages(t *testing.T) {
 	w := newWorld(t, setup{})
 	var run struct{ ID string }
