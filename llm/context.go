@@ -106,16 +106,16 @@ type Fitted struct {
 func Fit(messages []Message, tokens int) (Fitted, error) {
 	system, rest := leading(messages)
 	head := Tokens(system)
-	if len(rest) > 0 && head+messageTokens*4 > tokens {
-		return Fitted{}, chat.Errorf(chat.TooLarge, "the instructions alone have about %d tokens, and the model's window has room for %d; shorten them or choose a larger model", head, tokens).
-			With("tokens", head).With("window", tokens)
-	}
 	if i := lastSummary(rest); i >= 0 {
 		rest = rest[i:]
 	}
 	budget := tokens - head
 	if n := Tokens(rest); n <= budget {
 		return Fitted{Messages: slices.Concat(system, rest), Tokens: head + n}, nil
+	}
+	if budget < messageTokens*4 {
+		return Fitted{}, chat.Errorf(chat.TooLarge, "the instructions alone have about %d tokens, and the model's window has room for %d; shorten them or choose a larger model", head, tokens).
+			With("tokens", head).With("window", tokens)
 	}
 	var summary []Message
 	if len(rest) > 0 && rest[0].Role == Summary {

@@ -95,6 +95,35 @@ func TestFitSummaries(t *testing.T) {
 	}
 }
 
+// What has exactly as many tokens as there are is kept whole; with one less the
+// oldest exchange goes, and no more than that.
+func TestFitAtTheBoundary(t *testing.T) {
+	ms := []Message{{Role: System, Content: Texts("be kind")}}
+	for i := range 4 {
+		ms = append(ms, Message{Role: User, Content: Texts(fmt.Sprint("question ", i, strings.Repeat(" word", 10)))}, Message{Role: Assistant, Content: Texts(fmt.Sprint("answer ", i))})
+	}
+	for from := range 4 { // the exchanges that are left out
+		left := append(ms[:1:1], ms[1+2*from:]...)
+		for budget := Tokens(left); budget < Tokens(left)+Tokens(ms[1:3]); budget++ {
+			if budget > Tokens(ms) {
+				break
+			}
+			f, err := Fit(ms, budget)
+			if err != nil || told(f.Messages) != told(left) || len(f.Dropped) != 2*from || f.Cut || f.Tokens != Tokens(left) {
+				t.Errorf("%d tokens: %v\n%s", budget, err, told(f.Messages))
+			}
+		}
+	}
+	// Little beside the instructions is enough, if it is.
+	little := []Message{ms[0], {Role: User, Content: Texts("hi")}}
+	if f, err := Fit(little, Tokens(little)); err != nil || len(f.Messages) != 2 || f.Cut {
+		t.Errorf("%v %s", err, told(f.Messages))
+	}
+	if _, err := Fit(little, Tokens(little)-1); chat.CodeOf(err) != chat.TooLarge {
+		t.Errorf("one less: %v", err)
+	}
+}
+
 func TestTokens(t *testing.T) {
 	for text, want := range map[string]int{"": 0, "word": 1, "four words are here": 5, "你好": 2} {
 		if got := TextTokens(text); got != want {

@@ -29,6 +29,11 @@ type Query struct {
 type Page struct {
 	Messages []Message `json:"messages"`
 	More     bool      `json:"more"` // there are further ones in that direction
+
+	// Places are the times of the events at which the messages came. They only rise
+	// from message to message, so lists of several sessions can be put in one order;
+	// the times that messages tell may be those of an import, or of their sending.
+	Places []chat.At `json:"-"`
 }
 
 // List returns a part of a session's messages, in the order in which a model is
@@ -152,7 +157,7 @@ func (l *lister) list(ctx context.Context) (Page, error) {
 		switch {
 		case l.lo > 1 && (start < 0 || !l.reaches(start)):
 			err = l.back(ctx, step)
-		case end < 0 || !ok && l.hi < l.last:
+		case end < 0 || l.hi < l.last && (!ok || l.falls(end)):
 			err = l.forth(ctx, look)
 			look *= 2
 		case l.Desc && !full && l.lo > 1 && (!l.after.given || l.events[start].Seq > l.after.seq):
@@ -176,6 +181,12 @@ func (l *lister) reaches(start int) bool {
 		from = l.before
 	}
 	return !from.given || start < len(l.events) && l.events[start].Seq <= from.seq || l.Desc && from.id == ""
+}
+
+// falls reports whether a fold up to end stops short of the event that a page lies
+// in front of, because that is in the middle of a turn.
+func (l *lister) falls(end int) bool {
+	return l.Desc && l.before.given && l.before.id == "" && l.lo+chat.Seq(end) < l.before.seq
 }
 
 // cut leaves what lies between the marks. ok is false when a mark names a
@@ -232,12 +243,13 @@ func (l *lister) page(found []placed, more bool) Page {
 	case more:
 		found = found[:l.Limit]
 	}
-	p := Page{Messages: make([]Message, len(found)), More: more}
+	p := Page{Messages: make([]Message, len(found)), More: more, Places: make([]chat.At, len(found))}
 	for i := range found {
-		p.Messages[i] = *found[i].Message
+		p.Messages[i], p.Places[i] = *found[i].Message, l.time(found[i].at)
 	}
 	if l.Desc {
 		slices.Reverse(p.Messages)
+		slices.Reverse(p.Places)
 	}
 	return p
 }

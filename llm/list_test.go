@@ -2,6 +2,8 @@ package llm
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -103,6 +105,58 @@ func TestPagesBetweenMarks(t *testing.T) {
 				}
 			}
 			same(rt, fmt.Sprintf("between, desc %v", desc), want, got)
+		}
+	})
+}
+
+// The sequence of any event cuts the list there, in both orders, also in the middle
+// of a turn; and the page tells when its messages came.
+func TestPagesBySequence(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := randomLog(rt, 120)
+		f := NewFold(Options{})
+		for i := range s.events {
+			f.Apply(&s.events[i])
+		}
+		at := func(i int) chat.At { return s.events[f.places[i]-1].At }
+		ms := append(append([]Message(nil), f.Messages()...), f.Waiting()...)
+		seq := chat.Seq(rapid.IntRange(0, len(s.events)+1).Draw(rt, "sequence"))
+		first := func(seq chat.Seq) (i int) {
+			for i < len(f.places) && f.places[i] < seq {
+				i++
+			}
+			return i
+		}
+		for _, desc := range []bool{false, true} {
+			for _, c := range []struct {
+				q        Query
+				from, to int
+			}{
+				{Query{After: fmt.Sprint(seq), Desc: desc}, first(seq + 1), len(ms)},
+				{Query{Before: fmt.Sprint(seq), Desc: desc}, 0, first(seq)},
+				{Query{Before: fmt.Sprint(seq), Desc: desc, Limit: 2}, 0, first(seq)},
+			} {
+				p, err := List(t.Context(), s, c.q)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				got := text(p.Messages)
+				if desc {
+					slices.Reverse(got)
+					slices.Reverse(p.Places)
+				}
+				if n := c.q.Limit; n > 0 && c.to-c.from > n {
+					if c.to = c.from + n; desc {
+						c.from, c.to = first(seq)-n, first(seq)
+					}
+				}
+				same(rt, fmt.Sprintf("%+v", c.q), text(ms[c.from:c.to]), got)
+				for i, place := range p.Places {
+					if n := c.from + i; n < len(f.places) && place != at(n) || n >= len(f.places) && place != math.MaxInt64 {
+						rt.Fatalf("%+v: message %d came at %d", c.q, n, place)
+					}
+				}
+			}
 		}
 	})
 }

@@ -28,14 +28,15 @@ func anyMessages(rt *rapid.T) []llm.Message {
 		return rapid.SampledFrom([]string{"c1", "c2", "c3", "a call/with odd:signs", "x", strings.Repeat("long", 30), strings.Repeat("long", 30) + "2", ""}).Draw(rt, "id")
 	}
 	name := func() string {
-		return rapid.SampledFrom([]string{"search", "fs.read", "ns/tool", "ns_tool", strings.Repeat("n", 150)}).Draw(rt, "name")
+		return rapid.SampledFrom([]string{"search", "fs.read", "ns/tool", "ns_tool", "1password__list", strings.Repeat("n", 150)}).Draw(rt, "name")
 	}
 	model := func() string { return rapid.SampledFrom([]string{"", "m", "other"}).Draw(rt, "model") }
 	image := func() *llm.Image {
 		return &llm.Image{Source: rapid.SampledFrom([]llm.ImageSource{
 			{Type: llm.SourceURL, URL: "https://x/y.png"}, {Type: llm.SourceURL, URL: "file:///etc/passwd"}, {Type: llm.SourceURL, URL: "data:image/png;base64,QUJD"},
 			{Type: llm.SourceBase64, MediaType: "image/png", Data: "QUJD"}, {Type: llm.SourceBase64, MediaType: "image/tiff", Data: "QUJD", Detail: "low"},
-			{Type: llm.SourceBase64, MediaType: "image/png", Data: "not base64!"}, {Type: llm.SourceFile, FileID: "f1"}, {Type: llm.SourceFile, FileID: "f2", MediaType: "image/png", Data: "QUJD"},
+			{Type: llm.SourceURL, URL: "http://x/y.png"}, {Type: llm.SourceURL, URL: "data:image/svg+xml;base64,QUJD"}, {Type: llm.SourceBase64, MediaType: "image/gif", Data: "QUJD"},
+			{Type: llm.SourceBase64, MediaType: "image/JPG", Data: "QUJD"}, {Type: llm.SourceBase64, MediaType: "image/png", Data: "not base64!"}, {Type: llm.SourceFile, FileID: "f1"}, {Type: llm.SourceFile, FileID: "f2", MediaType: "image/png", Data: "QUJD"},
 		}).Draw(rt, "source")}
 	}
 	args := func() string {
@@ -47,13 +48,13 @@ func anyMessages(rt *rapid.T) []llm.Message {
 		for range rapid.IntRange(0, n).Draw(rt, "parts") {
 			switch rapid.IntRange(0, 6).Draw(rt, "part") {
 			case 0, 1:
-				parts = append(parts, &llm.Text{Text: text()})
+				parts = append(parts, &llm.Text{Text: text(), Signature: rapid.SampledFrom([]string{"", "", sig}).Draw(rt, "sig")})
 			case 2:
 				parts = append(parts, &llm.Reasoning{Native: true, Text: text(), Signature: rapid.SampledFrom([]string{"", sig}).Draw(rt, "sig")})
 			case 3:
 				parts = append(parts, &llm.RedactedReasoning{Data: "secret"})
 			case 4:
-				parts = append(parts, &llm.SummarizedReasoning{ID: "rs_1", Summary: []llm.SummaryText{{Text: "s"}}, Encrypted: rapid.SampledFrom([]string{"", "enc"}).Draw(rt, "enc")})
+				parts = append(parts, &llm.SummarizedReasoning{ID: rapid.SampledFrom([]string{"rs_1", "rs_1", ""}).Draw(rt, "rs"), Summary: []llm.SummaryText{{Text: "s"}}, Encrypted: rapid.SampledFrom([]string{"", "enc"}).Draw(rt, "enc")})
 			case 5:
 				parts = append(parts, &llm.OmittedReasoning{})
 			case 6:
@@ -111,7 +112,10 @@ var checkers = map[string]func(llm.Request) error{
 	"chat":      func(r llm.Request) error { return llmtest.Chat(openai.Chat(r)) },
 	"responses": func(r llm.Request) error { return llmtest.Responses(openai.Responses(r)) },
 	"anthropic": func(r llm.Request) error { return llmtest.Anthropic(anthropic.Messages(r)) },
-	"gemini":    func(r llm.Request) error { return llmtest.Gemini(gemini.Contents(r)) },
+	"gemini": func(r llm.Request) error {
+		contents, config := gemini.Contents(r)
+		return llmtest.Gemini(r.Model, contents, config)
+	},
 }
 
 // Whatever the messages are, no provider gets what it would refuse; converting
@@ -119,9 +123,13 @@ var checkers = map[string]func(llm.Request) error{
 func TestNothingIsProducedThatAProviderRefuses(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		ms := anyMessages(rt)
-		r := llm.Request{Model: rapid.SampledFrom([]string{"m", "gpt-5", "gpt-oss-20b"}).Draw(rt, "asked"), Messages: ms}
+		r := llm.Request{MaxTokens: rapid.SampledFrom([]int{0, 1, 4000}).Draw(rt, "most"), Model: rapid.SampledFrom([]string{"m", "gpt-5", "gpt-oss-20b", "models/gemini-3.1-pro"}).Draw(rt, "asked"), Messages: ms}
 		if rapid.Bool().Draw(rt, "tools") {
-			r.Tools = []llm.ToolSpec{{Name: "search", Parameters: json.RawMessage(`{"properties":{"q":{"type":"string"}},"required":["q"]}`)}, {Name: "fs.read"}}
+			r.Tools = []llm.ToolSpec{
+				{Name: "search", Parameters: json.RawMessage(`{"properties":{"q":{"type":"string"}},"required":["q"]}`)}, {Name: "fs.read"},
+				{Name: "1password__list", Parameters: json.RawMessage(`{"type":"object"}`)},
+				{Name: "find", Parameters: json.RawMessage(`{"type":["object","null"],"anyOf":[{"properties":{"a":{}}},{"required":["b"]}],"properties":null}`)},
+			}
 		}
 		if rapid.Bool().Draw(rt, "limited") {
 			r.MaxText = 5
@@ -158,6 +166,10 @@ func TestToProviderAndBack(t *testing.T) {
 	thinking := func(i int) []llm.Part {
 		return []llm.Part{&llm.Reasoning{Native: true, Text: fmt.Sprint("hm ", i), Signature: base64.StdEncoding.EncodeToString(fmt.Append(nil, "sig", i))}}
 	}
+	// What a model is sent ends with what it is to answer.
+	talk := func(rt *rapid.T, think func(i int) []llm.Part) []llm.Message {
+		return append(llm.PlainTalk(rt, think, true), llm.Message{Role: llm.User, Content: llm.Texts("and now?")})
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		check := func(what string, ms, back []llm.Message, thoughts bool) {
 			rt.Helper()
@@ -166,7 +178,7 @@ func TestToProviderAndBack(t *testing.T) {
 				rt.Fatalf("%s\n got %q\nwant %q", what, got, want)
 			}
 		}
-		ms := llm.PlainTalk(rt, thinking, true)
+		ms := talk(rt, thinking)
 		back, err := openai.FromChatRequest(openai.Chat(llm.Request{Model: "m", Messages: ms}).Messages, "m")
 		if err != nil {
 			rt.Fatal(err)
@@ -179,15 +191,15 @@ func TestToProviderAndBack(t *testing.T) {
 		}
 		check("anthropic", ms, back, true)
 
-		summaries := llm.PlainTalk(rt, func(i int) []llm.Part {
+		summaries := talk(rt, func(i int) []llm.Part {
 			return []llm.Part{&llm.SummarizedReasoning{ID: fmt.Sprint("rs_", i), Summary: []llm.SummaryText{{Text: "hm"}}, Encrypted: fmt.Sprint("enc", i)}}
-		}, true)
+		})
 		if back, err = openai.FromResponsesRequest(openai.Responses(llm.Request{Model: "m", Messages: summaries}).Input.OfInputItemList, "m"); err != nil {
 			rt.Fatal(err)
 		}
 		check("responses", summaries, back, true)
 
-		plain := llm.PlainTalk(rt, llm.NoThoughts, true)
+		plain := talk(rt, llm.NoThoughts)
 		contents, config := gemini.Contents(llm.Request{Model: "m", Messages: plain})
 		check("gemini", plain, gemini.FromRequest(contents, config, "m"), false)
 

@@ -251,7 +251,7 @@ func (r *repairer) join(c Message, returns []ToolReturn) {
 		n--
 	}
 	a := r.out[n]
-	a.Content = append(a.Content[:len(a.Content):len(a.Content)], c.Content...)
+	a.Content = oncePerCall(append(append([]Part{}, a.Content...), c.Content...))
 	a.ToolCalls = slices.Concat(a.ToolCalls, c.ToolCalls)
 	if a.Model == "" {
 		a.Model = c.Model
@@ -260,6 +260,20 @@ func (r *repairer) join(c Message, returns []ToolReturn) {
 	if returns = slices.Concat(before, returns); len(returns) > 0 {
 		r.out = append(r.out, toolMessage(&a, returns))
 	}
+}
+
+// oncePerCall leaves out what repeats a call among the content.
+func oncePerCall(parts []Part) []Part {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(parts, func(p Part) bool {
+		c, ok := p.(*CallPart)
+		if !ok {
+			return false
+		}
+		twice := seen[c.ID]
+		seen[c.ID] = true
+		return twice
+	})
 }
 
 // toolMessage is the answer to the calls of an assistant message.

@@ -79,3 +79,19 @@ func TestRepairExamples(t *testing.T) {
 		}
 	}
 }
+
+// A request beside its assistant message that repeats a call among its content says
+// it once; to repair again changes nothing.
+func TestRepairSaysACallOnce(t *testing.T) {
+	said := func(role Role, calls ...ToolCall) Message {
+		return Message{Role: role, Content: []Part{&CallPart{ID: "c2", Name: "f", Input: json.RawMessage("{}")}}, ToolCalls: calls}
+	}
+	one := ToolCall{ID: "c1", Name: "f", Arguments: "{}"}
+	once := Repair([]Message{said(Assistant, one), said(Approval, one), {Role: User, Content: Texts("q")}})
+	if len(once[0].Content) != 1 || len(once[0].ToolCalls) != 2 {
+		t.Errorf("%s", dump(once))
+	}
+	if twice := Repair(once); string(dump(once)) != string(dump(twice)) {
+		t.Errorf("again\n%s\n%s", dump(once), dump(twice))
+	}
+}

@@ -2,6 +2,7 @@ package llm
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 
@@ -99,6 +100,14 @@ func (w *window) fold(ctx context.Context, opt Options) (list []placed, start, e
 		list = append(list, w.tail...)
 	}
 	return list, start, end, err
+}
+
+// time is that of an event of the window; what waits comes after all.
+func (w *window) time(seq chat.Seq) chat.At {
+	if seq < w.lo || seq > w.hi {
+		return math.MaxInt64
+	}
+	return w.events[seq-w.lo].At
 }
 
 // wait reads what waits at the end of the log, which may lie before the window.

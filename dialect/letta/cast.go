@@ -108,7 +108,7 @@ func (c *cast) take(ctx context.Context, f *follower, fresh *feed, entries []cha
 	}
 	// Where pieces ended is read by whoever comes first to a block that was
 	// finished before anybody followed; the others would only wait to read the same.
-	c.feed.ended, c.feed.ahead = f.ends(ctx), f.ahead(ctx)
+	f.equip(ctx, c.feed)
 	for i := range entries {
 		e := &entries[i]
 		if c.feed.end != nil {

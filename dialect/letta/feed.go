@@ -22,6 +22,7 @@ type feed struct {
 	names map[chat.BlockID]named // of the blocks that are being written
 	ended func(seq chat.Seq) ([]chat.End, error)
 	ahead func(seq chat.Seq) ([]chat.Event, error) // the next texts that are finished behind an event
+	spent func(seq chat.Seq) (chat.Usage, error)   // what is reported right behind a question
 	known chat.Seq                                 // the last event when the stream began
 	open  map[string]bool                          // the prompts that were open then
 
@@ -148,14 +149,14 @@ func (f *feed) event(e *chat.Event) error {
 		f.usage = f.usage.Plus(b.Usage)
 	case chat.AgentApprovalRequest:
 		if !b.Settled {
-			f.asks(e, b.RequestID, stopApproval)
+			return f.asks(e, b.RequestID, stopApproval)
 		}
 	case chat.AgentInputRequest:
 		if b.InputType != chat.InputNotification {
-			f.asks(e, b.RequestID, stopEndTurn)
+			return f.asks(e, b.RequestID, stopEndTurn)
 		}
 	case chat.AgentPermissionRequest:
-		f.asks(e, b.RequestID, stopEndTurn)
+		return f.asks(e, b.RequestID, stopEndTurn)
 	case chat.UserApprovalResponse, chat.UserInputResponse, chat.UserPermissionResponse:
 		if e.Actor != chat.System { // the settings did not end the stream
 			// What follows is another answer to the client.
@@ -169,16 +170,24 @@ func (f *feed) event(e *chat.Event) error {
 }
 
 // asks ends the stream at a question that waits, unless the reader has been told
-// of it.
-func (f *feed) asks(e *chat.Event, request, reason string) {
+// of it. What the step that asks has cost stands behind the question in the log, and
+// counts.
+func (f *feed) asks(e *chat.Event, request, reason string) error {
 	if e.Seq <= f.known && !f.open[request] {
-		return // it was answered
+		return nil // it was answered
 	}
 	f.flush()
 	at := min(e.At+f.count, e.At+chat.AtStep-3)
-	if f.after < at+1 {
-		f.end = &ending{reason: reason, at: at}
+	if f.after >= at+1 {
+		return nil
 	}
+	f.end = &ending{reason: reason, at: at}
+	if f.spent == nil {
+		return nil
+	}
+	spent, err := f.spent(e.Seq)
+	f.usage = f.usage.Plus(spent)
+	return err
 }
 
 // endingOf words how a turn ended.

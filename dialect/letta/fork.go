@@ -65,7 +65,7 @@ func (d *Dialect) forkConversation(w http.ResponseWriter, r *http.Request, c cha
 
 // endOf is the last event of a message: the one before the next message begins.
 func (d *Dialect) endOf(r *http.Request, c chat.Caller, p *place, id string) (chat.Seq, error) {
-	_, found, err := d.findMessage(r.Context(), c, id)
+	found, err := d.findMessage(r.Context(), c, id)
 	if err == nil && found.session != p.session {
 		err = chat.Errorf(chat.NotFound, "message %q is not one of this conversation", clip(id))
 	}

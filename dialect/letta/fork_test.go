@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -136,5 +137,63 @@ func TestMessagesOfAllAgents(t *testing.T) {
 	w.as = "bob"
 	if got := contents(w, "/v1/messages/"); len(got) != 0 {
 		t.Errorf("bob sees %v", got)
+	}
+}
+
+// A fork has the times of what it shares. Lists over an agent's conversations page
+// through them all the same, in both directions.
+func TestListsOverForks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	a := w.agent("")
+	for _, text := range []string{"one", "two", "three"} {
+		w.say(a, text)
+	}
+	for range 2 {
+		get[object](w, "POST", "/v1/conversations/"+a+"/fork", "{}")
+	}
+	ids := func(path string) (out []string) {
+		for _, o := range get[[]object](w, "GET", path, "") {
+			out = append(out, o["id"].(string))
+		}
+		return out
+	}
+	for _, c := range []struct {
+		path string
+		n    int
+		// where the next page is behind the last, and where it is before the first
+		after, before string
+	}{
+		{"/v1/agents/" + a + "/messages?", 18, "order=asc", "order=desc"},
+		{"/v1/messages/?agent_id=" + a, 18, "order=asc", ""},
+		{"/v1/runs/?agent_id=" + a, 9, "order=asc", "order=asc"},
+		{"/v1/runs/?agent_id=" + a, 9, "order=desc", "order=desc"},
+		{"/v1/steps/?agent_id=" + a, 9, "order=asc", ""},
+		{"/v1/steps/?agent_id=" + a, 9, "order=desc", ""},
+	} {
+		whole := ids(c.path + "&limit=100&" + c.after)
+		if len(whole) != c.n {
+			t.Fatalf("%s: %d of %d", c.path, len(whole), c.n)
+		}
+		for limit := 1; limit <= 5; limit++ {
+			query := fmt.Sprint(c.path, "&limit=", limit, "&")
+			var there, back []string
+			for page := ids(query + c.after); len(page) > 0 && len(there) <= c.n; page = ids(query + c.after + "&after=" + there[len(there)-1]) {
+				there = append(there, page...)
+			}
+			if !slices.Equal(there, whole) {
+				t.Errorf("%s, %s, %d at once: %d of %d", c.path, c.after, limit, len(there), c.n)
+			}
+			if c.before == "" {
+				continue
+			}
+			last := whole[len(whole)-1]
+			for page := ids(query + c.before + "&before=" + last); len(page) > 0 && len(back) <= c.n; page = ids(query + c.before + "&before=" + back[0]) {
+				back = append(page, back...)
+			}
+			if !slices.Equal(back, whole[:len(whole)-1]) {
+				t.Errorf("%s, %s, %d at once, backwards: %d of %d", c.path, c.before, limit, len(back), c.n-1)
+			}
+		}
 	}
 }

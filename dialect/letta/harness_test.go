@@ -170,8 +170,9 @@ type shownMessage struct {
 		Args string `json:"arguments"`
 		ID   string `json:"tool_call_id"`
 	} `json:"tool_call"`
-	Err   string `json:"error_type"`
-	event string
+	Err    string `json:"error_type"`
+	Prompt int    `json:"prompt_tokens"`
+	event  string
 }
 
 // text is what the agent said.

@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -207,7 +208,7 @@ func (d *Dialect) placesOf(ctx context.Context, c chat.Caller, agentID, conversa
 
 // listMerged reads a page over several conversations, the oldest first.
 func (d *Dialect) listMerged(ctx context.Context, c chat.Caller, places []*place, l *listQuery) ([]llm.Message, error) {
-	var all []llm.Message
+	var all []located
 	after, err := d.mark(ctx, c, "after", l.after)
 	if err != nil {
 		return nil, err
@@ -218,10 +219,10 @@ func (d *Dialect) listMerged(ctx context.Context, c chat.Caller, places []*place
 	}
 	for _, p := range places {
 		lq := llm.Query{Options: p.fold(), Limit: l.limit, Desc: !l.asc}
-		if lq.After, err = d.markIn(ctx, c, p, after); err != nil {
+		if lq.After, err = d.markIn(ctx, c, p, after, true); err != nil {
 			return nil, err
 		}
-		if lq.Before, err = d.markIn(ctx, c, p, before); err != nil {
+		if lq.Before, err = d.markIn(ctx, c, p, before, false); err != nil {
 			return nil, err
 		}
 		page, err := llm.List(ctx, log{d, c, p.session}, lq)
@@ -230,12 +231,13 @@ func (d *Dialect) listMerged(ctx context.Context, c chat.Caller, places []*place
 		}
 		if !l.asc {
 			slices.Reverse(page.Messages)
+			slices.Reverse(page.Places)
 		}
-		all = append(all, page.Messages...)
+		for i := range page.Messages {
+			all = append(all, located{&page.Messages[i], p, page.Places[i]})
+		}
 	}
-	if len(places) > 1 {
-		slices.SortStableFunc(all, func(x, y llm.Message) int { return x.CreatedAt.Compare(y.CreatedAt) })
-	}
+	slices.SortStableFunc(all, func(x, y located) int { return inOrder(x.at, x.session, y.at, y.session) })
 	switch {
 	case len(all) <= l.limit:
 	case l.asc:
@@ -243,95 +245,105 @@ func (d *Dialect) listMerged(ctx context.Context, c chat.Caller, places []*place
 	default:
 		all = all[len(all)-l.limit:]
 	}
-	return all, nil
+	out := make([]llm.Message, len(all))
+	for i := range all {
+		out[i] = *all[i].Message
+	}
+	return out, nil
 }
 
-// marked is a message that a list begins or ends at.
-type marked struct {
-	id      string
-	session chat.SessionID
-	at      chat.At
+// located is a message, its conversation and when it came there.
+type located struct {
+	*llm.Message
+	*place
+	at chat.At
+}
+
+// inOrder compares two places in a list over several conversations: by time and,
+// because a fork has the times of what it shares, by the conversation.
+func inOrder(x chat.At, in chat.SessionID, y chat.At, of chat.SessionID) int {
+	return cmp.Or(cmp.Compare(x, y), cmp.Compare(in, of))
 }
 
 func errNoMark(name, id string) error {
 	return chat.Errorf(chat.NotFound, "%s: there is no message %q, or it is not yours", name, clip(id))
 }
 
-// mark finds the message of an id.
-func (d *Dialect) mark(ctx context.Context, c chat.Caller, name, id string) (*marked, error) {
+// mark finds the message of an id, nil when there is none.
+func (d *Dialect) mark(ctx context.Context, c chat.Caller, name, id string) (*located, error) {
 	if id == "" {
 		return nil, nil
 	}
-	m, p, err := d.findMessage(ctx, c, id)
+	m, err := d.findMessage(ctx, c, id)
 	if chat.CodeOf(err) == chat.NotFound {
-		return nil, errNoMark(name, id)
+		err = errNoMark(name, id)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &marked{id, p.session, chat.AtOf(m.CreatedAt)}, nil
+	return m, err
 }
 
-// markIn is a mark as the list of one conversation takes it: in another than
-// its own it is the event of that time.
-func (d *Dialect) markIn(ctx context.Context, c chat.Caller, p *place, m *marked) (string, error) {
+// markIn is a mark as the list of one conversation takes it: in another than its own
+// it is the first event that comes after it or, with back, the last before.
+func (d *Dialect) markIn(ctx context.Context, c chat.Caller, p *place, m *located, back bool) (string, error) {
 	switch {
 	case m == nil:
 		return "", nil
 	case m.session == p.session:
-		return m.id, nil
+		return m.ID, nil
 	}
 	sess, err := d.opt.Sessions.Get(ctx, c, p.session)
 	if err != nil {
 		return "", err
 	}
-	low, high := chat.Seq(1), sess.Last+1 // the first event after the time lies between them
+	low, high := chat.Seq(1), sess.Last+1 // the first event after it lies between them
 	for low < high {
 		mid := (low + high) / 2
 		e, err := d.event(ctx, c, p.session, mid)
 		if err != nil {
 			return "", err
 		}
-		if e.At <= m.at {
+		if inOrder(e.At, p.session, m.at, m.session) < 0 {
 			low = mid + 1
 		} else {
 			high = mid
 		}
 	}
-	return seqText(low - 1), nil
+	if back {
+		low--
+	}
+	return seqText(low), nil
 }
 
 // findMessage finds a message by its id.
-func (d *Dialect) findMessage(ctx context.Context, c chat.Caller, id string) (*llm.Message, *place, error) {
+func (d *Dialect) findMessage(ctx context.Context, c chat.Caller, id string) (*located, error) {
 	nothing := chat.Errorf(chat.NotFound, "there is no message %q, or it is not yours", clip(id))
 	sess, seq, err := d.byID(ctx, c, llm.IDPrefix, id, nothing)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	p, err := d.placeOf(ctx, c, &sess)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	// A message comes at its event or behind it, when it waited for a turn.
 	for limit := 8; limit <= 512; limit *= 8 {
 		page, err := llm.List(ctx, log{d, c, sess.ID}, llm.Query{Options: p.fold(), After: seqText(seq - 1), Limit: limit})
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		for i := range page.Messages {
 			if page.Messages[i].ID == id {
-				return &page.Messages[i], p, nil
+				return &located{&page.Messages[i], p, page.Places[i]}, nil
 			}
 		}
 	}
-	return nil, nil, nothing
+	return nil, nothing
 }
 
 func (d *Dialect) getMessage(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	m, p, err := d.findMessage(r.Context(), c, r.PathValue("message"))
+	m, err := d.findMessage(r.Context(), c, r.PathValue("message"))
 	if err != nil {
 		return err
 	}
-	d.sendItems(w, r, expand(m, form{legacy: p.form.legacy, assistant: true}))
+	d.sendItems(w, r, expand(m.Message, form{legacy: m.form.legacy, assistant: true}))
 	return nil
 }

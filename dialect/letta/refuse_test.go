@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/parley-hq/parley/chat"
 )
 
 // What cannot be taken is refused in words that a client's user understands.
@@ -29,4 +31,16 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("something was kept: %v", got)
 	}
 	get[[]object](w, "GET", "/v1/runs/?statuses=completed&statuses=cancelled", "")
+}
+
+// Who follows a run that is deleted is not told to come back.
+func TestDeletedRunsAreNotGoneBackTo(t *testing.T) {
+	f := &follower{run: &run{id: "run-1"}}
+	gone := string(f.appendBroken(nil, chat.Errorf(chat.Gone, "it was erased")))
+	if !strings.Contains(gone, `"error_type":"stream_task_cancelled"`) || strings.Contains(gone, "starting_after") {
+		t.Error(gone)
+	}
+	if later := string(f.appendBroken(nil, chat.Errorf(chat.Unavailable, "in a moment"))); !strings.Contains(later, `"error_type":"stream_incomplete"`) {
+		t.Error(later)
+	}
 }

@@ -324,7 +324,7 @@ func (f *follower) follow(ctx context.Context, show func([]item) error, idle fun
 func (f *follower) newFeed(ctx context.Context) (chat.Cursor, *feed, error) {
 	s := f.d.opt.Sessions
 	feed := newFeed(f.run, f.form, f.tokens, f.after)
-	feed.ended, feed.ahead = f.ends(ctx), f.ahead(ctx)
+	f.equip(ctx, feed)
 	// The blocks first: one that is finished meanwhile is an event that the state
 	// knows. The other way round it would be neither, and be shown twice.
 	var blocks []chat.Block
@@ -339,33 +339,6 @@ func (f *follower) newFeed(ctx context.Context) (chat.Cursor, *feed, error) {
 		return chat.Cursor{}, nil, err
 	}
 	return feed.resume(f.run.started.Seq, st, blocks), feed, nil
-}
-
-// ends tells where the pieces of a finished block ended, for streams of tokens.
-func (f *follower) ends(ctx context.Context) func(chat.Seq) ([]chat.End, error) {
-	if !f.tokens {
-		return nil
-	}
-	return func(seq chat.Seq) ([]chat.End, error) {
-		return f.d.opt.Sessions.Ends(ctx, f.caller, f.place.session, seq)
-	}
-}
-
-// ahead reads the next texts of the agent that are finished in the log.
-func (f *follower) ahead(ctx context.Context) func(chat.Seq) ([]chat.Event, error) {
-	return func(seq chat.Seq) (texts []chat.Event, err error) {
-		facts, _, err := f.d.opt.Sessions.Read(ctx, f.caller, f.place.session, chat.Range{
-			After: seq, Limit: 4, Workstream: &mainLine, Types: []string{chat.AgentText{}.Type(), chat.AgentThinking{}.Type(), chat.TurnCompleted{}.Type()},
-		})
-		for i := range facts {
-			e, err := facts[i].Event()
-			if _, over := e.Body.(chat.TurnCompleted); over || err != nil {
-				return texts, err
-			}
-			texts = append(texts, e)
-		}
-		return texts, err
-	}
 }
 
 func (f *follower) start(from chat.Cursor) chat.Start {

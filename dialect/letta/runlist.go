@@ -65,12 +65,12 @@ func (d *Dialect) listRuns(w http.ResponseWriter, r *http.Request, c chat.Caller
 		return err
 	}
 	type listed struct {
-		at    chat.At
-		state map[string]any
+		started *chat.Event
+		state   map[string]any
 	}
 	var all []listed
 	for _, p := range places {
-		err := d.runsIn(ctx, c, p, &f, func(run *run, state map[string]any) { all = append(all, listed{run.started.At, state}) })
+		err := d.runsIn(ctx, c, p, &f, func(run *run, state map[string]any) { all = append(all, listed{&run.started, state}) })
 		if err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (d *Dialect) listRuns(w http.ResponseWriter, r *http.Request, c chat.Caller
 		if newest {
 			x, y = y, x
 		}
-		return int(x.at - y.at)
+		return beganInOrder(x.started, y.started)
 	})
 	all = all[:min(len(all), f.limit)]
 	if newest == f.asc {
@@ -93,6 +93,9 @@ func (d *Dialect) listRuns(w http.ResponseWriter, r *http.Request, c chat.Caller
 	d.send(w, r, http.StatusOK, out)
 	return nil
 }
+
+// beganInOrder compares two runs by when they began.
+func beganInOrder(x, y *chat.Event) int { return inOrder(x.At, x.Session, y.At, y.Session) }
 
 // recentPlaces is how many conversations are looked through when no agent is
 // named: those in which something happened last.
@@ -163,7 +166,7 @@ func (d *Dialect) runsIn(ctx context.Context, c chat.Caller, p *place, f *runFil
 	var last *chat.Event // the event read before
 	found := 0
 	one := func(started chat.Event, end *chat.Event) error {
-		if older != nil && started.At >= older.At || newer != nil && started.At <= newer.At {
+		if older != nil && beganInOrder(&started, older) >= 0 || newer != nil && beganInOrder(&started, newer) <= 0 {
 			return nil
 		}
 		run, err := d.runIn(ctx, c, p, started)

@@ -267,7 +267,7 @@ func (d *Dialect) stepsIn(ctx context.Context, c chat.Caller, q *query, f *runFi
 		if !f.asc {
 			x, y = y, x
 		}
-		return int(x.started.At - y.started.At)
+		return beganInOrder(&x.started, &y.started)
 	})
 	runs = slices.CompactFunc(runs, func(x, y *run) bool { return x.id == y.id })
 	var out []map[string]any

@@ -196,9 +196,12 @@ func (f *follower) appendError(b []byte, kind, message, detail string, at chat.A
 	return append(b, "}\n\n"...)
 }
 
-// appendBroken ends a stream whose run goes on without it.
+// appendBroken ends a stream whose run goes on without it, or was deleted.
 func (f *follower) appendBroken(b []byte, err error) []byte {
 	detail := chat.Public(err).Msg
+	if chat.CodeOf(err) == chat.Gone {
+		return f.appendError(b, "stream_task_cancelled", "The conversation was deleted, and its run with it; there is nothing to come back to.", detail, f.last())
+	}
 	if code := chat.CodeOf(err); code == chat.Unavailable || errors.Is(err, wire.ErrShutdown) {
 		detail = "The server ends this connection; the run goes on."
 	}

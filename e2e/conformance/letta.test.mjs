@@ -332,10 +332,10 @@ test('all texts of a message reach the agent, in their order', async () => {
 test('an approval that expires does not hold the agent', async () => {
   const a = await fresh();
   const r = await client.agents.messages.create(a.id, { input: '/approve deploy {} timeout=3' });
-  const run = r.messages.at(-1).run_id;
-  const rest = await all(client.runs.messages.stream(run, { starting_after: r.messages.at(-1).seq_id + 2 }));
+  const asked = r.messages.find((m) => m.message_type === 'approval_request_message'); // who waits long for the answer is told of the end, too
+  const rest = await all(client.runs.messages.stream(asked.run_id, { starting_after: asked.seq_id + 2 }));
   assert.equal(text(rest), 'No answer in time.');
-  const late = await refused(client.agents.messages.create(a.id, { messages: [approve(r.messages.at(-1).tool_call.tool_call_id, true)] }));
+  const late = await refused(client.agents.messages.create(a.id, { messages: [approve(asked.tool_call.tool_call_id, true)] }));
   assert.equal(late.status, 400);
   assert.match(late.error.detail, /expired/);
   assert.equal((await client.agents.messages.create(a.id, { input: 'on' })).stop_reason.stop_reason, 'end_turn');

@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"strings"
 
@@ -38,9 +37,6 @@ func Messages(r llm.Request) sdk.MessageNewParams {
 	}
 	for i := range rest {
 		c.message(&rest[i])
-	}
-	if len(c.out) == 0 {
-		c.add(sdk.MessageParamRoleUser, sdk.NewTextBlock(convert.Begins))
 	}
 	p.Messages = c.finish()
 	p.Tools = c.toolParams()
@@ -83,10 +79,10 @@ func (c *converter) message(m *llm.Message) {
 					c.add(sdk.MessageParamRoleUser, sdk.NewTextBlock(c.Cut(p.Text)))
 				}
 			case *llm.Image:
-				if source, ok := imageSource(p.Source); ok {
+				if source, instead := imageSource(p.Source); instead == "" {
 					c.add(sdk.MessageParamRoleUser, sdk.ContentBlockParamUnion{OfImage: &sdk.ImageBlockParam{Source: source}})
 				} else {
-					c.add(sdk.MessageParamRoleUser, sdk.NewTextBlock(llm.MissingImage(p.Source)))
+					c.add(sdk.MessageParamRoleUser, sdk.NewTextBlock(instead))
 				}
 			}
 		}
@@ -99,29 +95,21 @@ func (c *converter) message(m *llm.Message) {
 	}
 }
 
-// imageSource is a picture that Anthropic takes: of one of four types, in
-// base64, or at an address.
-func imageSource(s llm.ImageSource) (sdk.ImageBlockParamSourceUnion, bool) {
-	url, mediaType, data, ok := convert.Picture(s)
-	if !ok {
-		return sdk.ImageBlockParamSourceUnion{}, false
-	}
-	if url != "" {
-		return sdk.ImageBlockParamSourceUnion{OfURL: &sdk.URLImageSourceParam{URL: url}}, true
-	}
-	switch mediaType {
-	case "image/jpeg", "image/png", "image/gif", "image/webp":
-	case "image/jpg":
-		mediaType = "image/jpeg"
+// imageSource is a picture that Anthropic takes: in base64, or at an address that
+// is encrypted. Of any other it returns what is said instead.
+func imageSource(s llm.ImageSource) (source sdk.ImageBlockParamSourceUnion, instead string) {
+	url, mediaType, data, ok := convert.Picture(s, convert.WebTypes)
+	switch {
+	case !ok:
+		return source, llm.MissingImage(s)
+	case strings.HasPrefix(url, "https://"):
+		source.OfURL = &sdk.URLImageSourceParam{URL: url}
+	case url != "":
+		return source, convert.At(url)
 	default:
-		return sdk.ImageBlockParamSourceUnion{}, false
+		source.OfBase64 = &sdk.Base64ImageSourceParam{Data: data, MediaType: sdk.Base64ImageSourceMediaType(mediaType)}
 	}
-	if _, err := base64.StdEncoding.DecodeString(data); err != nil {
-		return sdk.ImageBlockParamSourceUnion{}, false
-	}
-	return sdk.ImageBlockParamSourceUnion{OfBase64: &sdk.Base64ImageSourceParam{
-		Data: data, MediaType: sdk.Base64ImageSourceMediaType(mediaType),
-	}}, true
+	return source, ""
 }
 
 func (c *converter) assistant(m *llm.Message) {
@@ -148,19 +136,15 @@ func (c *converter) assistant(m *llm.Message) {
 		c.called = append(c.called, name)
 		blocks = append(blocks, sdk.NewToolUseBlock(c.ids.Of(call.ID), json.RawMessage(llm.Object(call.Arguments)), name))
 	}
-	if onlyThoughts(blocks) {
-		return
+	// A thought that led to nothing is refused at the end of a message.
+	for n := len(blocks); n > 0 && isThought(&blocks[n-1]); n-- {
+		blocks = blocks[:n-1]
 	}
 	c.add(sdk.MessageParamRoleAssistant, blocks...)
 }
 
-func onlyThoughts(blocks []sdk.ContentBlockParamUnion) bool {
-	for _, b := range blocks {
-		if b.OfThinking == nil && b.OfRedactedThinking == nil {
-			return false
-		}
-	}
-	return true
+func isThought(b *sdk.ContentBlockParamUnion) bool {
+	return b.OfThinking != nil || b.OfRedactedThinking != nil
 }
 
 func (c *converter) result(t *llm.ToolReturn) {
@@ -178,10 +162,10 @@ func (c *converter) result(t *llm.ToolReturn) {
 		case *llm.Text:
 			text(p.Text)
 		case *llm.Image:
-			if source, ok := imageSource(p.Source); ok {
+			if source, instead := imageSource(p.Source); instead == "" {
 				r.Content = append(r.Content, sdk.ToolResultBlockParamContentUnion{OfImage: &sdk.ImageBlockParam{Source: source}})
 			} else {
-				text(llm.MissingImage(p.Source))
+				text(instead)
 			}
 		}
 	}
@@ -194,23 +178,39 @@ func (c *converter) result(t *llm.ToolReturn) {
 	c.add(sdk.MessageParamRoleUser, sdk.ContentBlockParamUnion{OfToolResult: &r})
 }
 
-// finish sees to the end of the conversation.
+// finish sees to the end of the conversation. Models of today refuse one that
+// ends with their own words.
 func (c *converter) finish() []sdk.MessageParam {
+	if len(c.out) == 0 {
+		c.add(sdk.MessageParamRoleUser, sdk.NewTextBlock(convert.Begins))
+	}
 	n := len(c.out) - 1
-	if n < 0 {
-		return nil
+	if c.out[n].Role == sdk.MessageParamRoleAssistant {
+		c.add(sdk.MessageParamRoleUser, sdk.NewTextBlock(convert.GoesOn))
+		n++
 	}
 	last := &c.out[n].Content[len(c.out[n].Content)-1]
-	if last.OfText != nil && c.out[n].Role == sdk.MessageParamRoleAssistant {
-		// What the model is to go on from may not end with white space.
-		t := *last.OfText
-		t.Text = strings.TrimRight(t.Text, " \t\r\n")
-		last.OfText = &t
-	}
 	if cache := last.GetCacheControl(); cache != nil {
 		*cache = sdk.NewCacheControlEphemeralParam()
 	}
 	return c.out
+}
+
+// MayThink reports whether a request can ask the model to think. When it goes on
+// after its tools have answered it cannot, unless the model thought before it first
+// called them: one that did not, or whose thoughts were another model's or were left
+// out, is refused.
+func MayThink(p *sdk.MessageNewParams) bool {
+	may := true
+	for i := len(p.Messages) - 1; i > 0 && answers(&p.Messages[i]); i -= 2 {
+		may = isThought(&p.Messages[i-1].Content[0])
+	}
+	return may
+}
+
+// answers reports whether a message has what tools gave.
+func answers(m *sdk.MessageParam) bool {
+	return m.Role == sdk.MessageParamRoleUser && m.Content[0].OfToolResult != nil
 }
 
 // toolParams lists the tools. Anthropic refuses calls in the conversation when

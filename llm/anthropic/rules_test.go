@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,7 +29,11 @@ func TestRules(t *testing.T) {
 		{"images by address and inline, one by one", "m", `[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://x/y"}},` + img + `,{"type":"image","source":{"type":"base64","media_type":"image/tiff","data":"QUJD"}}]}]`,
 			`[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://x/y"}},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"QUJD"}},{"type":"text","text":"[Image omitted]","cache_control":{"type":"ephemeral"}}]}]`},
 		{"the person speaks first, in a row is one", "m", `[{"role":"assistant","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":[{"type":"text","text":"b \n"}]}]`,
-			`[{"role":"user","content":[{"type":"text","text":"(The conversation begins.)"}]},{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"text","text":"b","cache_control":{"type":"ephemeral"}}]}]`},
+			`[{"role":"user","content":[{"type":"text","text":"(The conversation begins.)"}]},{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"text","text":"b \n"}]},{"role":"user","content":[{"type":"text","text":"(Go on from where you stopped.)","cache_control":{"type":"ephemeral"}}]}]`},
+		{"a thought that led to nothing goes", "m", `[` + q + `,{"role":"assistant","model":"m","content":[{"type":"reasoning","is_native":true,"reasoning":"R","signature":"S"},{"type":"text","text":"x"},{"type":"reasoning","is_native":true,"reasoning":"R2","signature":"S2"},{"type":"redacted_reasoning","data":"D"}]},` + q + `]`,
+			`[{"role":"user","content":[{"type":"text","text":"q"}]},{"role":"assistant","content":[{"type":"thinking","thinking":"R","signature":"S"},{"type":"text","text":"x"}]},{"role":"user","content":[{"type":"text","text":"q","cache_control":{"type":"ephemeral"}}]}]`},
+		{"an address that is not encrypted is named", "m", `[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"http://x/y"}}]}]`,
+			`[{"role":"user","content":[{"type":"text","text":"[Image at http://x/y]","cache_control":{"type":"ephemeral"}}]}]`},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
 			ms, err := llm.DecodeList([]byte(c.in))
@@ -60,6 +65,38 @@ func TestRequestsAsAWhole(t *testing.T) {
 	for _, w := range []string{`"max_tokens":100`, `"system":[{"text":"one\n\ntwo","type":"text"},{"text":"three","cache_control":{"type":"ephemeral"},"type":"text"}]`, `"required":["x"]`, `"additionalProperties":false`} {
 		if !strings.Contains(string(b), w) {
 			t.Errorf("no %s in %s", w, b)
+		}
+	}
+}
+
+// A model that goes on after its tools have answered may think only if it thought
+// before it called them.
+func TestMayThink(t *testing.T) {
+	think := []llm.Part{&llm.Reasoning{Native: true, Text: "hm", Signature: "S"}}
+	step := func(n string, content ...llm.Part) []llm.Message {
+		return []llm.Message{
+			{Role: llm.Assistant, Model: "m", Content: content, ToolCalls: []llm.ToolCall{{ID: n, Name: "f", Arguments: "{}"}}},
+			{Role: llm.Tool, ToolReturns: []llm.ToolReturn{{ToolCallID: n, Status: llm.Success, Text: "r"}}},
+		}
+	}
+	asked := []llm.Message{{Role: llm.User, Content: llm.Texts("q")}}
+	for _, c := range []struct {
+		name     string
+		messages []llm.Message
+		model    string
+		may      bool
+	}{
+		{"nothing was called", asked, "m", true},
+		{"it thought, then called", slices.Concat(asked, step("1", think...)), "m", true},
+		{"it thought, then called twice", slices.Concat(asked, step("1", think...), step("2")), "m", true},
+		{"it called without thinking", slices.Concat(asked, step("1")), "m", false},
+		{"it called without thinking, then thought", slices.Concat(asked, step("1"), step("2", think...)), "m", false},
+		{"another model thought", slices.Concat(asked, step("1", think...)), "n", false},
+		{"that was in an earlier turn", slices.Concat(asked, step("1"), []llm.Message{{Role: llm.Assistant, Content: llm.Texts("a")}}, asked), "m", true},
+	} {
+		p := Messages(llm.Request{Model: c.model, Messages: c.messages})
+		if MayThink(&p) != c.may {
+			t.Errorf("%s: %v", c.name, !c.may)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -116,11 +117,14 @@ func (c *converter) message(m *llm.Message) {
 	}
 }
 
+// pictures are the types of picture that Gemini takes.
+var pictures = []string{"image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"}
+
 // imagePart is a picture inline; one that is only an address is named.
 func imagePart(s llm.ImageSource) *genai.Part {
-	url, mediaType, data, ok := convert.Picture(s)
+	url, mediaType, data, ok := convert.Picture(s, pictures)
 	if url != "" {
-		return &genai.Part{Text: "[Image at " + url + "]"}
+		return &genai.Part{Text: convert.At(url)}
 	}
 	b, err := base64.StdEncoding.DecodeString(data)
 	if !ok || err != nil || len(b) == 0 {
@@ -148,12 +152,18 @@ func (c *converter) assistant(m *llm.Message) {
 	for _, p := range m.Content {
 		switch p := p.(type) {
 		case *llm.Text:
-			part := &genai.Part{Text: c.Cut(p.Text)}
+			var signature []byte
 			if mine {
-				part.ThoughtSignature = unsign(p.Signature)
+				signature = unsign(p.Signature)
 			}
-			if p.Text != "" || part.ThoughtSignature != nil {
-				parts = append(parts, part)
+			if p.Text != "" {
+				parts = append(parts, &genai.Part{Text: c.Cut(p.Text), ThoughtSignature: signature})
+			} else if n := len(parts) - 1; n >= 0 && parts[n].Text != "" && !parts[n].Thought && parts[n].ThoughtSignature == nil {
+				// A part of nothing but a signature is refused; it signs what was
+				// said just before.
+				parts[n].ThoughtSignature = signature
+			} else if spare == nil {
+				spare = signature
 			}
 		case *llm.Reasoning:
 			if mine && spare == nil {
@@ -175,33 +185,36 @@ func (c *converter) assistant(m *llm.Message) {
 			call(t, "")
 		}
 	}
-	signCalls(parts, spare)
+	c.signCalls(parts, spare)
 	if !speaks(parts) {
 		return
 	}
 	c.add(genai.RoleModel, parts...)
 }
 
+// foreign is the signature of a call that the model did not make itself, or whose
+// own signature is lost.
+const foreign = "skip_thought_signature_validator"
+
+// signed matches the models that refuse a call without a signature.
+var signed = regexp.MustCompile(`(^|/)gemini-([3-9]|[1-9]\d)([.-]|$)`)
+
 // signCalls sees to it that the first call is signed, if there is a signature
 // anywhere: Gemini checks that one.
-func signCalls(parts []*genai.Part, spare []byte) {
-	var first *genai.Part
+func (c *converter) signCalls(parts []*genai.Part, spare []byte) {
+	first := slices.IndexFunc(parts, func(p *genai.Part) bool { return p.FunctionCall != nil })
+	if first < 0 || parts[first].ThoughtSignature != nil {
+		return
+	}
 	for _, p := range parts {
-		if p.FunctionCall != nil && first == nil {
-			first = p
-		}
-		if p.ThoughtSignature != nil {
-			if p.FunctionCall != nil {
-				return
-			}
-			if spare == nil {
-				spare = p.ThoughtSignature
-			}
+		if spare == nil && p.FunctionCall == nil {
+			spare = p.ThoughtSignature
 		}
 	}
-	if first != nil {
-		first.ThoughtSignature = spare
+	if spare == nil && signed.MatchString(c.Model) {
+		spare = []byte(foreign)
 	}
+	parts[first].ThoughtSignature = spare
 }
 
 // speaks reports whether there is more than thoughts.

@@ -24,8 +24,15 @@ func TestRules(t *testing.T) {
 			`[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[{"text":"x"},{"functionCall":{"id":"c","name":"f"}}]},{"role":"user","parts":[{"functionResponse":{"id":"c","name":"f","response":{"output":{"k":1}}}}]}]`},
 		{"the signature of a thought signs the first call", "m", `[` + q + `,{"role":"assistant","model":"m","content":[{"type":"reasoning","is_native":true,"reasoning":"R","signature":"c2ln"}],"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_returns":[{"tool_call_id":"c","status":"success"}]}]`,
 			`[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[{"text":"R","thought":true},{"functionCall":{"id":"c","name":"f"},"thoughtSignature":"c2ln"}]},{"role":"user","parts":[{"functionResponse":{"id":"c","name":"f","response":{"output":""}}}]}]`},
-		{"a signature on empty text is kept", "m", `[` + q + `,{"role":"assistant","model":"m","content":[{"type":"text","text":"x"},{"type":"text","text":"","signature":"c2ln"}]}]`,
-			`[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[{"text":"x"},{"thoughtSignature":"c2ln"}]}]`},
+		{"a signature on empty text is kept, on what was said", "m", `[` + q + `,{"role":"assistant","model":"m","content":[{"type":"text","text":"x"},{"type":"text","text":"","signature":"c2ln"}]}]`,
+			`[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[{"text":"x","thoughtSignature":"c2ln"}]}]`},
+		{"or on the call, where nothing was said", "m", `[` + q + `,{"role":"assistant","model":"m","content":[{"type":"text","text":"","signature":"c2ln"}],"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_returns":[{"tool_call_id":"c","status":"success"}]}]`,
+			`[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[{"functionCall":{"id":"c","name":"f"},"thoughtSignature":"c2ln"}]},{"role":"user","parts":[{"functionResponse":{"id":"c","name":"f","response":{"output":""}}}]}]`},
+		{"a call of another model is marked as such for those that check", "gemini-3-pro", `[` + q + `,` + call + `,` + tool + `]`,
+			`[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{"a":1}},"thoughtSignature":"c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="},{"functionCall":{"id":"c2","name":"g","args":{"b":"x"}}}]},
+			{"role":"user","parts":[{"functionResponse":{"id":"c1","name":"f","response":{"output":"one"}}},{"functionResponse":{"id":"c2","name":"g","response":{"error":"bad"}}}]}]`},
+		{"pictures of types that it takes", "m", `[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/gif","data":"QUJD"}},{"type":"image","source":{"type":"base64","media_type":"image/jpg","data":"QUJD"}}]}]`,
+			`[{"role":"user","parts":[{"text":"[Image omitted]"},{"inlineData":{"data":"QUJD","mimeType":"image/jpeg"}}]}]`},
 		{"pictures of a tool follow its answers", "m", `[` + q + `,{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_returns":[{"tool_call_id":"c","status":"success","func_response":[` + img + `]}]}]`,
 			`[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[{"functionCall":{"id":"c","name":"f"}}]},{"role":"user","parts":[{"functionResponse":{"id":"c","name":"f","response":{"output":"[1 image(s) attached]"}}},{"inlineData":{"data":"QUJD","mimeType":"image/png"}}]}]`},
 	} {
@@ -36,7 +43,7 @@ func TestRules(t *testing.T) {
 			}
 			r := llm.Request{Model: c.model, Messages: ms}
 			out, config := Contents(r)
-			refused := llmtest.Gemini(out, config)
+			refused := llmtest.Gemini(c.model, out, config)
 			b, err := json.Marshal(out)
 			if err != nil {
 				t.Fatal(err)

@@ -17,8 +17,9 @@ var (
 	legalID        = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	legalName      = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	legalLongName  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-	legalGoogle    = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
+	legalGoogle    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$`)
 	legalMediaType = regexp.MustCompile(`^image/(jpeg|png|gif|webp)$`)
+	legalInline    = regexp.MustCompile(`^image/(jpeg|png|webp|heic|heif)$`)
 )
 
 var errNothing = errors.New("nothing is said")
@@ -46,9 +47,39 @@ func goodImageURL(u any) bool {
 	s, _ := u.(string)
 	if rest, ok := strings.CutPrefix(s, "data:"); ok {
 		head, data, ok := strings.Cut(rest, ";base64,")
-		return ok && head != "" && data != ""
+		_, err := base64.StdEncoding.DecodeString(data)
+		return ok && legalMediaType.MatchString(head) && data != "" && err == nil
 	}
 	return strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://")
+}
+
+// goodTools says why OpenAI and Anthropic would refuse what a model is offered: each
+// tool has a name of its own, and a schema of an object, of which nothing but the
+// object's properties is told at the top.
+func goodTools(v any, names *regexp.Regexp) error {
+	list, _ := v.([]any)
+	seen := map[any]bool{}
+	for i, v := range list {
+		t := v.(jsonObject)
+		if f, ok := t["function"].(jsonObject); ok {
+			t = f
+		}
+		schema, _ := t["parameters"].(jsonObject)
+		if s, ok := t["input_schema"].(jsonObject); ok {
+			schema = s
+		}
+		name, _ := t["name"].(string)
+		if _, ok := schema["properties"].(jsonObject); !ok || schema["type"] != "object" || !names.MatchString(name) || seen[name] {
+			return fmt.Errorf("tool %d: %v", i, t)
+		}
+		seen[name] = true
+		for _, key := range []string{"allOf", "anyOf", "oneOf", "not", "enum"} {
+			if schema[key] != nil {
+				return fmt.Errorf("tool %d: %s at the top of %v", i, key, schema)
+			}
+		}
+	}
+	return nil
 }
 
 // Chat says why Chat Completions would refuse a request, nil when it would not.
@@ -58,6 +89,9 @@ func Chat(params any) error {
 	list, _ := p["messages"].([]any)
 	if len(list) == 0 {
 		return errNothing
+	}
+	if err := goodTools(p["tools"], legalName); err != nil {
+		return err
 	}
 	waiting, used := map[string]bool{}, map[string]bool{}
 	for i, v := range list {
@@ -126,6 +160,12 @@ func Responses(params any) error {
 	if len(list) == 0 {
 		return errNothing
 	}
+	if err := goodTools(p["tools"], legalName); err != nil {
+		return err
+	}
+	if n, ok := p["max_output_tokens"].(float64); ok && n < 16 {
+		return fmt.Errorf("max_output_tokens %v", n)
+	}
 	called, answered := map[string]bool{}, map[string]bool{}
 	thought := false
 	for i, v := range list {
@@ -138,7 +178,7 @@ func Responses(params any) error {
 		thought = typ == "reasoning"
 		switch {
 		case typ == "reasoning":
-			if item["encrypted_content"] == "" || item["encrypted_content"] == nil || item["summary"] == nil {
+			if item["id"] == "" || item["encrypted_content"] == "" || item["encrypted_content"] == nil || item["summary"] == nil {
 				return fmt.Errorf("item %d: %v", i, item)
 			}
 		case typ == "function_call":
@@ -193,6 +233,9 @@ func Anthropic(params any) error {
 	if p["max_tokens"].(float64) < 1 {
 		return fmt.Errorf("max_tokens %v", p["max_tokens"])
 	}
+	if err := goodTools(p["tools"], legalLongName); err != nil {
+		return err
+	}
 	used := map[string]bool{}
 	var waiting map[string]bool
 	tools, calls := p["tools"] != nil, false
@@ -208,7 +251,7 @@ func Anthropic(params any) error {
 		if len(blocks) == 0 {
 			return fmt.Errorf("message %d: no content", i)
 		}
-		fresh, results, thoughts := map[string]bool{}, true, 0
+		fresh, results := map[string]bool{}, true
 		for j, b := range blocks {
 			b := b.(jsonObject)
 			switch b["type"] {
@@ -226,12 +269,10 @@ func Anthropic(params any) error {
 				}
 				results = false
 			case "thinking":
-				thoughts++
 				if role != "assistant" || b["signature"] == "" || b["cache_control"] != nil {
 					return fmt.Errorf("message %d: %v", i, b)
 				}
 			case "redacted_thinking":
-				thoughts++
 				if b["data"] == "" || b["cache_control"] != nil {
 					return fmt.Errorf("message %d: %v", i, b)
 				}
@@ -270,19 +311,16 @@ func Anthropic(params any) error {
 		if len(waiting) > 0 {
 			return fmt.Errorf("message %d: calls without a result", i)
 		}
-		if thoughts == len(blocks) {
-			return fmt.Errorf("message %d: only thoughts", i)
+		if end := blocks[len(blocks)-1].(jsonObject)["type"]; end == "thinking" || end == "redacted_thinking" {
+			return fmt.Errorf("message %d: it ends with a thought", i)
 		}
 		waiting = fresh
 	}
 	if len(waiting) > 0 || calls && !tools {
 		return fmt.Errorf("calls without results or tools")
 	}
-	if n := len(list); n > 0 && last == "assistant" {
-		blocks := list[n-1].(jsonObject)["content"].([]any)
-		if t, ok := blocks[len(blocks)-1].(jsonObject)["text"].(string); ok && strings.TrimRight(t, " \n\t\r") != t {
-			return fmt.Errorf("white space at the end")
-		}
+	if last != "user" {
+		return fmt.Errorf("it ends with the assistant's own words")
 	}
 	return nil
 }
@@ -290,7 +328,7 @@ func Anthropic(params any) error {
 func anthropicSource(s jsonObject) error {
 	switch s["type"] {
 	case "url":
-		if goodImageURL(s["url"]) {
+		if u, _ := s["url"].(string); strings.HasPrefix(u, "https://") {
 			return nil
 		}
 	case "base64":
@@ -302,9 +340,16 @@ func anthropicSource(s jsonObject) error {
 }
 
 // Gemini says why Gemini would refuse a request, nil when it would not.
-func Gemini(contents []*genai.Content, config *genai.GenerateContentConfig) error {
+func Gemini(model string, contents []*genai.Content, config *genai.GenerateContentConfig) error {
 	if config.SystemInstruction != nil && len(config.SystemInstruction.Parts) == 0 {
 		return fmt.Errorf("an empty instruction")
+	}
+	for _, t := range config.Tools {
+		for _, f := range t.FunctionDeclarations {
+			if !legalGoogle.MatchString(f.Name) {
+				return fmt.Errorf("tool %q", f.Name)
+			}
+		}
 	}
 	var waiting []string
 	if len(contents) == 0 {
@@ -325,7 +370,7 @@ func Gemini(contents []*genai.Content, config *genai.GenerateContentConfig) erro
 			}
 			if p.InlineData != nil {
 				kinds++
-				if len(p.InlineData.Data) == 0 || p.InlineData.MIMEType == "" {
+				if len(p.InlineData.Data) == 0 || !legalInline.MatchString(p.InlineData.MIMEType) {
 					return fmt.Errorf("content %d: image", i)
 				}
 			}
@@ -333,6 +378,9 @@ func Gemini(contents []*genai.Content, config *genai.GenerateContentConfig) erro
 				kinds++
 				if !legalGoogle.MatchString(p.FunctionCall.Name) || p.FunctionCall.Args == nil || c.Role != genai.RoleModel {
 					return fmt.Errorf("content %d: call %+v", i, p.FunctionCall)
+				}
+				if len(calls) == 0 && p.ThoughtSignature == nil && strings.Contains(model, "gemini-3") {
+					return fmt.Errorf("content %d: a call that is not signed", i)
 				}
 				calls = append(calls, p.FunctionCall.ID+" "+p.FunctionCall.Name)
 			}
@@ -343,7 +391,7 @@ func Gemini(contents []*genai.Content, config *genai.GenerateContentConfig) erro
 				}
 				results = append(results, p.FunctionResponse.ID+" "+p.FunctionResponse.Name)
 			}
-			if kinds > 1 || kinds == 0 && p.ThoughtSignature == nil {
+			if kinds != 1 {
 				return fmt.Errorf("content %d: a part with %d kinds", i, kinds)
 			}
 		}

@@ -104,6 +104,10 @@ func TestResponsesAnswers(t *testing.T) {
 	a, _ = llmtest.Streamed(t, `{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"output_text","text":"half"}]}}`, s.Add, s.Answer)
 	llmtest.Check(t, a, llm.StopFailure, `{"role":"assistant","model":"m","content":[{"type":"text","text":"half"}]}`)
 
+	// A place that cannot be is no reason to fall over.
+	s = ResponsesStream{}
+	s.Add(*llmtest.From[responses.ResponseStreamEventUnion](t, `{"type":"response.output_item.done","output_index":-1,"item":{"type":"message"}}`))
+
 	s = ResponsesStream{}
 	s.Add(*llmtest.From[responses.ResponseStreamEventUnion](t, `{"type":"error","code":"rate_limit","message":"slow down"}`))
 	if _, err := s.Answer(); chat.CodeOf(err) != chat.Unavailable || !strings.Contains(err.Error(), "slow down") {

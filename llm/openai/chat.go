@@ -125,7 +125,7 @@ func (c *chatConverter) user(m *llm.Message) {
 }
 
 func chatImagePart(s llm.ImageSource) sdk.ChatCompletionContentPartUnionParam {
-	url, mediaType, data, ok := convert.Picture(s)
+	url, mediaType, data, ok := convert.Picture(s, convert.WebTypes)
 	if !ok {
 		return sdk.TextContentPart(llm.MissingImage(s))
 	}

@@ -9,6 +9,9 @@ import (
 	"github.com/parley-hq/parley/llm/internal/convert"
 )
 
+// minTokens is the shortest answer that can be asked for there.
+const minTokens = 16
+
 // Responses turns a request into one for the Responses API. Nothing is stored
 // there; reasoning comes back encrypted and is sent along again.
 func Responses(r llm.Request) responses.ResponseNewParams {
@@ -36,7 +39,7 @@ func Responses(r llm.Request) responses.ResponseNewParams {
 		p.Tools = append(p.Tools, responses.ToolUnionParam{OfFunction: f})
 	}
 	if r.MaxTokens > 0 {
-		p.MaxOutputTokens = param.NewOpt(int64(r.MaxTokens))
+		p.MaxOutputTokens = param.NewOpt(int64(max(r.MaxTokens, minTokens)))
 	}
 	return p
 }
@@ -83,7 +86,7 @@ func (c *responsesConverter) user(m *llm.Message) {
 				list = append(list, responses.ResponseInputContentParamOfInputText(c.Cut(p.Text)))
 			}
 		case *llm.Image:
-			url, mediaType, data, ok := convert.Picture(p.Source)
+			url, mediaType, data, ok := convert.Picture(p.Source, convert.WebTypes)
 			if !ok {
 				list = append(list, responses.ResponseInputContentParamOfInputText(llm.MissingImage(p.Source)))
 				continue
@@ -111,7 +114,7 @@ func (c *responsesConverter) assistant(m *llm.Message) {
 	for _, p := range m.Content {
 		switch p := p.(type) {
 		case *llm.SummarizedReasoning:
-			if c.SameModel(m) && p.Encrypted != "" {
+			if c.SameModel(m) && p.ID != "" && p.Encrypted != "" {
 				thoughts = append(thoughts, reasoningItem(p))
 			}
 		case *llm.Text:
@@ -161,7 +164,7 @@ func (c *responsesConverter) result(t *llm.ToolReturn) {
 				text(c.Cut(p.Text))
 			}
 		case *llm.Image:
-			url, mediaType, data, ok := convert.Picture(p.Source)
+			url, mediaType, data, ok := convert.Picture(p.Source, convert.WebTypes)
 			if !ok {
 				text(llm.MissingImage(p.Source))
 				continue

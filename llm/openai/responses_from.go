@@ -105,7 +105,7 @@ func (s *ResponsesStream) Add(e responses.ResponseStreamEventUnion) []llm.Delta 
 		for len(s.items) <= at && at < 10_000 {
 			s.items = append(s.items, responses.ResponseOutputItemUnion{})
 		}
-		if at < len(s.items) {
+		if at >= 0 && at < len(s.items) {
 			s.items[at] = e.Item
 		}
 	case "response.completed", "response.incomplete", "response.failed":

@@ -13,15 +13,17 @@ import (
 // always to two different ones.
 type Names struct {
 	most  int
+	begin bool // with a letter or _
 	legal func(c byte) bool
 	made  map[string]string
 	taken map[string]bool
 }
 
 // NewNames prepares names of at most so many bytes: letters, digits, _ and -, and
-// what stands in extra.
+// what stands in extra. Who takes more signs, which is Gemini, wants a letter or _
+// in the first place.
 func NewNames(most int, extra string) *Names {
-	return &Names{most: most, made: map[string]string{}, taken: map[string]bool{}, legal: func(c byte) bool {
+	return &Names{most: most, begin: extra != "", made: map[string]string{}, taken: map[string]bool{}, legal: func(c byte) bool {
 		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || strings.IndexByte(extra, c) >= 0
 	}}
 }
@@ -37,6 +39,10 @@ func (n *Names) Of(s string) string {
 		if !n.legal(c) {
 			b[i], fits = '_', false
 		}
+	}
+	if n.begin && len(b) > 0 && b[0] != '_' && (b[0]|0x20 < 'a' || b[0]|0x20 > 'z') {
+		b = append([]byte{'_'}, b...)
+		fits = fits && len(b) <= n.most
 	}
 	made := string(b)
 	for try := 0; !fits || n.taken[made]; try++ {

@@ -19,6 +19,15 @@ func TestNamesDoNotCollide(t *testing.T) {
 			t.Errorf("%q changes its name", s)
 		}
 	}
+	g := NewNames(8, ".:")
+	for s, want := range map[string]string{"a.b": "a.b", "_x": "_x", "Zed": "Zed", "1pass": "_1pass", ".x": "_.x", "-": "_-"} {
+		if made := g.Of(s); made != want {
+			t.Errorf("%q is %q, want %q", s, made, want)
+		}
+	}
+	if made := NewNames(20, ".:").Of("1password__list_items"); made[0] != '_' || len(made) > 20 {
+		t.Errorf("%q", made)
+	}
 	if n.Of("ok") != "ok" || n.Of("a_b") != "a_b" && seen["a_b"] != "a/b" {
 		t.Error("a name that fits is kept")
 	}

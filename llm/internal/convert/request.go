@@ -12,6 +12,10 @@ import (
 // is said where nothing is, because every provider refuses a request without.
 const Begins = "(The conversation begins.)"
 
+// GoesOn stands for the person where a conversation ends with the agent's own words
+// and it is to say more.
+const GoesOn = "(Go on from where you stopped.)"
+
 // Request is a request with what every conversion asks of it.
 type Request struct{ llm.Request }
 
@@ -48,16 +52,36 @@ func (r *Request) Outcome(t *llm.ToolReturn) string {
 	return r.Cut(text)
 }
 
-// Parameters is a tool's schema as a map.
+// Parameters is a tool's schema as a map. It is of an object whose properties are
+// named, be there none, and says no alternatives at its top: OpenAI and Anthropic
+// refuse every request that offers a tool with another one. What the alternatives
+// name is among the properties; the tool itself sees to the rest.
 func Parameters(t *llm.ToolSpec) map[string]any {
 	var schema map[string]any
-	if len(t.Parameters) > 0 && json.Unmarshal(t.Parameters, &schema) == nil && schema != nil {
-		if _, ok := schema["type"]; !ok {
-			schema["type"] = "object"
-		}
-		return schema
+	if json.Unmarshal(t.Parameters, &schema) != nil || schema == nil {
+		schema = map[string]any{}
 	}
-	return map[string]any{"type": "object", "properties": map[string]any{}}
+	properties, _ := schema["properties"].(map[string]any)
+	if properties == nil {
+		properties = map[string]any{}
+	}
+	for _, key := range []string{"allOf", "anyOf", "oneOf"} {
+		list, _ := schema[key].([]any)
+		for _, v := range list {
+			one, _ := v.(map[string]any)
+			more, _ := one["properties"].(map[string]any)
+			for name, p := range more {
+				if _, named := properties[name]; !named {
+					properties[name] = p
+				}
+			}
+		}
+		delete(schema, key)
+	}
+	delete(schema, "not")
+	delete(schema, "enum")
+	schema["type"], schema["properties"] = "object", properties
+	return schema
 }
 
 // Blank reports whether a text says nothing.
