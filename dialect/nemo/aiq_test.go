@@ -1,6 +1,7 @@
 package nemo
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -101,15 +102,49 @@ func TestAIQComesBack(t *testing.T) {
 	}
 }
 
-// It comes back also while something happens in the conversation.
+// A name that is no name of a session is the client's own, and what it comes back to.
+func TestAIQComesBackToItsOwnName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("?schema=aiq")
+	c.send(aiqMessage("my talk / 1", "m1", "/ask text"))
+	c.prompt()
+	c.drop()
+	w.left(1)
+	if p := w.dial("?schema=aiq").prompt(); p.Conversation != "my talk / 1" {
+		t.Errorf("the prompt came back as %s", p.raw)
+	}
+}
+
+// It comes back also while something happens in the conversation, which moves it
+// about in the list that it is looked up in.
 func TestAIQComesBackWhileBusy(t *testing.T) {
 	t.Parallel()
-	b := &busy{t: t}
-	w := newWorld(t, b.setup(setup{}))
+	w := newWorld(t, setup{})
 	c := w.dial("?schema=aiq")
+	for i := range maxPlaces {
+		c.send(aiqMessage(fmt.Sprint("other", i), "m1", "hi"))
+		c.until(isEnd)
+	}
 	c.send(aiqMessage("c1", "m1", "/ask text"))
 	c.prompt()
 	c.drop()
-	b.armed.Store(true)
+	back, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 200 {
+			select {
+			case <-back:
+				return
+			default:
+			}
+			if _, err := w.sessions.Append(t.Context(), chat.Trusted, "c1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: "still here"})}); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
 	w.dial("?schema=aiq").prompt()
+	close(back)
+	<-done
 }

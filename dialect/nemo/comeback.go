@@ -13,23 +13,16 @@ import (
 // that broke a moment ago, or in the page that is being loaded again. A client
 // that closed its connection has turned to something else and does not want them.
 func (s *socket) comeBack(ctx context.Context, c chat.Caller) {
-	seen := map[chat.SessionID]bool{}
-	for range 2 { // what moves to the front while the list is read may be passed over
-		page, err := s.d.opt.Sessions.List(ctx, c, chat.Filter{Workspace: c.In(), Actor: &c.Actor, Limit: maxPlaces})
-		if err != nil {
-			s.d.log.WarnContext(ctx, "nothing could be taken up again", "err", err)
-			return
-		}
-		for _, sess := range page.Sessions {
-			if seen[sess.ID] {
-				continue
-			}
-			seen[sess.ID] = true
-			key := s.deskKey(c, sess.ID)
-			s.d.desk.dismiss(key, s)
-			if name := s.d.desk.left(key, sess); name != "" {
-				s.follow(ctx, c, name, "")
-			}
+	page, err := s.d.opt.Sessions.List(ctx, c, chat.Filter{Workspace: c.In(), Actor: &c.Actor, Limit: maxPlaces})
+	if err != nil {
+		s.d.log.WarnContext(ctx, "nothing could be taken up again", "err", err)
+		return
+	}
+	for _, sess := range page.Sessions {
+		key := s.deskKey(c, sess.ID)
+		s.d.desk.dismiss(key, s)
+		if name := s.d.desk.left(key, sess); name != "" {
+			s.follow(ctx, c, name, "")
 		}
 	}
 }

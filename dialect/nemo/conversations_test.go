@@ -176,7 +176,9 @@ func TestManyConversations(t *testing.T) {
 			}
 		}
 	}
-	if n := len(w.dialect.desk.homes); n != maxThreads+8 {
-		t.Errorf("%d places", n)
+	w.dialect.desk.mu.Lock()
+	defer w.dialect.desk.mu.Unlock()
+	if n, waiting := len(w.dialect.desk.homes), len(w.dialect.desk.hoping); n != maxThreads+8 || waiting != 0 {
+		t.Errorf("%d places, %d conversations are waited for", n, waiting)
 	}
 }

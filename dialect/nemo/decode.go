@@ -258,7 +258,7 @@ func extras(raw []byte) map[string]json.RawMessage {
 	}
 	size := 0
 	for k, v := range all {
-		if reserved[k] {
+		if isReserved(k) {
 			delete(all, k)
 			continue
 		}

@@ -71,7 +71,7 @@ func (t *thread) ping(out []byte, at place) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.pings) >= maxPings {
-		if t.s.ponged.Load() {
+		if !t.s.deaf() {
 			return out // a later one will do
 		}
 		t.pings = t.pings[:0] // nobody answers
@@ -100,7 +100,7 @@ func (t *thread) flush(ctx context.Context, out []byte) error {
 	t.mu.Lock()
 	t.written, t.used = at, t.s.d.opt.Now()
 	t.mu.Unlock()
-	if !t.s.ponged.Load() {
+	if t.s.deaf() {
 		t.s.d.desk.note(t, at) // nobody answers: what was sent has to do
 	}
 	return nil
@@ -138,7 +138,7 @@ func (t *thread) final(ctx context.Context) place {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.handed = true
-	if !t.s.ponged.Load() || shutdown && t.s.parted {
+	if t.s.deaf() || shutdown && t.s.parted {
 		return t.written
 	}
 	if !t.s.page || farewell(ctx) == cutOff {

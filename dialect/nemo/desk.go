@@ -220,6 +220,14 @@ func (d *desk) leave(t *thread, at place, how departure) {
 	if n := len(h.left) - maxPlaces; n > 0 {
 		gone, h.left = h.left[:n], slices.Clone(h.left[n:])
 	}
+	// The next place stands in for those that are forgotten: tabs that were cut off
+	// together go on where the one stood that had least, also if it is among them.
+	for _, l := range gone {
+		if next := &h.left[0]; next.when.Sub(l.when) <= together && l.before(next.place) {
+			next.place = l.place
+			d.marks.note(t.key, next.no, next.place, next.how) // under the lock: nobody may have claimed it
+		}
+	}
 	d.mu.Unlock()
 	for _, l := range gone {
 		d.marks.drop(t.key, l.no)

@@ -27,9 +27,7 @@ func statusOf(err error) int {
 // fail answers with an error in the protocol's form. The body also has "detail",
 // which is what clients of FastAPI servers look at.
 func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if chat.CodeOf(err) == chat.Internal {
-		d.log.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "err", err)
-	}
+	d.blame(r, err)
 	e := errorOf(err)
 	sendJSON(w, r, statusOf(err), struct {
 		errorContent
@@ -37,11 +35,17 @@ func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}{e, e.Details})
 }
 
-// failOpenAI answers in the form that OpenAI's clients read.
-func (d *Dialect) failOpenAI(w http.ResponseWriter, r *http.Request, err error) {
-	if chat.CodeOf(err) == chat.Internal {
+// blame logs what an operator has to look into: not that a client has gone, which
+// ends its request, too.
+func (d *Dialect) blame(r *http.Request, err error) {
+	if chat.CodeOf(err) == chat.Internal && r.Context().Err() == nil {
 		d.log.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "err", err)
 	}
+}
+
+// failOpenAI answers in the form that OpenAI's clients read.
+func (d *Dialect) failOpenAI(w http.ResponseWriter, r *http.Request, err error) {
+	d.blame(r, err)
 	status := statusOf(err)
 	if status == 422 {
 		status = http.StatusBadRequest

@@ -2,8 +2,11 @@ package nemo
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -200,6 +203,37 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
+// A client that hangs up is no fault of the server's.
+func TestHangingUpIsNotLogged(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer // the logger writes one line at a time, and is read when the server has ended
+	w := newWorld(t, setup{change: func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }})
+	for _, path := range []string{"/chat", "/v1/chat/completions"} {
+		id := chat.SessionID("c" + strings.ReplaceAll(path, "/", "-"))
+		ctx, hangUp := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, "POST", w.server.URL+path, strings.NewReader(chatBody("/sleep 60")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Conversation-Id", string(id))
+		ended := make(chan error)
+		go func() {
+			_, err := w.server.Client().Do(r)
+			ended <- err
+		}()
+		w.running(id)
+		hangUp()
+		if err := <-ended; err == nil {
+			t.Error("there was an answer")
+		}
+	}
+	w.close()
+	if log.Len() > 0 {
+		t.Errorf("the log says %s", log.String())
+	}
+}
+
 // A newer message in the conversation takes the place of a request that waits.
 func TestRequestIsOvertaken(t *testing.T) {
 	t.Parallel()
@@ -215,6 +249,70 @@ func TestRequestIsOvertaken(t *testing.T) {
 	}
 	if got := <-done; !strings.HasPrefix(got, "409") {
 		t.Errorf("%s", got)
+	}
+}
+
+// listener is an agent that says something, waits, and answers what it was told
+// meanwhile.
+type listener struct{ gate chan struct{} }
+
+func (l listener) Answer(ctx context.Context, t *agent.Turn) error {
+	if err := t.Say(ctx, "Listening."); err != nil {
+		return err
+	}
+	select {
+	case <-l.gate:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	told, err := t.Steered(ctx)
+	for i := 0; i < len(told) && err == nil; i++ {
+		err = t.Say(ctx, "You also said: "+told[i].Text)
+	}
+	return err
+}
+
+// A message that begins no turn of its own has an end for who waits for it: another
+// dialect's turn takes it in and answers it, or it is taken back.
+func TestRequestThatBeginsNoTurn(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": listener{gate}}})
+	wait := func(id chat.SessionID, policy chat.Policy, path string) chan string {
+		t.Helper()
+		if _, _, err := w.sessions.Create(t.Context(), local, chat.NewSession{ID: id, Policy: policy}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.sessions.Append(t.Context(), local, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "go"})}); err != nil {
+			t.Fatal(err)
+		}
+		w.happened(id, "agent.text")
+		done := make(chan string, 1)
+		go func() {
+			code, body, _ := w.post("POST", path, chatBody("more"), "Conversation-Id", string(id))
+			done <- fmt.Sprint(code, "\n", body)
+		}()
+		w.happens(id, "user.message", 2)
+		return done
+	}
+	withdrawn := wait("c1", chat.Queue, "/chat")
+	waiting, _, err := w.sessions.Read(t.Context(), local, "c1", chat.Range{Types: []string{"user.message"}, Desc: true, Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.sessions.Append(t.Context(), local, "c1", []chat.Draft{chat.NewDraft(chat.UserMessageWithdrawn{Sequence: waiting[0].Seq})}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-withdrawn; !strings.HasPrefix(got, "409") || !strings.Contains(got, "taken back") {
+		t.Errorf("taken back: %s", got)
+	}
+	whole, stream := wait("c2", chat.Steer, "/chat"), wait("c3", chat.Steer, "/v1/chat/stream")
+	close(gate)
+	if got := <-whole; !strings.HasPrefix(got, "200") || !strings.Contains(got, `"content":"You also said: more"`) {
+		t.Errorf("taken in: %s", got)
+	}
+	if got := <-stream; streamText(t, got) != "You also said: more" || !strings.HasSuffix(got, "[DONE]\n\n") {
+		t.Errorf("taken in, a stream: %s", got)
 	}
 }
 

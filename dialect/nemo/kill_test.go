@@ -1,6 +1,7 @@
 package nemo
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,9 +83,12 @@ func TestPongOfAnotherPing(t *testing.T) {
 // Where pings are swallowed on the way, what was sent has to do.
 func TestKilledWhereNobodyAnswersPings(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	var later atomic.Int64
+	w := newWorld(t, setup{now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
 	c := w.dial("?conversation_id=c1")
 	c.mute.Store(true)
+	c.heard() // the first ping is out
+	later.Store(int64(firstPong + time.Second))
 	c.say("c1", "m1", "/tool calc {}")
 	c.turn()
 	c.say("c1", "m2", "/ask text")
@@ -95,6 +99,29 @@ func TestKilledWhereNobodyAnswersPings(t *testing.T) {
 	back.prompt()
 	if len(back.seen) != 1 {
 		t.Errorf("after the kill:\n%s", back.log())
+	}
+}
+
+// A client whose connection breaks, or whose server is killed, before its first
+// answer to a ping is back may have seen nothing at all.
+func TestEndsBeforeTheFirstPong(t *testing.T) {
+	t.Parallel()
+	for _, killed := range []bool{false, true} {
+		began := time.Now() // and no time passes
+		w := newWorld(t, setup{now: func() time.Time { return began }})
+		c := w.dial("?conversation_id=c1")
+		c.mute.Store(true)
+		c.say("c1", "m1", "hi")
+		c.turn()
+		if killed {
+			w = w.kill()
+		} else {
+			c.drop()
+			w.left(1)
+		}
+		if got := text(w.dial("?conversation_id=c1").turn()); got != "You said: hi" {
+			t.Errorf("killed %t: %q", killed, got)
+		}
 	}
 }
 

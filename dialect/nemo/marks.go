@@ -17,7 +17,9 @@ import (
 // Marks older than this are of no use: the client does not come back.
 const marksFor = 24 * time.Hour
 
-// maxMarksFile is the size at which the file is written anew.
+// maxMarksFile is the size at which the file is written anew, unless what is known
+// takes more than half of it: then it may grow to twice that, because writing all of
+// it for each note would stop everybody.
 const maxMarksFile = 4 << 20
 
 // marks keeps places in a file, one line per change, so that a client can go on
@@ -31,6 +33,7 @@ type marks struct {
 	mu   sync.Mutex // also held while a line is written: lines must be in order, and go no further than the kernel
 	file *os.File
 	size int64
+	most int64 // the size at which it is written anew
 	all  map[markKey]markLine
 }
 
@@ -174,7 +177,7 @@ func (m *marks) write(line []byte) {
 	}
 	n, err := m.file.Write(line)
 	m.size += int64(n)
-	if err == nil && m.size > maxMarksFile {
+	if err == nil && m.size > m.most {
 		err = m.rewrite()
 	}
 	if err != nil {
@@ -205,6 +208,6 @@ func (m *marks) rewrite() error {
 		m.file.Close()
 	}
 	f, err := os.OpenFile(m.path, os.O_WRONLY|os.O_APPEND, 0o600)
-	m.file, m.size = f, int64(len(b))
+	m.file, m.size, m.most = f, int64(len(b)), max(maxMarksFile, 2*int64(len(b)))
 	return err
 }

@@ -18,6 +18,7 @@ func TestWhatAMessageCarries(t *testing.T) {
 	c := w.dial("")
 	c.send(`{"type":"user_message","schema_type":"chat","id":"m1","conversation_id":"c1","schema_version":"1.0.0","flavour":{"a":1},
 		"user":{"name":"Ada","email":"ada@example.com","team":"x"},"security":{"api_key":"sesame-secret","token":"sesame-token"},
+		"Security":{"token":"sesame-too"},"ſecurity":{"token":"sesame-as-well"},
 		"content":{"messages":[{"role":"user","content":"hi"}]}}`)
 	for _, f := range c.turn() {
 		if f.Type != typeTrace && f.Version != "1.0.0" {

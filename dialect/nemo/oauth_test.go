@@ -72,43 +72,49 @@ func TestConsentIsRefused(t *testing.T) {
 	}
 }
 
-// busy is a conversation in which something happens while the list is read, so
-// that it is passed over, once.
+// busy is a conversation in which something happens between two pages of a list,
+// once, so that it moves from a page that is still to come to the front. Pages have
+// one conversation.
 type busy struct {
 	*session.Sessions
 	t     *testing.T
 	armed atomic.Bool
 }
 
-func (b *busy) setup(s setup) setup {
-	s.change = func(o *Options) {
-		b.Sessions = o.Sessions.(*session.Sessions)
-		o.Sessions = b
+func (b *busy) List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error) {
+	f.Limit = 1
+	if f.Cursor != "" && b.armed.CompareAndSwap(true, false) {
+		if _, err := b.Append(ctx, chat.Trusted, "c1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: "still here"})}); err != nil {
+			b.t.Error(err)
+		}
 	}
-	return s
-}
-
-func (b *busy) List(ctx context.Context, c chat.Caller, f chat.Filter) (page chat.SessionPage, err error) {
-	if !b.armed.CompareAndSwap(true, false) {
-		return b.Sessions.List(ctx, c, f)
-	}
-	if _, err := b.Append(ctx, chat.Trusted, "c1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: "still here"})}); err != nil {
-		b.t.Error(err)
-	}
-	return page, nil
+	return b.Sessions.List(ctx, c, f)
 }
 
 // A redirect finds its prompt also when the conversation is busy.
 func TestConsentWhileBusy(t *testing.T) {
 	t.Parallel()
 	b := &busy{t: t}
-	w := newWorld(t, b.setup(setup{agents: consentAgent}))
+	w := newWorld(t, setup{agents: consentAgent, change: func(o *Options) {
+		b.Sessions = o.Sessions.(*session.Sessions)
+		o.Sessions = b
+	}})
 	c := w.dial("")
 	c.say("c1", "m1", "sign me in")
 	c.prompt()
+	other := chat.NewDraft(chat.AgentInputRequest{RequestID: "q-1", InputType: chat.InputText, Text: "?"})
+	if _, _, err := w.sessions.Create(t.Context(), chat.Trusted, chat.NewSession{ID: "c2", Agent: chat.NoAgent}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.sessions.Append(t.Context(), chat.Trusted, "c2", []chat.Draft{other}); err != nil {
+		t.Fatal(err)
+	}
 	b.armed.Store(true)
 	if code, body, _ := w.post("GET", "/auth/redirect?state=s3cr3t-state&code=c0de", ""); code != 200 {
 		t.Fatalf("%d %s", code, body)
+	}
+	if b.armed.Load() {
+		t.Error("nothing happened between two pages")
 	}
 	if got := text(c.turn()); got != "The answer was code=c0de" {
 		t.Errorf("got %q", got)

@@ -28,6 +28,9 @@ type run struct {
 	err   *errorContent
 	told  []string // prompts that the client knows
 	begun time.Time
+
+	joined    chat.TurnID // a turn that ran already and took the message in
+	withdrawn bool        // the message was taken back
 }
 
 // errAsked ends a run because a prompt is open that the client is told of.
@@ -106,6 +109,9 @@ func (r *run) follow(ctx context.Context, show func(*item) error, asked func(*as
 		}
 		for i := range batch.Entries {
 			items, err := f.take(&batch.Entries[i])
+			if err == nil {
+				err = r.heed(&batch.Entries[i])
+			}
 			if err != nil {
 				return err
 			}
@@ -121,11 +127,14 @@ func (r *run) follow(ctx context.Context, show func(*item) error, asked func(*as
 		if f.latest.nemo && f.latest.seq > r.trigger {
 			return chat.Errorf(chat.Conflict, "a newer message in this conversation took the place of this one")
 		}
+		if r.withdrawn {
+			return chat.Errorf(chat.Conflict, "the message was taken back before its turn came; nobody answers it")
+		}
 		if !batch.Live {
 			continue
 		}
 		for _, p := range f.prompts {
-			if p.root != r.trigger || slices.Contains(r.told, p.RequestID) {
+			if !r.mine(p.root, p.turn) || slices.Contains(r.told, p.RequestID) {
 				continue
 			}
 			r.told = append(r.told, p.RequestID)
@@ -140,9 +149,36 @@ func (r *run) follow(ctx context.Context, show func(*item) error, asked func(*as
 	return context.Cause(ctx)
 }
 
+// heed notes what becomes of a message that begins no turn of its own: it is taken
+// back, or a turn that runs takes it in and answers it with what it says from then on.
+func (r *run) heed(e *chat.Entry) error {
+	if e.Piece != nil || r.turn != nil {
+		return nil
+	}
+	ev, err := e.Fact.Event()
+	if err != nil {
+		return err
+	}
+	switch b := ev.Body.(type) {
+	case chat.UserMessageWithdrawn:
+		r.withdrawn = r.withdrawn || b.Sequence == r.trigger
+	case chat.TurnInput:
+		if slices.Contains(b.Sequences, r.trigger) {
+			r.joined = ev.Turn
+		}
+	}
+	return nil
+}
+
+// mine reports whether what a turn shows belongs to the answer; root is the message
+// that the turn belongs to.
+func (r *run) mine(root chat.Seq, t *turn) bool {
+	return root == r.trigger || r.joined != "" && t.id == r.joined
+}
+
 // take keeps what belongs to the answer and shows it.
 func (r *run) take(it *item, show func(*item) error) error {
-	if it.root != r.trigger {
+	if !r.mine(it.root, it.turn) {
 		return nil
 	}
 	r.answeredBy(it.turn)
@@ -165,7 +201,7 @@ func (r *run) take(it *item, show func(*item) error) error {
 
 // answeredBy notes the turn whose answer this is; those of its workstreams are not.
 func (r *run) answeredBy(t *turn) {
-	if t.trigger == r.trigger {
+	if t.trigger == r.trigger || r.joined != "" && t.id == r.joined {
 		r.turn = t
 	}
 }

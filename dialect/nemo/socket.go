@@ -38,7 +38,8 @@ type socket struct {
 	parted bool          // then: it has read all that was sent before the server ended
 	left   time.Time     // when that was; readable then
 
-	ponged atomic.Bool   // the client answers pings at all
+	opened time.Time     // when the first ping was sent
+	ponged atomic.Bool   // the client answers pings
 	pings  atomic.Uint64 // numbers of pings
 	heard  chan struct{} // something of the client arrived; room for one
 
@@ -63,6 +64,8 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 	defer s.group.Wait()
 	defer s.cancel(nil)
 	conn.OnPong(s.pong)
+	s.opened = s.d.opt.Now()
+	_ = conn.Ping(ctx, s.pingPayload()) // before anything else, so that its answer comes first
 	s.group.Go(func() { s.beat(ctx) })
 	if s.unknown == nil {
 		s.take(ctx, s.caller)
@@ -105,7 +108,6 @@ func (s *socket) beat(ctx context.Context) {
 	tick := time.NewTicker(s.d.opt.Heartbeat)
 	defer tick.Stop()
 	silent := 0
-	_ = s.conn.Ping(ctx, s.pingPayload()) // whether it answers at all is known before anything is sent
 	for {
 		select {
 		case <-s.heard:
@@ -155,6 +157,15 @@ func (s *socket) pong(payload []byte) {
 	for _, t := range threads {
 		t.pong(n)
 	}
+}
+
+// firstPong is how long a client may take to answer its first ping.
+const firstPong = 10 * time.Second
+
+// deaf reports whether the client does not answer pings at all, as where a gateway
+// swallows them. One that has not answered yet may be far away.
+func (s *socket) deaf() bool {
+	return !s.ponged.Load() && s.d.opt.Now().Sub(s.opened) > firstPong
 }
 
 // answers reports whether the client is still there. One that never answered

@@ -349,3 +349,34 @@ func TestClaim(t *testing.T) {
 		}
 	}
 }
+
+// More tabs than places are remembered for are cut off together: none of those that
+// come back lacks what the first to go did not have, also after a restart.
+func TestManyTabsCutOffTogether(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	d := openDesk(dir, &now)
+	before := &thread{} // it went long before them
+	d.arrive("k", before)
+	d.leave(before, placeAt(1), cutOff)
+	now = now.Add(time.Minute)
+	var tabs []*thread
+	for range maxPlaces + 4 {
+		tab := &thread{}
+		d.arrive("k", tab)
+		tabs = append(tabs, tab)
+	}
+	for i, tab := range tabs {
+		seq := chat.Seq(7)
+		if i == 1 {
+			seq = 3
+		}
+		d.leave(tab, placeAt(seq), cutOff)
+	}
+	for name, d := range map[string]*desk{"at once": d, "after a restart": openDesk(dir, &now)} {
+		for i := range maxPlaces {
+			if got, ok := d.rejoin(t.Context(), "k", &thread{}); !ok || !got.same(placeAt(3)) {
+				t.Errorf("%s: number %d comes back to %v, %t", name, i, got, ok)
+			}
+		}
+	}
+}

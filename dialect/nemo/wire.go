@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"slices"
+	"strings"
 )
 
 // Types of message, both ways.
@@ -73,10 +75,15 @@ type clientFrame struct {
 
 // reserved are the top-level keys that have a meaning of their own. All others
 // are the page's and are kept as context.
-var reserved = map[string]bool{
-	"type": true, "schema_type": true, "id": true, "conversation_id": true, "thread_id": true, "parent_id": true,
-	"content": true, "user": true, "security": true, "schema_version": true, "payload": true, "timestamp": true,
-	"error": true, "status": true,
+var reserved = []string{
+	"type", "schema_type", "id", "conversation_id", "thread_id", "parent_id", "content", "user", "security",
+	"schema_version", "payload", "timestamp", "error", "status",
+}
+
+// isReserved compares as the reading of JSON does, in any case of letters: a
+// secret under "Security" is read, so it must not be kept either.
+func isReserved(key string) bool {
+	return slices.ContainsFunc(reserved, func(name string) bool { return strings.EqualFold(name, key) })
 }
 
 // security authenticates one message. It is never stored or logged.

@@ -32,7 +32,7 @@ export class Client {
   // until resolves with all frames from now on up to the first that fits.
   until(fits, from = this.read ?? 0) {
     return new Promise((done, fail) => {
-      const timer = setTimeout(() => fail(new Error('nothing came in time; seen: ' + JSON.stringify(this.seen.slice(from)))), 15000);
+      const timer = setTimeout(() => fail(new Error('nothing came in time; seen: ' + JSON.stringify(this.seen.slice(from)))), 60000);
       const check = () => {
         for (let i = from; i < this.seen.length; i++) {
           if (fits(this.seen[i])) {

@@ -95,7 +95,7 @@ class Page {
   }
 
   async until(fits) {
-    for (const end = Date.now() + 20000; !fits(this); ) {
+    for (const end = Date.now() + 60000; !fits(this); ) {
       if (Date.now() > end) throw new Error('nothing came in time: ' + JSON.stringify({ ...this, ws: undefined }));
       await new Promise((r) => setTimeout(r, 20));
     }

@@ -22,7 +22,7 @@ const chat = (content, more = {}) => ({ messages: [{ role: 'user', content }], .
 const data = (text) => text.split('\n').filter((l) => l.startsWith('data: ') && l !== 'data: [DONE]').map((l) => JSON.parse(l.slice(6)));
 const steps = (text) => text.split('\n').filter((l) => l.startsWith('intermediate_data: ')).map((l) => JSON.parse(l.slice(19)));
 async function poll(path, fits) {
-  for (const end = Date.now() + 20000; Date.now() < end; ) {
+  for (const end = Date.now() + 60000; Date.now() < end; ) {
     const r = await call('GET', path);
     if (fits(r.json)) return r.json;
     await new Promise((r) => setTimeout(r, 20));
