@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"sort"
 	"sync"
 
@@ -47,11 +48,12 @@ func NewRegistry(workers *Pool) *Registry {
 	return &Registry{agents: map[string]Agent{}, infos: map[string]Info{}, workers: workers}
 }
 
-// Add makes an agent known.
+// Add makes an agent known. Turns that wait for a worker of its name are now its.
 func (r *Registry) Add(info Info, a Agent) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.agents[info.Name], r.infos[info.Name] = a, info
+	r.mu.Unlock()
+	r.workers.wake(info.Name)
 }
 
 // ToolInfo describes to people a tool that an agent can use.
@@ -83,14 +85,21 @@ func (r *Registry) Remove(name string) {
 	delete(r.infos, name)
 }
 
-// find returns the agent of a name.
-func (r *Registry) find(name string) Agent {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	if a, ok := r.agents[name]; ok {
-		return a
+// answer lets the agent of a name answer a turn, or a worker. A turn that no
+// worker has goes to the agent that is given the name meanwhile.
+func (r *Registry) answer(ctx context.Context, name string, turn *Turn) error {
+	for {
+		r.mu.RLock()
+		a := r.agents[name]
+		r.mu.RUnlock()
+		if a != nil {
+			return a.Answer(ctx, turn)
+		}
+		err := r.workers.answer(ctx, team{turn.workspace, name}, turn, func() bool { return r.Builtin(name) })
+		if !errors.Is(err, errTaken) {
+			return err
+		}
 	}
-	return r.workers.agent(name)
 }
 
 // Builtin reports whether the name is answered in the process.

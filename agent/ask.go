@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -63,6 +64,26 @@ func (t *Turn) Permit(ctx context.Context, q chat.AgentPermissionRequest) (chat.
 	}
 	answer, _ = body.(chat.UserPermissionResponse)
 	return answer, nil
+}
+
+// Withdraw takes back what earlier attempts asked in this part and nobody has
+// answered: what led to the questions is over.
+func (t *Turn) Withdraw(ctx context.Context) error {
+	var asked []string
+	t.mu.Lock()
+	for i := range t.past {
+		e := &t.past[i]
+		if p, ok := chat.AsPrompt(e); ok && strings.HasPrefix(e.ClientID, t.key(t.part)) && t.said[e.ClientID].Seq == e.Seq {
+			asked = append(asked, p.RequestID)
+		}
+	}
+	t.mu.Unlock()
+	for _, id := range asked {
+		if err := t.sessions.WithdrawPrompt(ctx, t.Ref(), id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *Turn) answer(ctx context.Context, requestID string) (chat.Body, error) {

@@ -76,6 +76,7 @@ type plant struct {
 	*session.Sessions
 	runner *agent.Runner
 	pool   *agent.Pool
+	names  *agent.Registry
 	end    context.CancelFunc
 	ended  chan error
 
@@ -111,6 +112,7 @@ func (p *plant) start(writes int64) {
 	for name, a := range p.agents {
 		agents.Add(agent.Info{Name: name, Kind: "builtin"}, a)
 	}
+	p.names = agents
 	p.runner = agent.NewRunner(agents, p.opt)
 	p.Sessions = session.New(p.gate, p.hub, session.Options{DefaultAgent: "test", Erased: p.runner.Erased, Committed: p.committed})
 	p.runner.Attach(p.Sessions)

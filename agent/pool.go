@@ -84,10 +84,6 @@ func (p *Pool) crew(of team) *crew {
 	return c
 }
 
-func (p *Pool) agent(name string) Agent {
-	return Func(func(ctx context.Context, turn *Turn) error { return p.answer(ctx, team{turn.workspace, name}, turn) })
-}
-
 func (p *Pool) list(workspace string) []Info {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,9 +141,28 @@ func (j *job) notify() {
 	}
 }
 
+// errTaken says that a turn which no worker has is answered in the process: its
+// agent's name was given to an agent of the server.
+var errTaken = errors.New("an agent of the server has the name now")
+
+// wake lets the turns of a name look who answers to it.
+func (p *Pool) wake(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for of, c := range p.crews {
+		if of.name != name {
+			continue
+		}
+		for _, j := range c.jobs {
+			j.notify()
+		}
+	}
+}
+
 // answer sees a turn through: given to a worker, kept over a broken connection,
-// passed on, done.
-func (p *Pool) answer(ctx context.Context, of team, turn *Turn) error {
+// passed on, done. While no worker has it, taken says whether it is somebody
+// else's now; then it returns errTaken.
+func (p *Pool) answer(ctx context.Context, of team, turn *Turn, taken func() bool) error {
 	j := &job{turn: turn, changed: make(chan struct{}, 1), done: make(chan error, 1), orphan: turn.Resumed(), since: time.Now(), grace: p.opt.Lease}
 	p.mu.Lock()
 	c := p.crew(of)
@@ -167,6 +182,9 @@ func (p *Pool) answer(ctx context.Context, of team, turn *Turn) error {
 	lease := time.NewTimer(p.opt.Lease)
 	defer lease.Stop()
 	for {
+		if taken() && p.withhold(j) {
+			return p.handOver(ctx, j)
+		}
 		select {
 		case err := <-j.done:
 			return err
@@ -189,6 +207,26 @@ func (p *Pool) answer(ctx context.Context, of team, turn *Turn) error {
 			lease.Reset(again)
 		}
 	}
+}
+
+// withhold keeps a turn that no worker has, and none has finished, from all of
+// them, and reports whether it could.
+func (p *Pool) withhold(j *job) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	j.moving = j.holder == nil && len(j.done) == 0
+	return j.moving
+}
+
+// handOver gives a turn up for the agent that has the name now. One that a worker
+// had begun is a new attempt, which finds what there is.
+func (p *Pool) handOver(ctx context.Context, j *job) error {
+	if j.orphan {
+		if err := j.turn.again(ctx, "its agent was replaced"); err != nil {
+			return err
+		}
+	}
+	return errTaken
 }
 
 // steer takes messages that arrived during the turn into it, if a worker is

@@ -340,7 +340,7 @@ func (r *Runner) safely(ctx context.Context, u *run, turn *Turn) error {
 				done <- fmt.Errorf("the agent failed: %v", p)
 			}
 		}()
-		done <- r.agents.find(u.agent).Answer(ctx, turn)
+		done <- r.agents.answer(ctx, u.agent, turn)
 	}()
 	select {
 	case err := <-done:

@@ -89,7 +89,7 @@ func TestBadDaysOfEveryProvider(t *testing.T) {
 		if name == provider.Anthropic || name == provider.Gemini {
 			base = strings.TrimSuffix(endpoint, "/v1")
 		}
-		fmt.Fprintf(&yaml, "  - {name: %s, kind: model, provider: %s, endpoint: %q, model: scripted, retries: 1, silence: 5s, max_steps: 3,\n"+
+		fmt.Fprintf(&yaml, "  - {name: %s, kind: model, provider: %s, endpoint: %q, model: scripted, retries: 1, silence: 10s, max_steps: 3,\n"+
 			"     mcp: [{name: kit, command: [%q], env: &as {%s: \"1\"}, approval: never}, {name: frail, command: [%q], env: *as, approval: never}]}\n",
 			name, name, base, exe, asToolServer, exe)
 	}

@@ -95,6 +95,8 @@ func (a *Agent) Probe(ctx context.Context) error {
 		a.noted(&Failure{Code: agent.CodeNoKey, Msg: "the model's key is missing: " + err.Error(), err: err})
 	} else if err := a.provider.list(ctx, key); err == nil {
 		a.noted(nil)
+	} else if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		a.noted(&Failure{Code: agent.CodeTimeout, Msg: "the model's endpoint did not answer in time", err: err})
 	} else if f, failed := asFailure(failure(ctx, err)); failed && ctx.Err() == nil {
 		switch {
 		case f.Code == agent.CodeDenied || f.Code == agent.CodeDown || f.Code == agent.CodeTimeout || f.Code == agent.CodeCutOff && broke(err):

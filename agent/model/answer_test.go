@@ -6,6 +6,7 @@ import (
 
 	"github.com/parley-hq/parley/agent/model"
 	"github.com/parley-hq/parley/agent/tool"
+	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/provider"
 )
 
@@ -50,5 +51,33 @@ func TestEveryProviderAnswers(t *testing.T) {
 				t.Errorf("the reasoning is not in %s", last.Body)
 			}
 		})
+	}
+}
+
+// An answer that is too long for one event is several blocks, the last of which
+// is the turn's answer.
+func TestALongAnswer(t *testing.T) {
+	whole := strings.Repeat("0123456789abcde ", 1_300_000/16)
+	var pieces []string
+	for rest := whole; rest != ""; {
+		n := min(len(rest), 100_001)
+		pieces, rest = append(pieces, rest[:n]), rest[n:]
+	}
+	w := newWorld(t, model.Options{}, func(provider.Request) provider.Reply { return provider.Reply{Pieces: pieces} })
+	w.say("s-1", "Tell me everything.")
+	if end := w.ended("s-1", 1); end.Outcome != chat.Done {
+		t.Fatal(end)
+	}
+	var said []string
+	for _, e := range w.log("s-1") {
+		if b, ok := e.Body.(chat.AgentText); ok {
+			said = append(said, b.Text)
+			if last := len(strings.Join(said, "")) == len(whole); b.Partial || b.Final != last {
+				t.Errorf("block %d has partial %v and final %v", len(said), b.Partial, b.Final)
+			}
+		}
+	}
+	if strings.Join(said, "") != whole || len(said) < 3 {
+		t.Errorf("%d blocks have %d bytes of %d", len(said), len(strings.Join(said, "")), len(whole))
 	}
 }

@@ -46,7 +46,7 @@ func (a *anthropicAPI) ask(ctx context.Context, key string, r llm.Request, alive
 	if a.opt.Temperature != nil {
 		p.Temperature = param.NewOpt(*a.opt.Temperature)
 	}
-	if budget := budgets[r.Effort]; budget > 0 {
+	if budget := budgets[r.Effort]; budget > 0 && anthropic.MayThink(&p) {
 		p.MaxTokens += budget
 		p.Thinking = sdk.ThinkingConfigParamOfEnabled(budget)
 		p.Temperature = param.Opt[float64]{} // it may not be given together with thinking
@@ -56,9 +56,10 @@ func (a *anthropicAPI) ask(ctx context.Context, key string, r llm.Request, alive
 	stream := service.NewStreaming(ctx, p, option.WithResponseInto(&response))
 	defer stream.Close()
 	s := anthropic.Stream{Meta: llm.Meta{Model: r.Model, Tools: r.Tools}}
-	ended := false
+	begun, ended := false, false
 	for stream.Next() {
 		alive()
+		begun = true
 		e := stream.Current()
 		ended = ended || e.Type == "message_stop" || e.Type == "message_delta" && e.Delta.StopReason != ""
 		for _, d := range s.Add(e) {
@@ -71,7 +72,7 @@ func (a *anthropicAPI) ask(ctx context.Context, key string, r llm.Request, alive
 		return llm.Answer{}, failure(ctx, err)
 	}
 	if !ended {
-		return llm.Answer{}, cutOff(ctx)
+		return llm.Answer{}, unended(ctx, response, begun)
 	}
 	drain(response)
 	return s.Answer()

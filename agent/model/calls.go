@@ -49,6 +49,10 @@ func (r *round) finish(ctx context.Context, c *call) error {
 		}
 	}
 	result, err := r.use(ctx, part, c, t, known, treatment)
+	// What an earlier attempt asked for the call is asked no more.
+	if err := part.Part("run").Withdraw(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
 	end := part.Part("end")
 	if err == nil {
 		// It took effect, so it has its result even if the turn was stopped meanwhile.
@@ -65,7 +69,7 @@ func (r *round) finish(ctx context.Context, c *call) error {
 	if e, ok := errors.AsType[*tool.Error](err); ok && e.Err != nil {
 		r.opt.Logger.DebugContext(ctx, "a tool failed", "tool", c.tool, "session", r.turn.Ref().Session, "err", e.Err)
 	}
-	_, err = end.Append(ctx, chat.AgentToolError{CallID: c.id, Tool: c.tool, Error: err.Error(), Code: tool.CodeOf(err)})
+	_, err = end.Append(ctx, chat.AgentToolError{CallID: c.id, Tool: c.tool, Error: tool.Clip(err.Error()), Code: tool.CodeOf(err)})
 	return err
 }
 

@@ -16,6 +16,7 @@ import (
 
 	anthropicsdk "github.com/anthropics/anthropic-sdk-go"
 	openaisdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/packages/ssestream"
 	"google.golang.org/genai"
 
 	"github.com/parley-hq/parley/agent"
@@ -31,6 +32,8 @@ var advice = map[string]string{
 	agent.CodeTimeout:  "ask again, or raise silence in the configuration",
 	agent.CodeCutOff:   "ask again",
 	agent.CodeOverflow: "say less at once, or raise window in the configuration if the model has room for more",
+
+	agent.CodeUnreadable: "see that endpoint in the configuration is right",
 }
 
 // Failure says why a model could not be asked.
@@ -85,6 +88,39 @@ func failed(code, message string) error {
 	return f
 }
 
+// reported is an error that stands in a stream of OpenAI's kind. Its code is a
+// word or, with some endpoints, that of HTTP.
+func reported(event []byte, err error) error {
+	var e struct {
+		Error json.RawMessage
+	}
+	_ = json.Unmarshal(event, &e) // what cannot be read is shown as it is
+	var body struct {
+		Message, Type string
+		Code          any
+	}
+	if json.Unmarshal(e.Error, &body) != nil && json.Unmarshal(e.Error, &body.Message) != nil {
+		body.Message = string(e.Error)
+	}
+	message := either(body.Message, string(e.Error))
+	if n, ok := body.Code.(float64); ok && n >= 400 {
+		return status(int(n), body.Type, message, nil, err)
+	}
+	word, _ := body.Code.(string)
+	return failed(word+" "+body.Type, message)
+}
+
+// unended is the failure of an answer that has no end: it was cut off, or is no
+// stream at all, such as the page of a proxy. Its type is looked at only when
+// nothing could be read: some endpoints stream under another name.
+func unended(ctx context.Context, r *http.Response, begun bool) error {
+	if begun || r == nil || strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream") {
+		return cutOff(ctx)
+	}
+	return &Failure{Code: agent.CodeUnreadable, Again: true, Msg: fmt.Sprintf(
+		"the model's endpoint answered with %s instead of a stream", sentence(either(r.Header.Get("Content-Type"), "something")))}
+}
+
 // failure gives an error of an SDK its meaning.
 func failure(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errIdle) {
@@ -95,6 +131,9 @@ func failure(ctx context.Context, err error) error {
 	}
 	if e, ok := errors.AsType[*openaisdk.Error](err); ok {
 		return status(e.StatusCode, e.Code, either(e.Message, e.RawJSON()), header(e.Response), err)
+	}
+	if e, ok := errors.AsType[*ssestream.StreamError](err); ok {
+		return reported(e.Event.Data, err)
 	}
 	if e, ok := errors.AsType[*anthropicsdk.Error](err); ok {
 		var body struct {

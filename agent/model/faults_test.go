@@ -1,9 +1,9 @@
 package model_test
 
 import (
+	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -52,12 +52,15 @@ func TestBadDays(t *testing.T) {
 		{"no such model", model.Options{}, always(provider.Reply{Status: 404, Error: "no model x"}), []string{"fault not_found:", "turn failed"}},
 		{"a bad request", model.Options{}, always(provider.Reply{Status: 400, Error: "unsupported parameter"}), []string{"fault refused:", "unsupported parameter", "turn failed"}},
 		{"silence from the start", model.Options{Idle: 2 * time.Second, Retries: 1}, always(provider.Reply{Hang: true}), []string{"agent.status", "fault timeout:", "turn failed"}},
-		{"silence in the middle", model.Options{Idle: 4 * time.Second, Retries: -1}, always(provider.Reply{Text: "one two three", HangAt: 2}), []string{`text "one two" partial`, "fault timeout:", "turn failed"}},
+		{"silence in the middle", model.Options{Idle: 8 * time.Second, Retries: -1}, always(provider.Reply{Text: "one two three", HangAt: 2}), []string{`text "one two" partial`, "fault timeout:", "turn failed"}},
 		{"cut in mid-word, then the same again", model.Options{}, first(provider.Reply{Pieces: []string{"All is we", "ll"}, CutAt: 1}), []string{"agent.status", well, "turn done"}},
 		{"cut in mid-word, then something else", model.Options{}, first(provider.Reply{Pieces: []string{"It was a da", "rk"}, CutAt: 1}), []string{"agent.status", `text "It was a da" partial`, well, "turn done"}},
 		{"cut for ever", model.Options{Retries: 1}, always(provider.Reply{Text: "one two three", CutAt: 2}), []string{"agent.status", `text "one two" partial`, "fault cut_off:", "turn failed"}},
 		{"ended without an end", model.Options{}, first(provider.Reply{Text: "All is well or not", EndAt: 3}), []string{"agent.status", well, "turn done"}},
 		{"garbage in the stream", model.Options{}, first(provider.Reply{Text: "All is", Garbage: `{"choices":[{"delta":`}), []string{"agent.status", well, "turn done"}},
+		{"an error in the stream", model.Options{Retries: -1}, always(provider.Reply{Text: "All is", Garbage: `{"error":{"message":"The GPU is on fire","type":"server_error","code":null}}`}), []string{`text "All is" partial`, "fault unavailable: the model failed: The GPU is on fire", "turn failed"}},
+		{"a limit in the stream", model.Options{Retries: -1}, always(provider.Reply{Garbage: `{"error":{"message":"Wait a bit","code":429}}`}), []string{"fault rate_limited: the model's endpoint has too much to do: Wait a bit", "turn failed"}},
+		{"no reason to end", model.Options{Retries: -1}, always(provider.Reply{Text: "That was all.", Garbage: "[DONE]"}), []string{`text "That was all." final`, "turn done"}},
 		{"an empty answer", model.Options{Retries: 1}, always(provider.Reply{}), []string{"agent.status", "fault empty_answer:", "turn failed"}},
 		{"an unknown tool", model.Options{}, first(provider.Reply{Calls: []provider.Call{{Name: "fly", Args: `{}`}}}), []string{"call fly {}", `error fly unknown_tool: there is no tool "fly"; there are: count`, well, "turn done"}},
 		{"broken arguments", model.Options{}, first(provider.Reply{Calls: []provider.Call{{Name: "count", Args: `n=1, please`}}}), []string{"call count", "error count invalid_arguments:", well, "turn done"}},
@@ -158,20 +161,39 @@ func TestTroubleUponTrouble(t *testing.T) {
 }
 
 func TestNobodyListens(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	w := newWorld(t, model.Options{Endpoint: "http://" + addr + "/v1", Retries: 1}, nil)
+	w := newWorld(t, model.Options{Endpoint: "http://127.0.0.1:1/v1", Retries: 1}, nil)
 	w.say("s-1", "hello")
 	w.ended("s-1", 1)
 	w.has("s-1", "agent.status", "fault unavailable: the model's endpoint cannot be reached: nobody listens there", "turn failed")
 	if err := w.agent.Probe(w.ctx()); err == nil {
 		t.Error("it says that it is well")
+	}
+}
+
+// An endpoint that takes connections and says nothing is not well.
+func TestAnEndpointThatHangs(t *testing.T) {
+	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(endpoint.Close)
+	w := newWorld(t, model.Options{Endpoint: endpoint.URL + "/v1"}, nil)
+	short, cancel := context.WithTimeout(w.ctx(), 50*time.Millisecond)
+	defer cancel()
+	if err := w.agent.Probe(short); err == nil || !strings.Contains(err.Error(), "did not answer in time") {
+		t.Errorf("health is %v", err)
+	}
+}
+
+// A page of a proxy is no answer, and it is said what came instead.
+func TestAnEndpointThatDoesNotStream(t *testing.T) {
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<html>Please sign in.</html>")
+	}))
+	t.Cleanup(endpoint.Close)
+	for _, name := range []string{model.OpenAI, model.Responses, model.Anthropic} {
+		w := newWorld(t, model.Options{Provider: name, Endpoint: endpoint.URL + "/v1", Retries: -1}, nil)
+		w.say("s-1", "hello")
+		w.ended("s-1", 1)
+		w.has("s-1", "fault unreadable: the model's endpoint answered with text/html instead of a stream", "turn failed")
 	}
 }
 

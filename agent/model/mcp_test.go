@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -91,15 +92,16 @@ func mcpServer(hold <-chan struct{}, versions ...string) *mcp.Server {
 		res, ok := r.Params.InputResponses["order"].(*mcp.ElicitResult)
 		if !ok {
 			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"order": &mcp.ElicitParams{Message: "Your order, please.", RequestedSchema: map[string]any{
-				"type": "object", "required": []string{"dish", "seats"},
+				"type": "object", "required": []string{"dish", "seats", "tip"},
 				"properties": map[string]any{
 					"dish":  map[string]any{"type": "string", "enum": []string{"soup", "pie"}},
 					"seats": map[string]any{"type": "integer", "minimum": 1},
+					"tip":   map[string]any{"type": "number"},
 					"late":  map[string]any{"type": "boolean"},
 				},
 			}}}}, nil, nil
 		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(res.Action, " ", res.Content["dish"], " ", res.Content["seats"], " ", res.Content["late"])}}}, nil, nil
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(res.Action, " ", res.Content["dish"], " ", res.Content["seats"], " ", res.Content["tip"], " ", res.Content["late"])}}}, nil, nil
 	})
 	return s
 }
@@ -172,9 +174,11 @@ func TestElicitationBecomesPrompts(t *testing.T) {
 			w.answer("s-1", w.prompt("s-1", 1), chat.Answer{Values: []string{"pie"}})
 			w.answer("s-1", w.prompt("s-1", 2), chat.Answer{Text: "none"}) // no number: it is asked again
 			w.answer("s-1", w.prompt("s-1", 3), chat.Answer{Text: "4"})
-			w.answer("s-1", w.prompt("s-1", 4), chat.Answer{Values: []string{"true"}})
+			w.answer("s-1", w.prompt("s-1", 4), chat.Answer{Text: "NaN"}) // nor is that one, in JSON
+			w.answer("s-1", w.prompt("s-1", 5), chat.Answer{Text: "1.5"})
+			w.answer("s-1", w.prompt("s-1", 6), chat.Answer{Values: []string{"true"}})
 			w.ended("s-1", 1)
-			w.has("s-1", `result kit__order "accept pie 4 true"`, "final")
+			w.has("s-1", `result kit__order "accept pie 4 1.5 true"`, "final")
 
 			w.say("s-2", "order")
 			w.answer("s-2", w.prompt("s-2", 1), chat.Answer{Values: []string{"__decline"}})
@@ -234,18 +238,59 @@ func TestQuestionOfACrashedServer(t *testing.T) {
 	w.has("s-1", "error kit__vanish unknown_outcome", "final")
 }
 
+// What a server asked for a call that may not be repeated is withdrawn after a
+// restart of the server: its answer would be for nobody. Other questions stay.
+func TestQuestionOfALostCall(t *testing.T) {
+	ask, err := tool.Builtin("ask_user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kit := func() []*tool.Server { return []*tool.Server{tool.NewServer(transports(t)["older"])} }
+	w := newWorld(t, model.Options{Servers: kit(), Tools: ask}, callThenSay(provider.Call{Name: "kit__vanish", Args: `{}`}, provider.Call{Name: "ask_user", Args: `{"question":"And you?"}`}))
+	w.say("s-1", "go")
+	w.prompt("s-1", 3)
+	w.stop()
+	w.opt.Servers = kit()
+	w.start(0)
+	w.until("s-1", "the end of the call", func(e chat.Event) bool { return e.Type == "agent.tool_error" })
+	st, err := w.State(w.ctx(), ann, "s-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(st.Prompts) != 1 {
+		t.Fatalf("%d questions are open in\n%s", len(st.Prompts), w.text("s-1"))
+	}
+	w.answer("s-1", st.Prompts[0].RequestID, chat.Answer{Text: "fine"})
+	w.ended("s-1", 1)
+	w.has("s-1", "prompt.closed", "prompt.closed", "error kit__vanish unknown_outcome", `result ask_user {"answered":true,"text":"fine"}`, "final", "turn done")
+}
+
 // A server behind HTTP that was restarted does not know the connection any more.
 // It has not begun with the call, so every tool may be called again, on a new one.
 func TestMCPServerIsRestarted(t *testing.T) {
-	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
-		t.Run(fmt.Sprint(status), func(t *testing.T) {
+	for name, forget := range map[string]http.HandlerFunc{
+		"404": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such session", http.StatusNotFound) },
+		"400": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such session", http.StatusBadRequest) },
+		"404 in the protocol's form": func(w http.ResponseWriter, r *http.Request) {
+			var request struct {
+				ID json.RawMessage `json:"id"`
+			}
+			if err := json.NewDecoder(r.Body).Decode(&request); err != nil || request.ID == nil {
+				request.ID = json.RawMessage("null")
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32001,"message":"Session not found"}}`, request.ID)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
 			var asked, unknown sync.Map // sessions that were named, and those of the server before
 			inner := mcpServer(nil, "2025-11-25")
 			handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return inner }, nil)
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				id := r.Header.Get("Mcp-Session-Id")
 				if _, ok := unknown.Load(id); ok {
-					http.Error(w, "no such session", status)
+					forget(w, r)
 					return
 				}
 				if id != "" {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 
@@ -58,12 +59,17 @@ func (c *chatAPI) ask(ctx context.Context, key string, r llm.Request, alive func
 	client := sdk.Client{Options: c.options(key)}
 	var response *http.Response
 	err := client.Post(ctx, "chat/completions", p, &response, option.WithJSONSet("stream", true))
-	stream := ssestream.NewStream[chunk](ssestream.NewDecoder(response), err)
+	if err != nil {
+		return llm.Answer{}, failure(ctx, err)
+	}
+	decoder := &decoder{Decoder: ssestream.NewDecoder(response)}
+	stream := ssestream.NewStream[chunk](decoder, nil)
 	defer stream.Close()
 	s := openai.ChatStream{Meta: llm.Meta{Model: r.Model, Tools: r.Tools}}
-	ended := false
+	begun, ended := false, false
 	for stream.Next() {
 		alive()
+		begun = true
 		chunk := stream.Current()
 		for i := range chunk.Choices {
 			ended = ended || chunk.Choices[i].FinishReason != ""
@@ -77,11 +83,24 @@ func (c *chatAPI) ask(ctx context.Context, key string, r llm.Request, alive func
 	if err := stream.Err(); err != nil {
 		return llm.Answer{}, failure(ctx, err)
 	}
-	if !ended {
-		return llm.Answer{}, cutOff(ctx)
+	if !ended && !decoder.done {
+		return llm.Answer{}, unended(ctx, response, begun)
 	}
 	drain(response)
 	return s.Answer()
+}
+
+// decoder notes the end of a stream: some endpoints say no more than that.
+type decoder struct {
+	ssestream.Decoder
+	done bool
+}
+
+// Next reads an event.
+func (d *decoder) Next() bool {
+	more := d.Decoder.Next()
+	d.done = d.done || more && bytes.HasPrefix(d.Event().Data, []byte("[DONE]"))
+	return more
 }
 
 // responsesAPI speaks Responses.
@@ -100,9 +119,10 @@ func (c *responsesAPI) ask(ctx context.Context, key string, r llm.Request, alive
 	stream := service.NewStreaming(ctx, p, option.WithResponseInto(&response))
 	defer stream.Close()
 	s := openai.ResponsesStream{Meta: llm.Meta{Model: r.Model, Tools: r.Tools}}
-	ended := false
+	begun, ended := false, false
 	for stream.Next() {
 		alive()
+		begun = true
 		e := stream.Current()
 		switch e.Type {
 		case "response.completed", "response.incomplete":
@@ -122,7 +142,7 @@ func (c *responsesAPI) ask(ctx context.Context, key string, r llm.Request, alive
 		return llm.Answer{}, failure(ctx, err)
 	}
 	if !ended {
-		return llm.Answer{}, cutOff(ctx)
+		return llm.Answer{}, unended(ctx, response, begun)
 	}
 	drain(response)
 	a, err := s.Answer()

@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -94,11 +95,12 @@ func (r *round) facts(ctx context.Context, s *show, answer *llm.Answer) ([]chat.
 	m := answer.Message
 	m.ID = "answer"
 	r.rename(&m)
-	drafts, err := llm.Drafts([]llm.Message{m})
+	held, err := s.held(ctx)
 	if err != nil {
 		return nil, err
 	}
-	held, err := s.held(ctx)
+	held.shorten(m.Content)
+	drafts, err := llm.Drafts([]llm.Message{m})
 	if err != nil {
 		return nil, err
 	}
@@ -212,6 +214,26 @@ func (s *show) held(ctx context.Context) (*held, error) {
 		}
 	}
 	return h, nil
+}
+
+// shorten leaves of each text that is too long for one block what its last block
+// shows; the blocks before are in the log.
+func (h *held) shorten(content []llm.Part) {
+	long := func(s string) bool { return len(s) > chat.MaxBlock || chat.JSONLen(s) > chat.MaxBlockJSON }
+	for i, p := range content {
+		switch p := p.(type) {
+		case *llm.Text:
+			if long(p.Text) {
+				last := (&held{slices.Clone(h.bodies)}).text(chat.AgentText{Text: p.Text})
+				content[i] = &llm.Text{Text: last.Text, Signature: p.Signature}
+			}
+		case *llm.Reasoning:
+			if p.Native && long(p.Text) {
+				last := (&held{slices.Clone(h.bodies)}).thinking(chat.AgentThinking{Text: p.Text})
+				content[i] = &llm.Reasoning{Native: true, Text: last.Text, Signature: p.Signature}
+			}
+		}
+	}
 }
 
 // text gives a text the block in which it was shown.

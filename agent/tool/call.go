@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -57,6 +58,12 @@ func (c *calls) end(u *underway) {
 			return
 		}
 	}
+}
+
+func (c *calls) any() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.open) > 0
 }
 
 func (c *calls) find(token string) *underway {
@@ -179,7 +186,7 @@ func (s *Server) try(ctx context.Context, name string, c Call) (json.RawMessage,
 	}
 	e, answered := errors.AsType[*jsonrpc.Error](err)
 	switch {
-	case answered && e.Code != rejected && !(u.untaken() && e.Code == noSession):
+	case answered && e.Code != rejected && !u.forgotten() && !(u.untaken() && e.Code == noSession):
 		return nil, &Error{Code: Failed, Msg: "the MCP server refused the call: " + e.Message, Err: err}
 	case u.untaken():
 		s.lost(session, err)
@@ -260,6 +267,7 @@ func tell(ctx context.Context, part *agent.Turn, p chat.AgentToolProgress) bool 
 // Limits of a result, so that it fits an event.
 const (
 	maxText  = 256 << 10
+	maxJSON  = 512 << 10 // what a text takes as JSON
 	maxImage = 400 << 10 // of all pictures together
 )
 
@@ -267,10 +275,12 @@ const (
 func resultOf(r *mcp.CallToolResult) (json.RawMessage, error) {
 	var texts []string
 	var parts []any
-	pictures, room := false, maxImage
+	pictures, room, words := false, maxImage, maxText
 	say := func(s string) {
 		texts = append(texts, s)
-		parts = append(parts, map[string]any{"type": "text", "text": clip(s)})
+		s = clip(s, words, words)
+		words = max(0, words-chat.JSONLen(s))
+		parts = append(parts, map[string]any{"type": "text", "text": s})
 	}
 	for _, c := range r.Content {
 		switch c := c.(type) {
@@ -298,7 +308,7 @@ func resultOf(r *mcp.CallToolResult) (json.RawMessage, error) {
 			}
 		}
 	}
-	text := clip(strings.Join(texts, "\n"))
+	text := Clip(strings.Join(texts, "\n"))
 	if r.IsError {
 		if text == "" {
 			text = "the tool failed and gave no reason"
@@ -316,10 +326,23 @@ func resultOf(r *mcp.CallToolResult) (json.RawMessage, error) {
 	return json.Marshal(text)
 }
 
-func clip(s string) string {
+// Clip is a text as far as it fits an event.
+func Clip(s string) string { return clip(s, maxText, maxJSON) }
+
+// clip is a text of at most so many bytes, and so many as JSON, where some
+// characters take six.
+func clip(s string, bytes, json int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= maxText {
+	if len(s) <= bytes && chat.JSONLen(s) <= json {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxText], "") + fmt.Sprintf("… [%d bytes more were left out]", len(s)-maxText)
+	n, taken := 0, 0
+	for i, c := range s {
+		size := utf8.RuneLen(c)
+		taken += chat.JSONLen(s[i : i+size])
+		if n = i; i+size > bytes || taken > json {
+			break
+		}
+	}
+	return s[:n] + fmt.Sprintf("… [%d bytes more were left out]", len(s)-n)
 }

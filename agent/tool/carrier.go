@@ -47,6 +47,10 @@ func (u *underway) untaken() bool {
 	return status == unreached || status >= 400 && status < 500 && status != http.StatusTooManyRequests
 }
 
+// forgotten reports whether a server does not know the session any more, in the
+// protocol's own word for it.
+func (u *underway) forgotten() bool { return u.status.Load() == http.StatusNotFound }
+
 // busy reports whether a server has too much to do at the moment; the connection
 // is as good as before.
 func (u *underway) busy() bool {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -273,7 +274,7 @@ func (f *field) value(a chat.UserInputResponse) (value any, problem string) {
 		return values, ""
 	case "integer", "number":
 		n, err := strconv.ParseFloat(text, 64)
-		if err != nil || f.Type == "integer" && n != float64(int64(n)) {
+		if err != nil || math.IsNaN(n) || math.IsInf(n, 0) || f.Type == "integer" && n != math.Trunc(n) {
 			return nil, "That is no number of the kind that is needed: " + text
 		}
 		if f.Minimum != nil && n < *f.Minimum || f.Maximum != nil && n > *f.Maximum {

@@ -44,18 +44,18 @@ type Server struct {
 	client *mcp.Client
 	calls  calls
 
-	dialing sync.Mutex // held while connecting; never together with mu
+	dialing chan struct{} // holds one value while nobody is connecting; never waited for with mu held
 
 	mu      sync.Mutex
 	session *mcp.ClientSession
 	program *exec.Cmd // of the session; nil over HTTP
 	tools   []Tool    // of the session; nil when they have to be asked for
-	problem error     // why there is no session
+	problem error     // why there is no session, or what is wrong with it
 	tried   time.Time
 	waits   time.Duration // before it is tried again
 	closed  bool
 
-	watchers sync.WaitGroup // one per session, until it has ended
+	watchers sync.WaitGroup // one per session, until it has ended, and one per attempt
 }
 
 // NewServer returns a server that is not connected yet.
@@ -66,7 +66,8 @@ func NewServer(opt ServerOptions) *Server {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	opt.Version = cmp.Or(opt.Version, "dev")
-	s := &Server{opt: opt}
+	s := &Server{opt: opt, dialing: make(chan struct{}, 1)}
+	s.dialing <- struct{}{}
 	if opt.Exclusive {
 		s.turn = make(chan struct{}, 1)
 		s.turn <- struct{}{}
@@ -96,7 +97,7 @@ func (s *Server) Transport() string {
 	return "stdio"
 }
 
-// Health is nil when the server is connected or was not needed yet.
+// Health is nil when the server is connected and well, or was not needed yet.
 func (s *Server) Health() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,11 +110,27 @@ func (s *Server) Probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := session.ListTools(ctx, nil); err != nil && ctx.Err() == nil {
+	_, err = session.ListTools(ctx, nil)
+	switch {
+	case err == nil:
+		s.note(session, nil)
+	case ctx.Err() == nil:
 		s.lost(session, err)
-		return s.Health()
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && !s.calls.any():
+		// It may come to itself, so the connection is kept. One that works on a call
+		// may have no time to answer.
+		s.note(session, &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s did not answer in time", s.opt.Name), Err: err})
 	}
-	return nil
+	return s.Health()
+}
+
+// note keeps how a session is.
+func (s *Server) note(session *mcp.ClientSession, problem error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.session == session {
+		s.problem = problem
+	}
 }
 
 // Tools lists the server's tools, under names that begin with its own.
@@ -188,20 +205,53 @@ func (s *Server) forgetTools() {
 // connect returns the session, a new one if there is none. After a failure it
 // waits before it tries again; meanwhile callers get the failure.
 func (s *Server) connect(ctx context.Context) (*mcp.ClientSession, error) {
-	s.dialing.Lock()
-	defer s.dialing.Unlock()
-	s.mu.Lock()
-	session, closed, problem := s.session, s.closed, s.problem
-	early := problem != nil && time.Since(s.tried) < s.waits
-	s.mu.Unlock()
-	switch {
-	case closed:
-		return nil, &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s was closed", s.opt.Name)}
-	case session != nil:
-		return session, nil
-	case early:
-		return nil, problem
+	select {
+	case <-s.dialing:
+	case <-ctx.Done(): // a stop does not wait for what somebody else tries
+		return nil, context.Cause(ctx)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	session, err := s.session, error(nil)
+	switch {
+	case s.closed:
+		session, err = nil, s.gone()
+	case session != nil:
+	case s.problem != nil && time.Since(s.tried) < s.waits:
+		err = s.problem
+	default:
+		return s.attempt(ctx)
+	}
+	s.dialing <- struct{}{}
+	return session, err
+}
+
+// attempt connects. A stop does not wait for how long giving up takes. It is called
+// with mu held.
+func (s *Server) attempt(ctx context.Context) (*mcp.ClientSession, error) {
+	var session *mcp.ClientSession
+	var err error
+	done := make(chan struct{})
+	s.watchers.Go(func() {
+		defer func() { s.dialing <- struct{}{} }()
+		defer close(done)
+		session, err = s.dial(ctx)
+	})
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, context.Cause(ctx)
+		}
+		<-done // what there was no time for, it says
+	}
+	return session, err
+}
+
+// dial makes a session, or says what is wrong.
+func (s *Server) dial(ctx context.Context) (*mcp.ClientSession, error) {
 	limited, cancel := context.WithTimeout(ctx, s.opt.Connect)
 	defer cancel()
 	way, program := s.transport()
@@ -209,24 +259,31 @@ func (s *Server) connect(ctx context.Context) (*mcp.ClientSession, error) {
 	if err != nil {
 		sweep(program)
 	}
-	if err != nil && ctx.Err() != nil {
+	gaveUp := ctx.Err() != nil // who asks has less time than there is, or wants nothing any more
+	if err != nil && gaveUp && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, context.Cause(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tried = time.Now()
 	if err != nil {
-		s.waits = min(max(2*s.waits, time.Second), time.Minute)
+		if !gaveUp {
+			s.waits = min(max(2*s.waits, time.Second), time.Minute)
+		}
 		s.problem = &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s cannot be reached: %s", s.opt.Name, why(err)), Err: err}
 		return nil, s.problem
 	}
 	if s.closed {
 		s.watchers.Go(func() { s.end(session, program) })
-		return nil, &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s was closed", s.opt.Name)}
+		return nil, s.gone()
 	}
 	s.session, s.program, s.tools, s.problem, s.waits = session, program, nil, nil, 0
 	s.watchers.Go(func() { s.lost(session, session.Wait()) }) // a server that dies between calls is noticed
 	return session, nil
+}
+
+func (s *Server) gone() error {
+	return &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s was closed", s.opt.Name)}
 }
 
 func why(err error) string {

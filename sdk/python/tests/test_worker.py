@@ -146,6 +146,18 @@ class Verbs(Case):
             await parley.work("demo", answer, url=server.url)
         self.assertEqual(refused.exception.code, "conflict")
 
+    async def test_what_is_no_json(self) -> None:
+        server = await self.serve()
+
+        async def answer(turn: parley.Turn) -> None:
+            await turn.tool("measure", {}, lambda: float("nan"))
+
+        self.employ(server, answer)
+        await server.begin("n", "how much?")
+        ended = end(await server.until("n", "turn.completed"))
+        self.assertEqual(ended["outcome"], "failed")
+        self.assertIn("JSON", ended["error"])
+
     async def test_token(self) -> None:
         server = await self.serve("--token", "s3cret-s3cret-s3cret")
 

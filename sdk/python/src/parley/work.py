@@ -236,7 +236,8 @@ class _Worker:
             reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
             self._calls[id] = reply
             try:
-                await conn.send(json.dumps({**make(), "id": id, "turn_id": turn.id}))
+                # NaN and Infinity are no JSON: the server could not tell whose frame it was.
+                await conn.send(json.dumps({**make(), "id": id, "turn_id": turn.id}, allow_nan=False))
                 return await reply
             except (Offline, OSError, WebSocketException):
                 if self._conn is conn:
