@@ -59,6 +59,9 @@ func Typed[Q, A any](f func(ctx context.Context, c Call, q Q) (A, error)) Op {
 
 func problem(err error) string {
 	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if t.Field == "" {
+			return "it should be an object"
+		}
 		return fmt.Sprintf("%s should be %s", t.Field, t.Type)
 	}
 	return "it is no JSON object"

@@ -33,6 +33,7 @@ func (d *Dialect) ingest(ctx context.Context, conn *nats.Conn, run []arrival) {
 		in.take(ctx, &run[i])
 	}
 	in.flush(ctx)
+	in.remember(ctx)
 }
 
 // attended finds the session of a publisher, or begins it: the publisher is its
@@ -193,6 +194,7 @@ type intake struct {
 	waiting []*arrival
 	drafts  []chat.Draft
 	caller  chat.Caller
+	unsaid  bool // something was not stored that another time would be
 }
 
 // take decides about one message.
@@ -243,7 +245,7 @@ func (in *intake) take(ctx context.Context, a *arrival) {
 		err = in.introduce(ctx, agentNamed(&c, a, &m))
 	}
 	if err != nil {
-		in.d.refuse(ctx, a, err)
+		in.refuse(ctx, a, err)
 		return
 	}
 	if m.Type == AttachedType {
@@ -319,10 +321,40 @@ func (in *intake) flush(ctx context.Context) {
 			events, err = in.append(ctx, drafts[i:i+1])
 		}
 		if err != nil {
-			in.d.refuse(ctx, waiting[i], err)
+			in.refuse(ctx, waiting[i], err)
 			continue
 		}
 		in.d.accepted(waiting[i], &events[0])
+	}
+}
+
+// refuse refuses a message that the past counts as stored.
+func (in *intake) refuse(ctx context.Context, a *arrival, err error) {
+	switch chat.CodeOf(err) {
+	case chat.Unavailable, chat.SlowDown, chat.Internal:
+		in.unsaid = true
+	}
+	in.d.refuse(ctx, a, err)
+}
+
+// remember makes durable what became known of a replay in this run: the log has no
+// trace of repetitions, and a server that is killed must know how far they had come.
+func (in *intake) remember(ctx context.Context) {
+	if in.unsaid {
+		in.at.past = nil // the log knows better what is stored
+		return
+	}
+	r, ok := in.at.past.news()
+	if !ok {
+		return
+	}
+	payload, err := json.Marshal(r)
+	if err == nil {
+		in.caller = chat.Trusted
+		_, err = in.append(ctx, []chat.Draft{{Type: ReplayedType, Payload: payload, Via: via}})
+	}
+	if err != nil {
+		in.d.log.WarnContext(ctx, "how far a replay has come could not be stored; after a restart of the server it may be stored twice", "session", in.id, "err", err)
 	}
 }
 

@@ -13,9 +13,14 @@ import (
 // when it restarts, and then repeats what is in its agent's replay buffer: the
 // last events of the agent's stream, in order, under other numbers. What the agent
 // had posted by HTTP is not in that buffer. So neither a number that was used
-// before nor content that was seen before is a repetition by itself; content that
-// has its place of the past again, after the counter went back, is. Places are
-// counted, so what was lost on the way, live or in a replay, moves nothing.
+// before nor content that was seen before is a repetition by itself.
+//
+// All that an agent has said has a place: 0, 1, 2 … A life of the publisher is
+// known by its offset, a place minus the number under which it is published. Once
+// that is known every message has its place, and is a repetition if that place is
+// in the log already. What was lost on its way, live or in a replay, leaves a place
+// empty and moves nothing. Where a buffer begins that has overflowed nobody says,
+// so what an offset can be is found out from content (see guess).
 
 // digest is what a publisher said, without when and under which number.
 type digest [8]byte
@@ -37,43 +42,59 @@ func digestOf(typ string, payload json.RawMessage) digest {
 // mark is one event of an old publisher that is in the log.
 type mark struct {
 	digest digest
-	place  int  // in all that the agent has said, as far as it was counted
-	rank   int  // in what the publisher said in that life, without what was posted
+	place  int
+	rank   int  // its number in its life, without what was posted before; -1 when that is not known
 	epoch  int  // that life
 	taken  int  // the life in which it was repeated last
-	stray  bool // its place is a guess
+	stray  bool // its place is not sure
+	boot   bool // it is no part of the stream and has no place
 }
 
 // past is what is known of a session's old publisher.
 type past struct {
-	marks []mark // by place
-	epoch int    // how often its counter went back
-	last  int64  // its last number; -1 before the first
-	posts int    // how many of this life's numbers were for what was posted
-	shift int    // a place minus the rank that it has in this life, at best knowledge
+	marks  []mark // by place
+	top    int    // the first place in which nothing is
+	origin int    // the place of what the agent said first
+	posted int    // how many numbers were not of the stream
+	buffer int    // how much an agent repeats, if it is one of x1
 
-	end     int       // the first place that is not of an earlier life
-	seeking bool      // the counter went back, and no replay has been found yet
-	stray   bool      // something new came meanwhile, or its beginning was not heard
-	shifts  []int     // what shift can be, while a replay goes on; nil when none does
-	sure    bool      // shift is known for this life
+	// Its life. A new one begins when the counter goes back.
+	epoch  int
+	last   int64 // its last number; -1 before the first
+	posts  int   // how many of its numbers were not of the stream
+	missed int   // how many were not heard
+	base   int   // where the life before began
+	end    int   // the first place that is of no life before
+	offset int   // at best knowledge
+	sure   bool  // it is known
+
+	// The replay with which that begins.
+	seeking bool      // nothing of the stream has come yet
+	guesses []guess   // what offset can be, the best first; empty when all has been repeated
+	blind   bool      // how the replay began is not known
+	whole   bool      // it began at origin: the buffer has lost nothing
+	woken   bool      // nothing has come since the server was restarted
+	again   float64   // how often the agent says the same again; 0 until somebody asks
 	heard   time.Time // when the last message came
+	written situation // what the log knows of it
 
 	seen  map[[16]byte]struct{} // whole messages, as they came
 	order [][16]byte
 	next  int
 }
 
-func newPast() *past { return &past{last: -1, sure: true, seen: map[[16]byte]struct{}{}} }
+func newPast() *past {
+	return &past{last: -1, sure: true, buffer: replayBuffer, seen: map[[16]byte]struct{}{}}
+}
 
-// keep is how many marks are remembered, keepSeen how many whole messages. Replay buffers hold 1000
-// events. A buffer is repeated in one go: after a silence of replayPause all is
-// new. Lost posts let places slip; then a mark is looked for among the nearest.
+// keep is how many marks are remembered, and how many numbers can be missed in one
+// go; keepSeen how many whole messages. A buffer is repeated in one go: after a
+// silence of replayPause all is new.
 const (
-	keep        = 4096
-	keepSeen    = 512
-	replayPause = 30 * time.Second
-	nearest     = 16
+	keep         = 4096
+	keepSeen     = 512
+	replayBuffer = 1000
+	replayPause  = 30 * time.Second
 )
 
 // verdict is what becomes of a message.
@@ -95,26 +116,30 @@ func (p *past) judge(m *Message, raw []byte, now time.Time) (verdict, digest) {
 		return copied, d
 	}
 	p.remember(whole)
-	if !p.heard.IsZero() && now.Sub(p.heard) > replayPause {
-		p.seeking, p.shifts = false, nil
+	if !p.heard.IsZero() && now.Sub(p.heard) > replayPause && !p.woken { // who was away knows of no silence
+		p.over()
 	}
 	p.heard = now
+	if m.Sequence != nil && *m.Sequence < 0 {
+		m.Sequence = nil // that is no number
+	}
 	if m.Sequence == nil {
 		return fresh, d
 	}
+	n := int(*m.Sequence)
 	if *m.Sequence <= p.last {
 		p.restart(p.epoch + 1)
-		p.stray = *m.Sequence > 0 // its beginning was not heard
 	}
-	p.last = *m.Sequence
-	switch {
+	p.count(n)
+	switch following := p.seeking || len(p.guesses) > 0; {
+	case !following:
 	case boots(m.Type):
-		if (p.seeking || p.shifts != nil) && slices.ContainsFunc(p.marks, func(o mark) bool { return o.digest == d && p.before(&o) }) {
-			p.posts++
+		if slices.ContainsFunc(p.marks, func(o mark) bool { return o.boot && o.digest == d && o.epoch != p.epoch }) {
+			p.post()
 			return replay, d // no proof that more is repeated: a new agent says it too
 		}
 	case posted(m.Type):
-	case p.seeking && p.found(d, p.rank(m)), p.shifts != nil && p.follow(d, p.rank(m)):
+	case p.repeats(d, n):
 		return replay, d
 	}
 	return fresh, d
@@ -122,192 +147,73 @@ func (p *past) judge(m *Message, raw []byte, now time.Time) (verdict, digest) {
 
 // restart begins a life of the publisher: its counter went back.
 func (p *past) restart(epoch int) {
-	p.epoch, p.posts, p.stray, p.shifts, p.end = epoch, 0, false, nil, 0
-	for i := range p.marks {
-		if m := &p.marks[i]; !m.stray {
-			p.end = max(p.end, m.place+1)
-		}
+	if p.base = p.offset + p.posts; p.whole {
+		p.base = p.origin
 	}
-	p.seeking = len(p.marks) > 0
-	p.sure = !p.seeking
+	p.epoch, p.last, p.posts, p.missed, p.end = epoch, -1, 0, 0, p.top
+	p.guesses, p.blind, p.whole, p.woken, p.again, p.written = nil, false, false, false, 0, situation{}
+	p.seeking = slices.ContainsFunc(p.marks, func(m mark) bool { return !m.boot })
+	if p.sure = !p.seeking; p.sure {
+		p.offset = p.top
+	}
 }
 
-// before tells whether a mark is of an earlier life.
-func (p *past) before(m *mark) bool {
-	if m.stray {
-		return m.epoch != p.epoch
+// over ends a replay: what comes now is new.
+func (p *past) over() {
+	if p.seeking {
+		p.anew()
 	}
-	return m.place < p.end
+	p.guesses = nil
 }
 
-// rank is the place of a message in what its publisher says in this life, without
-// what was posted.
-func (p *past) rank(m *Message) int { return int(counted(m)) - p.posts }
-
-// found looks for the replay's beginning. What an agent has said gets no higher
-// rank when it is repeated, but a lower one when its buffer has lost its first events.
-func (p *past) found(d digest, rank int) bool {
-	guess := -1
-	var at []int
-	for i := range p.marks {
-		m := &p.marks[i]
-		switch {
-		case m.digest != d || !p.before(m) || m.rank < rank || m.taken == p.epoch:
-		case m.stray:
-			if guess < 0 || m.rank == rank {
-				guess = i
-			}
-		case m.place == rank+p.shift:
-			p.begin(rank, i)
-			return true
-		default:
-			at = append(at, i)
-		}
-	}
-	if guess >= 0 { // that was said before, but tells nothing of where the rest is
-		p.marks[guess].taken = p.epoch
-		return true
-	}
-	// After something else it takes more: words that were said once.
-	if len(at) == 0 || p.stray && len(at) > 1 {
-		return false
-	}
-	p.begin(rank, at...)
-	return true
+// anew tells that this life repeats nothing: another agent speaks.
+func (p *past) anew() {
+	p.seeking, p.guesses, p.sure = false, nil, true
+	p.offset = p.top - int(p.last)
+	p.origin = p.top
 }
 
-// begin begins to follow a replay that is at one of some marks. If that is not
-// sure, it can also be where it would be if the buffer had all.
-func (p *past) begin(rank int, at ...int) {
-	p.marks[at[0]].taken = p.epoch
-	p.seeking, p.shifts = false, nil
-	if _, unknown := p.at(p.marks[at[0]].digest, rank+p.shift); unknown {
-		p.shifts = []int{p.shift}
-	}
-	for _, i := range at {
-		if shift := p.marks[i].place - rank; !slices.Contains(p.shifts, shift) {
-			p.shifts = append(p.shifts, shift)
+// count takes the next number. Those between were not heard, unless the server was
+// restarted meanwhile: repetitions leave no trace.
+func (p *past) count(n int) {
+	missed := n - int(p.last) - 1
+	for i := range p.guesses {
+		if g := &p.guesses[i]; p.woken {
+			g.at = g.offset + n - 1
+		} else {
+			g.missed += missed
 		}
 	}
-	p.settle()
+	if !p.woken {
+		p.missed += missed
+		p.move(min(0, keep-missed)) // more is a leap and no loss
+	}
+	p.last, p.woken = int64(n), false
 }
 
-// settle puts what came before the replay was found to its place.
-func (p *past) settle() {
-	if p.sure = p.sure || len(p.shifts) == 1; !p.sure {
-		return
-	}
-	if !slices.Contains(p.shifts, p.shift) {
-		p.shift = p.shifts[0]
-	}
-	for i := range p.marks {
-		if m := &p.marks[i]; m.stray && m.epoch == p.epoch {
-			m.place, m.stray = m.rank+p.shift, false
-		}
-	}
-	p.sort()
+// post counts a number that is not of the stream.
+func (p *past) post() {
+	p.posts++
+	p.posted++
+	p.move(-1)
 }
 
-// follow tells whether a message is the replay's next event.
-func (p *past) follow(d digest, rank int) bool {
-	var can []int // what shift can still be
-	found := false
-	for _, shift := range p.shifts {
-		i, unknown := p.at(d, rank+shift)
-		if i >= 0 && !found {
-			found, p.marks[i].taken = true, p.epoch
-		}
-		if i >= 0 || unknown {
-			can = append(can, shift)
-		}
+// move says that the numbers to come have other places.
+func (p *past) move(by int) {
+	p.offset += by
+	for i := range p.guesses {
+		p.guesses[i].offset += by
 	}
-	if found {
-		p.shifts = can
-		p.settle()
-		return true
+	for i := range p.written.offsets {
+		p.written.offsets[i] += by
 	}
-	if i := p.near(d, rank); i >= 0 {
-		m := &p.marks[i]
-		m.taken = p.epoch
-		if m.stray {
-			m.place, m.stray = rank+p.shift, false
-			p.sort()
-		} else if shift := m.place - rank; !slices.Contains(p.shifts, shift) && len(p.shifts) < nearest {
-			p.shifts = append(p.shifts, shift)
-		}
-		return true
-	}
-	ahead := func(m mark) bool { return m.stray && m.rank >= rank && m.taken != p.epoch && p.before(&m) }
-	if rank+slices.Min(p.shifts) >= p.end && !slices.ContainsFunc(p.marks, ahead) {
-		p.shifts = nil // it has ended
-	}
-	return false
-}
-
-// at finds the mark of an event that has that place and was not repeated yet, -1
-// for none; unknown tells that nothing else is known of that place.
-func (p *past) at(d digest, place int) (found int, unknown bool) {
-	unknown = place < p.end
-	for i := p.from(place); i < len(p.marks) && p.marks[i].place == place && place < p.end; i++ {
-		if m := &p.marks[i]; m.stray {
-			continue
-		} else if m.digest != d {
-			unknown = false
-		} else if m.taken != p.epoch {
-			return i, false
-		}
-	}
-	return -1, unknown
-}
-
-// near finds a mark that is not where the replay is but must be what it repeats, -1
-// for none: where places may have slipped one of the nearest, and else one whose
-// place was a guess.
-func (p *past) near(d digest, rank int) int {
-	best, off := -1, 0
-	fits := func(m *mark) bool { return m.digest == d && m.taken != p.epoch && p.before(m) }
-	for _, shift := range p.shifts {
-		here := rank + shift
-		if here >= p.end {
-			continue
-		}
-		i := p.from(here)
-		for k := max(0, i-nearest); k < min(len(p.marks), i+nearest); k++ {
-			m := &p.marks[k]
-			if by := max(m.place-here, here-m.place); fits(m) && !m.stray && (best < 0 || by < off) {
-				best, off = k, by
-			}
-		}
-	}
-	if best < 0 {
-		best = slices.IndexFunc(p.marks, func(m mark) bool { return m.stray && fits(&m) })
-	}
-	return best
-}
-
-// from is the index of the first mark that has this place or a later one.
-func (p *past) from(place int) int {
-	i, _ := slices.BinarySearchFunc(p.marks, place, func(m mark, place int) int { return cmp.Compare(m.place, place) })
-	return i
-}
-
-func (p *past) sort() {
-	slices.SortStableFunc(p.marks, func(a, b mark) int { return cmp.Compare(a.place, b.place) })
-}
-
-// place is where a fresh message belongs, and whether that is a guess.
-func (p *past) place(m *Message) (place int, guess bool) {
-	if !p.sure {
-		return p.end + p.rank(m), true
-	}
-	return p.shift + p.rank(m), false
 }
 
 // pass counts a message that is neither stored nor repeated.
 func (p *past) pass(m *Message) {
 	if m.Sequence != nil && *m.Sequence > p.last {
-		p.last = *m.Sequence
-		p.posts++
+		p.count(int(*m.Sequence))
+		p.post()
 	}
 }
 
@@ -317,26 +223,33 @@ func (p *past) note(d digest, m *Message) {
 		return
 	}
 	if boots(m.Type) && p.seeking {
-		p.seeking, p.sure, p.shift = false, true, p.end // another agent: it has nothing to repeat
+		p.anew() // it has nothing to repeat
 	}
-	place, guess := p.place(m)
-	p.add(m.Type, mark{digest: d, place: place, rank: p.rank(m), stray: guess})
+	n := int(*m.Sequence)
+	p.add(m.Type, mark{digest: d, place: p.offset + n, rank: n - p.posts, stray: !p.sure})
 }
 
 // add adds a mark of this life.
 func (p *past) add(typ string, m mark) {
+	m.epoch, m.taken, m.boot = p.epoch, p.epoch, boots(typ)
 	if posted(typ) {
-		p.posts++
-		if !boots(typ) {
+		p.post()
+		if !m.boot {
 			return
 		}
+	} else {
+		p.top = max(p.top, m.place+1)
 	}
-	m.epoch, m.taken = p.epoch, p.epoch
-	p.stray = p.stray || m.stray
 	p.marks = slices.Insert(p.marks, p.from(m.place+1), m)
 	if over := len(p.marks) - keep; over >= keep { // cut seldom, in one go
 		p.marks = slices.Clone(p.marks[over:])
 	}
+}
+
+// from is the index of the first mark that has this place or a later one.
+func (p *past) from(place int) int {
+	i, _ := slices.BinarySearchFunc(p.marks, place, func(m mark, place int) int { return cmp.Compare(m.place, place) })
+	return i
 }
 
 func (p *past) remember(whole [16]byte) {

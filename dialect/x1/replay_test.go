@@ -3,6 +3,7 @@ package x1
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -21,7 +22,9 @@ type publisher struct {
 	now  time.Time
 	log  []string // what was taken as new, in order
 
+	buffer int // what the agent repeats, at most; 0 means as much as one of x1
 	stored []chat.Event
+	runs   func() bool // whether what came last is the end of a run of arrivals; nil means that it is
 }
 
 func (s *publisher) publish(typ, text string) verdict {
@@ -35,12 +38,26 @@ func (s *publisher) publish(typ, text string) verdict {
 		s.p.note(d, &m)
 		s.log = append(s.log, text)
 	}
+	if s.runs == nil || s.runs() {
+		s.flush()
+	}
 	return v
+}
+
+// flush is the end of a run of arrivals.
+func (s *publisher) flush() {
+	if r, ok := s.p.news(); ok {
+		payload, _ := json.Marshal(r)
+		s.stored = append(s.stored, chat.Event{Type: ReplayedType, Payload: payload, Actor: chat.System, Via: via})
+	}
 }
 
 // recall is a restart of the server: it knows what is in the log.
 func (s *publisher) recall() {
 	s.p = newPast()
+	if s.buffer > 0 {
+		s.p.buffer = s.buffer
+	}
 	for i := range s.stored {
 		s.p.recall(&s.stored[i])
 	}
@@ -136,6 +153,18 @@ func TestAReplayEndsWithSilence(t *testing.T) {
 	s.want("a", "b", "c", "b")
 }
 
+// That the server was away is no silence of the publisher.
+func TestARestartOfTheServerIsNoSilence(t *testing.T) {
+	s := &publisher{t: t, p: newPast(), now: time.Unix(0, 0)}
+	s.say("a", "b", "c")
+	s.restart()
+	s.say("a")
+	s.recall()
+	s.now = s.now.Add(replayPause + time.Second)
+	s.say("b", "c", "d")
+	s.want("a", "b", "c", "d")
+}
+
 func TestAReplayThatBeginsLater(t *testing.T) {
 	s := &publisher{t: t, p: newPast()}
 	s.say("a", "a", "b", "a", "c")
@@ -152,6 +181,19 @@ func TestWhatNeverArrivedIsTakenFromTheReplay(t *testing.T) {
 	s.restart()
 	s.say("a", "b", "c", "d", "e")
 	s.want("a", "b", "d", "c", "e")
+}
+
+// Whatever a publisher counts, what it says is stored, and at once.
+func TestACounterThatLeaps(t *testing.T) {
+	s := &publisher{t: t, p: newPast()}
+	var all []string
+	for i, n := range []int64{0, 1 << 62, math.MaxInt64, 0, 1 << 40, 7, 6, -1, 5, math.MinInt64, 0} {
+		s.n = n
+		all = append(all, fmt.Sprint("text ", i))
+		s.say(all[i])
+		s.recall()
+	}
+	s.want(all...)
 }
 
 func TestTheSameMessageTwiceIsOne(t *testing.T) {
