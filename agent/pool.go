@@ -301,25 +301,35 @@ func (p *Pool) expired(ctx context.Context, of team, j *job) (again time.Duratio
 	return p.opt.Lease, err
 }
 
-// recall tells the worker to stop and gives it a moment to end by itself.
+// recall tells the worker to stop and gives it a moment to end by itself, also one
+// that is gone and comes back in time.
 func (p *Pool) recall(ctx context.Context, j *job) error {
-	p.mu.Lock()
-	m := j.holder
-	if m != nil && Stopped(ctx) {
-		m.worker.Stop(j.turn.id)
-	}
-	p.mu.Unlock()
-	if m == nil || !Stopped(ctx) {
+	if !Stopped(ctx) {
 		return context.Cause(ctx)
 	}
 	patience := time.NewTimer(j.turn.box.patience(stopPatience))
 	defer patience.Stop()
-	select {
-	case <-j.done:
-	case <-j.turn.box.left:
-	case <-patience.C:
+	var told *member
+	for {
+		p.mu.Lock()
+		m, begun := j.holder, j.holder != nil || j.orphan
+		if m != nil && m != told {
+			m.worker.Stop(j.turn.id)
+		}
+		told = m
+		p.mu.Unlock()
+		if !begun {
+			return context.Cause(ctx)
+		}
+		select {
+		case <-j.changed:
+			continue
+		case <-j.done:
+		case <-j.turn.box.left:
+		case <-patience.C:
+		}
+		return context.Cause(ctx)
 	}
-	return context.Cause(ctx)
 }
 
 // stopPatience is how long a worker may take to end a stopped turn by itself;

@@ -310,6 +310,40 @@ func TestARestartKeepsTurnsForTheirWorkers(t *testing.T) {
 	})
 }
 
+// A worker that was away when its workstream was stopped, and comes back while that has
+// grace, is told of the stop and can leave what it has.
+func TestGraceForWhoWasAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pooledFor(t, time.Minute, 5*time.Second)
+		if _, err := p.Launch(ctx, ann, "s", chat.Launch{ID: "w", Instruction: "work"}); err != nil {
+			t.Fatal(err)
+		}
+		h := p.join(1)
+		a := h.awaitTurn(t)
+		h.seat.Leave()
+		if _, err := p.TerminateWorkstream(ctx, ann, "s", "w", chat.Steering{Text: "enough"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		back := p.join(1, a.Turn)
+		b := back.awaitTurn(t)
+		back.await(t, "the stop", func() bool { return len(back.stops) == 1 && back.stops[0] == a.Turn })
+		time.Sleep(30 * time.Second)
+		if err := p.sayAs(back, b.Turn, chat.AgentText{Text: "saved"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := back.seat.Finish(b.Turn, nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if p.status("w").State != chat.WorkCanceled || p.count("agent.text", "w") != 1 {
+			t.Fatal(p.story("s"))
+		}
+		p.shutdown()
+	})
+}
+
 func TestAStopReachesTheWorker(t *testing.T) {
 	p := pooled(t, time.Minute)
 	h := p.join(1)

@@ -27,3 +27,15 @@ func (b *UserMessage) ClientTools() []ClientTool {
 	}
 	return slices.DeleteFunc(c.Tools, func(t ClientTool) bool { return t.Name == "" })
 }
+
+// System is what the sender wants the agent to be told beside its own instructions
+// when it answers the message, under system in its context.
+func (b *UserMessage) System() string {
+	var c struct {
+		System string `json:"system"`
+	}
+	if len(b.Context) == 0 || json.Unmarshal(b.Context, &c) != nil {
+		return ""
+	}
+	return c.System
+}

@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -40,10 +41,17 @@ func TestEveryProviderAnswers(t *testing.T) {
 				t.Errorf("asked %+v", first)
 			}
 
-			// A second turn knows of the first, and reasoning goes back where it may.
-			w.say("s-1", "Thanks")
+			// A second turn knows of the first, and reasoning goes back where it may. What
+			// the sender wants the model to be told stands behind its instructions.
+			thanks := chat.UserMessage{Text: "Thanks", Context: json.RawMessage(`{"system":"Speak French."}`)}
+			if _, err := w.Append(w.ctx(), ann, "s-1", []chat.Draft{chat.NewDraft(thanks)}); err != nil {
+				t.Fatal(err)
+			}
 			w.ended("s-1", 2)
 			last := w.model.Requests()[len(w.model.Requests())-1]
+			if !strings.HasPrefix(last.System, "Be brief.") || !strings.HasSuffix(last.System, "Speak French.") {
+				t.Errorf("the model is told %q", last.System)
+			}
 			if !strings.Contains(string(last.Body), "There are two of them.") || last.LastUser() != "Thanks" {
 				t.Errorf("asked %s", last.Body)
 			}

@@ -140,6 +140,9 @@ func (r *round) fit(ctx context.Context, room int) ([]llm.Message, error) {
 	if r.opt.Instructions != "" {
 		system = append(system, llm.Message{Role: llm.System, Content: llm.Texts(r.opt.Instructions)})
 	}
+	if said, ok := r.turn.Trigger.Body.(chat.UserMessage); ok && said.System() != "" {
+		system = append(system, llm.Message{Role: llm.System, Content: llm.Texts(said.System())})
+	}
 	if extra := r.assignment(); extra != "" {
 		system = append(system, llm.Message{Role: llm.System, Content: llm.Texts(extra)})
 	}

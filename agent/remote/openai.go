@@ -126,6 +126,9 @@ func (a *Agent) chatMessages(ctx context.Context, turn *agent.Turn, all []messag
 	if a.opt.Instructions != "" {
 		out = append(out, map[string]any{"role": "system", "content": a.opt.Instructions})
 	}
+	if said, ok := turn.Trigger.Body.(chat.UserMessage); ok && said.System() != "" {
+		out = append(out, map[string]any{"role": "system", "content": said.System()})
+	}
 	for _, m := range spoken(all) {
 		if len(m.parts) == 0 {
 			out = append(out, map[string]any{"role": m.role, "content": m.text})

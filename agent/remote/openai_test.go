@@ -82,12 +82,15 @@ func TestOpenAIAnswers(t *testing.T) {
 	h.say("2+2?")
 	h.ends(1)
 	h.want("user 2+2?", "thinks Hm.", "used 7 3", "answers Four, naïve.", "ended done")
-	h.say("Sure?")
+	sure := chat.UserMessage{Text: "Sure?", Context: json.RawMessage(`{"system":"Speak French."}`)}
+	if _, err := h.Append(ctx, ann, "s", []chat.Draft{chat.NewDraft(sure)}); err != nil {
+		t.Fatal(err)
+	}
 	h.ends(2)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	b, _ := json.Marshal(got.Messages)
-	if want := `[{"Role":"system","Content":"Be brief."},{"Role":"user","Content":"2+2?"},{"Role":"assistant","Content":"Four, naïve."},{"Role":"user","Content":"Sure?"}]`; string(b) != want || !got.Stream || got.Model != "m" {
+	if want := `[{"Role":"system","Content":"Be brief."},{"Role":"system","Content":"Speak French."},{"Role":"user","Content":"2+2?"},{"Role":"assistant","Content":"Four, naïve."},{"Role":"user","Content":"Sure?"}]`; string(b) != want || !got.Stream || got.Model != "m" {
 		t.Errorf("was told %s", b)
 	}
 }

@@ -1,10 +1,15 @@
 package letta
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
 )
 
 const clipboard = `,"client_tools":[{"name":"clipboard","description":"Reads the clipboard","parameters":{"type":"object","properties":{}}}]`
@@ -92,5 +97,23 @@ func TestClientToolsThatAreWrong(t *testing.T) {
 	}
 	if code, body := w.do("POST", path, done, "X-Stainless-Retry-Count", "1"); code != http.StatusOK || !strings.Contains(body, "clipboard gave") {
 		t.Errorf("the client's own retry: %d %s", code, body)
+	}
+}
+
+// What a request wants the agent to be told stands where agents look for it.
+func TestOverrideSystem(t *testing.T) {
+	t.Parallel()
+	var told []string
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": agent.Func(func(ctx context.Context, turn *agent.Turn) error {
+		said := turn.Trigger.Body.(chat.UserMessage)
+		told = append(told, said.System())
+		return turn.Say(ctx, "Oui.")
+	})}})
+	a := w.agent("")
+	for _, more := range []string{`,"override_system":"Speak French."`, `,"system":"Speak Greek."`, ""} {
+		get[answer](w, "POST", "/v1/agents/"+a+"/messages", message("hi", more))
+	}
+	if want := []string{"Speak French.", "Speak Greek.", ""}; !slices.Equal(told, want) {
+		t.Errorf("the agent is told %q", told)
 	}
 }

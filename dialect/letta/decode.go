@@ -60,7 +60,7 @@ type options struct {
 	Tokens       bool            `json:"stream_tokens,omitempty"` // streams of the run show text as it is written
 	Background   bool            `json:"background,omitempty"`
 	MaxSteps     int             `json:"max_steps,omitempty"`
-	System       string          `json:"system,omitempty"`
+	System       string          `json:"-"` // stands where agents look for it
 	ClientSkills json.RawMessage `json:"client_skills,omitempty"`
 }
 

@@ -16,6 +16,7 @@
 //	  name, group_id, role system,    the message's context under "letta"
 //	  stream_tokens, …
 //	  client_tools                    the message's context; their calls are approval requests marked client
+//	  override_system                 the message's context; agents are told it
 //	messages before the last          llm.message: there to be read, nobody answers them
 //	  system, initial messages
 //	an approval or a tool_return,     user.approval_response to the request that waits

@@ -217,8 +217,8 @@ func (d *Dialect) drafts(ctx context.Context, p *place, a *ask) ([]chat.Draft, e
 	return append(out, draft), nil
 }
 
-// contextOf is what is kept with a message, nil if that is nothing. Tools stand
-// where agents look for them, whatever the dialect.
+// contextOf is what is kept with a message, nil if that is nothing. Tools and what
+// the agent is to be told stand where agents look for them, whatever the dialect.
 func contextOf(o options, tools []chat.ClientTool) (json.RawMessage, error) {
 	all := map[string]any{}
 	b, err := json.Marshal(o)
@@ -230,6 +230,9 @@ func contextOf(o options, tools []chat.ClientTool) (json.RawMessage, error) {
 	}
 	if len(tools) > 0 {
 		all["client_tools"] = tools
+	}
+	if o.System != "" {
+		all["system"] = o.System
 	}
 	if len(all) == 0 {
 		return nil, nil

@@ -16,8 +16,9 @@
 //	  video_url, file
 //	  user                            name, email and info of the actor, here and in answers
 //	  security                        who says it; never stored
+//	  system messages                 context.system of the message
 //	  schema_type, schema_version,    context.nemo of the message
-//	  system messages, other keys
+//	  other keys
 //	  while NeMo's own turn runs      also turn.stop_requested; NeMo's messages that wait are withdrawn,
 //	                                  all in one append that fails when the line is not as it was seen
 //	user_interaction_message          user.input_response, user.approval_response or user.permission_response

@@ -310,7 +310,6 @@ type about struct {
 	MessageID     string                     `json:"message_id,omitempty"` // when it is no idempotency key
 	ThreadID      string                     `json:"thread_id,omitempty"`
 	Traceparent   string                     `json:"traceparent,omitempty"`
-	System        string                     `json:"system,omitempty"`
 	Extra         map[string]json.RawMessage `json:"extra,omitempty"`
 }
 

@@ -151,6 +151,13 @@ func (d *Dialect) readInput(r *http.Request) (*ask, map[string]json.RawMessage, 
 	if err := json.Unmarshal(b, &fields); err != nil || fields == nil {
 		return nil, nil, refuse(codeMessage, "the body must be a JSON object such as {\"input_message\":\"…\"}")
 	}
+	// Such a body has no place for it, but who fills one in must not find it stored.
+	for name := range fields {
+		if strings.EqualFold(name, "security") {
+			delete(fields, name)
+			b = appendJSON(nil, fields)
+		}
+	}
 	if raw, ok := fields["messages"]; ok {
 		var list []message
 		if err := json.Unmarshal(raw, &list); err != nil {

@@ -40,6 +40,10 @@ func TestAnswersOverHTTP(t *testing.T) {
 			t.Errorf("%s: %s", path, body)
 		}
 	}
+	// A body without a text is the text itself, but for what proves who sends it.
+	if code, body, _ := w.post("POST", "/v1/workflow", `{"n":5,"Security":{"api_key":"sesame"}}`); code != 200 || body != `{"value":"You said: {\"n\":5}"}` {
+		t.Errorf("%d %s", code, body)
+	}
 	for _, path := range []string{"/generate", "/v1/workflow"} {
 		for _, in := range []string{inputBody("hi"), `{"query":"hi"}`, `{"anything":"hi","n":2}`, `"hi"`, `{"messages":[{"role":"user","content":"hi"}]}`} {
 			if code, body, _ := w.post("POST", path, in); code != 200 || body != `{"value":"You said: hi"}` {

@@ -139,7 +139,7 @@ func TestHistory(t *testing.T) {
 		switch b := e.Body.(type) {
 		case chat.UserMessage:
 			said = append(said, "> "+b.Text)
-			if b.Text == "one" && aboutOf(b).System != "be brief" {
+			if b.Text == "one" && b.System() != "be brief" {
 				t.Errorf("context %s", b.Context)
 			}
 		case chat.AgentText:

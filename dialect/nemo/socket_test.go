@@ -34,10 +34,18 @@ func TestStepsStaySmall(t *testing.T) {
 	}
 	params, _ := json.Marshal(map[string]string{"big": strings.Repeat("<x>", 20000)})
 	c.say("c1", "m2", "/tool calc "+string(params))
+	last := ""
 	for _, f := range c.turn() {
 		if f.Type == typeStep && len(f.Content.Payload) > 4*maxPayload {
 			t.Errorf("a payload of %d bytes", len(f.Content.Payload))
 		}
+		if f.Type == typeStep {
+			last = f.Content.Payload
+		}
+	}
+	// What came of a call is seen, however large its input is.
+	if !strings.Contains(last, "**Input:**") || !strings.Contains(last, "**Output:**") {
+		t.Errorf("the step ends with %q", last[max(0, len(last)-200):])
 	}
 }
 

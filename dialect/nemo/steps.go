@@ -17,17 +17,20 @@ const maxPayload = 16 << 10
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 // payload makes Markdown fit to be sent.
-func payload(s string) string {
-	if len(s) > maxPayload {
-		left := len(s)
-		s = cutBytes(s, maxPayload)
-		left -= len(s)
-		if strings.Count(s, "\n```")%2 == 1 || strings.HasPrefix(s, "```") && strings.Count(s, "\n```") == 0 {
-			s += "\n```"
-		}
-		s += fmt.Sprintf("\n\n… %d bytes more", left)
+func payload(s string) string { return escaper.Replace(cutMarkdown(s, maxPayload)) }
+
+// cutMarkdown is Markdown of about so many bytes at most, with a word about the rest.
+func cutMarkdown(s string, most int) string {
+	if len(s) <= most {
+		return s
 	}
-	return escaper.Replace(s)
+	left := len(s)
+	s = cutBytes(s, most)
+	left -= len(s)
+	if strings.Count(s, "\n```")%2 == 1 || strings.HasPrefix(s, "```") && strings.Count(s, "\n```") == 0 {
+		s += "\n```"
+	}
+	return s + fmt.Sprintf("\n\n… %d bytes more", left)
 }
 
 // fence is a value as a code block.
@@ -56,16 +59,21 @@ func toolStart(b chat.AgentToolCall) string { return fence("Input", b.Params) }
 // toolEnd repeats the input, because a step with the same id and name replaces
 // the one before it.
 func toolEnd(params, result json.RawMessage) string {
-	return fence("Input", params) + "\n\n" + fence("Output", result)
+	return toolInput(params) + "\n\n" + fence("Output", result)
+}
+
+// toolInput is a call's input with room for what comes of it.
+func toolInput(params json.RawMessage) string {
+	return cutMarkdown(fence("Input", params), maxPayload/2)
 }
 
 func toolFailed(params json.RawMessage, message string) string {
 	text, _ := json.Marshal(message) // a text can always be written
-	return fence("Input", params) + "\n\n" + fence("Error", text)
+	return toolInput(params) + "\n\n" + fence("Error", text)
 }
 
 func toolProgress(params json.RawMessage, b chat.AgentToolProgress) string {
-	s := fence("Input", params) + "\n\n**Progress:** " + fmt.Sprint(b.Done)
+	s := toolInput(params) + "\n\n**Progress:** " + fmt.Sprint(b.Done)
 	if b.Total > 0 {
 		s += fmt.Sprintf(" of %d", b.Total)
 	}

@@ -43,7 +43,7 @@ func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string
 // context is what the message says beside its content.
 func (m *said) context() json.RawMessage {
 	a := about{
-		SchemaType: m.Schema, SchemaVersion: m.Version, Traceparent: m.Trace, System: m.System, Extra: m.Extra,
+		SchemaType: m.Schema, SchemaVersion: m.Version, Traceparent: m.Trace, Extra: m.Extra,
 	}
 	if m.key() == "" {
 		a.MessageID = m.ID
@@ -51,7 +51,11 @@ func (m *said) context() json.RawMessage {
 	if m.Thread != anonymous {
 		a.ThreadID = m.Thread
 	}
-	return appendJSON(nil, map[string]about{"nemo": a})
+	all := map[string]any{"nemo": a}
+	if m.System != "" {
+		all["system"] = m.System // where agents look for it, whatever the dialect
+	}
+	return appendJSON(nil, all)
 }
 
 // session finds or begins the conversation. Earlier messages that the client
