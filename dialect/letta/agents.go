@@ -252,6 +252,15 @@ func (d *Dialect) getAgent(w http.ResponseWriter, r *http.Request, c chat.Caller
 	if err != nil {
 		return err
 	}
+	sess, err := d.opt.Sessions.Get(r.Context(), c, chat.SessionID(rec.ID))
+	if err != nil {
+		return err
+	}
+	ids, err := d.recent(r.Context(), c, &sess)
+	if err != nil {
+		return err
+	}
+	state["message_ids"], state["in_context_message_ids"] = ids, ids
 	d.send(w, r, http.StatusOK, state)
 	return nil
 }

@@ -243,8 +243,31 @@ func (d *Dialect) getConversation(w http.ResponseWriter, r *http.Request, c chat
 	if err != nil {
 		return err
 	}
-	d.send(w, r, http.StatusOK, conversationState(rec, sess))
+	state := conversationState(rec, sess)
+	if state["in_context_message_ids"], err = d.recent(r.Context(), c, sess); err != nil {
+		return err
+	}
+	d.send(w, r, http.StatusOK, state)
 	return nil
+}
+
+// recentMessages is how many messages are said to be in an agent's context.
+const recentMessages = 100
+
+// recent names the last messages of a conversation, in order: clients that come back
+// look at the last for an approval that waits. Lists do without.
+func (d *Dialect) recent(ctx context.Context, c chat.Caller, sess *chat.Session) ([]string, error) {
+	ids := []string{}
+	p, err := d.placeOf(ctx, c, sess)
+	if err != nil {
+		return ids, err
+	}
+	page, err := llm.List(ctx, log{d, c, sess.ID}, llm.Query{Options: p.fold(), Limit: recentMessages, Desc: true})
+	for i := range page.Messages {
+		ids = append(ids, page.Messages[i].ID)
+	}
+	slices.Reverse(ids)
+	return ids, err
 }
 
 func (d *Dialect) updateConversation(w http.ResponseWriter, r *http.Request, c chat.Caller) error {

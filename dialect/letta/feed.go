@@ -315,9 +315,16 @@ func (f *feed) part(p llm.Part, base item, e *chat.Event) error {
 		have = last.Bytes
 	}
 	it.text = whole[have:]
-	if it.text != "" || it.signature != "" || it.kind == kindHidden {
-		f.show(it)
+	if it.text == "" && it.signature == "" && it.kind != kindHidden {
+		return nil
 	}
+	if e.Seq <= f.known {
+		// Of the texts behind it some may have been shown before it.
+		if err := f.written(e); err != nil {
+			return err
+		}
+	}
+	f.show(it)
 	return nil
 }
 
@@ -356,15 +363,15 @@ func (f *feed) hold(it item, merges bool) {
 	if h := f.held; merges && h != nil && h.id == it.id && h.kind == it.kind {
 		h.text += it.text
 		h.signature = first(h.signature, it.signature)
-		h.seq = f.now
+		h.seq = f.place()
 		return
 	}
 	f.flush()
-	it.seq = f.now + f.count
 	if !merges {
 		f.show(it)
 		return
 	}
+	it.seq = f.place()
 	f.held = &it
 }
 
@@ -378,9 +385,15 @@ func (f *feed) flush() {
 
 // show adds an item of the present entry.
 func (f *feed) show(it item) {
-	it.seq = f.now + min(f.count, chat.AtStep-1)
-	f.count++
+	it.seq = f.place()
 	f.add(it)
+}
+
+// place is the position of the next item of the present entry.
+func (f *feed) place() chat.At {
+	at := f.now + min(f.count, chat.AtStep-1)
+	f.count++
+	return at
 }
 
 func (f *feed) add(it item) {

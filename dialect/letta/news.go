@@ -24,9 +24,10 @@ func (f *feed) tells(m *llm.Message, e *chat.Event) error {
 	return nil
 }
 
-// written shows what there was of a text when news came in the middle of it, for
-// readers that are so late that they get the text only when it is finished: who
-// has the position of the news counts as having all before it.
+// written shows what there was of a text when news came in the middle of it, or when
+// something before it was finished, for readers that are so late that they get the
+// text only when it is finished itself: who has the position of the one counts as
+// having all before it.
 func (f *feed) written(e *chat.Event) error {
 	if !f.tokens || f.ahead == nil || e.At <= f.after {
 		return nil
@@ -60,10 +61,10 @@ func (f *feed) written(e *chat.Event) error {
 			continue
 		}
 		p.Text = p.Text[have:n]
-		now := f.now
-		f.sent[block], f.now = have, endOf(ends, n)
+		now, count := f.now, f.count
+		f.sent[block], f.now, f.count = have, endOf(ends, n), 0
 		f.piece(&p)
-		f.now, f.count = now, 0
+		f.now, f.count = now, count
 	}
 	return nil
 }

@@ -1,0 +1,42 @@
+package letta
+
+import (
+	"fmt"
+	"testing"
+)
+
+// A program that comes back looks at the last message of the conversation, or of the
+// agent, for an approval that waits.
+func TestComingBackToAnApproval(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	a := w.agent("")
+	conv := get[object](w, "POST", "/v1/conversations/?agent_id="+a, "{}")["id"].(string)
+	for path, at := range map[string]string{"/v1/agents/" + a + "/messages": "/v1/agents/" + a, "/v1/conversations/" + conv + "/messages": "/v1/conversations/" + conv} {
+		w.do("POST", path, message(`/approve deploy {"env":"prod"}`, `,"streaming":false`))
+		ids, _ := get[object](w, "GET", at, "")["in_context_message_ids"].([]any)
+		if len(ids) < 2 {
+			t.Fatalf("%s has %v", at, ids)
+		}
+		items := get[[]object](w, "GET", fmt.Sprint("/v1/messages/", ids[len(ids)-1]), "")
+		if last := items[len(items)-1]; last["message_type"] != kindApprovalRequest {
+			t.Errorf("%s: the last is %v", at, last)
+		}
+	}
+}
+
+// The position of every frame is its own, so that a stream cut between any two of
+// them goes on with the second.
+func TestCutsAroundAQuestion(t *testing.T) {
+	t.Parallel()
+	for _, ask := range []string{"/ask text", "/ask radio", "/permission files:read"} {
+		w := newWorld(t, setup{})
+		a := w.agent("")
+		live := w.open("/v1/agents/"+a+"/messages", message(ask, `,"streaming":true,"include_pings":false`)).rest()
+		for i := 1; i < len(live); i++ {
+			if live[i].Type != "" && live[i].Seq <= live[i-1].Seq {
+				t.Errorf("%s: %s is at %d, behind %s at %d", ask, live[i].Type, live[i].Seq, live[i-1].Type, live[i-1].Seq)
+			}
+		}
+	}
+}
