@@ -88,7 +88,7 @@ func (j *Journal) fold(ctx context.Context, id chat.SessionID, v view, s *chat.S
 		}
 		d, _ := decodeKey(it.Key())
 		if d.seq != expect {
-			return damaged(id, expect, "the event is missing")
+			return j.lost(id, expect, "the event is missing")
 		}
 		fact := chat.Fact{Seq: d.seq, JSON: append([]byte(nil), it.Value()...)}
 		if d.seq > s.Last {
@@ -110,7 +110,7 @@ func (j *Journal) fold(ctx context.Context, id chat.SessionID, v view, s *chat.S
 		return fmt.Errorf("read session %s: %w", id, err)
 	}
 	if expect != v.seq+1 {
-		return damaged(id, expect, "the event is missing")
+		return j.lost(id, expect, "the event is missing")
 	}
 	if s.Head != v.hash {
 		return damaged(id, v.seq, "the last event is not the one that the head names")

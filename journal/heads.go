@@ -111,7 +111,7 @@ func (j *Journal) loadHead(id chat.SessionID) (*head, error) {
 	}
 	p, ok := decodePosition(v)
 	if !ok {
-		return nil, damaged(id, 0, "its head is missing or unreadable")
+		return nil, j.lost(id, 0, "its head is missing or unreadable")
 	}
 	return &head{number: n, durable: p, last: p}, nil
 }
@@ -140,7 +140,7 @@ func (j *Journal) record(id chat.SessionID, n chat.Number) (rec chat.Session, er
 		return rec, err
 	}
 	if v == nil {
-		return rec, damaged(id, 0, "its record is missing")
+		return rec, j.lost(id, 0, "its record is missing")
 	}
 	if err := json.Unmarshal(v, &rec); err != nil {
 		return rec, damaged(id, 0, "its record is unreadable")
@@ -165,6 +165,15 @@ func errGone(id chat.SessionID) error {
 }
 
 // damaged names what is broken; seq 0 stands for the session as a whole.
+// lost is the failure of a look for something that was not there: the session was
+// erased meanwhile, or is damaged.
+func (j *Journal) lost(id chat.SessionID, seq chat.Seq, what string) error {
+	if err := j.missing(id); chat.CodeOf(err) == chat.Gone {
+		return err
+	}
+	return damaged(id, seq, what)
+}
+
 func damaged(id chat.SessionID, seq chat.Seq, what string) error {
 	if seq == 0 {
 		return chat.Errorf(chat.Internal, "session %s is damaged: %s; run parley verify and restore it from a backup", id, what)

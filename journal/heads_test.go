@@ -38,3 +38,27 @@ func TestARecordOutlivesItsHead(t *testing.T) {
 		t.Errorf("a record without its event gave %v", err)
 	}
 }
+
+// Who holds the head of a session that is erased in this moment is told so, and not
+// that the session is damaged.
+func TestErasedWhileLookedAt(t *testing.T) {
+	t.Parallel()
+	j := openTest(t, "/data", Options{FS: vfs.NewMem()})
+	journaltest.Begin(t, j, "s-1")
+	h, s, err := j.find("s-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Erase(ctx, "s-1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := j.recordUpTo("s-1", h, s); chat.CodeOf(err) != chat.Gone {
+		t.Errorf("its record: %v", err)
+	}
+	s.mu.Lock()
+	s.heads["s-1"] = h
+	s.mu.Unlock()
+	if _, _, err := j.Read(ctx, "s-1", chat.Range{Limit: 10}); chat.CodeOf(err) != chat.Gone {
+		t.Errorf("its events: %v", err)
+	}
+}

@@ -89,7 +89,7 @@ func (j *Journal) Read(ctx context.Context, id chat.SessionID, r chat.Range) (fa
 	for ; ok; ok = step() {
 		d, _ := decodeKey(it.Key())
 		if d.seq != expect {
-			return nil, false, damaged(id, expect, "the event is missing")
+			return nil, false, j.lost(id, expect, "the event is missing")
 		}
 		if r.Desc {
 			expect--
@@ -120,7 +120,7 @@ func (j *Journal) Read(ctx context.Context, id chat.SessionID, r chat.Range) (fa
 		return nil, false, fmt.Errorf("read session %s: %w", id, err)
 	}
 	if left != 0 {
-		return nil, false, damaged(id, expect, "the event is missing")
+		return nil, false, j.lost(id, expect, "the event is missing")
 	}
 	return facts, false, nil
 }
@@ -180,7 +180,7 @@ func (j *Journal) Get(_ context.Context, id chat.SessionID, seq chat.Seq) (f cha
 		return chat.Fact{}, err
 	}
 	if b == nil {
-		return chat.Fact{}, damaged(id, seq, "the event is missing")
+		return chat.Fact{}, j.lost(id, seq, "the event is missing")
 	}
 	return chat.Fact{Seq: seq, JSON: b}, nil
 }
