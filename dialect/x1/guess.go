@@ -25,7 +25,7 @@ type guess struct {
 const (
 	noVote      = 16 // behind the best: it is not asked any more
 	tooUnlikely = 30 // behind the best: it goes
-	otherStart  = 6  // the buffer is not as large as those of x1
+	otherStart  = 18 // the buffer is not as large as those of x1
 	minBuffer   = 16 // for every event that it has less than that
 	perMissed   = 2  // for every event that was not heard at the end of the last life
 	slipped     = 1  // a number that was not heard was none of the stream
@@ -147,7 +147,7 @@ func (p *past) full() int {
 			return p.marks[i].place
 		}
 	}
-	return p.base
+	return p.origin
 }
 
 // step says what is left of the guesses when a message has come, the best first,
@@ -199,14 +199,27 @@ func (p *past) step(d digest, n int, first bool) (next []guess, said bool) {
 		least = min(least, g.cost)
 	}
 	said = len(best) > 0
+	fresh := guess{cost: math.Inf(1)} // the best that says it is new
 	for offset, g := range best {
 		if g.cost -= least; g.cost <= tooUnlikely {
 			next = append(next, g)
 			said = said && (known[offset] || g.cost > noVote)
+			if !known[offset] && (g.cost < fresh.cost || g.cost == fresh.cost && offset < fresh.offset) {
+				fresh = g
+			}
 		}
+	}
+	p.twice = -1
+	if !said && len(next) > 0 && known[p.bestOf(next)] {
+		p.twice = fresh.at
 	}
 	slices.SortFunc(next, func(a, b guess) int { return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.offset, b.offset)) })
 	return next, said
+}
+
+// bestOf is the offset of the likeliest.
+func (p *past) bestOf(all []guess) int {
+	return slices.MinFunc(all, func(a, b guess) int { return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.offset, b.offset)) }).offset
 }
 
 // What is in a place.
@@ -282,7 +295,7 @@ func (p *past) slip() float64 {
 func (p *past) settle() {
 	moved := false
 	for i := range p.marks {
-		if m := &p.marks[i]; m.stray && m.epoch == p.epoch && m.rank >= 0 && p.missed == 0 {
+		if m := &p.marks[i]; m.stray && !m.twice && m.epoch == p.epoch && m.rank >= 0 && p.missed == 0 {
 			m.place, m.stray, moved = p.offset+p.posts+m.rank, false, true
 			p.top = max(p.top, m.place+1)
 		}

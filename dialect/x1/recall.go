@@ -18,6 +18,8 @@ func (p *past) key(m *Message, d digest, at int64) string {
 	how, place := placed, p.offset+int(counted(m))
 	if boots(m.Type) && p.seeking {
 		place = p.top // see note
+	} else if p.twice >= 0 {
+		how, place = guessed, p.twice
 	} else if !p.sure {
 		how = guessed
 	}

@@ -47,6 +47,7 @@ type mark struct {
 	epoch  int  // that life
 	taken  int  // the life in which it was repeated last
 	stray  bool // its place is not sure
+	twice  bool // it was stored in doubt, as what it would be if it were new
 	boot   bool // it is no part of the stream and has no place
 }
 
@@ -70,6 +71,7 @@ type past struct {
 
 	// The replay with which that begins.
 	seeking bool      // nothing of the stream has come yet
+	twice   int       // the place of the last message if it was new after all; -1 for none
 	guesses []guess   // what offset can be, the best first; empty when all has been repeated
 	blind   bool      // how the replay began is not known
 	whole   bool      // it began at origin: the buffer has lost nothing
@@ -84,7 +86,7 @@ type past struct {
 }
 
 func newPast() *past {
-	return &past{last: -1, sure: true, buffer: replayBuffer, seen: map[[16]byte]struct{}{}}
+	return &past{last: -1, twice: -1, sure: true, buffer: replayBuffer, seen: map[[16]byte]struct{}{}}
 }
 
 // keep is how many marks are remembered, and how many numbers can be missed in one
@@ -127,6 +129,7 @@ func (p *past) judge(m *Message, raw []byte, now time.Time) (verdict, digest) {
 		return fresh, d
 	}
 	n := int(*m.Sequence)
+	p.twice = -1
 	if *m.Sequence <= p.last {
 		p.restart(p.epoch + 1)
 	}
@@ -226,7 +229,12 @@ func (p *past) note(d digest, m *Message) {
 		p.anew() // it has nothing to repeat
 	}
 	n := int(*m.Sequence)
-	p.add(m.Type, mark{digest: d, place: p.offset + n, rank: n - p.posts, stray: !p.sure})
+	at := mark{digest: d, place: p.offset + n, rank: n - p.posts, stray: !p.sure}
+	if p.twice >= 0 {
+		at.place, at.stray, at.twice = p.twice, true, true
+	}
+	p.twice = -1
+	p.add(m.Type, at)
 }
 
 // add adds a mark of this life.
