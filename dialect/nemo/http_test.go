@@ -320,6 +320,23 @@ func TestRequestThatBeginsNoTurn(t *testing.T) {
 	}
 }
 
+// Where no turn answers a request is refused before it is kept: clients try again.
+func TestRequestThatNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	if _, _, err := w.sessions.Create(t.Context(), local, chat.NewSession{ID: "c1", Agent: chat.NoAgent}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/chat", "/v1/chat/completions", "/chat/stream"} {
+		if code, body, _ := w.post("POST", path, chatBody("hi"), "Conversation-Id", "c1"); code != 409 || !strings.Contains(body, "WebSocket") {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	if kept, _, err := w.sessions.Read(t.Context(), local, "c1", chat.Range{Types: []string{"user.message"}}); err != nil || len(kept) != 0 {
+		t.Errorf("%d messages are kept, %v", len(kept), err)
+	}
+}
+
 func chatBody(text string) string {
 	b, _ := json.Marshal(map[string]any{"messages": []any{map[string]any{"role": "user", "content": text}}, "model": "placeholder", "temperature": 0.7})
 	return string(b)

@@ -48,15 +48,28 @@ func (d *Dialect) start(ctx context.Context, c chat.Caller, a *ask, interactive 
 			return r, err
 		}
 	}
+	if err := d.answered(ctx, c, conversation); err != nil {
+		return nil, err
+	}
 	sess, e, _, err := d.submit(ctx, c, conversation, &a.said)
 	if err != nil {
 		return nil, err
 	}
-	if sess.Agent == chat.NoAgent {
-		return nil, chat.Errorf(chat.Conflict, "nobody answers in this conversation: its agent is %q", chat.NoAgent)
-	}
 	r.session, r.trigger, r.pos = sess.ID, e.Seq, chat.Cursor{Seq: e.Seq - 1}
 	return r, nil
+}
+
+// answered refuses a request for whose answer nobody could tell the end, before
+// anything of it is kept: clients send what was refused again.
+func (d *Dialect) answered(ctx context.Context, c chat.Caller, conversation string) error {
+	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(conversation))
+	if chat.CodeOf(err) == chat.NotFound || err == nil && (sess.Agent != chat.NoAgent || string(sess.Metadata) == importing) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return chat.Errorf(chat.Conflict, "no turn answers in this conversation: its agent is %q, or runs beside a sidecar; speak to it over the WebSocket", chat.NoAgent)
 }
 
 // answers takes what was said as the answer to an open prompt, if there is one.

@@ -3,6 +3,7 @@ package vertesia
 import (
 	"context"
 	"iter"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -145,6 +146,20 @@ func TestPostedForms(t *testing.T) {
 	for _, body := range []string{`"hm"`, `"\"{}\""`, `[]`, `5`, `{"t":15}`, `{`} {
 		if code, got, _ := w.call("POST", "/api/v1/agents/"+run.ID+"/updates", body); code != 400 {
 			t.Errorf("%s: %d %s", body, code, got)
+		}
+	}
+}
+
+// An approval is answered by a choice's id, by its label, or in plain words.
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	for choice, want := range map[string]chat.Decision{
+		"allow_once": {Approve: true}, "Allow once": {Approve: true}, " yes ": {Approve: true},
+		"allow_for_run": {Approve: true, Remember: "session"}, "Allow for this run": {Approve: true, Remember: "session"},
+		"deny": {}, "Deny": {}, "not on a Friday": {Reason: "not on a Friday"},
+	} {
+		if got := decisionOf("", choice, choice); !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: %+v", choice, got)
 		}
 	}
 }

@@ -203,7 +203,13 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, st *chat.State, req
 // decisionOf reads a choice of an approval. What is none of the choices is a
 // denial with a reason: nothing runs by a misunderstanding.
 func decisionOf(call, choice, text string) chat.Decision {
-	switch strings.ToLower(strings.TrimSpace(choice)) {
+	choice = strings.ToLower(strings.TrimSpace(choice))
+	for _, o := range approvalOptions {
+		if choice == strings.ToLower(o.Label) {
+			choice = o.ID
+		}
+	}
+	switch choice {
 	case allowOnce, "allow", "approve", "approved", "yes":
 		return chat.Decision{CallID: call, Approve: true}
 	case allowForRun:
