@@ -82,6 +82,10 @@ describe("long and wide", () => {
         await api(server, `/sessions/${id}/events`, [{ type: "agent.artifact", payload: { type: "table", title: "Odd", data: { columns: [null], rows: [null, 3] } } }, { type: "agent.text", payload: { text: "Still here" } }]);
         await settled(page, "Still here");
         await settled(page, "This entry could not be shown.");
+        // What a dialect keeps for itself is no entry; an event of somebody else's kind is one.
+        await api(server, `/sessions/${id}/events`, [{ type: "x1.input.delivered", payload: { sequence: 1 } }, { type: "acme.lunch", payload: { at: 12 } }]);
+        await settled(page, "acme.lunch");
+        assert.equal(await page.getByText("x1.input.delivered").count(), 0);
       },
       { session: { agent: "none" }, expect: /TypeError|error/i },
     ));

@@ -56,7 +56,7 @@ export class Rows {
     };
     for (const id of order) {
       const item = this.#store.getItem(id);
-      if (!item || (filter && !filter(item as Item)) || !belongs(item, lane)) continue;
+      if (!item || (filter && !filter(item as Item)) || !belongs(item, lane) || kept(item)) continue;
       const of = item.workstream_id ?? "";
       if (item.kind === "tool") {
         if (tools.length > 0 && (tools[0]?.workstream_id ?? "") !== of) flush();
@@ -97,3 +97,6 @@ function same(a: Row, b: Row): boolean {
   if (a.kind === "segment" && b.kind === "segment") return a.id === b.id && a.index === b.index && a.of === b.of;
   return a.kind === "item" && b.kind === "item" && a.id === b.id;
 }
+
+/** What dialects keep for themselves, such as which input has reached an agent. It is nothing for people; the raw events show it. */
+const kept = (item: ShownItem): boolean => item.kind === "custom" && /^(x1|vertesia|letta|nemo)\./.test(item.custom.type);
