@@ -387,6 +387,32 @@ func TestVerifyFindsDamage(t *testing.T) {
 	}
 }
 
+// Good bytes that are put over damaged ones of the same length are what is there from
+// then on, for whoever puts them.
+func TestGoodBytesReplaceDamagedOnes(t *testing.T) {
+	for _, session := range []string{"a", "b"} {
+		l := open(t, t.TempDir(), Options{})
+		info := put(t, l, "a", "x", "the right bytes")
+		f, err := os.OpenFile(l.blob(info.SHA256), os.O_WRONLY, 0) // in place, as a disk does it
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = f.WriteString("the wrong"); err == nil {
+			err = f.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, l, session, "x", "the right bytes")
+		put(t, l, "c", "y", "the right bytes")
+		for where, path := range map[string]string{session: "x", "c": "y"} {
+			if got := get(t, l, where, path); got != "the right bytes" {
+				t.Errorf("put by %s, %s has %q", session, where, got)
+			}
+		}
+	}
+}
+
 func rewrite(file, content string) error {
 	if err := os.Remove(file); err != nil {
 		return err

@@ -179,16 +179,28 @@ func (l *Local) link(temp, record string, info Info) error {
 	if !shared && !kept {
 		// Without the entry equal bytes are stored again; nothing else is lost.
 		if makeFolder(filepath.Dir(blob)) == nil {
+			_ = os.Remove(blob) // what is there is damaged
 			_ = os.Link(place, blob)
 		}
 	}
 	return nil
 }
 
-// whole reports whether a file has as many bytes as it should.
+// whole reports whether a file has the bytes that it should. They are read: who puts
+// good bytes must not be given damaged ones that were there before.
 func whole(file string, info Info) bool {
 	fi, err := os.Lstat(file)
-	return err == nil && fi.Mode().IsRegular() && fi.Size() == info.Size
+	if err != nil || !fi.Mode().IsRegular() || fi.Size() != info.Size {
+		return false
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, f)
+	return err == nil && hex.EncodeToString(sum.Sum(nil)) == info.SHA256
 }
 
 func absent(record, path string) error {
