@@ -233,6 +233,9 @@ func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason stri
 		}
 		ok = false
 		crashes := t.Crashes
+		if d.writes(t) {
+			crashes = 0
+		}
 		if crash && !awaits(d.state, t, line) {
 			crashes++
 		}
@@ -253,6 +256,14 @@ func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason stri
 		err = s.system(ctx, ref.Session, rule)
 	}
 	return next, ok && err == nil, err
+}
+
+// writes reports whether text of a turn was shown since the last event, which is not
+// before the turn was taken up last.
+func (d *decision) writes(t *chat.Turn) bool {
+	return slices.ContainsFunc(d.room.home.live.Blocks(d.room.id), func(b chat.Block) bool {
+		return b.Turn == t.ID && len(b.Ends) > 0 && b.Ends[len(b.Ends)-1].At > d.state.LastAt
+	})
 }
 
 // awaits reports whether a turn has cause to be silent: a person is asked, its

@@ -195,7 +195,13 @@ func TestCrashesWithoutProgress(t *testing.T) {
 	if _, err := w.Answer(ctx, ann, id, p, chat.Answer{Text: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	crash(true)
+	for i := range 10 { // text that is being written is progress, too
+		w.show(ref, "b", 2*i, "xy")
+		if i%3 == 0 {
+			w.restart()
+		}
+		crash(true)
+	}
 	crash(true)
 	crash(false)
 	if st := w.state(id); st.Line("").Turn != nil {
