@@ -109,12 +109,11 @@ func TestWorkstreamsAreTold(t *testing.T) {
 	}
 }
 
-// A thought whose signature comes when the text behind it was shown already: who is
-// late gets both where they were shown to those who were there.
-func TestSignatureBehindTheNextText(t *testing.T) {
+// logged makes events of one turn, a millisecond apart.
+func logged(t *testing.T) (chat.TurnID, func(chat.Seq, chat.Body) chat.Event) {
 	number := chat.NumberFor("s-1", 0)
 	turn := chat.TurnID(chat.MakeID(number, 2).Text(chat.TurnPrefix))
-	event := func(seq chat.Seq, b chat.Body) chat.Event {
+	return turn, func(seq chat.Seq, b chat.Body) chat.Event {
 		d := chat.Draft{Body: b}
 		if err := d.Settle(); err != nil {
 			t.Fatal(err)
@@ -122,6 +121,12 @@ func TestSignatureBehindTheNextText(t *testing.T) {
 		id := chat.EventID(chat.MakeID(number, seq).Text(chat.EventPrefix))
 		return chat.Event{Session: "s-1", Seq: seq, At: chat.At(seq * 1000), ID: id, Type: d.Type, Turn: turn, Payload: d.Payload, Body: d.Body}
 	}
+}
+
+// A thought whose signature comes when the text behind it was shown already: who is
+// late gets both where they were shown to those who were there.
+func TestSignatureBehindTheNextText(t *testing.T) {
+	turn, event := logged(t)
 	started := event(2, chat.TurnStarted{TurnID: turn, Agent: "boss"})
 	thought := event(3, chat.AgentThinking{Block: "b2-1", Text: "Hm.", Signature: "S"})
 	said := event(4, chat.AgentText{Block: "b2-2", Text: "Four."})
@@ -164,16 +169,7 @@ func TestSignatureBehindTheNextText(t *testing.T) {
 // before the news that came in the middle, and both where they were shown to
 // those who were there.
 func TestNewsInTheMiddleOfATextForWhoIsLate(t *testing.T) {
-	number := chat.NumberFor("s-1", 0)
-	turn := chat.TurnID(chat.MakeID(number, 2).Text(chat.TurnPrefix))
-	event := func(seq chat.Seq, b chat.Body) chat.Event {
-		d := chat.Draft{Body: b}
-		if err := d.Settle(); err != nil {
-			t.Fatal(err)
-		}
-		id := chat.EventID(chat.MakeID(number, seq).Text(chat.EventPrefix))
-		return chat.Event{Session: "s-1", Seq: seq, At: chat.At(seq * 1000), ID: id, Type: d.Type, Turn: turn, Payload: d.Payload, Body: d.Body}
-	}
+	turn, event := logged(t)
 	started := event(2, chat.TurnStarted{TurnID: turn, Agent: "boss"})
 	launched := event(3, chat.WorkstreamLaunched{ID: "w1", Task: "dig"})
 	said := event(5, chat.AgentText{Block: "b2-1", Text: "I look, and wait."})

@@ -199,27 +199,18 @@ func (p *past) step(d digest, n int, first bool) (next []guess, said bool) {
 		least = min(least, g.cost)
 	}
 	said = len(best) > 0
-	fresh := guess{cost: math.Inf(1)} // the best that says it is new
 	for offset, g := range best {
 		if g.cost -= least; g.cost <= tooUnlikely {
 			next = append(next, g)
 			said = said && (known[offset] || g.cost > noVote)
-			if !known[offset] && (g.cost < fresh.cost || g.cost == fresh.cost && offset < fresh.offset) {
-				fresh = g
-			}
 		}
 	}
-	p.twice = -1
-	if !said && len(next) > 0 && known[p.bestOf(next)] {
-		p.twice = fresh.at
-	}
 	slices.SortFunc(next, func(a, b guess) int { return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.offset, b.offset)) })
+	p.twice = -1
+	if i := slices.IndexFunc(next, func(g guess) bool { return !known[g.offset] }); i > 0 && !said {
+		p.twice = next[i].at // stored in doubt, it stands where it would if it were new
+	}
 	return next, said
-}
-
-// bestOf is the offset of the likeliest.
-func (p *past) bestOf(all []guess) int {
-	return slices.MinFunc(all, func(a, b guess) int { return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.offset, b.offset)) }).offset
 }
 
 // What is in a place.
