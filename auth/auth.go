@@ -35,6 +35,9 @@ type hashed struct {
 var Local = chat.Caller{
 	Actor:  chat.Actor{Kind: chat.User, ID: "local"},
 	Scopes: []chat.Scope{chat.ScopeUser, chat.ScopeAgent, chat.ScopeAdmin},
+
+	AllWorkspaces: true,
+	Agents:        []string{chat.AnyAgent},
 }
 
 // New checks the options and reads the key file if there is one.

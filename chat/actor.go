@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ActorKind says what an actor is.
@@ -82,11 +83,45 @@ const (
 	ScopeAdmin Scope = "admin" // every session, backup, verify, metrics
 )
 
-// Caller is an actor with the rights of one request.
+// Caller is an actor with the rights of one request. Package auth makes it from a
+// credential; nothing that a client writes into a body or a record changes it.
 type Caller struct {
 	Actor     Actor
 	Workspace string // "" means DefaultWorkspace
 	Scopes    []Scope
+
+	// AllWorkspaces extends the scope admin to every workspace. Without it an
+	// administrator has the rights of one only in Workspace.
+	AllWorkspaces bool
+
+	// Agents are the names that a caller with the scope agent may serve as a
+	// worker; AnyAgent stands for all. Empty means only the actor's own id.
+	Agents []string
+
+	// Credential identifies the token or key that the caller was made from,
+	// without revealing it. Everything derived from one credential has the same
+	// value, so that it can be revoked together. "" is a caller inside the process.
+	Credential string
+	Expires    time.Time // when the credential ends; zero means that it does not
+}
+
+// AnyAgent in [Caller.Agents] allows every agent name.
+const AnyAgent = "*"
+
+// Administers reports whether the caller has the scope admin for a workspace.
+func (c Caller) Administers(workspace string) bool {
+	return slices.Contains(c.Scopes, ScopeAdmin) && (c.AllWorkspaces || c.In() == workspace)
+}
+
+// MayServe reports whether the caller may take the turns of an agent.
+func (c Caller) MayServe(agent string) bool {
+	if !c.Has(ScopeAgent) {
+		return false
+	}
+	if len(c.Agents) == 0 {
+		return c.Actor.ID == agent
+	}
+	return slices.Contains(c.Agents, agent) || slices.Contains(c.Agents, AnyAgent)
 }
 
 // DefaultWorkspace is where sessions live unless something else is said.
@@ -106,7 +141,7 @@ func (c Caller) In() string {
 }
 
 // Trusted is the caller the server itself uses for what it decides.
-var Trusted = Caller{Actor: System, Scopes: []Scope{ScopeAdmin}}
+var Trusted = Caller{Actor: System, Scopes: []Scope{ScopeAdmin}, AllWorkspaces: true, Agents: []string{AnyAgent}}
 
 // Role is what a member may do in one session.
 type Role string
