@@ -5,13 +5,14 @@
 # make wheel  builds the Python SDK; make python-test checks and tests it against the server
 # make bench  measures against the peers named in docs/benchmarks.md
 # make fuzz   fuzzes every decoder for a moment each
+# make chaos  kills the server under load and damages its files for a minute; CHAOS="-for 3h" for longer
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 10s
 
-.PHONY: all build run test check fmt vet lint race web web-test web-e2e python-test wheel bench fuzz clean
+.PHONY: all build run test check fmt vet lint race web web-test web-e2e python-test wheel bench chaos fuzz clean
 
 all: build
 
@@ -77,6 +78,10 @@ wheel: $(VENV)/ready
 # BENCH takes options: make bench BENCH="-row 4,5" or BENCH=-short
 bench: build
 	cd bench && CGO_ENABLED=0 $(GO) run . -parley $(CURDIR)/bin/parley $(BENCH)
+
+# CHAOS takes options: make chaos CHAOS="-for 3h -seed 7"
+chaos: build
+	CGO_ENABLED=0 $(GO) run ./chaos -parley $(CURDIR)/bin/parley $(CHAOS)
 
 fuzz:
 	@for pkg in $$($(GO) list ./...); do \

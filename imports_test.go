@@ -84,6 +84,7 @@ var rules = []rule{
 	{folder: "cmd", own: []string{"*"}, libs: []string{"*"}},
 	{folder: "bench", own: []string{"*"}, libs: []string{"*"}},
 	{folder: "e2e", own: []string{"*"}, libs: []string{"*"}},
+	{folder: "chaos", own: []string{"chat", "client"}}, // a user of the server, like examples
 }
 
 // inFile lists what a file of that name may import in any folder.

@@ -1,0 +1,108 @@
+// Command chaos kills a Parley server again and again under load, damages copies
+// of its data folder, and counts what went wrong:
+//
+//	kills          how often the server process was killed while it worked
+//	acknowledged   events, files and erasures whose request was answered
+//	lost           acknowledged, but missing or different afterwards
+//	doubled        stored twice under one client_id, or a turn that ended twice
+//	stuck          turns that did not end after the last start
+//	left           erased texts that are still found in the data folder
+//	silent         damaged files after which data was missing and nothing said so
+//
+// It ends with exit code 1 when one of the last five is not zero. The same seed
+// gives the same choices, but not the same interleaving.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// campaign is one run.
+type campaign struct {
+	binary string
+	dir    string // everything that the run writes
+	data   string // the server's data folder
+	kill   time.Duration
+	damage time.Duration
+	seed   uint64
+	random *rand.Rand
+	counts counts
+}
+
+// counts is what a run has seen.
+type counts struct {
+	kills, stops, acknowledged           int
+	lost, doubled, stuck, left           int
+	damaged, refused, reported, harmless int
+	silent                               int
+	faults                               []string // a sentence for each of the bad ones, at most maxFaults
+}
+
+const maxFaults = 50
+
+func (c *counts) fault(counter *int, format string, args ...any) {
+	*counter++
+	if len(c.faults) < maxFaults {
+		c.faults = append(c.faults, fmt.Sprintf(format, args...))
+	}
+}
+
+func (c *counts) bad() int { return c.lost + c.doubled + c.stuck + c.left + c.silent }
+
+func main() {
+	c := &campaign{}
+	span := flag.Duration("for", time.Minute, "length of the whole run: two thirds kills, one third damage")
+	keep := flag.Bool("keep", false, "keep the folder of the run")
+	flag.StringVar(&c.binary, "parley", "bin/parley", "the parley binary")
+	flag.Uint64Var(&c.seed, "seed", uint64(time.Now().UnixNano()), "seed of all random choices")
+	flag.Parse()
+	c.kill, c.damage = *span*2/3, *span/3
+	c.random = rand.New(rand.NewPCG(c.seed, 1))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := c.run(ctx)
+	if !*keep {
+		err = errors.Join(err, os.RemoveAll(c.dir))
+	}
+	c.print()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+	}
+	if err != nil || c.counts.bad() > 0 {
+		os.Exit(1)
+	}
+}
+
+func (c *campaign) run(ctx context.Context) (err error) {
+	if c.binary, err = filepath.Abs(c.binary); err != nil {
+		return err
+	}
+	if c.dir, err = os.MkdirTemp("", "parley-chaos-"); err != nil {
+		return err
+	}
+	c.data = filepath.Join(c.dir, "data")
+	if err := c.kills(ctx); err != nil {
+		return err
+	}
+	return c.damages(ctx)
+}
+
+func (c *campaign) print() {
+	n := &c.counts
+	fmt.Printf("seed %d\n", c.seed)
+	fmt.Printf("kills %d  orderly stops %d  acknowledged %d  lost %d  doubled %d  stuck %d  left %d\n",
+		n.kills, n.stops, n.acknowledged, n.lost, n.doubled, n.stuck, n.left)
+	fmt.Printf("damaged %d  refused %d  reported %d  harmless %d  silent %d\n", n.damaged, n.refused, n.reported, n.harmless, n.silent)
+	if len(n.faults) > 0 {
+		fmt.Println("- " + strings.Join(n.faults, "\n- "))
+	}
+}
