@@ -47,6 +47,7 @@ func init() {
 		{"/stream", "N [RATE]", "N words tok1 … tokN, RATE per second (0: as fast as it can)", stream},
 		{"/think", "TEXT", "thinks TEXT, then says that it is done", think},
 		{"/tool", "NAME JSON", "calls a tool that gives JSON back", tool},
+		{"/tools", "NAME JSON; NAME JSON …", "calls several tools in one step; NAME! fails, NAME? is asked for first", tools},
 		{"/toolfail", "NAME", "calls a tool that fails", toolFail},
 		{"/ask", "TYPE [timeout=S]", "asks for input: text, binary_choice, radio, checkbox, dropdown, notification, oauth_consent", ask},
 		{"/approve", "NAME JSON [timeout=S]", "asks before it calls a tool", approve},

@@ -192,6 +192,17 @@ func story(t *testing.T, j *journal.Journal) string {
 	return strings.Join(out, "\n")
 }
 
+// allBut approves all calls but those of one tool.
+func allBut(tool string) func(chat.Prompt) (chat.Answer, bool) {
+	return func(p chat.Prompt) (chat.Answer, bool) {
+		var a chat.Answer
+		for _, c := range p.Approval.Calls {
+			a.Decisions = append(a.Decisions, chat.Decision{CallID: c.CallID, Approve: c.Tool != tool})
+		}
+		return a, true
+	}
+}
+
 func always(a chat.Answer) func(chat.Prompt) (chat.Answer, bool) {
 	return func(p chat.Prompt) (chat.Answer, bool) {
 		for i := range a.Decisions {
@@ -220,6 +231,13 @@ var commands = []struct {
 	{"/think about it for long", never, []string{"thinking about it for long", "text Done thinking.", "done"}},
 	{`/tool search {"q":"a  b"}`, never, []string{`call search {"q":"a  b"}`, `result search {"q":"a  b"}`, `text search gave {"q":"a  b"}`, "done"}},
 	{"/tool search {", never, []string{"text Usage: /tool NAME JSON", "done"}},
+	{`/tools search {"q":"a; b"}; broken!; count [2]`, never, []string{`call search {"q":"a; b"}`, "call broken {}", "call count [2]",
+		"result count [2]", "error broken broken failed on request", `result search {"q":"a; b"}`,
+		"text search gave {\"q\":\"a; b\"}\nbroken failed: broken failed on request\ncount gave [2]", "done"}},
+	{"/tools one; deploy?; rm? {}", allBut("rm"), []string{"call one {}", "agent.approval_request", "result one {}", "call deploy {}", "result deploy {}",
+		"text one gave {}\ndeploy gave {}\nrm was not allowed", "done"}},
+	{"/tools one {", never, []string{"text Usage: /tools NAME JSON; NAME JSON …, with 1 to 20 calls. NAME! fails, NAME? is asked for first.", "done"}},
+	{"/tools", never, []string{"text Usage: /tools NAME JSON; NAME JSON …, with 1 to 20 calls. NAME! fails, NAME? is asked for first.", "done"}},
 	{"/toolfail fetch", never, []string{"call fetch {}", "error fetch fetch failed on request", "text fetch failed.", "done"}},
 	{"/ask text", always(chat.Answer{Text: "Ann"}), []string{"ask text 0", "text You answered: Ann", "done"}},
 	{"/ask radio", always(chat.Answer{Values: []string{"sms"}}), []string{"ask radio 3", "text You answered: sms", "done"}},
