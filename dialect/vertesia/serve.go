@@ -244,7 +244,7 @@ func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case chat.Unauthenticated:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="parley"`)
 	}
-	d.send(w, r, code, failure{Message: e.Msg, Error: string(e.Code), Status: code, Details: e.Details})
+	d.send(w, r, code, failure{Message: e.Msg, Error: string(e.Code), Status: code, Details: byWorkstream(e.Details)})
 }
 
 // send answers with JSON.

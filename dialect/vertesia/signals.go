@@ -13,8 +13,10 @@ import (
 
 // signalReply answers a signal.
 type signalReply struct {
-	Status  string `json:"status"`
-	Message string `json:"message"`
+	Status     string `json:"status"`
+	Message    string `json:"message"`
+	Launch     string `json:"launch_id,omitempty"` // of the workstream that was launched
+	Workstream string `json:"workstream_id,omitempty"`
 }
 
 // signal hands something to a run.
@@ -27,11 +29,11 @@ func (d *Dialect) signal(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 	if err != nil {
 		return err
 	}
-	said, err := d.take(r.Context(), c, sess, r.PathValue("name"), b)
+	reply, err := d.take(r.Context(), c, sess, r.PathValue("name"), b)
 	if err != nil {
 		return err
 	}
-	d.send(w, r, http.StatusOK, signalReply{"ok", said})
+	d.send(w, r, http.StatusOK, reply)
 	return nil
 }
 
@@ -57,9 +59,18 @@ type about struct {
 	Approval *approvalReply `json:"tool_approval_response"`
 }
 
-// take does what a signal asks for and says what that was. A name that we do not
+// take does what a signal asks for and says what that was.
+func (d *Dialect) take(ctx context.Context, c chat.Caller, sess run, name string, payload json.RawMessage) (signalReply, error) {
+	if reply, ok, err := d.workSignal(ctx, c, sess, name, payload); ok {
+		return reply, err
+	}
+	said, err := d.runSignal(ctx, c, sess, name, payload)
+	return signalReply{Status: "ok", Message: said}, err
+}
+
+// runSignal takes the signals that are not about workstreams. A name that we do not
 // know is kept as a fact: agents may know it.
-func (d *Dialect) take(ctx context.Context, c chat.Caller, sess run, name string, payload json.RawMessage) (string, error) {
+func (d *Dialect) runSignal(ctx context.Context, c chat.Caller, sess run, name string, payload json.RawMessage) (string, error) {
 	switch name {
 	case "UserInput":
 		var in userInput
@@ -81,9 +92,6 @@ func (d *Dialect) take(ctx context.Context, c chat.Caller, sess run, name string
 		return d.configure(ctx, c, sess, name, payload)
 	case "TriggerCheckpoint":
 		return d.checkpoint(ctx, c, sess)
-	}
-	if said, ok, err := d.workSignal(ctx, c, sess, name, payload); ok {
-		return said, err
 	}
 	if name == "" || len(name) > 128 {
 		return "", chat.Errorf(chat.Invalid, "a signal's name has 1 to 128 bytes")

@@ -3,6 +3,7 @@ package vertesia
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
@@ -49,30 +50,32 @@ type workOrder struct {
 
 // workSignal takes the signals by which a client steers children; they are named
 // like the tools by which an agent does.
-func (d *Dialect) workSignal(ctx context.Context, c chat.Caller, sess run, name string, payload json.RawMessage) (said string, ok bool, err error) {
+func (d *Dialect) workSignal(ctx context.Context, c chat.Caller, sess run, name string, payload json.RawMessage) (reply signalReply, ok bool, err error) {
+	reply.Status = "ok"
 	switch name {
 	case "launch_workstream", "message_workstream", "steer_workstream", "terminate_workstream":
 	default:
-		return "", false, nil
+		return reply, false, nil
 	}
 	var in workOrder
 	if err := decodeSignal(name, payload, &in); err != nil {
-		return "", true, err
+		return reply, true, err
 	}
 	client := first(in.ClientID, key(in.Ack))
 	line := first(in.LaunchID, in.Parent, in.ID, sess.line)
 	if line == "" && name != "launch_workstream" {
-		return "", true, chat.Errorf(chat.Invalid, "which workstream? Give its launch_id")
+		return reply, true, chat.Errorf(chat.Invalid, "which workstream? Give its launch_id")
 	}
 	switch name {
 	case "launch_workstream":
 		l := in.Launch
 		l.Parent, l.ClientID, l.Turn, l.Attempt = sess.line, client, "", 0
-		_, err = d.opt.Sessions.Launch(ctx, c, sess.ID, l)
-		said = "The workstream was launched."
+		var launched chat.WorkstreamStatus
+		launched, err = d.opt.Sessions.Launch(ctx, c, sess.ID, l)
+		reply.Message, reply.Launch, reply.Workstream = "The workstream was launched.", launched.ID, launched.ID
 	case "message_workstream":
 		_, err = d.opt.Sessions.MessageWorkstream(ctx, c, sess.ID, line, chat.Steering{Text: first(in.Message, in.Text), ClientID: client})
-		said = "The message was received."
+		reply.Message = "The message was received."
 	case "steer_workstream":
 		text := first(in.Text, in.Message)
 		if text == "" && truthy(in.Payload) != nil {
@@ -81,12 +84,24 @@ func (d *Dialect) workSignal(ctx context.Context, c chat.Caller, sess run, name 
 			}
 		}
 		_, err = d.opt.Sessions.SteerWorkstream(ctx, c, sess.ID, line, chat.Steering{Command: in.Command, Text: text, ClientID: client})
-		said = "The workstream was steered."
+		reply.Message = "The workstream was steered."
 	default:
 		err = d.terminateWorkstream(ctx, c, sess, line, first(in.Reason, in.Message))
-		said = "The workstream was told to end."
+		reply.Message = "The workstream was told to end."
 	}
-	return said, true, err
+	return reply, true, err
+}
+
+// byWorkstream names a workstream in the details of an error as messages name it: its
+// own id is also its launch_id here.
+func byWorkstream(details map[string]any) map[string]any {
+	id, ok := details["workstream_id"]
+	if _, launched := details["launch_id"]; !ok || !launched {
+		return details
+	}
+	out := maps.Clone(details)
+	out["launch_id"] = id
+	return out
 }
 
 // forkRun begins a run that shares this one's past.
