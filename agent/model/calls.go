@@ -66,6 +66,11 @@ func (r *round) finish(ctx context.Context, c *call) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if c.ran != nil && c.ran.Error != "" {
+		// The client's own words, without a code of ours.
+		_, err = end.Append(ctx, chat.AgentToolError{CallID: c.id, Tool: c.tool, Error: c.ran.Error})
+		return err
+	}
 	if e, ok := errors.AsType[*tool.Error](err); ok && e.Err != nil {
 		r.opt.Logger.DebugContext(ctx, "a tool failed", "tool", c.tool, "session", r.turn.Ref().Session, "err", e.Err)
 	}

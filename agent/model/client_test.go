@@ -9,6 +9,7 @@ import (
 	"github.com/parley-hq/parley/agent/tool"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/provider"
+	"github.com/parley-hq/parley/llm"
 )
 
 // A tool that comes with a message is offered to the model and run by whoever sent
@@ -61,6 +62,18 @@ func TestToolsOfTheClient(t *testing.T) {
 			w.has("s-1", c.want[len(c.want)-1])
 			if name != "refused" {
 				w.has("s-1", c.want...)
+			}
+			for _, e := range w.log("s-1") {
+				if b, ok := e.Body.(chat.AgentToolError); ok && name == "failed" && (b.Error != "no clipboard" || b.Code != "") {
+					t.Errorf("the client's words are %q with the code %q", b.Error, b.Code)
+				}
+			}
+			for _, m := range llm.Messages(w.log("s-1"), llm.Options{}) {
+				for _, r := range m.ToolReturns {
+					if message, _, _ := llm.UnpackResult(r.Text); r.Status == llm.Failure && name == "failed" && string(message) != `"no clipboard"` {
+						t.Errorf("the row says %s", message)
+					}
+				}
 			}
 			if count.runs[`safe{"n":1}`] != 1 {
 				t.Errorf("the operator's own tool: %v", count.runs)
