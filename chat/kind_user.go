@@ -50,6 +50,8 @@ type Decision struct {
 	Remember string          `json:"remember,omitempty"` // once (default) or session
 	Result   json.RawMessage `json:"result,omitempty"`   // what came of the call, when whoever answers has run it
 	Error    string          `json:"error,omitempty"`    // why it failed there
+	Stdout   []string        `json:"stdout,omitempty"`   // what it printed there, beside its result
+	Stderr   []string        `json:"stderr,omitempty"`
 }
 
 // Ran reports whether whoever answered has run the call already.

@@ -43,13 +43,14 @@ type Fold struct {
 
 	// Of the running turn:
 	open    opening
-	speaks  int               // the message that is open
-	turn    chat.TurnID       // of that message
-	step    string            // the model's last one
-	named   map[string]string // call → tool
-	unnamed []ToolCall        // calls without an id of their own that have no result yet
-	asked   map[string]place  // calls that an approval request has shown already
-	denied  map[string]bool   // calls whose refusal was told as their result
+	speaks  int                      // the message that is open
+	turn    chat.TurnID              // of that message
+	step    string                   // the model's last one
+	named   map[string]string        // call → tool
+	unnamed []ToolCall               // calls without an id of their own that have no result yet
+	asked   map[string]place         // calls that an approval request has shown already
+	denied  map[string]bool          // calls whose refusal was told as their result
+	printed map[string]chat.Decision // calls that the client ran and that have no result yet
 	prompt  map[string]chat.Body
 	works   map[string]bool // calls without a result
 	hushed  map[string]bool // prompts that are left out
@@ -216,6 +217,7 @@ func (f *Fold) forget() {
 	clear(f.named)
 	clear(f.asked)
 	clear(f.denied)
+	clear(f.printed)
 	clear(f.prompt)
 	clear(f.works)
 	clear(f.hushed)

@@ -148,6 +148,10 @@ func (f *Fold) returned(e *chat.Event, tool string, r ToolReturn) {
 
 func (f *Fold) returnedAs(e *chat.Event, n int, tool string, r ToolReturn) {
 	delete(f.works, r.ToolCallID)
+	if d, ok := f.printed[r.ToolCallID]; ok {
+		r.Stdout, r.Stderr = d.Stdout, d.Stderr
+		delete(f.printed, r.ToolCallID)
+	}
 	if tool == "" {
 		tool = f.named[r.ToolCallID]
 	}

@@ -250,7 +250,7 @@ func verdict(d *chat.Decision, e *chat.Event) Verdict {
 	if !d.Ran() {
 		return &ToolApproval{ToolCallID: d.CallID, Approve: d.Approve, Reason: d.Reason}
 	}
-	r := &ToolReturn{ToolCallID: d.CallID, Status: Success}
+	r := &ToolReturn{ToolCallID: d.CallID, Status: Success, Stdout: d.Stdout, Stderr: d.Stderr}
 	if parts, ok := resultParts(d.Result); ok {
 		r.Parts = parts
 		return r
@@ -278,6 +278,9 @@ func (f *Fold) decided(e *chat.Event, decisions []chat.Decision) {
 		if d.Approve {
 			if asked && len(d.Params) > 0 {
 				f.rewrite(at, string(d.Params))
+			}
+			if d.Ran() {
+				put(&f.printed, d.CallID, d)
 			}
 			continue
 		}

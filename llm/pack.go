@@ -52,6 +52,7 @@ type packed struct {
 	Type    string          `json:"type"`
 	Message json.RawMessage `json:"message"`
 	Time    string          `json:"time"`
+	Stats   *Compaction     `json:"compaction_stats"`
 }
 
 // UnpackResult takes a wrapped result apart. ok is false when the text is none.
@@ -77,6 +78,16 @@ func UnpackSummary(text string) string {
 		return s
 	}
 	return text
+}
+
+// CompactionOf returns what a wrapped summary says of its making, nil when it says
+// nothing.
+func CompactionOf(text string) *Compaction {
+	var p packed
+	if json.Unmarshal([]byte(text), &p) != nil || p.Type != "system_alert" {
+		return nil
+	}
+	return p.Stats
 }
 
 // denial is what a model is told of a call that a person refused.

@@ -150,7 +150,7 @@ func decision(v llm.Verdict, id string) chat.Decision {
 	case *llm.ToolApproval:
 		return chat.Decision{CallID: id, Approve: v.Approve, Reason: v.Reason}
 	case *llm.ToolReturn:
-		d := chat.Decision{CallID: id, Approve: true}
+		d := chat.Decision{CallID: id, Approve: true, Stdout: v.Stdout, Stderr: v.Stderr}
 		switch {
 		case v.Status == llm.Failure:
 			d.Error = first(v.PlainText(), strings.Join(v.Stderr, "\n"), "it failed without saying why")
@@ -210,7 +210,8 @@ func (p *approval) same(b chat.UserApprovalResponse) bool {
 				said = decision(v, d.CallID)
 			}
 		}
-		if said.Approve != d.Approve || said.Reason != d.Reason || said.Error != d.Error || !bytes.Equal(said.Result, d.Result) {
+		if said.Approve != d.Approve || said.Reason != d.Reason || said.Error != d.Error || !bytes.Equal(said.Result, d.Result) ||
+			!slices.Equal(said.Stdout, d.Stdout) || !slices.Equal(said.Stderr, d.Stderr) {
 			return false
 		}
 	}

@@ -59,6 +59,7 @@ type options struct {
 	llm.Said
 	Tokens       bool            `json:"stream_tokens,omitempty"` // streams of the run show text as it is written
 	Background   bool            `json:"background,omitempty"`
+	Compaction   bool            `json:"include_compaction_messages,omitempty"` // streams of the run show summaries that are made in it
 	MaxSteps     int             `json:"max_steps,omitempty"`
 	System       string          `json:"-"` // stands where agents look for it
 	ClientSkills json.RawMessage `json:"client_skills,omitempty"`
@@ -142,7 +143,7 @@ func (b *sendBody) ask(stream, always bool) (*ask, error) {
 		}
 	}
 	a.options = options{
-		Tokens: b.StreamTokens, Background: b.Background, System: first(b.OverrideSystem, b.System),
+		Tokens: b.StreamTokens, Background: b.Background, Compaction: b.CompactionWanted, System: first(b.OverrideSystem, b.System),
 		ClientSkills: list(b.ClientSkills),
 	}
 	if err := a.readTools(b.ClientTools); err != nil {

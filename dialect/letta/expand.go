@@ -52,6 +52,7 @@ func appendExpanded(out []item, m *llm.Message, f form) []item {
 		base.kind, base.text, base.otid = kindSystem, m.PlainText(), first(m.OTID, otidOf(m.ID, ownOTID))
 	case m.Role == llm.Summary && f.summaries:
 		base.kind, base.text, base.otid = kindSummary, llm.UnpackSummary(m.PlainText()), first(m.OTID, otidOf(m.ID, ownOTID))
+		base.stats = llm.CompactionOf(m.PlainText())
 	default:
 		base.kind, base.otid = kindUser, first(m.OTID, otidOf(m.ID, ownOTID))
 		base.text, base.parts = userContent(m.Content)

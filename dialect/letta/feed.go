@@ -35,7 +35,8 @@ type feed struct {
 	id      string   // of the message that units counts
 	units   []string // kinds of its parts so far
 
-	held  *item // a text that may still grow
+	held  *item           // a message that may still grow
+	works map[string]bool // calls of the run that have no return yet
 	now   chat.At
 	count chat.At // items of the present entry
 	out   []item
@@ -72,6 +73,7 @@ func newFeed(r *run, f form, tokens bool, after chat.At) *feed {
 		turn: r.turn, run: r.id, form: f, tokens: tokens, after: after, last: r.started.At,
 		fold: llm.NewFold(llm.Options{AgentID: r.agentID, ConversationID: r.conversation}),
 		sent: map[chat.BlockID]int{}, names: map[chat.BlockID]named{}, open: map[string]bool{}, steps: map[string]bool{},
+		works: map[string]bool{},
 	}
 	if r.trigger.Seq > 0 {
 		fd.fold.Apply(&r.trigger)
@@ -164,7 +166,7 @@ func (f *feed) event(e *chat.Event) error {
 		}
 	case chat.TurnCompleted:
 		f.flush()
-		f.end = endingOf(b, e.At)
+		f.end = endingOf(b, e.At+f.count) // behind what was held
 	}
 	return nil
 }
@@ -173,10 +175,10 @@ func (f *feed) event(e *chat.Event) error {
 // of it. What the step that asks has cost stands behind the question in the log, and
 // counts.
 func (f *feed) asks(e *chat.Event, request, reason string) error {
+	f.flush() // also when it was answered: positions must not depend on when a reader comes
 	if e.Seq <= f.known && !f.open[request] {
 		return nil // it was answered
 	}
-	f.flush()
 	at := min(e.At+f.count, e.At+chat.AtStep-3)
 	if f.after >= at+1 {
 		return nil
@@ -218,6 +220,7 @@ func (f *feed) messages(e *chat.Event) error {
 			}
 			continue
 		}
+		f.flush() // the message before it is complete
 		f.message = f.seen
 		f.parts, f.calls, f.returns = 0, 0, 0
 		if err := f.added(m, e); err != nil {
@@ -242,44 +245,19 @@ func (f *feed) added(m *llm.Message, e *chat.Event) error {
 			}
 		}
 		for ; f.calls < len(m.ToolCalls); f.calls++ {
-			it := base
-			it.kind, it.calls, it.delta = kindToolCall, m.ToolCalls[f.calls:f.calls+1:f.calls+1], f.tokens
-			if text, ok := f.form.words(&m.ToolCalls[f.calls]); ok {
-				it.kind, it.text, it.calls = kindAssistant, text, nil
-			}
-			it.otid = otidOf(it.id, f.unit(it.id, it.kind, it.kind == kindToolCall))
-			f.flush()
-			f.show(it)
+			f.call(m, base)
 		}
 	case m.IsApprovalRequest() && f.calls == 0:
 		f.calls = len(m.ToolCalls)
 		f.request(m, base)
 	case m.Role == llm.Tool:
-		for ; f.returns < len(m.ToolReturns); f.returns++ {
-			it := base
-			it.kind, it.otid = kindToolReturn, otidOf(m.ID, 0)
-			it.returns = m.ToolReturns[f.returns : f.returns+1 : f.returns+1]
-			f.flush()
+		f.returned(m, base)
+	case m.Role == llm.Summary && f.form.summaries:
+		for _, it := range compaction(m) {
 			f.show(it)
 		}
 	}
 	return nil
-}
-
-// request shows an approval request: as one message, or in a stream of tokens as
-// one piece per call.
-func (f *feed) request(m *llm.Message, it item) {
-	it.kind, it.otid, it.calls = kindApprovalRequest, first(m.OTID, m.ID), m.ToolCalls
-	f.flush()
-	if !f.tokens || len(m.ToolCalls) > chat.AtStep-4 {
-		f.show(it)
-		return
-	}
-	it.delta = true
-	for i := range m.ToolCalls {
-		it.calls = m.ToolCalls[i : i+1 : i+1]
-		f.show(it)
-	}
 }
 
 // part shows a part of what the agent says. Of a block the reader may have the
@@ -355,32 +333,6 @@ func bytesAt(ends []chat.End, at chat.At) (n int) {
 		n = e.Bytes
 	}
 	return n
-}
-
-// hold keeps a text back that the next part may be joined to: whole messages
-// have neighbours of one kind as one.
-func (f *feed) hold(it item, merges bool) {
-	if h := f.held; merges && h != nil && h.id == it.id && h.kind == it.kind {
-		h.text += it.text
-		h.signature = first(h.signature, it.signature)
-		h.seq = f.place()
-		return
-	}
-	f.flush()
-	if !merges {
-		f.show(it)
-		return
-	}
-	it.seq = f.place()
-	f.held = &it
-}
-
-// flush shows what was kept back, at the position where it was complete.
-func (f *feed) flush() {
-	if it := f.held; it != nil {
-		f.held = nil
-		f.add(*it)
-	}
 }
 
 // show adds an item of the present entry.

@@ -17,7 +17,9 @@ func (f *feed) tells(m *llm.Message, e *chat.Event) error {
 	if err := f.written(e); err != nil {
 		return err
 	}
-	f.flush()
+	if f.held != nil && len(f.held.calls)+len(f.held.returns) == 0 {
+		f.flush() // calls and returns wait for the rest of theirs
+	}
 	for _, it := range expand(m, f.form) {
 		f.show(it)
 	}

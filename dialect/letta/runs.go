@@ -197,6 +197,7 @@ func (b *resumeBody) check() error {
 // follow is who follows a run from the place that a request names.
 func (b *resumeBody) follow(d *Dialect, c chat.Caller, p *place, run *run) *follower {
 	f := &follower{d: d, caller: c, place: p, run: run, tokens: run.options.Tokens, pings: b.Pings == nil || *b.Pings, form: run.form}
+	f.form.summaries = run.options.Compaction
 	f.form.assistant = true
 	if b.After != nil {
 		f.after = chat.At(*b.After)

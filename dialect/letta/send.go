@@ -341,7 +341,11 @@ func (d *Dialect) attach(ctx context.Context, c chat.Caller, p *place, a *ask, e
 	if _, ok := e.Body.(chat.UserMessage); ok {
 		started, err = d.answers(ctx, c, p.session, e.Seq)
 	} else {
-		f.after = e.At - 1 // a refusal has a result at once
+		// The response to the question ended there. What has happened since, such
+		// as the return of another tool of the step, belongs to this response.
+		if f.after, err = d.asked(ctx, c, p, &e); err != nil {
+			return f, err
+		}
 		started, err = d.began(ctx, c, p.session, e.Turn)
 		if err == nil && started == nil {
 			err = chat.Errorf(chat.Conflict, "what was answered does not belong to a run; the answer is kept")
@@ -352,4 +356,36 @@ func (d *Dialect) attach(ctx context.Context, c chat.Caller, p *place, a *ask, e
 	}
 	f.run, err = d.runIn(ctx, c, p, *started)
 	return f, err
+}
+
+// asked returns the last position of the question that an event answers.
+func (d *Dialect) asked(ctx context.Context, c chat.Caller, p *place, answer *chat.Event) (chat.At, error) {
+	request := chat.AnswerOf(answer.Body)
+	for before := answer.Seq; before > 0; {
+		facts, more, err := d.opt.Sessions.Read(ctx, c, p.session, chat.Range{
+			Before: before, Limit: 100, Desc: true, Workstream: &mainLine, Types: []string{
+				chat.AgentApprovalRequest{}.Type(), chat.AgentInputRequest{}.Type(), chat.AgentPermissionRequest{}.Type(), chat.TurnStarted{}.Type(),
+			},
+		})
+		if err != nil {
+			return 0, err
+		}
+		for _, fact := range facts {
+			e, err := fact.Event()
+			if err != nil {
+				return 0, err
+			}
+			if q, ok := chat.AsPrompt(&e); ok && q.RequestID == request {
+				return e.At + chat.AtStep - 1, nil
+			}
+			if before = e.Seq; e.Type == (chat.TurnStarted{}).Type() && e.Turn == answer.Turn {
+				before = 0 // a question stands behind the beginning of its turn
+				break
+			}
+		}
+		if !more {
+			break
+		}
+	}
+	return answer.At - 1, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/transcript"
 )
 
@@ -19,6 +20,7 @@ import (
 //	METHOD PATH      a request; the body of the part is its body. {NAME} in path and
 //	                 body stands for what was kept under that name
 //	keep NAME PATH   keeps a value of the last answer, such as messages.0.run_id
+//	wait SESSION N TYPE   waits until the log has N events of the type
 //	restart          the server ends and starts again
 //	log SESSION      the types of what is in the log now
 //
@@ -56,6 +58,9 @@ func (p *player) play(f txtar.File) string {
 	case "keep":
 		name, path, _ := strings.Cut(rest, " ")
 		p.kept[name] = p.value(path)
+		return ""
+	case "wait":
+		p.wait(strings.Fields(p.fill(rest)))
 		return ""
 	case "log":
 		return p.log(p.fill(rest))
@@ -227,6 +232,25 @@ func (p *player) value(path string) string {
 		s = string(b)
 	}
 	return s
+}
+
+func (p *player) wait(args []string) {
+	p.t.Helper()
+	n := 0
+	fmt.Sscan(args[1], &n)
+	for batch, err := range p.w.sessions.Watch(p.t.Context(), owner, chat.SessionID(args[0]), chat.Start{Cursor: &chat.Cursor{}}, nil) {
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		for i := range batch.Entries {
+			if e := &batch.Entries[i]; e.Piece == nil && e.Label.Type == args[2] {
+				n--
+			}
+		}
+		if n <= 0 {
+			return
+		}
+	}
 }
 
 func (p *player) log(session string) string {

@@ -23,12 +23,13 @@ const (
 	kindApprovalRequest  = "approval_request_message"
 	kindApprovalResponse = "approval_response_message"
 	kindSummary          = "summary_message"
+	kindEvent            = "event_message"
 	kindPing             = "ping"
 )
 
 var kinds = []string{
 	kindSystem, kindUser, kindAssistant, kindReasoning, kindHidden, kindToolCall, kindToolReturn,
-	kindApprovalRequest, kindApprovalResponse, kindSummary, "event_message",
+	kindApprovalRequest, kindApprovalResponse, kindSummary, kindEvent,
 }
 
 // Why a run stops.
@@ -62,6 +63,7 @@ type item struct {
 	delta     bool // the only call is a piece of a stream: an object, not a list
 	returns   []llm.ToolReturn
 	verdicts  []llm.Verdict
+	stats     *llm.Compaction // of a summary, and of the event that tells of it
 }
 
 // dateLayout is the form of a message's date: seconds, and a zone in digits.
@@ -127,7 +129,9 @@ func (it *item) appendOwn(b []byte) []byte {
 		b = it.appendVerdicts(b)
 	case kindSummary:
 		b = appendText(append(b, `,"summary":`...), it.text)
-		b = append(b, `,"compaction_stats":null`...)
+		b = it.appendStats(append(b, `,"compaction_stats":`...))
+	case kindEvent:
+		b = it.appendCompactionEvent(b)
 	case kindPing:
 	default:
 		b = append(b, `,"content":`...)
@@ -238,6 +242,16 @@ func (it *item) appendVerdicts(b []byte) []byte {
 }
 
 func appendText(b []byte, s string) []byte { return chat.AppendString(b, s) }
+
+func appendInt(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) }
+
+// appendCount writes a count; 0 means that it is not known.
+func appendCount(b []byte, n int) []byte {
+	if n == 0 {
+		return append(b, "null"...)
+	}
+	return appendInt(b, n)
+}
 
 func appendNullable(b []byte, s string) []byte {
 	if s == "" {

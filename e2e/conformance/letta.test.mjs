@@ -398,6 +398,25 @@ test('tools that the client runs: tool_return, as an approval, failed, refused',
   assert.deepEqual(answers.map((m) => m.approvals[0].tool_return ?? m.approvals[0].approve), ['copied', 'again', 'it is locked', false, 'x']);
 });
 
+test('several calls in one step, of the server and of the client', async () => {
+  const a = await fresh();
+  const several = await client.agents.messages.create(a.id, { input: '/tools search {"q":1}; count {"n":2}' });
+  assert.deepEqual(kinds(several.messages), ['tool_call_message', 'tool_return_message', 'assistant_message']);
+  assert.deepEqual(several.messages[0].tool_calls.map((c) => c.name), ['search', 'count']);
+  assert.deepEqual(several.messages[1].tool_returns.map((r) => r.tool_return), ['{"n":2}', '{"q":1}']);
+  const client_tools = [{ name: 'clipboard' }];
+  const asked = await client.agents.messages.create(a.id, { input: '/tools search {"q":1}; clipboard {}', client_tools });
+  assert.deepEqual(kinds(asked.messages), ['tool_call_message', 'approval_request_message']);
+  const tool_returns = [{ type: 'tool', tool_call_id: asked.messages[1].tool_calls[0].tool_call_id, tool_return: 'copied', status: 'success', stdout: ['out'], stderr: ['err'] }];
+  const rest = await client.agents.messages.create(a.id, { messages: [{ type: 'tool_return', tool_returns }], client_tools });
+  const returns = rest.messages.flatMap((m) => m.tool_returns ?? []);
+  assert.deepEqual(returns.map((r) => r.tool_return), ['{"q":1}', 'copied']);
+  assert.deepEqual([returns[1].stdout, returns[1].stderr], [['out'], ['err']]);
+  assert.equal(new Set(rest.messages.map((m) => m.id + m.otid)).size, rest.messages.length);
+  const listed = (await client.agents.messages.list(a.id, { order: 'asc' })).items.flatMap((m) => m.tool_returns ?? []);
+  assert.deepEqual(listed.at(-1).stdout, ['out']);
+});
+
 test('a question without words of its own is a message, and the next message answers it', async () => {
   const a = await fresh();
   const r = await client.agents.messages.create(a.id, { input: '/ask radio' });

@@ -264,6 +264,9 @@ export interface Decision {
   result?: unknown;
   /** why it failed there */
   error?: string;
+  /** what it printed there, beside its result */
+  stdout?: string[];
+  stderr?: string[];
 }
 
 /** Code says what kind of thing went wrong. Each dialect maps codes to its own form in one table. */
@@ -1091,7 +1094,7 @@ export interface Draft<T extends string = string> {
 export const shapes: Record<string, string> = {
   "Actor": "kind! id! name email info~",
   "ApprovalCall": "call_id! tool! params~ risk always client",
-  "Decision": "call_id! approve!- reason params~ remember result~ error",
+  "Decision": "call_id! approve!- reason params~ remember result~ error stdout stderr",
   "Member": "actor:Actor role!",
   "Option": "id! label! value description",
   "Part": "type! text url path media_type name size format detail",
