@@ -6,7 +6,6 @@ import (
 	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // leeway is how far the clocks of issuer and server may differ.
@@ -117,6 +117,12 @@ type claims struct {
 	Workspace string    `json:"workspace"`
 	Scope     scopeList `json:"scope"`
 	Scopes    scopeList `json:"scopes"`
+}
+
+// UnmarshalJSON is called by the JWT library, which would otherwise take "Workspace" for workspace.
+func (c *claims) UnmarshalJSON(b []byte) error {
+	type plain claims
+	return json.Unmarshal(b, (*plain)(c))
 }
 
 // scopeList is a JSON array or one text with spaces; issuers differ.

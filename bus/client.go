@@ -2,13 +2,14 @@ package bus
 
 import (
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Dial connects to a NATS server that runs elsewhere. When it is not there yet,

@@ -2,10 +2,11 @@ package chat
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // ActorKind says what an actor is.

@@ -1,8 +1,9 @@
 package chat
 
 import (
-	"encoding/json"
 	"slices"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // ClientTool is a tool that the sender of a message runs: a call of it is asked for

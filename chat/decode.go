@@ -1,6 +1,10 @@
 package chat
 
-import "encoding/json"
+import (
+	"errors"
+
+	"github.com/parley-hq/parley/internal/json"
+)
 
 // plain reads an object into a kind without synonyms.
 func plain[B any](p json.RawMessage) (b B, err error) {
@@ -22,6 +26,18 @@ func object(p json.RawMessage, into any) error {
 // lax reads synonyms; a payload that does not fit them has none.
 func lax(p json.RawMessage, into any) bool {
 	return len(p) > 0 && json.Unmarshal(p, into) == nil
+}
+
+// JSONProblem words an error of reading JSON for the client that sent it: the field by its path, what is there and
+// what should be.
+func JSONProblem(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Msg
+	}
+	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return "it is not valid JSON: " + err.Error()
+	}
+	return err.Error()
 }
 
 // first returns the first text that is not empty.

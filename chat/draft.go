@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Draft is a wish to append. Sending the same ClientID again as the same actor
@@ -80,12 +81,12 @@ func parseDrafts(b []byte) ([]Draft, error) {
 	var wires []draftWire
 	if len(b) > 0 && b[0] == '[' {
 		if err := json.Unmarshal(b, &wires); err != nil {
-			return nil, Errorf(Invalid, "not an array of drafts: %s", jsonProblem(err)).Because(err)
+			return nil, Errorf(Invalid, "not an array of drafts: %s", JSONProblem(err)).Because(err)
 		}
 	} else {
 		wires = make([]draftWire, 1)
 		if err := json.Unmarshal(b, &wires[0]); err != nil {
-			return nil, Errorf(Invalid, "not a draft: %s", jsonProblem(err)).Because(err)
+			return nil, Errorf(Invalid, "not a draft: %s", JSONProblem(err)).Because(err)
 		}
 	}
 	if len(wires) == 0 {

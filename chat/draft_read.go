@@ -1,7 +1,7 @@
 package chat
 
 import (
-	"encoding/json"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // readDrafts reads drafts that are written plainly, which is the way of nearly

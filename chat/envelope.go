@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Fact is an event as it is stored and sent to native readers: the envelope's
@@ -217,7 +218,7 @@ func ParseEvent(b []byte) (Event, error) {
 func parseAny(b []byte) (Event, error) {
 	var env envelope
 	if err := json.Unmarshal(b, &env); err != nil {
-		return Event{}, Errorf(Invalid, "not an event: %s", jsonProblem(err)).Because(err)
+		return Event{}, Errorf(Invalid, "not an event: %s", JSONProblem(err)).Because(err)
 	}
 	if env.Session == "" || env.Seq == 0 || env.Type == "" {
 		return Event{}, Errorf(Invalid, "not an event: session_id, sequence and type are needed")

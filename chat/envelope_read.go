@@ -3,10 +3,11 @@ package chat
 import (
 	"bytes"
 	"encoding/hex"
-	"encoding/json"
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // readStored reads an envelope that AppendJSON wrote, field by field in its

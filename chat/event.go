@@ -1,6 +1,6 @@
 package chat
 
-import "encoding/json"
+import "github.com/parley-hq/parley/internal/json"
 
 // Event is a fact of a session: numbered, stamped and stored. Its JSON form is
 // the envelope that stands in the log byte for byte (see Fact).
@@ -91,7 +91,7 @@ func DecodeBody(typ string, payload json.RawMessage) (Body, error) {
 	}
 	body, err := decode(payload)
 	if err != nil {
-		return nil, Errorf(Invalid, "payload of %s: %s", typ, jsonProblem(err)).Because(err)
+		return nil, Errorf(Invalid, "payload of %s: %s", typ, JSONProblem(err)).Because(err)
 	}
 	return body, nil
 }
@@ -120,20 +120,4 @@ func CheckType(s string) error {
 		return Errorf(Invalid, "%q is not an event type: use dotted lower-case words such as user.message", s)
 	}
 	return nil
-}
-
-// jsonProblem words a decoding error for a person.
-func jsonProblem(err error) string {
-	switch e := err.(type) {
-	case *json.UnmarshalTypeError:
-		if e.Field != "" {
-			return "field " + e.Field + " cannot be a " + e.Value
-		}
-		return "it cannot be a " + e.Value
-	case *json.SyntaxError:
-		return "it is not valid JSON: " + e.Error()
-	case *Error:
-		return e.Msg
-	}
-	return err.Error()
 }

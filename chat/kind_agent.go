@@ -1,6 +1,6 @@
 package chat
 
-import "encoding/json"
+import "github.com/parley-hq/parley/internal/json"
 
 // AgentText is a finished block of the agent's answer; it replaces the previews
 // of that block.

@@ -1,6 +1,6 @@
 package chat
 
-import "encoding/json"
+import "github.com/parley-hq/parley/internal/json"
 
 // InputType says what a person is asked for.
 type InputType string

@@ -1,6 +1,6 @@
 package chat
 
-import "encoding/json"
+import "github.com/parley-hq/parley/internal/json"
 
 // SessionStarted is the first event of every session.
 type SessionStarted struct {

@@ -1,6 +1,6 @@
 package chat
 
-import "encoding/json"
+import "github.com/parley-hq/parley/internal/json"
 
 // WorkstreamLaunched begins a parallel line of work. Events of that line carry
 // its id as workstream_id; the lifecycle events here stand on the line that

@@ -1,9 +1,10 @@
 package chat
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Prompt is a question that waits for an answer. Exactly one of Input,

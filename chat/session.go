@@ -1,8 +1,9 @@
 package chat
 
 import (
-	"encoding/json"
 	"slices"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Status is what a session list shows.

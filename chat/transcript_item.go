@@ -1,6 +1,6 @@
 package chat
 
-import "encoding/json"
+import "github.com/parley-hq/parley/internal/json"
 
 // ItemKind says what an item is; the field of Item with that name holds the
 // rest (thinking is held by text).

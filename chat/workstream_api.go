@@ -1,6 +1,6 @@
 package chat
 
-import "encoding/json"
+import "github.com/parley-hq/parley/internal/json"
 
 // Launch is the wish for a workstream: a line of work of its own, in the
 // background, with its own history, tools and agent.

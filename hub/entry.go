@@ -2,10 +2,10 @@ package hub
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // What readers get and how it is encoded is part of the vocabulary, because

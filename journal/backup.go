@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // BackupFile is the name of the manifest in a backup. It is written last: a

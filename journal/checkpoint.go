@@ -2,12 +2,12 @@ package journal
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // putCheckpoint stores the state and drops all older checkpoints but one. That

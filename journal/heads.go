@@ -1,12 +1,12 @@
 package journal
 
 import (
-	"encoding/json"
 	"hash/maphash"
 	"slices"
 	"sync"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 const (

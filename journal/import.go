@@ -2,12 +2,12 @@ package journal
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // importBatch is how many bytes of events go to Pebble at once.

@@ -2,11 +2,11 @@ package llm
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // malformed is the key under which arguments stand that cannot be read.

@@ -2,11 +2,11 @@ package llm
 
 import (
 	"bytes"
-	"encoding/json"
 	"strconv"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // object is something with fields. One list of them serves for reading and for

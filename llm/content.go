@@ -1,8 +1,9 @@
 package llm
 
 import (
-	"encoding/json"
 	"strings"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Part is a piece of a message's content: one of the kinds in this file. There

@@ -1,13 +1,13 @@
 package llm
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // What things cost that are no text; rough, and rather too much than too little.

@@ -2,11 +2,11 @@ package llm
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Decode reads a message as strictly as its schema says: an unknown field of

@@ -1,11 +1,11 @@
 package llm
 
 import (
-	"encoding/json"
 	"strconv"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // ImportedType is the type of an event that carries a message as it is, for

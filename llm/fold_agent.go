@@ -1,11 +1,11 @@
 package llm
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // assistant returns the assistant message that the agent is in, begun by e if

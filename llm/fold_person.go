@@ -2,10 +2,10 @@ package llm
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // fromPerson makes the message of what a person says, or of the task that a

@@ -1,9 +1,10 @@
 package llm
 
 import (
-	"encoding/json"
 	"log/slog"
 	"time"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Role says who a message is from.

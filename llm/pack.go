@@ -2,11 +2,11 @@ package llm
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // packTime is how a time is told to a model.

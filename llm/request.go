@@ -1,9 +1,10 @@
 package llm
 
 import (
-	"encoding/json"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Request is what a model is asked, in no provider's words. The conversions

@@ -2,7 +2,6 @@ package provider
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Provider serves a domain.
@@ -62,7 +62,7 @@ func problem(err error) string {
 		if t.Field == "" {
 			return "it should be an object"
 		}
-		return fmt.Sprintf("%s should be %s", t.Field, t.Type)
+		return t.Field + " should be " + t.Want
 	}
 	return "it is no JSON object"
 }

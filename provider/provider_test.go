@@ -104,7 +104,7 @@ func TestProvider(t *testing.T) {
 	for _, x := range []struct{ op, body, status, want string }{
 		{"post", `{"to":"x","text":"hi","provenance":{"session_id":"s1"}}`, "200", `"session":"s1"`},
 		{"post", `{"text":"hi"}`, "400", "to whom?"},
-		{"post", `{"to":7}`, "400", "to should be string"},
+		{"post", `{"to":7}`, "400", "to should be a string"},
 		{"post", `[1]`, "400", "it should be an object"},
 		{"post", `nonsense`, "400", "not understood"},
 		{"none", `{}`, "404", "no operation"},

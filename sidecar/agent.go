@@ -3,11 +3,12 @@ package sidecar
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // get is a plain question to the agent.

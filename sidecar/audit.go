@@ -2,12 +2,12 @@ package sidecar
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // record is one HTTP call that the sidecar answered or made. Number counts within

@@ -3,7 +3,6 @@ package sidecar
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // link is the way to the server: a connection to NATS that is replaced when its

@@ -1,9 +1,10 @@
 package sidecar
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // orchestrate lists what an agent can ask for about its children. Whether it may

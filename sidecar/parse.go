@@ -2,8 +2,9 @@ package sidecar
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // parse reads the events of a frame: one, or an array of them.

@@ -3,9 +3,9 @@ package sidecar
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // permission completes a permission request: it names its scopes and has an id. The

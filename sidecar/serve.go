@@ -3,7 +3,6 @@ package sidecar
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/wire"
 )
 

@@ -3,8 +3,9 @@ package sidecar
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"slices"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // digest is what an agent said, without when.

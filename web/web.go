@@ -8,7 +8,6 @@ package web
 import (
 	"bytes"
 	"embed"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"mime"
@@ -17,6 +16,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 //go:embed all:console/dist

@@ -2,11 +2,11 @@ package workstream
 
 import (
 	"bytes"
-	"encoding/json"
 	"math"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // The bounds of a deadline, and what it is when nothing is said.

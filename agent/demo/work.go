@@ -3,7 +3,6 @@ package demo
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 const workUsage = "Usage: /work N [SECONDS] [deadline=S], with N from 1 to 100, up to 1800 seconds, and a deadline from 30 to 1800."

@@ -1,9 +1,9 @@
 package model
 
 import (
-	"encoding/json"
-
 	sdk "github.com/openai/openai-go/v3"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // chunk is a piece of an answer of Chat Completions. Most are a few letters of

@@ -2,7 +2,6 @@ package model
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // advice is what people can do about a failure, where the message does not say it.
@@ -92,12 +92,13 @@ func failed(code, message string) error {
 // word or, with some endpoints, that of HTTP.
 func reported(event []byte, err error) error {
 	var e struct {
-		Error json.RawMessage
+		Error json.RawMessage `json:"error"`
 	}
 	_ = json.Unmarshal(event, &e) // what cannot be read is shown as it is
 	var body struct {
-		Message, Type string
-		Code          any
+		Message string `json:"message"`
+		Type    string `json:"type"`
+		Code    any    `json:"code"`
 	}
 	if json.Unmarshal(e.Error, &body) != nil && json.Unmarshal(e.Error, &body.Message) != nil {
 		body.Message = string(e.Error)
@@ -137,7 +138,9 @@ func failure(ctx context.Context, err error) error {
 	}
 	if e, ok := errors.AsType[*anthropicsdk.Error](err); ok {
 		var body struct {
-			Error struct{ Message string }
+			Error struct {
+				Message string `json:"message"`
+			} `json:"error"`
 		}
 		_ = json.Unmarshal([]byte(e.RawJSON()), &body) // what cannot be read has no message
 		return status(e.StatusCode, string(e.Type()), either(body.Error.Message, e.RawJSON()), header(e.Response), err)

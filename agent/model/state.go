@@ -2,11 +2,11 @@ package model
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // running is the message of the mark that a tool which may not be repeated gets

@@ -2,12 +2,12 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"maps"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // aguiEvent is any event of AG-UI.

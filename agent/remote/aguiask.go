@@ -2,12 +2,12 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // askName is the tool that AG-UI agents are offered: its calls are put to a

@@ -1,12 +1,12 @@
 package remote
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Graphs of LangGraph wait in a way of their own, older than AG-UI's interrupts: a

@@ -2,13 +2,13 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"strconv"
 	"strings"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // input is what a run begins with.

@@ -2,13 +2,13 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"time"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // reattachWait is how long a server has to show the question that a workflow

@@ -2,11 +2,11 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"html"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // nemoStep is an intermediate step of a NeMo workflow.

@@ -2,11 +2,12 @@ package remote
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // operation is one step of a JSON Patch (RFC 6902).

@@ -2,9 +2,10 @@ package remote
 
 import (
 	"bytes"
-	"encoding/json"
 	"strconv"
 	"strings"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // sameJSON reports whether two values are written the same, but for spaces.

@@ -3,7 +3,6 @@ package tool
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // ServerOptions say where an MCP server is. One of Command and URL is given.

@@ -2,9 +2,9 @@ package tool
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // workstreams are the tools by which an agent works on several things at once.

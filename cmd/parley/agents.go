@@ -2,9 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"text/tabwriter"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // AgentsCmd lists the agents of a server.

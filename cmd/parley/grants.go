@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/parley-hq/parley/chat"
 	rights "github.com/parley-hq/parley/dialect/x1/grant"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // grants is what people have allowed agents for good, as model agents see it. It

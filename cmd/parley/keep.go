@@ -3,7 +3,6 @@ package main
 import (
 	"archive/tar"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/artifact"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/journal"
 )
 

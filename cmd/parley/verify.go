@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 
 	"github.com/parley-hq/parley/artifact"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/journal"
 )
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	rights "github.com/parley-hq/parley/dialect/x1/grant"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/provider"
 	"github.com/parley-hq/parley/provider/command"
 	providefiles "github.com/parley-hq/parley/provider/files"

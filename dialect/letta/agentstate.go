@@ -2,12 +2,12 @@ package letta
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/llm"
 )
 

@@ -2,12 +2,12 @@ package letta
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // book is what a workspace has of agents, conversations, identities and groups.

@@ -2,10 +2,10 @@ package letta
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/llm"
 )
 

@@ -1,11 +1,11 @@
 package letta
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/llm"
 )
 

@@ -1,12 +1,12 @@
 package letta
 
 import (
-	"encoding/json"
 	"maps"
 	"net/http"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // blocksOf are the memory blocks that an agent was made with. They are kept for

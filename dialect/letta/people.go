@@ -1,11 +1,11 @@
 package letta
 
 import (
-	"encoding/json"
 	"net/http"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // people serves identities and groups: what the sender_id and the group_id of

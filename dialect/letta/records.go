@@ -2,10 +2,10 @@ package letta
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // The kinds of thing that are kept beside the conversations.

@@ -2,10 +2,10 @@ package letta
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/llm"
 )
 

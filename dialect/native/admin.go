@@ -3,13 +3,13 @@ package native
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"iter"
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 func needAdmin(c chat.Caller, what string) error {

@@ -2,7 +2,6 @@ package native
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -12,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/wire"
 )
 
@@ -52,28 +52,9 @@ func decode(b []byte, into any) error {
 		return nil
 	}
 	if err := json.Unmarshal(b, into); err != nil {
-		return chat.Errorf(chat.Invalid, "the body does not fit: %s", problem(err)).Because(err)
+		return chat.Errorf(chat.Invalid, "the body does not fit: %s", chat.JSONProblem(err)).Because(err)
 	}
 	return nil
-}
-
-func problem(err error) string {
-	switch e := err.(type) {
-	case *json.UnmarshalTypeError:
-		name, kind := "it", "a "+e.Value
-		if e.Field != "" {
-			name = e.Field
-		}
-		if strings.HasPrefix(e.Value, "array") || strings.HasPrefix(e.Value, "object") {
-			kind = "an " + e.Value
-		}
-		return name + " cannot be " + kind
-	case *json.SyntaxError:
-		return "it is not valid JSON (" + e.Error() + ")"
-	case *chat.Error:
-		return e.Msg
-	}
-	return err.Error()
 }
 
 // query reads the values of a URL and remembers the first that is wrong.

@@ -1,9 +1,8 @@
 package native
 
 import (
-	"encoding/json"
-
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // maxFrameID bounds the id of a frame, which is echoed.
@@ -27,7 +26,7 @@ func parseFrame(msg []byte) (clientFrame, error) {
 			_ = json.Unmarshal(msg, &head) // the first error is the one to tell
 			f.ID = head.ID
 		}
-		err = chat.Errorf(chat.Invalid, "the frame does not fit: %s", problem(err)).Because(err)
+		err = chat.Errorf(chat.Invalid, "the frame does not fit: %s", chat.JSONProblem(err)).Because(err)
 	}
 	if len(f.ID) > maxFrameID {
 		f.ID = nil
@@ -62,7 +61,7 @@ func (f *clientFrame) answer() (chat.Answer, error) {
 	}
 	var a chat.Answer
 	if err := json.Unmarshal(f.raw, &a); err != nil {
-		return a, chat.Errorf(chat.Invalid, "the answer does not fit: %s", problem(err)).Because(err)
+		return a, chat.Errorf(chat.Invalid, "the answer does not fit: %s", chat.JSONProblem(err)).Because(err)
 	}
 	return a, nil
 }
@@ -82,7 +81,7 @@ func (f *clientFrame) pieces() ([]chat.Preview, error) {
 	}
 	var p previewBody
 	if err := json.Unmarshal(f.raw, &p); err != nil {
-		return nil, chat.Errorf(chat.Invalid, "the preview does not fit: %s", problem(err)).Because(err)
+		return nil, chat.Errorf(chat.Invalid, "the preview does not fit: %s", chat.JSONProblem(err)).Because(err)
 	}
 	if p.Block == "" {
 		return nil, chat.Errorf(chat.Invalid, "there is nothing to show: send preview {block, offset, text}, or previews, an array of them")

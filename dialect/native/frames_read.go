@@ -2,9 +2,9 @@ package native
 
 import (
 	"bytes"
-	"encoding/json"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // readFrame reads the two frames that come often, append and preview, when they

@@ -2,10 +2,10 @@ package native
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // MessagesFunc returns a part of a session as a model sees it, as something that

@@ -1,7 +1,6 @@
 package native
 
 import (
-	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // object is a JSON object of the document.

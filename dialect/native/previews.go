@@ -3,7 +3,6 @@ package native
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/wire"
 )
 
@@ -145,7 +145,7 @@ func (p *pieceReader) next() (chat.Preview, error) {
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			return chat.Preview{}, chat.Errorf(chat.Invalid, "the body ends in the middle of a preview").Because(err)
 		case errors.As(err, &syntax):
-			return chat.Preview{}, chat.Errorf(chat.Invalid, "not a preview: %s", problem(err)).Because(err)
+			return chat.Preview{}, chat.Errorf(chat.Invalid, "not a preview: %s", chat.JSONProblem(err)).Because(err)
 		}
 		return chat.Preview{}, bodyError(err, p.room.most)
 	}
@@ -155,7 +155,7 @@ func (p *pieceReader) next() (chat.Preview, error) {
 	}
 	var body previewBody
 	if err := json.Unmarshal(raw, &body); err != nil {
-		return chat.Preview{}, chat.Errorf(chat.Invalid, "not a preview: %s", problem(err)).Because(err)
+		return chat.Preview{}, chat.Errorf(chat.Invalid, "not a preview: %s", chat.JSONProblem(err)).Because(err)
 	}
 	return body.preview(), nil
 }

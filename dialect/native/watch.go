@@ -2,9 +2,9 @@ package native
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // watch begins to follow a session; one that is followed already is followed

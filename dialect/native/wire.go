@@ -1,9 +1,8 @@
 package native
 
 import (
-	"encoding/json"
-
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // errorBody is the form of every error.

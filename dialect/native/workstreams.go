@@ -2,10 +2,10 @@ package native
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 func (d *Dialect) stopTurn(w http.ResponseWriter, r *http.Request, c chat.Caller) error {

@@ -2,9 +2,9 @@ package nemo
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // lookBack bounds how far As reads back for an event that belongs to no turn.

@@ -2,11 +2,11 @@ package nemo
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/wire"
 )
 
@@ -62,7 +62,7 @@ func decodeFrame(b []byte) (clientFrame, error) {
 	}
 	if err := json.Unmarshal(b, &f); err != nil {
 		f.names(b)
-		return f, refuse(codeMessage, "the frame does not fit: %s", jsonProblem(err))
+		return f, refuse(codeMessage, "the frame does not fit: %s", chat.JSONProblem(err))
 	}
 	switch {
 	case f.Type == "":
@@ -81,7 +81,8 @@ func decodeFrame(b []byte) (clientFrame, error) {
 // names reads what a frame is and belongs to, where the rest of it cannot be read.
 func (f *clientFrame) names(b []byte) {
 	var names struct {
-		Type, ID     any
+		Type         any `json:"type"`
+		ID           any `json:"id"`
 		Conversation any `json:"conversation_id"`
 		Thread       any `json:"thread_id"`
 	}
@@ -148,18 +149,18 @@ func decodeContent(raw json.RawMessage) (content, error) {
 	case '"':
 		var s string
 		if err := json.Unmarshal(raw, &s); err != nil {
-			return c, refuse(codeContent, "the content cannot be read: %s", jsonProblem(err))
+			return c, refuse(codeContent, "the content cannot be read: %s", chat.JSONProblem(err))
 		}
 		c.Text = s
 	case '[':
 		var p parts
 		if err := json.Unmarshal(raw, &p); err != nil {
-			return c, refuse(codeContent, "the content cannot be read: %s", jsonProblem(err))
+			return c, refuse(codeContent, "the content cannot be read: %s", chat.JSONProblem(err))
 		}
 		c.Messages = []message{{Role: "user", Content: p}}
 	default:
 		if err := json.Unmarshal(raw, &c); err != nil {
-			return c, refuse(codeContent, "the content cannot be read: %s", jsonProblem(err))
+			return c, refuse(codeContent, "the content cannot be read: %s", chat.JSONProblem(err))
 		}
 	}
 	if len(c.Messages) == 0 && c.Text != "" {
@@ -317,20 +318,6 @@ func decodeAuth(raw json.RawMessage) (string, error) {
 		return p.Password, nil // a token of this server in the place of the password
 	}
 	return "", refuse(codeAuth, "method %q is not one of jwt, api_key, basic", clip(p.Method, 40))
-}
-
-// jsonProblem words a decoding error for a person.
-func jsonProblem(err error) string {
-	switch e := err.(type) {
-	case *json.UnmarshalTypeError:
-		if e.Field != "" {
-			return "field " + e.Field + " cannot be a " + e.Value
-		}
-		return "it cannot be a " + e.Value
-	case *json.SyntaxError:
-		return "it is not valid JSON: " + e.Error()
-	}
-	return err.Error()
 }
 
 func clip(s string, most int) string {

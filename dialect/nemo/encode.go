@@ -3,10 +3,10 @@ package nemo
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"math"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // eventUUID is an event's id in the form that NeMo's ids have.

@@ -2,10 +2,10 @@ package nemo
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // An execution is a turn: its id is the turn's. So executions need no store of

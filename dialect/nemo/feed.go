@@ -1,10 +1,10 @@
 package nemo
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // via marks drafts that come by this dialect.

@@ -2,11 +2,11 @@ package nemo
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // feedbackType is the event that keeps what a person thinks of an answer.
@@ -38,7 +38,7 @@ func (d *Dialect) feedback(w http.ResponseWriter, r *http.Request, c chat.Caller
 	}
 	var b feedbackBody
 	if err := json.Unmarshal(raw, &b); err != nil {
-		return refuse(codeMessage, "the body does not fit: %s", jsonProblem(err))
+		return refuse(codeMessage, "the body does not fit: %s", chat.JSONProblem(err))
 	}
 	switch {
 	case b.TraceID == "":

@@ -1,11 +1,11 @@
 package nemo
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // fact folds one event.

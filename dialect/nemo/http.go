@@ -1,12 +1,12 @@
 package nemo
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/wire"
 )
 
@@ -124,7 +124,7 @@ func (d *Dialect) readChat(r *http.Request) (*ask, error) {
 	}
 	var req chatRequest
 	if err := json.Unmarshal(b, &req); err != nil {
-		return nil, refuse(codeMessage, "the body does not fit: %s", jsonProblem(err))
+		return nil, refuse(codeMessage, "the body does not fit: %s", chat.JSONProblem(err))
 	}
 	a := newAsk(r, schemaChatStream)
 	a.model, a.stream, a.usage = req.Model, req.Stream, req.Options.Usage
@@ -161,7 +161,7 @@ func (d *Dialect) readInput(r *http.Request) (*ask, map[string]json.RawMessage, 
 	if raw, ok := fields["messages"]; ok {
 		var list []message
 		if err := json.Unmarshal(raw, &list); err != nil {
-			return nil, nil, refuse(codeMessage, "messages do not fit: %s", jsonProblem(err))
+			return nil, nil, refuse(codeMessage, "messages do not fit: %s", chat.JSONProblem(err))
 		}
 		return a, fields, a.take(list, true)
 	}

@@ -2,12 +2,12 @@ package nemo
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"regexp"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // A job is a session of its own with one message in it. So it is durable, can be

@@ -1,10 +1,10 @@
 package nemo
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // person is who the client says is speaking. It is for display: who somebody is

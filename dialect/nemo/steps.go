@@ -2,11 +2,11 @@ package nemo
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // maxPayload bounds a step's payload. The UI draws all steps at once, so a large

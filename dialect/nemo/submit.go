@@ -2,11 +2,11 @@ package nemo
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // importing marks a session whose history is being written. Nobody answers it

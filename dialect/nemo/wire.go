@@ -2,10 +2,11 @@ package nemo
 
 import (
 	"bytes"
-	"encoding/json"
 	"log/slog"
 	"slices"
 	"strings"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Types of message, both ways.

@@ -2,9 +2,9 @@ package vertesia
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // As gives the messages that an event becomes here, none when the protocol has

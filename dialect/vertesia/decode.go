@@ -2,12 +2,11 @@ package vertesia
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"sort"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/wire"
 )
 
@@ -20,13 +19,7 @@ func wellFormed(b []byte) error {
 }
 
 func malformed(err error) error {
-	if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if bad.Field == "" {
-			return chat.Errorf(chat.Invalid, "a JSON object is wanted here, not a JSON %s", bad.Value).Because(err)
-		}
-		return chat.Errorf(chat.Invalid, "field %s cannot be a JSON %s", clip(bad.Field, 80), bad.Value).Because(err)
-	}
-	return chat.Errorf(chat.Invalid, "this is not the JSON that is wanted here: %s", clip(err.Error(), 200)).Because(err)
+	return chat.Errorf(chat.Invalid, "this is not the JSON that is wanted here: %s", clip(chat.JSONProblem(err), 200)).Because(err)
 }
 
 func decode(b []byte, v any) error {

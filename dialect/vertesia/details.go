@@ -1,11 +1,11 @@
 package vertesia
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // details are what we say beside a message's text, under the protocol's names.

@@ -1,12 +1,12 @@
 package vertesia
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // toolDetails are those of a tool call, from its start to its outcome under one

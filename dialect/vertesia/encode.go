@@ -1,11 +1,11 @@
 package vertesia
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/wire"
 )
 

@@ -2,13 +2,13 @@ package vertesia
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // filesOf is the present set of files of a conversation. The caller holds the

@@ -1,10 +1,10 @@
 package vertesia
 
 import (
-	"encoding/json"
 	"strconv"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // knownDetails are the details that decide what a message means.

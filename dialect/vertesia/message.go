@@ -2,11 +2,11 @@ package vertesia
 
 import (
 	"bytes"
-	"encoding/json"
 	"strconv"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Type says what a message is.

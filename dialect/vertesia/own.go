@@ -1,10 +1,10 @@
 package vertesia
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Facts that only this protocol has words for. They are stored under types of

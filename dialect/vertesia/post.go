@@ -2,11 +2,11 @@ package vertesia
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // posted is a message that somebody posted in this protocol, kept beside what it

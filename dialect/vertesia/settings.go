@@ -2,9 +2,9 @@ package vertesia
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // approvals are the protocol's words for who decides about tools.

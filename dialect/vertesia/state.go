@@ -1,10 +1,10 @@
 package vertesia
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // setStatus changes what is known of a run. A run's end is a fact like others.

@@ -2,9 +2,9 @@ package vertesia
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // runHistory is what happened in a run: its facts, or its tool calls.

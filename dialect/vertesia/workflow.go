@@ -1,11 +1,11 @@
 package vertesia
 
 import (
-	"encoding/json"
 	"net/http"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // workflowRun is a run as the older part of the interface shows it.

@@ -2,11 +2,11 @@ package vertesia
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // workstreams is the part of the door that leads to parallel lines of work. A

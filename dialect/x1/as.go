@@ -2,9 +2,9 @@ package x1
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // As gives a stored event in this dialect's words.

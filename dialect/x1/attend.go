@@ -2,7 +2,6 @@ package x1
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"sync"
@@ -10,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // attendance knows which sessions are attended by a sidecar that is not ours:

@@ -2,11 +2,11 @@ package x1
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/wire"
 )
 

@@ -1,12 +1,12 @@
 package x1
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/wire"
 )
 
@@ -22,7 +22,7 @@ func Decode(id chat.SessionID, b []byte) (Message, error) {
 	}
 	if err := json.Unmarshal(b, &m); err != nil {
 		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
-			return m, chat.Errorf(chat.Invalid, "not an x1 message: its %s cannot be a %s", wrong.Field, wrong.Value).Because(err)
+			return m, chat.Errorf(chat.Invalid, "not an x1 message: its %s cannot be a %s: it must be %s", wrong.Field, wrong.Value, wrong.Want).Because(err)
 		}
 		return m, chat.Errorf(chat.Invalid, "not an x1 message: session_id, timestamp, sequence, type and payload are needed").Because(err)
 	}

@@ -2,7 +2,6 @@ package x1
 
 import (
 	"context"
-	"encoding/json"
 	"hash/maphash"
 	"strings"
 	"sync"
@@ -10,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // desk takes what comes in. Messages of one session are handled in their order by

@@ -2,12 +2,12 @@ package x1
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Encode gives a stored event as it goes out on events and archive. Most are sent

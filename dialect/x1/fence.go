@@ -2,9 +2,9 @@ package x1
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Types of the events with which a sidecar comes and goes. They carry an epoch:

@@ -2,12 +2,12 @@ package x1
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // ingest appends what a session's own publisher says on events. A publisher that

@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"slices"
 	"time"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // An old sidecar numbers what it publishes with a counter that begins again at 0

@@ -1,9 +1,8 @@
 package x1
 
 import (
-	"encoding/json"
-
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Headers of messages.

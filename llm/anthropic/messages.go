@@ -1,12 +1,12 @@
 package anthropic
 
 import (
-	"encoding/json"
 	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/llm"
 	"github.com/parley-hq/parley/llm/internal/convert"
 )

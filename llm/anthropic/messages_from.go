@@ -1,11 +1,10 @@
 package anthropic
 
 import (
-	"encoding/json"
-
 	sdk "github.com/anthropics/anthropic-sdk-go"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/llm"
 	"github.com/parley-hq/parley/llm/internal/convert"
 )

@@ -1,12 +1,11 @@
 package openai
 
 import (
-	"encoding/json"
-
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/respjson"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/llm"
 	"github.com/parley-hq/parley/llm/internal/convert"
 )

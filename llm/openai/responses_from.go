@@ -1,12 +1,12 @@
 package openai
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/openai/openai-go/v3/responses"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/llm"
 	"github.com/parley-hq/parley/llm/internal/convert"
 )

@@ -2,12 +2,12 @@ package index
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/provider"
 )
 

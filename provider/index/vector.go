@@ -3,11 +3,11 @@ package index
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"math"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/provider"
 )
 

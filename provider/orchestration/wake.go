@@ -2,11 +2,11 @@ package orchestration
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // concerns are the types of a child's events that concern its parent. A turn ends

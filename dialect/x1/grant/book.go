@@ -2,10 +2,10 @@ package grant
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // sessions is the door to the conversations.

@@ -2,10 +2,10 @@ package grant
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // decide answers a permission request; the grant is made from the fact.

@@ -3,10 +3,10 @@ package grant
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Scope says how long a grant holds.

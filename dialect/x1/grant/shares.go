@@ -3,10 +3,10 @@ package grant
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"net/url"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Types of the events in sys-shares.

@@ -1,9 +1,9 @@
 package convert
 
 import (
-	"encoding/json"
 	"strings"
 
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/llm"
 )
 
