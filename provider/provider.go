@@ -44,6 +44,9 @@ type Call struct {
 // HeaderStatus says in a reply what it would be in HTTP.
 const HeaderStatus = "Parley-Status"
 
+// headroom is what a reply needs beside its data: its headers.
+const headroom = 1 << 10
+
 // Typed makes an Op of a function over types of its own.
 func Typed[Q, A any](f func(ctx context.Context, c Call, q Q) (A, error)) Op {
 	return func(ctx context.Context, c Call, data json.RawMessage) (any, error) {
@@ -129,7 +132,9 @@ func (p *Provider) answer(ctx context.Context, conn *nats.Conn, m *nats.Msg) {
 	reply := nats.NewMsg(m.Reply)
 	code := http.StatusOK
 	if err == nil {
-		reply.Data, err = json.Marshal(answer)
+		if reply.Data, err = json.Marshal(answer); err == nil && len(reply.Data) > int(conn.MaxPayload())-headroom {
+			err = chat.Errorf(chat.TooLarge, "the answer of %s.%s has %d bytes, which is more than one NATS message may have; ask for less", p.Domain, op, len(reply.Data))
+		}
 	}
 	if err != nil {
 		e := chat.Public(err)

@@ -2,8 +2,11 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/dialect/x1"
@@ -76,7 +79,10 @@ func (a *auditor) drain(ctx context.Context) {
 		a.mu.Unlock()
 		b, err := json.Marshal(r)
 		if err == nil {
-			if _, _, err = a.s.link.request(ctx, x1.Subject(a.s.opt.Session, x1.Audit), b, requestWait); err != nil {
+			if _, _, err = a.s.link.request(ctx, x1.Subject(a.s.opt.Session, x1.Audit), b, requestWait); errors.Is(err, nats.ErrMaxPayload) {
+				// It would never get through, and hold up all that follow.
+				a.s.log.Warn("an audit record is too large for NATS and was left out", "bytes", len(b))
+			} else if err != nil {
 				if !pause(ctx, wait) {
 					return
 				}

@@ -53,6 +53,9 @@ func (s *Sidecar) relay(w http.ResponseWriter, r *http.Request, subject, domain 
 	data, header, err := s.link.request(r.Context(), subject, body, s.opt.Provider)
 	switch {
 	case err == nil:
+	case errors.Is(err, nats.ErrMaxPayload):
+		s.failWith(w, r, http.StatusRequestEntityTooLarge, "too_large", "the request has "+strconv.Itoa(len(body))+" bytes, which is more than one NATS message may have; send less at once")
+		return
 	case errors.Is(err, nats.ErrNoResponders):
 		s.failWith(w, r, http.StatusBadGateway, "no_provider", "nobody serves "+domain+"; start a provider for it")
 		return

@@ -2,11 +2,13 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/dialect/x1"
@@ -81,7 +83,7 @@ func (w *writer) try(ctx context.Context, body []byte) (x1.Reply, error) {
 	var r x1.Reply
 	data, _, err := w.s.link.request(ctx, x1.Subject(w.s.opt.Session, x1.Events), body, requestWait)
 	if err != nil {
-		if strings.Contains(err.Error(), "maximum payload") {
+		if errors.Is(err, nats.ErrMaxPayload) {
 			return r, chat.Errorf(chat.TooLarge, "an event has at most %d KiB", chat.MaxEvent>>10)
 		}
 		return r, chat.Errorf(chat.Unavailable, "NATS gives no answer").Because(err)

@@ -170,7 +170,7 @@ func (o *outlet) deliver(ctx context.Context, id chat.SessionID, f chat.Fact, ty
 	if err != nil {
 		return nil
 	}
-	data, ok := EncodeInput(&e)
+	data, ok := fitInput(&e, int(o.conn.MaxPayload())-headroom)
 	if !ok || e.Via == via && e.Actor.Kind == chat.Agent || published(&e) {
 		return nil // the sidecar said it itself
 	}

@@ -111,7 +111,7 @@ func (d *Dialect) auditDraft(a *arrival) (chat.Draft, error) {
 		}
 		r.Session = named.Session
 	}
-	payload, err := marshal(struct {
+	payload, err := json.Marshal(struct {
 		Subject string          `json:"subject"`
 		Session chat.SessionID  `json:"session_id,omitempty"`
 		By      *chat.Actor     `json:"by,omitempty"`

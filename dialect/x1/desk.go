@@ -2,6 +2,7 @@ package x1
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"strings"
 	"sync"
@@ -191,7 +192,7 @@ func (k *desk) handle(ctx context.Context, conn *nats.Conn, run []arrival) {
 				_ = conn.PublishMsg(&nats.Msg{Subject: Subject(a.id, Presence), Data: a.msg.Data})
 			}
 		case History:
-			k.d.history(ctx, a)
+			k.d.history(ctx, a, int(conn.MaxPayload())-headroom)
 		default:
 			k.refuse(ctx, a, chat.Errorf(chat.Invalid, "%q is none of events, input, delta, presence, audit, history", string(a.kind)))
 		}
@@ -237,6 +238,10 @@ func (d *Dialect) respond(a *arrival, r any) {
 	b, err := json.Marshal(r)
 	if err == nil {
 		err = a.msg.Respond(b)
+	}
+	if errors.Is(err, nats.ErrMaxPayload) {
+		d.respond(a, Reply{Session: a.id, Error: problem(chat.Errorf(chat.TooLarge, "the answer has %d bytes, which is more than one NATS message may have; ask for less", len(b)))})
+		return
 	}
 	if err != nil {
 		d.log.Debug("an answer could not be sent on NATS", "err", err)

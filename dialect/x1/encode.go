@@ -97,7 +97,7 @@ func complete(payload json.RawMessage, want []field) (json.RawMessage, error) {
 		if raw, ok := f.value.(json.RawMessage); ok && raw == nil || have[f.name] != nil {
 			continue
 		}
-		v, err := marshal(f.value)
+		v, err := json.Marshal(f.value)
 		if err != nil {
 			return nil, err
 		}
@@ -113,15 +113,6 @@ func complete(payload json.RawMessage, want []field) (json.RawMessage, error) {
 		have[f.name] = v
 	}
 	return out, nil
-}
-
-// marshal is json.Marshal without escapes for HTML.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 // EncodePreview gives a piece as it goes out on delta: an envelope without a
@@ -161,7 +152,7 @@ func Synthetic(e *chat.Event) (json.RawMessage, bool) {
 			text += "; denied: " + strings.Join(b.Denied, ", ")
 		}
 	}
-	raw, err := marshal(map[string]any{
+	raw, err := json.Marshal(map[string]any{
 		"text": text, "user_id": e.Actor.ID, "is_synthetic": true, "kind": "permission", "source": "platform", "event_id": e.ID,
 		"request_id": b.RequestID, "granted": b.Granted, "denied": b.Denied, "duration": b.Duration,
 	})

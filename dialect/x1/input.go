@@ -222,8 +222,8 @@ func (d *Dialect) delta(ctx context.Context, a *arrival) {
 	d.respond(a, Reply{Session: a.id})
 }
 
-// history answers with stored events.
-func (d *Dialect) history(ctx context.Context, a *arrival) {
+// history answers with stored events, as many as fit limit bytes and at least one.
+func (d *Dialect) history(ctx context.Context, a *arrival, limit int) {
 	if a.msg.Reply == "" {
 		return
 	}
@@ -254,18 +254,22 @@ func (d *Dialect) history(ctx context.Context, a *arrival) {
 		fail(err)
 		return
 	}
-	// What is answered must fit into one NATS message, in our words too.
 	facts, more, err := d.opt.Sessions.Read(ctx, c, a.id, chat.Range{After: req.After, Limit: req.Limit, MaxBytes: 128 << 10})
 	if err != nil {
 		fail(err)
 		return
 	}
 	r := HistoryReply{Session: a.id, Events: make([]json.RawMessage, 0, len(facts)), More: more, Last: sess.Last}
-	for _, f := range facts {
-		data, err := Encode(f)
+	size := 0
+	for i, f := range facts {
+		data, err := fit(a.id, f, limit)
 		if err != nil {
 			fail(err)
 			return
+		}
+		if size += len(data) + 1; i > 0 && size > limit {
+			r.More = true
+			break
 		}
 		r.Events = append(r.Events, data)
 		r.Last = max(r.Last, f.Seq)

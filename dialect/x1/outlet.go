@@ -56,13 +56,12 @@ func (o *outlet) heard(subject string) bool {
 
 // send publishes one event: to the sidecar, live, and to the archive.
 func (o *outlet) send(ctx context.Context, l *lane, f chat.Fact, typ string, at chat.At) error {
-	data := f.JSON
-	if spelled[typ] != nil {
+	data, limit := f.JSON, int(o.conn.MaxPayload())
+	if spelled[typ] != nil || len(data) > limit {
 		var err error
-		if data, err = Encode(f); err != nil {
+		if data, err = fit(l.id, f, limit); err != nil {
 			// A stored event that cannot be read is named and goes out as it is.
 			o.p.d.log.ErrorContext(ctx, "a stored event cannot be read", "session", l.id, "sequence", f.Seq, "err", err)
-			data = f.JSON
 		}
 	}
 	if err := o.deliver(ctx, l.id, f, typ); err != nil {

@@ -48,7 +48,7 @@ func (d *Dialect) handle(h func(r *http.Request, c chat.Caller) (int, any, error
 			}
 			code, body = status[e.Code], map[string]any{"error": map[string]any{"code": e.Code, "message": e.Msg, "details": e.Details}}
 		}
-		b, err := marshal(body)
+		b, err := json.Marshal(body)
 		if err != nil {
 			http.Error(w, "", http.StatusInternalServerError)
 			return
