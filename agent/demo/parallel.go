@@ -3,7 +3,7 @@ package demo
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"github.com/parley-hq/parley/internal/json"
 	"errors"
 	"fmt"
 	"slices"
