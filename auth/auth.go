@@ -3,33 +3,34 @@ package auth
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
+	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
 
-// Auth knows who may come in. Make it with [New].
+// Auth decides who may come in. Make it with [New].
 type Auth struct {
 	opt      Options
-	tokens   []hashed
-	jwt      *verifier // nil when JWTs are not accepted
+	open     bool                     // decided by New; a reload does not change it
+	keys     atomic.Pointer[keychain] // the static tokens; see SetTokens
+	jwt      *verifier                // nil when JWTs are not accepted
 	sessions *sessions
 	limits   *limits
+	failures *failures
 	cross    *http.CrossOriginProtection
 	issueKey []byte // signs tokens that we make; empty when we make none
+
+	mu      sync.Mutex // serialises SetTokens
+	revoked []func()   // called after tokens were removed
 }
 
-// hashed is a token by its hash: comparing hashes in constant time gives away
-// neither the token nor its length.
-type hashed struct {
-	sum    [sha256.Size]byte
-	caller chat.Caller
-}
+// openCredential is the credential of [Local].
+const openCredential = "open"
 
 // Local is the caller in open mode.
 var Local = chat.Caller{
@@ -38,6 +39,7 @@ var Local = chat.Caller{
 
 	AllWorkspaces: true,
 	Agents:        []string{chat.AnyAgent},
+	Credential:    openCredential,
 }
 
 // New checks the options and reads the key file if there is one.
@@ -48,31 +50,30 @@ func New(opt Options) (*Auth, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	opt.SessionTTL = cmp.Or(opt.SessionTTL, 12*time.Hour)
-	a := &Auth{opt: opt, sessions: newSessions(opt.Now), cross: http.NewCrossOriginProtection()}
-	for _, t := range opt.Tokens {
-		a.tokens = append(a.tokens, hashed{
-			sum:    sha256.Sum256([]byte(t.Token)),
-			caller: chat.Caller{Actor: t.Actor, Workspace: t.Workspace, Scopes: slices.Clone(t.Scopes)},
-		})
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
 	}
+	opt.SessionTTL = cmp.Or(opt.SessionTTL, 12*time.Hour)
+	a := &Auth{opt: opt, open: len(opt.Tokens) == 0 && !opt.JWT.used(), cross: http.NewCrossOriginProtection()}
+	a.sessions, a.failures = newSessions(opt.Now), newFailures(opt.Now)
 	if opt.JWT.used() {
 		var err error
 		if a.jwt, err = newVerifier(opt.JWT, opt.Now); err != nil {
 			return nil, err
 		}
 	}
+	a.keys.Store(a.newKeychain(opt.Tokens))
 	for _, o := range opt.AllowOrigins {
 		if err := a.cross.AddTrustedOrigin(o); err != nil {
 			return nil, err
 		}
 	}
-	a.limits = newLimits(opt, a.Open())
+	a.limits = newLimits(opt, a.open)
 	return a, nil
 }
 
 // Open reports whether nobody needs to say who they are.
-func (a *Auth) Open() bool { return len(a.tokens) == 0 && a.jwt == nil }
+func (a *Auth) Open() bool { return a.open }
 
 // CookieName is the cookie of a signed-in browser.
 const CookieName = "parley_session"
@@ -85,87 +86,149 @@ const QueryParam = "access_token"
 
 const howTo = "send the header `Authorization: Bearer TOKEN` with a token that the operator of this server gave you, or sign in with the link that `parley serve` prints"
 
-// Caller returns who makes the request: the caller that a middleware has found
-// before (see [With]), else by the Authorization header (Bearer, or Basic with a
-// token as the password), else by X-API-Key, else by the cookie. In open mode it
-// is [Local], whatever the request carries. The error has the code
-// unauthenticated, or unavailable when keys could not be fetched.
-func (a *Auth) Caller(r *http.Request) (chat.Caller, error) {
-	if c, ok := From(r.Context()); ok {
-		return c, nil
-	}
-	if a.Open() {
-		return Local, nil
-	}
-	if header := r.Header.Get("Authorization"); header != "" {
-		scheme, token, _ := strings.Cut(header, " ")
-		if _, password, ok := r.BasicAuth(); ok {
-			return a.Authenticate(r.Context(), password)
-		}
-		if !strings.EqualFold(scheme, "Bearer") {
-			return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "the Authorization header is not of the form `Bearer TOKEN`: %s", howTo)
-		}
-		return a.Authenticate(r.Context(), strings.TrimSpace(token))
-	}
-	if key := r.Header.Get(KeyHeader); key != "" {
-		return a.Authenticate(r.Context(), key)
-	}
-	if cookie, err := r.Cookie(CookieName); err == nil {
-		if c, ok := a.sessions.get(cookie.Value); ok {
-			return c, nil
-		}
-		return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "your sign-in has ended: sign in again, or %s", howTo)
-	}
-	return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "this server needs to know who you are: %s", howTo)
-}
+// Caller returns who makes the request: the caller that [Auth.Identify] has found
+// before, else by the Authorization header (Bearer, or Basic with a token as the
+// password), else by X-API-Key, else by the cookie. In open mode it is [Local],
+// whatever the request carries. The error has the code unauthenticated; or
+// slow_down when the address has sent too many wrong credentials; or unavailable
+// when keys could not be fetched.
+func (a *Auth) Caller(r *http.Request) (chat.Caller, error) { return a.caller(r, false) }
 
 // CallerOrQuery is [Auth.Caller] for routes that also take the token from the
 // query parameter access_token, for clients that cannot set headers (EventSource
 // and WebSocket in browsers). A header comes first.
-func (a *Auth) CallerOrQuery(r *http.Request) (chat.Caller, error) {
-	if _, ok := From(r.Context()); !ok && !a.Open() && r.Header.Get("Authorization") == "" && r.Header.Get(KeyHeader) == "" {
-		if token := r.URL.Query().Get(QueryParam); token != "" {
-			return a.Authenticate(r.Context(), token)
-		}
+func (a *Auth) CallerOrQuery(r *http.Request) (chat.Caller, error) { return a.caller(r, true) }
+
+// Identify finds the caller of a request, with the query parameter if query is
+// true. The context that it returns gives the same answer to [Auth.Caller], so
+// that a credential is looked at, and counted when it is wrong, once per request.
+// It also tells [Auth.Authenticate] where the request comes from.
+func (a *Auth) Identify(r *http.Request, query bool) (context.Context, chat.Caller, error) {
+	c, err := a.caller(r, query)
+	v := visit{caller: c, err: err, decided: true, carrier: CarrierFrame}
+	if !a.open {
+		v.remote = a.remote(r)
 	}
-	return a.Caller(r)
+	return context.WithValue(r.Context(), visitKey{}, v), c, err
+}
+
+func (a *Auth) caller(r *http.Request, query bool) (chat.Caller, error) {
+	if v := visitOf(r.Context()); v.decided {
+		return v.caller, v.err
+	}
+	if a.open {
+		return Local, nil
+	}
+	carrier, secret, err := carried(r, query)
+	if err != nil {
+		return chat.Caller{}, err
+	}
+	return a.authenticate(r.Context(), carrier, a.remote(r), secret)
+}
+
+// carried returns the credential of a request and what carried it.
+func carried(r *http.Request, query bool) (carrier Carrier, secret string, err error) {
+	if header := r.Header.Get("Authorization"); header != "" {
+		scheme, token, _ := strings.Cut(header, " ")
+		if _, password, ok := r.BasicAuth(); ok {
+			return CarrierHeader, password, nil
+		}
+		if !strings.EqualFold(scheme, "Bearer") {
+			return "", "", chat.Errorf(chat.Unauthenticated, "the Authorization header is not of the form `Bearer TOKEN`: %s", howTo)
+		}
+		return CarrierHeader, strings.TrimSpace(token), nil
+	}
+	if key := r.Header.Get(KeyHeader); key != "" {
+		return CarrierKey, key, nil
+	}
+	if token := r.URL.Query().Get(QueryParam); query && token != "" {
+		return CarrierQuery, token, nil
+	}
+	if cookie, err := r.Cookie(CookieName); err == nil {
+		return CarrierCookie, cookie.Value, nil
+	}
+	return "", "", chat.Errorf(chat.Unauthenticated, "this server needs to know who you are: %s", howTo)
 }
 
 // Authenticate returns whom a token stands for, for dialects that carry tokens
-// elsewhere than in the usual header. In open mode every token is [Local].
+// elsewhere than in a request's head. The context says where it comes from: see
+// [Auth.Identify] and [From]. In open mode every token is [Local].
 func (a *Auth) Authenticate(ctx context.Context, token string) (chat.Caller, error) {
-	if a.Open() {
+	if a.open {
 		return Local, nil
 	}
-	sum := sha256.Sum256([]byte(token))
-	found := -1
-	for i := range a.tokens {
-		if subtle.ConstantTimeCompare(sum[:], a.tokens[i].sum[:]) == 1 {
-			found = i // no early end: the time must not tell which one it was
-		}
-	}
-	if found >= 0 {
-		return a.tokens[found].caller, nil
-	}
-	if c, ours, err := a.authenticateIssued(ctx, token); ours {
-		return c, err
-	}
-	if a.jwt != nil && strings.Count(token, ".") == 2 {
-		c, _, err := a.jwt.verify(ctx, token)
-		return c, err
-	}
-	return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "this token is not known here: check it for typing errors, or ask the operator of this server for a new one")
+	v := visitOf(ctx)
+	return a.authenticate(ctx, cmp.Or(v.carrier, CarrierFrame), v.remote, token)
 }
 
-type callerKey struct{}
+// authenticate is the one place where a credential becomes a caller, whatever
+// carried it. Wrong ones are counted against the address.
+func (a *Auth) authenticate(ctx context.Context, carrier Carrier, remote, secret string) (chat.Caller, error) {
+	c, err := a.resolve(ctx, carrier, secret)
+	if err != nil {
+		return chat.Caller{}, a.refused(ctx, carrier, remote, err)
+	}
+	return c, nil
+}
+
+func (a *Auth) resolve(ctx context.Context, carrier Carrier, secret string) (chat.Caller, error) {
+	if carrier == CarrierCookie {
+		if c, ok := a.sessions.get(secret); ok && a.Check(c) == nil {
+			return c, nil
+		}
+		return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "your sign-in has ended: sign in again, or %s", howTo)
+	}
+	if t := a.keys.Load().find(secret); t != nil {
+		return t.caller, nil
+	}
+	if c, ours, err := a.authenticateIssued(secret); ours {
+		return c, err
+	}
+	if a.jwt != nil && strings.Count(secret, ".") == 2 {
+		c, err := a.jwt.verify(ctx, secret)
+		c.Credential = a.keys.Load().jwt + a.tag("jwt", secret)
+		return c, err
+	}
+	return chat.Caller{}, errUnknown()
+}
+
+func errUnknown() error {
+	return chat.Errorf(chat.Unauthenticated, "this token is not known here: check it for typing errors, or ask the operator of this server for a new one")
+}
+
+// visit is what is known of where a credential came from.
+type visit struct {
+	caller  chat.Caller
+	err     error
+	decided bool // caller or err is the answer
+	carrier Carrier
+	remote  string
+}
+
+type visitKey struct{}
+
+func visitOf(ctx context.Context) visit {
+	v, _ := ctx.Value(visitKey{}).(visit)
+	return v
+}
 
 // With returns a context that carries the caller.
 func With(ctx context.Context, c chat.Caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, c)
+	v := visitOf(ctx)
+	v.caller, v.err, v.decided = c, nil, true
+	return context.WithValue(ctx, visitKey{}, v)
 }
 
-// From returns the caller that [With] put there.
+// From returns the caller that [With] or [Auth.Identify] put there.
 func From(ctx context.Context) (chat.Caller, bool) {
-	c, ok := ctx.Value(callerKey{}).(chat.Caller)
-	return c, ok
+	v := visitOf(ctx)
+	return v.caller, v.decided && v.err == nil
+}
+
+// Via returns a context that tells [Auth.Authenticate] what carries a credential,
+// and the address that it comes from.
+func Via(ctx context.Context, carrier Carrier, remote string) context.Context {
+	v := visitOf(ctx)
+	v.carrier, v.remote = carrier, host(remote)
+	return context.WithValue(ctx, visitKey{}, v)
 }

@@ -195,7 +195,8 @@ func TestSignInLinkAndCookie(t *testing.T) {
 	}
 	open := func(url string) *http.Response { return do(request("GET", url)) }
 
-	url := a.SignInURL("http://127.0.0.1:8000/", Local)
+	admin := a.keys.Load().tokens[0].caller
+	url := a.SignInURL("http://127.0.0.1:8000/", admin)
 	do(request("HEAD", url)) // a preview must not use the link up
 	resp := open(url)
 	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/" || len(resp.Cookies()) != 1 {
@@ -217,7 +218,7 @@ func TestSignInLinkAndCookie(t *testing.T) {
 	if resp := open(url); resp.StatusCode != 401 || len(resp.Cookies()) != 0 {
 		t.Error("the link works twice")
 	}
-	late := a.SignInURL("http://127.0.0.1:8000", Local)
+	late := a.SignInURL("http://127.0.0.1:8000", admin)
 	now.at = now.at.Add(10 * time.Minute)
 	if resp := open(late); resp.StatusCode != 401 {
 		t.Error("an old link works")
@@ -280,7 +281,7 @@ func TestRateLimitPerActor(t *testing.T) {
 	o := tokenOptions()
 	o.Now, o.Rate, o.Burst = now.now, 2, 3
 	a := mustNew(t, o)
-	alice, bob := a.tokens[0].caller, a.tokens[1].caller
+	alice, bob := a.keys.Load().tokens[0].caller, a.keys.Load().tokens[1].caller
 	for range 3 {
 		if err := a.Allow(alice); err != nil {
 			t.Fatal(err)

@@ -1,9 +1,6 @@
 package auth
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"net/http"
 	"strings"
@@ -20,9 +17,13 @@ const issuer = "parley:issued"
 // IssuedFor is how long a token that we make is good for.
 const IssuedFor = 15 * time.Minute
 
-// Sign sets the key of tokens that [Auth.Issue] makes. It is called before
-// anything is served; with the same key, tokens outlive a restart.
-func (a *Auth) Sign(key []byte) { a.issueKey = key }
+// Sign sets the key of tokens that [Auth.Issue] makes, and of the ids of
+// credentials. It is called before anything is served; with the same key, what
+// was made from a credential outlives a restart.
+func (a *Auth) Sign(key []byte) {
+	a.issueKey = key
+	a.keys.Store(a.newKeychain(a.opt.Tokens))
+}
 
 // issuedClaims are those of a token of ours. The last two are there for clients
 // that look into it.
@@ -33,7 +34,9 @@ type issuedClaims struct {
 	Email     string         `json:"email,omitempty"`
 	Workspace string         `json:"workspace,omitempty"`
 	Scopes    []chat.Scope   `json:"scopes"`
-	Key       string         `json:"key,omitempty"` // of which static token it was made
+	Key       string         `json:"key"` // the credential that it was made from
+	All       bool           `json:"all_workspaces,omitempty"`
+	Agents    []string       `json:"agents,omitempty"`
 	Account   claimedName    `json:"account"`
 	Project   claimedName    `json:"project"`
 }
@@ -43,9 +46,11 @@ type claimedName struct {
 	Name string `json:"name"`
 }
 
-// Issue exchanges the token of a request for one that ends soon, for clients that
-// keep keys and send only such. In open mode every key, and none, is good. A
-// token that was issued cannot be exchanged again: its holder has to have the key.
+// Issue exchanges the credential of a request for a token that ends soon, for
+// clients that keep keys and send only such. The token ends no later than the
+// credential, and with its revocation. In open mode every key, and none, is good.
+// A token that was issued cannot be exchanged again: its holder has to have the
+// key.
 func (a *Auth) Issue(r *http.Request) (string, error) {
 	if len(a.issueKey) == 0 {
 		return "", chat.Errorf(chat.Unavailable, "this server does not exchange keys: use your token as it is")
@@ -54,26 +59,24 @@ func (a *Auth) Issue(r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	token = strings.TrimSpace(token)
-	if issued(token) && !a.Open() {
+	if c.Issued {
 		return "", chat.Errorf(chat.Denied, "this token was made from a key; send the key itself to get a new one")
 	}
 	now := a.opt.Now()
+	c = until(c, now.Add(IssuedFor))
 	claims := issuedClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
-			Issuer: issuer, Subject: c.Actor.ID, IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(IssuedFor)),
+			Issuer: issuer, Subject: c.Actor.ID, IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(c.Expires),
 		},
 		Kind: c.Actor.Kind, Name: c.Actor.Name, Email: c.Actor.Email, Workspace: c.Workspace, Scopes: c.Scopes,
+		Key: c.Credential, All: c.AllWorkspaces, Agents: c.Agents,
 		Account: claimedName{c.In(), c.In()}, Project: claimedName{c.In(), c.In()},
 	}
-	switch {
-	case a.Open():
-		claims.Key = "open" // no key has that name: where keys are needed, it is worth nothing
-	case a.known(token):
-		claims.Key = keyName(token)
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(a.issueKey)
+	if err == nil {
+		a.Report(TokenIssued, c, nil)
 	}
-	return jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(a.issueKey)
+	return token, err
 }
 
 // issued reports whether a token says of itself that it is ours.
@@ -83,26 +86,9 @@ func issued(token string) bool {
 	return err == nil && c.Issuer == issuer
 }
 
-// known reports whether a token is a static one.
-func (a *Auth) known(token string) bool {
-	sum := sha256.Sum256([]byte(token))
-	for i := range a.tokens {
-		if a.tokens[i].sum == sum {
-			return true
-		}
-	}
-	return false
-}
-
-// keyName tells static tokens apart without giving them away.
-func keyName(token string) string {
-	sum := sha256.Sum256([]byte("issued from\x00" + token))
-	return hex.EncodeToString(sum[:8])
-}
-
 // authenticateIssued returns whom a token of ours stands for; ours is false when
 // it is somebody else's.
-func (a *Auth) authenticateIssued(_ context.Context, token string) (c chat.Caller, ours bool, err error) {
+func (a *Auth) authenticateIssued(token string) (c chat.Caller, ours bool, err error) {
 	if len(a.issueKey) == 0 || strings.Count(token, ".") != 2 || !issued(token) {
 		return c, false, nil
 	}
@@ -115,20 +101,13 @@ func (a *Auth) authenticateIssued(_ context.Context, token string) (c chat.Calle
 	if err != nil {
 		return c, true, chat.Errorf(chat.Unauthenticated, "%s", whyNot(err)).Because(err)
 	}
-	if claims.Key != "" && !a.keyKnown(claims.Key) {
-		return c, true, chat.Errorf(chat.Unauthenticated, "the key that this token was made from is not known here any more")
-	}
-	return chat.Caller{
+	c = chat.Caller{
 		Actor:     chat.Actor{Kind: claims.Kind, ID: claims.Subject, Name: claims.Name, Email: claims.Email},
-		Workspace: claims.Workspace, Scopes: claims.Scopes,
-	}, true, nil
-}
-
-func (a *Auth) keyKnown(name string) bool {
-	for _, t := range a.opt.Tokens {
-		if keyName(string(t.Token)) == name {
-			return true
-		}
+		Workspace: claims.Workspace, Scopes: claims.Scopes, AllWorkspaces: claims.All, Agents: claims.Agents,
+		Credential: claims.Key, Expires: claims.ExpiresAt.Time, Issued: true,
 	}
-	return false
+	if c.Credential == "" || a.Check(c) != nil {
+		return chat.Caller{}, true, chat.Errorf(chat.Unauthenticated, "the key that this token was made from is not known here any more: sign in again with another one").Because(errRevoked)
+	}
+	return c, true, nil
 }

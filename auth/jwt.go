@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,8 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// leeway is how far the clocks of issuer and server may differ.
+// leeway is how far the clocks of issuer and server may differ for a token to be
+// valid already. An expired token gets none.
 const leeway = 30 * time.Second
 
 var (
@@ -35,11 +37,15 @@ type verifier struct {
 	parser *jwt.Parser
 	key    any     // a fixed key, or nil
 	set    *keySet // keys from an address, or nil
+	now    func() time.Time
+
+	fingerprint string // of the key and the rules: another key is another issuer
 }
 
 func newVerifier(o JWT, now func() time.Time) (*verifier, error) {
-	v := &verifier{}
+	v := &verifier{now: now}
 	var algs []string
+	source := []string{string(o.Secret), "", o.JWKS, o.Issuer, o.Audience}
 	switch {
 	case o.Secret != "":
 		v.key, algs = []byte(o.Secret), hmacAlgs
@@ -51,6 +57,7 @@ func newVerifier(o JWT, now func() time.Time) (*verifier, error) {
 		if v.key, algs, err = publicKey(raw); err != nil {
 			return nil, fmt.Errorf("JWT key file %s: %w", o.KeyFile, err)
 		}
+		source[1] = string(raw)
 	default:
 		v.set, algs = newKeySet(o.JWKS, now), asymmetry
 	}
@@ -67,6 +74,7 @@ func newVerifier(o JWT, now func() time.Time) (*verifier, error) {
 		opts = append(opts, jwt.WithAudience(o.Audience))
 	}
 	v.parser = jwt.NewParser(opts...)
+	v.fingerprint = fmt.Sprintf("%q", source)
 	return v, nil
 }
 
@@ -117,6 +125,7 @@ type claims struct {
 	Workspace string    `json:"workspace"`
 	Scope     scopeList `json:"scope"`
 	Scopes    scopeList `json:"scopes"`
+	Agents    scopeList `json:"agents"`
 }
 
 // UnmarshalJSON is called by the JWT library, which would otherwise take "Workspace" for workspace.
@@ -141,8 +150,8 @@ func (s *scopeList) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &s.list)
 }
 
-// verify returns whom the token stands for and until when.
-func (v *verifier) verify(ctx context.Context, token string) (chat.Caller, time.Time, error) {
+// verify returns whom the token stands for, without its credential.
+func (v *verifier) verify(ctx context.Context, token string) (chat.Caller, error) {
 	var c claims
 	_, err := v.parser.ParseWithClaims(token, &c, func(t *jwt.Token) (any, error) {
 		if v.set != nil {
@@ -150,29 +159,46 @@ func (v *verifier) verify(ctx context.Context, token string) (chat.Caller, time.
 		}
 		return v.key, nil
 	})
+	if err == nil && !v.now().Before(c.ExpiresAt.Time) {
+		err = jwt.ErrTokenExpired
+	}
 	if err != nil {
 		if e, ok := errors.AsType[*chat.Error](err); ok {
-			return chat.Caller{}, time.Time{}, e
+			return chat.Caller{}, e
 		}
-		return chat.Caller{}, time.Time{}, chat.Errorf(chat.Unauthenticated, "%s", whyNot(err)).Because(err)
+		return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "%s", whyNot(err)).Because(err)
 	}
 	if c.Subject == "" {
-		return chat.Caller{}, time.Time{}, chat.Errorf(chat.Unauthenticated, "the token does not say whom it stands for: the claim `sub` is missing")
+		return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "the token does not say whom it stands for: the claim `sub` is missing")
 	}
-	for _, s := range []string{c.Subject, c.Name, c.Email, c.Workspace} {
+	for _, s := range append(c.Agents.list, c.Subject, c.Name, c.Email, c.Workspace) {
 		if len(s) > chat.MaxActorField {
-			return chat.Caller{}, time.Time{}, chat.Errorf(chat.Unauthenticated, "a claim of the token has more than %d bytes", chat.MaxActorField)
+			return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "a claim of the token has more than %d bytes", chat.MaxActorField)
 		}
 	}
 	scopes, err := c.scopes()
 	if err != nil {
-		return chat.Caller{}, time.Time{}, err
+		return chat.Caller{}, err
 	}
-	return chat.Caller{
+	caller := chat.Caller{
 		Actor:     chat.Actor{Kind: kindFor(scopes), ID: c.Subject, Name: c.Name, Email: c.Email},
 		Workspace: c.Workspace,
 		Scopes:    scopes,
-	}, c.ExpiresAt.Time, nil
+		Agents:    c.Agents.list,
+		Expires:   c.ExpiresAt.Time,
+	}
+	if c.Workspace == everywhere {
+		if !slices.Contains(scopes, chat.ScopeAdmin) {
+			return chat.Caller{}, chat.Errorf(chat.Denied, "the token is valid, but its claim `workspace` is *, which needs the scope admin: ask its issuer for one workspace, or for admin")
+		}
+		caller.Workspace, caller.AllWorkspaces = "", true
+	}
+	return caller, nil
+}
+
+// genuine reports whether a refused token was valid before.
+func genuine(err error) bool {
+	return errors.Is(err, jwt.ErrTokenExpired) || errors.Is(err, errRevoked)
 }
 
 // scopes takes those that mean something here; a token that names no scopes at

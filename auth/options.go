@@ -3,8 +3,10 @@ package auth
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +33,12 @@ type Options struct {
 	Rate  float64
 	Burst int
 
-	Now func() time.Time // nil means time.Now
+	// Audit is told what happens to credentials; see [SignedIn] and the other
+	// events. It must return soon. nil means that nobody is told.
+	Audit func(event string, c chat.Caller, details map[string]any)
+
+	Logger *slog.Logger     // nil means none
+	Now    func() time.Time // nil means time.Now
 }
 
 // Token is a static token and whom it stands for.
@@ -40,6 +47,9 @@ type Token struct {
 	Actor     chat.Actor
 	Workspace string // "" means chat.DefaultWorkspace
 	Scopes    []chat.Scope
+
+	AllWorkspaces bool     // the scope admin holds for all workspaces
+	Agents        []string // that it may serve as a worker; see [chat.Caller]
 }
 
 // JWT says which JSON Web Tokens are believed. Exactly one of Secret, KeyFile
@@ -64,33 +74,7 @@ const minToken = 16
 func (o Options) Validate() error {
 	var bad []error
 	fail := func(format string, args ...any) { bad = append(bad, fmt.Errorf(format, args...)) }
-	seen := map[Secret]bool{}
-	for i, t := range o.Tokens {
-		n := i + 1
-		switch {
-		case len(t.Token) < minToken:
-			fail("token %d is shorter than %d characters: make one with `openssl rand -hex 32`", n, minToken)
-		case strings.ContainsAny(string(t.Token), " \t\r\n"):
-			fail("token %d contains a space", n)
-		case seen[t.Token]:
-			fail("token %d is there twice", n)
-		}
-		seen[t.Token] = true
-		if t.Actor.ID == "" {
-			fail("token %d has no actor", n)
-		}
-		if t.Actor.Kind != chat.User && t.Actor.Kind != chat.Agent {
-			fail("token %d: an actor is a user or an agent, not %q", n, t.Actor.Kind)
-		}
-		if len(t.Scopes) == 0 {
-			fail("token %d has no scope: give it user, agent or admin", n)
-		}
-		for _, s := range t.Scopes {
-			if !known(s) {
-				fail("token %d has an unknown scope %q: there are user, agent and admin", n, s)
-			}
-		}
-	}
+	bad = append(bad, checkTokens(o.Tokens)...)
 	keys := 0
 	for _, set := range []bool{o.JWT.Secret != "", o.JWT.KeyFile != "", o.JWT.JWKS != ""} {
 		if set {
@@ -125,6 +109,45 @@ func (o Options) Validate() error {
 		fail("the session lifetime is negative")
 	}
 	return errors.Join(bad...)
+}
+
+// checkTokens returns everything that is wrong with a list of tokens.
+func checkTokens(tokens []Token) (bad []error) {
+	fail := func(format string, args ...any) { bad = append(bad, fmt.Errorf(format, args...)) }
+	seen := map[Secret]bool{}
+	for i, t := range tokens {
+		n := i + 1
+		switch {
+		case len(t.Token) < minToken:
+			fail("token %d is shorter than %d characters: make one with `openssl rand -hex 32`", n, minToken)
+		case strings.ContainsAny(string(t.Token), " \t\r\n"):
+			fail("token %d contains a space", n)
+		case seen[t.Token]:
+			fail("token %d is there twice", n)
+		}
+		seen[t.Token] = true
+		if t.Actor.ID == "" {
+			fail("token %d has no actor", n)
+		}
+		if t.Actor.Kind != chat.User && t.Actor.Kind != chat.Agent {
+			fail("token %d: an actor is a user or an agent, not %q", n, t.Actor.Kind)
+		}
+		if len(t.Scopes) == 0 {
+			fail("token %d has no scope: give it user, agent or admin", n)
+		}
+		for _, s := range t.Scopes {
+			if !known(s) {
+				fail("token %d has an unknown scope %q: there are user, agent and admin", n, s)
+			}
+		}
+		if t.AllWorkspaces && !slices.Contains(t.Scopes, chat.ScopeAdmin) {
+			fail("token %d is for all workspaces (*) without the scope admin: name one workspace, or add admin", n)
+		}
+		if len(t.Agents) > 0 && !(chat.Caller{Scopes: t.Scopes}).Has(chat.ScopeAgent) {
+			fail("token %d names agents but has no scope agent: add agent, or leave agents= out", n)
+		}
+	}
+	return bad
 }
 
 func known(s chat.Scope) bool {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
@@ -40,13 +41,19 @@ func (j JWT) LogValue() slog.Value {
 		slog.String("issuer", j.Issuer), slog.String("audience", j.Audience))
 }
 
+// everywhere in the place of a workspace extends the scope admin to all of them.
+const everywhere = "*"
+
 // ReadTokens reads a token file: one token per line,
 //
-//	TOKEN SCOPE[,SCOPE…] ACTOR [WORKSPACE]
+//	TOKEN SCOPE[,SCOPE…] ACTOR [WORKSPACE] [agents=NAME[,NAME…]]
 //
 // with any spaces or tabs between. ACTOR is an id, with user: or agent: before
 // it if it should be clear what it is; without, it is an agent when agent is the
-// only scope and a user otherwise. Empty lines and lines that begin with # are
+// only scope and a user otherwise. The scope admin holds for WORKSPACE; a * there
+// means the default workspace, with the scope admin for all workspaces. agents=
+// names the agents that a worker with this token may serve, agents=* allows all;
+// without it that is only ACTOR. Empty lines and lines that begin with # are
 // skipped. All faults are reported, by line and without showing the token.
 func ReadTokens(r io.Reader) ([]Token, error) {
 	var all []Token
@@ -57,11 +64,20 @@ func ReadTokens(r io.Reader) ([]Token, error) {
 		if len(f) == 0 || strings.HasPrefix(f[0], "#") {
 			continue
 		}
+		t := Token{}
+		if last := len(f) - 1; last >= 3 {
+			if names, ok := strings.CutPrefix(f[last], "agents="); ok {
+				f = f[:last]
+				if t.Agents = strings.Split(names, ","); slices.Contains(t.Agents, "") {
+					bad = append(bad, fmt.Sprintf("line %d: agents= has an empty name: want agents=NAME[,NAME], or agents=* for all", n))
+				}
+			}
+		}
 		if len(f) < 3 || len(f) > 4 {
-			bad = append(bad, fmt.Sprintf("line %d: want TOKEN SCOPE[,SCOPE] ACTOR [WORKSPACE]", n))
+			bad = append(bad, fmt.Sprintf("line %d: want TOKEN SCOPE[,SCOPE] ACTOR [WORKSPACE] [agents=NAME[,NAME]]", n))
 			continue
 		}
-		t := Token{Token: Secret(f[0])}
+		t.Token = Secret(f[0])
 		for s := range strings.SplitSeq(f[1], ",") {
 			if !known(chat.Scope(s)) {
 				bad = append(bad, fmt.Sprintf("line %d: unknown scope %q: there are user, agent and admin", n, s))
@@ -69,8 +85,17 @@ func ReadTokens(r io.Reader) ([]Token, error) {
 			t.Scopes = append(t.Scopes, chat.Scope(s))
 		}
 		t.Actor = actorOf(f[2], t.Scopes)
-		if len(f) == 4 {
+		switch {
+		case len(f) == 4 && f[3] == everywhere:
+			t.AllWorkspaces = true
+			if !slices.Contains(t.Scopes, chat.ScopeAdmin) {
+				bad = append(bad, fmt.Sprintf("line %d: the workspace * needs the scope admin: name one workspace, or add admin", n))
+			}
+		case len(f) == 4:
 			t.Workspace = f[3]
+		}
+		if len(t.Agents) > 0 && !(chat.Caller{Scopes: t.Scopes}).Has(chat.ScopeAgent) {
+			bad = append(bad, fmt.Sprintf("line %d: agents= needs the scope agent", n))
 		}
 		all = append(all, t)
 	}

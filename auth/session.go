@@ -32,7 +32,7 @@ type sessions struct {
 
 type grant struct {
 	caller chat.Caller
-	until  time.Time
+	until  time.Time // when the key ends; the caller's credential may end before
 }
 
 func newSessions(now func() time.Time) *sessions {
@@ -78,6 +78,19 @@ func (s *sessions) get(key string) (chat.Caller, bool) {
 	return g.caller, ok
 }
 
+// drop forgets all whose caller fits.
+func (s *sessions) drop(fits func(chat.Caller) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range []map[[sha256.Size]byte]grant{s.live, s.links} {
+		for k, g := range m {
+			if fits(g.caller) {
+				delete(m, k)
+			}
+		}
+	}
+}
+
 func (s *sessions) end(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +108,7 @@ func (s *sessions) redeem(code string) (chat.Caller, bool) {
 }
 
 // Link makes a one-time code that signs a browser in as c within ten minutes,
-// by opening [LinkPath] with it.
+// by opening [LinkPath] with it. It is of no use once c's credential has ended.
 func (a *Auth) Link(c chat.Caller) string {
 	return a.sessions.put(a.sessions.links, maxLinks, grant{c, a.opt.Now().Add(linkTTL)})
 }
@@ -123,12 +136,14 @@ func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) htt
 			return
 		}
 		c, ok := a.sessions.redeem(r.URL.Query().Get("code"))
+		ok = ok && a.Check(c) == nil
 		if !ok && !a.Open() {
-			fail(w, r, chat.Errorf(chat.Unauthenticated, "this sign-in link was used before or is older than ten minutes: `parley serve` prints a new one when it starts"))
+			err := chat.Errorf(chat.Unauthenticated, "this sign-in link was used before or is older than ten minutes: `parley serve` prints a new one when it starts")
+			fail(w, r, a.refused(r.Context(), CarrierLink, a.remote(r), err))
 			return
 		}
-		if ok {
-			a.setCookie(w, r, c, a.opt.Now().Add(a.opt.SessionTTL))
+		if ok && !a.Open() {
+			a.setCookie(w, r, c, CarrierLink)
 		}
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		w.Header().Set("Cache-Control", "no-store")
@@ -141,7 +156,7 @@ func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) htt
 			return
 		}
 		if !a.Open() {
-			a.setCookie(w, r, c, a.until(r))
+			a.setCookie(w, r, c, "token")
 		}
 		whoami(w, c, a.Open())
 	})
@@ -163,32 +178,15 @@ func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) htt
 	return mux
 }
 
-// until is when a session made from the request's token ends: a cookie must not
-// outlive the JWT it was exchanged for.
-func (a *Auth) until(r *http.Request) time.Time {
-	until := a.opt.Now().Add(a.opt.SessionTTL)
-	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if a.jwt != nil && strings.Count(token, ".") == 2 {
-		if _, exp, err := a.jwt.verify(r.Context(), strings.TrimSpace(token)); err == nil && exp.Before(until) {
-			return exp
-		}
-	}
-	if cookie, err := r.Cookie(CookieName); err == nil && token == "" {
-		a.sessions.mu.Lock()
-		defer a.sessions.mu.Unlock()
-		if g, ok := a.sessions.live[sha256.Sum256([]byte(cookie.Value))]; ok && g.until.Before(until) {
-			return g.until
-		}
-	}
-	return until
-}
-
-func (a *Auth) setCookie(w http.ResponseWriter, r *http.Request, c chat.Caller, until time.Time) {
-	key := a.sessions.put(a.sessions.live, maxSessions, grant{c, until})
+// setCookie signs a browser in, for as long as the credential lasts at most.
+func (a *Auth) setCookie(w http.ResponseWriter, r *http.Request, c chat.Caller, by Carrier) {
+	c = until(c, a.opt.Now().Add(a.opt.SessionTTL))
+	key := a.sessions.put(a.sessions.live, maxSessions, grant{c, c.Expires})
 	http.SetCookie(w, &http.Cookie{
-		Name: CookieName, Value: key, Path: "/", Expires: until,
+		Name: CookieName, Value: key, Path: "/", Expires: c.Expires,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: a.secure(r),
 	})
+	a.Report(SignedIn, c, map[string]any{"by": string(by), "address": a.remote(r)})
 }
 
 // secure reports whether the browser came by https.

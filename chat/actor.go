@@ -104,6 +104,7 @@ type Caller struct {
 	// value, so that it can be revoked together. "" is a caller inside the process.
 	Credential string
 	Expires    time.Time // when the credential ends; zero means that it does not
+	Issued     bool      // the credential is a short-lived token made from a key; it cannot be exchanged for another
 }
 
 // AnyAgent in [Caller.Agents] allows every agent name.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/parley-hq/parley/auth"
 	"github.com/parley-hq/parley/wire"
 )
 
@@ -18,7 +19,7 @@ type metrics struct {
 	refused  *prometheus.CounterVec
 }
 
-func newMetrics(reg *prometheus.Registry, conns *wire.Conns) (*metrics, error) {
+func newMetrics(reg *prometheus.Registry, conns *wire.Conns, a *auth.Auth) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "parley_http_requests_total",
@@ -38,7 +39,15 @@ func newMetrics(reg *prometheus.Registry, conns *wire.Conns) (*metrics, error) {
 		Name: "parley_streams_open",
 		Help: "SSE streams and WebSocket connections that are open.",
 	}, func() float64 { return float64(conns.Len()) })
-	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.refused, open} {
+	all := []prometheus.Collector{m.requests, m.seconds, m.refused, open}
+	for _, carrier := range auth.Carriers {
+		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name:        "parley_sign_ins_refused_total",
+			Help:        "Wrong, expired or revoked credentials, by what carried them.",
+			ConstLabels: prometheus.Labels{"carrier": string(carrier)},
+		}, func() float64 { return float64(a.Failures(carrier)) }))
+	}
+	for _, c := range all {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register the server's metrics: %w", err)
 		}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-hq/parley/auth"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/wire"
 )
 
 // outer is what every request passes, known route or not.
@@ -88,11 +89,7 @@ func (s *Server) guard(route Route) http.Handler {
 		if !route.Upload && s.refuse(w, r, route.Fail, "content_type", a.CheckContentType(r)) {
 			return
 		}
-		find := a.Caller
-		if route.QueryToken {
-			find = a.CallerOrQuery
-		}
-		caller, err := find(r)
+		ctx, caller, err := a.Identify(r, route.QueryToken)
 		if err != nil && !route.Public {
 			s.refuse(w, r, route.Fail, "auth", err)
 			return
@@ -101,8 +98,16 @@ func (s *Server) guard(route Route) http.Handler {
 			if s.refuse(w, r, route.Fail, "rate", a.Allow(caller)) {
 				return
 			}
-			r = r.WithContext(auth.With(r.Context(), caller))
 		}
+		if err == nil && !a.Open() {
+			// Neither the request nor a stream that it opens outlives the credential.
+			ctx = wire.Bind(ctx, func(ctx context.Context) (context.Context, context.CancelFunc) { return a.Context(ctx, caller) })
+			var release context.CancelFunc
+			ctx, release = a.Context(ctx, caller)
+			defer release()
+			defer boundBody(ctx, w, r)()
+		}
+		r = r.WithContext(ctx)
 		if !route.Upload && !route.LongBody && r.Body != nil && r.Body != http.NoBody {
 			if r.ContentLength > s.opt.MaxBody {
 				swallow(w, r)
@@ -152,6 +157,40 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
 		_ = b.w.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// boundBody ends the reading of a body when the request's context ends with its
+// credential: a body may go on for hours. The function releases it.
+func boundBody(ctx context.Context, w http.ResponseWriter, r *http.Request) (release func()) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return func() {}
+	}
+	r.Body = &contextBody{ReadCloser: r.Body, ctx: ctx}
+	stop := context.AfterFunc(ctx, func() {
+		if wire.Ended(ctx) != nil {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // a writer without deadlines is a test's
+		}
+	})
+	return func() { stop() }
+}
+
+// contextBody says why a body could not be read further.
+type contextBody struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+func (b *contextBody) Read(p []byte) (int, error) {
+	if why := wire.Ended(b.ctx); why != nil {
+		return 0, why
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		if why := wire.Ended(b.ctx); why != nil {
+			err = why
+		}
 	}
 	return n, err
 }

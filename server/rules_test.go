@@ -200,7 +200,7 @@ func TestAttacks(t *testing.T) {
 			t.Errorf("the metrics lack %s", line)
 		}
 	}
-	if families, err := reg.Gather(); err != nil || len(families) != 4 {
+	if families, err := reg.Gather(); err != nil || len(families) != 5 {
 		t.Errorf("%d metrics, %v", len(families), err)
 	}
 }

@@ -36,7 +36,7 @@ func New(opt Options) (*Server, error) {
 	opt.defaults()
 	s := &Server{opt: opt, mux: http.NewServeMux()}
 	var err error
-	if s.metrics, err = newMetrics(opt.Registry, opt.Conns); err != nil {
+	if s.metrics, err = newMetrics(opt.Registry, opt.Conns, opt.Auth); err != nil {
 		return nil, err
 	}
 	if opt.Conns.Panicked == nil {

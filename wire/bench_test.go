@@ -36,7 +36,7 @@ func BenchmarkStreamWrite(b *testing.B) {
 				}
 				s := &Stream{}
 				s.timeout = DefaultWriteTimeout
-				s.detach(context.Background())
+				s.detach(context.Background(), nil)
 				s.own(c)
 				if how == "copy" {
 					s.own(struct{ net.Conn }{c})

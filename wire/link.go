@@ -22,6 +22,8 @@ type link struct {
 	refs   atomic.Int32 // goroutines that still use the connection
 	owned  atomic.Bool  // conn is set; a shutdown may come before that
 
+	unbind context.CancelFunc // see Bind; nil when nothing was bound
+
 	timeout time.Duration
 
 	// Held across a write on purpose: frames of two writers must not mix, and
@@ -36,8 +38,19 @@ var start = time.Now()
 
 // detach makes ctx and cancel of a link that outlives the handler: it keeps the
 // request's values but not its end, which comes when the handler returns.
-func (l *link) detach(ctx context.Context) {
-	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+// It also ends with what the request was bound to; wake is then called, to end a
+// read that waits. It may be nil.
+func (l *link) detach(ctx context.Context, wake func(cause error)) {
+	base := context.WithoutCancel(ctx)
+	if bind, ok := ctx.Value(bindKey{}).(Binding); ok {
+		bound, release := bind(base)
+		base, l.unbind = bound, release
+		if wake != nil {
+			stop := context.AfterFunc(bound, func() { wake(context.Cause(bound)) })
+			l.unbind = func() { stop(); release() }
+		}
+	}
+	l.ctx, l.cancel = context.WithCancelCause(base)
 }
 
 // own sets the connection once it is taken over.
@@ -67,6 +80,14 @@ func (l *link) extend(ctx context.Context) error {
 // reports that the connection has ended.
 func (l *link) release(m member) {
 	if l.refs.Add(-1) == 0 {
-		l.conns.remove(m)
+		l.forget(m)
+	}
+}
+
+// forget takes a connection that has ended, or never began, off the books.
+func (l *link) forget(m member) {
+	l.conns.remove(m)
+	if l.unbind != nil {
+		l.unbind()
 	}
 }

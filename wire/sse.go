@@ -99,8 +99,8 @@ const peerMay = 4 << 10
 //
 // fn's context carries the values of the request's. It ends with the cause
 // [ErrPeerGone] when the client goes away, [ErrShutdown] when the server is to
-// stop (fn may still write a goodbye, see [Stream.Write]), or the error of a
-// failed write. When fn returns nil the response is ended properly; when it
+// stop (fn may still write a goodbye, see [Stream.Write]), that of a [Bind]ing,
+// or the error of a failed write. When fn returns nil the response is ended properly; when it
 // returns an error it is cut, so that the client knows something is missing.
 //
 // The head of the response goes out with the first write; a function that has
@@ -131,8 +131,9 @@ func ServeSSE(w http.ResponseWriter, r *http.Request, opt SSEOptions, conns *Con
 	}
 
 	if r.ProtoMajor == 1 {
-		s.detach(r.Context())
+		s.detach(r.Context(), nil)
 		if err := conns.add(s); err != nil {
+			s.forget(s)
 			return unopened(h, err)
 		}
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -143,7 +144,7 @@ func ServeSSE(w http.ResponseWriter, r *http.Request, opt SSEOptions, conns *Con
 			go s.watchPeer()
 			return nil
 		}
-		conns.remove(s)
+		s.forget(s)
 		s.cancel(err)
 		if !errors.Is(err, http.ErrNotSupported) {
 			return unopened(h, err)

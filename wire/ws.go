@@ -49,7 +49,7 @@ func IsWS(r *http.Request) bool {
 //
 // fn's context carries the values of the request's and ends when a read fails or
 // a write takes too long, with that as its cause, or when the server is to stop,
-// with the cause [ErrShutdown]. A write that fails because the peer has gone makes
+// with the cause [ErrShutdown], or with what the request was bound to ([Bind]). A write that fails because the peer has gone makes
 // the reads end. fn returns when everything it started on the connection has
 // ended. Then the connection is closed: as fn did by [Conn.CloseWith], else with
 // 1000 after nil, 1001 at shutdown, 1011 after another error, and the peer has
@@ -77,20 +77,21 @@ func ServeWS(w http.ResponseWriter, r *http.Request, opt WSOptions, conns *Conns
 	if c.timeout <= 0 {
 		c.timeout = DefaultWriteTimeout
 	}
-	c.detach(r.Context())
+	c.detach(r.Context(), c.stop)
 	if err := conns.add(c); err != nil {
+		c.forget(c)
 		return err
 	}
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		conns.remove(c)
+		c.forget(c)
 		c.cancel(err)
 		return &HandshakeError{http.StatusInternalServerError, "this connection cannot become a WebSocket"}
 	}
 	c.in.start(conn, rw.Reader)
 	c.own(conn)
 	if c.ctx.Err() != nil {
-		c.stop(ErrShutdown) // it came in between
+		c.stop(context.Cause(c.ctx)) // it came in between
 	}
 	h := w.Header()
 	h.Set("Upgrade", "websocket")
@@ -165,6 +166,8 @@ func (c *Conn) end(err error) {
 	code, reason := CloseNormal, ""
 	if closed, ok := errors.AsType[*CloseError](err); ok {
 		code, reason = closed.Code, closed.Reason
+	} else if f, ok := Ended(c.ctx).(closeFramer); ok {
+		code, reason = f.CloseFrame()
 	} else if cause := context.Cause(c.ctx); errors.Is(err, ErrShutdown) || errors.Is(cause, ErrShutdown) {
 		code, reason = CloseGoingAway, stopping
 	} else if err != nil && !slices.Contains([]error{ErrPeerGone, context.Canceled}, err) {

@@ -44,7 +44,7 @@ func FuzzWSRead(f *testing.F) {
 		conn := &scripted{in: bytes.NewReader(b), step: int(step) + 1}
 		c := &Conn{max: most}
 		c.timeout = time.Minute
-		c.detach(context.Background())
+		c.detach(context.Background(), nil)
 		c.in.start(conn, bufio.NewReader(bytes.NewReader(nil)))
 		c.own(conn)
 		for {
@@ -78,7 +78,7 @@ func TestAnnouncedSizeIsNotSetAside(t *testing.T) {
 	conn := &scripted{in: bytes.NewReader([]byte{0x81, 0xff, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0, 0, 0, 0, 'x'}), step: 100}
 	c := &Conn{max: 16 << 20}
 	c.timeout = time.Minute
-	c.detach(context.Background())
+	c.detach(context.Background(), nil)
 	c.in.start(conn, bufio.NewReader(bytes.NewReader(nil)))
 	c.own(conn)
 	if err := c.frame(); err != nil {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/agent/demo"
+	"github.com/parley-hq/parley/auth"
+	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/config"
 )
 
@@ -233,6 +235,13 @@ func kindNames() []string {
 	return names
 }
 
+// configured reports whether there is a file.
+func (f *fleet) configured() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.file != nil
+}
+
 // reload reads the file again. A file with a mistake changes nothing.
 func (f *fleet) reload() error {
 	f.mu.Lock()
@@ -272,6 +281,7 @@ func (f *fleet) watch(ctx context.Context, reload <-chan struct{}) {
 			f.log.Error("the configuration was not taken; everything stays as it was", "err", err)
 			continue
 		}
+		f.p.auth.Report(auth.ConfigurationReloaded, chat.Trusted, map[string]any{"agents": f.names()})
 		f.log.Info("the configuration was read again", "agents", f.names(), "default", f.p.sessions.DefaultAgent())
 		select {
 		case changed <- struct{}{}:

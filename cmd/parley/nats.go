@@ -70,6 +70,9 @@ func (p *parley) openX1(live *tap) (err error) {
 			}
 			return nil
 		},
+		Check:    p.auth.Check,
+		Refused:  func(ctx context.Context, err error) { _ = p.auth.Refused(ctx, err) }, // NATS answers in its own form
+		Issued:   func(c chat.Caller, details map[string]any) { p.auth.Report(auth.CredentialIssued, c, details) },
 		Sessions: p.sessions, Caller: p.auth.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: p.cfg.Data, ErasedSince: p.journal.ErasedSince,
 		External: p.cfg.externalNATS(), Keep: p.cfg.NATSKeep, Logger: p.log,
 	}
@@ -80,9 +83,13 @@ func (p *parley) openX1(live *tap) (err error) {
 	if p.cfg.Summary == "plain" {
 		opt.Summarise = x1.PlainSummary
 	}
-	p.x1, err = x1.New(opt)
+	opt.Main.Credential = "" // it is checked when a client logs in
+	if p.x1, err = x1.New(opt); err != nil {
+		return err
+	}
+	p.auth.OnRevoked(p.x1.Revoked)
 	live.x1 = p.x1
-	return err
+	return nil
 }
 
 // erased tells everybody who keeps something of a session that it is no more.
@@ -230,6 +237,7 @@ func (p *parley) busOptions() (bus.Options, error) {
 		Login: func(in bus.Login) bus.Grant {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
+			ctx = auth.Via(ctx, auth.CarrierNATS, in.Remote)
 			a := p.x1.Login(ctx, in.User, in.Password, in.Token)
 			return bus.Grant{OK: a.OK, Account: a.Account, Name: a.Name, Publish: a.Publish, Subscribe: a.Subscribe, NoPublish: a.NoPublish, Until: a.Until}
 		},

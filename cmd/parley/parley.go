@@ -69,6 +69,7 @@ type parley struct {
 	traces     *sdktrace.TracerProvider   // nil without a collector
 	broken     chan error                 // the store failed; room for one
 	started    func(net.Addr)             // for tests; may be nil
+	signals    <-chan os.Signal           // SIGHUP; nil means that none is heard
 	watchers   sync.WaitGroup             // of signals
 }
 
@@ -165,7 +166,7 @@ func (p *parley) serve() error {
 		}).Routes(),
 	}
 	neMo := nemo.New(nemo.Options{
-		Sessions: p.sessions, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Conns: conns, Agent: p.sessions.DefaultAgent,
+		Sessions: p.sessions, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Bind: p.auth.Context, Conns: conns, Agent: p.sessions.DefaultAgent,
 		Schema: p.cfg.NemoSchema, Dir: p.cfg.Data, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Tools: p.mcpClients, Logger: p.log,
 	})
 	as["nemo"] = neMo.As
@@ -292,8 +293,10 @@ func (p *parley) hello(out io.Writer, addr net.Addr) {
 	}
 	fmt.Fprintf(out, "Parley %s is ready at %s (data in %s; a token is needed)\n", version, url, p.cfg.Data)
 	if len(p.cfg.Token) > 0 {
-		admin := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "admin"}, Scopes: []chat.Scope{chat.ScopeUser, chat.ScopeAgent, chat.ScopeAdmin}}
-		fmt.Fprintf(out, "Sign in once with %s\n", p.auth.SignInURL(url, admin))
+		admin, err := p.auth.Authenticate(context.Background(), p.cfg.Token[0])
+		if err == nil {
+			fmt.Fprintf(out, "Sign in once with %s\n", p.auth.SignInURL(url, admin))
+		}
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/parley-hq/parley/agent/demo"
 	"github.com/parley-hq/parley/config"
@@ -36,27 +34,44 @@ func (p *parley) configure() error {
 	return nil
 }
 
-// hangups gives a value for every SIGHUP until ctx ends. Several at once are one.
+// hangups reads the token file again at every SIGHUP until ctx ends, and gives a
+// value for each when there is a configuration to read again. Several signals at
+// once are one.
 func (p *parley) hangups(ctx context.Context) <-chan struct{} {
-	signals := make(chan os.Signal, 1)
 	out := make(chan struct{}, 1)
-	if p.fleet.file == nil {
-		return out // without a configuration the signal means what it always does
-	}
-	signal.Notify(signals, syscall.SIGHUP)
-	context.AfterFunc(ctx, func() { signal.Stop(signals) })
 	p.watchers.Go(func() {
 		for {
 			select {
-			case <-signals:
-				select {
-				case out <- struct{}{}:
-				default:
-				}
+			case <-p.signals:
 			case <-ctx.Done():
 				return
+			}
+			p.reloadTokens()
+			if !p.fleet.configured() {
+				continue
+			}
+			select {
+			case out <- struct{}{}:
+			default:
 			}
 		}
 	})
 	return out
+}
+
+// reloadTokens reads the token file again. A file with a mistake changes nothing.
+func (p *parley) reloadTokens() {
+	if p.cfg.TokenFile == "" {
+		if !p.fleet.configured() {
+			p.log.Info("SIGHUP has no effect: there is neither a token file nor a configuration file to read again")
+		}
+		return
+	}
+	tokens, err := p.cfg.tokens()
+	if err == nil {
+		err = p.auth.SetTokens(tokens)
+	}
+	if err != nil {
+		p.log.Error("the token file was not taken; the tokens stay as they were", "file", p.cfg.TokenFile, "err", err)
+	}
 }

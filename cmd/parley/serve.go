@@ -28,7 +28,7 @@ type ServeCmd struct {
 	Lease  time.Duration `help:"How long a turn waits for its worker to come back; after 10 s of that another one may have it." default:"60s" env:"PARLEY_LEASE" group:"Agents"`
 
 	Token     []string `help:"Token that may do everything; may be given several times. With it, nobody gets in without one." name:"token" env:"PARLEY_TOKEN" placeholder:"TOKEN" group:"Access"`
-	TokenFile string   `help:"File of tokens, one per line: token scope[,scope] actor [workspace]." env:"PARLEY_TOKEN_FILE" type:"path" group:"Access"`
+	TokenFile string   `help:"File of tokens, one per line: token scope[,scope] actor [workspace] [agents=name,name]. SIGHUP reads it again." env:"PARLEY_TOKEN_FILE" type:"path" group:"Access"`
 	JWTSecret string   `help:"Secret of JWTs signed with HS256." name:"jwt-secret" env:"PARLEY_JWT_SECRET" group:"Access"`
 	JWTKey    string   `help:"PEM file with the public key of JWTs." name:"jwt-key" env:"PARLEY_JWT_KEY" type:"path" group:"Access"`
 	JWKS      string   `help:"Address of the key set of JWTs." name:"jwks" env:"PARLEY_JWKS" group:"Access"`
@@ -72,6 +72,10 @@ type ServeCmd struct {
 func (c *ServeCmd) Run(ctx context.Context, std *stdio) error {
 	// Whoever reads our output may go away; that must not end the server.
 	signal.Ignore(syscall.SIGPIPE)
+	// SIGHUP reloads, whenever it comes; it never ends the server.
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	level := slog.LevelInfo
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return err
@@ -81,7 +85,8 @@ func (c *ServeCmd) Run(ctx context.Context, std *stdio) error {
 	if c.LogFormat == "json" {
 		handler = slog.NewJSONHandler(std.err, options)
 	}
-	a, err := c.auth()
+	log := slog.New(handler)
+	a, err := c.auth(log)
 	if err != nil {
 		return err
 	}
@@ -94,7 +99,6 @@ func (c *ServeCmd) Run(ctx context.Context, std *stdio) error {
 	if err := web.CheckTrace(c.TraceURL); err != nil {
 		return fmt.Errorf("--trace-url: %w", err)
 	}
-	log := slog.New(handler)
 	switch c.syncMode() {
 	case journal.SyncInterval:
 		log.Warn("--sync=interval: a kill or a power cut may lose what was acknowledged in the last tenth of a second")
@@ -105,6 +109,7 @@ func (c *ServeCmd) Run(ctx context.Context, std *stdio) error {
 	if err != nil {
 		return err
 	}
+	p.signals = hangup
 	return p.run(ctx, std.out)
 }
 
@@ -118,15 +123,25 @@ func shortErrors(_ []string, a slog.Attr) slog.Attr {
 }
 
 // auth makes the request → caller part of the configuration.
-func (c *ServeCmd) auth() (*auth.Auth, error) {
-	opt := auth.Options{
+func (c *ServeCmd) auth(log *slog.Logger) (*auth.Auth, error) {
+	tokens, err := c.tokens()
+	if err != nil {
+		return nil, err
+	}
+	return auth.New(auth.Options{
+		Tokens: tokens, Logger: log,
 		JWT:   auth.JWT{Secret: auth.Secret(c.JWTSecret), KeyFile: c.JWTKey, JWKS: c.JWKS, Issuer: c.JWTIssuer, Audience: c.JWTAud},
 		Hosts: c.Host, AllowOrigins: c.AllowOrigin, TrustedProxy: c.TrustedProxy, Rate: c.Rate,
-	}
+	})
+}
+
+// tokens are those of the command line and of the token file.
+func (c *ServeCmd) tokens() (all []auth.Token, err error) {
 	for _, t := range c.Token {
-		opt.Tokens = append(opt.Tokens, auth.Token{
+		all = append(all, auth.Token{
 			Token: auth.Secret(t), Actor: chat.Actor{Kind: chat.User, ID: "admin"},
-			Scopes: []chat.Scope{chat.ScopeUser, chat.ScopeAgent, chat.ScopeAdmin},
+			Scopes:        []chat.Scope{chat.ScopeUser, chat.ScopeAgent, chat.ScopeAdmin},
+			AllWorkspaces: true, Agents: []string{chat.AnyAgent},
 		})
 	}
 	if c.TokenFile != "" {
@@ -138,9 +153,12 @@ func (c *ServeCmd) auth() (*auth.Auth, error) {
 		if err = errors.Join(err, f.Close()); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.TokenFile, err)
 		}
-		opt.Tokens = append(opt.Tokens, tokens...)
+		if len(tokens) == 0 && len(all) == 0 && c.JWTSecret == "" && c.JWTKey == "" && c.JWKS == "" {
+			return nil, fmt.Errorf("%s names no token: the server would be open to everybody; add a line, or start it without --token-file", c.TokenFile)
+		}
+		all = append(all, tokens...)
 	}
-	return auth.New(opt)
+	return all, nil
 }
 
 func (c *ServeCmd) syncMode() journal.SyncMode {

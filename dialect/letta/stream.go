@@ -52,6 +52,11 @@ func (f *follower) serve(ctx context.Context, s *wire.Stream) error {
 	case errors.Is(context.Cause(ctx), wire.ErrPeerGone):
 		return nil
 	}
+	if ended := wire.Ended(ctx); ended != nil {
+		return s.Write(context.WithoutCancel(ctx), f.appendError(nil, "authentication_error",
+			"The stream ends because its credential has ended; the run goes on. Sign in again and come back with the run's id and starting_after set to the last seq_id.",
+			chat.Public(ended).Msg, f.last()))
+	}
 	// The client is told whether to come back, and from where.
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), wire.ErrShutdown) {
 		return err
@@ -229,6 +234,9 @@ func (f *follower) whole(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if err != nil {
+		if ended := wire.Ended(r.Context()); ended != nil {
+			return ended
+		}
 		if r.Context().Err() != nil {
 			return chat.Errorf(chat.Unavailable, "the answer was not waited for; the run goes on").Because(err)
 		}

@@ -93,6 +93,9 @@ func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f cli
 func (s *socket) take(ctx context.Context, msg []byte, handle func(ctx context.Context, f clientFrame) error) {
 	f, err := parseFrame(msg)
 	if err == nil {
+		err = wire.Ended(ctx) // a frame may have been read just before
+	}
+	if err == nil {
 		err = handle(ctx, f)
 	}
 	if err != nil {
@@ -100,12 +103,16 @@ func (s *socket) take(ctx context.Context, msg []byte, handle func(ctx context.C
 	}
 }
 
-// end tells the client to come back, at shutdown.
+// end tells the client to come back, at shutdown, or to sign in again.
 //
 //go:noinline
 func (s *socket) end(ctx context.Context) {
+	err := wire.Ended(ctx)
 	if errors.Is(context.Cause(ctx), wire.ErrShutdown) {
-		info, retry := infoOf(errShutdown()), true
+		err = errShutdown()
+	}
+	if err != nil {
+		info, retry := infoOf(err), retryable(chat.CodeOf(err))
 		s.send(ctx, serverFrame{Op: "bye", Error: &info, Retry: &retry})
 	}
 }

@@ -64,6 +64,9 @@ func (f *follower) run(ctx context.Context, s *wire.Stream) error {
 	if errors.Is(context.Cause(ctx), wire.ErrShutdown) {
 		return f.bye(ctx, errShutdown())
 	}
+	if err := wire.Ended(ctx); err != nil {
+		return f.bye(ctx, err)
+	}
 	return nil
 }
 

@@ -32,7 +32,7 @@ func (d *Dialect) openWork(w http.ResponseWriter, r *http.Request, c chat.Caller
 // workerCaller is who a worker speaks as: the agent it answers for, in the
 // sessions that name that agent.
 func workerCaller(c chat.Caller, name string) chat.Caller {
-	return chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: name}, Workspace: c.Workspace, Scopes: c.Scopes}
+	return chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: name}, Workspace: c.Workspace, Scopes: c.Scopes, Credential: c.Credential, Expires: c.Expires}
 }
 
 // work is one worker's connection. What the server has to tell goes through a

@@ -149,6 +149,7 @@ func (rt *route) streaming(w http.ResponseWriter, r *http.Request, run *run, a *
 	err := wire.ServeSSE(w, r, wire.SSEOptions{ContentType: "text/event-stream; charset=utf-8"}, rt.d.opt.Conns,
 		func(ctx context.Context, s *wire.Stream) error {
 			st := &stream{rt: rt, run: run, filter: filter, usage: a.usage, write: func(b []byte) error { return s.Write(ctx, b) }}
+			st.last = func(b []byte) error { return s.Write(context.WithoutCancel(ctx), b) }
 			if err := s.Flush(ctx); err != nil {
 				return err
 			}
@@ -176,6 +177,7 @@ type stream struct {
 	filter []string
 	usage  bool
 	write  func([]byte) error
+	last   func([]byte) error // also after the stream's context has ended
 }
 
 func (s *stream) serve(ctx context.Context, question string) error {
@@ -188,10 +190,12 @@ func (s *stream) serve(ctx context.Context, question string) error {
 		if errors.Is(context.Cause(ctx), wire.ErrPeerGone) {
 			return nil
 		}
-		if ctx.Err() == nil {
-			return s.problem(errorOf(err))
+		if ended := wire.Ended(ctx); ended != nil {
+			err = &refusal{codeAuth, chat.Public(ended)}
+		} else if ctx.Err() != nil {
+			return err
 		}
-		return err
+		return s.problem(errorOf(err))
 	}
 	if s.run.err != nil {
 		return s.problem(errorContent{Code: s.run.err.Code, Message: s.run.err.Details, Details: s.run.err.Message})
@@ -270,11 +274,11 @@ func (s *stream) ask(p *asked) (stop bool, err error) {
 func (s *stream) problem(e errorContent) error {
 	switch {
 	case s.rt.openAI:
-		return s.write(data(map[string]any{"error": map[string]any{"message": e.Message, "type": "server_error", "code": e.Code}}))
+		return s.last(data(map[string]any{"error": map[string]any{"message": e.Message, "type": "server_error", "code": e.Code}}))
 	case s.rt.interactive:
-		return s.write(wire.AppendSSE(nil, "error", "", appendJSON(nil, e)))
+		return s.last(wire.AppendSSE(nil, "error", "", appendJSON(nil, e)))
 	}
-	return s.write(append(appendJSON(nil, e), '\n', '\n'))
+	return s.last(append(appendJSON(nil, e), '\n', '\n'))
 }
 
 func (s *stream) chunk(text string, last bool) []byte {

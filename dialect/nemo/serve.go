@@ -34,14 +34,15 @@ type sessions interface {
 // Options of the dialect.
 type Options struct {
 	Sessions     sessions
-	Files        files                                                        // nil means that large attachments are refused
-	Caller       func(*http.Request) (chat.Caller, error)                     // who is asking
-	Authenticate func(ctx context.Context, token string) (chat.Caller, error) // whom a token stands for
-	Conns        *wire.Conns                                                  // open streams and sockets
-	Agent        func() string                                                // names who answers conversations whose history was imported; nil means demo
-	Schema       string                                                       // how sockets are spoken to that do not say: nemo (default), documented, agentiq, aiq
-	Dir          string                                                       // where delivery marks are kept over a restart; "" means nowhere
-	Tools        func(ctx context.Context) []MCPClient                        // what /mcp/client/tool/list lists; nil means none
+	Files        files                                                                    // nil means that large attachments are refused
+	Caller       func(*http.Request) (chat.Caller, error)                                 // who is asking
+	Authenticate func(ctx context.Context, token string) (chat.Caller, error)             // whom a token stands for
+	Bind         func(context.Context, chat.Caller) (context.Context, context.CancelFunc) // ends a context with the caller's credential; nil means that it does not end
+	Conns        *wire.Conns                                                              // open streams and sockets
+	Agent        func() string                                                            // names who answers conversations whose history was imported; nil means demo
+	Schema       string                                                                   // how sockets are spoken to that do not say: nemo (default), documented, agentiq, aiq
+	Dir          string                                                                   // where delivery marks are kept over a restart; "" means nowhere
+	Tools        func(ctx context.Context) []MCPClient                                    // what /mcp/client/tool/list lists; nil means none
 
 	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
 	MaxArtifact int64         // bytes of a file; 0 means 1 GiB
@@ -74,6 +75,9 @@ func New(opt Options) *Dialect {
 	}
 	if opt.NewID == nil {
 		opt.NewID = randomID
+	}
+	if opt.Bind == nil {
+		opt.Bind = func(ctx context.Context, _ chat.Caller) (context.Context, context.CancelFunc) { return ctx, func() {} }
 	}
 	if opt.Agent == nil {
 		opt.Agent = func() string { return "demo" }
@@ -190,12 +194,6 @@ func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
 		s.home = d.opt.NewID()
 	}
 	s.caller, s.unknown = d.opt.Caller(r)
-	if token := q.Get("access_token"); s.unknown != nil && token != "" {
-		// The server has looked at it already; here is only why it was of no use.
-		if _, err := d.opt.Authenticate(r.Context(), token); err != nil {
-			s.unknown = err
-		}
-	}
 	err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: d.opt.MaxFrame, Binary: true}, d.opt.Conns, s.run)
 	if err != nil {
 		d.fail(w, r, handshake(err))

@@ -28,7 +28,8 @@ type socket struct {
 	home    string // the conversation of messages that name none
 	page    bool   // it is a page in a browser: those send their origin
 	caller  chat.Caller
-	unknown error // why the caller is not known; nil when it is
+	unknown error  // why the caller is not known; nil when it is
+	release func() // of what watches the credential that a message brought; nil when none did
 
 	conn   *wire.Conn
 	cancel context.CancelCauseFunc
@@ -63,6 +64,11 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 	defer close(s.done)
 	defer s.group.Wait()
 	defer s.cancel(nil)
+	defer func() {
+		if s.release != nil {
+			s.release()
+		}
+	}()
 	conn.OnPong(s.pong)
 	s.opened = s.d.opt.Now()
 	_ = conn.Ping(ctx, s.pingPayload()) // before anything else, so that its answer comes first
@@ -211,6 +217,11 @@ func (s *socket) kick(wait time.Duration) {
 // stays open.
 func (s *socket) handle(ctx context.Context, msg []byte) {
 	f, err := decodeFrame(msg)
+	if err == nil {
+		if ended := wire.Ended(ctx); ended != nil { // the frame was read just before
+			err = &refusal{codeAuth, chat.Public(ended)}
+		}
+	}
 	if err != nil {
 		s.refuse(ctx, &f, err)
 		return
@@ -263,11 +274,23 @@ func (s *socket) authenticate(ctx context.Context, f *clientFrame) {
 		id := uid("identity", c.In()+"\x00"+c.Actor.Key())
 		r.UserID = &id
 		s.caller, s.unknown = c, nil
+		s.bind(ctx, c)
 	}
 	_ = s.conn.WriteText(ctx, appendJSON(nil, r))
 	if err == nil {
 		s.take(ctx, c)
 	}
+}
+
+// bind ends the socket with the credential of the last message that brought one.
+// A credential that the socket was opened with ends it, too.
+func (s *socket) bind(ctx context.Context, c chat.Caller) {
+	if s.release != nil {
+		s.release()
+	}
+	bound, release := s.d.opt.Bind(ctx, c)
+	stop := context.AfterFunc(bound, func() { s.cancel(context.Cause(bound)) })
+	s.release = func() { stop(); release() }
 }
 
 // take follows what the client comes back to.
@@ -315,7 +338,8 @@ func (s *socket) follow(ctx context.Context, c chat.Caller, conversation string,
 	if len(s.threads) >= maxThreads {
 		s.dropQuietest()
 	}
-	tctx, cancel := context.WithCancel(ctx)
+	bound, release := s.d.opt.Bind(ctx, c)
+	tctx, cancel := context.WithCancel(bound)
 	t := &thread{
 		s: s, caller: c, session: id, cancel: cancel, begun: make(chan struct{}), spoken: make(chan struct{}), poke: make(chan struct{}, 1), ended: make(chan struct{}),
 		voice: voice{words: s.words, conversation: conversation, thread: anonymous}, used: s.d.opt.Now(), since: s.d.now(),
@@ -324,6 +348,7 @@ func (s *socket) follow(ctx context.Context, c chat.Caller, conversation string,
 	s.threads[key] = t
 	s.group.Go(func() {
 		defer close(t.ended)
+		defer release()
 		defer cancel()
 		t.run(tctx)
 	})

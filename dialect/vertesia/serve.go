@@ -54,6 +54,7 @@ type Options struct {
 	Sessions sessions
 	Files    files                                                              // nil means that there are no artifacts
 	Caller   func(*http.Request) (chat.Caller, error)                           // who is asking
+	Check    func(chat.Caller) error                                            // why a caller's credential is not good any more; nil means that it always is
 	Issue    func(r *http.Request) (token string, err error)                    // a short-lived token for who is asking; nil means that keys are not exchanged
 	Agents   func(workspace string) []string                                    // names of agents that answer; nil means that every interaction names one
 	Tools    func(ctx context.Context, agent string) (tools []Tool, known bool) // what an agent can use; nil means that none says
@@ -97,6 +98,9 @@ func New(opt Options) *Dialect {
 	opt.Group = cmp.Or(opt.Group, 16*time.Millisecond)
 	if opt.Now == nil {
 		opt.Now = time.Now
+	}
+	if opt.Check == nil {
+		opt.Check = func(chat.Caller) error { return nil }
 	}
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)

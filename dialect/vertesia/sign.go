@@ -38,7 +38,11 @@ type permit struct {
 
 // signedURL makes the address.
 func (d *Dialect) signedURL(r *http.Request, p permit) (string, error) {
-	p.Expires = d.opt.Now().Add(signedFor).Unix()
+	until := d.opt.Now().Add(signedFor)
+	if end := p.Caller.Expires; !end.IsZero() && end.Before(until) {
+		until = end // no longer than the credential that asked for it
+	}
+	p.Expires = until.Unix()
 	b, err := marshal(p)
 	if err != nil {
 		return "", err
@@ -88,6 +92,9 @@ func (d *Dialect) permitOf(r *http.Request) (p permit, err error) {
 	}
 	if d.opt.Now().Unix() >= p.Expires {
 		return p, chat.Errorf(chat.Denied, "this address has expired: ask for a new one")
+	}
+	if d.opt.Check(p.Caller) != nil {
+		return p, chat.Errorf(chat.Denied, "the credential that asked for this address is not valid any more: sign in again and ask for a new address")
 	}
 	return p, nil
 }

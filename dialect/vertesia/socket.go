@@ -87,6 +87,9 @@ func (d *Dialect) heard(ctx context.Context, c chat.Caller, sess run, b []byte) 
 	if err := decode(b, &f); err != nil {
 		return socketReply{}, err
 	}
+	if err := wire.Ended(ctx); err != nil { // the frame was read just before
+		return socketReply{Request: f.Request}, err
+	}
 	reply := socketReply{Type: "ack", Request: f.Request}
 	switch f.Type {
 	case "ping":

@@ -79,12 +79,18 @@ type holder struct {
 	Actor     chat.Actor     `json:"a"`
 	Workspace string         `json:"w,omitempty"`
 	Scopes    []chat.Scope   `json:"c,omitempty"`
-	Until     int64          `json:"e"` // seconds
+	All       bool           `json:"g,omitempty"` // admin for all workspaces
+	Agents    []string       `json:"n,omitempty"`
+	Root      string         `json:"k,omitempty"` // the caller's credential that it was made from
+	Until     int64          `json:"e"`           // seconds
 	Inbox     string         `json:"i"`
 }
 
 func (h *holder) caller() chat.Caller {
-	return chat.Caller{Actor: h.Actor, Workspace: h.Workspace, Scopes: h.Scopes}
+	return chat.Caller{
+		Actor: h.Actor, Workspace: h.Workspace, Scopes: h.Scopes, AllWorkspaces: h.All, Agents: h.Agents,
+		Credential: h.Root, Expires: time.Unix(h.Until, 0),
+	}
 }
 
 // keyring signs credentials with a key that outlives the process, so that clients
@@ -189,10 +195,14 @@ func (d *Dialect) Issue(ctx context.Context, c chat.Caller, id chat.SessionID, r
 	if life < time.Second || life > MaxLife {
 		return Credential{}, chat.Errorf(chat.Invalid, "ttl is 1 to %d seconds", int(MaxLife/time.Second))
 	}
-	until := d.opt.Now().Add(life).Truncate(time.Second)
+	until := d.opt.Now().Add(life)
+	if !c.Expires.IsZero() && c.Expires.Before(until) {
+		until = c.Expires // it ends no later than what it was made from
+	}
+	until = until.Truncate(time.Second)
 	h := holder{
-		Session: sess.ID, Role: role, Actor: c.Actor, Workspace: c.Workspace, Scopes: c.Scopes, Until: until.Unix(),
-		Inbox: "_INBOX_" + rand.Text(),
+		Session: sess.ID, Role: role, Actor: c.Actor, Workspace: c.Workspace, Scopes: c.Scopes, All: c.AllWorkspaces, Agents: c.Agents,
+		Root: c.Credential, Until: until.Unix(), Inbox: "_INBOX_" + rand.Text(),
 	}
 	cred := Credential{Session: sess.ID, Role: role, InboxPrefix: h.Inbox, ExpiresAt: until}
 	if cred.User, cred.Password, err = d.keys.issue(h); err != nil {
@@ -213,6 +223,7 @@ func (d *Dialect) Issue(ctx context.Context, c chat.Caller, id chat.SessionID, r
 	if cred.URL == "" {
 		return Credential{}, chat.Errorf(chat.Unavailable, "NATS is not ready yet, or runs elsewhere and gives out its own credentials")
 	}
+	d.opt.Issued(c, map[string]any{"session": string(sess.ID), "role": string(role), "expires_at": until})
 	return cred, nil
 }
 
@@ -242,16 +253,20 @@ func (d *Dialect) Login(ctx context.Context, user, password, token string) Acces
 	if strings.HasPrefix(user, credentialPrefix) {
 		return d.admit(ctx, user, password)
 	}
+	var c chat.Caller
 	if d.opt.Token != nil {
+		var err error
 		secret := first(token, password)
-		c, err := d.opt.Token(ctx, secret)
+		if secret != "" {
+			c, err = d.opt.Token(ctx, secret)
+		}
 		if secret == "" || err != nil || !c.Has(chat.ScopeAdmin) {
 			d.log.InfoContext(ctx, "a NATS client was refused: it needs a credential for a session, or the token of an administrator", "user", clip(user))
 			return Access{}
 		}
 	}
 	if user == sidecarUser {
-		a := Access{OK: true, Account: GuestAccount, Name: sidecarUser, Publish: []string{ProviderAll, AuditAll, OrchestrationAll, "_INBOX.>"}, Subscribe: []string{"_INBOX.>"}}
+		a := Access{OK: true, Account: GuestAccount, Name: loginName(sidecarUser, c), Until: c.Expires, Publish: []string{ProviderAll, AuditAll, OrchestrationAll, "_INBOX.>"}, Subscribe: []string{"_INBOX.>"}}
 		for _, k := range append(Sidecar.speaks(), Input) { // into children's sessions, too
 			a.Publish = append(a.Publish, upPrefix+"*."+string(k))
 		}
@@ -260,7 +275,7 @@ func (d *Dialect) Login(ctx context.Context, user, password, token string) Acces
 		}
 		return a
 	}
-	a := Access{OK: true, Name: first(user, "anonymous"), NoPublish: []string{guestPrefix + ">"}}
+	a := Access{OK: true, Name: loginName(first(user, "anonymous"), c), Until: c.Expires, NoPublish: []string{guestPrefix + ">"}}
 	for _, k := range []Kind{Events, Archive, Input, Delta} {
 		a.NoPublish = append(a.NoPublish, "x1.session.*."+string(k))
 	}
@@ -274,6 +289,11 @@ func (d *Dialect) Login(ctx context.Context, user, password, token string) Acces
 func (d *Dialect) admit(ctx context.Context, user, password string) Access {
 	h, err := d.keys.check(user, password)
 	if err == nil {
+		err = d.opt.Check(h.caller())
+	}
+	if err != nil {
+		d.opt.Refused(ctx, err)
+	} else {
 		// Whoever lost access since gets no further.
 		_, err = d.opt.Sessions.Get(ctx, h.caller(), h.Session)
 	}
@@ -312,5 +332,42 @@ func (d *Dialect) recheck(ctx context.Context, e *chat.Event) {
 	})
 	if err != nil {
 		d.log.ErrorContext(ctx, "those who lost access to a session may still follow it", "session", e.Session, "err", err)
+	}
+}
+
+// loginName is the name of a client that logged in with a token: it also tells the
+// credential, so that the client can be found when the token is revoked.
+func loginName(name string, c chat.Caller) string {
+	if c.Credential == "" {
+		return name
+	}
+	return name + "#" + c.Credential
+}
+
+func isSidecar(name string) bool {
+	return name == sidecarUser || strings.HasPrefix(name, sidecarUser+"#")
+}
+
+// Revoked ends the connections whose credential is not good any more. It is
+// called after tokens were revoked.
+func (d *Dialect) Revoked() {
+	if d.opt.Cut == nil {
+		return
+	}
+	err := d.opt.Cut(func(user string) bool {
+		var c chat.Caller
+		if strings.HasPrefix(user, credentialPrefix) {
+			h, err := d.keys.holder(user)
+			if err != nil {
+				return true
+			}
+			c = h.caller()
+		} else if at := strings.LastIndexByte(user, '#'); at >= 0 {
+			c.Credential = user[at+1:]
+		}
+		return d.opt.Check(c) != nil
+	})
+	if err != nil {
+		d.log.Error("NATS clients whose tokens were revoked may still be connected", "err", err)
 	}
 }

@@ -69,7 +69,7 @@ func (k *desk) open(ctx context.Context, conn *nats.Conn, wg *sync.WaitGroup, en
 				k.refuse(ctx, &a, chat.Errorf(chat.Invalid, "the subject names no session"))
 				return
 			}
-			if name, ok := k.d.opt.Signed(m.Header); a.guest && ok && name == sidecarUser {
+			if name, ok := k.d.opt.Signed(m.Header); a.guest && ok && isSidecar(name) {
 				a.guest = false // whoever has its token may do everything
 			}
 			select {
@@ -212,7 +212,7 @@ func (d *Dialect) caller(a *arrival) (chat.Caller, error) {
 	if err != nil {
 		return chat.Caller{}, err
 	}
-	return c.caller(), nil
+	return c.caller(), d.opt.Check(c.caller())
 }
 
 // refuse tells the sender why, and the operator that.

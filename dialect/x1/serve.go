@@ -36,6 +36,9 @@ type Options struct {
 	Sessions sessions
 	Caller   func(*http.Request) (chat.Caller, error)                     // who asks by HTTP
 	Token    func(ctx context.Context, token string) (chat.Caller, error) // whom a token stands for; nil means that nobody needs one
+	Check    func(chat.Caller) error                                      // why a caller's credential is not good any more; nil means that it always is
+	Refused  func(ctx context.Context, err error)                         // told of a login with a wrong credential; may be nil
+	Issued   func(c chat.Caller, details map[string]any)                  // told of a credential that was given out; may be nil
 	Main     chat.Caller                                                  // who those are that come without a credential; needs the scope admin
 	Signed   func(nats.Header) (name string, ok bool)                     // the name that NATS itself gives to a publisher
 	Listened func(subject string) bool                                    // whether anybody follows a subject; nil means that it is not known
@@ -81,6 +84,15 @@ func New(opt Options) (*Dialect, error) {
 	}
 	if opt.Signed == nil {
 		opt.Signed = func(nats.Header) (string, bool) { return "", false }
+	}
+	if opt.Check == nil {
+		opt.Check = func(chat.Caller) error { return nil }
+	}
+	if opt.Refused == nil {
+		opt.Refused = func(context.Context, error) {}
+	}
+	if opt.Issued == nil {
+		opt.Issued = func(chat.Caller, map[string]any) {}
 	}
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)

@@ -1,0 +1,211 @@
+package auth
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// keychain is the set of credentials that are good now. It does not change; a
+// reload makes a new one.
+type keychain struct {
+	tokens []*static
+	byID   map[string]*static
+	jwt    string // what the credential of a JWT begins with
+}
+
+// static is a token by its hash: comparing hashes in constant time gives away
+// neither the token nor its length.
+type static struct {
+	token  Token
+	sum    [sha256.Size]byte
+	caller chat.Caller
+	end    context.Context // ends when the token is removed
+	remove context.CancelCauseFunc
+}
+
+// jwtPrefix begins the credential of a JWT.
+const jwtPrefix = "jwt."
+
+// newKeychain makes the callers of tokens. A token's credential covers what the
+// token allows: a line with other rights is another credential.
+func (a *Auth) newKeychain(tokens []Token) *keychain {
+	k := &keychain{byID: make(map[string]*static, len(tokens))}
+	for _, t := range tokens {
+		s := &static{token: t, sum: sha256.Sum256([]byte(t.Token)), caller: chat.Caller{
+			Actor: t.Actor, Workspace: t.Workspace, Scopes: slices.Clone(t.Scopes),
+			AllWorkspaces: t.AllWorkspaces, Agents: slices.Clone(t.Agents),
+		}}
+		s.caller.Credential = "key." + a.tag("token", string(t.Token), fmt.Sprintf("%q", []any{
+			t.Actor.Kind, t.Actor.ID, t.Actor.Name, t.Actor.Email, t.Actor.Info, t.Workspace, t.Scopes, t.AllWorkspaces, t.Agents,
+		}))
+		s.end, s.remove = context.WithCancelCause(context.Background())
+		k.tokens = append(k.tokens, s)
+		k.byID[s.caller.Credential] = s
+	}
+	if a.jwt != nil {
+		k.jwt = jwtPrefix + a.tag("jwt key", a.jwt.fingerprint) + "."
+	}
+	return k
+}
+
+// tag identifies a secret without giving it away. With the same signing key it is
+// the same after a restart.
+func (a *Auth) tag(parts ...string) string {
+	mac := hmac.New(sha256.New, a.issueKey)
+	for _, p := range parts {
+		fmt.Fprintf(mac, "%d:%s", len(p), p)
+	}
+	return hex.EncodeToString(mac.Sum(nil)[:16])
+}
+
+func (k *keychain) find(secret string) *static {
+	sum := sha256.Sum256([]byte(secret))
+	var found *static
+	for _, t := range k.tokens {
+		if subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1 {
+			found = t // no early end: the time must not tell which one it was
+		}
+	}
+	return found
+}
+
+// Ended is the cause of a context that ended with its credential; see
+// [Auth.Context]. It holds a [chat.Error] of code unauthenticated.
+type Ended struct{ why *chat.Error }
+
+func (e *Ended) Error() string { return e.why.Error() }
+
+// Unwrap returns the error for the client.
+func (e *Ended) Unwrap() error { return e.why }
+
+// CloseFrame is how a WebSocket ends.
+func (e *Ended) CloseFrame() (code int, reason string) { return 4401, "sign in again" }
+
+var (
+	errExpired = &Ended{chat.Errorf(chat.Unauthenticated, "the credential has expired: sign in again")}
+	errRevoked = &Ended{chat.Errorf(chat.Unauthenticated, "the credential is not valid any more: sign in again with another one")}
+)
+
+// Check returns an error when the credential of c has expired or was revoked
+// since c was made. A caller without a credential is inside the process.
+func (a *Auth) Check(c chat.Caller) error {
+	if !c.Expires.IsZero() && !a.opt.Now().Before(c.Expires) {
+		return errExpired
+	}
+	if _, ok := a.root(c.Credential); !ok {
+		return errRevoked
+	}
+	return nil
+}
+
+// root reports whether a credential is good; t is nil unless it is a static token.
+func (a *Auth) root(credential string) (t *static, ok bool) {
+	if credential == "" {
+		return nil, true
+	}
+	if credential == openCredential {
+		return nil, a.open
+	}
+	k := a.keys.Load()
+	if k.jwt != "" && strings.HasPrefix(credential, k.jwt) {
+		return nil, true
+	}
+	t, ok = k.byID[credential]
+	return t, ok
+}
+
+// Context returns a context that ends with ctx, and with the cause [*Ended] when
+// the credential of c expires or is revoked. The caller calls the function when
+// the work is done.
+func (a *Auth) Context(ctx context.Context, c chat.Caller) (context.Context, context.CancelFunc) {
+	t, ok := a.root(c.Credential)
+	if ok && t == nil && c.Expires.IsZero() {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var stops []func() bool
+	if !ok {
+		cancel(errRevoked)
+	}
+	if t != nil {
+		stops = append(stops, context.AfterFunc(t.end, func() { cancel(errRevoked) }))
+	}
+	if !c.Expires.IsZero() {
+		stops = append(stops, time.AfterFunc(c.Expires.Sub(a.opt.Now()), func() { cancel(errExpired) }).Stop)
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel(nil)
+	}
+}
+
+// SetTokens replaces the static tokens. Those that are missing, or allow
+// something else now, are revoked at once together with everything that was made
+// from them. Wrong tokens change nothing and are reported.
+func (a *Auth) SetTokens(tokens []Token) error {
+	if a.open && len(tokens) > 0 {
+		return errors.New("the server was started without tokens and is open: restart it to protect it with tokens")
+	}
+	if !a.open && a.jwt == nil && len(tokens) == 0 {
+		return errors.New("there is no token left: nobody could use the server")
+	}
+	if err := errors.Join(checkTokens(tokens)...); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old, next := a.keys.Load(), a.newKeychain(tokens)
+	added, removed := 0, 0
+	for id, t := range next.byID {
+		if known := old.byID[id]; known != nil {
+			t.end, t.remove = known.end, known.remove // its connections stay
+		} else {
+			added++
+		}
+	}
+	a.keys.Store(next)
+	for id, t := range old.byID {
+		if next.byID[id] == nil {
+			removed++
+			t.remove(errRevoked)
+		}
+	}
+	if removed > 0 {
+		a.sessions.drop(func(c chat.Caller) bool { return a.Check(c) != nil })
+		for _, f := range a.revoked {
+			f()
+		}
+	}
+	a.opt.Logger.Info("the tokens were read again", "tokens", len(tokens), "added", added, "revoked", removed)
+	a.Report(TokensReloaded, chat.Trusted, map[string]any{"tokens": len(tokens), "added": added, "revoked": removed})
+	return nil
+}
+
+// OnRevoked has f called after tokens were revoked, for those who keep
+// connections elsewhere: they ask [Auth.Check]. f must not call SetTokens.
+func (a *Auth) OnRevoked(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.revoked = append(a.revoked, f)
+}
+
+// until returns c with a credential that ends at the given time, if it does not
+// end before that.
+func until(c chat.Caller, at time.Time) chat.Caller {
+	if c.Expires.IsZero() || at.Before(c.Expires) {
+		c.Expires = at
+	}
+	return c
+}

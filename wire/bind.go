@@ -1,0 +1,39 @@
+package wire
+
+import (
+	"context"
+	"errors"
+)
+
+// Binding returns a context that ends with ctx, or when something else does that
+// a connection must not outlive, such as the credential that it was opened with.
+// The function releases what the binding holds.
+type Binding func(ctx context.Context) (context.Context, context.CancelFunc)
+
+type bindKey struct{}
+
+// Bind returns a context for a request whose streams and connections are to end
+// with a binding: they do not end with the request itself. The cause of the
+// binding's context becomes the cause of theirs. A cause with the method
+//
+//	CloseFrame() (code int, reason string)
+//
+// says how a WebSocket is closed, unless its function has done that.
+func Bind(ctx context.Context, b Binding) context.Context {
+	return context.WithValue(ctx, bindKey{}, b)
+}
+
+// Ended returns the cause of a context that ended with a binding whose cause says
+// how a WebSocket is closed, and nil otherwise.
+func Ended(ctx context.Context) error {
+	if f, ok := errors.AsType[closeFramer](context.Cause(ctx)); ok {
+		return f
+	}
+	return nil
+}
+
+// closeFramer is a cause that says how a WebSocket is closed.
+type closeFramer interface {
+	error
+	CloseFrame() (code int, reason string)
+}
