@@ -142,18 +142,37 @@ func TestReadTokens(t *testing.T) {
 ` + aliceToken + `  user,admin alice
 bot-0123456789abcdefg	agent demo  blue
 x-0123456789abcdefghi user agent:odd
+all-0123456789abcdefg admin ops *
+two-0123456789abcdefg agent fleet blue agents=one,two
+any-0123456789abcdefg agent fleet agents=*
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"user:alice  [user admin]", "agent:demo blue [agent]", "agent:odd  [user]"}
+	want := []string{"user:alice  [user admin]", "agent:demo blue [agent]", "agent:odd  [user]", "user:ops  [admin] all", "agent:fleet blue [agent] one two", "agent:fleet  [agent] *"}
 	for i, tok := range got {
-		if s := fmt.Sprintf("%s %s %v", tok.Actor.Key(), tok.Workspace, tok.Scopes); s != want[i] {
+		s := fmt.Sprintf("%s %s %v", tok.Actor.Key(), tok.Workspace, tok.Scopes)
+		if tok.AllWorkspaces {
+			s += " all"
+		}
+		if s := strings.TrimSpace(s + " " + strings.Join(tok.Agents, " ")); s != want[i] {
 			t.Errorf("got %q, want %q", s, want[i])
 		}
 	}
 	if err := (Options{Tokens: got}).Validate(); err != nil {
 		t.Error(err)
+	}
+	for line, says := range map[string]string{
+		"user bob *":                 "line 1: the workspace * needs the scope admin",
+		"user bob agents=a":          "line 1: agents= needs the scope agent",
+		"agent bob w agents=a,,b":    "line 1: agents= has an empty name",
+		"agent bob w x agents=a":     "line 1: want TOKEN",
+		"agent agents=a":             "line 1: want TOKEN",
+		"agent bob agents=a default": "line 1: want TOKEN",
+	} {
+		if _, err := ReadTokens(strings.NewReader("secret-0123456789abcd " + line)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", line, err)
+		}
 	}
 	_, err = ReadTokens(strings.NewReader("secret-secret-secret user\nother-secret-secret root bob\n"))
 	if err == nil || !strings.Contains(err.Error(), "line 1") || !strings.Contains(err.Error(), "line 2") || strings.Contains(err.Error(), "secret-") {

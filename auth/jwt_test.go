@@ -86,12 +86,27 @@ func TestJWTClaims(t *testing.T) {
 		t.Errorf("an agent: %+v, %v", c, err)
 	}
 
+	for _, agents := range []any{[]string{"one", "two"}, "one two"} {
+		c, err := a.Authenticate(t.Context(), hs(with(with(claimsFor("bot"), "scope", "agent"), "agents", agents)))
+		if err != nil || !c.MayServe("one") || !c.MayServe("two") || c.MayServe("bot") || c.AllWorkspaces {
+			t.Errorf("agents %v: %+v, %v", agents, c, err)
+		}
+	}
+	if c, err := a.Authenticate(t.Context(), hs(with(with(claimsFor("ops"), "scope", "admin"), "workspace", "*"))); err != nil || !c.AllWorkspaces || c.In() != chat.DefaultWorkspace {
+		t.Errorf("admin of all workspaces: %+v, %v", c, err)
+	}
+	if c, err := a.Authenticate(t.Context(), hs(with(claimsFor("ops"), "scope", "admin"))); err != nil || c.AllWorkspaces {
+		t.Errorf("admin of one workspace: %+v, %v", c, err)
+	}
+
 	for name, tc := range map[string]struct {
 		token string
 		says  string
 		code  chat.Code
 	}{
 		"expired":       {hs(with(claimsFor("u"), "exp", time.Now().Add(-time.Hour).Unix())), "expired", chat.Unauthenticated},
+		"just expired":  {hs(with(claimsFor("u"), "exp", time.Now().Add(-time.Second).Unix())), "expired", chat.Unauthenticated},
+		"everywhere":    {hs(with(claimsFor("u"), "workspace", "*")), "admin", chat.Denied},
 		"no expiry":     {hs(with(claimsFor("u"), "exp", nil)), "exp", chat.Unauthenticated},
 		"not yet":       {hs(with(claimsFor("u"), "nbf", time.Now().Add(time.Hour).Unix())), "not valid yet", chat.Unauthenticated},
 		"issuer":        {hs(with(claimsFor("u"), "iss", "evil")), "another server", chat.Unauthenticated},

@@ -65,7 +65,7 @@ func ReadTokens(r io.Reader) ([]Token, error) {
 			continue
 		}
 		t := Token{}
-		if last := len(f) - 1; last >= 3 {
+		if last := len(f) - 1; last > 0 {
 			if names, ok := strings.CutPrefix(f[last], "agents="); ok {
 				f = f[:last]
 				if t.Agents = strings.Split(names, ","); slices.Contains(t.Agents, "") {
