@@ -32,6 +32,15 @@ func Ended(ctx context.Context) error {
 	return nil
 }
 
+// Reason returns why a request failed with err: that its context has ended with
+// its binding, when that is so, and err otherwise.
+func Reason(ctx context.Context, err error) error {
+	if ended := Ended(ctx); ended != nil {
+		return ended
+	}
+	return err
+}
+
 // closeFramer is a cause that says how a WebSocket is closed.
 type closeFramer interface {
 	error

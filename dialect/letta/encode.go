@@ -34,6 +34,7 @@ type detail struct {
 
 // fail answers a request with an error.
 func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
+	err = wire.Reason(r.Context(), err)
 	e := chat.Public(err)
 	code, ok := statuses[e.Code]
 	if !ok {

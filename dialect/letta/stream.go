@@ -234,9 +234,6 @@ func (f *follower) whole(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if err != nil {
-		if ended := wire.Ended(r.Context()); ended != nil {
-			return ended
-		}
 		if r.Context().Err() != nil {
 			return chat.Errorf(chat.Unavailable, "the answer was not waited for; the run goes on").Because(err)
 		}

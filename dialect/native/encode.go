@@ -41,6 +41,7 @@ func retryable(code chat.Code) bool {
 
 // fail answers a request with an error.
 func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
+	err = wire.Reason(r.Context(), err)
 	e := chat.Public(err)
 	if e.Code == chat.Internal || e.Code == chat.Unavailable {
 		d.log.ErrorContext(r.Context(), "request failed", slog.String("route", r.Pattern), "code", e.Code, "err", err)

@@ -27,6 +27,7 @@ func statusOf(err error) int {
 // fail answers with an error in the protocol's form. The body also has "detail",
 // which is what clients of FastAPI servers look at.
 func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
+	err = wire.Reason(r.Context(), err)
 	d.blame(r, err)
 	e := errorOf(err)
 	sendJSON(w, r, statusOf(err), struct {
@@ -45,6 +46,7 @@ func (d *Dialect) blame(r *http.Request, err error) {
 
 // failOpenAI answers in the form that OpenAI's clients read.
 func (d *Dialect) failOpenAI(w http.ResponseWriter, r *http.Request, err error) {
+	err = wire.Reason(r.Context(), err)
 	d.blame(r, err)
 	status := statusOf(err)
 	if status == 422 {

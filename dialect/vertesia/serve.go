@@ -225,6 +225,7 @@ type failure struct {
 
 // fail answers a request with an error.
 func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
+	err = wire.Reason(r.Context(), err)
 	e := chat.Public(err)
 	code, ok := status[e.Code]
 	if !ok {

@@ -42,7 +42,7 @@ func (d *Dialect) handle(h func(r *http.Request, c chat.Caller) (int, any, error
 			code, body, err = h(r, c)
 		}
 		if err != nil {
-			e := chat.Public(err)
+			e := chat.Public(wire.Reason(r.Context(), err))
 			if e.Code == chat.Internal {
 				d.log.ErrorContext(r.Context(), "a request failed", "path", r.URL.Path, "err", err)
 			}

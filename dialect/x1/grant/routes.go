@@ -160,6 +160,7 @@ var status = map[chat.Code]int{
 }
 
 func (d *Desk) fail(w http.ResponseWriter, r *http.Request, err error) {
+	err = wire.Reason(r.Context(), err)
 	e := chat.Public(err)
 	if e.Code == chat.Internal {
 		d.log.ErrorContext(r.Context(), "a request failed", "path", r.URL.Path, "err", err)
