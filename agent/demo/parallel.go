@@ -3,7 +3,6 @@ package demo
 import (
 	"bytes"
 	"context"
-	"github.com/parley-hq/parley/internal/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // maxTools bounds the calls of one /tools command.
