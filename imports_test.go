@@ -27,6 +27,7 @@ type rule struct {
 var rules = []rule{
 	{folder: "."},
 	{folder: "chat"},
+	{folder: "internal/sealed"}, // small files with a checksum
 
 	{folder: "wire", libs: []string{"github.com/coder/websocket", "github.com/gobwas/ws", "github.com/klauspost/compress"}},
 	{folder: "bus", libs: []string{"github.com/nats-io/nats-server", "github.com/nats-io/nats.go"}},
@@ -42,9 +43,9 @@ var rules = []rule{
 	{folder: "workstream", own: []string{"chat"}},
 	{folder: "auth", own: []string{"chat"}, libs: []string{"github.com/golang-jwt/jwt", "github.com/MicahParks/keyfunc", "github.com/MicahParks/jwkset", "golang.org/x/time"}},
 
-	{folder: "journal", own: []string{"chat"}, libs: []string{"github.com/cockroachdb/pebble"}},
+	{folder: "journal", own: []string{"chat", "internal/sealed"}, libs: []string{"github.com/cockroachdb/pebble"}},
 	{folder: "journal/journaltest", own: []string{"chat"}},
-	{folder: "artifact", own: []string{"chat"}},
+	{folder: "artifact", own: []string{"chat", "internal/sealed"}},
 
 	{folder: "hub", own: []string{"chat"}},
 	{folder: "session", own: []string{"chat", "workstream"}, libs: []string{"github.com/oklog/ulid"}},
@@ -59,7 +60,7 @@ var rules = []rule{
 	{folder: "dialect/*", own: []string{"chat", "wire"}},
 	{folder: "dialect/dialecttest", own: []string{"*"}},
 	{folder: "dialect/letta", own: []string{"chat", "wire", "llm"}},
-	{folder: "dialect/x1", own: []string{"chat", "wire"}, libs: []string{"github.com/nats-io/nats.go"}},
+	{folder: "dialect/x1", own: []string{"chat", "wire", "internal/sealed"}, libs: []string{"github.com/nats-io/nats.go"}},
 	{folder: "dialect/x1/grant", own: []string{"chat", "wire"}},
 
 	{folder: "server", own: []string{"auth", "wire", "chat", "web"}, libs: []string{"github.com/prometheus/client_golang"}},

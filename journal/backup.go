@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -53,8 +54,11 @@ func (j *Journal) Backup(ctx context.Context, dir string) (err error) {
 	if err := j.guard(func() error { return j.db.Checkpoint(fs.PathJoin(dir, "db"), pebble.WithFlushedWAL()) }); err != nil {
 		return fmt.Errorf("back up the store: %w", err)
 	}
+	if err := takeStock(fs, dir); err != nil {
+		return fmt.Errorf("write the inventory of the backup: %w", err)
+	}
 	m := BackupManifest{Format: formatVersion, MadeAt: chat.AtOf(j.opt.Now()), Files: map[string]int64{}}
-	for _, folder := range []string{"db", previewFolder} {
+	for _, folder := range []string{"db", previewFolder, ""} {
 		names, err := fs.List(fs.PathJoin(dir, folder))
 		if err != nil {
 			return err
@@ -65,7 +69,9 @@ func (j *Journal) Backup(ctx context.Context, dir string) (err error) {
 			if err != nil {
 				return err
 			}
-			m.Files[folder+"/"+name] = info.Size()
+			if !info.IsDir() {
+				m.Files[strings.TrimPrefix(folder+"/"+name, "/")] = info.Size()
+			}
 		}
 	}
 	text, err := json.MarshalIndent(m, "", "  ")

@@ -27,12 +27,19 @@
 //
 // Locks, in the order in which they are taken: turns (one session's commit, its
 // sync included), births (the creation of sessions that share a number), alias,
-// scrub, shard.mu (a few lines on the head cache), previews.mu.
+// scrub, shard.mu (a few lines on the head cache), previews.mu, inventory.saving,
+// inventory.mu.
 //
 // # Files
 //
-//	DIR/db/        the Pebble store
-//	DIR/previews/  open.log: pieces of blocks that are being written
+//	DIR/db/           the Pebble store
+//	DIR/db.inventory  which files a start must find in db/, see inventory.go
+//	DIR/db.synced     how much of the newest log file is on disk
+//	DIR/previews/     open.log: pieces of blocks that are being written
+//
+// Open compares db/ with the inventory before Pebble may change anything. When a
+// file is missing, cut, changed or replaced by an older one it refuses, and names
+// the file. Accept gives up what is missing.
 //
 // A backup has the same layout and backup.json beside it, written last. To
 // restore one, copy it to where DIR was while no process uses it.

@@ -31,8 +31,12 @@ const l0Tables = 8
 
 // engineOptions returns how Pebble is run.
 func (j *Journal) engineOptions(readOnly bool) *pebble.Options {
+	fs := lockable(j.opt.FS, readOnly)
+	if !readOnly {
+		fs = inventoryFS{fs, j.inventory}
+	}
 	o := &pebble.Options{
-		FS:                          logFS{pausingFS{lockable(j.opt.FS, readOnly), j}, j},
+		FS:                          logFS{pausingFS{fs, j}, j},
 		ReadOnly:                    readOnly,
 		ErrorIfNotExists:            readOnly,
 		FormatMajorVersion:          pebble.FormatNewest,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,12 +19,14 @@ import (
 
 // Journal is an open store. See the package comment for what it promises.
 type Journal struct {
-	opt      Options
-	dir      string
-	db       *pebble.DB
-	readOnly bool
-	metrics  *Metrics
-	previews *previews
+	opt       Options
+	dir       string
+	db        *pebble.DB
+	readOnly  bool
+	metrics   *Metrics
+	inventory *inventory
+	previews  *previews
+	losses    []Damage // found at the start
 
 	seed   maphash.Seed
 	shards [shardCount]shard
@@ -73,20 +76,20 @@ func open(dir string, opt Options, readOnly bool) (j *Journal, err error) {
 			return nil, openProblem(dir, err)
 		}
 	}
-	if err := checkLogs(fs, fs.PathJoin(dir, "db"), readOnly); err != nil {
-		return nil, openProblem(dir, err)
-	}
-	if j.db, err = j.openEngine(fs.PathJoin(dir, "db"), readOnly); err != nil {
+	if err := j.start(fs.PathJoin(dir, "db")); err != nil {
 		return nil, openProblem(dir, err)
 	}
 	j.opened.Store(true)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, j.db.Close())
+			err = errors.Join(err, j.db.Close(), j.inventory.close())
 			j = nil
 		}
 	}()
 	if err := j.checkFormat(); err != nil {
+		if pebble.IsCorruptionError(err) {
+			err = openProblem(dir, err)
+		}
 		return j, err
 	}
 	if !readOnly {
@@ -107,6 +110,26 @@ func open(dir string, opt Options, readOnly bool) (j *Journal, err error) {
 	return j, nil
 }
 
+// start looks whether everything is there that was stored, and only then lets
+// Pebble into its folder.
+func (j *Journal) start(db string) error {
+	lock, err := pebble.LockDirectory(db, lockable(j.opt.FS, j.readOnly))
+	if err != nil {
+		return err
+	}
+	defer lock.Close() // Pebble has its own hold on it
+	if j.inventory, err = openInventory(j.opt.FS, j.dir, j.opt.Logger, j.readOnly); err != nil {
+		return err
+	}
+	if err = checkLogs(j.opt.FS, db); err == nil {
+		j.db, err = j.openEngine(db, j.readOnly, lock)
+	}
+	if err != nil {
+		return errors.Join(err, j.inventory.close())
+	}
+	return nil
+}
+
 // detailed is an error of Pebble's that says apart from its text which file it
 // is about.
 type detailed interface {
@@ -114,10 +137,16 @@ type detailed interface {
 	ErrorDetail() string
 }
 
+// tableNumber finds the table that an error of Pebble's is about.
+var tableNumber = regexp.MustCompile(`(?:file|table|L\d:) (\d{6,})`)
+
 // openProblem words why a store cannot be opened.
 func openProblem(dir string, err error) error {
 	say := func(format string, args ...any) error {
 		return chat.Errorf(chat.Unavailable, format, args...).Because(err)
+	}
+	if d, ok := errors.AsType[inventoryDamage](err); ok {
+		return say("the store in %s is damaged: %v. Nothing was changed. Restore the last good backup into a new folder; or keep a copy of this folder and give up what is missing with: parley verify --data DIR --accept", dir, d)
 	}
 	switch {
 	case errors.Is(err, syscall.EAGAIN), strings.Contains(err.Error(), "lock held by current process"):
@@ -126,8 +155,11 @@ func openProblem(dir string, err error) error {
 		return say("the data folder %s cannot be written: give this user write permission, or name another folder", dir)
 	case errors.Is(err, syscall.ENOSPC):
 		return say("the disk of the data folder %s is full: free some space and start again", dir)
-	case pebble.IsCorruptionError(err), strings.Contains(err.Error(), "object size mismatch"):
-		what := err.Error()
+	case pebble.IsCorruptionError(err), strings.Contains(err.Error(), "object size mismatch"), strings.Contains(err.Error(), "unknown to the objstorage provider"):
+		what := cleanText(err)
+		if m := tableNumber.FindStringSubmatch(what); m != nil {
+			what = "db/" + m[1] + ".sst: " + what
+		}
 		if d, ok := errors.AsType[detailed](err); ok {
 			what += ", " + d.ErrorDetail()
 		}
@@ -170,7 +202,7 @@ func (j *Journal) Close() error {
 		// Closing would wait for locks that nobody gives back.
 		return errors.Join(err, j.failed())
 	}
-	return errors.Join(err, j.db.Close(), j.failed())
+	return errors.Join(err, j.db.Close(), j.inventory.close(), j.failed())
 }
 
 // fail makes err final. It may be called several times and by several goroutines.

@@ -43,16 +43,14 @@ func (logDamage) Unwrap() error { return pebble.ErrCorruption }
 // where reading ends. What it finds is certain: a chunk says that the unreadable
 // part was synced before the chunk itself was written. A write that a power cut
 // left in part is never such a part.
-func checkLogs(fs vfs.FS, dir string, readOnly bool) error {
+//
+// It needs no inventory, which after a power cut can be older than the log. The
+// caller holds Pebble's lock.
+func checkLogs(fs vfs.FS, dir string) error {
 	names, err := fs.List(dir)
 	if err != nil {
 		return nil // Pebble tells why
 	}
-	lock, err := lockable(fs, readOnly).Lock(fs.PathJoin(dir, "LOCK"))
-	if err != nil {
-		return nil // somebody writes them, or nobody can: Pebble tells
-	}
-	defer lock.Close()
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		number, err := strconv.ParseUint(strings.TrimSuffix(name, ".log"), 10, 32)
 		if err != nil || !isLog(name) {

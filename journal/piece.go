@@ -29,6 +29,12 @@ type piece struct {
 	chat.Preview
 }
 
+// isHeader reports whether the record is the first of a preview file. It belongs
+// to no session; after is the generation of the file.
+func (p *piece) isHeader() bool { return p.session == "" }
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
 func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
@@ -144,6 +150,14 @@ func (r *pieceReader) next() (p piece, raw []byte, torn bool, err error) {
 	}
 	r.good += int64(len(raw))
 	return p, raw, false, nil
+}
+
+// notEOF returns an error that is not the end of the file.
+func notEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // readEnd keeps real errors of the disk apart from the end of the file.

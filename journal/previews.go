@@ -37,6 +37,8 @@ type previews struct {
 	size    int64  // bytes of whole records in file
 	floor   int64  // size after the last rewrite
 	swaps   uint64 // how often file was replaced
+	number  uint64 // generation of file, see previewMark
+	next    uint64 // generation of the next file that is begun
 	broken  bool   // bytes behind size are torn
 	queue   group
 	written uint64 // groups below it are written or have failed
@@ -186,12 +188,15 @@ func (p *previews) flush() {
 		p.mu.Lock()
 		p.broken = err != nil
 	}
+	if err == nil {
+		p.size += int64(len(g.bytes))
+		err = p.j.inventory.previewed(previewMark{p.number, p.size})
+	}
 	if err != nil {
 		p.failed[g.ticket] = &failedGroup{
 			chat.Errorf(chat.Unavailable, "the server cannot keep previews at the moment; finished text is not affected").Because(err), g.callers,
 		}
 	} else {
-		p.size += int64(len(g.bytes))
 		p.j.metrics.previews.Inc()
 		p.j.metrics.pieces.Add(float64(g.pieces))
 	}

@@ -123,7 +123,8 @@ func TestTornPreviewTail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	half := len(whole) / 2
+	header := len(appendPiece(nil, "", 1, &chat.Preview{}))
+	half := header + (len(whole)-header)/2
 	flipped := slices.Clone(whole)
 	flipped[len(flipped)-1] ^= 1
 	for name, c := range map[string]struct {

@@ -18,7 +18,7 @@ const (
 
 // openEngine opens Pebble. At its start it writes what its log holds into
 // tables, and tries that for ever: a start that cannot do it should end instead.
-func (j *Journal) openEngine(dir string, readOnly bool) (*pebble.DB, error) {
+func (j *Journal) openEngine(dir string, readOnly bool, lock *pebble.Lock) (*pebble.DB, error) {
 	type opened struct {
 		db  *pebble.DB
 		err error
@@ -26,7 +26,9 @@ func (j *Journal) openEngine(dir string, readOnly bool) (*pebble.DB, error) {
 	done := make(chan opened, 1)
 	j.stuck = make(chan error, 1)
 	go func() {
-		db, err := pebble.Open(dir, j.engineOptions(readOnly))
+		o := j.engineOptions(readOnly)
+		o.Lock = lock
+		db, err := pebble.Open(dir, o)
 		done <- opened{db, err}
 	}()
 	select {

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -46,18 +47,24 @@ func (p *previews) rewrite() error {
 		p.turned.Broadcast()
 	}()
 	if p.closed {
-		return errors.Join(err, closeIf(to))
+		return errors.Join(err, to.closeIf())
 	}
 	if err != nil || swaps != p.swaps {
 		// A torn file was mended meanwhile, or taken away while it was read:
 		// begin again, with everybody waiting.
-		closeIf(to)
+		_ = to.closeIf()
 		return p.replace(temp, 0, nil)
 	}
 	return p.replace(temp, upto, to)
 }
 
-func closeIf(f vfs.File) error {
+// newPreviews is a preview file that is being written to replace the current one.
+type newPreviews struct {
+	vfs.File
+	number uint64
+}
+
+func (f *newPreviews) closeIf() error {
 	if f == nil {
 		return nil
 	}
@@ -66,7 +73,7 @@ func closeIf(f vfs.File) error {
 
 // replace makes a rewritten file current. Of the old one everything before from
 // is in to already. The caller holds mu and is busy.
-func (p *previews) replace(temp string, from int64, to vfs.File) error {
+func (p *previews) replace(temp string, from int64, to *newPreviews) error {
 	upto := p.size
 	p.mu.Unlock()
 	to, err := p.begin(temp, from, upto, to)
@@ -86,20 +93,23 @@ func (p *previews) replace(temp string, from int64, to vfs.File) error {
 	}
 	p.mu.Lock()
 	if err != nil {
-		closeIf(to)
+		_ = to.closeIf()
 		return err
 	}
-	closeIf(p.file)
-	p.file, p.size, p.floor, p.broken = to, size, size, false
+	if p.file != nil {
+		_ = p.file.Close()
+	}
+	p.file, p.size, p.floor, p.broken = to.File, size, size, false
+	p.number = to.number
 	p.swaps++
-	return nil
+	return p.j.inventory.previewed(previewMark{p.number, p.size})
 }
 
 // begin copies the records of open blocks between two offsets to a file that it
 // creates unless there is one.
-func (p *previews) begin(temp string, from, upto int64, to vfs.File) (_ vfs.File, err error) {
+func (p *previews) begin(temp string, from, upto int64, to *newPreviews) (_ *newPreviews, err error) {
 	if to == nil {
-		if to, err = p.j.opt.FS.Create(temp, vfs.WriteCategoryUnspecified); err != nil {
+		if to, err = p.create(temp); err != nil {
 			return nil, err
 		}
 	}
@@ -134,6 +144,22 @@ func (p *previews) begin(temp string, from, upto int64, to vfs.File) (_ vfs.File
 			return nil, err
 		}
 	}
+}
+
+// create begins a file with its header.
+func (p *previews) create(temp string) (*newPreviews, error) {
+	p.mu.Lock()
+	number := p.next
+	p.next++
+	p.mu.Unlock()
+	f, err := p.j.opt.FS.Create(temp, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Write(appendPiece(nil, "", chat.Seq(number), &chat.Preview{})); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &newPreviews{f, number}, nil
 }
 
 func (p *previews) isOpen(q *piece) bool {
@@ -182,8 +208,13 @@ type recovered struct {
 // recover reads what the process before left. A torn or garbage tail is what a
 // crash leaves; it is cut.
 func (p *previews) recover() error {
+	mark := p.j.inventory.mark.previews
+	defer func() { p.next = max(p.number, mark.generation) + 1 }()
 	f, err := p.j.opt.FS.Open(p.path)
 	if errors.Is(err, os.ErrNotExist) {
+		if mark.generation > 0 {
+			p.lost("is missing")
+		}
 		return nil
 	}
 	if err != nil {
@@ -203,9 +234,19 @@ func (p *previews) recover() error {
 		if err != nil {
 			return err
 		}
+		if q.isHeader() {
+			p.number = uint64(q.after)
+			continue
+		}
 		found[q.session] = addPiece(found[q.session], &q)
 	}
 	p.size = r.good
+	switch {
+	case p.number < mark.generation:
+		p.lost("is not the one that was written last")
+	case p.number == mark.generation && p.size < mark.size:
+		p.lost(fmt.Sprintf("can be read up to byte %d, although %d were written", p.size, mark.size))
+	}
 	for id, blocks := range found {
 		open, err := p.j.unfinished(id, blocks)
 		if err != nil {
@@ -221,6 +262,14 @@ func (p *previews) recover() error {
 		}
 	}
 	return nil
+}
+
+// lost reports that the file is not as it was left. A power cut does this as well
+// as damage, because the file is not synced: so it is no reason to refuse a start.
+func (p *previews) lost(what string) {
+	name := previewFolder + "/" + previewFile
+	p.j.losses = append(p.j.losses, Damage{Kind: "previews", What: name + " " + what + ": the newest part of texts that were being written is lost; finished texts are not affected"})
+	p.j.opt.Logger.Error("the preview file "+what+"; the newest part of texts that were being written is lost, as after a power cut; finished texts are not affected", "file", p.path)
 }
 
 // addPiece joins a piece to its block. Pieces may repeat what is there; one that

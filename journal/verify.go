@@ -33,7 +33,7 @@ const maxDamage = 1000
 type Damage struct {
 	Session chat.SessionID // "" when it belongs to none
 	Seq     chat.Seq       // 0 when it is not about one event
-	Kind    string         // event, head, record, name, client id, prompt, deadline, checkpoint, block ends, working, list, other
+	Kind    string         // file, previews, event, head, record, name, client id, prompt, deadline, checkpoint, block ends, working, list, other
 	What    string
 }
 
@@ -50,7 +50,8 @@ func (d Damage) String() string {
 
 // Verify walks every session: the chain of its events, its head, and whether
 // every index follows from the log; then it looks for entries that belong to
-// nothing. It goes on after damage. Commits may go on meanwhile; progress may
+// nothing. At last it compares the files with the inventory and reads every
+// table. It goes on after damage. Commits may go on meanwhile; progress may
 // be nil. The error tells why the walk itself could not go on.
 func (j *Journal) Verify(ctx context.Context, progress func(VerifyProgress)) (VerifyReport, error) {
 	v := &verifier{j: j, progress: progress}
@@ -71,7 +72,13 @@ func (j *Journal) Verify(ctx context.Context, progress func(VerifyProgress)) (Ve
 	if err := v.orphans(ctx); err != nil {
 		return v.report, err
 	}
-	return v.report, v.indexes(ctx)
+	if err := v.indexes(ctx); err != nil {
+		return v.report, err
+	}
+	for _, d := range j.losses {
+		v.found(d)
+	}
+	return v.report, v.files(ctx)
 }
 
 type verifier struct {
@@ -99,8 +106,13 @@ func (v *verifier) unreadable(ctx context.Context, kind string, err error) error
 
 // cannotRead says which file of the store is damaged.
 func cannotRead(err error) string {
-	text, _, _ := strings.Cut(err.Error(), "<corruption detail") // the store's marker for its own log
-	return "the store cannot be read: " + strings.TrimSpace(text)
+	return "the store cannot be read: " + cleanText(err)
+}
+
+// cleanText is the text of an error without Pebble's marker for its own log.
+func cleanText(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "<corruption detail")
+	return strings.TrimSpace(text)
 }
 
 // session checks one session without holding up its commits. When something

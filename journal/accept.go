@@ -1,0 +1,92 @@
+package journal
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Accept writes the inventory of a store anew from the files that are there, so
+// that a store with missing or changed files can be opened again. What those
+// files held is given up: the next Open deletes what the rest does not mention.
+// No process may use the store.
+func Accept(dir string, opt Options) error {
+	opt = opt.withDefaults()
+	lock, err := pebble.LockDirectory(opt.FS.PathJoin(dir, "db"), opt.FS)
+	if err != nil {
+		return openProblem(dir, err)
+	}
+	return errors.Join(takeStock(opt.FS, dir), lock.Close())
+}
+
+// takeStock writes the inventory of a folder that nobody writes to.
+func takeStock(fs vfs.FS, dir string) error {
+	v := newInventory(fs, dir, nil)
+	names, err := fs.List(v.db)
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	manifest := ""
+	for _, name := range names {
+		if rest, ok := strings.CutPrefix(name, "marker.manifest."); ok {
+			_, manifest, _ = strings.Cut(rest, ".") // the last one counts
+		}
+	}
+	if !slices.Contains(names, manifest) {
+		return chat.Errorf(chat.Unavailable, "the store in %s cannot be used: db/%s is missing, without which nothing can be found; restore the last good backup into a new folder", dir, firstOf(manifest, "marker.manifest.*"))
+	}
+	for _, name := range names {
+		if !isListed(name) || isManifest(name) && name != manifest {
+			continue
+		}
+		text, err := readWhole(fs, fs.PathJoin(v.db, name))
+		if err != nil {
+			return err
+		}
+		f := &trackedFile{v: v, name: name, named: true}
+		f.durable.Size = int64(len(text))
+		f.durable.Sum = checksum(text)
+		v.files[name] = f
+	}
+	if v.mark.previews, err = measurePreviews(fs, fs.PathJoin(dir, previewFolder, previewFile)); err != nil {
+		return err
+	}
+	return errors.Join(v.writeMark(), v.save())
+}
+
+// measurePreviews tells what can be read of a preview file.
+func measurePreviews(fs vfs.FS, path string) (m previewMark, err error) {
+	f, err := fs.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return m, err
+	}
+	defer f.Close()
+	r := newPieceReader(f)
+	for {
+		q, _, _, err := r.next()
+		if err != nil {
+			m.size = r.good
+			return m, notEOF(err)
+		}
+		if q.isHeader() {
+			m.generation = uint64(q.after)
+		}
+	}
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
