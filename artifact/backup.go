@@ -11,9 +11,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sealed"
 )
 
 // Entry is one file of a copy of the store.
@@ -57,7 +58,7 @@ func (l *Local) Walk(ctx context.Context, visit func(Entry) error) error {
 		if err := visit(entry); err != nil {
 			return err
 		}
-		b, err := json.Marshal(info)
+		b, err := sealed.Marshal(info)
 		if err != nil {
 			return err
 		}
@@ -154,7 +155,35 @@ func (l *Local) Verify(ctx context.Context) (Report, error) {
 		}
 		return nil
 	})
+	if err == nil {
+		err = l.folders(ctx, func(folder string) error { return l.lostRecords(folder, &report) })
+	}
 	return report, failed("verify artifacts", err)
+}
+
+// lostRecords reports bytes whose record is gone.
+func (l *Local) lostRecords(folder string, report *Report) error {
+	defer l.sessions.lock(folder)()
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // erased a moment ago
+	}
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for _, entry := range entries {
+		there[entry.Name()] = true
+	}
+	for _, entry := range entries {
+		record, _, ok := splitBytes(entry.Name())
+		if ok && !there[record] && !strings.HasSuffix(entry.Name(), unsettled) {
+			report.Problems = append(report.Problems, Problem{
+				Session: filepath.Base(folder), Record: record, What: "its record is missing, so that it cannot be found any more; its bytes are in " + entry.Name(),
+			})
+		}
+	}
+	return nil
 }
 
 func (l *Local) verifyName(ctx context.Context, record string) (int64, error) {

@@ -162,14 +162,23 @@ func TestCrashes(t *testing.T) {
 		}, 1, ""},
 		{"put: bytes placed, no record", func(t *testing.T, l *Local) {
 			put(t, l, "s", "y", "lost upload")
+			unsettle(t, l)
 			_ = os.Remove(record(l.dir, "s", "y"))
 		}, 1, "lost upload"},
+		{"put: record there, bytes not settled", func(t *testing.T, l *Local) {
+			put(t, l, "s", "y", "late")
+			old := bytesFile(record(l.dir, "s", "y"), key("late"))
+			if err := os.Rename(old, old+unsettled); err != nil {
+				t.Fatal(err)
+			}
+		}, 2, ""},
 		{"put: not yet in blobs", func(t *testing.T, l *Local) {
 			put(t, l, "s", "y", "late")
 			_ = os.Remove(l.blob(key("late")))
 		}, 2, ""},
 		{"delete: record gone, bytes left", func(t *testing.T, l *Local) {
 			put(t, l, "s", "y", "lost upload")
+			unsettle(t, l)
 			_ = os.Remove(record(l.dir, "s", "y"))
 			_ = os.Remove(l.blob(key("lost upload")))
 		}, 1, "lost upload"},
@@ -343,6 +352,45 @@ func TestCopyWithoutLinks(t *testing.T) {
 	}
 	if found := holds(t, to, "the same"); found != nil {
 		t.Fatalf("left in %v", found)
+	}
+}
+
+// unsettle gives the bytes of y the name that they have while its record comes or goes.
+func unsettle(t *testing.T, l *Local) {
+	t.Helper()
+	file := bytesFile(filepath.Join(l.folder("s"), key("y")), key("lost upload"))
+	if err := os.Rename(file, file+unsettled); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A record that was deleted or changed is named, and its bytes are kept.
+func TestVerifyFindsLostAndChangedRecords(t *testing.T) {
+	l := open(t, t.TempDir(), Options{})
+	put(t, l, "s", "gone", "its bytes stay")
+	put(t, l, "s", "kind", "text")
+	if err := os.Remove(filepath.Join(l.folder("s"), key("gone"))); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(l.folder("s"), key("kind"))
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rewrite(file, strings.Replace(string(b), "text/plain", "text/pl\x20in", 1)); err != nil {
+		t.Fatal(err)
+	}
+	report, err := l.Verify(t.Context())
+	if err != nil || len(report.Problems) != 2 {
+		t.Fatalf("%+v %v", report, err)
+	}
+	for i, name := range []string{"kind", "gone"} {
+		if report.Problems[i].Record != key(name) {
+			t.Errorf("%s: %+v", name, report.Problems[i])
+		}
+	}
+	if n, _, err := l.Sweep(t.Context()); err != nil || n != 0 {
+		t.Errorf("%d files were swept away, %v", n, err)
 	}
 }
 

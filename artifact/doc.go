@@ -4,7 +4,8 @@
 // # What is on disk
 //
 //	sessions/ab/<hash of session id>/<hash of path>            what is known of one name, as JSON
-//	sessions/ab/<hash of session id>/<hash of path>-<sha256>   its bytes
+//	sessions/ab/<hash of session id>/<hash of path>-<sha256>   its bytes; with .part behind it while the
+//	                                                           record is not there yet or about to go
 //	blobs/ab/<sha256>                                          another link to the same bytes
 //	tmp/                                                       uploads under way
 //	trash/                                                     erased sessions, until the last byte is gone
@@ -22,6 +23,9 @@
 // works.
 //
 // # After a crash
+//
+// A record has a checksum. Bytes without .part and without a record are never what
+// a crash leaves: their record was lost, and Verify says so.
 //
 // A name appears by one rename, after its bytes and the bytes of its record are
 // synced; Put returns when the folder is synced too. A name disappears by one

@@ -24,11 +24,6 @@ func (l *Local) Delete(ctx context.Context, session chat.SessionID, path string)
 	folder := l.folder(session)
 	record := filepath.Join(folder, key(path))
 	defer l.sessions.lock(folder)()
-	err := os.Remove(record)
-	found := err == nil
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return failed("delete an artifact", err)
-	}
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return notFound(path)
@@ -36,11 +31,25 @@ func (l *Local) Delete(ctx context.Context, session chat.SessionID, path string)
 	if err != nil {
 		return failed("delete an artifact", err)
 	}
+	bytes := map[string]string{} // hashes by file
 	for _, entry := range entries {
 		if name, sum, ok := splitBytes(entry.Name()); ok && name == filepath.Base(record) {
-			if err := l.drop(filepath.Join(folder, entry.Name()), sum); err != nil {
+			file := filepath.Join(folder, entry.Name())
+			settled := strings.TrimSuffix(file, unsettled)
+			if err := os.Rename(file, settled+unsettled); err != nil {
 				return failed("delete an artifact", err)
 			}
+			bytes[settled+unsettled] = sum
+		}
+	}
+	err = os.Remove(record)
+	found := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return failed("delete an artifact", err)
+	}
+	for file, sum := range bytes {
+		if err := l.drop(file, sum); err != nil {
+			return failed("delete an artifact", err)
 		}
 	}
 	if err := syncDir(folder); err != nil {
@@ -191,8 +200,9 @@ func (l *Local) sweepFolder(folder string) (count int, bytes int64, err error) {
 			continue
 		}
 		info, err := readRecord(filepath.Join(folder, name))
-		if err != nil || info != nil && info.SHA256 == sum {
-			continue // a damaged record may be mended: its bytes stay
+		lost := info == nil && !strings.HasSuffix(entry.Name(), unsettled)
+		if err != nil || lost || info != nil && info.SHA256 == sum {
+			continue // a damaged or lost record may be mended: its bytes stay
 		}
 		if fi, err := entry.Info(); err == nil {
 			bytes += fi.Size()

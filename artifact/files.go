@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sealed"
 )
 
 // The folders inside a store.
@@ -40,9 +40,24 @@ func (l *Local) blob(sum string) string { return filepath.Join(l.dir, blobsDir, 
 // bytesFile is where the bytes of a name stand, beside its record.
 func bytesFile(record, sum string) string { return record + "-" + sum }
 
+// unsettled ends the name of bytes whose record is not there yet, or is about to
+// go. So bytes without this ending and without a record have lost their record.
+const unsettled = ".part"
+
+// openBytes opens the bytes of a record, settled or not.
+func openBytes(record, sum string) (f *os.File, err error) {
+	place := bytesFile(record, sum)
+	for _, name := range []string{place, place + unsettled, place} { // the last: it was renamed in between
+		if f, err = os.Open(name); !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	return nil, err
+}
+
 // splitBytes takes the name of a bytes file apart.
 func splitBytes(name string) (record, sum string, ok bool) {
-	record, sum, ok = strings.Cut(name, "-")
+	record, sum, ok = strings.Cut(strings.TrimSuffix(name, unsettled), "-")
 	return record, sum, ok && len(record) == keyLen && len(sum) == keyLen
 }
 
@@ -58,7 +73,7 @@ func readRecord(file string) (*Info, error) {
 		return nil, err
 	}
 	var info Info
-	if err := json.Unmarshal(b, &info); err != nil {
+	if err := sealed.Unmarshal(b, &info); err != nil {
 		return nil, fmt.Errorf("record %s: %w", filepath.Base(file), err)
 	}
 	if key(info.Path) != filepath.Base(file) || len(info.SHA256) != keyLen {
@@ -70,7 +85,7 @@ func readRecord(file string) (*Info, error) {
 // writeRecord makes a record appear, whole, in place of an old one. The caller
 // syncs the folder.
 func (l *Local) writeRecord(file string, info Info) error {
-	b, err := json.Marshal(info)
+	b, err := sealed.Marshal(info)
 	if err != nil {
 		return err
 	}

@@ -148,7 +148,8 @@ func (l *Local) publish(session chat.SessionID, up *upload, record, temp string,
 		return err
 	}
 	if old != nil && old.SHA256 != info.SHA256 {
-		return l.drop(bytesFile(record, old.SHA256), old.SHA256)
+		place := bytesFile(record, old.SHA256)
+		return errors.Join(l.drop(place+unsettled, old.SHA256), l.drop(place, old.SHA256))
 	}
 	return nil
 }
@@ -158,23 +159,32 @@ func (l *Local) publish(session chat.SessionID, up *upload, record, temp string,
 func (l *Local) link(temp, record string, info Info) error {
 	defer l.contents.lock(info.SHA256)()
 	blob, place := l.blob(info.SHA256), bytesFile(record, info.SHA256)
+	part := place + unsettled
 	kept := whole(place, info) // put again as it was
-	shared := !kept && whole(blob, info) && os.Link(blob, place) == nil
+	if err := remove(part); err != nil && !kept {
+		return err
+	}
+	shared := !kept && whole(blob, info) && os.Link(blob, part) == nil
 	if !kept && !shared {
 		// Not there yet, damaged, no more links, or links are not to be had:
 		// these bytes get a file of their own.
-		if err := os.Rename(temp, place); err != nil {
+		if err := os.Rename(temp, part); err != nil {
 			return err
 		}
 	}
 	if err := l.writeRecord(record, info); err != nil {
 		if !kept {
-			err = errors.Join(err, remove(place))
+			err = errors.Join(err, remove(part))
 		}
 		return err
 	}
 	if err := syncDir(filepath.Dir(record)); err != nil {
 		return err
+	}
+	if !kept {
+		if err := os.Rename(part, place); err != nil {
+			return err
+		}
 	}
 	if !shared && !kept {
 		// Without the entry equal bytes are stored again; nothing else is lost.

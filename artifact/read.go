@@ -48,7 +48,7 @@ func openName(record string) (*os.File, *Info, error) {
 	if err != nil || info == nil {
 		return nil, nil, err
 	}
-	f, err := os.Open(bytesFile(record, info.SHA256))
+	f, err := openBytes(record, info.SHA256)
 	if err != nil {
 		return nil, nil, err
 	}
