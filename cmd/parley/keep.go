@@ -13,6 +13,7 @@ import (
 
 	"github.com/parley-hq/parley/artifact"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sealed"
 	"github.com/parley-hq/parley/journal"
 )
 
@@ -104,7 +105,7 @@ type verifyLine struct {
 func (p *parley) verify(ctx context.Context, line func(v any) error) error {
 	last := time.Now()
 	var broken error
-	problems, report, err := damage(ctx, p.journal, p.artifacts, func(v journal.VerifyProgress) {
+	problems, report, err := damage(ctx, p.journal, p.artifacts, p.cfg.Data, func(v journal.VerifyProgress) {
 		if time.Since(last) > 200*time.Millisecond && broken == nil {
 			last = time.Now()
 			broken = line(verifyLine{Sessions: v.Sessions, Events: v.Events})
@@ -113,14 +114,35 @@ func (p *parley) verify(ctx context.Context, line func(v any) error) error {
 	if err = errors.Join(err, broken); err != nil {
 		return err
 	}
+	if p.x1 != nil {
+		what, err := p.x1.VerifyArchive(ctx)
+		if err != nil {
+			what = "the archive of x1 cannot be read: " + err.Error()
+		}
+		if what != "" {
+			problems = append(problems, what)
+		}
+	}
 	return line(verifyLine{
 		Sessions: report.Sessions, Events: report.Events, Done: true, Problems: problems,
 		Found: report.Found + uint64(len(problems)-len(report.Damage)),
 	})
 }
 
+// smallFiles words what is wrong with the small files of a data folder. One that is
+// not there was not needed yet, or is made anew at the start, which says so.
+func smallFiles(data string) (problems []string) {
+	for _, name := range []string{"signing-key", "x1-credentials.key", "x1-archive.json"} {
+		var content json.RawMessage
+		if err := sealed.ReadFile(filepath.Join(data, name), &content); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			problems = append(problems, name+": "+err.Error())
+		}
+	}
+	return problems
+}
+
 // damage walks the artifacts and a store and words what is wrong.
-func damage(ctx context.Context, j *journal.Journal, files *artifact.Local, tell func(journal.VerifyProgress)) ([]string, journal.VerifyReport, error) {
+func damage(ctx context.Context, j *journal.Journal, files *artifact.Local, data string, tell func(journal.VerifyProgress)) ([]string, journal.VerifyReport, error) {
 	stored, err := files.Verify(ctx)
 	if err != nil {
 		return nil, journal.VerifyReport{}, err
@@ -143,7 +165,12 @@ func damage(ctx context.Context, j *journal.Journal, files *artifact.Local, tell
 		problems = append(problems, d.String())
 	}
 	for _, d := range stored.Problems {
-		problems = append(problems, "session "+harmed[d.Session]+": artifact "+firstOf(d.Path, d.Record)+": "+d.What)
+		problems = append(problems, artifactProblem(harmed[d.Session], d))
 	}
-	return problems, report, err
+	return append(problems, smallFiles(data)...), report, err
+}
+
+// artifactProblem words damage of a file of a session.
+func artifactProblem(session string, d artifact.Problem) string {
+	return "session " + session + ": artifact " + firstOf(d.Path, d.Record) + ": " + d.What
 }

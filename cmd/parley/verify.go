@@ -16,17 +16,27 @@ import (
 type VerifyCmd struct {
 	remote `embed:""`
 	Data   string `help:"Data folder of a stopped server, read without changing it. Otherwise the running server is asked." placeholder:"DIR"`
+	Accept bool   `help:"Give up what is missing in the store of --data, so that a server starts on it again. Keep a copy of the folder first."`
 }
 
 // Run prints every problem on a line of its own, then a summary.
 func (c *VerifyCmd) Run(ctx context.Context, std *stdio) error {
+	if c.Accept && c.Data == "" {
+		return errors.New("--accept needs --data: it changes the data folder of a stopped server")
+	}
 	p := newProgress(std.err)
 	defer p.end()
 	check := c.running
+	if c.Accept {
+		if err := journal.Accept(storeDir(c.Data), journal.Options{}); err != nil {
+			return err
+		}
+		fmt.Fprintf(std.err, "the store in %s is taken as it is; what was missing is given up\n", c.Data)
+	}
 	if c.Data != "" {
 		check = c.stopped
 	}
-	sessions, events, problems, err := check(ctx, p)
+	sessions, events, problems, err := check(ctx, std, p)
 	p.end()
 	if err != nil {
 		return err
@@ -41,7 +51,7 @@ func (c *VerifyCmd) Run(ctx context.Context, std *stdio) error {
 	return nil
 }
 
-func (c *VerifyCmd) running(ctx context.Context, p *progress) (sessions, events uint64, problems []string, err error) {
+func (c *VerifyCmd) running(ctx context.Context, _ *stdio, p *progress) (sessions, events uint64, problems []string, err error) {
 	cl, err := c.client()
 	if err != nil {
 		return 0, 0, nil, err
@@ -70,17 +80,26 @@ func problemText(raw json.RawMessage) string {
 	return string(raw)
 }
 
-func (c *VerifyCmd) stopped(ctx context.Context, p *progress) (sessions, events uint64, problems []string, err error) {
+func (c *VerifyCmd) stopped(ctx context.Context, std *stdio, p *progress) (sessions, events uint64, problems []string, err error) {
 	dir := storeDir(c.Data)
 	if _, err := os.Stat(dir); err != nil {
 		return 0, 0, nil, fmt.Errorf("%s is not the data folder of a server: there is no store in it", c.Data)
 	}
+	files := artifact.Inspect(artifactDir(c.Data))
 	j, err := journal.OpenReadOnly(dir, journal.Options{})
 	if err != nil {
+		// The files can be looked at all the same.
+		report, ferr := files.Verify(ctx)
+		if ferr != nil {
+			return 0, 0, nil, errors.Join(err, ferr)
+		}
+		for _, d := range report.Problems {
+			fmt.Fprintln(std.out, plain(artifactProblem("with the hash "+d.Session, d)))
+		}
 		return 0, 0, nil, err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	problems, report, err := damage(ctx, j, artifact.Inspect(artifactDir(c.Data)), func(v journal.VerifyProgress) {
+	problems, report, err := damage(ctx, j, files, c.Data, func(v journal.VerifyProgress) {
 		p.say("checked %s, %s", many(v.Sessions, "session", "sessions"), many(v.Events, "event", "events"))
 	})
 	return report.Sessions, report.Events, problems, err

@@ -2,6 +2,7 @@ package nemo
 
 import (
 	"sync/atomic"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,17 +130,27 @@ func TestEndsBeforeTheFirstPong(t *testing.T) {
 func TestMarkLines(t *testing.T) {
 	k := markKey{"3f2a", 7}
 	l := markLine{place{chat.Cursor{Seq: 42, Blocks: []chat.Mark{{Block: "b7", Bytes: 120}}}, 40, 41, 39}, time.Unix(1_800_000_000, 0), cutOff}
-	line := string(appendMark(nil, k, l))
+	line := strings.TrimSuffix(string(appendMark(nil, k, l)), "\n")
 	gotK, gotL, drop, ok := parseMark(line)
 	if !ok || drop || gotK != k || !gotL.at.same(l.at) || !gotL.when.Equal(l.when) || gotL.state != l.state {
 		t.Errorf("%q is read as %v %v", line, gotK, gotL)
 	}
-	if k, _, drop, ok := parseMark("3f2a 7 - 0 0 0 0 - ."); !ok || !drop || k.no != 7 {
+	if k, _, drop, ok := parseMark(strings.TrimSuffix(string(appendMarkSum(nil, "3f2a 7 - 0 0 0 0 - ")), "\n")); !ok || !drop || k.no != 7 {
 		t.Error("a dropped mark is not read as such")
 	}
-	for _, bad := range []string{"", "3f2a 7", line[:len(line)-3], "3f2a x 42 4 0 0 1 left .", "3f2a 7 ~ 4 0 0 1 left .", "3f2a 7 42 x 0 0 1 left .", "3f2a 7 42 4 x 0 1 left .", "3f2a 7 42 4 0 0 x left ."} {
-		if _, _, _, ok := parseMark(bad); ok {
+	for _, bad := range []string{"", "3f2a 7", "3f2a x 42 4 0 0 1 left ", "3f2a 7 ~ 4 0 0 1 left ", "3f2a 7 42 x 0 0 1 left ", "3f2a 7 42 4 x 0 1 left ", "3f2a 7 42 4 0 0 x left "} {
+		if _, _, _, ok := parseMark(bad + markSum(bad)); ok {
 			t.Errorf("%q is taken for a mark", bad)
+		}
+	}
+	for i := range line {
+		if _, _, _, ok := parseMark(line[:i]); ok {
+			t.Errorf("%q is taken for a mark", line[:i])
+		}
+		changed := []byte(line)
+		changed[i] ^= 1
+		if _, _, _, ok := parseMark(string(changed)); ok {
+			t.Errorf("%q is taken for a mark", changed)
 		}
 	}
 }

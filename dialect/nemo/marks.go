@@ -3,6 +3,7 @@ package nemo
 import (
 	"bufio"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -83,11 +84,17 @@ func (m *marks) read() {
 		return
 	}
 	defer f.Close()
-	lines := bufio.NewScanner(f)
+	lines, damaged := bufio.NewScanner(f), 0
+	defer func() {
+		if damaged > 0 {
+			m.log.Warn("delivery marks are damaged and were dropped; clients may see text twice", "file", m.path, "lines", damaged, "err", lines.Err())
+		}
+	}()
 	for lines.Scan() {
 		k, l, drop, ok := parseMark(lines.Text())
 		switch {
 		case !ok:
+			damaged++
 		case drop:
 			delete(m.all, k)
 		case m.now().Sub(l.when) < marksFor:
@@ -100,8 +107,9 @@ func (m *marks) read() {
 }
 
 func parseMark(s string) (k markKey, l markLine, drop, ok bool) {
+	at := strings.LastIndexByte(s, ' ') + 1
 	fields := strings.Fields(s)
-	if len(fields) != 9 || fields[8] != "." {
+	if len(fields) != 9 || fields[8] != markSum(s[:at]) {
 		return k, l, false, false
 	}
 	no, err := strconv.ParseUint(fields[1], 10, 64)
@@ -129,8 +137,16 @@ func parseMark(s string) (k markKey, l markLine, drop, ok bool) {
 }
 
 func appendMark(b []byte, k markKey, l markLine) []byte {
-	return fmt.Appendf(b, "%s %d %s %d %d %d %d %s .\n", k.key, k.no, l.at.Cursor, l.at.Base, l.at.Held, l.at.Shown, l.when.Unix(), l.state)
+	return appendMarkSum(b, "%s %d %s %d %d %d %d %s ", k.key, k.no, l.at.Cursor, l.at.Base, l.at.Held, l.at.Shown, l.when.Unix(), l.state)
 }
+
+// appendMarkSum ends a line with its checksum.
+func appendMarkSum(b []byte, format string, args ...any) []byte {
+	line := fmt.Sprintf(format, args...)
+	return append(append(append(b, line...), markSum(line)...), '\n')
+}
+
+func markSum(line string) string { return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(line))) }
 
 // load returns what is known, by key and in the order of numbers.
 func (m *marks) load() map[string][]leftover {
@@ -167,7 +183,7 @@ func (m *marks) drop(key string, no uint64) {
 		return
 	}
 	delete(m.all, markKey{key, no})
-	m.write(fmt.Appendf(nil, "%s %d - 0 0 0 0 - .\n", key, no))
+	m.write(appendMarkSum(nil, "%s %d - 0 0 0 0 - ", key, no))
 }
 
 // write appends a line; the caller holds mu.

@@ -6,10 +6,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sealed"
 )
 
 // Role is what a credential is for.
@@ -100,24 +99,22 @@ type keyring struct {
 	now func() time.Time
 }
 
-func openKeyring(dir string, now func() time.Time) (*keyring, error) {
+func openKeyring(dir string, now func() time.Time, log *slog.Logger) (*keyring, error) {
 	k := &keyring{key: make([]byte, 32), now: now}
 	_, _ = rand.Read(k.key) // never fails
 	if dir == "" {
 		return k, nil
 	}
 	file := filepath.Join(dir, "x1-credentials.key")
-	b, err := os.ReadFile(file)
-	switch {
-	case err == nil && len(b) == len(k.key):
-		k.key = b
-		return k, nil
-	case err == nil:
-		return nil, fmt.Errorf("%s is damaged; remove it to begin with a new key", file)
-	case !errors.Is(err, fs.ErrNotExist):
+	key, made, err := sealed.Key(file, len(k.key))
+	if err != nil {
 		return nil, err
 	}
-	return k, os.WriteFile(file, k.key, 0o600)
+	if made {
+		log.Info("a new key for x1 credentials was made; credentials that were given out before are refused", "file", file)
+	}
+	k.key = key
+	return k, nil
 }
 
 func (k *keyring) sign(name string) string {

@@ -23,16 +23,17 @@ type projector struct {
 	acks *acks
 	wake chan struct{} // the queue has something; room for one
 
-	mu     sync.Mutex
-	lanes  map[chat.SessionID]*lane
-	queue  []job
-	spare  []job
-	bytes  int
-	whole  bool // all that was stored before this process is in the archive
-	closed bool // nobody publishes; sessions only fall back
-	ill    int  // lanes that have fallen back
-	erased int  // sessions that the archive has to forget
-	calm   chan struct{}
+	mu      sync.Mutex
+	archive jetstream.Stream // while it publishes
+	lanes   map[chat.SessionID]*lane
+	queue   []job
+	spare   []job
+	bytes   int
+	whole   bool // all that was stored before this process is in the archive
+	closed  bool // nobody publishes; sessions only fall back
+	ill     int  // lanes that have fallen back
+	erased  int  // sessions that the archive has to forget
+	calm    chan struct{}
 }
 
 // lane is one session on its way out. Guarded by projector.mu, down to gone, and
@@ -271,6 +272,9 @@ func (p *projector) forgotten(ctx context.Context, id chat.SessionID) bool {
 // coming in be stored, what is left. It returns when nothing is under way.
 func (p *projector) run(ctx context.Context, conn *nats.Conn, js jetstream.JetStream, stream jetstream.Stream, quiet func()) error {
 	out := &outlet{p: p, conn: conn, stream: stream}
+	p.inspect(ctx, stream)
+	p.show(stream)
+	defer p.show(nil)
 	if err := p.acks.open(ctx, out); err != nil {
 		return err
 	}
@@ -305,7 +309,7 @@ func (p *projector) run(ctx context.Context, conn *nats.Conn, js jetstream.JetSt
 				p.acks.expire(0) // nobody will acknowledge what was sent before
 			}
 			p.acks.expire(ackWait)
-			p.save(false)
+			p.save(late, stream, false)
 		case <-ctx.Done():
 			quiet()
 			p.finish(late, out)
@@ -347,7 +351,7 @@ func (p *projector) finish(ctx context.Context, out *outlet) {
 		done()
 	}
 	p.admit(false)
-	p.save(true)
+	p.save(ctx, out.stream, true)
 }
 
 // admit says whether what is stored is queued; else sessions fall back.
@@ -368,7 +372,7 @@ func (p *projector) batch() []job {
 }
 
 // save writes down up to which moment everything is in the archive.
-func (p *projector) save(clean bool) {
+func (p *projector) save(ctx context.Context, stream jetstream.Stream, clean bool) {
 	p.mu.Lock()
 	at := chat.AtOf(p.d.opt.Now())
 	whole := p.whole
@@ -389,7 +393,17 @@ func (p *projector) save(clean bool) {
 	if oldest, ok := p.acks.oldest(); ok {
 		at = min(at, oldest)
 	}
-	if err := p.mark.save(at, whole, clean); err != nil {
+	archive := func() *archiveState {
+		if p.d.opt.External {
+			return nil // others may change it
+		}
+		s, err := stateOf(ctx, stream)
+		if err != nil {
+			p.d.log.WarnContext(ctx, "the archive of x1 does not tell its state", "err", err)
+		}
+		return s
+	}
+	if err := p.mark.save(at, whole, clean, archive); err != nil {
 		p.d.log.Warn("the watermark of the archive could not be written", "err", err)
 	}
 }

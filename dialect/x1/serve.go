@@ -29,6 +29,7 @@ type sessions interface {
 	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
 	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, line, reason string) (chat.StopResult, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
+	All(ctx context.Context) iter.Seq2[chat.Session, error]
 }
 
 // Options of the dialect.
@@ -99,7 +100,7 @@ func New(opt Options) (*Dialect, error) {
 	}
 	d := &Dialect{opt: opt, log: opt.Logger.With("dialect", "x1")}
 	var err error
-	if d.keys, err = openKeyring(opt.Dir, opt.Now); err != nil {
+	if d.keys, err = openKeyring(opt.Dir, opt.Now, d.log); err != nil {
 		return nil, err
 	}
 	d.attend = newAttendance(d)

@@ -2,25 +2,26 @@ package x1
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sealed"
 )
 
 // watermark remembers, over the end of the process, up to which moment all that
 // is stored is in the archive. Only sessions that were active since then are
 // looked at when the next process starts, however many there are.
 type watermark struct {
-	file  string
-	from  chat.At // what the last process left
-	clean bool    // it ended in order
+	file    string
+	from    chat.At       // what the last process left
+	clean   bool          // it ended in order
+	doubt   string        // why the file cannot be trusted
+	absent  bool          // there was none
+	archive *archiveState // when it was written; nil means not known
 
 	mu    sync.Mutex
 	known []string // workspaces
@@ -32,6 +33,8 @@ type marked struct {
 	At         chat.At  `json:"archived_until"`
 	Workspaces []string `json:"workspaces"`
 	Clean      bool     `json:"clean"`
+
+	Archive *archiveState `json:"archive,omitempty"`
 }
 
 // openWatermark reads the file, or begins with now: an archive that was never
@@ -42,21 +45,24 @@ func openWatermark(dir string, now func() time.Time) (*watermark, error) {
 		return w, nil
 	}
 	w.file = filepath.Join(dir, "x1-archive.json")
-	b, err := os.ReadFile(w.file)
+	var m marked
+	err := sealed.ReadFile(w.file, &m)
 	switch {
 	case err == nil:
-		var m marked
-		if err := json.Unmarshal(b, &m); err != nil {
-			return nil, fmt.Errorf("%s is damaged (remove it to begin anew from now on): %w", w.file, err)
-		}
-		w.from, w.clean = m.At, m.Clean
+		w.from, w.clean, w.archive = m.At, m.Clean, m.Archive
 		for _, s := range m.Workspaces {
 			w.add(s)
 		}
-	case !errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist):
+		w.absent = true
+		return w, nil // written once the archive was looked at
+	case errors.Is(err, sealed.ErrDamaged):
+		w.doubt = w.file + " is damaged"
+		return w, nil
+	default:
 		return nil, err
 	}
-	return w, w.write(marked{At: w.from, Workspaces: w.known})
+	return w, w.write(marked{At: w.from, Workspaces: w.known, Archive: w.archive})
 }
 
 // learn notes the workspace that a session begins in.
@@ -86,17 +92,26 @@ func (w *watermark) workspaces() []string {
 }
 
 // save writes the mark. Until the past was looked at it stays where it was.
-func (w *watermark) save(at chat.At, whole, clean bool) error {
+// It asks for the state of the archive only when it writes.
+func (w *watermark) save(at chat.At, whole, clean bool, archive func() *archiveState) error {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	if !whole {
 		at = w.from
 	}
 	// Less than the slack behind is as good as now.
 	if !clean && w.saved != 0 && at-w.saved < chat.At((slack/10).Microseconds()) {
+		w.mu.Unlock()
 		return nil
 	}
-	if err := w.write(marked{At: at, Workspaces: w.known, Clean: clean && whole}); err != nil {
+	w.mu.Unlock() // what is stored must not wait for NATS
+	var state *archiveState
+	if whole {
+		state = archive()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.archive = state
+	if err := w.write(marked{At: at, Workspaces: w.known, Clean: clean && whole, Archive: w.archive}); err != nil {
 		return err
 	}
 	w.saved = at
@@ -107,12 +122,5 @@ func (w *watermark) write(m marked) error {
 	if w.file == "" {
 		return nil
 	}
-	b, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(w.file+".new", b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(w.file+".new", w.file)
+	return sealed.WriteFile(w.file, m)
 }

@@ -4,9 +4,9 @@ package sealed
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/parley-hq/parley/internal/json"
 	"hash/crc32"
 	"os"
 	"path/filepath"

@@ -1,10 +1,12 @@
 package sealed
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -43,5 +45,29 @@ func TestDamageIsNoticed(t *testing.T) {
 	}
 	if _, err := Marshal(struct{}{}); err == nil {
 		t.Error("an object without members was taken")
+	}
+}
+
+// A key stays the same until its file is gone; a damaged one is not used.
+func TestKey(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "key")
+	first, made, err := Key(file, 32)
+	if err != nil || !made || len(first) != 32 {
+		t.Fatal(first, made, err)
+	}
+	if again, made, err := Key(file, 32); err != nil || made || !bytes.Equal(again, first) {
+		t.Fatal(again, made, err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[10] ^= 1
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Key(file, 32); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), file) {
+		t.Fatal(err)
 	}
 }
