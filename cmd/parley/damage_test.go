@@ -246,8 +246,19 @@ func TestEveryFileOfTheDataFolderDamaged(t *testing.T) {
 	}
 	fill(1)
 	idle()
-	copyFolder(t, live, older)
+	c.Close()
+	if code := s.stop(); code != exitOK {
+		t.Fatal(code, s.log)
+	}
+	s = begin(t, live, true) // what was logged moves to tables
+	c = dial(t, s.url)
 	fill(2)
+	idle()
+	copyFolder(t, live, older)
+	if _, err := c.Delete(ctx, "files-2"); err != nil { // moves the rest, and writes the manifest
+		t.Fatal(err)
+	}
+	fill(3)
 	want := idle()
 	copyFolder(t, live, killed) // nothing is under way: this is what a kill leaves
 	c.Close()
