@@ -22,7 +22,6 @@ type snapshots struct {
 	mu    sync.Mutex
 	disk  *vfs.MemFS
 	rng   *rand.Rand
-	every int
 	ops   int
 	acked uint64
 	take  func(fs *vfs.MemFS, kind string, acked uint64)
@@ -36,11 +35,13 @@ func (s *snapshots) MaybeError(op errorfs.Op) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ops++; s.ops%s.every != 0 || s.take == nil {
-		return nil
+	s.ops++
+	percents := []int{0, 30, 60, 100} // of what is not synced; all of it is what a kill leaves
+	if op.Path != "/data/db" {        // before names are synced, many things can be left
+		percents = percents[s.rng.IntN(4):][:1]
 	}
-	for kind, percent := range map[string]int{"power cut": 0, "power cut, some of it stored": 50, "kill": 100} {
-		kind = fmt.Sprintf("%s before step %d, %v", kind, s.ops, op)
+	for _, percent := range percents {
+		kind := fmt.Sprintf("crash before step %d, %v, %d %% of the rest stored", s.ops, op, percent)
 		s.take(s.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: s.rng}), kind, s.acked)
 	}
 	return nil
@@ -58,7 +59,7 @@ func TestACrashAtAnyStepFitsTheInventory(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []SyncMode{SyncAlways, SyncInterval} {
 		disk := vfs.NewCrashableMem()
-		s := &snapshots{disk: disk, rng: rand.New(rand.NewPCG(1, 2)), every: 7}
+		s := &snapshots{disk: disk, rng: rand.New(rand.NewPCG(1, 2))}
 		tried := 0
 		s.take = func(fs *vfs.MemFS, kind string, acked uint64) {
 			tried++
@@ -105,7 +106,7 @@ func TestACrashAtAnyStepFitsTheInventory(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if tried < 75 {
+		if tried < 300 {
 			t.Errorf("only %d crashes", tried)
 		}
 	}
