@@ -99,15 +99,18 @@ func (s *Server) guard(route Route) http.Handler {
 				return
 			}
 		}
-		if err == nil && !a.Open() {
+		bound := err == nil && !a.Open()
+		if bound {
 			// Neither the request nor a stream that it opens outlives the credential.
 			ctx = wire.Bind(ctx, func(ctx context.Context) (context.Context, context.CancelFunc) { return a.Context(ctx, caller) })
 			var release context.CancelFunc
 			ctx, release = a.Context(ctx, caller)
 			defer release()
-			defer boundBody(ctx, w, r)()
 		}
-		r = r.WithContext(ctx)
+		r = r.WithContext(ctx) // a copy: net/http looks at the body of the original
+		if bound {
+			defer boundBody(w, r)()
+		}
 		if !route.Upload && !route.LongBody && r.Body != nil && r.Body != http.NoBody {
 			if r.ContentLength > s.opt.MaxBody {
 				swallow(w, r)
@@ -163,7 +166,8 @@ func (b *timedBody) Read(p []byte) (int, error) {
 
 // boundBody ends the reading of a body when the request's context ends with its
 // credential: a body may go on for hours. The function releases it.
-func boundBody(ctx context.Context, w http.ResponseWriter, r *http.Request) (release func()) {
+func boundBody(w http.ResponseWriter, r *http.Request) (release func()) {
+	ctx := r.Context()
 	if r.Body == nil || r.Body == http.NoBody {
 		return func() {}
 	}
