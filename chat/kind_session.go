@@ -13,6 +13,8 @@ type SessionStarted struct {
 	Members   []Member        `json:"members,omitempty"`
 	ForkedOf  SessionID       `json:"forked_of,omitempty"`
 	ForkedAt  Seq             `json:"forked_at,omitempty"`
+	Parent    SessionID       `json:"parent,omitempty"`   // the session whose agent started this one
+	Grant     string          `json:"grant_id,omitempty"` // that allowed the start
 	AgentID   string          `json:"agent_id,omitempty"` // x1's spelling of agent
 }
 
@@ -25,7 +27,8 @@ type SessionUpdated struct {
 	Settings *Settings       `json:"settings,omitempty"` // all of them anew
 	Members  *[]Member       `json:"members,omitempty"`
 	Summary  *string         `json:"summary,omitempty"`
-	Compact  bool            `json:"compact,omitempty"` // the past is to be summarised before an agent goes on
+	Compact  bool            `json:"compact,omitempty"`  // the past is to be summarised before an agent goes on
+	Detached bool            `json:"detached,omitempty"` // the session has no parent any more
 }
 
 // SessionCompleted ends a session; a later user message reopens it.

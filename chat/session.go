@@ -36,6 +36,8 @@ type Session struct {
 	OpenPrompts int             `json:"open_prompts"`
 	ForkedOf    SessionID       `json:"forked_of,omitempty"`
 	ForkedAt    Seq             `json:"forked_at,omitempty"`
+	Parent      SessionID       `json:"parent,omitempty"`   // the session whose agent started this one; only the server sets it
+	Grant       string          `json:"grant_id,omitempty"` // that allowed the start; only the server sets it
 	CreatedAt   At              `json:"created_at"`
 	UpdatedAt   At              `json:"updated_at"` // the last event's
 	Last        Seq             `json:"last"`       // the last event's

@@ -290,7 +290,7 @@ func (s *State) begin(e *Event, b SessionStarted) {
 	s.Session = Session{
 		ID: e.Session, Workspace: first(b.Workspace, DefaultWorkspace), Owner: e.Actor, Members: b.Members,
 		Agent: b.Agent, Title: b.Title, Metadata: b.Metadata, Policy: Policy(first(string(b.Policy), string(Queue))), Settings: b.Settings,
-		Status: Idle, ForkedOf: b.ForkedOf, ForkedAt: b.ForkedAt, CreatedAt: e.At, UpdatedAt: e.At, Last: e.Seq,
+		Status: Idle, ForkedOf: b.ForkedOf, ForkedAt: b.ForkedAt, Parent: b.Parent, Grant: b.Grant, CreatedAt: e.At, UpdatedAt: e.At, Last: e.Seq,
 	}
 }
 
@@ -318,6 +318,9 @@ func (s *State) update(b SessionUpdated) {
 	}
 	if b.Compact {
 		s.Compact = s.Last
+	}
+	if b.Detached {
+		s.Session.Parent, s.Session.Grant = "", ""
 	}
 }
 

@@ -65,7 +65,8 @@ func (s *Sessions) eraseFiles(ctx context.Context, id chat.SessionID, sum *chat.
 }
 
 // Import stores a whole log that was exported before, byte for byte, under its
-// own id, which must be free. It needs the scope admin.
+// own id, which must be free. It needs the scope admin. A session that was a
+// child of another one is none afterwards, which its last event says.
 func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) (chat.Session, error) {
 	if !c.Has(chat.ScopeAdmin) {
 		return chat.Session{}, chat.Errorf(chat.Denied, "importing needs the scope admin")
@@ -75,7 +76,7 @@ func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID,
 	}
 	r := s.room(id)
 	defer r.leave()
-	err := r.do(ctx, &request{alone: func(ctx context.Context, r *room) error { return s.log.Import(ctx, r.id, facts) }})
+	err := r.do(ctx, &request{alone: func(ctx context.Context, r *room) error { return s.log.Import(ctx, r.id, s.detached(ctx, r, facts)) }})
 	if err != nil {
 		return chat.Session{}, err
 	}

@@ -169,6 +169,7 @@ func (k *forking) rename(fact *chat.Fact) (chat.Fact, error) {
 	e.Parent = chat.EventID(k.id(chat.EventPrefix, string(e.Parent)))
 	if b, ok := e.Body.(chat.SessionStarted); ok && e.Seq == 1 {
 		b.Workspace, b.Members, b.ForkedOf, b.ForkedAt = k.caller.In(), nil, k.from.ID, k.wish.After
+		b.Parent, b.Grant = "", "" // a fork is nobody's child
 		d := chat.NewDraft(b)
 		if err := d.Settle(); err != nil {
 			return chat.Fact{}, err

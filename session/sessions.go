@@ -64,15 +64,19 @@ func (s *Sessions) create(ctx context.Context, c chat.Caller, n chat.NewSession)
 	if n.ID.System() && c.Actor != chat.System {
 		return sess, false, errForeign{}
 	}
-	draft := chat.NewDraft(chat.SessionStarted{
+	return s.begin(ctx, c, n, chat.SessionStarted{
 		Agent: n.Agent, Title: n.Title, Metadata: n.Metadata, Workspace: c.In(), Policy: n.Policy, Settings: n.Settings, Members: n.Members,
 	})
+}
+
+func (s *Sessions) begin(ctx context.Context, c chat.Caller, n chat.NewSession, body chat.SessionStarted) (sess chat.Session, created bool, err error) {
+	draft := chat.NewDraft(body)
 	if err := draft.Settle(); err != nil {
 		return sess, false, err
 	}
 	r := s.room(n.ID)
 	defer r.leave()
-	cr := &creating{caller: c, wanted: n, draft: draft}
+	cr := &creating{caller: c, wanted: n, parent: body.Parent, draft: draft}
 	if err := r.do(ctx, &request{rules: cr, create: true}); err != nil {
 		return chat.Session{}, false, err
 	}
@@ -83,6 +87,7 @@ func (s *Sessions) create(ctx context.Context, c chat.Caller, n chat.NewSession)
 type creating struct {
 	caller  chat.Caller
 	wanted  chat.NewSession
+	parent  chat.SessionID
 	draft   chat.Draft
 	number  chat.Number
 	session chat.Session
@@ -100,7 +105,7 @@ func (cr *creating) decide(d *decision) error {
 	if cr.created = d.state == nil; cr.created {
 		d.state = &chat.State{Number: cr.number}
 		d.add(cr.caller.Actor, cr.draft, "")
-	} else if err := sameSession(cr.caller, cr.wanted, &d.state.Session); err != nil {
+	} else if err := sameSession(cr.caller, cr.wanted, cr.parent, &d.state.Session); err != nil {
 		return err
 	}
 	cr.session = d.state.Session
@@ -109,7 +114,7 @@ func (cr *creating) decide(d *decision) error {
 
 // sameSession reports why the session that is there cannot be taken for the one
 // that is wanted.
-func sameSession(c chat.Caller, n chat.NewSession, have *chat.Session) error {
+func sameSession(c chat.Caller, n chat.NewSession, parent chat.SessionID, have *chat.Session) error {
 	if c.RoleIn(have) == "" {
 		return errForeign{}
 	}
@@ -117,7 +122,7 @@ func sameSession(c chat.Caller, n chat.NewSession, have *chat.Session) error {
 	if policy == "" {
 		policy = chat.Queue
 	}
-	if have.Owner.Same(c.Actor) && have.Workspace == c.In() && have.Agent == n.Agent && have.Title == n.Title &&
+	if have.Parent == parent && have.Owner.Same(c.Actor) && have.Workspace == c.In() && have.Agent == n.Agent && have.Title == n.Title &&
 		bytes.Equal(have.Metadata, n.Metadata) && have.Policy == policy && have.Settings.Same(&n.Settings) && slices.Equal(have.Members, n.Members) {
 		return nil
 	}

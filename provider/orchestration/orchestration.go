@@ -8,14 +8,17 @@
 //	events   {session_id, after, limit}            what a child's log has
 //
 // Authority is always that the child's parent is the session that asks. Depth is
-// one: a child has no children. A child that ends, fails or has something to say to
-// its parent (agent.message_to_caller) wakes it with a user message.
+// one: a child has no children, so a wake never leads to another wake. A child that
+// ends, fails or has something to say to its parent (agent.message_to_caller) wakes
+// it with a user message.
 //
 // # What is stored
 //
-// A child knows its parent in its metadata, the parent has an event
-// x1.child.spawned per child. Wakes have idempotency keys made of the event that
-// caused them, so they can be repeated: after a crash they are.
+// A child has its parent in its record ([chat.Session.Parent]), which only the
+// server writes; its metadata, which clients write, is not read. The parent has an
+// event x1.child.spawned per child. What the parent says to a child comes by [via],
+// which no dialect uses. Wakes have idempotency keys made of the event that caused
+// them, so they can be repeated: after a crash they are.
 //
 // # Concurrency
 //
@@ -36,7 +39,7 @@ import (
 
 // Sessions is the door to the conversations.
 type Sessions interface {
-	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
+	CreateChild(ctx context.Context, parent chat.SessionID, n chat.NewSession, grant string) (chat.Session, bool, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
@@ -80,22 +83,10 @@ func (o *Orchestration) Provider() provider.Provider {
 const (
 	spawnedType = "x1.child.spawned"
 	childPrefix = "child-" // of the ids of children
+
+	// via marks what a parent said to its child. Clients cannot set it.
+	via = "orchestration"
 )
-
-// kin is what a session's metadata says of its parent.
-type kin struct {
-	X1 struct {
-		Parent chat.SessionID `json:"parent,omitempty"`
-		Call   string         `json:"tool_use_id,omitempty"`
-		Grant  string         `json:"grant_id,omitempty"`
-	} `json:"x1_parent"`
-}
-
-func parentOf(s *chat.Session) kin {
-	var k kin
-	_ = json.Unmarshal(s.Metadata, &k) // other people's metadata may be anything
-	return k
-}
 
 // parent is the session that asks.
 func (o *Orchestration) parent(ctx context.Context, c provider.Call) (chat.Session, error) {
@@ -112,7 +103,7 @@ func (o *Orchestration) child(ctx context.Context, c provider.Call, id chat.Sess
 		return chat.Session{}, none
 	}
 	sess, err := o.opt.Sessions.Get(ctx, chat.Trusted, id)
-	if chat.CodeOf(err) == chat.NotFound || err == nil && parentOf(&sess).X1.Parent != c.Session {
+	if chat.CodeOf(err) == chat.NotFound || err == nil && sess.Parent != c.Session {
 		return sess, none
 	}
 	return sess, err
@@ -146,27 +137,26 @@ func (o *Orchestration) spawn(ctx context.Context, c provider.Call, q spawnAsk) 
 	if err != nil {
 		return nil, err
 	}
-	if parentOf(&parent).X1.Parent != "" {
+	if parent.Parent != "" { // before a grant is used up
 		return nil, chat.Errorf(chat.Denied, "a child has no children of its own; ask the parent to start another one")
 	}
 	child, created, err := o.bear(ctx, &parent, &q)
 	if err != nil {
 		return nil, err
 	}
-	grant := parentOf(&child).X1.Grant
 	as := agentCaller(&parent)
-	err = o.say(ctx, as, child.ID, map[string]any{"text": q.Prompt, "kind": "message", "source": "orchestrator", "from_session_id": parent.ID}, "spawn")
+	err = o.tell(ctx, &parent, child.ID, q.Prompt, "spawn")
 	if chat.CodeOf(err) == chat.Conflict {
 		return nil, chat.Errorf(chat.Conflict, "this tool_use_id has started session %s with another prompt; a new child needs a new one", child.ID)
 	}
 	if err != nil {
 		return nil, err
 	}
-	note := chat.NewDraft(chat.Unknown{Name: spawnedType, Payload: mustJSON(map[string]any{"session_id": child.ID, "agent": q.Agent, "tool_use_id": q.Call, "grant_id": grant})})
+	note := chat.NewDraft(chat.Unknown{Name: spawnedType, Payload: mustJSON(map[string]any{"session_id": child.ID, "agent": q.Agent, "tool_use_id": q.Call, "grant_id": child.Grant})})
 	if _, err := o.opt.Sessions.Append(ctx, as, parent.ID, []chat.Draft{note.As("spawn:" + q.Call)}); err != nil {
 		return nil, err
 	}
-	return map[string]any{"ok": true, "session_id": child.ID, "created": created, "grant_id": grant}, nil
+	return map[string]any{"ok": true, "session_id": child.ID, "created": created, "grant_id": child.Grant}, nil
 }
 
 // bear makes the session of a child. One call has one child, whatever becomes of
@@ -175,28 +165,27 @@ func (o *Orchestration) bear(ctx context.Context, parent *chat.Session, q *spawn
 	sum := sha256.Sum256([]byte(string(parent.ID) + "\x00" + q.Call))
 	id := chat.SessionID(childPrefix + hex.EncodeToString(sum[:12]))
 	child, err = o.opt.Sessions.Get(ctx, chat.Trusted, id)
-	if err == nil && parentOf(&child).X1.Parent != parent.ID {
+	if err == nil && child.Parent != parent.ID {
 		return child, false, chat.Errorf(chat.Conflict, "session %q is taken", string(id))
 	}
 	if chat.CodeOf(err) != chat.NotFound {
 		return child, false, err
 	}
-	var k kin
-	k.X1.Parent, k.X1.Call = parent.ID, q.Call
-	if k.X1.Grant, err = o.opt.Allow(ctx, parent.Workspace, parent.ID, q.Agent, q.Call); err != nil {
-		return child, false, err
-	}
-	metadata, err := json.Marshal(k)
+	grant, err := o.opt.Allow(ctx, parent.Workspace, parent.ID, q.Agent, q.Call)
 	if err != nil {
 		return child, false, err
 	}
-	owner := chat.Caller{Actor: parent.Owner, Workspace: parent.Workspace, Scopes: []chat.Scope{chat.ScopeAdmin}}
-	return o.opt.Sessions.Create(ctx, owner, chat.NewSession{ID: id, Agent: q.Agent, Title: q.Title, Metadata: metadata, Members: parent.Members})
+	return o.opt.Sessions.CreateChild(ctx, parent.ID, chat.NewSession{ID: id, Agent: q.Agent, Title: q.Title}, grant)
+}
+
+// tell appends a message of a parent to its child.
+func (o *Orchestration) tell(ctx context.Context, parent *chat.Session, child chat.SessionID, text, key string) error {
+	return o.say(ctx, agentCaller(parent), child, map[string]any{"text": text, "kind": "message", "source": "orchestrator", "from_session_id": parent.ID}, key)
 }
 
 // say appends a user message with x1's extra fields.
 func (o *Orchestration) say(ctx context.Context, c chat.Caller, to chat.SessionID, payload map[string]any, key string) error {
-	_, err := o.opt.Sessions.Append(ctx, c, to, []chat.Draft{{Type: chat.UserMessage{}.Type(), Payload: mustJSON(payload), ClientID: key}})
+	_, err := o.opt.Sessions.Append(ctx, c, to, []chat.Draft{{Type: chat.UserMessage{}.Type(), Payload: mustJSON(payload), ClientID: key, Via: via}})
 	return err
 }
 
@@ -234,7 +223,7 @@ func (o *Orchestration) message(ctx context.Context, c provider.Call, q childAsk
 	if q.MessageID != "" {
 		key = "message:" + q.MessageID
 	}
-	err = o.say(ctx, agentCaller(&parent), child.ID, map[string]any{"text": q.Text, "kind": "message", "source": "orchestrator", "from_session_id": parent.ID}, key)
+	err = o.tell(ctx, &parent, child.ID, q.Text, key)
 	return map[string]any{"ok": err == nil}, err
 }
 

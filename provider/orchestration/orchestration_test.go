@@ -244,9 +244,7 @@ func TestAParentIsToldTheAnswer(t *testing.T) {
 		t.Fatal(got)
 	}
 	person := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Scopes: []chat.Scope{chat.ScopeAdmin}}
-	if _, err := w.sessions.Append(t.Context(), person, chat.SessionID(child), []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "/echo between us"})}); err != nil {
-		t.Fatal(err)
-	}
+	w.say(person, chat.SessionID(child), `{"text":"/echo between us","from_session_id":"boss","source":"orchestrator"}`)
 	if _, text := w.ask("boss", "message", `{"session_id":"`+child+`","text":"/fail no luck"}`); !strings.Contains(text, "true") {
 		t.Fatal(text)
 	}

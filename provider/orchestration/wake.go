@@ -63,7 +63,7 @@ func (o *Orchestration) Run(ctx context.Context) error {
 // catchUp wakes a child's parent for all that concerns it; what was done before is
 // not done again.
 func (o *Orchestration) catchUp(ctx context.Context, s *chat.Session) {
-	if parentOf(s).X1.Parent == "" {
+	if s.Parent == "" {
 		return
 	}
 	facts, _, err := o.opt.Sessions.Read(ctx, chat.Trusted, s.ID, chat.Range{Limit: 100, Desc: true, Types: concerns})
@@ -84,9 +84,18 @@ func (o *Orchestration) wake(ctx context.Context, e *chat.Event) error {
 	if err != nil {
 		return err
 	}
-	parent := parentOf(&child).X1.Parent
-	if parent == "" {
+	if child.Parent == "" {
 		return nil
+	}
+	parent, err := o.opt.Sessions.Get(ctx, chat.Trusted, child.Parent)
+	if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
+		return nil // erased
+	}
+	if err != nil {
+		return err
+	}
+	if parent.Workspace != child.Workspace || parent.Parent != "" || parent.ID.System() {
+		return chat.Errorf(chat.Denied, "session %q cannot have the child %q", string(parent.ID), string(child.ID))
 	}
 	kind, text := "state_change", "Session "+string(child.ID)+" ("+child.Agent+") has ended."
 	switch b := e.Body.(type) {
@@ -116,7 +125,7 @@ func (o *Orchestration) wake(ctx context.Context, e *chat.Event) error {
 	}
 	c := chat.Trusted
 	c.Workspace = child.Workspace
-	return o.say(ctx, c, parent, map[string]any{
+	return o.say(ctx, c, parent.ID, map[string]any{
 		"text": text, "kind": kind, "source": "platform", "driverless": true, "is_synthetic": true, "from_session_id": child.ID,
 	}, "child:"+string(e.ID))
 }
@@ -169,11 +178,7 @@ func (o *Orchestration) asked(ctx context.Context, child *chat.Session, seq chat
 	if err != nil {
 		return false, err
 	}
-	var from struct {
-		Session chat.SessionID `json:"from_session_id"`
-	}
-	_ = json.Unmarshal(e.Payload, &from) // then it is not from there
-	return from.Session == parentOf(child).X1.Parent, nil
+	return e.Via == via, nil
 }
 
 // result is how a parent is told what came of a turn.

@@ -104,8 +104,10 @@ export class State {
       case "session.started":
         if (e.sequence === 1) this.#begin(e, u.body);
         return;
-      case "session.updated":
-        return this.#record(u.body);
+      case "session.updated": {
+        const { detached, ...change } = u.body;
+        return this.#record(detached ? { ...change, parent: "", grant_id: "" } : change);
+      }
       case "user.message":
         return this.#hear(e.sequence, line);
       case "user.message_withdrawn":
@@ -187,7 +189,7 @@ export class State {
   #record(change: Partial<Session>): void {
     const next: Session = { ...this.#session };
     for (const [k, v] of Object.entries(change)) if (v !== undefined) Object.assign(next, { [k]: v });
-    if (!next.error) delete next.error;
+    for (const k of ["error", "parent", "grant_id"] as const) if (!next[k]) delete next[k];
     this.#set((this.#session = next));
   }
 
@@ -198,7 +200,7 @@ export class State {
         {
           session_id: e.session_id, workspace: b.workspace || "default", owner: e.actor as Actor, members: b.members,
           agent: b.agent ?? "", title: b.title, metadata: b.metadata, policy: b.policy || "queue", status: "idle", open_prompts: 0,
-          forked_of: b.forked_of, forked_at: b.forked_at, created_at: at, updated_at: at, last: 1,
+          forked_of: b.forked_of, forked_at: b.forked_at, parent: b.parent, grant_id: b.grant_id, created_at: at, updated_at: at, last: 1,
         },
         "agent",
         "open_prompts",

@@ -578,6 +578,10 @@ export interface Session {
   open_prompts: number;
   forked_of?: string;
   forked_at?: number;
+  /** the session whose agent started this one; only the server sets it */
+  parent?: string;
+  /** that allowed the start; only the server sets it */
+  grant_id?: string;
   created_at: Time;
   /** the last event's */
   updated_at: Time;
@@ -614,6 +618,10 @@ export interface SessionStarted {
   members?: Member[];
   forked_of?: string;
   forked_at?: number;
+  /** the session whose agent started this one */
+  parent?: string;
+  /** that allowed the start */
+  grant_id?: string;
   /** x1's spelling of agent */
   agent_id?: string;
 }
@@ -631,6 +639,8 @@ export interface SessionUpdated {
   summary?: string;
   /** the past is to be summarised before an agent goes on */
   compact?: boolean;
+  /** the session has no parent any more */
+  detached?: boolean;
 }
 
 /** Settings are what people have chosen for the agents of a session. They hold from the next turn on; Approvals at once. An agent does what it can of them. */
@@ -1123,8 +1133,8 @@ export const shapes: Record<string, string> = {
   "prompt.closed": "request_id! reason!",
   "session.completed": "outcome",
   "session.failed": "error_message",
-  "session.started": "agent title metadata~ workspace policy settings:Settings members[Member forked_of forked_at agent_id",
-  "session.updated": "title* agent* metadata~ policy* settings:Settings* members[Member* summary* compact",
+  "session.started": "agent title metadata~ workspace policy settings:Settings members[Member forked_of forked_at parent grant_id agent_id",
+  "session.updated": "title* agent* metadata~ policy* settings:Settings* members[Member* summary* compact detached",
   "turn.completed": "turn_id! outcome! error usage:Usage* ack",
   "turn.input": "sequences![]",
   "turn.resumed": "turn_id! attempt!0 crashes reason",

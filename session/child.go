@@ -1,0 +1,81 @@
+package session
+
+import (
+	"context"
+	"iter"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// CreateChild begins a session that the agent of another session starts. It gets
+// the owner, the members and the workspace of its parent, which it may wake.
+//
+// It takes no caller, because only the server itself creates children: what a
+// client sends never names a parent.
+func (s *Sessions) CreateChild(ctx context.Context, parent chat.SessionID, n chat.NewSession, grant string) (child chat.Session, created bool, err error) {
+	of, err := s.log.Record(ctx, parent)
+	if err != nil {
+		return child, false, err
+	}
+	if err := n.ID.Validate(); err != nil {
+		return child, false, err
+	}
+	switch {
+	case parent.System() || n.ID.System():
+		return child, false, chat.Errorf(chat.Denied, "a session of the server has no children and is no child")
+	case of.Parent != "":
+		return child, false, chat.Errorf(chat.Denied, "a child has no children of its own; ask the parent to start another one")
+	case n.ID == parent:
+		return child, false, chat.Errorf(chat.Invalid, "session %q cannot be its own parent", string(parent))
+	}
+	c := chat.Caller{Actor: of.Owner, Workspace: of.Workspace, Scopes: []chat.Scope{chat.ScopeUser}}
+	n.Members = of.Members
+	child, created, err = s.begin(ctx, c, n, chat.SessionStarted{
+		Agent: n.Agent, Title: n.Title, Workspace: of.Workspace, Members: n.Members, Parent: parent, Grant: grant,
+	})
+	if isForeign(err) {
+		err = errTaken(n.ID)
+	}
+	return child, created, err
+}
+
+// detached gives the facts of a log that somebody brought. When its first event
+// names a parent it ends with one more event, which takes the parent away: a log
+// says what its sender wants, and only the server makes children.
+func (s *Sessions) detached(ctx context.Context, r *room, facts iter.Seq2[chat.Fact, error]) iter.Seq2[chat.Fact, error] {
+	return func(yield func(chat.Fact, error) bool) {
+		var child bool
+		var number chat.Number
+		var last chat.Fact
+		for f, err := range facts {
+			if !yield(f, err) || err != nil {
+				return
+			}
+			if last = f; f.Seq != 1 {
+				continue
+			}
+			e, _ := f.Event() // it was taken, so it can be read
+			if b, ok := e.Body.(chat.SessionStarted); ok {
+				child = b.Parent != "" || b.Grant != ""
+			}
+			if id, ok := chat.ParseID(chat.EventPrefix, string(e.ID)); ok {
+				number, _, _ = id.Parts()
+			}
+		}
+		if !child {
+			return
+		}
+		e, err := last.Event()
+		if err == nil && number == 0 {
+			number, _, err = s.log.Number(ctx, r.id)
+		}
+		if err != nil {
+			yield(chat.Fact{}, err)
+			return
+		}
+		st := &chat.State{Number: number, Last: e.Seq, LastAt: e.At, Head: last.Hash()}
+		d := &decision{room: r, state: st, now: s.now(), lastAt: st.LastAt}
+		d.say(chat.SessionUpdated{Detached: true}, "", "")
+		yield(d.facts[0], nil)
+	}
+}

@@ -1,0 +1,55 @@
+package session
+
+import (
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// A child belongs to the people of its parent. Only sessions of people have
+// children, and a child has none.
+func TestChildren(t *testing.T) {
+	w := newWorld(t, Options{})
+	members := []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}
+	far := ann
+	far.Workspace = "elsewhere"
+	if _, _, err := w.Create(ctx, far, chat.NewSession{ID: "parent", Members: members}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second call finds the same child
+		child, _, err := w.CreateChild(ctx, "parent", chat.NewSession{ID: "child", Agent: "helper", Title: "Part"}, "g1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if child.Parent != "parent" || child.Grant != "g1" || child.Workspace != "elsewhere" || !child.Owner.Same(ann.Actor) || len(child.Members) != 1 || child.Agent != "helper" {
+			t.Fatalf("%+v", child)
+		}
+		w.restart() // the record follows from the log
+		if again, err := w.Get(ctx, chat.Trusted, "child"); err != nil || again.Parent != "parent" || again.Grant != "g1" {
+			t.Fatal(again, err)
+		}
+	}
+	if _, _, err := w.Create(ctx, chat.Trusted, chat.NewSession{ID: "sys-x", Agent: chat.NoAgent}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.Create(ctx, bob, chat.NewSession{ID: "his"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		parent, id chat.SessionID
+		want       chat.Code
+	}{
+		"of a child":          {"child", "grandchild", chat.Denied},
+		"of itself":           {"parent", "parent", chat.Invalid},
+		"of the server":       {"sys-x", "c2", chat.Denied},
+		"a server's":          {"parent", "sys-y", chat.Denied},
+		"of nothing":          {"none", "c2", chat.NotFound},
+		"another's session":   {"parent", "his", chat.Conflict},
+		"a session of theirs": {"his", "child", chat.Conflict},
+	} {
+		_, _, err := w.CreateChild(ctx, c.parent, chat.NewSession{ID: c.id, Agent: "helper"}, "g1")
+		if chat.CodeOf(err) != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
