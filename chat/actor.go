@@ -126,6 +126,12 @@ func (c Caller) MayServe(agent string) bool {
 	return slices.Contains(c.Agents, agent) || slices.Contains(c.Agents, AnyAgent)
 }
 
+// Person reports whether the caller may consent to something: an actor of kind
+// user with the scope user, or the server. Agents may not, whatever their scopes.
+func (c Caller) Person() bool {
+	return c.Actor.Kind == Server || c.Actor.Kind == User && c.Has(ScopeUser)
+}
+
 // DefaultWorkspace is where sessions live unless something else is said.
 const DefaultWorkspace = "default"
 

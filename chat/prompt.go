@@ -14,6 +14,7 @@ type Prompt struct {
 	Seq        Seq                     `json:"sequence"`
 	Turn       TurnID                  `json:"turn_id,omitempty"`
 	Workstream string                  `json:"workstream_id,omitempty"`
+	Agent      string                  `json:"agent,omitempty"` // that asks
 	AskedAt    At                      `json:"asked_at"`
 	Deadline   At                      `json:"deadline,omitzero"`
 	Input      *AgentInputRequest      `json:"input,omitempty"`
@@ -24,7 +25,7 @@ type Prompt struct {
 // AsPrompt returns the prompt that an event opens; ok is false when it opens
 // none (a notification waits for nobody).
 func AsPrompt(e *Event) (p Prompt, ok bool) {
-	p = Prompt{Seq: e.Seq, Turn: e.Turn, Workstream: e.Workstream, AskedAt: e.At}
+	p = Prompt{Seq: e.Seq, Turn: e.Turn, Workstream: e.Workstream, Agent: e.Actor.ID, AskedAt: e.At}
 	switch b := e.Body.(type) {
 	case AgentInputRequest:
 		if b.InputType == InputNotification {

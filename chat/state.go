@@ -263,10 +263,13 @@ func (s *State) Apply(e *Event) (changed bool) {
 			s.Prompts = append(s.Prompts, &p)
 		}
 	case UserApprovalResponse:
-		s.remember(b)
+		if e.Seq > s.Session.ForkedAt {
+			s.remember(b)
+		}
 		s.close(b.RequestID)
 	case UserPermissionResponse:
-		if b.Duration == "session" || b.Duration == "always" {
+		// What was allowed before a fork holds where it was allowed.
+		if e.Seq > s.Session.ForkedAt && (b.Duration == "session" || b.Duration == "always") {
 			s.Granted = union(s.Granted, b.Granted)
 		}
 		s.close(b.RequestID)

@@ -49,3 +49,12 @@ func mayAppend(c chat.Caller, s *chat.Session, d *chat.Draft) (chat.Actor, error
 	}
 	return actor, nil
 }
+
+// mayChoose reports why the caller may not choose settings: that the server
+// approves instead of a person is for people to say.
+func mayChoose(c chat.Caller, have, want chat.Settings) error {
+	if c.Person() || want.Approvals == have.Approvals || want.Approvals == "" || want.Approvals == chat.ApproveAsk {
+		return nil
+	}
+	return chat.Errorf(chat.Denied, "only a person decides that nobody is asked: approvals %q needs an actor of kind user with the scope user", string(want.Approvals))
+}

@@ -206,7 +206,7 @@ func (d *decision) draft(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 	case chat.UserMessageWithdrawn:
 		return d.withdraw(actor, draft, b)
 	case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse:
-		return d.answer(actor, draft)
+		return d.answer(c, draft)
 	case chat.AgentInputRequest, chat.AgentPermissionRequest:
 		return d.ask(actor, draft, turn)
 	case chat.AgentApprovalRequest:

@@ -135,12 +135,30 @@ type errEnded struct{ requestID string }
 
 func (errEnded) Error() string { return "the prompt is not open any more" }
 
+// mayAnswer reports why the caller may not answer a prompt. A person approves and
+// permits, in whatever dialect; no agent does, neither the one that asks nor one
+// that works for it. Other questions are answered by anybody but the agent that
+// asks.
+func mayAnswer(c chat.Caller, p *chat.Prompt) error {
+	switch {
+	case p.Input == nil && !c.Person():
+		return chat.Errorf(chat.Denied, "only a person approves or permits something: this needs an actor of kind user with the scope user").
+			With("request_id", p.RequestID)
+	case c.Actor.Kind == chat.Agent && (c.Actor.ID == p.Agent || c.MayServe(p.Agent)):
+		return chat.Errorf(chat.Denied, "agent %q asks this question and cannot answer it itself", p.Agent).With("request_id", p.RequestID)
+	}
+	return nil
+}
+
 // answer adds the answer to an open prompt. The first valid one wins.
-func (d *decision) answer(actor chat.Actor, draft chat.Draft) (chat.Event, error) {
+func (d *decision) answer(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 	request := chat.AnswerOf(draft.Body)
 	p := d.state.Prompt(request)
 	if p == nil {
 		return chat.Event{}, errEnded{request}
+	}
+	if err := mayAnswer(c, p); err != nil {
+		return chat.Event{}, err
 	}
 	if p.Deadline != 0 && d.now >= p.Deadline {
 		// The clock decides, not the moment at which the timer gets to run.
@@ -154,7 +172,7 @@ func (d *decision) answer(actor chat.Actor, draft chat.Draft) (chat.Event, error
 	if draft.Workstream = p.Workstream; draft.Workstream != "" {
 		defer d.advanced(draft.Workstream, draft.Body, len(d.events))
 	}
-	return d.enriched(actor, draft, body, p.Turn)
+	return d.enriched(c.Actor, draft, body, p.Turn)
 }
 
 // errLate is an answer that came after the deadline.

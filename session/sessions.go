@@ -26,6 +26,9 @@ func (s *Sessions) Create(ctx context.Context, c chat.Caller, n chat.NewSession)
 	if !c.Has(chat.ScopeUser) && !c.Has(chat.ScopeAgent) {
 		return sess, false, chat.Errorf(chat.Denied, "beginning a session needs the scope user or agent")
 	}
+	if err := mayChoose(c, chat.Settings{}, n.Settings); err != nil {
+		return sess, false, err
+	}
 	if n.Agent == "" {
 		n.Agent = s.DefaultAgent()
 	}
@@ -172,6 +175,11 @@ func (s *Sessions) Update(ctx context.Context, c chat.Caller, id chat.SessionID,
 	err = r.do(ctx, &request{rules: op(func(d *decision) error {
 		if err := c.May(&d.state.Session, chat.Owner); err != nil {
 			return err
+		}
+		if u.Settings != nil {
+			if err := mayChoose(c, d.state.Session.Settings, *u.Settings); err != nil {
+				return err
+			}
 		}
 		d.add(c.Actor, draft, "")
 		d.members = d.members || u.Members != nil || u.Agent != nil

@@ -129,6 +129,7 @@ type round struct {
 	tools    []tool.Tool // those that can be used now
 	missing  map[string]bool
 	chosen   chat.Settings // by people, for the session
+	forkedAt chat.Seq      // what was allowed up to there was allowed in another session
 	compact  chat.Seq      // what was said before is to be summarised
 	said     *agent.Turn   // see words
 	sums     int           // summaries this attempt has made

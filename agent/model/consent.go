@@ -104,9 +104,9 @@ func (r *round) keep(ctx context.Context) error {
 	return nil
 }
 
-// past calls f for the session's events of some types.
+// past calls f for the session's own events of some types.
 func (r *round) past(ctx context.Context, types []string, f func(chat.Event)) error {
-	for after := chat.Seq(0); ; {
+	for after := r.forkedAt; ; {
 		facts, more, err := r.turn.Read(ctx, chat.Range{After: after, Limit: 1000, Types: types})
 		if err != nil {
 			return err

@@ -16,7 +16,7 @@ func (r *round) choose(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.chosen, r.compact = st.Session.Settings, st.Compact
+	r.chosen, r.compact, r.forkedAt = st.Session.Settings, st.Compact, st.Session.ForkedAt
 	if m := r.chosen.Model; m != "" && !r.offered(m) {
 		r.chosen.Model = ""
 		if err := r.words().Status(ctx, fmt.Sprintf("The model %s is not offered here; %s answers.", m, r.model()), "model"); err != nil {

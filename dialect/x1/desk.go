@@ -32,6 +32,7 @@ type arrival struct {
 	id    chat.SessionID
 	kind  Kind
 	guest bool            // it came with a credential for a session
+	agent bool            // it came from an old sidecar: an agent, not a person
 	done  chan<- struct{} // no message, but a question: is all before it handled?
 }
 
@@ -70,7 +71,7 @@ func (k *desk) open(ctx context.Context, conn *nats.Conn, wg *sync.WaitGroup, en
 				return
 			}
 			if name, ok := k.d.opt.Signed(m.Header); a.guest && ok && isSidecar(name) {
-				a.guest = false // whoever has its token may do everything
+				a.guest, a.agent = false, true // whoever has its token serves every session
 			}
 			select {
 			case trays[maphash.String(k.seed, string(a.id))%trayCount] <- a:

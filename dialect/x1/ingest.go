@@ -252,6 +252,9 @@ func (in *intake) take(ctx context.Context, a *arrival) {
 		in.attach(ctx, a, c, &m, draft)
 		return
 	}
+	if chat.AnswerOf(draft.Body) != "" && a.guest {
+		c.Scopes = []chat.Scope{chat.ScopeAgent} // a sidecar's word is no person's consent
+	}
 	if u, ok := draft.Body.(chat.UserMessage); ok && !a.guest {
 		c.Actor = chat.Actor{Kind: chat.User, ID: first(u.UserID, "x1")}
 	}

@@ -48,6 +48,9 @@ func (d *Dialect) heard(ctx context.Context, a *arrival, m *Message) (e chat.Eve
 	}
 	s := m.said()
 	c = speaksFor(c, a, &s)
+	if m.Type != "user.message" && a.agent {
+		c = asAgent(c)
+	}
 	if m.Type == "user.input_response" {
 		return d.answer(ctx, c, m, &s)
 	}
@@ -81,6 +84,13 @@ func speaksFor(c chat.Caller, a *arrival, s *said) chat.Caller {
 	if id := first(s.UserID, s.SenderID); !a.guest && id != "" && len(id) <= chat.MaxActorField {
 		c.Actor = chat.Actor{Kind: chat.User, ID: id}
 	}
+	return c
+}
+
+// asAgent is the caller as an agent. What a sidecar sends is never a person's
+// consent, whoever started the sidecar.
+func asAgent(c chat.Caller) chat.Caller {
+	c.Actor, c.Agents = chat.Actor{Kind: chat.Agent, ID: c.Actor.ID}, nil
 	return c
 }
 

@@ -50,6 +50,9 @@ func (gs *Grants) Decided(ctx context.Context, e *chat.Event, reason string) (*G
 	if err != nil {
 		return nil, err
 	}
+	if e.Seq <= sess.ForkedAt {
+		return nil, nil // it was granted in another session
+	}
 	asked, agent, err := gs.request(ctx, e.Session, body.RequestID, e.Seq)
 	if err != nil {
 		return nil, err

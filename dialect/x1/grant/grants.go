@@ -81,7 +81,7 @@ func (gs *Grants) Create(ctx context.Context, c chat.Caller, workspace string, g
 	if err := enters(c, workspace); err != nil {
 		return Grant{}, err
 	}
-	if c.Actor.Kind != chat.User || !c.Has(chat.ScopeUser) {
+	if c.Actor.Kind != chat.User || !c.Person() {
 		return Grant{}, chat.Errorf(chat.Denied, "only people may grant something; ask one, with a permission request")
 	}
 	g = Grant{User: g.User, Agent: g.Agent, Type: g.Type, Details: g.Details, Scope: g.Scope, Session: g.Session, Reason: g.Reason, Request: g.Request}
@@ -191,7 +191,7 @@ func (gs *Grants) Revoke(ctx context.Context, c chat.Caller, workspace, id strin
 	if g == nil || !gs.sees(ctx, c, g) {
 		return Grant{}, chat.Errorf(chat.NotFound, "there is no grant %q in this workspace", clip(id))
 	}
-	if c.Actor.Kind != chat.User || !g.By.Same(c.Actor) && !c.Has(chat.ScopeAdmin) {
+	if c.Actor.Kind != chat.User || !c.Person() || !g.By.Same(c.Actor) && !c.Has(chat.ScopeAdmin) {
 		return Grant{}, chat.Errorf(chat.Denied, "a grant is revoked by who gave it, or by an administrator")
 	}
 	if g.RevokedBy == nil {
@@ -225,11 +225,8 @@ func (gs *Grants) Use(ctx context.Context, c chat.Caller, workspace string, a As
 		if sess.Workspace != workspace {
 			return Grant{}, chat.Errorf(chat.NotFound, "there is no session %q in this workspace", clip(string(a.Session)))
 		}
-		if a.Agent == "" {
-			a.Agent = agentOf(&sess)
-		}
-		if a.User == "" {
-			a.User = sess.Owner.ID
+		if err := a.in(&sess); err != nil {
+			return Grant{}, err
 		}
 		if err := gs.follow.catchUp(ctx, a.Session); err != nil {
 			return Grant{}, err
@@ -274,6 +271,25 @@ func (gs *Grants) Use(ctx context.Context, c chat.Caller, workspace string, a As
 		}
 		return *b.has.byID[best.ID], nil
 	}
+}
+
+// in completes the question of somebody in a session. A grant is for the agents of
+// the session or for its owner, so nobody asks there in another name.
+func (a *Ask) in(s *chat.Session) error {
+	agent := agentOf(s)
+	switch {
+	case a.Agent == "":
+		a.Agent = agent
+	case a.Agent != agent && !slices.Contains(s.Agents, a.Agent):
+		return chat.Errorf(chat.Denied, "agent_id %q is not an agent of this session; leave it out", clip(a.Agent))
+	}
+	switch {
+	case a.User == "":
+		a.User = s.Owner.ID
+	case a.User != s.Owner.ID:
+		return chat.Errorf(chat.Denied, "user_id %q is not the owner of this session; leave it out", clip(a.User))
+	}
+	return nil
 }
 
 // enters reports why the caller has no business in a workspace.

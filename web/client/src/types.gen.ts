@@ -505,6 +505,8 @@ export interface Prompt {
   sequence: number;
   turn_id?: string;
   workstream_id?: string;
+  /** that asks */
+  agent?: string;
   asked_at: Time;
   deadline?: Time;
   input?: AgentInputRequest;
