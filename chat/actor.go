@@ -3,6 +3,7 @@ package chat
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -117,13 +118,26 @@ func (c Caller) Administers(workspace string) bool {
 
 // MayServe reports whether the caller may take the turns of an agent.
 func (c Caller) MayServe(agent string) bool {
-	if !c.Has(ScopeAgent) {
+	if !c.Has(ScopeAgent) || agent == "" || agent == NoAgent {
 		return false
 	}
 	if len(c.Agents) == 0 {
 		return c.Actor.ID == agent
 	}
 	return slices.Contains(c.Agents, agent) || slices.Contains(c.Agents, AnyAgent)
+}
+
+// Serves says in words which agents the caller may serve, for errors.
+func (c Caller) Serves() string {
+	switch {
+	case !c.Has(ScopeAgent):
+		return "this token has no scope agent, so it serves no agent"
+	case len(c.Agents) == 0:
+		return "this token may serve only the agent " + strconv.Quote(c.Actor.ID)
+	case slices.Contains(c.Agents, AnyAgent):
+		return "this token may serve every agent"
+	}
+	return "this token may serve the agents " + strings.Join(c.Agents, ", ")
 }
 
 // Person reports whether the caller may consent to something: an actor of kind

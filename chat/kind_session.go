@@ -15,6 +15,7 @@ type SessionStarted struct {
 	ForkedAt  Seq             `json:"forked_at,omitempty"`
 	Parent    SessionID       `json:"parent,omitempty"`   // the session whose agent started this one
 	Grant     string          `json:"grant_id,omitempty"` // that allowed the start
+	ServedBy  string          `json:"served_by,omitempty"`
 	AgentID   string          `json:"agent_id,omitempty"` // x1's spelling of agent
 }
 
@@ -27,8 +28,9 @@ type SessionUpdated struct {
 	Settings *Settings       `json:"settings,omitempty"` // all of them anew
 	Members  *[]Member       `json:"members,omitempty"`
 	Summary  *string         `json:"summary,omitempty"`
-	Compact  bool            `json:"compact,omitempty"`  // the past is to be summarised before an agent goes on
-	Detached bool            `json:"detached,omitempty"` // the session has no parent any more
+	Compact  bool            `json:"compact,omitempty"`   // the past is to be summarised before an agent goes on
+	ServedBy *string         `json:"served_by,omitempty"` // the agent whose sidecar answers
+	Detached bool            `json:"detached,omitempty"`  // the session has no parent any more, and no sidecar serves it
 }
 
 // SessionCompleted ends a session; a later user message reopens it.
@@ -131,6 +133,11 @@ func (b SessionStarted) check() error {
 func (b SessionUpdated) check() error {
 	if b.Agent != nil {
 		if err := CheckAgentName(*b.Agent); err != nil {
+			return err
+		}
+	}
+	if b.ServedBy != nil {
+		if err := CheckAgentName(*b.ServedBy); err != nil {
 			return err
 		}
 	}

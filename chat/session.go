@@ -36,8 +36,9 @@ type Session struct {
 	OpenPrompts int             `json:"open_prompts"`
 	ForkedOf    SessionID       `json:"forked_of,omitempty"`
 	ForkedAt    Seq             `json:"forked_at,omitempty"`
-	Parent      SessionID       `json:"parent,omitempty"`   // the session whose agent started this one; only the server sets it
-	Grant       string          `json:"grant_id,omitempty"` // that allowed the start; only the server sets it
+	Parent      SessionID       `json:"parent,omitempty"`    // the session whose agent started this one; only the server sets it
+	Grant       string          `json:"grant_id,omitempty"`  // that allowed the start; only the server sets it
+	ServedBy    string          `json:"served_by,omitempty"` // the agent whose sidecar answers in place of Agent; only the server sets it
 	CreatedAt   At              `json:"created_at"`
 	UpdatedAt   At              `json:"updated_at"` // the last event's
 	Last        Seq             `json:"last"`       // the last event's
@@ -104,6 +105,8 @@ type NewSession struct {
 	Policy   Policy          `json:"policy,omitempty"`
 	Settings Settings        `json:"settings,omitzero"`
 	Members  []Member        `json:"members,omitempty"`
+
+	ServedBy string `json:"-"` // see [Session.ServedBy]; no request of a client carries it
 }
 
 // StopResult says what a stop did.
@@ -139,8 +142,8 @@ func (c Caller) RoleIn(s *Session) Role {
 	if r := s.RoleOf(c.Actor); r != "" {
 		return r
 	}
-	// An agent works in the sessions that name it.
-	if c.Has(ScopeAgent) && (c.Actor.ID == s.Agent || slices.Contains(s.Agents, c.Actor.ID)) {
+	// An agent works in the sessions that name it, and who may serve it does, too.
+	if c.MayServe(s.Agent) || slices.ContainsFunc(s.Agents, c.MayServe) {
 		return Answerer
 	}
 	return ""

@@ -293,7 +293,7 @@ func (s *State) begin(e *Event, b SessionStarted) {
 	s.Session = Session{
 		ID: e.Session, Workspace: first(b.Workspace, DefaultWorkspace), Owner: e.Actor, Members: b.Members,
 		Agent: b.Agent, Title: b.Title, Metadata: b.Metadata, Policy: Policy(first(string(b.Policy), string(Queue))), Settings: b.Settings,
-		Status: Idle, ForkedOf: b.ForkedOf, ForkedAt: b.ForkedAt, Parent: b.Parent, Grant: b.Grant, CreatedAt: e.At, UpdatedAt: e.At, Last: e.Seq,
+		Status: Idle, ForkedOf: b.ForkedOf, ForkedAt: b.ForkedAt, Parent: b.Parent, Grant: b.Grant, ServedBy: b.ServedBy, CreatedAt: e.At, UpdatedAt: e.At, Last: e.Seq,
 	}
 }
 
@@ -322,8 +322,11 @@ func (s *State) update(b SessionUpdated) {
 	if b.Compact {
 		s.Compact = s.Last
 	}
+	if b.ServedBy != nil {
+		s.Session.ServedBy = *b.ServedBy
+	}
 	if b.Detached {
-		s.Session.Parent, s.Session.Grant = "", ""
+		s.Session.Parent, s.Session.Grant, s.Session.ServedBy = "", "", ""
 	}
 }
 

@@ -42,12 +42,20 @@ func mayAppend(c chat.Caller, s *chat.Session, d *chat.Draft) (chat.Actor, error
 		}
 		if actor.Kind != chat.Agent {
 			actor = chat.Actor{Kind: chat.Agent, ID: actor.ID}
-			if s.Agent != "" && s.Agent != chat.NoAgent {
+			if c.MayServe(s.Agent) {
 				actor.ID = s.Agent
 			}
 		}
 	}
 	return actor, nil
+}
+
+// mayAct reports why the caller may not say something in a turn as its agent.
+func mayAct(c chat.Caller, t *chat.Turn) error {
+	if c.MayServe(t.Agent) {
+		return nil
+	}
+	return chat.Errorf(chat.Denied, "turn %s is answered by agent %q: %s", t.ID, t.Agent, c.Serves()).With("turn_id", t.ID)
 }
 
 // mayChoose reports why the caller may not choose settings: that the server

@@ -190,7 +190,7 @@ func (d *decision) draft(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 		}
 		return e, nil
 	}
-	turn, err := d.turnFor(&draft)
+	turn, err := d.turnFor(c, &draft)
 	if err != nil {
 		return chat.Event{}, err
 	}
@@ -248,11 +248,11 @@ func (d *decision) fits(draft *chat.Draft) error {
 }
 
 // turnFor finds the turn that a draft belongs to. What an ended turn or an
-// older attempt says is refused.
-func (d *decision) turnFor(draft *chat.Draft) (chat.TurnID, error) {
+// older attempt says is refused, and so is what another agent says in it.
+func (d *decision) turnFor(c chat.Caller, draft *chat.Draft) (chat.TurnID, error) {
 	if draft.Turn == "" {
 		if strings.HasPrefix(draft.Type, "agent.") {
-			if t := d.state.Line(draft.Workstream).Turn; t != nil {
+			if t := d.state.Line(draft.Workstream).Turn; t != nil && c.MayServe(t.Agent) {
 				return t.ID, nil
 			}
 		}
@@ -261,6 +261,11 @@ func (d *decision) turnFor(draft *chat.Draft) (chat.TurnID, error) {
 	t, line := d.state.TurnOf(draft.Turn)
 	if t == nil {
 		return "", errTurnEnded(draft.Turn)
+	}
+	if agentType(draft.Type) {
+		if err := mayAct(c, t); err != nil {
+			return "", err
+		}
 	}
 	if draft.Attempt != 0 && draft.Attempt != t.Attempt {
 		return "", errOldAttempt(t, draft.Attempt)

@@ -39,41 +39,33 @@ func (s *Sessions) CreateChild(ctx context.Context, parent chat.SessionID, n cha
 	return child, created, err
 }
 
-// detached gives the facts of a log that somebody brought. When its first event
-// names a parent it ends with one more event, which takes the parent away: a log
-// says what its sender wants, and only the server makes children.
+// detached gives the facts of a log that somebody brought. When they say that the
+// session has a parent or a sidecar, one more event takes that back: a log says
+// what its sender wants, and these two are for the server to decide.
 func (s *Sessions) detached(ctx context.Context, r *room, facts iter.Seq2[chat.Fact, error]) iter.Seq2[chat.Fact, error] {
 	return func(yield func(chat.Fact, error) bool) {
-		var child bool
-		var number chat.Number
-		var last chat.Fact
+		st := &chat.State{}
 		for f, err := range facts {
 			if !yield(f, err) || err != nil {
 				return
 			}
-			if last = f; f.Seq != 1 {
-				continue
-			}
 			e, _ := f.Event() // it was taken, so it can be read
-			if b, ok := e.Body.(chat.SessionStarted); ok {
-				child = b.Parent != "" || b.Grant != ""
-			}
 			if id, ok := chat.ParseID(chat.EventPrefix, string(e.ID)); ok {
-				number, _, _ = id.Parts()
+				st.Number, _, _ = id.Parts()
+			}
+			st.Apply(&e)
+			st.Head = f.Hash()
+		}
+		if st.Session.Parent == "" && st.Session.Grant == "" && st.Session.ServedBy == "" {
+			return
+		}
+		if st.Number == 0 {
+			var err error
+			if st.Number, _, err = s.log.Number(ctx, r.id); err != nil {
+				yield(chat.Fact{}, err)
+				return
 			}
 		}
-		if !child {
-			return
-		}
-		e, err := last.Event()
-		if err == nil && number == 0 {
-			number, _, err = s.log.Number(ctx, r.id)
-		}
-		if err != nil {
-			yield(chat.Fact{}, err)
-			return
-		}
-		st := &chat.State{Number: number, Last: e.Seq, LastAt: e.At, Head: last.Hash()}
 		d := &decision{room: r, state: st, now: s.now(), lastAt: st.LastAt}
 		d.say(chat.SessionUpdated{Detached: true}, "", "")
 		yield(d.facts[0], nil)

@@ -169,7 +169,7 @@ func (k *forking) rename(fact *chat.Fact) (chat.Fact, error) {
 	e.Parent = chat.EventID(k.id(chat.EventPrefix, string(e.Parent)))
 	if b, ok := e.Body.(chat.SessionStarted); ok && e.Seq == 1 {
 		b.Workspace, b.Members, b.ForkedOf, b.ForkedAt = k.caller.In(), nil, k.from.ID, k.wish.After
-		b.Parent, b.Grant = "", "" // a fork is nobody's child
+		b.Parent, b.Grant, b.ServedBy = "", "", "" // a fork is nobody's child
 		d := chat.NewDraft(b)
 		if err := d.Settle(); err != nil {
 			return chat.Fact{}, err
@@ -253,6 +253,7 @@ func (k *forking) settle() *decision {
 		title = k.state.Session.Title
 	}
 	change := changeOf(k.wish, title, k.state.Session.Settings)
+	change.Detached = k.state.Session.ServedBy != ""
 	if len(k.state.Session.Members) > 0 {
 		// The past tells whom its owner let in; the fork's owner has let in nobody.
 		change.Members = &[]chat.Member{}

@@ -108,7 +108,7 @@ func (p *previewing) take(req *request) error {
 	}
 	taken := len(p.pieces)
 	for i, piece := range req.pieces {
-		if err := p.one(st, piece); err != nil {
+		if err := p.one(req.caller, st, piece); err != nil {
 			// Nothing of the request is taken: begin again without it.
 			p.pieces, p.fresh = p.pieces[:taken], 0
 			clear(p.have)
@@ -140,14 +140,19 @@ func (p *previewing) unshown(block chat.BlockID, err error) error {
 	return e
 }
 
-func (p *previewing) one(st *chat.State, piece chat.Preview) error {
+func (p *previewing) one(c chat.Caller, st *chat.State, piece chat.Preview) error {
 	var t *chat.Turn
 	if piece.Turn == "" {
-		t = st.Line(piece.Workstream).Turn
+		if t = st.Line(piece.Workstream).Turn; t != nil && !c.MayServe(t.Agent) {
+			t = nil
+		}
 	} else {
 		var line string
 		if t, line = st.TurnOf(piece.Turn); t == nil {
 			return errTurnEnded(piece.Turn)
+		}
+		if err := mayAct(c, t); err != nil {
+			return err
 		}
 		if piece.Attempt != 0 && piece.Attempt != t.Attempt {
 			return errOldAttempt(t, piece.Attempt)

@@ -68,7 +68,7 @@ func (s *Sessions) create(ctx context.Context, c chat.Caller, n chat.NewSession)
 		return sess, false, errForeign{}
 	}
 	return s.begin(ctx, c, n, chat.SessionStarted{
-		Agent: n.Agent, Title: n.Title, Metadata: n.Metadata, Workspace: c.In(), Policy: n.Policy, Settings: n.Settings, Members: n.Members,
+		Agent: n.Agent, Title: n.Title, Metadata: n.Metadata, Workspace: c.In(), Policy: n.Policy, Settings: n.Settings, Members: n.Members, ServedBy: n.ServedBy,
 	})
 }
 
@@ -156,9 +156,13 @@ func (s *Sessions) Ensure(ctx context.Context, c chat.Caller, foreign string, n 
 	return sess, created, err
 }
 
-// Update changes what is named in u; it needs the role owner.
+// Update changes what is named in u; it needs the role owner. Which agent's
+// sidecar answers is for the server to say.
 func (s *Sessions) Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error) {
 	var err error
+	if (u.ServedBy != nil || u.Detached) && c.Actor != chat.System {
+		return chat.Session{}, chat.Errorf(chat.Denied, "only the server writes served_by and detached")
+	}
 	if u.Metadata, err = compact(u.Metadata); err != nil {
 		return chat.Session{}, err
 	}

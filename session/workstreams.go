@@ -153,7 +153,7 @@ func (o *ordering) decide(d *decision) (err error) {
 	}
 	if !known {
 		o.draft = o.sent
-		if o.turn, err = d.turnFor(&o.draft); err != nil {
+		if o.turn, err = d.turnFor(o.caller, &o.draft); err != nil {
 			return err
 		}
 		if err := o.rule(d, o); err != nil {

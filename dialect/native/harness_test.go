@@ -26,6 +26,8 @@ var tokens = []auth.Token{
 	token("bob", chat.User, "", chat.ScopeUser),
 	token("carol", chat.User, "", chat.ScopeUser),
 	token("helper", chat.Agent, "", chat.ScopeAgent),
+	token("clerk", chat.Agent, "", chat.ScopeAgent),
+	token("chief", chat.Agent, "", chat.ScopeAgent),
 	token("root", chat.User, "", chat.ScopeUser, chat.ScopeAgent, chat.ScopeAdmin),
 }
 

@@ -163,7 +163,7 @@ func TestShutdownTellsEverybodyToComeBack(t *testing.T) {
 	framed, _ := w.follow("root", "/parley/v1/sessions/s/stream", w.server.Client(), func(r *http.Request) { r.Header.Set("Accept-Encoding", "zstd") })
 	conn := w.dial("root", "/parley/v1/ws")
 	defer conn.CloseNow()
-	worker := w.dial("root", "/parley/v1/agents/clerk/work")
+	worker := w.dial("clerk", "/parley/v1/agents/clerk/work")
 	defer worker.CloseNow()
 	if err := worker.Write(t.Context(), websocket.MessageText, []byte(`{"op":"ready","id":1}`)); err != nil {
 		t.Fatal(err)

@@ -23,16 +23,20 @@ func (d *Dialect) openWork(w http.ResponseWriter, r *http.Request, c chat.Caller
 	if err := chat.CheckAgentName(name); err != nil {
 		return err
 	}
+	if !c.MayServe(name) {
+		return chat.Errorf(chat.Denied, "you cannot answer for agent %q: %s; the operator of this server can add agents=%s to the token", name, c.Serves(), name)
+	}
 	return d.serveWS(w, r, func(ctx context.Context, conn *wire.Conn) error {
 		k := &work{socket: newSocket(d, conn, workerCaller(c, name)), name: name, box: make(chan struct{}, 1)}
 		return k.run(ctx)
 	})
 }
 
-// workerCaller is who a worker speaks as: the agent it answers for, in the
-// sessions that name that agent.
+// workerCaller is who a worker speaks as: the agent it answers for and no other.
+// All that it sends is for a turn that it holds; see [work.handle].
 func workerCaller(c chat.Caller, name string) chat.Caller {
-	return chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: name}, Workspace: c.Workspace, Scopes: c.Scopes, Credential: c.Credential, Expires: c.Expires}
+	c.Actor, c.Agents = chat.Actor{Kind: chat.Agent, ID: name}, []string{name}
+	return c
 }
 
 // work is one worker's connection. What the server has to tell goes through a

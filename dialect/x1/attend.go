@@ -14,7 +14,9 @@ import (
 
 // attendance knows which sessions are attended by a sidecar that is not ours:
 // nobody answers them here, and what people say in them goes out on input. That a
-// session is attended stands in its record, under metadata.x1.sidecar.
+// session is attended stands in its record, under metadata.x1.sidecar. The name of
+// the agent stands there, too, for clients; what counts is [chat.Session.ServedBy],
+// which clients cannot write.
 type attendance struct {
 	d *Dialect
 
@@ -61,6 +63,7 @@ func sidecarOf(s *chat.Session) (m sidecarMeta) {
 		X1 sidecarMeta `json:"x1"`
 	}
 	_ = json.Unmarshal(s.Metadata, &meta) // other people's metadata may be anything
+	meta.X1.AgentID = s.ServedBy
 	return meta.X1
 }
 

@@ -162,12 +162,7 @@ func (d *Dialect) Issue(ctx context.Context, c chat.Caller, id chat.SessionID, r
 	if err != nil {
 		return Credential{}, err
 	}
-	have := chat.Owner
-	if !c.Has(chat.ScopeAdmin) {
-		if have = sess.RoleOf(c.Actor); have == "" {
-			have = chat.Answerer // an agent in a session that names it
-		}
-	}
+	have := c.RoleIn(&sess)
 	if role == "" {
 		role = Viewer
 		if have.Includes(chat.Answerer) {
@@ -180,8 +175,13 @@ func (d *Dialect) Issue(ctx context.Context, c chat.Caller, id chat.SessionID, r
 		if !have.Includes(chat.Answerer) {
 			return Credential{}, chat.Errorf(chat.Denied, "you are a %s of this session; a credential of role %s needs the role answerer", have, role)
 		}
-		if role == Sidecar && !c.Has(chat.ScopeAgent) {
-			return Credential{}, chat.Errorf(chat.Denied, "a credential of role sidecar needs the scope agent")
+		if role == Sidecar {
+			if !c.Has(chat.ScopeAgent) {
+				return Credential{}, chat.Errorf(chat.Denied, "a credential of role sidecar needs the scope agent")
+			}
+			if err := mayAttend(c, &sess); err != nil {
+				return Credential{}, err
+			}
 		}
 	default:
 		return Credential{}, chat.Errorf(chat.Invalid, "role %q is not one of viewer, participant, sidecar", clip(string(role)))

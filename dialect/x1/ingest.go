@@ -58,7 +58,7 @@ func (d *Dialect) attended(ctx context.Context, a *arrival) (*attended, error) {
 			return nil, merr
 		}
 		err = d.steady(ctx, func() error {
-			_, _, err := d.opt.Sessions.Create(ctx, c, chat.NewSession{ID: a.id, Agent: chat.NoAgent, Metadata: metadata})
+			_, _, err := d.opt.Sessions.Create(ctx, c, chat.NewSession{ID: a.id, Agent: chat.NoAgent, Metadata: metadata, ServedBy: meta.AgentID})
 			return err
 		})
 		if err == nil {
@@ -78,6 +78,9 @@ func (d *Dialect) attended(ctx context.Context, a *arrival) (*attended, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := mayAttend(c, &sess); err != nil {
+		return nil, err
+	}
 	metadata, err := withSidecar(sess.Metadata, meta)
 	if err != nil {
 		return nil, chat.Errorf(chat.Conflict, "the session's metadata cannot name its sidecar").Because(err)
@@ -90,27 +93,48 @@ func (d *Dialect) attended(ctx context.Context, a *arrival) (*attended, error) {
 			meta.AgentID = sess.Agent
 		}
 	}
-	if !c.Has(chat.ScopeAgent) {
-		return nil, chat.Errorf(chat.Denied, "attending a session needs the scope agent")
+	if meta.AgentID != "" {
+		update.ServedBy = &meta.AgentID
 	}
 	if !sess.RoleOf(c.Actor).Includes(chat.Answerer) && !c.Has(chat.ScopeAdmin) {
 		// It was let in as the session's agent, and that name goes.
 		members := append(slices.Clone(sess.Members), chat.Member{Actor: c.Actor, Role: chat.Answerer})
 		update.Members = &members
 	}
-	err = d.steady(ctx, func() error {
-		_, err := d.opt.Sessions.Update(ctx, chat.Trusted, a.id, update)
-		return err
-	})
-	if err != nil {
+	if err := d.update(ctx, a.id, update); err != nil {
 		return nil, err
 	}
 	d.attend.forget(a.id)
 	return d.attend.set(a.id, true, meta.AgentID), nil
 }
 
+// update changes a session's record in the name of the server.
+func (d *Dialect) update(ctx context.Context, id chat.SessionID, u chat.SessionUpdated) error {
+	return d.steady(ctx, func() error {
+		_, err := d.opt.Sessions.Update(ctx, chat.Trusted, id, u)
+		return err
+	})
+}
+
+// mayAttend reports why the caller's sidecar may not answer in a session: it acts
+// as the agent that the session names, or that answered there before.
+func mayAttend(c chat.Caller, s *chat.Session) error {
+	agent := s.Agent
+	if agent == chat.NoAgent {
+		agent = s.ServedBy
+	}
+	switch {
+	case !c.Has(chat.ScopeAgent):
+		return chat.Errorf(chat.Denied, "attending a session needs the scope agent")
+	case agent != "" && !c.MayServe(agent):
+		return chat.Errorf(chat.Denied, "this session is answered by agent %q: %s", agent, c.Serves())
+	}
+	return nil
+}
+
 // agentNamed is the name under which an agent says that it has started, "" for none.
-// Who logged in as an agent has the name of its login.
+// A name that the login may not serve does not count: then who logged in as an agent
+// has the name of its login.
 func agentNamed(c *chat.Caller, a *arrival, m *Message) string {
 	var boot struct {
 		AgentID string `json:"agent_id"`
@@ -118,8 +142,10 @@ func agentNamed(c *chat.Caller, a *arrival, m *Message) string {
 	if m.Type != "session.started" || json.Unmarshal(m.Payload, &boot) != nil {
 		return ""
 	}
-	if a.guest && c.Actor.Kind == chat.Agent {
-		boot.AgentID = c.Actor.ID
+	if a.guest && !c.MayServe(boot.AgentID) {
+		if boot.AgentID = ""; c.Actor.Kind == chat.Agent {
+			boot.AgentID = c.Actor.ID
+		}
 	}
 	if chat.CheckAgentName(boot.AgentID) != nil {
 		return ""
@@ -141,10 +167,7 @@ func (in *intake) introduce(ctx context.Context, name string) error {
 	if err != nil {
 		return chat.Errorf(chat.Conflict, "the session's metadata cannot name its agent").Because(err)
 	}
-	err = in.d.steady(ctx, func() error {
-		_, err := in.d.opt.Sessions.Update(ctx, chat.Trusted, in.id, chat.SessionUpdated{Metadata: metadata})
-		return err
-	})
+	err = in.d.update(ctx, in.id, chat.SessionUpdated{Metadata: metadata, ServedBy: &name})
 	if err == nil {
 		in.at.agent = name
 	}

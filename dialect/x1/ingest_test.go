@@ -334,20 +334,27 @@ func TestNewPublishersAreTakenAtTheirWord(t *testing.T) {
 }
 
 // An agent that says its name later than its first word is known by it, and by no
-// other.
+// other; one that its token may not serve is not its name. What the metadata says
+// of it does not count.
 func TestAnAgentIntroducesItself(t *testing.T) {
 	w := newWorld(t, setup{secured: true})
 	w.begin("s1", chat.Member{Actor: chat.Actor{Kind: chat.User, ID: "agent"}, Role: chat.Answerer})
 	c := w.with(w.credential("s1", tokenOf("agent"), Sidecar))
 	for i, m := range []Message{
-		event("agent.text", `{"text":"hi"}`, 0), event("session.started", `{"agent_id":"coder"}`, 1), event("session.started", `{"agent_id":"another"}`, 2),
+		event("agent.text", `{"text":"hi"}`, 0), event("session.started", `{"agent_id":"coder"}`, 1), event("session.started", `{"agent_id":"agent"}`, 2),
+		event("session.started", `{"agent_id":"another"}`, 3),
 	} {
 		m.ClientID = fmt.Sprint("k", i)
 		c.say("s1", Events, m)
 	}
 	sess, err := w.sessions.Get(t.Context(), chat.Trusted, "s1")
-	if err != nil || sidecarOf(&sess) != (sidecarMeta{Sidecar: true, AgentID: "coder"}) {
-		t.Fatalf("%s %v", sess.Metadata, err)
+	if err != nil || sidecarOf(&sess) != (sidecarMeta{Sidecar: true, AgentID: "agent"}) || sess.ServedBy != "agent" {
+		t.Fatalf("%s %q %v", sess.Metadata, sess.ServedBy, err)
+	}
+	alice := chat.Caller{Actor: sess.Owner, Scopes: []chat.Scope{chat.ScopeUser}}
+	forged := chat.SessionUpdated{Metadata: json.RawMessage(`{"x1":{"sidecar":true,"agent_id":"coder"}}`)}
+	if sess, err = w.sessions.Update(t.Context(), alice, "s1", forged); err != nil || sidecarOf(&sess).AgentID != "agent" {
+		t.Fatalf("%+v %v", sess, err)
 	}
 	if n := len(texts(w.log("s1"))); n != 1 {
 		t.Error(n)

@@ -115,13 +115,7 @@ func agentOf(s *chat.Session) string {
 	if s.Agent != chat.NoAgent {
 		return s.Agent
 	}
-	var meta struct {
-		X1 struct {
-			AgentID string `json:"agent_id"`
-		} `json:"x1"`
-	}
-	_ = json.Unmarshal(s.Metadata, &meta) // other people's metadata may be anything
-	return meta.X1.AgentID
+	return s.ServedBy
 }
 
 func first(list ...string) string {

@@ -584,6 +584,8 @@ export interface Session {
   parent?: string;
   /** that allowed the start; only the server sets it */
   grant_id?: string;
+  /** the agent whose sidecar answers in place of Agent; only the server sets it */
+  served_by?: string;
   created_at: Time;
   /** the last event's */
   updated_at: Time;
@@ -624,6 +626,7 @@ export interface SessionStarted {
   parent?: string;
   /** that allowed the start */
   grant_id?: string;
+  served_by?: string;
   /** x1's spelling of agent */
   agent_id?: string;
 }
@@ -641,7 +644,9 @@ export interface SessionUpdated {
   summary?: string;
   /** the past is to be summarised before an agent goes on */
   compact?: boolean;
-  /** the session has no parent any more */
+  /** the agent whose sidecar answers */
+  served_by?: string;
+  /** the session has no parent any more, and no sidecar serves it */
   detached?: boolean;
 }
 
@@ -1135,8 +1140,8 @@ export const shapes: Record<string, string> = {
   "prompt.closed": "request_id! reason!",
   "session.completed": "outcome",
   "session.failed": "error_message",
-  "session.started": "agent title metadata~ workspace policy settings:Settings members[Member forked_of forked_at parent grant_id agent_id",
-  "session.updated": "title* agent* metadata~ policy* settings:Settings* members[Member* summary* compact detached",
+  "session.started": "agent title metadata~ workspace policy settings:Settings members[Member forked_of forked_at parent grant_id served_by agent_id",
+  "session.updated": "title* agent* metadata~ policy* settings:Settings* members[Member* summary* compact served_by* detached",
   "turn.completed": "turn_id! outcome! error usage:Usage* ack",
   "turn.input": "sequences![]",
   "turn.resumed": "turn_id! attempt!0 crashes reason",
