@@ -65,6 +65,32 @@ func TestAgentsDoNotConsent(t *testing.T) {
 	}
 }
 
+// The result of a tool that the sender of a message runs is no consent: an agent
+// that sends a message brings it, but not the one that answers.
+func TestAgentsRunTheirOwnTools(t *testing.T) {
+	helper := chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "helper"}, Scopes: []chat.Scope{chat.ScopeAgent}}
+	for name, mixed := range map[string]bool{"its tools alone": false, "with one of the server's": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Options{})
+			id := w.begin("s", chat.NewSession{Members: []chat.Member{{Actor: helper.Actor, Role: chat.Answerer}}})
+			calls := []chat.ApprovalCall{{CallID: "a", Tool: "mine", Client: true}}
+			decisions := []chat.Decision{{CallID: "a", Approve: true}}
+			if mixed {
+				calls, decisions = append(calls, chat.ApprovalCall{CallID: "b", Tool: "deploy"}), append(decisions, chat.Decision{CallID: "b", Approve: true})
+			}
+			request := w.ask(id, chat.AgentApprovalRequest{Calls: calls})
+			_, err := w.Answer(ctx, bot, id, request, chat.Answer{Decisions: decisions})
+			w.wantCode(err, chat.Denied)
+			_, err = w.Answer(ctx, helper, id, request, chat.Answer{Decisions: decisions})
+			if mixed {
+				w.wantCode(err, chat.Denied)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // An agent that owns a session cannot have the server approve in place of people.
 func TestAgentsDoNotChooseWhoApproves(t *testing.T) {
 	w := newWorld(t, Options{})

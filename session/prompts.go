@@ -136,18 +136,23 @@ type errEnded struct{ requestID string }
 func (errEnded) Error() string { return "the prompt is not open any more" }
 
 // mayAnswer reports why the caller may not answer a prompt. A person approves and
-// permits, in whatever dialect; no agent does, neither the one that asks nor one
-// that works for it. Other questions are answered by anybody but the agent that
-// asks.
+// permits, in whatever dialect; no agent does. Other questions, and calls of tools
+// that the sender of the message runs itself, are answered by anybody but the agent
+// that asks.
 func mayAnswer(c chat.Caller, p *chat.Prompt) error {
 	switch {
-	case p.Input == nil && !c.Person():
+	case consent(p) && !c.Person():
 		return chat.Errorf(chat.Denied, "only a person approves or permits something: this needs an actor of kind user with the scope user").
 			With("request_id", p.RequestID)
 	case c.Actor.Kind == chat.Agent && (c.Actor.ID == p.Agent || c.MayServe(p.Agent)):
 		return chat.Errorf(chat.Denied, "agent %q asks this question and cannot answer it itself", p.Agent).With("request_id", p.RequestID)
 	}
 	return nil
+}
+
+// consent reports whether the answer to a prompt allows something.
+func consent(p *chat.Prompt) bool {
+	return p.Permission != nil || p.Approval != nil && slices.ContainsFunc(p.Approval.Calls, func(c chat.ApprovalCall) bool { return !c.Client })
 }
 
 // answer adds the answer to an open prompt. The first valid one wins.

@@ -1,0 +1,110 @@
+package session
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// A token works in the sessions that name an agent which it may serve, and says
+// there what that agent says. It has no part in other sessions and turns.
+func TestTokensServeTheirAgents(t *testing.T) {
+	token := func(kind chat.ActorKind, id string, agents ...string) chat.Caller {
+		return chat.Caller{Actor: chat.Actor{Kind: kind, ID: id}, Scopes: []chat.Scope{chat.ScopeAgent}, Agents: agents}
+	}
+	elsewhere := token(chat.Agent, "demo")
+	elsewhere.Workspace = "elsewhere"
+	none := token(chat.Agent, chat.NoAgent)
+	for name, c := range map[string]struct {
+		caller chat.Caller
+		see    bool   // the session that names the agent demo
+		as     string // whom it speaks as there
+	}{
+		"the agent itself":        {token(chat.Agent, "demo"), true, "demo"},
+		"another agent":           {token(chat.Agent, "else"), false, ""},
+		"another one that serves": {token(chat.Agent, "ops", "demo", "b"), true, "ops"},
+		"a user that serves":      {token(chat.User, "ops", "demo"), true, "demo"},
+		"a user that serves all":  {token(chat.User, "ops", chat.AnyAgent), true, "demo"},
+		"one that serves others":  {token(chat.Agent, "demo", "b"), false, ""},
+		"another workspace":       {elsewhere, false, ""},
+		"without the scope":       {chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "demo"}, Scopes: []chat.Scope{chat.ScopeUser}}, false, ""},
+		"nobody":                  {none, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Options{})
+			id := w.begin("s", chat.NewSession{Agent: "demo"})
+			w.begin("quiet", chat.NewSession{Agent: chat.NoAgent})
+			w.say(id, "hello")
+			turn := w.turn(id)
+			if _, err := w.Get(ctx, c.caller, "quiet"); chat.CodeOf(err) != chat.NotFound {
+				t.Errorf("it sees a session without an agent: %v", err)
+			}
+			draft := chat.NewDraft(chat.AgentText{Text: "x"})
+			draft.Turn = turn.Turn
+			evs, err := w.Append(ctx, c.caller, id, []chat.Draft{draft})
+			if !c.see {
+				if chat.CodeOf(err) != chat.NotFound {
+					t.Error(err)
+				}
+				return
+			}
+			if err != nil || evs[0].Actor.Kind != chat.Agent || evs[0].Actor.ID != c.as || evs[0].Turn != turn.Turn {
+				t.Fatal(evs, err)
+			}
+		})
+	}
+}
+
+// A member with the scope agent speaks for itself, outside of the turns of an
+// agent that it may not serve.
+func TestMembersDoNotSpeakForAgents(t *testing.T) {
+	w := newWorld(t, Options{})
+	member := user("eve", chat.ScopeAgent)
+	helper := chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "helper"}, Scopes: []chat.Scope{chat.ScopeAgent}}
+	id := w.begin("s", chat.NewSession{Agent: "demo", Members: []chat.Member{{Actor: member.Actor, Role: chat.Owner}, {Actor: helper.Actor, Role: chat.Owner}}})
+	w.say(id, "hello")
+	turn := w.turn(id)
+	for _, c := range []chat.Caller{member, helper} {
+		draft := chat.NewDraft(chat.AgentText{Text: "x"})
+		evs, err := w.Append(ctx, c, id, []chat.Draft{draft})
+		if err != nil || evs[0].Actor.ID != c.Actor.ID || evs[0].Turn != "" {
+			t.Fatal(evs, err)
+		}
+		draft.Turn = turn.Turn
+		_, err = w.Append(ctx, c, id, []chat.Draft{draft})
+		w.wantCode(err, chat.Denied)
+		if !strings.Contains(err.Error(), `only the agent "`+c.Actor.ID+`"`) {
+			t.Error(err)
+		}
+		err = w.Preview(ctx, c, id, []chat.Preview{{Block: "b", Turn: turn.Turn, Text: "x"}})
+		w.wantCode(err, chat.Denied)
+		if err := w.Preview(ctx, c, id, []chat.Preview{{Block: chat.BlockID("of-" + c.Actor.ID), Text: "x"}}); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, b := range w.hub.Blocks(id) {
+		if b.Turn != "" {
+			t.Errorf("%+v stands in the agent's turn", b)
+		}
+	}
+}
+
+// Which agent's sidecar answers is for the server to say.
+func TestOnlyTheServerSaysWhoServes(t *testing.T) {
+	w := newWorld(t, Options{})
+	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent, Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
+	name := "deployer"
+	admin := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "root"}, Scopes: []chat.Scope{chat.ScopeAdmin}, AllWorkspaces: true}
+	for _, c := range []chat.Caller{ann, admin} {
+		_, err := w.Update(ctx, c, id, chat.SessionUpdated{ServedBy: &name})
+		w.wantCode(err, chat.Denied)
+	}
+	if s, err := w.Update(ctx, chat.Trusted, id, chat.SessionUpdated{ServedBy: &name}); err != nil || s.ServedBy != name {
+		t.Fatal(s, err)
+	}
+	fork, err := w.Fork(ctx, bob, id, chat.Fork{})
+	if err != nil || fork.ServedBy != "" {
+		t.Fatal(fork, err)
+	}
+}
