@@ -74,7 +74,7 @@ func TestAgentsRunTheirOwnTools(t *testing.T) {
 			w := newWorld(t, Options{})
 			id := w.begin("s", chat.NewSession{Members: []chat.Member{{Actor: helper.Actor, Role: chat.Answerer}}})
 			calls := []chat.ApprovalCall{{CallID: "a", Tool: "mine", Client: true}}
-			decisions := []chat.Decision{{CallID: "a", Approve: true}}
+			decisions := []chat.Decision{{CallID: "a", Approve: true, Result: []byte(`"done"`)}}
 			if mixed {
 				calls, decisions = append(calls, chat.ApprovalCall{CallID: "b", Tool: "deploy"}), append(decisions, chat.Decision{CallID: "b", Approve: true})
 			}
