@@ -172,12 +172,18 @@ func boundBody(w http.ResponseWriter, r *http.Request) (release func()) {
 		return func() {}
 	}
 	r.Body = &contextBody{ReadCloser: r.Body, ctx: ctx}
+	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
 		if wire.Ended(ctx) != nil {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // a writer without deadlines is a test's
 		}
 	})
-	return func() { stop() }
+	return func() {
+		if !stop() {
+			<-done // w must not be used after the handler has returned
+		}
+	}
 }
 
 // contextBody says why a body could not be read further.
