@@ -146,7 +146,7 @@ func openProblem(dir string, err error) error {
 		return chat.Errorf(chat.Unavailable, format, args...).Because(err)
 	}
 	if d, ok := errors.AsType[inventoryDamage](err); ok {
-		return say("the store in %s is damaged: %v. Nothing was changed. Restore the last good backup into a new folder; or keep a copy of this folder and give up what is missing with: parley verify --data DIR --accept", dir, d)
+		return say("the store in %s is damaged: %v. The files %s and %s beside it say what must be there. Nothing was changed. Restore the last good backup into a new folder; or keep a copy of this folder and give up what is missing with: parley verify --data DIR --accept", dir, d, inventoryFile, syncedFile)
 	}
 	switch {
 	case errors.Is(err, syscall.EAGAIN), strings.Contains(err.Error(), "lock held by current process"):

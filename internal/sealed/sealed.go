@@ -6,10 +6,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"github.com/parley-hq/parley/internal/json"
 	"hash/crc32"
 	"os"
 	"path/filepath"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // ErrDamaged says that a file is not as it was written.
