@@ -376,3 +376,33 @@ func filesOf(t *testing.T, folder string) (names []string) {
 	}
 	return names
 }
+
+// A store that misses a file is refused, and goes on once that was accepted.
+func TestVerifyAccept(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	s := begin(t, data, false)
+	succeed(t, "", "send", "--url", s.url, "new", "-w", "hi")
+	if code := s.stop(); code != exitOK {
+		t.Fatal(code, s.log)
+	}
+	if err := os.Remove(filepath.Join(data, "store", "db.inventory")); err != nil {
+		t.Fatal(err)
+	}
+	if s := begin(t, data, false); s.url != "" || s.stop() == exitOK || !strings.Contains(s.log.String(), "parley verify --data DIR --accept") {
+		t.Fatalf("it started: %s", s.log)
+	}
+	if code, _, errs := cli(t, "", "verify", "--data", data); code != exitError || !strings.Contains(errs, "db.inventory is missing") {
+		t.Errorf("verify: %d %s", code, errs)
+	}
+	if code, _, errs := cli(t, "", "verify", "--accept"); code == exitOK || !strings.Contains(errs, "--data") {
+		t.Errorf("verify --accept without a folder: %d %s", code, errs)
+	}
+	if out := succeed(t, "", "verify", "--data", data, "--accept"); !strings.Contains(out, "1 session") {
+		t.Error(out)
+	}
+	s = begin(t, data, false)
+	if s.url == "" || s.stop() != exitOK {
+		t.Errorf("the accepted store is refused: %s", s.log)
+	}
+}
