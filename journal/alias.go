@@ -24,10 +24,7 @@ func (j *Journal) Alias(_ context.Context, workspace, actorKey, foreign string) 
 // SetAlias lets a foreign id stand for a session unless it stands for one
 // already. It returns the one it stands for afterwards.
 func (j *Journal) SetAlias(ctx context.Context, workspace, actorKey, foreign string, id chat.SessionID) (chat.SessionID, error) {
-	if err := id.Validate(); err != nil {
-		return "", err
-	}
-	if err := j.writable(); err != nil {
+	if err := j.mayAlias(id); err != nil {
 		return "", err
 	}
 	j.alias.Lock()
@@ -35,16 +32,49 @@ func (j *Journal) SetAlias(ctx context.Context, workspace, actorKey, foreign str
 	if first, ok, err := j.Alias(ctx, workspace, actorKey, foreign); ok || err != nil {
 		return first, err
 	}
-	if erased, err := j.has(tokenKey(nil, kTombstone, idToken(id))); err != nil {
+	if err := j.writeAlias(tokenOf(workspace, actorKey, foreign), id, j.db.NewBatch()); err != nil {
 		return "", err
-	} else if erased {
-		return "", errGone(id)
 	}
-	t := tokenOf(workspace, actorKey, foreign)
-	b := j.db.NewBatch()
+	return id, nil
+}
+
+// ReplaceAlias lets a foreign id stand for a session, whatever it stood for.
+func (j *Journal) ReplaceAlias(ctx context.Context, workspace, actorKey, foreign string, id chat.SessionID) error {
+	if err := j.mayAlias(id); err != nil {
+		return err
+	}
+	j.alias.Lock()
+	defer j.alias.Unlock()
+	t, b := tokenOf(workspace, actorKey, foreign), j.db.NewBatch()
+	was, ok, err := j.Alias(ctx, workspace, actorKey, foreign)
+	switch {
+	case ok && was == id:
+		return b.Close()
+	case ok:
+		b.Delete(aliasOfKey(nil, idToken(was), t), nil)
+	case err != nil && chat.CodeOf(err) != chat.Gone:
+		return err
+	}
+	return j.writeAlias(t, id, b)
+}
+
+func (j *Journal) mayAlias(id chat.SessionID) error {
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	return j.writable()
+}
+
+// writeAlias stores an alias with what else is in b. The caller holds the lock.
+func (j *Journal) writeAlias(t token, id chat.SessionID, b *pebble.Batch) error {
+	if erased, err := j.has(tokenKey(nil, kTombstone, idToken(id))); err != nil {
+		return err
+	} else if erased {
+		return errGone(id)
+	}
 	b.Set(tokenKey(nil, kAlias, t), []byte(id), nil)
 	b.Set(aliasOfKey(nil, idToken(id), t), nil, nil)
-	return id, j.write(b)
+	return j.write(b)
 }
 
 // closeAliases leaves the aliases of an erased session without its id, so that

@@ -33,7 +33,7 @@ func (s *Sessions) CreateChild(ctx context.Context, parent chat.SessionID, n cha
 	child, created, err = s.begin(ctx, c, n, chat.SessionStarted{
 		Agent: n.Agent, Title: n.Title, Workspace: of.Workspace, Members: n.Members, Parent: parent, Grant: grant,
 	})
-	if isForeign(err) {
+	if _, taken := err.(errForeign); taken {
 		err = errTaken(n.ID)
 	}
 	return child, created, err

@@ -10,7 +10,7 @@ import (
 // Erase removes a session and all its text for good; it needs the role owner.
 // The id answers gone for ever after. When it fails it can be asked for again.
 func (s *Sessions) Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error) {
-	sess, err := s.find(ctx, c, id)
+	sess, err := s.visible(ctx, c, id)
 	if err != nil {
 		return chat.Receipt{}, err
 	}

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -16,7 +17,7 @@ func (s *Sessions) enter(ctx context.Context, c chat.Caller, id chat.SessionID) 
 		}
 		r.leave()
 	}
-	sess, err := s.find(ctx, c, id)
+	sess, err := s.visible(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}
@@ -25,43 +26,79 @@ func (s *Sessions) enter(ctx context.Context, c chat.Caller, id chat.SessionID) 
 	return r, nil
 }
 
-// find returns the session that id means for the caller.
-func (s *Sessions) find(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
-	var gone error
-	if id.Validate() == nil {
-		sess, err := s.log.Record(ctx, id)
-		switch {
-		case err == nil && c.RoleIn(&sess) != "":
-			return sess, nil
-		case chat.CodeOf(err) == chat.Gone:
-			gone = err
-		case err != nil && chat.CodeOf(err) != chat.NotFound:
-			return chat.Session{}, err
+// Resolve returns the id of the session that an id from a client means for the
+// caller. A session that the caller began under this id comes first, then the
+// caller's alias, then the id as it is. It does not check access: the call that
+// uses the id does.
+//
+// Everything else here takes exact ids. A check of a name that is an alias would
+// say nothing about the session that has the name as its id, so dialects resolve
+// an id once, where it arrives.
+func (s *Sessions) Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error) {
+	id, _, err := s.resolve(ctx, c, id)
+	return id, err
+}
+
+// resolve also tells whether the caller has an alias of that name.
+func (s *Sessions) resolve(ctx context.Context, c chat.Caller, name chat.SessionID) (id chat.SessionID, aliased bool, err error) {
+	if c.Actor == chat.System || name == "" || len(name) > MaxForeign {
+		return name, false, nil
+	}
+	if r := s.open(name); r != nil {
+		sess := r.session.Load()
+		r.leave()
+		if sess != nil && began(c, sess) {
+			return name, false, nil
 		}
 	}
-	if len(id) > 0 && len(id) <= MaxForeign {
-		alias, ok, err := s.log.Alias(ctx, c.In(), c.Actor.Key(), string(id))
-		if err != nil {
-			return chat.Session{}, err
-		}
-		if ok {
-			sess, err := s.log.Record(ctx, alias)
-			if err == nil && c.RoleIn(&sess) != "" {
-				return sess, nil
-			}
-			if err != nil && chat.CodeOf(err) != chat.NotFound {
-				return chat.Session{}, err
-			}
-		}
+	alias, aliased, err := s.log.Alias(ctx, c.In(), c.Actor.Key(), string(name))
+	if err != nil || !aliased {
+		return name, false, err
 	}
-	if gone != nil {
-		return chat.Session{}, gone
+	if sess, err := s.log.Record(ctx, name); err == nil && began(c, &sess) {
+		return name, false, nil
 	}
-	return chat.Session{}, errNoSession(id)
+	return alias, true, nil
+}
+
+// Own returns the session that an id chosen by a client stands for: one that the
+// caller began, or one of somebody else that the caller has accepted. A session
+// to which others added the caller is not found by it: its id may be one that
+// the caller's client always uses, and its owner would receive what is meant for
+// the caller's own session.
+func (s *Sessions) Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error) {
+	id, aliased, err := s.resolve(ctx, c, chat.SessionID(foreign))
+	if err != nil {
+		return chat.Session{}, err
+	}
+	sess, err := s.visible(ctx, c, id)
+	if chat.CodeOf(err) == chat.NotFound || err == nil && !aliased && !began(c, &sess) {
+		return chat.Session{}, errNoSession(chat.SessionID(foreign))
+	}
+	return sess, err
+}
+
+// Accept makes a session of somebody else one that the caller's clients reach by
+// its id, in every dialect. A session of the caller that had this id as an alias
+// keeps its own id.
+func (s *Sessions) Accept(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
+	sess, err := s.visible(ctx, c, id)
+	if err != nil || began(c, &sess) {
+		return sess, err
+	}
+	return sess, s.log.ReplaceAlias(ctx, c.In(), c.Actor.Key(), string(id), id)
+}
+
+// began reports whether the caller began the session.
+func began(c chat.Caller, sess *chat.Session) bool {
+	return sess.Owner.Same(c.Actor) && sess.Workspace == c.In()
 }
 
 // visible returns a session by its own id, when the caller may see it.
 func (s *Sessions) visible(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
+	if id.Validate() != nil {
+		return chat.Session{}, errNoSession(id)
+	}
 	sess, err := s.log.Record(ctx, id)
 	if err == nil && c.RoleIn(&sess) == "" || chat.CodeOf(err) == chat.NotFound {
 		return chat.Session{}, errNoSession(id)
@@ -71,7 +108,7 @@ func (s *Sessions) visible(ctx context.Context, c chat.Caller, id chat.SessionID
 
 // Get returns a session's record.
 func (s *Sessions) Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
-	return s.find(ctx, c, id)
+	return s.visible(ctx, c, id)
 }
 
 // ByID returns the session and sequence that an event, turn or prompt id names.
@@ -101,7 +138,25 @@ func (s *Sessions) List(ctx context.Context, c chat.Caller, f chat.Filter) (chat
 	if !c.Has(chat.ScopeAdmin) {
 		f.Actor = &c.Actor
 	}
-	return s.log.List(ctx, f)
+	page, err := s.log.List(ctx, f)
+	if err != nil {
+		return page, err
+	}
+	// A session that the caller cannot reach by its id, because the id is the
+	// caller's alias of another one, must not be taken for that one.
+	page.Sessions = slices.DeleteFunc(page.Sessions, func(sess chat.Session) bool {
+		if err != nil || began(c, &sess) {
+			return false
+		}
+		var id chat.SessionID
+		id, _, err = s.resolve(ctx, c, sess.ID)
+		if chat.CodeOf(err) == chat.Gone {
+			err = nil
+			return true
+		}
+		return id != sess.ID
+	})
+	return page, err
 }
 
 // All gives the records of all sessions of all workspaces, for what the server

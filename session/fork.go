@@ -16,7 +16,7 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 	if !c.Has(chat.ScopeUser) && !c.Has(chat.ScopeAgent) {
 		return chat.Session{}, chat.Errorf(chat.Denied, "beginning a session needs the scope user or agent")
 	}
-	from, err := s.find(ctx, c, id)
+	from, err := s.visible(ctx, c, id)
 	if err != nil {
 		return chat.Session{}, err
 	}
@@ -58,18 +58,18 @@ func (s *Sessions) nameFork(ctx context.Context, c chat.Caller, wanted chat.Sess
 	if err := wanted.Validate(); err != nil {
 		return "", err
 	}
-	if _, err := s.find(ctx, c, wanted); chat.CodeOf(err) != chat.NotFound {
-		if err == nil {
-			err = errTaken(wanted)
-		}
+	id, aliased, err := s.resolve(ctx, c, wanted)
+	if err != nil {
 		return "", err
 	}
-	_, err := s.log.Record(ctx, wanted)
+	sess, err := s.log.Record(ctx, id)
 	switch code := chat.CodeOf(err); {
-	case code == chat.NotFound && !wanted.System():
-		return wanted, nil
+	case err == nil && c.RoleIn(&sess) != "":
+		return "", errTaken(wanted)
+	case code == chat.NotFound && (aliased || !wanted.System()):
+		return id, nil
 	case code == chat.NotFound, err == nil:
-		return s.log.SetAlias(ctx, c.In(), c.Actor.Key(), string(wanted), s.NewID())
+		return s.setAlias(ctx, c, wanted)
 	}
 	return "", err
 }

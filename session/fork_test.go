@@ -142,8 +142,8 @@ func TestAForkInTheMiddle(t *testing.T) {
 	if err != nil || hidden.ID == "bobs" {
 		t.Fatal(hidden, err)
 	}
-	if sess, err := w.Get(ctx, ann, "bobs"); err != nil || sess.ID != hidden.ID {
-		t.Fatal(sess, err)
+	if id, err := w.Resolve(ctx, ann, "bobs"); err != nil || id != hidden.ID {
+		t.Fatal(id, err)
 	}
 	_, err = w.Fork(ctx, ann, id, chat.Fork{After: 999})
 	w.wantCode(err, chat.Invalid)

@@ -9,7 +9,7 @@ import (
 
 // Read returns stored events; more says that the range has further ones.
 func (s *Sessions) Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) (facts []chat.Fact, more bool, err error) {
-	sess, err := s.find(ctx, c, id)
+	sess, err := s.visible(ctx, c, id)
 	if err != nil {
 		return nil, false, err
 	}
@@ -18,7 +18,7 @@ func (s *Sessions) Read(ctx context.Context, c chat.Caller, id chat.SessionID, r
 
 // Event returns one stored event.
 func (s *Sessions) Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error) {
-	sess, err := s.find(ctx, c, id)
+	sess, err := s.visible(ctx, c, id)
 	if err != nil {
 		return chat.Fact{}, err
 	}
@@ -27,7 +27,7 @@ func (s *Sessions) Event(ctx context.Context, c chat.Caller, id chat.SessionID, 
 
 // Ends returns where the pieces of a finished block ended.
 func (s *Sessions) Ends(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) ([]chat.End, error) {
-	sess, err := s.find(ctx, c, id)
+	sess, err := s.visible(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s *Sessions) admit(g *guest, id chat.SessionID) error {
 	err := error(chat.Errorf(chat.Unavailable, "the session could not be looked up; try again in a moment"))
 	apart(func() {
 		var sess chat.Session
-		if sess, err = s.find(g.ctx, g.caller, id); err != nil {
+		if sess, err = s.visible(g.ctx, g.caller, id); err != nil {
 			return
 		}
 		r := s.room(sess.ID)
@@ -140,7 +140,7 @@ func (s *Sessions) sees(ctx context.Context, c chat.Caller, id chat.SessionID) e
 
 // Blocks returns the blocks that are being written.
 func (s *Sessions) Blocks(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.Block, error) {
-	sess, err := s.find(ctx, c, id)
+	sess, err := s.visible(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ const searchBound = 50_000
 
 // Search looks for a text in what was said, newest first, in any case.
 func (s *Sessions) Search(ctx context.Context, c chat.Caller, id chat.SessionID, query string, before chat.Seq, limit int) (chat.SearchPage, error) {
-	sess, err := s.find(ctx, c, id)
+	sess, err := s.visible(ctx, c, id)
 	if err != nil {
 		return chat.SearchPage{}, err
 	}

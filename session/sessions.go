@@ -21,18 +21,10 @@ func (s *Sessions) NewID() chat.SessionID {
 // one before, so that a lost answer can be asked for again.
 //
 // An id that is taken by a session the caller may not see counts as free: the
-// new session gets an id of its own, and the wanted one leads this caller to it.
+// new session gets an id of its own, and the wanted one becomes the caller's
+// alias of it.
 func (s *Sessions) Create(ctx context.Context, c chat.Caller, n chat.NewSession) (sess chat.Session, created bool, err error) {
-	if !c.Has(chat.ScopeUser) && !c.Has(chat.ScopeAgent) {
-		return sess, false, chat.Errorf(chat.Denied, "beginning a session needs the scope user or agent")
-	}
-	if err := mayChoose(c, chat.Settings{}, n.Settings); err != nil {
-		return sess, false, err
-	}
-	if n.Agent == "" {
-		n.Agent = s.DefaultAgent()
-	}
-	if n.Metadata, err = compact(n.Metadata); err != nil {
+	if err := s.complete(c, &n); err != nil {
 		return sess, false, err
 	}
 	wanted := n.ID
@@ -40,28 +32,60 @@ func (s *Sessions) Create(ctx context.Context, c chat.Caller, n chat.NewSession)
 		n.ID = s.NewID()
 	} else if err := wanted.Validate(); err != nil {
 		return sess, false, err
-	} else if alias, ok, err := s.log.Alias(ctx, c.In(), c.Actor.Key(), string(wanted)); err != nil {
+	} else if n.ID, err = s.Resolve(ctx, c, wanted); err != nil {
 		return sess, false, err
-	} else if ok {
-		n.ID = alias
 	}
 	sess, created, err = s.create(ctx, c, n)
-	if wanted == "" || !isForeign(err) {
+	switch taken, ok := err.(errForeign); {
+	case !ok || wanted == "":
 		return sess, created, err
+	case taken.seen:
+		return sess, false, errTaken(wanted)
 	}
-	n.ID, err = s.log.SetAlias(ctx, c.In(), c.Actor.Key(), string(wanted), s.NewID())
-	if err != nil {
-		return sess, false, err
-	}
-	return s.create(ctx, c, n)
+	return s.createAliased(ctx, c, wanted, n)
 }
 
-// errForeign says that the id belongs to a session the caller may not see.
-type errForeign struct{}
+// createAliased begins a session with an id of its own that a name becomes the
+// caller's alias of.
+func (s *Sessions) createAliased(ctx context.Context, c chat.Caller, name chat.SessionID, n chat.NewSession) (sess chat.Session, created bool, err error) {
+	if n.ID, err = s.setAlias(ctx, c, name); err != nil {
+		return sess, false, err
+	}
+	sess, created, err = s.create(ctx, c, n)
+	if _, taken := err.(errForeign); taken {
+		// The alias exists: the caller accepted a session and was removed from it.
+		err = errNoSession(name)
+	}
+	return sess, created, err
+}
+
+// complete checks the caller and fills in what n leaves out.
+func (s *Sessions) complete(c chat.Caller, n *chat.NewSession) (err error) {
+	if !c.Has(chat.ScopeUser) && !c.Has(chat.ScopeAgent) {
+		return chat.Errorf(chat.Denied, "beginning a session needs the scope user or agent")
+	}
+	if err := mayChoose(c, chat.Settings{}, n.Settings); err != nil {
+		return err
+	}
+	if n.Agent == "" {
+		n.Agent = s.DefaultAgent()
+	}
+	n.Metadata, err = compact(n.Metadata)
+	return err
+}
+
+// setAlias makes a name the caller's alias of a session that is still to begin,
+// and returns the id for it. An alias that exists stays.
+func (s *Sessions) setAlias(ctx context.Context, c chat.Caller, name chat.SessionID) (chat.SessionID, error) {
+	return s.log.SetAlias(ctx, c.In(), c.Actor.Key(), string(name), s.NewID())
+}
+
+// errForeign says that the id belongs to somebody else's session.
+type errForeign struct {
+	seen bool // the caller may see that session
+}
 
 func (errForeign) Error() string { return "the id is taken by somebody else's session" }
-
-func isForeign(err error) bool { _, ok := err.(errForeign); return ok }
 
 func (s *Sessions) create(ctx context.Context, c chat.Caller, n chat.NewSession) (sess chat.Session, created bool, err error) {
 	if n.ID.System() && c.Actor != chat.System {
@@ -118,40 +142,54 @@ func (cr *creating) decide(d *decision) error {
 // sameSession reports why the session that is there cannot be taken for the one
 // that is wanted.
 func sameSession(c chat.Caller, n chat.NewSession, parent chat.SessionID, have *chat.Session) error {
-	if c.RoleIn(have) == "" {
-		return errForeign{}
+	if !began(c, have) {
+		return errForeign{seen: c.RoleIn(have) != ""}
 	}
 	policy := n.Policy
 	if policy == "" {
 		policy = chat.Queue
 	}
-	if have.Parent == parent && have.Owner.Same(c.Actor) && have.Workspace == c.In() && have.Agent == n.Agent && have.Title == n.Title &&
+	if have.Parent == parent && have.Agent == n.Agent && have.Title == n.Title &&
 		bytes.Equal(have.Metadata, n.Metadata) && have.Policy == policy && have.Settings.Same(&n.Settings) && slices.Equal(have.Members, n.Members) {
 		return nil
 	}
-	return chat.Errorf(chat.Conflict, "there is a session %q already; choose another id, or leave it out", string(n.ID)).With("session_id", n.ID)
+	return errTaken(n.ID)
 }
 
 // MaxForeign bounds the ids that dialects have for sessions, in bytes.
 const MaxForeign = 1024
 
-// Ensure finds the session that a dialect's own id stands for, or begins it.
+// Ensure finds the session that an id chosen by a client stands for, as Own
+// does, or begins it. Where the id is taken by a session that the caller neither
+// began nor accepted, the new session gets an id of its own, and the wanted one
+// becomes the caller's alias of it.
 func (s *Sessions) Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (sess chat.Session, created bool, err error) {
 	if foreign == "" || len(foreign) > MaxForeign {
 		return sess, false, chat.Errorf(chat.Invalid, "the id of a conversation has 1 to %d bytes", MaxForeign)
 	}
-	if sess, err := s.Get(ctx, c, chat.SessionID(foreign)); chat.CodeOf(err) != chat.NotFound {
+	if sess, err = s.Own(ctx, c, foreign); chat.CodeOf(err) != chat.NotFound {
 		return sess, false, err
 	}
-	if chat.SessionID(foreign).Validate() == nil {
-		n.ID = chat.SessionID(foreign)
-	} else if n.ID, err = s.log.SetAlias(ctx, c.In(), c.Actor.Key(), foreign, s.NewID()); err != nil {
+	if err = s.complete(c, &n); err != nil {
 		return sess, false, err
 	}
-	sess, created, err = s.Create(ctx, c, n)
-	if chat.CodeOf(err) == chat.Conflict { // somebody began it meanwhile, with other words
-		sess, err = s.Get(ctx, c, chat.SessionID(foreign))
+	name := chat.SessionID(foreign)
+	_, aliased, err := s.resolve(ctx, c, name)
+	if err != nil {
 		return sess, false, err
+	}
+	taken := true
+	if !aliased && name.Validate() == nil {
+		n.ID = name
+		sess, created, err = s.create(ctx, c, n)
+		_, taken = err.(errForeign)
+	}
+	if taken {
+		sess, created, err = s.createAliased(ctx, c, name, n)
+	}
+	if chat.CodeOf(err) == chat.Conflict {
+		// Another request of the caller began it meanwhile, with another title or agent.
+		sess, err = s.Own(ctx, c, foreign)
 	}
 	return sess, created, err
 }

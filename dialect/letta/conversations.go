@@ -79,7 +79,8 @@ func (d *Dialect) agentPlace(ctx context.Context, c chat.Caller, id string) (*pl
 }
 
 // conversationPlace is the conversation that a path names: by its id, by that of
-// an agent, or as the default one of the agent that is given beside.
+// an agent, or as the default one of the agent that is given beside. An alias of
+// the caller is an id, too.
 func (d *Dialect) conversationPlace(ctx context.Context, c chat.Caller, id, agentID string) (*place, error) {
 	if id == "default" {
 		if agentID == "" {
@@ -87,9 +88,18 @@ func (d *Dialect) conversationPlace(ctx context.Context, c chat.Caller, id, agen
 		}
 		return d.agentPlace(ctx, c, agentID)
 	}
-	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(id))
+	resolved, err := d.opt.Sessions.Resolve(ctx, c, chat.SessionID(id))
+	if err != nil {
+		return nil, err
+	}
+	return d.sessionPlace(ctx, c, resolved)
+}
+
+// sessionPlace is the conversation in the session with this very id.
+func (d *Dialect) sessionPlace(ctx context.Context, c chat.Caller, id chat.SessionID) (*place, error) {
+	sess, err := d.opt.Sessions.Get(ctx, c, id)
 	if chat.CodeOf(err) == chat.NotFound || err == nil && sess.ID.System() {
-		return nil, chat.Errorf(chat.NotFound, "there is no conversation %q, or it is not yours", clip(id))
+		return nil, chat.Errorf(chat.NotFound, "there is no conversation %q, or it is not yours", clip(string(id)))
 	}
 	if err != nil {
 		return nil, err

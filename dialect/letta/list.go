@@ -194,7 +194,7 @@ func (d *Dialect) placesOf(ctx context.Context, c chat.Caller, agentID, conversa
 		if rec.text("agent_id") != agentID {
 			continue
 		}
-		p, err := d.conversationPlace(ctx, c, rec.ID, "")
+		p, err := d.sessionPlace(ctx, c, chat.SessionID(rec.ID))
 		if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
 			continue
 		}

@@ -19,6 +19,7 @@ import (
 // sessions is the door to the conversations.
 type sessions interface {
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
+	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
 	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)

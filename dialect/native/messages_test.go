@@ -14,7 +14,8 @@ import (
 func TestMessagesRoute(t *testing.T) {
 	var asked MessageQuery
 	opt := Options{
-		Caller: func(*http.Request) (chat.Caller, error) { return chat.Trusted, nil },
+		Sessions: exactIDs{},
+		Caller:   func(*http.Request) (chat.Caller, error) { return chat.Trusted, nil },
 		Messages: func(_ context.Context, _ chat.Caller, id chat.SessionID, q MessageQuery) (any, error) {
 			asked = q
 			if id != "s-1" {
@@ -50,4 +51,11 @@ func TestMessagesRoute(t *testing.T) {
 	if w := get(opt, "s-1/messages"); w.Code != 503 {
 		t.Errorf("not offered: %d", w.Code)
 	}
+}
+
+// exactIDs are sessions to which no alias leads.
+type exactIDs struct{ sessions }
+
+func (exactIDs) Resolve(_ context.Context, _ chat.Caller, id chat.SessionID) (chat.SessionID, error) {
+	return id, nil
 }

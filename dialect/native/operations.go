@@ -14,6 +14,8 @@ type operation struct {
 
 	public, upload, longBody, queryToken bool
 
+	exact bool // an alias of the caller does not stand for the session id
+
 	name    string // operationId
 	says    string
 	query   []param
@@ -48,6 +50,8 @@ func (d *Dialect) operations() []operation {
 			says: "Changes the fields that are given."},
 		{method: "DELETE", path: session, run: d.eraseSession, name: "eraseSession", out: chat.Receipt{}, code: 200,
 			says: "Erases a session: its text is removed from every file. The id answers `gone` for ever. Backups are not covered."},
+		{method: "POST", path: session + "/accept", run: d.acceptSession, name: "acceptSession", out: chat.Session{}, code: 200, exact: true,
+			says: "Accepts a session that somebody else has made the caller a member of: clients that choose their own conversation ids (NeMo) reach it by its id from now on. A session of the caller that had this id as an alias keeps its own id."},
 		{method: "POST", path: session + "/events", run: d.appendEvents, name: "appendEvents", in: draftBody{}, out: eventsBody{}, code: 201,
 			says: "Appends a draft, or an array of drafts as one unit. Every event in the answer is durable. A `client_id` that was used before gives the first event again."},
 		{method: "GET", path: session + "/events", run: d.readEvents, name: "readEvents", out: eventsPage{}, code: 200, says: "Reads stored events.",

@@ -17,6 +17,8 @@ import (
 // sessions is the door to the conversations.
 type sessions interface {
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
+	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
+	Accept(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
 	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
@@ -126,6 +128,9 @@ func (d *Dialect) Routes() []wire.Route {
 				if !op.public {
 					c, err = d.opt.Caller(r)
 				}
+				if err == nil && !op.exact {
+					err = d.resolve(r, c)
+				}
 				if err == nil {
 					err = op.run(w, r, c)
 				}
@@ -136,6 +141,19 @@ func (d *Dialect) Routes() []wire.Route {
 		})
 	}
 	return routes
+}
+
+// resolve replaces the session id in the path by the id of the session that it
+// means for the caller.
+func (d *Dialect) resolve(r *http.Request, c chat.Caller) error {
+	if r.PathValue("id") == "" {
+		return nil
+	}
+	id, err := d.opt.Sessions.Resolve(r.Context(), c, sessionID(r))
+	if err == nil {
+		r.SetPathValue("id", string(id))
+	}
+	return err
 }
 
 func sessionID(r *http.Request) chat.SessionID { return chat.SessionID(r.PathValue("id")) }
@@ -189,6 +207,16 @@ func (d *Dialect) listSessions(w http.ResponseWriter, r *http.Request, c chat.Ca
 
 func (d *Dialect) getSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	sess, err := d.opt.Sessions.Get(r.Context(), c, sessionID(r))
+	if err == nil {
+		d.send(w, r, http.StatusOK, sess)
+	}
+	return err
+}
+
+// acceptSession takes the session by its very id: an alias of the caller with the
+// same name is what it replaces.
+func (d *Dialect) acceptSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	sess, err := d.opt.Sessions.Accept(r.Context(), c, sessionID(r))
 	if err == nil {
 		d.send(w, r, http.StatusOK, sess)
 	}

@@ -92,6 +92,10 @@ func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f cli
 //go:noinline
 func (s *socket) take(ctx context.Context, msg []byte, handle func(ctx context.Context, f clientFrame) error) {
 	f, err := parseFrame(msg)
+	name := f.Session
+	if err == nil && name != "" {
+		f.Session, err = s.d.opt.Sessions.Resolve(ctx, s.caller, name)
+	}
 	if err == nil {
 		err = wire.Ended(ctx) // a frame may have been read just before
 	}
@@ -99,7 +103,7 @@ func (s *socket) take(ctx context.Context, msg []byte, handle func(ctx context.C
 		err = handle(ctx, f)
 	}
 	if err != nil {
-		s.refuse(ctx, f.ID, f.Session, err)
+		s.refuse(ctx, f.ID, name, err)
 	}
 }
 

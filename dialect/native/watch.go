@@ -47,24 +47,18 @@ func (s *socket) begin(ctx context.Context, id chat.SessionID, frame json.RawMes
 
 // leave ends a watch. What of it is being written comes before anything that is
 // sent from here on, and nothing of it after.
-func (s *socket) leave(id chat.SessionID) (was bool) {
+func (s *socket) leave(id chat.SessionID) {
 	s.mu.Lock()
 	w := s.watches[id]
 	delete(s.watches, id)
 	s.mu.Unlock()
-	if w == nil {
-		return false
+	if w != nil {
+		w.end()
 	}
-	w.end()
-	return true
 }
 
 func (s *socket) unwatch(ctx context.Context, f clientFrame) error {
-	if !s.leave(f.Session) {
-		if sess, err := s.d.opt.Sessions.Get(ctx, s.caller, f.Session); err == nil {
-			s.leave(sess.ID)
-		}
-	}
+	s.leave(f.Session)
 	s.send(ctx, serverFrame{Op: "ok", ID: f.ID, Session: f.Session})
 	return nil
 }

@@ -100,7 +100,7 @@ func (s *socket) open(ctx context.Context, c chat.Caller, f *clientFrame) (*thre
 // yet does from now on.
 func (s *socket) thread(ctx context.Context, c chat.Caller, f *clientFrame) (*thread, error) {
 	conversation := s.name(f)
-	if _, err := s.d.opt.Sessions.Get(ctx, c, chat.SessionID(conversation)); err != nil {
+	if _, err := s.d.opt.Sessions.Own(ctx, c, conversation); err != nil {
 		return nil, err
 	}
 	t := s.follow(ctx, c, conversation, "")

@@ -119,7 +119,7 @@ func (d *Dialect) job(ctx context.Context, c chat.Caller, id string) (job, bool,
 	if !jobID.MatchString(id) {
 		return job{}, false, missing
 	}
-	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(jobConversation(id)))
+	sess, err := d.opt.Sessions.Own(ctx, c, jobConversation(id))
 	if err != nil {
 		if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
 			err = missing

@@ -57,7 +57,7 @@ func (t *thread) enter(ctx context.Context) (at place, known bool, err error) {
 	defer t.unhope()
 	waited := false
 	for t.session == "" {
-		sess, err := t.s.d.opt.Sessions.Get(ctx, t.caller, chat.SessionID(t.voice.conversation))
+		sess, err := t.s.d.opt.Sessions.Own(ctx, t.caller, t.voice.conversation)
 		if err == nil {
 			t.session = sess.ID
 			if waited {

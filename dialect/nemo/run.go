@@ -62,7 +62,7 @@ func (d *Dialect) start(ctx context.Context, c chat.Caller, a *ask, interactive 
 // answered refuses a request for whose answer nobody could tell the end, before
 // anything of it is kept: clients send what was refused again.
 func (d *Dialect) answered(ctx context.Context, c chat.Caller, conversation string) error {
-	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(conversation))
+	sess, err := d.opt.Sessions.Own(ctx, c, conversation)
 	if chat.CodeOf(err) == chat.NotFound || err == nil && (sess.Agent != chat.NoAgent || string(sess.Metadata) == importing) {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (d *Dialect) answered(ctx context.Context, c chat.Caller, conversation stri
 
 // answers takes what was said as the answer to an open prompt, if there is one.
 func (r *run) answers(ctx context.Context, a *ask) (bool, error) {
-	sess, err := r.d.opt.Sessions.Get(ctx, r.caller, chat.SessionID(a.conversation))
+	sess, err := r.d.opt.Sessions.Own(ctx, r.caller, a.conversation)
 	if err != nil {
 		if chat.CodeOf(err) == chat.NotFound {
 			err = nil // it begins now

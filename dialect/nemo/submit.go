@@ -61,7 +61,7 @@ func (m *said) context() json.RawMessage {
 // session finds or begins the conversation. Earlier messages that the client
 // sends along become facts only of a session that begins with them.
 func (d *Dialect) session(ctx context.Context, c chat.Caller, conversation string, m *said, text string) (chat.Session, error) {
-	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(conversation))
+	sess, err := d.opt.Sessions.Own(ctx, c, conversation)
 	if err == nil && sess.Agent == chat.NoAgent && string(sess.Metadata) == importing {
 		return d.open(ctx, c, sess.ID) // the server ended in the middle of it
 	}

@@ -145,7 +145,7 @@ func (d *Dialect) registerAsk(w http.ResponseWriter, r *http.Request, c chat.Cal
 	if len(in.Questions) == 0 {
 		return chat.Errorf(chat.Invalid, "there is nothing to ask: questions is empty")
 	}
-	sess, err := d.runOf(r.Context(), c, in.RunID)
+	sess, err := d.findRun(r.Context(), c, in.RunID)
 	if err != nil {
 		return err
 	}

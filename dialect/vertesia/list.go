@@ -198,7 +198,11 @@ func later(a, b chat.At) bool { return b.Time().Add(2 * time.Second).Before(a.Ti
 // matching are the caller's sessions that are wanted, the most recently active first.
 func (d *Dialect) matching(ctx context.Context, c chat.Caller, w *wanted, m mark) (all []*chat.Session, starts []start, err error) {
 	if w.id != "" {
-		sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(w.id))
+		id, err := d.opt.Sessions.Resolve(ctx, c, chat.SessionID(w.id))
+		if err != nil {
+			return nil, nil, err
+		}
+		sess, err := d.opt.Sessions.Get(ctx, c, id)
 		if chat.CodeOf(err) == chat.NotFound {
 			return nil, nil, nil
 		}

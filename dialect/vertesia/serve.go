@@ -23,6 +23,7 @@ const via = "vertesia"
 type sessions interface {
 	workstreams
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
+	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
 	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
@@ -300,9 +301,23 @@ type run struct {
 
 // run finds what the request is about.
 func (d *Dialect) run(r *http.Request, c chat.Caller) (run, error) {
-	return d.runOf(r.Context(), c, r.PathValue("id"))
+	return d.findRun(r.Context(), c, r.PathValue("id"))
 }
 
+// findRun finds the run that a client's id means for the caller.
+func (d *Dialect) findRun(ctx context.Context, c chat.Caller, name string) (run, error) {
+	id, line, child := strings.Cut(name, "~")
+	resolved, err := d.opt.Sessions.Resolve(ctx, c, chat.SessionID(id))
+	if err != nil {
+		return run{}, err
+	}
+	if id = string(resolved); child {
+		id += "~" + line
+	}
+	return d.runOf(ctx, c, id)
+}
+
+// runOf finds a run by its own id.
 func (d *Dialect) runOf(ctx context.Context, c chat.Caller, name string) (run, error) {
 	id, line, child := strings.Cut(name, "~")
 	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(id))

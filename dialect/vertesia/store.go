@@ -22,7 +22,7 @@ func (d *Dialect) fileOf(ctx context.Context, c chat.Caller, full string) (run, 
 	if d.opt.Files == nil {
 		return run{}, "", chat.Errorf(chat.Unavailable, "this server keeps no files")
 	}
-	sess, err := d.runOf(ctx, c, id)
+	sess, err := d.findRun(ctx, c, id)
 	if err == nil && sess.line != "" {
 		name = chat.WorkFolder(sess.line) + name
 	}

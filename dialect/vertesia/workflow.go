@@ -156,7 +156,7 @@ func orEmpty(l []workflowRun) []workflowRun {
 }
 
 func (d *Dialect) showChild(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.runOf(r.Context(), c, r.PathValue("child"))
+	sess, err := d.findRun(r.Context(), c, r.PathValue("child"))
 	if err != nil {
 		return err
 	}

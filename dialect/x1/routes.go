@@ -82,7 +82,11 @@ func (d *Dialect) serveCredential(r *http.Request, c chat.Caller) (int, any, err
 	if ask.TTL < 0 || ask.TTL > MaxLife.Seconds() {
 		return 0, nil, chat.Errorf(chat.Invalid, "ttl is 1 to %d seconds", int(MaxLife.Seconds()))
 	}
-	cred, err := d.Issue(r.Context(), c, chat.SessionID(r.PathValue("id")), ask.Role, time.Duration(ask.TTL*float64(time.Second)))
+	id, err := d.opt.Sessions.Resolve(r.Context(), c, chat.SessionID(r.PathValue("id")))
+	if err != nil {
+		return 0, nil, err
+	}
+	cred, err := d.Issue(r.Context(), c, id, ask.Role, time.Duration(ask.TTL*float64(time.Second)))
 	return http.StatusCreated, cred, err
 }
 
@@ -97,7 +101,11 @@ func (d *Dialect) serveAudit(r *http.Request, c chat.Caller) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	page, err := d.Audit(r.Context(), c, AuditQuery{Session: chat.SessionID(q.Get("session")), Subject: q.Get("subject"), Before: chat.Seq(before), Limit: int(limit)})
+	id, err := d.opt.Sessions.Resolve(r.Context(), c, chat.SessionID(q.Get("session")))
+	if err != nil {
+		return 0, nil, err
+	}
+	page, err := d.Audit(r.Context(), c, AuditQuery{Session: id, Subject: q.Get("subject"), Before: chat.Seq(before), Limit: int(limit)})
 	return http.StatusOK, page, err
 }
 

@@ -20,6 +20,7 @@ import (
 // sessions is the door to the conversations.
 type sessions interface {
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
+	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
 	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)

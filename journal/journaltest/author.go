@@ -28,6 +28,7 @@ type Store interface {
 	List(ctx context.Context, f chat.Filter) (chat.SessionPage, error)
 	Alias(ctx context.Context, workspace, actorKey, foreign string) (chat.SessionID, bool, error)
 	SetAlias(ctx context.Context, workspace, actorKey, foreign string, id chat.SessionID) (chat.SessionID, error)
+	ReplaceAlias(ctx context.Context, workspace, actorKey, foreign string, id chat.SessionID) error
 	Erase(ctx context.Context, id chat.SessionID) (chat.Receipt, error)
 	Import(ctx context.Context, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) error
 }

@@ -317,4 +317,28 @@ func aliases(t *testing.T, s Store) {
 	wantCode(t, err, chat.Gone)
 	wantCode(t, second(s.SetAlias(ctx, "default", "user:ann", "thread 1", "s-3")), chat.Gone)
 	wantCode(t, second(s.SetAlias(ctx, "default", "user:ann", "thread 9", "s-1")), chat.Gone)
+
+	// One that is replaced follows only the new session.
+	wantCode(t, s.ReplaceAlias(ctx, "default", "user:ann", "thread 1", "s-1"), chat.Gone)
+	for _, id := range []chat.SessionID{"s-4", "s-5", "s-5"} {
+		if err := s.ReplaceAlias(ctx, "default", "user:ann", "thread 1", id); err != nil {
+			t.Fatal(err)
+		}
+		if got, ok, err := s.Alias(ctx, "default", "user:ann", "thread 1"); got != id || !ok || err != nil {
+			t.Fatal(got, ok, err)
+		}
+	}
+	Begin(t, s, "s-4")
+	Begin(t, s, "s-5")
+	if _, err := s.Erase(ctx, "s-4"); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok, err := s.Alias(ctx, "default", "user:ann", "thread 1"); got != "s-5" || !ok || err != nil {
+		t.Fatal(got, ok, err)
+	}
+	if _, err := s.Erase(ctx, "s-5"); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = s.Alias(ctx, "default", "user:ann", "thread 1")
+	wantCode(t, err, chat.Gone)
 }

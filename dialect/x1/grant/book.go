@@ -11,6 +11,7 @@ import (
 // sessions is the door to the conversations.
 type sessions interface {
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
+	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)

@@ -140,6 +140,11 @@ func (d *Desk) handle(h handler) http.Handler {
 				}
 			}
 		}
+		if id := chat.SessionID(r.PathValue("id")); err == nil && id != "" {
+			if err = d.resolve(r, c, &id); err == nil {
+				r.SetPathValue("id", string(id))
+			}
+		}
 		code, answer := 0, any(nil)
 		if err == nil {
 			code, answer, err = h(r, c, body)
@@ -150,6 +155,13 @@ func (d *Desk) handle(h handler) http.Handler {
 		}
 		d.answer(w, r, code, answer)
 	})
+}
+
+// resolve replaces a session id of a request by the id of the session that it
+// means for the caller.
+func (d *Desk) resolve(r *http.Request, c chat.Caller, id *chat.SessionID) (err error) {
+	*id, err = d.Shares.sessions.Resolve(r.Context(), c, *id)
+	return err
 }
 
 var status = map[chat.Code]int{
@@ -188,14 +200,21 @@ func (d *Desk) createGrant(r *http.Request, c chat.Caller, body []byte) (int, an
 	if err := json.Unmarshal(body, &g); err != nil {
 		return 0, nil, chat.Errorf(chat.Invalid, "a grant is {user_id or agent_id, grant_type, details, scope, session_id, reason, request_id}").Because(err)
 	}
+	if err := d.resolve(r, c, &g.Session); err != nil {
+		return 0, nil, err
+	}
 	g, err := d.Grants.Create(r.Context(), c, r.PathValue("slug"), g, r.Header.Get("Idempotency-Key"))
 	return http.StatusCreated, g, err
 }
 
 func (d *Desk) listGrants(r *http.Request, c chat.Caller, _ []byte) (int, any, error) {
 	q := r.URL.Query()
+	session := chat.SessionID(q.Get("session"))
+	if err := d.resolve(r, c, &session); err != nil {
+		return 0, nil, err
+	}
 	list, err := d.Grants.List(r.Context(), c, r.PathValue("slug"), Query{
-		User: q.Get("user"), Agent: q.Get("agent"), Type: q.Get("type"), Session: chat.SessionID(q.Get("session")), All: q.Get("all") == "true",
+		User: q.Get("user"), Agent: q.Get("agent"), Type: q.Get("type"), Session: session, All: q.Get("all") == "true",
 	})
 	return http.StatusOK, map[string]any{"grants": list}, err
 }
@@ -209,6 +228,9 @@ func (d *Desk) useGrant(r *http.Request, c chat.Caller, body []byte) (int, any, 
 	var a Ask
 	if err := json.Unmarshal(body, &a); err != nil || a.Type == "" || a.Session == "" {
 		return 0, nil, chat.Errorf(chat.Invalid, "the question is {session_id, grant_type, details, call_id, tool, args}")
+	}
+	if err := d.resolve(r, c, &a.Session); err != nil {
+		return 0, nil, err
 	}
 	g, err := d.Grants.Use(r.Context(), c, r.PathValue("slug"), a)
 	return http.StatusOK, map[string]any{"ok": true, "grant": g}, err
