@@ -114,7 +114,7 @@ var bodies = map[string]string{
 
 // bodiless are routes that change something and need no body.
 var bodiless = map[string]bool{
-	"DELETE /parley/v1/sessions/{id}": true, "DELETE /parley/v1/sessions/{id}/artifacts/{path...}": true, "DELETE /api/v1/agents/{id}": true, "DELETE /api/v1/files/{path...}": true,
+	"POST /parley/v1/sessions/{id}/accept": true, "DELETE /parley/v1/sessions/{id}": true, "DELETE /parley/v1/sessions/{id}/artifacts/{path...}": true, "DELETE /api/v1/agents/{id}": true, "DELETE /api/v1/files/{path...}": true,
 	"DELETE /v1/agents/{agent}": true, "DELETE /v1/conversations/{conversation}": true, "DELETE /v1/identities/{id}": true, "DELETE /v1/groups/{id}": true,
 	"DELETE /api/workspaces/{slug}/grants/{grant}": true, "DELETE /api/workspaces/{slug}/sessions/{id}/shares/{share}": true,
 }

@@ -13,6 +13,7 @@ import (
 // only read, or begin something of the viewer's own.
 var harmless = map[string]bool{
 	"POST /parley/v1/sessions/{id}/fork":              true,
+	"POST /parley/v1/sessions/{id}/accept":            true,
 	"POST /api/v1/agents/{id}/fork":                   true,
 	"POST /parley/v1/sessions/{id}/credentials":       true,
 	"POST /v1/conversations/{conversation}/stream":    true,
@@ -66,6 +67,7 @@ func TestViewersOfEveryDialect(t *testing.T) {
 		t.Errorf("a picture: %d %s", code, body)
 	}
 	link := fmt.Sprintf(`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,%s"}}]}]}`, big)
+	p.must(call{method: "POST", path: "/parley/v1/sessions/" + hers["conversation"] + "/accept", token: carol})
 	for _, path := range []string{"/v1/chat", "/v1/chat/completions"} {
 		if code, body, _ := p.do(call{method: "POST", path: path, token: carol, body: link, header: map[string]string{"Conversation-Id": hers["conversation"]}}); code != 403 {
 			t.Errorf("%s with an attachment: %d %s", path, code, body)
@@ -86,6 +88,7 @@ func TestSharedShelf(t *testing.T) {
 	alice, carol := tokenOf("alice"), tokenOf("carol")
 	p.must(call{method: "PUT", path: "/static/a.txt", token: alice, body: "hers"})
 	p.must(call{method: "PATCH", path: "/parley/v1/sessions/nemo-static", token: alice, body: `{"members":[{"actor":{"kind":"user","id":"carol"},"role":"viewer"}]}`})
+	p.must(call{method: "POST", path: "/parley/v1/sessions/nemo-static/accept", token: carol})
 	for _, method := range []string{"PUT", "DELETE"} {
 		c := call{method: method, path: "/static/a.txt", token: carol}
 		if method == "PUT" {

@@ -65,14 +65,15 @@ func (s *Sessions) resolve(ctx context.Context, c chat.Caller, name chat.Session
 // caller began, or one of somebody else that the caller has accepted. A session
 // to which others added the caller is not found by it: its id may be one that
 // the caller's client always uses, and its owner would receive what is meant for
-// the caller's own session.
+// the caller's own session. Sessions of the server are found by those who may see
+// them; nobody writes there.
 func (s *Sessions) Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error) {
 	id, aliased, err := s.resolve(ctx, c, chat.SessionID(foreign))
 	if err != nil {
 		return chat.Session{}, err
 	}
 	sess, err := s.visible(ctx, c, id)
-	if chat.CodeOf(err) == chat.NotFound || err == nil && !aliased && !began(c, &sess) {
+	if chat.CodeOf(err) == chat.NotFound || err == nil && !aliased && !began(c, &sess) && !id.System() {
 		return chat.Session{}, errNoSession(chat.SessionID(foreign))
 	}
 	return sess, err
@@ -85,6 +86,9 @@ func (s *Sessions) Accept(ctx context.Context, c chat.Caller, id chat.SessionID)
 	sess, err := s.visible(ctx, c, id)
 	if err != nil || began(c, &sess) {
 		return sess, err
+	}
+	if id.System() {
+		return chat.Session{}, chat.Errorf(chat.Denied, "this session is the server's own and cannot be accepted")
 	}
 	return sess, s.log.ReplaceAlias(ctx, c.In(), c.Actor.Key(), string(id), id)
 }
