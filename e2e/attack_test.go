@@ -30,12 +30,19 @@ func guarded(t *testing.T, args ...string) *process {
 		t.Fatal(err)
 	}
 	p := serve(t, t.TempDir(), append([]string{"--token-file", file}, args...)...)
+	furnish(p)
+	return p
+}
+
+// furnish begins a session of alice's with a question and a file in it, that
+// carol may see.
+func furnish(p *process) {
+	p.t.Helper()
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf("alice"),
 		body: `{"id":"hers","members":[{"actor":{"kind":"user","id":"carol"},"role":"viewer"}]}`})
 	p.must(call{method: "POST", path: "/parley/v1/sessions/hers/events", token: tokenOf("alice"),
 		body: `{"type":"user.message","payload":{"text":"/ask text"}}`})
 	p.must(call{method: "PUT", path: "/parley/v1/sessions/hers/artifacts/a.txt", token: tokenOf("alice"), body: "secret"})
-	return p
 }
 
 // TestRebinding: a name that leads to loopback is not ours.

@@ -205,6 +205,18 @@ func (p *process) do(c call) (int, string, http.Header) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(p.t.Context(), 15*time.Second, errors.New("no answer in time"))
 	defer cancel()
+	res := p.send(ctx, c)
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		p.t.Fatalf("%s %s: %v", c.method, c.path, err)
+	}
+	return res.StatusCode, string(b), res.Header
+}
+
+// send sends the call and returns the answer as it begins.
+func (p *process) send(ctx context.Context, c call) *http.Response {
+	p.t.Helper()
 	var body io.Reader
 	if c.body != "" {
 		body = strings.NewReader(c.body)
@@ -237,12 +249,7 @@ func (p *process) do(c call) (int, string, http.Header) {
 	if err != nil {
 		p.t.Fatalf("%s %s: %v", c.method, c.path, err)
 	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		p.t.Fatalf("%s %s: %v", c.method, c.path, err)
-	}
-	return res.StatusCode, string(b), res.Header
+	return res
 }
 
 // must is do for what succeeds.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,6 +22,7 @@ type Server struct {
 	mux      *http.ServeMux
 	metrics  *metrics
 	stopping atomic.Bool
+	routes   []Route
 
 	mu     sync.Mutex
 	active int           // handlers under way
@@ -53,7 +55,13 @@ func (s *Server) Conns() *wire.Conns { return s.opt.Conns }
 
 // Handle adds a route. Like http.ServeMux it panics when the pattern is wrong or
 // there already. Call it before Run.
-func (s *Server) Handle(r Route) { s.mux.Handle(r.Pattern, s.guard(r)) }
+func (s *Server) Handle(r Route) {
+	s.mux.Handle(r.Pattern, s.guard(r))
+	s.routes = append(s.routes, r)
+}
+
+// Routes lists the routes that were added, the server's own first.
+func (s *Server) Routes() []Route { return slices.Clone(s.routes) }
 
 // Handler is everything the server does with a request, for tests and for
 // embedding in another server.

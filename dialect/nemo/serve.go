@@ -19,7 +19,6 @@ import (
 type sessions interface {
 	Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (chat.Session, bool, error)
 	Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error)
-	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
 	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)

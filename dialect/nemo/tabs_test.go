@@ -131,12 +131,12 @@ func (l *lookout) setup(s setup) setup {
 	return s
 }
 
-func (l *lookout) Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
+func (l *lookout) Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error) {
 	tell(l.looks)
 	if l.leave != nil {
 		<-l.leave
 	}
-	s, err := l.Sessions.Get(ctx, c, id)
+	s, err := l.Sessions.Own(ctx, c, foreign)
 	if chat.CodeOf(err) == chat.NotFound {
 		tell(l.missed)
 	}

@@ -1,0 +1,328 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/nats-io/nats.go"
+
+	"github.com/parley-hq/parley/dialect/x1"
+)
+
+// nativeFrames ask for what is alice's over the native socket, by op.
+var nativeFrames = map[string]string{
+	"watch":                `"after":"0"`,
+	"unwatch":              ``,
+	"append":               `"events":[{"type":"user.message","payload":{"text":"intruder"}}]`,
+	"preview":              `"preview":{"block":"b","offset":0,"text":"intruder"}`,
+	"answer":               `"request_id":"{request_id}","answer":{"text":"intruder"}`,
+	"stop":                 ``,
+	"ping":                 ``,
+	"launch_workstream":    `"launch":{"id":"intruder","instruction":"x"}`,
+	"message_workstream":   `"workstream_id":"w1","text":"intruder"`,
+	"steer_workstream":     `"workstream_id":"w1","command":"add_instruction","text":"intruder"`,
+	"terminate_workstream": `"workstream_id":"w1"`,
+	"workstream_status":    `"workstream_id":"w1"`,
+}
+
+// harmlessFrames do nothing to the session that they name.
+var harmlessFrames = map[string]bool{"unwatch": true, "ping": true}
+
+// readingFrames are what a viewer may send.
+var readingFrames = map[string]bool{"watch": true, "workstream_status": true}
+
+// workFrames ask for alice's turn over a worker's socket, by op.
+var workFrames = map[string]string{
+	"append":               `"events":[{"type":"agent.text","payload":{"text":"intruder"}}]`,
+	"preview":              `"preview":{"block":"b","offset":0,"text":"intruder"}`,
+	"done":                 ``,
+	"fail":                 `"error":"intruder"`,
+	"ping":                 ``,
+	"launch_workstream":    `"launch":{"id":"intruder","instruction":"x"}`,
+	"message_workstream":   `"workstream_id":"w1","text":"intruder"`,
+	"steer_workstream":     `"workstream_id":"w1","command":"add_instruction","text":"intruder"`,
+	"terminate_workstream": `"workstream_id":"w1"`,
+	"workstream_status":    `"workstream_id":"w1"`,
+	"workstream_progress":  `"workstream_id":"w1","progress":{"message":"intruder"}`,
+}
+
+// nemoFrames ask for what is alice's over NeMo's socket, by type.
+var nemoFrames = map[string]string{
+	"user_message":             `"schema_type":"chat","id":"m1","conversation_id":"hers","content":{"messages":[{"role":"user","content":[{"type":"text","text":"intruder"}]}]}`,
+	"user_interaction_message": `"id":"m2","parent_id":"{request_id}","conversation_id":"asked","content":{"messages":[{"role":"user","content":[{"type":"text","text":"intruder"}]}]}`,
+	"auth_message":             `"payload":{"method":"jwt","token":"not.a.token"}`,
+}
+
+// talker is a connection on which requests and answers alternate.
+type talker struct {
+	t    *testing.T
+	ctx  context.Context
+	conn *websocket.Conn
+}
+
+// dialAs opens a socket; without one it returns why the server refuses it.
+func dialAs(t *testing.T, p *process, token, path string) (*talker, int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	head := http.Header{}
+	if token != "" {
+		head.Set("Authorization", "Bearer "+token)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	conn, res, err := websocket.Dial(ctx, p.url+path, &websocket.DialOptions{HTTPClient: client, HTTPHeader: head})
+	if err != nil {
+		if res == nil {
+			t.Fatal(err)
+		}
+		return nil, res.StatusCode
+	}
+	conn.SetReadLimit(8 << 20)
+	t.Cleanup(func() { conn.CloseNow() })
+	return &talker{t, ctx, conn}, http.StatusSwitchingProtocols
+}
+
+// ask sends a frame and returns the first answer in which fits finds something.
+func (k *talker) ask(frame string, fits func(answer string) bool) string {
+	k.t.Helper()
+	if err := k.conn.Write(k.ctx, websocket.MessageText, []byte(frame)); err != nil {
+		k.t.Fatalf("%s: %v", frame, err)
+	}
+	for {
+		_, b, err := k.conn.Read(k.ctx)
+		if err != nil {
+			k.t.Fatalf("%s: %v", frame, err)
+		}
+		if fits(string(b)) {
+			return string(b)
+		}
+	}
+}
+
+// withID fits the answer to the request with an id.
+func withID(id string) func(string) bool {
+	return func(answer string) bool {
+		var f struct{ ID string }
+		return json.Unmarshal([]byte(answer), &f) == nil && f.ID == id
+	}
+}
+
+// words lists the names in what a server says about an unknown op or type.
+func words(t *testing.T, said, behind, pattern string) []string {
+	t.Helper()
+	_, list, ok := strings.Cut(said, behind)
+	list, _, _ = strings.Cut(list, `"`)
+	found := regexp.MustCompile(pattern).FindAllString(list, -1)
+	if !ok || len(found) < 3 {
+		t.Fatalf("it does not say what can be sent: %s", said)
+	}
+	return found
+}
+
+func filled(hers owned, s string) string {
+	for k, v := range hers {
+		s = strings.ReplaceAll(s, "{"+k+"}", v)
+	}
+	return s
+}
+
+// TestFrames: every frame of every socket and every subject, sent by every kind
+// of caller for what is alice's. The server says which there are.
+func TestFrames(t *testing.T) {
+	for _, v := range visitors(t) {
+		t.Run(v.name, func(t *testing.T) { v.frames(t) })
+	}
+}
+
+func (v *visitor) frames(t *testing.T) {
+	t.Helper()
+	bus := freePort(t)
+	p, hers := matrixServer(t, v, "--nats", bus)
+	p.must(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf("alice"), body: `{"id":"worked","agent":"helper"}`})
+	p.must(call{method: "POST", path: "/parley/v1/sessions/worked/events", token: tokenOf("alice"), body: `{"type":"user.message","payload":{"text":"secret"}}`})
+	waitFor(t, func() bool {
+		return strings.Contains(p.must(call{path: "/parley/v1/sessions/worked/events", token: tokenOf("alice")}), "agent.status")
+	}, "the turn does not wait for a worker")
+	turn := field(t, p.must(call{path: "/parley/v1/sessions/worked/events?types=turn.started", token: tokenOf("alice")}), "events.0.payload.turn_id")
+	state := func() string {
+		return p.belongings(hers) + p.heads(hers) + p.must(call{path: "/parley/v1/sessions/worked/events", token: tokenOf("alice")})
+	}
+	before := state()
+	v.native(t, p, hers)
+	v.work(t, p, turn)
+	v.nemo(t, p, hers)
+	v.subjects(t, p, bus)
+	if v.class != member {
+		if after := state(); after != before {
+			t.Errorf("something of alice's has changed:\n%s\n%s", before, after)
+		}
+	}
+}
+
+// native tries the frames of the native socket.
+func (v *visitor) native(t *testing.T, p *process, hers owned) {
+	t.Helper()
+	k, code := dialAs(t, p, v.token, "/parley/v1/ws")
+	if v.class == unknown {
+		if code != http.StatusUnauthorized {
+			t.Errorf("the native socket: %d", code)
+		}
+		return
+	}
+	if k == nil {
+		t.Fatalf("the native socket: %d", code)
+	}
+	for _, op := range words(t, k.ask(`{"op":"?","id":"?"}`, withID("?")), "not one of ", `[a-z_]+[a-z]`) {
+		rest, ok := nativeFrames[op]
+		if !ok {
+			t.Errorf("nobody has said what the op %q is sent: add it to nativeFrames", op)
+			continue
+		}
+		if rest != "" {
+			rest = "," + filled(hers, rest)
+		}
+		got := k.ask(`{"op":"`+op+`","id":"`+op+`","session_id":"hers"`+rest+`}`, withID(op))
+		refused := strings.Contains(got, `"not_found"`) || strings.Contains(got, `"denied"`)
+		switch {
+		case strings.Contains(got, `"internal"`):
+			t.Errorf("%s: %s", op, got)
+		case v.class == member && strings.Contains(got, `"invalid"`):
+			t.Errorf("what nativeFrames has for %s is not well formed, so it proves nothing: %s", op, got)
+		case harmlessFrames[op], v.class == member, v.class == viewer && readingFrames[op]:
+		case !refused:
+			t.Errorf("%s is taken: %s", op, got)
+		}
+		if v.class == stranger && (strings.Contains(got, "secret") || strings.Contains(got, `"alice"`)) {
+			t.Errorf("%s tells what is alice's: %s", op, got)
+		}
+	}
+}
+
+// work tries the socket of workers: for the agent of alice's session, and for a
+// name that the caller may serve with alice's turn.
+func (v *visitor) work(t *testing.T, p *process, turn string) {
+	t.Helper()
+	want := http.StatusForbidden
+	if v.class == unknown {
+		want = http.StatusUnauthorized
+	}
+	if k, code := dialAs(t, p, v.token, "/parley/v1/agents/helper/work"); code != want {
+		t.Errorf("serving alice's agent: %d", code)
+		if k != nil {
+			k.conn.CloseNow() // its turn must not go to the caller
+		}
+	}
+	if v.name != "agent of another name" {
+		return
+	}
+	k, code := dialAs(t, p, v.token, "/parley/v1/agents/other/work")
+	if k == nil {
+		t.Fatalf("the socket of workers: %d", code)
+	}
+	k.ask(`{"op":"ready","id":"ready","slots":1}`, withID("ready"))
+	for _, op := range words(t, k.ask(`{"op":"?","id":"?"}`, withID("?")), "not one of ", `[a-z_]+[a-z]`) {
+		rest, ok := workFrames[op]
+		if !ok {
+			t.Errorf("nobody has said what the op %q of workers is sent: add it to workFrames", op)
+			continue
+		}
+		if rest != "" {
+			rest = "," + rest
+		}
+		got := k.ask(`{"op":"`+op+`","id":"`+op+`","session_id":"worked","turn_id":"`+turn+`"`+rest+`}`, withID(op))
+		if !harmlessFrames[op] && !strings.Contains(got, `"error"`) || strings.Contains(got, "secret") || strings.Contains(got, `"internal"`) {
+			t.Errorf("%s of a worker: %s", op, got)
+		}
+	}
+}
+
+// nemo tries NeMo's socket, to which anybody may connect.
+func (v *visitor) nemo(t *testing.T, p *process, hers owned) {
+	t.Helper()
+	if v.class == member {
+		return // a conversation id leads to a session of the member's own; see TestNobodyTakesAnID
+	}
+	isError := func(answer string) bool { return strings.Contains(answer, `"error_message"`) }
+	k, code := dialAs(t, p, v.token, "/websocket?conversation_id=hers")
+	if k == nil {
+		if v.class != unknown || code != http.StatusUnauthorized {
+			t.Errorf("NeMo's socket: %d", code)
+		}
+		return
+	}
+	var types []string
+	if v.class != unknown {
+		types = words(t, k.ask(`{"type":"?"}`, isError), "send ", `[a-z_]+_message`)
+	} else {
+		for name := range nemoFrames {
+			types = append(types, name)
+		}
+	}
+	slices.Sort(types)
+	for _, typ := range types {
+		rest, ok := nemoFrames[typ]
+		if !ok {
+			t.Errorf("nobody has said what the type %q is sent: add it to nemoFrames", typ)
+			continue
+		}
+		got := k.ask(`{"type":"`+typ+`",`+filled(hers, rest)+`}`, func(a string) bool {
+			return isError(a) || strings.Contains(a, `"status":"complete"`) || strings.Contains(a, `"auth_response_message"`)
+		})
+		taken := !isError(got) && !strings.Contains(got, `"error"`)
+		if taken && (v.class == unknown || typ != "user_message") {
+			t.Errorf("%s is taken: %s", typ, got)
+		}
+		if strings.Contains(got, "secret") {
+			t.Errorf("%s tells what is alice's: %s", typ, got)
+		}
+	}
+}
+
+// subjects tries x1: with no credential, with the token, and with a credential
+// for another session.
+func (v *visitor) subjects(t *testing.T, p *process, bus string) {
+	t.Helper()
+	if c, err := nats.Connect("nats://"+bus, nats.Token(v.token), nats.NoReconnect()); err == nil {
+		c.Close()
+		t.Error("NATS takes the token, for all sessions of all workspaces")
+	}
+	if v.class != stranger {
+		return // who has no credential gets none, and others may follow
+	}
+	own := field(t, p.must(call{method: "POST", path: "/parley/v1/sessions", token: v.token, body: `{"agent":"none"}`}), "session_id")
+	var cred x1.Credential
+	if err := json.Unmarshal([]byte(p.must(call{method: "POST", path: "/parley/v1/sessions/" + own + "/credentials", token: v.token, body: `{}`})), &cred); err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan error, 64)
+	c, err := nats.Connect("nats://"+bus, append(credentialOf(cred, refused), nats.NoReconnect())...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, kind := range []x1.Kind{x1.Events, x1.Archive, x1.Input, x1.Delta, x1.Presence, x1.Audit, x1.History} {
+		for _, subject := range []string{"x1.session.hers.", "x1.up.hers."} {
+			if err := c.Publish(subject+string(kind), []byte(`{"session_id":"hers","type":"user.message","payload":{"text":"intruder"}}`)); err != nil {
+				t.Fatal(err)
+			}
+			if denied(refused) == nil {
+				t.Errorf("a credential for another session publishes on %s%s", subject, kind)
+			}
+		}
+		sub, err := c.SubscribeSync("x1.session.hers." + string(kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if denied(refused) == nil {
+			t.Errorf("a credential for another session follows %s", kind)
+		}
+		_ = sub.Unsubscribe() // it was refused
+	}
+}

@@ -1,0 +1,305 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/parley-hq/parley/wire"
+)
+
+// class says what a caller is to alice, whose things are asked for.
+type class int
+
+const (
+	unknown  class = iota // has no credential that counts
+	stranger              // has one, and no role in her sessions
+	viewer                // may see her sessions
+	member                // may answer in them
+)
+
+// visitor is a row of the matrix.
+type visitor struct {
+	name, token string
+	class       class
+	revoked     bool // its token was taken out of the server's file
+}
+
+const matrixSecret = "a-secret-for-tokens-of-the-matrix-0123456789"
+
+// visitors are all rows. What is expired or revoked was alice's own.
+func visitors(t *testing.T) []visitor {
+	t.Helper()
+	return []visitor{
+		{name: "none", class: unknown},
+		{name: "expired JWT", token: signed(t, "alice", -time.Hour), class: unknown},
+		{name: "other member", token: tokenOf("bob"), class: stranger},
+		{name: "agent of another name", token: tokenOf("robot"), class: stranger},
+		{name: "other workspace", token: tokenOf("far"), class: stranger},
+		{name: "admin of another workspace", token: tokenOf("chief"), class: stranger},
+		{name: "viewer", token: tokenOf("carol"), class: viewer},
+		{name: "revoked", token: tokenOf("old-alice"), class: unknown, revoked: true},
+		{name: "member", token: tokenOf("dave"), class: member},
+	}
+}
+
+// signed is a JWT of a person with the scope user.
+func signed(t *testing.T, name string, life time.Duration) string {
+	t.Helper()
+	claims := jwt.MapClaims{"sub": name, "scope": "user", "iat": time.Now().Add(-2 * time.Hour).Unix(), "exp": time.Now().Add(life).Unix()}
+	s, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(matrixSecret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// matrixServer starts a server that knows all visitors, and gives alice one of
+// everything. A token that is to be revoked is taken out of the server's file.
+func matrixServer(t *testing.T, v *visitor, args ...string) (p *process, hers owned) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tokens")
+	lines := []string{
+		tokenOf("old-alice") + " user alice", tokenOf("alice") + " user alice", tokenOf("bob") + " user bob", tokenOf("carol") + " user carol", tokenOf("dave") + " user dave",
+		tokenOf("robot") + " agent robot agents=other", tokenOf("far") + " user,agent far elsewhere", tokenOf("chief") + " user,agent,admin chief elsewhere",
+	}
+	write := func(lines []string) {
+		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(lines)
+	p = serve(t, t.TempDir(), append([]string{"--token-file", file, "--jwt-secret", matrixSecret, "--rate=-1", "--trusted-proxy"}, args...)...)
+	furnish(p)
+	hers = household(t, p)
+	hers["session"] = "hers"
+	for _, id := range sessionsOf(hers) {
+		p.must(call{method: "PATCH", path: "/parley/v1/sessions/" + id, token: tokenOf("alice"),
+			body: `{"members":[{"actor":{"kind":"user","id":"carol"},"role":"viewer"},{"actor":{"kind":"user","id":"dave"},"role":"answerer"}]}`})
+	}
+	waitFor(t, func() bool {
+		return strings.Contains(p.must(call{path: "/parley/v1/sessions/nemo-job-her-job/events", token: tokenOf("alice")}), "turn.completed")
+	}, "the job did not end")
+	if !v.revoked {
+		return p, hers
+	}
+	p.must(call{path: "/parley/v1/sessions/hers", token: v.token})
+	write(lines[1:])
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		code, _, _ := p.do(call{path: "/parley/v1/sessions/hers", token: v.token})
+		return code == http.StatusUnauthorized
+	}, "the token that was taken out of the file is accepted")
+	return p, hers
+}
+
+// sessionsOf are the sessions behind alice's things.
+func sessionsOf(o owned) []string {
+	return []string{"hers", o["agent"], o["conversation"], "asked", "nemo-job-" + o["job/id"]}
+}
+
+// heads are the records of her sessions: who owns them, who is in them, and how
+// many events they have.
+func (p *process) heads(o owned) string {
+	p.t.Helper()
+	var all []string
+	for _, id := range sessionsOf(o) {
+		all = append(all, p.must(call{path: "/parley/v1/sessions/" + id, token: tokenOf("alice")}))
+	}
+	return strings.Join(all, "\n")
+}
+
+// TestMatrix: every route of the server, asked by every kind of caller for what
+// is alice's. Routes come from the tables that the server mounts: a new one is
+// tried by itself, and the test says what it needs to be told about it.
+func TestMatrix(t *testing.T) {
+	routes := mounted(t)
+	for _, v := range visitors(t) {
+		t.Run(v.name, func(t *testing.T) {
+			p, hers := matrixServer(t, &v, "--nats", freePort(t))
+			before := p.belongings(hers) + p.heads(hers)
+			for i, r := range routes {
+				ex := exampleOf(t, hers, r)
+				ex.token = v.token
+				// Wrong credentials are limited per address.
+				ex.header = maps.Clone(ex.header)
+				if ex.header == nil {
+					ex.header = map[string]string{}
+				}
+				ex.header["X-Forwarded-For"] = fmt.Sprintf("192.0.2.%d", i%250+1)
+				code, body := p.outcome(ex.call)
+				if wrong := v.judge(&r, &ex, code, body); wrong != "" {
+					t.Errorf("%s: %s: %d %s", r.Pattern, wrong, code, clip(body))
+				}
+			}
+			if v.class != member {
+				if after := p.belongings(hers) + p.heads(hers); after != before {
+					t.Errorf("something of alice's has changed:\n%s\n%s", before, after)
+				}
+				return
+			}
+			// A member may write, and decides nothing about the session itself.
+			for _, id := range sessionsOf(hers) {
+				record := p.must(call{path: "/parley/v1/sessions/" + id, token: tokenOf("alice")})
+				if field(t, record, "owner.id") != "alice" || field(t, record, "members.1.actor.id") != "dave" || strings.Contains(record, "mine now") {
+					t.Errorf("a member has changed who is in %s: %s", id, record)
+				}
+			}
+		})
+	}
+}
+
+// outcome sends a call and returns the answer; of a stream only how it begins.
+func (p *process) outcome(c call) (int, string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 30*time.Second)
+	defer cancel()
+	res := p.send(ctx, c)
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusSwitchingProtocols || res.StatusCode < 300 && strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		return res.StatusCode, ""
+	}
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		p.t.Fatalf("%s %s: %v", c.method, c.path, err)
+	}
+	return res.StatusCode, string(b)
+}
+
+// judge says what is wrong with an answer, "" for nothing.
+func (v *visitor) judge(r *wire.Route, ex *example, code int, body string) string {
+	known := knownAs(r.Pattern)
+	method := ex.method
+	reading := method == "GET" || method == "HEAD"
+	switch {
+	case code >= 500 && code != http.StatusNotImplemented:
+		return "the server failed"
+	case v.class <= stranger && (strings.Contains(strings.ReplaceAll(body, `"secrets"`, ""), "secret") || strings.Contains(body, `"alice"`)) && known != "GET /auth/session":
+		return "it tells what is alice's"
+	case r.Public:
+		return ""
+	case v.class == unknown && code != http.StatusUnauthorized:
+		return "it needs a credential"
+	case v.class == stranger && ex.named && code != http.StatusNotFound && code != http.StatusForbidden:
+		return "it is not the caller's"
+	case v.class == stranger && serverWide[known] && code != http.StatusForbidden:
+		return "it is about all workspaces"
+	case v.class == viewer && ex.named && !reading && !harmless[known] && code < 400 && known != "POST /api/v1/agents/{id}/restart":
+		return "a viewer writes" // a restart of what runs does nothing
+	case v.class == member && ex.named && (code == http.StatusBadRequest && !strings.Contains(body, "No active runs") || code == http.StatusUnprocessableEntity):
+		return "the example is not well formed, so it proves nothing: correct it in bodies"
+	case v.class == member && ownerOnly[known] && code != http.StatusForbidden && code != http.StatusNotFound:
+		return "only the owner may do that"
+	}
+	if refused := v.class == unknown || v.class == stranger && ex.named; !refused || method == "HEAD" {
+		return ""
+	}
+	return wrongForm(r.Dialect, body)
+}
+
+// wrongForm says how an error differs from what clients of a dialect read.
+func wrongForm(dialect, body string) string {
+	var e struct {
+		Error   json.RawMessage `json:"error"`
+		Detail  json.RawMessage `json:"detail"`
+		Message string          `json:"message"`
+	}
+	if err := json.Unmarshal([]byte(body), &e); err != nil {
+		return "the error is not JSON"
+	}
+	var ok bool
+	switch dialect {
+	case "native", "x1", "":
+		var in struct{ Code, Message string }
+		ok = json.Unmarshal(e.Error, &in) == nil && in.Code != "" && in.Message != ""
+	case "letta":
+		ok = len(e.Detail) > 0
+	case "vertesia":
+		ok = e.Message != "" && len(e.Error) > 0
+	case "nemo": // OpenAI's clients read error
+		ok = len(e.Detail) > 0 || len(e.Error) > 0
+	default:
+		return fmt.Sprintf("nobody has said what errors of the dialect %q look like: add it to wrongForm", dialect)
+	}
+	if !ok {
+		return "the error has not the form of the dialect " + dialect
+	}
+	return ""
+}
+
+// knownAs is the pattern under which the tables know a route.
+func knownAs(pattern string) string {
+	return strings.TrimSuffix(strings.Replace(pattern, " /latest/", " /v1/", 1), "/{$}")
+}
+
+// example is a request to a route.
+type example struct {
+	call
+	named bool // the path names something of alice's
+}
+
+// exampleOf makes a request that asks for what is alice's.
+func exampleOf(t *testing.T, hers owned, r wire.Route) example {
+	t.Helper()
+	known := knownAs(r.Pattern)
+	method, path, hasMethod := strings.Cut(strings.TrimSuffix(r.Pattern, "{$}"), " ")
+	fills := strings.NewReplacer("{path...}", "a.txt", "{rest...}", "x", "{file}", "x", "{name}", "other", "{agent}", hers["agent"], "{message}", hers["message"],
+		"{slug}", "default", "{link}", "guessed", "{session}", "hers", "{id}", "hers")
+	switch {
+	case r.Refused, !hasMethod:
+		if !hasMethod {
+			method, path = "GET", r.Pattern
+		}
+		return example{call: call{method: method, path: fills.Replace(path)}}
+	case r.Public:
+		if public[known] == "" {
+			t.Errorf("%s needs no credential and nobody has said why: add it to public", r.Pattern)
+		}
+		return example{call: call{method: method, path: fills.Replace(path)}}
+	case strings.Contains(path, "{") && free[known] == "":
+		return example{call: hers.fill(t, r.Pattern), named: true}
+	}
+	s, ok := sent[known]
+	if !ok && method != "GET" && method != "HEAD" && method != "DELETE" {
+		t.Errorf("nobody has said what %s is sent: add a request that asks for something of alice's to sent", r.Pattern)
+	}
+	for k, v := range hers {
+		s.query, s.body = strings.ReplaceAll(s.query, "{"+k+"}", v), strings.ReplaceAll(s.body, "{"+k+"}", v)
+	}
+	return example{call: call{method: method, path: fills.Replace(path) + s.query, body: s.body, header: s.header}}
+}
+
+// mounted lists all routes in the order in which they are tried.
+func mounted(t *testing.T) []wire.Route {
+	t.Helper()
+	routes := append(everyDialect(t), serversOwn(t)...)
+	slices.SortStableFunc(routes, func(a, b wire.Route) int { return place(a) - place(b) })
+	return routes
+}
+
+// place is where a route stands in the order. What removes something comes behind
+// the rest, because a member may do that. Routes whose path names nothing come
+// last: they begin sessions of the caller's own under the names of alice's.
+func place(r wire.Route) int {
+	switch {
+	case r.Public || r.Refused || !strings.Contains(r.Pattern, "{") || free[knownAs(r.Pattern)] != "":
+		return 2
+	case strings.HasPrefix(r.Pattern, "DELETE ") || strings.Contains(r.Pattern, "/terminate") || strings.HasSuffix(r.Pattern, "/stop"):
+		return 1
+	}
+	return 0
+}
