@@ -43,6 +43,8 @@ var rules = []rule{
 	{folder: "workstream", own: []string{"chat"}},
 	{folder: "auth", own: []string{"chat"}, libs: []string{"github.com/golang-jwt/jwt", "github.com/MicahParks/keyfunc", "github.com/MicahParks/jwkset", "golang.org/x/time"}},
 
+	{folder: "audit", own: []string{"chat"}},
+
 	{folder: "journal", own: []string{"chat", "internal/sealed"}, libs: []string{"github.com/cockroachdb/pebble"}},
 	{folder: "journal/journaltest", own: []string{"chat"}},
 	{folder: "artifact", own: []string{"chat", "internal/sealed"}},

@@ -217,7 +217,7 @@ func TestForeignNames(t *testing.T) {
 		{"POST", "/api/v1/files/upload-url", `{"id":"agents/{id}/a.txt"}`},
 		{"POST", "/api/v1/files/bulk-upload-urls", `{"files":[{"id":"agents/{id}/a.txt"}]}`},
 		{"POST", "/api/v1/files/copy", `{"source":"agents/{id}/a.txt","dest":"agents/{id}/b.txt"}`},
-		{"GET", "/parley/v1/audit?session={id}", ""},
+		{"GET", "/parley/v1/x1/audit?session={id}", ""},
 		{"GET", "/api/workspaces/default/grants?session={id}", ""},
 		{"POST", "/api/workspaces/default/grants", `{"agent_id":"demo","grant_type":"spawn","scope":"session","session_id":"{id}"}`},
 		{"POST", "/api/workspaces/default/grants", `{"request_id":"{request_id}","session_id":"{id}","scope":"once"}`},

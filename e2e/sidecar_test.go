@@ -307,7 +307,7 @@ func TestSidecarProvidersAndChildren(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, "the calls are audited", func() bool {
-		got := p.get("/parley/v1/audit?session=boss&limit=1000")
+		got := p.get("/parley/v1/x1/audit?session=boss&limit=1000")
 		return strings.Contains(got, "/vector/search") && strings.Contains(got, "to_agent")
 	})
 	if code := s.terminate(); code != 0 {

@@ -222,7 +222,7 @@ func TestSidecarWithANATSElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, "the calls are audited", func() bool {
-		return strings.Contains(p.get("/parley/v1/audit?session=my-session&limit=1000"), "/calendar/list")
+		return strings.Contains(p.get("/parley/v1/x1/audit?session=my-session&limit=1000"), "/calendar/list")
 	})
 	for _, subject := range []string{"x1.session.my-session.events", "x1.session.my-session.archive", "parley.in.raw.my-session.input", "$JS.API.STREAM.DELETE.X1_ARCHIVE"} {
 		was := denied.Load()

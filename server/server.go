@@ -86,6 +86,7 @@ func (s *Server) Run(ctx context.Context) error {
 		ReadHeaderTimeout: s.opt.ReadHeaderTimeout,
 		IdleTimeout:       s.opt.IdleTimeout,
 		MaxHeaderBytes:    s.opt.MaxHeader,
+		ConnContext:       wire.WithRemote,
 		ErrorLog:          slog.NewLogLogger(s.opt.Logger.Handler(), slog.LevelDebug),
 	}
 	serve := func() error { return srv.Serve(l) }

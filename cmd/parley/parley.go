@@ -25,6 +25,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/artifact"
+	"github.com/parley-hq/parley/audit"
 	"github.com/parley-hq/parley/auth"
 	"github.com/parley-hq/parley/bus"
 	"github.com/parley-hq/parley/chat"
@@ -50,6 +51,7 @@ type parley struct {
 	log        *slog.Logger
 	journal    *journal.Journal
 	artifacts  *artifact.Local
+	audit      *audit.Log
 	hub        *hub.Hub
 	sessions   *session.Sessions
 	workers    *agent.Pool
@@ -75,7 +77,7 @@ type parley struct {
 
 // open opens the store and plugs everything together. Nothing runs yet.
 func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) {
-	p = &parley{cfg: cfg, auth: a, log: log, broken: make(chan error, 1), x1Listens: make(chan struct{})}
+	p = &parley{cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), broken: make(chan error, 1), x1Listens: make(chan struct{})}
 	p.journal, err = journal.Open(storeDir(cfg.Data), journal.Options{
 		Sync: cfg.syncMode(), MinFree: cfg.MinFree, MinFreePercent: cfg.MinFreePct, Logger: log, Fatal: p.fatal,
 	})
@@ -156,17 +158,19 @@ func (p *parley) serve() error {
 	if err != nil {
 		return err
 	}
-	as := spoken{} // each dialect that can show an event in its words adds itself
+	door := audited{p.sessions, p} // what clients do there is recorded
+	as := spoken{}                 // each dialect that can show an event in its words adds itself
 	dialects := [][]wire.Route{
 		native.New(native.Options{
-			As:       as,
-			Sessions: p.sessions, Files: files{p.artifacts}, Workers: p.workers, Caller: p.auth.Caller, Conns: conns,
+			As:    as,
+			Audit: p.audit.Report, AuditLog: p.listAudit,
+			Sessions: door, Files: files{p.artifacts}, Workers: p.workers, Caller: p.auth.Caller, Conns: conns,
 			Agents: p.listAgents, Builtin: p.agents.Builtin,
 			Backup: p.backup, Verify: p.verify, Messages: p.messages, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 		}).Routes(),
 	}
 	neMo := nemo.New(nemo.Options{
-		Sessions: p.sessions, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Bind: p.auth.Context, Conns: conns, Agent: p.sessions.DefaultAgent,
+		Sessions: door, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Bind: p.auth.Context, Conns: conns, Agent: p.sessions.DefaultAgent,
 		Schema: p.cfg.NemoSchema, Dir: p.cfg.Data, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Tools: p.mcpClients, Logger: p.log,
 	})
 	as["nemo"] = neMo.As
@@ -185,7 +189,7 @@ func (p *parley) serve() error {
 	as["vertesia"] = p.vertesia.As
 	dialects = append(dialects, runs)
 	p.letta = letta.New(letta.Options{
-		Sessions: p.sessions, Files: files{p.artifacts}, Caller: p.auth.Caller, Conns: conns, Agents: p.agentNames, Agent: p.sessions.DefaultAgent,
+		Sessions: door, Files: files{p.artifacts}, Caller: p.auth.Caller, Conns: conns, Agents: p.agentNames, Agent: p.sessions.DefaultAgent,
 		Models: p.cfg.LettaModel, Post: p.post, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 	})
 	as["letta"] = p.letta.As
@@ -219,6 +223,9 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 	errs := make(chan error, 8)
 	store.Go(func() { errs <- p.journal.Run(background) })
 	store.Go(func() { errs <- p.sessions.Run(background) })
+	recording, endAudit := context.WithCancel(background)
+	var records sync.WaitGroup
+	records.Go(func() { p.audit.Run(recording, p.sessions, p.log) })
 	nats := p.startNATS(ctx, out, errs)
 	front.Go(func() {
 		if nats != nil {
@@ -252,6 +259,8 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 	p.watchers.Wait()
 	p.fleet.close()
 	p.images.Close()
+	endAudit()
+	records.Wait()
 	nats.close() // what was stored goes out first
 	p.hub.Close(nil)
 	end()

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/parley-hq/parley/audit"
 	"github.com/parley-hq/parley/auth"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/journal"
@@ -60,12 +61,15 @@ type ServeCmd struct {
 	MinFreePct  float64 `help:"Least free share of the disk in percent; --min-free-percent=-1 switches it off." name:"min-free-percent" default:"5" env:"PARLEY_MIN_FREE_PERCENT" group:"Limits"`
 	Rate        float64 `help:"Requests a second that one actor may make; 0 means 2000 where there are tokens; --rate=-1 means no limit." default:"0" env:"PARLEY_RATE" group:"Limits"`
 
-	Grace     time.Duration `help:"How long turns may go on when the server is told to end." default:"10s" env:"PARLEY_GRACE" group:"Operations"`
-	LogLevel  string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info" env:"PARLEY_LOG_LEVEL" group:"Operations"`
-	LogFormat string        `help:"text or json." enum:"text,json" default:"text" env:"PARLEY_LOG_FORMAT" group:"Operations"`
-	Pprof     bool          `help:"Serve profiles at /debug/pprof/." env:"PARLEY_PPROF" group:"Operations"`
-	OTLP      string        `help:"Address of an OpenTelemetry collector (OTLP over HTTP); every turn becomes a span." name:"otlp" env:"PARLEY_OTLP,OTEL_EXPORTER_OTLP_ENDPOINT" placeholder:"URL" group:"Operations"`
-	TraceURL  string        `help:"Address of a trace in your tracing system; {id} stands for the trace's id. The console links to it." name:"trace-url" env:"PARLEY_TRACE_URL" placeholder:"https://traces.example.com/{id}" group:"Operations"`
+	Grace          time.Duration `help:"How long turns may go on when the server is told to end." default:"10s" env:"PARLEY_GRACE" group:"Operations"`
+	LogLevel       string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info" env:"PARLEY_LOG_LEVEL" group:"Operations"`
+	LogFormat      string        `help:"text or json." enum:"text,json" default:"text" env:"PARLEY_LOG_FORMAT" group:"Operations"`
+	Pprof          bool          `help:"Serve profiles at /debug/pprof/." env:"PARLEY_PPROF" group:"Operations"`
+	OTLP           string        `help:"Address of an OpenTelemetry collector (OTLP over HTTP); every turn becomes a span." name:"otlp" env:"PARLEY_OTLP,OTEL_EXPORTER_OTLP_ENDPOINT" placeholder:"URL" group:"Operations"`
+	AuditRetention time.Duration `help:"Erase entries of the audit log that are older, a month at a time; 0 keeps them for ever." default:"2160h" env:"PARLEY_AUDIT_RETENTION" group:"Operations"`
+	TraceURL       string        `help:"Address of a trace in your tracing system; {id} stands for the trace's id. The console links to it." name:"trace-url" env:"PARLEY_TRACE_URL" placeholder:"https://traces.example.com/{id}" group:"Operations"`
+
+	trail *audit.Log
 }
 
 // Run serves until ctx ends.

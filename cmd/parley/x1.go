@@ -38,6 +38,7 @@ func (p *parley) committed(evs []chat.Event) {
 	p.runner.Committed(evs)
 	p.desk.Committed(evs)
 	p.children.Committed(evs)
+	p.reportGrants(evs)
 }
 
 // maySpawn uses a grant of a session to start an agent.

@@ -29,6 +29,7 @@ func (d *Dialect) exportSession(w http.ResponseWriter, r *http.Request, c chat.C
 		facts, more, err := d.opt.Sessions.Read(ctx, c, id, chat.Range{After: after, Limit: 1000, MaxBytes: 4 << 20})
 		if err != nil {
 			if first {
+				d.audit(r, c, "session_exported", id, err)
 				return err
 			}
 			// The head is out: cutting the body is the only way to tell.
@@ -37,6 +38,7 @@ func (d *Dialect) exportSession(w http.ResponseWriter, r *http.Request, c chat.C
 		}
 		if first {
 			first = false
+			d.audit(r, c, "session_exported", id, nil)
 			w.Header().Set("Content-Type", "application/x-ndjson")
 			w.Header().Set("Cache-Control", "no-store")
 		}
@@ -56,6 +58,7 @@ func (d *Dialect) exportSession(w http.ResponseWriter, r *http.Request, c chat.C
 // importSession stores a log that was exported before.
 func (d *Dialect) importSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	if err := needAdmin(c, "importing"); err != nil {
+		d.audit(r, c, "session_imported", "", err)
 		return err
 	}
 	lines := bufio.NewReaderSize(&patient{r.Body, http.NewResponseController(w)}, 64<<10)
@@ -83,6 +86,7 @@ func (d *Dialect) importSession(w http.ResponseWriter, r *http.Request, c chat.C
 		}
 	})
 	sess, err := d.opt.Sessions.Import(r.Context(), c, first.Session, facts)
+	d.audit(r, c, "session_imported", first.Session, err)
 	if err == nil {
 		d.send(w, r, http.StatusCreated, sess)
 	}
@@ -119,10 +123,13 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 // backup streams a tar of the whole store as it is at this moment.
 func (d *Dialect) backup(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	if err := needAdmin(c, "a backup"); err != nil {
+		d.audit(r, c, "backup", "", err)
 		return err
 	}
 	out := &lateWriter{w: w}
-	if err := d.opt.Backup(r.Context(), out); err != nil {
+	err := d.opt.Backup(r.Context(), out)
+	d.audit(r, c, "backup", "", err)
+	if err != nil {
 		if !out.begun {
 			return err
 		}

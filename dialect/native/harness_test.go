@@ -63,6 +63,16 @@ func newWorld(t testing.TB, change func(*Options)) *world {
 		Verify: func(_ context.Context, line func(any) error) error {
 			return line(map[string]any{"sessions": 1, "events": 2, "done": true})
 		},
+		AuditLog: func(_ context.Context, c chat.Caller, q chat.AuditQuery) (chat.AuditPage, error) {
+			if !c.Administers(c.In()) {
+				return chat.AuditPage{}, chat.Errorf(chat.Denied, "the audit log needs the scope admin")
+			}
+			e := chat.AuditEntry{
+				ID: "2026-11.2", At: chat.AtOf(clock()), Event: "asked", Outcome: chat.AuditDone, Actor: &c.Actor, Workspace: c.In(), Session: q.Session,
+				Details: map[string]any{"after": q.After, "before": q.Before, "event": q.Event, "limit": q.Limit, "desc": q.Desc},
+			}
+			return chat.AuditPage{Entries: []chat.AuditEntry{e}, Last: e.ID}, nil
+		},
 		Messages: func(ctx context.Context, c chat.Caller, id chat.SessionID, q MessageQuery) (any, error) {
 			if _, err := w.sessions.Get(ctx, c, id); err != nil {
 				return nil, err

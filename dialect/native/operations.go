@@ -114,6 +114,10 @@ func (d *Dialect) operations() []operation {
 			says: "Streams a consistent copy of the whole store as a tar file. Needs the scope admin."},
 		{method: "GET", path: base + "/verify", run: d.verify, name: "verify", outType: "application/x-ndjson", code: 200,
 			says: "Walks the hash chain of every session and names what is damaged, one line of progress after the other. Needs the scope admin."},
+		{method: "GET", path: base + "/audit", run: d.listAudit, name: "listAudit", out: chat.AuditPage{}, code: 200,
+			says: "Lists the audit log: sign-ins and refused ones, credentials, grants, members, exports, imports, erasures, backups, reloads. Needs the scope admin; an administrator of one workspace sees its entries only.",
+			query: []param{{"after", "string", "Only entries behind this id."}, {"before", "string", "Only entries in front of this id."}, paramLimit,
+				{"order", "string", "asc (oldest first) or desc; desc when absent, asc with after."}, {"event", "string", "Only this event."}, {"session", "string", "Only entries about this session."}}},
 		{method: "GET", path: base + "/openapi.json", run: d.openAPI, name: "openAPI", outType: "application/json", code: 200, public: true, says: "This document."},
 	}
 }

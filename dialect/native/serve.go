@@ -76,6 +76,11 @@ type Options struct {
 	As       map[string]func(ctx context.Context, e chat.Fact) (any, error) // an event in another dialect's words
 	Version  string
 
+	// Audit is told of exports, imports and backups; nil means that nobody is. AuditLog
+	// lists the audit log; nil means that it is not offered.
+	Audit    func(event string, c chat.Caller, details map[string]any)
+	AuditLog func(ctx context.Context, c chat.Caller, q chat.AuditQuery) (chat.AuditPage, error)
+
 	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
 	MaxArtifact int64         // bytes of an artifact; 0 means 1 GiB
 	MaxFrame    int           // bytes of a WebSocket frame; 0 means 16 MiB

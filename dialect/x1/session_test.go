@@ -350,21 +350,21 @@ func TestAuditIsKept(t *testing.T) {
 		t.Fatal("a record that names another session was taken")
 	}
 	var page AuditPage
-	if code := w.call("GET", "/parley/v1/audit", tokenOf("root"), nil, &page); code != 200 || len(page.Records) != 2 || page.Records[0].Subject != "x1.audit.graph.query" {
+	if code := w.call("GET", "/parley/v1/x1/audit", tokenOf("root"), nil, &page); code != 200 || len(page.Records) != 2 || page.Records[0].Subject != "x1.audit.graph.query" {
 		t.Fatal(code, page)
 	}
 	if r := page.Records[1]; r.By == nil || r.By.ID != "root" || r.Session != "s1" {
 		t.Fatalf("%+v", r)
 	}
-	if code := w.call("GET", "/parley/v1/audit?session=s1", tokenOf("alice"), nil, &page); code != 200 || len(page.Records) != 1 {
+	if code := w.call("GET", "/parley/v1/x1/audit?session=s1", tokenOf("alice"), nil, &page); code != 200 || len(page.Records) != 1 {
 		t.Fatal(code, page)
 	}
-	for path, want := range map[string]int{"/parley/v1/audit": 403, "/parley/v1/audit?session=s1": 404} {
+	for path, want := range map[string]int{"/parley/v1/x1/audit": 403, "/parley/v1/x1/audit?session=s1": 404} {
 		if code := w.call("GET", path, tokenOf("bob"), nil, nil); code != want {
 			t.Errorf("%s: %d", path, code)
 		}
 	}
-	if code := w.call("GET", "/parley/v1/audit?limit=x", tokenOf("root"), nil, nil); code != 400 {
+	if code := w.call("GET", "/parley/v1/x1/audit?limit=x", tokenOf("root"), nil, nil); code != 400 {
 		t.Error(code)
 	}
 }

@@ -1,0 +1,255 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// The events that this package adds itself, and the one that it counts.
+const (
+	Dropped       = "entries_dropped" // count: entries that were not stored because too many came at once
+	MonthErased   = "audit_erased"    // the retention of a month has passed
+	SignInRefused = "sign_in_refused"
+)
+
+// Workspace is where the sessions of the log are. No token has it.
+const Workspace = "parley.audit"
+
+// prefix begins the ids of the sessions; the month follows.
+const prefix = "sys-audit-"
+
+// entryType is the type of the events.
+const entryType = "audit.entry"
+
+// sessions is the door to the log.
+type sessions interface {
+	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
+	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
+	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
+	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
+	Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error)
+}
+
+// Options of a [Log].
+type Options struct {
+	Retention time.Duration    // entries that are older are erased, a month at a time; 0 keeps them for ever
+	Queue     int              // entries that may wait to be stored; 0 means 4096
+	Now       func() time.Time // nil means time.Now
+}
+
+// Log is the audit log. Report may be called before Run.
+type Log struct {
+	opt     Options
+	queue   chan chat.AuditEntry
+	dropped atomic.Int64
+
+	mu      sync.Mutex
+	repeats repeats
+}
+
+// New returns a log that stores nothing until [Log.Run] is called.
+func New(opt Options) *Log {
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	return &Log{opt: opt, queue: make(chan chat.AuditEntry, cmp.Or(opt.Queue, 4096))}
+}
+
+// Report adds an entry and returns at once. Of the details session_id, workspace,
+// address, outcome, count and refused become fields of the entry; without a workspace it
+// is that of the caller.
+func (l *Log) Report(event string, c chat.Caller, details map[string]any) {
+	e := entryOf(event, c, details)
+	e.At = chat.AtOf(l.opt.Now())
+	l.mu.Lock()
+	entries := l.repeats.add(e)
+	l.mu.Unlock()
+	l.add(entries...)
+}
+
+func (l *Log) add(entries ...chat.AuditEntry) {
+	for _, e := range entries {
+		select {
+		case l.queue <- e:
+		default:
+			l.dropped.Add(1)
+		}
+	}
+}
+
+// batch is how many entries one commit stores at most.
+const batch = 256
+
+// tick is how often counted repeats are looked at, prune how often old months are.
+const (
+	tick  = 5 * time.Second
+	prune = 6 * time.Hour
+)
+
+// Run stores entries until ctx ends, and then those that are still in the queue.
+func (l *Log) Run(ctx context.Context, s sessions, logger *slog.Logger) {
+	w := &writer{log: l, sessions: s, logger: logger}
+	w.prune(ctx)
+	minute, hours := time.NewTicker(tick), time.NewTicker(prune)
+	defer minute.Stop()
+	defer hours.Stop()
+	for {
+		select {
+		case e := <-l.queue:
+			w.store(ctx, l.gather(e))
+		case <-minute.C:
+			l.mu.Lock()
+			due := l.repeats.due(chat.AtOf(l.opt.Now()), false)
+			l.mu.Unlock()
+			l.add(due...)
+		case <-hours.C:
+			w.prune(ctx)
+		case <-ctx.Done():
+			l.drain(w)
+			return
+		}
+	}
+}
+
+// drain stores what is left when the server ends.
+func (l *Log) drain(w *writer) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	l.mu.Lock()
+	due := l.repeats.due(chat.AtOf(l.opt.Now()), true)
+	l.mu.Unlock()
+	l.add(due...)
+	for {
+		select {
+		case e := <-l.queue:
+			w.store(ctx, l.gather(e))
+		default:
+			if l.dropped.Load() > 0 {
+				w.store(ctx, l.gather())
+			}
+			return
+		}
+	}
+}
+
+// gather takes what else waits, and says what was dropped meanwhile.
+func (l *Log) gather(entries ...chat.AuditEntry) []chat.AuditEntry {
+	for len(entries) < batch {
+		select {
+		case e := <-l.queue:
+			entries = append(entries, e)
+			continue
+		default:
+		}
+		break
+	}
+	if n := l.dropped.Swap(0); n > 0 {
+		e := entryOf(Dropped, chat.Caller{}, nil)
+		e.At, e.Count, e.Workspace = chat.AtOf(l.opt.Now()), int(n), ""
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// caller writes and reads the sessions of the log.
+func caller() chat.Caller {
+	c := chat.Trusted
+	c.Workspace = Workspace
+	return c
+}
+
+// writer stores entries.
+type writer struct {
+	log      *Log
+	sessions sessions
+	logger   *slog.Logger
+}
+
+// store appends entries to the sessions of their months. It tries again until it
+// succeeds or ctx ends: meanwhile new entries wait in the queue.
+func (w *writer) store(ctx context.Context, entries []chat.AuditEntry) {
+	for len(entries) > 0 {
+		id, n := sessionOf(entries[0].At), 1
+		for n < len(entries) && sessionOf(entries[n].At) == id {
+			n++
+		}
+		drafts := make([]chat.Draft, 0, n)
+		for i := range entries[:n] {
+			payload, err := json.Marshal(&entries[i])
+			if err != nil {
+				payload, _ = json.Marshal(map[string]any{"event": entries[i].Event, "outcome": entries[i].Outcome}) // two texts
+			}
+			drafts = append(drafts, chat.NewDraft(chat.Unknown{Name: entryType, Payload: payload}))
+		}
+		if !w.append(ctx, id, drafts) {
+			w.logger.Error("entries of the audit log were not stored before the server ended", "entries", len(entries))
+			return
+		}
+		entries = entries[n:]
+	}
+}
+
+func (w *writer) append(ctx context.Context, id chat.SessionID, drafts []chat.Draft) bool {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
+		_, err := w.sessions.Append(ctx, caller(), id, drafts)
+		if chat.CodeOf(err) == chat.NotFound {
+			if _, _, err = w.sessions.Create(ctx, caller(), chat.NewSession{ID: id, Agent: chat.NoAgent, Title: "Audit log"}); err == nil {
+				_, err = w.sessions.Append(ctx, caller(), id, drafts)
+			}
+		}
+		switch code := chat.CodeOf(err); {
+		case err == nil:
+			return true
+		case code == chat.Gone || code == chat.Invalid || code == chat.TooLarge:
+			w.logger.Error("the audit log does not take an entry", "session", id, "entries", len(drafts), "err", err)
+			w.log.dropped.Add(int64(len(drafts)))
+			return true
+		case ctx.Err() == nil:
+			w.logger.Warn("the audit log cannot be written; it is tried again", "session", id, "err", err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// prune erases the months whose retention has passed.
+func (w *writer) prune(ctx context.Context) {
+	keep := w.log.opt.Retention
+	if keep <= 0 {
+		return
+	}
+	now := w.log.opt.Now()
+	for m := monthOf(now.Add(-keep)).AddDate(0, -1, 0); m.After(now.Add(-keep).AddDate(-10, 0, 0)); m = m.AddDate(0, -1, 0) {
+		id := sessionAt(m)
+		if _, err := w.sessions.Get(ctx, caller(), id); err != nil {
+			continue // there is none, or it was erased before
+		}
+		if _, err := w.sessions.Erase(ctx, caller(), id); err != nil {
+			w.logger.Warn("an old month of the audit log could not be erased; it is tried again later", "session", id, "err", err)
+			continue
+		}
+		w.log.Report(MonthErased, chat.Trusted, map[string]any{"session_id": string(id), "workspace": ""})
+	}
+}
+
+// monthOf is the first moment of a month.
+func monthOf(t time.Time) time.Time {
+	t = t.UTC()
+	return time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
+}
+
+func sessionOf(at chat.At) chat.SessionID { return sessionAt(at.Time()) }
+
+func sessionAt(t time.Time) chat.SessionID {
+	return chat.SessionID(prefix + t.UTC().Format("2006-01"))
+}

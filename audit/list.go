@@ -1,0 +1,137 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// maxScan is how many entries one request looks at.
+const maxScan = 20_000
+
+// place is where an entry stands: its month, and the sequence in it.
+type place struct {
+	month time.Time
+	seq   chat.Seq
+}
+
+func (p place) String() string {
+	return p.month.Format("2006-01") + "." + strconv.FormatUint(uint64(p.seq), 10)
+}
+
+// parsePlace reads the id of an entry; "" is no place.
+func parsePlace(name, s string) (p place, err error) {
+	if s == "" {
+		return p, nil
+	}
+	month, seq, _ := strings.Cut(s, ".")
+	p.month, err = time.Parse("2006-01", month)
+	n, serr := strconv.ParseUint(seq, 10, 63)
+	if p.seq = chat.Seq(n); err != nil || serr != nil || n == 0 {
+		return p, chat.Errorf(chat.Invalid, "%s: it is the id of an entry, such as 2026-11.17", name).With("parameter", name)
+	}
+	return p, nil
+}
+
+// List returns entries: all of them to an administrator of all workspaces, those of
+// one workspace to an administrator of that workspace.
+func (l *Log) List(ctx context.Context, s sessions, c chat.Caller, q chat.AuditQuery) (chat.AuditPage, error) {
+	page := chat.AuditPage{Entries: []chat.AuditEntry{}}
+	if !c.Administers(c.In()) {
+		return page, chat.Errorf(chat.Denied, "the audit log needs the scope admin")
+	}
+	after, err := parsePlace("after", q.After)
+	if err != nil {
+		return page, err
+	}
+	before, err := parsePlace("before", q.Before)
+	if err != nil {
+		return page, err
+	}
+	q.Limit = min(cmp.Or(max(q.Limit, 0), 100), 1000)
+	looked := 0
+	for _, month := range l.months(after.month, before.month, q.Desc) {
+		r := chat.Range{Limit: 500, Desc: q.Desc, Types: []string{entryType}}
+		if month.Equal(after.month) {
+			r.After = after.seq
+		}
+		if month.Equal(before.month) {
+			r.Before = before.seq
+		}
+		for more := true; more; {
+			var facts []chat.Fact
+			facts, more, err = s.Read(ctx, caller(), sessionAt(month), r)
+			if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
+				break // nothing happened in that month, or it was erased
+			}
+			if err != nil {
+				return page, err
+			}
+			if len(facts) == 0 {
+				break
+			}
+			for _, f := range facts {
+				if len(page.Entries) == q.Limit || looked == maxScan {
+					page.More = true
+					return page, nil
+				}
+				looked++
+				at := place{month, f.Seq}
+				page.Last = at.String()
+				if q.Desc {
+					r.Before = f.Seq
+				} else {
+					r.After = f.Seq
+				}
+				e, err := read(f)
+				if err != nil {
+					return page, err
+				}
+				if e.ID = at.String(); wanted(&e, c, q) {
+					page.Entries = append(page.Entries, e)
+				}
+			}
+		}
+	}
+	return page, nil
+}
+
+func read(f chat.Fact) (entry chat.AuditEntry, err error) {
+	e, err := f.Event()
+	if err != nil {
+		return entry, err
+	}
+	err = json.Unmarshal(e.Payload, &entry)
+	return entry, err
+}
+
+func wanted(e *chat.AuditEntry, c chat.Caller, q chat.AuditQuery) bool {
+	if !c.AllWorkspaces && e.Workspace != c.In() {
+		return false
+	}
+	return (q.Event == "" || e.Event == q.Event) && (q.Session == "" || e.Session == q.Session)
+}
+
+// months lists the months that may have entries between two, in the order of the list.
+func (l *Log) months(from, to time.Time, desc bool) (out []time.Time) {
+	now := l.opt.Now()
+	oldest := monthOf(now).AddDate(-10, 0, 0)
+	if l.opt.Retention > 0 {
+		oldest = monthOf(now.Add(-l.opt.Retention)).AddDate(0, -1, 0)
+	}
+	for m := monthOf(now); !m.Before(oldest) && !m.Before(from); m = m.AddDate(0, -1, 0) {
+		if to.IsZero() || !m.After(to) {
+			out = append(out, m)
+		}
+	}
+	if !desc {
+		slices.Reverse(out)
+	}
+	return out
+}

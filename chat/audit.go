@@ -1,0 +1,37 @@
+package chat
+
+// AuditEntry is one entry of the audit log: who did what, to which session, from
+// where, and whether it was allowed. It holds no secrets and nothing that was said.
+type AuditEntry struct {
+	ID        string         `json:"id"` // its place in the log; give it as after or before
+	At        At             `json:"timestamp"`
+	Event     string         `json:"event"` // such as sign_in_refused or session_erased
+	Outcome   string         `json:"outcome"`
+	Actor     *Actor         `json:"actor,omitempty"`     // absent when nobody is known
+	Workspace string         `json:"workspace,omitempty"` // absent when it concerns the whole server
+	Session   SessionID      `json:"session_id,omitempty"`
+	Address   string         `json:"address,omitempty"`
+	Count     int            `json:"count,omitempty"` // how many times, when that is more than once
+	Details   map[string]any `json:"details,omitempty"`
+}
+
+// AuditDone is the outcome of what was done; what was refused or failed has the
+// code of the error.
+const AuditDone = "done"
+
+// AuditQuery narrows what is listed of the audit log.
+type AuditQuery struct {
+	After   string    // only entries behind this one
+	Before  string    // only entries in front of this one
+	Event   string    // only this event; "" means all
+	Session SessionID // only about this session; "" means all
+	Limit   int
+	Desc    bool // newest first
+}
+
+// AuditPage is a part of the audit log.
+type AuditPage struct {
+	Entries []AuditEntry `json:"entries"`
+	More    bool         `json:"more"`           // there may be further ones behind last
+	Last    string       `json:"last,omitempty"` // the last place that was looked at, also when the entry there was not wanted
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/client"
+)
+
+// AuditCmd shows the audit log.
+type AuditCmd struct {
+	remote  `embed:""`
+	Event   string `help:"Only this event, such as sign_in_refused, session_erased or members_changed."`
+	Session string `help:"Only entries about this session."`
+	Limit   int    `short:"n" help:"How many of the newest entries to show." default:"50"`
+	Follow  bool   `short:"f" help:"Go on with new entries as they come."`
+	JSON    bool   `help:"One JSON object per line."`
+}
+
+// followEvery is how often new entries are asked for.
+const followEvery = 2 * time.Second
+
+// Run prints entries, the oldest of them first.
+func (c *AuditCmd) Run(ctx context.Context, std *stdio) error {
+	if c.Limit < 1 || c.Limit > 1000 {
+		return usageError("--limit is 1 to 1000")
+	}
+	cl, err := c.client()
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	q := chat.AuditQuery{Event: c.Event, Session: chat.SessionID(c.Session), Limit: c.Limit, Desc: true}
+	page, err := cl.Audit(ctx, q)
+	if err != nil {
+		return err
+	}
+	last := ""
+	if len(page.Entries) > 0 {
+		last = page.Entries[0].ID
+	}
+	if err := c.print(std, reversed(page.Entries), true); err != nil || !c.Follow {
+		return err
+	}
+	return c.follow(ctx, std, cl, q, last)
+}
+
+func (c *AuditCmd) follow(ctx context.Context, std *stdio, cl *client.Client, q chat.AuditQuery, last string) error {
+	q.Desc, q.Limit = false, 1000
+	for {
+		q.After = last
+		page, err := cl.Audit(ctx, q)
+		if err != nil {
+			return err
+		}
+		if err := c.print(std, page.Entries, false); err != nil {
+			return err
+		}
+		if page.Last != "" {
+			last = page.Last
+		}
+		if page.More {
+			continue
+		}
+		select {
+		case <-time.After(followEvery):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func reversed(entries []chat.AuditEntry) []chat.AuditEntry {
+	out := make([]chat.AuditEntry, 0, len(entries))
+	for i := len(entries) - 1; i >= 0; i-- {
+		out = append(out, entries[i])
+	}
+	return out
+}
+
+func (c *AuditCmd) print(std *stdio, entries []chat.AuditEntry, head bool) error {
+	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+	if head && !c.JSON {
+		fmt.Fprintln(table, "TIME\tEVENT\tOUTCOME\tACTOR\tWORKSPACE\tSESSION\tADDRESS\tCOUNT\tDETAILS")
+	}
+	for _, e := range entries {
+		if c.JSON {
+			b, err := json.Marshal(e)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(std.out, "%s\n", b)
+			continue
+		}
+		actor, details := "", ""
+		if e.Actor != nil {
+			actor = e.Actor.Key()
+		}
+		if len(e.Details) > 0 {
+			b, err := json.Marshal(e.Details)
+			if err != nil {
+				return err
+			}
+			details = string(b)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.At.Time().UTC().Format(time.RFC3339), plain(e.Event), plain(e.Outcome), plain(actor),
+			plain(e.Workspace), plain(string(e.Session)), plain(e.Address), max(e.Count, 1), clip(oneLine(details), 120))
+	}
+	return table.Flush()
+}

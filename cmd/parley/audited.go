@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/parley-hq/parley/audit"
+	"github.com/parley-hq/parley/auth"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/session"
+	"github.com/parley-hq/parley/wire"
+)
+
+// auditLog is where what concerns access is recorded; it is there before the store.
+func (c *ServeCmd) auditLog() *audit.Log {
+	if c.trail == nil {
+		c.trail = audit.New(audit.Options{Retention: c.AuditRetention})
+	}
+	return c.trail
+}
+
+// listAudit lists the audit log.
+func (p *parley) listAudit(ctx context.Context, c chat.Caller, q chat.AuditQuery) (chat.AuditPage, error) {
+	return p.audit.List(ctx, p.sessions, c, q)
+}
+
+// report tells the audit log what a caller did to a session. What concerned nothing that
+// the caller may know of is not recorded.
+func (p *parley) report(ctx context.Context, event string, c chat.Caller, sess *chat.Session, id chat.SessionID, err error, details map[string]any) {
+	if chat.CodeOf(err) == chat.NotFound {
+		return
+	}
+	if details == nil {
+		details = map[string]any{}
+	}
+	if asks, ok := auth.From(ctx); ok && c.Actor == chat.System {
+		c = asks // a dialect that carries out itself what somebody asked for
+	}
+	details["session_id"], details["address"] = string(id), wire.RemoteOf(ctx)
+	if sess.ID != "" {
+		details["session_id"], details["workspace"] = string(sess.ID), sess.Workspace
+	}
+	if err != nil {
+		details["outcome"] = string(chat.CodeOf(err))
+	}
+	p.audit.Report(event, c, details)
+}
+
+// reportGrants tells the audit log of grants that were stored. It does not block.
+func (p *parley) reportGrants(evs []chat.Event) {
+	if len(evs) == 0 || !strings.HasPrefix(string(evs[0].Session), "sys-grants") {
+		return
+	}
+	workspace := chat.DefaultWorkspace
+	if _, name, ok := strings.Cut(string(evs[0].Session), "."); ok {
+		workspace = name
+	}
+	for i := range evs {
+		var g struct {
+			Grant   string         `json:"grant_id"`
+			Type    string         `json:"grant_type"`
+			Scope   string         `json:"scope"`
+			Agent   string         `json:"agent_id"`
+			User    string         `json:"user_id"`
+			Session chat.SessionID `json:"session_id"`
+			Created chat.Actor     `json:"created_by"`
+			By      chat.Actor     `json:"by"`
+		}
+		event, by := "", &g.Created
+		switch evs[i].Type {
+		case "grant.created":
+			event = "grant_created"
+		case "grant.revoked":
+			event, by = "grant_revoked", &g.By
+		default:
+			continue
+		}
+		if json.Unmarshal(evs[i].Payload, &g) != nil {
+			continue // nobody but the server writes there
+		}
+		details := map[string]any{"workspace": workspace, "grant_id": firstOf(g.Grant, string(evs[i].ID))}
+		for name, v := range map[string]string{"session_id": string(g.Session), "grant_type": g.Type, "scope": g.Scope, "agent": g.Agent, "user": g.User} {
+			if v != "" {
+				details[name] = v
+			}
+		}
+		p.audit.Report(event, chat.Caller{Actor: *by, Workspace: workspace}, details)
+	}
+}
+
+// audited is the door to the sessions for those who act for clients: it reports
+// erasures and changes of members to the audit log.
+type audited struct {
+	*session.Sessions
+	p *parley
+}
+
+// Create begins a session.
+func (a audited) Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error) {
+	sess, created, err := a.Sessions.Create(ctx, c, n)
+	if created && len(n.Members) > 0 {
+		a.members(ctx, c, &sess, n.ID, n.Members, err)
+	}
+	return sess, created, err
+}
+
+// Update changes a session.
+func (a audited) Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error) {
+	sess, err := a.Sessions.Update(ctx, c, id, u)
+	if u.Members != nil {
+		a.members(ctx, c, &sess, id, *u.Members, err)
+	}
+	return sess, err
+}
+
+// Erase erases a session.
+func (a audited) Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error) {
+	sess, err := a.Sessions.Get(ctx, c, id)
+	if err != nil {
+		return a.Sessions.Erase(ctx, c, id) // it says why not; nothing is erased
+	}
+	receipt, err := a.Sessions.Erase(ctx, c, id)
+	if sess.ID.System() {
+		return receipt, err // a record of the server's own
+	}
+	a.p.report(ctx, "session_erased", c, &sess, id, err, nil)
+	return receipt, err
+}
+
+func (a audited) members(ctx context.Context, c chat.Caller, sess *chat.Session, id chat.SessionID, members []chat.Member, err error) {
+	names := []string{}
+	for _, m := range members {
+		names = append(names, m.Actor.Key()+" "+string(m.Role))
+	}
+	a.p.report(ctx, "members_changed", c, sess, id, err, map[string]any{"members": names})
+}

@@ -1,0 +1,52 @@
+package native
+
+import (
+	"net/http"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/wire"
+)
+
+// audit reports what was done, or refused.
+func (d *Dialect) audit(r *http.Request, c chat.Caller, event string, id chat.SessionID, err error) {
+	if d.opt.Audit == nil {
+		return
+	}
+	if chat.CodeOf(err) == chat.NotFound {
+		return // nothing was there to be taken
+	}
+	details := map[string]any{"address": wire.RemoteOf(r.Context())}
+	if id != "" {
+		details["session_id"] = string(id)
+	}
+	if err != nil {
+		details["outcome"] = string(chat.CodeOf(err))
+	}
+	d.opt.Audit(event, c, details)
+}
+
+// listAudit lists the audit log.
+func (d *Dialect) listAudit(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	if d.opt.AuditLog == nil {
+		return chat.Errorf(chat.NotFound, "this server keeps no audit log")
+	}
+	q := queryOf(r)
+	ask := chat.AuditQuery{
+		After: q.text("after"), Before: q.text("before"), Limit: q.limit(), Event: q.text("event"), Session: chat.SessionID(q.text("session")),
+	}
+	switch q.oneOf("order", "asc", "desc") {
+	case "asc":
+	case "desc":
+		ask.Desc = true
+	default:
+		ask.Desc = ask.After == ""
+	}
+	if q.err != nil {
+		return q.err
+	}
+	page, err := d.opt.AuditLog(r.Context(), c, ask)
+	if err == nil {
+		d.send(w, r, http.StatusOK, page)
+	}
+	return err
+}
