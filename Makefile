@@ -6,13 +6,14 @@
 # make bench  measures against the peers named in docs/benchmarks.md
 # make fuzz   fuzzes every decoder for a moment each
 # make chaos  kills the server under load and damages its files for a minute; CHAOS="-for 3h" for longer
+# make vuln   looks for known vulnerabilities in what is linked, where the database can be reached
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 10s
 
-.PHONY: all build run test check fmt vet lint race web web-test web-e2e python-test wheel bench chaos fuzz clean
+.PHONY: all build run test check fmt vet lint tidy vuln race web web-test web-e2e python-test wheel bench chaos fuzz clean
 
 all: build
 
@@ -23,7 +24,7 @@ build:
 run: build
 	./bin/parley serve
 
-test: fmt vet lint race web-test web-e2e python-test wheel
+test: fmt vet lint tidy vuln race web-test web-e2e python-test wheel
 
 check: test
 
@@ -35,6 +36,22 @@ vet:
 
 lint:
 	$(GO) tool staticcheck ./...
+
+# Fails and shows the difference when go.mod or go.sum is not what the code needs.
+tidy:
+	$(GO) mod tidy -diff
+	cd bench && $(GO) mod tidy -diff
+
+# Only a vulnerability that the code can reach fails; without the tool or its database it says
+# that nothing was checked. It is no tool of go.mod, so that a build needs none of its modules.
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
+
+vuln:
+	@if ! GOBIN=$(CURDIR)/bin $(GO) install $(GOVULNCHECK) 2>/dev/null; then \
+	  echo "vuln: not checked, $(GOVULNCHECK) could not be installed"; \
+	elif ! bin/govulncheck -version 2>/dev/null | grep -q '^DB updated:'; then \
+	  echo "vuln: not checked, the vulnerability database could not be reached"; \
+	else bin/govulncheck ./...; fi
 
 race:
 	$(GO) test -race -timeout 20m ./...

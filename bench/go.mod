@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/centrifugal/centrifuge v0.37.2
 	github.com/cockroachdb/pebble/v2 v2.1.7
+	github.com/openai/openai-go/v3 v3.90.0
 	github.com/parley-hq/parley v0.0.0
 )
 
@@ -38,7 +39,6 @@ require (
 	github.com/minio/minlz v1.0.1-0.20250507153514-87eb42fe8882 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
-	github.com/openai/openai-go/v3 v3.90.0 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/planetscale/vtprotobuf v0.6.1-0.20240319094008-0393e58bdf10 // indirect
 	github.com/prometheus/client_golang v1.25.0 // indirect
