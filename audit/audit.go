@@ -3,13 +3,13 @@ package audit
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // The events that this package adds itself, and the one that it counts.
@@ -103,7 +103,10 @@ func (l *Log) Run(ctx context.Context, s sessions, logger *slog.Logger) {
 	for {
 		select {
 		case e := <-l.queue:
-			w.store(ctx, l.gather(e))
+			if rest := w.store(ctx, l.gather(e)); len(rest) > 0 { // ctx has ended meanwhile
+				l.drain(w, rest)
+				return
+			}
 		case <-minute.C:
 			l.mu.Lock()
 			due := l.repeats.due(chat.AtOf(l.opt.Now()), false)
@@ -112,14 +115,14 @@ func (l *Log) Run(ctx context.Context, s sessions, logger *slog.Logger) {
 		case <-hours.C:
 			w.prune(ctx)
 		case <-ctx.Done():
-			l.drain(w)
+			l.drain(w, nil)
 			return
 		}
 	}
 }
 
-// drain stores what is left when the server ends.
-func (l *Log) drain(w *writer) {
+// drain stores what is left when the server ends: entries, and what is in the queue.
+func (l *Log) drain(w *writer, entries []chat.AuditEntry) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	l.mu.Lock()
@@ -127,13 +130,11 @@ func (l *Log) drain(w *writer) {
 	l.mu.Unlock()
 	l.add(due...)
 	for {
-		select {
-		case e := <-l.queue:
-			w.store(ctx, l.gather(e))
-		default:
-			if l.dropped.Load() > 0 {
-				w.store(ctx, l.gather())
-			}
+		if entries = l.gather(entries...); len(entries) == 0 {
+			return
+		}
+		if entries = w.store(ctx, entries); len(entries) > 0 {
+			w.logger.Error("entries of the audit log were not stored before the server ended", "entries", len(entries)+len(l.queue))
 			return
 		}
 	}
@@ -173,8 +174,9 @@ type writer struct {
 }
 
 // store appends entries to the sessions of their months. It tries again until it
-// succeeds or ctx ends: meanwhile new entries wait in the queue.
-func (w *writer) store(ctx context.Context, entries []chat.AuditEntry) {
+// succeeds or ctx ends: meanwhile new entries wait in the queue. It returns those that
+// are not stored.
+func (w *writer) store(ctx context.Context, entries []chat.AuditEntry) []chat.AuditEntry {
 	for len(entries) > 0 {
 		id, n := sessionOf(entries[0].At), 1
 		for n < len(entries) && sessionOf(entries[n].At) == id {
@@ -189,11 +191,11 @@ func (w *writer) store(ctx context.Context, entries []chat.AuditEntry) {
 			drafts = append(drafts, chat.NewDraft(chat.Unknown{Name: entryType, Payload: payload}))
 		}
 		if !w.append(ctx, id, drafts) {
-			w.logger.Error("entries of the audit log were not stored before the server ended", "entries", len(entries))
-			return
+			break
 		}
 		entries = entries[n:]
 	}
+	return entries
 }
 
 func (w *writer) append(ctx context.Context, id chat.SessionID, drafts []chat.Draft) bool {

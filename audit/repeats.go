@@ -2,10 +2,10 @@ package audit
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // window is for how long repeats of an entry are counted.

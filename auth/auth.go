@@ -225,6 +225,10 @@ func From(ctx context.Context) (chat.Caller, bool) {
 	return v.caller, v.decided && v.err == nil
 }
 
+// RemoteOf returns the address that a request came from; "" when it is not known, and in
+// open mode.
+func RemoteOf(ctx context.Context) string { return visitOf(ctx).remote }
+
 // Via returns a context that tells [Auth.Authenticate] what carries a credential,
 // and the address that it comes from.
 func Via(ctx context.Context, carrier Carrier, remote string) context.Context {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +24,8 @@ func TestAuditLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := t.TempDir()
-	p := serve(t, data, "--token-file", tokens)
+	const boss, wrong = "boss-0123456789abcdef", "wrong-0123456789abcdef"
+	p := serve(t, data, "--token-file", tokens, "--token", boss)
 	as := func(token, method, path, body string) (int, string) {
 		code, answer, _ := p.do(call{method: method, path: path, token: token, body: body})
 		return code, answer
@@ -102,6 +104,22 @@ func TestAuditLog(t *testing.T) {
 	if got, _ := list(root); slices.Contains(got, "session_erased teaman t1 done") {
 		t.Error("the administrator of one workspace sees another one's entries")
 	}
+	// What concerns the whole server is for administrators of all workspaces.
+	for range 50 {
+		if code, _ := as(wrong, "GET", sessions, ""); code != 401 && code != 429 {
+			t.Errorf("a wrong token: %d", code)
+		}
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	everything := append(want, "session_erased teaman t1 done", "sign_in_refused   unauthenticated", "tokens_reloaded parley  done")
+	if raw := until(boss, everything...); strings.Contains(raw, wrong) {
+		t.Errorf("a token is in the log: %s", raw)
+	}
+	if got, _ := list(root); slices.Contains(got, "sign_in_refused   unauthenticated") {
+		t.Error("the administrator of one workspace sees who was refused")
+	}
 	until(tea, "session_erased teaman t1 done")
 	if got, _ := list(tea); slices.Contains(got, "session_erased ann s1 done") {
 		t.Error("the administrator of one workspace sees another one's entries")
@@ -115,8 +133,8 @@ func TestAuditLog(t *testing.T) {
 	}
 
 	p.kill()
-	p = serve(t, data, "--token-file", tokens)
-	until(root, want...)
+	p = serve(t, data, "--token-file", tokens, "--token", boss)
+	until(boss, everything...)
 	code, out, stderr := command(t, "audit", "--url", p.url, "--token", root, "--event", "session_erased", "--session", "s1")
 	if code != 0 || strings.Count(out, "\n") != 2 || !strings.Contains(out, "session_erased") || !strings.Contains(out, "user:ann") {
 		t.Errorf("%d\n%s%s", code, out, stderr)

@@ -86,7 +86,6 @@ func (s *Server) Run(ctx context.Context) error {
 		ReadHeaderTimeout: s.opt.ReadHeaderTimeout,
 		IdleTimeout:       s.opt.IdleTimeout,
 		MaxHeaderBytes:    s.opt.MaxHeader,
-		ConnContext:       wire.WithRemote,
 		ErrorLog:          slog.NewLogLogger(s.opt.Logger.Handler(), slog.LevelDebug),
 	}
 	serve := func() error { return srv.Serve(l) }

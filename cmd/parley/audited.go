@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	"github.com/parley-hq/parley/audit"
 	"github.com/parley-hq/parley/auth"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/session"
-	"github.com/parley-hq/parley/wire"
 )
 
 // auditLog is where what concerns access is recorded; it is there before the store.
@@ -25,6 +24,12 @@ func (p *parley) listAudit(ctx context.Context, c chat.Caller, q chat.AuditQuery
 	return p.audit.List(ctx, p.sessions, c, q)
 }
 
+// reportRequest tells the audit log what a request did.
+func (p *parley) reportRequest(ctx context.Context, event string, c chat.Caller, details map[string]any) {
+	details["address"] = auth.RemoteOf(ctx)
+	p.audit.Report(event, c, details)
+}
+
 // report tells the audit log what a caller did to a session. What concerned nothing that
 // the caller may know of is not recorded.
 func (p *parley) report(ctx context.Context, event string, c chat.Caller, sess *chat.Session, id chat.SessionID, err error, details map[string]any) {
@@ -37,14 +42,14 @@ func (p *parley) report(ctx context.Context, event string, c chat.Caller, sess *
 	if asks, ok := auth.From(ctx); ok && c.Actor == chat.System {
 		c = asks // a dialect that carries out itself what somebody asked for
 	}
-	details["session_id"], details["address"] = string(id), wire.RemoteOf(ctx)
+	details["session_id"] = string(id)
 	if sess.ID != "" {
 		details["session_id"], details["workspace"] = string(sess.ID), sess.Workspace
 	}
 	if err != nil {
 		details["outcome"] = string(chat.CodeOf(err))
 	}
-	p.audit.Report(event, c, details)
+	p.reportRequest(ctx, event, c, details)
 }
 
 // reportGrants tells the audit log of grants that were stored. It does not block.

@@ -163,7 +163,7 @@ func (p *parley) serve() error {
 	dialects := [][]wire.Route{
 		native.New(native.Options{
 			As:    as,
-			Audit: p.audit.Report, AuditLog: p.listAudit,
+			Audit: p.reportRequest, AuditLog: p.listAudit,
 			Sessions: door, Files: files{p.artifacts}, Workers: p.workers, Caller: p.auth.Caller, Conns: conns,
 			Agents: p.listAgents, Builtin: p.agents.Builtin,
 			Backup: p.backup, Verify: p.verify, Messages: p.messages, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,

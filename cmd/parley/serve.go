@@ -133,7 +133,7 @@ func (c *ServeCmd) auth(log *slog.Logger) (*auth.Auth, error) {
 		return nil, err
 	}
 	return auth.New(auth.Options{
-		Tokens: tokens, Logger: log,
+		Tokens: tokens, Logger: log, Audit: c.auditLog().Report,
 		JWT:   auth.JWT{Secret: auth.Secret(c.JWTSecret), KeyFile: c.JWTKey, JWKS: c.JWKS, Issuer: c.JWTIssuer, Audience: c.JWTAud},
 		Hosts: c.Host, AllowOrigins: c.AllowOrigin, TrustedProxy: c.TrustedProxy, Rate: c.Rate,
 	})

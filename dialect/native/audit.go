@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/wire"
 )
 
 // audit reports what was done, or refused.
@@ -15,14 +14,14 @@ func (d *Dialect) audit(r *http.Request, c chat.Caller, event string, id chat.Se
 	if chat.CodeOf(err) == chat.NotFound {
 		return // nothing was there to be taken
 	}
-	details := map[string]any{"address": wire.RemoteOf(r.Context())}
+	details := map[string]any{}
 	if id != "" {
 		details["session_id"] = string(id)
 	}
 	if err != nil {
 		details["outcome"] = string(chat.CodeOf(err))
 	}
-	d.opt.Audit(event, c, details)
+	d.opt.Audit(r.Context(), event, c, details)
 }
 
 // listAudit lists the audit log.

@@ -78,7 +78,7 @@ type Options struct {
 
 	// Audit is told of exports, imports and backups; nil means that nobody is. AuditLog
 	// lists the audit log; nil means that it is not offered.
-	Audit    func(event string, c chat.Caller, details map[string]any)
+	Audit    func(ctx context.Context, event string, c chat.Caller, details map[string]any)
 	AuditLog func(ctx context.Context, c chat.Caller, q chat.AuditQuery) (chat.AuditPage, error)
 
 	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
