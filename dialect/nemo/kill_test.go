@@ -1,8 +1,8 @@
 package nemo
 
 import (
-	"sync/atomic"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
