@@ -52,7 +52,7 @@ func (s *Sessions) createAliased(ctx context.Context, c chat.Caller, name chat.S
 		return sess, false, err
 	}
 	sess, created, err = s.create(ctx, c, n)
-	if _, taken := err.(errForeign); taken {
+	if isForeign(err) {
 		// The alias exists: the caller accepted a session and was removed from it.
 		err = errNoSession(name)
 	}
@@ -86,6 +86,8 @@ type errForeign struct {
 }
 
 func (errForeign) Error() string { return "the id is taken by somebody else's session" }
+
+func isForeign(err error) bool { _, ok := err.(errForeign); return ok }
 
 func (s *Sessions) create(ctx context.Context, c chat.Caller, n chat.NewSession) (sess chat.Session, created bool, err error) {
 	if n.ID.System() && c.Actor != chat.System {
@@ -182,7 +184,7 @@ func (s *Sessions) Ensure(ctx context.Context, c chat.Caller, foreign string, n 
 	if !aliased && name.Validate() == nil {
 		n.ID = name
 		sess, created, err = s.create(ctx, c, n)
-		_, taken = err.(errForeign)
+		taken = isForeign(err)
 	}
 	if taken {
 		sess, created, err = s.createAliased(ctx, c, name, n)
