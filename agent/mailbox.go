@@ -14,6 +14,7 @@ import (
 type mailbox struct {
 	spoke  chan struct{} // somebody said something during the turn; room for one
 	over   chan struct{} // closed when the turn has ended in the log
+	shut   chan struct{} // closed when the runner does nothing more about the turn
 	left   chan struct{} // closed when the runner waits no longer for who answers
 	stopBy atomic.Int64  // as chat.At: until when it may take to stop; 0 means a moment
 
@@ -32,6 +33,7 @@ func (m *mailbox) init() {
 	m.news = make(chan struct{})
 	m.spoke = make(chan struct{}, 1)
 	m.over = make(chan struct{})
+	m.shut = make(chan struct{})
 	m.left = make(chan struct{})
 }
 
@@ -41,6 +43,23 @@ func (m *mailbox) patience(least time.Duration) time.Duration {
 		return max(least, time.Until(chat.At(by).Time()))
 	}
 	return least
+}
+
+// ending waits until the turn has ended in the log.
+func (m *mailbox) ending(ctx context.Context) error {
+	select {
+	case <-m.over:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-m.shut:
+	}
+	select {
+	case <-m.over:
+		return nil
+	default:
+		return chat.Errorf(chat.Unavailable, "the end of the turn is not stored, because the server is shutting down; say it again when it is back")
+	}
 }
 
 // hear notes that something was said or happened; whether it is for this turn is

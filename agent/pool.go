@@ -22,8 +22,8 @@ type PoolOptions struct {
 // and go on. After a grace the turn goes to another worker that is there or joins,
 // as a new attempt; when there is none within the lease, it ends as interrupted.
 //
-// After a start of the server the grace is the whole lease: a worker that found
-// no server for a while takes its time between attempts.
+// After a start of the server the grace begins when the first worker of the name
+// is there: the workers find the server again at about the same time.
 //
 // The methods of workers are called with a lock held, so that they come in
 // order; they must not block or call back.
@@ -65,7 +65,8 @@ type job struct {
 	orphan bool      // its worker is gone and may come back
 	moving bool      // a new attempt begins; nobody can have it meanwhile
 	since  time.Time // it is without a worker
-	grace  time.Duration
+
+	restarted bool // it is an orphan because the server ended, not its worker
 }
 
 // NewPool returns an empty pool.
@@ -163,7 +164,7 @@ func (p *Pool) wake(name string) {
 // passed on, done. While no worker has it, taken says whether it is somebody
 // else's now; then it returns errTaken.
 func (p *Pool) answer(ctx context.Context, of team, turn *Turn, taken func() bool) error {
-	j := &job{turn: turn, changed: make(chan struct{}, 1), done: make(chan error, 1), orphan: turn.Resumed(), since: time.Now(), grace: p.opt.Lease}
+	j := &job{turn: turn, changed: make(chan struct{}, 1), done: make(chan error, 1), orphan: turn.Resumed(), restarted: turn.Resumed(), since: time.Now()}
 	p.mu.Lock()
 	c := p.crew(of)
 	c.jobs = append(c.jobs, j)
@@ -179,7 +180,7 @@ func (p *Pool) answer(ctx context.Context, of team, turn *Turn, taken func() boo
 			return err
 		}
 	}
-	lease := time.NewTimer(p.opt.Lease)
+	lease := time.NewTimer(p.due(of, j))
 	defer lease.Stop()
 	for {
 		if taken() && p.withhold(j) {
@@ -222,7 +223,7 @@ func (p *Pool) withhold(j *job) bool {
 // had begun is a new attempt, which finds what there is.
 func (p *Pool) handOver(ctx context.Context, j *job) error {
 	if j.orphan {
-		if err := j.turn.again(ctx, "its agent was replaced"); err != nil {
+		if err := j.turn.again(ctx, "its agent was replaced", !j.restarted); err != nil {
 			return err
 		}
 	}
@@ -265,7 +266,7 @@ func (p *Pool) wait(others bool, j *job) time.Duration {
 	case j.holder != nil:
 		return p.opt.Lease
 	case j.orphan && others:
-		return j.grace - time.Since(j.since)
+		return p.opt.Grace - time.Since(j.since)
 	}
 	return p.opt.Lease - time.Since(j.since)
 }
@@ -290,11 +291,12 @@ func (p *Pool) expired(ctx context.Context, of team, j *job) (again time.Duratio
 		return 0, errors.Join(Failf(CodeLost, chat.Unavailable, "the worker of agent %q did not come back within %s; start it again, then ask again", of.name, p.opt.Lease), ErrInterrupted)
 	}
 	j.moving = true
+	lost := !j.restarted // else the server ended; nothing says that the worker did
 	p.mu.Unlock()
-	err = j.turn.again(ctx, "its worker did not come back")
+	err = j.turn.again(ctx, "its worker did not come back", lost)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	j.moving, j.orphan, j.since = false, false, time.Now()
+	j.moving, j.orphan, j.restarted, j.since = false, false, false, time.Now()
 	if err == nil {
 		p.crew(of).share()
 	}

@@ -284,8 +284,7 @@ func TestAnotherWorkerNeedNotWaitForTheLease(t *testing.T) {
 	}
 }
 
-// After a start of the server workers come back one by one, some after a while:
-// none is given what another holds.
+// After a start of the server workers come back one by one: none is given what another holds and comes back with.
 func TestARestartKeepsTurnsForTheirWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pooledFor(t, time.Minute, 5*time.Second)
@@ -295,7 +294,7 @@ func TestARestartKeepsTurnsForTheirWorkers(t *testing.T) {
 		p.restart(0)
 		time.Sleep(20 * time.Second)
 		other := p.join(1)
-		time.Sleep(30 * time.Second)
+		time.Sleep(4 * time.Second)
 		synctest.Wait()
 		back := p.join(1, a.Turn)
 		b := back.awaitTurn(t)
@@ -411,6 +410,93 @@ func TestAWorkersTurnOverARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.awaitEnd(chat.Done)
+}
+
+// A turn whose worker does not come back after a start of the server goes to one that is there after the grace, not
+// after the lease.
+func TestAfterARestartAnIdleWorkerTakesTheTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pooledFor(t, time.Minute, 5*time.Second)
+		h := p.join(1)
+		p.say("hi")
+		a := h.awaitTurn(t)
+		p.restart(0)
+		time.Sleep(20 * time.Second)
+		idle := p.join(1)
+		joined := time.Now()
+		b := idle.awaitTurn(t)
+		if took := time.Since(joined); b.Turn != a.Turn || took != 5*time.Second {
+			t.Fatalf("after %s: %+v", took, b)
+		}
+		if err := idle.seat.Finish(b.Turn, nil); err != nil {
+			t.Fatal(err)
+		}
+		p.awaitEnd(chat.Done)
+		p.shutdown()
+	})
+}
+
+// Crashes of the server do not count against a turn that a worker answers, whether the worker comes back or another one
+// takes the turn.
+func TestServerCrashesDoNotFailAWorkersTurn(t *testing.T) {
+	for _, back := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			p := pooledFor(t, time.Minute, 5*time.Second)
+			h := p.join(1)
+			p.say("hi")
+			a := h.awaitTurn(t)
+			for range 4 {
+				p.restart(0)
+				if back {
+					h = p.join(1, a.Turn)
+				} else {
+					h = p.join(1)
+				}
+				if b := h.awaitTurn(t); b.Turn != a.Turn {
+					t.Fatalf("%+v", b)
+				}
+			}
+			if err := h.seat.Finish(a.Turn, nil); err != nil {
+				t.Fatal(err)
+			}
+			p.awaitEnd(chat.Done)
+			p.shutdown()
+		})
+	}
+}
+
+// The end of a turn is known to be stored only when it is.
+func TestEndingWaitsForTheLog(t *testing.T) {
+	p := pooled(t, time.Minute)
+	h := p.join(1)
+	p.say("hi")
+	a := h.awaitTurn(t)
+	wait, err := h.seat.Ending(a.Turn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	early, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := wait(early); err == nil {
+		t.Fatal("a turn that goes on has ended")
+	}
+	if err := h.seat.Finish(a.Turn, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	facts, _, err := p.Read(ctx, ann, a.Session, chat.Range{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := facts[len(facts)-1].Event()
+	if _, ok := last.Body.(chat.TurnCompleted); err != nil || !ok {
+		t.Fatalf("the log ends with %s, %v", last.Type, err)
+	}
+	if _, err := h.seat.Ending(a.Turn); chat.CodeOf(err) != chat.Conflict {
+		t.Fatal(err)
+	}
 }
 
 // TestWorkersComeAndGo is for the race detector: connections break and come back

@@ -94,7 +94,9 @@ func (r *Runner) takeUp(ctx context.Context, ids []chat.SessionID, why string) (
 
 // resume begins a new attempt at a turn that is known already.
 func (r *Runner) resume(ctx context.Context, u *run, why string) error {
-	next, ok, err := r.sessions.ResumeTurn(ctx, u.ref, why, why == restarted && !r.opt.Clean)
+	// A worker runs outside of the process and cannot have ended it.
+	crash := why == restarted && !r.opt.Clean && r.agents.Builtin(u.agent)
+	next, ok, err := r.sessions.ResumeTurn(ctx, u.ref, why, crash)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil && ok {

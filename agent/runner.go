@@ -149,7 +149,7 @@ func (r *Runner) Committed(evs []chat.Event) {
 	}
 }
 
-// ended lets go of a turn that is over in the log: when its agent did not end
+// ended lets go of a turn that is over in the log, or whose log is no more: when its agent did not end
 // it, there is nothing more for it to say. The caller holds mu.
 func (r *Runner) ended(u *run) {
 	close(u.box.over)
@@ -242,6 +242,7 @@ func (r *Runner) leave() {
 
 // answer runs one turn to its end; until ends when no more time is given.
 func (r *Runner) answer(until context.Context, u *run) {
+	defer close(u.box.shut)
 	ctx, cancel := context.WithCancelCause(until)
 	defer cancel(nil)
 	r.mu.Lock()
@@ -366,11 +367,8 @@ func (r *Runner) Erased(id chat.SessionID) {
 	defer r.mu.Unlock()
 	for at, u := range r.runs {
 		if at.session == id {
-			if u.stop != nil {
-				u.stop(errStopped)
-			}
-			u.stopped = true
 			delete(r.runs, at)
+			r.ended(u)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -23,6 +24,9 @@ func (p *Pool) Join(workspace, name string, w chat.Worker, slots int, holding []
 		case slices.Contains(holding, j.turn.id):
 			j.give(m)
 		case j.orphan:
+			if j.restarted && len(c.members) == 1 {
+				j.since = time.Now() // its own worker finds the server again about now too
+			}
 			j.notify() // there is somebody to have it when its grace is over
 		}
 	}
@@ -42,7 +46,7 @@ func (m *member) Leave() {
 		if j.holder != m {
 			continue
 		}
-		j.holder, j.orphan, j.since, j.grace = nil, true, time.Now(), p.opt.Grace
+		j.holder, j.orphan, j.restarted, j.since = nil, true, false, time.Now()
 		j.turn.box.follow(nil)
 		if i := slices.IndexFunc(c.members, func(o *member) bool { return slices.Contains(o.claims, j.turn.id) }); i >= 0 {
 			j.give(c.members[i])
@@ -61,6 +65,17 @@ func (m *member) Holds(turn chat.TurnID) (chat.TurnRef, error) {
 		return chat.TurnRef{}, err
 	}
 	return j.turn.Ref(), nil
+}
+
+// Ending returns a function that waits until the end of a turn that a member has is in the log.
+func (m *member) Ending(turn chat.TurnID) (func(context.Context) error, error) {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	j, err := m.job(turn)
+	if err != nil {
+		return nil, err
+	}
+	return j.turn.box.ending, nil
 }
 
 // Finish ends a turn that a member has; cause is nil when it is done.

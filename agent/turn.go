@@ -133,9 +133,9 @@ func (t *Turn) Ref() chat.TurnRef {
 	return chat.TurnRef{Session: t.session, Turn: t.id, Attempt: t.attempt}
 }
 
-// again begins a new attempt, because who answered is gone.
-func (t *Turn) again(ctx context.Context, reason string) error {
-	next, ok, err := t.sessions.ResumeTurn(ctx, t.Ref(), reason, true)
+// again begins a new attempt, because who answered is gone; crash says whether that counts against the turn.
+func (t *Turn) again(ctx context.Context, reason string, crash bool) error {
+	next, ok, err := t.sessions.ResumeTurn(ctx, t.Ref(), reason, crash)
 	if err != nil {
 		return err
 	}

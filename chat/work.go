@@ -1,5 +1,7 @@
 package chat
 
+import "context"
+
 // Assignment is a turn that a worker is to answer. A worker that is answering
 // it already goes on, under the attempt given here.
 type Assignment struct {
@@ -26,7 +28,10 @@ type Worker interface {
 type Seat interface {
 	// Holds returns a turn that the worker has, as it is now.
 	Holds(turn TurnID) (TurnRef, error)
-	// Finish ends a turn that the worker has; cause is nil when it is done.
+	// Ending returns a function that waits until the end of a turn that the worker has is in the log. It is to be
+	// called before Finish: afterwards the turn is not the worker's any more.
+	Ending(turn TurnID) (wait func(ctx context.Context) error, err error)
+	// Finish ends a turn that the worker has; cause is nil when it is done. It does not wait for the log.
 	Finish(turn TurnID, cause error) error
 	// Leave gives the seat up. Turns that the worker has wait for it to come back.
 	Leave()

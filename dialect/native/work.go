@@ -103,12 +103,21 @@ func (w *work) handle(ctx context.Context, f clientFrame) error {
 	return chat.Errorf(chat.Invalid, "op %q is not one of append, preview, done, fail, ping, %s, workstream_progress", clip(f.Op), workOps)
 }
 
+// finish ends a turn. The worker hears of it once the end is in the log: until then it holds the turn, and says it
+// again after a kill of the server.
 func (w *work) finish(ctx context.Context, f clientFrame, cause error) error {
-	if err := w.seat.Finish(f.Turn, cause); err != nil {
-		return err
-	}
-	w.send(ctx, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn})
-	return nil
+	return w.later(ctx, func() (func(), error) {
+		wait, err := w.seat.Ending(f.Turn)
+		if err == nil {
+			err = w.seat.Finish(f.Turn, cause)
+		}
+		return func() {
+			// Without an answer the worker says it again on its next connection.
+			if wait(ctx) == nil {
+				w.send(ctx, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn})
+			}
+		}, err
+	})
 }
 
 func (w *work) append(ctx context.Context, f clientFrame) error {

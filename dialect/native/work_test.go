@@ -1,0 +1,65 @@
+package native
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// slowLog is a worker's seat whose turns end in the log when the test says so.
+type slowLog struct {
+	finished chan chat.TurnID
+	stored   chan struct{}
+}
+
+func (s *slowLog) Join(string, string, chat.Worker, int, []chat.TurnID) chat.Seat { return s }
+
+func (s *slowLog) Holds(chat.TurnID) (chat.TurnRef, error) { return chat.TurnRef{}, nil }
+func (s *slowLog) Leave()                                  {}
+func (s *slowLog) Finish(turn chat.TurnID, _ error) error  { s.finished <- turn; return nil }
+
+func (s *slowLog) Ending(chat.TurnID) (func(context.Context) error, error) {
+	return func(ctx context.Context) error {
+		select {
+		case <-s.stored:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}, nil
+}
+
+// A worker may forget a turn once it has the answer to done, so that comes when the end is stored, and not before.
+func TestDoneIsAnsweredWhenTheEndIsStored(t *testing.T) {
+	seat := &slowLog{finished: make(chan chat.TurnID, 2), stored: make(chan struct{})}
+	w := newWorld(t, func(o *Options) { o.Workers = seat })
+	conn := w.dial("root", "/parley/v1/agents/clerk/work")
+	defer conn.CloseNow()
+	send := func(frame string) {
+		t.Helper()
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(frame)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(`{"op":"ready","id":1}`)
+	w.hear(conn)
+	send(`{"op":"done","id":2,"turn_id":"t-1"}`)
+	send(`{"op":"fail","id":3,"turn_id":"t-2","error":"why"}`)
+	<-seat.finished
+	<-seat.finished
+	// Frames are answered in order, unless they wait for something.
+	send(`{"op":"nothing","id":4}`)
+	if got := w.hear(conn); !strings.Contains(got, `"id":4`) {
+		t.Fatalf("before the end is stored: %s", got)
+	}
+	close(seat.stored)
+	for range 2 {
+		if got := w.hear(conn); !strings.Contains(got, `"op":"ok"`) || !strings.Contains(got, `"turn_id":"t-`) {
+			t.Fatalf("after it is stored: %s", got)
+		}
+	}
+}
