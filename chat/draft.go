@@ -24,6 +24,8 @@ type Draft struct {
 	Via        string // the dialect it comes by; set by dialects, never by clients
 	Interrupt  bool   // a user message that stops the running turn, whatever the session's policy
 	Expect     *Expected
+
+	sent uint64 // the digest of what was sent, where the server has changed the payload since
 }
 
 // Expected is what the sender of a user message saw of its line. When the line
@@ -163,14 +165,17 @@ func (d *Draft) Settle() error {
 	return d.Body.check()
 }
 
-// Digest tells two uses of one client id apart.
+// Digest tells two uses of one client id apart by what they mean, however their payloads are written.
 func (d *Draft) Digest() uint64 {
+	if d.sent != 0 {
+		return d.sent
+	}
 	h := sha256.New()
 	h.Write([]byte(d.Type))
 	h.Write([]byte{0})
 	h.Write([]byte(d.Workstream))
 	h.Write([]byte{0})
-	h.Write(d.Payload)
+	h.Write(appendCanonical(nil, d.Payload))
 	var sum [32]byte
 	return binary.BigEndian.Uint64(h.Sum(sum[:0]))
 }
@@ -236,6 +241,13 @@ func encodePayload(body Body) (json.RawMessage, error) {
 func writeText(head, text string) json.RawMessage {
 	b := make([]byte, 0, len(head)+len(text)+2)
 	return append(append(append(b, head...), text...), `"}`...)
+}
+
+// Rewritten returns d with another payload that stands for the one that was sent. Its digest stays.
+func (d Draft) Rewritten(payload json.RawMessage) (Draft, error) {
+	d.sent = d.Digest()
+	d.Payload, d.Body = payload, nil
+	return d, d.Settle()
 }
 
 // WithBody returns d saying body instead, encoded anew.

@@ -27,7 +27,7 @@ type AgentInputRequest struct {
 	Placeholder string    `json:"placeholder,omitempty"`
 	Required    *bool     `json:"required,omitempty"` // true unless said otherwise
 	Timeout     float64   `json:"timeout,omitempty"`  // seconds; 0 is for ever
-	Deadline    At        `json:"deadline,omitzero"`  // set by the server from timeout
+	Deadline    At        `json:"deadline,omitzero"`  // until when it can be answered; of this and timeout the earlier one counts
 	Error       string    `json:"error,omitempty"`    // shown when the time is over
 	URL         string    `json:"url,omitempty"`      // where consent is given
 }

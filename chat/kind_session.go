@@ -149,6 +149,9 @@ func (b SessionUpdated) check() error {
 		return err
 	}
 	if b.Policy != nil {
+		if *b.Policy == "" {
+			return Errorf(Invalid, "policy cannot be empty: it is one of queue, steer, interrupt")
+		}
 		if err := b.Policy.check(); err != nil {
 			return err
 		}

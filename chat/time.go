@@ -58,9 +58,12 @@ func (a At) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads any RFC 3339 timestamp.
 func (a *At) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
 	var t time.Time
 	if err := t.UnmarshalJSON(b); err != nil {
-		return Errorf(Invalid, "%s is not an RFC 3339 time", b)
+		return Errorf(Invalid, "%s is not an RFC 3339 time such as 2026-01-02T15:04:05Z", clip(string(b), 64))
 	}
 	*a = AtOf(t)
 	return nil

@@ -54,6 +54,14 @@ func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, d
 	if err != nil {
 		return nil, err
 	}
+	if sess := r.session.Load(); sess != nil {
+		for i := range drafts {
+			if err := s.takeOut(ctx, c, sess, &drafts[i]); err != nil {
+				r.leave()
+				return nil, at(i, len(drafts), err)
+			}
+		}
+	}
 	a := &appending{room: r, caller: c, drafts: drafts}
 	a.rules, a.undo = a, len(drafts) > 1
 	if slices.ContainsFunc(drafts, endsSession) {

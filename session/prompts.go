@@ -12,12 +12,22 @@ import (
 
 // ask opens a prompt: it gets an id and an absolute deadline.
 func (d *decision) ask(actor chat.Actor, draft chat.Draft, turn chat.TurnID) (chat.Event, error) {
-	deadline := func(seconds float64) chat.At {
-		if seconds == 0 {
-			return 0
+	// deadline is the earlier one of what the agent said in seconds and as a time.
+	deadline := func(seconds float64, given chat.At) (chat.At, error) {
+		until := d.now + chat.At(seconds*1e6)
+		switch {
+		case seconds == 0 && given == 0:
+			return 0, nil
+		case given == 0:
+		case given <= d.now:
+			return 0, chat.Errorf(chat.Invalid, "the deadline %s has passed; give one in the future, or a timeout in seconds", given)
+		case given > d.now+chat.MaxTimeout*1e6:
+			return 0, chat.Errorf(chat.Invalid, "the deadline %s is more than %d seconds away", given, chat.MaxTimeout)
+		case seconds == 0 || given < until:
+			until = given
 		}
 		d.deadline = true
-		return d.now + chat.At(seconds*1e6)
+		return until, nil
 	}
 	id := func(given string) (string, error) {
 		if given == "" {
@@ -38,18 +48,24 @@ func (d *decision) ask(actor chat.Actor, draft chat.Draft, turn chat.TurnID) (ch
 	var err error
 	switch b := draft.Body.(type) {
 	case chat.AgentInputRequest:
-		b.RequestID, err = id(b.RequestID)
-		b.Deadline = deadline(b.Timeout)
+		if b.RequestID, err = id(b.RequestID); err == nil {
+			b.Deadline, err = deadline(b.Timeout, b.Deadline)
+		}
 		body = b
 	case chat.AgentApprovalRequest:
-		b.RequestID, err = id(b.RequestID)
+		if b.RequestID, err = id(b.RequestID); err != nil {
+			break
+		}
+		given := b.Deadline
+		b.Deadline = 0
 		if b.Settled = d.state.Session.Settings.Approves(b) != nil; !b.Settled {
-			b.Deadline = deadline(b.Timeout)
+			b.Deadline, err = deadline(b.Timeout, given)
 		}
 		body = b
 	case chat.AgentPermissionRequest:
-		b.RequestID, err = id(b.RequestID)
-		b.Deadline = deadline(b.Timeout)
+		if b.RequestID, err = id(b.RequestID); err == nil {
+			b.Deadline, err = deadline(b.Timeout, b.Deadline)
+		}
 		body = b
 	}
 	if err != nil {

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"hash/maphash"
+	"io"
 	"iter"
 	"log/slog"
 	"sync"
@@ -57,12 +58,16 @@ type artifacts interface {
 	Merge(ctx context.Context, id chat.SessionID, folders []string, into string) ([]string, error)
 }
 
+// StoreFunc keeps a file of a session and returns its size.
+type StoreFunc func(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader) (int64, error)
+
 // Options of Sessions; the zero value works.
 type Options struct {
 	DefaultAgent string                                            // answers sessions that name none, until SetDefaultAgent; "" means demo
 	MaxQueue     int                                               // messages that may wait behind a turn; 0 means 100
 	MaxRooms     int                                               // sessions whose state is kept in memory; 0 means 20000
 	Artifacts    artifacts                                         // nil means there are none
+	Store        StoreFunc                                         // keeps data that is too large for an event; nil means it stays there
 	Committed    func(evs []chat.Event)                            // told of every commit, in order per session; must not block
 	Erased       func(id chat.SessionID)                           // told of every erase; must not block
 	Forgotten    func(ctx context.Context, id chat.SessionID) bool // waits a while for those who were told and keep copies; false: they are still at it. nil means there are none

@@ -152,7 +152,7 @@ func sameSession(c chat.Caller, n chat.NewSession, parent chat.SessionID, have *
 		policy = chat.Queue
 	}
 	if have.Parent == parent && have.Agent == n.Agent && have.Title == n.Title &&
-		bytes.Equal(have.Metadata, n.Metadata) && have.Policy == policy && have.Settings.Same(&n.Settings) && slices.Equal(have.Members, n.Members) {
+		chat.SameJSON(have.Metadata, n.Metadata) && have.Policy == policy && have.Settings.Same(&n.Settings) && slices.Equal(have.Members, n.Members) {
 		return nil
 	}
 	return errTaken(n.ID)

@@ -245,20 +245,20 @@ func (n *lines) question(ctx context.Context, name string, b []byte, id string) 
 	switch q := body.(type) {
 	case chat.AgentInputRequest:
 		// The session's own id: an endpoint may use the same one in every turn.
-		q.RequestID, q.Deadline = "", 0
+		q.RequestID = ""
 		if q.InputType == chat.InputNotification {
 			_, err := n.s.fact(ctx, q)
 			return err
 		}
 		body = q
 	case chat.AgentApprovalRequest:
-		q.RequestID, q.Deadline = "", 0
+		q.RequestID = ""
 		for i := range q.Calls {
 			q.Calls[i].CallID = n.s.known(q.Calls[i].CallID)
 		}
 		body = q
 	case chat.AgentPermissionRequest:
-		q.RequestID, q.Deadline = "", 0
+		q.RequestID = ""
 		body = q
 	}
 	n.asked = append(n.asked, question{id: id, body: body})

@@ -120,7 +120,7 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 	p.runner = agent.NewRunner(p.agents, runner)
 	live := &tap{Hub: p.hub}
 	p.sessions = session.New(p.journal, live, session.Options{
-		Artifacts: p.artifacts, Committed: p.committed, Erased: p.erased, Forgotten: p.forgotten, Imported: p.imported, Logger: log,
+		Artifacts: p.artifacts, Store: p.store, Committed: p.committed, Erased: p.erased, Forgotten: p.forgotten, Imported: p.imported, Logger: log,
 	})
 	p.runner.Attach(p.sessions)
 	if err := p.configure(); err != nil {

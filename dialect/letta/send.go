@@ -301,7 +301,7 @@ func (d *Dialect) sameAgain(ctx context.Context, c chat.Caller, p *place, a *ask
 		return nil, err
 	}
 	e, err := d.event(ctx, c, p.session, trigger)
-	if err != nil || !e.Actor.Same(c.Actor) || e.Type != last.Type || !bytes.Equal(e.Payload, last.Payload) {
+	if err != nil || !e.Actor.Same(c.Actor) || e.Type != last.Type || !chat.SameJSON(e.Payload, last.Payload) {
 		return nil, err
 	}
 	return &e, nil

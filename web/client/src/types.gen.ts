@@ -80,7 +80,7 @@ export interface AgentInputRequest {
   required?: boolean;
   /** seconds; 0 is for ever */
   timeout?: number;
-  /** set by the server from timeout */
+  /** until when it can be answered; of this and timeout the earlier one counts */
   deadline?: Time;
   /** shown when the time is over */
   error?: string;
