@@ -145,3 +145,24 @@ func TestNamesOfDraftsAndEventsMatchExactly(t *testing.T) {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
+
+// What is wrong with a payload is said without the names of Go types.
+func TestErrorsOfEveryKindArePlain(t *testing.T) {
+	for typ, zero := range Kinds() {
+		rt := reflect.TypeOf(zero)
+		for i := range rt.NumField() {
+			name, _, _ := strings.Cut(rt.Field(i).Tag.Get("json"), ",")
+			for _, value := range []string{`"x"`, `7`, `-1.5`, `true`, `{}`, `[7]`, `[{"id":7,"label":7,"call_id":7,"type":7,"kind":7}]`} {
+				_, err := ParseDrafts([]byte(`{"type":"` + typ + `","payload":{"` + name + `":` + value + `}}`))
+				if err == nil {
+					continue
+				}
+				for _, bad := range []string{"Go ", "json:", "unmarshal", "struct", "chat.", rt.Name(), "float64", "int64"} {
+					if strings.Contains(err.Error(), bad) {
+						t.Errorf("%s of %s as %s: %v", name, typ, value, err)
+					}
+				}
+			}
+		}
+	}
+}
