@@ -106,3 +106,12 @@ func (l *Local) List(ctx context.Context, session chat.SessionID, prefix, after 
 	}
 	return infos, more, nil
 }
+
+// Usage counts the paths of a session and their bytes.
+func (l *Local) Usage(ctx context.Context, session chat.SessionID) (count int, bytes int64, err error) {
+	infos, _, err := l.List(ctx, session, "", "", 0)
+	for _, info := range infos {
+		bytes += info.Size
+	}
+	return len(infos), bytes, err
+}

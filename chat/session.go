@@ -96,6 +96,15 @@ type Receipt struct {
 	Note      string    `json:"note"` // what is not covered
 }
 
+// Erasure is the intention to erase a session. It is stored before anything is
+// removed and deleted when nothing of the session is left.
+type Erasure struct {
+	Number    Number  `json:"number"`
+	Workspace string  `json:"workspace"`
+	Owner     Actor   `json:"owner"`
+	Receipt   Receipt `json:"receipt"` // given to the caller once the erasure is complete
+}
+
 // NewSession is what a session begins with.
 type NewSession struct {
 	ID       SessionID       `json:"id,omitempty"`    // made by the server when absent

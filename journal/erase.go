@@ -28,15 +28,24 @@ func (j *Journal) Erase(ctx context.Context, id chat.SessionID) (chat.Receipt, e
 	if err != nil {
 		return receipt, err
 	}
-	if err := j.finishErasure(ctx, n, id); err != nil {
+	if err := j.finishErasure(ctx, n, id, idToken(id)); err != nil {
 		return receipt, chat.Errorf(chat.Unavailable, "session %s is erased for all readers, but old files of the store still have to be removed; that goes on in the background", id).Because(err)
 	}
 	j.metrics.erased.Inc()
 	return receipt, nil
 }
 
-// forgetSession makes the session unreadable with one batch.
+// forgetSession makes the session unreadable with one batch. What is left is the
+// journal's own work.
 func (j *Journal) forgetSession(id chat.SessionID) (chat.Number, chat.Receipt, error) {
+	e, err := j.forget(id, nil)
+	return e.Number, e.Receipt, err
+}
+
+// forget makes the session unreadable with one batch. complete is called before
+// the batch is written; with it, the intention is stored in the same batch and
+// stays until FinishErase.
+func (j *Journal) forget(id chat.SessionID, complete func(*chat.Erasure)) (e chat.Erasure, err error) {
 	s, turn := j.shard(id), j.turn(id)
 	turn.Lock() // no commit of it is under way from here on
 	defer turn.Unlock()
@@ -44,43 +53,46 @@ func (j *Journal) forgetSession(id chat.SessionID) (chat.Number, chat.Receipt, e
 	defer j.alias.Unlock()
 	h, _, err := j.find(id)
 	if err != nil {
-		return 0, chat.Receipt{}, err
+		return e, err
 	}
 	// A damaged record must not keep a session from being erased; its entries
 	// in lists are skipped there and named by Verify.
 	if err := j.fill(id, h); err != nil && chat.CodeOf(err) != chat.Internal {
-		return 0, chat.Receipt{}, err
+		return e, err
 	}
-	now := chat.AtOf(j.opt.Now())
-	receipt := chat.Receipt{
+	now, t := chat.AtOf(j.opt.Now()), idToken(id)
+	e = chat.Erasure{Number: h.number, Receipt: chat.Receipt{
 		Session: id, Events: uint64(h.last.seq), ErasedAt: now,
 		Note: "backups and copies made before are not covered: erase them too",
-	}
+	}}
 	b := j.db.NewBatch()
-	if receipt.Bytes, err = j.removeAll(b, h.number); err != nil {
-		b.Close()
-		return 0, receipt, err
+	note, err := t[:], error(nil)
+	if e.Receipt.Bytes, err = j.removeAll(b, h.number); err == nil && complete != nil {
+		complete(&e)
+		note, err = appendIntention(t, &e)
 	}
-	for _, w := range h.who {
-		b.Delete(activityKey(nil, w, bucketOf(h.last.at), h.number), nil)
+	if err == nil {
+		for _, w := range h.who {
+			b.Delete(activityKey(nil, w, bucketOf(h.last.at), h.number), nil)
+		}
+		err = j.closeAliases(b, t)
 	}
-	t := idToken(id)
-	if err := j.closeAliases(b, t); err != nil {
+	if err != nil {
 		b.Close()
-		return 0, receipt, err
+		return e, err
 	}
 	b.Delete(tokenKey(nil, kID, t), nil)
 	b.Set(numberKey(nil, kName, h.number), nil, nil)
 	b.Set(tokenKey(nil, kTombstone, t), binary.BigEndian.AppendUint64(appendNumber(nil, h.number), uint64(now)), nil)
-	b.Set(numberKey(nil, kErasing, h.number), t[:], nil)
+	b.Set(numberKey(nil, kErasing, h.number), note, nil)
 	if err := j.write(b); err != nil {
-		return 0, receipt, err
+		return e, err
 	}
 	s.mu.Lock()
 	s.changes++
 	delete(s.heads, id)
 	s.mu.Unlock()
-	return h.number, receipt, nil
+	return e, nil
 }
 
 // ErasedSince reports whether a session was erased at a moment or later, for those
@@ -132,22 +144,29 @@ func (j *Journal) removeAll(b *pebble.Batch, n chat.Number) (bytes int64, err er
 	return bytes, nil
 }
 
-// finishErasures does what is left of erasures that were cut short.
+// finishErasures does what is left of erasures that were cut short. Of those that
+// are not the journal's alone it removes the text and keeps the intention.
 func (j *Journal) finishErasures(ctx context.Context) error {
 	for e, err := range j.walk(ctx, []byte{kErasing}) {
 		if err != nil {
 			return err
 		}
-		if err := j.finishErasure(ctx, e.number, ""); err != nil {
+		if _, ok := decodeIntention(e.value); ok {
+			err = j.scrubIntended(ctx, e.number)
+		} else if len(e.value) >= len(token{}) {
+			err = j.finishErasure(ctx, e.number, "", token(e.value))
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// finishErasure removes the text of an erased session from the files. An empty
-// id stands for one whose erasure was cut short.
-func (j *Journal) finishErasure(ctx context.Context, n chat.Number, id chat.SessionID) error {
+// finishErasure removes the text of an erased session from the files, and then
+// the note that this is to be done. An empty id stands for one whose erasure was
+// cut short.
+func (j *Journal) finishErasure(ctx context.Context, n chat.Number, id chat.SessionID, t token) error {
 	j.scrub.Lock()
 	defer j.scrub.Unlock()
 	key := numberKey(nil, kErasing, n)
@@ -157,34 +176,41 @@ func (j *Journal) finishErasure(ctx context.Context, n chat.Number, id chat.Sess
 	if err := j.previews.erase(id); err != nil {
 		return fmt.Errorf("rewrite the preview file: %w", err)
 	}
-	if err := j.scrubFiles(ctx, n); err != nil {
+	// The note may have held the id in clear text.
+	if err := j.scrubFiles(ctx, n, t[:]); err != nil {
 		return err
 	}
 	return j.db.Delete(key, pebble.NoSync)
 }
 
 // scrubFiles rewrites the tables that have something of the number and waits
-// until they and the log files of before are gone.
-func (j *Journal) scrubFiles(ctx context.Context, n chat.Number) error {
+// until they and the log files of before are gone. A note, if there is one, takes
+// the place of the one that is stored.
+func (j *Journal) scrubFiles(ctx context.Context, n chat.Number, note []byte) error {
 	// Written again, because a table is rewritten only when something above it
 	// overlaps, and a first attempt may have come further than it knows.
+	kinds := append([]byte{kName}, ranged...)
 	b := j.db.NewBatch()
 	for _, kind := range ranged {
 		from, to := span(numberKey(nil, kind, n))
 		b.DeleteRange(from, to, nil)
 	}
 	b.Set(numberKey(nil, kName, n), nil, nil)
+	if note != nil {
+		b.Set(numberKey(nil, kErasing, n), note, nil)
+		kinds = append(kinds, kErasing)
+	}
 	if err := j.write(b); err != nil {
 		return err
 	}
-	old, err := j.filesOf(n)
+	old, err := j.filesOf(n, kinds)
 	if err != nil {
 		return err
 	}
 	if err := j.flush(ctx); err != nil {
 		return err
 	}
-	for _, kind := range append([]byte{kName}, ranged...) {
+	for _, kind := range kinds {
 		from, to := span(numberKey(nil, kind, n))
 		if err := j.guard(func() error { return j.db.Compact(ctx, from, to, false) }); err != nil {
 			return fmt.Errorf("compact: %w", err)
@@ -194,8 +220,8 @@ func (j *Journal) scrubFiles(ctx context.Context, n chat.Number) error {
 }
 
 // filesOf lists the files that may hold something of the number: all log files
-// and the tables whose bounds span it.
-func (j *Journal) filesOf(n chat.Number) (map[string]bool, error) {
+// and the tables whose bounds span its keys of the kinds.
+func (j *Journal) filesOf(n chat.Number, kinds []byte) (map[string]bool, error) {
 	names, err := j.opt.FS.List(j.opt.FS.PathJoin(j.dir, "db"))
 	if err != nil {
 		return nil, err
@@ -206,12 +232,12 @@ func (j *Journal) filesOf(n chat.Number) (map[string]bool, error) {
 			files[name] = true
 		}
 	}
-	return files, j.tablesOf(n, files)
+	return files, j.tablesOf(n, kinds, files)
 }
 
 // tablesOf adds the tables that have keys of the number.
-func (j *Journal) tablesOf(n chat.Number, files map[string]bool) error {
-	for _, kind := range append([]byte{kName}, ranged...) {
+func (j *Journal) tablesOf(n chat.Number, kinds []byte, files map[string]bool) error {
+	for _, kind := range kinds {
 		from, to := span(numberKey(nil, kind, n))
 		levels, err := j.db.SSTables(pebble.WithKeyRangeFilter(from, to))
 		if err != nil {

@@ -35,6 +35,8 @@ type Journal struct {
 	alias  sync.Mutex        // aliases are create-only
 	scrub  sync.Mutex        // one erasure rewrites files at a time
 
+	scrubbed map[chat.Number]bool // whose text is in no file any more, though the intention stands; guarded by scrub
+
 	failure    atomic.Pointer[error]  // the log cannot be written any more
 	background atomic.Pointer[error]  // flushes fail at the moment
 	stuck      chan error             // takes the first such failure, for the start

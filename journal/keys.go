@@ -26,7 +26,7 @@ const (
 	kAlias      = 'L' // token(workspace, actor, foreign id) → id; empty once erased
 	kAliasOf    = 'l' // token(id), alias token → nothing
 	kTombstone  = 'T' // token(id) → time of the erase, number
-	kErasing    = 'X' // number → token(id): files may still hold its text
+	kErasing    = 'X' // number → token(id), then maybe the intention as JSON: files may still hold its text
 	kImporting  = 'P' // number → nothing: an import has begun and not ended
 	kAfterEvery = 0xff
 )

@@ -380,6 +380,8 @@ func (f *fakeFiles) DeleteSession(context.Context, chat.SessionID) (int, int64, 
 	return 1, 10, nil
 }
 
+func (f *fakeFiles) Usage(context.Context, chat.SessionID) (int, int64, error) { return 2, 20, nil }
+
 func (f *fakeFiles) CopySession(context.Context, chat.SessionID, chat.SessionID) error { return f.err }
 
 func (f *fakeFiles) Merge(_ context.Context, _ chat.SessionID, _ []string, to string) ([]string, error) {

@@ -2,66 +2,217 @@ package session
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
+	"sync"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
 
 // Erase removes a session and all its text for good; it needs the role owner.
-// The id answers gone for ever after. When it fails it can be asked for again.
+// First the intention is stored: from then on the id answers gone, for ever, and
+// whatever happens to the caller or the process, the erasure is carried out to its
+// end. The receipt is returned when it is complete. Until then the answer is
+// unavailable, and Erase can be called again for the receipt.
 func (s *Sessions) Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error) {
-	sess, err := s.visible(ctx, c, id)
+	e, err := s.beginErase(ctx, c, id)
 	if err != nil {
 		return chat.Receipt{}, err
 	}
-	if err := c.May(&sess, chat.Owner); err != nil {
-		return chat.Receipt{}, err
+	job := s.erasures.start(e, s.finishErase)
+	select {
+	case <-job.done:
+		return job.receipt, job.err
+	case <-ctx.Done():
+		return chat.Receipt{}, errErasing(e.Receipt.Session, ctx.Err())
 	}
-	// Files go first: once the session is gone, nobody can ask for it again.
-	var files chat.Receipt
-	if err := s.eraseFiles(ctx, sess.ID, &files); err != nil {
-		return chat.Receipt{}, err
+}
+
+// errErasing says that an erasure is not complete yet.
+func errErasing(id chat.SessionID, why error) *chat.Error {
+	return chat.Errorf(chat.Unavailable, "session %s is gone for everybody and its erasure is recorded, but it is not complete: %v; the server goes on with it by itself, ask again for the receipt", id, chat.Public(why).Msg).
+		With("erasing", true).Because(why)
+}
+
+// beginErase stores the intention, or finds the one that is stored already.
+func (s *Sessions) beginErase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Erasure, error) {
+	sess, err := s.visible(ctx, c, id)
+	if chat.CodeOf(err) == chat.Gone {
+		e, ok := s.erasures.underWay(id)
+		if !ok {
+			var failed error
+			if e, ok, failed = s.log.Erasure(ctx, id); failed != nil {
+				return e, failed
+			}
+		}
+		was := chat.Session{ID: id, Workspace: e.Workspace, Owner: e.Owner}
+		if !ok || c.May(&was, chat.Owner) != nil {
+			return e, err
+		}
+		return e, nil
+	}
+	if err == nil {
+		err = c.May(&sess, chat.Owner)
+	}
+	if err != nil {
+		return chat.Erasure{}, err
 	}
 	r := s.room(sess.ID)
 	defer r.leave()
-	var receipt chat.Receipt
-	gone := false
+	var e chat.Erasure
 	// In the room's order, so that no append is under way meanwhile.
 	err = r.do(ctx, &request{must: true, alone: func(ctx context.Context, r *room) (err error) {
-		if receipt, err = s.log.Erase(ctx, r.id); err != nil {
-			// Old files may still hold its text; for everybody it is gone all the same.
-			if _, now := s.log.Record(ctx, r.id); chat.CodeOf(now) != chat.Gone || chat.CodeOf(err) == chat.Gone {
-				return err
-			}
+		files, bytes := 0, int64(0)
+		if s.opt.Artifacts != nil {
+			// Only for the receipt; what cannot be counted is erased all the same.
+			files, bytes, _ = s.opt.Artifacts.Usage(ctx, r.id)
 		}
-		gone = true
+		if e, err = s.log.BeginErase(ctx, r.id, files, bytes); err != nil {
+			return err
+		}
 		s.live.Drop(r.id, chat.Errorf(chat.Gone, "this session was erased"))
 		if s.opt.Erased != nil {
 			s.opt.Erased(r.id)
 		}
-		return err
+		return nil
 	}})
-	var rest error
-	if gone {
-		rest = s.eraseFiles(ctx, sess.ID, &files) // what was put there meanwhile
-	}
-	if err != nil {
-		return chat.Receipt{}, err
-	}
-	receipt.Artifacts, receipt.Bytes = files.Artifacts, receipt.Bytes+files.Bytes
-	if s.opt.Forgotten != nil && !s.opt.Forgotten(ctx, sess.ID) {
-		receipt.Note += "; the archive for x1 is still being overwritten, which goes on by itself"
-	}
-	return receipt, rest
+	return e, err
 }
 
-func (s *Sessions) eraseFiles(ctx context.Context, id chat.SessionID, sum *chat.Receipt) error {
-	if s.opt.Artifacts == nil {
-		return nil
+// finishErase removes what is kept outside the log, then what the log's files
+// hold, then the intention. Every step may be repeated.
+func (s *Sessions) finishErase(ctx context.Context, e chat.Erasure) (chat.Receipt, error) {
+	id := e.Receipt.Session
+	if s.opt.Artifacts != nil {
+		if _, _, err := s.opt.Artifacts.DeleteSession(ctx, id); err != nil {
+			return chat.Receipt{}, errErasing(id, err)
+		}
 	}
-	n, bytes, err := s.opt.Artifacts.DeleteSession(ctx, id)
-	sum.Artifacts, sum.Bytes = sum.Artifacts+n, sum.Bytes+bytes
-	return err
+	if s.opt.Forgotten != nil {
+		if err := s.opt.Forgotten(ctx, id); err != nil {
+			// The intention stays for the copy; the text goes from our files now.
+			return chat.Receipt{}, errErasing(id, errors.Join(err, s.log.ScrubErased(ctx, e)))
+		}
+	}
+	if err := s.log.FinishErase(ctx, e); err != nil {
+		return chat.Receipt{}, errErasing(id, err)
+	}
+	return e.Receipt, nil
+}
+
+// eraseRetry is how often unfinished erasures are tried again.
+const eraseRetry = 5 * time.Second
+
+// eraseAll goes on with the erasures that are not finished, those of earlier
+// processes included, until ctx ends.
+func (s *Sessions) eraseAll(ctx context.Context) {
+	defer s.erasures.end()
+	told := map[chat.SessionID]string{} // the problem that was logged
+	for first := true; ; first = false {
+		for e, err := range s.log.Erasures(ctx) {
+			if err != nil {
+				if ctx.Err() == nil {
+					s.opt.Logger.ErrorContext(ctx, "unfinished erasures cannot be read; trying again", "err", err)
+				}
+				break
+			}
+			id := e.Receipt.Session
+			if first && s.opt.Erased != nil {
+				s.opt.Erased(id)
+			}
+			job := s.erasures.start(e, s.finishErase)
+			select {
+			case <-job.done:
+			case <-ctx.Done():
+				return
+			}
+			switch {
+			case job.err == nil:
+				s.opt.Logger.InfoContext(ctx, "an erasure was finished", "session", id)
+			case told[id] != job.err.Error():
+				told[id] = job.err.Error()
+				s.opt.Logger.WarnContext(ctx, "an erasure is not complete; trying again", "session", id, "err", job.err)
+			}
+		}
+		t := time.NewTimer(eraseRetry)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+	}
+}
+
+// erasures are those under way, one job per session.
+type erasures struct {
+	ctx    context.Context // of the jobs: a caller that goes away does not end them
+	cancel context.CancelFunc
+
+	mu   sync.Mutex
+	jobs map[chat.SessionID]*erasing
+}
+
+type erasing struct {
+	what    chat.Erasure
+	done    chan struct{}
+	receipt chat.Receipt // set before done is closed
+	err     error
+}
+
+// underWay returns the erasure of a session that is being carried out.
+func (x *erasures) underWay(id chat.SessionID) (chat.Erasure, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if job := x.jobs[id]; job != nil {
+		return job.what, true
+	}
+	return chat.Erasure{}, false
+}
+
+// start runs work for a session, or returns the job that is under way for it.
+func (x *erasures) start(e chat.Erasure, work func(context.Context, chat.Erasure) (chat.Receipt, error)) *erasing {
+	id := e.Receipt.Session
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if job := x.jobs[id]; job != nil {
+		return job
+	}
+	job := &erasing{what: e, done: make(chan struct{})}
+	x.jobs[id] = job
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				job.err = errErasing(id, fmt.Errorf("%v", p))
+			}
+			x.mu.Lock()
+			delete(x.jobs, id)
+			x.mu.Unlock()
+			close(job.done)
+		}()
+		job.receipt, job.err = work(x.ctx, e)
+	}()
+	return job
+}
+
+// end stops the jobs; the next process goes on with them. It returns when none
+// uses the store any more.
+func (x *erasures) end() {
+	x.cancel()
+	for {
+		x.mu.Lock()
+		var one *erasing
+		for _, job := range x.jobs {
+			one = job
+		}
+		x.mu.Unlock()
+		if one == nil {
+			return
+		}
+		<-one.done
+	}
 }
 
 // Import stores a whole log that was exported before, byte for byte, under its

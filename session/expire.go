@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -13,10 +14,13 @@ import (
 // slept itself, or whose clock was set, is noticed after it.
 const maxNap = 30 * time.Second
 
-// Run closes prompts at their deadlines and says what is due for workstreams,
-// until ctx ends. The deadlines stand in the log, so nothing is forgotten over a
-// restart.
+// Run closes prompts at their deadlines, says what is due for workstreams and
+// finishes erasures, until ctx ends. The deadlines and the erasures stand in the
+// log, so nothing is forgotten over a restart.
 func (s *Sessions) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { s.eraseAll(ctx) })
 	nap := time.NewTimer(maxNap)
 	defer nap.Stop()
 	armed := false

@@ -32,7 +32,11 @@ type journal interface {
 	Alias(ctx context.Context, workspace, actor, foreign string) (chat.SessionID, bool, error)
 	SetAlias(ctx context.Context, workspace, actor, foreign string, id chat.SessionID) (chat.SessionID, error)
 	ReplaceAlias(ctx context.Context, workspace, actor, foreign string, id chat.SessionID) error
-	Erase(ctx context.Context, id chat.SessionID) (chat.Receipt, error)
+	BeginErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (chat.Erasure, error)
+	Erasure(ctx context.Context, id chat.SessionID) (chat.Erasure, bool, error)
+	Erasures(ctx context.Context) iter.Seq2[chat.Erasure, error]
+	ScrubErased(ctx context.Context, e chat.Erasure) error
+	FinishErase(ctx context.Context, e chat.Erasure) error
 	Import(ctx context.Context, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) error
 	WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error
 }
@@ -50,6 +54,8 @@ type live interface {
 // artifacts are removed with their session, copied to its forks, and merged when
 // a workstream ends.
 type artifacts interface {
+	// Usage counts the files of a session.
+	Usage(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error)
 	DeleteSession(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error)
 	// CopySession gives a session all the files of another one.
 	CopySession(ctx context.Context, from, to chat.SessionID) error
@@ -63,17 +69,17 @@ type StoreFunc func(ctx context.Context, id chat.SessionID, path, mediaType stri
 
 // Options of Sessions; the zero value works.
 type Options struct {
-	DefaultAgent string                                            // answers sessions that name none, until SetDefaultAgent; "" means demo
-	MaxQueue     int                                               // messages that may wait behind a turn; 0 means 100
-	MaxRooms     int                                               // sessions whose state is kept in memory; 0 means 20000
-	Artifacts    artifacts                                         // nil means there are none
-	Store        StoreFunc                                         // keeps data that is too large for an event; nil means it stays there
-	Committed    func(evs []chat.Event)                            // told of every commit, in order per session; must not block
-	Erased       func(id chat.SessionID)                           // told of every erase; must not block
-	Forgotten    func(ctx context.Context, id chat.SessionID) bool // waits a while for those who were told and keep copies; false: they are still at it. nil means there are none
-	Imported     func(s chat.Session)                              // told of every import; must not block
-	Now          func() time.Time                                  // nil means time.Now
-	Logger       *slog.Logger                                      // nil means none
+	DefaultAgent string                                             // answers sessions that name none, until SetDefaultAgent; "" means demo
+	MaxQueue     int                                                // messages that may wait behind a turn; 0 means 100
+	MaxRooms     int                                                // sessions whose state is kept in memory; 0 means 20000
+	Artifacts    artifacts                                          // nil means there are none
+	Store        StoreFunc                                          // keeps data that is too large for an event; nil means it stays there
+	Committed    func(evs []chat.Event)                             // told of every commit, in order per session; must not block
+	Erased       func(id chat.SessionID)                            // told of every erase, at the latest when the process begins that finishes it; must not block
+	Forgotten    func(ctx context.Context, id chat.SessionID) error // waits a while until those who were told have no copy any more; an error says why they still have. nil means there are none
+	Imported     func(s chat.Session)                               // told of every import; must not block
+	Now          func() time.Time                                   // nil means time.Now
+	Logger       *slog.Logger                                       // nil means none
 }
 
 func (o *Options) defaults() {
@@ -104,6 +110,8 @@ type Sessions struct {
 	sooner chan struct{}          // a deadline was set; room for one signal
 	alarms alarms                 // of workstreams
 	agent  atomic.Pointer[string] // of sessions that name none
+
+	erasures erasures
 }
 
 // shard keeps the rooms of some sessions.
@@ -117,6 +125,8 @@ func New(log journal, live live, opt Options) *Sessions {
 	opt.defaults()
 	s := &Sessions{log: log, live: live, opt: opt, seed: maphash.MakeSeed(), sooner: make(chan struct{}, 1)}
 	s.SetDefaultAgent(opt.DefaultAgent)
+	s.erasures.jobs = map[chat.SessionID]*erasing{}
+	s.erasures.ctx, s.erasures.cancel = context.WithCancel(context.Background())
 	for i := range s.shards {
 		s.shards[i].rooms = map[chat.SessionID]*room{}
 	}

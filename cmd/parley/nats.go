@@ -112,14 +112,29 @@ func (p *parley) imported(s chat.Session) {
 }
 
 // forgotten waits until x1's archive has nothing more of an erased session, so
-// that a receipt says what is so. A long session takes longer than anybody waits.
-func (p *parley) forgotten(ctx context.Context, id chat.SessionID) bool {
-	if p.x1 == nil {
-		return true
+// that a receipt says what is so.
+func (p *parley) forgotten(ctx context.Context, id chat.SessionID) error {
+	if id.System() {
+		return nil // it is never published
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	if p.x1 == nil {
+		if x1.HasArchive(p.cfg.Data) {
+			return chat.Errorf(chat.Unavailable, "the archive of x1 may have a copy of it, and NATS is switched off: start the server with NATS once, or remove nats and x1-archive.json from the data folder")
+		}
+		return nil
+	}
+	patience := 30 * time.Second // each event is overwritten by itself
+	select {
+	case <-p.x1Listens:
+	default:
+		patience = 5 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return p.x1.Forgotten(ctx, id)
+	if !p.x1.Forgotten(ctx, id) {
+		return chat.Errorf(chat.Unavailable, "the archive of x1 still has a copy of it, because NATS is not there or overwriting takes longer")
+	}
+	return nil
 }
 
 // link is NATS while the server runs.

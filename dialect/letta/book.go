@@ -2,6 +2,7 @@ package letta
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -353,28 +354,40 @@ func (b *book) leaving(kind, id string) bool {
 // finish erases what is left of a thing that is going. It is not called with the
 // book locked, because erasing takes its time.
 func (b *book) finish(ctx context.Context, p *page) error {
+	// An erasure that is recorded does not hold up the rest; the caller is told
+	// that it is not complete yet.
+	var pending error
+	recorded := func(err error) error {
+		if err != nil && chat.Public(err).Details["erasing"] == true {
+			pending, err = err, nil
+		}
+		return err
+	}
 	for _, id := range b.along(p) {
-		if err := b.remove(ctx, id); err != nil {
+		if err := recorded(b.remove(ctx, id)); err != nil {
 			return err
 		}
 	}
 	if p.kind == kindAgent || p.kind == kindConversation {
-		if err := b.d.scrub(ctx, b.caller(), chat.SessionID(p.id)); err != nil {
+		if err := recorded(b.d.scrub(ctx, b.caller(), chat.SessionID(p.id))); err != nil {
 			return err
 		}
 	}
-	if err := b.d.scrub(ctx, b.caller(), pageSession(p.id)); err != nil {
+	if err := recorded(b.d.scrub(ctx, b.caller(), pageSession(p.id))); err != nil {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.catchUp(ctx); err != nil || b.pages[p.id] == nil {
-		return err
+		return errors.Join(err, pending)
 	}
 	if err := b.note(ctx, entry{Kind: p.kind, ID: p.id, Gone: goneNow}); err != nil {
 		return err
 	}
-	return b.catchUp(ctx)
+	if err := b.catchUp(ctx); err != nil {
+		return err
+	}
+	return pending
 }
 
 // along are the conversations that go with an agent.

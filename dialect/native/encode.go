@@ -43,7 +43,7 @@ func retryable(code chat.Code) bool {
 func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
 	err = wire.Reason(r.Context(), err)
 	e := chat.Public(err)
-	if e.Code == chat.Internal || e.Code == chat.Unavailable {
+	if (e.Code == chat.Internal || e.Code == chat.Unavailable) && r.Context().Err() == nil { // else the client has gone away
 		d.log.ErrorContext(r.Context(), "request failed", slog.String("route", r.Pattern), "code", e.Code, "err", err)
 	}
 	switch e.Code {

@@ -50,7 +50,9 @@ func (d *Dialect) Expire(ctx context.Context) (erased int, err error) {
 			if chat.CodeOf(err) == chat.Gone || chat.CodeOf(err) == chat.NotFound {
 				continue
 			}
-			return erased, err
+			if chat.Public(err).Details["erasing"] != true { // else it is recorded and will be finished
+				return erased, err
+			}
 		}
 		erased++
 	}

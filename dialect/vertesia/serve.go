@@ -234,7 +234,9 @@ func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	switch e.Code {
 	case chat.Internal, chat.Unavailable:
-		d.log.ErrorContext(r.Context(), "request failed", "route", r.Pattern, "code", e.Code, "err", err)
+		if r.Context().Err() == nil { // else the client has gone away
+			d.log.ErrorContext(r.Context(), "request failed", "route", r.Pattern, "code", e.Code, "err", err)
+		}
 		if e.Code == chat.Unavailable {
 			w.Header().Set("Retry-After", "1")
 		}

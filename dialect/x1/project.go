@@ -238,11 +238,12 @@ func (p *projector) erase(id chat.SessionID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lane(id)
-	if !l.gone {
-		l.gone, l.wiped = true, make(chan struct{})
-		l.off.Store(true)
-		p.erased++
+	if l.gone {
+		return // it is under way, until it succeeds
 	}
+	l.gone, l.wiped = true, make(chan struct{})
+	l.off.Store(true)
+	p.erased++
 	if !l.behind {
 		l.since = chat.AtOf(p.d.opt.Now())
 	}

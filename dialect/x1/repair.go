@@ -177,45 +177,6 @@ func (o *outlet) archived(ctx context.Context, id chat.SessionID) (chat.Seq, err
 	return have.Sequence, nil
 }
 
-// purge overwrites what the archive has of an erased session.
-func (o *outlet) purge(ctx context.Context, l *lane) error {
-	if err := o.p.acks.barrier(ctx); err != nil {
-		return err
-	}
-	if err := o.wipe(ctx, l.id); err != nil {
-		return err
-	}
-	o.p.mu.Lock()
-	defer o.p.mu.Unlock()
-	if l.behind {
-		o.p.recovered(l)
-	}
-	if o.p.lanes[l.id] == l {
-		delete(o.p.lanes, l.id)
-		o.p.erased--
-		close(l.wiped)
-	}
-	return nil
-}
-
-// wipe removes messages one by one: unlike a purge that overwrites their bytes.
-func (o *outlet) wipe(ctx context.Context, id chat.SessionID) error {
-	for {
-		wait, cancel := context.WithTimeout(ctx, ackWait)
-		m, err := o.stream.GetLastMsgForSubject(wait, Subject(id, Archive))
-		if err == nil {
-			err = o.stream.SecureDeleteMsg(wait, m.Sequence)
-		}
-		cancel()
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
 // slack is how far before the watermark a start looks: commits that were under
 // way when it was written, and what JetStream had not synced to the disk.
 const slack = 5 * time.Minute

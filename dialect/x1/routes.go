@@ -43,7 +43,7 @@ func (d *Dialect) handle(h func(r *http.Request, c chat.Caller) (int, any, error
 		}
 		if err != nil {
 			e := chat.Public(wire.Reason(r.Context(), err))
-			if e.Code == chat.Internal {
+			if e.Code == chat.Internal && r.Context().Err() == nil { // else the client has gone away
 				d.log.ErrorContext(r.Context(), "a request failed", "path", r.URL.Path, "err", err)
 			}
 			code, body = status[e.Code], map[string]any{"error": map[string]any{"code": e.Code, "message": e.Msg, "details": e.Details}}

@@ -141,6 +141,9 @@ func (d *Dialect) Imported(s chat.Session) {
 
 // Erased tells the dialect that a session is no more: the archive forgets it.
 func (d *Dialect) Erased(id chat.SessionID) {
+	if id.System() {
+		return // it was never published
+	}
 	d.attend.forget(id)
 	d.summary.forget(id)
 	d.project.erase(id)

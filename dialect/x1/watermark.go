@@ -37,6 +37,16 @@ type marked struct {
 	Archive *archiveState `json:"archive,omitempty"`
 }
 
+// watermarkFile is the name of the file.
+const watermarkFile = "x1-archive.json"
+
+// HasArchive reports whether sessions of a data folder may be in an archive: x1 was
+// in use with it.
+func HasArchive(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, watermarkFile))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // openWatermark reads the file, or begins with now: an archive that was never
 // there is not filled with the past.
 func openWatermark(dir string, now func() time.Time) (*watermark, error) {
@@ -44,7 +54,7 @@ func openWatermark(dir string, now func() time.Time) (*watermark, error) {
 	if dir == "" {
 		return w, nil
 	}
-	w.file = filepath.Join(dir, "x1-archive.json")
+	w.file = filepath.Join(dir, watermarkFile)
 	var m marked
 	err := sealed.ReadFile(w.file, &m)
 	switch {

@@ -174,7 +174,7 @@ var status = map[chat.Code]int{
 func (d *Desk) fail(w http.ResponseWriter, r *http.Request, err error) {
 	err = wire.Reason(r.Context(), err)
 	e := chat.Public(err)
-	if e.Code == chat.Internal {
+	if e.Code == chat.Internal && r.Context().Err() == nil { // else the client has gone away
 		d.log.ErrorContext(r.Context(), "a request failed", "path", r.URL.Path, "err", err)
 	}
 	d.answer(w, r, status[e.Code], map[string]any{"error": map[string]any{"code": e.Code, "message": e.Msg, "details": e.Details}})

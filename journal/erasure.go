@@ -1,0 +1,113 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// An erasure concerns more than the journal: files, and copies that others keep.
+// BeginErase stores the intention in the batch that makes the session unreadable;
+// from then on the id answers Gone. The caller removes what is kept elsewhere and
+// calls FinishErase, over any number of restarts: Erasures lists what is left.
+
+// BeginErase makes a session unreadable and stores the intention to remove all of
+// it. files and bytes are added to the receipt: what the session has elsewhere.
+func (j *Journal) BeginErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (chat.Erasure, error) {
+	if err := j.failed(); err != nil {
+		return chat.Erasure{}, err
+	}
+	if j.readOnly {
+		return chat.Erasure{}, chat.Errorf(chat.Unavailable, "the store is open for reading only")
+	}
+	rec, err := j.Record(ctx, id)
+	if err != nil && chat.CodeOf(err) != chat.Internal {
+		return chat.Erasure{}, err // a damaged record must not keep it from being erased
+	}
+	return j.forget(id, func(e *chat.Erasure) {
+		e.Workspace, e.Owner = rec.Workspace, rec.Owner
+		e.Receipt.Artifacts, e.Receipt.Bytes = files, e.Receipt.Bytes+bytes
+	})
+}
+
+// Erasure returns the intention to erase a session, and whether there is one.
+func (j *Journal) Erasure(_ context.Context, id chat.SessionID) (chat.Erasure, bool, error) {
+	v, err := j.get(tokenKey(nil, kTombstone, idToken(id)))
+	if err != nil || len(v) < 8 {
+		return chat.Erasure{}, false, err
+	}
+	n, _ := decodeNumber(v[:8])
+	if v, err = j.get(numberKey(nil, kErasing, n)); err != nil {
+		return chat.Erasure{}, false, err
+	}
+	e, ok := decodeIntention(v)
+	return e, ok && e.Receipt.Session == id, nil
+}
+
+// Erasures returns all erasures that are not finished.
+func (j *Journal) Erasures(ctx context.Context) iter.Seq2[chat.Erasure, error] {
+	return func(yield func(chat.Erasure, error) bool) {
+		for entry, err := range j.walk(ctx, []byte{kErasing}) {
+			if err != nil {
+				yield(chat.Erasure{}, err)
+				return
+			}
+			if e, ok := decodeIntention(entry.value); ok && !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// ScrubErased removes the text of an erased session from the journal's files and
+// keeps the intention: for as long as a copy elsewhere cannot be removed.
+func (j *Journal) ScrubErased(ctx context.Context, e chat.Erasure) error {
+	return j.scrubIntended(ctx, e.Number)
+}
+
+// FinishErase removes what the journal's files have of an erased session, and then
+// the intention. The tombstone stays.
+func (j *Journal) FinishErase(ctx context.Context, e chat.Erasure) error {
+	id := e.Receipt.Session
+	if err := j.finishErasure(ctx, e.Number, id, idToken(id)); err != nil {
+		return chat.Errorf(chat.Unavailable, "session %s is erased for all readers, but old files of the store still have to be removed; that goes on in the background", id).Because(err)
+	}
+	j.metrics.erased.Inc()
+	return nil
+}
+
+func (j *Journal) scrubIntended(ctx context.Context, n chat.Number) error {
+	j.scrub.Lock()
+	defer j.scrub.Unlock()
+	if j.scrubbed[n] {
+		return nil
+	}
+	if err := j.previews.erase(""); err != nil {
+		return fmt.Errorf("rewrite the preview file: %w", err)
+	}
+	if err := j.scrubFiles(ctx, n, nil); err != nil {
+		return err
+	}
+	if j.scrubbed == nil {
+		j.scrubbed = map[chat.Number]bool{}
+	}
+	j.scrubbed[n] = true
+	return nil
+}
+
+func appendIntention(t token, e *chat.Erasure) ([]byte, error) {
+	b, err := json.Marshal(e)
+	return append(t[:], b...), err
+}
+
+// decodeIntention reads the value of kErasing; ok is false when what is left is
+// the journal's own work, or the value cannot be read.
+func decodeIntention(v []byte) (e chat.Erasure, ok bool) {
+	if len(v) <= len(token{}) || json.Unmarshal(v[len(token{}):], &e) != nil {
+		return e, false
+	}
+	return e, e.Receipt.Session != ""
+}
