@@ -31,8 +31,9 @@ type Options struct {
 	Logger    *slog.Logger  // nil means none
 }
 
-// StoreFunc keeps a file of a session and returns its size.
-type StoreFunc func(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader) (int64, error)
+// StoreFunc keeps a file of a session. It calls commit with the size once the file is
+// in place; when that fails the path has again what it had before.
+type StoreFunc func(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, commit func(size int64) error) error
 
 // Runner gives turns to agents.
 type Runner struct {

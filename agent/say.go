@@ -51,12 +51,10 @@ func (t *Turn) File(ctx context.Context, a chat.AgentArtifact, body io.Reader) e
 	if !strings.HasPrefix(a.Path, chat.WorkFolder(t.Workstream)) {
 		a.Path = chat.WorkFolder(t.Workstream) + a.Path
 	}
-	size, err := t.store(ctx, t.session, a.Path, a.MediaType, body)
-	if err != nil {
-		return err
-	}
-	a.Size = size
-	return t.note(ctx, step, a)
+	return t.store(ctx, t.session, a.Path, a.MediaType, body, func(size int64) error {
+		a.Size = size
+		return t.note(ctx, step, a)
+	})
 }
 
 // Steered takes the messages that arrived during the turn under the policy

@@ -70,7 +70,7 @@ func (l *Local) Walk(ctx context.Context, visit func(Entry) error) error {
 // Backup copies the store into dir, which must be empty or absent, and returns
 // when the copy is durable.
 func (l *Local) Backup(ctx context.Context, dir string) error {
-	if err := makeFolder(filepath.Clean(dir)); err != nil {
+	if err := l.makeFolder(filepath.Clean(dir)); err != nil {
 		return failed("backup artifacts", err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
@@ -81,7 +81,7 @@ func (l *Local) Backup(ctx context.Context, dir string) error {
 		file := filepath.Join(dir, filepath.FromSlash(e.Path))
 		folder := filepath.Dir(file)
 		if len(folders) == 0 || folders[len(folders)-1] != folder {
-			if err := makeFolder(folder); err != nil {
+			if err := l.makeFolder(folder); err != nil {
 				return err
 			}
 			folders = append(folders, folder)
@@ -101,7 +101,7 @@ func (l *Local) Backup(ctx context.Context, dir string) error {
 		return writeFile(file, e.Body())
 	})
 	for _, folder := range folders {
-		err = errors.Join(err, syncDir(folder))
+		err = errors.Join(err, l.syncDir(folder))
 	}
 	return failed("backup artifacts", err)
 }

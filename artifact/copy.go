@@ -2,7 +2,7 @@ package artifact
 
 import (
 	"context"
-	"os"
+	"errors"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -30,9 +30,9 @@ func (l *Local) Copy(ctx context.Context, from chat.SessionID, source string, to
 	// A link under a temporary name is what an upload would have left there.
 	place := bytesFile(filepath.Join(l.folder(from), key(source)), old.SHA256)
 	temp := filepath.Join(l.dir, tmpDir, "copy-"+key(string(to)+"\x00"+target))
-	if os.Remove(temp); os.Link(place, temp) == nil {
-		defer remove(temp)
-		if err := l.publish(to, up, record, temp, &info, true); err != nil {
+	if l.remove(temp) == nil && l.hardLink(place, temp) == nil {
+		defer l.remove(temp)
+		if err := l.publish(to, up, record, temp, &info, PutOptions{IfAbsent: true}); err != nil {
 			return Info{}, failed("copy an artifact", err)
 		}
 		return info, nil
@@ -45,8 +45,28 @@ func (l *Local) Copy(ctx context.Context, from chat.SessionID, source string, to
 	return l.Put(ctx, to, target, old.MediaType, body, PutOptions{IfAbsent: true})
 }
 
-// CopySession gives a session all the files of another one. It may be repeated.
-func (l *Local) CopySession(ctx context.Context, from, to chat.SessionID) error {
+// CopySession gives a new session all the files of another one; commit makes it
+// part of the log. When it fails the new one has none.
+func (l *Local) CopySession(ctx context.Context, from, to chat.SessionID, commit func() error) error {
+	if err := to.Validate(); err != nil {
+		return err
+	}
+	if err := l.roomFor(0); err != nil {
+		return err
+	}
+	c := &change{FileChange: chat.FileChange{Session: to}}
+	if err := l.note(c); err != nil {
+		return failed("copy artifacts", err)
+	}
+	err := l.copyAll(ctx, from, to)
+	if err == nil {
+		err = commit()
+	}
+	// Also when the caller has gone away.
+	return errors.Join(err, l.settleCopy(context.WithoutCancel(ctx), c, err == nil))
+}
+
+func (l *Local) copyAll(ctx context.Context, from, to chat.SessionID) error {
 	infos, _, err := l.List(ctx, from, "", "", 0)
 	if err != nil {
 		return err

@@ -281,7 +281,7 @@ func TestDiskFull(t *testing.T) {
 			if made++; made > good {
 				return full(dir)
 			}
-			return createTemp(dir)
+			return l.createTemp(dir)
 		}
 		_, err := l.Put(t.Context(), "s", "x", "", strings.NewReader("new bytes"), PutOptions{})
 		wantCode(t, err, chat.Unavailable)
@@ -289,7 +289,7 @@ func TestDiskFull(t *testing.T) {
 			t.Fatalf("a full disk left %v, was %v", after, before)
 		}
 	}
-	l.create = createTemp
+	l.create = l.createTemp
 	if get(t, l, "s", "x") != "old" {
 		t.Fatal("lost the old bytes")
 	}

@@ -23,6 +23,7 @@ func (l *Local) Delete(ctx context.Context, session chat.SessionID, path string)
 	}
 	folder := l.folder(session)
 	record := filepath.Join(folder, key(path))
+	defer l.paths.lock(record)()
 	defer l.sessions.lock(folder)()
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -36,15 +37,14 @@ func (l *Local) Delete(ctx context.Context, session chat.SessionID, path string)
 		if name, sum, ok := splitBytes(entry.Name()); ok && name == filepath.Base(record) {
 			file := filepath.Join(folder, entry.Name())
 			settled := strings.TrimSuffix(file, unsettled)
-			if err := os.Rename(file, settled+unsettled); err != nil {
+			if err := l.rename(file, settled+unsettled); err != nil {
 				return failed("delete an artifact", err)
 			}
 			bytes[settled+unsettled] = sum
 		}
 	}
-	err = os.Remove(record)
-	found := err == nil
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	found := exists(record)
+	if err := l.remove(record); err != nil {
 		return failed("delete an artifact", err)
 	}
 	for file, sum := range bytes {
@@ -52,7 +52,7 @@ func (l *Local) Delete(ctx context.Context, session chat.SessionID, path string)
 			return failed("delete an artifact", err)
 		}
 	}
-	if err := syncDir(folder); err != nil {
+	if err := l.syncDir(folder); err != nil {
 		return failed("delete an artifact", err)
 	}
 	if !found {
@@ -76,17 +76,17 @@ func (l *Local) drop(file, sum string) error {
 			last = 2
 		}
 		if links(fi) <= last {
-			if err := remove(blob); err != nil {
+			if err := l.remove(blob); err != nil {
 				return err
 			}
-			if err := syncDir(filepath.Dir(blob)); err != nil {
+			if err := l.syncDir(filepath.Dir(blob)); err != nil {
 				return err
 			}
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return remove(file)
+	return l.remove(file)
 }
 
 // DeleteSession removes all that a session has. All its names vanish at once; if
@@ -121,13 +121,13 @@ func (l *Local) discard(session chat.SessionID) (trash string, err error) {
 	}
 	l.mu.Unlock()
 	trash = filepath.Join(l.dir, trashDir, rand.Text())
-	if err := os.Rename(folder, trash); err != nil {
+	if err := l.rename(folder, trash); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", nil
 		}
 		return "", err
 	}
-	return trash, errors.Join(syncDir(filepath.Dir(trash)), syncDir(filepath.Dir(folder)))
+	return trash, errors.Join(l.syncDir(filepath.Dir(trash)), l.syncDir(filepath.Dir(folder)))
 }
 
 // burn removes a discarded folder and the entries in blobs that nobody else has.
@@ -140,23 +140,23 @@ func (l *Local) burn(trash string) (count int, bytes int64, err error) {
 		file := filepath.Join(trash, entry.Name())
 		if isRecord(entry.Name()) {
 			count++
-			err = remove(file)
+			err = l.remove(file)
 		} else if _, sum, ok := splitBytes(entry.Name()); ok {
 			if fi, err := entry.Info(); err == nil {
 				bytes += fi.Size()
 			}
 			err = l.drop(file, sum)
 		} else {
-			err = remove(file)
+			err = l.remove(file)
 		}
 		if err != nil {
 			return count, bytes, err
 		}
 	}
-	if err := remove(trash); err != nil {
+	if err := l.remove(trash); err != nil {
 		return count, bytes, err
 	}
-	return count, bytes, syncDir(filepath.Dir(trash))
+	return count, bytes, l.syncDir(filepath.Dir(trash))
 }
 
 func (l *Local) emptyTrash() error {
@@ -201,7 +201,7 @@ func (l *Local) sweepFolder(folder string) (count int, bytes int64, err error) {
 		}
 		info, err := readRecord(filepath.Join(folder, name))
 		lost := info == nil && !strings.HasSuffix(entry.Name(), unsettled)
-		if err != nil || lost || info != nil && info.SHA256 == sum {
+		if err != nil || lost || info != nil && info.SHA256 == sum || l.holds(filepath.Join(folder, entry.Name())) {
 			continue // a damaged or lost record may be mended: its bytes stay
 		}
 		if fi, err := entry.Info(); err == nil {
@@ -213,7 +213,7 @@ func (l *Local) sweepFolder(folder string) (count int, bytes int64, err error) {
 		count++
 	}
 	if count > 0 {
-		err = syncDir(folder)
+		err = l.syncDir(folder)
 	}
 	return count, bytes, err
 }
@@ -233,6 +233,6 @@ func (l *Local) sweepBlobs(ctx context.Context, count *int, bytes *int64) error 
 			return nil
 		}
 		*count, *bytes = *count+1, *bytes+fi.Size()
-		return errors.Join(remove(file), syncDir(filepath.Dir(file)))
+		return errors.Join(l.remove(file), l.syncDir(filepath.Dir(file)))
 	})
 }

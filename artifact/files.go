@@ -20,6 +20,7 @@ const (
 	blobsDir    = "blobs"
 	tmpDir      = "tmp"
 	trashDir    = "trash"
+	changesDir  = "changes"
 )
 
 // key is the hash of a text, in hexadecimal: what stands on disk for a name.
@@ -89,16 +90,22 @@ func (l *Local) writeRecord(file string, info Info) error {
 	if err != nil {
 		return err
 	}
+	return l.writeWhole(file, b)
+}
+
+// writeWhole makes a file appear, whole, in place of an old one. The caller syncs
+// the folder.
+func (l *Local) writeWhole(file string, b []byte) error {
 	f, err := l.create(filepath.Join(l.dir, tmpDir))
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
-	if err = errors.Join(finish(f, err)); err == nil {
-		err = os.Rename(f.Name(), file)
+	if err = finish(f, err); err == nil {
+		err = l.rename(f.Name(), file)
 	}
 	if err != nil {
-		os.Remove(f.Name())
+		err = errors.Join(err, l.remove(f.Name()))
 	}
 	return err
 }
@@ -111,27 +118,38 @@ func finish(f *os.File, err error) error {
 	return errors.Join(err, f.Close())
 }
 
-func createTemp(dir string) (*os.File, error) { return os.CreateTemp(dir, "put-*") }
+func (l *Local) createTemp(dir string) (*os.File, error) {
+	if err := l.step(); err != nil {
+		return nil, err
+	}
+	return os.CreateTemp(dir, "put-*")
+}
 
 // makeFolder makes a folder and the one above it durable.
-func makeFolder(dir string) error {
+func (l *Local) makeFolder(dir string) error {
+	if err := l.step(); err != nil {
+		return err
+	}
 	err := os.Mkdir(dir, 0o700)
 	switch {
 	case err == nil:
-		return syncDir(filepath.Dir(dir))
+		return l.syncDir(filepath.Dir(dir))
 	case errors.Is(err, fs.ErrExist):
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		if err := makeFolder(filepath.Dir(dir)); err != nil {
+		if err := l.makeFolder(filepath.Dir(dir)); err != nil {
 			return err
 		}
-		return makeFolder(dir)
+		return l.makeFolder(dir)
 	}
 	return err
 }
 
 // syncDir makes the names in a folder durable.
-func syncDir(dir string) error {
+func (l *Local) syncDir(dir string) error {
+	if err := l.step(); err != nil {
+		return err
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -140,11 +158,36 @@ func syncDir(dir string) error {
 }
 
 // remove is os.Remove for what may be gone already.
-func remove(file string) error {
+func (l *Local) remove(file string) error {
+	if err := l.step(); err != nil {
+		return err
+	}
 	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
+}
+
+func (l *Local) rename(from, to string) error {
+	if err := l.step(); err != nil {
+		return err
+	}
+	return os.Rename(from, to)
+}
+
+func (l *Local) hardLink(from, to string) error {
+	if err := l.step(); err != nil {
+		return err
+	}
+	return os.Link(from, to)
+}
+
+// step comes before every change of the folder.
+func (l *Local) step() error {
+	if l.beforeStep == nil {
+		return nil
+	}
+	return l.beforeStep()
 }
 
 // failed words what the file system said.

@@ -23,12 +23,18 @@ type Local struct {
 	max    int64
 	now    func() chat.At
 	create func(dir string) (*os.File, error) // a new temporary file
+	room   func(bytes int64) error            // whether the disk has room; may be nil
 
+	beforeStep func() error // for tests: called before every change of the folder; may be nil
+
+	paths    locks // by record: changes of a path, with what makes them part of the log; taken first
 	sessions locks // by folder of a session; taken before contents
 	contents locks // by hash of bytes
 
 	mu     sync.Mutex
 	flight map[chat.SessionID]map[*upload]bool // puts under way
+	held   map[string]int                      // bytes that a change under way may need again
+	sound  map[string]identity                 // files whose bytes were compared with their hash
 }
 
 // upload is a put under way. It learns here that its session was erased.
@@ -41,7 +47,7 @@ var _ Store = (*Local)(nil)
 // process alone.
 func Open(dir string, opt Options) (*Local, error) {
 	l := Inspect(dir)
-	l.max, l.now = opt.Max, opt.Now
+	l.max, l.now, l.room = opt.Max, opt.Now, opt.Room
 	if l.max <= 0 {
 		l.max = DefaultMax
 	}
@@ -51,8 +57,8 @@ func Open(dir string, opt Options) (*Local, error) {
 	if err := os.RemoveAll(filepath.Join(dir, tmpDir)); err != nil {
 		return nil, failed("clean the artifact folder", err)
 	}
-	for _, sub := range []string{"", sessionsDir, blobsDir, tmpDir, trashDir} {
-		if err := makeFolder(filepath.Join(dir, sub)); err != nil {
+	for _, sub := range []string{"", sessionsDir, blobsDir, tmpDir, trashDir, changesDir} {
+		if err := l.makeFolder(filepath.Join(dir, sub)); err != nil {
 			return nil, failed("make the artifact folder", err)
 		}
 	}
@@ -65,7 +71,9 @@ func Open(dir string, opt Options) (*Local, error) {
 // Inspect gives a folder that no process uses, to verify it. Nothing in it is
 // changed by that, and it need not be there.
 func Inspect(dir string) *Local {
-	return &Local{dir: dir, create: createTemp, flight: map[chat.SessionID]map[*upload]bool{}}
+	l := &Local{dir: dir, flight: map[chat.SessionID]map[*upload]bool{}, held: map[string]int{}, sound: map[string]identity{}}
+	l.create = l.createTemp
+	return l
 }
 
 // Put stores body under path. See Store.
@@ -79,6 +87,9 @@ func (l *Local) Put(ctx context.Context, session chat.SessionID, path, mediaType
 			return Info{}, failed("put", err)
 		}
 	}
+	if err := l.roomFor(0); err != nil {
+		return Info{}, err
+	}
 	up := l.begin(session)
 	defer l.end(session, up)
 
@@ -91,11 +102,19 @@ func (l *Local) Put(ctx context.Context, session chat.SessionID, path, mediaType
 	if err != nil {
 		return Info{}, failed("receive an artifact", err)
 	}
-	defer remove(temp)
-	if err := l.publish(session, up, record, temp, &info, opt.IfAbsent); err != nil {
+	defer l.remove(temp)
+	if err := l.publish(session, up, record, temp, &info, opt); err != nil {
 		return Info{}, failed("publish an artifact", err)
 	}
 	return info, nil
+}
+
+// roomFor asks whether the disk has room, after bytes were written to it.
+func (l *Local) roomFor(bytes int64) error {
+	if l.room == nil {
+		return nil
+	}
+	return l.room(bytes)
 }
 
 // receive writes body to a temporary file and fills in what it learns.
@@ -106,10 +125,10 @@ func (l *Local) receive(ctx context.Context, info *Info, body io.Reader, most in
 	}
 	defer func() {
 		if err = finish(f, err); err != nil {
-			os.Remove(f.Name())
+			l.remove(f.Name())
 		}
 	}()
-	in := &source{ctx: ctx, r: body}
+	in := &source{ctx: ctx, r: body, took: l.roomFor}
 	sum := sha256.New()
 	// One byte over the limit is enough to know that it is too large.
 	n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(in, most+1))
@@ -126,32 +145,47 @@ func (l *Local) receive(ctx context.Context, info *Info, body io.Reader, most in
 	return f.Name(), f.Chmod(0o400)
 }
 
-// publish makes the received bytes the content of the name.
-func (l *Local) publish(session chat.SessionID, up *upload, record, temp string, info *Info, ifAbsent bool) error {
-	folder := filepath.Dir(record)
+// publish makes the received bytes the content of the name, and commits that to the
+// log if there is one.
+func (l *Local) publish(session chat.SessionID, up *upload, record, temp string, info *Info, opt PutOptions) error {
+	defer l.paths.lock(record)()
+	c := &change{record: record, FileChange: chat.FileChange{Session: session, Path: info.Path, After: opt.After, New: info}}
+	if err := l.replace(up, temp, c, opt); err != nil {
+		return errors.Join(err, l.settle(c, false))
+	}
+	if opt.Commit == nil {
+		return l.settle(c, true)
+	}
+	err := opt.Commit(*info)
+	return errors.Join(err, l.settle(c, err == nil))
+}
+
+// replace gives the name its new bytes and keeps the old ones until the change is
+// settled.
+func (l *Local) replace(up *upload, temp string, c *change, opt PutOptions) error {
+	folder, info := filepath.Dir(c.record), c.New
 	defer l.sessions.lock(folder)()
 	if l.erased(up) {
 		return chat.Errorf(chat.Gone, "the session was erased while the artifact was being sent")
 	}
-	if ifAbsent {
-		if err := absent(record, info.Path); err != nil {
+	if opt.IfAbsent {
+		if err := absent(c.record, info.Path); err != nil {
 			return err
 		}
 	}
 	// A record that cannot be read is replaced; what it held is left to Sweep.
-	old, _ := readRecord(record)
-	if err := makeFolder(folder); err != nil {
+	c.Old, _ = readRecord(c.record)
+	if err := l.makeFolder(folder); err != nil {
 		return err
 	}
 	info.StoredAt = l.now()
-	if err := l.link(temp, record, *info); err != nil {
-		return err
+	if opt.Commit != nil {
+		if err := l.note(c); err != nil {
+			return err
+		}
 	}
-	if old != nil && old.SHA256 != info.SHA256 {
-		place := bytesFile(record, old.SHA256)
-		return errors.Join(l.drop(place+unsettled, old.SHA256), l.drop(place, old.SHA256))
-	}
-	return nil
+	c.begun = true
+	return l.link(temp, c.record, *info)
 }
 
 // link gives the bytes their place beside the record, and writes the record.
@@ -161,36 +195,36 @@ func (l *Local) link(temp, record string, info Info) error {
 	blob, place := l.blob(info.SHA256), bytesFile(record, info.SHA256)
 	part := place + unsettled
 	kept := whole(place, info) // put again as it was
-	if err := remove(part); err != nil && !kept {
+	if err := l.remove(part); err != nil && !kept {
 		return err
 	}
-	shared := !kept && whole(blob, info) && os.Link(blob, part) == nil
+	shared := !kept && whole(blob, info) && l.hardLink(blob, part) == nil
 	if !kept && !shared {
 		// Not there yet, damaged, no more links, or links are not to be had:
 		// these bytes get a file of their own.
-		if err := os.Rename(temp, part); err != nil {
+		if err := l.rename(temp, part); err != nil {
 			return err
 		}
 	}
 	if err := l.writeRecord(record, info); err != nil {
 		if !kept {
-			err = errors.Join(err, remove(part))
+			err = errors.Join(err, l.remove(part))
 		}
 		return err
 	}
-	if err := syncDir(filepath.Dir(record)); err != nil {
+	if err := l.syncDir(filepath.Dir(record)); err != nil {
 		return err
 	}
 	if !kept {
-		if err := os.Rename(part, place); err != nil {
+		if err := l.rename(part, place); err != nil {
 			return err
 		}
 	}
 	if !shared && !kept {
 		// Without the entry equal bytes are stored again; nothing else is lost.
-		if makeFolder(filepath.Dir(blob)) == nil {
-			_ = os.Remove(blob) // what is there is damaged
-			_ = os.Link(place, blob)
+		if l.makeFolder(filepath.Dir(blob)) == nil {
+			_ = l.remove(blob) // what is there is damaged
+			_ = l.hardLink(place, blob)
 		}
 	}
 	return nil
@@ -253,6 +287,9 @@ type source struct {
 	r    io.Reader
 	head []byte
 	err  error // why the body could not be read to its end
+
+	took func(bytes int64) error // told of what was read before; may be nil
+	last int64                   // what the last Read gave
 }
 
 // sniffed is how many bytes http.DetectContentType looks at.
@@ -263,7 +300,13 @@ func (s *source) Read(p []byte) (int, error) {
 		s.err = chat.Errorf(chat.Unavailable, "the upload was broken off before its end; send it again").Because(err)
 		return 0, s.err
 	}
+	if s.took != nil && s.last > 0 {
+		if s.err = s.took(s.last); s.err != nil {
+			return 0, s.err
+		}
+	}
 	n, err := s.r.Read(p)
+	s.last = int64(n)
 	if room := sniffed - len(s.head); room > 0 {
 		s.head = append(s.head, p[:min(n, room)]...)
 	}

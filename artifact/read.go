@@ -14,7 +14,8 @@ import (
 )
 
 // Get opens the bytes of a path. They can be sought in, so that ranges can be
-// served, and stay readable when the path is put again or deleted.
+// served, and stay readable when the path is put again or deleted. Damaged bytes
+// are an error, see checked.
 func (l *Local) Get(ctx context.Context, session chat.SessionID, path string) (io.ReadSeekCloser, Info, error) {
 	if err := check(session, path); err != nil {
 		return nil, Info{}, err
@@ -39,7 +40,12 @@ func (l *Local) Get(ctx context.Context, session chat.SessionID, path string) (i
 	case info == nil:
 		return nil, Info{}, notFound(path)
 	}
-	return f, *info, nil
+	file, err := l.check(f, *info)
+	if err != nil {
+		f.Close()
+		return nil, Info{}, failed("open an artifact", err)
+	}
+	return file, *info, nil
 }
 
 // openName opens the bytes that a record names; no record, no error.

@@ -35,15 +35,13 @@ type Store interface {
 type Info = chat.FileInfo
 
 // PutOptions is what one Put may ask for.
-type PutOptions struct {
-	Max      int64 // most bytes to take; 0 means the store's limit, and never more than that
-	IfAbsent bool  // refuse with a conflict when the path is there already
-}
+type PutOptions = chat.FileWrite
 
 // Options of a store. The zero value works.
 type Options struct {
-	Max int64          // most bytes of one file; 0 means DefaultMax
-	Now func() chat.At // the clock; nil means the system's
+	Max  int64                   // most bytes of one file; 0 means DefaultMax
+	Now  func() chat.At          // the clock; nil means the system's
+	Room func(bytes int64) error // told of bytes that were written, 0 before the first; an error says that there is no room. nil means there always is
 }
 
 // DefaultMax is the most bytes of a file unless something else is configured.

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"io"
 	"slices"
 
 	"github.com/parley-hq/parley/internal/json"
@@ -131,6 +132,39 @@ type FileInfo struct {
 	Size      int64  `json:"size"`
 	SHA256    string `json:"sha256"` // of the bytes, in hexadecimal; serves as an entity tag
 	StoredAt  At     `json:"stored_at"`
+}
+
+// FileWrite says how a file is stored.
+type FileWrite struct {
+	Max      int64 // most bytes to take; 0 means the store's limit, and never more than that
+	IfAbsent bool  // refuse with a conflict when the path is there already
+
+	// Commit, if there is one, makes the file part of the log. It is called when
+	// the file is in place; when it fails the path has again what it had before.
+	// Commits of one path come one after the other, in the order of its bytes.
+	Commit func(FileInfo) error
+	After  Seq // the session's last event before: Commit stores behind it
+}
+
+// FileChange is a change of a file, or of all files of a session, of which it is
+// not known whether the log has it: the process ended in the middle.
+type FileChange struct {
+	Session SessionID `json:"session"`
+	Path    string    `json:"path,omitempty"` // "" stands for a session that got copies of files and may not have come to be
+	After   Seq       `json:"after,omitempty"`
+	Old     *FileInfo `json:"old,omitempty"` // nil when there was none
+	New     *FileInfo `json:"new,omitempty"` // nil when it was removed
+}
+
+// FilePut is a file that is put into a session, see FileUploaded.
+type FilePut struct {
+	Path       string
+	MediaType  string
+	Body       io.Reader
+	Max        int64
+	IfAbsent   bool
+	Workstream string
+	Via        string
 }
 
 // RoleIn returns what the caller may do in a session, "" for nothing. The server's

@@ -60,6 +60,16 @@ func (j *Journal) spend(c *chat.Commit) {
 	}
 }
 
+// Room tells the journal that bytes were written to its disk beside it, and returns
+// why nothing more should be written there, or nil.
+func (j *Journal) Room(bytes int64) error {
+	if bytes == 0 || j.unchecked.Add(bytes) >= lookAfter {
+		j.unchecked.Store(0)
+		j.checkSpace()
+	}
+	return j.writable()
+}
+
 // checkSpace closes or opens the door for writes.
 func (j *Journal) checkSpace() {
 	usage, err := j.opt.FS.GetDiskUsage(j.dir)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"io"
 	"iter"
 	"slices"
 	"strings"
@@ -382,7 +383,29 @@ func (f *fakeFiles) DeleteSession(context.Context, chat.SessionID) (int, int64, 
 
 func (f *fakeFiles) Usage(context.Context, chat.SessionID) (int, int64, error) { return 2, 20, nil }
 
-func (f *fakeFiles) CopySession(context.Context, chat.SessionID, chat.SessionID) error { return f.err }
+func (f *fakeFiles) CopySession(_ context.Context, _, _ chat.SessionID, commit func() error) error {
+	if f.err != nil {
+		return f.err
+	}
+	return commit()
+}
+
+func (f *fakeFiles) Put(_ context.Context, _ chat.SessionID, path, mediaType string, _ io.Reader, w chat.FileWrite) (chat.FileInfo, error) {
+	info := chat.FileInfo{Path: path, MediaType: mediaType}
+	if f.err != nil {
+		return info, f.err
+	}
+	return info, w.Commit(info)
+}
+
+func (f *fakeFiles) Remove(_ context.Context, _ chat.SessionID, path string, _ chat.Seq, commit func(chat.FileInfo) error) error {
+	if f.err != nil {
+		return f.err
+	}
+	return commit(chat.FileInfo{Path: path})
+}
+
+func (f *fakeFiles) Settle(context.Context, func(chat.FileChange) (bool, error)) error { return f.err }
 
 func (f *fakeFiles) Merge(_ context.Context, _ chat.SessionID, _ []string, to string) ([]string, error) {
 	f.merged = append(f.merged, to)

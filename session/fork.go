@@ -91,20 +91,15 @@ func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *room, from *chat.
 	if err != nil {
 		return err
 	}
+	k := &forking{home: s, room: r, caller: c, from: from, wish: f, old: old, state: &chat.State{Number: n}}
+	write := func() error { return s.log.Import(ctx, r.id, k.facts(ctx)) }
 	if s.opt.Artifacts != nil {
 		// Before the fork can be seen: nobody finds a name without its bytes.
-		if err := s.opt.Artifacts.CopySession(ctx, from.ID, r.id); err != nil {
-			return err
-		}
+		err = s.opt.Artifacts.CopySession(ctx, from.ID, r.id, write)
+	} else {
+		err = write()
 	}
-	k := &forking{home: s, room: r, caller: c, from: from, wish: f, old: old, state: &chat.State{Number: n}}
-	if err := s.log.Import(ctx, r.id, k.facts(ctx)); err != nil {
-		if s.opt.Artifacts != nil {
-			_, _, cleanup := s.opt.Artifacts.DeleteSession(ctx, r.id)
-			if cleanup != nil {
-				s.opt.Logger.ErrorContext(ctx, "the files of a fork that failed are left", "session", r.id, "err", cleanup)
-			}
-		}
+	if err != nil {
 		return err
 	}
 	if s.opt.Committed != nil {

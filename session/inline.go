@@ -46,7 +46,7 @@ func (s *Sessions) takeOut(ctx context.Context, c chat.Caller, sess *chat.Sessio
 		return err
 	}
 	for _, f := range files {
-		if _, err := s.opt.Store(ctx, sess.ID, f.path, f.mediaType, bytes.NewReader(f.data)); err != nil {
+		if err := s.opt.Store(ctx, sess.ID, f.path, f.mediaType, bytes.NewReader(f.data), func(int64) error { return nil }); err != nil {
 			return err
 		}
 	}

@@ -51,21 +51,29 @@ type live interface {
 	Follow(ctx context.Context, id chat.SessionID, from chat.Start, enc chat.Encoding, sink chat.Sink)
 }
 
-// artifacts are removed with their session, copied to its forks, and merged when
-// a workstream ends.
+// artifacts are the files of sessions. They are removed with their session, copied
+// to its forks, and merged when a workstream ends.
 type artifacts interface {
 	// Usage counts the files of a session.
 	Usage(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error)
 	DeleteSession(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error)
-	// CopySession gives a session all the files of another one.
-	CopySession(ctx context.Context, from, to chat.SessionID) error
+	// Put stores a file and Remove removes one, as one change with a commit to
+	// the log: when that fails, all is as before.
+	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, w chat.FileWrite) (chat.FileInfo, error)
+	Remove(ctx context.Context, id chat.SessionID, path string, after chat.Seq, commit func(chat.FileInfo) error) error
+	// Settle ends changes that the last process left in the middle.
+	Settle(ctx context.Context, stored func(chat.FileChange) (bool, error)) error
+	// CopySession gives a new session all the files of another one, as one change
+	// with a commit to the log.
+	CopySession(ctx context.Context, from, to chat.SessionID, commit func() error) error
 	// Merge lets the files of folders appear under another one as well, over
 	// none that is there, and returns their paths. It may be repeated.
 	Merge(ctx context.Context, id chat.SessionID, folders []string, into string) ([]string, error)
 }
 
-// StoreFunc keeps a file of a session and returns its size.
-type StoreFunc func(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader) (int64, error)
+// StoreFunc keeps a file of a session. It calls commit with the size once the file is
+// in place; when that fails the path has again what it had before.
+type StoreFunc func(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, commit func(size int64) error) error
 
 // Options of Sessions; the zero value works.
 type Options struct {

@@ -79,8 +79,12 @@ func life(t *testing.T, disk vfs.FS, writes int64, say string, answer func(chat.
 	}
 	agents := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
 	agents.Add(demo.Info, demo.Agent{})
-	runner := agent.NewRunner(agents, agent.Options{Grace: time.Millisecond, Clean: true, Store: func(_ context.Context, _ chat.SessionID, _, _ string, body io.Reader) (int64, error) {
-		return io.Copy(io.Discard, body)
+	runner := agent.NewRunner(agents, agent.Options{Grace: time.Millisecond, Clean: true, Store: func(_ context.Context, _ chat.SessionID, _, _ string, body io.Reader, commit func(int64) error) error {
+		n, err := io.Copy(io.Discard, body)
+		if err != nil {
+			return err
+		}
+		return commit(n)
 	}})
 	moved := make(chan struct{}, 1)
 	s := session.New(log, h, session.Options{Committed: func(evs []chat.Event) {

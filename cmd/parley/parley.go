@@ -90,7 +90,7 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 			err = errors.Join(err, opened.Close())
 		}
 	}()
-	if p.artifacts, err = artifact.Open(artifactDir(cfg.Data), artifact.Options{Max: cfg.MaxArtifact}); err != nil {
+	if p.artifacts, err = artifact.Open(artifactDir(cfg.Data), artifact.Options{Max: cfg.MaxArtifact, Room: p.journal.Room}); err != nil {
 		return nil, err
 	}
 	// Present only if the last process ended in order. It goes when this one
@@ -122,6 +122,10 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 	p.sessions = session.New(p.journal, live, session.Options{
 		Artifacts: p.artifacts, Store: p.store, Committed: p.committed, Erased: p.erased, Forgotten: p.forgotten, Imported: p.imported, Logger: log,
 	})
+	if err := p.sessions.Recover(context.Background()); err != nil {
+		// Those files stay as they are; all else works.
+		log.Error("changes of files that the last process left in the middle could not be finished; the next start tries again", "err", err)
+	}
 	p.runner.Attach(p.sessions)
 	if err := p.configure(); err != nil {
 		return nil, err
@@ -320,9 +324,15 @@ func (p *parley) reached(addr net.Addr) string {
 }
 
 // store keeps a file that an agent made.
-func (p *parley) store(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader) (int64, error) {
-	info, err := p.artifacts.Put(ctx, id, path, mediaType, body, artifact.PutOptions{})
-	return info.Size, err
+func (p *parley) store(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, commit func(size int64) error) error {
+	sess, err := p.sessions.Get(ctx, chat.Trusted, id)
+	if err != nil {
+		return err
+	}
+	_, err = p.artifacts.Put(ctx, id, path, mediaType, body, artifact.PutOptions{
+		After: sess.Last, Commit: func(info chat.FileInfo) error { return commit(info.Size) },
+	})
+	return err
 }
 
 // listAgents describes the agents that a workspace can use.
@@ -365,6 +375,36 @@ type files struct{ *artifact.Local }
 // Put stores a file of at most limit bytes.
 func (f files) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error) {
 	return f.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Max: limit})
+}
+
+// agentFiles are the files of sessions for agents: what they change is in the log.
+type agentFiles struct {
+	files
+	sessions *session.Sessions
+}
+
+// Put stores a file of at most limit bytes.
+func (f agentFiles) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error) {
+	c, err := f.agent(ctx, id)
+	if err != nil {
+		return chat.FileInfo{}, err
+	}
+	return f.sessions.PutFile(ctx, c, id, chat.FilePut{Path: path, MediaType: mediaType, Body: body, Max: limit})
+}
+
+// Delete removes a file.
+func (f agentFiles) Delete(ctx context.Context, id chat.SessionID, path string) error {
+	c, err := f.agent(ctx, id)
+	if err != nil {
+		return err
+	}
+	return f.sessions.RemoveFile(ctx, c, id, path, "")
+}
+
+// agent is the agent of a session as a caller.
+func (f agentFiles) agent(ctx context.Context, id chat.SessionID) (chat.Caller, error) {
+	sess, err := f.sessions.Get(ctx, chat.Trusted, id)
+	return chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: firstOf(sess.Agent, f.sessions.DefaultAgent())}, Scopes: []chat.Scope{chat.ScopeAgent, chat.ScopeAdmin}, Workspace: sess.Workspace}, err
 }
 
 // tracing sends spans to a collector.

@@ -77,7 +77,7 @@ func (p *parley) runX1(ctx context.Context, conn *nats.Conn) error {
 func (p *parley) providers() []provider.Provider {
 	list := []provider.Provider{p.children.Provider()}
 	if slices.Contains(p.cfg.Provider, "files") {
-		list = append(list, providefiles.New(files{p.artifacts}))
+		list = append(list, providefiles.New(agentFiles{files{p.artifacts}, p.sessions}))
 	}
 	if slices.Contains(p.cfg.Provider, "vector") {
 		list = append(list, index.Vector(p.sessions))

@@ -103,12 +103,12 @@ func Open(t testing.TB, opt Options) *House {
 	for name, a := range opt.Agents {
 		h.Registry.Add(agent.Info{Name: name}, a)
 	}
-	store := func(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader) (int64, error) {
-		info, err := h.Files.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{})
-		return info.Size, err
+	store := func(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, commit func(int64) error) error {
+		_, err := h.Files.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Commit: func(info chat.FileInfo) error { return commit(info.Size) }})
+		return err
 	}
 	h.Runner = agent.NewRunner(h.Registry, agent.Options{Grace: time.Millisecond, Clean: true, Store: store})
-	h.Sessions = session.New(h.journal, h.hub, session.Options{Artifacts: h.Files, Store: store, Committed: h.Runner.Committed, Erased: h.erased, Now: opt.Now})
+	h.Sessions = session.New(h.journal, h.hub, session.Options{Artifacts: h.Files.Local, Store: store, Committed: h.Runner.Committed, Erased: h.erased, Now: opt.Now})
 	h.Runner.Attach(h.Sessions)
 	if h.Auth, err = auth.New(auth.Options{Tokens: opt.Tokens, Rate: -1}); err != nil {
 		t.Fatal(err)

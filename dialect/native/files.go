@@ -1,11 +1,9 @@
 package native
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
-	"path"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -34,27 +32,16 @@ func (d *Dialect) putFile(w http.ResponseWriter, r *http.Request, c chat.Caller)
 	if err != nil {
 		return err
 	}
-	name = chat.WorkFolder(line) + name
-	had, err := d.has(ctx, sess.ID, name)
-	if err != nil {
-		return err
-	}
 	body := http.MaxBytesReader(w, &patient{r.Body, http.NewResponseController(w)}, d.opt.MaxArtifact)
-	info, err := d.opt.Files.Put(ctx, sess.ID, name, r.Header.Get("Content-Type"), body, d.opt.MaxArtifact)
+	info, err := d.opt.Sessions.PutFile(ctx, c, sess.ID, chat.FilePut{
+		Path: chat.WorkFolder(line) + name, MediaType: r.Header.Get("Content-Type"), Body: body, Max: d.opt.MaxArtifact, Workstream: line,
+	})
 	if err != nil {
 		var over *http.MaxBytesError
 		if errors.As(err, &over) {
 			return tooLarge(d.opt.MaxArtifact)
 		}
 		return err
-	}
-	draft := chat.NewDraft(chat.FileUploaded{Path: info.Path, Name: path.Base(info.Path), MediaType: info.MediaType, Size: info.Size, SHA256: info.SHA256})
-	draft.Workstream = line
-	if _, err := d.opt.Sessions.Append(ctx, c, sess.ID, []chat.Draft{draft}); err != nil {
-		if had {
-			return err // the log names a file here: newer bytes are better than none
-		}
-		return errors.Join(err, d.opt.Files.Delete(context.WithoutCancel(ctx), sess.ID, name))
 	}
 	d.send(w, r, http.StatusCreated, info)
 	return nil
@@ -69,17 +56,6 @@ func (d *Dialect) lineOf(r *http.Request, c chat.Caller) (string, error) {
 	}
 	w, err := d.opt.Sessions.Workstream(r.Context(), c, sessionID(r), name)
 	return w.ID, err
-}
-
-func (d *Dialect) has(ctx context.Context, id chat.SessionID, name string) (bool, error) {
-	f, _, err := d.opt.Files.Get(ctx, id, name)
-	switch chat.CodeOf(err) {
-	case "":
-		return true, f.Close()
-	case chat.NotFound:
-		return false, nil
-	}
-	return false, err
 }
 
 // patient gives each piece of an upload a minute to arrive, so that nobody holds
@@ -113,9 +89,10 @@ func (d *Dialect) getFile(w http.ResponseWriter, r *http.Request, c chat.Caller)
 	}
 	defer body.Close()
 	wire.StoredHeaders(w.Header(), info.Path, info.MediaType, info.SHA256)
-	// ServeContent answers ranges, If-Range and If-None-Match.
 	ranged := &rangeWriter{ResponseWriter: w}
-	http.ServeContent(ranged, r, "", info.StoredAt.Time(), body)
+	wire.ServeStored(ranged, r, info.StoredAt.Time(), body, func(err error) {
+		d.log.ErrorContext(r.Context(), "a file could not be sent whole", "session", sess.ID, "path", info.Path, "err", err)
+	})
 	if ranged.refused {
 		e := chat.Errorf(chat.Invalid, "the file has %d bytes, and the Range %q is not a part of it", info.Size, r.Header.Get("Range")).With("size", info.Size)
 		d.send(w, r, http.StatusRequestedRangeNotSatisfiable, errorBody{infoOf(e)})
@@ -123,7 +100,7 @@ func (d *Dialect) getFile(w http.ResponseWriter, r *http.Request, c chat.Caller)
 	return nil
 }
 
-// rangeWriter keeps back the plain text with which ServeContent refuses a range.
+// rangeWriter keeps back the plain text with which http.ServeContent refuses a range.
 type rangeWriter struct {
 	http.ResponseWriter
 	refused bool
@@ -161,18 +138,7 @@ func (d *Dialect) deleteFile(w http.ResponseWriter, r *http.Request, c chat.Call
 	if err != nil {
 		return err
 	}
-	name := r.PathValue("path")
-	f, info, err := d.opt.Files.Get(r.Context(), sess.ID, name)
-	if err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if _, err := d.opt.Sessions.Append(r.Context(), c, sess.ID, []chat.Draft{chat.NewDraft(chat.FileRemoved{Path: info.Path})}); err != nil {
-		return err
-	}
-	if err := d.opt.Files.Delete(r.Context(), sess.ID, name); err != nil {
+	if err := d.opt.Sessions.RemoveFile(r.Context(), c, sess.ID, r.PathValue("path"), ""); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -46,6 +46,8 @@ type sessions interface {
 	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
 	Follow(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding, sink chat.Sink)
 	Import(ctx context.Context, c chat.Caller, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) (chat.Session, error)
+	PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.FilePut) (chat.FileInfo, error)
+	RemoveFile(ctx context.Context, c chat.Caller, id chat.SessionID, path, via string) error
 }
 
 // files keeps what is too large for an event.

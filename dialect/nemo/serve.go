@@ -17,6 +17,8 @@ import (
 
 // sessions is the door to the conversations.
 type sessions interface {
+	PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.FilePut) (chat.FileInfo, error)
+	RemoveFile(ctx context.Context, c chat.Caller, id chat.SessionID, path, via string) error
 	Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (chat.Session, bool, error)
 	Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error)
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)

@@ -80,20 +80,13 @@ func (d *Dialect) shelf(h func(w http.ResponseWriter, r *http.Request, c chat.Ca
 	}
 }
 
-// note makes what happened to a file a fact.
-func (d *Dialect) note(ctx context.Context, c chat.Caller, f shelved, b chat.Body) error {
-	draft := chat.NewDraft(b)
-	draft.Via = via
-	_, err := d.opt.Sessions.Append(ctx, c, f.id, []chat.Draft{draft})
-	return err
-}
-
 // putStatic stores a file: POST only a new one, PUT also over another.
 func (d *Dialect) putStatic(w http.ResponseWriter, r *http.Request, c chat.Caller, f shelved) error {
+	taken := chat.Errorf(chat.Conflict, "there is a file %q already: use PUT to replace it", f.name)
 	if r.Method == http.MethodPost {
 		switch _, err := d.there(r.Context(), f); chat.CodeOf(err) {
 		case "":
-			return chat.Errorf(chat.Conflict, "there is a file %q already: use PUT to replace it", f.name)
+			return taken
 		case chat.NotFound:
 		default:
 			return err
@@ -103,13 +96,14 @@ func (d *Dialect) putStatic(w http.ResponseWriter, r *http.Request, c chat.Calle
 	if err != nil {
 		return err
 	}
-	info, err := d.opt.Files.Put(r.Context(), f.id, f.name, kind, body, d.opt.MaxArtifact)
+	_, err = d.opt.Sessions.PutFile(r.Context(), c, f.id, chat.FilePut{
+		Path: f.name, MediaType: kind, Body: body, Max: d.opt.MaxArtifact, IfAbsent: r.Method == http.MethodPost, Via: via,
+	})
+	if r.Method == http.MethodPost && chat.CodeOf(err) == chat.Conflict {
+		return taken // it came while this one was being sent
+	}
 	if err != nil {
 		return tooLarge(err, d.opt.MaxArtifact)
-	}
-	uploaded := chat.FileUploaded{Path: info.Path, Name: path.Base(info.Path), MediaType: info.MediaType, Size: info.Size, SHA256: info.SHA256}
-	if err := d.note(r.Context(), c, f, uploaded); err != nil {
-		return err
 	}
 	sendJSON(w, r, http.StatusOK, map[string]string{"filename": f.name})
 	return nil
@@ -165,19 +159,14 @@ func (d *Dialect) getStatic(w http.ResponseWriter, r *http.Request, _ chat.Calle
 	}
 	defer body.Close()
 	wire.StoredHeaders(w.Header(), info.Path, info.MediaType, info.SHA256)
-	http.ServeContent(w, r, "", info.StoredAt.Time(), body)
+	wire.ServeStored(w, r, info.StoredAt.Time(), body, func(err error) {
+		d.log.ErrorContext(r.Context(), "a file could not be sent whole", "session", f.id, "path", info.Path, "err", err)
+	})
 	return nil
 }
 
 func (d *Dialect) deleteStatic(w http.ResponseWriter, r *http.Request, c chat.Caller, f shelved) error {
-	info, err := d.there(r.Context(), f)
-	if err != nil {
-		return err
-	}
-	if err := d.note(r.Context(), c, f, chat.FileRemoved{Path: info.Path}); err != nil {
-		return err
-	}
-	if err := d.opt.Files.Delete(r.Context(), f.id, f.name); err != nil {
+	if err := d.opt.Sessions.RemoveFile(r.Context(), c, f.id, f.name, via); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/wire"
 )
 
 // placed is where a file is and how to get at it.
@@ -97,26 +98,15 @@ func (d *Dialect) keep(ctx context.Context, c chat.Caller, sess *chat.Session, n
 	if err := c.May(sess, chat.Answerer); err != nil {
 		return chat.FileInfo{}, err
 	}
-	id := sess.ID
-	had, err := d.has(ctx, id, name)
+	line, err := d.lineOf(ctx, c, sess.ID, name)
 	if err != nil {
 		return chat.FileInfo{}, err
 	}
-	info, err := d.opt.Files.Put(ctx, id, name, first(mediaType, "application/octet-stream"), body, d.opt.MaxArtifact)
-	if err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			err = tooLarge(d.opt.MaxArtifact)
-		}
-		return info, err
-	}
-	draft := chat.NewDraft(chat.FileUploaded{Path: info.Path, Name: path.Base(info.Path), MediaType: info.MediaType, Size: info.Size, SHA256: info.SHA256})
-	draft.Via = via
-	if draft.Workstream, err = d.lineOf(ctx, c, id, info.Path); err == nil {
-		_, err = d.opt.Sessions.Append(ctx, c, id, []chat.Draft{draft})
-	}
-	if err != nil && !had {
-		// Where the log names a file, newer bytes are better than none.
-		return info, errors.Join(err, d.opt.Files.Delete(context.WithoutCancel(ctx), id, name))
+	info, err := d.opt.Sessions.PutFile(ctx, c, sess.ID, chat.FilePut{
+		Path: name, MediaType: first(mediaType, "application/octet-stream"), Body: body, Max: d.opt.MaxArtifact, Workstream: line, Via: via,
+	})
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		err = tooLarge(d.opt.MaxArtifact)
 	}
 	return info, err
 }
@@ -250,7 +240,9 @@ func (d *Dialect) serveFile(w http.ResponseWriter, r *http.Request, p permit) er
 		kind = "inline"
 	}
 	h.Set("Content-Disposition", mime.FormatMediaType(kind, map[string]string{"filename": safeName(first(p.Name, info.Path))}))
-	http.ServeContent(w, r, "", info.StoredAt.Time(), body)
+	wire.ServeStored(w, r, info.StoredAt.Time(), body, func(err error) {
+		d.log.ErrorContext(r.Context(), "a file could not be sent whole", "session", p.Session, "path", info.Path, "err", err)
+	})
 	return nil
 }
 

@@ -21,6 +21,8 @@ const via = "vertesia"
 
 // sessions is the door to the conversations.
 type sessions interface {
+	PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.FilePut) (chat.FileInfo, error)
+	RemoveFile(ctx context.Context, c chat.Caller, id chat.SessionID, path, via string) error
 	workstreams
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
 	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)

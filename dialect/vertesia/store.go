@@ -175,13 +175,7 @@ func (d *Dialect) deleteFile(w http.ResponseWriter, r *http.Request, c chat.Call
 		return err
 	}
 	for _, name := range names {
-		// The fact first: a file that is gone without a word would be missed.
-		draft := chat.NewDraft(chat.FileRemoved{Path: name})
-		draft.Via = via
-		if _, err := d.opt.Sessions.Append(r.Context(), c, sess.ID, []chat.Draft{draft}); err != nil {
-			return err
-		}
-		if err := d.opt.Files.Delete(r.Context(), sess.ID, name); err != nil {
+		if err := d.opt.Sessions.RemoveFile(r.Context(), c, sess.ID, name, via); err != nil {
 			return err
 		}
 	}

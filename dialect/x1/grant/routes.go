@@ -317,7 +317,9 @@ func (d *Desk) readLink(w http.ResponseWriter, r *http.Request) {
 	}
 	defer body.Close()
 	wire.StoredHeaders(w.Header(), info.Path, info.MediaType, info.SHA256)
-	http.ServeContent(w, r, "", info.StoredAt.Time(), body)
+	wire.ServeStored(w, r, info.StoredAt.Time(), body, func(err error) {
+		d.log.ErrorContext(r.Context(), "a file could not be sent whole", "session", s.Session, "path", info.Path, "err", err)
+	})
 }
 
 // holds reports whether a file is part of the share: what else the session has is
