@@ -76,6 +76,9 @@ func Inspect(dir string) *Local {
 	return l
 }
 
+// Dir is the folder of the store.
+func (l *Local) Dir() string { return l.dir }
+
 // Put stores body under path. See Store.
 func (l *Local) Put(ctx context.Context, session chat.SessionID, path, mediaType string, body io.Reader, opt PutOptions) (Info, error) {
 	if err := errors.Join(check(session, path), checkMediaType(mediaType)); err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/parley-hq/parley/chat"
 )
 
@@ -58,6 +60,12 @@ func (j *Journal) spend(c *chat.Commit) {
 		j.unchecked.Store(0)
 		j.checkSpace()
 	}
+}
+
+// Free returns how many bytes a folder's disk has free.
+func Free(dir string) (uint64, error) {
+	usage, err := vfs.Default.GetDiskUsage(dir)
+	return usage.AvailBytes, err
 }
 
 // Room tells the journal that bytes were written to its disk beside it, and returns

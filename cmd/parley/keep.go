@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/artifact"
@@ -17,12 +18,27 @@ import (
 	"github.com/parley-hq/parley/journal"
 )
 
+// backupPrefix is how the folder begins that a backup copies the store into.
+const backupPrefix = "backup-tmp-"
+
+// dropCopies removes what backups left when the process was killed: it would keep
+// the text of sessions that are erased later.
+func dropCopies(data string) error {
+	entries, err := os.ReadDir(data)
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), backupPrefix) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(data, entry.Name())))
+		}
+	}
+	return err
+}
+
 // backup writes a tar of everything: store/… and artifacts/…, which restore
 // puts back as they are. The store's copy is taken first and its files last
 // only as long as the copy does; artifacts that are put meanwhile come along or
 // not, those that an event names are there, because they are stored before it.
 func (p *parley) backup(ctx context.Context, w io.Writer) (err error) {
-	tmp, err := os.MkdirTemp(p.cfg.Data, "backup-")
+	tmp, err := os.MkdirTemp(p.cfg.Data, backupPrefix)
 	if err != nil {
 		return fmt.Errorf("make a folder for the copy: %w", err)
 	}

@@ -93,6 +93,9 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 	if p.artifacts, err = artifact.Open(artifactDir(cfg.Data), artifact.Options{Max: cfg.MaxArtifact, Room: p.journal.Room}); err != nil {
 		return nil, err
 	}
+	if err := dropCopies(cfg.Data); err != nil {
+		return nil, fmt.Errorf("remove what a backup left: %w", err)
+	}
 	// Present only if the last process ended in order. It goes when this one
 	// takes up its work: a start that fails before is no crash.
 	_, missing := os.Stat(cleanFile(cfg.Data))

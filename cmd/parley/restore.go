@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/parley-hq/parley/journal"
 )
 
 // RestoreCmd unpacks a backup.
@@ -34,6 +37,9 @@ func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	if err := fits(f, filepath.Dir(filepath.Clean(c.Data))); err != nil {
+		return fmt.Errorf("restore %s: %w", c.File, err)
+	}
 	part := strings.TrimRight(c.Data, string(filepath.Separator)) + ".part"
 	if err := os.Mkdir(part, 0o700); errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("%s is there already: another restore is at work, or was cut off; then remove it and try again", part)
@@ -51,7 +57,13 @@ func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 		}
 	}
 	if err == nil {
+		err = syncFolders(part)
+	}
+	if err == nil {
 		err = os.Rename(part, c.Data)
+	}
+	if err == nil {
+		err = syncFolder(filepath.Dir(filepath.Clean(c.Data)))
 	}
 	p.end()
 	if err != nil {
@@ -60,6 +72,57 @@ func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 	}
 	fmt.Fprintf(std.err, "restored %s, %s; start the server on it with: parley serve --data %s\n", many(files, "file", "files"), size(bytes), c.Data)
 	return nil
+}
+
+// fits reads the names and sizes of a backup before anything is written: it is whole,
+// it unpacks to no more than it has itself, and the disk below dir has room for it.
+func fits(f *os.File, dir string) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return nil // what comes through a pipe can be read only once
+	}
+	var bytes int64
+	whole := false
+	err = walkTar(f, func(h *tar.Header, _ io.Reader) error {
+		bytes += h.Size
+		whole = whole || h.Name == manifest
+		if h.Size < 0 || bytes < 0 || bytes > info.Size() {
+			return fmt.Errorf("%q is said to be larger than the whole file; this is no backup of Parley", h.Name)
+		}
+		return nil
+	})
+	if err == nil && !whole {
+		err = errNoManifest
+	}
+	if err != nil {
+		return err
+	}
+	if free, err := journal.Free(dir); err == nil && uint64(bytes) > free { // not every file system can tell
+		return fmt.Errorf("it unpacks to %s, and %s has %s free: free some space, or choose another disk for --data", size(bytes), dir, size(int64(free)))
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return err
+}
+
+// syncFolders makes the names in a folder and in all below it durable.
+func syncFolders(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		return syncFolder(path)
+	})
+}
+
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // unpack writes the files of a backup into dir, which stays the only place it
@@ -126,6 +189,9 @@ func walkTar(r io.Reader, visit func(*tar.Header, io.Reader) error) error {
 		if err != nil {
 			return notWhole(err)
 		}
+		if h.Typeflag == tar.TypeGNUSparse || sparse(h) {
+			return fmt.Errorf("%q is a sparse file, which may unpack to any size; this is no backup of Parley", h.Name)
+		}
 		names := []string{h.Name}
 		switch h.Typeflag {
 		case tar.TypeReg, tar.TypeDir:
@@ -145,6 +211,16 @@ func walkTar(r io.Reader, visit func(*tar.Header, io.Reader) error) error {
 			return err
 		}
 	}
+}
+
+// sparse reports whether a file has holes that are not in the tar.
+func sparse(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }
 
 func notWhole(err error) error {
