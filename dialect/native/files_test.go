@@ -50,13 +50,13 @@ func (w *world) lastOf(id chat.SessionID, path string) (sum string) {
 func TestFilesAndLogHaveOneOrder(t *testing.T) {
 	w := newWorld(t, nil)
 	w.create("alice", `{"id":"s","agent":"none"}`)
-	for round := range 20 {
+	for round := range 40 {
 		path := fmt.Sprintf("f%d", round)
 		url := "/parley/v1/sessions/s/artifacts/" + path
 		var wg sync.WaitGroup
-		for i := range 8 {
+		for i := range 16 {
 			wg.Go(func() {
-				if i%2 == 0 {
+				if i%4 != 3 {
 					w.do("alice", "PUT", url, fmt.Sprintf("bytes of %d", i))
 				} else {
 					w.do("alice", "DELETE", url, "")
