@@ -9,6 +9,7 @@
 //	blobs/ab/<sha256>                                          another link to the same bytes
 //	tmp/                                                       uploads under way
 //	trash/                                                     erased sessions, until the last byte is gone
+//	changes/                                                   notes of changes that the log may not have yet
 //
 // Names are hashed, so no name that a client chooses ever becomes a path of the
 // operating system.
@@ -34,6 +35,9 @@
 // the hash of the name, and goes with the next delete of that name, with Sweep,
 // or at the latest with the session.
 //
+// A change that belongs to the log (PutOptions.Commit, Remove, CopySession) leaves a
+// note until it is settled; Settle ends those that a crash left, see change.go.
+//
 // # Concurrency
 //
 // All methods may be called at the same time from any goroutine of one process;
@@ -42,8 +46,9 @@
 // Of two puts on one path the one that finishes last stays. A reader keeps the
 // bytes it opened, whatever happens to the name.
 //
-// Two kinds of lock order changes of the folder, and unlike other locks here
+// Three kinds of lock order changes of the folder, and unlike other locks here
 // they are held over file operations, because it is the files they guard: one
-// per session, then one per content. They are taken in that order, and nothing
-// is read from a caller while one is held.
+// per path, which is also held while a change is committed to the log, then one
+// per session, then one per content. They are taken in that order, and no body is
+// read from a caller while one is held.
 package artifact
