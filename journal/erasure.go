@@ -2,11 +2,11 @@ package journal
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // An erasure concerns more than the journal: files, and copies that others keep.

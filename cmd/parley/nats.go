@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -118,7 +119,7 @@ func (p *parley) forgotten(ctx context.Context, id chat.SessionID) error {
 		return nil // it is never published
 	}
 	if p.x1 == nil {
-		if x1.HasArchive(p.cfg.Data) {
+		if _, err := os.Stat(natsDir(p.cfg.Data)); err == nil || x1.HasArchive(p.cfg.Data) {
 			return chat.Errorf(chat.Unavailable, "the archive of x1 may have a copy of it, and NATS is switched off: start the server with NATS once, or remove nats and x1-archive.json from the data folder")
 		}
 		return nil

@@ -33,6 +33,7 @@ type projector struct {
 	closed  bool // nobody publishes; sessions only fall back
 	ill     int  // lanes that have fallen back
 	erased  int  // sessions that the archive has to forget
+	wipes   int  // how many there ever were
 	calm    chan struct{}
 }
 
@@ -244,6 +245,7 @@ func (p *projector) erase(id chat.SessionID) {
 	l.gone, l.wiped = true, make(chan struct{})
 	l.off.Store(true)
 	p.erased++
+	p.wipes++
 	if !l.behind {
 		l.since = chat.AtOf(p.d.opt.Now())
 	}
@@ -398,9 +400,17 @@ func (p *projector) save(ctx context.Context, stream jetstream.Stream, clean boo
 		if p.d.opt.External {
 			return nil // others may change it
 		}
+		p.mu.Lock()
+		before := p.wipes
+		p.mu.Unlock()
 		s, err := stateOf(ctx, stream)
 		if err != nil {
 			p.d.log.WarnContext(ctx, "the archive of x1 does not tell its state", "err", err)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.erased > 0 || p.wipes != before {
+			return nil // messages are being removed on purpose
 		}
 		return s
 	}

@@ -1,6 +1,7 @@
 package x1
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -127,6 +128,18 @@ func (w *watermark) save(at chat.At, whole, clean bool, archive func() *archiveS
 	}
 	w.saved = at
 	return nil
+}
+
+// disown forgets the state of the archive, because messages are about to be removed
+// from it.
+func (w *watermark) disown() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.archive == nil {
+		return nil
+	}
+	w.archive = nil
+	return w.write(marked{At: cmp.Or(w.saved, w.from), Workspaces: w.known})
 }
 
 func (w *watermark) write(m marked) error {

@@ -13,6 +13,10 @@ func (o *outlet) purge(ctx context.Context, l *lane) error {
 	if err := o.p.acks.barrier(ctx); err != nil {
 		return err
 	}
+	// A kill in the middle must not look like damage at the next start.
+	if err := o.p.mark.disown(); err != nil {
+		return err
+	}
 	if err := o.wipe(ctx, Subject(l.id, Archive)); err != nil {
 		return err
 	}
