@@ -32,7 +32,7 @@ const l0Tables = 8
 // engineOptions returns how Pebble is run.
 func (j *Journal) engineOptions(readOnly bool) *pebble.Options {
 	fs := lockable(j.opt.FS, readOnly)
-	if !readOnly {
+	if j.inventory != nil && !readOnly {
 		fs = inventoryFS{fs, j.inventory}
 	}
 	o := &pebble.Options{
