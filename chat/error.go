@@ -3,6 +3,7 @@ package chat
 import (
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // Code says what kind of thing went wrong. Each dialect maps codes to its own
@@ -47,6 +48,19 @@ func (e *Error) With(key string, value any) *Error {
 	}
 	c.Details[key] = value
 	return &c
+}
+
+// RetryAfter is what the HTTP header Retry-After says about e: the seconds after
+// which the same request may succeed, "" when it will not. A detail retry_after
+// names them; without one it is a second.
+func (e *Error) RetryAfter() string {
+	if e.Code != SlowDown && e.Code != Unavailable {
+		return ""
+	}
+	if s, ok := e.Details["retry_after"].(int); ok {
+		return strconv.Itoa(s)
+	}
+	return "1"
 }
 
 // Because returns a copy of e with its cause.

@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"net/http"
-	"strconv"
 
 	"github.com/parley-hq/parley/auth"
 	"github.com/parley-hq/parley/chat"
@@ -62,10 +61,6 @@ func errorHeaders(h http.Header, err error) {
 	case chat.Unauthenticated:
 		h.Set("WWW-Authenticate", `Bearer realm="parley"`)
 	case chat.SlowDown, chat.Unavailable:
-		wait := 1
-		if s, ok := e.Details["retry_after"].(int); ok {
-			wait = s
-		}
-		h.Set("Retry-After", strconv.Itoa(wait))
+		h.Set("Retry-After", e.RetryAfter())
 	}
 }

@@ -40,6 +40,10 @@ type Conn struct {
 // Protocol is the subprotocol that was agreed on, or "".
 func (c *Conn) Protocol() string { return c.protocol }
 
+// SetMaxMessage changes how large a message may be, from the next frame on. It is
+// for the goroutine that reads.
+func (c *Conn) SetMaxMessage(bytes int) { c.max = bytes }
+
 // OnPong sets what is called with the payload of each pong, inside [Conn.Read]
 // and valid during the call. Set it before the first Read.
 func (c *Conn) OnPong(f func(payload []byte)) { c.pong = f }

@@ -177,7 +177,7 @@ func (p *parley) serve() error {
 		}).Routes(),
 	}
 	neMo := nemo.New(nemo.Options{
-		Sessions: door, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Bind: p.auth.Context, Conns: conns, Agent: p.sessions.DefaultAgent,
+		Sessions: door, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Bind: p.auth.Context, Remote: p.auth.Remote, Conns: conns, Agent: p.sessions.DefaultAgent,
 		Schema: p.cfg.NemoSchema, Dir: p.cfg.Data, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Tools: p.mcpClients, Logger: p.log,
 	})
 	as["nemo"] = neMo.As

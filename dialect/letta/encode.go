@@ -61,10 +61,10 @@ func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
 			d.log.ErrorContext(r.Context(), "request failed", "route", r.Pattern, "code", e.Code, "err", err)
 		}
 		if e.Code == chat.Unavailable {
-			h.Set("Retry-After", "1")
+			h.Set("Retry-After", e.RetryAfter())
 		}
 	case e.Code == chat.SlowDown:
-		h.Set("Retry-After", "1")
+		h.Set("Retry-After", e.RetryAfter())
 	case e.Code == chat.Conflict:
 		h.Set("X-Should-Retry", "false") // it would be a conflict again
 	case e.Code == chat.Unauthenticated:

@@ -48,11 +48,7 @@ func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	switch e.Code {
 	case chat.SlowDown, chat.Unavailable:
-		wait := 1
-		if s, ok := e.Details["retry_after"].(int); ok {
-			wait = s
-		}
-		w.Header().Set("Retry-After", strconv.Itoa(wait))
+		w.Header().Set("Retry-After", e.RetryAfter())
 	case chat.Unauthenticated:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="parley"`)
 	}

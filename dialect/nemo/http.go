@@ -29,11 +29,19 @@ func statusOf(err error) int {
 func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
 	err = wire.Reason(r.Context(), err)
 	d.blame(r, err)
+	retryAfter(w, err)
 	e := errorOf(err)
 	sendJSON(w, r, statusOf(err), struct {
 		errorContent
 		Detail string `json:"detail"`
 	}{e, e.Details})
+}
+
+// retryAfter says in a header when it may be tried again.
+func retryAfter(w http.ResponseWriter, err error) {
+	if s := chat.Public(err).RetryAfter(); s != "" {
+		w.Header().Set("Retry-After", s)
+	}
 }
 
 // blame logs what an operator has to look into: not that a client has gone, which
@@ -48,6 +56,7 @@ func (d *Dialect) blame(r *http.Request, err error) {
 func (d *Dialect) failOpenAI(w http.ResponseWriter, r *http.Request, err error) {
 	err = wire.Reason(r.Context(), err)
 	d.blame(r, err)
+	retryAfter(w, err)
 	status := statusOf(err)
 	if status == 422 {
 		status = http.StatusBadRequest

@@ -22,16 +22,20 @@ import (
 // maxWaiting bounds the conversations that are searched for a state.
 const maxWaiting = 500
 
+// maxSearches bounds the requests that wait for a search.
+const maxSearches = 16
+
 // consents finds the prompts that redirects belong to.
 type consents struct {
-	one chan struct{} // a search at a time: the address is open to everybody
+	one  chan struct{} // a search at a time: the address is open to everybody
+	line chan struct{} // requests that search or wait for it
 
 	mu         sync.Mutex
 	workspaces []string // where NeMo's clients have been
 }
 
 func newConsents() *consents {
-	return &consents{one: make(chan struct{}, 1), workspaces: []string{chat.DefaultWorkspace}}
+	return &consents{one: make(chan struct{}, 1), line: make(chan struct{}, maxSearches), workspaces: []string{chat.DefaultWorkspace}}
 }
 
 // in notes a workspace.
@@ -71,6 +75,9 @@ func (d *Dialect) redirected(w http.ResponseWriter, r *http.Request) {
 	case err != nil && chat.CodeOf(err) == chat.Internal:
 		d.log.ErrorContext(r.Context(), "redirect failed", "err", err)
 		page(w, http.StatusInternalServerError, "Something went wrong", "Go back to the conversation and begin again.", false)
+	case chat.CodeOf(err) == chat.SlowDown:
+		retryAfter(w, err)
+		page(w, http.StatusTooManyRequests, "This sign-in cannot be finished yet", chat.Public(err).Msg, false)
 	case err != nil:
 		page(w, http.StatusBadRequest, "This sign-in cannot be finished", chat.Public(err).Msg, false)
 	case q.Get("error") != "":
@@ -91,6 +98,12 @@ func (d *Dialect) consent(ctx context.Context, state string, c chat.Caller, know
 				return sess.ID, p, err
 			}
 		}
+	}
+	select {
+	case d.consents.line <- struct{}{}:
+		defer func() { <-d.consents.line }()
+	default:
+		return "", nil, chat.Errorf(chat.SlowDown, "Too many sign-ins are being finished at once. Reload this page in a moment.")
 	}
 	select {
 	case d.consents.one <- struct{}{}:

@@ -56,6 +56,22 @@ func TestConsentIsRedirected(t *testing.T) {
 	}
 }
 
+// The page is open to everybody: few requests may wait for its search.
+func TestRedirectsDoNotPileUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{secured: true})
+	for range maxSearches {
+		w.dialect.consents.line <- struct{}{}
+	}
+	if code, _, header := w.post("GET", "/auth/redirect?state=x&code=y", ""); code != 429 || header.Get("Retry-After") == "" {
+		t.Errorf("one too many: %d %v", code, header)
+	}
+	<-w.dialect.consents.line
+	if code, _, _ := w.post("GET", "/auth/redirect?state=x&code=y", ""); code != 400 {
+		t.Errorf("there is room again: %d", code)
+	}
+}
+
 // A refusal of the authorization server is an answer too.
 func TestConsentIsRefused(t *testing.T) {
 	t.Parallel()

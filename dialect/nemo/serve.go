@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"iter"
 	"log/slog"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -40,6 +41,7 @@ type Options struct {
 	Caller       func(*http.Request) (chat.Caller, error)                                 // who is asking
 	Authenticate func(ctx context.Context, token string) (chat.Caller, error)             // whom a token stands for
 	Bind         func(context.Context, chat.Caller) (context.Context, context.CancelFunc) // ends a context with the caller's credential; nil means that it does not end
+	Remote       func(*http.Request) string                                               // the address a request comes from; nil means that of its connection
 	Conns        *wire.Conns                                                              // open streams and sockets
 	Agent        func() string                                                            // names who answers conversations whose history was imported; nil means demo
 	Schema       string                                                                   // how sockets are spoken to that do not say: nemo (default), documented, agentiq, aiq
@@ -49,6 +51,7 @@ type Options struct {
 	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
 	MaxArtifact int64         // bytes of a file; 0 means 1 GiB
 	MaxFrame    int           // bytes of a WebSocket frame; 0 means 16 MiB
+	AuthTimeout time.Duration // how long a socket may stay open before its client authenticates; 0 means 10 s
 	Heartbeat   time.Duration // of sockets and streams; 0 means 20 s
 	Gone        time.Duration // how long an old socket has to answer a ping; 0 means 2 s
 	Now         func() time.Time
@@ -62,6 +65,7 @@ type Dialect struct {
 	words    *words
 	desk     *desk
 	consents *consents
+	unproven wire.ConnLimit // sockets whose client has not authenticated
 	log      *slog.Logger
 }
 
@@ -70,7 +74,14 @@ func New(opt Options) *Dialect {
 	opt.MaxBody = cmp.Or(opt.MaxBody, 8<<20)
 	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
 	opt.MaxFrame = cmp.Or(opt.MaxFrame, 16<<20)
+	opt.AuthTimeout = cmp.Or(opt.AuthTimeout, 10*time.Second)
 	opt.Heartbeat = cmp.Or(opt.Heartbeat, 20*time.Second)
+	if opt.Remote == nil {
+		opt.Remote = func(r *http.Request) string {
+			host, _, _ := net.SplitHostPort(r.RemoteAddr)
+			return host
+		}
+	}
 	opt.Gone = cmp.Or(opt.Gone, 2*time.Second)
 	if opt.Now == nil {
 		opt.Now = time.Now
@@ -88,6 +99,7 @@ func New(opt Options) *Dialect {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	d := &Dialect{opt: opt, consents: newConsents(), log: opt.Logger.With("dialect", "nemo")}
+	d.unproven = wire.ConnLimit{PerAddress: maxUnproven, Total: maxUnprovenAll}
 	w, ok := wordsFor(opt.Schema)
 	if !ok {
 		w = &wordsReal
@@ -196,8 +208,18 @@ func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
 		s.home = d.opt.NewID()
 	}
 	s.caller, s.unknown = d.opt.Caller(r)
-	err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: d.opt.MaxFrame, Binary: true}, d.opt.Conns, s.run)
+	limit := d.opt.MaxFrame
+	if s.unknown != nil {
+		if s.proof = d.awaitProof(d.opt.Remote(r)); s.proof == nil {
+			d.fail(w, r, chat.Errorf(chat.SlowDown, "too many connections from your address wait for authentication: authenticate on those, or send a token with the request").
+				With("retry_after", int(d.opt.AuthTimeout.Seconds())+1))
+			return
+		}
+		limit = min(limit, maxUnprovenFrame)
+	}
+	err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: limit, Binary: true}, d.opt.Conns, s.run)
 	if err != nil {
+		s.proof.end()
 		d.fail(w, r, handshake(err))
 	}
 }

@@ -30,6 +30,7 @@ type socket struct {
 	caller  chat.Caller
 	unknown error  // why the caller is not known; nil when it is
 	release func() // of what watches the credential that a message brought; nil when none did
+	proof   *proof // of a client that did not authenticate with its request; nil otherwise
 
 	conn   *wire.Conn
 	cancel context.CancelCauseFunc
@@ -69,6 +70,8 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 			s.release()
 		}
 	}()
+	s.proof.start(s)
+	defer s.proof.end()
 	conn.OnPong(s.pong)
 	s.opened = s.d.opt.Now()
 	_ = conn.Ping(ctx, s.pingPayload()) // before anything else, so that its answer comes first
@@ -250,6 +253,7 @@ func (s *socket) who(ctx context.Context, f *clientFrame) (chat.Caller, error) {
 		if err != nil {
 			return c, &refusal{codeAuth, chat.Public(err)}
 		}
+		s.proven()
 		return c, nil
 	}
 	if s.unknown != nil {
@@ -275,6 +279,7 @@ func (s *socket) authenticate(ctx context.Context, f *clientFrame) {
 		r.UserID = &id
 		s.caller, s.unknown = c, nil
 		s.bind(ctx, c)
+		s.proven()
 	}
 	_ = s.conn.WriteText(ctx, appendJSON(nil, r))
 	if err == nil {

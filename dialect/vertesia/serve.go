@@ -8,7 +8,6 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -240,17 +239,13 @@ func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
 			d.log.ErrorContext(r.Context(), "request failed", "route", r.Pattern, "code", e.Code, "err", err)
 		}
 		if e.Code == chat.Unavailable {
-			w.Header().Set("Retry-After", "1")
+			w.Header().Set("Retry-After", e.RetryAfter())
 		}
 	case chat.SlowDown:
 		// Clients take these two as a request to try again by themselves.
 		w.Header().Set("X-RateLimit-Reason", "pacing")
 		w.Header().Set("X-RateLimit-Retry-Ms", "1000")
-		wait := 1
-		if s, ok := e.Details["retry_after"].(int); ok {
-			wait = s
-		}
-		w.Header().Set("Retry-After", strconv.Itoa(wait))
+		w.Header().Set("Retry-After", e.RetryAfter())
 	case chat.Unauthenticated:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="parley"`)
 	}

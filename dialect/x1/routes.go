@@ -46,6 +46,9 @@ func (d *Dialect) handle(h func(r *http.Request, c chat.Caller) (int, any, error
 			if e.Code == chat.Internal && r.Context().Err() == nil { // else the client has gone away
 				d.log.ErrorContext(r.Context(), "a request failed", "path", r.URL.Path, "err", err)
 			}
+			if s := e.RetryAfter(); s != "" {
+				w.Header().Set("Retry-After", s)
+			}
 			code, body = status[e.Code], map[string]any{"error": map[string]any{"code": e.Code, "message": e.Msg, "details": e.Details}}
 		}
 		b, err := json.Marshal(body)

@@ -46,16 +46,37 @@ type book[P projection] struct {
 	has  P
 }
 
+// id names the system session of a workspace.
+func (bs *books[P]) id(workspace string) chat.SessionID {
+	if workspace == chat.DefaultWorkspace {
+		return chat.SessionID(bs.name)
+	}
+	return chat.SessionID(bs.name + "." + workspace)
+}
+
+// exists reports whether anything was ever written for a workspace. It keeps
+// nothing in memory, so it may be asked with whatever a stranger sends.
+func (bs *books[P]) exists(ctx context.Context, workspace string) (bool, error) {
+	bs.mu.Lock()
+	_, ok := bs.all[workspace]
+	bs.mu.Unlock()
+	if ok {
+		return true, nil
+	}
+	_, err := bs.sessions.Get(ctx, chat.Trusted, bs.id(workspace))
+	if chat.CodeOf(err) == chat.NotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // open returns a workspace's book, up to date and locked.
 func (bs *books[P]) open(ctx context.Context, workspace string) (*book[P], error) {
 	bs.mu.Lock()
 	b := bs.all[workspace]
 	if b == nil {
-		b = &book[P]{sessions: bs.sessions, id: chat.SessionID(bs.name), caller: chat.Trusted, title: bs.title, has: bs.empty(workspace)}
+		b = &book[P]{sessions: bs.sessions, id: bs.id(workspace), caller: chat.Trusted, title: bs.title, has: bs.empty(workspace)}
 		b.caller.Workspace = workspace
-		if workspace != chat.DefaultWorkspace {
-			b.id += chat.SessionID("." + workspace)
-		}
 		if bs.all == nil {
 			bs.all = map[string]*book[P]{}
 		}

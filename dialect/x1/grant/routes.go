@@ -177,6 +177,9 @@ func (d *Desk) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if e.Code == chat.Internal && r.Context().Err() == nil { // else the client has gone away
 		d.log.ErrorContext(r.Context(), "a request failed", "path", r.URL.Path, "err", err)
 	}
+	if s := e.RetryAfter(); s != "" {
+		w.Header().Set("Retry-After", s)
+	}
 	d.answer(w, r, status[e.Code], map[string]any{"error": map[string]any{"code": e.Code, "message": e.Msg, "details": e.Details}})
 }
 

@@ -1,6 +1,7 @@
 package grant
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"net/url"
@@ -282,6 +283,10 @@ func (ss *Shares) ByLink(ctx context.Context, c chat.Caller, ok bool, workspace,
 	none := chat.Errorf(chat.NotFound, "this link leads nowhere")
 	if chat.SessionID(workspace).Validate() != nil {
 		return Share{}, none
+	}
+	// Anybody may ask: only a workspace that has shares gets a record in memory.
+	if ok, err := ss.books.exists(ctx, workspace); err != nil || !ok {
+		return Share{}, cmp.Or(err, error(none))
 	}
 	b, err := ss.books.open(ctx, workspace)
 	if err != nil {
