@@ -43,17 +43,21 @@ func newLimits(o Options, open bool) *limits {
 
 // Allow counts one request of c. Over the limit it returns an error with the
 // code slow_down and the seconds to wait in its detail retry_after.
-func (a *Auth) Allow(c chat.Caller) error {
+func (a *Auth) Allow(c chat.Caller) error { return a.AllowN(c, 1) }
+
+// AllowN counts something that is as much work as n requests, or as many as are
+// allowed at once.
+func (a *Auth) AllowN(c chat.Caller, n int) error {
 	l := a.limits
-	if l.rate == 0 {
+	if l.rate == 0 || n <= 0 {
 		return nil
 	}
 	now := l.now()
-	r := l.bucket(c.In()+"/"+c.Actor.Key(), now).ReserveN(now, 1)
+	r := l.bucket(c.In()+"/"+c.Actor.Key(), now).ReserveN(now, min(n, l.burst))
 	if wait := r.DelayFrom(now); wait > 0 {
 		r.CancelAt(now)
 		seconds := int(math.Ceil(wait.Seconds()))
-		return chat.Errorf(chat.SlowDown, "too many requests at once: wait %d s and try again; arrays and WebSocket need fewer requests", seconds).
+		return chat.Errorf(chat.SlowDown, "too many requests at once: wait %d s and try again; arrays need fewer requests", seconds).
 			With("retry_after", seconds)
 	}
 	return nil

@@ -28,7 +28,7 @@ type Options struct {
 	TrustedProxy bool          // a proxy in front sets X-Forwarded-Proto
 
 	// Rate is how many requests a second one actor may make, Burst how many at
-	// once. 0 means 2000 and twice the rate, and no limit in open mode, where
+	// once. A message on a WebSocket or on NATS is a request, too. 0 means 2000 and twice the rate, and no limit in open mode, where
 	// all callers are one actor. Below 0 there is no limit.
 	Rate  float64
 	Burst int

@@ -28,7 +28,9 @@ type Provider struct {
 
 	// Who tells on whose behalf a request comes; nil means that requests are
 	// taken at their word, which is right only among those who trust each other.
-	Who    func(nats.Header) (session chat.SessionID, known bool)
+	Who func(nats.Header) (session chat.SessionID, known bool)
+	// Allow counts a request towards the sender's limit; nil means no limit.
+	Allow  func(nats.Header) error
 	Logger *slog.Logger // nil means none
 }
 
@@ -175,6 +177,11 @@ func (p *Provider) do(ctx context.Context, call *Call, m *nats.Msg) (answer any,
 	f := p.Ops[call.Op]
 	if f == nil {
 		return nil, chat.Errorf(chat.NotFound, "%s has no operation %q", p.Domain, clip(call.Op))
+	}
+	if p.Allow != nil {
+		if err := p.Allow(m.Header); err != nil {
+			return nil, err
+		}
 	}
 	var from struct {
 		Provenance struct {

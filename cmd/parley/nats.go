@@ -74,7 +74,7 @@ func (p *parley) openX1(live *tap) (err error) {
 		Check:    p.auth.Check,
 		Refused:  func(ctx context.Context, err error) { _ = p.auth.Refused(ctx, err) }, // NATS answers in its own form
 		Issued:   func(c chat.Caller, details map[string]any) { p.auth.Report(auth.CredentialIssued, c, details) },
-		Sessions: audited{p.sessions, p}, Caller: p.auth.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: p.cfg.Data, ErasedSince: p.journal.ErasedSince,
+		Sessions: audited{p.sessions, p}, Caller: p.auth.Caller, Main: auth.Local, Allow: p.allow, Signed: bus.Publisher, Dir: p.cfg.Data, ErasedSince: p.journal.ErasedSince,
 		External: p.cfg.externalNATS(), Keep: p.cfg.NATSKeep, Logger: p.log,
 	}
 	if !p.auth.Open() {

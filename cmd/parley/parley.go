@@ -69,6 +69,7 @@ type parley struct {
 	x1Ready    sync.Once
 	natsServer atomic.Pointer[bus.Server] // the embedded one, once it is there
 	traces     *sdktrace.TracerProvider   // nil without a collector
+	refused    *prometheus.CounterVec     // by limit
 	broken     chan error                 // the store failed; room for one
 	started    func(net.Addr)             // for tests; may be nil
 	signals    <-chan os.Signal           // SIGHUP; nil means that none is heard
@@ -77,7 +78,7 @@ type parley struct {
 
 // open opens the store and plugs everything together. Nothing runs yet.
 func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) {
-	p = &parley{cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), broken: make(chan error, 1), x1Listens: make(chan struct{})}
+	p = &parley{cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), refused: newRefusals(), broken: make(chan error, 1), x1Listens: make(chan struct{})}
 	p.journal, err = journal.Open(storeDir(cfg.Data), journal.Options{
 		Sync: cfg.syncMode(), MinFree: cfg.MinFree, MinFreePercent: cfg.MinFreePct, Logger: log, Fatal: p.fatal,
 	})
@@ -145,6 +146,7 @@ func (p *parley) serve() error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), p.hub.Collector())
 	registry.MustRegister(p.journal.Collectors()...)
+	registry.MustRegister(p.refused)
 	conns := &wire.Conns{Panicked: func(v any, stack []byte) {
 		p.log.Error("a connection failed", "fault", v, "stack", string(stack))
 	}}
@@ -171,13 +173,13 @@ func (p *parley) serve() error {
 		native.New(native.Options{
 			As:    as,
 			Audit: p.reportRequest, AuditLog: p.listAudit,
-			Sessions: door, Files: files{p.artifacts}, Workers: p.workers, Caller: p.auth.Caller, Conns: conns,
+			Sessions: door, Files: files{p.artifacts}, Workers: p.workers, Caller: p.auth.Caller, Allow: p.allow, Conns: conns,
 			Agents: p.listAgents, Builtin: p.agents.Builtin,
 			Backup: p.backup, Verify: p.verify, Messages: p.messages, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 		}).Routes(),
 	}
 	neMo := nemo.New(nemo.Options{
-		Sessions: door, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Bind: p.auth.Context, Remote: p.auth.Remote, Conns: conns, Agent: p.sessions.DefaultAgent,
+		Sessions: door, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Bind: p.auth.Context, Allow: p.allow, Remote: p.auth.Remote, Conns: conns, Agent: p.sessions.DefaultAgent,
 		Schema: p.cfg.NemoSchema, Dir: p.cfg.Data, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Tools: p.mcpClients, Logger: p.log,
 	})
 	as["nemo"] = neMo.As

@@ -59,7 +59,7 @@ type ServeCmd struct {
 	MaxArtifact int64   `help:"Most bytes of an artifact." default:"1073741824" env:"PARLEY_MAX_ARTIFACT" group:"Limits"`
 	MinFree     int64   `help:"Least free bytes on the disk; below it appends are refused; --min-free=-1 switches it off." default:"1073741824" env:"PARLEY_MIN_FREE" group:"Limits"`
 	MinFreePct  float64 `help:"Least free share of the disk in percent; --min-free-percent=-1 switches it off." name:"min-free-percent" default:"5" env:"PARLEY_MIN_FREE_PERCENT" group:"Limits"`
-	Rate        float64 `help:"Requests a second that one actor may make; 0 means 2000 where there are tokens; --rate=-1 means no limit." default:"0" env:"PARLEY_RATE" group:"Limits"`
+	Rate        float64 `help:"Requests a second that one actor may make, by HTTP, WebSocket or NATS; 0 means 2000 where there are tokens; --rate=-1 means no limit." default:"0" env:"PARLEY_RATE" group:"Limits"`
 
 	Grace          time.Duration `help:"How long turns may go on when the server is told to end." default:"10s" env:"PARLEY_GRACE" group:"Operations"`
 	LogLevel       string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info" env:"PARLEY_LOG_LEVEL" group:"Operations"`

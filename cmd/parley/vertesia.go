@@ -23,7 +23,7 @@ func (p *parley) speakVertesia(conns *wire.Conns) ([]wire.Route, error) {
 	}
 	p.auth.Sign(key)
 	p.vertesia = vertesia.New(vertesia.Options{
-		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Check: p.auth.Check, Issue: p.auth.Issue, Conns: conns, Secret: key,
+		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Check: p.auth.Check, Issue: p.auth.Issue, Allow: p.allow, Conns: conns, Secret: key,
 		Agents: func(workspace string) (names []string) {
 			for _, a := range p.agents.List(workspace, nil) {
 				names = append(names, a.Name)

@@ -60,7 +60,7 @@ func (p *parley) runX1(ctx context.Context, conn *nats.Conn) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	for _, one := range p.providers() {
-		one.Who, one.Logger = p.x1.Sender, p.log
+		one.Who, one.Allow, one.Logger = p.x1.Sender, p.x1.Allowed, p.log
 		wg.Go(func() {
 			for one.Serve(ctx, conn) != nil && ctx.Err() == nil { // NATS is away
 				select {

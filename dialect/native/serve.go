@@ -71,6 +71,7 @@ type Options struct {
 	Agents   func(workspace string) any                                     // what GET agents lists
 	Builtin  func(name string) bool                                         // whether an agent is answered in the process
 	Caller   func(*http.Request) (chat.Caller, error)                       // who is asking
+	Allow    func(c chat.Caller, requests int) error                        // counts requests that are no HTTP requests; nil means no limit
 	Conns    *wire.Conns                                                    // open streams and sockets
 	Backup   func(ctx context.Context, w io.Writer) error                   // writes a tar of everything
 	Verify   func(ctx context.Context, line func(v any) error) error        // walks the store and tells how far it is
@@ -105,6 +106,9 @@ func New(opt Options) *Dialect {
 	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
 	opt.MaxFrame = cmp.Or(opt.MaxFrame, 16<<20)
 	opt.Heartbeat = cmp.Or(opt.Heartbeat, 15*time.Second)
+	if opt.Allow == nil {
+		opt.Allow = func(chat.Caller, int) error { return nil }
+	}
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
@@ -260,6 +264,9 @@ func (d *Dialect) appendEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 		return err
 	}
 	drafts, err := chat.ParseDrafts(b)
+	if err == nil {
+		err = d.opt.Allow(c, moreRequests(len(drafts)))
+	}
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,8 @@ type socket struct {
 	caller chat.Caller
 	slots  chan struct{}
 	group  sync.WaitGroup
+	paced  bool // frames over the limit wait instead of being refused
+	light  int  // frames that are counted together, so far; the read loop has it
 
 	mu      sync.Mutex
 	watches map[chat.SessionID]*watching
@@ -98,6 +100,9 @@ func (s *socket) take(ctx context.Context, msg []byte, handle func(ctx context.C
 	}
 	if err == nil {
 		err = wire.Ended(ctx) // a frame may have been read just before
+	}
+	if err == nil {
+		err = s.count(ctx, f.Op)
 	}
 	if err == nil {
 		err = handle(ctx, f)
@@ -201,6 +206,9 @@ func (s *socket) handle(ctx context.Context, f clientFrame) error {
 		return s.unwatch(ctx, f)
 	case "append":
 		drafts, err := f.drafts()
+		if err == nil {
+			err = s.allow(ctx, moreRequests(len(drafts)))
+		}
 		if err != nil {
 			return err
 		}

@@ -28,6 +28,7 @@ func (d *Dialect) openWork(w http.ResponseWriter, r *http.Request, c chat.Caller
 	}
 	return d.serveWS(w, r, func(ctx context.Context, conn *wire.Conn) error {
 		k := &work{socket: newSocket(d, conn, workerCaller(c, name)), name: name, box: make(chan struct{}, 1)}
+		k.paced = true // an agent in the middle of a turn cannot do without what it says
 		return k.run(ctx)
 	})
 }
@@ -126,6 +127,9 @@ func (w *work) append(ctx context.Context, f clientFrame) error {
 		return err
 	}
 	drafts, err := f.drafts()
+	if err == nil {
+		err = w.allow(ctx, moreRequests(len(drafts)))
+	}
 	if err != nil {
 		return err
 	}

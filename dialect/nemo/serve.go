@@ -41,6 +41,7 @@ type Options struct {
 	Caller       func(*http.Request) (chat.Caller, error)                                 // who is asking
 	Authenticate func(ctx context.Context, token string) (chat.Caller, error)             // whom a token stands for
 	Bind         func(context.Context, chat.Caller) (context.Context, context.CancelFunc) // ends a context with the caller's credential; nil means that it does not end
+	Allow        func(c chat.Caller, requests int) error                                  // counts messages on sockets; nil means no limit
 	Remote       func(*http.Request) string                                               // the address a request comes from; nil means that of its connection
 	Conns        *wire.Conns                                                              // open streams and sockets
 	Agent        func() string                                                            // names who answers conversations whose history was imported; nil means demo
@@ -76,6 +77,9 @@ func New(opt Options) *Dialect {
 	opt.MaxFrame = cmp.Or(opt.MaxFrame, 16<<20)
 	opt.AuthTimeout = cmp.Or(opt.AuthTimeout, 10*time.Second)
 	opt.Heartbeat = cmp.Or(opt.Heartbeat, 20*time.Second)
+	if opt.Allow == nil {
+		opt.Allow = func(chat.Caller, int) error { return nil }
+	}
 	if opt.Remote == nil {
 		opt.Remote = func(r *http.Request) string {
 			host, _, _ := net.SplitHostPort(r.RemoteAddr)

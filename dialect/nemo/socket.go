@@ -234,6 +234,9 @@ func (s *socket) handle(ctx context.Context, msg []byte) {
 		return
 	}
 	c, err := s.who(ctx, &f)
+	if err == nil {
+		err = s.d.opt.Allow(c, 1)
+	}
 	if err != nil {
 		s.refuse(ctx, &f, err)
 		return

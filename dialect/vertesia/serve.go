@@ -60,6 +60,7 @@ type Options struct {
 	Issue    func(r *http.Request) (token string, err error)                    // a short-lived token for who is asking; nil means that keys are not exchanged
 	Agents   func(workspace string) []string                                    // names of agents that answer; nil means that every interaction names one
 	Tools    func(ctx context.Context, agent string) (tools []Tool, known bool) // what an agent can use; nil means that none says
+	Allow    func(c chat.Caller, requests int) error                            // counts frames on sockets; nil means no limit
 	Conns    *wire.Conns                                                        // open streams and sockets
 	Secret   []byte                                                             // signs addresses of files; the same after a restart
 
@@ -93,6 +94,9 @@ type Dialect struct {
 
 // New returns the dialect.
 func New(opt Options) *Dialect {
+	if opt.Allow == nil {
+		opt.Allow = func(chat.Caller, int) error { return nil }
+	}
 	opt.MaxBody = cmp.Or(opt.MaxBody, 8<<20)
 	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
 	opt.MaxFrame = cmp.Or(opt.MaxFrame, 16<<20)

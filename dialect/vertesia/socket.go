@@ -91,6 +91,9 @@ func (d *Dialect) heard(ctx context.Context, c chat.Caller, sess run, b []byte) 
 		return socketReply{Request: f.Request}, err
 	}
 	reply := socketReply{Type: "ack", Request: f.Request}
+	if err := d.opt.Allow(c, 1); err != nil {
+		return reply, err
+	}
 	switch f.Type {
 	case "ping":
 		return socketReply{Type: "pong"}, nil

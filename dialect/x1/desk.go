@@ -173,6 +173,9 @@ func (k *desk) handle(ctx context.Context, conn *nats.Conn, run []arrival) {
 		a.done <- struct{}{}
 		return
 	}
+	if run = k.d.counted(ctx, run); len(run) == 0 {
+		return
+	}
 	switch a.kind {
 	case Events, Archive:
 		k.d.ingest(ctx, conn, run)

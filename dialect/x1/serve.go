@@ -42,6 +42,7 @@ type Options struct {
 	Refused  func(ctx context.Context, err error)                         // told of a login with a wrong credential; may be nil
 	Issued   func(c chat.Caller, details map[string]any)                  // told of a credential that was given out; may be nil
 	Main     chat.Caller                                                  // who those are that come without a credential; needs the scope admin
+	Allow    func(c chat.Caller, requests int) error                      // counts messages of those with a credential; nil means no limit
 	Signed   func(nats.Header) (name string, ok bool)                     // the name that NATS itself gives to a publisher
 	Listened func(subject string) bool                                    // whether anybody follows a subject; nil means that it is not known
 	Cut      func(fits func(user string) bool) error                      // ends connections of users that fit; nil means that nobody can
@@ -83,6 +84,9 @@ func New(opt Options) (*Dialect, error) {
 	opt.Replicas = cmp.Or(opt.Replicas, 1)
 	if opt.Now == nil {
 		opt.Now = time.Now
+	}
+	if opt.Allow == nil {
+		opt.Allow = func(chat.Caller, int) error { return nil }
 	}
 	if opt.Signed == nil {
 		opt.Signed = func(nats.Header) (string, bool) { return "", false }

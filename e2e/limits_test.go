@@ -1,0 +1,148 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/dialect/x1"
+)
+
+// slow says that a reply is a refusal for the sake of a limit, in any dialect.
+func slow(reply string) bool { return strings.Contains(reply, "too many requests at once") }
+
+// flood sends frames on one socket, one behind the other, and counts the replies
+// that fit and those that refuse for the sake of the limit.
+func (p *process) flood(path string, n int, frame func(i int) string, fits func(string) bool) (done, refused int) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	defer cancel()
+	plain := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	conn, res, err := websocket.Dial(ctx, p.url+path, &websocket.DialOptions{HTTPClient: plain, HTTPHeader: http.Header{"Authorization": {"Bearer " + tokenOf("alice")}}})
+	if res != nil && res.StatusCode == http.StatusTooManyRequests { // this is a request, too
+		pause(ctx, 200*time.Millisecond)
+		return p.flood(path, n, frame, fits)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	conn.SetReadLimit(1 << 20)
+	for i := range n {
+		if err := conn.Write(ctx, websocket.MessageText, []byte(frame(i))); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	for done+refused < n {
+		_, b, err := conn.Read(ctx)
+		if err != nil {
+			p.t.Fatalf("%s: after %d and %d: %v", path, done, refused, err)
+		}
+		switch {
+		case slow(string(b)):
+			refused++
+		case fits(string(b)):
+			done++
+		}
+	}
+	return done, refused
+}
+
+// Frames count towards the limit of requests, in every dialect that has a socket,
+// and so do messages on NATS.
+func TestFramesAreRequests(t *testing.T) {
+	bus := freePort(t)
+	p := guarded(t, "--rate", "5", "--nats", bus)
+	const n = 200
+	few := func(what string, done, refused int) {
+		t.Helper()
+		if done > n/4 || refused == 0 {
+			t.Errorf("%s: %d were taken and %d refused at 5 a second", what, done, refused)
+		}
+	}
+	done, refused := p.flood("/parley/v1/ws", n, func(i int) string {
+		return fmt.Sprintf(`{"op":"append","id":%d,"session":"hers","events":[{"type":"user.message","payload":{"text":"%d"}}]}`, i, i)
+	}, func(s string) bool { return strings.Contains(s, `"op":"ok"`) || strings.Contains(s, `"op":"error"`) })
+	few("native", done, refused)
+	done, refused = p.flood("/websocket", n, func(i int) string {
+		return fmt.Sprintf(`{"type":"user_interaction_message","id":"m%d","conversation_id":"hers","parent_id":"nothing","content":{"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}]}}`, i)
+	}, func(s string) bool { return strings.Contains(s, `"error_message"`) })
+	few("NeMo", done, refused)
+	done, refused = p.flood("/api/v1/workflows/runs/hers/hers/ws", n, func(int) string { return `{"type":"ping"}` }, func(s string) bool { return strings.Contains(s, `"pong"`) })
+	few("Vertesia", done, refused)
+
+	var cred x1.Credential
+	for { // this is a request, too
+		code, body, _ := p.do(call{method: "POST", path: "/parley/v1/sessions/hers/credentials", token: tokenOf("alice"), body: `{}`})
+		if code == http.StatusTooManyRequests {
+			pause(t.Context(), 200*time.Millisecond)
+			continue
+		}
+		if err := json.Unmarshal([]byte(body), &cred); err != nil || code != 200 && code != 201 {
+			t.Fatalf("%d %s: %v", code, body, err)
+		}
+		break
+	}
+	c := natsOf(t, bus, credentialOf(cred, make(chan error, n))...)
+	done, refused = 0, 0
+	for i := range 40 {
+		m, err := c.Request("x1.session.hers.input", fmt.Appendf(nil, `{"session_id":"hers","type":"user.message","client_id":"n%d","payload":{"text":"%d"}}`, i, i), 20*time.Second)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case slow(string(m.Data)):
+			refused++
+		default:
+			done++
+		}
+	}
+	if refused == 0 {
+		t.Errorf("NATS: all %d were taken at 5 a second", done)
+	}
+	metrics := p.must(call{path: "/metrics", token: tokenOf("root")})
+	if !strings.Contains(metrics, `parley_refused_total{limit="rate"}`) {
+		t.Error("the metrics do not say that frames were refused")
+	}
+}
+
+// A worker is slowed down, not refused: what an agent says in a turn is needed.
+func TestWorkersAreSlowedDown(t *testing.T) {
+	p := guarded(t, "--rate", "20")
+	bob := tokenOf("bob")
+	p.must(call{method: "POST", path: "/parley/v1/sessions", token: bob, body: `{"id":"job","agent":"robot"}`})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const n = 100 // five seconds' worth, less the two that a burst may have
+	begun, answered := time.Now(), make(chan error, 1)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	work.Go(func() {
+		_ = p.connect(tokenOf("robot")).Work(ctx, "robot", client.WorkOptions{}, func(ctx context.Context, turn *client.WorkTurn) (err error) {
+			for range n {
+				if err == nil {
+					err = turn.Say(ctx, "hello")
+				}
+			}
+			answered <- err
+			return err
+		})
+	})
+	p.must(call{method: "POST", path: "/parley/v1/sessions/job/events", token: bob, body: `{"type":"user.message","payload":{"text":"go"}}`})
+	select {
+	case err := <-answered:
+		if took := time.Since(begun); err != nil || took < 2*time.Second {
+			t.Errorf("%d events after %s: %v", n, took, err)
+		}
+	case <-ctx.Done():
+		t.Error("no answer")
+	}
+}
