@@ -39,6 +39,9 @@ type Agent struct {
 	node  *ast.MappingNode
 }
 
+// File is the file that the agent stands in.
+func (a *Agent) File() string { return a.file }
+
 // common are the fields that all kinds of agents have.
 type common struct {
 	Name        string   `yaml:"name"`

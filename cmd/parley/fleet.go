@@ -250,7 +250,7 @@ func (f *fleet) reload() error {
 	if old == nil {
 		return errors.New("the server was started without a configuration file; give one with --config")
 	}
-	file, err := config.Load(old.Path)
+	file, err := f.p.loadConfig(old.Path)
 	if err != nil {
 		return err
 	}

@@ -233,6 +233,10 @@ func mcpServer(p *parley, a *config.Agent, i int, c *mcpConfig) (*tool.Server, e
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	if len(c.Command) > 0 {
+		// Its environment may hold secrets, and is not shown.
+		p.log.Info("the configuration names a program that will be run", "program", strings.Join(c.Command, " "), "for", "MCP server "+c.Name+" of agent "+a.Name, "file", a.File())
+	}
 	return tool.NewServer(opt), nil
 }
 

@@ -16,7 +16,7 @@ import (
 
 func bare() *parley {
 	log := slog.New(slog.DiscardHandler)
-	p := &parley{log: log, agents: agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))}
+	p := &parley{cfg: &ServeCmd{Config: config.Name}, log: log, agents: agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))}
 	p.fleet = &fleet{p: p, log: log, seats: map[string]*seat{}}
 	return p
 }

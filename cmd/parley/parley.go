@@ -134,6 +134,7 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 	if err := p.configure(); err != nil {
 		return nil, err
 	}
+	p.tellPrograms()
 	p.openDesk()
 	if err := p.openX1(live); err != nil {
 		return nil, err

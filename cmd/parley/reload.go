@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 
@@ -23,7 +24,7 @@ func (p *parley) configure() error {
 		}
 		path = config.Name
 	}
-	file, err := config.Load(path)
+	file, err := p.loadConfig(path)
 	if err != nil {
 		return err
 	}
@@ -32,6 +33,18 @@ func (p *parley) configure() error {
 	}
 	p.fleet.settle()
 	return nil
+}
+
+// loadConfig reads a configuration file. One that nobody named is used only when
+// it is the user's own: it says which programs are run.
+func (p *parley) loadConfig(path string) (*config.File, error) {
+	if p.cfg.Config == "" {
+		if err := config.Own(path); err != nil {
+			return nil, fmt.Errorf("%s in this folder is not used, because it may not be yours (%w), and a configuration names programs to run. "+
+				"Read it, then use it with `parley serve --config %s`; or start in another folder", path, err, path)
+		}
+	}
+	return config.Load(path)
 }
 
 // hangups reads the token file again at every SIGHUP until ctx ends, and gives a

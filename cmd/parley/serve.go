@@ -24,7 +24,7 @@ type ServeCmd struct {
 	Data string `help:"Folder that keeps everything." default:"./parley-data" env:"PARLEY_DATA" type:"path"`
 	Sync string `help:"When an append counts as stored: always (survives a kill and power loss), interval (a kill or a power cut may lose the last tenth of a second), never (a kill or a power cut may lose whatever was not written yet)." enum:"always,interval,never" default:"always" env:"PARLEY_SYNC"`
 
-	Config string        `help:"File that says which agents there are; parley.yaml in this folder is read when it is there. SIGHUP reads it again." env:"PARLEY_CONFIG" type:"path" placeholder:"FILE" group:"Agents"`
+	Config string        `help:"File that says which agents there are; parley.yaml in this folder is read when it is there and only you can write it. SIGHUP reads it again." env:"PARLEY_CONFIG" type:"path" placeholder:"FILE" group:"Agents"`
 	Agent  string        `help:"Agent of sessions that name none; the first of the configuration, or demo, when it is not given." env:"PARLEY_AGENT" group:"Agents"`
 	Lease  time.Duration `help:"How long a turn waits for its worker to come back; after 10 s of that another one may have it." default:"60s" env:"PARLEY_LEASE" group:"Agents"`
 

@@ -19,6 +19,15 @@ import (
 	"github.com/parley-hq/parley/provider/orchestration"
 )
 
+// tellPrograms says which programs of the command line will be run.
+func (p *parley) tellPrograms() {
+	for flag, program := range map[string]string{"--preview-command": p.cfg.PreviewCmd, "--image-command": p.cfg.ImageCmd} {
+		if program != "" && p.cfg.NATS != "off" {
+			p.log.Info("the command line names a program that will be run", "program", program, "for", flag)
+		}
+	}
+}
+
 // openDesk makes what keeps grants and shares, and what starts child sessions.
 func (p *parley) openDesk() {
 	p.desk = rights.New(rights.Options{Sessions: p.sessions, Files: p.artifacts, Caller: p.auth.Caller, MaxBody: p.cfg.MaxBody, Logger: p.log})
