@@ -90,6 +90,24 @@ func (a *Auth) CheckContentType(r *http.Request) error {
 	return nil
 }
 
+// RequestHeader marks a request as made by a program. Its value does not matter.
+const RequestHeader = "X-Parley-Request"
+
+// CheckDeliberate refuses a GET that a browser can be made to send by a link, an
+// image or a redirect in what somebody has written: it must carry a token in a
+// header, or [RequestHeader]. A cookie and open mode say nothing about who wanted
+// the request.
+func (a *Auth) CheckDeliberate(r *http.Request) error {
+	if !safe(r.Method) || r.Header.Get(RequestHeader) != "" || r.Header.Get(KeyHeader) != "" {
+		return nil
+	}
+	// Browsers repeat Basic credentials by themselves.
+	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		return nil
+	}
+	return chat.Errorf(chat.Denied, "this address is for programs: send a token in the header Authorization, or the header `%s: 1`", RequestHeader).Because(ErrOrigin)
+}
+
 func safe(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }

@@ -164,6 +164,7 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	req.Header.Set("X-Parley-Request", "1") // it is a program that asks, not a link on a page
 	c.authorize(req.Header)
 	return req, nil
 }

@@ -146,3 +146,18 @@ func TestWorkersAreSlowedDown(t *testing.T) {
 		t.Error("no answer")
 	}
 }
+
+// Addresses in a message cannot start work on the server: a browser asks for them
+// without the header that programs send.
+func TestPagesCannotStartWork(t *testing.T) {
+	p := serve(t, t.TempDir(), "--nats", freePort(t))
+	p.post("/parley/v1/sessions", `{"id":"s","agent":"none"}`)
+	for _, path := range []string{"/parley/v1/backup", "/parley/v1/verify", "/parley/v1/sessions/s/export", "/parley/v1/audit"} {
+		for _, site := range []string{"", "same-origin", "cross-site"} {
+			if code, body, _ := p.do(call{path: path, header: map[string]string{"X-Parley-Request": "", "Sec-Fetch-Site": site}}); code != 403 || !strings.Contains(body, "X-Parley-Request") {
+				t.Errorf("%s from %q: %d %.200s", path, site, code, body)
+			}
+		}
+		p.get(path)
+	}
+}

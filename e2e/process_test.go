@@ -231,6 +231,7 @@ func (p *process) send(ctx context.Context, c call) *http.Response {
 	if c.body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
+	r.Header.Set("X-Parley-Request", "1")
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}

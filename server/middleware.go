@@ -98,6 +98,9 @@ func (s *Server) guard(route Route) http.Handler {
 			if s.refuse(w, r, route.Fail, "rate", a.Allow(caller)) {
 				return
 			}
+			if route.Deliberate && s.refuse(w, r, route.Fail, "deliberate", a.CheckDeliberate(r)) {
+				return
+			}
 		}
 		bound := err == nil && !a.Open()
 		if bound {

@@ -33,10 +33,22 @@ func (s *Server) own() {
 		s.Handle(Route{Pattern: "GET /debug/pprof/cmdline", Handler: admin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			WriteError(w, r, chat.Errorf(chat.NotFound, "the command line is not shown: it may hold tokens and secrets"))
 		}))})
-		s.Handle(Route{Pattern: "GET /debug/pprof/profile", Handler: admin(http.HandlerFunc(pprof.Profile))})
+		s.Handle(Route{Pattern: "GET /debug/pprof/profile", Handler: admin(notByPage(pprof.Profile))})
 		s.Handle(Route{Pattern: "GET /debug/pprof/symbol", Handler: admin(http.HandlerFunc(pprof.Symbol))})
-		s.Handle(Route{Pattern: "GET /debug/pprof/trace", Handler: admin(http.HandlerFunc(pprof.Trace))})
+		s.Handle(Route{Pattern: "GET /debug/pprof/trace", Handler: admin(notByPage(pprof.Trace))})
 	}
+}
+
+// notByPage refuses what a page makes a browser ask for. What somebody typed into
+// the address bar is served, and so are programs, which say nothing about a site.
+func notByPage(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" {
+			WriteError(w, r, chat.Errorf(chat.Denied, "a page may not start a profile: open its address yourself, or use `go tool pprof`"))
+			return
+		}
+		next(w, r)
+	})
 }
 
 // health answers as long as the process can answer at all.

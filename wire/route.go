@@ -12,6 +12,7 @@ type Route struct {
 	Public     bool // no authentication
 	QueryToken bool // ?access_token= is taken here, for clients that cannot set headers
 	Upload     bool // form content types and bodies over the limit are allowed
+	Deliberate bool // a GET needs a header that a link or an image on a page cannot send; see auth.CheckDeliberate
 	LongBody   bool // a body that goes on for as long as the client likes
 	Refused    bool // whoever asks for whatever is told why it is not offered
 

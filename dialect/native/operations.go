@@ -13,6 +13,7 @@ type operation struct {
 	run          handler
 
 	public, upload, longBody, queryToken bool
+	deliberate                           bool // a GET that a page must not be able to cause
 
 	exact bool // an alias of the caller does not stand for the session id
 
@@ -92,8 +93,8 @@ func (d *Dialect) operations() []operation {
 				{"order", "string", "asc (oldest first) or desc."}, {"workstream", "string", "A line of work; the main line when absent."}}},
 		{method: "GET", path: session + "/search", run: d.searchEvents, name: "searchEvents", out: chat.SearchPage{}, code: 200,
 			says: "Looks for a text in what was said, newest first.", query: []param{{"q", "string", "What to look for."}, paramBefore, paramLimit}},
-		{method: "GET", path: session + "/export", run: d.exportSession, name: "exportSession", outType: "application/x-ndjson", code: 200,
-			says: "The whole log, one stored event per line."},
+		{method: "GET", path: session + "/export", run: d.exportSession, name: "exportSession", outType: "application/x-ndjson", code: 200, deliberate: true,
+			says: "The whole log, one stored event per line. Needs a token in a header, or the header `X-Parley-Request`."},
 		{method: "GET", path: session + "/artifacts", run: d.listFiles, name: "listArtifacts", out: filesBody{}, code: 200, says: "Lists the session's files.",
 			query: []param{{"prefix", "string", "Only paths that begin so."}, {"after", "string", "Only paths after this one."}, paramLimit}},
 		{method: "PUT", path: session + "/artifacts/{path...}", run: d.putFile, name: "putArtifact", inType: "application/octet-stream", out: chat.FileInfo{}, code: 201, upload: true,
@@ -110,12 +111,12 @@ func (d *Dialect) operations() []operation {
 			says: "WebSocket by which a worker claims turns of an agent name and answers them. Needs the scope agent."},
 		{method: "POST", path: base + "/import", run: d.importSession, name: "importSession", inType: "application/x-ndjson", out: chat.Session{}, code: 201, upload: true,
 			says: "Stores a log that was exported before, byte for byte, under its own id, which must be free. Needs the scope admin."},
-		{method: "GET", path: base + "/backup", run: d.backup, name: "backup", outType: "application/x-tar", code: 200,
-			says: "Streams a consistent copy of the whole store as a tar file. Needs the scope admin."},
-		{method: "GET", path: base + "/verify", run: d.verify, name: "verify", outType: "application/x-ndjson", code: 200,
-			says: "Walks the hash chain of every session and names what is damaged, one line of progress after the other. Needs the scope admin."},
-		{method: "GET", path: base + "/audit", run: d.listAudit, name: "listAudit", out: chat.AuditPage{}, code: 200,
-			says: "Lists the audit log: sign-ins and refused ones, credentials, grants, members, exports, imports, erasures, backups, reloads. Needs the scope admin; an administrator of one workspace sees its entries only.",
+		{method: "GET", path: base + "/backup", run: d.backup, name: "backup", outType: "application/x-tar", code: 200, deliberate: true,
+			says: "Streams a consistent copy of the whole store as a tar file. Needs the scope admin for all workspaces, and a token in a header or the header `X-Parley-Request`."},
+		{method: "GET", path: base + "/verify", run: d.verify, name: "verify", outType: "application/x-ndjson", code: 200, deliberate: true,
+			says: "Walks the hash chain of every session and names what is damaged, one line of progress after the other. Needs the scope admin for all workspaces, and a token in a header or the header `X-Parley-Request`."},
+		{method: "GET", path: base + "/audit", run: d.listAudit, name: "listAudit", out: chat.AuditPage{}, code: 200, deliberate: true,
+			says: "Lists the audit log: sign-ins and refused ones, credentials, grants, members, exports, imports, erasures, backups, reloads. Needs the scope admin; an administrator of one workspace sees its entries only. Needs a token in a header or the header `X-Parley-Request`.",
 			query: []param{{"after", "string", "Only entries behind this id."}, {"before", "string", "Only entries in front of this id."}, paramLimit,
 				{"order", "string", "asc (oldest first) or desc; desc when absent, asc with after."}, {"event", "string", "Only this event."}, {"session", "string", "Only entries about this session."}}},
 		{method: "GET", path: base + "/openapi.json", run: d.openAPI, name: "openAPI", outType: "application/json", code: 200, public: true, says: "This document."},

@@ -132,7 +132,7 @@ func (d *Dialect) Routes() []wire.Route {
 		routes = append(routes, wire.Route{
 			// What the server refuses by itself it tells in the native form.
 			Pattern: op.method + " " + op.path, Dialect: "native",
-			Upload: op.upload, LongBody: op.longBody, QueryToken: op.queryToken, Public: op.public,
+			Upload: op.upload, LongBody: op.longBody, QueryToken: op.queryToken, Public: op.public, Deliberate: op.deliberate,
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				var c chat.Caller
 				var err error

@@ -17,7 +17,7 @@ import (
 func (d *Dialect) Routes() []wire.Route {
 	return []wire.Route{
 		{Pattern: "POST /parley/v1/sessions/{id}/credentials", Dialect: via, Handler: d.handle(d.serveCredential)},
-		{Pattern: "GET /parley/v1/x1/audit", Dialect: via, Handler: d.handle(d.serveAudit)},
+		{Pattern: "GET /parley/v1/x1/audit", Dialect: via, Deliberate: true, Handler: d.handle(d.serveAudit)},
 	}
 }
 
