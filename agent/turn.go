@@ -54,7 +54,7 @@ func (r *Runner) turn(ctx context.Context, u *run) (*Turn, error) {
 	t := &Turn{
 		Agent: u.agent, Workstream: u.line.workstream, id: u.ref.Turn, session: u.ref.Session,
 		sessions: r.sessions, store: r.opt.Store, box: &u.box, memory: &memory{attempt: u.ref.Attempt},
-		caller: chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: u.agent}, Scopes: []chat.Scope{chat.ScopeAgent, chat.ScopeAdmin}},
+		caller: chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: u.agent}, Scopes: []chat.Scope{chat.ScopeAgent, chat.ScopeAdmin}, AllWorkspaces: true},
 	}
 	ctx = context.WithoutCancel(ctx)
 	var err error

@@ -82,7 +82,7 @@ type Scope string
 const (
 	ScopeUser  Scope = "user"  // create sessions, speak, answer, read one's own
 	ScopeAgent Scope = "agent" // append agent events and previews, claim turns
-	ScopeAdmin Scope = "admin" // every session, backup, verify, metrics
+	ScopeAdmin Scope = "admin" // every session of the workspace; with AllWorkspaces all sessions, backup, verify, metrics
 )
 
 // Caller is an actor with the rights of one request. Package auth makes it from a
@@ -114,6 +114,12 @@ const AnyAgent = "*"
 // Administers reports whether the caller has the scope admin for a workspace.
 func (c Caller) Administers(workspace string) bool {
 	return slices.Contains(c.Scopes, ScopeAdmin) && (c.AllWorkspaces || c.In() == workspace)
+}
+
+// AdministersAll reports whether the caller has the scope admin for every
+// workspace, and so for the server itself.
+func (c Caller) AdministersAll() bool {
+	return c.AllWorkspaces && slices.Contains(c.Scopes, ScopeAdmin)
 }
 
 // MayServe reports whether the caller may take the turns of an agent.

@@ -168,15 +168,15 @@ type FilePut struct {
 }
 
 // RoleIn returns what the caller may do in a session, "" for nothing. The server's
-// own sessions can only be looked at, and only by administrators.
+// own sessions can only be looked at, and only by administrators of all workspaces.
 func (c Caller) RoleIn(s *Session) Role {
 	switch system := s.ID.System(); {
 	case system && c.Actor != System:
-		if c.Has(ScopeAdmin) {
+		if c.AdministersAll() {
 			return Viewer
 		}
 		return ""
-	case c.Has(ScopeAdmin):
+	case c.Administers(s.Workspace):
 		return Owner
 	}
 	if c.In() != s.Workspace {

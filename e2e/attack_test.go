@@ -23,7 +23,11 @@ func guarded(t *testing.T, args ...string) *process {
 	file := filepath.Join(t.TempDir(), "tokens")
 	lines := []string{"# who may come in"}
 	for name, scopes := range map[string]string{"alice": "user", "bob": "user", "carol": "user", "robot": "agent", "root": "user,agent,admin"} {
-		lines = append(lines, tokenOf(name)+" "+scopes+" "+name)
+		line := tokenOf(name) + " " + scopes + " " + name
+		if name == "root" {
+			line += " *"
+		}
+		lines = append(lines, line)
 	}
 	lines = append(lines, tokenOf("far")+" user,agent far elsewhere")
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {

@@ -53,3 +53,16 @@ func TestProfilesArePeoples(t *testing.T) {
 		}
 	}
 }
+
+// What shows the whole server needs an administrator of all workspaces.
+func TestAdministratorsOfOneWorkspace(t *testing.T) {
+	for all, want := range map[bool]int{false: 403, true: 200} {
+		a := withTokens(t, func(o *auth.Options) { o.Tokens[1].AllWorkspaces = all })
+		s := newServer(t, Options{Auth: a, Pprof: true})
+		for _, path := range []string{"/metrics", "/debug/pprof/"} {
+			if got := do(t, s.Handler(), req("GET", "http://localhost"+path, "", "Authorization", "Bearer "+adminToken)); got.StatusCode != want {
+				t.Errorf("%s, all workspaces %v: %d, want %d", path, all, got.StatusCode, want)
+			}
+		}
+	}
+}

@@ -79,8 +79,8 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 
 func admin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := auth.From(r.Context()); !ok || !c.Has(chat.ScopeAdmin) {
-			WriteError(w, r, chat.Errorf(chat.Denied, "this needs the scope admin: use a token that has it"))
+		if c, ok := auth.From(r.Context()); !ok || !c.AdministersAll() {
+			WriteError(w, r, chat.Errorf(chat.Denied, "this needs the scope admin for all workspaces: use a token that has it"))
 			return
 		}
 		next.ServeHTTP(w, r)

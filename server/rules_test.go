@@ -29,7 +29,7 @@ func withTokens(t *testing.T, change func(*auth.Options)) *auth.Auth {
 	t.Helper()
 	o := auth.Options{Tokens: []auth.Token{
 		{Token: aliceToken, Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Scopes: []chat.Scope{chat.ScopeUser}},
-		{Token: adminToken, Actor: chat.Actor{Kind: chat.User, ID: "root"}, Scopes: []chat.Scope{chat.ScopeAdmin}},
+		{Token: adminToken, Actor: chat.Actor{Kind: chat.User, ID: "root"}, Scopes: []chat.Scope{chat.ScopeAdmin}, AllWorkspaces: true},
 	}}
 	if change != nil {
 		change(&o)

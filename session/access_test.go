@@ -27,7 +27,8 @@ func TestAccess(t *testing.T) {
 		"agent":           bot,
 		"other agent":     {Actor: chat.Actor{Kind: chat.Agent, ID: "else"}, Scopes: []chat.Scope{chat.ScopeAgent}},
 		"other workspace": {Actor: ann.Actor, Workspace: "elsewhere", Scopes: []chat.Scope{chat.ScopeUser, chat.ScopeAgent}},
-		"admin":           {Actor: chat.Actor{Kind: chat.User, ID: "root"}, Workspace: "elsewhere", Scopes: []chat.Scope{chat.ScopeAdmin}},
+		"admin":           {Actor: chat.Actor{Kind: chat.User, ID: "root"}, Workspace: "elsewhere", Scopes: []chat.Scope{chat.ScopeAdmin}, AllWorkspaces: true},
+		"other admin":     {Actor: chat.Actor{Kind: chat.User, ID: "root"}, Workspace: "elsewhere", Scopes: []chat.Scope{chat.ScopeAdmin}},
 	}
 	type env struct {
 		w   *world
@@ -111,17 +112,19 @@ func TestAccess(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			for i, name := range callers {
+			want := row.want[:]
+			want = append(want, want[6]) // an admin of another workspace has no more rights than anybody there
+			for i, name := range append(callers, "other admin") {
 				w := startWorld(t, Options{})
 				e := env{w: w, id: w.begin("s", chat.NewSession{Members: []chat.Member{
 					{Actor: user("vic").Actor, Role: chat.Viewer}, {Actor: bob.Actor, Role: chat.Answerer}}})}
 				e.ev = w.say(e.id, "hello")
 				e.ask = w.ask(e.id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
 				err := row.do(e, caller[name])
-				if got := chat.CodeOf(err); got != row.want[i] {
-					t.Errorf("%s: %q (%v), want %q", name, got, err, row.want[i])
+				if got := chat.CodeOf(err); got != want[i] {
+					t.Errorf("%s: %q (%v), want %q", name, got, err, want[i])
 				}
-				if row.want[i] == nf {
+				if want[i] == nf {
 					// What cannot be seen is as if it were not there.
 					ghost := e
 					ghost.id = "ghost"
@@ -164,7 +167,8 @@ func TestListShowsOnlyOnesOwn(t *testing.T) {
 // session of one's own, lists leave them out, and an admin may only look.
 func TestSystemSessions(t *testing.T) {
 	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
-	root := user("root", chat.ScopeAdmin)
+	local, root := user("root", chat.ScopeAdmin), user("root", chat.ScopeAdmin)
+	root.AllWorkspaces = true
 	mine, _, err := w.Create(ctx, user("ann"), chat.NewSession{ID: "sys-book"})
 	if err != nil || mine.ID.System() {
 		t.Fatalf("began %q: %v", mine.ID, err)
@@ -183,8 +187,13 @@ func TestSystemSessions(t *testing.T) {
 	w.wantCode(err, chat.Denied)
 	_, err = w.Erase(ctx, root, "sys-book")
 	w.wantCode(err, chat.Denied)
-	_, err = w.Get(ctx, user("eve"), "sys-book")
-	w.wantCode(err, chat.NotFound)
+	for _, c := range []chat.Caller{user("eve"), local} { // nor do admins of one workspace see them
+		_, err = w.Get(ctx, c, "sys-book")
+		w.wantCode(err, chat.NotFound)
+	}
+	if page, err := w.List(ctx, local, chat.Filter{System: true}); err != nil || slices.ContainsFunc(page.Sessions, func(s chat.Session) bool { return s.ID == "sys-book" }) {
+		t.Errorf("an admin of one workspace has a list of them: %+v, %v", page, err)
+	}
 	fork, err := w.Fork(ctx, user("ann"), mine.ID, chat.Fork{ID: "sys-grants"})
 	if err != nil || fork.ID.System() {
 		t.Errorf("forked to %q: %v", fork.ID, err)

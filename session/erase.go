@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -216,8 +217,9 @@ func (x *erasures) end() {
 }
 
 // Import stores a whole log that was exported before, byte for byte, under its
-// own id, which must be free. It needs the scope admin. A session that was a
-// child of another one is none afterwards, which its last event says.
+// own id, which must be free. It needs the scope admin for the workspace that the
+// log names. A session that was a child of another one is none afterwards, which
+// its last event says.
 func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) (chat.Session, error) {
 	if !c.Has(chat.ScopeAdmin) {
 		return chat.Session{}, chat.Errorf(chat.Denied, "importing needs the scope admin")
@@ -225,9 +227,12 @@ func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID,
 	if err := id.Validate(); err != nil {
 		return chat.Session{}, err
 	}
+	if id.System() && !c.AdministersAll() {
+		return chat.Session{}, chat.Errorf(chat.Denied, "the log is one of the server's own: importing it needs the scope admin for all workspaces")
+	}
 	r := s.room(id)
 	defer r.leave()
-	err := r.do(ctx, &request{alone: func(ctx context.Context, r *room) error { return s.log.Import(ctx, r.id, s.detached(ctx, r, facts)) }})
+	err := r.do(ctx, &request{alone: func(ctx context.Context, r *room) error { return s.log.Import(ctx, r.id, s.detached(ctx, r, administered(c, facts))) }})
 	if err != nil {
 		return chat.Session{}, err
 	}
@@ -239,4 +244,34 @@ func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID,
 		s.opt.Imported(sess)
 	}
 	return sess, err
+}
+
+// administered passes on a log whose workspace the caller administers.
+func administered(c chat.Caller, facts iter.Seq2[chat.Fact, error]) iter.Seq2[chat.Fact, error] {
+	return func(yield func(chat.Fact, error) bool) {
+		first := true
+		for f, err := range facts {
+			if first && err == nil {
+				err = importable(c, f)
+			}
+			first = false
+			if !yield(f, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// importable reports why the caller may not import a log that begins with f. What
+// is no beginning of a log is refused later, with better words.
+func importable(c chat.Caller, f chat.Fact) error {
+	e, err := f.Event()
+	if err != nil {
+		return err
+	}
+	begun, ok := e.Body.(chat.SessionStarted)
+	if workspace := cmp.Or(begun.Workspace, chat.DefaultWorkspace); ok && !c.Administers(workspace) {
+		return chat.Errorf(chat.Denied, "the log is of the workspace %q: importing it needs the scope admin there", workspace)
+	}
+	return nil
 }

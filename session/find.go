@@ -139,7 +139,8 @@ func (s *Sessions) ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Se
 // List returns sessions the caller may see, the most recently active first.
 func (s *Sessions) List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error) {
 	f.Workspace = c.In()
-	if !c.Has(chat.ScopeAdmin) {
+	f.System = f.System && c.AdministersAll()
+	if !c.Administers(f.Workspace) {
 		f.Actor = &c.Actor
 	}
 	page, err := s.log.List(ctx, f)

@@ -32,7 +32,7 @@ var tokens = []auth.Token{
 }
 
 func token(name string, kind chat.ActorKind, workspace string, scopes ...chat.Scope) auth.Token {
-	return auth.Token{Token: auth.Secret(dialecttest.TokenOf(name)), Actor: chat.Actor{Kind: kind, ID: name}, Workspace: workspace, Scopes: scopes}
+	return auth.Token{Token: auth.Secret(dialecttest.TokenOf(name)), Actor: chat.Actor{Kind: kind, ID: name}, Workspace: workspace, Scopes: scopes, AllWorkspaces: name == "root"}
 }
 
 // world is a whole server in the process: the real store, rules and agents.

@@ -125,18 +125,18 @@ func (d *Dialect) auditDraft(a *arrival) (chat.Draft, error) {
 }
 
 // Audit lists audit records. Those of one session can be seen by its owner; all of
-// them need the scope admin.
+// them need the scope admin for all workspaces.
 func (d *Dialect) Audit(ctx context.Context, c chat.Caller, q AuditQuery) (AuditPage, error) {
 	page := AuditPage{Records: []AuditRecord{}}
-	if !c.Has(chat.ScopeAdmin) {
+	if !c.AdministersAll() {
 		if q.Session == "" {
-			return page, chat.Errorf(chat.Denied, "the whole audit log needs the scope admin; name a session of yours")
+			return page, chat.Errorf(chat.Denied, "the whole audit log needs the scope admin for all workspaces; name a session of yours")
 		}
 		sess, err := d.opt.Sessions.Get(ctx, c, q.Session)
 		if err != nil {
 			return page, err
 		}
-		if !sess.RoleOf(c.Actor).Includes(chat.Owner) {
+		if !c.RoleIn(&sess).Includes(chat.Owner) {
 			return page, chat.Errorf(chat.Denied, "the audit log of a session is for its owner")
 		}
 		q.Session = sess.ID

@@ -257,8 +257,8 @@ func (d *Dialect) Login(ctx context.Context, user, password, token string) Acces
 		if secret != "" {
 			c, err = d.opt.Token(ctx, secret)
 		}
-		if secret == "" || err != nil || !c.Has(chat.ScopeAdmin) {
-			d.log.InfoContext(ctx, "a NATS client was refused: it needs a credential for a session, or the token of an administrator", "user", clip(user))
+		if secret == "" || err != nil || !c.AdministersAll() {
+			d.log.InfoContext(ctx, "a NATS client was refused: it needs a credential for a session, or the token of an administrator of all workspaces", "user", clip(user))
 			return Access{}
 		}
 	}

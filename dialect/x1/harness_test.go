@@ -35,7 +35,7 @@ const patience = 60 * time.Second
 func tokenOf(name string) string { return "token-of-" + name + "-0123456789abcdef" }
 
 func person(name string, scopes ...chat.Scope) auth.Token {
-	return auth.Token{Token: auth.Secret(tokenOf(name)), Actor: chat.Actor{Kind: chat.User, ID: name}, Scopes: scopes}
+	return auth.Token{Token: auth.Secret(tokenOf(name)), Actor: chat.Actor{Kind: chat.User, ID: name}, Scopes: scopes, AllWorkspaces: name == "root"}
 }
 
 // setup says what differs from an open server.

@@ -96,7 +96,7 @@ func (d *Dialect) attended(ctx context.Context, a *arrival) (*attended, error) {
 	if meta.AgentID != "" {
 		update.ServedBy = &meta.AgentID
 	}
-	if !sess.RoleOf(c.Actor).Includes(chat.Answerer) && !c.Has(chat.ScopeAdmin) {
+	if !sess.RoleOf(c.Actor).Includes(chat.Answerer) && !c.Administers(sess.Workspace) {
 		// It was let in as the session's agent, and that name goes.
 		members := append(slices.Clone(sess.Members), chat.Member{Actor: c.Actor, Role: chat.Answerer})
 		update.Members = &members

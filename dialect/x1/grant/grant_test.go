@@ -60,12 +60,12 @@ func (w *world) up() {
 	var desk *Desk
 	w.sessions = session.New(j, h, session.Options{DefaultAgent: "none", Committed: func(evs []chat.Event) { desk.Committed(evs) }})
 	who := auth.Options{Rate: -1}
-	for name, scopes := range map[string][]chat.Scope{"alice": {chat.ScopeUser}, "bob": {chat.ScopeUser}, "helper": {chat.ScopeAgent}, "root": {chat.ScopeAdmin}, "carol": {chat.ScopeUser}, "eve": {chat.ScopeUser}} {
+	for name, scopes := range map[string][]chat.Scope{"alice": {chat.ScopeUser}, "bob": {chat.ScopeUser}, "helper": {chat.ScopeAgent}, "root": {chat.ScopeAdmin}, "carol": {chat.ScopeUser}, "eve": {chat.ScopeUser}, "chief": {chat.ScopeUser, chat.ScopeAdmin}} {
 		token := auth.Token{Token: auth.Secret(tokenOf(name)), Actor: chat.Actor{Kind: chat.User, ID: name}, Scopes: scopes}
 		switch name {
 		case "helper":
 			token.Actor.Kind = chat.Agent
-		case "eve":
+		case "eve", "chief": // an administrator elsewhere
 			token.Workspace = "elsewhere"
 		}
 		who.Tokens = append(who.Tokens, token)

@@ -86,7 +86,7 @@ func (gs *Grants) Create(ctx context.Context, c chat.Caller, workspace string, g
 	}
 	g = Grant{User: g.User, Agent: g.Agent, Type: g.Type, Details: g.Details, Scope: g.Scope, Session: g.Session, Reason: g.Reason, Request: g.Request}
 	g.By = chat.Actor{Kind: c.Actor.Kind, ID: c.Actor.ID, Name: c.Actor.Name}
-	g.Wide = c.Has(chat.ScopeAdmin)
+	g.Wide = c.Administers(workspace)
 	if g.Request != "" {
 		return gs.decide(ctx, c, workspace, g)
 	}
@@ -161,13 +161,13 @@ func (gs *Grants) List(ctx context.Context, c chat.Caller, workspace string, q Q
 		}
 	}
 	b.mu.Unlock()
-	return slices.DeleteFunc(out, func(g Grant) bool { return !gs.sees(ctx, c, &g) }), nil
+	return slices.DeleteFunc(out, func(g Grant) bool { return !gs.sees(ctx, c, workspace, &g) }), nil
 }
 
 // sees reports whether a grant is any of the caller's business: it names sessions
 // and reasons.
-func (gs *Grants) sees(ctx context.Context, c chat.Caller, g *Grant) bool {
-	if c.Has(chat.ScopeAdmin) || g.By.Same(c.Actor) || g.User != "" && g.User == c.Actor.ID && c.Actor.Kind == chat.User {
+func (gs *Grants) sees(ctx context.Context, c chat.Caller, workspace string, g *Grant) bool {
+	if c.Administers(workspace) || g.By.Same(c.Actor) || g.User != "" && g.User == c.Actor.ID && c.Actor.Kind == chat.User {
 		return true
 	}
 	if g.Session == "" {
@@ -188,10 +188,10 @@ func (gs *Grants) Revoke(ctx context.Context, c chat.Caller, workspace, id strin
 	}
 	defer b.mu.Unlock()
 	g := b.has.byID[id]
-	if g == nil || !gs.sees(ctx, c, g) {
+	if g == nil || !gs.sees(ctx, c, workspace, g) {
 		return Grant{}, chat.Errorf(chat.NotFound, "there is no grant %q in this workspace", clip(id))
 	}
-	if c.Actor.Kind != chat.User || !c.Person() || !g.By.Same(c.Actor) && !c.Has(chat.ScopeAdmin) {
+	if c.Actor.Kind != chat.User || !c.Person() || !g.By.Same(c.Actor) && !c.Administers(workspace) {
 		return Grant{}, chat.Errorf(chat.Denied, "a grant is revoked by who gave it, or by an administrator")
 	}
 	if g.RevokedBy == nil {
@@ -294,7 +294,7 @@ func (a *Ask) in(s *chat.Session) error {
 
 // enters reports why the caller has no business in a workspace.
 func enters(c chat.Caller, workspace string) error {
-	if c.In() != workspace && !c.Has(chat.ScopeAdmin) {
+	if c.In() != workspace && !c.Administers(workspace) {
 		return chat.Errorf(chat.NotFound, "there is no workspace %q, or it is not yours", clip(workspace))
 	}
 	if err := chat.SessionID(workspace).Validate(); err != nil {

@@ -299,7 +299,7 @@ func (ss *Shares) ByLink(ctx context.Context, c chat.Caller, ok bool, workspace,
 	}
 	b.mu.Unlock()
 	switch {
-	case s == nil || !s.Public && (!ok || c.In() != workspace && !c.Has(chat.ScopeAdmin)):
+	case s == nil || !s.Public && (!ok || c.In() != workspace && !c.Administers(workspace)):
 		return Share{}, none
 	case s.RevokedBy != nil:
 		return Share{}, chat.Errorf(chat.Gone, "this share was revoked")

@@ -17,3 +17,14 @@ func TestLinksOfStrangersLeaveNothing(t *testing.T) {
 		t.Errorf("%d records are kept for workspaces that do not exist", n)
 	}
 }
+
+// The rights of an administrator end with its workspace.
+func TestAdministratorsOfAnotherWorkspace(t *testing.T) {
+	w := newWorld(t)
+	if code, v := w.call("chief", "GET", grantsPath, ""); code != 404 {
+		t.Errorf("it lists grants: %d %v", code, v)
+	}
+	if code, v := w.call("chief", "POST", grantsPath, `{"agent_id":"helper","grant_type":"tool_scope","details":{"scopes":["deploy"]},"scope":"persistent"}`); code != 404 {
+		t.Errorf("it grants: %d %v", code, v)
+	}
+}
