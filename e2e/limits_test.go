@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -159,5 +162,57 @@ func TestPagesCannotStartWork(t *testing.T) {
 			}
 		}
 		p.get(path)
+	}
+}
+
+// An owner has so many sessions; the refusal says so in the header, the body and
+// the metrics.
+func TestSessionsOfAnOwner(t *testing.T) {
+	p := guarded(t, "--max-sessions", "2")
+	p.must(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf("alice"), body: `{"id":"second"}`})
+	code, body, header := p.do(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf("alice"), body: `{"id":"third"}`})
+	if code != http.StatusTooManyRequests || header.Get("Retry-After") == "" || !strings.Contains(body, `"slow_down"`) {
+		t.Errorf("%d %s %v", code, body, header)
+	}
+	if got := p.must(call{path: "/metrics", token: tokenOf("root")}); !strings.Contains(got, `parley_refused_total{limit="sessions"} 1`) {
+		t.Error("the metrics do not say so")
+	}
+	p.must(call{method: "DELETE", path: "/parley/v1/sessions/second", token: tokenOf("alice")})
+	p.must(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf("alice"), body: `{"id":"third"}`})
+}
+
+// While less than twice the reserve is free, files are refused, and a writer has a
+// share of what is left; others go on.
+func TestDiskIsShared(t *testing.T) {
+	var disk syscall.Statfs_t
+	dir := t.TempDir()
+	if err := syscall.Statfs(dir, &disk); err != nil {
+		t.Fatal(err)
+	}
+	// Two thirds of what is free are the reserve, and of that there are many shares.
+	reserve := disk.Bavail * uint64(disk.Bsize) / 3 * 2
+	file := filepath.Join(dir, "tokens")
+	if err := os.WriteFile(file, []byte(tokenOf("alice")+" user alice\n"+tokenOf("bob")+" user bob\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, filepath.Join(dir, "data"), "--token-file", file, "--min-free", fmt.Sprint(reserve), "--disk-shares", fmt.Sprint(reserve>>20))
+	for _, who := range []string{"alice", "bob"} {
+		p.must(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf(who), body: `{"id":"of-` + who + `","agent":"none"}`})
+	}
+	say := func(who string) (int, string, http.Header) {
+		return p.do(call{method: "POST", path: "/parley/v1/sessions/of-" + who + "/events", token: tokenOf(who), body: `{"type":"user.message","payload":{"text":"` + strings.Repeat("x", 100_000) + `"}}`})
+	}
+	n := 0
+	for code := 0; code != http.StatusTooManyRequests && n < 20; n++ {
+		code, _, _ = say("alice")
+	}
+	if n > 12 {
+		t.Errorf("one writer stored %d messages of 100 kB with a share of 1 MiB", n)
+	}
+	if code, body, _ := say("bob"); code != http.StatusCreated {
+		t.Errorf("another writer: %d %s", code, body)
+	}
+	if code, body, _ := p.do(call{method: "PUT", path: "/parley/v1/sessions/of-bob/artifacts/f", token: tokenOf("bob"), body: "x"}); code != http.StatusServiceUnavailable {
+		t.Errorf("a file: %d %s", code, body)
 	}
 }

@@ -42,6 +42,7 @@ type Journal struct {
 	stuck      chan error             // takes the first such failure, for the start
 	reported   atomic.Int64           // when the last such failure was reported
 	low        atomic.Pointer[string] // why there is too little space, nil when there is enough
+	scarce     atomic.Int64           // the reserve of the disk while less than twice of it is free, else 0
 	unchecked  atomic.Int64           // bytes committed since the free space was looked at because of them
 	wedged     atomic.Bool            // Pebble was left with its locks held
 	opened     atomic.Bool            // Pebble has started

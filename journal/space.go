@@ -78,12 +78,20 @@ func (j *Journal) Room(bytes int64) error {
 	return j.writable()
 }
 
+// Scarce reports whether less than twice the reserve of the disk is free, and how
+// large the reserve is.
+func (j *Journal) Scarce() (reserve int64, scarce bool) {
+	reserve = j.scarce.Load()
+	return reserve, reserve > 0
+}
+
 // checkSpace closes or opens the door for writes.
 func (j *Journal) checkSpace() {
 	usage, err := j.opt.FS.GetDiskUsage(j.dir)
 	if err != nil {
 		// Not every file system can tell; then its own error will.
 		j.low.Store(nil)
+		j.scarce.Store(0)
 		return
 	}
 	var need uint64
@@ -92,6 +100,10 @@ func (j *Journal) checkSpace() {
 	}
 	if j.opt.MinFreePercent > 0 {
 		need = max(need, uint64(float64(usage.TotalBytes)*j.opt.MinFreePercent/100))
+	}
+	j.scarce.Store(0)
+	if usage.AvailBytes < 2*need {
+		j.scarce.Store(int64(need))
 	}
 	if usage.AvailBytes >= need {
 		if j.low.Swap(nil) != nil {

@@ -50,6 +50,9 @@ func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, d
 			return nil, at(i, len(drafts), err)
 		}
 	}
+	if err := s.spend(c, size(drafts)); err != nil {
+		return nil, err
+	}
 	r, err := s.enter(ctx, c, id)
 	if err != nil {
 		return nil, err

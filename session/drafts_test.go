@@ -112,10 +112,13 @@ func TestDeadlinesOfPrompts(t *testing.T) {
 // keeper keeps files in memory.
 type keeper map[string]string
 
-func (s keeper) put(_ context.Context, id chat.SessionID, path, mediaType string, body io.Reader) (int64, error) {
+func (s keeper) put(_ context.Context, id chat.SessionID, path, mediaType string, body io.Reader, commit func(int64) error) error {
 	b, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
 	s[fmt.Sprint(id, " ", mediaType)] = path + " " + string(b)
-	return int64(len(b)), err
+	return commit(int64(len(b)))
 }
 
 func TestLargeDataBecomesAFile(t *testing.T) {

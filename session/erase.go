@@ -73,6 +73,8 @@ func (s *Sessions) beginErase(ctx context.Context, c chat.Caller, id chat.Sessio
 		if e, err = s.log.BeginErase(ctx, r.id, files, bytes); err != nil {
 			return err
 		}
+		s.owners.add(&sess, -1)
+		r.setOpen(&sess, 0)
 		s.live.Drop(r.id, chat.Errorf(chat.Gone, "this session was erased"))
 		if s.opt.Erased != nil {
 			s.opt.Erased(r.id)
@@ -232,7 +234,9 @@ func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID,
 	}
 	r := s.room(id)
 	defer r.leave()
-	err := r.do(ctx, &request{alone: func(ctx context.Context, r *room) error { return s.log.Import(ctx, r.id, s.detached(ctx, r, administered(c, facts))) }})
+	err := r.do(ctx, &request{alone: func(ctx context.Context, r *room) error {
+		return s.log.Import(ctx, r.id, s.detached(ctx, r, administered(c, facts)))
+	}})
 	if err != nil {
 		return chat.Session{}, err
 	}

@@ -37,6 +37,9 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 	if err := change.Settle(); err != nil {
 		return chat.Session{}, err
 	}
+	if err := s.mayOwnMore(ctx, c); err != nil {
+		return chat.Session{}, err
+	}
 	if f.ID, err = s.nameFork(ctx, c, f.ID); err != nil {
 		return chat.Session{}, err
 	}
@@ -46,7 +49,11 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 	if err != nil {
 		return chat.Session{}, err
 	}
-	return s.log.Record(ctx, f.ID)
+	fork, err := s.log.Record(ctx, f.ID)
+	if err == nil {
+		s.owners.add(&fork, 1)
+	}
+	return fork, err
 }
 
 // nameFork returns the id that a fork gets. One that is taken by a session the

@@ -36,6 +36,13 @@ func (s *Sessions) PreviewLater(ctx context.Context, c chat.Caller, id chat.Sess
 			return nil, at(i, len(pieces), err)
 		}
 	}
+	text := 0
+	for i := range pieces {
+		text += pieceCost + len(pieces[i].Text)
+	}
+	if err := s.spend(c, text); err != nil {
+		return nil, err
+	}
 	r, err := s.enter(ctx, c, id)
 	if err != nil {
 		return nil, err
@@ -73,6 +80,7 @@ func (r *room) preview(ctx context.Context, batch []*request) {
 		entries[i] = chat.Entry{At: p.pieces[i].At, Piece: &p.pieces[i]}
 	}
 	r.home.live.Publish(r.id, entries)
+	r.setOpen(&r.state.Session, r.open.Load()+p.cost)
 	p.keep()
 }
 
@@ -82,6 +90,7 @@ type previewing struct {
 	have   map[chat.BlockID]*begun // blocks this batch touches
 	fresh  int                     // blocks this batch begins
 	pieces []chat.Preview
+	cost   int64 // of the pieces, in memory
 }
 
 // begun is what is known of an open block, this batch included.
@@ -110,7 +119,7 @@ func (p *previewing) take(req *request) error {
 	for i, piece := range req.pieces {
 		if err := p.one(req.caller, st, piece); err != nil {
 			// Nothing of the request is taken: begin again without it.
-			p.pieces, p.fresh = p.pieces[:taken], 0
+			p.pieces, p.fresh, p.cost = p.pieces[:taken], 0, 0
 			clear(p.have)
 			for j := range p.pieces {
 				p.grow(&p.pieces[j])
@@ -200,6 +209,9 @@ func (p *previewing) one(c chat.Caller, st *chat.State, piece chat.Preview) erro
 	if b.json+chat.JSONLen(piece.Text) > chat.MaxBlockJSON {
 		return chat.Errorf(chat.TooLarge, "a block has at most %d KiB as JSON: finish it with agent.text and go on in a new one", chat.MaxBlockJSON>>10)
 	}
+	if err := p.room.mayOpen(&st.Session, p.cost+pieceCost+int64(len(piece.Text))); err != nil {
+		return err
+	}
 	now := p.room.home.now()
 	if whole := now - now%1000; whole == chat.After(p.room.lastAt, whole) {
 		now = whole // a whole millisecond where there is room: dialects that count in them say it with every piece
@@ -233,6 +245,7 @@ func (p *previewing) grow(piece *chat.Preview) {
 		p.fresh++
 	}
 	b.len = piece.End
+	p.cost += pieceCost + int64(len(piece.Text))
 	b.json += chat.JSONLen(piece.Text)
 }
 

@@ -21,6 +21,7 @@ type room struct {
 
 	access  atomic.Uint64                // counts changes of who may see the session
 	session atomic.Pointer[chat.Session] // for access checks; nil when not known
+	open    atomic.Int64                 // bytes of text that is being written; counted in home
 
 	mu    sync.Mutex
 	queue []*request
@@ -206,6 +207,7 @@ func (r *room) load(ctx context.Context) error {
 		return err
 	}
 	r.state = st
+	r.recountOpen(&st.Session)
 	// Pieces of open blocks have positions too.
 	r.lastAt = max(r.lastAt, st.LastAt)
 	for _, b := range r.home.live.Blocks(r.id) {
@@ -317,6 +319,9 @@ func (r *room) show(d *decision) {
 		r.access.Add(1)
 	}
 	r.home.live.Publish(r.id, d.entries())
+	if r.open.Load() > 0 {
+		r.recountOpen(&d.state.Session) // a block may be finished
+	}
 	if f := r.home.opt.Committed; f != nil {
 		f(d.events)
 	}

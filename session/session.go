@@ -29,6 +29,7 @@ type journal interface {
 	Working(ctx context.Context) iter.Seq2[chat.SessionID, error]
 	All(ctx context.Context) iter.Seq2[chat.Session, error]
 	List(ctx context.Context, f chat.Filter) (chat.SessionPage, error)
+	Count(ctx context.Context, workspace string, member chat.Actor, owned bool, most int) (int, error)
 	Alias(ctx context.Context, workspace, actor, foreign string) (chat.SessionID, bool, error)
 	SetAlias(ctx context.Context, workspace, actor, foreign string, id chat.SessionID) (chat.SessionID, error)
 	ReplaceAlias(ctx context.Context, workspace, actor, foreign string, id chat.SessionID) error
@@ -80,6 +81,9 @@ type Options struct {
 	DefaultAgent string                                             // answers sessions that name none, until SetDefaultAgent; "" means demo
 	MaxQueue     int                                                // messages that may wait behind a turn; 0 means 100
 	MaxRooms     int                                                // sessions whose state is kept in memory; 0 means 20000
+	Quotas       Quotas                                             // of owners and workspaces
+	Scarce       func() (reserve int64, scarce bool)                // whether less than twice the disk's reserve is free; nil means never
+	Refused      func(quota string)                                 // told of what a quota refuses; must not block
 	Artifacts    artifacts                                          // nil means there are none
 	Store        StoreFunc                                          // keeps data that is too large for an event; nil means it stays there
 	Committed    func(evs []chat.Event)                             // told of every commit, in order per session; must not block
@@ -94,6 +98,7 @@ func (o *Options) defaults() {
 	if o.DefaultAgent == "" {
 		o.DefaultAgent = "demo"
 	}
+	o.Quotas.defaults()
 	if o.MaxQueue == 0 {
 		o.MaxQueue = 100
 	}
@@ -120,6 +125,9 @@ type Sessions struct {
 	agent  atomic.Pointer[string] // of sessions that name none
 
 	erasures erasures
+	openText openText
+	shares   shares
+	owners   owners
 }
 
 // shard keeps the rooms of some sessions.
@@ -189,6 +197,9 @@ func (sh *shard) forget(most int) {
 	}
 	for id, r := range sh.rooms {
 		if r.users.Load() == 0 {
+			if sess := r.session.Load(); sess != nil {
+				r.setOpen(sess, 0) // counted again when it is needed again
+			}
 			delete(sh.rooms, id)
 			if len(sh.rooms) < most {
 				return

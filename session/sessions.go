@@ -27,6 +27,9 @@ func (s *Sessions) Create(ctx context.Context, c chat.Caller, n chat.NewSession)
 	if err := s.complete(c, &n); err != nil {
 		return sess, false, err
 	}
+	if err := s.spend(c, 1024+len(n.Metadata)); err != nil {
+		return sess, false, err
+	}
 	wanted := n.ID
 	if wanted == "" {
 		n.ID = s.NewID()
@@ -109,6 +112,9 @@ func (s *Sessions) begin(ctx context.Context, c chat.Caller, n chat.NewSession, 
 	if err := r.do(ctx, &request{rules: cr, create: true}); err != nil {
 		return chat.Session{}, false, err
 	}
+	if cr.created {
+		s.owners.add(&cr.session, 1)
+	}
 	return cr.session, cr.created, nil
 }
 
@@ -125,6 +131,9 @@ type creating struct {
 
 func (cr *creating) lookUp(ctx context.Context, r *room) (err error) {
 	if r.state == nil {
+		if err := r.home.mayOwnMore(ctx, cr.caller); err != nil {
+			return err
+		}
 		cr.number, _, err = r.home.log.Number(ctx, r.id)
 	}
 	return err

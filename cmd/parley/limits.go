@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/session"
 )
 
 // newRefusals counts what limits refuse behind HTTP; the server counts there.
@@ -21,4 +22,23 @@ func (p *parley) allow(c chat.Caller, requests int) error {
 		p.refused.WithLabelValues("rate").Inc()
 	}
 	return err
+}
+
+// quotas are the limits of owners and workspaces.
+func (c *ServeCmd) quotas() session.Quotas {
+	return session.Quotas{Sessions: c.MaxSessions, OpenSession: c.MaxOpen, OpenOwner: c.MaxOpenOwn, OpenWorkspace: c.MaxOpenWork, Shares: c.DiskShares}
+}
+
+// roomForFiles is told how many bytes of files were written, and reports why no more
+// can be stored. Files may be large, so they end before events do: at twice the
+// reserve of the disk.
+func (p *parley) roomForFiles(bytes int64) error {
+	if err := p.journal.Room(bytes); err != nil {
+		return err
+	}
+	if reserve, scarce := p.journal.Scarce(); scarce {
+		p.refused.WithLabelValues(session.QuotaDisk).Inc()
+		return chat.Errorf(chat.Unavailable, "the disk of the server has less than %d MiB free, twice what it keeps in reserve: no files are taken until there is more", 2*reserve>>20)
+	}
+	return nil
 }

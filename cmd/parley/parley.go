@@ -91,7 +91,7 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 			err = errors.Join(err, opened.Close())
 		}
 	}()
-	if p.artifacts, err = artifact.Open(artifactDir(cfg.Data), artifact.Options{Max: cfg.MaxArtifact, Room: p.journal.Room}); err != nil {
+	if p.artifacts, err = artifact.Open(artifactDir(cfg.Data), artifact.Options{Max: cfg.MaxArtifact, Room: p.roomForFiles}); err != nil {
 		return nil, err
 	}
 	if err := dropCopies(cfg.Data); err != nil {
@@ -124,6 +124,7 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 	p.runner = agent.NewRunner(p.agents, runner)
 	live := &tap{Hub: p.hub}
 	p.sessions = session.New(p.journal, live, session.Options{
+		Quotas: cfg.quotas(), Scarce: p.journal.Scarce, Refused: func(quota string) { p.refused.WithLabelValues(quota).Inc() },
 		Artifacts: p.artifacts, Store: p.store, Committed: p.committed, Erased: p.erased, Forgotten: p.forgotten, Imported: p.imported, Logger: log,
 	})
 	if err := p.sessions.Recover(context.Background()); err != nil {

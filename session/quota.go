@@ -1,0 +1,161 @@
+package session
+
+import (
+	"sync"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Quotas bound what one owner or one workspace can take from the others. 0 means
+// the default of a field, below 0 no limit. Sessions and Shares do not apply to
+// administrators of the workspace.
+type Quotas struct {
+	Sessions      int   // that an actor owns in a workspace; 100 000
+	OpenSession   int64 // bytes of text that is being written in a session; 16 MiB
+	OpenOwner     int64 // in all sessions of an owner in a workspace; 256 MiB
+	OpenWorkspace int64 // in all sessions of a workspace; 1 GiB
+
+	// While less than twice the disk's reserve is free, an actor may write one part
+	// of the reserve in an hour. Shares is how many parts there are; 64.
+	Shares int64
+}
+
+func (q *Quotas) defaults() {
+	q.Sessions = orDefault(q.Sessions, 100_000)
+	q.OpenSession = orDefault(q.OpenSession, 16<<20)
+	q.OpenOwner = orDefault(q.OpenOwner, 256<<20)
+	q.OpenWorkspace = orDefault(q.OpenWorkspace, 1<<30)
+	q.Shares = orDefault(q.Shares, 64)
+}
+
+func orDefault[N int | int64](n, usual N) N {
+	if n == 0 {
+		return usual
+	}
+	return n
+}
+
+// The names of the quotas, as metrics have them.
+const (
+	QuotaSessions = "sessions"
+	QuotaOpenText = "open_text"
+	QuotaDisk     = "disk_share"
+)
+
+// overQuota refuses for the sake of a quota. The same request may succeed after so many
+// seconds.
+func (s *Sessions) overQuota(quota string, seconds int, format string, args ...any) error {
+	if s.opt.Refused != nil {
+		s.opt.Refused(quota)
+	}
+	return chat.Errorf(chat.SlowDown, format, args...).With("quota", quota).With("retry_after", seconds)
+}
+
+// openText counts the bytes of text that is being written, per workspace and per
+// owner in a workspace. It is kept in memory for as long as it is open.
+type openText struct {
+	mu    sync.Mutex
+	bytes map[string]int64
+}
+
+// pieceCost is what a piece takes in memory beside its text.
+const pieceCost = 16
+
+// costOf is what a block takes in memory.
+func costOf(b *chat.Block) int64 { return int64(len(b.Text) + pieceCost*len(b.Ends)) }
+
+func (o *openText) add(n int64, keys ...string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.bytes == nil {
+		o.bytes = map[string]int64{}
+	}
+	for _, k := range keys {
+		if o.bytes[k] += n; o.bytes[k] <= 0 {
+			delete(o.bytes, k)
+		}
+	}
+}
+
+func (o *openText) of(key string) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.bytes[key]
+}
+
+func ownerKey(s *chat.Session) string { return s.Workspace + "/" + s.Owner.Key() }
+
+// mayOpen reports why n more bytes of text cannot be open in the session.
+func (r *room) mayOpen(s *chat.Session, n int64) error {
+	const text = "%s has %d KiB of text that is being written, the most there can be: finish blocks first"
+	q, open := &r.home.opt.Quotas, &r.home.openText
+	switch {
+	case q.OpenSession > 0 && r.open.Load()+n > q.OpenSession:
+		return r.home.overQuota(QuotaOpenText, 1, text, "this session", q.OpenSession>>10)
+	case q.OpenOwner > 0 && open.of(ownerKey(s))+n > q.OpenOwner:
+		return r.home.overQuota(QuotaOpenText, 1, text, "the owner of this session", q.OpenOwner>>10)
+	case q.OpenWorkspace > 0 && open.of(s.Workspace)+n > q.OpenWorkspace:
+		return r.home.overQuota(QuotaOpenText, 1, text, "this workspace", q.OpenWorkspace>>10)
+	}
+	return nil
+}
+
+// setOpen notes how much text is open in the session.
+func (r *room) setOpen(s *chat.Session, n int64) {
+	if was := r.open.Swap(n); was != n {
+		r.home.openText.add(n-was, s.Workspace, ownerKey(s))
+	}
+}
+
+// recountOpen looks how much text is open.
+func (r *room) recountOpen(s *chat.Session) {
+	var n int64
+	for _, b := range r.home.live.Blocks(r.id) {
+		n += costOf(&b)
+	}
+	r.setOpen(s, n)
+}
+
+// shares counts what actors write while the disk is scarce.
+type shares struct {
+	mu    sync.Mutex
+	since time.Time
+	bytes map[string]int64
+}
+
+// shareWindow is how long a share of the disk is for.
+const shareWindow = time.Hour
+
+// spend counts n bytes that the caller is about to write, and reports why it may
+// not: while the disk is scarce, nobody can use up what is left for everybody.
+func (s *Sessions) spend(c chat.Caller, n int) error {
+	if s.opt.Scarce == nil || s.opt.Quotas.Shares <= 0 || c.Administers(c.In()) {
+		return nil
+	}
+	reserve, scarce := s.opt.Scarce()
+	if !scarce {
+		return nil
+	}
+	share := reserve / s.opt.Quotas.Shares
+	key, now := c.In()+"/"+c.Actor.Key(), s.opt.Now()
+	s.shares.mu.Lock()
+	defer s.shares.mu.Unlock()
+	if now.Sub(s.shares.since) >= shareWindow || s.shares.bytes == nil {
+		s.shares.since, s.shares.bytes = now, map[string]int64{}
+	}
+	if s.shares.bytes[key]+int64(n) > share {
+		return s.overQuota(QuotaDisk, 60, "the disk of the server is nearly full, and you have written your share of what is left, %d KiB an hour: erase sessions, or ask the operator for space", share>>10)
+	}
+	s.shares.bytes[key] += int64(n)
+	return nil
+}
+
+// size is about what drafts take in the log.
+func size(drafts []chat.Draft) int {
+	n := 0
+	for i := range drafts {
+		n += 384 + len(drafts[i].Payload)
+	}
+	return n
+}
