@@ -316,7 +316,19 @@ export class ParleyClient {
 
 const at = (id: string): string => `/sessions/${encodeURIComponent(id)}`;
 
-const file = (id: string, path: string): string => `${at(id)}/artifacts/${path.split("/").map(encodeURIComponent).join("/")}`;
+const file = (id: string, path: string): string => `${at(id)}/artifacts/${filePath(path)}`;
+
+/**
+ * The path of a file as part of an address. Browsers resolve . and .. there, however they are encoded: left in, the path could
+ * lead to any other address of the server.
+ */
+export function filePath(path: string): string {
+  return path
+    .split("/")
+    .filter((name) => name !== "." && name !== "..")
+    .map(encodeURIComponent)
+    .join("/");
+}
 
 /** A fresh idempotency key. */
 export function newClientID(): string {

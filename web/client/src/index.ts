@@ -1,4 +1,4 @@
-export { ParleyClient, newClientID } from "./client.js";
+export { ParleyClient, filePath, newClientID } from "./client.js";
 export type { CallOptions, ClientOptions, EventPage, EventQuery, SayOptions, SteerCommand, WatchOptions } from "./client.js";
 export { openSession, SessionStore } from "./store.js";
 export type { Older, PendingItem, ShownItem, StoreOptions, Topic } from "./store.js";

@@ -242,7 +242,7 @@ export class State {
     const prompt = lean<Prompt>(
       {
         request_id: body.request_id ?? "", sequence: e.sequence, turn_id: e.turn_id, workstream_id: e.workstream_id,
-        agent: e.actor.id, asked_at: e.timestamp, deadline: body.deadline, ...kind,
+        agent: e.actor?.id, asked_at: e.timestamp, deadline: body.deadline, ...kind,
       },
       "request_id",
     );

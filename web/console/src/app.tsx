@@ -1,5 +1,5 @@
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { localOutbox, ParleyClient, type AgentInfo, type Prompt } from "@parley-hq/client";
+import { filePath, localOutbox, ParleyClient, type AgentInfo, type Prompt } from "@parley-hq/client";
 import { Conversation, Icon, titleOf, type PanelName, type Starter } from "@parley-hq/react";
 import { traceURL, useAbout } from "./about.js";
 import { Keys } from "./keys.js";
@@ -138,7 +138,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
     go(undefined);
     refresh();
   }, [go, refresh]);
-  const pageURL = useCallback((session: string, path: string) => `/page/${encodeURIComponent(session)}/${path.split("/").map(encodeURIComponent).join("/")}`, []);
+  const pageURL = useCallback((session: string, path: string) => `/page/${encodeURIComponent(session)}/${filePath(path)}`, []);
   const drawer = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (!menu) return;

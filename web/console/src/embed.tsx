@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { createRoot } from "react-dom/client";
-import { localOutbox, ParleyClient, type AgentInfo, type ParleyError, type Prompt, type Status } from "@parley-hq/client";
+import { filePath, localOutbox, ParleyClient, type AgentInfo, type ParleyError, type Prompt, type Status } from "@parley-hq/client";
 import { Conversation, type ConversationHandle, type Mode } from "@parley-hq/react";
 import type { FromFrame, ToFrame } from "@parley-hq/react/frame";
 import "@parley-hq/react/styles.css";
@@ -64,7 +64,7 @@ function Embedded() {
   const onStatus = useCallback((status: Status) => tell({ parley: "status", status }), [tell]);
   const onPrompt = useCallback((open: Prompt[]) => tell({ parley: "prompt", open: open.length }), [tell]);
   const onError = useCallback((e: ParleyError) => tell({ parley: "error", code: e.code, message: e.message }), [tell]);
-  const pageURL = useCallback((s: string, path: string) => `/page/${encodeURIComponent(s)}/${path.split("/").map(encodeURIComponent).join("/")}`, []);
+  const pageURL = useCallback((s: string, path: string) => `/page/${encodeURIComponent(s)}/${filePath(path)}`, []);
 
   if (!locale) return null;
   if (stranger || signedIn === 0)

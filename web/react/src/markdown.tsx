@@ -195,16 +195,34 @@ export function Link({ href, children }: { href: string; children: ReactNode }) 
   );
 }
 
-/** An image that a text points to. Its address can carry data out, so one from elsewhere is fetched only when asked for, by the server. */
+/**
+ * Whether an address is that of a file of the session. A text may say any address, and drawing an image asks for it with the
+ * rights of the reader: the API must not be reached that way.
+ */
+export function ownFile(href: string, session: string): boolean {
+  try {
+    const base = "http://here.invalid";
+    const url = new URL(href, base); // as a browser reads it: dots are resolved
+    const folder = new URL(`/parley/v1/sessions/${encodeURIComponent(session)}/artifacts/`, base).pathname;
+    return href.startsWith("/") && url.origin === base && url.pathname.startsWith(folder) && url.pathname.length > folder.length && url.search === "";
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * An image that a text points to. One that is a file of the session is shown. Any other address can carry data out or reach
+ * the API, so one from elsewhere is fetched only when asked for, by the server, and one of this server not at all.
+ */
 function Picture({ href, alt }: { href: string; alt: string }) {
-  const { texts, loadImage, memory } = useShared();
+  const { texts, loadImage, memory, store } = useShared();
   const [broken, setBroken] = useState(false);
   const safe = safeHref(href);
   const key = `image ${safe ?? ""}`;
   const [loaded, setLoaded] = useState(() => memory.get(key) as string | undefined);
   const [asked, setAsked] = useState(false);
   const [fault, setFault] = useState<string>();
-  if (safe?.startsWith("/") && !broken) return <img className="pl-inlineimg" src={safe} alt={alt} loading="lazy" onError={() => setBroken(true)} />;
+  if (safe && ownFile(safe, store.id) && !broken) return <img className="pl-inlineimg" src={safe} alt={alt} loading="lazy" onError={() => setBroken(true)} />;
   if (loaded && !broken) return <img className="pl-inlineimg" src={loaded} alt={alt} onError={() => setBroken(true)} />;
   const load = () => {
     if (!loadImage || !safe || asked) return;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { decode, lex, safeHref } from "../src/markdown.js";
+import { decode, lex, ownFile, safeHref } from "../src/markdown.js";
 import { readChart } from "../src/chart.js";
 import { readTable } from "../src/table.js";
 import { clock, plain } from "../src/formats.js";
@@ -14,6 +14,17 @@ test("only links that lead somewhere harmless are links", () => {
     "javascript&#58;alert(1)", "&#106;avascript:alert(1)", "data:text/html,x", "vbscript:x", "file:///etc/passwd", "//evil.example", "/\\evil.example", "blob:x", "",
   ])
     expect(safeHref(bad)).toBeUndefined();
+});
+
+test("only files of the session are drawn as images at once", () => {
+  for (const good of ["/parley/v1/sessions/s-1/artifacts/a.png", "/parley/v1/sessions/s-1/artifacts/out/a%20b.png", "/parley/v1/sessions/s-1/artifacts/x/../a.png"])
+    expect(ownFile(good, "s-1")).toBe(true);
+  for (const bad of [
+    "/parley/v1/backup", "/parley/v1/verify", "/auth/session", "/parley/v1/sessions/s-1/export", "/parley/v1/sessions/s-1/artifacts/", "/parley/v1/sessions/s-2/artifacts/a.png",
+    "/parley/v1/sessions/s-1/artifacts/../../../backup", "/parley/v1/sessions/s-1/artifacts/%2e%2e/%2E%2e/export", "/parley/v1/sessions/s-1/artifacts/..\\..\\export",
+    "/parley/v1/sessions/s-1/artifacts/a.png?x=1", "//evil.example/parley/v1/sessions/s-1/artifacts/a.png", "https://evil.example/a.png", "#a", "",
+  ])
+    expect(ownFile(bad, "s-1")).toBe(false);
 });
 
 test("character references are read, and nothing else", () => {
