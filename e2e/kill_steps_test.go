@@ -324,7 +324,7 @@ func (u *underKill) restores(t *testing.T) {
 // anything is written.
 func TestRestoreIsBounded(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "sparse.tar")
+	file := filepath.Join(dir, "small.tar")
 	data := filepath.Join(dir, "data")
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -369,7 +369,7 @@ func TestRestoreIsBounded(t *testing.T) {
 	if h, err := tar.NewReader(f).Next(); err != nil || h.Size != 3000000001 {
 		t.Fatalf("the file is not what the test is about: %+v %v", h, err)
 	}
-	refused(t, 1, []string{"sparse"}, "restore", file, "--data", data)
+	refused(t, 1, []string{"is a sparse file"}, "restore", file, "--data", data)
 	for _, path := range []string{data, data + ".part"} {
 		if _, err := os.Stat(path); err == nil {
 			t.Errorf("%s is left", path)
