@@ -37,7 +37,7 @@ func (s *slowLog) Ending(chat.TurnID) (func(context.Context) error, error) {
 func TestDoneIsAnsweredWhenTheEndIsStored(t *testing.T) {
 	seat := &slowLog{finished: make(chan chat.TurnID, 2), stored: make(chan struct{})}
 	w := newWorld(t, func(o *Options) { o.Workers = seat })
-	conn := w.dial("root", "/parley/v1/agents/clerk/work")
+	conn := w.dial("clerk", "/parley/v1/agents/clerk/work")
 	defer conn.CloseNow()
 	send := func(frame string) {
 		t.Helper()
