@@ -227,7 +227,7 @@ func (w *writer) append(ctx context.Context, id chat.SessionID, drafts []chat.Dr
 // prune erases the months whose retention has passed.
 func (w *writer) prune(ctx context.Context) {
 	keep := w.log.opt.Retention
-	if keep <= 0 {
+	if keep <= 0 || ctx.Err() != nil {
 		return
 	}
 	now := w.log.opt.Now()
@@ -236,7 +236,8 @@ func (w *writer) prune(ctx context.Context) {
 		if _, err := w.sessions.Get(ctx, caller(), id); err != nil {
 			continue // there is none, or it was erased before
 		}
-		if _, err := w.sessions.Erase(ctx, caller(), id); err != nil {
+		_, err := w.sessions.Erase(ctx, caller(), id)
+		if _, now := w.sessions.Get(ctx, caller(), id); chat.CodeOf(now) != chat.Gone { // else it is recorded and carried out
 			w.logger.Warn("an old month of the audit log could not be erased; it is tried again later", "session", id, "err", err)
 			continue
 		}
