@@ -26,19 +26,12 @@ func TestAgentsConsentInNoDialect(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := serve(t, t.TempDir(), "--token-file", file, "--nats", freePort(t))
-	p.must(call{method: "POST", path: "/parley/v1/sessions", token: person, body: `{"id":"hall","agent":"demo"}`})
-	const session = "/parley/v1/sessions/hall"
-	post := func(path, body string, header ...string) string {
+	id, session := "", "" // one per kind of prompt
+	post := func(path, body string) {
 		t.Helper()
-		c := call{method: "POST", path: path, token: agent, body: body, header: map[string]string{}}
-		for i := 0; i < len(header); i += 2 {
-			c.header[header[i]] = header[i+1]
-		}
-		code, got, _ := p.do(c)
-		if code < 400 && !strings.Contains(got, "only a person") {
+		if code, got, _ := p.do(call{method: "POST", path: path, token: agent, body: body}); code < 400 {
 			t.Errorf("POST %s %s: %d %s", path, body, code, got)
 		}
-		return got
 	}
 	socket := func(frame string) {
 		t.Helper()
@@ -58,7 +51,7 @@ func TestAgentsConsentInNoDialect(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		m, err := conn.Request(x1.Subject("hall", kind), []byte(`{"session_id":"hall","type":"`+typ+`","client_id":"`+typ+`","turn_id":"","payload":`+payload+`}`), 30*time.Second)
+		m, err := conn.Request(x1.Subject(chat.SessionID(id), kind), []byte(`{"session_id":"`+id+`","type":"`+typ+`","client_id":"`+typ+`","turn_id":"","payload":`+payload+`}`), 30*time.Second)
 		var r x1.Reply
 		if err == nil {
 			err = json.Unmarshal(m.Data, &r)
@@ -72,10 +65,13 @@ func TestAgentsConsentInNoDialect(t *testing.T) {
 			`"decisions":[{"call_id":"CALL","approve":true,"remember":"session"}]`, ""},
 		{`/permission spawn`, "agent.permission_request", "continue", "user.permission_response", `"granted":["spawn"],"duration":"always"`, ""},
 	} {
+		id = "hall-" + kind.prompt
+		session = "/parley/v1/sessions/" + id
+		p.must(call{method: "POST", path: "/parley/v1/sessions", token: person, body: `{"id":"` + id + `","agent":"demo"}`})
 		p.must(call{method: "POST", path: session + "/events", token: person, body: `{"type":"user.message","payload":{"text":` + quoted(kind.ask) + `}}`})
 		var asked chat.Event
 		wait(t, "it asks", func() bool {
-			for _, e := range events(t, p, person, "hall") {
+			for _, e := range events(t, p, person, id) {
 				if e.Type == kind.prompt {
 					asked = e
 				}
@@ -91,22 +87,23 @@ func TestAgentsConsentInNoDialect(t *testing.T) {
 
 		post(session+"/prompts/"+request+"/answer", `{`+answer+`}`)
 		post(session+"/events", `{"type":"`+kind.response+`","payload":`+response+`}`)
-		socket(`{"op":"answer","id":1,"session_id":"hall","request_id":` + quoted(request) + `,` + answer + `}`)
-		socket(`{"op":"append","id":1,"session_id":"hall","events":[{"type":"` + kind.response + `","payload":` + response + `}]}`)
-		post("/api/v1/agents/hall/signal/UserInput", `{"message":"allow_once","metadata":{"request_input_response":{"request_id":`+quoted(request)+`}}}`)
-		post("/api/v1/agents/hall/signal/UserInput", `{"message":"allow_once","metadata":{"tool_approval_response":{"decision":"allow_once","approval_key":`+quoted(request)+`}}}`)
+		socket(`{"op":"answer","id":1,"session_id":"` + id + `","request_id":` + quoted(request) + `,` + answer + `}`)
+		socket(`{"op":"append","id":1,"session_id":"` + id + `","events":[{"type":"` + kind.response + `","payload":` + response + `}]}`)
+		post("/api/v1/agents/"+id+"/signal/UserInput", `{"message":"allow_once","metadata":{"request_input_response":{"request_id":`+quoted(request)+`}}}`)
+		post("/api/v1/agents/"+id+"/signal/UserInput", `{"message":"allow_once","metadata":{"tool_approval_response":{"decision":"allow_once","approval_key":`+quoted(request)+`}}}`)
 		letta := `{"role":"user","content":"yes"}`
 		if callID != "" {
 			letta = `{"type":"approval","approvals":[{"type":"approval","tool_call_id":` + quoted(callID) + `,"approve":true}]}`
 		}
-		post("/v1/conversations/hall/messages", `{"messages":[`+letta+`],"streaming":false}`)
-		post("/v1/chat/completions", `{"messages":[{"role":"user","content":"`+kind.word+`"}]}`, "Conversation-Id", "hall")
-		post("/api/workspaces/default/grants", `{"session_id":"hall","scope":"session","request_id":`+quoted(request)+`}`)
-		post("/api/workspaces/default/grants", `{"session_id":"hall","scope":"session","agent_id":"demo","grant_type":"spawn","details":{"agent":"*"}}`)
+		post("/v1/conversations/"+id+"/messages", `{"messages":[`+letta+`],"streaming":false}`)
+		post("/api/workspaces/default/grants", `{"session_id":"`+id+`","scope":"session","request_id":`+quoted(request)+`}`)
+		post("/api/workspaces/default/grants", `{"session_id":"`+id+`","scope":"session","agent_id":"demo","grant_type":"spawn","details":{"agent":"*"}}`)
 		published(x1.Participant, x1.Input, "user.input_response", `{"request_id":`+quoted(request)+`,"text":"yes"}`)
 		published(x1.Participant, x1.Input, kind.response, response)
+		// To NeMo an id of somebody else's session is free: the last way, because the id may mean another session afterwards.
+		p.do(call{method: "POST", path: "/v1/chat/completions", token: agent, body: `{"messages":[{"role":"user","content":"` + kind.word + `"}]}`, header: map[string]string{"Conversation-Id": id}})
 
-		for _, e := range events(t, p, person, "hall") {
+		for _, e := range events(t, p, person, id) {
 			if chat.AnswerOf(e.Body) == request {
 				t.Fatalf("%s was answered: %+v", kind.prompt, e)
 			}
@@ -117,7 +114,7 @@ func TestAgentsConsentInNoDialect(t *testing.T) {
 		})
 	}
 	// What the person granted is there; the agent alone has got nothing.
-	if code, got, _ := p.do(call{path: "/api/workspaces/default/grants?session=hall&all=true", token: person}); code != http.StatusOK || strings.Count(got, `"grant_type"`) != 1 || !strings.Contains(got, `"id":"alice"`) {
+	if code, got, _ := p.do(call{path: "/api/workspaces/default/grants?session=" + id + "&all=true", token: person}); code != http.StatusOK || strings.Count(got, `"grant_type"`) != 1 || !strings.Contains(got, `"id":"alice"`) {
 		t.Error(code, got)
 	}
 	// A session of its own does not approve in place of people.
