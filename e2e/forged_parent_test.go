@@ -16,7 +16,7 @@ func TestForgedParent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file, data := filepath.Join(t.TempDir(), "tokens"), t.TempDir()
-			lines := []string{tokenOf("alice") + " user alice", tokenOf("bob") + " user bob", tokenOf("far") + " user far elsewhere", tokenOf("root") + " user,agent,admin root"}
+			lines := []string{tokenOf("alice") + " user alice", tokenOf("bob") + " user bob", tokenOf("far") + " user far elsewhere", tokenOf("root") + " user,agent,admin root *"}
 			if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 				t.Fatal(err)
 			}
