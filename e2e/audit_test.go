@@ -46,7 +46,7 @@ func TestAuditLog(t *testing.T) {
 	if code, _ := as(ann, "GET", "/parley/v1/backup", ""); code != 403 {
 		t.Errorf("a user's backup: %d", code)
 	}
-	must(root, "GET", "/parley/v1/backup", "")
+	must(boss, "GET", "/parley/v1/backup", "")
 	must(ann, "POST", "/api/workspaces/default/grants", `{"grant_type":"spawn","agent_id":"demo","scope":"persistent","reason":"because of the secret"}`)
 	must(ann, "DELETE", sessions+"/s1", "")
 	must(tea, "POST", sessions, `{"id":"t1","agent":"none"}`)
@@ -90,7 +90,7 @@ func TestAuditLog(t *testing.T) {
 		}
 	}
 	want := []string{
-		"members_changed ann s1 done", "session_exported ann s1 done", "backup ann  denied", "backup root  done",
+		"members_changed ann s1 done", "session_exported ann s1 done", "backup ann  denied", "backup admin  done",
 		"grant_created ann  done", "session_erased ann s1 done", "session_erased ann " + agent.ID + " done",
 	}
 	raw := until(root, want...)

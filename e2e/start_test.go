@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/parley-hq/parley/journal"
 )
 
 // refused runs a command line that must not start a server.
@@ -140,13 +142,14 @@ func TestNewerStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer db.Close()
 		v, closer, err := db.Get([]byte("f"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		old = bytes.Clone(v)
-		if err := errors.Join(closer.Close(), db.Set([]byte("f"), []byte{version}, pebble.Sync)); err != nil {
+		err = errors.Join(closer.Close(), db.Set([]byte("f"), []byte{version}, pebble.Sync), db.Close())
+		// The store was changed behind the journal's back: its inventory has to follow.
+		if err = errors.Join(err, journal.Accept(filepath.Join(data, "store"), journal.Options{})); err != nil {
 			t.Fatal(err)
 		}
 		return old
