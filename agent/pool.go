@@ -32,6 +32,7 @@ type Pool struct {
 
 	mu    sync.Mutex
 	crews map[team]*crew
+	open  func() map[chat.TurnID]bool // the turns that have not ended in the log; nil until they are known
 }
 
 // team is an agent name in a workspace: what is said in one workspace is not for
@@ -51,7 +52,8 @@ type member struct {
 	worker chat.Worker
 	slots  int
 	held   int
-	claims []chat.TurnID // turns it had under an earlier connection
+	claims []chat.TurnID // turns it had under an earlier connection and that have not ended, as far as is known
+	ended  []turnEnd     // the last turns whose end it reported or was told
 }
 
 // job is a turn on its way to or with a worker.
@@ -126,6 +128,7 @@ func (c *crew) share() {
 func (j *job) give(m *member) {
 	j.holder, j.orphan = m, false
 	m.held++
+	m.claims = slices.DeleteFunc(m.claims, func(turn chat.TurnID) bool { return turn == j.turn.id })
 	t := j.turn
 	m.worker.Give(chat.Assignment{
 		TurnRef: t.Ref(), Agent: t.Agent, Workstream: t.Workstream, Trigger: t.Trigger, Events: t.Past(), Open: t.Open(),

@@ -21,6 +21,7 @@ type hand struct {
 	given []chat.Assignment
 	told  []chat.Event
 	stops []chat.TurnID
+	ended []chat.TurnID
 	moved chan struct{}
 	seat  chat.Seat
 }
@@ -36,6 +37,7 @@ func (h *hand) note(f func()) {
 func (h *hand) Give(a chat.Assignment)           { h.note(func() { h.given = append(h.given, a) }) }
 func (h *hand) Tell(_ chat.TurnID, e chat.Event) { h.note(func() { h.told = append(h.told, e) }) }
 func (h *hand) Stop(turn chat.TurnID)            { h.note(func() { h.stops = append(h.stops, turn) }) }
+func (h *hand) Ended(turn chat.TurnID)           { h.note(func() { h.ended = append(h.ended, turn) }) }
 
 // await waits for something to arrive at the worker.
 func (h *hand) await(t *testing.T, what string, ok func() bool) {
@@ -498,7 +500,7 @@ func TestEndingWaitsForTheLog(t *testing.T) {
 	if _, ok := last.Body.(chat.TurnCompleted); err != nil || !ok {
 		t.Fatalf("the log ends with %s, %v", last.Type, err)
 	}
-	if _, err := h.seat.Ending(a.Turn); chat.CodeOf(err) != chat.Conflict {
+	if _, err := p.join(1).seat.Ending(a.Turn); chat.CodeOf(err) != chat.Conflict {
 		t.Fatal(err)
 	}
 }

@@ -42,10 +42,13 @@ const retakeAfter = 2 * time.Second
 // retake takes up turns that had to wait, for as long as it takes, and those of
 // imported sessions.
 func (r *Runner) retake(ctx context.Context, ids []chat.SessionID) {
-	for {
+	for known := false; ; {
 		var later <-chan time.Time
 		if len(ids) > 0 {
 			later = time.After(retakeAfter)
+		} else if !known {
+			known = true
+			r.agents.workers.recovered(r.open)
 		}
 		select {
 		case <-later:

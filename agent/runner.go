@@ -176,6 +176,17 @@ func (r *Runner) begin(u *run) {
 	r.starts = append(r.starts, u)
 }
 
+// open returns the turns that have not ended in the log.
+func (r *Runner) open() map[chat.TurnID]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make(map[chat.TurnID]bool, len(r.runs))
+	for _, u := range r.runs {
+		all[u.ref.Turn] = true
+	}
+	return all
+}
+
 // Running counts the turns under way by agent.
 func (r *Runner) Running() map[string]int {
 	r.mu.Lock()
@@ -199,7 +210,12 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("find interrupted turns: %w", err)
 	}
-	r.serve(func(u *run) { wg.Go(func() { r.answer(turns, u) }) })
+	r.serve(func(u *run) {
+		wg.Go(func() {
+			r.answer(turns, u)
+			r.agents.workers.settle(u.ref.Turn)
+		})
+	})
 	wg.Go(func() { r.retake(ctx, waiting) })
 	<-ctx.Done()
 	r.serve(nil)

@@ -31,6 +31,7 @@ func (p *Pool) Join(workspace, name string, w chat.Worker, slots int, holding []
 		}
 	}
 	c.share()
+	p.release(m)
 	return m
 }
 
@@ -72,10 +73,13 @@ func (m *member) Ending(turn chat.TurnID) (func(context.Context) error, error) {
 	m.pool.mu.Lock()
 	defer m.pool.mu.Unlock()
 	j, err := m.job(turn)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		return j.turn.box.ending, nil
 	}
-	return j.turn.box.ending, nil
+	if e := m.over(turn); e != nil {
+		return e.wait, nil
+	}
+	return nil, err
 }
 
 // Finish ends a turn that a member has; cause is nil when it is done.
@@ -84,11 +88,17 @@ func (m *member) Finish(turn chat.TurnID, cause error) error {
 	defer m.pool.mu.Unlock()
 	j, err := m.job(turn)
 	if err != nil {
+		if m.over(turn) != nil {
+			return nil // a repeated report
+		}
 		return err
 	}
 	select {
 	case j.done <- cause:
 	default: // it was finished before
+	}
+	if m.over(turn) == nil {
+		m.remember(turnEnd{turn, j.turn.box.ending})
 	}
 	return nil
 }

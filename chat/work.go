@@ -22,6 +22,7 @@ type Worker interface {
 	Give(a Assignment)
 	Tell(turn TurnID, e Event) // an answer, a closed prompt, a message that came in, or news of workstreams
 	Stop(turn TurnID)
+	Ended(turn TurnID) // a turn that the worker named when it connected has ended in the log
 }
 
 // Seat is a worker's place among those of its agent name.
@@ -29,7 +30,7 @@ type Seat interface {
 	// Holds returns a turn that the worker has, as it is now.
 	Holds(turn TurnID) (TurnRef, error)
 	// Ending returns a function that waits until the end of a turn that the worker has is in the log. It is to be
-	// called before Finish: afterwards the turn is not the worker's any more.
+	// called before Finish. A worker that reports the end of a turn again gets the same answer.
 	Ending(turn TurnID) (wait func(ctx context.Context) error, err error)
 	// Finish ends a turn that the worker has; cause is nil when it is done. It does not wait for the log.
 	Finish(turn TurnID, cause error) error

@@ -226,6 +226,8 @@ func (w *worker) take(ctx, turns context.Context, f workFrame) error {
 		if t := w.turn(f.TurnID); t != nil {
 			t.end(ErrStopped)
 		}
+	case "ended":
+		w.release(f.TurnID)
 	case "ok":
 		w.settle(f.ID, reply{events: f.Events, workstreams: f.Workstreams})
 	case "error":
@@ -320,10 +322,21 @@ func (w *worker) finish(ctx context.Context, t *WorkTurn, err error) {
 	last, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWord, cancel) })()
-	if _, err := w.call(last, t, func() workFrame { return f }); err != nil && !errors.Is(cause, ErrStopped) {
+	if _, err := w.call(last, t, func() workFrame { return f }); err != nil && !errors.Is(err, ErrTurnLost) && !errors.Is(cause, ErrStopped) {
 		w.c.opt.Logger.Warn("the end of a turn could not be told", "agent", w.name, "turn", t.ID, "err", err)
 	}
 	w.forget(t)
+}
+
+// release gives up a turn that has ended on the server: its verbs, and a report of its end, wait no longer.
+func (w *worker) release(id chat.TurnID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.turns[id]; t != nil {
+		t.ended = true
+		t.end(ErrTurnLost)
+		w.notify()
+	}
 }
 
 // lastWord is how long the end of a turn may take to be told when there is no

@@ -11,8 +11,11 @@ import (
 func (w *worker) place(ctx context.Context, t *WorkTurn) (*websocket.Conn, error) {
 	for {
 		w.mu.Lock()
-		conn, placed, changed := w.conn, t.placed, w.changed
+		conn, placed, ended, changed := w.conn, t.placed, t.ended, w.changed
 		w.mu.Unlock()
+		if ended {
+			return nil, ErrTurnLost
+		}
 		if conn != nil && placed {
 			return conn, nil
 		}

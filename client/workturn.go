@@ -38,6 +38,7 @@ type WorkTurn struct {
 	end    context.CancelCauseFunc
 	placed bool        // the server knows on this connection that it is ours; guarded by worker.mu
 	lost   *time.Timer // runs while not placed; guarded by worker.mu
+	ended  bool        // the server says that it has ended; guarded by worker.mu
 	steps  int
 	part   string // in front of the steps within a call
 

@@ -165,6 +165,9 @@ func (w *work) Tell(turn chat.TurnID, e chat.Event) {
 // Stop tells the worker to end a turn.
 func (w *work) Stop(turn chat.TurnID) { w.push(serverFrame{Op: "stop", TurnID: turn}) }
 
+// Ended tells the worker that a turn it named in ready has ended.
+func (w *work) Ended(turn chat.TurnID) { w.push(serverFrame{Op: "ended", TurnID: turn}) }
+
 // Bounds of a worker's connection. A worker that does not read what it is told
 // is cut off when the queue is full; it comes back and is told anew.
 const (

@@ -1,0 +1,92 @@
+package agent_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// A worker that repeats the report of a turn's end gets the same answer.
+func TestARepeatedReportIsAcknowledged(t *testing.T) {
+	p := pooled(t, time.Minute)
+	h := p.join(1)
+	p.say("hi")
+	turn := h.awaitTurn(t).Turn
+	for range 2 {
+		wait, err := h.seat.Ending(turn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.seat.Finish(turn, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.awaitEnd(chat.Done)
+}
+
+// A worker whose connection or server ended between the stored end of a turn and
+// the answer to its report is told when it comes back, and may repeat the report.
+func TestAWorkerIsToldOfTurnsThatHaveEnded(t *testing.T) {
+	for name, interrupt := range map[string]func(p *plant, h *hand){
+		"connection": func(_ *plant, h *hand) { h.seat.Leave() },
+		"server":     func(p *plant, _ *hand) { p.kill(); p.restart(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pooled(t, time.Minute)
+			h := p.join(1)
+			p.say("hi")
+			turn := h.awaitTurn(t).Turn
+			if err := h.seat.Finish(turn, nil); err != nil {
+				t.Fatal(err)
+			}
+			p.awaitEnd(chat.Done)
+			interrupt(p, h)
+
+			back := p.join(1, turn)
+			back.await(t, "the word that its turn has ended", func() bool { return slices.Contains(back.ended, turn) })
+			wait, err := back.seat.Ending(turn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := back.seat.Finish(turn, nil); err != nil {
+				t.Fatal(err)
+			}
+			p.say("again") // the slot is free
+			back.await(t, "the next turn", func() bool { return len(back.given) == 1 })
+			if err := p.join(1).seat.Finish(turn, nil); chat.CodeOf(err) != chat.Conflict {
+				t.Fatalf("a worker that did not have the turn: %v", err)
+			}
+		})
+	}
+}
+
+// A turn that goes on is not reported as ended, whatever connection has it.
+func TestATurnThatGoesOnHasNotEnded(t *testing.T) {
+	p := pooled(t, time.Minute)
+	h := p.join(1)
+	p.say("hi")
+	turn := h.awaitTurn(t).Turn
+	back := p.join(1, turn) // the broken connection is not given up yet
+	if _, err := back.seat.Ending(turn); chat.CodeOf(err) != chat.Conflict {
+		t.Fatal(err)
+	}
+	h.seat.Leave()
+	back.awaitTurn(t)
+	if err := back.seat.Finish(turn, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitEnd(chat.Done)
+	back.mu.Lock()
+	defer back.mu.Unlock()
+	if len(back.ended) > 0 {
+		t.Fatalf("told that %v has ended, which it had and ended itself", back.ended)
+	}
+}
