@@ -295,10 +295,16 @@ func bye(data []byte) error {
 	if in.Error != nil && in.Error.Code != "" {
 		e = in.Error.err()
 	}
-	if in.Retry && !passing(e) {
+	return farewell(e, in.Retry)
+}
+
+// farewell returns the error of a connection that the server ended, with a code
+// that says whether to come back.
+func farewell(e *chat.Error, retry bool) error {
+	if retry && !passing(e) {
 		return chat.Errorf(chat.Unavailable, "%s", e.Msg)
 	}
-	if !in.Retry && (passing(e) || e.Code == chat.Internal) {
+	if !retry && (passing(e) || e.Code == chat.Internal) {
 		return chat.Errorf(chat.Gone, "%s", e.Msg)
 	}
 	return e

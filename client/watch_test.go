@@ -135,6 +135,9 @@ func TestWatchEndsWhenComingBackIsOfNoUse(t *testing.T) {
 		"erased while watching": {func(n *atomic.Int32) http.HandlerFunc {
 			return streams(n, hello+"event: bye\ndata: {\"error\":{\"code\":\"gone\",\"message\":\"erased\"},\"retry\":false}\n\n")
 		}, chat.Gone, 1},
+		"the credential has ended": {func(n *atomic.Int32) http.HandlerFunc {
+			return streams(n, hello+"event: bye\ndata: {\"error\":{\"code\":\"unauthenticated\",\"message\":\"expired\"},\"retry\":false}\n\n")
+		}, chat.Unauthenticated, 1},
 		"told to come back, then erased": {func(n *atomic.Int32) http.HandlerFunc {
 			return streams(n,
 				hello+"event: bye\ndata: {\"error\":{\"code\":\"unavailable\",\"message\":\"restart\"},\"retry\":true}\n\n",

@@ -105,6 +105,7 @@ type workFrame struct {
 	Turn     *chat.Assignment `json:"turn,omitempty"`
 	Event    *chat.Event      `json:"event,omitempty"`
 	Error    json.RawMessage  `json:"error,omitempty"` // a text to the server, an object from it
+	Retry    *bool            `json:"retry,omitempty"` // of bye: coming back is of use
 
 	Launch      *chat.Launch             `json:"launch,omitempty"`
 	Workstream  string                   `json:"workstream_id,omitempty"`
@@ -195,13 +196,21 @@ func write(ctx context.Context, conn *websocket.Conn, v any) error {
 	return conn.Write(ctx, websocket.MessageText, b)
 }
 
+// closeSignIn is the close code of a connection whose credential has ended.
+const closeSignIn websocket.StatusCode = 4401
+
 func (w *worker) read(ctx context.Context, conn *websocket.Conn) (f workFrame, err error) {
 	patience, cancel := context.WithTimeout(ctx, w.c.opt.Silence)
 	defer cancel()
 	_, b, err := conn.Read(patience)
 	if err != nil {
-		if e, ok := errors.AsType[websocket.CloseError](err); ok && e.Code == websocket.StatusPolicyViolation {
-			return f, chat.Errorf(chat.Denied, "the server refused the worker: %s", e.Reason)
+		if e, ok := errors.AsType[websocket.CloseError](err); ok {
+			switch e.Code {
+			case websocket.StatusPolicyViolation:
+				return f, chat.Errorf(chat.Denied, "the server refused the worker: %s", e.Reason)
+			case closeSignIn:
+				return f, chat.Errorf(chat.Unauthenticated, "the worker's token has expired or was revoked: start it with another one")
+			}
 		}
 		return f, errCut.Because(errors.Join(ErrUnreachable, err))
 	}
@@ -233,12 +242,16 @@ func (w *worker) take(ctx, turns context.Context, f workFrame) error {
 	case "error":
 		w.settle(f.ID, reply{err: frameError(f.Error)})
 	case "bye":
-		return errCut
+		e := errCut
+		if f.Error != nil {
+			e = frameError(f.Error)
+		}
+		return farewell(e, f.Retry != nil && *f.Retry || f.Retry == nil && passing(e))
 	}
 	return nil
 }
 
-func frameError(raw json.RawMessage) error {
+func frameError(raw json.RawMessage) *chat.Error {
 	var e wireError
 	if json.Unmarshal(raw, &e) != nil || e.Code == "" {
 		return chat.Errorf(chat.Internal, "the server refused without a reason that can be read")
@@ -333,6 +346,10 @@ func (w *worker) release(id chat.TurnID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t := w.turns[id]; t != nil {
+		if t.lost != nil {
+			t.lost.Stop()
+		}
+		delete(w.turns, id)
 		t.ended = true
 		t.end(ErrTurnLost)
 		w.notify()

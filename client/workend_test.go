@@ -1,0 +1,150 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// script serves workers: each connection is handled by the next function, which
+// gets the frame ready.
+func script(t *testing.T, conns ...func(ctx context.Context, conn *websocket.Conn, ready workFrame)) *Client {
+	next := make(chan func(context.Context, *websocket.Conn, workFrame), len(conns))
+	for _, f := range conns {
+		next <- f
+	}
+	close(next)
+	return serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.CloseNow()
+		f := <-next
+		if f == nil {
+			t.Error("the worker came back once more")
+			conn.Close(websocket.StatusPolicyViolation, "enough")
+			return
+		}
+		f(r.Context(), conn, hear(t, r.Context(), conn))
+	}))
+}
+
+func hear(t *testing.T, ctx context.Context, conn *websocket.Conn) (f workFrame) {
+	_, b, err := conn.Read(ctx)
+	if err == nil {
+		err = json.Unmarshal(b, &f)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return f
+}
+
+// When only the answer to done was lost, the worker learns on its next connection
+// that the turn has ended and lets go of it at once.
+func TestWorkLetsGoOfATurnThatHasEnded(t *testing.T) {
+	turn := newOffice(t, "hi").turn
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := script(t,
+		func(ctx context.Context, conn *websocket.Conn, _ workFrame) {
+			write(ctx, conn, workFrame{Op: "turn", Turn: &turn})
+			if f := hear(t, ctx, conn); f.Op != "done" { // stored, and the connection breaks
+				t.Errorf("heard %s", f.Op)
+			}
+		},
+		func(ctx context.Context, conn *websocket.Conn, ready workFrame) {
+			if len(ready.Turns) != 1 || ready.Turns[0] != turn.Turn {
+				t.Errorf("the worker holds %v", ready.Turns)
+			}
+			write(ctx, conn, workFrame{Op: "ended", TurnID: turn.Turn})
+			conn.Close(websocket.StatusGoingAway, "")
+		},
+		func(_ context.Context, _ *websocket.Conn, ready workFrame) {
+			if len(ready.Turns) != 0 {
+				t.Errorf("the worker still holds %v", ready.Turns)
+			}
+			cancel()
+		})
+	err := c.Work(ctx, "a", WorkOptions{Grace: time.Hour}, func(context.Context, *WorkTurn) error { return nil })
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
+
+// A turn that ended without its worker ends for the worker too, in the middle of a verb.
+func TestWorkLosesATurnThatHasEnded(t *testing.T) {
+	turn := newOffice(t, "hi").turn
+	lost := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := script(t,
+		func(ctx context.Context, conn *websocket.Conn, _ workFrame) {
+			write(ctx, conn, workFrame{Op: "turn", Turn: &turn})
+			hear(t, ctx, conn)
+		},
+		func(ctx context.Context, conn *websocket.Conn, _ workFrame) {
+			write(ctx, conn, workFrame{Op: "ended", TurnID: turn.Turn})
+			conn.Read(ctx)
+		})
+	done := make(chan error, 1)
+	go func() {
+		done <- c.Work(ctx, "a", WorkOptions{Grace: time.Hour}, func(ctx context.Context, t *WorkTurn) error {
+			err := t.Status(ctx, "begun", "")
+			lost <- err
+			return err
+		})
+	}()
+	if err := <-lost; !errors.Is(err, ErrTurnLost) {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
+
+// A worker whose credential has ended does not come back: somebody has to give it
+// another one.
+func TestWorkEndsWithItsCredential(t *testing.T) {
+	for name, end := range map[string]func(ctx context.Context, conn *websocket.Conn){
+		"bye": func(ctx context.Context, conn *websocket.Conn) {
+			retry := false
+			write(ctx, conn, workFrame{Op: "bye", Error: json.RawMessage(`{"code":"unauthenticated","message":"expired"}`), Retry: &retry})
+			conn.Read(ctx)
+		},
+		"close code": func(_ context.Context, conn *websocket.Conn) { conn.Close(4401, "sign in again") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := script(t, func(ctx context.Context, conn *websocket.Conn, _ workFrame) { end(ctx, conn) })
+			if err := c.Work(t.Context(), "a", WorkOptions{}, talkative); chat.CodeOf(err) != chat.Unauthenticated {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// A server that shuts down is waited for.
+func TestWorkComesBackAfterAShutdown(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := script(t,
+		func(ctx context.Context, conn *websocket.Conn, _ workFrame) {
+			retry := true
+			write(ctx, conn, workFrame{Op: "bye", Error: json.RawMessage(`{"code":"unavailable","message":"restart"}`), Retry: &retry})
+			conn.Read(ctx)
+		},
+		func(context.Context, *websocket.Conn, workFrame) { cancel() })
+	if err := c.Work(ctx, "a", WorkOptions{}, talkative); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
