@@ -282,7 +282,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	s := newSessions(now.now)
 	var keys []string
 	for i := range 5 {
-		keys = append(keys, s.put(s.live, 3, grant{Local, now.at.Add(time.Duration(i+1) * time.Hour)}))
+		keys = append(keys, s.put(s.live, 3, Local, now.at.Add(time.Duration(i+1)*time.Hour)))
 	}
 	var alive []int
 	for i, k := range keys {

@@ -94,16 +94,21 @@ func (e *Ended) CloseFrame() (code int, reason string) { return 4401, "sign in a
 var (
 	errExpired = &Ended{chat.Errorf(chat.Unauthenticated, "the credential has expired: sign in again")}
 	errRevoked = &Ended{chat.Errorf(chat.Unauthenticated, "the credential is not valid any more: sign in again with another one")}
+
+	errSignedOut = &Ended{chat.Errorf(chat.Unauthenticated, "this browser was signed out: sign in again")}
 )
 
-// Check returns an error when the credential of c has expired or was revoked
-// since c was made. A caller without a credential is inside the process.
+// Check returns an error when the credential of c has expired or was revoked, or
+// its browser was signed out, since c was made. A caller without a credential is inside the process.
 func (a *Auth) Check(c chat.Caller) error {
 	if !c.Expires.IsZero() && !a.opt.Now().Before(c.Expires) {
 		return errExpired
 	}
 	if _, ok := a.root(c.Credential); !ok {
 		return errRevoked
+	}
+	if c.SignIn != "" && a.sessions.signedIn(c.SignIn) == nil {
+		return errSignedOut
 	}
 	return nil
 }
@@ -125,11 +130,11 @@ func (a *Auth) root(credential string) (t *static, ok bool) {
 }
 
 // Context returns a context that ends with ctx, and with the cause [*Ended] when
-// the credential of c expires or is revoked. The caller calls the function when
-// the work is done.
+// the credential of c expires or is revoked, or its browser is signed out. The
+// caller calls the function when the work is done.
 func (a *Auth) Context(ctx context.Context, c chat.Caller) (context.Context, context.CancelFunc) {
 	t, ok := a.root(c.Credential)
-	if ok && t == nil && c.Expires.IsZero() {
+	if ok && t == nil && c.Expires.IsZero() && c.SignIn == "" {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -139,6 +144,13 @@ func (a *Auth) Context(ctx context.Context, c chat.Caller) (context.Context, con
 	}
 	if t != nil {
 		stops = append(stops, context.AfterFunc(t.end, func() { cancel(errRevoked) }))
+	}
+	if c.SignIn != "" {
+		if live := a.sessions.signedIn(c.SignIn); live != nil {
+			stops = append(stops, context.AfterFunc(live, func() { cancel(errSignedOut) }))
+		} else {
+			cancel(errSignedOut)
+		}
 	}
 	if !c.Expires.IsZero() {
 		stops = append(stops, time.AfterFunc(c.Expires.Sub(a.opt.Now()), func() { cancel(errExpired) }).Stop)

@@ -1,9 +1,11 @@
 package auth
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"net/http"
 	"strings"
 	"sync"
@@ -33,15 +35,21 @@ type sessions struct {
 type grant struct {
 	caller chat.Caller
 	until  time.Time // when the key ends; the caller's credential may end before
+
+	live context.Context // ends when the key is removed
+	end  context.CancelFunc
 }
 
 func newSessions(now func() time.Time) *sessions {
 	return &sessions{now: now, live: map[[sha256.Size]byte]grant{}, links: map[[sha256.Size]byte]grant{}}
 }
 
-// put stores g under a new random key. A full map first loses what has ended,
-// then what ends first.
-func (s *sessions) put(m map[[sha256.Size]byte]grant, most int, g grant) string {
+// put stores a grant under a new random key. A full map first loses what has
+// ended, then what ends first.
+func (s *sessions) put(m map[[sha256.Size]byte]grant, most int, c chat.Caller, until time.Time) string {
+	c.SignIn = "" // it becomes that of the new key
+	g := grant{caller: c, until: until}
+	g.live, g.end = context.WithCancel(context.Background())
 	var raw [32]byte
 	_, _ = rand.Read(raw[:]) // does not fail
 	key := base64.RawURLEncoding.EncodeToString(raw[:])
@@ -53,17 +61,25 @@ func (s *sessions) put(m map[[sha256.Size]byte]grant, most int, g grant) string 
 		var at time.Time
 		for k, old := range m {
 			if !now.Before(old.until) {
-				delete(m, k)
+				remove(m, k)
 			} else if at.IsZero() || old.until.Before(at) {
 				first, at = k, old.until
 			}
 		}
 		if len(m) >= most {
-			delete(m, first)
+			remove(m, first)
 		}
 	}
 	m[sha256.Sum256([]byte(key))] = g
 	return key
+}
+
+// remove ends a grant and what was opened with it. The caller holds mu.
+func remove(m map[[sha256.Size]byte]grant, key [sha256.Size]byte) {
+	if g, ok := m[key]; ok {
+		g.end()
+		delete(m, key)
+	}
 }
 
 func (s *sessions) get(key string) (chat.Caller, bool) {
@@ -72,10 +88,23 @@ func (s *sessions) get(key string) (chat.Caller, bool) {
 	defer s.mu.Unlock()
 	g, ok := s.live[sum]
 	if ok && !s.now().Before(g.until) {
-		delete(s.live, sum)
+		remove(s.live, sum)
 		ok = false
 	}
+	g.caller.SignIn = hex.EncodeToString(sum[:])
 	return g.caller, ok
+}
+
+// signedIn returns a context that ends when a browser is signed out, nil when it
+// is already.
+func (s *sessions) signedIn(id string) context.Context {
+	var sum [sha256.Size]byte
+	if n, err := hex.Decode(sum[:], []byte(id)); err != nil || n != len(sum) {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live[sum].live
 }
 
 // drop forgets all whose caller fits.
@@ -85,7 +114,7 @@ func (s *sessions) drop(fits func(chat.Caller) bool) {
 	for _, m := range []map[[sha256.Size]byte]grant{s.live, s.links} {
 		for k, g := range m {
 			if fits(g.caller) {
-				delete(m, k)
+				remove(m, k)
 			}
 		}
 	}
@@ -94,7 +123,7 @@ func (s *sessions) drop(fits func(chat.Caller) bool) {
 func (s *sessions) end(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.live, sha256.Sum256([]byte(key)))
+	remove(s.live, sha256.Sum256([]byte(key)))
 }
 
 // redeem takes a one-time code.
@@ -103,20 +132,20 @@ func (s *sessions) redeem(code string) (chat.Caller, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g, ok := s.links[sum]
-	delete(s.links, sum)
+	remove(s.links, sum)
 	return g.caller, ok && s.now().Before(g.until)
 }
 
 // Link makes a one-time code that signs a browser in as c within ten minutes,
 // by opening [LinkPath] with it. It is of no use once c's credential has ended.
 func (a *Auth) Link(c chat.Caller) string {
-	return a.sessions.put(a.sessions.links, maxLinks, grant{c, a.opt.Now().Add(linkTTL)})
+	return a.sessions.put(a.sessions.links, maxLinks, c, a.opt.Now().Add(linkTTL))
 }
 
 // The addresses that [Auth.Handler] answers.
 const (
 	LinkPath    = "/auth/link"    // GET ?code=: signs in with a one-time code, then goes to /
-	SessionPath = "/auth/session" // POST with a token signs in, GET tells who one is, DELETE signs out
+	SessionPath = "/auth/session" // POST with a token signs in, GET tells who one is, DELETE signs out and ends the streams and sockets of the cookie
 )
 
 // SignInURL is the address of a one-time link below base, like http://127.0.0.1:8000.
@@ -181,7 +210,7 @@ func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) htt
 // setCookie signs a browser in, for as long as the credential lasts at most.
 func (a *Auth) setCookie(w http.ResponseWriter, r *http.Request, c chat.Caller, by Carrier) {
 	c = until(c, a.opt.Now().Add(a.opt.SessionTTL))
-	key := a.sessions.put(a.sessions.live, maxSessions, grant{c, c.Expires})
+	key := a.sessions.put(a.sessions.live, maxSessions, c, c.Expires)
 	http.SetCookie(w, &http.Cookie{
 		Name: CookieName, Value: key, Path: "/", Expires: c.Expires,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: a.secure(r),

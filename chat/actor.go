@@ -106,6 +106,7 @@ type Caller struct {
 	Credential string
 	Expires    time.Time // when the credential ends; zero means that it does not
 	Issued     bool      // the credential is a short-lived token made from a key; it cannot be exchanged for another
+	SignIn     string    // identifies the sign-in of a browser whose cookie made the request; "" without a cookie
 }
 
 // AnyAgent in [Caller.Agents] allows every agent name.
