@@ -98,6 +98,11 @@ export class ParleyClient {
     return this.#http.json(path, r);
   }
 
+  /** The token is a function: when it has expired, another one is asked for. */
+  get renews(): boolean {
+    return this.#http.renews;
+  }
+
   /** Where a WebSocket of the native API is opened. It holds the token: not for logs. */
   socketAddress(path: string): Promise<string> {
     return this.#http.socketAddress(path);

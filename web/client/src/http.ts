@@ -34,6 +34,11 @@ export class Http {
     this.#fetch = fetcher ?? ((...args) => globalThis.fetch(...args));
   }
 
+  /** A new token can be had: a connection whose token has expired is taken up with another one. */
+  get renews(): boolean {
+    return typeof this.#token === "function";
+  }
+
   address(path: string, query: Query = {}): string {
     const q = new URLSearchParams();
     for (const [k, v] of Object.entries(query)) if (v !== undefined) q.set(k, String(v));

@@ -1,6 +1,6 @@
 import { pause, type Backoff } from "./backoff.js";
 import type { Clock } from "./clock.js";
-import { asParleyError, errorOf, ParleyError, unreachable } from "./error.js";
+import { asParleyError, closedBy, errorOf, goodbye, ParleyError, unreachable } from "./error.js";
 import type { Http } from "./http.js";
 import { SSEParser, type SSEFrame } from "./sse.js";
 import { Track, type Frame } from "./track.js";
@@ -260,7 +260,12 @@ export class Link {
       socket.onmessage = (ev: { data: unknown }) => {
         if (this.#socket === socket) this.#receive(ev.data);
       };
-      socket.onclose = socket.onerror = fail;
+      socket.onerror = fail;
+      socket.onclose = (ev: unknown) => {
+        const error = closedBy(ev);
+        if (error && this.#socket === socket && this.#open) this.#refuse(error);
+        else fail();
+      };
       this.#cut = fail;
     })();
   }
@@ -288,6 +293,16 @@ export class Link {
       c.set("offline", { retryAt, error });
     }
     this.#connectIn(wait);
+  }
+
+  /** The credential of the socket has ended. With a new token it is taken up again; otherwise all sessions on it end. */
+  #refuse(error: ParleyError): void {
+    this.#drop();
+    if (this.#o.http.renews) return this.#lost(unreachable(this.#o.http.url, error));
+    for (const c of [...this.#muxed.values()]) {
+      this.#forget(c);
+      c.set("ended", { error });
+    }
   }
 
   #connectIn(ms: number): void {
@@ -339,6 +354,11 @@ export class Link {
       c.asked = 0;
       if (f.op === "error") return this.#fault(c, errorOf(f));
       return this.#guard(c, () => c.hello({ cursor: f.cursor ?? "", last: f.last ?? 0, server_now: f.server_now ?? "" }));
+    }
+    if (f.op === "bye" && f.session_id === undefined) {
+      const error = goodbye(f);
+      if (error.code === "unauthenticated") this.#refuse(error);
+      return; // otherwise the server closes, and is tried again
     }
     const c = f.session_id === undefined ? undefined : this.#muxed.get(f.session_id);
     if (!c || c.asked !== 0 || c.timer !== undefined || c.stream) return;
@@ -450,18 +470,16 @@ export class Link {
       if (f.event === "event") c.event(data, f.id);
       else if (f.event === "preview") c.preview(data, f.id);
       else if (f.event === "hello") c.hello({ ...(data as { last: number; server_now: string }), cursor: f.id });
-      else if (f.event === "bye") return goodbye(data);
+      else if (f.event === "bye") {
+        const e = goodbye(data);
+        // With a new token it may be opened again; a refusal of that one is final.
+        return e.code === "unauthenticated" && this.#o.http.renews ? unreachable(this.#o.http.url, e) : e;
+      }
       return undefined;
     } catch (err) {
       return err instanceof ParleyError ? err : new ParleyError("unavailable", "the stream cannot be read", { cause: err });
     }
   }
-}
-
-/** The end of a stream: an error that says whether to come back. */
-function goodbye(f: { error?: unknown; retry?: boolean }): ParleyError {
-  const e = errorOf(f.error === undefined ? undefined : f, 503);
-  return f.retry === undefined || f.retry === e.retryable ? e : new ParleyError(e.code, e.message, { details: e.details, retryable: f.retry });
 }
 
 /** A socket that is left tells nothing more. */

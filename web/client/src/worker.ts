@@ -1,6 +1,6 @@
 import { pause } from "./backoff.js";
 import type { ParleyClient } from "./client.js";
-import { asParleyError, errorOf, ParleyError, unreachable } from "./error.js";
+import { asParleyError, closedBy, errorOf, goodbye, ParleyError, unreachable } from "./error.js";
 import { sleep } from "./http.js";
 import type { Socket } from "./link.js";
 import type { Assignment, Event } from "./types.gen.js";
@@ -36,6 +36,7 @@ interface WorkFrame {
   events?: Event[];
   workstreams?: WorkstreamStatus[];
   error?: unknown;
+  retry?: boolean;
 }
 
 /**
@@ -97,6 +98,7 @@ class Worker implements Desk {
       return unreachable(this.#client.url, err);
     }
     let opened = false;
+    let refused: ParleyError | undefined; // the credential has ended
     await new Promise<void>((resolve) => {
       let timer = setTimeout(resolve, 10_000);
       const alive = () => {
@@ -115,9 +117,12 @@ class Worker implements Desk {
       socket.onmessage = (ev: { data: unknown }) => {
         alive();
         progress();
-        this.#take(JSON.parse(String(ev.data)) as WorkFrame);
+        const f = JSON.parse(String(ev.data)) as WorkFrame;
+        if (f.op === "bye") refused = goodbye(f);
+        this.#take(f);
       };
-      socket.onclose = socket.onerror = () => {
+      socket.onclose = socket.onerror = (ev: unknown) => {
+        refused ??= closedBy(ev);
         clearTimeout(timer);
         this.#o.signal?.removeEventListener("abort", leave);
         resolve();
@@ -128,6 +133,8 @@ class Worker implements Desk {
     socket.onopen = socket.onmessage = socket.onclose = null;
     socket.onerror = () => {};
     socket.close();
+    // A client that can ask for another token comes back with it.
+    if (refused?.code === "unauthenticated" && !this.#client.renews) return refused;
     if (opened || this.#o.signal?.aborted) return unreachable(this.#client.url);
     // A refused handshake has no reason; asking without one gives it.
     const reason = await this.#client.request(path).then(() => unreachable(this.#client.url), asParleyError);
@@ -139,6 +146,7 @@ class Worker implements Desk {
     if (f.op === "turn" && f.turn) this.#give(f.turn);
     else if (f.op === "event" && f.event) held?.turn.tell(f.event);
     else if (f.op === "stop") held?.turn.end(new TurnStopped());
+    else if (f.op === "ended") held?.turn.end(new TurnLost()); // its verbs, and the report of its end, wait no longer
     else if (f.op === "ok" || f.op === "error") {
       const call = this.#calls.get(f.id ?? 0);
       this.#calls.delete(f.id ?? 0);

@@ -74,6 +74,11 @@ export class FakeServer {
     for (const socket of [...this.sockets]) socket.pump();
   }
 
+  /** Ends every connection because its credential has ended: with a frame, or by the close code alone. */
+  refuse(how: "bye" | "code"): void {
+    for (const s of [...this.sockets]) s.refuse(how);
+  }
+
   /** Ends every connection without a word. */
   cut(): void {
     for (const s of [...this.sockets]) s.die();
@@ -163,11 +168,16 @@ class FakeSocket implements Socket {
       }, 0);
   }
 
-  die(): void {
+  refuse(how: "bye" | "code"): void {
+    if (how === "bye") this.#deliver(JSON.stringify({ op: "bye", error: { code: "unauthenticated", message: "expired" }, retry: false }));
+    else this.die(4401);
+  }
+
+  die(code = 1006): void {
     if (this.#dead) return;
     this.#dead = true;
     this.#server.sockets.delete(this);
-    setTimeout(() => this.onclose?.({} as never), 0);
+    setTimeout(() => this.onclose?.({ code } as never), 0);
   }
 
   close(): void {

@@ -181,6 +181,48 @@ test("a refusal that will stay ends the stream", async () => {
   r.leave();
 });
 
+for (const how of ["bye", "code"] as const) {
+  test(`a credential that has ended ends the sessions of a socket, told by ${how}`, async () => {
+    const server = new FakeServer();
+    const r = reader(server);
+    await settle(10);
+    server.refuse(how);
+    await settle(60_000);
+    expect(r.states.at(-1)).toMatchObject({ state: "ended", error: { code: "unauthenticated" } });
+    expect(server.opened).toBe(1);
+    r.leave();
+  });
+
+  test(`a client that can ask for another token comes back with it, told by ${how}`, async () => {
+    const server = new FakeServer();
+    const states: Connection[] = [];
+    let tokens = 0;
+    const client = new ParleyClient({ url: "http://fake", WebSocket: server.Socket, token: () => `token-${++tokens}` });
+    const leave = client.follow("s", "0", () => {}, (c) => states.push(c));
+    await settle(10);
+    server.refuse(how);
+    await settle(1000);
+    expect(states.map((s) => s.state)).toEqual(["live", "offline", "live"]);
+    expect(tokens).toBe(2);
+    leave();
+  });
+}
+
+test("a credential that has ended ends a stream, unless another token can be had", async () => {
+  const bye = 'event: bye\ndata: {"error":{"code":"unauthenticated","message":"expired"},"retry":false}\n\n';
+  for (const token of ["fixed", () => "fresh"]) {
+    let asked = 0;
+    const fetcher = () => Promise.resolve(++asked === 1 ? new Response(bye) : Response.json({ error: { code: "unauthenticated", message: "who?" } }, { status: 401 }));
+    const states: Connection[] = [];
+    const client = new ParleyClient({ url: "http://fake", WebSocket: null, fetch: fetcher, token });
+    const leave = client.follow("s", "0", () => {}, (c) => states.push(c));
+    await settle(60_000);
+    expect(states.at(-1)).toMatchObject({ state: "ended", error: { code: "unauthenticated" } });
+    expect(asked).toBe(token === "fixed" ? 1 : 2);
+    leave();
+  }
+});
+
 test("a reader that was behind tells how far", async () => {
   const server = new FakeServer();
   for (let i = 0; i < 10; i++) server.event("agent.status", { message: "x" });

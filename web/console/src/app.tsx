@@ -1,5 +1,5 @@
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { filePath, localOutbox, ParleyClient, type AgentInfo, type Prompt } from "@parley-hq/client";
+import { filePath, localOutbox, ParleyClient, type AgentInfo, type ParleyError, type Prompt } from "@parley-hq/client";
 import { Conversation, Icon, titleOf, type PanelName, type Starter } from "@parley-hq/react";
 import { traceURL, useAbout } from "./about.js";
 import { Keys } from "./keys.js";
@@ -110,6 +110,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
     [refresh],
   );
   const onStatus = useCallback(() => refresh(), [refresh]);
+  const onError = useCallback((err: ParleyError) => void (err.code === "unauthenticated" && signIn()), [signIn]);
   useEffect(() => {
     if (!place.session) setPrompts(0);
   }, [place.session]);
@@ -247,6 +248,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
           inspect={place.seq}
           onPrompt={onPrompt}
           onStatus={onStatus}
+          onError={onError}
           hideHeader={!place.session}
           slots={{
             headerStart: menuButton("co-narrow"),

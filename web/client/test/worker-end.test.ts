@@ -1,0 +1,61 @@
+import { expect, test } from "vitest";
+import type { Socket } from "../src/link.js";
+import { ParleyClient } from "../src/index.js";
+import { work } from "../src/worker.js";
+
+type Frame = Record<string, unknown>;
+
+/** A server's side of a worker: hears a frame on the nth connection and returns what to send, or a code to close with. */
+function desk(hear: (f: Frame, connection: number) => Frame[] | number | undefined) {
+  let opened = 0;
+  const Maker = class implements Socket {
+    onopen: Socket["onopen"] = null;
+    onmessage: Socket["onmessage"] = null;
+    onclose: Socket["onclose"] = null;
+    onerror: Socket["onerror"] = null;
+    readonly #n = ++opened;
+
+    constructor() {
+      queueMicrotask(() => this.onopen?.({} as never));
+    }
+
+    send(data: string): void {
+      const said = hear(JSON.parse(data) as Frame, this.#n);
+      setTimeout(() => {
+        if (typeof said === "number") this.onclose?.({ code: said } as never);
+        else for (const f of said ?? []) this.onmessage?.({ data: JSON.stringify(f) } as never);
+      }, 0);
+    }
+
+    close(): void {}
+  };
+  const client = new ParleyClient({ url: "http://fake", WebSocket: Maker, fetch: () => Promise.reject(new TypeError("no route")) });
+  return { client, opened: () => opened };
+}
+
+const backoff = { min: 1, max: 2 };
+const turn = { op: "turn", turn: { session_id: "s", turn_id: "t-1", attempt: 1, agent: "a", trigger: { type: "user.message", payload: { text: "hi" } } } };
+
+test("a worker that lost only the answer to done lets go of the turn when it is told that the turn has ended", async () => {
+  const stop = new AbortController();
+  const held: unknown[] = [];
+  const { client } = desk((f, n) => {
+    if (f["op"] === "done") return 1006; // stored, and the connection breaks
+    held.push(f["turns"]);
+    if (n === 1) return [turn];
+    if (n === 2) return [{ op: "ended", turn_id: "t-1" }, { op: "bye", retry: true }];
+    stop.abort(new Error("the worker leaves"));
+    return [];
+  });
+  const done = work(client, "a", () => Promise.resolve(), { signal: stop.signal, backoff, grace: 3_600_000, silence: 100 });
+  await done;
+  expect(held).toEqual([[], ["t-1"], []]);
+});
+
+test("a worker whose credential has ended does not come back", async () => {
+  for (const end of [4401, [{ op: "bye", error: { code: "unauthenticated", message: "expired" }, retry: false }]]) {
+    const { client, opened } = desk(() => end);
+    await expect(work(client, "a", () => Promise.resolve(), { backoff, silence: 100 })).rejects.toMatchObject({ code: "unauthenticated" });
+    expect(opened()).toBe(1);
+  }
+});
