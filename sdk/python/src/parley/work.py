@@ -14,7 +14,7 @@ from typing import Any, Awaitable, Callable, Mapping, cast
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, WebSocketException
 
 from .errors import Offline, ParleyError, TurnLost, error_of
 from .turn import Turn
@@ -26,6 +26,9 @@ _log = logging.getLogger("parley")
 
 # Codes that another try does not change.
 _FINAL = ("invalid", "unauthenticated", "denied", "conflict", "not_found", "gone")
+
+# The close code of a connection whose credential has expired or was revoked.
+_SIGN_IN_AGAIN = 4401
 
 
 async def work(name: str, answer: Handler, *, url: str | None = None, token: str | None = None, slots: int = 4, grace: float = 60.0,
@@ -50,6 +53,8 @@ class _Held:
     placed: bool = True  # the server knows on this connection that it is ours
     timer: asyncio.TimerHandle | None = None  # runs while it is not placed
     lost: bool = False
+    ended: bool = False  # the server says that it has ended
+    reporting: bool = False  # the answer has returned; its end is being told
 
 
 class _Worker:
@@ -112,10 +117,18 @@ class _Worker:
                         continue
                     progress = True
                     if frame.get("op") == "bye":
+                        if frame.get("retry") is False and frame.get("error"):
+                            raise error_of(frame)
                         return progress
                     self._take(frame)
         except InvalidStatus as err:
             raise _refused(err) from err
+        except ConnectionClosed as err:
+            if err.rcvd and err.rcvd.code == _SIGN_IN_AGAIN:
+                raise ParleyError("unauthenticated", "the worker's token has expired or was revoked: start it with another one") from err
+            if not self._leaving:
+                _log.info("worker %s: connection lost (%s), coming back", self._name, err)
+            return progress
         except (OSError, WebSocketException, InvalidHandshake, asyncio.TimeoutError, ValueError) as err:
             if not self._leaving:
                 _log.info("worker %s: connection lost (%s), coming back", self._name, err or type(err).__name__)
@@ -133,6 +146,9 @@ class _Worker:
             held.turn.stopped = True
             if held.task:
                 held.task.cancel()
+        elif op == "ended" and held:
+            held.ended = True
+            self._lose(held)
         elif op in ("ok", "error"):
             call = self._calls.pop(f.get("id") or 0, None)
             if call and not call.done():
@@ -174,11 +190,12 @@ class _Worker:
             if not turn.stopped:
                 end = {"op": "fail", "error": str(err) or type(err).__name__}
         # Shielded: a stop that comes now must not keep the end from being told.
+        held.reporting = True
         last = asyncio.ensure_future(self.call(turn, lambda: end))
         try:
             await asyncio.wait_for(asyncio.shield(last), 2 if turn.stopped else None)
         except (ParleyError, asyncio.TimeoutError) as err:
-            if not turn.stopped:
+            if not turn.stopped and not held.ended:
                 _log.warning("worker %s: the end of a turn could not be told: %s", self._name, err)
         except asyncio.CancelledError:
             if not self._leaving:
@@ -208,8 +225,9 @@ class _Worker:
 
     def _lose(self, held: _Held) -> None:
         held.lost = True
-        if held.task:
+        if held.task and not held.reporting:
             held.task.cancel()
+        self._notify()  # verbs, and the report of its end, wait no longer
 
     def _notify(self) -> None:
         self._changed.set()

@@ -1,0 +1,88 @@
+"""How a worker ends and lets go of turns, against a server that follows a script."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import unittest
+from typing import Any, Awaitable, Callable
+
+from websockets.asyncio.server import ServerConnection, serve
+
+import parley
+
+Script = Callable[[ServerConnection, dict[str, Any]], Awaitable[None]]
+
+TURN = {"op": "turn", "turn": {"session_id": "s", "turn_id": "t-1", "attempt": 1, "agent": "py",
+                               "trigger": {"type": "user.message", "payload": {"text": "hi"}}}}
+
+
+async def nothing(turn: parley.Turn) -> None:
+    pass
+
+
+class Ends(unittest.IsolatedAsyncioTestCase):
+    async def work(self, *scripts: Script, answer: parley.Handler = nothing) -> list[list[str]]:
+        """Runs a worker; each connection follows the next script. Returns the turns named at each connection."""
+        named: list[list[str]] = []
+
+        async def handle(conn: ServerConnection) -> None:
+            ready = json.loads(await conn.recv())
+            named.append(ready["turns"])
+            await scripts[len(named) - 1](conn, ready)
+
+        async with serve(handle, "127.0.0.1", 0) as server:
+            port = next(iter(server.sockets)).getsockname()[1]
+            try:
+                await asyncio.wait_for(parley.work("py", answer, url=f"http://127.0.0.1:{port}", grace=3600, backoff=(0.001, 0.002)), 20)
+            except parley.ParleyError as err:
+                self.assertEqual(err.code, "unauthenticated")
+        return named
+
+    async def test_a_credential_that_has_ended(self) -> None:
+        async def bye(conn: ServerConnection, _: dict[str, Any]) -> None:
+            await conn.send(json.dumps({"op": "bye", "error": {"code": "unauthenticated", "message": "expired"}, "retry": False}))
+
+        async def code(conn: ServerConnection, _: dict[str, Any]) -> None:
+            await conn.close(4401, "sign in again")
+
+        for script in (bye, code):
+            self.assertEqual(await self.work(script), [[]])
+
+    async def test_only_the_answer_to_done_was_lost(self) -> None:
+        async def cut(conn: ServerConnection, _: dict[str, Any]) -> None:
+            await conn.send(json.dumps(TURN))
+            self.assertEqual(json.loads(await conn.recv())["op"], "done")
+
+        async def ended(conn: ServerConnection, _: dict[str, Any]) -> None:
+            await conn.send(json.dumps({"op": "ended", "turn_id": "t-1"}))
+
+        async def leave(conn: ServerConnection, _: dict[str, Any]) -> None:
+            await conn.close(4401, "sign in again")
+
+        self.assertEqual(await self.work(cut, ended, leave), [[], ["t-1"], []])
+
+    async def test_a_turn_ends_without_its_worker(self) -> None:
+        lost = asyncio.Event()
+
+        async def answer(turn: parley.Turn) -> None:
+            try:
+                await turn.status("begun")
+            except asyncio.CancelledError:
+                lost.set()
+                raise
+
+        async def cut(conn: ServerConnection, _: dict[str, Any]) -> None:
+            await conn.send(json.dumps(TURN))
+            await conn.recv()
+
+        async def ended(conn: ServerConnection, _: dict[str, Any]) -> None:
+            await conn.send(json.dumps({"op": "ended", "turn_id": "t-1"}))
+            await lost.wait()
+            await conn.close(4401, "sign in again")
+
+        self.assertEqual(await self.work(cut, ended, answer=answer), [[], ["t-1"]])
+
+
+if __name__ == "__main__":
+    unittest.main()
