@@ -13,11 +13,15 @@ function connect() {
   const send = (frame) => ws.send(JSON.stringify(frame));
   ws.onopen = () => send({ op: "ready", id: 1, slots: 4, turns: [...held] });
   // Some releases of Node tell of a failed connection by `error` alone.
-  ws.onclose = ws.onerror = () => { ws.onclose = ws.onerror = null; setTimeout(connect, 500); };
+  ws.onclose = ws.onerror = ({ code }) => {
+    ws.onclose = ws.onerror = null;
+    if (code === 4401) throw new Error("the token has expired or was revoked: start the worker with another one");
+    setTimeout(connect, 500);
+  };
   ws.onmessage = ({ data }) => {
     const frame = JSON.parse(data);
     if (frame.op === "turn") answer(send, frame.turn);
-    else if (frame.op === "stop") held.delete(frame.turn_id);
+    else if (frame.op === "stop" || frame.op === "ended") held.delete(frame.turn_id);
     else if (frame.op === "ok" && String(frame.id).startsWith("done ")) held.delete(frame.turn_id);
     else if (frame.op === "error") console.error(frame.error.message);
   };

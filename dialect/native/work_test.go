@@ -16,7 +16,12 @@ type slowLog struct {
 	stored   chan struct{}
 }
 
-func (s *slowLog) Join(string, string, chat.Worker, int, []chat.TurnID) chat.Seat { return s }
+func (s *slowLog) Join(_, _ string, w chat.Worker, _ int, holding []chat.TurnID) chat.Seat {
+	for _, turn := range holding {
+		w.Ended(turn)
+	}
+	return s
+}
 
 func (s *slowLog) Holds(chat.TurnID) (chat.TurnRef, error) { return chat.TurnRef{}, nil }
 func (s *slowLog) Leave()                                  {}
@@ -60,6 +65,21 @@ func TestDoneIsAnsweredWhenTheEndIsStored(t *testing.T) {
 	for range 2 {
 		if got := w.hear(conn); !strings.Contains(got, `"op":"ok"`) || !strings.Contains(got, `"turn_id":"t-`) {
 			t.Fatalf("after it is stored: %s", got)
+		}
+	}
+}
+
+// A worker that names a turn which has ended is told so.
+func TestEndedTurnsAreTold(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Workers = &slowLog{} })
+	conn := w.dial("clerk", "/parley/v1/agents/clerk/work")
+	defer conn.CloseNow()
+	if err := conn.Write(t.Context(), websocket.MessageText, []byte(`{"op":"ready","id":1,"turns":["t-1"]}`)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`{"op":"ok","id":1}`, `{"op":"ended","turn_id":"t-1"}`} {
+		if got := w.hear(conn); got != want {
+			t.Errorf("heard %s, want %s", got, want)
 		}
 	}
 }
