@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/parley-hq/parley/client"
+)
+
+// TestOnlyTheAnswerToDoneIsLost: the end of a worker's turn is stored, and the
+// connection is cut, or the server killed, before the worker has the answer. On
+// its next connection the worker lets go of the turn at once.
+func TestOnlyTheAnswerToDoneIsLost(t *testing.T) {
+	for name, killed := range map[string]bool{"connection cut": false, "server killed": true} {
+		t.Run(name, func(t *testing.T) {
+			data, addr := t.TempDir(), freePort(t)
+			p := serveAt(t, addr, data)
+			p.post("/parley/v1/sessions", `{"id":"job","agent":"clerk"}`)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+
+			var mu sync.Mutex
+			var held [][]string // the turns that each connection named
+			proxy := workerProxy(t, p.url, func(conn int, fromServer bool, frame []byte) (pass bool) {
+				var f struct {
+					Op     string   `json:"op"`
+					Turns  []string `json:"turns"`
+					TurnID string   `json:"turn_id"`
+				}
+				if err := json.Unmarshal(frame, &f); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case f.Op == "ready":
+					held = append(held, f.Turns)
+					if len(held) == 3 {
+						cancel()
+					}
+				case fromServer && conn == 1 && f.Op == "ok" && f.TurnID != "": // the answer to done
+					if killed {
+						p.kill()
+						p = serveAt(t, addr, data)
+					}
+					return false
+				case fromServer && conn == 2 && f.Op == "turn":
+					t.Errorf("the turn was given again: %s", frame)
+				}
+				return true
+			}, func(conn int, fromServer bool, frame []byte) (cut bool) {
+				return conn == 2 && fromServer && strings.Contains(string(frame), `"op":"ended"`)
+			})
+			c := connect(t, proxy, "")
+			p.post("/parley/v1/sessions/job/events", `{"type":"user.message","payload":{"text":"hi"}}`)
+			err := c.Work(ctx, "clerk", client.WorkOptions{Grace: time.Hour}, func(ctx context.Context, turn *client.WorkTurn) error {
+				return turn.Status(ctx, "done", "")
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if len(held) < 3 || len(held[0]) != 0 || len(held[1]) != 1 || len(held[2]) != 0 {
+				t.Errorf("the connections named %v; want none, one turn, none", held)
+			}
+			if n := strings.Count(p.get("/parley/v1/sessions/job/events"), `"turn.completed"`); n != 1 {
+				t.Errorf("the turn ended %d times", n)
+			}
+		})
+	}
+}
+
+// workerProxy passes the frames of workers on. A frame that does not pass cuts
+// its connection; one after which to cut does so when it has passed.
+func workerProxy(t *testing.T, target string, passes, cutsAfter func(conn int, fromServer bool, frame []byte) bool) (url string) {
+	var mu sync.Mutex
+	conns := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, end := context.WithCancel(r.Context())
+		defer end()
+		up, _, err := websocket.Dial(ctx, target+r.URL.Path, nil)
+		if err != nil {
+			w.WriteHeader(http.StatusBadGateway) // the worker comes back
+			return
+		}
+		defer up.CloseNow()
+		down, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		defer down.CloseNow()
+		mu.Lock()
+		conns++
+		n := conns
+		mu.Unlock()
+		pump := func(from, to *websocket.Conn, fromServer bool) {
+			defer end()
+			for {
+				kind, frame, err := from.Read(ctx)
+				if err != nil || !passes(n, fromServer, frame) || to.Write(ctx, kind, frame) != nil {
+					return
+				}
+				if cutsAfter(n, fromServer, frame) {
+					to.Close(websocket.StatusGoingAway, "cut") // what was sent arrives
+					return
+				}
+			}
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { pump(down, up, false) })
+		pump(up, down, true)
+		wg.Wait()
+	}))
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	return srv.URL
+}
