@@ -114,7 +114,7 @@ func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
 		s.put(c.Session, h)
 	}
 	s.mu.Unlock()
-	if err := j.apply(b); err != nil {
+	if err := j.applyCounted(b, h, &next); err != nil {
 		return err // what became of b is not known, and readers do not see it
 	}
 	s.mu.Lock()
@@ -124,6 +124,15 @@ func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
 	s.mu.Unlock()
 	s.settled.Broadcast()
 	return nil
+}
+
+// applyCounted stores a batch that takes a session from h to next.
+func (j *Journal) applyCounted(b *pebble.Batch, h, next *head) error {
+	a, ok := accountOf(next.who)
+	if !ok {
+		return j.apply(b)
+	}
+	return j.stored.change(a, next.last.bytes-max(0, h.last.bytes), func() error { return j.apply(b) })
 }
 
 // checkFree refuses to create a session whose id or number is taken.
@@ -162,8 +171,16 @@ func conflict(id chat.SessionID, last chat.Seq) error {
 func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head, err error) {
 	var scratch [64]byte
 	key := scratch[:0]
+	before := h.last.bytes
+	if before == uncounted {
+		if before, err = j.measure(h.number); err != nil {
+			return next, err
+		}
+	}
+	bytes := before
 	for i := range c.Facts {
 		f := &c.Facts[i]
+		bytes += int64(len(f.JSON))
 		if err = b.Set(seqKey(key, kEvent, h.number, f.Seq), f.JSON, nil); err != nil {
 			return next, err
 		}
@@ -172,7 +189,7 @@ func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head
 	next = head{busy: c.State.Busy(), who: h.who}
 	// The rules have hashed the last fact; doing it again would be a tenth of
 	// what an append costs here.
-	next.last = position{c.Events[final].Seq, c.Events[final].At, c.State.Head}
+	next.last = position{c.Events[final].Seq, c.Events[final].At, c.State.Head, bytes}
 	var value [positionSize]byte
 	b.Set(headKey(key, h.number), next.last.append(value[:0]), nil)
 
@@ -201,6 +218,9 @@ func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head
 		}
 	}
 	moveActivity(b, h, &next)
+	if a, ok := accountOf(next.who); ok {
+		b.Merge(accountKey(key, a), appendSum(value[:0], bytes-max(0, h.last.bytes)), nil)
+	}
 	if err := j.putPrompts(b, h.number, c.Events); err != nil {
 		return next, err
 	}

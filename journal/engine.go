@@ -48,6 +48,7 @@ func (j *Journal) engineOptions(readOnly bool) *pebble.Options {
 		MaxOpenFiles:                512,
 		CacheSize:                   j.opt.CacheBytes,
 		Logger:                      engineLogger{j},
+		Merger:                      sums,
 		Cleaner:                     removerLike(pebble.ArchiveCleaner.Clean),
 		EventListener: &pebble.EventListener{
 			BackgroundError: j.backgroundFailed,

@@ -60,6 +60,10 @@ func (j *Journal) forget(id chat.SessionID, complete func(*chat.Erasure)) (e cha
 	if err := j.fill(id, h); err != nil && chat.CodeOf(err) != chat.Internal {
 		return e, err
 	}
+	files, err := j.filesOfSession(h.number)
+	if err != nil {
+		return e, err
+	}
 	now, t := chat.AtOf(j.opt.Now()), idToken(id)
 	e = chat.Erasure{Number: h.number, Receipt: chat.Receipt{
 		Session: id, Events: uint64(h.last.seq), ErasedAt: now,
@@ -85,7 +89,16 @@ func (j *Journal) forget(id chat.SessionID, complete func(*chat.Erasure)) (e cha
 	b.Set(numberKey(nil, kName, h.number), nil, nil)
 	b.Set(tokenKey(nil, kTombstone, t), binary.BigEndian.AppendUint64(appendNumber(nil, h.number), uint64(now)), nil)
 	b.Set(numberKey(nil, kErasing, h.number), note, nil)
-	if err := j.write(b); err != nil {
+	write := func() error { return j.write(b) }
+	if a, ok := accountOf(h.who); ok {
+		// Its files go with it: they are not counted any more.
+		stored := max(0, h.last.bytes) + files
+		b.Merge(accountKey(nil, a), appendSum(nil, -stored), nil)
+		err = j.stored.change(a, -stored, write)
+	} else {
+		err = write()
+	}
+	if err != nil {
 		return e, err
 	}
 	s.mu.Lock()

@@ -37,6 +37,8 @@ func FuzzDecodeKey(f *testing.F) {
 			back = deadlineKey(nil, d.at, d.number, d.token)
 		case kActivity:
 			back = activityKey(nil, d.token, d.bucket, d.number)
+		case kStored:
+			back = accountKey(nil, account{d.token, d.second})
 		case kAliasOf:
 			back = aliasOfKey(nil, d.token, d.second)
 		default:
@@ -49,7 +51,7 @@ func FuzzDecodeKey(f *testing.F) {
 }
 
 func FuzzValues(f *testing.F) {
-	f.Add(position{1, 2, chat.Hash{3}}.append(nil))
+	f.Add(position{1, 2, chat.Hash{3}, 4}.append(nil))
 	f.Add(appendClient(nil, 4, 5))
 	f.Add(promptValue{chat.PromptRef{Asked: 1, Ended: 2}, -3, "r"}.append(nil))
 	f.Add(appendEnds(nil, []chat.End{{Bytes: 3, At: 9}, {Bytes: 8, At: 30}}))

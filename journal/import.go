@@ -61,6 +61,7 @@ type importer struct {
 	begun  bool
 	state  *chat.State
 	batch  *pebble.Batch
+	bytes  int64 // of events
 }
 
 func (m *importer) add(f chat.Fact) error {
@@ -92,6 +93,7 @@ func (m *importer) add(f chat.Fact) error {
 	}
 	b := m.batch
 	b.Set(seqKey(nil, kEvent, m.number, e.Seq), f.JSON, nil)
+	m.bytes += int64(len(f.JSON))
 	if e.ClientID != "" {
 		d := chat.Draft{Type: e.Type, Workstream: e.Workstream, Payload: e.Payload}
 		b.Set(numberTokenKey(nil, kClient, m.number, tokenOf(e.Actor.Key(), e.ClientID)), appendClient(nil, e.Seq, d.Digest()), nil)
@@ -171,7 +173,7 @@ func (m *importer) finish() error {
 	if err != nil {
 		return err
 	}
-	end := position{m.state.Last, m.state.LastAt, m.state.Head}
+	end := position{m.state.Last, m.state.LastAt, m.state.Head, m.bytes}
 	n, b := m.number, m.j.db.NewBatch()
 	b.Set(tokenKey(nil, kID, idToken(m.id)), appendNumber(nil, n), nil)
 	b.Set(numberKey(nil, kName, n), []byte(m.id), nil)
@@ -180,7 +182,8 @@ func (m *importer) finish() error {
 	if m.state.Busy() {
 		b.Set(numberKey(nil, kWorking, n), nil, nil)
 	}
-	for _, w := range audience(&m.state.Session) {
+	who := audience(&m.state.Session)
+	for _, w := range who {
 		b.Set(activityKey(nil, w, bucketOf(end.at), n), nil, nil)
 	}
 	if end.seq >= chat.CheckpointEvery {
@@ -192,7 +195,14 @@ func (m *importer) finish() error {
 		b.Set(seqKey(nil, kState, n, end.seq), state, nil)
 	}
 	b.Delete(numberKey(nil, kImporting, n), nil)
-	if err := m.j.write(b); err != nil {
+	write := func() error { return m.j.write(b) }
+	if a, ok := accountOf(who); ok {
+		b.Merge(accountKey(nil, a), appendSum(nil, m.bytes), nil)
+		err = m.j.stored.change(a, m.bytes, write)
+	} else {
+		err = write()
+	}
+	if err != nil {
 		return err
 	}
 	m.begun = false

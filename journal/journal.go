@@ -25,6 +25,7 @@ type Journal struct {
 	readOnly  bool
 	metrics   *Metrics
 	inventory *inventory
+	stored    counters // bytes of owners and workspaces
 	previews  *previews
 	losses    []Damage // found at the start
 
@@ -97,7 +98,11 @@ func open(dir string, opt Options, readOnly bool) (j *Journal, err error) {
 	}
 	if !readOnly {
 		if err := j.dropImports(); err != nil {
-			return j, fmt.Errorf("clean up after an import that did not end: %w", err)
+			err = fmt.Errorf("clean up after an import that did not end: %w", err)
+			if pebble.IsCorruptionError(err) {
+				err = openProblem(dir, err)
+			}
+			return j, err
 		}
 	}
 	if j.previews, err = openPreviews(j); err != nil {

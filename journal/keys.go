@@ -28,12 +28,14 @@ const (
 	kTombstone  = 'T' // token(id) → time of the erase, number
 	kErasing    = 'X' // number → token(id), then maybe the intention as JSON: files may still hold its text
 	kImporting  = 'P' // number → nothing: an import has begun and not ended
+	kFiles      = 'F' // number → bytes of the session's files, if there are any
+	kStored     = 'G' // token(workspace), token(workspace, owner) → bytes stored; merged
 	kAfterEvery = 0xff
 )
 
 // ranged lists the kinds that have keys (kind, number, …) and therefore go with
 // one range delete each when a session is removed.
-var ranged = []byte{kEvent, kRecord, kState, kClient, kPrompt, kEnds, kWorking}
+var ranged = []byte{kEvent, kRecord, kState, kClient, kPrompt, kEnds, kWorking, kFiles}
 
 // token is a fixed-length stand-in for texts in a key.
 type token [16]byte
@@ -122,7 +124,7 @@ func decodeKey(k []byte) (d decoded, ok bool) {
 	want := map[byte]int{
 		kFormat: 0, kID: 16, kName: 8, kEvent: 16, kRecord: 8, kState: 16, kClient: 24, kPrompt: 24,
 		kDeadline: 32, kEnds: 16, kWorking: 8, kActivity: 32, kAlias: 16, kAliasOf: 32, kTombstone: 16,
-		kErasing: 8, kImporting: 8,
+		kErasing: 8, kImporting: 8, kFiles: 8, kStored: 32,
 	}
 	if n, known := want[d.kind]; !known || n != len(k) {
 		return d, false
@@ -130,7 +132,7 @@ func decodeKey(k []byte) (d decoded, ok bool) {
 	switch d.kind {
 	case kID, kAlias, kTombstone:
 		d.token = tok()
-	case kName, kRecord, kWorking, kErasing, kImporting:
+	case kName, kRecord, kWorking, kErasing, kImporting, kFiles:
 		d.number = chat.Number(u64())
 	case kEvent, kState, kEnds:
 		d.number, d.seq = chat.Number(u64()), chat.Seq(u64())
@@ -143,7 +145,7 @@ func decodeKey(k []byte) (d decoded, ok bool) {
 		d.at, d.number, d.token = atOrdered(u64()), chat.Number(u64()), tok()
 	case kActivity:
 		d.token, d.bucket, d.number = tok(), ^u64(), chat.Number(u64())
-	case kAliasOf:
+	case kAliasOf, kStored:
 		d.token, d.second = tok(), tok()
 	}
 	return d, true

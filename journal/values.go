@@ -11,24 +11,36 @@ type position struct {
 	seq  chat.Seq
 	at   chat.At
 	hash chat.Hash // of the last event's stored bytes
+
+	bytes int64 // of all events; uncounted in stores that were written before this was kept
 }
 
-const positionSize = 8 + 8 + 16
+const uncounted = -1
+
+const positionSize = 8 + 8 + 16 + 8
 
 func (p position) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(p.seq))
 	b = binary.BigEndian.AppendUint64(b, uint64(p.at))
-	return append(b, p.hash[:]...)
+	b = append(b, p.hash[:]...)
+	if p.bytes < 0 {
+		return b
+	}
+	return binary.BigEndian.AppendUint64(b, uint64(p.bytes))
 }
 
 func decodePosition(b []byte) (p position, ok bool) {
-	if len(b) != positionSize {
+	if len(b) != positionSize && len(b) != positionSize-8 {
 		return p, false
 	}
 	p.seq = chat.Seq(binary.BigEndian.Uint64(b))
 	p.at = chat.At(binary.BigEndian.Uint64(b[8:]))
-	p.hash = chat.Hash(b[16:])
-	return p, true
+	p.hash = chat.Hash(b[16:32])
+	p.bytes = uncounted
+	if len(b) == positionSize {
+		p.bytes = int64(binary.BigEndian.Uint64(b[32:]))
+	}
+	return p, len(b) < positionSize || p.bytes >= 0
 }
 
 func appendNumber(b []byte, n chat.Number) []byte {

@@ -33,7 +33,7 @@ const maxDamage = 1000
 type Damage struct {
 	Session chat.SessionID // "" when it belongs to none
 	Seq     chat.Seq       // 0 when it is not about one event
-	Kind    string         // file, previews, event, head, record, name, client id, prompt, deadline, checkpoint, block ends, working, list, other
+	Kind    string         // file, previews, event, head, record, name, client id, prompt, deadline, checkpoint, block ends, working, list, counter, other
 	What    string
 }
 
@@ -73,6 +73,9 @@ func (j *Journal) Verify(ctx context.Context, progress func(VerifyProgress)) (Ve
 		return v.report, err
 	}
 	if err := v.indexes(ctx); err != nil {
+		return v.report, err
+	}
+	if err := v.counters(ctx); err != nil {
 		return v.report, err
 	}
 	for _, d := range j.losses {
@@ -158,7 +161,7 @@ func (v *verifier) session(ctx context.Context, id chat.SessionID, n chat.Number
 // kindNames are the words of a report.
 var kindNames = map[byte]string{
 	kEvent: "event", kRecord: "record", kState: "checkpoint", kClient: "client id",
-	kPrompt: "prompt", kEnds: "block ends", kWorking: "working",
+	kPrompt: "prompt", kEnds: "block ends", kWorking: "working", kFiles: "counter",
 }
 
 // orphans finds keys under numbers that no session has.

@@ -56,6 +56,16 @@ func TestVerifyNamesDamage(t *testing.T) {
 		"wrong record": {func(db *pebble.DB) {
 			db.Set(numberKey(nil, kRecord, n), []byte(`{"session_id":"s-1","title":"other"}`), nil)
 		}, "record", "not what the log gives", 0, false},
+		"wrong size": {func(db *pebble.DB) {
+			v, c, _ := db.Get(headKey(nil, n))
+			p, _ := decodePosition(v)
+			c.Close()
+			p.bytes++
+			db.Set(headKey(nil, n), p.append(nil), nil)
+		}, "counter", "the head says", 0, false},
+		"wrong counter": {func(db *pebble.DB) {
+			db.Merge(accountKey(nil, account{tokenOf("default", ""), tokenOf("default", "user:ann")}), appendSum(nil, 1), nil)
+		}, "counter", "by its counter", 0, false},
 		"no record":    {func(db *pebble.DB) { db.Delete(numberKey(nil, kRecord, n), nil) }, "record", "missing", 0, false},
 		"no client id": {func(db *pebble.DB) { db.Delete(numberTokenKey(nil, kClient, n, tokenOf("user:ann", "c-1")), nil) }, "client id", "does not lead", 2, false},
 		"orphan client": {func(db *pebble.DB) {

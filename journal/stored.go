@@ -1,0 +1,230 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// The journal counts the stored bytes of every owner in every workspace: those of
+// events, and those of files as it is told of them. A counter is one key. Every
+// batch that adds or removes bytes merges the difference into it, so it follows
+// from the log at any moment. A session's head and its kFiles entry say how much of
+// the counter belongs to the session.
+//
+// Sessions of stores that were written before there were counters are counted with
+// their next event.
+
+// sums adds up counters. It has the name of Pebble's own merger, because a store
+// cannot be opened with a merger of another name, and older stores have that name;
+// they contain no merged values. A value is a sequence of differences of 8 bytes
+// each, so values that Pebble's own merger has appended to each other are right too.
+var sums = &pebble.Merger{
+	Name: pebble.DefaultMerger.Name,
+	Merge: func(_, value []byte) (pebble.ValueMerger, error) {
+		s := sum(decodeSum(value))
+		return &s, nil
+	},
+}
+
+type sum int64
+
+func (s *sum) MergeNewer(value []byte) error { *s += sum(decodeSum(value)); return nil }
+func (s *sum) MergeOlder(value []byte) error { *s += sum(decodeSum(value)); return nil }
+
+func (s *sum) Finish(bool) ([]byte, io.Closer, error) { return appendSum(nil, int64(*s)), nil, nil }
+
+func appendSum(b []byte, n int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(n)) }
+
+func decodeSum(b []byte) (n int64) {
+	for ; len(b) >= 8; b = b[8:] {
+		n += int64(binary.BigEndian.Uint64(b))
+	}
+	return n
+}
+
+// account names a counter.
+type account struct{ workspace, owner token }
+
+// accountOf returns the counter of a session, from what audience gives.
+func accountOf(who []token) (a account, ok bool) {
+	if len(who) < 2 {
+		return a, false
+	}
+	return account{who[0], who[1]}, true
+}
+
+func accountKey(b []byte, a account) []byte {
+	return append(tokenKey(b, kStored, a.workspace), a.owner[:]...)
+}
+
+// counters keeps in memory the counters that were asked for.
+type counters struct {
+	mu  sync.Mutex
+	all map[account]*counter // of a workspace with an empty owner
+}
+
+type counter struct {
+	load  sync.RWMutex // held for reading while a batch changes the counter
+	known atomic.Bool
+	bytes atomic.Int64
+}
+
+// maxCounters bounds what is kept in memory.
+const maxCounters = 50_000
+
+func (c *counters) of(a account) *counter {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := c.all[a]
+	if one == nil {
+		if c.all == nil || len(c.all) >= maxCounters {
+			c.all = map[account]*counter{}
+		}
+		one = &counter{}
+		c.all[a] = one
+	}
+	return one
+}
+
+// change runs apply, which writes a batch that changes a counter by n bytes.
+func (c *counters) change(a account, n int64, apply func() error) error {
+	owner, workspace := c.of(a), c.of(account{workspace: a.workspace})
+	owner.load.RLock()
+	defer owner.load.RUnlock()
+	workspace.load.RLock()
+	defer workspace.load.RUnlock()
+	err := apply()
+	if err == nil {
+		owner.bytes.Add(n)
+		workspace.bytes.Add(n)
+	}
+	return err
+}
+
+// get returns a counter and reads it with load when nobody asked for it before.
+func (c *counters) get(a account, load func() (int64, error)) (int64, error) {
+	one := c.of(a)
+	if one.known.Load() {
+		return one.bytes.Load(), nil
+	}
+	one.load.Lock() // no batch that changes it is under way
+	defer one.load.Unlock()
+	if !one.known.Load() {
+		n, err := load()
+		if err != nil {
+			return 0, err
+		}
+		one.bytes.Store(n)
+		one.known.Store(true)
+	}
+	return one.bytes.Load(), nil
+}
+
+// Stored returns how many bytes of events and files an owner has in a workspace,
+// and how many the workspace has.
+func (j *Journal) Stored(_ context.Context, workspace string, owner chat.Actor) (ofOwner, ofWorkspace int64, err error) {
+	workspace = cmp.Or(workspace, chat.DefaultWorkspace)
+	a := account{tokenOf(workspace, ""), tokenOf(workspace, owner.Key())}
+	ofOwner, err = j.stored.get(a, func() (int64, error) {
+		v, err := j.get(accountKey(nil, a))
+		return decodeSum(v), err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	ofWorkspace, err = j.stored.get(account{workspace: a.workspace}, func() (n int64, err error) {
+		it, err := j.iter(tokenKey(nil, kStored, a.workspace))
+		if err != nil {
+			return 0, err
+		}
+		for ok := it.First(); ok; ok = it.Next() {
+			n += decodeSum(it.Value())
+		}
+		return n, errors.Join(it.Error(), it.Close())
+	})
+	return ofOwner, ofWorkspace, err
+}
+
+// SizeOf returns how many bytes of events and files a session has.
+func (j *Journal) SizeOf(_ context.Context, id chat.SessionID) (int64, error) {
+	at, err := j.look(id)
+	if err != nil {
+		return 0, err
+	}
+	files, err := j.filesOfSession(at.number)
+	return max(0, at.bytes) + files, err
+}
+
+func (j *Journal) filesOfSession(n chat.Number) (int64, error) {
+	v, err := j.get(numberKey(nil, kFiles, n))
+	return decodeSum(v), err
+}
+
+// AddFiles notes that the files of a session have so many bytes more, or fewer. For
+// a session that is not there it does nothing.
+func (j *Journal) AddFiles(_ context.Context, id chat.SessionID, bytes int64) error {
+	return j.changeFiles(id, func(was int64) int64 { return max(0, was+bytes) })
+}
+
+// SetFiles notes how many bytes the files of a session have.
+func (j *Journal) SetFiles(_ context.Context, id chat.SessionID, bytes int64) error {
+	return j.changeFiles(id, func(int64) int64 { return bytes })
+}
+
+func (j *Journal) changeFiles(id chat.SessionID, change func(was int64) int64) error {
+	if err := j.failed(); err != nil {
+		return err
+	}
+	turn := j.turn(id)
+	turn.Lock()
+	defer turn.Unlock()
+	h, _, err := j.find(id)
+	if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
+		return nil
+	}
+	if err == nil {
+		err = j.fill(id, h)
+	}
+	if err != nil {
+		return err
+	}
+	a, ok := accountOf(h.who)
+	was, err := j.filesOfSession(h.number)
+	if err != nil || !ok {
+		return err
+	}
+	is := change(was)
+	if is == was {
+		return nil
+	}
+	b := j.db.NewBatch()
+	b.Set(numberKey(nil, kFiles, h.number), appendSum(nil, is), nil)
+	b.Merge(accountKey(nil, a), appendSum(nil, is-was), nil)
+	// No sync: a file that a power cut leaves uncounted does no harm.
+	return j.stored.change(a, is-was, func() error {
+		return errors.Join(j.guard(func() error { return j.db.Apply(b, pebble.NoSync) }), b.Close())
+	})
+}
+
+// measure counts the bytes of a session's events.
+func (j *Journal) measure(n chat.Number) (bytes int64, err error) {
+	it, err := j.iter(numberKey(nil, kEvent, n))
+	if err != nil {
+		return 0, err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		if d, _ := decodeKey(it.Key()); d.kind == kEvent {
+			bytes += int64(len(it.Value()))
+		}
+	}
+	return bytes, errors.Join(it.Error(), it.Close())
+}
