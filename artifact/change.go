@@ -166,6 +166,9 @@ func (l *Local) Remove(ctx context.Context, session chat.SessionID, path string,
 	if err == nil {
 		err = commit(*c.Old)
 	}
+	if err == nil {
+		l.count(c)
+	}
 	return failed("delete an artifact", errors.Join(err, l.settle(c, err == nil)))
 }
 

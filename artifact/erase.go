@@ -44,8 +44,12 @@ func (l *Local) Delete(ctx context.Context, session chat.SessionID, path string)
 		}
 	}
 	found := exists(record)
+	old, _ := readRecord(record) // one that cannot be read is removed all the same
 	if err := l.remove(record); err != nil {
 		return failed("delete an artifact", err)
+	}
+	if old != nil {
+		l.count(&change{FileChange: chat.FileChange{Session: session, Old: old}})
 	}
 	for file, sum := range bytes {
 		if err := l.drop(file, sum); err != nil {

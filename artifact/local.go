@@ -25,6 +25,8 @@ type Local struct {
 	create func(dir string) (*os.File, error) // a new temporary file
 	room   func(bytes int64) error            // whether the disk has room; may be nil
 
+	changed func(session chat.SessionID, bytes int64) // counts bytes of names; may be nil
+
 	beforeStep func() error // for tests: called before every change of the folder; may be nil
 
 	paths    locks // by record: changes of a path, with what makes them part of the log; taken first
@@ -47,7 +49,7 @@ var _ Store = (*Local)(nil)
 // process alone.
 func Open(dir string, opt Options) (*Local, error) {
 	l := Inspect(dir)
-	l.max, l.now, l.room = opt.Max, opt.Now, opt.Room
+	l.max, l.now, l.room, l.changed = opt.Max, opt.Now, opt.Room, opt.Changed
 	if l.max <= 0 {
 		l.max = DefaultMax
 	}
@@ -156,11 +158,29 @@ func (l *Local) publish(session chat.SessionID, up *upload, record, temp string,
 	if err := l.replace(up, temp, c, opt); err != nil {
 		return errors.Join(err, l.settle(c, false))
 	}
-	if opt.Commit == nil {
-		return l.settle(c, true)
+	var err error
+	if opt.Commit != nil {
+		err = opt.Commit(*info)
 	}
-	err := opt.Commit(*info)
+	if err == nil {
+		l.count(c)
+	}
 	return errors.Join(err, l.settle(c, err == nil))
+}
+
+// count tells of the bytes that a change adds or removes.
+func (l *Local) count(c *change) {
+	if l.changed == nil {
+		return
+	}
+	var bytes int64
+	if c.New != nil {
+		bytes += c.New.Size
+	}
+	if c.Old != nil {
+		bytes -= c.Old.Size
+	}
+	l.changed(c.Session, bytes)
 }
 
 // replace gives the name its new bytes and keeps the old ones until the change is

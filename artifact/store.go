@@ -42,6 +42,11 @@ type Options struct {
 	Max  int64                   // most bytes of one file; 0 means DefaultMax
 	Now  func() chat.At          // the clock; nil means the system's
 	Room func(bytes int64) error // told of bytes that were written, 0 before the first; an error says that there is no room. nil means there always is
+
+	// Changed is told how many bytes more, or fewer, the files of a session have. It
+	// is called before a change that is part of the log is settled. nil means that
+	// nobody counts.
+	Changed func(session chat.SessionID, bytes int64)
 }
 
 // DefaultMax is the most bytes of a file unless something else is configured.

@@ -68,6 +68,12 @@ func Free(dir string) (uint64, error) {
 	return usage.AvailBytes, err
 }
 
+// DiskSize returns how many bytes a folder's disk has.
+func DiskSize(dir string) (uint64, error) {
+	usage, err := vfs.Default.GetDiskUsage(dir)
+	return usage.TotalBytes, err
+}
+
 // Room tells the journal that bytes were written to its disk beside it, and returns
 // why nothing more should be written there, or nil.
 func (j *Journal) Room(bytes int64) error {

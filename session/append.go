@@ -13,7 +13,7 @@ import (
 // first event again and stores nothing; used with another type or payload it is
 // a conflict. When it returns without an error, all is durable.
 func (s *Sessions) Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error) {
-	a, err := s.join(ctx, c, id, drafts)
+	a, err := s.join(ctx, c, id, drafts, true)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func (s *Sessions) Append(ctx context.Context, c chat.Caller, id chat.SessionID,
 // at once. The caller must call wait, soon and not behind the wait of another
 // request: it does what Append does, and may have to do it for all who wait.
 func (s *Sessions) AppendLater(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) (wait func() ([]chat.Event, error), err error) {
-	a, err := s.join(ctx, c, id, drafts)
+	a, err := s.join(ctx, c, id, drafts, true)
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +43,9 @@ type appending struct {
 	one    [1]chat.Event // where events begins
 }
 
-// join gives drafts their place in the order.
-func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) (*appending, error) {
+// join gives drafts their place in the order. quota says whether the limit of stored
+// bytes holds for them.
+func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft, quota bool) (*appending, error) {
 	for i := range drafts {
 		if err := drafts[i].Settle(); err != nil {
 			return nil, at(i, len(drafts), err)
@@ -58,6 +59,13 @@ func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, d
 		return nil, err
 	}
 	if sess := r.session.Load(); sess != nil {
+		if quota {
+			err = s.mayStore(ctx, c, sess.Workspace, sess.Owner, int64(size(drafts)))
+		}
+		if err != nil {
+			r.leave()
+			return nil, err
+		}
 		for i := range drafts {
 			if err := s.takeOut(ctx, c, sess, &drafts[i]); err != nil {
 				r.leave()

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"path"
 
 	"github.com/parley-hq/parley/chat"
@@ -13,12 +14,18 @@ import (
 // before it is stored, the path has what it had before.
 func (s *Sessions) PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.FilePut) (chat.FileInfo, error) {
 	sess, err := s.fileOwner(ctx, c, id)
+	if err == nil {
+		err = s.mayStore(ctx, c, sess.Workspace, sess.Owner, 0) // spares the bytes
+	}
 	if err != nil {
 		return chat.FileInfo{}, err
 	}
 	return s.opt.Artifacts.Put(ctx, sess.ID, f.Path, f.MediaType, f.Body, chat.FileWrite{
 		Max: f.Max, IfAbsent: f.IfAbsent, After: sess.Last,
 		Commit: func(info chat.FileInfo) error {
+			if err := s.mayStore(ctx, c, sess.Workspace, sess.Owner, info.Size); err != nil {
+				return err
+			}
 			draft := chat.NewDraft(chat.FileUploaded{Path: info.Path, Name: path.Base(info.Path), MediaType: info.MediaType, Size: info.Size, SHA256: info.SHA256})
 			draft.Workstream, draft.Via = f.Workstream, f.Via
 			_, err := s.Append(ctx, c, sess.ID, []chat.Draft{draft})
@@ -36,7 +43,11 @@ func (s *Sessions) RemoveFile(ctx context.Context, c chat.Caller, id chat.Sessio
 	return s.opt.Artifacts.Remove(ctx, sess.ID, name, sess.Last, func(info chat.FileInfo) error {
 		draft := chat.NewDraft(chat.FileRemoved{Path: info.Path})
 		draft.Via = via
-		_, err := s.Append(ctx, c, sess.ID, []chat.Draft{draft})
+		// It frees bytes, so it is stored also when the owner has none left.
+		a, err := s.join(ctx, c, sess.ID, []chat.Draft{draft}, false)
+		if err == nil {
+			_, err = a.finish(ctx)
+		}
 		return err
 	})
 }
@@ -60,7 +71,12 @@ func (s *Sessions) Recover(ctx context.Context) error {
 	if s.opt.Artifacts == nil {
 		return nil
 	}
-	return s.opt.Artifacts.Settle(ctx, func(c chat.FileChange) (bool, error) { return s.hasChange(ctx, c) })
+	ids := map[chat.SessionID]bool{}
+	err := s.opt.Artifacts.Settle(ctx, func(c chat.FileChange) (bool, error) {
+		ids[c.Session] = true
+		return s.hasChange(ctx, c)
+	})
+	return errors.Join(err, s.countSettled(ctx, ids))
 }
 
 // hasChange reports whether the log has a change of a file. The last event about

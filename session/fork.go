@@ -40,6 +40,13 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 	if err := s.mayOwnMore(ctx, c); err != nil {
 		return chat.Session{}, err
 	}
+	size, err := s.log.SizeOf(ctx, from.ID)
+	if err == nil {
+		err = s.mayStore(ctx, c, c.In(), c.Actor, size)
+	}
+	if err != nil {
+		return chat.Session{}, err
+	}
 	if f.ID, err = s.nameFork(ctx, c, f.ID); err != nil {
 		return chat.Session{}, err
 	}
@@ -102,7 +109,16 @@ func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *room, from *chat.
 	write := func() error { return s.log.Import(ctx, r.id, k.facts(ctx)) }
 	if s.opt.Artifacts != nil {
 		// Before the fork can be seen: nobody finds a name without its bytes.
-		err = s.opt.Artifacts.CopySession(ctx, from.ID, r.id, write)
+		err = s.opt.Artifacts.CopySession(ctx, from.ID, r.id, func() error {
+			if err := write(); err != nil {
+				return err
+			}
+			if err := s.countFiles(ctx, r.id); err != nil {
+				// The fork is stored; only its files are not counted.
+				s.opt.Logger.WarnContext(ctx, "the files of a fork could not be counted", "session", r.id, "err", err)
+			}
+			return nil
+		})
 	} else {
 		err = write()
 	}

@@ -8,13 +8,16 @@ import (
 )
 
 // Quotas bound what one owner or one workspace can take from the others. 0 means
-// the default of a field, below 0 no limit. Sessions and Shares do not apply to
-// administrators of the workspace.
+// the default of a field, below 0 no limit. Sessions, Stored and Shares do not apply
+// to administrators of the workspace.
 type Quotas struct {
 	Sessions      int   // that an actor owns in a workspace; 100 000
 	OpenSession   int64 // bytes of text that is being written in a session; 16 MiB
 	OpenOwner     int64 // in all sessions of an owner in a workspace; 256 MiB
 	OpenWorkspace int64 // in all sessions of a workspace; 1 GiB
+
+	StoredOwner     int64 // bytes of events and files in all sessions of an owner in a workspace; no limit
+	StoredWorkspace int64 // in all sessions of a workspace; no limit
 
 	// While less than twice the disk's reserve is free, an actor may write one part
 	// of the reserve in an hour. Shares is how many parts there are; 64.
@@ -41,6 +44,7 @@ const (
 	QuotaSessions = "sessions"
 	QuotaOpenText = "open_text"
 	QuotaDisk     = "disk_share"
+	QuotaStored   = "stored_bytes"
 )
 
 // overQuota refuses for the sake of a quota. The same request may succeed after so many

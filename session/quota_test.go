@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parley-hq/parley/artifact"
 	"github.com/parley-hq/parley/chat"
 )
 
@@ -105,6 +106,102 @@ func TestSessionsOfAnOwnerAreBounded(t *testing.T) {
 		t.Errorf("after an erase: %v", err)
 	}
 	w.wantCode(create("f"), chat.SlowDown)
+}
+
+// An owner and a workspace can store so many bytes of events and files. Erasing and
+// removing make room; a restart changes nothing; administrators go on.
+func TestStoredBytesAreBounded(t *testing.T) {
+	seen := map[string]int{}
+	var w *world
+	files, err := artifact.Open(t.TempDir(), artifact.Options{Changed: func(id chat.SessionID, n int64) {
+		if err := w.log.AddFiles(ctx, id, n); err != nil {
+			t.Error(err)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w = newWorld(t, Options{Quotas: Quotas{StoredOwner: 40_000, StoredWorkspace: 60_000}, Artifacts: files, Refused: refusals(seen)})
+	quiet := chat.NewSession{Agent: chat.NoAgent}
+	w.begin("one", quiet)
+	w.begin("two", quiet)
+	quiet.ID = "bob"
+	if _, _, err := w.Create(ctx, bob, quiet); err != nil {
+		t.Fatal(err)
+	}
+	say := func(c chat.Caller, id chat.SessionID) error {
+		_, err := w.Append(ctx, c, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: strings.Repeat("x", 4000)})})
+		return err
+	}
+	put := func(c chat.Caller, id chat.SessionID, path string, size int) error {
+		_, err := w.PutFile(ctx, c, id, chat.FilePut{Path: path, Body: strings.NewReader(strings.Repeat("y", size))})
+		return err
+	}
+	refused := func(err error) {
+		t.Helper()
+		w.wantCode(err, chat.SlowDown)
+		if d := chat.Public(err).Details; d["quota"] != QuotaStored || d["retry_after"] == nil {
+			t.Errorf("details: %v", d)
+		}
+	}
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		ok(say(ann, "one"))
+	}
+	ok(put(ann, "one", "a", 10_000))
+	ok(put(ann, "one", "a", 5_000)) // in its place
+	ok(put(ann, "two", "b", 15_000))
+	refused(put(ann, "two", "c", 20_000))
+	if _, _, err := files.Get(ctx, "two", "c"); chat.CodeOf(err) != chat.NotFound {
+		t.Errorf("a refused file is there: %v", err)
+	}
+	ok(say(ann, "two"))
+	w.restart()
+	refused(say(ann, "one"))
+	_, err = w.Fork(ctx, ann, "one", chat.Fork{ID: "fork"})
+	refused(err)
+	_, err = w.Update(ctx, ann, "one", chat.SessionUpdated{Metadata: []byte(`{"x":"` + strings.Repeat("x", 8000) + `"}`)})
+	refused(err)
+	refused(w.MayStore(ctx, ann, "one", 10_000))
+	// The rest of the workspace goes on, up to the limit of the workspace.
+	for range 4 {
+		ok(say(bob, "bob"))
+	}
+	refused(say(bob, "bob"))
+	admin := user("bob", chat.ScopeAdmin)
+	ok(say(admin, "bob"))
+
+	// Removing a file makes room, also when nothing more can be stored.
+	ok(w.RemoveFile(ctx, ann, "two", "b", ""))
+	ok(say(ann, "one"))
+	ok(put(ann, "one", "d", 9_000))
+	refused(say(ann, "one"))
+	if _, err := w.Erase(ctx, ann, "one"); err != nil {
+		t.Fatal(err)
+	}
+	ok(say(ann, "two"))
+	ok(put(ann, "two", "e", 9_000))
+	// A fork counts with its files.
+	before, _, err := w.log.Stored(ctx, "", ann.Actor)
+	ok(err)
+	_, err = w.Fork(ctx, ann, "two", chat.Fork{ID: "again"})
+	ok(err)
+	size, err := w.log.SizeOf(ctx, "again")
+	ok(err)
+	if after, _, err := w.log.Stored(ctx, "", ann.Actor); err != nil || after != before+size || size < 9_000 {
+		t.Errorf("a fork of %d bytes: %d before, %d after (%v)", size, before, after, err)
+	}
+	if seen[QuotaStored] != 7 {
+		t.Errorf("refusals: %v", seen)
+	}
+	if r, err := w.log.Verify(ctx, nil); err != nil || r.Found > 0 {
+		t.Error(r.Damage, err)
+	}
 }
 
 // While the disk is scarce, one writer cannot use up what is left for others.

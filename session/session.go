@@ -29,6 +29,9 @@ type journal interface {
 	Working(ctx context.Context) iter.Seq2[chat.SessionID, error]
 	All(ctx context.Context) iter.Seq2[chat.Session, error]
 	List(ctx context.Context, f chat.Filter) (chat.SessionPage, error)
+	Stored(ctx context.Context, workspace string, owner chat.Actor) (ofOwner, ofWorkspace int64, err error)
+	SizeOf(ctx context.Context, id chat.SessionID) (bytes int64, err error)
+	SetFiles(ctx context.Context, id chat.SessionID, bytes int64) error
 	Count(ctx context.Context, workspace string, member chat.Actor, owned bool, most int) (int, error)
 	Alias(ctx context.Context, workspace, actor, foreign string) (chat.SessionID, bool, error)
 	SetAlias(ctx context.Context, workspace, actor, foreign string, id chat.SessionID) (chat.SessionID, error)

@@ -134,6 +134,9 @@ func (cr *creating) lookUp(ctx context.Context, r *room) (err error) {
 		if err := r.home.mayOwnMore(ctx, cr.caller); err != nil {
 			return err
 		}
+		if err := r.home.mayStore(ctx, cr.caller, cr.caller.In(), cr.caller.Actor, int64(size([]chat.Draft{cr.draft}))); err != nil {
+			return err
+		}
 		cr.number, _, err = r.home.log.Number(ctx, r.id)
 	}
 	return err
@@ -224,6 +227,11 @@ func (s *Sessions) Update(ctx context.Context, c chat.Caller, id chat.SessionID,
 		return chat.Session{}, err
 	}
 	defer r.leave()
+	if was := r.session.Load(); was != nil {
+		if err := s.mayStore(ctx, c, was.Workspace, was.Owner, int64(size([]chat.Draft{draft}))); err != nil {
+			return chat.Session{}, err
+		}
+	}
 	var sess chat.Session
 	err = r.do(ctx, &request{rules: op(func(d *decision) error {
 		if err := c.May(&d.state.Session, chat.Owner); err != nil {

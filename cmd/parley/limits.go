@@ -1,9 +1,13 @@
 package main
 
 import (
+	"cmp"
+	"context"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/journal"
 	"github.com/parley-hq/parley/session"
 )
 
@@ -26,7 +30,27 @@ func (p *parley) allow(c chat.Caller, requests int) error {
 
 // quotas are the limits of owners and workspaces.
 func (c *ServeCmd) quotas() session.Quotas {
-	return session.Quotas{Sessions: c.MaxSessions, OpenSession: c.MaxOpen, OpenOwner: c.MaxOpenOwn, OpenWorkspace: c.MaxOpenWork, Shares: c.DiskShares}
+	return session.Quotas{Sessions: c.MaxSessions, OpenSession: c.MaxOpen, OpenOwner: c.MaxOpenOwn, OpenWorkspace: c.MaxOpenWork, Shares: c.DiskShares,
+		StoredOwner: c.MaxStoredOwn, StoredWorkspace: c.MaxStoredWork}
+}
+
+// setStored chooses how many bytes may be stored where the command line does not say
+// it: half of the disk in a workspace, a quarter of it for an owner. A disk that does
+// not tell its size has no limit.
+func (c *ServeCmd) setStored() {
+	size, err := journal.DiskSize(c.Data)
+	if err != nil {
+		return
+	}
+	c.MaxStoredWork = cmp.Or(c.MaxStoredWork, int64(size/2))
+	c.MaxStoredOwn = cmp.Or(c.MaxStoredOwn, int64(size/4))
+}
+
+// countFiles is told how many bytes more, or fewer, the files of a session have.
+func (p *parley) countFiles(id chat.SessionID, bytes int64) {
+	if err := p.journal.AddFiles(context.Background(), id, bytes); err != nil {
+		p.log.Warn("the bytes of a file could not be counted", "session", id, "bytes", bytes, "err", err)
+	}
 }
 
 // roomForFiles is told how many bytes of files were written, and reports why no more

@@ -91,7 +91,7 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 			err = errors.Join(err, opened.Close())
 		}
 	}()
-	if p.artifacts, err = artifact.Open(artifactDir(cfg.Data), artifact.Options{Max: cfg.MaxArtifact, Room: p.roomForFiles}); err != nil {
+	if p.artifacts, err = artifact.Open(artifactDir(cfg.Data), artifact.Options{Max: cfg.MaxArtifact, Room: p.roomForFiles, Changed: p.countFiles}); err != nil {
 		return nil, err
 	}
 	if err := dropCopies(cfg.Data); err != nil {
@@ -123,6 +123,7 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 	}
 	p.runner = agent.NewRunner(p.agents, runner)
 	live := &tap{Hub: p.hub}
+	cfg.setStored()
 	p.sessions = session.New(p.journal, live, session.Options{
 		Quotas: cfg.quotas(), Scarce: p.journal.Scarce, Refused: func(quota string) { p.refused.WithLabelValues(quota).Inc() },
 		Artifacts: p.artifacts, Store: p.store, Committed: p.committed, Erased: p.erased, Forgotten: p.forgotten, Imported: p.imported, Logger: log,

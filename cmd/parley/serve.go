@@ -55,16 +55,18 @@ type ServeCmd struct {
 
 	VertesiaRetention time.Duration `help:"Erase runs of the Vertesia dialect that were silent for so long, such as 2160h (90 days); 0 keeps them for ever." name:"vertesia-retention" default:"0" env:"PARLEY_VERTESIA_RETENTION" group:"Dialects"`
 
-	MaxBody     int64   `help:"Most bytes of a request body." default:"8388608" env:"PARLEY_MAX_BODY" group:"Limits"`
-	MaxArtifact int64   `help:"Most bytes of an artifact." default:"1073741824" env:"PARLEY_MAX_ARTIFACT" group:"Limits"`
-	MinFree     int64   `help:"Least free bytes on the disk; below it appends are refused; --min-free=-1 switches it off." default:"1073741824" env:"PARLEY_MIN_FREE" group:"Limits"`
-	MinFreePct  float64 `help:"Least free share of the disk in percent; --min-free-percent=-1 switches it off." name:"min-free-percent" default:"5" env:"PARLEY_MIN_FREE_PERCENT" group:"Limits"`
-	MaxSessions int     `help:"Sessions that one owner may have in a workspace, administrators excepted; --max-sessions=-1 means no limit." default:"100000" env:"PARLEY_MAX_SESSIONS" group:"Limits"`
-	MaxOpen     int64   `help:"Most bytes of text that is being written in one session; --max-open=-1 means no limit." name:"max-open" default:"16777216" env:"PARLEY_MAX_OPEN" group:"Limits"`
-	MaxOpenOwn  int64   `help:"The same in all sessions of one owner in a workspace." name:"max-open-owner" default:"268435456" env:"PARLEY_MAX_OPEN_OWNER" group:"Limits"`
-	MaxOpenWork int64   `help:"The same in all sessions of a workspace." name:"max-open-workspace" default:"1073741824" env:"PARLEY_MAX_OPEN_WORKSPACE" group:"Limits"`
-	DiskShares  int64   `help:"While less than twice the disk's reserve is free, each actor may write one part of the reserve in an hour, administrators excepted; this is how many parts there are. --disk-shares=-1 means no limit." name:"disk-shares" default:"64" env:"PARLEY_DISK_SHARES" group:"Limits"`
-	Rate        float64 `help:"Requests a second that one actor may make, by HTTP, WebSocket or NATS; 0 means 2000 where there are tokens; --rate=-1 means no limit." default:"0" env:"PARLEY_RATE" group:"Limits"`
+	MaxBody       int64   `help:"Most bytes of a request body." default:"8388608" env:"PARLEY_MAX_BODY" group:"Limits"`
+	MaxArtifact   int64   `help:"Most bytes of an artifact." default:"1073741824" env:"PARLEY_MAX_ARTIFACT" group:"Limits"`
+	MinFree       int64   `help:"Least free bytes on the disk; below it appends are refused; --min-free=-1 switches it off." default:"1073741824" env:"PARLEY_MIN_FREE" group:"Limits"`
+	MinFreePct    float64 `help:"Least free share of the disk in percent; --min-free-percent=-1 switches it off." name:"min-free-percent" default:"5" env:"PARLEY_MIN_FREE_PERCENT" group:"Limits"`
+	MaxSessions   int     `help:"Sessions that one owner may have in a workspace, administrators excepted; --max-sessions=-1 means no limit." default:"100000" env:"PARLEY_MAX_SESSIONS" group:"Limits"`
+	MaxOpen       int64   `help:"Most bytes of text that is being written in one session; --max-open=-1 means no limit." name:"max-open" default:"16777216" env:"PARLEY_MAX_OPEN" group:"Limits"`
+	MaxOpenOwn    int64   `help:"The same in all sessions of one owner in a workspace." name:"max-open-owner" default:"268435456" env:"PARLEY_MAX_OPEN_OWNER" group:"Limits"`
+	MaxOpenWork   int64   `help:"The same in all sessions of a workspace." name:"max-open-workspace" default:"1073741824" env:"PARLEY_MAX_OPEN_WORKSPACE" group:"Limits"`
+	MaxStoredOwn  int64   `help:"Most bytes of events and files in all sessions of one owner in a workspace, administrators excepted; 0 means a quarter of the disk; --max-stored-owner=-1 means no limit." name:"max-stored-owner" default:"0" env:"PARLEY_MAX_STORED_OWNER" group:"Limits"`
+	MaxStoredWork int64   `help:"The same in all sessions of a workspace; 0 means half of the disk." name:"max-stored-workspace" default:"0" env:"PARLEY_MAX_STORED_WORKSPACE" group:"Limits"`
+	DiskShares    int64   `help:"While less than twice the disk's reserve is free, each actor may write one part of the reserve in an hour, administrators excepted; this is how many parts there are. --disk-shares=-1 means no limit." name:"disk-shares" default:"64" env:"PARLEY_DISK_SHARES" group:"Limits"`
+	Rate          float64 `help:"Requests a second that one actor may make, by HTTP, WebSocket or NATS; 0 means 2000 where there are tokens; --rate=-1 means no limit." default:"0" env:"PARLEY_RATE" group:"Limits"`
 
 	Grace          time.Duration `help:"How long turns may go on when the server is told to end." default:"10s" env:"PARLEY_GRACE" group:"Operations"`
 	LogLevel       string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info" env:"PARLEY_LOG_LEVEL" group:"Operations"`

@@ -68,7 +68,7 @@ func (d *Dialect) decide(ctx context.Context, c chat.Caller, p *place, a *ask, s
 	// one fact, so that a process that dies leaves no half of it.
 	drafts := []chat.Draft{chat.NewDraft(chat.UserApprovalResponse{RequestID: pending.RequestID, Decisions: decisions}).As(a.approval.otid)}
 	if len(a.messages) > 0 {
-		along, err := d.drafts(ctx, p, a)
+		along, err := d.drafts(ctx, c, p, a)
 		if err != nil {
 			return nil, err
 		}
@@ -270,7 +270,7 @@ func (d *Dialect) reply(ctx context.Context, c chat.Caller, p *place, a *ask, q 
 	if err != nil {
 		return nil, err
 	}
-	drafts, err := d.drafts(ctx, p, a)
+	drafts, err := d.drafts(ctx, c, p, a)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func FuzzSend(f *testing.F) {
 		if len(a.messages) == 0 || d.fits(owner, &place{agent: "demo"}, a) != nil {
 			return
 		}
-		drafts, err := d.drafts(t.Context(), &place{}, a)
+		drafts, err := d.drafts(t.Context(), owner, &place{}, a)
 		if err != nil {
 			if chat.CodeOf(err) == chat.Internal {
 				t.Fatalf("%q: %v", b, err)

@@ -137,7 +137,7 @@ func (d *Dialect) sendMessages(ctx context.Context, c chat.Caller, p *place, a *
 	if (line.Turn != nil || len(line.Queue) > 0) && !p.queues {
 		return nil, errBusy(line)
 	}
-	drafts, err := d.drafts(ctx, p, a)
+	drafts, err := d.drafts(ctx, c, p, a)
 	if err != nil {
 		return nil, err
 	}
@@ -190,11 +190,11 @@ func errBusy(line *chat.Line) error {
 
 // drafts are the facts of what is sent. What comes before the last message is
 // there to be read; the last one asks for an answer.
-func (d *Dialect) drafts(ctx context.Context, p *place, a *ask) ([]chat.Draft, error) {
+func (d *Dialect) drafts(ctx context.Context, c chat.Caller, p *place, a *ask) ([]chat.Draft, error) {
 	var out []chat.Draft
 	n := len(a.messages) - 1
 	for i := range a.messages {
-		if err := d.keepImages(ctx, p.session, a.messages[i].content); err != nil {
+		if err := d.keepImages(ctx, c, p.session, a.messages[i].content); err != nil {
 			return nil, err
 		}
 		if i < n {
@@ -255,7 +255,7 @@ const inlineImage = 32 << 10
 
 // keepImages stores large pictures. Their names come from their content, so a
 // repeated message stores the same again.
-func (d *Dialect) keepImages(ctx context.Context, id chat.SessionID, parts []llm.Part) error {
+func (d *Dialect) keepImages(ctx context.Context, c chat.Caller, id chat.SessionID, parts []llm.Part) error {
 	for _, p := range parts {
 		img, ok := p.(*llm.Image)
 		if !ok || img.Source.Type != llm.SourceBase64 || len(img.Source.Data) <= inlineImage {
@@ -270,6 +270,9 @@ func (d *Dialect) keepImages(ctx context.Context, id chat.SessionID, parts []llm
 		}
 		sum := sha256.Sum256(data)
 		path := "letta/" + hex.EncodeToString(sum[:16])
+		if err := d.opt.Sessions.MayStore(ctx, c, id, int64(len(data))); err != nil {
+			return err
+		}
 		if _, err := d.opt.Files.Put(ctx, id, path, img.Source.MediaType, bytes.NewReader(data), d.opt.MaxArtifact); err != nil {
 			return err
 		}
@@ -292,7 +295,7 @@ func (d *Dialect) sentBefore(ctx context.Context, c chat.Caller, p *place, otid 
 // sameAgain returns the message that the running turn answers when the client
 // says that it sends something again, and that is the very same.
 func (d *Dialect) sameAgain(ctx context.Context, c chat.Caller, p *place, a *ask, trigger chat.Seq) (*chat.Event, error) {
-	drafts, err := d.drafts(ctx, p, a)
+	drafts, err := d.drafts(ctx, c, p, a)
 	if err != nil {
 		return nil, err
 	}

@@ -191,10 +191,13 @@ type files interface {
 
 // keep stores blobs. Their names come from their content, so a repeated message
 // stores the same again.
-func (d *Dialect) keep(ctx context.Context, id chat.SessionID, blobs []blob) error {
+func (d *Dialect) keep(ctx context.Context, c chat.Caller, id chat.SessionID, blobs []blob) error {
 	for _, b := range blobs {
 		if d.opt.Files == nil {
 			return refuse(codeData, "this server keeps no files, and the attachment of %d bytes is too large to be kept without", len(b.data))
+		}
+		if err := d.opt.Sessions.MayStore(ctx, c, id, int64(len(b.data))); err != nil {
+			return err
 		}
 		if _, err := d.opt.Files.Put(ctx, id, b.path, b.mediaType, bytes.NewReader(b.data), d.opt.MaxArtifact); err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 
 // sessions is the door to the conversations.
 type sessions interface {
+	MayStore(ctx context.Context, c chat.Caller, id chat.SessionID, bytes int64) error
 	PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.FilePut) (chat.FileInfo, error)
 	RemoveFile(ctx context.Context, c chat.Caller, id chat.SessionID, path, via string) error
 	Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (chat.Session, bool, error)

@@ -30,7 +30,7 @@ func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string
 			return sess, e, false, err
 		}
 	}
-	if err = d.keep(ctx, sess.ID, blobs); err != nil {
+	if err = d.keep(ctx, c, sess.ID, blobs); err != nil {
 		return sess, e, false, err
 	}
 	draft := chat.NewDraft(chat.UserMessage{Text: text, Content: content, Context: m.context()}).As(m.key())
@@ -110,7 +110,7 @@ func (d *Dialect) importHistory(ctx context.Context, c chat.Caller, id chat.Sess
 			if err != nil {
 				continue // what cannot be read now could not be read then
 			}
-			if err := d.keep(ctx, id, blobs); err != nil {
+			if err := d.keep(ctx, c, id, blobs); err != nil {
 				return err
 			}
 			draft = chat.NewDraft(chat.UserMessage{Text: text, Content: content})
