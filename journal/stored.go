@@ -209,10 +209,7 @@ func (j *Journal) changeFiles(id chat.SessionID, change func(was int64) int64) e
 	b := j.db.NewBatch()
 	b.Set(numberKey(nil, kFiles, h.number), appendSum(nil, is), nil)
 	b.Merge(accountKey(nil, a), appendSum(nil, is-was), nil)
-	// No sync: a file that a power cut leaves uncounted does no harm.
-	return j.stored.change(a, is-was, func() error {
-		return errors.Join(j.guard(func() error { return j.db.Apply(b, pebble.NoSync) }), b.Close())
-	})
+	return j.stored.change(a, is-was, func() error { return j.write(b) })
 }
 
 // measure counts the bytes of a session's events.
