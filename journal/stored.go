@@ -78,7 +78,9 @@ type counter struct {
 	bytes atomic.Int64
 }
 
-// maxCounters bounds what is kept in memory.
+// maxCounters bounds what is kept in memory. When it is reached all are read again
+// from the store; a batch that is under way then may be missing in memory until the
+// next start.
 const maxCounters = 50_000
 
 func (c *counters) of(a account) *counter {

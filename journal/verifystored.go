@@ -85,5 +85,9 @@ func seek(it *pebble.Iterator, key []byte) []byte {
 	if !it.SeekGE(key) || string(it.Key()) != string(key) {
 		return nil
 	}
-	return it.Value()
+	v, err := it.ValueAndErr()
+	if err != nil {
+		return nil // named with the session
+	}
+	return v
 }

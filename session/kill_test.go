@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -167,8 +168,12 @@ func (s *site) finishErasures() {
 	run, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(run) }()
+	defer stop()
+	most := time.Now().Add(20 * time.Second)
 	for left := true; left; {
-		left = false
+		if left = false; time.Now().After(most) {
+			s.t.Fatal("an erasure is not finished")
+		}
 		for _, err := range s.log.Erasures(ctx) {
 			s.check(err)
 			left = true
