@@ -421,4 +421,3 @@ func (s *site) tombstones() (n int) {
 	s.check(errors.Join(it.Close(), db.Close()))
 	return n
 }
-
