@@ -16,8 +16,9 @@ import (
 )
 
 // formatVersion is the layout of keys and values. A store with a newer one is
-// not opened.
-const formatVersion = 1
+// not opened. Version 2 has the bytes of events in heads; a store of version 1 is
+// taken over as it is.
+const formatVersion = 2
 
 // memTableBytes bounds what a restart must replay and what the tables in memory
 // take; two of them can exist at a time.

@@ -198,6 +198,10 @@ func (j *Journal) checkFormat() error {
 	if len(v) != 1 || v[0] > formatVersion {
 		return chat.Errorf(chat.Unavailable, "the store in %s was written by a newer version of Parley (format %x, this one knows up to %d): use that version, or another folder", j.dir, v, formatVersion)
 	}
+	if v[0] < formatVersion && !j.readOnly {
+		// An older version must not read what this one writes.
+		return j.guard(func() error { return j.db.Set([]byte{kFormat}, []byte{formatVersion}, pebble.Sync) })
+	}
 	return nil
 }
 

@@ -114,9 +114,13 @@ func TestStoredBytesAreCounted(t *testing.T) {
 // that was not counted takes nothing from the owner.
 func TestSessionsWithoutCounters(t *testing.T) {
 	t.Parallel()
-	j := openTest(t, t.TempDir(), Options{})
+	dir := t.TempDir()
+	j := openTest(t, dir, Options{})
 	a := journaltest.Begin(t, j, "s-1").Say(t, journaltest.Text("one"))
 	journaltest.Begin(t, j, "s-2")
+	if err := j.db.Set([]byte{kFormat}, []byte{1}, pebble.Sync); err != nil {
+		t.Fatal(err)
+	}
 	owner := mustRecord(t, j, "s-1").Owner
 	for _, id := range []chat.SessionID{"s-1", "s-2"} {
 		at, err := j.look(id)
@@ -143,6 +147,15 @@ func TestSessionsWithoutCounters(t *testing.T) {
 	wantStored(t, j, owner, 0, 0)
 	a.Say(t, journaltest.Text("two"))
 	n := logBytes(t, j, "s-1")
+	wantStored(t, j, owner, n, n)
+	// An older version would take the new heads for damage: it must not open the store.
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	j = openTest(t, dir, Options{})
+	if v, err := j.get([]byte{kFormat}); err != nil || v[0] != formatVersion {
+		t.Errorf("format %v, %v", v, err)
+	}
 	wantStored(t, j, owner, n, n)
 }
 
