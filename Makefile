@@ -1,6 +1,7 @@
 # make run    builds and starts the server with the demo agent
 # make test   does all of its own set-up and runs everything
 # make check  is what the build machine runs: the same as test
+# make quick  checks the Go packages that differ from the last commit, in seconds
 # make web    builds the packages in web/; make web-test checks and tests them, make web-e2e in a browser
 # make wheel  builds the Python SDK; make python-test checks and tests it against the server
 # make bench  measures against the peers named in docs/benchmarks.md
@@ -13,7 +14,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 10s
 
-.PHONY: all build run test check fmt vet lint tidy vuln race web web-test web-e2e python-test wheel bench chaos fuzz clean
+.PHONY: all build run test check quick fmt vet lint tidy vuln race web web-test web-e2e python-test wheel bench chaos fuzz clean
 
 all: build
 
@@ -27,6 +28,14 @@ run: build
 test: fmt vet lint tidy vuln race web-test web-e2e python-test wheel
 
 check: test
+
+# The packages with changes that are not committed, or those of the last commit when there are none.
+quick: fmt
+	@files=$$(git diff --name-only HEAD -- '*.go'; git ls-files --others --exclude-standard -- '*.go'); \
+	if [ -z "$$files" ]; then files=$$(git diff --name-only HEAD~1 -- '*.go'); fi; \
+	packages=$$(for f in $$files; do d=$$(dirname $$f); [ ! -d $$d ] || echo ./$$d; done | sort -u | grep -v -e '^./bench' -e '^./e2e'); \
+	if [ -z "$$packages" ]; then echo "quick: no Go package was changed"; exit 0; fi; \
+	echo $$packages; $(GO) vet $$packages && $(GO) test $$packages .
 
 fmt:
 	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
