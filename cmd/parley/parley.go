@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -47,6 +48,7 @@ import (
 // parley is the whole program: what is plugged into what.
 type parley struct {
 	cfg        *ServeCmd
+	fresh      bool // the data folder was empty
 	auth       *auth.Auth
 	log        *slog.Logger
 	journal    *journal.Journal
@@ -79,6 +81,8 @@ type parley struct {
 // open opens the store and plugs everything together. Nothing runs yet.
 func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) {
 	p = &parley{cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), refused: newRefusals(), broken: make(chan error, 1), x1Listens: make(chan struct{})}
+	_, none := os.Stat(storeDir(cfg.Data))
+	p.fresh = errors.Is(none, fs.ErrNotExist)
 	p.journal, err = journal.Open(storeDir(cfg.Data), journal.Options{
 		Sync: cfg.syncMode(), MinFree: cfg.MinFree, MinFreePercent: cfg.MinFreePct, Logger: log, Fatal: p.fatal,
 	})

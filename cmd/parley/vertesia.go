@@ -18,7 +18,7 @@ func (p *parley) speakVertesia(conns *wire.Conns) ([]wire.Route, error) {
 	if err != nil {
 		return nil, err
 	}
-	if made {
+	if made && !p.fresh {
 		p.log.Info("a new signing key was made; tokens and addresses that were signed before are refused", "file", file)
 	}
 	p.auth.Sign(key)

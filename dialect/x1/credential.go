@@ -110,7 +110,7 @@ func openKeyring(dir string, now func() time.Time, log *slog.Logger) (*keyring, 
 	if err != nil {
 		return nil, err
 	}
-	if made {
+	if made && HasArchive(dir) { // else the folder is new
 		log.Info("a new key for x1 credentials was made; credentials that were given out before are refused", "file", file)
 	}
 	k.key = key

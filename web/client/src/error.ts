@@ -38,19 +38,15 @@ export function asParleyError(err: unknown): ParleyError {
   return new ParleyError("internal", err instanceof Error ? err.message : String(err), { cause: err });
 }
 
-/** The close code of a socket whose credential has expired, was revoked or signed out. */
-const signInAgain = 4401;
-
-/** Why a socket was closed, if that says that coming back with the same credential is of no use. */
+/** Why a socket was closed, when it says 4401: its credential has expired, was revoked or signed out. */
 export function closedBy(ev: unknown): ParleyError | undefined {
-  if ((ev as { code?: number } | undefined)?.code !== signInAgain) return undefined;
-  return new ParleyError("unauthenticated", "the credential is not valid any more: sign in again");
+  return (ev as { code?: number } | undefined)?.code === 4401 ? new ParleyError("unauthenticated", "sign in again") : undefined;
 }
 
 /** The end of a stream or a connection: an error that says whether to come back. */
 export function goodbye(f: { error?: unknown; retry?: boolean | undefined }): ParleyError {
-  const e = errorOf(f.error === undefined ? undefined : f, 503);
-  return f.retry === undefined || f.retry === e.retryable ? e : new ParleyError(e.code, e.message, { details: e.details, retryable: f.retry });
+  const e = errorOf(f, 503);
+  return f.retry === undefined ? e : new ParleyError(e.code, e.message, { details: e.details, retryable: f.retry });
 }
 
 export const unreachable = (url: string, cause?: unknown): ParleyError =>

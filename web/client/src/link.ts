@@ -355,12 +355,12 @@ export class Link {
       if (f.op === "error") return this.#fault(c, errorOf(f));
       return this.#guard(c, () => c.hello({ cursor: f.cursor ?? "", last: f.last ?? 0, server_now: f.server_now ?? "" }));
     }
-    if (f.op === "bye" && f.session_id === undefined) {
-      const error = goodbye(f);
-      if (error.code === "unauthenticated") this.#refuse(error);
-      return; // otherwise the server closes, and is tried again
+    if (!f.session_id) {
+      const error = f.op === "bye" && goodbye(f);
+      if (error && error.code === "unauthenticated") this.#refuse(error);
+      return; // after any other bye the server closes, and is tried again
     }
-    const c = f.session_id === undefined ? undefined : this.#muxed.get(f.session_id);
+    const c = this.#muxed.get(f.session_id);
     if (!c || c.asked !== 0 || c.timer !== undefined || c.stream) return;
     if (f.op === "event" && f.event) this.#guard(c, () => c.event(f.event as Event, f.cursor ?? ""));
     else if (f.op === "preview" && f.preview) this.#guard(c, () => c.preview(f.preview as Preview, f.cursor ?? ""));

@@ -106,7 +106,7 @@ export class State {
         return;
       case "session.updated": {
         const { detached, ...change } = u.body;
-        return this.#record(detached ? { ...change, parent: "", grant_id: "" } : change);
+        return this.#record(detached ? { ...change, parent: "", grant_id: "", served_by: "" } : change);
       }
       case "user.message":
         return this.#hear(e.sequence, line);
@@ -189,22 +189,18 @@ export class State {
   #record(change: Partial<Session>): void {
     const next: Session = { ...this.#session };
     for (const [k, v] of Object.entries(change)) if (v !== undefined) Object.assign(next, { [k]: v });
-    for (const k of ["error", "parent", "grant_id"] as const) if (!next[k]) delete next[k];
-    this.#set((this.#session = next));
+    this.#set((this.#session = record(next)));
   }
 
   #begin(e: KnownEvent, b: Payloads["session.started"]): void {
     const at = e.timestamp;
     this.#set(
-      (this.#session = lean<Session>(
-        {
-          session_id: e.session_id, workspace: b.workspace || "default", owner: e.actor as Actor, members: b.members,
-          agent: b.agent ?? "", title: b.title, metadata: b.metadata, policy: b.policy || "queue", status: "idle", open_prompts: 0,
-          forked_of: b.forked_of, forked_at: b.forked_at, parent: b.parent, grant_id: b.grant_id, created_at: at, updated_at: at, last: 1,
-        },
-        "agent",
-        "open_prompts",
-      )),
+      (this.#session = record({
+        session_id: e.session_id, workspace: b.workspace || "default", owner: e.actor as Actor, members: b.members,
+        agent: b.agent ?? "", title: b.title, metadata: b.metadata, policy: b.policy || "queue", status: "idle", open_prompts: 0,
+        forked_of: b.forked_of, forked_at: b.forked_at, parent: b.parent, grant_id: b.grant_id, served_by: b.served_by,
+        created_at: at, updated_at: at, last: 1,
+      })),
     );
   }
 
@@ -282,6 +278,9 @@ export function lean<T extends object>(o: { [K in keyof T]: T[K] | undefined }, 
   }
   return out as T;
 }
+
+/** A session's record without its empty fields. */
+const record = (s: { [K in keyof Session]: Session[K] | undefined }): Session => lean<Session>(s, "agent", "open_prompts");
 
 /** The workstream that an event is about, or "". */
 export function workstreamOf(u: Understood): string {
