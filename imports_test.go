@@ -87,7 +87,7 @@ var rules = []rule{
 	{folder: "cmd", own: []string{"*"}, libs: []string{"*"}},
 	{folder: "bench", own: []string{"*"}, libs: []string{"*"}},
 	{folder: "e2e", own: []string{"*"}, libs: []string{"*"}},
-	{folder: "chaos", own: []string{"chat", "client"}}, // a user of the server, like examples
+	{folder: "chaos", own: []string{"chat", "client", "internal/freeport"}}, // a user of the server, like examples
 }
 
 // everywhere may be imported in every folder.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os/exec"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // server is a Parley process.
@@ -128,12 +128,11 @@ type place struct{ addr, nats, data string }
 func newPlace(data string) (place, error) {
 	var at [2]string
 	for i := range at {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		addr, err := freeport.Find()
 		if err != nil {
 			return place{}, err
 		}
-		defer l.Close() // both at the end, so that they differ
-		at[i] = l.Addr().String()
+		at[i] = addr
 	}
 	return place{addr: at[0], nats: at[1], data: data}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // lure begins a session of bob's under an id that somebody's client is going to
@@ -103,7 +104,7 @@ func speakNeMo(t *testing.T, p *process, token, conversation, text string) {
 // TestAnAliasGoesFirst: a caller's alias means the caller's session in every
 // dialect, also after the caller was added to the session that has the id.
 func TestAnAliasGoesFirst(t *testing.T) {
-	bus := freePort(t)
+	bus := freeport.Addr(t)
 	p := guarded(t, "--nats", bus)
 	alice := tokenOf("alice")
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf("bob"), body: `{"id":"plan","agent":"demo"}`})
@@ -158,7 +159,7 @@ func TestAnAliasGoesFirst(t *testing.T) {
 // TestAnAliasIsNoKey: an alias that is spelled like the id of somebody's session
 // opens nothing that is kept under that id.
 func TestAnAliasIsNoKey(t *testing.T) {
-	bus := freePort(t)
+	bus := freeport.Addr(t)
 	p := guarded(t, "--nats", bus)
 	hers := household(t, p)
 	alice, bob, carol := tokenOf("alice"), tokenOf("bob"), tokenOf("carol")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // TestAgentsConsentInNoDialect: the token of the agent that asks for approval or
@@ -25,7 +26,7 @@ func TestAgentsConsentInNoDialect(t *testing.T) {
 	if err := os.WriteFile(file, []byte(person+" user user:alice\n"+agent+" agent agent:demo\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := serve(t, t.TempDir(), "--token-file", file, "--nats", freePort(t))
+	p := serve(t, t.TempDir(), "--token-file", file, "--nats", freeport.Addr(t))
 	id, session := "", "" // one per kind of prompt
 	post := func(path, body string) {
 		t.Helper()

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // hangUp sends SIGHUP and waits until the server says something.
@@ -100,7 +101,7 @@ func TestEverythingEndsWithItsCredential(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
-			bus := freePort(t)
+			bus := freeport.Addr(t)
 			root, eve, ops := tokenOf("root"), tokenOf("eve"), tokenOf("ops")
 			file := tokenFile(t, "", root+" user,agent,admin root *", eve+" user,agent user:eve", ops+" admin ops *")
 			p := serve(t, t.TempDir(), "--token-file", file, "--jwt-secret", secret, "--nats", bus)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // lettaEar sends a message and follows its run; after a cut it goes on behind
@@ -166,8 +168,8 @@ func (n *nemoEar) exact(t testing.TB, want string) {
 // reader in each dialect. Each comes back by its own means and has the text once.
 func TestCrossingKill(t *testing.T) {
 	t.Parallel()
-	data, bus := t.TempDir(), freePort(t)
-	h := &hall{process: serveAt(t, freePort(t), data, "--nats", bus), id: "hall", bus: bus}
+	data, bus := t.TempDir(), freeport.Addr(t)
+	h := &hall{process: serveAt(t, freeport.Addr(t), data, "--nats", bus), id: "hall", bus: bus}
 	h.post("/parley/v1/sessions", `{"id":"hall"}`)
 	h.nc = natsOf(t, bus)
 	h.nemo = h.listenNemo(t)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // field reads a value out of JSON by a path such as messages.0.id.
@@ -132,7 +134,7 @@ func (o owned) plain(body string) string {
 // TestForeignThings: what belongs to somebody else is not there, by any route of
 // any dialect, and cannot be told from what nobody has.
 func TestForeignThings(t *testing.T) {
-	bus := freePort(t)
+	bus := freeport.Addr(t)
 	p := guarded(t, "--nats", bus)
 	hers := household(t, p)
 	none := hers.nothing()
@@ -195,7 +197,7 @@ func (p *process) belongings(o owned) string {
 
 // TestForeignNames: the same where a name stands in a query, a header or a body.
 func TestForeignNames(t *testing.T) {
-	p := guarded(t, "--nats", freePort(t))
+	p := guarded(t, "--nats", freeport.Addr(t))
 	hers := household(t, p)
 	none := hers.nothing()
 	before := p.belongings(hers)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // A person who names somebody else's session as the parent of an own one writes
@@ -12,7 +14,7 @@ import (
 // names itself does not speak to itself.
 func TestForgedParent(t *testing.T) {
 	t.Parallel()
-	for name, bus := range map[string]string{"without NATS": "off", "with NATS": freePort(t)} {
+	for name, bus := range map[string]string{"without NATS": "off", "with NATS": freeport.Addr(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file, data := filepath.Join(t.TempDir(), "tokens"), t.TempDir()

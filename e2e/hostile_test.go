@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // someone fills paths with names that are well formed and lead to the session s.
@@ -50,7 +51,7 @@ func writing(t *testing.T) (list []call) {
 // TestEveryRouteKnowsItsHost: a name that leads here by DNS is refused by every
 // route of every dialect, and so are the pages of other sites.
 func TestEveryRouteKnowsItsHost(t *testing.T) {
-	p := serve(t, t.TempDir(), "--nats", freePort(t))
+	p := serve(t, t.TempDir(), "--nats", freeport.Addr(t))
 	p.post("/parley/v1/sessions", `{"id":"s","agent":"none"}`)
 	before := p.get("/parley/v1/sessions/s/events") + p.get("/parley/v1/sessions") + p.get("/v1/agents/")
 	for _, r := range everyDialect(t) {
@@ -105,7 +106,7 @@ func TestEveryRouteKnowsItsHost(t *testing.T) {
 // TestNonsense: names, bodies, cursors and limits that no client would send are
 // refused, by every route; nothing breaks and nothing is left behind.
 func TestNonsense(t *testing.T) {
-	p := serve(t, t.TempDir(), "--nats", freePort(t))
+	p := serve(t, t.TempDir(), "--nats", freeport.Addr(t))
 	p.post("/parley/v1/sessions", `{"id":"s","agent":"none"}`)
 	p.must(call{method: "PUT", path: "/parley/v1/sessions/s/artifacts/a.txt", body: "x"})
 	names := map[string]string{
@@ -319,7 +320,7 @@ func TestTokensOfNewRoutes(t *testing.T) {
 // TestCredentialsStayInTheirSession: who may speak in one session by NATS has
 // nothing of another one, with wildcards or without.
 func TestCredentialsStayInTheirSession(t *testing.T) {
-	bus := freePort(t)
+	bus := freeport.Addr(t)
 	p := guarded(t, "--nats", bus)
 	bob := tokenOf("bob")
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: bob, body: `{"id":"his"}`})

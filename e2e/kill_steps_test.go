@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // killMoments is how many moments of an operation are tried.
@@ -141,7 +142,7 @@ func (u *underKill) fill(id, mark string) {
 // fork, an import, and a restore: each is done or not done afterwards, and what was
 // acknowledged is done.
 func TestKilledInTheMiddle(t *testing.T) {
-	u := &underKill{t: t, data: t.TempDir(), nats: freePort(t)}
+	u := &underKill{t: t, data: t.TempDir(), nats: freeport.Addr(t)}
 	u.start()
 	t.Run("erase", u.erases)
 	t.Run("upload", u.uploads)

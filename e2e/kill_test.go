@@ -14,6 +14,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 const (
@@ -37,7 +38,7 @@ type load struct {
 // that was acknowledged is lost, nothing is said twice, every reader that comes
 // back with its cursor sees the same, and every turn ends.
 func TestKilledAtAnyMoment(t *testing.T) {
-	data, addr := t.TempDir(), freePort(t)
+	data, addr := t.TempDir(), freeport.Addr(t)
 	p := serveAt(t, addr, data)
 	l := &load{t: t, c: p.connect(""), url: p.url, readers: map[chat.SessionID][]*reader{},
 		acked: map[chat.SessionID]map[string]chat.Event{}, said: map[chat.SessionID]map[chat.Seq]string{}}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/parley-hq/parley/client"
 	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // slow says that a reply is a refusal for the sake of a limit, in any dialect.
@@ -62,7 +63,7 @@ func (p *process) flood(path string, n int, frame func(i int) string, fits func(
 // Frames count towards the limit of requests, in every dialect that has a socket,
 // and so do messages on NATS.
 func TestFramesAreRequests(t *testing.T) {
-	bus := freePort(t)
+	bus := freeport.Addr(t)
 	p := guarded(t, "--rate", "5", "--nats", bus)
 	const n = 200
 	few := func(what string, done, refused int) {
@@ -153,7 +154,7 @@ func TestWorkersAreSlowedDown(t *testing.T) {
 // Addresses in a message cannot start work on the server: a browser asks for them
 // without the header that programs send.
 func TestPagesCannotStartWork(t *testing.T) {
-	p := serve(t, t.TempDir(), "--nats", freePort(t))
+	p := serve(t, t.TempDir(), "--nats", freeport.Addr(t))
 	p.post("/parley/v1/sessions", `{"id":"s","agent":"none"}`)
 	for _, path := range []string{"/parley/v1/backup", "/parley/v1/verify", "/parley/v1/sessions/s/export", "/parley/v1/audit"} {
 		for _, site := range []string{"", "same-origin", "cross-site"} {

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // nativeFrames ask for what is alice's over the native socket, by op.
@@ -143,7 +144,7 @@ func TestFrames(t *testing.T) {
 
 func (v *visitor) frames(t *testing.T) {
 	t.Helper()
-	bus := freePort(t)
+	bus := freeport.Addr(t)
 	p, hers := matrixServer(t, v, "--nats", bus)
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf("alice"), body: `{"id":"worked","agent":"helper"}`})
 	p.must(call{method: "POST", path: "/parley/v1/sessions/worked/events", token: tokenOf("alice"), body: `{"type":"user.message","payload":{"text":"secret"}}`})

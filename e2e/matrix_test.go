@@ -17,6 +17,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/parley-hq/parley/internal/freeport"
 	"github.com/parley-hq/parley/wire"
 )
 
@@ -130,7 +131,7 @@ func TestMatrix(t *testing.T) {
 	routes := mounted(t)
 	for _, v := range visitors(t) {
 		t.Run(v.name, func(t *testing.T) {
-			p, hers := matrixServer(t, &v, "--nats", freePort(t))
+			p, hers := matrixServer(t, &v, "--nats", freeport.Addr(t))
 			before := p.belongings(hers) + p.heads(hers)
 			for i, r := range routes {
 				ex := exampleOf(t, hers, r)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/freeport"
 	"github.com/parley-hq/parley/internal/provider"
 )
 
@@ -31,8 +32,8 @@ func counting(t *testing.T) (*hall, *toolbox) {
       - {match: kit__once, approval: always}
       - {match: kit__often, approval: never, permission: [kit.count]}
 `)
-	bus := freePort(t)
-	h := &hall{process: serveAt(t, freePort(t), t.TempDir(), "--nats", bus, "--config", config), id: "hall", bus: bus}
+	bus := freeport.Addr(t)
+	h := &hall{process: serveAt(t, freeport.Addr(t), t.TempDir(), "--nats", bus, "--config", config), id: "hall", bus: bus}
 	h.post("/parley/v1/sessions", `{"id":"hall"}`)
 	h.nc = natsOf(t, bus)
 	return h, box

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/freeport"
 	"github.com/parley-hq/parley/internal/provider"
 )
 
@@ -134,7 +135,7 @@ agents:
     mcp: [{name: kit, url: "`+kit+`", approval: never}]
     tools: [{match: kit__often, repeatable: true}]
 `)
-	data, addr := t.TempDir(), freePort(t)
+	data, addr := t.TempDir(), freeport.Addr(t)
 	p := serveAt(t, addr, data, "--config", config)
 	c := p.connect("")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Minute, errors.New("the whole test took too long"))

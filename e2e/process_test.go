@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -179,17 +178,6 @@ func connect(t testing.TB, url, token string) *client.Client {
 	}
 	t.Cleanup(c.Close)
 	return c
-}
-
-// freePort is a loopback address that was free a moment ago.
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // call is one request, as raw as it gets.

@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // outposts starts a server whose agents are another server's demo agent, over
@@ -49,7 +50,7 @@ func TestRemoteAgents(t *testing.T) {
 	far := serve(t, t.TempDir())
 	for _, agent := range []string{"socket", "stream", "openai"} {
 		t.Run(agent, func(t *testing.T) {
-			data, addr := t.TempDir(), freePort(t)
+			data, addr := t.TempDir(), freeport.Addr(t)
 			p := outposts(t, addr, data, far)
 			p.post("/parley/v1/sessions", `{"id":"job-`+agent+`","agent":"`+agent+`"}`)
 			id := chat.SessionID("job-" + agent)
@@ -87,7 +88,7 @@ func TestRemoteAgents(t *testing.T) {
 // after the server in front of it was killed.
 func TestRemotePrompt(t *testing.T) {
 	far := serve(t, t.TempDir())
-	data, addr := t.TempDir(), freePort(t)
+	data, addr := t.TempDir(), freeport.Addr(t)
 	p := outposts(t, addr, data, far)
 	p.post("/parley/v1/sessions", `{"id":"ask","agent":"socket"}`)
 	r, ctx := followed(t, p, "ask")

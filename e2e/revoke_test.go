@@ -12,12 +12,13 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // TestRevokedReaders: who follows a session and is shown the door hears nothing
 // more, in whatever dialect.
 func TestRevokedReaders(t *testing.T) {
-	bus := freePort(t)
+	bus := freeport.Addr(t)
 	p := guarded(t, "--nats", bus)
 	alice, carol := tokenOf("alice"), tokenOf("carol")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/freeport"
 	"github.com/parley-hq/parley/sidecar/sidecartest"
 )
 
@@ -112,7 +113,7 @@ func insist(ctx context.Context, url, key, body string) {
 // said reaches the agent.
 func TestSidecarSurvivesKills(t *testing.T) {
 	t.Parallel()
-	data, addr, bus, listen := t.TempDir(), freePort(t), freePort(t), freePort(t)
+	data, addr, bus, listen := t.TempDir(), freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
 	p := serveAt(t, addr, data, "--nats", bus)
 	a := x1Agent(t, sidecartest.Options{Memory: 100_000})
 	s := attachAt(t, listen, "job", p, a, "--replay", "100000")
@@ -215,13 +216,13 @@ func TestSidecarSurvivesKills(t *testing.T) {
 // Providers, grants and children, with the program as it is shipped.
 func TestSidecarProvidersAndChildren(t *testing.T) {
 	t.Parallel()
-	bus, listen := freePort(t), freePort(t)
+	bus, listen := freeport.Addr(t), freeport.Addr(t)
 	p := serve(t, t.TempDir(), "--nats", bus, "--preview-command", "/bin/echo {\"ok\":true,\"url\":\"https://preview.test\"}")
 	a := x1Agent(t, sidecartest.Options{})
 	s := attachAt(t, listen, "boss", p, a)
 
 	// A second one for the session stops.
-	second := launch(t, binary, "sidecar", "boss", "--url", p.url, "--stream", a.URL(), "--channel", a.URL(), "--listen", freePort(t))
+	second := launch(t, binary, "sidecar", "boss", "--url", p.url, "--stream", a.URL(), "--channel", a.URL(), "--listen", freeport.Addr(t))
 	if code := second.code(60 * time.Second); code != 1 || !strings.Contains(second.err.String(), "has a sidecar already") {
 		t.Fatalf("%d %s", code, second.err)
 	}
@@ -324,12 +325,12 @@ func TestSidecarWithTokens(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte(person+" user user:alice\n"+helper+" agent agent:helper\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := serve(t, t.TempDir(), "--nats", freePort(t), "--token-file", tokens)
+	p := serve(t, t.TempDir(), "--nats", freeport.Addr(t), "--token-file", tokens)
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: person, body: `{"id":"mine","agent":"helper"}`})
 	a := x1Agent(t, sidecartest.Options{})
 	refused(t, 1, []string{"token"}, "sidecar", "mine", "--url", p.url, "--stream", a.URL(), "--channel", a.URL(), "--listen", "127.0.0.1:0")
 	refused(t, 1, []string{"scope agent"}, "sidecar", "mine", "--url", p.url, "--token", person, "--stream", a.URL(), "--channel", a.URL(), "--listen", "127.0.0.1:0")
-	s := attachAt(t, freePort(t), "mine", p, a, "--token", helper)
+	s := attachAt(t, freeport.Addr(t), "mine", p, a, "--token", helper)
 	p.must(call{method: "POST", path: "/parley/v1/sessions/mine/events", token: person, body: `{"type":"user.message","payload":{"text":"hello"}}`})
 	wait(t, "the agent hears it", func() bool { h, _ := a.Heard(); return len(h) == 1 })
 	if h, _ := a.Heard(); h[0]["text"] != "hello" || h[0]["sender_id"] != "alice" {
@@ -369,8 +370,8 @@ func TestSidecarWalkThrough(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", program, "../examples/x1agent").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	p := serve(t, t.TempDir(), "--nats", freePort(t))
-	stream, channel, listen := freePort(t), freePort(t), freePort(t)
+	p := serve(t, t.TempDir(), "--nats", freeport.Addr(t))
+	stream, channel, listen := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
 	start := func() *process {
 		return launch(t, program, "-stream", stream, "-channel", channel, "-sidecar", "http://"+listen)
 	}

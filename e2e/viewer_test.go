@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // harmless are the routes that a viewer may use although they are no GET: they
@@ -26,7 +28,7 @@ var harmless = map[string]bool{
 // TestViewersOfEveryDialect: who may read a session cannot leave anything in it,
 // by any route of any dialect.
 func TestViewersOfEveryDialect(t *testing.T) {
-	p := guarded(t, "--nats", freePort(t))
+	p := guarded(t, "--nats", freeport.Addr(t))
 	hers := household(t, p)
 	carol := tokenOf("carol")
 	for _, id := range []string{hers["agent"], hers["conversation"], "asked", "nemo-job-" + hers["job/id"]} {
@@ -131,7 +133,7 @@ func TestForksArePrivate(t *testing.T) {
 // TestTheServersOwnBooks: sessions of the server can be read by an administrator,
 // which on an open server everybody is; nobody changes them, by any route.
 func TestTheServersOwnBooks(t *testing.T) {
-	bus := freePort(t)
+	bus := freeport.Addr(t)
 	p := serve(t, t.TempDir(), "--nats", bus)
 	p.post("/v1/agents/", `{"name":"a"}`)
 	const log = "/parley/v1/sessions/sys-letta-book/events"

@@ -15,6 +15,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // dialects that can speak in a session.
@@ -41,8 +42,8 @@ type hall struct {
 // openHall starts a server and a session.
 func openHall(t *testing.T) *hall {
 	t.Helper()
-	bus := freePort(t)
-	h := &hall{process: serveAt(t, freePort(t), t.TempDir(), "--nats", bus), id: "hall", bus: bus}
+	bus := freeport.Addr(t)
+	h := &hall{process: serveAt(t, freeport.Addr(t), t.TempDir(), "--nats", bus), id: "hall", bus: bus}
 	h.post("/parley/v1/sessions", `{"id":"hall"}`)
 	h.nc = natsOf(t, bus)
 	return h

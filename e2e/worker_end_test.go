@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // TestOnlyTheAnswerToDoneIsLost: the end of a worker's turn is stored, and the
@@ -22,7 +23,7 @@ import (
 func TestOnlyTheAnswerToDoneIsLost(t *testing.T) {
 	for name, killed := range map[string]bool{"connection cut": false, "server killed": true} {
 		t.Run(name, func(t *testing.T) {
-			data, addr := t.TempDir(), freePort(t)
+			data, addr := t.TempDir(), freeport.Addr(t)
 			p := serveAt(t, addr, data)
 			p.post("/parley/v1/sessions", `{"id":"job","agent":"clerk"}`)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // followed watches a session with the Go client until the test ends.
@@ -64,7 +65,7 @@ func TestWorkerIsKilledAndComesBack(t *testing.T) {
 // TestWorkerOutlivesTheServer: the server is killed under a worker, which goes
 // on with its turn when it is back.
 func TestWorkerOutlivesTheServer(t *testing.T) {
-	data, addr := t.TempDir(), freePort(t)
+	data, addr := t.TempDir(), freeport.Addr(t)
 	p := serveAt(t, addr, data)
 	p.post("/parley/v1/sessions", `{"id":"job","agent":"clerk"}`)
 	r, ctx := followed(t, p, "job")
@@ -91,7 +92,7 @@ func TestWorkerInNode(t *testing.T) {
 	if err != nil {
 		t.Fatal("the examples are tested with Node: install it")
 	}
-	data, addr := t.TempDir(), freePort(t)
+	data, addr := t.TempDir(), freeport.Addr(t)
 	p := serveAt(t, addr, data)
 	p.post("/parley/v1/sessions", `{"id":"job","agent":"echo"}`)
 	r, ctx := followed(t, p, "job")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // tally counts what a reader saw, by type and by the line or workstream it is
@@ -38,7 +39,7 @@ func tally(r *reader) map[string]int {
 // TestWorkstreamsAreKilled kills the server while eight workstreams run. They go
 // on, each is answered once, and the summary comes once.
 func TestWorkstreamsAreKilled(t *testing.T) {
-	data, addr := t.TempDir(), freePort(t)
+	data, addr := t.TempDir(), freeport.Addr(t)
 	p := serveAt(t, addr, data)
 	p.post("/parley/v1/sessions", `{"id":"job"}`)
 	r, ctx := followed(t, p, "job")

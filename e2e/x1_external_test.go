@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/freeport"
 	"github.com/parley-hq/parley/sidecar/sidecartest"
 )
 
@@ -151,7 +152,7 @@ func TestSidecarWithANATSElsewhere(t *testing.T) {
 	addr := out.addr()
 	p := serve(t, t.TempDir(), "--nats", "nats://parley:change-me@"+addr)
 	a := x1Agent(t, sidecartest.Options{})
-	listen := freePort(t)
+	listen := freeport.Addr(t)
 	login := []string{"--nats", "nats://" + addr, "--user", "pod-7", "--password", "its-own"}
 	s := attachAt(t, listen, "my-session", p, a, login...)
 	second := launch(t, binary, append([]string{"sidecar", "my-session", "--stream", a.URL(), "--channel", a.URL(), "--listen", "127.0.0.1:0", "--user", "sidecar", "--password", "change-me-last"}, login[:2]...)...)

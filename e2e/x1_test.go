@@ -19,6 +19,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // natsOf connects to a server's NATS.
@@ -76,7 +77,7 @@ func archived(t *testing.T, c *nats.Conn, id string) (numbers []chat.Seq, ids []
 // every stored event, once and in order.
 func TestX1ArchiveSurvivesKills(t *testing.T) {
 	t.Parallel()
-	data, addr, bus := t.TempDir(), freePort(t), freePort(t)
+	data, addr, bus := t.TempDir(), freeport.Addr(t), freeport.Addr(t)
 	p := serveAt(t, addr, data, "--nats", bus)
 	const sessions = 4
 	for i := range sessions {
@@ -164,7 +165,7 @@ func TestX1ArchiveSurvivesKills(t *testing.T) {
 // A message by NATS is answered and seen natively; the server ends in order.
 func TestX1AndNativeAreOneConversation(t *testing.T) {
 	t.Parallel()
-	bus := freePort(t)
+	bus := freeport.Addr(t)
 	p := serve(t, t.TempDir(), "--nats", bus, "--summary", "plain")
 	if !strings.Contains(p.out.String(), "nats://"+bus) {
 		t.Fatalf("it does not say where NATS is: %s", p.out)
@@ -205,7 +206,7 @@ func TestX1RefusesToStart(t *testing.T) {
 func TestX1WithATokenNeedsCredentials(t *testing.T) {
 	t.Parallel()
 	const token = "a-token-of-this-very-test"
-	bus := freePort(t)
+	bus := freeport.Addr(t)
 	p := serve(t, t.TempDir(), "--nats", bus, "--token", token)
 	if c, err := nats.Connect("nats://" + bus); !errors.Is(err, nats.ErrAuthorization) {
 		if err == nil {

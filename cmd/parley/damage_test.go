@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // running is a server in this process.
@@ -55,12 +55,7 @@ func begin(t *testing.T, data string, withNATS bool) *running {
 	t.Helper()
 	s := &running{log: &lockedBuffer{}, ended: make(chan int, 1), nats: "off"}
 	if withNATS {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.nats = l.Addr().String()
-		l.Close()
+		s.nats = freeport.Addr(t)
 	}
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/freeport"
 	"github.com/parley-hq/parley/internal/provider"
 )
 
@@ -100,14 +101,7 @@ func TestMCPServersOfOthers(t *testing.T) {
 // overHTTP starts the server with everything at an address.
 func overHTTP(t *testing.T, program string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	_, port, _ := net.SplitHostPort(freeport.Addr(t))
 	cmd := command(t, ".", "node", program, "streamableHttp")
 	cmd.Env = append(os.Environ(), "PORT="+port)
 	says, err := cmd.StderrPipe()
