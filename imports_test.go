@@ -29,59 +29,63 @@ var rules = []rule{
 	{folder: "chat"},
 	{folder: "internal/sealed"}, // small files with a checksum
 
-	{folder: "wire", libs: []string{"github.com/coder/websocket", "github.com/gobwas/ws", "github.com/klauspost/compress"}},
-	{folder: "bus", libs: []string{"github.com/nats-io/nats-server", "github.com/nats-io/nats.go"}},
+	{folder: "internal/wire", libs: []string{"github.com/coder/websocket", "github.com/gobwas/ws", "github.com/klauspost/compress"}},
+	{folder: "internal/bus", libs: []string{"github.com/nats-io/nats-server", "github.com/nats-io/nats.go"}},
 
 	// A provider's SDK is large; only its own folder may link it.
-	{folder: "llm", own: []string{"chat"}},
-	{folder: "llm/internal/convert", own: []string{"chat", "llm"}},
-	{folder: "llm/openai", own: []string{"chat", "llm", "llm/internal/convert"}, libs: []string{"github.com/openai/openai-go"}},
-	{folder: "llm/anthropic", own: []string{"chat", "llm", "llm/internal/convert"}, libs: []string{"github.com/anthropics/anthropic-sdk-go"}},
-	{folder: "llm/gemini", own: []string{"chat", "llm", "llm/internal/convert"}, libs: []string{"google.golang.org/genai"}},
-	{folder: "llm/llmtest", own: []string{"llm"}, libs: []string{"google.golang.org/genai"}},
-	{folder: "config", own: []string{"chat"}, libs: []string{"github.com/goccy/go-yaml"}},
-	{folder: "workstream", own: []string{"chat"}},
-	{folder: "auth", own: []string{"chat"}, libs: []string{"github.com/golang-jwt/jwt", "github.com/MicahParks/keyfunc", "github.com/MicahParks/jwkset", "golang.org/x/time"}},
+	{folder: "internal/llm", own: []string{"chat"}},
+	{folder: "internal/llm/internal/convert", own: []string{"chat", "internal/llm"}},
+	{folder: "internal/llm/openai", own: []string{"chat", "internal/llm", "internal/llm/internal/convert"}, libs: []string{"github.com/openai/openai-go"}},
+	{folder: "internal/llm/anthropic", own: []string{"chat", "internal/llm", "internal/llm/internal/convert"}, libs: []string{"github.com/anthropics/anthropic-sdk-go"}},
+	{folder: "internal/llm/gemini", own: []string{"chat", "internal/llm", "internal/llm/internal/convert"}, libs: []string{"google.golang.org/genai"}},
+	{folder: "internal/llm/llmtest", own: []string{"internal/llm"}, libs: []string{"google.golang.org/genai"}},
+	{folder: "internal/config", own: []string{"chat"}, libs: []string{"github.com/goccy/go-yaml"}},
+	{folder: "internal/workstream", own: []string{"chat"}},
+	{folder: "internal/auth", own: []string{"chat"}, libs: []string{"github.com/golang-jwt/jwt", "github.com/MicahParks/keyfunc", "github.com/MicahParks/jwkset", "golang.org/x/time"}},
 
-	{folder: "audit", own: []string{"chat"}},
+	{folder: "internal/audit", own: []string{"chat"}},
 
-	{folder: "journal", own: []string{"chat", "internal/sealed"}, libs: []string{"github.com/cockroachdb/pebble"}},
-	{folder: "journal/journaltest", own: []string{"chat"}},
-	{folder: "artifact", own: []string{"chat", "internal/sealed"}},
+	{folder: "internal/journal", own: []string{"chat", "internal/sealed"}, libs: []string{"github.com/cockroachdb/pebble"}},
+	{folder: "internal/journal/journaltest", own: []string{"chat"}},
+	{folder: "internal/artifact", own: []string{"chat", "internal/sealed"}},
 
-	{folder: "hub", own: []string{"chat"}},
-	{folder: "session", own: []string{"chat", "workstream"}, libs: []string{"github.com/oklog/ulid"}},
+	{folder: "internal/hub", own: []string{"chat"}},
+	{folder: "internal/session", own: []string{"chat", "internal/workstream"}, libs: []string{"github.com/oklog/ulid"}},
 	{folder: "agent", own: []string{"chat"}, libs: []string{"go.opentelemetry.io/otel", "-go.opentelemetry.io/otel/sdk", "-go.opentelemetry.io/otel/exporters"}},
-	{folder: "agent/demo", own: []string{"chat", "agent"}},
-	{folder: "agent/remote", own: []string{"chat", "agent"}, libs: []string{"github.com/coder/websocket"}},
-	{folder: "agent/tool", own: []string{"chat", "agent"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
-	{folder: "agent/model", own: []string{"chat", "agent", "agent/tool", "llm", "llm/openai", "llm/anthropic", "llm/gemini"}, libs: []string{
+	{folder: "internal/agents/demo", own: []string{"chat", "agent"}},
+	{folder: "internal/agents/remote", own: []string{"chat", "agent"}, libs: []string{"github.com/coder/websocket"}},
+	{folder: "internal/agents/tool", own: []string{"chat", "agent"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
+	{folder: "internal/agents/model", own: []string{"chat", "agent", "internal/agents/tool", "internal/llm", "internal/llm/openai", "internal/llm/anthropic", "internal/llm/gemini"}, libs: []string{
 		"github.com/openai/openai-go", "github.com/anthropics/anthropic-sdk-go", "google.golang.org/genai", "github.com/modelcontextprotocol/go-sdk",
 	}},
 
-	{folder: "dialect/*", own: []string{"chat", "wire"}},
-	{folder: "dialect/dialecttest", own: []string{"*"}},
-	{folder: "dialect/letta", own: []string{"chat", "wire", "llm"}},
-	{folder: "dialect/x1", own: []string{"chat", "wire", "internal/sealed"}, libs: []string{"github.com/nats-io/nats.go"}},
-	{folder: "dialect/x1/grant", own: []string{"chat", "wire"}},
+	{folder: "internal/dialect/*", own: []string{"chat", "internal/wire"}},
+	{folder: "internal/dialect/dialecttest", own: []string{"*"}},
+	{folder: "internal/dialect/letta", own: []string{"chat", "internal/wire", "internal/llm"}},
+	{folder: "internal/dialect/x1", own: []string{"chat", "internal/wire", "internal/sealed"}, libs: []string{"github.com/nats-io/nats.go"}},
+	{folder: "internal/dialect/x1/grant", own: []string{"chat", "internal/wire"}},
 
-	{folder: "server", own: []string{"auth", "wire", "chat", "web"}, libs: []string{"github.com/prometheus/client_golang"}},
-	{folder: "proxy", own: []string{"chat"}},
+	{folder: "internal/server", own: []string{"internal/auth", "internal/wire", "chat", "web"}, libs: []string{"github.com/prometheus/client_golang"}},
+	{folder: "internal/proxy", own: []string{"chat"}},
 	{folder: "web"},
 	{folder: "web/gen", own: []string{"chat", "agent"}}, // writes the TypeScript form of the vocabulary
 	{folder: "client", own: []string{"chat"}, libs: []string{"github.com/coder/websocket"}},
-	{folder: "sidecar", own: []string{"chat", "wire", "dialect/x1"}, libs: []string{"github.com/nats-io/nats.go"}},
-	{folder: "sidecar/sidecartest"}, // an agent, for tests
+	{folder: "internal/sidecar", own: []string{"chat", "internal/wire", "internal/dialect/x1"}, libs: []string{"github.com/nats-io/nats.go"}},
+	{folder: "internal/sidecar/sidecartest"}, // an agent, for tests
 
 	// Who serves a domain needs the helper and what it serves.
-	{folder: "provider", own: []string{"chat"}, libs: []string{"github.com/nats-io/nats.go"}},
-	{folder: "provider/*", own: []string{"chat", "provider"}},
+	{folder: "internal/natsprovider", own: []string{"chat"}, libs: []string{"github.com/nats-io/nats.go"}},
+	{folder: "internal/natsprovider/*", own: []string{"chat", "internal/natsprovider"}},
 
 	// What users would write.
 	{folder: "examples/*", own: []string{"chat", "client"}},
 
 	// Tools for measuring: they know bytes and time, nothing of ours.
-	{folder: "internal/*"},
+	{folder: "internal/freeport"},
+	{folder: "internal/json"},
+	{folder: "internal/jsontest"},
+	{folder: "internal/load"},
+	{folder: "internal/modeltest"},
 	{folder: "internal/transcript", libs: []string{"golang.org/x/tools"}}, // for tests
 
 	{folder: "cmd", own: []string{"*"}, libs: []string{"*"}},
@@ -96,7 +100,7 @@ var everywhere = []string{"internal/json"}
 // stdJSON lists the folders that may import encoding/json. All other code reads and writes JSON with internal/json,
 // because encoding/json takes names of another case for a field's and names Go types in its errors. The rest are tools
 // and examples: they read what they have written themselves.
-var stdJSON = []string{"internal/*", "examples/*", "bench", "e2e", "web/gen", "llm/llmtest", "sidecar/sidecartest", "journal/journaltest", "dialect/dialecttest"}
+var stdJSON = []string{"internal/json", "internal/jsontest", "internal/load", "internal/modeltest", "internal/transcript", "internal/sealed", "examples/*", "bench", "e2e", "web/gen", "internal/llm/llmtest", "internal/sidecar/sidecartest", "internal/journal/journaltest", "internal/dialect/dialecttest"}
 
 // inFile lists what a file of that name may import in any folder.
 var inFile = map[string][]string{
@@ -231,33 +235,33 @@ func TestTheTable(t *testing.T) {
 		ok            bool
 	}{
 		{"chat/event.go", "encoding/json", false},
-		{"dialect/nemo/decode.go", "encoding/json", false},
+		{"internal/dialect/nemo/decode.go", "encoding/json", false},
 		{"cmd/parley/main.go", "encoding/json", false},
 		{"internal/json/json.go", "encoding/json", true},
 		{"chat/event.go", module + "/internal/json", true},
-		{"bus/client.go", module + "/internal/json", true},
-		{"chat/event.go", module + "/wire", false},
+		{"internal/bus/client.go", module + "/internal/json", true},
+		{"chat/event.go", module + "/internal/wire", false},
 		{"chat/event.go", "github.com/google/uuid", false},
-		{"hub/hub.go", module + "/chat", true},
-		{"hub/hub.go", module + "/journal", false},
-		{"hub/metrics.go", "github.com/prometheus/client_golang/prometheus", true},
-		{"hub/hub.go", "github.com/prometheus/client_golang/prometheus", false},
+		{"internal/hub/hub.go", module + "/chat", true},
+		{"internal/hub/hub.go", module + "/internal/journal", false},
+		{"internal/hub/metrics.go", "github.com/prometheus/client_golang/prometheus", true},
+		{"internal/hub/hub.go", "github.com/prometheus/client_golang/prometheus", false},
 		{"agent/runner.go", "go.opentelemetry.io/otel/trace", true},
 		{"agent/runner.go", "go.opentelemetry.io/otel/sdk/trace", false},
-		{"agent/demo/demo.go", module + "/agent", true},
+		{"internal/agents/demo/demo.go", module + "/agent", true},
 		{"agent/runner.go", module + "/agent/demo", false},
-		{"dialect/nemo/serve.go", module + "/wire", true},
-		{"dialect/nemo/serve.go", module + "/dialect/native", false},
-		{"dialect/nemo/serve.go", module + "/llm", false},
-		{"dialect/letta/serve.go", module + "/llm", true},
-		{"llm/fold.go", module + "/chat", true},
-		{"llm/fold.go", module + "/llm/openai", false},
-		{"llm/fold.go", "github.com/openai/openai-go/v3", false},
-		{"llm/openai/chat.go", "github.com/openai/openai-go/v3/responses", true},
-		{"llm/openai/chat.go", "github.com/anthropics/anthropic-sdk-go", false},
-		{"llm/openai/chat.go", module + "/llm/internal/convert", true},
-		{"llm/openai/chat.go", module + "/llm/anthropic", false},
-		{"cmd/parley/main.go", module + "/journal", true},
+		{"internal/dialect/nemo/serve.go", module + "/internal/wire", true},
+		{"internal/dialect/nemo/serve.go", module + "/internal/dialect/native", false},
+		{"internal/dialect/nemo/serve.go", module + "/internal/llm", false},
+		{"internal/dialect/letta/serve.go", module + "/internal/llm", true},
+		{"internal/llm/fold.go", module + "/chat", true},
+		{"internal/llm/fold.go", module + "/internal/llm/openai", false},
+		{"internal/llm/fold.go", "github.com/openai/openai-go/v3", false},
+		{"internal/llm/openai/chat.go", "github.com/openai/openai-go/v3/responses", true},
+		{"internal/llm/openai/chat.go", "github.com/anthropics/anthropic-sdk-go", false},
+		{"internal/llm/openai/chat.go", module + "/internal/llm/internal/convert", true},
+		{"internal/llm/openai/chat.go", module + "/internal/llm/anthropic", false},
+		{"cmd/parley/main.go", module + "/internal/journal", true},
 		{"internal/load/load.go", module + "/chat", false},
 		{"somewhere/new.go", "fmt", false},
 	} {

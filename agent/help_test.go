@@ -15,9 +15,9 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/hub"
-	"github.com/parley-hq/parley/journal"
-	"github.com/parley-hq/parley/session"
+	"github.com/parley-hq/parley/internal/hub"
+	"github.com/parley-hq/parley/internal/journal"
+	"github.com/parley-hq/parley/internal/session"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

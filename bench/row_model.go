@@ -20,7 +20,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/parley-hq/parley/internal/load"
-	"github.com/parley-hq/parley/internal/provider"
+	"github.com/parley-hq/parley/internal/modeltest"
 )
 
 // modelAgent: what the model agent adds to asking a model directly. The model is
@@ -38,11 +38,11 @@ func modelAgent(e *env) (lines []line, err error) {
 	for i := range long {
 		long[i] = "token "
 	}
-	script := &provider.Server{Script: func(r provider.Request) provider.Reply {
+	script := &modeltest.Server{Script: func(r modeltest.Request) modeltest.Reply {
 		if strings.HasPrefix(r.LastUser(), "long") {
-			return provider.Reply{Pieces: long}
+			return modeltest.Reply{Pieces: long}
 		}
-		return provider.Reply{Pieces: []string{"One", " two", " three."}}
+		return modeltest.Reply{Pieces: []string{"One", " two", " three."}}
 	}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

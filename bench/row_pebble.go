@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/hub"
-	"github.com/parley-hq/parley/journal"
-	"github.com/parley-hq/parley/session"
+	"github.com/parley-hq/parley/internal/hub"
+	"github.com/parley-hq/parley/internal/journal"
+	"github.com/parley-hq/parley/internal/session"
 )
 
 // appendInProcess holds an append by the rules against one bare Set, both

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/journal"
 	"github.com/parley-hq/parley/internal/load"
-	"github.com/parley-hq/parley/journal"
 )
 
 // memory: what a process that does nothing takes, and what a reader adds.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/provider"
+	"github.com/parley-hq/parley/internal/modeltest"
 )
 
 // A mistake keeps the server from starting, and is named.
@@ -25,7 +25,7 @@ func TestMistakeInTheConfiguration(t *testing.T) {
 // A key that is missing keeps nobody from talking with other agents: its own agent
 // says what is wrong, in the list and in the conversation.
 func TestMissingKey(t *testing.T) {
-	_, model := scripted(t, func(provider.Request) provider.Reply { return provider.Reply{Text: "I need no key."} })
+	_, model := scripted(t, func(modeltest.Request) modeltest.Reply { return modeltest.Reply{Text: "I need no key."} })
 	config := configured(t, `agents:
   - name: locked
     kind: model

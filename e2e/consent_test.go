@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/freeport"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/nats-io/nats.go"
 
-	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/freeport"
 )
 

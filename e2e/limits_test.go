@@ -16,7 +16,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/parley-hq/parley/client"
-	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/freeport"
 )
 

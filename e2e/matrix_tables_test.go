@@ -3,11 +3,11 @@ package e2e
 import (
 	"testing"
 
-	"github.com/parley-hq/parley/auth"
-	"github.com/parley-hq/parley/proxy"
-	"github.com/parley-hq/parley/server"
+	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/proxy"
+	"github.com/parley-hq/parley/internal/server"
+	"github.com/parley-hq/parley/internal/wire"
 	"github.com/parley-hq/parley/web"
-	"github.com/parley-hq/parley/wire"
 )
 
 // serversOwn are the routes that belong to no dialect.

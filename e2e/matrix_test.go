@@ -18,7 +18,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/parley-hq/parley/internal/freeport"
-	"github.com/parley-hq/parley/wire"
+	"github.com/parley-hq/parley/internal/wire"
 )
 
 // class says what a caller is to alice, whose things are asked for.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/freeport"
-	"github.com/parley-hq/parley/internal/provider"
+	"github.com/parley-hq/parley/internal/modeltest"
 )
 
 // counting is a hall in which a model counts with tools: one for which a person is
@@ -15,12 +15,12 @@ import (
 func counting(t *testing.T) (*hall, *toolbox) {
 	box := &toolbox{}
 	kit := box.serve(t)
-	_, model := scripted(t, func(r provider.Request) provider.Reply {
+	_, model := scripted(t, func(r modeltest.Request) modeltest.Reply {
 		if rs := r.Results(); len(rs) > 0 {
-			return provider.Reply{Text: "It says: " + rs[len(rs)-1].Text}
+			return modeltest.Reply{Text: "It says: " + rs[len(rs)-1].Text}
 		}
 		name, n, _ := strings.Cut(r.LastUser(), " ")
-		return provider.Reply{Calls: []provider.Call{{ID: "c", Name: "kit__" + name, Args: `{"n":` + n + `}`}}}
+		return modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__" + name, Args: `{"n":` + n + `}`}}}
 	})
 	config := configured(t, `agents:
   - name: helper

@@ -13,7 +13,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
-	"github.com/parley-hq/parley/internal/provider"
+	"github.com/parley-hq/parley/internal/modeltest"
 )
 
 // asToolServer makes the test program an MCP server on its input and output,
@@ -38,7 +38,7 @@ func serveTools() int {
 // badDay is what a model, its endpoint or a tool does wrong, and what people see of
 // it.
 type badDay struct {
-	reply provider.Reply
+	reply modeltest.Reply
 	code  string   // of agent.error; "" means that the turn is answered all the same
 	says  []string // of the events, in their order
 	no    string   // a provider that cannot do it
@@ -47,34 +47,34 @@ type badDay struct {
 const fine = "All is well again."
 
 var badDays = map[string]badDay{
-	"takes no key": {reply: provider.Reply{Status: 401, Code: "authentication_error", Error: "who are you"}, code: "denied", says: []string{"who are you", "key_env"}},
-	"is broken":    {reply: provider.Reply{Status: 500, Error: "out of order"}, code: "unavailable", says: []string{"trying again", "out of order", "then ask again"}},
-	"is busy":      {reply: provider.Reply{Status: 429, Code: "rate_limit_error", Error: "slow down", Header: map[string]string{"Retry-After": "1"}}, code: "rate_limited", says: []string{"trying again", "slow down", "in a while"}},
-	"refuses":      {reply: provider.Reply{Status: 400, Error: "unsupported parameter"}, code: "refused", says: []string{"unsupported parameter", "configuration"}},
-	"has no model": {reply: provider.Reply{Status: 404, Error: "no such model"}, code: "not_found", says: []string{"no such model", "configuration"}},
-	"hangs":        {reply: provider.Reply{Hang: true}, code: "timeout", says: []string{"stopped answering", "silence"}},
-	"falls silent": {reply: provider.Reply{Text: "one two three", HangAt: 2}, code: "timeout", says: []string{`"one two"`, "stopped answering"}},
-	"cuts":         {reply: provider.Reply{Pieces: []string{"It was a da", "rk"}, CutAt: 1}, code: "cut_off", says: []string{`"It was a da"`, "cut off", "ask again"}},
-	"just ends":    {reply: provider.Reply{Text: "one two three", EndAt: 2}, code: "cut_off", says: []string{`"one two"`, "cut off"}},
-	"raves":        {reply: provider.Reply{Text: "Hm.", Garbage: `{"choices":[{"delta":`}, code: "cut_off", says: []string{"cut off"}},
-	"says nothing": {reply: provider.Reply{}, code: "empty_answer", says: []string{"ask again"}},
-	"has no room":  {reply: provider.Reply{Status: 400, Error: "prompt is too long: maximum context length exceeded"}, code: "context_overflow", says: []string{"too long", "window"}},
-	"finds no end": {reply: provider.Reply{Calls: []provider.Call{{ID: "c", Name: "kit__count", Args: `{"n":1}`}}}, code: "too_many_steps", says: []string{"counted 1", "counted 1", "max_steps"}},
-	"invents":      {reply: provider.Reply{Calls: []provider.Call{{ID: "c", Name: "fly", Args: `{}`}}}, says: []string{"kit__count", "unknown_tool", fine}},
-	"scribbles":    {reply: provider.Reply{Calls: []provider.Call{{ID: "c", Name: "kit__count", Args: `n=1, please`}}}, says: []string{"invalid_arguments", fine}, no: provider.Gemini},
-	"breaks off":   {reply: provider.Reply{Calls: []provider.Call{{ID: "c", Name: "kit__count", Args: `{"n":1`}}}, says: []string{"invalid_arguments", fine}, no: provider.Gemini},
-	"breaks tools": {reply: provider.Reply{Calls: []provider.Call{{ID: "c", Name: "frail__crash", Args: `{}`}}}, says: []string{"was lost during the call", "unknown_outcome", fine}},
+	"takes no key": {reply: modeltest.Reply{Status: 401, Code: "authentication_error", Error: "who are you"}, code: "denied", says: []string{"who are you", "key_env"}},
+	"is broken":    {reply: modeltest.Reply{Status: 500, Error: "out of order"}, code: "unavailable", says: []string{"trying again", "out of order", "then ask again"}},
+	"is busy":      {reply: modeltest.Reply{Status: 429, Code: "rate_limit_error", Error: "slow down", Header: map[string]string{"Retry-After": "1"}}, code: "rate_limited", says: []string{"trying again", "slow down", "in a while"}},
+	"refuses":      {reply: modeltest.Reply{Status: 400, Error: "unsupported parameter"}, code: "refused", says: []string{"unsupported parameter", "configuration"}},
+	"has no model": {reply: modeltest.Reply{Status: 404, Error: "no such model"}, code: "not_found", says: []string{"no such model", "configuration"}},
+	"hangs":        {reply: modeltest.Reply{Hang: true}, code: "timeout", says: []string{"stopped answering", "silence"}},
+	"falls silent": {reply: modeltest.Reply{Text: "one two three", HangAt: 2}, code: "timeout", says: []string{`"one two"`, "stopped answering"}},
+	"cuts":         {reply: modeltest.Reply{Pieces: []string{"It was a da", "rk"}, CutAt: 1}, code: "cut_off", says: []string{`"It was a da"`, "cut off", "ask again"}},
+	"just ends":    {reply: modeltest.Reply{Text: "one two three", EndAt: 2}, code: "cut_off", says: []string{`"one two"`, "cut off"}},
+	"raves":        {reply: modeltest.Reply{Text: "Hm.", Garbage: `{"choices":[{"delta":`}, code: "cut_off", says: []string{"cut off"}},
+	"says nothing": {reply: modeltest.Reply{}, code: "empty_answer", says: []string{"ask again"}},
+	"has no room":  {reply: modeltest.Reply{Status: 400, Error: "prompt is too long: maximum context length exceeded"}, code: "context_overflow", says: []string{"too long", "window"}},
+	"finds no end": {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__count", Args: `{"n":1}`}}}, code: "too_many_steps", says: []string{"counted 1", "counted 1", "max_steps"}},
+	"invents":      {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "fly", Args: `{}`}}}, says: []string{"kit__count", "unknown_tool", fine}},
+	"scribbles":    {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__count", Args: `n=1, please`}}}, says: []string{"invalid_arguments", fine}, no: modeltest.Gemini},
+	"breaks off":   {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__count", Args: `{"n":1`}}}, says: []string{"invalid_arguments", fine}, no: modeltest.Gemini},
+	"breaks tools": {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "frail__crash", Args: `{}`}}}, says: []string{"was lost during the call", "unknown_outcome", fine}},
 }
 
 // TestBadDaysOfEveryProvider: whatever a model, its endpoint or a tool does, with
 // each of the four protocols the turn ends in a clear event, and the next message
 // is answered.
 func TestBadDaysOfEveryProvider(t *testing.T) {
-	_, endpoint := scripted(t, func(r provider.Request) provider.Reply {
+	_, endpoint := scripted(t, func(r modeltest.Request) modeltest.Reply {
 		name := r.LastUser()
 		day, bad := badDays[name]
 		if !bad || len(r.Results()) > 0 && day.code == "" {
-			return provider.Reply{Text: fine}
+			return modeltest.Reply{Text: fine}
 		}
 		return day.reply
 	})
@@ -84,9 +84,9 @@ func TestBadDaysOfEveryProvider(t *testing.T) {
 	}
 	var yaml strings.Builder
 	yaml.WriteString("agents:\n")
-	for _, name := range provider.Protocols {
+	for _, name := range modeltest.Protocols {
 		base := endpoint
-		if name == provider.Anthropic || name == provider.Gemini {
+		if name == modeltest.Anthropic || name == modeltest.Gemini {
 			base = strings.TrimSuffix(endpoint, "/v1")
 		}
 		fmt.Fprintf(&yaml, "  - {name: %s, kind: model, provider: %s, endpoint: %q, model: scripted, retries: 1, silence: 10s, max_steps: 3,\n"+
@@ -95,7 +95,7 @@ func TestBadDaysOfEveryProvider(t *testing.T) {
 	}
 	p := serve(t, t.TempDir(), "--config", configured(t, yaml.String()))
 	var days sync.WaitGroup
-	for _, name := range provider.Protocols {
+	for _, name := range modeltest.Protocols {
 		for day, d := range badDays {
 			if d.no != name {
 				days.Go(func() { d.happens(t, p, name, day) })

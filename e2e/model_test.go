@@ -18,7 +18,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/freeport"
-	"github.com/parley-hq/parley/internal/provider"
+	"github.com/parley-hq/parley/internal/modeltest"
 )
 
 // toolbox is an MCP server outside of the program that counts what it runs.
@@ -61,8 +61,8 @@ func (b *toolbox) serve(t *testing.T) string {
 }
 
 // scripted starts a model that does what a script says.
-func scripted(t *testing.T, script provider.Script) (*provider.Server, string) {
-	m := &provider.Server{Script: script}
+func scripted(t *testing.T, script modeltest.Script) (*modeltest.Server, string) {
+	m := &modeltest.Server{Script: script}
 	server := httptest.NewServer(m)
 	t.Cleanup(server.Close)
 	return m, server.URL + "/v1"
@@ -92,20 +92,20 @@ func (r *reaper) kill() {
 
 // tenSteps uses a tool ten times, then says so. In each step the server is killed
 // when it asks the model, and again in the middle of the model's answer.
-func (r *reaper) tenSteps() provider.Script {
+func (r *reaper) tenSteps() modeltest.Script {
 	var mu sync.Mutex
 	asked := map[int]int{}
-	return func(q provider.Request) provider.Reply {
+	return func(q modeltest.Request) modeltest.Reply {
 		n := len(q.Results())
 		mu.Lock()
 		asked[n]++
 		try := asked[n]
 		mu.Unlock()
-		reply := provider.Reply{Text: "All ten steps are done.", Input: 3, Output: 2}
+		reply := modeltest.Reply{Text: "All ten steps are done.", Input: 3, Output: 2}
 		if n < toolSteps {
 			name := [...]string{"kit__once", "kit__often"}[n%2]
-			reply = provider.Reply{Thinking: fmt.Sprintf("Number %d now.", n), Text: fmt.Sprintf("Step %d is next.", n), Input: 3, Output: 2,
-				Calls: []provider.Call{{ID: "call_0", Name: name, Args: fmt.Sprintf(`{"n":%d}`, n)}}}
+			reply = modeltest.Reply{Thinking: fmt.Sprintf("Number %d now.", n), Text: fmt.Sprintf("Step %d is next.", n), Input: 3, Output: 2,
+				Calls: []modeltest.Call{{ID: "call_0", Name: name, Args: fmt.Sprintf(`{"n":%d}`, n)}}}
 		}
 		switch try {
 		case 1:
@@ -217,11 +217,11 @@ agents:
 func TestEightLinesOfYAML(t *testing.T) {
 	var box toolbox
 	kit := box.serve(t)
-	_, model := scripted(t, func(r provider.Request) provider.Reply {
+	_, model := scripted(t, func(r modeltest.Request) modeltest.Reply {
 		if len(r.Results()) > 0 {
-			return provider.Reply{Text: "It says: " + r.Results()[0].Text}
+			return modeltest.Reply{Text: "It says: " + r.Results()[0].Text}
 		}
-		return provider.Reply{Calls: []provider.Call{{ID: "c", Name: "kit__once", Args: `{"n":5}`}}}
+		return modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__once", Args: `{"n":5}`}}}
 	})
 	config := configured(t, `agents:
   - name: helper
@@ -260,11 +260,11 @@ func TestEightLinesOfYAML(t *testing.T) {
 func TestReloadKeepsTurns(t *testing.T) {
 	first, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	_, model := scripted(t, func(r provider.Request) provider.Reply {
+	_, model := scripted(t, func(r modeltest.Request) modeltest.Reply {
 		if r.Model == "old" {
-			return provider.Reply{Text: "The old one answers.", Wait: func() { once.Do(func() { close(first) }); <-release }}
+			return modeltest.Reply{Text: "The old one answers.", Wait: func() { once.Do(func() { close(first) }); <-release }}
 		}
-		return provider.Reply{Text: "The " + r.Model + " one answers."}
+		return modeltest.Reply{Text: "The " + r.Model + " one answers."}
 	})
 	text := func(name string) string {
 		return "agents:\n  - name: helper\n    kind: model\n    endpoint: " + model + "\n    model: " + name + "\n"
@@ -327,11 +327,11 @@ func TestReloadKeepsTurns(t *testing.T) {
 func TestPermissionForGood(t *testing.T) {
 	var box toolbox
 	kit := box.serve(t)
-	_, model := scripted(t, func(r provider.Request) provider.Reply {
+	_, model := scripted(t, func(r modeltest.Request) modeltest.Reply {
 		if len(r.Results()) > 0 {
-			return provider.Reply{Text: "It says: " + r.Results()[0].Text}
+			return modeltest.Reply{Text: "It says: " + r.Results()[0].Text}
 		}
-		return provider.Reply{Calls: []provider.Call{{ID: "c", Name: "kit__once", Args: `{"n":5}`}}}
+		return modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__once", Args: `{"n":5}`}}}
 	})
 	config := configured(t, `agents:
   - name: helper

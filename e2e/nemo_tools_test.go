@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/parley-hq/parley/internal/provider"
+	"github.com/parley-hq/parley/internal/modeltest"
 )
 
 // The MCP panel of the NeMo UI shows the servers that the agents of the
@@ -12,7 +12,7 @@ import (
 func TestNeMoListsTools(t *testing.T) {
 	t.Parallel()
 	kit := (&toolbox{}).serve(t)
-	_, endpoint := scripted(t, func(provider.Request) provider.Reply { return provider.Reply{Text: "hi"} })
+	_, endpoint := scripted(t, func(modeltest.Request) modeltest.Reply { return modeltest.Reply{Text: "hi"} })
 	p := serve(t, t.TempDir(), "--config", configured(t, fmt.Sprintf(`agents:
   - name: helper
     kind: model

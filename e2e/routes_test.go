@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-hq/parley/dialect/letta"
-	"github.com/parley-hq/parley/dialect/native"
-	"github.com/parley-hq/parley/dialect/nemo"
-	"github.com/parley-hq/parley/dialect/vertesia"
-	"github.com/parley-hq/parley/dialect/x1"
-	"github.com/parley-hq/parley/dialect/x1/grant"
-	"github.com/parley-hq/parley/wire"
+	"github.com/parley-hq/parley/internal/dialect/letta"
+	"github.com/parley-hq/parley/internal/dialect/native"
+	"github.com/parley-hq/parley/internal/dialect/nemo"
+	"github.com/parley-hq/parley/internal/dialect/vertesia"
+	"github.com/parley-hq/parley/internal/dialect/x1"
+	"github.com/parley-hq/parley/internal/dialect/x1/grant"
+	"github.com/parley-hq/parley/internal/wire"
 )
 
 // offered lists the routes of all dialects that do something.

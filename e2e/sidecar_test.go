@@ -18,7 +18,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/freeport"
-	"github.com/parley-hq/parley/sidecar/sidecartest"
+	"github.com/parley-hq/parley/internal/sidecar/sidecartest"
 )
 
 // x1Agent starts an agent that ends with the test.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/parley-hq/parley/journal"
+	"github.com/parley-hq/parley/internal/journal"
 )
 
 // refused runs a command line that must not start a server.

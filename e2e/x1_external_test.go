@@ -17,7 +17,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/freeport"
-	"github.com/parley-hq/parley/sidecar/sidecartest"
+	"github.com/parley-hq/parley/internal/sidecar/sidecartest"
 )
 
 // outside is a NATS server that is not Parley's, with the configuration that

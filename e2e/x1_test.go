@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/dialect/x1"
+	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/freeport"
 )
 

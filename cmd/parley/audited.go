@@ -4,11 +4,11 @@ import (
 	"context"
 	"strings"
 
-	"github.com/parley-hq/parley/audit"
-	"github.com/parley-hq/parley/auth"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/audit"
+	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/json"
-	"github.com/parley-hq/parley/session"
+	"github.com/parley-hq/parley/internal/session"
 )
 
 // auditLog is where what concerns access is recorded; it is there before the store.

@@ -5,12 +5,12 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/parley-hq/parley/auth"
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/proxy"
-	"github.com/parley-hq/parley/server"
+	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/proxy"
+	"github.com/parley-hq/parley/internal/server"
+	"github.com/parley-hq/parley/internal/wire"
 	"github.com/parley-hq/parley/web"
-	"github.com/parley-hq/parley/wire"
 )
 
 // spoken are the dialects in whose words an event can be shown, by name.

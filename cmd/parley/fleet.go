@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/agent"
-	"github.com/parley-hq/parley/agent/demo"
-	"github.com/parley-hq/parley/auth"
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/config"
+	"github.com/parley-hq/parley/internal/agents/demo"
+	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/config"
 )
 
 // kind makes agents of one kind from the configuration. What it makes may also

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/parley-hq/parley/chat"
-	rights "github.com/parley-hq/parley/dialect/x1/grant"
+	rights "github.com/parley-hq/parley/internal/dialect/x1/grant"
 	"github.com/parley-hq/parley/internal/json"
 )
 

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/parley-hq/parley/config"
+	"github.com/parley-hq/parley/internal/config"
 )
 
 // InitCmd writes a configuration to begin with.

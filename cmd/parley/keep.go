@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-hq/parley/artifact"
+	"github.com/parley-hq/parley/internal/artifact"
+	"github.com/parley-hq/parley/internal/journal"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/sealed"
-	"github.com/parley-hq/parley/journal"
 )
 
 // backupPrefix is how the folder begins that a backup copies the store into.

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/agent"
-	"github.com/parley-hq/parley/agent/demo"
-	"github.com/parley-hq/parley/agent/model"
-	"github.com/parley-hq/parley/agent/tool"
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/config"
+	"github.com/parley-hq/parley/internal/agents/demo"
+	"github.com/parley-hq/parley/internal/agents/model"
+	"github.com/parley-hq/parley/internal/agents/tool"
+	"github.com/parley-hq/parley/internal/config"
 )
 
 // demoAgent is the demo agent under another name.

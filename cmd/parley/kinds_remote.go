@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/agent"
-	endpoint "github.com/parley-hq/parley/agent/remote"
-	"github.com/parley-hq/parley/config"
+	endpoint "github.com/parley-hq/parley/internal/agents/remote"
+	"github.com/parley-hq/parley/internal/config"
 )
 
 // remoteConfig are the fields of agents that are called over HTTP.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parley-hq/parley/config"
+	"github.com/parley-hq/parley/internal/config"
 )
 
 func TestRemoteKinds(t *testing.T) {

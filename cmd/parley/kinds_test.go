@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/parley-hq/parley/agent"
-	"github.com/parley-hq/parley/config"
+	"github.com/parley-hq/parley/internal/config"
 )
 
 func bare() *parley {

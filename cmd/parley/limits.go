@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/journal"
-	"github.com/parley-hq/parley/session"
+	"github.com/parley-hq/parley/internal/journal"
+	"github.com/parley-hq/parley/internal/session"
 )
 
 // newRefusals counts what limits refuse behind HTTP; the server counts there.

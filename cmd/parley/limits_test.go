@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/parley-hq/parley/journal"
+	"github.com/parley-hq/parley/internal/journal"
 )
 
 // The limits of stored bytes follow from the size of the disk unless they are given.

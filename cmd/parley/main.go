@@ -17,7 +17,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
-	"github.com/parley-hq/parley/config"
+	"github.com/parley-hq/parley/internal/config"
 )
 
 func main() {

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"github.com/parley-hq/parley/dialect/nemo"
+	"github.com/parley-hq/parley/internal/dialect/nemo"
 )
 
 // mcpClients lists the MCP servers of all agents as NeMo words them: the group is

@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/dialect/native"
-	"github.com/parley-hq/parley/llm"
-	"github.com/parley-hq/parley/session"
+	"github.com/parley-hq/parley/internal/dialect/native"
+	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/session"
 )
 
 // messages gives the native dialect a session as a model sees it.

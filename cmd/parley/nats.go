@@ -14,11 +14,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/parley-hq/parley/auth"
-	"github.com/parley-hq/parley/bus"
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/dialect/x1"
-	"github.com/parley-hq/parley/hub"
+	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/bus"
+	"github.com/parley-hq/parley/internal/dialect/x1"
+	"github.com/parley-hq/parley/internal/hub"
 )
 
 // tap is the hub, with the x1 dialect listening to what passes.

@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/parley-hq/parley/agent/demo"
-	"github.com/parley-hq/parley/config"
+	"github.com/parley-hq/parley/internal/agents/demo"
+	"github.com/parley-hq/parley/internal/config"
 )
 
 // configure makes the agents of the configuration, and settles who answers

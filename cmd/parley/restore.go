@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/parley-hq/parley/journal"
+	"github.com/parley-hq/parley/internal/journal"
 )
 
 // RestoreCmd unpacks a backup.

@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/parley-hq/parley/audit"
-	"github.com/parley-hq/parley/auth"
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/journal"
+	"github.com/parley-hq/parley/internal/audit"
+	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/journal"
 	"github.com/parley-hq/parley/web"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/sidecar"
+	"github.com/parley-hq/parley/internal/sidecar"
 )
 
 // SidecarCmd runs next to an agent process. The variables that x1 sets for its

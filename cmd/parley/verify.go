@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/parley-hq/parley/artifact"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/artifact"
+	"github.com/parley-hq/parley/internal/journal"
 	"github.com/parley-hq/parley/internal/json"
-	"github.com/parley-hq/parley/journal"
 )
 
 // VerifyCmd checks a store for damage.

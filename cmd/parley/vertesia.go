@@ -4,9 +4,9 @@ import (
 	"context"
 	"path/filepath"
 
-	"github.com/parley-hq/parley/dialect/vertesia"
+	"github.com/parley-hq/parley/internal/dialect/vertesia"
 	"github.com/parley-hq/parley/internal/sealed"
-	"github.com/parley-hq/parley/wire"
+	"github.com/parley-hq/parley/internal/wire"
 )
 
 // speakVertesia makes the Vertesia dialect, and the key with which tokens and

@@ -10,13 +10,13 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
-	rights "github.com/parley-hq/parley/dialect/x1/grant"
+	rights "github.com/parley-hq/parley/internal/dialect/x1/grant"
 	"github.com/parley-hq/parley/internal/json"
-	"github.com/parley-hq/parley/provider"
-	"github.com/parley-hq/parley/provider/command"
-	providefiles "github.com/parley-hq/parley/provider/files"
-	"github.com/parley-hq/parley/provider/index"
-	"github.com/parley-hq/parley/provider/orchestration"
+	"github.com/parley-hq/parley/internal/natsprovider"
+	"github.com/parley-hq/parley/internal/natsprovider/command"
+	providefiles "github.com/parley-hq/parley/internal/natsprovider/files"
+	"github.com/parley-hq/parley/internal/natsprovider/index"
+	"github.com/parley-hq/parley/internal/natsprovider/orchestration"
 )
 
 // tellPrograms says which programs of the command line will be run.
@@ -83,8 +83,8 @@ func (p *parley) runX1(ctx context.Context, conn *nats.Conn) error {
 }
 
 // providers are those that the server itself offers.
-func (p *parley) providers() []provider.Provider {
-	list := []provider.Provider{p.children.Provider()}
+func (p *parley) providers() []natsprovider.Provider {
+	list := []natsprovider.Provider{p.children.Provider()}
 	if slices.Contains(p.cfg.Provider, "files") {
 		list = append(list, providefiles.New(agentFiles{files{p.artifacts}, p.sessions}))
 	}

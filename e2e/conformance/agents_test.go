@@ -17,32 +17,32 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
 	"github.com/parley-hq/parley/internal/freeport"
-	"github.com/parley-hq/parley/internal/provider"
+	"github.com/parley-hq/parley/internal/modeltest"
 )
 
 // toolScript is a model that uses the tools of the MCP servers that npm has:
 // first the ones that need no person, then the one that asks.
-func toolScript(dir string) provider.Script {
-	return func(r provider.Request) provider.Reply {
+func toolScript(dir string) modeltest.Script {
+	return func(r modeltest.Request) modeltest.Reply {
 		results := r.Results()
 		server, _, _ := strings.Cut(r.LastUser(), " ")
-		call := func(tool, args string) provider.Call {
-			return provider.Call{ID: "c", Name: server + "__" + tool, Args: args}
+		call := func(tool, args string) modeltest.Call {
+			return modeltest.Call{ID: "c", Name: server + "__" + tool, Args: args}
 		}
 		switch {
 		case server == "files" && len(results) == 0:
-			return provider.Reply{Calls: []provider.Call{call("write_file", fmt.Sprintf(`{"path":%q,"content":"kept by a tool"}`, filepath.Join(dir, "note.txt")))}}
+			return modeltest.Reply{Calls: []modeltest.Call{call("write_file", fmt.Sprintf(`{"path":%q,"content":"kept by a tool"}`, filepath.Join(dir, "note.txt")))}}
 		case server == "files" && len(results) == 1:
-			return provider.Reply{Calls: []provider.Call{call("read_text_file", fmt.Sprintf(`{"path":%q}`, filepath.Join(dir, "note.txt")))}}
+			return modeltest.Reply{Calls: []modeltest.Call{call("read_text_file", fmt.Sprintf(`{"path":%q}`, filepath.Join(dir, "note.txt")))}}
 		case server != "files" && len(results) == 0:
-			return provider.Reply{Calls: []provider.Call{
+			return modeltest.Reply{Calls: []modeltest.Call{
 				call("get-sum", `{"a":20,"b":22}`), call("trigger-long-running-operation", `{"duration":0.6,"steps":2}`),
 				call("get-tiny-image", `{}`), call("get-env", `{}`),
 			}}
 		case server != "files" && len(results) == 4:
-			return provider.Reply{Calls: []provider.Call{call("trigger-elicitation-request", `{}`)}}
+			return modeltest.Reply{Calls: []modeltest.Call{call("trigger-elicitation-request", `{}`)}}
 		}
-		return provider.Reply{Text: "Last of all: " + results[len(results)-1].Text}
+		return modeltest.Reply{Text: "Last of all: " + results[len(results)-1].Text}
 	}
 }
 
@@ -65,7 +65,7 @@ func TestMCPServersOfOthers(t *testing.T) {
 	}
 	everything := filepath.Join(modules, "server-everything", "dist", "index.js")
 	dir := t.TempDir()
-	model := httptest.NewServer(&provider.Server{Script: toolScript(dir)})
+	model := httptest.NewServer(&modeltest.Server{Script: toolScript(dir)})
 	defer model.Close()
 	config := filepath.Join(t.TempDir(), "parley.yaml")
 	text := fmt.Sprintf(`agents:

@@ -22,7 +22,7 @@ const once = (task, more = {}) => start(task, { interactive: false, ...more });
 const isIdle = (m) => m.type === T.IDLE;
 
 test('the vectors that Go is held against are what the shipped package gives', () => {
-  const v = JSON.parse(readFileSync(new URL('../../dialect/vertesia/testdata/messages.json', import.meta.url)));
+  const v = JSON.parse(readFileSync(new URL('../../internal/dialect/vertesia/testdata/messages.json', import.meta.url)));
   for (const { input, want } of v.parse) assert.deepEqual(parseMessage(input), want);
   for (const { input } of v.refused) assert.throws(() => parseMessage(input));
   for (const { input, run, want } of v.toAgent) assert.deepEqual(toAgentMessage(parseMessage(input), run), want);

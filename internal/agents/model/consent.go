@@ -1,0 +1,126 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agents/tool"
+)
+
+// remembered reports whether somebody has approved a tool for the rest of the
+// session. A tool that is to be asked for each time never is.
+func (r *round) remembered(ctx context.Context, name string, a tool.Approval) (bool, error) {
+	if a != tool.Ask {
+		return false, nil
+	}
+	yes := false
+	asked := map[string]string{} // call → tool
+	err := r.past(ctx, []string{"agent.approval_request", "user.approval_response"}, func(e chat.Event) {
+		switch b := e.Body.(type) {
+		case chat.AgentApprovalRequest:
+			for _, c := range b.Calls {
+				asked[c.CallID] = c.Tool
+			}
+		case chat.UserApprovalResponse:
+			for _, d := range b.Decisions {
+				if asked[d.CallID] == name && d.Remember == "session" {
+					yes = d.Approve
+				}
+			}
+		}
+	})
+	return yes, err
+}
+
+// permit sees to it that a person has granted the scopes that a call needs.
+func (r *round) permit(ctx context.Context, part *agent.Turn, c *call, scopes []string) error {
+	if len(scopes) == 0 {
+		return nil
+	}
+	granted, err := r.granted(ctx)
+	if err != nil {
+		return err
+	}
+	missing := slices.DeleteFunc(slices.Clone(scopes), func(s string) bool { return granted[s] })
+	if len(missing) == 0 {
+		return nil
+	}
+	answer, err := part.Permit(ctx, chat.AgentPermissionRequest{
+		Scopes: missing, Tool: c.tool, Params: c.params, Timeout: r.opt.Ask.Seconds(),
+		Justification: "The tool " + c.tool + " needs it.",
+	})
+	if err != nil && !errors.Is(err, agent.ErrExpired) && !errors.Is(err, agent.ErrWithdrawn) {
+		return err
+	}
+	missing = slices.DeleteFunc(missing, func(s string) bool { return slices.Contains(answer.Granted, s) })
+	if len(missing) > 0 {
+		return &tool.Error{Code: tool.Denied, Msg: "the person did not give permission for " + strings.Join(missing, ", ")}
+	}
+	return nil
+}
+
+// granted lists the scopes that hold now: those for the session or longer, and
+// those for once that were given in this turn.
+func (r *round) granted(ctx context.Context) (map[string]bool, error) {
+	out := map[string]bool{}
+	err := r.past(ctx, []string{"user.permission_response"}, func(e chat.Event) {
+		b, ok := e.Body.(chat.UserPermissionResponse)
+		if !ok {
+			return
+		}
+		for _, s := range b.Denied {
+			delete(out, s)
+		}
+		lasts := b.Duration == "session" || b.Duration == "always" || e.Turn == r.state.turn
+		for _, s := range b.Granted {
+			if lasts {
+				out[s] = true
+			}
+		}
+	})
+	if err != nil || r.opt.Grants == nil {
+		return out, err
+	}
+	lasting, err := r.opt.Grants.Granted(ctx, r.turn.Ref().Session, r.turn.Agent)
+	for _, s := range lasting {
+		out[s] = true
+	}
+	return out, err
+}
+
+// keep sees to it that permissions for good outlive the session. After a crash
+// they are found in the log and kept again, which changes nothing.
+func (r *round) keep(ctx context.Context) error {
+	if r.state.lasting && r.opt.Grants != nil {
+		if err := r.opt.Grants.Keep(ctx, r.turn.Ref().Session); err != nil {
+			return err
+		}
+	}
+	r.state.lasting = false
+	return nil
+}
+
+// past calls f for the session's own events of some types.
+func (r *round) past(ctx context.Context, types []string, f func(chat.Event)) error {
+	for after := r.forkedAt; ; {
+		facts, more, err := r.turn.Read(ctx, chat.Range{After: after, Limit: 1000, Types: types})
+		if err != nil {
+			return err
+		}
+		for _, fact := range facts {
+			e, err := fact.Event()
+			if err != nil {
+				return err
+			}
+			f(e)
+			after = e.Seq
+		}
+		if !more || len(facts) == 0 {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package model
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/llm"
+)
+
+// page is how many messages are read from the log at once.
+const page = 200
+
+// messages reads what the model is to be told, oldest first: from the last
+// summary on, or as far back as there is room for.
+func (r *round) messages(ctx context.Context, room int) ([]llm.Message, error) {
+	q := llm.Query{Options: llm.Options{Workstream: r.turn.Workstream, Brief: true}, Limit: page, Desc: true}
+	var newest []llm.Message
+	for tokens := 0; ; {
+		p, err := llm.List(ctx, r.turn, q)
+		if err != nil {
+			return nil, err
+		}
+		newest = append(newest, p.Messages...)
+		tokens += llm.Tokens(p.Messages)
+		// Twice the room, so that a summary has something to summarise.
+		if !p.More || tokens > 2*room || slices.ContainsFunc(p.Messages, isSummary) {
+			break
+		}
+		q.Before = p.Messages[len(p.Messages)-1].ID
+	}
+	slices.Reverse(newest)
+	return fromSummary(r.present(newest)), nil
+}
+
+func isSummary(m llm.Message) bool { return m.Role == llm.Summary }
+
+// present leaves out what waits at the end for a later turn.
+func (r *round) present(ms []llm.Message) []llm.Message {
+	run := llm.RunID(r.turn.Ref().Turn)
+	for len(ms) > 0 {
+		m := &ms[len(ms)-1]
+		seq, ok := llm.SeqOf(m.ID)
+		if !ok || m.Role != llm.User || m.RunID == run || seq <= r.turn.Trigger.Seq {
+			break
+		}
+		ms = ms[:len(ms)-1]
+	}
+	return ms
+}
+
+// through is how a summary names the last message that it stands for; the
+// messages behind that one, up to the summary itself, are still told.
+const through = "through:"
+
+// fromSummary puts the last summary where it belongs: in front of what it does
+// not stand for.
+func fromSummary(ms []llm.Message) []llm.Message {
+	at := len(ms) - 1
+	for at >= 0 && !isSummary(ms[at]) {
+		at--
+	}
+	if at < 0 {
+		return ms
+	}
+	summary := ms[at]
+	out := []llm.Message{summary}
+	last, named := llm.SeqOf(strings.TrimPrefix(summary.OTID, through))
+	if named {
+		var asked *llm.Message // what the person said last stays, whatever it stands for
+		for i := range ms[:at] {
+			m := &ms[i]
+			seq, ok := llm.SeqOf(m.ID)
+			switch {
+			case isSummary(*m):
+			case ok && seq > last:
+				if m.Role == llm.User {
+					asked = nil
+				}
+				if asked != nil {
+					out, asked = append(out, *asked), nil
+				}
+				out = append(out, *m)
+			case m.Role == llm.User:
+				asked = m
+			}
+		}
+		if asked != nil && !slices.ContainsFunc(out[1:], func(m llm.Message) bool { return m.Role == llm.User }) {
+			out = slices.Insert(out, 1, *asked)
+		}
+	}
+	return append(out, ms[at+1:]...)
+}
+
+// pictures puts the data of pictures that are files of the session into the
+// messages, which are not changed.
+func (r *round) pictures(ctx context.Context, ms []llm.Message) []llm.Message {
+	if r.opt.Files == nil {
+		return ms
+	}
+	var out []llm.Message
+	left := maxPicture
+	for i := len(ms) - 1; i >= 0; i-- { // the newest first, while there is room
+		for j, p := range ms[i].Content {
+			image, ok := p.(*llm.Image)
+			if !ok || image.Source.Type != llm.SourceFile || image.Source.Data != "" {
+				continue
+			}
+			data, mediaType, err := r.opt.Files(ctx, r.turn.Ref().Session, image.Source.FileID)
+			if err != nil || len(data) > left {
+				continue // the model is told that there is a picture it cannot see
+			}
+			left -= len(data)
+			if out == nil {
+				out = slices.Clone(ms)
+			}
+			copied := *image
+			copied.Source.Data = base64.StdEncoding.EncodeToString(data)
+			if copied.Source.MediaType == "" {
+				copied.Source.MediaType = mediaType
+			}
+			out[i].Content = slices.Clone(out[i].Content)
+			out[i].Content[j] = &copied
+		}
+	}
+	if out == nil {
+		return ms
+	}
+	return out
+}
+
+// fit makes the conversation fit the model's window. What has to go is
+// summarised first, and the summary is kept in the log.
+func (r *round) fit(ctx context.Context, room int) ([]llm.Message, error) {
+	var system []llm.Message
+	if r.opt.Instructions != "" {
+		system = append(system, llm.Message{Role: llm.System, Content: llm.Texts(r.opt.Instructions)})
+	}
+	if said, ok := r.turn.Trigger.Body.(chat.UserMessage); ok && said.System() != "" {
+		system = append(system, llm.Message{Role: llm.System, Content: llm.Texts(said.System())})
+	}
+	if extra := r.assignment(); extra != "" {
+		system = append(system, llm.Message{Role: llm.System, Content: llm.Texts(extra)})
+	}
+	for again := false; ; again = true {
+		ms, err := r.messages(ctx, room)
+		if err != nil {
+			return nil, err
+		}
+		if due := r.due(ms); len(due) > 1 && !again {
+			if r.summarise(ctx, due, ms, room, "requested") {
+				continue
+			}
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+		}
+		all := slices.Concat(system, ms)
+		fitted, err := llm.Fit(all, room)
+		if err != nil {
+			return nil, &Failure{Code: agent.CodeOverflow, Msg: chat.Public(err).Msg, err: err}
+		}
+		if len(fitted.Dropped) == 0 || again {
+			return fitted.Messages, nil
+		}
+		if !r.summarise(ctx, fitted.Dropped, ms, room, "context_window") {
+			return fitted.Messages, ctx.Err()
+		}
+	}
+}
+
+// due are the messages that somebody asked to have summarised: all that was said
+// in earlier turns, unless it was summarised since.
+func (r *round) due(ms []llm.Message) (due []llm.Message) {
+	if r.compact == 0 {
+		return nil
+	}
+	for _, m := range ms {
+		seq, ok := llm.SeqOf(m.ID)
+		switch {
+		case isSummary(m) && seq > r.compact:
+			return nil
+		case !isSummary(m) && ok && seq < r.turn.Started.Seq && seq != r.turn.Trigger.Seq:
+			due = append(due, m)
+		}
+	}
+	return due
+}
+
+// summaryPrompt is what the model is asked for when it summarises.
+const summaryPrompt = "You keep the memory of a conversation between a person and an assistant that uses tools. " +
+	"Summarise what follows, so that the assistant can go on from your summary alone: what the person wants, what was decided, " +
+	"facts, names, numbers, paths and results that matter, what was done and what is still open. " +
+	"Keep what an earlier summary says where it still matters. Write plain text, as short as you can without losing any of that."
+
+// summarise keeps a summary of messages that have to go, in the log, with the
+// reason why. It reports whether there is one; a conversation goes on without it,
+// too.
+func (r *round) summarise(ctx context.Context, dropped, all []llm.Message, room int, why string) bool {
+	r.sums++
+	part := r.turn.Part(fmt.Sprintf("s%sa%dx%d", r.name(), r.turn.Ref().Attempt, r.sums))
+	word := "The conversation has become long; its beginning is being summarised."
+	if why == "requested" {
+		word = "The conversation so far is being summarised, as somebody asked."
+	}
+	_ = r.words().Status(ctx, word, "summarizing") // only a word
+	if len(all) > 0 && isSummary(all[0]) {
+		dropped = slices.Concat(all[:1], dropped)
+	}
+	text := llm.Plain(dropped)
+	limit := llm.Request{MaxText: room * 2} // in characters: half of the room, by the rough measure of four to a token
+	request := llm.Request{Model: r.model(), MaxTokens: max(256, min(2048, room/4)), Effort: r.effort(), Messages: []llm.Message{
+		{Role: llm.System, Content: llm.Texts(summaryPrompt)},
+		{Role: llm.User, Content: llm.Texts(limit.Cut(text))},
+	}}
+	answer, err := r.retry(ctx, func(ctx context.Context, key string, alive func()) (llm.Answer, error) {
+		return r.provider.ask(ctx, key, request, alive, func(llm.Delta) error { return nil })
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			_, _ = r.words().Append(ctx, chat.AgentError{ // a word; what cannot be written now fails again in a moment
+				Message:     "The beginning of the conversation could not be summarised and is left out: " + r.safe(err),
+				Recoverable: true, Code: agent.CodeNoSummary,
+			})
+		}
+		return false
+	}
+	last := dropped[len(dropped)-1].ID
+	for i := range dropped { // the latest of them; what was said last may have been kept from between
+		if a, ok := llm.SeqOf(dropped[i].ID); ok {
+			if b, _ := llm.SeqOf(last); a > b {
+				last = dropped[i].ID
+			}
+		}
+	}
+	m := llm.NewSummary(answer.Message.PlainText(), &llm.Compaction{
+		Trigger: why, ContextWindow: r.opt.Window, MessagesBefore: len(all), MessagesAfter: len(all) - len(dropped) + 1,
+		TokensBefore: llm.Tokens(all),
+	}, r.turn.Started.At.Time())
+	m.OTID = through + last
+	payload, err := m.MarshalJSON()
+	if err != nil {
+		return false
+	}
+	_, err = part.Keep(ctx, chat.Unknown{Name: llm.ImportedType, Payload: payload}, chat.AgentUsage{Model: r.model(), Usage: answer.Usage})
+	return err == nil
+}
+
+var _ llm.Log = (*agent.Turn)(nil)

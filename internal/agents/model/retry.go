@@ -1,0 +1,122 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/llm"
+)
+
+// Bounds of the pause between two tries.
+const (
+	maxPause = time.Minute
+	maxAfter = 5 * time.Minute // an endpoint that asks for more is given up
+)
+
+// retry asks the model until it answers, or until it makes no sense to go on.
+// People are told of each pause.
+func (r *round) retry(ctx context.Context, ask func(ctx context.Context, key string, alive func()) (llm.Answer, error)) (llm.Answer, error) {
+	for try := 1; ; try++ {
+		answer, err := r.once(ctx, ask)
+		if err == nil {
+			r.agent.noted(nil)
+			return answer, nil
+		}
+		f, ok := asFailure(err)
+		if !ok {
+			return answer, err
+		}
+		r.agent.noted(f)
+		if !f.Again || try > r.opt.Retries {
+			return answer, f
+		}
+		pause := r.pause(try, f)
+		if pause > maxAfter {
+			f.Msg += fmt.Sprintf(" (it asks to wait for %s)", pause.Round(time.Second))
+			return answer, f
+		}
+		message := fmt.Sprintf("%s; trying again in %s (%d of %d).", upper(f.Msg), pause.Round(100*time.Millisecond), try, r.opt.Retries)
+		if err := r.words().Status(ctx, message, "waiting"); err != nil {
+			return answer, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return answer, context.Cause(ctx)
+		}
+	}
+}
+
+// words is the part of the turn in which people are told what goes on. Nothing
+// follows from it, so each attempt has its own.
+func (r *round) words() *agent.Turn {
+	if r.said == nil {
+		r.said = r.turn.Part("word" + strconv.Itoa(r.turn.Ref().Attempt))
+	}
+	return r.said
+}
+
+// pause grows from try to try and differs a little each time, so that those who
+// were refused together do not come back together.
+func (r *round) pause(try int, f *Failure) time.Duration {
+	if f.After > 0 {
+		return f.After
+	}
+	pause := min(r.opt.Backoff<<min(try-1, 10), maxPause)
+	return pause/2 + rand.N(pause/2+1)
+}
+
+// once asks the model and gives up when nothing comes for too long.
+func (r *round) once(ctx context.Context, ask func(ctx context.Context, key string, alive func()) (llm.Answer, error)) (llm.Answer, error) {
+	key, err := r.opt.Key()
+	if err != nil {
+		return llm.Answer{}, &Failure{Code: agent.CodeNoKey, Msg: "the model's key is missing: " + err.Error(), err: err}
+	}
+	watched, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	idle := time.AfterFunc(r.opt.Idle, func() { cancel(errIdle) })
+	defer idle.Stop()
+	answer, err := ask(watched, key, func() { idle.Reset(r.opt.Idle) })
+	if err == nil {
+		return answer, nil
+	}
+	if ctx.Err() != nil {
+		return answer, context.Cause(ctx)
+	}
+	if f, ok := asFailure(err); ok {
+		if len(key) >= 6 {
+			f.Msg = strings.ReplaceAll(f.Msg, key, "…")
+		}
+		return answer, f
+	}
+	if e, ok := errors.AsType[*chat.Error](err); ok && e.Details["stop"] != nil { // an answer that has nothing in it
+		return answer, &Failure{Code: agent.CodeEmpty, Again: true, Msg: e.Msg, err: err}
+	}
+	return answer, err
+}
+
+func asFailure(err error) (*Failure, bool) { return errors.AsType[*Failure](err) }
+
+// safe words an error for people.
+func (r *round) safe(err error) string {
+	if f, ok := asFailure(err); ok {
+		return f.Msg
+	}
+	return chat.Public(err).Msg
+}
+
+func upper(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

@@ -1,0 +1,276 @@
+package model
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agents/tool"
+	"github.com/parley-hq/parley/internal/llm"
+)
+
+// name names the step that comes next.
+func (r *round) name() string { return strconv.Itoa(r.state.steps + 1) }
+
+// step asks the model once and puts what it says into the log.
+func (r *round) step(ctx context.Context) error {
+	part := r.turn.Part("m" + r.name())
+	specs := make([]llm.ToolSpec, len(r.tools))
+	for i, t := range r.tools {
+		specs[i] = llm.ToolSpec{Name: t.Name, Description: t.Description, Parameters: t.Parameters}
+	}
+	show := &show{part: part}
+	answer, err := r.fitting(ctx, specs, func(messages []llm.Message) (llm.Answer, error) {
+		request := llm.Request{
+			Model: r.model(), Messages: r.pictures(ctx, messages), Tools: specs,
+			MaxTokens: r.opt.MaxTokens, MaxText: llm.TextLimit(r.opt.Window), Effort: r.effort(),
+		}
+		return r.retry(ctx, func(ctx context.Context, key string, alive func()) (llm.Answer, error) {
+			show.again()
+			return show.stream(ctx, func(ctx context.Context, see func(llm.Delta) error) (llm.Answer, error) {
+				return r.provider.ask(ctx, key, request, alive, see)
+			})
+		})
+	})
+	if err != nil {
+		return err
+	}
+	bodies, err := r.facts(ctx, show, &answer)
+	if err != nil {
+		return err
+	}
+	_, err = part.Keep(ctx, bodies...)
+	return err
+}
+
+// fitting asks with as much of the conversation as fits. When the endpoint says
+// that it is still too long, its idea of a token is another one: less is tried.
+func (r *round) fitting(ctx context.Context, tools []llm.ToolSpec, ask func([]llm.Message) (llm.Answer, error)) (llm.Answer, error) {
+	room := r.room()
+	for i := range tools {
+		room -= llm.TextTokens(tools[i].Name) + llm.TextTokens(tools[i].Description) + llm.TextTokens(string(tools[i].Parameters)) + 16
+	}
+	if room <= 0 {
+		return llm.Answer{}, &Failure{Code: agent.CodeOverflow, Msg: fmt.Sprintf(
+			"the descriptions of the %d tools alone do not fit the model's window of %d tokens; offer fewer with only and builtin in the configuration", len(tools), r.opt.Window)}
+	}
+	var tooLong *Failure // what the endpoint said
+	for try := 0; ; try++ {
+		messages, err := r.fit(ctx, room)
+		if f, ok := asFailure(err); ok && f.Code == agent.CodeOverflow && tooLong != nil {
+			return llm.Answer{}, tooLong // there is nothing left to leave out
+		}
+		if err != nil {
+			return llm.Answer{}, err
+		}
+		answer, err := ask(messages)
+		var ok bool
+		if tooLong, ok = asFailure(err); !ok || tooLong.Code != agent.CodeOverflow || try == 3 {
+			return answer, err
+		}
+		room = min(room, llm.Tokens(messages)) * 2 / 3
+	}
+}
+
+// room is how many tokens the conversation may have: what the window has beside
+// the answer, with some to spare, because tokens are estimated.
+func (r *round) room() int {
+	answer := r.opt.MaxTokens
+	if answer == 0 {
+		answer = min(8192, r.opt.Window/4)
+	}
+	return max(256, (r.opt.Window-answer)*9/10)
+}
+
+// maxAsk is how many calls one question can name.
+const maxAsk = 100
+
+// facts is an answer as it stands in the log: the blocks that were shown, then
+// the calls, those that need approval as a question, then what it cost.
+func (r *round) facts(ctx context.Context, s *show, answer *llm.Answer) ([]chat.Body, error) {
+	m := answer.Message
+	m.ID = "answer"
+	r.rename(&m)
+	held, err := s.held(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held.shorten(m.Content)
+	drafts, err := llm.Drafts([]llm.Message{m})
+	if err != nil {
+		return nil, err
+	}
+	var bodies []chat.Body
+	ask := chat.AgentApprovalRequest{Timeout: r.opt.Ask.Seconds()}
+	for _, d := range drafts {
+		switch b := d.Body.(type) {
+		case chat.AgentText:
+			b.Final = len(m.ToolCalls) == 0
+			bodies = append(bodies, held.text(b))
+		case chat.AgentThinking:
+			bodies = append(bodies, held.thinking(b))
+		case chat.AgentToolCall:
+			treatment, known := r.treat(b.Tool, b.Params)
+			b.Repeatable = treatment.Repeatable
+			if known && treatment.Approval != tool.Never && readable(b.Params) {
+				yes, err := r.remembered(ctx, b.Tool, treatment.Approval)
+				if err != nil {
+					return nil, err
+				}
+				if !yes && len(ask.Calls) == maxAsk {
+					bodies = append(bodies, b, chat.AgentToolError{CallID: b.CallID, Tool: b.Tool, Code: tool.Denied, Error: "too many calls at once need approval; make fewer"})
+					continue
+				}
+				if !yes {
+					ask.Calls = append(ask.Calls, chat.ApprovalCall{CallID: b.CallID, Tool: b.Tool, Params: b.Params, Risk: treatment.Risk, Always: treatment.Approval == tool.Always, Client: treatment.Client})
+					continue
+				}
+			}
+			bodies = append(bodies, b)
+		}
+	}
+	bodies = append(bodies, held.rest()...)
+	if len(ask.Calls) > 0 {
+		bodies = append(bodies, ask)
+	}
+	if e, ok := r.remark(answer); ok {
+		bodies = append(bodies, e)
+	}
+	return append(bodies, chat.AgentUsage{Model: r.model(), Usage: answer.Usage}), nil
+}
+
+// remark is what people are told of an answer that ended early.
+func (r *round) remark(a *llm.Answer) (chat.AgentError, bool) {
+	switch a.Stop {
+	case llm.StopLength:
+		return chat.AgentError{Code: agent.CodeLength, Recoverable: true, Message: "The answer reached the limit of its length; ask to go on, or raise max_tokens in the configuration."}, true
+	case llm.StopFilter:
+		return chat.AgentError{Code: agent.CodeFiltered, Recoverable: true, Message: "The model's endpoint held back part of the answer because of its content rules."}, true
+	}
+	return chat.AgentError{}, false
+}
+
+// rename gives the calls ids that no other call of the session has, the same
+// each time: some endpoints give none, or count from zero in every answer.
+func (r *round) rename(m *llm.Message) {
+	names := map[string]string{}
+	calls := make([]llm.ToolCall, len(m.ToolCalls))
+	for i, c := range m.ToolCalls {
+		id := fmt.Sprintf("c%d-%s-%d", r.turn.Started.Seq, r.name(), i+1)
+		if _, twice := names[c.ID]; !twice {
+			names[c.ID] = id
+		}
+		c.ID = id
+		calls[i] = c
+	}
+	if len(calls) > 0 {
+		m.ToolCalls = calls
+	}
+	content := make([]llm.Part, len(m.Content))
+	for i, p := range m.Content {
+		if c, ok := p.(*llm.CallPart); ok {
+			copied := *c
+			copied.ID = names[c.ID]
+			p = &copied
+		}
+		content[i] = p
+	}
+	m.Content = content
+}
+
+// held are the blocks that were shown and are to become facts.
+type held struct{ bodies []chat.Body }
+
+// held ends the blocks of the answer. Those of earlier tries that the last one
+// has not taken up stay as they were shown.
+func (s *show) held(ctx context.Context) (*held, error) {
+	h := &held{}
+	for _, w := range s.writers {
+		if !w.used {
+			if err := w.Leave(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		b, err := w.Hold(ctx)
+		if err != nil {
+			return nil, err
+		}
+		h.bodies = append(h.bodies, b)
+	}
+	used := map[chat.BlockID]bool{}
+	for _, w := range s.writers {
+		used[w.Block()] = true
+	}
+	for _, b := range s.part.Withheld() { // of an attempt that was killed
+		if !used[b.ID] {
+			if err := s.part.Abandon(ctx, b); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return h, nil
+}
+
+// shorten leaves of each text that is too long for one block what its last block
+// shows; the blocks before are in the log.
+func (h *held) shorten(content []llm.Part) {
+	long := func(s string) bool { return len(s) > chat.MaxBlock || chat.JSONLen(s) > chat.MaxBlockJSON }
+	for i, p := range content {
+		switch p := p.(type) {
+		case *llm.Text:
+			if long(p.Text) {
+				last := (&held{slices.Clone(h.bodies)}).text(chat.AgentText{Text: p.Text})
+				content[i] = &llm.Text{Text: last.Text, Signature: p.Signature}
+			}
+		case *llm.Reasoning:
+			if p.Native && long(p.Text) {
+				last := (&held{slices.Clone(h.bodies)}).thinking(chat.AgentThinking{Text: p.Text})
+				content[i] = &llm.Reasoning{Native: true, Text: last.Text, Signature: p.Signature}
+			}
+		}
+	}
+}
+
+// text gives a text the block in which it was shown.
+func (h *held) text(b chat.AgentText) chat.AgentText {
+	for i, shown := range h.bodies {
+		if s, ok := shown.(chat.AgentText); ok && strings.HasSuffix(b.Text, s.Text) && s.Text != "" {
+			// A long text was shown in several blocks, of which this is the last.
+			b.Block, b.Text = s.Block, s.Text
+			h.bodies = append(h.bodies[:i:i], h.bodies[i+1:]...)
+			return b
+		}
+	}
+	return b
+}
+
+func (h *held) thinking(b chat.AgentThinking) chat.AgentThinking {
+	for i, shown := range h.bodies {
+		if s, ok := shown.(chat.AgentThinking); ok && strings.HasSuffix(b.Text, s.Text) && s.Text != "" {
+			b.Block, b.Text = s.Block, s.Text
+			h.bodies = append(h.bodies[:i:i], h.bodies[i+1:]...)
+			return b
+		}
+	}
+	return b
+}
+
+// rest is what was shown and is not part of the answer in that form.
+func (h *held) rest() []chat.Body {
+	for i, b := range h.bodies {
+		switch b := b.(type) {
+		case chat.AgentText:
+			b.Partial = true
+			h.bodies[i] = b
+		case chat.AgentThinking:
+			b.Partial = true
+			h.bodies[i] = b
+		}
+	}
+	return h.bodies
+}

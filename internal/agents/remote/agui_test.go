@@ -1,0 +1,219 @@
+package remote_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agents/remote"
+)
+
+// run is what an AG-UI agent is told.
+type run struct {
+	ThreadID string          `json:"threadId"`
+	RunID    string          `json:"runId"`
+	Parent   string          `json:"parentRunId"`
+	State    json.RawMessage `json:"state"`
+	Messages []struct {
+		ID, Role  string
+		Content   string
+		ToolCalls []struct{ ID string }
+		CallID    string `json:"toolCallId"`
+	}
+	Tools  []struct{ Name string }
+	Props  json.RawMessage `json:"forwardedProps"`
+	Resume []struct {
+		InterruptID string `json:"interruptId"`
+		Status      string
+		Payload     json.RawMessage
+	}
+}
+
+// aguiHouse has an agent whose runs are answered one after the other.
+func aguiHouse(t *testing.T, runs ...func(run) []string) (*house, func() []run) {
+	var mu sync.Mutex
+	var told []run
+	h := newHouse(t, remote.Options{Protocol: remote.AGUI}, func(w http.ResponseWriter, r *http.Request) {
+		var in run
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		told = append(told, in)
+		n := len(told)
+		mu.Unlock()
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, e := range runs[min(n, len(runs))-1](in) {
+			flush(w, "data: "+e+"\n\n")
+		}
+	})
+	return h, func() []run {
+		mu.Lock()
+		defer mu.Unlock()
+		return told
+	}
+}
+
+func TestAGUI(t *testing.T) {
+	h, told := aguiHouse(t, func(run) []string {
+		return []string{
+			`{"type":"RUN_STARTED","threadId":"s","runId":"r"}`,
+			`{"type":"STEP_STARTED","stepName":"research"}`,
+			`{"type":"STATE_SNAPSHOT","snapshot":{"n":1,"list":["a"]}}`,
+			`{"type":"REASONING_MESSAGE_CONTENT","messageId":"r1","delta":"Hm."}`,
+			`{"type":"TEXT_MESSAGE_START","messageId":"m1","role":"assistant"}`,
+			`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m1","delta":"Look"}`,
+			`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m1","delta":"ing."}`,
+			`{"type":"TEXT_MESSAGE_END","messageId":"m1"}`,
+			`{"type":"TOOL_CALL_START","toolCallId":"c1","toolCallName":"look","parentMessageId":"m1"}`,
+			`{"type":"TOOL_CALL_ARGS","toolCallId":"c1","delta":"{\"at\":"}`,
+			`{"type":"TOOL_CALL_ARGS","toolCallId":"c1","delta":"\"sky\"}"}`,
+			`{"type":"TOOL_CALL_END","toolCallId":"c1"}`,
+			`{"type":"TOOL_CALL_RESULT","messageId":"m2","toolCallId":"c1","content":"blue"}`,
+			`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/n","value":2},{"op":"add","path":"/list/-","value":"b"}]}`,
+			`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m3","role":"assistant","delta":"It is "}`,
+			`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m3","delta":"blue."}`,
+			`{"type":"SOMETHING_NEW","x":1}`,
+			`{"type":"RUN_FINISHED","threadId":"s","runId":"r","usage":[{"model":"m","inputTokens":4,"outputTokens":2}]}`,
+		}
+	})
+	h.say("sky?")
+	h.ends(1)
+	h.want("user sky?", "status research", "thinks Hm.", "says Looking.", `calls look {"at":"sky"}`, `got "blue"`, "remote.round", "used 4 2", "answers It is blue.", "ended done")
+	h.say("and now?")
+	h.ends(2)
+	second := told()[1]
+	var roles []string
+	for _, m := range second.Messages {
+		roles = append(roles, m.Role+":"+m.ID)
+	}
+	if string(second.State) != `{"list":["a","b"],"n":2}` || second.ThreadID != "s" || len(second.Tools) != 1 {
+		t.Errorf("was told %+v", second)
+	}
+	if len(roles) != 6 || roles[1] != "assistant:m1" || second.Messages[2].ToolCalls[0].ID != "c1" || second.Messages[3].CallID != "c1" || roles[4] != "assistant:m3" || second.Messages[5].Content != "and now?" {
+		t.Errorf("was told %v", roles)
+	}
+}
+
+// An interrupt becomes a prompt, its answer the resume of the next run; also over
+// a crash.
+func TestAGUIInterrupts(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		h, told := aguiHouse(t, func(run) []string {
+			return []string{
+				`{"type":"TOOL_CALL_START","toolCallId":"c1","toolCallName":"pay"}`, `{"type":"TOOL_CALL_ARGS","toolCallId":"c1","delta":"{\"eur\":5}"}`, `{"type":"TOOL_CALL_END","toolCallId":"c1"}`,
+				`{"type":"RUN_FINISHED","outcome":{"type":"interrupt","interrupts":[{"id":"i1","reason":"tool_call","message":"Pay?","toolCallId":"c1"},{"id":"i2","reason":"input","message":"Sure?","responseSchema":{"type":"object","properties":{"confirmed":{"type":"boolean"}}}}]}}`,
+			}
+		}, func(run) []string {
+			return []string{`{"type":"TOOL_CALL_RESULT","toolCallId":"c1","content":"paid"}`, `{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"Paid."}`, `{"type":"RUN_FINISHED"}`}
+		})
+		h.say("pay")
+		first, second := h.asked(1), h.asked(2)
+		if crash {
+			h.kill()
+			h.start()
+		}
+		h.answer(first, chat.Answer{Decisions: []chat.Decision{{CallID: first.Approval.Calls[0].CallID, Approve: true, Params: json.RawMessage(`{"eur":4}`)}}})
+		h.answer(second, chat.Answer{Text: "Yes"})
+		h.ends(1)
+		h.want("user pay", `calls pay {"eur":5}`, "remote.round", "agent.approval_request", "asks binary_choice Sure?", "user.approval_response", "answer yes",
+			`got "paid"`, "remote.round", "answers Paid.", "ended done")
+		in := told()[1]
+		b, _ := json.Marshal(in.Resume)
+		if want := `[{"interruptId":"i1","Status":"resolved","Payload":{"approved":true,"editedArgs":{"eur":4}}},{"interruptId":"i2","Status":"resolved","Payload":{"confirmed":true}}]`; string(b) != want || in.Parent != told()[0].RunID {
+			t.Errorf("was told %s, parent %s", b, in.Parent)
+		}
+		h.kill()
+	}
+}
+
+// A graph of LangGraph that waits becomes a prompt, in the words of what it gave
+// to interrupt(); the answer goes back where it looks for it, also over a crash.
+func TestAGUIGraphsWait(t *testing.T) {
+	call := []string{`{"type":"TOOL_CALL_START","toolCallId":"c1","toolCallName":"pay"}`, `{"type":"TOOL_CALL_ARGS","toolCallId":"c1","delta":"{\"eur\":5}"}`, `{"type":"TOOL_CALL_END","toolCallId":"c1"}`}
+	const wants = `{"action_requests":[{"name":"pay","args":{"eur":5}}]}`
+	decide := func(approve bool, params string) func(chat.Prompt) chat.Answer {
+		return func(p chat.Prompt) chat.Answer {
+			return chat.Answer{Decisions: []chat.Decision{{CallID: p.Approval.Calls[0].CallID, Approve: approve, Reason: "because", Params: json.RawMessage(params)}}}
+		}
+	}
+	for name, c := range map[string]struct {
+		before []string // events
+		value  string   // of on_interrupt
+		asks   string
+		answer func(chat.Prompt) chat.Answer
+		resume string
+	}{
+		"a text":    {nil, `"Which city?"`, "asks text Which city?", func(chat.Prompt) chat.Answer { return chat.Answer{Text: "Bern"} }, `"Bern"`},
+		"an object": {nil, `"{\"question\": \"Which?\", \"options\": [\"red\", \"blue\"]}"`, "asks radio Which?", func(chat.Prompt) chat.Answer { return chat.Answer{Values: []string{"red"}} }, `"red"`},
+		"anything":  {nil, `{"n":[1,2]}`, `asks text {"n":[1,2]}`, func(chat.Prompt) chat.Answer { return chat.Answer{Text: `{"ok":true}`} }, `{"ok":true}`},
+		"a yes":     {call, wants, "agent.approval_request", decide(true, ""), `{"decisions":[{"type":"approve"}]}`},
+		"a change":  {call, wants, "agent.approval_request", decide(true, `{"eur":4}`), `{"decisions":[{"edited_action":{"args":{"eur":4},"name":"pay"},"type":"edit"}]}`},
+		"a no":      {call, wants, "agent.approval_request", decide(false, ""), `{"decisions":[{"message":"a person refused it. because","type":"reject"}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, told := aguiHouse(t, func(run) []string {
+				return append(slices.Clone(c.before), `{"type":"CUSTOM","name":"on_interrupt","rawEvent":{"id":"i1"},"value":`+c.value+`}`, `{"type":"RUN_FINISHED"}`)
+			}, func(run) []string {
+				return []string{`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"Fine."}`, `{"type":"RUN_FINISHED"}`}
+			})
+			h.say("go")
+			p := h.asked(1)
+			if p.Approval != nil && p.Approval.Calls[0].CallID != "c3-c1" {
+				t.Errorf("asked for %+v", p.Approval.Calls)
+			}
+			h.kill()
+			h.start()
+			h.answer(p, c.answer(p))
+			h.ends(1)
+			if s := h.story(); !strings.Contains(s, c.asks) || !strings.Contains(s, "answers Fine.\nended done") {
+				t.Error(s)
+			}
+			if in := told()[1]; string(in.Props) != `{"command":{"resume":`+c.resume+`}}` || in.Resume != nil {
+				t.Errorf("was told %s", in.Props)
+			}
+			h.kill()
+		})
+	}
+}
+
+// The tool that agents are offered asks a person.
+func TestAGUIAsksByTool(t *testing.T) {
+	h, told := aguiHouse(t, func(run) []string {
+		return []string{`{"type":"TOOL_CALL_CHUNK","toolCallId":"c9","toolCallName":"ask_person","delta":"{\"question\":\"Which?\",\"options\":[\"red\",\"blue\"]}"}`, `{"type":"RUN_FINISHED"}`}
+	}, func(run) []string {
+		return []string{`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"Red."}`, `{"type":"RUN_FINISHED"}`}
+	})
+	h.say("colour")
+	h.answer(h.asked(1), chat.Answer{Values: []string{"red"}})
+	h.ends(1)
+	if s := h.story(); !strings.Contains(s, "asks radio Which?\nanswer red\ngot \"red\"") || !strings.Contains(s, "answers Red.") {
+		t.Fatal(s)
+	}
+	m := told()[1].Messages
+	if len(m) != 3 || m[1].ToolCalls[0].ID != "c9" || m[2].CallID != "c9" || m[2].Content != "red" {
+		t.Errorf("was told %+v", m)
+	}
+}
+
+func TestAGUIErrors(t *testing.T) {
+	for event, says := range map[string]string{
+		`{"type":"RUN_ERROR","message":"out of tokens"}`: "out of tokens",
+		`{"type":"RUN`: "cannot be read",
+		`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/no","value":1}]}`: "does not fit",
+		`{"type":"CUSTOM","name":"x"}`:                                             "broke off",
+	} {
+		h, _ := aguiHouse(t, func(run) []string {
+			return []string{`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"Hi"}`, event}
+		})
+		h.say("go")
+		if end := h.ends(1); end.Outcome != chat.Failed || !strings.Contains(end.Error, says) {
+			t.Errorf("%s: ended %s %s", event, end.Outcome, end.Error)
+		}
+		h.kill()
+	}
+}

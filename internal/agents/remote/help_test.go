@@ -1,0 +1,381 @@
+package remote_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agents/remote"
+	"github.com/parley-hq/parley/internal/hub"
+	"github.com/parley-hq/parley/internal/journal"
+	"github.com/parley-hq/parley/internal/session"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	ctx = context.Background()
+	ann = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "ann"}, Scopes: []chat.Scope{chat.ScopeUser}}
+)
+
+// gate is the real journal, which takes nothing more when the process is killed.
+type gate struct {
+	*journal.Journal
+	dead atomic.Bool
+	left atomic.Int64  // writes until the kill, when it is not 0
+	died chan struct{} // closed at the kill
+}
+
+// write counts a write and reports whether it is one too many.
+func (g *gate) write() bool {
+	if g.left.Load() > 0 && g.left.Add(-1) == 0 {
+		g.dead.Store(true)
+		close(g.died)
+	}
+	return !g.dead.Load()
+}
+
+var errDead = chat.Errorf(chat.Unavailable, "the process is dead")
+
+func (g *gate) Commit(ctx context.Context, c *chat.Commit) error {
+	if !g.write() {
+		return errDead
+	}
+	return g.Journal.Commit(ctx, c)
+}
+
+func (g *gate) WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error {
+	if !g.write() {
+		return errDead
+	}
+	return g.Journal.WritePreviews(ctx, id, pieces)
+}
+
+// house is a server without its edges, whose agent is called over HTTP. It can
+// be killed and started again.
+type house struct {
+	t    *testing.T
+	disk vfs.FS
+	opt  remote.Options
+
+	gate  *gate
+	hub   *hub.Hub
+	agent *remote.Agent
+	*session.Sessions
+	runner *agent.Runner
+	end    context.CancelFunc
+	ended  chan error
+
+	mu     sync.Mutex
+	events []chat.Event // all that was committed, over all processes
+	shown  map[chat.BlockID]string
+	moved  chan struct{}
+}
+
+// newHouse starts a house whose agent speaks a protocol with a handler.
+func newHouse(t *testing.T, opt remote.Options, endpoint http.HandlerFunc) *house {
+	t.Helper()
+	srv := httptest.NewServer(endpoint)
+	t.Cleanup(srv.Close)
+	opt.URL = srv.URL + opt.URL
+	h := &house{t: t, disk: vfs.NewMem(), opt: opt, moved: make(chan struct{}), shown: map[chat.BlockID]string{}}
+	t.Cleanup(h.kill)
+	h.start()
+	if _, _, err := h.Create(ctx, ann, chat.NewSession{ID: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *house) start() {
+	h.t.Helper()
+	j, err := journal.Open("/data", journal.Options{FS: h.disk, Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.gate = &gate{Journal: j, died: make(chan struct{})}
+	h.hub = hub.New(j, hub.Options{})
+	for id, blocks := range j.OpenBlocks() {
+		h.hub.Restore(id, blocks)
+	}
+	if h.agent, err = remote.New(h.opt); err != nil {
+		h.t.Fatal(err)
+	}
+	agents := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
+	agents.Add(agent.Info{Name: "test", Kind: h.opt.Protocol}, h.agent)
+	h.runner = agent.NewRunner(agents, agent.Options{Grace: time.Millisecond, StopGrace: 5 * time.Second})
+	h.Sessions = session.New(h.gate, h.hub, session.Options{DefaultAgent: "test", Erased: h.runner.Erased, Committed: h.committed})
+	h.runner.Attach(h.Sessions)
+	run, end := context.WithCancel(ctx)
+	h.end, h.ended = end, make(chan error, 3)
+	runner, sessions, hub, ended := h.runner, h.Sessions, h.hub, h.ended
+	go func() { ended <- runner.Run(run) }()
+	go func() { ended <- sessions.Run(run) }()
+	go func() { h.watch(run, hub); ended <- nil }()
+}
+
+// watch reads what a reader sees: a preview never changes what was shown.
+func (h *house) watch(ctx context.Context, hub *hub.Hub) {
+	from := chat.Cursor{}
+	for ctx.Err() == nil {
+		for batch, err := range hub.Watch(ctx, "s", chat.Start{Cursor: &from}, nil) {
+			if err != nil {
+				break
+			}
+			h.mu.Lock()
+			for i := range batch.Entries {
+				if p := batch.Entries[i].Piece; p != nil {
+					have := h.shown[p.Block]
+					if p.Offset > len(have) || !strings.HasPrefix(have[p.Offset:]+p.Text, p.Text) && !strings.HasPrefix(p.Text, have[p.Offset:]) {
+						h.t.Errorf("a piece of block %s at %d does not fit %q: %q", p.Block, p.Offset, have, p.Text)
+						continue
+					}
+					if end := p.Offset + len(p.Text); end > len(have) {
+						h.shown[p.Block] = have[:p.Offset] + p.Text
+					}
+				}
+			}
+			h.stir()
+			h.mu.Unlock()
+			from = batch.Cursor
+		}
+		select { // the session is not there yet
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (h *house) committed(evs []chat.Event) {
+	h.runner.Committed(evs)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, evs...)
+	h.stir()
+}
+
+// stir wakes who waits. The caller holds mu.
+func (h *house) stir() {
+	close(h.moved)
+	h.moved = make(chan struct{})
+}
+
+// kill ends the process as it is: nothing is written any more.
+func (h *house) kill() {
+	if h.end == nil {
+		return
+	}
+	h.gate.dead.Store(true)
+	h.end()
+	for range 3 {
+		if err := <-h.ended; err != nil {
+			h.t.Error(err)
+		}
+	}
+	h.end = nil
+	h.agent.Close()
+	h.hub.Close(nil)
+	if err := h.gate.Journal.Close(); err != nil {
+		h.t.Error(err)
+	}
+}
+
+func (h *house) say(text string) {
+	h.t.Helper()
+	if _, err := h.Append(ctx, ann, "s", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text})}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// await waits until something is true of what was stored and shown.
+func (h *house) await(what string, ok func() bool) {
+	h.t.Helper()
+	patience := time.NewTimer(60 * time.Second)
+	defer patience.Stop()
+	for {
+		h.mu.Lock()
+		done, moved := ok(), h.moved
+		h.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-moved:
+		case <-patience.C:
+			h.t.Fatalf("waited in vain for %s; the log says\n%s", what, h.story())
+		}
+	}
+}
+
+// ends waits for the end of the nth turn.
+func (h *house) ends(n int) chat.TurnCompleted {
+	h.t.Helper()
+	var end chat.TurnCompleted
+	h.await("the end of the turn", func() bool {
+		seen := 0
+		for _, e := range h.events {
+			if b, ok := e.Body.(chat.TurnCompleted); ok {
+				if seen++; seen == n {
+					end = b
+					return true
+				}
+			}
+		}
+		return false
+	})
+	return end
+}
+
+// dies reports whether the process was killed before the first turn ended. What
+// is asked meanwhile is answered with yes.
+func (h *house) dies() bool {
+	h.t.Helper()
+	for {
+		h.mu.Lock()
+		moved, ended := h.moved, false
+		var open string
+		for i := range h.events {
+			if p, ok := chat.AsPrompt(&h.events[i]); ok {
+				open = p.RequestID
+			}
+			switch h.events[i].Body.(type) {
+			case chat.TurnCompleted:
+				ended = true
+			case chat.UserInputResponse:
+				open = ""
+			}
+		}
+		h.mu.Unlock()
+		if ended {
+			return false
+		}
+		if open != "" {
+			if _, err := h.Answer(ctx, ann, "s", open, chat.Answer{Text: "yes", ClientID: "c-yes"}); err == nil {
+				continue
+			}
+		}
+		select {
+		case <-moved:
+		case <-h.gate.died:
+			return true
+		}
+	}
+}
+
+// seen waits until a reader has a text of an open block.
+func (h *house) seen(text string) {
+	h.t.Helper()
+	h.await("the text "+text, func() bool {
+		for _, s := range h.shown {
+			if strings.Contains(s, text) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// asked waits for the nth prompt.
+func (h *house) asked(n int) chat.Prompt {
+	h.t.Helper()
+	var found chat.Prompt
+	h.await("a prompt", func() bool {
+		seen := 0
+		for i := range h.events {
+			if p, ok := chat.AsPrompt(&h.events[i]); ok {
+				if seen++; seen == n {
+					found = p
+					return true
+				}
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func (h *house) answer(p chat.Prompt, a chat.Answer) {
+	h.t.Helper()
+	if _, err := h.Answer(ctx, ann, "s", p.RequestID, a); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// story is the log in short.
+func (h *house) story() string {
+	facts, _, err := h.gate.Read(ctx, "s", chat.Range{})
+	if err != nil {
+		return err.Error()
+	}
+	var out []string
+	for _, f := range facts {
+		e, err := f.Event()
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		switch b := e.Body.(type) {
+		case chat.SessionStarted, chat.TurnStarted, chat.TurnResumed, chat.SessionUpdated:
+		case chat.UserMessage:
+			out = append(out, "user "+b.Text)
+		case chat.AgentText:
+			s := "says "
+			if b.Partial {
+				s = "said in part "
+			} else if b.Final {
+				s = "answers "
+			}
+			out = append(out, s+b.Text)
+		case chat.AgentThinking:
+			out = append(out, "thinks "+b.Text)
+		case chat.AgentToolCall:
+			out = append(out, "calls "+b.Tool+" "+string(b.Params))
+		case chat.AgentToolResult:
+			out = append(out, "got "+string(b.Result))
+		case chat.AgentToolError:
+			out = append(out, "tool error "+b.Error)
+		case chat.AgentStatus:
+			out = append(out, "status "+b.Message)
+		case chat.AgentUsage:
+			out = append(out, fmt.Sprintf("used %d %d", b.InputTokens, b.OutputTokens))
+		case chat.AgentInputRequest:
+			out = append(out, "asks "+string(b.InputType)+" "+b.Text)
+		case chat.UserInputResponse:
+			out = append(out, "answer "+b.Text+strings.Join(b.Values, ","))
+		case chat.AgentError:
+			out = append(out, "error "+b.Code)
+		case chat.PromptClosed:
+			out = append(out, "closed "+string(b.Reason))
+		case chat.TurnCompleted:
+			out = append(out, strings.TrimSpace("ended "+string(b.Outcome)+" "+b.Error))
+		default:
+			out = append(out, e.Type)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func (h *house) want(lines ...string) {
+	h.t.Helper()
+	if got, want := h.story(), strings.Join(lines, "\n"); got != want {
+		h.t.Fatalf("the log says\n%s\n\nand not\n%s", got, want)
+	}
+}
+
+// flush writes and sends a piece of a stream.
+func flush(w http.ResponseWriter, pieces ...string) {
+	for _, p := range pieces {
+		fmt.Fprint(w, p)
+	}
+	w.(http.Flusher).Flush()
+}

@@ -1,0 +1,145 @@
+package tool_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/parley-hq/parley/internal/agents/tool"
+)
+
+// peer is an MCP server that can be made to say nothing.
+type peer struct {
+	*httptest.Server
+	hangs atomic.Bool
+	asked chan struct{} // a request that hangs has come; room for one
+}
+
+func newPeer(t *testing.T) *peer {
+	p := &peer{asked: make(chan struct{}, 1)}
+	inner := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return inner }, &mcp.StreamableHTTPOptions{Stateless: true})
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.hangs.Load() && r.Method == http.MethodPost {
+			select {
+			case p.asked <- struct{}{}:
+			default:
+			}
+			_, _ = io.Copy(io.Discard, r.Body) // so that the end of the connection is noticed
+			<-r.Context().Done()
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+// within is a context that ends by itself.
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// patience only ends a test that hangs.
+const patience = time.Minute
+
+// A server that takes connections and says nothing is not well, whether it was
+// connected before or not; when it speaks again, it is.
+func TestAServerThatHangs(t *testing.T) {
+	p := newPeer(t)
+	s := tool.NewServer(tool.ServerOptions{Name: "kit", URL: p.URL})
+	t.Cleanup(s.Close)
+	probe := func(d time.Duration, well bool) {
+		t.Helper()
+		err := s.Probe(within(t, d))
+		if (err == nil) != well || (s.Health() == nil) != well || err != nil && !strings.Contains(err.Error(), "did not answer in time") {
+			t.Fatalf("probe: %v, health: %v", err, s.Health())
+		}
+	}
+	p.hangs.Store(true)
+	probe(50*time.Millisecond, false)
+	p.hangs.Store(false)
+	probe(patience, true)
+	p.hangs.Store(true)
+	probe(50*time.Millisecond, false)
+	p.hangs.Store(false)
+	probe(patience, true)
+}
+
+// Who gives up does not wait for somebody else's attempt to connect.
+func TestGivingUpWhileAnotherConnects(t *testing.T) {
+	p := newPeer(t)
+	p.hangs.Store(true)
+	s := tool.NewServer(tool.ServerOptions{Name: "kit", URL: p.URL, Connect: 10 * patience})
+	t.Cleanup(s.Close)
+	first, end := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = s.Tools(first)
+	}()
+	<-p.asked
+	stopped, stop := context.WithCancel(context.Background())
+	stop()
+	gaveUp := make(chan error, 1)
+	go func() {
+		_, err := s.Tools(stopped)
+		gaveUp <- err
+	}()
+	select {
+	case err := <-gaveUp:
+		if err == nil {
+			t.Error("it has tools")
+		}
+	case <-time.After(patience):
+		t.Error("it waits for the other")
+	}
+	end()
+	<-ended
+}
+
+// stuck is a network that does not even give up.
+type stuck struct{ asked, release chan struct{} }
+
+func (n stuck) RoundTrip(*http.Request) (*http.Response, error) {
+	select {
+	case n.asked <- struct{}{}:
+	default:
+	}
+	<-n.release
+	return nil, errors.New("nothing came")
+}
+
+// Who stops does not wait for how long giving up takes.
+func TestStoppingWhileConnecting(t *testing.T) {
+	n := stuck{make(chan struct{}, 1), make(chan struct{})}
+	s := tool.NewServer(tool.ServerOptions{Name: "kit", URL: "http://127.0.0.1:1", Client: &http.Client{Transport: n}})
+	t.Cleanup(s.Close)
+	ctx, stop := context.WithCancel(context.Background())
+	stopped := make(chan error, 1)
+	go func() {
+		_, err := s.Tools(ctx)
+		stopped <- err
+	}()
+	<-n.asked
+	stop()
+	select {
+	case err := <-stopped:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("it waits for the attempt")
+	}
+	close(n.release)
+}

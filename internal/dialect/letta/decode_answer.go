@@ -1,0 +1,104 @@
+package letta
+
+import (
+	"bytes"
+	"net/http"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/llm"
+)
+
+// approval answers an approval request.
+type approval struct {
+	verdicts []llm.Verdict // nil: approve and reason hold for all calls
+	approve  *bool
+	reason   string
+	request  string
+	otid     string
+}
+
+// readTools reads the tools that the client runs itself.
+func (a *ask) readTools(raw json.RawMessage) error {
+	if raw = list(raw); raw == nil {
+		return nil
+	}
+	if err := json.Unmarshal(raw, &a.tools); err != nil {
+		return unfit("client_tools: it must be a list of {name, description, parameters}")
+	}
+	for i, t := range a.tools {
+		if t.Name == "" {
+			return unfit("client_tools[%d].name: it is missing", i)
+		}
+		if p := bytes.TrimSpace(t.Parameters); len(p) > 0 && p[0] != '{' && string(p) != "null" {
+			return unfit("client_tools[%d].parameters: it must be a JSON Schema", i)
+		}
+		if string(bytes.TrimSpace(t.Parameters)) == "null" {
+			a.tools[i].Parameters = nil
+		}
+	}
+	return nil
+}
+
+func (b *messageBody) approval(path string, returns bool) (*approval, error) {
+	p := &approval{approve: b.Approve, reason: b.Reason, otid: b.OTID}
+	if b.Request != nil {
+		p.request = *b.Request
+	}
+	items, key := b.Approvals, "approvals"
+	if returns {
+		items, key = b.Returns, "tool_returns"
+	}
+	for i, raw := range items {
+		v, err := readVerdict(path+"."+key+"["+itoa(i)+"]", raw)
+		if err != nil {
+			return nil, err
+		}
+		p.verdicts = append(p.verdicts, v)
+	}
+	if len(p.verdicts) == 0 && p.approve == nil {
+		return nil, unfit("%s.%s: there must be at least one", path, key)
+	}
+	return p, nil
+}
+
+func readVerdict(path string, raw json.RawMessage) (llm.Verdict, error) {
+	var v struct {
+		CallID  string          `json:"tool_call_id"`
+		Approve *bool           `json:"approve"`
+		Reason  string          `json:"reason"`
+		Status  string          `json:"status"`
+		Return  json.RawMessage `json:"tool_return"`
+		Stdout  []string        `json:"stdout"`
+		Stderr  []string        `json:"stderr"`
+	}
+	if err := json.Unmarshal(raw, &v); err != nil || v.CallID == "" {
+		return nil, unfit("%s: it must be an object with tool_call_id and approve, or with tool_call_id, tool_return and status", path)
+	}
+	if v.Approve != nil {
+		return &llm.ToolApproval{ToolCallID: v.CallID, Approve: *v.Approve, Reason: v.Reason}, nil
+	}
+	r := &llm.ToolReturn{ToolCallID: v.CallID, Status: llm.Status(v.Status), Stdout: v.Stdout, Stderr: v.Stderr}
+	if r.Status != llm.Success && r.Status != llm.Failure {
+		return nil, unfit("%s: it needs approve, or the status of what the client ran: success or error", path)
+	}
+	if v.Return = bytes.TrimSpace(v.Return); len(v.Return) > 0 && v.Return[0] == '[' {
+		parts, err := llm.DecodeParts(path+".tool_return", v.Return)
+		if err != nil {
+			return nil, chat.Public(err).With(statusDetail, http.StatusUnprocessableEntity)
+		}
+		for _, p := range parts {
+			if img, ok := p.(*llm.Image); ok {
+				if err := checkImage(path+".tool_return", &img.Source); err != nil {
+					return nil, err
+				}
+			}
+		}
+		r.Parts = parts
+		return r, nil
+	}
+	if len(v.Return) > 0 && string(v.Return) != "null" && json.Unmarshal(v.Return, &r.Text) != nil {
+		return nil, unfit("%s.tool_return: it must be a text, or a list of texts and images", path)
+	}
+	return r, nil
+}

@@ -1,0 +1,274 @@
+package letta
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agents/demo"
+	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/session"
+)
+
+// world is a whole server in the process: the real store, rules and agents.
+type world struct {
+	t        testing.TB
+	dir      string
+	sessions *session.Sessions
+	dialect  *Dialect
+	server   *httptest.Server
+	close    func()
+	setup    setup
+	as       string // whose token requests carry
+}
+
+// setup says what differs from an open server with the demo agent.
+type setup struct {
+	secured bool
+	deaf    bool // it is not told of erased sessions
+	dir     string
+	agents  map[string]agent.Agent
+	change  func(*Options)
+}
+
+func newWorld(t testing.TB, s setup) *world {
+	t.Helper()
+	o := dialecttest.Options{Dir: s.dir, Agents: s.agents}
+	if s.secured {
+		o.Tokens = []auth.Token{dialecttest.User("alice"), dialecttest.User("bob")}
+	}
+	h := dialecttest.Open(t, o)
+	w := &world{t: t, dir: h.Dir, sessions: h.Sessions, close: h.Close, setup: s}
+	names := append([]string{demo.Name}, slices.Collect(maps.Keys(s.agents))...)
+	opt := Options{
+		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Conns: h.Conns, Agents: func(string) []string { return names }, Version: "test",
+	}
+	if s.change != nil {
+		s.change(&opt)
+	}
+	w.dialect = New(opt)
+	if !s.deaf {
+		h.Erased = w.dialect.Erased
+	}
+	h.Serve(w.dialect.Routes(), w.dialect.Run)
+	w.server = h.HTTP
+	return w
+}
+
+// restart ends the server and starts another on the same data.
+func (w *world) restart() *world {
+	w.close()
+	s := w.setup
+	s.dir = w.dir
+	next := newWorld(w.t, s)
+	next.as = w.as
+	return next
+}
+
+// call makes a request; body is JSON, or "".
+func (w *world) call(method, path, body string, header ...string) *http.Response {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.server.URL+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if w.as != "" {
+		r.Header.Set("Authorization", "Bearer "+dialecttest.TokenOf(w.as))
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	res, err := w.server.Client().Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return res
+}
+
+// do makes a request and reads its answer.
+func (w *world) do(method, path, body string, header ...string) (int, string) {
+	w.t.Helper()
+	res := w.call(method, path, body, header...)
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return res.StatusCode, string(b)
+}
+
+// get makes a request that must succeed and decodes its answer.
+func get[T any](w *world, method, path, body string) (v T) {
+	w.t.Helper()
+	code, b := w.do(method, path, body)
+	if code != http.StatusOK {
+		w.t.Fatalf("%s %s: %d %s", method, path, code, b)
+	}
+	if err := json.Unmarshal([]byte(b), &v); err != nil {
+		w.t.Fatalf("%s %s: %v: %s", method, path, err, b)
+	}
+	return v
+}
+
+type object = map[string]any
+
+// agent makes an agent and returns its id.
+func (w *world) agent(body string) string {
+	w.t.Helper()
+	if body == "" {
+		body = `{"name":"ann","model":"parley/demo"}`
+	}
+	return get[object](w, "POST", "/v1/agents/", body)["id"].(string)
+}
+
+// message is a body that sends one message.
+func message(text, more string) string {
+	b, _ := json.Marshal(text)
+	return `{"messages":[{"role":"user","content":` + string(b) + `}]` + more + `}`
+}
+
+// say sends a message and returns the answer.
+func (w *world) say(agentID, text string) answer {
+	w.t.Helper()
+	return get[answer](w, "POST", "/v1/agents/"+agentID+"/messages", message(text, ""))
+}
+
+// answer is what comes of a message.
+type answer struct {
+	Messages []shownMessage
+	Stop     struct {
+		Reason string `json:"stop_reason"`
+	} `json:"stop_reason"`
+}
+
+// shownMessage is a message as a client sees it.
+type shownMessage struct {
+	ID, OTID string
+	Type     string `json:"message_type"`
+	Step     string `json:"step_id"`
+	Run      string `json:"run_id"`
+	Seq      int64  `json:"seq_id"`
+	Content  any
+	Thought  string `json:"reasoning"`
+	Stop     string `json:"stop_reason"`
+	Status   string
+	Return   string `json:"tool_return"`
+	Call     struct {
+		Name string
+		Args string `json:"arguments"`
+		ID   string `json:"tool_call_id"`
+	} `json:"tool_call"`
+	Err    string `json:"error_type"`
+	Prompt int    `json:"prompt_tokens"`
+	event  string
+}
+
+// text is what the agent said.
+func (a answer) text() string { return textOf(a.Messages) }
+
+func textOf(list []shownMessage) string {
+	var s strings.Builder
+	for _, m := range list {
+		if m.Type == kindAssistant {
+			s.WriteString(m.Content.(string))
+		}
+	}
+	return s.String()
+}
+
+// reader reads a stream.
+type reader struct {
+	t     testing.TB
+	res   *http.Response
+	lines *bufio.Scanner
+	done  bool // [DONE] came
+}
+
+func (w *world) open(path, body string) *reader {
+	w.t.Helper()
+	res := w.call("POST", path, body)
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
+		b, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		w.t.Fatalf("%s: %d %s", path, res.StatusCode, b)
+	}
+	r := &reader{t: w.t, res: res, lines: bufio.NewScanner(res.Body)}
+	r.lines.Buffer(nil, 1<<20)
+	w.t.Cleanup(r.drop)
+	return r
+}
+
+func (r *reader) drop() { r.res.Body.Close() }
+
+// next reads one frame; ok is false at the end.
+func (r *reader) next() (m shownMessage, ok bool) {
+	r.t.Helper()
+	event := ""
+	for r.lines.Scan() {
+		line := r.lines.Text()
+		if name, found := strings.CutPrefix(line, "event: "); found {
+			event = name
+		}
+		data, found := strings.CutPrefix(line, "data: ")
+		if !found {
+			continue
+		}
+		if data == "[DONE]" {
+			r.done = true
+			return m, false
+		}
+		if err := json.Unmarshal([]byte(data), &m); err != nil {
+			r.t.Fatalf("%s: %v", data, err)
+		}
+		m.event = event
+		return m, true
+	}
+	return m, false
+}
+
+// rest reads the frames up to the end, without pings.
+func (r *reader) rest() (out []shownMessage) {
+	r.t.Helper()
+	defer r.drop()
+	for {
+		m, ok := r.next()
+		if !ok {
+			return out
+		}
+		if m.Type != kindPing {
+			out = append(out, m)
+		}
+	}
+}
+
+// readAll lists the types of a session's events.
+func readAll(w *world, id string) (types []string, err error) {
+	facts, _, err := w.sessions.Read(w.t.Context(), owner, chat.SessionID(id), chat.Range{Limit: 1000})
+	for _, f := range facts {
+		e, err := f.Event()
+		if err != nil {
+			return nil, err
+		}
+		line := e.Type
+		if e.ClientID != "" && e.Actor.Kind == chat.User {
+			line += " client_id=" + e.ClientID
+		}
+		if e.Via != "" {
+			line += " via=" + e.Via
+		}
+		types = append(types, line)
+	}
+	return types, err
+}

@@ -1,0 +1,213 @@
+package native
+
+import (
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+// status maps codes to HTTP.
+var status = map[chat.Code]int{
+	chat.Invalid:         http.StatusBadRequest,
+	chat.Unauthenticated: http.StatusUnauthorized,
+	chat.Denied:          http.StatusForbidden,
+	chat.NotFound:        http.StatusNotFound,
+	chat.Conflict:        http.StatusConflict,
+	chat.Gone:            http.StatusGone,
+	chat.TooLarge:        http.StatusRequestEntityTooLarge,
+	chat.SlowDown:        http.StatusTooManyRequests,
+	chat.Unavailable:     http.StatusServiceUnavailable,
+	chat.Internal:        http.StatusInternalServerError,
+}
+
+func infoOf(err error) errorInfo {
+	e := chat.Public(err)
+	info := errorInfo{Code: e.Code, Message: e.Msg, Details: e.Details}
+	if info.Details == nil {
+		info.Details = map[string]any{}
+	}
+	return info
+}
+
+// retryable reports whether the same request may succeed later.
+func retryable(code chat.Code) bool {
+	return code == chat.Unavailable || code == chat.SlowDown || code == chat.Internal
+}
+
+// fail answers a request with an error.
+func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
+	err = wire.Reason(r.Context(), err)
+	e := chat.Public(err)
+	if (e.Code == chat.Internal || e.Code == chat.Unavailable) && r.Context().Err() == nil { // else the client has gone away
+		d.log.ErrorContext(r.Context(), "request failed", slog.String("route", r.Pattern), "code", e.Code, "err", err)
+	}
+	switch e.Code {
+	case chat.SlowDown, chat.Unavailable:
+		w.Header().Set("Retry-After", e.RetryAfter())
+	case chat.Unauthenticated:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="parley"`)
+	}
+	code, ok := status[e.Code]
+	if !ok {
+		code = http.StatusInternalServerError
+	}
+	d.send(w, r, code, errorBody{infoOf(err)})
+}
+
+// send answers with JSON.
+func (d *Dialect) send(w http.ResponseWriter, r *http.Request, code int, body any) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		d.log.ErrorContext(r.Context(), "an answer could not be written as JSON", "route", r.Pattern, "err", err)
+		code, b = http.StatusInternalServerError, []byte(`{"error":{"code":"internal","message":"the answer could not be written"}}`)
+	}
+	sendJSON(w, r, code, b)
+}
+
+func sendJSON(w http.ResponseWriter, r *http.Request, code int, b []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = wire.WriteBody(w, r, code, b) // the peer is gone: nobody is left to tell
+}
+
+// sse encodes entries as frames of an event stream.
+type sse struct{}
+
+func (sse) Name() string { return "native/sse" }
+
+func (sse) AppendEvent(dst []byte, e *chat.Entry) []byte {
+	dst = append(dst, "event: event\nid: "...)
+	dst = e.Cursor.Append(dst)
+	dst = append(dst, "\ndata: "...)
+	dst = append(dst, e.Fact.JSON...) // one line: it is compact JSON
+	return append(dst, '\n', '\n')
+}
+
+func (sse) AppendPiece(dst []byte, e *chat.Entry) []byte {
+	dst = append(dst, "event: preview\nid: "...)
+	dst = e.Cursor.Append(dst)
+	dst = append(dst, "\ndata: "...)
+	dst = e.Piece.AppendJSON(dst)
+	return append(dst, '\n', '\n')
+}
+
+// packedSSE is sse, compressed once for all readers with gzip.
+type packedSSE struct{ sse }
+
+func (packedSSE) Name() string { return "native/sse+gzip" }
+
+func (packedSSE) Pack(dst, plain []byte) ([]byte, chat.Pack) {
+	b := wire.CompressBlock(dst, plain)
+	return b.Data, chat.Pack{Size: b.Size, Sum: b.CRC, Extra: b.Shift}
+}
+
+// framedSSE is the same with zstd.
+type framedSSE struct{ sse }
+
+func (framedSSE) Name() string { return "native/sse+zstd" }
+
+func (framedSSE) Pack(dst, plain []byte) ([]byte, chat.Pack) {
+	b := wire.CompressFrame(dst, plain)
+	return b.Data, chat.Pack{Size: b.Size}
+}
+
+// blocks are the units of a packed batch.
+func blocks(b chat.Batch) []wire.Block {
+	out := make([]wire.Block, len(b.Packs))
+	from := 0
+	for i, p := range b.Packs {
+		out[i] = wire.Block{Data: b.Bytes[from : from+p.Len], CRC: p.Sum, Size: p.Size, Shift: p.Extra}
+		from += p.Len
+	}
+	return out
+}
+
+// ws encodes entries as WebSocket frames that all readers share.
+type ws struct{}
+
+func (ws) Name() string { return "native/ws" }
+
+func (ws) AppendEvent(dst []byte, e *chat.Entry) []byte {
+	b := make([]byte, 0, len(e.Fact.JSON)+192)
+	b = append(b, `{"op":"event","session_id":"`...)
+	b = append(b, sessionIn(e.Fact.JSON)...)
+	b = append(b, `","cursor":"`...)
+	b = e.Cursor.Append(b)
+	b = append(b, `","event":`...)
+	b = append(b, e.Fact.JSON...)
+	b = append(b, '}')
+	return wire.AppendTextFrame(dst, b)
+}
+
+func (ws) AppendPiece(dst []byte, e *chat.Entry) []byte {
+	b := make([]byte, 0, len(e.Piece.Text)+256)
+	b = append(b, `{"op":"preview","session_id":"`...)
+	b = append(b, e.Session...)
+	b = append(b, `","cursor":"`...)
+	b = e.Cursor.Append(b)
+	b = append(b, `","preview":`...)
+	b = e.Piece.AppendJSON(b)
+	b = append(b, '}')
+	return wire.AppendTextFrame(dst, b)
+}
+
+// sessionIn reads the session id at the start of a stored envelope.
+func sessionIn(envelope []byte) []byte {
+	const head = `{"session_id":"`
+	if len(envelope) > len(head) && string(envelope[:len(head)]) == head {
+		rest := envelope[len(head):]
+		for i, c := range rest {
+			if c == '"' {
+				return rest[:i]
+			}
+		}
+	}
+	return nil
+}
+
+// The frames that every reader gets are written by hand: the way through
+// reflection takes a stack that would stay with the reader.
+
+func (h *helloFrame) append(b []byte) []byte {
+	b = chat.AppendString(append(b, `{"session_id":`...), string(h.Session))
+	b = strconv.AppendUint(append(b, `,"last":`...), uint64(h.Last), 10)
+	b = h.Cursor.Append(append(b, `,"cursor":"`...))
+	b = append(append(b, `","server_now":"`...), h.ServerNow.String()...)
+	return append(b, '"', '}')
+}
+
+// appendWatched is the serverFrame that answers a watch.
+func appendWatched(b []byte, id json.RawMessage, h helloFrame) []byte {
+	b = append(b, `{"op":"ok",`...)
+	if len(id) > 0 {
+		b = append(append(append(b, `"id":`...), id...), ',')
+	}
+	return append(b, h.append(nil)[1:]...)
+}
+
+func (p *pingFrame) append(b []byte) []byte {
+	b = append(append(b, `{"server_now":"`...), p.ServerNow.String()...)
+	return append(b, '"', '}')
+}
+
+func frameSSE(event, id string, body any) []byte {
+	b, err := json.Marshal(body)
+	if err != nil {
+		panic("native: a frame of our own cannot be written as JSON: " + err.Error())
+	}
+	return wire.AppendSSE(nil, event, id, b)
+}
+
+// clip shortens what a client sent for a message to a person.
+func clip(s string) string {
+	if len(s) > 80 {
+		return strings.ToValidUTF8(s[:80], "") + "…"
+	}
+	return s
+}

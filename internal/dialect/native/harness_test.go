@@ -1,0 +1,163 @@
+package native
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/artifact"
+	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/session"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+// tokens of the people and programs in the tests, by name.
+var tokens = []auth.Token{
+	token("alice", chat.User, "", chat.ScopeUser),
+	token("bob", chat.User, "", chat.ScopeUser),
+	token("carol", chat.User, "", chat.ScopeUser),
+	token("helper", chat.Agent, "", chat.ScopeAgent),
+	token("clerk", chat.Agent, "", chat.ScopeAgent),
+	token("chief", chat.Agent, "", chat.ScopeAgent),
+	token("root", chat.User, "", chat.ScopeUser, chat.ScopeAgent, chat.ScopeAdmin),
+}
+
+func token(name string, kind chat.ActorKind, workspace string, scopes ...chat.Scope) auth.Token {
+	return auth.Token{Token: auth.Secret(dialecttest.TokenOf(name)), Actor: chat.Actor{Kind: kind, ID: name}, Workspace: workspace, Scopes: scopes, AllWorkspaces: name == "root"}
+}
+
+// world is a whole server in the process: the real store, rules and agents.
+type world struct {
+	t        testing.TB
+	dialect  *Dialect
+	sessions *session.Sessions
+	files    *artifact.Local
+	pool     *agent.Pool
+	conns    *wire.Conns
+	server   *httptest.Server
+
+	prompt, turn, main string // the last ones named in a transcript
+}
+
+// clock is fixed, so that what is stored is the same in every run.
+func clock() time.Time { return time.Date(2026, 11, 15, 10, 0, 0, 0, time.UTC) }
+
+// newWorld starts a server; change may adjust the dialect's options.
+func newWorld(t testing.TB, change func(*Options)) *world {
+	t.Helper()
+	h := dialecttest.Open(t, dialecttest.Options{Tokens: tokens, Now: clock})
+	w := &world{t: t, sessions: h.Sessions, files: h.Files.Local, pool: h.Pool, conns: h.Conns}
+	opt := Options{
+		Sessions: h.Sessions, Files: h.Files, Workers: h.Pool, Caller: h.Auth.Caller, Conns: h.Conns,
+		Agents: func(ws string) any { return h.Registry.List(ws, h.Runner.Running()) }, Builtin: h.Registry.Builtin, Version: "test", Now: clock,
+		Backup: func(_ context.Context, out io.Writer) error { _, err := io.WriteString(out, "a tar"); return err },
+		Verify: func(_ context.Context, line func(any) error) error {
+			return line(map[string]any{"sessions": 1, "events": 2, "done": true})
+		},
+		AuditLog: func(_ context.Context, c chat.Caller, q chat.AuditQuery) (chat.AuditPage, error) {
+			if !c.Administers(c.In()) {
+				return chat.AuditPage{}, chat.Errorf(chat.Denied, "the audit log needs the scope admin")
+			}
+			e := chat.AuditEntry{
+				ID: "2026-11.2", At: chat.AtOf(clock()), Event: "asked", Outcome: chat.AuditDone, Actor: &c.Actor, Workspace: c.In(), Session: q.Session,
+				Details: map[string]any{"after": q.After, "before": q.Before, "event": q.Event, "limit": q.Limit, "desc": q.Desc},
+			}
+			return chat.AuditPage{Entries: []chat.AuditEntry{e}, Last: e.ID}, nil
+		},
+		Messages: func(ctx context.Context, c chat.Caller, id chat.SessionID, q MessageQuery) (any, error) {
+			if _, err := w.sessions.Get(ctx, c, id); err != nil {
+				return nil, err
+			}
+			return map[string]any{"messages": []any{map[string]any{"asked": q}}, "more": false}, nil
+		},
+		As: map[string]func(context.Context, chat.Fact) (any, error){
+			"shout": func(_ context.Context, f chat.Fact) (any, error) {
+				return map[string]any{"shouted": f.Seq}, nil
+			},
+		},
+	}
+	if change != nil {
+		change(&opt)
+	}
+	w.dialect = New(opt)
+	h.Serve(w.dialect.Routes())
+	w.server = h.HTTP
+	return w
+}
+
+// request makes a request as somebody; "" is nobody.
+func (w *world) request(as, method, path string, body io.Reader) *http.Request {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.server.URL+path, body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if as != "" {
+		r.Header.Set("Authorization", "Bearer "+dialecttest.TokenOf(as))
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return r
+}
+
+// do sends a request and returns the status and the whole body.
+func (w *world) do(as, method, path, body string) (int, string) {
+	w.t.Helper()
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	res, err := w.server.Client().Do(w.request(as, method, path, reader))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return res.StatusCode, string(b)
+}
+
+// must is do for a request that succeeds.
+func (w *world) must(as, method, path, body string) string {
+	w.t.Helper()
+	code, got := w.do(as, method, path, body)
+	if code >= 300 {
+		w.t.Fatalf("%s %s: %d %s", method, path, code, got)
+	}
+	return got
+}
+
+// until waits until a session has n events of a type.
+func (w *world) until(id chat.SessionID, typ string, n int) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(w.t.Context(), time.Minute, errors.New("it did not happen in time"))
+	defer cancel()
+	for batch, err := range w.sessions.Watch(ctx, chat.Trusted, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, e := range batch.Entries {
+			if e.Label.Type == typ {
+				n--
+			}
+		}
+		if n <= 0 {
+			return
+		}
+	}
+	w.t.Fatalf("%s: no %s: %v", id, typ, context.Cause(ctx))
+}
+
+func compactBody(b []byte) string { return string(bytes.TrimRight(b, "\n")) }

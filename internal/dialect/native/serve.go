@@ -1,0 +1,431 @@
+package native
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+// sessions is the door to the conversations.
+type sessions interface {
+	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
+	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
+	Accept(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
+	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
+	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
+	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
+	Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error)
+	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
+	AppendLater(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) (func() ([]chat.Event, error), error)
+	Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error
+	PreviewLater(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) (func() error, error)
+	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
+	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
+	StopAll(ctx context.Context, c chat.Caller, id chat.SessionID, reason string) (chat.StopResult, error)
+	Launch(ctx context.Context, c chat.Caller, id chat.SessionID, l chat.Launch) (chat.WorkstreamStatus, error)
+	MessageWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error)
+	SteerWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error)
+	TerminateWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error)
+	ReportWorkstream(ctx context.Context, ref chat.TurnRef, clientID string, p chat.WorkstreamProgress) error
+	Workstreams(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.WorkstreamStatus, error)
+	Workstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string) (chat.WorkstreamStatus, error)
+	Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error)
+	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
+	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
+	Snapshot(ctx context.Context, c chat.Caller, id chat.SessionID, items int) (chat.Snapshot, error)
+	Items(ctx context.Context, c chat.Caller, id chat.SessionID, before chat.Seq, limit int) (chat.ItemPage, error)
+	Search(ctx context.Context, c chat.Caller, id chat.SessionID, query string, before chat.Seq, limit int) (chat.SearchPage, error)
+	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
+	Follow(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding, sink chat.Sink)
+	Import(ctx context.Context, c chat.Caller, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) (chat.Session, error)
+	PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.FilePut) (chat.FileInfo, error)
+	RemoveFile(ctx context.Context, c chat.Caller, id chat.SessionID, path, via string) error
+}
+
+// files keeps what is too large for an event.
+type files interface {
+	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error)
+	Get(ctx context.Context, id chat.SessionID, path string) (io.ReadSeekCloser, chat.FileInfo, error)
+	List(ctx context.Context, id chat.SessionID, prefix, after string, limit int) ([]chat.FileInfo, bool, error)
+	Delete(ctx context.Context, id chat.SessionID, path string) error
+}
+
+// workers are agents outside of the process.
+type workers interface {
+	Join(workspace, name string, w chat.Worker, slots int, holding []chat.TurnID) chat.Seat
+}
+
+// Options of the dialect.
+type Options struct {
+	Sessions sessions
+	Files    files
+	Workers  workers
+	Agents   func(workspace string) any                                     // what GET agents lists
+	Builtin  func(name string) bool                                         // whether an agent is answered in the process
+	Caller   func(*http.Request) (chat.Caller, error)                       // who is asking
+	Allow    func(c chat.Caller, requests int) error                        // counts requests that are no HTTP requests; nil means no limit
+	Conns    *wire.Conns                                                    // open streams and sockets
+	Backup   func(ctx context.Context, w io.Writer) error                   // writes a tar of everything
+	Verify   func(ctx context.Context, line func(v any) error) error        // walks the store and tells how far it is
+	Messages MessagesFunc                                                   // the session as a model sees it; nil means not offered
+	As       map[string]func(ctx context.Context, e chat.Fact) (any, error) // an event in another dialect's words
+	Version  string
+
+	// Audit is told of exports, imports and backups; nil means that nobody is. AuditLog
+	// lists the audit log; nil means that it is not offered.
+	Audit    func(ctx context.Context, event string, c chat.Caller, details map[string]any)
+	AuditLog func(ctx context.Context, c chat.Caller, q chat.AuditQuery) (chat.AuditPage, error)
+
+	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
+	MaxArtifact int64         // bytes of an artifact; 0 means 1 GiB
+	MaxFrame    int           // bytes of a WebSocket frame; 0 means 16 MiB
+	Heartbeat   time.Duration // of streams; 0 means 15 s
+	Now         func() time.Time
+	Logger      *slog.Logger
+}
+
+// Dialect answers native requests.
+type Dialect struct {
+	opt       Options
+	log       *slog.Logger
+	described func() object // the OpenAPI document, made once
+	crew      *wire.Crew    // finishes what sockets asked for
+}
+
+// New returns the dialect.
+func New(opt Options) *Dialect {
+	opt.MaxBody = cmp.Or(opt.MaxBody, 8<<20)
+	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
+	opt.MaxFrame = cmp.Or(opt.MaxFrame, 16<<20)
+	opt.Heartbeat = cmp.Or(opt.Heartbeat, 15*time.Second)
+	if opt.Allow == nil {
+		opt.Allow = func(chat.Caller, int) error { return nil }
+	}
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	d := &Dialect{opt: opt, log: opt.Logger.With("dialect", "native"), crew: wire.NewCrew()}
+	d.described = sync.OnceValue(d.document)
+	return d
+}
+
+func (d *Dialect) now() chat.At { return chat.AtOf(d.opt.Now()) }
+
+// handler is a route's work; an error it returns is the answer.
+type handler func(w http.ResponseWriter, r *http.Request, c chat.Caller) error
+
+// Routes lists where the dialect answers.
+func (d *Dialect) Routes() []wire.Route {
+	var routes []wire.Route
+	for _, op := range d.operations() {
+		routes = append(routes, wire.Route{
+			// What the server refuses by itself it tells in the native form.
+			Pattern: op.method + " " + op.path, Dialect: "native",
+			Upload: op.upload, LongBody: op.longBody, QueryToken: op.queryToken, Public: op.public, Deliberate: op.deliberate,
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var c chat.Caller
+				var err error
+				if !op.public {
+					c, err = d.opt.Caller(r)
+				}
+				if err == nil && !op.exact {
+					err = d.resolve(r, c)
+				}
+				if err == nil {
+					err = op.run(w, r, c)
+				}
+				if err != nil {
+					d.fail(w, r, err)
+				}
+			}),
+		})
+	}
+	return routes
+}
+
+// resolve replaces the session id in the path by the id of the session that it
+// means for the caller.
+func (d *Dialect) resolve(r *http.Request, c chat.Caller) error {
+	if r.PathValue("id") == "" {
+		return nil
+	}
+	id, err := d.opt.Sessions.Resolve(r.Context(), c, sessionID(r))
+	if err == nil {
+		r.SetPathValue("id", string(id))
+	}
+	return err
+}
+
+func sessionID(r *http.Request) chat.SessionID { return chat.SessionID(r.PathValue("id")) }
+
+func (d *Dialect) createSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	var n chat.NewSession
+	if err := d.read(r, &n); err != nil {
+		return err
+	}
+	sess, created, err := d.opt.Sessions.Create(r.Context(), c, n)
+	if err != nil {
+		return err
+	}
+	code := http.StatusOK
+	if created {
+		code = http.StatusCreated
+		w.Header().Set("Location", "/parley/v1/sessions/"+string(sess.ID))
+	}
+	d.send(w, r, code, sess)
+	return nil
+}
+
+// read decodes a request's body.
+func (d *Dialect) read(r *http.Request, into any) error {
+	b, err := d.body(r)
+	if err != nil {
+		return err
+	}
+	return decode(b, into)
+}
+
+func (d *Dialect) listSessions(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	q := queryOf(r)
+	f := chat.Filter{
+		Limit: q.limit(), Cursor: q.text("cursor"), Agent: q.text("agent"), Query: q.text("q"),
+		Status: chat.Status(q.oneOf("status", string(chat.Idle), string(chat.Running), string(chat.Waiting), string(chat.Completed), string(chat.FailedState))),
+	}
+	if q.err != nil {
+		return q.err
+	}
+	page, err := d.opt.Sessions.List(r.Context(), c, f)
+	if err != nil {
+		return err
+	}
+	if page.Sessions == nil {
+		page.Sessions = []chat.Session{}
+	}
+	d.send(w, r, http.StatusOK, page)
+	return nil
+}
+
+func (d *Dialect) getSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	sess, err := d.opt.Sessions.Get(r.Context(), c, sessionID(r))
+	if err == nil {
+		d.send(w, r, http.StatusOK, sess)
+	}
+	return err
+}
+
+// acceptSession takes the session by its very id: an alias of the caller with the
+// same name is what it replaces.
+func (d *Dialect) acceptSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	sess, err := d.opt.Sessions.Accept(r.Context(), c, sessionID(r))
+	if err == nil {
+		d.send(w, r, http.StatusOK, sess)
+	}
+	return err
+}
+
+func (d *Dialect) patchSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	var p patchBody
+	if err := d.read(r, &p); err != nil {
+		return err
+	}
+	if p.Title == nil && p.Metadata == nil && p.Agent == nil && p.Policy == nil && p.Settings == nil && p.Members == nil && !p.Compact {
+		return chat.Errorf(chat.Invalid, "there is nothing to change: send title, metadata, agent, policy, settings, compact or members")
+	}
+	u := chat.SessionUpdated{Title: p.Title, Metadata: p.Metadata, Agent: p.Agent, Policy: p.Policy, Settings: p.Settings, Compact: p.Compact, Members: p.Members}
+	sess, err := d.opt.Sessions.Update(r.Context(), c, sessionID(r), u)
+	if err == nil {
+		d.send(w, r, http.StatusOK, sess)
+	}
+	return err
+}
+
+func (d *Dialect) eraseSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	receipt, err := d.opt.Sessions.Erase(r.Context(), c, sessionID(r))
+	if err == nil {
+		d.send(w, r, http.StatusOK, receipt)
+	}
+	return err
+}
+
+func (d *Dialect) appendEvents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	b, err := d.body(r)
+	if err != nil {
+		return err
+	}
+	drafts, err := chat.ParseDrafts(b)
+	if err == nil {
+		err = d.opt.Allow(c, moreRequests(len(drafts)))
+	}
+	if err != nil {
+		return err
+	}
+	events, err := d.opt.Sessions.Append(r.Context(), c, sessionID(r), drafts)
+	if err != nil {
+		return err
+	}
+	b = append(make([]byte, 0, 64+512*len(events)), '{')
+	sendJSON(w, r, http.StatusCreated, appendEventsField(b, events))
+	return nil
+}
+
+// appendEventsField ends an object with its field events, without a detour
+// through reflection.
+func appendEventsField(b []byte, events []chat.Event) []byte {
+	b = append(b, `"events":[`...)
+	for i := range events {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = events[i].AppendJSON(b)
+	}
+	return append(b, ']', '}')
+}
+
+func (d *Dialect) readEvents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	rg, err := rangeOf(r)
+	if err != nil {
+		return err
+	}
+	facts, more, err := d.opt.Sessions.Read(r.Context(), c, sessionID(r), rg)
+	if err != nil {
+		return err
+	}
+	if len(facts) == 0 && rg.After > 0 {
+		if err := d.reaches(r, c, rg.After); err != nil {
+			return err
+		}
+	}
+	size := 32
+	for _, f := range facts {
+		size += len(f.JSON) + 1
+	}
+	b := append(make([]byte, 0, size), `{"events":[`...)
+	for i, f := range facts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, f.JSON...)
+	}
+	if more {
+		b = append(b, `],"more":true}`...)
+	} else {
+		b = append(b, `],"more":false}`...)
+	}
+	sendJSON(w, r, http.StatusOK, b)
+	return nil
+}
+
+// reaches refuses a sequence that the session has not come to: whoever has it
+// knows another life of the log, and would wait for ever.
+func (d *Dialect) reaches(r *http.Request, c chat.Caller, after chat.Seq) error {
+	sess, err := d.opt.Sessions.Get(r.Context(), c, sessionID(r))
+	if err == nil && after > sess.Last {
+		err = errBeyond(sess.Last)
+	}
+	return err
+}
+
+func errBeyond(last chat.Seq) error {
+	return chat.Errorf(chat.Gone, "the cursor is beyond the last event, %d: it is from another life of this session; reload from the start", last).With("last", last)
+}
+
+func (d *Dialect) readEvent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	q := queryOf(r)
+	var seq chat.Seq
+	if n, err := chat.ParseCursor(r.PathValue("seq")); err != nil || len(n.Blocks) > 0 || n.Seq == 0 {
+		return chat.Errorf(chat.Invalid, "%q is not the sequence of an event", r.PathValue("seq"))
+	} else {
+		seq = n.Seq
+	}
+	as := q.text("as")
+	if q.err != nil {
+		return q.err
+	}
+	fact, err := d.opt.Sessions.Event(r.Context(), c, sessionID(r), seq)
+	if err != nil {
+		return err
+	}
+	if as == "" || as == "native" {
+		sendJSON(w, r, http.StatusOK, fact.JSON)
+		return nil
+	}
+	f, ok := d.opt.As[as]
+	if !ok {
+		return chat.Errorf(chat.Invalid, "as=%q: this server does not speak that dialect", as).With("parameter", "as")
+	}
+	v, err := f(r.Context(), fact)
+	if err == nil {
+		d.send(w, r, http.StatusOK, v)
+	}
+	return err
+}
+
+func (d *Dialect) answerPrompt(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	var a chat.Answer
+	if err := d.read(r, &a); err != nil {
+		return err
+	}
+	e, err := d.opt.Sessions.Answer(r.Context(), c, sessionID(r), r.PathValue("request_id"), a)
+	if err == nil {
+		d.send(w, r, http.StatusOK, eventBody{e})
+	}
+	return err
+}
+
+func (d *Dialect) snapshot(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	q := queryOf(r)
+	n := q.number("items", 0, 2000, 200)
+	if q.err != nil {
+		return q.err
+	}
+	snap, err := d.opt.Sessions.Snapshot(r.Context(), c, sessionID(r), int(n))
+	if err == nil {
+		d.send(w, r, http.StatusOK, snap)
+	}
+	return err
+}
+
+func (d *Dialect) readItems(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	q := queryOf(r)
+	before, limit := q.sequence("before", 1), q.limit()
+	if q.err != nil {
+		return q.err
+	}
+	page, err := d.opt.Sessions.Items(r.Context(), c, sessionID(r), before, limit)
+	if err == nil {
+		d.send(w, r, http.StatusOK, page)
+	}
+	return err
+}
+
+func (d *Dialect) searchEvents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	q := queryOf(r)
+	before, limit, text := q.sequence("before", 1), q.limit(), q.text("q")
+	if q.err == nil && text == "" {
+		q.bad("q", "", "say what to look for")
+	}
+	if q.err != nil {
+		return q.err
+	}
+	page, err := d.opt.Sessions.Search(r.Context(), c, sessionID(r), text, before, limit)
+	if err == nil {
+		d.send(w, r, http.StatusOK, page)
+	}
+	return err
+}
+
+func (d *Dialect) listAgents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	d.send(w, r, http.StatusOK, agentsBody{d.opt.Agents(c.In())})
+	return nil
+}

@@ -1,0 +1,284 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+// limits of one socket.
+const (
+	maxWatches  = 1000 // sessions followed at once
+	maxInFlight = 256  // requests whose answers are not out yet
+	fewFrames   = 8    // that are handled on a borrowed stack
+)
+
+// openSocket serves a WebSocket that carries many sessions.
+func (d *Dialect) openSocket(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	return d.serveWS(w, r, func(ctx context.Context, conn *wire.Conn) error {
+		s := newSocket(d, conn, c)
+		s.watches = map[chat.SessionID]*watching{}
+		return s.run(ctx, s.handle)
+	})
+}
+
+func (d *Dialect) serveWS(w http.ResponseWriter, r *http.Request, fn func(ctx context.Context, conn *wire.Conn) error) error {
+	err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: d.opt.MaxFrame}, d.opt.Conns, fn)
+	var bad *wire.HandshakeError
+	switch {
+	case errors.Is(err, wire.ErrShutdown):
+		return errShutdown()
+	case errors.As(err, &bad):
+		return chat.Errorf(chat.Invalid, "%s", bad.Reason)
+	}
+	return err
+}
+
+func errShutdown() error {
+	return chat.Errorf(chat.Unavailable, "the server is shutting down; come back in a moment with the last cursor")
+}
+
+// socket is one client's connection.
+type socket struct {
+	d      *Dialect
+	conn   *wire.Conn
+	caller chat.Caller
+	slots  chan struct{}
+	group  sync.WaitGroup
+	paced  bool // frames over the limit wait instead of being refused
+	light  int  // frames that are counted together, so far; the read loop has it
+
+	mu      sync.Mutex
+	watches map[chat.SessionID]*watching
+}
+
+func newSocket(d *Dialect, conn *wire.Conn, c chat.Caller) *socket {
+	return &socket{d: d, conn: conn, caller: c, slots: make(chan struct{}, maxInFlight)}
+}
+
+// run reads frames and handles them until the connection ends. Requests get
+// their place in their session's order as they are read; answers to appends and
+// previews may come in another order. At shutdown the client is told to come
+// back, as the last thing it hears.
+func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f clientFrame) error) error {
+	live, cancel := context.WithCancel(ctx)
+	defer s.group.Wait()
+	defer cancel()
+	beat := s.beat(live)
+	defer beat.stop()
+	for read := 0; ; {
+		msg, err := s.conn.Read(ctx)
+		if err != nil {
+			cancel()
+			s.group.Wait()
+			s.end(ctx)
+			return ended(err)
+		}
+		if read++; read <= fewFrames {
+			// Most clients say what they follow and are silent from then on.
+			wire.Apart(func() { s.take(live, msg, handle) })
+		} else {
+			s.take(live, msg, handle)
+		}
+	}
+}
+
+// take handles one frame. It is a call of its own because the stack of the read
+// loop stays for as long as the client is silent.
+//
+//go:noinline
+func (s *socket) take(ctx context.Context, msg []byte, handle func(ctx context.Context, f clientFrame) error) {
+	f, err := parseFrame(msg)
+	name := f.Session
+	if err == nil && name != "" {
+		f.Session, err = s.d.opt.Sessions.Resolve(ctx, s.caller, name)
+	}
+	if err == nil {
+		err = wire.Ended(ctx) // a frame may have been read just before
+	}
+	if err == nil {
+		err = s.count(ctx, f.Op)
+	}
+	if err == nil {
+		err = handle(ctx, f)
+	}
+	if err != nil {
+		s.refuse(ctx, f.ID, name, err)
+	}
+}
+
+// end tells the client to come back, at shutdown, or to sign in again.
+//
+//go:noinline
+func (s *socket) end(ctx context.Context) {
+	err := wire.Ended(ctx)
+	if errors.Is(context.Cause(ctx), wire.ErrShutdown) {
+		err = errShutdown()
+	}
+	if err != nil {
+		info, retry := infoOf(err), retryable(chat.CodeOf(err))
+		s.send(ctx, serverFrame{Op: "bye", Error: &info, Retry: &retry})
+	}
+}
+
+// ended tells a connection's ordinary end from a fault.
+func ended(err error) error {
+	var closed *wire.CloseError
+	if errors.Is(err, wire.ErrPeerGone) || errors.Is(err, wire.ErrShutdown) || errors.As(err, &closed) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// beat tells the client the time, so that it knows that the line lives.
+func (s *socket) beat(ctx context.Context) *heart {
+	return beat(s.d.opt.Heartbeat, func() { s.ping(ctx, nil) })
+}
+
+func (s *socket) ping(ctx context.Context, id json.RawMessage) {
+	now := s.d.now()
+	s.send(ctx, serverFrame{Op: "ping", ID: id, ServerNow: &now})
+}
+
+// send writes a frame for this client. It does so also while the connection is
+// being wound up: what was stored is acknowledged as long as that is possible.
+func (s *socket) send(ctx context.Context, f serverFrame) {
+	b, err := json.Marshal(f)
+	if err != nil {
+		s.d.log.ErrorContext(ctx, "a frame could not be written as JSON", "err", err)
+		return
+	}
+	s.write(ctx, b)
+}
+
+func (s *socket) write(ctx context.Context, frame []byte) {
+	_ = s.conn.WriteText(context.WithoutCancel(ctx), frame) // a broken connection ends the read loop
+}
+
+// answer writes the answer to a request; when others are under way, theirs may
+// go out with it.
+func (s *socket) answer(ctx context.Context, frame []byte) {
+	s.conn.Post(context.WithoutCancel(ctx), frame, len(s.slots) > 1)
+}
+
+func (s *socket) refuse(ctx context.Context, id json.RawMessage, session chat.SessionID, err error) {
+	info := infoOf(err)
+	if info.Code == chat.Internal {
+		s.d.log.ErrorContext(ctx, "frame failed", "err", err)
+	}
+	s.send(ctx, serverFrame{Op: "error", ID: id, Session: session, Error: &info})
+}
+
+// later has begin give a request its place in the order, and calls the wait that
+// it returns in a goroutine of its own, at most maxInFlight at once. The room
+// for that is taken first: a request that has its place and is not waited for
+// would hold up everybody in its session.
+func (s *socket) later(ctx context.Context, begin func() (wait func(), err error)) error {
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	wait, err := begin()
+	if err != nil {
+		<-s.slots
+		return err
+	}
+	s.group.Add(1)
+	s.d.crew.Go(func() {
+		defer s.group.Done()
+		defer func() { <-s.slots }()
+		wait()
+	})
+	return nil
+}
+
+func (s *socket) handle(ctx context.Context, f clientFrame) error {
+	switch f.Op {
+	case "watch":
+		return s.watch(ctx, f)
+	case "unwatch":
+		return s.unwatch(ctx, f)
+	case "append":
+		drafts, err := f.drafts()
+		if err == nil {
+			err = s.allow(ctx, moreRequests(len(drafts)))
+		}
+		if err != nil {
+			return err
+		}
+		return s.append(ctx, f.ID, f.Session, drafts)
+	case "preview":
+		pieces, err := f.pieces()
+		if err != nil {
+			return err
+		}
+		return s.preview(ctx, f.Session, pieces, serverFrame{Op: "ok", ID: f.ID, Session: f.Session})
+	case "answer":
+		a, err := f.answer()
+		if err != nil {
+			return err
+		}
+		// Here and for stop the next frame waits, so that the order holds.
+		e, err := s.d.opt.Sessions.Answer(ctx, s.caller, f.Session, f.RequestID, a)
+		if err == nil {
+			s.send(ctx, serverFrame{Op: "ok", ID: f.ID, Session: f.Session, Event: &e})
+		}
+		return err
+	case "stop":
+		res, err := s.d.stop(ctx, s.caller, f.Session, stopBody{f.Workstream, f.All, f.Reason})
+		if err == nil {
+			s.send(ctx, serverFrame{Op: "ok", ID: f.ID, Session: f.Session, Stop: &res})
+		}
+		return err
+	case "ping":
+		s.ping(ctx, f.ID)
+		return nil
+	}
+	if known, err := s.workstream(ctx, f); known {
+		return err
+	}
+	return chat.Errorf(chat.Invalid, "op %q is not one of watch, unwatch, append, preview, answer, stop, ping, %s", clip(f.Op), workOps)
+}
+
+func (s *socket) append(ctx context.Context, id json.RawMessage, session chat.SessionID, drafts []chat.Draft) error {
+	return s.later(ctx, func() (func(), error) {
+		wait, err := s.d.opt.Sessions.AppendLater(ctx, s.caller, session, drafts)
+		return func() {
+			events, err := wait()
+			if err != nil {
+				s.refuse(ctx, id, session, err)
+				return
+			}
+			s.sendEvents(ctx, id, events)
+		}, err
+	})
+}
+
+// sendEvents answers an append without a detour through reflection.
+func (s *socket) sendEvents(ctx context.Context, id json.RawMessage, events []chat.Event) {
+	b := append(make([]byte, 0, 64+512*len(events)), `{"op":"ok",`...)
+	if len(id) > 0 {
+		b = append(append(append(b, `"id":`...), id...), ',')
+	}
+	s.answer(ctx, appendEventsField(b, events))
+}
+
+// preview shows pieces and answers with ok; without an id it is not answered.
+func (s *socket) preview(ctx context.Context, session chat.SessionID, pieces []chat.Preview, ok serverFrame) error {
+	return s.later(ctx, func() (func(), error) {
+		wait, err := s.d.opt.Sessions.PreviewLater(ctx, s.caller, session, pieces)
+		return func() {
+			if err := wait(); err != nil {
+				s.refuse(ctx, ok.ID, session, err)
+			} else if len(ok.ID) > 0 {
+				s.send(ctx, ok)
+			}
+		}, err
+	})
+}

@@ -1,0 +1,213 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+// openWork serves a worker: an agent outside of the process that claims turns
+// of a name and answers them.
+func (d *Dialect) openWork(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	name := r.PathValue("name")
+	if !c.Has(chat.ScopeAgent) {
+		return chat.Errorf(chat.Denied, "answering turns needs the scope agent")
+	}
+	if name == chat.NoAgent || d.opt.Builtin(name) {
+		return chat.Errorf(chat.Conflict, "agent %q is answered by the server itself; choose another name", name)
+	}
+	if err := chat.CheckAgentName(name); err != nil {
+		return err
+	}
+	if !c.MayServe(name) {
+		return chat.Errorf(chat.Denied, "you cannot answer for agent %q: %s; the operator of this server can add agents=%s to the token", name, c.Serves(), name)
+	}
+	return d.serveWS(w, r, func(ctx context.Context, conn *wire.Conn) error {
+		k := &work{socket: newSocket(d, conn, workerCaller(c, name)), name: name, box: make(chan struct{}, 1)}
+		k.paced = true // an agent in the middle of a turn cannot do without what it says
+		return k.run(ctx)
+	})
+}
+
+// workerCaller is who a worker speaks as: the agent it answers for and no other.
+// All that it sends is for a turn that it holds; see [work.handle].
+func workerCaller(c chat.Caller, name string) chat.Caller {
+	c.Actor, c.Agents = chat.Actor{Kind: chat.Agent, ID: name}, []string{name}
+	return c
+}
+
+// work is one worker's connection. What the server has to tell goes through a
+// queue, because who tells it must not wait for the network.
+type work struct {
+	*socket
+	name string
+	seat chat.Seat
+	cut  context.CancelCauseFunc // ends the connection
+
+	mu    sync.Mutex
+	queue []serverFrame
+	box   chan struct{} // the queue has something; room for one
+}
+
+func (w *work) run(ctx context.Context) error {
+	ctx, w.cut = context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { w.tell(ctx) })
+	err := w.socket.run(ctx, w.handle)
+	if w.seat != nil {
+		w.seat.Leave() // its turns wait for it to come back
+	}
+	w.cut(nil)
+	wg.Wait()
+	if errors.Is(context.Cause(ctx), errDeaf) {
+		return &wire.CloseError{Code: wire.CloseTryLater, Reason: errDeaf.Error(), Ours: true}
+	}
+	return err
+}
+
+func (w *work) handle(ctx context.Context, f clientFrame) error {
+	if w.seat == nil {
+		if f.Op != "ready" {
+			return chat.Errorf(chat.Invalid, "a worker first says {\"op\":\"ready\",\"slots\":1}")
+		}
+		if f.Slots < 0 || f.Slots > maxSlots {
+			return chat.Errorf(chat.Invalid, "slots is between 1 and %d", maxSlots)
+		}
+		w.send(ctx, serverFrame{Op: "ok", ID: f.ID})
+		w.seat = w.d.opt.Workers.Join(w.caller.In(), w.name, w, f.Slots, f.Turns)
+		return nil
+	}
+	switch f.Op {
+	case "append":
+		return w.append(ctx, f)
+	case "preview":
+		return w.preview(ctx, f)
+	case "done":
+		return w.finish(ctx, f, nil)
+	case "fail":
+		cause := f.Error
+		if cause == "" {
+			cause = "the worker gave no reason"
+		}
+		return w.finish(ctx, f, chat.Errorf(chat.Internal, "%s", cause))
+	case "ping":
+		w.ping(ctx, f.ID)
+		return nil
+	}
+	if known, err := w.workstream(ctx, f); known {
+		return err
+	}
+	return chat.Errorf(chat.Invalid, "op %q is not one of append, preview, done, fail, ping, %s, workstream_progress", clip(f.Op), workOps)
+}
+
+// finish ends a turn. The worker hears of it once the end is in the log: until then it holds the turn, and says it
+// again after a kill of the server.
+func (w *work) finish(ctx context.Context, f clientFrame, cause error) error {
+	return w.later(ctx, func() (func(), error) {
+		wait, err := w.seat.Ending(f.Turn)
+		if err == nil {
+			err = w.seat.Finish(f.Turn, cause)
+		}
+		return func() {
+			// Without an answer the worker says it again on its next connection.
+			if wait(ctx) == nil {
+				w.send(ctx, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn})
+			}
+		}, err
+	})
+}
+
+func (w *work) append(ctx context.Context, f clientFrame) error {
+	ref, err := w.seat.Holds(f.Turn)
+	if err != nil {
+		return err
+	}
+	drafts, err := f.drafts()
+	if err == nil {
+		err = w.allow(ctx, moreRequests(len(drafts)))
+	}
+	if err != nil {
+		return err
+	}
+	for i := range drafts {
+		drafts[i].Turn, drafts[i].Attempt = ref.Turn, ref.Attempt
+	}
+	return w.socket.append(ctx, f.ID, ref.Session, drafts)
+}
+
+func (w *work) preview(ctx context.Context, f clientFrame) error {
+	ref, err := w.seat.Holds(f.Turn)
+	if err != nil {
+		return err
+	}
+	pieces, err := f.pieces()
+	if err != nil {
+		return err
+	}
+	for i := range pieces {
+		pieces[i].Turn, pieces[i].Attempt = ref.Turn, ref.Attempt
+	}
+	return w.socket.preview(ctx, ref.Session, pieces, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn})
+}
+
+// Give hands the worker a turn.
+func (w *work) Give(a chat.Assignment) { w.push(serverFrame{Op: "turn", Turn: &a}) }
+
+// Tell passes on what came in for a turn.
+func (w *work) Tell(turn chat.TurnID, e chat.Event) {
+	w.push(serverFrame{Op: "event", TurnID: turn, Event: &e})
+}
+
+// Stop tells the worker to end a turn.
+func (w *work) Stop(turn chat.TurnID) { w.push(serverFrame{Op: "stop", TurnID: turn}) }
+
+// Ended tells the worker that a turn it named in ready has ended.
+func (w *work) Ended(turn chat.TurnID) { w.push(serverFrame{Op: "ended", TurnID: turn}) }
+
+// Bounds of a worker's connection. A worker that does not read what it is told
+// is cut off when the queue is full; it comes back and is told anew.
+const (
+	maxSlots = 10000
+	maxQueue = 2 * maxSlots
+)
+
+var errDeaf = errors.New("this worker does not read what it is told")
+
+func (w *work) push(f serverFrame) {
+	w.mu.Lock()
+	full := len(w.queue) >= maxQueue
+	if !full {
+		w.queue = append(w.queue, f)
+	}
+	w.mu.Unlock()
+	if full {
+		w.cut(errDeaf)
+		return
+	}
+	select {
+	case w.box <- struct{}{}:
+	default:
+	}
+}
+
+// tell sends what is queued.
+func (w *work) tell(ctx context.Context) {
+	for {
+		select {
+		case <-w.box:
+		case <-ctx.Done():
+			return
+		}
+		w.mu.Lock()
+		frames := w.queue
+		w.queue = nil
+		w.mu.Unlock()
+		for _, f := range frames {
+			w.send(ctx, f)
+		}
+	}
+}

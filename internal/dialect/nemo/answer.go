@@ -1,0 +1,130 @@
+package nemo
+
+import (
+	"context"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+// answer takes a person's answer to a prompt. One that does not fit is refused
+// with the reason, and the prompt is shown again: the UI has closed its window.
+func (s *socket) answer(ctx context.Context, c chat.Caller, f *clientFrame) {
+	text, err := decodeAnswer(f.Content)
+	var who person
+	if err == nil {
+		who, err = decodePerson(f.User)
+	}
+	if err != nil {
+		s.refuse(ctx, f, err)
+		s.again(ctx, c, f)
+		return
+	}
+	t, p, err := s.open(ctx, c, f)
+	if err != nil {
+		s.refuse(ctx, f, err)
+		return
+	}
+	if s.words.labels {
+		text = numbered(&p.Prompt, text)
+	}
+	err = s.d.answer(ctx, who.as(c), t.session, &p.Prompt, f.name(), text)
+	if err == nil {
+		return
+	}
+	if chat.CodeOf(err) == chat.Invalid {
+		if _, ok := err.(*refusal); !ok {
+			err = &refusal{codeData, chat.Public(err)}
+		}
+		s.refuse(ctx, f, err)
+		t.ask(ctx, p)
+		return
+	}
+	s.refuse(ctx, f, err)
+}
+
+// answer stores an answer. The client's id makes it safe to send again.
+func (d *Dialect) answer(ctx context.Context, c chat.Caller, id chat.SessionID, p *chat.Prompt, name, text string) error {
+	a, err := answerTo(p, text)
+	if err != nil {
+		return err
+	}
+	if name != anonymous && len(name) <= chat.MaxClientID {
+		a.ClientID = name
+	}
+	_, err = d.opt.Sessions.Answer(ctx, c, id, p.RequestID, a)
+	if reused(err) {
+		a.ClientID = "" // only a name in this protocol
+		_, err = d.opt.Sessions.Answer(ctx, c, id, p.RequestID, a)
+	}
+	return err
+}
+
+// open finds the prompt that a frame answers: the one its parent_id names, else
+// the one the client is shown, else the oldest.
+func (s *socket) open(ctx context.Context, c chat.Caller, f *clientFrame) (*thread, *asked, error) {
+	t, err := s.thread(ctx, c, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := s.d.opt.Sessions.State(ctx, c, t.session)
+	if err != nil {
+		return nil, nil, err
+	}
+	t.mu.Lock()
+	shown, last := t.shown, t.last
+	t.mu.Unlock()
+	var found *asked
+	for _, p := range st.Prompts {
+		a := &asked{Prompt: *p, uuid: chat.MakeID(st.Number, p.Seq).UUID(), turn: &turn{parent: first(f.Parent, anonymous)}}
+		switch {
+		case a.named(f.Parent):
+			return t, a, nil
+		case shown != nil && shown.RequestID == p.RequestID:
+			found = shown
+		case found == nil:
+			found = a
+		}
+	}
+	switch {
+	case last != nil && (last.named(f.Parent) || found == nil || shown != nil && shown != found && shown == last):
+		// It has ended; the answer to it will say how.
+		return t, last, nil
+	case found == nil:
+		return nil, nil, refuse(codeMessage, "no prompt is open in this conversation; nothing waits for an answer")
+	}
+	return t, found, nil
+}
+
+// thread returns the conversation of an answer. A client that does not follow it
+// yet does from now on.
+func (s *socket) thread(ctx context.Context, c chat.Caller, f *clientFrame) (*thread, error) {
+	conversation := s.name(f)
+	if _, err := s.d.opt.Sessions.Own(ctx, c, conversation); err != nil {
+		return nil, err
+	}
+	t := s.follow(ctx, c, conversation, "")
+	t.wake()
+	select {
+	case <-t.begun:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if t.session == "" {
+		return nil, chat.Errorf(chat.NotFound, "there is no conversation %q, or it is not yours", clip(conversation, 80))
+	}
+	return t, nil
+}
+
+// again shows the open prompt of a frame's conversation once more.
+func (s *socket) again(ctx context.Context, c chat.Caller, f *clientFrame) {
+	if t, p, err := s.open(ctx, c, f); err == nil {
+		t.ask(ctx, p)
+	}
+}
+
+// ask shows a prompt, again.
+func (t *thread) ask(ctx context.Context, p *asked) {
+	now := t.s.d.now()
+	_ = t.s.conn.Write(ctx, wire.AppendTextFrame(nil, t.voice.appendPrompt(nil, p, now)))
+}

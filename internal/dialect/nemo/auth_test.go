@@ -1,0 +1,109 @@
+package nemo
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+)
+
+// Who is speaking can be said by a header, in the address, by auth_message, or
+// by each message.
+func TestAuthentication(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{secured: true})
+	c := w.dial("")
+	c.say("c1", "m1", "hi")
+	frames := c.until(isEnd)
+	if f := frames[1]; f.Content.Code != codeAuth {
+		t.Errorf("nobody gets %s", f.raw)
+	}
+	mistyped := w.dial("?access_token=wrong")
+	mistyped.say("c1", "m1", "hi")
+	if f := mistyped.until(isEnd)[1]; f.Content.Code != codeAuth || !strings.Contains(f.Content.Details, "not known here") {
+		t.Errorf("a wrong token in the address: %s", f.raw)
+	}
+	c.send(`{"type":"auth_message","payload":{"method":"jwt","token":"wrong"}}`)
+	if f := c.next(); f.Type != typeAuthResponse || f.Status != "error" || f.Payload == nil || f.Payload.Code != codeAuth {
+		t.Errorf("a wrong token: %s", f.raw)
+	}
+	c.send(`{"type":"auth_message","payload":{"method":"dance"}}`)
+	if f := c.next(); f.Type != typeAuthResponse || f.Status != "error" {
+		t.Errorf("a wrong method: %s", f.raw)
+	}
+	secured := func(token string) string {
+		return strings.Replace(userMessage("c1", "m2", "chat", "hi"), `"content"`, fmt.Sprintf(`"security":{"token":%q},"content"`, token), 1)
+	}
+	c.send(secured("wrong"))
+	if f := c.until(isEnd)[1]; f.Content.Code != codeAuth {
+		t.Errorf("a wrong token in a message: %s", f.raw)
+	}
+	c.send(secured(dialecttest.TokenOf("bob")))
+	if got := text(c.turn()); got != "You said: hi" {
+		t.Errorf("bob by his message: %q", got)
+	}
+	c.send(fmt.Sprintf(`{"type":"auth_message","payload":{"method":"api_key","token":%q}}`, dialecttest.TokenOf("alice")))
+	f := c.next()
+	if f.Status != "success" || f.UserID == "" {
+		t.Errorf("alice: %s", f.raw)
+	}
+	c.say("c2", "m1", "hi")
+	if got := text(c.turn()); got != "You said: hi" {
+		t.Errorf("alice: %q", got)
+	}
+	key := w.dial("", "X-API-Key", dialecttest.TokenOf("alice"))
+	key.say("c3", "m1", "hi")
+	key.turn()
+	owners := map[chat.SessionID]string{"c1": "bob", "c2": "alice", "c3": "alice"}
+	for id, owner := range owners {
+		if s, err := w.sessions.Get(t.Context(), chat.Trusted, id); err != nil || s.Owner.ID != owner {
+			t.Errorf("%s belongs to %s, want %s (%v)", id, s.Owner.ID, owner, err)
+		}
+	}
+	if code, _, _ := w.post("GET", "/websocket?session=%3Cscript%3E", ""); code != 403 {
+		t.Errorf("a bad session parameter: %d", code)
+	}
+}
+
+// HTTP takes the same forms as the socket.
+func TestAuthenticationOverHTTP(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{secured: true})
+	basic := func(password string) string {
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+password))
+	}
+	for _, c := range []struct {
+		header, value string
+		want          int
+	}{
+		{"X-API-Key", dialecttest.TokenOf("alice"), 200},
+		{"Authorization", "Bearer " + dialecttest.TokenOf("alice"), 200},
+		{"Authorization", basic(dialecttest.TokenOf("alice")), 200},
+		{"X-API-Key", "wrong", 401},
+		{"Authorization", "Bearer wrong", 401},
+		{"Authorization", basic("wrong"), 401},
+		{"X-Nothing", "x", 401},
+	} {
+		for path, body := range map[string]string{"/chat": chatBody("hi"), "/generate": inputBody("hi"), "/v1/chat/completions": chatBody("hi")} {
+			if code, got, _ := w.post("POST", path, body, c.header, c.value, "Conversation-Id", "c1"); code != c.want {
+				t.Errorf("%s %s: %s is %d, want %d: %s", c.header, c.value, path, code, c.want, got)
+			}
+		}
+		if c.want == 200 {
+			s := w.dial("?conversation_id=c2", c.header, c.value)
+			s.say("c2", "", "hi")
+			if got := text(s.turn()); got != "You said: hi" {
+				t.Errorf("%s %s on a socket: %q", c.header, c.value, got)
+			}
+			s.drop()
+		}
+	}
+	for _, id := range []chat.SessionID{"c1", "c2"} {
+		if s, err := w.sessions.Get(t.Context(), chat.Trusted, id); err != nil || s.Owner.ID != "alice" {
+			t.Errorf("%s belongs to %s, want alice (%v)", id, s.Owner.ID, err)
+		}
+	}
+}

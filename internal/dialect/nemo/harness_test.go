@@ -1,0 +1,345 @@
+package nemo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/internal/artifact"
+	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/session"
+)
+
+// world is a whole server in the process: the real store, rules and agents.
+type world struct {
+	t        testing.TB
+	dir      string
+	files    *artifact.Local
+	sessions *session.Sessions
+	dialect  *Dialect
+	server   *httptest.Server
+	close    func()
+	setup    setup
+}
+
+// setup says what differs from an open server with the demo agent.
+type setup struct {
+	secured bool                   // people need tokens
+	dir     string                 // an existing data folder
+	now     func() time.Time       // of the dialect and the rules
+	agents  map[string]agent.Agent // beside the demo agent
+	change  func(*Options)
+}
+
+func newWorld(t testing.TB, s setup) *world {
+	t.Helper()
+	o := dialecttest.Options{Dir: s.dir, Now: s.now, Agents: s.agents}
+	if s.secured {
+		o.Tokens = []auth.Token{dialecttest.User("alice"), dialecttest.User("bob")}
+	}
+	h := dialecttest.Open(t, o)
+	w := &world{t: t, dir: h.Dir, files: h.Files.Local, sessions: h.Sessions, close: h.Close, setup: s}
+	var ids atomic.Int64
+	opt := Options{
+		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Authenticate: h.Auth.Authenticate, Conns: h.Conns, Dir: h.Dir, Now: s.now,
+		NewID: func() string { return fmt.Sprintf("00000000-0000-4000-9000-%012d", ids.Add(1)) },
+	}
+	if s.change != nil {
+		s.change(&opt)
+	}
+	w.dialect = New(opt)
+	h.Serve(w.dialect.Routes())
+	w.server = h.HTTP
+	return w
+}
+
+// restart ends the server and starts another on the same data.
+func (w *world) restart() *world {
+	w.close()
+	return w.reopen()
+}
+
+// kill ends the server without giving it time to note anything, as far as this
+// dialect can tell, and starts another on the same data.
+func (w *world) kill() *world {
+	w.t.Helper()
+	places := filepath.Join(w.dir, "nemo-places")
+	noted, err := os.ReadFile(places)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.close()
+	if err := os.WriteFile(places, noted, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return w.reopen()
+}
+
+func (w *world) reopen() *world {
+	s := w.setup
+	s.dir = w.dir
+	return newWorld(w.t, s)
+}
+
+// client is one WebSocket connection.
+type client struct {
+	t    testing.TB
+	conn *websocket.Conn
+	seen []frame
+
+	schema string      // how it is spoken to
+	mute   atomic.Bool // it does not answer pings
+}
+
+// frame is what a client sees.
+type frame struct {
+	raw  string
+	Type string `json:"type"`
+	ID   string `json:"id"`
+
+	Thread       string `json:"thread_id"`
+	Parent       string `json:"parent_id"`
+	Conversation string `json:"conversation_id"`
+	Status       string `json:"status"`
+	Version      string `json:"schema_version"`
+	UserID       string `json:"user_id"`
+	Payload      *errorContent
+	Content      struct {
+		Text      *string         `json:"text"`
+		Name      string          `json:"name"`
+		Payload   string          `json:"payload"`
+		Code      string          `json:"code"`
+		Message   string          `json:"message"`
+		Details   string          `json:"details"`
+		InputType string          `json:"input_type"`
+		Options   json.RawMessage `json:"options"`
+		Timeout   *int            `json:"timeout"`
+		Trace     string          `json:"observability_trace_id"`
+	} `json:"content"`
+}
+
+func (w *world) dial(query string, header ...string) *client {
+	w.t.Helper()
+	h := http.Header{}
+	for i := 0; i+1 < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
+	c := &client{t: w.t}
+	conn, res, err := websocket.Dial(w.t.Context(), "ws"+strings.TrimPrefix(w.server.URL, "http")+"/websocket"+query, &websocket.DialOptions{
+		HTTPHeader: h, OnPingReceived: func(context.Context, []byte) bool { return !c.mute.Load() },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if res != nil && res.Body != nil {
+		res.Body.Close()
+	}
+	conn.SetReadLimit(16 << 20)
+	c.conn = conn
+	if q, err := url.ParseQuery(strings.TrimPrefix(query, "?")); err == nil {
+		c.schema = q.Get("schema")
+	}
+	w.t.Cleanup(func() { conn.CloseNow() })
+	return c
+}
+
+func (c *client) send(s string) {
+	c.t.Helper()
+	if err := c.conn.Write(c.t.Context(), websocket.MessageText, []byte(s)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// say sends a user message.
+func (c *client) say(conversation, id, text string) {
+	c.t.Helper()
+	c.send(userMessage(conversation, id, "chat_stream", text))
+}
+
+func userMessage(conversation, id, schema, text string) string {
+	t, _ := json.Marshal(text)
+	return fmt.Sprintf(`{"type":"user_message","schema_type":%q,"id":%q,"conversation_id":%q,"content":{"messages":[{"role":"user","content":[{"type":"text","text":%s}]}]},"timestamp":"2026-11-15T10:00:00Z"}`, schema, id, conversation, t)
+}
+
+// answer answers the prompt as the UI does.
+func (c *client) answer(conversation, id, parent, text string) {
+	c.t.Helper()
+	t, _ := json.Marshal(text)
+	c.send(fmt.Sprintf(`{"type":"user_interaction_message","id":%q,"conversation_id":%q,"thread_id":"default","parent_id":%q,"content":{"messages":[{"role":"user","content":[{"type":"text","text":%s}]}]}}`, id, conversation, parent, t))
+}
+
+// next reads one frame.
+func (c *client) next() frame {
+	c.t.Helper()
+	f, err := c.tryNext(30 * time.Second)
+	if err != nil {
+		c.t.Fatalf("no frame: %v; seen:\n%s", err, c.log())
+	}
+	return f
+}
+
+func (c *client) tryNext(d time.Duration) (frame, error) {
+	ctx, cancel := context.WithTimeoutCause(c.t.Context(), d, errors.New("nothing came in time"))
+	defer cancel()
+	_, b, err := c.conn.Read(ctx)
+	if err != nil {
+		return frame{}, err
+	}
+	var f frame
+	if err := json.Unmarshal(b, &f); err != nil {
+		c.t.Fatalf("%s: %v", b, err)
+	}
+	f.raw = string(b)
+	checkFrame(c.t, c.schema, b)
+	c.seen = append(c.seen, f)
+	return f, nil
+}
+
+func (c *client) log() string {
+	var s strings.Builder
+	for _, f := range c.seen {
+		s.WriteString(f.raw + "\n")
+	}
+	return s.String()
+}
+
+// until reads until a frame fits and returns all that were read.
+func (c *client) until(fits func(frame) bool) []frame {
+	c.t.Helper()
+	var all []frame
+	for {
+		f := c.next()
+		all = append(all, f)
+		if fits(f) {
+			return all
+		}
+	}
+}
+
+func isEnd(f frame) bool    { return f.Type == typeResponse && f.Status != "in_progress" }
+func isPrompt(f frame) bool { return f.Type == typePrompt }
+func isError(f frame) bool  { return f.Type == typeError }
+func isTrace(f frame) bool  { return f.Type == typeTrace }
+
+// turn reads one whole answer, with what follows its end.
+func (c *client) turn() []frame {
+	c.t.Helper()
+	return c.until(isTrace)
+}
+
+// some reads n frames, or all there are: a slow client gets many pieces in one.
+func (c *client) some(n int) []frame {
+	c.t.Helper()
+	var all []frame
+	for len(all) < n && !over(all) {
+		all = append(all, c.next())
+	}
+	return all
+}
+
+// over reports whether the frames hold the end of an answer.
+func over(frames []frame) bool { return len(frames) > 0 && isTrace(frames[len(frames)-1]) }
+
+// words reads until it has so many words of the answer, or all there are.
+func (c *client) words(n int) []frame {
+	c.t.Helper()
+	var all []frame
+	for len(strings.Fields(text(all))) < n && !over(all) {
+		all = append(all, c.next())
+	}
+	return all
+}
+
+// heard waits until the server has read all that the client said so far, and
+// returns the frames that came before it says so.
+func (c *client) heard() []frame {
+	c.t.Helper()
+	c.send(`{"type":"nonsense","conversation_id":"nowhere"}`)
+	all := c.until(func(f frame) bool { return isError(f) && f.Conversation == "nowhere" })
+	return all[:len(all)-1]
+}
+
+// rest reads what is missing of an answer.
+func (c *client) rest(got []frame) []frame {
+	c.t.Helper()
+	if over(got) {
+		return got
+	}
+	return append(got, c.turn()...)
+}
+
+// text is what a UI would show of the frames.
+func text(frames []frame) string {
+	var s strings.Builder
+	for _, f := range frames {
+		if f.Type == typeResponse && f.Status == "in_progress" && f.Content.Text != nil {
+			s.WriteString(*f.Content.Text)
+		}
+	}
+	return s.String()
+}
+
+// prompt reads until a prompt comes.
+func (c *client) prompt() frame {
+	c.t.Helper()
+	all := c.until(isPrompt)
+	return all[len(all)-1]
+}
+
+// listen reads on until the connection ends, so that pings are answered.
+func (c *client) listen() {
+	for _, err := c.tryNext(30 * time.Second); err == nil; _, err = c.tryNext(30 * time.Second) {
+	}
+}
+
+// drop cuts the connection without a word.
+func (c *client) drop() { c.conn.CloseNow() }
+
+// words is the answer to /stream N.
+func words1toN(n int) string {
+	var s []string
+	for i := 1; i <= n; i++ {
+		s = append(s, fmt.Sprintf("tok%d", i))
+	}
+	return strings.Join(s, " ")
+}
+
+// post sends a JSON request.
+func (w *world) post(method, path, body string, header ...string) (int, string, http.Header) {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.server.URL+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	res, err := w.server.Client().Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return res.StatusCode, string(b), res.Header
+}

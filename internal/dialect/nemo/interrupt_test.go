@@ -1,0 +1,141 @@
+package nemo
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/session"
+)
+
+// hasty lets something happen between the look at a session and the message
+// that is written after it, once.
+type hasty struct {
+	*session.Sessions
+	armed atomic.Bool
+	first func(ctx context.Context)
+}
+
+func (h *hasty) Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error) {
+	if h.armed.CompareAndSwap(true, false) {
+		h.first(ctx)
+	}
+	return h.Sessions.Append(ctx, c, id, drafts)
+}
+
+func newHasty(t *testing.T) (*world, *hasty) {
+	h := &hasty{}
+	w := newWorld(t, setup{change: func(o *Options) {
+		h.Sessions = o.Sessions.(*session.Sessions)
+		o.Sessions = h
+	}})
+	return w, h
+}
+
+// stops are the turns that somebody wanted to end.
+func (w *world) stops(id chat.SessionID) []chat.TurnID {
+	w.t.Helper()
+	facts, _, err := w.sessions.Read(w.t.Context(), chat.Trusted, id, chat.Range{Types: []string{"turn.stop_requested"}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var list []chat.TurnID
+	for _, f := range facts {
+		e, err := f.Event()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		list = append(list, e.Body.(chat.TurnStopRequested).TurnID)
+	}
+	return list
+}
+
+// A turn of another dialect that takes the place of NeMo's own at the last
+// moment is not interrupted.
+func TestInterruptsOnlyItsOwn(t *testing.T) {
+	t.Parallel()
+	w, h := newHasty(t)
+	c := w.dial("")
+	c.say("c1", "m1", "/stream 100000 50")
+	w.running("c1")
+	var theirs chat.Event
+	h.first = func(ctx context.Context) {
+		if _, err := w.sessions.Stop(ctx, chat.Trusted, "c1", "", "enough"); err != nil {
+			t.Error(err)
+		}
+		w.ended("c1", 1)
+		events, err := w.sessions.Append(ctx, chat.Trusted, "c1", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "/stream 60 100"})})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		theirs = events[0]
+	}
+	h.armed.Store(true)
+	c.say("c1", "m2", "hi")
+	c.until(func(f frame) bool { return f.Parent == "m2" && isEnd(f) })
+	if got := w.stops("c1"); len(got) != 1 {
+		t.Errorf("stopped were %v, want only the first", got)
+	}
+	rep, err := w.dialect.report(t.Context(), chat.Trusted, chat.Session{ID: "c1"}, theirs.Seq)
+	if err != nil || rep.run.end == nil || rep.run.end.outcome != chat.Done {
+		t.Errorf("the other's turn: %+v (%v)", rep.run.end, err)
+	}
+}
+
+// A turn that NeMo begins at the last moment, from another tab, is interrupted.
+func TestInterruptsWhatJustBegan(t *testing.T) {
+	t.Parallel()
+	w, h := newHasty(t)
+	c := w.dial("")
+	c.say("c1", "m1", "hi")
+	c.turn()
+	h.first = func(ctx context.Context) {
+		draft := chat.NewDraft(chat.UserMessage{Text: "/stream 100000 50"}).As("m2")
+		draft.Via = via
+		if _, err := w.sessions.Append(ctx, chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}}, "c1", []chat.Draft{draft}); err != nil {
+			t.Error(err)
+		}
+	}
+	h.armed.Store(true)
+	c.say("c1", "m3", "stop that")
+	frames := c.until(func(f frame) bool { return f.Parent == "m3" && isEnd(f) })
+	if got := w.stops("c1"); len(got) != 1 {
+		t.Errorf("stopped were %v, want the second turn", got)
+	}
+	var mine []frame
+	for _, f := range frames {
+		if f.Parent == "m3" {
+			mine = append(mine, f)
+		}
+	}
+	if got := text(mine); got != "You said: stop that" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A turn that no message began belongs to the message before it.
+func TestBegan(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	me := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeAdmin}}
+	if _, _, err := w.sessions.Create(t.Context(), me, chat.NewSession{ID: "c1", Agent: chat.NoAgent}); err != nil {
+		t.Fatal(err)
+	}
+	message := func(by string) chat.Draft {
+		d := chat.NewDraft(chat.UserMessage{Text: "x"})
+		d.Via = by
+		return d
+	}
+	news := chat.NewDraft(chat.AgentStatus{Message: "work has ended"})
+	events, err := w.sessions.Append(t.Context(), me, "c1", []chat.Draft{news, message(via), news, message(""), news, message(via)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{false, true, true, false, false, true} {
+		if got, err := w.dialect.began(t.Context(), me, "c1", events[i].Seq); got != want || err != nil {
+			t.Errorf("event %d: %t, want %t (%v)", i, got, want, err)
+		}
+	}
+}

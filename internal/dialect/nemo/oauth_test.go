@@ -1,0 +1,160 @@
+package nemo
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/session"
+)
+
+// consentAgent asks for consent at the address that it is told.
+var consentAgent = map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context, turn *agent.Turn) error {
+	a, err := turn.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputOAuth, Text: "https://login.example/authorize?client_id=x&state=s3cr3t-state"})
+	if err != nil {
+		return err
+	}
+	return turn.Say(ctx, "The answer was "+a.Text)
+})}
+
+// A consent prompt ends when the authorization server sends the person back,
+// also after a restart, and only with the right state.
+func TestConsentIsRedirected(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{secured: true, agents: consentAgent})
+	c := w.dial("?conversation_id=c1", "X-API-Key", dialecttest.TokenOf("alice"))
+	c.say("c1", "m1", "sign me in")
+	p := c.prompt()
+	if p.Content.InputType != "oauth_consent" || !strings.Contains(*p.Content.Text, "state=s3cr3t-state") {
+		t.Fatalf("asked %s", p.raw)
+	}
+	for _, bad := range []string{"", "?state=s3cr3t-state", "?state=other&code=c0de", "?state=" + p.ID + "&code=c0de"} {
+		if code, body, _ := w.post("GET", "/auth/redirect"+bad, ""); code != 400 || !strings.Contains(body, "<h1>") {
+			t.Errorf("%q: %d %s", bad, code, body)
+		}
+	}
+	c.drop()
+	w = w.restart()
+	code, body, header := w.post("GET", "/auth/redirect?state=s3cr3t-state&code=c0de%26&junk=1", "")
+	if code != 200 || !strings.Contains(body, "AUTH_SUCCESS") || !strings.Contains(body, "window.close()") {
+		t.Errorf("redirected: %d %s", code, body)
+	}
+	if csp := header.Get("Content-Security-Policy"); !strings.Contains(csp, "'sha256-") || strings.Contains(csp, "unsafe") {
+		t.Errorf("policy %q", csp)
+	}
+	back := w.dial("?conversation_id=c1", "X-API-Key", dialecttest.TokenOf("alice"))
+	if got := text(back.turn()); got != "The answer was code=c0de%26" {
+		t.Errorf("got %q", got)
+	}
+	if code, _, _ := w.post("GET", "/auth/redirect?state=s3cr3t-state&code=again", ""); code != 400 {
+		t.Errorf("a second time: %d", code)
+	}
+}
+
+// The page is open to everybody: few requests may wait for its search.
+func TestRedirectsDoNotPileUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{secured: true})
+	for range maxSearches {
+		w.dialect.consents.line <- struct{}{}
+	}
+	if code, _, header := w.post("GET", "/auth/redirect?state=x&code=y", ""); code != 429 || header.Get("Retry-After") == "" {
+		t.Errorf("one too many: %d %v", code, header)
+	}
+	<-w.dialect.consents.line
+	if code, _, _ := w.post("GET", "/auth/redirect?state=x&code=y", ""); code != 400 {
+		t.Errorf("there is room again: %d", code)
+	}
+}
+
+// A refusal of the authorization server is an answer too.
+func TestConsentIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{agents: consentAgent})
+	c := w.dial("")
+	c.say("c1", "m1", "sign me in")
+	c.prompt()
+	code, body, _ := w.post("GET", "/auth/redirect?state=s3cr3t-state&error=access_denied", "")
+	if code != 200 || strings.Contains(body, "AUTH_SUCCESS") {
+		t.Errorf("%d %s", code, body)
+	}
+	if got := text(c.turn()); got != "The answer was error=access_denied" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// busy is a conversation in which something happens between two pages of a list,
+// once, so that it moves from a page that is still to come to the front. Pages have
+// one conversation.
+type busy struct {
+	*session.Sessions
+	t     *testing.T
+	armed atomic.Bool
+}
+
+func (b *busy) List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error) {
+	f.Limit = 1
+	if f.Cursor != "" && b.armed.CompareAndSwap(true, false) {
+		if _, err := b.Append(ctx, chat.Trusted, "c1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: "still here"})}); err != nil {
+			b.t.Error(err)
+		}
+	}
+	return b.Sessions.List(ctx, c, f)
+}
+
+// A redirect finds its prompt also when the conversation is busy.
+func TestConsentWhileBusy(t *testing.T) {
+	t.Parallel()
+	b := &busy{t: t}
+	w := newWorld(t, setup{agents: consentAgent, change: func(o *Options) {
+		b.Sessions = o.Sessions.(*session.Sessions)
+		o.Sessions = b
+	}})
+	c := w.dial("")
+	c.say("c1", "m1", "sign me in")
+	c.prompt()
+	other := chat.NewDraft(chat.AgentInputRequest{RequestID: "q-1", InputType: chat.InputText, Text: "?"})
+	if _, _, err := w.sessions.Create(t.Context(), chat.Trusted, chat.NewSession{ID: "c2", Agent: chat.NoAgent}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.sessions.Append(t.Context(), chat.Trusted, "c2", []chat.Draft{other}); err != nil {
+		t.Fatal(err)
+	}
+	b.armed.Store(true)
+	if code, body, _ := w.post("GET", "/auth/redirect?state=s3cr3t-state&code=c0de", ""); code != 200 {
+		t.Fatalf("%d %s", code, body)
+	}
+	if b.armed.Load() {
+		t.Error("nothing happened between two pages")
+	}
+	if got := text(c.turn()); got != "The answer was code=c0de" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Where the agent's address has no state, the one that /executions gives out
+// serves, for those who may see the conversation.
+func TestConsentByExecution(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{secured: true})
+	alice := []string{"X-API-Key", dialecttest.TokenOf("alice")}
+	code, body, _ := w.post("POST", "/v1/workflow", `{"input_message":"/ask oauth_consent"}`, alice...)
+	var e execution
+	if err := json.Unmarshal([]byte(body), &e); err != nil || code != 202 || e.OAuthState == "" {
+		t.Fatalf("%d %s (%v)", code, body, err)
+	}
+	for _, c := range []struct {
+		who  []string
+		want int
+	}{{nil, 400}, {[]string{"X-API-Key", dialecttest.TokenOf("bob")}, 400}, {alice, 200}} {
+		if code, body, _ := w.post("GET", "/auth/redirect?code=c&state="+e.OAuthState, "", c.who...); code != c.want {
+			t.Errorf("%v: %d %s", c.who, code, body)
+		}
+	}
+	w.poll(e.StatusURL, `"status":"completed","result":{"value":"You answered: code=c"}`, alice...)
+}

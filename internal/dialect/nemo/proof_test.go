@@ -1,0 +1,94 @@
+package nemo
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+)
+
+func authMessage(name string) string {
+	return fmt.Sprintf(`{"type":"auth_message","payload":{"method":"api_key","token":%q}}`, dialecttest.TokenOf(name))
+}
+
+// A client that has not authenticated can send small frames only; afterwards the
+// usual limit holds.
+func TestFramesBeforeAuthenticationAreSmall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{secured: true})
+	long := strings.Repeat("x", 100<<10)
+	c := w.dial("")
+	c.say("c1", "m1", long)
+	if _, err := c.tryNext(30 * time.Second); websocket.CloseStatus(err) != websocket.StatusMessageTooBig {
+		t.Errorf("a frame of 100 KiB without a token: %v", err)
+	}
+	c = w.dial("")
+	c.send(authMessage("alice"))
+	if f := c.next(); f.Status != "success" {
+		t.Fatalf("alice: %s", f.raw)
+	}
+	c.say("c1", "m1", "/echo "+long)
+	c.turn()
+	header := w.dial("", "X-API-Key", dialecttest.TokenOf("alice"))
+	header.say("c2", "m1", "/echo "+long)
+	header.turn()
+}
+
+// A socket whose client does not authenticate is closed; one whose client does
+// stays open.
+func TestAuthenticationHasADeadline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{secured: true, change: func(o *Options) { o.AuthTimeout = 300 * time.Millisecond }})
+	known := w.dial("")
+	known.send(authMessage("alice"))
+	if f := known.next(); f.Status != "success" {
+		t.Fatalf("alice: %s", f.raw)
+	}
+	silent := w.dial("")
+	if _, err := silent.tryNext(30 * time.Second); websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+		t.Errorf("a silent client: %v", err)
+	}
+	known.say("c1", "m1", "hi") // its time would have been over before that of the silent one
+	if got := text(known.turn()); got != "You said: hi" {
+		t.Errorf("alice: %q", got)
+	}
+}
+
+// One address cannot hold many sockets without a token.
+func TestUnauthenticatedSocketsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{secured: true})
+	var open []*client
+	for range maxUnproven {
+		open = append(open, w.dial(""))
+	}
+	dial := func() (int, error) {
+		conn, res, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(w.server.URL, "http")+"/websocket", nil)
+		if err == nil {
+			conn.CloseNow()
+		}
+		if res == nil {
+			return 0, err
+		}
+		if err != nil && res.Header.Get("Retry-After") == "" {
+			t.Errorf("no Retry-After: %v", res.Header)
+		}
+		return res.StatusCode, err
+	}
+	if code, err := dial(); code != http.StatusTooManyRequests {
+		t.Errorf("socket %d without a token: %d, %v", maxUnproven+1, code, err)
+	}
+	w.dial("", "X-API-Key", dialecttest.TokenOf("alice")) // those with a token are not meant
+	open[0].send(authMessage("alice"))                    // and who authenticates makes room
+	if f := open[0].next(); f.Status != "success" {
+		t.Fatalf("alice: %s", f.raw)
+	}
+	if code, err := dial(); err != nil {
+		t.Errorf("there is room again: %d, %v", code, err)
+	}
+}

@@ -1,0 +1,271 @@
+package nemo
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/session"
+)
+
+// A socket that drops in mid-answer and comes back gets the rest, not doubled,
+// and its end.
+func TestDropInMidAnswer(t *testing.T) {
+	t.Parallel()
+	for _, after := range []int{1, 2, 7, 23} {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, setup{})
+			c := w.dial("?session=s1&conversation_id=c1")
+			c.say("c1", "m1", "/stream 60 150")
+			got := c.words(after)
+			c.drop()
+			got = w.dial("?session=s1&conversation_id=c1").rest(got)
+			if text(got) != words1toN(60) {
+				t.Errorf("got %q", text(got))
+			}
+			for _, f := range got {
+				if f.Type == typeResponse && f.Parent != "m1" {
+					t.Errorf("parent of %s", f.raw)
+				}
+			}
+		})
+	}
+}
+
+// Dropped many times in one answer, and once after its end.
+func TestDropAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("?conversation_id=c1")
+	c.say("c1", "m1", "/stream 80 200")
+	var got []frame
+	for drops := 0; drops < 8 && !over(got); drops++ {
+		got = append(got, c.words(5)...)
+		c.drop()
+		c = w.dial("?conversation_id=c1")
+	}
+	got = c.rest(got)
+	if text(got) != words1toN(80) {
+		t.Errorf("got %q", text(got))
+	}
+	c.drop()
+	c = w.dial("?conversation_id=c1")
+	c.say("c1", "m2", "hi")
+	if rest := c.turn(); text(rest) != "You said: hi" {
+		t.Errorf("after a complete answer: %q", text(rest))
+	}
+}
+
+// An answer that ended while the client was away is still delivered.
+func TestEndedWhileAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("?conversation_id=c1")
+	c.say("c1", "m1", "/stream 20 200")
+	got := []frame{c.next()}
+	c.drop()
+	w.ended("c1", 1)
+	back := w.dial("?conversation_id=c1")
+	got = append(got, back.turn()...)
+	if text(got) != words1toN(20) {
+		t.Errorf("got %q", text(got))
+	}
+}
+
+// A server restart in mid-turn loses nothing and repeats nothing.
+func TestRestartInMidTurn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	c := w.dial("?conversation_id=c1")
+	c.say("c1", "m1", "/stream 60 100")
+	got := c.words(9)
+	w2 := w.restartReading(c, &got)
+	got = w2.dial("?conversation_id=c1").rest(got)
+	if text(got) != words1toN(60) {
+		t.Errorf("got %q", text(got))
+	}
+}
+
+// An old connection that does not answer is ended, and the new one goes on where
+// it stopped.
+func TestDeadConnectionIsReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{change: func(o *Options) { o.Gone = 100 * time.Millisecond }})
+	old := w.dial("?conversation_id=c1")
+	old.say("c1", "m1", "/stream 50 100")
+	got := old.words(10)
+	// From here on the old client reads nothing and answers nothing.
+	got = w.dial("?conversation_id=c1").rest(got)
+	if text(got) != words1toN(50) {
+		t.Errorf("got %q", text(got))
+	}
+}
+
+// Reconnecting is bound to the same identity.
+func TestReconnectIsBoundToIdentity(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{secured: true})
+	alice := w.dial("?conversation_id=c1", "Authorization", "Bearer "+dialecttest.TokenOf("alice"))
+	alice.say("c1", "m1", "/ask text")
+	alice.prompt()
+	alice.drop()
+	bob := w.dial("?conversation_id=c1", "Authorization", "Bearer "+dialecttest.TokenOf("bob"))
+	bob.say("c1", "m1", "hi") // a conversation of his own
+	frames := bob.turn()
+	if text(frames) != "You said: hi" {
+		t.Errorf("bob got %s", bob.log())
+	}
+	for _, f := range frames {
+		if f.Type == typePrompt {
+			t.Errorf("bob sees alice's prompt: %s", f.raw)
+		}
+	}
+	back := w.dial("?conversation_id=c1&access_token=" + dialecttest.TokenOf("alice"))
+	p := back.prompt()
+	back.answer("c1", "a", p.Parent, "Alice")
+	if got := text(back.turn()); got != "You answered: Alice" {
+		t.Errorf("alice got %q", got)
+	}
+}
+
+// Browsers of one identity are told apart: the place of one is not another's.
+func TestBrowsersAreToldApart(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{5: gate}}}})
+	c := w.dial("?session=s1&conversation_id=c1")
+	c.say("c1", "m1", "go")
+	got := c.words(3)
+	c.drop()
+	other := w.dial("?session=s2&conversation_id=c1")
+	had := other.words(5)
+	close(gate)
+	if all := text(other.rest(had)); all != words1toN(40) {
+		t.Errorf("another browser: %q", all)
+	}
+	back := w.dial("?session=s1&conversation_id=c1")
+	if got = back.rest(got); text(got) != words1toN(40) {
+		t.Errorf("the first one: %q", text(got))
+	}
+}
+
+// After auth_message the conversation of the address is followed.
+func TestAuthThenResume(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{secured: true})
+	c := w.dial("?conversation_id=c1", "Authorization", "Bearer "+dialecttest.TokenOf("alice"))
+	c.say("c1", "m1", "/ask text")
+	c.prompt()
+	c.drop()
+	back := w.dial("?conversation_id=c1")
+	back.send(fmt.Sprintf(`{"type":"auth_message","payload":{"method":"jwt","token":%q}}`, dialecttest.TokenOf("alice")))
+	p := back.prompt()
+	back.answer("c1", "a", p.Parent, "Ada")
+	if got := text(back.turn()); got != "You answered: Ada" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// ended waits until n turns of a session have ended.
+func (w *world) ended(id chat.SessionID, n int) {
+	w.t.Helper()
+	w.happens(id, "turn.completed", n)
+}
+
+// restartReading restarts while the client reads on to the end of its connection.
+func (w *world) restartReading(c *client, got *[]frame) *world {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			f, err := c.tryNext(30 * time.Second)
+			if err != nil {
+				return
+			}
+			*got = append(*got, f)
+		}
+	}()
+	w2 := w.restart()
+	<-done
+	return w2
+}
+
+// slow holds up the first look at a session, once.
+type slow struct {
+	*session.Sessions
+	armed   atomic.Bool
+	entered chan struct{}
+	leave   chan struct{}
+}
+
+func (s *slow) State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error) {
+	if s.armed.CompareAndSwap(true, false) {
+		close(s.entered)
+		<-s.leave
+	}
+	return s.Sessions.State(ctx, c, id)
+}
+
+// A second tab that speaks before it follows gets its answer, also when that is
+// over by then.
+func TestAnsweredBeforeItBegan(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{false, true} {
+		s := &slow{entered: make(chan struct{}), leave: make(chan struct{})}
+		w := newWorld(t, setup{change: func(o *Options) {
+			s.Sessions = o.Sessions.(*session.Sessions)
+			o.Sessions = s
+		}})
+		a := w.dial("?conversation_id=c1")
+		a.say("c1", "m1", "hi")
+		a.turn()
+		s.armed.Store(true)
+		answers := make(chan struct{})
+		go func() { // the first tab lives: it answers pings
+			defer close(answers)
+			for _, err := a.tryNext(30 * time.Second); err == nil; _, err = a.tryNext(30 * time.Second) {
+			}
+		}()
+		b := w.dial("?conversation_id=c1")
+		<-s.entered // it looks where to begin
+		if late {
+			close(s.leave)
+		}
+		b.say("c1", "m2", "hello")
+		w.ended("c1", 2)
+		if !late {
+			close(s.leave)
+		}
+		if got := text(b.turn()); got != "You said: hello" {
+			t.Errorf("got %q", got)
+		}
+		a.drop()
+		<-answers
+	}
+}
+
+// A client that does not take its leave of a server that ends, because it reads
+// nothing any more, gets what it has not read.
+func TestRestartWhileNobodyReads(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{3: gate}}}})
+	c := w.dial("?conversation_id=c1")
+	c.say("c1", "m1", "go")
+	got := c.words(3)
+	got = append(got, c.heard()...)
+	got = append(got, c.heard()...) // by now its answers have been read
+	close(gate)
+	w.ended("c1", 1)
+	w = w.restart()
+	c.drop()
+	if got = w.dial("?conversation_id=c1").rest(got); text(got) != words1toN(40) {
+		t.Errorf("got %q", text(got))
+	}
+}

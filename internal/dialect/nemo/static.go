@@ -1,0 +1,174 @@
+package nemo
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+// static is the conversation that holds a caller's files. Nobody answers there.
+const static = "nemo-static"
+
+// MCPClient is a group of tools as /mcp/client/tool/list shows it.
+type MCPClient struct {
+	Group     string    `json:"function_group"`
+	Server    string    `json:"server"`
+	Transport string    `json:"transport"`
+	Healthy   bool      `json:"session_healthy"`
+	Protected bool      `json:"protected"`
+	Tools     []MCPTool `json:"tools"`
+	Total     int       `json:"total_tools"`
+	Available int       `json:"available_tools"`
+}
+
+// MCPTool is one tool of a group.
+type MCPTool struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Server      string `json:"server"`
+	Available   bool   `json:"available"`
+}
+
+// toolsTime is how long servers have to tell their tools; one that is slower is
+// listed without.
+const toolsTime = 10 * time.Second
+
+func (d *Dialect) listTools(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
+	ctx, cancel := context.WithTimeout(r.Context(), toolsTime)
+	defer cancel()
+	clients := []MCPClient{}
+	if d.opt.Tools != nil {
+		clients = append(clients, d.opt.Tools(ctx)...)
+	}
+	sendJSON(w, r, http.StatusOK, map[string]any{"mcp_clients": clients})
+	return nil
+}
+
+// shelved is a file on a caller's shelf.
+type shelved struct {
+	id   chat.SessionID
+	name string
+}
+
+// shelf leads a request to the file that its path names.
+func (d *Dialect) shelf(h func(w http.ResponseWriter, r *http.Request, c chat.Caller, f shelved) error) handler {
+	return func(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+		name := path.Clean(strings.Trim(r.PathValue("path"), "/"))
+		if name == "." || name == ".." || strings.HasPrefix(name, "../") {
+			return chat.Errorf(chat.Invalid, "Invalid file path.")
+		}
+		if d.opt.Files == nil {
+			return chat.Errorf(chat.NotFound, "this server keeps no files")
+		}
+		sess, _, err := d.opt.Sessions.Ensure(r.Context(), c, static, chat.NewSession{Agent: chat.NoAgent, Title: "Files of NeMo clients"})
+		if err == nil && r.Method != http.MethodGet && r.Method != http.MethodHead {
+			err = c.May(&sess, chat.Answerer)
+		}
+		if err != nil {
+			return err
+		}
+		return h(w, r, c, shelved{sess.ID, name})
+	}
+}
+
+// putStatic stores a file: POST only a new one, PUT also over another.
+func (d *Dialect) putStatic(w http.ResponseWriter, r *http.Request, c chat.Caller, f shelved) error {
+	taken := chat.Errorf(chat.Conflict, "there is a file %q already: use PUT to replace it", f.name)
+	if r.Method == http.MethodPost {
+		switch _, err := d.there(r.Context(), f); chat.CodeOf(err) {
+		case "":
+			return taken
+		case chat.NotFound:
+		default:
+			return err
+		}
+	}
+	body, kind, err := upload(w, r, d.opt.MaxArtifact)
+	if err != nil {
+		return err
+	}
+	_, err = d.opt.Sessions.PutFile(r.Context(), c, f.id, chat.FilePut{
+		Path: f.name, MediaType: kind, Body: body, Max: d.opt.MaxArtifact, IfAbsent: r.Method == http.MethodPost, Via: via,
+	})
+	if r.Method == http.MethodPost && chat.CodeOf(err) == chat.Conflict {
+		return taken // it came while this one was being sent
+	}
+	if err != nil {
+		return tooLarge(err, d.opt.MaxArtifact)
+	}
+	sendJSON(w, r, http.StatusOK, map[string]string{"filename": f.name})
+	return nil
+}
+
+// there is what is known of a file; not_found when there is none.
+func (d *Dialect) there(ctx context.Context, f shelved) (chat.FileInfo, error) {
+	body, info, err := d.opt.Files.Get(ctx, f.id, f.name)
+	if err != nil {
+		return info, err
+	}
+	return info, body.Close()
+}
+
+// upload finds the file in the body: the form field "file", or the whole body.
+func upload(w http.ResponseWriter, r *http.Request, limit int64) (io.Reader, string, error) {
+	kind := r.Header.Get("Content-Type")
+	r.Body = http.MaxBytesReader(w, r.Body, limit+64<<10)
+	media, _, _ := mime.ParseMediaType(kind)
+	if media != "multipart/form-data" {
+		if media == "application/x-www-form-urlencoded" {
+			return nil, "", chat.Errorf(chat.Invalid, "send the file as the field \"file\" of a multipart form, or as the body")
+		}
+		return r.Body, kind, nil
+	}
+	form, err := r.MultipartReader()
+	if err != nil {
+		return nil, "", chat.Errorf(chat.Invalid, "the form cannot be read").Because(err)
+	}
+	for {
+		var p *multipart.Part
+		if p, err = form.NextPart(); err != nil {
+			return nil, "", chat.Errorf(chat.Invalid, "the form has no field \"file\"").Because(err)
+		}
+		if p.FormName() == "file" {
+			return p, first(p.Header.Get("Content-Type"), "application/octet-stream"), nil
+		}
+	}
+}
+
+func tooLarge(err error, limit int64) error {
+	var over *http.MaxBytesError
+	if errors.As(err, &over) {
+		return chat.Errorf(chat.TooLarge, "a file has at most %d bytes here", limit)
+	}
+	return err
+}
+
+func (d *Dialect) getStatic(w http.ResponseWriter, r *http.Request, _ chat.Caller, f shelved) error {
+	body, info, err := d.opt.Files.Get(r.Context(), f.id, f.name)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	wire.StoredHeaders(w.Header(), info.Path, info.MediaType, info.SHA256)
+	wire.ServeStored(w, r, info.StoredAt.Time(), body, func(err error) {
+		d.log.ErrorContext(r.Context(), "a file could not be sent whole", "session", f.id, "path", info.Path, "err", err)
+	})
+	return nil
+}
+
+func (d *Dialect) deleteStatic(w http.ResponseWriter, r *http.Request, c chat.Caller, f shelved) error {
+	if err := d.opt.Sessions.RemoveFile(r.Context(), c, f.id, f.name, via); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,382 @@
+package nemo
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/session"
+)
+
+// counter is an agent that counts to a number, in words; it waits before the word
+// that follows each gate.
+type counter struct {
+	to    int
+	gates map[int]chan struct{}
+}
+
+func (c counter) Answer(ctx context.Context, t *agent.Turn) error {
+	s := t.Stream(true)
+	for i := range c.to {
+		if gate := c.gates[i]; gate != nil {
+			select {
+			case <-gate:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		word := fmt.Sprintf("tok%d", i+1)
+		if i > 0 {
+			word = " " + word
+		}
+		if err := s.Write(ctx, word); err != nil {
+			return err
+		}
+	}
+	return s.Close(ctx)
+}
+
+// Two tabs on one conversation both see everything; the second one from the
+// start of the running turn.
+func TestTwoTabs(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{5: gate}}}})
+	one := w.dial("?session=s1&conversation_id=c1")
+	one.say("c1", "m1", "go")
+	got := one.words(3)
+	first := make(chan []frame)
+	go func() { first <- one.rest(got) }() // reads on, so that it answers pings
+	two := w.dial("?session=s1&conversation_id=c1")
+	second := two.words(5)
+	close(gate)
+	if got := text(two.rest(second)); got != words1toN(40) {
+		t.Errorf("second tab: %q", got)
+	}
+	if got := text(<-first); got != words1toN(40) {
+		t.Errorf("first tab: %q", got)
+	}
+	two.say("c1", "m2", "again")
+	for i, c := range []*client{one, two} {
+		if got := text(c.turn()); got != words1toN(40) {
+			t.Errorf("tab %d: %q", i+1, got)
+		}
+	}
+}
+
+// A tab that was there before the conversation began sees what another begins it
+// with, however short that is.
+func TestTabThatWasThereFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	one, two := w.dial("?conversation_id=c1"), w.dial("?conversation_id=c1")
+	one.heard()
+	two.heard()
+	one.say("c1", "m1", "hi")
+	first := make(chan string, 1)
+	go func() {
+		first <- text(one.turn())
+		one.listen()
+	}()
+	if got := text(two.turn()); got != "You said: hi" {
+		t.Errorf("second tab: %q", got)
+	}
+	if got := <-first; got != "You said: hi" {
+		t.Errorf("first tab: %q", got)
+	}
+}
+
+// A tab that waits for a conversation gets it from its beginning, also when it
+// learns of it late: here the first answer is over before anybody tells it, and a
+// tab that does not answer any more has left its place.
+func TestTabThatWaited(t *testing.T) {
+	t.Parallel()
+	look := &lookout{}
+	w := newWorld(t, look.setup(setup{}))
+	w.dialect.opt.Gone = time.Millisecond
+	waits := w.dial("?conversation_id=c1")
+	<-look.missed
+	w.begins(local, "c1", "first")
+	w.happened("c1", "turn.completed")
+	late := w.dial("")
+	late.say("c1", "m2", "second")
+	if got := text(late.turn()); got != "You said: second" {
+		t.Errorf("the tab that came late: %q", got)
+	}
+	for _, want := range []string{"You said: first", "You said: second"} {
+		if got := text(waits.turn()); got != want {
+			t.Errorf("the tab that waited: %q, want %q", got, want)
+		}
+	}
+}
+
+// lookout tells when a session is looked for, and when in vain. Who looks has to
+// wait for leave, if there is such a channel.
+type lookout struct {
+	*session.Sessions
+	looks, missed chan struct{}
+	leave         chan struct{}
+}
+
+func (l *lookout) setup(s setup) setup {
+	l.looks, l.missed = make(chan struct{}, 1), make(chan struct{}, 1)
+	s.change = func(o *Options) {
+		l.Sessions = o.Sessions.(*session.Sessions)
+		o.Sessions = l
+	}
+	return s
+}
+
+func (l *lookout) Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error) {
+	tell(l.looks)
+	if l.leave != nil {
+		<-l.leave
+	}
+	s, err := l.Sessions.Own(ctx, c, foreign)
+	if chat.CodeOf(err) == chat.NotFound {
+		tell(l.missed)
+	}
+	return s, err
+}
+
+func tell(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// begins starts a conversation past the dialect, as if it came by another server.
+func (w *world) begins(c chat.Caller, id chat.SessionID, text string) {
+	w.t.Helper()
+	if _, _, err := w.sessions.Create(w.t.Context(), c, chat.NewSession{ID: id}); err != nil {
+		w.t.Fatal(err)
+	}
+	message := chat.NewDraft(chat.UserMessage{Text: text}).As("m1")
+	message.Via = via
+	if _, err := w.sessions.Append(w.t.Context(), c, id, []chat.Draft{message}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+var local = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeUser}}
+
+// A tab that was on its way when the conversation began gets it from its
+// beginning, also what is over by then.
+func TestTabThatWasOnItsWay(t *testing.T) {
+	t.Parallel()
+	look := &lookout{leave: make(chan struct{})}
+	w := newWorld(t, look.setup(setup{}))
+	c := w.dial("?conversation_id=c1")
+	<-look.looks
+	w.begins(local, "c1", "first")
+	w.happened("c1", "turn.completed")
+	close(look.leave)
+	if got := text(c.turn()); got != "You said: first" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A tab that waits for a conversation does not go on where another stopped: it has
+// nothing of it yet.
+func TestTabThatWaitedTakesNobodysPlace(t *testing.T) {
+	t.Parallel()
+	look := &lookout{}
+	w := newWorld(t, look.setup(setup{agents: greeter}))
+	waits := w.dial("?conversation_id=c1")
+	<-look.missed
+	w.begins(local, "c1", "go")
+	leaves := w.dial("?conversation_id=c1")
+	if got := text(leaves.until(isPrompt)); got != "Hello." {
+		t.Errorf("a tab that comes in the middle of a turn: %q", got)
+	}
+	leaves.heard()
+	leaves.drop()
+	w.left(1)
+	w.dialect.desk.begun(local, "c1")
+	if got := text(waits.until(isPrompt)); got != "Hello." {
+		t.Errorf("the tab that waited: %q", got)
+	}
+}
+
+// greeter says something, and then asks.
+var greeter = map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context, turn *agent.Turn) error {
+	if err := turn.Say(ctx, "Hello."); err != nil {
+		return err
+	}
+	_, err := turn.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "Name?"})
+	return err
+})}
+
+// A place behind the end of the log, which lost its last part in a power cut, is of
+// no use: the client gets what is under way.
+func TestPlaceBehindTheEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{agents: greeter})
+	c := w.dial("?conversation_id=c1")
+	c.say("c1", "m1", "go")
+	c.prompt()
+	c.drop()
+	w.left(1)
+	w.dialect.desk.mu.Lock()
+	for _, h := range w.dialect.desk.homes {
+		h.left[0].Cursor.Seq = 1000
+	}
+	w.dialect.desk.mu.Unlock()
+	if got := text(w.dial("?conversation_id=c1").until(isPrompt)); got != "Hello." {
+		t.Errorf("got %q", got)
+	}
+}
+
+// left waits until so many places are left behind.
+func (w *world) left(n int) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	defer cancel()
+	for have := 0; have < n; runtime.Gosched() {
+		if ctx.Err() != nil {
+			w.t.Fatalf("%d places are left behind, want %d", have, n)
+		}
+		have = 0
+		w.dialect.desk.mu.Lock()
+		for _, h := range w.dialect.desk.homes {
+			have += len(h.left)
+		}
+		w.dialect.desk.mu.Unlock()
+	}
+}
+
+// One of two tabs drops and comes back, while the other lives: it goes on where
+// it stopped.
+func TestOneOfTwoTabsDrops(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{80, map[int]chan struct{}{20: gate}}}})
+	one := w.dial("?conversation_id=c1")
+	one.say("c1", "m1", "go")
+	had := one.words(1)
+	first := make(chan []frame)
+	go func() { first <- one.rest(had) }() // reads on, so that it answers pings
+	two := w.dial("?conversation_id=c1")
+	got := two.words(12)
+	two.drop()
+	close(gate)
+	got = w.dial("?conversation_id=c1").rest(got)
+	if text(got) != words1toN(80) {
+		t.Errorf("the tab that dropped: %q", text(got))
+	}
+	if got := text(<-first); got != words1toN(80) {
+		t.Errorf("the other tab: %q", got)
+	}
+}
+
+// Two tabs come back after a kill. Nobody can tell which is which, so both go on
+// where the one stood that had less.
+func TestTwoTabsAfterKill(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, setup{})
+	one := w.dial("?conversation_id=c1")
+	one.say("c1", "m1", "/tool calc {}")
+	one.turn()
+	one.say("c1", "m2", "/ask text")
+	one.prompt()
+	one.heard()
+	reads := make(chan struct{})
+	go func() { // it answers pings while the other comes
+		defer close(reads)
+		one.listen()
+	}()
+	two := w.dial("?conversation_id=c1")
+	two.prompt()
+	two.heard()
+	w = w.kill()
+	<-reads
+	for _, name := range []string{"first", "second"} {
+		back := w.dial("?conversation_id=c1")
+		back.prompt()
+		if len(back.seen) != 1 {
+			t.Errorf("the %s tab gets\n%s", name, back.log())
+		}
+		go back.listen()
+	}
+}
+
+func TestClaim(t *testing.T) {
+	now := time.Now()
+	at := func(seq chat.Seq, bytes int) place {
+		return place{Cursor: chat.Cursor{Seq: seq, Blocks: []chat.Mark{{Block: "b", Bytes: bytes}}}}
+	}
+	for _, c := range []struct {
+		name string
+		live int
+		left []leftover
+		want []place // what those get who come back, one after the other
+	}{
+		{name: "nobody left"},
+		{name: "one, long ago", left: []leftover{{place: at(3, 0), when: now.Add(-time.Hour)}}, want: []place{at(3, 0)}},
+		{name: "long ago, but others live", live: 1, left: []leftover{{place: at(3, 0), when: now.Add(-time.Hour)}}},
+		{name: "broke a moment ago, others live", live: 1, left: []leftover{{place: at(3, 0), when: now.Add(-50 * time.Second), how: cutOff}}, want: []place{at(3, 0)}},
+		{name: "parted too long ago for a reload, others live", live: 1, left: []leftover{{place: at(3, 0), when: now.Add(-50 * time.Second), how: parted}}},
+		{name: "parted a moment ago, others live", live: 1, left: []leftover{{place: at(3, 0), when: now.Add(-5 * time.Second), how: parted}}, want: []place{at(3, 0)}},
+		{
+			name: "three at once", left: []leftover{{place: at(3, 9), when: now}, {place: at(3, 5), when: now}, {place: at(4, 0), when: now}},
+			want: []place{at(3, 5), at(3, 5), at(3, 5)},
+		},
+		{
+			name: "one long before the other", left: []leftover{{place: at(2, 9), when: now.Add(-time.Minute)}, {place: at(3, 5), when: now}},
+			want: []place{at(3, 5), at(2, 9)},
+		},
+	} {
+		h := &home{left: c.left}
+		for range c.live {
+			h.live = append(h.live, nil)
+		}
+		for i := 0; ; i++ {
+			l, ok := h.claim(now)
+			if !ok || i == len(c.want) {
+				if ok || i < len(c.want) {
+					t.Errorf("%s: %d come back, ok=%t", c.name, i, ok)
+				}
+				break
+			}
+			if !l.same(c.want[i]) {
+				t.Errorf("%s: number %d gets %v, want %v", c.name, i, l.place, c.want[i])
+			}
+		}
+	}
+}
+
+// More tabs than places are remembered for are cut off together: none of those that
+// come back lacks what the first to go did not have, also after a restart.
+func TestManyTabsCutOffTogether(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	d := openDesk(dir, &now)
+	before := &thread{} // it went long before them
+	d.arrive("k", before)
+	d.leave(before, placeAt(1), cutOff)
+	now = now.Add(time.Minute)
+	var tabs []*thread
+	for range maxPlaces + 4 {
+		tab := &thread{}
+		d.arrive("k", tab)
+		tabs = append(tabs, tab)
+	}
+	for i, tab := range tabs {
+		seq := chat.Seq(7)
+		if i == 1 {
+			seq = 3
+		}
+		d.leave(tab, placeAt(seq), cutOff)
+	}
+	for name, d := range map[string]*desk{"at once": d, "after a restart": openDesk(dir, &now)} {
+		for i := range maxPlaces {
+			if got, ok := d.rejoin(t.Context(), "k", &thread{}); !ok || !got.same(placeAt(3)) {
+				t.Errorf("%s: number %d comes back to %v, %t", name, i, got, ok)
+			}
+		}
+	}
+}

@@ -1,0 +1,315 @@
+package vertesia
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/artifact"
+	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/session"
+)
+
+// people of the tests that need authentication.
+var tokens = []auth.Token{token("alice"), token("bob")}
+
+func token(name string) auth.Token {
+	return auth.Token{Token: auth.Secret(keyOf(name)), Actor: chat.Actor{Kind: chat.User, ID: name}, Scopes: []chat.Scope{chat.ScopeUser}}
+}
+
+func keyOf(name string) string { return "sk-" + name + "-0123456789abcdef" }
+
+// world is a whole server in the process: the real store, rules and agents.
+type world struct {
+	t        testing.TB
+	dir      string
+	files    *artifact.Local
+	sessions *session.Sessions
+	dialect  *Dialect
+	server   *httptest.Server
+	close    func()
+	setup    setup
+}
+
+// setup says what differs from an open server with the demo agent.
+type setup struct {
+	secured bool             // people need keys
+	dir     string           // an existing data folder
+	now     func() time.Time // nil is the real clock
+	change  func(*Options)
+}
+
+func newWorld(t testing.TB, s setup) *world {
+	t.Helper()
+	o := dialecttest.Options{Dir: s.dir, Now: s.now}
+	if s.secured {
+		o.Tokens = tokens
+	}
+	h := dialecttest.Open(t, o)
+	w := &world{t: t, dir: h.Dir, files: h.Files.Local, sessions: h.Sessions, close: h.Close, setup: s}
+	secret := []byte("a secret of the tests, 32 bytes!")
+	h.Auth.Sign(secret)
+	opt := Options{
+		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Issue: h.Auth.Issue, Conns: h.Conns, Secret: secret,
+		Agents: func(string) []string { return []string{"demo"} },
+		Tools: func(_ context.Context, agent string) ([]Tool, bool) {
+			return []Tool{{Name: "calc", Description: "adds"}, {Name: "draw"}, {Name: "crm__find", Server: "crm"}}, agent == "demo"
+		},
+	}
+	if s.change != nil {
+		s.change(&opt)
+	}
+	w.dialect = New(opt)
+	h.Serve(w.dialect.Routes(), w.dialect.Run)
+	w.server = h.HTTP
+	return w
+}
+
+// restart ends the server and starts another on the same data.
+func (w *world) restart() *world {
+	w.close()
+	s := w.setup
+	s.dir = w.dir
+	return newWorld(w.t, s)
+}
+
+// call makes a request; body is JSON or "".
+func (w *world) call(method, path, body string, header ...string) (int, string, http.Header) {
+	w.t.Helper()
+	url := path
+	if !strings.HasPrefix(path, "http") {
+		url = w.server.URL + path
+	}
+	r, err := http.NewRequestWithContext(w.t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	res, err := w.server.Client().Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return res.StatusCode, string(b), res.Header
+}
+
+// ok makes a request that must succeed and decodes the answer into v, if any.
+func (w *world) ok(method, path, body string, v any, header ...string) {
+	w.t.Helper()
+	code, got, _ := w.call(method, path, body, header...)
+	if code/100 != 2 {
+		w.t.Fatalf("%s %s: %d %s", method, path, code, got)
+	}
+	if v != nil {
+		if err := json.Unmarshal([]byte(got), v); err != nil {
+			w.t.Fatalf("%s %s: %v in %s", method, path, err, got)
+		}
+	}
+}
+
+// start begins a run and returns its id.
+func (w *world) start(task string, interactive bool, header ...string) string {
+	w.t.Helper()
+	text, _ := json.Marshal(task)
+	var r struct{ ID string }
+	w.ok("POST", "/api/v1/agents", fmt.Sprintf(`{"interaction":"demo","data":{"task":%s},"interactive":%v}`, text, interactive), &r, header...)
+	return r.ID
+}
+
+func (w *world) signal(id, name, payload string, header ...string) {
+	w.t.Helper()
+	w.ok("POST", "/api/v1/agents/"+id+"/signal/"+name, payload, nil, header...)
+}
+
+// updates are the messages of a run after a time.
+func (w *world) updates(id, query string, header ...string) []CompactMessage {
+	w.t.Helper()
+	var body struct{ Messages []CompactMessage }
+	w.ok("GET", "/api/v1/agents/"+id+"/updates"+query, "", &body, header...)
+	return body.Messages
+}
+
+// rests waits until nothing is done in a run, without a look at it by this dialect.
+func (w *world) rests(id string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
+	defer cancel()
+	for b, err := range w.sessions.Watch(ctx, chat.Trusted, chat.SessionID(id), chat.Start{}, nil) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		st, err := w.sessions.State(ctx, chat.Trusted, chat.SessionID(id))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if b.Live && !st.Busy() {
+			return
+		}
+	}
+	w.t.Fatal("it never rests")
+}
+
+// stream is one reader over SSE.
+type stream struct {
+	t    testing.TB
+	body io.ReadCloser
+	in   *bufio.Reader
+	seen []CompactMessage
+	raw  strings.Builder
+}
+
+func (w *world) stream(id, query string, header ...string) *stream {
+	w.t.Helper()
+	return w.follow("/api/v1/agents/"+id+"/stream"+query, header...)
+}
+
+func (w *world) follow(path string, header ...string) *stream {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(w.t.Context(), 3*time.Minute, errors.New("nothing came in time"))
+	w.t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, "GET", w.server.URL+path, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r.Header.Set("Accept-Encoding", "identity")
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	res, err := w.server.Client().Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" {
+		w.t.Fatalf("stream: %d %v", res.StatusCode, res.Header)
+	}
+	s := &stream{t: w.t, body: res.Body, in: bufio.NewReader(res.Body)}
+	w.t.Cleanup(s.close)
+	return s
+}
+
+func (s *stream) close() { s.body.Close() }
+
+// next reads one message.
+func (s *stream) next() (CompactMessage, error) {
+	for {
+		line, err := s.in.ReadString('\n')
+		if err != nil {
+			return CompactMessage{}, err
+		}
+		s.raw.WriteString(line)
+		data, ok := strings.CutPrefix(line, "data: ")
+		if !ok {
+			continue
+		}
+		checkSchema(s.t, []byte(data))
+		m, err := ParseMessage([]byte(data))
+		if err != nil {
+			return m, fmt.Errorf("%s: %w", data, err)
+		}
+		s.seen = append(s.seen, m)
+		return m, nil
+	}
+}
+
+// until reads until a message fits.
+func (s *stream) until(fits func(CompactMessage) bool) CompactMessage {
+	s.t.Helper()
+	for {
+		m, err := s.next()
+		if err != nil {
+			s.t.Fatalf("%v; seen:\n%s", err, s.raw.String())
+		}
+		if fits(m) {
+			return m
+		}
+	}
+}
+
+func is(t Type) func(CompactMessage) bool {
+	return func(m CompactMessage) bool { return m.T == t && m.W == "" }
+}
+
+func isChunk(m CompactMessage) bool { return m.T == StreamingChunk }
+
+// text is what the chunks say, strung together.
+func text(list []CompactMessage) string {
+	var b strings.Builder
+	for _, m := range list {
+		if isChunk(m) {
+			b.WriteString(m.M)
+		}
+	}
+	return b.String()
+}
+
+// stored are the messages that are no chunks.
+func stored(list []CompactMessage) (out []CompactMessage) {
+	for _, m := range list {
+		if !isChunk(m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func texts(list []CompactMessage, t Type) (out []string) {
+	for _, m := range list {
+		if m.T == t {
+			out = append(out, m.M)
+		}
+	}
+	return out
+}
+
+// rising checks that timestamps rise strictly.
+func rising(t testing.TB, list []CompactMessage) {
+	t.Helper()
+	last := 0.0
+	for _, m := range list {
+		if m.TS <= last {
+			t.Errorf("timestamp %v after %v", m.TS, last)
+		}
+		last = m.TS
+	}
+}
+
+// after is a query that goes on after a message.
+func after(m CompactMessage) string {
+	return "?skipHistory=true&since=" + strconv.FormatFloat(m.TS, 'f', -1, 64)
+}
+
+// equal reports whether two lists are the same on the wire.
+func equal(a, b []CompactMessage) bool {
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
+	return string(x) == string(y)
+}
+
+// words is the answer to /stream N.
+func words1toN(n int) string {
+	var s []string
+	for i := 1; i <= n; i++ {
+		s = append(s, fmt.Sprintf("tok%d", i))
+	}
+	return strings.Join(s, " ")
+}

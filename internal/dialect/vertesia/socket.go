@@ -1,0 +1,110 @@
+package vertesia
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+// socketFrame is what a client says on a WebSocket.
+type socketFrame struct {
+	Type    string          `json:"type"`
+	Name    string          `json:"signalName"`
+	Data    json.RawMessage `json:"data"`
+	Request json.RawMessage `json:"requestId"`
+}
+
+// socketReply is a control frame.
+type socketReply struct {
+	Type    string          `json:"type"` // ack, pong, error
+	Request json.RawMessage `json:"requestId,omitempty"`
+	Error   string          `json:"error,omitempty"`
+}
+
+// socket follows a run over a WebSocket, and takes signals on it.
+func (d *Dialect) socket(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	sess, err := d.run(r, c)
+	if err != nil {
+		return err
+	}
+	f, err := d.follow(r, c, sess, false, asSocket)
+	if err != nil {
+		return err
+	}
+	err = wire.ServeWS(w, r, wire.WSOptions{MaxMessage: d.opt.MaxFrame}, d.opt.Conns, func(ctx context.Context, conn *wire.Conn) error {
+		f.sock = conn
+		return d.serveSocket(ctx, conn, f, sess)
+	})
+	if bad, ok := errors.AsType[*wire.HandshakeError](err); ok {
+		return chat.Errorf(chat.Invalid, "this address wants a WebSocket: %s", bad.Reason)
+	}
+	if errors.Is(err, wire.ErrShutdown) {
+		return errShutdown()
+	}
+	return err
+}
+
+// serveSocket has one loop that reads and one that writes; it returns when both
+// have ended.
+func (d *Dialect) serveSocket(ctx context.Context, conn *wire.Conn, f *follower, sess run) error {
+	ctx, end := context.WithCancel(ctx)
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		defer end()
+		if err := f.loop(ctx); err != nil && ctx.Err() == nil {
+			_ = conn.CloseWith(wire.CloseTryLater, "come back in a moment") // or it is closed already
+		}
+	})
+	defer writing.Wait()
+	defer end()
+	for {
+		b, err := conn.Read(ctx)
+		if err != nil {
+			return err
+		}
+		reply, err := d.heard(ctx, f.caller, sess, b)
+		if err != nil {
+			reply.Type, reply.Error = "error", chat.Public(err).Msg
+		}
+		out, err := marshal(reply)
+		if err != nil {
+			return err
+		}
+		if err := conn.WriteText(ctx, out); err != nil {
+			return err
+		}
+	}
+}
+
+// heard does what a frame asks for.
+func (d *Dialect) heard(ctx context.Context, c chat.Caller, sess run, b []byte) (socketReply, error) {
+	var f socketFrame
+	if err := decode(b, &f); err != nil {
+		return socketReply{}, err
+	}
+	if err := wire.Ended(ctx); err != nil { // the frame was read just before
+		return socketReply{Request: f.Request}, err
+	}
+	reply := socketReply{Type: "ack", Request: f.Request}
+	if err := d.opt.Allow(c, 1); err != nil {
+		return reply, err
+	}
+	switch f.Type {
+	case "ping":
+		return socketReply{Type: "pong"}, nil
+	case "signal":
+		if _, err := d.take(ctx, c, sess, f.Name, f.Data); err != nil {
+			return reply, err
+		}
+		if reply.Request == nil {
+			reply.Request = json.RawMessage("null")
+		}
+		return reply, nil
+	}
+	return reply, chat.Errorf(chat.Invalid, "a frame has the type signal or ping, not %q", clip(f.Type, 40))
+}

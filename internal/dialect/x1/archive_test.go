@@ -1,0 +1,306 @@
+package x1
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/bus"
+)
+
+// What is stored while NATS is not there comes out when it is.
+func TestWhatWasStoredWithoutNATSComesOut(t *testing.T) {
+	w := newWorld(t, setup{still: true})
+	for i := range 5 {
+		id := chat.SessionID(fmt.Sprintf("s%d", i))
+		w.create(id, chat.NoAgent)
+		for range 50 {
+			w.append(id, chat.AgentStatus{Message: "x"})
+		}
+	}
+	w.speak()
+	for i := range 5 {
+		w.complete(chat.SessionID(fmt.Sprintf("s%d", i)))
+	}
+}
+
+func TestAGapIsFilledAtTheNextStart(t *testing.T) {
+	dir := t.TempDir()
+	w := newWorld(t, setup{dir: dir})
+	w.create("quiet", chat.NoAgent)
+	w.create("gap", chat.NoAgent)
+	w.append("gap", chat.AgentStatus{Message: "out"})
+	w.complete("gap")
+	w.complete("quiet")
+	other := chat.Caller{Actor: chat.System, Workspace: "elsewhere", Scopes: []chat.Scope{chat.ScopeAdmin}}
+	if _, _, err := w.sessions.Create(t.Context(), other, chat.NewSession{ID: "far", Agent: chat.NoAgent}); err != nil {
+		t.Fatal(err)
+	}
+	w.complete("far")
+	w.close()
+	// A process that ends before anything of it gets out.
+	w = newWorld(t, setup{dir: dir, still: true})
+	for range 20 {
+		w.append("gap", chat.AgentStatus{Message: "in the log only"})
+		w.append("far", chat.AgentStatus{Message: "in the log only"})
+	}
+	w.create("new", chat.NoAgent)
+	w.close()
+	w = newWorld(t, setup{dir: dir})
+	for _, id := range []chat.SessionID{"gap", "new", "quiet", "far"} {
+		w.complete(id)
+	}
+}
+
+// NATS runs elsewhere and dies again and again: the archive ends complete, and a
+// viewer who follows sees what was missed.
+func TestNATSComesAndGoes(t *testing.T) {
+	dir := t.TempDir()
+	open := func(addr string) *bus.Server {
+		s, err := bus.Start(t.Context(), bus.Options{Addr: addr, Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	server := open("127.0.0.1:0")
+	addr := server.Addr()
+	defer func() { server.Close() }()
+	w := newWorld(t, setup{url: server.URL()})
+	w.create("s1", chat.NoAgent)
+	stop, wg := make(chan struct{}), sync.WaitGroup{}
+	wg.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				if _, err := w.sessions.Append(t.Context(), auth.Local, "s1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: fmt.Sprint(i)})}); err != nil {
+					t.Error(err)
+					return
+				}
+				pause(t.Context(), time.Millisecond)
+			}
+		}
+	})
+	for range 3 {
+		pause(t.Context(), time.Duration(20+rand.IntN(60))*time.Millisecond)
+		server.Close()
+		pause(t.Context(), time.Duration(20+rand.IntN(60))*time.Millisecond)
+		server = open(addr)
+	}
+	close(stop)
+	wg.Wait()
+	w.complete("s1")
+}
+
+func TestEveryTurnOfManySessionsIsArchived(t *testing.T) {
+	w := newWorld(t, setup{})
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			id := chat.SessionID(fmt.Sprintf("s%d", i))
+			w.create(id, chat.NoAgent)
+			for k := range 60 {
+				w.append(id, chat.AgentStatus{Message: fmt.Sprint(k)}, chat.AgentText{Text: "y"})
+			}
+		})
+	}
+	wg.Wait()
+	for i := range 40 {
+		w.complete(chat.SessionID(fmt.Sprintf("s%d", i)))
+	}
+}
+
+// A queue that is full loses nothing: the log is the buffer.
+func TestAFullQueueFallsBackToTheLog(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.create("s1", chat.NoAgent)
+	p := w.dialect.project
+	p.mu.Lock()
+	p.bytes = maxBytes // as if so much was waiting
+	p.mu.Unlock()
+	w.append("s1", chat.AgentStatus{Message: "x"})
+	for range 20 {
+		w.append("s1", chat.AgentStatus{Message: "y"})
+	}
+	w.complete("s1")
+}
+
+func TestAnArchiveThatLostSomethingIsMended(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.create("s1", chat.NoAgent)
+	w.append("s1", chat.AgentStatus{Message: "x"})
+	w.complete("s1")
+	js, err := jetstream.New(w.own().Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.Stream(t.Context(), ArchiveStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p := w.dialect.project
+	p.mu.Lock()
+	p.fallBack(p.lanes["s1"], 1)
+	p.mu.Unlock()
+	w.complete("s1")
+}
+
+// own is a connection that may do everything.
+func (w *world) own() *client {
+	w.t.Helper()
+	c, err := w.bus.Connect("test")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(c.Close)
+	return &client{Conn: c, w: w}
+}
+
+const secret = "the-text-that-must-not-stay-anywhere"
+
+// holds reports whether any file below dir has the text.
+func holds(t *testing.T, dir string) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil // files come and go
+		}
+		if b, err := os.ReadFile(path); err == nil && bytes.Contains(b, []byte(secret)) {
+			files = append(files, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestAnErasedSessionIsGoneFromTheArchive(t *testing.T) {
+	dir := t.TempDir()
+	w := newWorld(t, setup{dir: dir})
+	for _, id := range []chat.SessionID{"s1", "s2"} {
+		w.create(id, chat.NoAgent)
+		for range 20 {
+			w.append(id, chat.AgentText{Text: "before"})
+		}
+	}
+	for range 20 {
+		w.append("s1", chat.AgentText{Text: secret})
+	}
+	w.complete("s1")
+	w.complete("s2")
+	if len(holds(t, dir+"/nats")) == 0 {
+		t.Fatal("the text is not where it is looked for")
+	}
+	if _, err := w.sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the archive forgets it", func() bool { return len(w.archive("s1")) == 0 })
+	w.complete("s2")
+	w.close()
+	if files := holds(t, dir); len(files) > 0 {
+		t.Fatalf("the text is still in %v", files)
+	}
+}
+
+// The process ends between the erase and the archive's.
+func TestAnEraseThatWasCutShortIsFinished(t *testing.T) {
+	dir := t.TempDir()
+	w := newWorld(t, setup{dir: dir})
+	w.create("s1", chat.NoAgent)
+	w.append("s1", chat.AgentText{Text: secret})
+	w.complete("s1")
+	w.close()
+	w = newWorld(t, setup{dir: dir, still: true})
+	if _, err := w.sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	w = newWorld(t, setup{dir: dir})
+	w.until("the archive forgets it", func() bool { return len(w.archive("s1")) == 0 })
+}
+
+// The archive's numbers do not grow as they should: what it lacks is looked for,
+// and nothing is stored twice.
+func TestAnAcknowledgementThatDoesNotFit(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.create("s1", chat.NoAgent)
+	w.complete("s1")
+	a := w.dialect.project.acks
+	a.mu.Lock()
+	a.shift += 5
+	a.mu.Unlock()
+	for range 10 {
+		w.append("s1", chat.AgentStatus{Message: "x"})
+	}
+	w.complete("s1")
+}
+
+// Who begins to follow just when an event is on its way to the archive gets it
+// live: it is neither in the archive yet, nor was anybody there to hear it.
+func TestBeginningToFollowMissesNothing(t *testing.T) {
+	var viewer *client
+	var waits atomic.Bool
+	came := make(chan *feed, 1)
+	w := newWorld(t, setup{change: func(o *Options) {
+		listened := o.Listened
+		o.Listened = func(s string) bool {
+			yes := listened(s)
+			if s == Subject("s1", Events) && waits.CompareAndSwap(true, false) {
+				came <- viewer.follow(s) // after it was looked, before the event is sent
+			}
+			return yes
+		}
+	}})
+	w.create("s1", chat.NoAgent)
+	w.complete("s1")
+	w.until("all is acknowledged", func() bool { return w.dialect.project.acks.pending() == 0 })
+	viewer = w.root()
+	waits.Store(true)
+	w.append("s1", chat.AgentStatus{Message: "on its way"})
+	events := <-came
+	events.until("what was on its way", upTo(2))
+}
+
+// A session that is imported is in the archive from its beginning.
+func TestAnImportedSessionIsArchived(t *testing.T) {
+	from, to := newWorld(t, setup{still: true}), newWorld(t, setup{})
+	from.create("s1", chat.NoAgent)
+	for range 5 {
+		from.append("s1", chat.AgentStatus{Message: "elsewhere"})
+	}
+	facts, _, err := from.sessions.Read(t.Context(), chat.Trusted, "s1", chat.Range{Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sess, err := to.sessions.Import(t.Context(), chat.Trusted, "s1", func(yield func(chat.Fact, error) bool) {
+		for _, f := range facts {
+			if !yield(f, nil) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.dialect.Imported(sess)
+	to.append("s1", chat.AgentStatus{Message: "here"})
+	to.complete("s1")
+}

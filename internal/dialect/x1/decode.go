@@ -1,0 +1,108 @@
+package x1
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+// maxDepth bounds how deep a message may be nested.
+const maxDepth = 128
+
+// Decode reads an envelope that came on a subject of session id. The id in the
+// body can be written by anyone who may publish, so it must be that of the subject.
+func Decode(id chat.SessionID, b []byte) (Message, error) {
+	var m Message
+	if err := wire.CheckJSON(b, maxDepth); err != nil {
+		return m, chat.Errorf(chat.Invalid, "not an x1 message: it is not valid JSON, or nested too deeply").Because(err)
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
+			return m, chat.Errorf(chat.Invalid, "not an x1 message: its %s cannot be a %s: it must be %s", wrong.Field, wrong.Value, wrong.Want).Because(err)
+		}
+		return m, chat.Errorf(chat.Invalid, "not an x1 message: session_id, timestamp, sequence, type and payload are needed").Because(err)
+	}
+	if m.Type == "" {
+		return m, chat.Errorf(chat.Invalid, "not an x1 message: it has no type")
+	}
+	if m.Session != "" && m.Session != id {
+		return m, chat.Errorf(chat.Invalid, "the message names another session than the subject it came on")
+	}
+	m.Session = id
+	return m, nil
+}
+
+// expired reports whether the sender did not want it delivered that late.
+func (m *Message) expired(now time.Time) bool {
+	return m.ExpiresAt != 0 && m.ExpiresAt < now.UnixMilli()
+}
+
+// draft is the wish that a message stands for.
+func (m *Message) draft() chat.Draft {
+	return chat.Draft{
+		Type: m.Type, Payload: m.Payload, ClientID: m.ClientID, Workstream: m.Workstream, Parent: m.Parent,
+		Turn: m.Turn, Attempt: m.Attempt, Via: via,
+	}
+}
+
+// via marks what came in by this dialect.
+const via = "x1"
+
+// startedType is what an agent says when it boots in a session that has begun
+// already: only the server writes session.started.
+const startedType = "x1.session.started"
+
+// transient are hints for the moment that nobody stores.
+func transient(typ string) bool {
+	return typ == "session.agent_thinking" || typ == "session.agent_thinking_cancelled"
+}
+
+// posted are the types that agents hand to their sidecar by HTTP and that are
+// therefore in no replay buffer.
+func posted(typ string) bool {
+	switch typ {
+	case "agent.status", "agent.artifact", "agent.share", "agent.permission_request", "agent.message_to_caller":
+		return true
+	}
+	return boots(typ)
+}
+
+// boots reports whether an agent says by it that it has started. It is posted too,
+// but some agents have it in their buffers.
+func boots(typ string) bool { return typ == "session.started" || typ == startedType }
+
+// said is what x1's own code puts into a user message beside its text.
+type said struct {
+	Text        string   `json:"text"`
+	Answer      string   `json:"answer"`
+	RequestID   string   `json:"request_id"`
+	Values      []string `json:"values"`
+	UserID      string   `json:"user_id"`
+	SenderID    string   `json:"sender_id"`
+	EventID     string   `json:"event_id"`
+	IsSynthetic bool     `json:"is_synthetic"`
+}
+
+func (m *Message) said() said {
+	var s said
+	_ = json.Unmarshal(m.Payload, &s) // what does not fit is not there
+	if s.Text == "" {
+		s.Text = s.Answer
+	}
+	return s
+}
+
+// yes reads a plain word for consent, for clients that can only send text.
+func yes(text string) (approve, ok bool) {
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "yes", "y", "approve", "approved", "allow", "grant", "granted", "continue", "ok", "true":
+		return true, true
+	case "no", "n", "deny", "denied", "reject", "rejected", "cancel", "false":
+		return false, true
+	}
+	return false, false
+}

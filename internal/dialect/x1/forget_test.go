@@ -1,0 +1,47 @@
+package x1
+
+import (
+	"context"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/auth"
+)
+
+// TestForgottenMeansNotInAnyFile: who has waited can search the folder.
+func TestForgottenMeansNotInAnyFile(t *testing.T) {
+	dir := t.TempDir()
+	w := newWorld(t, setup{dir: dir})
+	w.create("s1", chat.NoAgent)
+	for range 5 {
+		w.append("s1", chat.AgentText{Text: secret})
+	}
+	w.complete("s1")
+	w.until("the text is in a file", func() bool { return len(holds(t, dir+"/nats")) > 0 }) // NATS writes a moment later
+	if _, err := w.sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
+		t.Fatal(err)
+	}
+	if !w.dialect.Forgotten(t.Context(), "s1") {
+		t.Fatal("not forgotten, though there was time")
+	}
+	if files := holds(t, dir); len(files) > 0 {
+		t.Errorf("the text is still in %v", files)
+	}
+}
+
+// TestForgottenDoesNotWaitForEver: NATS is away, and so is the archive.
+func TestForgottenDoesNotWaitForEver(t *testing.T) {
+	w := newWorld(t, setup{still: true})
+	w.create("s1", chat.NoAgent)
+	if _, err := w.sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if w.dialect.Forgotten(ctx, "s1") {
+		t.Error("it says forgotten, and nobody could do that")
+	}
+	if !w.dialect.Forgotten(ctx, "s2") {
+		t.Error("it waits for a session that was not erased")
+	}
+}

@@ -1,0 +1,271 @@
+package x1
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agents/demo"
+	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/bus"
+	"github.com/parley-hq/parley/internal/hub"
+	"github.com/parley-hq/parley/internal/journal"
+	"github.com/parley-hq/parley/internal/server"
+	"github.com/parley-hq/parley/internal/session"
+)
+
+// patience only catches hangs.
+const patience = 60 * time.Second
+
+// people of the tests that need authentication.
+func tokenOf(name string) string { return "token-of-" + name + "-0123456789abcdef" }
+
+func person(name string, scopes ...chat.Scope) auth.Token {
+	return auth.Token{Token: auth.Secret(tokenOf(name)), Actor: chat.Actor{Kind: chat.User, ID: name}, Scopes: scopes, AllWorkspaces: name == "root"}
+}
+
+// setup says what differs from an open server.
+type setup struct {
+	secured bool
+	dir     string
+	url     string // of a NATS that runs elsewhere
+	still   bool   // the dialect does not speak until speak is called
+	change  func(*Options)
+}
+
+// world is a whole server in the process: the real store, rules, agents and NATS.
+type world struct {
+	t        testing.TB
+	dir      string
+	journal  *journal.Journal
+	sessions *session.Sessions
+	dialect  *Dialect
+	bus      *bus.Server
+	http     *httptest.Server
+	url      string
+	setup    setup
+	quit     []func()
+}
+
+// tapped is the hub with the dialect listening, as in cmd.
+type tapped struct {
+	*hub.Hub
+	d *Dialect
+}
+
+func (t *tapped) Publish(id chat.SessionID, entries []chat.Entry) {
+	t.Hub.Publish(id, entries)
+	t.d.Published(id, entries)
+}
+
+func newWorld(t testing.TB, s setup) *world {
+	t.Helper()
+	w := &world{t: t, dir: s.dir, setup: s}
+	if w.dir == "" {
+		w.dir = t.TempDir()
+	}
+	var err error
+	if w.journal, err = journal.Open(w.dir+"/store", journal.Options{Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1}); err != nil {
+		t.Fatal(err)
+	}
+	h := hub.New(w.journal, hub.Options{})
+	registry := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
+	registry.Add(demo.Info, demo.Agent{})
+	runner := agent.NewRunner(registry, agent.Options{Grace: time.Millisecond, Clean: true})
+	live := &tapped{Hub: h}
+	w.sessions = session.New(w.journal, live, session.Options{
+		Committed: runner.Committed, Erased: func(id chat.SessionID) { runner.Erased(id); w.dialect.Erased(id) },
+	})
+	runner.Attach(w.sessions)
+	who := auth.Options{Rate: -1}
+	if s.secured {
+		who.Tokens = []auth.Token{
+			person("alice", chat.ScopeUser), person("bob", chat.ScopeUser), person("agent", chat.ScopeUser, chat.ScopeAgent), person("root", chat.ScopeAdmin),
+		}
+	}
+	a, err := auth.New(who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := Options{Listened: func(s string) bool { return w.bus == nil || w.bus.Listened(s) }, Sessions: w.sessions, Caller: a.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: w.dir, ErasedSince: w.journal.ErasedSince, External: s.url != ""}
+	opt.Cut = func(fits func(string) bool) error { return w.bus.Cut(fits) }
+	if testing.Verbose() {
+		opt.Logger = slog.New(slog.NewTextHandler(logTo{t}, nil))
+	}
+	if s.secured {
+		opt.Token = a.Authenticate
+		opt.Main.Actor = chat.Actor{Kind: chat.User, ID: "admin"}
+	}
+	if s.change != nil {
+		s.change(&opt)
+	}
+	if w.dialect, err = New(opt); err != nil {
+		t.Fatal(err)
+	}
+	live.d = w.dialect
+	srv, err := server.New(server.Options{Auth: a, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range w.dialect.Routes() {
+		srv.Handle(r)
+	}
+	w.http = httptest.NewServer(srv.Handler())
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = w.journal.Run(ctx) })
+	wg.Go(func() { _ = w.sessions.Run(ctx) })
+	wg.Go(func() { _ = runner.Run(ctx) })
+	w.quit = append(w.quit, func() {
+		w.http.Client().CloseIdleConnections()
+		w.http.Close()
+		cancel()
+		wg.Wait()
+		h.Close(nil)
+		if err := w.journal.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(w.close)
+	if !s.still {
+		w.speak()
+	}
+	return w
+}
+
+type logTo struct{ t testing.TB }
+
+func (l logTo) Write(p []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// speak starts NATS and the dialect.
+func (w *world) speak() {
+	w.t.Helper()
+	var conn *nats.Conn
+	var err error
+	if w.setup.url != "" {
+		w.url = w.setup.url
+		conn, err = bus.Dial(w.url, "parley", nil)
+	} else {
+		layout := Subjects()
+		pairs := func(list []Pair) (out []bus.Pair) {
+			for _, p := range list {
+				out = append(out, bus.Pair(p))
+			}
+			return out
+		}
+		w.bus, err = bus.Start(w.t.Context(), bus.Options{
+			Addr: "127.0.0.1:0", Dir: w.dir + "/nats", Main: bus.Account{Mappings: pairs(layout.Main)},
+			Accounts: []bus.Account{{Name: GuestAccount, Mappings: pairs(layout.GuestMappings), Services: pairs(layout.GuestServices), Streams: layout.GuestStreams}},
+			Login: func(in bus.Login) bus.Grant {
+				a := w.dialect.Login(context.Background(), in.User, in.Password, in.Token)
+				return bus.Grant{OK: a.OK, Account: a.Account, Name: a.Name, Publish: a.Publish, Subscribe: a.Subscribe, NoPublish: a.NoPublish, Until: a.Until}
+			},
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.url = w.bus.URL()
+		w.dialect.Reachable(w.url, "")
+		conn, err = w.bus.Connect("parley")
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.dialect.Run(ctx, conn) }()
+	w.quit = append(w.quit, func() {
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			w.t.Error(err)
+		}
+		conn.Close()
+		if w.bus != nil {
+			w.bus.Close()
+		}
+	})
+	// It listens once the archive is there and a question is answered.
+	probe := w.root()
+	w.until("the dialect listens", func() bool {
+		_, err := probe.Request(Subject("nothing", History), nil, time.Second)
+		return err == nil
+	})
+	probe.Close()
+}
+
+// close ends the world, in order.
+func (w *world) close() {
+	for i := len(w.quit) - 1; i >= 0; i-- {
+		w.quit[i]()
+	}
+	w.quit = nil
+}
+
+// until waits for something that happens by itself.
+func (w *world) until(what string, ok func() bool) {
+	w.t.Helper()
+	for end := time.Now().Add(patience); !ok(); {
+		if time.Now().After(end) {
+			w.t.Fatalf("it did not happen in time: %s", what)
+		}
+		pause(w.t.Context(), 2*time.Millisecond)
+	}
+}
+
+// call makes an HTTP request.
+func (w *world) call(method, path, token string, body any, into any) int {
+	w.t.Helper()
+	var b bytes.Buffer
+	if body != nil {
+		_ = json.NewEncoder(&b).Encode(body)
+	}
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.http.URL+path, &b)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := w.http.Client().Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	all, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if into != nil {
+		if err := json.Unmarshal(all, into); err != nil {
+			w.t.Fatalf("%s %s: %d %s", method, path, res.StatusCode, all)
+		}
+	}
+	return res.StatusCode
+}
+
+func (w *world) credential(id chat.SessionID, token string, role Role) Credential {
+	w.t.Helper()
+	var cred Credential
+	if code := w.call("POST", fmt.Sprintf("/parley/v1/sessions/%s/credentials", id), token, map[string]any{"role": role}, &cred); code != http.StatusCreated {
+		w.t.Fatalf("no credential: %d", code)
+	}
+	return cred
+}

@@ -1,0 +1,426 @@
+package x1
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/auth"
+)
+
+// oldSidecar publishes events with a counter of its own, and archive copies.
+type oldSidecar struct {
+	*client
+	id     chat.SessionID
+	n      int64
+	buffer [][2]string
+}
+
+// life is a sidecar that has just started: its agent's buffer is replayed.
+func (s *oldSidecar) life() {
+	s.n = 0
+	for _, e := range s.buffer {
+		s.publish(e[0], e[1])
+	}
+}
+
+func (s *oldSidecar) publish(typ, payload string) {
+	s.w.t.Helper()
+	b := encoded(s.id, event(typ, payload, s.n))
+	s.n++
+	for _, k := range []Kind{Events, Archive} {
+		if err := s.Publish(Subject(s.id, k), b); err != nil {
+			s.w.t.Fatal(err)
+		}
+	}
+	s.flush()
+}
+
+// says is what the agent's stream has; it is in the replay buffer.
+func (s *oldSidecar) says(typ, payload string) {
+	s.w.t.Helper()
+	s.buffer = append(s.buffer, [2]string{typ, payload})
+	s.publish(typ, payload)
+}
+
+// texts are the agent texts of a log.
+func texts(list []chat.Event) (out []string) {
+	for _, e := range list {
+		if b, ok := e.Body.(chat.AgentText); ok {
+			out = append(out, b.Text)
+		}
+	}
+	return out
+}
+
+func TestOldSidecars(t *testing.T) {
+	for _, login := range []string{"", sidecarUser} {
+		t.Run("as "+first(login, "anybody"), func(t *testing.T) {
+			w := newWorld(t, setup{})
+			var opts []nats.Option
+			if login != "" {
+				opts = append(opts, nats.UserInfo(login, ""))
+			}
+			viewer := w.dial()
+			events := viewer.follow("x1.session.*.events")
+			s := &oldSidecar{client: w.dial(opts...), id: "old"}
+			s.publish("session.started", `{"agent_id":"coder","session_id":"old","mcp_servers":[]}`)
+			s.says("agent.text", `{"text":"one"}`)
+			s.publish("agent.status", `{"status":"working"}`)
+			s.says("agent.text", `{"text":"two"}`)
+			s.says("agent.tool_call", `{"tool_name":"look","tool_use_id":"u1","input":{}}`)
+			s.life() // its counter is at 0 again, and all but the status comes again
+			s.says("agent.text", `{"text":"three"}`)
+			s.says("agent.text", `{"text":"one"}`) // said again, for real
+			s.says("session.completed", `{}`)
+			last := events.until("the end", typ("session.completed"))
+			want := []string{"session.started", "session.started", "agent.text", "agent.status", "agent.text", "agent.tool_call", "agent.text", "agent.text", "session.completed"}
+			var have []string
+			for i, e := range events.events() {
+				if e.Type != ReplayedType { // it comes or not, as the replay came in one run or in several
+					have = append(have, e.Type)
+				}
+				if e.Seq != chat.Seq(i+1) {
+					t.Fatalf("place %d has number %d", i, e.Seq)
+				}
+			}
+			if !slices.Equal(have, want) {
+				t.Fatalf("viewers saw %v", have)
+			}
+			if got := texts(w.log("old")); !slices.Equal(got, []string{"one", "two", "three", "one"}) {
+				t.Fatal(got)
+			}
+			if e := w.log("old")[2]; e.Actor != (chat.Actor{Kind: chat.Agent, ID: "coder"}) {
+				t.Fatalf("%+v", e.Actor)
+			}
+			w.complete("old")
+			if n := len(events.events()); last.Seq != chat.Seq(n) {
+				t.Fatal(last.Seq, n)
+			}
+		})
+	}
+}
+
+// The server forgets nothing of an old sidecar when it is restarted itself.
+func TestOldSidecarOverARestartOfTheServer(t *testing.T) {
+	dir := t.TempDir()
+	w := newWorld(t, setup{dir: dir})
+	s := &oldSidecar{client: w.dial(), id: "old"}
+	for i := range 30 {
+		s.says("agent.text", fmt.Sprintf(`{"text":"%d"}`, i))
+	}
+	w.until("all are stored", func() bool { return len(texts(w.log("old"))) == 30 })
+	w.close()
+	w = newWorld(t, setup{dir: dir})
+	s.client = w.dial()
+	s.life()
+	s.says("agent.text", `{"text":"new"}`)
+	w.until("the new one is stored", func() bool { l := texts(w.log("old")); return l[len(l)-1] == "new" })
+	if n := len(texts(w.log("old"))); n != 31 {
+		t.Fatalf("%d texts", n)
+	}
+	w.complete("old")
+}
+
+// The server is restarted in the replay of a buffer that has lost its first events,
+// before words that tell nothing: the log says where the replay was.
+func TestAReplayOverARestartOfTheServer(t *testing.T) {
+	dir := t.TempDir()
+	w := newWorld(t, setup{dir: dir})
+	s := &oldSidecar{client: w.dial(), id: "old"}
+	for i := range 20 {
+		s.says("agent.text", fmt.Sprintf(`{"text":"%d"}`, i))
+	}
+	for range 6 {
+		s.says("agent.text", `{"text":"on it"}`)
+	}
+	w.until("all are stored", func() bool { return len(texts(w.log("old"))) == 26 })
+	whole := s.buffer[14:]
+	s.buffer = whole[:6]
+	s.life()
+	w.until("the replay is recognised", func() bool {
+		return slices.ContainsFunc(w.log("old"), func(e chat.Event) bool { return e.Type == ReplayedType })
+	})
+	w.close()
+	w = newWorld(t, setup{dir: dir})
+	s.client = w.dial()
+	for _, e := range whole[6:] {
+		s.publish(e[0], e[1])
+	}
+	s.says("agent.text", `{"text":"on it"}`)
+	s.says("agent.text", `{"text":"done"}`)
+	w.until("the new ones are stored", func() bool { l := texts(w.log("old")); return l[len(l)-1] == "done" })
+	if l := texts(w.log("old")); len(l) != 28 || l[26] != "on it" {
+		t.Fatalf("%d texts: %q", len(l), l)
+	}
+	w.complete("old")
+}
+
+func TestAJetStreamPublisherIsAnswered(t *testing.T) {
+	w := newWorld(t, setup{})
+	js, err := jetstream.New(w.dial().Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ack, err := js.Publish(t.Context(), Subject("s1", Archive), encoded("s1", event("agent.text", `{"text":"x"}`, 0)))
+	if err != nil || ack.Stream != ArchiveStream {
+		t.Fatal(ack, err)
+	}
+	w.complete("s1")
+}
+
+func TestAttendedSessionsAreToldWhatPeopleSay(t *testing.T) {
+	w := newWorld(t, setup{})
+	s := &oldSidecar{client: w.dial(nats.UserInfo(sidecarUser, "")), id: "s1"}
+	input := s.follow(Subject("s1", Input))
+	s.publish("session.started", `{"agent_id":"coder"}`)
+	s.publish("agent.permission_request", `{"scopes":["repo:write","mail"],"justification":"to push"}`)
+	s.says("agent.input_request", `{"question":"which?","options":["a","b"],"request_id":"q1"}`)
+	w.until("the questions are stored", func() bool { return len(w.log("s1")) == 4 })
+	permission := w.log("s1")[2].Body.(chat.AgentPermissionRequest).RequestID
+
+	// By NATS, by another dialect, and a decision.
+	c := w.dial()
+	c.say("s1", Input, message("from NATS"))
+	w.append("s1", chat.UserMessage{Text: "from elsewhere"})
+	c.say("s1", Input, Message{Type: "user.input_response", Payload: json.RawMessage(`{"answer":"b","request_id":"q1"}`)})
+	if _, err := w.sessions.Answer(t.Context(), auth.Local, "s1", permission, chat.Answer{Granted: &[]string{"mail"}}); err != nil {
+		t.Fatal(err)
+	}
+	input.until("the decision", upTo(8))
+	var have []string
+	for i, m := range input.all() {
+		var e Message
+		if err := json.Unmarshal(m.Data, &e); err != nil {
+			t.Fatal(err)
+		}
+		if m.Header.Get(HeaderSequence) != fmt.Sprint(5+i) || *e.Sequence != int64(5+i) {
+			t.Fatalf("message %d has the number %s", i, m.Header.Get(HeaderSequence))
+		}
+		have = append(have, e.Type+" "+e.said().Text)
+	}
+	want := []string{"user.message from NATS", "user.message from elsewhere", "user.input_response b", "user.message Permission granted: mail; denied: repo:write"}
+	if !slices.Equal(have, want) {
+		t.Fatalf("the sidecar was told %q", have)
+	}
+
+	// The agent echoes all of it, as its history; none becomes a second fact.
+	s.says("user.message", `{"text":"from NATS","source":"user"}`)
+	s.says("user.message", `{"text":"from elsewhere"}`)
+	s.says("user.input_response", `{"answer":"b","request_id":"q1"}`)
+	s.says("user.message", `{"text":"Permission granted: mail; denied: repo:write","is_synthetic":true}`)
+	s.says("agent.text", `{"text":"all right"}`)
+	s.life()
+	s.says("agent.text", `{"text":"go on"}`)
+	w.until("the agent goes on", func() bool { return strings.Join(texts(w.log("s1")), "|") == "all right|go on" })
+	facts := 0
+	for _, e := range w.log("s1") {
+		if strings.HasPrefix(e.Type, "user.") {
+			facts++
+		}
+	}
+	if facts != 4 {
+		t.Fatalf("%d user facts", facts)
+	}
+	w.complete("s1")
+}
+
+// What the agent repeats of people is part of its buffer, wherever it stands there:
+// first, last, twice. None of it becomes a second fact, the sidecar is not told it
+// again, and what lies between is not doubled. So also when the server was
+// restarted in between.
+func TestAReplayThatBeginsWithAnEcho(t *testing.T) {
+	dir := t.TempDir()
+	w := newWorld(t, setup{dir: dir})
+	login := nats.UserInfo(sidecarUser, "")
+	s := &oldSidecar{client: w.dial(login), id: "s1"}
+	s.publish("session.started", `{"agent_id":"coder"}`)
+	w.until("it has started", func() bool { return len(w.log("s1")) == 2 })
+	input := s.follow(Subject("s1", Input))
+	ask := func(text string) {
+		w.append("s1", chat.UserMessage{Text: text})
+		var n chat.Seq
+		for _, e := range w.log("s1") {
+			if e.Type == "user.message" { // the agent may have said more meanwhile
+				n = e.Seq
+			}
+		}
+		input.until("the input "+text, upTo(n))
+		s.says("user.message", fmt.Sprintf(`{"text":%q,"source":"user"}`, text))
+	}
+	var said []string
+	answer := func(text string) {
+		s.says("agent.text", fmt.Sprintf(`{"text":%q}`, text))
+		said = append(said, text)
+		w.until(text+" is stored", func() bool { return len(texts(w.log("s1"))) >= len(said) })
+	}
+	check := func(when string, users int) {
+		t.Helper()
+		facts := 0
+		for _, e := range w.log("s1") {
+			if e.Type == "user.message" {
+				facts++
+			}
+		}
+		if have := texts(w.log("s1")); facts != users || !slices.Equal(have, said) {
+			t.Fatalf("%s: %d user facts, texts %q", when, facts, have)
+		}
+	}
+	ask("hi")
+	answer("hello")
+	ask("hi")
+	answer("hello")
+	s.publish("agent.status", `{"message":"busy"}`)
+	ask("bye")
+	s.life()
+	answer("one")
+	check("after a restart of the sidecar", 3)
+	w.close()
+
+	w = newWorld(t, setup{dir: dir})
+	s.client = w.dial(login)
+	input = s.follow(Subject("s1", Input))
+	s.life()
+	answer("two")
+	check("after a restart of both", 3)
+	ask("hi") // said again, for real
+	answer("hello")
+	check("after more was said", 4)
+	if n := len(input.all()); n != 1 {
+		t.Errorf("the sidecar was told %d times", n)
+	}
+	w.complete("s1")
+}
+
+// What the agent makes up itself, such as the prompt it began with, is a fact, and
+// nothing that the agent must be told.
+func TestAnAgentsOwnPromptIsNotToldToIt(t *testing.T) {
+	w := newWorld(t, setup{})
+	s := &oldSidecar{client: w.dial(nats.UserInfo(sidecarUser, "")), id: "s1"}
+	input := s.follow(Subject("s1", Input))
+	s.says("user.message", `{"text":"do it"}`)
+	s.says("agent.text", `{"text":"done"}`)
+	s.life()
+	s.says("agent.text", `{"text":"more"}`)
+	w.until("all is stored", func() bool { return slices.Equal(texts(w.log("s1")), []string{"done", "more"}) })
+	w.append("s1", chat.UserMessage{Text: "thanks"})
+	input.until("what a person says", upTo(5))
+	log := slices.DeleteFunc(w.log("s1"), func(e chat.Event) bool { return e.Type == ReplayedType })
+	if n := len(input.all()); n != 1 || len(log) != 5 {
+		t.Fatalf("told %d times, %d events", n, len(log))
+	}
+}
+
+func TestNewPublishersAreTakenAtTheirWord(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.create("s1", chat.NoAgent)
+	c := w.with(w.credential("s1", "", Sidecar))
+	m := event("agent.text", `{"text":"same"}`, 0)
+	m.ClientID = "a"
+	one := c.say("s1", Events, m)
+	if again := c.say("s1", Events, m); again.Sequence != one.Sequence {
+		t.Fatal(again)
+	}
+	m.ClientID = "b"
+	if other := c.say("s1", Events, m); other.Sequence != one.Sequence+1 {
+		t.Fatal(other)
+	}
+}
+
+// An agent that says its name later than its first word is known by it, and by no
+// other; one that its token may not serve is not its name. What the metadata says
+// of it does not count.
+func TestAnAgentIntroducesItself(t *testing.T) {
+	w := newWorld(t, setup{secured: true})
+	w.begin("s1", chat.Member{Actor: chat.Actor{Kind: chat.User, ID: "agent"}, Role: chat.Answerer})
+	c := w.with(w.credential("s1", tokenOf("agent"), Sidecar))
+	for i, m := range []Message{
+		event("agent.text", `{"text":"hi"}`, 0), event("session.started", `{"agent_id":"coder"}`, 1), event("session.started", `{"agent_id":"agent"}`, 2),
+		event("session.started", `{"agent_id":"another"}`, 3),
+	} {
+		m.ClientID = fmt.Sprint("k", i)
+		c.say("s1", Events, m)
+	}
+	sess, err := w.sessions.Get(t.Context(), chat.Trusted, "s1")
+	if err != nil || sidecarOf(&sess) != (sidecarMeta{Sidecar: true, AgentID: "agent"}) || sess.ServedBy != "agent" {
+		t.Fatalf("%s %q %v", sess.Metadata, sess.ServedBy, err)
+	}
+	alice := chat.Caller{Actor: sess.Owner, Scopes: []chat.Scope{chat.ScopeUser}}
+	forged := chat.SessionUpdated{Metadata: json.RawMessage(`{"x1":{"sidecar":true,"agent_id":"coder"}}`)}
+	if sess, err = w.sessions.Update(t.Context(), alice, "s1", forged); err != nil || sidecarOf(&sess).AgentID != "agent" {
+		t.Fatalf("%+v %v", sess, err)
+	}
+	if n := len(texts(w.log("s1"))); n != 1 {
+		t.Error(n)
+	}
+}
+
+func TestTransientHintsTakeNoNumber(t *testing.T) {
+	w := newWorld(t, setup{})
+	s := &oldSidecar{client: w.dial(), id: "s1"}
+	delta := w.dial().follow(Subject("s1", Delta))
+	s.publish("agent.text", `{"text":"x"}`)
+	s.publish("session.agent_thinking", `{"event_id":"e"}`)
+	s.publish("session.agent_thinking_cancelled", `{"event_id":"e"}`)
+	s.publish("agent.text", `{"text":"y"}`)
+	w.until("the rest is stored", func() bool { return len(w.log("s1")) == 3 })
+	w.until("the hints come", func() bool { return len(delta.all()) >= 2 })
+	for i, want := range []string{"session.agent_thinking", "session.agent_thinking_cancelled"} {
+		var m Message
+		if err := json.Unmarshal(delta.all()[i].Data, &m); err != nil || m.Type != want || m.Sequence != nil {
+			t.Errorf("%d: %s %v", i, delta.all()[i].Data, err)
+		}
+	}
+}
+
+func TestBadEventsOfASidecarDoNotHoldUpGoodOnes(t *testing.T) {
+	w := newWorld(t, setup{})
+	s := &oldSidecar{client: w.dial(), id: "s1"}
+	s.publish("agent.text", `{"text":"a"}`)
+	s.publish("turn.completed", `{}`)
+	s.publish("Not A Type", `{}`)
+	s.publish("agent.tool_call", `{}`)
+	s.publish("agent.text", `{"text":5}`)
+	s.publish("agent.text", `{"text":"b"}`)
+	w.until("the good ones are stored", func() bool { return slices.Equal(texts(w.log("s1")), []string{"a", "b"}) })
+	if n := len(w.log("s1")); n != 3 {
+		t.Fatalf("%d events", n)
+	}
+}
+
+// More sidecars than are kept in memory: what was forgotten is read from the log.
+func TestForgottenSidecarsAreRecalled(t *testing.T) {
+	w := newWorld(t, setup{})
+	s := &oldSidecar{client: w.dial(), id: "old"}
+	s.says("agent.text", `{"text":"a"}`)
+	s.says("agent.text", `{"text":"b"}`)
+	w.until("both are stored", func() bool { return len(texts(w.log("old"))) == 2 })
+	a := w.dialect.attend
+	for i := range maxAttended + 1 {
+		a.set(chat.SessionID(fmt.Sprint("other-", i)), true, "")
+	}
+	a.mu.Lock()
+	n, have := a.sidecars, 0
+	for _, at := range a.known {
+		if at != nil {
+			have++
+		}
+	}
+	a.mu.Unlock()
+	if n != maxAttended || have != n {
+		t.Fatalf("%d are kept, %d are counted", have, n)
+	}
+	a.forget("old")
+	s.life()
+	s.says("agent.text", `{"text":"c"}`)
+	w.until("the new one is stored", func() bool { l := texts(w.log("old")); return l[len(l)-1] == "c" })
+	if got := texts(w.log("old")); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Fatal(got)
+	}
+}

@@ -1,0 +1,146 @@
+package x1
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/auth"
+)
+
+// gate holds up whoever reads the log of one session, once it is shut.
+type gate struct {
+	sessions
+	id      chat.SessionID
+	shut    atomic.Bool
+	once    sync.Once
+	reached chan struct{} // closed when somebody stands before it
+	open    chan struct{}
+}
+
+func newGate(id chat.SessionID) *gate {
+	return &gate{id: id, reached: make(chan struct{}), open: make(chan struct{})}
+}
+
+func (g *gate) Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error) {
+	if id == g.id && g.shut.Load() {
+		g.once.Do(func() { close(g.reached) })
+		<-g.open
+	}
+	return g.sessions.Read(ctx, c, id, r)
+}
+
+// lag makes a session fall back and returns when its log is about to be read.
+func (w *world) lag(g *gate) *lane {
+	w.t.Helper()
+	g.shut.Store(true)
+	p := w.dialect.project
+	p.mu.Lock()
+	l := p.lanes[g.id]
+	p.fallBack(l, 1)
+	p.mu.Unlock()
+	select {
+	case <-g.reached:
+	case <-time.After(patience):
+		w.t.Fatal("the log is not read")
+	}
+	return l
+}
+
+// What was queued before a session fell back is not sent beside what is read from
+// the log.
+func TestAQueueBehindAReadingOfTheLog(t *testing.T) {
+	g := newGate("s1")
+	w := newWorld(t, setup{change: func(o *Options) { g.sessions, o.Sessions = o.Sessions, g }})
+	w.create("s1", chat.NoAgent)
+	w.create("s2", chat.NoAgent)
+	w.complete("s1")
+	events := w.dial().follow(Subject("s1", Events))
+	l := w.lag(g)
+	appended, err := w.sessions.Append(t.Context(), auth.Local, "s1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: "x"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As if it had been queued a moment ago.
+	p := w.dialect.project
+	p.mu.Lock()
+	p.put(job{lane: l, what: sendFact, fact: appended[0].Fact(), at: appended[0].At})
+	p.mu.Unlock()
+	w.append("s2", chat.AgentStatus{Message: "behind it in the queue"})
+	w.complete("s2")
+	g.shut.Store(false)
+	close(g.open)
+	w.complete("s1")
+	w.append("s1", chat.AgentStatus{Message: "the last"})
+	w.complete("s1")
+	events.until("the last", upTo(3))
+	if n := len(events.all()); n != 2 {
+		t.Errorf("viewers saw %d messages of 2", n)
+	}
+}
+
+// A session that lags behind shows nothing to those who lost access meanwhile.
+func TestLostAccessWhileASessionLags(t *testing.T) {
+	g := newGate("s1")
+	w := newWorld(t, setup{secured: true, change: func(o *Options) { g.sessions, o.Sessions = o.Sessions, g }})
+	alice := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Scopes: []chat.Scope{chat.ScopeUser, chat.ScopeAgent}}
+	w.begin("s1", chat.Member{Actor: chat.Actor{Kind: chat.User, ID: "bob"}, Role: chat.Viewer})
+	w.complete("s1")
+	hers, his := w.credential("s1", tokenOf("alice"), Viewer), w.credential("s1", tokenOf("bob"), Viewer)
+	gone := make(chan struct{})
+	bob := w.dial(nats.UserInfo(his.User, his.Password), nats.CustomInboxPrefix(his.InboxPrefix), nats.MaxReconnects(0), nats.ClosedHandler(func(*nats.Conn) { close(gone) }))
+	heard := []*feed{bob.follow(Subject("s1", Events)), bob.follow(Subject("s1", Archive))}
+	owner := w.with(hers).follow(Subject("s1", Events))
+	w.lag(g)
+	say := func(text string) {
+		t.Helper()
+		if _, err := w.sessions.Append(t.Context(), alice, "s1", []chat.Draft{chat.NewDraft(chat.AgentText{Text: text})}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("before")
+	nobody := []chat.Member{}
+	if _, err := w.sessions.Update(t.Context(), alice, "s1", chat.SessionUpdated{Members: &nobody}); err != nil {
+		t.Fatal(err)
+	}
+	say("after")
+	g.shut.Store(false)
+	close(g.open)
+	owner.until("what was said after", func(e *got) bool { b, ok := e.Body.(chat.AgentText); return ok && b.Text == "after" })
+	select {
+	case <-gone:
+	case <-time.After(patience):
+		t.Fatal("who lost access is still connected")
+	}
+	for _, f := range heard {
+		for _, e := range f.events() {
+			if b, ok := e.Body.(chat.AgentText); ok && b.Text == "after" {
+				t.Errorf("who lost access hears %q", b.Text)
+			}
+		}
+	}
+}
+
+// What the archive would have dropped by now is not published to it again.
+func TestWhatIsTooOldStaysInTheLog(t *testing.T) {
+	w := newWorld(t, setup{still: true, change: func(o *Options) { o.Now = func() time.Time { return time.Now().Add(48 * time.Hour) } }})
+	w.create("s1", chat.NoAgent)
+	for range 5 {
+		w.append("s1", chat.AgentStatus{Message: "long ago"})
+	}
+	w.speak()
+	p := w.dialect.project
+	w.until("all sessions are compared", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.whole && p.ill == 0
+	})
+	if n := len(w.archive("s1")); n != 0 {
+		t.Errorf("%d events are in the archive", n)
+	}
+}

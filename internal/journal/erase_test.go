@@ -1,0 +1,284 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/journal/journaltest"
+)
+
+// marker does not compress away and is not split by a table's encoding.
+const marker = "Zebra7Qx91MarkerText"
+
+// holders lists the files below dir that have the marker.
+func holders(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if bytes.Contains(text, []byte(marker)) {
+			list = append(list, filepath.Base(path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// confess puts the marker everywhere a session can hold text.
+func confess(t *testing.T, j *Journal, id chat.SessionID) {
+	t.Helper()
+	a := journaltest.Begin(t, j, id, chat.SessionStarted{Agent: "demo", Title: marker})
+	a.Key(0, marker).Say(t, journaltest.Text("my secret is %s", marker))
+	a.Say(t, chat.AgentInputRequest{RequestID: marker, InputType: chat.InputText, Text: marker, Deadline: journaltest.Epoch * 2})
+	for i := range 3 { // and into checkpoints
+		bodies := make([]chat.Body, chat.CheckpointEvery-1)
+		for k := range bodies {
+			bodies[k] = chat.AgentStatus{Message: fmt.Sprint(marker, i, k)}
+		}
+		a.Say(t, bodies...)
+	}
+	if err := j.WritePreviews(ctx, id, []chat.Preview{{Block: "b", Text: marker, End: len(marker), Kind: chat.TextBlock}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEraseLeavesNoText(t *testing.T) {
+	t.Parallel()
+	for _, flushed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("flushed=%t", flushed), func(t *testing.T) {
+			dir := t.TempDir()
+			j := openTest(t, dir, Options{})
+			bystander := journaltest.Begin(t, j, "s-before")
+			confess(t, j, "s-1")
+			other := journaltest.Begin(t, j, "s-other").Say(t, journaltest.Text("stays"))
+			if err := j.WritePreviews(ctx, "s-other", []chat.Preview{{Block: "b", Text: "half a wor", End: 10}}); err != nil {
+				t.Fatal(err)
+			}
+			if flushed {
+				if err := j.db.Flush(); err != nil {
+					t.Fatal(err)
+				}
+				if err := j.db.Compact(ctx, []byte{0}, []byte{0xff}, false); err != nil {
+					t.Fatal(err)
+				}
+				bystander.Say(t, journaltest.Text("newer than the tables"))
+			}
+			// Writers and readers go on during the erase.
+			stop := make(chan struct{})
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					bystander.Try(journaltest.Text("meanwhile"))
+					j.List(ctx, chat.Filter{})
+					j.Read(ctx, "s-other", chat.Range{})
+				}
+			})
+			_, err := j.Erase(ctx, "s-1")
+			close(stop)
+			wg.Wait()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left := holders(t, dir); len(left) > 0 {
+				t.Fatalf("the text is still in %v", left)
+			}
+			if err := journaltest.Check(ctx, j, "s-other"); err != nil {
+				t.Fatal(err)
+			}
+			if report, err := j.Verify(ctx, nil); err != nil || report.Found > 0 {
+				t.Fatal(report, err)
+			}
+			if err := j.Close(); err != nil {
+				t.Fatal(err)
+			}
+			j = openTest(t, dir, Options{})
+			if blocks := j.OpenBlocks(); len(blocks) != 1 || blocks["s-other"][0].Text != "half a wor" {
+				t.Fatalf("%v", blocks)
+			}
+			if _, _, err := j.Number(ctx, "s-1"); chat.CodeOf(err) != chat.Gone {
+				t.Fatal(err)
+			}
+			_ = other
+		})
+	}
+}
+
+// The marker test is worth something only if the text is found before.
+func TestMarkerIsFound(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := openTest(t, dir, Options{})
+	confess(t, j, "s-1")
+	left := strings.Join(holders(t, dir), " ")
+	if !strings.Contains(left, ".log") || !strings.Contains(left, previewFile) {
+		t.Fatalf("found in %q", left)
+	}
+	if err := j.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if left = strings.Join(holders(t, dir), " "); !strings.Contains(left, ".sst") {
+		t.Fatalf("found in %q", left)
+	}
+}
+
+// An erasure that was cut short is finished at the next start, or by Run.
+func TestEraseIsFinishedLater(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := openTest(t, dir, Options{})
+	confess(t, j, "s-1")
+	confess(t, j, "s-2")
+	cut, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := j.Erase(cut, "s-1"); chat.CodeOf(err) != chat.Unavailable {
+		t.Fatal(err)
+	}
+	if _, err := j.Load(ctx, "s-1"); chat.CodeOf(err) != chat.Gone {
+		t.Fatal(err)
+	}
+	if err := j.finishErasures(ctx); err != nil { // what Run does
+		t.Fatal(err)
+	}
+	if _, _, err := j.forgetSession("s-2"); err != nil { // and then the process dies
+		t.Fatal(err)
+	}
+	if len(holders(t, dir)) == 0 {
+		t.Fatal("nothing is left to finish")
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	j = openTest(t, dir, Options{})
+	if left := holders(t, dir); len(left) > 0 {
+		t.Fatalf("the text is still in %v", left)
+	}
+	if pending, _ := j.iter([]byte{kErasing}); pending.First() {
+		t.Fatal("the note is still there")
+	} else {
+		pending.Close()
+	}
+}
+
+// A preview file that cannot be rewritten at the moment is rewritten later.
+func TestErasePreviewsLater(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := openTest(t, dir, Options{})
+	confess(t, j, "s-1")
+	journaltest.Begin(t, j, "s-other")
+	if err := j.WritePreviews(ctx, "s-other", []chat.Preview{{Block: "b", Text: "half a wor", End: 10}}); err != nil {
+		t.Fatal(err)
+	}
+	obstacle := filepath.Join(dir, previewFolder, previewFile+".new")
+	if err := os.MkdirAll(filepath.Join(obstacle, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Erase(ctx, "s-1"); chat.CodeOf(err) != chat.Unavailable {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(obstacle); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.finishErasures(ctx); err != nil { // what Run does
+		t.Fatal(err)
+	}
+	if left := holders(t, dir); len(left) > 0 {
+		t.Fatalf("the text is still in %v", left)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if blocks := openTest(t, dir, Options{}).OpenBlocks(); len(blocks) != 1 || blocks["s-other"][0].Text != "half a wor" {
+		t.Fatalf("%v", blocks)
+	}
+}
+
+// An import that ends with the process leaves nothing.
+func TestImportCutShort(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := openTest(t, dir, Options{})
+	a, err := journaltest.NewAuthor(j, "s-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := a.Commit(chat.SessionStarted{Agent: "demo"}, journaltest.Text("one"),
+		chat.AgentInputRequest{RequestID: "r", InputType: chat.InputText, Text: "?", Deadline: 5}, journaltest.Text("two"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &importer{j: j, id: "s-1", state: &chat.State{}, batch: j.db.NewBatch()}
+	for _, f := range c.Facts {
+		if err := m.add(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.flush(); err != nil {
+		t.Fatal(err)
+	}
+	m.batch.Close()
+	if err := a.Try(chat.SessionStarted{}); chat.CodeOf(err) != chat.Conflict {
+		t.Fatalf("a session was created into an import: %v", err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	j = openTest(t, dir, Options{})
+	if report, err := j.Verify(ctx, nil); err != nil || report.Found > 0 || report.Sessions != 0 {
+		t.Fatal(report, err)
+	}
+	if v, err := j.get(seqKey(nil, kEvent, c.Number, 1)); v != nil || err != nil {
+		t.Fatal("events of the import are left", err)
+	}
+	a.Store = j
+	a.Say(t, chat.SessionStarted{Agent: "demo"})
+}
+
+// Who keeps copies can ask whether any of them has to go.
+func TestErasedSince(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	j := openTest(t, t.TempDir(), Options{Now: func() time.Time { return now }})
+	since := func(at time.Time, want bool) {
+		t.Helper()
+		if got, err := j.ErasedSince(ctx, chat.AtOf(at)); err != nil || got != want {
+			t.Errorf("since %s: %v %v", at, got, err)
+		}
+	}
+	journaltest.Begin(t, j, "a", chat.SessionStarted{Agent: "demo"})
+	journaltest.Begin(t, j, "b", chat.SessionStarted{Agent: "demo"})
+	since(time.Unix(0, 0), false)
+	if _, err := j.Erase(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	since(now, true)
+	since(now.Add(time.Second), false)
+	now = now.Add(time.Minute)
+	if _, err := j.Erase(ctx, "b"); err != nil {
+		t.Fatal(err)
+	}
+	since(now, true)
+}

@@ -1,0 +1,71 @@
+package journal
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/journal/journaltest"
+)
+
+// Very many sessions of one second are listed without a look at all of them for
+// every page; whoever pages sees each exactly once, also while some become
+// active again.
+func TestListOfACrowdedSecond(t *testing.T) {
+	t.Parallel()
+	j := openTest(t, "/data", Options{FS: vfs.NewMem(), Sync: SyncNever})
+	const crowd = 3*exactBucket + 7
+	second := journaltest.Epoch
+	begin := func(name string, at chat.At) *journaltest.Author {
+		a, err := journaltest.NewAuthor(j, chat.SessionID(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Clock = at
+		return a.Say(t, chat.SessionStarted{Agent: chat.NoAgent, Workspace: chat.DefaultWorkspace})
+	}
+	begin("s-old", second-20<<20)
+	authors := make([]*journaltest.Author, crowd)
+	for i := range authors {
+		authors[i] = begin(fmt.Sprintf("s-%d", i), second)
+	}
+	begin("s-new", second+20<<20)
+
+	seen := map[chat.SessionID]int{}
+	var order []chat.SessionID
+	moved, cursor := 0, ""
+	for pages := 1; ; pages++ {
+		page, err := j.List(ctx, chat.Filter{Limit: 100, Cursor: cursor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range page.Sessions {
+			seen[s.ID]++
+			order = append(order, s.ID)
+		}
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+		if pages%4 == 0 { // one that is still to come, or was there, goes to the front
+			authors[pages*37%crowd].Clock = second + 40<<20 + chat.At(pages)
+			authors[pages*37%crowd].Say(t, journaltest.Text("again"))
+			moved++
+		}
+		if pages > crowd {
+			t.Fatal("the list has no end")
+		}
+	}
+	if order[0] != "s-new" || order[len(order)-1] != "s-old" {
+		t.Errorf("from %s to %s", order[0], order[len(order)-1])
+	}
+	for id, n := range seen {
+		if n != 1 {
+			t.Errorf("%s was shown %d times", id, n)
+		}
+	}
+	if missing := crowd + 2 - len(seen); missing > moved {
+		t.Errorf("%d sessions were not shown, %d became active meanwhile", missing, moved)
+	}
+}

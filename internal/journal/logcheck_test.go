@@ -1,0 +1,164 @@
+package journal
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/journal/journaltest"
+)
+
+// killed returns the disk of a store whose process was killed after it wrote so
+// many events, the name of its last log file, and what is in it.
+func killed(t *testing.T, events int) (disk *vfs.MemFS, log string, stored []byte) {
+	t.Helper()
+	fs := vfs.NewCrashableMem()
+	j := openTest(t, "/data", Options{FS: fs})
+	a := journaltest.Begin(t, j, "s-1")
+	for i := range events {
+		a.Say(t, journaltest.Text("%s", incompressible(fmt.Sprint(i))))
+	}
+	disk = fs.CrashClone(vfs.CrashCloneCfg{})
+	names, err := disk.List("/data/db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if isLog(name) {
+			log = max(log, name) // the one before may not be removed yet
+		}
+	}
+	if stored, err = readWhole(disk, "/data/db/"+log); err != nil {
+		t.Fatal(err)
+	}
+	return disk, log, stored
+}
+
+func rewrite(t *testing.T, disk vfs.FS, log string, b []byte) {
+	t.Helper()
+	f, err := disk.Create("/data/db/"+log, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantNamed opens a damaged store both ways and wants the file to be named.
+func wantNamed(t *testing.T, disk vfs.FS, log string) {
+	t.Helper()
+	for name, open := range map[string]func(string, Options) (*Journal, error){"to verify": OpenReadOnly, "to serve": Open} {
+		j, err := open("/data", quiet(Options{FS: disk}))
+		if err == nil {
+			report, _ := j.Verify(ctx, nil)
+			_ = j.Close()
+			t.Errorf("%s: damage was passed over in silence: %+v", name, report)
+			continue
+		}
+		if msg := chat.Public(err).Msg; !strings.Contains(msg, "is damaged") || !strings.Contains(msg, log) {
+			t.Errorf("%s: %s", name, msg)
+		}
+	}
+}
+
+// What was stored and cannot be read any more is not taken for the end of the
+// log, wherever in the log it is, also in that of a new store.
+func TestADamagedLogIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, events := range []int{6, 60} { // less than a block, and several
+		for _, share := range []int{1, 30, 60} {
+			disk, log, stored := killed(t, events)
+			stored[len(stored)*share/100] ^= 0x5a
+			rewrite(t, disk, log, stored)
+			wantNamed(t, disk, log)
+		}
+	}
+}
+
+// logPiece is a chunk of a log that says how much of it was synced.
+func logPiece(number uint32, synced uint64, text string) []byte {
+	b := make([]byte, 6, logHeader+len(text))
+	binary.LittleEndian.PutUint16(b[4:], uint16(len(text)))
+	b = binary.LittleEndian.AppendUint32(append(b, logTypes), number)
+	b = append(binary.LittleEndian.AppendUint64(b, synced), text...)
+	sum := crc32.Checksum(b[6:], castagnoli)
+	binary.LittleEndian.PutUint32(b, (sum>>15|sum<<17)+logChecksumAdd)
+	return b
+}
+
+// A place that cannot be read is damaged when it is certain that it was stored.
+func TestWhatWasStoredIsCertain(t *testing.T) {
+	t.Parallel()
+	const number = 7
+	log := func(behind ...uint64) []byte { // an unreadable place at 200, and what is said behind it
+		b := append(logPiece(number, 0, strings.Repeat("a", 200-logHeader)), strings.Repeat("?", 50)...)
+		for i, synced := range behind {
+			b = append(b, logPiece(number, synced, fmt.Sprint("text ", i))...)
+		}
+		return b
+	}
+	for name, c := range map[string]struct {
+		log     []byte
+		at      int
+		damaged bool
+	}{
+		"nothing behind it":                 {log(), 200, false},
+		"behind it is another log":          {append(log(), logPiece(number+1, 999, "x")...), 200, false},
+		"room that was never written":       {append(log(), make([]byte, 500)...), 200, false},
+		"it was synced as far as the place": {log(200), 200, false},
+		"it was synced behind the place":    {log(0, 201), 200, true},
+		// The first sync may be over and the second under way when the place is
+		// written; then neither has it.
+		"one sync or none, told thrice": {log(9, 9, 9), 200, false},
+		"two syncs":                     {log(9, 9, 20, 20), 200, false},
+		"three syncs":                   {log(9, 20, 30), 200, true},
+		"all can be read":               {append(logPiece(number, 0, "a"), logPiece(number, 20, "b")...), 40, false},
+	} {
+		if at, damaged := lostBehind(c.log, number); at != c.at || damaged != c.damaged {
+			t.Errorf("%s: at %d, %t", name, at, damaged)
+		}
+	}
+}
+
+// What a kill or a power cut leaves at the end of a log is no damage.
+func TestAnEndInPartIsNoDamage(t *testing.T) {
+	t.Parallel()
+	for _, events := range []int{6, 60} {
+		for _, cut := range []int{0, 1, 40, 900} {
+			disk, log, stored := killed(t, events)
+			stored = stored[:len(stored)-cut]
+			if cut == 900 {
+				stored = append(stored, make([]byte, 1<<16)...) // room that was never written
+			}
+			rewrite(t, disk, log, stored)
+			j, err := Open("/data", quiet(Options{FS: disk}))
+			if err != nil {
+				t.Fatalf("%d events, %d bytes cut: %v", events, cut, err)
+			}
+			if err := journaltest.Check(ctx, j, "s-1"); err != nil {
+				t.Error(err)
+			}
+			if err := j.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A log that another one follows ends where it was closed.
+func TestACutLogBeforeAnotherIsNamed(t *testing.T) {
+	t.Parallel()
+	disk, log, stored := killed(t, 6)
+	rewrite(t, disk, log, stored[:len(stored)-40])
+	rewrite(t, disk, "000099.log", nil)
+	wantNamed(t, disk, log)
+}

@@ -1,0 +1,61 @@
+package anthropic
+
+import (
+	"strings"
+	"testing"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/llm/internal/convert"
+	"github.com/parley-hq/parley/internal/llm/llmtest"
+)
+
+func TestAnswers(t *testing.T) {
+	name := convert.ToolNames(llmtest.Dotted.Tools, maxName, "").Of("a.b")
+	want := `{"role":"assistant","model":"m","content":[{"type":"reasoning","is_native":true,"reasoning":"hm","signature":"sig"},{"type":"redacted_reasoning","data":"xx"},{"type":"text","text":"hi"}],` + llmtest.TwoCalls + `}`
+	a, err := FromMessage(llmtest.From[sdk.Message](t, `{"model":"claude","stop_reason":"tool_use","content":[{"type":"thinking","thinking":"hm","signature":"sig"},{"type":"redacted_thinking","data":"xx"},
+		{"type":"text","text":"hi"},{"type":"tool_use","id":"c1","name":"`+name+`","input":{"x":1}},{"type":"tool_use","id":"c2","name":"g","input":{"y":"cut"}}],
+		"usage":{"input_tokens":5,"cache_read_input_tokens":3,"cache_creation_input_tokens":2,"output_tokens":7}}`), llmtest.Dotted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	llmtest.Check(t, a, llm.StopCalls, want)
+	if a.Usage != (chat.Usage{InputTokens: 10, OutputTokens: 7, CacheReadTokens: 3, CacheCreationTokens: 2}) {
+		t.Errorf("usage %+v", a.Usage)
+	}
+
+	s := Stream{Meta: llmtest.Dotted}
+	a, deltas := llmtest.Streamed(t, `
+		{"type":"message_start","message":{"model":"claude","usage":{"input_tokens":5,"cache_read_input_tokens":3,"cache_creation_input_tokens":2,"output_tokens":1}}}
+		{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
+		{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}
+		{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"sig"}}
+		{"type":"content_block_stop","index":0}
+		{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"xx"}}
+		{"type":"content_block_start","index":2,"content_block":{"type":"text","text":""}}
+		{"type":"content_block_delta","index":2,"delta":{"type":"text_delta","text":"h"}}
+		{"type":"ping"}
+		{"type":"content_block_delta","index":2,"delta":{"type":"text_delta","text":"i"}}
+		{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"c1","name":"`+name+`","input":{}}}
+		{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{\"x\""}}
+		{"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":":1}"}}
+		{"type":"content_block_start","index":4,"content_block":{"type":"tool_use","id":"c2","name":"g","input":{}}}
+		{"type":"content_block_delta","index":4,"delta":{"type":"input_json_delta","partial_json":"{\"y\":\"cut"}}
+		{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":7}}
+		{"type":"message_stop"}`, s.Add, s.Answer)
+	llmtest.Check(t, a, llm.StopCalls, strings.Replace(want, llmtest.TwoCalls, llmtest.CutCalls, 1))
+	if want := `thinking(hm)text(h)text(i)call(c1)call(c1{"x")call(c1:1})call(c2)call(c2{"y":"cut)`; deltas != want {
+		t.Errorf("deltas %s", deltas)
+	}
+	if a.Usage != (chat.Usage{InputTokens: 10, OutputTokens: 7, CacheReadTokens: 3, CacheCreationTokens: 2}) {
+		t.Errorf("usage %+v", a.Usage)
+	}
+	for reason, stop := range map[string]llm.Stop{"end_turn": llm.StopEnd, "max_tokens": llm.StopLength, "stop_sequence": llm.StopEnd, "refusal": llm.StopFilter, "strange": llm.StopFailure} {
+		a, _ := FromMessage(llmtest.From[sdk.Message](t, `{"stop_reason":"`+reason+`","content":[{"type":"text","text":"x"}]}`), llm.Meta{})
+		if a.Stop != stop {
+			t.Errorf("%s: %s", reason, a.Stop)
+		}
+	}
+}

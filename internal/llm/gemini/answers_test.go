@@ -1,0 +1,56 @@
+package gemini
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"google.golang.org/genai"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/llm/llmtest"
+)
+
+func TestAnswers(t *testing.T) {
+	want := `{"role":"assistant","model":"m","content":[{"type":"reasoning","is_native":true,"reasoning":"hm"},{"type":"text","text":"hi"},
+		{"type":"tool_call","id":"c1","name":"a.b","input":{"x":1},"signature":"c2ln"},{"type":"tool_call","id":"c2","name":"g","input":{"y":"cut"}}],` + llmtest.TwoCalls + `}`
+	s := Stream{Meta: llmtest.Dotted}
+	a, deltas := llmtest.Streamed(t, strings.Join([]string{
+		`{"responseId":"r1","candidates":[{"content":{"role":"model","parts":[{"text":"h","thought":true}]}}]}`,
+		`{"candidates":[{"content":{"parts":[{"text":"m","thought":true},{"text":"h"}]}}]}`,
+		`{"candidates":[{"content":{"parts":[{"text":"i"}]}}]}`,
+		`{"candidates":[{"content":{"parts":[{"functionCall":{"id":"c1","name":"a.b","args":{"x":1}},"thoughtSignature":"c2ln"},{"functionCall":{"id":"c2","name":"g","args":{"y":"cut"}}}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":8,"candidatesTokenCount":3,"thoughtsTokenCount":2,"cachedContentTokenCount":1}}`,
+	}, "\n"), func(r genai.GenerateContentResponse) []llm.Delta { return s.Add(&r) }, s.Answer)
+	llmtest.Check(t, a, llm.StopCalls, want)
+	if want := `thinking(h)thinking(m)text(h)text(i)call(c1{"x":1})call(c2{"y":"cut"})`; deltas != want {
+		t.Errorf("deltas %s", deltas)
+	}
+	if a.Usage != (chat.Usage{InputTokens: 8, OutputTokens: 5, CacheReadTokens: 1, ReasoningTokens: 2}) {
+		t.Errorf("usage %+v", a.Usage)
+	}
+
+	// The same answer goes back to the same model with every signature in place.
+	contents, _ := Contents(llm.Request{Model: "m", Messages: []llm.Message{{Role: llm.User, Content: llm.Texts("q")}, a.Message}})
+	var signed []string
+	for _, p := range contents[1].Parts {
+		if p.FunctionCall != nil {
+			signed = append(signed, p.FunctionCall.Name+" "+string(p.ThoughtSignature))
+		}
+	}
+	if !reflect.DeepEqual(signed, []string{"a.b sig", "g "}) {
+		t.Errorf("signatures %q", signed)
+	}
+
+	// Calls without ids get some, the same for the same answer.
+	r := llmtest.From[genai.GenerateContentResponse](t, `{"responseId":"r","candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}},{"functionCall":{"name":"f"}}]},"finishReason":"STOP"}]}`)
+	one, err := FromResponse(r, llm.Meta{})
+	two, _ := FromResponse(r, llm.Meta{})
+	if err != nil || one.Message.ToolCalls[0].ID == one.Message.ToolCalls[1].ID || one.Message.ToolCalls[0].ID != two.Message.ToolCalls[0].ID {
+		t.Errorf("%v %+v %+v", err, one.Message.ToolCalls, two.Message.ToolCalls)
+	}
+	blocked := llmtest.From[genai.GenerateContentResponse](t, `{"promptFeedback":{"blockReason":"SAFETY"}}`)
+	if a, err := FromResponse(blocked, llm.Meta{}); chat.CodeOf(err) != chat.Unavailable || a.Stop != llm.StopFilter {
+		t.Errorf("blocked: %v %v", a.Stop, err)
+	}
+}

@@ -1,0 +1,291 @@
+package gemini
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"google.golang.org/genai"
+
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/llm/internal/convert"
+)
+
+// What Gemini takes as names.
+const (
+	maxName    = 64
+	extraSigns = ".:"
+)
+
+// waits stands between a tool's answer and what a person says next; Gemini wants
+// the model to speak in between.
+const waits = "(Waiting for the user.)"
+
+// Contents turns a request into the contents and the configuration for Gemini.
+func Contents(r llm.Request) ([]*genai.Content, *genai.GenerateContentConfig) {
+	c := converter{Request: convert.Request{Request: r}, tools: convert.ToolNames(r.Tools, maxName, extraSigns), called: map[string]string{}}
+	system, rest := convert.Split(llm.Repair(r.Messages))
+	config := &genai.GenerateContentConfig{MaxOutputTokens: int32(min(r.MaxTokens, 1<<30))}
+	for _, text := range system {
+		if config.SystemInstruction == nil {
+			config.SystemInstruction = &genai.Content{Role: genai.RoleUser}
+		}
+		config.SystemInstruction.Parts = append(config.SystemInstruction.Parts, &genai.Part{Text: text})
+	}
+	for i := range rest {
+		c.message(&rest[i])
+	}
+	if len(c.out) == 0 {
+		c.add(genai.RoleUser, &genai.Part{Text: convert.Begins})
+	}
+	for i := range r.Tools {
+		t := &r.Tools[i]
+		if i == 0 {
+			config.Tools = []*genai.Tool{{}}
+		}
+		config.Tools[0].FunctionDeclarations = append(config.Tools[0].FunctionDeclarations, &genai.FunctionDeclaration{
+			Name: c.tools.Of(t.Name), Description: t.Description, ParametersJsonSchema: convert.Parameters(t),
+		})
+	}
+	return c.out, config
+}
+
+type converter struct {
+	convert.Request
+	tools  *convert.Names
+	called map[string]string // call → tool
+	order  []string          // the last calls, as they were put
+	out    []*genai.Content
+}
+
+// add puts parts at the end; what one side says in a row is one content, except
+// that a tool's answers stand alone.
+func (c *converter) add(role string, parts ...*genai.Part) {
+	if len(parts) == 0 {
+		return
+	}
+	if len(c.out) == 0 && role == genai.RoleModel {
+		c.add(genai.RoleUser, &genai.Part{Text: convert.Begins})
+	}
+	if n := len(c.out) - 1; n >= 0 && c.out[n].Role == role {
+		if !answers(c.out[n]) {
+			c.out[n].Parts = append(c.out[n].Parts, parts...)
+			return
+		}
+		c.out = append(c.out, &genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{{Text: waits}}})
+	}
+	c.out = append(c.out, &genai.Content{Role: role, Parts: parts})
+}
+
+// answers reports whether a content is the answer of tools.
+func answers(c *genai.Content) bool {
+	for _, p := range c.Parts {
+		if p.FunctionResponse != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *converter) message(m *llm.Message) {
+	switch m.Role {
+	case llm.System:
+		if text := m.PlainText(); !convert.Blank(text) {
+			c.add(genai.RoleUser, &genai.Part{Text: convert.Event(c.Cut(text))})
+		}
+	case llm.User, llm.Summary:
+		var parts []*genai.Part
+		for _, p := range m.Content {
+			switch p := p.(type) {
+			case *llm.Text:
+				if p.Text != "" {
+					parts = append(parts, &genai.Part{Text: c.Cut(p.Text)})
+				}
+			case *llm.Image:
+				parts = append(parts, imagePart(p.Source))
+			}
+		}
+		c.add(genai.RoleUser, parts...)
+	case llm.Assistant:
+		c.assistant(m)
+	case llm.Tool:
+		c.results(m)
+	}
+}
+
+// pictures are the types of picture that Gemini takes.
+var pictures = []string{"image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"}
+
+// imagePart is a picture inline; one that is only an address is named.
+func imagePart(s llm.ImageSource) *genai.Part {
+	url, mediaType, data, ok := convert.Picture(s, pictures)
+	if url != "" {
+		return &genai.Part{Text: convert.At(url)}
+	}
+	b, err := base64.StdEncoding.DecodeString(data)
+	if !ok || err != nil || len(b) == 0 {
+		return &genai.Part{Text: llm.MissingImage(s)}
+	}
+	return &genai.Part{InlineData: &genai.Blob{Data: b, MIMEType: mediaType}}
+}
+
+func (c *converter) assistant(m *llm.Message) {
+	var parts []*genai.Part
+	mine := m.Model == "" || m.Model == c.Model // what nobody claims may be its own
+	placed := map[string]bool{}
+	c.order = nil
+	var spare []byte // a signature that stands on a thought
+	call := func(t llm.ToolCall, signature string) {
+		placed[t.ID] = true
+		name := c.tools.Of(t.Name)
+		c.called[t.ID], c.order = name, append(c.order, t.ID)
+		p := &genai.Part{FunctionCall: &genai.FunctionCall{ID: t.ID, Name: name, Args: argsMap(t.Arguments)}}
+		if mine {
+			p.ThoughtSignature = unsign(signature)
+		}
+		parts = append(parts, p)
+	}
+	for _, p := range m.Content {
+		switch p := p.(type) {
+		case *llm.Text:
+			var signature []byte
+			if mine {
+				signature = unsign(p.Signature)
+			}
+			if p.Text != "" {
+				parts = append(parts, &genai.Part{Text: c.Cut(p.Text), ThoughtSignature: signature})
+			} else if n := len(parts) - 1; n >= 0 && parts[n].Text != "" && !parts[n].Thought && parts[n].ThoughtSignature == nil {
+				// A part of nothing but a signature is refused; it signs what was
+				// said just before.
+				parts[n].ThoughtSignature = signature
+			} else if spare == nil {
+				spare = signature
+			}
+		case *llm.Reasoning:
+			if mine && spare == nil {
+				spare = unsign(p.Signature)
+			}
+			if c.SameModel(m) && p.Text != "" {
+				parts = append(parts, &genai.Part{Text: p.Text, Thought: true})
+			}
+		case *llm.CallPart:
+			for _, t := range m.ToolCalls {
+				if t.ID == p.ID && !placed[t.ID] {
+					call(t, p.Signature)
+				}
+			}
+		}
+	}
+	for _, t := range m.ToolCalls {
+		if !placed[t.ID] {
+			call(t, "")
+		}
+	}
+	c.signCalls(parts, spare)
+	if !speaks(parts) {
+		return
+	}
+	c.add(genai.RoleModel, parts...)
+}
+
+// foreign is the signature of a call that the model did not make itself, or whose
+// own signature is lost.
+const foreign = "skip_thought_signature_validator"
+
+// signed matches the models that refuse a call without a signature.
+var signed = regexp.MustCompile(`(^|/)gemini-([3-9]|[1-9]\d)([.-]|$)`)
+
+// signCalls sees to it that the first call is signed, if there is a signature
+// anywhere: Gemini checks that one.
+func (c *converter) signCalls(parts []*genai.Part, spare []byte) {
+	first := slices.IndexFunc(parts, func(p *genai.Part) bool { return p.FunctionCall != nil })
+	if first < 0 || parts[first].ThoughtSignature != nil {
+		return
+	}
+	for _, p := range parts {
+		if spare == nil && p.FunctionCall == nil {
+			spare = p.ThoughtSignature
+		}
+	}
+	if spare == nil && signed.MatchString(c.Model) {
+		spare = []byte(foreign)
+	}
+	parts[first].ThoughtSignature = spare
+}
+
+// speaks reports whether there is more than thoughts.
+func speaks(parts []*genai.Part) bool {
+	for _, p := range parts {
+		if !p.Thought {
+			return true
+		}
+	}
+	return false
+}
+
+// unsign is a signature in its own bytes, nil when it is none of Gemini's.
+func unsign(s string) []byte {
+	b, err := base64.StdEncoding.DecodeString(s)
+	if err != nil || len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// argsMap is a call's arguments; numbers keep all their digits.
+func argsMap(arguments string) map[string]any {
+	args := map[string]any{}
+	dec := json.NewDecoder(bytes.NewReader(llm.Object(arguments)))
+	dec.UseNumber()
+	if dec.Decode(&args) != nil || args == nil {
+		return map[string]any{}
+	}
+	return args
+}
+
+func (c *converter) results(m *llm.Message) {
+	var parts, images []*genai.Part
+	returns := slices.Clone(m.ToolReturns)
+	slices.SortStableFunc(returns, func(a, b llm.ToolReturn) int { // as the calls were put
+		return slices.Index(c.order, a.ToolCallID) - slices.Index(c.order, b.ToolCallID)
+	})
+	for i := range returns {
+		t := &returns[i]
+		text, n := t.PlainText(), 0
+		for _, p := range t.Parts {
+			if image, ok := p.(*llm.Image); ok {
+				if sent := imagePart(image.Source); sent.InlineData != nil {
+					images = append(images, sent)
+					n++
+				} else {
+					text = strings.TrimSpace(text + " " + sent.Text)
+				}
+			}
+		}
+		if n > 0 {
+			text = strings.TrimSpace(fmt.Sprintf("%s [%d image(s) attached]", text, n))
+		}
+		text = c.Cut(text)
+		var content any = text
+		if strings.HasPrefix(text, "{") {
+			var object map[string]any
+			dec := json.NewDecoder(strings.NewReader(text))
+			dec.UseNumber()
+			if dec.Decode(&object) == nil && !dec.More() {
+				content = object
+			}
+		}
+		key := "output"
+		if t.Failed() {
+			key = "error"
+		}
+		parts = append(parts, &genai.Part{FunctionResponse: &genai.FunctionResponse{
+			ID: t.ToolCallID, Name: c.called[t.ToolCallID], Response: map[string]any{key: content},
+		}})
+	}
+	c.add(genai.RoleUser, append(parts, images...)...)
+}

@@ -1,0 +1,164 @@
+package convert
+
+import (
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/llm"
+)
+
+// Builder collects the parts of an answer. The zero value is empty.
+type Builder struct {
+	parts []llm.Part
+	texts []*strings.Builder // of the parts that grow, nil for others
+	calls []*Call
+}
+
+// Call is a call that is being written.
+type Call struct {
+	Key       int // the provider's index
+	ID, Name  string
+	Arguments strings.Builder
+}
+
+// Add begins a part and returns its number; grows says that its text comes in
+// pieces.
+func (b *Builder) Add(p llm.Part, grows bool) int {
+	b.parts = append(b.parts, p)
+	var text *strings.Builder
+	if grows {
+		text = &strings.Builder{}
+	}
+	b.texts = append(b.texts, text)
+	return len(b.parts) - 1
+}
+
+// Part is a part that was begun, without the text that grows (see Content).
+func (b *Builder) Part(n int) llm.Part { return b.parts[n] }
+
+// Grow adds a piece to a part that grows.
+func (b *Builder) Grow(n int, s string) { b.texts[n].WriteString(s) }
+
+// Text adds a piece to the text that is being written, or begins one.
+func (b *Builder) Text(s string) int {
+	n := len(b.parts) - 1
+	if n >= 0 && b.texts[n] != nil {
+		if t, ok := b.parts[n].(*llm.Text); ok && t.Signature == "" {
+			b.texts[n].WriteString(s)
+			return n
+		}
+	}
+	n = b.Add(&llm.Text{}, true)
+	b.texts[n].WriteString(s)
+	return n
+}
+
+// Think adds a piece to the reasoning that is being written, or begins one.
+func (b *Builder) Think(s string) int {
+	n := len(b.parts) - 1
+	if n >= 0 && b.texts[n] != nil {
+		if t, ok := b.parts[n].(*llm.Reasoning); ok && t.Signature == "" {
+			b.texts[n].WriteString(s)
+			return n
+		}
+	}
+	n = b.Add(&llm.Reasoning{Native: true}, true)
+	b.texts[n].WriteString(s)
+	return n
+}
+
+// Call returns the call with the provider's index, a new one the first time.
+func (b *Builder) Call(key int) *Call {
+	for _, c := range b.calls {
+		if c.Key == key {
+			return c
+		}
+	}
+	c := &Call{Key: key}
+	b.calls = append(b.calls, c)
+	return c
+}
+
+// NewCall begins a call of a provider that does not number them.
+func (b *Builder) NewCall() *Call { return b.Call(len(b.calls)) }
+
+// ToolCalls is the calls that came together.
+func (b *Builder) ToolCalls() []llm.ToolCall {
+	var out []llm.ToolCall
+	for _, c := range b.calls {
+		if c.Name == "" && c.Arguments.Len() == 0 {
+			continue
+		}
+		out = append(out, llm.ToolCall{ID: c.ID, Name: c.Name, Arguments: llm.Settle(c.Arguments.String())})
+	}
+	return out
+}
+
+// Content is the parts that say something.
+func (b *Builder) Content() []llm.Part {
+	out := []llm.Part{}
+	for i, p := range b.parts {
+		var text string
+		if b.texts[i] != nil {
+			text = b.texts[i].String()
+		}
+		switch p := p.(type) {
+		case *llm.Text:
+			if text == "" && p.Signature == "" {
+				continue
+			}
+			out = append(out, &llm.Text{Text: text, Signature: p.Signature})
+		case *llm.Reasoning:
+			if text == "" && p.Signature == "" {
+				continue
+			}
+			out = append(out, &llm.Reasoning{Native: true, Text: text, Signature: p.Signature})
+		default:
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Answer puts what was collected into an answer and finishes it.
+func (b *Builder) Answer(a llm.Answer) (llm.Answer, error) {
+	a.Message.Content, a.Message.ToolCalls = b.Content(), b.ToolCalls()
+	if len(a.Message.ToolCalls) == 0 && onlyHidden(a.Message.Content) {
+		a.Message.Content = nil // that there was a thought is no answer
+	}
+	return Finish(a)
+}
+
+func onlyHidden(parts []llm.Part) bool {
+	for _, p := range parts {
+		if _, ok := p.(*llm.OmittedReasoning); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// Finish sees to what every answer has: the role, content that is not nil and why
+// it stopped. An answer in which nothing is said comes with the error of Empty.
+func Finish(a llm.Answer) (llm.Answer, error) {
+	m := &a.Message
+	m.Role = llm.Assistant
+	if m.Content == nil {
+		m.Content = []llm.Part{}
+	}
+	if len(m.ToolCalls) > 0 && (a.Stop == llm.StopEnd || a.Stop == "") {
+		a.Stop = llm.StopCalls
+	}
+	if a.Stop == "" {
+		a.Stop = llm.StopEnd
+	}
+	if len(m.Content) == 0 && len(m.ToolCalls) == 0 {
+		return a, Empty(a.Stop)
+	}
+	return a, nil
+}
+
+// Empty is the error of an answer in which nothing is said.
+func Empty(s llm.Stop) error {
+	return chat.Errorf(chat.Unavailable, "the model gave an empty answer (it stopped because of: %s); ask again", s).With("stop", string(s))
+}

@@ -1,0 +1,66 @@
+package convert
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/parley-hq/parley/internal/llm"
+)
+
+// CountImages is how many of the parts are pictures.
+func CountImages(parts []llm.Part) (n int) {
+	for _, p := range parts {
+		if _, ok := p.(*llm.Image); ok {
+			n++
+		}
+	}
+	return n
+}
+
+func omitted(n int) string {
+	if n == 1 {
+		return "[Image omitted]"
+	}
+	return fmt.Sprintf("[%d images omitted]", n)
+}
+
+// WebTypes are the types of picture that OpenAI and Anthropic take.
+var WebTypes = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
+
+// Picture is an image that can be sent: a URL, or data of one of the types. ok is
+// false for one whose data is not there, is of another type or cannot be read: a
+// provider would refuse it, and with it the whole conversation, every time.
+func Picture(s llm.ImageSource, types []string) (url, mediaType, data string, ok bool) {
+	mediaType, data = s.MediaType, s.Data
+	if s.Type == llm.SourceURL {
+		var isData bool
+		if mediaType, data, isData = llm.CutDataURL(s.URL); !isData {
+			return s.URL, "", "", strings.HasPrefix(s.URL, "https://") || strings.HasPrefix(s.URL, "http://")
+		}
+	}
+	mediaType, _, _ = strings.Cut(strings.ToLower(mediaType), ";")
+	switch mediaType = strings.TrimSpace(mediaType); mediaType {
+	case "", "image/jpg":
+		mediaType = "image/jpeg"
+	}
+	if _, err := base64.StdEncoding.DecodeString(data); data == "" || err != nil || !slices.Contains(types, mediaType) {
+		return "", "", "", false
+	}
+	return "", mediaType, data, true
+}
+
+// At is what is said of a picture whose address a provider does not follow.
+func At(url string) string { return "[Image at " + url + "]" }
+
+// Image reads a picture that is given by URL, or in one.
+func Image(url, detail string) *llm.Image {
+	if mediaType, data, ok := llm.CutDataURL(url); ok {
+		if detail == "auto" {
+			detail = ""
+		}
+		return &llm.Image{Source: llm.ImageSource{Type: llm.SourceBase64, MediaType: mediaType, Data: data, Detail: detail}}
+	}
+	return &llm.Image{Source: llm.ImageSource{Type: llm.SourceURL, URL: url}}
+}

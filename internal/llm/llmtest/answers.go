@@ -1,0 +1,54 @@
+package llmtest
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/parley-hq/parley/internal/llm"
+)
+
+// From reads a value as its SDK would.
+func From[T any](t *testing.T, s string) *T {
+	t.Helper()
+	v := new(T)
+	if err := json.Unmarshal([]byte(s), v); err != nil {
+		t.Fatalf("%v in %s", err, s)
+	}
+	return v
+}
+
+// Streamed feeds events, one per line, and gives the answer and all deltas.
+func Streamed[E any](t *testing.T, lines string, add func(E) []llm.Delta, answer func() (llm.Answer, error)) (llm.Answer, string) {
+	t.Helper()
+	var deltas strings.Builder
+	for line := range strings.Lines(strings.TrimSpace(lines)) {
+		for _, d := range add(*From[E](t, line)) {
+			deltas.WriteString(string(d.Kind) + "(" + d.CallID + d.Text + ")")
+		}
+	}
+	a, err := answer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, deltas.String()
+}
+
+// Check compares an answer with the JSON of its message and with why it stopped.
+func Check(t *testing.T, a llm.Answer, stop llm.Stop, message string) {
+	t.Helper()
+	EqualJSON(t, []byte(message), a.Message.AppendJSON(nil))
+	if a.Stop != stop {
+		t.Errorf("stop %q, want %q", a.Stop, stop)
+	}
+}
+
+// TwoCalls is the calls of the answers in the tests, as a message has them.
+const TwoCalls = `"tool_calls":[{"id":"c1","type":"function","function":{"name":"a.b","arguments":"{\"x\":1}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{\"y\":\"cut\"}"}}]`
+
+// CutCalls is TwoCalls of a model that broke the second one off: nothing is added to it.
+const CutCalls = `"tool_calls":[{"id":"c1","type":"function","function":{"name":"a.b","arguments":"{\"x\":1}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{\"y\":\"cut"}}]`
+
+// Dotted is what those answers are read with: one tool has a name that not every
+// provider takes.
+var Dotted = llm.Meta{Model: "m", Tools: []llm.ToolSpec{{Name: "a.b"}, {Name: "g"}}}

@@ -1,0 +1,219 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+// outer is what every request passes, known route or not.
+func (s *Server) outer(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		s.enter()
+		defer s.leave()
+		begun := time.Now()
+		w := &recorder{ResponseWriter: rw, request: r, dialect: "server"}
+		defer func() {
+			v := recover()
+			if v != nil && v != http.ErrAbortHandler {
+				s.opt.Logger.ErrorContext(r.Context(), "a handler panicked", "panic", fmt.Sprint(v), "path", r.URL.Path, "stack", string(debug.Stack()))
+				if !w.begun() {
+					WriteError(w, r, chat.Errorf(chat.Internal, "something went wrong on the server; the log of the server has the cause"))
+					v = nil
+				} else {
+					v = http.ErrAbortHandler // half an answer must not look like a whole one
+				}
+			}
+			took := time.Since(begun)
+			s.metrics.observe(w.dialect, r.Method, w.code(), took)
+			s.log(r, w, took)
+			if v != nil {
+				panic(v)
+			}
+		}()
+		if !s.refuse(w, r, nil, "host", s.opt.Auth.CheckHost(r)) &&
+			!s.refuse(w, r, nil, "origin", s.opt.Auth.CheckOrigin(r)) &&
+			!s.refuse(w, r, nil, "path", checkPath(r)) &&
+			!s.opt.Auth.CORS(w, r) {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// checkPath refuses . and .. as names in the address. Clients resolve them before
+// they ask; net/http would send who did not to another place, and what was to be
+// stored with it.
+func checkPath(r *http.Request) error {
+	for name := range strings.SplitSeq(r.URL.EscapedPath(), "/") {
+		if name == "." || name == ".." {
+			return chat.Errorf(chat.Invalid, "the address has . or .. as a name: write out the path that is meant")
+		}
+	}
+	return nil
+}
+
+// refuse answers when a rule has an objection.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, fail func(http.ResponseWriter, *http.Request, error), rule string, err error) bool {
+	if err == nil {
+		return false
+	}
+	s.metrics.refused.WithLabelValues(rule).Inc()
+	if fail == nil {
+		fail = WriteError
+	} else {
+		errorHeaders(w.Header(), err)
+	}
+	fail(w, r, err)
+	return true
+}
+
+// guard is what holds for one route.
+func (s *Server) guard(route Route) http.Handler {
+	a := s.opt.Auth
+	if route.Dialect == "" {
+		route.Dialect = "server"
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if rec, ok := w.(*recorder); ok {
+			rec.dialect = route.Dialect
+		}
+		if !route.Upload && s.refuse(w, r, route.Fail, "content_type", a.CheckContentType(r)) {
+			return
+		}
+		ctx, caller, err := a.Identify(r, route.QueryToken)
+		if err != nil && !route.Public {
+			s.refuse(w, r, route.Fail, "auth", err)
+			return
+		}
+		if err == nil {
+			if s.refuse(w, r, route.Fail, "rate", a.Allow(caller)) {
+				return
+			}
+			if route.Deliberate && s.refuse(w, r, route.Fail, "deliberate", a.CheckDeliberate(r)) {
+				return
+			}
+		}
+		bound := err == nil && !a.Open()
+		if bound {
+			// Neither the request nor a stream that it opens outlives the credential.
+			ctx = wire.Bind(ctx, func(ctx context.Context) (context.Context, context.CancelFunc) { return a.Context(ctx, caller) })
+			var release context.CancelFunc
+			ctx, release = a.Context(ctx, caller)
+			defer release()
+		}
+		r = r.WithContext(ctx) // a copy: net/http looks at the body of the original
+		if bound {
+			defer boundBody(w, r)()
+		}
+		if !route.Upload && !route.LongBody && r.Body != nil && r.Body != http.NoBody {
+			if r.ContentLength > s.opt.MaxBody {
+				swallow(w, r)
+				s.refuse(w, r, route.Fail, "body", tooLarge(s.opt.MaxBody))
+				return
+			}
+			r.Body = http.MaxBytesReader(w, &timedBody{ReadCloser: r.Body, w: http.NewResponseController(w), piece: s.opt.BodyTimeout}, s.opt.MaxBody)
+		}
+		route.Handler.ServeHTTP(w, r)
+	})
+}
+
+// Most clients send a whole body before they read the answer. Those would see a
+// broken connection instead of the reason, so some more than the limit is read.
+const (
+	swallowed   = 64 << 20
+	swallowTime = 5 * time.Second
+)
+
+// swallow reads what a client is sending in vain. One that asks first hears the
+// refusal without sending anything.
+func swallow(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Expect") != "" || r.ContentLength > swallowed {
+		return
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(swallowTime)) // a writer without deadlines is a test's
+	_, _ = io.Copy(io.Discard, r.Body)                       // it is refused anyway
+	_ = control.SetReadDeadline(time.Time{})
+}
+
+func tooLarge(limit int64) error {
+	return chat.Errorf(chat.TooLarge, "the body is larger than %d bytes: send it in parts, or large things as artifacts", limit).With("limit", limit)
+}
+
+// timedBody gives each piece of a body a time to arrive, so that a client cannot
+// hold a handler by sending a byte an hour. The deadline goes away with the last
+// piece: after that, net/http's own read for the client's leaving must not fail.
+type timedBody struct {
+	io.ReadCloser
+	w     *http.ResponseController
+	piece time.Duration
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	_ = b.w.SetReadDeadline(time.Now().Add(b.piece)) // a writer without deadlines is a test's
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		_ = b.w.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// boundBody ends the reading of a body when the request's context ends with its
+// credential: a body may go on for hours. The function releases it.
+func boundBody(w http.ResponseWriter, r *http.Request) (release func()) {
+	ctx := r.Context()
+	if r.Body == nil || r.Body == http.NoBody {
+		return func() {}
+	}
+	r.Body = &contextBody{ReadCloser: r.Body, ctx: ctx}
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
+		if wire.Ended(ctx) != nil {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // a writer without deadlines is a test's
+		}
+	})
+	return func() {
+		if !stop() {
+			<-done // w must not be used after the handler has returned
+		}
+	}
+}
+
+// contextBody says why a body could not be read further.
+type contextBody struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+func (b *contextBody) Read(p []byte) (int, error) {
+	if why := wire.Ended(b.ctx); why != nil {
+		return 0, why
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		if why := wire.Ended(b.ctx); why != nil {
+			err = why
+		}
+	}
+	return n, err
+}
+
+// log writes one line per request at debug, without secrets.
+func (s *Server) log(r *http.Request, w *recorder, took time.Duration) {
+	ctx := context.WithoutCancel(r.Context())
+	if !s.opt.Logger.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	s.opt.Logger.DebugContext(ctx, "request", "method", methodLabel(r.Method), "url", redactURL(r.URL), "dialect", w.dialect,
+		"status", w.code(), "took", took, "remote", r.RemoteAddr)
+}

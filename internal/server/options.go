@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+// Options configure a [Server]. Only Auth is required.
+type Options struct {
+	Addr     string       // "" means 127.0.0.1:8000
+	Listener net.Listener // used instead of Addr when set; closed by Run
+
+	CertFile, KeyFile string // TLS; read again when they change
+	TrustedProxy      bool   // a proxy in front does TLS
+
+	Auth     *auth.Auth
+	Conns    *wire.Conns // shared with the dialects; nil means a new one
+	Logger   *slog.Logger
+	Registry *prometheus.Registry // nil means a new one
+
+	Ready   func(context.Context) error // why the server is not ready to serve, nil when it is
+	Started func(net.Addr)              // called once it listens
+	Pprof   bool                        // profiles at /debug/pprof/, for admins
+
+	MaxBody           int64         // bytes of a request body; 0 means 8 MiB
+	MaxHeader         int           // bytes of a request head; 0 means 64 KiB
+	ReadHeaderTimeout time.Duration // 0 means 10 s
+	BodyTimeout       time.Duration // for each piece of a body to arrive; 0 means 30 s
+	IdleTimeout       time.Duration // of a kept-alive connection; 0 means 2 min
+	Grace             time.Duration // at the end, for what is under way; 0 means 10 s
+}
+
+// DefaultAddr is where a server listens unless told otherwise.
+const DefaultAddr = "127.0.0.1:8000"
+
+func (o *Options) defaults() {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	if o.Addr == "" {
+		o.Addr = DefaultAddr
+	}
+	if o.Conns == nil {
+		o.Conns = &wire.Conns{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = 8 << 20
+	}
+	if o.MaxHeader == 0 {
+		o.MaxHeader = 64 << 10
+	}
+	set(&o.ReadHeaderTimeout, 10*time.Second)
+	set(&o.BodyTimeout, 30*time.Second)
+	set(&o.IdleTimeout, 2*time.Minute)
+	set(&o.Grace, 10*time.Second)
+}
+
+// Validate returns everything that is wrong with o, joined, or nil.
+func (o Options) Validate() error {
+	var bad []error
+	if o.Auth == nil {
+		return errors.New("server: Auth is required; auth.New with zero options is open mode")
+	}
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		bad = append(bad, errors.New("TLS needs both --tls-cert and --tls-key"))
+	}
+	addr := o.Addr
+	if o.Listener != nil {
+		addr = o.Listener.Addr().String()
+	}
+	if addr != "" {
+		if err := auth.RefuseOpenBeyondLoopback(addr, o.Auth, o.CertFile != "", o.TrustedProxy); err != nil {
+			bad = append(bad, err)
+		}
+	}
+	for name, n := range map[string]int64{
+		"MaxBody": o.MaxBody, "MaxHeader": int64(o.MaxHeader), "ReadHeaderTimeout": int64(o.ReadHeaderTimeout),
+		"BodyTimeout": int64(o.BodyTimeout), "IdleTimeout": int64(o.IdleTimeout), "Grace": int64(o.Grace),
+	} {
+		if n < 0 {
+			bad = append(bad, fmt.Errorf("%s is negative", name))
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// Route is one place where a dialect answers.
+type Route = wire.Route

@@ -1,0 +1,88 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/auth"
+)
+
+// readyTimeout bounds the question whether the server is ready.
+const readyTimeout = 5 * time.Second
+
+// own adds the server's own routes.
+func (s *Server) own() {
+	s.Handle(Route{Pattern: "GET /healthz", Public: true, Handler: http.HandlerFunc(health)})
+	s.Handle(Route{Pattern: "GET /readyz", Public: true, Handler: http.HandlerFunc(s.ready)})
+	s.Handle(Route{Pattern: "GET /metrics", Handler: admin(promhttp.HandlerFor(s.opt.Registry, promhttp.HandlerOpts{}))})
+	// Signing in has its own rules about who may.
+	signIn := s.opt.Auth.Handler(WriteError)
+	// Patterns name their methods: without, they would conflict with a console at "GET /".
+	s.Handle(Route{Pattern: "GET " + auth.LinkPath, Public: true, Handler: signIn})
+	for _, method := range []string{"GET ", "POST ", "DELETE "} {
+		s.Handle(Route{Pattern: method + auth.SessionPath, Public: true, Handler: signIn})
+	}
+	if s.opt.Pprof {
+		s.Handle(Route{Pattern: "GET /debug/pprof/", Handler: admin(http.HandlerFunc(pprof.Index))})
+		s.Handle(Route{Pattern: "GET /debug/pprof/cmdline", Handler: admin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			WriteError(w, r, chat.Errorf(chat.NotFound, "the command line is not shown: it may hold tokens and secrets"))
+		}))})
+		s.Handle(Route{Pattern: "GET /debug/pprof/profile", Handler: admin(notByPage(pprof.Profile))})
+		s.Handle(Route{Pattern: "GET /debug/pprof/symbol", Handler: admin(http.HandlerFunc(pprof.Symbol))})
+		s.Handle(Route{Pattern: "GET /debug/pprof/trace", Handler: admin(notByPage(pprof.Trace))})
+	}
+}
+
+// notByPage refuses what a page makes a browser ask for. What somebody typed into
+// the address bar is served, and so are programs, which say nothing about a site.
+func notByPage(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" {
+			WriteError(w, r, chat.Errorf(chat.Denied, "a page may not start a profile: open its address yourself, or use `go tool pprof`"))
+			return
+		}
+		next(w, r)
+	})
+}
+
+// health answers as long as the process can answer at all.
+func health(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = io.WriteString(w, "ok\n")
+}
+
+// ready answers whether requests should be sent here. The reason is for the log:
+// this page is public.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	if s.stopping.Load() {
+		WriteError(w, r, chat.Errorf(chat.Unavailable, "the server is stopping: come back in a moment"))
+		return
+	}
+	if s.opt.Ready != nil {
+		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+		defer cancel()
+		if err := s.opt.Ready(ctx); err != nil {
+			s.opt.Logger.WarnContext(ctx, "not ready", "err", err)
+			WriteError(w, r, chat.Errorf(chat.Unavailable, "the server is not ready: its log says why").Because(err))
+			return
+		}
+	}
+	health(w, r)
+}
+
+func admin(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := auth.From(r.Context()); !ok || !c.AdministersAll() {
+			WriteError(w, r, chat.Errorf(chat.Denied, "this needs the scope admin for all workspaces: use a token that has it"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

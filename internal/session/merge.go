@@ -1,0 +1,130 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/workstream"
+)
+
+// The files of a workstream are merged before the rules end it, because that is
+// work for the disk: who is about to end workstreams merges those that may end
+// and hands the rules the lists. Merging may be repeated, so one that does not
+// end after all has lost nothing.
+
+// mergeDue merges the files of workstreams that end by their deadline, and with
+// them those of theirs that have no turn.
+func (s *Sessions) mergeDue(ctx context.Context, id chat.SessionID) (map[string][]string, error) {
+	now := s.now()
+	return s.mergeAll(ctx, id, func(st *chat.State, w *chat.Workstream) bool {
+		if ends(w, now) {
+			return true
+		}
+		for line := w.Parent; line != ""; {
+			above := st.Workstream(line)
+			if above == nil {
+				return false
+			}
+			if ends(above, now) {
+				return st.Line(w.ID).Turn == nil
+			}
+			line = above.Parent
+		}
+		return false
+	})
+}
+
+// mergeResting merges the files of the workstream of a line, and of those below
+// it, that have no turn: told to end, they end at once. The main line stands for
+// all.
+func (s *Sessions) mergeResting(ctx context.Context, id chat.SessionID, line string) (map[string][]string, error) {
+	return s.mergeAll(ctx, id, resting(line))
+}
+
+func resting(line string) func(*chat.State, *chat.Workstream) bool {
+	return func(st *chat.State, w *chat.Workstream) bool { return st.Line(w.ID).Turn == nil && below(st, w, line) }
+}
+
+// below reports whether a workstream is that of a line, or was launched by it or
+// by one that was.
+func below(st *chat.State, w *chat.Workstream, line string) bool {
+	if line == "" {
+		return true
+	}
+	for ; w != nil; w = st.Workstream(w.Parent) {
+		if w.ID == line || w.LaunchID == line {
+			return true
+		}
+	}
+	return false
+}
+
+// mergeAll merges the files of workstreams that have not ended, the deepest
+// first: what they leave is then among the files of those above them.
+func (s *Sessions) mergeAll(ctx context.Context, id chat.SessionID, which func(st *chat.State, w *chat.Workstream) bool) (map[string][]string, error) {
+	if s.opt.Artifacts == nil {
+		return nil, nil
+	}
+	var list []*chat.Workstream
+	depth := map[string]int{}
+	err := s.look(ctx, id, func(st *chat.State) {
+		for _, w := range st.Workstreams {
+			if !w.Ended() && workstream.Merges(w) && which(st, w) {
+				list = append(list, w)
+				depth[w.ID] = workstream.Depth(st, w.ID)
+			}
+		}
+	})
+	slices.SortStableFunc(list, func(a, b *chat.Workstream) int { return cmp.Compare(depth[b.ID], depth[a.ID]) })
+	files := map[string][]string{}
+	for _, w := range list {
+		files[w.ID] = s.merge(ctx, id, w)
+	}
+	return files, err
+}
+
+// merge lets the files of a workstream appear among those of the line that
+// launched it. That it cannot is no reason to keep the workstream from ending:
+// the files stay where they are.
+func (s *Sessions) merge(ctx context.Context, id chat.SessionID, w *chat.Workstream) []string {
+	if s.opt.Artifacts == nil || w == nil || !workstream.Merges(w) {
+		return nil
+	}
+	own := chat.WorkFolder(w.ID)
+	paths, err := s.opt.Artifacts.Merge(context.WithoutCancel(ctx), id, []string{own + "out/", own + "files/"}, chat.WorkFolder(w.Parent)+"files/"+w.ID+"/")
+	if err != nil {
+		s.opt.Logger.ErrorContext(ctx, "the files of a workstream could not be merged; they stay in its own folder", "session", id, "workstream", w.ID, "err", err)
+	}
+	if above := s.over(ctx, id, w.Parent); above != nil {
+		s.merge(ctx, id, above)
+	}
+	const most = 100
+	if len(paths) > most {
+		paths = append(paths[:most:most], "…")
+	}
+	for i := range paths {
+		paths[i] = strings.TrimPrefix(paths[i], chat.WorkFolder(w.Parent))
+	}
+	return paths
+}
+
+// over returns the workstream of a line that ends or has ended, nil for any other.
+// One that is canceled with those it launched may end before them, and what they
+// leave then is to get further than to its folder.
+func (s *Sessions) over(ctx context.Context, id chat.SessionID, line string) (w *chat.Workstream) {
+	if line == "" {
+		return nil
+	}
+	err := s.look(ctx, id, func(st *chat.State) {
+		if p := st.Workstream(line); p != nil && p.State != chat.WorkRunning {
+			w = p
+		}
+	})
+	if err != nil {
+		s.opt.Logger.ErrorContext(ctx, "it is not known whether the files of a workstream are to be merged further", "session", id, "workstream", line, "err", err)
+	}
+	return w
+}

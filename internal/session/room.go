@@ -1,0 +1,340 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/workstream"
+)
+
+// room orders what is written to one session. The first caller that finds it
+// free does its own work and that of all who came meanwhile, then hands over.
+type room struct {
+	id    chat.SessionID
+	home  *Sessions
+	users atomic.Int32 // callers inside; a room with none may be forgotten
+
+	access  atomic.Uint64                // counts changes of who may see the session
+	session atomic.Pointer[chat.Session] // for access checks; nil when not known
+	open    atomic.Int64                 // bytes of text that is being written; counted in home
+
+	mu    sync.Mutex
+	queue []*request
+	spare []*request // the memory of an older queue
+	busy  bool
+
+	// The rest belongs to whoever is busy.
+	state  *chat.State               // nil until loaded, or after a failed commit
+	lastAt chat.At                   // position of the last event or piece
+	sizes  map[chat.BlockID]measured // what open blocks will take as events
+}
+
+// request is one caller's wish: an op that decides events, preview pieces, a
+// look at the state, or work that must have the room for itself.
+type request struct {
+	rules
+	undo   bool // op may fail after it added events
+	create bool // the session need not exist
+	must   bool // has its place however many wait
+	pieces []chat.Preview
+	caller chat.Caller
+	files  map[string][]string                      // of workstreams that may end by it, merged
+	look   func(st *chat.State) error               // sees what is committed, and nothing that is under way
+	alone  func(ctx context.Context, r *room) error // erases or imports
+
+	err  error
+	free bool      // its outcome depends on nothing that waits to be stored
+	dead bool      // the rules failed on it; err says so
+	wake chan bool // true: you lead; false: you are done
+}
+
+// rules are what a request is decided by.
+type rules interface {
+	lookUp(ctx context.Context, r *room) error // what deciding needs to know, read in order
+	decide(d *decision) error
+}
+
+// op is rules that need no look-ups.
+type op func(d *decision) error
+
+func (op) lookUp(context.Context, *room) error { return nil }
+func (f op) decide(d *decision) error          { return f(d) }
+
+// do handles req in its order and returns when it is durable or refused.
+func (r *room) do(ctx context.Context, req *request) error {
+	if err := r.join(req); err != nil {
+		return err
+	}
+	return r.finish(ctx, req)
+}
+
+// join gives req its place in the order. Who joined must call finish.
+func (r *room) join(req *request) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queue) >= maxWaiting && !req.must {
+		return chat.Errorf(chat.SlowDown, "too many requests wait for this session; try again in a moment")
+	}
+	r.queue = append(r.queue, req)
+	if r.busy {
+		req.wake = make(chan bool, 1)
+	} else {
+		r.busy = true
+	}
+	return nil
+}
+
+// finish waits until req is handled, and handles it and its neighbours when it
+// is the first in line.
+func (r *room) finish(ctx context.Context, req *request) error {
+	if req.wake != nil {
+		// The wait is not given up when ctx ends: the request may already be
+		// on its way to the disk, and its outcome must be known.
+		if lead := <-req.wake; !lead {
+			return req.err
+		}
+	}
+	r.mu.Lock()
+	batch := r.queue
+	r.queue, r.spare = r.spare, nil
+	r.mu.Unlock()
+
+	r.handle(context.WithoutCancel(ctx), batch)
+
+	r.mu.Lock()
+	if len(r.queue) > 0 {
+		r.queue[0].wake <- true // stays busy: the next in line leads
+	} else {
+		r.busy = false
+	}
+	r.mu.Unlock()
+	for _, other := range batch {
+		if other != req {
+			other.wake <- false
+		}
+	}
+	if cap(batch) <= 64 {
+		clear(batch)
+		r.mu.Lock()
+		r.spare = batch[:0]
+		r.mu.Unlock()
+	}
+	return req.err
+}
+
+// maxWaiting bounds the callers that wait for one room.
+const maxWaiting = 4096
+
+// handle does the requests in order. Neighbours that append share one commit,
+// neighbours that preview one write.
+func (r *room) handle(ctx context.Context, batch []*request) {
+	for len(batch) > 0 {
+		n, kind := 1, batch[0].kind()
+		for n < len(batch) && kind != alones && batch[n].kind() == kind {
+			n++
+		}
+		r.group(ctx, kind, batch[:n])
+		batch = batch[n:]
+	}
+}
+
+// group does neighbours of one kind.
+func (r *room) group(ctx context.Context, kind int, batch []*request) {
+	defer func() {
+		// A fault must not leave the room locked for ever.
+		if p := recover(); p != nil {
+			r.state = nil
+			fail(batch, r.fault(p))
+		}
+	}()
+	switch kind {
+	case appends:
+		r.append(ctx, batch)
+	case previews:
+		r.preview(ctx, batch)
+	case looks:
+		err := r.load(ctx)
+		for _, req := range batch {
+			if req.err = err; err == nil {
+				req.err = req.look(r.state)
+			}
+		}
+	case alones:
+		r.state = nil
+		batch[0].err = batch[0].alone(ctx, r)
+		r.session.Store(nil)
+	}
+}
+
+// fault logs what the rules stumbled over and returns what the caller is told.
+func (r *room) fault(p any) error {
+	r.home.opt.Logger.Error("the rules failed", "session", r.id, "fault", p, "stack", string(debug.Stack()))
+	return chat.Errorf(chat.Internal, "the server failed on this request; nothing was written")
+}
+
+// The kinds of request.
+const (
+	appends = iota
+	previews
+	looks
+	alones
+)
+
+func (q *request) kind() int {
+	switch {
+	case q.alone != nil:
+		return alones
+	case q.look != nil:
+		return looks
+	case q.pieces != nil:
+		return previews
+	}
+	return appends
+}
+
+// load makes sure that the state is there.
+func (r *room) load(ctx context.Context) error {
+	if r.state != nil {
+		return nil
+	}
+	st, err := r.home.log.Load(ctx, r.id)
+	if err != nil {
+		return err
+	}
+	r.state = st
+	r.recountOpen(&st.Session)
+	// Pieces of open blocks have positions too.
+	r.lastAt = max(r.lastAt, st.LastAt)
+	for _, b := range r.home.live.Blocks(r.id) {
+		for _, e := range b.Ends {
+			r.lastAt = max(r.lastAt, e.At)
+		}
+	}
+	return nil
+}
+
+// append decides and commits the batch. When the committer says that the
+// session has moved on, it decides again on the newer state; when the rules fail
+// on a request, it decides again without that one.
+func (r *room) append(ctx context.Context, batch []*request) {
+	for try := 0; ; {
+		err := r.tryAppend(ctx, batch)
+		if err == nil {
+			return
+		}
+		r.state = nil // whatever was decided did not happen
+		if err == errFault {
+			continue
+		}
+		if chat.CodeOf(err) == chat.Conflict && try < maxTries {
+			try++
+			continue
+		}
+		err = fmt.Errorf("append to %s: %w", r.id, err)
+		for _, req := range batch {
+			if !req.free {
+				req.err = err
+			}
+		}
+		return
+	}
+}
+
+// maxTries is how often a batch is decided again because somebody else was
+// faster. Each time somebody has made progress.
+const maxTries = 3
+
+// errFault says that the rules failed on a request, which is marked as dead.
+var errFault = errors.New("the rules failed")
+
+func (r *room) tryAppend(ctx context.Context, batch []*request) error {
+	missing := r.load(ctx)
+	if missing != nil && chat.CodeOf(missing) != chat.NotFound {
+		fail(batch, missing)
+		return nil
+	}
+	d := r.begin()
+	for _, req := range batch {
+		if req.dead {
+			continue
+		}
+		before := len(d.events)
+		switch {
+		case d.state == nil && !req.create:
+			req.err = missing
+		case !r.decide(ctx, d, req):
+			return errFault
+		}
+		req.free = before == 0 && len(d.events) == 0
+	}
+	if len(d.events) == 0 {
+		return nil
+	}
+	if err := r.home.log.Commit(ctx, d.commit()); err != nil {
+		return err
+	}
+	r.state, r.lastAt = d.state, d.lastAt
+	r.show(d)
+	return nil
+}
+
+// begin returns a decision on the state as it is.
+func (r *room) begin() *decision {
+	d := &decision{room: r, state: r.state, now: r.home.now(), lastAt: r.lastAt, maxQueue: r.home.opt.MaxQueue}
+	d.events, d.facts = d.first.event[:0], d.first.fact[:0]
+	return d
+}
+
+// decide lets a request decide; it is false when the rules failed on it.
+func (r *room) decide(ctx context.Context, d *decision, req *request) (sound bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			req.err, req.dead, req.free = r.fault(p), true, true
+		}
+	}()
+	if req.err = req.lookUp(ctx, r); req.err == nil {
+		req.err = d.run(req)
+	}
+	return true
+}
+
+// show tells everybody what was stored.
+func (r *room) show(d *decision) {
+	defer func() {
+		// What is stored is stored, whoever stumbles over it.
+		if p := recover(); p != nil {
+			r.home.opt.Logger.Error("what was stored could not be shown", "session", r.id, "fault", p, "stack", string(debug.Stack()))
+		}
+	}()
+	if d.record {
+		sess := d.state.Session
+		r.session.Store(&sess)
+	}
+	if d.members {
+		r.access.Add(1)
+	}
+	r.home.live.Publish(r.id, d.entries())
+	if r.open.Load() > 0 {
+		r.recountOpen(&d.state.Session) // a block may be finished
+	}
+	if f := r.home.opt.Committed; f != nil {
+		f(d.events)
+	}
+	if d.work && r.home.alarms.set(r.id, workstream.First(d.state)) || d.deadline {
+		r.home.hurry()
+	}
+}
+
+func fail(batch []*request, err error) {
+	for _, req := range batch {
+		req.err = err
+	}
+}
+
+// leave gives the room back.
+func (r *room) leave() { r.users.Add(-1) }

@@ -1,0 +1,98 @@
+package session
+
+import (
+	"context"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/workstream"
+)
+
+// Stop asks the running turn of a line to end; of a workstream, the workstream
+// with it, unless it is interactive. It returns once the request is a fact; the
+// turn ends within a moment after it. Stopping what does not run, or is stopping
+// already, is no error. Workstreams go on when the main line is stopped: see
+// StopAll.
+func (s *Sessions) Stop(ctx context.Context, c chat.Caller, id chat.SessionID, line, reason string) (chat.StopResult, error) {
+	return s.StopAs(ctx, c, id, line, reason, "")
+}
+
+// StopAs is Stop under a name that its caller gives it: the end of the turn
+// carries it, so that the caller knows it for the effect of its request.
+func (s *Sessions) StopAs(ctx context.Context, c chat.Caller, id chat.SessionID, line, reason, ack string) (chat.StopResult, error) {
+	if len(ack) > chat.MaxClientID {
+		return chat.StopResult{}, chat.Errorf(chat.TooLarge, "the name of a stop has at most %d bytes", chat.MaxClientID)
+	}
+	ends := func(st *chat.State, w *chat.Workstream) bool {
+		top := st.Workstream(line)
+		return top != nil && !top.Interactive && st.Line(w.ID).Turn == nil && below(st, w, line)
+	}
+	return s.stop(ctx, c, id, reason, ends, func(d *decision) chat.StopResult {
+		if w := d.state.Workstream(line); w != nil && !w.Interactive {
+			if w.Ended() {
+				return chat.StopResult{}
+			}
+			res := chat.StopResult{Stopped: true}
+			if t := d.state.Line(line).Turn; t != nil {
+				res.TurnID = t.ID
+			}
+			d.stopWork(w, c.Actor, reason, 0, ack)
+			return res
+		}
+		return d.stopTurn(line, c.Actor, reason, 0, ack)
+	})
+}
+
+// StopAll stops the main line and all workstreams.
+func (s *Sessions) StopAll(ctx context.Context, c chat.Caller, id chat.SessionID, reason string) (chat.StopResult, error) {
+	return s.stop(ctx, c, id, reason, resting(""), func(d *decision) chat.StopResult {
+		res := d.stopTurn("", c.Actor, reason, 0, "")
+		for _, w := range workstream.Live(d.state, "") {
+			d.stopWork(w, c.Actor, reason, 0, "")
+			res.Stopped = true
+		}
+		return res
+	})
+}
+
+func (s *Sessions) stop(ctx context.Context, c chat.Caller, id chat.SessionID, reason string, ends func(*chat.State, *chat.Workstream) bool, f func(d *decision) chat.StopResult) (res chat.StopResult, err error) {
+	r, err := s.enter(ctx, c, id)
+	if err != nil {
+		return res, err
+	}
+	defer r.leave()
+	if len(reason) > 1000 {
+		return res, chat.Errorf(chat.TooLarge, "a reason has at most 1000 bytes")
+	}
+	req := &request{}
+	if req.files, err = s.mergeAll(ctx, r.id, ends); err != nil {
+		return res, err
+	}
+	req.rules = op(func(d *decision) error {
+		if err := c.May(&d.state.Session, chat.Answerer); err != nil {
+			return err
+		}
+		res = f(d)
+		return nil
+	})
+	err = r.do(ctx, req)
+	return res, err
+}
+
+// stopTurn asks the running turn of a line to end, until a time when it is given
+// one.
+func (d *decision) stopTurn(line string, by chat.Actor, reason string, until chat.At, ack string) chat.StopResult {
+	t := d.state.Line(line).Turn
+	if t == nil && line == "" && d.state.Session.Agent == chat.NoAgent {
+		// Who answers here is elsewhere, and has no turns: it hears of it by the fact.
+		d.say(chat.TurnStopRequested{By: by, Reason: reason, Deadline: until, Ack: ack}, line, "")
+		return chat.StopResult{Stopped: true}
+	}
+	if t == nil {
+		return chat.StopResult{}
+	}
+	res := chat.StopResult{Stopped: true, TurnID: t.ID}
+	if !t.Stopping {
+		d.say(chat.TurnStopRequested{TurnID: t.ID, By: by, Reason: reason, Deadline: until, Ack: ack}, line, t.ID)
+	}
+	return res
+}

@@ -1,0 +1,274 @@
+package session
+
+import (
+	"context"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/workstream"
+)
+
+// Launch begins a workstream and returns at once: it runs in the background.
+// With a client id it may be repeated. An id that is taken is a conflict.
+func (s *Sessions) Launch(ctx context.Context, c chat.Caller, id chat.SessionID, l chat.Launch) (chat.WorkstreamStatus, error) {
+	if l.Parent == "main" {
+		l.Parent = ""
+	}
+	body, err := workstream.Launched(l)
+	if err != nil {
+		return chat.WorkstreamStatus{}, err
+	}
+	draft := chat.NewDraft(body).As(l.ClientID)
+	draft.Turn, draft.Attempt, draft.Workstream = l.Turn, l.Attempt, l.Parent
+	return s.order(ctx, c, id, &ordering{name: l.ID, sent: draft, rule: func(d *decision, o *ordering) error {
+		if err := workstream.Room(d.state, o.draft.Workstream, l.ID); err != nil {
+			return err
+		}
+		b := body
+		if b.Agent == "" {
+			b.Agent = d.state.AgentOf(o.draft.Workstream)
+		}
+		if b.Agent == chat.NoAgent {
+			return chat.Errorf(chat.Invalid, "nobody answers in this session, so the launch has to name an agent").With("field", "agent")
+		}
+		b.LaunchID = d.nextID(chat.LaunchPrefix)
+		if !b.Interactive {
+			b.Deadline = chat.After(d.lastAt, d.now) + chat.At(b.DeadlineSeconds*1e6)
+		}
+		agents := len(d.state.Session.Agents)
+		if err := o.add(d, b); err != nil {
+			return err
+		}
+		d.members = d.members || len(d.state.Session.Agents) != agents
+		d.work = true
+		d.advance(b.ID)
+		return nil
+	}})
+}
+
+// MessageWorkstream hands a follow-up to a workstream: to its running turn, or
+// it begins one. One that has ended cannot be told anything.
+func (s *Sessions) MessageWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
+	return s.word(ctx, c, id, name, m, func(d *decision, w *chat.Workstream) (chat.Body, error) { return workstream.Messaged(w, m) })
+}
+
+// SteerWorkstream hands a directive to a workstream that works.
+func (s *Sessions) SteerWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
+	return s.word(ctx, c, id, name, m, func(d *decision, w *chat.Workstream) (chat.Body, error) { return workstream.Steered(w, m) })
+}
+
+// word says something to a workstream.
+func (s *Sessions) word(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering, body func(d *decision, w *chat.Workstream) (chat.Body, error)) (chat.WorkstreamStatus, error) {
+	sent := chat.NewDraft(chat.WorkstreamSteered{ID: name, Command: m.Command, Text: m.Text}).As(m.ClientID)
+	sent.Turn, sent.Attempt = m.Turn, m.Attempt
+	return s.order(ctx, c, id, &ordering{name: name, sent: sent, rule: func(d *decision, o *ordering) error {
+		w, err := workstream.Find(d.state, name)
+		if err != nil {
+			return err
+		}
+		b, err := body(d, w)
+		if err != nil {
+			return err
+		}
+		o.draft.Workstream = w.Parent
+		if err := o.add(d, b); err != nil {
+			return err
+		}
+		d.advance(w.ID)
+		return nil
+	}})
+}
+
+// TerminateWorkstream tells a workstream, and those it launched, to end. It has
+// 60 s to do so by itself. Terminating one that has ended, or is ending, is no
+// error.
+func (s *Sessions) TerminateWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
+	if len(m.Text) > 1000 {
+		return chat.WorkstreamStatus{}, chat.Errorf(chat.TooLarge, "a reason has at most 1000 bytes")
+	}
+	none := chat.NewDraft(chat.WorkstreamCanceling{ID: name})
+	none.Turn, none.Attempt = m.Turn, m.Attempt
+	return s.order(ctx, c, id, &ordering{name: name, sent: none, rule: func(d *decision, o *ordering) error {
+		w, err := workstream.Find(d.state, name)
+		if err != nil || w.State != chat.WorkRunning {
+			return err
+		}
+		d.stopWork(w, o.caller.Actor, m.Text, d.now+chat.At(workstream.Grace.Microseconds()), "")
+		return nil
+	}})
+}
+
+// ordering is a word of a caller about a workstream, under way.
+type ordering struct {
+	caller chat.Caller
+	name   string     // of the workstream
+	sent   chat.Draft // what the idempotency key stands for
+	rule   func(d *decision, o *ordering) error
+
+	draft  chat.Draft  // what it becomes
+	turn   chat.TurnID // in which it is said, "" for none
+	known  *chat.Event // what its client id made before
+	status chat.WorkstreamStatus
+}
+
+func (s *Sessions) order(ctx context.Context, c chat.Caller, id chat.SessionID, o *ordering) (chat.WorkstreamStatus, error) {
+	o.caller = c
+	if err := o.sent.Settle(); err != nil {
+		return chat.WorkstreamStatus{}, err
+	}
+	r, err := s.enter(ctx, c, id)
+	if err != nil {
+		return chat.WorkstreamStatus{}, err
+	}
+	defer r.leave()
+	req := &request{rules: o, undo: true}
+	if _, ends := o.sent.Body.(chat.WorkstreamCanceling); ends {
+		if req.files, err = s.mergeResting(ctx, r.id, o.name); err != nil {
+			return chat.WorkstreamStatus{}, err
+		}
+	}
+	if err := r.do(ctx, req); err != nil {
+		return chat.WorkstreamStatus{}, err
+	}
+	return o.status, nil
+}
+
+func (o *ordering) lookUp(ctx context.Context, r *room) (err error) {
+	o.known = nil
+	if o.sent.ClientID != "" && r.state != nil {
+		o.known, err = r.earlier(ctx, o.caller.Actor, o.sent.ClientID, o.sent.Digest())
+	}
+	return err
+}
+
+func (o *ordering) decide(d *decision) (err error) {
+	if err := o.caller.May(&d.state.Session, chat.Answerer); err != nil {
+		return err
+	}
+	known := o.known != nil
+	if e, digest, ok := d.repeated(o.caller.Actor, o.sent.ClientID); ok {
+		if digest != o.sent.Digest() {
+			return errReused(o.sent.ClientID, e.Seq)
+		}
+		known = true
+	}
+	if !known {
+		o.draft = o.sent
+		if o.turn, err = d.turnFor(o.caller, &o.draft); err != nil {
+			return err
+		}
+		if err := o.rule(d, o); err != nil {
+			return err
+		}
+	}
+	w, err := workstream.Find(d.state, o.name)
+	if err == nil {
+		o.status = workstream.Status(d.state, w, d.now)
+	}
+	return err
+}
+
+// add adds the event that the caller's word becomes.
+func (o *ordering) add(d *decision, body chat.Body) error {
+	turn := o.turn
+	if t, line := d.state.TurnOf(turn); t == nil || line != o.draft.Workstream {
+		turn = "" // it stands on another line than the one that says it
+	}
+	full, err := o.draft.WithBody(body)
+	if err != nil {
+		return err
+	}
+	if err := d.fits(&full); err != nil {
+		return err
+	}
+	keys := len(d.keys)
+	d.add(o.caller.Actor, full, turn)
+	if len(d.keys) > keys {
+		d.keys[keys].Digest = o.sent.Digest()
+	}
+	return nil
+}
+
+// ReportWorkstream says how far the workstream that a turn belongs to has come.
+// On the main line there is nobody to tell, and nothing happens.
+func (s *Sessions) ReportWorkstream(ctx context.Context, ref chat.TurnRef, clientID string, p chat.WorkstreamProgress) error {
+	r := s.room(ref.Session)
+	defer r.leave()
+	return r.do(ctx, &request{must: true, rules: &reporting{ref: ref, clientID: clientID, progress: p}})
+}
+
+// reporting is a ReportWorkstream under way.
+type reporting struct {
+	ref      chat.TurnRef
+	clientID string
+	progress chat.WorkstreamProgress
+	known    bool
+}
+
+func (q *reporting) lookUp(ctx context.Context, r *room) error {
+	q.known = false
+	if r.state == nil || q.clientID == "" {
+		return nil
+	}
+	t, _ := r.state.TurnOf(q.ref.Turn)
+	if t == nil {
+		return nil
+	}
+	_, ok, err := r.home.log.ByClientID(ctx, r.id, agentOf(t).Key(), q.clientID)
+	q.known = ok
+	return err
+}
+
+func agentOf(t *chat.Turn) chat.Actor { return chat.Actor{Kind: chat.Agent, ID: t.Agent} }
+
+func (q *reporting) decide(d *decision) error {
+	t, line, err := d.turn(q.ref)
+	if err != nil || q.known || line == "" {
+		return err
+	}
+	w := d.state.Workstream(line)
+	if w == nil || w.Ended() {
+		return err
+	}
+	if _, _, again := d.repeated(agentOf(t), q.clientID); again {
+		return nil
+	}
+	p, err := workstream.Progressed(w, q.progress, d.now)
+	if err != nil {
+		return err
+	}
+	draft := chat.NewDraft(p).As(q.clientID)
+	draft.Workstream = w.Parent
+	if err := draft.Settle(); err != nil {
+		return err
+	}
+	d.add(agentOf(t), draft, "")
+	return nil
+}
+
+// Workstreams tells how all workstreams of a session are, in the order of their
+// launch.
+func (s *Sessions) Workstreams(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.WorkstreamStatus, error) {
+	st, err := s.State(ctx, c, id)
+	if err != nil {
+		return nil, err
+	}
+	now := s.now()
+	all := make([]chat.WorkstreamStatus, len(st.Workstreams))
+	for i, w := range st.Workstreams {
+		all[i] = workstream.Status(st, w, now)
+	}
+	return all, nil
+}
+
+// Workstream tells how a workstream is; name is its id or its launch id.
+func (s *Sessions) Workstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string) (chat.WorkstreamStatus, error) {
+	st, err := s.State(ctx, c, id)
+	if err != nil {
+		return chat.WorkstreamStatus{}, err
+	}
+	w, err := workstream.Find(st, name)
+	if err != nil {
+		return chat.WorkstreamStatus{}, err
+	}
+	return workstream.Status(st, w, s.now()), nil
+}

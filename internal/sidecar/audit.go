@@ -1,0 +1,98 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/x1"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+// record is one HTTP call that the sidecar answered or made. Number counts within
+// an epoch without holes, so that a gap shows.
+type record struct {
+	Session   chat.SessionID `json:"session_id"`
+	At        string         `json:"timestamp"`
+	Epoch     int64          `json:"epoch"`
+	Number    int64          `json:"number"`
+	Direction string         `json:"direction"` // from_agent or to_agent
+	Method    string         `json:"method"`
+	Route     string         `json:"route"`
+	Status    int            `json:"status"` // 0 when there was no answer
+	Took      time.Duration  `json:"duration_ns"`
+}
+
+// auditor publishes records; they wait while the server is away.
+type auditor struct {
+	s *Sidecar
+
+	mu     sync.Mutex
+	number int64
+	queue  []record
+	news   chan struct{}
+}
+
+// maxQueue bounds the records that wait. Beyond it the newest are not kept; their
+// numbers are missing then.
+const maxQueue = 10_000
+
+func newAuditor(s *Sidecar) *auditor { return &auditor{s: s, news: make(chan struct{}, 1)} }
+
+func (a *auditor) note(r record) {
+	r.Session, r.Epoch, r.At = a.s.opt.Session, a.s.write.epoch, a.s.opt.Now().UTC().Format(time.RFC3339Nano)
+	a.mu.Lock()
+	a.number++
+	r.Number = a.number
+	if len(a.queue) < maxQueue {
+		a.queue = append(a.queue, r)
+	}
+	a.mu.Unlock()
+	signal(a.news)
+}
+
+// run publishes until ctx ends.
+func (a *auditor) run(ctx context.Context) error {
+	for {
+		select {
+		case <-a.news:
+			a.drain(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// drain publishes what waits, each until it is stored.
+func (a *auditor) drain(ctx context.Context) {
+	for wait := 50 * time.Millisecond; ; {
+		a.mu.Lock()
+		if len(a.queue) == 0 {
+			a.mu.Unlock()
+			return
+		}
+		r := a.queue[0]
+		a.mu.Unlock()
+		b, err := json.Marshal(r)
+		if err == nil {
+			if _, _, err = a.s.link.request(ctx, x1.Subject(a.s.opt.Session, x1.Audit), b, requestWait); errors.Is(err, nats.ErrMaxPayload) {
+				// It would never get through, and hold up all that follow.
+				a.s.log.Warn("an audit record is too large for NATS and was left out", "bytes", len(b))
+			} else if err != nil {
+				if !pause(ctx, wait) {
+					return
+				}
+				wait = min(2*wait, 2*time.Second)
+				continue
+			}
+		}
+		wait = 50 * time.Millisecond
+		a.mu.Lock()
+		a.queue = a.queue[1:]
+		a.mu.Unlock()
+	}
+}

@@ -1,0 +1,337 @@
+package sidecar
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/bus"
+	"github.com/parley-hq/parley/internal/dialect/native"
+	"github.com/parley-hq/parley/internal/dialect/x1"
+	"github.com/parley-hq/parley/internal/hub"
+	"github.com/parley-hq/parley/internal/journal"
+	"github.com/parley-hq/parley/internal/server"
+	"github.com/parley-hq/parley/internal/session"
+	"github.com/parley-hq/parley/internal/sidecar/sidecartest"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"))
+}
+
+// patience only catches hangs.
+const patience = 60 * time.Second
+
+const me = chat.SessionID("s1")
+
+// world is a server in the process that can be stopped and started again.
+type world struct {
+	t        *testing.T
+	dir      string
+	addr     string // of HTTP
+	nats     string
+	sessions *session.Sessions
+	down     func()
+}
+
+type tapped struct {
+	*hub.Hub
+	d *x1.Dialect
+}
+
+func (t *tapped) Publish(id chat.SessionID, entries []chat.Entry) {
+	t.Hub.Publish(id, entries)
+	t.d.Published(id, entries)
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), addr: "127.0.0.1:0", nats: "127.0.0.1:0"}
+	w.up()
+	t.Cleanup(func() { w.down() })
+	return w
+}
+
+// up starts the server, at the address it had before.
+func (w *world) up() {
+	t := w.t
+	t.Helper()
+	must := func(err error) {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+	}
+	j, err := journal.Open(w.dir+"/store", journal.Options{Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
+	must(err)
+	h := hub.New(j, hub.Options{})
+	live := &tapped{Hub: h}
+	w.sessions = session.New(j, live, session.Options{DefaultAgent: "none"})
+	a, err := auth.New(auth.Options{Rate: -1})
+	must(err)
+	d, err := x1.New(x1.Options{Sessions: w.sessions, Caller: a.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: w.dir})
+	must(err)
+	live.d = d
+	conns := &wire.Conns{}
+	srv, err := server.New(server.Options{Auth: a, Conns: conns, Logger: slog.New(slog.DiscardHandler)})
+	must(err)
+	for _, r := range append(d.Routes(), native.New(native.Options{Sessions: w.sessions, Caller: a.Caller, Conns: conns}).Routes()...) {
+		srv.Handle(r)
+	}
+	l, err := net.Listen("tcp", w.addr)
+	must(err)
+	w.addr = l.Addr().String()
+	front := &http.Server{Handler: srv.Handler(), ReadHeaderTimeout: time.Minute}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = front.Serve(l) })
+	ctx, cancel := context.WithCancel(context.Background())
+	wg.Go(func() { _ = j.Run(ctx) })
+	wg.Go(func() { _ = w.sessions.Run(ctx) })
+	layout := x1.Subjects()
+	pairs := func(list []x1.Pair) (out []bus.Pair) {
+		for _, p := range list {
+			out = append(out, bus.Pair(p))
+		}
+		return out
+	}
+	b, err := bus.Start(t.Context(), bus.Options{
+		Addr: w.nats, Dir: w.dir + "/nats", Main: bus.Account{Mappings: pairs(layout.Main)},
+		Accounts: []bus.Account{{Name: x1.GuestAccount, Mappings: pairs(layout.GuestMappings), Services: pairs(layout.GuestServices), Streams: layout.GuestStreams}},
+		Login: func(in bus.Login) bus.Grant {
+			a := d.Login(context.Background(), in.User, in.Password, in.Token)
+			return bus.Grant{OK: a.OK, Account: a.Account, Name: a.Name, Publish: a.Publish, Subscribe: a.Subscribe, NoPublish: a.NoPublish, Until: a.Until}
+		},
+	})
+	must(err)
+	w.nats = b.Addr()
+	d.Reachable(b.URL(), "")
+	conn, err := b.Connect("parley")
+	must(err)
+	speak, mute := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(speak, conn) }()
+	w.down = func() {
+		_ = front.Close()
+		mute()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		conn.Close()
+		b.Close()
+		cancel()
+		wg.Wait()
+		h.Close(nil)
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// root connects to NATS as whoever may do everything.
+func (w *world) root() *nats.Conn {
+	w.t.Helper()
+	c, err := nats.Connect("nats://"+w.nats, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(c.Close)
+	return c
+}
+
+// log is the session's log.
+func (w *world) log() (events []chat.Event) {
+	w.t.Helper()
+	for after := chat.Seq(0); ; {
+		facts, more, err := w.sessions.Read(context.Background(), chat.Trusted, me, chat.Range{After: after, Limit: 1000})
+		if chat.CodeOf(err) == chat.NotFound {
+			return nil
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, f := range facts {
+			e, err := f.Event()
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			events = append(events, e)
+			after = e.Seq
+		}
+		if !more {
+			return events
+		}
+	}
+}
+
+// texts are the values of a payload's field, of events of a type.
+func (w *world) texts(typ, field string) (out []string) {
+	w.t.Helper()
+	for _, e := range w.log() {
+		var p map[string]any
+		if e.Type == typ && json.Unmarshal(e.Payload, &p) == nil {
+			out = append(out, fmt.Sprint(p[field]))
+		}
+	}
+	return out
+}
+
+func (w *world) types() (out []string) {
+	for _, e := range w.log() {
+		out = append(out, e.Type)
+	}
+	return out
+}
+
+func (w *world) until(what string, ok func() bool) {
+	w.t.Helper()
+	for end := time.Now().Add(patience); !ok(); {
+		if time.Now().After(end) {
+			var b strings.Builder
+			for _, e := range w.log() {
+				fmt.Fprintf(&b, "%d %s %s [%s]\n", e.Seq, e.Type, e.Payload, e.ClientID)
+			}
+			w.t.Fatalf("it did not happen in time: %s\n%s", what, &b)
+		}
+		pause(context.Background(), 2*time.Millisecond)
+	}
+}
+
+// tell lets a person say something.
+func (w *world) tell(text string) chat.Event {
+	w.t.Helper()
+	events, err := w.sessions.Append(context.Background(), auth.Local, me, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text})})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return events[0]
+}
+
+// agent starts an agent that ends with the test.
+func (w *world) agent(opt sidecartest.Options) *sidecartest.Agent {
+	w.t.Helper()
+	a, err := sidecartest.Start(opt)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(a.Kill)
+	return a
+}
+
+// running is a sidecar at work.
+type running struct {
+	t    *testing.T
+	s    *Sidecar
+	url  string
+	err  chan error
+	quit context.CancelFunc
+}
+
+// attach starts a sidecar and waits until it works.
+func (w *world) attach(a *sidecartest.Agent, change func(*Options)) *running {
+	w.t.Helper()
+	r, ready := w.launch(a, change)
+	select {
+	case r.url = <-ready:
+	case err := <-r.err:
+		w.t.Fatalf("the sidecar ended: %v", err)
+	case <-time.After(patience):
+		w.t.Fatal("the sidecar does not get ready")
+	}
+	return r
+}
+
+func (w *world) launch(a *sidecartest.Agent, change func(*Options)) (*running, <-chan string) {
+	w.t.Helper()
+	ready := make(chan string, 1)
+	opt := Options{
+		Session: me, Server: "http://" + w.addr, Stream: a.URL(), Channel: a.URL(), Listen: "127.0.0.1:0",
+		Retry: []time.Duration{time.Millisecond, time.Millisecond}, Probe: 300 * time.Millisecond,
+		Listening: func(addr string) { ready <- "http://" + addr },
+	}
+	if testing.Verbose() {
+		opt.Logger = slog.New(slog.NewTextHandler(logTo{w.t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	if change != nil {
+		change(&opt)
+	}
+	s, err := New(opt)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{t: w.t, s: s, err: make(chan error, 1), quit: cancel}
+	done := make(chan struct{})
+	go func() {
+		r.err <- s.Run(ctx)
+		close(done)
+	}()
+	w.t.Cleanup(func() { cancel(); <-done })
+	return r, ready
+}
+
+type logTo struct{ t *testing.T }
+
+func (l logTo) Write(p []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// stop ends it in order.
+func (r *running) stop() {
+	r.t.Helper()
+	r.quit()
+	r.end("")
+}
+
+// end waits for the end; want is a part of the error, "" for none.
+func (r *running) end(want string) {
+	r.t.Helper()
+	select {
+	case err := <-r.err:
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			r.t.Fatalf("it ended with %v, not %q", err, want)
+		}
+	case <-time.After(patience):
+		r.t.Fatal("the sidecar does not end")
+	}
+}
+
+// post is what the agent's tools do.
+func (r *running) post(path, body string) (int, map[string]any) {
+	r.t.Helper()
+	req, err := http.NewRequest(http.MethodPost, r.url+path, bytes.NewBufferString(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	res, err := client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var v map[string]any
+	if err := json.Unmarshal(b, &v); err != nil {
+		r.t.Fatalf("%s: %d %s", path, res.StatusCode, b)
+	}
+	return res.StatusCode, v
+}

@@ -1,0 +1,270 @@
+package sidecar
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/x1"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+// link is the way to the server: a connection to NATS that is replaced when its
+// credential nears its end, or when it stays away.
+type link struct {
+	opt  *Options
+	log  *slog.Logger
+	http *http.Client
+	heed func(*nats.Msg) // what comes in on the session's subjects
+	back func()          // told when there is a connection again
+
+	mu      sync.Mutex
+	conn    *nats.Conn
+	expires time.Time
+	secrets []string // that nobody may see
+	down    time.Time
+	life    context.Context // ends when the connection breaks: nobody waits for answers that are lost
+	lose    context.CancelFunc
+}
+
+const (
+	credentialLife = time.Hour
+	requestWait    = 10 * time.Second
+)
+
+// open connects, for as long as it takes; what the server refuses for good is an
+// error.
+func (l *link) open(ctx context.Context) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := l.renew(ctx)
+		if err == nil {
+			return nil
+		}
+		switch chat.CodeOf(err) {
+		case chat.Unauthenticated, chat.Denied, chat.NotFound, chat.Gone, chat.Invalid, chat.Conflict:
+			return err
+		}
+		l.log.Warn("the server cannot be reached yet; trying again", "err", err)
+		if !pause(ctx, wait) {
+			return ctx.Err()
+		}
+	}
+}
+
+// keep replaces the connection when that is needed, until ctx ends.
+func (l *link) keep(ctx context.Context) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	defer l.close()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		now := l.opt.Now()
+		l.mu.Lock()
+		if l.conn.IsConnected() {
+			l.down = time.Time{}
+		} else if l.down.IsZero() {
+			l.down = now
+		}
+		due := !l.expires.IsZero() && l.expires.Sub(now) < credentialLife/5
+		away := !l.down.IsZero() && now.Sub(l.down) > 3*time.Second
+		l.mu.Unlock()
+		if !due && !away {
+			continue
+		}
+		if err := l.renew(ctx); err != nil && ctx.Err() == nil {
+			l.log.Warn("the connection to the server could not be renewed; trying again", "err", err)
+		}
+	}
+}
+
+func (l *link) close() {
+	l.current().Close()
+	l.lost()
+}
+
+// lost ends the waiting for answers that cannot come any more.
+func (l *link) lost() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lose != nil {
+		l.lose()
+	}
+	l.life, l.lose = context.WithCancel(context.Background())
+}
+
+// renew makes a new connection and leaves the old one.
+func (l *link) renew(ctx context.Context) error {
+	address, opts, expires, secrets, err := l.credential(ctx)
+	if err != nil {
+		return err
+	}
+	opts = append(opts, nats.Name("parley sidecar of "+string(l.opt.Session)), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
+		nats.ReconnectWait(100*time.Millisecond), nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.Timeout(5*time.Second),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { l.lost() }),
+		nats.ReconnectHandler(func(*nats.Conn) { l.back() }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			// Some logins may not follow events; then input and the clock serve.
+			l.log.Debug("NATS reports an error", "err", err)
+		}))
+	conn, err := nats.Connect(address, opts...)
+	if err != nil {
+		if errors.Is(err, nats.ErrAuthorization) {
+			return chat.Errorf(chat.Denied, "NATS at %s refuses this user and password", address).Because(err)
+		}
+		return chat.Errorf(chat.Unavailable, "NATS at %s cannot be reached", address).Because(err)
+	}
+	for _, k := range []x1.Kind{x1.Input, x1.Presence, x1.Events} {
+		if _, err := conn.Subscribe(x1.Subject(l.opt.Session, k), l.heed); err != nil {
+			conn.Close()
+			return err
+		}
+	}
+	if err := conn.FlushTimeout(requestWait); err != nil {
+		conn.Close()
+		return chat.Errorf(chat.Unavailable, "NATS at %s does not answer", address).Because(err)
+	}
+	l.mu.Lock()
+	old := l.conn
+	l.conn, l.expires, l.secrets, l.down = conn, expires, secrets, time.Time{}
+	l.mu.Unlock()
+	l.lost() // what was asked over the old connection
+	if old != nil {
+		old.Close()
+	}
+	l.back()
+	return nil
+}
+
+// credential finds out where NATS is and how to get in.
+func (l *link) credential(ctx context.Context) (address string, opts []nats.Option, expires time.Time, secrets []string, err error) {
+	if l.opt.NATS != "" {
+		if l.opt.User != "" || l.opt.Secret != "" {
+			opts = append(opts, nats.UserInfo(l.opt.User, l.opt.Secret))
+		}
+		return l.opt.NATS, opts, time.Time{}, []string{l.opt.Secret, l.opt.Token}, nil
+	}
+	var cred x1.Credential
+	path := "/parley/v1/sessions/" + url.PathEscape(string(l.opt.Session)) + "/credentials"
+	ask := map[string]any{"role": x1.Sidecar, "ttl": credentialLife.Seconds()}
+	err = l.post(ctx, path, ask, &cred)
+	if chat.CodeOf(err) == chat.NotFound {
+		// The session begins with its agent, unless somebody began it this moment.
+		err = l.post(ctx, "/parley/v1/sessions", map[string]any{"id": l.opt.Session, "agent": chat.NoAgent}, nil)
+		if err == nil || chat.CodeOf(err) == chat.Conflict {
+			err = l.post(ctx, path, ask, &cred)
+		}
+	}
+	if err != nil {
+		return "", nil, time.Time{}, nil, err
+	}
+	opts = append(opts, nats.UserInfo(cred.User, cred.Password), nats.CustomInboxPrefix(cred.InboxPrefix))
+	return cred.URL, opts, cred.ExpiresAt, []string{cred.User, cred.Password, l.opt.Token}, nil
+}
+
+// post asks the server by HTTP.
+func (l *link) post(ctx context.Context, path string, body, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestWait)
+	defer cancel()
+	b, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.opt.Server+path, bytes.NewReader(b))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if l.opt.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+l.opt.Token)
+	}
+	res, err := l.http.Do(r)
+	if err != nil {
+		return chat.Errorf(chat.Unavailable, "the server at %s cannot be reached", l.opt.Server).Because(err)
+	}
+	defer res.Body.Close()
+	if b, err = io.ReadAll(io.LimitReader(res.Body, 1<<20)); err != nil {
+		return chat.Errorf(chat.Unavailable, "the server's answer was cut off").Because(err)
+	}
+	if res.StatusCode >= 300 {
+		var problem struct {
+			Error struct {
+				Code    chat.Code `json:"code"`
+				Message string    `json:"message"`
+			} `json:"error"`
+		}
+		if json.Unmarshal(b, &problem) != nil || problem.Error.Code == "" {
+			return chat.Errorf(chat.Unavailable, "the server at %s answers %s", l.opt.Server, res.Status)
+		}
+		return chat.Errorf(problem.Error.Code, "%s", problem.Error.Message)
+	}
+	if answer == nil {
+		return nil
+	}
+	if err := json.Unmarshal(b, answer); err != nil {
+		return fmt.Errorf("the server's answer is not understood: %w", err)
+	}
+	return nil
+}
+
+func (l *link) current() *nats.Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conn
+}
+
+// request asks on a subject and waits for the answer, once.
+func (l *link) request(ctx context.Context, subject string, data []byte, wait time.Duration) ([]byte, nats.Header, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	l.mu.Lock()
+	conn, life := l.conn, l.life
+	l.mu.Unlock()
+	stop := context.AfterFunc(life, cancel)
+	defer stop()
+	m, err := conn.RequestWithContext(ctx, subject, data)
+	if err != nil {
+		return nil, nil, err
+	}
+	return m.Data, m.Header, nil
+}
+
+// tell publishes without waiting.
+func (l *link) tell(subject string, data []byte) { _ = l.current().Publish(subject, data) }
+
+// hide removes our own secrets from what others get to see.
+func (l *link) hide(b []byte) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.secrets {
+		if len(s) >= 8 {
+			b = bytes.ReplaceAll(b, []byte(s), []byte("[removed]"))
+		}
+	}
+	return b
+}
+
+// pause waits, and is false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
