@@ -60,7 +60,7 @@ var rules = []rule{
 	}},
 
 	{folder: "internal/dialect/*", own: []string{"chat", "internal/wire"}},
-	{folder: "internal/dialect/dialecttest", own: []string{"*"}},
+	{folder: "internal/servertest", own: []string{"*"}},
 	{folder: "internal/dialect/letta", own: []string{"chat", "internal/wire", "internal/llm"}},
 	{folder: "internal/dialect/x1", own: []string{"chat", "internal/wire", "internal/sealed"}, libs: []string{"github.com/nats-io/nats.go"}},
 	{folder: "internal/dialect/x1/grant", own: []string{"chat", "internal/wire"}},
@@ -100,7 +100,7 @@ var everywhere = []string{"internal/json"}
 // stdJSON lists the folders that may import encoding/json. All other code reads and writes JSON with internal/json,
 // because encoding/json takes names of another case for a field's and names Go types in its errors. The rest are tools
 // and examples: they read what they have written themselves.
-var stdJSON = []string{"internal/json", "internal/jsontest", "internal/load", "internal/modeltest", "internal/transcript", "internal/sealed", "examples/*", "bench", "e2e", "web/gen", "internal/llm/llmtest", "internal/sidecar/sidecartest", "internal/journal/journaltest", "internal/dialect/dialecttest"}
+var stdJSON = []string{"internal/json", "internal/jsontest", "internal/load", "internal/modeltest", "internal/transcript", "internal/sealed", "examples/*", "bench", "e2e", "web/gen", "internal/llm/llmtest", "internal/sidecar/sidecartest", "internal/journal/journaltest", "internal/servertest"}
 
 // inFile lists what a file of that name may import in any folder.
 var inFile = map[string][]string{

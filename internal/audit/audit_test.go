@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/servertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,7 +28,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, opt Options) *world {
-	h := dialecttest.Open(t, dialecttest.Options{})
+	h := servertest.Open(t, servertest.Options{})
 	h.Serve(nil)
 	w := &world{t: t, door: h.Sessions, now: time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)}
 	opt.Now = func() time.Time { return w.now }

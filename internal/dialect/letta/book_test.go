@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/servertest"
 )
 
 // secret is what must be found nowhere once it was deleted.
@@ -306,7 +306,7 @@ func TestAPageThatCannotBeReadIsReadLater(t *testing.T) {
 // oldStore writes a book as older versions had it: all things in one session.
 func oldStore(t *testing.T) (dir, agentID, conv string) {
 	t.Helper()
-	w := dialecttest.Open(t, dialecttest.Options{})
+	w := servertest.Open(t, servertest.Options{})
 	w.Serve(nil) // without this dialect
 	defer w.Close()
 	agentID, conv = "agent-11111111-1111-4111-8111-111111111111", "conv-22222222-2222-4222-8222-222222222222"

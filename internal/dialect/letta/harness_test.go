@@ -15,7 +15,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/agents/demo"
 	"github.com/parley-hq/parley/internal/auth"
-	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
 )
 
@@ -42,11 +42,11 @@ type setup struct {
 
 func newWorld(t testing.TB, s setup) *world {
 	t.Helper()
-	o := dialecttest.Options{Dir: s.dir, Agents: s.agents}
+	o := servertest.Options{Dir: s.dir, Agents: s.agents}
 	if s.secured {
-		o.Tokens = []auth.Token{dialecttest.User("alice"), dialecttest.User("bob")}
+		o.Tokens = []auth.Token{servertest.User("alice"), servertest.User("bob")}
 	}
-	h := dialecttest.Open(t, o)
+	h := servertest.Open(t, o)
 	w := &world{t: t, dir: h.Dir, sessions: h.Sessions, close: h.Close, setup: s}
 	names := append([]string{demo.Name}, slices.Collect(maps.Keys(s.agents))...)
 	opt := Options{
@@ -85,7 +85,7 @@ func (w *world) call(method, path, body string, header ...string) *http.Response
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if w.as != "" {
-		r.Header.Set("Authorization", "Bearer "+dialecttest.TokenOf(w.as))
+		r.Header.Set("Authorization", "Bearer "+servertest.TokenOf(w.as))
 	}
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])

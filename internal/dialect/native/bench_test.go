@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/servertest"
 )
 
 // BenchmarkAppend is one event per request through the handler: decode, rules,
@@ -23,7 +23,7 @@ func BenchmarkAppend(b *testing.B) {
 		r := httptest.NewRequest("POST", "/parley/v1/sessions/s/events", strings.NewReader(body))
 		r.Host = "127.0.0.1"
 		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Authorization", "Bearer "+dialecttest.TokenOf("root"))
+		r.Header.Set("Authorization", "Bearer "+servertest.TokenOf("root"))
 		rec := httptest.NewRecorder()
 		handler.ServeHTTP(rec, r)
 		if rec.Code != http.StatusCreated {

@@ -15,7 +15,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/artifact"
 	"github.com/parley-hq/parley/internal/auth"
-	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -32,7 +32,7 @@ var tokens = []auth.Token{
 }
 
 func token(name string, kind chat.ActorKind, workspace string, scopes ...chat.Scope) auth.Token {
-	return auth.Token{Token: auth.Secret(dialecttest.TokenOf(name)), Actor: chat.Actor{Kind: kind, ID: name}, Workspace: workspace, Scopes: scopes, AllWorkspaces: name == "root"}
+	return auth.Token{Token: auth.Secret(servertest.TokenOf(name)), Actor: chat.Actor{Kind: kind, ID: name}, Workspace: workspace, Scopes: scopes, AllWorkspaces: name == "root"}
 }
 
 // world is a whole server in the process: the real store, rules and agents.
@@ -54,7 +54,7 @@ func clock() time.Time { return time.Date(2026, 11, 15, 10, 0, 0, 0, time.UTC) }
 // newWorld starts a server; change may adjust the dialect's options.
 func newWorld(t testing.TB, change func(*Options)) *world {
 	t.Helper()
-	h := dialecttest.Open(t, dialecttest.Options{Tokens: tokens, Now: clock})
+	h := servertest.Open(t, servertest.Options{Tokens: tokens, Now: clock})
 	w := &world{t: t, sessions: h.Sessions, files: h.Files.Local, pool: h.Pool, conns: h.Conns}
 	opt := Options{
 		Sessions: h.Sessions, Files: h.Files, Workers: h.Pool, Caller: h.Auth.Caller, Conns: h.Conns,
@@ -102,7 +102,7 @@ func (w *world) request(as, method, path string, body io.Reader) *http.Request {
 		w.t.Fatal(err)
 	}
 	if as != "" {
-		r.Header.Set("Authorization", "Bearer "+dialecttest.TokenOf(as))
+		r.Header.Set("Authorization", "Bearer "+servertest.TokenOf(as))
 	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/transcript"
 )
 
@@ -196,7 +196,7 @@ func (w *world) dial(as, path string) *websocket.Conn {
 	defer cancel()
 	header := http.Header{}
 	if as != "" {
-		header.Set("Authorization", "Bearer "+dialecttest.TokenOf(as))
+		header.Set("Authorization", "Bearer "+servertest.TokenOf(as))
 	}
 	conn, _, err := websocket.Dial(ctx, w.server.URL+path, &websocket.DialOptions{HTTPHeader: header})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/servertest"
 )
 
 // Who is speaking can be said by a header, in the address, by auth_message, or
@@ -41,11 +41,11 @@ func TestAuthentication(t *testing.T) {
 	if f := c.until(isEnd)[1]; f.Content.Code != codeAuth {
 		t.Errorf("a wrong token in a message: %s", f.raw)
 	}
-	c.send(secured(dialecttest.TokenOf("bob")))
+	c.send(secured(servertest.TokenOf("bob")))
 	if got := text(c.turn()); got != "You said: hi" {
 		t.Errorf("bob by his message: %q", got)
 	}
-	c.send(fmt.Sprintf(`{"type":"auth_message","payload":{"method":"api_key","token":%q}}`, dialecttest.TokenOf("alice")))
+	c.send(fmt.Sprintf(`{"type":"auth_message","payload":{"method":"api_key","token":%q}}`, servertest.TokenOf("alice")))
 	f := c.next()
 	if f.Status != "success" || f.UserID == "" {
 		t.Errorf("alice: %s", f.raw)
@@ -54,7 +54,7 @@ func TestAuthentication(t *testing.T) {
 	if got := text(c.turn()); got != "You said: hi" {
 		t.Errorf("alice: %q", got)
 	}
-	key := w.dial("", "X-API-Key", dialecttest.TokenOf("alice"))
+	key := w.dial("", "X-API-Key", servertest.TokenOf("alice"))
 	key.say("c3", "m1", "hi")
 	key.turn()
 	owners := map[chat.SessionID]string{"c1": "bob", "c2": "alice", "c3": "alice"}
@@ -79,9 +79,9 @@ func TestAuthenticationOverHTTP(t *testing.T) {
 		header, value string
 		want          int
 	}{
-		{"X-API-Key", dialecttest.TokenOf("alice"), 200},
-		{"Authorization", "Bearer " + dialecttest.TokenOf("alice"), 200},
-		{"Authorization", basic(dialecttest.TokenOf("alice")), 200},
+		{"X-API-Key", servertest.TokenOf("alice"), 200},
+		{"Authorization", "Bearer " + servertest.TokenOf("alice"), 200},
+		{"Authorization", basic(servertest.TokenOf("alice")), 200},
 		{"X-API-Key", "wrong", 401},
 		{"Authorization", "Bearer wrong", 401},
 		{"Authorization", basic("wrong"), 401},

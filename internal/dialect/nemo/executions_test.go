@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/servertest"
 )
 
 // Human in the loop over plain HTTP: 202, poll, answer, poll.
@@ -67,7 +67,7 @@ func TestInteractionsOverHTTP(t *testing.T) {
 func TestExecutionOverRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setup{secured: true})
-	alice, bob := []string{"Authorization", "Bearer " + dialecttest.TokenOf("alice")}, []string{"Authorization", "Bearer " + dialecttest.TokenOf("bob")}
+	alice, bob := []string{"Authorization", "Bearer " + servertest.TokenOf("alice")}, []string{"Authorization", "Bearer " + servertest.TokenOf("bob")}
 	_, body, _ := w.post("POST", "/v1/chat", chatBody("/ask text"), alice...)
 	var x execution
 	if err := json.Unmarshal([]byte(body), &x); err != nil || x.ResponseURL == "" {

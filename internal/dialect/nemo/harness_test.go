@@ -21,7 +21,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/internal/artifact"
 	"github.com/parley-hq/parley/internal/auth"
-	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
 )
 
@@ -48,11 +48,11 @@ type setup struct {
 
 func newWorld(t testing.TB, s setup) *world {
 	t.Helper()
-	o := dialecttest.Options{Dir: s.dir, Now: s.now, Agents: s.agents}
+	o := servertest.Options{Dir: s.dir, Now: s.now, Agents: s.agents}
 	if s.secured {
-		o.Tokens = []auth.Token{dialecttest.User("alice"), dialecttest.User("bob")}
+		o.Tokens = []auth.Token{servertest.User("alice"), servertest.User("bob")}
 	}
-	h := dialecttest.Open(t, o)
+	h := servertest.Open(t, o)
 	w := &world{t: t, dir: h.Dir, files: h.Files.Local, sessions: h.Sessions, close: h.Close, setup: s}
 	var ids atomic.Int64
 	opt := Options{

@@ -13,7 +13,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/servertest"
 )
 
 // Each address answers in its own form.
@@ -161,7 +161,7 @@ func TestErrorsOverHTTP(t *testing.T) {
 	if code, body, _ := s.post("POST", "/v1/chat/completions", chatBody("hi")); code != 401 || !strings.Contains(body, "authentication_error") {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, body, _ := s.post("POST", "/chat", chatBody("hi"), "Authorization", "Bearer "+dialecttest.TokenOf("bob")); code != 200 {
+	if code, body, _ := s.post("POST", "/chat", chatBody("hi"), "Authorization", "Bearer "+servertest.TokenOf("bob")); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
 )
 
@@ -27,7 +27,7 @@ var consentAgent = map[string]agent.Agent{"demo": answerFunc(func(ctx context.Co
 func TestConsentIsRedirected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setup{secured: true, agents: consentAgent})
-	c := w.dial("?conversation_id=c1", "X-API-Key", dialecttest.TokenOf("alice"))
+	c := w.dial("?conversation_id=c1", "X-API-Key", servertest.TokenOf("alice"))
 	c.say("c1", "m1", "sign me in")
 	p := c.prompt()
 	if p.Content.InputType != "oauth_consent" || !strings.Contains(*p.Content.Text, "state=s3cr3t-state") {
@@ -47,7 +47,7 @@ func TestConsentIsRedirected(t *testing.T) {
 	if csp := header.Get("Content-Security-Policy"); !strings.Contains(csp, "'sha256-") || strings.Contains(csp, "unsafe") {
 		t.Errorf("policy %q", csp)
 	}
-	back := w.dial("?conversation_id=c1", "X-API-Key", dialecttest.TokenOf("alice"))
+	back := w.dial("?conversation_id=c1", "X-API-Key", servertest.TokenOf("alice"))
 	if got := text(back.turn()); got != "The answer was code=c0de%26" {
 		t.Errorf("got %q", got)
 	}
@@ -142,7 +142,7 @@ func TestConsentWhileBusy(t *testing.T) {
 func TestConsentByExecution(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setup{secured: true})
-	alice := []string{"X-API-Key", dialecttest.TokenOf("alice")}
+	alice := []string{"X-API-Key", servertest.TokenOf("alice")}
 	code, body, _ := w.post("POST", "/v1/workflow", `{"input_message":"/ask oauth_consent"}`, alice...)
 	var e execution
 	if err := json.Unmarshal([]byte(body), &e); err != nil || code != 202 || e.OAuthState == "" {
@@ -151,7 +151,7 @@ func TestConsentByExecution(t *testing.T) {
 	for _, c := range []struct {
 		who  []string
 		want int
-	}{{nil, 400}, {[]string{"X-API-Key", dialecttest.TokenOf("bob")}, 400}, {alice, 200}} {
+	}{{nil, 400}, {[]string{"X-API-Key", servertest.TokenOf("bob")}, 400}, {alice, 200}} {
 		if code, body, _ := w.post("GET", "/auth/redirect?code=c&state="+e.OAuthState, "", c.who...); code != c.want {
 			t.Errorf("%v: %d %s", c.who, code, body)
 		}

@@ -9,11 +9,11 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/servertest"
 )
 
 func authMessage(name string) string {
-	return fmt.Sprintf(`{"type":"auth_message","payload":{"method":"api_key","token":%q}}`, dialecttest.TokenOf(name))
+	return fmt.Sprintf(`{"type":"auth_message","payload":{"method":"api_key","token":%q}}`, servertest.TokenOf(name))
 }
 
 // A client that has not authenticated can send small frames only; afterwards the
@@ -34,7 +34,7 @@ func TestFramesBeforeAuthenticationAreSmall(t *testing.T) {
 	}
 	c.say("c1", "m1", "/echo "+long)
 	c.turn()
-	header := w.dial("", "X-API-Key", dialecttest.TokenOf("alice"))
+	header := w.dial("", "X-API-Key", servertest.TokenOf("alice"))
 	header.say("c2", "m1", "/echo "+long)
 	header.turn()
 }
@@ -83,8 +83,8 @@ func TestUnauthenticatedSocketsAreBounded(t *testing.T) {
 	if code, err := dial(); code != http.StatusTooManyRequests {
 		t.Errorf("socket %d without a token: %d, %v", maxUnproven+1, code, err)
 	}
-	w.dial("", "X-API-Key", dialecttest.TokenOf("alice")) // those with a token are not meant
-	open[0].send(authMessage("alice"))                    // and who authenticates makes room
+	w.dial("", "X-API-Key", servertest.TokenOf("alice")) // those with a token are not meant
+	open[0].send(authMessage("alice"))                   // and who authenticates makes room
 	if f := open[0].next(); f.Status != "success" {
 		t.Fatalf("alice: %s", f.raw)
 	}

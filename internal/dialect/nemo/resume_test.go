@@ -9,7 +9,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
 )
 
@@ -111,11 +111,11 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 func TestReconnectIsBoundToIdentity(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setup{secured: true})
-	alice := w.dial("?conversation_id=c1", "Authorization", "Bearer "+dialecttest.TokenOf("alice"))
+	alice := w.dial("?conversation_id=c1", "Authorization", "Bearer "+servertest.TokenOf("alice"))
 	alice.say("c1", "m1", "/ask text")
 	alice.prompt()
 	alice.drop()
-	bob := w.dial("?conversation_id=c1", "Authorization", "Bearer "+dialecttest.TokenOf("bob"))
+	bob := w.dial("?conversation_id=c1", "Authorization", "Bearer "+servertest.TokenOf("bob"))
 	bob.say("c1", "m1", "hi") // a conversation of his own
 	frames := bob.turn()
 	if text(frames) != "You said: hi" {
@@ -126,7 +126,7 @@ func TestReconnectIsBoundToIdentity(t *testing.T) {
 			t.Errorf("bob sees alice's prompt: %s", f.raw)
 		}
 	}
-	back := w.dial("?conversation_id=c1&access_token=" + dialecttest.TokenOf("alice"))
+	back := w.dial("?conversation_id=c1&access_token=" + servertest.TokenOf("alice"))
 	p := back.prompt()
 	back.answer("c1", "a", p.Parent, "Alice")
 	if got := text(back.turn()); got != "You answered: Alice" {
@@ -159,12 +159,12 @@ func TestBrowsersAreToldApart(t *testing.T) {
 func TestAuthThenResume(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setup{secured: true})
-	c := w.dial("?conversation_id=c1", "Authorization", "Bearer "+dialecttest.TokenOf("alice"))
+	c := w.dial("?conversation_id=c1", "Authorization", "Bearer "+servertest.TokenOf("alice"))
 	c.say("c1", "m1", "/ask text")
 	c.prompt()
 	c.drop()
 	back := w.dial("?conversation_id=c1")
-	back.send(fmt.Sprintf(`{"type":"auth_message","payload":{"method":"jwt","token":%q}}`, dialecttest.TokenOf("alice")))
+	back.send(fmt.Sprintf(`{"type":"auth_message","payload":{"method":"jwt","token":%q}}`, servertest.TokenOf("alice")))
 	p := back.prompt()
 	back.answer("c1", "a", p.Parent, "Ada")
 	if got := text(back.turn()); got != "You answered: Ada" {

@@ -17,7 +17,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/artifact"
 	"github.com/parley-hq/parley/internal/auth"
-	"github.com/parley-hq/parley/internal/dialect/dialecttest"
+	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
 )
 
@@ -52,11 +52,11 @@ type setup struct {
 
 func newWorld(t testing.TB, s setup) *world {
 	t.Helper()
-	o := dialecttest.Options{Dir: s.dir, Now: s.now}
+	o := servertest.Options{Dir: s.dir, Now: s.now}
 	if s.secured {
 		o.Tokens = tokens
 	}
-	h := dialecttest.Open(t, o)
+	h := servertest.Open(t, o)
 	w := &world{t: t, dir: h.Dir, files: h.Files.Local, sessions: h.Sessions, close: h.Close, setup: s}
 	secret := []byte("a secret of the tests, 32 bytes!")
 	h.Auth.Sign(secret)

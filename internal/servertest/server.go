@@ -1,10 +1,10 @@
-// Package dialecttest is a whole server in the process, for the tests of
-// dialects: the real store, rules, agents, authentication and HTTP server. Only
+// Package servertest starts a whole server in the process, for tests: the real store, session rules,
+// agents, authentication and HTTP server. Only
 // the fsync is left out, for speed.
 //
-// A [House] may be used by any number of goroutines once [House.Serve] has
+// A [Server] may be used by any number of goroutines once [Server.Serve] has
 // returned.
-package dialecttest
+package servertest
 
 import (
 	"context"
@@ -37,8 +37,8 @@ type Options struct {
 	Agents map[string]agent.Agent // beside the demo agent
 }
 
-// House is the server.
-type House struct {
+// Server is the server.
+type Server struct {
 	Dir      string
 	Files    Files
 	Sessions *session.Sessions
@@ -75,93 +75,93 @@ func User(name string) auth.Token {
 func TokenOf(name string) string { return "token-of-" + name + "-0123456789abcdef" }
 
 // Open plugs everything together up to the dialect. Nothing runs yet.
-func Open(t testing.TB, opt Options) *House {
+func Open(t testing.TB, opt Options) *Server {
 	t.Helper()
-	h := &House{t: t, Dir: opt.Dir, Conns: &wire.Conns{}}
-	if h.Dir == "" {
-		h.Dir = t.TempDir()
+	s := &Server{t: t, Dir: opt.Dir, Conns: &wire.Conns{}}
+	if s.Dir == "" {
+		s.Dir = t.TempDir()
 	}
 	var now func() chat.At
 	if opt.Now != nil {
 		now = func() chat.At { return chat.AtOf(opt.Now()) }
 	}
 	var err error
-	h.journal, err = journal.Open(filepath.Join(h.Dir, "store"), journal.Options{Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1, Now: opt.Now})
+	s.journal, err = journal.Open(filepath.Join(s.Dir, "store"), journal.Options{Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1, Now: opt.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.Files.Local, err = artifact.Open(filepath.Join(h.Dir, "files"), artifact.Options{Now: now}); err != nil {
+	if s.Files.Local, err = artifact.Open(filepath.Join(s.Dir, "files"), artifact.Options{Now: now}); err != nil {
 		t.Fatal(err)
 	}
-	h.hub = hub.New(h.journal, hub.Options{})
-	for id, blocks := range h.journal.OpenBlocks() {
-		h.hub.Restore(id, blocks)
+	s.hub = hub.New(s.journal, hub.Options{})
+	for id, blocks := range s.journal.OpenBlocks() {
+		s.hub.Restore(id, blocks)
 	}
-	h.Pool = agent.NewPool(agent.PoolOptions{})
-	h.Registry = agent.NewRegistry(h.Pool)
-	h.Registry.Add(demo.Info, demo.Agent{})
+	s.Pool = agent.NewPool(agent.PoolOptions{})
+	s.Registry = agent.NewRegistry(s.Pool)
+	s.Registry.Add(demo.Info, demo.Agent{})
 	for name, a := range opt.Agents {
-		h.Registry.Add(agent.Info{Name: name}, a)
+		s.Registry.Add(agent.Info{Name: name}, a)
 	}
 	store := func(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, commit func(int64) error) error {
-		_, err := h.Files.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Commit: func(info chat.FileInfo) error { return commit(info.Size) }})
+		_, err := s.Files.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Commit: func(info chat.FileInfo) error { return commit(info.Size) }})
 		return err
 	}
-	h.Runner = agent.NewRunner(h.Registry, agent.Options{Grace: time.Millisecond, Clean: true, Store: store})
-	h.Sessions = session.New(h.journal, h.hub, session.Options{Artifacts: h.Files.Local, Store: store, Committed: h.Runner.Committed, Erased: h.erased, Now: opt.Now})
-	h.Runner.Attach(h.Sessions)
-	if h.Auth, err = auth.New(auth.Options{Tokens: opt.Tokens, Rate: -1}); err != nil {
+	s.Runner = agent.NewRunner(s.Registry, agent.Options{Grace: time.Millisecond, Clean: true, Store: store})
+	s.Sessions = session.New(s.journal, s.hub, session.Options{Artifacts: s.Files.Local, Store: store, Committed: s.Runner.Committed, Erased: s.erased, Now: opt.Now})
+	s.Runner.Attach(s.Sessions)
+	if s.Auth, err = auth.New(auth.Options{Tokens: opt.Tokens, Rate: -1}); err != nil {
 		t.Fatal(err)
 	}
-	return h
+	return s
 }
 
-func (h *House) erased(id chat.SessionID) {
-	h.Runner.Erased(id)
-	if h.Erased != nil {
-		h.Erased(id)
+func (s *Server) erased(id chat.SessionID) {
+	s.Runner.Erased(id)
+	if s.Erased != nil {
+		s.Erased(id)
 	}
 }
 
 // Serve starts the server with the dialect's routes, and what else it runs. It
 // ends with the test, or with Close.
-func (h *House) Serve(routes []wire.Route, run ...func(context.Context) error) {
-	h.t.Helper()
-	srv, err := server.New(server.Options{Auth: h.Auth, Conns: h.Conns, Logger: slog.New(slog.DiscardHandler)})
+func (s *Server) Serve(routes []wire.Route, run ...func(context.Context) error) {
+	s.t.Helper()
+	srv, err := server.New(server.Options{Auth: s.Auth, Conns: s.Conns, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		h.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	for _, r := range routes {
 		srv.Handle(r)
 	}
-	h.HTTP = httptest.NewUnstartedServer(srv.Handler())
-	h.HTTP.Config.Protocols = new(http.Protocols)
-	h.HTTP.Config.Protocols.SetHTTP1(true)
-	h.HTTP.Config.Protocols.SetUnencryptedHTTP2(true)
-	h.HTTP.Start()
+	s.HTTP = httptest.NewUnstartedServer(srv.Handler())
+	s.HTTP.Config.Protocols = new(http.Protocols)
+	s.HTTP.Config.Protocols.SetHTTP1(true)
+	s.HTTP.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.HTTP.Start()
 	var ctx context.Context
-	ctx, h.cancel = context.WithCancel(context.Background())
-	for _, f := range append(run, h.journal.Run, h.Sessions.Run, h.Runner.Run) {
-		h.running.Go(func() { _ = f(ctx) })
+	ctx, s.cancel = context.WithCancel(context.Background())
+	for _, f := range append(run, s.journal.Run, s.Sessions.Run, s.Runner.Run) {
+		s.running.Go(func() { _ = f(ctx) })
 	}
-	h.t.Cleanup(h.Close)
+	s.t.Cleanup(s.Close)
 }
 
 // Close ends everything in order. It may be called again.
-func (h *House) Close() {
-	h.closing.Do(func() {
+func (s *Server) Close() {
+	s.closing.Do(func() {
 		stop, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()
-		if err := h.Conns.Shutdown(stop); err != nil {
-			h.t.Error(err)
+		if err := s.Conns.Shutdown(stop); err != nil {
+			s.t.Error(err)
 		}
-		h.HTTP.Client().CloseIdleConnections()
-		h.HTTP.Close()
-		h.cancel()
-		h.running.Wait()
-		h.hub.Close(nil)
-		if err := h.journal.Close(); err != nil {
-			h.t.Error(err)
+		s.HTTP.Client().CloseIdleConnections()
+		s.HTTP.Close()
+		s.cancel()
+		s.running.Wait()
+		s.hub.Close(nil)
+		if err := s.journal.Close(); err != nil {
+			s.t.Error(err)
 		}
 	})
 }
