@@ -29,6 +29,9 @@ var rules = []rule{
 	{folder: "chat"},
 	{folder: "internal/sealed"}, // small files with a checksum
 
+	{folder: "internal/sse"},
+	{folder: "internal/text"},
+	{folder: "internal/edge", own: []string{"chat", "internal/wire", "internal/text"}},
 	{folder: "internal/wire", libs: []string{"github.com/coder/websocket", "github.com/gobwas/ws", "github.com/klauspost/compress"}},
 	{folder: "internal/bus", libs: []string{"github.com/nats-io/nats-server", "github.com/nats-io/nats.go"}},
 
@@ -53,28 +56,28 @@ var rules = []rule{
 	{folder: "internal/session", own: []string{"chat", "internal/workstream"}, libs: []string{"github.com/oklog/ulid"}},
 	{folder: "agent", own: []string{"chat"}, libs: []string{"go.opentelemetry.io/otel", "-go.opentelemetry.io/otel/sdk", "-go.opentelemetry.io/otel/exporters"}},
 	{folder: "internal/agents/demo", own: []string{"chat", "agent"}},
-	{folder: "internal/agents/remote", own: []string{"chat", "agent"}, libs: []string{"github.com/coder/websocket"}},
+	{folder: "internal/agents/remote", own: []string{"chat", "agent", "internal/sse"}, libs: []string{"github.com/coder/websocket"}},
 	{folder: "internal/agents/tool", own: []string{"chat", "agent"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
 	{folder: "internal/agents/model", own: []string{"chat", "agent", "internal/agents/tool", "internal/llm", "internal/llm/openai", "internal/llm/anthropic", "internal/llm/gemini"}, libs: []string{
 		"github.com/openai/openai-go", "github.com/anthropics/anthropic-sdk-go", "google.golang.org/genai", "github.com/modelcontextprotocol/go-sdk",
 	}},
 
-	{folder: "internal/dialect/*", own: []string{"chat", "internal/wire"}},
+	{folder: "internal/dialect/*", own: []string{"chat", "internal/edge", "internal/wire"}},
 	{folder: "internal/servertest", own: []string{"*"}},
-	{folder: "internal/dialect/letta", own: []string{"chat", "internal/wire", "internal/llm"}},
-	{folder: "internal/dialect/x1", own: []string{"chat", "internal/wire", "internal/sealed"}, libs: []string{"github.com/nats-io/nats.go"}},
-	{folder: "internal/dialect/x1/grant", own: []string{"chat", "internal/wire"}},
+	{folder: "internal/dialect/letta", own: []string{"chat", "internal/edge", "internal/wire", "internal/llm"}},
+	{folder: "internal/dialect/x1", own: []string{"chat", "internal/edge", "internal/wire", "internal/sealed"}, libs: []string{"github.com/nats-io/nats.go"}},
+	{folder: "internal/dialect/x1/grant", own: []string{"chat", "internal/edge", "internal/wire"}},
 
-	{folder: "internal/server", own: []string{"internal/auth", "internal/wire", "chat", "web"}, libs: []string{"github.com/prometheus/client_golang"}},
+	{folder: "internal/server", own: []string{"internal/edge", "internal/auth", "internal/wire", "chat", "web"}, libs: []string{"github.com/prometheus/client_golang"}},
 	{folder: "internal/proxy", own: []string{"chat"}},
 	{folder: "web"},
 	{folder: "web/gen", own: []string{"chat", "agent"}}, // writes the TypeScript form of the vocabulary
-	{folder: "client", own: []string{"chat"}, libs: []string{"github.com/coder/websocket"}},
-	{folder: "internal/sidecar", own: []string{"chat", "internal/wire", "internal/dialect/x1"}, libs: []string{"github.com/nats-io/nats.go"}},
+	{folder: "client", own: []string{"chat", "internal/sse"}, libs: []string{"github.com/coder/websocket"}},
+	{folder: "internal/sidecar", own: []string{"chat", "internal/edge", "internal/sse", "internal/wire", "internal/dialect/x1"}, libs: []string{"github.com/nats-io/nats.go"}},
 	{folder: "internal/sidecar/sidecartest"}, // an agent, for tests
 
 	// Who serves a domain needs the helper and what it serves.
-	{folder: "internal/natsprovider", own: []string{"chat"}, libs: []string{"github.com/nats-io/nats.go"}},
+	{folder: "internal/natsprovider", own: []string{"chat", "internal/edge"}, libs: []string{"github.com/nats-io/nats.go"}},
 	{folder: "internal/natsprovider/*", own: []string{"chat", "internal/natsprovider"}},
 
 	// What users would write.
@@ -95,7 +98,7 @@ var rules = []rule{
 }
 
 // everywhere may be imported in every folder.
-var everywhere = []string{"internal/json"}
+var everywhere = []string{"internal/json", "internal/text"}
 
 // stdJSON lists the folders that may import encoding/json. All other code reads and writes JSON with internal/json,
 // because encoding/json takes names of another case for a field's and names Go types in its errors. The rest are tools

@@ -1,0 +1,136 @@
+package edge
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+// DefaultMaxBody bounds a JSON body when [HTTP] sets no limit.
+const DefaultMaxBody = 8 << 20
+
+// Handler does the work of a route. The error that it returns becomes the answer, so it must not have answered before.
+type Handler func(w http.ResponseWriter, r *http.Request, c chat.Caller) error
+
+// Form gives an error the form of a dialect: the status and the body, which is written as JSON. It may set headers.
+// Retry-After and WWW-Authenticate are set already.
+type Form func(err error, h http.Header) (status int, body any)
+
+// HTTP answers the requests of one dialect.
+type HTTP struct {
+	Dialect string                                   // for metrics and logs
+	Caller  func(*http.Request) (chat.Caller, error) // who is asking
+	MaxBody int64                                    // bytes of a JSON body; 0 means DefaultMaxBody
+	Form    Form                                     // of errors; nil means Native
+	Log     *slog.Logger
+}
+
+// Route is a route of the dialect for authenticated callers.
+func (x *HTTP) Route(pattern string, h Handler) wire.Route {
+	return wire.Route{Pattern: pattern, Dialect: x.Dialect, Handler: x.Handle(h), Fail: x.Fail}
+}
+
+// Handle calls h with the caller of the request and answers with the error that it returns.
+func (x *HTTP) Handle(h Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := x.Caller(r)
+		if err == nil {
+			err = h(w, r, c)
+		}
+		if err != nil {
+			x.Fail(w, r, err)
+		}
+	})
+}
+
+// Fail answers with an error, and logs it when the server is at fault.
+func (x *HTTP) Fail(w http.ResponseWriter, r *http.Request, err error) {
+	err = wire.Reason(r.Context(), err)
+	e := chat.Public(err)
+	if (e.Code == chat.Internal || e.Code == chat.Unavailable) && r.Context().Err() == nil { // else the client has disconnected
+		x.Log.ErrorContext(r.Context(), "request failed", "route", r.Pattern, "code", e.Code, "err", err)
+	}
+	SetErrorHeaders(w.Header(), e)
+	form := x.Form
+	if form == nil {
+		form = Native
+	}
+	status, body := form(err, w.Header())
+	x.Send(w, r, status, body)
+}
+
+// Send answers with v as JSON.
+func (x *HTTP) Send(w http.ResponseWriter, r *http.Request, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		x.Log.ErrorContext(r.Context(), "an answer could not be written as JSON", "route", r.Pattern, "err", err)
+		status, b = http.StatusInternalServerError, []byte(`{"error":{"code":"internal","message":"the answer could not be written as JSON"}}`)
+	}
+	SendJSON(w, r, status, b)
+}
+
+// SendJSON answers with a body that is JSON already.
+func SendJSON(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	_ = wire.WriteBody(w, r, status, body) // it fails when the client has disconnected
+}
+
+// Read decodes the JSON body of a request. An empty body leaves v unchanged.
+func (x *HTTP) Read(r *http.Request, v any) error {
+	b, err := x.Body(r)
+	if err != nil || len(bytes.TrimSpace(b)) == 0 {
+		return err
+	}
+	return Decode(b, v)
+}
+
+// Decode decodes JSON of a client.
+func Decode(b []byte, v any) error {
+	if err := json.Unmarshal(b, v); err != nil {
+		return chat.Errorf(chat.Invalid, "the body does not fit: %s", chat.JSONProblem(err)).Because(err)
+	}
+	return nil
+}
+
+// Body reads the body of a request and checks its size, its characters and its nesting.
+func (x *HTTP) Body(r *http.Request) ([]byte, error) {
+	b, err := ReadBody(r, cmp.Or(x.MaxBody, DefaultMaxBody))
+	if err != nil {
+		return nil, err
+	}
+	return b, CheckJSON(b)
+}
+
+// ReadBody reads a body of at most limit bytes.
+func ReadBody(r *http.Request, limit int64) ([]byte, error) {
+	b, err := wire.ReadBody(r, limit)
+	switch {
+	case errors.Is(err, wire.ErrTooLarge):
+		return nil, chat.Errorf(chat.TooLarge, "the body has more than %d bytes; upload large content as an artifact", limit)
+	case err != nil:
+		return nil, chat.Errorf(chat.Invalid, "the body could not be read to its end").Because(err)
+	}
+	return b, nil
+}
+
+// CheckJSON refuses what a decoder would change silently or spend too much on; see [wire.CheckJSON].
+func CheckJSON(b []byte) error {
+	switch err := wire.CheckJSON(b, wire.MaxJSONDepth); {
+	case errors.Is(err, wire.ErrJSONDepth):
+		return chat.Errorf(chat.Invalid, "the JSON is nested deeper than %d levels", wire.MaxJSONDepth)
+	case errors.Is(err, wire.ErrJSONSurrogate):
+		return chat.Errorf(chat.Invalid, "the body has half of a character (a surrogate such as \\ud83d alone): send characters whole").Because(err)
+	case err != nil:
+		return chat.Errorf(chat.Invalid, "the body is not valid UTF-8").Because(err)
+	}
+	return nil
+}
