@@ -113,13 +113,18 @@ func (x *HTTP) Body(r *http.Request) ([]byte, error) {
 // ReadBody reads a body of at most limit bytes.
 func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 	b, err := wire.ReadBody(r, limit)
-	switch {
-	case errors.Is(err, wire.ErrTooLarge):
-		return nil, chat.Errorf(chat.TooLarge, "the body has more than %d bytes; upload large content as an artifact", limit)
-	case err != nil:
-		return nil, chat.Errorf(chat.Invalid, "the body could not be read to its end").Because(err)
+	if err != nil {
+		return nil, BodyError(err, limit)
 	}
 	return b, nil
+}
+
+// BodyError says why a body with a limit could not be read.
+func BodyError(err error, limit int64) error {
+	if errors.Is(err, wire.ErrTooLarge) {
+		return chat.Errorf(chat.TooLarge, "the body has more than %d bytes; upload large content as an artifact", limit)
+	}
+	return chat.Errorf(chat.Invalid, "the body could not be read to its end").Because(err)
 }
 
 // CheckJSON refuses what a decoder would change silently or spend too much on; see [wire.CheckJSON].

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -90,7 +91,7 @@ func (d *Dialect) importSession(w http.ResponseWriter, r *http.Request, c chat.C
 	sess, err := d.opt.Sessions.Import(r.Context(), c, first.Session, facts)
 	d.audit(r, c, "session_imported", first.Session, err)
 	if err == nil {
-		d.send(w, r, http.StatusCreated, sess)
+		d.http.Send(w, r, http.StatusCreated, sess)
 	}
 	return err
 }
@@ -179,7 +180,7 @@ func (d *Dialect) verify(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 	err := d.opt.Verify(r.Context(), line)
 	if err != nil && begun {
 		d.log.ErrorContext(r.Context(), "a verification broke off", "err", err)
-		_ = line(errorBody{infoOf(err)}) // the peer is gone: nobody is left to tell
+		_ = line(edge.Error{Error: edge.InfoOf(err)}) // the peer is gone: nobody is left to tell
 		return nil
 	}
 	return err

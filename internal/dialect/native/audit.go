@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 )
 
 // audit reports what was done, or refused.
@@ -29,23 +30,23 @@ func (d *Dialect) listAudit(w http.ResponseWriter, r *http.Request, c chat.Calle
 	if d.opt.AuditLog == nil {
 		return chat.Errorf(chat.NotFound, "this server keeps no audit log")
 	}
-	q := queryOf(r)
+	q := edge.NewQuery(r)
 	ask := chat.AuditQuery{
-		After: q.text("after"), Before: q.text("before"), Limit: q.limit(), Event: q.text("event"), Session: chat.SessionID(q.text("session")),
+		After: q.Text("after"), Before: q.Text("before"), Limit: q.Limit(100, 1000), Event: q.Text("event"), Session: chat.SessionID(q.Text("session")),
 	}
-	switch q.oneOf("order", "asc", "desc") {
+	switch q.OneOf("order", "asc", "desc") {
 	case "asc":
 	case "desc":
 		ask.Desc = true
 	default:
 		ask.Desc = ask.After == ""
 	}
-	if q.err != nil {
-		return q.err
+	if q.Err != nil {
+		return q.Err
 	}
 	page, err := d.opt.AuditLog(r.Context(), c, ask)
 	if err == nil {
-		d.send(w, r, http.StatusOK, page)
+		d.http.Send(w, r, http.StatusOK, page)
 	}
 	return err
 }

@@ -1,79 +1,16 @@
 package native
 
 import (
-	"log/slog"
-	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// status maps codes to HTTP.
-var status = map[chat.Code]int{
-	chat.Invalid:         http.StatusBadRequest,
-	chat.Unauthenticated: http.StatusUnauthorized,
-	chat.Denied:          http.StatusForbidden,
-	chat.NotFound:        http.StatusNotFound,
-	chat.Conflict:        http.StatusConflict,
-	chat.Gone:            http.StatusGone,
-	chat.TooLarge:        http.StatusRequestEntityTooLarge,
-	chat.SlowDown:        http.StatusTooManyRequests,
-	chat.Unavailable:     http.StatusServiceUnavailable,
-	chat.Internal:        http.StatusInternalServerError,
-}
-
-func infoOf(err error) errorInfo {
-	e := chat.Public(err)
-	info := errorInfo{Code: e.Code, Message: e.Msg, Details: e.Details}
-	if info.Details == nil {
-		info.Details = map[string]any{}
-	}
-	return info
-}
-
 // retryable reports whether the same request may succeed later.
 func retryable(code chat.Code) bool {
 	return code == chat.Unavailable || code == chat.SlowDown || code == chat.Internal
-}
-
-// fail answers a request with an error.
-func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
-	err = wire.Reason(r.Context(), err)
-	e := chat.Public(err)
-	if (e.Code == chat.Internal || e.Code == chat.Unavailable) && r.Context().Err() == nil { // else the client has gone away
-		d.log.ErrorContext(r.Context(), "request failed", slog.String("route", r.Pattern), "code", e.Code, "err", err)
-	}
-	switch e.Code {
-	case chat.SlowDown, chat.Unavailable:
-		w.Header().Set("Retry-After", e.RetryAfter())
-	case chat.Unauthenticated:
-		w.Header().Set("WWW-Authenticate", `Bearer realm="parley"`)
-	}
-	code, ok := status[e.Code]
-	if !ok {
-		code = http.StatusInternalServerError
-	}
-	d.send(w, r, code, errorBody{infoOf(err)})
-}
-
-// send answers with JSON.
-func (d *Dialect) send(w http.ResponseWriter, r *http.Request, code int, body any) {
-	b, err := json.Marshal(body)
-	if err != nil {
-		d.log.ErrorContext(r.Context(), "an answer could not be written as JSON", "route", r.Pattern, "err", err)
-		code, b = http.StatusInternalServerError, []byte(`{"error":{"code":"internal","message":"the answer could not be written"}}`)
-	}
-	sendJSON(w, r, code, b)
-}
-
-func sendJSON(w http.ResponseWriter, r *http.Request, code int, b []byte) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Cache-Control", "no-store")
-	_ = wire.WriteBody(w, r, code, b) // the peer is gone: nobody is left to tell
 }
 
 // sse encodes entries as frames of an event stream.
@@ -202,12 +139,4 @@ func frameSSE(event, id string, body any) []byte {
 		panic("native: a frame of our own cannot be written as JSON: " + err.Error())
 	}
 	return wire.AppendSSE(nil, event, id, b)
-}
-
-// clip shortens what a client sent for a message to a person.
-func clip(s string) string {
-	if len(s) > 80 {
-		return strings.ToValidUTF8(s[:80], "") + "…"
-	}
-	return s
 }

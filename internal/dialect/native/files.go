@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -43,16 +44,16 @@ func (d *Dialect) putFile(w http.ResponseWriter, r *http.Request, c chat.Caller)
 		}
 		return err
 	}
-	d.send(w, r, http.StatusCreated, info)
+	d.http.Send(w, r, http.StatusCreated, info)
 	return nil
 }
 
 // lineOf returns the workstream into whose folder a file is to go, "" for none.
 func (d *Dialect) lineOf(r *http.Request, c chat.Caller) (string, error) {
-	q := queryOf(r)
-	name := q.text("workstream")
-	if q.err != nil || name == "" || name == "main" {
-		return "", q.err
+	q := edge.NewQuery(r)
+	name := q.Text("workstream")
+	if q.Err != nil || name == "" || name == "main" {
+		return "", q.Err
 	}
 	w, err := d.opt.Sessions.Workstream(r.Context(), c, sessionID(r), name)
 	return w.ID, err
@@ -95,7 +96,7 @@ func (d *Dialect) getFile(w http.ResponseWriter, r *http.Request, c chat.Caller)
 	})
 	if ranged.refused {
 		e := chat.Errorf(chat.Invalid, "the file has %d bytes, and the Range %q is not a part of it", info.Size, r.Header.Get("Range")).With("size", info.Size)
-		d.send(w, r, http.StatusRequestedRangeNotSatisfiable, errorBody{infoOf(e)})
+		d.http.Send(w, r, http.StatusRequestedRangeNotSatisfiable, edge.Error{Error: edge.InfoOf(e)})
 	}
 	return nil
 }
@@ -146,10 +147,10 @@ func (d *Dialect) deleteFile(w http.ResponseWriter, r *http.Request, c chat.Call
 }
 
 func (d *Dialect) listFiles(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := queryOf(r)
-	prefix, after, limit := q.text("prefix"), q.text("after"), q.limit()
-	if q.err != nil {
-		return q.err
+	q := edge.NewQuery(r)
+	prefix, after, limit := q.Text("prefix"), q.Text("after"), q.Limit(100, 1000)
+	if q.Err != nil {
+		return q.Err
 	}
 	sess, err := d.opt.Sessions.Get(r.Context(), c, sessionID(r))
 	if err != nil {
@@ -163,6 +164,6 @@ func (d *Dialect) listFiles(w http.ResponseWriter, r *http.Request, c chat.Calle
 	if infos == nil {
 		body.Artifacts = []chat.FileInfo{}
 	}
-	d.send(w, r, http.StatusOK, body)
+	d.http.Send(w, r, http.StatusOK, body)
 	return nil
 }

@@ -204,11 +204,11 @@ func TestAnAbandonedDeleteIsNoError(t *testing.T) {
 	cancel()
 	rec := &discarded{header: http.Header{}}
 	r := w.request("alice", "DELETE", "/parley/v1/sessions/s", nil).WithContext(ctx)
-	w.dialect.fail(rec, r, chat.Errorf(chat.Unavailable, "it goes on").Because(ctx.Err()))
+	w.dialect.http.Fail(rec, r, chat.Errorf(chat.Unavailable, "it goes on").Because(ctx.Err()))
 	if logged.String() != "" {
 		t.Fatal(logged.String())
 	}
-	w.dialect.fail(rec, w.request("alice", "DELETE", "/parley/v1/sessions/s", nil), chat.Errorf(chat.Unavailable, "the disk is full"))
+	w.dialect.http.Fail(rec, w.request("alice", "DELETE", "/parley/v1/sessions/s", nil), chat.Errorf(chat.Unavailable, "the disk is full"))
 	if !strings.Contains(logged.String(), "level=ERROR") {
 		t.Fatal("a real failure is not logged")
 	}

@@ -2,6 +2,7 @@ package native
 
 import (
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -12,7 +13,7 @@ const maxFrameID = 256
 // returned with the error, so that the answer finds the one who waits for it.
 func parseFrame(msg []byte) (clientFrame, error) {
 	var f clientFrame
-	if err := checkJSON(msg); err != nil {
+	if err := edge.CheckJSON(msg); err != nil {
 		return f, err
 	}
 	var err error

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 )
 
 // coded fails when an error would reach a person without a code.
@@ -118,7 +119,7 @@ func FuzzQuery(f *testing.F) {
 			}
 		}
 		if err != nil {
-			if _, err := json.Marshal(errorBody{infoOf(err)}); err != nil {
+			if _, err := json.Marshal(edge.Error{Error: edge.InfoOf(err)}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -28,26 +29,26 @@ type messagesPage struct {
 }
 
 func (d *Dialect) readMessages(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := queryOf(r)
+	q := edge.NewQuery(r)
 	mq := MessageQuery{
-		After: q.text("after"), Before: q.text("before"), Limit: q.limit(),
-		Desc: q.oneOf("order", "asc", "desc") == "desc", Workstream: q.text("workstream"),
+		After: q.Text("after"), Before: q.Text("before"), Limit: q.Limit(100, 1000),
+		Desc: q.OneOf("order", "asc", "desc") == "desc", Workstream: q.Text("workstream"),
 	}
 	if mq.Workstream == "main" {
 		mq.Workstream = ""
 	}
 	if mq.Workstream != "" && chat.CheckWorkstream(mq.Workstream) != nil {
-		q.bad("workstream", mq.Workstream, "the id of a workstream, or main")
+		q.Refuse("workstream", mq.Workstream, "the id of a workstream, or main")
 	}
-	if q.err != nil {
-		return q.err
+	if q.Err != nil {
+		return q.Err
 	}
 	if d.opt.Messages == nil {
 		return chat.Errorf(chat.Unavailable, "this server gives out no messages; read the events instead")
 	}
 	page, err := d.opt.Messages(r.Context(), c, sessionID(r), mq)
 	if err == nil {
-		d.send(w, r, http.StatusOK, page)
+		d.http.Send(w, r, http.StatusOK, page)
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package native
 import (
 	"testing"
 
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/jsontest"
 )
 
@@ -17,10 +18,10 @@ func TestNamesMatchExactly(t *testing.T) {
 	jsontest.Names(t, `{"op":"answer","request_id":"r","answer":{"text":"x"},"reason":"r","workstream_id":"w"}`, frame)
 	jsontest.Names(t, `{"op":"ready","slots":2,"turns":["t-1"]}`, frame)
 	jsontest.Errors(t, frame)
-	patch := func(b []byte) (p patchBody, err error) { return p, decode(b, &p) }
+	patch := func(b []byte) (p patchBody, err error) { return p, edge.Decode(b, &p) }
 	jsontest.Names(t, `{"title":"a","policy":"queue","compact":true,"metadata":{"a":1}}`, patch)
 	jsontest.Errors(t, patch)
-	preview := func(b []byte) (p previewBody, err error) { return p, decode(b, &p) }
+	preview := func(b []byte) (p previewBody, err error) { return p, edge.Decode(b, &p) }
 	jsontest.Names(t, `{"block":"b","offset":1,"text":"x","kind":"text"}`, preview)
 	jsontest.Errors(t, preview)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -45,7 +46,7 @@ func (d *Dialect) document() object {
 			"securitySchemes": object{"bearer": object{"type": "http", "scheme": "bearer"}},
 			"responses": object{"Error": object{
 				"description": "What happened, why, and what to do.",
-				"content":     object{"application/json": object{"schema": s.of(reflect.TypeOf(errorBody{}))}},
+				"content":     object{"application/json": object{"schema": s.of(reflect.TypeOf(edge.Error{}))}},
 			}},
 		},
 	}

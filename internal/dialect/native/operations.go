@@ -4,13 +4,14 @@ import (
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 )
 
 // operation is one route: how it is served and how it is described. Routes and
 // the OpenAPI document are made from the same table, so they cannot drift.
 type operation struct {
 	method, path string
-	run          handler
+	run          edge.Handler
 
 	public, upload, longBody, queryToken bool
 	deliberate                           bool // a GET that a page must not be able to cause
@@ -135,6 +136,6 @@ type draftBody struct {
 }
 
 func (d *Dialect) openAPI(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
-	d.send(w, r, http.StatusOK, d.described())
+	d.http.Send(w, r, http.StatusOK, d.described())
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -32,7 +33,7 @@ func (d *Dialect) showPreviews(w http.ResponseWriter, r *http.Request, c chat.Ca
 	if err == nil && first == '[' {
 		whole := *r
 		whole.Body = io.NopCloser(body)
-		b, err := d.body(&whole)
+		b, err := d.http.Body(&whole)
 		if err != nil {
 			return err
 		}
@@ -41,7 +42,7 @@ func (d *Dialect) showPreviews(w http.ResponseWriter, r *http.Request, c chat.Ca
 			err = d.opt.Sessions.Preview(ctx, c, id, pieces)
 		}
 		if err == nil {
-			d.send(w, r, http.StatusOK, shownBody{len(pieces)})
+			d.http.Send(w, r, http.StatusOK, shownBody{len(pieces)})
 		}
 		return err
 	}
@@ -56,7 +57,7 @@ func (d *Dialect) showPreviews(w http.ResponseWriter, r *http.Request, c chat.Ca
 		w.Header().Set("Connection", "close")
 		return chat.Public(err).With("shown", shown)
 	}
-	d.send(w, r, http.StatusOK, shownBody{shown})
+	d.http.Send(w, r, http.StatusOK, shownBody{shown})
 	return nil
 }
 
@@ -147,10 +148,10 @@ func (p *pieceReader) next() (chat.Preview, error) {
 		case errors.As(err, &syntax):
 			return chat.Preview{}, chat.Errorf(chat.Invalid, "not a preview: %s", chat.JSONProblem(err)).Because(err)
 		}
-		return chat.Preview{}, bodyError(err, p.room.most)
+		return chat.Preview{}, edge.BodyError(err, p.room.most)
 	}
 	// The decoder would replace bytes that are not UTF-8 without a word.
-	if err := checkJSON(raw); err != nil {
+	if err := edge.CheckJSON(raw); err != nil {
 		return chat.Preview{}, err
 	}
 	var body previewBody
@@ -178,8 +179,10 @@ func (a *allowance) Read(p []byte) (int, error) {
 // parsePreviews reads an array of pieces.
 func parsePreviews(b []byte) ([]chat.Preview, error) {
 	var bodies []previewBody
-	if err := decode(bytes.TrimSpace(b), &bodies); err != nil {
-		return nil, err
+	if len(bytes.TrimSpace(b)) > 0 {
+		if err := edge.Decode(b, &bodies); err != nil {
+			return nil, err
+		}
 	}
 	if len(bodies) == 0 {
 		return nil, errNoPieces()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -95,6 +96,7 @@ type Options struct {
 // Dialect answers native requests.
 type Dialect struct {
 	opt       Options
+	http      *edge.HTTP
 	log       *slog.Logger
 	described func() object // the OpenAPI document, made once
 	crew      *wire.Crew    // finishes what sockets asked for
@@ -102,7 +104,7 @@ type Dialect struct {
 
 // New returns the dialect.
 func New(opt Options) *Dialect {
-	opt.MaxBody = cmp.Or(opt.MaxBody, 8<<20)
+	opt.MaxBody = cmp.Or(opt.MaxBody, edge.DefaultMaxBody)
 	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
 	opt.MaxFrame = cmp.Or(opt.MaxFrame, 16<<20)
 	opt.Heartbeat = cmp.Or(opt.Heartbeat, 15*time.Second)
@@ -116,14 +118,12 @@ func New(opt Options) *Dialect {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	d := &Dialect{opt: opt, log: opt.Logger.With("dialect", "native"), crew: wire.NewCrew()}
+	d.http = &edge.HTTP{Dialect: "native", Caller: opt.Caller, MaxBody: opt.MaxBody, Log: d.log}
 	d.described = sync.OnceValue(d.document)
 	return d
 }
 
 func (d *Dialect) now() chat.At { return chat.AtOf(d.opt.Now()) }
-
-// handler is a route's work; an error it returns is the answer.
-type handler func(w http.ResponseWriter, r *http.Request, c chat.Caller) error
 
 // Routes lists where the dialect answers.
 func (d *Dialect) Routes() []wire.Route {
@@ -146,7 +146,7 @@ func (d *Dialect) Routes() []wire.Route {
 					err = op.run(w, r, c)
 				}
 				if err != nil {
-					d.fail(w, r, err)
+					d.http.Fail(w, r, err)
 				}
 			}),
 		})
@@ -171,7 +171,7 @@ func sessionID(r *http.Request) chat.SessionID { return chat.SessionID(r.PathVal
 
 func (d *Dialect) createSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	var n chat.NewSession
-	if err := d.read(r, &n); err != nil {
+	if err := d.http.Read(r, &n); err != nil {
 		return err
 	}
 	sess, created, err := d.opt.Sessions.Create(r.Context(), c, n)
@@ -183,27 +183,18 @@ func (d *Dialect) createSession(w http.ResponseWriter, r *http.Request, c chat.C
 		code = http.StatusCreated
 		w.Header().Set("Location", "/parley/v1/sessions/"+string(sess.ID))
 	}
-	d.send(w, r, code, sess)
+	d.http.Send(w, r, code, sess)
 	return nil
 }
 
-// read decodes a request's body.
-func (d *Dialect) read(r *http.Request, into any) error {
-	b, err := d.body(r)
-	if err != nil {
-		return err
-	}
-	return decode(b, into)
-}
-
 func (d *Dialect) listSessions(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := queryOf(r)
+	q := edge.NewQuery(r)
 	f := chat.Filter{
-		Limit: q.limit(), Cursor: q.text("cursor"), Agent: q.text("agent"), Query: q.text("q"),
-		Status: chat.Status(q.oneOf("status", string(chat.Idle), string(chat.Running), string(chat.Waiting), string(chat.Completed), string(chat.FailedState))),
+		Limit: q.Limit(100, 1000), Cursor: q.Text("cursor"), Agent: q.Text("agent"), Query: q.Text("q"),
+		Status: chat.Status(q.OneOf("status", string(chat.Idle), string(chat.Running), string(chat.Waiting), string(chat.Completed), string(chat.FailedState))),
 	}
-	if q.err != nil {
-		return q.err
+	if q.Err != nil {
+		return q.Err
 	}
 	page, err := d.opt.Sessions.List(r.Context(), c, f)
 	if err != nil {
@@ -212,14 +203,14 @@ func (d *Dialect) listSessions(w http.ResponseWriter, r *http.Request, c chat.Ca
 	if page.Sessions == nil {
 		page.Sessions = []chat.Session{}
 	}
-	d.send(w, r, http.StatusOK, page)
+	d.http.Send(w, r, http.StatusOK, page)
 	return nil
 }
 
 func (d *Dialect) getSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	sess, err := d.opt.Sessions.Get(r.Context(), c, sessionID(r))
 	if err == nil {
-		d.send(w, r, http.StatusOK, sess)
+		d.http.Send(w, r, http.StatusOK, sess)
 	}
 	return err
 }
@@ -229,14 +220,14 @@ func (d *Dialect) getSession(w http.ResponseWriter, r *http.Request, c chat.Call
 func (d *Dialect) acceptSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	sess, err := d.opt.Sessions.Accept(r.Context(), c, sessionID(r))
 	if err == nil {
-		d.send(w, r, http.StatusOK, sess)
+		d.http.Send(w, r, http.StatusOK, sess)
 	}
 	return err
 }
 
 func (d *Dialect) patchSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	var p patchBody
-	if err := d.read(r, &p); err != nil {
+	if err := d.http.Read(r, &p); err != nil {
 		return err
 	}
 	if p.Title == nil && p.Metadata == nil && p.Agent == nil && p.Policy == nil && p.Settings == nil && p.Members == nil && !p.Compact {
@@ -245,7 +236,7 @@ func (d *Dialect) patchSession(w http.ResponseWriter, r *http.Request, c chat.Ca
 	u := chat.SessionUpdated{Title: p.Title, Metadata: p.Metadata, Agent: p.Agent, Policy: p.Policy, Settings: p.Settings, Compact: p.Compact, Members: p.Members}
 	sess, err := d.opt.Sessions.Update(r.Context(), c, sessionID(r), u)
 	if err == nil {
-		d.send(w, r, http.StatusOK, sess)
+		d.http.Send(w, r, http.StatusOK, sess)
 	}
 	return err
 }
@@ -253,13 +244,13 @@ func (d *Dialect) patchSession(w http.ResponseWriter, r *http.Request, c chat.Ca
 func (d *Dialect) eraseSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	receipt, err := d.opt.Sessions.Erase(r.Context(), c, sessionID(r))
 	if err == nil {
-		d.send(w, r, http.StatusOK, receipt)
+		d.http.Send(w, r, http.StatusOK, receipt)
 	}
 	return err
 }
 
 func (d *Dialect) appendEvents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	b, err := d.body(r)
+	b, err := d.http.Body(r)
 	if err != nil {
 		return err
 	}
@@ -275,7 +266,7 @@ func (d *Dialect) appendEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 		return err
 	}
 	b = append(make([]byte, 0, 64+512*len(events)), '{')
-	sendJSON(w, r, http.StatusCreated, appendEventsField(b, events))
+	edge.SendJSON(w, r, http.StatusCreated, appendEventsField(b, events))
 	return nil
 }
 
@@ -322,7 +313,7 @@ func (d *Dialect) readEvents(w http.ResponseWriter, r *http.Request, c chat.Call
 	} else {
 		b = append(b, `],"more":false}`...)
 	}
-	sendJSON(w, r, http.StatusOK, b)
+	edge.SendJSON(w, r, http.StatusOK, b)
 	return nil
 }
 
@@ -341,23 +332,23 @@ func errBeyond(last chat.Seq) error {
 }
 
 func (d *Dialect) readEvent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := queryOf(r)
+	q := edge.NewQuery(r)
 	var seq chat.Seq
 	if n, err := chat.ParseCursor(r.PathValue("seq")); err != nil || len(n.Blocks) > 0 || n.Seq == 0 {
 		return chat.Errorf(chat.Invalid, "%q is not the sequence of an event", r.PathValue("seq"))
 	} else {
 		seq = n.Seq
 	}
-	as := q.text("as")
-	if q.err != nil {
-		return q.err
+	as := q.Text("as")
+	if q.Err != nil {
+		return q.Err
 	}
 	fact, err := d.opt.Sessions.Event(r.Context(), c, sessionID(r), seq)
 	if err != nil {
 		return err
 	}
 	if as == "" || as == "native" {
-		sendJSON(w, r, http.StatusOK, fact.JSON)
+		edge.SendJSON(w, r, http.StatusOK, fact.JSON)
 		return nil
 	}
 	f, ok := d.opt.As[as]
@@ -366,66 +357,66 @@ func (d *Dialect) readEvent(w http.ResponseWriter, r *http.Request, c chat.Calle
 	}
 	v, err := f(r.Context(), fact)
 	if err == nil {
-		d.send(w, r, http.StatusOK, v)
+		d.http.Send(w, r, http.StatusOK, v)
 	}
 	return err
 }
 
 func (d *Dialect) answerPrompt(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	var a chat.Answer
-	if err := d.read(r, &a); err != nil {
+	if err := d.http.Read(r, &a); err != nil {
 		return err
 	}
 	e, err := d.opt.Sessions.Answer(r.Context(), c, sessionID(r), r.PathValue("request_id"), a)
 	if err == nil {
-		d.send(w, r, http.StatusOK, eventBody{e})
+		d.http.Send(w, r, http.StatusOK, eventBody{e})
 	}
 	return err
 }
 
 func (d *Dialect) snapshot(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := queryOf(r)
-	n := q.number("items", 0, 2000, 200)
-	if q.err != nil {
-		return q.err
+	q := edge.NewQuery(r)
+	n := q.Number("items", 0, 2000, 200)
+	if q.Err != nil {
+		return q.Err
 	}
 	snap, err := d.opt.Sessions.Snapshot(r.Context(), c, sessionID(r), int(n))
 	if err == nil {
-		d.send(w, r, http.StatusOK, snap)
+		d.http.Send(w, r, http.StatusOK, snap)
 	}
 	return err
 }
 
 func (d *Dialect) readItems(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := queryOf(r)
-	before, limit := q.sequence("before", 1), q.limit()
-	if q.err != nil {
-		return q.err
+	q := edge.NewQuery(r)
+	before, limit := q.Sequence("before", 1), q.Limit(100, 1000)
+	if q.Err != nil {
+		return q.Err
 	}
 	page, err := d.opt.Sessions.Items(r.Context(), c, sessionID(r), before, limit)
 	if err == nil {
-		d.send(w, r, http.StatusOK, page)
+		d.http.Send(w, r, http.StatusOK, page)
 	}
 	return err
 }
 
 func (d *Dialect) searchEvents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := queryOf(r)
-	before, limit, text := q.sequence("before", 1), q.limit(), q.text("q")
-	if q.err == nil && text == "" {
-		q.bad("q", "", "say what to look for")
+	q := edge.NewQuery(r)
+	before, limit, text := q.Sequence("before", 1), q.Limit(100, 1000), q.Text("q")
+	if q.Err == nil && text == "" {
+		q.Refuse("q", "", "say what to look for")
 	}
-	if q.err != nil {
-		return q.err
+	if q.Err != nil {
+		return q.Err
 	}
 	page, err := d.opt.Sessions.Search(r.Context(), c, sessionID(r), text, before, limit)
 	if err == nil {
-		d.send(w, r, http.StatusOK, page)
+		d.http.Send(w, r, http.StatusOK, page)
 	}
 	return err
 }
 
 func (d *Dialect) listAgents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	d.send(w, r, http.StatusOK, agentsBody{d.opt.Agents(c.In())})
+	d.http.Send(w, r, http.StatusOK, agentsBody{d.opt.Agents(c.In())})
 	return nil
 }

@@ -7,7 +7,9 @@ import (
 	"sync"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -121,7 +123,7 @@ func (s *socket) end(ctx context.Context) {
 		err = errShutdown()
 	}
 	if err != nil {
-		info, retry := infoOf(err), retryable(chat.CodeOf(err))
+		info, retry := edge.InfoOf(err), retryable(chat.CodeOf(err))
 		s.send(ctx, serverFrame{Op: "bye", Error: &info, Retry: &retry})
 	}
 }
@@ -167,7 +169,7 @@ func (s *socket) answer(ctx context.Context, frame []byte) {
 }
 
 func (s *socket) refuse(ctx context.Context, id json.RawMessage, session chat.SessionID, err error) {
-	info := infoOf(err)
+	info := edge.InfoOf(err)
 	if info.Code == chat.Internal {
 		s.d.log.ErrorContext(ctx, "frame failed", "err", err)
 	}
@@ -243,7 +245,7 @@ func (s *socket) handle(ctx context.Context, f clientFrame) error {
 	if known, err := s.workstream(ctx, f); known {
 		return err
 	}
-	return chat.Errorf(chat.Invalid, "op %q is not one of watch, unwatch, append, preview, answer, stop, ping, %s", clip(f.Op), workOps)
+	return chat.Errorf(chat.Invalid, "op %q is not one of watch, unwatch, append, preview, answer, stop, ping, %s", text.Clip(f.Op, 80), workOps)
 }
 
 func (s *socket) append(ctx context.Context, id json.RawMessage, session chat.SessionID, drafts []chat.Draft) error {

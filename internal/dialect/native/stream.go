@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -106,7 +107,7 @@ func (f *follower) pass(ctx context.Context, b *chat.Batch) error {
 //
 //go:noinline
 func (f *follower) bye(ctx context.Context, err error) error {
-	return f.own(context.WithoutCancel(ctx), frameSSE("bye", "", byeFrame{infoOf(err), retryable(chat.CodeOf(err))}))
+	return f.own(context.WithoutCancel(ctx), frameSSE("bye", "", byeFrame{edge.InfoOf(err), retryable(chat.CodeOf(err))}))
 }
 
 // own writes a frame that is for this reader alone.

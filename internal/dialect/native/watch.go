@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -83,7 +84,7 @@ func (w *watching) Take(b chat.Batch, err error) bool {
 		s.refuse(w.ctx, w.frame, w.id, err)
 		return false
 	case err != nil:
-		info, retry := infoOf(err), retryable(chat.CodeOf(err))
+		info, retry := edge.InfoOf(err), retryable(chat.CodeOf(err))
 		s.send(w.ctx, serverFrame{Op: "bye", Session: w.id, Error: &info, Retry: &retry})
 		return false
 	case !w.begun:

@@ -2,19 +2,9 @@ package native
 
 import (
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 )
-
-// errorBody is the form of every error.
-type errorBody struct {
-	Error errorInfo `json:"error"`
-}
-
-type errorInfo struct {
-	Code    chat.Code      `json:"code"`
-	Message string         `json:"message"`
-	Details map[string]any `json:"details"` // facts to act on; always there
-}
 
 // eventsBody answers an append.
 type eventsBody struct {
@@ -136,8 +126,8 @@ type pingFrame struct {
 
 // byeFrame ends a stream and says whether to come back.
 type byeFrame struct {
-	Error errorInfo `json:"error"`
-	Retry bool      `json:"retry"`
+	Error edge.ErrorInfo `json:"error"`
+	Retry bool           `json:"retry"`
 }
 
 // clientFrame is what a WebSocket client sends: op is watch, unwatch, append,
@@ -180,7 +170,7 @@ type serverFrame struct {
 	Events      []chat.Event            `json:"events,omitempty"`
 	Event       *chat.Event             `json:"event,omitempty"`
 	Stop        *chat.StopResult        `json:"stop,omitempty"`
-	Error       *errorInfo              `json:"error,omitempty"`
+	Error       *edge.ErrorInfo         `json:"error,omitempty"`
 	Retry       *bool                   `json:"retry,omitempty"`
 	Turn        *chat.Assignment        `json:"turn,omitempty"`
 	TurnID      chat.TurnID             `json:"turn_id,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -101,7 +102,7 @@ func (w *work) handle(ctx context.Context, f clientFrame) error {
 	if known, err := w.workstream(ctx, f); known {
 		return err
 	}
-	return chat.Errorf(chat.Invalid, "op %q is not one of append, preview, done, fail, ping, %s, workstream_progress", clip(f.Op), workOps)
+	return chat.Errorf(chat.Invalid, "op %q is not one of append, preview, done, fail, ping, %s, workstream_progress", text.Clip(f.Op, 80), workOps)
 }
 
 // finish ends a turn. The worker hears of it once the end is in the log: until then it holds the turn, and says it

@@ -10,12 +10,12 @@ import (
 
 func (d *Dialect) stopTurn(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	var s stopBody
-	if err := d.read(r, &s); err != nil {
+	if err := d.http.Read(r, &s); err != nil {
 		return err
 	}
 	res, err := d.stop(r.Context(), c, sessionID(r), s)
 	if err == nil {
-		d.send(w, r, http.StatusOK, res)
+		d.http.Send(w, r, http.StatusOK, res)
 	}
 	return err
 }
@@ -32,7 +32,7 @@ func (d *Dialect) stop(ctx context.Context, c chat.Caller, id chat.SessionID, s 
 
 func (d *Dialect) forkSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	var f chat.Fork
-	if err := d.read(r, &f); err != nil {
+	if err := d.http.Read(r, &f); err != nil {
 		return err
 	}
 	sess, err := d.opt.Sessions.Fork(r.Context(), c, sessionID(r), f)
@@ -40,18 +40,18 @@ func (d *Dialect) forkSession(w http.ResponseWriter, r *http.Request, c chat.Cal
 		return err
 	}
 	w.Header().Set("Location", "/parley/v1/sessions/"+string(sess.ID))
-	d.send(w, r, http.StatusCreated, sess)
+	d.http.Send(w, r, http.StatusCreated, sess)
 	return nil
 }
 
 func (d *Dialect) launchWorkstream(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	var l chat.Launch
-	if err := d.read(r, &l); err != nil {
+	if err := d.http.Read(r, &l); err != nil {
 		return err
 	}
 	status, err := d.opt.Sessions.Launch(r.Context(), c, sessionID(r), l)
 	if err == nil {
-		d.send(w, r, http.StatusCreated, status)
+		d.http.Send(w, r, http.StatusCreated, status)
 	}
 	return err
 }
@@ -59,7 +59,7 @@ func (d *Dialect) launchWorkstream(w http.ResponseWriter, r *http.Request, c cha
 func (d *Dialect) listWorkstreams(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	all, err := d.opt.Sessions.Workstreams(r.Context(), c, sessionID(r))
 	if err == nil {
-		d.send(w, r, http.StatusOK, workstreamsBody{append([]chat.WorkstreamStatus{}, all...)})
+		d.http.Send(w, r, http.StatusOK, workstreamsBody{append([]chat.WorkstreamStatus{}, all...)})
 	}
 	return err
 }
@@ -67,33 +67,33 @@ func (d *Dialect) listWorkstreams(w http.ResponseWriter, r *http.Request, c chat
 func (d *Dialect) getWorkstream(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	status, err := d.opt.Sessions.Workstream(r.Context(), c, sessionID(r), r.PathValue("workstream"))
 	if err == nil {
-		d.send(w, r, http.StatusOK, status)
+		d.http.Send(w, r, http.StatusOK, status)
 	}
 	return err
 }
 
 func (d *Dialect) messageWorkstream(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	var m messageBody
-	if err := d.read(r, &m); err != nil {
+	if err := d.http.Read(r, &m); err != nil {
 		return err
 	}
 	word := chat.Steering{Text: m.Message, ClientID: m.ClientID, Turn: m.Turn, Attempt: m.Attempt}
 	status, err := d.opt.Sessions.MessageWorkstream(r.Context(), c, sessionID(r), r.PathValue("workstream"), word)
 	if err == nil {
-		d.send(w, r, http.StatusOK, status)
+		d.http.Send(w, r, http.StatusOK, status)
 	}
 	return err
 }
 
 func (d *Dialect) steerWorkstream(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	var s steerBody
-	if err := d.read(r, &s); err != nil {
+	if err := d.http.Read(r, &s); err != nil {
 		return err
 	}
 	word := chat.Steering{Command: s.Command, Text: s.text(), ClientID: s.ClientID, Turn: s.Turn, Attempt: s.Attempt}
 	status, err := d.opt.Sessions.SteerWorkstream(r.Context(), c, sessionID(r), r.PathValue("workstream"), word)
 	if err == nil {
-		d.send(w, r, http.StatusOK, status)
+		d.http.Send(w, r, http.StatusOK, status)
 	}
 	return err
 }
@@ -112,13 +112,13 @@ func (s *steerBody) text() string {
 
 func (d *Dialect) terminateWorkstream(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	var t terminateBody
-	if err := d.read(r, &t); err != nil {
+	if err := d.http.Read(r, &t); err != nil {
 		return err
 	}
 	word := chat.Steering{Text: t.Reason, Turn: t.Turn, Attempt: t.Attempt}
 	status, err := d.opt.Sessions.TerminateWorkstream(r.Context(), c, sessionID(r), r.PathValue("workstream"), word)
 	if err == nil {
-		d.send(w, r, http.StatusOK, status)
+		d.http.Send(w, r, http.StatusOK, status)
 	}
 	return err
 }
