@@ -49,7 +49,6 @@ var rules = []rule{
 	{folder: "internal/audit", own: []string{"chat"}},
 
 	{folder: "internal/journal", own: []string{"chat", "internal/sealed"}, libs: []string{"github.com/cockroachdb/pebble"}},
-	{folder: "internal/journal/journaltest", own: []string{"chat"}},
 	{folder: "internal/artifact", own: []string{"chat", "internal/sealed"}},
 
 	{folder: "internal/hub", own: []string{"chat"}},
@@ -103,7 +102,7 @@ var everywhere = []string{"internal/json", "internal/text"}
 // stdJSON lists the folders that may import encoding/json. All other code reads and writes JSON with internal/json,
 // because encoding/json takes names of another case for a field's and names Go types in its errors. The rest are tools
 // and examples: they read what they have written themselves.
-var stdJSON = []string{"internal/json", "internal/jsontest", "internal/load", "internal/modeltest", "internal/transcript", "internal/sealed", "examples/*", "bench", "e2e", "web/gen", "internal/llm/llmtest", "internal/sidecar/sidecartest", "internal/journal/journaltest", "internal/servertest"}
+var stdJSON = []string{"internal/json", "internal/jsontest", "internal/load", "internal/modeltest", "internal/transcript", "internal/sealed", "examples/*", "bench", "e2e", "web/gen", "internal/llm/llmtest", "internal/sidecar/sidecartest", "internal/servertest"}
 
 // inFile lists what a file of that name may import in any folder.
 var inFile = map[string][]string{

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"slices"
@@ -40,7 +41,7 @@ func takeStock(fs vfs.FS, dir string) error {
 		}
 	}
 	if !slices.Contains(names, manifest) {
-		return chat.Errorf(chat.Unavailable, "the store in %s cannot be used: db/%s is missing, without which nothing can be found; restore the last good backup into a new folder", dir, firstOf(manifest, "marker.manifest.*"))
+		return chat.Errorf(chat.Unavailable, "the store in %s cannot be used: db/%s is missing, without which nothing can be found; restore the last good backup into a new folder", dir, cmp.Or(manifest, "marker.manifest.*"))
 	}
 	for _, name := range names {
 		if !isListed(name) || isManifest(name) && name != manifest {
@@ -82,11 +83,4 @@ func measurePreviews(fs vfs.FS, path string) (m previewMark, err error) {
 			m.generation = uint64(q.after)
 		}
 	}
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/journal/journaltest"
 )
 
 // text makes an envelope of 300 bytes, as the bare value has.
@@ -57,9 +56,9 @@ type appender struct {
 }
 
 func newAppender(b testing.TB, j *Journal, id chat.SessionID) *appender {
-	a := journaltest.Begin(b, j, id)
+	a := begin(b, j, id)
 	a.Clock = chat.AtOf(time.Now())
-	c, err := a.Commit(text)
+	c, err := a.build(text)
 	if err != nil {
 		b.Fatal(err)
 	}

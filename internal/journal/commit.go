@@ -28,10 +28,10 @@ func (j *Journal) Commit(ctx context.Context, c *chat.Commit) error {
 		return err
 	}
 	b := j.db.NewBatch()
-	turn := j.turn(c.Session)
-	turn.Lock()
+	lock := j.commitLock(c.Session)
+	lock.Lock()
 	err := j.stage(c, b)
-	turn.Unlock()
+	lock.Unlock()
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func checkCommit(c *chat.Commit) error {
 }
 
 // stage checks c against the head, fills b and stores it. The caller holds the
-// session's turn.
+// session's commit lock.
 func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
 	fail := func(err error) error {
 		b.Close()
@@ -73,9 +73,9 @@ func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
 	s := j.shard(c.Session)
 	var h *head
 	if c.After == 0 {
-		birth := &j.births[uint64(c.Number)%uint64(len(j.births))]
-		birth.Lock()
-		defer birth.Unlock()
+		lock := j.createLock(c.Number)
+		lock.Lock()
+		defer lock.Unlock()
 		if err := j.checkFree(c.Session, c.Number); err != nil {
 			return fail(err)
 		}
@@ -132,7 +132,7 @@ func (j *Journal) applyCounted(b *pebble.Batch, h, next *head) error {
 	if !ok {
 		return j.apply(b)
 	}
-	return j.stored.change(a, next.last.bytes-max(0, h.last.bytes), func() error { return j.apply(b) })
+	return j.stored.change(a, next.last.bytes-h.last.bytes, func() error { return j.apply(b) })
 }
 
 // checkFree refuses to create a session whose id or number is taken.
@@ -171,13 +171,7 @@ func conflict(id chat.SessionID, last chat.Seq) error {
 func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head, err error) {
 	var scratch [64]byte
 	key := scratch[:0]
-	before := h.last.bytes
-	if before == uncounted {
-		if before, err = j.measure(h.number); err != nil {
-			return next, err
-		}
-	}
-	bytes := before
+	bytes := h.last.bytes
 	for i := range c.Facts {
 		f := &c.Facts[i]
 		bytes += int64(len(f.JSON))
@@ -219,7 +213,7 @@ func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head
 	}
 	moveActivity(b, h, &next)
 	if a, ok := accountOf(next.who); ok {
-		b.Merge(accountKey(key, a), appendSum(value[:0], bytes-max(0, h.last.bytes)), nil)
+		b.Merge(accountKey(key, a), appendSum(value[:0], bytes-h.last.bytes), nil)
 	}
 	if err := j.putPrompts(b, h.number, c.Events); err != nil {
 		return next, err

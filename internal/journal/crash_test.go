@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/journal/journaltest"
 )
 
 var ctx = context.Background()
@@ -31,7 +30,7 @@ func randomBody(t *rapid.T, s *chat.State) chat.Body {
 		members := []chat.Member{{Actor: chat.Actor{Kind: chat.User, ID: rapid.StringMatching(`[a-c]`).Draw(t, "member")}, Role: chat.Viewer}}
 		return chat.SessionUpdated{Members: &members}
 	case 6:
-		deadline := chat.At(rapid.Int64Range(0, 3).Draw(t, "deadline")) * journaltest.Epoch
+		deadline := chat.At(rapid.Int64Range(0, 3).Draw(t, "deadline")) * epoch
 		return chat.AgentInputRequest{RequestID: rapid.StringMatching(`r[0-9]`).Draw(t, "request"), InputType: chat.InputText, Text: "?", Deadline: deadline}
 	case 7:
 		if len(s.Prompts) > 0 {
@@ -61,7 +60,7 @@ func TestLoadIsTheFoldOfRead(t *testing.T) {
 			rt.Fatal(err)
 		}
 		defer func() { j.Close() }()
-		authors := map[chat.SessionID]*journaltest.Author{}
+		authors := map[chat.SessionID]*author{}
 		erased := map[chat.SessionID]bool{}
 		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
 			id := chat.SessionID(rapid.StringMatching(`s-[1-4]`).Draw(rt, "session"))
@@ -74,10 +73,10 @@ func TestLoadIsTheFoldOfRead(t *testing.T) {
 					rt.Fatal(err)
 				}
 				for _, a := range authors {
-					a.Store = j
+					a.journal = j
 				}
 			case what == 1 && authors[id] != nil:
-				if _, err := j.Erase(ctx, id); err != nil {
+				if _, err := eraseNow(j, id); err != nil {
 					rt.Fatal(err)
 				}
 				delete(authors, id)
@@ -86,10 +85,10 @@ func TestLoadIsTheFoldOfRead(t *testing.T) {
 			default:
 				a := authors[id]
 				if a == nil {
-					if a, err = journaltest.NewAuthor(j, id); err != nil {
+					if a, err = newAuthor(j, id); err != nil {
 						rt.Fatal(err)
 					}
-					if err := a.Try(chat.SessionStarted{Agent: "demo"}); err != nil {
+					if err := a.try(chat.SessionStarted{Agent: "demo"}); err != nil {
 						rt.Fatal(err)
 					}
 					authors[id] = a
@@ -103,13 +102,13 @@ func TestLoadIsTheFoldOfRead(t *testing.T) {
 					}
 					bodies = append(bodies, randomBody(rt, state))
 				}
-				if err := a.Try(bodies...); err != nil {
+				if err := a.try(bodies...); err != nil {
 					rt.Fatal(err)
 				}
 			}
 		}
 		for id := range authors {
-			if err := journaltest.Check(ctx, j, id); err != nil {
+			if err := checkLog(ctx, j, id); err != nil {
 				rt.Fatal(err)
 			}
 		}
@@ -134,7 +133,7 @@ func TestPowerCut(t *testing.T) {
 		defer wg.Wait()
 		defer close(permits)
 		for w := range writers {
-			a := journaltest.Begin(t, j, chat.SessionID(fmt.Sprint("s-", w)))
+			a := begin(t, j, chat.SessionID(fmt.Sprint("s-", w)))
 			acked[w].Store(1)
 			wg.Go(func() {
 				n := 0
@@ -143,9 +142,9 @@ func TestPowerCut(t *testing.T) {
 					size := n%3 + 1 // commits of one to three events, told by their text
 					bodies := make([]chat.Body, size)
 					for i := range bodies {
-						bodies[i] = journaltest.Text("%d of %d", i+1, size)
+						bodies[i] = message("%d of %d", i+1, size)
 					}
-					if err := a.Try(bodies...); err != nil {
+					if err := a.try(bodies...); err != nil {
 						t.Error(err)
 					}
 					acked[w].Store(uint64(a.State.Last))
@@ -188,7 +187,7 @@ func checkAfterCut(t *testing.T, fs *vfs.MemFS, floor []uint64) {
 	defer j.Close()
 	for w, least := range floor {
 		id := chat.SessionID(fmt.Sprint("s-", w))
-		if err := journaltest.Check(ctx, j, id); err != nil {
+		if err := checkLog(ctx, j, id); err != nil {
 			t.Fatal(err)
 		}
 		facts, _, err := j.Read(ctx, id, chat.Range{})

@@ -25,8 +25,8 @@
 // file, unfinished erasures) and returns when its context ends. Pebble's own
 // background work ends with Close.
 //
-// Locks, in the order in which they are taken: turns (one session's commit, its
-// sync included), births (the creation of sessions that share a number), alias,
+// Locks, in the order in which they are taken: commitLocks (one session's commit, its
+// sync included), createLocks (the creation of sessions that share a number), alias,
 // scrub, shard.mu (a few lines on the head cache), previews.mu, inventory.saving,
 // inventory.mu.
 //

@@ -15,9 +15,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// formatVersion is the layout of keys and values. A store with a newer one is
-// not opened. Version 2 has the bytes of events in heads; a store of version 1 is
-// taken over as it is.
+// formatVersion is the layout of keys and values. A store with another one is not
+// opened. Version 2 is the first that was released.
 const formatVersion = 2
 
 // memTableBytes bounds what a restart must replay and what the tables in memory

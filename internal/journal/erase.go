@@ -13,42 +13,13 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Erase removes a session: its events, indexes and previews, first from what
-// can be read and then from every file of the store. The id answers Gone for
-// ever. When ctx ends after the first part, the rest is done by Run or at the
-// next Open, and Erase says so. Commits of other sessions go on meanwhile.
-func (j *Journal) Erase(ctx context.Context, id chat.SessionID) (chat.Receipt, error) {
-	if err := j.failed(); err != nil {
-		return chat.Receipt{}, err
-	}
-	if j.readOnly {
-		return chat.Receipt{}, chat.Errorf(chat.Unavailable, "the store is open for reading only")
-	}
-	n, receipt, err := j.forgetSession(id)
-	if err != nil {
-		return receipt, err
-	}
-	if err := j.finishErasure(ctx, n, id, idToken(id)); err != nil {
-		return receipt, chat.Errorf(chat.Unavailable, "session %s is erased for all readers, but old files of the store still have to be removed; that goes on in the background", id).Because(err)
-	}
-	j.metrics.erased.Inc()
-	return receipt, nil
-}
-
-// forgetSession makes the session unreadable with one batch. What is left is the
-// journal's own work.
-func (j *Journal) forgetSession(id chat.SessionID) (chat.Number, chat.Receipt, error) {
-	e, err := j.forget(id, nil)
-	return e.Number, e.Receipt, err
-}
-
-// forget makes the session unreadable with one batch. complete is called before
-// the batch is written; with it, the intention is stored in the same batch and
-// stays until FinishErase.
+// forget makes a session unreadable and stores the intention to erase it, with one
+// batch. complete is called before the batch is written and fills in what the
+// journal does not have. The intention stays until FinishErase.
 func (j *Journal) forget(id chat.SessionID, complete func(*chat.Erasure)) (e chat.Erasure, err error) {
-	s, turn := j.shard(id), j.turn(id)
-	turn.Lock() // no commit of it is under way from here on
-	defer turn.Unlock()
+	s, lock := j.shard(id), j.commitLock(id)
+	lock.Lock() // waits for a commit of this session that is in progress
+	defer lock.Unlock()
 	j.alias.Lock() // no alias may be made for it meanwhile
 	defer j.alias.Unlock()
 	h, _, err := j.find(id)
@@ -70,8 +41,8 @@ func (j *Journal) forget(id chat.SessionID, complete func(*chat.Erasure)) (e cha
 		Note: "backups and copies made before are not covered: erase them too",
 	}}
 	b := j.db.NewBatch()
-	note, err := t[:], error(nil)
-	if e.Receipt.Bytes, err = j.removeAll(b, h.number); err == nil && complete != nil {
+	var note []byte
+	if e.Receipt.Bytes, err = j.removeAll(b, h.number); err == nil {
 		complete(&e)
 		note, err = appendIntention(t, &e)
 	}
@@ -92,7 +63,7 @@ func (j *Journal) forget(id chat.SessionID, complete func(*chat.Erasure)) (e cha
 	write := func() error { return j.write(b) }
 	if a, ok := accountOf(h.who); ok {
 		// Its files go with it: they are not counted any more.
-		stored := max(0, h.last.bytes) + files
+		stored := h.last.bytes + files
 		b.Merge(accountKey(nil, a), appendSum(nil, -stored), nil)
 		err = j.stored.change(a, -stored, write)
 	} else {

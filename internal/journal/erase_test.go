@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/journal/journaltest"
 )
 
 // marker does not compress away and is not split by a table's encoding.
@@ -45,15 +44,15 @@ func holders(t *testing.T, dir string) (list []string) {
 // confess puts the marker everywhere a session can hold text.
 func confess(t *testing.T, j *Journal, id chat.SessionID) {
 	t.Helper()
-	a := journaltest.Begin(t, j, id, chat.SessionStarted{Agent: "demo", Title: marker})
-	a.Key(0, marker).Say(t, journaltest.Text("my secret is %s", marker))
-	a.Say(t, chat.AgentInputRequest{RequestID: marker, InputType: chat.InputText, Text: marker, Deadline: journaltest.Epoch * 2})
+	a := begin(t, j, id, chat.SessionStarted{Agent: "demo", Title: marker})
+	a.Key(0, marker).append(t, message("my secret is %s", marker))
+	a.append(t, chat.AgentInputRequest{RequestID: marker, InputType: chat.InputText, Text: marker, Deadline: epoch * 2})
 	for i := range 3 { // and into checkpoints
 		bodies := make([]chat.Body, chat.CheckpointEvery-1)
 		for k := range bodies {
 			bodies[k] = chat.AgentStatus{Message: fmt.Sprint(marker, i, k)}
 		}
-		a.Say(t, bodies...)
+		a.append(t, bodies...)
 	}
 	if err := j.WritePreviews(ctx, id, []chat.Preview{{Block: "b", Text: marker, End: len(marker), Kind: chat.TextBlock}}); err != nil {
 		t.Fatal(err)
@@ -66,9 +65,9 @@ func TestEraseLeavesNoText(t *testing.T) {
 		t.Run(fmt.Sprintf("flushed=%t", flushed), func(t *testing.T) {
 			dir := t.TempDir()
 			j := openTest(t, dir, Options{})
-			bystander := journaltest.Begin(t, j, "s-before")
+			bystander := begin(t, j, "s-before")
 			confess(t, j, "s-1")
-			other := journaltest.Begin(t, j, "s-other").Say(t, journaltest.Text("stays"))
+			other := begin(t, j, "s-other").append(t, message("stays"))
 			if err := j.WritePreviews(ctx, "s-other", []chat.Preview{{Block: "b", Text: "half a wor", End: 10}}); err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +78,7 @@ func TestEraseLeavesNoText(t *testing.T) {
 				if err := j.db.Compact(ctx, []byte{0}, []byte{0xff}, false); err != nil {
 					t.Fatal(err)
 				}
-				bystander.Say(t, journaltest.Text("newer than the tables"))
+				bystander.append(t, message("newer than the tables"))
 			}
 			// Writers and readers go on during the erase.
 			stop := make(chan struct{})
@@ -91,12 +90,12 @@ func TestEraseLeavesNoText(t *testing.T) {
 						return
 					default:
 					}
-					bystander.Try(journaltest.Text("meanwhile"))
+					bystander.try(message("meanwhile"))
 					j.List(ctx, chat.Filter{})
 					j.Read(ctx, "s-other", chat.Range{})
 				}
 			})
-			_, err := j.Erase(ctx, "s-1")
+			_, err := eraseNow(j, "s-1")
 			close(stop)
 			wg.Wait()
 			if err != nil {
@@ -105,7 +104,7 @@ func TestEraseLeavesNoText(t *testing.T) {
 			if left := holders(t, dir); len(left) > 0 {
 				t.Fatalf("the text is still in %v", left)
 			}
-			if err := journaltest.Check(ctx, j, "s-other"); err != nil {
+			if err := checkLog(ctx, j, "s-other"); err != nil {
 				t.Fatal(err)
 			}
 			if report, err := j.Verify(ctx, nil); err != nil || report.Found > 0 {
@@ -151,20 +150,26 @@ func TestEraseIsFinishedLater(t *testing.T) {
 	j := openTest(t, dir, Options{})
 	confess(t, j, "s-1")
 	confess(t, j, "s-2")
-	cut, cancel := context.WithCancel(ctx)
+	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := j.Erase(cut, "s-1"); chat.CodeOf(err) != chat.Unavailable {
-		t.Fatal(err)
+	eraseInPart := func(id chat.SessionID) {
+		t.Helper()
+		e, err := j.BeginErase(ctx, id, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := j.FinishErase(ended, e); chat.CodeOf(err) != chat.Unavailable {
+			t.Fatal(err)
+		}
 	}
+	eraseInPart("s-1")
 	if _, err := j.Load(ctx, "s-1"); chat.CodeOf(err) != chat.Gone {
 		t.Fatal(err)
 	}
 	if err := j.finishErasures(ctx); err != nil { // what Run does
 		t.Fatal(err)
 	}
-	if _, _, err := j.forgetSession("s-2"); err != nil { // and then the process dies
-		t.Fatal(err)
-	}
+	eraseInPart("s-2") // and then the process ends
 	if len(holders(t, dir)) == 0 {
 		t.Fatal("nothing is left to finish")
 	}
@@ -188,7 +193,7 @@ func TestErasePreviewsLater(t *testing.T) {
 	dir := t.TempDir()
 	j := openTest(t, dir, Options{})
 	confess(t, j, "s-1")
-	journaltest.Begin(t, j, "s-other")
+	begin(t, j, "s-other")
 	if err := j.WritePreviews(ctx, "s-other", []chat.Preview{{Block: "b", Text: "half a wor", End: 10}}); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +201,7 @@ func TestErasePreviewsLater(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(obstacle, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.Erase(ctx, "s-1"); chat.CodeOf(err) != chat.Unavailable {
+	if _, err := eraseNow(j, "s-1"); chat.CodeOf(err) != chat.Unavailable {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(obstacle); err != nil {
@@ -221,12 +226,12 @@ func TestImportCutShort(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	j := openTest(t, dir, Options{})
-	a, err := journaltest.NewAuthor(j, "s-1")
+	a, err := newAuthor(j, "s-1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := a.Commit(chat.SessionStarted{Agent: "demo"}, journaltest.Text("one"),
-		chat.AgentInputRequest{RequestID: "r", InputType: chat.InputText, Text: "?", Deadline: 5}, journaltest.Text("two"))
+	c, err := a.build(chat.SessionStarted{Agent: "demo"}, message("one"),
+		chat.AgentInputRequest{RequestID: "r", InputType: chat.InputText, Text: "?", Deadline: 5}, message("two"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +245,7 @@ func TestImportCutShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.batch.Close()
-	if err := a.Try(chat.SessionStarted{}); chat.CodeOf(err) != chat.Conflict {
+	if err := a.try(chat.SessionStarted{}); chat.CodeOf(err) != chat.Conflict {
 		t.Fatalf("a session was created into an import: %v", err)
 	}
 	if err := j.Close(); err != nil {
@@ -253,8 +258,8 @@ func TestImportCutShort(t *testing.T) {
 	if v, err := j.get(seqKey(nil, kEvent, c.Number, 1)); v != nil || err != nil {
 		t.Fatal("events of the import are left", err)
 	}
-	a.Store = j
-	a.Say(t, chat.SessionStarted{Agent: "demo"})
+	a.journal = j
+	a.append(t, chat.SessionStarted{Agent: "demo"})
 }
 
 // Who keeps copies can ask whether any of them has to go.
@@ -268,16 +273,16 @@ func TestErasedSince(t *testing.T) {
 			t.Errorf("since %s: %v %v", at, got, err)
 		}
 	}
-	journaltest.Begin(t, j, "a", chat.SessionStarted{Agent: "demo"})
-	journaltest.Begin(t, j, "b", chat.SessionStarted{Agent: "demo"})
+	begin(t, j, "a", chat.SessionStarted{Agent: "demo"})
+	begin(t, j, "b", chat.SessionStarted{Agent: "demo"})
 	since(time.Unix(0, 0), false)
-	if _, err := j.Erase(ctx, "a"); err != nil {
+	if _, err := eraseNow(j, "a"); err != nil {
 		t.Fatal(err)
 	}
 	since(now, true)
 	since(now.Add(time.Second), false)
 	now = now.Add(time.Minute)
-	if _, err := j.Erase(ctx, "b"); err != nil {
+	if _, err := eraseNow(j, "b"); err != nil {
 		t.Fatal(err)
 	}
 	since(now, true)

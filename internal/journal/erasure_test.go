@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/journal/journaltest"
 )
 
 // pending lists the sessions whose erasure is not finished.
@@ -27,7 +26,7 @@ func TestAnIntentionStaysUntilItIsCarriedOut(t *testing.T) {
 	dir := t.TempDir()
 	j := openTest(t, dir, Options{})
 	id := chat.SessionID("s-" + marker)
-	journaltest.Begin(t, j, "s-other")
+	begin(t, j, "s-other")
 	confess(t, j, id)
 	e, err := j.BeginErase(ctx, id, 3, 1000)
 	if err != nil || e.Receipt.Artifacts != 3 || e.Receipt.Bytes <= 1000 || e.Receipt.Events == 0 {

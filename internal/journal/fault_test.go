@@ -13,7 +13,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/journal/journaltest"
 )
 
 // faulty breaks operations on the files of the log once it is switched on.
@@ -50,16 +49,16 @@ func TestLogFailureIsFinal(t *testing.T) {
 					t.Fatal(err)
 				}
 				const writers = 8
-				authors := make([]*journaltest.Author, writers)
+				authors := make([]*author, writers)
 				for i := range authors {
-					authors[i] = journaltest.Begin(t, j, chat.SessionID("s-"+string(rune('a'+i)))).Say(t, journaltest.Text("safe"))
+					authors[i] = begin(t, j, chat.SessionID("s-"+string(rune('a'+i)))).append(t, message("safe"))
 				}
 				fault.on.Store(true)
 				var wg sync.WaitGroup
 				for _, a := range authors {
 					wg.Go(func() {
 						for range 3 {
-							if err := a.Try(journaltest.Text("lost")); chat.CodeOf(err) != chat.Unavailable {
+							if err := a.try(message("lost")); chat.CodeOf(err) != chat.Unavailable {
 								t.Errorf("a commit that is not on disk gave %v", err)
 							}
 						}
@@ -73,7 +72,7 @@ func TestLogFailureIsFinal(t *testing.T) {
 					t.Fatalf("Fatal was told %q", msg)
 				}
 				fault.on.Store(false) // a disk that recovers does not bring the log back
-				if err := authors[0].Try(journaltest.Text("later")); chat.CodeOf(err) != chat.Unavailable {
+				if err := authors[0].try(message("later")); chat.CodeOf(err) != chat.Unavailable {
 					t.Fatal(err)
 				}
 				// Readers never see what was not acknowledged.
@@ -87,10 +86,10 @@ func TestLogFailureIsFinal(t *testing.T) {
 				j.Close() // says what is wrong, and does not hang
 				checkAfterCut(t, clone, nil)
 				again := openTest(t, "/data", Options{FS: clone})
-				if err := journaltest.Check(ctx, again, "s-a"); err != nil {
+				if err := checkLog(ctx, again, "s-a"); err != nil {
 					t.Fatal(err)
 				}
-				journaltest.Resume(t, again, "s-a").Say(t, journaltest.Text("goes on"))
+				resume(t, again, "s-a").append(t, message("goes on"))
 			})
 		}
 	}
@@ -105,11 +104,11 @@ func TestLowSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	a := journaltest.Begin(t, j, "s-1")
-	journaltest.Begin(t, j, "s-2")
+	a := begin(t, j, "s-1")
+	begin(t, j, "s-2")
 	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 49 << 30, TotalBytes: 1000 << 30})
 	j.checkSpace()
-	err = a.Try(journaltest.Text("no room"))
+	err = a.try(message("no room"))
 	if chat.CodeOf(err) != chat.Unavailable || !strings.Contains(chat.Public(err).Msg, "51200 MiB") {
 		t.Fatal(err)
 	}
@@ -117,22 +116,22 @@ func TestLowSpace(t *testing.T) {
 	if err := j.WritePreviews(ctx, "s-1", piece); chat.CodeOf(err) != chat.Unavailable {
 		t.Fatal(err)
 	}
-	if err := journaltest.Check(ctx, j, "s-1"); err != nil { // reads go on
+	if err := checkLog(ctx, j, "s-1"); err != nil { // reads go on
 		t.Fatal(err)
 	}
-	if _, err := j.Erase(ctx, "s-2"); err != nil { // so does what makes room
+	if _, err := eraseNow(j, "s-2"); err != nil { // so does what makes room
 		t.Fatal(err)
 	}
 	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 51 << 30, TotalBytes: 1000 << 30})
 	j.checkSpace()
-	a.Say(t, journaltest.Text("room again"))
+	a.append(t, message("room again"))
 	if err := j.WritePreviews(ctx, "s-1", piece); err != nil {
 		t.Fatal(err)
 	}
 	// A small disk is held to the absolute bound.
 	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1<<30 - 1, TotalBytes: 2 << 30})
 	j.checkSpace()
-	if err := a.Try(journaltest.Text("no room")); chat.CodeOf(err) != chat.Unavailable {
+	if err := a.try(message("no room")); chat.CodeOf(err) != chat.Unavailable {
 		t.Fatal(err)
 	}
 }
@@ -147,11 +146,11 @@ func TestLowSpaceIsNoticedInABurst(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	a := journaltest.Begin(t, j, "s-1")
+	a := begin(t, j, "s-1")
 	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1<<30 - 1, TotalBytes: 4 << 30})
 	big, taken := strings.Repeat("x", 300<<10), 0
 	for taken < 10 && err == nil {
-		if err = a.Try(journaltest.Text("%s", big)); err == nil {
+		if err = a.try(message("%s", big)); err == nil {
 			taken++
 		}
 	}
@@ -169,18 +168,23 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	j := openTest(t, dir, Options{})
+	openTest(t, dir, Options{})
 	_, err := Open(dir, quiet(Options{}))
 	want(err, chat.Unavailable, "in use by another process")
-	// A store of a later version.
-	if err := j.db.Set([]byte{kFormat}, []byte{formatVersion + 1}, nil); err != nil {
-		t.Fatal(err)
+	for version, word := range map[byte]string{formatVersion + 1: "newer version", formatVersion - 1: "export its sessions with that version"} {
+		other := t.TempDir()
+		j := openTest(t, other, Options{})
+		if err := j.db.Set([]byte{kFormat}, []byte{version}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, open := range []func(string, Options) (*Journal, error){Open, OpenReadOnly} {
+			_, err = open(other, quiet(Options{}))
+			want(err, chat.Unavailable, word)
+		}
 	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, err = Open(dir, quiet(Options{}))
-	want(err, chat.Unavailable, "newer version")
 	_, err = OpenReadOnly(t.TempDir(), quiet(Options{}))
 	want(err, chat.NotFound, "no store")
 
@@ -210,7 +214,7 @@ func TestStartOnAFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	journaltest.Begin(t, j, "s-1").Say(t, journaltest.Text("safe"))
+	begin(t, j, "s-1").append(t, message("safe"))
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ type shard struct {
 }
 
 // head is the end of one session's log. Fields are guarded by shard.mu; those
-// below the line are also touched only by the holder of the session's turn.
+// below the line are also touched only by the holder of the session's commit lock.
 type head struct {
 	number   chat.Number
 	durable  position // what readers may see
@@ -50,11 +50,16 @@ func (j *Journal) shard(id chat.SessionID) *shard {
 	return &j.shards[maphash.String(j.seed, string(id))%shardCount]
 }
 
-// turn is held from the check of a session's head until its commit is durable.
-// There are so many that sessions seldom share one: they would wait for each
-// other's syncs.
-func (j *Journal) turn(id chat.SessionID) *sync.Mutex {
-	return &j.turns[maphash.String(j.seed, string(id))/shardCount%uint64(len(j.turns))]
+// commitLock is held from the check of a session's head until its commit is
+// durable. There are many locks, so that two sessions rarely share one and wait
+// for each other's syncs.
+func (j *Journal) commitLock(id chat.SessionID) *sync.Mutex {
+	return &j.commitLocks[maphash.String(j.seed, string(id))/shardCount%uint64(len(j.commitLocks))]
+}
+
+// createLock is held while a session with a number is created or imported.
+func (j *Journal) createLock(n chat.Number) *sync.Mutex {
+	return &j.createLocks[uint64(n)%uint64(len(j.createLocks))]
 }
 
 // look finds a session's durable end.
@@ -116,7 +121,7 @@ func (j *Journal) loadHead(id chat.SessionID) (*head, error) {
 	return &head{number: n, durable: p, last: p}, nil
 }
 
-// fill completes a head for a commit. The caller holds the session's turn.
+// fill completes a head for a commit. The caller holds the session's commit lock.
 func (j *Journal) fill(id chat.SessionID, h *head) error {
 	if h.full {
 		return nil

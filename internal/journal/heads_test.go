@@ -6,7 +6,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/journal/journaltest"
 )
 
 // With many sessions the cache lets go of heads. A reader that holds one looks
@@ -14,7 +13,7 @@ import (
 func TestARecordOutlivesItsHead(t *testing.T) {
 	t.Parallel()
 	j := openTest(t, "/data", Options{FS: vfs.NewMem()})
-	a := journaltest.Begin(t, j, "s-1")
+	a := begin(t, j, "s-1")
 	h, s, err := j.find("s-1")
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +22,7 @@ func TestARecordOutlivesItsHead(t *testing.T) {
 	delete(s.heads, "s-1")
 	s.mu.Unlock()
 	title := "new"
-	a.Say(t, chat.SessionUpdated{Title: &title})
+	a.append(t, chat.SessionUpdated{Title: &title})
 	if _, current, err := j.recordUpTo("s-1", h, s); current || err != nil {
 		t.Errorf("by the old head: current %t, %v", current, err)
 	}
@@ -44,12 +43,12 @@ func TestARecordOutlivesItsHead(t *testing.T) {
 func TestErasedWhileLookedAt(t *testing.T) {
 	t.Parallel()
 	j := openTest(t, "/data", Options{FS: vfs.NewMem()})
-	journaltest.Begin(t, j, "s-1")
+	begin(t, j, "s-1")
 	h, s, err := j.find("s-1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.Erase(ctx, "s-1"); err != nil {
+	if _, err := eraseNow(j, "s-1"); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := j.recordUpTo("s-1", h, s); chat.CodeOf(err) != chat.Gone {

@@ -137,9 +137,9 @@ func (m *importer) begin(e *chat.Event) error {
 			return chat.Errorf(chat.Invalid, "event 1 of the import: its id was not made for session %s", m.id)
 		}
 	}
-	birth := &m.j.births[uint64(n)%uint64(len(m.j.births))]
-	birth.Lock()
-	defer birth.Unlock()
+	lock := m.j.createLock(n)
+	lock.Lock()
+	defer lock.Unlock()
 	if err := m.j.checkFree(m.id, n); err != nil {
 		return err
 	}
@@ -166,9 +166,9 @@ func (m *importer) finish() error {
 	if err := m.flush(); err != nil {
 		return err
 	}
-	turn := m.j.turn(m.id)
-	turn.Lock()
-	defer turn.Unlock()
+	lock := m.j.commitLock(m.id)
+	lock.Lock()
+	defer lock.Unlock()
 	rec, err := json.Marshal(&m.state.Session)
 	if err != nil {
 		return err

@@ -14,7 +14,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/journal/journaltest"
 )
 
 // snapshots takes a copy of the disk before operations that change it.
@@ -82,15 +81,15 @@ func TestACrashAtAnyStepFitsTheInventory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var a *journaltest.Author
+			var a *author
 			if life == 0 {
-				a = journaltest.Begin(t, j, "s-1")
+				a = begin(t, j, "s-1")
 			} else {
-				a = journaltest.Resume(t, j, "s-1")
+				a = resume(t, j, "s-1")
 			}
-			journaltest.Begin(t, j, chat.SessionID(fmt.Sprint("gone-", life)))
+			begin(t, j, chat.SessionID(fmt.Sprint("gone-", life)))
 			for i := range 6 {
-				a.Say(t, journaltest.Text("%d", i))
+				a.append(t, message("%d", i))
 				s.ack(a.State.Last)
 				stream(t, j, "s-1", chat.BlockID(fmt.Sprint("b", life, i)), "text")
 				if i%3 == 1 {
@@ -100,7 +99,7 @@ func TestACrashAtAnyStepFitsTheInventory(t *testing.T) {
 				}
 			}
 			if life == 1 && mode == SyncAlways { // files are rewritten and removed
-				if _, err := j.Erase(ctx, "gone-1"); err != nil {
+				if _, err := eraseNow(j, "gone-1"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -141,14 +140,14 @@ func TestEveryFileDamagedInEveryWay(t *testing.T) {
 	for _, end := range []string{"closed", "killed"} {
 		disk := vfs.NewCrashableMem()
 		j := openTest(t, "/data", Options{FS: disk})
-		a := journaltest.Begin(t, j, "s-1").Say(t, journaltest.Text("%s", incompressible("old")))
+		a := begin(t, j, "s-1").append(t, message("%s", incompressible("old")))
 		stream(t, j, "s-1", "b", "half ")
 		older := contents(t, disk)
 		if err := j.db.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 40 {
-			a.Say(t, journaltest.Text("%s", incompressible(fmt.Sprint(i))))
+			a.append(t, message("%s", incompressible(fmt.Sprint(i))))
 		}
 		stream(t, j, "s-1", "b", "half a sentence")
 		if end == "closed" {
@@ -248,11 +247,11 @@ func TestAcceptGivesUpWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewMem()
 	j := openTest(t, "/data", Options{FS: disk})
-	a := journaltest.Begin(t, j, "s-1")
+	a := begin(t, j, "s-1")
 	if err := j.db.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	a.Say(t, journaltest.Text("lost"))
+	a.append(t, message("lost"))
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +269,7 @@ func TestAcceptGivesUpWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := openTest(t, "/data", Options{FS: disk})
-	journaltest.Resume(t, again, "s-1").Say(t, journaltest.Text("goes on"))
+	resume(t, again, "s-1").append(t, message("goes on"))
 	if facts, _, err := again.Read(ctx, "s-1", chat.Range{}); err != nil || len(facts) != 2 {
 		t.Errorf("%d facts, %v", len(facts), err)
 	}

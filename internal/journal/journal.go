@@ -29,12 +29,12 @@ type Journal struct {
 	previews  *previews
 	losses    []Damage // found at the start
 
-	seed   maphash.Seed
-	shards [shardCount]shard
-	turns  [16384]sync.Mutex // by session: held while one commits
-	births [1024]sync.Mutex  // by number: creating a session checks that it is free
-	alias  sync.Mutex        // aliases are create-only
-	scrub  sync.Mutex        // one erasure rewrites files at a time
+	seed        maphash.Seed
+	shards      [shardCount]shard
+	commitLocks [16384]sync.Mutex // by session: held during a commit
+	createLocks [1024]sync.Mutex  // by number: held from the check that it is free to the commit
+	alias       sync.Mutex        // held while an alias is read and written
+	scrub       sync.Mutex        // held while an erasure rewrites files
 
 	scrubbed map[chat.Number]bool // whose text is in no file any more, though the intention stands; guarded by scrub
 
@@ -176,8 +176,7 @@ func openProblem(dir string, err error) error {
 	return say("the store in %s cannot be opened (%v): look at the cause, or name another folder", dir, err)
 }
 
-// checkFormat refuses a store whose layout this version does not know, before
-// anything else is read.
+// checkFormat refuses a store of another format before anything else is read.
 func (j *Journal) checkFormat() error {
 	v, err := j.get([]byte{kFormat})
 	if err != nil {
@@ -195,12 +194,11 @@ func (j *Journal) checkFormat() error {
 		// log file has the newest format.
 		return j.db.Flush()
 	}
-	if len(v) != 1 || v[0] > formatVersion {
-		return chat.Errorf(chat.Unavailable, "the store in %s was written by a newer version of Parley (format %x, this one knows up to %d): use that version, or another folder", j.dir, v, formatVersion)
-	}
-	if v[0] < formatVersion && !j.readOnly {
-		// An older version must not read what this one writes.
-		return j.guard(func() error { return j.db.Set([]byte{kFormat}, []byte{formatVersion}, pebble.Sync) })
+	switch {
+	case len(v) != 1 || v[0] > formatVersion:
+		return chat.Errorf(chat.Unavailable, "the store in %s was written by a newer version of Parley (format %x, this version reads format %d): use that version, or another folder", j.dir, v, formatVersion)
+	case v[0] < formatVersion:
+		return chat.Errorf(chat.Unavailable, "the store in %s was written by an older version of Parley (format %d, this version reads format %d): export its sessions with that version and import them into a new folder", j.dir, v[0], formatVersion)
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/journal/journaltest"
 )
 
 // Very many sessions of one second are listed without a look at all of them for
@@ -17,17 +16,17 @@ func TestListOfACrowdedSecond(t *testing.T) {
 	t.Parallel()
 	j := openTest(t, "/data", Options{FS: vfs.NewMem(), Sync: SyncNever})
 	const crowd = 3*exactBucket + 7
-	second := journaltest.Epoch
-	begin := func(name string, at chat.At) *journaltest.Author {
-		a, err := journaltest.NewAuthor(j, chat.SessionID(name))
+	second := epoch
+	begin := func(name string, at chat.At) *author {
+		a, err := newAuthor(j, chat.SessionID(name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		a.Clock = at
-		return a.Say(t, chat.SessionStarted{Agent: chat.NoAgent, Workspace: chat.DefaultWorkspace})
+		return a.append(t, chat.SessionStarted{Agent: chat.NoAgent, Workspace: chat.DefaultWorkspace})
 	}
 	begin("s-old", second-20<<20)
-	authors := make([]*journaltest.Author, crowd)
+	authors := make([]*author, crowd)
 	for i := range authors {
 		authors[i] = begin(fmt.Sprintf("s-%d", i), second)
 	}
@@ -50,7 +49,7 @@ func TestListOfACrowdedSecond(t *testing.T) {
 		}
 		if pages%4 == 0 { // one that is still to come, or was there, goes to the front
 			authors[pages*37%crowd].Clock = second + 40<<20 + chat.At(pages)
-			authors[pages*37%crowd].Say(t, journaltest.Text("again"))
+			authors[pages*37%crowd].append(t, message("again"))
 			moved++
 		}
 		if pages > crowd {

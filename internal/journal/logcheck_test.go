@@ -10,7 +10,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/journal/journaltest"
 )
 
 // killed returns the disk of a store whose process was killed after it wrote so
@@ -19,9 +18,9 @@ func killed(t *testing.T, events int) (disk *vfs.MemFS, log string, stored []byt
 	t.Helper()
 	fs := vfs.NewCrashableMem()
 	j := openTest(t, "/data", Options{FS: fs})
-	a := journaltest.Begin(t, j, "s-1")
+	a := begin(t, j, "s-1")
 	for i := range events {
-		a.Say(t, journaltest.Text("%s", incompressible(fmt.Sprint(i))))
+		a.append(t, message("%s", incompressible(fmt.Sprint(i))))
 	}
 	disk = fs.CrashClone(vfs.CrashCloneCfg{})
 	names, err := disk.List("/data/db")
@@ -144,7 +143,7 @@ func TestAnEndInPartIsNoDamage(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%d events, %d bytes cut: %v", events, cut, err)
 			}
-			if err := journaltest.Check(ctx, j, "s-1"); err != nil {
+			if err := checkLog(ctx, j, "s-1"); err != nil {
 				t.Error(err)
 			}
 			if err := j.Close(); err != nil {

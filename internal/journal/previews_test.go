@@ -17,13 +17,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/journal/journaltest"
 )
 
 func pieceOf(block chat.BlockID, offset int, text string) chat.Preview {
 	return chat.Preview{
 		Block: block, Offset: offset, End: offset + len(text), Text: text, Kind: chat.TextBlock, Turn: "t-1",
-		At: journaltest.Epoch + chat.At(offset)*16,
+		At: epoch + chat.At(offset)*16,
 	}
 }
 
@@ -61,21 +60,21 @@ func TestOpenBlocksSurviveAKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	j := openTest(t, dir, Options{})
-	a := journaltest.Begin(t, j, "s-1")
+	a := begin(t, j, "s-1")
 	stream(t, j, "s-1", "b1", "a finished block")
 	stream(t, j, "s-1", "b2", "one of an ended turn")
-	a.Say(t, chat.AgentText{Block: "b1", Text: "a finished block"})
-	a.Say(t, chat.TurnCompleted{TurnID: "t-1", Outcome: chat.Done})
-	a.Say(t, journaltest.Text("go on"))
+	a.append(t, chat.AgentText{Block: "b1", Text: "a finished block"})
+	a.append(t, chat.TurnCompleted{TurnID: "t-1", Outcome: chat.Done})
+	a.append(t, message("go on"))
 	stream(t, j, "s-1", "b3", "half a sen")
 	// Repeats and overlaps are harmless, a gap is not filled with air.
 	again := []chat.Preview{pieceOf("b3", 0, "half"), pieceOf("b3", 8, "entence"), pieceOf("b3", 40, "far away")}
 	if err := j.WritePreviews(ctx, "s-1", again); err != nil {
 		t.Fatal(err)
 	}
-	journaltest.Begin(t, j, "s-2")
+	begin(t, j, "s-2")
 	stream(t, j, "s-2", "x", "other")
-	if _, err := j.Erase(ctx, "s-2"); err != nil {
+	if _, err := eraseNow(j, "s-2"); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.WritePreviews(ctx, "s-2", again); chat.CodeOf(err) != chat.Gone {
@@ -93,13 +92,13 @@ func TestOpenBlocksSurviveAKill(t *testing.T) {
 	if b.ID != "b3" || b.Text != "half a sentence" || b.Turn != "t-1" || b.Kind != chat.TextBlock {
 		t.Fatalf("%+v", b)
 	}
-	if last := b.Ends[len(b.Ends)-1]; last.Bytes != len(b.Text) || last.At != journaltest.Epoch+8*16 {
+	if last := b.Ends[len(b.Ends)-1]; last.Bytes != len(b.Text) || last.At != epoch+8*16 {
 		t.Fatalf("%+v", b.Ends)
 	}
 	// The block goes on and ends in the next life.
 	stream(t, killed, "s-1", "b4", "new")
-	r := journaltest.Resume(t, killed, "s-1")
-	r.Say(t, chat.AgentText{Block: "b3", Text: "half a sentence", Partial: true})
+	r := resume(t, killed, "s-1")
+	r.append(t, chat.AgentText{Block: "b3", Text: "half a sentence", Partial: true})
 	if err := killed.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +112,7 @@ func TestTornPreviewTail(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	j := openTest(t, dir, Options{})
-	journaltest.Begin(t, j, "s-1")
+	begin(t, j, "s-1")
 	stream(t, j, "s-1", "b", "abcdef")
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
@@ -167,19 +166,19 @@ func TestTornPreviewTail(t *testing.T) {
 func TestPreviewFileIsCompacted(t *testing.T) {
 	t.Parallel()
 	j := openTest(t, "/data", Options{FS: vfs.NewMem(), Sync: SyncNever})
-	keep := journaltest.Begin(t, j, "s-keep")
+	keep := begin(t, j, "s-keep")
 	stream(t, j, "s-keep", "open", "still open")
 	var wg sync.WaitGroup
 	text := strings.Repeat("x", 64<<10)
 	for w := range 4 {
-		a := journaltest.Begin(t, j, chat.SessionID(fmt.Sprint("s-", w)))
+		a := begin(t, j, chat.SessionID(fmt.Sprint("s-", w)))
 		wg.Go(func() {
 			for i := range 80 {
 				block := chat.BlockID(fmt.Sprint("b", i))
 				if err := j.WritePreviews(ctx, chat.SessionID(fmt.Sprint("s-", w)), []chat.Preview{pieceOf(block, 0, text)}); err != nil {
 					t.Error(err)
 				}
-				if err := a.Try(chat.AgentText{Block: block, Text: "done"}); err != nil {
+				if err := a.try(chat.AgentText{Block: block, Text: "done"}); err != nil {
 					t.Error(err)
 				}
 				if err := j.previews.compactWhenLarge(); err != nil { // what Run does
@@ -209,14 +208,14 @@ func TestPreviewWriteFails(t *testing.T) {
 	fault := &faulty{kinds: map[errorfs.OpKind]bool{errorfs.OpFileWrite: true}, path: previewFile, err: syscall.ENOSPC}
 	mem := vfs.NewMem()
 	j := openTest(t, "/data", Options{FS: errorfs.Wrap(mem, fault)})
-	a := journaltest.Begin(t, j, "s-1")
+	a := begin(t, j, "s-1")
 	stream(t, j, "s-1", "b", "kept")
 	fault.on.Store(true)
 	err := j.WritePreviews(ctx, "s-1", []chat.Preview{pieceOf("b", 4, " lost")})
 	if chat.CodeOf(err) != chat.Unavailable || !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
-	a.Say(t, journaltest.Text("the log is not affected"))
+	a.append(t, message("the log is not affected"))
 	fault.on.Store(false)
 	if err := j.WritePreviews(ctx, "s-1", []chat.Preview{pieceOf("b", 4, " and more")}); err != nil {
 		t.Fatal(err)
@@ -281,9 +280,9 @@ func TestBlockIDUsedAgainInALaterTurn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	j := openTest(t, dir, Options{})
-	a := journaltest.Begin(t, j, "s-1")
+	a := begin(t, j, "s-1")
 	stream(t, j, "s-1", "b1", "the first life")
-	a.Say(t, chat.AgentText{Block: "b1", Text: "the first life"})
+	a.append(t, chat.AgentText{Block: "b1", Text: "the first life"})
 	second := pieceOf("b1", 0, "the second")
 	second.Turn = "t-2"
 	if err := j.WritePreviews(ctx, "s-1", []chat.Preview{second}); err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/journal/journaltest"
 )
 
 // When the table in memory is full, the log goes on in a new file. A failure to
@@ -35,17 +34,17 @@ func TestRotationFailureIsFinal(t *testing.T) {
 				t.Fatal(err)
 			}
 			const writers = 4
-			authors, stored := make([]*journaltest.Author, writers), make([]int, writers)
+			authors, stored := make([]*author, writers), make([]int, writers)
 			id := func(i int) chat.SessionID { return chat.SessionID("s-" + string(rune('a'+i))) }
 			for i := range authors {
-				authors[i], stored[i] = journaltest.Begin(t, j, id(i)), 1
+				authors[i], stored[i] = begin(t, j, id(i)), 1
 			}
 			fault.on.Store(true)
 			var wg sync.WaitGroup
 			for i, a := range authors {
 				wg.Go(func() {
 					for range 1000 {
-						err := a.Try(journaltest.Text("%s", strings.Repeat("x", 64<<10)))
+						err := a.try(message("%s", strings.Repeat("x", 64<<10)))
 						if err != nil {
 							if chat.CodeOf(err) != chat.Unavailable {
 								t.Errorf("a commit that is not on disk gave %v", err)
@@ -61,7 +60,7 @@ func TestRotationFailureIsFinal(t *testing.T) {
 			if fatal.Load() != 1 || !errors.Is(*said.Load(), syscall.EIO) {
 				t.Fatalf("Fatal was called %d times", fatal.Load())
 			}
-			if err := authors[0].Try(journaltest.Text("later")); chat.CodeOf(err) != chat.Unavailable {
+			if err := authors[0].try(message("later")); chat.CodeOf(err) != chat.Unavailable {
 				t.Fatal(err)
 			}
 			for i, n := range stored {
@@ -79,7 +78,7 @@ func TestRotationFailureIsFinal(t *testing.T) {
 				if err != nil || int(rec.Last) < n {
 					t.Errorf("%s has %d events after the restart, %d were acknowledged, %v", id(i), rec.Last, n, err)
 				}
-				if err := journaltest.Check(ctx, again, id(i)); err != nil {
+				if err := checkLog(ctx, again, id(i)); err != nil {
 					t.Error(err)
 				}
 			}

@@ -19,14 +19,10 @@ import (
 // batch that adds or removes bytes merges the difference into it, so it follows
 // from the log at any moment. A session's head and its kFiles entry say how much of
 // the counter belongs to the session.
-//
-// Sessions of stores that were written before there were counters are counted with
-// their next event.
 
-// sums adds up counters. It has the name of Pebble's own merger, because a store
-// cannot be opened with a merger of another name, and older stores have that name;
-// they contain no merged values. A value is a sequence of differences of 8 bytes
-// each, so values that Pebble's own merger has appended to each other are right too.
+// sums adds up counters. A value is a sequence of differences of 8 bytes each. The
+// name is part of store format 2: Pebble opens a store only with a merger of the
+// name that it was created with.
 var sums = &pebble.Merger{
 	Name: pebble.DefaultMerger.Name,
 	Merge: func(_, value []byte) (pebble.ValueMerger, error) {
@@ -163,7 +159,7 @@ func (j *Journal) SizeOf(_ context.Context, id chat.SessionID) (int64, error) {
 		return 0, err
 	}
 	files, err := j.filesOfSession(at.number)
-	return max(0, at.bytes) + files, err
+	return at.bytes + files, err
 }
 
 func (j *Journal) filesOfSession(n chat.Number) (int64, error) {
@@ -186,9 +182,9 @@ func (j *Journal) changeFiles(id chat.SessionID, change func(was int64) int64) e
 	if err := j.failed(); err != nil {
 		return err
 	}
-	turn := j.turn(id)
-	turn.Lock()
-	defer turn.Unlock()
+	lock := j.commitLock(id)
+	lock.Lock()
+	defer lock.Unlock()
 	h, _, err := j.find(id)
 	if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
 		return nil
@@ -212,18 +208,4 @@ func (j *Journal) changeFiles(id chat.SessionID, change func(was int64) int64) e
 	b.Set(numberKey(nil, kFiles, h.number), appendSum(nil, is), nil)
 	b.Merge(accountKey(nil, a), appendSum(nil, is-was), nil)
 	return j.stored.change(a, is-was, func() error { return j.write(b) })
-}
-
-// measure counts the bytes of a session's events.
-func (j *Journal) measure(n chat.Number) (bytes int64, err error) {
-	it, err := j.iter(numberKey(nil, kEvent, n))
-	if err != nil {
-		return 0, err
-	}
-	for ok := it.First(); ok; ok = it.Next() {
-		if d, _ := decodeKey(it.Key()); d.kind == kEvent {
-			bytes += int64(len(it.Value()))
-		}
-	}
-	return bytes, errors.Join(it.Error(), it.Close())
 }

@@ -3,10 +3,7 @@ package journal
 import (
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/journal/journaltest"
 )
 
 // logBytes is what the events of sessions take.
@@ -49,13 +46,13 @@ func TestStoredBytesAreCounted(t *testing.T) {
 		}
 		j = openTest(t, dir, Options{})
 	}
-	one := journaltest.Begin(t, j, "s-1")
-	one.Say(t, journaltest.Text("one"))
+	one := begin(t, j, "s-1")
+	one.append(t, message("one"))
 	owner := mustRecord(t, j, "s-1").Owner
 	restart() // nobody has asked yet
 	n := logBytes(t, j, "s-1")
 	wantStored(t, j, owner, n, n)
-	journaltest.Begin(t, j, "s-2").Say(t, journaltest.Text("two"), journaltest.Text("three"))
+	begin(t, j, "s-2").append(t, message("two"), message("three"))
 	n = logBytes(t, j, "s-1", "s-2")
 	wantStored(t, j, owner, n, n)
 
@@ -85,7 +82,7 @@ func TestStoredBytesAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := j.Erase(ctx, "s-1"); err != nil {
+	if _, err := eraseNow(j, "s-1"); err != nil {
 		t.Fatal(err)
 	}
 	n = logBytes(t, j, "s-2") + 50
@@ -108,55 +105,6 @@ func TestStoredBytesAreCounted(t *testing.T) {
 	}
 	n = logBytes(t, other, "s-1")
 	wantStored(t, other, owner, n, n)
-}
-
-// A session of a store without counters is counted with its next event. Erasing one
-// that was not counted takes nothing from the owner.
-func TestSessionsWithoutCounters(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	j := openTest(t, dir, Options{})
-	a := journaltest.Begin(t, j, "s-1").Say(t, journaltest.Text("one"))
-	journaltest.Begin(t, j, "s-2")
-	if err := j.db.Set([]byte{kFormat}, []byte{1}, pebble.Sync); err != nil {
-		t.Fatal(err)
-	}
-	owner := mustRecord(t, j, "s-1").Owner
-	for _, id := range []chat.SessionID{"s-1", "s-2"} {
-		at, err := j.look(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		at.bytes = uncounted
-		if err := j.db.Set(headKey(nil, at.number), at.position.append(nil), pebble.Sync); err != nil {
-			t.Fatal(err)
-		}
-		s := j.shard(id)
-		s.mu.Lock()
-		delete(s.heads, id)
-		s.mu.Unlock()
-	}
-	acc := account{tokenOf("default", ""), tokenOf("default", owner.Key())}
-	if err := j.db.Delete(accountKey(nil, acc), pebble.Sync); err != nil {
-		t.Fatal(err)
-	}
-	wantStored(t, j, owner, 0, 0)
-	if _, err := j.Erase(ctx, "s-2"); err != nil {
-		t.Fatal(err)
-	}
-	wantStored(t, j, owner, 0, 0)
-	a.Say(t, journaltest.Text("two"))
-	n := logBytes(t, j, "s-1")
-	wantStored(t, j, owner, n, n)
-	// An older version would take the new heads for damage: it must not open the store.
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
-	j = openTest(t, dir, Options{})
-	if v, err := j.get([]byte{kFormat}); err != nil || v[0] != formatVersion {
-		t.Errorf("format %v, %v", v, err)
-	}
-	wantStored(t, j, owner, n, n)
 }
 
 func mustRecord(t *testing.T, j *Journal, id chat.SessionID) chat.Session {

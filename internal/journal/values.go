@@ -12,10 +12,8 @@ type position struct {
 	at   chat.At
 	hash chat.Hash // of the last event's stored bytes
 
-	bytes int64 // of all events; uncounted in stores that were written before this was kept
+	bytes int64 // of all events
 }
-
-const uncounted = -1
 
 const positionSize = 8 + 8 + 16 + 8
 
@@ -23,24 +21,18 @@ func (p position) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(p.seq))
 	b = binary.BigEndian.AppendUint64(b, uint64(p.at))
 	b = append(b, p.hash[:]...)
-	if p.bytes < 0 {
-		return b
-	}
 	return binary.BigEndian.AppendUint64(b, uint64(p.bytes))
 }
 
 func decodePosition(b []byte) (p position, ok bool) {
-	if len(b) != positionSize && len(b) != positionSize-8 {
+	if len(b) != positionSize {
 		return p, false
 	}
 	p.seq = chat.Seq(binary.BigEndian.Uint64(b))
 	p.at = chat.At(binary.BigEndian.Uint64(b[8:]))
 	p.hash = chat.Hash(b[16:32])
-	p.bytes = uncounted
-	if len(b) == positionSize {
-		p.bytes = int64(binary.BigEndian.Uint64(b[32:]))
-	}
-	return p, len(b) < positionSize || p.bytes >= 0
+	p.bytes = int64(binary.BigEndian.Uint64(b[32:]))
+	return p, p.bytes >= 0
 }
 
 func appendNumber(b []byte, n chat.Number) []byte {
@@ -54,7 +46,7 @@ func decodeNumber(b []byte) (chat.Number, bool) {
 	return chat.Number(binary.BigEndian.Uint64(b)), true
 }
 
-// clientValue is what a client id leads to.
+// appendClient writes the value of a kClient key.
 func appendClient(b []byte, seq chat.Seq, digest uint64) []byte {
 	b = binary.BigEndian.AppendUint64(b, digest)
 	return binary.AppendUvarint(b, uint64(seq))

@@ -132,8 +132,8 @@ func (v *verifier) session(ctx context.Context, id chat.SessionID, n chat.Number
 		return err
 	}
 	if len(c.damage) > 0 && !v.j.readOnly {
-		turn := v.j.turn(id)
-		turn.Lock()
+		lock := v.j.commitLock(id)
+		lock.Lock()
 		name, err := v.j.get(numberKey(nil, kName, n))
 		if err == nil && string(name) == string(id) {
 			c = newCheck(v.j, id, n)
@@ -141,7 +141,7 @@ func (v *verifier) session(ctx context.Context, id chat.SessionID, n chat.Number
 		} else {
 			c.damage = nil // erased meanwhile
 		}
-		turn.Unlock()
+		lock.Unlock()
 		if err != nil {
 			return err
 		}
@@ -275,9 +275,9 @@ var looseNames = map[byte]string{kID: "name", kDeadline: "deadline", kActivity: 
 // loose checks one such entry with commits of its session held back.
 func (v *verifier) loose(e entry, id chat.SessionID, code chat.Code) (*Damage, error) {
 	bad := func(what string) *Damage { return &Damage{Session: id, Kind: looseNames[e.kind], What: what} }
-	turn := v.j.turn(id)
-	turn.Lock()
-	defer turn.Unlock()
+	lock := v.j.commitLock(id)
+	lock.Lock()
+	defer lock.Unlock()
 	var key []byte
 	switch e.kind {
 	case kID:

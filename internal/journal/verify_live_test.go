@@ -8,7 +8,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/journal/journaltest"
 )
 
 // meddler is a context that does something when it is first asked.
@@ -27,8 +26,8 @@ func (m *meddler) Err() error {
 func TestErasedWhileVerified(t *testing.T) {
 	t.Parallel()
 	j := openTest(t, "/data", Options{FS: vfs.NewMem()})
-	journaltest.Begin(t, j, "s-1").Say(t, journaltest.Text("hello"))
-	journaltest.Begin(t, j, "s-2").Say(t, journaltest.Text("hello"))
+	begin(t, j, "s-1").append(t, message("hello"))
+	begin(t, j, "s-2").append(t, message("hello"))
 	// The walk begins with the lower number and meets the other one later.
 	later := chat.SessionID("s-2")
 	one, _, err := j.Number(ctx, "s-1")
@@ -41,7 +40,7 @@ func TestErasedWhileVerified(t *testing.T) {
 	}
 	v := &verifier{j: j}
 	err = v.orphans(&meddler{Context: ctx, do: func() {
-		if _, err := j.Erase(ctx, later); err != nil {
+		if _, err := eraseNow(j, later); err != nil {
 			t.Error(err)
 		}
 	}})
@@ -55,9 +54,9 @@ func TestVerifiedWhileImporting(t *testing.T) {
 	t.Parallel()
 	from := openTest(t, "/from", Options{FS: vfs.NewMem()})
 	ask := func(id string) chat.Body {
-		return chat.AgentInputRequest{RequestID: id, InputType: chat.InputText, Text: "?", Deadline: journaltest.Epoch * 2}
+		return chat.AgentInputRequest{RequestID: id, InputType: chat.InputText, Text: "?", Deadline: epoch * 2}
 	}
-	journaltest.Begin(t, from, "s-1").Say(t, ask("r1"), ask("r2"))
+	begin(t, from, "s-1").append(t, ask("r1"), ask("r2"))
 	facts, _, err := from.Read(ctx, "s-1", chat.Range{})
 	if err != nil {
 		t.Fatal(err)

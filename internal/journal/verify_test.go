@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/journal/journaltest"
 )
 
 func TestVerifyNamesDamage(t *testing.T) {
@@ -80,7 +79,7 @@ func TestVerifyNamesDamage(t *testing.T) {
 			db.Set(deadlineKey(nil, 78, n, tokenOf("r-1")), nil, nil)
 		}, "deadline", "no open prompt", 0, false},
 		"not listed": {func(db *pebble.DB) {
-			db.Delete(activityKey(nil, tokenOf("default", ""), bucketOf(journaltest.Epoch), n), nil)
+			db.Delete(activityKey(nil, tokenOf("default", ""), bucketOf(epoch), n), nil)
 		}, "list", "missing in a list", 0, false},
 		"listed twice":    {func(db *pebble.DB) { db.Set(activityKey(nil, tokenOf("default", ""), 5, n), nil, nil) }, "list", "wrong place", 0, false},
 		"orphan in lists": {func(db *pebble.DB) { db.Set(activityKey(nil, tokenOf("default", ""), 5, n+1), nil, nil) }, "list", "no session", 0, false},
@@ -93,11 +92,11 @@ func TestVerifyNamesDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fs := vfs.NewMem()
 			j := openTest(t, "/data", Options{FS: fs})
-			a := journaltest.Begin(t, j, "s-1", chat.SessionStarted{Agent: "demo"})
-			a.Key(0, "c-1").Say(t, journaltest.Text("two")).Say(t, journaltest.Text("three")).Say(t, journaltest.Text("four"))
-			a.Say(t, chat.AgentInputRequest{RequestID: "r-1", InputType: chat.InputText, Text: "?", Deadline: 77})
-			a.Say(t, journaltest.Text("six")).Say(t, journaltest.Text("seven"))
-			journaltest.Begin(t, j, "s-2")
+			a := begin(t, j, "s-1", chat.SessionStarted{Agent: "demo"})
+			a.Key(0, "c-1").append(t, message("two")).append(t, message("three")).append(t, message("four"))
+			a.append(t, chat.AgentInputRequest{RequestID: "r-1", InputType: chat.InputText, Text: "?", Deadline: 77})
+			a.append(t, message("six")).append(t, message("seven"))
+			begin(t, j, "s-2")
 			n = a.State.Number
 			c.harm(j.db)
 			if err := j.Close(); err != nil {
@@ -136,7 +135,7 @@ func TestVerifyNamesDamage(t *testing.T) {
 			if _, err := j.Load(ctx, "s-2"); err != nil {
 				t.Errorf("the other session: %v", err)
 			}
-			if err := journaltest.Resume(t, j, "s-2").Try(journaltest.Text("x")); chat.CodeOf(err) != chat.Unavailable {
+			if err := resume(t, j, "s-2").try(message("x")); chat.CodeOf(err) != chat.Unavailable {
 				t.Errorf("a store that is read only took a commit: %v", err)
 			}
 		})
@@ -150,10 +149,10 @@ func TestVerifyNamesADamagedFile(t *testing.T) {
 	dir := t.TempDir()
 	j := openTest(t, dir, Options{})
 	for _, id := range []chat.SessionID{"s-1", "s-2", "s-3"} {
-		a := journaltest.Begin(t, j, id)
+		a := begin(t, j, id)
 		stream(t, j, id, "b", "half") // looked up in the log when the store opens
 		for i := range 8 {            // more than a block of the file each
-			a.Say(t, journaltest.Text("%s", incompressible(fmt.Sprint(id, i))))
+			a.append(t, message("%s", incompressible(fmt.Sprint(id, i))))
 		}
 	}
 	if err := errors.Join(j.db.Flush(), j.Close()); err != nil {
@@ -229,7 +228,7 @@ func TestVerifyOnAReadOnlyDisk(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
 	j := openTest(t, "/data", Options{FS: fs})
-	journaltest.Begin(t, j, "s-1")
+	begin(t, j, "s-1")
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +261,7 @@ func TestBackup(t *testing.T) {
 	t.Parallel()
 	dir, to := t.TempDir(), t.TempDir()
 	j := openTest(t, dir, Options{})
-	a := journaltest.Begin(t, j, "s-1").Say(t, journaltest.Text("two"))
+	a := begin(t, j, "s-1").append(t, message("two"))
 	stream(t, j, "s-1", "b", "half")
 	if err := j.Backup(ctx, to); err != nil {
 		t.Fatal(err)
@@ -270,12 +269,12 @@ func TestBackup(t *testing.T) {
 	if err := j.Backup(ctx, to); chat.CodeOf(err) != chat.Conflict {
 		t.Fatalf("a second backup into the same folder: %v", err)
 	}
-	a.Say(t, journaltest.Text("after the backup"))
+	a.append(t, message("after the backup"))
 	if _, err := os.Stat(to + "/" + BackupFile); err != nil {
 		t.Fatal(err)
 	}
 	restored, _ := snapshot(t, to) // a plain copy
-	if err := journaltest.Check(ctx, restored, "s-1"); err != nil {
+	if err := checkLog(ctx, restored, "s-1"); err != nil {
 		t.Fatal(err)
 	}
 	if rec, _ := restored.Record(ctx, "s-1"); rec.Last != 2 {
@@ -287,7 +286,7 @@ func TestBackup(t *testing.T) {
 	if report, err := restored.Verify(ctx, nil); err != nil || report.Found != 0 {
 		t.Fatal(report, err)
 	}
-	journaltest.Resume(t, restored, "s-1").Say(t, journaltest.Text("another life"))
+	resume(t, restored, "s-1").append(t, message("another life"))
 }
 
 // Run watches the space and syncs, and ends with its context.
@@ -302,21 +301,21 @@ func TestRun(t *testing.T) {
 		run, cancel := context.WithCancel(ctx)
 		done := make(chan error)
 		go func() { done <- j.Run(run) }()
-		a := journaltest.Begin(t, j, "s-1").Say(t, journaltest.Text("two"))
+		a := begin(t, j, "s-1").append(t, message("two"))
 		<-time.After(150 * time.Millisecond) // of the bubble's clock: past one interval
 		synctest.Wait()
 		cut, err := Open("/data", quiet(Options{FS: mem.CrashClone(vfs.CrashCloneCfg{})}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := journaltest.Check(ctx, cut, "s-1"); err != nil {
+		if err := checkLog(ctx, cut, "s-1"); err != nil {
 			t.Fatal(err)
 		}
 		cut.Close()
 		mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1 << 20, TotalBytes: 100 << 30})
 		<-time.After(1100 * time.Millisecond)
 		synctest.Wait()
-		if err := a.Try(journaltest.Text("x")); chat.CodeOf(err) != chat.Unavailable {
+		if err := a.try(message("x")); chat.CodeOf(err) != chat.Unavailable {
 			t.Fatal(err)
 		}
 		cancel()
@@ -332,7 +331,7 @@ func TestRun(t *testing.T) {
 func TestCollectors(t *testing.T) {
 	t.Parallel()
 	j := openTest(t, "/data", Options{FS: vfs.NewMem()})
-	journaltest.Begin(t, j, "s-1").Say(t, journaltest.Text("two"), journaltest.Text("three"))
+	begin(t, j, "s-1").append(t, message("two"), message("three"))
 	stream(t, j, "s-1", "b", "abc")
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(j.Collectors()...)

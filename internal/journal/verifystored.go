@@ -53,7 +53,7 @@ func (v *verifier) expected(ctx context.Context, it *pebble.Iterator) (want map[
 			continue
 		}
 		if a, ok := accountOf(audience(&rec)); ok {
-			want[a] += max(0, p.bytes) + decodeSum(seek(it, numberKey(nil, kFiles, d.number)))
+			want[a] += p.bytes + decodeSum(seek(it, numberKey(nil, kFiles, d.number)))
 		}
 	}
 }

@@ -1,49 +1,16 @@
-package journaltest
+package journal
 
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
-
-// Run checks that what open returns keeps the contract of a journal. Every part
-// opens its own store; open closes it with t.Cleanup.
-func Run(t *testing.T, open func(t *testing.T) Store) {
-	for _, part := range []struct {
-		name string
-		test func(*testing.T, Store)
-	}{
-		{"contiguity", contiguity},
-		{"conflict", conflicts},
-		{"creation", creation},
-		{"client ids", clientIDs},
-		{"reading", reading},
-		{"record", record},
-		{"list order", listOrder},
-		{"list filters", listFilters},
-		{"list cursors", listCursors},
-		{"list while active", listWhileActive},
-		{"prompts", prompts},
-		{"working", working},
-		{"block ends", blockEnds},
-		{"aliases", aliases},
-		{"erase", erase},
-		{"refused imports", refusedImports},
-		{"checkpoints", checkpoints},
-		{"no panic", noPanic},
-	} {
-		t.Run(part.name, func(t *testing.T) { part.test(t, open(t)) })
-	}
-	t.Run("import", func(t *testing.T) { imports(t, open(t), open(t)) })
-}
-
-var ctx = context.Background()
 
 func wantCode(t testing.TB, err error, code chat.Code) {
 	t.Helper()
@@ -62,7 +29,7 @@ func must[T any](v T, err error) func(t testing.TB) T {
 	}
 }
 
-func readAll(t testing.TB, s Store, id chat.SessionID) []chat.Fact {
+func readAll(t testing.TB, s *Journal, id chat.SessionID) []chat.Fact {
 	t.Helper()
 	facts, more, err := s.Read(ctx, id, chat.Range{})
 	if err != nil || more {
@@ -71,8 +38,8 @@ func readAll(t testing.TB, s Store, id chat.SessionID) []chat.Fact {
 	return facts
 }
 
-// Check reports how the stored log of a session is not what it promises to be.
-func Check(ctx context.Context, s Store, id chat.SessionID) error {
+// checkLog reports how the stored log of a session is not what it promises to be.
+func checkLog(ctx context.Context, s *Journal, id chat.SessionID) error {
 	facts, _, err := s.Read(ctx, id, chat.Range{})
 	if err != nil {
 		return err
@@ -112,15 +79,17 @@ func Check(ctx context.Context, s Store, id chat.SessionID) error {
 	return nil
 }
 
-func contiguity(t *testing.T, s Store) {
-	a := Begin(t, s, "s-1")
-	a.Say(t, Text("two"), Text("three")).Say(t, Text("four"))
+func TestEventsAreContiguous(t *testing.T) { onEachStore(t, testEventsAreContiguous) }
+
+func testEventsAreContiguous(t *testing.T, s *Journal) {
+	a := begin(t, s, "s-1")
+	a.append(t, message("two"), message("three")).append(t, message("four"))
 	for i, f := range readAll(t, s, "s-1") {
 		if f.Seq != chat.Seq(i+1) {
 			t.Fatalf("event %d has sequence %d", i, f.Seq)
 		}
 	}
-	if err := Check(ctx, s, "s-1"); err != nil {
+	if err := checkLog(ctx, s, "s-1"); err != nil {
 		t.Fatal(err)
 	}
 	// What no rules would make is refused, and nothing of it is stored.
@@ -132,13 +101,13 @@ func contiguity(t *testing.T, s Store) {
 		"no number":     func(c *chat.Commit) { c.Number = 0 },
 		"wrong number":  func(c *chat.Commit) { c.Number++ },
 	} {
-		c := must(a.Commit(Text("x"), Text("y")))(t)
+		c := must(a.build(message("x"), message("y")))(t)
 		spoil(c)
 		if err := s.Commit(ctx, c); chat.CodeOf(err) != chat.Invalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	c := must(a.Commit(Text("x")))(t)
+	c := must(a.build(message("x")))(t)
 	c.Events[0].Prev[0] ^= 1
 	wantCode(t, s.Commit(ctx, c), chat.Conflict)
 	if n := len(readAll(t, s, "s-1")); n != 4 {
@@ -159,10 +128,12 @@ func contiguity(t *testing.T, s Store) {
 
 func second[T any](_ T, err error) error { return err }
 
-func conflicts(t *testing.T, s Store) {
-	a := Begin(t, s, "s-1").Say(t, Text("two"))
-	stale := must(a.Commit(Text("mine")))(t)
-	a.Say(t, Text("theirs"))
+func TestOneOfManyCommitsWins(t *testing.T) { onEachStore(t, testOneOfManyCommitsWins) }
+
+func testOneOfManyCommitsWins(t *testing.T, s *Journal) {
+	a := begin(t, s, "s-1").append(t, message("two"))
+	stale := must(a.build(message("mine")))(t)
+	a.append(t, message("theirs"))
 	err := s.Commit(ctx, stale)
 	wantCode(t, err, chat.Conflict)
 	if last := chat.Public(err).Details["last"]; last != chat.Seq(3) {
@@ -175,7 +146,7 @@ func conflicts(t *testing.T, s Store) {
 	won, lost := 0, 0
 	for i := range 16 {
 		mine := base
-		c := must(mine.Commit(Text("racer %d", i)))(t)
+		c := must(mine.build(message("racer %d", i)))(t)
 		wg.Go(func() {
 			err := s.Commit(ctx, c)
 			mu.Lock()
@@ -194,25 +165,27 @@ func conflicts(t *testing.T, s Store) {
 	if won != 1 || lost != 15 {
 		t.Fatalf("%d won, %d lost", won, lost)
 	}
-	if err := Check(ctx, s, "s-1"); err != nil {
+	if err := checkLog(ctx, s, "s-1"); err != nil {
 		t.Fatal(err)
 	}
-	ghost := must(base.Commit(Text("x")))(t)
+	ghost := must(base.build(message("x")))(t)
 	ghost.Session = "s-ghost"
 	wantCode(t, s.Commit(ctx, ghost), chat.NotFound)
 }
 
-func creation(t *testing.T, s Store) {
+func TestSessionIsCreatedOnce(t *testing.T) { onEachStore(t, testSessionIsCreatedOnce) }
+
+func testSessionIsCreatedOnce(t *testing.T, s *Journal) {
 	n, exists, err := s.Number(ctx, "s-1")
 	if err != nil || exists || n == 0 {
 		t.Fatal(n, exists, err)
 	}
 	wantCode(t, second(s.SessionOf(ctx, n)), chat.NotFound)
 	wantCode(t, second(s.Load(ctx, "s-1")), chat.NotFound)
-	first := must(NewAuthor(s, "s-1"))(t)
-	rival := must(NewAuthor(s, "s-1"))(t)
-	first.Say(t, chat.SessionStarted{Agent: chat.NoAgent})
-	wantCode(t, rival.Try(chat.SessionStarted{Agent: chat.NoAgent}), chat.Conflict)
+	first := must(newAuthor(s, "s-1"))(t)
+	rival := must(newAuthor(s, "s-1"))(t)
+	first.append(t, chat.SessionStarted{Agent: chat.NoAgent})
+	wantCode(t, rival.try(chat.SessionStarted{Agent: chat.NoAgent}), chat.Conflict)
 	if got, exists, err := s.Number(ctx, "s-1"); err != nil || !exists || got != n {
 		t.Fatal(got, exists, err)
 	}
@@ -220,20 +193,22 @@ func creation(t *testing.T, s Store) {
 		t.Fatal(id)
 	}
 	// Another session that claims the number is sent for another one.
-	thief := must(NewAuthor(s, "s-2"))(t)
+	thief := must(newAuthor(s, "s-2"))(t)
 	thief.State.Number = n
-	wantCode(t, thief.Try(chat.SessionStarted{Agent: chat.NoAgent}), chat.Conflict)
-	bad := must(NewAuthor(s, "s-3"))(t)
-	c := must(bad.Commit(Text("x")))(t)
+	wantCode(t, thief.try(chat.SessionStarted{Agent: chat.NoAgent}), chat.Conflict)
+	bad := must(newAuthor(s, "s-3"))(t)
+	c := must(bad.build(message("x")))(t)
 	c.Session = "not a name"
 	wantCode(t, s.Commit(ctx, c), chat.Invalid)
 }
 
-func clientIDs(t *testing.T, s Store) {
-	a := Begin(t, s, "s-1")
-	a.Key(0, "c-1").Key(1, "c-2").Say(t, Text("one"), Text("two"))
-	a.Say(t, Text("no key"))
-	b := Begin(t, s, "s-2")
+func TestClientIDFindsItsEvent(t *testing.T) { onEachStore(t, testClientIDFindsItsEvent) }
+
+func testClientIDFindsItsEvent(t *testing.T, s *Journal) {
+	a := begin(t, s, "s-1")
+	a.Key(0, "c-1").Key(1, "c-2").append(t, message("one"), message("two"))
+	a.append(t, message("no key"))
+	b := begin(t, s, "s-2")
 	k, ok, err := s.ByClientID(ctx, "s-1", a.Actor.Key(), "c-2")
 	if err != nil || !ok || k.Seq != 3 || k.Digest == 0 || k.ClientID != "c-2" || k.Actor != a.Actor.Key() {
 		t.Fatal(k, ok, err)
@@ -252,13 +227,15 @@ func clientIDs(t *testing.T, s Store) {
 	wantCode(t, err, chat.NotFound)
 }
 
-func reading(t *testing.T, s Store) {
-	a := Begin(t, s, "s-1")
+func TestReadHonoursTheRange(t *testing.T) { onEachStore(t, testReadHonoursTheRange) }
+
+func testReadHonoursTheRange(t *testing.T, s *Journal) {
+	a := begin(t, s, "s-1")
 	for i := 2; i <= 30; i++ {
 		if i%3 == 0 {
-			a.Say(t, chat.AgentStatus{Message: fmt.Sprint("status ", i)})
+			a.append(t, chat.AgentStatus{Message: fmt.Sprint("status ", i)})
 		} else {
-			a.Say(t, Text("message %d", i))
+			a.append(t, message("message %d", i))
 		}
 	}
 	all := readAll(t, s, "s-1")
@@ -312,15 +289,17 @@ func expected(t testing.TB, all []chat.Fact, r chat.Range) (want []chat.Fact, mo
 	return want, false
 }
 
-func record(t *testing.T, s Store) {
-	a := Begin(t, s, "s-1", chat.SessionStarted{Agent: chat.NoAgent, Title: "first"})
-	a.Say(t, Text("hello"))
+func TestRecordFollowsTheLog(t *testing.T) { onEachStore(t, testRecordFollowsTheLog) }
+
+func testRecordFollowsTheLog(t *testing.T, s *Journal) {
+	a := begin(t, s, "s-1", chat.SessionStarted{Agent: chat.NoAgent, Title: "first"})
+	a.append(t, message("hello"))
 	rec := must(s.Record(ctx, "s-1"))(t)
 	if rec.Title != "first" || rec.Last != 2 || rec.UpdatedAt != a.State.LastAt || rec.Owner.ID != "ann" {
 		t.Fatalf("%+v", rec)
 	}
 	title := "second"
-	a.Say(t, chat.SessionUpdated{Title: &title})
+	a.append(t, chat.SessionUpdated{Title: &title})
 	if rec = must(s.Record(ctx, "s-1"))(t); rec.Title != "second" || rec.Last != 3 {
 		t.Fatalf("%+v", rec)
 	}

@@ -1,4 +1,4 @@
-package journaltest
+package journal
 
 import (
 	"bytes"
@@ -12,11 +12,13 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func erase(t *testing.T, s Store) {
-	a := Begin(t, s, "s-1", chat.SessionStarted{Agent: "demo", Title: "secret"})
-	a.Key(0, "c-1").Say(t, Text("hello"))
-	b := Begin(t, s, "s-2")
-	r, err := s.Erase(ctx, "s-1")
+func TestErasedSessionIsGone(t *testing.T) { onEachStore(t, testErasedSessionIsGone) }
+
+func testErasedSessionIsGone(t *testing.T, s *Journal) {
+	a := begin(t, s, "s-1", chat.SessionStarted{Agent: "demo", Title: "secret"})
+	a.Key(0, "c-1").append(t, message("hello"))
+	b := begin(t, s, "s-2")
+	r, err := eraseNow(s, "s-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,20 +30,20 @@ func erase(t *testing.T, s Store) {
 	_, _, promptErr := s.Prompt(ctx, "s-1", "r")
 	_, _, numberErr := s.Number(ctx, "s-1")
 	for name, err := range map[string]error{
-		"read": readErr, "client id": keyErr, "prompt": promptErr, "number": numberErr, "again": second(s.Erase(ctx, "s-1")),
+		"read": readErr, "client id": keyErr, "prompt": promptErr, "number": numberErr, "again": second(eraseNow(s, "s-1")),
 		"record": second(s.Record(ctx, "s-1")), "load": second(s.Load(ctx, "s-1")), "get": second(s.Get(ctx, "s-1", 1)),
-		"number of": second(s.SessionOf(ctx, a.State.Number)), "append": a.Try(Text("more")),
+		"number of": second(s.SessionOf(ctx, a.State.Number)), "append": a.try(message("more")),
 	} {
 		if chat.CodeOf(err) != chat.Gone {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	again := &Author{Store: s, State: &chat.State{Number: a.State.Number}, Actor: a.Actor, Clock: Epoch, id: "s-1"}
-	wantCode(t, again.Try(chat.SessionStarted{}), chat.Gone)
+	again := &author{journal: s, State: &chat.State{Number: a.State.Number}, Actor: a.Actor, Clock: epoch, id: "s-1"}
+	wantCode(t, again.try(chat.SessionStarted{}), chat.Gone)
 	wantIDs(t, pages(t, s, chat.Filter{}), "s-2")
-	wantCode(t, second(s.Erase(ctx, "s-none")), chat.NotFound)
-	b.Say(t, Text("unharmed"))
-	if err := Check(ctx, s, "s-2"); err != nil {
+	wantCode(t, second(eraseNow(s, "s-none")), chat.NotFound)
+	b.append(t, message("unharmed"))
+	if err := checkLog(ctx, s, "s-2"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -56,16 +58,21 @@ func give(facts []chat.Fact) iter.Seq2[chat.Fact, error] {
 	}
 }
 
-// imports moves a log from one store to another.
-func imports(t *testing.T, from, to Store) {
-	a := Begin(t, from, "s-1", chat.SessionStarted{Agent: "demo", Title: "to move"})
-	a.Key(0, "c-1").Say(t, Text("one"))
-	a.Say(t, chat.AgentInputRequest{RequestID: "r-1", InputType: chat.InputText, Text: "?", Deadline: Epoch + 5e9})
-	a.Say(t, chat.AgentInputRequest{RequestID: "r-2", InputType: chat.InputText, Text: "?"})
-	a.Say(t, chat.UserInputResponse{RequestID: "r-2", Text: "!"})
+func TestImportMovesASession(t *testing.T) {
+	onEachStore(t, func(t *testing.T, to *Journal) {
+		testImportMovesASession(t, openTest(t, t.TempDir(), Options{}), to)
+	})
+}
+
+func testImportMovesASession(t *testing.T, from, to *Journal) {
+	a := begin(t, from, "s-1", chat.SessionStarted{Agent: "demo", Title: "to move"})
+	a.Key(0, "c-1").append(t, message("one"))
+	a.append(t, chat.AgentInputRequest{RequestID: "r-1", InputType: chat.InputText, Text: "?", Deadline: epoch + 5e9})
+	a.append(t, chat.AgentInputRequest{RequestID: "r-2", InputType: chat.InputText, Text: "?"})
+	a.append(t, chat.UserInputResponse{RequestID: "r-2", Text: "!"})
 	for range 3 {
-		long := slices.Repeat([]chat.Body{Text("%s", strings.Repeat("x", 500))}, 700)
-		a.Say(t, long...)
+		long := slices.Repeat([]chat.Body{message("%s", strings.Repeat("x", 500))}, 700)
+		a.append(t, long...)
 	}
 	facts := readAll(t, from, "s-1")
 	if err := to.Import(ctx, "s-1", give(facts)); err != nil {
@@ -74,10 +81,10 @@ func imports(t *testing.T, from, to Store) {
 	if got := readAll(t, to, "s-1"); !slices.EqualFunc(got, facts, func(a, b chat.Fact) bool { return a.Seq == b.Seq && bytes.Equal(a.JSON, b.JSON) }) {
 		t.Fatal("the bytes were not kept")
 	}
-	if err := Check(ctx, to, "s-1"); err != nil {
+	if err := checkLog(ctx, to, "s-1"); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []Store{from, to} {
+	for _, s := range []*Journal{from, to} {
 		k, ok, err := s.ByClientID(ctx, "s-1", a.Actor.Key(), "c-1")
 		if err != nil || !ok || k.Seq != 2 {
 			t.Fatal(k, ok, err)
@@ -101,15 +108,17 @@ func imports(t *testing.T, from, to Store) {
 		}
 		wantIDs(t, pages(t, s, chat.Filter{}), "s-1")
 	}
-	Resume(t, to, "s-1").Say(t, Text("and goes on"))
+	resume(t, to, "s-1").append(t, message("and goes on"))
 	wantCode(t, to.Import(ctx, "s-1", give(facts)), chat.Conflict)
 }
 
-func refusedImports(t *testing.T, s Store) {
-	a := Begin(t, s, "s-1")
-	a.Say(t, Text("two"), Text("three"), Text("four"))
+func TestBadImportIsRefused(t *testing.T) { onEachStore(t, testBadImportIsRefused) }
+
+func testBadImportIsRefused(t *testing.T, s *Journal) {
+	a := begin(t, s, "s-1")
+	a.append(t, message("two"), message("three"), message("four"))
 	facts := readAll(t, s, "s-1")
-	if _, err := s.Erase(ctx, "s-1"); err != nil {
+	if _, err := eraseNow(s, "s-1"); err != nil {
 		t.Fatal(err)
 	}
 	wantCode(t, s.Import(ctx, "s-1", give(facts)), chat.Gone)
@@ -119,8 +128,8 @@ func refusedImports(t *testing.T, s Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ghost := &Author{State: &chat.State{Number: n}, Actor: a.Actor, Clock: Epoch, Step: 1000, id: "s-2"}
-	facts = must(ghost.Commit(chat.SessionStarted{Agent: chat.NoAgent}, Text("two"), Text("three")))(t).Facts
+	ghost := &author{State: &chat.State{Number: n}, Actor: a.Actor, Clock: epoch, Step: 1000, id: "s-2"}
+	facts = must(ghost.build(chat.SessionStarted{Agent: chat.NoAgent}, message("two"), message("three")))(t).Facts
 	changed := bytes.Replace(facts[1].JSON, []byte("two"), []byte("TWO"), 1)
 	cause := errors.New("the source broke")
 	for name, log := range map[string]iter.Seq2[chat.Fact, error]{
@@ -149,31 +158,35 @@ func refusedImports(t *testing.T, s Store) {
 	if err := s.Import(ctx, "s-2", give(facts)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Check(ctx, s, "s-2"); err != nil {
+	if err := checkLog(ctx, s, "s-2"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func checkpoints(t *testing.T, s Store) {
-	a := Begin(t, s, "s-1", chat.SessionStarted{Agent: "demo"})
+func TestLoadUsesCheckpoints(t *testing.T) { onEachStore(t, testLoadUsesCheckpoints) }
+
+func testLoadUsesCheckpoints(t *testing.T, s *Journal) {
+	a := begin(t, s, "s-1", chat.SessionStarted{Agent: "demo"})
 	step := chat.CheckpointEvery/2 + 1
 	for i := range 8 {
 		bodies := make([]chat.Body, step)
 		for k := range bodies {
 			bodies[k] = chat.AgentStatus{Message: "busy"}
 		}
-		bodies[0] = Text("question %d", i)
+		bodies[0] = message("question %d", i)
 		bodies[1] = chat.AgentInputRequest{RequestID: strings.Repeat("r", i+1), InputType: chat.InputText, Text: "?"}
-		a.Say(t, bodies...)
-		if err := Check(ctx, s, "s-1"); err != nil {
+		a.append(t, bodies...)
+		if err := checkLog(ctx, s, "s-1"); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// noPanic feeds what callers should never send.
-func noPanic(t *testing.T, s Store) {
-	a := Begin(t, s, "s-1")
+// Arguments that callers should never send.
+func TestInvalidArgumentsDoNotPanic(t *testing.T) { onEachStore(t, testInvalidArgumentsDoNotPanic) }
+
+func testInvalidArgumentsDoNotPanic(t *testing.T, s *Journal) {
+	a := begin(t, s, "s-1")
 	odd := []string{"", "\x00", "\xff\xfe", strings.Repeat("x", 100_000), "..", "a/b", "ü"}
 	for _, o := range odd {
 		id := chat.SessionID(o)
@@ -182,7 +195,7 @@ func noPanic(t *testing.T, s Store) {
 		s.Record(ctx, id)
 		s.Read(ctx, id, chat.Range{Limit: -1, MaxBytes: -1})
 		s.Get(ctx, id, math.MaxUint64)
-		s.Erase(ctx, id)
+		eraseNow(s, id)
 		s.Import(ctx, id, give([]chat.Fact{{}}))
 		s.ByClientID(ctx, "s-1", o, o)
 		s.Prompt(ctx, "s-1", o)
@@ -197,8 +210,8 @@ func noPanic(t *testing.T, s Store) {
 	s.Read(ctx, "s-1", chat.Range{After: math.MaxUint64, Desc: true, Limit: math.MinInt})
 	wantCode(t, s.Commit(ctx, nil), chat.Invalid)
 	wantCode(t, s.Commit(ctx, &chat.Commit{Session: "s-1", Number: 1, State: &chat.State{}, Events: make([]chat.Event, 1), Facts: make([]chat.Fact, 1), After: math.MaxUint64}), chat.Invalid)
-	a.Say(t, Text("still here"))
-	if err := Check(ctx, s, "s-1"); err != nil {
+	a.append(t, message("still here"))
+	if err := checkLog(ctx, s, "s-1"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package journaltest
+package journal
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ func wantIDs(t testing.TB, got []chat.SessionID, want ...chat.SessionID) {
 }
 
 // pages walks a list to its end.
-func pages(t testing.TB, s Store, f chat.Filter) (all []chat.SessionID) {
+func pages(t testing.TB, s *Journal, f chat.Filter) (all []chat.SessionID) {
 	t.Helper()
 	for range 10_000 {
 		p := must(s.List(ctx, f))(t)
@@ -40,7 +40,9 @@ func pages(t testing.TB, s Store, f chat.Filter) (all []chat.SessionID) {
 	return nil
 }
 
-func listOrder(t *testing.T, s Store) {
+func TestListOrder(t *testing.T) { onEachStore(t, testListOrder) }
+
+func testListOrder(t *testing.T, s *Journal) {
 	if p := must(s.List(ctx, chat.Filter{}))(t); p.Sessions == nil || len(p.Sessions) != 0 || p.Next != "" {
 		t.Fatalf("an empty store lists %+v", p)
 	}
@@ -48,11 +50,11 @@ func listOrder(t *testing.T, s Store) {
 	at := map[chat.SessionID]chat.At{
 		"s-a": 0, "s-b": 16, "s-c": 16, "s-d": 900_000, "s-e": 1_100_000, "s-f": 1_100_016, "s-g": 60_000_000, "s-h": 0,
 	}
-	authors := map[chat.SessionID]*Author{}
+	authors := map[chat.SessionID]*author{}
 	for id, d := range at {
-		a := must(NewAuthor(s, id))(t)
-		a.Clock = Epoch + d
-		authors[id] = a.Say(t, chat.SessionStarted{Agent: chat.NoAgent})
+		a := must(newAuthor(s, id))(t)
+		a.Clock = epoch + d
+		authors[id] = a.append(t, chat.SessionStarted{Agent: chat.NoAgent})
 	}
 	order := func() []chat.SessionID {
 		var list []chat.SessionID
@@ -69,27 +71,31 @@ func listOrder(t *testing.T, s Store) {
 		wantIDs(t, pages(t, s, chat.Filter{Limit: limit}), order()...)
 	}
 	// Appending moves a session, by little and by much.
-	authors["s-a"].Clock = Epoch + 17
-	authors["s-a"].Say(t, Text("a bit later"))
-	authors["s-h"].Clock = Epoch + 3_600_000_000
-	authors["s-h"].Say(t, Text("much later"))
+	authors["s-a"].Clock = epoch + 17
+	authors["s-a"].append(t, message("a bit later"))
+	authors["s-h"].Clock = epoch + 3_600_000_000
+	authors["s-h"].append(t, message("much later"))
 	for limit := range 10 {
 		wantIDs(t, pages(t, s, chat.Filter{Limit: limit}), order()...)
 	}
 	p := must(s.List(ctx, chat.Filter{Limit: 1}))(t)
-	if got := p.Sessions[0]; got.ID != "s-h" || got.Last != 2 || got.UpdatedAt != Epoch+3_600_000_000 {
+	if got := p.Sessions[0]; got.ID != "s-h" || got.Last != 2 || got.UpdatedAt != epoch+3_600_000_000 {
 		t.Fatalf("%+v", got)
 	}
 }
 
-// listWhileActive: a session that moves to the front while a page is read is on it.
-func listWhileActive(t *testing.T, s Store) {
+// A session that moves to the front while a page is read is on it.
+func TestListIncludesSessionsThatChangeMeanwhile(t *testing.T) {
+	onEachStore(t, testListIncludesSessionsThatChangeMeanwhile)
+}
+
+func testListIncludesSessionsThatChangeMeanwhile(t *testing.T, s *Journal) {
 	const n = 40
-	var busy *Author
+	var busy *author
 	for i := range n {
-		a := must(NewAuthor(s, chat.SessionID(fmt.Sprintf("s-%02d", i))))(t)
-		a.Clock = Epoch + chat.At(i)*2_000_000
-		a.Say(t, chat.SessionStarted{Agent: chat.NoAgent})
+		a := must(newAuthor(s, chat.SessionID(fmt.Sprintf("s-%02d", i))))(t)
+		a.Clock = epoch + chat.At(i)*2_000_000
+		a.append(t, chat.SessionStarted{Agent: chat.NoAgent})
 		if i == 0 {
 			busy = a // the last of the list
 		}
@@ -97,8 +103,8 @@ func listWhileActive(t *testing.T, s Store) {
 	ended := make(chan error, 1)
 	go func() {
 		for second := chat.At(2 * n); second < 2*n+400; second += 2 {
-			busy.Clock = Epoch + second*1_000_000
-			if err := busy.Try(chat.UserMessage{Text: "again"}); err != nil {
+			busy.Clock = epoch + second*1_000_000
+			if err := busy.try(chat.UserMessage{Text: "again"}); err != nil {
 				ended <- err
 				return
 			}
@@ -120,12 +126,14 @@ func listWhileActive(t *testing.T, s Store) {
 	}
 }
 
-func listFilters(t *testing.T, s Store) {
+func TestListFilters(t *testing.T) { onEachStore(t, testListFilters) }
+
+func testListFilters(t *testing.T, s *Journal) {
 	bob := chat.Actor{Kind: chat.User, ID: "bob"}
-	start := func(id chat.SessionID, d chat.At, b chat.SessionStarted) *Author {
-		a := must(NewAuthor(s, id))(t)
-		a.Clock = Epoch + d*2_000_000
-		return a.Say(t, b)
+	start := func(id chat.SessionID, d chat.At, b chat.SessionStarted) *author {
+		a := must(newAuthor(s, id))(t)
+		a.Clock = epoch + d*2_000_000
+		return a.append(t, b)
 	}
 	a := start("s-1", 1, chat.SessionStarted{Agent: chat.NoAgent, Title: "Quarterly Pricing"})
 	start("s-2", 2, chat.SessionStarted{Agent: "demo", Title: "pricing of Apples"})
@@ -146,23 +154,25 @@ func listFilters(t *testing.T, s Store) {
 	wantIDs(t, list(chat.Filter{Status: chat.Completed}))
 	// Members and status change.
 	members, title := []chat.Member{{Actor: bob, Role: chat.Answerer}}, "renamed"
-	a.Say(t, chat.SessionUpdated{Members: &members, Title: &title})
+	a.append(t, chat.SessionUpdated{Members: &members, Title: &title})
 	wantIDs(t, list(chat.Filter{Actor: &bob}), "s-4", "s-1")
 	wantIDs(t, list(chat.Filter{Query: "quarterly"}))
-	a.Say(t, chat.SessionCompleted{})
+	a.append(t, chat.SessionCompleted{})
 	wantIDs(t, list(chat.Filter{Status: chat.Completed}), "s-1")
 	members = []chat.Member{}
 	a.Clock += 10_000_000
-	a.Say(t, chat.SessionUpdated{Members: &members})
+	a.append(t, chat.SessionUpdated{Members: &members})
 	wantIDs(t, list(chat.Filter{Actor: &bob}), "s-4")
 	wantIDs(t, list(chat.Filter{Actor: &ann}), "s-1", "s-4", "s-2")
 }
 
-func listCursors(t *testing.T, s Store) {
+func TestListCursors(t *testing.T) { onEachStore(t, testListCursors) }
+
+func testListCursors(t *testing.T, s *Journal) {
 	for i := range 20 {
-		a := must(NewAuthor(s, chat.SessionID(fmt.Sprintf("s-%02d", i))))(t)
-		a.Clock = Epoch + chat.At(i)*300_000
-		a.Say(t, chat.SessionStarted{Agent: chat.NoAgent})
+		a := must(newAuthor(s, chat.SessionID(fmt.Sprintf("s-%02d", i))))(t)
+		a.Clock = epoch + chat.At(i)*300_000
+		a.append(t, chat.SessionStarted{Agent: chat.NoAgent})
 	}
 	for _, bad := range []string{"x", "====", "AAAA", "AQ", "AQAAAAAAAAAAIA", "ünïcode", "AQAAAAAAAAAA"} {
 		wantCode(t, second(s.List(ctx, chat.Filter{Cursor: bad})), chat.Invalid)
@@ -170,9 +180,9 @@ func listCursors(t *testing.T, s Store) {
 	// A session that becomes active and one that is erased while somebody
 	// pages harm no other.
 	first := must(s.List(ctx, chat.Filter{Limit: 8}))(t)
-	Resume(t, s, "s-05").later(t)
-	Resume(t, s, "s-15").later(t)
-	if _, err := s.Erase(ctx, "s-12"); err != nil { // the cursor's own session
+	resume(t, s, "s-05").later(t)
+	resume(t, s, "s-15").later(t)
+	if _, err := eraseNow(s, "s-12"); err != nil { // the cursor's own session
 		t.Fatal(err)
 	}
 	rest := pages(t, s, chat.Filter{Limit: 3, Cursor: first.Next})
@@ -186,27 +196,29 @@ func listCursors(t *testing.T, s Store) {
 	wantIDs(t, got, want...)
 }
 
-func (a *Author) later(t testing.TB) {
-	a.Clock = Epoch + 1_000_000_000
-	a.Say(t, Text("later"))
+func (a *author) later(t testing.TB) {
+	a.Clock = epoch + 1_000_000_000
+	a.append(t, message("later"))
 }
 
-func prompts(t *testing.T, s Store) {
-	a := Begin(t, s, "s-1")
-	b := Begin(t, s, "s-2")
+func TestPromptsAndDeadlines(t *testing.T) { onEachStore(t, testPromptsAndDeadlines) }
+
+func testPromptsAndDeadlines(t *testing.T, s *Journal) {
+	a := begin(t, s, "s-1")
+	b := begin(t, s, "s-2")
 	ask := func(id string, deadline chat.At) chat.Body {
 		return chat.AgentInputRequest{RequestID: id, InputType: chat.InputText, Text: "?", Deadline: deadline}
 	}
-	a.Say(t, ask("r-1", Epoch+300), ask("r-2", 0))
-	b.Say(t, ask("r-1", Epoch+100))
-	a.Say(t, chat.AgentApprovalRequest{RequestID: "r-3", Calls: []chat.ApprovalCall{{CallID: "c", Tool: "t"}}, Deadline: Epoch + 200})
-	a.Say(t, chat.AgentInputRequest{RequestID: "note", InputType: chat.InputNotification, Text: "!", Deadline: Epoch + 1})
+	a.append(t, ask("r-1", epoch+300), ask("r-2", 0))
+	b.append(t, ask("r-1", epoch+100))
+	a.append(t, chat.AgentApprovalRequest{RequestID: "r-3", Calls: []chat.ApprovalCall{{CallID: "c", Tool: "t"}}, Deadline: epoch + 200})
+	a.append(t, chat.AgentInputRequest{RequestID: "note", InputType: chat.InputNotification, Text: "!", Deadline: epoch + 1})
 	due := func() (list []string) {
 		for d, err := range s.Deadlines(ctx) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			list = append(list, fmt.Sprintf("%d %s %s", d.At-Epoch, d.Session, d.RequestID))
+			list = append(list, fmt.Sprintf("%d %s %s", d.At-epoch, d.Session, d.RequestID))
 		}
 		return list
 	}
@@ -221,9 +233,9 @@ func prompts(t *testing.T, s Store) {
 	if err != nil || !ok || ref != (chat.PromptRef{Asked: 2}) {
 		t.Fatal(ref, ok, err)
 	}
-	a.Say(t, chat.UserInputResponse{RequestID: "r-1", Text: "!"})
-	a.Say(t, chat.PromptClosed{RequestID: "r-3", Reason: chat.Expired})
-	a.Say(t, chat.UserInputResponse{RequestID: "r-1", Text: "too late"}, chat.UserInputResponse{RequestID: "never asked", Text: "?"})
+	a.append(t, chat.UserInputResponse{RequestID: "r-1", Text: "!"})
+	a.append(t, chat.PromptClosed{RequestID: "r-3", Reason: chat.Expired})
+	a.append(t, chat.UserInputResponse{RequestID: "r-1", Text: "too late"}, chat.UserInputResponse{RequestID: "never asked", Text: "?"})
 	want("100 s-2 r-1")
 	if ref, _, _ := s.Prompt(ctx, "s-1", "r-1"); ref != (chat.PromptRef{Asked: 2, Ended: 6}) {
 		t.Fatalf("%+v", ref)
@@ -237,18 +249,20 @@ func prompts(t *testing.T, s Store) {
 		}
 	}
 	// Asked and ended in one commit.
-	a.Say(t, ask("r-9", Epoch+50), chat.PromptClosed{RequestID: "r-9", Reason: chat.Withdrawn})
+	a.append(t, ask("r-9", epoch+50), chat.PromptClosed{RequestID: "r-9", Reason: chat.Withdrawn})
 	want("100 s-2 r-1")
 	if ref, ok, _ := s.Prompt(ctx, "s-1", "r-9"); !ok || ref.Ended != ref.Asked+1 {
 		t.Fatalf("%+v", ref)
 	}
-	if _, err := s.Erase(ctx, "s-2"); err != nil {
+	if _, err := eraseNow(s, "s-2"); err != nil {
 		t.Fatal(err)
 	}
 	want()
 }
 
-func working(t *testing.T, s Store) {
+func TestWorkingSessions(t *testing.T) { onEachStore(t, testWorkingSessions) }
+
+func testWorkingSessions(t *testing.T, s *Journal) {
 	busy := func(want ...chat.SessionID) {
 		t.Helper()
 		var got []chat.SessionID
@@ -261,27 +275,29 @@ func working(t *testing.T, s Store) {
 		slices.Sort(got)
 		wantIDs(t, got, want...)
 	}
-	a := Begin(t, s, "s-1", chat.SessionStarted{Agent: "demo"})
-	b := Begin(t, s, "s-2", chat.SessionStarted{Agent: "demo"})
+	a := begin(t, s, "s-1", chat.SessionStarted{Agent: "demo"})
+	b := begin(t, s, "s-2", chat.SessionStarted{Agent: "demo"})
 	busy()
-	a.Say(t, Text("hello"))
+	a.append(t, message("hello"))
 	busy("s-1")
-	b.Say(t, Text("hello"))
+	b.append(t, message("hello"))
 	busy("s-1", "s-2")
-	a.Say(t, chat.TurnStarted{TurnID: "t-1", Trigger: 2, Agent: "demo"})
+	a.append(t, chat.TurnStarted{TurnID: "t-1", Trigger: 2, Agent: "demo"})
 	busy("s-1", "s-2")
-	a.Say(t, chat.TurnCompleted{TurnID: "t-1", Outcome: chat.Done})
+	a.append(t, chat.TurnCompleted{TurnID: "t-1", Outcome: chat.Done})
 	busy("s-2")
-	if _, err := s.Erase(ctx, "s-2"); err != nil {
+	if _, err := eraseNow(s, "s-2"); err != nil {
 		t.Fatal(err)
 	}
 	busy()
 }
 
-func blockEnds(t *testing.T, s Store) {
-	a := Begin(t, s, "s-1")
-	c := must(a.Commit(chat.AgentText{Block: "b1", Text: "hello world"}))(t)
-	want := []chat.End{{Bytes: 5, At: Epoch + 5}, {Bytes: 6, At: Epoch + 30}, {Bytes: 11, At: Epoch + 1_000_000}}
+func TestBlockEndsAreStored(t *testing.T) { onEachStore(t, testBlockEndsAreStored) }
+
+func testBlockEndsAreStored(t *testing.T, s *Journal) {
+	a := begin(t, s, "s-1")
+	c := must(a.build(chat.AgentText{Block: "b1", Text: "hello world"}))(t)
+	want := []chat.End{{Bytes: 5, At: epoch + 5}, {Bytes: 6, At: epoch + 30}, {Bytes: 11, At: epoch + 1_000_000}}
 	c.Ends = []chat.BlockEnds{{Seq: 2, Ends: want}}
 	if err := s.Commit(ctx, c); err != nil {
 		t.Fatal(err)
@@ -294,7 +310,9 @@ func blockEnds(t *testing.T, s Store) {
 	}
 }
 
-func aliases(t *testing.T, s Store) {
+func TestAliases(t *testing.T) { onEachStore(t, testAliases) }
+
+func testAliases(t *testing.T, s *Journal) {
 	if id, ok, err := s.Alias(ctx, "default", "user:ann", "thread 1"); ok || err != nil {
 		t.Fatal(id, ok, err)
 	}
@@ -309,8 +327,8 @@ func aliases(t *testing.T, s Store) {
 			t.Fatal(other, id, ok, err)
 		}
 	}
-	Begin(t, s, "s-1")
-	if _, err := s.Erase(ctx, "s-1"); err != nil {
+	begin(t, s, "s-1")
+	if _, err := eraseNow(s, "s-1"); err != nil {
 		t.Fatal(err)
 	}
 	_, _, err := s.Alias(ctx, "default", "user:ann", "thread 1")
@@ -328,15 +346,15 @@ func aliases(t *testing.T, s Store) {
 			t.Fatal(got, ok, err)
 		}
 	}
-	Begin(t, s, "s-4")
-	Begin(t, s, "s-5")
-	if _, err := s.Erase(ctx, "s-4"); err != nil {
+	begin(t, s, "s-4")
+	begin(t, s, "s-5")
+	if _, err := eraseNow(s, "s-4"); err != nil {
 		t.Fatal(err)
 	}
 	if got, ok, err := s.Alias(ctx, "default", "user:ann", "thread 1"); got != "s-5" || !ok || err != nil {
 		t.Fatal(got, ok, err)
 	}
-	if _, err := s.Erase(ctx, "s-5"); err != nil {
+	if _, err := eraseNow(s, "s-5"); err != nil {
 		t.Fatal(err)
 	}
 	_, _, err = s.Alias(ctx, "default", "user:ann", "thread 1")
