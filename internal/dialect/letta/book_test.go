@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/servertest"
 )
 
 // secret is what must be found nowhere once it was deleted.
@@ -299,89 +298,6 @@ func TestAPageThatCannotBeReadIsReadLater(t *testing.T) {
 		}
 		if code != http.StatusServiceUnavailable {
 			t.Fatalf("%d %s", code, body)
-		}
-	}
-}
-
-// oldStore writes a book as older versions had it: all things in one session.
-func oldStore(t *testing.T) (dir, agentID, conv string) {
-	t.Helper()
-	w := servertest.Open(t, servertest.Options{})
-	w.Serve(nil) // without this dialect
-	defer w.Close()
-	agentID, conv = "agent-11111111-1111-4111-8111-111111111111", "conv-22222222-2222-4222-8222-222222222222"
-	lost := "agent-33333333-3333-4333-8333-333333333333"
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, id := range []string{agentID, conv} {
-		_, _, err := w.Sessions.Create(t.Context(), owner, chat.NewSession{ID: chat.SessionID(id), Agent: "demo"})
-		must(err)
-	}
-	_, _, err := w.Sessions.Create(t.Context(), chat.Trusted, chat.NewSession{ID: "sys-letta", Agent: chat.NoAgent, Title: "Letta agents"})
-	must(err)
-	actor, err := json.Marshal(owner.Actor)
-	must(err)
-	var drafts []chat.Draft
-	for _, r := range []string{
-		`{"kind":"agent","id":"` + lost + `","owner":OWNER,"fields":{"name":"lost","model":"parley/demo","system":"` + secret + `"}}`,
-		`{"kind":"agent","id":"` + agentID + `","owner":OWNER,"fields":{"name":"first","model":"parley/demo","system":"` + secret + `"}}`,
-		`{"kind":"conversation","id":"` + conv + `","owner":OWNER,"fields":{"agent_id":"` + agentID + `","summary":"talk"}}`,
-		`{"kind":"identity","id":"identity-44444444-4444-4444-8444-444444444444","owner":OWNER,"fields":{"identifier_key":"k","name":"Ada","identity_type":"user"}}`,
-		`{"kind":"agent","id":"` + lost + `","owner":OWNER,"removed":true}`,
-		`{"kind":"agent","id":"` + agentID + `","owner":OWNER,"fields":{"name":"second","model":"parley/demo","system":"Be kind."}}`,
-	} {
-		drafts = append(drafts, chat.NewDraft(chat.Unknown{Name: recordType, Payload: json.RawMessage(strings.Replace(r, "OWNER", string(actor), 1))}))
-	}
-	_, err = w.Sessions.Append(t.Context(), chat.Trusted, "sys-letta", drafts)
-	must(err)
-	return w.Dir, agentID, conv
-}
-
-// A store of before opens with all it had; what was deleted then goes too. Cut
-// anywhere, the next start goes on.
-func TestAnOlderStoreIsMoved(t *testing.T) {
-	t.Parallel()
-	for n := int64(0); ; n++ {
-		c := &cutter{}
-		c.left.Store(n)
-		starts := 0
-		dir, a, conv := oldStore(t)
-		w := newWorld(t, setup{dir: dir, change: func(o *Options) {
-			if starts++; starts == 1 {
-				c.sessions, o.Sessions = o.Sessions, c
-			}
-		}})
-		code, body := w.do("GET", "/v1/agents/", "")
-		if code != http.StatusOK && code != http.StatusServiceUnavailable {
-			t.Fatalf("cut at %d: %d %s", n, code, body)
-		}
-		done := c.left.Load() >= 0
-		c.left.Store(1 << 40) // what it gave up at its start is not tried again before the next
-		if code != http.StatusOK {
-			w = w.restart()
-		}
-		list := get[[]object](w, "GET", "/v1/agents/", "")
-		if len(list) != 1 || list[0]["id"] != a || list[0]["name"] != "second" || list[0]["system"] != "Be kind." || list[0]["created_at"] == list[0]["updated_at"] {
-			t.Errorf("cut at %d: %v", n, list)
-		}
-		if convs := get[[]object](w, "GET", "/v1/conversations/?agent_id="+a, ""); len(convs) != 1 || convs[0]["id"] != conv || convs[0]["summary"] != "talk" {
-			t.Errorf("cut at %d: %v", n, convs)
-		}
-		if people := get[[]object](w, "GET", "/v1/identities/", ""); len(people) != 1 || people[0]["name"] != "Ada" {
-			t.Errorf("cut at %d: %v", n, people)
-		}
-		if answer := w.say(a, "hello"); answer.text() != "You said: hello" {
-			t.Errorf("cut at %d: %+v", n, answer)
-		}
-		if left := w.holders(); len(left) > 0 {
-			t.Errorf("cut at %d: the secret is still in %v", n, left)
-		}
-		if done {
-			return
 		}
 	}
 }

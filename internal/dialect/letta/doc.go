@@ -48,19 +48,15 @@
 //
 // # Concurrency
 //
-// A stream is one goroutine. What it sends comes from a feed, a pure fold from
-// entries to items. The names in frames depend on what came before in the run, so
-// the hub cannot encode them by themselves: those who follow a run from its
-// beginning share a cast, in which whoever comes first to an entry folds and
-// encodes it for all. Who comes back to the middle of a run has a feed of its own,
-// and so has everybody once a cast holds more than a megabyte.
+// A stream is one goroutine. A feed, a pure fold from entries to items, computes
+// what the stream sends. The names in frames depend on the earlier entries of the
+// run, so each stream has its own feed.
 //
 // Requests that send to one conversation pass a gate one after the other, so that of two messages for an idle agent one
 // is refused. The records of a workspace are a projection in memory that is
 // brought up to the log before each use, under the lock of its book; that lock is
 // held while the log is read, because who waits for it waits for that reading, and
 // never while something is erased. Locks are taken in this order: a gate, the
-// opening of a book, the book, the default workspace's opening and book; apart from
-// these, a cast; Dialect.mu last. Run makes
-// the calls that clients asked for and finishes deletions; who calls it waits for it.
+// opening of a book, the book, the default workspace's opening and book, Dialect.mu.
+// Run makes the calls that clients asked for and finishes deletions.
 package letta

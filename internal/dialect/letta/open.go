@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/json"
-	"github.com/parley-hq/parley/internal/llm"
 )
 
 // open reads the book for the first time in this process, and goes on with what
@@ -89,9 +87,6 @@ func (b *book) load(ctx context.Context) ([]*page, error) {
 	if err := b.catchUp(ctx); err != nil {
 		return nil, err
 	}
-	if err := b.migrate(ctx); err != nil {
-		return nil, err
-	}
 	return b.leftovers(ctx)
 }
 
@@ -125,86 +120,4 @@ func (b *book) leftovers(ctx context.Context) ([]*page, error) {
 	}
 	slices.SortFunc(out, func(x, y *page) int { return cmp.Compare(x.id, y.id) })
 	return out, nil
-}
-
-// before is the system session in which all things of a workspace stood before
-// each had a page.
-func (b *book) before() chat.SessionID {
-	if b.workspace == chat.DefaultWorkspace {
-		return "sys-letta"
-	}
-	return chat.SessionID("sys-letta." + b.workspace)
-}
-
-// migrate gives the things of an older store their pages and erases where they
-// stood. When it is cut short the next process goes on: a thing that has its page
-// stays as it is, and one that was deleted since does not come back.
-func (b *book) migrate(ctx context.Context) error {
-	var list []*record
-	last, err := b.read(ctx, b.before(), 0, func(e *chat.Event) {
-		r := decodeRecord(e)
-		if r == nil {
-			return
-		}
-		i := slices.IndexFunc(list, func(o *record) bool { return o.ID == r.ID })
-		switch {
-		case removed(e) && i >= 0:
-			list = slices.Delete(list, i, i+1)
-		case removed(e):
-		case i >= 0:
-			r.Created = list[i].Created
-			list[i] = r
-		default:
-			list = append(list, r)
-		}
-	})
-	if err != nil || last == 0 {
-		return err
-	}
-	for _, r := range list {
-		if err := b.move(ctx, r); err != nil {
-			return err
-		}
-	}
-	return b.d.scrub(ctx, b.caller(), b.before())
-}
-
-// removed reports whether an event of an older store says that a thing is no more.
-func removed(e *chat.Event) bool {
-	var r struct {
-		Removed bool `json:"removed"`
-	}
-	return json.Unmarshal(e.Payload, &r) == nil && r.Removed
-}
-
-// move writes a thing of an older store to its page.
-func (b *book) move(ctx context.Context, r *record) error {
-	r.page = r.ID
-	if r.Kind == kindCallback {
-		id, ok := chat.ParseID(llm.RunPrefix, r.text("run_id"))
-		if !ok {
-			return nil
-		}
-		sess, _, err := b.d.opt.Sessions.ByID(ctx, b.caller(), id)
-		if absent(err) {
-			return nil // its run was erased
-		}
-		if err != nil {
-			return err
-		}
-		r.page = string(sess.ID)
-	}
-	if b.all[r.ID] != nil {
-		return nil
-	}
-	if p := b.pages[r.page]; p != nil && p.going {
-		return nil
-	}
-	if _, err := b.d.opt.Sessions.Get(ctx, b.caller(), pageSession(r.page)); err != nil && chat.CodeOf(err) != chat.NotFound {
-		if chat.CodeOf(err) == chat.Gone {
-			return nil // it was deleted since
-		}
-		return err
-	}
-	return b.write(ctx, r)
 }

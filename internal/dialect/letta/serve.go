@@ -77,7 +77,6 @@ type Dialect struct {
 
 	mu    sync.Mutex
 	books map[string]*book // by workspace
-	casts map[castKey]*cast
 }
 
 // maxErased bounds the erased sessions that wait for Run to look at them.
@@ -101,7 +100,7 @@ func New(opt Options) *Dialect {
 	}
 	return &Dialect{
 		opt: opt, log: opt.Logger.With("dialect", via), seed: maphash.MakeSeed(), calls: make(chan pending, maxCalls),
-		erased: make(chan chat.SessionID, maxErased), books: map[string]*book{}, casts: map[castKey]*cast{},
+		erased: make(chan chat.SessionID, maxErased), books: map[string]*book{},
 	}
 }
 

@@ -38,9 +38,14 @@ func (f *follower) serve(ctx context.Context, s *wire.Stream) error {
 		return err
 	}
 	var err error
+	var frames []byte
+	write := func(items []item) error {
+		frames = appendFrames(frames[:0], items)
+		return s.Write(ctx, frames)
+	}
 	for more := true; more && err == nil; {
 		if err = f.named(ctx, ping); err == nil {
-			err = f.show(ctx, func(b []byte) error { return s.Write(ctx, b) }, ping)
+			err = f.follow(ctx, write, ping)
 		}
 		if err == nil {
 			more, err = f.next(ctx)
@@ -67,39 +72,12 @@ func (f *follower) serve(ctx context.Context, s *wire.Stream) error {
 	return s.Write(context.WithoutCancel(ctx), f.appendBroken(nil, err))
 }
 
-// show writes the run: together with others who have nothing of it yet, or alone.
-func (f *follower) show(ctx context.Context, write func([]byte) error, idle func() error) error {
-	if f.after <= f.run.started.At && f.types == nil {
-		c := f.d.joinCast(castKey{f.run.turn, f.tokens, f.form})
-		defer f.d.leaveCast(c)
-		if done, err := c.follow(ctx, f, write, idle); done || err != nil {
-			return err
-		}
-		f.after = f.told.last
-	}
-	var enc frames
-	return f.follow(ctx, func(items []item) error { return write(enc.encode(items)) }, idle)
-}
-
-// frames makes events of items. A token's frame is three quarters head, and the
-// next one's is mostly the same.
-type frames struct {
-	buf  []byte
-	head []byte
-	of   item // that the head was written for
-}
-
-// encode returns the events; they are valid until the next call.
-func (f *frames) encode(items []item) []byte {
-	f.buf = f.buf[:0]
+// appendFrames writes items as events.
+func appendFrames(b []byte, items []item) []byte {
 	for i := range items {
-		it := &items[i]
-		if f.head == nil || !it.headed(&f.of) {
-			f.head, f.of = it.appendHead(append(f.head[:0], "data: "...)), *it
-		}
-		f.buf = append(it.appendRest(append(f.buf, f.head...)), '\n', '\n')
+		b = append(items[i].append(append(b, "data: "...)), '\n', '\n')
 	}
-	return f.buf
+	return b
 }
 
 // named waits for the run of a message that waits, and tells its id.

@@ -69,12 +69,8 @@ type item struct {
 // dateLayout is the form of a message's date: seconds, and a zone in digits.
 const dateLayout = "2006-01-02T15:04:05+00:00"
 
-// append writes the item with its nulls, as clients of the real server get it.
-func (it *item) append(b []byte) []byte { return it.appendRest(it.appendHead(b)) }
-
-// appendHead writes what the pieces of one text that are shown within a second
-// have in common.
-func (it *item) appendHead(b []byte) []byte {
+// append writes the item as JSON, with the nulls that the real server sends.
+func (it *item) append(b []byte) []byte {
 	b = appendText(append(b, `{"id":`...), it.id)
 	b = append(b, `,"date":"`...)
 	b = it.date.UTC().AppendFormat(b, dateLayout)
@@ -88,16 +84,7 @@ func (it *item) appendHead(b []byte) []byte {
 	} else {
 		b = append(b, `,"is_err":null`...)
 	}
-	return append(b, `,"seq_id":`...)
-}
-
-// headed reports whether two items have the same head.
-func (it *item) headed(o *item) bool {
-	return it.id == o.id && it.otid == o.otid && it.kind == o.kind && it.step == o.step && it.sender == o.sender && it.name == o.name &&
-		it.isErr == o.isErr && it.date.Unix() == o.date.Unix()
-}
-
-func (it *item) appendRest(b []byte) []byte {
+	b = append(b, `,"seq_id":`...)
 	if it.seq == 0 {
 		b = append(b, "null"...)
 	} else {

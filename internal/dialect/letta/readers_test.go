@@ -33,60 +33,43 @@ func (s watched) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, fr
 	return s.sessions.Watch(ctx, c, id, from, enc)
 }
 
-// Those who follow a run from its beginning get the same bytes, made once, and all
-// of them, also when there are too many to be kept.
-func TestReadersShareFrames(t *testing.T) {
+// All readers of a run get the whole text, in rising positions.
+func TestReadersOfOneRunGetTheSameText(t *testing.T) {
 	t.Parallel()
-	for name, words := range map[string]int{"kept": 300, "too many": 6000} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			leave := make(chan struct{})
-			begins := make(chan struct{}, 100)
-			w := newWorld(t, setup{
-				agents: map[string]agent.Agent{"talker": talker{words, leave}},
-				change: func(o *Options) { o.Sessions = watched{o.Sessions, begins} },
-			})
-			a := w.agent(`{"model":"parley/talker"}`)
-			first := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":true`))
-			ping, _ := first.next()
-			readers := []*reader{first}
-			for range 7 {
-				readers = append(readers, w.open("/v1/runs/"+ping.Run+"/stream", "{}"))
-			}
-			for range readers {
-				<-begins
-			}
-			type seen struct {
-				frames []shownMessage
-				done   bool
-			}
-			all := make(chan seen, len(readers))
-			for _, r := range readers {
-				go func() { f := r.rest(); all <- seen{f, r.done} }()
-			}
-			leave <- struct{}{}
-			var whole []shownMessage
-			for range readers {
-				s := <-all
-				if whole == nil {
-					whole = s.frames
-				}
-				if text := textOf(s.frames); text != wordsOf(words) || !s.done {
-					t.Fatalf("done %v, %d bytes of %d", s.done, len(text), len(wordsOf(words)))
-				}
-				if !slices.IsSortedFunc(s.frames, func(x, y shownMessage) int { return int(x.Seq - y.Seq) }) {
-					t.Error("positions do not rise")
-				}
-				if name == "kept" && len(s.frames) != len(whole) {
-					t.Errorf("%d frames, others have %d", len(s.frames), len(whole))
-				}
-			}
-			w.dialect.mu.Lock()
-			defer w.dialect.mu.Unlock()
-			if n := len(w.dialect.casts); n != 0 {
-				t.Errorf("%d casts are left", n)
-			}
-		})
+	const words = 6000
+	leave := make(chan struct{})
+	begins := make(chan struct{}, 100)
+	w := newWorld(t, setup{
+		agents: map[string]agent.Agent{"talker": talker{words, leave}},
+		change: func(o *Options) { o.Sessions = watched{o.Sessions, begins} },
+	})
+	a := w.agent(`{"model":"parley/talker"}`)
+	first := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":true`))
+	ping, _ := first.next()
+	readers := []*reader{first}
+	for range 7 {
+		readers = append(readers, w.open("/v1/runs/"+ping.Run+"/stream", "{}"))
+	}
+	for range readers {
+		<-begins
+	}
+	type seen struct {
+		frames []shownMessage
+		done   bool
+	}
+	all := make(chan seen, len(readers))
+	for _, r := range readers {
+		go func() { f := r.rest(); all <- seen{f, r.done} }()
+	}
+	leave <- struct{}{}
+	for range readers {
+		s := <-all
+		if text := textOf(s.frames); text != wordsOf(words) || !s.done {
+			t.Fatalf("done %v, %d bytes of %d", s.done, len(text), len(wordsOf(words)))
+		}
+		if !slices.IsSortedFunc(s.frames, func(x, y shownMessage) int { return int(x.Seq - y.Seq) }) {
+			t.Error("positions do not rise")
+		}
 	}
 }
 
