@@ -69,12 +69,10 @@
 //
 // # Concurrency
 //
-// Streams use shared bytes: an event or a piece is encoded once for all readers
-// of a run. While they catch up, and where a run has many, it is also compressed
-// once for all; the few readers that a run usually has compress what is live with
-// what they were sent before, which takes a third. Writes of chunks to a reader
-// are at least Options.Group apart; what waits meanwhile goes out together, joined
-// into chunks of up to 200 characters.
+// An event or a preview is encoded, and for gzip streams compressed, once for all
+// readers of a run. Writes of chunks to a reader are at least Options.Group apart;
+// chunks that arrive meanwhile are sent together, joined into chunks of up to 200
+// characters.
 //
 // A stream has one goroutine, a socket two. Changes to the files and the posted
 // chunks of one session wait for each other (locks); nothing else does. No lock of

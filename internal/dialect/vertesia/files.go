@@ -15,16 +15,9 @@ import (
 // session's lock.
 func (d *Dialect) filesOf(ctx context.Context, c chat.Caller, id chat.SessionID) (filesBody, error) {
 	var files filesBody
-	if d.bare.has(id) {
-		return files, nil
-	}
 	facts, _, err := d.opt.Sessions.Read(ctx, c, id, chat.Range{Types: []string{typeFiles}, Limit: 1, Desc: true})
-	if err != nil {
+	if err != nil || len(facts) == 0 {
 		return files, err
-	}
-	if len(facts) == 0 {
-		d.bare.add(id) // to learn that, the whole log was read
-		return files, nil
 	}
 	e, err := facts[0].Event()
 	if err != nil {
@@ -98,7 +91,6 @@ func (d *Dialect) fileSignal(ctx context.Context, c chat.Caller, sess run, name 
 	if err != nil {
 		return "", err
 	}
-	d.bare.remove(sess.ID)
 	if _, err := d.opt.Sessions.Append(ctx, c, sess.ID, append(before, snapshot)); err != nil {
 		return "", err
 	}

@@ -87,9 +87,6 @@ type Dialect struct {
 	opt  Options
 	log  *slog.Logger
 	lock locks // of sessions whose files or open chunks are being changed
-
-	crowd crowd // who follows what
-	bare  bare  // sessions that have no files
 }
 
 // New returns the dialect.

@@ -37,7 +37,7 @@ func (d *Dialect) socket(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 		return err
 	}
 	err = wire.ServeWS(w, r, wire.WSOptions{MaxMessage: d.opt.MaxFrame}, d.opt.Conns, func(ctx context.Context, conn *wire.Conn) error {
-		f.sock = conn
+		f.conn = conn
 		return d.serveSocket(ctx, conn, f, sess)
 	})
 	if bad, ok := errors.AsType[*wire.HandshakeError](err); ok {

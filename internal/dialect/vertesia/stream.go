@@ -3,7 +3,6 @@ package vertesia
 import (
 	"context"
 	"errors"
-	"iter"
 	"math"
 	"net/http"
 	"time"
@@ -28,7 +27,10 @@ func (d *Dialect) streamUpdates(w http.ResponseWriter, r *http.Request, c chat.C
 		w.Header().Set("Content-Type", "text/event-stream")
 		return nil
 	}
-	err = wire.ServeSSE(w, r, wire.SSEOptions{Gzip: true}, d.opt.Conns, f.run)
+	err = wire.ServeSSE(w, r, wire.SSEOptions{Gzip: true}, d.opt.Conns, func(ctx context.Context, stream *wire.Stream) error {
+		f.stream = stream
+		return f.loop(ctx)
+	})
 	if errors.Is(err, wire.ErrShutdown) {
 		return errShutdown()
 	}
@@ -39,26 +41,21 @@ func errShutdown() error {
 	return chat.Errorf(chat.Unavailable, "the server is shutting down; come back in a moment")
 }
 
-// follower is one reader of a run. It is a value of its own, and what it does are
-// calls that return, because its stack stays for as long as it waits.
+// follower is one reader of a run.
 type follower struct {
 	*Dialect
-	s      *wire.Stream
-	sock   *wire.Conn
+	stream *wire.Stream // nil on a WebSocket
+	conn   *wire.Conn   // nil on an SSE stream
 	caller chat.Caller
 	id     chat.SessionID
 	coding coding
 	start  chat.Start
-	first  []byte // messages that this reader lacks of an event it has
-	closer []byte // the message that ended the run, said again to who has it
+	first  []byte // messages of the event at the cursor that the reader lacks
+	closer []byte // the message that ended the run, repeated for a reader that has it
 	at     chat.Seq
 	once   bool
 	begun  bool
-	alone  bool          // compresses for itself
-	tail   []byte        // what it was sent last, then
-	moved  bool          // events came since it was looked whether the run is over
-	pause  time.Duration // before the next batch is taken
-	timer  *time.Timer   // nil until it is needed
+	moved  bool // events arrived since the last check whether the run is over
 }
 
 // follow settles where a reader begins.
@@ -98,58 +95,40 @@ func (d *Dialect) follow(r *http.Request, c chat.Caller, sess run, skip bool, fr
 	return f, err
 }
 
-// run is the write loop. The hub encodes once for all readers; a batch is all
-// this one lacks.
-func (f *follower) run(ctx context.Context, s *wire.Stream) error {
-	f.s = s
-	return f.loop(ctx)
-}
-
+// loop writes until the reader leaves or the run is gone. The hub encodes once
+// for all readers; a batch holds everything that this one lacks.
 func (f *follower) loop(ctx context.Context) error {
-	leave := f.crowd.enter(f.id)
-	defer leave()
-	for more := true; more; {
-		more = false
-		for batch, err := range f.watch(ctx) {
-			if err != nil {
-				return f.end(err)
-			}
-			if err := f.pass(ctx, &batch); err != nil {
-				return err
-			}
-			if more = f.parts(&batch); more {
-				break
-			}
-			if f.pause > 0 {
-				f.rest(ctx)
-			}
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	var enc chat.Encoding = f.coding
+	if f.stream != nil && f.stream.Compressed() {
+		enc = packed{f.coding}
+	}
+	for batch, err := range f.opt.Sessions.Watch(ctx, f.caller, f.id, f.start, enc) {
+		if err != nil {
+			return endOfStream(err)
+		}
+		chunks, err := f.batch(ctx, &batch)
+		if err != nil {
+			return err
+		}
+		if !chunks {
+			continue
+		}
+		// At most one write of chunks per Group: what the agent writes meanwhile
+		// goes out together.
+		pause.Reset(f.opt.Group)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
 		}
 	}
 	return nil
 }
 
-// parts reports whether a reader that has all there is goes on with a
-// compression of its own, from here.
-func (f *follower) parts(b *chat.Batch) bool {
-	if f.alone || !b.Live || f.s == nil || !f.s.Compressed() || !f.crowd.few(f.id) {
-		return false
-	}
-	f.alone, f.start.Cursor = true, &b.Cursor
-	return true
-}
-
-//go:noinline
-func (f *follower) watch(ctx context.Context) iter.Seq2[chat.Batch, error] {
-	var enc chat.Encoding = f.coding
-	if f.s != nil && f.s.Compressed() && !f.alone {
-		enc = packed{f.coding}
-	}
-	return f.opt.Sessions.Watch(ctx, f.caller, f.id, f.start, enc)
-}
-
-// end says how a stream ends that cannot go on. One whose run is gone ends in
-// order; any other is cut, and the client comes back.
-func (f *follower) end(err error) error {
+// endOfStream ends the stream in order when the run is gone. After any other
+// error the connection is cut and the client reconnects.
+func endOfStream(err error) error {
 	switch chat.CodeOf(err) {
 	case chat.Gone, chat.NotFound, chat.Denied:
 		return nil
@@ -157,30 +136,36 @@ func (f *follower) end(err error) error {
 	return err
 }
 
-// pass writes a batch.
-//
-//go:noinline
-func (f *follower) pass(ctx context.Context, b *chat.Batch) error {
-	pieces := f.begun && b.Cursor.Seq == f.at && b.Live
+// batch writes one batch and reports whether it held only chunks.
+func (f *follower) batch(ctx context.Context, b *chat.Batch) (chunks bool, err error) {
+	chunks = f.begun && b.Cursor.Seq == f.at && b.Live && len(b.Bytes) > 0
 	f.moved = f.moved || b.Cursor.Seq != f.at
 	f.at = b.Cursor.Seq
 	if !f.begun {
 		f.begun = true
-		return f.hello(ctx)
+		if len(f.first) > 0 {
+			return false, f.write(ctx, f.first)
+		}
+		return false, f.comment(ctx, "open")
 	}
 	if b.Idle {
-		f.tail = nil // who is silent holds no memory for what was said
-		return f.beat(ctx)
+		return false, f.comment(ctx, "ping")
 	}
-	if err := f.write(ctx, b); err != nil {
-		return err
+	if len(b.Bytes) > 0 {
+		if b.Packs != nil {
+			err = f.stream.WriteBlocks(ctx, blocks(b)...)
+		} else {
+			err = f.write(ctx, b.Bytes)
+		}
+		if err != nil {
+			return false, err
+		}
 	}
 	if b.Live && f.closer != nil {
-		closer := f.closer
-		f.closer = nil
-		if err := f.own(ctx, closer); err != nil {
-			return err
+		if err := f.write(ctx, f.closer); err != nil {
+			return false, err
 		}
+		f.closer = nil
 	}
 	if b.Live && f.moved && f.once {
 		f.moved = false
@@ -188,102 +173,24 @@ func (f *follower) pass(ctx context.Context, b *chat.Batch) error {
 			f.log.WarnContext(ctx, "a run could not be completed; the next reader tries again", "session", f.id, "err", err)
 		}
 	}
-	f.paced(pieces && len(b.Bytes) > 0)
+	return chunks, nil
+}
+
+// write writes frames that are not compressed.
+func (f *follower) write(ctx context.Context, frames []byte) error {
+	if f.conn != nil {
+		return f.conn.Write(ctx, frames)
+	}
+	return f.stream.Write(ctx, frames)
+}
+
+// comment shows the client that the stream is open; on a WebSocket a ping does.
+func (f *follower) comment(ctx context.Context, text string) error {
+	if f.conn == nil {
+		return f.stream.Write(ctx, wire.AppendSSEComment(nil, text))
+	}
+	if text == "ping" {
+		return f.conn.Ping(ctx, nil)
+	}
 	return nil
-}
-
-// hello begins the stream, so that the client knows it is open.
-func (f *follower) hello(ctx context.Context) error {
-	if len(f.first) > 0 {
-		first := f.first
-		f.first = nil
-		return f.own(ctx, first)
-	}
-	if f.s != nil {
-		return f.own(ctx, wire.AppendSSEComment(nil, "open"))
-	}
-	return nil
-}
-
-func (f *follower) beat(ctx context.Context) error {
-	if f.s != nil {
-		return f.own(ctx, wire.AppendSSEComment(nil, "ping"))
-	}
-	return f.sock.Ping(ctx, nil)
-}
-
-func (f *follower) write(ctx context.Context, b *chat.Batch) error {
-	switch {
-	case len(b.Bytes) == 0:
-		return nil
-	case f.s == nil:
-		return f.sock.Write(ctx, b.Bytes)
-	case b.Packs != nil:
-		return f.s.WriteBlocks(ctx, blocks(b)...)
-	}
-	return f.own(ctx, b.Bytes)
-}
-
-// own writes what is for this reader alone.
-func (f *follower) own(ctx context.Context, frames []byte) error {
-	switch {
-	case f.s == nil:
-		return f.sock.Write(ctx, frames)
-	case f.alone:
-		return f.s.WriteBlocks(ctx, f.after(frames))
-	case f.s.Compressed():
-		return f.s.WriteBlocks(ctx, wire.CompressBlock(nil, frames))
-	}
-	return f.s.Write(ctx, frames)
-}
-
-// contextSize is how much of what a reader was sent is kept to compress what comes
-// next: enough for the messages that the next one resembles. A chunk resembles the
-// one before it; to look further back takes time with every token and finds nothing.
-const (
-	contextSize = 1 << 10
-	nearSize    = 512
-)
-
-// after compresses frames with what this reader was sent before.
-//
-//go:noinline
-func (f *follower) after(frames []byte) wire.Block {
-	before := f.tail
-	if len(frames) < nearSize/2 { // a chunk or a few
-		before = before[max(0, len(before)-nearSize):]
-	}
-	b := wire.CompressAfter(make([]byte, 0, 64+len(frames)/2), frames, before)
-	if len(frames) >= contextSize {
-		f.tail = append(f.tail[:0], frames[len(frames)-contextSize:]...)
-		return b
-	}
-	if over := len(f.tail) + len(frames) - contextSize; over > 0 {
-		f.tail = f.tail[:copy(f.tail, f.tail[over:])]
-	}
-	f.tail = append(f.tail, frames...)
-	return b
-}
-
-// paced holds the next batch back after chunks were written, so that what the
-// agent says meanwhile goes out together: at most one write of chunks per Group.
-func (f *follower) paced(pieces bool) {
-	f.pause = 0
-	if pieces {
-		f.pause = f.opt.Group
-	}
-}
-
-// rest waits for the pause to end.
-func (f *follower) rest(ctx context.Context) {
-	if f.timer == nil {
-		f.timer = time.NewTimer(f.pause)
-	} else {
-		f.timer.Reset(f.pause)
-	}
-	select {
-	case <-f.timer.C:
-	case <-ctx.Done():
-		f.timer.Stop()
-	}
 }
