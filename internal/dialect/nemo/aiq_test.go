@@ -30,7 +30,7 @@ func bubbles(frames []frame) string {
 // does not survive a notification that looks like a prompt.
 func TestAIQ(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{change: func(o *Options) { o.Schema = "aiq" }})
+	w := newServer(t, setup{change: func(o *Options) { o.Schema = "aiq" }})
 	c := w.dial("")
 	c.schema = "aiq"
 	for _, m := range []struct{ query, want string }{
@@ -61,7 +61,7 @@ func TestAIQ(t *testing.T) {
 // rest, once; one that closed its connection does not.
 func TestAIQComesBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("?schema=aiq")
 	c.send(aiqMessage("c1", "m1", "/ask text"))
 	p := c.prompt()
@@ -70,7 +70,7 @@ func TestAIQComesBack(t *testing.T) {
 	if again := c.prompt(); again.Conversation != "c1" || again.Parent != p.Parent {
 		t.Errorf("the prompt came back as %s", again.raw)
 	}
-	c.heard() // now it has
+	c.sync() // now it has
 	w = w.restart()
 	c = w.dial("?schema=aiq")
 	c.answer("c1", "a1", p.Parent, "Ada")
@@ -79,7 +79,7 @@ func TestAIQComesBack(t *testing.T) {
 	}
 	c.send(aiqMessage("c1", "m2", "hi"))
 	c.until(isEnd)
-	c.heard()
+	c.sync()
 	if err := c.conn.Close(websocket.StatusGoingAway, ""); err != nil { // the page is loaded again
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestAIQComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.prompt()
-	c.heard()
+	c.sync()
 	if err := c.conn.Close(websocket.StatusNormalClosure, ""); err != nil { // the page turns to another conversation
 		t.Fatal(err)
 	}
@@ -105,12 +105,12 @@ func TestAIQComesBack(t *testing.T) {
 // A name that is no name of a session is the client's own, and what it comes back to.
 func TestAIQComesBackToItsOwnName(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("?schema=aiq")
 	c.send(aiqMessage("my talk / 1", "m1", "/ask text"))
 	c.prompt()
 	c.drop()
-	w.left(1)
+	w.waitDeparted(1)
 	if p := w.dial("?schema=aiq").prompt(); p.Conversation != "my talk / 1" {
 		t.Errorf("the prompt came back as %s", p.raw)
 	}
@@ -120,9 +120,9 @@ func TestAIQComesBackToItsOwnName(t *testing.T) {
 // about in the list that it is looked up in.
 func TestAIQComesBackWhileBusy(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("?schema=aiq")
-	for i := range maxPlaces {
+	for i := range maxDeparted {
 		c.send(aiqMessage(fmt.Sprint("other", i), "m1", "hi"))
 		c.until(isEnd)
 	}

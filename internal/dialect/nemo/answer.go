@@ -7,28 +7,28 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// answer takes a person's answer to a prompt. One that does not fit is refused
+// handleAnswer takes a person's answer to a prompt. One that does not fit is refused
 // with the reason, and the prompt is shown again: the UI has closed its window.
-func (s *socket) answer(ctx context.Context, c chat.Caller, f *clientFrame) {
+func (s *socket) handleAnswer(ctx context.Context, c chat.Caller, f *clientFrame) {
 	text, err := decodeAnswer(f.Content)
-	var who person
+	var who userInfo
 	if err == nil {
-		who, err = decodePerson(f.User)
+		who, err = decodeUserInfo(f.User)
 	}
 	if err != nil {
-		s.refuse(ctx, f, err)
-		s.again(ctx, c, f)
+		s.sendRefusal(ctx, f, err)
+		s.showPromptAgain(ctx, c, f)
 		return
 	}
-	t, p, err := s.open(ctx, c, f)
+	t, p, err := s.findPrompt(ctx, c, f)
 	if err != nil {
-		s.refuse(ctx, f, err)
+		s.sendRefusal(ctx, f, err)
 		return
 	}
-	if s.words.labels {
-		text = numbered(&p.Prompt, text)
+	if s.schema.plainOptions {
+		text = expandNumbers(&p.Prompt, text)
 	}
-	err = s.d.answer(ctx, who.as(c), t.session, &p.Prompt, f.name(), text)
+	err = s.d.answer(ctx, who.apply(c), t.session, &p.Prompt, f.name(), text)
 	if err == nil {
 		return
 	}
@@ -36,34 +36,34 @@ func (s *socket) answer(ctx context.Context, c chat.Caller, f *clientFrame) {
 		if _, ok := err.(*refusal); !ok {
 			err = &refusal{codeData, chat.Public(err)}
 		}
-		s.refuse(ctx, f, err)
-		t.ask(ctx, p)
+		s.sendRefusal(ctx, f, err)
+		t.showPrompt(ctx, p)
 		return
 	}
-	s.refuse(ctx, f, err)
+	s.sendRefusal(ctx, f, err)
 }
 
 // answer stores an answer. The client's id makes it safe to send again.
 func (d *Dialect) answer(ctx context.Context, c chat.Caller, id chat.SessionID, p *chat.Prompt, name, text string) error {
-	a, err := answerTo(p, text)
+	a, err := decodeChoice(p, text)
 	if err != nil {
 		return err
 	}
-	if name != anonymous && len(name) <= chat.MaxClientID {
+	if name != placeholder && len(name) <= chat.MaxClientID {
 		a.ClientID = name
 	}
 	_, err = d.opt.Sessions.Answer(ctx, c, id, p.RequestID, a)
-	if reused(err) {
+	if clientIDReused(err) {
 		a.ClientID = "" // only a name in this protocol
 		_, err = d.opt.Sessions.Answer(ctx, c, id, p.RequestID, a)
 	}
 	return err
 }
 
-// open finds the prompt that a frame answers: the one its parent_id names, else
+// findPrompt finds the prompt that a frame answers: the one its parent_id names, else
 // the one the client is shown, else the oldest.
-func (s *socket) open(ctx context.Context, c chat.Caller, f *clientFrame) (*thread, *asked, error) {
-	t, err := s.thread(ctx, c, f)
+func (s *socket) findPrompt(ctx context.Context, c chat.Caller, f *clientFrame) (*subscription, *openPrompt, error) {
+	t, err := s.subscriptionOf(ctx, c, f)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -74,11 +74,11 @@ func (s *socket) open(ctx context.Context, c chat.Caller, f *clientFrame) (*thre
 	t.mu.Lock()
 	shown, last := t.shown, t.last
 	t.mu.Unlock()
-	var found *asked
+	var found *openPrompt
 	for _, p := range st.Prompts {
-		a := &asked{Prompt: *p, uuid: chat.MakeID(st.Number, p.Seq).UUID(), turn: &turn{parent: first(f.Parent, anonymous)}}
+		a := &openPrompt{Prompt: *p, uuid: chat.MakeID(st.Number, p.Seq).UUID(), turn: &turn{parent: first(f.Parent, placeholder)}}
 		switch {
-		case a.named(f.Parent):
+		case a.matches(f.Parent):
 			return t, a, nil
 		case shown != nil && shown.RequestID == p.RequestID:
 			found = shown
@@ -87,7 +87,7 @@ func (s *socket) open(ctx context.Context, c chat.Caller, f *clientFrame) (*thre
 		}
 	}
 	switch {
-	case last != nil && (last.named(f.Parent) || found == nil || shown != nil && shown != found && shown == last):
+	case last != nil && (last.matches(f.Parent) || found == nil || shown != nil && shown != found && shown == last):
 		// It has ended; the answer to it will say how.
 		return t, last, nil
 	case found == nil:
@@ -96,17 +96,17 @@ func (s *socket) open(ctx context.Context, c chat.Caller, f *clientFrame) (*thre
 	return t, found, nil
 }
 
-// thread returns the conversation of an answer. A client that does not follow it
+// subscriptionOf returns the conversation of an answer. A client that does not follow it
 // yet does from now on.
-func (s *socket) thread(ctx context.Context, c chat.Caller, f *clientFrame) (*thread, error) {
-	conversation := s.name(f)
+func (s *socket) subscriptionOf(ctx context.Context, c chat.Caller, f *clientFrame) (*subscription, error) {
+	conversation := s.conversationOf(f)
 	if _, err := s.d.opt.Sessions.Own(ctx, c, conversation); err != nil {
 		return nil, err
 	}
-	t := s.follow(ctx, c, conversation, "")
+	t := s.subscribe(ctx, c, conversation, "")
 	t.wake()
 	select {
-	case <-t.begun:
+	case <-t.ready:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -116,15 +116,15 @@ func (s *socket) thread(ctx context.Context, c chat.Caller, f *clientFrame) (*th
 	return t, nil
 }
 
-// again shows the open prompt of a frame's conversation once more.
-func (s *socket) again(ctx context.Context, c chat.Caller, f *clientFrame) {
-	if t, p, err := s.open(ctx, c, f); err == nil {
-		t.ask(ctx, p)
+// showPromptAgain shows the open prompt of a frame's conversation once more.
+func (s *socket) showPromptAgain(ctx context.Context, c chat.Caller, f *clientFrame) {
+	if t, p, err := s.findPrompt(ctx, c, f); err == nil {
+		t.showPrompt(ctx, p)
 	}
 }
 
-// ask shows a prompt, again.
-func (t *thread) ask(ctx context.Context, p *asked) {
+// showPrompt shows a prompt, again.
+func (t *subscription) showPrompt(ctx context.Context, p *openPrompt) {
 	now := t.s.d.now()
-	_ = t.s.conn.Write(ctx, wire.AppendTextFrame(nil, t.voice.appendPrompt(nil, p, now)))
+	_ = t.s.conn.Write(ctx, wire.AppendTextFrame(nil, t.enc.appendPrompt(nil, p, now)))
 }

@@ -14,7 +14,7 @@ import (
 // by each message.
 func TestAuthentication(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, setup{secured: true})
 	c := w.dial("")
 	c.say("c1", "m1", "hi")
 	frames := c.until(isEnd)
@@ -42,7 +42,7 @@ func TestAuthentication(t *testing.T) {
 		t.Errorf("a wrong token in a message: %s", f.raw)
 	}
 	c.send(secured(servertest.TokenOf("bob")))
-	if got := text(c.turn()); got != "You said: hi" {
+	if got := text(c.readTurn()); got != "You said: hi" {
 		t.Errorf("bob by his message: %q", got)
 	}
 	c.send(fmt.Sprintf(`{"type":"auth_message","payload":{"method":"api_key","token":%q}}`, servertest.TokenOf("alice")))
@@ -51,12 +51,12 @@ func TestAuthentication(t *testing.T) {
 		t.Errorf("alice: %s", f.raw)
 	}
 	c.say("c2", "m1", "hi")
-	if got := text(c.turn()); got != "You said: hi" {
+	if got := text(c.readTurn()); got != "You said: hi" {
 		t.Errorf("alice: %q", got)
 	}
 	key := w.dial("", "X-API-Key", servertest.TokenOf("alice"))
 	key.say("c3", "m1", "hi")
-	key.turn()
+	key.readTurn()
 	owners := map[chat.SessionID]string{"c1": "bob", "c2": "alice", "c3": "alice"}
 	for id, owner := range owners {
 		if s, err := w.sessions.Get(t.Context(), chat.Trusted, id); err != nil || s.Owner.ID != owner {
@@ -71,7 +71,7 @@ func TestAuthentication(t *testing.T) {
 // HTTP takes the same forms as the socket.
 func TestAuthenticationOverHTTP(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, setup{secured: true})
 	basic := func(password string) string {
 		return "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+password))
 	}
@@ -95,7 +95,7 @@ func TestAuthenticationOverHTTP(t *testing.T) {
 		if c.want == 200 {
 			s := w.dial("?conversation_id=c2", c.header, c.value)
 			s.say("c2", "", "hi")
-			if got := text(s.turn()); got != "You said: hi" {
+			if got := text(s.readTurn()); got != "You said: hi" {
 				t.Errorf("%s %s on a socket: %q", c.header, c.value, got)
 			}
 			s.drop()

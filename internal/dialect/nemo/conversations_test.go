@@ -12,7 +12,7 @@ import (
 // Several conversations run at once on one socket.
 func TestSeveralConversationsAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	const n = 4
 	for i := range n {
@@ -42,13 +42,13 @@ func TestSeveralConversationsAtOnce(t *testing.T) {
 // comes after the new one has begun, and the old one gets no end.
 func TestNewMessageOvertakes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	c.say("c1", "m1", "/stream 100000 100")
 	c.next()
 	c.say("c1", "m2", "/sleep 30")
 	c.say("c1", "m3", "hi")
-	frames := c.turn()
+	frames := c.readTurn()
 	begun := false
 	for _, f := range frames {
 		if f.Parent == "m3" {
@@ -69,7 +69,7 @@ func TestNewMessageOvertakes(t *testing.T) {
 func TestOtherDialectsAreNotInterrupted(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{30, map[int]chan struct{}{5: gate}}}})
+	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": counter{30, map[int]chan struct{}{5: gate}}}})
 	me := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeAdmin}}
 	if _, _, err := w.sessions.Create(t.Context(), me, chat.NewSession{ID: "c1"}); err != nil {
 		t.Fatal(err)
@@ -79,18 +79,18 @@ func TestOtherDialectsAreNotInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := w.dial("?conversation_id=c1")
-	first := c.words(5)
+	first := c.readWords(5)
 	c.say("c1", "m2", "again")
 	w.happens("c1", "user.message", 2)
 	close(gate)
-	first = c.rest(first)
+	first = c.readRest(first)
 	if got := text(first); got != words1toN(30) {
 		t.Errorf("the other dialect's answer: %q", got)
 	}
 	if f := first[0]; f.Parent != eventUUID(events[0].ID) {
 		t.Errorf("parent of %s, want the user event's id", f.raw)
 	}
-	if got := text(c.turn()); got != words1toN(30) {
+	if got := text(c.readTurn()); got != words1toN(30) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -99,13 +99,13 @@ func TestOtherDialectsAreNotInterrupted(t *testing.T) {
 // what was over before it came back is not its business.
 func TestOtherDialectsTurns(t *testing.T) {
 	t.Parallel()
-	other := func(w *world, text string) {
+	other := func(w *testServer, text string) {
 		t.Helper()
 		if _, err := w.sessions.Append(t.Context(), local, "c1", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text})}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w := newWorld(t, setup{agents: greeter})
+	w := newServer(t, setup{agents: greeter})
 	if _, _, err := w.sessions.Create(t.Context(), local, chat.NewSession{ID: "c1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -115,14 +115,14 @@ func TestOtherDialectsTurns(t *testing.T) {
 		t.Errorf("in the middle: %q", got)
 	}
 
-	w = newWorld(t, setup{})
+	w = newServer(t, setup{})
 	c := w.dial("?conversation_id=c1")
 	c.say("c1", "m1", "hi")
-	c.turn()
+	c.readTurn()
 	c.drop()
-	w.left(1)
+	w.waitDeparted(1)
 	other(w, "/tool calc {}")
-	w.ended("c1", 2)
+	w.waitTurns("c1", 2)
 	back := w.dial("?conversation_id=c1")
 	back.say("c1", "m2", "hi")
 	for _, f := range back.until(func(f frame) bool { return isEnd(f) && f.Parent == "m2" }) {
@@ -136,22 +136,22 @@ func TestOtherDialectsTurns(t *testing.T) {
 // over. A used id with another text is another message.
 func TestSameMessageAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	c.say("c1", "m1", "hi")
-	c.turn()
+	c.readTurn()
 	c.say("c1", "m1", "hi")
-	if got := text(c.turn()); got != "You said: hi" {
+	if got := text(c.readTurn()); got != "You said: hi" {
 		t.Errorf("again: %q", got)
 	}
 	c.say("c1", "m1", "something else")
-	frames := c.turn()
+	frames := c.readTurn()
 	if got := text(frames); got != "You said: something else" || frames[0].Parent != "m1" {
 		t.Errorf("a used id: %q %s", got, frames[0].raw)
 	}
 	for range 2 { // the placeholder is no key
 		c.say("c1", "default", "hi")
-		if got := text(c.turn()); got != "You said: hi" {
+		if got := text(c.readTurn()); got != "You said: hi" {
 			t.Errorf("default: %q", got)
 		}
 	}
@@ -166,19 +166,19 @@ func TestSameMessageAgain(t *testing.T) {
 // are followed again when they are used.
 func TestManyConversations(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	for round := range 2 {
-		for i := range maxThreads + 8 {
+		for i := range maxSubscriptions + 8 {
 			c.say(fmt.Sprintf("c%d", i), fmt.Sprintf("m%d", round), "hi")
-			if got := text(c.turn()); got != "You said: hi" {
+			if got := text(c.readTurn()); got != "You said: hi" {
 				t.Fatalf("c%d: %q", i, got)
 			}
 		}
 	}
-	w.dialect.desk.mu.Lock()
-	defer w.dialect.desk.mu.Unlock()
-	if n, waiting := len(w.dialect.desk.homes), len(w.dialect.desk.hoping); n != maxThreads+8 || waiting != 0 {
+	w.dialect.points.mu.Lock()
+	defer w.dialect.points.mu.Unlock()
+	if n, waiting := len(w.dialect.points.byKey), len(w.dialect.points.waitingForStart); n != maxSubscriptions+8 || waiting != 0 {
 		t.Errorf("%d places, %d conversations are waited for", n, waiting)
 	}
 }

@@ -24,13 +24,13 @@ func refuse(code, format string, args ...any) error {
 	return &refusal{code, chat.Errorf(chat.Invalid, format, args...)}
 }
 
-// said is what a client said to a conversation, understood.
-type said struct {
+// decodedMessage is what a client said to a conversation, understood.
+type decodedMessage struct {
 	ID      string // the client's name for it; "default" when it gave none
 	Schema  string
 	Thread  string
 	Version string
-	Person  person
+	User  userInfo
 
 	Last    message   // the user message that becomes a fact
 	History []message // what came before it, for a new session
@@ -41,8 +41,8 @@ type said struct {
 }
 
 // key is the idempotency key of what was said. The protocol's placeholder is none.
-func (s *said) key() string {
-	if s.ID == anonymous || len(s.ID) > chat.MaxClientID {
+func (s *decodedMessage) key() string {
+	if s.ID == placeholder || len(s.ID) > chat.MaxClientID {
 		return ""
 	}
 	return s.ID
@@ -98,7 +98,7 @@ func (f *clientFrame) names(b []byte) {
 // conversation is the client's name for the conversation, "" when it gave none.
 func (f *clientFrame) conversation() string {
 	for _, s := range []string{f.Conversation, f.Thread} {
-		if s = strings.TrimSpace(s); s != "" && s != anonymous {
+		if s = strings.TrimSpace(s); s != "" && s != placeholder {
 			return s
 		}
 	}
@@ -106,7 +106,7 @@ func (f *clientFrame) conversation() string {
 }
 
 // decodeUser reads a user message; raw is the whole frame.
-func decodeUser(f *clientFrame, raw []byte) (*said, error) {
+func decodeUser(f *clientFrame, raw []byte) (*decodedMessage, error) {
 	switch f.SchemaType {
 	case schemaChat, schemaChatStream, schemaGenerate, schemaGenerateStream:
 	case "":
@@ -114,7 +114,7 @@ func decodeUser(f *clientFrame, raw []byte) (*said, error) {
 	default:
 		return nil, refuse(codeMessage, "schema_type %q is not one of chat_stream, chat, generate_stream, generate", clip(f.SchemaType, 60))
 	}
-	s := &said{ID: f.name(), Schema: f.SchemaType, Version: f.SchemaVersion, Thread: f.Thread}
+	s := &decodedMessage{ID: f.name(), Schema: f.SchemaType, Version: f.SchemaVersion, Thread: f.Thread}
 	c, err := decodeContent(f.Content)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func decodeUser(f *clientFrame, raw []byte) (*said, error) {
 	if err := s.take(c.Messages, strings.HasPrefix(s.Schema, schemaGenerate)); err != nil {
 		return nil, err
 	}
-	if s.Person, err = decodePerson(f.User); err != nil {
+	if s.User, err = decodeUserInfo(f.User); err != nil {
 		return nil, err
 	}
 	s.Extra = extras(raw)
@@ -132,7 +132,7 @@ func decodeUser(f *clientFrame, raw []byte) (*said, error) {
 // name is the client's id of the frame.
 func (f *clientFrame) name() string {
 	if f.ID == "" {
-		return anonymous
+		return placeholder
 	}
 	return f.ID
 }
@@ -174,7 +174,7 @@ func decodeContent(raw json.RawMessage) (content, error) {
 
 // take picks the user message that is said now out of a chat history. Workflows
 // of the generate kind take the newest that has a text.
-func (s *said) take(list []message, needText bool) error {
+func (s *decodedMessage) take(list []message, needText bool) error {
 	last := -1
 	for i, m := range list {
 		switch m.Role {
@@ -212,7 +212,7 @@ func (s *said) take(list []message, needText bool) error {
 // unpack takes the query out of a message whose text is a JSON object with one,
 // as the AI-Q UI sends it; what else is in there is kept as context. Any other
 // text is left as it is.
-func (s *said) unpack() {
+func (s *decodedMessage) unpack() {
 	if len(s.Last.Content) != 1 || !s.Last.Content[0].isText() {
 		return
 	}

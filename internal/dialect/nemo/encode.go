@@ -24,37 +24,37 @@ func turnUUID(id chat.TurnID) string {
 	return string(id)
 }
 
-// uid names what has no event of its own. It is the same for every reader and
+// derivedID names what has no event of its own. It is the same for every reader and
 // after every restart.
-func uid(scope, name string) string {
+func derivedID(scope, name string) string {
 	sum := sha256.Sum256([]byte(scope + "\x00" + name))
 	id := chat.ID(sum[:16])
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	return id.UUID()
 }
 
-// voice is how one client is spoken to in one conversation.
-type voice struct {
-	*words
+// encoder is how one client is spoken to in one conversation.
+type encoder struct {
+	*schema
 	conversation string // its own name for the conversation
 	thread       string // thread_id that it gave at first, or "default"
 }
 
-// threadOf is the thread_id of frames of a turn.
-func (v *voice) threadOf(t *turn) string {
+// threadID is the thread_id of frames of a turn.
+func (v *encoder) threadID(t *turn) string {
 	name := v.thread
 	if t != nil && t.thread != "" {
 		name = t.thread
 	}
-	if name == anonymous && !v.words.conversation {
+	if name == placeholder && !v.schema.hasConversation {
 		return v.conversation // there is no other field for it
 	}
 	return name
 }
 
-func (v *voice) head(typ string, t *turn, id string, at chat.At) head {
-	h := head{Type: typ, ID: id, Thread: v.threadOf(t), Parent: anonymous, Timestamp: at.String()}
-	if v.words.conversation {
+func (v *encoder) head(typ string, t *turn, id string, at chat.At) head {
+	h := head{Type: typ, ID: id, Thread: v.threadID(t), Parent: placeholder, Timestamp: at.String()}
+	if v.schema.hasConversation {
 		h.Conversation = v.conversation
 	}
 	if t != nil {
@@ -69,18 +69,18 @@ func (v *voice) head(typ string, t *turn, id string, at chat.At) head {
 
 // appendItem appends the JSON of an item; nothing when the schema has no word
 // for it.
-func (v *voice) appendItem(dst []byte, it *item, now chat.At) []byte {
+func (v *encoder) appendItem(dst []byte, it *item, now chat.At) []byte {
 	switch it.kind {
 	case itemText:
 		return v.appendText(dst, it)
 	case itemStep:
 		h := v.head(typeStep, it.turn, it.id, it.at)
-		h.StepParent, h.Status = anonymous, "in_progress"
-		if v.update {
-			h.Update = anonymous
+		h.StepParent, h.Status = placeholder, "in_progress"
+		if v.hasUpdateID {
+			h.Update = placeholder
 		}
 		switch {
-		case v.userIsParent:
+		case v.stepsUnderUser:
 		case it.parent != "":
 			h.Parent = it.parent
 		default:
@@ -89,18 +89,18 @@ func (v *voice) appendItem(dst []byte, it *item, now chat.At) []byte {
 		h.Content = stepContent{Name: it.name, Payload: payload(it.text)}
 		return appendJSON(dst, h)
 	case itemNotice:
-		if v.bubbles {
+		if v.wholeTexts {
 			told := *it
-			told.text = question(it.notice).Text
+			told.text = inputRequest(it.notice).Text
 			return v.appendText(dst, &told)
 		}
-		return v.appendPrompt(dst, &asked{Prompt: *it.notice, uuid: it.id, turn: it.turn}, now)
+		return v.appendPrompt(dst, &openPrompt{Prompt: *it.notice, uuid: it.id, turn: it.turn}, now)
 	case itemError:
 		return v.appendError(dst, it.turn, it.id, it.err, it.at)
 	case itemEnd:
 		return v.appendEnd(dst, it.turn, it.id, it.outcome, it.at)
 	case itemTrace:
-		if !v.trace {
+		if !v.hasTrace {
 			return dst
 		}
 		h := v.head(typeTrace, it.turn, it.id, it.at)
@@ -112,14 +112,14 @@ func (v *voice) appendItem(dst []byte, it *item, now chat.At) []byte {
 }
 
 // appendText is written by hand, because it stands on the path of every token.
-func (v *voice) appendText(dst []byte, it *item) []byte {
+func (v *encoder) appendText(dst []byte, it *item) []byte {
 	dst = append(dst, `{"type":"system_response_message","id":`...)
 	dst = chat.AppendString(dst, it.id)
 	dst = append(dst, `,"thread_id":`...)
-	dst = chat.AppendString(dst, v.threadOf(it.turn))
+	dst = chat.AppendString(dst, v.threadID(it.turn))
 	dst = append(dst, `,"parent_id":`...)
 	dst = chat.AppendString(dst, it.turn.parent)
-	if v.words.conversation {
+	if v.schema.hasConversation {
 		dst = append(dst, `,"conversation_id":`...)
 		dst = chat.AppendString(dst, v.conversation)
 	}
@@ -134,7 +134,7 @@ func (v *voice) appendText(dst []byte, it *item) []byte {
 	return append(dst, '"', '}')
 }
 
-func (v *voice) appendEnd(dst []byte, t *turn, id string, outcome chat.Outcome, at chat.At) []byte {
+func (v *encoder) appendEnd(dst []byte, t *turn, id string, outcome chat.Outcome, at chat.At) []byte {
 	h := v.head(typeResponse, t, id, at)
 	h.Content, h.Status = textContent{}, v.complete
 	if outcome == chat.Failed || outcome == chat.Interrupted {
@@ -143,9 +143,9 @@ func (v *voice) appendEnd(dst []byte, t *turn, id string, outcome chat.Outcome, 
 	return appendJSON(dst, h)
 }
 
-func (v *voice) appendError(dst []byte, t *turn, id string, e errorContent, at chat.At) []byte {
+func (v *encoder) appendError(dst []byte, t *turn, id string, e errorContent, at chat.At) []byte {
 	h := v.head(typeError, t, id, at)
-	h.Content, h.Status = v.problem(e), v.errorStatus
+	h.Content, h.Status = v.errorForm(e), v.errorStatus
 	return appendJSON(dst, h)
 }
 

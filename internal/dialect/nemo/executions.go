@@ -34,51 +34,51 @@ const (
 	statusFailed   = "failed"
 )
 
-// asking describes an open prompt of an execution.
-func (d *Dialect) asking(p *asked) execution {
+// promptExecution describes an open prompt of an execution.
+func (d *Dialect) promptExecution(p *openPrompt) execution {
 	e := execution{ID: p.execution, Status: statusAsking, InteractionID: p.uuid}
 	e.ResponseURL = "/executions/" + e.ID + "/interactions/" + p.uuid + "/response"
 	if p.Input != nil && p.Input.InputType == chat.InputOAuth {
 		e.Status, e.AuthURL, e.OAuthState = statusOAuth, first(p.Input.URL, p.Input.Text), first(stateOf(p.Input), p.uuid)
 		return e
 	}
-	e.Prompt = d.words.plain().content(&p.Prompt, d.now())
+	e.Prompt = d.schema.plain().content(&p.Prompt, d.now())
 	return e
 }
 
 // plain are the words for HTTP, which has one way of asking.
-func (w *words) plain() *words { return &wordsReal }
+func (w *schema) plain() *schema { return &schemaNeMo }
 
 // accepted is the answer to a request whose turn asks something.
-func (d *Dialect) accepted(p *asked) execution {
-	e := d.asking(p)
+func (d *Dialect) accepted(p *openPrompt) execution {
+	e := d.promptExecution(p)
 	e.StatusURL = "/executions/" + e.ID
 	return e
 }
 
-// event is what a stream says when its turn asks something.
-func (d *Dialect) event(p *asked) execution {
-	e := d.asking(p)
+// promptEvent is what a stream says when its turn asks something.
+func (d *Dialect) promptEvent(p *openPrompt) execution {
+	e := d.promptExecution(p)
 	e.Type, e.Status = e.Status, ""
 	return e
 }
 
-// report is how a turn stands.
-type report struct {
+// turnReport is how a turn stands.
+type turnReport struct {
 	session chat.Session
 	trigger chat.Event
 	started bool
 	turn    *turn
-	prompt  *asked // the oldest open one
-	run     run    // text, end and error
+	prompt  *openPrompt // the oldest open one
+	run     httpAnswer    // text, end and error
 	changed chat.At
 	items   []item // all that the turn showed
 }
 
 // report reads a turn out of the log, from the message that began it.
-func (d *Dialect) report(ctx context.Context, c chat.Caller, sess chat.Session, trigger chat.Seq) (*report, error) {
-	rep := &report{session: sess, run: run{d: d, caller: c, session: sess.ID, trigger: trigger, begun: d.opt.Now()}}
-	f := newFeed(sess.ID, chat.Cursor{Seq: trigger - 1})
+func (d *Dialect) report(ctx context.Context, c chat.Caller, sess chat.Session, trigger chat.Seq) (*turnReport, error) {
+	rep := &turnReport{session: sess, run: httpAnswer{d: d, caller: c, session: sess.ID, trigger: trigger, createdAt: d.opt.Now()}}
+	f := newFold(sess.ID, chat.Cursor{Seq: trigger - 1})
 	after := trigger - 1
 	for {
 		facts, more, err := d.opt.Sessions.Read(ctx, c, sess.ID, chat.Range{After: after, Limit: 500})
@@ -124,7 +124,7 @@ func (d *Dialect) report(ctx context.Context, c chat.Caller, sess chat.Session, 
 			rep.prompt = p
 		}
 	}
-	if rep.turn == nil && f.latest.seq > trigger || rep.turn != nil && rep.turn.muted {
+	if rep.turn == nil && f.lastMessage.seq > trigger || rep.turn != nil && rep.turn.superseded {
 		rep.run.err = &errorContent{Code: codeWorkflow, Message: "Superseded", Details: "a newer message in this conversation took the place of this one"}
 		rep.run.end = &item{kind: itemEnd, outcome: chat.Stopped}
 	}
@@ -132,7 +132,7 @@ func (d *Dialect) report(ctx context.Context, c chat.Caller, sess chat.Session, 
 }
 
 // execution finds the turn that an execution id names.
-func (d *Dialect) execution(ctx context.Context, c chat.Caller, name string) (*report, error) {
+func (d *Dialect) execution(ctx context.Context, c chat.Caller, name string) (*turnReport, error) {
 	missing := chat.Errorf(chat.NotFound, "Execution %s not found", clip(name, 80))
 	id, ok := chat.ParseID("", name)
 	if !ok {
@@ -174,18 +174,18 @@ func (d *Dialect) showExecution(w http.ResponseWriter, r *http.Request, c chat.C
 	case rep.run.end != nil:
 		e.Status, e.Result = statusComplete, rep.result()
 	case rep.prompt != nil:
-		e = d.asking(rep.prompt)
+		e = d.promptExecution(rep.prompt)
 	}
 	sendJSON(w, r, http.StatusOK, e)
 	return nil
 }
 
 // result is the answer in the form of the route that asked for it.
-func (rep *report) result() any {
+func (rep *turnReport) result() any {
 	b, _ := rep.trigger.Body.(chat.UserMessage)
-	schema := aboutOf(b).SchemaType
-	rt := &route{chat: schema == schemaChat || schema == schemaChatStream}
-	rep.run.model, rep.run.begun = "unknown-model", rep.trigger.At.Time()
+	schema := contextOf(b).SchemaType
+	rt := &answerRoute{chat: schema == schemaChat || schema == schemaChatStream}
+	rep.run.model, rep.run.createdAt = "unknown-model", rep.trigger.At.Time()
 	return rt.result(&rep.run, b.PlainText())
 }
 
@@ -216,7 +216,7 @@ func (r *interactionResponse) text() (string, error) {
 		Value any    `json:"value"`
 	}
 	pick := func() string {
-		if s, ok := one.Value.(string); ok && s != "" && s != anonymous {
+		if s, ok := one.Value.(string); ok && s != "" && s != placeholder {
 			return s
 		}
 		return one.ID
@@ -263,7 +263,7 @@ func (d *Dialect) respond(w http.ResponseWriter, r *http.Request, c chat.Caller)
 	if err != nil {
 		return err
 	}
-	err = d.answer(r.Context(), c, rep.session.ID, p, anonymous, text)
+	err = d.answer(r.Context(), c, rep.session.ID, p, placeholder, text)
 	if chat.CodeOf(err) == chat.Conflict {
 		sendJSON(w, r, http.StatusBadRequest, map[string]string{"detail": chat.Public(err).Msg})
 		return nil
@@ -275,7 +275,7 @@ func (d *Dialect) respond(w http.ResponseWriter, r *http.Request, c chat.Caller)
 }
 
 // interaction finds the prompt that an id names, open or not.
-func (d *Dialect) interaction(ctx context.Context, c chat.Caller, rep *report, name string) (*chat.Prompt, error) {
+func (d *Dialect) interaction(ctx context.Context, c chat.Caller, rep *turnReport, name string) (*chat.Prompt, error) {
 	missing := chat.Errorf(chat.NotFound, "Interaction %s not found", clip(name, 80))
 	id, ok := chat.ParseID("", name)
 	if !ok {

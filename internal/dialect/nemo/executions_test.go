@@ -14,7 +14,7 @@ import (
 // Human in the loop over plain HTTP: 202, poll, answer, poll.
 func TestInteractionsOverHTTP(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	code, body, _ := w.post("POST", "/v1/workflow", inputBody("/ask checkbox"))
 	var x struct {
 		ID          string `json:"execution_id"`
@@ -66,7 +66,7 @@ func TestInteractionsOverHTTP(t *testing.T) {
 // An execution outlives the server, and is its owner's alone.
 func TestExecutionOverRestart(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, setup{secured: true})
 	alice, bob := []string{"Authorization", "Bearer " + servertest.TokenOf("alice")}, []string{"Authorization", "Bearer " + servertest.TokenOf("bob")}
 	_, body, _ := w.post("POST", "/v1/chat", chatBody("/ask text"), alice...)
 	var x execution
@@ -83,7 +83,7 @@ func TestExecutionOverRestart(t *testing.T) {
 	if code, body, _ := w.post("POST", x.ResponseURL, `{"response":{"type":"text","text":"Ada"}}`, alice...); code != 204 {
 		t.Errorf("%d %s", code, body)
 	}
-	w.ended(w.only(), 1)
+	w.waitTurns(w.only(), 1)
 	if _, body, _ := w.post("GET", x.StatusURL, "", alice...); !strings.Contains(body, "You answered: Ada") || !strings.Contains(body, "chat.completion") {
 		t.Errorf("%s", body)
 	}
@@ -92,7 +92,7 @@ func TestExecutionOverRestart(t *testing.T) {
 // A stream tells of a prompt and goes on when it is answered.
 func TestInteractionInStream(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	r, err := http.NewRequestWithContext(t.Context(), "POST", w.server.URL+"/v1/chat/stream", strings.NewReader(chatBody("/ask radio")))
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestInteractionInStream(t *testing.T) {
 // message of the conversation answers it.
 func TestPromptAsText(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	ask := func(path, text string) string {
 		_, body, _ := w.post("POST", path, chatBody(text), "Conversation-Id", "c1")
 		if strings.HasSuffix(path, "stream") {
@@ -153,7 +153,7 @@ func TestPromptAsText(t *testing.T) {
 }
 
 // poll asks until the answer contains a text.
-func (w *world) poll(path, want string, header ...string) {
+func (w *testServer) poll(path, want string, header ...string) {
 	w.t.Helper()
 	var body string
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {

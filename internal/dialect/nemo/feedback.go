@@ -12,9 +12,9 @@ import (
 // feedbackType is the event that keeps what a person thinks of an answer.
 const feedbackType = "user.feedback"
 
-// searched is how many of a caller's sessions are looked through for a trace
+// maxTraceSessions is how many of a caller's sessions are looked through for a trace
 // that a tracing system named.
-const searched = 50
+const maxTraceSessions = 50
 
 // feedbackBody is what the UI sends for a thumb or a comment.
 type feedbackBody struct {
@@ -48,7 +48,7 @@ func (d *Dialect) feedback(w http.ResponseWriter, r *http.Request, c chat.Caller
 	case utf8.RuneCountInString(b.Comment) > 1024 || len(b.Reaction) > 64:
 		return refuse(codeMessage, "a comment has at most 1024 characters, a reaction at most 64 bytes")
 	}
-	sess, turn, err := d.traced(r.Context(), c, b.TraceID)
+	sess, turn, err := d.turnOfTrace(r.Context(), c, b.TraceID)
 	if err != nil {
 		return err
 	}
@@ -62,9 +62,9 @@ func (d *Dialect) feedback(w http.ResponseWriter, r *http.Request, c chat.Caller
 	return nil
 }
 
-// traced finds the turn that a trace id stands for: the turn's own id, else an
+// turnOfTrace finds the turn that a trace id stands for: the turn's own id, else an
 // id that a tracing system gave, in the caller's latest sessions.
-func (d *Dialect) traced(ctx context.Context, c chat.Caller, trace string) (chat.SessionID, chat.TurnID, error) {
+func (d *Dialect) turnOfTrace(ctx context.Context, c chat.Caller, trace string) (chat.SessionID, chat.TurnID, error) {
 	missing := chat.Errorf(chat.NotFound, "no answer has the trace %q", clip(trace, 80))
 	if id, ok := chat.ParseID("", trace); ok {
 		if sess, seq, err := d.opt.Sessions.ByID(ctx, c, id); err == nil {
@@ -77,7 +77,7 @@ func (d *Dialect) traced(ctx context.Context, c chat.Caller, trace string) (chat
 			}
 		}
 	}
-	page, err := d.opt.Sessions.List(ctx, c, chat.Filter{Limit: searched})
+	page, err := d.opt.Sessions.List(ctx, c, chat.Filter{Limit: maxTraceSessions})
 	if err != nil {
 		return "", "", err
 	}
@@ -99,7 +99,7 @@ func (d *Dialect) traced(ctx context.Context, c chat.Caller, trace string) (chat
 					return sess.ID, e.Turn, nil
 				}
 			case chat.UserMessage:
-				heard[e.Seq] = traceOf(aboutOf(b).Traceparent) == trace
+				heard[e.Seq] = traceID(contextOf(b).Traceparent) == trace
 			case chat.TurnStarted:
 				started = append(started, e)
 			}

@@ -13,10 +13,10 @@ import (
 // Feedback is kept as an event of the conversation it is about.
 func TestFeedback(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	c.say("c1", "m1", "hi")
-	frames := c.turn()
+	frames := c.readTurn()
 	trace := frames[len(frames)-1].Content.Trace
 	if code, body, _ := w.post("POST", "/feedback", fmt.Sprintf(`{"observability_trace_id":%q,"reaction_type":"👍"}`, trace)); code != 200 || !strings.Contains(body, `"message":`) {
 		t.Errorf("%d %s", code, body)
@@ -46,7 +46,7 @@ func TestFeedback(t *testing.T) {
 // Files: put, get, replace, delete.
 func TestStatic(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	form := func(method, text string) (int, string) {
 		var b bytes.Buffer
 		m := multipart.NewWriter(&b)

@@ -2,324 +2,290 @@ package nemo
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// fact folds one event.
-func (f *feed) fact(e *chat.Event) {
-	switch b := e.Body.(type) {
-	case chat.UserMessage:
-		f.hear(e, b)
-		return
-	case chat.UserMessageWithdrawn:
-		f.heard = slices.DeleteFunc(f.heard, func(h heard) bool { return h.seq == b.Sequence })
-		return
-	case chat.TurnStarted:
-		f.begin(e, b)
-		return
-	case chat.TurnInput:
-		f.heard = slices.DeleteFunc(f.heard, func(h heard) bool { return slices.Contains(b.Sequences, h.seq) })
-		return
-	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
-		f.ask(e)
-		return
-	case chat.WorkstreamLaunched:
-		f.launch(e, b)
-		return
-	case chat.WorkstreamProgress:
-		f.along(e, b.ID, "progress", "Progress", progressText(b))
-		return
-	case chat.WorkstreamWarning:
-		f.along(e, b.ID, string(e.ID), "Warning", warningText(b))
-		return
+// via marks drafts that come by this dialect.
+const via = "nemo"
+
+// item is one thing to show, in NeMo's terms but in no framing yet.
+type item struct {
+	kind    itemKind
+	turn    *turn
+	root    chat.Seq // the message that it belongs to, also when a workstream of its answer shows it
+	at      chat.At
+	id      string
+	parent  string          // of a step: the step it is nested in, "" for none
+	name    string          // of a step
+	text    string          // of a response; payload of a step; the trace
+	err     errorContent    // of an error
+	outcome chat.Outcome    // of an end
+	usage   *chat.Usage     // of an end
+	notice  *chat.Prompt    // of a notification
+	raw     string          // of a step: its event type in NeMo's own stream of steps
+	data    json.RawMessage // of a step: what belongs to raw
+	pos     position           // where a reader stands after it
+}
+
+type itemKind int
+
+// The kinds of item.
+const (
+	itemText   itemKind = iota
+	itemStep            // an intermediate step
+	itemNotice          // a notification: nobody waits for an answer
+	itemError           // the turn failed
+	itemEnd             // the turn ended
+	itemTrace           // the trace of the turn, after its end
+)
+
+// turn is what a feed knows of one turn.
+type turn struct {
+	id      chat.TurnID
+	uuid    string
+	workstream    string // "" is the main line
+	trigger chat.Seq
+	parent  string // the user message's id on the wire
+	version string // schema version that the client named
+	thread  string // thread_id of the client's message
+	atOnce   bool   // the answer is shown at once, at its end
+	fromNeMo    bool   // begun from NeMo
+	superseded   bool   // overtaken by a newer message
+	visible bool   // something of it can be seen
+	block   chat.BlockID
+	lastByte    byte // of the text so far
+	text    []byte
+	trace   string
+	calls   map[string]call
+}
+
+type call struct {
+	id     string // of its step
+	tool   string
+	params json.RawMessage
+	shown  int64 // progress shown last
+}
+
+// queuedMessage is a user message that waits for its turn.
+type queuedMessage struct {
+	seq             chat.Seq
+	parent, version string
+	thread          string
+	atOnce, fromNeMo     bool
+}
+
+// fold turns the entries of a session into items for one reader. It is a pure
+// fold: what it gives depends on the entries and on where the reader stands.
+// It belongs to one goroutine.
+type fold struct {
+	session chat.SessionID
+	pos     chat.Cursor // what the reader has
+	historyEnd  chat.Seq    // up to here, turns of other dialects that have ended are not shown
+	runningTurn chat.TurnID // the turn that runs while replay is read
+	wholeTexts  bool        // texts are shown when they are whole, block by block
+	noticesFrom    chat.Seq    // notifications from this one on are shown, also what the reader has passed; 0 for none
+
+	turns    map[chat.TurnID]*turn
+	queued    []queuedMessage
+	lastMessage   queuedMessage // the newest message, for turns that no message began
+	sent     map[chat.BlockID]int
+	thinking map[chat.BlockID]*thinkingText
+	work     map[string]workStep
+	prompts  []*openPrompt // open ones, oldest first
+	out      []item
+}
+
+// thinkingText is a block of reasoning that is being written.
+type thinkingText struct {
+	text []byte // at most about maxPayload of it
+	have int    // bytes of the block
+	next int    // shown again when it has grown to so many bytes
+}
+
+type workStep struct {
+	id       string
+	root     chat.Seq // the message in whose answer it was launched
+	launched chat.WorkstreamLaunched
+}
+
+// openPrompt is an open prompt.
+type openPrompt struct {
+	chat.Prompt
+	uuid      string // of its event
+	turn      *turn
+	root      chat.Seq // the message that it belongs to
+	execution string   // the turn that answers that message
+}
+
+// newFold returns a feed for a reader that has all up to pos. The entries it is
+// given may begin earlier: what the reader has is folded and not shown again.
+func newFold(session chat.SessionID, pos chat.Cursor) *fold {
+	f := &fold{
+		session: session, pos: chat.Cursor{Seq: pos.Seq, Blocks: slices.Clone(pos.Blocks)},
+		turns: map[chat.TurnID]*turn{}, sent: map[chat.BlockID]int{}, thinking: map[chat.BlockID]*thinkingText{},
+		work: map[string]workStep{}, lastMessage: queuedMessage{parent: placeholder},
 	}
-	if id := chat.AnswerOf(e.Body); id != "" {
-		f.prompts = slices.DeleteFunc(f.prompts, func(a *asked) bool { return a.RequestID == id })
-		return
+	for _, m := range pos.Blocks {
+		f.sent[m.Block] = m.Bytes
 	}
-	if f.workEnded(e) {
-		return
+	return f
+}
+
+// take folds one entry and returns what it shows. The items are valid until the
+// next call.
+func (f *fold) take(e *chat.Entry) ([]item, error) {
+	f.out = f.out[:0]
+	if e.Piece != nil {
+		f.preview(e.Piece, e.At)
+		return f.out, nil
 	}
-	if !strings.HasPrefix(e.Type, "agent.") && e.Type != "turn.completed" {
-		return
+	ev, err := e.Fact.Event()
+	if err != nil {
+		return nil, err
 	}
-	if e.Via == via {
-		return // history that a client brought along: it has it
-	}
-	t := f.turn(e.Turn, e.Workstream)
-	switch b := e.Body.(type) {
-	case chat.AgentText:
-		f.text(t, e, b)
-	case chat.AgentThinking:
-		f.thought(t, e, b)
-	case chat.AgentTrace:
-		t.trace = b.TraceID
-	case chat.TurnCompleted:
-		f.end(t, e, b)
+	f.event(&ev)
+	switch {
+	case ev.Seq > f.pos.Seq:
+		f.pos.PassEvent(ev.Seq, chat.FinishedBlock(ev.Body))
+	case f.noticesFrom == 0 || ev.Seq < f.noticesFrom:
+		return nil, nil // the reader has it
 	default:
-		f.tools(t, e)
+		f.out = slices.DeleteFunc(f.out, func(it item) bool { return it.kind != itemNotice })
 	}
+	for i := range f.out {
+		f.out[i].pos = f.position()
+	}
+	return f.out, nil
 }
 
-// hear notes a user message. A message from NeMo overtakes the turns that NeMo
-// began before: its UI cannot keep two answers apart.
-func (f *feed) hear(e *chat.Event, b chat.UserMessage) {
-	if e.Workstream != "" {
+// position is where the reader stands now: its cursor, and the oldest event that a
+// feed must read again to go on from there.
+func (f *fold) position() position {
+	at := position{Cursor: chat.Cursor{Seq: f.pos.Seq, Blocks: slices.Clone(f.pos.Blocks)}, Base: f.pos.Seq + 1}
+	for _, t := range f.turns {
+		if t.trigger > 0 {
+			at.Base = min(at.Base, t.trigger)
+		}
+	}
+	for _, h := range f.queued {
+		at.Base = min(at.Base, h.seq)
+	}
+	return at
+}
+
+// show adds an item, unless its turn has been overtaken.
+func (f *fold) show(t *turn, it item) {
+	if t.superseded || t.hidden(f) {
 		return
 	}
-	h := heardOf(e, b)
-	if h.nemo {
-		for _, t := range f.turns {
-			if t.nemo && t.line == "" {
-				t.muted = true
-			}
+	it.turn = t
+	if it.root == 0 {
+		it.root = f.rootMessage(t)
+	}
+	if it.kind == itemText || it.kind == itemStep {
+		t.visible = true
+	}
+	f.out = append(f.out, it)
+}
+
+// rootMessage is the message that a turn belongs to: the one it answers, or that in whose
+// answer its workstream was launched.
+func (f *fold) rootMessage(t *turn) chat.Seq {
+	if w, ok := f.work[t.workstream]; ok {
+		return w.root
+	}
+	return t.trigger
+}
+
+// hidden reports whether the turn was another dialect's and had ended before the
+// reader came.
+func (t *turn) hidden(f *fold) bool {
+	return !t.fromNeMo && f.historyEnd > 0 && f.pos.Seq < f.historyEnd && t.id != f.runningTurn
+}
+
+// turn finds a turn. What is said outside of any turn answers the newest message.
+func (f *fold) turn(id chat.TurnID, line string) *turn {
+	t := f.turns[id]
+	if t == nil {
+		t = &turn{id: id, workstream: line, uuid: turnUUID(id)}
+		t.setMessage(f.lastMessage)
+		t.trigger = 0
+		if id == "" {
+			t.uuid = derivedID(string(f.session), f.lastMessage.parent)
+			return t
 		}
-		f.prompts = slices.DeleteFunc(f.prompts, func(a *asked) bool { return a.turn.muted })
+		f.turns[id] = t
 	}
-	f.latest = h
-	if len(f.heard) >= 100 { // nobody answers here
-		f.heard = f.heard[1:]
-	}
-	f.heard = append(f.heard, h)
+	return t
 }
 
-func heardOf(e *chat.Event, b chat.UserMessage) heard {
-	h := heard{seq: e.Seq, parent: eventUUID(e.ID), nemo: e.Via == via}
-	if !h.nemo {
-		return h
-	}
-	about := aboutOf(b)
-	h.parent = e.ClientID
-	if about.MessageID != "" {
-		h.parent = about.MessageID
-	}
-	if h.parent == "" {
-		h.parent = anonymous
-	}
-	h.version, h.thread = about.SchemaVersion, about.ThreadID
-	h.whole = about.SchemaType == schemaChat || about.SchemaType == schemaGenerate
-	return h
+func (t *turn) setMessage(h queuedMessage) {
+	t.trigger, t.parent, t.version, t.thread, t.atOnce, t.fromNeMo = h.seq, h.parent, h.version, h.thread, h.atOnce, h.fromNeMo
 }
 
-func (f *feed) begin(e *chat.Event, b chat.TurnStarted) {
-	t := &turn{id: b.TurnID, line: e.Workstream, uuid: turnUUID(b.TurnID)}
-	t.from(f.latest)
-	t.trigger = b.Trigger
-	for i, h := range f.heard {
-		if h.seq == b.Trigger {
-			t.from(h)
-			f.heard = slices.Delete(f.heard, i, i+1)
-			break
-		}
-	}
-	// Messages that were sent before a newer one of NeMo are overtaken too.
-	t.muted = t.nemo && t.line == "" && f.latest.nemo && f.latest.seq > t.trigger && t.trigger != 0 && f.waiting(f.latest.seq)
-	f.turns[t.id] = t
-}
-
-func (f *feed) waiting(seq chat.Seq) bool {
-	return slices.ContainsFunc(f.heard, func(h heard) bool { return h.seq == seq })
-}
-
-func (f *feed) text(t *turn, e *chat.Event, b chat.AgentText) {
-	if e.Workstream != "" {
+func (f *fold) preview(p *chat.Preview, at chat.At) {
+	t := f.turn(p.Turn, p.Workstream)
+	switch have := f.sent[p.Block]; {
+	case p.Kind == chat.ThinkingBlock:
+		f.previewThinking(t, p, at)
+	case p.Workstream != "", t.atOnce, f.wholeTexts, p.End <= have, p.Offset > have:
 		return
-	}
-	have := 0
-	if b.Block != "" {
-		have = f.sent[b.Block]
-		delete(f.sent, b.Block)
-	}
-	if have <= len(b.Text) {
-		f.say(t, b.Block, b.Text[have:], e.At, have > 0)
-	}
-	if t.id == "" && b.Final {
-		// Outside of a turn this is the only word for an end.
-		f.show(t, item{kind: itemEnd, id: t.uuid, at: e.At, outcome: chat.Done})
-	}
-}
-
-func (f *feed) thought(t *turn, e *chat.Event, b chat.AgentThinking) {
-	delete(f.thinking, b.Block)
-	if b.Text != "" {
-		f.step(t, item{id: uid(string(t.id), string(b.Block)), name: "Thinking", text: b.Text, at: e.At, raw: "LLM_END", data: e.Payload})
-	}
-}
-
-func (f *feed) tools(t *turn, e *chat.Event) {
-	switch b := e.Body.(type) {
-	case chat.AgentToolCall:
-		c := call{id: eventUUID(e.ID), tool: b.Tool, params: b.Params}
-		if t.calls == nil {
-			t.calls = map[string]call{}
-		}
-		t.calls[b.CallID] = c
-		f.step(t, item{id: c.id, name: "Tool: " + b.Tool, text: toolStart(b), at: e.At, raw: "TOOL_START", data: e.Payload})
-	case chat.AgentToolResult:
-		c := t.call(b.CallID, b.Tool, e)
-		delete(t.calls, b.CallID)
-		f.step(t, item{id: c.id, name: "Tool: " + c.tool, text: toolEnd(c.params, b.Result), at: e.At, raw: "TOOL_END", data: e.Payload})
-	case chat.AgentToolError:
-		c := t.call(b.CallID, b.Tool, e)
-		delete(t.calls, b.CallID)
-		f.step(t, item{id: c.id, name: "Tool: " + c.tool, text: toolFailed(c.params, b.Error), at: e.At, raw: "TOOL_END", data: e.Payload})
-	case chat.AgentToolProgress:
-		f.progress(t, e, b)
-	case chat.AgentPlan:
-		f.step(t, item{id: uid(string(t.id), "plan"), name: "Plan", text: planText(b), at: e.At, raw: "CUSTOM", data: e.Payload})
-	case chat.AgentStatus:
-		if b.Message != "" {
-			f.step(t, item{id: uid(string(t.id), "status"), name: "Status", text: b.Message, at: e.At, raw: "CUSTOM", data: e.Payload})
-		}
-	case chat.AgentError:
-		f.step(t, item{id: eventUUID(e.ID), name: "Error", text: b.Message, at: e.At, raw: "CUSTOM", data: e.Payload})
-	case chat.AgentArtifact:
-		f.step(t, item{id: eventUUID(e.ID), name: artifactName(b), text: artifactText(f.session, b), at: e.At, raw: "CUSTOM", data: e.Payload})
-	}
-}
-
-// call finds the call that a result belongs to.
-func (t *turn) call(id, tool string, e *chat.Event) call {
-	c, ok := t.calls[id]
-	if !ok {
-		c = call{id: eventUUID(e.ID), tool: tool}
-	}
-	if c.tool == "" {
-		c.tool = "tool"
-	}
-	return c
-}
-
-// progress is shown for each tenth of the way, not for each step.
-func (f *feed) progress(t *turn, e *chat.Event, b chat.AgentToolProgress) {
-	c, ok := t.calls[b.CallID]
-	if !ok {
-		return
-	}
-	step := max(1, b.Total/10)
-	if b.Done < c.shown+step && b.Done != b.Total && c.shown != 0 {
-		return
-	}
-	c.shown = max(1, b.Done)
-	t.calls[b.CallID] = c
-	f.step(t, item{id: c.id, name: "Tool: " + c.tool, text: toolProgress(c.params, b), at: e.At, raw: "TOOL_START", data: e.Payload})
-}
-
-// end shows the end of a turn: what was kept back, why it failed, and that it is
-// over.
-func (f *feed) end(t *turn, e *chat.Event, b chat.TurnCompleted) {
-	defer delete(f.turns, t.id)
-	f.prompts = slices.DeleteFunc(f.prompts, func(a *asked) bool { return a.Turn == t.id && t.id != "" })
-	if t.line != "" {
-		return // the main line goes on
-	}
-	if t.whole && len(t.text) > 0 {
-		f.show(t, item{kind: itemText, id: t.uuid, text: string(t.text), at: e.At})
-	}
-	if b.Outcome == chat.Failed || b.Outcome == chat.Interrupted {
-		problem := errorContent{Code: codeWorkflow, Message: "The agent failed", Details: b.Error}
-		if b.Outcome == chat.Interrupted {
-			problem.Message = "The agent could not go on"
-		}
-		if problem.Details == "" {
-			problem.Details = "No reason was given."
-		}
-		if !t.visible {
-			// The UI shows an error only in a bubble that has something else.
-			f.step(t, item{id: uid(string(t.id), "failure"), name: "Error", text: problem.Details, at: e.At, raw: "CUSTOM", data: e.Payload})
-		}
-		f.show(t, item{kind: itemError, id: uid(string(t.id), "error"), err: problem, at: e.At})
-	}
-	f.show(t, item{kind: itemEnd, id: t.uuid, at: e.At, outcome: b.Outcome, usage: b.Usage})
-	trace := t.trace
-	if trace == "" {
-		trace = t.uuid
-	}
-	f.show(t, item{kind: itemTrace, id: uid(string(t.id), "trace"), text: trace, at: e.At})
-}
-
-func (f *feed) ask(e *chat.Event) {
-	t := f.turn(e.Turn, e.Workstream)
-	if b, ok := e.Body.(chat.AgentInputRequest); ok && b.InputType == chat.InputNotification {
-		f.show(t, item{kind: itemNotice, id: eventUUID(e.ID), at: e.At, notice: &chat.Prompt{RequestID: b.RequestID, Seq: e.Seq, Input: &b, AskedAt: e.At}})
-		return
-	}
-	p, ok := chat.AsPrompt(e)
-	if !ok || t.muted || p.Approval != nil && p.Approval.Settled {
-		return
-	}
-	a := &asked{Prompt: p, uuid: eventUUID(e.ID), turn: t, root: f.root(t), execution: t.uuid}
-	for _, main := range f.turns {
-		if main.line == "" && main.trigger == a.root {
-			a.execution = main.uuid // a workstream's questions are asked by who launched it
-		}
-	}
-	f.prompts = append(f.prompts, a)
-}
-
-func (f *feed) launch(e *chat.Event, b chat.WorkstreamLaunched) {
-	t := f.turn(e.Turn, e.Workstream)
-	w := workStep{id: eventUUID(e.ID), root: f.root(t), launched: b}
-	f.work[b.ID] = w
-	name, text := functionStart(b)
-	f.step(t, item{id: w.id, name: name, text: text, at: e.At, raw: "FUNCTION_START", data: e.Payload})
-}
-
-// along shows how a workstream comes along, below its own step. What has the same
-// name takes the place of what was there before.
-func (f *feed) along(e *chat.Event, id, name, kind, text string) {
-	w, ok := f.work[id]
-	if !ok { // the reader has not seen its launch
-		w = workStep{launched: chat.WorkstreamLaunched{ID: id}}
-	}
-	f.step(f.turn(e.Turn, e.Workstream), item{root: w.root, id: uid(string(f.session)+id, name), parent: w.id, name: kind + ": " + workName(w.launched), text: text, at: e.At, raw: "CUSTOM", data: e.Payload})
-}
-
-// workEnded shows the end of a workstream.
-func (f *feed) workEnded(e *chat.Event) bool {
-	var id, state, summary string
-	switch b := e.Body.(type) {
-	case chat.WorkstreamCompleted:
-		id, summary = b.ID, b.Summary
-	case chat.WorkstreamFailed:
-		id, state, summary = b.ID, "failed", b.Error
-	case chat.WorkstreamTimeout:
-		id, state, summary = b.ID, "timeout", b.Summary
-	case chat.WorkstreamCanceled:
-		id, state = b.ID, "canceled"
 	default:
-		return false
+		f.sent[p.Block] = p.End
+		f.appendText(t, p.Block, p.Text[have-p.Offset:], at, have > 0)
+		f.pos.PassPiece(p.Block, p.End)
 	}
-	w, ok := f.work[id]
-	if !ok {
-		w = workStep{id: eventUUID(e.ID), launched: chat.WorkstreamLaunched{ID: id}}
+	for i := range f.out {
+		f.out[i].pos = f.position()
 	}
-	delete(f.work, id)
-	name, text := functionEnd(w.launched, state, summary)
-	f.step(f.turn(e.Turn, e.Workstream), item{root: w.root, id: w.id, name: name, text: text, at: e.At, raw: "FUNCTION_END", data: e.Payload})
-	return true
 }
 
-// about is what a NeMo message says of itself, kept in the context of the fact.
-type about struct {
-	SchemaType    string                     `json:"schema_type,omitempty"`
-	SchemaVersion string                     `json:"schema_version,omitempty"`
-	MessageID     string                     `json:"message_id,omitempty"` // when it is no idempotency key
-	ThreadID      string                     `json:"thread_id,omitempty"`
-	Traceparent   string                     `json:"traceparent,omitempty"`
-	Extra         map[string]json.RawMessage `json:"extra,omitempty"`
+// appendText shows a part of the answer. Blocks are paragraphs: the UI strings texts
+// together as they come.
+func (f *fold) appendText(t *turn, block chat.BlockID, text string, at chat.At, begun bool) {
+	if text == "" {
+		return
+	}
+	if !begun && !f.wholeTexts && t.lastByte != 0 && t.block != block && t.lastByte != '\n' {
+		text = "\n\n" + text
+	}
+	t.block, t.lastByte = block, text[len(text)-1]
+	if t.atOnce {
+		t.text = append(t.text, text...)
+		return
+	}
+	f.show(t, item{kind: itemText, id: t.uuid, text: text, at: at})
 }
 
-// aboutOf reads it back; a context of another kind has none.
-func aboutOf(b chat.UserMessage) about {
-	var c struct {
-		Nemo about `json:"nemo"`
+// previewThinking shows reasoning as a step. The step is sent anew only when it has grown
+// to twice its size, so that all of it together is not more than twice the text.
+func (f *fold) previewThinking(t *turn, p *chat.Preview, at chat.At) {
+	th := f.thinking[p.Block]
+	if th == nil {
+		th = &thinkingText{}
+		f.thinking[p.Block] = th
 	}
-	if len(b.Context) == 0 || json.Unmarshal(b.Context, &c) != nil {
-		return about{}
+	if p.End <= th.have || p.Offset > th.have {
+		return
 	}
-	return c.Nemo
+	text := p.Text[th.have-p.Offset:]
+	th.have = p.End
+	if len(th.text) < maxPayload {
+		th.text = append(th.text, text...)
+	}
+	if len(th.text) < th.next {
+		return
+	}
+	th.next = max(256, 2*len(th.text))
+	f.step(t, item{id: derivedID(string(t.id), string(p.Block)), name: "Thinking", text: string(th.text), at: at, raw: "LLM_NEW_TOKEN"})
+}
+
+func (f *fold) step(t *turn, it item) {
+	it.kind = itemStep
+	if w, ok := f.work[t.workstream]; ok && it.parent == "" {
+		it.parent = w.id
+	}
+	f.show(t, it)
 }

@@ -87,9 +87,9 @@ func FuzzFeed(f *testing.F) {
 			return
 		}
 		events := script(said, tool, json.RawMessage(params), fail)
-		for _, w := range allWords {
-			v := voice{words: w, conversation: "c", thread: anonymous}
-			feed, got := newFeed("c", chat.Cursor{}), ""
+		for _, w := range schemaByName {
+			v := encoder{schema: w, conversation: "c", thread: placeholder}
+			feed, got := newFold("c", chat.Cursor{}), ""
 			for i := range events {
 				fact := events[i].Fact()
 				items, err := feed.take(&chat.Entry{At: events[i].At, Fact: fact})
@@ -112,10 +112,10 @@ func FuzzFeed(f *testing.F) {
 			}
 		}
 		// Cut anywhere and taken up again, the text is the same.
-		whole := newFeed("c", chat.Cursor{})
+		whole := newFold("c", chat.Cursor{})
 		cut = min(max(cut, 0), len(events))
 		got := ""
-		take := func(f *feed, e *chat.Event, shown bool) {
+		take := func(f *fold, e *chat.Event, shown bool) {
 			items, err := f.take(&chat.Entry{At: e.At, Fact: e.Fact()})
 			if err != nil {
 				return // such an event cannot be stored
@@ -129,8 +129,8 @@ func FuzzFeed(f *testing.F) {
 		for i := range events[:cut] {
 			take(whole, &events[i], true)
 		}
-		stands := whole.here()
-		again, base := newFeed("c", stands.Cursor), stands.Base
+		stands := whole.position()
+		again, base := newFold("c", stands.Cursor), stands.Base
 		for i := range events {
 			if events[i].Seq >= base {
 				take(again, &events[i], true)
@@ -140,15 +140,15 @@ func FuzzFeed(f *testing.F) {
 			t.Errorf("cut at %d: %q, want %q", cut, got, said)
 		}
 		// Taken up behind what was shown last of an event, the answer has its end.
-		first := newFeed("c", chat.Cursor{})
+		first := newFold("c", chat.Cursor{})
 		for i := range events {
 			items, err := first.take(&chat.Entry{At: events[i].At, Fact: events[i].Fact()})
 			if err != nil || len(items) == 0 || items[0].kind == itemEnd || events[i].Type == "turn.completed" {
 				continue
 			}
 			at, ended := items[len(items)-1].pos, false
-			later := newFeed("c", at.Cursor)
-			later.replay = events[len(events)-1].Seq
+			later := newFold("c", at.Cursor)
+			later.historyEnd = events[len(events)-1].Seq
 			for j := range events {
 				if events[j].Seq < at.Base {
 					continue

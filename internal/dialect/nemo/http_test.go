@@ -19,7 +19,7 @@ import (
 // Each address answers in its own form.
 func TestAnswersOverHTTP(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	for _, path := range []string{"/chat", "/v1/chat", "/v1/chat/completions"} {
 		code, body, _ := w.post("POST", path, chatBody("/usage 11 7"))
 		var c struct {
@@ -93,7 +93,7 @@ func TestAnswersOverHTTP(t *testing.T) {
 // when asked to.
 func TestOpenAIStream(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	_, body, _ := w.post("POST", "/v1/chat/completions", `{"model":"m1","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"/usage 5 6"}]}`)
 	if streamText(t, body) != "Used 5 tokens in and 6 out." || strings.Contains(body, "intermediate_data") || strings.Contains(body, "observability") {
 		t.Errorf("%s", body)
@@ -114,7 +114,7 @@ func TestOpenAIStream(t *testing.T) {
 // The headers tie a request to a conversation and make it safe to repeat.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	const trace = "0af7651916cd43dd8448eb211c80319c"
 	for range 2 {
 		code, body, head := w.post("POST", "/chat", chatBody("hi"), "Conversation-Id", "c1", "User-Message-ID", "m1", "traceparent", "00-"+trace+"-b7ad6b7169203331-01")
@@ -135,7 +135,7 @@ func TestHeaders(t *testing.T) {
 // What went wrong has the form that each kind of client looks for.
 func TestErrorsOverHTTP(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	if code, body, _ := w.post("POST", "/chat", chatBody("/fail no luck")); code != 422 || body != `{"code":"workflow_error","message":"no luck","details":"The agent failed"}` {
 		t.Errorf("%d %s", code, body)
 	}
@@ -154,7 +154,7 @@ func TestErrorsOverHTTP(t *testing.T) {
 			t.Errorf("%s %s: %d %s", path, body, code, got)
 		}
 	}
-	s := newWorld(t, setup{secured: true})
+	s := newServer(t, setup{secured: true})
 	if code, body, _ := s.post("POST", "/chat", chatBody("hi")); code != 401 || !strings.Contains(body, codeAuth) {
 		t.Errorf("%d %s", code, body)
 	}
@@ -170,7 +170,7 @@ func TestErrorsOverHTTP(t *testing.T) {
 func TestClientLeaves(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{2, map[int]chan struct{}{1: gate}}}})
+	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": counter{2, map[int]chan struct{}{1: gate}}}})
 	for _, tc := range []struct {
 		header []string
 		want   chat.Outcome
@@ -195,7 +195,7 @@ func TestClientLeaves(t *testing.T) {
 		if tc.want == chat.Done {
 			close(gate)
 		}
-		w.ended(id, 1)
+		w.waitTurns(id, 1)
 		facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, id, chat.Range{Types: []string{"turn.completed"}})
 		if err != nil || len(facts) != 1 {
 			t.Fatal(err)
@@ -211,7 +211,7 @@ func TestClientLeaves(t *testing.T) {
 func TestHangingUpIsNotLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer // the logger writes one line at a time, and is read when the server has ended
-	w := newWorld(t, setup{change: func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }})
+	w := newServer(t, setup{change: func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }})
 	for _, path := range []string{"/chat", "/v1/chat/completions"} {
 		id := chat.SessionID("c" + strings.ReplaceAll(path, "/", "-"))
 		ctx, hangUp := context.WithCancel(t.Context())
@@ -241,7 +241,7 @@ func TestHangingUpIsNotLogged(t *testing.T) {
 // A newer message in the conversation takes the place of a request that waits.
 func TestRequestIsOvertaken(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	done := make(chan string)
 	go func() {
 		code, body, _ := w.post("POST", "/chat", chatBody("/sleep 60"), "Conversation-Id", "c1")
@@ -281,7 +281,7 @@ func (l listener) Answer(ctx context.Context, t *agent.Turn) error {
 func TestRequestThatBeginsNoTurn(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": listener{gate}}})
+	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": listener{gate}}})
 	wait := func(id chat.SessionID, policy chat.Policy, path string) chan string {
 		t.Helper()
 		if _, _, err := w.sessions.Create(t.Context(), local, chat.NewSession{ID: id, Policy: policy}); err != nil {
@@ -323,7 +323,7 @@ func TestRequestThatBeginsNoTurn(t *testing.T) {
 // Where no turn answers a request is refused before it is kept: clients try again.
 func TestRequestThatNobodyAnswers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	if _, _, err := w.sessions.Create(t.Context(), local, chat.NewSession{ID: "c1", Agent: chat.NoAgent}); err != nil {
 		t.Fatal(err)
 	}

@@ -24,9 +24,9 @@ func (h *hasty) Append(ctx context.Context, c chat.Caller, id chat.SessionID, dr
 	return h.Sessions.Append(ctx, c, id, drafts)
 }
 
-func newHasty(t *testing.T) (*world, *hasty) {
+func newHasty(t *testing.T) (*testServer, *hasty) {
 	h := &hasty{}
-	w := newWorld(t, setup{change: func(o *Options) {
+	w := newServer(t, setup{change: func(o *Options) {
 		h.Sessions = o.Sessions.(*session.Sessions)
 		o.Sessions = h
 	}})
@@ -34,7 +34,7 @@ func newHasty(t *testing.T) (*world, *hasty) {
 }
 
 // stops are the turns that somebody wanted to end.
-func (w *world) stops(id chat.SessionID) []chat.TurnID {
+func (w *testServer) stops(id chat.SessionID) []chat.TurnID {
 	w.t.Helper()
 	facts, _, err := w.sessions.Read(w.t.Context(), chat.Trusted, id, chat.Range{Types: []string{"turn.stop_requested"}})
 	if err != nil {
@@ -64,7 +64,7 @@ func TestInterruptsOnlyItsOwn(t *testing.T) {
 		if _, err := w.sessions.Stop(ctx, chat.Trusted, "c1", "", "enough"); err != nil {
 			t.Error(err)
 		}
-		w.ended("c1", 1)
+		w.waitTurns("c1", 1)
 		events, err := w.sessions.Append(ctx, chat.Trusted, "c1", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "/stream 60 100"})})
 		if err != nil {
 			t.Error(err)
@@ -90,7 +90,7 @@ func TestInterruptsWhatJustBegan(t *testing.T) {
 	w, h := newHasty(t)
 	c := w.dial("")
 	c.say("c1", "m1", "hi")
-	c.turn()
+	c.readTurn()
 	h.first = func(ctx context.Context) {
 		draft := chat.NewDraft(chat.UserMessage{Text: "/stream 100000 50"}).As("m2")
 		draft.Via = via
@@ -118,7 +118,7 @@ func TestInterruptsWhatJustBegan(t *testing.T) {
 // A turn that no message began belongs to the message before it.
 func TestBegan(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	me := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeAdmin}}
 	if _, _, err := w.sessions.Create(t.Context(), me, chat.NewSession{ID: "c1", Agent: chat.NoAgent}); err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestBegan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []bool{false, true, true, false, false, true} {
-		if got, err := w.dialect.began(t.Context(), me, "c1", events[i].Seq); got != want || err != nil {
+		if got, err := w.dialect.begunByNeMo(t.Context(), me, "c1", events[i].Seq); got != want || err != nil {
 			t.Errorf("event %d: %t, want %t (%v)", i, got, want, err)
 		}
 	}

@@ -62,14 +62,14 @@ func (d *Dialect) startJob(w http.ResponseWriter, r *http.Request, c chat.Caller
 	}
 	a.Extra = map[string]json.RawMessage{"expiry_seconds": json.RawMessage(expiry)}
 	a.conversation = jobConversation(id)
-	run, err := d.start(r.Context(), c, a, true)
+	run, err := d.startAnswer(r.Context(), c, a, true)
 	if err != nil {
 		return err
 	}
 	if wait > 0 {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Duration(wait)*time.Second)
 		defer cancel()
-		done := run.follow(ctx, func(*item) error { return nil }, func(*asked) (bool, error) { return false, nil }, nil)
+		done := run.follow(ctx, func(*item) error { return nil }, func(*openPrompt) (bool, error) { return false, nil }, nil)
 		if done == nil {
 			j, _, err := d.job(r.Context(), c, id)
 			if err == nil {
@@ -161,10 +161,10 @@ func (d *Dialect) job(ctx context.Context, c chat.Caller, id string) (job, bool,
 	return j, true, nil
 }
 
-func (rep *report) expiry() int {
+func (rep *turnReport) expiry() int {
 	b, _ := rep.trigger.Body.(chat.UserMessage)
 	var n int
-	if json.Unmarshal(aboutOf(b).Extra["expiry_seconds"], &n) != nil || n <= 0 {
+	if json.Unmarshal(contextOf(b).Extra["expiry_seconds"], &n) != nil || n <= 0 {
 		return defaultExpiry
 	}
 	return n

@@ -11,7 +11,7 @@ import (
 // Jobs: submitted, polled, done; they are found again by their id.
 func TestJobs(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	for _, base := range []string{"/v1/workflow/async", "/generate/async"} {
 		code, body, _ := w.post("POST", base, inputBody("/sleep 0.05"))
 		var j job
@@ -49,7 +49,7 @@ func TestJobExpires(t *testing.T) {
 	t.Parallel()
 	var late atomic.Int64
 	begin := time.Now()
-	w := newWorld(t, setup{now: func() time.Time { return begin.Add(time.Duration(late.Load())) }})
+	w := newServer(t, setup{now: func() time.Time { return begin.Add(time.Duration(late.Load())) }})
 	w.post("POST", "/v1/workflow/async", `{"input_message":"hi","job_id":"j-1","sync_timeout":120,"expiry_seconds":600}`)
 	late.Store(int64(599 * time.Second))
 	if code, _, _ := w.post("GET", "/v1/workflow/async/job/j-1", ""); code != 200 {

@@ -13,14 +13,14 @@ import (
 // nothing is lost, and of what came twice nothing was answered for.
 func TestKilledInMidTurn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("?conversation_id=c1")
 	c.say("c1", "m1", "/stream 100 40")
-	got := c.words(8)
-	c.mute.Store(true)
-	more := append(c.heard(), c.words(1)...) // arrives, and is not answered for
+	got := c.readWords(8)
+	c.ignorePings.Store(true)
+	more := append(c.sync(), c.readWords(1)...) // arrives, and is not answered for
 	w = w.kill()
-	rest := text(w.dial("?conversation_id=c1").turn())
+	rest := text(w.dial("?conversation_id=c1").readTurn())
 	if text(got)+rest != words1toN(100) {
 		t.Errorf("%q was answered for, %q was not, and %.60q comes after the kill", text(got), text(more), rest)
 	}
@@ -29,13 +29,13 @@ func TestKilledInMidTurn(t *testing.T) {
 // A client that answered for everything gets nothing twice.
 func TestKilledWhenAllWasAnswered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("?conversation_id=c1")
 	c.say("c1", "m1", "/tool calc {}")
-	c.turn()
+	c.readTurn()
 	c.say("c1", "m2", "/ask text")
 	first := c.prompt()
-	c.heard()
+	c.sync()
 	w = w.kill()
 	back := w.dial("?conversation_id=c1")
 	again := back.prompt()
@@ -43,7 +43,7 @@ func TestKilledWhenAllWasAnswered(t *testing.T) {
 		t.Errorf("after the kill:\n%s", back.log())
 	}
 	back.answer("c1", "a", again.Parent, "Ada")
-	if got := text(back.turn()); got != "You answered: Ada" {
+	if got := text(back.readTurn()); got != "You answered: Ada" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -52,15 +52,15 @@ func TestKilledWhenAllWasAnswered(t *testing.T) {
 // over.
 func TestKilledBeforeAnythingWasAnswered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("?conversation_id=c1")
-	c.heard()
-	c.heard() // by now its answer to the first ping has been read
-	c.mute.Store(true)
+	c.sync()
+	c.sync() // by now its answer to the first ping has been read
+	c.ignorePings.Store(true)
 	c.say("c1", "m1", "hi")
-	c.turn()
+	c.readTurn()
 	w = w.kill()
-	if got := text(w.dial("?conversation_id=c1").turn()); got != "You said: hi" {
+	if got := text(w.dial("?conversation_id=c1").readTurn()); got != "You said: hi" {
 		t.Errorf("after the kill: %q", got)
 	}
 }
@@ -68,15 +68,15 @@ func TestKilledBeforeAnythingWasAnswered(t *testing.T) {
 // The answer to a ping that is not the conversation's own says nothing of what was
 // sent there.
 func TestPongOfAnotherPing(t *testing.T) {
-	w := newWorld(t, setup{})
-	at := func(seq chat.Seq) place { return place{Base: seq} }
-	th := &thread{s: &socket{d: w.dialect}, delivery: delivery{pings: []mark{{ping: 1, at: at(1)}, {ping: 3, at: at(3)}, {ping: 5, at: at(5)}}}}
+	w := newServer(t, setup{})
+	at := func(seq chat.Seq) position { return position{Base: seq} }
+	th := &subscription{s: &socket{d: w.dialect}, delivery: delivery{unanswered: []sentPing{{ping: 1, at: at(1)}, {ping: 3, at: at(3)}, {ping: 5, at: at(5)}}}}
 	for _, c := range []struct {
 		pong uint64
 		want chat.Seq
 	}{{2, 0}, {3, 3}, {1, 3}, {9, 3}, {5, 5}} {
-		if th.pong(c.pong); th.arrived.Base != c.want {
-			t.Errorf("after pong %d, %d has arrived, want %d", c.pong, th.arrived.Base, c.want)
+		if th.pong(c.pong); th.acknowledged.Base != c.want {
+			t.Errorf("after pong %d, %d has arrived, want %d", c.pong, th.acknowledged.Base, c.want)
 		}
 	}
 }
@@ -85,16 +85,16 @@ func TestPongOfAnotherPing(t *testing.T) {
 func TestKilledWhereNobodyAnswersPings(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
-	w := newWorld(t, setup{now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+	w := newServer(t, setup{now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
 	c := w.dial("?conversation_id=c1")
-	c.mute.Store(true)
-	c.heard() // the first ping is out
+	c.ignorePings.Store(true)
+	c.sync() // the first ping is out
 	later.Store(int64(firstPong + time.Second))
 	c.say("c1", "m1", "/tool calc {}")
-	c.turn()
+	c.readTurn()
 	c.say("c1", "m2", "/ask text")
 	c.prompt()
-	c.heard()
+	c.sync()
 	w = w.kill()
 	back := w.dial("?conversation_id=c1")
 	back.prompt()
@@ -109,18 +109,18 @@ func TestEndsBeforeTheFirstPong(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
 		began := time.Now() // and no time passes
-		w := newWorld(t, setup{now: func() time.Time { return began }})
+		w := newServer(t, setup{now: func() time.Time { return began }})
 		c := w.dial("?conversation_id=c1")
-		c.mute.Store(true)
+		c.ignorePings.Store(true)
 		c.say("c1", "m1", "hi")
-		c.turn()
+		c.readTurn()
 		if killed {
 			w = w.kill()
 		} else {
 			c.drop()
-			w.left(1)
+			w.waitDeparted(1)
 		}
-		if got := text(w.dial("?conversation_id=c1").turn()); got != "You said: hi" {
+		if got := text(w.dial("?conversation_id=c1").readTurn()); got != "You said: hi" {
 			t.Errorf("killed %t: %q", killed, got)
 		}
 	}
@@ -128,28 +128,28 @@ func TestEndsBeforeTheFirstPong(t *testing.T) {
 
 // A line of the file says again what was noted; what cannot be read is passed over.
 func TestMarkLines(t *testing.T) {
-	k := markKey{"3f2a", 7}
-	l := markLine{place{chat.Cursor{Seq: 42, Blocks: []chat.Mark{{Block: "b7", Bytes: 120}}}, 40, 41, 39}, time.Unix(1_800_000_000, 0), cutOff}
-	line := strings.TrimSuffix(string(appendMark(nil, k, l)), "\n")
-	gotK, gotL, drop, ok := parseMark(line)
-	if !ok || drop || gotK != k || !gotL.at.same(l.at) || !gotL.when.Equal(l.when) || gotL.state != l.state {
+	k := pointKey{"3f2a", 7}
+	l := point{position{chat.Cursor{Seq: 42, Blocks: []chat.Mark{{Block: "b7", Bytes: 120}}}, 40, 41, 39}, time.Unix(1_800_000_000, 0), connectionLost}
+	line := strings.TrimSuffix(string(appendPoint(nil, k, l)), "\n")
+	gotK, gotL, drop, ok := parsePoint(line)
+	if !ok || drop || gotK != k || !gotL.at.equal(l.at) || !gotL.when.Equal(l.when) || gotL.state != l.state {
 		t.Errorf("%q is read as %v %v", line, gotK, gotL)
 	}
-	if k, _, drop, ok := parseMark(strings.TrimSuffix(string(appendMarkSum(nil, "3f2a 7 - 0 0 0 0 - ")), "\n")); !ok || !drop || k.no != 7 {
+	if k, _, drop, ok := parsePoint(strings.TrimSuffix(string(appendLine(nil, "3f2a 7 - 0 0 0 0 - ")), "\n")); !ok || !drop || k.id != 7 {
 		t.Error("a dropped mark is not read as such")
 	}
 	for _, bad := range []string{"", "3f2a 7", "3f2a x 42 4 0 0 1 left ", "3f2a 7 ~ 4 0 0 1 left ", "3f2a 7 42 x 0 0 1 left ", "3f2a 7 42 4 x 0 1 left ", "3f2a 7 42 4 0 0 x left "} {
-		if _, _, _, ok := parseMark(bad + markSum(bad)); ok {
+		if _, _, _, ok := parsePoint(bad + checksum(bad)); ok {
 			t.Errorf("%q is taken for a mark", bad)
 		}
 	}
 	for i := range line {
-		if _, _, _, ok := parseMark(line[:i]); ok {
+		if _, _, _, ok := parsePoint(line[:i]); ok {
 			t.Errorf("%q is taken for a mark", line[:i])
 		}
 		changed := []byte(line)
 		changed[i] ^= 1
-		if _, _, _, ok := parseMark(string(changed)); ok {
+		if _, _, _, ok := parsePoint(string(changed)); ok {
 			t.Errorf("%q is taken for a mark", changed)
 		}
 	}
@@ -160,7 +160,7 @@ func TestMarkLines(t *testing.T) {
 func TestHeldNotificationOutlivesDrop(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
-		w := newWorld(t, setup{})
+		w := newServer(t, setup{})
 		c := w.dial("?conversation_id=c1")
 		c.say("c1", "m1", "/ask text")
 		p := c.prompt()
@@ -169,7 +169,7 @@ func TestHeldNotificationOutlivesDrop(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.until(func(f frame) bool { return f.Content.Name == "Status" }) // it is past the notification
-		c.heard()
+		c.sync()
 		if killed {
 			w = w.kill()
 		} else {

@@ -14,13 +14,13 @@ import (
 // answered, other keys are kept, secrets are not.
 func TestWhatAMessageCarries(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	c.send(`{"type":"user_message","schema_type":"chat","id":"m1","conversation_id":"c1","schema_version":"1.0.0","flavour":{"a":1},
 		"user":{"name":"Ada","email":"ada@example.com","team":"x"},"security":{"api_key":"sesame-secret","token":"sesame-token"},
 		"Security":{"token":"sesame-too"},"ſecurity":{"token":"sesame-as-well"},
 		"content":{"messages":[{"role":"user","content":"hi"}]}}`)
-	for _, f := range c.turn() {
+	for _, f := range c.readTurn() {
 		if f.Type != typeTrace && f.Version != "1.0.0" {
 			t.Errorf("no version: %s", f.raw)
 		}
@@ -38,7 +38,7 @@ func TestWhatAMessageCarries(t *testing.T) {
 			if e.Actor != (chat.Actor{Kind: chat.User, ID: "local", Name: "Ada", Email: "ada@example.com", Info: `{"team":"x"}`}) || e.Via != via {
 				t.Errorf("actor %+v via %s", e.Actor, e.Via)
 			}
-			about := aboutOf(b)
+			about := contextOf(b)
 			if string(about.Extra["flavour"]) != `{"a":1}` {
 				t.Errorf("context %s", b.Context)
 			}
@@ -52,13 +52,13 @@ func TestWhatAMessageCarries(t *testing.T) {
 // Who answers a prompt is said by the answer, as by a message.
 func TestWhatAnAnswerCarries(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	c.say("c1", "m1", "/ask text")
 	c.prompt()
 	c.send(`{"type":"user_interaction_message","id":"a1","conversation_id":"c1","parent_id":"m1","user":{"name":"Grace","email":"default","rank":{"navy":1}},
 		"content":{"messages":[{"role":"user","content":"x"}]}}`)
-	c.turn()
+	c.readTurn()
 	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.input_response"}})
 	if err != nil || len(facts) != 1 {
 		t.Fatal(err, len(facts))
@@ -71,7 +71,7 @@ func TestWhatAnAnswerCarries(t *testing.T) {
 // Attachments are kept with the message, large ones as artifacts.
 func TestAttachments(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	large, smallData := strings.Repeat("wave", 20_000), "tiny"
 	c.send(fmt.Sprintf(`{"type":"user_message","schema_type":"chat","id":"m1","conversation_id":"c1","content":{"messages":[{"role":"user","content":[
@@ -81,7 +81,7 @@ func TestAttachments(t *testing.T) {
 		{"type":"input_audio","input_audio":{"data":%q,"format":"wav"}},
 		{"type":"video_url","video_url":{"url":"https://example.com/cat.mp4"}}]}]}}`,
 		base64.StdEncoding.EncodeToString([]byte(smallData)), base64.StdEncoding.EncodeToString([]byte(large))))
-	if got := text(c.turn()); got != "You said: look" {
+	if got := text(c.readTurn()); got != "You said: look" {
 		t.Errorf("got %q", got)
 	}
 	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.message"}})
@@ -116,17 +116,17 @@ func TestAttachments(t *testing.T) {
 // conversation, and is passed over in an old one.
 func TestHistory(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	history := `{"type":"user_message","schema_type":"chat","id":%q,"conversation_id":"c1","content":{"messages":[
 		{"role":"system","content":"be brief"},{"role":"user","content":[{"type":"text","text":"Hello, how are you?"}]},
 		{"role":"assistant","content":[{"type":"text","text":"im good"}]},{"role":"user","content":[{"type":"text","text":%q}]}]}}`
 	c.send(fmt.Sprintf(history, "m1", "one"))
-	if got := text(c.turn()); got != "You said: one" {
+	if got := text(c.readTurn()); got != "You said: one" {
 		t.Errorf("got %q", got)
 	}
 	c.send(fmt.Sprintf(history, "m2", "two"))
-	if got := text(c.turn()); got != "You said: two" {
+	if got := text(c.readTurn()); got != "You said: two" {
 		t.Errorf("got %q", got)
 	}
 	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.message", "agent.text"}})
@@ -152,7 +152,7 @@ func TestHistory(t *testing.T) {
 }
 
 // only returns the one session there is.
-func (w *world) only() chat.SessionID {
+func (w *testServer) only() chat.SessionID {
 	w.t.Helper()
 	page, err := w.sessions.List(w.t.Context(), chat.Trusted, chat.Filter{Limit: 5})
 	if err != nil || len(page.Sessions) != 1 {

@@ -27,19 +27,19 @@ const maxSearches = 16
 
 // consents finds the prompts that redirects belong to.
 type consents struct {
-	one  chan struct{} // a search at a time: the address is open to everybody
-	line chan struct{} // requests that search or wait for it
+	searching  chan struct{} // a search at a time: the address is open to everybody
+	waiting chan struct{} // requests that search or wait for it
 
 	mu         sync.Mutex
 	workspaces []string // where NeMo's clients have been
 }
 
 func newConsents() *consents {
-	return &consents{one: make(chan struct{}, 1), line: make(chan struct{}, maxSearches), workspaces: []string{chat.DefaultWorkspace}}
+	return &consents{searching: make(chan struct{}, 1), waiting: make(chan struct{}, maxSearches), workspaces: []string{chat.DefaultWorkspace}}
 }
 
-// in notes a workspace.
-func (c *consents) in(workspace string) {
+// addWorkspace notes a workspace.
+func (c *consents) addWorkspace(workspace string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !slices.Contains(c.workspaces, workspace) && len(c.workspaces) < 100 {
@@ -47,12 +47,12 @@ func (c *consents) in(workspace string) {
 	}
 }
 
-// redirected takes the answer of an authorization server.
-func (d *Dialect) redirected(w http.ResponseWriter, r *http.Request) {
+// handleRedirect takes the answer of an authorization server.
+func (d *Dialect) handleRedirect(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	state := q.Get("state")
 	if state == "" || len(state) > 4096 || q.Get("code") == "" && q.Get("error") == "" {
-		page(w, http.StatusBadRequest, "This sign-in cannot be finished", "The address lacks a state, or a code. Go back to the conversation and begin again.", false)
+		writePage(w, http.StatusBadRequest, "This sign-in cannot be finished", "The address lacks a state, or a code. Go back to the conversation and begin again.", false)
 		return
 	}
 	// The agent needs what was said, and the state is of no use to it any more.
@@ -63,9 +63,9 @@ func (d *Dialect) redirected(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	c, err := d.opt.Caller(r)
-	id, prompt, err := d.consent(r.Context(), state, c, err == nil)
+	id, prompt, err := d.findConsent(r.Context(), state, c, err == nil)
 	if err == nil && prompt == nil {
-		page(w, http.StatusBadRequest, "This sign-in is not expected", "Nothing waits for it: it was finished before, took too long, or was begun elsewhere. Go back to the conversation and begin again.", false)
+		writePage(w, http.StatusBadRequest, "This sign-in is not expected", "Nothing waits for it: it was finished before, took too long, or was begun elsewhere. Go back to the conversation and begin again.", false)
 		return
 	}
 	if err == nil {
@@ -74,45 +74,45 @@ func (d *Dialect) redirected(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil && chat.CodeOf(err) == chat.Internal:
 		d.log.ErrorContext(r.Context(), "redirect failed", "err", err)
-		page(w, http.StatusInternalServerError, "Something went wrong", "Go back to the conversation and begin again.", false)
+		writePage(w, http.StatusInternalServerError, "Something went wrong", "Go back to the conversation and begin again.", false)
 	case chat.CodeOf(err) == chat.SlowDown:
 		retryAfter(w, err)
-		page(w, http.StatusTooManyRequests, "This sign-in cannot be finished yet", chat.Public(err).Msg, false)
+		writePage(w, http.StatusTooManyRequests, "This sign-in cannot be finished yet", chat.Public(err).Msg, false)
 	case err != nil:
-		page(w, http.StatusBadRequest, "This sign-in cannot be finished", chat.Public(err).Msg, false)
+		writePage(w, http.StatusBadRequest, "This sign-in cannot be finished", chat.Public(err).Msg, false)
 	case q.Get("error") != "":
-		page(w, http.StatusOK, "The sign-in was refused", "The agent has been told. You can close this window.", false)
+		writePage(w, http.StatusOK, "The sign-in was refused", "The agent has been told. You can close this window.", false)
 	default:
-		page(w, http.StatusOK, "Signed in", "You can close this window and go back to the conversation.", true)
+		writePage(w, http.StatusOK, "Signed in", "You can close this window and go back to the conversation.", true)
 	}
 }
 
-// consent finds the open prompt of a state: by the address that the agent gave,
+// findConsent finds the open prompt of a state: by the address that the agent gave,
 // or, for a caller who may see it, by the prompt's own id, which /executions
 // gives out where the address has no state.
-func (d *Dialect) consent(ctx context.Context, state string, c chat.Caller, known bool) (chat.SessionID, *chat.Prompt, error) {
+func (d *Dialect) findConsent(ctx context.Context, state string, c chat.Caller, known bool) (chat.SessionID, *chat.Prompt, error) {
 	if id, ok := chat.ParseID("", state); ok && known {
 		if sess, seq, err := d.opt.Sessions.ByID(ctx, c, id); err == nil {
-			p, err := d.asksFor(ctx, sess.ID, func(p *chat.Prompt) bool { return p.Seq == seq })
+			p, err := d.consentPrompt(ctx, sess.ID, func(p *chat.Prompt) bool { return p.Seq == seq })
 			if err != nil || p != nil {
 				return sess.ID, p, err
 			}
 		}
 	}
 	select {
-	case d.consents.line <- struct{}{}:
-		defer func() { <-d.consents.line }()
+	case d.consents.waiting <- struct{}{}:
+		defer func() { <-d.consents.waiting }()
 	default:
 		return "", nil, chat.Errorf(chat.SlowDown, "Too many sign-ins are being finished at once. Reload this page in a moment.")
 	}
 	select {
-	case d.consents.one <- struct{}{}:
-		defer func() { <-d.consents.one }()
+	case d.consents.searching <- struct{}{}:
+		defer func() { <-d.consents.searching }()
 	case <-ctx.Done():
 		return "", nil, context.Cause(ctx)
 	}
 	if known {
-		d.consents.in(c.In())
+		d.consents.addWorkspace(c.In())
 	}
 	d.consents.mu.Lock()
 	workspaces := slices.Clone(d.consents.workspaces)
@@ -148,7 +148,7 @@ func (d *Dialect) search(ctx context.Context, workspace, state string, since cha
 			if sess.UpdatedAt < since {
 				return "", nil, nil
 			}
-			p, err := d.asksFor(ctx, sess.ID, func(p *chat.Prompt) bool { return stateOf(p.Input) == state })
+			p, err := d.consentPrompt(ctx, sess.ID, func(p *chat.Prompt) bool { return stateOf(p.Input) == state })
 			if err != nil || p != nil {
 				return sess.ID, p, err
 			}
@@ -160,8 +160,8 @@ func (d *Dialect) search(ctx context.Context, workspace, state string, since cha
 	return "", nil, nil
 }
 
-// asksFor returns the open consent prompt of a session that fits, or nil.
-func (d *Dialect) asksFor(ctx context.Context, id chat.SessionID, fits func(*chat.Prompt) bool) (*chat.Prompt, error) {
+// consentPrompt returns the open consent prompt of a session that fits, or nil.
+func (d *Dialect) consentPrompt(ctx context.Context, id chat.SessionID, fits func(*chat.Prompt) bool) (*chat.Prompt, error) {
 	st, err := d.opt.Sessions.State(ctx, chat.Trusted, id)
 	if code := chat.CodeOf(err); err != nil && (code == chat.NotFound || code == chat.Gone) {
 		return nil, nil // erased meanwhile
@@ -186,26 +186,26 @@ func stateOf(in *chat.AgentInputRequest) string {
 	return u.Query().Get("state")
 }
 
-// closing tells the page that opened the window, and closes it.
-const closing = `if(window.opener)window.opener.postMessage({type:"AUTH_SUCCESS"},"*");window.close();`
+// closeScript tells the page that opened the window, and closes it.
+const closeScript = `if(window.opener)window.opener.postMessage({type:"AUTH_SUCCESS"},"*");window.close();`
 
-var closingHash = func() string {
-	sum := sha256.Sum256([]byte(closing))
+var closeScriptHash = func() string {
+	sum := sha256.Sum256([]byte(closeScript))
 	return base64.StdEncoding.EncodeToString(sum[:])
 }()
 
-// page is what a person sees in the window of the authorization server.
-func page(w http.ResponseWriter, status int, title, text string, done bool) {
+// writePage is what a person sees in the window of the authorization server.
+func writePage(w http.ResponseWriter, status int, title, text string, done bool) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'sha256-"+closingHash+"'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'sha256-"+closeScriptHash+"'; frame-ancestors 'none'")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer") // the address has a code in it
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	script := ""
 	if done {
-		script = "<script>" + closing + "</script>"
+		script = "<script>" + closeScript + "</script>"
 	}
 	// The connection is the only thing that can fail here.
 	_, _ = fmt.Fprintf(w, "<!doctype html><meta charset=utf-8><title>%[1]s</title><h1>%[1]s</h1><p>%[2]s</p>%[3]s\n",

@@ -26,7 +26,7 @@ var consentAgent = map[string]agent.Agent{"demo": answerFunc(func(ctx context.Co
 // also after a restart, and only with the right state.
 func TestConsentIsRedirected(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{secured: true, agents: consentAgent})
+	w := newServer(t, setup{secured: true, agents: consentAgent})
 	c := w.dial("?conversation_id=c1", "X-API-Key", servertest.TokenOf("alice"))
 	c.say("c1", "m1", "sign me in")
 	p := c.prompt()
@@ -48,7 +48,7 @@ func TestConsentIsRedirected(t *testing.T) {
 		t.Errorf("policy %q", csp)
 	}
 	back := w.dial("?conversation_id=c1", "X-API-Key", servertest.TokenOf("alice"))
-	if got := text(back.turn()); got != "The answer was code=c0de%26" {
+	if got := text(back.readTurn()); got != "The answer was code=c0de%26" {
 		t.Errorf("got %q", got)
 	}
 	if code, _, _ := w.post("GET", "/auth/redirect?state=s3cr3t-state&code=again", ""); code != 400 {
@@ -59,14 +59,14 @@ func TestConsentIsRedirected(t *testing.T) {
 // The page is open to everybody: few requests may wait for its search.
 func TestRedirectsDoNotPileUp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, setup{secured: true})
 	for range maxSearches {
-		w.dialect.consents.line <- struct{}{}
+		w.dialect.consents.waiting <- struct{}{}
 	}
 	if code, _, header := w.post("GET", "/auth/redirect?state=x&code=y", ""); code != 429 || header.Get("Retry-After") == "" {
 		t.Errorf("one too many: %d %v", code, header)
 	}
-	<-w.dialect.consents.line
+	<-w.dialect.consents.waiting
 	if code, _, _ := w.post("GET", "/auth/redirect?state=x&code=y", ""); code != 400 {
 		t.Errorf("there is room again: %d", code)
 	}
@@ -75,7 +75,7 @@ func TestRedirectsDoNotPileUp(t *testing.T) {
 // A refusal of the authorization server is an answer too.
 func TestConsentIsRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{agents: consentAgent})
+	w := newServer(t, setup{agents: consentAgent})
 	c := w.dial("")
 	c.say("c1", "m1", "sign me in")
 	c.prompt()
@@ -83,7 +83,7 @@ func TestConsentIsRefused(t *testing.T) {
 	if code != 200 || strings.Contains(body, "AUTH_SUCCESS") {
 		t.Errorf("%d %s", code, body)
 	}
-	if got := text(c.turn()); got != "The answer was error=access_denied" {
+	if got := text(c.readTurn()); got != "The answer was error=access_denied" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -111,7 +111,7 @@ func (b *busy) List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.Ses
 func TestConsentWhileBusy(t *testing.T) {
 	t.Parallel()
 	b := &busy{t: t}
-	w := newWorld(t, setup{agents: consentAgent, change: func(o *Options) {
+	w := newServer(t, setup{agents: consentAgent, change: func(o *Options) {
 		b.Sessions = o.Sessions.(*session.Sessions)
 		o.Sessions = b
 	}})
@@ -132,7 +132,7 @@ func TestConsentWhileBusy(t *testing.T) {
 	if b.armed.Load() {
 		t.Error("nothing happened between two pages")
 	}
-	if got := text(c.turn()); got != "The answer was code=c0de" {
+	if got := text(c.readTurn()); got != "The answer was code=c0de" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -141,7 +141,7 @@ func TestConsentWhileBusy(t *testing.T) {
 // serves, for those who may see the conversation.
 func TestConsentByExecution(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, setup{secured: true})
 	alice := []string{"X-API-Key", servertest.TokenOf("alice")}
 	code, body, _ := w.post("POST", "/v1/workflow", `{"input_message":"/ask oauth_consent"}`, alice...)
 	var e execution

@@ -16,21 +16,21 @@ import (
 // have kept yet is sent again: a word twice is better than a word lost. A page
 // whose connection merely broke has all that was answered for.
 
-// frameTime is the least time between two flushes to a page.
-const frameTime = 40 * time.Millisecond
+// browserFrameInterval is the least time between two flushes to a page.
+const browserFrameInterval = 40 * time.Millisecond
 
 // maxText is the size up to which pieces are put together.
 const maxText = 16 << 10
 
-// pace puts the pieces of a text together that can be sent at once, and keeps
+// textMerger puts the pieces of a text together that can be sent at once, and keeps
 // frames to a page apart.
-type pace struct {
+type textMerger struct {
 	text *item // what is put together
 }
 
 // merge adds what an entry shows to the text that is put together; it reports
 // false when that is something else, belongs to another answer, or is too much.
-func (p *pace) merge(items []item) bool {
+func (p *textMerger) merge(items []item) bool {
 	if len(items) != 1 || items[0].kind != itemText {
 		return len(items) == 0
 	}
@@ -50,8 +50,8 @@ func (p *pace) merge(items []item) bool {
 
 // rest waits until the page may be sent something again. What happens meanwhile
 // is read from the log in one go afterwards.
-func (p *pace) rest(ctx context.Context) {
-	timer := time.NewTimer(frameTime)
+func (p *textMerger) rest(ctx context.Context) {
+	timer := time.NewTimer(browserFrameInterval)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -63,33 +63,33 @@ func (p *pace) rest(ctx context.Context) {
 type ack struct {
 	when time.Time
 	took time.Duration
-	at   place
+	at   position
 }
 
 // maxAcks bounds what is kept of them; more than a page gets in settling.
 const maxAcks = 64
 
-// acked keeps when a mark was answered; the caller holds mu.
-func (t *thread) acked(m mark, now time.Time) {
+// noteAck keeps when a mark was answered; the caller holds mu.
+func (t *subscription) noteAck(m sentPing, now time.Time) {
 	if len(t.acks) == maxAcks {
-		t.older = t.acks[maxAcks/2-1].at
+		t.beforeAcks = t.acks[maxAcks/2-1].at
 		t.acks = slices.Delete(t.acks, 0, maxAcks/2)
 	}
 	t.acks = append(t.acks, ack{now, now.Sub(m.sent), m.at})
 }
 
-// settling is how long a page may take from the arrival of a frame to having kept
+// unloadRewind is how long a page may take from the arrival of a frame to having kept
 // what it says. On a machine that has nothing else to do it is a third of that; a
 // busy one shows in slow answers to pings, but not always.
-const settling = 200 * time.Millisecond
+const unloadRewind = 200 * time.Millisecond
 
-// settled is the last place that a page which went away has surely kept; the
+// beforeUnload is the last place that a page which went away has surely kept; the
 // caller holds mu.
-func (t *thread) settled(now time.Time) place {
-	wait := settling
+func (t *subscription) beforeUnload(now time.Time) position {
+	wait := unloadRewind
 	for _, a := range t.acks {
 		if now.Sub(a.when) < time.Second {
-			wait = max(wait, settling+2*a.took)
+			wait = max(wait, unloadRewind+2*a.took)
 		}
 	}
 	for _, a := range slices.Backward(t.acks) {
@@ -97,19 +97,19 @@ func (t *thread) settled(now time.Time) place {
 			return a.at
 		}
 	}
-	return t.older
+	return t.beforeAcks
 }
 
-// farewell is how a client went: its connection broke, and it lives; it took its
+// departureReason is how a client went: its connection broke, and it lives; it took its
 // leave as a page does that is closed or loaded again; or it closed the
 // connection itself and has turned to something else.
-func farewell(ctx context.Context) departure {
+func departureReason(ctx context.Context) reason {
 	var closed *wire.CloseError
 	switch {
 	case !errors.As(context.Cause(ctx), &closed) || closed.Ours:
-		return cutOff
+		return connectionLost
 	case closed.Code == wire.CloseGoingAway:
-		return parted
+		return pageUnloaded
 	}
-	return turned
+	return clientClosed
 }

@@ -22,14 +22,14 @@ const (
 // which answer with these words.
 const approveOrReject = "\n\nReply **approve** to proceed, **reject** to cancel."
 
-var yesNo = []chat.Option{
+var continueCancel = []chat.Option{
 	{ID: valueContinue, Label: "Continue", Value: valueContinue},
 	{ID: valueCancel, Label: "Cancel", Value: valueCancel},
 }
 
-// question is a prompt of any kind as an input request: approvals and
+// inputRequest is a prompt of any kind as an input request: approvals and
 // permissions become a choice of two.
-func question(p *chat.Prompt) chat.AgentInputRequest {
+func inputRequest(p *chat.Prompt) chat.AgentInputRequest {
 	switch {
 	case p.Approval != nil:
 		text := p.Approval.Text
@@ -45,19 +45,19 @@ func question(p *chat.Prompt) chat.AgentInputRequest {
 				text += " (" + c.Risk + ")"
 			}
 		}
-		return chat.AgentInputRequest{InputType: chat.InputBinary, Text: text, Options: yesNo}
+		return chat.AgentInputRequest{InputType: chat.InputBinary, Text: text, Options: continueCancel}
 	case p.Permission != nil:
 		text := "May I have permission for: " + strings.Join(p.Permission.Scopes, ", ") + "?"
 		if p.Permission.Justification != "" {
 			text += "\n" + p.Permission.Justification
 		}
-		return chat.AgentInputRequest{InputType: chat.InputBinary, Text: text, Options: yesNo}
+		return chat.AgentInputRequest{InputType: chat.InputBinary, Text: text, Options: continueCancel}
 	}
 	return *p.Input
 }
 
-// answerTo turns the one text that a client can send into an answer.
-func answerTo(p *chat.Prompt, text string) (chat.Answer, error) {
+// decodeChoice turns the one text that a client can send into an answer.
+func decodeChoice(p *chat.Prompt, text string) (chat.Answer, error) {
 	if p.Input != nil {
 		return chat.Answer{Text: text}, nil
 	}
@@ -83,9 +83,9 @@ func answerTo(p *chat.Prompt, text string) (chat.Answer, error) {
 	return chat.Answer{Granted: &granted}, nil
 }
 
-// numbered turns the numbers of options into the options, where a client is
+// expandNumbers turns the numbers of options into the options, where a client is
 // shown a numbered list and types what it wants. Other texts stay as they are.
-func numbered(p *chat.Prompt, text string) string {
+func expandNumbers(p *chat.Prompt, text string) string {
 	if p.Input == nil || len(p.Input.Options) == 0 {
 		return text
 	}
@@ -102,8 +102,8 @@ func numbered(p *chat.Prompt, text string) string {
 }
 
 // content is a prompt as the protocol words it.
-func (w *words) content(p *chat.Prompt, now chat.At) any {
-	in := question(p)
+func (w *schema) content(p *chat.Prompt, now chat.At) any {
+	in := inputRequest(p)
 	required := in.Required == nil || *in.Required
 	c := promptContent{InputType: string(in.InputType), Text: in.Text, Error: in.Error}
 	if c.Error == "" {
@@ -122,27 +122,27 @@ func (w *words) content(p *chat.Prompt, now chat.At) any {
 	case chat.InputNotification:
 	default:
 		c.Required = &required
-		if w.labels && p.Input == nil {
+		if w.plainOptions && p.Input == nil {
 			c.InputType, c.Text = "approval", c.Text+approveOrReject
 			break
 		}
 		c.Options = w.options(in)
-		if w.labels && in.InputType != chat.InputBinary {
+		if w.plainOptions && in.InputType != chat.InputBinary {
 			c.InputType = "multiple_choice"
 		}
 	}
-	if w.timed {
+	if w.promptTimeouts {
 		return c
 	}
 	old := oldPromptContent{InputType: c.InputType, Text: c.Text, Placeholder: c.Placeholder, Options: c.Options, Required: c.Required}
-	if w.human && in.InputType == chat.InputDropdown {
+	if w.humanTypes && in.InputType == chat.InputDropdown {
 		old.Interaction = "system_human_interaction_name"
 	}
 	return old
 }
 
-func (w *words) options(in chat.AgentInputRequest) any {
-	if w.labels {
+func (w *schema) options(in chat.AgentInputRequest) any {
+	if w.plainOptions {
 		var labels []string
 		for _, o := range in.Options {
 			label := o.Label
@@ -172,8 +172,8 @@ func (w *words) options(in chat.AgentInputRequest) any {
 
 // appendPrompt asks. The frame's id changes when the prompt is shown again
 // later, because the UI starts its countdown anew only then.
-func (v *voice) appendPrompt(dst []byte, a *asked, now chat.At) []byte {
-	h := v.head(v.promptType(string(question(&a.Prompt).InputType)), a.turn, a.frameID(now), now)
+func (v *encoder) appendPrompt(dst []byte, a *openPrompt, now chat.At) []byte {
+	h := v.head(v.promptType(string(inputRequest(&a.Prompt).InputType)), a.turn, a.frameID(now), now)
 	h.Status = "in_progress"
 	h.Content = v.content(&a.Prompt, now)
 	return appendJSON(dst, h)
@@ -181,7 +181,7 @@ func (v *voice) appendPrompt(dst []byte, a *asked, now chat.At) []byte {
 
 // frameID is the id of the frame that shows the prompt at this moment. The low
 // bits of an event's id are free for this.
-func (a *asked) frameID(now chat.At) string {
+func (a *openPrompt) frameID(now chat.At) string {
 	id, ok := chat.ParseID("", a.uuid)
 	if !ok {
 		return a.uuid
@@ -192,8 +192,8 @@ func (a *asked) frameID(now chat.At) string {
 	return id.UUID()
 }
 
-// named reports whether a client's parent_id means this prompt.
-func (a *asked) named(id string) bool {
+// matches reports whether a client's parent_id means this prompt.
+func (a *openPrompt) matches(id string) bool {
 	if id == a.RequestID {
 		return true
 	}
@@ -207,9 +207,9 @@ func (a *asked) named(id string) bool {
 	return mine == other
 }
 
-// plainPrompt is a prompt as a text, for routes that have no other words.
-func plainPrompt(p *chat.Prompt) string {
-	in := question(p)
+// promptText is a prompt as a text, for routes that have no other words.
+func promptText(p *chat.Prompt) string {
+	in := inputRequest(p)
 	s := in.Text
 	if in.InputType == chat.InputOAuth && in.URL != "" {
 		s = in.URL

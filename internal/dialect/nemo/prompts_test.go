@@ -14,7 +14,7 @@ import (
 // A prompt that was open over a restart can be answered after it.
 func TestPromptOverRestart(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("?conversation_id=c1")
 	c.say("c1", "m1", "/ask radio")
 	c.prompt()
@@ -25,7 +25,7 @@ func TestPromptOverRestart(t *testing.T) {
 		t.Errorf("parent of %s", p.raw)
 	}
 	back.answer("c1", "a1", p.Parent, "sms")
-	if got := text(back.turn()); got != "You answered: sms" {
+	if got := text(back.readTurn()); got != "You answered: sms" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -35,7 +35,7 @@ func TestPromptAgainWithRemainingTime(t *testing.T) {
 	t.Parallel()
 	var shift atomic.Int64
 	begun := time.Now()
-	w := newWorld(t, setup{now: func() time.Time { return begun.Add(time.Duration(shift.Load())) }})
+	w := newServer(t, setup{now: func() time.Time { return begun.Add(time.Duration(shift.Load())) }})
 	c := w.dial("?conversation_id=c1")
 	c.say("c1", "m1", "/ask text timeout=100")
 	p := c.prompt()
@@ -57,7 +57,7 @@ func TestPromptAgainWithRemainingTime(t *testing.T) {
 func TestPromptAfterReconnect(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context, turn *agent.Turn) error {
+	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context, turn *agent.Turn) error {
 		select {
 		case <-gate:
 		case <-ctx.Done():
@@ -77,7 +77,7 @@ func TestPromptAfterReconnect(t *testing.T) {
 	close(gate)
 	p := back.prompt()
 	back.answer("c1", "a1", p.Parent, "Ada")
-	if got := text(back.turn()); got != "Hello Ada" {
+	if got := text(back.readTurn()); got != "Hello Ada" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -85,7 +85,7 @@ func TestPromptAfterReconnect(t *testing.T) {
 // Several prompts that are open at once come one after the other.
 func TestSeveralPromptsOneWindow(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context, turn *agent.Turn) error {
+	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context, turn *agent.Turn) error {
 		return turn.Say(ctx, "done")
 	})}})
 	ctx, me := t.Context(), chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeAdmin}}
@@ -141,7 +141,7 @@ func TestSeveralPromptsOneWindow(t *testing.T) {
 // again; late and unasked ones are told so.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	c.say("c1", "m1", "/ask radio")
 	p := c.prompt()
@@ -154,7 +154,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("the prompt is not shown again: %s", again.raw)
 	}
 	c.answer("c1", "a2", again.ID, "push")
-	if got := text(c.turn()); got != "You answered: push" {
+	if got := text(c.readTurn()); got != "You answered: push" {
 		t.Errorf("got %q", got)
 	}
 	c.answer("c1", "a3", again.ID, "sms")
@@ -176,12 +176,12 @@ func TestAnswers(t *testing.T) {
 		c.say("c1", "m-"+tc.say+tc.answer, tc.say)
 		p := c.prompt()
 		c.answer("c1", "a-"+tc.say+tc.answer, p.Parent, tc.answer)
-		if got := text(c.turn()); got != tc.want {
+		if got := text(c.readTurn()); got != tc.want {
 			t.Errorf("%s, %s: %q", tc.say, tc.answer, got)
 		}
 	}
 	c.say("c1", "m-n", "/ask notification")
-	frames := c.turn()
+	frames := c.readTurn()
 	if frames[0].Content.InputType != "notification" || text(frames) != "Notified." {
 		t.Errorf("notification: %s", frames[0].raw)
 	}
@@ -191,14 +191,14 @@ func TestAnswers(t *testing.T) {
 // so.
 func TestPromptExpires(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	c.say("c1", "m1", "/ask text timeout=0.2")
 	p := c.prompt()
 	if p.Content.Timeout == nil || *p.Content.Timeout != 1 {
 		t.Errorf("timeout of %s", p.raw)
 	}
-	if got := text(c.turn()); got != "No answer in time." {
+	if got := text(c.readTurn()); got != "No answer in time." {
 		t.Errorf("got %q", got)
 	}
 	c.answer("c1", "a1", p.Parent, "Ada")
@@ -210,17 +210,17 @@ func TestPromptExpires(t *testing.T) {
 // Two tabs answer the same prompt: the first wins, the other is told who did.
 func TestFirstAnswerWins(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	one := w.dial("")
 	one.say("c1", "m1", "/ask text")
 	p := one.prompt()
 	two := w.dial("?session=other&conversation_id=c1")
 	two.prompt()
 	one.answer("c1", "a1", p.Parent, "Ada")
-	if got := text(one.turn()); got != "You answered: Ada" {
+	if got := text(one.readTurn()); got != "You answered: Ada" {
 		t.Errorf("got %q", got)
 	}
-	two.turn()
+	two.readTurn()
 	two.answer("c1", "a2", p.Parent, "Bob")
 	if f := two.next(); !isError(f) || !strings.Contains(f.Content.Details, "answered already by local") {
 		t.Errorf("the second: %s", f.raw)
@@ -232,19 +232,19 @@ type answerFunc func(ctx context.Context, t *agent.Turn) error
 func (f answerFunc) Answer(ctx context.Context, t *agent.Turn) error { return f(ctx, t) }
 
 // running waits until a turn of the session runs.
-func (w *world) running(id chat.SessionID) {
+func (w *testServer) running(id chat.SessionID) {
 	w.t.Helper()
 	w.happened(id, "turn.started")
 }
 
 // happened waits for the first event of a type.
-func (w *world) happened(id chat.SessionID, typ string) {
+func (w *testServer) happened(id chat.SessionID, typ string) {
 	w.t.Helper()
 	w.happens(id, typ, 1)
 }
 
 // happens waits until there are n events of a type.
-func (w *world) happens(id chat.SessionID, typ string, n int) {
+func (w *testServer) happens(id chat.SessionID, typ string, n int) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()

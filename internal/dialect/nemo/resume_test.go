@@ -20,12 +20,12 @@ func TestDropInMidAnswer(t *testing.T) {
 	for _, after := range []int{1, 2, 7, 23} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, setup{})
+			w := newServer(t, setup{})
 			c := w.dial("?session=s1&conversation_id=c1")
 			c.say("c1", "m1", "/stream 60 150")
-			got := c.words(after)
+			got := c.readWords(after)
 			c.drop()
-			got = w.dial("?session=s1&conversation_id=c1").rest(got)
+			got = w.dial("?session=s1&conversation_id=c1").readRest(got)
 			if text(got) != words1toN(60) {
 				t.Errorf("got %q", text(got))
 			}
@@ -41,23 +41,23 @@ func TestDropInMidAnswer(t *testing.T) {
 // Dropped many times in one answer, and once after its end.
 func TestDropAgainAndAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("?conversation_id=c1")
 	c.say("c1", "m1", "/stream 80 200")
 	var got []frame
-	for drops := 0; drops < 8 && !over(got); drops++ {
-		got = append(got, c.words(5)...)
+	for drops := 0; drops < 8 && !answerEnded(got); drops++ {
+		got = append(got, c.readWords(5)...)
 		c.drop()
 		c = w.dial("?conversation_id=c1")
 	}
-	got = c.rest(got)
+	got = c.readRest(got)
 	if text(got) != words1toN(80) {
 		t.Errorf("got %q", text(got))
 	}
 	c.drop()
 	c = w.dial("?conversation_id=c1")
 	c.say("c1", "m2", "hi")
-	if rest := c.turn(); text(rest) != "You said: hi" {
+	if rest := c.readTurn(); text(rest) != "You said: hi" {
 		t.Errorf("after a complete answer: %q", text(rest))
 	}
 }
@@ -65,14 +65,14 @@ func TestDropAgainAndAgain(t *testing.T) {
 // An answer that ended while the client was away is still delivered.
 func TestEndedWhileAway(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("?conversation_id=c1")
 	c.say("c1", "m1", "/stream 20 200")
 	got := []frame{c.next()}
 	c.drop()
-	w.ended("c1", 1)
+	w.waitTurns("c1", 1)
 	back := w.dial("?conversation_id=c1")
-	got = append(got, back.turn()...)
+	got = append(got, back.readTurn()...)
 	if text(got) != words1toN(20) {
 		t.Errorf("got %q", text(got))
 	}
@@ -81,12 +81,12 @@ func TestEndedWhileAway(t *testing.T) {
 // A server restart in mid-turn loses nothing and repeats nothing.
 func TestRestartInMidTurn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("?conversation_id=c1")
 	c.say("c1", "m1", "/stream 60 100")
-	got := c.words(9)
+	got := c.readWords(9)
 	w2 := w.restartReading(c, &got)
-	got = w2.dial("?conversation_id=c1").rest(got)
+	got = w2.dial("?conversation_id=c1").readRest(got)
 	if text(got) != words1toN(60) {
 		t.Errorf("got %q", text(got))
 	}
@@ -96,12 +96,12 @@ func TestRestartInMidTurn(t *testing.T) {
 // it stopped.
 func TestDeadConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{change: func(o *Options) { o.Gone = 100 * time.Millisecond }})
+	w := newServer(t, setup{change: func(o *Options) { o.Gone = 100 * time.Millisecond }})
 	old := w.dial("?conversation_id=c1")
 	old.say("c1", "m1", "/stream 50 100")
-	got := old.words(10)
+	got := old.readWords(10)
 	// From here on the old client reads nothing and answers nothing.
-	got = w.dial("?conversation_id=c1").rest(got)
+	got = w.dial("?conversation_id=c1").readRest(got)
 	if text(got) != words1toN(50) {
 		t.Errorf("got %q", text(got))
 	}
@@ -110,14 +110,14 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 // Reconnecting is bound to the same identity.
 func TestReconnectIsBoundToIdentity(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, setup{secured: true})
 	alice := w.dial("?conversation_id=c1", "Authorization", "Bearer "+servertest.TokenOf("alice"))
 	alice.say("c1", "m1", "/ask text")
 	alice.prompt()
 	alice.drop()
 	bob := w.dial("?conversation_id=c1", "Authorization", "Bearer "+servertest.TokenOf("bob"))
 	bob.say("c1", "m1", "hi") // a conversation of his own
-	frames := bob.turn()
+	frames := bob.readTurn()
 	if text(frames) != "You said: hi" {
 		t.Errorf("bob got %s", bob.log())
 	}
@@ -129,7 +129,7 @@ func TestReconnectIsBoundToIdentity(t *testing.T) {
 	back := w.dial("?conversation_id=c1&access_token=" + servertest.TokenOf("alice"))
 	p := back.prompt()
 	back.answer("c1", "a", p.Parent, "Alice")
-	if got := text(back.turn()); got != "You answered: Alice" {
+	if got := text(back.readTurn()); got != "You answered: Alice" {
 		t.Errorf("alice got %q", got)
 	}
 }
@@ -138,19 +138,19 @@ func TestReconnectIsBoundToIdentity(t *testing.T) {
 func TestBrowsersAreToldApart(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{5: gate}}}})
+	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{5: gate}}}})
 	c := w.dial("?session=s1&conversation_id=c1")
 	c.say("c1", "m1", "go")
-	got := c.words(3)
+	got := c.readWords(3)
 	c.drop()
 	other := w.dial("?session=s2&conversation_id=c1")
-	had := other.words(5)
+	had := other.readWords(5)
 	close(gate)
-	if all := text(other.rest(had)); all != words1toN(40) {
+	if all := text(other.readRest(had)); all != words1toN(40) {
 		t.Errorf("another browser: %q", all)
 	}
 	back := w.dial("?session=s1&conversation_id=c1")
-	if got = back.rest(got); text(got) != words1toN(40) {
+	if got = back.readRest(got); text(got) != words1toN(40) {
 		t.Errorf("the first one: %q", text(got))
 	}
 }
@@ -158,7 +158,7 @@ func TestBrowsersAreToldApart(t *testing.T) {
 // After auth_message the conversation of the address is followed.
 func TestAuthThenResume(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, setup{secured: true})
 	c := w.dial("?conversation_id=c1", "Authorization", "Bearer "+servertest.TokenOf("alice"))
 	c.say("c1", "m1", "/ask text")
 	c.prompt()
@@ -167,19 +167,19 @@ func TestAuthThenResume(t *testing.T) {
 	back.send(fmt.Sprintf(`{"type":"auth_message","payload":{"method":"jwt","token":%q}}`, servertest.TokenOf("alice")))
 	p := back.prompt()
 	back.answer("c1", "a", p.Parent, "Ada")
-	if got := text(back.turn()); got != "You answered: Ada" {
+	if got := text(back.readTurn()); got != "You answered: Ada" {
 		t.Errorf("got %q", got)
 	}
 }
 
-// ended waits until n turns of a session have ended.
-func (w *world) ended(id chat.SessionID, n int) {
+// waitTurns waits until n turns of a session have ended.
+func (w *testServer) waitTurns(id chat.SessionID, n int) {
 	w.t.Helper()
 	w.happens(id, "turn.completed", n)
 }
 
 // restartReading restarts while the client reads on to the end of its connection.
-func (w *world) restartReading(c *client, got *[]frame) *world {
+func (w *testServer) restartReading(c *client, got *[]frame) *testServer {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -218,13 +218,13 @@ func TestAnsweredBeforeItBegan(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
 		s := &slow{entered: make(chan struct{}), leave: make(chan struct{})}
-		w := newWorld(t, setup{change: func(o *Options) {
+		w := newServer(t, setup{change: func(o *Options) {
 			s.Sessions = o.Sessions.(*session.Sessions)
 			o.Sessions = s
 		}})
 		a := w.dial("?conversation_id=c1")
 		a.say("c1", "m1", "hi")
-		a.turn()
+		a.readTurn()
 		s.armed.Store(true)
 		answers := make(chan struct{})
 		go func() { // the first tab lives: it answers pings
@@ -238,11 +238,11 @@ func TestAnsweredBeforeItBegan(t *testing.T) {
 			close(s.leave)
 		}
 		b.say("c1", "m2", "hello")
-		w.ended("c1", 2)
+		w.waitTurns("c1", 2)
 		if !late {
 			close(s.leave)
 		}
-		if got := text(b.turn()); got != "You said: hello" {
+		if got := text(b.readTurn()); got != "You said: hello" {
 			t.Errorf("got %q", got)
 		}
 		a.drop()
@@ -255,17 +255,17 @@ func TestAnsweredBeforeItBegan(t *testing.T) {
 func TestRestartWhileNobodyReads(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{3: gate}}}})
+	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{3: gate}}}})
 	c := w.dial("?conversation_id=c1")
 	c.say("c1", "m1", "go")
-	got := c.words(3)
-	got = append(got, c.heard()...)
-	got = append(got, c.heard()...) // by now its answers have been read
+	got := c.readWords(3)
+	got = append(got, c.sync()...)
+	got = append(got, c.sync()...) // by now its answers have been read
 	close(gate)
-	w.ended("c1", 1)
+	w.waitTurns("c1", 1)
 	w = w.restart()
 	c.drop()
-	if got = w.dial("?conversation_id=c1").rest(got); text(got) != words1toN(40) {
+	if got = w.dial("?conversation_id=c1").readRest(got); text(got) != words1toN(40) {
 		t.Errorf("got %q", text(got))
 	}
 }

@@ -64,10 +64,10 @@ type Options struct {
 // Dialect speaks to NeMo Agent Toolkit clients.
 type Dialect struct {
 	opt      Options
-	words    *words
-	desk     *desk
+	schema    *schema
+	points     *resumePoints
 	consents *consents
-	unproven wire.ConnLimit // sockets whose client has not authenticated
+	unauthenticated wire.ConnLimit // sockets whose client has not authenticated
 	log      *slog.Logger
 }
 
@@ -104,19 +104,19 @@ func New(opt Options) *Dialect {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	d := &Dialect{opt: opt, consents: newConsents(), log: opt.Logger.With("dialect", "nemo")}
-	d.unproven = wire.ConnLimit{PerAddress: maxUnproven, Total: maxUnprovenAll}
-	w, ok := wordsFor(opt.Schema)
+	d.unauthenticated = wire.ConnLimit{PerAddress: maxUnauthenticated, Total: maxUnauthenticatedTotal}
+	w, ok := schemaFor(opt.Schema)
 	if !ok {
-		w = &wordsReal
+		w = &schemaNeMo
 	}
-	d.words = w
-	d.desk = newDesk(openMarks(opt.Dir, opt.Now, d.log))
+	d.schema = w
+	d.points = newResumePoints(openPointFile(opt.Dir, opt.Now, d.log))
 	return d
 }
 
 // Validate reports what is wrong with the options.
 func (o Options) Validate() error {
-	if _, ok := wordsFor(o.Schema); !ok {
+	if _, ok := schemaFor(o.Schema); !ok {
 		return chat.Errorf(chat.Invalid, "the NeMo schema %q is not one of nemo, documented, agentiq, aiq", o.Schema)
 	}
 	return nil
@@ -140,13 +140,13 @@ func (d *Dialect) Routes() []wire.Route {
 		// Who is asking may be said later, in a message.
 		{Pattern: "GET /websocket", Public: true, QueryToken: true, Handler: http.HandlerFunc(d.serveSocket), Fail: d.fail},
 		// The authorization server sends people here; the state tells what for.
-		{Pattern: "GET /auth/redirect", Public: true, Handler: http.HandlerFunc(d.redirected), Fail: d.fail},
+		{Pattern: "GET /auth/redirect", Public: true, Handler: http.HandlerFunc(d.handleRedirect), Fail: d.fail},
 		{Pattern: "GET /health", Public: true, Handler: http.HandlerFunc(health), Fail: d.fail},
 	}
 	add := func(pattern string, h handler) {
 		routes = append(routes, wire.Route{Pattern: pattern, Handler: d.handle(h, d.fail), Fail: d.fail})
 	}
-	for _, r := range d.answers() {
+	for _, r := range d.answerRoutes() {
 		add("POST "+r.path, r.serve)
 	}
 	routes = append(routes, wire.Route{Pattern: "POST /v1/chat/completions", Handler: d.handle(d.completions, d.failOpenAI), Fail: d.failOpenAI})
@@ -159,10 +159,10 @@ func (d *Dialect) Routes() []wire.Route {
 	add("POST /feedback", d.feedback)
 	add("GET /mcp/client/tool/list", d.listTools)
 	for _, method := range []string{"POST", "PUT"} {
-		routes = append(routes, wire.Route{Pattern: method + " /static/{path...}", Upload: true, Handler: d.handle(d.shelf(d.putStatic), d.fail), Fail: d.fail})
+		routes = append(routes, wire.Route{Pattern: method + " /static/{path...}", Upload: true, Handler: d.handle(d.withStaticFile(d.putStatic), d.fail), Fail: d.fail})
 	}
-	add("GET /static/{path...}", d.shelf(d.getStatic))
-	add("DELETE /static/{path...}", d.shelf(d.deleteStatic))
+	add("GET /static/{path...}", d.withStaticFile(d.getStatic))
+	add("DELETE /static/{path...}", d.withStaticFile(d.deleteStatic))
 	for i := range routes {
 		routes[i].Dialect = via
 	}
@@ -196,36 +196,36 @@ func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
 	if cookie, err := r.Cookie("nat-session"); err == nil && sessionParam.MatchString(cookie.Value) {
 		browser = cookie.Value
 	}
-	speech := d.words
+	speech := d.schema
 	if name := q.Get("schema"); name != "" {
 		var ok bool
-		if speech, ok = wordsFor(name); !ok {
+		if speech, ok = schemaFor(name); !ok {
 			d.fail(w, r, chat.Errorf(chat.Invalid, "schema=%q is not one of nemo, documented, agentiq, aiq", clip(name, 40)))
 			return
 		}
 	}
 	wanted := strings.TrimSpace(first(q.Get("conversation_id"), q.Get("conversationId")))
-	if wanted == anonymous {
+	if wanted == placeholder {
 		wanted = ""
 	}
-	s := &socket{d: d, words: speech, browser: browser, threads: map[threadKey]*thread{}, wanted: wanted, home: wanted, page: r.Header.Get("Origin") != ""}
-	if s.home == "" {
-		s.home = d.opt.NewID()
+	s := &socket{d: d, schema: speech, browserID: browser, subs: map[subscriptionKey]*subscription{}, requested: wanted, defaultConversation: wanted, isBrowser: r.Header.Get("Origin") != ""}
+	if s.defaultConversation == "" {
+		s.defaultConversation = d.opt.NewID()
 	}
-	s.caller, s.unknown = d.opt.Caller(r)
+	s.caller, s.authErr = d.opt.Caller(r)
 	limit := d.opt.MaxFrame
-	if s.unknown != nil {
-		if s.proof = d.awaitProof(d.opt.Remote(r)); s.proof == nil {
+	if s.authErr != nil {
+		if s.authWait = d.waitForAuth(d.opt.Remote(r)); s.authWait == nil {
 			d.fail(w, r, chat.Errorf(chat.SlowDown, "too many connections from your address wait for authentication: authenticate on those, or send a token with the request").
 				With("retry_after", int(d.opt.AuthTimeout.Seconds())+1))
 			return
 		}
-		limit = min(limit, maxUnprovenFrame)
+		limit = min(limit, maxUnauthenticatedFrame)
 	}
 	err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: limit, Binary: true}, d.opt.Conns, s.run)
 	if err != nil {
-		s.proof.end()
-		d.fail(w, r, handshake(err))
+		s.authWait.end()
+		d.fail(w, r, handshakeError(err))
 	}
 }
 

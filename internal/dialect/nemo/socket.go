@@ -12,9 +12,9 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// maxThreads is how many conversations one socket follows at once; the one that
+// maxSubscriptions is how many conversations one socket follows at once; the one that
 // was quiet for longest makes room.
-const maxThreads = 64
+const maxSubscriptions = 64
 
 // errReplaced ends a socket that did not answer while another took its place.
 var errReplaced = errors.New("the client has come back on another connection")
@@ -22,46 +22,46 @@ var errReplaced = errors.New("the client has come back on another connection")
 // socket is one client's connection. It carries many conversations.
 type socket struct {
 	d       *Dialect
-	words   *words
-	browser string // tells the browsers of one identity apart
-	wanted  string // the conversation that the client comes back to
-	home    string // the conversation of messages that name none
-	page    bool   // it is a page in a browser: those send their origin
+	schema   *schema
+	browserID string // tells the browsers of one identity apart
+	requested  string // the conversation that the client comes back to
+	defaultConversation    string // the conversation of messages that name none
+	isBrowser    bool   // it is a page in a browser: those send their origin
 	caller  chat.Caller
-	unknown error  // why the caller is not known; nil when it is
+	authErr error  // why the caller is not known; nil when it is
 	release func() // of what watches the credential that a message brought; nil when none did
-	proof   *proof // of a client that did not authenticate with its request; nil otherwise
+	authWait   *authWait // of a client that did not authenticate with its request; nil otherwise
 
 	conn   *wire.Conn
 	cancel context.CancelCauseFunc
 	group  sync.WaitGroup
 	done   chan struct{}
-	silent chan struct{} // closed when the client says nothing more
-	parted bool          // then: it has read all that was sent before the server ended
-	left   time.Time     // when that was; readable then
+	readEnded chan struct{} // closed when the client says nothing more
+	closedInOrder bool          // then: it has read all that was sent before the server ended
+	readEndedAt   time.Time     // when that was; readable then
 
 	opened time.Time     // when the first ping was sent
 	ponged atomic.Bool   // the client answers pings
-	pings  atomic.Uint64 // numbers of pings
-	heard  chan struct{} // something of the client arrived; room for one
+	pingCount  atomic.Uint64 // numbers of pings
+	activity  chan struct{} // something of the client arrived; room for one
 
 	mu      sync.Mutex
-	threads map[threadKey]*thread
-	waiting map[uint64]chan struct{} // pings that somebody waits for
+	subs map[subscriptionKey]*subscription
+	pingWaiters map[uint64]chan struct{} // pings that somebody waits for
 }
 
-// threadKey tells conversations of different identities apart.
-type threadKey struct{ actor, conversation string }
+// subscriptionKey tells conversations of different identities apart.
+type subscriptionKey struct{ actor, conversation string }
 
-func keyOf(c chat.Caller, conversation string) threadKey {
-	return threadKey{c.In() + "/" + c.Actor.Key(), conversation}
+func subscriptionKeyOf(c chat.Caller, conversation string) subscriptionKey {
+	return subscriptionKey{c.In() + "/" + c.Actor.Key(), conversation}
 }
 
 // run is the read loop.
 func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 	ctx, s.cancel = context.WithCancelCause(ctx)
-	s.conn, s.done, s.silent = conn, make(chan struct{}), make(chan struct{})
-	s.waiting, s.heard = map[uint64]chan struct{}{}, make(chan struct{}, 1)
+	s.conn, s.done, s.readEnded = conn, make(chan struct{}), make(chan struct{})
+	s.pingWaiters, s.activity = map[uint64]chan struct{}{}, make(chan struct{}, 1)
 	defer close(s.done)
 	defer s.group.Wait()
 	defer s.cancel(nil)
@@ -70,30 +70,30 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 			s.release()
 		}
 	}()
-	s.proof.start(s)
-	defer s.proof.end()
+	s.authWait.start(s)
+	defer s.authWait.end()
 	conn.OnPong(s.pong)
 	s.opened = s.d.opt.Now()
 	_ = conn.Ping(ctx, s.pingPayload()) // before anything else, so that its answer comes first
-	s.group.Go(func() { s.beat(ctx) })
-	if s.unknown == nil {
-		s.take(ctx, s.caller)
+	s.group.Go(func() { s.heartbeat(ctx) })
+	if s.authErr == nil {
+		s.resumeRequested(ctx, s.caller)
 	}
 	for {
 		msg, err := conn.Read(ctx)
 		if err != nil {
-			s.left = s.d.opt.Now()
-			s.parted = errors.Is(context.Cause(ctx), wire.ErrShutdown) && conn.Farewell()
-			close(s.silent)
-			return ended(ctx, err)
+			s.readEndedAt = s.d.opt.Now()
+			s.closedInOrder = errors.Is(context.Cause(ctx), wire.ErrShutdown) && conn.Farewell()
+			close(s.readEnded)
+			return normalEnd(ctx, err)
 		}
-		s.alive()
+		s.noteActivity()
 		s.handle(ctx, msg)
 	}
 }
 
-// ended tells a connection's ordinary end from a fault.
-func ended(ctx context.Context, err error) error {
+// normalEnd tells a connection's ordinary end from a fault.
+func normalEnd(ctx context.Context, err error) error {
 	var closed *wire.CloseError
 	if errors.Is(err, wire.ErrPeerGone) || errors.Is(err, wire.ErrShutdown) || errors.As(err, &closed) || ctx.Err() != nil {
 		return nil
@@ -101,7 +101,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-func handshake(err error) error {
+func handshakeError(err error) error {
 	var bad *wire.HandshakeError
 	switch {
 	case errors.Is(err, wire.ErrShutdown):
@@ -112,14 +112,14 @@ func handshake(err error) error {
 	return err
 }
 
-// beat keeps the line open and notices a client that is gone without a word.
-func (s *socket) beat(ctx context.Context) {
+// heartbeat keeps the line open and notices a client that is gone without a word.
+func (s *socket) heartbeat(ctx context.Context) {
 	tick := time.NewTicker(s.d.opt.Heartbeat)
 	defer tick.Stop()
 	silent := 0
 	for {
 		select {
-		case <-s.heard:
+		case <-s.activity:
 			silent = 0
 		case <-tick.C:
 			if silent++; silent > 3 && s.ponged.Load() {
@@ -134,32 +134,32 @@ func (s *socket) beat(ctx context.Context) {
 	}
 }
 
-func (s *socket) alive() {
+func (s *socket) noteActivity() {
 	select {
-	case s.heard <- struct{}{}:
+	case s.activity <- struct{}{}:
 	default:
 	}
 }
 
 func (s *socket) pingPayload() []byte {
-	return binary.BigEndian.AppendUint64(nil, s.pings.Add(1))
+	return binary.BigEndian.AppendUint64(nil, s.pingCount.Add(1))
 }
 
 // pong is called inside Read.
 func (s *socket) pong(payload []byte) {
 	s.ponged.Store(true)
-	s.alive()
+	s.noteActivity()
 	if len(payload) != 8 {
 		return
 	}
 	n := binary.BigEndian.Uint64(payload)
 	s.mu.Lock()
-	if c := s.waiting[n]; c != nil {
+	if c := s.pingWaiters[n]; c != nil {
 		close(c)
-		delete(s.waiting, n)
+		delete(s.pingWaiters, n)
 	}
-	threads := make([]*thread, 0, len(s.threads))
-	for _, t := range s.threads {
+	threads := make([]*subscription, 0, len(s.subs))
+	for _, t := range s.subs {
 		threads = append(threads, t)
 	}
 	s.mu.Unlock()
@@ -171,24 +171,24 @@ func (s *socket) pong(payload []byte) {
 // firstPong is how long a client may take to answer its first ping.
 const firstPong = 10 * time.Second
 
-// deaf reports whether the client does not answer pings at all, as where a gateway
+// ignoresPings reports whether the client does not answer pings at all, as where a gateway
 // swallows them. One that has not answered yet may be far away.
-func (s *socket) deaf() bool {
+func (s *socket) ignoresPings() bool {
 	return !s.ponged.Load() && s.d.opt.Now().Sub(s.opened) > firstPong
 }
 
-// answers reports whether the client is still there. One that never answered
+// respondsToPing reports whether the client is still there. One that never answered
 // any ping (a gateway may swallow them) counts as there until its connection
 // fails.
-func (s *socket) answers(wait time.Duration) bool {
-	n, c := s.pings.Add(1), make(chan struct{})
+func (s *socket) respondsToPing(wait time.Duration) bool {
+	n, c := s.pingCount.Add(1), make(chan struct{})
 	s.mu.Lock()
-	s.waiting[n] = c
+	s.pingWaiters[n] = c
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.waiting, n)
+		delete(s.pingWaiters, n)
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
@@ -203,9 +203,9 @@ func (s *socket) answers(wait time.Duration) bool {
 	}
 }
 
-// kick ends a socket whose client is gone, and waits for it, but not for ever:
+// closeReplaced ends a socket whose client is gone, and waits for it, but not for ever:
 // two sockets may take each other for gone.
-func (s *socket) kick(wait time.Duration) {
+func (s *socket) closeReplaced(wait time.Duration) {
 	s.cancel(errReplaced)
 	_ = s.conn.CloseWith(wire.CloseGoingAway, errReplaced.Error())
 	patience := time.NewTimer(wait)
@@ -226,41 +226,41 @@ func (s *socket) handle(ctx context.Context, msg []byte) {
 		}
 	}
 	if err != nil {
-		s.refuse(ctx, &f, err)
+		s.sendRefusal(ctx, &f, err)
 		return
 	}
 	if f.Type == typeAuth {
 		s.authenticate(ctx, &f)
 		return
 	}
-	c, err := s.who(ctx, &f)
+	c, err := s.callerOf(ctx, &f)
 	if err == nil {
 		err = s.d.opt.Allow(c, 1)
 	}
 	if err != nil {
-		s.refuse(ctx, &f, err)
+		s.sendRefusal(ctx, &f, err)
 		return
 	}
 	if f.Type == typeAnswer {
-		s.answer(ctx, c, &f)
+		s.handleAnswer(ctx, c, &f)
 		return
 	}
-	s.speak(ctx, c, &f, msg)
+	s.handleMessage(ctx, c, &f, msg)
 }
 
-// who is the caller of one message: the one its security block names, else the
+// callerOf is the caller of one message: the one its security block names, else the
 // socket's.
-func (s *socket) who(ctx context.Context, f *clientFrame) (chat.Caller, error) {
+func (s *socket) callerOf(ctx context.Context, f *clientFrame) (chat.Caller, error) {
 	if token := f.Security.token(); token != "" {
 		c, err := s.d.opt.Authenticate(ctx, token)
 		if err != nil {
 			return c, &refusal{codeAuth, chat.Public(err)}
 		}
-		s.proven()
+		s.authenticated()
 		return c, nil
 	}
-	if s.unknown != nil {
-		return chat.Caller{}, &refusal{codeAuth, chat.Public(s.unknown)}
+	if s.authErr != nil {
+		return chat.Caller{}, &refusal{codeAuth, chat.Public(s.authErr)}
 	}
 	return s.caller, nil
 }
@@ -278,15 +278,15 @@ func (s *socket) authenticate(ctx context.Context, f *clientFrame) {
 		r.Status = "error"
 		r.Payload = &errorContent{Code: codeAuth, Message: codeTitles[codeAuth], Details: chat.Public(err).Msg}
 	} else {
-		id := uid("identity", c.In()+"\x00"+c.Actor.Key())
+		id := derivedID("identity", c.In()+"\x00"+c.Actor.Key())
 		r.UserID = &id
-		s.caller, s.unknown = c, nil
+		s.caller, s.authErr = c, nil
 		s.bind(ctx, c)
-		s.proven()
+		s.authenticated()
 	}
 	_ = s.conn.WriteText(ctx, appendJSON(nil, r))
 	if err == nil {
-		s.take(ctx, c)
+		s.resumeRequested(ctx, c)
 	}
 }
 
@@ -301,91 +301,91 @@ func (s *socket) bind(ctx context.Context, c chat.Caller) {
 	s.release = func() { stop(); release() }
 }
 
-// take follows what the client comes back to.
-func (s *socket) take(ctx context.Context, c chat.Caller) {
+// resumeRequested follows what the client comes back to.
+func (s *socket) resumeRequested(ctx context.Context, c chat.Caller) {
 	switch {
-	case s.wanted != "":
-		s.follow(ctx, c, s.wanted, "")
-	case s.words.nameless:
-		s.group.Go(func() { s.comeBack(ctx, c) })
+	case s.requested != "":
+		s.subscribe(ctx, c, s.requested, "")
+	case s.schema.reattaches:
+		s.group.Go(func() { s.reattach(ctx, c) })
 	}
 }
 
-// name is the conversation that a frame belongs to; a client that names none has
+// conversationOf is the conversation that a frame belongs to; a client that names none has
 // one of its own.
-func (s *socket) name(f *clientFrame) string { return first(f.conversation(), s.home) }
+func (s *socket) conversationOf(f *clientFrame) string { return first(f.conversation(), s.defaultConversation) }
 
-// speak takes a user message.
-func (s *socket) speak(ctx context.Context, c chat.Caller, f *clientFrame, raw []byte) {
+// handleMessage takes a user message.
+func (s *socket) handleMessage(ctx context.Context, c chat.Caller, f *clientFrame, raw []byte) {
 	m, err := decodeUser(f, raw)
 	if err != nil {
-		s.refuse(ctx, f, err)
+		s.sendRefusal(ctx, f, err)
 		return
 	}
-	if s.words.packed {
+	if s.schema.jsonQuery {
 		m.unpack()
 	}
-	conversation := s.name(f)
+	conversation := s.conversationOf(f)
 	sess, e, again, err := s.d.submit(ctx, c, conversation, m)
 	if err != nil {
-		s.refuse(ctx, f, err)
+		s.sendRefusal(ctx, f, err)
 		return
 	}
-	s.follow(ctx, c, conversation, sess.ID).said(ctx, e, again)
+	s.subscribe(ctx, c, conversation, sess.ID).messageSent(ctx, e, again)
 }
 
-// follow makes sure that the conversation is followed here. Without a session
+// subscribe makes sure that the conversation is followed here. Without a session
 // the client comes back to it, and gets what it has missed.
-func (s *socket) follow(ctx context.Context, c chat.Caller, conversation string, id chat.SessionID) *thread {
-	key := keyOf(c, conversation)
+func (s *socket) subscribe(ctx context.Context, c chat.Caller, conversation string, id chat.SessionID) *subscription {
+	key := subscriptionKeyOf(c, conversation)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.threads[key]; t != nil && !t.over() {
+	if t := s.subs[key]; t != nil && !t.isDone() {
 		return t
 	}
-	if len(s.threads) >= maxThreads {
-		s.dropQuietest()
+	if len(s.subs) >= maxSubscriptions {
+		s.dropIdle()
 	}
 	bound, release := s.d.opt.Bind(ctx, c)
 	tctx, cancel := context.WithCancel(bound)
-	t := &thread{
-		s: s, caller: c, session: id, cancel: cancel, begun: make(chan struct{}), spoken: make(chan struct{}), poke: make(chan struct{}, 1), ended: make(chan struct{}),
-		voice: voice{words: s.words, conversation: conversation, thread: anonymous}, used: s.d.opt.Now(), since: s.d.now(),
+	t := &subscription{
+		s: s, caller: c, session: id, cancel: cancel, ready: make(chan struct{}), messaged: make(chan struct{}), wakeup: make(chan struct{}, 1), done: make(chan struct{}),
+		enc: encoder{schema: s.schema, conversation: conversation, thread: placeholder}, lastUsed: s.d.opt.Now(), since: s.d.now(),
 	}
-	t.unhope = s.d.desk.hope(t)
-	s.threads[key] = t
+	t.stopWaiting = s.d.points.waitForStart(t)
+	s.subs[key] = t
 	s.group.Go(func() {
-		defer close(t.ended)
+		defer close(t.done)
 		defer release()
 		defer cancel()
-		t.run(tctx)
+		t.follow(tctx)
 	})
 	return t
 }
 
-// dropQuietest makes room; the caller holds mu.
-func (s *socket) dropQuietest() {
-	var oldest threadKey
+// dropIdle makes room; the caller holds mu.
+func (s *socket) dropIdle() {
+	var oldest subscriptionKey
 	var at time.Time
-	for k, t := range s.threads {
-		if used := t.lastUse(); at.IsZero() || used.Before(at) {
+	for k, t := range s.subs {
+		if used := t.usedAt(); at.IsZero() || used.Before(at) {
 			oldest, at = k, used
 		}
 	}
-	s.threads[oldest].cancel()
-	delete(s.threads, oldest)
+	s.subs[oldest].cancel()
+	delete(s.subs, oldest)
 }
 
-// refuse answers a frame that was not taken. A user message also gets an end,
+// sendRefusal answers a frame that was not taken. A user message also gets an end,
 // and something that makes the error visible in the UI, which draws an error
 // only in a bubble that has something else.
-func (s *socket) refuse(ctx context.Context, f *clientFrame, err error) {
+func (s *socket) sendRefusal(ctx context.Context, f *clientFrame, err error) {
 	content := errorOf(err)
 	if content.Code == codeUnknown {
 		s.d.log.ErrorContext(ctx, "frame failed", "err", err)
 	}
 	now := s.d.now()
-	v := voice{words: s.words, conversation: s.name(f), thread: first(f.Thread, anonymous)}
+	v := encoder{schema: s.schema, conversation: s.conversationOf(f), thread: first(f.Thread, placeholder)}
 	t := &turn{parent: f.name(), version: f.SchemaVersion}
 	waits := f.Type == typeUser || f.SchemaType != "" // only user messages have one: the type is mistyped
 	var out []byte

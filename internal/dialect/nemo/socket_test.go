@@ -16,12 +16,12 @@ import (
 // times its length, and one payload has a bound.
 func TestStepsStaySmall(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	thought := strings.Repeat("thinking hard ", 1500)
 	c.say("c1", "m1", "/think "+thought)
 	sum := 0
-	for _, f := range c.turn() {
+	for _, f := range c.readTurn() {
 		if f.Type == typeStep {
 			sum += len(f.Content.Payload)
 			if len(f.Content.Payload) > maxPayload+200 {
@@ -35,7 +35,7 @@ func TestStepsStaySmall(t *testing.T) {
 	params, _ := json.Marshal(map[string]string{"big": strings.Repeat("<x>", 20000)})
 	c.say("c1", "m2", "/tool calc "+string(params))
 	last := ""
-	for _, f := range c.turn() {
+	for _, f := range c.readTurn() {
 		if f.Type == typeStep && len(f.Content.Payload) > 4*maxPayload {
 			t.Errorf("a payload of %d bytes", len(f.Content.Payload))
 		}
@@ -53,7 +53,7 @@ func TestStepsStaySmall(t *testing.T) {
 // stays open.
 func TestBadFrames(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	user := `{"type":"user_message","schema_type":"chat_stream","id":"x1","conversation_id":"c1","content":%s}`
 	for name, tc := range map[string]struct{ frame, code string }{
@@ -115,7 +115,7 @@ func TestBadFrames(t *testing.T) {
 		t.Errorf("a binary frame: %s", f.raw)
 	}
 	c.say("c1", "m1", "hi")
-	if got := text(c.turn()); got != "You said: hi" {
+	if got := text(c.readTurn()); got != "You said: hi" {
 		t.Errorf("the socket is of no use any more: %q", got)
 	}
 }
@@ -123,10 +123,10 @@ func TestBadFrames(t *testing.T) {
 // A failing turn shows its error, also when it is the first thing that happens.
 func TestWorkflowError(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	c.say("c1", "m1", "/fail out of luck")
-	frames := c.turn()
+	frames := c.readTurn()
 	if frames[0].Type != typeStep || frames[0].Content.Payload != "out of luck" {
 		t.Errorf("nothing visible before the error: %s", frames[0].raw)
 	}
@@ -141,11 +141,11 @@ func TestWorkflowError(t *testing.T) {
 // The four kinds of message: streams come in pieces, the others at once.
 func TestSchemaTypes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	for schema, pieces := range map[string]bool{"chat": false, "generate": false, "chat_stream": true, "generate_stream": true} {
 		c.send(userMessage("c-"+schema, "m1", schema, "/stream 30 200"))
-		frames, n := c.turn(), 0
+		frames, n := c.readTurn(), 0
 		for _, f := range frames {
 			if f.Type == typeResponse && f.Status == "in_progress" {
 				n++
@@ -160,10 +160,10 @@ func TestSchemaTypes(t *testing.T) {
 // Old clients name the conversation by thread_id and get it back.
 func TestThreadID(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	c.send(`{"type":"user_message","schema_type":"chat","id":"m1","thread_id":"thread_456","content":{"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}}`)
-	for _, f := range c.turn() {
+	for _, f := range c.readTurn() {
 		if f.Type != typeTrace && (f.Thread != "thread_456" || f.Conversation != "thread_456") {
 			t.Errorf("%s", f.raw)
 		}
@@ -173,9 +173,9 @@ func TestThreadID(t *testing.T) {
 	}
 	// Without any name the socket has a conversation of its own.
 	c.send(`{"type":"user_message","schema_type":"chat","thread_id":"default","content":{"messages":[{"role":"user","content":"one"}]}}`)
-	first := c.turn()[0]
+	first := c.readTurn()[0]
 	c.send(`{"type":"user_message","schema_type":"chat","content":"two"}`)
-	second := c.turn()[0]
+	second := c.readTurn()[0]
 	if first.Conversation == "" || first.Conversation != second.Conversation || first.Parent != "default" || first.Thread != "default" {
 		t.Errorf("%s\n%s", first.raw, second.raw)
 	}
@@ -187,7 +187,7 @@ func TestOtherSchemas(t *testing.T) {
 	for schema, done := range map[string]string{"documented": "completed", "agentiq": "completed", "aiq": "complete"} {
 		t.Run(schema, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, setup{})
+			w := newServer(t, setup{})
 			c := w.dial("?schema=" + schema)
 			for i, say := range []string{"/tool calc {\"a\":2}", "/think hm", "/plan 2", "/fail no", "/ask notification", "hi"} {
 				c.say("c1", fmt.Sprint("m", i), say)
@@ -234,7 +234,7 @@ func TestOtherSchemas(t *testing.T) {
 			}
 		})
 	}
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	if code, body, _ := w.post("GET", "/websocket?schema=klingon", ""); code != 422 || !strings.Contains(body, "klingon") {
 		t.Errorf("%d %s", code, body)
 	}
@@ -243,12 +243,12 @@ func TestOtherSchemas(t *testing.T) {
 // A client that reads nothing and then everything misses nothing.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	c.say("c1", "m1", "/stream 3000")
 	w.running("c1")
-	w.ended("c1", 1)
-	if got := text(c.turn()); got != words1toN(3000) {
+	w.waitTurns("c1", 1)
+	if got := text(c.readTurn()); got != words1toN(3000) {
 		t.Errorf("%d bytes", len(got))
 	}
 }
@@ -257,7 +257,7 @@ func TestSlowClient(t *testing.T) {
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{1, map[int]chan struct{}{0: gate}}}})
+	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": counter{1, map[int]chan struct{}{0: gate}}}})
 	c := w.dial("")
 	c.say("c1", "m1", "go")
 	w.running("c1")
@@ -266,7 +266,7 @@ func TestTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(gate)
-	frames := c.turn()
+	frames := c.readTurn()
 	if last := frames[len(frames)-1]; last.Content.Trace != "trace-77" || last.Parent != "m1" {
 		t.Errorf("%s", last.raw)
 	}
@@ -275,10 +275,10 @@ func TestTrace(t *testing.T) {
 // An erased conversation answers gone, and the socket stays of use.
 func TestErased(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("")
 	c.say("c1", "m1", "hi")
-	c.turn()
+	c.readTurn()
 	if _, err := w.sessions.Erase(t.Context(), chat.Trusted, "c1"); err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestErased(t *testing.T) {
 	c.until(isError)
 	c.until(isEnd)
 	c.say("c2", "m1", "hi")
-	if got := text(c.turn()); got != "You said: hi" {
+	if got := text(c.readTurn()); got != "You said: hi" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// static is the conversation that holds a caller's files. Nobody answers there.
-const static = "nemo-static"
+// staticConversation is the conversation that holds a caller's files. Nobody answers there.
+const staticConversation = "nemo-static"
 
 // MCPClient is a group of tools as /mcp/client/tool/list shows it.
 type MCPClient struct {
@@ -38,12 +38,12 @@ type MCPTool struct {
 	Available   bool   `json:"available"`
 }
 
-// toolsTime is how long servers have to tell their tools; one that is slower is
+// toolListTimeout is how long servers have to tell their tools; one that is slower is
 // listed without.
-const toolsTime = 10 * time.Second
+const toolListTimeout = 10 * time.Second
 
 func (d *Dialect) listTools(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
-	ctx, cancel := context.WithTimeout(r.Context(), toolsTime)
+	ctx, cancel := context.WithTimeout(r.Context(), toolListTimeout)
 	defer cancel()
 	clients := []MCPClient{}
 	if d.opt.Tools != nil {
@@ -53,14 +53,14 @@ func (d *Dialect) listTools(w http.ResponseWriter, r *http.Request, _ chat.Calle
 	return nil
 }
 
-// shelved is a file on a caller's shelf.
-type shelved struct {
+// staticFile is a file on a caller's shelf.
+type staticFile struct {
 	id   chat.SessionID
 	name string
 }
 
-// shelf leads a request to the file that its path names.
-func (d *Dialect) shelf(h func(w http.ResponseWriter, r *http.Request, c chat.Caller, f shelved) error) handler {
+// withStaticFile leads a request to the file that its path names.
+func (d *Dialect) withStaticFile(h func(w http.ResponseWriter, r *http.Request, c chat.Caller, f staticFile) error) handler {
 	return func(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 		name := path.Clean(strings.Trim(r.PathValue("path"), "/"))
 		if name == "." || name == ".." || strings.HasPrefix(name, "../") {
@@ -69,22 +69,22 @@ func (d *Dialect) shelf(h func(w http.ResponseWriter, r *http.Request, c chat.Ca
 		if d.opt.Files == nil {
 			return chat.Errorf(chat.NotFound, "this server keeps no files")
 		}
-		sess, _, err := d.opt.Sessions.Ensure(r.Context(), c, static, chat.NewSession{Agent: chat.NoAgent, Title: "Files of NeMo clients"})
+		sess, _, err := d.opt.Sessions.Ensure(r.Context(), c, staticConversation, chat.NewSession{Agent: chat.NoAgent, Title: "Files of NeMo clients"})
 		if err == nil && r.Method != http.MethodGet && r.Method != http.MethodHead {
 			err = c.May(&sess, chat.Answerer)
 		}
 		if err != nil {
 			return err
 		}
-		return h(w, r, c, shelved{sess.ID, name})
+		return h(w, r, c, staticFile{sess.ID, name})
 	}
 }
 
 // putStatic stores a file: POST only a new one, PUT also over another.
-func (d *Dialect) putStatic(w http.ResponseWriter, r *http.Request, c chat.Caller, f shelved) error {
+func (d *Dialect) putStatic(w http.ResponseWriter, r *http.Request, c chat.Caller, f staticFile) error {
 	taken := chat.Errorf(chat.Conflict, "there is a file %q already: use PUT to replace it", f.name)
 	if r.Method == http.MethodPost {
-		switch _, err := d.there(r.Context(), f); chat.CodeOf(err) {
+		switch _, err := d.statStatic(r.Context(), f); chat.CodeOf(err) {
 		case "":
 			return taken
 		case chat.NotFound:
@@ -109,8 +109,8 @@ func (d *Dialect) putStatic(w http.ResponseWriter, r *http.Request, c chat.Calle
 	return nil
 }
 
-// there is what is known of a file; not_found when there is none.
-func (d *Dialect) there(ctx context.Context, f shelved) (chat.FileInfo, error) {
+// statStatic is what is known of a file; not_found when there is none.
+func (d *Dialect) statStatic(ctx context.Context, f staticFile) (chat.FileInfo, error) {
 	body, info, err := d.opt.Files.Get(ctx, f.id, f.name)
 	if err != nil {
 		return info, err
@@ -152,7 +152,7 @@ func tooLarge(err error, limit int64) error {
 	return err
 }
 
-func (d *Dialect) getStatic(w http.ResponseWriter, r *http.Request, _ chat.Caller, f shelved) error {
+func (d *Dialect) getStatic(w http.ResponseWriter, r *http.Request, _ chat.Caller, f staticFile) error {
 	body, info, err := d.opt.Files.Get(r.Context(), f.id, f.name)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (d *Dialect) getStatic(w http.ResponseWriter, r *http.Request, _ chat.Calle
 	return nil
 }
 
-func (d *Dialect) deleteStatic(w http.ResponseWriter, r *http.Request, c chat.Caller, f shelved) error {
+func (d *Dialect) deleteStatic(w http.ResponseWriter, r *http.Request, c chat.Caller, f staticFile) error {
 	if err := d.opt.Sessions.RemoveFile(r.Context(), c, f.id, f.name, via); err != nil {
 		return err
 	}

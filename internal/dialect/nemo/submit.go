@@ -9,20 +9,20 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// importing marks a session whose history is being written. Nobody answers it
+// importMarker marks a session whose history is being written. Nobody answers it
 // until that is done.
-const importing = `{"nemo":{"import":true}}`
+const importMarker = `{"nemo":{"import":true}}`
 
 // submit makes what was said a fact of its conversation, which begins with it if
 // need be. again says that the very same was said before.
-func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string, m *said) (sess chat.Session, e chat.Event, again bool, err error) {
-	d.consents.in(c.In())
-	c = m.Person.as(c)
+func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string, m *decodedMessage) (sess chat.Session, e chat.Event, again bool, err error) {
+	d.consents.addWorkspace(c.In())
+	c = m.User.apply(c)
 	text, content, blobs, err := attachments(m.Last.Content)
 	if err != nil {
 		return sess, e, false, err
 	}
-	if sess, err = d.session(ctx, c, conversation, m, text); err != nil {
+	if sess, err = d.ensureSession(ctx, c, conversation, m, text); err != nil {
 		return sess, e, false, err
 	}
 	if len(blobs) > 0 {
@@ -30,25 +30,25 @@ func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string
 			return sess, e, false, err
 		}
 	}
-	if err = d.keep(ctx, c, sess.ID, blobs); err != nil {
+	if err = d.storeAttachments(ctx, c, sess.ID, blobs); err != nil {
 		return sess, e, false, err
 	}
 	draft := chat.NewDraft(chat.UserMessage{Text: text, Content: content, Context: m.context()}).As(m.key())
 	draft.Via = via
-	e, again, err = d.append(ctx, c, sess.ID, draft)
-	d.desk.begun(c, conversation)
+	e, again, err = d.appendMessage(ctx, c, sess.ID, draft)
+	d.points.started(c, conversation)
 	return sess, e, again, err
 }
 
 // context is what the message says beside its content.
-func (m *said) context() json.RawMessage {
-	a := about{
+func (m *decodedMessage) context() json.RawMessage {
+	a := messageContext{
 		SchemaType: m.Schema, SchemaVersion: m.Version, Traceparent: m.Trace, Extra: m.Extra,
 	}
 	if m.key() == "" {
 		a.MessageID = m.ID
 	}
-	if m.Thread != anonymous {
+	if m.Thread != placeholder {
 		a.ThreadID = m.Thread
 	}
 	all := map[string]any{"nemo": a}
@@ -58,12 +58,12 @@ func (m *said) context() json.RawMessage {
 	return appendJSON(nil, all)
 }
 
-// session finds or begins the conversation. Earlier messages that the client
+// ensureSession finds or begins the conversation. Earlier messages that the client
 // sends along become facts only of a session that begins with them.
-func (d *Dialect) session(ctx context.Context, c chat.Caller, conversation string, m *said, text string) (chat.Session, error) {
+func (d *Dialect) ensureSession(ctx context.Context, c chat.Caller, conversation string, m *decodedMessage, text string) (chat.Session, error) {
 	sess, err := d.opt.Sessions.Own(ctx, c, conversation)
-	if err == nil && sess.Agent == chat.NoAgent && string(sess.Metadata) == importing {
-		return d.open(ctx, c, sess.ID) // the server ended in the middle of it
+	if err == nil && sess.Agent == chat.NoAgent && string(sess.Metadata) == importMarker {
+		return d.activateAgent(ctx, c, sess.ID) // the server ended in the middle of it
 	}
 	if err == nil || chat.CodeOf(err) != chat.NotFound {
 		return sess, err
@@ -73,7 +73,7 @@ func (d *Dialect) session(ctx context.Context, c chat.Caller, conversation strin
 		sess, _, err = d.opt.Sessions.Ensure(ctx, c, conversation, begin)
 		return sess, err
 	}
-	begin.Agent, begin.Metadata = chat.NoAgent, json.RawMessage(importing)
+	begin.Agent, begin.Metadata = chat.NoAgent, json.RawMessage(importMarker)
 	sess, created, err := d.opt.Sessions.Ensure(ctx, c, conversation, begin)
 	if err != nil || !created {
 		return sess, err
@@ -81,11 +81,11 @@ func (d *Dialect) session(ctx context.Context, c chat.Caller, conversation strin
 	if err := d.importHistory(ctx, c, sess.ID, m.History); err != nil {
 		return sess, err
 	}
-	return d.open(ctx, c, sess.ID)
+	return d.activateAgent(ctx, c, sess.ID)
 }
 
-// open lets the agent answer from now on.
-func (d *Dialect) open(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
+// activateAgent lets the agent answer from now on.
+func (d *Dialect) activateAgent(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
 	agent := d.opt.Agent()
 	return d.opt.Sessions.Update(ctx, c, id, chat.SessionUpdated{Agent: &agent, Metadata: json.RawMessage("{}")})
 }
@@ -110,7 +110,7 @@ func (d *Dialect) importHistory(ctx context.Context, c chat.Caller, id chat.Sess
 			if err != nil {
 				continue // what cannot be read now could not be read then
 			}
-			if err := d.keep(ctx, c, id, blobs); err != nil {
+			if err := d.storeAttachments(ctx, c, id, blobs); err != nil {
 				return err
 			}
 			draft = chat.NewDraft(chat.UserMessage{Text: text, Content: content})
@@ -126,14 +126,14 @@ func (d *Dialect) importHistory(ctx context.Context, c chat.Caller, id chat.Sess
 	return nil
 }
 
-// append stores a message. It stops the turn that NeMo began before, and takes
+// appendMessage stores a message. It stops the turn that NeMo began before, and takes
 // back NeMo's messages that wait behind it: its clients cannot tell two answers
 // apart. Turns of other dialects are left alone. What it found of the line goes
 // with the message: when the line has changed before the message is a fact, it
 // looks again.
-func (d *Dialect) append(ctx context.Context, c chat.Caller, id chat.SessionID, draft chat.Draft) (e chat.Event, again bool, err error) {
-	for range maxLooks {
-		seen, err := d.look(ctx, c, id)
+func (d *Dialect) appendMessage(ctx context.Context, c chat.Caller, id chat.SessionID, draft chat.Draft) (e chat.Event, again bool, err error) {
+	for range maxAttempts {
+		seen, err := d.lineState(ctx, c, id)
 		if err != nil {
 			return e, false, err
 		}
@@ -143,12 +143,12 @@ func (d *Dialect) append(ctx context.Context, c chat.Caller, id chat.SessionID, 
 		case err == nil:
 			e = events[len(events)-1]
 			return e, e.Seq <= seen.last, nil
-		case reused(err):
+		case clientIDReused(err):
 			// The id is only a name in this protocol, and clients use some twice.
-			if draft, err = renamed(draft); err != nil {
+			if draft, err = withoutClientID(draft); err != nil {
 				return e, false, err
 			}
-		case changed(err), chat.CodeOf(err) == chat.Conflict && len(seen.withdrawn) > 0:
+		case lineChanged(err), chat.CodeOf(err) == chat.Conflict && len(seen.withdrawn) > 0:
 			// A turn began or ended in between.
 		default:
 			return e, false, err
@@ -157,19 +157,19 @@ func (d *Dialect) append(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	return e, false, chat.Errorf(chat.Conflict, "the conversation is changing too fast; send the message again")
 }
 
-// maxLooks bounds how often a message is tried. A line changes once per turn.
-const maxLooks = 20
+// maxAttempts bounds how often a message is tried. A line changes once per turn.
+const maxAttempts = 20
 
-// look is what a new message from NeMo finds, and puts an end to.
-type look struct {
+// lineState is what a new message from NeMo finds, and puts an end to.
+type lineState struct {
 	last      chat.Seq // the session's last event
 	line      chat.Expected
 	interrupt bool         // NeMo's own turn runs
 	withdrawn []chat.Draft // NeMo's own messages that wait
 }
 
-func (d *Dialect) look(ctx context.Context, c chat.Caller, id chat.SessionID) (look, error) {
-	var seen look
+func (d *Dialect) lineState(ctx context.Context, c chat.Caller, id chat.SessionID) (lineState, error) {
+	var seen lineState
 	st, err := d.opt.Sessions.State(ctx, c, id)
 	if err != nil {
 		return seen, err
@@ -178,12 +178,12 @@ func (d *Dialect) look(ctx context.Context, c chat.Caller, id chat.SessionID) (l
 	line := st.Line("")
 	if line.Turn != nil {
 		seen.line.Turn = line.Turn.ID
-		if seen.interrupt, err = d.began(ctx, c, id, line.Turn.Trigger); err != nil {
+		if seen.interrupt, err = d.begunByNeMo(ctx, c, id, line.Turn.Trigger); err != nil {
 			return seen, err
 		}
 	}
 	for _, seq := range line.Queue {
-		ours, err := d.ours(ctx, c, id, seq)
+		ours, err := d.isNeMo(ctx, c, id, seq)
 		if err != nil {
 			return seen, err
 		}
@@ -198,8 +198,8 @@ func (d *Dialect) look(ctx context.Context, c chat.Caller, id chat.SessionID) (l
 	return seen, nil
 }
 
-// ours reports whether an event came by this dialect.
-func (d *Dialect) ours(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (bool, error) {
+// isNeMo reports whether an event came by this dialect.
+func (d *Dialect) isNeMo(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (bool, error) {
 	fact, err := d.opt.Sessions.Event(ctx, c, id, seq)
 	if err != nil {
 		return false, err
@@ -208,27 +208,27 @@ func (d *Dialect) ours(ctx context.Context, c chat.Caller, id chat.SessionID, se
 	return err == nil && e.Via == via, err
 }
 
-// began reports whether what NeMo said began a turn. One that no message began
+// begunByNeMo reports whether what NeMo said began a turn. One that no message began
 // (work that has ended wakes its agent) belongs to the message before it, as its
 // answer does.
-func (d *Dialect) began(ctx context.Context, c chat.Caller, id chat.SessionID, trigger chat.Seq) (bool, error) {
+func (d *Dialect) begunByNeMo(ctx context.Context, c chat.Caller, id chat.SessionID, trigger chat.Seq) (bool, error) {
 	main := ""
 	said, _, err := d.opt.Sessions.Read(ctx, c, id, chat.Range{Before: trigger + 1, Desc: true, Limit: 1, Types: []string{chat.UserMessage{}.Type()}, Workstream: &main})
 	if err != nil || len(said) == 0 {
 		return false, err
 	}
-	return d.ours(ctx, c, id, said[0].Seq)
+	return d.isNeMo(ctx, c, id, said[0].Seq)
 }
 
-// changed reports whether an append failed because the line was not as expected
+// lineChanged reports whether an append failed because the line was not as expected
 // any more.
-func changed(err error) bool {
+func lineChanged(err error) bool {
 	return chat.CodeOf(err) == chat.Conflict && chat.Public(err).Details["changed"] == true
 }
 
-// reused reports whether an append failed because its client id stands for
+// clientIDReused reports whether an append failed because its client id stands for
 // something else.
-func reused(err error) bool {
+func clientIDReused(err error) bool {
 	if chat.CodeOf(err) != chat.Conflict {
 		return false
 	}
@@ -238,15 +238,15 @@ func reused(err error) bool {
 	return seq && !request
 }
 
-// renamed is a message without its idempotency key, that still knows its name.
-func renamed(draft chat.Draft) (chat.Draft, error) {
+// withoutClientID is a message without its idempotency key, that still knows its name.
+func withoutClientID(draft chat.Draft) (chat.Draft, error) {
 	b, ok := draft.Body.(chat.UserMessage)
 	if !ok || draft.ClientID == "" {
 		return draft, chat.Errorf(chat.Conflict, "the id %q was used before for something else", clip(draft.ClientID, 80))
 	}
-	a := aboutOf(b)
+	a := contextOf(b)
 	a.MessageID = draft.ClientID
-	b.Context = appendJSON(nil, map[string]about{"nemo": a})
+	b.Context = appendJSON(nil, map[string]messageContext{"nemo": a})
 	draft.ClientID = ""
 	return draft.WithBody(b)
 }

@@ -45,16 +45,16 @@ func (c counter) Answer(ctx context.Context, t *agent.Turn) error {
 func TestTwoTabs(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{5: gate}}}})
+	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{5: gate}}}})
 	one := w.dial("?session=s1&conversation_id=c1")
 	one.say("c1", "m1", "go")
-	got := one.words(3)
+	got := one.readWords(3)
 	first := make(chan []frame)
-	go func() { first <- one.rest(got) }() // reads on, so that it answers pings
+	go func() { first <- one.readRest(got) }() // reads on, so that it answers pings
 	two := w.dial("?session=s1&conversation_id=c1")
-	second := two.words(5)
+	second := two.readWords(5)
 	close(gate)
-	if got := text(two.rest(second)); got != words1toN(40) {
+	if got := text(two.readRest(second)); got != words1toN(40) {
 		t.Errorf("second tab: %q", got)
 	}
 	if got := text(<-first); got != words1toN(40) {
@@ -62,7 +62,7 @@ func TestTwoTabs(t *testing.T) {
 	}
 	two.say("c1", "m2", "again")
 	for i, c := range []*client{one, two} {
-		if got := text(c.turn()); got != words1toN(40) {
+		if got := text(c.readTurn()); got != words1toN(40) {
 			t.Errorf("tab %d: %q", i+1, got)
 		}
 	}
@@ -72,17 +72,17 @@ func TestTwoTabs(t *testing.T) {
 // with, however short that is.
 func TestTabThatWasThereFirst(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	one, two := w.dial("?conversation_id=c1"), w.dial("?conversation_id=c1")
-	one.heard()
-	two.heard()
+	one.sync()
+	two.sync()
 	one.say("c1", "m1", "hi")
 	first := make(chan string, 1)
 	go func() {
-		first <- text(one.turn())
-		one.listen()
+		first <- text(one.readTurn())
+		one.readUntilClosed()
 	}()
-	if got := text(two.turn()); got != "You said: hi" {
+	if got := text(two.readTurn()); got != "You said: hi" {
 		t.Errorf("second tab: %q", got)
 	}
 	if got := <-first; got != "You said: hi" {
@@ -96,19 +96,19 @@ func TestTabThatWasThereFirst(t *testing.T) {
 func TestTabThatWaited(t *testing.T) {
 	t.Parallel()
 	look := &lookout{}
-	w := newWorld(t, look.setup(setup{}))
+	w := newServer(t, look.setup(setup{}))
 	w.dialect.opt.Gone = time.Millisecond
 	waits := w.dial("?conversation_id=c1")
 	<-look.missed
-	w.begins(local, "c1", "first")
+	w.startConversation(local, "c1", "first")
 	w.happened("c1", "turn.completed")
 	late := w.dial("")
 	late.say("c1", "m2", "second")
-	if got := text(late.turn()); got != "You said: second" {
+	if got := text(late.readTurn()); got != "You said: second" {
 		t.Errorf("the tab that came late: %q", got)
 	}
 	for _, want := range []string{"You said: first", "You said: second"} {
-		if got := text(waits.turn()); got != want {
+		if got := text(waits.readTurn()); got != want {
 			t.Errorf("the tab that waited: %q, want %q", got, want)
 		}
 	}
@@ -150,8 +150,8 @@ func tell(c chan struct{}) {
 	}
 }
 
-// begins starts a conversation past the dialect, as if it came by another server.
-func (w *world) begins(c chat.Caller, id chat.SessionID, text string) {
+// startConversation starts a conversation past the dialect, as if it came by another server.
+func (w *testServer) startConversation(c chat.Caller, id chat.SessionID, text string) {
 	w.t.Helper()
 	if _, _, err := w.sessions.Create(w.t.Context(), c, chat.NewSession{ID: id}); err != nil {
 		w.t.Fatal(err)
@@ -170,13 +170,13 @@ var local = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes:
 func TestTabThatWasOnItsWay(t *testing.T) {
 	t.Parallel()
 	look := &lookout{leave: make(chan struct{})}
-	w := newWorld(t, look.setup(setup{}))
+	w := newServer(t, look.setup(setup{}))
 	c := w.dial("?conversation_id=c1")
 	<-look.looks
-	w.begins(local, "c1", "first")
+	w.startConversation(local, "c1", "first")
 	w.happened("c1", "turn.completed")
 	close(look.leave)
-	if got := text(c.turn()); got != "You said: first" {
+	if got := text(c.readTurn()); got != "You said: first" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -186,18 +186,18 @@ func TestTabThatWasOnItsWay(t *testing.T) {
 func TestTabThatWaitedTakesNobodysPlace(t *testing.T) {
 	t.Parallel()
 	look := &lookout{}
-	w := newWorld(t, look.setup(setup{agents: greeter}))
+	w := newServer(t, look.setup(setup{agents: greeter}))
 	waits := w.dial("?conversation_id=c1")
 	<-look.missed
-	w.begins(local, "c1", "go")
+	w.startConversation(local, "c1", "go")
 	leaves := w.dial("?conversation_id=c1")
 	if got := text(leaves.until(isPrompt)); got != "Hello." {
 		t.Errorf("a tab that comes in the middle of a turn: %q", got)
 	}
-	leaves.heard()
+	leaves.sync()
 	leaves.drop()
-	w.left(1)
-	w.dialect.desk.begun(local, "c1")
+	w.waitDeparted(1)
+	w.dialect.points.started(local, "c1")
 	if got := text(waits.until(isPrompt)); got != "Hello." {
 		t.Errorf("the tab that waited: %q", got)
 	}
@@ -216,24 +216,24 @@ var greeter = map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context
 // no use: the client gets what is under way.
 func TestPlaceBehindTheEnd(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{agents: greeter})
+	w := newServer(t, setup{agents: greeter})
 	c := w.dial("?conversation_id=c1")
 	c.say("c1", "m1", "go")
 	c.prompt()
 	c.drop()
-	w.left(1)
-	w.dialect.desk.mu.Lock()
-	for _, h := range w.dialect.desk.homes {
-		h.left[0].Cursor.Seq = 1000
+	w.waitDeparted(1)
+	w.dialect.points.mu.Lock()
+	for _, h := range w.dialect.points.byKey {
+		h.departed[0].Cursor.Seq = 1000
 	}
-	w.dialect.desk.mu.Unlock()
+	w.dialect.points.mu.Unlock()
 	if got := text(w.dial("?conversation_id=c1").until(isPrompt)); got != "Hello." {
 		t.Errorf("got %q", got)
 	}
 }
 
-// left waits until so many places are left behind.
-func (w *world) left(n int) {
+// waitDeparted waits until so many places are left behind.
+func (w *testServer) waitDeparted(n int) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
@@ -242,11 +242,11 @@ func (w *world) left(n int) {
 			w.t.Fatalf("%d places are left behind, want %d", have, n)
 		}
 		have = 0
-		w.dialect.desk.mu.Lock()
-		for _, h := range w.dialect.desk.homes {
-			have += len(h.left)
+		w.dialect.points.mu.Lock()
+		for _, h := range w.dialect.points.byKey {
+			have += len(h.departed)
 		}
-		w.dialect.desk.mu.Unlock()
+		w.dialect.points.mu.Unlock()
 	}
 }
 
@@ -255,17 +255,17 @@ func (w *world) left(n int) {
 func TestOneOfTwoTabsDrops(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": counter{80, map[int]chan struct{}{20: gate}}}})
+	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": counter{80, map[int]chan struct{}{20: gate}}}})
 	one := w.dial("?conversation_id=c1")
 	one.say("c1", "m1", "go")
-	had := one.words(1)
+	had := one.readWords(1)
 	first := make(chan []frame)
-	go func() { first <- one.rest(had) }() // reads on, so that it answers pings
+	go func() { first <- one.readRest(had) }() // reads on, so that it answers pings
 	two := w.dial("?conversation_id=c1")
-	got := two.words(12)
+	got := two.readWords(12)
 	two.drop()
 	close(gate)
-	got = w.dial("?conversation_id=c1").rest(got)
+	got = w.dial("?conversation_id=c1").readRest(got)
 	if text(got) != words1toN(80) {
 		t.Errorf("the tab that dropped: %q", text(got))
 	}
@@ -278,21 +278,21 @@ func TestOneOfTwoTabsDrops(t *testing.T) {
 // where the one stood that had less.
 func TestTwoTabsAfterKill(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	one := w.dial("?conversation_id=c1")
 	one.say("c1", "m1", "/tool calc {}")
-	one.turn()
+	one.readTurn()
 	one.say("c1", "m2", "/ask text")
 	one.prompt()
-	one.heard()
+	one.sync()
 	reads := make(chan struct{})
 	go func() { // it answers pings while the other comes
 		defer close(reads)
-		one.listen()
+		one.readUntilClosed()
 	}()
 	two := w.dial("?conversation_id=c1")
 	two.prompt()
-	two.heard()
+	two.sync()
 	w = w.kill()
 	<-reads
 	for _, name := range []string{"first", "second"} {
@@ -301,50 +301,50 @@ func TestTwoTabsAfterKill(t *testing.T) {
 		if len(back.seen) != 1 {
 			t.Errorf("the %s tab gets\n%s", name, back.log())
 		}
-		go back.listen()
+		go back.readUntilClosed()
 	}
 }
 
 func TestClaim(t *testing.T) {
 	now := time.Now()
-	at := func(seq chat.Seq, bytes int) place {
-		return place{Cursor: chat.Cursor{Seq: seq, Blocks: []chat.Mark{{Block: "b", Bytes: bytes}}}}
+	at := func(seq chat.Seq, bytes int) position {
+		return position{Cursor: chat.Cursor{Seq: seq, Blocks: []chat.Mark{{Block: "b", Bytes: bytes}}}}
 	}
 	for _, c := range []struct {
 		name string
 		live int
-		left []leftover
-		want []place // what those get who come back, one after the other
+		left []departed
+		want []position // what those get who come back, one after the other
 	}{
 		{name: "nobody left"},
-		{name: "one, long ago", left: []leftover{{place: at(3, 0), when: now.Add(-time.Hour)}}, want: []place{at(3, 0)}},
-		{name: "long ago, but others live", live: 1, left: []leftover{{place: at(3, 0), when: now.Add(-time.Hour)}}},
-		{name: "broke a moment ago, others live", live: 1, left: []leftover{{place: at(3, 0), when: now.Add(-50 * time.Second), how: cutOff}}, want: []place{at(3, 0)}},
-		{name: "parted too long ago for a reload, others live", live: 1, left: []leftover{{place: at(3, 0), when: now.Add(-50 * time.Second), how: parted}}},
-		{name: "parted a moment ago, others live", live: 1, left: []leftover{{place: at(3, 0), when: now.Add(-5 * time.Second), how: parted}}, want: []place{at(3, 0)}},
+		{name: "one, long ago", left: []departed{{position: at(3, 0), when: now.Add(-time.Hour)}}, want: []position{at(3, 0)}},
+		{name: "long ago, but others live", live: 1, left: []departed{{position: at(3, 0), when: now.Add(-time.Hour)}}},
+		{name: "broke a moment ago, others live", live: 1, left: []departed{{position: at(3, 0), when: now.Add(-50 * time.Second), reason: connectionLost}}, want: []position{at(3, 0)}},
+		{name: "parted too long ago for a reload, others live", live: 1, left: []departed{{position: at(3, 0), when: now.Add(-50 * time.Second), reason: pageUnloaded}}},
+		{name: "parted a moment ago, others live", live: 1, left: []departed{{position: at(3, 0), when: now.Add(-5 * time.Second), reason: pageUnloaded}}, want: []position{at(3, 0)}},
 		{
-			name: "three at once", left: []leftover{{place: at(3, 9), when: now}, {place: at(3, 5), when: now}, {place: at(4, 0), when: now}},
-			want: []place{at(3, 5), at(3, 5), at(3, 5)},
+			name: "three at once", left: []departed{{position: at(3, 9), when: now}, {position: at(3, 5), when: now}, {position: at(4, 0), when: now}},
+			want: []position{at(3, 5), at(3, 5), at(3, 5)},
 		},
 		{
-			name: "one long before the other", left: []leftover{{place: at(2, 9), when: now.Add(-time.Minute)}, {place: at(3, 5), when: now}},
-			want: []place{at(3, 5), at(2, 9)},
+			name: "one long before the other", left: []departed{{position: at(2, 9), when: now.Add(-time.Minute)}, {position: at(3, 5), when: now}},
+			want: []position{at(3, 5), at(2, 9)},
 		},
 	} {
-		h := &home{left: c.left}
+		h := &clients{departed: c.left}
 		for range c.live {
 			h.live = append(h.live, nil)
 		}
 		for i := 0; ; i++ {
-			l, ok := h.claim(now)
+			l, ok := h.takeOver(now)
 			if !ok || i == len(c.want) {
 				if ok || i < len(c.want) {
 					t.Errorf("%s: %d come back, ok=%t", c.name, i, ok)
 				}
 				break
 			}
-			if !l.same(c.want[i]) {
-				t.Errorf("%s: number %d gets %v, want %v", c.name, i, l.place, c.want[i])
+			if !l.equal(c.want[i]) {
+				t.Errorf("%s: number %d gets %v, want %v", c.name, i, l.position, c.want[i])
 			}
 		}
 	}
@@ -354,15 +354,15 @@ func TestClaim(t *testing.T) {
 // come back lacks what the first to go did not have, also after a restart.
 func TestManyTabsCutOffTogether(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
-	d := openDesk(dir, &now)
-	before := &thread{} // it went long before them
-	d.arrive("k", before)
-	d.leave(before, placeAt(1), cutOff)
+	d := openPoints(dir, &now)
+	before := &subscription{} // it went long before them
+	d.add("k", before)
+	d.depart(before, positionAt(1), connectionLost)
 	now = now.Add(time.Minute)
-	var tabs []*thread
-	for range maxPlaces + 4 {
-		tab := &thread{}
-		d.arrive("k", tab)
+	var tabs []*subscription
+	for range maxDeparted + 4 {
+		tab := &subscription{}
+		d.add("k", tab)
 		tabs = append(tabs, tab)
 	}
 	for i, tab := range tabs {
@@ -370,11 +370,11 @@ func TestManyTabsCutOffTogether(t *testing.T) {
 		if i == 1 {
 			seq = 3
 		}
-		d.leave(tab, placeAt(seq), cutOff)
+		d.depart(tab, positionAt(seq), connectionLost)
 	}
-	for name, d := range map[string]*desk{"at once": d, "after a restart": openDesk(dir, &now)} {
-		for i := range maxPlaces {
-			if got, ok := d.rejoin(t.Context(), "k", &thread{}); !ok || !got.same(placeAt(3)) {
+	for name, d := range map[string]*resumePoints{"at once": d, "after a restart": openPoints(dir, &now)} {
+		for i := range maxDeparted {
+			if got, ok := d.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(3)) {
 				t.Errorf("%s: number %d comes back to %v, %t", name, i, got, ok)
 			}
 		}

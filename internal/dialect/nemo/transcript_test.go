@@ -49,7 +49,7 @@ func TestTranscripts(t *testing.T) {
 			begun := time.Now()
 			s.now = func() time.Time { return begun.Add(time.Duration(p.later.Load())) }
 		}
-		p.w = newWorld(t, s)
+		p.w = newServer(t, s)
 		return func(f txtar.File) string { return settle(p.play(t, f)) }
 	})
 }
@@ -79,7 +79,7 @@ var promptID = regexp.MustCompile(`"type":"system_(human_)?interaction(_message|
 
 // player plays one transcript.
 type player struct {
-	w       *world
+	w       *testServer
 	clients map[string]*client
 	later   atomic.Int64 // how far the clock was set forward
 }
@@ -104,7 +104,7 @@ func (p *player) play(t *testing.T, f txtar.File) string {
 		return p.read(t, p.clients[at(1)], at(2))
 	case "skip":
 		n, _ := strconv.Atoi(at(2))
-		p.clients[at(1)].words(n)
+		p.clients[at(1)].readWords(n)
 	case "await":
 		p.clients[at(1)].until(untils[at(2)])
 	case "text":
@@ -117,7 +117,7 @@ func (p *player) play(t *testing.T, f txtar.File) string {
 		p.w.poll(at(1), at(2))
 		return p.request(t, "GET", at(1), "")
 	case "heard":
-		p.clients[at(1)].heard()
+		p.clients[at(1)].sync()
 	case "drop":
 		p.clients[at(1)].drop()
 	case "reload", "close":

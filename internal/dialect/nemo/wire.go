@@ -55,8 +55,8 @@ const (
 // schemaVersion is what we answer when a client names a version.
 const schemaVersion = "1.0.0"
 
-// anonymous is what the real server writes where nothing is known.
-const anonymous = "default"
+// placeholder is what the real server writes where nothing is known.
+const placeholder = "default"
 
 // clientFrame is what a client sends. Content is read later, because what is
 // wrong with it has error codes of its own.
@@ -105,7 +105,7 @@ func (security) GoString() string { return "[secret]" }
 // token is what authenticates; words that documents use as examples do not.
 func (s security) token() string {
 	for _, t := range []string{s.Token, s.APIKey} {
-		if t != "" && t != "string" && t != anonymous {
+		if t != "" && t != "string" && t != placeholder {
 			return t
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // A person who watches parallel work sees each line with its phases, warnings
 // and result, below one step each.
 func TestAWorkstreamIsSeen(t *testing.T) {
-	f := newFeed("c", chat.Cursor{})
+	f := newFold("c", chat.Cursor{})
 	var shown []string
 	ids := map[string]string{}
 	for i, body := range []chat.Body{
@@ -34,7 +34,7 @@ func TestAWorkstreamIsSeen(t *testing.T) {
 		if _, ok := body.(chat.WorkstreamLaunched); ok {
 			e.Turn = "t-1"
 		}
-		f.fact(&e)
+		f.event(&e)
 	}
 	work := ""
 	for _, it := range f.out {
@@ -75,7 +75,7 @@ func TestAWorkstreamIsSeen(t *testing.T) {
 // Over HTTP the same steps are seen as on the socket, below their workstream.
 func TestAWorkstreamIsSeenOverHTTP(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	for path, in := range map[string]string{
 		"/chat/stream": chatBody("/work 2 0"), "/v1/chat/stream": chatBody("/work 2 0"), "/generate/stream": inputBody("/work 2 0"),
 		"/v1/workflow/stream": inputBody("/work 2 0"), "/generate/full": inputBody("/work 2 0"), "/v1/workflow/full": inputBody("/work 2 0"),
@@ -132,7 +132,7 @@ func TestAWorkstreamIsSeenOverHTTP(t *testing.T) {
 // launched it.
 func TestAWorkstreamAsksOverHTTP(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context, turn *agent.Turn) error {
+	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context, turn *agent.Turn) error {
 		if turn.Workstream != "" {
 			a, err := turn.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "Name?"})
 			if err != nil {
@@ -160,7 +160,7 @@ func TestAWorkstreamAsksOverHTTP(t *testing.T) {
 	if code, body, _ = w.post("POST", e.ResponseURL, `{"response":{"type":"text","text":"Ada"}}`); code != 204 {
 		t.Fatalf("%d %s", code, body)
 	}
-	w.ended("c1", 2)
+	w.waitTurns("c1", 2)
 	if _, body, _ = w.post("GET", e.StatusURL, ""); !strings.Contains(body, statusComplete) || !strings.Contains(body, "done") {
 		t.Errorf("the execution is over: %s", body)
 	}
@@ -179,7 +179,7 @@ func TestAWorkstreamAsksOverHTTP(t *testing.T) {
 }
 
 // firstTurn names the first turn of a session as answers do.
-func (w *world) firstTurn(id chat.SessionID) string {
+func (w *testServer) firstTurn(id chat.SessionID) string {
 	w.t.Helper()
 	facts, _, err := w.sessions.Read(w.t.Context(), chat.Trusted, id, chat.Range{Types: []string{"turn.started"}, Limit: 1})
 	if err != nil || len(facts) != 1 {

@@ -14,18 +14,18 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// inlineMost is the size from which attached data becomes an artifact.
-const inlineMost = 32 << 10
+// maxInline is the size from which attached data becomes an artifact.
+const maxInline = 32 << 10
 
-// blob is attached data that does not fit into an event.
-type blob struct {
+// largeFile is attached data that does not fit into an event.
+type largeFile struct {
 	path, mediaType string
 	data            []byte
 }
 
 // attachments reads the parts of a message. Data of more than inlineMost bytes
 // comes back as blobs, to be stored before the message refers to them.
-func attachments(list parts) (text string, out []chat.Part, blobs []blob, err error) {
+func attachments(list parts) (text string, out []chat.Part, blobs []largeFile, err error) {
 	only := true
 	for i := range list {
 		p := &list[i]
@@ -55,7 +55,7 @@ func attachments(list parts) (text string, out []chat.Part, blobs []blob, err er
 	return text, out, blobs, nil
 }
 
-func attachment(p *part) (chat.Part, *blob, error) {
+func attachment(p *part) (chat.Part, *largeFile, error) {
 	switch p.Type {
 	case "image_url", "image", "input_image":
 		link := firstLink(p.Image, p.URL)
@@ -96,7 +96,7 @@ func firstLink(u *urlPart, plain string) *urlPart {
 }
 
 // linked is a part that names an address or carries a data: URL.
-func linked(kind string, u *urlPart) (chat.Part, *blob, error) {
+func linked(kind string, u *urlPart) (chat.Part, *largeFile, error) {
 	out := chat.Part{Type: kind}
 	if u.URL == "" {
 		return out, nil, refuse(codeData, "a part of type %s needs a url", kind)
@@ -113,7 +113,7 @@ func linked(kind string, u *urlPart) (chat.Part, *blob, error) {
 }
 
 // dataURL keeps small data where it is and takes large data out.
-func dataURL(kind, s string) (chat.Part, *blob, error) {
+func dataURL(kind, s string) (chat.Part, *largeFile, error) {
 	out := chat.Part{Type: kind}
 	head, body, ok := strings.Cut(strings.TrimPrefix(s, "data:"), ",")
 	typ, isBase64 := strings.CutSuffix(head, ";base64")
@@ -129,18 +129,18 @@ func dataURL(kind, s string) (chat.Part, *blob, error) {
 		return out, nil, refuse(codeData, "the data of a part of type %s is not base64", kind)
 	}
 	out.MediaType, out.Size = mime.FormatMediaType(media, params), int64(len(data))
-	if len(data) <= inlineMost {
+	if len(data) <= maxInline {
 		out.URL = "data:" + out.MediaType + ";base64," + base64.StdEncoding.EncodeToString(data)
 		return out, nil, nil
 	}
 	sum := sha256.Sum256(data)
-	b := &blob{path: "uploads/" + hex.EncodeToString(sum[:12]) + extension(media), mediaType: out.MediaType, data: data}
+	b := &largeFile{path: "uploads/" + hex.EncodeToString(sum[:12]) + extension(media), mediaType: out.MediaType, data: data}
 	out.Path = b.path
 	return out, b, nil
 }
 
 // encoded is sound or film that comes as bare base64.
-func encoded(kind string, a *audioPart) (chat.Part, *blob, error) {
+func encoded(kind string, a *audioPart) (chat.Part, *largeFile, error) {
 	if a == nil || a.Data == "" {
 		return chat.Part{Type: kind}, nil, refuse(codeData, "a part of type input_%s needs input_%s {data, format}", kind, kind)
 	}
@@ -189,9 +189,9 @@ type files interface {
 	Delete(ctx context.Context, id chat.SessionID, path string) error
 }
 
-// keep stores blobs. Their names come from their content, so a repeated message
+// storeAttachments stores blobs. Their names come from their content, so a repeated message
 // stores the same again.
-func (d *Dialect) keep(ctx context.Context, c chat.Caller, id chat.SessionID, blobs []blob) error {
+func (d *Dialect) storeAttachments(ctx context.Context, c chat.Caller, id chat.SessionID, blobs []largeFile) error {
 	for _, b := range blobs {
 		if d.opt.Files == nil {
 			return refuse(codeData, "this server keeps no files, and the attachment of %d bytes is too large to be kept without", len(b.data))

@@ -12,7 +12,7 @@ import (
 // client of the conversation would have been sent.
 func TestEventsInOurWords(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := chat.Trusted
 	if code, body, _ := w.post("POST", "/chat", chatBody(`/tool calc {"a":1}`)); code != 200 {
 		t.Fatalf("%d %s", code, body)

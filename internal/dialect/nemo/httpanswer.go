@@ -10,15 +10,15 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// run is an answer that an HTTP request waits for.
-type run struct {
+// httpAnswer is an answer that an HTTP request waits for.
+type httpAnswer struct {
 	d       *Dialect
 	caller  chat.Caller
 	session chat.SessionID
 	trigger chat.Seq    // the message that is answered
 	pos     chat.Cursor // what the client has
-	single  bool        // the conversation ends with the request: nobody can come back to it
-	said    string      // what is to be said without asking the agent
+	oneShot  bool        // the conversation ends with the request: nobody can come back to it
+	immediate    string      // what is to be said without asking the agent
 	trace   string
 	model   string
 
@@ -26,32 +26,32 @@ type run struct {
 	turn  *turn
 	end   *item
 	err   *errorContent
-	told  []string // prompts that the client knows
-	begun time.Time
+	reported  []string // prompts that the client knows
+	createdAt time.Time
 
-	joined    chat.TurnID // a turn that ran already and took the message in
+	joinedTurn    chat.TurnID // a turn that ran already and took the message in
 	withdrawn bool        // the message was taken back
 }
 
-// errAsked ends a run because a prompt is open that the client is told of.
-var errAsked = errors.New("the agent asks")
+// errPromptOpen ends a run because a prompt is open that the client is told of.
+var errPromptOpen = errors.New("the agent asks")
 
-// start says what an HTTP client says. Where the route has no words for prompts,
+// startAnswer says what an HTTP client says. Where the route has no words for prompts,
 // an open one was shown as a text, and what is said now answers it.
-func (d *Dialect) start(ctx context.Context, c chat.Caller, a *ask, interactive bool) (*run, error) {
-	r := &run{d: d, caller: c, single: a.conversation == "", model: first(a.model, "unknown-model"), begun: d.opt.Now(), trace: traceOf(a.Trace)}
+func (d *Dialect) startAnswer(ctx context.Context, c chat.Caller, a *httpMessage, interactive bool) (*httpAnswer, error) {
+	r := &httpAnswer{d: d, caller: c, oneShot: a.conversation == "", model: first(a.model, "unknown-model"), createdAt: d.opt.Now(), trace: traceID(a.Trace)}
 	conversation := a.conversation
-	if r.single {
+	if r.oneShot {
 		conversation = d.opt.NewID()
 	} else if !interactive {
-		if answered, err := r.answers(ctx, a); err != nil || answered {
+		if answered, err := r.answerPrompt(ctx, a); err != nil || answered {
 			return r, err
 		}
 	}
-	if err := d.answered(ctx, c, conversation); err != nil {
+	if err := d.checkAgent(ctx, c, conversation); err != nil {
 		return nil, err
 	}
-	sess, e, _, err := d.submit(ctx, c, conversation, &a.said)
+	sess, e, _, err := d.submit(ctx, c, conversation, &a.decodedMessage)
 	if err != nil {
 		return nil, err
 	}
@@ -59,11 +59,11 @@ func (d *Dialect) start(ctx context.Context, c chat.Caller, a *ask, interactive 
 	return r, nil
 }
 
-// answered refuses a request for whose answer nobody could tell the end, before
+// checkAgent refuses a request for whose answer nobody could tell the end, before
 // anything of it is kept: clients send what was refused again.
-func (d *Dialect) answered(ctx context.Context, c chat.Caller, conversation string) error {
+func (d *Dialect) checkAgent(ctx context.Context, c chat.Caller, conversation string) error {
 	sess, err := d.opt.Sessions.Own(ctx, c, conversation)
-	if chat.CodeOf(err) == chat.NotFound || err == nil && (sess.Agent != chat.NoAgent || string(sess.Metadata) == importing) {
+	if chat.CodeOf(err) == chat.NotFound || err == nil && (sess.Agent != chat.NoAgent || string(sess.Metadata) == importMarker) {
 		return nil
 	}
 	if err != nil {
@@ -72,8 +72,8 @@ func (d *Dialect) answered(ctx context.Context, c chat.Caller, conversation stri
 	return chat.Errorf(chat.Conflict, "no turn answers in this conversation: its agent is %q, or runs beside a sidecar; speak to it over the WebSocket", chat.NoAgent)
 }
 
-// answers takes what was said as the answer to an open prompt, if there is one.
-func (r *run) answers(ctx context.Context, a *ask) (bool, error) {
+// answerPrompt takes what was said as the answer to an open prompt, if there is one.
+func (r *httpAnswer) answerPrompt(ctx context.Context, a *httpMessage) (bool, error) {
 	sess, err := r.d.opt.Sessions.Own(ctx, r.caller, a.conversation)
 	if err != nil {
 		if chat.CodeOf(err) == chat.NotFound {
@@ -96,7 +96,7 @@ func (r *run) answers(ctx context.Context, a *ask) (bool, error) {
 	r.session, r.trigger, r.pos = sess.ID, turn.Trigger, chat.Cursor{Seq: st.Last}
 	err = r.d.answer(ctx, r.caller, sess.ID, &rep.prompt.Prompt, a.ID, a.Last.Content.text())
 	if chat.CodeOf(err) == chat.Invalid {
-		r.said = chat.Public(err).Msg + "\n\n" + plainPrompt(&rep.prompt.Prompt)
+		r.immediate = chat.Public(err).Msg + "\n\n" + promptText(&rep.prompt.Prompt)
 		return true, nil
 	}
 	return true, err
@@ -105,11 +105,11 @@ func (r *run) answers(ctx context.Context, a *ask) (bool, error) {
 // follow calls show for each item of the answer until it ends, or until asked
 // returns true for a prompt (then the error is errAsked). beat is called when
 // nothing happened for a while.
-func (r *run) follow(ctx context.Context, show func(*item) error, asked func(*asked) (bool, error), beat func() error) error {
-	if r.said != "" {
-		return show(&item{kind: itemText, turn: &turn{}, text: r.said})
+func (r *httpAnswer) follow(ctx context.Context, show func(*item) error, asked func(*openPrompt) (bool, error), beat func() error) error {
+	if r.immediate != "" {
+		return show(&item{kind: itemText, turn: &turn{}, text: r.immediate})
 	}
-	f := newFeed(r.session, r.pos)
+	f := newFold(r.session, r.pos)
 	start := chat.Start{Cursor: &chat.Cursor{Seq: r.trigger - 1}, Idle: r.d.opt.Heartbeat}
 	for batch, err := range r.d.opt.Sessions.Watch(ctx, r.caller, r.session, start, nil) {
 		if err != nil {
@@ -123,7 +123,7 @@ func (r *run) follow(ctx context.Context, show func(*item) error, asked func(*as
 		for i := range batch.Entries {
 			items, err := f.take(&batch.Entries[i])
 			if err == nil {
-				err = r.heed(&batch.Entries[i])
+				err = r.noteMessage(&batch.Entries[i])
 			}
 			if err != nil {
 				return err
@@ -137,7 +137,7 @@ func (r *run) follow(ctx context.Context, show func(*item) error, asked func(*as
 		if r.end != nil {
 			return nil
 		}
-		if f.latest.nemo && f.latest.seq > r.trigger {
+		if f.lastMessage.fromNeMo && f.lastMessage.seq > r.trigger {
 			return chat.Errorf(chat.Conflict, "a newer message in this conversation took the place of this one")
 		}
 		if r.withdrawn {
@@ -147,24 +147,24 @@ func (r *run) follow(ctx context.Context, show func(*item) error, asked func(*as
 			continue
 		}
 		for _, p := range f.prompts {
-			if !r.mine(p.root, p.turn) || slices.Contains(r.told, p.RequestID) {
+			if !r.belongs(p.root, p.turn) || slices.Contains(r.reported, p.RequestID) {
 				continue
 			}
-			r.told = append(r.told, p.RequestID)
-			r.answeredBy(p.turn)
+			r.reported = append(r.reported, p.RequestID)
+			r.noteTurn(p.turn)
 			if stop, err := asked(p); err != nil {
 				return err
 			} else if stop {
-				return errAsked
+				return errPromptOpen
 			}
 		}
 	}
 	return context.Cause(ctx)
 }
 
-// heed notes what becomes of a message that begins no turn of its own: it is taken
+// noteMessage notes what becomes of a message that begins no turn of its own: it is taken
 // back, or a turn that runs takes it in and answers it with what it says from then on.
-func (r *run) heed(e *chat.Entry) error {
+func (r *httpAnswer) noteMessage(e *chat.Entry) error {
 	if e.Piece != nil || r.turn != nil {
 		return nil
 	}
@@ -177,24 +177,24 @@ func (r *run) heed(e *chat.Entry) error {
 		r.withdrawn = r.withdrawn || b.Sequence == r.trigger
 	case chat.TurnInput:
 		if slices.Contains(b.Sequences, r.trigger) {
-			r.joined = ev.Turn
+			r.joinedTurn = ev.Turn
 		}
 	}
 	return nil
 }
 
-// mine reports whether what a turn shows belongs to the answer; root is the message
+// belongs reports whether what a turn shows belongs to the answer; root is the message
 // that the turn belongs to.
-func (r *run) mine(root chat.Seq, t *turn) bool {
-	return root == r.trigger || r.joined != "" && t.id == r.joined
+func (r *httpAnswer) belongs(root chat.Seq, t *turn) bool {
+	return root == r.trigger || r.joinedTurn != "" && t.id == r.joinedTurn
 }
 
 // take keeps what belongs to the answer and shows it.
-func (r *run) take(it *item, show func(*item) error) error {
-	if !r.mine(it.root, it.turn) {
+func (r *httpAnswer) take(it *item, show func(*item) error) error {
+	if !r.belongs(it.root, it.turn) {
 		return nil
 	}
-	r.answeredBy(it.turn)
+	r.noteTurn(it.turn)
 	switch it.kind {
 	case itemText:
 		r.text.WriteString(it.text)
@@ -212,17 +212,17 @@ func (r *run) take(it *item, show func(*item) error) error {
 	return show(it)
 }
 
-// answeredBy notes the turn whose answer this is; those of its workstreams are not.
-func (r *run) answeredBy(t *turn) {
-	if t.trigger == r.trigger || r.joined != "" && t.id == r.joined {
+// noteTurn notes the turn whose answer this is; those of its workstreams are not.
+func (r *httpAnswer) noteTurn(t *turn) {
+	if t.trigger == r.trigger || r.joinedTurn != "" && t.id == r.joinedTurn {
 		r.turn = t
 	}
 }
 
-// abandon stops the agent when the client of a single answer has gone. All other
+// stopIfAbandoned stops the agent when the client of a single answer has gone. All other
 // turns go on: their client may come back.
-func (r *run) abandon(ctx context.Context) {
-	if !r.single || r.end != nil || r.session == "" {
+func (r *httpAnswer) stopIfAbandoned(ctx context.Context) {
+	if !r.oneShot || r.end != nil || r.session == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -233,7 +233,7 @@ func (r *run) abandon(ctx context.Context) {
 }
 
 // usage counts tokens: as the agent reported them, else in words.
-func (r *run) usage(question string) usage {
+func (r *httpAnswer) usage(question string) usage {
 	var u usage
 	if r.end != nil && r.end.usage != nil {
 		u.Prompt, u.Completion = r.end.usage.InputTokens, r.end.usage.OutputTokens

@@ -20,7 +20,7 @@ func authMessage(name string) string {
 // usual limit holds.
 func TestFramesBeforeAuthenticationAreSmall(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, setup{secured: true})
 	long := strings.Repeat("x", 100<<10)
 	c := w.dial("")
 	c.say("c1", "m1", long)
@@ -33,17 +33,17 @@ func TestFramesBeforeAuthenticationAreSmall(t *testing.T) {
 		t.Fatalf("alice: %s", f.raw)
 	}
 	c.say("c1", "m1", "/echo "+long)
-	c.turn()
+	c.readTurn()
 	header := w.dial("", "X-API-Key", servertest.TokenOf("alice"))
 	header.say("c2", "m1", "/echo "+long)
-	header.turn()
+	header.readTurn()
 }
 
 // A socket whose client does not authenticate is closed; one whose client does
 // stays open.
 func TestAuthenticationHasADeadline(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{secured: true, change: func(o *Options) { o.AuthTimeout = 300 * time.Millisecond }})
+	w := newServer(t, setup{secured: true, change: func(o *Options) { o.AuthTimeout = 300 * time.Millisecond }})
 	known := w.dial("")
 	known.send(authMessage("alice"))
 	if f := known.next(); f.Status != "success" {
@@ -54,7 +54,7 @@ func TestAuthenticationHasADeadline(t *testing.T) {
 		t.Errorf("a silent client: %v", err)
 	}
 	known.say("c1", "m1", "hi") // its time would have been over before that of the silent one
-	if got := text(known.turn()); got != "You said: hi" {
+	if got := text(known.readTurn()); got != "You said: hi" {
 		t.Errorf("alice: %q", got)
 	}
 }
@@ -62,9 +62,9 @@ func TestAuthenticationHasADeadline(t *testing.T) {
 // One address cannot hold many sockets without a token.
 func TestUnauthenticatedSocketsAreBounded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, setup{secured: true})
 	var open []*client
-	for range maxUnproven {
+	for range maxUnauthenticated {
 		open = append(open, w.dial(""))
 	}
 	dial := func() (int, error) {
@@ -81,7 +81,7 @@ func TestUnauthenticatedSocketsAreBounded(t *testing.T) {
 		return res.StatusCode, err
 	}
 	if code, err := dial(); code != http.StatusTooManyRequests {
-		t.Errorf("socket %d without a token: %d, %v", maxUnproven+1, code, err)
+		t.Errorf("socket %d without a token: %d, %v", maxUnauthenticated+1, code, err)
 	}
 	w.dial("", "X-API-Key", servertest.TokenOf("alice")) // those with a token are not meant
 	open[0].send(authMessage("alice"))                   // and who authenticates makes room

@@ -7,15 +7,15 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// person is who the client says is speaking. It is for display: who somebody is
+// userInfo is who the client says is speaking. It is for display: who somebody is
 // is decided by tokens alone.
-type person struct {
+type userInfo struct {
 	name, email string
 	info        chat.Info
 }
 
-// as is the caller under the person's name.
-func (p person) as(c chat.Caller) chat.Caller {
+// apply is the caller under the person's name.
+func (p userInfo) apply(c chat.Caller) chat.Caller {
 	c.Actor.Name, c.Actor.Email = first(p.name, c.Actor.Name), first(p.email, c.Actor.Email)
 	if p.info != "" {
 		c.Actor.Info = p.info
@@ -23,14 +23,14 @@ func (p person) as(c chat.Caller) chat.Caller {
 	return c
 }
 
-// decodePerson reads the user of a frame. The protocol's placeholders are nobody,
+// decodeUserInfo reads the user of a frame. The protocol's placeholders are nobody,
 // and so is what is no object.
-func decodePerson(raw json.RawMessage) (p person, err error) {
+func decodeUserInfo(raw json.RawMessage) (p userInfo, err error) {
 	var all map[string]json.RawMessage
 	if len(raw) == 0 || json.Unmarshal(raw, &all) != nil {
 		return p, nil
 	}
-	p.name, p.email = known(all["name"]), known(all["email"])
+	p.name, p.email = userField(all["name"]), userField(all["email"])
 	delete(all, "name")
 	delete(all, "email")
 	if p.info, err = chat.ReadInfo(appendJSON(nil, all)); err != nil {
@@ -39,10 +39,10 @@ func decodePerson(raw json.RawMessage) (p person, err error) {
 	return p, nil
 }
 
-// known is a name or an address, as far as it says something.
-func known(raw json.RawMessage) string {
+// userField is a name or an address, as far as it says something.
+func userField(raw json.RawMessage) string {
 	var s string
-	if json.Unmarshal(raw, &s) != nil || s == anonymous || s == "string" {
+	if json.Unmarshal(raw, &s) != nil || s == placeholder || s == "string" {
 		return ""
 	}
 	return cutBytes(strings.ReplaceAll(s, "\x00", ""), chat.MaxActorField)

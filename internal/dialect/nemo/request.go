@@ -118,9 +118,9 @@ type streamOptions struct {
 	Usage bool `json:"include_usage"`
 }
 
-// ask is what an HTTP request says, and to which conversation.
-type ask struct {
-	said
+// httpMessage is what an HTTP request says, and to which conversation.
+type httpMessage struct {
+	decodedMessage
 	conversation string // "" means one of its own, that ends with the request
 	model        string
 	stream       bool
@@ -128,7 +128,7 @@ type ask struct {
 }
 
 // readChat reads a request of the chat kind.
-func (d *Dialect) readChat(r *http.Request) (*ask, error) {
+func (d *Dialect) readChat(r *http.Request) (*httpMessage, error) {
 	b, err := d.body(r)
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (d *Dialect) readChat(r *http.Request) (*ask, error) {
 	if err := json.Unmarshal(b, &req); err != nil {
 		return nil, refuse(codeMessage, "the body does not fit: %s", chat.JSONProblem(err))
 	}
-	a := newAsk(r, schemaChatStream)
+	a := newHTTPMessage(r, schemaChatStream)
 	a.model, a.stream, a.usage = req.Model, req.Stream, req.Options.Usage
 	return a, a.take(req.Messages, false)
 }
@@ -148,15 +148,15 @@ var inputs = []string{"input_message", "input", "query", "question", "message", 
 // readInput reads a request of the generate kind, whose body is the workflow's
 // own: the text is looked for in the usual fields, else the only text there is,
 // else the whole body is it.
-func (d *Dialect) readInput(r *http.Request) (*ask, map[string]json.RawMessage, error) {
+func (d *Dialect) readInput(r *http.Request) (*httpMessage, map[string]json.RawMessage, error) {
 	b, err := d.body(r)
 	if err != nil {
 		return nil, nil, err
 	}
-	a := newAsk(r, schemaGenerateStream)
+	a := newHTTPMessage(r, schemaGenerateStream)
 	var text string
 	if json.Unmarshal(b, &text) == nil && len(b) > 0 {
-		return a, nil, a.hears(text)
+		return a, nil, a.setText(text)
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(b, &fields); err != nil || fields == nil {
@@ -178,7 +178,7 @@ func (d *Dialect) readInput(r *http.Request) (*ask, map[string]json.RawMessage, 
 	}
 	for _, name := range inputs {
 		if raw, ok := fields[name]; ok && json.Unmarshal(raw, &text) == nil {
-			return a, fields, a.hears(text)
+			return a, fields, a.setText(text)
 		}
 	}
 	texts := 0
@@ -190,33 +190,33 @@ func (d *Dialect) readInput(r *http.Request) (*ask, map[string]json.RawMessage, 
 		}
 	}
 	if texts == 1 {
-		return a, fields, a.hears(text)
+		return a, fields, a.setText(text)
 	}
-	return a, fields, a.hears(string(b))
+	return a, fields, a.setText(string(b))
 }
 
-func (a *ask) hears(text string) error {
+func (a *httpMessage) setText(text string) error {
 	if strings.TrimSpace(text) == "" || text == "{}" {
 		return refuse(codeContent, "there is no text in the request: send {\"input_message\":\"…\"}")
 	}
 	return a.take([]message{{Role: "user", Content: parts{{Type: "text", Text: text}}}}, true)
 }
 
-// newAsk reads the headers that mean something here.
-func newAsk(r *http.Request, schema string) *ask {
-	a := &ask{conversation: strings.TrimSpace(r.Header.Get("Conversation-Id"))}
-	a.ID, a.Schema = first(r.Header.Get("User-Message-Id"), anonymous), schema
-	if a.conversation == anonymous {
+// newHTTPMessage reads the headers that mean something here.
+func newHTTPMessage(r *http.Request, schema string) *httpMessage {
+	a := &httpMessage{conversation: strings.TrimSpace(r.Header.Get("Conversation-Id"))}
+	a.ID, a.Schema = first(r.Header.Get("User-Message-Id"), placeholder), schema
+	if a.conversation == placeholder {
 		a.conversation = ""
 	}
-	if tp := r.Header.Get("Traceparent"); traceOf(tp) != "" {
+	if tp := r.Header.Get("Traceparent"); traceID(tp) != "" {
 		a.Trace = tp
 	}
 	return a
 }
 
-// traceOf is the trace id in a traceparent header, "" when it is none.
-func traceOf(traceparent string) string {
+// traceID is the trace id in a traceparent header, "" when it is none.
+func traceID(traceparent string) string {
 	p := strings.Split(traceparent, "-")
 	if len(p) < 4 || len(p[0]) != 2 || len(p[1]) != 32 || len(p[2]) != 16 || strings.Trim(p[1], "0") == "" || strings.Trim(p[1], "0123456789abcdef") != "" {
 		return ""

@@ -12,8 +12,8 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// route is one of the many addresses under which an answer can be had.
-type route struct {
+// answerRoute is one of the many addresses under which an answer can be had.
+type answerRoute struct {
 	d           *Dialect
 	path        string
 	chat        bool // OpenAI's form; else {"value": …}
@@ -23,9 +23,9 @@ type route struct {
 	openAI      bool // nothing but what OpenAI's clients know
 }
 
-// answers lists them.
-func (d *Dialect) answers() []*route {
-	routes := []*route{
+// answerRoutes lists them.
+func (d *Dialect) answerRoutes() []*answerRoute {
+	routes := []*answerRoute{
 		{path: "/chat", chat: true},
 		{path: "/chat/stream", chat: true, stream: true},
 		{path: "/generate"},
@@ -45,12 +45,12 @@ func (d *Dialect) answers() []*route {
 
 // completions is OpenAI's own address.
 func (d *Dialect) completions(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	rt := &route{d: d, path: "/v1/chat/completions", chat: true, openAI: true}
+	rt := &answerRoute{d: d, path: "/v1/chat/completions", chat: true, openAI: true}
 	return rt.serve(w, r, c)
 }
 
-func (rt *route) serve(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	var a *ask
+func (rt *answerRoute) serve(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	var a *httpMessage
 	var err error
 	if rt.chat {
 		a, err = rt.d.readChat(r)
@@ -60,7 +60,7 @@ func (rt *route) serve(w http.ResponseWriter, r *http.Request, c chat.Caller) er
 	if err != nil {
 		return err
 	}
-	run, err := rt.d.start(r.Context(), c, a, rt.interactive)
+	run, err := rt.d.startAnswer(r.Context(), c, a, rt.interactive)
 	if err != nil {
 		return err
 	}
@@ -75,22 +75,22 @@ func (rt *route) serve(w http.ResponseWriter, r *http.Request, c chat.Caller) er
 }
 
 // whole answers when the turn has ended, or when the agent asks something.
-func (rt *route) whole(w http.ResponseWriter, r *http.Request, run *run, a *ask) error {
-	var prompt *asked
-	err := run.follow(r.Context(), func(*item) error { return nil }, func(p *asked) (bool, error) { prompt = p; return true, nil }, nil)
+func (rt *answerRoute) whole(w http.ResponseWriter, r *http.Request, run *httpAnswer, a *httpMessage) error {
+	var prompt *openPrompt
+	err := run.follow(r.Context(), func(*item) error { return nil }, func(p *openPrompt) (bool, error) { prompt = p; return true, nil }, nil)
 	switch {
-	case errors.Is(err, errAsked) && rt.interactive:
+	case errors.Is(err, errPromptOpen) && rt.interactive:
 		sendJSON(w, r, http.StatusAccepted, rt.d.accepted(prompt))
 		return nil
-	case errors.Is(err, errAsked):
-		run.paragraph(plainPrompt(&prompt.Prompt))
-		run.abandon(r.Context())
+	case errors.Is(err, errPromptOpen):
+		run.appendParagraph(promptText(&prompt.Prompt))
+		run.stopIfAbandoned(r.Context())
 	case err != nil:
-		run.abandon(r.Context())
+		run.stopIfAbandoned(r.Context())
 		return err
 	}
-	if run.said != "" {
-		run.text.WriteString(run.said)
+	if run.immediate != "" {
+		run.text.WriteString(run.immediate)
 	}
 	if run.trace != "" {
 		w.Header().Set("Observability-Trace-Id", run.trace)
@@ -102,7 +102,7 @@ func (rt *route) whole(w http.ResponseWriter, r *http.Request, run *run, a *ask)
 	return nil
 }
 
-func (rt *route) failed(w http.ResponseWriter, r *http.Request, run *run) error {
+func (rt *answerRoute) failed(w http.ResponseWriter, r *http.Request, run *httpAnswer) error {
 	if rt.openAI {
 		w.Header().Set("X-Should-Retry", "false") // OpenAI's clients would run the agent again, and its tools
 		sendJSON(w, r, http.StatusInternalServerError, map[string]any{"error": map[string]any{
@@ -116,19 +116,19 @@ func (rt *route) failed(w http.ResponseWriter, r *http.Request, run *run) error 
 }
 
 // result is the whole answer in the route's form.
-func (rt *route) result(run *run, question string) any {
+func (rt *answerRoute) result(run *httpAnswer, question string) any {
 	text := run.text.String()
 	if !rt.chat {
 		return value{text}
 	}
 	return completion{
-		ID: run.id(), Object: "chat.completion", Created: run.begun.Unix(), Model: run.model, Usage: run.usage(question),
+		ID: run.id(), Object: "chat.completion", Created: run.createdAt.Unix(), Model: run.model, Usage: run.usage(question),
 		Choices: []choice{{Message: &delta{Role: "assistant", Content: &text}, FinishReason: stop}},
 	}
 }
 
-// paragraph adds a text of our own to the answer.
-func (r *run) paragraph(s string) {
+// appendParagraph adds a text of our own to the answer.
+func (r *httpAnswer) appendParagraph(s string) {
 	if r.text.Len() > 0 {
 		s = "\n\n" + s
 	}
@@ -136,19 +136,19 @@ func (r *run) paragraph(s string) {
 }
 
 // id names the answer.
-func (r *run) id() string {
+func (r *httpAnswer) id() string {
 	if r.turn != nil && r.turn.uuid != "" {
 		return r.turn.uuid
 	}
-	return uid(string(r.session), "answer")
+	return derivedID(string(r.session), "answer")
 }
 
 // streaming answers piece by piece.
-func (rt *route) streaming(w http.ResponseWriter, r *http.Request, run *run, a *ask) error {
+func (rt *answerRoute) streaming(w http.ResponseWriter, r *http.Request, run *httpAnswer, a *httpMessage) error {
 	question, filter := a.Last.Content.text(), stepFilter(r)
 	err := wire.ServeSSE(w, r, wire.SSEOptions{ContentType: "text/event-stream; charset=utf-8"}, rt.d.opt.Conns,
 		func(ctx context.Context, s *wire.Stream) error {
-			st := &stream{rt: rt, run: run, filter: filter, usage: a.usage, write: func(b []byte) error { return s.Write(ctx, b) }}
+			st := &answerStream{rt: rt, run: run, filter: filter, usage: a.usage, write: func(b []byte) error { return s.Write(ctx, b) }}
 			st.last = func(b []byte) error { return s.Write(context.WithoutCancel(ctx), b) }
 			if err := s.Flush(ctx); err != nil {
 				return err
@@ -170,23 +170,23 @@ func stepFilter(r *http.Request) []string {
 	return strings.Split(v, ",")
 }
 
-// stream writes one answer as events.
-type stream struct {
-	rt     *route
-	run    *run
+// answerStream writes one answer as events.
+type answerStream struct {
+	rt     *answerRoute
+	run    *httpAnswer
 	filter []string
 	usage  bool
 	write  func([]byte) error
 	last   func([]byte) error // also after the stream's context has ended
 }
 
-func (s *stream) serve(ctx context.Context, question string) error {
+func (s *answerStream) serve(ctx context.Context, question string) error {
 	err := s.run.follow(ctx, s.show, s.ask, func() error { return s.write(wire.AppendSSEComment(nil, "ping")) })
 	switch {
-	case errors.Is(err, errAsked):
-		s.run.abandon(ctx)
+	case errors.Is(err, errPromptOpen):
+		s.run.stopIfAbandoned(ctx)
 	case err != nil:
-		s.run.abandon(ctx)
+		s.run.stopIfAbandoned(ctx)
 		if errors.Is(context.Cause(ctx), wire.ErrPeerGone) {
 			return nil
 		}
@@ -207,7 +207,7 @@ func (s *stream) serve(ctx context.Context, question string) error {
 		return err
 	}
 	if s.usage && s.rt.openAI {
-		c := completion{ID: s.run.id(), Object: chunkObject, Created: s.run.begun.Unix(), Model: s.run.model, Usage: s.run.usage(question), Choices: []choice{}}
+		c := completion{ID: s.run.id(), Object: chunkObject, Created: s.run.createdAt.Unix(), Model: s.run.model, Usage: s.run.usage(question), Choices: []choice{}}
 		if err := s.write(data(c)); err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func (s *stream) serve(ctx context.Context, question string) error {
 	return s.write([]byte("data: [DONE]\n\n"))
 }
 
-func (s *stream) show(it *item) error {
+func (s *answerStream) show(it *item) error {
 	switch it.kind {
 	case itemText:
 		if s.rt.chat {
@@ -235,7 +235,7 @@ func (s *stream) show(it *item) error {
 }
 
 // step is an intermediate step; nil when it is not wanted.
-func (s *stream) step(it *item) []byte {
+func (s *answerStream) step(it *item) []byte {
 	if s.rt.openAI {
 		return nil
 	}
@@ -254,9 +254,9 @@ func (s *stream) step(it *item) []byte {
 
 // ask tells of a prompt. A route that has no words for it shows its text and
 // ends; the next message of the conversation answers it.
-func (s *stream) ask(p *asked) (stop bool, err error) {
+func (s *answerStream) ask(p *openPrompt) (stop bool, err error) {
 	if !s.rt.interactive {
-		text := plainPrompt(&p.Prompt)
+		text := promptText(&p.Prompt)
 		if s.run.text.Len() > 0 {
 			text = "\n\n" + text
 		}
@@ -266,12 +266,12 @@ func (s *stream) ask(p *asked) (stop bool, err error) {
 		}
 		return true, s.write(data(value{text}))
 	}
-	e := s.rt.d.event(p)
+	e := s.rt.d.promptEvent(p)
 	return false, s.write(wire.AppendSSE(nil, e.Type, "", appendJSON(nil, e)))
 }
 
 // problem tells of an error in the form that the route's clients look for.
-func (s *stream) problem(e errorContent) error {
+func (s *answerStream) problem(e errorContent) error {
 	switch {
 	case s.rt.openAI:
 		return s.last(data(map[string]any{"error": map[string]any{"message": e.Message, "type": "server_error", "code": e.Code}}))
@@ -281,9 +281,9 @@ func (s *stream) problem(e errorContent) error {
 	return s.last(append(appendJSON(nil, e), '\n', '\n'))
 }
 
-func (s *stream) chunk(text string, last bool) []byte {
+func (s *answerStream) chunk(text string, last bool) []byte {
 	c := completion{
-		ID: s.run.id(), Object: chunkObject, Created: s.run.begun.Unix(), Model: s.run.model,
+		ID: s.run.id(), Object: chunkObject, Created: s.run.createdAt.Unix(), Model: s.run.model,
 		Choices: []choice{{Delta: &delta{Role: "assistant", Content: &text}}},
 	}
 	if last {

@@ -16,17 +16,17 @@ import (
 )
 
 // Marks older than this are of no use: the client does not come back.
-const marksFor = 24 * time.Hour
+const pointLifetime = 24 * time.Hour
 
-// maxMarksFile is the size at which the file is written anew, unless what is known
+// maxPointFile is the size at which the file is written anew, unless what is known
 // takes more than half of it: then it may grow to twice that, because writing all of
 // it for each note would stop everybody.
-const maxMarksFile = 4 << 20
+const maxPointFile = 4 << 20
 
-// marks keeps places in a file, one line per change, so that a client can go on
+// pointFile keeps places in a file, one line per change, so that a client can go on
 // where it stopped also after a kill. They are not facts: a lost one costs a
 // repeated sentence. There is no text in them, and no id of a session.
-type marks struct {
+type pointFile struct {
 	path string
 	now  func() time.Time
 	log  *slog.Logger
@@ -34,36 +34,36 @@ type marks struct {
 	mu   sync.Mutex // also held while a line is written: lines must be in order, and go no further than the kernel
 	file *os.File
 	size int64
-	most int64 // the size at which it is written anew
-	all  map[markKey]markLine
+	rewriteAt int64 // the size at which it is written anew
+	points  map[pointKey]point
 }
 
-type markKey struct {
+type pointKey struct {
 	key string
-	no  uint64
+	id  uint64
 }
 
-type markLine struct {
-	at    place
+type point struct {
+	at    position
 	when  time.Time
-	state departure
+	state reason
 }
 
-// departure is what became of a client when its place was noted.
-type departure string
+// reason is what became of a client when its place was noted.
+type reason string
 
 // The ways to go.
 const (
-	following departure = "live"   // it has not gone
-	cutOff    departure = "left"   // its connection broke
-	parted    departure = "parted" // its page was closed, or is loaded again
-	turned    departure = "turned" // it closed the connection itself
+	stillConnected reason = "live"   // it has not gone
+	connectionLost    reason = "left"   // its connection broke
+	pageUnloaded    reason = "parted" // its page was closed, or is loaded again
+	clientClosed    reason = "turned" // it closed the connection itself
 )
 
-// openMarks opens the file in dir. Without one, or when it cannot be written,
+// openPointFile opens the file in dir. Without one, or when it cannot be written,
 // places live as long as the process.
-func openMarks(dir string, now func() time.Time, log *slog.Logger) *marks {
-	m := &marks{now: now, log: log, all: map[markKey]markLine{}}
+func openPointFile(dir string, now func() time.Time, log *slog.Logger) *pointFile {
+	m := &pointFile{now: now, log: log, points: map[pointKey]point{}}
 	if dir == "" {
 		return m
 	}
@@ -78,7 +78,7 @@ func openMarks(dir string, now func() time.Time, log *slog.Logger) *marks {
 
 // read takes in what an earlier process left. A line that was cut off is passed
 // over.
-func (m *marks) read() {
+func (m *pointFile) read() {
 	f, err := os.Open(m.path)
 	if err != nil {
 		return
@@ -91,32 +91,32 @@ func (m *marks) read() {
 		}
 	}()
 	for lines.Scan() {
-		k, l, drop, ok := parseMark(lines.Text())
+		k, l, drop, ok := parsePoint(lines.Text())
 		switch {
 		case !ok:
 			damaged++
 		case drop:
-			delete(m.all, k)
-		case m.now().Sub(l.when) < marksFor:
-			if l.state == following {
-				l.state, l.when = cutOff, m.now() // the end of that process ended it
+			delete(m.points, k)
+		case m.now().Sub(l.when) < pointLifetime:
+			if l.state == stillConnected {
+				l.state, l.when = connectionLost, m.now() // the end of that process ended it
 			}
-			m.all[k] = l
+			m.points[k] = l
 		}
 	}
 }
 
-func parseMark(s string) (k markKey, l markLine, drop, ok bool) {
+func parsePoint(s string) (k pointKey, l point, drop, ok bool) {
 	at := strings.LastIndexByte(s, ' ') + 1
 	fields := strings.Fields(s)
-	if len(fields) != 9 || fields[8] != markSum(s[:at]) {
+	if len(fields) != 9 || fields[8] != checksum(s[:at]) {
 		return k, l, false, false
 	}
 	no, err := strconv.ParseUint(fields[1], 10, 64)
 	if err != nil {
 		return k, l, false, false
 	}
-	k = markKey{fields[0], no}
+	k = pointKey{fields[0], no}
 	if fields[2] == "-" {
 		return k, l, true, true
 	}
@@ -133,29 +133,29 @@ func parseMark(s string) (k markKey, l markLine, drop, ok bool) {
 		seqs[i] = chat.Seq(n)
 	}
 	when, err := strconv.ParseInt(fields[6], 10, 64)
-	return k, markLine{place{cursor, seqs[0], seqs[1], seqs[2]}, time.Unix(when, 0), departure(fields[7])}, false, err == nil
+	return k, point{position{cursor, seqs[0], seqs[1], seqs[2]}, time.Unix(when, 0), reason(fields[7])}, false, err == nil
 }
 
-func appendMark(b []byte, k markKey, l markLine) []byte {
-	return appendMarkSum(b, "%s %d %s %d %d %d %d %s ", k.key, k.no, l.at.Cursor, l.at.Base, l.at.Held, l.at.Shown, l.when.Unix(), l.state)
+func appendPoint(b []byte, k pointKey, l point) []byte {
+	return appendLine(b, "%s %d %s %d %d %d %d %s ", k.key, k.id, l.at.Cursor, l.at.Base, l.at.Held, l.at.Shown, l.when.Unix(), l.state)
 }
 
-// appendMarkSum ends a line with its checksum.
-func appendMarkSum(b []byte, format string, args ...any) []byte {
+// appendLine ends a line with its checksum.
+func appendLine(b []byte, format string, args ...any) []byte {
 	line := fmt.Sprintf(format, args...)
-	return append(append(append(b, line...), markSum(line)...), '\n')
+	return append(append(append(b, line...), checksum(line)...), '\n')
 }
 
-func markSum(line string) string { return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(line))) }
+func checksum(line string) string { return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(line))) }
 
 // load returns what is known, by key and in the order of numbers.
-func (m *marks) load() map[string][]leftover {
+func (m *pointFile) load() map[string][]departed {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := map[string][]leftover{}
-	for k, l := range m.all {
-		list := append(out[k.key], leftover{no: k.no, place: l.at, when: l.when, how: l.state})
-		for i := len(list) - 1; i > 0 && list[i].no < list[i-1].no; i-- {
+	out := map[string][]departed{}
+	for k, l := range m.points {
+		list := append(out[k.key], departed{id: k.id, position: l.at, when: l.when, reason: l.state})
+		for i := len(list) - 1; i > 0 && list[i].id < list[i-1].id; i-- {
 			list[i], list[i-1] = list[i-1], list[i]
 		}
 		out[k.key] = list
@@ -163,37 +163,37 @@ func (m *marks) load() map[string][]leftover {
 	return out
 }
 
-// note keeps a place.
-func (m *marks) note(key string, no uint64, at place, state departure) {
+// save keeps a place.
+func (m *pointFile) save(key string, no uint64, at position, state reason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.path == "" {
 		return
 	}
-	k, l := markKey{key, no}, markLine{at, m.now(), state}
-	m.all[k] = l
-	m.write(appendMark(nil, k, l))
+	k, l := pointKey{key, no}, point{at, m.now(), state}
+	m.points[k] = l
+	m.write(appendPoint(nil, k, l))
 }
 
-// drop forgets a place.
-func (m *marks) drop(key string, no uint64) {
+// remove forgets a place.
+func (m *pointFile) remove(key string, no uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.path == "" {
 		return
 	}
-	delete(m.all, markKey{key, no})
-	m.write(appendMarkSum(nil, "%s %d - 0 0 0 0 - ", key, no))
+	delete(m.points, pointKey{key, no})
+	m.write(appendLine(nil, "%s %d - 0 0 0 0 - ", key, no))
 }
 
 // write appends a line; the caller holds mu.
-func (m *marks) write(line []byte) {
+func (m *pointFile) write(line []byte) {
 	if m.file == nil {
 		return
 	}
 	n, err := m.file.Write(line)
 	m.size += int64(n)
-	if err == nil && m.size > m.most {
+	if err == nil && m.size > m.rewriteAt {
 		err = m.rewrite()
 	}
 	if err != nil {
@@ -204,14 +204,14 @@ func (m *marks) write(line []byte) {
 }
 
 // rewrite replaces the file by what is known and not too old.
-func (m *marks) rewrite() error {
+func (m *pointFile) rewrite() error {
 	var b []byte
-	for k, l := range m.all {
-		if m.now().Sub(l.when) >= marksFor {
-			delete(m.all, k)
+	for k, l := range m.points {
+		if m.now().Sub(l.when) >= pointLifetime {
+			delete(m.points, k)
 			continue
 		}
-		b = appendMark(b, k, l)
+		b = appendPoint(b, k, l)
 	}
 	part := m.path + ".part"
 	if err := os.WriteFile(part, b, 0o600); err != nil {
@@ -224,6 +224,6 @@ func (m *marks) rewrite() error {
 		m.file.Close()
 	}
 	f, err := os.OpenFile(m.path, os.O_WRONLY|os.O_APPEND, 0o600)
-	m.file, m.size, m.most = f, int64(len(b)), max(maxMarksFile, 2*int64(len(b)))
+	m.file, m.size, m.rewriteAt = f, int64(len(b)), max(maxPointFile, 2*int64(len(b)))
 	return err
 }

@@ -21,13 +21,13 @@ func TestPageGoesAway(t *testing.T) {
 	t.Parallel()
 	// All answers come within the moment that a page takes, however slow the test is.
 	moment := time.Now()
-	w := newWorld(t, setup{change: func(o *Options) { o.Now = func() time.Time { return moment } }})
+	w := newServer(t, setup{change: func(o *Options) { o.Now = func() time.Time { return moment } }})
 	whole := words1toN(20_000)
 	for i := range 6 {
 		name := fmt.Sprint("c", i)
 		c := w.dial("?conversation_id="+name, origin...)
 		c.say(name, "m1", "/stream 20000 20")
-		seen := c.some(4) // the browser has answered for it
+		seen := c.readSome(4) // the browser has answered for it
 		leaves := i%2 == 0
 		if leaves {
 			_ = c.conn.Close(websocket.StatusGoingAway, "") // may be cut by the server's next write
@@ -49,24 +49,24 @@ func TestPageGoesAway(t *testing.T) {
 // A page is sent few frames, however fast an agent writes.
 func TestPageGetsLargeFrames(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	c := w.dial("", origin...)
 	c.say("c1", "m1", "/stream 2000")
-	frames := c.turn()
+	frames := c.readTurn()
 	if got := text(frames); got != words1toN(2000) {
 		t.Errorf("got %q…", got[:min(100, len(got))])
 	}
 	begun := time.Now()
 	c.say("c1", "m2", "/stream 200 400") // half a second
-	n := len(c.turn())
-	if most := int(time.Since(begun)/frameTime) + 5; n > most {
+	n := len(c.readTurn())
+	if most := int(time.Since(begun)/browserFrameInterval) + 5; n > most {
 		t.Errorf("%d frames, at most %d fit in that time", n, most)
 	}
 }
 
 func TestSettled(t *testing.T) {
 	now := time.Now()
-	at := func(seq chat.Seq) place { return place{Base: seq} }
+	at := func(seq chat.Seq) position { return position{Base: seq} }
 	acks := func(took time.Duration) []ack {
 		var list []ack
 		for i := range 10 {
@@ -85,8 +85,8 @@ func TestSettled(t *testing.T) {
 		{"a very busy one", acks(time.Second), 99},
 		{"all is old", []ack{{now.Add(-time.Minute), 0, at(5)}}, 5},
 	} {
-		th := &thread{delivery: delivery{acks: c.acks, older: at(99)}}
-		if got := th.settled(now); got.Base != c.want {
+		th := &subscription{delivery: delivery{acks: c.acks, beforeAcks: at(99)}}
+		if got := th.beforeUnload(now); got.Base != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got.Base, c.want)
 		}
 	}

@@ -25,8 +25,8 @@ import (
 	"github.com/parley-hq/parley/internal/session"
 )
 
-// world is a whole server in the process: the real store, rules and agents.
-type world struct {
+// testServer is a whole server in the process: the real store, rules and agents.
+type testServer struct {
 	t        testing.TB
 	dir      string
 	files    *artifact.Local
@@ -46,14 +46,14 @@ type setup struct {
 	change  func(*Options)
 }
 
-func newWorld(t testing.TB, s setup) *world {
+func newServer(t testing.TB, s setup) *testServer {
 	t.Helper()
 	o := servertest.Options{Dir: s.dir, Now: s.now, Agents: s.agents}
 	if s.secured {
 		o.Tokens = []auth.Token{servertest.User("alice"), servertest.User("bob")}
 	}
 	h := servertest.Open(t, o)
-	w := &world{t: t, dir: h.Dir, files: h.Files.Local, sessions: h.Sessions, close: h.Close, setup: s}
+	w := &testServer{t: t, dir: h.Dir, files: h.Files.Local, sessions: h.Sessions, close: h.Close, setup: s}
 	var ids atomic.Int64
 	opt := Options{
 		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Authenticate: h.Auth.Authenticate, Conns: h.Conns, Dir: h.Dir, Now: s.now,
@@ -69,14 +69,14 @@ func newWorld(t testing.TB, s setup) *world {
 }
 
 // restart ends the server and starts another on the same data.
-func (w *world) restart() *world {
+func (w *testServer) restart() *testServer {
 	w.close()
 	return w.reopen()
 }
 
 // kill ends the server without giving it time to note anything, as far as this
 // dialect can tell, and starts another on the same data.
-func (w *world) kill() *world {
+func (w *testServer) kill() *testServer {
 	w.t.Helper()
 	places := filepath.Join(w.dir, "nemo-places")
 	noted, err := os.ReadFile(places)
@@ -90,10 +90,10 @@ func (w *world) kill() *world {
 	return w.reopen()
 }
 
-func (w *world) reopen() *world {
+func (w *testServer) reopen() *testServer {
 	s := w.setup
 	s.dir = w.dir
-	return newWorld(w.t, s)
+	return newServer(w.t, s)
 }
 
 // client is one WebSocket connection.
@@ -103,7 +103,7 @@ type client struct {
 	seen []frame
 
 	schema string      // how it is spoken to
-	mute   atomic.Bool // it does not answer pings
+	ignorePings   atomic.Bool // it does not answer pings
 }
 
 // frame is what a client sees.
@@ -133,7 +133,7 @@ type frame struct {
 	} `json:"content"`
 }
 
-func (w *world) dial(query string, header ...string) *client {
+func (w *testServer) dial(query string, header ...string) *client {
 	w.t.Helper()
 	h := http.Header{}
 	for i := 0; i+1 < len(header); i += 2 {
@@ -141,7 +141,7 @@ func (w *world) dial(query string, header ...string) *client {
 	}
 	c := &client{t: w.t}
 	conn, res, err := websocket.Dial(w.t.Context(), "ws"+strings.TrimPrefix(w.server.URL, "http")+"/websocket"+query, &websocket.DialOptions{
-		HTTPHeader: h, OnPingReceived: func(context.Context, []byte) bool { return !c.mute.Load() },
+		HTTPHeader: h, OnPingReceived: func(context.Context, []byte) bool { return !c.ignorePings.Load() },
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -236,51 +236,51 @@ func isPrompt(f frame) bool { return f.Type == typePrompt }
 func isError(f frame) bool  { return f.Type == typeError }
 func isTrace(f frame) bool  { return f.Type == typeTrace }
 
-// turn reads one whole answer, with what follows its end.
-func (c *client) turn() []frame {
+// readTurn reads one whole answer, with what follows its end.
+func (c *client) readTurn() []frame {
 	c.t.Helper()
 	return c.until(isTrace)
 }
 
-// some reads n frames, or all there are: a slow client gets many pieces in one.
-func (c *client) some(n int) []frame {
+// readSome reads n frames, or all there are: a slow client gets many pieces in one.
+func (c *client) readSome(n int) []frame {
 	c.t.Helper()
 	var all []frame
-	for len(all) < n && !over(all) {
+	for len(all) < n && !answerEnded(all) {
 		all = append(all, c.next())
 	}
 	return all
 }
 
-// over reports whether the frames hold the end of an answer.
-func over(frames []frame) bool { return len(frames) > 0 && isTrace(frames[len(frames)-1]) }
+// answerEnded reports whether the frames hold the end of an answer.
+func answerEnded(frames []frame) bool { return len(frames) > 0 && isTrace(frames[len(frames)-1]) }
 
-// words reads until it has so many words of the answer, or all there are.
-func (c *client) words(n int) []frame {
+// readWords reads until it has so many words of the answer, or all there are.
+func (c *client) readWords(n int) []frame {
 	c.t.Helper()
 	var all []frame
-	for len(strings.Fields(text(all))) < n && !over(all) {
+	for len(strings.Fields(text(all))) < n && !answerEnded(all) {
 		all = append(all, c.next())
 	}
 	return all
 }
 
-// heard waits until the server has read all that the client said so far, and
+// sync waits until the server has read all that the client said so far, and
 // returns the frames that came before it says so.
-func (c *client) heard() []frame {
+func (c *client) sync() []frame {
 	c.t.Helper()
 	c.send(`{"type":"nonsense","conversation_id":"nowhere"}`)
 	all := c.until(func(f frame) bool { return isError(f) && f.Conversation == "nowhere" })
 	return all[:len(all)-1]
 }
 
-// rest reads what is missing of an answer.
-func (c *client) rest(got []frame) []frame {
+// readRest reads what is missing of an answer.
+func (c *client) readRest(got []frame) []frame {
 	c.t.Helper()
-	if over(got) {
+	if answerEnded(got) {
 		return got
 	}
-	return append(got, c.turn()...)
+	return append(got, c.readTurn()...)
 }
 
 // text is what a UI would show of the frames.
@@ -301,8 +301,8 @@ func (c *client) prompt() frame {
 	return all[len(all)-1]
 }
 
-// listen reads on until the connection ends, so that pings are answered.
-func (c *client) listen() {
+// readUntilClosed reads on until the connection ends, so that pings are answered.
+func (c *client) readUntilClosed() {
 	for _, err := c.tryNext(30 * time.Second); err == nil; _, err = c.tryNext(30 * time.Second) {
 	}
 }
@@ -320,7 +320,7 @@ func words1toN(n int) string {
 }
 
 // post sends a JSON request.
-func (w *world) post(method, path, body string, header ...string) (int, string, http.Header) {
+func (w *testServer) post(method, path, body string, header ...string) (int, string, http.Header) {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), method, w.server.URL+path, strings.NewReader(body))
 	if err != nil {

@@ -24,7 +24,7 @@ func (b broken) Append(context.Context, chat.Caller, chat.SessionID, []chat.Draf
 func TestUnknownError(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	w := newWorld(t, setup{change: func(o *Options) {
+	w := newServer(t, setup{change: func(o *Options) {
 		o.Sessions = broken{o.Sessions.(*session.Sessions)}
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	}})

@@ -7,8 +7,8 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// lookBack bounds how far As reads back for an event that belongs to no turn.
-const lookBack = 200
+// maxLookBack bounds how far As reads back for an event that belongs to no turn.
+const maxLookBack = 200
 
 // As gives the frames that a socket would have been sent for an event: none
 // when the protocol has no words for it. The caller of As has made sure that the
@@ -24,9 +24,9 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := newFeed(e.Session, chat.Cursor{Seq: e.Seq - 1})
+	f := newFold(e.Session, chat.Cursor{Seq: e.Seq - 1})
 	frames := []json.RawMessage{}
-	v := voice{words: d.words, conversation: string(e.Session), thread: anonymous}
+	v := encoder{schema: d.schema, conversation: string(e.Session), thread: placeholder}
 	for after < e.Seq {
 		facts, _, err := d.opt.Sessions.Read(ctx, chat.Trusted, e.Session, chat.Range{After: after, Limit: int(min(500, e.Seq-after))})
 		if err != nil {
@@ -80,8 +80,8 @@ func (d *Dialect) turnStart(ctx context.Context, e *chat.Event) (chat.Seq, error
 			return 0, err
 		}
 	}
-	if e.Seq <= lookBack {
+	if e.Seq <= maxLookBack {
 		return 0, nil
 	}
-	return e.Seq - lookBack - 1, nil
+	return e.Seq - maxLookBack - 1, nil
 }
