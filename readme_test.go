@@ -6,23 +6,22 @@ import (
 	"testing"
 )
 
-// TestReadmeShowsTheExample keeps the Go code in the README equal to the example
-// that is compiled.
-func TestReadmeShowsTheExample(t *testing.T) {
-	readme, source := read(t, "README.md"), read(t, "client/example_test.go")
-	_, shown, ok := strings.Cut(readme, "```go\n")
-	shown, _, _ = strings.Cut(shown, "\n```")
-	if !ok {
-		t.Fatal("the README has no Go code")
-	}
-	_, body, _ := strings.Cut(source, "func Example() {\n")
-	body, _, _ = strings.Cut(body, "\n}\n")
-	var lines []string
-	for line := range strings.SplitSeq(body, "\n") {
-		lines = append(lines, strings.TrimPrefix(line, "\t"))
-	}
-	if want := strings.Join(lines, "\n"); shown != want {
-		t.Errorf("the README shows\n%s\nbut the example is\n%s", shown, want)
+// TestReadmeShowsTheExamples keeps the programs in the README equal to the files that are compiled and run by tests.
+func TestReadmeShowsTheExamples(t *testing.T) {
+	readme := read(t, "README.md")
+	for language, file := range map[string]string{
+		"go": "examples/follow/main.go", "ts": "examples/follow-typescript/follow.ts", "python": "examples/weather-python/weather.py",
+	} {
+		_, shown, ok := strings.Cut(readme, "```"+language+"\n")
+		if !ok {
+			t.Errorf("the README has no %s program", language)
+			continue
+		}
+		shown, _, _ = strings.Cut(shown, "```")
+		_, want, _ := strings.Cut(read(t, file), "\n") // without the line that says what it is
+		if shown != want {
+			t.Errorf("the README shows\n%s\nbut %s is\n%s", shown, file, want)
+		}
 	}
 }
 
