@@ -31,26 +31,20 @@ const (
 	CodeNoSummary  = "no_summary"       // a remark: what does not fit is left out
 )
 
-// faultDetail is the detail of a chat.Error that holds one of them.
-const faultDetail = "code"
-
 // Failf is the error of an agent that cannot answer a turn: what happened, why,
 // and what to do. Its fault is told in the session as agent.error with the code.
 func Failf(fault string, code chat.Code, format string, args ...any) *chat.Error {
-	return chat.Errorf(code, format, args...).With(faultDetail, fault)
+	return chat.Errorf(code, format, args...).WithReason(chat.AgentFailed).With("code", fault)
 }
 
 // fault tells people and programs why a turn ends, behind what was shown of it.
 // It is the last word, so whether it can be written changes nothing.
 func (t *Turn) fault(ctx context.Context, err error) {
 	e, ok := errors.AsType[*chat.Error](err)
-	if !ok {
+	if !ok || e.Reason != chat.AgentFailed {
 		return
 	}
-	code, ok := e.Details[faultDetail].(string)
-	if !ok {
-		return
-	}
+	code, _ := e.Details["code"].(string)
 	open, _ := t.sessions.Blocks(ctx, t.caller, t.session)
 	for _, b := range open {
 		if b.Turn == t.id {

@@ -6,28 +6,65 @@ import (
 	"strconv"
 )
 
-// Code says what kind of thing went wrong. Each dialect maps codes to its own
-// form in one table.
+// Code is the class of an error. Each dialect maps codes to its own form in one
+// table.
 type Code string
 
 // The codes. An error that carries none is Internal.
 const (
-	Invalid         Code = "invalid"         // the request is malformed or breaks a rule of form
-	Unauthenticated Code = "unauthenticated" // who is asking is not known
-	Denied          Code = "denied"          // known, but not allowed
-	NotFound        Code = "not_found"       // no such thing, or not for this actor to know
+	Invalid         Code = "invalid"         // the request is malformed
+	Unauthenticated Code = "unauthenticated" // the request has no valid credential
+	Denied          Code = "denied"          // the caller is known but not allowed
+	NotFound        Code = "not_found"       // it does not exist, or the caller may not see it
 	Conflict        Code = "conflict"        // the state of the session does not allow it any more
-	Gone            Code = "gone"            // erased, or a cursor from another life of the log
+	Gone            Code = "gone"            // the session was erased, or a cursor is beyond its last event
 	TooLarge        Code = "too_large"       // over a size limit
 	SlowDown        Code = "slow_down"       // over a rate or queue limit; try again later
 	Unavailable     Code = "unavailable"     // the server cannot do it now (disk full, shutting down)
 	Internal        Code = "internal"        // a fault of the server
 )
 
-// Error is the one error type that crosses folders. Msg is safe to show a
-// person; Err is the cause and is for the log only.
+// Reason says more precisely than the code why a request was refused. Code that
+// reacts to one kind of refusal compares the reason, never the text or the details.
+// Most errors have none: a reason is added here when code has to tell it from others.
+type Reason string
+
+// The reasons. The list is closed: all errors use one of these constants. The
+// comment names the details that come with the reason.
+const (
+	// ClientIDReused: the client id stands for an event with another content.
+	// Details: sequence, of that event.
+	ClientIDReused Reason = "client_id_reused"
+	// SessionChanged: the session is not in the state that the request expects.
+	SessionChanged Reason = "session_changed"
+	// PromptEnded: the prompt was answered or closed before. Details: request_id,
+	// sequence of the event that ended it, answered_by and answered_at, or reason.
+	PromptEnded Reason = "prompt_ended"
+	// PreviewOffset: a preview does not continue the block. Details: have, the
+	// bytes of the block that the server has.
+	PreviewOffset Reason = "preview_offset"
+	// EraseUnfinished: the erasure is recorded and goes on by itself, but it is not
+	// complete yet. Details: erasing, always true.
+	EraseUnfinished Reason = "erase_unfinished"
+	// CommitConflict: the log has events that the decision did not see; decide
+	// again. Details: last, the sequence of the last event.
+	CommitConflict Reason = "commit_conflict"
+	// EpochSuperseded: a sidecar with a higher epoch writes to the session. Details:
+	// epoch, the higher one.
+	EpochSuperseded Reason = "epoch_superseded"
+	// EmptyAnswer: the model's answer has no content. Details: stop, why the model
+	// stopped.
+	EmptyAnswer Reason = "empty_answer"
+	// AgentFailed: the agent cannot answer the turn. Details: code, the code of the
+	// agent.error event.
+	AgentFailed Reason = "agent_failed"
+)
+
+// Error is the error type of all packages. Msg is safe to show a person; Err is
+// the cause and is for the log only.
 type Error struct {
 	Code    Code
+	Reason  Reason // "" when the code says enough
 	Msg     string
 	Details map[string]any // machine-readable facts a client may act on
 	Err     error
@@ -50,9 +87,23 @@ func (e *Error) With(key string, value any) *Error {
 	return &c
 }
 
-// RetryAfter is what the HTTP header Retry-After says about e: the seconds after
-// which the same request may succeed, "" when it will not. A detail retry_after
-// names them; without one it is a second.
+// WithReason returns a copy of e that has the reason r.
+func (e *Error) WithReason(r Reason) *Error {
+	c := *e
+	c.Reason = r
+	return &c
+}
+
+// Draft is the index of the draft that was refused, of several in one request. It
+// is 0 when the request had only one, or when e is not about a draft.
+func (e *Error) Draft() int {
+	i, _ := e.Details["index"].(int)
+	return i
+}
+
+// RetryAfter is the value of the HTTP header Retry-After: the seconds after which
+// the same request may succeed, "" when it will not. The detail retry_after has
+// them; the default is one second.
 func (e *Error) RetryAfter() string {
 	if e.Code != SlowDown && e.Code != Unavailable {
 		return ""
@@ -90,8 +141,16 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
-// Public returns what may be shown of err: the Error inside it, or a plain
-// internal error that gives nothing away.
+// ReasonOf returns the reason err carries, or "".
+func ReasonOf(err error) Reason {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Reason
+	}
+	return ""
+}
+
+// Public returns what may be shown of err: the Error inside it, or an internal
+// error that does not reveal the cause.
 func Public(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e

@@ -209,12 +209,13 @@ func drain(body io.ReadCloser) {
 // wireError is the native form of an error.
 type wireError struct {
 	Code    chat.Code      `json:"code"`
+	Reason  chat.Reason    `json:"reason"`
 	Message string         `json:"message"`
 	Details map[string]any `json:"details"`
 }
 
 func (e *wireError) err() *chat.Error {
-	return &chat.Error{Code: e.Code, Msg: e.Message, Details: e.Details}
+	return &chat.Error{Code: e.Code, Reason: e.Reason, Msg: e.Message, Details: e.Details}
 }
 
 // refusal reads an error answer.

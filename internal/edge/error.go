@@ -50,14 +50,15 @@ type Error struct {
 // ErrorInfo is what the native form says about an error.
 type ErrorInfo struct {
 	Code    chat.Code      `json:"code"`
+	Reason  chat.Reason    `json:"reason,omitempty"` // for programs, where the code is not precise enough
 	Message string         `json:"message"`
-	Details map[string]any `json:"details"`
+	Details map[string]any `json:"details"` // facts to act on; always there
 }
 
 // InfoOf returns the public part of an error.
 func InfoOf(err error) ErrorInfo {
 	e := chat.Public(err)
-	info := ErrorInfo{Code: e.Code, Message: e.Msg, Details: e.Details}
+	info := ErrorInfo{Code: e.Code, Reason: e.Reason, Message: e.Msg, Details: e.Details}
 	if info.Details == nil {
 		info.Details = map[string]any{}
 	}

@@ -99,7 +99,7 @@ func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
 		}
 	}
 	if c.Events[0].Prev != h.last.hash {
-		return fail(chat.Errorf(chat.Conflict, "the first event does not follow the last one of session %s", c.Session).With("last", h.last.seq))
+		return fail(chat.Errorf(chat.Conflict, "the first event does not follow the last one of session %s", c.Session).With("last", h.last.seq).WithReason(chat.CommitConflict))
 	}
 	next, err := j.fillBatch(b, h, c)
 	if err != nil {
@@ -157,13 +157,13 @@ func (j *Journal) checkFree(id chat.SessionID, n chat.Number) error {
 	}
 	if name != nil || importing {
 		j.metrics.conflicts.Inc()
-		return chat.Errorf(chat.Conflict, "the number of session %s was taken meanwhile; ask for another and try again", id).With("last", chat.Seq(0))
+		return chat.Errorf(chat.Conflict, "the number of session %s was taken meanwhile; ask for another and try again", id).With("last", chat.Seq(0)).WithReason(chat.CommitConflict)
 	}
 	return nil
 }
 
 func conflict(id chat.SessionID, last chat.Seq) error {
-	return chat.Errorf(chat.Conflict, "session %s has gone on to sequence %d", id, last).With("last", last)
+	return chat.Errorf(chat.Conflict, "session %s has gone on to sequence %d", id, last).With("last", last).WithReason(chat.CommitConflict)
 }
 
 // fillBatch writes the events and all that follows from them. It returns the

@@ -170,7 +170,7 @@ func (r *room) earlier(ctx context.Context, actor chat.Actor, clientID string, d
 
 func errReused(clientID string, seq chat.Seq) error {
 	return chat.Errorf(chat.Conflict, "client_id %q was used before with another type or payload; a new message needs a new client_id", clientID).
-		With("sequence", seq)
+		With("sequence", seq).WithReason(chat.ClientIDReused)
 }
 
 func (a *appending) decide(d *decision) error {

@@ -34,7 +34,7 @@ func (s *Sessions) Erase(ctx context.Context, c chat.Caller, id chat.SessionID) 
 // errErasing says that an erasure is not complete yet.
 func errErasing(id chat.SessionID, why error) *chat.Error {
 	return chat.Errorf(chat.Unavailable, "session %s is gone for everybody and its erasure is recorded, but it is not complete: %v; the server goes on with it by itself, ask again for the receipt", id, chat.Public(why).Msg).
-		With("erasing", true).Because(why)
+		With("erasing", true).WithReason(chat.EraseUnfinished).Because(why)
 }
 
 // beginErase stores the intention, or finds the one that is stored already.

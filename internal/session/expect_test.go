@@ -20,7 +20,7 @@ func TestExpectedLine(t *testing.T) {
 	wants := func(x chat.Expected) {
 		t.Helper()
 		err := send(x)
-		if chat.CodeOf(err) != chat.Conflict || chat.Public(err).Details["changed"] != true {
+		if chat.CodeOf(err) != chat.Conflict || chat.Public(err).Reason != chat.SessionChanged {
 			t.Errorf("%+v: %v", x, err)
 		}
 	}

@@ -26,7 +26,7 @@ func TestNoReceiptBeforeCopiesAreGone(t *testing.T) {
 	for range 2 {
 		_, err := w.Erase(ctx, ann, id)
 		w.wantCode(err, chat.Unavailable)
-		if e := chat.Public(err); e.Details["erasing"] != true || !strings.Contains(e.Msg, "NATS is away") {
+		if e := chat.Public(err); e.Reason != chat.EraseUnfinished || !strings.Contains(e.Msg, "NATS is away") {
 			t.Fatal(e)
 		}
 		_, err = w.Get(ctx, ann, id)

@@ -137,7 +137,7 @@ func (p *previewing) take(req *request) error {
 // that came before the refused one were not shown either.
 func (p *previewing) unshown(block chat.BlockID, err error) error {
 	e := chat.Public(err)
-	if _, told := e.Details["have"]; !told {
+	if e.Reason != chat.PreviewOffset {
 		return err
 	}
 	have := 0
@@ -191,18 +191,19 @@ func (p *previewing) one(c chat.Caller, st *chat.State, piece chat.Preview) erro
 	have := b.len
 	if piece.Offset > have {
 		return chat.Errorf(chat.Invalid, "the piece begins at byte %d, but only %d bytes of block %q are there; send from there", piece.Offset, have, string(piece.Block)).
-			With("have", have)
+			With("have", have).WithReason(chat.PreviewOffset)
 	}
 	if both := min(piece.End, len(b.text)); piece.Offset < both && b.text[piece.Offset:both] != piece.Text[:both-piece.Offset] {
 		return chat.Errorf(chat.Conflict, "the piece says something else than what was shown of block %q; finish it as it is and go on in a new one", string(piece.Block)).
-			With("have", have)
+			With("have", have).WithReason(chat.PreviewOffset)
 	}
 	if piece.End <= have {
 		return nil // known already
 	}
 	if cut := have - piece.Offset; cut > 0 {
 		if piece.Text[cut]&0xc0 == 0x80 {
-			return chat.Errorf(chat.Invalid, "the piece overlaps what is there in the middle of a character; send from byte %d", have).With("have", have)
+			return chat.Errorf(chat.Invalid, "the piece overlaps what is there in the middle of a character; send from byte %d", have).
+				With("have", have).WithReason(chat.PreviewOffset)
 		}
 		piece.Text, piece.Offset = piece.Text[cut:], have
 	}

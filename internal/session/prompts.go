@@ -311,7 +311,8 @@ func (a *answering) decide(d *decision) error {
 // explain turns the rules' inner errors into what a person is told.
 func (s *Sessions) explain(ctx context.Context, id chat.SessionID, err error) error {
 	if late, ok := errors.AsType[errLate](err); ok {
-		return chat.Errorf(chat.Conflict, "the time to answer is over").With("request_id", late.requestID).With("reason", chat.Expired)
+		return chat.Errorf(chat.Conflict, "the time to answer is over").WithReason(chat.PromptEnded).
+			With("request_id", late.requestID).With("reason", chat.Expired)
 	}
 	ended, ok := errors.AsType[errEnded](err)
 	if !ok {
@@ -338,7 +339,7 @@ func (s *Sessions) explain(ctx context.Context, id chat.SessionID, err error) er
 	} else {
 		base = base.With("answered_by", e.Actor).With("answered_at", e.At)
 	}
-	return base.With("request_id", ended.requestID).With("sequence", e.Seq)
+	return base.WithReason(chat.PromptEnded).With("request_id", ended.requestID).With("sequence", e.Seq)
 }
 
 func name(a chat.Actor) string {

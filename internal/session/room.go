@@ -231,7 +231,7 @@ func (r *room) append(ctx context.Context, batch []*request) {
 		if err == errFault {
 			continue
 		}
-		if chat.CodeOf(err) == chat.Conflict && try < maxTries {
+		if chat.ReasonOf(err) == chat.CommitConflict && try < maxTries {
 			try++
 			continue
 		}

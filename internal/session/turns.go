@@ -20,7 +20,7 @@ const MaxCrashes = 3
 func (d *decision) userMessage(actor chat.Actor, draft chat.Draft) (chat.Event, error) {
 	line := d.state.Line(draft.Workstream)
 	if draft.Expect != nil && !draft.Expect.Holds(line) {
-		return chat.Event{}, chat.Errorf(chat.Conflict, "the session has changed meanwhile; look at it again").With("changed", true)
+		return chat.Event{}, chat.Errorf(chat.Conflict, "the session has changed meanwhile; look at it again").With("changed", true).WithReason(chat.SessionChanged)
 	}
 	waits := len(line.Queue)
 	if line.Turn != nil {

@@ -64,7 +64,7 @@ func (w *writer) send(ctx context.Context, d draft) (x1.Reply, error) {
 			return r, nil
 		case chat.Unavailable, chat.SlowDown, chat.Internal:
 		case chat.Conflict:
-			if r.Error != nil && r.Error.Details["epoch"] != nil && d.typ != x1.AttachedType {
+			if chat.ReasonOf(err) == chat.EpochSuperseded && d.typ != x1.AttachedType {
 				err = w.s.taken("it took over")
 				w.s.stop(err)
 			}
@@ -92,7 +92,7 @@ func (w *writer) try(ctx context.Context, body []byte) (x1.Reply, error) {
 		return r, chat.Errorf(chat.Unavailable, "the server's answer is not understood").Because(err)
 	}
 	if r.Error != nil {
-		return r, chat.Errorf(r.Error.Reason, "%s", r.Error.Description)
+		return r, chat.Errorf(r.Error.Reason, "%s", r.Error.Description).WithReason(r.Error.Refusal)
 	}
 	return r, nil
 }

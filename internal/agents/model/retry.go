@@ -98,8 +98,8 @@ func (r *round) once(ctx context.Context, ask func(ctx context.Context, key stri
 		}
 		return answer, f
 	}
-	if e, ok := errors.AsType[*chat.Error](err); ok && e.Details["stop"] != nil { // an answer that has nothing in it
-		return answer, &Failure{Code: agent.CodeEmpty, Again: true, Msg: e.Msg, err: err}
+	if chat.ReasonOf(err) == chat.EmptyAnswer {
+		return answer, &Failure{Code: agent.CodeEmpty, Again: true, Msg: chat.Public(err).Msg, err: err}
 	}
 	return answer, err
 }

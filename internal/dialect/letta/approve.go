@@ -76,7 +76,7 @@ func (d *Dialect) decide(ctx context.Context, c chat.Caller, p *place, a *ask, s
 	}
 	events, err := d.opt.Sessions.Append(ctx, c, p.session, drafts)
 	if err != nil {
-		if i, _ := chat.Public(err).Details["index"].(int); i > 0 {
+		if i := chat.Public(err).Draft(); i > 0 {
 			return nil, refused(drafts[i].ClientID, err)
 		}
 		return nil, invalid(err)

@@ -358,7 +358,7 @@ func (b *book) finish(ctx context.Context, p *page) error {
 	// that it is not complete yet.
 	var pending error
 	recorded := func(err error) error {
-		if err != nil && chat.Public(err).Details["erasing"] == true {
+		if chat.ReasonOf(err) == chat.EraseUnfinished {
 			pending, err = err, nil
 		}
 		return err

@@ -13,7 +13,7 @@ import (
 const (
 	maxUnauthenticatedFrame = 64 << 10
 	maxUnauthenticated      = 32   // sockets per address
-	maxUnauthenticatedTotal   = 1024 // sockets
+	maxUnauthenticatedTotal = 1024 // sockets
 )
 
 // errAuthTimeout ends a socket whose client did not authenticate in time.

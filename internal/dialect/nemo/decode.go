@@ -30,7 +30,7 @@ type decodedMessage struct {
 	Schema  string
 	Thread  string
 	Version string
-	User  userInfo
+	User    userInfo
 
 	Last    message   // the user message that becomes a fact
 	History []message // what came before it, for a new session

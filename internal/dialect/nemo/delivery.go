@@ -31,11 +31,11 @@ const maxPings = 512
 // delivery is how far a conversation has got on its way to a client.
 type delivery struct {
 	unanswered   []sentPing // under way, in order
-	written position  // what was sent
-	acknowledged position  // what is known to have arrived
-	acks    []ack  // what arrived lately, oldest first
-	beforeAcks   position  // where it stood before them
-	handedOver  bool   // the place was given to the desk
+	written      position   // what was sent
+	acknowledged position   // what is known to have arrived
+	acks         []ack      // what arrived lately, oldest first
+	beforeAcks   position   // where it stood before them
+	handedOver   bool       // the place was given to the desk
 }
 
 // sentPing is a position that counts as arrived when a ping is answered.

@@ -70,7 +70,7 @@ type turnReport struct {
 	started bool
 	turn    *turn
 	prompt  *openPrompt // the oldest open one
-	run     httpAnswer    // text, end and error
+	run     httpAnswer  // text, end and error
 	changed chat.At
 	items   []item // all that the turn showed
 }

@@ -26,7 +26,7 @@ type item struct {
 	notice  *chat.Prompt    // of a notification
 	raw     string          // of a step: its event type in NeMo's own stream of steps
 	data    json.RawMessage // of a step: what belongs to raw
-	pos     position           // where a reader stands after it
+	pos     position        // where a reader stands after it
 }
 
 type itemKind int
@@ -43,22 +43,22 @@ const (
 
 // turn is what a feed knows of one turn.
 type turn struct {
-	id      chat.TurnID
-	uuid    string
-	workstream    string // "" is the main line
-	trigger chat.Seq
-	parent  string // the user message's id on the wire
-	version string // schema version that the client named
-	thread  string // thread_id of the client's message
-	atOnce   bool   // the answer is shown at once, at its end
-	fromNeMo    bool   // begun from NeMo
-	superseded   bool   // overtaken by a newer message
-	visible bool   // something of it can be seen
-	block   chat.BlockID
-	lastByte    byte // of the text so far
-	text    []byte
-	trace   string
-	calls   map[string]call
+	id         chat.TurnID
+	uuid       string
+	workstream string // "" is the main line
+	trigger    chat.Seq
+	parent     string // the user message's id on the wire
+	version    string // schema version that the client named
+	thread     string // thread_id of the client's message
+	atOnce     bool   // the answer is shown at once, at its end
+	fromNeMo   bool   // begun from NeMo
+	superseded bool   // overtaken by a newer message
+	visible    bool   // something of it can be seen
+	block      chat.BlockID
+	lastByte   byte // of the text so far
+	text       []byte
+	trace      string
+	calls      map[string]call
 }
 
 type call struct {
@@ -70,31 +70,31 @@ type call struct {
 
 // queuedMessage is a user message that waits for its turn.
 type queuedMessage struct {
-	seq             chat.Seq
-	parent, version string
-	thread          string
-	atOnce, fromNeMo     bool
+	seq              chat.Seq
+	parent, version  string
+	thread           string
+	atOnce, fromNeMo bool
 }
 
 // fold turns the entries of a session into items for one reader. It is a pure
 // fold: what it gives depends on the entries and on where the reader stands.
 // It belongs to one goroutine.
 type fold struct {
-	session chat.SessionID
-	pos     chat.Cursor // what the reader has
+	session     chat.SessionID
+	pos         chat.Cursor // what the reader has
 	historyEnd  chat.Seq    // up to here, turns of other dialects that have ended are not shown
 	runningTurn chat.TurnID // the turn that runs while replay is read
 	wholeTexts  bool        // texts are shown when they are whole, block by block
-	noticesFrom    chat.Seq    // notifications from this one on are shown, also what the reader has passed; 0 for none
+	noticesFrom chat.Seq    // notifications from this one on are shown, also what the reader has passed; 0 for none
 
-	turns    map[chat.TurnID]*turn
-	queued    []queuedMessage
-	lastMessage   queuedMessage // the newest message, for turns that no message began
-	sent     map[chat.BlockID]int
-	thinking map[chat.BlockID]*thinkingText
-	work     map[string]workStep
-	prompts  []*openPrompt // open ones, oldest first
-	out      []item
+	turns       map[chat.TurnID]*turn
+	queued      []queuedMessage
+	lastMessage queuedMessage // the newest message, for turns that no message began
+	sent        map[chat.BlockID]int
+	thinking    map[chat.BlockID]*thinkingText
+	work        map[string]workStep
+	prompts     []*openPrompt // open ones, oldest first
+	out         []item
 }
 
 // thinkingText is a block of reasoning that is being written.

@@ -12,25 +12,25 @@ import (
 
 // httpAnswer is an answer that an HTTP request waits for.
 type httpAnswer struct {
-	d       *Dialect
-	caller  chat.Caller
-	session chat.SessionID
-	trigger chat.Seq    // the message that is answered
-	pos     chat.Cursor // what the client has
-	oneShot  bool        // the conversation ends with the request: nobody can come back to it
-	immediate    string      // what is to be said without asking the agent
-	trace   string
-	model   string
+	d         *Dialect
+	caller    chat.Caller
+	session   chat.SessionID
+	trigger   chat.Seq    // the message that is answered
+	pos       chat.Cursor // what the client has
+	oneShot   bool        // the conversation ends with the request: nobody can come back to it
+	immediate string      // what is to be said without asking the agent
+	trace     string
+	model     string
 
-	text  strings.Builder
-	turn  *turn
-	end   *item
-	err   *errorContent
+	text      strings.Builder
+	turn      *turn
+	end       *item
+	err       *errorContent
 	reported  []string // prompts that the client knows
 	createdAt time.Time
 
-	joinedTurn    chat.TurnID // a turn that ran already and took the message in
-	withdrawn bool        // the message was taken back
+	joinedTurn chat.TurnID // a turn that ran already and took the message in
+	withdrawn  bool        // the message was taken back
 }
 
 // errPromptOpen ends a run because a prompt is open that the client is told of.

@@ -27,8 +27,8 @@ const maxSearches = 16
 
 // consents finds the prompts that redirects belong to.
 type consents struct {
-	searching  chan struct{} // a search at a time: the address is open to everybody
-	waiting chan struct{} // requests that search or wait for it
+	searching chan struct{} // a search at a time: the address is open to everybody
+	waiting   chan struct{} // requests that search or wait for it
 
 	mu         sync.Mutex
 	workspaces []string // where NeMo's clients have been

@@ -31,11 +31,11 @@ type pointFile struct {
 	now  func() time.Time
 	log  *slog.Logger
 
-	mu   sync.Mutex // also held while a line is written: lines must be in order, and go no further than the kernel
-	file *os.File
-	size int64
+	mu        sync.Mutex // also held while a line is written: lines must be in order, and go no further than the kernel
+	file      *os.File
+	size      int64
 	rewriteAt int64 // the size at which it is written anew
-	points  map[pointKey]point
+	points    map[pointKey]point
 }
 
 type pointKey struct {
@@ -55,9 +55,9 @@ type reason string
 // The ways to go.
 const (
 	stillConnected reason = "live"   // it has not gone
-	connectionLost    reason = "left"   // its connection broke
-	pageUnloaded    reason = "parted" // its page was closed, or is loaded again
-	clientClosed    reason = "turned" // it closed the connection itself
+	connectionLost reason = "left"   // its connection broke
+	pageUnloaded   reason = "parted" // its page was closed, or is loaded again
+	clientClosed   reason = "turned" // it closed the connection itself
 )
 
 // openPointFile opens the file in dir. Without one, or when it cannot be written,

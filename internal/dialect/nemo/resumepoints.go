@@ -47,15 +47,15 @@ const maxDeparted = 8
 type resumePoints struct {
 	file *pointFile
 
-	mu     sync.Mutex
-	byKey  map[string]*clients
+	mu              sync.Mutex
+	byKey           map[string]*clients
 	waitingForStart map[subscriptionKey][]*subscription // they follow conversations that have not begun
-	lastID   uint64
+	lastID          uint64
 }
 
 // clients is one conversation of one identity.
 type clients struct {
-	live []*subscription
+	live     []*subscription
 	departed []departed // oldest first
 }
 
@@ -65,7 +65,7 @@ type departed struct {
 	position
 	when         time.Time
 	conversation string // the client's own name for it; "" when only the file knows of it
-	reason          reason
+	reason       reason
 }
 
 func newResumePoints(m *pointFile) *resumePoints {
@@ -127,7 +127,7 @@ func (d *resumePoints) resume(ctx context.Context, key string, t *subscription) 
 // does that is loaded again.
 const (
 	reconnectWindow = time.Minute
-	reloadWindow = 15 * time.Second
+	reloadWindow    = 15 * time.Second
 )
 
 // lastDeparted is the place that was left last, if its client may come back.
@@ -235,7 +235,9 @@ func (d *resumePoints) depart(t *subscription, at position, how reason) {
 }
 
 // save keeps where a client stands, for the case that the process is killed.
-func (d *resumePoints) save(t *subscription, at position) { d.file.save(t.key, t.id, at, stillConnected) }
+func (d *resumePoints) save(t *subscription, at position) {
+	d.file.save(t.key, t.id, at, stillConnected)
+}
 
 // waitForStart has the thread woken when its conversation begins; the function ends that.
 func (d *resumePoints) waitForStart(t *subscription) (done func()) {

@@ -7,17 +7,17 @@ type schema struct {
 
 	complete, failed string // status at the end of an answer
 	errorStatus      string // status of an error; "" leaves the field out
-	hasConversation     bool   // conversation_id is written
-	hasUpdateID           bool   // update_message_id is written
-	stepsUnderUser     bool   // a step's parent_id is the user message, not "root"
-	hasTrace            bool   // observability_trace_message exists
-	promptTimeouts            bool   // prompts carry timeout and error
-	numericCodes          bool   // error codes are numbers, message is the class and details the text
-	humanTypes            bool   // multiple choice has types of its own
-	plainOptions           bool   // options are plain texts, and there is one kind of multiple choice
-	wholeTexts          bool   // each response is a message of its own: texts come whole, notifications are such messages
-	jsonQuery           bool   // the text of a message is a JSON object with a query
-	reattaches         bool   // a client that comes back does not say to which conversation
+	hasConversation  bool   // conversation_id is written
+	hasUpdateID      bool   // update_message_id is written
+	stepsUnderUser   bool   // a step's parent_id is the user message, not "root"
+	hasTrace         bool   // observability_trace_message exists
+	promptTimeouts   bool   // prompts carry timeout and error
+	numericCodes     bool   // error codes are numbers, message is the class and details the text
+	humanTypes       bool   // multiple choice has types of its own
+	plainOptions     bool   // options are plain texts, and there is one kind of multiple choice
+	wholeTexts       bool   // each response is a message of its own: texts come whole, notifications are such messages
+	jsonQuery        bool   // the text of a message is a JSON object with a query
+	reattaches       bool   // a client that comes back does not say to which conversation
 }
 
 // The ways of speaking. The zero name is the real server's.

@@ -63,12 +63,12 @@ type Options struct {
 
 // Dialect speaks to NeMo Agent Toolkit clients.
 type Dialect struct {
-	opt      Options
-	schema    *schema
-	points     *resumePoints
-	consents *consents
+	opt             Options
+	schema          *schema
+	points          *resumePoints
+	consents        *consents
 	unauthenticated wire.ConnLimit // sockets whose client has not authenticated
-	log      *slog.Logger
+	log             *slog.Logger
 }
 
 // New returns the dialect. An unknown schema is the default one; see Validate.

@@ -102,8 +102,8 @@ type client struct {
 	conn *websocket.Conn
 	seen []frame
 
-	schema string      // how it is spoken to
-	ignorePings   atomic.Bool // it does not answer pings
+	schema      string      // how it is spoken to
+	ignorePings atomic.Bool // it does not answer pings
 }
 
 // frame is what a client sees.

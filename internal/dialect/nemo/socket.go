@@ -21,32 +21,32 @@ var errReplaced = errors.New("the client has come back on another connection")
 
 // socket is one client's connection. It carries many conversations.
 type socket struct {
-	d       *Dialect
-	schema   *schema
-	browserID string // tells the browsers of one identity apart
-	requested  string // the conversation that the client comes back to
-	defaultConversation    string // the conversation of messages that name none
-	isBrowser    bool   // it is a page in a browser: those send their origin
-	caller  chat.Caller
-	authErr error  // why the caller is not known; nil when it is
-	release func() // of what watches the credential that a message brought; nil when none did
-	authWait   *authWait // of a client that did not authenticate with its request; nil otherwise
+	d                   *Dialect
+	schema              *schema
+	browserID           string // tells the browsers of one identity apart
+	requested           string // the conversation that the client comes back to
+	defaultConversation string // the conversation of messages that name none
+	isBrowser           bool   // it is a page in a browser: those send their origin
+	caller              chat.Caller
+	authErr             error     // why the caller is not known; nil when it is
+	release             func()    // of what watches the credential that a message brought; nil when none did
+	authWait            *authWait // of a client that did not authenticate with its request; nil otherwise
 
-	conn   *wire.Conn
-	cancel context.CancelCauseFunc
-	group  sync.WaitGroup
-	done   chan struct{}
-	readEnded chan struct{} // closed when the client says nothing more
+	conn          *wire.Conn
+	cancel        context.CancelCauseFunc
+	group         sync.WaitGroup
+	done          chan struct{}
+	readEnded     chan struct{} // closed when the client says nothing more
 	closedInOrder bool          // then: it has read all that was sent before the server ended
 	readEndedAt   time.Time     // when that was; readable then
 
-	opened time.Time     // when the first ping was sent
-	ponged atomic.Bool   // the client answers pings
-	pingCount  atomic.Uint64 // numbers of pings
+	opened    time.Time     // when the first ping was sent
+	ponged    atomic.Bool   // the client answers pings
+	pingCount atomic.Uint64 // numbers of pings
 	activity  chan struct{} // something of the client arrived; room for one
 
-	mu      sync.Mutex
-	subs map[subscriptionKey]*subscription
+	mu          sync.Mutex
+	subs        map[subscriptionKey]*subscription
 	pingWaiters map[uint64]chan struct{} // pings that somebody waits for
 }
 
@@ -313,7 +313,9 @@ func (s *socket) resumeRequested(ctx context.Context, c chat.Caller) {
 
 // conversationOf is the conversation that a frame belongs to; a client that names none has
 // one of its own.
-func (s *socket) conversationOf(f *clientFrame) string { return first(f.conversation(), s.defaultConversation) }
+func (s *socket) conversationOf(f *clientFrame) string {
+	return first(f.conversation(), s.defaultConversation)
+}
 
 // handleMessage takes a user message.
 func (s *socket) handleMessage(ctx context.Context, c chat.Caller, f *clientFrame, raw []byte) {

@@ -95,7 +95,9 @@ func (t *subscription) findSession(ctx context.Context) (at position, known bool
 }
 
 // justBefore is the place right before an event.
-func justBefore(e chat.Event) position { return position{Cursor: chat.Cursor{Seq: e.Seq - 1}, Base: e.Seq} }
+func justBefore(e chat.Event) position {
+	return position{Cursor: chat.Cursor{Seq: e.Seq - 1}, Base: e.Seq}
+}
 
 // resumeKey binds a place to who the client is: the identity, the browser, and the
 // session.

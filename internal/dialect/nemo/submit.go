@@ -143,12 +143,12 @@ func (d *Dialect) appendMessage(ctx context.Context, c chat.Caller, id chat.Sess
 		case err == nil:
 			e = events[len(events)-1]
 			return e, e.Seq <= seen.last, nil
-		case clientIDReused(err):
+		case chat.ReasonOf(err) == chat.ClientIDReused:
 			// The id is only a name in this protocol, and clients use some twice.
 			if draft, err = withoutClientID(draft); err != nil {
 				return e, false, err
 			}
-		case lineChanged(err), chat.CodeOf(err) == chat.Conflict && len(seen.withdrawn) > 0:
+		case chat.ReasonOf(err) == chat.SessionChanged, chat.CodeOf(err) == chat.Conflict && len(seen.withdrawn) > 0:
 			// A turn began or ended in between.
 		default:
 			return e, false, err
@@ -220,25 +220,7 @@ func (d *Dialect) begunByNeMo(ctx context.Context, c chat.Caller, id chat.Sessio
 	return d.isNeMo(ctx, c, id, said[0].Seq)
 }
 
-// lineChanged reports whether an append failed because the line was not as expected
-// any more.
-func lineChanged(err error) bool {
-	return chat.CodeOf(err) == chat.Conflict && chat.Public(err).Details["changed"] == true
-}
-
-// clientIDReused reports whether an append failed because its client id stands for
-// something else.
-func clientIDReused(err error) bool {
-	if chat.CodeOf(err) != chat.Conflict {
-		return false
-	}
-	details := chat.Public(err).Details
-	_, seq := details["sequence"]
-	_, request := details["request_id"]
-	return seq && !request
-}
-
-// withoutClientID is a message without its idempotency key, that still knows its name.
+// withoutClientID is a message without its idempotency key, that keeps its name in the context.
 func withoutClientID(draft chat.Draft) (chat.Draft, error) {
 	b, ok := draft.Body.(chat.UserMessage)
 	if !ok || draft.ClientID == "" {

@@ -13,33 +13,33 @@ import (
 // subscription is one conversation on one socket. Its goroutine writes what happens
 // in the session; the read loop tells it what has arrived and what was answered.
 type subscription struct {
-	s       *socket
-	caller  chat.Caller
-	session chat.SessionID // "" until it is known
-	enc   encoder
-	cancel  context.CancelFunc
-	ready   chan struct{} // closed when it follows, or will not
-	done   chan struct{}
-	messaged  chan struct{} // closed when the client has said something
-	wakeup    chan struct{} // the session may be there now; room for one
-	since   chat.At
-	stopWaiting  func()
+	s           *socket
+	caller      chat.Caller
+	session     chat.SessionID // "" until it is known
+	enc         encoder
+	cancel      context.CancelFunc
+	ready       chan struct{} // closed when it follows, or will not
+	done        chan struct{}
+	messaged    chan struct{} // closed when the client has said something
+	wakeup      chan struct{} // the session may be there now; room for one
+	since       chat.At
+	stopWaiting func()
 
-	fold   *fold // this and the next two are its goroutine's
-	body   []byte
+	fold         *fold // this and the next two are its goroutine's
+	body         []byte
 	lastPosition position // behind the frames that were made last
-	key    string
-	id     uint64
+	key          string
+	id           uint64
 
-	mu    sync.Mutex
+	mu           sync.Mutex
 	firstMessage *chat.Event // what the client said first
-	startKnown bool        // where it begins is settled
-	startAfter  chat.Seq    // and that is behind this event
-	lastUsed  time.Time
-	shown *openPrompt   // the prompt in the client's one window
-	last  *openPrompt   // the prompt that was there last
-	keptPrompt  chat.Seq // the prompt that the client came back with; 0 when it keeps none
-	heldNotices  []item   // notifications that wait until the window is free
+	startKnown   bool        // where it begins is settled
+	startAfter   chat.Seq    // and that is behind this event
+	lastUsed     time.Time
+	shown        *openPrompt // the prompt in the client's one window
+	last         *openPrompt // the prompt that was there last
+	keptPrompt   chat.Seq    // the prompt that the client came back with; 0 when it keeps none
+	heldNotices  []item      // notifications that wait until the window is free
 	delivery
 }
 

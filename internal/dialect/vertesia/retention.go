@@ -50,7 +50,7 @@ func (d *Dialect) Expire(ctx context.Context) (erased int, err error) {
 			if chat.CodeOf(err) == chat.Gone || chat.CodeOf(err) == chat.NotFound {
 				continue
 			}
-			if chat.Public(err).Details["erasing"] != true { // else it is recorded and will be finished
+			if chat.ReasonOf(err) != chat.EraseUnfinished { // that one is recorded and will be finished
 				return erased, err
 			}
 		}

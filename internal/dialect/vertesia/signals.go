@@ -265,10 +265,10 @@ func (d *Dialect) say(ctx context.Context, c chat.Caller, sess run, in userInput
 
 // repeated reports whether a message was refused because it was said before.
 func (d *Dialect) repeated(ctx context.Context, c chat.Caller, id chat.SessionID, refused error, text string) (bool, error) {
-	seq, ok := chat.Public(refused).Details["sequence"].(chat.Seq)
-	if !ok || chat.CodeOf(refused) != chat.Conflict {
+	if chat.ReasonOf(refused) != chat.ClientIDReused {
 		return false, nil
 	}
+	seq, _ := chat.Public(refused).Details["sequence"].(chat.Seq)
 	f, err := d.opt.Sessions.Event(ctx, c, id, seq)
 	if err != nil {
 		return false, err

@@ -194,5 +194,5 @@ var status = map[chat.Code]int{
 // problem is an error as it goes out.
 func problem(err error) *Problem {
 	e := chat.Public(err)
-	return &Problem{Code: status[e.Code], Reason: e.Code, Description: e.Msg, Details: e.Details}
+	return &Problem{Code: status[e.Code], Reason: e.Code, Refusal: e.Reason, Description: e.Msg, Details: e.Details}
 }

@@ -49,7 +49,7 @@ func (at *attended) fenced(m *Message) error {
 	if m.Epoch == 0 || !late {
 		return nil
 	}
-	return chat.Errorf(chat.Conflict, "another sidecar has this session (epoch %d); one with epoch %d has no say in it any more", at.epoch, m.Epoch).With("epoch", at.epoch)
+	return chat.Errorf(chat.Conflict, "another sidecar has this session (epoch %d); one with epoch %d has no say in it any more", at.epoch, m.Epoch).With("epoch", at.epoch).WithReason(chat.EpochSuperseded)
 }
 
 // attach appends the event with which a sidecar begins: the epoch counts only

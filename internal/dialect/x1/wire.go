@@ -49,6 +49,7 @@ type Reply struct {
 type Problem struct {
 	Code        int            `json:"code"`   // as in HTTP
 	Reason      chat.Code      `json:"reason"` // such as conflict
+	Refusal     chat.Reason    `json:"refusal,omitempty"`
 	Description string         `json:"description"`
 	Details     map[string]any `json:"details,omitempty"`
 }

@@ -17,7 +17,7 @@ func FromResponse(r *responses.Response, meta llm.Meta) (llm.Answer, error) {
 	a := llm.Answer{Usage: responsesUsage(r.Usage), Stop: responsesStop(r)}
 	a.Message.Model = convert.Either(meta.Model, r.Model)
 	if r.Status == responses.ResponseStatusFailed {
-		return a, chat.Errorf(chat.Unavailable, "the model failed: %s", convert.Either(r.Error.Message, "no reason was given")).With("code", string(r.Error.Code))
+		return a, chat.Errorf(chat.Unavailable, "the model failed: %s", convert.Either(r.Error.Message, "no reason was given")).With("code", string(r.Error.Code)).WithReason(chat.AgentFailed)
 	}
 	for i := range r.Output {
 		item := &r.Output[i]
@@ -112,7 +112,7 @@ func (s *ResponsesStream) Add(e responses.ResponseStreamEventUnion) []llm.Delta 
 		r := e.Response
 		s.final = &r
 	case "error":
-		s.err = chat.Errorf(chat.Unavailable, "the model failed: %s", convert.Either(e.Message, "no reason was given")).With("code", e.Code)
+		s.err = chat.Errorf(chat.Unavailable, "the model failed: %s", convert.Either(e.Message, "no reason was given")).With("code", e.Code).WithReason(chat.AgentFailed)
 	}
 	return nil
 }

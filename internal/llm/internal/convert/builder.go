@@ -160,5 +160,5 @@ func Finish(a llm.Answer) (llm.Answer, error) {
 
 // Empty is the error of an answer in which nothing is said.
 func Empty(s llm.Stop) error {
-	return chat.Errorf(chat.Unavailable, "the model gave an empty answer (it stopped because of: %s); ask again", s).With("stop", string(s))
+	return chat.Errorf(chat.Unavailable, "the model gave an empty answer (it stopped because of: %s); ask again", s).With("stop", string(s)).WithReason(chat.EmptyAnswer)
 }
