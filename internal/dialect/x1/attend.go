@@ -25,16 +25,16 @@ type attendance struct {
 	sidecars int                          // those that are
 }
 
-// maxAttended bounds the attended sessions whose past is kept in memory; each may
+// maxAttended bounds the attended sessions whose replayFilter is kept in memory; each may
 // take some 100 KB.
 const maxAttended = 1000
 
 // attended is a session with a sidecar.
 type attended struct {
-	agent string // its name, "" when that is not known; like past
-	past  *past  // what its old publisher said, nil until something came in; belongs to the goroutine that handles the session's messages
+	agent  string        // its name, "" when that is not known; like replay
+	replay *replayFilter // what its publisher sent without ids, nil until something came in; belongs to the goroutine that handles the session's messages
 
-	epoch    int64 // of the newest sidecar; like past
+	epoch    int64 // of the newest sidecar; like replay
 	epochKey string
 
 	mu   sync.Mutex
@@ -45,7 +45,7 @@ type attended struct {
 type told struct {
 	id, request string
 	text        digest
-	echoed      int // the life of the publisher that repeated it last, from 1 on; see past.epoch
+	echoed      int // the life of the publisher that repeated it last, from 1 on; see replayFilter.run
 }
 
 func newAttendance(d *Dialect) *attendance {
@@ -174,7 +174,7 @@ func (o *outlet) deliver(ctx context.Context, id chat.SessionID, f chat.Fact, ty
 		return nil
 	}
 	data, ok := fitInput(&e, int(o.conn.MaxPayload())-headroom)
-	if !ok || e.Via == via && e.Actor.Kind == chat.Agent || published(&e) {
+	if !ok || e.Via == via && e.Actor.Kind == chat.Agent || hasNoID(&e) {
 		return nil // the sidecar said it itself
 	}
 	at.tell(&e)
@@ -215,7 +215,7 @@ func (at *attended) tell(e *chat.Event) {
 	default:
 		return
 	}
-	if published(e) {
+	if hasNoID(e) {
 		return // its repetition is known by its place
 	}
 	at.mu.Lock()
@@ -231,12 +231,12 @@ func (at *attended) tell(e *chat.Event) {
 
 // echo reports whether a message is only the agent's repetition of what it was
 // told: a user.message or user.input_response. It repeats a fact once, and once more in each life of its sidecar. Like
-// past it belongs to one goroutine.
+// replay it belongs to one goroutine.
 func (at *attended) echo(m *Message) bool {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	s := m.said()
-	text, life := digestOf(s.Text, nil), at.past.epoch+1
+	text, life := digestOf(s.Text, nil), at.replay.run+1
 	for i := range at.told {
 		t := &at.told[i]
 		same := s.EventID != "" && s.EventID == t.id || t.text == text && (m.Type == "user.message" || s.RequestID == t.request)

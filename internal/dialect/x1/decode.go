@@ -61,19 +61,19 @@ func transient(typ string) bool {
 	return typ == "session.agent_thinking" || typ == "session.agent_thinking_cancelled"
 }
 
-// posted are the types that agents hand to their sidecar by HTTP and that are
-// therefore in no replay buffer.
-func posted(typ string) bool {
+// isPosted reports whether agents hand events of this type to their sidecar by HTTP;
+// these are in no replay buffer.
+func isPosted(typ string) bool {
 	switch typ {
 	case "agent.status", "agent.artifact", "agent.share", "agent.permission_request", "agent.message_to_caller":
 		return true
 	}
-	return boots(typ)
+	return isStart(typ)
 }
 
-// boots reports whether an agent says by it that it has started. It is posted too,
+// isStart reports whether an agent says by it that it has started. It is posted too,
 // but some agents have it in their buffers.
-func boots(typ string) bool { return typ == "session.started" || typ == startedType }
+func isStart(typ string) bool { return typ == "session.started" || typ == startedType }
 
 // said is what x1's own code puts into a user message beside its text.
 type said struct {

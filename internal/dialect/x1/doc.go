@@ -12,10 +12,9 @@
 //	           user.input_response also answers approvals and permissions, with yes or no
 //	           turn.stop_requested stops what the session's agent does
 //	events,    what a session's own publisher says; a session that has one is marked as attended
-//	archive    with client_id: taken at its word; without: an old sidecar, see past
+//	archive    with client_id: taken at its word; without: an old sidecar, see replayFilter
 //	           session.started becomes x1.session.started, because the server has said that already
-//	           an echo of what people said, and a replay of the past, become nothing;
-//	           where a replay is, x1.sidecar.replayed (see Replayed)
+//	           an echo of what people said, and a repetition, become nothing
 //	delta      a preview
 //	presence   passed on to the sidecar
 //	audit,     audit.recorded in the session sys-audit

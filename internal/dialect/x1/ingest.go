@@ -12,7 +12,7 @@ import (
 
 // ingest appends what a session's own publisher says on events. A publisher that
 // gives its messages a client_id is taken at its word; an old one is known by its
-// counter and by content (see past).
+// counter and by content (see replayFilter).
 func (d *Dialect) ingest(ctx context.Context, conn *nats.Conn, run []arrival) {
 	id := run[0].id
 	at, err := d.attended(ctx, &run[0])
@@ -22,7 +22,7 @@ func (d *Dialect) ingest(ctx context.Context, conn *nats.Conn, run []arrival) {
 		}
 		return
 	}
-	if err := d.recallPast(ctx, id, at); err != nil {
+	if err := d.recallReplay(ctx, id, at); err != nil {
 		for i := range run {
 			d.refuse(ctx, &run[i], err)
 		}
@@ -33,7 +33,9 @@ func (d *Dialect) ingest(ctx context.Context, conn *nats.Conn, run []arrival) {
 		in.take(ctx, &run[i])
 	}
 	in.flush(ctx)
-	in.remember(ctx)
+	if in.unsaid {
+		at.replay = nil // it is read again from the log, which has not got these events
+	}
 }
 
 // attended finds the session of a publisher, or begins it: the publisher is its
@@ -174,14 +176,14 @@ func (in *intake) introduce(ctx context.Context, name string) error {
 	return err
 }
 
-// recallPast reads from the log what the session's publisher has said.
-func (d *Dialect) recallPast(ctx context.Context, id chat.SessionID, at *attended) error {
-	if at.past != nil {
+// recallReplay reads from the log what the session's publisher has said.
+func (d *Dialect) recallReplay(ctx context.Context, id chat.SessionID, at *attended) error {
+	if at.replay != nil {
 		return nil
 	}
 	var recent []chat.Fact
 	before := chat.Seq(0)
-	for len(recent) < keep {
+	for len(recent) < maxStored {
 		facts, more, err := d.opt.Sessions.Read(ctx, chat.Trusted, id, chat.Range{Before: before, Limit: 1000, Desc: true})
 		if err != nil {
 			return err
@@ -192,19 +194,19 @@ func (d *Dialect) recallPast(ctx context.Context, id chat.SessionID, at *attende
 		}
 		before = facts[len(facts)-1].Seq
 	}
-	past := newPast()
+	replay := newReplayFilter()
 	for i := len(recent) - 1; i >= 0; i-- {
 		e, err := recent[i].Event()
 		if err != nil {
 			return err
 		}
-		past.recall(&e)
+		replay.recall(&e)
 		at.tell(&e)
 	}
 	if err := d.recallEpoch(ctx, id, at); err != nil {
 		return err
 	}
-	at.past = past
+	at.replay = replay
 	return nil
 }
 
@@ -232,7 +234,7 @@ func (in *intake) take(ctx context.Context, a *arrival) {
 		return
 	}
 	if transient(m.Type) {
-		in.at.past.pass(&m)
+		in.at.replay.skip(&m)
 		in.hint(a, m)
 		return
 	}
@@ -244,21 +246,15 @@ func (in *intake) take(ctx context.Context, a *arrival) {
 		draft.Type = startedType
 	}
 	if m.ClientID == "" {
-		v, dg := in.at.past.judge(&m, a.msg.Data, in.d.opt.Now())
-		if v == copied || v == replay {
-			in.d.dropped(a, "replay")
+		why, err := in.repeated(ctx, a, &m, &draft)
+		if err != nil {
+			in.d.refuse(ctx, a, err)
 			return
 		}
-		if echo, err := in.echo(ctx, &m); echo || err != nil {
-			if err != nil {
-				in.d.refuse(ctx, a, err)
-			} else {
-				in.d.dropped(a, "echo")
-			}
+		if why != "" {
+			in.d.dropped(a, why)
 			return
 		}
-		draft.ClientID = in.at.past.key(&m, dg, in.d.opt.Now().UnixNano())
-		in.at.past.note(dg, &m)
 	}
 	err = draft.Settle()
 	if err == nil {
@@ -287,6 +283,28 @@ func (in *intake) take(ctx context.Context, a *arrival) {
 	in.caller = c
 	in.waiting = append(in.waiting, a)
 	in.drafts = append(in.drafts, draft)
+}
+
+// repeated tells why a message without an id is not stored: it is a copy, an echo or
+// a repetition. To the draft of any other it gives an idempotency key.
+func (in *intake) repeated(ctx context.Context, a *arrival, m *Message, draft *chat.Draft) (why string, err error) {
+	r, now := in.at.replay, in.d.opt.Now()
+	if r.copied(a.msg.Data) {
+		return "replay", nil
+	}
+	r.count(m, now)
+	if echo, err := in.echo(ctx, m); echo || err != nil {
+		return "echo", err
+	}
+	content := digestOf(m.Type, m.Payload)
+	if r.repeated(m, content) {
+		return "replay", nil
+	}
+	draft.ClientID = r.key(m, content, now.UnixNano())
+	if sequenceOf(m) >= 0 {
+		r.add(m.Type, content)
+	}
+	return "", nil
 }
 
 // echo reports whether a message is the agent's repetition of what a person said.
@@ -361,27 +379,6 @@ func (in *intake) refuse(ctx context.Context, a *arrival, err error) {
 		in.unsaid = true
 	}
 	in.d.refuse(ctx, a, err)
-}
-
-// remember makes durable what became known of a replay in this run: the log has no
-// trace of repetitions, and a server that is killed must know how far they had come.
-func (in *intake) remember(ctx context.Context) {
-	if in.unsaid {
-		in.at.past = nil // the log knows better what is stored
-		return
-	}
-	r, ok := in.at.past.news()
-	if !ok {
-		return
-	}
-	payload, err := json.Marshal(r)
-	if err == nil {
-		in.caller = chat.Trusted
-		_, err = in.append(ctx, []chat.Draft{{Type: ReplayedType, Payload: payload, Via: via}})
-	}
-	if err != nil {
-		in.d.log.WarnContext(ctx, "how far a replay has come could not be stored; after a restart of the server it may be stored twice", "session", in.id, "err", err)
-	}
 }
 
 func (in *intake) append(ctx context.Context, drafts []chat.Draft) (events []chat.Event, err error) {

@@ -1,29 +1,77 @@
 package x1
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// An old sidecar numbers what it publishes with a counter that begins again at 0
-// when it restarts, and then repeats what is in its agent's replay buffer: the
+// replayFilter recognises what a publisher without ids sends twice. x1's own sidecar is
+// such a publisher: it numbers its messages with a counter that begins at 0 again
+// when the sidecar restarts, and then sends its agent's replay buffer again: the
 // last events of the agent's stream, in order, under other numbers. What the agent
-// had posted by HTTP is not in that buffer. So neither a number that was used
-// before nor content that was seen before is a repetition by itself.
+// posted by HTTP is not in that buffer.
 //
-// All that an agent has said has a place: 0, 1, 2 … A life of the publisher is
-// known by its offset, a place minus the number under which it is published. Once
-// that is known every message has its place, and is a repetition if that place is
-// in the log already. What was lost on its way, live or in a replay, leaves a place
-// empty and moves nothing. Where a buffer begins that has overflowed nobody says,
-// so what an offset can be is found out from content (see guess).
+// The rules, in this order:
+//
+//  1. A message whose bytes are those of an earlier one is a copy (x1 publishes
+//     each event on events and on archive).
+//  2. A message whose number is larger than the last one is new, unless a replay
+//     is being read.
+//  3. A number that is not larger than the last one means that the sidecar has
+//     restarted: a replay begins. It begins at any stored event that has the
+//     content of the first message; if there is none, nothing is repeated and
+//     all messages are new.
+//  4. In a replay a message is a repetition if it has the content of the next
+//     stored event. It may skip as many stored events as the counter skipped
+//     numbers, because these messages were lost on their way. If the first
+//     message leaves several beginnings possible, those that a later message
+//     contradicts are dropped.
+//  5. A message that is no repetition is stored, and belongs at that point of the
+//     publisher's stream: it was lost when it was sent first.
+//  6. The replay ends behind the last stored event, after maxUnknown messages in
+//     a row that are no repetitions, and after a silence of replayPause. If it may
+//     have ended, it has ended: in doubt an event is stored twice rather than lost.
+//
+// All of it can be read from the log: the idempotency key of a stored event tells
+// its run, its number, its content and how much of a replay was left (see key).
+type replayFilter struct {
+	stored []digest            // contents of the publisher's stream, in its order
+	starts map[digest]struct{} // contents of session.started, which no buffer has to hold
+	run    int                 // how often the counter went back
+	last   int64               // the last number; -1 before the first
+	heard  time.Time           // when the last message came; zero after a restart of the server
 
-// digest is what a publisher said, without when and under which number.
+	seeking bool  // a replay has begun, and nothing of the stream has come yet
+	next    []int // in a replay: the indexes of stored that can come next, ascending; nil outside
+	matched int   // in a replay: how many messages were repetitions
+	unknown int   // in a replay: how many were none since the last repetition
+	missed  int   // in a replay: how many numbers were skipped since the last repetition
+
+	copies map[[16]byte]struct{} // hashes of whole messages
+	order  [][16]byte            // the same, oldest first
+}
+
+const (
+	maxStored   = 4096             // contents that are remembered; an x1 agent repeats 1000
+	maxCopies   = 512              // whole messages that are remembered
+	minOverlap  = 3                // so many repetitions are enough to be at the end of what is stored
+	maxUnknown  = 64               // a replay has ended after so many messages that are no repetitions
+	replayPause = 30 * time.Second // a buffer is sent in one go: after such a silence all is new
+)
+
+func newReplayFilter() *replayFilter {
+	return &replayFilter{last: -1, starts: map[digest]struct{}{}, copies: map[[16]byte]struct{}{}}
+}
+
+// digest identifies the content of an event, without time and number.
 type digest [8]byte
 
 func (d digest) String() string { return hex.EncodeToString(d[:]) }
@@ -40,234 +88,213 @@ func digestOf(typ string, payload json.RawMessage) digest {
 	return digest(sum[:8])
 }
 
-// mark is one event of an old publisher that is in the log.
-type mark struct {
-	digest digest
-	place  int
-	rank   int  // its number in its life, without what was posted before; -1 when that is not known
-	epoch  int  // that life
-	taken  int  // the life in which it was repeated last
-	stray  bool // its place is not sure
-	twice  bool // it was stored in doubt, as what it would be if it were new
-	boot   bool // it is no part of the stream and has no place
-}
-
-// past is what is known of a session's old publisher.
-type past struct {
-	marks  []mark // by place
-	top    int    // the first place in which nothing is
-	origin int    // the place of what the agent said first
-	posted int    // how many numbers were not of the stream
-	buffer int    // how much an agent repeats, if it is one of x1
-
-	// Its life. A new one begins when the counter goes back.
-	epoch  int
-	last   int64 // its last number; -1 before the first
-	posts  int   // how many of its numbers were not of the stream
-	missed int   // how many were not heard
-	base   int   // where the life before began
-	end    int   // the first place that is of no life before
-	offset int   // at best knowledge
-	sure   bool  // it is known
-
-	// The replay with which that begins.
-	seeking bool      // nothing of the stream has come yet
-	twice   int       // the place of the last message if it was new after all; -1 for none
-	guesses []guess   // what offset can be, the best first; empty when all has been repeated
-	blind   bool      // how the replay began is not known
-	whole   bool      // it began at origin: the buffer has lost nothing
-	woken   bool      // nothing has come since the server was restarted
-	again   float64   // how often the agent says the same again; 0 until somebody asks
-	heard   time.Time // when the last message came
-	written situation // what the log knows of it
-
-	seen  map[[16]byte]struct{} // whole messages, as they came
-	order [][16]byte
-	next  int
-}
-
-func newPast() *past {
-	return &past{last: -1, twice: -1, sure: true, buffer: replayBuffer, seen: map[[16]byte]struct{}{}}
-}
-
-// keep is how many marks are remembered, and how many numbers can be missed in one
-// go; keepSeen how many whole messages. A buffer is repeated in one go: after a
-// silence of replayPause all is new.
-const (
-	keep         = 4096
-	keepSeen     = 512
-	replayBuffer = 1000
-	replayPause  = 30 * time.Second
-)
-
-// verdict is what becomes of a message.
-type verdict int
-
-const (
-	fresh  verdict = iota
-	copied         // the very same message came before, such as on archive after events
-	replay         // it was said before the publisher's restart
-)
-
-// judge decides about a message that came now. A fresh one must be passed to note
-// before the next is judged, unless it is an echo, which has no place in the log.
-func (p *past) judge(m *Message, raw []byte, now time.Time) (verdict, digest) {
-	d := digestOf(m.Type, m.Payload)
+// copied reports whether the very same bytes came before.
+func (r *replayFilter) copied(raw []byte) bool {
 	sum := sha256.Sum256(raw)
 	whole := [16]byte(sum[:16])
-	if _, ok := p.seen[whole]; ok {
-		return copied, d
+	if _, ok := r.copies[whole]; ok {
+		return true
 	}
-	p.remember(whole)
-	if !p.heard.IsZero() && now.Sub(p.heard) > replayPause && !p.woken { // who was away knows of no silence
-		p.over()
+	if len(r.order) >= maxCopies {
+		delete(r.copies, r.order[0])
+		r.order = r.order[1:]
 	}
-	p.heard = now
-	if m.Sequence != nil && *m.Sequence < 0 {
-		m.Sequence = nil // that is no number
+	r.copies[whole] = struct{}{}
+	r.order = append(r.order, whole)
+	return false
+}
+
+// count takes the number of a message that came now.
+func (r *replayFilter) count(m *Message, now time.Time) {
+	if !r.heard.IsZero() && now.Sub(r.heard) > replayPause {
+		r.seeking, r.unknown = false, maxUnknown
 	}
-	if m.Sequence == nil {
-		return fresh, d
+	r.heard = now
+	n := sequenceOf(m)
+	switch {
+	case n < 0:
+		return
+	case n <= r.last:
+		r.restart(r.run + 1)
+	default:
+		r.missed = min(r.missed+int(min(n-r.last-1, 2*maxStored)), 2*maxStored)
 	}
-	n := int(*m.Sequence)
-	p.twice = -1
-	if *m.Sequence <= p.last {
-		p.restart(p.epoch + 1)
+	r.last = n
+}
+
+// skip takes the number of a message that is not stored.
+func (r *replayFilter) skip(m *Message) {
+	r.last = max(r.last, sequenceOf(m))
+}
+
+// sequenceOf is the sequence of a message, -1 if it has none.
+func sequenceOf(m *Message) int64 {
+	if m.Sequence == nil || *m.Sequence < 0 {
+		return -1
 	}
-	p.count(n)
-	switch following := p.seeking || len(p.guesses) > 0; {
-	case !following:
-	case boots(m.Type):
-		if slices.ContainsFunc(p.marks, func(o mark) bool { return o.boot && o.digest == d && o.epoch != p.epoch }) {
-			p.post()
-			return replay, d // no proof that more is repeated: a new agent says it too
+	return *m.Sequence
+}
+
+// restart begins a run of the publisher, and with it a replay.
+func (r *replayFilter) restart(run int) {
+	r.endReplay()
+	r.run, r.last, r.missed, r.matched, r.unknown = run, -1, 0, 0, 0
+	r.seeking = len(r.stored) > 0
+}
+
+func (r *replayFilter) endReplay() { r.seeking, r.next = false, nil }
+
+// repeated reports whether a counted message is a repetition. If it is not, it must
+// be passed to add, unless it is not stored.
+func (r *replayFilter) repeated(m *Message, d digest) bool {
+	switch {
+	case sequenceOf(m) < 0 || !r.seeking && r.next == nil:
+		return false
+	case isStart(m.Type):
+		_, known := r.starts[d]
+		if !known && r.seeking {
+			r.endReplay() // another agent: it has nothing to repeat
 		}
-	case posted(m.Type):
-	case p.repeats(d, n):
-		return replay, d
+		return known
+	case isPosted(m.Type):
+		return false
 	}
-	return fresh, d
-}
-
-// restart begins a life of the publisher: its counter went back.
-func (p *past) restart(epoch int) {
-	if p.base = p.offset + p.posts; p.whole {
-		p.base = p.origin
-	}
-	p.epoch, p.last, p.posts, p.missed, p.end = epoch, -1, 0, 0, p.top
-	p.guesses, p.blind, p.whole, p.woken, p.again, p.written = nil, false, false, false, 0, situation{}
-	p.seeking = slices.ContainsFunc(p.marks, func(m mark) bool { return !m.boot })
-	if p.sure = !p.seeking; p.sure {
-		p.offset = p.top
-	}
-}
-
-// over ends a replay: what comes now is new.
-func (p *past) over() {
-	if p.seeking {
-		p.anew()
-	}
-	p.guesses = nil
-}
-
-// anew tells that this life repeats nothing: another agent speaks.
-func (p *past) anew() {
-	p.seeking, p.guesses, p.sure = false, nil, true
-	p.offset = p.top - int(p.last)
-	p.origin = p.top
-}
-
-// count takes the next number. Those between were not heard, unless the server was
-// restarted meanwhile: repetitions leave no trace.
-func (p *past) count(n int) {
-	missed := n - int(p.last) - 1
-	for i := range p.guesses {
-		if g := &p.guesses[i]; p.woken {
-			g.at = g.offset + n - 1
-		} else {
-			g.missed += missed
+	next, end := r.match(d), len(r.stored)
+	if len(next) == 0 {
+		if r.unknown++; r.seeking || slices.Contains(r.next, end) || r.place() == end {
+			r.endReplay()
 		}
+		return false
 	}
-	if !p.woken {
-		p.missed += missed
-		p.move(min(0, keep-missed)) // more is a leap and no loss
+	r.seeking, r.next, r.missed, r.unknown = false, next, 0, 0
+	r.matched++
+	if next[0] == end || r.matched >= minOverlap && next[len(next)-1] == end {
+		r.endReplay()
 	}
-	p.last, p.woken = int64(n), false
+	return true
 }
 
-// post counts a number that is not of the stream.
-func (p *past) post() {
-	p.posts++
-	p.posted++
-	p.move(-1)
+// match returns which stored events can follow a message with this content.
+func (r *replayFilter) match(d digest) (next []int) {
+	from := r.next
+	switch {
+	case r.unknown >= maxUnknown:
+		return nil
+	case r.seeking:
+		from = []int{0}
+	}
+	done := 0 // all before it were compared
+	for _, at := range from {
+		until := len(r.stored)
+		if !r.seeking {
+			until = min(until, at+r.missed+1)
+		}
+		for i := max(at, done); i < until; i++ {
+			if r.stored[i] == d {
+				next = append(next, i+1)
+			}
+		}
+		done = max(done, until)
+	}
+	return next
 }
 
-// move says that the numbers to come have other places.
-func (p *past) move(by int) {
-	p.offset += by
-	for i := range p.guesses {
-		p.guesses[i].offset += by
+// place is the index in stored of an event that is no repetition. Numbers that were
+// skipped are taken for repetitions that were lost.
+func (r *replayFilter) place() int {
+	if r.next == nil {
+		return len(r.stored)
 	}
-	for i := range p.written.offsets {
-		p.written.offsets[i] += by
-	}
+	return min(r.next[0]+r.missed, len(r.stored))
 }
 
-// pass counts a message that is neither stored nor repeated.
-func (p *past) pass(m *Message) {
-	if m.Sequence != nil && *m.Sequence > p.last {
-		p.count(int(*m.Sequence))
-		p.post()
+// left is how many stored events come behind the place of the next one; -1 before the
+// first message of a replay.
+func (r *replayFilter) left() int {
+	if r.seeking {
+		return -1
 	}
+	return len(r.stored) - r.place()
 }
 
-// note adds what was stored.
-func (p *past) note(d digest, m *Message) {
-	if m.Sequence == nil {
+// add notes an event that is stored.
+func (r *replayFilter) add(typ string, d digest) {
+	if isStart(typ) {
+		r.starts[d] = struct{}{}
 		return
 	}
-	if boots(m.Type) && p.seeking {
-		p.anew() // it has nothing to repeat
+	if isPosted(typ) {
+		return
 	}
-	n := int(*m.Sequence)
-	at := mark{digest: d, place: p.offset + n, rank: n - p.posts, stray: !p.sure}
-	if p.twice >= 0 {
-		at.place, at.stray, at.twice = p.twice, true, true
+	place := r.place()
+	r.stored = slices.Insert(r.stored, place, d)
+	if r.missed > 0 && r.next != nil {
+		r.missed++ // a later message may skip this event, too
 	}
-	p.twice = -1
-	p.add(m.Type, at)
-}
-
-// add adds a mark of this life.
-func (p *past) add(typ string, m mark) {
-	m.epoch, m.taken, m.boot = p.epoch, p.epoch, boots(typ)
-	if posted(typ) {
-		p.post()
-		if !m.boot {
-			return
+	for i, at := range r.next {
+		if at >= place {
+			r.next[i]++
 		}
-	} else {
-		p.top = max(p.top, m.place+1)
 	}
-	p.marks = slices.Insert(p.marks, p.from(m.place+1), m)
-	if over := len(p.marks) - keep; over >= keep { // cut seldom, in one go
-		p.marks = slices.Clone(p.marks[over:])
+	if len(r.stored) >= 2*maxStored && r.next == nil { // cut seldom, in one go
+		r.stored = slices.Clone(r.stored[maxStored:])
 	}
 }
 
-// from is the index of the first mark that has this place or a later one.
-func (p *past) from(place int) int {
-	i, _ := slices.BinarySearchFunc(p.marks, place, func(m mark, place int) int { return cmp.Compare(m.place, place) })
-	return i
+// key is the idempotency key of an event that is about to be stored: all that
+// recall needs, and a moment that makes it unique.
+func (r *replayFilter) key(m *Message, d digest, moment int64) string {
+	return fmt.Sprintf("x1:%d:%d:%s:%s:%d", r.run, sequenceOf(m), strconv.FormatInt(moment, 36), d, r.left())
 }
 
-func (p *past) remember(whole [16]byte) {
-	if len(p.order) < keepSeen {
-		p.order = append(p.order, whole)
-	} else {
-		delete(p.seen, p.order[p.next])
-		p.order[p.next] = whole
-		p.next = (p.next + 1) % keepSeen
+// storedKey is what a key tells.
+type storedKey struct {
+	run    int
+	number int64
+	digest digest
+	left   int
+}
+
+// parseKey reads the key of an event; ok is false if no publisher without ids sent it.
+func parseKey(e *chat.Event) (k storedKey, ok bool) {
+	part := strings.Split(e.ClientID, ":")
+	if e.Via != via || len(part) != 6 || part[0] != "x1" {
+		return k, false
 	}
-	p.seen[whole] = struct{}{}
+	var err [4]error
+	var raw []byte
+	k.run, err[0] = strconv.Atoi(part[1])
+	k.number, err[1] = strconv.ParseInt(part[2], 10, 64)
+	raw, err[2] = hex.DecodeString(part[4])
+	k.left, err[3] = strconv.Atoi(part[5])
+	if err != [4]error{} || len(raw) != len(k.digest) {
+		return k, false
+	}
+	k.digest = digest(raw)
+	return k, true
+}
+
+// hasNoID reports whether an event came from a publisher without ids.
+func hasNoID(e *chat.Event) bool {
+	_, ok := parseKey(e)
+	return ok
+}
+
+// recall adds the next event of the log.
+func (r *replayFilter) recall(e *chat.Event) {
+	k, ok := parseKey(e)
+	if !ok || k.number < 0 {
+		return
+	}
+	if k.run != r.run {
+		r.restart(k.run)
+	}
+	if r.unknown++; k.number != r.last+1 {
+		r.unknown = 0 // there may have been repetitions
+	}
+	r.last, r.missed, r.seeking, r.next = k.number, 0, k.left < 0, nil
+	if k.left > 0 {
+		r.next = []int{max(0, len(r.stored)-k.left)}
+	}
+	r.add(e.Type, k.digest)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,332 +14,187 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// publisher is an old sidecar: a counter that begins at 0 with every life.
+// publisher is an x1 sidecar: it gives no ids, and its counter begins at 0 in each run.
 type publisher struct {
-	t    interface{ Fatal(...any) }
-	p    *past
-	n    int64
-	time int
-	now  time.Time
-	log  []string // what was taken as new, in order
-
-	buffer int // what the agent repeats, at most; 0 means as much as one of x1
-	stored []chat.Event
-	runs   func() bool // whether what came last is the end of a run of arrivals; nil means that it is
+	t      interface{ Fatalf(string, ...any) }
+	filter *replayFilter
+	n      int64
+	moment int64
+	now    time.Time
+	log    []chat.Event
+	texts  []string // what was stored, in order
 }
 
-func (s *publisher) publish(typ, text string) verdict {
-	s.time++
-	m := Message{Type: typ, Payload: json.RawMessage(fmt.Sprintf(`{"text":%q}`, text)), Sequence: &[]int64{s.n}[0]}
-	s.n++
-	raw := fmt.Sprint(s.time, *m.Sequence, typ, text)
-	v, d := s.p.judge(&m, []byte(raw), s.now)
-	if v == fresh {
-		s.stored = append(s.stored, chat.Event{Type: typ, ClientID: s.p.key(&m, d, int64(s.time)), Via: via})
-		s.p.note(d, &m)
-		s.log = append(s.log, text)
-	}
-	if s.runs == nil || s.runs() {
-		s.flush()
-	}
-	return v
+func newPublisher(t interface{ Fatalf(string, ...any) }) *publisher {
+	return &publisher{t: t, filter: newReplayFilter(), now: time.Unix(0, 0)}
 }
 
-// flush is the end of a run of arrivals.
-func (s *publisher) flush() {
-	if r, ok := s.p.news(); ok {
-		payload, _ := json.Marshal(r)
-		s.stored = append(s.stored, chat.Event{Type: ReplayedType, Payload: payload, Actor: chat.System, Via: via})
+func (p *publisher) publish(typ, text string) {
+	p.moment++
+	n := p.n
+	p.n++
+	m := Message{Type: typ, Payload: json.RawMessage(fmt.Sprintf(`{"text":%q}`, text)), Sequence: &n}
+	if p.filter.copied(fmt.Append(nil, p.moment, n, typ, text)) {
+		p.t.Fatalf("%s is taken for a copy", text)
 	}
+	p.filter.count(&m, p.now)
+	d := digestOf(m.Type, m.Payload)
+	if p.filter.repeated(&m, d) {
+		return
+	}
+	p.log = append(p.log, chat.Event{Type: typ, ClientID: p.filter.key(&m, d, p.moment), Via: via})
+	if sequenceOf(&m) >= 0 {
+		p.filter.add(typ, d)
+	}
+	p.texts = append(p.texts, text)
 }
 
-// recall is a restart of the server: it knows what is in the log.
-func (s *publisher) recall() {
-	s.p = newPast()
-	if s.buffer > 0 {
-		s.p.buffer = s.buffer
-	}
-	for i := range s.stored {
-		s.p.recall(&s.stored[i])
+func (p *publisher) say(texts ...string) {
+	for _, text := range texts {
+		p.publish("agent.text", text)
 	}
 }
 
-func (s *publisher) say(texts ...string) {
-	for _, x := range texts {
-		s.publish("agent.text", x)
+// lose sends messages that do not arrive.
+func (p *publisher) lose(n int64) { p.n += n }
+
+func (p *publisher) restart() { p.n = 0 }
+
+func (p *publisher) restartServer() {
+	p.filter = newReplayFilter()
+	for i := range p.log {
+		p.filter.recall(&p.log[i])
 	}
 }
 
-func (s *publisher) restart() { s.n = 0 }
+// Each case is a script. A word is sent as agent.text; "/" restarts the publisher,
+// "!" the server; "~" is a silence; "-word" does not arrive; "status:…" and
+// "start:…" are posted.
+func TestReplayOfAPublisherWithoutIDs(t *testing.T) {
+	for _, c := range []struct{ name, script, stored string }{
+		{"a replay adds nothing", "a b c / a b c d / a b c d e", "a b c d e"},
+		{"also after a restart of the server", "a b c ! / a b c d ! / a b c d e", "a b c d e"},
+		{"the same text twice is said twice", "a a b a / a a b a a", "a a b a a"},
+		{"new texts on old numbers are new", "a b c / x y z / new x a newer c", "a b c x y z new x a newer c"},
+		{"posted events are never repetitions", "a status:w b status:w c / a b c status:w d", "a status:w b status:w c status:w d"},
+		{"a posted event before a replay", "a status:w b / status:w ! a b c", "a status:w b status:w c"},
+		{"a known start is no proof of a replay", "start:s a b / start:s x a b", "start:s a b x a b"},
+		{"a known start before a replay", "start:s a b / start:s a b c", "start:s a b c"},
+		{"an unknown start is another agent", "start:s a b / start:t a b", "start:s a b start:t a b"},
+		{"a buffer that has lost its first events", "a b c d e / c d e f", "a b c d e f"},
+		{"an ambiguous beginning is decided by what follows", "a x b a y / a y z", "a x b a y z"},
+		{"after a silence all is new", "a b c / a ~ b", "a b c b"},
+		{"a restart of the server is no silence", "a b c / a ! ~ b c d", "a b c d"},
+		{"a lost event is stored when it is repeated", "a b -c d / a b c d e / a b c d e f", "a b d c e f"},
+		{"also after a restart of the server", "a b -c d / a b c ! d e ! / a b c d e f", "a b d c e f"},
+		{"one of two that are the same was lost", "a -s b s c / a s b s c / a s b s c", "a b s c s"},
+		{"messages of a replay are lost", "a b c d e / a -b -c d e f", "a b c d e f"},
+		{"lost at first, stored in a replay, lost again", "a b -c d e / a -b c d e f / a b c d e f g", "a b d e c f g"},
+		{"the server is restarted in a replay", "a b c d / a b ! c d e", "a b c d e"},
 
-func (s *publisher) want(texts ...string) {
-	if !slices.Equal(s.log, texts) {
-		s.t.Fatal(fmt.Sprintf("have %q, want %q", s.log, texts))
-	}
-}
-
-func TestReplayIsRecognisedByContent(t *testing.T) {
-	s := &publisher{t: t, p: newPast()}
-	s.say("a", "b", "c")
-	s.restart()
-	s.say("a", "b", "c", "d")
-	s.want("a", "b", "c", "d")
-	s.restart()
-	s.say("a", "b", "c", "d")
-	s.say("e")
-	s.want("a", "b", "c", "d", "e")
-}
-
-func TestNewEventsOnOldNumbersAreKept(t *testing.T) {
-	s := &publisher{t: t, p: newPast()}
-	s.say("a", "b", "c")
-	s.restart()
-	s.say("x", "y", "z")
-	s.want("a", "b", "c", "x", "y", "z")
-	s.restart()
-	s.say("new", "x", "a", "newer", "c") // said again, on higher numbers than before
-	s.want("a", "b", "c", "x", "y", "z", "new", "x", "a", "newer", "c")
-}
-
-func TestWhatWasPostedIsNotReplayed(t *testing.T) {
-	s := &publisher{t: t, p: newPast()}
-	s.say("a")
-	s.publish("agent.status", "working")
-	s.say("b")
-	s.publish("agent.status", "working")
-	s.say("c")
-	s.restart()
-	s.say("a", "b", "c") // slid to other numbers
-	s.publish("agent.status", "working")
-	s.say("d")
-	s.want("a", "working", "b", "working", "c", "working", "d")
-}
-
-// A status that comes before the replay does not lead it astray.
-func TestWhatIsPostedBeforeAReplayIsNew(t *testing.T) {
-	s := &publisher{t: t, p: newPast()}
-	s.say("a")
-	s.publish("agent.status", "working")
-	s.say("b")
-	s.restart()
-	s.publish("agent.status", "working")
-	s.say("a", "b", "c")
-	s.want("a", "working", "b", "working", "c")
-}
-
-// An agent that starts anew says so first; only if it then goes on as before is
-// that a replay.
-func TestAStartIsNoProofOfAReplay(t *testing.T) {
-	s := &publisher{t: t, p: newPast()}
-	s.publish("session.started", "start")
-	s.say("a", "b")
-	s.restart()
-	s.publish("session.started", "start")
-	s.say("x", "a", "b")
-	s.want("start", "a", "b", "x", "a", "b")
-	s.restart()
-	s.publish("session.started", "start")
-	s.say("a", "b", "c")
-	s.want("start", "a", "b", "x", "a", "b", "c")
-}
-
-// A buffer is repeated in one go: what is said much later was said again.
-func TestAReplayEndsWithSilence(t *testing.T) {
-	s := &publisher{t: t, p: newPast(), now: time.Unix(0, 0)}
-	s.say("a", "b", "c")
-	s.restart()
-	s.say("a")
-	s.now = s.now.Add(replayPause + time.Second)
-	s.say("b")
-	s.want("a", "b", "c", "b")
-}
-
-// That the server was away is no silence of the publisher.
-func TestARestartOfTheServerIsNoSilence(t *testing.T) {
-	s := &publisher{t: t, p: newPast(), now: time.Unix(0, 0)}
-	s.say("a", "b", "c")
-	s.restart()
-	s.say("a")
-	s.recall()
-	s.now = s.now.Add(replayPause + time.Second)
-	s.say("b", "c", "d")
-	s.want("a", "b", "c", "d")
-}
-
-func TestAReplayThatBeginsLater(t *testing.T) {
-	s := &publisher{t: t, p: newPast()}
-	s.say("a", "a", "b", "a", "c")
-	s.restart()
-	s.say("b", "a", "c", "a")
-	s.want("a", "a", "b", "a", "c", "a")
-}
-
-func TestWhatNeverArrivedIsTakenFromTheReplay(t *testing.T) {
-	s := &publisher{t: t, p: newPast()}
-	s.say("a", "b")
-	s.n++ // c does not arrive
-	s.say("d")
-	s.restart()
-	s.say("a", "b", "c", "d", "e")
-	s.want("a", "b", "d", "c", "e")
-}
-
-// Whatever a publisher counts, what it says is stored, and at once.
-func TestACounterThatLeaps(t *testing.T) {
-	s := &publisher{t: t, p: newPast()}
-	var all []string
-	for i, n := range []int64{0, 1 << 62, math.MaxInt64, 0, 1 << 40, 7, 6, -1, 5, math.MinInt64, 0} {
-		s.n = n
-		all = append(all, fmt.Sprint("text ", i))
-		s.say(all[i])
-		s.recall()
-	}
-	s.want(all...)
-}
-
-func TestTheSameMessageTwiceIsOne(t *testing.T) {
-	p := newPast()
-	n := int64(0)
-	m := Message{Type: "agent.text", Payload: json.RawMessage(`{"text":"a"}`), Sequence: &n}
-	v, d := p.judge(&m, []byte("raw"), time.Time{})
-	p.note(d, &m)
-	if again, _ := p.judge(&m, []byte("raw"), time.Time{}); v != fresh || again != copied || p.epoch != 0 {
-		t.Fatal(v, again, p.epoch)
-	}
-}
-
-// What never arrived has its place in the past once it is there, so that no later
-// replay goes astray.
-func TestWhatCameLateIsNotTakenTwice(t *testing.T) {
-	for _, restarts := range []bool{false, true} {
-		s := &publisher{t: t, p: newPast()}
-		s.say("a", "b")
-		s.n++ // c does not arrive
-		s.say("d", "d")
-		s.n += 2 // nor do e and d
-		s.say("f")
-		for _, next := range []string{"g", "h", "i"} {
-			s.restart()
-			if restarts {
-				s.recall()
-			}
-			s.say("a", "b", "c", "d", "d", "e", "d", "f")
-			for _, text := range []string{"g", "h", "i"} {
-				if s.say(text); text == next {
-					break
+		// In doubt an event is stored twice.
+		{"doubled: the first event of the buffer was lost", "-a b c / a b c d / a b c d e", "b c a b c d e"},
+		{"doubled: a lost event follows a restart of the server", "a -b c d / a ! b c d e / a b c d e f", "a c d b c d e b e f"},
+		{"doubled: what can be the end of the replay", "a o o o o o / o o o o o", "a o o o o o o o"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPublisher(t)
+			for word := range strings.FieldsSeq(c.script) {
+				switch {
+				case word == "/":
+					p.restart()
+				case word == "!":
+					p.restartServer()
+				case word == "~":
+					p.now = p.now.Add(replayPause + time.Second)
+				case word[0] == '-':
+					p.lose(1)
+				case strings.HasPrefix(word, "status:"):
+					p.publish("agent.status", word)
+				case strings.HasPrefix(word, "start:"):
+					p.publish("session.started", word)
+				default:
+					p.say(word)
 				}
 			}
-		}
-		s.want("a", "b", "d", "d", "f", "c", "e", "d", "g", "h", "i")
-	}
-}
-
-// Of two that are the same one was lost: whichever it was, both are stored.
-func TestOneOfTwoWasLost(t *testing.T) {
-	for lost := 1; lost < 5; lost++ {
-		s := &publisher{t: t, p: newPast()}
-		words := []string{"a", "same", "b", "same", "c"}
-		for i, text := range words {
-			if i == lost {
-				s.n++
-				continue
+			if have := strings.Join(p.texts, " "); have != c.stored {
+				t.Errorf("stored %q, want %q", have, c.stored)
 			}
-			s.say(text)
-		}
-		for range 3 {
-			s.restart()
-			s.say(words...)
-			slices.Sort(s.log)
-			s.want("a", "b", "c", "same", "same")
-		}
+		})
 	}
 }
 
-// The server is killed and started again in the middle of a replay: what comes next
-// may be something that it never heard.
-func TestARestartInTheMiddleOfAReplay(t *testing.T) {
-	s := &publisher{t: t, p: newPast()}
-	s.say("a", "b")
-	s.n++ // c does not arrive
-	s.say("d", "e", "f")
-	s.restart()
-	s.say("a", "b")
-	s.recall()
-	s.say("c", "d", "e", "f", "g")
-	s.want("a", "b", "d", "e", "f", "c", "g")
-	s.restart()
-	s.say("a", "b", "c", "d", "e", "f", "g", "h")
-	s.want("a", "b", "d", "e", "f", "c", "g", "h")
+func TestAnyCounterIsAccepted(t *testing.T) {
+	p := newPublisher(t)
+	var all []string
+	for i, n := range []int64{0, 1 << 62, math.MaxInt64, 0, 1 << 40, 7, 6, -1, 5, math.MinInt64, 0} {
+		p.n = n
+		all = append(all, fmt.Sprint("text ", i))
+		p.say(all[i])
+		p.restartServer()
+	}
+	if !slices.Equal(p.texts, all) {
+		t.Errorf("stored %q", p.texts)
+	}
 }
 
-// Messages are lost, publishers and servers are restarted at any moment: in the end,
-// after a replay that arrives, each word is stored. If no replay was cut, which come
-// in one go, none is stored twice.
-func TestReplayUnderLossProperty(t *testing.T) {
+func TestTheSameBytesTwiceAreOneMessage(t *testing.T) {
+	f := newReplayFilter()
+	for i := range 2 * maxCopies {
+		raw := fmt.Append(nil, i)
+		if f.copied(raw) || !f.copied(raw) {
+			t.Fatal(i)
+		}
+	}
+	if len(f.copies) != maxCopies || len(f.order) != maxCopies {
+		t.Errorf("%d are kept", len(f.copies))
+	}
+}
+
+// Texts differ. Messages are lost, but not the first; publisher and server are
+// restarted at any moment. After a replay that arrives nothing is lost. If the
+// server was not restarted in a replay nothing is stored twice.
+func TestReplayProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := &publisher{t: t, p: newPast()}
+		p := newPublisher(t)
 		whole := rapid.Bool().Draw(t, "replays arrive whole")
-		var buffer []string
+		p.say("first")
+		buffer := []string{"first"}
 		send := func(text string, live bool) {
 			fate := rapid.IntRange(0, 10).Draw(t, "fate")
 			switch {
 			case !live && whole:
 			case fate == 0:
-				s.n++ // lost
+				p.lose(1)
 				return
 			case fate == 1:
-				s.recall()
+				p.restartServer()
 			}
-			s.say(text)
+			p.say(text)
 		}
-		for life := range rapid.IntRange(1, 6).Draw(t, "lives") {
-			s.restart()
+		for run := range rapid.IntRange(1, 6).Draw(t, "runs") {
+			p.restart()
 			for _, text := range buffer {
 				send(text, false)
 			}
 			for i := range rapid.IntRange(1, 20).Draw(t, "events") {
-				buffer = append(buffer, fmt.Sprint(life, "-", i))
+				buffer = append(buffer, fmt.Sprint(run, "-", i))
 				send(buffer[len(buffer)-1], true)
+				if rapid.Bool().Draw(t, "post") {
+					p.publish("agent.status", "working")
+				}
 			}
 		}
-		s.restart()
-		s.say(buffer...)
+		p.restart()
+		p.say(buffer...)
+		stored := slices.DeleteFunc(p.texts, func(text string) bool { return text == "working" })
 		for _, text := range buffer {
-			if !slices.Contains(s.log, text) {
+			if !slices.Contains(stored, text) {
 				t.Fatalf("%s is lost", text)
 			}
 		}
-		if whole && len(s.log) != len(buffer) {
-			t.Fatalf("of %d there are %d: %q", len(buffer), len(s.log), s.log)
+		if whole && len(stored) != len(buffer) {
+			t.Fatalf("of %d there are %d: %q", len(buffer), len(stored), stored)
 		}
-	})
-}
-
-// Whatever an agent says and however often its sidecar dies: nothing is lost,
-// and a replay adds nothing, as long as the texts differ.
-func TestReplayProperty(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := &publisher{t: t, p: newPast()}
-		var buffer, all []string
-		for life := range rapid.IntRange(1, 6).Draw(t, "lives") {
-			if life > 0 {
-				s.restart()
-				s.say(buffer...)
-			}
-			for i := range rapid.IntRange(0, 20).Draw(t, "events") {
-				text := fmt.Sprint(life, "-", i)
-				all = append(all, text)
-				if rapid.Bool().Draw(t, "posted") {
-					s.publish("agent.status", text)
-					continue
-				}
-				buffer = append(buffer, text)
-				s.say(text)
-			}
-			if cut := rapid.IntRange(0, 8).Draw(t, "cut"); len(buffer) > 8 {
-				buffer = buffer[cut:]
-			}
-		}
-		s.want(all...)
 	})
 }
