@@ -48,7 +48,8 @@ var rules = []rule{
 
 	{folder: "internal/audit", own: []string{"chat"}},
 
-	{folder: "internal/journal", own: []string{"chat", "internal/sealed"}, libs: []string{"github.com/cockroachdb/pebble"}},
+	{folder: "internal/journal", own: []string{"chat", "internal/journal/pebblelog", "internal/sealed"}, libs: []string{"github.com/cockroachdb/pebble"}},
+	{folder: "internal/journal/pebblelog"}, // reads the log format of one version of Pebble
 	{folder: "internal/artifact", own: []string{"chat", "internal/sealed"}},
 
 	{folder: "internal/hub", own: []string{"chat"}},

@@ -110,22 +110,3 @@ func TestKeyOrder(t *testing.T) {
 		t.Error("texts run into each other")
 	}
 }
-
-func FuzzLog(f *testing.F) {
-	const number = 7
-	f.Add([]byte{})
-	f.Add(append(logPiece(number, 0, "a"), logPiece(number, 20, "b")...))
-	f.Add(append(append(logPiece(number, 0, "a"), "torn"...), logPiece(number, 99, "b")...))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		at, _ := lostBehind(b, number)
-		if at < 0 || at > len(b) {
-			t.Fatalf("it ends at byte %d of %d", at, len(b))
-		}
-		// What can be read is whole, and stays so when nothing or room follows.
-		for _, whole := range [][]byte{b[:at], append(b[:at:at], make([]byte, 100)...)} {
-			if _, damaged := lostBehind(whole, number); damaged {
-				t.Fatal("what can be read is called damaged")
-			}
-		}
-	})
-}

@@ -254,7 +254,26 @@ func measure(r io.Reader) (e extent, err error) {
 	return e, err
 }
 
-// logNumber is the number of a log file.
+// readWhole reads a file.
+func readWhole(fs vfs.FS, path string) ([]byte, error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, info.Size())
+	n, err := io.ReadFull(f, b)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return b[:n], err
+}
+
+// logNumber returns the number of a log file.
 func logNumber(name string) (uint64, bool) {
 	n, err := strconv.ParseUint(strings.TrimSuffix(name, ".log"), 10, 64)
 	return n, err == nil && isLog(name)

@@ -2,10 +2,15 @@ package journal
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/parley-hq/parley/internal/journal/pebblelog"
 )
 
 // logFS keeps errors of the log's files from Pebble, which has no answer to some
@@ -19,6 +24,41 @@ type logFS struct {
 }
 
 func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
+
+// logDamage names a log file that cannot be read to its end.
+type logDamage struct {
+	file string
+	at   int
+}
+
+func (d logDamage) Error() string {
+	return fmt.Sprintf("%s cannot be read from byte %d on, although more of it was stored", d.file, d.at)
+}
+
+func (logDamage) Unwrap() error { return pebble.ErrCorruption }
+
+// checkLogs returns a logDamage when a log file has a synced part that cannot be
+// read. The caller holds Pebble's lock.
+func checkLogs(fs vfs.FS, dir string) error {
+	names, err := fs.List(dir)
+	if err != nil {
+		return nil // opening the store reports it
+	}
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		number, ok := logNumber(name)
+		if !ok {
+			continue
+		}
+		b, err := readWhole(fs, fs.PathJoin(dir, name))
+		if err != nil {
+			return err
+		}
+		if at, damaged := pebblelog.Check(b, uint32(number)); damaged {
+			return logDamage{name, at}
+		}
+	}
+	return nil
+}
 
 // Create creates a file.
 func (f logFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {

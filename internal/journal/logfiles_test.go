@@ -1,9 +1,7 @@
 package journal
 
 import (
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"strings"
 	"testing"
 
@@ -79,51 +77,6 @@ func TestADamagedLogIsNamed(t *testing.T) {
 			stored[len(stored)*share/100] ^= 0x5a
 			rewrite(t, disk, log, stored)
 			wantNamed(t, disk, log)
-		}
-	}
-}
-
-// logPiece is a chunk of a log that says how much of it was synced.
-func logPiece(number uint32, synced uint64, text string) []byte {
-	b := make([]byte, 6, logHeader+len(text))
-	binary.LittleEndian.PutUint16(b[4:], uint16(len(text)))
-	b = binary.LittleEndian.AppendUint32(append(b, logTypes), number)
-	b = append(binary.LittleEndian.AppendUint64(b, synced), text...)
-	sum := crc32.Checksum(b[6:], castagnoli)
-	binary.LittleEndian.PutUint32(b, (sum>>15|sum<<17)+logChecksumAdd)
-	return b
-}
-
-// A place that cannot be read is damaged when it is certain that it was stored.
-func TestWhatWasStoredIsCertain(t *testing.T) {
-	t.Parallel()
-	const number = 7
-	log := func(behind ...uint64) []byte { // an unreadable place at 200, and what is said behind it
-		b := append(logPiece(number, 0, strings.Repeat("a", 200-logHeader)), strings.Repeat("?", 50)...)
-		for i, synced := range behind {
-			b = append(b, logPiece(number, synced, fmt.Sprint("text ", i))...)
-		}
-		return b
-	}
-	for name, c := range map[string]struct {
-		log     []byte
-		at      int
-		damaged bool
-	}{
-		"nothing behind it":                 {log(), 200, false},
-		"behind it is another log":          {append(log(), logPiece(number+1, 999, "x")...), 200, false},
-		"room that was never written":       {append(log(), make([]byte, 500)...), 200, false},
-		"it was synced as far as the place": {log(200), 200, false},
-		"it was synced behind the place":    {log(0, 201), 200, true},
-		// The first sync may be over and the second under way when the place is
-		// written; then neither has it.
-		"one sync or none, told thrice": {log(9, 9, 9), 200, false},
-		"two syncs":                     {log(9, 9, 20, 20), 200, false},
-		"three syncs":                   {log(9, 20, 30), 200, true},
-		"all can be read":               {append(logPiece(number, 0, "a"), logPiece(number, 20, "b")...), 40, false},
-	} {
-		if at, damaged := lostBehind(c.log, number); at != c.at || damaged != c.damaged {
-			t.Errorf("%s: at %d, %t", name, at, damaged)
 		}
 	}
 }
