@@ -1,9 +1,12 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"maps"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
@@ -68,7 +71,7 @@ type aguiRun struct {
 	r      *round
 	s      *speaker
 	rec    *record
-	state  any
+	state  json.RawMessage
 	change bool // of the state
 
 	message  string                // the one that is being written
@@ -143,7 +146,7 @@ func (u *aguiRun) take(ctx context.Context, e *aguiEvent) error {
 		_, err := u.s.fact(ctx, chat.AgentStatus{Message: clip(e.StepName, 200), Phase: "working"})
 		return err
 	case "STATE_SNAPSHOT", "STATE_DELTA":
-		return u.stateful(e)
+		return u.updateState(e)
 	case "MESSAGES_SNAPSHOT":
 		if n := len(e.Messages); n > 0 && e.Messages[n-1].Role == "assistant" {
 			u.snapshot, _ = e.Messages[n-1].Content.(string)
@@ -279,16 +282,13 @@ func (u *aguiRun) finished(ctx context.Context, e *aguiEvent) ([]question, error
 	return asked, err
 }
 
-// stateful follows the agent's state.
-func (u *aguiRun) stateful(e *aguiEvent) (err error) {
+// updateState applies a STATE_SNAPSHOT or STATE_DELTA event to the agent's state.
+func (u *aguiRun) updateState(e *aguiEvent) (err error) {
 	u.change = true
 	if e.Type == "STATE_SNAPSHOT" {
-		u.state, err = decode(e.Snapshot)
+		u.state, err = compactJSON(e.Snapshot)
 	} else {
-		var ops []operation
-		if err = json.Unmarshal(e.Delta, &ops); err == nil {
-			u.state, err = patch(u.state, ops)
-		}
+		u.state, err = patchState(u.state, e.Delta)
 	}
 	if err != nil {
 		return u.a.garbled("a state, or a change to it that does not fit", err)
@@ -296,20 +296,32 @@ func (u *aguiRun) stateful(e *aguiEvent) (err error) {
 	return nil
 }
 
-// mostState is the largest state that is kept from run to run.
-const mostState = 256 << 10
+// maxState is the largest state that is kept from run to run.
+const maxState = 256 << 10
+
+// patchState applies a JSON Patch (RFC 6902). It refuses a patch whose copy operations alone exceed maxState, so that
+// a small patch cannot produce a large document.
+func patchState(state, patch json.RawMessage) (json.RawMessage, error) {
+	ops, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return nil, err
+	}
+	return ops.ApplyWithOptions(state, &jsonpatch.ApplyOptions{AccumulatedCopySizeLimit: maxState})
+}
+
+func compactJSON(raw json.RawMessage) (json.RawMessage, error) {
+	var b bytes.Buffer
+	err := json.Compact(&b, raw)
+	return b.Bytes(), err
+}
 
 func (u *aguiRun) keepState() error {
 	if u.state == nil || u.rec.State == nil && !u.change {
 		return nil
 	}
-	b, err := json.Marshal(u.state)
-	if err != nil {
-		return u.a.garbled("a state", err)
+	if n := len(u.state); n > maxState {
+		return agent.Failf(agent.CodeTooLarge, chat.TooLarge, "the agent's state has %d KiB; at most %d are kept, so let it keep less", n>>10, maxState>>10)
 	}
-	if len(b) > mostState {
-		return agent.Failf(agent.CodeTooLarge, chat.TooLarge, "the agent's state has %d KiB; at most %d are kept, so let it keep less", len(b)>>10, mostState>>10)
-	}
-	u.rec.State = b
+	u.rec.State = u.state
 	return nil
 }

@@ -91,7 +91,7 @@ func TestAGUI(t *testing.T) {
 	for _, m := range second.Messages {
 		roles = append(roles, m.Role+":"+m.ID)
 	}
-	if string(second.State) != `{"list":["a","b"],"n":2}` || second.ThreadID != "s" || len(second.Tools) != 1 {
+	if string(second.State) != `{"n":2,"list":["a","b"]}` || second.ThreadID != "s" || len(second.Tools) != 1 {
 		t.Errorf("was told %+v", second)
 	}
 	if len(roles) != 6 || roles[1] != "assistant:m1" || second.Messages[2].ToolCalls[0].ID != "c1" || second.Messages[3].CallID != "c1" || roles[4] != "assistant:m3" || second.Messages[5].Content != "and now?" {

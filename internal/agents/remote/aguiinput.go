@@ -32,15 +32,10 @@ func (u *aguiRun) input(ctx context.Context) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if state != nil {
-		if u.state, err = decode(state); err != nil {
-			return nil, err
-		}
-		u.rec.State = state
-	} else {
+	if u.rec.State = state; state == nil {
 		state = json.RawMessage("{}")
-		u.state = map[string]any{}
 	}
+	u.state = state
 	ref := u.r.turn.Ref()
 	run := string(ref.Turn) + "-r" + strconv.Itoa(u.r.n)
 	if ref.Attempt > 1 {
