@@ -7,6 +7,7 @@
 # make bench  measures against the peers named in docs/benchmarks.md
 # make fuzz   fuzzes every decoder for a moment each
 # make chaos  kills the server under load and damages its files for a minute; CHAOS="-for 3h" for longer
+# make release builds binaries for Linux and macOS, their checksums and the list of their modules, in bin/release
 # make vuln   looks for known vulnerabilities in what is linked, where the database can be reached
 
 GO      ?= go
@@ -14,13 +15,26 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 10s
 
-.PHONY: all build run test check quick fmt vet lint tidy vuln race web web-test web-e2e python-test wheel bench chaos fuzz clean
+.PHONY: all build release run test check quick fmt vet lint tidy vuln race web web-test web-e2e python-test wheel bench chaos fuzz clean
 
 all: build
 
 # One file that needs nothing else: without C it also takes less memory.
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/parley ./cmd/parley
+
+# VERSION=v0.1.0 make release, on a clean checkout of that tag.
+RELEASE   = bin/release
+PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+
+release:
+	rm -rf $(RELEASE) && mkdir -p $(RELEASE)
+	@set -e; for p in $(PLATFORMS); do \
+	  out=$(RELEASE)/parley-$(VERSION)-$${p%/*}-$${p#*/}; echo $$out; \
+	  CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $$out ./cmd/parley; \
+	done
+	$(GO) run ./internal/sbom $(RELEASE)/parley-$(VERSION)-linux-amd64 > $(RELEASE)/sbom.spdx.json
+	cd $(RELEASE) && sha256sum parley-* sbom.spdx.json > SHA256SUMS
 
 run: build
 	./bin/parley serve

@@ -88,6 +88,7 @@ var rules = []rule{
 	{folder: "internal/json"},
 	{folder: "internal/jsontest"},
 	{folder: "internal/load"},
+	{folder: "internal/sbom"},
 	{folder: "internal/modeltest"},
 	{folder: "internal/transcript", libs: []string{"golang.org/x/tools"}}, // for tests
 
@@ -103,7 +104,7 @@ var everywhere = []string{"internal/json", "internal/text"}
 // stdJSON lists the folders that may import encoding/json. All other code reads and writes JSON with internal/json,
 // because encoding/json takes names of another case for a field's and names Go types in its errors. The rest are tools
 // and examples: they read what they have written themselves.
-var stdJSON = []string{"internal/json", "internal/jsontest", "internal/load", "internal/modeltest", "internal/transcript", "internal/sealed", "examples/*", "bench", "e2e", "web/gen", "internal/llm/llmtest", "internal/sidecar/sidecartest", "internal/servertest"}
+var stdJSON = []string{"internal/json", "internal/jsontest", "internal/load", "internal/modeltest", "internal/sbom", "internal/transcript", "internal/sealed", "examples/*", "bench", "e2e", "web/gen", "internal/llm/llmtest", "internal/sidecar/sidecartest", "internal/servertest"}
 
 // inFile lists what a file of that name may import in any folder.
 var inFile = map[string][]string{
