@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,12 @@ func (t *Turn) Part(name string) *Turn {
 // further ones.
 func (t *Turn) Read(ctx context.Context, r chat.Range) (facts []chat.Fact, more bool, err error) {
 	return t.sessions.Read(ctx, t.caller, t.session, r)
+}
+
+// Events returns stored events of the session, page by page as [chat.Facts] reads
+// them.
+func (t *Turn) Events(ctx context.Context, r chat.Range) iter.Seq2[chat.Event, error] {
+	return chat.Events(chat.Facts(r, func(r chat.Range) ([]chat.Fact, bool, error) { return t.Read(ctx, r) }))
 }
 
 // Keep puts several bodies into the log as the next step: all of them, or none

@@ -208,23 +208,13 @@ func (t *Turn) Abandon(ctx context.Context, b chat.Block) error {
 
 // Log calls f for every event of the session from a sequence on.
 func (t *Turn) Log(ctx context.Context, from chat.Seq, f func(chat.Event)) error {
-	for after := max(from, 1) - 1; ; {
-		facts, more, err := t.sessions.Read(ctx, t.caller, t.session, chat.Range{After: after, Limit: 1000})
+	for e, err := range t.Events(ctx, chat.Range{After: max(from, 1) - 1}) {
 		if err != nil {
 			return err
 		}
-		for _, fact := range facts {
-			e, err := fact.Event()
-			if err != nil {
-				return err
-			}
-			f(e)
-			after = e.Seq
-		}
-		if !more || len(facts) == 0 {
-			return nil
-		}
+		f(e)
 	}
+	return nil
 }
 
 // State returns the session's state.

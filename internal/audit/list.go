@@ -57,58 +57,36 @@ func (l *Log) List(ctx context.Context, s sessions, c chat.Caller, q chat.AuditQ
 	q.Limit = min(cmp.Or(max(q.Limit, 0), 100), 1000)
 	looked := 0
 	for _, month := range l.months(after.month, before.month, q.Desc) {
-		r := chat.Range{Limit: 500, Desc: q.Desc, Types: []string{entryType}}
+		r := chat.Range{Desc: q.Desc, Types: []string{entryType}}
 		if month.Equal(after.month) {
 			r.After = after.seq
 		}
 		if month.Equal(before.month) {
 			r.Before = before.seq
 		}
-		for more := true; more; {
-			var facts []chat.Fact
-			facts, more, err = s.Read(ctx, caller(), sessionAt(month), r)
+		for event, err := range s.Events(ctx, caller(), sessionAt(month), r) {
 			if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
 				break // nothing happened in that month, or it was erased
 			}
 			if err != nil {
 				return page, err
 			}
-			if len(facts) == 0 {
-				break
+			if len(page.Entries) == q.Limit || looked == maxScan {
+				page.More = true
+				return page, nil
 			}
-			for _, f := range facts {
-				if len(page.Entries) == q.Limit || looked == maxScan {
-					page.More = true
-					return page, nil
-				}
-				looked++
-				at := place{month, f.Seq}
-				page.Last = at.String()
-				if q.Desc {
-					r.Before = f.Seq
-				} else {
-					r.After = f.Seq
-				}
-				e, err := read(f)
-				if err != nil {
-					return page, err
-				}
-				if e.ID = at.String(); wanted(&e, c, q) {
-					page.Entries = append(page.Entries, e)
-				}
+			looked++
+			var e chat.AuditEntry
+			if err := json.Unmarshal(event.Payload, &e); err != nil {
+				return page, err
+			}
+			page.Last = place{month, event.Seq}.String()
+			if e.ID = page.Last; wanted(&e, c, q) {
+				page.Entries = append(page.Entries, e)
 			}
 		}
 	}
 	return page, nil
-}
-
-func read(f chat.Fact) (entry chat.AuditEntry, err error) {
-	e, err := f.Event()
-	if err != nil {
-		return entry, err
-	}
-	err = json.Unmarshal(e.Payload, &entry)
-	return entry, err
 }
 
 func wanted(e *chat.AuditEntry, c chat.Caller, q chat.AuditQuery) bool {

@@ -90,34 +90,24 @@ func (s *Sessions) hasChange(ctx context.Context, c chat.FileChange) (stored boo
 	if c.Path == "" {
 		return true, nil
 	}
-	for after := c.After; ; {
-		facts, more, err := s.log.Read(ctx, c.Session, chat.Range{After: after, Limit: 500, MaxBytes: stepBytes})
+	for e, err := range chat.Events(s.stored(ctx, c.Session, chat.Range{After: c.After})) {
 		if err != nil {
 			return false, err
 		}
-		for i := range facts {
-			e, err := facts[i].Event()
-			if err != nil {
-				return false, err
+		switch b := e.Body.(type) {
+		case chat.FileUploaded:
+			if b.Path == c.Path {
+				stored = c.New != nil && c.New.SHA256 == b.SHA256
 			}
-			switch b := e.Body.(type) {
-			case chat.FileUploaded:
-				if b.Path == c.Path {
-					stored = c.New != nil && c.New.SHA256 == b.SHA256
-				}
-			case chat.AgentArtifact:
-				if b.Path == c.Path {
-					stored = c.New != nil && c.New.Size == b.Size
-				}
-			case chat.FileRemoved:
-				if b.Path == c.Path {
-					stored = c.New == nil
-				}
+		case chat.AgentArtifact:
+			if b.Path == c.Path {
+				stored = c.New != nil && c.New.Size == b.Size
 			}
-			after = e.Seq
-		}
-		if !more || len(facts) == 0 {
-			return stored, nil
+		case chat.FileRemoved:
+			if b.Path == c.Path {
+				stored = c.New == nil
+			}
 		}
 	}
+	return stored, nil
 }

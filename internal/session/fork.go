@@ -147,22 +147,19 @@ type forking struct {
 // what was under way.
 func (k *forking) facts(ctx context.Context) iter.Seq2[chat.Fact, error] {
 	return func(yield func(chat.Fact, error) bool) {
-		for after := chat.Seq(0); after < k.wish.After; {
-			page, _, err := k.home.log.Read(ctx, k.from.ID, chat.Range{After: after, Before: k.wish.After + 1, Limit: 500, MaxBytes: stepBytes})
-			if err == nil && len(page) == 0 {
-				err = chat.Errorf(chat.Gone, "the session was erased while it was forked")
+		after := chat.Seq(0)
+		for f, err := range k.home.stored(ctx, k.from.ID, chat.Range{Before: k.wish.After + 1}) {
+			if err == nil {
+				f, err = k.rename(&f)
 			}
-			if err != nil {
-				yield(chat.Fact{}, err)
+			if !yield(f, err) || err != nil {
 				return
 			}
-			for i := range page {
-				fact, err := k.rename(&page[i])
-				if !yield(fact, err) || err != nil {
-					return
-				}
-				after = fact.Seq
-			}
+			after = f.Seq
+		}
+		if after < k.wish.After {
+			yield(chat.Fact{}, chat.Errorf(chat.Gone, "the session was erased while it was forked"))
+			return
 		}
 		d := k.settle()
 		for i := range d.facts {

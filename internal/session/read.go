@@ -16,6 +16,21 @@ func (s *Sessions) Read(ctx context.Context, c chat.Caller, id chat.SessionID, r
 	return s.log.Read(ctx, sess.ID, r)
 }
 
+// Facts reads a range of stored events page by page, as [chat.Facts] describes.
+func (s *Sessions) Facts(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Fact, error] {
+	return chat.Facts(r, func(r chat.Range) ([]chat.Fact, bool, error) { return s.Read(ctx, c, id, r) })
+}
+
+// Events is [Sessions.Facts] with decoded events.
+func (s *Sessions) Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error] {
+	return chat.Events(s.Facts(ctx, c, id, r))
+}
+
+// stored is Facts without a check of access.
+func (s *Sessions) stored(ctx context.Context, id chat.SessionID, r chat.Range) iter.Seq2[chat.Fact, error] {
+	return chat.Facts(r, func(r chat.Range) ([]chat.Fact, bool, error) { return s.log.Read(ctx, id, r) })
+}
+
 // Event returns one stored event.
 func (s *Sessions) Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error) {
 	sess, err := s.visible(ctx, c, id)

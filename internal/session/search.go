@@ -26,33 +26,26 @@ func (s *Sessions) Search(ctx context.Context, c chat.Caller, id chat.SessionID,
 	}
 	page := chat.SearchPage{Hits: []chat.Hit{}}
 	want := strings.ToLower(query)
-	for seen := 0; ; {
-		facts, more, err := s.log.Read(ctx, sess.ID, chat.Range{Before: before, Limit: 1000, MaxBytes: stepBytes, Desc: true})
+	seen := 0
+	for f, err := range s.stored(ctx, sess.ID, chat.Range{Before: before, Desc: true}) {
 		if err != nil {
 			return chat.SearchPage{}, err
 		}
-		for i, f := range facts {
-			before = f.Seq
-			hit, ok, err := search(f, want)
-			if err != nil {
-				return chat.SearchPage{}, err
-			}
-			if ok {
-				page.Hits = append(page.Hits, hit)
-			}
-			if len(page.Hits) == limit {
-				page.More, page.Before = more || i < len(facts)-1, before
-				return page, nil
-			}
-		}
-		if seen += len(facts); !more || len(facts) == 0 {
-			return page, nil
-		}
-		if seen >= searchBound {
+		if len(page.Hits) == limit || seen == searchBound {
 			page.More, page.Before = true, before
 			return page, nil
 		}
+		seen++
+		before = f.Seq
+		hit, ok, err := search(f, want)
+		if err != nil {
+			return chat.SearchPage{}, err
+		}
+		if ok {
+			page.Hits = append(page.Hits, hit)
+		}
 	}
+	return page, nil
 }
 
 // search looks into one event. The bytes are looked at first, because most

@@ -20,9 +20,6 @@ var (
 	windowBytes = 16 << 20
 )
 
-// stepBytes bounds what is read at once by those who read on and on.
-const stepBytes = 8 << 20
-
 // Snapshot returns the session as it is at one moment, with its last items.
 func (s *Sessions) Snapshot(ctx context.Context, c chat.Caller, id chat.SessionID, items int) (chat.Snapshot, error) {
 	r, err := s.enter(ctx, c, id)
@@ -119,22 +116,15 @@ func (s *Sessions) window(ctx context.Context, id chat.SessionID, st *chat.State
 // settle shows a page of older items what came after it.
 func (s *Sessions) settle(ctx context.Context, id chat.SessionID, t *chat.Transcript, from, last chat.Seq) error {
 	t.Freeze()
-	for after := from - 1; after < last && !t.Settled(); {
-		facts, more, err := s.log.Read(ctx, id, chat.Range{After: after, Limit: 500, MaxBytes: stepBytes})
+	most := chat.Range{After: from - 1, Limit: maxWindow}
+	for e, err := range chat.Events(s.stored(ctx, id, most)) {
 		if err != nil {
 			return err
 		}
-		events, err := parse(facts)
-		if err != nil {
-			return err
-		}
-		for i := range events {
-			t.Apply(&events[i])
-		}
-		if !more || after > from+chat.Seq(maxWindow) {
+		if t.Settled() || e.Seq > last {
 			return nil
 		}
-		after = facts[len(facts)-1].Seq
+		t.Apply(&e)
 	}
 	return nil
 }

@@ -106,21 +106,11 @@ func (r *round) keep(ctx context.Context) error {
 
 // past calls f for the session's own events of some types.
 func (r *round) past(ctx context.Context, types []string, f func(chat.Event)) error {
-	for after := r.forkedAt; ; {
-		facts, more, err := r.turn.Read(ctx, chat.Range{After: after, Limit: 1000, Types: types})
+	for e, err := range r.turn.Events(ctx, chat.Range{After: r.forkedAt, Types: types}) {
 		if err != nil {
 			return err
 		}
-		for _, fact := range facts {
-			e, err := fact.Event()
-			if err != nil {
-				return err
-			}
-			f(e)
-			after = e.Seq
-		}
-		if !more || len(facts) == 0 {
-			return nil
-		}
+		f(e)
 	}
+	return nil
 }

@@ -24,37 +24,28 @@ func needAdmin(c chat.Caller, what string) error {
 // exportSession sends the whole log, one stored event per line.
 func (d *Dialect) exportSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	ctx, id := r.Context(), sessionID(r)
-	var after chat.Seq
 	var out []byte
-	first := true
-	for {
-		facts, more, err := d.opt.Sessions.Read(ctx, c, id, chat.Range{After: after, Limit: 1000, MaxBytes: 4 << 20})
-		if err != nil {
-			if first {
-				d.audit(r, c, "session_exported", id, err)
-				return err
-			}
+	begun := false
+	for f, err := range d.opt.Sessions.Facts(ctx, c, id, chat.Range{}) {
+		if err != nil && begun {
 			// The head is out: cutting the body is the only way to tell.
 			d.log.ErrorContext(ctx, "an export broke off", "session", id, "err", err)
 			panic(http.ErrAbortHandler)
 		}
-		if first {
-			first = false
-			d.audit(r, c, "session_exported", id, nil)
+		if !begun {
+			if d.audit(r, c, "session_exported", id, err); err != nil {
+				return err
+			}
+			begun = true
 			w.Header().Set("Content-Type", "application/x-ndjson")
 			w.Header().Set("Cache-Control", "no-store")
 		}
-		for _, f := range facts {
-			out = append(append(out[:0], f.JSON...), '\n')
-			if _, err := w.Write(out); err != nil {
-				return nil // the peer is gone
-			}
-			after = f.Seq
-		}
-		if !more || len(facts) == 0 {
-			return nil
+		out = append(append(out[:0], f.JSON...), '\n')
+		if _, err := w.Write(out); err != nil {
+			return nil // the peer is gone
 		}
 	}
+	return nil
 }
 
 // importSession stores a log that was exported before.

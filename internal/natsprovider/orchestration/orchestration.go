@@ -29,6 +29,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"iter"
 	"log/slog"
 	"sync"
 
@@ -44,6 +45,7 @@ type Sessions interface {
 	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
+	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]
 	StopAll(ctx context.Context, c chat.Caller, id chat.SessionID, reason string) (chat.StopResult, error)
 }
 
@@ -264,34 +266,24 @@ func (o *Orchestration) list(ctx context.Context, c natsprovider.Call, _ struct{
 		return nil, err
 	}
 	children := []Child{}
-	for after := chat.Seq(0); ; {
-		facts, more, err := o.opt.Sessions.Read(ctx, chat.Trusted, parent.ID, chat.Range{After: after, Limit: 500, Types: []string{spawnedType}})
+	for e, err := range o.opt.Sessions.Events(ctx, chat.Trusted, parent.ID, chat.Range{Types: []string{spawnedType}}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, f := range facts {
-			e, err := f.Event()
-			if err != nil {
-				return nil, err
-			}
-			after = e.Seq
-			var at struct {
-				Session chat.SessionID `json:"session_id"`
-			}
-			if json.Unmarshal(e.Payload, &at) != nil {
-				continue
-			}
-			s, err := o.child(ctx, c, at.Session)
-			if err != nil {
-				continue // erased
-			}
-			o.catchUp(ctx, &s)
-			children = append(children, Child{Session: s.ID, Agent: s.Agent, Title: s.Title, Status: s.Status, Last: s.Last, Error: s.Error})
+		var at struct {
+			Session chat.SessionID `json:"session_id"`
 		}
-		if !more || len(facts) == 0 {
-			return map[string]any{"ok": true, "children": children}, nil
+		if json.Unmarshal(e.Payload, &at) != nil {
+			continue
 		}
+		s, err := o.child(ctx, c, at.Session)
+		if err != nil {
+			continue // erased
+		}
+		o.catchUp(ctx, &s)
+		children = append(children, Child{Session: s.ID, Agent: s.Agent, Title: s.Title, Status: s.Status, Last: s.Last, Error: s.Error})
 	}
+	return map[string]any{"ok": true, "children": children}, nil
 }
 
 func (o *Orchestration) events(ctx context.Context, c natsprovider.Call, q childAsk) (map[string]any, error) {
