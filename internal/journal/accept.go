@@ -13,21 +13,21 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Accept writes the inventory of a store anew from the files that are there, so
-// that a store with missing or changed files can be opened again. What those
-// files held is given up: the next Open deletes what the rest does not mention.
-// No process may use the store.
+// Accept writes a new inventory of the files that exist, so that a store with
+// missing or changed files can be opened again. The content of those files is
+// lost: the next Open deletes files that the others do not reference. No process
+// may use the store.
 func Accept(dir string, opt Options) error {
 	opt = opt.withDefaults()
 	lock, err := pebble.LockDirectory(opt.FS.PathJoin(dir, "db"), opt.FS)
 	if err != nil {
 		return openProblem(dir, err)
 	}
-	return errors.Join(takeStock(opt.FS, dir), lock.Close())
+	return errors.Join(writeInventory(opt.FS, dir), lock.Close())
 }
 
-// takeStock writes the inventory of a folder that nobody writes to.
-func takeStock(fs vfs.FS, dir string) error {
+// writeInventory writes the inventory of a folder that no process writes to.
+func writeInventory(fs vfs.FS, dir string) error {
 	v := newInventory(fs, dir, nil)
 	names, err := fs.List(v.db)
 	if err != nil {
@@ -41,7 +41,7 @@ func takeStock(fs vfs.FS, dir string) error {
 		}
 	}
 	if !slices.Contains(names, manifest) {
-		return chat.Errorf(chat.Unavailable, "the store in %s cannot be used: db/%s is missing, without which nothing can be found; restore the last good backup into a new folder", dir, cmp.Or(manifest, "marker.manifest.*"))
+		return chat.Errorf(chat.Unavailable, "the store in %s cannot be used: db/%s is missing, and without it nothing can be read; restore the last good backup into a new folder", dir, cmp.Or(manifest, "marker.manifest.*"))
 	}
 	for _, name := range names {
 		if !isListed(name) || isManifest(name) && name != manifest {
@@ -62,7 +62,7 @@ func takeStock(fs vfs.FS, dir string) error {
 	return errors.Join(v.writeMark(), v.save())
 }
 
-// measurePreviews tells what can be read of a preview file.
+// measurePreviews reads the generation and the readable size of a preview file.
 func measurePreviews(fs vfs.FS, path string) (m previewMark, err error) {
 	f, err := fs.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -8,8 +8,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Alias returns the session that a foreign id of an actor stands for; ok is
-// false when it stands for none. It answers Gone when that session was erased.
+// Alias returns the session that a foreign id of an actor refers to; ok is false
+// when there is none. It returns Gone when that session was erased.
 func (j *Journal) Alias(_ context.Context, workspace, actorKey, foreign string) (id chat.SessionID, ok bool, err error) {
 	v, err := j.get(tokenKey(nil, kAlias, tokenOf(workspace, actorKey, foreign)))
 	if v == nil || err != nil {
@@ -21,8 +21,8 @@ func (j *Journal) Alias(_ context.Context, workspace, actorKey, foreign string) 
 	return chat.SessionID(v), true, nil
 }
 
-// SetAlias lets a foreign id stand for a session unless it stands for one
-// already. It returns the one it stands for afterwards.
+// SetAlias makes a foreign id refer to a session unless it refers to one already.
+// It returns the session that the id refers to afterwards.
 func (j *Journal) SetAlias(ctx context.Context, workspace, actorKey, foreign string, id chat.SessionID) (chat.SessionID, error) {
 	if err := j.mayAlias(id); err != nil {
 		return "", err
@@ -38,7 +38,7 @@ func (j *Journal) SetAlias(ctx context.Context, workspace, actorKey, foreign str
 	return id, nil
 }
 
-// ReplaceAlias lets a foreign id stand for a session, whatever it stood for.
+// ReplaceAlias makes a foreign id refer to a session and replaces an alias that exists.
 func (j *Journal) ReplaceAlias(ctx context.Context, workspace, actorKey, foreign string, id chat.SessionID) error {
 	if err := j.mayAlias(id); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (j *Journal) mayAlias(id chat.SessionID) error {
 	return j.writable()
 }
 
-// writeAlias stores an alias with what else is in b. The caller holds the lock.
+// writeAlias stores an alias in one batch with what b contains. The caller holds the alias lock.
 func (j *Journal) writeAlias(t token, id chat.SessionID, b *pebble.Batch) error {
 	if erased, err := j.has(tokenKey(nil, kTombstone, idToken(id))); err != nil {
 		return err
@@ -77,8 +77,7 @@ func (j *Journal) writeAlias(t token, id chat.SessionID, b *pebble.Batch) error 
 	return j.write(b)
 }
 
-// closeAliases leaves the aliases of an erased session without its id, so that
-// they answer Gone.
+// closeAliases empties the aliases of an erased session, so that Alias returns Gone.
 func (j *Journal) closeAliases(b *pebble.Batch, id token) error {
 	it, err := j.iter(tokenKey(nil, kAliasOf, id))
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
@@ -20,7 +19,7 @@ import (
 // folder without it is not a whole backup.
 const BackupFile = "backup.json"
 
-// BackupManifest says what a backup holds.
+// BackupManifest lists the files of a backup.
 type BackupManifest struct {
 	Format int              `json:"format"`
 	MadeAt chat.At          `json:"made_at"`
@@ -28,8 +27,8 @@ type BackupManifest struct {
 }
 
 // Backup writes a consistent copy of the store into dir, which must be empty or
-// not there. Commits go on meanwhile; everything acknowledged before the call
-// is in it. Files that never change are linked where dir is on the same disk.
+// absent. Commits continue meanwhile; everything acknowledged before the call is
+// in it. Files that never change are linked when dir is on the same disk.
 func (j *Journal) Backup(ctx context.Context, dir string) (err error) {
 	if err := j.failed(); err != nil {
 		return err
@@ -43,8 +42,8 @@ func (j *Journal) Backup(ctx context.Context, dir string) (err error) {
 	if err := makeFolder(fs, fs.PathJoin(dir, previewFolder)); err != nil {
 		return fmt.Errorf("make the backup folder: %w", err)
 	}
-	// Previews first: a block that is finished while the store is copied is
-	// then finished in the copy, and none belongs to a turn that it lacks.
+	// Previews are copied first: a block that is finished while the store is
+	// copied is then finished in the copy, and every block has its turn there.
 	if err := j.previews.copyTo(fs.PathJoin(dir, previewFolder, previewFile)); err != nil {
 		return fmt.Errorf("back up previews: %w", err)
 	}
@@ -54,7 +53,7 @@ func (j *Journal) Backup(ctx context.Context, dir string) (err error) {
 	if err := j.guard(func() error { return j.db.Checkpoint(fs.PathJoin(dir, "db"), pebble.WithFlushedWAL()) }); err != nil {
 		return fmt.Errorf("back up the store: %w", err)
 	}
-	if err := takeStock(fs, dir); err != nil {
+	if err := writeInventory(fs, dir); err != nil {
 		return fmt.Errorf("write the inventory of the backup: %w", err)
 	}
 	m := BackupManifest{Format: formatVersion, MadeAt: chat.AtOf(j.opt.Now()), Files: map[string]int64{}}
@@ -84,7 +83,7 @@ func (j *Journal) Backup(ctx context.Context, dir string) (err error) {
 	return syncFolder(fs, dir)
 }
 
-// copyTo copies the whole records of the file.
+// copyTo copies the complete records of the file.
 func (p *previews) copyTo(path string) error {
 	p.mu.Lock()
 	size := p.size
@@ -99,15 +98,4 @@ func (p *previews) copyTo(path string) error {
 		return err
 	}
 	return writeFile(p.j.opt.FS, path, text)
-}
-
-func writeFile(fs vfs.FS, path string, text []byte) error {
-	f, err := fs.Create(path, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	if _, err := f.Write(text); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

@@ -21,7 +21,7 @@ import (
 // text makes an envelope of 300 bytes, as the bare value has.
 var text = chat.AgentStatus{Message: "in a moment, with some words more to fill three hundred"}
 
-func crowd(b *testing.B, work func(writer int) func()) {
+func withWriters(b *testing.B, work func(writer int) func()) {
 	for _, writers := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
 			b.ReportAllocs()
@@ -96,7 +96,7 @@ func (w *appender) step(b testing.TB) {
 func BenchmarkCommit(b *testing.B) {
 	j := openTest(b, b.TempDir(), Options{})
 	round := 0
-	crowd(b, func(w int) func() {
+	withWriters(b, func(w int) func() {
 		round++
 		a := newAppender(b, j, chat.SessionID(fmt.Sprintf("s-%d-%d", round, w)))
 		a.fill(1500)
@@ -112,7 +112,7 @@ func BenchmarkBarePebble(b *testing.B) {
 	defer db.Close()
 	value := []byte(strings.Repeat("v", 300))
 	var next atomic.Uint64
-	crowd(b, func(w int) func() {
+	withWriters(b, func(w int) func() {
 		return func() {
 			key := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64([]byte{'E'}, uint64(w)), next.Add(1))
 			if err := db.Set(key, value, pebble.Sync); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// putCheckpoint stores the state and drops all older checkpoints but one. That
-// one serves when the newer turns out to be unreadable.
+// putCheckpoint stores the state and deletes all older checkpoints but one, which
+// is used when the newest is unreadable.
 func (j *Journal) putCheckpoint(b *pebble.Batch, n chat.Number, c *chat.Commit) error {
 	state, err := json.Marshal(c.State)
 	if err != nil {
@@ -65,7 +65,7 @@ func (j *Journal) checkpoint(id chat.SessionID, v view) (*chat.State, error) {
 		if err := json.Unmarshal(it.Value(), &s); err == nil && s.Last == d.seq && s.Number == v.number {
 			return &s, nil
 		}
-		// The log itself has everything; only time is lost.
+		// The events are in the log: loading only takes longer.
 		j.opt.Logger.Error("a checkpoint is unreadable, using the log instead", "session", id, "sequence", d.seq)
 	}
 	return &chat.State{Number: v.number}, it.Error()
@@ -97,7 +97,7 @@ func (j *Journal) fold(ctx context.Context, id chat.SessionID, v view, s *chat.S
 			case err != nil:
 				return damaged(id, d.seq, "the event is unreadable")
 			case e.Seq != d.seq || e.Session != id:
-				return damaged(id, d.seq, "another event stands in its place")
+				return damaged(id, d.seq, "another event is stored in its place")
 			case e.Prev != s.Head:
 				return damaged(id, d.seq, "it does not follow the event before it")
 			}
@@ -113,7 +113,7 @@ func (j *Journal) fold(ctx context.Context, id chat.SessionID, v view, s *chat.S
 		return j.lost(id, expect, "the event is missing")
 	}
 	if s.Head != v.hash {
-		return damaged(id, v.seq, "the last event is not the one that the head names")
+		return damaged(id, v.seq, "the last event is not the one that the head refers to")
 	}
 	return nil
 }

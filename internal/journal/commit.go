@@ -11,11 +11,11 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// Commit stores c as one atomic unit and returns when it is durable. It answers
+// Commit stores c as one atomic unit and returns when it is durable. It returns
 // Conflict, with the last sequence in the details, when c.After is not the
-// session's last event or the session to be created is there; NotFound and Gone
-// when there is none to append to; Unavailable when nothing can be written.
-// Waiting for the disk is not cut short by ctx: by then the commit is made.
+// session's last event or the session to be created exists; NotFound or Gone when
+// the session does not exist; Unavailable when nothing can be written. The end of
+// ctx does not interrupt a sync that has begun.
 func (j *Journal) Commit(ctx context.Context, c *chat.Commit) error {
 	start := time.Now()
 	if err := checkCommit(c); err != nil {
@@ -41,7 +41,7 @@ func (j *Journal) Commit(ctx context.Context, c *chat.Commit) error {
 	return nil
 }
 
-// checkCommit refuses what no rules would make.
+// checkCommit refuses a commit that is not well formed.
 func checkCommit(c *chat.Commit) error {
 	bad := func(why string) error { return chat.Errorf(chat.Invalid, "not a commit: %s", why) }
 	switch {
@@ -105,8 +105,8 @@ func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
 	if err != nil {
 		return fail(err)
 	}
-	// From here on the cache must have the durable end: the store's own head
-	// runs ahead of it until the sync.
+	// From here on the cache must contain the durable end: the head in the store
+	// is newer than the durable one until the sync.
 	s.mu.Lock()
 	s.changes++
 	h.inflight++
@@ -115,10 +115,10 @@ func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
 	}
 	s.mu.Unlock()
 	if err := j.applyCounted(b, h, &next); err != nil {
-		return err // what became of b is not known, and readers do not see it
+		return err // b may or may not be stored; readers do not see it
 	}
 	s.mu.Lock()
-	h.last, h.busy, h.who = next.last, next.busy, next.who
+	h.last, h.busy, h.lists = next.last, next.busy, next.lists
 	h.durable = next.last
 	h.inflight--
 	s.mu.Unlock()
@@ -126,9 +126,9 @@ func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
 	return nil
 }
 
-// applyCounted stores a batch that takes a session from h to next.
+// applyCounted stores a batch that changes the head of a session from h to next.
 func (j *Journal) applyCounted(b *pebble.Batch, h, next *head) error {
-	a, ok := accountOf(next.who)
+	a, ok := accountOf(next.lists)
 	if !ok {
 		return j.apply(b)
 	}
@@ -157,17 +157,17 @@ func (j *Journal) checkFree(id chat.SessionID, n chat.Number) error {
 	}
 	if name != nil || importing {
 		j.metrics.conflicts.Inc()
-		return chat.Errorf(chat.Conflict, "the number of session %s was taken meanwhile; ask for another and try again", id).With("last", chat.Seq(0)).WithReason(chat.CommitConflict)
+		return chat.Errorf(chat.Conflict, "the number of session %s was taken by another session meanwhile; try again", id).With("last", chat.Seq(0)).WithReason(chat.CommitConflict)
 	}
 	return nil
 }
 
 func conflict(id chat.SessionID, last chat.Seq) error {
-	return chat.Errorf(chat.Conflict, "session %s has gone on to sequence %d", id, last).With("last", last).WithReason(chat.CommitConflict)
+	return chat.Errorf(chat.Conflict, "session %s has more events: its last sequence is %d", id, last).With("last", last).WithReason(chat.CommitConflict)
 }
 
-// fillBatch writes the events and all that follows from them. It returns the
-// head as it will be; h is not changed.
+// fillBatch adds the events and their index entries to b. It returns the head
+// after the commit; h is not changed.
 func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head, err error) {
 	var scratch [64]byte
 	key := scratch[:0]
@@ -180,9 +180,9 @@ func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head
 		}
 	}
 	final := len(c.Events) - 1
-	next = head{busy: c.State.Busy(), who: h.who}
-	// The rules have hashed the last fact; doing it again would be a tenth of
-	// what an append costs here.
+	next = head{busy: c.State.Busy(), lists: h.lists}
+	// State.Head is the hash of the last fact. Computing it again would take a
+	// tenth of the time of an append.
 	next.last = position{c.Events[final].Seq, c.Events[final].At, c.State.Head, bytes}
 	var value [positionSize]byte
 	b.Set(headKey(key, h.number), next.last.append(value[:0]), nil)
@@ -200,8 +200,8 @@ func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head
 			return next, chat.Errorf(chat.Invalid, "the record of session %s cannot be written as JSON", c.Session).Because(err)
 		}
 		b.Set(numberKey(key, kRecord, h.number), rec, nil)
-		if who := audience(&c.State.Session); !slices.Equal(who, h.who) {
-			next.who = who
+		if who := listsOf(&c.State.Session); !slices.Equal(who, h.lists) {
+			next.lists = who
 		}
 	}
 	if next.busy != h.busy {
@@ -212,7 +212,7 @@ func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head
 		}
 	}
 	moveActivity(b, h, &next)
-	if a, ok := accountOf(next.who); ok {
+	if a, ok := accountOf(next.lists); ok {
 		b.Merge(accountKey(key, a), appendSum(value[:0], bytes-h.last.bytes), nil)
 	}
 	if err := j.putPrompts(b, h.number, c.Events); err != nil {
@@ -226,22 +226,23 @@ func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head
 	return next, nil
 }
 
-// moveActivity rewrites a session's entries in the lists when they changed.
+// moveActivity updates the activity index of a session when its bucket or its
+// lists changed.
 func moveActivity(b *pebble.Batch, h, next *head) {
 	from, to := bucketOf(h.last.at), bucketOf(next.last.at)
-	if h.last.seq != 0 && from == to && slices.Equal(h.who, next.who) {
+	if h.last.seq != 0 && from == to && slices.Equal(h.lists, next.lists) {
 		return
 	}
 	var key [40]byte
 	if h.last.seq != 0 {
-		for _, w := range h.who {
-			if from != to || !slices.Contains(next.who, w) {
+		for _, w := range h.lists {
+			if from != to || !slices.Contains(next.lists, w) {
 				b.Delete(activityKey(key[:0], w, from, h.number), nil)
 			}
 		}
 	}
 	n := h.number
-	for _, w := range next.who {
+	for _, w := range next.lists {
 		b.Set(activityKey(key[:0], w, to, n), nil, nil)
 	}
 }

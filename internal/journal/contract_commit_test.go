@@ -92,7 +92,7 @@ func testEventsAreContiguous(t *testing.T, s *Journal) {
 	if err := checkLog(ctx, s, "s-1"); err != nil {
 		t.Fatal(err)
 	}
-	// What no rules would make is refused, and nothing of it is stored.
+	// Malformed commits are refused, and nothing of them is stored.
 	for name, spoil := range map[string]func(*chat.Commit){
 		"hole":          func(c *chat.Commit) { c.Events[1].Seq++; c.Facts[1].Seq++ },
 		"facts missing": func(c *chat.Commit) { c.Facts = c.Facts[:1] },
@@ -192,10 +192,10 @@ func testSessionIsCreatedOnce(t *testing.T, s *Journal) {
 	if id := must(s.SessionOf(ctx, n))(t); id != "s-1" {
 		t.Fatal(id)
 	}
-	// Another session that claims the number is sent for another one.
-	thief := must(newAuthor(s, "s-2"))(t)
-	thief.State.Number = n
-	wantCode(t, thief.try(chat.SessionStarted{Agent: chat.NoAgent}), chat.Conflict)
+	// Another session that claims the number gets a conflict.
+	duplicate := must(newAuthor(s, "s-2"))(t)
+	duplicate.State.Number = n
+	wantCode(t, duplicate.try(chat.SessionStarted{Agent: chat.NoAgent}), chat.Conflict)
 	bad := must(newAuthor(s, "s-3"))(t)
 	c := must(bad.build(message("x")))(t)
 	c.Session = "not a name"
@@ -250,7 +250,7 @@ func testReadHonoursTheRange(t *testing.T, s *Journal) {
 	for _, r := range ranges {
 		for _, desc := range []bool{false, true} {
 			r.Desc = desc
-			want, wantMore := expected(t, all, r)
+			want, wantMore := expectedRead(t, all, r)
 			got, more, err := s.Read(ctx, "s-1", r)
 			if err != nil {
 				t.Fatalf("%+v: %v", r, err)
@@ -268,8 +268,8 @@ func testReadHonoursTheRange(t *testing.T, s *Journal) {
 	}
 }
 
-// expected is Range said again, plainly.
-func expected(t testing.TB, all []chat.Fact, r chat.Range) (want []chat.Fact, more bool) {
+// expectedRead applies a range to all events, in the simplest way.
+func expectedRead(t testing.TB, all []chat.Fact, r chat.Range) (want []chat.Fact, more bool) {
 	all = slices.Clone(all)
 	if r.Desc {
 		slices.Reverse(all)

@@ -154,7 +154,7 @@ func testBadImportIsRefused(t *testing.T, s *Journal) {
 	wantCode(t, s.Import(ctx, "s-3", give(facts)), chat.Invalid)
 	wantCode(t, second(s.Record(ctx, "s-2")), chat.NotFound)
 	wantIDs(t, pages(t, s, chat.Filter{}))
-	// What was refused has left nothing in the way.
+	// Refused imports leave nothing behind.
 	if err := s.Import(ctx, "s-2", give(facts)); err != nil {
 		t.Fatal(err)
 	}

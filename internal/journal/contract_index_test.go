@@ -177,8 +177,8 @@ func testListCursors(t *testing.T, s *Journal) {
 	for _, bad := range []string{"x", "====", "AAAA", "AQ", "AQAAAAAAAAAAIA", "ünïcode", "AQAAAAAAAAAA"} {
 		wantCode(t, second(s.List(ctx, chat.Filter{Cursor: bad})), chat.Invalid)
 	}
-	// A session that becomes active and one that is erased while somebody
-	// pages harm no other.
+	// A session that becomes active and one that is erased between two
+	// pages damage no other.
 	first := must(s.List(ctx, chat.Filter{Limit: 8}))(t)
 	resume(t, s, "s-05").later(t)
 	resume(t, s, "s-15").later(t)
@@ -336,7 +336,7 @@ func testAliases(t *testing.T, s *Journal) {
 	wantCode(t, second(s.SetAlias(ctx, "default", "user:ann", "thread 1", "s-3")), chat.Gone)
 	wantCode(t, second(s.SetAlias(ctx, "default", "user:ann", "thread 9", "s-1")), chat.Gone)
 
-	// One that is replaced follows only the new session.
+	// A replaced alias belongs to the new session only.
 	wantCode(t, s.ReplaceAlias(ctx, "default", "user:ann", "thread 1", "s-1"), chat.Gone)
 	for _, id := range []chat.SessionID{"s-4", "s-5", "s-5"} {
 		if err := s.ReplaceAlias(ctx, "default", "user:ann", "thread 1", id); err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// Count returns how many sessions of a workspace an actor is a member of, and at
-// most as many as asked for. With owned it counts only those that the actor owns,
-// which takes a look at each.
+// Count returns how many sessions of a workspace an actor is a member of, up to
+// most. With owned it counts only those that the actor owns, which reads the record
+// of each.
 func (j *Journal) Count(ctx context.Context, workspace string, member chat.Actor, owned bool, most int) (n int, err error) {
-	who := tokenOf(cmp.Or(workspace, chat.DefaultWorkspace), member.Key())
-	from, to := span(tokenKey(nil, kActivity, who))
+	list := tokenOf(cmp.Or(workspace, chat.DefaultWorkspace), member.Key())
+	from, to := span(tokenKey(nil, kActivity, list))
 	it, err := j.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
 		return 0, err

@@ -23,13 +23,13 @@ const formatVersion = 2
 // take; two of them can exist at a time.
 const memTableBytes = 16 << 20
 
-// l0Tables is how many flushed tables lie over each other before they are merged
-// down. Twice Pebble's own number: appends of many sessions overlap in every
-// table, so each merge rewrites most of the level below, and fewer of them save
-// a seventh of the processor time of an append. Reads look into a few tables more.
+// l0Tables is how many flushed tables may overlap before they are compacted. It is
+// twice Pebble's default: appends of many sessions overlap in every table, so a
+// compaction rewrites most of the level below. Fewer compactions save a seventh of
+// the processor time of an append; a read examines a few more tables.
 const l0Tables = 8
 
-// engineOptions returns how Pebble is run.
+// engineOptions returns the options of Pebble.
 func (j *Journal) engineOptions(readOnly bool) *pebble.Options {
 	fs := lockable(j.opt.FS, readOnly)
 	if j.inventory != nil && !readOnly {
@@ -55,7 +55,7 @@ func (j *Journal) engineOptions(readOnly bool) *pebble.Options {
 			FlushEnd:        func(i pebble.FlushInfo) { j.backgroundDone(i.Err) },
 			CompactionEnd:   func(i pebble.CompactionInfo) { j.backgroundDone(i.Err) },
 			DataCorruption: func(i pebble.DataCorruptionInfo) {
-				// Reads that meet the damage fail by themselves and say so.
+				// A read of the damaged part returns an error of its own.
 				j.opt.Logger.Error("a file of the store is damaged; run parley verify", "file", i.Path, "err", i.Details.Error())
 			},
 			DiskSlow: func(i pebble.DiskSlowInfo) {
@@ -71,11 +71,11 @@ func (j *Journal) engineOptions(readOnly bool) *pebble.Options {
 	return o
 }
 
-// unlockedFS is a file system that cannot be written, so that nobody can hold
-// the lock of a store on it.
+// unlockedFS takes no lock on a file system that is mounted read-only: no process
+// can use a store there for writing.
 type unlockedFS struct{ vfs.FS }
 
-// lockable lets a store be read that stands on a read-only disk.
+// lockable returns a file system on which a store can be read although it is mounted read-only.
 func lockable(fs vfs.FS, readOnly bool) vfs.FS {
 	if readOnly {
 		return unlockedFS{fs}
@@ -83,7 +83,7 @@ func lockable(fs vfs.FS, readOnly bool) vfs.FS {
 	return fs
 }
 
-// Lock takes the lock where there can be one.
+// Lock takes the lock unless the file system is read-only.
 func (f unlockedFS) Lock(name string) (io.Closer, error) {
 	c, err := f.FS.Lock(name)
 	if errors.Is(err, syscall.EROFS) {
@@ -92,11 +92,11 @@ func (f unlockedFS) Lock(name string) (io.Closer, error) {
 	return c, err
 }
 
-// remover deletes obsolete files. Because it claims to need their contents, as
-// the cleaner it embeds does, Pebble does not reuse old log files: a reused one
-// keeps the text of erased sessions behind its new, shorter contents.
+// remover deletes obsolete files. It embeds ArchiveCleaner because Pebble then does
+// not reuse old log files: a reused file contains text of erased sessions behind
+// its new, shorter content.
 //
-// T is Pebble's type of a file, which has no public name.
+// T is Pebble's type of a file, which is internal.
 type remover[T any] struct{ pebble.ArchiveCleaner }
 
 // Clean removes the file.
@@ -108,7 +108,7 @@ func removerLike[T any](func(pebble.ArchiveCleaner, vfs.FS, T, string) error) re
 	return remover[T]{}
 }
 
-// engineLogger hands Pebble's words to slog, quietly.
+// engineLogger passes Pebble's messages to slog at a low level.
 type engineLogger struct{ j *Journal }
 
 func (l engineLogger) Infof(format string, args ...any) {
@@ -121,18 +121,17 @@ func (l engineLogger) Errorf(format string, args ...any) {
 	l.j.opt.Logger.Warn("store: " + fmt.Sprintf(format, args...))
 }
 
-// Fatalf is called when Pebble cannot go on. It never returns: Fatal ends the
-// process, and where it does not, the goroutine ends, so that Pebble does not
-// run on with a state that it has declared broken.
+// Fatalf is called when Pebble cannot continue. It does not return: Options.Fatal
+// ends the process, and in tests, where it does not, the goroutine ends.
 func (l engineLogger) Fatalf(format string, args ...any) {
 	if len(args) == 1 && strings.HasPrefix(format, "pebble: fatal commit error") {
 		if err, ok := args[0].(error); ok {
-			// A sync failed for the commit that this goroutine makes, which
-			// holds no lock of Pebble's: guard turns it into an error.
+			// A sync failed for the commit of this goroutine, which holds no lock
+			// of Pebble. guard turns the panic into an error.
 			panic(commitFailure{err})
 		}
 	}
-	l.j.wedged.Store(true)
+	l.j.engineLocked.Store(true)
 	l.j.fail(fmt.Errorf(format, args...))
 	runtime.Goexit()
 }

@@ -2,280 +2,115 @@ package journal
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"strings"
-	"time"
-
-	"github.com/cockroachdb/pebble/v2"
+	"iter"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
-// forget makes a session unreadable and stores the intention to erase it, with one
-// batch. complete is called before the batch is written and fills in what the
-// journal does not have. The intention stays until FinishErase.
-func (j *Journal) forget(id chat.SessionID, complete func(*chat.Erasure)) (e chat.Erasure, err error) {
-	s, lock := j.shard(id), j.commitLock(id)
-	lock.Lock() // waits for a commit of this session that is in progress
-	defer lock.Unlock()
-	j.alias.Lock() // no alias may be made for it meanwhile
-	defer j.alias.Unlock()
-	h, _, err := j.find(id)
-	if err != nil {
-		return e, err
+// Erasing a session takes two calls, because it also has files and copies outside
+// the journal. BeginErase stores the intention in the batch that makes the session
+// unreadable; from then on the id returns Gone. The caller removes what is kept
+// elsewhere and calls FinishErase. After a restart Erasures lists the erasures that
+// are not finished.
+
+// BeginErase makes a session unreadable and stores the intention to erase it. files
+// and bytes are what the session has outside the journal; they are added to the
+// receipt.
+func (j *Journal) BeginErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (chat.Erasure, error) {
+	if err := j.failed(); err != nil {
+		return chat.Erasure{}, err
 	}
-	// A damaged record must not keep a session from being erased; its entries
-	// in lists are skipped there and named by Verify.
-	if err := j.fill(id, h); err != nil && chat.CodeOf(err) != chat.Internal {
-		return e, err
+	if j.readOnly {
+		return chat.Erasure{}, chat.Errorf(chat.Unavailable, "the store is open for reading only")
 	}
-	files, err := j.filesOfSession(h.number)
-	if err != nil {
-		return e, err
+	rec, err := j.Record(ctx, id)
+	if err != nil && chat.CodeOf(err) != chat.Internal {
+		return chat.Erasure{}, err // a session with a damaged record can be erased
 	}
-	now, t := chat.AtOf(j.opt.Now()), idToken(id)
-	e = chat.Erasure{Number: h.number, Receipt: chat.Receipt{
-		Session: id, Events: uint64(h.last.seq), ErasedAt: now,
-		Note: "backups and copies made before are not covered: erase them too",
-	}}
-	b := j.db.NewBatch()
-	var note []byte
-	if e.Receipt.Bytes, err = j.removeAll(b, h.number); err == nil {
-		complete(&e)
-		note, err = appendIntention(t, &e)
-	}
-	if err == nil {
-		for _, w := range h.who {
-			b.Delete(activityKey(nil, w, bucketOf(h.last.at), h.number), nil)
-		}
-		err = j.closeAliases(b, t)
-	}
-	if err != nil {
-		b.Close()
-		return e, err
-	}
-	b.Delete(tokenKey(nil, kID, t), nil)
-	b.Set(numberKey(nil, kName, h.number), nil, nil)
-	b.Set(tokenKey(nil, kTombstone, t), binary.BigEndian.AppendUint64(appendNumber(nil, h.number), uint64(now)), nil)
-	b.Set(numberKey(nil, kErasing, h.number), note, nil)
-	write := func() error { return j.write(b) }
-	if a, ok := accountOf(h.who); ok {
-		// Its files go with it: they are not counted any more.
-		stored := h.last.bytes + files
-		b.Merge(accountKey(nil, a), appendSum(nil, -stored), nil)
-		err = j.stored.change(a, -stored, write)
-	} else {
-		err = write()
-	}
-	if err != nil {
-		return e, err
-	}
-	s.mu.Lock()
-	s.changes++
-	delete(s.heads, id)
-	s.mu.Unlock()
-	return e, nil
+	return j.markErased(id, func(e *chat.Erasure) {
+		e.Workspace, e.Owner = rec.Workspace, rec.Owner
+		e.Receipt.Artifacts, e.Receipt.Bytes = files, e.Receipt.Bytes+bytes
+	})
 }
 
-// ErasedSince reports whether a session was erased at a moment or later, for those
-// who keep copies elsewhere. It goes through the tombstones.
-func (j *Journal) ErasedSince(ctx context.Context, at chat.At) (found bool, err error) {
-	it, err := j.iter([]byte{kTombstone})
-	if err != nil {
-		return false, err
+// Erasure returns the intention to erase a session, and whether there is one.
+func (j *Journal) Erasure(_ context.Context, id chat.SessionID) (chat.Erasure, bool, error) {
+	v, err := j.get(tokenKey(nil, kTombstone, idToken(id)))
+	if err != nil || len(v) < 8 {
+		return chat.Erasure{}, false, err
 	}
-	for ok := it.First(); ok && !found && ctx.Err() == nil; ok = it.Next() {
-		v := it.Value()
-		found = len(v) < 8 || chat.At(binary.BigEndian.Uint64(v[len(v)-8:])) >= at // one that cannot be read counts
+	n, _ := decodeNumber(v[:8])
+	if v, err = j.get(numberKey(nil, kErasing, n)); err != nil {
+		return chat.Erasure{}, false, err
 	}
-	return found, errors.Join(it.Error(), it.Close(), ctx.Err())
+	e, ok := decodeIntention(v)
+	return e, ok && e.Receipt.Session == id, nil
 }
 
-// removeAll deletes everything that is kept under a number, and returns about
-// how many bytes the events had.
-func (j *Journal) removeAll(b *pebble.Batch, n chat.Number) (bytes int64, err error) {
-	it, err := j.iter(numberKey(nil, kPrompt, n))
-	if err != nil {
-		return 0, err
-	}
-	for ok := it.First(); ok; ok = it.Next() {
-		d, okKey := decodeKey(it.Key())
-		p, okValue := decodePrompt(it.Value())
-		if okKey && okValue && p.deadline != 0 && p.ref.Ended == 0 {
-			b.Delete(deadlineKey(nil, p.deadline, n, d.token), nil)
+// Erasures returns all erasures that are not finished.
+func (j *Journal) Erasures(ctx context.Context) iter.Seq2[chat.Erasure, error] {
+	return func(yield func(chat.Erasure, error) bool) {
+		for entry, err := range j.walk(ctx, []byte{kErasing}) {
+			if err != nil {
+				yield(chat.Erasure{}, err)
+				return
+			}
+			if e, ok := decodeIntention(entry.value); ok && !yield(e, nil) {
+				return
+			}
 		}
 	}
-	if err := errors.Join(it.Error(), it.Close()); err != nil {
-		return 0, err
-	}
-	if it, err = j.iter(numberKey(nil, kEvent, n)); err != nil {
-		return 0, err
-	}
-	for ok := it.First(); ok; ok = it.Next() {
-		if d, _ := decodeKey(it.Key()); d.kind == kEvent {
-			bytes += int64(len(it.Value()))
-		}
-	}
-	if err := errors.Join(it.Error(), it.Close()); err != nil {
-		return 0, err
-	}
-	for _, kind := range ranged {
-		from, to := span(numberKey(nil, kind, n))
-		b.DeleteRange(from, to, nil)
-	}
-	return bytes, nil
 }
 
-// finishErasures does what is left of erasures that were cut short. Of those that
-// are not the journal's alone it removes the text and keeps the intention.
-func (j *Journal) finishErasures(ctx context.Context) error {
-	for e, err := range j.walk(ctx, []byte{kErasing}) {
-		if err != nil {
-			return err
-		}
-		if _, ok := decodeIntention(e.value); ok {
-			err = j.scrubIntended(ctx, e.number)
-		} else if len(e.value) >= len(token{}) {
-			err = j.finishErasure(ctx, e.number, "", token(e.value))
-		}
-		if err != nil {
-			return err
-		}
+// ScrubErased removes the text of an erased session from the journal's files and
+// keeps the intention. It is for a session of which a copy elsewhere cannot be
+// removed yet.
+func (j *Journal) ScrubErased(ctx context.Context, e chat.Erasure) error {
+	return j.scrubIntended(ctx, e.Number)
+}
+
+// FinishErase removes the text of an erased session from the journal's files, and
+// then the intention. The tombstone stays.
+func (j *Journal) FinishErase(ctx context.Context, e chat.Erasure) error {
+	id := e.Receipt.Session
+	if err := j.finishErasure(ctx, e.Number, id, idToken(id)); err != nil {
+		return chat.Errorf(chat.Unavailable, "session %s is erased for all readers, but old files of the store still contain it; the server removes them in the background", id).Because(err)
 	}
+	j.metrics.erased.Inc()
 	return nil
 }
 
-// finishErasure removes the text of an erased session from the files, and then
-// the note that this is to be done. An empty id stands for one whose erasure was
-// cut short.
-func (j *Journal) finishErasure(ctx context.Context, n chat.Number, id chat.SessionID, t token) error {
+func (j *Journal) scrubIntended(ctx context.Context, n chat.Number) error {
 	j.scrub.Lock()
 	defer j.scrub.Unlock()
-	key := numberKey(nil, kErasing, n)
-	if pending, err := j.has(key); err != nil || !pending {
-		return err // somebody else has finished it
+	if j.scrubbed[n] {
+		return nil
 	}
-	if err := j.previews.erase(id); err != nil {
+	if err := j.previews.erase(""); err != nil {
 		return fmt.Errorf("rewrite the preview file: %w", err)
 	}
-	// The note may have held the id in clear text.
-	if err := j.scrubFiles(ctx, n, t[:]); err != nil {
+	if err := j.scrubFiles(ctx, n, nil); err != nil {
 		return err
 	}
-	return j.db.Delete(key, pebble.NoSync)
-}
-
-// scrubFiles rewrites the tables that have something of the number and waits
-// until they and the log files of before are gone. A note, if there is one, takes
-// the place of the one that is stored.
-func (j *Journal) scrubFiles(ctx context.Context, n chat.Number, note []byte) error {
-	// Written again, because a table is rewritten only when something above it
-	// overlaps, and a first attempt may have come further than it knows.
-	kinds := append([]byte{kName}, ranged...)
-	b := j.db.NewBatch()
-	for _, kind := range ranged {
-		from, to := span(numberKey(nil, kind, n))
-		b.DeleteRange(from, to, nil)
+	if j.scrubbed == nil {
+		j.scrubbed = map[chat.Number]bool{}
 	}
-	b.Set(numberKey(nil, kName, n), nil, nil)
-	if note != nil {
-		b.Set(numberKey(nil, kErasing, n), note, nil)
-		kinds = append(kinds, kErasing)
-	}
-	if err := j.write(b); err != nil {
-		return err
-	}
-	old, err := j.filesOf(n, kinds)
-	if err != nil {
-		return err
-	}
-	if err := j.flush(ctx); err != nil {
-		return err
-	}
-	for _, kind := range kinds {
-		from, to := span(numberKey(nil, kind, n))
-		if err := j.guard(func() error { return j.db.Compact(ctx, from, to, false) }); err != nil {
-			return fmt.Errorf("compact: %w", err)
-		}
-	}
-	return j.awaitRemoval(ctx, old)
-}
-
-// filesOf lists the files that may hold something of the number: all log files
-// and the tables whose bounds span its keys of the kinds.
-func (j *Journal) filesOf(n chat.Number, kinds []byte) (map[string]bool, error) {
-	names, err := j.opt.FS.List(j.opt.FS.PathJoin(j.dir, "db"))
-	if err != nil {
-		return nil, err
-	}
-	files := map[string]bool{}
-	for _, name := range names {
-		if strings.HasSuffix(name, ".log") {
-			files[name] = true
-		}
-	}
-	return files, j.tablesOf(n, kinds, files)
-}
-
-// tablesOf adds the tables that have keys of the number.
-func (j *Journal) tablesOf(n chat.Number, kinds []byte, files map[string]bool) error {
-	for _, kind := range kinds {
-		from, to := span(numberKey(nil, kind, n))
-		levels, err := j.db.SSTables(pebble.WithKeyRangeFilter(from, to))
-		if err != nil {
-			return err
-		}
-		for _, level := range levels {
-			for _, t := range level {
-				files[fmt.Sprintf("%s.sst", t.BackingSSTNum)] = true
-			}
-		}
-	}
+	j.scrubbed[n] = true
 	return nil
 }
 
-// flush moves what is in memory to tables, so that the log files are not needed.
-func (j *Journal) flush(ctx context.Context) error {
-	var done <-chan struct{}
-	err := j.guard(func() (err error) { done, err = j.db.AsyncFlush(); return err })
-	if err != nil {
-		return fmt.Errorf("flush: %w", err)
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+func appendIntention(t token, e *chat.Erasure) ([]byte, error) {
+	b, err := json.Marshal(e)
+	return append(t[:], b...), err
 }
 
-// awaitRemoval waits until Pebble has removed the files. A reader's iterator can
-// keep a table for a moment; Pebble removes it when the last one closes.
-func (j *Journal) awaitRemoval(ctx context.Context, old map[string]bool) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		names, err := j.opt.FS.List(j.opt.FS.PathJoin(j.dir, "db"))
-		if err != nil {
-			return err
-		}
-		left := ""
-		for _, name := range names {
-			if old[name] {
-				left = name
-			}
-		}
-		if left == "" {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("file %s of the store is still in use: %w", left, ctx.Err())
-		}
+// decodeIntention reads the value of kErasing; ok is false when the value has only
+// the token of the id, or is unreadable.
+func decodeIntention(v []byte) (e chat.Erasure, ok bool) {
+	if len(v) <= len(token{}) || json.Unmarshal(v[len(token{}):], &e) != nil {
+		return e, false
 	}
+	return e, e.Receipt.Session != ""
 }

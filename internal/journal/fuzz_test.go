@@ -79,12 +79,12 @@ func FuzzValues(f *testing.F) {
 }
 
 func FuzzCursor(f *testing.F) {
-	f.Add(place{5, "s-1"}.cursor())
-	f.Add(spot{5, 7}.cursor())
+	f.Add(orderedCursor{5, "s-1"}.cursor())
+	f.Add(indexCursor{5, 7}.cursor())
 	f.Add("")
 	f.Add("AQAAAAAAAAAF")
 	f.Fuzz(func(t *testing.T, s string) {
-		p, in, err := parsePlace(s)
+		p, in, err := parseCursor(s)
 		switch {
 		case err != nil && chat.CodeOf(err) != chat.Invalid:
 			t.Fatal(err)

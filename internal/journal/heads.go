@@ -14,28 +14,28 @@ const (
 	headsPerShard = 64 // so about 16 000 sessions in all, a few MB
 )
 
-// shard holds what is known of some sessions' ends.
+// shard caches the heads of some sessions.
 type shard struct {
 	mu      sync.Mutex
 	settled sync.Cond // a commit became durable
-	changes uint64    // counts commits and erasures, so that a slow load notices them
+	changes uint64    // counts commits and erasures, so that find notices them while it loads
 	heads   map[chat.SessionID]*head
 }
 
-// head is the end of one session's log. Fields are guarded by shard.mu; those
-// below the line are also touched only by the holder of the session's commit lock.
+// head describes the end of one session's log. Fields are guarded by shard.mu; the
+// second group is written only by the holder of the session's commit lock.
 type head struct {
 	number   chat.Number
-	durable  position // what readers may see
-	inflight int      // 1 while the sync of a commit is awaited
+	durable  position // readers see events up to here
+	inflight int      // 1 during the sync of a commit
 
-	last position // including commits whose sync is awaited
-	busy bool     // the working index has it
-	who  []token  // whose lists have it
-	full bool     // busy and who are known
+	last  position // includes a commit whose sync is in progress
+	busy  bool     // the working index has it
+	lists []token  // the lists that contain it
+	full  bool     // busy and lists are loaded
 }
 
-// view is what a reader needs of a head.
+// view is the part of a head that a reader needs.
 type view struct {
 	number chat.Number
 	position
@@ -62,7 +62,7 @@ func (j *Journal) createLock(n chat.Number) *sync.Mutex {
 	return &j.createLocks[uint64(n)%uint64(len(j.createLocks))]
 }
 
-// look finds a session's durable end.
+// look returns a session's durable end.
 func (j *Journal) look(id chat.SessionID) (view, error) {
 	h, s, err := j.find(id)
 	if err != nil {
@@ -70,7 +70,7 @@ func (j *Journal) look(id chat.SessionID) (view, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h.durable.seq == 0 { // its first commit is on its way
+	if h.durable.seq == 0 { // its first commit is not durable yet
 		return view{}, chat.Errorf(chat.NotFound, "there is no session %s", id)
 	}
 	return view{h.number, h.durable}, nil
@@ -86,8 +86,8 @@ func (j *Journal) find(id chat.SessionID) (*head, *shard, error) {
 		if h != nil {
 			return h, s, nil
 		}
-		// Not cached means that no commit of it is under way, so what is
-		// stored is durable, unless one begins before the line below.
+		// A session that is not cached has no commit in progress, so its stored
+		// head is durable, unless a commit begins meanwhile: see changes.
 		h, err := j.loadHead(id)
 		if err != nil {
 			return nil, nil, err
@@ -121,7 +121,7 @@ func (j *Journal) loadHead(id chat.SessionID) (*head, error) {
 	return &head{number: n, durable: p, last: p}, nil
 }
 
-// fill completes a head for a commit. The caller holds the session's commit lock.
+// fill loads the rest of a head, for a commit. The caller holds the session's commit lock.
 func (j *Journal) fill(id chat.SessionID, h *head) error {
 	if h.full {
 		return nil
@@ -134,11 +134,11 @@ func (j *Journal) fill(id chat.SessionID, h *head) error {
 	if err != nil {
 		return err
 	}
-	h.busy, h.who, h.full = busy, audience(&rec), true
+	h.busy, h.lists, h.full = busy, listsOf(&rec), true
 	return nil
 }
 
-// record reads the stored record, whose last event may be behind the head.
+// record reads the stored record. Its Last may be older than the head.
 func (j *Journal) record(id chat.SessionID, n chat.Number) (rec chat.Session, err error) {
 	v, err := j.get(numberKey(nil, kRecord, n))
 	if err != nil {
@@ -153,7 +153,7 @@ func (j *Journal) record(id chat.SessionID, n chat.Number) (rec chat.Session, er
 	return rec, nil
 }
 
-// missing says whether an id that has no session was erased.
+// missing returns Gone when an id was erased, else NotFound.
 func (j *Journal) missing(id chat.SessionID) error {
 	erased, err := j.has(tokenKey(nil, kTombstone, idToken(id)))
 	if err != nil {
@@ -169,9 +169,8 @@ func errGone(id chat.SessionID) error {
 	return chat.Errorf(chat.Gone, "the session %s was erased, and its id is not used again", id)
 }
 
-// damaged names what is broken; seq 0 stands for the session as a whole.
-// lost is the failure of a look for something that was not there: the session was
-// erased meanwhile, or is damaged.
+// lost returns the error for a key that was not found: Gone when the session was
+// erased meanwhile, else damaged.
 func (j *Journal) lost(id chat.SessionID, seq chat.Seq, what string) error {
 	if err := j.missing(id); chat.CodeOf(err) == chat.Gone {
 		return err
@@ -179,6 +178,8 @@ func (j *Journal) lost(id chat.SessionID, seq chat.Seq, what string) error {
 	return damaged(id, seq, what)
 }
 
+// damaged returns an error that says what is wrong; seq is 0 when it concerns the
+// whole session.
 func damaged(id chat.SessionID, seq chat.Seq, what string) error {
 	if seq == 0 {
 		return chat.Errorf(chat.Internal, "session %s is damaged: %s; run parley verify and restore it from a backup", id, what)
@@ -187,11 +188,12 @@ func damaged(id chat.SessionID, seq chat.Seq, what string) error {
 		With("sequence", seq)
 }
 
-// put adds a head and keeps the cache within its bound. The caller holds s.mu.
+// put adds a head and removes another one when the cache is full. The caller holds
+// s.mu.
 func (s *shard) put(id chat.SessionID, h *head) {
 	if len(s.heads) >= headsPerShard {
 		for other, o := range s.heads {
-			// The durable end of a session with a commit under way is known
+			// The durable end of a session with a commit in progress is stored
 			// nowhere else.
 			if o.inflight == 0 {
 				delete(s.heads, other)
@@ -202,13 +204,13 @@ func (s *shard) put(id chat.SessionID, h *head) {
 	s.heads[id] = h
 }
 
-// audience lists whose lists a session is in: the workspace's, its owner's and
-// its members'.
-func audience(rec *chat.Session) []token {
-	who := make([]token, 0, 2+len(rec.Members))
+// listsOf returns the lists that contain a session: the workspace's, its owner's
+// and its members', in this order.
+func listsOf(rec *chat.Session) []token {
+	lists := make([]token, 0, 2+len(rec.Members))
 	add := func(actor string) {
-		if t := tokenOf(rec.Workspace, actor); !slices.Contains(who, t) {
-			who = append(who, t)
+		if t := tokenOf(rec.Workspace, actor); !slices.Contains(lists, t) {
+			lists = append(lists, t)
 		}
 	}
 	add("")
@@ -216,5 +218,5 @@ func audience(rec *chat.Session) []token {
 	for _, m := range rec.Members {
 		add(m.Actor.Key())
 	}
-	return who
+	return lists
 }

@@ -10,7 +10,7 @@ import (
 
 // With many sessions the cache lets go of heads. A reader that holds one looks
 // again when the session has gone on meanwhile: that is no damage.
-func TestARecordOutlivesItsHead(t *testing.T) {
+func TestRecordAfterItsHeadIsEvicted(t *testing.T) {
 	t.Parallel()
 	j := openTest(t, "/data", Options{FS: vfs.NewMem()})
 	a := begin(t, j, "s-1")
@@ -38,9 +38,9 @@ func TestARecordOutlivesItsHead(t *testing.T) {
 	}
 }
 
-// Who holds the head of a session that is erased in this moment is told so, and not
-// that the session is damaged.
-func TestErasedWhileLookedAt(t *testing.T) {
+// A reader with the head of a session that is erased at this moment gets Gone, not
+// damage.
+func TestReadDuringEraseReturnsGone(t *testing.T) {
 	t.Parallel()
 	j := openTest(t, "/data", Options{FS: vfs.NewMem()})
 	begin(t, j, "s-1")

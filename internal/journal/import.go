@@ -16,7 +16,7 @@ const importBatch = 1 << 20
 // Import stores a whole log under a free id and keeps its bytes. The events must
 // be contiguous from 1, belong to the session and follow one another by hash.
 // All of it becomes readable at the end, at once; when it fails, or the process
-// ends in the middle, nothing of it is left. Piece boundaries of finished blocks
+// ends before, nothing of it stays. Piece boundaries of finished blocks
 // are not part of a log and are not restored.
 func (j *Journal) Import(ctx context.Context, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) (err error) {
 	if err := id.Validate(); err != nil {
@@ -32,7 +32,7 @@ func (j *Journal) Import(ctx context.Context, id chat.SessionID, facts iter.Seq2
 		}
 		if err != nil && m.begun {
 			if cleanup := j.dropImport(m.number); cleanup != nil {
-				// It stays invisible, and the next Open removes it.
+				// It is not readable, and the next Open removes it.
 				j.opt.Logger.Error("what an import left could not be removed yet", "session", id, "err", cleanup)
 			}
 		}
@@ -182,8 +182,8 @@ func (m *importer) finish() error {
 	if m.state.Busy() {
 		b.Set(numberKey(nil, kWorking, n), nil, nil)
 	}
-	who := audience(&m.state.Session)
-	for _, w := range who {
+	lists := listsOf(&m.state.Session)
+	for _, w := range lists {
 		b.Set(activityKey(nil, w, bucketOf(end.at), n), nil, nil)
 	}
 	if end.seq >= chat.CheckpointEvery {
@@ -196,7 +196,7 @@ func (m *importer) finish() error {
 	}
 	b.Delete(numberKey(nil, kImporting, n), nil)
 	write := func() error { return m.j.write(b) }
-	if a, ok := accountOf(who); ok {
+	if a, ok := accountOf(lists); ok {
 		b.Merge(accountKey(nil, a), appendSum(nil, m.bytes), nil)
 		err = m.j.stored.change(a, m.bytes, write)
 	} else {
@@ -209,7 +209,7 @@ func (m *importer) finish() error {
 	return nil
 }
 
-// dropImports removes what imports left that did not end.
+// dropImports removes the keys of imports that did not end.
 func (j *Journal) dropImports() error {
 	for e, err := range j.walk(context.Background(), []byte{kImporting}) {
 		if err != nil {

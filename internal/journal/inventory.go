@@ -19,11 +19,11 @@ import (
 	"github.com/parley-hq/parley/internal/sealed"
 )
 
-// Pebble takes whatever it finds in its folder for the store: it reads a damaged
+// Pebble does not notice missing or damaged files in its folder: it reads a damaged
 // manifest as far as it can, a log up to its first unreadable byte, and an empty
-// folder as a new store, and it deletes the files that it does not find mentioned.
-// So the journal keeps its own record of what a start must find, in two files
-// beside db/ and outside of Pebble's reach:
+// folder as a new store, and it deletes files that it finds no reference to. So the
+// journal keeps its own record of what a start must find, in two files beside db/
+// that Pebble does not write:
 //
 //   - db.inventory lists the manifests, markers, options and log files with the length
 //     and checksum of what was synced of them. It is replaced, with an fsync, when
@@ -33,9 +33,9 @@ import (
 //     long the preview file is. It survives a kill. After a power cut it may be an
 //     older record.
 //
-// Every number is a lower bound: it is written after what it tells of was synced,
-// and a name leaves the list before its file is removed. So a crash at any moment
-// leaves a folder that fits its inventory. Tables are not listed: the manifest
+// Every number is a lower bound: it is written after the bytes were synced, and a
+// name is removed from the list before its file is removed. So after a crash at any
+// moment the folder matches its inventory. Tables are not listed: the manifest
 // has their names and sizes, and Pebble compares them before it writes anything.
 const (
 	inventoryFile = "db.inventory"
@@ -61,7 +61,7 @@ type syncMark struct {
 	previews previewMark
 }
 
-// previewMark tells what was written of the preview file, which is never synced.
+// previewMark is how much was written of the preview file, which is never synced.
 type previewMark struct {
 	generation uint64 // counts the times that the file was replaced
 	size       int64
@@ -96,14 +96,14 @@ type inventory struct {
 	db     string // of Pebble
 	logger *slog.Logger
 
-	saving sync.Mutex // held while db.inventory is replaced. Taken before mu
+	saving sync.Mutex // held while db.inventory is replaced; taken before mu
 	mu     sync.Mutex
 	files  map[string]*trackedFile
 	mark   syncMark
 	synced vfs.File // db.synced; nil when the store is open for reading only
 }
 
-// inventoryDamage says what a start misses.
+// inventoryDamage lists how the folder differs from the inventory.
 type inventoryDamage struct{ problems []string }
 
 func (d inventoryDamage) Error() string {
@@ -158,7 +158,7 @@ func (v *inventory) load() (found bool, err error) {
 			return false, err
 		}
 		if slices.ContainsFunc(names, func(name string) bool { return name != "LOCK" }) {
-			return false, inventoryDamage{[]string{inventoryFile + " is missing, so that nobody can tell whether the store is whole"}}
+			return false, inventoryDamage{[]string{inventoryFile + " is missing, so it is unknown whether the store is complete"}}
 		}
 		return false, nil
 	}
@@ -170,27 +170,27 @@ func (v *inventory) load() (found bool, err error) {
 		return false, inventoryDamage{[]string{inventoryFile + " is damaged (" + err.Error() + ")"}}
 	}
 	if list.Format != 1 {
-		return false, inventoryDamage{[]string{fmt.Sprintf("%s has format %d, and this version of Parley knows format 1", inventoryFile, list.Format)}}
+		return false, inventoryDamage{[]string{fmt.Sprintf("%s has format %d, and this version of Parley reads format 1", inventoryFile, list.Format)}}
 	}
 	for name, e := range list.Files {
 		v.files[name] = &trackedFile{v: v, name: name, durable: e, named: true, listed: true}
 	}
 	text, err = readWhole(v.fs, v.fs.PathJoin(v.dir, syncedFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return false, inventoryDamage{[]string{syncedFile + " is missing, so that nobody can tell whether the log is whole"}}
+		return false, inventoryDamage{[]string{syncedFile + " is missing, so it is unknown whether the log is complete"}}
 	}
 	if err != nil {
 		return false, err
 	}
 	mark, ok := decodeSyncMark(text)
 	if !ok {
-		return false, inventoryDamage{[]string{syncedFile + " is damaged, so that nobody can tell whether the log is whole"}}
+		return false, inventoryDamage{[]string{syncedFile + " is damaged, so it is unknown whether the log is complete"}}
 	}
 	v.mark = mark
 	return true, nil
 }
 
-// compare returns what is not as the inventory says.
+// compare returns how the files differ from the inventory.
 func (v *inventory) compare() (problems []string) {
 	for name, e := range v.expected() {
 		if what := compareFile(v.fs, v.fs.PathJoin(v.db, name), e); what != "" {
@@ -201,7 +201,7 @@ func (v *inventory) compare() (problems []string) {
 	return problems
 }
 
-// expected returns what must be there.
+// expected returns the files that must exist.
 func (v *inventory) expected() map[string]extent {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -224,7 +224,7 @@ func (v *inventory) listLocked(which func(*trackedFile) bool) map[string]extent 
 	return files
 }
 
-// compareFile says how a file differs from what was stored, or "".
+// compareFile returns how a file differs from what was stored, or "".
 func compareFile(fs vfs.FS, path string, want extent) string {
 	f, err := fs.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -254,39 +254,20 @@ func measure(r io.Reader) (e extent, err error) {
 	return e, err
 }
 
-// readWhole reads a file.
-func readWhole(fs vfs.FS, path string) ([]byte, error) {
-	f, err := fs.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	b := make([]byte, info.Size())
-	n, err := io.ReadFull(f, b)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = nil
-	}
-	return b[:n], err
-}
-
 // logNumber returns the number of a log file.
 func logNumber(name string) (uint64, bool) {
 	n, err := strconv.ParseUint(strings.TrimSuffix(name, ".log"), 10, 64)
 	return n, err == nil && isLog(name)
 }
 
-// save replaces db.inventory by what is durable now.
+// save replaces db.inventory by the list of what is durable now.
 func (v *inventory) save() error {
 	v.saving.Lock()
 	defer v.saving.Unlock()
 	return v.saveLocked()
 }
 
-// trySave is save for a change that may be missing: the file then promises less.
+// trySave is save for a change that may be missing: db.inventory then lists less than exists.
 func (v *inventory) trySave() {
 	if err := v.save(); err != nil {
 		v.logger.Warn("the inventory of the store could not be written; the next change tries again", "file", v.fs.PathJoin(v.dir, inventoryFile), "err", err)
@@ -320,20 +301,8 @@ func (v *inventory) writeMark() error {
 	return replaceFile(v.fs, v.dir, syncedFile, v.mark.append(nil))
 }
 
-// replaceFile replaces a file such that a crash leaves the old one or the new one.
-func replaceFile(fs vfs.FS, dir, name string, text []byte) error {
-	path := fs.PathJoin(dir, name)
-	if err := writeFile(fs, path+".new", text); err != nil {
-		return err
-	}
-	if err := fs.Rename(path+".new", path); err != nil {
-		return err
-	}
-	return syncFolder(fs, dir)
-}
-
-// note overwrites db.synced in place.
-func (v *inventory) note(change func(*syncMark)) error {
+// setMark overwrites db.synced in place.
+func (v *inventory) setMark(change func(*syncMark)) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	change(&v.mark)
@@ -345,12 +314,12 @@ func (v *inventory) note(change func(*syncMark)) error {
 	return err
 }
 
-// previewed notes how much of the preview file was handed to the operating system.
-func (v *inventory) previewed(m previewMark) error {
-	return v.note(func(s *syncMark) { s.previews = m })
+// setPreviews stores how much of the preview file was written.
+func (v *inventory) setPreviews(m previewMark) error {
+	return v.setMark(func(s *syncMark) { s.previews = m })
 }
 
-// close ends the notes. Pebble may still write after a start that was given up.
+// close closes db.synced. Pebble may still write after a start that failed.
 func (v *inventory) close() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -362,8 +331,8 @@ func (v *inventory) close() error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// forget takes a name from the list, because its file will be removed.
-func (v *inventory) forget(name string) error {
+// unlist removes a name from the list, before its file is removed.
+func (v *inventory) unlist(name string) error {
 	v.saving.Lock()
 	defer v.saving.Unlock()
 	if isMarker(name) {
@@ -405,8 +374,8 @@ func (v *inventory) syncDir(do func() error) error {
 	return nil
 }
 
-// unlisted reports whether a file could be listed that is not, other than a log
-// file: that is listed with its first sync.
+// unlisted reports whether a file could be listed and is not. Log files do not
+// count: they are listed with their first sync.
 func (v *inventory) unlisted() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

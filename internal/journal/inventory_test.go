@@ -54,7 +54,7 @@ func (s *snapshots) ack(n chat.Seq) {
 
 // A crash before any step of the store's life leaves a folder that opens and has
 // all that was acknowledged: the inventory never promises more than there is.
-func TestACrashAtAnyStepFitsTheInventory(t *testing.T) {
+func TestCrashAtAnyStepMatchesTheInventory(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []SyncMode{SyncAlways, SyncInterval} {
 		disk := vfs.NewCrashableMem()
@@ -113,7 +113,7 @@ func TestACrashAtAnyStepFitsTheInventory(t *testing.T) {
 	}
 }
 
-// damages are the ways in which a file is harmed. They return nil for a file that
+// damages are the ways in which a file is changed. They return nil for a file that
 // is removed, and the bytes themselves where they do not apply.
 var damages = map[string]func(now, before []byte) []byte{
 	"flip half": func(b, _ []byte) []byte { return flip(b, len(b)/2) },
@@ -135,7 +135,7 @@ func flip(b []byte, at int) []byte {
 // Every file of a store, damaged in every way: it does not open and the file is
 // named, or Verify names it, or nothing is lost. A store that does not open is
 // left as it was.
-func TestEveryFileDamagedInEveryWay(t *testing.T) {
+func TestDamageOfEveryFileIsReported(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"closed", "killed"} {
 		disk := vfs.NewCrashableMem()
@@ -157,12 +157,12 @@ func TestEveryFileDamagedInEveryWay(t *testing.T) {
 		}
 		now := contents(t, disk)
 		for path, was := range now {
-			for name, harm := range damages {
+			for name, damage := range damages {
 				before, ok := older[path]
 				if name == "older" && !ok {
 					continue
 				}
-				b := harm(was, before)
+				b := damage(was, before)
 				if b != nil && slices.Equal(b, was) {
 					continue
 				}
@@ -210,7 +210,7 @@ func checkDamaged(t *testing.T, disk *vfs.MemFS, what, path string) {
 		whole := rerr == nil && len(facts) == 42 && len(blocks) == 1 && blocks[0].Text == "half a sentence"
 		named := slices.ContainsFunc(report.Damage, func(d Damage) bool { return strings.Contains(d.What, name) })
 		if !whole && !named {
-			t.Errorf("%s: %d events (%v) and %v are left in silence: %v", what, len(facts), rerr, blocks, report.Damage)
+			t.Errorf("%s: %d events (%v) and %v are left without a report: %v", what, len(facts), rerr, blocks, report.Damage)
 		}
 		if err := j.Close(); err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -243,7 +243,7 @@ func contents(t *testing.T, disk vfs.FS) map[string][]byte {
 }
 
 // What is missing can be given up, explicitly.
-func TestAcceptGivesUpWhatIsMissing(t *testing.T) {
+func TestAcceptAfterDamage(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewMem()
 	j := openTest(t, "/data", Options{FS: disk})

@@ -36,19 +36,19 @@ type Journal struct {
 	alias       sync.Mutex        // held while an alias is read and written
 	scrub       sync.Mutex        // held while an erasure rewrites files
 
-	scrubbed map[chat.Number]bool // whose text is in no file any more, though the intention stands; guarded by scrub
+	scrubbed map[chat.Number]bool // the files contain no text of it any more, the intention is still stored; guarded by scrub
 
-	failure    atomic.Pointer[error]  // the log cannot be written any more
-	background atomic.Pointer[error]  // flushes fail at the moment
-	stuck      chan error             // takes the first such failure, for the start
-	reported   atomic.Int64           // when the last such failure was reported
-	low        atomic.Pointer[string] // why there is too little space, nil when there is enough
-	scarce     atomic.Int64           // the reserve of the disk while less than twice of it is free, else 0
-	unchecked  atomic.Int64           // bytes committed since the free space was looked at because of them
-	wedged     atomic.Bool            // Pebble was left with its locks held
-	opened     atomic.Bool            // Pebble has started
-	closing    atomic.Bool
-	fatal      sync.Once
+	failure      atomic.Pointer[error]  // the log cannot be written any more
+	background   atomic.Pointer[error]  // flushes or compactions fail at the moment
+	stuck        chan error             // receives the first such failure during Open
+	reported     atomic.Int64           // when the last such failure was reported
+	low          atomic.Pointer[string] // why there is too little space, nil when there is enough
+	scarce       atomic.Int64           // the reserve of the disk while less than twice of it is free, else 0
+	unchecked    atomic.Int64           // bytes committed since the free space was looked at because of them
+	engineLocked atomic.Bool            // Pebble was left with its locks held
+	opened       atomic.Bool            // Pebble has started
+	closing      atomic.Bool
+	fatal        sync.Once
 }
 
 // Open opens the store in dir and creates it when there is none. It starts no
@@ -110,7 +110,7 @@ func open(dir string, opt Options, readOnly bool) (j *Journal, err error) {
 	}
 	if !readOnly {
 		if err := j.finishErasures(context.Background()); err != nil {
-			// For readers it is done; Run goes on trying.
+			// The session is unreadable already; Run retries.
 			j.opt.Logger.Error("an erasure could not be finished yet", "err", err)
 		}
 		j.checkSpace()
@@ -118,14 +118,13 @@ func open(dir string, opt Options, readOnly bool) (j *Journal, err error) {
 	return j, nil
 }
 
-// start looks whether everything is there that was stored, and only then lets
-// Pebble into its folder.
+// start compares the files with the inventory and then opens Pebble.
 func (j *Journal) start(db string) error {
 	lock, err := pebble.LockDirectory(db, lockable(j.opt.FS, j.readOnly))
 	if err != nil {
 		return err
 	}
-	defer lock.Close() // Pebble has its own hold on it
+	defer lock.Close() // Pebble keeps its own reference
 	if j.inventory, err = openInventory(j.opt.FS, j.dir, j.opt.Logger, j.readOnly); err != nil {
 		return err
 	}
@@ -138,23 +137,22 @@ func (j *Journal) start(db string) error {
 	return nil
 }
 
-// detailed is an error of Pebble's that says apart from its text which file it
-// is about.
+// detailed is an error of Pebble whose detail names the file.
 type detailed interface {
 	error
 	ErrorDetail() string
 }
 
-// tableNumber finds the table that an error of Pebble's is about.
+// tableNumber finds the number of the table in the text of a Pebble error.
 var tableNumber = regexp.MustCompile(`(?:file|table|L\d:) (\d{6,})`)
 
-// openProblem words why a store cannot be opened.
+// openProblem returns the error for the operator when a store cannot be opened.
 func openProblem(dir string, err error) error {
 	say := func(format string, args ...any) error {
 		return chat.Errorf(chat.Unavailable, format, args...).Because(err)
 	}
 	if d, ok := errors.AsType[inventoryDamage](err); ok {
-		return say("the store in %s is damaged: %v. The files %s and %s beside it say what must be there. Nothing was changed. Restore the last good backup into a new folder; or keep a copy of this folder and give up what is missing with: parley verify --data DIR --accept", dir, d, inventoryFile, syncedFile)
+		return say("the store in %s is damaged: %v. The files %s and %s beside it list what must be there. Nothing was changed. Restore the last good backup into a new folder; or make a copy of this folder and accept the loss of what is missing with: parley verify --data DIR --accept", dir, d, inventoryFile, syncedFile)
 	}
 	switch {
 	case errors.Is(err, syscall.EAGAIN), strings.Contains(err.Error(), "lock held by current process"):
@@ -189,8 +187,8 @@ func (j *Journal) checkFormat() error {
 		if err := j.guard(func() error { return j.db.Set([]byte{kFormat}, []byte{formatVersion}, pebble.Sync) }); err != nil {
 			return err
 		}
-		// Pebble begins a new store in its oldest format, whose log does not say
-		// how far it was synced: damage in it would pass for its end. The next
+		// Pebble creates a store in its oldest format, whose log does not contain
+		// how far it was synced, so that damage in it cannot be detected. The next
 		// log file has the newest format.
 		return j.db.Flush()
 	}
@@ -203,21 +201,21 @@ func (j *Journal) checkFormat() error {
 	return nil
 }
 
-// Close ends Pebble's background work and closes the files. Calls under way must
+// Close ends Pebble's background work and closes the files. All other calls must
 // have returned.
 func (j *Journal) Close() error {
 	j.closing.Store(true)
 	err := j.previews.close()
-	if j.wedged.Load() {
-		// Closing would wait for locks that nobody gives back.
+	if j.engineLocked.Load() {
+		// Closing would wait for locks that are never released.
 		return errors.Join(err, j.failed())
 	}
 	return errors.Join(err, j.db.Close(), j.inventory.close(), j.failed())
 }
 
-// fail makes err final. It may be called several times and by several goroutines.
+// fail makes err final. It may be called several times, from any goroutine.
 func (j *Journal) fail(err error) {
-	wrapped := fmt.Errorf("the log in %s cannot be written: %w; what was acknowledged is safe, check the disk and start again", j.dir, err)
+	wrapped := fmt.Errorf("the log in %s cannot be written: %w; acknowledged events are safe; check the disk and start again", j.dir, err)
 	j.failure.CompareAndSwap(nil, &wrapped)
 	for i := range j.shards {
 		j.shards[i].settled.Broadcast() // nothing more will become durable
@@ -225,15 +223,15 @@ func (j *Journal) fail(err error) {
 	j.fatal.Do(func() { j.opt.Fatal(wrapped) })
 }
 
-// failed returns why nothing can be written any more, or nil.
+// failed returns an error when the log has failed, else nil.
 func (j *Journal) failed() error {
 	if p := j.failure.Load(); p != nil {
-		return chat.Errorf(chat.Unavailable, "the server cannot write its log any more and is about to restart; try again in a moment").Because(*p)
+		return chat.Errorf(chat.Unavailable, "the server cannot write its log any more and stops; try again when it has restarted").Because(*p)
 	}
 	return nil
 }
 
-// writable returns why an append has to be refused now, or nil.
+// writable returns an error when appends are refused at the moment, else nil.
 func (j *Journal) writable() error {
 	if err := j.failed(); err != nil {
 		return err
@@ -244,7 +242,7 @@ func (j *Journal) writable() error {
 	}
 	if p := j.background.Load(); p != nil {
 		j.metrics.refused.Inc()
-		return chat.Errorf(chat.Unavailable, "the server cannot move its log to disk at the moment; it keeps trying, come back in a while").Because(*p)
+		return chat.Errorf(chat.Unavailable, "the server cannot write its tables to disk at the moment; it retries, try again in a while").Because(*p)
 	}
 	if j.readOnly {
 		return chat.Errorf(chat.Unavailable, "the store is open for reading only")
@@ -252,7 +250,7 @@ func (j *Journal) writable() error {
 	return nil
 }
 
-// get returns a copy of a value, nil when the key is not there.
+// get returns a copy of a value, nil when the key does not exist.
 func (j *Journal) get(key []byte) ([]byte, error) { return getFrom(j.db, key) }
 
 func getFrom(r pebble.Reader, key []byte) ([]byte, error) {
@@ -268,7 +266,7 @@ func getFrom(r pebble.Reader, key []byte) ([]byte, error) {
 	return c, closer.Close()
 }
 
-// has reports whether a key is there.
+// has reports whether a key exists.
 func (j *Journal) has(key []byte) (bool, error) {
 	v, err := j.get(key)
 	return v != nil, err
@@ -280,11 +278,11 @@ func (j *Journal) iter(prefix []byte) (*pebble.Iterator, error) {
 	return j.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 }
 
-// commitFailure is how a failed sync comes out of Pebble, see engineLogger.
+// commitFailure is the panic value of a failed sync, see engineLogger.
 type commitFailure struct{ err error }
 
-// guard runs what may write to Pebble's log. It lets no panic of Pebble out: one
-// means that the log cannot be written.
+// guard runs a call that may write to Pebble's log. A panic of Pebble means that
+// the log cannot be written; guard turns it into an error.
 func (j *Journal) guard(write func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -293,11 +291,11 @@ func (j *Journal) guard(write func() error) (err error) {
 		case commitFailure:
 			j.fail(r.err)
 		case error:
-			// It could not write or rotate its log, and kept a lock.
-			j.wedged.Store(true)
+			// Pebble could not write or rotate its log, and did not release a lock.
+			j.engineLocked.Store(true)
 			j.fail(r)
 		default:
-			j.wedged.Store(true)
+			j.engineLocked.Store(true)
 			j.fail(fmt.Errorf("%v", r))
 		}
 		err = j.failed()
@@ -305,13 +303,13 @@ func (j *Journal) guard(write func() error) (err error) {
 	if err := write(); err != nil {
 		return err
 	}
-	return j.failed() // Pebble does not hear of it, see logFS
+	return j.failed() // Pebble does not get the error, see logFS
 }
 
-// apply gives a batch to Pebble and, with SyncAlways, waits until it is on disk.
-// To wait in a second step, as Pebble offers, would let commits of one session
-// overlap, but makes the caller sleep twice; the rules of a session wait for one
-// commit before they decide the next anyway.
+// apply commits a batch to Pebble and, with SyncAlways, waits until it is on disk.
+// Pebble can also wait in a second step, which would let commits of one session
+// overlap. It is not used: the caller would be blocked twice, and a session decides
+// its next commit only after the one before is durable.
 func (j *Journal) apply(b *pebble.Batch) error {
 	o := pebble.Sync
 	if j.opt.Sync != SyncAlways {
@@ -327,8 +325,7 @@ func (j *Journal) apply(b *pebble.Batch) error {
 	return j.failed()
 }
 
-// write applies a batch and brings it to disk whatever the sync mode. It is for
-// what is rare.
+// write applies a batch and syncs it in every sync mode. It is for rare writes.
 func (j *Journal) write(b *pebble.Batch) error {
 	if err := j.apply(b); err != nil {
 		return err
@@ -339,7 +336,7 @@ func (j *Journal) write(b *pebble.Batch) error {
 	return nil
 }
 
-// sync brings to disk what was written without a sync.
+// sync syncs what was written without a sync.
 func (j *Journal) sync() error {
 	return j.guard(func() error { return j.db.LogData(nil, pebble.Sync) })
 }

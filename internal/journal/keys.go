@@ -7,7 +7,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// The first byte of a key says what it is. All integers are big-endian, so that
+// The first byte of a key is its kind. All integers are big-endian, so that
 // byte order is the order of numbers. "number" is the session's chat.Number.
 const (
 	kFormat     = 'f' // → version of this layout
@@ -22,7 +22,7 @@ const (
 	kDeadline   = 'D' // deadline, number, token(request id) → nothing
 	kEnds       = 'B' // number, seq → piece boundaries of a finished block
 	kWorking    = 'W' // number → nothing; there while the session has work to do
-	kActivity   = 'A' // token(workspace, who), ^bucket, number → nothing
+	kActivity   = 'A' // token(workspace, actor), ^bucket, number → nothing
 	kAlias      = 'L' // token(workspace, actor, foreign id) → id; empty once erased
 	kAliasOf    = 'l' // token(id), alias token → nothing
 	kTombstone  = 'T' // token(id) → time of the erase, number
@@ -33,11 +33,11 @@ const (
 	kAfterEvery = 0xff
 )
 
-// ranged lists the kinds that have keys (kind, number, …) and therefore go with
-// one range delete each when a session is removed.
+// ranged lists the kinds with keys (kind, number, …). Removing a session takes one
+// range delete for each.
 var ranged = []byte{kEvent, kRecord, kState, kClient, kPrompt, kEnds, kWorking, kFiles}
 
-// token is a fixed-length stand-in for texts in a key.
+// token is a hash of texts, used in keys.
 type token [16]byte
 
 func tokenOf(parts ...string) token {
@@ -61,8 +61,8 @@ func seqKey(b []byte, kind byte, n chat.Number, seq chat.Seq) []byte {
 	return binary.BigEndian.AppendUint64(numberKey(b, kind, n), uint64(seq))
 }
 
-// headSeq puts a session's head right behind its events: the two keys that every
-// commit writes are neighbours, and inserting the second costs next to nothing.
+// headSeq places a session's head right after its events. A commit writes both
+// keys, and inserting the second next to the first takes almost no time.
 const headSeq chat.Seq = 1<<64 - 1
 
 func headKey(b []byte, n chat.Number) []byte { return seqKey(b, kEvent, n, headSeq) }
@@ -85,23 +85,23 @@ func aliasOfKey(b []byte, id, alias token) []byte {
 	return append(tokenKey(b, kAliasOf, id), alias[:]...)
 }
 
-// bucketOf groups positions of about a second, so that the activity index need
-// not be rewritten with every event.
+// bucketOf groups positions of about one second, so that the activity index is not
+// rewritten with every event.
 func bucketOf(at chat.At) uint64 { return orderedAt(at) >> 20 }
 
-func activityKey(b []byte, who token, bucket uint64, n chat.Number) []byte {
-	b = tokenKey(b, kActivity, who)
+func activityKey(b []byte, list token, bucket uint64, n chat.Number) []byte {
+	b = tokenKey(b, kActivity, list)
 	b = binary.BigEndian.AppendUint64(b, ^bucket)
 	return binary.BigEndian.AppendUint64(b, uint64(n))
 }
 
-// orderedAt maps positions to unsigned integers in the same order; all that the
-// server makes are positive, imported ones may be anything.
+// orderedAt maps positions to unsigned integers in the same order. Positions of
+// imported events may be negative.
 func orderedAt(at chat.At) uint64 { return uint64(at) ^ 1<<63 }
 
 func atOrdered(u uint64) chat.At { return chat.At(u ^ 1<<63) }
 
-// decoded is a key taken apart; which fields are there depends on the kind.
+// decoded holds the parts of a key; the kind determines which fields are set.
 type decoded struct {
 	kind   byte
 	number chat.Number
@@ -112,7 +112,7 @@ type decoded struct {
 	second token
 }
 
-// decodeKey takes a key apart; ok is false when no key looks like that.
+// decodeKey splits a key into its parts; ok is false when it is not a valid key.
 func decodeKey(k []byte) (d decoded, ok bool) {
 	if len(k) == 0 {
 		return d, false

@@ -20,96 +20,97 @@ import (
 const (
 	defaultPage = 100
 	maxPage     = 1000
-	// scanBound is how many sessions one page looks at when a filter lets few
-	// through; the page then ends early, with a cursor.
+	// scanBound is how many sessions are read for one page when the filter matches
+	// few; the page then ends early, with a cursor.
 	scanBound = 5000
-	// exactBucket is up to how many sessions of one bucket are put in order: it
-	// takes a look at each. Those of a larger one come as the index has them.
+	// exactBucket is the largest bucket that is sorted, which reads the head of
+	// each session. The sessions of a larger bucket come in the order of the index.
 	exactBucket = 512
 )
 
-// place is where a list goes on: behind the session with this position and id.
-type place struct {
+// orderedCursor continues a list after the session with this position and id.
+type orderedCursor struct {
 	at chat.At
 	id chat.SessionID
 }
 
-func (p place) cursor() string {
+func (p orderedCursor) cursor() string {
 	b := binary.BigEndian.AppendUint64([]byte{1}, uint64(p.at))
 	return base64.RawURLEncoding.EncodeToString(append(b, p.id...))
 }
 
-// spot is where a list goes on in a bucket too large to be put in order: behind
-// the session with this number.
-type spot struct {
+// indexCursor continues a list in a bucket that is too large to be sorted, after the
+// session with this number.
+type indexCursor struct {
 	bucket uint64
 	number chat.Number
 }
 
-func (p spot) cursor() string {
+func (p indexCursor) cursor() string {
 	b := binary.BigEndian.AppendUint64([]byte{2}, p.bucket)
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(b, uint64(p.number)))
 }
 
-// parsePlace reads a cursor; exactly one of the two is given.
-func parsePlace(s string) (*place, *spot, error) {
+// parseCursor reads a cursor of either kind; the other result is nil.
+func parseCursor(s string) (*orderedCursor, *indexCursor, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	switch {
 	case err == nil && len(b) >= 10 && b[0] == 1 && chat.SessionID(b[9:]).Validate() == nil:
-		return &place{chat.At(binary.BigEndian.Uint64(b[1:])), chat.SessionID(b[9:])}, nil, nil
+		return &orderedCursor{chat.At(binary.BigEndian.Uint64(b[1:])), chat.SessionID(b[9:])}, nil, nil
 	case err == nil && len(b) == 17 && b[0] == 2:
-		return nil, &spot{binary.BigEndian.Uint64(b[1:]), chat.Number(binary.BigEndian.Uint64(b[9:]))}, nil
+		return nil, &indexCursor{binary.BigEndian.Uint64(b[1:]), chat.Number(binary.BigEndian.Uint64(b[9:]))}, nil
 	}
-	return nil, nil, chat.Errorf(chat.Invalid, "the cursor is not one that a list gave out: begin again without one")
+	return nil, nil, chat.Errorf(chat.Invalid, "the cursor was not made by this server: list again without one")
 }
 
 // before reports whether p comes before q in a list: the most recently active
 // first, then by id.
-func (p place) before(q place) bool {
+func (p orderedCursor) before(q orderedCursor) bool {
 	return cmp.Or(cmp.Compare(q.at, p.at), cmp.Compare(p.id, q.id)) < 0
 }
 
-// listed is a session of the bucket at hand.
+// listed is a session of the current bucket.
 type listed struct {
-	place
+	orderedCursor
 	number chat.Number
 	seq    chat.Seq
 }
 
-// List returns sessions, the most recently active first, then by id. Of several
-// hundred that were last active in the same second the order is any. A page is of
-// one moment. A session that becomes active between two pages moves to the front,
-// where the pages to come do not show it; every other is shown exactly once. A page
-// may have fewer sessions than asked for, even none, and yet a cursor.
+// List returns sessions, the most recently active first, then by id. When more than
+// exactBucket sessions were last active in the same second, their order is not
+// defined. A page shows one moment. A session that becomes active between two pages
+// moves to the front and is not on the later pages; every other session is shown
+// exactly once. A page may have fewer sessions than the limit, even none, and still
+// have a cursor.
 func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPage, err error) {
 	workspace := cmp.Or(f.Workspace, chat.DefaultWorkspace)
-	who := tokenOf(workspace, "")
+	list := tokenOf(workspace, "")
 	if f.Actor != nil {
-		who = tokenOf(workspace, f.Actor.Key())
+		list = tokenOf(workspace, f.Actor.Key())
 	}
 	limit := defaultPage
 	if f.Limit > 0 {
 		limit = min(f.Limit, maxPage)
 	}
-	// An iterator sees the store as it was. A snapshot would too, but keep what is
-	// erased meanwhile from being removed.
+	// An iterator sees the store of one moment. A snapshot does too, but it would
+	// prevent the removal of sessions that are erased meanwhile.
 	it, err := j.db.NewIter(&pebble.IterOptions{})
 	if err != nil {
 		return page, err
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
-	at := bucketReader{j: j, it: it, who: who, few: limit}
-	at.from, at.to = span(tokenKey(nil, kActivity, who))
-	var start *place
+	at := bucketReader{j: j, it: it, list: list, few: limit}
+	at.from, at.to = span(tokenKey(nil, kActivity, list))
+	var start *orderedCursor
 	if f.Cursor != "" {
-		var in *spot
-		if start, in, err = parsePlace(f.Cursor); err != nil {
+		var in *indexCursor
+		if start, in, err = parseCursor(f.Cursor); err != nil {
 			return page, err
 		}
 		if start != nil {
-			at.from, at.exact = activityKey(nil, who, bucketOf(start.at), 0), true
+			at.from, at.exact = activityKey(nil, list, bucketOf(start.at), 0), true
 		} else {
-			at.from, at.loose, at.bucket = activityKey(nil, who, in.bucket, in.number+1), true, in.bucket
+			at.from, at.loose, at.bucket = activityKey(nil, list, in.bucket, in.number+1), true, in.bucket
 		}
 	}
 	page.Sessions = []chat.Session{}
@@ -121,7 +122,7 @@ func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPag
 			return page, err
 		}
 		for i, s := range some {
-			if start != nil && !start.before(s.place) {
+			if start != nil && !start.before(s.orderedCursor) {
 				continue
 			}
 			if err := ctx.Err(); err != nil {
@@ -139,7 +140,7 @@ func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPag
 				if i+1 < len(some) || at.from != nil {
 					page.Next = s.cursor()
 					if at.unordered {
-						page.Next = spot{at.bucket, s.number}.cursor()
+						page.Next = indexCursor{at.bucket, s.number}.cursor()
 					}
 				}
 				return page, nil
@@ -149,8 +150,8 @@ func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPag
 	return page, nil
 }
 
-// All gives the records of all sessions of all workspaces, in the order in which
-// they were begun. One that is erased meanwhile is left out.
+// All returns the records of all sessions of all workspaces, ordered by number. A
+// session that is erased meanwhile is left out.
 func (j *Journal) All(ctx context.Context) iter.Seq2[chat.Session, error] {
 	return func(yield func(chat.Session, error) bool) {
 		for e, err := range j.walk(ctx, []byte{kRecord}) {
@@ -175,17 +176,17 @@ func (j *Journal) All(ctx context.Context) iter.Seq2[chat.Session, error] {
 type bucketReader struct {
 	j        *Journal
 	it       *pebble.Iterator // over all keys, at one moment
-	who      token
-	few      int    // how many are taken at a time of a bucket that is not put in order
-	from, to []byte // what is still to be read; from is nil at the end
+	list     token
+	few      int    // how many sessions are read at a time of a bucket that is not sorted
+	from, to []byte // the keys still to be read; from is nil at the end
 	bucket   uint64 // the one that was read last
-	exact    bool   // the next one is to be put in order whatever its size
-	loose    bool   // the next ones of that bucket are not
+	exact    bool   // sort the next bucket whatever its size
+	loose    bool   // do not sort the rest of the current bucket
 
-	unordered bool // what was read last is in the index's order
+	unordered bool // the sessions that were read last are in the order of the index
 }
 
-// next reads the sessions of the next bucket in order, or some of a large one.
+// next returns the sessions of the next bucket, sorted, or some of a large bucket.
 func (r *bucketReader) next() ([]listed, error) {
 	var numbers []chat.Number
 	var follows []byte // the key behind them
@@ -212,14 +213,14 @@ func (r *bucketReader) next() ([]listed, error) {
 	}
 	more = more && follows != nil
 	if (r.loose || more) && len(numbers) > r.few {
-		more, follows = true, activityKey(nil, r.who, r.bucket, numbers[r.few])
+		more, follows = true, activityKey(nil, r.list, r.bucket, numbers[r.few])
 		numbers = numbers[:r.few]
 	}
 	r.from, r.unordered, r.loose, r.exact = follows, r.loose || more, more, false
 	some, err := r.listed(numbers)
 	if err == nil && !r.unordered {
 		slices.SortFunc(some, func(a, b listed) int {
-			if a.before(b.place) {
+			if a.before(b.orderedCursor) {
 				return -1
 			}
 			return 1
@@ -228,7 +229,7 @@ func (r *bucketReader) next() ([]listed, error) {
 	return some, err
 }
 
-// get reads a key; nil means that it is not there.
+// get reads a key; nil means that it does not exist.
 func (r *bucketReader) get(key []byte) ([]byte, error) {
 	if !r.it.SeekGE(key) || !bytes.Equal(r.it.Key(), key) {
 		return nil, r.it.Error()
@@ -237,7 +238,7 @@ func (r *bucketReader) get(key []byte) ([]byte, error) {
 	return slices.Clone(v), err
 }
 
-// listed looks up where sessions of the bucket stand.
+// listed reads the positions and ids of sessions of the bucket.
 func (r *bucketReader) listed(numbers []chat.Number) ([]listed, error) {
 	some := make([]listed, 0, len(numbers))
 	for _, n := range numbers {
@@ -247,13 +248,13 @@ func (r *bucketReader) listed(numbers []chat.Number) ([]listed, error) {
 		}
 		p, ok := decodePosition(v)
 		if !ok || bucketOf(p.at) != r.bucket {
-			continue // damage that verify tells of
+			continue // damage that Verify reports
 		}
 		name, err := r.get(numberKey(nil, kName, n))
 		if err != nil {
 			return nil, err
 		}
-		some = append(some, listed{place{p.at, chat.SessionID(name)}, n, p.seq})
+		some = append(some, listed{orderedCursor{p.at, chat.SessionID(name)}, n, p.seq})
 	}
 	return some, nil
 }
@@ -264,7 +265,7 @@ func (r *bucketReader) record(s listed) (rec chat.Session, ok bool, err error) {
 		return rec, false, err
 	}
 	if err := json.Unmarshal(v, &rec); err != nil {
-		// One damaged record must not hide all other sessions.
+		// The other sessions must stay visible.
 		r.j.opt.Logger.Error("a session is left out of a list: its record is unreadable", "session", s.id)
 		return rec, false, nil
 	}
@@ -272,7 +273,7 @@ func (r *bucketReader) record(s listed) (rec chat.Session, ok bool, err error) {
 	return rec, true, nil
 }
 
-// matcher returns the test that a record must pass.
+// matcher returns a function that reports whether a record passes the filter.
 func matcher(f *chat.Filter) func(*chat.Session) bool {
 	words := strings.Fields(strings.ToLower(f.Query))
 	return func(rec *chat.Session) bool {

@@ -10,9 +10,9 @@ import (
 )
 
 // Very many sessions of one second are listed without a look at all of them for
-// every page; whoever pages sees each exactly once, also while some become
+// every page; the pages show each exactly once, also while some become
 // active again.
-func TestListOfACrowdedSecond(t *testing.T) {
+func TestListOfManySessionsInOneSecond(t *testing.T) {
 	t.Parallel()
 	j := openTest(t, "/data", Options{FS: vfs.NewMem(), Sync: SyncNever})
 	const crowd = 3*exactBucket + 7

@@ -6,9 +6,9 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Number returns the number of a session that exists, or a free one for a
-// session that is about to be created. It answers Gone for an erased id. A free
-// number is not reserved: Commit answers Conflict when it was taken meanwhile.
+// Number returns the number of a session that exists, or a free one for a session
+// that will be created. It returns Gone for an erased id. A free number is not
+// reserved: Commit returns Conflict when another session has taken it.
 func (j *Journal) Number(_ context.Context, id chat.SessionID) (n chat.Number, exists bool, err error) {
 	if err := id.Validate(); err != nil {
 		return 0, false, err
@@ -26,7 +26,7 @@ func (j *Journal) Number(_ context.Context, id chat.SessionID) (n chat.Number, e
 		if err != nil {
 			return 0, false, err
 		}
-		// The id's own name without a durable session is a creation under way.
+		// The number is free, or this id is being created at the moment.
 		if name == nil || string(name) == string(id) {
 			return n, false, nil
 		}

@@ -10,17 +10,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// SyncMode says when a commit is on disk.
+// SyncMode determines when a commit is synced.
 type SyncMode int
 
 // The modes.
 const (
-	// SyncAlways syncs before a commit is acknowledged: it survives a power cut.
+	// SyncAlways syncs before a commit is acknowledged: commits survive a power cut.
 	SyncAlways SyncMode = iota
 	// SyncInterval syncs every Options.Interval. A crash of the process or of
 	// the machine may lose the acknowledged commits since the last sync.
 	SyncInterval
-	// SyncNever leaves it to Pebble; a crash may lose the newest commits.
+	// SyncNever leaves syncs to Pebble; a crash may lose the newest commits.
 	SyncNever
 )
 
@@ -39,9 +39,9 @@ type Options struct {
 	CacheBytes int64  // of Pebble's block cache; 0 means 16 MiB
 	Logger     *slog.Logger
 
-	// Fatal is called once, after a write or sync of the log has failed. The
-	// process should end soon after; it must not wait for calls of the
-	// journal. nil means: log it and exit with status 1.
+	// Fatal is called once, after a write or sync of the log has failed. It should
+	// end the process and must not wait for calls of the journal. nil means: log
+	// the error and exit with status 1.
 	Fatal func(error)
 
 	Now func() time.Time // nil means time.Now

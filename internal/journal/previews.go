@@ -22,34 +22,34 @@ const (
 )
 
 // previews is the file of blocks that are being written. Callers that come while
-// a write is under way share the next one.
+// a write is in progress share the next one.
 type previews struct {
 	j    *Journal
 	path string
 
-	turns sync.Mutex // one rewrite at a time: they use the same temporary file. Taken before mu
+	rewriteLock sync.Mutex // held during a rewrite: rewrites use the same temporary file; taken before mu
 
-	mu      sync.Mutex
-	turned  sync.Cond // a write or a rewrite ended
-	busy    bool      // somebody writes or swaps the file
-	closed  bool
-	file    vfs.File
-	size    int64  // bytes of whole records in file
-	floor   int64  // size after the last rewrite
-	swaps   uint64 // how often file was replaced
-	number  uint64 // generation of file, see previewMark
-	next    uint64 // generation of the next file that is begun
-	broken  bool   // bytes behind size are torn
-	queue   group
-	written uint64 // groups below it are written or have failed
-	spare   []byte
-	failed  map[uint64]*failedGroup
-	open    map[chat.SessionID]map[chat.BlockID]openBlock
+	mu       sync.Mutex
+	changed  sync.Cond // a write or a rewrite ended
+	busy     bool      // a goroutine writes or replaces the file
+	closed   bool
+	file     vfs.File
+	size     int64  // bytes of whole records in file
+	floor    int64  // size after the last rewrite
+	replaced uint64 // how often file was replaced
+	number   uint64 // generation of file, see previewMark
+	next     uint64 // generation of the next file
+	broken   bool   // the bytes behind size are an incomplete record
+	queue    group
+	written  uint64 // groups below it are written or have failed
+	spare    []byte
+	failed   map[uint64]*failedGroup
+	open     map[chat.SessionID]map[chat.BlockID]chat.TurnID
 
-	left map[chat.SessionID][]chat.Block // open when the process before ended
+	openAtStart map[chat.SessionID][]chat.Block // blocks that were open when the previous process ended; OpenBlocks returns them
 }
 
-// group is what goes out with one write.
+// group is the pieces of one write.
 type group struct {
 	ticket  uint64
 	bytes   []byte
@@ -57,15 +57,10 @@ type group struct {
 	callers int
 }
 
-// failedGroup keeps an error until all callers of the group have it.
+// failedGroup keeps an error until all callers of the group have returned it.
 type failedGroup struct {
 	err     error
 	callers int
-}
-
-// openBlock is what a rewrite needs to know of a block.
-type openBlock struct {
-	turn chat.TurnID
 }
 
 func openPreviews(j *Journal) (*previews, error) {
@@ -73,9 +68,9 @@ func openPreviews(j *Journal) (*previews, error) {
 	folder := fs.PathJoin(j.dir, previewFolder)
 	p := &previews{
 		j: j, path: fs.PathJoin(folder, previewFile), failed: map[uint64]*failedGroup{},
-		open: map[chat.SessionID]map[chat.BlockID]openBlock{}, left: map[chat.SessionID][]chat.Block{},
+		open: map[chat.SessionID]map[chat.BlockID]chat.TurnID{}, openAtStart: map[chat.SessionID][]chat.Block{},
 	}
-	p.turned.L = &p.mu
+	p.changed.L = &p.mu
 	if err := p.recover(); err != nil {
 		return nil, fmt.Errorf("read the preview file: %w", err)
 	}
@@ -91,9 +86,9 @@ func openPreviews(j *Journal) (*previews, error) {
 	return p, nil
 }
 
-// WritePreviews hands pieces of blocks that are being written to the operating
-// system: when it returns nil they survive the end of the process, but not a
-// power cut. It may wait for a write under way.
+// WritePreviews writes pieces of open blocks to the preview file without a sync:
+// when it returns nil they survive the end of the process, but not a power cut. It
+// may wait for a write in progress.
 func (j *Journal) WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error {
 	if len(pieces) == 0 {
 		return nil
@@ -114,15 +109,17 @@ func (j *Journal) WritePreviews(ctx context.Context, id chat.SessionID, pieces [
 		return err
 	}
 	if _, err := j.look(id); chat.CodeOf(err) == chat.Gone {
-		// Erased between the two looks: what was written must not stay.
+		// The session was erased meanwhile: its text must not stay in the file.
 		return errors.Join(err, j.previews.erase(id))
 	}
 	return nil
 }
 
-// OpenBlocks returns the blocks that were being written when the process before
-// ended, without those that are finished in the log. It does not change later.
-func (j *Journal) OpenBlocks() map[chat.SessionID][]chat.Block { return maps.Clone(j.previews.left) }
+// OpenBlocks returns the blocks that were open when the previous process ended,
+// without those that the log finishes. The result does not change later.
+func (j *Journal) OpenBlocks() map[chat.SessionID][]chat.Block {
+	return maps.Clone(j.previews.openAtStart)
+}
 
 func (p *previews) write(ctx context.Context, id chat.SessionID, after chat.Seq, pieces []chat.Preview) error {
 	p.mu.Lock()
@@ -131,33 +128,33 @@ func (p *previews) write(ctx context.Context, id chat.SessionID, after chat.Seq,
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p.turned.Wait()
+		p.changed.Wait()
 	}
 	if p.closed {
-		return chat.Errorf(chat.Unavailable, "the server is shutting down; come back in a moment")
+		return chat.Errorf(chat.Unavailable, "the server is shutting down; try again in a moment")
 	}
 	blocks := p.open[id]
 	if blocks == nil {
-		blocks = map[chat.BlockID]openBlock{}
+		blocks = map[chat.BlockID]chat.TurnID{}
 		p.open[id] = blocks
 	}
 	for i := range pieces {
 		p.queue.bytes = appendPiece(p.queue.bytes, id, after, &pieces[i])
-		blocks[pieces[i].Block] = openBlock{pieces[i].Turn}
+		blocks[pieces[i].Block] = pieces[i].Turn
 	}
 	p.queue.pieces += len(pieces)
 	p.queue.callers++
 	mine := p.queue.ticket
 	for p.written <= mine {
 		if p.busy {
-			p.turned.Wait()
+			p.changed.Wait()
 			continue
 		}
-		// The first to find the file free writes for all that wait.
+		// The first caller that finds the file free writes for all that wait.
 		p.busy = true
 		p.flush()
 		p.busy = false
-		p.turned.Broadcast()
+		p.changed.Broadcast()
 	}
 	f := p.failed[mine]
 	if f == nil {
@@ -169,7 +166,7 @@ func (p *previews) write(ctx context.Context, id chat.SessionID, after chat.Seq,
 	return f.err
 }
 
-// flush writes the queue with one call. The caller holds mu and is busy.
+// flush writes the queue with one call. The caller holds mu and has set busy.
 func (p *previews) flush() {
 	g := p.queue
 	p.queue = group{ticket: g.ticket + 1, bytes: p.spare[:0]}
@@ -190,7 +187,7 @@ func (p *previews) flush() {
 	}
 	if err == nil {
 		p.size += int64(len(g.bytes))
-		err = p.j.inventory.previewed(previewMark{p.number, p.size})
+		err = p.j.inventory.setPreviews(previewMark{p.number, p.size})
 	}
 	if err != nil {
 		p.failed[g.ticket] = &failedGroup{
@@ -206,20 +203,22 @@ func (p *previews) flush() {
 	p.written = g.ticket + 1
 }
 
-// committed forgets the blocks that a commit finished, and those of turns that
-// it ended.
+// committed removes the blocks that a commit finished, and those of turns that it
+// ended, from the open ones.
 func (p *previews) committed(c *chat.Commit) {
 	for i := range c.Events {
 		switch b := c.Events[i].Body.(type) {
 		case chat.AgentText, chat.AgentThinking:
-			p.forget(c.Session, func(id chat.BlockID, _ openBlock) bool { return id == chat.FinishedBlock(b) })
+			p.drop(c.Session, func(id chat.BlockID, _ chat.TurnID) bool { return id == chat.FinishedBlock(b) })
 		case chat.TurnCompleted:
-			p.forget(c.Session, func(_ chat.BlockID, o openBlock) bool { return o.turn == b.TurnID })
+			p.drop(c.Session, func(_ chat.BlockID, turn chat.TurnID) bool { return turn == b.TurnID })
 		}
 	}
 }
 
-func (p *previews) forget(id chat.SessionID, gone func(chat.BlockID, openBlock) bool) {
+// drop removes blocks of a session from the open ones; the next rewrite leaves out
+// their records.
+func (p *previews) drop(id chat.SessionID, gone func(chat.BlockID, chat.TurnID) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if blocks := p.open[id]; blocks != nil {
@@ -230,8 +229,8 @@ func (p *previews) forget(id chat.SessionID, gone func(chat.BlockID, openBlock) 
 	}
 }
 
-// erase removes what the file has of a session, of all that were erased when id
-// is empty.
+// erase removes the text of a session from the file. An empty id means all sessions
+// that were erased.
 func (p *previews) erase(id chat.SessionID) error {
 	ids := []chat.SessionID{id}
 	if id == "" {
@@ -244,7 +243,7 @@ func (p *previews) erase(id chat.SessionID) error {
 		})
 	}
 	for _, id := range ids {
-		p.forget(id, func(chat.BlockID, openBlock) bool { return true })
+		p.drop(id, func(chat.BlockID, chat.TurnID) bool { return true })
 	}
 	return p.rewrite()
 }
@@ -259,9 +258,9 @@ func (p *previews) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	p.turned.Broadcast()
+	p.changed.Broadcast()
 	for p.busy || p.queue.callers > 0 {
-		p.turned.Wait()
+		p.changed.Wait()
 	}
 	if p.file == nil {
 		return nil

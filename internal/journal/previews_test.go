@@ -67,7 +67,7 @@ func TestOpenBlocksSurviveAKill(t *testing.T) {
 	a.append(t, chat.TurnCompleted{TurnID: "t-1", Outcome: chat.Done})
 	a.append(t, message("go on"))
 	stream(t, j, "s-1", "b3", "half a sen")
-	// Repeats and overlaps are harmless, a gap is not filled with air.
+	// Repeats and overlaps are harmless, a gap is not filled.
 	again := []chat.Preview{pieceOf("b3", 0, "half"), pieceOf("b3", 8, "entence"), pieceOf("b3", 40, "far away")}
 	if err := j.WritePreviews(ctx, "s-1", again); err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestOpenBlocksSurviveAKill(t *testing.T) {
 	if last := b.Ends[len(b.Ends)-1]; last.Bytes != len(b.Text) || last.At != epoch+8*16 {
 		t.Fatalf("%+v", b.Ends)
 	}
-	// The block goes on and ends in the next life.
+	// The block is continued and finished after the restart.
 	stream(t, killed, "s-1", "b4", "new")
 	r := resume(t, killed, "s-1")
 	r.append(t, chat.AgentText{Block: "b3", Text: "half a sentence", Partial: true})
@@ -108,7 +108,7 @@ func TestOpenBlocksSurviveAKill(t *testing.T) {
 	}
 }
 
-func TestTornPreviewTail(t *testing.T) {
+func TestIncompletePreviewTail(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	j := openTest(t, dir, Options{})
@@ -281,8 +281,8 @@ func TestBlockIDUsedAgainInALaterTurn(t *testing.T) {
 	dir := t.TempDir()
 	j := openTest(t, dir, Options{})
 	a := begin(t, j, "s-1")
-	stream(t, j, "s-1", "b1", "the first life")
-	a.append(t, chat.AgentText{Block: "b1", Text: "the first life"})
+	stream(t, j, "s-1", "b1", "the first text")
+	a.append(t, chat.AgentText{Block: "b1", Text: "the first text"})
 	second := pieceOf("b1", 0, "the second")
 	second.Turn = "t-2"
 	if err := j.WritePreviews(ctx, "s-1", []chat.Preview{second}); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// putPrompts keeps the index of prompts and of their deadlines.
+// putPrompts updates the index of prompts and of their deadlines.
 func (j *Journal) putPrompts(b *pebble.Batch, n chat.Number, events []chat.Event) error {
 	var known map[token]promptValue // touched by this commit
 	find := func(t token) (promptValue, bool, error) {
@@ -36,7 +36,7 @@ func (j *Journal) putPrompts(b *pebble.Batch, n chat.Number, events []chat.Event
 		}
 		q, asks := chat.AsPrompt(e)
 		if !asks && ended == "" {
-			continue // a notification waits for nobody
+			continue // a notification has no answer
 		}
 		t := tokenOf(cmp.Or(ended, q.RequestID))
 		p, ok, err := find(t)
@@ -59,7 +59,7 @@ func (j *Journal) putPrompts(b *pebble.Batch, n chat.Number, events []chat.Event
 	return nil
 }
 
-// mayAsk keeps the path of plain events free of building a prompt.
+// mayAsk reports whether an event can be a prompt, without building one.
 func mayAsk(b chat.Body) bool {
 	switch b.(type) {
 	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
@@ -68,8 +68,8 @@ func mayAsk(b chat.Body) bool {
 	return false
 }
 
-// Prompt says where a prompt was asked and where it ended; ok is false when
-// there is none with that id.
+// Prompt returns the events that asked and ended a prompt; ok is false when there is
+// none with that id.
 func (j *Journal) Prompt(_ context.Context, id chat.SessionID, requestID string) (ref chat.PromptRef, ok bool, err error) {
 	v, err := j.look(id)
 	if err != nil {
@@ -83,7 +83,7 @@ func (j *Journal) Prompt(_ context.Context, id chat.SessionID, requestID string)
 	if !ok {
 		return ref, false, damaged(id, 0, "the index entry of a prompt is unreadable")
 	}
-	// What is not durable has not happened.
+	// Events that are not durable yet are not visible.
 	if p.ref.Asked > v.seq {
 		return ref, false, nil
 	}
@@ -93,12 +93,12 @@ func (j *Journal) Prompt(_ context.Context, id chat.SessionID, requestID string)
 	return p.ref, true, nil
 }
 
-// chunk is how many index entries are read before they are handed out, so that
-// a slow consumer holds no file of Pebble's open.
+// chunk is how many index entries walk reads before it yields them. No iterator is
+// open meanwhile, so a slow caller does not keep old tables.
 const chunk = 256
 
-// Deadlines gives the open prompts that have a deadline, the earliest first.
-// Prompts that are asked or end meanwhile may be there or not.
+// Deadlines returns the open prompts that have a deadline, the earliest first.
+// Prompts that are asked or end meanwhile may be included or not.
 func (j *Journal) Deadlines(ctx context.Context) iter.Seq2[chat.Deadline, error] {
 	return func(yield func(chat.Deadline, error) bool) {
 		for e, err := range j.walk(ctx, []byte{kDeadline}) {
@@ -117,7 +117,7 @@ func (j *Journal) Deadlines(ctx context.Context) iter.Seq2[chat.Deadline, error]
 	}
 }
 
-// deadline finds the prompt that an index entry stands for.
+// deadline returns the prompt of an index entry.
 func (j *Journal) deadline(ctx context.Context, e decoded) (d chat.Deadline, ok bool, err error) {
 	v, err := j.get(numberTokenKey(nil, kPrompt, e.number, e.token))
 	if err != nil {
@@ -137,7 +137,7 @@ func (j *Journal) deadline(ctx context.Context, e decoded) (d chat.Deadline, ok 
 	return d, false, err
 }
 
-// Working gives the sessions that had a turn running or waiting after their
+// Working returns the sessions that had a turn running or waiting after their
 // last commit.
 func (j *Journal) Working(ctx context.Context) iter.Seq2[chat.SessionID, error] {
 	return func(yield func(chat.SessionID, error) bool) {
@@ -157,13 +157,13 @@ func (j *Journal) Working(ctx context.Context) iter.Seq2[chat.SessionID, error] 
 	}
 }
 
-// entry is a key taken apart and its value.
+// entry is a decoded key and its value.
 type entry struct {
 	decoded
 	value []byte
 }
 
-// walk gives all entries with a prefix in order, in chunks.
+// walk yields all entries with a prefix in order. It reads them in chunks.
 func (j *Journal) walk(ctx context.Context, prefix []byte) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		from, to := span(prefix)
@@ -189,7 +189,7 @@ func (j *Journal) walk(ctx context.Context, prefix []byte) iter.Seq2[entry, erro
 	}
 }
 
-// readChunk returns entries from from on, and where to go on (nil at the end).
+// readChunk returns the next entries and the key to continue at, nil at the end.
 func (j *Journal) readChunk(from, to []byte) (entries []entry, next []byte, err error) {
 	it, err := j.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {

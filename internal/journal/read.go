@@ -29,16 +29,16 @@ func (j *Journal) Record(_ context.Context, id chat.SessionID) (rec chat.Session
 	return rec, nil
 }
 
-// recordUpTo returns the record with the end that a head knows. current is false
-// when the cache has let go of the head and the session has gone on under another.
+// recordUpTo returns the record with the durable end of a head. current is false
+// when the cache has dropped this head and the session has newer events.
 func (j *Journal) recordUpTo(id chat.SessionID, h *head, s *shard) (rec chat.Session, current bool, err error) {
 	if rec, err = j.record(id, h.number); err != nil {
 		return rec, false, err
 	}
 	s.mu.Lock()
 	for rec.Last > h.durable.seq && h.inflight > 0 && j.failure.Load() == nil {
-		// The record is that of a commit whose sync is awaited; it cannot be
-		// shown before, and the one before it is gone.
+		// The record belongs to a commit whose sync is in progress. It must not be
+		// visible before, and the previous record is overwritten.
 		s.settled.Wait()
 	}
 	end, kept := h.durable, s.heads[id] == h
@@ -53,8 +53,8 @@ func (j *Journal) recordUpTo(id chat.SessionID, h *head, s *shard) (rec chat.Ses
 	return rec, false, damaged(id, rec.Last, "its record is newer than its last event")
 }
 
-// Read returns stored events. more says whether further ones match beyond the
-// limit. The bytes of the facts belong to the caller.
+// Read returns stored events. more reports whether further ones match beyond the
+// limit. The caller may keep the bytes of the facts.
 func (j *Journal) Read(ctx context.Context, id chat.SessionID, r chat.Range) (facts []chat.Fact, more bool, err error) {
 	defer func() { err = j.unlessErased(id, err) }()
 	v, err := j.look(id)
@@ -65,7 +65,7 @@ func (j *Journal) Read(ctx context.Context, id chat.SessionID, r chat.Range) (fa
 	if r.Before != 0 && r.Before < upper {
 		upper = r.Before
 	}
-	if r.After >= upper { // also keeps After+1 from running over
+	if r.After >= upper { // also prevents an overflow of After+1
 		return nil, false, nil
 	}
 	it, err := j.db.NewIter(&pebble.IterOptions{
@@ -125,7 +125,7 @@ func (j *Journal) Read(ctx context.Context, id chat.SessionID, r chat.Range) (fa
 	return facts, false, nil
 }
 
-// unlessErased tells damage from a session that was erased while it was read.
+// unlessErased returns Gone instead of err when the session was erased while it was read.
 func (j *Journal) unlessErased(id chat.SessionID, err error) error {
 	if err != nil && chat.CodeOf(err) == chat.Internal {
 		if _, gone := j.look(id); chat.CodeOf(gone) == chat.Gone {
@@ -149,7 +149,7 @@ func matches(r *chat.Range, seq chat.Seq, value []byte) (bool, error) {
 	return r.Workstream == nil || *r.Workstream == label.Workstream, nil
 }
 
-// slab copies values with few allocations: the blocks grow with what is read.
+// slab copies values into shared allocations that grow with what is read.
 type slab struct {
 	free []byte
 	next int
@@ -200,7 +200,7 @@ func (j *Journal) ByClientID(_ context.Context, id chat.SessionID, actorKey, cli
 	if !ok {
 		return k, false, damaged(id, 0, "the index entry of a client id is unreadable")
 	}
-	if seq > v.seq { // not durable yet, so it has not happened
+	if seq > v.seq { // not durable yet
 		return k, false, nil
 	}
 	return chat.Key{Actor: actorKey, ClientID: clientID, Digest: digest, Seq: seq}, true, nil

@@ -12,8 +12,8 @@ import (
 )
 
 // Run does the journal's background work until ctx ends: the interval sync, the
-// check of free space, the compaction of the preview file and what is left of
-// erasures. It returns an error when the log failed.
+// check of free space, the compaction of the preview file and interrupted erasures.
+// It returns an error when the log failed.
 func (j *Journal) Run(ctx context.Context) error {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
@@ -46,11 +46,11 @@ func (j *Journal) Run(ctx context.Context) error {
 	}
 }
 
-// lookAfter is how much may be committed before the free space is looked at
-// again: once a second is too seldom for a burst on a small disk.
+// lookAfter is how many bytes may be committed before the free space is checked
+// again: a burst can fill a small disk between the checks of Run.
 const lookAfter = 1 << 20
 
-// spend counts what a commit has taken of the disk.
+// spend counts the bytes of a commit.
 func (j *Journal) spend(c *chat.Commit) {
 	n := 0
 	for i := range c.Facts {
@@ -74,8 +74,8 @@ func DiskSize(dir string) (uint64, error) {
 	return usage.TotalBytes, err
 }
 
-// Room tells the journal that bytes were written to its disk beside it, and returns
-// why nothing more should be written there, or nil.
+// Room counts bytes that another package has written to the journal's disk. It
+// returns an error when nothing more should be written there.
 func (j *Journal) Room(bytes int64) error {
 	if bytes == 0 || j.unchecked.Add(bytes) >= lookAfter {
 		j.unchecked.Store(0)
@@ -91,11 +91,11 @@ func (j *Journal) Scarce() (reserve int64, scarce bool) {
 	return reserve, reserve > 0
 }
 
-// checkSpace closes or opens the door for writes.
+// checkSpace compares the free space with the reserve and refuses or accepts writes.
 func (j *Journal) checkSpace() {
 	usage, err := j.opt.FS.GetDiskUsage(j.dir)
 	if err != nil {
-		// Not every file system can tell; then its own error will.
+		// Some file systems do not report it. A write to a full disk then fails.
 		j.low.Store(nil)
 		j.scarce.Store(0)
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// position is where a session's log ends.
+// position describes the last event of a session.
 type position struct {
 	seq  chat.Seq
 	at   chat.At
@@ -61,9 +61,9 @@ func decodeClient(b []byte) (seq chat.Seq, digest uint64, ok bool) {
 	return chat.Seq(s), digest, n > 0 && n == len(b)-8 && s > 0
 }
 
-// promptValue keeps the deadline beside the reference, so that the entry in the
-// deadline index can be removed when the prompt ends, and the request's id,
-// which is not in any key.
+// promptValue is the value of a kPrompt key. It has the deadline, so that the entry in
+// the deadline index can be removed when the prompt ends, and the request's id,
+// which is in no key.
 type promptValue struct {
 	ref      chat.PromptRef
 	deadline chat.At // 0 means none
@@ -109,8 +109,7 @@ func appendEnds(b []byte, ends []chat.End) []byte {
 
 func decodeEnds(b []byte) ([]chat.End, bool) {
 	count, n := binary.Uvarint(b)
-	// Each end takes at least two bytes; a larger count is damage, not a
-	// reason to allocate.
+	// Each end takes at least two bytes: a larger count is damage.
 	if n <= 0 || count > uint64(len(b)-n)/2 {
 		return nil, false
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// VerifyProgress says how far a verification has come.
+// VerifyProgress counts what was verified so far.
 type VerifyProgress struct {
 	Sessions uint64
 	Events   uint64
-	Session  chat.SessionID // the one that is or was just looked at
+	Session  chat.SessionID // the current or last one
 }
 
 // VerifyReport is the outcome of a verification.
@@ -23,13 +23,13 @@ type VerifyReport struct {
 	Sessions uint64
 	Events   uint64
 	Bytes    uint64   // of events
-	Found    uint64   // how much damage there is
+	Found    uint64   // number of damages
 	Damage   []Damage // the first maxDamage of it
 }
 
 const maxDamage = 1000
 
-// Damage is one thing that is wrong.
+// Damage describes one fault.
 type Damage struct {
 	Session chat.SessionID // "" when it belongs to none
 	Seq     chat.Seq       // 0 when it is not about one event
@@ -48,11 +48,11 @@ func (d Damage) String() string {
 	return where + ": " + d.Kind + ": " + d.What
 }
 
-// Verify walks every session: the chain of its events, its head, and whether
-// every index follows from the log; then it looks for entries that belong to
-// nothing. At last it compares the files with the inventory and reads every
-// table. It goes on after damage. Commits may go on meanwhile; progress may
-// be nil. The error tells why the walk itself could not go on.
+// Verify checks every session: the chain of its events, its head, and whether every
+// index agrees with the log; then it looks for entries that belong to no session.
+// Last it compares the files with the inventory and reads every table. It continues
+// after damage. Commits may continue meanwhile; progress may be nil. An error means
+// that the verification could not be completed.
 func (j *Journal) Verify(ctx context.Context, progress func(VerifyProgress)) (VerifyReport, error) {
 	v := &verifier{j: j, progress: progress}
 	for e, err := range j.walk(ctx, []byte{kName}) {
@@ -97,8 +97,8 @@ func (v *verifier) found(d Damage) {
 	}
 }
 
-// unreadable notes a part of the store that cannot be read; the walk goes on
-// behind it, unless it was told to end.
+// unreadable reports a part of the store that cannot be read. It returns an error
+// only when ctx has ended.
 func (v *verifier) unreadable(ctx context.Context, kind string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -107,7 +107,7 @@ func (v *verifier) unreadable(ctx context.Context, kind string, err error) error
 	return nil
 }
 
-// cannotRead says which file of the store is damaged.
+// cannotRead returns the text of a damage for a read error.
 func cannotRead(err error) string {
 	return "the store cannot be read: " + cleanText(err)
 }
@@ -118,13 +118,13 @@ func cleanText(err error) string {
 	return strings.TrimSpace(text)
 }
 
-// session checks one session without holding up its commits. When something
-// looks wrong it checks again with commits held back, because the first look
-// may have met one half-way.
+// session checks one session without blocking its commits. When it finds damage it
+// checks again with the commit lock held, because a commit may have changed the
+// session during the first check.
 func (v *verifier) session(ctx context.Context, id chat.SessionID, n chat.Number) error {
 	c := newCheck(v.j, id, n)
 	if v.progress != nil {
-		c.tell = func(events int) {
+		c.progress = func(events int) {
 			v.progress(VerifyProgress{v.report.Sessions, v.report.Events + uint64(events), id})
 		}
 	}
@@ -158,7 +158,7 @@ func (v *verifier) session(ctx context.Context, id chat.SessionID, n chat.Number
 	return nil
 }
 
-// kindNames are the words of a report.
+// kindNames are the values of Damage.Kind by kind of key.
 var kindNames = map[byte]string{
 	kEvent: "event", kRecord: "record", kState: "checkpoint", kClient: "client id",
 	kPrompt: "prompt", kEnds: "block ends", kWorking: "working", kFiles: "counter",
@@ -182,9 +182,9 @@ func (v *verifier) orphans(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return errors.Join(err, it.Close())
 			}
-			what, err := v.ownerless(d.number)
+			what, err := v.withoutSession(d.number)
 			if what != "" {
-				what, err = v.stillOwnerless(kind, d.number)
+				what, err = v.stillWithoutSession(kind, d.number)
 			}
 			if err != nil {
 				if err := v.unreadable(ctx, kindNames[kind], err); err != nil {
@@ -202,9 +202,9 @@ func (v *verifier) orphans(ctx context.Context) error {
 	return nil
 }
 
-// stillOwnerless looks again, because the walk sees the store as it was: what it
-// met may have been erased since, or be an import that was given up.
-func (v *verifier) stillOwnerless(kind byte, n chat.Number) (string, error) {
+// stillWithoutSession checks again with a new iterator: the session may have been
+// erased, or its import may have ended, since the iterator was opened.
+func (v *verifier) stillWithoutSession(kind byte, n chat.Number) (string, error) {
 	it, err := v.j.iter(numberKey(nil, kind, n))
 	if err != nil {
 		return "", err
@@ -213,11 +213,12 @@ func (v *verifier) stillOwnerless(kind byte, n chat.Number) (string, error) {
 	if err := errors.Join(it.Error(), it.Close()); err != nil || !there {
 		return "", err
 	}
-	return v.ownerless(n)
+	return v.withoutSession(n)
 }
 
-// ownerless says to what a number belongs that no session has, or "".
-func (v *verifier) ownerless(n chat.Number) (string, error) {
+// withoutSession returns what a number belongs to when it belongs to no session,
+// else "".
+func (v *verifier) withoutSession(n chat.Number) (string, error) {
 	for _, note := range []byte{kErasing, kImporting} {
 		if pending, err := v.j.has(numberKey(nil, note, n)); pending || err != nil {
 			return "", err
@@ -235,13 +236,13 @@ func (v *verifier) ownerless(n chat.Number) (string, error) {
 	return "", nil
 }
 
-// indexes checks the entries that do not stand under a number: ids, deadlines
+// indexes checks the entries whose keys do not begin with a number: ids, deadlines
 // and lists.
 func (v *verifier) indexes(ctx context.Context) error {
 	for _, kind := range []byte{kID, kDeadline, kActivity} {
 		for e, err := range v.j.walk(ctx, []byte{kind}) {
 			if err != nil {
-				if err := v.unreadable(ctx, looseNames[kind], err); err != nil {
+				if err := v.unreadable(ctx, indexNames[kind], err); err != nil {
 					return err
 				}
 				break
@@ -254,10 +255,10 @@ func (v *verifier) indexes(ctx context.Context) error {
 			code := chat.CodeOf(err)
 			var d *Damage
 			if code != chat.Internal {
-				d, err = v.loose(e, id, code)
+				d, err = v.indexEntry(e, id, code)
 			}
 			if code == chat.Internal || err != nil {
-				if err := v.unreadable(ctx, looseNames[kind], err); err != nil {
+				if err := v.unreadable(ctx, indexNames[kind], err); err != nil {
 					return err
 				}
 				continue
@@ -270,11 +271,11 @@ func (v *verifier) indexes(ctx context.Context) error {
 	return nil
 }
 
-var looseNames = map[byte]string{kID: "name", kDeadline: "deadline", kActivity: "list"}
+var indexNames = map[byte]string{kID: "name", kDeadline: "deadline", kActivity: "list"}
 
-// loose checks one such entry with commits of its session held back.
-func (v *verifier) loose(e entry, id chat.SessionID, code chat.Code) (*Damage, error) {
-	bad := func(what string) *Damage { return &Damage{Session: id, Kind: looseNames[e.kind], What: what} }
+// indexEntry checks one such entry while it holds the commit lock of its session.
+func (v *verifier) indexEntry(e entry, id chat.SessionID, code chat.Code) (*Damage, error) {
+	bad := func(what string) *Damage { return &Damage{Session: id, Kind: indexNames[e.kind], What: what} }
 	lock := v.j.commitLock(id)
 	lock.Lock()
 	defer lock.Unlock()
@@ -288,10 +289,10 @@ func (v *verifier) loose(e entry, id chat.SessionID, code chat.Code) (*Damage, e
 		key = activityKey(nil, e.token, e.bucket, e.number)
 	}
 	if there, err := v.j.has(key); err != nil || !there {
-		return nil, err // gone since it was read
+		return nil, err // removed since it was read
 	}
 	if code != "" {
-		if what, err := v.ownerless(e.number); what == "" || err != nil {
+		if what, err := v.withoutSession(e.number); what == "" || err != nil {
 			return nil, err // it is being imported, or erased
 		}
 		return bad(fmt.Sprintf("an entry under number %d belongs to no session", e.number)), nil
@@ -299,7 +300,7 @@ func (v *verifier) loose(e entry, id chat.SessionID, code chat.Code) (*Damage, e
 	switch e.kind {
 	case kID:
 		if idToken(id) != e.token {
-			return bad("an id leads to the number of another session"), nil
+			return bad("an id refers to the number of another session"), nil
 		}
 	case kDeadline:
 		b, err := v.j.get(numberTokenKey(nil, kPrompt, e.number, e.token))
@@ -312,7 +313,7 @@ func (v *verifier) loose(e entry, id chat.SessionID, code chat.Code) (*Damage, e
 	case kActivity:
 		rec, err := v.j.record(id, e.number)
 		if err != nil {
-			return nil, nil // named with the session
+			return nil, nil // reported with the session
 		}
 		head, err := v.j.get(headKey(nil, e.number))
 		if err != nil {
@@ -320,14 +321,14 @@ func (v *verifier) loose(e entry, id chat.SessionID, code chat.Code) (*Damage, e
 		}
 		p, ok := decodePosition(head)
 		if !ok {
-			return nil, nil // named with the session
+			return nil, nil // reported with the session
 		}
-		for _, w := range audience(&rec) {
+		for _, w := range listsOf(&rec) {
 			if w == e.token && bucketOf(p.at) == e.bucket {
 				return nil, nil
 			}
 		}
-		return bad("an entry stands at the wrong place or in the list of a stranger"), nil
+		return bad("an entry is in the wrong place, or in the list of an actor that is not a member"), nil
 	}
 	return nil, nil
 }

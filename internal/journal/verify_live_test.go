@@ -10,20 +10,20 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// meddler is a context that does something when it is first asked.
-type meddler struct {
+// callOnce is a context that calls a function at the first call of Err.
+type callOnce struct {
 	context.Context
 	once sync.Once
 	do   func()
 }
 
-func (m *meddler) Err() error {
+func (m *callOnce) Err() error {
 	m.once.Do(m.do)
 	return m.Context.Err()
 }
 
 // What is erased while the walk is on its way is no damage.
-func TestErasedWhileVerified(t *testing.T) {
+func TestEraseDuringVerifyIsNotDamage(t *testing.T) {
 	t.Parallel()
 	j := openTest(t, "/data", Options{FS: vfs.NewMem()})
 	begin(t, j, "s-1").append(t, message("hello"))
@@ -39,7 +39,7 @@ func TestErasedWhileVerified(t *testing.T) {
 		later = "s-1"
 	}
 	v := &verifier{j: j}
-	err = v.orphans(&meddler{Context: ctx, do: func() {
+	err = v.orphans(&callOnce{Context: ctx, do: func() {
 		if _, err := eraseNow(j, later); err != nil {
 			t.Error(err)
 		}
@@ -50,7 +50,7 @@ func TestErasedWhileVerified(t *testing.T) {
 }
 
 // Nor is what an import has brought so far.
-func TestVerifiedWhileImporting(t *testing.T) {
+func TestImportDuringVerifyIsNotDamage(t *testing.T) {
 	t.Parallel()
 	from := openTest(t, "/from", Options{FS: vfs.NewMem()})
 	ask := func(id string) chat.Body {

@@ -22,17 +22,17 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func TestVerifyNamesDamage(t *testing.T) {
+func TestVerifyReportsDamage(t *testing.T) {
 	t.Parallel()
 	var n chat.Number
 	event := func(seq chat.Seq) []byte { return seqKey(nil, kEvent, n, seq) }
 	for name, c := range map[string]struct {
-		harm       func(db *pebble.DB)
+		damage     func(db *pebble.DB)
 		kind, what string
 		seq        chat.Seq
 		load       bool // Load must refuse it too
 	}{
-		"nothing": {harm: func(*pebble.DB) {}},
+		"nothing": {damage: func(*pebble.DB) {}},
 		"flipped byte": {func(db *pebble.DB) {
 			v, c, _ := db.Get(event(3))
 			w := bytes.Replace(v, []byte("three"), []byte("thrEe"), 1)
@@ -44,32 +44,32 @@ func TestVerifyNamesDamage(t *testing.T) {
 			w := bytes.Replace(v, []byte("seven"), []byte("sEven"), 1)
 			c.Close()
 			db.Set(event(7), w, nil)
-		}, "head", "not the one it names", 7, true},
+		}, "head", "not the one that it refers to", 7, true},
 		"no JSON any more": {func(db *pebble.DB) { db.Set(event(3), []byte("{"), nil) }, "event", "unreadable", 3, true},
-		"swapped":          {func(db *pebble.DB) { v, c, _ := db.Get(event(4)); db.Set(event(3), v, nil); c.Close() }, "event", "stands in its place", 3, true},
+		"swapped":          {func(db *pebble.DB) { v, c, _ := db.Get(event(4)); db.Set(event(3), v, nil); c.Close() }, "event", "is stored in its place", 3, true},
 		"missing event":    {func(db *pebble.DB) { db.Delete(event(3), nil) }, "event", "missing", 3, true},
 		"missing first":    {func(db *pebble.DB) { db.Delete(event(1), nil) }, "event", "missing", 1, true},
 		"cut tail":         {func(db *pebble.DB) { db.Delete(event(7), nil) }, "event", "ends before the head", 7, true},
 		"no head":          {func(db *pebble.DB) { db.Delete(headKey(nil, n), nil) }, "head", "missing", 0, true},
-		"behind the head":  {func(db *pebble.DB) { db.Set(event(9), []byte("{}"), nil) }, "event", "behind the head", 9, false},
+		"behind the head":  {func(db *pebble.DB) { db.Set(event(9), []byte("{}"), nil) }, "event", "after the head", 9, false},
 		"wrong record": {func(db *pebble.DB) {
 			db.Set(numberKey(nil, kRecord, n), []byte(`{"session_id":"s-1","title":"other"}`), nil)
-		}, "record", "not what the log gives", 0, false},
+		}, "record", "differs from the log", 0, false},
 		"wrong size": {func(db *pebble.DB) {
 			v, c, _ := db.Get(headKey(nil, n))
 			p, _ := decodePosition(v)
 			c.Close()
 			p.bytes++
 			db.Set(headKey(nil, n), p.append(nil), nil)
-		}, "counter", "the head says", 0, false},
+		}, "counter", "the head has", 0, false},
 		"wrong counter": {func(db *pebble.DB) {
 			db.Merge(accountKey(nil, account{tokenOf("default", ""), tokenOf("default", "user:ann")}), appendSum(nil, 1), nil)
-		}, "counter", "by its counter", 0, false},
+		}, "counter", "the counter of an owner", 0, false},
 		"no record":    {func(db *pebble.DB) { db.Delete(numberKey(nil, kRecord, n), nil) }, "record", "missing", 0, false},
-		"no client id": {func(db *pebble.DB) { db.Delete(numberTokenKey(nil, kClient, n, tokenOf("user:ann", "c-1")), nil) }, "client id", "does not lead", 2, false},
+		"no client id": {func(db *pebble.DB) { db.Delete(numberTokenKey(nil, kClient, n, tokenOf("user:ann", "c-1")), nil) }, "client id", "does not refer", 2, false},
 		"orphan client": {func(db *pebble.DB) {
 			db.Set(numberTokenKey(nil, kClient, n, tokenOf("x")), appendClient(nil, 3, 1), nil)
-		}, "client id", "was not made with it", 3, false},
+		}, "client id", "with another client id", 3, false},
 		"no prompt": {func(db *pebble.DB) { db.Delete(numberTokenKey(nil, kPrompt, n, tokenOf("r-1")), nil) }, "prompt", "missing", 5, false},
 		"orphan prompt": {func(db *pebble.DB) {
 			db.Set(numberTokenKey(nil, kPrompt, n, tokenOf("r-9")), promptValue{}.append(nil), nil)
@@ -83,9 +83,9 @@ func TestVerifyNamesDamage(t *testing.T) {
 		}, "list", "missing in a list", 0, false},
 		"listed twice":    {func(db *pebble.DB) { db.Set(activityKey(nil, tokenOf("default", ""), 5, n), nil, nil) }, "list", "wrong place", 0, false},
 		"orphan in lists": {func(db *pebble.DB) { db.Set(activityKey(nil, tokenOf("default", ""), 5, n+1), nil, nil) }, "list", "no session", 0, false},
-		"working":         {func(db *pebble.DB) { db.Delete(numberKey(nil, kWorking, n), nil) }, "working", "the log says true", 0, false},
-		"bad checkpoint":  {func(db *pebble.DB) { db.Set(seqKey(nil, kState, n, 5), []byte(`{"last":5}`), nil) }, "checkpoint", "not what the events", 5, false},
-		"no name":         {func(db *pebble.DB) { db.Delete(tokenKey(nil, kID, idToken("s-1")), nil) }, "name", "does not lead", 0, false},
+		"working":         {func(db *pebble.DB) { db.Delete(numberKey(nil, kWorking, n), nil) }, "working", "the log gives true", 0, false},
+		"bad checkpoint":  {func(db *pebble.DB) { db.Set(seqKey(nil, kState, n, 5), []byte(`{"last":5}`), nil) }, "checkpoint", "differs from the fold", 5, false},
+		"no name":         {func(db *pebble.DB) { db.Delete(tokenKey(nil, kID, idToken("s-1")), nil) }, "name", "does not refer", 0, false},
 		"orphan events":   {func(db *pebble.DB) { db.Set(seqKey(nil, kEvent, n+1, 1), []byte("{}"), nil) }, "event", "no session", 1, false},
 		"orphan ends":     {func(db *pebble.DB) { db.Set(seqKey(nil, kEnds, n, 3), appendEnds(nil, nil), nil) }, "block ends", "finishes no block", 3, false},
 	} {
@@ -98,7 +98,7 @@ func TestVerifyNamesDamage(t *testing.T) {
 			a.append(t, message("six")).append(t, message("seven"))
 			begin(t, j, "s-2")
 			n = a.State.Number
-			c.harm(j.db)
+			c.damage(j.db)
 			if err := j.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -142,9 +142,9 @@ func TestVerifyNamesDamage(t *testing.T) {
 	}
 }
 
-// A bit that flips in a file of the store costs the session it belongs to, not
+// A changed bit in a file damages the session it belongs to, not
 // the others: the store opens, and Verify names the session and the file.
-func TestVerifyNamesADamagedFile(t *testing.T) {
+func TestVerifyReportsADamagedFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	j := openTest(t, dir, Options{})
@@ -158,7 +158,7 @@ func TestVerifyNamesADamagedFile(t *testing.T) {
 	if err := errors.Join(j.db.Flush(), j.Close()); err != nil {
 		t.Fatal(err)
 	}
-	harmed := 0
+	changed := 0
 	files, _ := filepath.Glob(filepath.Join(dir, "db", "*.sst"))
 	for _, name := range files {
 		b, err := os.ReadFile(name)
@@ -167,14 +167,14 @@ func TestVerifyNamesADamagedFile(t *testing.T) {
 		}
 		if i := bytes.Index(b, []byte(incompressible("s-23")[:12])); i >= 0 {
 			b[i] ^= 1
-			harmed++
+			changed++
 			if err := os.WriteFile(name, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if harmed != 1 {
-		t.Fatalf("%d files were harmed", harmed)
+	if changed != 1 {
+		t.Fatalf("%d files were changed", changed)
 	}
 	for _, how := range []struct {
 		name string
@@ -286,7 +286,7 @@ func TestBackup(t *testing.T) {
 	if report, err := restored.Verify(ctx, nil); err != nil || report.Found != 0 {
 		t.Fatal(report, err)
 	}
-	resume(t, restored, "s-1").append(t, message("another life"))
+	resume(t, restored, "s-1").append(t, message("continued"))
 }
 
 // Run watches the space and syncs, and ends with its context.

@@ -11,8 +11,8 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// counters checks that the bytes of every owner are the sum of what its sessions
-// have. One iterator reads all of it, so that commits in between do not matter.
+// counters checks that the counter of every owner is the sum of its sessions. One
+// iterator reads all of it, so that it sees one moment.
 func (v *verifier) counters(ctx context.Context) error {
 	it, err := v.j.db.NewIter(nil)
 	if err != nil {
@@ -29,8 +29,8 @@ func (v *verifier) counters(ctx context.Context) error {
 	return nil
 }
 
-// expected adds up what the sessions have. It is not whole when a session is
-// damaged, which is named with the session.
+// expected adds up the bytes of the sessions. whole is false when a session is
+// damaged, which is reported with the session.
 func (v *verifier) expected(ctx context.Context, it *pebble.Iterator) (want map[account]int64, whole bool, err error) {
 	want, whole = map[account]int64{}, true
 	_, end := span([]byte{kName})
@@ -52,7 +52,7 @@ func (v *verifier) expected(ctx context.Context, it *pebble.Iterator) (want map[
 			whole = false
 			continue
 		}
-		if a, ok := accountOf(audience(&rec)); ok {
+		if a, ok := accountOf(listsOf(&rec)); ok {
 			want[a] += p.bytes + decodeSum(seek(it, numberKey(nil, kFiles, d.number)))
 		}
 	}
@@ -77,7 +77,7 @@ func (v *verifier) compare(it *pebble.Iterator, want map[account]int64) {
 }
 
 func (v *verifier) miscounted(has, want int64) {
-	v.found(Damage{Kind: "counter", What: fmt.Sprintf("an owner has %d stored bytes by its counter, its sessions have %d", has, want)})
+	v.found(Damage{Kind: "counter", What: fmt.Sprintf("the counter of an owner has %d stored bytes, its sessions have %d", has, want)})
 }
 
 // seek returns the value of a key, nil when it is not there.
@@ -87,7 +87,7 @@ func seek(it *pebble.Iterator, key []byte) []byte {
 	}
 	v, err := it.ValueAndErr()
 	if err != nil {
-		return nil // named with the session
+		return nil // reported with the session
 	}
 	return v
 }

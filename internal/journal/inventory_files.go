@@ -21,7 +21,7 @@ func isListed(name string) bool {
 // isTemporary reports whether a file will be renamed to one that is listed.
 func isTemporary(name string) bool { return strings.HasSuffix(name, ".dbtmp") }
 
-// inventoryFS keeps the inventory while Pebble creates, syncs and removes files.
+// inventoryFS updates the inventory when Pebble creates, syncs and removes files.
 type inventoryFS struct {
 	vfs.FS
 	v *inventory
@@ -48,7 +48,7 @@ func (f inventoryFS) Create(path string, category vfs.DiskWriteCategory) (vfs.Fi
 // ReuseForWrite renames a file to write it anew.
 func (f inventoryFS) ReuseForWrite(old, path string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if name, ok := f.tracked(old); ok {
-		if err := f.v.forget(name); err != nil {
+		if err := f.v.unlist(name); err != nil {
 			return nil, err
 		}
 	}
@@ -91,7 +91,7 @@ func (f inventoryFS) Rename(from, to string) error {
 // Remove removes a file.
 func (f inventoryFS) Remove(path string) error {
 	if name, ok := f.tracked(path); ok {
-		if err := f.v.forget(name); err != nil {
+		if err := f.v.unlist(name); err != nil {
 			return err
 		}
 	}
@@ -135,7 +135,7 @@ type trackedFile struct {
 	listed   bool   // db.inventory has it
 }
 
-// listable reports whether the file survives a power cut from now on.
+// listable reports whether the file survives a power cut.
 func (f *trackedFile) listable() bool {
 	return f.named && (f.durable.Size > 0 || isMarker(f.name)) && isListed(f.name)
 }
@@ -177,7 +177,7 @@ func (f *trackedFile) sync(do func() error) error {
 	return f.synced(upto)
 }
 
-// synced notes that the file is on disk up to there.
+// synced stores that the file is on disk up to an extent.
 func (f *trackedFile) synced(upto extent) error {
 	f.v.mu.Lock()
 	longer, listed, named := upto.Size > f.durable.Size, f.listed, f.named
@@ -200,7 +200,7 @@ func (f *trackedFile) synced(upto extent) error {
 			return err
 		}
 	}
-	return f.v.note(func(m *syncMark) {
+	return f.v.setMark(func(m *syncMark) {
 		if number >= m.log {
 			m.log, m.logged = number, upto
 		}

@@ -69,7 +69,7 @@ func TestLogFailureIsFinal(t *testing.T) {
 					t.Fatalf("Fatal was called %d times", fatal.Load())
 				}
 				if msg := (*said.Load()).Error(); !strings.Contains(msg, "/data") || !errors.Is(*said.Load(), fault.err) {
-					t.Fatalf("Fatal was told %q", msg)
+					t.Fatalf("Fatal got %q", msg)
 				}
 				fault.on.Store(false) // a disk that recovers does not bring the log back
 				if err := authors[0].try(message("later")); chat.CodeOf(err) != chat.Unavailable {
@@ -159,7 +159,7 @@ func TestLowSpaceIsNoticedInABurst(t *testing.T) {
 	}
 }
 
-func TestOpenSaysWhatIsWrong(t *testing.T) {
+func TestOpenErrorsNameTheCause(t *testing.T) {
 	t.Parallel()
 	want := func(err error, code chat.Code, word string) {
 		t.Helper()

@@ -11,18 +11,18 @@ import (
 )
 
 // A record of the preview file is: crc32c over the rest (4 bytes), length of
-// the body (4 bytes), body. Integers in front are big-endian, those in the body
-// varints, texts have their length in front.
+// the body (4 bytes), body. Integers before the body are big-endian, those in the
+// body varints. A text is preceded by its length.
 
 const (
 	pieceHeader = 8
-	// maxPiece bounds what a damaged length can make a reader allocate.
+	// maxPiece bounds what is allocated for a damaged length.
 	maxPiece = 2*chat.MaxBlock + 4096
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// piece is a preview with the place it belongs to.
+// piece is a preview with its session.
 type piece struct {
 	session chat.SessionID
 	after   chat.Seq // the session's last event when it was written
@@ -107,7 +107,7 @@ func decodePiece(b []byte) (p piece, err error) {
 	return p, nil
 }
 
-// pieceReader reads records until the first one that is torn or garbage.
+// pieceReader reads records up to the first incomplete or unreadable one.
 type pieceReader struct {
 	r    *bufio.Reader
 	buf  []byte
@@ -119,7 +119,7 @@ func newPieceReader(r io.Reader) *pieceReader {
 }
 
 // next returns the next record and its raw bytes, which are valid until the
-// call after. At the end of what is readable it returns io.EOF; torn tells
+// next call. After the last readable record it returns io.EOF; torn reports
 // whether more bytes follow.
 func (r *pieceReader) next() (p piece, raw []byte, torn bool, err error) {
 	if cap(r.buf) < pieceHeader {
@@ -152,7 +152,7 @@ func (r *pieceReader) next() (p piece, raw []byte, torn bool, err error) {
 	return p, raw, false, nil
 }
 
-// notEOF returns an error that is not the end of the file.
+// notEOF returns nil for io.EOF.
 func notEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -160,7 +160,7 @@ func notEOF(err error) error {
 	return err
 }
 
-// readEnd keeps real errors of the disk apart from the end of the file.
+// readEnd returns io.EOF for a file that ends inside a record.
 func readEnd(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return io.EOF

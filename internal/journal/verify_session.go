@@ -14,21 +14,21 @@ import (
 
 // check verifies one session.
 type check struct {
-	j       *Journal
-	id      chat.SessionID
-	number  chat.Number
-	head    position
-	state   *chat.State
-	prompts map[token]promptValue // as the log has them
-	broken  bool                  // the log cannot be folded to its end
-	events  int
-	bytes   uint64
-	damage  []Damage
-	tell    func(events int) // now and then in a long session; may be nil
+	j        *Journal
+	id       chat.SessionID
+	number   chat.Number
+	head     position
+	state    *chat.State
+	prompts  map[token]promptValue // according to the log
+	broken   bool                  // the log cannot be folded to its end
+	events   int
+	bytes    uint64
+	damage   []Damage
+	progress func(events int) // called after every progressEvery events; may be nil
 }
 
-// tellEvery is after how many events a check says how far it is.
-const tellEvery = 5000
+// progressEvery is the number of events between two calls of check.progress.
+const progressEvery = 5000
 
 func newCheck(j *Journal, id chat.SessionID, n chat.Number) *check {
 	return &check{j: j, id: id, number: n, state: &chat.State{Number: n}, prompts: map[token]promptValue{}}
@@ -40,7 +40,7 @@ func (c *check) bad(seq chat.Seq, kind, format string, args ...any) {
 
 func (c *check) run(ctx context.Context) error {
 	if n, ok, err := c.j.numberOf(c.id); err != nil || !ok || n != c.number {
-		c.bad(0, "name", "its id does not lead to its number")
+		c.bad(0, "name", "its id does not refer to its number")
 	}
 	v, err := c.j.get(headKey(nil, c.number))
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *check) run(ctx context.Context) error {
 		return err
 	}
 	if c.broken {
-		return nil // what follows from the log is not known
+		return nil // the indexes cannot be compared with a broken log
 	}
 	if err := c.record(); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (c *check) run(ctx context.Context) error {
 	return c.marks()
 }
 
-// log walks the events.
+// log checks the events.
 func (c *check) log(ctx context.Context, headKnown bool) error {
 	it, err := c.j.db.NewIter(&pebble.IterOptions{LowerBound: numberKey(nil, kEvent, c.number), UpperBound: headKey(nil, c.number)})
 	if err != nil {
@@ -83,11 +83,11 @@ func (c *check) log(ctx context.Context, headKnown bool) error {
 		}
 		d, known := decodeKey(it.Key())
 		if !known {
-			c.bad(0, "event", "the key %x is not one of ours", it.Key())
+			c.bad(0, "event", "the key %x is unknown", it.Key())
 			continue
 		}
 		if headKnown && d.seq > c.head.seq {
-			c.bad(d.seq, "event", "it stands behind the head, which names %d as the last", c.head.seq)
+			c.bad(d.seq, "event", "it is after the head, whose last event is %d", c.head.seq)
 			c.broken = true
 			break
 		}
@@ -107,8 +107,8 @@ func (c *check) log(ctx context.Context, headKnown bool) error {
 		}
 		last = c.event(chat.Fact{Seq: d.seq, JSON: bytes.Clone(value)}, last, expect == d.seq)
 		expect = d.seq + 1
-		if c.tell != nil && c.events%tellEvery == 0 {
-			c.tell(c.events)
+		if c.progress != nil && c.events%progressEvery == 0 {
+			c.progress(c.events)
 		}
 	}
 	if err := it.Error(); err != nil {
@@ -117,14 +117,14 @@ func (c *check) log(ctx context.Context, headKnown bool) error {
 		return nil
 	}
 	if headKnown && expect != c.head.seq+1 && !c.broken {
-		c.bad(expect, "event", "the log ends before the head, which names %d as the last", c.head.seq)
+		c.bad(expect, "event", "the log ends before the head, whose last event is %d", c.head.seq)
 		c.broken = true
 	}
 	if headKnown && !c.broken && (last != c.head.hash || c.state.LastAt != c.head.at) {
-		c.bad(c.head.seq, "head", "the last event is not the one it names")
+		c.bad(c.head.seq, "head", "the last event is not the one that it refers to")
 	}
 	if headKnown && !c.broken && uint64(c.head.bytes) != c.bytes {
-		c.bad(0, "counter", "the head says that the events have %d bytes, they have %d", c.head.bytes, c.bytes)
+		c.bad(0, "counter", "the head has %d bytes of events, the log has %d", c.head.bytes, c.bytes)
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (c *check) event(f chat.Fact, prev chat.Hash, contiguous bool) chat.Hash {
 		return hash
 	}
 	if e.Session != c.id || e.Seq != f.Seq {
-		c.bad(f.Seq, "event", "event %d of session %s stands in its place", e.Seq, e.Session)
+		c.bad(f.Seq, "event", "event %d of session %s is stored in its place", e.Seq, e.Session)
 		c.broken = true
 		return hash
 	}
@@ -168,7 +168,7 @@ func (c *check) event(f chat.Fact, prev chat.Hash, contiguous bool) chat.Hash {
 func (c *check) client(e *chat.Event) {
 	v, err := c.j.get(numberTokenKey(nil, kClient, c.number, tokenOf(e.Actor.Key(), e.ClientID)))
 	if seq, _, ok := decodeClient(v); err != nil || !ok || seq != e.Seq {
-		c.bad(e.Seq, "client id", "the index does not lead to the event")
+		c.bad(e.Seq, "client id", "the index does not refer to the event")
 	}
 }
 
@@ -183,7 +183,7 @@ func (c *check) prompt(e *chat.Event) {
 	}
 }
 
-// checkpoint compares a stored state with the fold at the same place.
+// checkpoint compares a stored state with the fold of the events up to it.
 func (c *check) checkpoint(seq chat.Seq) {
 	v, err := c.j.get(seqKey(nil, kState, c.number, seq))
 	if v == nil && err == nil {
@@ -195,7 +195,7 @@ func (c *check) checkpoint(seq chat.Seq) {
 		return
 	}
 	if !sameJSON(&stored, c.state) {
-		c.bad(seq, "checkpoint", "it is not what the events up to there give")
+		c.bad(seq, "checkpoint", "it differs from the fold of the events")
 	}
 }
 
@@ -205,18 +205,18 @@ func sameJSON(a, b any) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// clientIndex finds entries that belong to nothing.
+// clientIndex finds entries that belong to no event.
 func (c *check) clientIndex() error {
 	return c.each(kClient, func(e entry) {
 		if seq, _, ok := decodeClient(e.value); !ok {
 			c.bad(0, "client id", "an entry is unreadable")
 		} else if !c.leads(e.token, seq) {
-			c.bad(seq, "client id", "an entry leads to an event that was not made with it")
+			c.bad(seq, "client id", "an entry refers to an event with another client id")
 		}
 	})
 }
 
-// leads reports whether event seq was made with the client id behind t.
+// leads reports whether event seq has the client id of a token.
 func (c *check) leads(t token, seq chat.Seq) bool {
 	v, err := c.j.get(seqKey(nil, kEvent, c.number, seq))
 	if err != nil || v == nil {
@@ -246,10 +246,10 @@ func (c *check) record() error {
 	want := c.state.Session
 	rec.Last, rec.UpdatedAt = want.Last, want.UpdatedAt
 	if !sameJSON(&rec, &want) {
-		c.bad(0, "record", "it is not what the log gives")
+		c.bad(0, "record", "it differs from the log")
 		return nil
 	}
-	for _, w := range audience(&want) {
+	for _, w := range listsOf(&want) {
 		if ok, err := c.j.has(activityKey(nil, w, bucketOf(c.state.LastAt), c.number)); err != nil || !ok {
 			c.bad(0, "list", "the session is missing in a list")
 		}
@@ -265,7 +265,7 @@ func (c *check) promptIndex() error {
 		case !ok:
 			c.bad(0, "prompt", "an entry belongs to no prompt")
 		case !readable || got != want:
-			c.bad(want.ref.Asked, "prompt", "its entry is not what the log gives")
+			c.bad(want.ref.Asked, "prompt", "its entry differs from the log")
 		}
 		delete(c.prompts, e.token)
 		if ok && want.deadline != 0 && want.ref.Ended == 0 {
@@ -280,16 +280,16 @@ func (c *check) promptIndex() error {
 	return err
 }
 
-// marks checks what is left: the working mark, checkpoints and block ends beyond
-// the log.
+// marks checks the working entry, and checkpoints and block ends that belong to no
+// event.
 func (c *check) marks() error {
 	working, err := c.j.has(numberKey(nil, kWorking, c.number))
 	if err != nil || working != c.state.Busy() {
-		c.bad(0, "working", "the mark is %t, the log says %t", working, c.state.Busy())
+		c.bad(0, "working", "the entry is %t, the log gives %t", working, c.state.Busy())
 	}
 	err = c.each(kState, func(e entry) {
 		if e.seq == 0 || e.seq > c.state.Last {
-			c.bad(e.seq, "checkpoint", "it stands behind the last event")
+			c.bad(e.seq, "checkpoint", "it is after the last event")
 		}
 	})
 	return errors.Join(err, c.each(kEnds, func(e entry) {

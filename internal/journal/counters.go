@@ -15,10 +15,10 @@ import (
 )
 
 // The journal counts the stored bytes of every owner in every workspace: those of
-// events, and those of files as it is told of them. A counter is one key. Every
-// batch that adds or removes bytes merges the difference into it, so it follows
-// from the log at any moment. A session's head and its kFiles entry say how much of
-// the counter belongs to the session.
+// events, and those of files that AddFiles and SetFiles report. A counter is one
+// key. Every batch that adds or removes bytes merges the difference into it, so the
+// counter always agrees with the log. A session's head and its kFiles entry hold the
+// part of the counter that belongs to the session.
 
 // sums adds up counters. A value is a sequence of differences of 8 bytes each. The
 // name is part of store format 2: Pebble opens a store only with a merger of the
@@ -47,25 +47,25 @@ func decodeSum(b []byte) (n int64) {
 	return n
 }
 
-// account names a counter.
+// account identifies a counter.
 type account struct{ workspace, owner token }
 
-// accountOf returns the counter of a session, from what audience gives.
-func accountOf(who []token) (a account, ok bool) {
-	if len(who) < 2 {
+// accountOf returns the counter of a session, from the result of listsOf.
+func accountOf(lists []token) (a account, ok bool) {
+	if len(lists) < 2 {
 		return a, false
 	}
-	return account{who[0], who[1]}, true
+	return account{lists[0], lists[1]}, true
 }
 
 func accountKey(b []byte, a account) []byte {
 	return append(tokenKey(b, kStored, a.workspace), a.owner[:]...)
 }
 
-// counters keeps in memory the counters that were asked for.
+// counters caches the counters that were read.
 type counters struct {
 	mu  sync.Mutex
-	all map[account]*counter // of a workspace with an empty owner
+	all map[account]*counter // the counter of a workspace has an empty owner
 }
 
 type counter struct {
@@ -74,8 +74,8 @@ type counter struct {
 	bytes atomic.Int64
 }
 
-// maxCounters bounds what is kept in memory. When it is reached all are read again
-// from the store; a batch that is under way then may be missing in memory until the
+// maxCounters bounds the cache. When it is reached, all counters are read again from
+// the store; a batch that is in progress then may be missing in the cache until the
 // next start.
 const maxCounters = 50_000
 
@@ -108,13 +108,13 @@ func (c *counters) change(a account, n int64, apply func() error) error {
 	return err
 }
 
-// get returns a counter and reads it with load when nobody asked for it before.
+// get returns a counter. It calls load when the counter is not cached.
 func (c *counters) get(a account, load func() (int64, error)) (int64, error) {
 	one := c.of(a)
 	if one.known.Load() {
 		return one.bytes.Load(), nil
 	}
-	one.load.Lock() // no batch that changes it is under way
+	one.load.Lock() // waits for batches that change it
 	defer one.load.Unlock()
 	if !one.known.Load() {
 		n, err := load()
@@ -167,13 +167,13 @@ func (j *Journal) filesOfSession(n chat.Number) (int64, error) {
 	return decodeSum(v), err
 }
 
-// AddFiles notes that the files of a session have so many bytes more, or fewer. For
-// a session that is not there it does nothing.
+// AddFiles adds bytes, which may be negative, to the size of a session's files. For a
+// session that does not exist it does nothing.
 func (j *Journal) AddFiles(_ context.Context, id chat.SessionID, bytes int64) error {
 	return j.changeFiles(id, func(was int64) int64 { return max(0, was+bytes) })
 }
 
-// SetFiles notes how many bytes the files of a session have.
+// SetFiles sets the size of a session's files.
 func (j *Journal) SetFiles(_ context.Context, id chat.SessionID, bytes int64) error {
 	return j.changeFiles(id, func(int64) int64 { return bytes })
 }
@@ -195,7 +195,7 @@ func (j *Journal) changeFiles(id chat.SessionID, change func(was int64) int64) e
 	if err != nil {
 		return err
 	}
-	a, ok := accountOf(h.who)
+	a, ok := accountOf(h.lists)
 	was, err := j.filesOfSession(h.number)
 	if err != nil || !ok {
 		return err

@@ -50,15 +50,15 @@ func rewrite(t *testing.T, disk vfs.FS, log string, b []byte) {
 	}
 }
 
-// wantNamed opens a damaged store both ways and wants the file to be named.
-func wantNamed(t *testing.T, disk vfs.FS, log string) {
+// wantReported opens a damaged store both ways and wants the file to be named.
+func wantReported(t *testing.T, disk vfs.FS, log string) {
 	t.Helper()
 	for name, open := range map[string]func(string, Options) (*Journal, error){"to verify": OpenReadOnly, "to serve": Open} {
 		j, err := open("/data", quiet(Options{FS: disk}))
 		if err == nil {
 			report, _ := j.Verify(ctx, nil)
 			_ = j.Close()
-			t.Errorf("%s: damage was passed over in silence: %+v", name, report)
+			t.Errorf("%s: damage was not reported: %+v", name, report)
 			continue
 		}
 		if msg := chat.Public(err).Msg; !strings.Contains(msg, "is damaged") || !strings.Contains(msg, log) {
@@ -69,20 +69,20 @@ func wantNamed(t *testing.T, disk vfs.FS, log string) {
 
 // What was stored and cannot be read any more is not taken for the end of the
 // log, wherever in the log it is, also in that of a new store.
-func TestADamagedLogIsNamed(t *testing.T) {
+func TestDamagedLogIsReported(t *testing.T) {
 	t.Parallel()
 	for _, events := range []int{6, 60} { // less than a block, and several
 		for _, share := range []int{1, 30, 60} {
 			disk, log, stored := killed(t, events)
 			stored[len(stored)*share/100] ^= 0x5a
 			rewrite(t, disk, log, stored)
-			wantNamed(t, disk, log)
+			wantReported(t, disk, log)
 		}
 	}
 }
 
 // What a kill or a power cut leaves at the end of a log is no damage.
-func TestAnEndInPartIsNoDamage(t *testing.T) {
+func TestIncompleteTailIsNotDamage(t *testing.T) {
 	t.Parallel()
 	for _, events := range []int{6, 60} {
 		for _, cut := range []int{0, 1, 40, 900} {
@@ -107,10 +107,10 @@ func TestAnEndInPartIsNoDamage(t *testing.T) {
 }
 
 // A log that another one follows ends where it was closed.
-func TestACutLogBeforeAnotherIsNamed(t *testing.T) {
+func TestShortenedOlderLogIsReported(t *testing.T) {
 	t.Parallel()
 	disk, log, stored := killed(t, 6)
 	rewrite(t, disk, log, stored[:len(stored)-40])
 	rewrite(t, disk, "000099.log", nil)
-	wantNamed(t, disk, log)
+	wantReported(t, disk, log)
 }

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// retryPause lies between two tries of work in the background that fails.
-	// Pebble itself makes none: on a full disk it would keep a core busy.
+	// retryPause is the time between two attempts of failing background work.
+	// Pebble retries without a pause, which uses a whole core on a full disk.
 	retryPause = 250 * time.Millisecond
-	// retryReport is how often a failure that lasts is reported.
+	// retryReport is how often a lasting failure is logged.
 	retryReport = time.Minute
 )
 
-// openEngine opens Pebble. At its start it writes what its log holds into
-// tables, and tries that for ever: a start that cannot do it should end instead.
+// openEngine opens Pebble. At its start Pebble writes its log into tables and
+// retries without end. openEngine returns the first failure instead.
 func (j *Journal) openEngine(dir string, readOnly bool, lock *pebble.Lock) (*pebble.DB, error) {
 	type opened struct {
 		db  *pebble.DB
@@ -37,16 +37,16 @@ func (j *Journal) openEngine(dir string, readOnly bool, lock *pebble.Lock) (*peb
 	case err := <-j.stuck:
 		go func() {
 			if o := <-done; o.err == nil {
-				_ = o.db.Close() // it came to its end after all, too late
+				_ = o.db.Close() // it opened after openEngine had returned an error
 			}
 		}()
 		return nil, err
 	}
 }
 
-// backgroundFailed is called when a flush or compaction failed. Pebble tries
-// again; until one succeeds, commits are refused rather than left to hang when
-// the tables in memory are full.
+// backgroundFailed is called when a flush or compaction failed. Pebble retries.
+// Until one succeeds, commits are refused: they would block when the tables in
+// memory are full.
 func (j *Journal) backgroundFailed(err error) {
 	if j.closing.Load() {
 		return
@@ -54,7 +54,7 @@ func (j *Journal) backgroundFailed(err error) {
 	j.background.Store(&err)
 	select {
 	case j.stuck <- err:
-	default: // nobody waits for the start any more
+	default: // the store is open already
 	}
 	now := time.Now().UnixNano()
 	if last := j.reported.Load(); now-last > int64(retryReport) && j.reported.CompareAndSwap(last, now) {
@@ -69,7 +69,7 @@ func (j *Journal) backgroundDone(err error) {
 	}
 }
 
-// pausingFS makes new tables wait while the ones before them failed.
+// pausingFS delays the creation of tables while background work fails.
 type pausingFS struct {
 	vfs.FS
 	j *Journal

@@ -13,11 +13,11 @@ import (
 	"github.com/parley-hq/parley/internal/journal/pebblelog"
 )
 
-// logFS keeps errors of the log's files from Pebble, which has no answer to some
-// of them: when it cannot go on in a new file it ends the process in a way that
-// nobody can catch. The first error is final for the journal, see fail; from then
-// on the log goes nowhere, so that its files stay as they are, and guard
-// acknowledges nothing. Only a start may fail: it says why by itself.
+// logFS does not pass errors of log files to Pebble, because Pebble ends the process
+// for some of them, for example when it cannot create the next file. The first
+// error is final for the journal, see fail. From then on writes to the log are
+// discarded, so that its files do not change, and guard acknowledges nothing. During
+// Open, errors are passed on: Open returns them.
 type logFS struct {
 	vfs.FS
 	j *Journal
@@ -70,8 +70,8 @@ func (f logFS) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (
 	return f.begin(name, func() (vfs.File, error) { return f.FS.ReuseForWrite(old, name, category) })
 }
 
-// OpenDir opens a folder. Pebble syncs it when it begins a file, and knows no more
-// about a failure of that than about one of the log.
+// OpenDir opens a folder. Pebble syncs it when it creates a file; a failure is
+// handled like one of the log.
 func (f logFS) OpenDir(name string) (vfs.File, error) {
 	dir, err := f.FS.OpenDir(name)
 	if err != nil {
@@ -85,7 +85,7 @@ func (f logFS) begin(name string, create func() (vfs.File, error)) (vfs.File, er
 		return create()
 	}
 	if f.j.failure.Load() != nil {
-		return nowhere{}, nil
+		return discardFile{}, nil
 	}
 	file, err := create()
 	switch {
@@ -95,7 +95,7 @@ func (f logFS) begin(name string, create func() (vfs.File, error)) (vfs.File, er
 		return nil, err
 	}
 	f.j.fail(err)
-	return nowhere{}, nil
+	return discardFile{}, nil
 }
 
 // logFile is a file of the log.
@@ -104,7 +104,7 @@ type logFile struct {
 	j *Journal
 }
 
-// keep makes an error final instead of telling Pebble.
+// keep makes an error final and returns nil to Pebble.
 func (f logFile) keep(err error) error {
 	if err == nil || !f.j.opened.Load() {
 		return err
@@ -150,20 +150,20 @@ func (f logFile) SyncTo(length int64) (full bool, err error) {
 
 func (f logFile) Close() error { return f.keep(f.File.Close()) }
 
-// nowhere is a log file after the log has failed.
-type nowhere struct{}
+// discardFile replaces a log file after the log has failed.
+type discardFile struct{}
 
-var errNowhere = errors.New("the log has failed")
+var errDiscarded = errors.New("the log has failed")
 
-func (nowhere) Close() error                              { return nil }
-func (nowhere) Read([]byte) (int, error)                  { return 0, io.EOF }
-func (nowhere) ReadAt([]byte, int64) (int, error)         { return 0, io.EOF }
-func (nowhere) Write(p []byte) (int, error)               { return len(p), nil }
-func (nowhere) WriteAt(p []byte, _ int64) (int, error)    { return len(p), nil }
-func (nowhere) Preallocate(int64, int64) error            { return nil }
-func (nowhere) Stat() (vfs.FileInfo, error)               { return nil, errNowhere }
-func (nowhere) Sync() error                               { return nil }
-func (nowhere) SyncTo(int64) (fullSync bool, err error)   { return true, nil }
-func (nowhere) SyncData() error                           { return nil }
-func (nowhere) Prefetch(offset int64, length int64) error { return nil }
-func (nowhere) Fd() uintptr                               { return vfs.InvalidFd }
+func (discardFile) Close() error                              { return nil }
+func (discardFile) Read([]byte) (int, error)                  { return 0, io.EOF }
+func (discardFile) ReadAt([]byte, int64) (int, error)         { return 0, io.EOF }
+func (discardFile) Write(p []byte) (int, error)               { return len(p), nil }
+func (discardFile) WriteAt(p []byte, _ int64) (int, error)    { return len(p), nil }
+func (discardFile) Preallocate(int64, int64) error            { return nil }
+func (discardFile) Stat() (vfs.FileInfo, error)               { return nil, errDiscarded }
+func (discardFile) Sync() error                               { return nil }
+func (discardFile) SyncTo(int64) (fullSync bool, err error)   { return true, nil }
+func (discardFile) SyncData() error                           { return nil }
+func (discardFile) Prefetch(offset int64, length int64) error { return nil }
+func (discardFile) Fd() uintptr                               { return vfs.InvalidFd }

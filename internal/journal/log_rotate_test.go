@@ -16,7 +16,7 @@ import (
 
 // When the table in memory is full, the log goes on in a new file. A failure to
 // begin it is as final as a failed write: what was acknowledged is there after a
-// power cut, nothing else is shown, and nobody hangs.
+// power cut, nothing else is shown, and no call hangs.
 func TestRotationFailureIsFinal(t *testing.T) {
 	t.Parallel()
 	for name, kinds := range map[string]map[errorfs.OpKind]bool{

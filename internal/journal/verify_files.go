@@ -11,11 +11,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// files checks the files that Pebble needs: those of the inventory, and every
-// block of every table, also blocks that no session is read from.
+// files checks the files of the inventory, and every block of every table, including
+// blocks that belong to no session.
 func (v *verifier) files(ctx context.Context) error {
 	inv := v.j.inventory
-	inv.saving.Lock() // none of them is removed meanwhile
+	inv.saving.Lock() // no file is removed meanwhile
 	problems := inv.compare()
 	inv.saving.Unlock()
 	for _, what := range problems {
@@ -76,7 +76,7 @@ func (j *Journal) checkTable(ctx context.Context, name string) error {
 	o.EnsureDefaults()
 	r, err := sstable.NewReader(ctx, readable, o.MakeReaderOptions())
 	if err != nil {
-		return err // it has closed the file
+		return err // NewReader has closed the file
 	}
 	return errors.Join(r.ValidateBlockChecksums(), r.Close())
 }
