@@ -62,11 +62,12 @@ var rules = []rule{
 		"github.com/openai/openai-go", "github.com/anthropics/anthropic-sdk-go", "google.golang.org/genai", "github.com/modelcontextprotocol/go-sdk",
 	}},
 
+	{folder: "internal/record", own: []string{"chat"}},
+	{folder: "internal/grant", own: []string{"chat", "internal/edge", "internal/record", "internal/wire"}},
 	{folder: "internal/dialect/*", own: []string{"chat", "internal/edge", "internal/wire"}},
 	{folder: "internal/servertest", own: []string{"*"}},
-	{folder: "internal/dialect/letta", own: []string{"chat", "internal/edge", "internal/wire", "internal/llm"}},
+	{folder: "internal/dialect/letta", own: []string{"chat", "internal/edge", "internal/record", "internal/wire", "internal/llm"}},
 	{folder: "internal/dialect/x1", own: []string{"chat", "internal/edge", "internal/wire", "internal/sealed"}, libs: []string{"github.com/nats-io/nats.go"}},
-	{folder: "internal/dialect/x1/grant", own: []string{"chat", "internal/edge", "internal/wire"}},
 
 	{folder: "internal/server", own: []string{"internal/edge", "internal/auth", "internal/wire", "chat", "web"}, libs: []string{"github.com/prometheus/client_golang"}},
 	{folder: "internal/proxy", own: []string{"chat"}},
@@ -79,6 +80,7 @@ var rules = []rule{
 	// Who serves a domain needs the helper and what it serves.
 	{folder: "internal/natsprovider", own: []string{"chat", "internal/edge"}, libs: []string{"github.com/nats-io/nats.go"}},
 	{folder: "internal/natsprovider/*", own: []string{"chat", "internal/natsprovider"}},
+	{folder: "internal/natsprovider/index", own: []string{"chat", "internal/natsprovider", "internal/record"}},
 
 	// What users would write.
 	{folder: "examples/*", own: []string{"chat", "client"}},

@@ -10,7 +10,7 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/nemo"
 	"github.com/parley-hq/parley/internal/dialect/vertesia"
 	"github.com/parley-hq/parley/internal/dialect/x1"
-	"github.com/parley-hq/parley/internal/dialect/x1/grant"
+	"github.com/parley-hq/parley/internal/grant"
 	"github.com/parley-hq/parley/internal/wire"
 )
 

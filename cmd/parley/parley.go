@@ -35,7 +35,7 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/nemo"
 	"github.com/parley-hq/parley/internal/dialect/vertesia"
 	"github.com/parley-hq/parley/internal/dialect/x1"
-	rights "github.com/parley-hq/parley/internal/dialect/x1/grant"
+	"github.com/parley-hq/parley/internal/grant"
 	"github.com/parley-hq/parley/internal/hub"
 	"github.com/parley-hq/parley/internal/journal"
 	"github.com/parley-hq/parley/internal/natsprovider/orchestration"
@@ -64,7 +64,7 @@ type parley struct {
 	images     *proxy.Images
 	letta      *letta.Dialect
 	vertesia   *vertesia.Dialect
-	desk       *rights.Desk                 // grants and shares
+	grants     *grant.Service               // grants and shares
 	children   *orchestration.Orchestration // of sessions
 	x1         *x1.Dialect                  // nil when NATS is off
 	x1Listens  chan struct{}                // closed once it does
@@ -141,7 +141,7 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 		return nil, err
 	}
 	p.tellPrograms()
-	p.openDesk()
+	p.openGrants()
 	if err := p.openX1(live); err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (p *parley) serve() error {
 	} else {
 		dialects = append(dialects, x1.Off(p.auth.Caller, p.log))
 	}
-	dialects = append(dialects, p.desk.Routes())
+	dialects = append(dialects, p.grants.Routes())
 	runs, err := p.speakVertesia(conns)
 	if err != nil {
 		return err
@@ -249,7 +249,7 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 		}
 	})
 	front.Go(func() { errs <- p.letta.Run(ctx) })
-	front.Go(func() { p.runDesk(ctx) })
+	front.Go(func() { p.runGrants(ctx) })
 	front.Go(func() { p.keepRuns(ctx) })
 	front.Go(func() { p.fleet.watch(ctx, p.hangups(ctx)) })
 	// Turns of before are taken up when the address is ours: a start that fails

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
-	rights "github.com/parley-hq/parley/internal/dialect/x1/grant"
+	"github.com/parley-hq/parley/internal/grant"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/natsprovider"
 	"github.com/parley-hq/parley/internal/natsprovider/command"
@@ -28,16 +28,16 @@ func (p *parley) tellPrograms() {
 	}
 }
 
-// openDesk makes what keeps grants and shares, and what starts child sessions.
-func (p *parley) openDesk() {
-	p.desk = rights.New(rights.Options{Sessions: p.sessions, Files: p.artifacts, Caller: p.auth.Caller, MaxBody: p.cfg.MaxBody, Logger: p.log})
+// openGrants makes the service of grants and shares, and the one that starts child sessions.
+func (p *parley) openGrants() {
+	p.grants = grant.New(grant.Options{Sessions: p.sessions, Files: p.artifacts, Caller: p.auth.Caller, MaxBody: p.cfg.MaxBody, Logger: p.log})
 	p.children = orchestration.New(orchestration.Options{Sessions: p.sessions, Allow: p.maySpawn, Logger: p.log})
 }
 
-// runDesk lets both follow the logs until ctx ends.
-func (p *parley) runDesk(ctx context.Context) {
+// runGrants runs both until ctx ends.
+func (p *parley) runGrants(ctx context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = p.desk.Run(ctx) }) // they log what fails, and go on
+	wg.Go(func() { _ = p.grants.Run(ctx) }) // they log what fails, and go on
 	wg.Go(func() { _ = p.children.Run(ctx) })
 	wg.Wait()
 }
@@ -45,7 +45,7 @@ func (p *parley) runDesk(ctx context.Context) {
 // committed tells everybody who acts on what was stored.
 func (p *parley) committed(evs []chat.Event) {
 	p.runner.Committed(evs)
-	p.desk.Committed(evs)
+	p.grants.Committed(evs)
 	p.children.Committed(evs)
 	p.reportGrants(evs)
 }
@@ -58,7 +58,7 @@ func (p *parley) maySpawn(ctx context.Context, workspace string, parent chat.Ses
 	}
 	c := chat.Trusted
 	c.Workspace = workspace
-	g, err := p.desk.Grants.Use(ctx, c, workspace, rights.Ask{Type: rights.Spawn, Details: details, Session: parent, Call: "spawn:" + call})
+	g, err := p.grants.UseGrant(ctx, c, workspace, grant.Ask{Type: grant.Spawn, Details: details, Session: parent, Call: "spawn:" + call})
 	return g.ID, err
 }
 

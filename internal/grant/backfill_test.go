@@ -9,13 +9,13 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// A log is gone through once; what fails is taken again, and nothing is left out.
-func TestFollowing(t *testing.T) {
+// A log is read once; an event whose handling failed is handled again, and none is left out.
+func TestBackfillHandlesEachEventOnce(t *testing.T) {
 	w := newWorld(t)
 	w.session("s1")
 	var got []chat.Seq
 	var fail error
-	f := follower{sessions: w.sessions, typ: chat.AgentStatus{}.Type(), take: func(_ context.Context, e *chat.Event) error {
+	f := backfill{sessions: w.sessions, typ: chat.AgentStatus{}.Type(), handle: func(_ context.Context, e *chat.Event) error {
 		if fail == nil {
 			got = append(got, e.Seq)
 		}
@@ -34,7 +34,7 @@ func TestFollowing(t *testing.T) {
 	want := func(seqs ...chat.Seq) {
 		t.Helper()
 		for range 2 {
-			if err := f.catchUp(t.Context(), "s1"); err != nil {
+			if err := f.run(t.Context(), "s1"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -47,13 +47,13 @@ func TestFollowing(t *testing.T) {
 	want(2)
 	say(chat.AgentStatus{Message: "d"})
 	fail = errors.New("not now")
-	if err := f.catchUp(t.Context(), "s1"); !errors.Is(err, fail) {
+	if err := f.run(t.Context(), "s1"); !errors.Is(err, fail) {
 		t.Fatal(err)
 	}
 	fail = nil
 	say(chat.AgentStatus{Message: "e"})
 	want(2, 5, 6)
-	if err := f.catchUp(t.Context(), "none"); chat.CodeOf(err) != chat.NotFound {
+	if err := f.run(t.Context(), "none"); chat.CodeOf(err) != chat.NotFound {
 		t.Error(err)
 	}
 }

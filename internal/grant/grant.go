@@ -19,30 +19,30 @@ const (
 	Persistent Scope = "persistent" // until it is revoked
 )
 
-// Types of grants that x1 knows. Others are taken, too.
+// Types of grants that x1 defines. Others are stored, too.
 const (
 	Spawn     = "spawn"      // details: {agent}: which agent may be started; "*" is any
 	ToolScope = "tool_scope" // details: {scopes}: what may be done
 )
 
-// Grant is something that a person allows an agent, or another person's agents.
+// Grant is what a person allows an agent, or the agents of a person.
 type Grant struct {
 	ID        string          `json:"id"`
 	Workspace string          `json:"workspace"`
-	User      string          `json:"user_id,omitempty"`  // whose agents it is for; exactly one of user and agent is there
+	User      string          `json:"user_id,omitempty"`  // whose agents it is for; exactly one of user and agent is set
 	Agent     string          `json:"agent_id,omitempty"` // which agent it is for
 	Type      string          `json:"grant_type"`
 	Details   json.RawMessage `json:"details,omitempty"`
 	Scope     Scope           `json:"scope"`
-	Session   chat.SessionID  `json:"session_id,omitempty"` // where it holds, for scope session; where it was asked for
+	Session   chat.SessionID  `json:"session_id,omitempty"` // where it holds, for scope session; else where it was asked for
 	Reason    string          `json:"reason,omitempty"`
-	Request   string          `json:"request_id,omitempty"` // the permission request that it decides
+	Request   string          `json:"request_id,omitempty"` // the permission request that it answers
 	Call      string          `json:"call_hash,omitempty"`  // the exact call, for scope once
 	By        chat.Actor      `json:"created_by"`
-	Wide      bool            `json:"workspace_wide,omitempty"` // an administrator gave it: it holds in everybody's sessions
+	Wide      bool            `json:"workspace_wide,omitempty"` // an administrator gave it: it holds in all sessions
 	CreatedAt chat.At         `json:"created_at,omitzero"`
 
-	Used      *Use        `json:"used,omitempty"` // of scope once: for what
+	Used      *Use        `json:"used,omitempty"` // of scope once: what it was used for
 	RevokedBy *chat.Actor `json:"revoked_by,omitempty"`
 	RevokedAt chat.At     `json:"revoked_at,omitzero"`
 }
@@ -51,12 +51,12 @@ type Grant struct {
 type Use struct {
 	Grant   string         `json:"grant_id"`
 	Session chat.SessionID `json:"session_id,omitempty"`
-	Call    string         `json:"call_id,omitempty"` // the user's name for the call: repeating it is no second use
+	Call    string         `json:"call_id,omitempty"` // the caller's id of the call: the same id again is no second use
 	By      chat.Actor     `json:"by"`
 	At      chat.At        `json:"used_at,omitzero"`
 }
 
-// Ask is what somebody wants to do under a grant.
+// Ask is a question: is this call granted?
 type Ask struct {
 	User    string          `json:"user_id,omitempty"`
 	Agent   string          `json:"agent_id,omitempty"`
@@ -64,7 +64,7 @@ type Ask struct {
 	Details json.RawMessage `json:"details,omitempty"`
 	Session chat.SessionID  `json:"session_id,omitempty"`
 	Call    string          `json:"call_id,omitempty"`
-	Tool    string          `json:"tool,omitempty"` // the exact call
+	Tool    string          `json:"tool,omitempty"` // with Args: the exact call
 	Args    json.RawMessage `json:"args,omitempty"`
 }
 
@@ -85,14 +85,14 @@ func (g *Grant) covers(a *Ask) bool {
 	if g.Scope == Once && g.Session != "" && g.Session != a.Session {
 		return false
 	}
-	if g.Call != "" && g.Call != CallHash(a.Tool, a.Args) {
+	if g.Call != "" && g.Call != callHash(a.Tool, a.Args) {
 		return false
 	}
 	return within(g.Details, a.Details)
 }
 
-// within reports whether all that is wanted is allowed: each field that the grant
-// names must be in the wish, as one of the grant's values. A star allows any.
+// within reports whether the details of a question are allowed: it must have each field that the grant has, with one of
+// the grant's values. "*" allows any value.
 func within(allowed, wanted json.RawMessage) bool {
 	var have, want map[string]any
 	if len(allowed) == 0 || string(allowed) == "null" || string(allowed) == "{}" {
@@ -135,9 +135,9 @@ func same(a, b any) bool {
 	return err1 == nil && err2 == nil && string(x) == string(y)
 }
 
-// CallHash names a call: the same tool with the same arguments has the same hash,
-// however the arguments are written. No tool has no hash.
-func CallHash(tool string, args json.RawMessage) string {
+// callHash identifies a call: the same tool with the same arguments has the same hash, however the arguments are
+// written. Without a tool it is "".
+func callHash(tool string, args json.RawMessage) string {
 	if tool == "" {
 		return ""
 	}
@@ -152,7 +152,7 @@ func CallHash(tool string, args json.RawMessage) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// check reports all that is wrong with a new grant.
+// check returns an error with all that is wrong with a new grant.
 func (g *Grant) check() error {
 	var wrong []string
 	if g.User == "" == (g.Agent == "") {

@@ -13,7 +13,7 @@ func TestLinksOfStrangersLeaveNothing(t *testing.T) {
 			t.Fatalf("a link that leads nowhere: %d", code)
 		}
 	}
-	if n := len(w.desk.Shares.books.all); n != 0 {
+	if n := w.service.shares.Len(); n != 0 {
 		t.Errorf("%d records are kept for workspaces that do not exist", n)
 	}
 }

@@ -32,7 +32,7 @@ type world struct {
 	dir      string
 	sessions *session.Sessions
 	files    *artifact.Local
-	desk     *Desk
+	service  *Service
 	http     *httptest.Server
 	down     func()
 }
@@ -57,8 +57,8 @@ func (w *world) up() {
 		t.Fatal(err)
 	}
 	h := hub.New(j, hub.Options{})
-	var desk *Desk
-	w.sessions = session.New(j, h, session.Options{DefaultAgent: "none", Committed: func(evs []chat.Event) { desk.Committed(evs) }})
+	var service *Service
+	w.sessions = session.New(j, h, session.Options{DefaultAgent: "none", Committed: func(evs []chat.Event) { service.Committed(evs) }})
 	who := auth.Options{Rate: -1}
 	for name, scopes := range map[string][]chat.Scope{"alice": {chat.ScopeUser}, "bob": {chat.ScopeUser}, "helper": {chat.ScopeAgent}, "root": {chat.ScopeAdmin}, "carol": {chat.ScopeUser}, "eve": {chat.ScopeUser}, "chief": {chat.ScopeUser, chat.ScopeAdmin}} {
 		token := auth.Token{Token: auth.Secret(tokenOf(name)), Actor: chat.Actor{Kind: chat.User, ID: name}, Scopes: scopes}
@@ -74,13 +74,13 @@ func (w *world) up() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	desk = New(Options{Sessions: w.sessions, Files: w.files, Caller: a.Caller})
-	w.desk = desk
+	service = New(Options{Sessions: w.sessions, Files: w.files, Caller: a.Caller})
+	w.service = service
 	srv, err := server.New(server.Options{Auth: a, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range desk.Routes() {
+	for _, r := range service.Routes() {
 		srv.Handle(r)
 	}
 	w.http = httptest.NewServer(srv.Handler())
@@ -88,7 +88,7 @@ func (w *world) up() {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = j.Run(ctx) })
 	wg.Go(func() { _ = w.sessions.Run(ctx) })
-	wg.Go(func() { _ = desk.Run(ctx) })
+	wg.Go(func() { _ = service.Run(ctx) })
 	w.down = func() {
 		w.http.Client().CloseIdleConnections()
 		w.http.Close()

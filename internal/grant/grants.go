@@ -1,0 +1,276 @@
+package grant
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/record"
+	"github.com/parley-hq/parley/internal/text"
+)
+
+// Types of the events in sys-grants.
+const (
+	grantCreated = "grant.created"
+	grantRevoked = "grant.revoked"
+	grantUsed    = "grant.used"
+)
+
+// grants are the grants of one workspace.
+type grants struct {
+	workspace string
+	byID      map[string]*Grant
+	list      []*Grant // by creation
+}
+
+func newGrants(workspace string) *grants {
+	return &grants{workspace: workspace, byID: map[string]*Grant{}}
+}
+
+func grantsIn(workspace string) record.Name {
+	return record.InWorkspace("sys-grants", "Permissions", workspace)
+}
+
+// Apply follows the log.
+func (gs *grants) Apply(e *chat.Event) {
+	switch e.Type {
+	case grantCreated:
+		var g Grant
+		if json.Unmarshal(e.Payload, &g) != nil {
+			return
+		}
+		g.ID, g.CreatedAt, g.Workspace = string(e.ID), e.At, gs.workspace
+		gs.byID[g.ID] = &g
+		gs.list = append(gs.list, &g)
+	case grantRevoked:
+		var r struct {
+			Grant string     `json:"grant_id"`
+			By    chat.Actor `json:"by"`
+		}
+		if json.Unmarshal(e.Payload, &r) != nil {
+			return
+		}
+		if g := gs.byID[r.Grant]; g != nil && g.RevokedBy == nil {
+			g.RevokedBy, g.RevokedAt = &r.By, e.At
+		}
+	case grantUsed:
+		var u Use
+		if json.Unmarshal(e.Payload, &u) != nil {
+			return
+		}
+		if g := gs.byID[u.Grant]; g != nil && g.Scope == Once {
+			u.At = e.At
+			g.Used = &u
+		}
+	}
+}
+
+// CreateGrant stores a grant of the caller, who must be a person. With a request_id it answers that permission request
+// first. key is the caller's idempotency key, "" for none.
+func (s *Service) CreateGrant(ctx context.Context, c chat.Caller, workspace string, g Grant, key string) (Grant, error) {
+	if err := mayEnter(c, workspace); err != nil {
+		return Grant{}, err
+	}
+	if c.Actor.Kind != chat.User || !c.Person() {
+		return Grant{}, chat.Errorf(chat.Denied, "only people may grant something; ask a person, with a permission request")
+	}
+	g = Grant{
+		User: g.User, Agent: g.Agent, Type: g.Type, Details: g.Details, Scope: g.Scope, Session: g.Session, Reason: g.Reason, Request: g.Request,
+		By: nameOf(c.Actor), Wide: c.Administers(workspace),
+	}
+	if g.Request != "" {
+		return s.answerRequest(ctx, c, g)
+	}
+	if err := g.check(); err != nil {
+		return Grant{}, err
+	}
+	if g.Session != "" {
+		if _, err := s.sessionToAnswer(ctx, c, g.Session); err != nil {
+			return Grant{}, err
+		}
+	}
+	if key != "" {
+		key = "new:" + c.Actor.Key() + ":" + key
+	}
+	var made Grant
+	err := s.grants.Change(ctx, grantsIn(workspace), func(tx *record.Tx[*grants]) (err error) {
+		made, err = create(ctx, tx, g, key)
+		return err
+	})
+	return made, err
+}
+
+// sessionToAnswer returns a session in which the caller may answer.
+func (s *Service) sessionToAnswer(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
+	sess, err := s.sessions.Get(ctx, c, id)
+	if err == nil {
+		err = c.May(&sess, chat.Answerer)
+	}
+	return sess, err
+}
+
+func create(ctx context.Context, tx *record.Tx[*grants], g Grant, key string) (Grant, error) {
+	e, err := tx.Append(ctx, grantCreated, g, key)
+	if err != nil {
+		return Grant{}, err
+	}
+	made := tx.Value.byID[string(e.ID)]
+	if made == nil {
+		return Grant{}, fmt.Errorf("grant %s was stored but cannot be read", e.ID)
+	}
+	return *made, nil
+}
+
+// Query narrows a list of grants.
+type Query struct {
+	User, Agent, Type string
+	Session           chat.SessionID
+	All               bool // also those that were revoked or used up
+}
+
+// ListGrants returns the grants of a workspace that the caller may see, the oldest first.
+func (s *Service) ListGrants(ctx context.Context, c chat.Caller, workspace string, q Query) ([]Grant, error) {
+	if err := mayEnter(c, workspace); err != nil {
+		return nil, err
+	}
+	if q.Session != "" {
+		if _, err := s.sessions.Get(ctx, c, q.Session); err != nil {
+			return nil, err
+		}
+		if err := s.decisions.run(ctx, q.Session); err != nil {
+			return nil, err
+		}
+	}
+	list := []Grant{}
+	err := s.grants.View(ctx, grantsIn(workspace), func(gs *grants) error {
+		for _, g := range gs.list {
+			if (q.All || g.active()) && (q.User == "" || q.User == g.User) && (q.Agent == "" || q.Agent == g.Agent) &&
+				(q.Type == "" || q.Type == g.Type) && (q.Session == "" || q.Session == g.Session) {
+				list = append(list, *g)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list, func(g Grant) bool { return !s.visible(ctx, c, workspace, &g) }), nil
+}
+
+// visible reports whether the caller may see a grant, which names sessions and reasons.
+func (s *Service) visible(ctx context.Context, c chat.Caller, workspace string, g *Grant) bool {
+	if c.Administers(workspace) || g.By.Same(c.Actor) || g.User != "" && g.User == c.Actor.ID && c.Actor.Kind == chat.User {
+		return true
+	}
+	if g.Session == "" {
+		return false
+	}
+	_, err := s.sessions.Get(ctx, c, g.Session)
+	return err == nil
+}
+
+// RevokeGrant ends a grant. The person who gave it may do so, and administrators. It stays in the log.
+func (s *Service) RevokeGrant(ctx context.Context, c chat.Caller, workspace, id string) (Grant, error) {
+	if err := mayEnter(c, workspace); err != nil {
+		return Grant{}, err
+	}
+	var revoked Grant
+	err := s.grants.Change(ctx, grantsIn(workspace), func(tx *record.Tx[*grants]) error {
+		g := tx.Value.byID[id]
+		if g == nil || !s.visible(ctx, c, workspace, g) {
+			return chat.Errorf(chat.NotFound, "there is no grant %q in this workspace", text.Clip(id, 80))
+		}
+		if c.Actor.Kind != chat.User || !c.Person() || !g.By.Same(c.Actor) && !c.Administers(workspace) {
+			return chat.Errorf(chat.Denied, "a grant is revoked by the person who gave it, or by an administrator")
+		}
+		if g.RevokedBy == nil {
+			if _, err := tx.Append(ctx, grantRevoked, map[string]any{"grant_id": id, "by": c.Actor}, "revoke:"+id); err != nil {
+				return err
+			}
+		}
+		revoked = *g
+		return nil
+	})
+	return revoked, err
+}
+
+// UseGrant finds a grant that allows what is asked for, and records the use. A grant of scope once is consumed: of
+// several callers at the same time one gets it. The same call_id again gets the same grant.
+func (s *Service) UseGrant(ctx context.Context, c chat.Caller, workspace string, a Ask) (Grant, error) {
+	if err := mayEnter(c, workspace); err != nil {
+		return Grant{}, err
+	}
+	holds := func(*Grant) bool { return true }
+	if a.Session != "" {
+		sess, err := s.sessionToAnswer(ctx, c, a.Session)
+		if err != nil {
+			return Grant{}, err
+		}
+		if sess.Workspace != workspace {
+			return Grant{}, chat.Errorf(chat.NotFound, "there is no session %q in this workspace", text.Clip(string(a.Session), 80))
+		}
+		if err := a.fillIn(&sess); err != nil {
+			return Grant{}, err
+		}
+		if err := s.decisions.run(ctx, a.Session); err != nil {
+			return Grant{}, err
+		}
+		holds = func(g *Grant) bool {
+			return g.Wide || g.Session == sess.ID || sess.RoleOf(g.By).Includes(chat.Answerer)
+		}
+	}
+	var used Grant
+	err := s.grants.Change(ctx, grantsIn(workspace), func(tx *record.Tx[*grants]) error {
+		g, again := find(tx.Value.list, &a, holds)
+		if g == nil {
+			return chat.Errorf(chat.Denied, "nobody has granted that; ask a person with a permission request").With("grant_type", a.Type)
+		}
+		if !again {
+			key := ""
+			if g.Scope == Once {
+				key = "use:" + g.ID // there can be only one
+			}
+			if _, err := tx.Append(ctx, grantUsed, Use{Grant: g.ID, Session: a.Session, Call: a.Call, By: c.Actor}, key); err != nil {
+				return err
+			}
+		}
+		used = *g
+		return nil
+	})
+	return used, err
+}
+
+// find returns the grant for a question, and whether it was used for the same call before. A grant that lasts comes
+// before one that is used up.
+func find(list []*Grant, a *Ask, holds func(*Grant) bool) (best *Grant, again bool) {
+	for _, g := range list {
+		if g.Used != nil && g.RevokedBy == nil && a.Call != "" && g.Used.Call == a.Call && g.Used.Session == a.Session && g.covers(a) {
+			return g, true
+		}
+		if g.active() && g.covers(a) && holds(g) && (best == nil || best.Scope == Once && g.Scope != Once) {
+			best = g
+		}
+	}
+	return best, false
+}
+
+// fillIn sets the agent and user of a question in a session. A grant is for an agent of the session or for its owner, so
+// a question with another name is refused.
+func (a *Ask) fillIn(s *chat.Session) error {
+	agent := agentOf(s)
+	switch {
+	case a.Agent == "":
+		a.Agent = agent
+	case a.Agent != agent && !slices.Contains(s.Agents, a.Agent):
+		return chat.Errorf(chat.Denied, "agent_id %q is not an agent of this session; leave it out", text.Clip(a.Agent, 80))
+	}
+	switch {
+	case a.User == "":
+		a.User = s.Owner.ID
+	case a.User != s.Owner.ID:
+		return chat.Errorf(chat.Denied, "user_id %q is not the owner of this session; leave it out", text.Clip(a.User, 80))
+	}
+	return nil
+}

@@ -1,0 +1,308 @@
+package grant
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/record"
+	"github.com/parley-hq/parley/internal/text"
+)
+
+// Types of the events in sys-shares.
+const (
+	sharePut     = "share.put"
+	shareRevoked = "share.revoked"
+)
+
+// Share is what an agent shows to people outside of the conversation: files of its session, under a link.
+type Share struct {
+	ID        string          `json:"share_id"`
+	Session   chat.SessionID  `json:"session_id"`
+	Workspace string          `json:"workspace"`
+	Title     string          `json:"title,omitempty"`
+	Type      string          `json:"share_type,omitempty"`
+	Path      string          `json:"path,omitempty"`        // a file of the session, or a folder with a slash at the end
+	Entry     string          `json:"entry_point,omitempty"` // of several files, the first to show
+	URL       string          `json:"url,omitempty"`
+	Files     json.RawMessage `json:"files,omitempty"`
+	Metadata  json.RawMessage `json:"metadata,omitempty"`
+	Public    bool            `json:"public"`  // the link is enough; otherwise the reader must be of the workspace
+	Link      string          `json:"link"`    // random
+	Version   int             `json:"version"` // how often it was put
+	Event     chat.EventID    `json:"event_id"`
+	By        chat.Actor      `json:"created_by"`
+	CreatedAt chat.At         `json:"created_at,omitzero"`
+	UpdatedAt chat.At         `json:"updated_at,omitzero"`
+	RevokedBy *chat.Actor     `json:"revoked_by,omitempty"`
+	RevokedAt chat.At         `json:"revoked_at,omitzero"`
+}
+
+// firstFile returns the file to show first, "" when there is none.
+func (s *Share) firstFile() string { return cmp.Or(s.Entry, s.Path) }
+
+// has reports whether a file is part of the share. Other files of the session are not readable by the link.
+func (s *Share) has(path string) bool {
+	if path == "" {
+		return false
+	}
+	if path == s.Path || path == s.Entry || strings.HasSuffix(s.Path, "/") && strings.HasPrefix(path, s.Path) {
+		return true
+	}
+	var paths []string
+	if json.Unmarshal(s.Files, &paths) == nil && slices.Contains(paths, path) {
+		return true
+	}
+	type file struct {
+		Path string `json:"path"`
+	}
+	var objects []file
+	return json.Unmarshal(s.Files, &objects) == nil && slices.Contains(objects, file{path})
+}
+
+// shareKey identifies a share.
+type shareKey struct {
+	session chat.SessionID
+	id      string
+}
+
+// shares are the shares of one workspace.
+type shares struct {
+	workspace string
+	byKey     map[shareKey]*Share
+	byLink    map[string]*Share
+	list      []*Share              // by creation
+	events    map[chat.EventID]bool // agent.share events that are stored as a share
+}
+
+func newShares(workspace string) *shares {
+	return &shares{workspace: workspace, byKey: map[shareKey]*Share{}, byLink: map[string]*Share{}, events: map[chat.EventID]bool{}}
+}
+
+func sharesIn(workspace string) record.Name {
+	return record.InWorkspace("sys-shares", "Shares", workspace)
+}
+
+// Apply follows the log.
+func (ss *shares) Apply(e *chat.Event) {
+	switch e.Type {
+	case sharePut:
+		var s Share
+		if json.Unmarshal(e.Payload, &s) != nil {
+			return
+		}
+		s.Workspace, s.UpdatedAt, s.CreatedAt, s.Version = ss.workspace, e.At, e.At, 1
+		ss.events[s.Event] = true
+		key := shareKey{s.Session, s.ID}
+		if old := ss.byKey[key]; old != nil {
+			delete(ss.byLink, old.Link)
+			s.CreatedAt, s.Version = old.CreatedAt, old.Version+1
+			*old = s
+		} else {
+			ss.byKey[key] = &s
+			ss.list = append(ss.list, &s)
+		}
+		ss.byLink[s.Link] = ss.byKey[key]
+	case shareRevoked:
+		var r struct {
+			Share   string         `json:"share_id"`
+			Session chat.SessionID `json:"session_id"`
+			By      chat.Actor     `json:"by"`
+		}
+		if json.Unmarshal(e.Payload, &r) != nil {
+			return
+		}
+		if s := ss.byKey[shareKey{r.Session, r.Share}]; s != nil {
+			s.RevokedBy, s.RevokedAt = &r.By, e.At
+		}
+	}
+}
+
+// byHTTP begins the idempotency keys of shares that came by HTTP. The request itself stores them, because it has the
+// caller.
+const byHTTP = "share:"
+
+// PutShare shares something of a session: an agent.share event is appended to the session, and the share is made from it.
+// A share_id that exists is updated in place and keeps its link. The session's agent may do so, and members who may
+// answer. key is the caller's idempotency key, "" for none.
+func (s *Service) PutShare(ctx context.Context, c chat.Caller, id chat.SessionID, payload json.RawMessage, key string) (Share, error) {
+	var sh Share
+	if json.Unmarshal(payload, &sh) != nil {
+		return Share{}, chat.Errorf(chat.Invalid, "a share is an object {share_id, title, share_type, path, entry_point, files, public}")
+	}
+	if len(sh.ID) > 128 || len(sh.Title) > 1024 {
+		return Share{}, chat.Errorf(chat.Invalid, "a share_id has at most 128 bytes, a title 1024")
+	}
+	if sh.firstFile() == "" && sh.URL == "" && len(sh.Files) == 0 {
+		return Share{}, chat.Errorf(chat.Invalid, "what is shared? Give path, entry_point, files or url")
+	}
+	if sh.URL != "" && !webAddress(sh.URL) {
+		return Share{}, chat.Errorf(chat.Invalid, "the url of a share begins with https:// or http://")
+	}
+	sess, err := s.sessionToAnswer(ctx, c, id)
+	if err != nil {
+		return Share{}, err
+	}
+	server := chat.Trusted
+	server.Workspace = sess.Workspace
+	d := chat.Draft{Type: chat.AgentShare{}.Type(), Payload: payload, ClientID: byHTTP + cmp.Or(key, rand.Text()), Via: via}
+	events, err := s.sessions.Append(ctx, server, sess.ID, []chat.Draft{d})
+	if err != nil {
+		return Share{}, err
+	}
+	return s.storeShare(ctx, &events[0], c.Actor)
+}
+
+// storeShare makes a share of an agent.share event. It may be called again with the same event.
+func (s *Service) storeShare(ctx context.Context, e *chat.Event, by chat.Actor) (Share, error) {
+	var sh Share
+	if e.Type != (chat.AgentShare{}).Type() || json.Unmarshal(e.Payload, &sh) != nil {
+		return Share{}, chat.Errorf(chat.Invalid, "event %d is not a share", e.Seq)
+	}
+	sess, err := s.sessions.Get(ctx, chat.Trusted, e.Session)
+	if err != nil {
+		return Share{}, err
+	}
+	sh.ID = cmp.Or(sh.ID, string(e.ID))
+	if !webAddress(sh.URL) {
+		sh.URL = "" // people will click on it
+	}
+	sh.Session, sh.Event, sh.By = e.Session, e.ID, nameOf(by)
+	sh.RevokedBy, sh.RevokedAt, sh.Version = nil, 0, 0
+	err = s.shares.Change(ctx, sharesIn(sess.Workspace), func(tx *record.Tx[*shares]) error {
+		key := shareKey{sh.Session, sh.ID}
+		if !tx.Value.events[e.ID] {
+			sh.Link = rand.Text()
+			if old := tx.Value.byKey[key]; old != nil && old.RevokedBy == nil {
+				sh.Link = old.Link
+			}
+			if _, err := tx.Append(ctx, sharePut, sh, "shared:"+string(e.ID)); err != nil {
+				return err
+			}
+		}
+		made := tx.Value.byKey[key]
+		if made == nil {
+			return chat.Errorf(chat.NotFound, "share %q was stored but cannot be read", text.Clip(sh.ID, 80))
+		}
+		sh = *made
+		return nil
+	})
+	if err != nil {
+		return Share{}, err
+	}
+	return sh, nil
+}
+
+// webAddress reports whether a text is an address that a page may link to.
+func webAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http")
+}
+
+// ListShares returns the shares of a session; all includes revoked ones.
+func (s *Service) ListShares(ctx context.Context, c chat.Caller, workspace string, id chat.SessionID, all bool) ([]Share, error) {
+	if _, err := s.sessionIn(ctx, c, workspace, id); err != nil {
+		return nil, err
+	}
+	if err := s.shareds.run(ctx, id); err != nil {
+		return nil, err
+	}
+	list := []Share{}
+	err := s.shares.View(ctx, sharesIn(workspace), func(ss *shares) error {
+		for _, sh := range ss.list {
+			if sh.Session == id && (all || sh.RevokedBy == nil) {
+				list = append(list, *sh)
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+// sessionIn returns a session of a workspace that the caller may see.
+func (s *Service) sessionIn(ctx context.Context, c chat.Caller, workspace string, id chat.SessionID) (chat.Session, error) {
+	if err := mayEnter(c, workspace); err != nil {
+		return chat.Session{}, err
+	}
+	sess, err := s.sessions.Get(ctx, c, id)
+	if err == nil && sess.Workspace != workspace {
+		err = chat.Errorf(chat.NotFound, "there is no session %q in this workspace", text.Clip(string(id), 80))
+	}
+	return sess, err
+}
+
+// GetShare returns one share.
+func (s *Service) GetShare(ctx context.Context, c chat.Caller, workspace string, id chat.SessionID, share string) (Share, error) {
+	list, err := s.ListShares(ctx, c, workspace, id, true)
+	if err != nil {
+		return Share{}, err
+	}
+	for _, sh := range list {
+		if sh.ID == share {
+			return sh, nil
+		}
+	}
+	return Share{}, chat.Errorf(chat.NotFound, "there is no share %q in this session", text.Clip(share, 80))
+}
+
+// RevokeShare ends the link of a share. Its creator may do so, and members who may answer.
+func (s *Service) RevokeShare(ctx context.Context, c chat.Caller, workspace string, id chat.SessionID, share string) (Share, error) {
+	sh, err := s.GetShare(ctx, c, workspace, id, share)
+	if err != nil {
+		return Share{}, err
+	}
+	sess, err := s.sessions.Get(ctx, c, id)
+	if err == nil && !sh.By.Same(c.Actor) {
+		err = c.May(&sess, chat.Answerer)
+	}
+	if err != nil {
+		return Share{}, err
+	}
+	err = s.shares.Change(ctx, sharesIn(workspace), func(tx *record.Tx[*shares]) error {
+		now := tx.Value.byKey[shareKey{id, share}]
+		if now.RevokedBy == nil {
+			if _, err := tx.Append(ctx, shareRevoked, map[string]any{"session_id": id, "share_id": share, "by": c.Actor}, "revoke:"+now.Link); err != nil {
+				return err
+			}
+		}
+		sh = *now
+		return nil
+	})
+	return sh, err
+}
+
+// ShareByLink returns the share of a link. A public share is readable by everybody, others by callers of the workspace;
+// authenticated says whether c is one. Links of workspaces without shares leave nothing in memory.
+func (s *Service) ShareByLink(ctx context.Context, c chat.Caller, authenticated bool, workspace, link string) (Share, error) {
+	none := chat.Errorf(chat.NotFound, "there is no share with this link")
+	if chat.SessionID(workspace).Validate() != nil {
+		return Share{}, none
+	}
+	var sh Share
+	err := s.shares.View(ctx, sharesIn(workspace), func(ss *shares) error {
+		found := ss.byLink[link]
+		if found == nil || !found.Public && (!authenticated || c.In() != workspace && !c.Administers(workspace)) {
+			return none
+		}
+		sh = *found
+		return nil
+	})
+	if err != nil {
+		return Share{}, err
+	}
+	if sh.RevokedBy != nil {
+		return Share{}, chat.Errorf(chat.Gone, "this share was revoked")
+	}
+	if _, err := s.sessions.Get(ctx, chat.Trusted, sh.Session); err != nil {
+		if code := chat.CodeOf(err); code == chat.Gone || code == chat.NotFound {
+			return Share{}, chat.Errorf(chat.Gone, "the session of this share was erased")
+		}
+		return Share{}, err
+	}
+	return sh, nil
+}

@@ -1,0 +1,240 @@
+package record
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+// Set is the records of one workspace. All methods may be called by several goroutines at once.
+type Set struct {
+	Workspace string
+
+	sets    *Sets
+	opening sync.Mutex // held by open; taken before mu
+	ready   atomic.Bool
+
+	mu         sync.Mutex // held while the sessions of the set are read or written, but not while one is erased
+	index      stream
+	homes      map[string]*home
+	unread     []*home
+	records    map[string]*Record
+	order      []*Record // by creation
+	workspaces []string  // others that have a set; only the default workspace's set has them
+}
+
+// home is the session that a record is stored in, with the records that are stored with it.
+type home struct {
+	stream
+	id       string // of the record
+	kind     string
+	with     string // the record that it is deleted with
+	deleting bool
+	unread   bool
+}
+
+func newSet(ss *Sets, workspace string) *Set {
+	s := &Set{Workspace: workspace, sets: ss, homes: map[string]*home{}, records: map[string]*Record{}}
+	s.index = s.stream(perWorkspace("sys-"+ss.opt.Name+"-book", workspace), ss.opt.Title)
+	return s
+}
+
+func (s *Set) stream(id chat.SessionID, title string) stream {
+	return stream{sessions: s.sets.opt.Sessions, id: id, title: title, caller: server(s.Workspace)}
+}
+
+// Get returns a record, nil when there is none.
+func (s *Set) Get(kind, id string) *Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.records[id]; r != nil && r.Kind == kind {
+		return r
+	}
+	return nil
+}
+
+// List returns the records of a kind, the oldest first.
+func (s *Set) List(kind string) (list []*Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.order {
+		if r.Kind == kind {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// Change stores what f makes of a record. f gets the record, nil when there is none, and may look up others with find.
+// It is called while nobody else changes the set. When it returns nil, nothing is stored and Change returns old.
+func (s *Set) Change(ctx context.Context, id string, f func(old *Record, find func(id string) *Record) (*Record, error)) (*Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.update(ctx); err != nil {
+		return nil, err
+	}
+	old := s.records[id]
+	r, err := f(old, func(id string) *Record { return s.records[id] })
+	if err != nil || r == nil {
+		return old, err
+	}
+	if err := s.write(ctx, r); err != nil {
+		return nil, err
+	}
+	return s.records[r.ID], nil
+}
+
+// Put stores a record.
+func (s *Set) Put(ctx context.Context, r Record) (*Record, error) {
+	return s.Change(ctx, r.ID, func(*Record, func(string) *Record) (*Record, error) { return &r, nil })
+}
+
+// SetFields sets some fields of a record; the others stay.
+func (s *Set) SetFields(ctx context.Context, r *Record, fields map[string]json.RawMessage) (*Record, error) {
+	return s.Change(ctx, r.ID, func(old *Record, _ func(string) *Record) (*Record, error) {
+		if old == nil {
+			return nil, chat.Errorf(chat.NotFound, "%s %s was deleted", r.Kind, r.ID)
+		}
+		next := *old
+		next.Updated = 0
+		next.Fields = maps.Clone(old.Fields)
+		if next.Fields == nil {
+			next.Fields = map[string]json.RawMessage{}
+		}
+		maps.Copy(next.Fields, fields)
+		return &next, nil
+	})
+}
+
+// write stores a record. The caller holds mu.
+func (s *Set) write(ctx context.Context, r *Record) error {
+	homeID := r.StoredWith
+	if homeID == "" {
+		homeID = r.ID
+	}
+	if s.homes[homeID] == nil {
+		if err := s.note(ctx, entry{Kind: r.Kind, ID: homeID}); err != nil {
+			return err
+		}
+	}
+	h := s.homes[homeID]
+	if h == nil || h.deleting {
+		return chat.Errorf(chat.NotFound, "%s %s was deleted", r.Kind, homeID)
+	}
+	d, err := draft(s.sets.opt.Name+".record", r, "")
+	if err != nil {
+		return err
+	}
+	s.readLater(h) // also when the answer of Append is lost
+	if _, err := h.append(ctx, d); err != nil {
+		return err
+	}
+	return s.update(ctx)
+}
+
+// note adds entries to the index, all or none, and applies them. The caller holds mu.
+func (s *Set) note(ctx context.Context, entries ...entry) error {
+	if s.index.last == 0 && s.Workspace != chat.DefaultWorkspace {
+		if err := s.sets.register(ctx, s.Workspace); err != nil {
+			return err
+		}
+	}
+	var drafts []chat.Draft
+	for _, e := range entries {
+		d, err := draft(s.sets.opt.Name+".entry", e, "")
+		if err != nil {
+			return err
+		}
+		drafts = append(drafts, d)
+	}
+	if _, err := s.index.append(ctx, drafts...); err != nil {
+		return err
+	}
+	return s.update(ctx)
+}
+
+// update reads what is new in the index and in the sessions of records. A session that cannot be read is read again the
+// next time. The caller holds mu.
+func (s *Set) update(ctx context.Context) error {
+	if err := s.index.read(ctx, s.apply); err != nil && !absent(err) {
+		return err
+	}
+	for len(s.unread) > 0 {
+		h := s.unread[0]
+		if !h.deleting {
+			err := h.read(ctx, func(e *chat.Event) { s.applyRecord(h, e) })
+			if err != nil && !absent(err) {
+				return err
+			}
+		}
+		h.unread = false
+		s.unread = s.unread[1:]
+	}
+	return nil
+}
+
+func (s *Set) readLater(h *home) {
+	if !h.unread {
+		h.unread = true
+		s.unread = append(s.unread, h)
+	}
+}
+
+// apply follows the index.
+func (s *Set) apply(ev *chat.Event) {
+	var e entry
+	if ev.Type != s.sets.opt.Name+".entry" || json.Unmarshal(ev.Payload, &e) != nil || e.ID == "" {
+		return
+	}
+	if e.Kind == kindWorkspace {
+		s.workspaces = append(s.workspaces, e.ID)
+		return
+	}
+	if e.Gone == gone {
+		s.hide(e.ID)
+		delete(s.homes, e.ID)
+		return
+	}
+	h := s.homes[e.ID]
+	if h == nil {
+		id := chat.SessionID("sys-" + s.sets.opt.Name + "-" + e.ID)
+		h = &home{stream: s.stream(id, s.sets.opt.Title+" "+e.Kind), id: e.ID, kind: e.Kind}
+		s.homes[e.ID] = h
+		s.readLater(h)
+	}
+	if e.Gone == leaving {
+		h.deleting, h.with = true, e.With
+		s.hide(e.ID)
+	}
+}
+
+// applyRecord follows the session of a record.
+func (s *Set) applyRecord(h *home, e *chat.Event) {
+	r := decodeRecord(e, s.sets.opt.Name+".record")
+	if r == nil {
+		return
+	}
+	r.StoredWith = h.id
+	if old := s.records[r.ID]; old != nil {
+		r.Created = old.Created
+		s.order[slices.Index(s.order, old)] = r
+	} else {
+		s.order = append(s.order, r)
+	}
+	s.records[r.ID] = r
+}
+
+// hide removes the records of a session from memory.
+func (s *Set) hide(homeID string) {
+	s.order = slices.DeleteFunc(s.order, func(r *Record) bool {
+		if r.StoredWith == homeID {
+			delete(s.records, r.ID)
+		}
+		return r.StoredWith == homeID
+	})
+}
