@@ -87,6 +87,7 @@ var rules = []rule{
 
 	// Tools for measuring: they know bytes and time, nothing of ours.
 	{folder: "internal/freeport"},
+	{folder: "internal/freshstack"},
 	{folder: "internal/json"},
 	{folder: "internal/jsontest"},
 	{folder: "internal/load"},
@@ -101,7 +102,7 @@ var rules = []rule{
 }
 
 // everywhere may be imported in every folder.
-var everywhere = []string{"internal/json", "internal/text"}
+var everywhere = []string{"internal/freshstack", "internal/json", "internal/text"}
 
 // stdJSON lists the folders that may import encoding/json. All other code reads and writes JSON with internal/json,
 // because encoding/json takes names of another case for a field's and names Go types in its errors. The rest are tools

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/freshstack"
 )
 
 // A topic becomes warm when its tail has been read from the log. There must be no
@@ -48,7 +49,7 @@ func (h *Hub) ready(ctx context.Context, t *topic) error {
 		t.events.restart(0)
 		t.mu.Unlock()
 		// Others wait for this reading; it must not end with this reader.
-		apart(func() { h.warmUp(context.WithoutCancel(ctx), t, f) })
+		freshstack.Run(func() { h.warmUp(context.WithoutCancel(ctx), t, f) })
 	} else {
 		t.mu.Unlock()
 	}

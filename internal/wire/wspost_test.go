@@ -11,11 +11,11 @@ import (
 func TestPostsFromManyGoroutines(t *testing.T) {
 	const posters, each = 50, 40
 	srv, _, _ := wsServer(t, WSOptions{}, func(ctx context.Context, c *Conn) error {
-		crew := NewCrew()
+		pool := NewStackPool()
 		var wg sync.WaitGroup
 		for p := range posters {
 			wg.Add(1)
-			crew.Go(func() {
+			pool.Go(func() {
 				defer wg.Done()
 				for i := range each {
 					c.Post(ctx, fmt.Appendf(nil, "%d/%d %0*d", p, i, p*i, 0), i%2 == 0)

@@ -99,8 +99,8 @@ type Dialect struct {
 	opt       Options
 	http      *edge.HTTP
 	log       *slog.Logger
-	described func() object // the OpenAPI document, made once
-	crew      *wire.Crew    // finishes what sockets asked for
+	described func() object   // the OpenAPI document, made once
+	stacks    *wire.StackPool // runs the commands of sockets
 }
 
 // New returns the dialect.
@@ -118,7 +118,7 @@ func New(opt Options) *Dialect {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &Dialect{opt: opt, log: opt.Logger.With("dialect", "native"), crew: wire.NewCrew()}
+	d := &Dialect{opt: opt, log: opt.Logger.With("dialect", "native"), stacks: wire.NewStackPool()}
 	d.http = &edge.HTTP{Dialect: "native", Caller: opt.Caller, MaxBody: opt.MaxBody, Log: d.log}
 	d.described = sync.OnceValue(d.document)
 	return d

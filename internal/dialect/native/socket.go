@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/freshstack"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
@@ -83,7 +84,7 @@ func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f cli
 		}
 		if read++; read <= fewFrames {
 			// Most clients say what they follow and are silent from then on.
-			wire.Apart(func() { s.take(live, msg, handle) })
+			freshstack.Run(func() { s.take(live, msg, handle) })
 		} else {
 			s.take(live, msg, handle)
 		}
@@ -192,7 +193,7 @@ func (s *socket) later(ctx context.Context, begin func() (wait func(), err error
 		return err
 	}
 	s.group.Add(1)
-	s.d.crew.Go(func() {
+	s.d.stacks.Go(func() {
 		defer s.group.Done()
 		defer func() { <-s.slots }()
 		wait()
