@@ -47,7 +47,7 @@ func TestPostsFromManyGoroutines(t *testing.T) {
 
 // A crew does all it is given, also what is given to it from within.
 func TestCrew(t *testing.T) {
-	c := NewCrew()
+	c := NewStackPool()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	n := 0
