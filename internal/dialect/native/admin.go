@@ -13,7 +13,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// needAdmin is for what concerns the whole server.
+// needAdmin refuses callers that may not act on the whole server.
 func needAdmin(c chat.Caller, what string) error {
 	if !c.AdministersAll() {
 		return chat.Errorf(chat.Denied, "%s needs the scope admin for all workspaces", what)
@@ -28,7 +28,7 @@ func (d *Dialect) exportSession(w http.ResponseWriter, r *http.Request, c chat.C
 	begun := false
 	for f, err := range d.opt.Sessions.Facts(ctx, c, id, chat.Range{}) {
 		if err != nil && begun {
-			// The head is out: cutting the body is the only way to tell.
+			// The status is sent already: only a broken body can report the error.
 			d.log.ErrorContext(ctx, "an export broke off", "session", id, "err", err)
 			panic(http.ErrAbortHandler)
 		}
@@ -42,7 +42,7 @@ func (d *Dialect) exportSession(w http.ResponseWriter, r *http.Request, c chat.C
 		}
 		out = append(append(out[:0], f.JSON...), '\n')
 		if _, err := w.Write(out); err != nil {
-			return nil // the peer is gone
+			return nil // the client has disconnected
 		}
 	}
 	return nil
@@ -55,7 +55,7 @@ func (d *Dialect) importSession(w http.ResponseWriter, r *http.Request, c chat.C
 		d.audit(r, c, "session_imported", "", err)
 		return err
 	}
-	lines := bufio.NewReaderSize(&patient{r.Body, http.NewResponseController(w)}, 64<<10)
+	lines := bufio.NewReaderSize(&slowBody{r.Body, http.NewResponseController(w)}, 64<<10)
 	head, err := readLine(lines)
 	if errors.Is(err, io.EOF) {
 		return chat.Errorf(chat.Invalid, "there is nothing to import: send the lines of an export")
@@ -133,8 +133,8 @@ func (d *Dialect) backup(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 	return nil
 }
 
-// lateWriter sends the head with the first byte, so that an early error can
-// still be answered properly.
+// lateWriter sends the headers with the first byte, so that an earlier error can
+// still set the status.
 type lateWriter struct {
 	w     http.ResponseWriter
 	begun bool
@@ -150,8 +150,8 @@ func (l *lateWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// verify walks the store and tells how far it is, one JSON object per line. A
-// walk that breaks off ends with an error on a line of its own.
+// verify checks the store and reports its progress, one JSON object per line. A
+// check that fails to finish ends with a line that has the error.
 func (d *Dialect) verify(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	if err := needAdmin(c, "verifying"); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (d *Dialect) verify(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 	err := d.opt.Verify(r.Context(), line)
 	if err != nil && begun {
 		d.log.ErrorContext(r.Context(), "a verification broke off", "err", err)
-		_ = line(edge.Error{Error: edge.InfoOf(err)}) // the peer is gone: nobody is left to tell
+		_ = line(edge.Error{Error: edge.InfoOf(err)}) // it fails when the client has disconnected
 		return nil
 	}
 	return err

@@ -13,7 +13,7 @@ func (d *Dialect) audit(r *http.Request, c chat.Caller, event string, id chat.Se
 		return
 	}
 	if chat.CodeOf(err) == chat.NotFound {
-		return // nothing was there to be taken
+		return // nothing was read or changed
 	}
 	details := map[string]any{}
 	if id != "" {

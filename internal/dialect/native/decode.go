@@ -34,8 +34,8 @@ func rangeOf(r *http.Request) (chat.Range, error) {
 	return rg, q.Err
 }
 
-// startOf reads where a stream begins. Last-Event-ID beats after, because a
-// browser repeats the URL it was given when it comes back.
+// startOf reads where a stream begins. Last-Event-ID is used before after, because a
+// browser that reconnects repeats the URL of its first request.
 func startOf(r *http.Request) (chat.Start, error) {
 	q := edge.NewQuery(r)
 	text, given := q.Get("after")

@@ -8,7 +8,7 @@
 // A draft {type, payload, client_id?, workstream_id?} goes in; the envelope of
 // the event, byte for byte as it is stored, comes out. Streams carry frames
 // named hello, event, preview, ping and bye; the id of a frame is the cursor to
-// come back with.
+// resume from.
 //
 // Workers, agents outside of the process, connect to agents/{name}/work; the
 // frames are described in wire.go.

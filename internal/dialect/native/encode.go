@@ -108,8 +108,8 @@ func sessionIn(envelope []byte) []byte {
 	return nil
 }
 
-// The frames that every reader gets are written by hand: the way through
-// reflection takes a stack that would stay with the reader.
+// The frames that every reader gets are written without reflection, which would
+// grow the stack of each reader for as long as it is connected.
 
 func (h *helloFrame) append(b []byte) []byte {
 	b = chat.AppendString(append(b, `{"session_id":`...), string(h.Session))

@@ -12,13 +12,13 @@ import (
 )
 
 func (d *Dialect) putFile(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	// Writing a file is writing to the session: the fact comes with it.
+	// Writing a file appends an event to the session, so the same rules apply.
 	sess, err := d.opt.Sessions.Get(r.Context(), c, sessionID(r))
 	if err != nil {
 		return err
 	}
 	if err := c.May(&sess, chat.Answerer); err != nil {
-		return err // the rule itself is checked with the fact; this spares the bytes
+		return err // checked again with the event; here it saves the upload
 	}
 	switch {
 	case r.Header.Get("Content-Range") != "":
@@ -29,11 +29,11 @@ func (d *Dialect) putFile(w http.ResponseWriter, r *http.Request, c chat.Caller)
 		return tooLarge(d.opt.MaxArtifact)
 	}
 	ctx, name := r.Context(), r.PathValue("path")
-	line, err := d.lineOf(r, c)
+	line, err := d.workstreamOf(r, c)
 	if err != nil {
 		return err
 	}
-	body := http.MaxBytesReader(w, &patient{r.Body, http.NewResponseController(w)}, d.opt.MaxArtifact)
+	body := http.MaxBytesReader(w, &slowBody{r.Body, http.NewResponseController(w)}, d.opt.MaxArtifact)
 	info, err := d.opt.Sessions.PutFile(ctx, c, sess.ID, chat.FilePut{
 		Path: chat.WorkFolder(line) + name, MediaType: r.Header.Get("Content-Type"), Body: body, Max: d.opt.MaxArtifact, Workstream: line,
 	})
@@ -48,8 +48,8 @@ func (d *Dialect) putFile(w http.ResponseWriter, r *http.Request, c chat.Caller)
 	return nil
 }
 
-// lineOf returns the workstream into whose folder a file is to go, "" for none.
-func (d *Dialect) lineOf(r *http.Request, c chat.Caller) (string, error) {
+// workstreamOf returns the workstream whose folder gets the file, "" for none.
+func (d *Dialect) workstreamOf(r *http.Request, c chat.Caller) (string, error) {
 	q := edge.NewQuery(r)
 	name := q.Text("workstream")
 	if q.Err != nil || name == "" || name == "main" {
@@ -59,18 +59,18 @@ func (d *Dialect) lineOf(r *http.Request, c chat.Caller) (string, error) {
 	return w.ID, err
 }
 
-// patient gives each piece of an upload a minute to arrive, so that nobody holds
-// a handler by sending a byte an hour.
-type patient struct {
+// slowBody gives each read of an upload a minute, so that a client that sends a
+// byte an hour does not keep a handler busy.
+type slowBody struct {
 	io.ReadCloser
 	w *http.ResponseController
 }
 
-func (p *patient) Read(b []byte) (int, error) {
-	_ = p.w.SetReadDeadline(time.Now().Add(time.Minute)) // a writer without deadlines is a test's
+func (p *slowBody) Read(b []byte) (int, error) {
+	_ = p.w.SetReadDeadline(time.Now().Add(time.Minute)) // fails only for response writers of tests
 	n, err := p.ReadCloser.Read(b)
 	if err != nil {
-		_ = p.w.SetReadDeadline(time.Time{}) // net/http waits for the client's leaving with it
+		_ = p.w.SetReadDeadline(time.Time{}) // net/http uses the deadline to notice a disconnect
 	}
 	return n, err
 }
@@ -101,7 +101,7 @@ func (d *Dialect) getFile(w http.ResponseWriter, r *http.Request, c chat.Caller)
 	return nil
 }
 
-// rangeWriter keeps back the plain text with which http.ServeContent refuses a range.
+// rangeWriter drops the plain text with which http.ServeContent refuses a range.
 type rangeWriter struct {
 	http.ResponseWriter
 	refused bool

@@ -9,8 +9,8 @@ import (
 // maxFrameID bounds the id of a frame, which is echoed.
 const maxFrameID = 256
 
-// parseFrame reads a client's frame. What is known of one that cannot be read is
-// returned with the error, so that the answer finds the one who waits for it.
+// parseFrame reads a client's frame. Of a frame that cannot be read it returns the id
+// with the error, so that the client can match the answer.
 func parseFrame(msg []byte) (clientFrame, error) {
 	var f clientFrame
 	if err := edge.CheckJSON(msg); err != nil {
@@ -20,11 +20,11 @@ func parseFrame(msg []byte) (clientFrame, error) {
 	if quick, ok := readFrame(msg); ok {
 		f = quick
 	} else if err = json.Unmarshal(msg, &f); err != nil {
-		if len(f.ID) == 0 { // it may stand behind what could not be read
+		if len(f.ID) == 0 { // the id may come after the field that failed
 			var head struct {
 				ID json.RawMessage `json:"id"`
 			}
-			_ = json.Unmarshal(msg, &head) // the first error is the one to tell
+			_ = json.Unmarshal(msg, &head) // the first error is reported
 			f.ID = head.ID
 		}
 		err = chat.Errorf(chat.Invalid, "the frame does not fit: %s", chat.JSONProblem(err)).Because(err)
@@ -55,7 +55,7 @@ func (f *clientFrame) start() (chat.Start, error) {
 	return chat.Start{Cursor: &c}, nil
 }
 
-// answer is what stands under answer or, without it, in the frame itself.
+// answer returns the field answer or, without it, the answer's fields in the frame itself.
 func (f *clientFrame) answer() (chat.Answer, error) {
 	if f.Answer != nil {
 		return *f.Answer, nil
@@ -67,7 +67,7 @@ func (f *clientFrame) answer() (chat.Answer, error) {
 	return a, nil
 }
 
-// pieces are those under preview or previews or, without them, the one in the
+// pieces returns the fields preview and previews or, without them, the piece in the
 // frame itself.
 func (f *clientFrame) pieces() ([]chat.Preview, error) {
 	var pieces []chat.Preview

@@ -9,12 +9,12 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// MessagesFunc returns a part of a session as a model sees it, as something that
-// can be written as JSON.
+// MessagesFunc returns a part of a session as the messages that a model gets, as a
+// value that can be written as JSON.
 type MessagesFunc func(ctx context.Context, c chat.Caller, id chat.SessionID, q MessageQuery) (any, error)
 
-// MessageQuery says which messages are asked for. A place is the id of a message
-// or the sequence of an event.
+// MessageQuery selects messages. After and Before are the id of a message or the
+// sequence of an event.
 type MessageQuery struct {
 	After, Before string
 	Limit         int

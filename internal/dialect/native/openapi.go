@@ -15,7 +15,7 @@ import (
 // object is a JSON object of the document.
 type object = map[string]any
 
-// document makes the OpenAPI 3.1 document from the table of operations and the
+// document builds the OpenAPI 3.1 document from the table of operations and the
 // Go types.
 func (d *Dialect) document() object {
 	s := schemas{defs: object{}}
@@ -83,7 +83,7 @@ func (s schemas) operation(op operation, path string) object {
 	case op.in != nil:
 		schema := s.of(reflect.TypeOf(op.in))
 		switch op.in.(type) {
-		case draftBody, previewBody: // or several at once
+		case draftBody, previewBody: // one, or an array
 			schema = object{"oneOf": []any{schema, object{"type": "array", "items": schema, "minItems": 1}}}
 		}
 		o["requestBody"] = object{"content": object{"application/json": object{"schema": schema}}}
@@ -101,7 +101,7 @@ func (s schemas) events() {
 	}
 }
 
-// frames adds what streams and sockets carry, which no route names.
+// frames adds the frames of streams and sockets, which no route names.
 func (s schemas) frames() {
 	for _, f := range []any{clientFrame{}, serverFrame{}, helloFrame{}, pingFrame{}, byeFrame{}, chat.Preview{}} {
 		s.of(reflect.TypeOf(f))

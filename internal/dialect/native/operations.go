@@ -8,15 +8,15 @@ import (
 )
 
 // operation is one route: how it is served and how it is described. Routes and
-// the OpenAPI document are made from the same table, so they cannot drift.
+// the OpenAPI document are made from the same table, so they cannot differ.
 type operation struct {
 	method, path string
 	run          edge.Handler
 
 	public, upload, longBody, queryToken bool
-	deliberate                           bool // a GET that a page must not be able to cause
+	deliberate                           bool // a GET that a web page must not be able to trigger
 
-	exact bool // an alias of the caller does not stand for the session id
+	exact bool // the path has a session id, never an alias
 
 	name    string // operationId
 	says    string

@@ -21,7 +21,7 @@ import (
 // keep one request open for a whole answer.
 func (d *Dialect) showPreviews(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	ctx, id := r.Context(), sessionID(r)
-	// Who may not do it is told before the first piece, not after it.
+	// Access is checked before the first piece is read.
 	if err := d.opt.Sessions.Preview(ctx, c, id, nil); err != nil {
 		return err
 	}
@@ -52,8 +52,8 @@ func (d *Dialect) showPreviews(w http.ResponseWriter, r *http.Request, c chat.Ca
 		return d.opt.Sessions.Preview(ctx, c, id, []chat.Preview{p})
 	})
 	if err != nil {
-		// The rest of the body is not waited for: the client may want to hear
-		// of the error before it sends more.
+		// The rest of the body is not read: the client may wait for the error
+		// before it sends more.
 		w.Header().Set("Connection", "close")
 		return chat.Public(err).With("shown", shown)
 	}
@@ -86,15 +86,14 @@ func errNoPieces() error {
 	return chat.Errorf(chat.Invalid, "there is nothing to show: send {block, offset, text}")
 }
 
-// cutAtShutdown ends the wait for a body that goes on for as long as the client
-// likes when the server is to stop.
+// cutAtShutdown stops reading a body without end when the server shuts down.
 func (d *Dialect) cutAtShutdown(w http.ResponseWriter) (done func()) {
 	over := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		select {
 		case <-d.opt.Conns.Closing():
-			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // a writer without deadlines is a test's
+			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // fails only for response writers of tests
 		case <-over:
 		}
 	})
@@ -110,7 +109,7 @@ func (d *Dialect) closing() bool {
 	}
 }
 
-// skipSpace moves to the first byte that means something, and returns it.
+// skipSpace skips white space and returns the next byte without reading it.
 func skipSpace(r *bufio.Reader) (byte, error) {
 	for {
 		c, err := r.ReadByte()
@@ -126,17 +125,17 @@ func skipSpace(r *bufio.Reader) (byte, error) {
 // pieceReader reads pieces one JSON value after the other.
 type pieceReader struct {
 	dec  *json.Decoder
-	room *allowance
+	limit *valueLimit
 }
 
 func newPieces(r io.Reader, most int64) *pieceReader {
-	room := &allowance{r: r, left: most, most: most}
-	return &pieceReader{json.NewDecoder(room), room}
+	limit := &valueLimit{r: r, left: most, most: most}
+	return &pieceReader{json.NewDecoder(limit), limit}
 }
 
 // next returns the next piece, io.EOF after the last.
 func (p *pieceReader) next() (chat.Preview, error) {
-	p.room.left = p.room.most
+	p.limit.left = p.limit.most
 	var raw json.RawMessage
 	if err := p.dec.Decode(&raw); err != nil {
 		var syntax *json.SyntaxError
@@ -148,9 +147,9 @@ func (p *pieceReader) next() (chat.Preview, error) {
 		case errors.As(err, &syntax):
 			return chat.Preview{}, chat.Errorf(chat.Invalid, "not a preview: %s", chat.JSONProblem(err)).Because(err)
 		}
-		return chat.Preview{}, edge.BodyError(err, p.room.most)
+		return chat.Preview{}, edge.BodyError(err, p.limit.most)
 	}
-	// The decoder would replace bytes that are not UTF-8 without a word.
+	// The decoder would silently replace bytes that are not UTF-8.
 	if err := edge.CheckJSON(raw); err != nil {
 		return chat.Preview{}, err
 	}
@@ -161,13 +160,13 @@ func (p *pieceReader) next() (chat.Preview, error) {
 	return body.preview(), nil
 }
 
-// allowance bounds what may be read for one value.
-type allowance struct {
+// valueLimit bounds the bytes of one JSON value.
+type valueLimit struct {
 	r          io.Reader
 	left, most int64
 }
 
-func (a *allowance) Read(p []byte) (int, error) {
+func (a *valueLimit) Read(p []byte) (int, error) {
 	if a.left <= 0 {
 		return 0, wire.ErrTooLarge
 	}

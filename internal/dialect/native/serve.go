@@ -15,7 +15,7 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// sessions is the door to the conversations.
+// sessions is what the dialect uses of package session.
 type sessions interface {
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
 	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
@@ -52,7 +52,7 @@ type sessions interface {
 	RemoveFile(ctx context.Context, c chat.Caller, id chat.SessionID, path, via string) error
 }
 
-// files keeps what is too large for an event.
+// files stores artifacts.
 type files interface {
 	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error)
 	Get(ctx context.Context, id chat.SessionID, path string) (io.ReadSeekCloser, chat.FileInfo, error)
@@ -60,7 +60,7 @@ type files interface {
 	Delete(ctx context.Context, id chat.SessionID, path string) error
 }
 
-// workers are agents outside of the process.
+// workers connects agents that run outside of the process.
 type workers interface {
 	Join(workspace, name string, w chat.Worker, slots int, holding []chat.TurnID) chat.Seat
 }
@@ -70,19 +70,19 @@ type Options struct {
 	Sessions sessions
 	Files    files
 	Workers  workers
-	Agents   func(workspace string) any                                     // what GET agents lists
-	Builtin  func(name string) bool                                         // whether an agent is answered in the process
+	Agents   func(workspace string) any                                     // answer of GET agents
+	Builtin  func(name string) bool                                         // whether an agent runs in this process
 	Caller   func(*http.Request) (chat.Caller, error)                       // who is asking
-	Allow    func(c chat.Caller, requests int) error                        // counts requests that are no HTTP requests; nil means no limit
+	Allow    func(c chat.Caller, requests int) error                        // counts frames as requests; nil means no limit
 	Conns    *wire.Conns                                                    // open streams and sockets
 	Backup   func(ctx context.Context, w io.Writer) error                   // writes a tar of everything
-	Verify   func(ctx context.Context, line func(v any) error) error        // walks the store and tells how far it is
-	Messages MessagesFunc                                                   // the session as a model sees it; nil means not offered
-	As       map[string]func(ctx context.Context, e chat.Fact) (any, error) // an event in another dialect's words
+	Verify   func(ctx context.Context, line func(v any) error) error        // checks the store and reports its progress
+	Messages MessagesFunc                                                   // the session as messages for a model; nil means not offered
+	As       map[string]func(ctx context.Context, e chat.Fact) (any, error) // an event in the form of another dialect
 	Version  string
 
-	// Audit is told of exports, imports and backups; nil means that nobody is. AuditLog
-	// lists the audit log; nil means that it is not offered.
+	// Audit records exports, imports and backups; nil means not recorded. AuditLog
+	// lists the audit log; nil means not offered.
 	Audit    func(ctx context.Context, event string, c chat.Caller, details map[string]any)
 	AuditLog func(ctx context.Context, c chat.Caller, q chat.AuditQuery) (chat.AuditPage, error)
 
@@ -99,7 +99,7 @@ type Dialect struct {
 	opt       Options
 	http      *edge.HTTP
 	log       *slog.Logger
-	described func() object   // the OpenAPI document, made once
+	described func() object   // the OpenAPI document, built once
 	stacks    *wire.StackPool // runs the commands of sockets
 }
 
@@ -126,12 +126,12 @@ func New(opt Options) *Dialect {
 
 func (d *Dialect) now() chat.At { return chat.AtOf(d.opt.Now()) }
 
-// Routes lists where the dialect answers.
+// Routes returns the routes of the dialect.
 func (d *Dialect) Routes() []wire.Route {
 	var routes []wire.Route
 	for _, op := range d.operations() {
 		routes = append(routes, wire.Route{
-			// What the server refuses by itself it tells in the native form.
+			// Fail is nil: the server's own refusals have the native form.
 			Pattern: op.method + " " + op.path, Dialect: "native",
 			Upload: op.upload, LongBody: op.longBody, QueryToken: op.queryToken, Public: op.public, Deliberate: op.deliberate,
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -216,8 +216,8 @@ func (d *Dialect) getSession(w http.ResponseWriter, r *http.Request, c chat.Call
 	return err
 }
 
-// acceptSession takes the session by its very id: an alias of the caller with the
-// same name is what it replaces.
+// acceptSession takes the id of the session, never an alias: it replaces an alias of
+// the caller that has this name.
 func (d *Dialect) acceptSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	sess, err := d.opt.Sessions.Accept(r.Context(), c, sessionID(r))
 	if err == nil {
@@ -271,8 +271,7 @@ func (d *Dialect) appendEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 	return nil
 }
 
-// appendEventsField ends an object with its field events, without a detour
-// through reflection.
+// appendEventsField ends an object with its field events, without reflection.
 func appendEventsField(b []byte, events []chat.Event) []byte {
 	b = append(b, `"events":[`...)
 	for i := range events {
@@ -318,8 +317,8 @@ func (d *Dialect) readEvents(w http.ResponseWriter, r *http.Request, c chat.Call
 	return nil
 }
 
-// reaches refuses a sequence that the session has not come to: whoever has it
-// knows another life of the log, and would wait for ever.
+// reaches refuses a sequence beyond the last event: the session was replaced, and the
+// client would wait for ever.
 func (d *Dialect) reaches(r *http.Request, c chat.Caller, after chat.Seq) error {
 	sess, err := d.opt.Sessions.Get(r.Context(), c, sessionID(r))
 	if err == nil && after > sess.Last {
@@ -329,7 +328,7 @@ func (d *Dialect) reaches(r *http.Request, c chat.Caller, after chat.Seq) error 
 }
 
 func errBeyond(last chat.Seq) error {
-	return chat.Errorf(chat.Gone, "the cursor is beyond the last event, %d: it is from another life of this session; reload from the start", last).With("last", last)
+	return chat.Errorf(chat.Gone, "the cursor is beyond the last event, %d: the session was replaced; reload it from the start", last).With("last", last)
 }
 
 func (d *Dialect) readEvent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {

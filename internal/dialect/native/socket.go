@@ -17,8 +17,8 @@ import (
 // limits of one socket.
 const (
 	maxWatches  = 1000 // sessions followed at once
-	maxInFlight = 256  // requests whose answers are not out yet
-	fewFrames   = 8    // that are handled on a borrowed stack
+	maxInFlight = 256  // requests that are not answered yet
+	fewFrames   = 8    // frames that are handled on a borrowed stack
 )
 
 // openSocket serves a WebSocket that carries many sessions.
@@ -54,7 +54,7 @@ type socket struct {
 	slots  chan struct{}
 	group  sync.WaitGroup
 	paced  bool // frames over the limit wait instead of being refused
-	light  int  // frames that are counted together, so far; the read loop has it
+	light  int  // light frames since the last counted one; used by the read loop only
 
 	mu      sync.Mutex
 	watches map[chat.SessionID]*watching
@@ -64,10 +64,9 @@ func newSocket(d *Dialect, conn *wire.Conn, c chat.Caller) *socket {
 	return &socket{d: d, conn: conn, caller: c, slots: make(chan struct{}, maxInFlight)}
 }
 
-// run reads frames and handles them until the connection ends. Requests get
-// their place in their session's order as they are read; answers to appends and
-// previews may come in another order. At shutdown the client is told to come
-// back, as the last thing it hears.
+// run reads frames and handles them until the connection ends. Requests enter the
+// order of their session as they are read; answers to appends and previews may come in
+// another order. At shutdown the last frame asks the client to reconnect.
 func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f clientFrame) error) error {
 	live, cancel := context.WithCancel(ctx)
 	defer s.group.Wait()
@@ -83,7 +82,7 @@ func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f cli
 			return ended(err)
 		}
 		if read++; read <= fewFrames {
-			// Most clients say what they follow and are silent from then on.
+			// Most clients send a few watch frames and then only read.
 			freshstack.Run(func() { s.take(live, msg, handle) })
 		} else {
 			s.take(live, msg, handle)
@@ -91,8 +90,8 @@ func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f cli
 	}
 }
 
-// take handles one frame. It is a call of its own because the stack of the read
-// loop stays for as long as the client is silent.
+// take handles one frame. It is not inlined because the stack of the read loop keeps its
+// size while the client is idle.
 //
 //go:noinline
 func (s *socket) take(ctx context.Context, msg []byte, handle func(ctx context.Context, f clientFrame) error) {
@@ -102,7 +101,7 @@ func (s *socket) take(ctx context.Context, msg []byte, handle func(ctx context.C
 		f.Session, err = s.d.opt.Sessions.Resolve(ctx, s.caller, name)
 	}
 	if err == nil {
-		err = wire.Ended(ctx) // a frame may have been read just before
+		err = wire.Ended(ctx) // the credential may have ended after the frame was read
 	}
 	if err == nil {
 		err = s.count(ctx, f.Op)
@@ -115,7 +114,7 @@ func (s *socket) take(ctx context.Context, msg []byte, handle func(ctx context.C
 	}
 }
 
-// end tells the client to come back, at shutdown, or to sign in again.
+// end asks the client to reconnect, at shutdown, or to sign in again.
 //
 //go:noinline
 func (s *socket) end(ctx context.Context) {
@@ -129,7 +128,7 @@ func (s *socket) end(ctx context.Context) {
 	}
 }
 
-// ended tells a connection's ordinary end from a fault.
+// ended drops the error of a connection that ended in an ordinary way.
 func ended(err error) error {
 	var closed *wire.CloseError
 	if errors.Is(err, wire.ErrPeerGone) || errors.Is(err, wire.ErrShutdown) || errors.As(err, &closed) || errors.Is(err, context.Canceled) {
@@ -138,8 +137,8 @@ func ended(err error) error {
 	return err
 }
 
-// beat tells the client the time, so that it knows that the line lives.
-func (s *socket) beat(ctx context.Context) *heart {
+// beat pings the client periodically, so that it can detect a broken connection.
+func (s *socket) beat(ctx context.Context) *heartbeat {
 	return beat(s.d.opt.Heartbeat, func() { s.ping(ctx, nil) })
 }
 
@@ -148,8 +147,8 @@ func (s *socket) ping(ctx context.Context, id json.RawMessage) {
 	s.send(ctx, serverFrame{Op: "ping", ID: id, ServerNow: &now})
 }
 
-// send writes a frame for this client. It does so also while the connection is
-// being wound up: what was stored is acknowledged as long as that is possible.
+// send writes a frame. It works also while the connection is being closed, so that
+// stored events are acknowledged as long as possible.
 func (s *socket) send(ctx context.Context, f serverFrame) {
 	b, err := json.Marshal(f)
 	if err != nil {
@@ -163,8 +162,8 @@ func (s *socket) write(ctx context.Context, frame []byte) {
 	_ = s.conn.WriteText(context.WithoutCancel(ctx), frame) // a broken connection ends the read loop
 }
 
-// answer writes the answer to a request; when others are under way, theirs may
-// go out with it.
+// answer writes the answer to a request; with other requests in flight, several answers
+// may share one write.
 func (s *socket) answer(ctx context.Context, frame []byte) {
 	s.conn.Post(context.WithoutCancel(ctx), frame, len(s.slots) > 1)
 }
@@ -177,10 +176,9 @@ func (s *socket) refuse(ctx context.Context, id json.RawMessage, session chat.Se
 	s.send(ctx, serverFrame{Op: "error", ID: id, Session: session, Error: &info})
 }
 
-// later has begin give a request its place in the order, and calls the wait that
-// it returns in a goroutine of its own, at most maxInFlight at once. The room
-// for that is taken first: a request that has its place and is not waited for
-// would hold up everybody in its session.
+// later calls begin, which puts a request into the order of its session, and calls the
+// wait that begin returns in another goroutine, at most maxInFlight at once. The slot is
+// taken first: a request that is in the order and has no goroutine would block its session.
 func (s *socket) later(ctx context.Context, begin func() (wait func(), err error)) error {
 	select {
 	case s.slots <- struct{}{}:
@@ -227,7 +225,7 @@ func (s *socket) handle(ctx context.Context, f clientFrame) error {
 		if err != nil {
 			return err
 		}
-		// Here and for stop the next frame waits, so that the order holds.
+		// Answers and stops are handled before the next frame is read, to keep their order.
 		e, err := s.d.opt.Sessions.Answer(ctx, s.caller, f.Session, f.RequestID, a)
 		if err == nil {
 			s.send(ctx, serverFrame{Op: "ok", ID: f.ID, Session: f.Session, Event: &e})
@@ -263,7 +261,7 @@ func (s *socket) append(ctx context.Context, id json.RawMessage, session chat.Se
 	})
 }
 
-// sendEvents answers an append without a detour through reflection.
+// sendEvents answers an append without reflection.
 func (s *socket) sendEvents(ctx context.Context, id json.RawMessage, events []chat.Event) {
 	b := append(make([]byte, 0, 64+512*len(events)), `{"op":"ok",`...)
 	if len(id) > 0 {

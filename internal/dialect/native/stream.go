@@ -17,8 +17,8 @@ func (d *Dialect) streamEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 	if err != nil {
 		return err
 	}
-	// What is wrong with the session or the cursor is told by a status, while
-	// that can still be done.
+	// Errors of the session and the cursor are answered with a status, before the
+	// stream begins.
 	sess, err := d.opt.Sessions.Get(r.Context(), c, sessionID(r))
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func (d *Dialect) streamEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 		return nil
 	}
 	start.Idle = d.opt.Heartbeat
-	f := &follower{Dialect: d, caller: c, id: sess.ID, start: start}
+	f := &reader{Dialect: d, caller: c, id: sess.ID, start: start}
 	err = wire.ServeSSE(w, r, wire.SSEOptions{Gzip: true, Zstd: true}, d.opt.Conns, f.run)
 	if errors.Is(err, wire.ErrShutdown) {
 		return errShutdown()
@@ -39,9 +39,9 @@ func (d *Dialect) streamEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 	return err
 }
 
-// follower is one reader of a stream. It is a value of its own, and what it does
-// are calls that return, because its stack stays for as long as it waits.
-type follower struct {
+// reader is one reader of a stream. It waits with a small stack: the work is done in
+// calls that are not inlined.
+type reader struct {
 	*Dialect
 	s      *wire.Stream
 	caller chat.Caller
@@ -50,9 +50,9 @@ type follower struct {
 	begun  bool
 }
 
-// run is the write loop. The hub encodes once for all readers; a batch is all
-// this one lacks.
-func (f *follower) run(ctx context.Context, s *wire.Stream) error {
+// run is the write loop. The hub encodes once for all readers; a batch has everything
+// that this reader lacks.
+func (f *reader) run(ctx context.Context, s *wire.Stream) error {
 	f.s = s
 	for batch, err := range f.watch(ctx) {
 		if err != nil {
@@ -72,7 +72,7 @@ func (f *follower) run(ctx context.Context, s *wire.Stream) error {
 }
 
 //go:noinline
-func (f *follower) watch(ctx context.Context) iter.Seq2[chat.Batch, error] {
+func (f *reader) watch(ctx context.Context) iter.Seq2[chat.Batch, error] {
 	var enc chat.Encoding = sse{}
 	switch f.s.Coding() {
 	case wire.Gzip:
@@ -86,7 +86,7 @@ func (f *follower) watch(ctx context.Context) iter.Seq2[chat.Batch, error] {
 // pass writes a batch.
 //
 //go:noinline
-func (f *follower) pass(ctx context.Context, b *chat.Batch) error {
+func (f *reader) pass(ctx context.Context, b *chat.Batch) error {
 	switch {
 	case !f.begun:
 		f.begun = true
@@ -103,15 +103,15 @@ func (f *follower) pass(ctx context.Context, b *chat.Batch) error {
 	return f.s.Write(ctx, b.Bytes)
 }
 
-// bye tells the reader why its stream ends, and whether to come back.
+// bye says why the stream ends, and whether to reconnect.
 //
 //go:noinline
-func (f *follower) bye(ctx context.Context, err error) error {
+func (f *reader) bye(ctx context.Context, err error) error {
 	return f.own(context.WithoutCancel(ctx), frameSSE("bye", "", byeFrame{edge.InfoOf(err), retryable(chat.CodeOf(err))}))
 }
 
-// own writes a frame that is for this reader alone.
-func (f *follower) own(ctx context.Context, frame []byte) error {
+// own writes a frame for this reader only.
+func (f *reader) own(ctx context.Context, frame []byte) error {
 	if f.s.Coding() == wire.Gzip {
 		return f.s.WriteBlocks(ctx, wire.CompressBlock(nil, frame))
 	}

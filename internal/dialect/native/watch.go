@@ -8,16 +8,15 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// watch begins to follow a session; one that is followed already is followed
-// anew from the cursor given, and nothing of the old watch comes after the
-// answer to the new one.
+// watch begins to follow a session. If it is followed already, the new watch replaces the
+// old one: no frame of the old watch comes after the answer to the new one.
 func (s *socket) watch(ctx context.Context, f clientFrame) error {
 	start, err := f.start()
 	if err != nil {
 		return err
 	}
-	// Frames carry the session's own id, also where the client knows it by
-	// another: the answer tells.
+	// Frames carry the session's id, also when the client used an alias; the answer
+	// has both.
 	sess, err := s.d.opt.Sessions.Get(ctx, s.caller, f.Session)
 	if err != nil {
 		return err
@@ -25,8 +24,8 @@ func (s *socket) watch(ctx context.Context, f clientFrame) error {
 	return s.begin(ctx, sess.ID, f.ID, start)
 }
 
-// begin has the session followed. The watch gets only what it needs; the frame
-// and the record that were looked at do not stay with it.
+// begin starts the watch. It gets only the values it needs, so that the frame and the
+// session record are not kept in memory.
 func (s *socket) begin(ctx context.Context, id chat.SessionID, frame json.RawMessage, start chat.Start) error {
 	s.leave(id)
 	w := &watching{s: s, id: id, frame: frame}
@@ -46,8 +45,8 @@ func (s *socket) begin(ctx context.Context, id chat.SessionID, frame json.RawMes
 	return nil
 }
 
-// leave ends a watch. What of it is being written comes before anything that is
-// sent from here on, and nothing of it after.
+// leave ends a watch. A frame that is being written is finished before anything else is
+// sent; no other frame of the watch follows.
 func (s *socket) leave(id chat.SessionID) {
 	s.mu.Lock()
 	w := s.watches[id]
@@ -64,18 +63,18 @@ func (s *socket) unwatch(ctx context.Context, f clientFrame) error {
 	return nil
 }
 
-// watching is a session that is being followed: where its frames go. A slow
-// client holds it up, and nothing else: what it lacks stays in the log.
+// watching writes the frames of one watch. A slow client delays only its own watches:
+// the log keeps what it lacks.
 type watching struct {
 	s     *socket
-	ctx   context.Context // of the watch, which outlives the calls
+	ctx   context.Context // of the watch
 	end   context.CancelFunc
 	id    chat.SessionID
 	frame json.RawMessage // id of the request; not needed once it is answered
 	begun bool
 }
 
-// Take writes a batch, or why the watch ends; it reports whether to go on.
+// Take writes a batch, or the error that ends the watch; it reports whether to continue.
 func (w *watching) Take(b chat.Batch, err error) bool {
 	s := w.s
 	switch {

@@ -23,7 +23,7 @@ type eventBody struct {
 
 type stopBody struct {
 	Workstream  string `json:"workstream_id,omitempty"`
-	Workstreams bool   `json:"workstreams,omitempty"` // also all workstreams, which go on otherwise
+	Workstreams bool   `json:"workstreams,omitempty"` // also all workstreams, which continue otherwise
 	Reason      string `json:"reason,omitempty"`
 }
 
@@ -32,11 +32,11 @@ type workstreamsBody struct {
 	Workstreams []chat.WorkstreamStatus `json:"workstreams"` // in the order of their launch
 }
 
-// messageBody is a follow-up to a workstream.
+// messageBody is a message to a workstream.
 type messageBody struct {
 	Message  string      `json:"message"`
 	ClientID string      `json:"client_id,omitempty"`
-	Turn     chat.TurnID `json:"turn_id,omitempty"` // the turn that says it, for agents
+	Turn     chat.TurnID `json:"turn_id,omitempty"` // the turn that sends it, for agents
 	Attempt  int         `json:"attempt,omitempty"`
 }
 
@@ -44,13 +44,13 @@ type messageBody struct {
 type steerBody struct {
 	Command  string          `json:"command"` // add_instruction, set_priority, add_constraint, pause_requested, resume_requested
 	Text     string          `json:"text,omitempty"`
-	Payload  json.RawMessage `json:"payload,omitempty"` // another spelling of text; what is no text is given as JSON
+	Payload  json.RawMessage `json:"payload,omitempty"` // an older name of text; other values are passed as JSON
 	ClientID string          `json:"client_id,omitempty"`
 	Turn     chat.TurnID     `json:"turn_id,omitempty"`
 	Attempt  int             `json:"attempt,omitempty"`
 }
 
-// terminateBody tells a workstream to end.
+// terminateBody ends a workstream.
 type terminateBody struct {
 	Reason  string      `json:"reason,omitempty"`
 	Turn    chat.TurnID `json:"turn_id,omitempty"`
@@ -88,7 +88,7 @@ type shownBody struct {
 	Shown int `json:"shown"` // how many pieces were taken
 }
 
-// agentsBody lists the agents; what they are is for the runner to say.
+// agentsBody lists the agents; the runner defines the entries.
 type agentsBody struct {
 	Agents any `json:"agents"`
 }
@@ -124,7 +124,7 @@ type pingFrame struct {
 	ServerNow chat.At `json:"server_now"`
 }
 
-// byeFrame ends a stream and says whether to come back.
+// byeFrame ends a stream and says whether to reconnect.
 type byeFrame struct {
 	Error edge.ErrorInfo `json:"error"`
 	Retry bool           `json:"retry"`
@@ -157,10 +157,10 @@ type clientFrame struct {
 	Progress *chat.WorkstreamProgress `json:"progress,omitempty"` // workstream_progress
 	ClientID string                   `json:"client_id,omitempty"`
 
-	raw []byte // the frame itself; valid while it is handled
+	raw []byte // the bytes of the frame; valid while it is handled
 }
 
-// serverFrame answers a client's frame, or tells something of its own accord.
+// serverFrame answers a client's frame, or is sent without a request.
 type serverFrame struct {
 	Op          string                  `json:"op"` // ok, error, ping, bye; for workers also turn, event, stop
 	ID          json.RawMessage         `json:"id,omitempty"`

@@ -11,8 +11,8 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// openWork serves a worker: an agent outside of the process that claims turns
-// of a name and answers them.
+// openWork serves a worker: an agent outside of the process that answers the turns of
+// an agent name.
 func (d *Dialect) openWork(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	name := r.PathValue("name")
 	if !c.Has(chat.ScopeAgent) {
@@ -29,20 +29,20 @@ func (d *Dialect) openWork(w http.ResponseWriter, r *http.Request, c chat.Caller
 	}
 	return d.serveWS(w, r, func(ctx context.Context, conn *wire.Conn) error {
 		k := &work{socket: newSocket(d, conn, workerCaller(c, name)), name: name, box: make(chan struct{}, 1)}
-		k.paced = true // an agent in the middle of a turn cannot do without what it says
+		k.paced = true // a refused frame would fail the agent's turn
 		return k.run(ctx)
 	})
 }
 
-// workerCaller is who a worker speaks as: the agent it answers for and no other.
-// All that it sends is for a turn that it holds; see [work.handle].
+// workerCaller is the caller for everything that a worker sends: the agent that it serves.
+// Each frame must be for a turn that the worker holds; see [work.handle].
 func workerCaller(c chat.Caller, name string) chat.Caller {
 	c.Actor, c.Agents = chat.Actor{Kind: chat.Agent, ID: name}, []string{name}
 	return c
 }
 
-// work is one worker's connection. What the server has to tell goes through a
-// queue, because who tells it must not wait for the network.
+// work is one worker's connection. Frames to the worker go through a queue, so that the
+// runner does not wait for the network.
 type work struct {
 	*socket
 	name string
@@ -51,7 +51,7 @@ type work struct {
 
 	mu    sync.Mutex
 	queue []serverFrame
-	box   chan struct{} // the queue has something; room for one
+	box   chan struct{} // signals that the queue is not empty; capacity 1
 }
 
 func (w *work) run(ctx context.Context) error {
@@ -60,7 +60,7 @@ func (w *work) run(ctx context.Context) error {
 	wg.Go(func() { w.tell(ctx) })
 	err := w.socket.run(ctx, w.handle)
 	if w.seat != nil {
-		w.seat.Leave() // its turns wait for it to come back
+		w.seat.Leave() // its turns wait for the worker to reconnect
 	}
 	w.cut(nil)
 	wg.Wait()
@@ -105,8 +105,8 @@ func (w *work) handle(ctx context.Context, f clientFrame) error {
 	return chat.Errorf(chat.Invalid, "op %q is not one of append, preview, done, fail, ping, %s, workstream_progress", text.Clip(f.Op, 80), workOps)
 }
 
-// finish ends a turn. The worker hears of it once the end is in the log: until then it holds the turn, and says it
-// again after a kill of the server.
+// finish ends a turn. It is answered when the end is in the log. Until then the worker holds the turn, and repeats
+// the request after a restart of the server.
 func (w *work) finish(ctx context.Context, f clientFrame, cause error) error {
 	return w.later(ctx, func() (func(), error) {
 		wait, err := w.seat.Ending(f.Turn)
@@ -114,7 +114,7 @@ func (w *work) finish(ctx context.Context, f clientFrame, cause error) error {
 			err = w.seat.Finish(f.Turn, cause)
 		}
 		return func() {
-			// Without an answer the worker says it again on its next connection.
+			// Without an answer the worker repeats it on its next connection.
 			if wait(ctx) == nil {
 				w.send(ctx, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn})
 			}
@@ -155,10 +155,10 @@ func (w *work) preview(ctx context.Context, f clientFrame) error {
 	return w.socket.preview(ctx, ref.Session, pieces, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn})
 }
 
-// Give hands the worker a turn.
+// Give sends a turn to the worker.
 func (w *work) Give(a chat.Assignment) { w.push(serverFrame{Op: "turn", Turn: &a}) }
 
-// Tell passes on what came in for a turn.
+// Tell sends an event that concerns a turn.
 func (w *work) Tell(turn chat.TurnID, e chat.Event) {
 	w.push(serverFrame{Op: "event", TurnID: turn, Event: &e})
 }
@@ -169,8 +169,8 @@ func (w *work) Stop(turn chat.TurnID) { w.push(serverFrame{Op: "stop", TurnID: t
 // Ended tells the worker that a turn it named in ready has ended.
 func (w *work) Ended(turn chat.TurnID) { w.push(serverFrame{Op: "ended", TurnID: turn}) }
 
-// Bounds of a worker's connection. A worker that does not read what it is told
-// is cut off when the queue is full; it comes back and is told anew.
+// Limits of a worker's connection. When the queue of a worker that does not read is full,
+// the connection is closed; the worker reconnects and gets its turns again.
 const (
 	maxSlots = 10000
 	maxQueue = 2 * maxSlots
@@ -195,7 +195,7 @@ func (w *work) push(f serverFrame) {
 	}
 }
 
-// tell sends what is queued.
+// tell sends the queued frames.
 func (w *work) tell(ctx context.Context) {
 	for {
 		select {

@@ -98,7 +98,7 @@ func (d *Dialect) steerWorkstream(w http.ResponseWriter, r *http.Request, c chat
 	return err
 }
 
-// text is what the directive says, in either spelling.
+// text returns the text of the directive, from either field.
 func (s *steerBody) text() string {
 	if s.Text != "" || len(s.Payload) == 0 || string(s.Payload) == "null" {
 		return s.Text
@@ -123,8 +123,8 @@ func (d *Dialect) terminateWorkstream(w http.ResponseWriter, r *http.Request, c 
 	return err
 }
 
-// workOps are the verbs by which workstreams are handled; an agent that is a
-// worker has workstream_progress besides.
+// workOps are the operations on workstreams; a worker has workstream_progress in
+// addition.
 const workOps = "launch_workstream, message_workstream, steer_workstream, terminate_workstream, workstream_status"
 
 func isWorkOp(op string) bool {
@@ -135,8 +135,8 @@ func isWorkOp(op string) bool {
 	return false
 }
 
-// workstream does the verbs of workstreams in the session that the frame names.
-// known is false for other ops.
+// workstream handles the operations on workstreams of the session that the frame names.
+// known is false for other operations.
 func (s *socket) workstream(ctx context.Context, f clientFrame) (known bool, err error) {
 	if !isWorkOp(f.Op) {
 		return false, nil
@@ -148,7 +148,7 @@ func (s *socket) workstream(ctx context.Context, f clientFrame) (known bool, err
 	return true, err
 }
 
-// workstream does the same for a worker, as part of a turn that it has.
+// workstream does the same for a worker, as part of a turn that it holds.
 func (w *work) workstream(ctx context.Context, f clientFrame) (known bool, err error) {
 	if !isWorkOp(f.Op) && f.Op != "workstream_progress" {
 		return false, nil
@@ -176,7 +176,7 @@ func (s *socket) verb(ctx context.Context, f clientFrame, ref chat.TurnRef) ([]c
 		}
 		l := *f.Launch
 		if l.Turn, l.Attempt = ref.Turn, ref.Attempt; ref.Turn != "" {
-			l.Parent = "" // the turn says which line launches
+			l.Parent = "" // the turn determines the launching workstream
 		}
 		if l.ClientID == "" {
 			l.ClientID = f.ClientID

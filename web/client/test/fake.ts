@@ -119,7 +119,7 @@ class FakeSocket implements Socket {
     if (f.op !== "watch") return;
     const at = parseCursor(f.after ?? String(this.#server.last));
     if (!at || at.seq > this.#server.last)
-      return this.#deliver(JSON.stringify({ op: "error", id: f.id, error: { code: "gone", message: "from another life" } }));
+      return this.#deliver(JSON.stringify({ op: "error", id: f.id, error: { code: "gone", message: "the session was replaced" } }));
     this.#at = at;
     this.#deliver(
       JSON.stringify({ op: "ok", id: f.id, session_id: "s", cursor: formatCursor(at), last: this.#server.last, server_now: new Date().toISOString() }),

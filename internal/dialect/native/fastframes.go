@@ -7,10 +7,9 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// readFrame reads the two frames that come often, append and preview, when they
-// are written plainly. ok is false when something is not as expected; then the
-// frame must be read the slow way. The drafts of an append are cut out, not
-// looked at.
+// readFrame reads the two frequent frames, append and preview, without reflection. ok is
+// false for everything unusual; then encoding by reflection reads the frame. The drafts
+// of an append are not decoded.
 func readFrame(msg []byte) (c clientFrame, ok bool) {
 	f := chat.Fields{Rest: msg}
 	for f.Next() {
@@ -46,7 +45,7 @@ func readFrame(msg []byte) (c clientFrame, ok bool) {
 	if !f.Done() || c.Op == "append" && c.Preview != nil || c.Op == "preview" && c.Events != nil || c.Op != "append" && c.Op != "preview" {
 		return clientFrame{}, false
 	}
-	// What is answered and stored outlives the frame's memory.
+	// The memory of the frame is reused; these are needed longer.
 	c.ID, c.Events = bytes.Clone(c.ID), bytes.Clone(c.Events)
 	return c, true
 }

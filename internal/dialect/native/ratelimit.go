@@ -7,18 +7,18 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// How frames count towards the limit of requests. An agent sends a preview for
-// every few words, so these count together.
+// How frames count towards the rate limit. An agent sends a preview for every few
+// words, so many previews count as one request.
 const (
 	lightFrames = 50  // previews and pings that count as one request
 	manyDrafts  = 100 // drafts of an array that count as one request
 )
 
-// moreRequests is how many requests an array counts as, beside the one that it
-// came with.
+// moreRequests returns how many requests an array of drafts counts as, in addition to
+// the one that carried it.
 func moreRequests(drafts int) int { return (drafts - 1) / manyDrafts }
 
-// count counts a frame; the error says that the client is over its limit.
+// count counts a frame; it fails when the client is over its limit.
 func (s *socket) count(ctx context.Context, op string) error {
 	if op == "preview" || op == "ping" {
 		if s.light++; s.light < lightFrames {
@@ -30,7 +30,7 @@ func (s *socket) count(ctx context.Context, op string) error {
 }
 
 // allow counts requests. On a paced connection it waits until the limit allows
-// them: nothing more is read meanwhile, so the client waits, too.
+// them; meanwhile no frame is read, which slows the client down.
 func (s *socket) allow(ctx context.Context, requests int) error {
 	err := s.d.opt.Allow(s.caller, requests)
 	for s.paced && chat.CodeOf(err) == chat.SlowDown {
