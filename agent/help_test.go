@@ -114,7 +114,7 @@ func (p *plant) start(writes int64) {
 	}
 	p.names = agents
 	p.runner = agent.NewRunner(agents, p.opt)
-	p.Sessions = session.New(p.gate, p.hub, session.Options{DefaultAgent: "test", Erased: p.runner.Erased, Committed: p.committed})
+	p.Sessions = session.New(p.gate, p.hub, session.Options{DefaultAgent: "test", Observers: []session.Observer{{Erased: p.runner.Erased, Committed: p.committed}}})
 	p.runner.Attach(p.Sessions)
 }
 

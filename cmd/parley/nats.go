@@ -18,22 +18,8 @@ import (
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/bus"
 	"github.com/parley-hq/parley/internal/dialect/x1"
-	"github.com/parley-hq/parley/internal/hub"
+	"github.com/parley-hq/parley/internal/session"
 )
-
-// tap is the hub, with the x1 dialect listening to what passes.
-type tap struct {
-	*hub.Hub
-	x1 *x1.Dialect
-}
-
-// Publish passes on what has become durable, or is being written.
-func (t *tap) Publish(id chat.SessionID, entries []chat.Entry) {
-	t.Hub.Publish(id, entries)
-	if t.x1 != nil {
-		t.x1.Published(id, entries)
-	}
-}
 
 // natsDir is where the embedded NATS keeps its files.
 func natsDir(data string) string { return filepath.Join(data, "nats") }
@@ -58,7 +44,7 @@ func (c *ServeCmd) checkNATS(a *auth.Auth) error {
 }
 
 // openX1 makes the dialect; it speaks once NATS is there.
-func (p *parley) openX1(live *tap) (err error) {
+func (p *parley) openX1() (err error) {
 	if p.cfg.NATS == "off" {
 		return nil
 	}
@@ -89,32 +75,13 @@ func (p *parley) openX1(live *tap) (err error) {
 		return err
 	}
 	p.auth.OnRevoked(p.x1.Revoked)
-	live.x1 = p.x1
+	p.sessions.Observe(session.Observer{Published: p.x1.Published, Erased: p.x1.Erased, Imported: p.x1.Imported})
 	return nil
 }
 
-// erased tells everybody who keeps something of a session that it is no more.
-func (p *parley) erased(id chat.SessionID) {
-	p.runner.Erased(id)
-	if p.letta != nil {
-		p.letta.Erased(id)
-	}
-	if p.x1 != nil {
-		p.x1.Erased(id)
-	}
-}
-
-// imported tells everybody who goes on with what was under way in a session.
-func (p *parley) imported(s chat.Session) {
-	p.runner.Imported(s.ID)
-	if p.x1 != nil {
-		p.x1.Imported(s)
-	}
-}
-
-// forgotten waits until x1's archive has nothing more of an erased session, so
+// purgeArchive waits until x1's archive has nothing more of an erased session, so
 // that a receipt says what is so.
-func (p *parley) forgotten(ctx context.Context, id chat.SessionID) error {
+func (p *parley) purgeArchive(ctx context.Context, id chat.SessionID) error {
 	if id.System() {
 		return nil // it is never published
 	}

@@ -126,11 +126,11 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 		runner.Tracer = p.traces.Tracer("parley")
 	}
 	p.runner = agent.NewRunner(p.agents, runner)
-	live := &tap{Hub: p.hub}
 	cfg.setStored()
-	p.sessions = session.New(p.journal, live, session.Options{
+	p.sessions = session.New(p.journal, p.hub, session.Options{
 		Quotas: cfg.quotas(), Scarce: p.journal.Scarce, Refused: func(quota string) { p.refused.WithLabelValues(quota).Inc() },
-		Artifacts: p.artifacts, Store: p.store, Committed: p.committed, Erased: p.erased, Forgotten: p.forgotten, Imported: p.imported, Logger: log,
+		Artifacts: p.artifacts, Store: p.store, Logger: log,
+		Observers: []session.Observer{{Committed: p.runner.Committed, Erased: p.runner.Erased, Imported: func(s chat.Session) { p.runner.Imported(s.ID) }}, {Purge: p.purgeArchive}},
 	})
 	if err := p.sessions.Recover(context.Background()); err != nil {
 		// Those files stay as they are; all else works.
@@ -142,7 +142,7 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 	}
 	p.tellPrograms()
 	p.openGrants()
-	if err := p.openX1(live); err != nil {
+	if err := p.openX1(); err != nil {
 		return nil, err
 	}
 	return p, p.serve()
@@ -208,6 +208,7 @@ func (p *parley) serve() error {
 		Sessions: door, Files: files{p.artifacts}, Caller: p.auth.Caller, Conns: conns, Agents: p.agentNames, Agent: p.sessions.DefaultAgent,
 		Models: p.cfg.LettaModel, Post: p.post, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 	})
+	p.sessions.Observe(session.Observer{Erased: p.letta.Erased})
 	as["letta"] = p.letta.As
 	dialects = append(dialects, p.letta.Routes())
 	for _, routes := range dialects {

@@ -17,6 +17,7 @@ import (
 	providefiles "github.com/parley-hq/parley/internal/natsprovider/files"
 	"github.com/parley-hq/parley/internal/natsprovider/index"
 	"github.com/parley-hq/parley/internal/natsprovider/orchestration"
+	"github.com/parley-hq/parley/internal/session"
 )
 
 // tellPrograms says which programs of the command line will be run.
@@ -32,6 +33,9 @@ func (p *parley) tellPrograms() {
 func (p *parley) openGrants() {
 	p.grants = grant.New(grant.Options{Sessions: p.sessions, Files: p.artifacts, Caller: p.auth.Caller, MaxBody: p.cfg.MaxBody, Logger: p.log})
 	p.children = orchestration.New(orchestration.Options{Sessions: p.sessions, Allow: p.maySpawn, Logger: p.log})
+	p.sessions.Observe(session.Observer{Committed: p.grants.Committed})
+	p.sessions.Observe(session.Observer{Committed: p.children.Committed})
+	p.sessions.Observe(session.Observer{Committed: p.reportGrants})
 }
 
 // runGrants runs both until ctx ends.
@@ -40,14 +44,6 @@ func (p *parley) runGrants(ctx context.Context) {
 	wg.Go(func() { _ = p.grants.Run(ctx) }) // they log what fails, and go on
 	wg.Go(func() { _ = p.children.Run(ctx) })
 	wg.Wait()
-}
-
-// committed tells everybody who acts on what was stored.
-func (p *parley) committed(evs []chat.Event) {
-	p.runner.Committed(evs)
-	p.grants.Committed(evs)
-	p.children.Committed(evs)
-	p.reportGrants(evs)
 }
 
 // maySpawn uses a grant of a session to start an agent.

@@ -58,7 +58,7 @@ func (w *world) up() {
 	}
 	h := hub.New(j, hub.Options{})
 	var service *Service
-	w.sessions = session.New(j, h, session.Options{DefaultAgent: "none", Committed: func(evs []chat.Event) { service.Committed(evs) }})
+	w.sessions = session.New(j, h, session.Options{DefaultAgent: "none", Observers: []session.Observer{{Committed: func(evs []chat.Event) { service.Committed(evs) }}}})
 	who := auth.Options{Rate: -1}
 	for name, scopes := range map[string][]chat.Scope{"alice": {chat.ScopeUser}, "bob": {chat.ScopeUser}, "helper": {chat.ScopeAgent}, "root": {chat.ScopeAdmin}, "carol": {chat.ScopeUser}, "eve": {chat.ScopeUser}, "chief": {chat.ScopeUser, chat.ScopeAdmin}} {
 		token := auth.Token{Token: auth.Secret(tokenOf(name)), Actor: chat.Actor{Kind: chat.User, ID: name}, Scopes: scopes}

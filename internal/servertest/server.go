@@ -108,7 +108,9 @@ func Open(t testing.TB, opt Options) *Server {
 		return err
 	}
 	s.Runner = agent.NewRunner(s.Registry, agent.Options{Grace: time.Millisecond, Clean: true, Store: store})
-	s.Sessions = session.New(s.journal, s.hub, session.Options{Artifacts: s.Files.Local, Store: store, Committed: s.Runner.Committed, Erased: s.erased, Now: opt.Now})
+	s.Sessions = session.New(s.journal, s.hub, session.Options{Artifacts: s.Files.Local, Store: store, Now: opt.Now,
+		Observers: []session.Observer{{Committed: s.Runner.Committed, Erased: s.erased}},
+	})
 	s.Runner.Attach(s.Sessions)
 	if s.Auth, err = auth.New(auth.Options{Tokens: opt.Tokens, Rate: -1}); err != nil {
 		t.Fatal(err)

@@ -339,7 +339,7 @@ func TestCreateAndForeignIDs(t *testing.T) {
 func TestErase(t *testing.T) {
 	var erased []chat.SessionID
 	files := &fakeFiles{}
-	w := newWorld(t, Options{Artifacts: files, Erased: func(id chat.SessionID) { erased = append(erased, id) }})
+	w := newWorld(t, Options{Artifacts: files, Observers: []Observer{{Erased: func(id chat.SessionID) { erased = append(erased, id) }}}})
 	id := w.begin("s")
 	w.say(id, "a")
 	ref := w.turn(id)

@@ -76,9 +76,7 @@ func (s *Sessions) beginErase(ctx context.Context, c chat.Caller, id chat.Sessio
 		s.owners.add(&sess, -1)
 		r.setOpen(&sess, 0)
 		s.live.Drop(r.id, chat.Errorf(chat.Gone, "this session was erased"))
-		if s.opt.Erased != nil {
-			s.opt.Erased(r.id)
-		}
+		s.tellErased(r.id)
 		return nil
 	}})
 	return e, err
@@ -93,11 +91,9 @@ func (s *Sessions) finishErase(ctx context.Context, e chat.Erasure) (chat.Receip
 			return chat.Receipt{}, errErasing(id, err)
 		}
 	}
-	if s.opt.Forgotten != nil {
-		if err := s.opt.Forgotten(ctx, id); err != nil {
-			// The intention stays for the copy; the text goes from our files now.
-			return chat.Receipt{}, errErasing(id, errors.Join(err, s.log.ScrubErased(ctx, e)))
-		}
+	if err := s.purge(ctx, id); err != nil {
+		// The intention stays for the copy; the text goes from our files now.
+		return chat.Receipt{}, errErasing(id, errors.Join(err, s.log.ScrubErased(ctx, e)))
 	}
 	if err := s.log.FinishErase(ctx, e); err != nil {
 		return chat.Receipt{}, errErasing(id, err)
@@ -122,8 +118,8 @@ func (s *Sessions) eraseAll(ctx context.Context) {
 				break
 			}
 			id := e.Receipt.Session
-			if first && s.opt.Erased != nil {
-				s.opt.Erased(id)
+			if first {
+				s.tellErased(id)
 			}
 			job := s.erasures.start(e, s.finishErase)
 			select {
@@ -244,8 +240,8 @@ func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID,
 	s.arm(ctx, id)
 	s.hurry()
 	sess, err := s.log.Record(ctx, id)
-	if err == nil && s.opt.Imported != nil {
-		s.opt.Imported(sess)
+	if err == nil {
+		s.tellImported(sess)
 	}
 	return sess, err
 }

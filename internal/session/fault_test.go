@@ -12,7 +12,7 @@ import (
 
 func TestAFailedCommitLeavesNoTrace(t *testing.T) {
 	var told int
-	w := newWorld(t, Options{Committed: func(evs []chat.Event) { told += len(evs) }})
+	w := newWorld(t, Options{Observers: []Observer{{Committed: func(evs []chat.Event) { told += len(evs) }}}})
 	id := w.begin("s")
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
 	told = 0
@@ -101,10 +101,14 @@ func TestAnotherCommitter(t *testing.T) {
 
 func TestAPanicLocksNobodyOut(t *testing.T) {
 	var bang bool
-	w := newWorld(t, Options{Committed: func([]chat.Event) {
-		if bang {
-			panic("committed")
-		}
+	told := 0
+	w := newWorld(t, Options{Observers: []Observer{
+		{Committed: func([]chat.Event) {
+			if bang {
+				panic("committed")
+			}
+		}},
+		{Committed: func([]chat.Event) { told++ }},
 	}})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	r := w.room(id)
@@ -128,9 +132,12 @@ func TestAPanicLocksNobodyOut(t *testing.T) {
 			t.Errorf("request %d: %v", i, batch[i].err)
 		}
 	}
-	bang = true
+	bang, told = true, 0
 	w.append(ann, id, chat.UserMessage{Text: "stored, whatever comes after"})
 	bang = false
+	if told != 1 {
+		t.Errorf("the second observer was told %d times", told)
+	}
 	w.append(ann, id, chat.UserMessage{Text: "x"})
 	w.wantStory(id, "session.started", "user.message x", "user.message x", "user.message x", "user.message stored, whatever comes after", "user.message x")
 }

@@ -16,10 +16,10 @@ import (
 func TestNoReceiptBeforeCopiesAreGone(t *testing.T) {
 	var left error
 	var told []chat.SessionID
-	w := newWorld(t, Options{
-		Forgotten: func(context.Context, chat.SessionID) error { return left },
-		Erased:    func(id chat.SessionID) { told = append(told, id) },
-	})
+	w := newWorld(t, Options{Observers: []Observer{{
+		Purge:  func(context.Context, chat.SessionID) error { return left },
+		Erased: func(id chat.SessionID) { told = append(told, id) },
+	}}})
 	id := w.begin("s")
 	w.say(id, "hello")
 	left = chat.Errorf(chat.Unavailable, "NATS is away")
@@ -52,11 +52,11 @@ func TestNoReceiptBeforeCopiesAreGone(t *testing.T) {
 func TestRunFinishesErasures(t *testing.T) {
 	left := errors.New("NATS is away")
 	told := make(chan chat.SessionID, 1)
-	w := newWorld(t, Options{Forgotten: func(context.Context, chat.SessionID) error { return left }})
+	w := newWorld(t, Options{Observers: []Observer{{Purge: func(context.Context, chat.SessionID) error { return left }}}})
 	id := w.begin("s")
 	_, err := w.Erase(ctx, ann, id)
 	w.wantCode(err, chat.Unavailable)
-	w.opt.Forgotten, w.opt.Erased = nil, func(id chat.SessionID) { told <- id }
+	w.opt.Observers = []Observer{{Erased: func(id chat.SessionID) { told <- id }}}
 	w.restart()
 	run, stop := context.WithCancel(ctx)
 	defer stop()
@@ -79,11 +79,11 @@ func TestRunFinishesErasures(t *testing.T) {
 // TestAnAbandonedEraseGoesOn: the caller goes away in the middle.
 func TestAnAbandonedEraseGoesOn(t *testing.T) {
 	reached, free := make(chan struct{}, 2), make(chan struct{})
-	w := newWorld(t, Options{Forgotten: func(context.Context, chat.SessionID) error {
+	w := newWorld(t, Options{Observers: []Observer{{Purge: func(context.Context, chat.SessionID) error {
 		reached <- struct{}{}
 		<-free
 		return nil
-	}})
+	}}}})
 	id := w.begin("s")
 	gone, leave := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -112,7 +112,7 @@ func TestAnAbandonedEraseGoesOn(t *testing.T) {
 // who watches it, or keeps copies, hears of it.
 func TestErasedButForOldFiles(t *testing.T) {
 	told := chat.SessionID("")
-	w := newWorld(t, Options{Erased: func(id chat.SessionID) { told = id }})
+	w := newWorld(t, Options{Observers: []Observer{{Erased: func(id chat.SessionID) { told = id }}}})
 	id := w.begin("s")
 	w.Sessions = New(&sticky{w.log}, w.hub, w.opt)
 	ended := make(chan error, 1)

@@ -125,9 +125,7 @@ func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *room, from *chat.
 	if err != nil {
 		return err
 	}
-	if s.opt.Committed != nil {
-		s.opt.Committed(k.added)
-	}
+	s.tellCommitted(r.id, k.added)
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 
 func TestAForkSharesThePast(t *testing.T) {
 	var told []chat.Event
-	w := newWorld(t, Options{Committed: func(evs []chat.Event) { told = append(told, evs...) }})
+	w := newWorld(t, Options{Observers: []Observer{{Committed: func(evs []chat.Event) { told = append(told, evs...) }}}})
 	id := w.begin("s", chat.NewSession{Title: "Plans", Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
 	w.say(id, "first secret")
 	ref := w.turn(id)
@@ -89,7 +89,7 @@ func TestAForkSharesThePast(t *testing.T) {
 
 func TestAForkInTheMiddle(t *testing.T) {
 	var told []chat.Event
-	w := newWorld(t, Options{Committed: func(evs []chat.Event) { told = append(told, evs...) }})
+	w := newWorld(t, Options{Observers: []Observer{{Committed: func(evs []chat.Event) { told = append(told, evs...) }}}})
 	id := w.begin("s")
 	q := w.say(id, "why?")
 	ref := w.turn(id)

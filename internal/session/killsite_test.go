@@ -78,7 +78,7 @@ func (s *site) open() {
 	for id, blocks := range s.log.OpenBlocks() {
 		s.hub.Restore(id, blocks)
 	}
-	s.Sessions = New(&stepLog{s.log, s}, s.hub, Options{Artifacts: &stepFiles{s.artifacts, s}, Forgotten: s.forgotten})
+	s.Sessions = New(&stepLog{s.log, s}, s.hub, Options{Artifacts: &stepFiles{s.artifacts, s}, Observers: []Observer{{Purge: s.forgotten}}})
 }
 
 func (s *site) close() {

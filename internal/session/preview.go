@@ -79,7 +79,7 @@ func (r *room) preview(ctx context.Context, batch []*request) {
 	for i := range p.pieces {
 		entries[i] = chat.Entry{At: p.pieces[i].At, Piece: &p.pieces[i]}
 	}
-	r.home.live.Publish(r.id, entries)
+	r.home.publish(r.id, entries)
 	r.setOpen(&r.state.Session, r.open.Load()+p.cost)
 	p.keep()
 }

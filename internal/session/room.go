@@ -279,7 +279,7 @@ func (r *room) tryAppend(ctx context.Context, batch []*request) error {
 		return err
 	}
 	r.state, r.lastAt = d.state, d.lastAt
-	r.show(d)
+	r.home.tell(r.id, func() { r.show(d) })
 	return nil
 }
 
@@ -303,14 +303,8 @@ func (r *room) decide(ctx context.Context, d *decision, req *request) (sound boo
 	return true
 }
 
-// show tells everybody what was stored.
+// show tells readers and observers what was stored.
 func (r *room) show(d *decision) {
-	defer func() {
-		// What is stored is stored, whoever stumbles over it.
-		if p := recover(); p != nil {
-			r.home.opt.Logger.Error("what was stored could not be shown", "session", r.id, "fault", p, "stack", string(debug.Stack()))
-		}
-	}()
 	if d.record {
 		sess := d.state.Session
 		r.session.Store(&sess)
@@ -318,13 +312,11 @@ func (r *room) show(d *decision) {
 	if d.members {
 		r.access.Add(1)
 	}
-	r.home.live.Publish(r.id, d.entries())
+	r.home.publish(r.id, d.entries())
 	if r.open.Load() > 0 {
 		r.recountOpen(&d.state.Session) // a block may be finished
 	}
-	if f := r.home.opt.Committed; f != nil {
-		f(d.events)
-	}
+	r.home.tellCommitted(r.id, d.events)
 	if d.work && r.home.alarms.set(r.id, workstream.First(d.state)) || d.deadline {
 		r.home.hurry()
 	}

@@ -81,20 +81,17 @@ type StoreFunc func(ctx context.Context, id chat.SessionID, path, mediaType stri
 
 // Options of Sessions; the zero value works.
 type Options struct {
-	DefaultAgent string                                             // answers sessions that name none, until SetDefaultAgent; "" means demo
-	MaxQueue     int                                                // messages that may wait behind a turn; 0 means 100
-	MaxRooms     int                                                // sessions whose state is kept in memory; 0 means 20000
-	Quotas       Quotas                                             // of owners and workspaces
-	Scarce       func() (reserve int64, scarce bool)                // whether less than twice the disk's reserve is free; nil means never
-	Refused      func(quota string)                                 // told of what a quota refuses; must not block
-	Artifacts    artifacts                                          // nil means there are none
-	Store        StoreFunc                                          // keeps data that is too large for an event; nil means it stays there
-	Committed    func(evs []chat.Event)                             // told of every commit, in order per session; must not block
-	Erased       func(id chat.SessionID)                            // told of every erase, at the latest when the process begins that finishes it; must not block
-	Forgotten    func(ctx context.Context, id chat.SessionID) error // waits a while until those who were told have no copy any more; an error says why they still have. nil means there are none
-	Imported     func(s chat.Session)                               // told of every import; must not block
-	Now          func() time.Time                                   // nil means time.Now
-	Logger       *slog.Logger                                       // nil means none
+	DefaultAgent string                              // answers sessions that name none, until SetDefaultAgent; "" means demo
+	MaxQueue     int                                 // messages that may wait behind a turn; 0 means 100
+	MaxRooms     int                                 // sessions whose state is kept in memory; 0 means 20000
+	Quotas       Quotas                              // of owners and workspaces
+	Scarce       func() (reserve int64, scarce bool) // whether less than twice the disk's reserve is free; nil means never
+	Refused      func(quota string)                  // told of what a quota refuses; must not block
+	Artifacts    artifacts                           // nil means there are none
+	Store        StoreFunc                           // keeps data that is too large for an event; nil means it stays there
+	Observers    []Observer                          // told what happens; see also Observe
+	Now          func() time.Time                    // nil means time.Now
+	Logger       *slog.Logger                        // nil means none
 }
 
 func (o *Options) defaults() {

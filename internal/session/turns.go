@@ -357,7 +357,7 @@ func (d *decision) turn(ref chat.TurnRef) (*chat.Turn, string, error) {
 }
 
 // Turns calls f for every turn that runs in a session, as its agent knows it.
-// What Options.Committed is told comes wholly before or wholly after; f must not
+// What observers are told comes wholly before or wholly after; f must not
 // block or call back.
 func (s *Sessions) Turns(ctx context.Context, id chat.SessionID, f func(ref chat.TurnRef, workstream string, t chat.Turn)) error {
 	r := s.room(id)

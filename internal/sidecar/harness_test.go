@@ -50,16 +50,6 @@ type world struct {
 	down     func()
 }
 
-type tapped struct {
-	*hub.Hub
-	d *x1.Dialect
-}
-
-func (t *tapped) Publish(id chat.SessionID, entries []chat.Entry) {
-	t.Hub.Publish(id, entries)
-	t.d.Published(id, entries)
-}
-
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), addr: "127.0.0.1:0", nats: "127.0.0.1:0"}
@@ -81,13 +71,12 @@ func (w *world) up() {
 	j, err := journal.Open(w.dir+"/store", journal.Options{Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
 	must(err)
 	h := hub.New(j, hub.Options{})
-	live := &tapped{Hub: h}
-	w.sessions = session.New(j, live, session.Options{DefaultAgent: "none"})
+	w.sessions = session.New(j, h, session.Options{DefaultAgent: "none"})
 	a, err := auth.New(auth.Options{Rate: -1})
 	must(err)
 	d, err := x1.New(x1.Options{Sessions: w.sessions, Caller: a.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: w.dir})
 	must(err)
-	live.d = d
+	w.sessions.Observe(session.Observer{Published: d.Published})
 	conns := &wire.Conns{}
 	srv, err := server.New(server.Options{Auth: a, Conns: conns, Logger: slog.New(slog.DiscardHandler)})
 	must(err)

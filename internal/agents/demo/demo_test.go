@@ -87,13 +87,13 @@ func life(t *testing.T, disk vfs.FS, writes int64, say string, answer func(chat.
 		return commit(n)
 	}})
 	moved := make(chan struct{}, 1)
-	s := session.New(log, h, session.Options{Committed: func(evs []chat.Event) {
+	s := session.New(log, h, session.Options{Observers: []session.Observer{{Committed: func(evs []chat.Event) {
 		runner.Committed(evs)
 		select {
 		case moved <- struct{}{}:
 		default:
 		}
-	}})
+	}}}})
 	runner.Attach(s)
 	run, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup

@@ -119,14 +119,14 @@ func (w *world) start(writes int64) {
 	registry := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
 	registry.Add(agent.Info{Name: "helper", Kind: "model"}, a)
 	runner := agent.NewRunner(registry, agent.Options{Grace: time.Millisecond})
-	w.Sessions = session.New(w.gate, h, session.Options{DefaultAgent: "helper", Erased: runner.Erased, Committed: func(evs []chat.Event) {
+	w.Sessions = session.New(w.gate, h, session.Options{DefaultAgent: "helper", Observers: []session.Observer{{Erased: runner.Erased, Committed: func(evs []chat.Event) {
 		runner.Committed(evs)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.events = append(w.events, evs...)
 		close(w.moved)
 		w.moved = make(chan struct{})
-	}})
+	}}}})
 	runner.Attach(w.Sessions)
 	ctx, end := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

@@ -115,7 +115,7 @@ func (h *house) start() {
 	agents := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
 	agents.Add(agent.Info{Name: "test", Kind: h.opt.Protocol}, h.agent)
 	h.runner = agent.NewRunner(agents, agent.Options{Grace: time.Millisecond, StopGrace: 5 * time.Second})
-	h.Sessions = session.New(h.gate, h.hub, session.Options{DefaultAgent: "test", Erased: h.runner.Erased, Committed: h.committed})
+	h.Sessions = session.New(h.gate, h.hub, session.Options{DefaultAgent: "test", Observers: []session.Observer{{Erased: h.runner.Erased, Committed: h.committed}}})
 	h.runner.Attach(h.Sessions)
 	run, end := context.WithCancel(ctx)
 	h.end, h.ended = end, make(chan error, 3)

@@ -61,17 +61,6 @@ type world struct {
 	quit     []func()
 }
 
-// tapped is the hub with the dialect listening, as in cmd.
-type tapped struct {
-	*hub.Hub
-	d *Dialect
-}
-
-func (t *tapped) Publish(id chat.SessionID, entries []chat.Entry) {
-	t.Hub.Publish(id, entries)
-	t.d.Published(id, entries)
-}
-
 func newWorld(t testing.TB, s setup) *world {
 	t.Helper()
 	w := &world{t: t, dir: s.dir, setup: s}
@@ -86,9 +75,8 @@ func newWorld(t testing.TB, s setup) *world {
 	registry := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
 	registry.Add(demo.Info, demo.Agent{})
 	runner := agent.NewRunner(registry, agent.Options{Grace: time.Millisecond, Clean: true})
-	live := &tapped{Hub: h}
-	w.sessions = session.New(w.journal, live, session.Options{
-		Committed: runner.Committed, Erased: func(id chat.SessionID) { runner.Erased(id); w.dialect.Erased(id) },
+	w.sessions = session.New(w.journal, h, session.Options{
+		Observers: []session.Observer{{Committed: runner.Committed, Erased: runner.Erased}},
 	})
 	runner.Attach(w.sessions)
 	who := auth.Options{Rate: -1}
@@ -116,7 +104,7 @@ func newWorld(t testing.TB, s setup) *world {
 	if w.dialect, err = New(opt); err != nil {
 		t.Fatal(err)
 	}
-	live.d = w.dialect
+	w.sessions.Observe(session.Observer{Published: w.dialect.Published, Erased: w.dialect.Erased})
 	srv, err := server.New(server.Options{Auth: a, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -61,9 +61,10 @@ type Options struct {
 type Orchestration struct {
 	opt Options
 
-	mu    sync.Mutex
-	queue []chat.Event // of children, for their parents
-	news  chan struct{}
+	mu      sync.Mutex
+	queue   []chat.Event // of children, for their parents
+	dropped bool         // the queue was full
+	news    chan struct{}
 }
 
 // New returns an orchestration; Run lets it wake parents.

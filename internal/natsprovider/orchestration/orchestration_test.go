@@ -39,10 +39,7 @@ func newWorld(t *testing.T) *world {
 	registry := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
 	registry.Add(demo.Info, demo.Agent{})
 	runner := agent.NewRunner(registry, agent.Options{Grace: time.Millisecond, Clean: true})
-	w.sessions = session.New(j, h, session.Options{DefaultAgent: "none", Committed: func(evs []chat.Event) {
-		runner.Committed(evs)
-		w.o.Committed(evs)
-	}})
+	w.sessions = session.New(j, h, session.Options{DefaultAgent: "none", Observers: []session.Observer{{Committed: runner.Committed}}})
 	runner.Attach(w.sessions)
 	w.o = New(Options{Sessions: w.sessions, Allow: func(_ context.Context, _ string, _ chat.SessionID, agent, _ string) (string, error) {
 		if !w.allowed[agent] {
@@ -50,6 +47,7 @@ func newWorld(t *testing.T) *world {
 		}
 		return "g1", nil
 	}})
+	w.sessions.Observe(session.Observer{Committed: w.o.Committed})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = j.Run(ctx) })

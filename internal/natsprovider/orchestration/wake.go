@@ -13,14 +13,22 @@ import (
 // only where the child's agent is one of ours; others end their sessions.
 var concerns = []string{"session.completed", "session.failed", "agent.message_to_caller", "turn.completed"}
 
-// Committed is told of every commit. It does not block.
+// maxQueue bounds the events that wait for Run. When the queue is full, events are
+// dropped and Run looks through the recent sessions again, as after a start.
+const maxQueue = 10_000
+
+// Committed gets the events of every commit. It does not block.
 func (o *Orchestration) Committed(evs []chat.Event) {
 	for i := range evs {
 		if !slices.Contains(concerns, evs[i].Type) || !strings.HasPrefix(string(evs[i].Session), childPrefix) {
 			continue
 		}
 		o.mu.Lock()
-		o.queue = append(o.queue, evs[i])
+		if len(o.queue) < maxQueue {
+			o.queue = append(o.queue, evs[i])
+		} else {
+			o.dropped = true
+		}
 		o.mu.Unlock()
 		select {
 		case o.news <- struct{}{}:
@@ -35,13 +43,7 @@ const recent = 200
 
 // Run wakes parents until ctx ends.
 func (o *Orchestration) Run(ctx context.Context) error {
-	page, err := o.opt.Sessions.List(ctx, chat.Trusted, chat.Filter{Limit: recent})
-	if err != nil && ctx.Err() == nil {
-		o.opt.Logger.Warn("sessions could not be looked at for children that wait for their parents", "err", err)
-	}
-	for i := range page.Sessions {
-		o.catchUp(ctx, &page.Sessions[i])
-	}
+	o.catchUpRecent(ctx)
 	for {
 		select {
 		case <-o.news:
@@ -49,14 +51,28 @@ func (o *Orchestration) Run(ctx context.Context) error {
 			return nil
 		}
 		o.mu.Lock()
-		queue := o.queue
-		o.queue = nil
+		queue, dropped := o.queue, o.dropped
+		o.queue, o.dropped = nil, false
 		o.mu.Unlock()
+		if dropped {
+			o.catchUpRecent(ctx)
+		}
 		for i := range queue {
 			if err := o.wake(ctx, &queue[i]); err != nil && ctx.Err() == nil {
 				o.opt.Logger.Warn("a parent could not be woken", "session", queue[i].Session, "err", err)
 			}
 		}
+	}
+}
+
+// catchUpRecent sends the wakes that the recent sessions lack.
+func (o *Orchestration) catchUpRecent(ctx context.Context) {
+	page, err := o.opt.Sessions.List(ctx, chat.Trusted, chat.Filter{Limit: recent})
+	if err != nil && ctx.Err() == nil {
+		o.opt.Logger.Warn("sessions could not be looked at for children that wait for their parents", "err", err)
+	}
+	for i := range page.Sessions {
+		o.catchUp(ctx, &page.Sessions[i])
 	}
 }
 
