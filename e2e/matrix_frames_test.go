@@ -308,7 +308,7 @@ func (v *visitor) subjects(t *testing.T, p *process, bus string) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for _, kind := range []x1.Kind{x1.Events, x1.Archive, x1.Input, x1.Delta, x1.Presence, x1.Audit, x1.History} {
+	for _, kind := range []x1.Kind{x1.Events, x1.Archive, x1.Input, x1.Delta, x1.Presence, x1.Traffic, x1.History} {
 		for _, subject := range []string{"x1.session.hers.", "x1.up.hers."} {
 			if err := c.Publish(subject+string(kind), []byte(`{"session_id":"hers","type":"user.message","payload":{"text":"intruder"}}`)); err != nil {
 				t.Fatal(err)

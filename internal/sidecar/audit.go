@@ -79,7 +79,7 @@ func (a *auditor) drain(ctx context.Context) {
 		a.mu.Unlock()
 		b, err := json.Marshal(r)
 		if err == nil {
-			if _, _, err = a.s.link.request(ctx, x1.Subject(a.s.opt.Session, x1.Audit), b, requestWait); errors.Is(err, nats.ErrMaxPayload) {
+			if _, _, err = a.s.link.request(ctx, x1.Subject(a.s.opt.Session, x1.Traffic), b, requestWait); errors.Is(err, nats.ErrMaxPayload) {
 				// It would never get through, and hold up all that follow.
 				a.s.log.Warn("an audit record is too large for NATS and was left out", "bytes", len(b))
 			} else if err != nil {

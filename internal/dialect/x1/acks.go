@@ -15,45 +15,45 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// acks makes sure that what is published to the archive is stored there. Only the
-// last message of a window asks for an acknowledgement: the archive has no other
-// writer, so its number must have grown by as many as were published. If it has
-// not, the sessions of that window fall back. That costs a fraction of one
-// acknowledgement per message.
+// acks checks that published events are stored in the archive. Only the last message
+// of a window asks for an acknowledgement: the archive has no other writer, so its
+// sequence must have grown by the number of published messages. If it has not, the
+// sessions of that window are behind. This is much cheaper than one acknowledgement
+// per message.
 //
-// What nobody follows goes to the archive alone. Somebody may begin to follow
-// while it is on its way, too late for the one and too early for the other; so
-// when a window is acknowledged its sessions are looked at again, and then either
-// it goes out live as well, or whoever comes now finds it in the archive.
+// Events of sessions without subscribers go to the archive alone. A client may
+// subscribe while an event is on its way, too late for the live copy and too early to
+// find the event in the archive. Therefore the subscribers are counted again when the
+// window is acknowledged, and the live copies are published then.
 type acks struct {
-	p    *projector
-	news chan struct{} // a window was settled; room for one
-	sub  *nats.Subscription
-	base string // of reply subjects
+	p             *projector
+	settledSignal chan struct{} // a window was settled; capacity 1
+	sub           *nats.Subscription
+	base          string // prefix of reply subjects
 
 	mu      sync.Mutex
-	out     *outlet
+	out     *publisher
 	sent    uint64 // messages published so far
 	shift   uint64 // the archive's number minus sent
 	filling *window
-	held    struct { // the newest message: it may become the last of its window
+	held    struct { // the newest message, not sent yet: it may be the last of its window
 		subject string
 		data    []byte
 	}
-	windows map[uint64]*window // that wait for their acknowledgement
+	windows map[uint64]*window // waiting for their acknowledgement
 	number  uint64
 	settled sync.Cond
 }
 
-// window is a run of messages that is acknowledged at once.
+// window is a series of messages with one acknowledgement.
 type window struct {
-	number  uint64
-	upTo    uint64 // acks.sent behind its last message
-	count   int
-	lanes   []*lane
-	oldest  chat.At
-	cutAt   time.Time
-	settled atomic.Bool
+	number      uint64
+	upTo        uint64 // acks.sent after its last message
+	count       int
+	projections []*projection
+	oldest      chat.At
+	cutAt       time.Time
+	settled     atomic.Bool
 }
 
 const (
@@ -63,13 +63,13 @@ const (
 )
 
 func newAcks(p *projector) *acks {
-	a := &acks{p: p, news: make(chan struct{}, 1), windows: map[uint64]*window{}}
+	a := &acks{p: p, settledSignal: make(chan struct{}, 1), windows: map[uint64]*window{}}
 	a.settled.L = &a.mu
 	return a
 }
 
-// open learns the archive's number and listens for acknowledgements.
-func (a *acks) open(ctx context.Context, out *outlet) error {
+// open reads the archive's sequence and subscribes to acknowledgements.
+func (a *acks) open(ctx context.Context, out *publisher) error {
 	wait, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()
 	info, err := out.stream.Info(wait)
@@ -85,7 +85,7 @@ func (a *acks) open(ctx context.Context, out *outlet) error {
 	return err
 }
 
-// close gives up on what was not acknowledged.
+// close gives up on windows that are not acknowledged.
 func (a *acks) close() {
 	if a.sub != nil {
 		_ = a.sub.Unsubscribe() // the connection may be gone
@@ -93,13 +93,13 @@ func (a *acks) close() {
 	a.expire(0)
 }
 
-// publish sends one event live, if somebody follows, and to the archive. When too
-// many are unacknowledged it waits. An error means that the connection is gone.
-func (a *acks) publish(ctx context.Context, l *lane, data []byte, at chat.At) error {
+// publish sends one event live, if there are subscribers, and to the archive. It waits
+// while too many windows are not acknowledged. An error means that the connection is lost.
+func (a *acks) publish(ctx context.Context, l *projection, data []byte, at chat.At) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for len(a.windows) >= maxWindows {
-		a.settled.Wait() // expire ends it at last
+		a.settled.Wait() // expire ends it after ackWait
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -116,13 +116,13 @@ func (a *acks) publish(ctx context.Context, l *lane, data []byte, at chat.At) er
 		a.sent++
 	}
 	if l.window.Load() != w {
-		w.lanes = append(w.lanes, l)
+		w.projections = append(w.projections, l)
 		l.window.Store(w)
-		l.live = a.out.heard(l.events)
+		l.live = a.out.hasSubscribers(l.events)
 	}
-	l.unseen = append(l.unseen, raw{w.number, data})
+	l.archivedOnly = append(l.archivedOnly, encodedEvent{w.number, data})
 	if l.live {
-		if err := a.show(l); err != nil {
+		if err := a.publishLive(l); err != nil {
 			a.abandon(w)
 			return err
 		}
@@ -135,35 +135,36 @@ func (a *acks) publish(ctx context.Context, l *lane, data []byte, at chat.At) er
 	return nil
 }
 
-// show sends live what was not. The caller holds mu.
-func (a *acks) show(l *lane) error {
-	for i, r := range l.unseen {
+// publishLive publishes the live copies that were left out. The caller holds mu.
+func (a *acks) publishLive(l *projection) error {
+	for i, r := range l.archivedOnly {
 		if err := a.out.conn.Publish(l.events, r.data); err != nil {
-			l.unseen = slices.Delete(l.unseen, 0, i)
+			l.archivedOnly = slices.Delete(l.archivedOnly, 0, i)
 			return err
 		}
 	}
-	clear(l.unseen)
-	l.unseen = l.unseen[:0]
+	clear(l.archivedOnly)
+	l.archivedOnly = l.archivedOnly[:0]
 	return nil
 }
 
-// review looks again who follows the sessions of a window that is stored, or
-// given up: from now on whoever comes finds it there. The caller holds mu.
-func (a *acks) review(w *window) {
-	for _, l := range w.lanes {
+// recheckLive counts the subscribers of the sessions of a window that is stored or
+// given up, and publishes the live copies if there are any. Clients that subscribe
+// later find the events in the archive. The caller holds mu.
+func (a *acks) recheckLive(w *window) {
+	for _, l := range w.projections {
 		n := 0
-		for n < len(l.unseen) && l.unseen[n].window <= w.number {
+		for n < len(l.archivedOnly) && l.archivedOnly[n].window <= w.number {
 			n++
 		}
 		if n == 0 {
 			continue
 		}
-		if a.out.heard(l.events) {
+		if a.out.hasSubscribers(l.events) {
 			l.live = true
-			_ = a.show(l) // whoever is cut off now will look into the archive
+			_ = a.publishLive(l) // a client that is disconnected now reads the archive
 		} else {
-			l.unseen = slices.Delete(l.unseen, 0, n)
+			l.archivedOnly = slices.Delete(l.archivedOnly, 0, n)
 		}
 	}
 }
@@ -177,7 +178,7 @@ func (a *acks) cut() {
 	}
 }
 
-// last sends the message that is acknowledged for all of its window. The caller
+// last sends the message that is acknowledged for its whole window. The caller
 // holds mu.
 func (a *acks) last() {
 	w := a.filling
@@ -193,15 +194,15 @@ func (a *acks) last() {
 	a.windows[w.number] = w
 }
 
-// abandon lets the sessions of a window that could not be sent fall back. The
+// abandon marks the sessions of a window that could not be sent as behind. The
 // caller holds mu.
 func (a *acks) abandon(w *window) {
 	a.filling, a.held.data = nil, nil
-	a.review(w)
-	a.p.lapse(w)
+	a.recheckLive(w)
+	a.p.fallBehindAll(w)
 }
 
-// acknowledged hears of a window.
+// acknowledged handles the acknowledgement of a window.
 func (a *acks) acknowledged(m *nats.Msg) {
 	n, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
 	if err != nil {
@@ -223,26 +224,26 @@ func (a *acks) acknowledged(m *nats.Msg) {
 		bad = ack.Seq < w.upTo+a.shift
 		a.shift = ack.Seq - w.upTo
 	}
-	a.review(w)
+	a.recheckLive(w)
 	a.done()
 	a.mu.Unlock()
 	if bad {
-		a.p.d.log.Warn("the archive of x1 did not store everything; what it lacks is published again", "answer", string(m.Data))
-		a.p.lapse(w)
+		a.p.d.log.Warn("the x1 archive did not store all events; the missing ones are published again", "answer", string(m.Data))
+		a.p.fallBehindAll(w)
 	}
 	w.settled.Store(true)
 }
 
-// done wakes who waits for a window. The caller holds mu.
+// done wakes the goroutines that wait for a window. The caller holds mu.
 func (a *acks) done() {
 	a.settled.Broadcast()
 	select {
-	case a.news <- struct{}{}:
+	case a.settledSignal <- struct{}{}:
 	default:
 	}
 }
 
-// expire gives up on windows that have waited for so long.
+// expire gives up on windows that have waited for that long.
 func (a *acks) expire(after time.Duration) {
 	a.mu.Lock()
 	var late []*window
@@ -258,17 +259,17 @@ func (a *acks) expire(after time.Duration) {
 		a.filling, a.held.data = nil, nil
 	}
 	for _, w := range late {
-		a.review(w)
+		a.recheckLive(w)
 	}
 	a.settled.Broadcast()
 	a.mu.Unlock()
 	for _, w := range late {
-		a.p.lapse(w)
+		a.p.fallBehindAll(w)
 		w.settled.Store(true)
 	}
 }
 
-// pending counts the windows that are not acknowledged.
+// pending is the number of windows that are not acknowledged.
 func (a *acks) pending() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -279,7 +280,7 @@ func (a *acks) pending() int {
 	return n
 }
 
-// oldest is the position of the first event that is not acknowledged.
+// oldest is the time of the first event that is not acknowledged.
 func (a *acks) oldest() (at chat.At, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -294,7 +295,7 @@ func (a *acks) oldest() (at chat.At, ok bool) {
 	return at, ok
 }
 
-// barrier waits until all that was published up to now is acknowledged or given up.
+// barrier waits until all events published so far are acknowledged or given up.
 func (a *acks) barrier(ctx context.Context) error {
 	a.cut()
 	stop := context.AfterFunc(ctx, func() {

@@ -156,7 +156,7 @@ func TestAnArchiveThatLostSomethingIsMended(t *testing.T) {
 	}
 	p := w.dialect.project
 	p.mu.Lock()
-	p.fallBack(p.lanes["s1"], 1)
+	p.fallBehind(p.projections["s1"], 1)
 	p.mu.Unlock()
 	w.complete("s1")
 }

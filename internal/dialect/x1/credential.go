@@ -1,6 +1,7 @@
 package x1
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -16,6 +17,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/sealed"
+	"github.com/parley-hq/parley/internal/text"
 )
 
 // Role is what a credential is for.
@@ -28,13 +30,13 @@ const (
 	Sidecar     Role = "sidecar"     // reads input, publishes events
 )
 
-// Credential lets its holder connect to NATS for a while, for one session.
+// Credential lets a client connect to NATS for one session, for a limited time.
 type Credential struct {
 	URL         string         `json:"url"`
 	WebSocket   string         `json:"websocket_url,omitempty"`
 	User        string         `json:"user"`
 	Password    string         `json:"password"`
-	InboxPrefix string         `json:"inbox_prefix"` // replies come there; clients must be told
+	InboxPrefix string         `json:"inbox_prefix"` // clients must use it for reply subjects
 	Session     chat.SessionID `json:"session_id"`
 	Role        Role           `json:"role"`
 	ExpiresAt   time.Time      `json:"expires_at"`
@@ -51,8 +53,8 @@ const (
 	MaxLife     = 12 * time.Hour
 )
 
-// Access is what NATS lets a connection do; the zero value is nothing. Subjects
-// to publish on are those after the layout's mappings.
+// Access is what a connection to NATS may do; the zero value is nothing. Publish has
+// subjects after the mappings of Layout.
 type Access struct {
 	OK        bool
 	Account   string
@@ -63,16 +65,16 @@ type Access struct {
 	Until     time.Time
 }
 
-// sidecarUser is the name under which an old sidecar connects: it serves any
-// session and has no credential of ours.
+// sidecarUser is the login name of x1's own sidecar: it serves any session and has no
+// credential for one.
 const sidecarUser = "sidecar"
 
-// credentialPrefix marks the user names that we gave out.
+// credentialPrefix marks user names of credentials.
 const credentialPrefix = "x1c."
 
-// holder is what a credential says; it stands in the user name and is signed by
-// the password.
-type holder struct {
+// claims are what a credential grants. The user name holds them, and the password is
+// their signature.
+type claims struct {
 	Session   chat.SessionID `json:"s"`
 	Role      Role           `json:"r"`
 	Actor     chat.Actor     `json:"a"`
@@ -80,20 +82,19 @@ type holder struct {
 	Scopes    []chat.Scope   `json:"c,omitempty"`
 	All       bool           `json:"g,omitempty"` // admin for all workspaces
 	Agents    []string       `json:"n,omitempty"`
-	Root      string         `json:"k,omitempty"` // the caller's credential that it was made from
+	Root      string         `json:"k,omitempty"` // the credential of the caller who asked for it
 	Until     int64          `json:"e"`           // seconds
 	Inbox     string         `json:"i"`
 }
 
-func (h *holder) caller() chat.Caller {
+func (h *claims) caller() chat.Caller {
 	return chat.Caller{
 		Actor: h.Actor, Workspace: h.Workspace, Scopes: h.Scopes, AllWorkspaces: h.All, Agents: h.Agents,
 		Credential: h.Root, Expires: time.Unix(h.Until, 0),
 	}
 }
 
-// keyring signs credentials with a key that outlives the process, so that clients
-// come back after a restart.
+// keyring signs credentials with a stored key, so that they are valid after a restart.
 type keyring struct {
 	key []byte
 	now func() time.Time
@@ -110,8 +111,8 @@ func openKeyring(dir string, now func() time.Time, log *slog.Logger) (*keyring, 
 	if err != nil {
 		return nil, err
 	}
-	if made && HasArchive(dir) { // else the folder is new
-		log.Info("a new key for x1 credentials was made; credentials that were given out before are refused", "file", file)
+	if made && HasArchive(dir) { // else the folder is new, and no credential was issued
+		log.Info("a new key for x1 credentials was created; credentials issued before are refused", "file", file)
 	}
 	k.key = key
 	return k, nil
@@ -123,8 +124,8 @@ func (k *keyring) sign(name string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// issue makes user and password.
-func (k *keyring) issue(h holder) (user, password string, err error) {
+// issue returns the user name and password for claims.
+func (k *keyring) issue(h claims) (user, password string, err error) {
 	b, err := json.Marshal(h)
 	if err != nil {
 		return "", "", err
@@ -133,30 +134,29 @@ func (k *keyring) issue(h holder) (user, password string, err error) {
 	return user, k.sign(user), nil
 }
 
-// check reads a user name whose password fits and whose time is not over.
-func (k *keyring) check(user, password string) (holder, error) {
+// check verifies a user name and password and returns the claims.
+func (k *keyring) check(user, password string) (claims, error) {
 	if !hmac.Equal([]byte(k.sign(user)), []byte(password)) {
-		return holder{}, chat.Errorf(chat.Unauthenticated, "this credential was not given out by this server")
+		return claims{}, chat.Errorf(chat.Unauthenticated, "this server did not issue this credential")
 	}
-	h, err := k.holder(user)
+	h, err := k.claims(user)
 	if err == nil && k.now().Unix() >= h.Until {
 		err = chat.Errorf(chat.Unauthenticated, "this credential has expired; get a new one")
 	}
 	return h, err
 }
 
-// holder reads a user name that NATS vouches for.
-func (k *keyring) holder(user string) (h holder, err error) {
-	text, ok := strings.CutPrefix(user, credentialPrefix)
-	b, derr := base64.RawURLEncoding.DecodeString(text)
+// claims reads a user name that NATS has verified.
+func (k *keyring) claims(user string) (h claims, err error) {
+	encoded, ok := strings.CutPrefix(user, credentialPrefix)
+	b, derr := base64.RawURLEncoding.DecodeString(encoded)
 	if !ok || derr != nil || json.Unmarshal(b, &h) != nil || h.Session.Validate() != nil {
-		return holder{}, chat.Errorf(chat.Unauthenticated, "%q is no credential of this server", clip(user))
+		return claims{}, chat.Errorf(chat.Unauthenticated, "%q is not a credential of this server", text.Clip(user, 64))
 	}
 	return h, nil
 }
 
-// Issue gives the caller a credential for a session. What it allows is bounded by
-// what the caller may do there.
+// Issue returns a credential for a session. It allows no more than the caller may do.
 func (d *Dialect) Issue(ctx context.Context, c chat.Caller, id chat.SessionID, role Role, life time.Duration) (Credential, error) {
 	sess, err := d.opt.Sessions.Get(ctx, c, id)
 	if err != nil {
@@ -179,12 +179,12 @@ func (d *Dialect) Issue(ctx context.Context, c chat.Caller, id chat.SessionID, r
 			if !c.Has(chat.ScopeAgent) {
 				return Credential{}, chat.Errorf(chat.Denied, "a credential of role sidecar needs the scope agent")
 			}
-			if err := mayAttend(c, &sess); err != nil {
+			if err := mayServe(c, &sess); err != nil {
 				return Credential{}, err
 			}
 		}
 	default:
-		return Credential{}, chat.Errorf(chat.Invalid, "role %q is not one of viewer, participant, sidecar", clip(string(role)))
+		return Credential{}, chat.Errorf(chat.Invalid, "role %q is not one of viewer, participant, sidecar", text.Clip(string(role), 64))
 	}
 	if life == 0 {
 		life = DefaultLife
@@ -194,10 +194,10 @@ func (d *Dialect) Issue(ctx context.Context, c chat.Caller, id chat.SessionID, r
 	}
 	until := d.opt.Now().Add(life)
 	if !c.Expires.IsZero() && c.Expires.Before(until) {
-		until = c.Expires // it ends no later than what it was made from
+		until = c.Expires // not longer than the caller's own
 	}
 	until = until.Truncate(time.Second)
-	h := holder{
+	h := claims{
 		Session: sess.ID, Role: role, Actor: c.Actor, Workspace: c.Workspace, Scopes: c.Scopes, All: c.AllWorkspaces, Agents: c.Agents,
 		Root: c.Credential, Until: until.Unix(), Inbox: "_INBOX_" + rand.Text(),
 	}
@@ -205,10 +205,10 @@ func (d *Dialect) Issue(ctx context.Context, c chat.Caller, id chat.SessionID, r
 	if cred.User, cred.Password, err = d.keys.issue(h); err != nil {
 		return Credential{}, err
 	}
-	for _, k := range role.speaks() {
+	for _, k := range role.publishes() {
 		cred.Publish = append(cred.Publish, Subject(sess.ID, k))
 	}
-	for _, k := range role.hears() {
+	for _, k := range role.subscribes() {
 		cred.Subscribe = append(cred.Subscribe, Subject(sess.ID, k))
 	}
 	if role == Sidecar {
@@ -218,53 +218,53 @@ func (d *Dialect) Issue(ctx context.Context, c chat.Caller, id chat.SessionID, r
 	cred.URL, cred.WebSocket = d.urls[0], d.urls[1]
 	d.mu.Unlock()
 	if cred.URL == "" {
-		return Credential{}, chat.Errorf(chat.Unavailable, "NATS is not ready yet, or runs elsewhere and gives out its own credentials")
+		return Credential{}, chat.Errorf(chat.Unavailable, "NATS is not ready yet, or is an external server with its own credentials")
 	}
 	d.opt.Issued(c, map[string]any{"session": string(sess.ID), "role": string(role), "expires_at": until})
 	return cred, nil
 }
 
-// speaks are the kinds that a role may publish.
-func (r Role) speaks() []Kind {
+// publishes lists the kinds that a role may publish.
+func (r Role) publishes() []Kind {
 	switch r {
 	case Participant:
 		return []Kind{Input, Presence, History}
 	case Sidecar:
-		return []Kind{Events, Archive, Delta, Audit, Presence, History}
+		return []Kind{Events, Archive, Delta, Traffic, Presence, History}
 	}
 	return []Kind{Presence, History}
 }
 
-// hears are the kinds that a role may follow.
-func (r Role) hears() []Kind {
+// subscribes lists the kinds that a role may subscribe to.
+func (r Role) subscribes() []Kind {
 	if r == Sidecar {
 		return []Kind{Input, Presence, Events, Archive, Delta}
 	}
 	return []Kind{Events, Archive, Delta, Presence}
 }
 
-// Login decides what a connection may do. Those with a credential get what it
-// says, in an account of their own; an old sidecar gets the sessions' publisher's
-// side; everybody else needs a token of an administrator, if tokens are needed.
+// Login decides what a connection may do. A credential allows what its claims say, in
+// GuestAccount. An x1 sidecar may publish for every session. All others need the token
+// of an administrator, if tokens are needed.
 func (d *Dialect) Login(ctx context.Context, user, password, token string) Access {
 	if strings.HasPrefix(user, credentialPrefix) {
-		return d.admit(ctx, user, password)
+		return d.loginWithCredential(ctx, user, password)
 	}
 	var c chat.Caller
 	if d.opt.Token != nil {
 		var err error
-		secret := first(token, password)
+		secret := cmp.Or(token, password)
 		if secret != "" {
 			c, err = d.opt.Token(ctx, secret)
 		}
 		if secret == "" || err != nil || !c.AdministersAll() {
-			d.log.InfoContext(ctx, "a NATS client was refused: it needs a credential for a session, or the token of an administrator of all workspaces", "user", clip(user))
+			d.log.InfoContext(ctx, "NATS client refused: it needs a credential for a session, or the token of an administrator of all workspaces", "user", text.Clip(user, 64))
 			return Access{}
 		}
 	}
 	if user == sidecarUser {
-		a := Access{OK: true, Account: GuestAccount, Name: loginName(sidecarUser, c), Until: c.Expires, Publish: []string{ProviderAll, AuditAll, OrchestrationAll, "_INBOX.>"}, Subscribe: []string{"_INBOX.>"}}
-		for _, k := range append(Sidecar.speaks(), Input) { // into children's sessions, too
+		a := Access{OK: true, Account: GuestAccount, Name: loginName(sidecarUser, c), Until: c.Expires, Publish: []string{ProviderAll, TrafficAll, OrchestrationAll, "_INBOX.>"}, Subscribe: []string{"_INBOX.>"}}
+		for _, k := range append(Sidecar.publishes(), Input) { // also into the sessions of children
 			a.Publish = append(a.Publish, upPrefix+"*."+string(k))
 		}
 		for _, k := range []Kind{Input, Presence} {
@@ -272,7 +272,7 @@ func (d *Dialect) Login(ctx context.Context, user, password, token string) Acces
 		}
 		return a
 	}
-	a := Access{OK: true, Name: loginName(first(user, "anonymous"), c), Until: c.Expires, NoPublish: []string{guestPrefix + ">"}}
+	a := Access{OK: true, Name: loginName(cmp.Or(user, "anonymous"), c), Until: c.Expires, NoPublish: []string{guestPrefix + ">"}}
 	for _, k := range []Kind{Events, Archive, Input, Delta} {
 		a.NoPublish = append(a.NoPublish, "x1.session.*."+string(k))
 	}
@@ -282,8 +282,8 @@ func (d *Dialect) Login(ctx context.Context, user, password, token string) Acces
 	return a
 }
 
-// admit lets the holder of a credential in.
-func (d *Dialect) admit(ctx context.Context, user, password string) Access {
+// loginWithCredential decides what a connection with a credential may do.
+func (d *Dialect) loginWithCredential(ctx context.Context, user, password string) Access {
 	h, err := d.keys.check(user, password)
 	if err == nil {
 		err = d.opt.Check(h.caller())
@@ -291,18 +291,18 @@ func (d *Dialect) admit(ctx context.Context, user, password string) Access {
 	if err != nil {
 		d.opt.Refused(ctx, err)
 	} else {
-		// Whoever lost access since gets no further.
+		// The caller may have lost access to the session.
 		_, err = d.opt.Sessions.Get(ctx, h.caller(), h.Session)
 	}
 	if err != nil {
-		d.log.InfoContext(ctx, "a NATS client was refused", "session", h.Session, "err", err)
+		d.log.InfoContext(ctx, "NATS client refused", "session", h.Session, "err", err)
 		return Access{}
 	}
 	a := Access{OK: true, Account: GuestAccount, Name: user, Until: time.Unix(h.Until, 0), Subscribe: []string{h.Inbox + ".>"}}
-	for _, k := range h.Role.speaks() {
+	for _, k := range h.Role.publishes() {
 		a.Publish = append(a.Publish, upPrefix+Token(h.Session)+"."+string(k))
 	}
-	for _, k := range h.Role.hears() {
+	for _, k := range h.Role.subscribes() {
 		a.Subscribe = append(a.Subscribe, Subject(h.Session, k))
 	}
 	if h.Role == Sidecar {
@@ -312,15 +312,15 @@ func (d *Dialect) admit(ctx context.Context, user, password string) Access {
 	return a
 }
 
-// recheck ends the connections of those whose credential is for a session that
-// they may no longer see, before the next event of it goes out.
-func (d *Dialect) recheck(ctx context.Context, e *chat.Event) {
+// disconnectFormerMembers closes the connections of clients that may no longer see the
+// session, before its next event is published.
+func (d *Dialect) disconnectFormerMembers(ctx context.Context, e *chat.Event) {
 	b, ok := e.Body.(chat.SessionUpdated)
 	if !ok || d.opt.Cut == nil || b.Members == nil && b.Agent == nil {
 		return
 	}
 	err := d.opt.Cut(func(user string) bool {
-		h, err := d.keys.holder(user)
+		h, err := d.keys.claims(user)
 		if err != nil || h.Session != e.Session {
 			return false
 		}
@@ -328,12 +328,12 @@ func (d *Dialect) recheck(ctx context.Context, e *chat.Event) {
 		return chat.CodeOf(err) == chat.NotFound || chat.CodeOf(err) == chat.Gone
 	})
 	if err != nil {
-		d.log.ErrorContext(ctx, "those who lost access to a session may still follow it", "session", e.Session, "err", err)
+		d.log.ErrorContext(ctx, "clients that lost access to a session may still be connected", "session", e.Session, "err", err)
 	}
 }
 
-// loginName is the name of a client that logged in with a token: it also tells the
-// credential, so that the client can be found when the token is revoked.
+// loginName is the name of a client that logged in with a token. It contains the
+// credential, so that Revoked finds the client.
 func loginName(name string, c chat.Caller) string {
 	if c.Credential == "" {
 		return name
@@ -345,8 +345,7 @@ func isSidecar(name string) bool {
 	return name == sidecarUser || strings.HasPrefix(name, sidecarUser+"#")
 }
 
-// Revoked ends the connections whose credential is not good any more. It is
-// called after tokens were revoked.
+// Revoked closes the connections whose credential was revoked.
 func (d *Dialect) Revoked() {
 	if d.opt.Cut == nil {
 		return
@@ -354,7 +353,7 @@ func (d *Dialect) Revoked() {
 	err := d.opt.Cut(func(user string) bool {
 		var c chat.Caller
 		if strings.HasPrefix(user, credentialPrefix) {
-			h, err := d.keys.holder(user)
+			h, err := d.keys.claims(user)
 			if err != nil {
 				return true
 			}

@@ -54,8 +54,8 @@ func TestACredentialIsForOneSession(t *testing.T) {
 		})
 	}
 	for _, subject := range []string{
-		Subject("other", Input), Subject("other", Presence), Subject("other", History), Subject("other", Events), Subject("other", Audit),
-		Subject("mine", Events), Subject("mine", Archive), Subject("mine", Delta), Subject("mine", Audit),
+		Subject("other", Input), Subject("other", Presence), Subject("other", History), Subject("other", Events), Subject("other", Traffic),
+		Subject("mine", Events), Subject("mine", Archive), Subject("mine", Delta), Subject("mine", Traffic),
 		outPrefix + "mine.events", rawPrefix + "other.input", guestPrefix + "other.input", upPrefix + "other.input", upPrefix + "mine.events",
 		"$JS.API.STREAM.INFO." + ArchiveStream, "$JS.API.DIRECT.GET." + ArchiveStream, "$JS.API.STREAM.MSG.GET." + ArchiveStream,
 		"$JS.API.STREAM.PURGE." + ArchiveStream, "$JS.API.CONSUMER.CREATE." + ArchiveStream, "$JS.API.STREAM.DELETE." + ArchiveStream, "$JS.API.INFO",
@@ -128,7 +128,7 @@ func TestForgedAndExpiredCredentials(t *testing.T) {
 	w := newWorld(t, setup{secured: true, change: func(o *Options) { o.Now = func() time.Time { return now.Add(time.Duration(later.Load())) } }})
 	w.begin("s1")
 	good := w.credential("s1", tokenOf("alice"), Viewer)
-	stronger, _, err := w.dialect.keys.issue(holder{Session: "s1", Role: Sidecar, Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Until: now.Add(time.Hour).Unix()})
+	stronger, _, err := w.dialect.keys.issue(claims{Session: "s1", Role: Sidecar, Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Until: now.Add(time.Hour).Unix()})
 	if err != nil {
 		t.Fatal(err)
 	}

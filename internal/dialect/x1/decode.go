@@ -13,8 +13,8 @@ import (
 // maxDepth bounds how deep a message may be nested.
 const maxDepth = 128
 
-// Decode reads an envelope that came on a subject of session id. The id in the
-// body can be written by anyone who may publish, so it must be that of the subject.
+// Decode reads an envelope from a subject of session id. NATS permissions cover the
+// subject but not the body, so the session_id in the body must be the same.
 func Decode(id chat.SessionID, b []byte) (Message, error) {
 	var m Message
 	if err := wire.CheckJSON(b, maxDepth); err != nil {
@@ -36,12 +36,12 @@ func Decode(id chat.SessionID, b []byte) (Message, error) {
 	return m, nil
 }
 
-// expired reports whether the sender did not want it delivered that late.
+// expired reports whether expires_at has passed.
 func (m *Message) expired(now time.Time) bool {
 	return m.ExpiresAt != 0 && m.ExpiresAt < now.UnixMilli()
 }
 
-// draft is the wish that a message stands for.
+// draft returns the event that a message asks to append.
 func (m *Message) draft() chat.Draft {
 	return chat.Draft{
 		Type: m.Type, Payload: m.Payload, ClientID: m.ClientID, Workstream: m.Workstream, Parent: m.Parent,
@@ -49,14 +49,14 @@ func (m *Message) draft() chat.Draft {
 	}
 }
 
-// via marks what came in by this dialect.
+// via marks events that came in by this dialect.
 const via = "x1"
 
-// startedType is what an agent says when it boots in a session that has begun
-// already: only the server writes session.started.
+// startedType is the stored type of an agent's session.started: the session itself has
+// begun already, and only the server writes session.started.
 const startedType = "x1.session.started"
 
-// transient are hints for the moment that nobody stores.
+// transient reports whether events of this type are shown but never stored.
 func transient(typ string) bool {
 	return typ == "session.agent_thinking" || typ == "session.agent_thinking_cancelled"
 }
@@ -71,12 +71,12 @@ func isPosted(typ string) bool {
 	return isStart(typ)
 }
 
-// isStart reports whether an agent says by it that it has started. It is posted too,
-// but some agents have it in their buffers.
+// isStart reports whether an agent sends this type when it starts. It is posted, too, but
+// some agents have it in their buffers.
 func isStart(typ string) bool { return typ == "session.started" || typ == startedType }
 
-// said is what x1's own code puts into a user message beside its text.
-type said struct {
+// userFields are the fields of user messages and answers that x1's programs send.
+type userFields struct {
 	Text        string   `json:"text"`
 	Answer      string   `json:"answer"`
 	RequestID   string   `json:"request_id"`
@@ -87,17 +87,17 @@ type said struct {
 	IsSynthetic bool     `json:"is_synthetic"`
 }
 
-func (m *Message) said() said {
-	var s said
-	_ = json.Unmarshal(m.Payload, &s) // what does not fit is not there
+func (m *Message) userFields() userFields {
+	var s userFields
+	_ = json.Unmarshal(m.Payload, &s) // fields of another type count as missing
 	if s.Text == "" {
 		s.Text = s.Answer
 	}
 	return s
 }
 
-// yes reads a plain word for consent, for clients that can only send text.
-func yes(text string) (approve, ok bool) {
+// parseConsent reads a word for yes or no, for clients that can only send text.
+func parseConsent(text string) (approve, ok bool) {
 	switch strings.ToLower(strings.TrimSpace(text)) {
 	case "yes", "y", "approve", "approved", "allow", "grant", "granted", "continue", "ok", "true":
 		return true, true

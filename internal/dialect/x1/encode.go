@@ -2,23 +2,30 @@ package x1
 
 import (
 	"bytes"
-	"net/http"
+	"context"
 	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// Encode gives a stored event as it goes out on events and archive. Most are sent
-// byte for byte as they are stored; where a payload is in the spelling of x1's
-// code, or lacks what x1's page promises, the page's fields are added to it.
+// As returns a stored event in this dialect's form.
+func (d *Dialect) As(_ context.Context, f chat.Fact) (any, error) {
+	b, err := Encode(f)
+	return json.RawMessage(b), err
+}
+
+// Encode returns a stored event as it is published on events and archive. Most are sent
+// byte for byte as they are stored. Where a payload has the field names of x1's programs
+// and not those of x1's protocol page, the page's fields are added.
 func Encode(f chat.Fact) ([]byte, error) {
 	label, err := f.Label()
 	if err != nil {
 		return nil, err
 	}
-	spell := spelled[label.Type]
+	spell := pageFields[label.Type]
 	if spell == nil {
 		return f.JSON, nil
 	}
@@ -29,20 +36,21 @@ func Encode(f chat.Fact) ([]byte, error) {
 	if e.Type == startedType {
 		e.Type = "session.started"
 	}
-	if e.Payload, err = complete(e.Payload, spell(&e)); err != nil {
+	if e.Payload, err = addMissing(e.Payload, spell(&e)); err != nil {
 		return nil, err
 	}
 	return e.AppendJSON(make([]byte, 0, len(f.JSON)+64)), nil
 }
 
-// field is what a payload must have.
+// field is a field that a payload must have.
 type field struct {
 	name  string
 	value any
 }
 
-// spelled says, per type that has two spellings, what the page's one is.
-var spelled = map[string]func(*chat.Event) []field{
+// pageFields returns the fields of the protocol page, for types that have other field
+// names in x1's programs.
+var pageFields = map[string]func(*chat.Event) []field{
 	"session.started": func(e *chat.Event) []field {
 		b, _ := e.Body.(chat.SessionStarted)
 		return []field{{"agent_id", b.Agent}, {"session_id", e.Session}}
@@ -86,8 +94,8 @@ var spelled = map[string]func(*chat.Event) []field{
 	},
 }
 
-// complete adds the fields that an object lacks. What is there stays as it is.
-func complete(payload json.RawMessage, want []field) (json.RawMessage, error) {
+// addMissing adds the fields that an object lacks and changes nothing else.
+func addMissing(payload json.RawMessage, want []field) (json.RawMessage, error) {
 	var have map[string]json.RawMessage
 	if len(payload) == 0 || payload[0] != '{' || json.Unmarshal(payload, &have) != nil {
 		return payload, nil
@@ -115,8 +123,8 @@ func complete(payload json.RawMessage, want []field) (json.RawMessage, error) {
 	return out, nil
 }
 
-// EncodePreview gives a piece as it goes out on delta: an envelope without a
-// sequence, whose type says what the block will become.
+// EncodePreview returns a preview as it is published on delta: an envelope without a
+// sequence.
 func EncodePreview(id chat.SessionID, p *chat.Preview) []byte {
 	b := make([]byte, 0, 192+len(p.Text))
 	b = append(b, `{"session_id":"`...)
@@ -138,9 +146,9 @@ func DeltaType(k chat.BlockKind) string {
 	return "agent.text.delta"
 }
 
-// Synthetic is a permission decision as x1's agents are told of it: a user
-// message that wakes them. It is an encoding of the fact, never a second one.
-func Synthetic(e *chat.Event) (json.RawMessage, bool) {
+// permissionMessage encodes a permission decision as the user message that x1's agents
+// expect. It is not stored.
+func permissionMessage(e *chat.Event) (json.RawMessage, bool) {
 	b, ok := e.Body.(chat.UserPermissionResponse)
 	if !ok {
 		return nil, false
@@ -159,20 +167,20 @@ func Synthetic(e *chat.Event) (json.RawMessage, bool) {
 	return raw, err == nil
 }
 
-// EncodeInput gives a committed user fact as it goes to a session's sidecar; ok is
-// false for what a sidecar is not told.
+// EncodeInput returns a stored user event as it is published on the input of a sidecar;
+// ok is false for types that are not published there.
 func EncodeInput(e *chat.Event) (b []byte, ok bool) {
 	out := *e
 	switch e.Body.(type) {
 	case chat.UserMessage, chat.UserApprovalResponse:
 	case chat.UserInputResponse:
-		p, err := complete(e.Payload, spelled[e.Type](e))
+		p, err := addMissing(e.Payload, pageFields[e.Type](e))
 		if err != nil {
 			return nil, false
 		}
 		out.Payload = p
 	case chat.UserPermissionResponse:
-		if out.Payload, ok = Synthetic(e); !ok {
+		if out.Payload, ok = permissionMessage(e); !ok {
 			return nil, false
 		}
 		out.Type = chat.UserMessage{}.Type()
@@ -183,16 +191,9 @@ func EncodeInput(e *chat.Event) (b []byte, ok bool) {
 	return out.AppendJSON(nil), true
 }
 
-// status maps codes to the numbers of HTTP, which JetStream's clients know too.
-var status = map[chat.Code]int{
-	chat.Invalid: http.StatusBadRequest, chat.Unauthenticated: http.StatusUnauthorized, chat.Denied: http.StatusForbidden,
-	chat.NotFound: http.StatusNotFound, chat.Conflict: http.StatusConflict, chat.Gone: http.StatusGone,
-	chat.TooLarge: http.StatusRequestEntityTooLarge, chat.SlowDown: http.StatusTooManyRequests,
-	chat.Unavailable: http.StatusServiceUnavailable, chat.Internal: http.StatusInternalServerError,
-}
-
-// problem is an error as it goes out.
+// problem is an error as it is sent. Its code is the HTTP status, which JetStream's
+// clients expect.
 func problem(err error) *Problem {
 	e := chat.Public(err)
-	return &Problem{Code: status[e.Code], Reason: e.Code, Refusal: e.Reason, Description: e.Msg, Details: e.Details}
+	return &Problem{Code: edge.Status(e.Code), Reason: e.Code, Refusal: e.Reason, Description: e.Msg, Details: e.Details}
 }

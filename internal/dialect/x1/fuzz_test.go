@@ -35,7 +35,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal("the first message is no repetition")
 		}
 		r.add(m.Type, d)
-		m.said()
+		m.userFields()
 		draft := m.draft()
 		if draft.Settle() == nil && !json.Valid(draft.Payload) {
 			t.Fatalf("%s", draft.Payload)

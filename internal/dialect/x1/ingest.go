@@ -1,6 +1,7 @@
 package x1
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -10,12 +11,11 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// ingest appends what a session's own publisher says on events. A publisher that
-// gives its messages a client_id is taken at its word; an old one is known by its
-// counter and by content (see replayFilter).
-func (d *Dialect) ingest(ctx context.Context, conn *nats.Conn, run []arrival) {
+// ingest appends what the publisher of a session sends on events and archive. A message
+// with a client_id is stored once by that id; for the others see replayFilter.
+func (d *Dialect) ingest(ctx context.Context, conn *nats.Conn, run []incoming) {
 	id := run[0].id
-	at, err := d.attended(ctx, &run[0])
+	at, err := d.sidecarSession(ctx, &run[0])
 	if err != nil {
 		for i := range run {
 			d.refuse(ctx, &run[i], err)
@@ -28,23 +28,23 @@ func (d *Dialect) ingest(ctx context.Context, conn *nats.Conn, run []arrival) {
 		}
 		return
 	}
-	in := &intake{d: d, conn: conn, at: at, id: id}
+	in := &ingestBatch{d: d, conn: conn, at: at, id: id}
 	for i := range run {
 		in.take(ctx, &run[i])
 	}
 	in.flush(ctx)
-	if in.unsaid {
+	if in.notStored {
 		at.replay = nil // it is read again from the log, which has not got these events
 	}
 }
 
-// attended finds the session of a publisher, or begins it: the publisher is its
-// agent, so nobody here answers.
-func (d *Dialect) attended(ctx context.Context, a *arrival) (*attended, error) {
+// sidecarSession returns the session of a publisher and creates it if needed. The
+// publisher is its agent, so no agent of the server answers.
+func (d *Dialect) sidecarSession(ctx context.Context, a *incoming) (*sidecarSession, error) {
 	if a.id.System() {
-		return nil, chat.Errorf(chat.Denied, "this session is the server's own: nobody publishes for it")
+		return nil, chat.Errorf(chat.Denied, "this is a system session: clients cannot publish for it")
 	}
-	at, err := d.attend.find(ctx, a.id)
+	at, err := d.sidecars.find(ctx, a.id)
 	if at != nil && err == nil {
 		return at, nil
 	}
@@ -52,38 +52,38 @@ func (d *Dialect) attended(ctx context.Context, a *arrival) (*attended, error) {
 	if cerr != nil {
 		return nil, cerr
 	}
-	m, _ := Decode(a.id, a.msg.Data) // a bad one is refused later
+	m, _ := Decode(a.id, a.msg.Data) // take refuses a bad one
 	meta := sidecarMeta{Sidecar: true, AgentID: agentNamed(&c, a, &m)}
 	if chat.CodeOf(err) == chat.NotFound && !a.guest {
-		metadata, merr := withSidecar(nil, meta)
+		metadata, merr := withSidecarMeta(nil, meta)
 		if merr != nil {
 			return nil, merr
 		}
-		err = d.steady(ctx, func() error {
+		err = d.retry(ctx, func() error {
 			_, _, err := d.opt.Sessions.Create(ctx, c, chat.NewSession{ID: a.id, Agent: chat.NoAgent, Metadata: metadata, ServedBy: meta.AgentID})
 			return err
 		})
 		if err == nil {
-			d.attend.forget(a.id)
-			return d.attend.set(a.id, true, meta.AgentID), nil
+			d.sidecars.forget(a.id)
+			return d.sidecars.set(a.id, true, meta.AgentID), nil
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	// It is there, and from now on it has a sidecar.
+	// The session exists; from now on it has a sidecar.
 	if m.ClientID != "" && m.Turn != "" {
-		// A publisher that answers turns of ours leaves the session as it is.
-		return &attended{agent: meta.AgentID}, nil
+		// A publisher that answers a turn of the server leaves the session as it is.
+		return &sidecarSession{agent: meta.AgentID}, nil
 	}
 	sess, err := d.opt.Sessions.Get(ctx, c, a.id)
 	if err != nil {
 		return nil, err
 	}
-	if err := mayAttend(c, &sess); err != nil {
+	if err := mayServe(c, &sess); err != nil {
 		return nil, err
 	}
-	metadata, err := withSidecar(sess.Metadata, meta)
+	metadata, err := withSidecarMeta(sess.Metadata, meta)
 	if err != nil {
 		return nil, chat.Errorf(chat.Conflict, "the session's metadata cannot name its sidecar").Because(err)
 	}
@@ -99,45 +99,44 @@ func (d *Dialect) attended(ctx context.Context, a *arrival) (*attended, error) {
 		update.ServedBy = &meta.AgentID
 	}
 	if !sess.RoleOf(c.Actor).Includes(chat.Answerer) && !c.Administers(sess.Workspace) {
-		// It was let in as the session's agent, and that name goes.
+		// The caller may answer as the session's agent, and that name is removed.
 		members := append(slices.Clone(sess.Members), chat.Member{Actor: c.Actor, Role: chat.Answerer})
 		update.Members = &members
 	}
 	if err := d.update(ctx, a.id, update); err != nil {
 		return nil, err
 	}
-	d.attend.forget(a.id)
-	return d.attend.set(a.id, true, meta.AgentID), nil
+	d.sidecars.forget(a.id)
+	return d.sidecars.set(a.id, true, meta.AgentID), nil
 }
 
-// update changes a session's record in the name of the server.
+// update changes a session's record as the server.
 func (d *Dialect) update(ctx context.Context, id chat.SessionID, u chat.SessionUpdated) error {
-	return d.steady(ctx, func() error {
+	return d.retry(ctx, func() error {
 		_, err := d.opt.Sessions.Update(ctx, chat.Trusted, id, u)
 		return err
 	})
 }
 
-// mayAttend reports why the caller's sidecar may not answer in a session: it acts
+// mayServe returns an error if the caller's sidecar may not answer in a session: it acts
 // as the agent that the session names, or that answered there before.
-func mayAttend(c chat.Caller, s *chat.Session) error {
+func mayServe(c chat.Caller, s *chat.Session) error {
 	agent := s.Agent
 	if agent == chat.NoAgent {
 		agent = s.ServedBy
 	}
 	switch {
 	case !c.Has(chat.ScopeAgent):
-		return chat.Errorf(chat.Denied, "attending a session needs the scope agent")
+		return chat.Errorf(chat.Denied, "a sidecar of a session needs the scope agent")
 	case agent != "" && !c.MayServe(agent):
 		return chat.Errorf(chat.Denied, "this session is answered by agent %q: %s", agent, c.Serves())
 	}
 	return nil
 }
 
-// agentNamed is the name under which an agent says that it has started, "" for none.
-// A name that the login may not serve does not count: then who logged in as an agent
-// has the name of its login.
-func agentNamed(c *chat.Caller, a *arrival, m *Message) string {
+// agentNamed is the agent_id of a session.started, "" for none. A name that the login
+// may not serve does not count; an agent's login then gives the name.
+func agentNamed(c *chat.Caller, a *incoming, m *Message) string {
 	var boot struct {
 		AgentID string `json:"agent_id"`
 	}
@@ -155,9 +154,9 @@ func agentNamed(c *chat.Caller, a *arrival, m *Message) string {
 	return boot.AgentID
 }
 
-// introduce writes down the name of a session's agent, once it has said it: grants
-// are given by name.
-func (in *intake) introduce(ctx context.Context, name string) error {
+// setAgentName stores the name of a session's agent when the agent sends it: grants are
+// given by name.
+func (in *ingestBatch) setAgentName(ctx context.Context, name string) error {
 	if name == "" || in.at.agent != "" {
 		return nil
 	}
@@ -165,7 +164,7 @@ func (in *intake) introduce(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	metadata, err := withSidecar(sess.Metadata, sidecarMeta{Sidecar: true, AgentID: name})
+	metadata, err := withSidecarMeta(sess.Metadata, sidecarMeta{Sidecar: true, AgentID: name})
 	if err != nil {
 		return chat.Errorf(chat.Conflict, "the session's metadata cannot name its agent").Because(err)
 	}
@@ -176,8 +175,8 @@ func (in *intake) introduce(ctx context.Context, name string) error {
 	return err
 }
 
-// recallReplay reads from the log what the session's publisher has said.
-func (d *Dialect) recallReplay(ctx context.Context, id chat.SessionID, at *attended) error {
+// recallReplay reads from the log which events the session's publisher has sent.
+func (d *Dialect) recallReplay(ctx context.Context, id chat.SessionID, at *sidecarSession) error {
 	if at.replay != nil {
 		return nil
 	}
@@ -201,7 +200,7 @@ func (d *Dialect) recallReplay(ctx context.Context, id chat.SessionID, at *atten
 			return err
 		}
 		replay.recall(&e)
-		at.tell(&e)
+		at.noteDelivered(&e)
 	}
 	if err := d.recallEpoch(ctx, id, at); err != nil {
 		return err
@@ -210,20 +209,20 @@ func (d *Dialect) recallReplay(ctx context.Context, id chat.SessionID, at *atten
 	return nil
 }
 
-// intake collects the drafts of one run.
-type intake struct {
-	d       *Dialect
-	conn    *nats.Conn
-	at      *attended
-	id      chat.SessionID
-	waiting []*arrival
-	drafts  []chat.Draft
-	caller  chat.Caller
-	unsaid  bool // something was not stored that another time would be
+// ingestBatch collects the drafts of adjacent messages.
+type ingestBatch struct {
+	d         *Dialect
+	conn      *nats.Conn
+	at        *sidecarSession
+	id        chat.SessionID
+	waiting   []*incoming
+	drafts    []chat.Draft
+	caller    chat.Caller
+	notStored bool // an event could not be stored now, but may be later
 }
 
-// take decides about one message.
-func (in *intake) take(ctx context.Context, a *arrival) {
+// take decides what happens with one message.
+func (in *ingestBatch) take(ctx context.Context, a *incoming) {
 	m, err := Decode(in.id, a.msg.Data)
 	var c chat.Caller
 	if err == nil {
@@ -239,7 +238,7 @@ func (in *intake) take(ctx context.Context, a *arrival) {
 		return
 	}
 	if !a.guest {
-		c.Actor = chat.Actor{Kind: chat.Agent, ID: first(in.at.agent, "x1")}
+		c.Actor = chat.Actor{Kind: chat.Agent, ID: cmp.Or(in.at.agent, "x1")}
 	}
 	draft := m.draft()
 	if m.Type == "session.started" {
@@ -258,10 +257,10 @@ func (in *intake) take(ctx context.Context, a *arrival) {
 	}
 	err = draft.Settle()
 	if err == nil {
-		err = in.at.fenced(&m)
+		err = in.at.checkEpoch(&m)
 	}
 	if err == nil {
-		err = in.introduce(ctx, agentNamed(&c, a, &m))
+		err = in.setAgentName(ctx, agentNamed(&c, a, &m))
 	}
 	if err != nil {
 		in.refuse(ctx, a, err)
@@ -272,10 +271,10 @@ func (in *intake) take(ctx context.Context, a *arrival) {
 		return
 	}
 	if chat.AnswerOf(draft.Body) != "" && a.guest {
-		c.Scopes = []chat.Scope{chat.ScopeAgent} // a sidecar's word is no person's consent
+		c.Scopes = []chat.Scope{chat.ScopeAgent} // what a sidecar sends is not a person's consent
 	}
 	if u, ok := draft.Body.(chat.UserMessage); ok && !a.guest {
-		c.Actor = chat.Actor{Kind: chat.User, ID: first(u.UserID, "x1")}
+		c.Actor = chat.Actor{Kind: chat.User, ID: cmp.Or(u.UserID, "x1")}
 	}
 	if len(in.drafts) > 0 && in.caller.Actor != c.Actor {
 		in.flush(ctx)
@@ -287,7 +286,7 @@ func (in *intake) take(ctx context.Context, a *arrival) {
 
 // repeated tells why a message without an id is not stored: it is a copy, an echo or
 // a repetition. To the draft of any other it gives an idempotency key.
-func (in *intake) repeated(ctx context.Context, a *arrival, m *Message, draft *chat.Draft) (why string, err error) {
+func (in *ingestBatch) repeated(ctx context.Context, a *incoming, m *Message, draft *chat.Draft) (why string, err error) {
 	r, now := in.at.replay, in.d.opt.Now()
 	if r.copied(a.msg.Data) {
 		return "replay", nil
@@ -307,10 +306,10 @@ func (in *intake) repeated(ctx context.Context, a *arrival, m *Message, draft *c
 	return "", nil
 }
 
-// echo reports whether a message is the agent's repetition of what a person said.
-// On a NATS that runs elsewhere the agent may have heard it before we noted so;
-// the log has it then.
-func (in *intake) echo(ctx context.Context, m *Message) (bool, error) {
+// echo reports whether a message is the agent's echo of a user event. With an external
+// NATS the agent may have received the event before deliver noted it; then it is in
+// the log.
+func (in *ingestBatch) echo(ctx context.Context, m *Message) (bool, error) {
 	if m.Type != "user.message" && m.Type != "user.input_response" {
 		return false, nil
 	}
@@ -318,7 +317,7 @@ func (in *intake) echo(ctx context.Context, m *Message) (bool, error) {
 		return true, nil
 	}
 	var facts []chat.Fact
-	err := in.d.steady(ctx, func() (err error) {
+	err := in.d.retry(ctx, func() (err error) {
 		facts, _, err = in.d.opt.Sessions.Read(ctx, chat.Trusted, in.id, chat.Range{Limit: 64, Desc: true})
 		return err
 	})
@@ -330,24 +329,23 @@ func (in *intake) echo(ctx context.Context, m *Message) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		in.at.tell(&e)
+		in.at.noteDelivered(&e)
 	}
 	return in.at.echo(m), nil
 }
 
-// hint shows something to those who watch at this moment; it takes no number. The
-// copy for the archive is not shown again.
-func (in *intake) hint(a *arrival, m Message) {
+// hint publishes a transient message on delta. It is not stored. The copy on archive
+// is not published again.
+func (in *ingestBatch) hint(a *incoming, m Message) {
 	m.Sequence = nil
 	if b, err := json.Marshal(m); err == nil && a.kind == Events {
-		_ = in.conn.Publish(in.d.outgoing(in.id, Delta), b) // for those who hear it
+		_ = in.conn.Publish(in.d.outgoing(in.id, Delta), b) // a lost hint does no harm
 	}
 	in.d.dropped(a, "transient")
 }
 
-// flush appends what was collected, as one unit, or one by one when one of them
-// is refused.
-func (in *intake) flush(ctx context.Context) {
+// flush appends the collected drafts in one commit, or one by one when that is refused.
+func (in *ingestBatch) flush(ctx context.Context) {
 	if len(in.drafts) == 0 {
 		return
 	}
@@ -372,17 +370,17 @@ func (in *intake) flush(ctx context.Context) {
 	}
 }
 
-// refuse refuses a message that the past counts as stored.
-func (in *intake) refuse(ctx context.Context, a *arrival, err error) {
+// refuse refuses a message that replayFilter counts as stored.
+func (in *ingestBatch) refuse(ctx context.Context, a *incoming, err error) {
 	switch chat.CodeOf(err) {
 	case chat.Unavailable, chat.SlowDown, chat.Internal:
-		in.unsaid = true
+		in.notStored = true
 	}
 	in.d.refuse(ctx, a, err)
 }
 
-func (in *intake) append(ctx context.Context, drafts []chat.Draft) (events []chat.Event, err error) {
-	err = in.d.steady(ctx, func() error {
+func (in *ingestBatch) append(ctx context.Context, drafts []chat.Draft) (events []chat.Event, err error) {
+	err = in.d.retry(ctx, func() error {
 		events, err = in.d.opt.Sessions.Append(ctx, in.caller, in.id, drafts)
 		return err
 	})

@@ -1,6 +1,7 @@
 package x1
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -61,7 +62,7 @@ func texts(list []chat.Event) (out []string) {
 
 func TestOldSidecars(t *testing.T) {
 	for _, login := range []string{"", sidecarUser} {
-		t.Run("as "+first(login, "anybody"), func(t *testing.T) {
+		t.Run("as "+cmp.Or(login, "anybody"), func(t *testing.T) {
 			w := newWorld(t, setup{})
 			var opts []nats.Option
 			if login != "" {
@@ -194,11 +195,11 @@ func TestAttendedSessionsAreToldWhatPeopleSay(t *testing.T) {
 		if m.Header.Get(HeaderSequence) != fmt.Sprint(5+i) || *e.Sequence != int64(5+i) {
 			t.Fatalf("message %d has the number %s", i, m.Header.Get(HeaderSequence))
 		}
-		have = append(have, e.Type+" "+e.said().Text)
+		have = append(have, e.Type+" "+e.userFields().Text)
 	}
 	want := []string{"user.message from NATS", "user.message from elsewhere", "user.input_response b", "user.message Permission granted: mail; denied: repo:write"}
 	if !slices.Equal(have, want) {
-		t.Fatalf("the sidecar was told %q", have)
+		t.Fatalf("the sidecar was delivered %q", have)
 	}
 
 	// The agent echoes all of it, as its history; none becomes a second fact.
@@ -223,7 +224,7 @@ func TestAttendedSessionsAreToldWhatPeopleSay(t *testing.T) {
 }
 
 // What the agent repeats of people is part of its buffer, wherever it stands there:
-// first, last, twice. None of it becomes a second fact, the sidecar is not told it
+// first, last, twice. None of it becomes a second fact, the sidecar is not delivered it
 // again, and what lies between is not doubled. So also when the server was
 // restarted in between.
 func TestAReplayThatBeginsWithAnEcho(t *testing.T) {
@@ -284,13 +285,13 @@ func TestAReplayThatBeginsWithAnEcho(t *testing.T) {
 	answer("hello")
 	check("after more was said", 4)
 	if n := len(input.all()); n != 1 {
-		t.Errorf("the sidecar was told %d times", n)
+		t.Errorf("the sidecar was delivered %d times", n)
 	}
 	w.complete("s1")
 }
 
 // What the agent makes up itself, such as the prompt it began with, is a fact, and
-// nothing that the agent must be told.
+// nothing that the agent must be delivered.
 func TestAnAgentsOwnPromptIsNotToldToIt(t *testing.T) {
 	w := newWorld(t, setup{})
 	s := &oldSidecar{client: w.dial(nats.UserInfo(sidecarUser, "")), id: "s1"}
@@ -303,7 +304,7 @@ func TestAnAgentsOwnPromptIsNotToldToIt(t *testing.T) {
 	w.append("s1", chat.UserMessage{Text: "thanks"})
 	input.until("what a person says", upTo(5))
 	if n, stored := len(input.all()), len(w.log("s1")); n != 1 || stored != 5 {
-		t.Fatalf("told %d times, %d events", n, stored)
+		t.Fatalf("delivered %d times, %d events", n, stored)
 	}
 }
 
@@ -391,8 +392,8 @@ func TestForgottenSidecarsAreRecalled(t *testing.T) {
 	s.says("agent.text", `{"text":"a"}`)
 	s.says("agent.text", `{"text":"b"}`)
 	w.until("both are stored", func() bool { return len(texts(w.log("old"))) == 2 })
-	a := w.dialect.attend
-	for i := range maxAttended + 1 {
+	a := w.dialect.sidecars
+	for i := range maxSidecarSessions + 1 {
 		a.set(chat.SessionID(fmt.Sprint("other-", i)), true, "")
 	}
 	a.mu.Lock()
@@ -403,7 +404,7 @@ func TestForgottenSidecarsAreRecalled(t *testing.T) {
 		}
 	}
 	a.mu.Unlock()
-	if n != maxAttended || have != n {
+	if n != maxSidecarSessions || have != n {
 		t.Fatalf("%d are kept, %d are counted", have, n)
 	}
 	a.forget("old")

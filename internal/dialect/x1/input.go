@@ -1,18 +1,20 @@
 package x1
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
-// input makes a fact of what somebody said or answered.
-func (d *Dialect) input(ctx context.Context, a *arrival) {
+// input appends a user message, an answer or a stop request.
+func (d *Dialect) input(ctx context.Context, a *incoming) {
 	if d.opt.External && a.msg.Header.Get(HeaderSequence) != "" {
-		return // a fact already, published by a server
+		return // published by a server, stored already
 	}
 	m, err := Decode(a.id, a.msg.Data)
 	if err == nil && m.expired(d.opt.Now()) {
@@ -28,7 +30,7 @@ func (d *Dialect) input(ctx context.Context, a *arrival) {
 		if m.ClientID == "" {
 			m.ClientID = a.msg.Header.Get(HeaderKey)
 		}
-		e, err = d.heard(ctx, a, &m)
+		e, err = d.appendInput(ctx, a, &m)
 	}
 	if err != nil {
 		d.refuse(ctx, a, err)
@@ -37,16 +39,16 @@ func (d *Dialect) input(ctx context.Context, a *arrival) {
 	d.accepted(a, &e)
 }
 
-// heard appends an input.
-func (d *Dialect) heard(ctx context.Context, a *arrival, m *Message) (e chat.Event, err error) {
+// appendInput appends an input as an event.
+func (d *Dialect) appendInput(ctx context.Context, a *incoming, m *Message) (e chat.Event, err error) {
 	if !strings.HasPrefix(m.Type, "user.") {
-		return e, chat.Errorf(chat.Invalid, "input takes user.message, user.input_response, the other user types and turn.stop_requested, not %s", clip(m.Type))
+		return e, chat.Errorf(chat.Invalid, "input takes user.message, user.input_response, the other user types and turn.stop_requested, not %s", text.Clip(m.Type, 64))
 	}
 	c, err := d.caller(a)
 	if err != nil {
 		return e, err
 	}
-	s := m.said()
+	s := m.userFields()
 	c = speaksFor(c, a, &s)
 	if m.Type != "user.message" && a.agent {
 		c = asAgent(c)
@@ -55,16 +57,16 @@ func (d *Dialect) heard(ctx context.Context, a *arrival, m *Message) (e chat.Eve
 		return d.answer(ctx, c, m, &s)
 	}
 	if m.Type == "user.message" && len(m.Payload) > 0 && m.Payload[0] == '"' {
-		// A bare text is a message too.
+		// A JSON string is a message, too.
 		if m.Payload, err = json.Marshal(map[string]json.RawMessage{"text": m.Payload}); err != nil {
 			return e, err
 		}
 	}
 	draft := m.draft()
-	err = d.steady(ctx, func() error {
+	err = d.retry(ctx, func() error {
 		events, err := d.opt.Sessions.Append(ctx, c, a.id, []chat.Draft{draft})
 		if chat.CodeOf(err) == chat.NotFound && !a.guest && m.Type == "user.message" {
-			// A conversation begins with its first message.
+			// A session begins with its first message.
 			owner := d.opt.Main
 			if _, _, err = d.opt.Sessions.Create(ctx, owner, chat.NewSession{ID: a.id, Title: title(s.Text)}); err == nil {
 				events, err = d.opt.Sessions.Append(ctx, c, a.id, []chat.Draft{draft})
@@ -78,28 +80,28 @@ func (d *Dialect) heard(ctx context.Context, a *arrival, m *Message) (e chat.Eve
 	return e, err
 }
 
-// speaksFor is the caller under the name that a message gives: who comes without a
-// credential speaks for others.
-func speaksFor(c chat.Caller, a *arrival, s *said) chat.Caller {
-	if id := first(s.UserID, s.SenderID); !a.guest && id != "" && len(id) <= chat.MaxActorField {
+// speaksFor returns the caller with the user id of the message. A sender without a
+// credential is trusted to name its user.
+func speaksFor(c chat.Caller, a *incoming, s *userFields) chat.Caller {
+	if id := cmp.Or(s.UserID, s.SenderID); !a.guest && id != "" && len(id) <= chat.MaxActorField {
 		c.Actor = chat.Actor{Kind: chat.User, ID: id}
 	}
 	return c
 }
 
-// asAgent is the caller as an agent. What a sidecar sends is never a person's
+// asAgent returns the caller as an agent: what a sidecar sends is never a person's
 // consent, whoever started the sidecar.
 func asAgent(c chat.Caller) chat.Caller {
 	c.Actor, c.Agents = chat.Actor{Kind: chat.Agent, ID: c.Actor.ID}, nil
 	return c
 }
 
-// stopType on input asks the session's agent to stop what it does; the same type
-// tells a sidecar so. x1 itself has no word for it.
+// stopType on input stops the session's agent. Sidecars receive the same type. x1 itself
+// has no such type.
 var stopType = chat.TurnStopRequested{}.Type()
 
 // stop stops the running turn, or that of one workstream.
-func (d *Dialect) stop(ctx context.Context, a *arrival, m *Message) {
+func (d *Dialect) stop(ctx context.Context, a *incoming, m *Message) {
 	var ask struct {
 		Reason     string `json:"reason"`
 		Workstream string `json:"workstream_id"`
@@ -111,10 +113,10 @@ func (d *Dialect) stop(ctx context.Context, a *arrival, m *Message) {
 	c, err := d.caller(a)
 	var res chat.StopResult
 	if err == nil {
-		s := m.said()
+		s := m.userFields()
 		c = speaksFor(c, a, &s)
-		err = d.steady(ctx, func() error {
-			res, err = d.opt.Sessions.Stop(ctx, c, a.id, first(ask.Workstream, m.Workstream), ask.Reason)
+		err = d.retry(ctx, func() error {
+			res, err = d.opt.Sessions.Stop(ctx, c, a.id, cmp.Or(ask.Workstream, m.Workstream), ask.Reason)
 			return err
 		})
 	}
@@ -125,9 +127,9 @@ func (d *Dialect) stop(ctx context.Context, a *arrival, m *Message) {
 	d.respond(a, Reply{Session: a.id, Stopped: &res.Stopped})
 }
 
-// answer answers a prompt, of whatever kind it is. Text is enough for approvals
-// and permissions: yes and no, in some words.
-func (d *Dialect) answer(ctx context.Context, c chat.Caller, m *Message, s *said) (e chat.Event, err error) {
+// answer answers a prompt of any kind. Approvals and permissions accept a text such as
+// yes or no.
+func (d *Dialect) answer(ctx context.Context, c chat.Caller, m *Message, s *userFields) (e chat.Event, err error) {
 	ans := chat.Answer{Text: s.Text, Values: s.Values, ClientID: m.ClientID}
 	request := s.RequestID
 	if request == "" || len(s.Values) == 0 {
@@ -137,7 +139,7 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, m *Message, s *said
 		}
 		if request == "" {
 			if len(st.Prompts) != 1 {
-				return e, chat.Errorf(chat.Invalid, "which prompt is answered? %d are open; give its request_id", len(st.Prompts))
+				return e, chat.Errorf(chat.Invalid, "%d prompts are open; give the request_id of the one to answer", len(st.Prompts))
 			}
 			request = st.Prompts[0].RequestID
 		}
@@ -145,20 +147,20 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, m *Message, s *said
 			return e, chat.Errorf(chat.Invalid, "this prompt asks for consent: answer with a text such as approve or deny")
 		}
 	}
-	err = d.steady(ctx, func() error {
+	err = d.retry(ctx, func() error {
 		e, err = d.opt.Sessions.Answer(ctx, c, m.Session, request, ans)
 		return err
 	})
 	return e, err
 }
 
-// consent reads a yes or no where that is what was asked for; false tells that it is
-// neither.
+// consent fills in the answer to an approval or permission from a text; it returns false
+// if the text is neither yes nor no.
 func consent(p *chat.Prompt, text string, ans *chat.Answer) bool {
 	if p.Approval == nil && p.Permission == nil {
 		return true
 	}
-	approve, ok := yes(text)
+	approve, ok := parseConsent(text)
 	if !ok {
 		return false
 	}
@@ -177,12 +179,12 @@ func consent(p *chat.Prompt, text string, ans *chat.Answer) bool {
 	return true
 }
 
-// steady does something until it succeeds or is refused for good: what came by
-// NATS is not sent again by anybody. When the server ends it gives up.
-func (d *Dialect) steady(ctx context.Context, do func() error) error {
-	d.desk.mu.Lock()
-	ending := d.desk.ending
-	d.desk.mu.Unlock()
+// retry repeats a call while the store is unavailable, because nobody sends a message
+// from NATS again. It gives up when the server shuts down.
+func (d *Dialect) retry(ctx context.Context, do func() error) error {
+	d.inbound.mu.Lock()
+	ending := d.inbound.ending
+	d.inbound.mu.Unlock()
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := do()
 		switch chat.CodeOf(err) {
@@ -191,7 +193,7 @@ func (d *Dialect) steady(ctx context.Context, do func() error) error {
 			return err
 		}
 		if chat.CodeOf(err) == chat.SlowDown && wait > time.Second {
-			return err // somebody else must make room first
+			return err // the limit will not be lifted soon
 		}
 		t := time.NewTimer(wait)
 		select {
@@ -206,8 +208,8 @@ func (d *Dialect) steady(ctx context.Context, do func() error) error {
 	}
 }
 
-// delta shows a piece of what an agent is writing.
-func (d *Dialect) delta(ctx context.Context, a *arrival) {
+// delta shows a preview of what an agent is writing.
+func (d *Dialect) delta(ctx context.Context, a *incoming) {
 	m, err := Decode(a.id, a.msg.Data)
 	var piece chat.Preview
 	if err == nil {
@@ -232,8 +234,8 @@ func (d *Dialect) delta(ctx context.Context, a *arrival) {
 	d.respond(a, Reply{Session: a.id})
 }
 
-// history answers with stored events, as many as fit limit bytes and at least one.
-func (d *Dialect) history(ctx context.Context, a *arrival, limit int) {
+// history answers with stored events: as many as fit limit bytes, and at least one.
+func (d *Dialect) history(ctx context.Context, a *incoming, limit int) {
 	if a.msg.Reply == "" {
 		return
 	}
@@ -287,23 +289,7 @@ func (d *Dialect) history(ctx context.Context, a *arrival, limit int) {
 	d.respond(a, r)
 }
 
-func first(list ...string) string {
-	for _, s := range list {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
-}
-
-func clip(s string) string {
-	if len(s) > 64 {
-		return strings.ToValidUTF8(s[:64], "") + "…"
-	}
-	return s
-}
-
-// title is the beginning of a text on one line.
+// title returns the beginning of a text on one line.
 func title(text string) string {
 	s := strings.Join(strings.Fields(text), " ")
 	if len(s) > 80 {

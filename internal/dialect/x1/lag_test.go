@@ -36,13 +36,13 @@ func (g *gate) Read(ctx context.Context, c chat.Caller, id chat.SessionID, r cha
 }
 
 // lag makes a session fall back and returns when its log is about to be read.
-func (w *world) lag(g *gate) *lane {
+func (w *world) lag(g *gate) *projection {
 	w.t.Helper()
 	g.shut.Store(true)
 	p := w.dialect.project
 	p.mu.Lock()
-	l := p.lanes[g.id]
-	p.fallBack(l, 1)
+	l := p.projections[g.id]
+	p.fallBehind(l, 1)
 	p.mu.Unlock()
 	select {
 	case <-g.reached:
@@ -69,7 +69,7 @@ func TestAQueueBehindAReadingOfTheLog(t *testing.T) {
 	// As if it had been queued a moment ago.
 	p := w.dialect.project
 	p.mu.Lock()
-	p.put(job{lane: l, what: sendFact, fact: appended[0].Fact(), at: appended[0].At})
+	p.put(job{projection: l, what: factTask, fact: appended[0].Fact(), at: appended[0].At})
 	p.mu.Unlock()
 	w.append("s2", chat.AgentStatus{Message: "behind it in the queue"})
 	w.complete("s2")
@@ -138,7 +138,7 @@ func TestWhatIsTooOldStaysInTheLog(t *testing.T) {
 	w.until("all sessions are compared", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.whole && p.ill == 0
+		return p.restored && p.behind == 0
 	})
 	if n := len(w.archive("s1")); n != 0 {
 		t.Errorf("%d events are in the archive", n)

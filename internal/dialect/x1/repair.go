@@ -12,52 +12,52 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// repairs brings sessions that have fallen back up to date, and makes the archive
-// forget erased ones, until ctx ends.
-func (o *outlet) repairs(ctx context.Context) {
+// runRepairs publishes the missing events of sessions that are behind, and removes
+// erased sessions from the archive, until ctx ends.
+func (o *publisher) runRepairs(ctx context.Context) {
 	for {
 		o.mu.Lock()
-		for len(o.mends) == 0 && ctx.Err() == nil {
-			o.sick.Wait()
+		for len(o.repairs) == 0 && ctx.Err() == nil {
+			o.repairReady.Wait()
 		}
 		if ctx.Err() != nil {
 			o.mu.Unlock()
 			return
 		}
-		j := o.mends[0]
-		o.mends = o.mends[1:]
+		j := o.repairs[0]
+		o.repairs = o.repairs[1:]
 		o.mu.Unlock()
-		o.insist(ctx, j)
+		o.retryRepair(ctx, j)
 	}
 }
 
-// insist does a job until it succeeds: nothing that is stored stays unpublished
-// because NATS was away for a while.
-func (o *outlet) insist(ctx context.Context, j job) {
+// retryRepair repeats a job until it succeeds, so that every stored event is published
+// even if NATS was disconnected for a while.
+func (o *publisher) retryRepair(ctx context.Context, j job) {
 	what := "a session could not be brought up to date on NATS; trying again"
 	do := o.catchUp
-	if j.what == purge {
-		what, do = "the archive could not forget an erased session; trying again", o.purge
+	if j.what == eraseTask {
+		what, do = "an erased session could not be removed from the archive; trying again", o.eraseArchived
 	}
-	j.lane.mend.Lock()
-	defer j.lane.mend.Unlock()
+	j.projection.repairing.Lock()
+	defer j.projection.repairing.Unlock()
 	for wait := 50 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 5*time.Second) {
-		err := do(ctx, j.lane)
+		err := do(ctx, j.projection)
 		if err == nil {
 			return
 		}
 		if ctx.Err() == nil {
-			o.p.d.log.WarnContext(ctx, what, "session", j.lane.id, "err", err)
+			o.p.d.log.WarnContext(ctx, what, "session", j.projection.id, "err", err)
 		}
 		pause(ctx, wait)
 	}
 }
 
-// catchUp publishes what the archive lacks of a session, and lets the queue go on
-// behind it.
-func (o *outlet) catchUp(ctx context.Context, l *lane) error {
+// catchUp publishes the events of a session that the archive does not have. The queue
+// continues after them.
+func (o *publisher) catchUp(ctx context.Context, l *projection) error {
 	p := o.p
-	if !l.settled() { // else nothing of it is under way
+	if !l.settled() {
 		if err := p.acks.barrier(ctx); err != nil {
 			return err
 		}
@@ -77,16 +77,16 @@ func (o *outlet) catchUp(ctx context.Context, l *lane) error {
 			}
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.recovered(l)
-			if !l.gone { // else it is purged
-				delete(p.lanes, l.id)
+			p.caughtUpWith(l)
+			if !l.erased { // else eraseArchived needs it
+				delete(p.projections, l.id)
 			}
 			return nil
 		}
 		p.mu.Lock()
 		if !l.stale {
 			l.next = last + 1
-			p.recovered(l)
+			p.caughtUpWith(l)
 			p.mu.Unlock()
 			return nil
 		}
@@ -94,17 +94,17 @@ func (o *outlet) catchUp(ctx context.Context, l *lane) error {
 	}
 }
 
-// publishAfter publishes the stored events behind a sequence and returns the last.
-// What is older than the archive keeps is left out.
-func (o *outlet) publishAfter(ctx context.Context, l *lane, after chat.Seq) (last chat.Seq, err error) {
+// publishAfter publishes the stored events after a sequence and returns the last one.
+// Events that are older than the archive keeps are left out.
+func (o *publisher) publishAfter(ctx context.Context, l *projection, after chat.Seq) (last chat.Seq, err error) {
 	limit := chat.AtOf(o.p.d.opt.Now().Add(-o.p.d.opt.Keep))
-	defer o.p.stir() // several sessions share a window; the loop ends it
+	defer o.p.wakeUp() // several sessions share a window; the loop closes it
 	for begun, old := false, false; ; begun, old = true, false {
 		for facts, err := range o.p.d.pages(ctx, l.id, after) {
 			if err != nil {
 				return after, err
 			}
-			at := o.at(facts[0]) // of the page's oldest, which is good enough for the mark
+			at := o.at(facts[0]) // of the oldest event of the page, which is exact enough for the watermark
 			if old = !begun && at < limit; old {
 				break
 			}
@@ -128,9 +128,9 @@ func (o *outlet) publishAfter(ctx context.Context, l *lane, after chat.Seq) (las
 	}
 }
 
-// oldest finds behind which event to begin, so that nothing is published that the
-// archive would have dropped by now.
-func (o *outlet) oldest(ctx context.Context, id chat.SessionID, after chat.Seq, limit chat.At) (chat.Seq, error) {
+// oldest finds the last event that is older than limit: events after it are young
+// enough for the archive.
+func (o *publisher) oldest(ctx context.Context, id chat.SessionID, after chat.Seq, limit chat.At) (chat.Seq, error) {
 	before := chat.Seq(0)
 	for {
 		facts, more, err := o.p.d.opt.Sessions.Read(ctx, chat.Trusted, id, chat.Range{After: after, Before: before, Limit: 1000, MaxBytes: 256 << 10, Desc: true})
@@ -149,8 +149,8 @@ func (o *outlet) oldest(ctx context.Context, id chat.SessionID, after chat.Seq, 
 	}
 }
 
-// at is when an event was stored; now, if that cannot be read.
-func (o *outlet) at(f chat.Fact) chat.At {
+// at is when an event was stored, or now if that cannot be read.
+func (o *publisher) at(f chat.Fact) chat.At {
 	if e, err := f.Event(); err == nil {
 		return e.At
 	}
@@ -158,7 +158,7 @@ func (o *outlet) at(f chat.Fact) chat.At {
 }
 
 // archived returns the last sequence of a session in the archive, 0 for none.
-func (o *outlet) archived(ctx context.Context, id chat.SessionID) (chat.Seq, error) {
+func (o *publisher) archived(ctx context.Context, id chat.SessionID) (chat.Seq, error) {
 	wait, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()
 	m, err := o.stream.GetLastMsgForSubject(wait, Subject(id, Archive))
@@ -172,23 +172,23 @@ func (o *outlet) archived(ctx context.Context, id chat.SessionID) (chat.Seq, err
 		Sequence chat.Seq `json:"sequence"`
 	}
 	if err := json.Unmarshal(m.Data, &have); err != nil {
-		return 0, nil // not ours; what follows is
+		return 0, nil // another program published it
 	}
 	return have.Sequence, nil
 }
 
-// slack is how far before the watermark a start looks: commits that were under
-// way when it was written, and what JetStream had not synced to the disk.
+// slack is how far before the watermark a start looks, because of commits that were
+// in progress when it was written and messages that JetStream had not synced.
 const slack = 5 * time.Minute
 
-// recover publishes what the last process did not get out, and forgets what was
-// erased meanwhile. Nobody waits for it.
+// recover publishes the events that the last process did not publish, and erases from
+// the archive what was erased meanwhile. It runs in the background.
 func (p *projector) recover(ctx context.Context, stream jetstream.Stream) {
 	p.mu.Lock()
-	done := p.whole
+	done := p.restored
 	p.mu.Unlock()
 	if done {
-		return // only the connection is new; what fell back is in the queue
+		return // only the connection is new; repairs are queued
 	}
 	from := p.mark.from - chat.At(slack.Microseconds())
 	for _, workspace := range p.mark.workspaces() {
@@ -208,16 +208,16 @@ func (p *projector) recover(ctx context.Context, stream jetstream.Stream) {
 	}
 	for {
 		p.mu.Lock()
-		calm, ill := p.calm, p.ill
-		if ill == 0 {
-			p.whole = true
+		caughtUp, behind := p.caughtUp, p.behind
+		if behind == 0 {
+			p.restored = true
 		}
 		p.mu.Unlock()
-		if ill == 0 {
+		if behind == 0 {
 			break
 		}
 		select {
-		case <-calm:
+		case <-caughtUp:
 		case <-ctx.Done():
 			return
 		}
@@ -225,11 +225,11 @@ func (p *projector) recover(ctx context.Context, stream jetstream.Stream) {
 	p.sweep(ctx, stream)
 }
 
-// recheck compares the sessions that were active since a moment with the archive.
+// recheck compares the sessions that were active since a time with the archive.
 func (p *projector) recheck(ctx context.Context, workspace string, from chat.At) error {
 	c := chat.Trusted
 	c.Workspace = workspace
-	f := chat.Filter{Limit: 1000} // a page costs as much as all of a moment
+	f := chat.Filter{Limit: 1000}
 	for {
 		page, err := p.d.opt.Sessions.List(ctx, c, f)
 		if err != nil {
@@ -244,29 +244,29 @@ func (p *projector) recheck(ctx context.Context, workspace string, from chat.At)
 			if s.ID.System() {
 				continue
 			}
-			if l := p.lane(s.ID); l.next == 0 {
-				p.fallBack(l, s.UpdatedAt)
+			if l := p.projection(s.ID); l.next == 0 {
+				p.fallBehind(l, s.UpdatedAt)
 			}
 		}
 		p.mu.Unlock()
 		if page.Next == "" {
 			return ctx.Err()
 		}
-		if err := p.ease(ctx); err != nil {
+		if err := p.waitForRoom(ctx); err != nil {
 			return err
 		}
 		f.Cursor = page.Next
 	}
 }
 
-// ease waits while many sessions are being compared, so that a store with a
-// million active ones is gone through in little memory.
-func (p *projector) ease(ctx context.Context) error {
+// waitForRoom waits while 1000 sessions are being compared, so that a million active
+// sessions need little memory.
+func (p *projector) waitForRoom(ctx context.Context) error {
 	for {
 		p.mu.Lock()
-		ill := p.ill
+		behind := p.behind
 		p.mu.Unlock()
-		if ill < 1000 {
+		if behind < 1000 {
 			return ctx.Err()
 		}
 		if !pause(ctx, 5*time.Millisecond) {
@@ -275,20 +275,20 @@ func (p *projector) ease(ctx context.Context) error {
 	}
 }
 
-// sweep removes from the archive what was erased while nobody could tell it.
+// sweep removes sessions from the archive that were erased while NATS was not connected.
 func (p *projector) sweep(ctx context.Context, stream jetstream.Stream) {
 	if p.mark.clean {
 		return
 	}
 	if ask := p.d.opt.ErasedSince; ask != nil {
-		// There may be as many sessions in the archive as were active in a day.
+		// Listing the subjects is slow if many sessions were active.
 		if any, err := ask(ctx, p.mark.from-chat.At(slack.Microseconds())); err == nil && !any {
 			return
 		}
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter("x1.session.*.archive"))
 	if err != nil {
-		p.d.log.WarnContext(ctx, "the archive of x1 could not be searched for erased sessions", "err", err)
+		p.d.log.WarnContext(ctx, "the x1 archive could not be searched for erased sessions", "err", err)
 		return
 	}
 	subjects := make([]string, 0, len(info.State.Subjects))

@@ -14,8 +14,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// publisher is an x1 sidecar: it gives no ids, and its counter begins at 0 in each run.
-type publisher struct {
+// foreignPublisher is an x1 sidecar: it gives no ids, and its counter begins at 0 in each run.
+type foreignPublisher struct {
 	t      interface{ Fatalf(string, ...any) }
 	filter *replayFilter
 	n      int64
@@ -25,11 +25,11 @@ type publisher struct {
 	texts  []string // what was stored, in order
 }
 
-func newPublisher(t interface{ Fatalf(string, ...any) }) *publisher {
-	return &publisher{t: t, filter: newReplayFilter(), now: time.Unix(0, 0)}
+func newForeignPublisher(t interface{ Fatalf(string, ...any) }) *foreignPublisher {
+	return &foreignPublisher{t: t, filter: newReplayFilter(), now: time.Unix(0, 0)}
 }
 
-func (p *publisher) publish(typ, text string) {
+func (p *foreignPublisher) publish(typ, text string) {
 	p.moment++
 	n := p.n
 	p.n++
@@ -49,18 +49,18 @@ func (p *publisher) publish(typ, text string) {
 	p.texts = append(p.texts, text)
 }
 
-func (p *publisher) say(texts ...string) {
+func (p *foreignPublisher) say(texts ...string) {
 	for _, text := range texts {
 		p.publish("agent.text", text)
 	}
 }
 
 // lose sends messages that do not arrive.
-func (p *publisher) lose(n int64) { p.n += n }
+func (p *foreignPublisher) lose(n int64) { p.n += n }
 
-func (p *publisher) restart() { p.n = 0 }
+func (p *foreignPublisher) restart() { p.n = 0 }
 
-func (p *publisher) restartServer() {
+func (p *foreignPublisher) restartServer() {
 	p.filter = newReplayFilter()
 	for i := range p.log {
 		p.filter.recall(&p.log[i])
@@ -98,7 +98,7 @@ func TestReplayOfAPublisherWithoutIDs(t *testing.T) {
 		{"doubled: what can be the end of the replay", "a o o o o o / o o o o o", "a o o o o o o o"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := newPublisher(t)
+			p := newForeignPublisher(t)
 			for word := range strings.FieldsSeq(c.script) {
 				switch {
 				case word == "/":
@@ -125,7 +125,7 @@ func TestReplayOfAPublisherWithoutIDs(t *testing.T) {
 }
 
 func TestAnyCounterIsAccepted(t *testing.T) {
-	p := newPublisher(t)
+	p := newForeignPublisher(t)
 	var all []string
 	for i, n := range []int64{0, 1 << 62, math.MaxInt64, 0, 1 << 40, 7, 6, -1, 5, math.MinInt64, 0} {
 		p.n = n
@@ -156,7 +156,7 @@ func TestTheSameBytesTwiceAreOneMessage(t *testing.T) {
 // server was not restarted in a replay nothing is stored twice.
 func TestReplayProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := newPublisher(t)
+		p := newForeignPublisher(t)
 		whole := rapid.Bool().Draw(t, "replays arrive whole")
 		p.say("first")
 		buffer := []string{"first"}

@@ -22,7 +22,7 @@ func TestAnswersGoNowhereElse(t *testing.T) {
 	admin := w.root()
 	feeds := map[string]*feed{
 		"another viewer": viewer.follow(Subject("mine", Events)), "an administrator": admin.follow("x1.session.>"),
-		"the server": admin.follow("parley.*.*.other.*"), "its inlet": admin.follow("parley.*.*.*.input"), "its outlet": admin.follow(outPrefix + ">"),
+		"the server": admin.follow("parley.*.*.other.*"), "its inlet": admin.follow("parley.*.*.*.input"), "its publisher": admin.follow(outPrefix + ">"),
 	}
 	before := len(w.log("mine"))
 	for _, reply := range []string{
@@ -55,7 +55,7 @@ func TestAnswersGoNowhereElse(t *testing.T) {
 	}
 }
 
-// Who answers a request for consent with something else is told what it takes.
+// Who answers a request for consent with something else is delivered what it takes.
 func TestConsentIsAYesOrANo(t *testing.T) {
 	w := newWorld(t, setup{})
 	c := w.dial()

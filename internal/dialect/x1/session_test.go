@@ -340,16 +340,16 @@ func TestAuditIsKept(t *testing.T) {
 	}
 	root := w.root()
 	sidecar := w.with(w.credential("s1", tokenOf("root"), Sidecar))
-	if r := sidecar.askMsg(&nats.Msg{Subject: Subject("s1", Audit), Data: []byte(`{"method":"POST","route":"/graph","status":200}`)}); r.Error != nil {
+	if r := sidecar.askMsg(&nats.Msg{Subject: Subject("s1", Traffic), Data: []byte(`{"method":"POST","route":"/graph","status":200}`)}); r.Error != nil {
 		t.Fatal(r.Error)
 	}
 	if r := root.askMsg(&nats.Msg{Subject: "x1.audit.graph.query", Data: []byte(`{"session_id":"s2","ms":3}`)}); r.Error != nil {
 		t.Fatal(r.Error)
 	}
-	if r := sidecar.askMsg(&nats.Msg{Subject: Subject("s1", Audit), Data: []byte(`{"session_id":"s2"}`)}); r.Error == nil {
+	if r := sidecar.askMsg(&nats.Msg{Subject: Subject("s1", Traffic), Data: []byte(`{"session_id":"s2"}`)}); r.Error == nil {
 		t.Fatal("a record that names another session was taken")
 	}
-	var page AuditPage
+	var page TrafficPage
 	if code := w.call("GET", "/parley/v1/x1/audit", tokenOf("root"), nil, &page); code != 200 || len(page.Records) != 2 || page.Records[0].Subject != "x1.audit.graph.query" {
 		t.Fatal(code, page)
 	}

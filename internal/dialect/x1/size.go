@@ -9,12 +9,12 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// headroom is what a message needs beside its data: headers, and the frame of a history reply.
+// headroom is kept free in a message for headers and the frame of a history reply.
 const headroom = 1 << 10
 
-// fit gives a stored event as it goes out in at most limit bytes: with the fields of both spellings; else as it is
-// stored, which always fits the embedded NATS; else a reference to it. Every event goes out in some form, so that the
-// events behind it can follow.
+// fit returns a stored event in at most limit bytes: with the added fields of the
+// protocol page, else as it is stored (which always fits the embedded NATS), else with a
+// reference instead of its payload. So every event is published in some form.
 func fit(id chat.SessionID, f chat.Fact, limit int) ([]byte, error) {
 	data, err := Encode(f)
 	switch {
@@ -34,11 +34,10 @@ type Reference struct {
 	} `json:"ref"`
 }
 
-// referenceTo gives an event's envelope with a reference instead of its payload.
+// referenceTo returns an event with a reference instead of its payload.
 func referenceTo(id chat.SessionID, f chat.Fact) []byte {
 	e, err := f.Event()
 	if err != nil {
-		// Only its place is certain.
 		e = chat.Event{Session: id, Seq: f.Seq, At: chat.AtOf(time.Now()), Type: "parley.unreadable"}
 	}
 	return reference(&e, len(f.JSON))
@@ -49,11 +48,11 @@ func reference(e *chat.Event, size int) []byte {
 	var r Reference
 	r.Ref.Bytes = size
 	r.Ref.URL = "/parley/v1/sessions/" + url.PathEscape(string(e.Session)) + "/events?after=" + strconv.FormatUint(uint64(e.Seq)-1, 10) + "&limit=1"
-	out.Payload, _ = json.Marshal(r) // texts and a number can be encoded
+	out.Payload, _ = json.Marshal(r) // cannot fail
 	return out.AppendJSON(nil)
 }
 
-// fitInput gives a user fact as it goes to a sidecar in at most limit bytes.
+// fitInput returns a user event for a sidecar in at most limit bytes.
 func fitInput(e *chat.Event, limit int) (data []byte, ok bool) {
 	if data, ok = EncodeInput(e); !ok || len(data) <= limit {
 		return data, ok

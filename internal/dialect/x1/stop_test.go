@@ -52,7 +52,7 @@ func TestStopNeedsAPart(t *testing.T) {
 	}
 }
 
-// A session whose agent is elsewhere has no turns here: its sidecar is told.
+// A session whose agent is elsewhere has no turns here: its sidecar is delivered.
 func TestStopReachesTheSidecar(t *testing.T) {
 	w := newWorld(t, setup{})
 	s := &oldSidecar{client: w.dial(nats.UserInfo(sidecarUser, "")), id: "pod"}
@@ -62,9 +62,9 @@ func TestStopReachesTheSidecar(t *testing.T) {
 	if r := w.dial().say("pod", Input, stopping(`{"reason":"enough"}`)); r.Stopped == nil || !*r.Stopped {
 		t.Fatalf("%+v", r)
 	}
-	told := input.until("the stop", typ("turn.stop_requested"))
-	if b := told.Body.(chat.TurnStopRequested); b.Reason != "enough" || told.Seq != 3 {
-		t.Errorf("%+v", told.Event)
+	delivered := input.until("the stop", typ("turn.stop_requested"))
+	if b := delivered.Body.(chat.TurnStopRequested); b.Reason != "enough" || delivered.Seq != 3 {
+		t.Errorf("%+v", delivered.Event)
 	}
 	for _, m := range input.all() {
 		if m.Header.Get(HeaderSequence) == "" {

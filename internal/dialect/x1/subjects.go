@@ -13,22 +13,22 @@ type Kind string
 const (
 	Events   Kind = "events"   // numbered events, as they are committed
 	Archive  Kind = "archive"  // the same, kept by JetStream
-	Input    Kind = "input"    // what people say and answer
+	Input    Kind = "input"    // user messages and answers
 	Delta    Kind = "delta"    // previews of what is being written
-	Presence Kind = "presence" // somebody is looking
-	Audit    Kind = "audit"    // what a sidecar did
+	Presence Kind = "presence" // a person is viewing the session
+	Traffic  Kind = "audit"    // requests that a sidecar handled
 	History  Kind = "history"  // request/reply: stored events after a sequence
 )
 
-// Names of JetStream streams.
+// ArchiveStream is the name of the JetStream stream.
 const ArchiveStream = "X1_ARCHIVE"
 
 // Subjects outside of sessions.
 const (
-	AuditAll    = "x1.audit.>"    // providers' audit
+	TrafficAll  = "x1.audit.>"    // requests that providers handled
 	ProviderAll = "x1.provider.>" // requests to providers
 
-	OrchestrationAll = "x1.orchestration.>" // requests of parents about their children
+	OrchestrationAll = "x1.orchestration.>" // requests about child sessions
 )
 
 // Token is a session id as one token of a subject. Dots are legal in ids and
@@ -64,17 +64,17 @@ func parseTail(s string) (id chat.SessionID, k Kind, ok bool) {
 	return id, Kind(kind), ok
 }
 
-// What others publish for a session is led to subjects of ours, by mappings of
-// the NATS server, and what we publish is led to x1's. So viewers never see a raw
-// copy beside the committed one, and we never read back what we have published.
+// Mappings of the NATS server lead what clients publish for a session to subjects that
+// only the dialect reads, and what the dialect publishes to x1's subjects. So viewers
+// see committed events only, and the dialect never receives its own messages.
 const (
-	rawPrefix   = "parley.in.raw."   // from the main account: nobody is named
-	guestPrefix = "parley.in.guest." // from credentials: the server names the publisher
-	outPrefix   = "parley.out."      // committed; becomes x1.session.{id}.{kind}
-	upPrefix    = "parley.up."       // of the guests' account, on the way to guestPrefix
+	rawPrefix   = "parley.in.raw."   // from the main account: the sender is not verified
+	guestPrefix = "parley.in.guest." // from credentials: NATS adds the verified sender
+	outPrefix   = "parley.out."      // committed; mapped to x1.session.{id}.{kind}
+	upPrefix    = "parley.up."       // in the guest account; leads to guestPrefix
 )
 
-// outgoing is where we publish so that it comes out on the session's subject.
+// outgoing is the subject to publish on, so that clients receive it on the session's subject.
 func (d *Dialect) outgoing(id chat.SessionID, k Kind) string {
 	if d.opt.External {
 		return Subject(id, k)
@@ -82,24 +82,24 @@ func (d *Dialect) outgoing(id chat.SessionID, k Kind) string {
 	return outPrefix + Token(id) + "." + string(k)
 }
 
-// GuestAccount is the account of those who come with a credential.
+// GuestAccount is the account of clients with a credential.
 const GuestAccount = "X1"
 
-// Pair leads from one subject to another; $1 is the first * of From.
+// Pair maps one subject to another; $1 is the first * of From.
 type Pair struct{ From, To string }
 
-// Layout says what an embedded NATS server must do for the dialect.
+// Layout is the configuration that an embedded NATS server needs for the dialect.
 type Layout struct {
 	Main          []Pair   // mappings of the main account
 	GuestMappings []Pair   // mappings of GuestAccount
-	GuestServices []Pair   // what leads from there into the main account
-	GuestStreams  []string // what of the main account can be followed there
+	GuestServices []Pair   // from GuestAccount into the main account
+	GuestStreams  []string // subjects of the main account that GuestAccount can subscribe to
 }
 
 // Subjects returns the layout.
 func Subjects() Layout {
 	var l Layout
-	// The server tries them one after the other, so what is published most comes first.
+	// The server tries them in order, so the most frequent come first.
 	kinds := []Kind{Archive, Events, Delta, Input}
 	for _, k := range kinds {
 		l.Main = append(l.Main, Pair{outPrefix + "*." + string(k), sessionPrefix + "$1." + string(k)})
@@ -107,10 +107,10 @@ func Subjects() Layout {
 	for _, k := range kinds {
 		l.Main = append(l.Main, Pair{sessionPrefix + "*." + string(k), rawPrefix + "$1." + string(k)})
 	}
-	for _, k := range []Kind{Events, Archive, Input, Delta, Presence, Audit, History} {
+	for _, k := range []Kind{Events, Archive, Input, Delta, Presence, Traffic, History} {
 		l.GuestMappings = append(l.GuestMappings, Pair{sessionPrefix + "*." + string(k), upPrefix + "$1." + string(k)})
 	}
-	l.GuestServices = []Pair{{upPrefix + "*.*", guestPrefix + "$1.$2"}, {ProviderAll, ProviderAll}, {AuditAll, AuditAll}, {OrchestrationAll, OrchestrationAll}}
+	l.GuestServices = []Pair{{upPrefix + "*.*", guestPrefix + "$1.$2"}, {ProviderAll, ProviderAll}, {TrafficAll, TrafficAll}, {OrchestrationAll, OrchestrationAll}}
 	for _, k := range []Kind{Events, Archive, Input, Delta, Presence} {
 		l.GuestStreams = append(l.GuestStreams, sessionPrefix+"*."+string(k))
 	}

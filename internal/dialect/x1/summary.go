@@ -11,29 +11,28 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Summariser says in a few words what a session is about. Events are the latest,
-// in order.
+// Summariser returns a short text about a session; events are its latest events, in order.
 type Summariser func(ctx context.Context, s chat.Session, events []chat.Event) (string, error)
 
-// SummaryPolicy says when a session is summarised anew; the zero value works.
+// SummaryPolicy says when a summary is written again; the zero value works.
 type SummaryPolicy struct {
-	Events int           // after so many events; 0 means 10
-	Time   time.Duration // or after so long, if there was any; 0 means 5 minutes
-	Look   int           // how many of the latest events are looked at; 0 means 200
+	Events int           // after this many events; 0 means 10
+	Time   time.Duration // or after this time, if there were any; 0 means 5 minutes
+	Look   int           // how many of the latest events are read; 0 means 200
 }
 
-// summaries keeps the summaries of sessions.
+// summaries writes the summaries of sessions.
 type summaries struct {
 	d    *Dialect
 	opt  SummaryPolicy
 	wake chan struct{}
 
-	mu    sync.Mutex
-	fresh map[chat.SessionID]*unsummed
+	mu      sync.Mutex
+	changed map[chat.SessionID]*changes
 }
 
-// unsummed is what happened since the last summary.
-type unsummed struct {
+// changes counts events since the last summary.
+type changes struct {
 	events int
 	since  time.Time
 }
@@ -43,16 +42,16 @@ func newSummaries(d *Dialect) *summaries {
 	opt.Events = cmp.Or(opt.Events, 10)
 	opt.Time = cmp.Or(opt.Time, 5*time.Minute)
 	opt.Look = cmp.Or(opt.Look, 200)
-	return &summaries{d: d, opt: opt, wake: make(chan struct{}, 1), fresh: map[chat.SessionID]*unsummed{}}
+	return &summaries{d: d, opt: opt, wake: make(chan struct{}, 1), changed: map[chat.SessionID]*changes{}}
 }
 
-// public are the events that a summary is about.
+// public reports whether a summary covers events of this type.
 func public(typ string) bool {
 	return strings.HasPrefix(typ, "user.") || strings.HasPrefix(typ, "agent.") ||
 		typ == "session.completed" || typ == "session.failed"
 }
 
-// note counts what was stored.
+// note counts stored events.
 func (s *summaries) note(id chat.SessionID, entries []chat.Entry) {
 	if s.d.opt.Summarise == nil {
 		return
@@ -63,10 +62,10 @@ func (s *summaries) note(id chat.SessionID, entries []chat.Entry) {
 		if entries[i].Piece != nil || !public(entries[i].Label.Type) {
 			continue
 		}
-		u := s.fresh[id]
+		u := s.changed[id]
 		if u == nil {
-			u = &unsummed{since: s.d.opt.Now()}
-			s.fresh[id] = u
+			u = &changes{since: s.d.opt.Now()}
+			s.changed[id] = u
 		}
 		if u.events++; u.events == s.opt.Events {
 			select {
@@ -80,10 +79,10 @@ func (s *summaries) note(id chat.SessionID, entries []chat.Entry) {
 func (s *summaries) forget(id chat.SessionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.fresh, id)
+	delete(s.changed, id)
 }
 
-// run summarises sessions, one after the other, until ctx ends.
+// run writes summaries, one after the other, until ctx ends.
 func (s *summaries) run(ctx context.Context) {
 	if s.d.opt.Summarise == nil {
 		return
@@ -92,7 +91,7 @@ func (s *summaries) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		for _, id := range s.due() {
-			if err := s.sum(ctx, id); err != nil && ctx.Err() == nil && chat.CodeOf(err) != chat.Gone {
+			if err := s.summarise(ctx, id); err != nil && ctx.Err() == nil && chat.CodeOf(err) != chat.Gone {
 				s.d.log.WarnContext(ctx, "a session could not be summarised", "session", id, "err", err)
 			}
 		}
@@ -105,22 +104,22 @@ func (s *summaries) run(ctx context.Context) {
 	}
 }
 
-// due takes the sessions whose time has come.
+// due takes the sessions that need a summary now.
 func (s *summaries) due() (ids []chat.SessionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.d.opt.Now()
-	for id, u := range s.fresh {
+	for id, u := range s.changed {
 		if u.events >= s.opt.Events || now.Sub(u.since) >= s.opt.Time {
 			ids = append(ids, id)
-			delete(s.fresh, id)
+			delete(s.changed, id)
 		}
 	}
 	return ids
 }
 
-// sum writes one summary into the session's record.
-func (s *summaries) sum(ctx context.Context, id chat.SessionID) error {
+// summarise writes one summary into the session's record.
+func (s *summaries) summarise(ctx context.Context, id chat.SessionID) error {
 	sess, err := s.d.opt.Sessions.Get(ctx, chat.Trusted, id)
 	if err != nil {
 		return err
@@ -145,8 +144,8 @@ func (s *summaries) sum(ctx context.Context, id chat.SessionID) error {
 	return err
 }
 
-// PlainSummary is a Summariser that needs no model: what was asked last, what was
-// answered, and how much happened. The same log always gives the same summary.
+// PlainSummary is a Summariser that needs no model: the last question, the last answer,
+// and counts. The same log always gives the same summary.
 func PlainSummary(_ context.Context, s chat.Session, events []chat.Event) (string, error) {
 	var asked, answered string
 	messages, answers, calls := 0, 0, 0

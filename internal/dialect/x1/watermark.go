@@ -14,23 +14,22 @@ import (
 	"github.com/parley-hq/parley/internal/sealed"
 )
 
-// watermark remembers, over the end of the process, up to which moment all that
-// is stored is in the archive. Only sessions that were active since then are
-// looked at when the next process starts, however many there are.
+// watermark is a file with the time up to which all stored events are in the archive.
+// The next start compares only sessions that were active since then.
 type watermark struct {
 	file    string
-	from    chat.At       // what the last process left
-	clean   bool          // it ended in order
-	doubt   string        // why the file cannot be trusted
-	absent  bool          // there was none
-	archive *archiveState // when it was written; nil means not known
+	from    chat.At       // written by the last process
+	clean   bool          // the last process shut down
+	damage  string        // why the file cannot be trusted
+	absent  bool          // there was no file
+	archive *archiveState // when it was written; nil when unknown
 
 	mu    sync.Mutex
 	known []string // workspaces
 	saved chat.At
 }
 
-// marked is the file.
+// marked is the content of the file.
 type marked struct {
 	At         chat.At  `json:"archived_until"`
 	Workspaces []string `json:"workspaces"`
@@ -42,15 +41,15 @@ type marked struct {
 // watermarkFile is the name of the file.
 const watermarkFile = "x1-archive.json"
 
-// HasArchive reports whether sessions of a data folder may be in an archive: x1 was
-// in use with it.
+// HasArchive reports whether x1 was used with a data folder, so that an archive may
+// have copies of its events.
 func HasArchive(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, watermarkFile))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// openWatermark reads the file, or begins with now: an archive that was never
-// there is not filled with the past.
+// openWatermark reads the file. Without a file it begins now: a new archive is not
+// filled with old events.
 func openWatermark(dir string, now func() time.Time) (*watermark, error) {
 	w := &watermark{known: []string{chat.DefaultWorkspace}, from: chat.AtOf(now())}
 	if dir == "" {
@@ -67,9 +66,9 @@ func openWatermark(dir string, now func() time.Time) (*watermark, error) {
 		}
 	case errors.Is(err, fs.ErrNotExist):
 		w.absent = true
-		return w, nil // written once the archive was looked at
+		return w, nil // it is written after inspect
 	case errors.Is(err, sealed.ErrDamaged):
-		w.doubt = w.file + " is damaged"
+		w.damage = w.file + " is damaged"
 		return w, nil
 	default:
 		return nil, err
@@ -77,8 +76,8 @@ func openWatermark(dir string, now func() time.Time) (*watermark, error) {
 	return w, w.write(marked{At: w.from, Workspaces: w.known, Archive: w.archive})
 }
 
-// learn notes the workspace that a session begins in.
-func (w *watermark) learn(f *chat.Fact) {
+// addWorkspaceOf adds the workspace of a session that begins.
+func (w *watermark) addWorkspaceOf(f *chat.Fact) {
 	e, err := f.Event()
 	if err != nil {
 		return
@@ -103,36 +102,36 @@ func (w *watermark) workspaces() []string {
 	return slices.Clone(w.known)
 }
 
-// save writes the mark. Until the past was looked at it stays where it was.
-// It asks for the state of the archive only when it writes.
-func (w *watermark) save(at chat.At, whole, clean bool, archive func() *archiveState) error {
+// save writes the file. Until recover is done the time does not change. The state of
+// the archive is read only when the file is written.
+func (w *watermark) save(at chat.At, restored, clean bool, archive func() *archiveState) error {
 	w.mu.Lock()
-	if !whole {
+	if !restored {
 		at = w.from
 	}
-	// Less than the slack behind is as good as now.
+	// A start looks back by slack, so a smaller step need not be written.
 	if !clean && w.saved != 0 && at-w.saved < chat.At((slack/10).Microseconds()) {
 		w.mu.Unlock()
 		return nil
 	}
-	w.mu.Unlock() // what is stored must not wait for NATS
+	w.mu.Unlock() // take must not wait for NATS
 	var state *archiveState
-	if whole {
+	if restored {
 		state = archive()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.archive = state
-	if err := w.write(marked{At: at, Workspaces: w.known, Clean: clean && whole, Archive: w.archive}); err != nil {
+	if err := w.write(marked{At: at, Workspaces: w.known, Clean: clean && restored, Archive: w.archive}); err != nil {
 		return err
 	}
 	w.saved = at
 	return nil
 }
 
-// disown forgets the state of the archive, because messages are about to be removed
-// from it.
-func (w *watermark) disown() error {
+// forgetArchiveState removes the state of the archive from the file, before messages
+// are erased.
+func (w *watermark) forgetArchiveState() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.archive == nil {

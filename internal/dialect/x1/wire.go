@@ -7,13 +7,13 @@ import (
 
 // Headers of messages.
 const (
-	HeaderSequence = "Parley-Sequence" // of what the server itself puts on input: the event's number
+	HeaderSequence = "Parley-Sequence" // on input from the server: the event's sequence
 	HeaderKey      = "Nats-Msg-Id"     // the sender's idempotency key of an input
-	HeaderStatus   = "Parley-Status"   // of a provider's reply: what it would be in HTTP
+	HeaderStatus   = "Parley-Status"   // of a provider's reply: the HTTP status
 )
 
-// Message is the x1 envelope with the fields that Parley adds. A message that was
-// not committed yet need not have a sequence.
+// Message is the x1 envelope with the fields that Parley adds. A message that is not
+// committed yet need not have a sequence.
 type Message struct {
 	Session   chat.SessionID  `json:"session_id"`
 	Timestamp string          `json:"timestamp,omitempty"`
@@ -21,7 +21,7 @@ type Message struct {
 	Type      string          `json:"type"`
 	Payload   json.RawMessage `json:"payload"`
 
-	ExpiresAt  int64        `json:"expires_at,omitempty"` // milliseconds since the epoch; later than that it is dropped
+	ExpiresAt  int64        `json:"expires_at,omitempty"` // milliseconds since 1970; after that it is dropped
 	ClientID   string       `json:"client_id,omitempty"`  // the sender's idempotency key
 	Workstream string       `json:"workstream_id,omitempty"`
 	Parent     chat.EventID `json:"parent_id,omitempty"`
@@ -30,24 +30,24 @@ type Message struct {
 	Epoch      int64        `json:"epoch,omitempty"` // of the sidecar that sends it; see AttachedType
 }
 
-// Reply answers whoever publishes with a reply subject.
+// Reply is the answer to a message that has a reply subject.
 type Reply struct {
 	Session  chat.SessionID `json:"session_id,omitempty"`
-	Sequence chat.Seq       `json:"sequence,omitempty"` // of the fact that it became, or became before
+	Sequence chat.Seq       `json:"sequence,omitempty"` // of the stored event
 	ID       chat.EventID   `json:"id,omitempty"`
-	Stopped  *bool          `json:"stopped,omitempty"` // of a stop: whether there was something to stop
-	Dropped  string         `json:"dropped,omitempty"` // why it became no fact, when that is no error: expired, replay, echo, transient
+	Stopped  *bool          `json:"stopped,omitempty"` // of a stop: whether a turn was running
+	Dropped  string         `json:"dropped,omitempty"` // why it was not stored, which is no error: expired, replay, echo, transient
 
-	// As a JetStream publisher wants it.
+	// For JetStream publishers.
 	Stream string `json:"stream,omitempty"`
 	Seq    uint64 `json:"seq,omitempty"`
 
 	Error *Problem `json:"error,omitempty"`
 }
 
-// Problem says why something was refused.
+// Problem is an error.
 type Problem struct {
-	Code        int            `json:"code"`   // as in HTTP
+	Code        int            `json:"code"`   // HTTP status
 	Reason      chat.Code      `json:"reason"` // such as conflict
 	Refusal     chat.Reason    `json:"refusal,omitempty"`
 	Description string         `json:"description"`
@@ -60,7 +60,7 @@ type HistoryRequest struct {
 	Limit int      `json:"limit,omitempty"` // 1 to 1000; 0 means 100
 }
 
-// HistoryReply carries them, in x1's words.
+// HistoryReply has stored events in x1's form.
 type HistoryReply struct {
 	Session chat.SessionID    `json:"session_id"`
 	Events  []json.RawMessage `json:"events"`

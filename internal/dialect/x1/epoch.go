@@ -7,23 +7,22 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// Types of the events with which a sidecar comes and goes. They carry an epoch:
-// one more than that of the sidecar before. An epoch is taken once, and what
-// carries an older one is refused, so that a sidecar which was cut off and
-// replaced can do no harm when it comes back.
+// Types of the events with which a sidecar attaches and detaches. They carry an epoch:
+// one more than that of the sidecar before. An epoch is accepted once, and messages with
+// an older one are refused, so that a replaced sidecar that reconnects cannot write.
 const (
 	AttachedType = "x1.sidecar.attached"
 	DetachedType = "x1.sidecar.detached"
 )
 
-// Attached is the payload of both.
+// Attached is the payload of both types.
 type Attached struct {
 	Epoch    int64  `json:"epoch"`
-	Instance string `json:"instance,omitempty"` // a name of the process, for people
+	Instance string `json:"instance,omitempty"` // names the process, for people
 }
 
 // recallEpoch reads the newest epoch from the log.
-func (d *Dialect) recallEpoch(ctx context.Context, id chat.SessionID, at *attended) error {
+func (d *Dialect) recallEpoch(ctx context.Context, id chat.SessionID, at *sidecarSession) error {
 	facts, _, err := d.opt.Sessions.Read(ctx, chat.Trusted, id, chat.Range{Limit: 1, Desc: true, Types: []string{AttachedType}})
 	if err != nil || len(facts) == 0 {
 		return err
@@ -39,9 +38,9 @@ func (d *Dialect) recallEpoch(ctx context.Context, id chat.SessionID, at *attend
 	return nil
 }
 
-// fenced reports why a message comes too late; old publishers carry no epoch and
-// are not asked.
-func (at *attended) fenced(m *Message) error {
+// checkEpoch returns an error for a message of a replaced sidecar. Messages without an
+// epoch are not checked.
+func (at *sidecarSession) checkEpoch(m *Message) error {
 	late := m.Epoch < at.epoch
 	if m.Type == AttachedType {
 		late = m.Epoch <= at.epoch && m.ClientID != at.epochKey
@@ -49,12 +48,12 @@ func (at *attended) fenced(m *Message) error {
 	if m.Epoch == 0 || !late {
 		return nil
 	}
-	return chat.Errorf(chat.Conflict, "another sidecar has this session (epoch %d); one with epoch %d has no say in it any more", at.epoch, m.Epoch).With("epoch", at.epoch).WithReason(chat.EpochSuperseded)
+	return chat.Errorf(chat.Conflict, "another sidecar has this session (epoch %d); the sidecar with epoch %d was replaced", at.epoch, m.Epoch).With("epoch", at.epoch).WithReason(chat.EpochSuperseded)
 }
 
-// attach appends the event with which a sidecar begins: the epoch counts only
-// when it is stored.
-func (in *intake) attach(ctx context.Context, a *arrival, c chat.Caller, m *Message, draft chat.Draft) {
+// attach appends the event with which a sidecar attaches. The epoch counts once it is
+// stored.
+func (in *ingestBatch) attach(ctx context.Context, a *incoming, c chat.Caller, m *Message, draft chat.Draft) {
 	in.flush(ctx)
 	in.caller = c
 	var said Attached

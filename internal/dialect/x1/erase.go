@@ -8,39 +8,38 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// purge overwrites what the archive has of an erased session.
-func (o *outlet) purge(ctx context.Context, l *lane) error {
+// eraseArchived overwrites the events of an erased session in the archive.
+func (o *publisher) eraseArchived(ctx context.Context, l *projection) error {
 	if err := o.p.acks.barrier(ctx); err != nil {
 		return err
 	}
 	// A kill in the middle must not look like damage at the next start.
-	if err := o.p.mark.disown(); err != nil {
+	if err := o.p.mark.forgetArchiveState(); err != nil {
 		return err
 	}
-	if err := o.wipe(ctx, Subject(l.id, Archive)); err != nil {
+	if err := o.eraseSubject(ctx, Subject(l.id, Archive)); err != nil {
 		return err
 	}
 	o.p.mu.Lock()
 	defer o.p.mu.Unlock()
 	if l.behind {
-		o.p.recovered(l)
+		o.p.caughtUpWith(l)
 	}
-	if o.p.lanes[l.id] == l {
-		delete(o.p.lanes, l.id)
-		o.p.erased--
-		close(l.wiped)
+	if o.p.projections[l.id] == l {
+		delete(o.p.projections, l.id)
+		o.p.erasing--
+		close(l.eraseDone)
 	}
 	return nil
 }
 
-// wipe overwrites all messages of a subject. A purge would only mark them as
+// eraseSubject overwrites all messages of a subject. A purge would only mark them as
 // deleted and leave their bytes in the files of NATS.
 //
-// "Not found" does not end it: NATS also says that when its index of a block is
-// out of date. The number of messages that the stream counts for the subject
-// decides. If messages are counted that cannot be found by subject, the stream is
-// read by sequence.
-func (o *outlet) wipe(ctx context.Context, subject string) error {
+// "Not found" does not end it: NATS also answers so when its index of a block is out of
+// date. It ends when the stream counts no messages of the subject. If messages are
+// counted that cannot be found by subject, the stream is read by sequence.
+func (o *publisher) eraseSubject(ctx context.Context, subject string) error {
 	for _, next := range []func(context.Context, string, uint64) (uint64, error){o.nextBySubject, o.nextBySubject, o.nextBySequence} {
 		if err := o.overwrite(ctx, subject, next); err != nil {
 			return err
@@ -57,7 +56,7 @@ func (o *outlet) wipe(ctx context.Context, subject string) error {
 }
 
 // overwrite deletes the messages that next finds, from the beginning of the stream.
-func (o *outlet) overwrite(ctx context.Context, subject string, next func(ctx context.Context, subject string, from uint64) (uint64, error)) error {
+func (o *publisher) overwrite(ctx context.Context, subject string, next func(ctx context.Context, subject string, from uint64) (uint64, error)) error {
 	for from := uint64(1); ; {
 		seq, err := next(ctx, subject, from)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -69,7 +68,7 @@ func (o *outlet) overwrite(ctx context.Context, subject string, next func(ctx co
 		wait, cancel := context.WithTimeout(ctx, ackWait)
 		err = o.stream.SecureDeleteMsg(wait, seq)
 		cancel()
-		// One that expired meanwhile cannot be deleted; wipe counts afterwards.
+		// One that expired meanwhile cannot be deleted; eraseSubject counts afterwards.
 		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
 			return err
 		}
@@ -78,7 +77,7 @@ func (o *outlet) overwrite(ctx context.Context, subject string, next func(ctx co
 }
 
 // nextBySubject finds the first message of a subject at or behind a sequence.
-func (o *outlet) nextBySubject(ctx context.Context, subject string, from uint64) (uint64, error) {
+func (o *publisher) nextBySubject(ctx context.Context, subject string, from uint64) (uint64, error) {
 	wait, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()
 	m, err := o.stream.GetMsg(wait, from, jetstream.WithGetMsgSubject(subject))
@@ -89,7 +88,7 @@ func (o *outlet) nextBySubject(ctx context.Context, subject string, from uint64)
 }
 
 // nextBySequence finds the same by reading message after message.
-func (o *outlet) nextBySequence(ctx context.Context, subject string, from uint64) (uint64, error) {
+func (o *publisher) nextBySequence(ctx context.Context, subject string, from uint64) (uint64, error) {
 	wait, cancel := context.WithTimeout(ctx, ackWait)
 	info, err := o.stream.Info(wait)
 	cancel()
@@ -112,7 +111,7 @@ func (o *outlet) nextBySequence(ctx context.Context, subject string, from uint64
 }
 
 // count returns how many messages the stream has of a subject.
-func (o *outlet) count(ctx context.Context, subject string) (uint64, error) {
+func (o *publisher) count(ctx context.Context, subject string) (uint64, error) {
 	wait, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()
 	info, err := o.stream.Info(wait, jetstream.WithSubjectFilter(subject))

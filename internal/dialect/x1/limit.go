@@ -10,14 +10,13 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// lightMessages is how many pieces of text count as one request.
+// lightMessages is how many deltas count as one request.
 const lightMessages = 50
 
-// counted counts neighbours of one session and kind towards the sender's limit,
-// and refuses those that are over it, and all behind them: they keep their order.
-// An agent sends a piece of text for every few words, so about one in fifty of
-// these is counted.
-func (d *Dialect) counted(ctx context.Context, run []arrival) []arrival {
+// withinLimit counts adjacent messages of one session and kind towards the sender's
+// limit. It refuses the first one over the limit and all after it, so that the order
+// is kept. An agent sends a delta for every few words, so one in lightMessages counts.
+func (d *Dialect) withinLimit(ctx context.Context, run []incoming) []incoming {
 	if !run[0].guest {
 		return run
 	}
@@ -37,27 +36,27 @@ func (d *Dialect) counted(ctx context.Context, run []arrival) []arrival {
 	return run
 }
 
-// Allowed counts a request of a sender towards its limit. Those who come without a
-// credential for a session are administrators, who speak for many others.
+// Allowed counts a request towards the limit of its sender. Senders without a credential
+// for a session are administrators and have no limit.
 func (d *Dialect) Allowed(h nats.Header) error {
 	name, ok := d.opt.Signed(h)
 	if !ok || !strings.HasPrefix(name, credentialPrefix) {
 		return nil
 	}
-	who, err := d.keys.holder(name)
+	who, err := d.keys.claims(name)
 	if err != nil {
 		return err
 	}
 	return d.opt.Allow(who.caller(), 1)
 }
 
-// Sender tells for which session the sender of a request has a credential. known
-// is false for those who come without one; NATS vouches for the rest.
+// Sender returns the session that the sender's credential is for; known is false for a
+// sender without one. NATS has verified it.
 func (d *Dialect) Sender(h nats.Header) (session chat.SessionID, known bool) {
 	name, ok := d.opt.Signed(h)
 	if !ok || !strings.HasPrefix(name, credentialPrefix) {
 		return "", false
 	}
-	who, err := d.keys.holder(name)
+	who, err := d.keys.claims(name)
 	return who.Session, err == nil
 }

@@ -10,49 +10,51 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// AuditSession is where audit records are kept: one event each.
-const AuditSession chat.SessionID = "sys-audit"
+// TrafficSession has the traffic records, one event each: what sidecars and providers
+// publish on x1's audit subjects about the requests they handled. The server's own audit
+// log is another one (package audit). The name on the wire stays audit.
+const TrafficSession chat.SessionID = "sys-audit"
 
-// auditType is the type of those events.
-const auditType = "audit.recorded"
+// trafficType is the type of these events.
+const trafficType = "audit.recorded"
 
-// AuditRecord is one record.
-type AuditRecord struct {
+// TrafficRecord is one record.
+type TrafficRecord struct {
 	Sequence chat.Seq        `json:"sequence"`
 	At       chat.At         `json:"timestamp"`
 	Subject  string          `json:"subject"`
 	Session  chat.SessionID  `json:"session_id,omitempty"`
-	By       *chat.Actor     `json:"by,omitempty"` // who published it, where that is known
+	By       *chat.Actor     `json:"by,omitempty"` // the sender, if known
 	Record   json.RawMessage `json:"record"`       // as it was published
 }
 
-// AuditQuery narrows what is listed.
-type AuditQuery struct {
+// TrafficQuery selects records.
+type TrafficQuery struct {
 	Session chat.SessionID // "" means all
 	Subject string         // a prefix
 	Before  chat.Seq       // older than that one; 0 means from the newest
 	Limit   int
 }
 
-// AuditPage is a part of the audit log, the newest first.
-type AuditPage struct {
-	Records []AuditRecord `json:"records"`
-	Next    chat.Seq      `json:"next_before,omitempty"` // 0 at the end
+// TrafficPage is a page of records, the newest first.
+type TrafficPage struct {
+	Records []TrafficRecord `json:"records"`
+	Next    chat.Seq        `json:"next_before,omitempty"` // 0 at the end
 }
 
-// maxRecord bounds an audit record.
+// maxRecord bounds a record.
 const maxRecord = 256 << 10
 
-// maxScan is how many records one query looks at.
+// maxScan is how many records one query reads.
 const maxScan = 20_000
 
-// audited keeps audit records.
-func (d *Dialect) audited(ctx context.Context, run []arrival) {
+// recordTraffic stores records.
+func (d *Dialect) recordTraffic(ctx context.Context, run []incoming) {
 	drafts := make([]chat.Draft, 0, len(run))
-	kept := make([]*arrival, 0, len(run))
+	kept := make([]*incoming, 0, len(run))
 	for i := range run {
 		a := &run[i]
-		draft, err := d.auditDraft(a)
+		draft, err := d.trafficDraft(a)
 		if err != nil {
 			d.refuse(ctx, a, err)
 			continue
@@ -63,11 +65,11 @@ func (d *Dialect) audited(ctx context.Context, run []arrival) {
 		return
 	}
 	var events []chat.Event
-	err := d.steady(ctx, func() (err error) {
-		events, err = d.opt.Sessions.Append(ctx, chat.Trusted, AuditSession, drafts)
+	err := d.retry(ctx, func() (err error) {
+		events, err = d.opt.Sessions.Append(ctx, chat.Trusted, TrafficSession, drafts)
 		if chat.CodeOf(err) == chat.NotFound {
-			if _, _, err = d.opt.Sessions.Create(ctx, chat.Trusted, chat.NewSession{ID: AuditSession, Agent: chat.NoAgent, Title: "Audit"}); err == nil {
-				events, err = d.opt.Sessions.Append(ctx, chat.Trusted, AuditSession, drafts)
+			if _, _, err = d.opt.Sessions.Create(ctx, chat.Trusted, chat.NewSession{ID: TrafficSession, Agent: chat.NoAgent, Title: "Audit"}); err == nil {
+				events, err = d.opt.Sessions.Append(ctx, chat.Trusted, TrafficSession, drafts)
 			}
 		}
 		return err
@@ -81,13 +83,13 @@ func (d *Dialect) audited(ctx context.Context, run []arrival) {
 	}
 }
 
-func (d *Dialect) auditDraft(a *arrival) (chat.Draft, error) {
+func (d *Dialect) trafficDraft(a *incoming) (chat.Draft, error) {
 	if len(a.msg.Data) > maxRecord {
-		return chat.Draft{}, chat.Errorf(chat.TooLarge, "an audit record has at most %d KiB", maxRecord>>10)
+		return chat.Draft{}, chat.Errorf(chat.TooLarge, "a record has at most %d KiB", maxRecord>>10)
 	}
-	r := AuditRecord{Subject: a.msg.Subject, Session: a.id, Record: a.msg.Data}
+	r := TrafficRecord{Subject: a.msg.Subject, Session: a.id, Record: a.msg.Data}
 	if a.id != "" {
-		r.Subject = Subject(a.id, Audit)
+		r.Subject = Subject(a.id, Traffic)
 	}
 	if a.guest {
 		c, err := d.caller(a)
@@ -98,7 +100,7 @@ func (d *Dialect) auditDraft(a *arrival) (chat.Draft, error) {
 	}
 	if wire.CheckJSON(r.Record, maxDepth) != nil {
 		if !utf8.Valid(r.Record) {
-			return chat.Draft{}, chat.Errorf(chat.Invalid, "an audit record is JSON or text")
+			return chat.Draft{}, chat.Errorf(chat.Invalid, "a record is JSON or text")
 		}
 		r.Record = chat.AppendString(nil, string(a.msg.Data))
 	}
@@ -118,33 +120,33 @@ func (d *Dialect) auditDraft(a *arrival) (chat.Draft, error) {
 		Record  json.RawMessage `json:"record"`
 	}{r.Subject, r.Session, r.By, r.Record})
 	if err != nil {
-		return chat.Draft{}, chat.Errorf(chat.Invalid, "an audit record is JSON or text").Because(err)
+		return chat.Draft{}, chat.Errorf(chat.Invalid, "a record is JSON or text").Because(err)
 	}
-	draft := chat.Draft{Type: auditType, Payload: payload, Via: via}
+	draft := chat.Draft{Type: trafficType, Payload: payload, Via: via}
 	return draft, draft.Settle()
 }
 
-// Audit lists audit records. Those of one session can be seen by its owner; all of
-// them need the scope admin for all workspaces.
-func (d *Dialect) Audit(ctx context.Context, c chat.Caller, q AuditQuery) (AuditPage, error) {
-	page := AuditPage{Records: []AuditRecord{}}
+// Traffic lists records. The owner of a session may see those of the session; the whole
+// list needs the scope admin for all workspaces.
+func (d *Dialect) Traffic(ctx context.Context, c chat.Caller, q TrafficQuery) (TrafficPage, error) {
+	page := TrafficPage{Records: []TrafficRecord{}}
 	if !c.AdministersAll() {
 		if q.Session == "" {
-			return page, chat.Errorf(chat.Denied, "the whole audit log needs the scope admin for all workspaces; name a session of yours")
+			return page, chat.Errorf(chat.Denied, "the records of all sessions need the scope admin for all workspaces; name one of your sessions")
 		}
 		sess, err := d.opt.Sessions.Get(ctx, c, q.Session)
 		if err != nil {
 			return page, err
 		}
 		if !c.RoleIn(&sess).Includes(chat.Owner) {
-			return page, chat.Errorf(chat.Denied, "the audit log of a session is for its owner")
+			return page, chat.Errorf(chat.Denied, "only the owner of a session may read its records")
 		}
 		q.Session = sess.ID
 	}
 	for looked := 0; ; {
-		facts, more, err := d.opt.Sessions.Read(ctx, chat.Trusted, AuditSession, chat.Range{Before: q.Before, Limit: 500, Desc: true, Types: []string{auditType}})
+		facts, more, err := d.opt.Sessions.Read(ctx, chat.Trusted, TrafficSession, chat.Range{Before: q.Before, Limit: 500, Desc: true, Types: []string{trafficType}})
 		if chat.CodeOf(err) == chat.NotFound {
-			return page, nil // nothing was ever audited
+			return page, nil // there are no records yet
 		}
 		if err != nil {
 			return page, err
@@ -154,7 +156,7 @@ func (d *Dialect) Audit(ctx context.Context, c chat.Caller, q AuditQuery) (Audit
 			if err != nil {
 				return page, err
 			}
-			var r AuditRecord
+			var r TrafficRecord
 			if err := json.Unmarshal(e.Payload, &r); err != nil {
 				return page, err
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// archiveState is what the watermark remembers of the stream, so that a start
-// notices when messages are missing: NATS drops what it cannot read and goes on.
+// archiveState is stored with the watermark, so that a start notices missing messages:
+// NATS drops messages that it cannot read without an error.
 type archiveState struct {
 	Created  time.Time `json:"created"`
 	First    uint64    `json:"first"`
@@ -20,7 +20,7 @@ type archiveState struct {
 	Messages uint64    `json:"messages"`
 }
 
-// stateOf asks the stream.
+// stateOf reads the state of the stream.
 func stateOf(ctx context.Context, stream jetstream.Stream) (*archiveState, error) {
 	ctx, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()
@@ -32,14 +32,14 @@ func stateOf(ctx context.Context, stream jetstream.Stream) (*archiveState, error
 	return &archiveState{info.Created, s.FirstSeq, s.FirstTime, s.LastSeq, s.Msgs}, nil
 }
 
-// missing says what the archive lost since was was written, or "". After a kill
-// the newest messages may be missing: they are put back as usual.
+// missing says what the archive lost since the earlier state was written, or "". After
+// a kill the newest messages may be missing; recover publishes them again.
 func (s *archiveState) missing(was *archiveState, clean bool, expired func(time.Time) bool) string {
 	switch {
 	case was == nil:
 		return ""
 	case !s.Created.Equal(was.Created):
-		return "it was lost as a whole, and made anew"
+		return "it was lost and created again"
 	case s.Last < was.Last && clean:
 		return fmt.Sprintf("it ends with message %d instead of %d", s.Last, was.Last)
 	case s.First > was.First && was.Messages > 0 && !expired(was.FirstAt):
@@ -55,23 +55,23 @@ func (s *archiveState) missing(was *archiveState, clean bool, expired func(time.
 	return ""
 }
 
-// inspect compares the archive with what the watermark says of it. When something
-// is missing, all of it is filled again from the log. Nothing is published yet.
+// inspect compares the archive with the state in the watermark, before anything is
+// published. When messages are missing the archive is filled again from the log.
 func (p *projector) inspect(ctx context.Context, stream jetstream.Stream) {
 	p.mu.Lock()
-	done := p.whole
+	done := p.restored
 	p.mu.Unlock()
 	if done {
 		return // only the connection is new
 	}
 	now, err := stateOf(ctx, stream)
 	if err != nil {
-		p.d.log.WarnContext(ctx, "the archive of x1 could not be inspected", "err", err)
+		p.d.log.WarnContext(ctx, "the x1 archive could not be inspected", "err", err)
 		return
 	}
-	what := p.mark.doubt
+	what := p.mark.damage
 	if what == "" && p.mark.absent && now.Last > 0 {
-		what = p.mark.file + " is missing, which says how far the archive goes"
+		what = p.mark.file + " is missing, which says up to when the archive is complete"
 	}
 	if what == "" && !p.d.opt.External {
 		expired := func(at time.Time) bool { return p.d.opt.Now().Sub(at) > p.d.opt.Keep-slack }
@@ -80,13 +80,13 @@ func (p *projector) inspect(ctx context.Context, stream jetstream.Stream) {
 	if what == "" {
 		return
 	}
-	p.d.log.WarnContext(ctx, "the archive of x1 is damaged and is filled again from the log; sessions are not affected", "what", what, "stream", ArchiveStream, "folder", p.d.opt.Dir)
+	p.d.log.WarnContext(ctx, "the x1 archive is damaged and is filled again from the log; sessions are not affected", "what", what, "stream", ArchiveStream, "folder", p.d.opt.Dir)
 	if err := p.rebuild(ctx, stream); err != nil {
-		p.d.log.ErrorContext(ctx, "the archive of x1 could not be filled again; the next start tries it again", "err", err)
+		p.d.log.ErrorContext(ctx, "the x1 archive could not be filled again; the next start tries it again", "err", err)
 	}
 }
 
-// rebuild empties the archive and lets the recovery look at all that it keeps.
+// rebuild empties the archive and sets the watermark so that recover fills it again.
 func (p *projector) rebuild(ctx context.Context, stream jetstream.Stream) error {
 	for s, err := range p.d.opt.Sessions.All(ctx) {
 		if err != nil {
@@ -105,22 +105,21 @@ func (p *projector) rebuild(ctx context.Context, stream jetstream.Stream) error 
 	return p.mark.write(marked{At: p.mark.from, Workspaces: p.mark.known})
 }
 
-// show tells VerifyArchive which stream to read.
-func (p *projector) show(stream jetstream.Stream) {
+// setArchive tells VerifyArchive which stream to read.
+func (p *projector) setArchive(stream jetstream.Stream) {
 	p.mu.Lock()
 	p.archive = stream
 	p.mu.Unlock()
 }
 
-// VerifyArchive reads the whole archive and says what cannot be read, or "". It is
-// for an administrator who asks: NATS itself notices a damaged message only when it
-// is read.
+// VerifyArchive reads the whole archive and says what cannot be read, or "". NATS
+// notices a damaged message only when it is read.
 func (d *Dialect) VerifyArchive(ctx context.Context) (string, error) {
 	d.project.mu.Lock()
 	stream := d.project.archive
 	d.project.mu.Unlock()
 	if stream == nil {
-		return "", nil // NATS is not there yet, or not any more
+		return "", nil // NATS is not connected
 	}
 	before, err := stateOf(ctx, stream)
 	if err != nil || before.Messages == 0 {
@@ -158,7 +157,7 @@ func (d *Dialect) VerifyArchive(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Messages that are erased or too old go meanwhile.
+	// Meanwhile messages may have expired or been erased.
 	gone := now.First - before.First
 	if now.Messages < before.Messages {
 		gone = max(gone, before.Messages-now.Messages)
@@ -166,5 +165,5 @@ func (d *Dialect) VerifyArchive(ctx context.Context) (string, error) {
 	if read+gone >= before.Messages {
 		return "", nil
 	}
-	return fmt.Sprintf("the archive of x1 (stream %s) has %d messages, and %d can be read: stop the server and remove the folder nats, then it is filled again from the log; sessions are not affected", ArchiveStream, before.Messages, read), nil
+	return fmt.Sprintf("the x1 archive (stream %s) has %d messages, and %d can be read: stop the server and remove the folder nats, then it is filled again from the log; sessions are not affected", ArchiveStream, before.Messages, read), nil
 }

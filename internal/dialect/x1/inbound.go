@@ -13,75 +13,75 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// desk takes what comes in. Messages of one session are handled in their order by
-// one of a few goroutines; each takes all that waits for it at once, so that what
-// is appended shares commits. A desk that is full keeps NATS waiting.
-type desk struct {
+// inbound receives messages. Messages of one session are handled in order by one of a
+// few goroutines. Each goroutine takes all messages that wait for it at once, so that
+// appends share commits. When the queues are full, messages wait at NATS.
+type inbound struct {
 	d    *Dialect
 	seed maphash.Seed
 
 	mu     sync.Mutex
 	subs   []*nats.Subscription
-	trays  []chan arrival
-	ending <-chan struct{} // closed when nobody waits for better times any more
+	queues []chan incoming
+	ending <-chan struct{} // closed when retry gives up
 }
 
-// arrival is a message that came in.
-type arrival struct {
+// incoming is a received message.
+type incoming struct {
 	msg   *nats.Msg
 	id    chat.SessionID
 	kind  Kind
-	guest bool            // it came with a credential for a session
-	agent bool            // it came from an old sidecar: an agent, not a person
-	done  chan<- struct{} // no message, but a question: is all before it handled?
+	guest bool            // sent with a credential for one session
+	agent bool            // sent by an x1 sidecar: an agent, not a person
+	done  chan<- struct{} // no message: signalled when all messages before it are handled
 }
 
 const (
-	trayCount = 32
-	traySize  = 256
-	trayBatch = 256
+	queueCount = 32
+	queueSize  = 256
+	batchSize  = 256
 )
 
-func newDesk(d *Dialect) *desk { return &desk{d: d, seed: maphash.MakeSeed()} }
+func newInbound(d *Dialect) *inbound { return &inbound{d: d, seed: maphash.MakeSeed()} }
 
 // open subscribes and starts the goroutines, which end when ctx does.
-func (k *desk) open(ctx context.Context, conn *nats.Conn, wg *sync.WaitGroup, ending <-chan struct{}) error {
+func (k *inbound) open(ctx context.Context, conn *nats.Conn, wg *sync.WaitGroup, ending <-chan struct{}) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.ending = ending
-	trays := make([]chan arrival, trayCount)
-	for i := range trays {
-		tray := make(chan arrival, traySize)
-		trays[i] = tray
-		wg.Go(func() { k.work(ctx, conn, tray) })
+	queues := make([]chan incoming, queueCount)
+	for i := range queues {
+		queue := make(chan incoming, queueSize)
+		queues[i] = queue
+		wg.Go(func() { k.work(ctx, conn, queue) })
 	}
-	k.subs, k.trays = nil, trays
+	k.subs, k.queues = nil, queues
 	subjects := []string{
 		rawPrefix + "*.*", guestPrefix + "*.*",
-		"x1.session.*." + string(Presence), "x1.session.*." + string(Audit), "x1.session.*." + string(History), AuditAll,
+		"x1.session.*." + string(Presence), "x1.session.*." + string(Traffic), "x1.session.*." + string(History), TrafficAll,
 	}
 	if k.d.opt.External {
 		subjects = append(subjects, "x1.session.*."+string(Input))
 	}
 	for _, subject := range subjects {
 		sub, err := conn.Subscribe(subject, func(m *nats.Msg) {
-			a, ok := arrive(m)
+			a, ok := parseIncoming(m)
 			if !ok {
-				k.refuse(ctx, &a, chat.Errorf(chat.Invalid, "the subject names no session"))
+				k.d.refuse(ctx, &a, chat.Errorf(chat.Invalid, "the subject names no session"))
 				return
 			}
 			if name, ok := k.d.opt.Signed(m.Header); a.guest && ok && isSidecar(name) {
-				a.guest, a.agent = false, true // whoever has its token serves every session
+				a.guest, a.agent = false, true // it serves every session
 			}
 			select {
-			case trays[maphash.String(k.seed, string(a.id))%trayCount] <- a:
+			case queues[maphash.String(k.seed, string(a.id))%queueCount] <- a:
 			case <-ctx.Done():
 			}
 		})
 		if err != nil {
 			return err
 		}
-		// What is not taken yet waits here rather than being lost.
+		// Messages wait in the client rather than being dropped.
 		if err := sub.SetPendingLimits(1<<20, 256<<20); err != nil {
 			return err
 		}
@@ -93,26 +93,26 @@ func (k *desk) open(ctx context.Context, conn *nats.Conn, wg *sync.WaitGroup, en
 	return nil
 }
 
-// close stops taking messages and returns when all that came in were handled.
-func (k *desk) close() {
+// close unsubscribes and returns when all received messages are handled.
+func (k *inbound) close() {
 	k.mu.Lock()
-	subs, trays := k.subs, k.trays
-	k.subs, k.trays = nil, nil
+	subs, queues := k.subs, k.queues
+	k.subs, k.queues = nil, nil
 	k.mu.Unlock()
 	for _, s := range subs {
 		_ = s.Unsubscribe() // the connection may be gone
 	}
 	done := make(chan struct{})
-	for _, tray := range trays {
-		tray <- arrival{done: done}
+	for _, queue := range queues {
+		queue <- incoming{done: done}
 	}
-	for range trays {
+	for range queues {
 		<-done
 	}
 }
 
-// arrive reads where a message belongs.
-func arrive(m *nats.Msg) (a arrival, ok bool) {
+// parseIncoming reads the session and the kind from the subject.
+func parseIncoming(m *nats.Msg) (a incoming, ok bool) {
 	a.msg = m
 	switch {
 	case strings.HasPrefix(m.Subject, rawPrefix):
@@ -121,28 +121,28 @@ func arrive(m *nats.Msg) (a arrival, ok bool) {
 		a.guest = true
 		a.id, a.kind, ok = parseTail(m.Subject[len(guestPrefix):])
 	case strings.HasPrefix(m.Subject, "x1.audit."):
-		a.kind, ok = Audit, true
+		a.kind, ok = Traffic, true
 	default:
 		a.id, a.kind, ok = ParseSubject(m.Subject)
 	}
 	return a, ok
 }
 
-// work handles what lies in one tray.
-func (k *desk) work(ctx context.Context, conn *nats.Conn, tray <-chan arrival) {
-	var batch []arrival
+// work handles the messages of one queue.
+func (k *inbound) work(ctx context.Context, conn *nats.Conn, queue <-chan incoming) {
+	var batch []incoming
 	for {
 		batch = batch[:0]
 		select {
-		case a := <-tray:
+		case a := <-queue:
 			batch = append(batch, a)
 		case <-ctx.Done():
 			return
 		}
 	more:
-		for len(batch) < trayBatch {
+		for len(batch) < batchSize {
 			select {
-			case a := <-tray:
+			case a := <-queue:
 				batch = append(batch, a)
 			default:
 				break more
@@ -160,28 +160,28 @@ func (k *desk) work(ctx context.Context, conn *nats.Conn, tray <-chan arrival) {
 	}
 }
 
-// same reports whether two neighbours can be handled as one.
-func (a *arrival) same(b *arrival) bool {
+// same reports whether two adjacent messages can be handled together.
+func (a *incoming) same(b *incoming) bool {
 	raw := a.kind == Events || a.kind == Archive
 	return a.done == nil && b.done == nil && a.id == b.id && a.guest == b.guest && (a.kind == b.kind || raw && (b.kind == Events || b.kind == Archive))
 }
 
-// handle does neighbours of one session and kind.
-func (k *desk) handle(ctx context.Context, conn *nats.Conn, run []arrival) {
+// handle handles adjacent messages of one session and kind.
+func (k *inbound) handle(ctx context.Context, conn *nats.Conn, run []incoming) {
 	a := &run[0]
 	if a.done != nil {
 		a.done <- struct{}{}
 		return
 	}
-	if run = k.d.counted(ctx, run); len(run) == 0 {
+	if run = k.d.withinLimit(ctx, run); len(run) == 0 {
 		return
 	}
 	switch a.kind {
 	case Events, Archive:
 		k.d.ingest(ctx, conn, run)
 		return
-	case Audit:
-		k.d.audited(ctx, run)
+	case Traffic:
+		k.d.recordTraffic(ctx, run)
 		return
 	}
 	for i := range run {
@@ -192,50 +192,48 @@ func (k *desk) handle(ctx context.Context, conn *nats.Conn, run []arrival) {
 		case Delta:
 			k.d.delta(ctx, a)
 		case Presence:
-			if a.msg.Subject != Subject(a.id, Presence) { // else it is where it belongs already
+			if a.msg.Subject != Subject(a.id, Presence) { // else the sidecar has received it
 				_ = conn.PublishMsg(&nats.Msg{Subject: Subject(a.id, Presence), Data: a.msg.Data})
 			}
 		case History:
 			k.d.history(ctx, a, int(conn.MaxPayload())-headroom)
 		default:
-			k.refuse(ctx, a, chat.Errorf(chat.Invalid, "%q is none of events, input, delta, presence, audit, history", string(a.kind)))
+			k.d.refuse(ctx, a, chat.Errorf(chat.Invalid, "%q is not one of events, input, delta, presence, audit, history", string(a.kind)))
 		}
 	}
 }
 
-// caller is who sent a message.
-func (d *Dialect) caller(a *arrival) (chat.Caller, error) {
+// caller returns the sender of a message.
+func (d *Dialect) caller(a *incoming) (chat.Caller, error) {
 	if !a.guest {
 		return d.opt.Main, nil
 	}
 	name, ok := d.opt.Signed(a.msg.Header)
 	if !ok {
-		return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "the message does not say who sent it")
+		return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "the message has no verified sender")
 	}
-	c, err := d.keys.holder(name)
+	c, err := d.keys.claims(name)
 	if err != nil {
 		return chat.Caller{}, err
 	}
 	return c.caller(), d.opt.Check(c.caller())
 }
 
-// refuse tells the sender why, and the operator that.
-func (k *desk) refuse(ctx context.Context, a *arrival, err error) { k.d.refuse(ctx, a, err) }
-
-func (d *Dialect) refuse(ctx context.Context, a *arrival, err error) {
-	level := d.log.InfoContext // nobody else hears of it
+// refuse answers with an error and logs it.
+func (d *Dialect) refuse(ctx context.Context, a *incoming, err error) {
+	level := d.log.InfoContext
 	switch {
 	case chat.CodeOf(err) == chat.Internal:
 		level = d.log.ErrorContext
 	case a.msg != nil && a.msg.Reply != "":
-		level = d.log.DebugContext
+		level = d.log.DebugContext // the sender gets the error
 	}
-	level(ctx, "a message from NATS was refused", "session", a.id, "kind", string(a.kind), "code", chat.CodeOf(err), "err", err)
+	level(ctx, "message from NATS refused", "session", a.id, "kind", string(a.kind), "code", chat.CodeOf(err), "err", err)
 	d.respond(a, Reply{Session: a.id, Error: problem(err)})
 }
 
-// respond answers a message that wants an answer.
-func (d *Dialect) respond(a *arrival, r any) {
+// respond answers a message that has a reply subject.
+func (d *Dialect) respond(a *incoming, r any) {
 	if a.msg == nil || a.msg.Reply == "" {
 		return
 	}
@@ -248,12 +246,12 @@ func (d *Dialect) respond(a *arrival, r any) {
 		return
 	}
 	if err != nil {
-		d.log.Debug("an answer could not be sent on NATS", "err", err)
+		d.log.Debug("answer could not be sent on NATS", "err", err)
 	}
 }
 
-// accepted answers with the fact that a message became.
-func (d *Dialect) accepted(a *arrival, e *chat.Event) {
+// accepted answers with the stored event.
+func (d *Dialect) accepted(a *incoming, e *chat.Event) {
 	r := Reply{Session: a.id, Sequence: e.Seq, ID: e.ID}
 	if a.kind == Archive {
 		r.Stream, r.Seq = ArchiveStream, uint64(e.Seq)
@@ -261,8 +259,8 @@ func (d *Dialect) accepted(a *arrival, e *chat.Event) {
 	d.respond(a, r)
 }
 
-// dropped answers that a message became no fact, rightly.
-func (d *Dialect) dropped(a *arrival, why string) {
+// dropped answers that a message was not stored, which is no error.
+func (d *Dialect) dropped(a *incoming, why string) {
 	r := Reply{Session: a.id, Dropped: why}
 	if a.kind == Archive {
 		r.Stream, r.Seq = ArchiveStream, 1

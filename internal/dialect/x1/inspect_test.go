@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What is missing in the archive is told from what its age and a kill took.
+// What is missing in the archive is delivered from what its age and a kill took.
 func TestArchiveStateTellsLossFromAge(t *testing.T) {
 	t.Parallel()
 	made := time.Unix(1_800_000_000, 0)

@@ -1,0 +1,255 @@
+package x1
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
+)
+
+// sessions is the part of session.Sessions that the dialect uses.
+type sessions interface {
+	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
+	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
+	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
+	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
+	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
+	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
+	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
+	Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error
+	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
+	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, line, reason string) (chat.StopResult, error)
+	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
+	All(ctx context.Context) iter.Seq2[chat.Session, error]
+}
+
+// Options of the dialect.
+type Options struct {
+	Sessions sessions
+	Caller   func(*http.Request) (chat.Caller, error)                     // the caller of an HTTP request
+	Token    func(ctx context.Context, token string) (chat.Caller, error) // the caller of a token; nil means that no login is needed
+	Check    func(chat.Caller) error                                      // fails for a revoked credential; nil means that none is revoked
+	Refused  func(ctx context.Context, err error)                         // called for a login with a wrong credential; may be nil
+	Issued   func(c chat.Caller, details map[string]any)                  // called for an issued credential; may be nil
+	Main     chat.Caller                                                  // the caller of messages sent without a credential; needs the scope admin
+	Allow    func(c chat.Caller, requests int) error                      // counts messages sent with a credential; nil means no limit
+	Signed   func(nats.Header) (name string, ok bool)                     // the login name of a sender, verified by NATS
+	Listened func(subject string) bool                                    // whether a subject has subscribers; nil means unknown
+	Cut      func(fits func(user string) bool) error                      // closes the connections of matching users; nil means not possible
+	Dir      string                                                       // folder of the watermark and of the key of credentials
+
+	ErasedSince func(ctx context.Context, at chat.At) (bool, error) // whether a session was erased since then; nil means unknown
+
+	External bool          // NATS is another process, without the mappings of Subjects
+	Keep     time.Duration // how long the archive keeps events; 0 means 24 h
+	MaxBytes int64         // size of the archive; 0 means 2 GiB
+	Replicas int           // copies of the archive; 0 means 1
+
+	Summarise Summariser    // writes the summaries of sessions; nil means no summaries
+	Summary   SummaryPolicy // when
+
+	Listening func() // called each time that Run has subscribed; may be nil
+	Now       func() time.Time
+	Logger    *slog.Logger
+}
+
+// Dialect speaks x1 on NATS.
+type Dialect struct {
+	opt      Options
+	log      *slog.Logger
+	http     edge.HTTP
+	keys     *keyring
+	project  *projector
+	inbound  *inbound
+	sidecars *sidecarSessions
+	summary  *summaries
+
+	mu   sync.Mutex
+	urls [2]string // where clients connect: NATS and WebSocket
+}
+
+// New returns the dialect; Run starts it.
+func New(opt Options) (*Dialect, error) {
+	opt.Keep = cmp.Or(opt.Keep, 24*time.Hour)
+	opt.MaxBytes = cmp.Or(opt.MaxBytes, 2<<30)
+	opt.Replicas = cmp.Or(opt.Replicas, 1)
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	if opt.Allow == nil {
+		opt.Allow = func(chat.Caller, int) error { return nil }
+	}
+	if opt.Signed == nil {
+		opt.Signed = func(nats.Header) (string, bool) { return "", false }
+	}
+	if opt.Check == nil {
+		opt.Check = func(chat.Caller) error { return nil }
+	}
+	if opt.Refused == nil {
+		opt.Refused = func(context.Context, error) {}
+	}
+	if opt.Issued == nil {
+		opt.Issued = func(chat.Caller, map[string]any) {}
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	d := &Dialect{opt: opt, log: opt.Logger.With("dialect", via)}
+	d.http = edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: maxBody, Log: d.log}
+	var err error
+	if d.keys, err = openKeyring(opt.Dir, opt.Now, d.log); err != nil {
+		return nil, err
+	}
+	d.sidecars = newSidecarSessions(d)
+	d.inbound = newInbound(d)
+	d.summary = newSummaries(d)
+	if d.project, err = newProjector(d); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Reachable sets the addresses of NATS that are handed out with credentials.
+func (d *Dialect) Reachable(url, websocket string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.urls = [2]string{url, websocket}
+}
+
+// Published takes stored events and previews, in order per session. It does not block,
+// and may be called before Run.
+func (d *Dialect) Published(id chat.SessionID, entries []chat.Entry) {
+	if id.System() {
+		return
+	}
+	d.project.take(id, entries)
+	d.summary.note(id, entries)
+}
+
+// Imported takes a session that was imported as a whole: all its events are published.
+func (d *Dialect) Imported(s chat.Session) {
+	if !s.ID.System() {
+		d.project.imported(s.ID, s.UpdatedAt)
+	}
+}
+
+// Erased removes an erased session from the archive, in the background.
+func (d *Dialect) Erased(id chat.SessionID) {
+	if id.System() {
+		return // it was never published
+	}
+	d.sidecars.forget(id)
+	d.summary.forget(id)
+	d.project.erase(id)
+}
+
+// Forgotten waits until the archive has nothing of an erased session, and returns false
+// when ctx ends first.
+func (d *Dialect) Forgotten(ctx context.Context, id chat.SessionID) bool {
+	return d.project.waitErased(ctx, id)
+}
+
+// Run receives and publishes on the connection until ctx ends; then it publishes the
+// stored events that are left and returns. It may be called again with another connection.
+func (d *Dialect) Run(ctx context.Context, conn *nats.Conn) error {
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return err
+	}
+	stream, err := d.openArchive(ctx, js)
+	if err != nil {
+		return err
+	}
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	d.project.setOpen(true) // before messages are received
+	defer d.project.setOpen(false)
+	if err := d.inbound.open(work, conn, &wg, ctx.Done()); err != nil {
+		stop()
+		return err
+	}
+	if d.opt.Listening != nil {
+		d.opt.Listening()
+	}
+	wg.Go(func() { d.summary.run(ctx) })
+	// At the end received messages are stored first, then published.
+	err = d.project.run(ctx, conn, stream, d.inbound.close)
+	stop()
+	return err
+}
+
+// openArchive creates the stream or updates its settings. It waits for an external NATS.
+func (d *Dialect) openArchive(ctx context.Context, js jetstream.JetStream) (jetstream.Stream, error) {
+	want := jetstream.StreamConfig{
+		Name: ArchiveStream, Description: "Committed events of sessions; a copy of what the server keeps",
+		Subjects: []string{"x1.session.*.archive"}, Storage: jetstream.FileStorage, Replicas: d.opt.Replicas,
+		MaxAge: d.opt.Keep, MaxBytes: d.opt.MaxBytes, Discard: jetstream.DiscardOld, AllowDirect: true,
+		Duplicates: time.Second, // the numbers are the log's own; no window is needed
+	}
+	if !d.opt.External {
+		// A kill may lose its newest messages; the next start publishes them again
+		// (see watermark).
+		want.PersistMode = jetstream.AsyncPersistMode
+	}
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		try, cancel := context.WithTimeout(ctx, 10*time.Second)
+		stream, err := js.CreateOrUpdateStream(try, want)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return stream, err
+		}
+		if api := (*jetstream.APIError)(nil); errors.As(err, &api) && !d.opt.External {
+			return nil, fmt.Errorf("the x1 archive cannot be opened: %w", err)
+		}
+		if conn := js.Conn(); !conn.IsConnected() {
+			d.log.WarnContext(ctx, "NATS cannot be reached; trying again. The server works without it. Check its address and that it runs", "address", conn.Servers())
+		} else {
+			d.log.WarnContext(ctx, "the x1 archive cannot be opened yet; trying again", "err", err)
+		}
+		if !pause(ctx, wait) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// pause sleeps, and returns false when ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// pages returns a session's stored events after a sequence.
+func (d *Dialect) pages(ctx context.Context, id chat.SessionID, after chat.Seq) iter.Seq2[[]chat.Fact, error] {
+	return func(yield func([]chat.Fact, error) bool) {
+		for {
+			facts, more, err := d.opt.Sessions.Read(ctx, chat.Trusted, id, chat.Range{After: after, Limit: 1000, MaxBytes: 256 << 10})
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if len(facts) > 0 && !yield(facts, nil) || !more || len(facts) == 0 {
+				return
+			}
+			after = facts[len(facts)-1].Seq
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package x1
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+// sidecarSessions caches which sessions have a sidecar. Their agent runs behind the
+// sidecar, so no agent of the server answers, and user messages are published on input.
+// The session's metadata has x1.sidecar and x1.agent_id for clients. The server itself
+// uses [chat.Session.ServedBy], which clients cannot write.
+type sidecarSessions struct {
+	d *Dialect
+
+	mu       sync.Mutex
+	known    map[chat.SessionID]*sidecarSession // nil for sessions without a sidecar
+	sidecars int                                // sessions with a sidecar
+}
+
+// maxSidecarSessions bounds the sessions whose replayFilter is in memory; each may
+// take 100 KB.
+const maxSidecarSessions = 1000
+
+// sidecarSession is a session with a sidecar. agent, replay and epoch belong to the
+// goroutine that handles the session's messages.
+type sidecarSession struct {
+	agent  string        // its name; "" when unknown
+	replay *replayFilter // what its publisher sent without ids, nil until something came in; belongs to the goroutine that handles the session's messages
+
+	epoch    int64 // of the newest sidecar
+	epochKey string
+
+	mu        sync.Mutex
+	delivered []delivered // the latest user events, to recognise their echo
+}
+
+// delivered is a user event that was sent to the sidecar.
+type delivered struct {
+	id, request string
+	text        digest
+	echoed      int // replayFilter.run+1 of the last echo; 0 for none
+}
+
+func newSidecarSessions(d *Dialect) *sidecarSessions {
+	return &sidecarSessions{d: d, known: map[chat.SessionID]*sidecarSession{}}
+}
+
+// sidecarMeta is the field x1 of the metadata of such a session.
+type sidecarMeta struct {
+	Sidecar bool   `json:"sidecar"`
+	AgentID string `json:"agent_id,omitempty"`
+}
+
+func sidecarOf(s *chat.Session) (m sidecarMeta) {
+	var meta struct {
+		X1 sidecarMeta `json:"x1"`
+	}
+	_ = json.Unmarshal(s.Metadata, &meta) // clients write metadata of any form
+	meta.X1.AgentID = s.ServedBy
+	return meta.X1
+}
+
+// withSidecarMeta adds the field x1 to metadata.
+func withSidecarMeta(metadata json.RawMessage, m sidecarMeta) (json.RawMessage, error) {
+	all := map[string]json.RawMessage{}
+	if len(metadata) > 0 {
+		if err := json.Unmarshal(metadata, &all); err != nil {
+			return nil, err
+		}
+	}
+	if all == nil {
+		all = map[string]json.RawMessage{}
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	all["x1"] = raw
+	return json.Marshal(all)
+}
+
+// find returns a session with a sidecar, or nil if it has none.
+func (a *sidecarSessions) find(ctx context.Context, id chat.SessionID) (*sidecarSession, error) {
+	a.mu.Lock()
+	at, ok := a.known[id]
+	a.mu.Unlock()
+	if ok {
+		return at, nil
+	}
+	sess, err := a.d.opt.Sessions.Get(ctx, chat.Trusted, id)
+	if err != nil {
+		return nil, err
+	}
+	m := sidecarOf(&sess)
+	return a.set(id, m.Sidecar, m.AgentID), nil
+}
+
+// set caches a session.
+func (a *sidecarSessions) set(id chat.SessionID, sidecar bool, agent string) *sidecarSession {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if at := a.known[id]; at != nil {
+		return at
+	}
+	if len(a.known) >= maxProjections { // they can be read again
+		for other, at := range a.known {
+			if at == nil {
+				delete(a.known, other)
+			}
+		}
+	}
+	if !sidecar {
+		a.known[id] = nil
+		return nil
+	}
+	at := &sidecarSession{agent: agent}
+	a.known[id] = at
+	if a.sidecars++; a.sidecars > maxSidecarSessions {
+		for other, old := range a.known { // its replayFilter can be read again from the log
+			if old != nil && other != id {
+				delete(a.known, other)
+				a.sidecars--
+				break
+			}
+		}
+	}
+	return at
+}
+
+func (a *sidecarSessions) forget(id chat.SessionID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.known[id] != nil {
+		a.sidecars--
+	}
+	delete(a.known, id)
+}
+
+// renew drops a session without a sidecar from the cache, because its record changed.
+func (a *sidecarSessions) renew(id chat.SessionID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.known[id] == nil {
+		delete(a.known, id)
+	}
+}
+
+// deliver publishes user events and stop requests on the input of a session's sidecar.
+func (o *publisher) deliver(ctx context.Context, id chat.SessionID, f chat.Fact, typ string) error {
+	switch typ {
+	case "user.message", "user.input_response", "user.approval_response", "user.permission_response", "turn.stop_requested":
+	case "session.updated", "session.started":
+		o.p.d.sidecars.renew(id)
+		if e, err := f.Event(); err == nil {
+			o.p.d.disconnectFormerMembers(ctx, &e)
+		}
+		return nil
+	default:
+		return nil
+	}
+	at, err := o.p.d.sidecars.find(ctx, id)
+	if at == nil || err != nil {
+		return nil // no sidecar, or erased
+	}
+	e, err := f.Event()
+	if err != nil {
+		return nil
+	}
+	data, ok := fitInput(&e, int(o.conn.MaxPayload())-headroom)
+	if !ok || e.Via == via && e.Actor.Kind == chat.Agent || hasNoID(&e) {
+		return nil // the sidecar sent it
+	}
+	at.noteDelivered(&e)
+	m := &nats.Msg{Data: data, Header: nats.Header{}}
+	m.Header.Set(HeaderSequence, strconv.FormatUint(uint64(f.Seq), 10))
+	// A message is also a sign of presence.
+	poke := nats.NewMsg(Subject(id, Presence))
+	poke.Header.Set(HeaderSequence, strconv.FormatUint(uint64(f.Seq), 10))
+	_ = o.conn.PublishMsg(poke) // the message itself wakes the agent
+	if o.p.d.opt.External && e.Via != via {
+		// For sidecars of the same account. They have received what came by input.
+		m.Subject = Subject(id, Input)
+		if err := o.conn.PublishMsg(m); err != nil {
+			return err
+		}
+	}
+	m.Subject = outPrefix + Token(id) + "." + string(Input)
+	return o.conn.PublishMsg(m)
+}
+
+// maxDelivered bounds the user events that are kept: more than a replay buffer has.
+const maxDelivered = 1024
+
+// noteDelivered remembers a user event that is sent to the sidecar.
+func (at *sidecarSession) noteDelivered(e *chat.Event) {
+	text := ""
+	switch b := e.Body.(type) {
+	case chat.UserMessage:
+		text = b.PlainText()
+	case chat.UserInputResponse:
+		if text = b.Text; text == "" && len(b.Values) > 0 {
+			text = b.Values[0]
+		}
+	case chat.UserPermissionResponse:
+		if raw, ok := permissionMessage(e); ok {
+			text = (&Message{Payload: raw}).userFields().Text
+		}
+	default:
+		return
+	}
+	if hasNoID(e) {
+		return // replayFilter recognises its repetition
+	}
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if slices.ContainsFunc(at.delivered, func(o delivered) bool { return o.id == string(e.ID) }) {
+		return
+	}
+	if len(at.delivered) >= maxDelivered {
+		at.delivered = slices.Delete(at.delivered, 0, maxDelivered/4)
+	}
+	at.delivered = append(at.delivered, delivered{id: string(e.ID), request: chat.AnswerOf(e.Body), text: digestOf(text, nil)})
+}
+
+// echo reports whether a message is the agent's echo of a user.message or
+// user.input_response. An agent echoes an event once per run of its sidecar.
+func (at *sidecarSession) echo(m *Message) bool {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	s := m.userFields()
+	text, run := digestOf(s.Text, nil), at.replay.run+1
+	for i := range at.delivered {
+		t := &at.delivered[i]
+		same := s.EventID != "" && s.EventID == t.id || t.text == text && (m.Type == "user.message" || s.RequestID == t.request)
+		if same && t.echoed != run {
+			t.echoed = run
+			return true
+		}
+	}
+	return false
+}
