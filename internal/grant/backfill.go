@@ -30,23 +30,16 @@ func (b *backfill) run(ctx context.Context, id chat.SessionID) error {
 	b.mu.Lock()
 	after := b.upTo[sess.ID]
 	b.mu.Unlock()
-	for more := after < sess.Last; more; {
-		var facts []chat.Fact
-		facts, more, err = b.sessions.Read(ctx, chat.Trusted, sess.ID, chat.Range{After: after, Limit: 1000, Types: []string{b.typ}})
+	if after >= sess.Last {
+		return nil
+	}
+	for e, err := range b.sessions.Events(ctx, chat.Trusted, sess.ID, chat.Range{After: after, Types: []string{b.typ}}) {
+		if err == nil {
+			err = b.handle(ctx, &e)
+		}
 		if err != nil {
 			return err
 		}
-		for _, f := range facts {
-			e, err := f.Event()
-			if err == nil {
-				err = b.handle(ctx, &e)
-			}
-			if err != nil {
-				return err
-			}
-			after = e.Seq
-		}
-		more = more && len(facts) > 0
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

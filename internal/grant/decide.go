@@ -93,25 +93,15 @@ func (s *Service) grantDecision(ctx context.Context, e *chat.Event, reason strin
 
 // permissionRequest finds a permission request before an event, and the agent that asked.
 func (s *Service) permissionRequest(ctx context.Context, id chat.SessionID, request string, before chat.Seq) (body chat.AgentPermissionRequest, agent string, err error) {
-	for {
-		facts, more, err := s.sessions.Read(ctx, chat.Trusted, id, chat.Range{Before: before, Limit: 200, Desc: true, Types: []string{body.Type()}})
+	for e, err := range s.sessions.Events(ctx, chat.Trusted, id, chat.Range{Before: before, Desc: true, Types: []string{body.Type()}}) {
 		if err != nil {
 			return body, "", err
 		}
-		for _, f := range facts {
-			e, err := f.Event()
-			if err != nil {
-				return body, "", err
-			}
-			if b, ok := e.Body.(chat.AgentPermissionRequest); ok && b.RequestID == request {
-				return b, e.Actor.ID, nil
-			}
-			before = e.Seq
-		}
-		if !more || len(facts) == 0 {
-			return body, "", chat.Errorf(chat.NotFound, "the permission request %q is not in the log", request)
+		if b, ok := e.Body.(chat.AgentPermissionRequest); ok && b.RequestID == request {
+			return b, e.Actor.ID, nil
 		}
 	}
+	return body, "", chat.Errorf(chat.NotFound, "the permission request %q is not in the log", request)
 }
 
 // agentOf returns the agent of a session, also when a sidecar serves it.

@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"iter"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
@@ -11,7 +12,7 @@ import (
 type Sessions interface {
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
-	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
+	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]
 }
 
 // stream reads and writes one system session.
@@ -25,23 +26,14 @@ type stream struct {
 
 // read calls take with each event after the last one that was read.
 func (s *stream) read(ctx context.Context, take func(*chat.Event)) error {
-	for {
-		facts, more, err := s.sessions.Read(ctx, s.caller, s.id, chat.Range{After: s.last, Limit: 1000, MaxBytes: 8 << 20})
+	for e, err := range s.sessions.Events(ctx, s.caller, s.id, chat.Range{After: s.last}) {
 		if err != nil {
 			return err
 		}
-		for _, f := range facts {
-			e, err := f.Event()
-			if err != nil {
-				return err
-			}
-			s.last = e.Seq
-			take(&e)
-		}
-		if !more || len(facts) == 0 {
-			return nil
-		}
+		s.last = e.Seq
+		take(&e)
 	}
+	return nil
 }
 
 // append stores events, and creates the session if there is none.
