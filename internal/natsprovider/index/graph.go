@@ -9,6 +9,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/natsprovider"
+	"github.com/parley-hq/parley/internal/record"
 )
 
 // Record is a node of a graph.
@@ -29,24 +30,26 @@ type Edge struct {
 	Provenance json.RawMessage `json:"provenance,omitempty"`
 }
 
+// graph is a collection of records and edges. A stored record is never changed, only replaced.
 type graph struct {
 	records map[string]*Record
-	order   []string // ids, the oldest first
+	order   []string // ids, by creation
 	edges   []*Edge
 }
 
 // Graph returns the provider of graph.
 func Graph(s Sessions) natsprovider.Provider {
-	g := &graphs{shelf[graph]{sessions: s, kind: "graph", books: map[chat.SessionID]*book[graph]{}, empty: func() *graph { return &graph{records: map[string]*Record{}} }, apply: applyGraph}}
+	g := &graphs{newCollections(s, "graph", func() *graph { return &graph{records: map[string]*Record{}} })}
 	return natsprovider.Provider{Domain: "graph", Ops: map[string]natsprovider.Op{
-		"write": natsprovider.Typed(g.put), "relate": natsprovider.Typed(g.relate), "resolve": natsprovider.Typed(g.resolve),
+		"write": natsprovider.Typed(g.write), "relate": natsprovider.Typed(g.relate), "resolve": natsprovider.Typed(g.resolve),
 		"query": natsprovider.Typed(g.query), "discover": natsprovider.Typed(g.discover),
 	}}
 }
 
-type graphs struct{ shelf[graph] }
+type graphs struct{ collections[*graph] }
 
-func applyGraph(g *graph, e *chat.Event) {
+// Apply follows the log.
+func (g *graph) Apply(e *chat.Event) {
 	switch e.Type {
 	case "graph.written":
 		var r Record
@@ -56,19 +59,15 @@ func applyGraph(g *graph, e *chat.Event) {
 		if r.At = e.At; r.ID == "" {
 			r.ID = string(e.ID)
 		}
+		data := map[string]json.RawMessage{}
 		if old := g.records[r.ID]; old != nil {
-			// Whoever was handed the old one goes on to read it.
-			data := maps.Clone(old.Data)
-			maps.Copy(data, r.Data)
-			r.Data = data
-			g.records[r.ID] = &r
-			return
+			maps.Copy(data, old.Data)
+		} else {
+			g.order = append(g.order, r.ID)
 		}
-		if r.Data == nil {
-			r.Data = map[string]json.RawMessage{}
-		}
+		maps.Copy(data, r.Data)
+		r.Data = data
 		g.records[r.ID] = &r
-		g.order = append(g.order, r.ID)
 	case "graph.related":
 		var d Edge
 		if json.Unmarshal(e.Payload, &d) != nil {
@@ -84,62 +83,56 @@ func applyGraph(g *graph, e *chat.Event) {
 	}
 }
 
-type writeAsk struct {
+type writeRequest struct {
 	Handle     string                     `json:"handle"`
 	Type       string                     `json:"record_type"`
 	Data       map[string]json.RawMessage `json:"data"`
 	Provenance json.RawMessage            `json:"provenance"`
 }
 
-// put stores a record; one with an id that is there gets the new fields.
-func (g *graphs) put(ctx context.Context, c natsprovider.Call, q writeAsk) (map[string]any, error) {
+// write stores a record. When a record has the same id, it gets the new fields.
+func (g *graphs) write(ctx context.Context, c natsprovider.Call, q writeRequest) (map[string]any, error) {
 	if q.Type == "" || len(q.Type) > MaxName {
 		return nil, chat.Errorf(chat.Invalid, "a record has a record_type of 1 to %d bytes", MaxName)
-	}
-	b, err := g.open(ctx, c, q.Handle)
-	if err != nil {
-		return nil, err
 	}
 	r := Record{Type: q.Type, Data: q.Data, Provenance: q.Provenance}
 	if raw := q.Data["id"]; raw != nil && (json.Unmarshal(raw, &r.ID) != nil || len(r.ID) > MaxName) {
 		return nil, chat.Errorf(chat.Invalid, "the id of a record is a text of at most %d bytes", MaxName)
 	}
-	e, err := b.change(ctx, "graph.written", r)
-	if err != nil {
-		return nil, err
-	}
-	if r.ID == "" {
-		r.ID = string(e.ID)
-	}
-	return map[string]any{"ok": true, "id": r.ID}, nil
+	id := r.ID
+	err := g.change(ctx, c, q.Handle, func(tx *record.Tx[*graph]) error {
+		e, err := tx.Append(ctx, "graph.written", r, "")
+		if id == "" {
+			id = string(e.ID)
+		}
+		return err
+	})
+	return map[string]any{"ok": true, "id": id}, err
 }
 
-type relateAsk struct {
+type relateRequest struct {
 	Handle string `json:"handle"`
 	Edge
 }
 
-func (g *graphs) relate(ctx context.Context, c natsprovider.Call, q relateAsk) (map[string]any, error) {
+// relate stores an edge between two records.
+func (g *graphs) relate(ctx context.Context, c natsprovider.Call, q relateRequest) (map[string]any, error) {
 	if q.From == "" || q.To == "" || q.Edge.Edge == "" || len(q.Edge.Edge) > MaxName {
 		return nil, chat.Errorf(chat.Invalid, "a relation is {from, edge, to}")
 	}
-	b, err := g.open(ctx, c, q.Handle)
-	if err != nil {
-		return nil, err
-	}
-	b.mu.RLock()
-	from, to := b.value.records[q.From], b.value.records[q.To]
-	b.mu.RUnlock()
-	for id, r := range map[string]*Record{q.From: from, q.To: to} {
-		if r == nil {
-			return nil, chat.Errorf(chat.NotFound, "there is no record %q", id)
+	err := g.change(ctx, c, q.Handle, func(tx *record.Tx[*graph]) error {
+		for _, id := range []string{q.From, q.To} {
+			if tx.Value.records[id] == nil {
+				return chat.Errorf(chat.NotFound, "there is no record %q", id)
+			}
 		}
-	}
-	_, err = b.change(ctx, "graph.related", q.Edge)
-	return map[string]any{"ok": err == nil}, err
+		_, err := tx.Append(ctx, "graph.related", q.Edge, "")
+		return err
+	})
+	return map[string]any{"ok": true}, err
 }
 
-type resolveAsk struct {
+type resolveRequest struct {
 	Handle     string                     `json:"handle"`
 	Type       string                     `json:"record_type"`
 	Name       *string                    `json:"name"`
@@ -147,26 +140,23 @@ type resolveAsk struct {
 	Attributes map[string]json.RawMessage `json:"attributes"`
 }
 
-// resolve finds the records that something can be: names and addresses are
-// compared without regard to case.
-func (g *graphs) resolve(ctx context.Context, c natsprovider.Call, q resolveAsk) (map[string]any, error) {
-	b, err := g.open(ctx, c, q.Handle)
-	if err != nil {
-		return nil, err
-	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	found := []Record{}
-	for _, id := range b.value.order {
-		r := b.value.records[id]
-		if (q.Type == "" || r.Type == q.Type) && r.says("name", q.Name) && r.says("email", q.Email) && r.has(q.Attributes) {
-			found = append(found, *r)
+// resolve finds the records with a name, an address and attributes. Names and addresses are compared without regard to
+// case.
+func (g *graphs) resolve(ctx context.Context, c natsprovider.Call, q resolveRequest) (map[string]any, error) {
+	found := []*Record{}
+	err := g.view(ctx, c, q.Handle, func(v *graph) error {
+		for _, id := range v.order {
+			r := v.records[id]
+			if (q.Type == "" || r.Type == q.Type) && r.hasText("name", q.Name) && r.hasText("email", q.Email) && contains(r.Data, q.Attributes) {
+				found = append(found, r)
+			}
 		}
-	}
-	return map[string]any{"ok": true, "matches": found}, nil
+		return nil
+	})
+	return map[string]any{"ok": true, "matches": found}, err
 }
 
-func (r *Record) says(field string, want *string) bool {
+func (r *Record) hasText(field string, want *string) bool {
 	if want == nil {
 		return true
 	}
@@ -174,73 +164,65 @@ func (r *Record) says(field string, want *string) bool {
 	return json.Unmarshal(r.Data[field], &have) == nil && strings.EqualFold(strings.TrimSpace(have), strings.TrimSpace(*want))
 }
 
-func (r *Record) has(want map[string]json.RawMessage) bool {
-	for k, v := range want {
-		if r.Data[k] == nil || canonical(r.Data[k]) != canonical(v) {
-			return false
-		}
-	}
-	return true
-}
-
-type queryAsk struct {
+type queryRequest struct {
 	Handle string                     `json:"handle"`
 	Query  string                     `json:"query"`
 	Vars   map[string]json.RawMessage `json:"vars"`
 	Limit  int                        `json:"limit"`
 }
 
-// query understands words: a record type or *, then field=value (a text, a JSON
-// value without spaces, or $name from vars), then ->edge or <-edge to go on to the
-// records at the other end, again with conditions. For example
+// query finds records. A query is a record type or *, then field=value (a text, a JSON value without spaces, or $name
+// from vars), then ->edge or <-edge for the records at the other end, again with conditions. For example
 //
 //	person name=$who ->works_at city=Paris
-func (g *graphs) query(ctx context.Context, c natsprovider.Call, q queryAsk) (map[string]any, error) {
+func (g *graphs) query(ctx context.Context, c natsprovider.Call, q queryRequest) (map[string]any, error) {
 	words := strings.Fields(q.Query)
 	if len(words) == 0 || strings.ContainsRune(words[0], '=') {
 		return nil, chat.Errorf(chat.Invalid, "a query begins with a record type or *, such as: person name=$who ->works_at")
 	}
-	b, err := g.open(ctx, c, q.Handle)
+	var found []*Record
+	err := g.view(ctx, c, q.Handle, func(v *graph) (err error) {
+		found, err = v.find(words, q.Vars)
+		return err
+	})
 	if err != nil {
 		return nil, err
-	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	v := b.value
-	var at []*Record
-	for _, id := range v.order {
-		if r := v.records[id]; words[0] == "*" || r.Type == words[0] {
-			at = append(at, r)
-		}
-	}
-	for _, w := range words[1:] {
-		switch {
-		case strings.HasPrefix(w, "->"), strings.HasPrefix(w, "<-"):
-			at = v.step(at, w[2:], w[0] == '-')
-		case strings.ContainsRune(w, '='):
-			field, value, _ := strings.Cut(w, "=")
-			want := literal(value)
-			if name, ok := strings.CutPrefix(value, "$"); ok {
-				if want = q.Vars[name]; want == nil {
-					return nil, chat.Errorf(chat.Invalid, "the query uses $%s, and vars does not have it", name)
-				}
-			}
-			at = slices.DeleteFunc(at, func(r *Record) bool { return !r.has(map[string]json.RawMessage{field: want}) })
-		default:
-			return nil, chat.Errorf(chat.Invalid, "%q is neither field=value nor ->edge", w)
-		}
 	}
 	if q.Limit <= 0 || q.Limit > 1000 {
 		q.Limit = 100
 	}
-	out := []Record{}
-	for _, r := range at[:min(q.Limit, len(at))] {
-		out = append(out, *r)
-	}
-	return map[string]any{"ok": true, "records": out, "more": len(at) > q.Limit}, nil
+	first := append([]*Record{}, found[:min(q.Limit, len(found))]...)
+	return map[string]any{"ok": true, "records": first, "more": len(found) > q.Limit}, nil
 }
 
-// literal is a value as JSON; a plain word is a text.
+// find runs a query.
+func (g *graph) find(words []string, vars map[string]json.RawMessage) (found []*Record, err error) {
+	for _, id := range g.order {
+		if r := g.records[id]; words[0] == "*" || r.Type == words[0] {
+			found = append(found, r)
+		}
+	}
+	for _, w := range words[1:] {
+		field, value, condition := strings.Cut(w, "=")
+		switch {
+		case strings.HasPrefix(w, "->"), strings.HasPrefix(w, "<-"):
+			found = g.step(found, w[2:], w[0] == '-')
+		case condition:
+			want := literal(value)
+			if name, ok := strings.CutPrefix(value, "$"); ok {
+				if want = vars[name]; want == nil {
+					return nil, chat.Errorf(chat.Invalid, "the query uses $%s, and vars does not have it", name)
+				}
+			}
+			found = slices.DeleteFunc(found, func(r *Record) bool { return !contains(r.Data, map[string]json.RawMessage{field: want}) })
+		default:
+			return nil, chat.Errorf(chat.Invalid, "%q is neither field=value nor ->edge", w)
+		}
+	}
+	return found, nil
+}
+
+// literal returns a value as JSON; a plain word is a text.
 func literal(s string) json.RawMessage {
 	if json.Valid([]byte(s)) {
 		return json.RawMessage(s)
@@ -252,50 +234,47 @@ func literal(s string) json.RawMessage {
 	return b
 }
 
-// step goes along an edge.
-func (g *graph) step(at []*Record, edge string, forward bool) (next []*Record) {
+// step returns the records at the other end of the edges of some records.
+func (g *graph) step(from []*Record, edge string, forward bool) (next []*Record) {
 	seen := map[string]bool{}
-	for _, r := range at {
+	for _, r := range from {
 		for _, e := range g.edges {
-			from, to := e.From, e.To
+			near, far := e.From, e.To
 			if !forward {
-				from, to = to, from
+				near, far = far, near
 			}
-			if e.Edge == edge && from == r.ID && !seen[to] && g.records[to] != nil {
-				seen[to] = true
-				next = append(next, g.records[to])
+			if e.Edge == edge && near == r.ID && !seen[far] && g.records[far] != nil {
+				seen[far] = true
+				next = append(next, g.records[far])
 			}
 		}
 	}
 	return next
 }
 
-type discoverAsk struct {
+type discoverRequest struct {
 	Handle string `json:"handle"`
 }
 
-// discover tells what there is.
-func (g *graphs) discover(ctx context.Context, c natsprovider.Call, q discoverAsk) (map[string]any, error) {
-	b, err := g.open(ctx, c, q.Handle)
-	if err != nil {
-		return nil, err
-	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
+// discover counts the record types and edges, and lists the fields.
+func (g *graphs) discover(ctx context.Context, c natsprovider.Call, q discoverRequest) (map[string]any, error) {
 	types, edges, fields := map[string]int{}, map[string]int{}, map[string][]string{}
-	for _, r := range b.value.records {
-		types[r.Type]++
-		for f := range r.Data {
-			if !slices.Contains(fields[r.Type], f) {
-				fields[r.Type] = append(fields[r.Type], f)
+	err := g.view(ctx, c, q.Handle, func(v *graph) error {
+		for _, r := range v.records {
+			types[r.Type]++
+			for f := range r.Data {
+				if !slices.Contains(fields[r.Type], f) {
+					fields[r.Type] = append(fields[r.Type], f)
+				}
 			}
 		}
-	}
+		for _, e := range v.edges {
+			edges[e.Edge]++
+		}
+		return nil
+	})
 	for _, f := range fields {
 		slices.Sort(f)
 	}
-	for _, e := range b.value.edges {
-		edges[e.Edge]++
-	}
-	return map[string]any{"ok": true, "record_types": types, "fields": fields, "edges": edges}, nil
+	return map[string]any{"ok": true, "record_types": types, "fields": fields, "edges": edges}, err
 }

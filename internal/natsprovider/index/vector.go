@@ -9,6 +9,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/natsprovider"
+	"github.com/parley-hq/parley/internal/record"
 )
 
 // MaxDimensions bounds a vector.
@@ -21,6 +22,7 @@ type point struct {
 	Metadata json.RawMessage
 }
 
+// points is a collection of vectors that have the same number of dimensions.
 type points struct {
 	byID map[string]*point
 	dims int
@@ -35,7 +37,7 @@ type wirePoint struct {
 	Provenance json.RawMessage `json:"provenance,omitempty"`
 }
 
-type search struct {
+type searchRequest struct {
 	Namespace string                     `json:"namespace"`
 	Vector    []float32                  `json:"vector"`
 	TopK      int                        `json:"top_k"`
@@ -51,15 +53,16 @@ type Match struct {
 
 // Vector returns the provider of vector.
 func Vector(s Sessions) natsprovider.Provider {
-	v := &vectors{shelf[points]{sessions: s, kind: "vector", books: map[chat.SessionID]*book[points]{}, empty: func() *points { return &points{byID: map[string]*point{}} }, apply: applyPoint}}
+	v := &vectors{newCollections(s, "vector", func() *points { return &points{byID: map[string]*point{}} })}
 	return natsprovider.Provider{Domain: "vector", Ops: map[string]natsprovider.Op{
-		"upsert": natsprovider.Typed(v.upsert), "search": natsprovider.Typed(v.search), "delete": natsprovider.Typed(v.remove),
+		"upsert": natsprovider.Typed(v.upsert), "search": natsprovider.Typed(v.search), "delete": natsprovider.Typed(v.delete),
 	}}
 }
 
-type vectors struct{ shelf[points] }
+type vectors struct{ collections[*points] }
 
-func applyPoint(ps *points, e *chat.Event) {
+// Apply follows the log.
+func (ps *points) Apply(e *chat.Event) {
 	var p wirePoint
 	if json.Unmarshal(e.Payload, &p) != nil {
 		return
@@ -76,7 +79,7 @@ func applyPoint(ps *points, e *chat.Event) {
 	}
 }
 
-// unit is a vector of the same direction and length 1.
+// unit returns the vector of the same direction and length 1.
 func unit(v []float32) []float32 {
 	sum := 0.0
 	for _, x := range v {
@@ -98,108 +101,68 @@ func (v *vectors) upsert(ctx context.Context, c natsprovider.Call, p wirePoint) 
 	if len(p.Vector) == 0 || len(p.Vector) > MaxDimensions {
 		return nil, chat.Errorf(chat.Invalid, "a vector has 1 to %d numbers", MaxDimensions)
 	}
-	b, err := v.open(ctx, c, p.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	if err := b.fits(len(p.Vector), p.ID); err != nil {
-		return nil, err
-	}
+	namespace := p.Namespace
 	p.Namespace = ""
-	if _, err := b.change(ctx, "vector.upserted", p); err != nil {
-		return nil, err
-	}
-	return map[string]any{"ok": true, "id": p.ID}, nil
-}
-
-// fits refuses vectors of another size than those that are there.
-func (b *book[T]) fits(dims int, id string) error {
-	ps, ok := any(b.value).(*points)
-	if !ok {
-		return nil
-	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	_, replaces := ps.byID[id]
-	if ps.dims != 0 && ps.dims != dims && (len(ps.byID) > 1 || !replaces) {
-		return chat.Errorf(chat.Conflict, "the vectors of this collection have %d numbers, this one has %d", ps.dims, dims)
-	}
-	return nil
-}
-
-func (v *vectors) remove(ctx context.Context, c natsprovider.Call, p wirePoint) (map[string]any, error) {
-	b, err := v.open(ctx, c, p.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	b.mu.RLock()
-	_, found := b.value.byID[p.ID]
-	b.mu.RUnlock()
-	if found {
-		if _, err := b.change(ctx, "vector.deleted", wirePoint{ID: p.ID, Provenance: p.Provenance}); err != nil {
-			return nil, err
+	err := v.change(ctx, c, namespace, func(tx *record.Tx[*points]) error {
+		ps := tx.Value
+		replaces := ps.byID[p.ID] != nil
+		if ps.dims != 0 && ps.dims != len(p.Vector) && (len(ps.byID) > 1 || !replaces) {
+			return chat.Errorf(chat.Conflict, "the vectors of this collection have %d numbers, this one has %d", ps.dims, len(p.Vector))
 		}
-	}
-	return map[string]any{"ok": true, "deleted": found}, nil
+		_, err := tx.Append(ctx, "vector.upserted", p, "")
+		return err
+	})
+	return map[string]any{"ok": true, "id": p.ID}, err
 }
 
-func (v *vectors) search(ctx context.Context, c natsprovider.Call, q search) (map[string]any, error) {
+func (v *vectors) delete(ctx context.Context, c natsprovider.Call, p wirePoint) (map[string]any, error) {
+	found := false
+	err := v.change(ctx, c, p.Namespace, func(tx *record.Tx[*points]) error {
+		if found = tx.Value.byID[p.ID] != nil; !found {
+			return nil
+		}
+		_, err := tx.Append(ctx, "vector.deleted", wirePoint{ID: p.ID, Provenance: p.Provenance}, "")
+		return err
+	})
+	return map[string]any{"ok": true, "deleted": found}, err
+}
+
+func (v *vectors) search(ctx context.Context, c natsprovider.Call, q searchRequest) (map[string]any, error) {
 	if q.TopK == 0 {
 		q.TopK = 10
 	}
 	if q.TopK < 0 || q.TopK > 1000 {
 		return nil, chat.Errorf(chat.Invalid, "top_k is 1 to 1000")
 	}
-	b, err := v.open(ctx, c, q.Namespace)
+	matches := []Match{}
+	err := v.view(ctx, c, q.Namespace, func(ps *points) error {
+		if len(ps.byID) > 0 && ps.dims != len(q.Vector) {
+			return chat.Errorf(chat.Invalid, "the vectors of this collection have %d numbers, the query has %d", ps.dims, len(q.Vector))
+		}
+		want := unit(q.Vector)
+		for _, p := range ps.byID {
+			if p.fits(q.Filter) {
+				matches = append(matches, Match{ID: p.ID, Score: dot(p.Vector, want), Metadata: p.Metadata})
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
-	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	matches := []Match{}
-	if len(b.value.byID) > 0 && b.value.dims != len(q.Vector) {
-		return nil, chat.Errorf(chat.Invalid, "the vectors of this collection have %d numbers, the query has %d", b.value.dims, len(q.Vector))
-	}
-	want := unit(q.Vector)
-	for _, p := range b.value.byID {
-		if !contains(p.Metadata, q.Filter) {
-			continue
-		}
-		score := 0.0
-		for i, x := range p.Vector {
-			score += float64(x) * float64(want[i])
-		}
-		matches = append(matches, Match{ID: p.ID, Score: score, Metadata: p.Metadata})
 	}
 	slices.SortFunc(matches, func(a, b Match) int { return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.ID, b.ID)) })
 	return map[string]any{"ok": true, "matches": matches[:min(q.TopK, len(matches))]}, nil
 }
 
-// contains reports whether an object has these values.
-func contains(object json.RawMessage, want map[string]json.RawMessage) bool {
-	if len(want) == 0 {
-		return true
-	}
-	var have map[string]json.RawMessage
-	if json.Unmarshal(object, &have) != nil {
-		return false
-	}
-	for k, v := range want {
-		if have[k] == nil || canonical(have[k]) != canonical(v) {
-			return false
-		}
-	}
-	return true
+// fits reports whether the metadata have the values of a filter.
+func (p *point) fits(filter map[string]json.RawMessage) bool {
+	var metadata map[string]json.RawMessage
+	return len(filter) == 0 || json.Unmarshal(p.Metadata, &metadata) == nil && contains(metadata, filter)
 }
 
-func canonical(raw json.RawMessage) string {
-	var v any
-	if json.Unmarshal(raw, &v) != nil {
-		return string(raw)
+func dot(a, b []float32) (sum float64) {
+	for i, x := range a {
+		sum += float64(x) * float64(b[i])
 	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return string(raw)
-	}
-	return string(b)
+	return sum
 }
