@@ -20,8 +20,8 @@ import (
 )
 
 // What is stored while NATS is not there comes out when it is.
-func TestWhatWasStoredWithoutNATSComesOut(t *testing.T) {
-	w := newWorld(t, setup{still: true})
+func TestEventsStoredWithoutNATSArePublishedLater(t *testing.T) {
+	w := newServer(t, options{notStarted: true})
 	for i := range 5 {
 		id := chat.SessionID(fmt.Sprintf("s%d", i))
 		w.create(id, chat.NoAgent)
@@ -29,7 +29,7 @@ func TestWhatWasStoredWithoutNATSComesOut(t *testing.T) {
 			w.append(id, chat.AgentStatus{Message: "x"})
 		}
 	}
-	w.speak()
+	w.start()
 	for i := range 5 {
 		w.complete(chat.SessionID(fmt.Sprintf("s%d", i)))
 	}
@@ -37,7 +37,7 @@ func TestWhatWasStoredWithoutNATSComesOut(t *testing.T) {
 
 func TestAGapIsFilledAtTheNextStart(t *testing.T) {
 	dir := t.TempDir()
-	w := newWorld(t, setup{dir: dir})
+	w := newServer(t, options{dir: dir})
 	w.create("quiet", chat.NoAgent)
 	w.create("gap", chat.NoAgent)
 	w.append("gap", chat.AgentStatus{Message: "out"})
@@ -50,14 +50,14 @@ func TestAGapIsFilledAtTheNextStart(t *testing.T) {
 	w.complete("far")
 	w.close()
 	// A process that ends before anything of it gets out.
-	w = newWorld(t, setup{dir: dir, still: true})
+	w = newServer(t, options{dir: dir, notStarted: true})
 	for range 20 {
 		w.append("gap", chat.AgentStatus{Message: "in the log only"})
 		w.append("far", chat.AgentStatus{Message: "in the log only"})
 	}
 	w.create("new", chat.NoAgent)
 	w.close()
-	w = newWorld(t, setup{dir: dir})
+	w = newServer(t, options{dir: dir})
 	for _, id := range []chat.SessionID{"gap", "new", "quiet", "far"} {
 		w.complete(id)
 	}
@@ -65,7 +65,7 @@ func TestAGapIsFilledAtTheNextStart(t *testing.T) {
 
 // NATS runs elsewhere and dies again and again: the archive ends complete, and a
 // viewer who follows sees what was missed.
-func TestNATSComesAndGoes(t *testing.T) {
+func TestNATSDisconnectsAndReconnects(t *testing.T) {
 	dir := t.TempDir()
 	open := func(addr string) *bus.Server {
 		s, err := bus.Start(t.Context(), bus.Options{Addr: addr, Dir: dir})
@@ -77,7 +77,7 @@ func TestNATSComesAndGoes(t *testing.T) {
 	server := open("127.0.0.1:0")
 	addr := server.Addr()
 	defer func() { server.Close() }()
-	w := newWorld(t, setup{url: server.URL()})
+	w := newServer(t, options{url: server.URL()})
 	w.create("s1", chat.NoAgent)
 	stop, wg := make(chan struct{}), sync.WaitGroup{}
 	wg.Go(func() {
@@ -106,7 +106,7 @@ func TestNATSComesAndGoes(t *testing.T) {
 }
 
 func TestEveryTurnOfManySessionsIsArchived(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, options{})
 	var wg sync.WaitGroup
 	for i := range 40 {
 		wg.Go(func() {
@@ -125,7 +125,7 @@ func TestEveryTurnOfManySessionsIsArchived(t *testing.T) {
 
 // A queue that is full loses nothing: the log is the buffer.
 func TestAFullQueueFallsBackToTheLog(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, options{})
 	w.create("s1", chat.NoAgent)
 	p := w.dialect.project
 	p.mu.Lock()
@@ -138,8 +138,8 @@ func TestAFullQueueFallsBackToTheLog(t *testing.T) {
 	w.complete("s1")
 }
 
-func TestAnArchiveThatLostSomethingIsMended(t *testing.T) {
-	w := newWorld(t, setup{})
+func TestLostArchiveMessagesArePublishedAgain(t *testing.T) {
+	w := newServer(t, options{})
 	w.create("s1", chat.NoAgent)
 	w.append("s1", chat.AgentStatus{Message: "x"})
 	w.complete("s1")
@@ -162,7 +162,7 @@ func TestAnArchiveThatLostSomethingIsMended(t *testing.T) {
 }
 
 // own is a connection that may do everything.
-func (w *world) own() *client {
+func (w *testServer) own() *client {
 	w.t.Helper()
 	c, err := w.bus.Connect("test")
 	if err != nil {
@@ -175,7 +175,7 @@ func (w *world) own() *client {
 const secret = "the-text-that-must-not-stay-anywhere"
 
 // holds reports whether any file below dir has the text.
-func holds(t *testing.T, dir string) (files []string) {
+func filesContaining(t *testing.T, dir string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -194,7 +194,7 @@ func holds(t *testing.T, dir string) (files []string) {
 
 func TestAnErasedSessionIsGoneFromTheArchive(t *testing.T) {
 	dir := t.TempDir()
-	w := newWorld(t, setup{dir: dir})
+	w := newServer(t, options{dir: dir})
 	for _, id := range []chat.SessionID{"s1", "s2"} {
 		w.create(id, chat.NoAgent)
 		for range 20 {
@@ -206,7 +206,7 @@ func TestAnErasedSessionIsGoneFromTheArchive(t *testing.T) {
 	}
 	w.complete("s1")
 	w.complete("s2")
-	if len(holds(t, dir+"/nats")) == 0 {
+	if len(filesContaining(t, dir+"/nats")) == 0 {
 		t.Fatal("the text is not where it is looked for")
 	}
 	if _, err := w.sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
@@ -215,32 +215,32 @@ func TestAnErasedSessionIsGoneFromTheArchive(t *testing.T) {
 	w.until("the archive forgets it", func() bool { return len(w.archive("s1")) == 0 })
 	w.complete("s2")
 	w.close()
-	if files := holds(t, dir); len(files) > 0 {
+	if files := filesContaining(t, dir); len(files) > 0 {
 		t.Fatalf("the text is still in %v", files)
 	}
 }
 
 // The process ends between the erase and the archive's.
-func TestAnEraseThatWasCutShortIsFinished(t *testing.T) {
+func TestAnInterruptedEraseIsFinished(t *testing.T) {
 	dir := t.TempDir()
-	w := newWorld(t, setup{dir: dir})
+	w := newServer(t, options{dir: dir})
 	w.create("s1", chat.NoAgent)
 	w.append("s1", chat.AgentText{Text: secret})
 	w.complete("s1")
 	w.close()
-	w = newWorld(t, setup{dir: dir, still: true})
+	w = newServer(t, options{dir: dir, notStarted: true})
 	if _, err := w.sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
 		t.Fatal(err)
 	}
 	w.close()
-	w = newWorld(t, setup{dir: dir})
+	w = newServer(t, options{dir: dir})
 	w.until("the archive forgets it", func() bool { return len(w.archive("s1")) == 0 })
 }
 
 // The archive's numbers do not grow as they should: what it lacks is looked for,
 // and nothing is stored twice.
 func TestAnAcknowledgementThatDoesNotFit(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, options{})
 	w.create("s1", chat.NoAgent)
 	w.complete("s1")
 	a := w.dialect.project.acks
@@ -255,11 +255,11 @@ func TestAnAcknowledgementThatDoesNotFit(t *testing.T) {
 
 // Who begins to follow just when an event is on its way to the archive gets it
 // live: it is neither in the archive yet, nor was anybody there to hear it.
-func TestBeginningToFollowMissesNothing(t *testing.T) {
+func TestANewSubscriberMissesNoEvent(t *testing.T) {
 	var viewer *client
 	var waits atomic.Bool
-	came := make(chan *feed, 1)
-	w := newWorld(t, setup{change: func(o *Options) {
+	came := make(chan *subscription, 1)
+	w := newServer(t, options{change: func(o *Options) {
 		listened := o.Listened
 		o.Listened = func(s string) bool {
 			yes := listened(s)
@@ -281,7 +281,7 @@ func TestBeginningToFollowMissesNothing(t *testing.T) {
 
 // A session that is imported is in the archive from its beginning.
 func TestAnImportedSessionIsArchived(t *testing.T) {
-	from, to := newWorld(t, setup{still: true}), newWorld(t, setup{})
+	from, to := newServer(t, options{notStarted: true}), newServer(t, options{})
 	from.create("s1", chat.NoAgent)
 	for range 5 {
 		from.append("s1", chat.AgentStatus{Message: "elsewhere"})

@@ -14,14 +14,14 @@ import (
 // client is a connection that remembers what was refused.
 type client struct {
 	*nats.Conn
-	w       *world
+	w       *testServer
 	refused chan error
 }
 
-func (w *world) dial(opts ...nats.Option) *client {
+func (w *testServer) dial(opts ...nats.Option) *client {
 	w.t.Helper()
 	c := &client{w: w, refused: make(chan error, 64)}
-	opts = append([]nats.Option{nats.RetryOnFailedConnect(w.setup.url != ""), nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond),
+	opts = append([]nats.Option{nats.RetryOnFailedConnect(w.options.url != ""), nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			select {
 			case c.refused <- err:
@@ -37,31 +37,31 @@ func (w *world) dial(opts ...nats.Option) *client {
 }
 
 // root connects as whoever may do everything.
-func (w *world) root() *client {
+func (w *testServer) root() *client {
 	w.t.Helper()
-	if w.setup.secured {
+	if w.options.secured {
 		return w.dial(nats.Token(tokenOf("root")))
 	}
 	return w.dial()
 }
 
 // with connects with a credential.
-func (w *world) with(cred Credential) *client {
+func (w *testServer) with(cred Credential) *client {
 	w.t.Helper()
 	return w.dial(nats.UserInfo(cred.User, cred.Password), nats.CustomInboxPrefix(cred.InboxPrefix), nats.MaxReconnects(0))
 }
 
 func (c *client) flush() {
 	c.w.t.Helper()
-	if err := c.FlushTimeout(patience); err != nil {
+	if err := c.FlushTimeout(testTimeout); err != nil {
 		c.w.t.Fatal(err)
 	}
 }
 
 // follow collects what comes on a subject.
-func (c *client) follow(subject string) *feed {
+func (c *client) follow(subject string) *subscription {
 	c.w.t.Helper()
-	f := &feed{w: c.w, news: make(chan struct{}, 1)}
+	f := &subscription{w: c.w, news: make(chan struct{}, 1)}
 	if _, err := c.Subscribe(subject, f.add); err != nil {
 		c.w.t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func (c *client) ask(id chat.SessionID, kind Kind, m Message) Reply {
 
 func (c *client) askMsg(m *nats.Msg) (r Reply) {
 	c.w.t.Helper()
-	res, err := c.RequestMsg(m, patience)
+	res, err := c.RequestMsg(m, testTimeout)
 	if err != nil {
 		c.w.t.Fatal(err)
 	}
@@ -134,21 +134,21 @@ func (c *client) refusedBy(what string, f func()) {
 		if !errors.Is(err, nats.ErrPermissionViolation) {
 			c.w.t.Fatalf("%s: %v", what, err)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		c.w.t.Fatalf("%s: it was not refused", what)
 	}
 }
 
-// feed is what a subscription got, in order.
-type feed struct {
-	w    *world
+// subscription is what a subscription got, in order.
+type subscription struct {
+	w    *testServer
 	news chan struct{}
 
 	mu   sync.Mutex
 	msgs []*nats.Msg
 }
 
-func (f *feed) add(m *nats.Msg) {
+func (f *subscription) add(m *nats.Msg) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.msgs = append(f.msgs, m)
@@ -158,7 +158,7 @@ func (f *feed) add(m *nats.Msg) {
 	}
 }
 
-func (f *feed) all() []*nats.Msg {
+func (f *subscription) all() []*nats.Msg {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]*nats.Msg(nil), f.msgs...)
@@ -170,7 +170,7 @@ type got struct {
 	raw []byte
 }
 
-func (f *feed) events() (list []got) {
+func (f *subscription) events() (list []got) {
 	f.w.t.Helper()
 	for _, m := range f.all() {
 		e, err := chat.ParseEvent(m.Data)
@@ -183,9 +183,9 @@ func (f *feed) events() (list []got) {
 }
 
 // until waits until an event fits and returns it.
-func (f *feed) until(what string, fits func(e *got) bool) got {
+func (f *subscription) until(what string, fits func(e *got) bool) got {
 	f.w.t.Helper()
-	late := time.NewTimer(patience)
+	late := time.NewTimer(testTimeout)
 	defer late.Stop()
 	for {
 		for _, e := range f.events() {

@@ -13,7 +13,7 @@ import (
 // What a sidecar publishes is not a person's consent, whoever's token it has, on
 // whatever subject.
 func TestSidecarsDoNotConsent(t *testing.T) {
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, options{secured: true})
 	w.begin("s1", chat.Member{Actor: chat.Actor{Kind: chat.User, ID: "root"}, Role: chat.Owner})
 	sidecar := w.with(w.credential("s1", tokenOf("root"), Sidecar))
 	old := w.dial(nats.UserInfo(sidecarUser, tokenOf("root")))
@@ -45,7 +45,7 @@ func TestSidecarsDoNotConsent(t *testing.T) {
 
 // A sidecar attends a session whose agent its token may serve, and no other.
 func TestASidecarServesItsAgent(t *testing.T) {
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, options{secured: true})
 	ctx := t.Context()
 	alice := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Scopes: []chat.Scope{chat.ScopeUser}}
 	token := func(id string, agents ...string) chat.Caller {

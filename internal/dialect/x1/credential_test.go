@@ -17,7 +17,7 @@ import (
 )
 
 // begin makes a session of alice's.
-func (w *world) begin(id chat.SessionID, members ...chat.Member) {
+func (w *testServer) begin(id chat.SessionID, members ...chat.Member) {
 	w.t.Helper()
 	alice := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Scopes: []chat.Scope{chat.ScopeUser}}
 	if _, _, err := w.sessions.Create(w.t.Context(), alice, chat.NewSession{ID: id, Agent: chat.NoAgent, Members: members}); err != nil {
@@ -26,7 +26,7 @@ func (w *world) begin(id chat.SessionID, members ...chat.Member) {
 }
 
 func TestACredentialIsForOneSession(t *testing.T) {
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, options{secured: true})
 	w.begin("mine")
 	w.begin("other")
 	c := w.with(w.credential("mine", tokenOf("alice"), Participant))
@@ -40,7 +40,7 @@ func TestACredentialIsForOneSession(t *testing.T) {
 	if l := w.log("mine"); l[len(l)-1].Actor.ID != "alice" {
 		t.Fatalf("%+v", l[len(l)-1].Actor)
 	}
-	if _, err := c.Request(Subject("mine", History), nil, patience); err != nil {
+	if _, err := c.Request(Subject("mine", History), nil, testTimeout); err != nil {
 		t.Fatal(err)
 	}
 	for _, subject := range []string{
@@ -73,7 +73,7 @@ func TestACredentialIsForOneSession(t *testing.T) {
 }
 
 func TestASidecarsCredential(t *testing.T) {
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, options{secured: true})
 	w.begin("mine", chat.Member{Actor: chat.Actor{Kind: chat.User, ID: "agent"}, Role: chat.Answerer})
 	w.begin("other")
 	c := w.with(w.credential("mine", tokenOf("agent"), Sidecar))
@@ -90,7 +90,7 @@ func TestASidecarsCredential(t *testing.T) {
 }
 
 func TestCredentialsAreBoundedByAccess(t *testing.T) {
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, options{secured: true})
 	w.begin("s1", chat.Member{Actor: chat.Actor{Kind: chat.User, ID: "bob"}, Role: chat.Viewer})
 	w.begin("s2")
 	for _, c := range []struct {
@@ -125,7 +125,7 @@ func TestCredentialsAreBoundedByAccess(t *testing.T) {
 func TestForgedAndExpiredCredentials(t *testing.T) {
 	now := time.Now()
 	var later atomic.Int64
-	w := newWorld(t, setup{secured: true, change: func(o *Options) { o.Now = func() time.Time { return now.Add(time.Duration(later.Load())) } }})
+	w := newServer(t, options{secured: true, change: func(o *Options) { o.Now = func() time.Time { return now.Add(time.Duration(later.Load())) } }})
 	w.begin("s1")
 	good := w.credential("s1", tokenOf("alice"), Viewer)
 	stronger, _, err := w.dialect.keys.issue(claims{Session: "s1", Role: Sidecar, Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Until: now.Add(time.Hour).Unix()})
@@ -164,8 +164,8 @@ func TestForgedAndExpiredCredentials(t *testing.T) {
 
 // In open mode everybody may read and speak, but committed events are the
 // server's alone.
-func TestNobodyForgesCommittedEvents(t *testing.T) {
-	w := newWorld(t, setup{})
+func TestClientsCannotForgeCommittedEvents(t *testing.T) {
+	w := newServer(t, options{})
 	c := w.dial()
 	w.create("s1", chat.NoAgent)
 	for _, k := range []Kind{Events, Archive, Input, Delta} {
@@ -177,7 +177,7 @@ func TestNobodyForgesCommittedEvents(t *testing.T) {
 }
 
 func TestReadingTheArchiveNeedsNoCredentialInOpenMode(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, options{})
 	w.create("s1", chat.NoAgent)
 	w.complete("s1")
 	js, err := jetstream.New(w.dial().Conn)
@@ -196,11 +196,11 @@ func TestReadingTheArchiveNeedsNoCredentialInOpenMode(t *testing.T) {
 
 func TestCredentialsOutliveTheProcess(t *testing.T) {
 	dir := t.TempDir()
-	w := newWorld(t, setup{dir: dir})
+	w := newServer(t, options{dir: dir})
 	w.create("s1", chat.NoAgent)
 	cred := w.credential("s1", "", Viewer)
 	w.close()
-	w = newWorld(t, setup{dir: dir})
+	w = newServer(t, options{dir: dir})
 	if c := w.with(cred); !c.IsConnected() {
 		t.Fatal("it does not get in")
 	}

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -237,19 +238,20 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// pages returns a session's stored events after a sequence.
-func (d *Dialect) pages(ctx context.Context, id chat.SessionID, after chat.Seq) iter.Seq2[[]chat.Fact, error] {
-	return func(yield func([]chat.Fact, error) bool) {
-		for {
-			facts, more, err := d.opt.Sessions.Read(ctx, chat.Trusted, id, chat.Range{After: after, Limit: 1000, MaxBytes: 256 << 10})
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if len(facts) > 0 && !yield(facts, nil) || !more || len(facts) == 0 {
-				return
-			}
-			after = facts[len(facts)-1].Seq
+// facts reads stored events page by page, as the server.
+func (d *Dialect) facts(ctx context.Context, id chat.SessionID, r chat.Range) iter.Seq2[chat.Fact, error] {
+	return chat.Facts(r, func(r chat.Range) ([]chat.Fact, bool, error) { return d.opt.Sessions.Read(ctx, chat.Trusted, id, r) })
+}
+
+// newestEvents returns the last stored events of a session, the oldest first.
+func (d *Dialect) newestEvents(ctx context.Context, id chat.SessionID, limit int) ([]chat.Event, error) {
+	var events []chat.Event
+	for e, err := range chat.Events(d.facts(ctx, id, chat.Range{Limit: limit, Desc: true})) {
+		if err != nil {
+			return nil, err
 		}
+		events = append(events, e)
 	}
+	slices.Reverse(events)
+	return events, nil
 }

@@ -33,7 +33,7 @@
 //	audit      traffic records of sidecars and providers, stored in sys-audit (trafficlog.go)
 //	archive    watermark.go, inspect.go: a start publishes what is missing; erase.go: erasure
 //	logins     credential.go issues and checks credentials for one session; limit.go
-//	HTTP       serve.go; package grant has grants and shares
+//	HTTP       serve.go
 //
 // Where a payload has two spellings in x1, both are read and the one of x1's protocol page
 // is sent. System sessions (sys-…) are never published.

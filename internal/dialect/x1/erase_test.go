@@ -15,7 +15,7 @@ import (
 
 // archivedWith counts the messages of the archive that hold a text. It reads the
 // stream by sequence, so that no index of NATS can hide a message.
-func (w *world) archivedWith(text string) (found int) {
+func (w *testServer) archivedWith(text string) (found int) {
 	w.t.Helper()
 	js, err := jetstream.New(w.own().Conn)
 	if err != nil {
@@ -41,7 +41,7 @@ func (w *world) archivedWith(text string) (found int) {
 // the archive together are erased at the same time.
 func TestLargeSessionsLeaveNothingInTheArchive(t *testing.T) {
 	dir := t.TempDir()
-	w := newWorld(t, setup{dir: dir})
+	w := newServer(t, options{dir: dir})
 	ids := []chat.SessionID{"s1", "s2", "s3", "s4"}
 	for _, id := range append(ids, "other") {
 		w.create(id, chat.NoAgent)
@@ -82,12 +82,12 @@ func TestLargeSessionsLeaveNothingInTheArchive(t *testing.T) {
 	if n := w.archivedWith(secret); n > 0 {
 		t.Errorf("the archive still has %d messages with the text", n)
 	}
-	if files := holds(t, dir); len(files) > 0 {
+	if files := filesContaining(t, dir); len(files) > 0 {
 		t.Errorf("the text is still in %v", files)
 	}
 	w.complete("other")
 	w.close()
-	w = newWorld(t, setup{dir: dir})
+	w = newServer(t, options{dir: dir})
 	if n := w.archivedWith(secret); n > 0 {
 		t.Errorf("after a restart the archive has %d messages with the text", n)
 	}

@@ -28,8 +28,8 @@ import (
 	"github.com/parley-hq/parley/internal/session"
 )
 
-// patience only catches hangs.
-const patience = 60 * time.Second
+// testTimeout only catches hangs.
+const testTimeout = 60 * time.Second
 
 // people of the tests that need authentication.
 func tokenOf(name string) string { return "token-of-" + name + "-0123456789abcdef" }
@@ -38,17 +38,17 @@ func person(name string, scopes ...chat.Scope) auth.Token {
 	return auth.Token{Token: auth.Secret(tokenOf(name)), Actor: chat.Actor{Kind: chat.User, ID: name}, Scopes: scopes, AllWorkspaces: name == "root"}
 }
 
-// setup says what differs from an open server.
-type setup struct {
-	secured bool
-	dir     string
-	url     string // of a NATS that runs elsewhere
-	still   bool   // the dialect does not speak until speak is called
-	change  func(*Options)
+// options says what differs from an open server.
+type options struct {
+	secured    bool
+	dir        string
+	url        string // of a NATS that runs elsewhere
+	notStarted bool   // the dialect does not speak until speak is called
+	change     func(*Options)
 }
 
-// world is a whole server in the process: the real store, rules, agents and NATS.
-type world struct {
+// testServer is a whole server in the process: the real store, rules, agents and NATS.
+type testServer struct {
 	t        testing.TB
 	dir      string
 	journal  *journal.Journal
@@ -57,13 +57,13 @@ type world struct {
 	bus      *bus.Server
 	http     *httptest.Server
 	url      string
-	setup    setup
-	quit     []func()
+	options  options
+	stops    []func()
 }
 
-func newWorld(t testing.TB, s setup) *world {
+func newServer(t testing.TB, s options) *testServer {
 	t.Helper()
-	w := &world{t: t, dir: s.dir, setup: s}
+	w := &testServer{t: t, dir: s.dir, options: s}
 	if w.dir == "" {
 		w.dir = t.TempDir()
 	}
@@ -92,7 +92,7 @@ func newWorld(t testing.TB, s setup) *world {
 	opt := Options{Listened: func(s string) bool { return w.bus == nil || w.bus.Listened(s) }, Sessions: w.sessions, Caller: a.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: w.dir, ErasedSince: w.journal.ErasedSince, External: s.url != ""}
 	opt.Cut = func(fits func(string) bool) error { return w.bus.Cut(fits) }
 	if testing.Verbose() {
-		opt.Logger = slog.New(slog.NewTextHandler(logTo{t}, nil))
+		opt.Logger = slog.New(slog.NewTextHandler(testLog{t}, nil))
 	}
 	if s.secured {
 		opt.Token = a.Authenticate
@@ -118,7 +118,7 @@ func newWorld(t testing.TB, s setup) *world {
 	wg.Go(func() { _ = w.journal.Run(ctx) })
 	wg.Go(func() { _ = w.sessions.Run(ctx) })
 	wg.Go(func() { _ = runner.Run(ctx) })
-	w.quit = append(w.quit, func() {
+	w.stops = append(w.stops, func() {
 		w.http.Client().CloseIdleConnections()
 		w.http.Close()
 		cancel()
@@ -129,26 +129,26 @@ func newWorld(t testing.TB, s setup) *world {
 		}
 	})
 	t.Cleanup(w.close)
-	if !s.still {
-		w.speak()
+	if !s.notStarted {
+		w.start()
 	}
 	return w
 }
 
-type logTo struct{ t testing.TB }
+type testLog struct{ t testing.TB }
 
-func (l logTo) Write(p []byte) (int, error) {
+func (l testLog) Write(p []byte) (int, error) {
 	l.t.Log(strings.TrimSpace(string(p)))
 	return len(p), nil
 }
 
 // speak starts NATS and the dialect.
-func (w *world) speak() {
+func (w *testServer) start() {
 	w.t.Helper()
 	var conn *nats.Conn
 	var err error
-	if w.setup.url != "" {
-		w.url = w.setup.url
+	if w.options.url != "" {
+		w.url = w.options.url
 		conn, err = bus.Dial(w.url, "parley", nil)
 	} else {
 		layout := Subjects()
@@ -179,7 +179,7 @@ func (w *world) speak() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.dialect.Run(ctx, conn) }()
-	w.quit = append(w.quit, func() {
+	w.stops = append(w.stops, func() {
 		cancel()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 			w.t.Error(err)
@@ -198,18 +198,18 @@ func (w *world) speak() {
 	probe.Close()
 }
 
-// close ends the world, in order.
-func (w *world) close() {
-	for i := len(w.quit) - 1; i >= 0; i-- {
-		w.quit[i]()
+// close ends the testServer, in order.
+func (w *testServer) close() {
+	for i := len(w.stops) - 1; i >= 0; i-- {
+		w.stops[i]()
 	}
-	w.quit = nil
+	w.stops = nil
 }
 
 // until waits for something that happens by itself.
-func (w *world) until(what string, ok func() bool) {
+func (w *testServer) until(what string, ok func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(patience); !ok(); {
+	for end := time.Now().Add(testTimeout); !ok(); {
 		if time.Now().After(end) {
 			w.t.Fatalf("it did not happen in time: %s", what)
 		}
@@ -218,7 +218,7 @@ func (w *world) until(what string, ok func() bool) {
 }
 
 // call makes an HTTP request.
-func (w *world) call(method, path, token string, body any, into any) int {
+func (w *testServer) call(method, path, token string, body any, into any) int {
 	w.t.Helper()
 	var b bytes.Buffer
 	if body != nil {
@@ -249,7 +249,7 @@ func (w *world) call(method, path, token string, body any, into any) int {
 	return res.StatusCode
 }
 
-func (w *world) credential(id chat.SessionID, token string, role Role) Credential {
+func (w *testServer) credential(id chat.SessionID, token string, role Role) Credential {
 	w.t.Helper()
 	var cred Credential
 	if code := w.call("POST", fmt.Sprintf("/parley/v1/sessions/%s/credentials", id), token, map[string]any{"role": role}, &cred); code != http.StatusCreated {

@@ -180,27 +180,14 @@ func (d *Dialect) recallReplay(ctx context.Context, id chat.SessionID, at *sidec
 	if at.replay != nil {
 		return nil
 	}
-	var recent []chat.Fact
-	before := chat.Seq(0)
-	for len(recent) < maxStored {
-		facts, more, err := d.opt.Sessions.Read(ctx, chat.Trusted, id, chat.Range{Before: before, Limit: 1000, Desc: true})
-		if err != nil {
-			return err
-		}
-		recent = append(recent, facts...)
-		if !more || len(facts) == 0 {
-			break
-		}
-		before = facts[len(facts)-1].Seq
+	events, err := d.newestEvents(ctx, id, maxStored)
+	if err != nil {
+		return err
 	}
 	replay := newReplayFilter()
-	for i := len(recent) - 1; i >= 0; i-- {
-		e, err := recent[i].Event()
-		if err != nil {
-			return err
-		}
-		replay.recall(&e)
-		at.noteDelivered(&e)
+	for i := range events {
+		replay.recall(&events[i])
+		at.noteDelivered(&events[i])
 	}
 	if err := d.recallEpoch(ctx, id, at); err != nil {
 		return err
@@ -316,20 +303,16 @@ func (in *ingestBatch) echo(ctx context.Context, m *Message) (bool, error) {
 	if in.at.echo(m) {
 		return true, nil
 	}
-	var facts []chat.Fact
+	var events []chat.Event
 	err := in.d.retry(ctx, func() (err error) {
-		facts, _, err = in.d.opt.Sessions.Read(ctx, chat.Trusted, in.id, chat.Range{Limit: 64, Desc: true})
+		events, err = in.d.newestEvents(ctx, in.id, 64)
 		return err
 	})
 	if err != nil {
 		return false, err
 	}
-	for _, f := range slices.Backward(facts) {
-		e, err := f.Event()
-		if err != nil {
-			return false, err
-		}
-		in.at.noteDelivered(&e)
+	for i := range events {
+		in.at.noteDelivered(&events[i])
 	}
 	return in.at.echo(m), nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/parley-hq/parley/internal/auth"
 )
 
-// oldSidecar publishes events with a counter of its own, and archive copies.
-type oldSidecar struct {
+// x1Sidecar publishes events with a counter of its own, and archive copies.
+type x1Sidecar struct {
 	*client
 	id     chat.SessionID
 	n      int64
@@ -24,14 +24,14 @@ type oldSidecar struct {
 }
 
 // life is a sidecar that has just started: its agent's buffer is replayed.
-func (s *oldSidecar) life() {
+func (s *x1Sidecar) restart() {
 	s.n = 0
 	for _, e := range s.buffer {
 		s.publish(e[0], e[1])
 	}
 }
 
-func (s *oldSidecar) publish(typ, payload string) {
+func (s *x1Sidecar) publish(typ, payload string) {
 	s.w.t.Helper()
 	b := encoded(s.id, event(typ, payload, s.n))
 	s.n++
@@ -44,7 +44,7 @@ func (s *oldSidecar) publish(typ, payload string) {
 }
 
 // says is what the agent's stream has; it is in the replay buffer.
-func (s *oldSidecar) says(typ, payload string) {
+func (s *x1Sidecar) sayBuffered(typ, payload string) {
 	s.w.t.Helper()
 	s.buffer = append(s.buffer, [2]string{typ, payload})
 	s.publish(typ, payload)
@@ -60,26 +60,26 @@ func texts(list []chat.Event) (out []string) {
 	return out
 }
 
-func TestOldSidecars(t *testing.T) {
+func TestX1Sidecars(t *testing.T) {
 	for _, login := range []string{"", sidecarUser} {
 		t.Run("as "+cmp.Or(login, "anybody"), func(t *testing.T) {
-			w := newWorld(t, setup{})
+			w := newServer(t, options{})
 			var opts []nats.Option
 			if login != "" {
 				opts = append(opts, nats.UserInfo(login, ""))
 			}
 			viewer := w.dial()
 			events := viewer.follow("x1.session.*.events")
-			s := &oldSidecar{client: w.dial(opts...), id: "old"}
+			s := &x1Sidecar{client: w.dial(opts...), id: "old"}
 			s.publish("session.started", `{"agent_id":"coder","session_id":"old","mcp_servers":[]}`)
-			s.says("agent.text", `{"text":"one"}`)
+			s.sayBuffered("agent.text", `{"text":"one"}`)
 			s.publish("agent.status", `{"status":"working"}`)
-			s.says("agent.text", `{"text":"two"}`)
-			s.says("agent.tool_call", `{"tool_name":"look","tool_use_id":"u1","input":{}}`)
-			s.life() // its counter is at 0 again, and all but the status comes again
-			s.says("agent.text", `{"text":"three"}`)
-			s.says("agent.text", `{"text":"one"}`) // said again, for real
-			s.says("session.completed", `{}`)
+			s.sayBuffered("agent.text", `{"text":"two"}`)
+			s.sayBuffered("agent.tool_call", `{"tool_name":"look","tool_use_id":"u1","input":{}}`)
+			s.restart() // its counter is at 0 again, and all but the status comes again
+			s.sayBuffered("agent.text", `{"text":"three"}`)
+			s.sayBuffered("agent.text", `{"text":"one"}`) // said again, for real
+			s.sayBuffered("session.completed", `{}`)
 			last := events.until("the end", typ("session.completed"))
 			want := []string{"session.started", "session.started", "agent.text", "agent.status", "agent.text", "agent.tool_call", "agent.text", "agent.text", "session.completed"}
 			var have []string
@@ -107,19 +107,19 @@ func TestOldSidecars(t *testing.T) {
 }
 
 // The server forgets nothing of an old sidecar when it is restarted itself.
-func TestOldSidecarOverARestartOfTheServer(t *testing.T) {
+func TestReplayAfterAServerRestart(t *testing.T) {
 	dir := t.TempDir()
-	w := newWorld(t, setup{dir: dir})
-	s := &oldSidecar{client: w.dial(), id: "old"}
+	w := newServer(t, options{dir: dir})
+	s := &x1Sidecar{client: w.dial(), id: "old"}
 	for i := range 30 {
-		s.says("agent.text", fmt.Sprintf(`{"text":"%d"}`, i))
+		s.sayBuffered("agent.text", fmt.Sprintf(`{"text":"%d"}`, i))
 	}
 	w.until("all are stored", func() bool { return len(texts(w.log("old"))) == 30 })
 	w.close()
-	w = newWorld(t, setup{dir: dir})
+	w = newServer(t, options{dir: dir})
 	s.client = w.dial()
-	s.life()
-	s.says("agent.text", `{"text":"new"}`)
+	s.restart()
+	s.sayBuffered("agent.text", `{"text":"new"}`)
 	w.until("the new one is stored", func() bool { l := texts(w.log("old")); return l[len(l)-1] == "new" })
 	if n := len(texts(w.log("old"))); n != 31 {
 		t.Fatalf("%d texts", n)
@@ -128,25 +128,25 @@ func TestOldSidecarOverARestartOfTheServer(t *testing.T) {
 }
 
 // The server is restarted in the replay of a buffer that has lost its first events.
-func TestAReplayOverARestartOfTheServer(t *testing.T) {
+func TestServerRestartDuringAReplay(t *testing.T) {
 	dir := t.TempDir()
-	w := newWorld(t, setup{dir: dir})
-	s := &oldSidecar{client: w.dial(), id: "old"}
+	w := newServer(t, options{dir: dir})
+	s := &x1Sidecar{client: w.dial(), id: "old"}
 	for i := range 20 {
-		s.says("agent.text", fmt.Sprintf(`{"text":"%d"}`, i))
+		s.sayBuffered("agent.text", fmt.Sprintf(`{"text":"%d"}`, i))
 	}
 	w.until("all are stored", func() bool { return len(texts(w.log("old"))) == 20 })
 	whole := s.buffer[8:]
 	s.buffer = whole[:6]
-	s.life()
+	s.restart()
 	w.close()
-	w = newWorld(t, setup{dir: dir})
+	w = newServer(t, options{dir: dir})
 	s.client = w.dial()
 	for _, e := range whole[6:] {
 		s.publish(e[0], e[1])
 	}
-	s.says("agent.text", `{"text":"19"}`) // said again, for real
-	s.says("agent.text", `{"text":"done"}`)
+	s.sayBuffered("agent.text", `{"text":"19"}`) // said again, for real
+	s.sayBuffered("agent.text", `{"text":"done"}`)
 	w.until("the new ones are stored", func() bool { l := texts(w.log("old")); return l[len(l)-1] == "done" })
 	if l := texts(w.log("old")); len(l) != 22 || l[20] != "19" {
 		t.Fatalf("%d texts: %q", len(l), l)
@@ -155,7 +155,7 @@ func TestAReplayOverARestartOfTheServer(t *testing.T) {
 }
 
 func TestAJetStreamPublisherIsAnswered(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, options{})
 	js, err := jetstream.New(w.dial().Conn)
 	if err != nil {
 		t.Fatal(err)
@@ -167,13 +167,13 @@ func TestAJetStreamPublisherIsAnswered(t *testing.T) {
 	w.complete("s1")
 }
 
-func TestAttendedSessionsAreToldWhatPeopleSay(t *testing.T) {
-	w := newWorld(t, setup{})
-	s := &oldSidecar{client: w.dial(nats.UserInfo(sidecarUser, "")), id: "s1"}
+func TestUserMessagesArePublishedOnInput(t *testing.T) {
+	w := newServer(t, options{})
+	s := &x1Sidecar{client: w.dial(nats.UserInfo(sidecarUser, "")), id: "s1"}
 	input := s.follow(Subject("s1", Input))
 	s.publish("session.started", `{"agent_id":"coder"}`)
 	s.publish("agent.permission_request", `{"scopes":["repo:write","mail"],"justification":"to push"}`)
-	s.says("agent.input_request", `{"question":"which?","options":["a","b"],"request_id":"q1"}`)
+	s.sayBuffered("agent.input_request", `{"question":"which?","options":["a","b"],"request_id":"q1"}`)
 	w.until("the questions are stored", func() bool { return len(w.log("s1")) == 4 })
 	permission := w.log("s1")[2].Body.(chat.AgentPermissionRequest).RequestID
 
@@ -203,13 +203,13 @@ func TestAttendedSessionsAreToldWhatPeopleSay(t *testing.T) {
 	}
 
 	// The agent echoes all of it, as its history; none becomes a second fact.
-	s.says("user.message", `{"text":"from NATS","source":"user"}`)
-	s.says("user.message", `{"text":"from elsewhere"}`)
-	s.says("user.input_response", `{"answer":"b","request_id":"q1"}`)
-	s.says("user.message", `{"text":"Permission granted: mail; denied: repo:write","is_synthetic":true}`)
-	s.says("agent.text", `{"text":"all right"}`)
-	s.life()
-	s.says("agent.text", `{"text":"go on"}`)
+	s.sayBuffered("user.message", `{"text":"from NATS","source":"user"}`)
+	s.sayBuffered("user.message", `{"text":"from elsewhere"}`)
+	s.sayBuffered("user.input_response", `{"answer":"b","request_id":"q1"}`)
+	s.sayBuffered("user.message", `{"text":"Permission granted: mail; denied: repo:write","is_synthetic":true}`)
+	s.sayBuffered("agent.text", `{"text":"all right"}`)
+	s.restart()
+	s.sayBuffered("agent.text", `{"text":"go on"}`)
 	w.until("the agent goes on", func() bool { return strings.Join(texts(w.log("s1")), "|") == "all right|go on" })
 	facts := 0
 	for _, e := range w.log("s1") {
@@ -229,9 +229,9 @@ func TestAttendedSessionsAreToldWhatPeopleSay(t *testing.T) {
 // restarted in between.
 func TestAReplayThatBeginsWithAnEcho(t *testing.T) {
 	dir := t.TempDir()
-	w := newWorld(t, setup{dir: dir})
+	w := newServer(t, options{dir: dir})
 	login := nats.UserInfo(sidecarUser, "")
-	s := &oldSidecar{client: w.dial(login), id: "s1"}
+	s := &x1Sidecar{client: w.dial(login), id: "s1"}
 	s.publish("session.started", `{"agent_id":"coder"}`)
 	w.until("it has started", func() bool { return len(w.log("s1")) == 2 })
 	input := s.follow(Subject("s1", Input))
@@ -244,11 +244,11 @@ func TestAReplayThatBeginsWithAnEcho(t *testing.T) {
 			}
 		}
 		input.until("the input "+text, upTo(n))
-		s.says("user.message", fmt.Sprintf(`{"text":%q,"source":"user"}`, text))
+		s.sayBuffered("user.message", fmt.Sprintf(`{"text":%q,"source":"user"}`, text))
 	}
 	var said []string
 	answer := func(text string) {
-		s.says("agent.text", fmt.Sprintf(`{"text":%q}`, text))
+		s.sayBuffered("agent.text", fmt.Sprintf(`{"text":%q}`, text))
 		said = append(said, text)
 		w.until(text+" is stored", func() bool { return len(texts(w.log("s1"))) >= len(said) })
 	}
@@ -270,15 +270,15 @@ func TestAReplayThatBeginsWithAnEcho(t *testing.T) {
 	answer("hello")
 	s.publish("agent.status", `{"message":"busy"}`)
 	ask("bye")
-	s.life()
+	s.restart()
 	answer("one")
 	check("after a restart of the sidecar", 3)
 	w.close()
 
-	w = newWorld(t, setup{dir: dir})
+	w = newServer(t, options{dir: dir})
 	s.client = w.dial(login)
 	input = s.follow(Subject("s1", Input))
-	s.life()
+	s.restart()
 	answer("two")
 	check("after a restart of both", 3)
 	ask("hi") // said again, for real
@@ -292,14 +292,14 @@ func TestAReplayThatBeginsWithAnEcho(t *testing.T) {
 
 // What the agent makes up itself, such as the prompt it began with, is a fact, and
 // nothing that the agent must be delivered.
-func TestAnAgentsOwnPromptIsNotToldToIt(t *testing.T) {
-	w := newWorld(t, setup{})
-	s := &oldSidecar{client: w.dial(nats.UserInfo(sidecarUser, "")), id: "s1"}
+func TestAnAgentsOwnPromptIsNotSentToIt(t *testing.T) {
+	w := newServer(t, options{})
+	s := &x1Sidecar{client: w.dial(nats.UserInfo(sidecarUser, "")), id: "s1"}
 	input := s.follow(Subject("s1", Input))
-	s.says("user.message", `{"text":"do it"}`)
-	s.says("agent.text", `{"text":"done"}`)
-	s.life()
-	s.says("agent.text", `{"text":"more"}`)
+	s.sayBuffered("user.message", `{"text":"do it"}`)
+	s.sayBuffered("agent.text", `{"text":"done"}`)
+	s.restart()
+	s.sayBuffered("agent.text", `{"text":"more"}`)
 	w.until("all is stored", func() bool { return slices.Equal(texts(w.log("s1")), []string{"done", "more"}) })
 	w.append("s1", chat.UserMessage{Text: "thanks"})
 	input.until("what a person says", upTo(5))
@@ -308,8 +308,8 @@ func TestAnAgentsOwnPromptIsNotToldToIt(t *testing.T) {
 	}
 }
 
-func TestNewPublishersAreTakenAtTheirWord(t *testing.T) {
-	w := newWorld(t, setup{})
+func TestAClientIDIsStoredOnce(t *testing.T) {
+	w := newServer(t, options{})
 	w.create("s1", chat.NoAgent)
 	c := w.with(w.credential("s1", "", Sidecar))
 	m := event("agent.text", `{"text":"same"}`, 0)
@@ -327,8 +327,8 @@ func TestNewPublishersAreTakenAtTheirWord(t *testing.T) {
 // An agent that says its name later than its first word is known by it, and by no
 // other; one that its token may not serve is not its name. What the metadata says
 // of it does not count.
-func TestAnAgentIntroducesItself(t *testing.T) {
-	w := newWorld(t, setup{secured: true})
+func TestTheAgentNameIsStored(t *testing.T) {
+	w := newServer(t, options{secured: true})
 	w.begin("s1", chat.Member{Actor: chat.Actor{Kind: chat.User, ID: "agent"}, Role: chat.Answerer})
 	c := w.with(w.credential("s1", tokenOf("agent"), Sidecar))
 	for i, m := range []Message{
@@ -353,8 +353,8 @@ func TestAnAgentIntroducesItself(t *testing.T) {
 }
 
 func TestTransientHintsTakeNoNumber(t *testing.T) {
-	w := newWorld(t, setup{})
-	s := &oldSidecar{client: w.dial(), id: "s1"}
+	w := newServer(t, options{})
+	s := &x1Sidecar{client: w.dial(), id: "s1"}
 	delta := w.dial().follow(Subject("s1", Delta))
 	s.publish("agent.text", `{"text":"x"}`)
 	s.publish("session.agent_thinking", `{"event_id":"e"}`)
@@ -371,8 +371,8 @@ func TestTransientHintsTakeNoNumber(t *testing.T) {
 }
 
 func TestBadEventsOfASidecarDoNotHoldUpGoodOnes(t *testing.T) {
-	w := newWorld(t, setup{})
-	s := &oldSidecar{client: w.dial(), id: "s1"}
+	w := newServer(t, options{})
+	s := &x1Sidecar{client: w.dial(), id: "s1"}
 	s.publish("agent.text", `{"text":"a"}`)
 	s.publish("turn.completed", `{}`)
 	s.publish("Not A Type", `{}`)
@@ -386,11 +386,11 @@ func TestBadEventsOfASidecarDoNotHoldUpGoodOnes(t *testing.T) {
 }
 
 // More sidecars than are kept in memory: what was forgotten is read from the log.
-func TestForgottenSidecarsAreRecalled(t *testing.T) {
-	w := newWorld(t, setup{})
-	s := &oldSidecar{client: w.dial(), id: "old"}
-	s.says("agent.text", `{"text":"a"}`)
-	s.says("agent.text", `{"text":"b"}`)
+func TestEvictedSidecarSessionsAreReadFromTheLog(t *testing.T) {
+	w := newServer(t, options{})
+	s := &x1Sidecar{client: w.dial(), id: "old"}
+	s.sayBuffered("agent.text", `{"text":"a"}`)
+	s.sayBuffered("agent.text", `{"text":"b"}`)
 	w.until("both are stored", func() bool { return len(texts(w.log("old"))) == 2 })
 	a := w.dialect.sidecars
 	for i := range maxSidecarSessions + 1 {
@@ -408,8 +408,8 @@ func TestForgottenSidecarsAreRecalled(t *testing.T) {
 		t.Fatalf("%d are kept, %d are counted", have, n)
 	}
 	a.forget("old")
-	s.life()
-	s.says("agent.text", `{"text":"c"}`)
+	s.restart()
+	s.sayBuffered("agent.text", `{"text":"c"}`)
 	w.until("the new one is stored", func() bool { l := texts(w.log("old")); return l[len(l)-1] == "c" })
 	if got := texts(w.log("old")); !slices.Equal(got, []string{"a", "b", "c"}) {
 		t.Fatal(got)

@@ -13,8 +13,8 @@ import (
 	"github.com/parley-hq/parley/internal/auth"
 )
 
-// gate holds up whoever reads the log of one session, once it is shut.
-type gate struct {
+// readBarrier holds up whoever reads the log of one session, once it is shut.
+type readBarrier struct {
 	sessions
 	id      chat.SessionID
 	shut    atomic.Bool
@@ -23,11 +23,11 @@ type gate struct {
 	open    chan struct{}
 }
 
-func newGate(id chat.SessionID) *gate {
-	return &gate{id: id, reached: make(chan struct{}), open: make(chan struct{})}
+func newReadBarrier(id chat.SessionID) *readBarrier {
+	return &readBarrier{id: id, reached: make(chan struct{}), open: make(chan struct{})}
 }
 
-func (g *gate) Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error) {
+func (g *readBarrier) Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error) {
 	if id == g.id && g.shut.Load() {
 		g.once.Do(func() { close(g.reached) })
 		<-g.open
@@ -36,7 +36,7 @@ func (g *gate) Read(ctx context.Context, c chat.Caller, id chat.SessionID, r cha
 }
 
 // lag makes a session fall back and returns when its log is about to be read.
-func (w *world) lag(g *gate) *projection {
+func (w *testServer) fallBehind(g *readBarrier) *projection {
 	w.t.Helper()
 	g.shut.Store(true)
 	p := w.dialect.project
@@ -46,7 +46,7 @@ func (w *world) lag(g *gate) *projection {
 	p.mu.Unlock()
 	select {
 	case <-g.reached:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		w.t.Fatal("the log is not read")
 	}
 	return l
@@ -54,14 +54,14 @@ func (w *world) lag(g *gate) *projection {
 
 // What was queued before a session fell back is not sent beside what is read from
 // the log.
-func TestAQueueBehindAReadingOfTheLog(t *testing.T) {
-	g := newGate("s1")
-	w := newWorld(t, setup{change: func(o *Options) { g.sessions, o.Sessions = o.Sessions, g }})
+func TestQueuedEventsAreNotPublishedTwice(t *testing.T) {
+	g := newReadBarrier("s1")
+	w := newServer(t, options{change: func(o *Options) { g.sessions, o.Sessions = o.Sessions, g }})
 	w.create("s1", chat.NoAgent)
 	w.create("s2", chat.NoAgent)
 	w.complete("s1")
 	events := w.dial().follow(Subject("s1", Events))
-	l := w.lag(g)
+	l := w.fallBehind(g)
 	appended, err := w.sessions.Append(t.Context(), auth.Local, "s1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: "x"})})
 	if err != nil {
 		t.Fatal(err)
@@ -85,18 +85,18 @@ func TestAQueueBehindAReadingOfTheLog(t *testing.T) {
 }
 
 // A session that lags behind shows nothing to those who lost access meanwhile.
-func TestLostAccessWhileASessionLags(t *testing.T) {
-	g := newGate("s1")
-	w := newWorld(t, setup{secured: true, change: func(o *Options) { g.sessions, o.Sessions = o.Sessions, g }})
+func TestLostAccessWhileASessionIsBehind(t *testing.T) {
+	g := newReadBarrier("s1")
+	w := newServer(t, options{secured: true, change: func(o *Options) { g.sessions, o.Sessions = o.Sessions, g }})
 	alice := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Scopes: []chat.Scope{chat.ScopeUser, chat.ScopeAgent}}
 	w.begin("s1", chat.Member{Actor: chat.Actor{Kind: chat.User, ID: "bob"}, Role: chat.Viewer})
 	w.complete("s1")
 	hers, his := w.credential("s1", tokenOf("alice"), Viewer), w.credential("s1", tokenOf("bob"), Viewer)
 	gone := make(chan struct{})
 	bob := w.dial(nats.UserInfo(his.User, his.Password), nats.CustomInboxPrefix(his.InboxPrefix), nats.MaxReconnects(0), nats.ClosedHandler(func(*nats.Conn) { close(gone) }))
-	heard := []*feed{bob.follow(Subject("s1", Events)), bob.follow(Subject("s1", Archive))}
+	received := []*subscription{bob.follow(Subject("s1", Events)), bob.follow(Subject("s1", Archive))}
 	owner := w.with(hers).follow(Subject("s1", Events))
-	w.lag(g)
+	w.fallBehind(g)
 	say := func(text string) {
 		t.Helper()
 		if _, err := w.sessions.Append(t.Context(), alice, "s1", []chat.Draft{chat.NewDraft(chat.AgentText{Text: text})}); err != nil {
@@ -114,10 +114,10 @@ func TestLostAccessWhileASessionLags(t *testing.T) {
 	owner.until("what was said after", func(e *got) bool { b, ok := e.Body.(chat.AgentText); return ok && b.Text == "after" })
 	select {
 	case <-gone:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("who lost access is still connected")
 	}
-	for _, f := range heard {
+	for _, f := range received {
 		for _, e := range f.events() {
 			if b, ok := e.Body.(chat.AgentText); ok && b.Text == "after" {
 				t.Errorf("who lost access hears %q", b.Text)
@@ -127,13 +127,13 @@ func TestLostAccessWhileASessionLags(t *testing.T) {
 }
 
 // What the archive would have dropped by now is not published to it again.
-func TestWhatIsTooOldStaysInTheLog(t *testing.T) {
-	w := newWorld(t, setup{still: true, change: func(o *Options) { o.Now = func() time.Time { return time.Now().Add(48 * time.Hour) } }})
+func TestOldEventsAreNotArchivedAgain(t *testing.T) {
+	w := newServer(t, options{notStarted: true, change: func(o *Options) { o.Now = func() time.Time { return time.Now().Add(48 * time.Hour) } }})
 	w.create("s1", chat.NoAgent)
 	for range 5 {
 		w.append("s1", chat.AgentStatus{Message: "long ago"})
 	}
-	w.speak()
+	w.start()
 	p := w.dialect.project
 	w.until("all sessions are compared", func() bool {
 		p.mu.Lock()

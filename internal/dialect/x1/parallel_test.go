@@ -11,7 +11,7 @@ import (
 // Several calls in one step come over NATS one by one, and each result names its call,
 // in whatever order they end.
 func TestCallsOfOneStep(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, options{})
 	c := w.dial()
 	events := c.follow(Subject("s1", Events))
 	c.say("s1", Input, message(`/tools search {"q":1}; broken! {}; count {"n":2}`))

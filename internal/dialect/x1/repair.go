@@ -3,6 +3,7 @@ package x1
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"time"
 
@@ -97,56 +98,55 @@ func (o *publisher) catchUp(ctx context.Context, l *projection) error {
 // publishAfter publishes the stored events after a sequence and returns the last one.
 // Events that are older than the archive keeps are left out.
 func (o *publisher) publishAfter(ctx context.Context, l *projection, after chat.Seq) (last chat.Seq, err error) {
-	limit := chat.AtOf(o.p.d.opt.Now().Add(-o.p.d.opt.Keep))
 	defer o.p.wakeUp() // several sessions share a window; the loop closes it
-	for begun, old := false, false; ; begun, old = true, false {
-		for facts, err := range o.p.d.pages(ctx, l.id, after) {
-			if err != nil {
-				return after, err
-			}
-			at := o.at(facts[0]) // of the oldest event of the page, which is exact enough for the watermark
-			if old = !begun && at < limit; old {
-				break
-			}
-			for _, f := range facts {
-				label, err := f.Label()
-				if err != nil {
-					o.p.d.log.ErrorContext(ctx, "a stored event cannot be read", "session", l.id, "sequence", f.Seq, "err", err)
-				}
-				if err := o.send(ctx, l, f, label.Type, at); err != nil {
-					return after, err
-				}
-				after = f.Seq
-			}
-		}
-		if !old {
-			return after, nil
-		}
-		if after, err = o.oldest(ctx, l.id, after, limit); err != nil {
-			return after, err
-		}
+	if after, err = o.skipOld(ctx, l.id, after); err != nil {
+		return after, err
 	}
-}
-
-// oldest finds the last event that is older than limit: events after it are young
-// enough for the archive.
-func (o *publisher) oldest(ctx context.Context, id chat.SessionID, after chat.Seq, limit chat.At) (chat.Seq, error) {
-	before := chat.Seq(0)
-	for {
-		facts, more, err := o.p.d.opt.Sessions.Read(ctx, chat.Trusted, id, chat.Range{After: after, Before: before, Limit: 1000, MaxBytes: 256 << 10, Desc: true})
+	var at chat.At
+	n := 0
+	for f, err := range o.stored(ctx, l.id, chat.Range{After: after}) {
 		if err != nil {
 			return after, err
 		}
-		for _, f := range facts {
-			if o.at(f) < limit {
-				return f.Seq, nil
-			}
-			before = f.Seq
+		if n%100 == 0 {
+			at = o.at(f) // exact enough for the watermark
 		}
-		if !more || len(facts) == 0 {
-			return after, nil
+		n++
+		label, err := f.Label()
+		if err != nil {
+			o.p.d.log.ErrorContext(ctx, "a stored event cannot be read", "session", l.id, "sequence", f.Seq, "err", err)
+		}
+		if err := o.send(ctx, l, f, label.Type, at); err != nil {
+			return after, err
+		}
+		after = f.Seq
+	}
+	return after, nil
+}
+
+func (o *publisher) stored(ctx context.Context, id chat.SessionID, r chat.Range) iter.Seq2[chat.Fact, error] {
+	r.MaxBytes = 256 << 10
+	return o.p.d.facts(ctx, id, r)
+}
+
+// skipOld returns the last event that is too old for the archive, or after if there is
+// none behind it.
+func (o *publisher) skipOld(ctx context.Context, id chat.SessionID, after chat.Seq) (chat.Seq, error) {
+	limit := chat.AtOf(o.p.d.opt.Now().Add(-o.p.d.opt.Keep))
+	for f, err := range o.stored(ctx, id, chat.Range{After: after, Limit: 1}) {
+		if err != nil || o.at(f) >= limit {
+			return after, err
 		}
 	}
+	for f, err := range o.stored(ctx, id, chat.Range{After: after, Desc: true}) {
+		if err != nil {
+			return after, err
+		}
+		if o.at(f) < limit {
+			return f.Seq, nil
+		}
+	}
+	return after, nil
 }
 
 // at is when an event was stored, or now if that cannot be read.

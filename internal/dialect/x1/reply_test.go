@@ -13,14 +13,14 @@ import (
 
 // Where the answer goes is chosen by who asks: it must not be a way to speak on
 // subjects that the asker may not use.
-func TestAnswersGoNowhereElse(t *testing.T) {
-	w := newWorld(t, setup{secured: true})
+func TestRepliesGoToTheSenderOnly(t *testing.T) {
+	w := newServer(t, options{secured: true})
 	w.begin("mine")
 	w.begin("other")
 	c := w.with(w.credential("mine", tokenOf("alice"), Participant))
 	viewer := w.with(w.credential("mine", tokenOf("alice"), Viewer))
 	admin := w.root()
-	feeds := map[string]*feed{
+	feeds := map[string]*subscription{
 		"another viewer": viewer.follow(Subject("mine", Events)), "an administrator": admin.follow("x1.session.>"),
 		"the server": admin.follow("parley.*.*.other.*"), "its inlet": admin.follow("parley.*.*.*.input"), "its publisher": admin.follow(outPrefix + ">"),
 	}
@@ -34,7 +34,7 @@ func TestAnswersGoNowhereElse(t *testing.T) {
 		}
 		c.flush()
 	}
-	if _, err := c.Request(Subject("mine", History), nil, patience); err != nil {
+	if _, err := c.Request(Subject("mine", History), nil, testTimeout); err != nil {
 		t.Fatal(err)
 	}
 	viewer.flush()
@@ -57,7 +57,7 @@ func TestAnswersGoNowhereElse(t *testing.T) {
 
 // Who answers a request for consent with something else is delivered what it takes.
 func TestConsentIsAYesOrANo(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, options{})
 	c := w.dial()
 	events := c.follow(Subject("s1", Events))
 	c.say("s1", Input, message("/permission mail"))

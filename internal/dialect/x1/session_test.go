@@ -16,7 +16,7 @@ import (
 )
 
 func TestAMessageOverNATSIsAnswered(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, options{})
 	c := w.dial()
 	events, delta := c.follow("x1.session.*.events"), c.follow("x1.session.s1.delta")
 	r := c.say("s1", Input, message("/echo one two three"))
@@ -61,8 +61,8 @@ func TestAMessageOverNATSIsAnswered(t *testing.T) {
 	}
 }
 
-func TestOtherDialectsSessionsAreSeen(t *testing.T) {
-	w := newWorld(t, setup{})
+func TestSessionsOfOtherDialectsArePublished(t *testing.T) {
+	w := newServer(t, options{})
 	c := w.dial()
 	events := c.follow("x1.session.a%2Eb.events")
 	w.create("a.b", "")
@@ -74,8 +74,8 @@ func TestOtherDialectsSessionsAreSeen(t *testing.T) {
 	w.complete("a.b")
 }
 
-func TestPagesSpellingIsSent(t *testing.T) {
-	w := newWorld(t, setup{})
+func TestFieldsOfTheProtocolPageAreSent(t *testing.T) {
+	w := newServer(t, options{})
 	c := w.dial()
 	events := c.follow(Subject("s1", Events))
 	w.create("s1", chat.NoAgent)
@@ -119,8 +119,8 @@ func TestPagesSpellingIsSent(t *testing.T) {
 	w.complete("s1")
 }
 
-func TestInputIsAFactOnce(t *testing.T) {
-	w := newWorld(t, setup{})
+func TestInputIsStoredOnce(t *testing.T) {
+	w := newServer(t, options{})
 	c := w.dial()
 	w.create("s1", chat.NoAgent)
 	m := message("once")
@@ -167,8 +167,8 @@ func TestInputIsAFactOnce(t *testing.T) {
 	}
 }
 
-func TestWhoSpeaksForOthersIsNamed(t *testing.T) {
-	w := newWorld(t, setup{})
+func TestTrustedSendersNameTheirUser(t *testing.T) {
+	w := newServer(t, options{})
 	c := w.dial()
 	w.create("s1", chat.NoAgent)
 	c.say("s1", Input, Message{Type: "user.message", Payload: json.RawMessage(`{"text":"hi","user_id":"u-7"}`)})
@@ -178,7 +178,7 @@ func TestWhoSpeaksForOthersIsNamed(t *testing.T) {
 }
 
 func TestTwoViewersRaceAnApproval(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, options{})
 	c := w.dial()
 	events := c.follow("x1.session.*.events")
 	for i := range 10 {
@@ -223,7 +223,7 @@ func TestTwoViewersRaceAnApproval(t *testing.T) {
 // A viewer that joins at any moment and loses one message in twenty sees every
 // event once and in order, with what the envelope and history give it.
 func TestViewersUnderLoss(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, options{})
 	w.create("s1", chat.NoAgent)
 	const total = 1500
 	go func() {
@@ -257,7 +257,7 @@ func TestViewersUnderLoss(t *testing.T) {
 			fill := func() bool {
 				for {
 					b, _ := json.Marshal(HistoryRequest{After: seen, Limit: 1000})
-					m, err := c.Request(Subject("s1", History), b, patience)
+					m, err := c.Request(Subject("s1", History), b, testTimeout)
 					var r HistoryReply
 					if err == nil {
 						err = json.Unmarshal(m.Data, &r)
@@ -318,7 +318,7 @@ func TestViewersUnderLoss(t *testing.T) {
 }
 
 func TestPresenceReachesTheSidecar(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, options{})
 	w.create("s1", chat.NoAgent)
 	sidecar := w.with(w.credential("s1", "", Sidecar))
 	pokes := sidecar.follow(Subject("s1", Presence))
@@ -332,8 +332,8 @@ func TestPresenceReachesTheSidecar(t *testing.T) {
 	}
 }
 
-func TestAuditIsKept(t *testing.T) {
-	w := newWorld(t, setup{secured: true})
+func TestTrafficRecordsAreStored(t *testing.T) {
+	w := newServer(t, options{secured: true})
 	alice := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Scopes: []chat.Scope{chat.ScopeUser}}
 	if _, _, err := w.sessions.Create(t.Context(), alice, chat.NewSession{ID: "s1", Agent: chat.NoAgent}); err != nil {
 		t.Fatal(err)
@@ -369,8 +369,8 @@ func TestAuditIsKept(t *testing.T) {
 	}
 }
 
-func TestSummariesAreKept(t *testing.T) {
-	w := newWorld(t, setup{change: func(o *Options) { o.Summarise = PlainSummary; o.Summary.Events = 4 }})
+func TestSummariesAreStored(t *testing.T) {
+	w := newServer(t, options{change: func(o *Options) { o.Summarise = PlainSummary; o.Summary.Events = 4 }})
 	c := w.dial()
 	for _, text := range []string{"first", "second", "third"} {
 		c.say("s1", Input, message(text))

@@ -16,7 +16,7 @@ func largest(text string) chat.Draft {
 	return chat.Draft{Type: "agent.tool_result", Payload: json.RawMessage(p)}
 }
 
-func (w *world) drafts(id chat.SessionID, drafts ...chat.Draft) {
+func (w *testServer) drafts(id chat.SessionID, drafts ...chat.Draft) {
 	w.t.Helper()
 	if _, err := w.sessions.Append(w.t.Context(), auth.Local, id, drafts); err != nil {
 		w.t.Fatal(err)
@@ -28,7 +28,7 @@ func (c *client) history(id chat.SessionID) (list []chat.Event) {
 	c.w.t.Helper()
 	for after := chat.Seq(0); ; {
 		ask := fmt.Appendf(nil, `{"after":%d,"limit":1000}`, after)
-		m, err := c.Request(Subject(id, History), ask, patience)
+		m, err := c.Request(Subject(id, History), ask, testTimeout)
 		if err != nil {
 			c.w.t.Fatalf("history after %d: %v", after, err)
 		}
@@ -50,11 +50,11 @@ func (c *client) history(id chat.SessionID) (list []chat.Event) {
 	}
 }
 
-func TestTheLargestEventsGoOutAndWhatFollowsThem(t *testing.T) {
-	w := newWorld(t, setup{})
+func TestTheLargestEventsArePublished(t *testing.T) {
+	w := newServer(t, options{})
 	c := w.root()
 	defer c.Close()
-	feed := c.follow(Subject("s1", Events))
+	subscription := c.follow(Subject("s1", Events))
 	w.create("s1", chat.NoAgent)
 	w.drafts("s1", largest("x"))
 	w.drafts("s1", largest("<&>"))
@@ -65,8 +65,8 @@ func TestTheLargestEventsGoOutAndWhatFollowsThem(t *testing.T) {
 	w.append("s1", chat.AgentText{Text: "behind them"})
 	w.complete("s1")
 	want := w.log("s1")
-	feed.until("the last event", func(e *got) bool { return e.Seq == chat.Seq(len(want)) })
-	for i, e := range feed.events() {
+	subscription.until("the last event", func(e *got) bool { return e.Seq == chat.Seq(len(want)) })
+	for i, e := range subscription.events() {
 		if e.Seq != want[i].Seq || e.ID != want[i].ID {
 			t.Fatalf("event %d came at place %d", e.Seq, i)
 		}

@@ -15,7 +15,7 @@ func stopping(payload string) Message {
 
 // A turn is stopped from NATS as from anywhere else.
 func TestStopByNATS(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, options{})
 	c := w.dial()
 	events := c.follow(Subject("s1", Events))
 	c.say("s1", Input, message("/sleep 600"))
@@ -42,8 +42,8 @@ func TestStopByNATS(t *testing.T) {
 }
 
 // Who may only look cannot stop anything; who takes part can.
-func TestStopNeedsAPart(t *testing.T) {
-	w := newWorld(t, setup{secured: true})
+func TestStopNeedsAnAnswerer(t *testing.T) {
+	w := newServer(t, options{secured: true})
 	w.begin("s1", chat.Member{Actor: chat.Actor{Kind: chat.User, ID: "bob"}, Role: chat.Viewer})
 	viewer := w.with(w.credential("s1", tokenOf("bob"), Viewer))
 	viewer.refusedBy("a viewer stops", func() { viewer.tell("s1", Input, stopping(`{}`)) })
@@ -54,10 +54,10 @@ func TestStopNeedsAPart(t *testing.T) {
 
 // A session whose agent is elsewhere has no turns here: its sidecar is delivered.
 func TestStopReachesTheSidecar(t *testing.T) {
-	w := newWorld(t, setup{})
-	s := &oldSidecar{client: w.dial(nats.UserInfo(sidecarUser, "")), id: "pod"}
+	w := newServer(t, options{})
+	s := &x1Sidecar{client: w.dial(nats.UserInfo(sidecarUser, "")), id: "pod"}
 	input := s.follow(Subject("pod", Input))
-	s.says("agent.text", `{"text":"working"}`)
+	s.sayBuffered("agent.text", `{"text":"working"}`)
 	w.until("it is attended", func() bool { return len(w.log("pod")) == 2 })
 	if r := w.dial().say("pod", Input, stopping(`{"reason":"enough"}`)); r.Stopped == nil || !*r.Stopped {
 		t.Fatalf("%+v", r)

@@ -10,7 +10,7 @@ import (
 )
 
 // archive reads what JetStream has of a session.
-func (w *world) archive(id chat.SessionID) (list []got) {
+func (w *testServer) archive(id chat.SessionID) (list []got) {
 	w.t.Helper()
 	reader := w.root()
 	defer reader.Close()
@@ -18,7 +18,7 @@ func (w *world) archive(id chat.SessionID) (list []got) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), testTimeout)
 	defer cancel()
 	c, err := js.OrderedConsumer(ctx, ArchiveStream, jetstream.OrderedConsumerConfig{FilterSubjects: []string{Subject(id, Archive)}})
 	if err != nil {
@@ -49,36 +49,30 @@ func (w *world) archive(id chat.SessionID) (list []got) {
 }
 
 // log is the session as it is stored.
-func (w *world) log(id chat.SessionID) (list []chat.Event) {
+func (w *testServer) log(id chat.SessionID) (list []chat.Event) {
 	w.t.Helper()
-	for facts, err := range w.dialect.pages(w.t.Context(), id, 0) {
+	for e, err := range w.sessions.Events(w.t.Context(), chat.Trusted, id, chat.Range{}) {
 		if chat.CodeOf(err) == chat.NotFound {
-			return nil // it has not begun
+			return nil // it does not exist yet
 		}
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		for _, f := range facts {
-			e, err := f.Event()
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			list = append(list, e)
-		}
+		list = append(list, e)
 	}
 	return list
 }
 
 // complete waits until the archive has all of a session, and checks that it has
 // each event once and in order.
-func (w *world) complete(id chat.SessionID) {
+func (w *testServer) complete(id chat.SessionID) {
 	w.t.Helper()
 	var have []got
 	want := w.log(id)
 	reader := w.root()
 	defer reader.Close()
 	w.until("the archive of "+string(id)+" is complete", func() bool {
-		m, err := reader.Request("$JS.API.DIRECT.GET."+ArchiveStream+"."+Subject(id, Archive), nil, patience)
+		m, err := reader.Request("$JS.API.DIRECT.GET."+ArchiveStream+"."+Subject(id, Archive), nil, testTimeout)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -100,14 +94,14 @@ func (w *world) complete(id chat.SessionID) {
 	}
 }
 
-func (w *world) create(id chat.SessionID, agent string) {
+func (w *testServer) create(id chat.SessionID, agent string) {
 	w.t.Helper()
 	if _, _, err := w.sessions.Create(w.t.Context(), auth.Local, chat.NewSession{ID: id, Agent: agent}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) append(id chat.SessionID, bodies ...chat.Body) {
+func (w *testServer) append(id chat.SessionID, bodies ...chat.Body) {
 	w.t.Helper()
 	var drafts []chat.Draft
 	for _, b := range bodies {

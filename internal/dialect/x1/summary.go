@@ -124,17 +124,9 @@ func (s *summaries) summarise(ctx context.Context, id chat.SessionID) error {
 	if err != nil {
 		return err
 	}
-	facts, _, err := s.d.opt.Sessions.Read(ctx, chat.Trusted, id, chat.Range{Limit: s.opt.Look, Desc: true})
+	events, err := s.d.newestEvents(ctx, id, s.opt.Look)
 	if err != nil {
 		return err
-	}
-	events := make([]chat.Event, 0, len(facts))
-	for i := len(facts) - 1; i >= 0; i-- {
-		e, err := facts[i].Event()
-		if err != nil {
-			return err
-		}
-		events = append(events, e)
 	}
 	text, err := s.d.opt.Summarise(ctx, sess, events)
 	if err != nil || text == "" || text == sess.Summary {

@@ -143,38 +143,28 @@ func (d *Dialect) Traffic(ctx context.Context, c chat.Caller, q TrafficQuery) (T
 		}
 		q.Session = sess.ID
 	}
-	for looked := 0; ; {
-		facts, more, err := d.opt.Sessions.Read(ctx, chat.Trusted, TrafficSession, chat.Range{Before: q.Before, Limit: 500, Desc: true, Types: []string{trafficType}})
+	read := 0
+	for e, err := range chat.Events(d.facts(ctx, TrafficSession, chat.Range{Before: q.Before, Desc: true, Types: []string{trafficType}})) {
 		if chat.CodeOf(err) == chat.NotFound {
 			return page, nil // there are no records yet
 		}
 		if err != nil {
 			return page, err
 		}
-		for _, f := range facts {
-			e, err := f.Event()
-			if err != nil {
-				return page, err
-			}
-			var r TrafficRecord
-			if err := json.Unmarshal(e.Payload, &r); err != nil {
-				return page, err
-			}
-			q.Before = f.Seq
-			looked++
-			if (q.Session == "" || r.Session == q.Session) && strings.HasPrefix(r.Subject, q.Subject) {
-				r.Sequence, r.At = e.Seq, e.At
-				page.Records = append(page.Records, r)
-			}
-			if len(page.Records) == q.Limit || looked == maxScan {
-				if f.Seq > 1 {
-					page.Next = f.Seq
-				}
-				return page, nil
-			}
+		var r TrafficRecord
+		if err := json.Unmarshal(e.Payload, &r); err != nil {
+			return page, err
 		}
-		if !more || len(facts) == 0 {
-			return page, nil
+		if (q.Session == "" || r.Session == q.Session) && strings.HasPrefix(r.Subject, q.Subject) {
+			r.Sequence, r.At = e.Seq, e.At
+			page.Records = append(page.Records, r)
+		}
+		if read++; len(page.Records) == q.Limit || read == maxScan {
+			if e.Seq > 1 {
+				page.Next = e.Seq
+			}
+			break
 		}
 	}
+	return page, nil
 }

@@ -8,30 +8,30 @@ import (
 	"github.com/parley-hq/parley/internal/auth"
 )
 
-// TestForgottenMeansNotInAnyFile: who has waited can search the folder.
-func TestForgottenMeansNotInAnyFile(t *testing.T) {
+// TestAnErasedSessionIsInNoFile: who has waited can search the folder.
+func TestAnErasedSessionIsInNoFile(t *testing.T) {
 	dir := t.TempDir()
-	w := newWorld(t, setup{dir: dir})
+	w := newServer(t, options{dir: dir})
 	w.create("s1", chat.NoAgent)
 	for range 5 {
 		w.append("s1", chat.AgentText{Text: secret})
 	}
 	w.complete("s1")
-	w.until("the text is in a file", func() bool { return len(holds(t, dir+"/nats")) > 0 }) // NATS writes a moment later
+	w.until("the text is in a file", func() bool { return len(filesContaining(t, dir+"/nats")) > 0 }) // NATS writes a moment later
 	if _, err := w.sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
 		t.Fatal(err)
 	}
 	if !w.dialect.Forgotten(t.Context(), "s1") {
 		t.Fatal("not forgotten, though there was time")
 	}
-	if files := holds(t, dir); len(files) > 0 {
+	if files := filesContaining(t, dir); len(files) > 0 {
 		t.Errorf("the text is still in %v", files)
 	}
 }
 
-// TestForgottenDoesNotWaitForEver: NATS is away, and so is the archive.
-func TestForgottenDoesNotWaitForEver(t *testing.T) {
-	w := newWorld(t, setup{still: true})
+// TestWaitingForAnErasureCanBeCancelled: NATS is away, and so is the archive.
+func TestWaitingForAnErasureCanBeCancelled(t *testing.T) {
+	w := newServer(t, options{notStarted: true})
 	w.create("s1", chat.NoAgent)
 	if _, err := w.sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
 		t.Fatal(err)
