@@ -102,6 +102,8 @@ func TestQuery(t *testing.T) {
 		{"x=%ff", func(q *Query) any { return len(q.Text("x")) }, 1, "UTF-8"},
 		{"x=%zz", func(q *Query) any { return q.Text("x") }, "", "escapes"},
 		{"x=1&x=2", func(q *Query) any { return len(q.All("x")) }, 2, ""},
+		{"limit=null", func(q *Query) any { q.Ignore("", "null"); return q.Limit(100, 1000) }, 100, ""},
+		{"x=null&x=b", func(q *Query) any { q.Ignore("", "null"); return q.Text("x") }, "b", ""},
 	} {
 		q := NewQuery(httptest.NewRequest("GET", "/?"+c.query, nil))
 		got := c.read(q)

@@ -31,6 +31,17 @@ func NewQuery(r *http.Request) *Query {
 	return q
 }
 
+// Ignore treats these values as not given. Clients of some protocols write null or an empty text for no value.
+func (q *Query) Ignore(values ...string) {
+	for name, list := range q.values {
+		if list = slices.DeleteFunc(list, func(v string) bool { return slices.Contains(values, v) }); len(list) == 0 {
+			delete(q.values, name)
+		} else {
+			q.values[name] = list
+		}
+	}
+}
+
 // Refuse records that a value is wrong; want says what is expected. Only the first one counts.
 func (q *Query) Refuse(name, value, want string) {
 	if q.Err == nil {

@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -8,21 +9,20 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/text"
 )
 
-// agentType is what agents are that do not say it: text is what they say.
-const agentType = "letta_v1_agent"
+// defaultAgentType is the type of agents that give none. Their text is what they say.
+const defaultAgentType = "letta_v1_agent"
 
-// busyKey is the key in an agent's metadata that says what becomes of a message
-// that comes while it works: queue, steer or interrupt. Without it the message
-// is refused, as the real server does.
+// busyKey is the key in an agent's metadata for messages that come while the agent works: queue, steer or interrupt.
+// Without it such a message is refused, as by Letta's server.
 const busyKey = "parley.busy"
 
-// keptFields are the fields of an agent that a client gives and gets back.
-// Secrets are not among them: nothing here could use them, and the log would
-// keep them.
+// keptFields are the fields of an agent that are stored and given back. Secrets are not stored: nothing here uses them.
 var keptFields = []string{
 	"name", "description", "agent_type", "system", "tags", "metadata", "model", "model_settings", "llm_config", "timezone",
 	"identity_ids", "tool_rules", "hidden", "response_format", "compaction_settings", "message_buffer_autoclear", "enable_sleeptime",
@@ -30,7 +30,7 @@ var keptFields = []string{
 	"context_window_limit",
 }
 
-// agentBody is what is looked at when an agent is made or changed.
+// agentBody has the fields of an agent that this server looks at.
 type agentBody struct {
 	Name     *string           `json:"name"`
 	Model    *string           `json:"model"`
@@ -49,19 +49,20 @@ type modelConfig struct {
 	Handle string `json:"handle"`
 }
 
-// readAgent reads the body of a request that makes or changes an agent.
-func (d *Dialect) readAgent(r *http.Request) (b agentBody, fields map[string]json.RawMessage, err error) {
-	var raw json.RawMessage
-	if err = d.readJSON(r, &raw); err != nil {
+// readAgent reads the body of a request that creates or changes an agent, and the fields to store.
+func (d *Dialect) readAgent(r *http.Request) (b agentBody, kept map[string]json.RawMessage, err error) {
+	raw := json.RawMessage("{}")
+	if err = d.read(r, &raw); err != nil {
 		return b, nil, err
 	}
-	if err = decodeJSON(raw, &b); err == nil {
-		err = decodeJSON(raw, &fields)
+	var fields map[string]json.RawMessage
+	if err = errors.Join(edge.Decode(raw, &b), edge.Decode(raw, &fields)); err != nil {
+		return b, nil, &refusal{error: err, malformed: true}
 	}
-	if err != nil {
-		return b, nil, err
+	if b.Name != nil && (*b.Name == "" || len(*b.Name) > 255) {
+		return b, nil, malformed("name: it has 1 to 255 characters")
 	}
-	kept := map[string]json.RawMessage{}
+	kept = map[string]json.RawMessage{}
 	for _, k := range keptFields {
 		if v, ok := fields[k]; ok {
 			kept[k] = v
@@ -71,29 +72,25 @@ func (d *Dialect) readAgent(r *http.Request) (b agentBody, fields map[string]jso
 		for _, block := range b.Blocks {
 			block["id"] = "block-" + newUUID()
 		}
-		if kept["blocks"], err = json.Marshal(b.Blocks); err != nil {
-			return b, nil, err
-		}
+		kept["blocks"], err = json.Marshal(b.Blocks)
 	}
-	if b.Name != nil && (*b.Name == "" || len(*b.Name) > 255) {
-		return b, nil, unfit("name: it has 1 to 255 characters")
-	}
-	return b, kept, nil
+	return b, kept, err
 }
 
-// answererOf returns the agent that stands behind a model's name, and that name.
+// answererOf returns the agent of this server for a new agent's model, and the model's handle.
 func (d *Dialect) answererOf(c chat.Caller, b *agentBody) (name, handle string, err error) {
 	handle = "parley/" + d.opt.Agent()
 	switch {
 	case b.Model != nil && *b.Model != "":
 		handle = *b.Model
-	case b.Config != nil && first(b.Config.Handle, b.Config.Model) != "":
-		handle = first(b.Config.Handle, b.Config.Model)
+	case b.Config != nil:
+		handle = cmp.Or(b.Config.Handle, b.Config.Model, handle)
 	}
 	name, err = d.answererNamed(c, handle)
 	return name, handle, err
 }
 
+// answererNamed returns the agent of this server for a model's handle.
 func (d *Dialect) answererNamed(c chat.Caller, handle string) (string, error) {
 	names := d.opt.Agents(c.In())
 	for _, name := range []string{d.opt.Models[handle], handle, strings.TrimPrefix(handle, "parley/"), handle[strings.IndexByte(handle, '/')+1:], d.opt.Models["*"]} {
@@ -104,8 +101,8 @@ func (d *Dialect) answererNamed(c chat.Caller, handle string) (string, error) {
 	return "", chat.Errorf(chat.Invalid, "there is no agent for the model %q on this server; it has: parley/%s", clip(handle), strings.Join(names, ", parley/"))
 }
 
-// busyOf is what an agent's metadata say of messages that come while it works.
-func busyOf(metadata map[string]any) (chat.Policy, error) {
+// busyPolicy reads busyKey; "" means that messages are refused.
+func busyPolicy(metadata map[string]any) (chat.Policy, error) {
 	v, ok := metadata[busyKey]
 	if !ok {
 		return "", nil
@@ -117,25 +114,26 @@ func busyOf(metadata map[string]any) (chat.Policy, error) {
 	case "reject":
 		return "", nil
 	}
-	return "", unfit("metadata: %s is one of reject, queue, steer, interrupt", busyKey)
+	return "", malformed("metadata: %s is one of reject, queue, steer, interrupt", busyKey)
 }
 
-func (d *Dialect) createAgent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) createAgent(r *http.Request, c chat.Caller) (any, error) {
+	ctx := r.Context()
 	body, fields, err := d.readAgent(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	answerer, handle, err := d.answererOf(c, &body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	policy, err := busyOf(body.Metadata)
+	policy, err := busyPolicy(body.Metadata)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	begin, err := initial(&body)
+	messages, err := initialMessages(&body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rec := record{Kind: kindAgent, ID: "agent-" + newUUID(), Owner: c.Actor, Fields: fields}
 	name := "agent " + rec.ID[len("agent-"):][:8]
@@ -143,44 +141,37 @@ func (d *Dialect) createAgent(w http.ResponseWriter, r *http.Request, c chat.Cal
 		name = *body.Name
 	}
 	fields["name"], fields["model"] = quote(name), quote(handle)
-	b, err := d.bookOf(r.Context(), c)
+	b, err := d.bookOf(ctx, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	// The conversation comes first: an agent that can be seen can be talked to.
-	if err := d.begin(r.Context(), c, chat.NewSession{ID: chat.SessionID(rec.ID), Agent: answerer, Title: title(name), Policy: policy}, rec.ID, begin); err != nil {
-		return err
+	// The session comes first, so that every agent in a list has one.
+	if err := d.createSession(ctx, c, chat.NewSession{ID: chat.SessionID(rec.ID), Agent: answerer, Title: title(name), Policy: policy}, rec.ID, messages); err != nil {
+		return nil, err
 	}
-	made, err := b.add(r.Context(), rec)
+	made, err := b.add(ctx, rec)
 	if err != nil {
-		return errors.Join(err, d.scrub(r.Context(), b.caller(), chat.SessionID(rec.ID)))
+		return nil, errors.Join(err, d.scrub(ctx, b.caller(), chat.SessionID(rec.ID)))
 	}
-	state, err := d.agentState(r.Context(), c, b, made, nil)
-	if err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, state)
-	return nil
+	return d.agentState(ctx, c, b, made, nil)
 }
 
-func quote(s string) json.RawMessage { return chat.AppendString(nil, s) }
-
-// title makes a text fit for a session's title.
+// title shortens a text to a session's title.
 func title(s string) string {
-	if len(s) > chat.MaxTitle {
-		return strings.ToValidUTF8(s[:chat.MaxTitle-3], "") + "…"
+	if len(s) <= chat.MaxTitle {
+		return s
 	}
-	return s
+	return text.Clip(s, chat.MaxTitle-len("…"))
 }
 
-// metadataOf tells other dialects whose conversation a session is.
-func metadataOf(agentID string) json.RawMessage {
+// sessionMetadata tells other dialects which agent a session belongs to.
+func sessionMetadata(agentID string) json.RawMessage {
 	return json.RawMessage(`{"letta":{"agent_id":` + string(quote(agentID)) + `}}`)
 }
 
-// begin begins the session of a conversation with the messages it starts from.
-func (d *Dialect) begin(ctx context.Context, c chat.Caller, n chat.NewSession, agentID string, messages []chat.Draft) error {
-	n.Metadata = metadataOf(agentID)
+// createSession creates the session of a conversation with its first messages.
+func (d *Dialect) createSession(ctx context.Context, c chat.Caller, n chat.NewSession, agentID string, messages []chat.Draft) error {
+	n.Metadata = sessionMetadata(agentID)
 	if _, _, err := d.opt.Sessions.Create(ctx, c, n); err != nil {
 		return err
 	}
@@ -191,88 +182,74 @@ func (d *Dialect) begin(ctx context.Context, c chat.Caller, n chat.NewSession, a
 	return err
 }
 
-// initial is what an agent's conversations begin with: nothing of it asks for an
-// answer.
-func initial(b *agentBody) ([]chat.Draft, error) {
+// initialMessages returns the messages that an agent's conversation begins with. None of them starts a turn.
+func initialMessages(b *agentBody) ([]chat.Draft, error) {
 	var out []chat.Draft
 	if b.System != nil && *b.System != "" {
-		out = append(out, whole(input{role: llm.System, content: llm.Texts(*b.System)}))
+		out = append(out, historyDraft(inputMessage{role: llm.System, content: llm.Texts(*b.System)}))
 	}
 	for i, raw := range b.Initial {
-		m, p, err := readMessage("initial_message_sequence["+itoa(i)+"]", raw)
+		m, answer, err := decodeMessage("initial_message_sequence["+itoa(i)+"]", raw)
 		if err != nil {
 			return nil, err
 		}
-		if p != nil {
-			return nil, unfit("initial_message_sequence[%d]: an agent cannot begin with an approval", i)
+		if answer != nil {
+			return nil, malformed("initial_message_sequence[%d]: an agent cannot begin with an approval", i)
 		}
-		out = append(out, whole(m))
+		out = append(out, historyDraft(m))
 	}
 	return out, nil
 }
 
-// findAgent returns an agent that the caller may see.
-func (d *Dialect) findAgent(ctx context.Context, c chat.Caller, id string) (*book, *record, error) {
+// findAgent returns an agent that the caller may see, and the session of its default conversation.
+func (d *Dialect) findAgent(ctx context.Context, c chat.Caller, id string) (*book, *record, *chat.Session, error) {
 	b, err := d.bookOf(ctx, c)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	rec := b.get(kindAgent, id)
 	if rec == nil {
-		return b, nil, chat.Errorf(chat.NotFound, "there is no agent %q, or it is not yours", clip(id))
+		return b, nil, nil, errNotFound("agent", id)
 	}
-	if _, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(id)); err != nil {
-		if chat.CodeOf(err) == chat.NotFound {
-			err = chat.Errorf(chat.NotFound, "there is no agent %q, or it is not yours", clip(id))
-		}
-		return nil, nil, err
+	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(id))
+	if chat.CodeOf(err) == chat.NotFound {
+		err = errNotFound("agent", id)
 	}
-	return b, rec, nil
+	return b, rec, &sess, err
 }
 
 // ownAgent returns an agent that the caller may change.
 func (d *Dialect) ownAgent(ctx context.Context, c chat.Caller, id string) (*book, *record, error) {
-	b, rec, err := d.findAgent(ctx, c, id)
-	if err != nil {
-		return b, nil, err
-	}
-	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(rec.ID))
+	b, rec, sess, err := d.findAgent(ctx, c, id)
 	if err == nil {
-		err = c.May(&sess, chat.Owner)
+		err = c.May(sess, chat.Owner)
 	}
 	return b, rec, err
 }
 
-func (d *Dialect) getAgent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	b, rec, err := d.findAgent(r.Context(), c, r.PathValue("agent"))
+func (d *Dialect) getAgent(r *http.Request, c chat.Caller) (any, error) {
+	b, rec, sess, err := d.findAgent(r.Context(), c, r.PathValue("agent"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	state, err := d.agentState(r.Context(), c, b, rec, r.URL.Query()["include"])
 	if err != nil {
-		return err
+		return nil, err
 	}
-	sess, err := d.opt.Sessions.Get(r.Context(), c, chat.SessionID(rec.ID))
-	if err != nil {
-		return err
-	}
-	ids, err := d.recent(r.Context(), c, &sess)
-	if err != nil {
-		return err
-	}
+	ids, err := d.recent(r.Context(), c, sess)
 	state["message_ids"], state["in_context_message_ids"] = ids, ids
-	d.send(w, r, http.StatusOK, state)
-	return nil
+	return state, err
 }
 
-func (d *Dialect) updateAgent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) updateAgent(r *http.Request, c chat.Caller) (any, error) {
+	ctx := r.Context()
 	body, fields, err := d.readAgent(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	b, rec, err := d.ownAgent(r.Context(), c, r.PathValue("agent"))
+	b, rec, err := d.ownAgent(ctx, c, r.PathValue("agent"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var u chat.SessionUpdated
 	if body.Name != nil {
@@ -282,68 +259,58 @@ func (d *Dialect) updateAgent(w http.ResponseWriter, r *http.Request, c chat.Cal
 	if body.Model != nil || body.Config != nil {
 		answerer, handle, err := d.answererOf(c, &body)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		u.Agent = &answerer
 		fields["model"] = quote(handle)
 	}
 	if body.Metadata != nil {
-		policy, err := busyOf(body.Metadata)
+		policy, err := busyPolicy(body.Metadata)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if policy == "" {
-			policy = chat.Queue
-		}
+		policy = cmp.Or(policy, chat.Queue)
 		u.Policy = &policy
 	}
 	if u.Title != nil || u.Agent != nil || u.Policy != nil {
-		if _, err := d.opt.Sessions.Update(r.Context(), c, chat.SessionID(rec.ID), u); err != nil {
-			return err
+		if _, err := d.opt.Sessions.Update(ctx, c, chat.SessionID(rec.ID), u); err != nil {
+			return nil, err
 		}
 	}
 	if u.Agent != nil {
-		if err := d.reassign(r.Context(), c, b, rec.ID, *u.Agent); err != nil {
-			return err
+		if err := d.reassign(ctx, c, b, rec.ID, *u.Agent); err != nil {
+			return nil, err
 		}
 	}
-	if rec, err = b.update(r.Context(), rec, fields); err != nil {
-		return err
+	if rec, err = b.update(ctx, rec, fields); err != nil {
+		return nil, err
 	}
-	state, err := d.agentState(r.Context(), c, b, rec, nil)
-	if err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, state)
-	return nil
+	return d.agentState(ctx, c, b, rec, nil)
 }
 
-// reassign has the conversations of an agent answered by another one, unless
-// they name a model of their own.
+// reassign sets the answering agent of an agent's conversations, except of those with a model of their own.
 func (d *Dialect) reassign(ctx context.Context, c chat.Caller, b *book, agentID, answerer string) error {
-	for _, conv := range b.of(kindConversation) {
-		if conv.text("agent_id") != agentID || conv.text("model") != "" {
+	for _, rec := range b.of(kindConversation) {
+		if rec.text("agent_id") != agentID || rec.text("model") != "" {
 			continue
 		}
-		_, err := d.opt.Sessions.Update(ctx, c, chat.SessionID(conv.ID), chat.SessionUpdated{Agent: &answerer})
-		if code := chat.CodeOf(err); err != nil && code != chat.NotFound && code != chat.Gone {
+		_, err := d.opt.Sessions.Update(ctx, c, chat.SessionID(rec.ID), chat.SessionUpdated{Agent: &answerer})
+		if err != nil && !absent(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-// deleteAgent removes an agent with its conversations, for good. What others have
-// of it stays theirs.
-func (d *Dialect) deleteAgent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+// deleteAgent erases an agent and its conversations. Conversations of others with the agent stay.
+func (d *Dialect) deleteAgent(r *http.Request, c chat.Caller) (any, error) {
 	id := r.PathValue("agent")
 	b, _, err := d.ownAgent(r.Context(), c, id)
-	if err != nil && (b == nil || !b.leaving(kindAgent, id)) {
-		return err // unless its owner deleted it and it could not be finished
+	if err != nil && (b == nil || !b.leaving(kindAgent, id)) { // a deletion that was not finished can be repeated
+		return nil, err
 	}
 	if err := b.remove(r.Context(), id, c.Actor); err != nil {
-		return err
+		return nil, err
 	}
-	d.send(w, r, http.StatusOK, map[string]string{"message": "Agent " + id + " was deleted with its messages."})
-	return nil
+	return map[string]string{"message": "Agent " + id + " was deleted with its messages."}, nil
 }

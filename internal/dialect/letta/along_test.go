@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
 // approving is a body that allows a call and sends a message along.
@@ -27,7 +29,7 @@ func TestAMessageAlongWithAnAnswer(t *testing.T) {
 
 	q := ask()
 	got := get[answer](w, "POST", path, approving(q.Call.ID, "o1", "and then", ""))
-	if got.text() != want || got.Stop.Reason != stopEndTurn || got.Messages[0].Type != kindToolReturn {
+	if got.text() != want || got.Stop.Reason != stream.StopEndTurn || got.Messages[0].Type != stream.KindToolReturn {
 		t.Errorf("whole: %+v", got)
 	}
 	// The client did not hear of it and sends the same again.
@@ -57,7 +59,7 @@ func TestAMessageAlongWithAnAnswer(t *testing.T) {
 				t.Errorf("frame %d is not behind the one before: %+v", i, f)
 			}
 		}
-		if textOf(frames) != want || stops != 1 || len(runs) != 2 || frames[len(frames)-2].Stop != stopEndTurn {
+		if textOf(frames) != want || stops != 1 || len(runs) != 2 || frames[len(frames)-2].Stop != stream.StopEndTurn {
 			t.Errorf("tokens %s: %q, %d stops, runs %v", tokens, textOf(frames), stops, runs)
 		}
 	}
@@ -65,7 +67,7 @@ func TestAMessageAlongWithAnAnswer(t *testing.T) {
 	// What is sent along may ask for approval itself.
 	q = ask()
 	got = get[answer](w, "POST", path, approving(q.Call.ID, "o2", `/approve mv {}`, ""))
-	if last := got.Messages[len(got.Messages)-1]; got.Stop.Reason != stopApproval || last.Call.Name != "mv" {
+	if last := got.Messages[len(got.Messages)-1]; got.Stop.Reason != stream.StopApproval || last.Call.Name != "mv" {
 		t.Errorf("asked again: %+v", got)
 	} else if got = get[answer](w, "POST", path, approving(last.Call.ID, "o3", "done", "")); got.text() != "mv gave {}You said: done" {
 		t.Errorf("answered again: %+v", got)
@@ -88,7 +90,7 @@ func TestMessagesBeforeAnAnswer(t *testing.T) {
 	}
 	var notes int
 	for _, m := range get[[]shownMessage](w, "GET", path, "") {
-		if m.Type == kindSystem && m.Content == "A note." {
+		if m.Type == stream.KindSystem && m.Content == "A note." {
 			notes++
 		}
 	}

@@ -8,55 +8,49 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-// kindCallback is the kind of the records that say who is to be called when a
-// run has ended. They stay, with what came of the call.
+// kindCallback is the kind of the records of callbacks. They stay, with the result of the call.
 const kindCallback = "callback"
 
-// maxCalls bounds the calls that wait for a run of this process to take them up;
-// beyond it a request for one is refused.
-const maxCalls = 256
+// maxCallbacks bounds the callbacks that wait for Run; further ones are refused.
+const maxCallbacks = 256
 
-// tries is how often somebody is called who cannot be reached, and how long
-// apart: the pause doubles.
-const (
-	tries    = 4
-	tryPause = time.Second
-)
+// callbackTries is how often a callback is tried. The pause between two tries doubles.
+const callbackTries = 4
 
-// pending is a call that is to be made.
-type pending struct {
+// pendingCallback is a callback that Run has to make.
+type pendingCallback struct {
 	workspace string
 	id        string // of its record
 }
 
-// callbackID names the record of a run's call.
+// callbackID is the id of the record of a run's callback.
 func callbackID(run string) string { return "callback-" + strings.TrimPrefix(run, llm.RunPrefix) }
 
-// checkCallback refuses an address that nobody can be called at.
+// checkCallback refuses an address that cannot be called.
 func (d *Dialect) checkCallback(address string) error {
 	if address == "" {
 		return nil
 	}
 	if d.opt.Post == nil {
-		return chat.Errorf(chat.Invalid, "callback_url: this server calls nobody; look at the run with GET /v1/runs/{run_id}, or follow it with POST /v1/runs/{run_id}/stream")
+		return chat.Errorf(chat.Invalid, "callback_url: this server makes no callbacks; read the run with GET /v1/runs/{run_id}, or follow it with POST /v1/runs/{run_id}/stream")
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
-		return unfit("callback_url: it must be an http or https address without a name and password")
+		return malformed("callback_url: it must be an http or https address without a name and password")
 	}
-	if len(d.calls) == maxCalls {
-		return chat.Errorf(chat.SlowDown, "too many calls wait to be taken up; try again in a moment")
+	if len(d.callbacks) == maxCallbacks {
+		return chat.Errorf(chat.SlowDown, "too many callbacks are waiting; try again in a moment")
 	}
 	return nil
 }
 
-// callLater has somebody called when a run has ended. The wish is a fact when it
-// returns. A run has one call: the first that was asked for.
-func (d *Dialect) callLater(ctx context.Context, c chat.Caller, run *run, address string) error {
+// addCallback stores that a run's end is to be called back. A run has one callback, the first one that was requested.
+func (d *Dialect) addCallback(ctx context.Context, c chat.Caller, run *run, address string) error {
 	if address == "" {
 		return nil
 	}
@@ -64,14 +58,14 @@ func (d *Dialect) callLater(ctx context.Context, c chat.Caller, run *run, addres
 	if err != nil {
 		return err
 	}
-	id, added := callbackID(run.id), false
+	id, added := callbackID(run.ID), false
 	_, err = b.change(ctx, id, func(old *record) (record, error) {
 		if added = old == nil; !added {
 			return record{}, errKeep
 		}
 		return record{
 			Kind: kindCallback, ID: id, Owner: c.Actor, page: string(run.session),
-			Fields: map[string]json.RawMessage{"run_id": quote(run.id), "url": quote(address)},
+			Fields: map[string]json.RawMessage{"run_id": quote(run.ID), "url": quote(address)},
 		}, nil
 	})
 	if err == nil && added {
@@ -80,29 +74,30 @@ func (d *Dialect) callLater(ctx context.Context, c chat.Caller, run *run, addres
 	return err
 }
 
-// enqueue hands a call to Run. When there is no room it is made after the next
-// start.
+// enqueue hands a callback to Run. When the queue is full the callback is made after the next start.
 func (d *Dialect) enqueue(workspace, id string) {
 	select {
-	case d.calls <- pending{workspace, id}:
+	case d.callbacks <- pendingCallback{workspace, id}:
 	default:
-		d.log.Warn("a callback waits for the next start: too many are under way", "callback", id)
+		d.log.Warn("a callback waits for the next start: too many are waiting", "callback", id)
 	}
 }
 
-// Run makes the calls that clients asked for until ctx ends, and waits for those
-// under way. It begins with what the process before left undone: calls, and what
-// was being deleted.
+// Run makes callbacks and finishes deletions until ctx ends. It begins with those that an earlier process left.
 func (d *Dialect) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	if err := d.openAll(ctx); err != nil && ctx.Err() == nil {
-		d.log.ErrorContext(ctx, "what was left undone before cannot be read", "err", err)
+		d.log.ErrorContext(ctx, "the unfinished work of an earlier process cannot be read", "err", err)
 	}
 	for {
 		select {
-		case p := <-d.calls:
-			wg.Go(func() { d.callBack(ctx, p) })
+		case p := <-d.callbacks:
+			wg.Go(func() {
+				if err := d.callBack(ctx, p); err != nil && ctx.Err() == nil {
+					d.log.WarnContext(ctx, "a callback was not made", "callback", p.id, "code", chat.CodeOf(err), "err", err)
+				}
+			})
 		case id := <-d.erased:
 			d.follows(ctx, id)
 		case <-ctx.Done():
@@ -111,33 +106,27 @@ func (d *Dialect) Run(ctx context.Context) error {
 	}
 }
 
-// callBack waits for the end of a run and tells of it.
-func (d *Dialect) callBack(ctx context.Context, p pending) {
+// callBack waits for the end of a run, makes its callback and stores the result.
+func (d *Dialect) callBack(ctx context.Context, p pendingCallback) error {
 	c := chat.Trusted
 	c.Workspace = p.workspace
 	b, err := d.bookOf(ctx, c)
-	if err == nil {
-		if rec := b.get(kindCallback, p.id); rec != nil && rec.Fields["sent_at"] == nil {
-			err = d.callNow(ctx, c, b, rec)
-		}
+	if err != nil {
+		return err
 	}
-	if err != nil && ctx.Err() == nil {
-		d.log.WarnContext(ctx, "a callback was not made", "callback", p.id, "code", chat.CodeOf(err), "err", err)
+	rec := b.get(kindCallback, p.id)
+	if rec == nil || rec.Fields["sent_at"] != nil {
+		return nil
 	}
-}
-
-func (d *Dialect) callNow(ctx context.Context, c chat.Caller, b *book, rec *record) error {
 	run, err := d.loadRun(ctx, c, rec.text("run_id"))
 	if absent(err) {
-		return nil // it was erased; there is nothing to tell
+		return nil // the conversation was erased
 	}
 	if err != nil {
 		return err
 	}
-	place := &place{session: run.session, agentID: run.agentID, conversation: run.conversation}
-	f := &follower{d: d, caller: c, place: place, run: run}
-	nothing := func() error { return nil }
-	if err := f.follow(ctx, func([]item) error { return nil }, nothing); err != nil {
+	f := &follower{d: d, caller: c, conv: run.conv, run: run}
+	if err := f.follow(ctx, func([]stream.Item) error { return nil }, nil); err != nil {
 		return err
 	}
 	state, err := d.runState(ctx, c, run)
@@ -145,7 +134,7 @@ func (d *Dialect) callNow(ctx context.Context, c chat.Caller, b *book, rec *reco
 		return err
 	}
 	body, err := json.Marshal(map[string]any{
-		"run_id": run.id, "agent_id": run.agentID, "status": state["status"], "stop_reason": state["stop_reason"],
+		"run_id": run.ID, "agent_id": run.AgentID, "status": state["status"], "stop_reason": state["stop_reason"],
 		"completed_at": state["completed_at"], "metadata": state["metadata"],
 	})
 	if err != nil {
@@ -153,7 +142,7 @@ func (d *Dialect) callNow(ctx context.Context, c chat.Caller, b *book, rec *reco
 	}
 	status, failed := d.post(ctx, rec.text("url"), body)
 	if ctx.Err() != nil {
-		return ctx.Err() // the next process tells
+		return ctx.Err() // the next process makes the callback
 	}
 	fields := map[string]json.RawMessage{"sent_at": quote(chat.AtOf(d.opt.Now()).String())}
 	if status > 0 {
@@ -166,7 +155,7 @@ func (d *Dialect) callNow(ctx context.Context, c chat.Caller, b *book, rec *reco
 	return err
 }
 
-// post tells somebody, several times if need be.
+// post calls an address until it answers with a status below 500, up to callbackTries times.
 func (d *Dialect) post(ctx context.Context, address string, body []byte) (status int, err error) {
 	pause := d.opt.TryPause
 	for try := 1; ; try++ {
@@ -174,22 +163,20 @@ func (d *Dialect) post(ctx context.Context, address string, body []byte) (status
 		if err == nil && status >= 500 {
 			err = chat.Errorf(chat.Unavailable, "it answered %d", status)
 		}
-		if err == nil || try == tries {
+		if err == nil || try == callbackTries {
 			return status, err
 		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
-			timer.Stop()
 			return status, ctx.Err()
 		}
 		pause *= 2
 	}
 }
 
-// withCall adds to a run what is known of its call.
-func withCall(b *book, state map[string]any) {
+// addCallbackState adds the state of a run's callback to the run.
+func addCallbackState(b *book, state map[string]any) {
 	rec := b.get(kindCallback, callbackID(state["id"].(string)))
 	if rec == nil {
 		return

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
 // phone is who is called.
@@ -61,7 +62,7 @@ func TestCallback(t *testing.T) {
 	a := w.agent("")
 	run := get[object](w, "POST", "/v1/agents/"+a+"/messages/async", message("hello", async))
 	rung := <-p.rings
-	if rung["run_id"] != run["id"] || rung["status"] != "completed" || rung["stop_reason"] != stopEndTurn || rung["to"] != "https://example.com/hook" {
+	if rung["run_id"] != run["id"] || rung["status"] != "completed" || rung["stop_reason"] != stream.StopEndTurn || rung["to"] != "https://example.com/hook" {
 		t.Errorf("%v", rung)
 	}
 	if s := told(w, run["id"].(string)); s["callback_url"] != "https://example.com/hook" || s["callback_status_code"] != 200.0 || s["callback_error"] != nil {
@@ -78,7 +79,7 @@ func TestCallback(t *testing.T) {
 	}
 	told(w, run["id"].(string))
 	// And given up in the end.
-	for range tries {
+	for range callbackTries {
 		p.engage <- 0
 	}
 	run = get[object](w, "POST", "/v1/agents/"+a+"/messages/async", message("hello", async))

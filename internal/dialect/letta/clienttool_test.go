@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
 const clipboard = `,"client_tools":[{"name":"clipboard","description":"Reads the clipboard","parameters":{"type":"object","properties":{}}}]`
@@ -20,7 +21,7 @@ func askClient(w *world, a string) string {
 	w.t.Helper()
 	r := get[answer](w, "POST", "/v1/agents/"+a+"/messages", message(`/tool clipboard {"n":1}`, clipboard))
 	last := r.Messages[len(r.Messages)-1]
-	if r.Stop.Reason != stopApproval || last.Type != kindApprovalRequest || last.Call.Name != "clipboard" {
+	if r.Stop.Reason != stream.StopApproval || last.Type != stream.KindApprovalRequest || last.Call.Name != "clipboard" {
 		w.t.Fatalf("%+v", r)
 	}
 	return last.Call.ID
@@ -45,13 +46,13 @@ func TestClientTools(t *testing.T) {
 			id := askClient(w, a)
 			w = w.restart() // it waits in the log
 			got := get[answer](w, "POST", "/v1/agents/"+a+"/messages", `{"messages":[`+strings.ReplaceAll(c.send, "ID", id)+`]}`)
-			if !strings.HasPrefix(got.text(), c.says) || got.Messages[0].Type != kindToolReturn || got.Messages[0].Status != c.status || !strings.Contains(got.Messages[0].Return, c.shown) {
+			if !strings.HasPrefix(got.text(), c.says) || got.Messages[0].Type != stream.KindToolReturn || got.Messages[0].Status != c.status || !strings.Contains(got.Messages[0].Return, c.shown) {
 				t.Fatalf("%+v", got)
 			}
 			// The list tells what the client said, and validates as all messages do.
 			found := ""
 			for _, m := range get[[]object](w, "GET", "/v1/agents/"+a+"/messages?order=asc", "") {
-				if m["message_type"] == kindApprovalResponse {
+				if m["message_type"] == stream.KindApprovalResponse {
 					found = fmt.Sprint(m["approvals"])
 				}
 			}

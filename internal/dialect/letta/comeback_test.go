@@ -3,6 +3,8 @@ package letta
 import (
 	"fmt"
 	"testing"
+
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
 // A program that comes back looks at the last message of the conversation, or of the
@@ -19,7 +21,7 @@ func TestComingBackToAnApproval(t *testing.T) {
 			t.Fatalf("%s has %v", at, ids)
 		}
 		items := get[[]object](w, "GET", fmt.Sprint("/v1/messages/", ids[len(ids)-1]), "")
-		if last := items[len(items)-1]; last["message_type"] != kindApprovalRequest {
+		if last := items[len(items)-1]; last["message_type"] != stream.KindApprovalRequest {
 			t.Errorf("%s: the last is %v", at, last)
 		}
 	}

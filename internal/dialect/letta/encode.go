@@ -1,113 +1,72 @@
 package letta
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
-	"github.com/parley-hq/parley/internal/wire"
+	"github.com/parley-hq/parley/internal/text"
 )
 
-// statuses are the HTTP statuses of errors.
-var statuses = map[chat.Code]int{
-	chat.Invalid: 400, chat.Unauthenticated: 401, chat.Denied: 403, chat.NotFound: 404, chat.Conflict: 409,
-	chat.Gone: 410, chat.TooLarge: 413, chat.SlowDown: 429, chat.Unavailable: 503, chat.Internal: 500,
+// refusal is an error whose answer has more than a status and a message.
+type refusal struct {
+	error
+	malformed bool   // the request does not have the form of the API: status 422
+	run       string // the run that has to end first
+	pending   string // the message with the approval request that has to be answered first
 }
 
-// Details of errors that say how they are answered.
-const (
-	statusDetail = "letta_status" // another status than the code's
-	failedDetail = "letta_run"    // the run that failed
-	bodyDetail   = "letta_detail" // what stands under detail instead of the message
-	runDetail    = "letta_busy"   // the run that is under way
-)
+func (r *refusal) Unwrap() error { return r.error }
 
-// detail is the form of most errors.
-type detail struct {
+// malformed refuses a request that does not have the form of the API. Letta's server answers 422 to those, and 400 to
+// requests that it understands and cannot do.
+func malformed(format string, args ...any) error {
+	return &refusal{error: chat.Errorf(chat.Invalid, format, args...), malformed: true}
+}
+
+// errorBody is the body of an error.
+type errorBody struct {
 	TraceID *string `json:"trace_id,omitempty"`
 	Detail  any     `json:"detail"`
 	RunID   string  `json:"run_id,omitempty"`
 	Error   any     `json:"error,omitempty"`
 }
 
-// fail answers a request with an error.
-func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
-	err = wire.Reason(r.Context(), err)
+// errorForm is the form of errors; see [edge.Form].
+func errorForm(err error, h http.Header) (int, any) {
 	e := chat.Public(err)
-	code, ok := statuses[e.Code]
-	if !ok {
-		code = http.StatusInternalServerError
-	}
-	if s, ok := e.Details[statusDetail].(int); ok {
-		code = s
-	}
-	body := detail{Detail: e.Msg}
-	if v, ok := e.Details[bodyDetail]; ok {
-		body.Detail = v
-	}
-	body.RunID, _ = e.Details[runDetail].(string)
-	h := w.Header()
-	run, failed := e.Details[failedDetail].(string)
-	switch {
-	case failed:
-		body.RunID = run
-		body.Error = map[string]string{"type": "internal_error", "message": e.Msg, "detail": e.Msg}
-		// The clients repeat what failed; the message would be answered again.
-		h.Set("X-Should-Retry", "false")
-	case e.Code == chat.Internal || e.Code == chat.Unavailable:
-		if r.Context().Err() == nil {
-			d.log.ErrorContext(r.Context(), "request failed", "route", r.Pattern, "code", e.Code, "err", err)
-		}
-		if e.Code == chat.Unavailable {
-			h.Set("Retry-After", e.RetryAfter())
-		}
-	case e.Code == chat.SlowDown:
-		h.Set("Retry-After", e.RetryAfter())
-	case e.Code == chat.Conflict:
-		h.Set("X-Should-Retry", "false") // it would be a conflict again
-	case e.Code == chat.Unauthenticated:
-		h.Set("WWW-Authenticate", `Bearer realm="parley"`)
+	status, body := edge.Status(e.Code), errorBody{Detail: e.Msg}
+	switch e.Code {
+	case chat.Unauthenticated:
 		body.Detail = "Unauthorized"
-	case code == http.StatusUnprocessableEntity:
-		body.TraceID = new(string)
+	case chat.Conflict:
+		h.Set("X-Should-Retry", "false") // it would be a conflict again
 	}
-	d.send(w, r, code, body)
-}
-
-// send answers with JSON.
-func (d *Dialect) send(w http.ResponseWriter, r *http.Request, code int, body any) {
-	b, err := json.Marshal(body)
-	if err != nil {
-		d.log.ErrorContext(r.Context(), "an answer could not be written as JSON", "route", r.Pattern, "err", err)
-		code, b = http.StatusInternalServerError, []byte(`{"detail":"the answer could not be written"}`)
-	}
-	d.sendBytes(w, r, code, b)
-}
-
-func (d *Dialect) sendBytes(w http.ResponseWriter, r *http.Request, code int, b []byte) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	_ = wire.WriteBody(w, r, code, b) // the client has gone if this fails
-}
-
-// sendItems answers with a list of messages.
-func (d *Dialect) sendItems(w http.ResponseWriter, r *http.Request, items []item) {
-	b := make([]byte, 0, 2+len(items)*400)
-	b = append(b, '[')
-	for i := range items {
-		if i > 0 {
-			b = append(b, ',')
+	if r, ok := errors.AsType[*refusal](err); ok {
+		body.RunID = r.run
+		if r.pending != "" {
+			body.Detail = map[string]string{"code": "PENDING_APPROVAL", "message": e.Msg, "pending_request_id": r.pending}
 		}
-		b = items[i].append(b)
+		if r.malformed {
+			status, body.TraceID = http.StatusUnprocessableEntity, new(string)
+		}
 	}
-	d.sendBytes(w, r, http.StatusOK, append(b, ']'))
+	return status, body
 }
 
-// stamp is a time as the fields of objects have it.
+// sendFailed answers with a failed run. X-Should-Retry keeps the client from sending the message again.
+func (d *Dialect) sendFailed(w http.ResponseWriter, r *http.Request, run, reason string) {
+	message := "The run failed: " + reason
+	w.Header().Set("X-Should-Retry", "false")
+	d.http.Send(w, r, http.StatusInternalServerError, errorBody{
+		Detail: message, RunID: run, Error: map[string]string{"type": "internal_error", "message": message, "detail": message},
+	})
+}
+
+// stamp is a time in the form of an object's fields; 0 is null.
 func stamp(at chat.At) any {
 	if at == 0 {
 		return nil
@@ -115,21 +74,19 @@ func stamp(at chat.At) any {
 	return at.String()
 }
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
-// clip shortens what a client sent for a message to a person.
-func clip(s string) string {
-	if len(s) > 80 {
-		return strings.ToValidUTF8(s[:80], "") + "…"
-	}
-	return s
-}
-
-// or is v, or the value that stands for nothing.
-func or[T comparable](v T) any {
+// orNull is v, or nil for the zero value, which JSON writes as null.
+func orNull[T comparable](v T) any {
 	var zero T
 	if v == zero {
 		return nil
 	}
 	return v
 }
+
+// quote is a text as JSON.
+func quote(s string) json.RawMessage { return chat.AppendString(nil, s) }
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// clip shortens a client's value for an error message.
+func clip(s string) string { return text.Clip(s, 80) }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 )
 
 // Whatever is sent is understood or refused with a reason; what is understood
@@ -24,13 +25,13 @@ func FuzzSend(f *testing.F) {
 	d := New(Options{Agents: func(string) []string { return []string{"demo"} }})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var body sendBody
-		if err := decodeJSON(b, &body); err != nil {
+		if err := edge.Decode(b, &body); err != nil {
 			if chat.CodeOf(err) != chat.Invalid {
 				t.Fatalf("%q: %v", b, err)
 			}
 			return
 		}
-		a, err := body.ask(true, false)
+		a, err := body.request(true)
 		if err != nil {
 			if code := chat.CodeOf(err); code != chat.Invalid {
 				t.Fatalf("%q: %v", b, err)
@@ -46,10 +47,10 @@ func FuzzSend(f *testing.F) {
 				t.Fatalf("%q: %v", b, err)
 			}
 		}
-		if len(a.messages) == 0 || d.fits(owner, &place{agent: "demo"}, a) != nil {
+		if len(a.messages) == 0 || d.checkSend(owner, &conversation{answerer: "demo"}, a) != nil {
 			return
 		}
-		drafts, err := d.drafts(t.Context(), owner, &place{}, a)
+		drafts, err := d.drafts(t.Context(), owner, &conversation{}, a)
 		if err != nil {
 			if chat.CodeOf(err) == chat.Internal {
 				t.Fatalf("%q: %v", b, err)
@@ -74,7 +75,7 @@ func FuzzResume(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var body resumeBody
-		err := decodeJSON(b, &body)
+		err := edge.Decode(b, &body)
 		if err == nil {
 			err = body.check()
 		}

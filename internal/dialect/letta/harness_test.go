@@ -15,6 +15,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/agents/demo"
 	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
 )
@@ -181,7 +182,7 @@ func (a answer) text() string { return textOf(a.Messages) }
 func textOf(list []shownMessage) string {
 	var s strings.Builder
 	for _, m := range list {
-		if m.Type == kindAssistant {
+		if m.Type == stream.KindAssistant {
 			s.WriteString(m.Content.(string))
 		}
 	}
@@ -247,7 +248,7 @@ func (r *reader) rest() (out []shownMessage) {
 		if !ok {
 			return out
 		}
-		if m.Type != kindPing {
+		if m.Type != stream.KindPing {
 			out = append(out, m)
 		}
 	}

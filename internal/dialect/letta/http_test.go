@@ -15,6 +15,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
 // detailOf is what an error says.
@@ -108,7 +109,7 @@ func TestRestart(t *testing.T) {
 	}
 	call := asked.Messages[len(asked.Messages)-1].Call.ID
 	rest := get[answer](w, "POST", "/v1/conversations/"+conv+"/messages", `{"streaming":false,"messages":[{"type":"approval","approvals":[{"tool_call_id":"`+call+`","approve":true}]}]}`)
-	if rest.text() != `deploy gave {"env":"prod"}` || rest.Stop.Reason != stopEndTurn {
+	if rest.text() != `deploy gave {"env":"prod"}` || rest.Stop.Reason != stream.StopEndTurn {
 		t.Errorf("%+v", rest)
 	}
 	if code, _ := w.do("GET", "/v1/agents/"+gone, ""); code != http.StatusNotFound {
@@ -280,7 +281,7 @@ func TestSeveralCalls(t *testing.T) {
 	a := w.agent(`{"model":"several"}`)
 	path := "/v1/agents/" + a + "/messages"
 	frames := w.open(path, message("go", `,"streaming":true,"stream_tokens":true`)).rest()
-	if len(frames) != 4 || frames[0].Call.ID != "c1" || frames[1].Call.ID != "c2" || frames[0].OTID != frames[1].OTID || frames[2].Stop != stopApproval {
+	if len(frames) != 4 || frames[0].Call.ID != "c1" || frames[1].Call.ID != "c2" || frames[0].OTID != frames[1].OTID || frames[2].Stop != stream.StopApproval {
 		t.Fatalf("%+v", frames)
 	}
 	for body, want := range map[string]string{
@@ -325,10 +326,10 @@ func TestShutdownInTheMiddle(t *testing.T) {
 		t.Errorf("told to go on from %d, not from %d", last.Seq, seq)
 	}
 	again := w.open("/v1/runs/"+got[0].Run+"/stream", fmt.Sprintf(`{"starting_after":%d}`, seq))
-	if m, ok := again.next(); !ok || m.Type != kindPing {
+	if m, ok := again.next(); !ok || m.Type != stream.KindPing {
 		t.Errorf("%+v", m)
 	}
-	if m, ok := again.next(); !ok || m.Type != kindAssistant || m.Seq <= seq {
+	if m, ok := again.next(); !ok || m.Type != stream.KindAssistant || m.Seq <= seq {
 		t.Errorf("%+v after %d", m, seq)
 	}
 	again.drop()
@@ -342,7 +343,7 @@ func TestPings(t *testing.T) {
 	r := w.open("/v1/agents/"+a+"/messages", message("/sleep 600", `,"streaming":true`))
 	first, _ := r.next()
 	for range 3 {
-		if m, ok := r.next(); !ok || m.Type != kindPing || m.Seq != first.Seq || m.Run != first.Run {
+		if m, ok := r.next(); !ok || m.Type != stream.KindPing || m.Seq != first.Seq || m.Run != first.Run {
 			t.Fatalf("%+v", m)
 		}
 	}

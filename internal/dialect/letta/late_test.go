@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
 // An answer that comes too late is refused with what became of the request, by
@@ -28,11 +30,11 @@ func TestLateAnswers(t *testing.T) {
 			a := w.agent("")
 			asked := w.say(a, c.ask)
 			// Where little time is left the answer may tell of the end, too.
-			last := asked.Messages[slices.IndexFunc(asked.Messages, func(m shownMessage) bool { return m.Type == kindApprovalRequest })]
+			last := asked.Messages[slices.IndexFunc(asked.Messages, func(m shownMessage) bool { return m.Type == stream.KindApprovalRequest })]
 			c.ends(w, a, last.Call.ID)
 			// Whoever follows the run behind the question is told how it ended.
 			rest := w.open("/v1/runs/"+last.Run+"/stream", `{}`).rest()
-			for len(rest) == 0 || rest[len(rest)-2].Stop == stopApproval {
+			for len(rest) == 0 || rest[len(rest)-2].Stop == stream.StopApproval {
 				rest = w.open("/v1/runs/"+last.Run+"/stream", `{}`).rest()
 			}
 			for range 2 { // before and after a restart

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/llm"
 )
 
@@ -57,7 +58,7 @@ func returned(t *testing.T, list []object) string {
 		} else {
 			names[id] = true
 		}
-		if m["message_type"] != kindToolReturn {
+		if m["message_type"] != stream.KindToolReturn {
 			continue
 		}
 		line := ""

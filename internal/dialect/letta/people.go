@@ -38,7 +38,7 @@ func shown(rec *record) map[string]any {
 
 func (p *people) read(r *http.Request, full bool) (map[string]json.RawMessage, error) {
 	var all map[string]json.RawMessage
-	if err := p.d.readJSON(r, &all); err != nil {
+	if err := p.d.read(r, &all); err != nil {
 		return nil, err
 	}
 	fields := map[string]json.RawMessage{}
@@ -54,19 +54,19 @@ func (p *people) read(r *http.Request, full bool) (map[string]json.RawMessage, e
 	probe := record{Fields: fields}
 	for _, k := range need {
 		if _, ok := fields[k]; !ok && full {
-			return nil, unfit("%s: it is missing", k)
+			return nil, malformed("%s: it is missing", k)
 		}
 	}
 	for _, k := range []string{"identifier_key", "name", "description", "identity_type"} {
 		if _, ok := fields[k]; ok && probe.text(k) == "" && k != "description" {
-			return nil, unfit("%s: it must be a text", k)
+			return nil, malformed("%s: it must be a text", k)
 		}
 	}
 	if t := probe.text("identity_type"); t != "" && !slices.Contains([]string{"org", "user", "other"}, t) {
-		return nil, unfit("identity_type: %q is not one of org, user, other", clip(t))
+		return nil, malformed("identity_type: %q is not one of org, user, other", clip(t))
 	}
 	if v, ok := fields["agent_ids"]; ok && json.Unmarshal(v, new([]string)) != nil {
-		return nil, unfit("agent_ids: it must be a list of ids")
+		return nil, malformed("agent_ids: it must be a list of ids")
 	}
 	return fields, nil
 }
@@ -88,27 +88,27 @@ func (p *people) find(r *http.Request, c chat.Caller) (*book, *record, error) {
 	return b, rec, nil
 }
 
-func (p *people) create(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (p *people) create(r *http.Request, c chat.Caller) (any, error) {
 	fields, err := p.read(r, true)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return p.add(w, r, c, fields, false)
+	return p.add(r, c, fields, false)
 }
 
 // upsert changes the identity of a key, or makes it.
-func (p *people) upsert(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (p *people) upsert(r *http.Request, c chat.Caller) (any, error) {
 	fields, err := p.read(r, true)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return p.add(w, r, c, fields, true)
+	return p.add(r, c, fields, true)
 }
 
-func (p *people) add(w http.ResponseWriter, r *http.Request, c chat.Caller, fields map[string]json.RawMessage, replace bool) error {
+func (p *people) add(r *http.Request, c chat.Caller, fields map[string]json.RawMessage, replace bool) (any, error) {
 	b, err := p.d.bookOf(r.Context(), c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if key := string(fields["identifier_key"]); p.kind == kindIdentity {
 		for _, rec := range b.of(kindIdentity) {
@@ -116,91 +116,85 @@ func (p *people) add(w http.ResponseWriter, r *http.Request, c chat.Caller, fiel
 				continue
 			}
 			if !replace {
-				return chat.Errorf(chat.Conflict, "there is an identity with the key %s already", clip(key))
+				return nil, chat.Errorf(chat.Conflict, "there is an identity with the key %s already", clip(key))
 			}
 			if rec, err = b.update(r.Context(), rec, fields); err != nil {
-				return err
+				return nil, err
 			}
-			p.d.send(w, r, http.StatusOK, shown(rec))
-			return nil
+			return shown(rec), nil
 		}
 	}
 	rec, err := b.add(r.Context(), record{Kind: p.kind, ID: p.kind + "-" + newUUID(), Owner: c.Actor, Fields: fields})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.d.send(w, r, http.StatusOK, shown(rec))
-	return nil
+	return shown(rec), nil
 }
 
-func (p *people) list(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (p *people) list(r *http.Request, c chat.Caller) (any, error) {
 	q := newQuery(r)
-	limit, asc := q.limit(50, 1000), q.ascending()
-	if q.err != nil {
-		return q.err
+	page := q.page("desc", 50)
+	if q.Err != nil {
+		return nil, q.err()
 	}
 	b, err := p.d.bookOf(r.Context(), c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	page, err := pageOf(b.of(p.kind), asc, limit, q.text("after"), q.text("before"), func(rec *record) (bool, error) {
+	list, err := pageOfRecords(b.of(p.kind), &page, func(rec *record) (bool, error) {
 		for _, k := range []string{"identifier_key", "name", "identity_type", "manager_type"} {
-			if v := q.text(k); v != "" && rec.text(k) != v {
+			if v := q.Text(k); v != "" && rec.text(k) != v {
 				return false, nil
 			}
 		}
 		return mine(c, rec), nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	out := make([]any, 0, len(page))
-	for _, rec := range page {
+	out := make([]any, 0, len(list))
+	for _, rec := range list {
 		out = append(out, shown(rec))
 	}
-	p.d.send(w, r, http.StatusOK, out)
-	return nil
+	return out, nil
 }
 
-func (p *people) get(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (p *people) get(r *http.Request, c chat.Caller) (any, error) {
 	_, rec, err := p.find(r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.d.send(w, r, http.StatusOK, shown(rec))
-	return nil
+	return shown(rec), nil
 }
 
-func (p *people) update(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (p *people) update(r *http.Request, c chat.Caller) (any, error) {
 	fields, err := p.read(r, false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	b, rec, err := p.find(r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if rec, err = b.update(r.Context(), rec, fields); err != nil {
-		return err
+		return nil, err
 	}
-	p.d.send(w, r, http.StatusOK, shown(rec))
-	return nil
+	return shown(rec), nil
 }
 
-func (p *people) remove(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (p *people) remove(r *http.Request, c chat.Caller) (any, error) {
 	b, rec, err := p.find(r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := b.remove(r.Context(), rec.ID); err != nil {
-		return err
+		return nil, err
 	}
-	p.d.send(w, r, http.StatusOK, map[string]string{"message": rec.ID + " was deleted."})
-	return nil
+	return map[string]string{"message": rec.ID + " was deleted."}, nil
 }
 
-func (d *Dialect) attachIdentity(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	return d.identity(w, r, c, func(ids []string, id string) []string {
+func (d *Dialect) attachIdentity(r *http.Request, c chat.Caller) (any, error) {
+	return d.identity(r, c, func(ids []string, id string) []string {
 		if slices.Contains(ids, id) {
 			return ids
 		}
@@ -208,29 +202,28 @@ func (d *Dialect) attachIdentity(w http.ResponseWriter, r *http.Request, c chat.
 	})
 }
 
-func (d *Dialect) detachIdentity(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	return d.identity(w, r, c, func(ids []string, id string) []string {
+func (d *Dialect) detachIdentity(r *http.Request, c chat.Caller) (any, error) {
+	return d.identity(r, c, func(ids []string, id string) []string {
 		return slices.DeleteFunc(ids, func(s string) bool { return s == id })
 	})
 }
 
 // identity changes which identities an agent is for.
-func (d *Dialect) identity(w http.ResponseWriter, r *http.Request, c chat.Caller, change func([]string, string) []string) error {
+func (d *Dialect) identity(r *http.Request, c chat.Caller, change func([]string, string) []string) (any, error) {
 	b, rec, err := d.ownAgent(r.Context(), c, r.PathValue("agent"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	id := r.PathValue("id")
 	if !mine(c, b.get(kindIdentity, id)) {
-		return chat.Errorf(chat.NotFound, "there is no identity %q, or it is not yours", clip(id))
+		return nil, chat.Errorf(chat.NotFound, "there is no identity %q, or it is not yours", clip(id))
 	}
 	ids, err := json.Marshal(append([]string{}, change(rec.texts("identity_ids"), id)...))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err = b.update(r.Context(), rec, map[string]json.RawMessage{"identity_ids": ids}); err != nil {
-		return err
+		return nil, err
 	}
-	d.send(w, r, http.StatusOK, nil)
-	return nil
+	return nil, nil
 }

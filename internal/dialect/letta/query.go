@@ -2,101 +2,73 @@ package letta
 
 import (
 	"net/http"
-	"net/url"
-	"strconv"
-	"time"
+	"slices"
+
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
+	"github.com/parley-hq/parley/internal/edge"
 )
 
-// query reads the values of an address; the first that is wrong is the error.
-type query struct {
-	values url.Values
-	err    error
+// query reads the query values of a request. Clients write null or an empty text for no value.
+type query struct{ *edge.Query }
+
+func newQuery(r *http.Request) query {
+	q := query{edge.NewQuery(r)}
+	q.Ignore("", "null")
+	return q
 }
 
-func newQuery(r *http.Request) *query { return &query{values: r.URL.Query()} }
-
-func (q *query) has(key string) bool { return q.values.Get(key) != "" }
-
-// text is a value; clients write null for none.
-func (q *query) text(key string) string {
-	if v := q.values.Get(key); v != "null" {
-		return v
+// err returns the first wrong value as a malformed request.
+func (q query) err() error {
+	if q.Err == nil {
+		return nil
 	}
-	return ""
+	return &refusal{error: q.Err, malformed: true}
 }
 
-// texts is a value that is given several times.
-func (q *query) texts(key string) []string { return q.values[key] }
-
-func (q *query) limit(otherwise, most int) int {
-	v := q.text("limit")
-	if v == "" {
-		return otherwise
+// ascending reads the order of a list; the default is desc unless otherwise is asc.
+func (q query) ascending(otherwise string) bool {
+	if order := q.OneOf("order", "asc", "desc"); order != "" {
+		return order == "asc"
 	}
-	n, err := strconv.Atoi(v)
-	if err != nil || n < 1 || n > most {
-		q.fail("limit=%q: it is a number from 1 to %d", clip(v), most)
-		return otherwise
-	}
-	return n
+	return otherwise == "asc"
 }
 
-// order is asc or desc; otherwise is what it means when it does not say.
-func (q *query) order(otherwise string) string {
-	switch v := q.text("order"); v {
-	case "":
-		return otherwise
-	case "asc", "desc":
-		return v
-	default:
-		q.fail("order=%q: it is asc or desc", clip(v))
-		return otherwise
-	}
+// pageQuery is the part of a list that a client asks for. after and before are ids of entries.
+type pageQuery struct {
+	asc           bool
+	limit         int
+	after, before string
 }
 
-func (q *query) ascending() bool { return q.order("desc") == "asc" }
-
-func (q *query) flag(key string, otherwise bool) bool {
-	v := q.text(key)
-	if v == "" {
-		return otherwise
-	}
-	b, err := strconv.ParseBool(v)
-	if err != nil {
-		q.fail("%s=%q: it is true or false", key, clip(v))
-	}
-	return b
+// page reads the values of a page.
+func (q query) page(order string, limit int) pageQuery {
+	return pageQuery{asc: q.ascending(order), limit: q.Limit(limit, 1000), after: q.Text("after"), before: q.Text("before")}
 }
 
-// word is one of some values, or "".
-func (q *query) word(key string, words ...string) string {
-	v := q.text(key)
-	for _, w := range words {
-		if v == w || v == "" {
-			return v
+// backwards reports whether the page ends before an entry. It then has the entries next to that one.
+func (p *pageQuery) backwards() bool { return p.before != "" && p.after == "" }
+
+// messageQuery is a pageQuery for messages.
+type messageQuery struct {
+	pageQuery
+	kinds []string // the wanted values of message_type; nil means all
+	group string
+	form  stream.Form
+}
+
+func (q query) messages(order string) messageQuery {
+	m := messageQuery{
+		pageQuery: q.page(order, 100), kinds: q.All("include_return_message_types"), group: q.Text("group_id"),
+		form: stream.Form{
+			Assistant: q.Bool("use_assistant_message", true), Tool: q.Text("assistant_message_tool_name"),
+			Argument: q.Text("assistant_message_tool_kwarg"), Summaries: q.Bool("include_compaction_messages", false),
+		},
+	}
+	q.OneOf("order_by", "created_at")
+	for _, kind := range m.kinds {
+		if !slices.Contains(stream.Kinds, kind) {
+			q.Refuse("include_return_message_types", kind, "it is not a type of message")
 		}
 	}
-	q.fail("%s=%q is not one of %v", key, clip(v), words)
-	return ""
-}
-
-// time is a moment, zero when none is given.
-func (q *query) time(key string) time.Time {
-	v := q.text(key)
-	if v == "" {
-		return time.Time{}
-	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", time.DateOnly} {
-		if t, err := time.Parse(layout, v); err == nil {
-			return t
-		}
-	}
-	q.fail("%s=%q: it is a time as in 2026-01-31T12:00:00Z", key, clip(v))
-	return time.Time{}
-}
-
-func (q *query) fail(format string, args ...any) {
-	if q.err == nil {
-		q.err = unfit(format, args...)
-	}
+	return m
 }

@@ -6,9 +6,10 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
-// What cannot be taken is refused in words that a client's user understands.
+// Refusals say what is wrong.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setup{})
@@ -21,7 +22,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"POST", "/v1/agents/" + a + "/messages", message(long, ""), http.StatusRequestEntityTooLarge, "a message has at most 768 KiB"},
 		{"POST", "/v1/agents/" + a + "/messages", `{"messages":[{"role":"system","content":"` + long + `"},{"role":"user","content":"x"}]}`, http.StatusRequestEntityTooLarge, "a message has at most 768 KiB"},
-		{"GET", "/v1/runs/?statuses=completed&statuses=done", "", http.StatusUnprocessableEntity, `statuses="done" is not one of`},
+		{"GET", "/v1/runs/?statuses=completed&statuses=done", "", http.StatusUnprocessableEntity, `statuses="done": it must be one of`},
 	} {
 		if code, body := w.do(c.method, c.path, c.body); code != c.code || !strings.HasPrefix(detailOf(body), c.says) {
 			t.Errorf("%s: %d %.200s", c.path, code, body)
@@ -33,14 +34,14 @@ func TestRefusals(t *testing.T) {
 	get[[]object](w, "GET", "/v1/runs/?statuses=completed&statuses=cancelled", "")
 }
 
-// Who follows a run that is deleted is not told to come back.
-func TestDeletedRunsAreNotGoneBackTo(t *testing.T) {
-	f := &follower{run: &run{id: "run-1"}}
-	gone := string(f.appendBroken(nil, chat.Errorf(chat.Gone, "it was erased")))
-	if !strings.Contains(gone, `"error_type":"stream_task_cancelled"`) || strings.Contains(gone, "starting_after") {
-		t.Error(gone)
+// The last frame of a stream says whether the client can come back.
+func TestLastFrameOfABrokenStream(t *testing.T) {
+	f := &follower{run: &run{Run: stream.Run{ID: "run-1"}}}
+	gone := f.broken(t.Context(), chat.Errorf(chat.Gone, "it was erased"))
+	if gone.Type != "stream_task_cancelled" || strings.Contains(gone.Message, "starting_after") {
+		t.Errorf("%+v", gone)
 	}
-	if later := string(f.appendBroken(nil, chat.Errorf(chat.Unavailable, "in a moment"))); !strings.Contains(later, `"error_type":"stream_incomplete"`) {
-		t.Error(later)
+	if later := f.broken(t.Context(), chat.Errorf(chat.Unavailable, "in a moment")); later.Type != "stream_incomplete" {
+		t.Errorf("%+v", later)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
 // script is an agent that does a bit of everything; between two pieces of text
@@ -160,7 +161,7 @@ func TestStreamedAndListedAgree(t *testing.T) {
 	names := func(list []shownMessage) (out []name) {
 		for _, m := range list {
 			n := name{m.ID, m.OTID, m.Type, m.Step}
-			if m.ID != "" && m.Type != kindUser && (len(out) == 0 || out[len(out)-1] != n) {
+			if m.ID != "" && m.Type != stream.KindUser && (len(out) == 0 || out[len(out)-1] != n) {
 				out = append(out, n)
 			}
 		}
@@ -191,7 +192,7 @@ func TestAMessageInBetweenHasItsOwnName(t *testing.T) {
 	}
 	// It is in the log before the agent has said anything.
 	queued := w.open("/v1/agents/"+a+"/messages", message("and then?", `,"streaming":true`))
-	if m, _ := queued.next(); m.Type != kindPing {
+	if m, _ := queued.next(); m.Type != stream.KindPing {
 		t.Fatalf("%+v", m)
 	}
 	go func() {

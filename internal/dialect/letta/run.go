@@ -5,46 +5,38 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-// run is a turn as Letta's clients know it.
+// run is a turn in Letta's terms.
 type run struct {
-	session      chat.SessionID
-	agentID      string
-	conversation string // its id; "" is the agent's default one
-	form         form
-
-	id      string
-	turn    chat.TurnID
-	started chat.Event
-	trigger chat.Event // what it answers; Seq 0 when that is not known
-	options options    // that its client asked for
+	stream.Run
+	session chat.SessionID
+	conv    *conversation
+	options options // of the message that began it
 }
 
-// errNoRun is the answer for runs that are not there and for those of others.
-func errNoRun(id string) error {
-	return chat.Errorf(chat.NotFound, "there is no run %q, or it is not yours", clip(id))
-}
+// mainLine is the workstream of runs.
+var mainLine = ""
 
-// byID finds the session and the event that an id on the wire was made from; an id
-// of nothing that the caller may see is answered with nothing.
-func (d *Dialect) byID(ctx context.Context, c chat.Caller, prefix, id string, nothing error) (chat.Session, chat.Seq, error) {
+// eventByID returns the session and the number of the event that an id was made from.
+func (d *Dialect) eventByID(ctx context.Context, c chat.Caller, kind, prefix, id string) (chat.Session, chat.Seq, error) {
 	parsed, ok := chat.ParseID(prefix, id)
 	if !ok {
-		return chat.Session{}, 0, nothing
+		return chat.Session{}, 0, errNotFound(kind, id)
 	}
 	sess, seq, err := d.opt.Sessions.ByID(ctx, c, parsed)
 	if chat.CodeOf(err) == chat.NotFound {
-		err = nothing
+		err = errNotFound(kind, id)
 	}
 	return sess, seq, err
 }
 
-// loadRun finds a run by its id.
+// loadRun returns the run with an id.
 func (d *Dialect) loadRun(ctx context.Context, c chat.Caller, id string) (*run, error) {
-	sess, seq, err := d.byID(ctx, c, llm.RunPrefix, id, errNoRun(id))
+	sess, seq, err := d.eventByID(ctx, c, "run", llm.RunPrefix, id)
 	if err != nil {
 		return nil, err
 	}
@@ -53,38 +45,34 @@ func (d *Dialect) loadRun(ctx context.Context, c chat.Caller, id string) (*run, 
 		return nil, err
 	}
 	if _, ok := e.Body.(chat.TurnStarted); !ok || e.Workstream != mainLine {
-		return nil, errNoRun(id)
+		return nil, errNotFound("run", id)
 	}
-	return d.runOf(ctx, c, &sess, e)
-}
-
-// runOf is the run that an event began.
-func (d *Dialect) runOf(ctx context.Context, c chat.Caller, sess *chat.Session, started chat.Event) (*run, error) {
-	p, err := d.placeOf(ctx, c, sess)
+	cv, err := d.conversationOf(ctx, c, &sess)
 	if err != nil {
 		return nil, err
 	}
-	return d.runIn(ctx, c, p, started)
+	return d.runIn(ctx, c, cv, e)
 }
 
-func (d *Dialect) runIn(ctx context.Context, c chat.Caller, p *place, started chat.Event) (*run, error) {
+// runIn returns the run of a conversation that began with the given turn.started.
+func (d *Dialect) runIn(ctx context.Context, c chat.Caller, cv *conversation, started chat.Event) (*run, error) {
 	b := started.Body.(chat.TurnStarted)
 	r := &run{
-		session: p.session, agentID: p.agentID, conversation: p.conversation, form: p.form,
-		id: llm.RunID(b.TurnID), turn: b.TurnID, started: started,
+		Run:     stream.Run{ID: llm.RunID(b.TurnID), Turn: b.TurnID, AgentID: cv.agentID, Conversation: cv.id, Started: started},
+		session: cv.session, conv: cv,
 	}
 	if b.Trigger == 0 {
 		return r, nil
 	}
-	trigger, err := d.event(ctx, c, p.session, b.Trigger)
-	if err != nil {
+	var err error
+	if r.Trigger, err = d.event(ctx, c, cv.session, b.Trigger); err != nil {
 		return nil, err
 	}
-	r.trigger, r.options = trigger, optionsOf(&trigger)
+	r.options = optionsOf(&r.Trigger)
 	return r, nil
 }
 
-// optionsOf reads what a client asked for with a message.
+// optionsOf reads the options that were stored with a message.
 func optionsOf(e *chat.Event) (o options) {
 	b, ok := e.Body.(chat.UserMessage)
 	if !ok || e.Via != via {
@@ -105,57 +93,40 @@ func (d *Dialect) event(ctx context.Context, c chat.Caller, id chat.SessionID, s
 	return fact.Event()
 }
 
-// mainLine is the line of work that runs are of.
-var mainLine = ""
-
-// completed returns the event that ended the run, nil while it is under way.
+// completed returns the turn.completed of a run, nil while the run is active.
 func (d *Dialect) completed(ctx context.Context, c chat.Caller, r *run) (*chat.Event, error) {
-	facts, _, err := d.opt.Sessions.Read(ctx, c, r.session, chat.Range{
-		After: r.started.Seq, Limit: 1, Types: []string{chat.TurnCompleted{}.Type()}, Workstream: &mainLine,
-	})
-	if err != nil || len(facts) == 0 {
-		return nil, err
+	for e, err := range d.opt.Sessions.Events(ctx, c, r.session, chat.Range{
+		After: r.Started.Seq, Limit: 1, Types: []string{chat.TurnCompleted{}.Type()}, Workstream: &mainLine,
+	}) {
+		return &e, err
 	}
-	e, err := facts[0].Event()
-	return &e, err
+	return nil, nil
 }
 
-// answers returns the turn.started of the turn that took a message up, nil when
-// none has yet.
-func (d *Dialect) answers(ctx context.Context, c chat.Caller, id chat.SessionID, message chat.Seq) (*chat.Event, error) {
-	after := message
-	for {
-		facts, more, err := d.opt.Sessions.Read(ctx, c, id, chat.Range{
-			After: after, Limit: 4, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type(), chat.TurnInput{}.Type()},
-		})
+// turnOfMessage returns the turn.started of the turn that took up a message, nil when no turn has.
+func (d *Dialect) turnOfMessage(ctx context.Context, c chat.Caller, id chat.SessionID, message chat.Seq) (*chat.Event, error) {
+	for e, err := range d.opt.Sessions.Events(ctx, c, id, chat.Range{
+		After: message, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type(), chat.TurnInput{}.Type()},
+	}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, f := range facts {
-			e, err := f.Event()
-			if err != nil {
-				return nil, err
+		switch b := e.Body.(type) {
+		case chat.TurnStarted:
+			if b.Trigger == message {
+				return &e, nil
 			}
-			after = e.Seq
-			switch b := e.Body.(type) {
-			case chat.TurnStarted:
-				if b.Trigger == message {
-					return &e, nil
-				}
-			case chat.TurnInput:
-				if slices.Contains(b.Sequences, message) {
-					return d.began(ctx, c, id, e.Turn)
-				}
+		case chat.TurnInput:
+			if slices.Contains(b.Sequences, message) {
+				return d.turnStarted(ctx, c, id, e.Turn)
 			}
-		}
-		if !more || len(facts) == 0 {
-			return nil, nil
 		}
 	}
+	return nil, nil
 }
 
-// began returns the event that began a turn.
-func (d *Dialect) began(ctx context.Context, c chat.Caller, id chat.SessionID, turn chat.TurnID) (*chat.Event, error) {
+// turnStarted returns the turn.started of a turn, nil when the id is not one of a turn.
+func (d *Dialect) turnStarted(ctx context.Context, c chat.Caller, id chat.SessionID, turn chat.TurnID) (*chat.Event, error) {
 	parsed, ok := chat.ParseID(chat.TurnPrefix, string(turn))
 	if !ok {
 		return nil, nil
@@ -174,181 +145,88 @@ func (d *Dialect) began(ctx context.Context, c chat.Caller, id chat.SessionID, t
 	return &e, nil
 }
 
-// follower is one client that follows a run.
-type follower struct {
-	d      *Dialect
-	caller chat.Caller
-	place  *place
-	run    *run     // nil while the message waits for its turn
-	waits  chat.Seq // that message
-	then   chat.Seq // a message that was sent along with an answer, and is followed next; 0: none
-	after  chat.At  // what the client has
-	tokens bool
-	pings  bool
-	types  []string
-	form   form
-	told   progress
-	before progress // what came before the run that is followed now
-	runs   []string // those of before
+// runState is a run as clients see it.
+func (d *Dialect) runState(ctx context.Context, c chat.Caller, r *run) (map[string]any, error) {
+	end, err := d.completed(ctx, c, r)
+	if err != nil {
+		return nil, err
+	}
+	st, err := d.opt.Sessions.State(ctx, c, r.session)
+	if err != nil {
+		return nil, err
+	}
+	b, err := d.bookOf(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return r.state(end, st, b), nil
 }
 
-// await waits until the message has its turn; idle is called in silence.
-func (f *follower) await(ctx context.Context, idle func() error) error {
-	if f.run != nil {
-		return nil
+// state describes a run. end is its turn.completed, nil while it is active.
+func (r *run) state(end *chat.Event, st *chat.State, b *book) map[string]any {
+	s := map[string]any{
+		"id": r.ID, "agent_id": r.AgentID, "conversation_id": orNull(r.Conversation), "background": r.options.Background,
+		"created_at": stamp(r.Started.At), "completed_at": nil, "status": "running", "stop_reason": nil, "metadata": nil, "request_config": nil,
+		"callback_url": nil, "callback_sent_at": nil, "callback_status_code": nil, "callback_error": nil, "base_template_id": nil,
+		"ttft_ns": nil, "total_duration_ns": nil,
 	}
-	s := f.d.opt.Sessions
-	for batch, err := range s.Watch(ctx, f.caller, f.place.session, chat.Start{Cursor: &chat.Cursor{Seq: f.waits}, Idle: f.d.opt.Heartbeat}, nil) {
+	addCallbackState(b, s)
+	finish := func(status, reason string, at chat.At) {
+		s["status"], s["stop_reason"], s["completed_at"] = status, reason, stamp(at)
+		s["total_duration_ns"] = int64(at-r.Started.At) * 1000
+	}
+	if end != nil {
+		e := stream.EndingOf(end.Body.(chat.TurnCompleted), end.At)
+		status := "completed"
+		switch e.Reason {
+		case stream.StopCancelled:
+			status = "cancelled"
+		case stream.StopError:
+			status = "failed"
+			s["metadata"] = map[string]any{"error": map[string]string{"type": "internal_error", "message": e.Failed}}
+		}
+		finish(status, e.Reason, end.At)
+		return s
+	}
+	for _, p := range st.Prompts {
+		if p.Turn != r.Turn || p.Workstream != mainLine {
+			continue
+		}
+		// A run that waits for an answer counts as completed. It goes on under the same id.
+		reason := stream.StopEndTurn
+		if p.Approval != nil {
+			reason = stream.StopApproval
+		}
+		finish("completed", reason, p.AskedAt)
+		break
+	}
+	return s
+}
+
+// runMessages returns the messages of a run, with the message that began it, and its agent.usage and turn.completed events.
+func (d *Dialect) runMessages(ctx context.Context, c chat.Caller, r *run) ([]llm.Message, []chat.Event, error) {
+	fold := llm.NewFold(r.conv.fold())
+	if r.Trigger.Seq > 0 {
+		fold.Apply(&r.Trigger)
+	}
+	fold.Apply(&r.Started)
+	var reports []chat.Event
+	for e, err := range d.opt.Sessions.Events(ctx, c, r.session, chat.Range{After: r.Started.Seq}) {
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		if batch.Idle {
-			if err := idle(); err != nil {
-				return err
-			}
+		fold.Apply(&e)
+		if e.Turn != r.Turn || e.Workstream != mainLine {
+			continue
 		}
-		for i := range batch.Entries {
-			e := &batch.Entries[i]
-			if e.Piece != nil || e.Label.Workstream != "" {
-				continue
-			}
-			switch e.Label.Type {
-			case chat.TurnStarted{}.Type(), chat.TurnInput{}.Type(), chat.UserMessageWithdrawn{}.Type():
-				if done, err := f.begins(ctx, &e.Fact); done || err != nil {
-					return err
-				}
-			}
+		if _, usage := e.Body.(chat.AgentUsage); usage {
+			reports = append(reports, e)
+		}
+		if _, completed := e.Body.(chat.TurnCompleted); completed {
+			reports = append(reports, e)
+			break
 		}
 	}
-	return context.Cause(ctx)
-}
-
-func (f *follower) begins(ctx context.Context, fact *chat.Fact) (bool, error) {
-	e, err := fact.Event()
-	if err != nil {
-		return false, err
-	}
-	started := &e
-	switch b := e.Body.(type) {
-	case chat.UserMessageWithdrawn:
-		if b.Sequence == f.waits {
-			return false, chat.Errorf(chat.Conflict, "the message was withdrawn before the agent took it up")
-		}
-		return false, nil
-	case chat.TurnInput:
-		if !slices.Contains(b.Sequences, f.waits) {
-			return false, nil
-		}
-		if started, err = f.d.began(ctx, f.caller, f.place.session, e.Turn); err != nil || started == nil {
-			return false, err
-		}
-		f.after = max(f.after, e.At)
-	case chat.TurnStarted:
-		if b.Trigger != f.waits {
-			return false, nil
-		}
-	}
-	f.run, err = f.d.runIn(ctx, f.caller, f.place, *started)
-	return err == nil, err
-}
-
-// next turns to the run of the message that was sent along with an answer, once
-// the run that the answer was for has ended. It returns false when there is
-// nothing more to follow.
-func (f *follower) next(ctx context.Context) (bool, error) {
-	if f.then == 0 || f.told.end.failed != "" {
-		return false, nil
-	}
-	ended, err := f.d.completed(ctx, f.caller, f.run)
-	if err != nil || ended == nil { // it asks again
-		return false, err
-	}
-	started, err := f.d.answers(ctx, f.caller, f.place.session, f.then)
-	if err != nil || started != nil && started.Turn == f.run.turn { // it was taken into that run
-		return false, err
-	}
-	f.runs = append(f.runs, f.run.id)
-	f.before.usage, f.before.steps = f.before.usage.Plus(f.told.usage), f.before.steps+f.told.steps
-	f.waits, f.then, f.after, f.run, f.told = f.then, 0, 0, nil, progress{}
-	if started != nil {
-		f.run, err = f.d.runIn(ctx, f.caller, f.place, *started)
-	}
-	return err == nil, err
-}
-
-// follow calls show with what the client lacks of the run, item by item, and
-// idle in silence. It returns when the run has ended or waits for a person.
-func (f *follower) follow(ctx context.Context, show func([]item) error, idle func() error) error {
-	if err := f.await(ctx, idle); err != nil {
-		return err
-	}
-	from, feed, err := f.newFeed(ctx)
-	if err != nil {
-		return err
-	}
-	var items []item
-	for batch, err := range f.d.opt.Sessions.Watch(ctx, f.caller, f.place.session, f.start(from), nil) {
-		if err != nil {
-			return err
-		}
-		if batch.Idle {
-			if err := idle(); err != nil {
-				return err
-			}
-		}
-		items = items[:0]
-		for i := range batch.Entries {
-			more, err := feed.take(&batch.Entries[i])
-			if err != nil {
-				return err
-			}
-			items = append(items, f.wanted(more)...)
-			if feed.end != nil {
-				break
-			}
-		}
-		if len(items) > 0 {
-			if err := show(items); err != nil {
-				return err
-			}
-		}
-		if f.told = feed.told(); f.told.end != nil {
-			return nil
-		}
-	}
-	return context.Cause(ctx)
-}
-
-// newFeed returns a feed for what the client lacks of the run, and where to watch
-// from.
-func (f *follower) newFeed(ctx context.Context) (chat.Cursor, *feed, error) {
-	s := f.d.opt.Sessions
-	feed := newFeed(f.run, f.form, f.tokens, f.after)
-	f.equip(ctx, feed)
-	// The blocks first: one that is finished meanwhile is an event that the state
-	// knows. The other way round it would be neither, and be shown twice.
-	var blocks []chat.Block
-	if f.tokens {
-		var err error
-		if blocks, err = s.Blocks(ctx, f.caller, f.place.session); err != nil {
-			return chat.Cursor{}, nil, err
-		}
-	}
-	st, err := s.State(ctx, f.caller, f.place.session)
-	if err != nil {
-		return chat.Cursor{}, nil, err
-	}
-	return feed.resume(f.run.started.Seq, st, blocks), feed, nil
-}
-
-func (f *follower) start(from chat.Cursor) chat.Start {
-	return chat.Start{Cursor: &from, ByPosition: true, Idle: f.d.opt.Heartbeat}
-}
-
-// wanted leaves out the kinds that the client does not want.
-func (f *follower) wanted(items []item) []item {
-	if f.types == nil {
-		return items
-	}
-	return slices.DeleteFunc(slices.Clone(items), func(it item) bool { return !slices.Contains(f.types, it.kind) })
+	messages := slices.DeleteFunc(slices.Clone(fold.Messages()), func(m llm.Message) bool { return m.RunID != r.ID })
+	return messages, reports, nil
 }

@@ -2,6 +2,7 @@ package letta
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -15,201 +16,189 @@ import (
 )
 
 func (d *Dialect) sendToAgent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	a, err := d.readSend(r, false, false)
-	if err != nil {
-		return err
-	}
-	p, err := d.agentPlace(r.Context(), c, r.PathValue("agent"))
-	if err != nil {
-		return err
-	}
-	return d.answer(w, r, c, p, a)
+	return d.sendTo(w, r, c, false, false)
 }
 
 func (d *Dialect) streamAgent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	a, err := d.readSend(r, true, true)
+	return d.sendTo(w, r, c, true, true)
+}
+
+// sendTo sends messages to an agent's default conversation. streaming and fixed are those of readSend.
+func (d *Dialect) sendTo(w http.ResponseWriter, r *http.Request, c chat.Caller, streaming, fixed bool) error {
+	req, err := d.readSend(r, streaming, fixed)
 	if err != nil {
 		return err
 	}
-	p, err := d.agentPlace(r.Context(), c, r.PathValue("agent"))
+	cv, err := d.defaultConversation(r.Context(), c, r.PathValue("agent"))
 	if err != nil {
 		return err
 	}
-	return d.answer(w, r, c, p, a)
+	f, err := d.send(r.Context(), c, cv, req)
+	if err != nil {
+		return err
+	}
+	return f.respond(w, r, req.stream)
 }
 
 func (d *Dialect) sendToConversation(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	a, err := d.readSend(r, true, false)
+	req, err := d.readSend(r, true, false)
 	if err != nil {
 		return err
 	}
-	p, err := d.conversationPlace(r.Context(), c, r.PathValue("conversation"), first(a.agentID, r.URL.Query().Get("agent_id")))
+	cv, err := d.conversation(r.Context(), c, r.PathValue("conversation"), cmp.Or(req.agentID, r.URL.Query().Get("agent_id")))
 	if err != nil {
 		return err
 	}
-	return d.answer(w, r, c, p, a)
+	f, err := d.send(r.Context(), c, cv, req)
+	if err != nil {
+		return err
+	}
+	return f.respond(w, r, req.stream)
 }
 
-// answer sends the messages and answers with what comes of them.
-func (d *Dialect) answer(w http.ResponseWriter, r *http.Request, c chat.Caller, p *place, a *ask) error {
-	f, err := d.sendMessages(r.Context(), c, p, a)
+// sendAsync sends messages and answers with the run.
+func (d *Dialect) sendAsync(r *http.Request, c chat.Caller) (any, error) {
+	ctx := r.Context()
+	req, err := d.readSend(r, true, true) // accepts the fields that only streams use
 	if err != nil {
-		return err
-	}
-	if a.stream {
-		return f.stream(w, r)
-	}
-	return f.whole(w, r)
-}
-
-// sendAsync sends messages and answers with the run at once.
-func (d *Dialect) sendAsync(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	a, err := d.readSend(r, true, true) // what only streams have is nothing to refuse here
-	if err != nil {
-		return err
-	}
-	if err := d.checkCallback(a.callback); err != nil {
-		return err
-	}
-	a.options.Background = true
-	p, err := d.agentPlace(r.Context(), c, r.PathValue("agent"))
-	if err != nil {
-		return err
-	}
-	f, err := d.sendMessages(r.Context(), c, p, a)
-	if err != nil {
-		return err
-	}
-	if err := f.await(r.Context(), func() error { return nil }); err != nil {
-		return err
-	}
-	if err := d.callLater(r.Context(), c, f.run, a.callback); err != nil {
-		return err
-	}
-	state, err := d.runState(r.Context(), c, f.run)
-	if err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, state)
-	return nil
-}
-
-// sendMessages makes facts of what a client sends and returns who follows what
-// comes of it. Requests for one conversation are decided one after the other.
-func (d *Dialect) sendMessages(ctx context.Context, c chat.Caller, p *place, a *ask) (*follower, error) {
-	if err := d.fits(c, p, a); err != nil {
 		return nil, err
 	}
-	gate := d.gate(p.session)
+	if err := d.checkCallback(req.callback); err != nil {
+		return nil, err
+	}
+	req.options.Background = true
+	cv, err := d.defaultConversation(ctx, c, r.PathValue("agent"))
+	if err != nil {
+		return nil, err
+	}
+	f, err := d.send(ctx, c, cv, req)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.await(ctx, nil); err != nil {
+		return nil, err
+	}
+	if err := d.addCallback(ctx, c, f.run, req.callback); err != nil {
+		return nil, err
+	}
+	return d.runState(ctx, c, f.run)
+}
+
+// send stores the messages of a request and returns a follower of the run that answers them.
+func (d *Dialect) send(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest) (*follower, error) {
+	if err := d.checkSend(c, cv, req); err != nil {
+		return nil, err
+	}
+	gate := d.gate(cv.session)
 	gate.Lock()
 	defer gate.Unlock()
-	st, err := d.opt.Sessions.State(ctx, c, p.session)
+	st, err := d.opt.Sessions.State(ctx, c, cv.session)
 	if err == nil {
 		err = c.May(&st.Session, chat.Answerer)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if a.approval != nil {
-		return d.decide(ctx, c, p, a, st)
+	if req.approval != nil {
+		return d.decide(ctx, c, cv, req, st)
 	}
-	otid := a.messages[len(a.messages)-1].otid
+	otid := req.messages[len(req.messages)-1].otid
 	line := st.Line(mainLine)
-	if line.Turn != nil || len(line.Queue) > 0 {
-		// Sent before: the client lost the answer.
-		e, err := d.sentBefore(ctx, c, p, otid)
-		if err == nil && e == nil && otid == "" && a.retry && line.Turn != nil {
-			e, err = d.sameAgain(ctx, c, p, a, line.Turn.Trigger)
+	busy := line.Turn != nil || len(line.Queue) > 0
+	if busy {
+		// A client that lost the answer sends the message again.
+		e, err := d.sentWith(ctx, c, cv, otid)
+		if err == nil && e == nil && otid == "" && req.retry && line.Turn != nil {
+			e, err = d.repeated(ctx, c, cv, req, line.Turn.Trigger)
 		}
 		if err != nil {
 			return nil, err
 		}
 		if e != nil {
-			return d.attach(ctx, c, p, a, *e)
+			return d.attach(ctx, c, cv, req, *e)
 		}
 	}
-	if pending := approvalIn(st); pending != nil {
-		return nil, errPending(pending, st)
+	if p := openApproval(st); p != nil {
+		return nil, errPendingApproval(p, st)
 	}
-	if q := questionIn(st); q != nil {
-		return d.reply(ctx, c, p, a, q)
+	if p := openQuestion(st); p != nil {
+		return d.reply(ctx, c, cv, req, p)
 	}
-	if (line.Turn != nil || len(line.Queue) > 0) && !p.queues {
+	if busy && !cv.queues {
 		return nil, errBusy(line)
 	}
-	drafts, err := d.drafts(ctx, c, p, a)
+	drafts, err := d.drafts(ctx, c, cv, req)
 	if err != nil {
 		return nil, err
 	}
-	events, err := d.opt.Sessions.Append(ctx, c, p.session, drafts)
+	events, err := d.opt.Sessions.Append(ctx, c, cv.session, drafts)
 	if err != nil {
-		return nil, refused(otid, err)
+		return nil, errNotStored(otid, err)
 	}
-	return d.attach(ctx, c, p, a, events[len(events)-1])
+	return d.attach(ctx, c, cv, req, events[len(events)-1])
 }
 
-// fits refuses what cannot be done in this conversation.
-func (d *Dialect) fits(c chat.Caller, p *place, a *ask) error {
-	if p.agent == chat.NoAgent {
-		return chat.Errorf(chat.Invalid, "nobody answers in this conversation: it was begun without an agent")
+// checkSend refuses requests that cannot be done in a conversation.
+func (d *Dialect) checkSend(c chat.Caller, cv *conversation, req *sendRequest) error {
+	if cv.answerer == chat.NoAgent {
+		return chat.Errorf(chat.Invalid, "this conversation has no agent that answers")
 	}
-	if a.model != "" {
-		name, err := d.answererNamed(c, a.model)
+	if req.model != "" {
+		name, err := d.answererNamed(c, req.model)
 		if err != nil {
 			return err
 		}
-		if name != p.agent {
-			return chat.Errorf(chat.Invalid, "override_model: a conversation is answered by one agent, and %q is another; begin a conversation with it", clip(a.model))
+		if name != cv.answerer {
+			return chat.Errorf(chat.Invalid, "override_model: a conversation is answered by one agent, and %q is another; begin a conversation with it", clip(req.model))
 		}
 	}
-	if n := len(a.messages); a.approval == nil && a.messages[n-1].role == llm.Assistant {
-		return chat.Errorf(chat.Invalid, "messages: the last one is the agent's own; end with what it shall answer")
+	if n := len(req.messages); req.approval == nil && req.messages[n-1].role == llm.Assistant {
+		return chat.Errorf(chat.Invalid, "messages: the last one has the role assistant; end with a message for the agent to answer")
 	}
 	return nil
 }
 
-// refused says in the words of a client why its message was not taken.
-func refused(otid string, err error) error {
+// errNotStored explains why a message was not stored.
+func errNotStored(otid string, err error) error {
 	switch chat.CodeOf(err) {
 	case chat.Conflict:
 		return chat.Errorf(chat.Conflict, "the otid %q was used before for something else; a new message needs a new otid", clip(otid)).Because(err)
 	case chat.TooLarge:
-		return chat.Errorf(chat.TooLarge, "a message has at most %d KiB, pictures that are kept as files not counted; send it in parts", chat.MaxEvent>>10).Because(err)
+		return chat.Errorf(chat.TooLarge, "a message has at most %d KiB, not counting images that are stored as files; send it in parts", chat.MaxEvent>>10).Because(err)
 	}
 	return err
 }
 
-// errBusy is the answer to a message that comes while the agent works.
+// errBusy refuses a message that comes while the agent works.
 func errBusy(line *chat.Line) error {
-	e := chat.Errorf(chat.Conflict, "CONFLICT: the agent is answering another message of this conversation; wait for the run to end, follow it, or cancel it")
+	r := &refusal{error: chat.Errorf(chat.Conflict, "CONFLICT: the agent is answering another message of this conversation; wait for the run to end, follow it, or cancel it")}
 	if line.Turn != nil {
-		e = e.With(runDetail, llm.RunID(line.Turn.ID))
+		r.run = llm.RunID(line.Turn.ID)
 	}
-	return e
+	return r
 }
 
-// drafts are the facts of what is sent. What comes before the last message is
-// there to be read; the last one asks for an answer.
-func (d *Dialect) drafts(ctx context.Context, c chat.Caller, p *place, a *ask) ([]chat.Draft, error) {
+// drafts returns the drafts of a request's messages. Only the last one starts a turn.
+func (d *Dialect) drafts(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest) ([]chat.Draft, error) {
 	var out []chat.Draft
-	n := len(a.messages) - 1
-	for i := range a.messages {
-		if err := d.keepImages(ctx, c, p.session, a.messages[i].content); err != nil {
+	n := len(req.messages) - 1
+	for i := range req.messages {
+		if err := d.storeImages(ctx, c, cv.session, req.messages[i].content); err != nil {
 			return nil, err
 		}
 		if i < n {
-			out = append(out, whole(a.messages[i]))
+			out = append(out, historyDraft(req.messages[i]))
 		}
 	}
-	last := a.messages[n]
+	last := req.messages[n]
 	made, err := llm.Drafts([]llm.Message{{Role: llm.User, Content: last.content, SenderID: last.sender}})
 	if err != nil {
-		return nil, refused(last.otid, err)
+		return nil, errNotStored(last.otid, err)
 	}
 	body := made[0].Body.(chat.UserMessage)
-	o := a.options
+	o := req.options
 	o.Said = last.said
-	if body.Context, err = contextOf(o, a.tools); err != nil {
+	if body.Context, err = messageContext(o, req.tools); err != nil {
 		return nil, err
 	}
 	draft := chat.NewDraft(body).As(last.otid)
@@ -217,9 +206,9 @@ func (d *Dialect) drafts(ctx context.Context, c chat.Caller, p *place, a *ask) (
 	return append(out, draft), nil
 }
 
-// contextOf is what is kept with a message, nil if that is nothing. Tools and what
-// the agent is to be told stand where agents look for them, whatever the dialect.
-func contextOf(o options, tools []chat.ClientTool) (json.RawMessage, error) {
+// messageContext is the context of a message, nil when it is empty. Tools and system text are stored under the keys that
+// agents read in every dialect.
+func messageContext(o options, tools []chat.ClientTool) (json.RawMessage, error) {
 	all := map[string]any{}
 	b, err := json.Marshal(o)
 	if err != nil {
@@ -240,8 +229,8 @@ func contextOf(o options, tools []chat.ClientTool) (json.RawMessage, error) {
 	return json.Marshal(all)
 }
 
-// whole is a message that stands in the log as it is and asks for nothing.
-func whole(m input) chat.Draft {
+// historyDraft is a message that agents can read and that starts no turn.
+func historyDraft(m inputMessage) chat.Draft {
 	msg := llm.Message{
 		Role: m.role, Content: m.content, Name: m.said.Name, SenderID: m.sender, GroupID: m.said.GroupID, BatchItemID: m.said.BatchItemID, OTID: m.otid,
 	}
@@ -250,23 +239,23 @@ func whole(m input) chat.Draft {
 	return draft
 }
 
-// inlineImage is the size above which a picture becomes a file of the session.
+// inlineImage is the size in base64 above which an image is stored as a file of the session.
 const inlineImage = 32 << 10
 
-// keepImages stores large pictures. Their names come from their content, so a
-// repeated message stores the same again.
-func (d *Dialect) keepImages(ctx context.Context, c chat.Caller, id chat.SessionID, parts []llm.Part) error {
+// storeImages stores large images as files. The name of a file is a hash of its content, so a repeated message stores the
+// same file again.
+func (d *Dialect) storeImages(ctx context.Context, c chat.Caller, id chat.SessionID, parts []llm.Part) error {
 	for _, p := range parts {
 		img, ok := p.(*llm.Image)
 		if !ok || img.Source.Type != llm.SourceBase64 || len(img.Source.Data) <= inlineImage {
 			continue
 		}
 		if d.opt.Files == nil {
-			return chat.Errorf(chat.TooLarge, "this server keeps no files, and the picture is too large to be kept without")
+			return chat.Errorf(chat.TooLarge, "this server stores no files, and the image is too large to be stored without")
 		}
 		data, err := base64.StdEncoding.DecodeString(strings.TrimSpace(img.Source.Data))
 		if err != nil {
-			return unfit("an image's data is not base64")
+			return malformed("an image's data is not base64")
 		}
 		sum := sha256.Sum256(data)
 		path := "letta/" + hex.EncodeToString(sum[:16])
@@ -281,21 +270,29 @@ func (d *Dialect) keepImages(ctx context.Context, c chat.Caller, id chat.Session
 	return nil
 }
 
-// recentSent is how many messages are looked through for one that was sent before.
+// recentSent bounds the events that are searched for one that was sent before.
 const recentSent = 1000
 
-// sentBefore finds what the caller sent under an otid.
-func (d *Dialect) sentBefore(ctx context.Context, c chat.Caller, p *place, otid string) (*chat.Event, error) {
+// sentWith returns the newest message or answer that the caller sent with an otid, nil when there is none.
+func (d *Dialect) sentWith(ctx context.Context, c chat.Caller, cv *conversation, otid string) (*chat.Event, error) {
 	if otid == "" {
 		return nil, nil
 	}
-	return d.sent(ctx, c, p, func(e *chat.Event) bool { return e.ClientID == otid && e.Actor.Same(c.Actor) })
+	for e, err := range d.opt.Sessions.Events(ctx, c, cv.session, chat.Range{
+		Limit: recentSent, Desc: true, Workstream: &mainLine, Types: []string{
+			chat.UserMessage{}.Type(), chat.UserApprovalResponse{}.Type(), chat.UserInputResponse{}.Type(), chat.UserPermissionResponse{}.Type(),
+		},
+	}) {
+		if err != nil || e.ClientID == otid && e.Actor.Same(c.Actor) {
+			return &e, err
+		}
+	}
+	return nil, nil
 }
 
-// sameAgain returns the message that the running turn answers when the client
-// says that it sends something again, and that is the very same.
-func (d *Dialect) sameAgain(ctx context.Context, c chat.Caller, p *place, a *ask, trigger chat.Seq) (*chat.Event, error) {
-	drafts, err := d.drafts(ctx, c, p, a)
+// repeated returns the message that the running turn answers, when the request sends the same message again.
+func (d *Dialect) repeated(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest, trigger chat.Seq) (*chat.Event, error) {
+	drafts, err := d.drafts(ctx, c, cv, req)
 	if err != nil {
 		return nil, err
 	}
@@ -303,91 +300,58 @@ func (d *Dialect) sameAgain(ctx context.Context, c chat.Caller, p *place, a *ask
 	if err := last.Settle(); err != nil {
 		return nil, err
 	}
-	e, err := d.event(ctx, c, p.session, trigger)
+	e, err := d.event(ctx, c, cv.session, trigger)
 	if err != nil || !e.Actor.Same(c.Actor) || e.Type != last.Type || !chat.SameJSON(e.Payload, last.Payload) {
 		return nil, err
 	}
 	return &e, nil
 }
 
-// sent finds the newest thing that a person said that fits.
-func (d *Dialect) sent(ctx context.Context, c chat.Caller, p *place, fits func(*chat.Event) bool) (*chat.Event, error) {
-	facts, _, err := d.opt.Sessions.Read(ctx, c, p.session, chat.Range{
-		Limit: recentSent, Desc: true, Workstream: &mainLine, Types: []string{
-			chat.UserMessage{}.Type(), chat.UserApprovalResponse{}.Type(), chat.UserInputResponse{}.Type(), chat.UserPermissionResponse{}.Type(),
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range facts {
-		e, err := f.Event()
-		if err != nil {
-			return nil, err
-		}
-		if fits(&e) {
-			return &e, nil
-		}
-	}
-	return nil, nil
-}
-
-// attach follows what comes of an event: of a message the run that answers it,
-// of an answer the rest of the run that asked.
-func (d *Dialect) attach(ctx context.Context, c chat.Caller, p *place, a *ask, e chat.Event) (*follower, error) {
+// attach returns a follower for a stored event: for a message, of the run that answers it; for an answer, of the rest of
+// the run that asked.
+func (d *Dialect) attach(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest, e chat.Event) (*follower, error) {
 	f := &follower{
-		d: d, caller: c, place: p, waits: e.Seq, tokens: a.options.Tokens, pings: a.pings, types: a.types, form: p.form,
+		d: d, caller: c, conv: cv, message: e.Seq, tokens: req.options.Tokens, pings: req.pings, kinds: req.kinds, form: req.form,
 	}
-	f.form.assistant, f.form.tool, f.form.argument, f.form.summaries = a.form.assistant, a.form.tool, a.form.argument, a.form.summaries
+	f.form.Legacy = cv.form.Legacy
 	var started *chat.Event
 	var err error
 	if _, ok := e.Body.(chat.UserMessage); ok {
-		started, err = d.answers(ctx, c, p.session, e.Seq)
+		started, err = d.turnOfMessage(ctx, c, cv.session, e.Seq)
 	} else {
-		// The response to the question ended there. What has happened since, such
-		// as the return of another tool of the step, belongs to this response.
-		if f.after, err = d.asked(ctx, c, p, &e); err != nil {
+		// The response with the question ended at the question. Events since then, such as the return of another tool of
+		// the step, belong to this response.
+		if f.after, err = d.questionPosition(ctx, c, cv, &e); err != nil {
 			return f, err
 		}
-		started, err = d.began(ctx, c, p.session, e.Turn)
+		started, err = d.turnStarted(ctx, c, cv.session, e.Turn)
 		if err == nil && started == nil {
-			err = chat.Errorf(chat.Conflict, "what was answered does not belong to a run; the answer is kept")
+			err = chat.Errorf(chat.Conflict, "the answered question does not belong to a run; the answer is stored")
 		}
 	}
 	if err != nil || started == nil {
 		return f, err
 	}
-	f.run, err = d.runIn(ctx, c, p, *started)
+	f.run, err = d.runIn(ctx, c, cv, *started)
 	return f, err
 }
 
-// asked returns the last position of the question that an event answers.
-func (d *Dialect) asked(ctx context.Context, c chat.Caller, p *place, answer *chat.Event) (chat.At, error) {
+// questionPosition returns the last position of the question that an event answers.
+func (d *Dialect) questionPosition(ctx context.Context, c chat.Caller, cv *conversation, answer *chat.Event) (chat.At, error) {
 	request := chat.AnswerOf(answer.Body)
-	for before := answer.Seq; before > 0; {
-		facts, more, err := d.opt.Sessions.Read(ctx, c, p.session, chat.Range{
-			Before: before, Limit: 100, Desc: true, Workstream: &mainLine, Types: []string{
-				chat.AgentApprovalRequest{}.Type(), chat.AgentInputRequest{}.Type(), chat.AgentPermissionRequest{}.Type(), chat.TurnStarted{}.Type(),
-			},
-		})
+	for e, err := range d.opt.Sessions.Events(ctx, c, cv.session, chat.Range{
+		Before: answer.Seq, Desc: true, Workstream: &mainLine, Types: []string{
+			chat.AgentApprovalRequest{}.Type(), chat.AgentInputRequest{}.Type(), chat.AgentPermissionRequest{}.Type(), chat.TurnStarted{}.Type(),
+		},
+	}) {
 		if err != nil {
 			return 0, err
 		}
-		for _, fact := range facts {
-			e, err := fact.Event()
-			if err != nil {
-				return 0, err
-			}
-			if q, ok := chat.AsPrompt(&e); ok && q.RequestID == request {
-				return e.At + chat.AtStep - 1, nil
-			}
-			if before = e.Seq; e.Type == (chat.TurnStarted{}).Type() && e.Turn == answer.Turn {
-				before = 0 // a question stands behind the beginning of its turn
-				break
-			}
+		if p, ok := chat.AsPrompt(&e); ok && p.RequestID == request {
+			return e.At + chat.AtStep - 1, nil
 		}
-		if !more {
-			break
+		if e.Type == (chat.TurnStarted{}).Type() && e.Turn == answer.Turn {
+			break // a question comes after the start of its turn
 		}
 	}
 	return answer.At - 1, nil

@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// sessions is the door to the conversations.
+// sessions is what the dialect uses of the session layer.
 type sessions interface {
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
 	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
@@ -32,12 +33,14 @@ type sessions interface {
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
+	Facts(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Fact, error]
+	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]
 	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
 	Ends(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) ([]chat.End, error)
 	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
 }
 
-// files keeps pictures that are too large for an event.
+// files stores images that are too large for an event.
 type files interface {
 	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error)
 }
@@ -45,49 +48,51 @@ type files interface {
 // Options of the dialect.
 type Options struct {
 	Sessions sessions
-	Files    files                                    // nil means that large pictures are refused
-	Caller   func(*http.Request) (chat.Caller, error) // who is asking
+	Files    files                                    // nil: large images are refused
+	Caller   func(*http.Request) (chat.Caller, error) // authenticates a request
 	Conns    *wire.Conns                              // open streams
-	Agents   func(workspace string) []string          // names of the agents that can answer
-	Agent    func() string                            // names who answers agents that name no model; nil means demo
+	Agents   func(workspace string) []string          // names of the agents of this server
+	Agent    func() string                            // the agent for Letta agents without a model; nil means demo
 	Models   map[string]string                        // model → agent, for models that are not named after one; * is any other
 	Version  string                                   // of this server
 
-	// Post tells somebody at an address that a client gave; the error is shown
-	// to that client. nil means that nobody is called.
+	// Post calls an address that a client gave; the error is shown to that client. nil: callbacks are refused.
 	Post     func(ctx context.Context, address string, body []byte) (status int, err error)
-	TryPause time.Duration // before the second try; 0 means 1 s
+	TryPause time.Duration // before the second try of a callback; 0 means 1 s
 
 	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
-	MaxArtifact int64         // bytes of a picture; 0 means 1 GiB
+	MaxArtifact int64         // bytes of an image; 0 means 1 GiB
 	Heartbeat   time.Duration // silence after which a stream is pinged; 0 means 20 s
 	Now         func() time.Time
 	Logger      *slog.Logger
 }
 
-// Dialect speaks to Letta's clients.
+// via marks events that came through this dialect.
+const via = "letta"
+
+// Dialect serves Letta's clients.
 type Dialect struct {
 	opt   Options
 	log   *slog.Logger
+	http  *edge.HTTP
 	seed  maphash.Seed
-	gates [64]sync.Mutex // of conversations, by their session's id: one request at a time decides what to send
+	gates [64]sync.Mutex // by session id: of several requests that send to a conversation, one decides at a time
 
-	calls  chan pending        // for Run
-	erased chan chat.SessionID // for Run
+	callbacks chan pendingCallback // for Run
+	erased    chan chat.SessionID  // for Run
 
 	mu    sync.Mutex
 	books map[string]*book // by workspace
 }
 
-// maxErased bounds the erased sessions that wait for Run to look at them.
+// maxErased bounds the erased sessions that wait for Run.
 const maxErased = 1024
 
 // New returns the dialect.
 func New(opt Options) *Dialect {
-	opt.MaxBody = cmp.Or(opt.MaxBody, 8<<20)
 	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
 	opt.Heartbeat = cmp.Or(opt.Heartbeat, 20*time.Second)
-	opt.TryPause = cmp.Or(opt.TryPause, tryPause)
+	opt.TryPause = cmp.Or(opt.TryPause, time.Second)
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
@@ -98,50 +103,59 @@ func New(opt Options) *Dialect {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
+	log := opt.Logger.With("dialect", via)
 	return &Dialect{
-		opt: opt, log: opt.Logger.With("dialect", via), seed: maphash.MakeSeed(), calls: make(chan pending, maxCalls),
-		erased: make(chan chat.SessionID, maxErased), books: map[string]*book{},
+		opt: opt, log: log, seed: maphash.MakeSeed(),
+		http:      &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorForm, Log: log},
+		callbacks: make(chan pendingCallback, maxCallbacks), erased: make(chan chat.SessionID, maxErased), books: map[string]*book{},
 	}
 }
 
-// gate is what requests that send to a conversation pass one after the other.
+// gate is the lock of the requests that send to a conversation.
 func (d *Dialect) gate(id chat.SessionID) *sync.Mutex {
 	return &d.gates[maphash.String(d.seed, string(id))%uint64(len(d.gates))]
 }
 
-// handler is a route's work; an error it returns is the answer.
-type handler func(w http.ResponseWriter, r *http.Request, c chat.Caller) error
+// endpoint is a handler that returns its answer.
+type endpoint func(r *http.Request, c chat.Caller) (any, error)
 
-// Routes lists where the dialect answers.
+// serve sends the answer of an endpoint as JSON.
+func (d *Dialect) serve(e endpoint) edge.Handler {
+	return func(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+		v, err := e(r, c)
+		if err == nil {
+			d.http.Send(w, r, http.StatusOK, v)
+		}
+		return err
+	}
+}
+
+// Routes lists the routes of the dialect, below /v1 and /latest. Collections are served with and without a slash at the
+// end, because clients send both.
 func (d *Dialect) Routes() []wire.Route {
 	var routes []wire.Route
 	for _, base := range []string{"/v1", "/latest"} {
-		add := func(pattern string, h handler) {
-			method, path, _ := strings.Cut(pattern, " ")
-			route := wire.Route{Handler: d.handle(h), Fail: d.fail, Dialect: via}
-			route.Pattern = method + " " + base + path
-			routes = append(routes, route)
-			if strings.HasSuffix(path, "/{$}") {
-				// Collections have a slash at their end, and clients that leave it out.
-				route.Pattern = method + " " + base + strings.TrimSuffix(path, "/{$}")
-				routes = append(routes, route)
-			}
-		}
 		for _, path := range []string{"/health", "/health/{$}"} {
-			routes = append(routes, wire.Route{Pattern: "GET " + base + path, Public: true, Handler: http.HandlerFunc(d.health), Fail: d.fail, Dialect: via})
+			health := d.http.Route("GET "+base+path, nil)
+			health.Public, health.Handler = true, http.HandlerFunc(d.health)
+			routes = append(routes, health)
 		}
 		for _, r := range d.routes() {
-			add(r.pattern, r.serve)
+			method, path, _ := strings.Cut(r.pattern, " ")
+			routes = append(routes, d.http.Route(method+" "+base+path, r.serve))
+			if short, collection := strings.CutSuffix(path, "/{$}"); collection {
+				routes = append(routes, d.http.Route(method+" "+base+short, r.serve))
+			}
 		}
 		for _, path := range families {
-			routes = append(routes, wire.Route{Pattern: base + path, Handler: d.handle(d.unknown), Fail: d.fail, Dialect: via})
+			routes = append(routes, d.http.Route(base+path, d.notOffered))
 		}
 	}
 	return routes
 }
 
-// families are the addresses of Letta's API; what is not offered below one of them
-// is refused in the form that its clients understand.
+// families are the paths of Letta's API. Requests below them that are not offered get an answer in the form that the
+// clients expect.
 var families = []string{
 	"/agents/", "/conversations/", "/runs/", "/steps/", "/messages/", "/identities/", "/groups/", "/models/", "/tags/", "/tools/", "/blocks/", "/folders/",
 	"/archives/", "/passages/", "/templates/", "/mcp-servers/", "/projects/", "/client-side-access-tokens/", "/environments/", "/sources/", "/jobs/", "/providers/",
@@ -149,101 +163,85 @@ var families = []string{
 
 type route struct {
 	pattern string
-	serve   handler
+	serve   edge.Handler
 }
 
 func (d *Dialect) routes() []route {
 	list := []route{
-		{"GET /models/{$}", d.listModels},
-		{"GET /models/embedding", d.nothing},
-		{"GET /tags/{$}", d.listTags},
-		{"GET /tools/{$}", d.nothing},
+		{"GET /models/{$}", d.serve(d.listModels)},
+		{"GET /models/embedding", d.serve(d.empty)},
+		{"GET /tags/{$}", d.serve(d.listTags)},
+		{"GET /tools/{$}", d.serve(d.empty)},
 
-		{"POST /agents/{$}", d.createAgent},
-		{"GET /agents/{$}", d.listAgents},
-		{"GET /agents/{agent}", d.getAgent},
-		{"PATCH /agents/{agent}", d.updateAgent},
-		{"DELETE /agents/{agent}", d.deleteAgent},
-		{"POST /agents/{agent}/recompile", d.recompileAgent},
-		{"GET /agents/{agent}/tools", d.listAgentTools},
-		{"GET /agents/{agent}/core-memory/blocks", d.listBlocks},
-		{"GET /agents/{agent}/core-memory/blocks/{label}", d.getBlock},
-		{"PATCH /agents/{agent}/core-memory/blocks/{label}", d.updateBlock},
-		{"PATCH /agents/{agent}/identities/attach/{id}", d.attachIdentity},
-		{"PATCH /agents/{agent}/identities/detach/{id}", d.detachIdentity},
+		{"POST /agents/{$}", d.serve(d.createAgent)},
+		{"GET /agents/{$}", d.serve(d.listAgents)},
+		{"GET /agents/{agent}", d.serve(d.getAgent)},
+		{"PATCH /agents/{agent}", d.serve(d.updateAgent)},
+		{"DELETE /agents/{agent}", d.serve(d.deleteAgent)},
+		{"POST /agents/{agent}/recompile", d.serve(d.recompileAgent)},
+		{"GET /agents/{agent}/tools", d.serve(d.listAgentTools)},
+		{"GET /agents/{agent}/core-memory/blocks", d.serve(d.listBlocks)},
+		{"GET /agents/{agent}/core-memory/blocks/{label}", d.serve(d.getBlock)},
+		{"PATCH /agents/{agent}/core-memory/blocks/{label}", d.serve(d.updateBlock)},
+		{"PATCH /agents/{agent}/identities/attach/{id}", d.serve(d.attachIdentity)},
+		{"PATCH /agents/{agent}/identities/detach/{id}", d.serve(d.detachIdentity)},
 
 		{"POST /agents/{agent}/messages", d.sendToAgent},
 		{"POST /agents/{agent}/messages/stream", d.streamAgent},
-		{"POST /agents/{agent}/messages/async", d.sendAsync},
-		{"POST /agents/{agent}/messages/cancel", d.cancelAgent},
-		{"GET /agents/{agent}/messages", d.listAgentMessages},
+		{"POST /agents/{agent}/messages/async", d.serve(d.sendAsync)},
+		{"POST /agents/{agent}/messages/cancel", d.serve(d.cancelAgent)},
+		{"GET /agents/{agent}/messages", d.serve(d.listAgentMessages)},
 		{"PATCH /agents/{agent}/messages/{message}", d.immutable},
 
-		{"POST /conversations/{$}", d.createConversation},
-		{"GET /conversations/{$}", d.listConversations},
-		{"GET /conversations/{conversation}", d.getConversation},
-		{"PATCH /conversations/{conversation}", d.updateConversation},
-		{"DELETE /conversations/{conversation}", d.deleteConversation},
+		{"POST /conversations/{$}", d.serve(d.createConversation)},
+		{"GET /conversations/{$}", d.serve(d.listConversations)},
+		{"GET /conversations/{conversation}", d.serve(d.getConversation)},
+		{"PATCH /conversations/{conversation}", d.serve(d.updateConversation)},
+		{"DELETE /conversations/{conversation}", d.serve(d.deleteConversation)},
 		{"POST /conversations/{conversation}/messages", d.sendToConversation},
-		{"GET /conversations/{conversation}/messages", d.listConversationMessages},
+		{"GET /conversations/{conversation}/messages", d.serve(d.listConversationMessages)},
 		{"POST /conversations/{conversation}/stream", d.resumeConversation},
-		{"POST /conversations/{conversation}/cancel", d.cancelConversation},
-		{"POST /conversations/{conversation}/fork", d.forkConversation},
-		{"POST /conversations/{conversation}/recompile", d.recompileConversation},
+		{"POST /conversations/{conversation}/cancel", d.serve(d.cancelConversation)},
+		{"POST /conversations/{conversation}/fork", d.serve(d.forkConversation)},
+		{"POST /conversations/{conversation}/recompile", d.serve(d.recompileConversation)},
 
-		{"GET /runs/{$}", d.listRuns},
-		{"GET /runs/{run}", d.getRun},
-		{"GET /runs/{run}/messages", d.listRunMessages},
-		{"GET /runs/{run}/steps", d.listRunSteps},
-		{"GET /runs/{run}/usage", d.getRunUsage},
+		{"GET /runs/{$}", d.serve(d.listRuns)},
+		{"GET /runs/{run}", d.serve(d.getRun)},
+		{"GET /runs/{run}/messages", d.serve(d.listRunMessages)},
+		{"GET /runs/{run}/steps", d.serve(d.listRunSteps)},
+		{"GET /runs/{run}/usage", d.serve(d.getRunUsage)},
 		{"POST /runs/{run}/stream", d.resumeRun},
 
-		{"GET /steps/{$}", d.listSteps},
-		{"GET /steps/{step}", d.getStep},
-		{"GET /steps/{step}/messages", d.listStepMessages},
-		{"GET /steps/{step}/metrics", d.getStepMetrics},
-		{"GET /steps/{step}/trace", d.getStepTrace},
+		{"GET /steps/{$}", d.serve(d.listSteps)},
+		{"GET /steps/{step}", d.serve(d.getStep)},
+		{"GET /steps/{step}/messages", d.serve(d.listStepMessages)},
+		{"GET /steps/{step}/metrics", d.serve(d.getStepMetrics)},
+		{"GET /steps/{step}/trace", d.serve(d.getStepTrace)},
 
-		{"GET /messages/{$}", d.listAllMessages},
-		{"GET /messages/{message}", d.getMessage},
+		{"GET /messages/{$}", d.serve(d.listAllMessages)},
+		{"GET /messages/{message}", d.serve(d.getMessage)},
 	}
 	for _, kind := range []string{kindIdentity, kindGroup} {
 		p := &people{d: d, kind: kind}
 		path := "/" + map[string]string{kindIdentity: "identities", kindGroup: "groups"}[kind]
 		list = append(list,
-			route{"POST " + path + "/{$}", p.create}, route{"GET " + path + "/{$}", p.list}, route{"GET " + path + "/{id}", p.get},
-			route{"PATCH " + path + "/{id}", p.update}, route{"DELETE " + path + "/{id}", p.remove})
+			route{"POST " + path + "/{$}", d.serve(p.create)}, route{"GET " + path + "/{$}", d.serve(p.list)}, route{"GET " + path + "/{id}", d.serve(p.get)},
+			route{"PATCH " + path + "/{id}", d.serve(p.update)}, route{"DELETE " + path + "/{id}", d.serve(p.remove)})
 		if kind == kindIdentity {
-			list = append(list, route{"PUT " + path + "/{$}", p.upsert})
+			list = append(list, route{"PUT " + path + "/{$}", d.serve(p.upsert)})
 		}
 	}
 	return list
 }
 
-func (d *Dialect) handle(h handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := d.opt.Caller(r)
-		if err == nil {
-			err = h(w, r, c)
-		}
-		if err != nil {
-			d.fail(w, r, err)
-		}
-	})
-}
-
 func (d *Dialect) health(w http.ResponseWriter, r *http.Request) {
-	d.send(w, r, http.StatusOK, map[string]string{"version": d.opt.Version, "status": "ok"})
+	d.http.Send(w, r, http.StatusOK, map[string]string{"version": d.opt.Version, "status": "ok"})
 }
 
-// unknown answers what the real server has and this one has not. The status says
-// that it is the server that lacks something, and the header that asking again is
-// of no use; otherwise the clients would.
-func (d *Dialect) unknown(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
-	path := r.URL.Path
-	for _, base := range []string{"/v1", "/latest"} {
-		path = strings.TrimPrefix(path, base)
-	}
+// notOffered answers requests that Letta's server knows and this one does not. X-Should-Retry keeps the clients from
+// sending them again.
+func (d *Dialect) notOffered(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
+	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/v1"), "/latest")
 	text := r.Method + " " + clip(r.URL.Path) + " is not offered here."
 	for _, a := range advice {
 		if strings.HasPrefix(path, a.below) && strings.HasSuffix(strings.TrimSuffix(path, "/"), a.end) {
@@ -252,11 +250,11 @@ func (d *Dialect) unknown(w http.ResponseWriter, r *http.Request, _ chat.Caller)
 		}
 	}
 	w.Header().Set("X-Should-Retry", "false")
-	d.send(w, r, http.StatusNotImplemented, detail{Detail: text})
+	d.http.Send(w, r, http.StatusNotImplemented, errorBody{Detail: text})
 	return nil
 }
 
-// advice is what to do instead of something that is not offered.
+// advice says what to use instead of something that is not offered.
 var advice = []struct{ below, end, text string }{
 	{"/agents/", "/reset-messages", "The log of a conversation is never rewritten: begin an empty one with POST /v1/conversations/, or delete the agent."},
 	{"/agents/", "/summarize", "An agent that calls a model makes its past fit by itself."},
@@ -270,15 +268,12 @@ var advice = []struct{ below, end, text string }{
 	{"/mcp-servers/", "", "MCP servers are named in the server's configuration."},
 }
 
-// nothing answers with an empty list, where there is never anything.
-func (d *Dialect) nothing(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
-	d.send(w, r, http.StatusOK, []any{})
-	return nil
-}
+// empty answers with an empty list.
+func (d *Dialect) empty(*http.Request, chat.Caller) (any, error) { return []any{}, nil }
 
-// immutable answers who wants to change a message.
+// immutable refuses to change a message.
 func (d *Dialect) immutable(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
 	w.Header().Set("Allow", "GET")
-	d.send(w, r, http.StatusMethodNotAllowed, detail{Detail: "Messages cannot be changed: the log of a conversation is never rewritten."})
+	d.http.Send(w, r, http.StatusMethodNotAllowed, errorBody{Detail: "Messages cannot be changed: the log of a conversation is never rewritten."})
 	return nil
 }

@@ -1,48 +1,49 @@
 package letta
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-// listRunSteps lists the steps of a run: each is one call of the model and what
-// came of it.
-func (d *Dialect) listRunSteps(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := newQuery(r)
-	asc, limit := q.order("desc") == "asc", q.limit(100, 1000)
-	if q.err != nil {
-		return q.err
-	}
-	run, err := d.loadRun(r.Context(), c, r.PathValue("run"))
-	if err != nil {
-		return err
-	}
-	messages, reports, err := d.runMessages(r.Context(), c, run)
-	if err != nil {
-		return err
-	}
-	page, err := sliceOf(stepsOf(run, messages, reports), asc, limit, q.text("after"), q.text("before"), func(s map[string]any) string { return s["id"].(string) })
-	if err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, append([]map[string]any{}, page...))
-	return nil
+// step is one call of the model in a run, with the messages that came of it.
+type step struct {
+	id         string
+	run        *run
+	model      string
+	messages   []llm.Message
+	usage      chat.Usage
+	status     string
+	stopReason any // nil unless it is the last step of a completed run
 }
 
-// stepsOf gathers the messages of a run by step, and gives each step the tokens
-// that were reported while it was the last.
-func stepsOf(run *run, messages []llm.Message, reports []chat.Event) []map[string]any {
-	type step struct {
-		id       string
-		model    string
-		began    time.Time
-		messages []llm.Message
-		usage    chat.Usage
+func stepID(s *step) string { return s.id }
+
+// began is when the step's first message was created.
+func (s *step) began() time.Time { return s.messages[0].CreatedAt }
+
+// MarshalJSON writes the step as clients see it.
+func (s *step) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"id": s.id, "run_id": s.run.ID, "agent_id": s.run.AgentID, "model": orNull(s.model), "model_handle": orNull(s.model), "provider_name": "parley",
+		"prompt_tokens": s.usage.InputTokens, "completion_tokens": s.usage.OutputTokens, "total_tokens": s.usage.InputTokens + s.usage.OutputTokens,
+		"cached_input_tokens": s.usage.CacheReadTokens, "cache_write_tokens": s.usage.CacheCreationTokens, "reasoning_tokens": s.usage.ReasoningTokens,
+		"status": s.status, "stop_reason": s.stopReason, "messages": s.messages, "tags": []string{}, "origin": nil, "trace_id": nil, "feedback": nil,
+	})
+}
+
+// steps returns the steps of a run. A usage report counts for the step that was the last one at its time.
+func (d *Dialect) steps(ctx context.Context, c chat.Caller, run *run) ([]*step, error) {
+	messages, reports, err := d.runMessages(ctx, c, run)
+	if err != nil {
+		return nil, err
 	}
 	var steps []*step
 	for _, m := range messages {
@@ -52,233 +53,206 @@ func stepsOf(run *run, messages []llm.Message, reports []chat.Event) []map[strin
 		i := slices.IndexFunc(steps, func(s *step) bool { return s.id == m.StepID })
 		if i < 0 {
 			i = len(steps)
-			steps = append(steps, &step{id: m.StepID, began: m.CreatedAt})
+			steps = append(steps, &step{id: m.StepID, run: run, status: "success"})
 		}
 		s := steps[i]
-		s.model = first(s.model, m.Model)
-		if run.conversation == "" {
-			m.ConversationID = "" // the default one has no name
-		}
+		s.model = cmp.Or(s.model, m.Model)
+		m.ConversationID = run.Conversation // "" for the default one
 		s.messages = append(s.messages, m)
 	}
-	var end *chat.TurnCompleted
+	if len(steps) == 0 {
+		return nil, nil
+	}
+	last := steps[len(steps)-1]
+	last.status = "pending"
 	for _, e := range reports {
 		switch b := e.Body.(type) {
 		case chat.AgentUsage:
-			for i := len(steps) - 1; i >= 0; i-- {
-				if !steps[i].began.After(e.At.Time()) || i == 0 {
-					steps[i].usage = steps[i].usage.Plus(b.Usage)
-					break
+			s := steps[0]
+			for _, next := range steps[1:] {
+				if !next.began().After(e.At.Time()) {
+					s = next
 				}
 			}
+			s.usage = s.usage.Plus(b.Usage)
 		case chat.TurnCompleted:
-			end = &b
+			reason := stream.EndingOf(b, 0).Reason
+			last.stopReason = reason
+			last.status = cmp.Or(map[string]string{stream.StopCancelled: "cancelled", stream.StopError: "failed"}[reason], "success")
 		}
 	}
-	out := make([]map[string]any, len(steps))
-	for i, s := range steps {
-		status, reason := "success", any(nil)
-		if i == len(steps)-1 {
-			status = "pending"
-			if end != nil {
-				how := endingOf(*end, 0)
-				reason = how.reason
-				status = map[string]string{stopCancelled: "cancelled", stopError: "failed"}[how.reason]
-				status = first(status, "success")
-			}
-		}
-		out[i] = map[string]any{
-			"id": s.id, "run_id": run.id, "agent_id": run.agentID, "model": or(s.model), "model_handle": or(s.model), "provider_name": "parley",
-			"prompt_tokens": s.usage.InputTokens, "completion_tokens": s.usage.OutputTokens, "total_tokens": s.usage.InputTokens + s.usage.OutputTokens,
-			"cached_input_tokens": s.usage.CacheReadTokens, "cache_write_tokens": s.usage.CacheCreationTokens, "reasoning_tokens": s.usage.ReasoningTokens,
-			"status": status, "stop_reason": reason, "messages": s.messages, "tags": []string{}, "origin": nil, "trace_id": nil, "feedback": nil,
-		}
-	}
-	return out
+	return steps, nil
 }
 
-// findStep finds a step by its id, with the run that it is of.
-func (d *Dialect) findStep(ctx context.Context, c chat.Caller, id string) (*run, map[string]any, error) {
-	nothing := chat.Errorf(chat.NotFound, "there is no step %q, or it is not yours", clip(id))
-	sess, seq, err := d.byID(ctx, c, llm.StepPrefix, id, nothing)
-	if err != nil {
-		return nil, nil, err
+func (d *Dialect) listRunSteps(r *http.Request, c chat.Caller) (any, error) {
+	q := newQuery(r)
+	page := q.page("desc", 100)
+	if err := q.err(); err != nil {
+		return nil, err
 	}
-	started, err := d.turnAt(ctx, c, sess.ID, seq)
-	if err != nil {
-		return nil, nil, err
-	}
-	if started == nil {
-		return nil, nil, nothing
-	}
-	run, err := d.runOf(ctx, c, &sess, *started)
-	if err != nil {
-		return nil, nil, err
-	}
-	messages, reports, err := d.runMessages(ctx, c, run)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, s := range stepsOf(run, messages, reports) {
-		if s["id"] == id {
-			return run, s, nil
-		}
-	}
-	return nil, nil, nothing
-}
-
-// turnAt returns the beginning of the turn that an event is of, or the next one
-// that is of any: a step is named after the place where the agent began to speak,
-// and a message that waits may stand there.
-func (d *Dialect) turnAt(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (*chat.Event, error) {
-	facts, _, err := d.opt.Sessions.Read(ctx, c, id, chat.Range{After: seq - 1, Limit: 100, Workstream: &mainLine})
+	run, err := d.loadRun(r.Context(), c, r.PathValue("run"))
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range facts {
-		e, err := f.Event()
+	steps, err := d.steps(r.Context(), c, run)
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(steps, &page, stepID, nil)
+}
+
+// findStep returns the step with an id.
+func (d *Dialect) findStep(ctx context.Context, c chat.Caller, id string) (*step, error) {
+	sess, seq, err := d.eventByID(ctx, c, "step", llm.StepPrefix, id)
+	if err != nil {
+		return nil, err
+	}
+	started, err := d.turnAt(ctx, c, sess.ID, seq)
+	if err != nil {
+		return nil, err
+	}
+	if started == nil {
+		return nil, errNotFound("step", id)
+	}
+	cv, err := d.conversationOf(ctx, c, &sess)
+	if err != nil {
+		return nil, err
+	}
+	run, err := d.runIn(ctx, c, cv, *started)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := d.steps(ctx, c, run)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range steps {
+		if s.id == id {
+			return s, nil
+		}
+	}
+	return nil, errNotFound("step", id)
+}
+
+// turnAt returns the turn.started of the first turn with an event at or after a number. The id of a step has the number
+// at which the agent began to write, and a waiting message may be stored there.
+func (d *Dialect) turnAt(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (*chat.Event, error) {
+	for e, err := range d.opt.Sessions.Events(ctx, c, id, chat.Range{After: seq - 1, Limit: 100, Workstream: &mainLine}) {
 		if err != nil {
 			return nil, err
 		}
 		if e.Turn != "" {
-			return d.began(ctx, c, id, e.Turn)
+			return d.turnStarted(ctx, c, id, e.Turn)
 		}
 	}
 	return nil, nil
 }
 
-func (d *Dialect) getStep(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	_, step, err := d.findStep(r.Context(), c, r.PathValue("step"))
-	if err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, step)
-	return nil
+func (d *Dialect) getStep(r *http.Request, c chat.Caller) (any, error) {
+	return d.findStep(r.Context(), c, r.PathValue("step"))
 }
 
-// getStepMetrics tells what is known of a step's timing, which is when it began.
-func (d *Dialect) getStepMetrics(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	run, step, err := d.findStep(r.Context(), c, r.PathValue("step"))
-	if err != nil {
-		return err
-	}
-	began := step["messages"].([]llm.Message)[0].CreatedAt
-	d.send(w, r, http.StatusOK, map[string]any{
-		"id": step["id"], "agent_id": run.agentID, "run_id": run.id, "step_start_ns": began.UnixNano(), "step_ns": nil,
-		"llm_request_start_ns": nil, "llm_request_ns": nil, "tool_execution_ns": nil, "provider_id": nil, "project_id": nil,
-		"template_id": nil, "base_template_id": nil,
-	})
-	return nil
-}
-
-// getStepTrace answers that what went to a provider was not kept.
-func (d *Dialect) getStepTrace(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	if _, _, err := d.findStep(r.Context(), c, r.PathValue("step")); err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, nil)
-	return nil
-}
-
-// listStepMessages lists what was said in a step.
-func (d *Dialect) listStepMessages(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := newQuery(r)
-	l := q.messages("asc")
-	if q.err != nil {
-		return q.err
-	}
-	run, step, err := d.findStep(r.Context(), c, r.PathValue("step"))
-	if err != nil {
-		return err
-	}
-	page, err := sliceOf(step["messages"].([]llm.Message), l.asc, l.limit, l.after, l.before, func(m llm.Message) string { return m.ID })
-	if err != nil {
-		return err
-	}
-	d.sendItems(w, r, l.show(&place{form: run.form}, page))
-	return nil
-}
-
-// listSteps lists the steps of an agent's runs, or of those that happened last.
-func (d *Dialect) listSteps(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	ctx, q := r.Context(), newQuery(r)
-	asc, limit, model := q.ascending(), q.limit(50, 1000), q.text("model")
-	from, to := q.time("start_date"), q.time("end_date")
-	if q.flag("has_feedback", false) || q.text("feedback") != "" || len(q.texts("trace_ids")) > 0 || len(q.texts("tags")) > 0 {
-		limit = 0 // steps here have none of these
-	}
-	if q.err != nil {
-		return q.err
-	}
-	f := runFilter{asc: asc, limit: max(limit, 1)}
-	for _, m := range []struct {
-		name string
-		into **chat.Event
-	}{{"after", &f.after}, {"before", &f.before}} {
-		if id := q.text(m.name); id != "" {
-			run, _, err := d.findStep(ctx, c, id)
-			if err != nil {
-				return err
-			}
-			*m.into = &run.started
-		}
-	}
-	out, err := d.stepsIn(ctx, c, q, &f)
-	if err != nil {
-		return err
-	}
-	out = slices.DeleteFunc(out, func(s map[string]any) bool {
-		at := s["messages"].([]llm.Message)[0].CreatedAt
-		return model != "" && s["model"] != model || !from.IsZero() && at.Before(from) || !to.IsZero() && at.After(to)
-	})
-	page, err := sliceOf(out, true, max(limit, 1), q.text("after"), q.text("before"), func(s map[string]any) string { return s["id"].(string) })
-	if err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, append([]map[string]any{}, page[:min(limit, len(page))]...))
-	return nil
-}
-
-// stepsIn gathers the steps of as many runs as a page can need, in the order of
-// the list. The runs of the steps that a page lies between are among them.
-func (d *Dialect) stepsIn(ctx context.Context, c chat.Caller, q *query, f *runFilter) ([]map[string]any, error) {
-	places, err := d.runPlaces(ctx, c, q.texts("agent_id"), "", false)
+// getStepMetrics answers with the start of a step; other times are not stored.
+func (d *Dialect) getStepMetrics(r *http.Request, c chat.Caller) (any, error) {
+	s, err := d.findStep(r.Context(), c, r.PathValue("step"))
 	if err != nil {
 		return nil, err
 	}
-	var runs []*run
-	for _, p := range places {
-		marks := *f
-		for _, mark := range []*chat.Event{f.after, f.before} {
-			if mark == nil || mark.Session != p.session {
-				continue
-			}
-			at, err := d.runIn(ctx, c, p, *mark)
-			if err != nil {
-				return nil, err
-			}
-			runs = append(runs, at)
-		}
-		if err := d.runsIn(ctx, c, p, &marks, func(run *run, _ map[string]any) { runs = append(runs, run) }); err != nil {
-			return nil, err
-		}
+	return map[string]any{
+		"id": s.id, "agent_id": s.run.AgentID, "run_id": s.run.ID, "step_start_ns": s.began().UnixNano(), "step_ns": nil,
+		"llm_request_start_ns": nil, "llm_request_ns": nil, "tool_execution_ns": nil, "provider_id": nil, "project_id": nil,
+		"template_id": nil, "base_template_id": nil,
+	}, nil
+}
+
+// getStepTrace answers null: requests to providers are not stored.
+func (d *Dialect) getStepTrace(r *http.Request, c chat.Caller) (any, error) {
+	_, err := d.findStep(r.Context(), c, r.PathValue("step"))
+	return nil, err
+}
+
+func (d *Dialect) listStepMessages(r *http.Request, c chat.Caller) (any, error) {
+	q := newQuery(r)
+	list := q.messages("asc")
+	if err := q.err(); err != nil {
+		return nil, err
 	}
-	slices.SortStableFunc(runs, func(x, y *run) int {
-		if !f.asc {
-			x, y = y, x
-		}
-		return beganInOrder(&x.started, &y.started)
-	})
-	runs = slices.CompactFunc(runs, func(x, y *run) bool { return x.id == y.id })
-	var out []map[string]any
-	for _, run := range runs {
-		messages, reports, err := d.runMessages(ctx, c, run)
+	s, err := d.findStep(r.Context(), c, r.PathValue("step"))
+	if err != nil {
+		return nil, err
+	}
+	page, err := pageOf(s.messages, &list.pageQuery, messageID, nil)
+	return list.items(s.run.conv, page), err
+}
+
+// listSteps lists the steps of an agent's runs, or of the runs in recent conversations.
+func (d *Dialect) listSteps(r *http.Request, c chat.Caller) (any, error) {
+	ctx, q := r.Context(), newQuery(r)
+	page, agents, model := q.page("desc", 50), q.All("agent_id"), q.Text("model")
+	from, to := q.Time("start_date"), q.Time("end_date")
+	none := q.Bool("has_feedback", false) || q.Text("feedback") != "" || len(q.All("trace_ids")) > 0 || len(q.All("tags")) > 0
+	if err := q.err(); err != nil {
+		return nil, err
+	}
+	f := runFilter{asc: page.asc, limit: page.limit}
+	err := f.setMarks(&page, func(id string) (*run, error) {
+		s, err := d.findStep(ctx, c, id)
 		if err != nil {
 			return nil, err
 		}
-		steps := stepsOf(run, messages, reports)
-		if !f.asc {
-			slices.Reverse(steps)
+		return s.run, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if none { // steps have no feedback, traces and tags
+		return []*step{}, nil
+	}
+	conversations, err := d.selectConversations(ctx, c, agents, "", false)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := d.stepsOf(ctx, c, conversations, &f)
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(steps, &page, stepID, func(s *step) (bool, error) {
+		return (model == "" || s.model == model) && (from.IsZero() || !s.began().Before(from)) && (to.IsZero() || !s.began().After(to)), nil
+	})
+}
+
+// stepsOf returns the steps of as many runs as a page can need, the oldest first. The runs that after and before name are
+// included.
+func (d *Dialect) stepsOf(ctx context.Context, c chat.Caller, conversations []*conversation, f *runFilter) ([]*step, error) {
+	var runs []*run
+	for _, cv := range conversations {
+		for _, mark := range []*chat.Event{f.after, f.before} {
+			if mark == nil || mark.Session != cv.session {
+				continue
+			}
+			run, err := d.runIn(ctx, c, cv, *mark)
+			if err != nil {
+				return nil, err
+			}
+			runs = append(runs, run)
+		}
+		list, err := d.runsOf(ctx, c, cv, f)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range list {
+			runs = append(runs, l.run)
+		}
+	}
+	slices.SortStableFunc(runs, func(x, y *run) int {
+		return comparePositions(x.Started.At, x.session, y.Started.At, y.session)
+	})
+	runs = slices.CompactFunc(runs, func(x, y *run) bool { return x.ID == y.ID })
+	var out []*step
+	for _, run := range runs {
+		steps, err := d.steps(ctx, c, run)
+		if err != nil {
+			return nil, err
 		}
 		out = append(out, steps...)
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/transcript"
 )
 
@@ -139,7 +140,7 @@ func (p *player) frames(s string) string {
 		}
 		list = append(list, m)
 		key := "content"
-		if m["message_type"] == kindReasoning {
+		if m["message_type"] == stream.KindReasoning {
 			key = "reasoning"
 		}
 		if text, ok := m[key].(string); ok && event == "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
 // asker asks for two calls and reports in one go what that has cost, as agents do
@@ -56,7 +57,7 @@ func TestUsageOfTheStepThatAsks(t *testing.T) {
 	a := w.agent(`{"model":"parley/asker"}`)
 	path := "/v1/agents/" + a + "/messages"
 	asked := get[told](w, "POST", path, message("go", ""))
-	if asked.Stop.Reason != stopApproval || asked.Usage.Prompt != 100 || asked.Usage.Steps != 1 {
+	if asked.Stop.Reason != stream.StopApproval || asked.Usage.Prompt != 100 || asked.Usage.Steps != 1 {
 		t.Errorf("asks: %+v", asked)
 	}
 	run := "/v1/runs/" + asked.Messages[0].Run

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
 // shownAs is every event of a session in the words of this dialect: the types of
@@ -26,7 +27,15 @@ func shownAs(t *testing.T, w *world, id chat.SessionID) (kinds map[string][]stri
 		if err != nil {
 			t.Fatalf("%s: %v", e.Type, err)
 		}
-		for _, frame := range v.([]json.RawMessage) {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var frames []json.RawMessage
+		if err := json.Unmarshal(b, &frames); err != nil {
+			t.Fatalf("%s: %v in %s", e.Type, err, b)
+		}
+		for _, frame := range frames {
 			var head struct {
 				Type string `json:"message_type"`
 			}
@@ -49,7 +58,7 @@ func TestEventsInOurWords(t *testing.T) {
 	answer := w.say(a, `/tool calc {"a":1}`)
 	kinds, said := shownAs(t, w, chat.SessionID(a))
 	for typ, want := range map[string]string{
-		"user.message": kindUser, "agent.tool_call": kindToolCall, "agent.tool_result": kindToolReturn, "agent.text": kindAssistant,
+		"user.message": stream.KindUser, "agent.tool_call": stream.KindToolCall, "agent.tool_result": stream.KindToolReturn, "agent.text": stream.KindAssistant,
 		"turn.completed": "stop_reason usage_statistics", "turn.started": "", "session.started": "",
 	} {
 		if got := strings.Join(kinds[typ], " "); got != want {
@@ -91,10 +100,10 @@ func TestOtherEventsInOurWords(t *testing.T) {
 		t.Fatalf("%d %s", code, body)
 	}
 	kinds, said = shownAs(t, w, id)
-	if got := strings.Join(kinds["agent.approval_request"], " "); got != kindApprovalRequest+" stop_reason usage_statistics" {
+	if got := strings.Join(kinds["agent.approval_request"], " "); got != stream.KindApprovalRequest+" stop_reason usage_statistics" {
 		t.Errorf("an approval request became %q", got)
 	}
-	if got := strings.Join(kinds["user.approval_response"], " "); got != kindApprovalResponse+" "+kindToolReturn || !strings.Contains(said["user.approval_response"], "too risky") {
+	if got := strings.Join(kinds["user.approval_response"], " "); got != stream.KindApprovalResponse+" "+stream.KindToolReturn || !strings.Contains(said["user.approval_response"], "too risky") {
 		t.Errorf("the answer became %q: %s", got, said["user.approval_response"])
 	}
 	nobody := chat.NoAgent

@@ -188,7 +188,7 @@ func listPages(b *testing.B, w *world, r *http.Request) {
 	before := processor(b)
 	for b.Loop() {
 		out := &quiet{header: http.Header{}}
-		if err := w.dialect.listConversationMessages(out, r, owner); err != nil || out.n < 100_000 {
+		if err := w.dialect.serve(w.dialect.listConversationMessages)(out, r, owner); err != nil || out.n < 100_000 {
 			b.Fatal(err, out.n)
 		}
 	}

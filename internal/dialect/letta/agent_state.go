@@ -1,0 +1,203 @@
+package letta
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/llm"
+)
+
+// contextWindow is the context window of agents that give none.
+const contextWindow = 128000
+
+// agentState is an agent as clients see it.
+func (d *Dialect) agentState(ctx context.Context, c chat.Caller, b *book, rec *record, include []string) (map[string]any, error) {
+	s := map[string]any{
+		"agent_type": defaultAgentType, "system": "", "tags": []string{}, "tools": []any{}, "sources": []any{}, "identity_ids": []string{},
+		"metadata": nil, "description": nil, "message_ids": []string{}, "secrets": []any{}, "tool_exec_environment_variables": []any{},
+		"tool_rules": []any{}, "timezone": "UTC", "model_settings": nil, "hidden": nil, "project_id": nil, "template_id": nil,
+		"base_template_id": nil, "embedding": nil, "embedding_config": nil, "response_format": nil, "compaction_settings": nil,
+		"message_buffer_autoclear": false, "enable_sleeptime": nil, "multi_agent_group": nil, "managed_group": nil,
+		"last_run_completion": nil, "last_run_duration_ms": nil, "last_stop_reason": nil, "pending_approval": nil,
+	}
+	for k, v := range rec.Fields {
+		if string(v) != "null" && k != "blocks" && k != "llm_config" {
+			s[k] = v
+		}
+	}
+	blocks := json.RawMessage("[]")
+	if v := rec.Fields["blocks"]; len(v) > 0 {
+		blocks = v
+	}
+	s["id"], s["blocks"], s["memory"] = rec.ID, blocks, map[string]any{"blocks": blocks, "file_blocks": []any{}, "prompt_template": ""}
+	s["created_at"], s["updated_at"], s["created_by_id"], s["last_updated_by_id"] = stamp(rec.Created), stamp(rec.Updated), rec.Owner.ID, rec.Owner.ID
+	handle := rec.text("model")
+	s["llm_config"] = map[string]any{
+		"model": handle[strings.IndexByte(handle, '/')+1:], "handle": handle, "model_endpoint_type": "openai", "provider_name": "parley",
+		"context_window": contextWindow, "put_inner_thoughts_in_kwargs": false,
+	}
+	identities := []any{}
+	for _, id := range rec.texts("identity_ids") {
+		if identity := b.get(kindIdentity, id); identity != nil {
+			identities = append(identities, shown(identity))
+		}
+	}
+	s["identities"] = identities
+	if slices.Contains(include, "agent.pending_approval") {
+		var err error
+		if s["pending_approval"], err = d.pendingApproval(ctx, c, rec); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// pendingApproval returns the approval request that is open in an agent's default conversation, nil when there is none.
+func (d *Dialect) pendingApproval(ctx context.Context, c chat.Caller, rec *record) (any, error) {
+	st, err := d.opt.Sessions.State(ctx, c, chat.SessionID(rec.ID))
+	if err != nil {
+		return nil, err
+	}
+	p := openApproval(st)
+	if p == nil {
+		return nil, nil
+	}
+	e, err := d.event(ctx, c, chat.SessionID(rec.ID), p.Seq)
+	if err != nil {
+		return nil, err
+	}
+	f := llm.NewFold(llm.Options{AgentID: rec.ID})
+	f.Apply(&e)
+	for _, m := range f.Messages() {
+		if items := stream.Expand(&m, stream.Form{}); m.IsApprovalRequest() && len(items) > 0 {
+			return &items[len(items)-1], nil
+		}
+	}
+	return nil, nil
+}
+
+func (d *Dialect) listAgents(r *http.Request, c chat.Caller) (any, error) {
+	q := newQuery(r)
+	page := q.page("desc", 50)
+	if q.Text("order") == "" {
+		page.asc = q.Bool("ascending", false)
+	}
+	tags, allTags := q.All("tags"), q.Bool("match_all_tags", false)
+	name, text, identity, keys := q.Text("name"), q.Text("query_text"), q.Text("identity_id"), q.All("identifier_keys")
+	if err := q.err(); err != nil {
+		return nil, err
+	}
+	b, err := d.bookOf(r.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	found, err := pageOfRecords(b.of(kindAgent), &page, func(rec *record) (bool, error) {
+		if name != "" && rec.text("name") != name || !containsFold(rec.text("name"), text) || !hasTags(rec.texts("tags"), tags, allTags) ||
+			identity != "" && !slices.Contains(rec.texts("identity_ids"), identity) || !hasIdentityKey(b, rec, keys) {
+			return false, nil
+		}
+		_, err := d.opt.Sessions.Get(r.Context(), c, chat.SessionID(rec.ID))
+		if absent(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	out := make([]any, len(found))
+	for i, rec := range found {
+		if out[i], err = d.agentState(r.Context(), c, b, rec, q.All("include")); err != nil {
+			return nil, err
+		}
+	}
+	return out, err
+}
+
+// containsFold reports whether s contains text, in any case.
+func containsFold(s, text string) bool {
+	return strings.Contains(strings.ToLower(s), strings.ToLower(text))
+}
+
+func hasTags(have, want []string, all bool) bool {
+	missing := func(t string) bool { return !slices.Contains(have, t) }
+	if all {
+		return !slices.ContainsFunc(want, missing)
+	}
+	return len(want) == 0 || slices.ContainsFunc(want, func(t string) bool { return !missing(t) })
+}
+
+// hasIdentityKey reports whether an agent is attached to an identity with one of the keys.
+func hasIdentityKey(b *book, rec *record, keys []string) bool {
+	return len(keys) == 0 || slices.ContainsFunc(rec.texts("identity_ids"), func(id string) bool {
+		identity := b.get(kindIdentity, id)
+		return identity != nil && slices.Contains(keys, identity.text("identifier_key"))
+	})
+}
+
+// pageOf returns the part of a list that a page asks for. The list has the oldest entry first; id returns the id of an
+// entry. fits, when it is not nil, selects the entries.
+func pageOf[T any](list []T, p *pageQuery, id func(T) string, fits func(T) (bool, error)) ([]T, error) {
+	list = slices.Clone(list)
+	if !p.asc {
+		slices.Reverse(list)
+	}
+	from, to := 0, len(list)
+	for _, mark := range []struct {
+		name, id string
+		set      func(i int)
+	}{{"after", p.after, func(i int) { from = i + 1 }}, {"before", p.before, func(i int) { to = i }}} {
+		if mark.id == "" {
+			continue
+		}
+		i := slices.IndexFunc(list, func(v T) bool { return id(v) == mark.id })
+		if i < 0 {
+			return nil, chat.Errorf(chat.NotFound, "%s: there is no %q in this list", mark.name, clip(mark.id))
+		}
+		mark.set(i)
+	}
+	list = list[from:max(from, to)]
+	if p.backwards() {
+		slices.Reverse(list)
+	}
+	out := []T{}
+	for _, v := range list {
+		if len(out) == p.limit {
+			break
+		}
+		ok := true
+		if fits != nil {
+			var err error
+			if ok, err = fits(v); err != nil {
+				return nil, err
+			}
+		}
+		if ok {
+			out = append(out, v)
+		}
+	}
+	if p.backwards() {
+		slices.Reverse(out)
+	}
+	return out, nil
+}
+
+// pageOfRecords returns a page of records.
+func pageOfRecords(list []*record, p *pageQuery, fits func(*record) (bool, error)) ([]*record, error) {
+	return pageOf(list, p, func(r *record) string { return r.ID }, fits)
+}
+
+// listModels lists the agents of this server as models.
+func (d *Dialect) listModels(_ *http.Request, c chat.Caller) (any, error) {
+	out := []any{}
+	for _, name := range d.opt.Agents(c.In()) {
+		out = append(out, map[string]any{
+			"model": name, "name": name, "display_name": name, "handle": "parley/" + name, "model_endpoint_type": "openai", "model_type": "llm",
+			"provider_type": "openai", "provider_name": "parley", "provider_category": "base",
+			"context_window": contextWindow, "max_context_window": contextWindow,
+		})
+	}
+	return out, nil
+}

@@ -1,0 +1,281 @@
+package letta
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/llm"
+)
+
+// openApproval returns the open approval request of a conversation, nil when there is none.
+func openApproval(st *chat.State) *chat.Prompt {
+	return openPrompt(st, func(p *chat.Prompt) bool { return p.Approval != nil })
+}
+
+// openQuestion returns the open prompt of a kind that Letta's API does not have. The next message answers it.
+func openQuestion(st *chat.State) *chat.Prompt {
+	return openPrompt(st, func(p *chat.Prompt) bool { return p.Approval == nil })
+}
+
+func openPrompt(st *chat.State, fits func(*chat.Prompt) bool) *chat.Prompt {
+	for _, p := range st.Prompts {
+		if p.Workstream == mainLine && fits(p) {
+			return p
+		}
+	}
+	return nil
+}
+
+// promptMessage returns the id of the message that shows a prompt.
+func promptMessage(st *chat.State, p *chat.Prompt) string {
+	return llm.MessageID(chat.EventID(chat.MakeID(st.Number, p.Seq).Text(chat.EventPrefix)), 0)
+}
+
+// errPendingApproval refuses a message that comes while an approval request is open. The text is that of Letta's server.
+func errPendingApproval(p *chat.Prompt, st *chat.State) error {
+	r := &refusal{
+		error: chat.Errorf(chat.Conflict, "CONFLICT: Cannot send a new message: The agent is waiting for approval on a tool call. "+
+			"Please approve or deny the pending request before continuing."),
+		pending: promptMessage(st, p),
+	}
+	if p.Turn != "" {
+		r.run = llm.RunID(p.Turn)
+	}
+	return r
+}
+
+// decide answers an approval request.
+func (d *Dialect) decide(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest, st *chat.State) (*follower, error) {
+	p := openApproval(st)
+	if p == nil {
+		return d.decideLate(ctx, c, cv, req)
+	}
+	decisions, err := req.approval.decisions(p, promptMessage(st, p))
+	if err != nil {
+		// It may be a repeated answer to an earlier request.
+		e, findErr := d.sentWith(ctx, c, cv, req.approval.otid)
+		if findErr != nil {
+			return nil, findErr
+		}
+		if e == nil {
+			return nil, err
+		}
+		return d.attachAnswer(ctx, c, cv, req, *e)
+	}
+	// Messages after the answer wait until the run has ended. They are stored in the same commit as the answer.
+	drafts := []chat.Draft{chat.NewDraft(chat.UserApprovalResponse{RequestID: p.RequestID, Decisions: decisions}).As(req.approval.otid)}
+	if len(req.messages) > 0 {
+		more, err := d.drafts(ctx, c, cv, req)
+		if err != nil {
+			return nil, err
+		}
+		drafts = append(drafts, more...)
+	}
+	events, err := d.opt.Sessions.Append(ctx, c, cv.session, drafts)
+	if err != nil {
+		e := chat.Public(err)
+		if i := e.Draft(); i > 0 {
+			return nil, errNotStored(drafts[i].ClientID, err)
+		}
+		if e.Code == chat.Conflict || e.Code == chat.NotFound { // another answer was first
+			err = chat.Errorf(chat.Invalid, noApproval+": %s", e.Msg).Because(err)
+		}
+		return nil, err
+	}
+	return d.attachAnswer(ctx, c, cv, req, events[0])
+}
+
+// noApproval is the text of Letta's server for an answer without an open approval request.
+const noApproval = "No tool call is currently awaiting approval"
+
+// attachAnswer returns a follower of the run that an answer continues, and then of the run of the message that was sent
+// with the answer.
+func (d *Dialect) attachAnswer(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest, answer chat.Event) (*follower, error) {
+	f, err := d.attach(ctx, c, cv, req, answer)
+	n := len(req.messages)
+	if err != nil || n == 0 || answer.Type != (chat.UserApprovalResponse{}).Type() {
+		return f, err
+	}
+	e, err := d.event(ctx, c, cv.session, answer.Seq+chat.Seq(n))
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := e.Body.(chat.UserMessage); ok && e.Actor.Same(answer.Actor) && e.Via == via {
+		f.next = e.Seq
+	}
+	return f, nil
+}
+
+// decisions returns the decisions for the calls of a prompt; message is the message that shows it. All calls must be decided.
+func (a *approvalAnswer) decisions(p *chat.Prompt, message string) ([]chat.Decision, error) {
+	calls := p.Approval.Calls
+	if len(a.verdicts) == 0 {
+		if a.request != "" && a.request != message && a.request != p.RequestID && (len(calls) != 1 || a.request != calls[0].CallID) {
+			return nil, chat.Errorf(chat.Invalid, "Invalid approval request ID. Expected %s, but received %s.", message, clip(a.request))
+		}
+		out := make([]chat.Decision, len(calls))
+		for i, call := range calls {
+			out[i] = chat.Decision{CallID: call.CallID, Approve: *a.approve, Reason: a.reason}
+		}
+		return out, nil
+	}
+	var out []chat.Decision
+	var want, got []string
+	for _, call := range calls {
+		want = append(want, call.CallID)
+	}
+	for _, v := range a.verdicts {
+		id := v.CallID()
+		if id == message && len(calls) == 1 {
+			id = calls[0].CallID
+		}
+		got = append(got, id)
+		out = append(out, decision(v, id))
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(want, got) {
+		return nil, chat.Errorf(chat.Invalid, "Invalid tool call IDs. Expected [%s], but received [%s].", strings.Join(want, ", "), clip(strings.Join(got, ", ")))
+	}
+	return out, nil
+}
+
+// decision is a verdict about a call: an approval, or the result of a tool that the client ran.
+func decision(v llm.Verdict, id string) chat.Decision {
+	switch v := v.(type) {
+	case *llm.ToolApproval:
+		return chat.Decision{CallID: id, Approve: v.Approve, Reason: v.Reason}
+	case *llm.ToolReturn:
+		d := chat.Decision{CallID: id, Approve: true, Stdout: v.Stdout, Stderr: v.Stderr}
+		switch {
+		case v.Status == llm.Failure:
+			d.Error = cmp.Or(v.PlainText(), strings.Join(v.Stderr, "\n"), "it failed without an error message")
+		case v.Parts != nil:
+			d.Result = llm.AppendParts(nil, v.Parts)
+		default:
+			d.Result = chat.AppendString(nil, cmp.Or(v.Text, strings.Join(v.Stdout, "\n")))
+		}
+		return d
+	}
+	return chat.Decision{CallID: id}
+}
+
+// decideLate handles an answer when no approval request is open. The same answer again continues the response; any other
+// answer is refused with the outcome of the request.
+func (d *Dialect) decideLate(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest) (*follower, error) {
+	e, err := d.sentWith(ctx, c, cv, req.approval.otid)
+	if err != nil {
+		return nil, err
+	}
+	if e != nil {
+		return d.attachAnswer(ctx, c, cv, req, *e)
+	}
+	ids := []string{req.approval.request}
+	for _, v := range req.approval.verdicts {
+		ids = append(ids, v.CallID())
+	}
+	if e, err = d.approvalEnd(ctx, c, cv, ids); err != nil {
+		return nil, err
+	}
+	if e == nil {
+		return nil, chat.Errorf(chat.Invalid, noApproval+".")
+	}
+	b, ok := e.Body.(chat.UserApprovalResponse)
+	if ok && req.retry && e.Actor.Same(c.Actor) && req.approval.same(b) {
+		return d.attachAnswer(ctx, c, cv, req, *e)
+	}
+	return nil, chat.Errorf(chat.Invalid, noApproval+": %s", describeEnd(e))
+}
+
+// describeEnd says how an approval request ended.
+func describeEnd(e *chat.Event) string {
+	if b, ok := e.Body.(chat.PromptClosed); ok {
+		if b.Reason == chat.Expired {
+			return "this one was not answered in time; it expired at " + e.At.String() + "."
+		}
+		return "this one was withdrawn at " + e.At.String() + ", because its run was stopped or ended."
+	}
+	return "this one was answered by " + cmp.Or(e.Actor.Name, e.Actor.ID) + " at " + e.At.String() + "."
+}
+
+// same reports whether an answer has the same decisions as a stored one.
+func (a *approvalAnswer) same(b chat.UserApprovalResponse) bool {
+	for _, stored := range b.Decisions {
+		sent := chat.Decision{CallID: stored.CallID, Approve: a.approve != nil && *a.approve, Reason: a.reason}
+		for _, v := range a.verdicts {
+			if v.CallID() == stored.CallID {
+				sent = decision(v, stored.CallID)
+			}
+		}
+		if sent.Approve != stored.Approve || sent.Reason != stored.Reason || sent.Error != stored.Error || !bytes.Equal(sent.Result, stored.Result) ||
+			!slices.Equal(sent.Stdout, stored.Stdout) || !slices.Equal(sent.Stderr, stored.Stderr) {
+			return false
+		}
+	}
+	return true
+}
+
+// approvalEnd returns the event that ended the newest approval request with one of the ids: ids of calls, of messages or
+// of requests.
+func (d *Dialect) approvalEnd(ctx context.Context, c chat.Caller, cv *conversation, ids []string) (*chat.Event, error) {
+	ends := map[string]chat.Event{}
+	for e, err := range d.opt.Sessions.Events(ctx, c, cv.session, chat.Range{
+		Limit: recentSent, Desc: true, Workstream: &mainLine, Types: []string{
+			chat.AgentApprovalRequest{}.Type(), chat.UserApprovalResponse{}.Type(), chat.PromptClosed{}.Type(),
+		},
+	}) {
+		if err != nil {
+			return nil, err
+		}
+		b, ok := e.Body.(chat.AgentApprovalRequest)
+		if !ok {
+			ends[chat.AnswerOf(e.Body)] = e
+			continue
+		}
+		named := slices.Contains(ids, b.RequestID) || slices.Contains(ids, llm.MessageID(e.ID, 0)) ||
+			slices.ContainsFunc(b.Calls, func(c chat.ApprovalCall) bool { return slices.Contains(ids, c.CallID) })
+		if end, ok := ends[b.RequestID]; named && ok {
+			return &end, nil
+		}
+	}
+	return nil, nil
+}
+
+// reply answers a question with the last message of a request.
+func (d *Dialect) reply(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest, p *chat.Prompt) (*follower, error) {
+	last := req.messages[len(req.messages)-1]
+	answer := chat.Answer{ClientID: last.otid}
+	text := llm.PlainText(last.content)
+	if p.Input != nil {
+		answer.Text = text
+	} else {
+		granted := []string{}
+		switch strings.ToLower(strings.TrimSpace(text)) {
+		case "yes", "y", "ok", "true", "allow", "grant", "granted", "approve", "continue":
+			granted = p.Permission.Scopes
+		case "no", "n", "false", "deny", "denied", "reject", "cancel":
+		default:
+			return nil, chat.Errorf(chat.Invalid, "the agent asks for permission for %s: answer yes or no", strings.Join(p.Permission.Scopes, ", "))
+		}
+		answer.Granted = &granted
+	}
+	body, err := answer.Body(p)
+	if err != nil {
+		return nil, err
+	}
+	drafts, err := d.drafts(ctx, c, cv, req)
+	if err != nil {
+		return nil, err
+	}
+	n := len(drafts) - 1
+	drafts[n] = chat.NewDraft(body).As(last.otid) // the messages before it start no turn
+	events, err := d.opt.Sessions.Append(ctx, c, cv.session, drafts)
+	if err != nil {
+		return nil, err
+	}
+	return d.attach(ctx, c, cv, req, events[n])
+}

@@ -1,0 +1,218 @@
+package letta
+
+import (
+	"context"
+	"slices"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
+)
+
+// follower follows the run of one request.
+type follower struct {
+	d       *Dialect
+	caller  chat.Caller
+	conv    *conversation
+	run     *run     // nil while the message waits for its turn
+	message chat.Seq // that message
+	next    chat.Seq // a message that was sent with an answer; its run is followed next; 0: none
+	after   chat.At  // the client has all items up to this position
+	tokens  bool     // show previews
+	pings   bool
+	kinds   []string // the wanted values of message_type; nil means all
+	form    stream.Form
+
+	progress  stream.Progress // of the run
+	earlier   stream.Progress // usage and steps of the runs before
+	earlierID []string        // the ids of the runs before
+}
+
+// runID is the id of the followed run, "" while the message waits.
+func (f *follower) runID() string {
+	if f.run == nil {
+		return ""
+	}
+	return f.run.ID
+}
+
+// position is the position up to which the client has all items.
+func (f *follower) position() chat.At {
+	switch {
+	case f.progress.Last > 0:
+		return max(f.after, f.progress.Last)
+	case f.run != nil:
+		return max(f.after, f.run.Started.At)
+	}
+	return f.after
+}
+
+// entries watches the conversation. It calls idle, unless that is nil, after each heartbeat without an entry.
+func (f *follower) entries(ctx context.Context, from chat.Start, idle func() error, take func([]chat.Entry) (done bool, err error)) error {
+	from.Idle = f.d.opt.Heartbeat
+	for batch, err := range f.d.opt.Sessions.Watch(ctx, f.caller, f.conv.session, from, nil) {
+		if err != nil {
+			return err
+		}
+		if batch.Idle && idle != nil {
+			if err := idle(); err != nil {
+				return err
+			}
+		}
+		if done, err := take(batch.Entries); done || err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// await waits until a turn takes up the message.
+func (f *follower) await(ctx context.Context, idle func() error) error {
+	if f.run != nil {
+		return nil
+	}
+	return f.entries(ctx, chat.Start{Cursor: &chat.Cursor{Seq: f.message}}, idle, func(entries []chat.Entry) (bool, error) {
+		for i := range entries {
+			e := &entries[i]
+			if e.Piece != nil || e.Label.Workstream != mainLine {
+				continue
+			}
+			switch e.Label.Type {
+			case chat.TurnStarted{}.Type(), chat.TurnInput{}.Type(), chat.UserMessageWithdrawn{}.Type():
+				if err := f.begin(ctx, &e.Fact); err != nil || f.run != nil {
+					return true, err
+				}
+			}
+		}
+		return false, nil
+	})
+}
+
+// begin sets the run when the event starts a turn with the message, or gives the message to a running turn.
+func (f *follower) begin(ctx context.Context, fact *chat.Fact) error {
+	e, err := fact.Event()
+	if err != nil {
+		return err
+	}
+	started := &e
+	switch b := e.Body.(type) {
+	case chat.UserMessageWithdrawn:
+		if b.Sequence == f.message {
+			return chat.Errorf(chat.Conflict, "the message was withdrawn before the agent read it")
+		}
+		return nil
+	case chat.TurnInput:
+		if !slices.Contains(b.Sequences, f.message) {
+			return nil
+		}
+		if started, err = f.d.turnStarted(ctx, f.caller, f.conv.session, e.Turn); err != nil || started == nil {
+			return err
+		}
+		f.after = max(f.after, e.At)
+	case chat.TurnStarted:
+		if b.Trigger != f.message {
+			return nil
+		}
+	}
+	f.run, err = f.d.runIn(ctx, f.caller, f.conv, *started)
+	return err
+}
+
+// follow calls show with the items of the run that the client lacks. It returns when the run has ended or waits for an
+// answer.
+func (f *follower) follow(ctx context.Context, show func([]stream.Item) error, idle func() error) error {
+	if err := f.await(ctx, idle); err != nil {
+		return err
+	}
+	feed := stream.NewFeed(&f.run.Run, f.form, f.tokens, f.after, feedLog{f, ctx})
+	from, err := f.resume(ctx, feed)
+	if err != nil {
+		return err
+	}
+	var items []stream.Item
+	return f.entries(ctx, chat.Start{Cursor: &from, ByPosition: true}, idle, func(entries []chat.Entry) (bool, error) {
+		items = items[:0]
+		for i := range entries {
+			more, err := feed.Take(&entries[i])
+			if err != nil {
+				return false, err
+			}
+			for _, it := range more {
+				if f.kinds == nil || slices.Contains(f.kinds, it.Kind) {
+					items = append(items, it)
+				}
+			}
+			if f.progress = feed.Progress(); f.progress.End != nil {
+				break
+			}
+		}
+		if len(items) > 0 {
+			if err := show(items); err != nil {
+				return false, err
+			}
+		}
+		return f.progress.End != nil, nil
+	})
+}
+
+// resume gives the feed the present state and returns where to watch from.
+func (f *follower) resume(ctx context.Context, feed *stream.Feed) (chat.Cursor, error) {
+	// Blocks are read before the state: a block that ends in between is then an event that the state has. In the other
+	// order it would be neither, and be shown twice.
+	var blocks []chat.Block
+	if f.tokens {
+		var err error
+		if blocks, err = f.d.opt.Sessions.Blocks(ctx, f.caller, f.conv.session); err != nil {
+			return chat.Cursor{}, err
+		}
+	}
+	st, err := f.d.opt.Sessions.State(ctx, f.caller, f.conv.session)
+	if err != nil {
+		return chat.Cursor{}, err
+	}
+	return feed.Resume(f.run.Started.Seq, st, blocks), nil
+}
+
+// feedLog reads the conversation for a feed.
+type feedLog struct {
+	f   *follower
+	ctx context.Context
+}
+
+// Read returns stored events.
+func (l feedLog) Read(r chat.Range) (out []chat.Event, err error) {
+	for e, err := range l.f.d.opt.Sessions.Events(l.ctx, l.f.caller, l.f.conv.session, r) {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// Ends returns where the previews of a finished block ended.
+func (l feedLog) Ends(seq chat.Seq) ([]chat.End, error) {
+	return l.f.d.opt.Sessions.Ends(l.ctx, l.f.caller, l.f.conv.session, seq)
+}
+
+// followNext goes on with the run of the message that was sent with an answer, once the answered run has ended. It
+// returns false when there is nothing more to follow.
+func (f *follower) followNext(ctx context.Context) (bool, error) {
+	if f.next == 0 || f.progress.End.Failed != "" {
+		return false, nil
+	}
+	end, err := f.d.completed(ctx, f.caller, f.run)
+	if err != nil || end == nil { // the run waits for another answer
+		return false, err
+	}
+	started, err := f.d.turnOfMessage(ctx, f.caller, f.conv.session, f.next)
+	if err != nil || started != nil && started.Turn == f.run.Turn { // the answered run took up the message
+		return false, err
+	}
+	f.earlierID = append(f.earlierID, f.run.ID)
+	f.earlier.Usage, f.earlier.Steps = f.earlier.Usage.Plus(f.progress.Usage), f.earlier.Steps+f.progress.Steps
+	f.message, f.next, f.after, f.run, f.progress = f.next, 0, 0, nil, stream.Progress{}
+	if started != nil {
+		f.run, err = f.d.runIn(ctx, f.caller, f.conv, *started)
+	}
+	return err == nil, err
+}
