@@ -68,6 +68,8 @@ var rules = []rule{
 	{folder: "internal/servertest", own: []string{"*"}},
 	{folder: "internal/dialect/letta", own: []string{"chat", "internal/edge", "internal/record", "internal/wire", "internal/llm", "internal/dialect/letta/stream"}},
 	{folder: "internal/dialect/letta/stream", own: []string{"chat", "internal/llm"}},
+	{folder: "internal/dialect/vertesia", own: []string{"chat", "internal/edge", "internal/wire", "internal/dialect/vertesia/files"}},
+	{folder: "internal/dialect/vertesia/files", own: []string{"chat", "internal/edge", "internal/wire"}},
 	{folder: "internal/dialect/x1", own: []string{"chat", "internal/edge", "internal/wire", "internal/sealed"}, libs: []string{"github.com/nats-io/nats.go"}},
 
 	{folder: "internal/server", own: []string{"internal/edge", "internal/auth", "internal/wire", "chat", "web"}, libs: []string{"github.com/prometheus/client_golang"}},

@@ -49,6 +49,17 @@ func (x *HTTP) Handle(h Handler) http.Handler {
 	})
 }
 
+// Reply is a [Handler] that answers with the value that h returns, as JSON with the status 200.
+func (x *HTTP) Reply(h func(r *http.Request, c chat.Caller) (any, error)) Handler {
+	return func(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+		v, err := h(r, c)
+		if err == nil {
+			x.Send(w, r, http.StatusOK, v)
+		}
+		return err
+	}
+}
+
 // Fail answers with an error, and logs it when the server is at fault.
 func (x *HTTP) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	err = wire.Reason(r.Context(), err)

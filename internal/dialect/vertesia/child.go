@@ -1,40 +1,28 @@
 package vertesia
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/text"
 )
 
-// A workstream looked at as a run of its own, under the id RUN~WORKSTREAM.
+// A workstream can be used as a run of its own, under the id RUN~WORKSTREAM.
 
-// childID names a workstream where the protocol wants the id of a run.
-func childID(session chat.SessionID, workstream string) string {
-	return string(session) + "~" + workstream
-}
-
-// whole is the run of a request that makes sense only for the whole of it.
-func (d *Dialect) whole(r *http.Request, c chat.Caller) (run, error) {
-	sess, err := d.run(r, c)
-	if err == nil && sess.line != "" {
-		err = chat.Errorf(chat.Invalid, "%s is a workstream of run %s, and this is done with whole runs: use the id of the run, or launch another workstream", clip(sess.line, 64), sess.ID)
-	}
-	return sess, err
-}
-
-// asChild is a line of a run as a run of its own.
-func asChild(r agentRun, st *chat.State, line string) agentRun {
-	ws := st.Workstream(line)
-	agent := first(ws.Agent, r.Interaction)
-	id := childID(st.Session.ID, line)
+// asRun is a workstream of a run as a run of its own.
+func asRun(r agentRun, st *chat.State, workstream string) agentRun {
+	ws := st.Workstream(workstream)
+	agent := cmp.Or(ws.Agent, r.Interaction)
+	id := runID(st.Session.ID, workstream)
 	r.ID, r.WorkflowID, r.FirstRun = id, id, id
 	r.Interaction, r.Ref = agent, interactionRef{agent, agent}
-	r.Title, r.Topic, r.Interactive, r.ForkedFrom = first(ws.Name, ws.ID), ws.Task, ws.Interactive, ""
+	r.Title, r.Topic, r.Interactive, r.ForkedFrom = cmp.Or(ws.Name, ws.ID), ws.Task, ws.Interactive, ""
 	r.Artifacts, r.Data = "agents/"+id, chat.AppendString(nil, ws.Task)
 	r.StartedAt, r.CreatedAt = ws.LaunchedAt, ws.LaunchedAt
-	r.Status, r.Activity, r.CompletedAt, r.failed, r.closer = childStates[ws.State], "idle", nil, ws.Error, nil
-	if st.Line(line).Turn != nil {
+	r.Status, r.Activity, r.CompletedAt, r.failed, r.end = workstreamStates[ws.State].run, "idle", nil, ws.Error, nil
+	if st.Line(workstream).Turn != nil {
 		r.Activity = "working"
 	}
 	if ws.EndedAt != 0 {
@@ -43,19 +31,63 @@ func asChild(r agentRun, st *chat.State, line string) agentRun {
 	return r
 }
 
-// childStates are the states of a workstream in words for runs.
-var childStates = map[string]string{
-	chat.WorkRunning: runRunning, chat.WorkCanceling: runRunning, chat.WorkCompleted: runCompleted,
-	chat.WorkFailed: runFailed, chat.WorkTimeout: runFailed, chat.WorkCanceled: runCancelled,
+// workstreamStates are the states of a workstream as those of a run, in the newer
+// and the older form.
+var workstreamStates = map[string]struct{ run, workflow string }{
+	chat.WorkRunning:   {runRunning, "RUNNING"},
+	chat.WorkCanceling: {runRunning, "RUNNING"},
+	chat.WorkCompleted: {runCompleted, "COMPLETED"},
+	chat.WorkFailed:    {runFailed, "FAILED"},
+	chat.WorkTimeout:   {runFailed, "TIMED_OUT"},
+	chat.WorkCanceled:  {runCancelled, "CANCELED"},
 }
 
-// childCloser is closerFor a line that is followed as a run of its own.
-func (d *Dialect) childCloser(ctx context.Context, c chat.Caller, sess run, enc coding, at chat.At) ([]byte, error) {
+// asWorkflow is a workstream as a run of the older form.
+func asWorkflow(parent *agentRun, ws *chat.Workstream) workflowRun {
+	id := runID(chat.SessionID(parent.ID), ws.ID)
+	w := workflowRun{
+		Status: workstreamStates[ws.State].workflow, Type: "Workstream", StartedAt: &ws.LaunchedAt, RunID: id, WorkflowID: id, InitiatedBy: parent.StartedBy,
+		Interaction: cmp.Or(ws.Agent, parent.Interaction), Kind: "Workstream", Topic: cmp.Or(ws.Name, ws.ID), Activity: "working", Interactive: ws.Interactive,
+		Input: chat.AppendString(nil, ws.Task),
+	}
+	if ws.State == chat.WorkFailed {
+		w.Error = map[string]string{"message": ws.Error}
+	}
+	if ws.EndedAt != 0 {
+		w.ClosedAt, w.Activity, w.Duration = &ws.EndedAt, "idle", int64(ws.EndedAt-ws.LaunchedAt)/1000
+	}
+	if ws.Summary != "" {
+		w.Result = ws.Summary
+	}
+	return w
+}
+
+func (d *Dialect) listChildren(r *http.Request, c chat.Caller, sess run) (any, error) {
+	out, err := d.details(r, c, sess)
+	list := runList{Runs: []workflowRun{}}
+	list.Runs = append(list.Runs, out.Children...)
+	return list, err
+}
+
+func (d *Dialect) showChild(r *http.Request, c chat.Caller) (any, error) {
+	sess, err := d.findRun(r.Context(), c, r.PathValue("child"))
+	if err != nil {
+		return nil, err
+	}
+	if string(sess.ID) != r.PathValue("id") || sess.workstream == "" {
+		return nil, chat.Errorf(chat.NotFound, "run %s has no child %q", text.Clip(r.PathValue("id"), 80), text.Clip(r.PathValue("child"), 80))
+	}
+	return d.details(r, c, sess)
+}
+
+// workstreamEnd is the last message of a workstream that ended at or before a
+// position; see endMessage.
+func (d *Dialect) workstreamEnd(ctx context.Context, c chat.Caller, sess run, enc coding, at chat.At) ([]byte, error) {
 	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
 	if err != nil {
 		return nil, err
 	}
-	ended := st.Workstream(sess.line).EndedAt
+	ended := st.Workstream(sess.workstream).EndedAt
 	if ended == 0 || ended > at {
 		return nil, nil
 	}
@@ -68,31 +100,4 @@ func (d *Dialect) childCloser(ctx context.Context, c chat.Caller, sess run, enc 
 		last = m.index
 	}
 	return enc.appendMessages(nil, e, e.At+chat.At(last)-1), nil
-}
-
-// childOf shows a workstream as a run of its own.
-func childOf(parent *agentRun, ws *chat.Workstream) workflowRun {
-	id := childID(chat.SessionID(parent.ID), ws.ID)
-	w := workflowRun{
-		Status: "RUNNING", Type: "Workstream", StartedAt: &ws.LaunchedAt, RunID: id, WorkflowID: id, InitiatedBy: parent.StartedBy,
-		Interaction: first(ws.Agent, parent.Interaction), Kind: "Workstream", Topic: first(ws.Name, ws.ID), Activity: "working", Interactive: ws.Interactive,
-		Input: chat.AppendString(nil, ws.Task),
-	}
-	switch ws.State {
-	case "completed":
-		w.Status = "COMPLETED"
-	case "failed":
-		w.Status, w.Error = "FAILED", map[string]string{"message": ws.Error}
-	case "timeout":
-		w.Status = "TIMED_OUT"
-	case "canceled":
-		w.Status = "CANCELED"
-	}
-	if ws.EndedAt != 0 {
-		w.ClosedAt, w.Activity, w.Duration = &ws.EndedAt, "idle", int64(ws.EndedAt-ws.LaunchedAt)/1000
-	}
-	if ws.Summary != "" {
-		w.Result = ws.Summary
-	}
-	return w
 }

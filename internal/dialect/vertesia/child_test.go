@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-func holds(m CompactMessage, part string) bool { return strings.Contains(string(m.D), part) }
+func holds(m compactMessage, part string) bool { return strings.Contains(string(m.D), part) }
 
-func acks(id string) func(CompactMessage) bool {
-	return func(m CompactMessage) bool { return m.T != Question && holds(m, `"ack":"`+id+`"`) }
+func acks(id string) func(compactMessage) bool {
+	return func(m compactMessage) bool { return m.T != Question && holds(m, `"ack":"`+id+`"`) }
 }
 
 // childRun is what is told of a workstream as a run of its own.
@@ -24,13 +24,13 @@ type childRun struct {
 // A workstream serves wherever a run does: it is looked at, stopped, talked to
 // and given files under its own id, and is idle when it waits for somebody.
 func TestChildAsRun(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	id := w.start("hello", true)
 	parent := w.stream(id, "")
 	parent.until(is(Idle))
 	w.signal(id, "launch_workstream", `{"id":"a","name":"A","instruction":"/stream 100000 50","interactive":true}`)
 	// A line at rest seems to work when something is said there: its readers see the launch beside it.
-	if m := parent.until(func(m CompactMessage) bool { return holds(m, `"workstream_event":"launched"`) }); m.W != "a" {
+	if m := parent.until(func(m compactMessage) bool { return holds(m, `"workstream_event":"launched"`) }); m.W != "a" {
 		t.Errorf("the launch is %+v", m)
 	}
 	child := id + "~a"
@@ -77,7 +77,7 @@ func TestChildAsRun(t *testing.T) {
 	if want := `"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"`; code != 200 || h.Get("ETag") != want {
 		t.Errorf("stored: %d, %s", code, h.Get("ETag"))
 	}
-	if m := s.until(func(m CompactMessage) bool { return holds(m, "artifact_updated") }); !holds(m, `"path":"workstreams/a/out/r.txt"`) {
+	if m := s.until(func(m compactMessage) bool { return holds(m, "artifact_updated") }); !holds(m, `"path":"workstreams/a/out/r.txt"`) {
 		t.Errorf("its file is %+v", m)
 	}
 
@@ -112,7 +112,7 @@ func TestChildAsRun(t *testing.T) {
 		t.Errorf("its stop is acknowledged by %+v", m)
 	}
 	s.until(is(Terminated))
-	parent.until(func(m CompactMessage) bool { return m.W == "b" && holds(m, `"status":"canceled"`) })
+	parent.until(func(m compactMessage) bool { return m.W == "b" && holds(m, `"status":"canceled"`) })
 	for _, m := range parent.seen {
 		if m.W != "" && (m.T == Idle || m.T == Terminated || m.T == Complete) {
 			t.Errorf("to readers of the parent, %+v is the end of a child", m)
@@ -123,7 +123,7 @@ func TestChildAsRun(t *testing.T) {
 // What is not spoken is refused with the reason, whatever the method and however
 // deep the path.
 func TestRefusals(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	for _, path := range []string{
 		"account", "accounts", "analytics/x", "apikeys", "apps", "apps/x", "audit-trail", "collections/c/members", "commands", "cost/x", "data", "email/send", "embeddings",
 		"environments/e", "events/subscriptions", "iam/groups", "indexing", "interactions/i/execute", "interactions/x", "oauth-clients", "oauth-grants", "oauth-providers/p",

@@ -1,14 +1,16 @@
 package vertesia
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
-// details are what we say beside a message's text, under the protocol's names.
+// details are the details of a message, under the protocol's names.
 type details struct {
 	Ack          string         `json:"ack,omitempty"`
 	Class        string         `json:"event_class,omitempty"`
@@ -58,7 +60,7 @@ func tokensOf(u chat.Usage) *tokenUsage {
 	return &tokenUsage{Prompt: prompt, Result: u.OutputTokens, Total: prompt + u.OutputTokens, Cached: u.CacheReadTokens}
 }
 
-// detailsOf writes details; nil for none.
+// detailsOf writes details as JSON, or nil when there are none.
 func detailsOf(d any) []byte {
 	switch d := d.(type) {
 	case nil:
@@ -66,9 +68,9 @@ func detailsOf(d any) []byte {
 	case json.RawMessage:
 		return d
 	}
-	b, err := marshal(d)
+	b, err := json.Marshal(d)
 	if err != nil {
-		panic("vertesia: details of our own cannot be written as JSON: " + err.Error())
+		panic("vertesia: details cannot be written as JSON: " + err.Error())
 	}
 	if string(b) == "{}" {
 		return nil
@@ -76,13 +78,11 @@ func detailsOf(d any) []byte {
 	return b
 }
 
-func millis(at chat.At) float64 { return float64(at) / 1000 }
-
 type requestRef struct {
 	RequestID string `json:"request_id"`
 }
 
-// ux is how a question is to be asked.
+// ux says how a UI shows a question.
 type ux struct {
 	Options  []uxOption `json:"options,omitempty"`
 	Variant  string     `json:"variant,omitempty"`
@@ -100,7 +100,7 @@ type uxFree struct {
 	Placeholder string `json:"placeholder,omitempty"`
 }
 
-// toolApproval is a call that waits for a person's word.
+// toolApproval is a call that waits for an approval.
 type toolApproval struct {
 	Key     string `json:"approval_key"`
 	Tool    string `json:"tool_name"`
@@ -127,6 +127,7 @@ const (
 
 var approvalOptions = []uxOption{{ID: allowOnce, Label: "Allow once"}, {ID: allowForRun, Label: "Allow for this run"}, {ID: deny, Label: "Deny"}}
 
+// inputText is the text of a question, with the address that it refers to.
 func inputText(b chat.AgentInputRequest) string {
 	if b.URL == "" {
 		return b.Text
@@ -143,7 +144,7 @@ func inputDetails(b chat.AgentInputRequest) details {
 	if len(b.Options) > 0 {
 		d.UX = &ux{Multiple: b.InputType == chat.InputCheckbox}
 		for _, o := range b.Options {
-			d.UX.Options = append(d.UX.Options, uxOption{ID: first(o.ID, o.Value, o.Label), Label: first(o.Label, o.Value, o.ID), Description: o.Description})
+			d.UX.Options = append(d.UX.Options, uxOption{ID: cmp.Or(o.ID, o.Value, o.Label), Label: cmp.Or(o.Label, o.Value, o.ID), Description: o.Description})
 		}
 	} else if b.Placeholder != "" {
 		d.UX = &ux{Free: &uxFree{b.Placeholder}}
@@ -169,7 +170,7 @@ func toolsOf(b chat.AgentApprovalRequest) string {
 func approvalDetails(b chat.AgentApprovalRequest) details {
 	var summary []string
 	for _, c := range b.Calls {
-		summary = append(summary, strings.TrimSpace(c.Tool+" "+clip(string(c.Params), 2000)))
+		summary = append(summary, strings.TrimSpace(c.Tool+" "+text.Clip(string(c.Params), 2000)))
 	}
 	return details{
 		RequestID: b.RequestID, Deadline: millis(b.Deadline), UX: &ux{Options: approvalOptions, Variant: "warning"},
@@ -196,7 +197,7 @@ func closedText(b chat.PromptClosed) string {
 	return "The question was withdrawn."
 }
 
-// closedDetails release a question that nobody answered.
+// closedDetails are the details of a prompt that was closed without an answer.
 func closedDetails(b chat.PromptClosed) details {
 	decision := "cancelled_after_denial"
 	if b.Reason == chat.Expired {
@@ -205,7 +206,7 @@ func closedDetails(b chat.PromptClosed) details {
 	return details{Class: "activity", RequestID: b.RequestID, Decision: decision, Released: &approvalKey{b.RequestID}}
 }
 
-// approvalOf sums several decisions up: one that is denied denies.
+// approvalOf combines several decisions: one denial denies all.
 func approvalOf(b chat.UserApprovalResponse) *approvalReply {
 	reply := &approvalReply{Decision: allowOnce, Key: b.RequestID}
 	for _, d := range b.Decisions {
@@ -245,7 +246,7 @@ type planDetails struct {
 	Comment string     `json:"comment,omitempty"`
 }
 
-// planTask is one step of a plan. Its id is never 0, which the UI takes for none.
+// planTask is one step of a plan. Its id is never 0, which the UI takes for no id.
 type planTask struct {
 	ID           int      `json:"id"`
 	Goal         string   `json:"goal"`
@@ -257,7 +258,7 @@ type planTask struct {
 func planOf(b chat.AgentPlan) []planTask {
 	tasks := make([]planTask, len(b.Tasks))
 	for i, t := range b.Tasks {
-		tasks[i] = planTask{ID: i + 1, Goal: first(t.Title, t.ID), Status: t.Status}
+		tasks[i] = planTask{ID: i + 1, Goal: cmp.Or(t.Title, t.ID), Status: t.Status}
 		if t.Detail != "" {
 			tasks[i].Instructions = []string{t.Detail}
 		}
@@ -298,14 +299,14 @@ func artifactDetails(b chat.AgentArtifact) details {
 	return d
 }
 
-// questionDetails are those of what a person said. The page's own words come
-// back as metadata.
+// questionDetails are the details of a person's message. The metadata that the
+// client sent with it come back unchanged.
 func questionDetails(e *chat.Event, b chat.UserMessage) details {
 	d := details{Ack: e.ClientID, Metadata: b.Context}
 	var files []string
 	for _, p := range b.Content {
 		if p.Type != "text" {
-			files = append(files, first(p.Path, p.Name, p.URL))
+			files = append(files, cmp.Or(p.Path, p.Name, p.URL))
 		}
 	}
 	if files != nil {
@@ -318,15 +319,8 @@ func namesOf(parts []chat.Part) string {
 	var names []string
 	for _, p := range parts {
 		if p.Type != "text" {
-			names = append(names, first(p.Name, p.Path, p.Type))
+			names = append(names, cmp.Or(p.Name, p.Path, p.Type))
 		}
 	}
 	return strings.Join(names, ", ")
-}
-
-func clip(s string, most int) string {
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }

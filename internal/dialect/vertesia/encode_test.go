@@ -51,15 +51,15 @@ func TestEveryKindHasWordsThatAreSeen(t *testing.T) {
 			if len(list) > chat.AtStep {
 				t.Errorf("%s becomes %d messages", e.Type, len(list))
 			}
-			if quiet[e.Type] && len(list) > 0 {
-				t.Errorf("%s is said to be quiet", e.Type)
+			if hidden[e.Type] && len(list) > 0 {
+				t.Errorf("%s is said to be hidden", e.Type)
 			}
 			for i, m := range list {
-				b := m.append(nil, e.At, m.line)
+				b := m.append(nil, e.At, m.workstream)
 				if line == "" || !strings.HasPrefix(e.Type, "session.") { // those stand on the main line only
 					checkSchema(t, b)
 				}
-				c, err := ParseMessage(b)
+				c, err := parseMessage(b)
 				if err != nil {
 					t.Errorf("%s: %s: %v", e.Type, b, err)
 					continue
@@ -153,7 +153,7 @@ func TestNobodyElseSpeaksInOurWords(t *testing.T) {
 // A chunk never comes after the message that replaces it, and what the agent
 // shows of a finished block is refused.
 func TestLateChunksLeaveNoGhosts(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	var run struct{ ID string }
 	w.ok("POST", "/api/v1/agents/record", `{"interaction":"mine"}`, &run)
 	s := w.stream(run.ID, "")
@@ -168,7 +168,7 @@ func TestLateChunksLeaveNoGhosts(t *testing.T) {
 		if code := post(body); code != http.StatusOK {
 			t.Fatalf("%s: %d", body, code)
 		}
-		s.until(func(m CompactMessage) bool { return isChunk(m) || m.T == Answer }) // who reads later is shown less of it
+		s.until(func(m compactMessage) bool { return isChunk(m) || m.T == Answer }) // who reads later is shown less of it
 	}
 	w.ok("POST", "/api/v1/agents/"+run.ID+"/updates", `{"type":4,"message":"done"}`, nil)
 	s.until(is(Complete))

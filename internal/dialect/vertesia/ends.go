@@ -1,33 +1,27 @@
 package vertesia
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
 )
 
-// marks are the events that say whether a run has ended.
-var marks = []string{"session.completed", "session.failed", typeRestarted}
-
-// ended fills in how a run has ended, unless it was opened again since.
+// ended fills in how a run ended, unless it was opened again since.
 func (d *Dialect) ended(ctx context.Context, c chat.Caller, s *chat.Session, r *agentRun) error {
-	facts, _, err := d.opt.Sessions.Read(ctx, c, s.ID, chat.Range{Types: marks, Limit: 1, Desc: true})
-	if err != nil || len(facts) == 0 {
+	e, err := d.lastEvent(ctx, c, s.ID, chat.Range{Types: []string{"session.completed", "session.failed", typeRestarted}})
+	if err != nil || e == nil {
 		return err
 	}
-	e, err := facts[0].Event()
-	if err != nil {
-		return err
-	}
-	if r.end(e.Body, e.At) {
-		r.closer = &e
+	if r.setEnd(e.Body, e.At) {
+		r.end = e
 	}
 	return nil
 }
 
-// end says of a run how it has ended; false for what is no end.
-func (r *agentRun) end(body chat.Body, at chat.At) bool {
+// setEnd fills in how a run ended; it returns false for an event that ends none.
+func (r *agentRun) setEnd(body chat.Body, at chat.At) bool {
 	switch b := body.(type) {
 	case chat.SessionCompleted:
 		r.Status = runCompleted
@@ -43,20 +37,20 @@ func (r *agentRun) end(body chat.Body, at chat.At) bool {
 	return true
 }
 
-// closerFor is the message that ended the run, when a reader has it or something
-// later already: it is said again, so that the client's wait comes to its end.
-func (d *Dialect) closerFor(ctx context.Context, c chat.Caller, sess run, enc coding, at chat.At) ([]byte, error) {
-	if sess.line != "" {
-		return d.childCloser(ctx, c, sess, enc, at)
+// endMessage is the message that ended a run, for a reader that has it already. It
+// is sent again, because the client waits until a stream brings it.
+func (d *Dialect) endMessage(ctx context.Context, c chat.Caller, sess run, enc coding, at chat.At) ([]byte, error) {
+	if sess.workstream != "" {
+		return d.workstreamEnd(ctx, c, sess, enc, at)
 	}
 	if sess.Status != chat.Completed && sess.Status != chat.FailedState {
 		return nil, nil
 	}
 	var r agentRun
-	if err := d.ended(ctx, c, &sess.Session, &r); err != nil || r.closer == nil || r.closer.At > at {
+	if err := d.ended(ctx, c, &sess.Session, &r); err != nil || r.end == nil || r.end.At > at {
 		return nil, err
 	}
-	return enc.appendMessages(nil, r.closer, 0), nil
+	return enc.appendMessages(nil, r.end, 0), nil
 }
 
 // settle completes a run that was to end by itself and has nothing more to do.
@@ -65,10 +59,7 @@ func (d *Dialect) settle(ctx context.Context, c chat.Caller, id chat.SessionID) 
 	if body == nil || err != nil {
 		return err
 	}
-	draft := chat.NewDraft(body).As("vertesia:end:" + string(last.ID))
-	draft.Via = via
-	_, err = d.opt.Sessions.Append(ctx, chat.Trusted, id, []chat.Draft{draft})
-	return err
+	return d.append(ctx, chat.Trusted, id, chat.NewDraft(body).As("vertesia:end:"+string(last.ID)))
 }
 
 // atRest returns what is to end a run that has nothing more to do, and its last
@@ -83,30 +74,26 @@ func (d *Dialect) atRest(ctx context.Context, c chat.Caller, id chat.SessionID) 
 	}) {
 		return nil, nil, nil
 	}
-	facts, _, err := d.opt.Sessions.Read(ctx, c, id, chat.Range{Types: []string{"turn.completed", "user.message"}, Limit: 1, Desc: true, Workstream: new(string)})
-	if err != nil || len(facts) == 0 {
-		return nil, nil, err
-	}
-	e, err := facts[0].Event()
-	if err != nil {
+	e, err := d.lastEvent(ctx, c, id, chat.Range{Types: []string{"turn.completed", "user.message"}, Workstream: new(string)})
+	if err != nil || e == nil {
 		return nil, nil, err
 	}
 	b, ok := e.Body.(chat.TurnCompleted)
 	if !ok {
-		return nil, nil, nil // nobody answers here
+		return nil, nil, nil // the run has no agent here
 	}
 	switch b.Outcome {
 	case chat.Done:
-		return chat.SessionCompleted{}, &e, nil
+		return chat.SessionCompleted{}, e, nil
 	case chat.Stopped:
-		return chat.SessionCompleted{Outcome: outcomeCancelled}, &e, nil
+		return chat.SessionCompleted{Outcome: outcomeCancelled}, e, nil
 	}
-	return chat.SessionFailed{ErrorMessage: first(b.Error, "the agent could not go on")}, &e, nil
+	return chat.SessionFailed{ErrorMessage: cmp.Or(b.Error, "the agent could not go on")}, e, nil
 }
 
 // describeListed is describe for one of many. A run that was to end by itself is
-// shown as it will be once somebody looks at it: a list changes nothing, because
-// what changes moves to its top, and the next page would lack it.
+// shown as it will be once a reader opens it: a list changes nothing, because a
+// changed run moves to the top of the list, and the next page would lack it.
 func (d *Dialect) describeListed(ctx context.Context, c chat.Caller, s *chat.Session) (agentRun, error) {
 	r, err := d.describe(ctx, c, s)
 	if err != nil || r.Interactive || s.Status != chat.Idle {
@@ -114,7 +101,7 @@ func (d *Dialect) describeListed(ctx context.Context, c chat.Caller, s *chat.Ses
 	}
 	body, last, err := d.atRest(ctx, c, s.ID)
 	if body != nil && err == nil {
-		r.end(body, last.At)
+		r.setEnd(body, last.At)
 	}
 	return r, err
 }

@@ -30,8 +30,8 @@ func token(name string) auth.Token {
 
 func keyOf(name string) string { return "sk-" + name + "-0123456789abcdef" }
 
-// world is a whole server in the process: the real store, rules and agents.
-type world struct {
+// testServer is a whole server in the process: the real store, rules and agents.
+type testServer struct {
 	t        testing.TB
 	dir      string
 	files    *artifact.Local
@@ -50,14 +50,14 @@ type setup struct {
 	change  func(*Options)
 }
 
-func newWorld(t testing.TB, s setup) *world {
+func newServer(t testing.TB, s setup) *testServer {
 	t.Helper()
 	o := servertest.Options{Dir: s.dir, Now: s.now}
 	if s.secured {
 		o.Tokens = tokens
 	}
 	h := servertest.Open(t, o)
-	w := &world{t: t, dir: h.Dir, files: h.Files.Local, sessions: h.Sessions, close: h.Close, setup: s}
+	w := &testServer{t: t, dir: h.Dir, files: h.Files.Local, sessions: h.Sessions, close: h.Close, setup: s}
 	secret := []byte("a secret of the tests, 32 bytes!")
 	h.Auth.Sign(secret)
 	opt := Options{
@@ -77,15 +77,15 @@ func newWorld(t testing.TB, s setup) *world {
 }
 
 // restart ends the server and starts another on the same data.
-func (w *world) restart() *world {
+func (w *testServer) restart() *testServer {
 	w.close()
 	s := w.setup
 	s.dir = w.dir
-	return newWorld(w.t, s)
+	return newServer(w.t, s)
 }
 
 // call makes a request; body is JSON or "".
-func (w *world) call(method, path, body string, header ...string) (int, string, http.Header) {
+func (w *testServer) call(method, path, body string, header ...string) (int, string, http.Header) {
 	w.t.Helper()
 	url := path
 	if !strings.HasPrefix(path, "http") {
@@ -114,7 +114,7 @@ func (w *world) call(method, path, body string, header ...string) (int, string, 
 }
 
 // ok makes a request that must succeed and decodes the answer into v, if any.
-func (w *world) ok(method, path, body string, v any, header ...string) {
+func (w *testServer) ok(method, path, body string, v any, header ...string) {
 	w.t.Helper()
 	code, got, _ := w.call(method, path, body, header...)
 	if code/100 != 2 {
@@ -128,7 +128,7 @@ func (w *world) ok(method, path, body string, v any, header ...string) {
 }
 
 // start begins a run and returns its id.
-func (w *world) start(task string, interactive bool, header ...string) string {
+func (w *testServer) start(task string, interactive bool, header ...string) string {
 	w.t.Helper()
 	text, _ := json.Marshal(task)
 	var r struct{ ID string }
@@ -136,21 +136,21 @@ func (w *world) start(task string, interactive bool, header ...string) string {
 	return r.ID
 }
 
-func (w *world) signal(id, name, payload string, header ...string) {
+func (w *testServer) signal(id, name, payload string, header ...string) {
 	w.t.Helper()
 	w.ok("POST", "/api/v1/agents/"+id+"/signal/"+name, payload, nil, header...)
 }
 
 // updates are the messages of a run after a time.
-func (w *world) updates(id, query string, header ...string) []CompactMessage {
+func (w *testServer) updates(id, query string, header ...string) []compactMessage {
 	w.t.Helper()
-	var body struct{ Messages []CompactMessage }
+	var body struct{ Messages []compactMessage }
 	w.ok("GET", "/api/v1/agents/"+id+"/updates"+query, "", &body, header...)
 	return body.Messages
 }
 
 // rests waits until nothing is done in a run, without a look at it by this dialect.
-func (w *world) rests(id string) {
+func (w *testServer) rests(id string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
 	defer cancel()
@@ -174,16 +174,16 @@ type stream struct {
 	t    testing.TB
 	body io.ReadCloser
 	in   *bufio.Reader
-	seen []CompactMessage
+	seen []compactMessage
 	raw  strings.Builder
 }
 
-func (w *world) stream(id, query string, header ...string) *stream {
+func (w *testServer) stream(id, query string, header ...string) *stream {
 	w.t.Helper()
 	return w.follow("/api/v1/agents/"+id+"/stream"+query, header...)
 }
 
-func (w *world) follow(path string, header ...string) *stream {
+func (w *testServer) follow(path string, header ...string) *stream {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(w.t.Context(), 3*time.Minute, errors.New("nothing came in time"))
 	w.t.Cleanup(cancel)
@@ -210,11 +210,11 @@ func (w *world) follow(path string, header ...string) *stream {
 func (s *stream) close() { s.body.Close() }
 
 // next reads one message.
-func (s *stream) next() (CompactMessage, error) {
+func (s *stream) next() (compactMessage, error) {
 	for {
 		line, err := s.in.ReadString('\n')
 		if err != nil {
-			return CompactMessage{}, err
+			return compactMessage{}, err
 		}
 		s.raw.WriteString(line)
 		data, ok := strings.CutPrefix(line, "data: ")
@@ -222,7 +222,7 @@ func (s *stream) next() (CompactMessage, error) {
 			continue
 		}
 		checkSchema(s.t, []byte(data))
-		m, err := ParseMessage([]byte(data))
+		m, err := parseMessage([]byte(data))
 		if err != nil {
 			return m, fmt.Errorf("%s: %w", data, err)
 		}
@@ -232,7 +232,7 @@ func (s *stream) next() (CompactMessage, error) {
 }
 
 // until reads until a message fits.
-func (s *stream) until(fits func(CompactMessage) bool) CompactMessage {
+func (s *stream) until(fits func(compactMessage) bool) compactMessage {
 	s.t.Helper()
 	for {
 		m, err := s.next()
@@ -245,14 +245,14 @@ func (s *stream) until(fits func(CompactMessage) bool) CompactMessage {
 	}
 }
 
-func is(t Type) func(CompactMessage) bool {
-	return func(m CompactMessage) bool { return m.T == t && m.W == "" }
+func is(t Type) func(compactMessage) bool {
+	return func(m compactMessage) bool { return m.T == t && m.W == "" }
 }
 
-func isChunk(m CompactMessage) bool { return m.T == StreamingChunk }
+func isChunk(m compactMessage) bool { return m.T == StreamingChunk }
 
 // text is what the chunks say, strung together.
-func text(list []CompactMessage) string {
+func chunkText(list []compactMessage) string {
 	var b strings.Builder
 	for _, m := range list {
 		if isChunk(m) {
@@ -263,7 +263,7 @@ func text(list []CompactMessage) string {
 }
 
 // stored are the messages that are no chunks.
-func stored(list []CompactMessage) (out []CompactMessage) {
+func stored(list []compactMessage) (out []compactMessage) {
 	for _, m := range list {
 		if !isChunk(m) {
 			out = append(out, m)
@@ -272,7 +272,7 @@ func stored(list []CompactMessage) (out []CompactMessage) {
 	return out
 }
 
-func texts(list []CompactMessage, t Type) (out []string) {
+func texts(list []compactMessage, t Type) (out []string) {
 	for _, m := range list {
 		if m.T == t {
 			out = append(out, m.M)
@@ -282,7 +282,7 @@ func texts(list []CompactMessage, t Type) (out []string) {
 }
 
 // rising checks that timestamps rise strictly.
-func rising(t testing.TB, list []CompactMessage) {
+func rising(t testing.TB, list []compactMessage) {
 	t.Helper()
 	last := 0.0
 	for _, m := range list {
@@ -294,12 +294,12 @@ func rising(t testing.TB, list []CompactMessage) {
 }
 
 // after is a query that goes on after a message.
-func after(m CompactMessage) string {
+func after(m compactMessage) string {
 	return "?skipHistory=true&since=" + strconv.FormatFloat(m.TS, 'f', -1, 64)
 }
 
 // equal reports whether two lists are the same on the wire.
-func equal(a, b []CompactMessage) bool {
+func equal(a, b []compactMessage) bool {
 	x, _ := json.Marshal(a)
 	y, _ := json.Marshal(b)
 	return string(x) == string(y)

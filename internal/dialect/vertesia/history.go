@@ -1,89 +1,104 @@
 package vertesia
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"iter"
-	"net/http"
+	"slices"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/wire"
+	"github.com/parley-hq/parley/internal/json"
 )
 
-// factual shows the facts themselves, for those who look into a run.
-type factual struct{}
-
-func (factual) Name() string { return "vertesia/history" }
-
-// AppendEvent appends a fact; after the one that ends the run it says so.
-func (factual) AppendEvent(dst []byte, e *chat.Entry) []byte {
-	ev, err := e.Fact.Event()
-	if err != nil {
-		return dst
-	}
-	b, err := marshal(map[string]any{"runId": ev.Session, "event": eventOf(&ev)})
-	if err != nil {
-		return dst
-	}
-	dst = wire.AppendSSE(dst, "history", "", b)
-	switch ev.Body.(type) {
-	case chat.SessionCompleted, chat.SessionFailed:
-		dst = wire.AppendSSE(dst, "control", "", []byte(`{"type":"done"}`))
-	}
-	return dst
+// runHistory is the history of a run: its events, or its tool calls.
+type runHistory struct {
+	Type   string      `json:"type"`
+	Events []runEvent  `json:"events,omitempty"`
+	Tasks  []agentTask `json:"agentTasks,omitempty"`
 }
 
-// AppendPiece appends nothing: what is being written is no fact.
-func (factual) AppendPiece(dst []byte, _ *chat.Entry) []byte { return dst }
+// runEvent is one event.
+type runEvent struct {
+	ID      chat.Seq        `json:"event_id"`
+	Time    chat.At         `json:"event_time"`
+	Type    string          `json:"event_type"`
+	Attempt int             `json:"attempt"`
+	TaskID  string          `json:"task_id,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+}
 
-// streamDetails follows the facts of a run.
-func (d *Dialect) streamDetails(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.run(r, c)
+// agentTask is one tool call.
+type agentTask struct {
+	Type        string          `json:"taskType"`
+	Tool        string          `json:"toolName"`
+	UseID       string          `json:"toolUseId,omitempty"`
+	RunID       string          `json:"toolRunId,omitempty"`
+	ScheduledAt chat.At         `json:"scheduled_at"`
+	StartedAt   chat.At         `json:"started_at"`
+	CompletedAt *chat.At        `json:"completed_at"`
+	Status      string          `json:"status"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"`
+	Result      string          `json:"result,omitempty"`
+	Error       *taskError      `json:"error,omitempty"`
+	Workstream  string          `json:"workstreamId,omitempty"`
+}
+
+type taskError struct {
+	Type    string `json:"type"`
+	Message string `json:"message"`
+}
+
+// maxHistory bounds the events of a history; the updates have all.
+const maxHistory = 10_000
+
+// history returns the last events of a run, or the tool calls among them.
+func (d *Dialect) history(ctx context.Context, c chat.Caller, sess run, format string) (*runHistory, error) {
+	rng := chat.Range{Limit: maxHistory, Desc: true}
+	if sess.workstream != "" {
+		rng.Workstream = &sess.workstream
+	}
+	facts, _, err := d.opt.Sessions.Read(ctx, c, sess.ID, rng)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if sess.once {
-		if err := d.settle(r.Context(), c, sess.ID); err != nil {
-			return err
-		}
-	}
-	if r.Method == http.MethodHead {
-		w.Header().Set("Content-Type", "text/event-stream")
-		return nil
-	}
-	o := &observer{d: d, caller: c, id: sess.ID}
-	err = wire.ServeSSE(w, r, wire.SSEOptions{}, d.opt.Conns, o.run)
-	if errors.Is(err, wire.ErrShutdown) {
-		return errShutdown()
-	}
-	return err
-}
-
-// observer is one who looks into a run.
-type observer struct {
-	d      *Dialect
-	caller chat.Caller
-	id     chat.SessionID
-}
-
-func (o *observer) run(ctx context.Context, s *wire.Stream) error {
-	for b, err := range o.watch(ctx) {
-		switch {
-		case err != nil:
-			return err
-		case b.Idle:
-			err = s.Write(ctx, wire.AppendSSEComment(nil, "ping"))
-		case len(b.Bytes) > 0:
-			err = s.Write(ctx, b.Bytes)
-		}
+	h := &runHistory{Type: format}
+	calls := map[string]int{}
+	for _, f := range slices.Backward(facts) {
+		e, err := f.Event()
 		if err != nil {
-			return err
+			return nil, err
 		}
+		if format == "events" {
+			h.Events = append(h.Events, eventOf(&e))
+			continue
+		}
+		h.task(&e, calls)
 	}
-	return nil
+	return h, nil
 }
 
-//go:noinline
-func (o *observer) watch(ctx context.Context) iter.Seq2[chat.Batch, error] {
-	return o.d.opt.Sessions.Watch(ctx, o.caller, o.id, chat.Start{Cursor: &chat.Cursor{}, Idle: o.d.opt.Heartbeat}, factual{})
+func eventOf(e *chat.Event) runEvent {
+	return runEvent{ID: e.Seq, Time: e.At, Type: e.Type, Attempt: 1, TaskID: string(e.Turn), Result: e.Payload}
+}
+
+// task adds a tool call or a message of a person; a result completes its call.
+func (h *runHistory) task(e *chat.Event, calls map[string]int) {
+	end := func(call string, f func(*agentTask)) {
+		if i, ok := calls[call]; ok {
+			at := e.At
+			h.Tasks[i].CompletedAt = &at
+			f(&h.Tasks[i])
+		}
+	}
+	switch b := e.Body.(type) {
+	case chat.AgentToolCall:
+		calls[b.CallID] = len(h.Tasks)
+		h.Tasks = append(h.Tasks, agentTask{Type: "tool_call", Tool: b.Tool, UseID: b.CallID, RunID: b.CallID, ScheduledAt: e.At, StartedAt: e.At, Status: "running", Parameters: b.Params, Workstream: e.Workstream})
+	case chat.AgentToolResult:
+		end(b.CallID, func(t *agentTask) { t.Status, t.Result = "completed", string(b.Result) })
+	case chat.AgentToolError:
+		end(b.CallID, func(t *agentTask) { t.Status, t.Error = "error", &taskError{cmp.Or(b.Code, "error"), b.Error} })
+	case chat.UserMessage:
+		at := e.At
+		h.Tasks = append(h.Tasks, agentTask{Type: "input", Tool: "user_input", ScheduledAt: e.At, StartedAt: e.At, CompletedAt: &at, Status: "received", Result: b.PlainText(), Workstream: e.Workstream})
+	}
 }

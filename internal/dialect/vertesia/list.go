@@ -5,18 +5,19 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
-// wanted narrows a list of runs.
-type wanted struct {
+// filter selects and orders runs for a list.
+type filter struct {
 	id, interaction, startedBy, query string
 	status, tags, categories          []string
 	since, until                      time.Time
@@ -27,45 +28,27 @@ type wanted struct {
 	ascending                         bool
 }
 
-func wantedOf(q url.Values) (w wanted, err error) {
-	w = wanted{
-		id: q.Get("id"), interaction: q.Get("interaction"), startedBy: q.Get("started_by"), query: first(q.Get("query"), q.Get("q")),
-		status: list(q.Get("status")), tags: list(q.Get("tags")), categories: list(q.Get("categories")), cursor: q.Get("cursor"), limit: 50,
-		sort: q.Get("sort"), ascending: q.Get("order") == "asc",
+func filterOf(q *edge.Query) (f filter, err error) {
+	f = filter{
+		id: q.Text("id"), interaction: q.Text("interaction"), startedBy: q.Text("started_by"), query: cmp.Or(q.Text("query"), q.Text("q")),
+		status: split(q.All("status")), tags: split(q.All("tags")), categories: split(q.All("categories")), cursor: q.Text("cursor"),
+		limit: q.Limit(50, 1000), offset: int(q.Number("offset", 0, 1_000_000, 0)), sort: q.Text("sort"), ascending: q.Text("order") == "asc",
 	}
-	if w.limit, err = number(q, "limit", 50, 1, 1000); err != nil {
-		return w, err
+	if f.since, err = timeOf(q.Text("since")); err != nil {
+		return f, err
 	}
-	if w.offset, err = number(q, "offset", 0, 0, 1_000_000); err != nil {
-		return w, err
+	if f.until, err = timeOf(q.Text("until")); err != nil {
+		return f, err
 	}
-	if w.since, err = timeOf(q.Get("since")); err != nil {
-		return w, err
-	}
-	w.until, err = timeOf(q.Get("until"))
-	return w, err
+	return f, q.Err
 }
 
-func number(q url.Values, name string, missing, least, most int) (int, error) {
-	s := q.Get(name)
-	if s == "" {
-		return missing, nil
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < least || n > most {
-		return 0, chat.Errorf(chat.Invalid, "%s=%q is not a number from %d to %d", name, clip(s, 20), least, most)
-	}
-	return n, nil
+// split splits lists of values at their commas.
+func split(values []string) []string {
+	return slices.DeleteFunc(strings.Split(strings.Join(values, ","), ","), func(s string) bool { return s == "" })
 }
 
-func list(s string) []string {
-	if s == "" {
-		return nil
-	}
-	return strings.Split(s, ",")
-}
-
-// timeOf reads a time: RFC 3339, a date, or milliseconds.
+// timeOf reads a time: RFC 3339, a date, or milliseconds; zero for "".
 func timeOf(s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -78,59 +61,60 @@ func timeOf(s string) (time.Time, error) {
 	if ms, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return time.UnixMilli(ms), nil
 	}
-	return time.Time{}, chat.Errorf(chat.Invalid, "%q is not a time such as 2026-11-15T10:00:00Z", clip(s, 40))
+	return time.Time{}, chat.Errorf(chat.Invalid, "%q is not a time such as 2026-11-15T10:00:00Z", text.Clip(s, 40))
 }
 
-// fits reports whether a run is wanted.
-func (w *wanted) fits(r *agentRun) bool {
+// selects reports whether the filter selects a run.
+func (f *filter) selects(r *agentRun) bool {
 	began := r.StartedAt.Time()
 	switch {
-	case w.id != "" && r.ID != w.id,
-		w.interaction != "" && r.Interaction != w.interaction,
-		w.startedBy != "" && r.StartedBy != w.startedBy,
-		w.activity != "" && r.Activity != w.activity,
-		w.interactive != nil && r.Interactive != *w.interactive,
-		w.status != nil && !slices.Contains(w.status, r.Status),
-		!w.since.IsZero() && began.Before(w.since),
-		!w.until.IsZero() && began.After(w.until):
+	case f.id != "" && r.ID != f.id,
+		f.interaction != "" && r.Interaction != f.interaction,
+		f.startedBy != "" && r.StartedBy != f.startedBy,
+		f.activity != "" && r.Activity != f.activity,
+		f.interactive != nil && r.Interactive != *f.interactive,
+		len(f.status) > 0 && !slices.Contains(f.status, r.Status),
+		!f.since.IsZero() && began.Before(f.since),
+		!f.until.IsZero() && began.After(f.until):
 		return false
 	}
-	return has(r.Tags, w.tags) && has(r.Categories, w.categories)
+	return hasOneOf(r.Tags, f.tags) && hasOneOf(r.Categories, f.categories)
 }
 
-func has(have json.RawMessage, want []string) bool {
-	if len(want) == 0 {
+// hasOneOf reports whether a JSON array of texts has one of some values; every
+// array has one of none.
+func hasOneOf(array json.RawMessage, values []string) bool {
+	if len(values) == 0 {
 		return true
 	}
 	var all []string
-	if json.Unmarshal(have, &all) != nil {
+	if json.Unmarshal(array, &all) != nil {
 		return false
 	}
-	return slices.ContainsFunc(want, func(s string) bool { return slices.Contains(all, s) })
+	return slices.ContainsFunc(values, func(s string) bool { return slices.Contains(all, s) })
 }
 
-// maxCount is among how many sessions, at least, those that are wanted are counted:
-// to look at all of them takes many times as long as the page.
+// maxCount is how many sessions are read at least to count the selected ones.
 const maxCount = 1000
 
-// maxScan bounds the sessions that one request looks at. Tests lower it.
+// maxScan is how many sessions one request reads at most. Tests lower it.
 var maxScan = 10_000
 
-// mark is a cursor: the last run of a page, and from where on sessions have to be
-// read to find what follows, so that a long list can be read to its end.
-type mark struct {
+// listCursor is the cursor of a list: the last run of a page, and where the next
+// request starts to read sessions, so that a list of any length has an end.
+type listCursor struct {
 	At     chat.At        `json:"t"`
 	ID     chat.SessionID `json:"id"`
-	List   string         `json:"l,omitempty"` // where sessions are read from
-	Before int            `json:"n,omitempty"` // wanted ones that stand before that
+	List   string         `json:"l,omitempty"` // cursor of Sessions.List
+	Before int            `json:"n,omitempty"` // selected sessions before that
 }
 
-func (m mark) String() string {
-	b, _ := json.Marshal(m) // nothing in it can fail
+func (m listCursor) String() string {
+	b, _ := json.Marshal(m) // it cannot fail
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-func parseMark(s string) (m mark, err error) {
+func parseListCursor(s string) (m listCursor, err error) {
 	if s == "" {
 		return m, nil
 	}
@@ -144,94 +128,82 @@ func parseMark(s string) (m mark, err error) {
 	return m, nil
 }
 
-// runs returns the part of the caller's runs that is wanted, how many there are at
-// least, and where to go on.
-func (d *Dialect) runs(ctx context.Context, c chat.Caller, w wanted) (found []agentRun, total int, next string, err error) {
-	listed, total, next, err := d.listed(ctx, c, &w)
-	for _, s := range listed {
-		one, err := d.describeListed(ctx, c, s)
+// runs returns a page of the caller's runs, how many there are at least, and the
+// cursor of the next page.
+func (d *Dialect) runs(ctx context.Context, c chat.Caller, f filter) (found []agentRun, total int, next string, err error) {
+	page, total, next, err := d.listPage(ctx, c, &f)
+	for _, s := range page {
+		r, err := d.describeListed(ctx, c, s)
 		if err != nil {
 			return nil, 0, "", err
 		}
-		found = append(found, one)
+		found = append(found, r)
 	}
 	return found, total, next, err
 }
 
-// listed is runs without a closer look at them.
-func (d *Dialect) listed(ctx context.Context, c chat.Caller, w *wanted) (page []*chat.Session, total int, next string, err error) {
-	m, err := parseMark(w.cursor)
+// listPage is runs with the sessions of the runs.
+func (d *Dialect) listPage(ctx context.Context, c chat.Caller, f *filter) (page []*chat.Session, total int, next string, err error) {
+	from, err := parseListCursor(f.cursor)
 	if err != nil {
 		return nil, 0, "", err
 	}
-	all, starts, err := d.matching(ctx, c, w, m)
+	all, starts, err := d.selected(ctx, c, f, from)
 	if err != nil {
 		return nil, 0, "", err
 	}
-	slices.SortFunc(all, w.compare)
-	from := min(w.from(all, m)+w.offset, len(all))
-	until := min(from+w.limit, len(all))
-	if until < len(all) && until > from {
-		last := all[until-1]
-		to := mark{At: w.key(last), ID: last.ID, List: m.List, Before: m.Before}
+	slices.SortFunc(all, f.compare)
+	i := min(f.after(all, from)+f.offset, len(all))
+	end := min(i+f.limit, len(all))
+	if end < len(all) && end > i {
+		last := all[end-1]
+		to := listCursor{At: f.key(last), ID: last.ID, List: from.List, Before: from.Before}
 		for _, s := range starts {
-			if later(s.top, last.UpdatedAt) {
+			if surelyBefore(s.first, last.UpdatedAt) {
 				to.List, to.Before = s.list, s.before
 			}
 		}
 		next = to.String()
 	}
-	return all[from:until], m.Before + len(all), next, nil
+	return all[i:end], from.Before + len(all), next, nil
 }
 
-// start is a place in the list of sessions.
-type start struct {
+// listStart is a position in the list of all sessions from which a later request
+// can read on.
+type listStart struct {
 	list   string
-	before int     // wanted sessions before it
-	top    chat.At // when the first one behind it was last active
+	before int     // selected sessions before it
+	first  chat.At // when the first session after it was last active
 }
 
-// later reports whether a place of the list stands surely before another: sessions
-// of one second may come in any order.
-func later(a, b chat.At) bool { return b.Time().Add(2 * time.Second).Before(a.Time()) }
+// surelyBefore reports whether a session that was active at a is before one that
+// was active at b in the list of all sessions. Those of one second have any order.
+func surelyBefore(a, b chat.At) bool { return b.Time().Add(2 * time.Second).Before(a.Time()) }
 
-// matching are the caller's sessions that are wanted, the most recently active first.
-func (d *Dialect) matching(ctx context.Context, c chat.Caller, w *wanted, m mark) (all []*chat.Session, starts []start, err error) {
-	if w.id != "" {
-		id, err := d.opt.Sessions.Resolve(ctx, c, chat.SessionID(w.id))
-		if err != nil {
-			return nil, nil, err
-		}
-		sess, err := d.opt.Sessions.Get(ctx, c, id)
-		if chat.CodeOf(err) == chat.NotFound {
-			return nil, nil, nil
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		if ok, err := d.matches(ctx, c, w, &sess); err != nil || !ok {
-			return nil, nil, err
-		}
-		return []*chat.Session{&sess}, nil, nil
+// selected returns the caller's selected sessions, the most recently active first.
+func (d *Dialect) selected(ctx context.Context, c chat.Caller, f *filter, from listCursor) (all []*chat.Session, starts []listStart, err error) {
+	if f.id != "" {
+		all, err = d.selectedByID(ctx, c, f)
+		return all, nil, err
 	}
-	looks := maxLooks
-	f := chat.Filter{Limit: 200}
-	if w.recent() {
-		f.Cursor = m.List
+	searches := maxSearches
+	list := chat.Filter{Limit: 200}
+	if f.byActivity() {
+		list.Cursor = from.List
 	}
-	for seen := 0; seen < maxScan; seen += f.Limit {
-		page, err := d.opt.Sessions.List(ctx, c, f)
+	for read := 0; read < maxScan; read += list.Limit {
+		page, err := d.opt.Sessions.List(ctx, c, list)
 		if err != nil {
 			return nil, nil, err
 		}
-		if w.recent() && len(page.Sessions) > 0 {
-			starts = append(starts, start{f.Cursor, m.Before + len(all), page.Sessions[0].UpdatedAt})
+		if f.byActivity() && len(page.Sessions) > 0 {
+			starts = append(starts, listStart{list.Cursor, from.Before + len(all), page.Sessions[0].UpdatedAt})
 		}
 		for i := range page.Sessions {
 			s := &page.Sessions[i]
-			ok, err := d.matches(ctx, c, w, s)
+			ok, err := d.matches(ctx, c, f, s)
 			if err == nil && ok {
-				ok, err = d.mentions(ctx, c, s, w.query, &looks)
+				ok, err = d.mentions(ctx, c, s, f.query, &searches)
 			}
 			if err != nil {
 				return nil, nil, err
@@ -240,87 +212,99 @@ func (d *Dialect) matching(ctx context.Context, c chat.Caller, w *wanted, m mark
 				all = append(all, s)
 			}
 		}
-		if f.Cursor = page.Next; f.Cursor == "" {
+		if list.Cursor = page.Next; list.Cursor == "" {
 			break
 		}
-		if n := len(page.Sessions); n > 0 && m.Before+seen+f.Limit >= maxCount && w.enough(all, m, page.Sessions[n-1].UpdatedAt) {
+		if n := len(page.Sessions); n > 0 && from.Before+read+list.Limit >= maxCount && f.complete(all, from, page.Sessions[n-1].UpdatedAt) {
 			break
 		}
 	}
 	return all, starts, nil
 }
 
-// recent reports whether runs are wanted in the order in which sessions are read.
-func (w *wanted) recent() bool { return w.sort != "started_at" && !w.ascending }
-
-// enough reports whether all have the page and what comes next, when sessions are
-// read down to that time.
-func (w *wanted) enough(all []*chat.Session, m mark, read chat.At) bool {
-	if !w.recent() {
-		return false
+// selectedByID is selected for a filter that names one run.
+func (d *Dialect) selectedByID(ctx context.Context, c chat.Caller, f *filter) ([]*chat.Session, error) {
+	id, err := d.opt.Sessions.Resolve(ctx, c, chat.SessionID(f.id))
+	if err != nil {
+		return nil, err
 	}
-	slices.SortFunc(all, w.compare)
-	until := w.from(all, m) + w.offset + w.limit
-	return until < len(all) && later(all[until-1].UpdatedAt, read)
+	f.id = string(id)
+	sess, err := d.opt.Sessions.Get(ctx, c, id)
+	if chat.CodeOf(err) == chat.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	ok, err := d.matches(ctx, c, f, &sess)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return []*chat.Session{&sess}, nil
 }
 
-// matches looks closer, at how a run has ended, only where that is asked for.
-func (d *Dialect) matches(ctx context.Context, c chat.Caller, w *wanted, s *chat.Session) (bool, error) {
-	if !w.narrow() {
-		return true, nil
+// byActivity reports whether the list has the order in which sessions are read.
+func (f *filter) byActivity() bool { return f.sort != "started_at" && !f.ascending }
+
+// complete reports whether all has the whole page and one more, when sessions were
+// read down to a time.
+func (f *filter) complete(all []*chat.Session, from listCursor, read chat.At) bool {
+	if !f.byActivity() {
+		return false
 	}
-	one := outline(s)
-	if w.status != nil {
+	slices.SortFunc(all, f.compare)
+	end := f.after(all, from) + f.offset + f.limit
+	return end < len(all) && surelyBefore(all[end-1].UpdatedAt, read)
+}
+
+// matches reports whether the filter selects a session. It reads how the run ended
+// only for a filter by status.
+func (d *Dialect) matches(ctx context.Context, c chat.Caller, f *filter, s *chat.Session) (bool, error) {
+	r := outline(s)
+	if len(f.status) > 0 {
 		var err error
-		if one, err = d.describeListed(ctx, c, s); err != nil {
+		if r, err = d.describeListed(ctx, c, s); err != nil {
 			return false, err
 		}
 	}
-	return w.fits(&one), nil
+	return f.selects(&r), nil
 }
 
-// narrow reports whether runs need to be looked at to know whether they are wanted.
-func (w *wanted) narrow() bool {
-	return w.id != "" || w.interaction != "" || w.startedBy != "" || w.status != nil || w.tags != nil || w.categories != nil ||
-		!w.since.IsZero() || !w.until.IsZero() || w.activity != "" || w.interactive != nil
-}
-
-// key is what runs are sorted by.
-func (w *wanted) key(s *chat.Session) chat.At {
-	if w.sort == "started_at" {
+// key is the time that runs are sorted by.
+func (f *filter) key(s *chat.Session) chat.At {
+	if f.sort == "started_at" {
 		return s.CreatedAt
 	}
 	return s.UpdatedAt
 }
 
-// compare puts the newest first, or the oldest where that is asked for.
-func (w *wanted) compare(a, b *chat.Session) int {
-	order := cmp.Or(cmp.Compare(w.key(b), w.key(a)), cmp.Compare(b.ID, a.ID))
-	if w.ascending {
+// compare orders the newest first, or the oldest when the list is ascending.
+func (f *filter) compare(a, b *chat.Session) int {
+	order := cmp.Or(cmp.Compare(f.key(b), f.key(a)), cmp.Compare(b.ID, a.ID))
+	if f.ascending {
 		return -order
 	}
 	return order
 }
 
-// from is where the list goes on behind a mark.
-func (w *wanted) from(all []*chat.Session, m mark) int {
-	if m.ID == "" {
+// after is the index of the first session after a cursor.
+func (f *filter) after(all []*chat.Session, from listCursor) int {
+	if from.ID == "" {
 		return 0
 	}
-	i, found := slices.BinarySearchFunc(all, &chat.Session{ID: m.ID, CreatedAt: m.At, UpdatedAt: m.At}, w.compare)
+	i, found := slices.BinarySearchFunc(all, &chat.Session{ID: from.ID, CreatedAt: from.At, UpdatedAt: from.At}, f.compare)
 	if found {
 		i++
 	}
 	return i
 }
 
-// maxLooks bounds the runs whose conversation is read for one search, the most
-// recently active ones.
-const maxLooks = 200
+// maxSearches bounds the runs whose log is searched for one request.
+const maxSearches = 200
 
-// mentions reports whether all words of a query occur in what a run is called or
-// was begun with, or the whole of it in what was said there.
-func (d *Dialect) mentions(ctx context.Context, c chat.Caller, s *chat.Session, query string, looks *int) (bool, error) {
+// mentions reports whether all words of a query occur in the title, id, agent or
+// metadata of a run, or the whole query in its messages.
+func (d *Dialect) mentions(ctx context.Context, c chat.Caller, s *chat.Session, query string, searches *int) (bool, error) {
 	if query == "" {
 		return true, nil
 	}
@@ -328,7 +312,7 @@ func (d *Dialect) mentions(ctx context.Context, c chat.Caller, s *chat.Session, 
 	if !slices.ContainsFunc(strings.Fields(strings.ToLower(query)), func(word string) bool { return !strings.Contains(about, word) }) {
 		return true, nil
 	}
-	if *looks--; *looks < 0 {
+	if *searches--; *searches < 0 {
 		return false, nil
 	}
 	page, err := d.opt.Sessions.Search(ctx, c, s.ID, query, 0, 1)
@@ -338,29 +322,26 @@ func (d *Dialect) mentions(ctx context.Context, c chat.Caller, s *chat.Session, 
 	return len(page.Hits) > 0, err
 }
 
-func (d *Dialect) listRuns(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	q := r.URL.Query()
-	want, err := wantedOf(q)
+func (d *Dialect) listRuns(r *http.Request, c chat.Caller) (any, error) {
+	q := edge.NewQuery(r)
+	f, err := filterOf(q)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	body := struct {
 		Items []agentRun `json:"items"`
 		Total int        `json:"total_count"`
 		Next  *string    `json:"next_cursor"`
 	}{Items: []agentRun{}}
-	if q.Get("run_kind") != "process" { // there are none
-		found, total, next, err := d.runs(r.Context(), c, want)
-		if err != nil {
-			return err
-		}
-		if next != "" {
-			body.Next = &next
-		}
-		body.Items, body.Total = append(body.Items, found...), total
+	if q.Text("run_kind") == "process" {
+		return body, nil // this server has no processes
 	}
-	d.send(w, r, http.StatusOK, body)
-	return nil
+	found, total, next, err := d.runs(r.Context(), c, f)
+	if next != "" {
+		body.Next = &next
+	}
+	body.Items, body.Total = append(body.Items, found...), total
+	return body, err
 }
 
 // searchHit is a run that a search found.
@@ -383,26 +364,19 @@ type searchHit struct {
 	Interactive bool            `json:"interactive"`
 }
 
-func (d *Dialect) searchRuns(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	want, err := wantedOf(r.URL.Query())
+func (d *Dialect) searchRuns(r *http.Request, c chat.Caller) (any, error) {
+	f, err := filterOf(edge.NewQuery(r))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	found, total, _, err := d.runs(r.Context(), c, want)
-	if err != nil {
-		return err
-	}
-	body := struct {
-		Hits  []searchHit `json:"hits"`
-		Total int         `json:"total"`
-	}{[]searchHit{}, total}
+	found, total, _, err := d.runs(r.Context(), c, f)
+	hits := []searchHit{}
 	for _, f := range found {
-		body.Hits = append(body.Hits, searchHit{
+		hits = append(hits, searchHit{
 			ID: f.ID, Score: 1, Interaction: f.Interaction, Name: f.Interaction, Type: f.Type, Kind: f.Kind, Status: f.Status, Activity: f.Activity,
 			StartedAt: f.StartedAt, CompletedAt: f.CompletedAt, StartedBy: f.StartedBy, Title: f.Title, Topic: f.Topic, Tags: f.Tags,
 			Categories: f.Categories, Interactive: f.Interactive,
 		})
 	}
-	d.send(w, r, http.StatusOK, body)
-	return nil
+	return map[string]any{"hits": hits, "total": total}, err
 }

@@ -39,18 +39,18 @@ func TestLongListsAreNotReadWhole(t *testing.T) {
 		m.all = append(m.all, chat.Session{ID: chat.SessionID(fmt.Sprint("s", second, "-", in)), CreatedAt: at, UpdatedAt: at})
 	}
 	d := &Dialect{opt: Options{Sessions: m}}
-	page := func(w wanted) (found []*chat.Session, total int, next string) {
+	page := func(w filter) (found []*chat.Session, total int, next string) {
 		t.Helper()
-		found, total, next, err := d.listed(t.Context(), chat.Trusted, &w)
+		found, total, next, err := d.listPage(t.Context(), chat.Trusted, &w)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return found, total, next
 	}
-	if _, total, _ := page(wanted{limit: 50}); m.lists > 7 || total < 1000 || total == n {
+	if _, total, _ := page(filter{limit: 50}); m.lists > 7 || total < 1000 || total == n {
 		t.Errorf("the first page took %d lists and counts %d", m.lists, total)
 	}
-	if _, total, _ := page(wanted{limit: 50, sort: "started_at"}); total != n {
+	if _, total, _ := page(filter{limit: 50, sort: "started_at"}); total != n {
 		t.Errorf("sorted by their beginning there are %d", total)
 	}
 	// More than one request would look at.
@@ -58,7 +58,7 @@ func TestLongListsAreNotReadWhole(t *testing.T) {
 	maxScan = 1200
 	last := chat.At(1 << 62)
 	seen, total := 0, 0
-	for w := (wanted{limit: 150}); ; {
+	for w := (filter{limit: 150}); ; {
 		found, sum, next := page(w)
 		for _, s := range found {
 			if s.UpdatedAt >= last {

@@ -3,69 +3,63 @@ package vertesia
 import (
 	"context"
 	"math"
-	"net/http"
 	"sort"
 	"strconv"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 )
 
-// A reader's cursor is one number, the timestamp of the last message it has.
-// Timestamps are positions, which rise strictly over events and pieces alike, so
-// the number says what the reader has of both.
+// The cursor of a client is one number, the timestamp of the last message it has.
+// Timestamps are positions, which rise strictly over events and previews alike, so
+// the number says how much of both the client has.
 
-// since reads a cursor from the query; ok is false when there is none.
-func since(r *http.Request, name string) (at chat.At, ok bool, err error) {
-	s := r.URL.Query().Get(name)
+// position reads a timestamp from the query, 0 when there is none.
+func position(q *edge.Query, name string) chat.At {
+	s := q.Text(name)
 	if s == "" {
-		return 0, false, nil
+		return 0
 	}
 	ms, err := strconv.ParseFloat(s, 64)
 	if err != nil || math.IsNaN(ms) || ms < 0 || ms > 1e15 {
-		return 0, false, chat.Errorf(chat.Invalid, "%s=%q is not a timestamp in milliseconds", name, clip(s, 40))
+		q.Refuse(name, s, "it must be a timestamp in milliseconds")
+		return 0
 	}
-	return chat.At(math.Round(ms * 1000)), true, nil
+	return chat.At(math.Round(ms * 1000))
 }
 
-// place is where a reader begins.
-type place struct {
-	cursor chat.Cursor
-	last   *chat.Event // the last event it has, of which it may lack messages
-}
-
-// find turns a position into a cursor. A position beyond the last message is
-// taken for that: it comes from a clock that is ahead of ours.
-func (d *Dialect) find(ctx context.Context, c chat.Caller, sess *chat.Session, at chat.At) (place, error) {
-	// The blocks first: one that is finished meanwhile is an event after the
-	// cursor, and then its mark is left out.
+// cursorAt turns a position into a cursor, and returns the last event at or before
+// it, of which the client may lack messages. A position after the last message is
+// taken for that of the last message: it comes from a clock that is ahead.
+func (d *Dialect) cursorAt(ctx context.Context, c chat.Caller, sess *chat.Session, at chat.At) (cursor chat.Cursor, last *chat.Event, err error) {
+	// Blocks first: a block that is finished meanwhile is an event after the cursor,
+	// and its entry in the cursor is ignored.
 	open, err := d.opt.Sessions.Blocks(ctx, c, sess.ID)
 	if err != nil {
-		return place{}, err
+		return cursor, nil, err
 	}
-	last, err := d.lastBefore(ctx, c, sess, at)
-	if err != nil {
-		return place{}, err
+	if last, err = d.lastBefore(ctx, c, sess, at); err != nil {
+		return cursor, nil, err
 	}
-	p := place{last: last}
 	if last != nil {
-		p.cursor.Seq = last.Seq
+		cursor.Seq = last.Seq
 	}
 	for _, b := range open {
 		n := sort.Search(len(b.Ends), func(i int) bool { return b.Ends[i].At > at })
 		if n > 0 {
-			p.cursor.PassPiece(b.ID, b.Ends[n-1].Bytes)
+			cursor.PassPiece(b.ID, b.Ends[n-1].Bytes)
 		}
 	}
-	return p, nil
+	return cursor, last, nil
 }
 
-// nearEnd is how many events are looked at before the log is searched: most who
-// come back were here a moment ago.
-const nearEnd = 64
+// recentEvents is how many events lastBefore reads before it searches the log: a
+// client that reconnects usually has nearly all of them.
+const recentEvents = 64
 
 // lastBefore returns the last event at or before a position, or nil.
 func (d *Dialect) lastBefore(ctx context.Context, c chat.Caller, sess *chat.Session, at chat.At) (*chat.Event, error) {
-	facts, older, err := d.opt.Sessions.Read(ctx, c, sess.ID, chat.Range{Limit: nearEnd, Desc: true})
+	facts, older, err := d.opt.Sessions.Read(ctx, c, sess.ID, chat.Range{Limit: recentEvents, Desc: true})
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +75,7 @@ func (d *Dialect) lastBefore(ctx context.Context, c chat.Caller, sess *chat.Sess
 	if !older || len(facts) == 0 {
 		return nil, nil
 	}
-	// The last one lies in [low, high), if there is one; low is known to fit.
+	// Binary search: low is at or before the position, high is after it.
 	low, high := chat.Seq(0), facts[len(facts)-1].Seq
 	var found *chat.Event
 	for low+1 < high {

@@ -13,7 +13,7 @@ import (
 // A posted question is one in every dialect: with its choices, or for leave to
 // use a tool; and who posted it learns the answer.
 func TestPostedQuestions(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	var run struct{ ID string }
 	w.ok("POST", "/api/v1/agents/record", `{"interaction":"mine"}`, &run)
 	post := func(details string) {
@@ -64,7 +64,7 @@ func TestPostedQuestions(t *testing.T) {
 
 // A run that is stopped says so once, with the name of the request.
 func TestAStopIsOneMessage(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	id := w.start("/sleep 600", true)
 	s := w.stream(id, "")
 	s.until(is(Question))
@@ -129,7 +129,7 @@ func TestEveryStopIsAcknowledged(t *testing.T) {
 
 // A message is taken in whatever form there is of it.
 func TestPostedForms(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	var run struct{ ID string }
 	w.ok("POST", "/api/v1/agents/record", `{"interaction":"mine"}`, &run)
 	for _, body := range []string{

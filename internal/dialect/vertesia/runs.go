@@ -1,16 +1,18 @@
 package vertesia
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
-// agentRun is a run as clients see it.
+// agentRun is a run in the form of the protocol.
 type agentRun struct {
 	ID           string          `json:"id"`
 	Kind         string          `json:"run_kind"`
@@ -44,8 +46,8 @@ type agentRun struct {
 	CollectionID json.RawMessage `json:"collection_id,omitempty"`
 	CreatedAt    chat.At         `json:"created_at"`
 	UpdatedAt    chat.At         `json:"updated_at"`
-	failed       string          // why, when it has
-	closer       *chat.Event     // what ended it
+	failed       string          // why the run failed
+	end          *chat.Event     // the event that ended the run
 }
 
 type interactionRef struct {
@@ -53,7 +55,7 @@ type interactionRef struct {
 	Name string `json:"name"`
 }
 
-// States of a run.
+// The states of a run.
 const (
 	runCreated   = "created"
 	runRunning   = "running"
@@ -64,7 +66,7 @@ const (
 	outcomeCancelled = "cancelled"
 )
 
-// describe gives a run as clients see it.
+// describe returns a run in the form of the protocol.
 func (d *Dialect) describe(ctx context.Context, c chat.Caller, s *chat.Session) (agentRun, error) {
 	r := outline(s)
 	if s.Status == chat.Completed || s.Status == chat.FailedState {
@@ -73,16 +75,15 @@ func (d *Dialect) describe(ctx context.Context, c chat.Caller, s *chat.Session) 
 	return r, nil
 }
 
-// outline is what is known of a run without looking into its log: all but how it
-// has ended.
+// outline describes a run without reading its log: all but how it ended.
 func outline(s *chat.Session) agentRun {
 	m := metaOf(s)
-	interaction := first(m.text("interaction"), s.Agent)
+	interaction := cmp.Or(m.text("interaction"), s.Agent)
 	r := agentRun{
 		ID: string(s.ID), Kind: "agent", Type: "autonomous", Account: s.Workspace, Project: s.Workspace,
 		Interaction: interaction, Ref: interactionRef{interaction, interaction}, Status: runRunning, Activity: "idle", Interactive: !m.once(),
-		StartedBy: s.Owner.ID, StartedAt: s.CreatedAt, Title: s.Title, Topic: first(s.Summary, m.text("topic")),
-		WorkflowID: first(m.text("workflow_id"), string(s.ID)), FirstRun: first(m.text("first_workflow_run_id"), string(s.ID)),
+		StartedBy: s.Owner.ID, StartedAt: s.CreatedAt, Title: s.Title, Topic: cmp.Or(s.Summary, m.text("topic")),
+		WorkflowID: cmp.Or(m.text("workflow_id"), string(s.ID)), FirstRun: cmp.Or(m.text("first_workflow_run_id"), string(s.ID)),
 		Artifacts: "agents/" + string(s.ID), ForkedFrom: s.ForkedOf, Data: m["data"], Config: m["config"], ApprovalMode: m["tool_approval_mode"],
 		ToolNames: m["tool_names"], DisabledMCP: m["disabled_mcp_collections"], Visibility: m["visibility"], Tags: m["tags"],
 		Categories: m["categories"], Properties: m["properties"], Source: m["source"], CollectionID: m["collection_id"],
@@ -102,191 +103,173 @@ func outline(s *chat.Session) agentRun {
 	return r
 }
 
-// startRun begins a run: a session with the interaction's agent, and a first
-// message made of the data.
-func (d *Dialect) startRun(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	b, err := d.body(r)
+// describeID describes a session as it is now.
+func (d *Dialect) describeID(ctx context.Context, c chat.Caller, id chat.SessionID) (any, error) {
+	sess, err := d.opt.Sessions.Get(ctx, c, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p, kept, err := decodeStart(b)
-	if err != nil {
-		return err
-	}
-	sess, err := d.begin(r.Context(), c, p, kept)
-	if err != nil {
-		return err
-	}
-	out, err := d.describe(r.Context(), c, &sess)
-	if err != nil {
-		return err
-	}
-	if firstMessage(p.Data) != "" {
-		out.Status, out.Activity = runRunning, "working"
-	}
-	d.send(w, r, http.StatusOK, out)
-	return nil
+	return d.describe(ctx, c, &sess)
 }
 
-func (d *Dialect) sendRun(w http.ResponseWriter, r *http.Request, c chat.Caller, id chat.SessionID) error {
-	sess, err := d.opt.Sessions.Get(r.Context(), c, id)
-	if err != nil {
-		return err
-	}
-	out, err := d.describe(r.Context(), c, &sess)
-	if err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, out)
-	return nil
-}
-
-// look describes what a request is about, a run or one line of it, as it is now.
-func (d *Dialect) look(r *http.Request, c chat.Caller) (agentRun, error) {
-	sess, err := d.run(r, c)
-	if err != nil {
-		return agentRun{}, err
-	}
+// current describes a run, or a workstream as a run, as it is now.
+func (d *Dialect) current(ctx context.Context, c chat.Caller, sess run) (agentRun, error) {
 	if sess.once {
-		if err := d.settle(r.Context(), c, sess.ID); err != nil {
+		if err := d.settle(ctx, c, sess.ID); err != nil {
 			return agentRun{}, err
 		}
 	}
-	st, err := d.opt.Sessions.State(r.Context(), c, sess.ID)
+	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
 	if err != nil {
 		return agentRun{}, err
 	}
-	out, err := d.describe(r.Context(), c, &st.Session)
-	if err == nil && sess.line != "" {
-		out = asChild(out, st, sess.line)
+	out, err := d.describe(ctx, c, &st.Session)
+	if err == nil && sess.workstream != "" {
+		out = asRun(out, st, sess.workstream)
 	}
 	return out, err
 }
 
-// begin creates the session and says the first message in it.
-func (d *Dialect) begin(ctx context.Context, c chat.Caller, p startPayload, kept meta) (chat.Session, error) {
-	text := firstMessage(p.Data)
-	if text == "" && kept.once() {
-		return chat.Session{}, chat.Errorf(chat.Invalid, "a run that is not interactive needs data to work on, such as {\"user_prompt\": \"…\"}")
-	}
-	metadata, err := kept.into(nil)
-	if err != nil {
-		return chat.Session{}, err
-	}
-	settings, err := chosen(chat.Settings{}, kept)
-	if err != nil {
-		return chat.Session{}, err
-	}
-	sess, _, err := d.opt.Sessions.Create(ctx, c, chat.NewSession{Agent: d.agentOf(c, p.Interaction), Title: p.Title, Metadata: metadata, Settings: settings})
-	if err != nil || text == "" {
-		return sess, err
-	}
-	draft := chat.NewDraft(chat.UserMessage{Text: text})
-	draft.Via = via
-	if _, err := d.opt.Sessions.Append(ctx, c, sess.ID, []chat.Draft{draft}); err != nil {
-		return sess, err
-	}
-	return sess, nil
+func (d *Dialect) showRun(r *http.Request, c chat.Caller, sess run) (any, error) {
+	return d.current(r.Context(), c, sess)
 }
 
-// agentOf is the agent that an interaction names; one that nobody answers here
-// is left to the default agent.
-func (d *Dialect) agentOf(c chat.Caller, interaction string) string {
-	if chat.CheckAgentName(interaction) != nil {
-		return ""
-	}
-	if d.opt.Agents == nil || slices.Contains(d.opt.Agents(c.In()), interaction) {
-		return interaction
-	}
-	return ""
-}
-
-// recordRun begins a run whose work is done by somebody else, who posts updates.
-func (d *Dialect) recordRun(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	b, err := d.body(r)
-	if err != nil {
-		return err
-	}
-	p, kept, err := decodeStart(b)
-	if err != nil {
-		return err
-	}
-	metadata, err := kept.into(nil)
-	if err != nil {
-		return err
-	}
-	sess, _, err := d.opt.Sessions.Create(r.Context(), c, chat.NewSession{Agent: chat.NoAgent, Title: p.Title, Metadata: metadata})
-	if err != nil {
-		return err
-	}
-	return d.sendRun(w, r, c, sess.ID)
-}
-
-func (d *Dialect) showRun(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	out, err := d.look(r, c)
-	if err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, out)
-	return nil
+func (d *Dialect) showInternals(r *http.Request, c chat.Caller, sess run) (any, error) {
+	a, err := d.current(r.Context(), c, sess)
+	return struct {
+		ID          string   `json:"id"`
+		Kind        string   `json:"run_kind"`
+		WorkflowID  string   `json:"workflow_id"`
+		FirstRun    string   `json:"first_workflow_run_id"`
+		Artifacts   string   `json:"artifacts_path"`
+		Status      string   `json:"status"`
+		Activity    string   `json:"activity_state"`
+		Interactive bool     `json:"interactive"`
+		StartedAt   chat.At  `json:"started_at"`
+		CompletedAt *chat.At `json:"completed_at,omitempty"`
+		StartedBy   string   `json:"started_by"`
+		CreatedAt   chat.At  `json:"created_at"`
+		UpdatedAt   chat.At  `json:"updated_at"`
+	}{a.ID, a.Kind, a.WorkflowID, a.FirstRun, a.Artifacts, a.Status, a.Activity, a.Interactive, a.StartedAt, a.CompletedAt, a.StartedBy, a.CreatedAt, a.UpdatedAt}, err
 }
 
 // deleteRun terminates a run. Its log stays.
-func (d *Dialect) deleteRun(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.run(r, c)
-	if err != nil {
-		return err
-	}
+func (d *Dialect) deleteRun(r *http.Request, c chat.Caller, sess run) (any, error) {
 	reason := r.URL.Query().Get("reason")
-	if err := d.terminate(r.Context(), c, sess, reason); err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, map[string]string{"message": "The run was terminated.", "reason": reason})
-	return nil
+	return map[string]string{"message": "The run was terminated.", "reason": reason}, d.terminate(r.Context(), c, sess, reason)
 }
 
-// endRun is the older way to terminate.
-func (d *Dialect) endRun(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	var body struct {
+// endRun terminates a run by its older address.
+func (d *Dialect) endRun(r *http.Request, c chat.Caller, sess run) (any, error) {
+	var in struct {
 		Reason string `json:"reason"`
 	}
-	if err := d.read(r, &body); err != nil {
-		return err
-	}
-	sess, err := d.run(r, c)
-	if err != nil {
-		return err
-	}
-	if err := d.terminate(r.Context(), c, sess, body.Reason); err != nil {
-		return err
+	if err := d.http.Read(r, &in); err != nil {
+		return nil, err
 	}
 	verb := "terminated"
 	if strings.HasSuffix(r.URL.Path, "/cancel") {
 		verb = "cancelled"
 	}
-	d.send(w, r, http.StatusOK, map[string]string{"message": "The run was " + verb + "."})
-	return nil
+	return map[string]string{"message": "The run was " + verb + "."}, d.terminate(r.Context(), c, sess, in.Reason)
 }
 
 // restartRun opens a run again that had ended.
-func (d *Dialect) restartRun(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.whole(r, c)
-	if err != nil {
-		return err
-	}
+func (d *Dialect) restartRun(r *http.Request, c chat.Caller, sess run) (any, error) {
 	now, err := d.describe(r.Context(), c, &sess.Session)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if now.closer != nil {
-		draft, err := ownDraft(typeRestarted, map[string]string{"ended": string(now.closer.ID)})
-		if err != nil {
-			return err
-		}
-		// Two who open it at once open it once.
-		if _, err := d.opt.Sessions.Append(r.Context(), c, sess.ID, []chat.Draft{draft.As("vertesia:restart:" + string(now.closer.ID))}); err != nil {
-			return err
+	if now.end != nil {
+		// The idempotency key makes two restarts of one end one event.
+		draft := dialectDraft(typeRestarted, map[string]string{"ended": string(now.end.ID)}).As("vertesia:restart:" + string(now.end.ID))
+		if err := d.append(r.Context(), c, sess.ID, draft); err != nil {
+			return nil, err
 		}
 	}
-	return d.sendRun(w, r, c, sess.ID)
+	return d.describeID(r.Context(), c, sess.ID)
+}
+
+// forkRun begins a run with a copy of this one's events.
+func (d *Dialect) forkRun(r *http.Request, c chat.Caller, sess run) (any, error) {
+	fork, err := d.opt.Sessions.Fork(r.Context(), c, sess.ID, chat.Fork{Title: sess.Title, Metadata: sess.Metadata})
+	if err != nil {
+		return nil, err
+	}
+	return d.describeID(r.Context(), c, fork.ID)
+}
+
+// setStatus changes the properties and settings of a run, and may end it.
+func (d *Dialect) setStatus(r *http.Request, c chat.Caller, sess run) (any, error) {
+	var in struct {
+		Status   string                     `json:"status"`
+		Title    *string                    `json:"title"`
+		Topic    *string                    `json:"topic"`
+		Props    map[string]json.RawMessage `json:"properties"`
+		Disabled *[]string                  `json:"disabled_mcp_collections"`
+		Mode     *string                    `json:"tool_approval_mode"`
+		Model    *string                    `json:"model"`
+		Effort   json.RawMessage            `json:"effort"`
+	}
+	if err := d.http.Read(r, &in); err != nil {
+		return nil, err
+	}
+	set := map[string]any{}
+	if in.Topic != nil {
+		set["topic"] = *in.Topic
+	}
+	if in.Props != nil {
+		props := map[string]json.RawMessage{}
+		_ = json.Unmarshal(metaOf(&sess.Session)["properties"], &props) // absent at first
+		maps.Copy(props, in.Props)
+		set["properties"] = props
+	}
+	if in.Disabled != nil {
+		set["disabled_mcp_collections"] = *in.Disabled
+	}
+	if in.Mode != nil {
+		set["tool_approval_mode"] = *in.Mode
+	}
+	if in.Model != nil {
+		set["model"] = *in.Model
+	}
+	if in.Effort != nil {
+		set["effort"] = in.Effort
+	}
+	if err := d.change(r.Context(), c, sess.ID, set, in.Title); err != nil {
+		return nil, err
+	}
+	var body chat.Body
+	switch in.Status {
+	case "", runRunning, runCreated:
+	case runCompleted:
+		body = chat.SessionCompleted{}
+	case runFailed:
+		body = chat.SessionFailed{ErrorMessage: "reported as failed"}
+	case runCancelled:
+		body = chat.SessionCompleted{Outcome: outcomeCancelled}
+	default:
+		return nil, chat.Errorf(chat.Invalid, "status is created, running, completed, failed or cancelled, not %q", text.Clip(in.Status, 40))
+	}
+	if body != nil {
+		if err := d.append(r.Context(), c, sess.ID, chat.NewDraft(body)); err != nil {
+			return nil, err
+		}
+	}
+	return d.describeID(r.Context(), c, sess.ID)
+}
+
+// bindRun stores the ids that a run has in another system.
+func (d *Dialect) bindRun(r *http.Request, c chat.Caller, sess run) (any, error) {
+	var in struct {
+		WorkflowID string `json:"workflow_id"`
+		FirstRun   string `json:"first_workflow_run_id"`
+	}
+	if err := d.http.Read(r, &in); err != nil {
+		return nil, err
+	}
+	if err := d.change(r.Context(), c, sess.ID, map[string]any{"workflow_id": in.WorkflowID, "first_workflow_run_id": in.FirstRun}, nil); err != nil {
+		return nil, err
+	}
+	return d.describeID(r.Context(), c, sess.ID)
 }

@@ -20,7 +20,7 @@ func TestRetentionErasesOnlyWhatIsOldAndOurs(t *testing.T) {
 		defer mu.Unlock()
 		return now
 	}
-	w := newWorld(t, setup{change: func(o *Options) { o.Now = clock }})
+	w := newServer(t, setup{change: func(o *Options) { o.Now = clock }})
 	old := w.start("old", false)
 	w.stream(old, "").until(is(Complete))
 	waits := w.start("/ask text", false)
@@ -69,7 +69,7 @@ func TestRetentionErasesOnlyWhatIsOldAndOurs(t *testing.T) {
 // A run that ends by itself does so when its last line has ended, also when
 // nobody streams, and only once when many look at a time.
 func TestARunThatEndsByItself(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	id := w.start("hello", false)
 	s := w.stream(id, "")
 	var readers sync.WaitGroup
@@ -82,8 +82,8 @@ func TestARunThatEndsByItself(t *testing.T) {
 		t.Errorf("it ends %d times", len(ends))
 	}
 	// Nobody streams this one.
-	quiet := w.start("hello", false)
-	for b, err := range w.sessions.Watch(t.Context(), chat.Trusted, chat.SessionID(quiet), chat.Start{Cursor: &chat.Cursor{}}, nil) {
+	hidden := w.start("hello", false)
+	for b, err := range w.sessions.Watch(t.Context(), chat.Trusted, chat.SessionID(hidden), chat.Start{Cursor: &chat.Cursor{}}, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func TestARunThatEndsByItself(t *testing.T) {
 		}
 	}
 	var run struct{ Status string }
-	if w.ok("GET", "/api/v1/agents/"+quiet, "", &run); run.Status != "completed" {
+	if w.ok("GET", "/api/v1/agents/"+hidden, "", &run); run.Status != "completed" {
 		t.Errorf("it is %s", run.Status)
 	}
 }
@@ -109,7 +109,7 @@ func TestTheFirstMessage(t *testing.T) {
 }
 
 func TestAnInteractionThatNobodyKnowsIsAnsweredByTheDefaultAgent(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	var run struct{ ID, Interaction string }
 	w.ok("POST", "/api/v1/agents", `{"interaction":"sys:generic question","data":{"task":"hello"},"interactive":false}`, &run)
 	if run.Interaction != "sys:generic question" {
@@ -123,7 +123,7 @@ func TestAnInteractionThatNobodyKnowsIsAnsweredByTheDefaultAgent(t *testing.T) {
 }
 
 func TestTheTokenMayStandInTheAddress(t *testing.T) {
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, setup{secured: true})
 	var issued struct{ Token string }
 	w.ok("POST", "/token/issue", "", &issued, "Authorization", "Bearer "+keyOf("alice"))
 	id := w.start("hello", true, "Authorization", "Bearer "+issued.Token)
@@ -143,19 +143,19 @@ func TestTheTokenMayStandInTheAddress(t *testing.T) {
 func TestSignedAddresses(t *testing.T) {
 	var mu sync.Mutex
 	now := time.Now()
-	w := newWorld(t, setup{secured: true, change: func(o *Options) {
+	w := newServer(t, setup{secured: true, change: func(o *Options) {
 		o.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
 	}})
 	alice := []string{"Authorization", "Bearer " + keyOf("alice")}
 	id := w.start("hello", true, alice...)
-	var put placed
+	var put struct{ URL, Path string }
 	w.ok("PUT", "/api/v1/agents/"+id+"/artifacts/files/a.bin", "", &put, alice...)
 	if code, body, _ := w.call("PUT", strings.Replace(put.URL, "a.bin", "b.bin", 1), "x"); code != http.StatusForbidden {
 		t.Errorf("another path: %d %s", code, body)
 	}
 	w.ok("PUT", put.URL, "x", nil)
 	w.ok("PUT", put.URL, "y", nil) // a retry
-	var get placed
+	var get struct{ URL, Path string }
 	w.ok("GET", "/api/v1/agents/"+id+"/artifacts/files/a.bin?url=1", "", &get, alice...)
 	if _, body, _ := w.call("GET", get.URL, ""); body != "y" {
 		t.Errorf("it holds %q", body)
@@ -171,7 +171,7 @@ func TestSignedAddresses(t *testing.T) {
 		}
 	}
 	mu.Lock()
-	now = now.Add(signedFor)
+	now = now.Add(15 * time.Minute)
 	mu.Unlock()
 	if code, body, _ := w.call("GET", get.URL, ""); code != http.StatusForbidden || !strings.Contains(body, "expired") {
 		t.Errorf("later: %d %s", code, body)
@@ -180,10 +180,10 @@ func TestSignedAddresses(t *testing.T) {
 
 // Who may only look cannot change a file, not even for a moment.
 func TestAViewerChangesNothing(t *testing.T) {
-	w := newWorld(t, setup{secured: true})
+	w := newServer(t, setup{secured: true})
 	alice, bob := []string{"Authorization", "Bearer " + keyOf("alice")}, []string{"Authorization", "Bearer " + keyOf("bob")}
 	id := w.start("hello", true, alice...)
-	var put placed
+	var put struct{ URL, Path string }
 	w.ok("PUT", "/api/v1/agents/"+id+"/artifacts/files/a.txt", "", &put, alice...)
 	w.ok("PUT", put.URL, "hers", nil)
 	members := []chat.Member{{Actor: chat.Actor{Kind: chat.User, ID: "bob"}, Role: chat.Viewer}}
@@ -211,17 +211,17 @@ func TestAViewerChangesNothing(t *testing.T) {
 }
 
 func TestALineCanBeStoppedSteeredAndAsked(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	id := w.start("/work 2 20", true)
 	s := w.stream(id, "")
-	s.until(func(m CompactMessage) bool { return m.W == "w2" && strings.Contains(string(m.D), `"phase"`) })
+	s.until(func(m compactMessage) bool { return m.W == "w2" && strings.Contains(string(m.D), `"phase"`) })
 	w.signal(id, "steer_workstream", `{"launch_id":"w1","command":"add_instruction","payload":"be brief","client_message_id":"st-1"}`)
-	steered := s.until(func(m CompactMessage) bool { return m.W == "w1" && strings.Contains(string(m.D), "add_instruction") })
+	steered := s.until(func(m compactMessage) bool { return m.W == "w1" && strings.Contains(string(m.D), "add_instruction") })
 	if !strings.Contains(string(steered.D), `"ack":"st-1"`) || steered.M != "be brief" {
 		t.Errorf("%s %s", steered.M, steered.D)
 	}
 	w.signal(id, "terminate_workstream", `{"launch_id":"w2","reason":"enough"}`)
-	s.until(func(m CompactMessage) bool {
+	s.until(func(m compactMessage) bool {
 		return m.W == "w2" && strings.Contains(string(m.D), `"status":"canceled"`)
 	})
 	var active workstreamList
@@ -247,11 +247,11 @@ func TestALineCanBeStoppedSteeredAndAsked(t *testing.T) {
 // A run that ends by itself is ended by whoever sees that it is at rest. With a
 // reader and somebody who terminates it, those are two; it ends once.
 func TestATerminatedRunEndsOnce(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	id := w.start("/stream 100000 200", false)
 	s := w.stream(id, "")
 	s.until(isChunk)
-	run, err := w.dialect.runOf(t.Context(), chat.Trusted, id)
+	run, err := w.dialect.findRun(t.Context(), chat.Trusted, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestATerminatedRunEndsOnce(t *testing.T) {
 // A run that was to end by itself is listed as ended, also when nobody has looked
 // at it since.
 func TestRunsThatNobodyFollowedAreListedAsEnded(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	want := map[string]string{w.start("one", false): runCompleted, w.start("/fail two", false): runFailed, w.start("three", true): runRunning}
 	for id := range want {
 		w.rests(id)
@@ -306,11 +306,11 @@ func TestRunsThatNobodyFollowedAreListedAsEnded(t *testing.T) {
 }
 
 func TestLists(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	var ids []string
 	for _, task := range []string{"one", "/fail two", "three"} {
 		id := w.start(task, false)
-		w.stream(id, "").until(func(m CompactMessage) bool { return m.T == Complete || m.T == Terminated })
+		w.stream(id, "").until(func(m compactMessage) bool { return m.T == Complete || m.T == Terminated })
 		ids = append(ids, id)
 	}
 	begun := slices.Clone(ids)

@@ -3,90 +3,95 @@ package vertesia
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"iter"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/vertesia/files"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// via is the dialect's name on what comes by it.
+// via is the name of the dialect on events that it appends.
 const via = "vertesia"
 
-// sessions is the door to the conversations.
+// sessions are the operations of internal/session that the dialect uses.
 type sessions interface {
-	PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.FilePut) (chat.FileInfo, error)
-	RemoveFile(ctx context.Context, c chat.Caller, id chat.SessionID, path, via string) error
-	workstreams
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
 	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
-	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
 	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
 	All(ctx context.Context) iter.Seq2[chat.Session, error]
 	Search(ctx context.Context, c chat.Caller, id chat.SessionID, query string, before chat.Seq, limit int) (chat.SearchPage, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
+	Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error)
 	Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error
 	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
 	StopAs(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason, ack string) (chat.StopResult, error)
+	StopAll(ctx context.Context, c chat.Caller, id chat.SessionID, reason string) (chat.StopResult, error)
+	Launch(ctx context.Context, c chat.Caller, id chat.SessionID, l chat.Launch) (chat.WorkstreamStatus, error)
+	MessageWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error)
+	SteerWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, s chat.Steering) (chat.WorkstreamStatus, error)
+	TerminateWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, s chat.Steering) (chat.WorkstreamStatus, error)
+	Workstreams(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.WorkstreamStatus, error)
 	Blocks(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.Block, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
 	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
 	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
+	PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.FilePut) (chat.FileInfo, error)
+	RemoveFile(ctx context.Context, c chat.Caller, id chat.SessionID, path, via string) error
 }
 
-// files keeps what is too large for the log.
-type files interface {
-	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error)
+// fileStore holds the files of sessions.
+type fileStore interface {
 	Get(ctx context.Context, id chat.SessionID, path string) (io.ReadSeekCloser, chat.FileInfo, error)
 	List(ctx context.Context, id chat.SessionID, prefix, after string, limit int) (infos []chat.FileInfo, more bool, err error)
-	Delete(ctx context.Context, id chat.SessionID, path string) error
 }
 
 // Options of the dialect.
 type Options struct {
 	Sessions sessions
-	Files    files                                                              // nil means that there are no artifacts
-	Caller   func(*http.Request) (chat.Caller, error)                           // who is asking
-	Check    func(chat.Caller) error                                            // why a caller's credential is not good any more; nil means that it always is
-	Issue    func(r *http.Request) (token string, err error)                    // a short-lived token for who is asking; nil means that keys are not exchanged
-	Agents   func(workspace string) []string                                    // names of agents that answer; nil means that every interaction names one
-	Tools    func(ctx context.Context, agent string) (tools []Tool, known bool) // what an agent can use; nil means that none says
+	Files    fileStore                                                          // nil means that there are no artifacts
+	Caller   func(*http.Request) (chat.Caller, error)                           // the caller of a request
+	Check    func(chat.Caller) error                                            // why a caller's credential is no longer valid; nil means that it always is
+	Issue    func(r *http.Request) (token string, err error)                    // a short-lived token for the caller; nil means that keys are not exchanged
+	Agents   func(workspace string) []string                                    // names of the agents; nil means that every interaction is one
+	Tools    func(ctx context.Context, agent string) (tools []Tool, known bool) // the tools of an agent; nil means that none are known
 	Allow    func(c chat.Caller, requests int) error                            // counts frames on sockets; nil means no limit
 	Conns    *wire.Conns                                                        // open streams and sockets
-	Secret   []byte                                                             // signs addresses of files; the same after a restart
+	Secret   []byte                                                             // signs addresses of files; it must stay the same after a restart
 
-	TrustedProxy bool          // X-Forwarded-Proto is believed
+	TrustedProxy bool          // X-Forwarded-Proto is trusted
 	MaxBody      int64         // bytes of a JSON body; 0 means 8 MiB
 	MaxArtifact  int64         // bytes of a file; 0 means 1 GiB
 	MaxFrame     int           // bytes of a WebSocket frame; 0 means 16 MiB
 	Heartbeat    time.Duration // of streams; 0 means 15 s
 	Group        time.Duration // least time between two writes of chunks to a reader; 0 means 16 ms
-	Retention    time.Duration // runs that were silent for so long are erased; 0 means never
+	Retention    time.Duration // runs without a change for so long are erased; 0 means never
 	Now          func() time.Time
 	Logger       *slog.Logger
 }
 
-// Tool is something an agent can use.
+// Tool is a tool of an agent.
 type Tool struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
-	Server      string `json:"-"` // who has it, where that is not the agent
+	Server      string `json:"-"` // the MCP server that has it; "" is the agent itself
 }
 
-// Dialect speaks to Vertesia clients.
+// Dialect serves Vertesia clients.
 type Dialect struct {
-	opt  Options
-	log  *slog.Logger
-	lock locks // of sessions whose files or open chunks are being changed
+	opt   Options
+	log   *slog.Logger
+	http  *edge.HTTP
+	files *files.Service
+	lock  locks // of sessions whose attachments or posted chunks are being changed
 }
 
 // New returns the dialect.
@@ -94,41 +99,75 @@ func New(opt Options) *Dialect {
 	if opt.Allow == nil {
 		opt.Allow = func(chat.Caller, int) error { return nil }
 	}
-	opt.MaxBody = cmp.Or(opt.MaxBody, 8<<20)
-	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
 	opt.MaxFrame = cmp.Or(opt.MaxFrame, 16<<20)
 	opt.Heartbeat = cmp.Or(opt.Heartbeat, 15*time.Second)
 	opt.Group = cmp.Or(opt.Group, 16*time.Millisecond)
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	if opt.Check == nil {
-		opt.Check = func(chat.Caller) error { return nil }
-	}
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Dialect{opt: opt, log: opt.Logger.With("dialect", via)}
+	d := &Dialect{opt: opt, log: opt.Logger.With("dialect", via)}
+	d.http = &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorForm, Log: d.log}
+	d.files = files.New(files.Options{
+		HTTP: d.http, Sessions: opt.Sessions, Store: opt.Files, Via: via, Find: d.fileOwner, Conversation: d.conversation,
+		Check: opt.Check, Secret: opt.Secret, TrustedProxy: opt.TrustedProxy, MaxSize: opt.MaxArtifact, Now: opt.Now,
+	})
+	return d
 }
 
 func (d *Dialect) now() chat.At { return chat.AtOf(d.opt.Now()) }
 
-// handler is a route's work; an error it returns is the answer.
-type handler func(w http.ResponseWriter, r *http.Request, c chat.Caller) error
+// failure is the protocol's error form.
+type failure struct {
+	Message string         `json:"message"`
+	Error   string         `json:"error"`
+	Status  int            `json:"status"`
+	Details map[string]any `json:"details,omitempty"`
+}
 
-// Routes lists where the dialect answers.
-func (d *Dialect) Routes() []wire.Route {
-	var routes []wire.Route
-	add := func(pattern string, h handler, change ...func(*wire.Route)) {
-		r := wire.Route{Pattern: pattern, Dialect: via, Handler: d.handle(h), Fail: d.fail}
-		for _, f := range change {
-			f(&r)
-		}
-		routes = append(routes, r)
+// errorForm gives an error the protocol's form.
+func errorForm(err error, h http.Header) (status int, body any) {
+	e := chat.Public(err)
+	if e.Code == chat.SlowDown {
+		// Clients that see these two headers try again by themselves.
+		h.Set("X-RateLimit-Reason", "pacing")
+		h.Set("X-RateLimit-Retry-Ms", "1000")
 	}
-	query := func(r *wire.Route) { r.QueryToken = true }
-	upload := func(r *wire.Route) { r.Upload = true }
-	signed := func(r *wire.Route) { r.Public, r.Upload = true, true }
+	status = edge.Status(e.Code)
+	return status, failure{Message: e.Msg, Error: string(e.Code), Status: status, Details: withLaunchID(e.Details)}
+}
+
+// Routes lists the addresses of the dialect.
+func (d *Dialect) Routes() []wire.Route {
+	routes := d.files.Routes()
+	handle := func(pattern string, h edge.Handler) *wire.Route {
+		routes = append(routes, d.http.Route(pattern, h))
+		return &routes[len(routes)-1]
+	}
+	// h returns the answer to a request, onRun to one about a run, and onWhole to
+	// one that a workstream under its own id cannot have.
+	add := func(pattern string, h func(*http.Request, chat.Caller) (any, error)) {
+		handle(pattern, d.http.Reply(h))
+	}
+	onRun := func(pattern string, h func(*http.Request, chat.Caller, run) (any, error)) {
+		add(pattern, func(r *http.Request, c chat.Caller) (any, error) {
+			sess, err := d.findRun(r.Context(), c, r.PathValue("id"))
+			if err != nil {
+				return nil, err
+			}
+			return h(r, c, sess)
+		})
+	}
+	onWhole := func(pattern string, h func(*http.Request, chat.Caller, run) (any, error)) {
+		onRun(pattern, func(r *http.Request, c chat.Caller, sess run) (any, error) {
+			if err := sess.mustBeWhole(); err != nil {
+				return nil, err
+			}
+			return h(r, c, sess)
+		})
+	}
 
 	add("POST /token/issue", d.issueToken)
 
@@ -139,212 +178,53 @@ func (d *Dialect) Routes() []wire.Route {
 	}
 	add("GET "+agents+"/search", d.searchRuns)
 	add("POST "+agents+"/record", d.recordRun)
-	add("GET "+agents+"/{id}", d.showRun)
-	add("DELETE "+agents+"/{id}", d.deleteRun)
-	add("POST "+agents+"/{id}/restart", d.restartRun)
-	add("POST "+agents+"/{id}/fork", d.forkRun)
-	add("POST "+agents+"/{id}/status", d.setStatus)
-	add("POST "+agents+"/{id}/workflow", d.bindRun)
-	add("GET "+agents+"/{id}/internals", d.showInternals)
-	add("GET "+agents+"/{id}/details/stream", d.streamDetails, query)
-	add("GET "+agents+"/{id}/children", d.listChildren)
+	onRun("GET "+agents+"/{id}", d.showRun)
+	onRun("DELETE "+agents+"/{id}", d.deleteRun)
+	onWhole("POST "+agents+"/{id}/restart", d.restartRun)
+	onWhole("POST "+agents+"/{id}/fork", d.forkRun)
+	onWhole("POST "+agents+"/{id}/status", d.setStatus)
+	onWhole("POST "+agents+"/{id}/workflow", d.bindRun)
+	onRun("GET "+agents+"/{id}/internals", d.showInternals)
+	handle("GET "+agents+"/{id}/details/stream", d.streamDetails).QueryToken = true
+	onRun("GET "+agents+"/{id}/children", d.listChildren)
 	add("GET "+agents+"/{id}/children/{child}/details", d.showChild)
-	add("GET "+agents+"/{id}/artifacts", d.listArtifacts)
-	add("GET "+agents+"/{id}/artifacts/{path...}", d.getArtifact)
-	add("PUT "+agents+"/{id}/artifacts/{path...}", d.putArtifact, upload)
-	add("GET "+agents+"/{id}/artifact-content/{path...}", d.getContent)
-	add("PUT "+agents+"/{id}/artifact-content/{path...}", d.putContent)
+	onRun("GET "+agents+"/{id}/details", d.showDetails)
+	onRun("POST "+agents+"/{id}/updates", d.postUpdate)
 
 	const runs = "/api/v1/workflows/runs"
 	for _, base := range []string{agents + "/{id}", runs + "/{workflow}/{id}"} {
-		add("GET "+base+"/updates", d.listUpdates)
-		add("GET "+base+"/stream", d.streamUpdates, query)
-		add("POST "+base+"/signal/{name}", d.signal)
-		add("GET "+base+"/query/{name}", d.query)
-		add("POST "+base+"/events", d.telemetry)
+		handle("GET "+base+"/updates", d.listUpdates)
+		handle("GET "+base+"/stream", d.streamUpdates).QueryToken = true
+		onRun("POST "+base+"/signal/{name}", d.signal)
+		onRun("GET "+base+"/query/{name}", d.query)
+		onRun("POST "+base+"/events", d.telemetry)
 	}
-	add("GET "+agents+"/{id}/details", d.showDetails)
-	add("POST "+agents+"/{id}/updates", d.postUpdate)
-	add("POST "+runs+"/{id}/updates", d.postUpdate)
-	add("GET "+runs+"/{workflow}/{id}", d.showDetails)
-	add("GET "+runs+"/{workflow}/{id}/ws", d.socket, query)
-	add("GET "+runs+"/{workflow}/{id}/interaction", d.showInteraction)
-	add("POST "+runs+"/{workflow}/{id}/actions/terminate", d.endRun)
-	add("POST "+runs+"/{workflow}/{id}/actions/cancel", d.endRun)
+	onRun("POST "+runs+"/{id}/updates", d.postUpdate)
+	onRun("GET "+runs+"/{workflow}/{id}", d.showDetails)
+	handle("GET "+runs+"/{workflow}/{id}/ws", d.socket).QueryToken = true
+	onRun("GET "+runs+"/{workflow}/{id}/interaction", d.showInteraction)
+	onRun("POST "+runs+"/{workflow}/{id}/actions/terminate", d.endRun)
+	onRun("POST "+runs+"/{workflow}/{id}/actions/cancel", d.endRun)
 	for _, slash := range []string{"", "/{$}"} {
 		add("POST "+runs+slash, d.searchWorkflows)
-		add("POST /api/v1/pending-asks"+slash, d.registerAsk)
-		add("GET /api/v1/pending-asks"+slash, d.listAsks)
+		add("POST /api/v1/pending-asks"+slash, d.registerQuestion)
+		add("GET /api/v1/pending-asks"+slash, d.listQuestions)
 	}
 	add("POST /api/v1/workflows/conversations", d.searchWorkflows)
 	add("POST /api/v1/workflows/execute/{name}", d.executeWorkflow)
-	add("GET /api/v1/pending-asks/{ask}", d.showAsk)
-	add("POST /api/v1/pending-asks/{ask}/resolve", d.resolveAsk)
-	add("GET /api/v1/files/list", d.listFiles)
-	add("POST /api/v1/files/download-url", d.downloadURL)
-	add("POST /api/v1/files/upload-url", d.uploadURL)
-	add("POST /api/v1/files/bulk-upload-urls", d.uploadURLs)
-	add("GET /api/v1/files/metadata", d.fileMetadata)
-	add("POST /api/v1/files/copy", d.copyFile)
-	add("DELETE /api/v1/files/{path...}", d.deleteFile)
+	add("GET /api/v1/pending-asks/{ask}", d.showQuestion)
+	add("POST /api/v1/pending-asks/{ask}/resolve", d.resolveQuestion)
 	add("GET /api/v1/interactions", d.listInteractions)
 	add("GET /api/v1/interactions/catalog", d.listInteractions)
-	add("GET /api/v1/apps/installations", d.listNone)
-	routes = append(routes, d.refusals()...)
-	// Here the address itself says who may: it is signed.
-	for _, method := range []string{"GET ", "PUT "} {
-		routes = append(routes, wire.Route{Pattern: method + signedPath + "{path...}", Dialect: via, Handler: http.HandlerFunc(d.serveSigned), Fail: d.fail})
-		signed(&routes[len(routes)-1])
-	}
-	return routes
+	add("GET /api/v1/apps/installations", listNone)
+	return append(routes, d.refusedRoutes()...)
 }
 
-func (d *Dialect) handle(h handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := d.opt.Caller(r)
-		if err == nil {
-			err = h(w, r, c)
-		}
-		if err != nil {
-			d.fail(w, r, err)
-		}
-	})
-}
-
-// status maps codes to HTTP.
-var status = map[chat.Code]int{
-	chat.Invalid: http.StatusBadRequest, chat.Unauthenticated: http.StatusUnauthorized, chat.Denied: http.StatusForbidden,
-	chat.NotFound: http.StatusNotFound, chat.Conflict: http.StatusConflict, chat.Gone: http.StatusGone, chat.TooLarge: http.StatusRequestEntityTooLarge,
-	chat.SlowDown: http.StatusTooManyRequests, chat.Unavailable: http.StatusServiceUnavailable, chat.Internal: http.StatusInternalServerError,
-}
-
-// failure is the protocol's error form.
-type failure struct {
-	Message string         `json:"message"`
-	Error   string         `json:"error"`
-	Status  int            `json:"status"`
-	Details map[string]any `json:"details,omitempty"`
-}
-
-// fail answers a request with an error.
-func (d *Dialect) fail(w http.ResponseWriter, r *http.Request, err error) {
-	err = wire.Reason(r.Context(), err)
-	e := chat.Public(err)
-	code, ok := status[e.Code]
-	if !ok {
-		code = http.StatusInternalServerError
+// issueToken exchanges a key for a short-lived token.
+func (d *Dialect) issueToken(r *http.Request, _ chat.Caller) (any, error) {
+	if d.opt.Issue == nil {
+		return nil, chat.Errorf(chat.Unavailable, "this server does not exchange keys: use your token as it is")
 	}
-	switch e.Code {
-	case chat.Internal, chat.Unavailable:
-		if r.Context().Err() == nil { // else the client has gone away
-			d.log.ErrorContext(r.Context(), "request failed", "route", r.Pattern, "code", e.Code, "err", err)
-		}
-		if e.Code == chat.Unavailable {
-			w.Header().Set("Retry-After", e.RetryAfter())
-		}
-	case chat.SlowDown:
-		// Clients take these two as a request to try again by themselves.
-		w.Header().Set("X-RateLimit-Reason", "pacing")
-		w.Header().Set("X-RateLimit-Retry-Ms", "1000")
-		w.Header().Set("Retry-After", e.RetryAfter())
-	case chat.Unauthenticated:
-		w.Header().Set("WWW-Authenticate", `Bearer realm="parley"`)
-	}
-	d.send(w, r, code, failure{Message: e.Msg, Error: string(e.Code), Status: code, Details: byWorkstream(e.Details)})
-}
-
-// send answers with JSON.
-func (d *Dialect) send(w http.ResponseWriter, r *http.Request, code int, body any) {
-	b, err := marshal(body)
-	if err != nil {
-		d.log.ErrorContext(r.Context(), "an answer could not be written as JSON", "route", r.Pattern, "err", err)
-		code, b = http.StatusInternalServerError, []byte(`{"message":"the answer could not be written","error":"internal"}`)
-	}
-	sendJSON(w, r, code, b)
-}
-
-func sendJSON(w http.ResponseWriter, r *http.Request, code int, b []byte) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	_ = wire.WriteBody(w, r, code, b) // the peer is gone: nobody is left to tell
-}
-
-// read decodes a JSON body into v; no body at all leaves v as it is.
-func (d *Dialect) read(r *http.Request, v any) error {
-	b, err := d.body(r)
-	if err != nil || len(b) == 0 {
-		return err
-	}
-	return decode(b, v)
-}
-
-func (d *Dialect) body(r *http.Request) ([]byte, error) {
-	b, err := wire.ReadBody(r, d.opt.MaxBody)
-	if errors.Is(err, wire.ErrTooLarge) {
-		return nil, chat.Errorf(chat.TooLarge, "the body is larger than %d bytes: upload large things as artifacts", d.opt.MaxBody)
-	}
-	if err != nil {
-		return nil, chat.Errorf(chat.Invalid, "the body could not be read to its end").Because(err)
-	}
-	return b, nil
-}
-
-// run is the session that a request names, and the line of it when it names a
-// child.
-type run struct {
-	chat.Session
-	line string
-	once bool // ends by itself
-}
-
-// run finds what the request is about.
-func (d *Dialect) run(r *http.Request, c chat.Caller) (run, error) {
-	return d.findRun(r.Context(), c, r.PathValue("id"))
-}
-
-// findRun finds the run that a client's id means for the caller.
-func (d *Dialect) findRun(ctx context.Context, c chat.Caller, name string) (run, error) {
-	id, line, child := strings.Cut(name, "~")
-	resolved, err := d.opt.Sessions.Resolve(ctx, c, chat.SessionID(id))
-	if err != nil {
-		return run{}, err
-	}
-	if id = string(resolved); child {
-		id += "~" + line
-	}
-	return d.runOf(ctx, c, id)
-}
-
-// runOf finds a run by its own id.
-func (d *Dialect) runOf(ctx context.Context, c chat.Caller, name string) (run, error) {
-	id, line, child := strings.Cut(name, "~")
-	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(id))
-	if err != nil {
-		if chat.CodeOf(err) == chat.NotFound {
-			err = chat.Errorf(chat.NotFound, "there is no run %q, or it is not yours", clip(name, 80))
-		}
-		return run{}, err
-	}
-	res := run{Session: sess, line: line, once: !child && metaOf(&sess).once()}
-	if !child {
-		return res, nil
-	}
-	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
-	if err != nil {
-		return run{}, err
-	}
-	if line == "" || st.Workstream(line) == nil {
-		return run{}, chat.Errorf(chat.NotFound, "run %s has no workstream %q", id, clip(line, 64))
-	}
-	return res, nil
-}
-
-// name is what the protocol calls the run.
-func (r *run) name() string {
-	if r.line != "" {
-		return childID(r.ID, r.line)
-	}
-	return string(r.ID)
+	token, err := d.opt.Issue(r)
+	return map[string]string{"token": token}, err
 }

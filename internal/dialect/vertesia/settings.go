@@ -7,10 +7,10 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// approvals are the protocol's words for who decides about tools.
+// approvals are the protocol's names of the approval settings.
 var approvals = map[string]chat.Approvals{"ask": chat.ApproveAsk, "auto_review": chat.ApproveReview, "full_control": chat.ApproveAll}
 
-// approvalMode is the protocol's word for a session's approvals, "" for none.
+// approvalMode is the protocol's name of an approval setting, "" for none.
 func approvalMode(a chat.Approvals) string {
 	for word, have := range approvals {
 		if have == a {
@@ -20,7 +20,7 @@ func approvalMode(a chat.Approvals) string {
 	return ""
 }
 
-// modelConfig is how a run is to be executed.
+// modelConfig is the key config of a run.
 type modelConfig struct {
 	Model   string `json:"model"`
 	Options struct {
@@ -28,9 +28,9 @@ type modelConfig struct {
 	} `json:"model_options"`
 }
 
-// chosen are the settings of a session after a run's keys have changed. What is
-// not named stays; what is null is none.
-func chosen(s chat.Settings, changed meta) (chat.Settings, error) {
+// settingsOf are the settings of a session after keys of its meta have changed.
+// Keys that are not named stay; null removes a setting.
+func settingsOf(s chat.Settings, changed meta) (chat.Settings, error) {
 	if v, ok := changed["tool_approval_mode"]; ok {
 		mode := changed.text("tool_approval_mode")
 		if s.Approvals = approvals[mode]; s.Approvals == "" && truthy(v) != nil {
@@ -39,7 +39,7 @@ func chosen(s chat.Settings, changed meta) (chat.Settings, error) {
 	}
 	if v, ok := changed["config"]; ok {
 		var c modelConfig
-		_ = json.Unmarshal(v, &c) // of another form it is only kept
+		_ = json.Unmarshal(v, &c) // in another form it is only stored
 		s.Model, s.Effort = c.Model, c.Options.Effort
 	}
 	if _, ok := changed["model"]; ok {
@@ -62,12 +62,12 @@ func chosen(s chat.Settings, changed meta) (chat.Settings, error) {
 }
 
 func (m meta) texts(key string) (list []string) {
-	_ = json.Unmarshal(m[key], &list) // absent or of another kind: none
+	_ = json.Unmarshal(m[key], &list) // absent or of another type: nil
 	return list
 }
 
-// configure changes settings of a run.
-func (d *Dialect) configure(ctx context.Context, c chat.Caller, sess run, name string, payload json.RawMessage) (string, error) {
+// changeSettings takes a signal about settings.
+func (d *Dialect) changeSettings(ctx context.Context, c chat.Caller, sess run, name string, payload json.RawMessage) (string, error) {
 	var in struct {
 		Model    *string         `json:"model"`
 		Effort   json.RawMessage `json:"effort"`
@@ -78,7 +78,7 @@ func (d *Dialect) configure(ctx context.Context, c chat.Caller, sess run, name s
 		return "", err
 	}
 	change := map[string]any{}
-	said := "The settings hold from the next turn on."
+	reply := "The settings hold from the next turn on."
 	switch name {
 	case "ModelConfigChanged":
 		if in.Model != nil {
@@ -96,24 +96,13 @@ func (d *Dialect) configure(ctx context.Context, c chat.Caller, sess run, name s
 			return "", chat.Errorf(chat.Invalid, "mode is ask, auto_review or full_control")
 		}
 		change["tool_approval_mode"] = *in.Mode
-		said = "The mode holds from now on."
+		reply = "The mode holds from now on."
 	}
-	if err := d.change(ctx, c, sess.ID, change, nil); err != nil {
-		return "", err
-	}
-	return said, nil
+	return reply, d.change(ctx, c, sess.ID, change, nil)
 }
 
-// checkpoint has the past of a run summarised before its agent goes on.
-func (d *Dialect) checkpoint(ctx context.Context, c chat.Caller, sess run) (string, error) {
-	if _, err := d.opt.Sessions.Update(ctx, c, sess.ID, chat.SessionUpdated{Compact: true}); err != nil {
-		return "", err
-	}
-	return "The conversation is summarised before the next answer.", nil
-}
-
-// change sets keys of what is kept with a run, and the settings of its session
-// that follow from them.
+// change sets keys of a run's meta, and the settings of the session that follow
+// from them.
 func (d *Dialect) change(ctx context.Context, c chat.Caller, id chat.SessionID, set map[string]any, title *string) error {
 	release := d.lock.hold(id)
 	defer release()
@@ -137,7 +126,7 @@ func (d *Dialect) change(ctx context.Context, c chat.Caller, id chat.SessionID, 
 		if u.Metadata, err = m.into(sess.Metadata); err != nil {
 			return err
 		}
-		settings, err := chosen(sess.Settings, changed)
+		settings, err := settingsOf(sess.Settings, changed)
 		if err != nil {
 			return err
 		}

@@ -10,13 +10,13 @@ import (
 
 // The mode of a run decides who approves, from its start and from then on.
 func TestApprovalMode(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	begin := func(more string) (string, *stream) {
 		var run struct{ ID, ToolApprovalMode string }
 		w.ok("POST", "/api/v1/agents", `{"interaction":"demo","data":{"task":"/approve deploy {}"},"interactive":true`+more+`}`, &run)
 		return run.ID, w.stream(run.ID, "")
 	}
-	released := func(m CompactMessage) bool {
+	released := func(m compactMessage) bool {
 		return strings.Contains(string(m.D), `"approval_decision":"auto_approved"`)
 	}
 
@@ -39,7 +39,7 @@ func TestApprovalMode(t *testing.T) {
 	w.signal(id, "UserInput", `{"message":"/approve again {}"}`)
 	s.until(is(RequestInput))
 	w.signal(id, "UserInput", `{"message":"deny"}`)
-	s.until(func(m CompactMessage) bool { return m.T == Answer && strings.Contains(m.M, "Denied") })
+	s.until(func(m compactMessage) bool { return m.T == Answer && strings.Contains(m.M, "Denied") })
 
 	// A reviewer lets only what is known to be harmless pass; this is not.
 	id, s = begin(`,"tool_approval_mode":"auto_review"`)
@@ -54,7 +54,7 @@ func TestApprovalMode(t *testing.T) {
 
 // What a run is begun with, and what signals change, is what its agent is given.
 func TestRunSettings(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	var run struct {
 		ID   string
 		Mode string `json:"tool_approval_mode"`
@@ -118,7 +118,7 @@ func TestRunSettings(t *testing.T) {
 }
 
 // state is what the rules know of a run.
-func (w *world) state(id string) *chat.State {
+func (w *testServer) state(id string) *chat.State {
 	w.t.Helper()
 	st, err := w.sessions.State(w.t.Context(), chat.Trusted, chat.SessionID(id))
 	if err != nil {

@@ -1,8 +1,8 @@
 package vertesia
 
 import (
+	"cmp"
 	"compress/gzip"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // TestWireSize measures what a session takes on the wire. The older form is that
@@ -26,7 +27,7 @@ import (
 // on the machine.
 func TestWireSize(t *testing.T) {
 	clock := &slowClock{now: time.Date(2026, 11, 15, 9, 30, 0, 123456000, time.UTC)}
-	w := newWorld(t, setup{now: clock.read, change: func(o *Options) { o.Group, o.Now = time.Nanosecond, clock.read }})
+	w := newServer(t, setup{now: clock.read, change: func(o *Options) { o.Group, o.Now = time.Nanosecond, clock.read }})
 	var run struct{ ID string }
 	w.ok("POST", "/api/v1/agents/record", `{"interaction":"analyst"}`, &run)
 	z := w.stream(run.ID, "", "Accept-Encoding", "gzip")
@@ -36,7 +37,7 @@ func TestWireSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	z.in.Reset(unzip)
-	a := &author{world: w, clock: clock, id: chat.SessionID(run.ID), readers: []*stream{w.stream(run.ID, ""), z}}
+	a := &author{testServer: w, clock: clock, id: chat.SessionID(run.ID), readers: []*stream{w.stream(run.ID, ""), z}}
 	a.await()
 	for i, q := range []string{
 		"How did revenue develop in the third quarter, and which regions fell behind?",
@@ -52,14 +53,14 @@ func TestWireSize(t *testing.T) {
 	}
 	var older, chunks, olderChunks, compactChunks, olderHistory int
 	for _, m := range plain.seen {
-		b, err := marshal(ToAgentMessage(m, run.ID))
+		b, err := json.Marshal(olderForm(m, run.ID))
 		if err != nil {
 			t.Fatal(err)
 		}
 		n := len("data: \n\n") + len(b)
 		older += n
 		if isChunk(m) {
-			c, _ := marshal(m)
+			c, _ := json.Marshal(m)
 			chunks, olderChunks, compactChunks = chunks+1, olderChunks+n, compactChunks+len("data: \n\n")+len(c)
 		} else {
 			olderHistory += len(b) + 1
@@ -70,7 +71,7 @@ func TestWireSize(t *testing.T) {
 		return fmt.Sprintf("%7d bytes, %4.1f %% less", n, 100-100*float64(n)/float64(of))
 	}
 	t.Logf("\n%d messages, %d of them chunks, with %d characters of text in them\nstream, older form            %7d bytes\nstream, as a client gets it   %s\nstream, without compression   %s\nchunks alone, older form      %7d bytes\nchunks alone, without it      %s\nhistory, older form           %7d bytes\nhistory, as a client gets it  %s",
-		len(plain.seen), chunks, len(text(plain.seen)), older, less(raw.n, older), less(plain.raw.Len(), older), olderChunks, less(compactChunks, olderChunks), olderHistory, less(len(whole), olderHistory))
+		len(plain.seen), chunks, len(chunkText(plain.seen)), older, less(raw.n, older), less(plain.raw.Len(), older), olderChunks, less(compactChunks, olderChunks), olderHistory, less(len(whole), olderHistory))
 	if h.Get("Content-Encoding") != "gzip" || len(whole)*5 > olderHistory {
 		t.Errorf("history takes %d bytes of %d: that is not 80 %% less", len(whole), olderHistory)
 	}
@@ -80,6 +81,18 @@ func TestWireSize(t *testing.T) {
 	if strings.Contains(plain.raw.String(), `"workflow_run_id"`) {
 		t.Error("the stream is not in the compact form")
 	}
+}
+
+// olderForm is a message as the shipped package gives it to applications.
+func olderForm(m compactMessage, runID string) map[string]any {
+	older := map[string]any{"timestamp": m.TS, "workflow_run_id": runID, "type": m.T, "message": m.M, "workstream_id": cmp.Or(m.W, mainLine)}
+	if len(m.D) > 0 {
+		older["details"] = m.D
+	}
+	if isChunk(m) {
+		older["details"] = map[string]any{"streaming_id": cmp.Or(m.W, mainLine), "is_final": m.F == 1, "activity_id": m.I}
+	}
+	return older
 }
 
 // slowClock passes only when it is told to.
@@ -102,7 +115,7 @@ func (c *slowClock) pass(d time.Duration) {
 
 // author writes a session as an agent would, in step with its readers.
 type author struct {
-	*world
+	*testServer
 	clock   *slowClock
 	id      chat.SessionID
 	readers []*stream

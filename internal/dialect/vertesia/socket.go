@@ -8,10 +8,11 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// socketFrame is what a client says on a WebSocket.
+// socketFrame is a frame of a client.
 type socketFrame struct {
 	Type    string          `json:"type"`
 	Name    string          `json:"signalName"`
@@ -19,16 +20,16 @@ type socketFrame struct {
 	Request json.RawMessage `json:"requestId"`
 }
 
-// socketReply is a control frame.
+// socketReply is the answer to a frame.
 type socketReply struct {
 	Type    string          `json:"type"` // ack, pong, error
 	Request json.RawMessage `json:"requestId,omitempty"`
 	Error   string          `json:"error,omitempty"`
 }
 
-// socket follows a run over a WebSocket, and takes signals on it.
+// socket follows a run over a WebSocket and takes signals on it.
 func (d *Dialect) socket(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.run(r, c)
+	sess, err := d.findRun(r.Context(), c, r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -43,21 +44,18 @@ func (d *Dialect) socket(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 	if bad, ok := errors.AsType[*wire.HandshakeError](err); ok {
 		return chat.Errorf(chat.Invalid, "this address wants a WebSocket: %s", bad.Reason)
 	}
-	if errors.Is(err, wire.ErrShutdown) {
-		return errShutdown()
-	}
-	return err
+	return serveError(err)
 }
 
-// serveSocket has one loop that reads and one that writes; it returns when both
-// have ended.
+// serveSocket reads frames while another goroutine writes messages. It returns
+// when both have ended.
 func (d *Dialect) serveSocket(ctx context.Context, conn *wire.Conn, f *follower, sess run) error {
 	ctx, end := context.WithCancel(ctx)
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		defer end()
 		if err := f.loop(ctx); err != nil && ctx.Err() == nil {
-			_ = conn.CloseWith(wire.CloseTryLater, "come back in a moment") // or it is closed already
+			_ = conn.CloseWith(wire.CloseTryLater, "come back in a moment") // it fails when the connection is closed already
 		}
 	})
 	defer writing.Wait()
@@ -67,11 +65,11 @@ func (d *Dialect) serveSocket(ctx context.Context, conn *wire.Conn, f *follower,
 		if err != nil {
 			return err
 		}
-		reply, err := d.heard(ctx, f.caller, sess, b)
+		reply, err := d.takeFrame(ctx, f.caller, sess, b)
 		if err != nil {
 			reply.Type, reply.Error = "error", chat.Public(err).Msg
 		}
-		out, err := marshal(reply)
+		out, err := json.Marshal(reply)
 		if err != nil {
 			return err
 		}
@@ -81,13 +79,13 @@ func (d *Dialect) serveSocket(ctx context.Context, conn *wire.Conn, f *follower,
 	}
 }
 
-// heard does what a frame asks for.
-func (d *Dialect) heard(ctx context.Context, c chat.Caller, sess run, b []byte) (socketReply, error) {
+// takeFrame does what a frame asks for.
+func (d *Dialect) takeFrame(ctx context.Context, c chat.Caller, sess run, b []byte) (socketReply, error) {
 	var f socketFrame
 	if err := decode(b, &f); err != nil {
 		return socketReply{}, err
 	}
-	if err := wire.Ended(ctx); err != nil { // the frame was read just before
+	if err := wire.Ended(ctx); err != nil { // the credential ended after the frame was read
 		return socketReply{Request: f.Request}, err
 	}
 	reply := socketReply{Type: "ack", Request: f.Request}
@@ -98,7 +96,7 @@ func (d *Dialect) heard(ctx context.Context, c chat.Caller, sess run, b []byte) 
 	case "ping":
 		return socketReply{Type: "pong"}, nil
 	case "signal":
-		if _, err := d.take(ctx, c, sess, f.Name, f.Data); err != nil {
+		if _, err := d.takeSignal(ctx, c, sess, f.Name, f.Data); err != nil {
 			return reply, err
 		}
 		if reply.Request == nil {
@@ -106,5 +104,5 @@ func (d *Dialect) heard(ctx context.Context, c chat.Caller, sess run, b []byte) 
 		}
 		return reply, nil
 	}
-	return reply, chat.Errorf(chat.Invalid, "a frame has the type signal or ping, not %q", clip(f.Type, 40))
+	return reply, chat.Errorf(chat.Invalid, "a frame has the type signal or ping, not %q", text.Clip(f.Type, 40))
 }

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
 // streamUpdates follows a run over Server-Sent Events: without skipHistory from
 // the beginning or since, with it from since or from now on.
 func (d *Dialect) streamUpdates(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.run(r, c)
+	sess, err := d.findRun(r.Context(), c, r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -23,22 +24,27 @@ func (d *Dialect) streamUpdates(w http.ResponseWriter, r *http.Request, c chat.C
 	if err != nil {
 		return err
 	}
+	return d.serveSSE(w, r, wire.SSEOptions{Gzip: true}, func(ctx context.Context, stream *wire.Stream) error {
+		f.stream = stream
+		return f.loop(ctx)
+	})
+}
+
+// serveSSE serves an event stream; HEAD gets only its headers.
+func (d *Dialect) serveSSE(w http.ResponseWriter, r *http.Request, opt wire.SSEOptions, run func(context.Context, *wire.Stream) error) error {
 	if r.Method == http.MethodHead {
 		w.Header().Set("Content-Type", "text/event-stream")
 		return nil
 	}
-	err = wire.ServeSSE(w, r, wire.SSEOptions{Gzip: true}, d.opt.Conns, func(ctx context.Context, stream *wire.Stream) error {
-		f.stream = stream
-		return f.loop(ctx)
-	})
-	if errors.Is(err, wire.ErrShutdown) {
-		return errShutdown()
-	}
-	return err
+	return serveError(wire.ServeSSE(w, r, opt, d.opt.Conns, run))
 }
 
-func errShutdown() error {
-	return chat.Errorf(chat.Unavailable, "the server is shutting down; come back in a moment")
+// serveError is the error of a stream or socket for the client.
+func serveError(err error) error {
+	if errors.Is(err, wire.ErrShutdown) {
+		return chat.Errorf(chat.Unavailable, "the server is shutting down; come back in a moment")
+	}
+	return err
 }
 
 // follower is one reader of a run.
@@ -51,47 +57,48 @@ type follower struct {
 	coding coding
 	start  chat.Start
 	first  []byte // messages of the event at the cursor that the reader lacks
-	closer []byte // the message that ended the run, repeated for a reader that has it
+	end    []byte // the message that ended the run, for a reader that has it
 	at     chat.Seq
 	once   bool
 	begun  bool
 	moved  bool // events arrived since the last check whether the run is over
 }
 
-// follow settles where a reader begins.
+// follow decides where a reader begins.
 func (d *Dialect) follow(r *http.Request, c chat.Caller, sess run, skip bool, frame framing) (*follower, error) {
-	at, given, err := since(r, "since")
-	if err != nil {
-		return nil, err
+	q := edge.NewQuery(r)
+	at := position(q, "since")
+	if q.Err != nil {
+		return nil, q.Err
 	}
 	if sess.once {
-		if err := d.settle(r.Context(), c, sess.ID); err != nil {
+		err := d.settle(r.Context(), c, sess.ID)
+		if err != nil {
 			return nil, err
 		}
 		if sess.Session, err = d.opt.Sessions.Get(r.Context(), c, sess.ID); err != nil {
 			return nil, err
 		}
 	}
-	f := &follower{Dialect: d, caller: c, id: sess.ID, coding: codingOf(frame, sess.line), once: sess.once}
+	f := &follower{Dialect: d, caller: c, id: sess.ID, coding: codingOf(frame, sess.workstream), once: sess.once}
 	f.start = chat.Start{Idle: d.opt.Heartbeat, ByPosition: true}
-	switch {
-	case given && at > 0:
-		p, err := d.find(r.Context(), c, &sess.Session, at)
+	if at == 0 && !skip {
+		f.start.Cursor = &chat.Cursor{}
+		return f, nil
+	}
+	after := chat.At(math.MaxInt64) // from now on
+	if at > 0 {
+		cursor, last, err := d.cursorAt(r.Context(), c, &sess.Session, at)
 		if err != nil {
 			return nil, err
 		}
-		f.start.Cursor = &p.cursor
-		if p.last != nil {
-			f.first = f.coding.appendMessages(nil, p.last, at)
+		f.start.Cursor, after = &cursor, at
+		if last != nil {
+			f.first = f.coding.appendMessages(nil, last, at)
 		}
-		if f.closer, err = d.closerFor(r.Context(), c, sess, f.coding, at); err != nil {
-			return nil, err
-		}
-	case !skip:
-		f.start.Cursor = &chat.Cursor{}
-	default:
-		f.closer, err = d.closerFor(r.Context(), c, sess, f.coding, math.MaxInt64)
 	}
+	var err error
+	f.end, err = d.endMessage(r.Context(), c, sess, f.coding, after)
 	return f, err
 }
 
@@ -161,11 +168,11 @@ func (f *follower) batch(ctx context.Context, b *chat.Batch) (chunks bool, err e
 			return false, err
 		}
 	}
-	if b.Live && f.closer != nil {
-		if err := f.write(ctx, f.closer); err != nil {
+	if b.Live && f.end != nil {
+		if err := f.write(ctx, f.end); err != nil {
 			return false, err
 		}
-		f.closer = nil
+		f.end = nil
 	}
 	if b.Live && f.moved && f.once {
 		f.moved = false

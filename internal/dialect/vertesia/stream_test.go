@@ -15,7 +15,7 @@ import (
 )
 
 func TestHistoryAndStreamFitTogether(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	id := w.start("/stream 300", false)
 	s := w.stream(id, "")
 	s.until(is(Complete))
@@ -46,9 +46,9 @@ func TestHistoryAndStreamFitTogether(t *testing.T) {
 // Cut at any message, also between chunks, and go on after the last one that
 // came: the chunks make up the text, nothing is missing and nothing is twice.
 func TestAnyCutGoesOnWhereItWas(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	id := w.start("/stream 400 400", false)
-	var all []CompactMessage
+	var all []compactMessage
 	rnd := rand.New(rand.NewPCG(1, 2))
 	query := ""
 	for cuts := 0; ; cuts++ {
@@ -71,7 +71,7 @@ func TestAnyCutGoesOnWhereItWas(t *testing.T) {
 	}
 	rising(t, all)
 	want := words1toN(400)
-	if got := text(all); !strings.HasPrefix(want, got) {
+	if got := chunkText(all); !strings.HasPrefix(want, got) {
 		t.Errorf("the chunks say %q", got)
 	}
 	if got := texts(all, Answer); len(got) != 1 || got[0] != want {
@@ -83,22 +83,22 @@ func TestAnyCutGoesOnWhereItWas(t *testing.T) {
 }
 
 func TestAnOpenBlockIsPartOfTheHistory(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	id := w.start("/stream 100000 200", true)
 	s := w.stream(id, "")
 	for range 5 {
 		s.until(isChunk)
 	}
 	have := w.updates(id, "")
-	if !strings.HasPrefix(text(have), text(s.seen)) {
-		t.Errorf("the history has %q, the stream had %q", text(have), text(s.seen))
+	if !strings.HasPrefix(chunkText(have), chunkText(s.seen)) {
+		t.Errorf("the history has %q, the stream had %q", chunkText(have), chunkText(s.seen))
 	}
 	// A new reader that goes on after the history gets the rest of the text.
 	r := w.stream(id, after(have[len(have)-1]))
 	r.until(isChunk)
 	w.signal(id, "Stop", `{}`)
 	final := r.until(is(Answer))
-	if got := text(have) + text(r.seen); !strings.HasPrefix(final.M, got) {
+	if got := chunkText(have) + chunkText(r.seen); !strings.HasPrefix(final.M, got) {
 		t.Errorf("the chunks say %q, the answer is %q", got, final.M)
 	}
 	if want := fmt.Sprintf(`{"activity_id":%q,"streamed":true,"event_class":"user_content"}`, r.seen[0].I); string(final.D) != want {
@@ -109,10 +109,10 @@ func TestAnOpenBlockIsPartOfTheHistory(t *testing.T) {
 // After the end of a process, and with it of all memory, positions are what they
 // were: a reader goes on in the middle of a block.
 func TestResumeOverARestart(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	id := w.start("/stream 250 250", false)
 	s := w.stream(id, "")
-	for len(text(s.seen)) < 100 {
+	for len(chunkText(s.seen)) < 100 {
 		s.until(isChunk)
 	}
 	s.close()
@@ -122,7 +122,7 @@ func TestResumeOverARestart(t *testing.T) {
 	r.until(is(Complete))
 	all = append(all, r.seen...)
 	rising(t, all)
-	if got := text(all); !strings.HasPrefix(words1toN(250), got) {
+	if got := chunkText(all); !strings.HasPrefix(words1toN(250), got) {
 		t.Errorf("the chunks say %q", got)
 	}
 	if got := texts(all, Answer); len(got) != 1 || got[0] != words1toN(250) {
@@ -134,12 +134,12 @@ func TestResumeOverARestart(t *testing.T) {
 }
 
 func TestTokensAreGrouped(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	id := w.start("/sleep 0.2", true)
 	s := w.stream(id, "")
 	s.until(is(Question))
 	w.signal(id, "UserInput", `{"message":"/stream 3000"}`)
-	s.until(func(m CompactMessage) bool { return m.T == Answer && strings.HasPrefix(m.M, "tok1 ") })
+	s.until(func(m compactMessage) bool { return m.T == Answer && strings.HasPrefix(m.M, "tok1 ") })
 	chunks := 0
 	for _, m := range s.seen {
 		if isChunk(m) && strings.HasPrefix(m.M, "tok") {
@@ -153,7 +153,7 @@ func TestTokensAreGrouped(t *testing.T) {
 }
 
 func TestStreamsAreCompressed(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	id := w.start("/stream 2000", false)
 	plain := w.stream(id, "")
 	plain.until(is(Complete))
@@ -182,7 +182,7 @@ func TestStreamsAreCompressed(t *testing.T) {
 // Few readers compress for themselves, many share, and some change from one to
 // the other in the middle: all see the same.
 func TestReadersOfOneRunSeeTheSame(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	id := w.start("hello", true)
 	w.stream(id, "").until(is(Idle))
 	var all []*stream
@@ -202,12 +202,12 @@ func TestReadersOfOneRunSeeTheSame(t *testing.T) {
 		for k := range 3 {
 			w.signal(id, "UserInput", fmt.Sprintf(`{"message":"/stream %d 400","client_message_id":"c-%d-%d"}`, 20+10*k, i, k))
 			for _, s := range all {
-				s.until(func(m CompactMessage) bool { return m.T == Answer && m.M == words1toN(20+10*k) })
+				s.until(func(m compactMessage) bool { return m.T == Answer && m.M == words1toN(20+10*k) })
 			}
 		}
 	}
 	w.ok("DELETE", "/api/v1/agents/"+id, "", nil)
-	whole := []CompactMessage(nil)
+	whole := []compactMessage(nil)
 	for i, s := range all {
 		s.until(is(Terminated))
 		rising(t, s.seen)
@@ -235,7 +235,7 @@ func (c *counting) Read(b []byte) (int, error) {
 // A client whose clock is ahead, or who has the last message already, still
 // learns what comes, and that a run is over.
 func TestCursorsBeyondTheEnd(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	id := w.start("hello", true)
 	w.stream(id, "").until(is(Idle))
 	ahead := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
@@ -259,7 +259,7 @@ func TestCursorsBeyondTheEnd(t *testing.T) {
 
 // With two messages of one event, a reader that has the first gets the second.
 func TestACutBetweenTheMessagesOfOneEvent(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	id := w.start("/fail no luck", true)
 	s := w.stream(id, "")
 	failed := s.until(is(Error))
@@ -277,7 +277,7 @@ func TestACutBetweenTheMessagesOfOneEvent(t *testing.T) {
 }
 
 func TestSkipHistoryWithoutACursorIsFromNowOn(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	id := w.start("hello", true)
 	w.stream(id, "").until(is(Idle))
 	s := w.stream(id, "?skipHistory=true")
@@ -293,7 +293,7 @@ func TestSkipHistoryWithoutACursorIsFromNowOn(t *testing.T) {
 func TestWhoComesLateIsToldTheEnd(t *testing.T) {
 	for _, query := range []string{"", "?skipHistory=true", "?skipHistory=true&since=0", "?since=9999999999999", "?skipHistory=true&since=9999999999999"} {
 		t.Run(query, func(t *testing.T) {
-			w := newWorld(t, setup{})
+			w := newServer(t, setup{})
 			id := w.start("hello", false)
 			w.rests(id)
 			w.stream(id, query).until(is(Complete))
@@ -303,7 +303,7 @@ func TestWhoComesLateIsToldTheEnd(t *testing.T) {
 }
 
 func TestPages(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newServer(t, setup{})
 	var run struct{ ID string }
 	w.ok("POST", "/api/v1/agents/record", `{"interaction":"mine","workflow_id":"w"}`, &run)
 	for i := range 3 {
@@ -319,23 +319,23 @@ func TestPages(t *testing.T) {
 	if len(whole) != 3001 {
 		t.Fatalf("%d messages, want 3001: there is no cap", len(whole))
 	}
-	var forward, backward []CompactMessage
-	read := func(query string) (list []CompactMessage, more bool) {
+	var forward, backward []compactMessage
+	read := func(query string) (list []compactMessage, more bool) {
 		var body struct {
-			Messages []CompactMessage
+			Messages []compactMessage
 			More     bool `json:"has_more"`
 		}
 		w.ok("GET", "/api/v1/agents/"+run.ID+"/updates?limit=700"+query, "", &body)
 		return body.Messages, body.More
 	}
 	for query, more := "", true; more; {
-		var page []CompactMessage
+		var page []compactMessage
 		page, more = read(query)
 		forward = append(forward, page...)
 		query = "&since=" + strconv.FormatFloat(page[len(page)-1].TS, 'f', -1, 64)
 	}
 	for query, more := "&before=9999999999999", true; more; {
-		var page []CompactMessage
+		var page []compactMessage
 		page, more = read(query)
 		backward = append(page, backward...)
 		query = "&before=" + strconv.FormatFloat(page[0].TS, 'f', -1, 64)

@@ -45,7 +45,7 @@ func TestTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := &player{t: t, w: newWorld(t, setup{secured: bytes.Contains(a.Comment, []byte("secured"))}), names: map[string]string{}, streams: map[string]*stream{}}
+			p := &player{t: t, w: newServer(t, setup{secured: bytes.Contains(a.Comment, []byte("secured"))}), names: map[string]string{}, streams: map[string]*stream{}}
 			out := txtar.Archive{Comment: a.Comment}
 			for _, f := range a.Files {
 				if f.Name == "server" {
@@ -83,7 +83,7 @@ func difference(want, got string) string {
 // player plays one transcript.
 type player struct {
 	t       *testing.T
-	w       *world
+	w       *testServer
 	names   map[string]string // of what is filled in
 	streams map[string]*stream
 }
@@ -157,7 +157,7 @@ func (p *player) play(f txtar.File) string {
 
 func (p *player) read(s *stream, until string) string {
 	from := len(s.seen)
-	s.until(func(m CompactMessage) bool { return fmt.Sprint(int(m.T)) == until && m.W == "" })
+	s.until(func(m compactMessage) bool { return fmt.Sprint(int(m.T)) == until && m.W == "" })
 	var out strings.Builder
 	for _, m := range s.seen[from:] {
 		p.note(m)
@@ -170,7 +170,7 @@ func (p *player) read(s *stream, until string) string {
 }
 
 // note remembers what later steps may name.
-func (p *player) note(m CompactMessage) {
+func (p *player) note(m compactMessage) {
 	p.names["last"] = string(appendTS(nil, chat.At(m.TS*1000+0.5)))
 	var d struct {
 		RequestID string `json:"request_id"`

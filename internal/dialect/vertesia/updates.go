@@ -8,50 +8,56 @@ import (
 	"strconv"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 )
 
-// listUpdates gives the messages of a run. Without limit it gives all after
-// since; there is no cap. With limit it gives the first so many after since, or
-// the last so many before before, and says whether there are more.
+// maxPage is the largest limit of a page of messages.
+const maxPage = 100_000
+
+// listUpdates returns the messages of a run. Without limit it returns all after
+// since. With limit it returns the first so many after since, or the last so many
+// before before, and whether there are more.
 func (d *Dialect) listUpdates(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.run(r, c)
+	sess, err := d.findRun(r.Context(), c, r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	at, _, err := since(r, "since")
-	if err != nil {
-		return err
-	}
-	before, backward, err := since(r, "before")
-	if err != nil {
-		return err
-	}
-	limit, err := limitOf(r, 0, maxPage)
-	if err != nil {
-		return err
+	q := edge.NewQuery(r)
+	before := position(q, "before")
+	p := messagePage{coding: codingOf(asJSON, sess.workstream), limit: q.Limit(0, maxPage), since: position(q, "since")}
+	if q.Err != nil {
+		return q.Err
 	}
 	if sess.once {
 		if err := d.settle(r.Context(), c, sess.ID); err != nil {
 			return err
 		}
 	}
-	p := page{coding: codingOf(asJSON, sess.line), limit: limit, since: at}
-	if backward {
-		err = d.pageBack(r.Context(), c, sess, &p, before)
+	if q.Text("before") != "" {
+		err = d.readBackward(r.Context(), c, sess, &p, before)
 	} else {
-		err = d.page(r.Context(), c, sess, &p)
+		err = d.readForward(r.Context(), c, sess, &p)
 	}
 	if err != nil {
 		return err
 	}
-	sendJSON(w, r, http.StatusOK, p.body())
+	edge.SendJSON(w, r, http.StatusOK, p.body())
 	return nil
 }
 
-const maxPage = 100_000
+// conversation returns all messages of a run, for the file conversation.json.
+func (d *Dialect) conversation(ctx context.Context, c chat.Caller, id chat.SessionID) ([]byte, error) {
+	sess, err := d.opt.Sessions.Get(ctx, c, id)
+	if err != nil {
+		return nil, err
+	}
+	p := messagePage{coding: codingOf(asJSON, "")}
+	err = d.readForward(ctx, c, run{Session: sess}, &p)
+	return p.body(), err
+}
 
-// page collects messages.
-type page struct {
+// messagePage collects messages.
+type messagePage struct {
 	coding coding
 	limit  int // 0 is none
 	since  chat.At
@@ -60,7 +66,7 @@ type page struct {
 	more   bool
 }
 
-func (p *page) body() []byte {
+func (p *messagePage) body() []byte {
 	b := append(make([]byte, 0, len(p.bytes)+64), `{"messages":[`...)
 	b = append(b, bytes.TrimSuffix(p.bytes, []byte(","))...)
 	b = append(b, ']')
@@ -70,42 +76,38 @@ func (p *page) body() []byte {
 	return append(b, '}')
 }
 
-// page reads forward, by the same way as a stream: what it holds and what a
-// stream from its last message brings fit together without a seam.
-func (d *Dialect) page(ctx context.Context, c chat.Caller, sess run, p *page) error {
+// readForward reads as a stream does, so that a stream from the last message of
+// the page continues it exactly.
+func (d *Dialect) readForward(ctx context.Context, c chat.Caller, sess run, p *messagePage) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	start := chat.Start{Cursor: &chat.Cursor{}, ByPosition: true}
 	if p.since > 0 {
-		from, err := d.find(ctx, c, &sess.Session, p.since)
+		cursor, last, err := d.cursorAt(ctx, c, &sess.Session, p.since)
 		if err != nil {
 			return err
 		}
-		start.Cursor = &from.cursor
-		if from.last != nil {
-			p.bytes = p.coding.appendMessages(p.bytes, from.last, p.since)
+		start.Cursor = &cursor
+		if last != nil {
+			p.bytes = p.coding.appendMessages(p.bytes, last, p.since)
+			p.count = bytes.Count(p.bytes, []byte(`,"ts":`))
 		}
 	}
+	var enc chat.Encoding // entries are counted when there is a limit
 	if p.limit == 0 {
-		for b, err := range d.opt.Sessions.Watch(ctx, c, sess.ID, start, p.coding) {
-			if err != nil {
-				return err
-			}
-			p.bytes = append(p.bytes, b.Bytes...)
-			if b.Live {
-				return nil
-			}
-		}
-		return context.Cause(ctx)
+		enc = p.coding
 	}
-	p.count = bytes.Count(p.bytes, []byte(`,"ts":`))
-	for b, err := range d.opt.Sessions.Watch(ctx, c, sess.ID, start, nil) {
+	for b, err := range d.opt.Sessions.Watch(ctx, c, sess.ID, start, enc) {
 		if err != nil {
 			return err
 		}
-		for i := range b.Entries {
-			if p.full(&b.Entries[i]) {
-				return nil
+		if p.limit == 0 {
+			p.bytes = append(p.bytes, b.Bytes...)
+		} else {
+			for i := range b.Entries {
+				if !p.add(&b.Entries[i]) {
+					return nil
+				}
 			}
 		}
 		if b.Live {
@@ -115,97 +117,67 @@ func (d *Dialect) page(ctx context.Context, c chat.Caller, sess run, p *page) er
 	return context.Cause(ctx)
 }
 
-// full adds an entry's messages; it reports that there is no room for them.
-func (p *page) full(e *chat.Entry) bool {
-	was := len(p.bytes)
+// add adds the messages of an entry; it returns false when they exceed the limit.
+func (p *messagePage) add(e *chat.Entry) bool {
+	var b []byte
 	n := 0
 	if e.Piece != nil {
-		if p.bytes = p.coding.AppendPiece(p.bytes, e); len(p.bytes) > was {
+		if b = p.coding.AppendPiece(nil, e); len(b) > 0 {
 			n = 1
 		}
-	} else if !quiet[e.Label.Type] {
+	} else if !hidden[e.Label.Type] {
 		if ev, err := e.Fact.Event(); err == nil {
-			n = len(p.coding.messages(&ev))
-			p.bytes = p.coding.appendMessages(p.bytes, &ev, 0)
+			b, n = p.coding.appendMessages(nil, &ev, 0), len(p.coding.messages(&ev))
 		}
 	}
 	if n > 0 && p.count > 0 && p.count+n > p.limit {
-		p.bytes, p.more = p.bytes[:was], true
-		return true
+		p.more = true
+		return false
 	}
-	p.count += n
-	return false
+	p.bytes, p.count = append(p.bytes, b...), p.count+n
+	return true
 }
 
-// pageBack reads the last messages before a position. Chunks of open blocks are
-// not history and left out.
-func (d *Dialect) pageBack(ctx context.Context, c chat.Caller, sess run, p *page, before chat.At) error {
-	limit := p.limit
-	if limit == 0 {
-		limit, p.limit = 100, 100
+// readBackward reads the last messages before a position, without the chunks of
+// open blocks.
+func (d *Dialect) readBackward(ctx context.Context, c chat.Caller, sess run, p *messagePage, before chat.At) error {
+	if p.limit == 0 {
+		p.limit = 100
 	}
 	last, err := d.lastBefore(ctx, c, &sess.Session, before-1)
 	if err != nil || last == nil {
 		return err
 	}
-	var groups [][]byte
-	for seq := last.Seq + 1; seq > 1 && !p.more; {
+	var groups [][]byte // the messages of each event, the last event first
+	defer func() {
+		slices.Reverse(groups)
+		p.bytes = slices.Concat(groups...)
+	}()
+	for seq := last.Seq + 1; seq > 1; {
 		facts, _, err := d.opt.Sessions.Read(ctx, c, sess.ID, chat.Range{Before: seq, Limit: 256, Desc: true})
-		if err != nil {
+		if err != nil || len(facts) == 0 {
 			return err
-		}
-		if len(facts) == 0 {
-			break
 		}
 		for _, f := range facts {
 			seq = f.Seq
 			e, err := f.Event()
-			if err != nil {
+			if err != nil || e.At <= p.since {
 				return err
 			}
-			if e.At <= p.since {
-				seq = 1
-				break
-			}
-			var one []byte
+			var b []byte
 			n := 0
 			for _, m := range p.coding.messages(&e) {
 				if at := e.At + chat.At(m.index); at < before && at > p.since {
-					one = append(m.append(one, e.At, lineOf(p.coding, m)), ',')
+					b = append(m.append(b, e.At, p.coding.shown(m.workstream)), ',')
 					n++
 				}
 			}
-			if n == 0 {
-				continue
-			}
-			if p.count > 0 && p.count+n > limit {
+			if n > 0 && p.count > 0 && p.count+n > p.limit {
 				p.more = true
-				break
+				return nil
 			}
-			groups, p.count = append(groups, one), p.count+n
+			groups, p.count = append(groups, b), p.count+n
 		}
 	}
-	slices.Reverse(groups)
-	p.bytes = slices.Concat(groups...)
 	return nil
-}
-
-func lineOf(c coding, m message) string {
-	if c.line != "" {
-		return ""
-	}
-	return m.line
-}
-
-// limitOf reads a count from the query.
-func limitOf(r *http.Request, missing, most int) (int, error) {
-	s := r.URL.Query().Get("limit")
-	if s == "" {
-		return missing, nil
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 || n > most {
-		return 0, chat.Errorf(chat.Invalid, "limit=%q is not a number from 1 to %d", clip(s, 20), most)
-	}
-	return n, nil
 }

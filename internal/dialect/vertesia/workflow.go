@@ -1,14 +1,16 @@
 package vertesia
 
 import (
+	"cmp"
 	"net/http"
-	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
-// workflowRun is a run as the older part of the interface shows it.
+// workflowRun is a run in the older form.
 type workflowRun struct {
 	Status      string          `json:"status"`
 	Type        string          `json:"type"`
@@ -30,7 +32,7 @@ type workflowRun struct {
 	Children    []workflowRun   `json:"children,omitempty"`
 }
 
-// statusNames are how the older part words the state of a run.
+// statusNames are the states of a run in the older form.
 var statusNames = map[string]string{
 	runCreated: "RUNNING", runRunning: "RUNNING", runCompleted: "COMPLETED", runFailed: "FAILED", runCancelled: "CANCELED",
 }
@@ -38,7 +40,7 @@ var statusNames = map[string]string{
 func workflowOf(r *agentRun) workflowRun {
 	w := workflowRun{
 		Status: statusNames[r.Status], Type: "AgentConversation", StartedAt: &r.StartedAt, ClosedAt: r.CompletedAt, RunID: r.ID, WorkflowID: r.WorkflowID,
-		InitiatedBy: r.StartedBy, Interaction: r.Interaction, Input: r.Data, Kind: "AgentConversation", Topic: first(r.Topic, r.Title),
+		InitiatedBy: r.StartedBy, Interaction: r.Interaction, Input: r.Data, Kind: "AgentConversation", Topic: cmp.Or(r.Topic, r.Title),
 		Activity: r.Activity, Interactive: r.Interactive,
 	}
 	if r.CompletedAt != nil {
@@ -50,20 +52,11 @@ func workflowOf(r *agentRun) workflowRun {
 	return w
 }
 
-// showDetails tells all about a run.
-func (d *Dialect) showDetails(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.run(r, c)
-	if err != nil {
-		return err
-	}
-	out, err := d.details(r, c, sess)
-	if err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, out)
-	return nil
+func (d *Dialect) showDetails(r *http.Request, c chat.Caller, sess run) (any, error) {
+	return d.details(r, c, sess)
 }
 
+// details returns a run with its children and, on request, its history.
 func (d *Dialect) details(r *http.Request, c chat.Caller, sess run) (workflowRun, error) {
 	ctx := r.Context()
 	if sess.once {
@@ -79,106 +72,38 @@ func (d *Dialect) details(r *http.Request, c chat.Caller, sess run) (workflowRun
 	if err != nil {
 		return workflowRun{}, err
 	}
-	var out workflowRun
-	if sess.line != "" {
-		out = childOf(&about, st.Workstream(sess.line))
-	} else {
-		out = workflowOf(&about)
+	out := workflowOf(&about)
+	if sess.workstream != "" {
+		out = asWorkflow(&about, st.Workstream(sess.workstream))
 	}
 	for _, ws := range st.Workstreams {
-		if ws.Parent == sess.line {
-			out.Children = append(out.Children, childOf(&about, ws))
+		if ws.Parent == sess.workstream {
+			out.Children = append(out.Children, asWorkflow(&about, ws))
 		}
 	}
-	q := r.URL.Query()
-	format := q.Get("history_format")
-	if format == "" && q.Get("include_history") == "true" {
+	q := edge.NewQuery(r)
+	format := q.OneOf("history_format", "events", "tasks", "agent")
+	if format == "" && q.Text("include_history") == "true" {
 		format = "events"
 	}
-	switch format {
-	case "":
-		return out, nil
-	case "events", "tasks", "agent":
-		out.History, err = d.history(ctx, c, sess, format)
-		return out, err
+	if q.Err != nil || format == "" {
+		return out, q.Err
 	}
-	return out, chat.Errorf(chat.Invalid, "history_format is events, tasks or agent, not %q", clip(format, 40))
+	out.History, err = d.history(ctx, c, sess, format)
+	return out, err
 }
 
-func (d *Dialect) showInternals(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	a, err := d.look(r, c)
-	if err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, struct {
-		ID          string   `json:"id"`
-		Kind        string   `json:"run_kind"`
-		WorkflowID  string   `json:"workflow_id"`
-		FirstRun    string   `json:"first_workflow_run_id"`
-		Artifacts   string   `json:"artifacts_path"`
-		Status      string   `json:"status"`
-		Activity    string   `json:"activity_state"`
-		Interactive bool     `json:"interactive"`
-		StartedAt   chat.At  `json:"started_at"`
-		CompletedAt *chat.At `json:"completed_at,omitempty"`
-		StartedBy   string   `json:"started_by"`
-		CreatedAt   chat.At  `json:"created_at"`
-		UpdatedAt   chat.At  `json:"updated_at"`
-	}{a.ID, a.Kind, a.WorkflowID, a.FirstRun, a.Artifacts, a.Status, a.Activity, a.Interactive, a.StartedAt, a.CompletedAt, a.StartedBy, a.CreatedAt, a.UpdatedAt})
-	return nil
-}
-
-func (d *Dialect) listChildren(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.run(r, c)
-	if err != nil {
-		return err
-	}
-	out, err := d.details(r, c, sess)
-	if err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, runList{Runs: orEmpty(out.Children)})
-	return nil
-}
-
-// runList is a part of a list in the older form.
+// runList is a page of a list in the older form.
 type runList struct {
 	Runs []workflowRun `json:"runs"`
 	Next string        `json:"next_page_token,omitempty"`
 	More bool          `json:"has_more"`
 }
 
-func orEmpty(l []workflowRun) []workflowRun {
-	if l == nil {
-		return []workflowRun{}
-	}
-	return l
-}
-
-func (d *Dialect) showChild(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.findRun(r.Context(), c, r.PathValue("child"))
-	if err != nil {
-		return err
-	}
-	if string(sess.ID) != r.PathValue("id") || sess.line == "" {
-		return chat.Errorf(chat.NotFound, "run %s has no child %q", clip(r.PathValue("id"), 80), clip(r.PathValue("child"), 80))
-	}
-	out, err := d.details(r, c, sess)
-	if err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, out)
-	return nil
-}
-
-func (d *Dialect) showInteraction(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.run(r, c)
-	if err != nil {
-		return err
-	}
+func (d *Dialect) showInteraction(r *http.Request, c chat.Caller, sess run) (any, error) {
 	a, err := d.describe(r.Context(), c, &sess.Session)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	about := map[string]any{"type": "conversation", "interaction": a.Interaction, "interactive": a.Interactive, "tool_names": a.ToolNames, "config": a.Config, "agent_run_id": a.ID}
 	if a.ToolNames == nil {
@@ -190,12 +115,11 @@ func (d *Dialect) showInteraction(w http.ResponseWriter, r *http.Request, c chat
 	if a.Data != nil {
 		about["data"] = a.Data
 	}
-	d.send(w, r, http.StatusOK, map[string]any{"workflow_id": a.WorkflowID, "run_id": sess.name(), "interaction": about})
-	return nil
+	return map[string]any{"workflow_id": a.WorkflowID, "run_id": runID(sess.ID, sess.workstream), "interaction": about}, nil
 }
 
 // searchWorkflows lists runs in the older form.
-func (d *Dialect) searchWorkflows(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) searchWorkflows(r *http.Request, c chat.Caller) (any, error) {
 	var in struct {
 		Start       string `json:"start"`
 		End         string `json:"end"`
@@ -209,74 +133,32 @@ func (d *Dialect) searchWorkflows(w http.ResponseWriter, r *http.Request, c chat
 		Activity    string `json:"activity_state"`
 		Interactive *bool  `json:"interactive"`
 	}
-	if err := d.read(r, &in); err != nil {
-		return err
+	if err := d.http.Read(r, &in); err != nil {
+		return nil, err
 	}
-	want := wanted{startedBy: in.By, interaction: in.Interaction, query: first(in.Query, in.Term), limit: min(max(in.Size, 0), 1000), cursor: in.Next, activity: in.Activity, interactive: in.Interactive}
-	if want.limit == 0 {
-		want.limit = 50
+	f := filter{
+		startedBy: in.By, interaction: in.Interaction, query: cmp.Or(in.Query, in.Term), limit: cmp.Or(min(max(in.Size, 0), 1000), 50), cursor: in.Next,
+		activity: in.Activity, interactive: in.Interactive,
 	}
 	var err error
-	if want.since, err = timeOf(in.Start); err != nil {
-		return err
+	if f.since, err = timeOf(in.Start); err != nil {
+		return nil, err
 	}
-	if want.until, err = timeOf(in.End); err != nil {
-		return err
+	if f.until, err = timeOf(in.End); err != nil {
+		return nil, err
 	}
 	for state, name := range statusNames {
 		if in.Status != "" && (name == in.Status || state == in.Status) {
-			want.status = append(want.status, state)
+			f.status = append(f.status, state)
 		}
 	}
-	if in.Status != "" && want.status == nil {
-		return chat.Errorf(chat.Invalid, "status %q is not one of RUNNING, COMPLETED, FAILED, CANCELED", clip(in.Status, 40))
+	if in.Status != "" && f.status == nil {
+		return nil, chat.Errorf(chat.Invalid, "status %q is not one of RUNNING, COMPLETED, FAILED, CANCELED", text.Clip(in.Status, 40))
 	}
-	found, _, next, err := d.runs(r.Context(), c, want)
-	if err != nil {
-		return err
-	}
+	found, _, next, err := d.runs(r.Context(), c, f)
 	out := runList{Runs: []workflowRun{}, Next: next, More: next != ""}
 	for i := range found {
 		out.Runs = append(out.Runs, workflowOf(&found[i]))
 	}
-	d.send(w, r, http.StatusOK, out)
-	return nil
+	return out, err
 }
-
-// executeWorkflow begins a run in the older way: vars holds what a payload of a
-// start would, or only the data.
-func (d *Dialect) executeWorkflow(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	var in struct {
-		Vars map[string]json.RawMessage `json:"vars"`
-	}
-	if err := d.read(r, &in); err != nil {
-		return err
-	}
-	payload := in.Vars
-	if payload == nil {
-		payload = map[string]json.RawMessage{}
-	}
-	if truthy(payload["interaction"]) == nil {
-		data, err := marshal(payload)
-		if err != nil {
-			return err
-		}
-		payload = map[string]json.RawMessage{"data": data, "interaction": chat.AppendString(nil, r.PathValue("name"))}
-	}
-	b, err := marshal(payload)
-	if err != nil {
-		return err
-	}
-	p, kept, err := decodeStart(b)
-	if err != nil {
-		return err
-	}
-	sess, err := d.begin(r.Context(), c, p, kept)
-	if err != nil {
-		return err
-	}
-	d.send(w, r, http.StatusOK, []map[string]string{{"run_id": string(sess.ID), "workflow_id": string(sess.ID)}})
-	return nil
-}
-
-func elapsed(from chat.At, now time.Time) int64 { return max(0, int64(chat.AtOf(now)-from)/1000) }

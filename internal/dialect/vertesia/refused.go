@@ -8,10 +8,7 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// What programs ask of the rest of Vertesia. Where there is a true answer they
-// get it; where there is none they are told why.
-
-// interaction is an agent as something that can be run.
+// interaction is an agent in the list of interactions.
 type interaction struct {
 	ID       string   `json:"id"`
 	Name     string   `json:"name"`
@@ -21,37 +18,31 @@ type interaction struct {
 	Tags     []string `json:"tags"`
 }
 
-// listInteractions lists the agents that answer here.
-func (d *Dialect) listInteractions(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+// listInteractions lists the agents of this server.
+func (d *Dialect) listInteractions(_ *http.Request, c chat.Caller) (any, error) {
 	all := []interaction{}
 	if d.opt.Agents != nil {
 		for _, name := range d.opt.Agents(c.In()) {
 			all = append(all, interaction{ID: name, Name: name, Endpoint: name, Status: "published", Version: 1, Tags: []string{"agent"}})
 		}
 	}
-	d.send(w, r, http.StatusOK, all)
-	return nil
+	return all, nil
 }
 
-// listNone answers where there could be something and is nothing, such as
-// installed apps.
-func (d *Dialect) listNone(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
-	d.send(w, r, http.StatusOK, []struct{}{})
-	return nil
-}
+// listNone is an empty list, such as that of installed apps.
+func listNone(*http.Request, chat.Caller) (any, error) { return []struct{}{}, nil }
 
-// unspoken are the parts of the protocol that have no counterpart here, by what
-// a person would call them. Each is refused whole, with all that lies below it
-// and, unless it names one, whatever the method; what is offered there has a
-// route of its own.
-var unspoken = map[string][]string{
+// refused are the parts of Vertesia that this server does not have, by the text of
+// the error. Each is refused with everything below it and, unless it names one,
+// for every method. The more exact routes of this dialect take precedence.
+var refused = map[string][]string{
 	"processes: a run here is an agent's, so follow it with its messages and end it with terminate": {
 		"agents/{id}/context", "agents/{id}/history", "agents/{id}/advance", "agents/{id}/retry-node", "agents/{id}/answer-task",
 		"processes", "process-test-runs", "tasks",
 	},
 	"analytics: what a run has used stands in its messages as token_usage, and what the server does under /metrics": {
 		"analytics", "cost", "quota", "workflows/analytics",
-		// One by one, because a run might be called analytics.
+		// Each by itself, because a run may have the id analytics.
 		"agents/analytics/summary", "agents/analytics/tokens", "agents/analytics/latency/llm",
 		"agents/analytics/latency/tools", "agents/analytics/latency/agents", "agents/analytics/errors",
 		"agents/analytics/tools", "agents/analytics/tools/parameters", "agents/analytics/filter-options",
@@ -78,25 +69,23 @@ var unspoken = map[string][]string{
 	},
 }
 
-// refusals are the routes of what is not spoken.
-func (d *Dialect) refusals() (routes []wire.Route) {
-	for what, parts := range unspoken {
+// refusedRoutes are the routes of what is refused.
+func (d *Dialect) refusedRoutes() (routes []wire.Route) {
+	for what, parts := range refused {
+		refuse := func(http.ResponseWriter, *http.Request, chat.Caller) error {
+			return chat.Errorf(chat.NotFound, "Parley has no %s", what)
+		}
 		for _, part := range parts {
 			method, path, ok := strings.Cut(part, " ")
 			if !ok {
 				method, path = "", part
 			}
 			for _, below := range []string{"", "/{rest...}"} {
-				routes = append(routes, wire.Route{Pattern: strings.TrimLeft(method+" /api/v1/"+path+below, " "), Dialect: via, Handler: d.handle(refuse(what)), Fail: d.fail, Refused: true})
+				route := d.http.Route(strings.TrimLeft(method+" /api/v1/"+path+below, " "), refuse)
+				route.Refused = true
+				routes = append(routes, route)
 			}
 		}
 	}
 	return routes
-}
-
-// refuse says what is not spoken here.
-func refuse(what string) handler {
-	return func(http.ResponseWriter, *http.Request, chat.Caller) error {
-		return chat.Errorf(chat.NotFound, "Parley has no %s", what)
-	}
 }
