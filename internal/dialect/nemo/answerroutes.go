@@ -1,6 +1,7 @@
 package nemo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -12,203 +13,157 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// answerRoute is one of the many addresses under which an answer can be had.
+// answerRoute is one of the routes that take a message and give its answer.
 type answerRoute struct {
 	d           *Dialect
 	path        string
 	chat        bool // OpenAI's form; else {"value": …}
 	stream      bool
-	full        bool // steps as they are, not as Markdown
-	interactive bool // prompts are told and can be answered
-	openAI      bool // nothing but what OpenAI's clients know
-}
-
-// answerRoutes lists them.
-func (d *Dialect) answerRoutes() []*answerRoute {
-	routes := []*answerRoute{
-		{path: "/chat", chat: true},
-		{path: "/chat/stream", chat: true, stream: true},
-		{path: "/generate"},
-		{path: "/generate/stream", stream: true},
-		{path: "/generate/full", stream: true, full: true},
-		{path: "/v1/chat", chat: true, interactive: true},
-		{path: "/v1/chat/stream", chat: true, stream: true, interactive: true},
-		{path: "/v1/workflow", interactive: true},
-		{path: "/v1/workflow/stream", stream: true, interactive: true},
-		{path: "/v1/workflow/full", stream: true, full: true, interactive: true},
-	}
-	for _, r := range routes {
-		r.d = d
-	}
-	return routes
-}
-
-// completions is OpenAI's own address.
-func (d *Dialect) completions(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	rt := &answerRoute{d: d, path: "/v1/chat/completions", chat: true, openAI: true}
-	return rt.serve(w, r, c)
+	full        bool // steps with their payload, not as Markdown
+	interactive bool // prompts are reported and can be answered
+	openAI      bool // for OpenAI clients: no steps and no trace
 }
 
 func (rt *answerRoute) serve(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	var a *httpMessage
+	var m *httpMessage
 	var err error
 	if rt.chat {
-		a, err = rt.d.readChat(r)
+		m, err = rt.d.readChat(r)
 	} else {
-		a, _, err = rt.d.readInput(r)
+		m, _, err = rt.d.readInput(r)
 	}
 	if err != nil {
 		return err
 	}
-	run, err := rt.d.startAnswer(r.Context(), c, a, rt.interactive)
+	a, err := rt.d.startAnswer(r.Context(), c, m, rt.interactive)
 	if err != nil {
 		return err
 	}
 	w.Header().Add("Access-Control-Expose-Headers", "Observability-Trace-Id, Conversation-Id")
-	if run.session != "" {
-		w.Header().Set("Conversation-Id", first(a.conversation, string(run.session)))
+	if a.session != "" {
+		w.Header().Set("Conversation-Id", cmp.Or(m.conversation, string(a.session)))
 	}
-	if rt.stream || rt.openAI && a.stream {
-		return rt.streaming(w, r, run, a)
+	if rt.stream || rt.openAI && m.stream {
+		return rt.serveStream(w, r, a, m)
 	}
-	return rt.whole(w, r, run, a)
+	return rt.serveWhole(w, r, a, m)
 }
 
-// whole answers when the turn has ended, or when the agent asks something.
-func (rt *answerRoute) whole(w http.ResponseWriter, r *http.Request, run *httpAnswer, a *httpMessage) error {
+// serveWhole answers when the turn has ended, or when a prompt is open.
+func (rt *answerRoute) serveWhole(w http.ResponseWriter, r *http.Request, a *httpAnswer, m *httpMessage) error {
 	var prompt *openPrompt
-	err := run.follow(r.Context(), func(*item) error { return nil }, func(p *openPrompt) (bool, error) { prompt = p; return true, nil }, nil)
+	err := a.follow(r.Context(), func(*item) error { return nil }, func(p *openPrompt) (bool, error) { prompt = p; return true, nil }, nil)
 	switch {
 	case errors.Is(err, errPromptOpen) && rt.interactive:
-		sendJSON(w, r, http.StatusAccepted, rt.d.accepted(prompt))
+		e := rt.d.promptExecution(prompt)
+		e.StatusURL = "/executions/" + e.ID
+		rt.d.http.Send(w, r, http.StatusAccepted, e)
 		return nil
 	case errors.Is(err, errPromptOpen):
-		run.appendParagraph(promptText(&prompt.Prompt))
-		run.stopIfAbandoned(r.Context())
+		a.appendParagraph(promptText(&prompt.Prompt))
+		a.stopIfOneShot(r.Context())
 	case err != nil:
-		run.stopIfAbandoned(r.Context())
+		a.stopIfOneShot(r.Context())
 		return err
 	}
-	if run.immediate != "" {
-		run.text.WriteString(run.immediate)
+	a.text.WriteString(a.immediate)
+	if a.trace != "" {
+		w.Header().Set("Observability-Trace-Id", a.trace)
 	}
-	if run.trace != "" {
-		w.Header().Set("Observability-Trace-Id", run.trace)
-	}
-	if run.err != nil {
-		return rt.failed(w, r, run)
-	}
-	sendJSON(w, r, http.StatusOK, rt.result(run, a.Last.Content.text()))
-	return nil
-}
-
-func (rt *answerRoute) failed(w http.ResponseWriter, r *http.Request, run *httpAnswer) error {
-	if rt.openAI {
-		w.Header().Set("X-Should-Retry", "false") // OpenAI's clients would run the agent again, and its tools
-		sendJSON(w, r, http.StatusInternalServerError, map[string]any{"error": map[string]any{
-			"message": run.err.Details, "type": "server_error", "code": run.err.Code, "param": nil,
+	switch {
+	case a.err != nil && rt.openAI:
+		w.Header().Set("X-Should-Retry", "false") // else OpenAI clients run the agent and its tools again
+		rt.d.http.Send(w, r, http.StatusInternalServerError, map[string]any{"error": map[string]any{
+			"message": a.err.Details, "type": "server_error", "code": a.err.Code, "param": nil,
 		}})
-		return nil
+	case a.err != nil:
+		rt.d.http.Send(w, r, http.StatusUnprocessableEntity, httpError(*a.err))
+	default:
+		rt.d.http.Send(w, r, http.StatusOK, a.result(rt.chat, m.Last.Content.text()))
 	}
-	// Over HTTP the real server has the text in message and the class in details.
-	sendJSON(w, r, http.StatusUnprocessableEntity, errorContent{Code: run.err.Code, Message: run.err.Details, Details: run.err.Message})
 	return nil
 }
 
-// result is the whole answer in the route's form.
-func (rt *answerRoute) result(run *httpAnswer, question string) any {
-	text := run.text.String()
-	if !rt.chat {
+// httpError is a failed turn over HTTP: the toolkit's server has the text in message and the class in details there.
+func httpError(e errorContent) errorContent {
+	return errorContent{Code: e.Code, Message: e.Details, Details: e.Message}
+}
+
+// result is the whole answer, in OpenAI's form or as {"value": …}.
+func (a *httpAnswer) result(chat bool, question string) any {
+	text := a.text.String()
+	if !chat {
 		return value{text}
 	}
 	return completion{
-		ID: run.id(), Object: "chat.completion", Created: run.createdAt.Unix(), Model: run.model, Usage: run.usage(question),
+		ID: a.id(), Object: "chat.completion", Created: a.createdAt.Unix(), Model: a.model, Usage: a.usage(question),
 		Choices: []choice{{Message: &delta{Role: "assistant", Content: &text}, FinishReason: stop}},
 	}
 }
 
-// appendParagraph adds a text of our own to the answer.
-func (r *httpAnswer) appendParagraph(s string) {
-	if r.text.Len() > 0 {
-		s = "\n\n" + s
-	}
-	r.text.WriteString(s)
-}
-
-// id names the answer.
-func (r *httpAnswer) id() string {
-	if r.turn != nil && r.turn.uuid != "" {
-		return r.turn.uuid
-	}
-	return derivedID(string(r.session), "answer")
-}
-
-// streaming answers piece by piece.
-func (rt *answerRoute) streaming(w http.ResponseWriter, r *http.Request, run *httpAnswer, a *httpMessage) error {
-	question, filter := a.Last.Content.text(), stepFilter(r)
+// serveStream answers piece by piece.
+func (rt *answerRoute) serveStream(w http.ResponseWriter, r *http.Request, a *httpAnswer, m *httpMessage) error {
 	err := wire.ServeSSE(w, r, wire.SSEOptions{ContentType: "text/event-stream; charset=utf-8"}, rt.d.opt.Conns,
-		func(ctx context.Context, s *wire.Stream) error {
-			st := &answerStream{rt: rt, run: run, filter: filter, usage: a.usage, write: func(b []byte) error { return s.Write(ctx, b) }}
-			st.last = func(b []byte) error { return s.Write(context.WithoutCancel(ctx), b) }
-			if err := s.Flush(ctx); err != nil {
+		func(ctx context.Context, out *wire.Stream) error {
+			s := &answerStream{answerRoute: rt, answer: a, usage: m.usage && rt.openAI, ctx: ctx, out: out}
+			if v := r.URL.Query().Get("filter_steps"); v != "" {
+				s.steps = strings.Split(v, ",")
+			}
+			if err := out.Flush(ctx); err != nil {
 				return err
 			}
-			return st.serve(ctx, question)
+			return s.serve(m.Last.Content.text())
 		})
 	if errors.Is(err, wire.ErrShutdown) {
-		return chat.Errorf(chat.Unavailable, "the server is shutting down; come back in a moment")
+		return chat.Errorf(chat.Unavailable, "the server is shutting down; try again in a moment")
 	}
 	return err
 }
 
-// stepFilter reads ?filter_steps=A,B or none; nil means all.
-func stepFilter(r *http.Request) []string {
-	v := r.URL.Query().Get("filter_steps")
-	if v == "" {
-		return nil
-	}
-	return strings.Split(v, ",")
-}
-
-// answerStream writes one answer as events.
+// answerStream writes one answer as server-sent events.
 type answerStream struct {
-	rt     *answerRoute
-	run    *httpAnswer
-	filter []string
-	usage  bool
-	write  func([]byte) error
-	last   func([]byte) error // also after the stream's context has ended
+	*answerRoute
+	answer *httpAnswer
+	steps  []string // the types of steps that the client wants; nil means all
+	usage  bool     // a chunk with token counts ends the stream
+	ctx    context.Context
+	out    *wire.Stream
 }
 
-func (s *answerStream) serve(ctx context.Context, question string) error {
-	err := s.run.follow(ctx, s.show, s.ask, func() error { return s.write(wire.AppendSSEComment(nil, "ping")) })
+func (s *answerStream) write(b []byte) error { return s.out.Write(s.ctx, b) }
+
+func (s *answerStream) serve(question string) error {
+	err := s.answer.follow(s.ctx, s.show, s.showPrompt, func() error { return s.write(wire.AppendSSEComment(nil, "ping")) })
 	switch {
 	case errors.Is(err, errPromptOpen):
-		s.run.stopIfAbandoned(ctx)
+		s.answer.stopIfOneShot(s.ctx)
 	case err != nil:
-		s.run.stopIfAbandoned(ctx)
-		if errors.Is(context.Cause(ctx), wire.ErrPeerGone) {
+		s.answer.stopIfOneShot(s.ctx)
+		if errors.Is(context.Cause(s.ctx), wire.ErrPeerGone) {
 			return nil
 		}
-		if ended := wire.Ended(ctx); ended != nil {
+		if ended := wire.Ended(s.ctx); ended != nil {
 			err = &refusal{codeAuth, chat.Public(ended)}
-		} else if ctx.Err() != nil {
+		} else if s.ctx.Err() != nil {
 			return err
 		}
-		return s.problem(errorOf(err))
+		return s.writeError(errorOf(err))
 	}
-	if s.run.err != nil {
-		return s.problem(errorContent{Code: s.run.err.Code, Message: s.run.err.Details, Details: s.run.err.Message})
+	if s.answer.err != nil {
+		return s.writeError(httpError(*s.answer.err))
 	}
-	if !s.rt.chat {
+	if !s.chat {
 		return nil
 	}
-	if err := s.write(s.chunk("", true)); err != nil {
+	end := s.chunk("")
+	end.Choices[0].FinishReason = stop
+	if err := s.write(field("data", end)); err != nil {
 		return err
 	}
-	if s.usage && s.rt.openAI {
-		c := completion{ID: s.run.id(), Object: chunkObject, Created: s.run.createdAt.Unix(), Model: s.run.model, Usage: s.run.usage(question), Choices: []choice{}}
-		if err := s.write(data(c)); err != nil {
+	if s.usage {
+		c := s.chunk("")
+		c.Usage, c.Choices = s.answer.usage(question), []choice{}
+		if err := s.write(field("data", c)); err != nil {
 			return err
 		}
 	}
@@ -216,91 +171,68 @@ func (s *answerStream) serve(ctx context.Context, question string) error {
 }
 
 func (s *answerStream) show(it *item) error {
-	switch it.kind {
-	case itemText:
-		if s.rt.chat {
-			return s.write(s.chunk(it.text, false))
+	switch {
+	case it.kind == itemText:
+		return s.writeText(it.text)
+	case it.kind == itemStep && !s.openAI:
+		line := stepLine{ID: it.id, Parent: cmp.Or(it.parent, "root"), Type: "markdown", Name: it.name, Payload: payload(it.text)}
+		if s.full {
+			if s.steps != nil && !slices.Contains(s.steps, it.raw) {
+				return nil
+			}
+			line.Type, line.Payload = it.raw, string(it.data)
+			if len(it.data) == 0 {
+				line.Payload = string(appendJSON(nil, it.text))
+			}
 		}
-		return s.write(data(value{it.text}))
-	case itemStep:
-		if b := s.step(it); b != nil {
-			return s.write(b)
-		}
-	case itemTrace:
-		if !s.rt.openAI {
-			return s.write(field("observability_trace", traceContent{it.text}))
-		}
+		return s.write(field("intermediate_data", line))
+	case it.kind == itemTrace && !s.openAI:
+		return s.write(field("observability_trace", traceContent{it.text}))
 	}
 	return nil
 }
 
-// step is an intermediate step; nil when it is not wanted.
-func (s *answerStream) step(it *item) []byte {
-	if s.rt.openAI {
-		return nil
+func (s *answerStream) writeText(text string) error {
+	if s.chat {
+		return s.write(field("data", s.chunk(text)))
 	}
-	line := stepLine{ID: it.id, Parent: first(it.parent, "root"), Type: "markdown", Name: it.name, Payload: payload(it.text)}
-	if s.rt.full {
-		if s.filter != nil && !slices.Contains(s.filter, it.raw) {
-			return nil
-		}
-		line.Type, line.Payload = it.raw, string(it.data)
-		if len(it.data) == 0 {
-			line.Payload = string(appendJSON(nil, it.text))
-		}
-	}
-	return field("intermediate_data", line)
+	return s.write(field("data", value{text}))
 }
 
-// ask tells of a prompt. A route that has no words for it shows its text and
-// ends; the next message of the conversation answers it.
-func (s *answerStream) ask(p *openPrompt) (stop bool, err error) {
-	if !s.rt.interactive {
-		text := promptText(&p.Prompt)
-		if s.run.text.Len() > 0 {
-			text = "\n\n" + text
-		}
-		s.run.text.WriteString(text)
-		if s.rt.chat {
-			return true, s.write(s.chunk(text, false))
-		}
-		return true, s.write(data(value{text}))
+// showPrompt reports a prompt. A route without prompts sends its text and ends; the next message of the conversation
+// answers it.
+func (s *answerStream) showPrompt(p *openPrompt) (end bool, err error) {
+	if !s.interactive {
+		return true, s.writeText(s.answer.appendParagraph(promptText(&p.Prompt)))
 	}
-	e := s.rt.d.promptEvent(p)
+	e := s.d.promptExecution(p)
+	e.Type, e.Status = e.Status, ""
 	return false, s.write(wire.AppendSSE(nil, e.Type, "", appendJSON(nil, e)))
 }
 
-// problem tells of an error in the form that the route's clients look for.
-func (s *answerStream) problem(e errorContent) error {
+// writeError writes an error in the form that the clients of the route read, also after the context has ended.
+func (s *answerStream) writeError(e errorContent) error {
+	b := append(appendJSON(nil, e), '\n', '\n')
 	switch {
-	case s.rt.openAI:
-		return s.last(data(map[string]any{"error": map[string]any{"message": e.Message, "type": "server_error", "code": e.Code}}))
-	case s.rt.interactive:
-		return s.last(wire.AppendSSE(nil, "error", "", appendJSON(nil, e)))
+	case s.openAI:
+		b = field("data", map[string]any{"error": map[string]any{"message": e.Message, "type": "server_error", "code": e.Code}})
+	case s.interactive:
+		b = wire.AppendSSE(nil, "error", "", appendJSON(nil, e))
 	}
-	return s.last(append(appendJSON(nil, e), '\n', '\n'))
+	return s.out.Write(context.WithoutCancel(s.ctx), b)
 }
 
-func (s *answerStream) chunk(text string, last bool) []byte {
-	c := completion{
-		ID: s.run.id(), Object: chunkObject, Created: s.run.createdAt.Unix(), Model: s.run.model,
+func (s *answerStream) chunk(text string) completion {
+	return completion{
+		ID: s.answer.id(), Object: "chat.completion.chunk", Created: s.answer.createdAt.Unix(), Model: s.answer.model,
 		Choices: []choice{{Delta: &delta{Role: "assistant", Content: &text}}},
 	}
-	if last {
-		c.Choices[0].FinishReason = stop
-	}
-	return data(c)
 }
 
-// data is one event of the usual kind, field one of the protocol's own.
-func data(v any) []byte { return field("data", v) }
-
+// field is one event; the protocol has field names of its own beside data.
 func field(name string, v any) []byte {
-	b := append([]byte(name), ": "...)
-	return append(appendJSON(b, v), '\n', '\n')
+	return append(appendJSON([]byte(name+": "), v), '\n', '\n')
 }
-
-const chunkObject = "chat.completion.chunk"
 
 var stop = json.RawMessage(`"stop"`)
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/text"
 )
 
 // maxInline is the size from which attached data becomes an artifact.
@@ -85,7 +86,7 @@ func attachment(p *part) (chat.Part, *largeFile, error) {
 		out.Name = cutBytes(p.File.Name, 200)
 		return out, b, err
 	}
-	return chat.Part{}, nil, refuse(codeData, "content of type %q is not supported: use text, image_url, input_audio, video_url or file", clip(p.Type, 60))
+	return chat.Part{}, nil, refuse(codeData, "content of type %q is not supported: use text, image_url, input_audio, video_url or file", text.Clip(p.Type, 60))
 }
 
 func firstLink(u *urlPart, plain string) *urlPart {

@@ -42,7 +42,7 @@ func TestAuthentication(t *testing.T) {
 		t.Errorf("a wrong token in a message: %s", f.raw)
 	}
 	c.send(secured(servertest.TokenOf("bob")))
-	if got := text(c.readTurn()); got != "You said: hi" {
+	if got := textOf(c.readTurn()); got != "You said: hi" {
 		t.Errorf("bob by his message: %q", got)
 	}
 	c.send(fmt.Sprintf(`{"type":"auth_message","payload":{"method":"api_key","token":%q}}`, servertest.TokenOf("alice")))
@@ -51,7 +51,7 @@ func TestAuthentication(t *testing.T) {
 		t.Errorf("alice: %s", f.raw)
 	}
 	c.say("c2", "m1", "hi")
-	if got := text(c.readTurn()); got != "You said: hi" {
+	if got := textOf(c.readTurn()); got != "You said: hi" {
 		t.Errorf("alice: %q", got)
 	}
 	key := w.dial("", "X-API-Key", servertest.TokenOf("alice"))
@@ -95,7 +95,7 @@ func TestAuthenticationOverHTTP(t *testing.T) {
 		if c.want == 200 {
 			s := w.dial("?conversation_id=c2", c.header, c.value)
 			s.say("c2", "", "hi")
-			if got := text(s.readTurn()); got != "You said: hi" {
+			if got := textOf(s.readTurn()); got != "You said: hi" {
 				t.Errorf("%s %s on a socket: %q", c.header, c.value, got)
 			}
 			s.drop()

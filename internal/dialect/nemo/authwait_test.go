@@ -54,7 +54,7 @@ func TestAuthenticationHasADeadline(t *testing.T) {
 		t.Errorf("a silent client: %v", err)
 	}
 	known.say("c1", "m1", "hi") // its time would have been over before that of the silent one
-	if got := text(known.readTurn()); got != "You said: hi" {
+	if got := textOf(known.readTurn()); got != "You said: hi" {
 		t.Errorf("alice: %q", got)
 	}
 }

@@ -36,7 +36,7 @@ func TestPageGoesAway(t *testing.T) {
 		}
 		back := w.dial("?conversation_id="+name, origin...)
 		next := *back.next().Content.Text
-		switch have := text(seen); {
+		switch have := textOf(seen); {
 		case leaves && !strings.HasPrefix(whole, next):
 			t.Errorf("round %d: after %q comes %q, not all again", i, have, next)
 		case !leaves && !strings.HasPrefix(whole, have+next):
@@ -53,7 +53,7 @@ func TestPageGetsLargeFrames(t *testing.T) {
 	c := w.dial("", origin...)
 	c.say("c1", "m1", "/stream 2000")
 	frames := c.readTurn()
-	if got := text(frames); got != words1toN(2000) {
+	if got := textOf(frames); got != words1toN(2000) {
 		t.Errorf("got %q…", got[:min(100, len(got))])
 	}
 	begun := time.Now()
@@ -64,7 +64,7 @@ func TestPageGetsLargeFrames(t *testing.T) {
 	}
 }
 
-func TestSettled(t *testing.T) {
+func TestPositionBeforeUnload(t *testing.T) {
 	now := time.Now()
 	at := func(seq chat.Seq) position { return position{Base: seq} }
 	acks := func(took time.Duration) []ack {
@@ -85,8 +85,8 @@ func TestSettled(t *testing.T) {
 		{"a very busy one", acks(time.Second), 99},
 		{"all is old", []ack{{now.Add(-time.Minute), 0, at(5)}}, 5},
 	} {
-		th := &subscription{delivery: delivery{acks: c.acks, beforeAcks: at(99)}}
-		if got := th.beforeUnload(now); got.Base != c.want {
+		d := &delivery{acks: c.acks, beforeAcks: at(99)}
+		if got := d.beforeUnload(now); got.Base != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got.Base, c.want)
 		}
 	}

@@ -60,8 +60,8 @@ func TestNewMessageOvertakes(t *testing.T) {
 			t.Errorf("end of an old answer: %s", f.raw)
 		}
 	}
-	if !strings.HasSuffix(text(frames), "You said: hi") {
-		t.Errorf("got %q", text(frames))
+	if !strings.HasSuffix(textOf(frames), "You said: hi") {
+		t.Errorf("got %q", textOf(frames))
 	}
 }
 
@@ -84,13 +84,13 @@ func TestOtherDialectsAreNotInterrupted(t *testing.T) {
 	w.happens("c1", "user.message", 2)
 	close(gate)
 	first = c.readRest(first)
-	if got := text(first); got != words1toN(30) {
+	if got := textOf(first); got != words1toN(30) {
 		t.Errorf("the other dialect's answer: %q", got)
 	}
 	if f := first[0]; f.Parent != eventUUID(events[0].ID) {
 		t.Errorf("parent of %s, want the user event's id", f.raw)
 	}
-	if got := text(c.readTurn()); got != words1toN(30) {
+	if got := textOf(c.readTurn()); got != words1toN(30) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -111,7 +111,7 @@ func TestOtherDialectsTurns(t *testing.T) {
 	}
 	other(w, "go")
 	w.happened("c1", "agent.input_request")
-	if got := text(w.dial("?conversation_id=c1").until(isPrompt)); got != "Hello." {
+	if got := textOf(w.dial("?conversation_id=c1").until(isPrompt)); got != "Hello." {
 		t.Errorf("in the middle: %q", got)
 	}
 
@@ -141,17 +141,17 @@ func TestSameMessageAgain(t *testing.T) {
 	c.say("c1", "m1", "hi")
 	c.readTurn()
 	c.say("c1", "m1", "hi")
-	if got := text(c.readTurn()); got != "You said: hi" {
+	if got := textOf(c.readTurn()); got != "You said: hi" {
 		t.Errorf("again: %q", got)
 	}
 	c.say("c1", "m1", "something else")
 	frames := c.readTurn()
-	if got := text(frames); got != "You said: something else" || frames[0].Parent != "m1" {
+	if got := textOf(frames); got != "You said: something else" || frames[0].Parent != "m1" {
 		t.Errorf("a used id: %q %s", got, frames[0].raw)
 	}
 	for range 2 { // the placeholder is no key
 		c.say("c1", "default", "hi")
-		if got := text(c.readTurn()); got != "You said: hi" {
+		if got := textOf(c.readTurn()); got != "You said: hi" {
 			t.Errorf("default: %q", got)
 		}
 	}
@@ -171,7 +171,7 @@ func TestManyConversations(t *testing.T) {
 	for round := range 2 {
 		for i := range maxSubscriptions + 8 {
 			c.say(fmt.Sprintf("c%d", i), fmt.Sprintf("m%d", round), "hi")
-			if got := text(c.readTurn()); got != "You said: hi" {
+			if got := textOf(c.readTurn()); got != "You said: hi" {
 				t.Fatalf("c%d: %q", i, got)
 			}
 		}

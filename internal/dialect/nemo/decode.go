@@ -2,15 +2,17 @@ package nemo
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// refusal is why a frame was not taken, with the protocol's code for it.
+// refusal is the reason why a frame is refused, with the protocol's code for it.
 type refusal struct {
 	code string
 	err  *chat.Error
@@ -24,44 +26,43 @@ func refuse(code, format string, args ...any) error {
 	return &refusal{code, chat.Errorf(chat.Invalid, format, args...)}
 }
 
-// decodedMessage is what a client said to a conversation, understood.
+// decodedMessage is a user message of a client.
 type decodedMessage struct {
-	ID      string // the client's name for it; "default" when it gave none
+	ID      string // the client's id of it; "default" when it has none
 	Schema  string
 	Thread  string
 	Version string
 	User    userInfo
 
-	Last    message   // the user message that becomes a fact
-	History []message // what came before it, for a new session
-	System  string    // what the client tells the agent to be
+	Last    message   // the user message to store
+	History []message // the messages before it, for a new session
+	System  string    // the system messages
 
-	Extra map[string]json.RawMessage // the page's own top-level keys
+	Extra map[string]json.RawMessage // the client's own top-level keys
 	Trace string                     // traceparent
 }
 
-// key is the idempotency key of what was said. The protocol's placeholder is none.
-func (s *decodedMessage) key() string {
-	if s.ID == placeholder || len(s.ID) > chat.MaxClientID {
+// key is the idempotency key of the message, "" for the protocol's placeholder.
+func (m *decodedMessage) key() string {
+	if m.ID == placeholder || len(m.ID) > chat.MaxClientID {
 		return ""
 	}
-	return s.ID
+	return m.ID
 }
 
-// decodeFrame reads one frame. On an error the frame holds what could be read
-// of it, so that the answer can name it.
+// decodeFrame decodes one frame. With an error the frame holds what could be decoded, so that the error can name it.
 func decodeFrame(b []byte) (clientFrame, error) {
 	var f clientFrame
 	b = bytes.TrimSpace(b)
 	if err := wire.CheckJSON(b, 0); err != nil {
-		f.names(b)
+		f.decodeNames(b)
 		return f, refuse(codeMessage, "the frame cannot be read: %v", err)
 	}
 	if len(b) == 0 || b[0] != '{' {
 		return f, refuse(codeMessage, "a frame is one JSON object such as {\"type\":\"user_message\", …}")
 	}
 	if err := json.Unmarshal(b, &f); err != nil {
-		f.names(b)
+		f.decodeNames(b)
 		return f, refuse(codeMessage, "the frame does not fit: %s", chat.JSONProblem(err))
 	}
 	switch {
@@ -73,13 +74,13 @@ func decodeFrame(b []byte) (clientFrame, error) {
 	case serverTypes[f.Type]:
 		return f, refuse(codeMessageType, "%s is sent by the server only", f.Type)
 	default:
-		return f, refuse(codeMessageType, "%q is not a type of message here: send user_message, user_interaction_message or auth_message", clip(f.Type, 60))
+		return f, refuse(codeMessageType, "%q is not a type of message here: send user_message, user_interaction_message or auth_message", text.Clip(f.Type, 60))
 	}
 	return f, nil
 }
 
-// names reads what a frame is and belongs to, where the rest of it cannot be read.
-func (f *clientFrame) names(b []byte) {
+// decodeNames decodes the type and the ids of a frame whose other fields do not fit.
+func (f *clientFrame) decodeNames(b []byte) {
 	var names struct {
 		Type         any `json:"type"`
 		ID           any `json:"id"`
@@ -95,7 +96,7 @@ func (f *clientFrame) names(b []byte) {
 	f.Thread, _ = names.Thread.(string)
 }
 
-// conversation is the client's name for the conversation, "" when it gave none.
+// conversation is the client's name of the conversation, "" when the frame has none.
 func (f *clientFrame) conversation() string {
 	for _, s := range []string{f.Conversation, f.Thread} {
 		if s = strings.TrimSpace(s); s != "" && s != placeholder {
@@ -105,86 +106,78 @@ func (f *clientFrame) conversation() string {
 	return ""
 }
 
-// decodeUser reads a user message; raw is the whole frame.
+// name is the client's id of the frame.
+func (f *clientFrame) name() string { return cmp.Or(f.ID, placeholder) }
+
+// decodeUser decodes a user message; raw is the whole frame.
 func decodeUser(f *clientFrame, raw []byte) (*decodedMessage, error) {
 	switch f.SchemaType {
 	case schemaChat, schemaChatStream, schemaGenerate, schemaGenerateStream:
 	case "":
 		return nil, refuse(codeMessage, "the message has no schema_type: use chat_stream, chat, generate_stream or generate")
 	default:
-		return nil, refuse(codeMessage, "schema_type %q is not one of chat_stream, chat, generate_stream, generate", clip(f.SchemaType, 60))
+		return nil, refuse(codeMessage, "schema_type %q is not one of chat_stream, chat, generate_stream, generate", text.Clip(f.SchemaType, 60))
 	}
-	s := &decodedMessage{ID: f.name(), Schema: f.SchemaType, Version: f.SchemaVersion, Thread: f.Thread}
-	c, err := decodeContent(f.Content)
-	if err != nil {
-		return nil, err
+	m := &decodedMessage{ID: f.name(), Schema: f.SchemaType, Version: f.SchemaVersion, Thread: f.Thread, Extra: extraKeys(raw)}
+	list, err := decodeContent(f.Content)
+	if err == nil {
+		err = m.take(list, strings.HasPrefix(m.Schema, schemaGenerate))
 	}
-	if err := s.take(c.Messages, strings.HasPrefix(s.Schema, schemaGenerate)); err != nil {
-		return nil, err
+	if err == nil {
+		m.User, err = decodeUserInfo(f.User)
 	}
-	if s.User, err = decodeUserInfo(f.User); err != nil {
-		return nil, err
-	}
-	s.Extra = extras(raw)
-	return s, nil
+	return m, err
 }
 
-// name is the client's id of the frame.
-func (f *clientFrame) name() string {
-	if f.ID == "" {
-		return placeholder
-	}
-	return f.ID
-}
-
-// decodeContent reads the content of a message: {"messages": […]}, or in old
-// clients a plain text or {"text": …}.
-func decodeContent(raw json.RawMessage) (content, error) {
-	var c content
+// decodeContent decodes the content of a message: {"messages": […]}, or from old clients a text, a list of parts or
+// {"text": …}.
+func decodeContent(raw json.RawMessage) ([]message, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || string(raw) == "null" {
-		return c, refuse(codeContent, "the message has no content: send {\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"…\"}]}]}")
+		return nil, refuse(codeContent, "the message has no content: send {\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"…\"}]}]}")
 	}
-	switch raw[0] {
-	case '"':
-		var s string
-		if err := json.Unmarshal(raw, &s); err != nil {
-			return c, refuse(codeContent, "the content cannot be read: %s", chat.JSONProblem(err))
-		}
-		c.Text = s
-	case '[':
-		var p parts
-		if err := json.Unmarshal(raw, &p); err != nil {
-			return c, refuse(codeContent, "the content cannot be read: %s", chat.JSONProblem(err))
-		}
+	var c struct {
+		Messages []message `json:"messages"`
+		Text     string    `json:"text"`
+	}
+	var p parts
+	var err error
+	if raw[0] == '"' || raw[0] == '[' {
+		err = json.Unmarshal(raw, &p)
+	} else {
+		err = json.Unmarshal(raw, &c)
+	}
+	if err != nil {
+		return nil, refuse(codeContent, "the content cannot be read: %s", chat.JSONProblem(err))
+	}
+	if raw[0] == '"' && p[0].Text == "" {
+		p = nil
+	}
+	if c.Text != "" {
+		p = parts{{Type: "text", Text: c.Text}}
+	}
+	if len(c.Messages) == 0 && (p != nil || raw[0] == '[') {
 		c.Messages = []message{{Role: "user", Content: p}}
-	default:
-		if err := json.Unmarshal(raw, &c); err != nil {
-			return c, refuse(codeContent, "the content cannot be read: %s", chat.JSONProblem(err))
-		}
-	}
-	if len(c.Messages) == 0 && c.Text != "" {
-		c.Messages = []message{{Role: "user", Content: parts{{Type: "text", Text: c.Text}}}}
 	}
 	if len(c.Messages) == 0 {
-		return c, refuse(codeContent, "the content has no messages")
+		return nil, refuse(codeContent, "the content has no messages")
 	}
-	return c, nil
+	return c.Messages, nil
 }
 
-// take picks the user message that is said now out of a chat history. Workflows
-// of the generate kind take the newest that has a text.
-func (s *decodedMessage) take(list []message, needText bool) error {
+// take picks the user message to store from a chat history: the last one. Workflows of the generate kind take the last
+// one with a text.
+func (m *decodedMessage) take(list []message, needText bool) error {
 	last := -1
-	for i, m := range list {
-		switch m.Role {
+	for i, one := range list {
+		switch one.Role {
 		case "user":
-			if len(m.Content) > 0 && (!needText || m.Content.text() != "") {
+			if len(one.Content) > 0 && (!needText || one.Content.text() != "") {
 				last = i
 			}
 		case "assistant", "system", "developer", "tool", "function":
 		default:
-			return refuse(codeContent, "role %q is not one of user, assistant, system, tool", clip(m.Role, 60))
+			return refuse(codeContent, "role %q is not one of user, assistant, system, tool", text.Clip(one.Role, 60))
 		}
 	}
 	if last < 0 {
@@ -193,31 +186,30 @@ func (s *decodedMessage) take(list []message, needText bool) error {
 		}
 		return refuse(codeContent, "there is no user message in messages")
 	}
-	s.Last = list[last]
-	for _, m := range list[:last] {
-		switch m.Role {
+	m.Last = list[last]
+	for _, one := range list[:last] {
+		switch one.Role {
 		case "system", "developer":
-			if t := m.Content.text(); t != "" {
-				s.System = strings.TrimPrefix(s.System+"\n\n"+t, "\n\n")
+			if t := one.Content.text(); t != "" {
+				m.System = strings.TrimPrefix(m.System+"\n\n"+t, "\n\n")
 			}
 		case "user", "assistant":
-			if len(m.Content) > 0 {
-				s.History = append(s.History, m)
+			if len(one.Content) > 0 {
+				m.History = append(m.History, one)
 			}
 		}
 	}
 	return nil
 }
 
-// unpack takes the query out of a message whose text is a JSON object with one,
-// as the AI-Q UI sends it; what else is in there is kept as context. Any other
-// text is left as it is.
-func (s *decodedMessage) unpack() {
-	if len(s.Last.Content) != 1 || !s.Last.Content[0].isText() {
+// unpackQuery replaces a text that is a JSON object with a query by the query, as the AI-Q UI sends it. The other keys
+// of the object are kept as context.
+func (m *decodedMessage) unpackQuery() {
+	if len(m.Last.Content) != 1 || !m.Last.Content[0].isText() {
 		return
 	}
 	var all map[string]json.RawMessage
-	if json.Unmarshal([]byte(s.Last.Content[0].Text), &all) != nil {
+	if json.Unmarshal([]byte(m.Last.Content[0].Text), &all) != nil {
 		return
 	}
 	var query string
@@ -225,18 +217,14 @@ func (s *decodedMessage) unpack() {
 		return
 	}
 	delete(all, "query")
-	s.Last.Content = parts{{Type: "text", Text: query}}
-	if s.Extra == nil {
-		s.Extra = map[string]json.RawMessage{}
+	m.Last.Content = parts{{Type: "text", Text: query}}
+	for k, v := range m.Extra {
+		all[k] = v
 	}
-	for k, v := range all {
-		if _, ok := s.Extra[k]; !ok {
-			s.Extra[k] = v
-		}
-	}
+	m.Extra = all
 }
 
-// text is the text of the parts, lines apart.
+// text is the text of the parts, one line each.
 func (p parts) text() string {
 	var texts []string
 	for _, one := range p {
@@ -251,8 +239,11 @@ func (p *part) isText() bool {
 	return p.Type == "text" || p.Type == "input_text" || p.Type == "output_text"
 }
 
-// extras are the page's own top-level keys, as far as they are small.
-func extras(raw []byte) map[string]json.RawMessage {
+// maxContext bounds the client's own top-level keys of a message.
+const maxContext = 64 << 10
+
+// extraKeys are the client's own top-level keys, unless they are too large together.
+func extraKeys(raw []byte) map[string]json.RawMessage {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(raw, &all) != nil {
 		return nil
@@ -271,18 +262,14 @@ func extras(raw []byte) map[string]json.RawMessage {
 	return all
 }
 
-// maxContext bounds what a page can tell beside a message.
-const maxContext = 64 << 10
-
-// decodeAnswer reads the text that answers a prompt: the first of the last user
-// message. An empty text is an answer too.
+// decodeAnswer decodes the answer to a prompt: the first text of the last user message, which may be empty.
 func decodeAnswer(raw json.RawMessage) (string, error) {
-	c, err := decodeContent(raw)
+	list, err := decodeContent(raw)
 	if err != nil {
 		return "", err
 	}
-	for i := len(c.Messages) - 1; i >= 0; i-- {
-		m := c.Messages[i]
+	for i := len(list) - 1; i >= 0; i-- {
+		m := list[i]
 		if m.Role != "user" {
 			continue
 		}
@@ -299,7 +286,7 @@ func decodeAnswer(raw json.RawMessage) (string, error) {
 	return "", refuse(codeContent, "the answer has no user message")
 }
 
-// decodeAuth reads the token of an auth_message.
+// decodeAuth decodes the token of an auth_message.
 func decodeAuth(raw json.RawMessage) (string, error) {
 	var p authPayload
 	if err := json.Unmarshal(raw, &p); err != nil || len(raw) == 0 || raw[0] != '{' {
@@ -315,25 +302,53 @@ func decodeAuth(raw json.RawMessage) (string, error) {
 		if p.Password == "" {
 			return "", refuse(codeAuth, "the payload has no password")
 		}
-		return p.Password, nil // a token of this server in the place of the password
+		return p.Password, nil // a token of this server as the password
 	}
-	return "", refuse(codeAuth, "method %q is not one of jwt, api_key, basic", clip(p.Method, 40))
+	return "", refuse(codeAuth, "method %q is not one of jwt, api_key, basic", text.Clip(p.Method, 40))
 }
 
-func clip(s string, most int) string {
-	if len(s) > most {
-		return cutBytes(s, most) + "…"
-	}
-	return s
+// userInfo is the user of a frame. It is for display; the identity comes from the credential.
+type userInfo struct {
+	name, email string
+	info        chat.Info
 }
 
-// cutBytes cuts a text to so many bytes without splitting a character.
-func cutBytes(s string, most int) string {
-	if len(s) <= most {
+// apply returns the caller with the name, email and info of the user.
+func (u userInfo) apply(c chat.Caller) chat.Caller {
+	c.Actor.Name, c.Actor.Email, c.Actor.Info = cmp.Or(u.name, c.Actor.Name), cmp.Or(u.email, c.Actor.Email), cmp.Or(u.info, c.Actor.Info)
+	return c
+}
+
+// decodeUserInfo decodes the user of a frame. The protocol's placeholders, and anything but an object, are ignored.
+func decodeUserInfo(raw json.RawMessage) (u userInfo, err error) {
+	var all map[string]json.RawMessage
+	if len(raw) == 0 || json.Unmarshal(raw, &all) != nil {
+		return u, nil
+	}
+	u.name, u.email = userField(all["name"]), userField(all["email"])
+	delete(all, "name")
+	delete(all, "email")
+	if u.info, err = chat.ReadInfo(appendJSON(nil, all)); err != nil {
+		return u, refuse(codeMessage, "the user has too much information: beside name and email there is room for %d bytes", chat.MaxActorInfo)
+	}
+	return u, nil
+}
+
+func userField(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil || s == placeholder || s == "string" {
+		return ""
+	}
+	return cutBytes(strings.ReplaceAll(s, "\x00", ""), chat.MaxActorField)
+}
+
+// cutBytes cuts a text to at most max bytes without splitting a character.
+func cutBytes(s string, max int) string {
+	if len(s) <= max {
 		return s
 	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
+	for max > 0 && !utf8.RuneStart(s[max]) {
+		max--
 	}
-	return s[:most]
+	return s[:max]
 }

@@ -10,141 +10,187 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// The protocol has no acknowledgements, so WebSocket's own serve: a ping is
-// answered by the client when it has read what came before it. What was answered
-// is noted at once, and noted is what a client goes on from, whatever happened to
-// its connection or to the server. So nothing is lost, and what comes twice is at
-// most what was sent and not yet answered for.
+// The protocol has no acknowledgements, so WebSocket pings serve as such: a client answers a ping when it has read what
+// came before it. The acknowledged position is saved at once, and is where the client continues, whatever ended its
+// connection or the server. So nothing is lost, and at most what was sent and not acknowledged comes twice.
 //
-// A short flush is read in one go. There the ping stands in front: a client that
-// ends while it handles a frame has then answered for that frame.
+// A small write is read in one go. There the ping comes first: a client that ends while it handles a frame has
+// acknowledged that frame.
 
-// smallWrite is the size up to which a flush travels as one and is read together.
-const smallWrite = 1200
+const (
+	smallWrite = 1200 // bytes that travel in one packet
+	pingSize   = 10   // bytes of a ping frame as appendPing writes it
+	maxPings   = 512  // pings without an answer
+)
 
-// pingSize is that of a ping as ping writes it.
-const pingSize = 10
-
-// maxPings bounds the pings whose answers are waited for.
-const maxPings = 512
-
-// delivery is how far a conversation has got on its way to a client.
+// delivery is how far a subscription has delivered.
 type delivery struct {
-	unanswered   []sentPing // under way, in order
+	unanswered   []sentPing // in order
 	written      position   // what was sent
 	acknowledged position   // what is known to have arrived
-	acks         []ack      // what arrived lately, oldest first
-	beforeAcks   position   // where it stood before them
-	handedOver   bool       // the place was given to the desk
+	acks         []ack      // the latest acknowledgements of a browser, oldest first
+	beforeAcks   position   // what was acknowledged before them
+	final        bool       // the position was recorded; later pongs do not count
 }
 
-// sentPing is a position that counts as arrived when a ping is answered.
+// sentPing is a ping and the position that its answer acknowledges.
 type sentPing struct {
 	ping uint64
 	at   position
 	sent time.Time
 }
 
-// appendUnit appends frames that belong together, and a ping: in front where all of it
-// is read in one go, else one for what is before them.
-func (t *subscription) appendUnit(out []byte, items []item) []byte {
-	t.body = t.body[:0]
+// appendUnit appends the frames of one event and a ping: before them where everything is read in one go, else one for
+// what comes before them.
+func (sub *subscription) appendUnit(out []byte, items []item) []byte {
+	sub.body = sub.body[:0]
 	for i := range items {
-		t.body = t.appendFrame(t.body, &items[i])
+		sub.body = sub.appendFrame(sub.body, &items[i])
 	}
-	if len(t.body) == 0 {
+	if len(sub.body) == 0 {
 		return out
 	}
-	at := t.positionAt(items[len(items)-1].pos)
+	at := sub.positionAt(items[len(items)-1].pos)
 	switch {
-	case len(out)+pingSize+len(t.body) <= smallWrite:
-		out = t.appendPing(out, at)
+	case len(out)+pingSize+len(sub.body) <= smallWrite:
+		out = sub.appendPing(out, at)
 	case len(out) > 0:
-		out = t.appendPing(out, t.lastPosition)
+		out = sub.appendPing(out, sub.lastPosition)
 	}
-	t.lastPosition = at
-	return append(out, t.body...)
+	sub.lastPosition = at
+	return append(out, sub.body...)
 }
 
-// appendPing appends a ping whose answer tells that a place was reached.
-func (t *subscription) appendPing(out []byte, at position) []byte {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.unanswered) >= maxPings {
-		if !t.s.ignoresPings() {
-			return out // a later one will do
+// appendPing appends a ping whose answer acknowledges a position.
+func (sub *subscription) appendPing(out []byte, at position) []byte {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	if len(sub.unanswered) >= maxPings {
+		if !sub.s.ignoresPings() {
+			return out // a later ping acknowledges this position too
 		}
-		t.unanswered = t.unanswered[:0] // nobody answers
+		sub.unanswered = sub.unanswered[:0]
 	}
-	n := t.s.pingCount.Add(1)
-	t.unanswered = append(t.unanswered, sentPing{n, at, t.s.d.opt.Now()})
+	n := sub.s.pingCount.Add(1)
+	sub.unanswered = append(sub.unanswered, sentPing{n, at, sub.s.d.opt.Now()})
 	return wire.AppendPingFrame(out, binary.BigEndian.AppendUint64(nil, n))
 }
 
-// flush sends what there is, and a ping behind it.
-func (t *subscription) flush(ctx context.Context, out []byte) error {
-	at := t.positionAt(t.fold.position())
+// flush sends the frames and a ping behind them.
+func (sub *subscription) flush(ctx context.Context, out []byte) error {
+	at := sub.positionAt(sub.fold.position())
 	if len(out) == 0 {
-		t.mu.Lock()
-		t.written = at
-		if len(t.unanswered) == 0 {
-			t.acknowledged = at
+		sub.mu.Lock()
+		sub.written = at
+		if len(sub.unanswered) == 0 {
+			sub.acknowledged = at
 		}
-		t.mu.Unlock()
+		sub.mu.Unlock()
 		return nil
 	}
-	out = t.appendPing(out, at)
-	if err := t.s.conn.Write(ctx, out); err != nil {
+	out = sub.appendPing(out, at)
+	if err := sub.s.conn.Write(ctx, out); err != nil {
 		return err
 	}
-	t.mu.Lock()
-	t.written, t.lastUsed = at, t.s.d.opt.Now()
-	t.mu.Unlock()
-	if t.s.ignoresPings() {
-		t.s.d.points.save(t, at) // nobody answers: what was sent has to do
+	sub.mu.Lock()
+	sub.written, sub.lastUsed = at, sub.s.d.opt.Now()
+	sub.mu.Unlock()
+	if sub.s.ignoresPings() {
+		sub.s.d.points.save(sub, at) // there are no acknowledgements: what was sent counts
 	}
 	return nil
 }
 
 // pong is called when a ping was answered.
-func (t *subscription) pong(ping uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	// Only a ping of its own tells something: one of another conversation, or the
-	// heartbeat's, may have a higher number and have been sent earlier.
-	n := slices.IndexFunc(t.unanswered, func(m sentPing) bool { return m.ping == ping }) + 1
-	if n == 0 || t.handedOver {
+func (sub *subscription) pong(ping uint64) {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	// Only a ping of this subscription acknowledges: another one may have a higher number and have been sent earlier.
+	n := slices.IndexFunc(sub.unanswered, func(p sentPing) bool { return p.ping == ping }) + 1
+	if n == 0 || sub.final {
 		return
 	}
-	last := t.unanswered[n-1]
-	t.unanswered = slices.Delete(t.unanswered, 0, n)
-	if t.s.isBrowser {
-		t.noteAck(last, t.s.d.opt.Now())
+	last := sub.unanswered[n-1]
+	sub.unanswered = slices.Delete(sub.unanswered, 0, n)
+	if sub.s.isBrowser {
+		sub.noteAck(last)
 	}
-	if !last.at.equal(t.acknowledged) {
-		t.acknowledged = last.at
-		t.s.d.points.save(t, last.at)
+	if !last.at.equal(sub.acknowledged) {
+		sub.acknowledged = last.at
+		sub.s.d.points.save(sub, last.at)
 	}
 }
 
-// finalPosition is where the client stands when its socket has ended. A client that took
-// its leave of a server that ends has all that was sent; otherwise what was
-// answered counts, if the client answers at all.
-func (t *subscription) finalPosition(ctx context.Context) position {
+// finalPosition is where the client continues after its socket has ended.
+func (sub *subscription) finalPosition(ctx context.Context, state clientState) position {
 	shutdown := errors.Is(context.Cause(ctx), wire.ErrShutdown)
-	if shutdown {
-		<-t.s.readEnded
+	if shutdown || sub.s.isBrowser && state != connectionLost {
+		<-sub.s.readEnded // then readAll and readEndedAt are set
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.handedOver = true
-	if t.s.ignoresPings() || shutdown && t.s.closedInOrder {
-		return t.written
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	sub.final = true
+	switch {
+	case sub.s.ignoresPings(), shutdown && sub.s.readAll:
+		return sub.written
+	case sub.s.isBrowser && state != connectionLost:
+		return sub.beforeUnload(sub.s.readEndedAt)
 	}
-	if !t.s.isBrowser || departureReason(ctx) == connectionLost {
-		// Whoever answered is still there, and has all that it answered for.
-		return t.acknowledged
+	return sub.acknowledged
+}
+
+// departureState is how a connection ended: it broke; the page was closed or is being reloaded; or the client closed it.
+func departureState(ctx context.Context) clientState {
+	var closed *wire.CloseError
+	switch {
+	case !errors.As(context.Cause(ctx), &closed) || closed.Ours:
+		return connectionLost
+	case closed.Code == wire.CloseGoingAway:
+		return pageUnloaded
 	}
-	<-t.s.readEnded // the read loop has met its end, and tells when
-	return t.beforeUnload(t.s.readEndedAt)
+	return clientClosed
+}
+
+// A browser answers pings in a process of its own, also for frames that a page which is being unloaded never handles. So
+// a reloaded page continues a moment before its last acknowledgement: a word twice is better than a word lost. The
+// measurements with the toolkit's UI in Chromium are in docs/nemo.md.
+
+// unloadRewind is how long before the end of the connection an acknowledgement must have come to count after a reload. A
+// busy machine takes longer; it also answers pings more slowly, so twice the slowest ping of the last second is added.
+const unloadRewind = 200 * time.Millisecond
+
+// maxAcks bounds the acknowledgements that are kept; a browser gets fewer in unloadRewind.
+const maxAcks = 64
+
+// ack is an acknowledgement of a browser.
+type ack struct {
+	when time.Time
+	took time.Duration
+	at   position
+}
+
+// noteAck keeps an acknowledgement; the caller holds mu.
+func (sub *subscription) noteAck(p sentPing) {
+	if len(sub.acks) == maxAcks {
+		sub.beforeAcks = sub.acks[maxAcks/2-1].at
+		sub.acks = slices.Delete(sub.acks, 0, maxAcks/2)
+	}
+	now := sub.s.d.opt.Now()
+	sub.acks = append(sub.acks, ack{now, now.Sub(p.sent), p.at})
+}
+
+// beforeUnload is the last position that a page has handled whose connection ended at that time; the caller holds mu.
+func (d *delivery) beforeUnload(end time.Time) position {
+	rewind := unloadRewind
+	for _, a := range d.acks {
+		if end.Sub(a.when) < time.Second {
+			rewind = max(rewind, unloadRewind+2*a.took)
+		}
+	}
+	for _, a := range slices.Backward(d.acks) {
+		if end.Sub(a.when) >= rewind {
+			return a.at
+		}
+	}
+	return d.beforeAcks
 }

@@ -2,14 +2,14 @@ package nemo
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
-	"math"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// eventUUID is an event's id in the form that NeMo's ids have.
+// eventUUID is the id of an event as a UUID, the form of NeMo's ids.
 func eventUUID(id chat.EventID) string {
 	if u, ok := chat.ParseID(chat.EventPrefix, string(id)); ok {
 		return u.UUID()
@@ -24,8 +24,7 @@ func turnUUID(id chat.TurnID) string {
 	return string(id)
 }
 
-// derivedID names what has no event of its own. It is the same for every reader and
-// after every restart.
+// derivedID is the id of something without an event of its own. It is the same for every reader and after a restart.
 func derivedID(scope, name string) string {
 	sum := sha256.Sum256([]byte(scope + "\x00" + name))
 	id := chat.ID(sum[:16])
@@ -33,29 +32,29 @@ func derivedID(scope, name string) string {
 	return id.UUID()
 }
 
-// encoder is how one client is spoken to in one conversation.
+// encoder turns the items of one conversation into the frames of one client.
 type encoder struct {
 	*schema
-	conversation string // its own name for the conversation
-	thread       string // thread_id that it gave at first, or "default"
+	conversation string // the client's name of the conversation
+	thread       string // the client's first thread_id, or "default"
 }
 
-// threadID is the thread_id of frames of a turn.
-func (v *encoder) threadID(t *turn) string {
-	name := v.thread
-	if t != nil && t.thread != "" {
-		name = t.thread
+// threadID is the thread_id of the frames of a turn.
+func (e *encoder) threadID(t *turn) string {
+	name := e.thread
+	if t != nil {
+		name = cmp.Or(t.thread, name)
 	}
-	if name == placeholder && !v.schema.hasConversation {
-		return v.conversation // there is no other field for it
+	if name == placeholder && !e.schema.hasConversation {
+		return e.conversation // no other field has it
 	}
 	return name
 }
 
-func (v *encoder) head(typ string, t *turn, id string, at chat.At) head {
-	h := head{Type: typ, ID: id, Thread: v.threadID(t), Parent: placeholder, Timestamp: at.String()}
-	if v.schema.hasConversation {
-		h.Conversation = v.conversation
+func (e *encoder) head(typ string, t *turn, id string, at chat.At) head {
+	h := head{Type: typ, ID: id, Thread: e.threadID(t), Parent: placeholder, Timestamp: at.String()}
+	if e.schema.hasConversation {
+		h.Conversation = e.conversation
 	}
 	if t != nil {
 		h.Parent = t.parent
@@ -67,43 +66,38 @@ func (v *encoder) head(typ string, t *turn, id string, at chat.At) head {
 	return h
 }
 
-// appendItem appends the JSON of an item; nothing when the schema has no word
-// for it.
-func (v *encoder) appendItem(dst []byte, it *item, now chat.At) []byte {
+// appendItem appends the JSON of an item; nothing when the schema has no frame for it.
+func (e *encoder) appendItem(dst []byte, it *item, now chat.At) []byte {
 	switch it.kind {
 	case itemText:
-		return v.appendText(dst, it)
+		return e.appendText(dst, it)
 	case itemStep:
-		h := v.head(typeStep, it.turn, it.id, it.at)
+		h := e.head(typeStep, it.turn, it.id, it.at)
 		h.StepParent, h.Status = placeholder, "in_progress"
-		if v.hasUpdateID {
+		if e.hasUpdateID {
 			h.Update = placeholder
 		}
-		switch {
-		case v.stepsUnderUser:
-		case it.parent != "":
-			h.Parent = it.parent
-		default:
-			h.Parent = "root"
+		if !e.stepsUnderUser {
+			h.Parent = cmp.Or(it.parent, "root")
 		}
 		h.Content = stepContent{Name: it.name, Payload: payload(it.text)}
 		return appendJSON(dst, h)
 	case itemNotice:
-		if v.wholeTexts {
-			told := *it
-			told.text = inputRequest(it.notice).Text
-			return v.appendText(dst, &told)
+		if e.wholeTexts {
+			notice := *it
+			notice.text = inputRequest(it.notice).Text
+			return e.appendText(dst, &notice)
 		}
-		return v.appendPrompt(dst, &openPrompt{Prompt: *it.notice, uuid: it.id, turn: it.turn}, now)
+		return e.appendPrompt(dst, &openPrompt{Prompt: *it.notice, uuid: it.id, turn: it.turn}, now)
 	case itemError:
-		return v.appendError(dst, it.turn, it.id, it.err, it.at)
+		return e.appendError(dst, it.turn, it.id, it.err, it.at)
 	case itemEnd:
-		return v.appendEnd(dst, it.turn, it.id, it.outcome, it.at)
+		return e.appendEnd(dst, it.turn, it.id, it.outcome, it.at)
 	case itemTrace:
-		if !v.hasTrace {
+		if !e.hasTrace {
 			return dst
 		}
-		h := v.head(typeTrace, it.turn, it.id, it.at)
+		h := e.head(typeTrace, it.turn, it.id, it.at)
 		h.Thread, h.Version = "", nil
 		h.Content = traceContent{it.text}
 		return appendJSON(dst, h)
@@ -111,56 +105,39 @@ func (v *encoder) appendItem(dst []byte, it *item, now chat.At) []byte {
 	return dst
 }
 
-// appendText is written by hand, because it stands on the path of every token.
-func (v *encoder) appendText(dst []byte, it *item) []byte {
-	dst = append(dst, `{"type":"system_response_message","id":`...)
-	dst = chat.AppendString(dst, it.id)
-	dst = append(dst, `,"thread_id":`...)
-	dst = chat.AppendString(dst, v.threadID(it.turn))
-	dst = append(dst, `,"parent_id":`...)
-	dst = chat.AppendString(dst, it.turn.parent)
-	if v.schema.hasConversation {
-		dst = append(dst, `,"conversation_id":`...)
-		dst = chat.AppendString(dst, v.conversation)
-	}
-	dst = append(dst, `,"content":{"text":`...)
-	dst = chat.AppendString(dst, it.text)
-	dst = append(dst, `},"status":"in_progress"`...)
-	if it.turn.version != "" {
-		dst = append(dst, `,"schema_version":"`+schemaVersion+`"`...)
-	}
-	dst = append(dst, `,"timestamp":"`...)
-	dst = append(dst, it.at.String()...)
-	return append(dst, '"', '}')
+func (e *encoder) appendText(dst []byte, it *item) []byte {
+	h := e.head(typeResponse, it.turn, it.id, it.at)
+	h.Content, h.Status = textContent{&it.text}, "in_progress"
+	return appendJSON(dst, h)
 }
 
-func (v *encoder) appendEnd(dst []byte, t *turn, id string, outcome chat.Outcome, at chat.At) []byte {
-	h := v.head(typeResponse, t, id, at)
-	h.Content, h.Status = textContent{}, v.complete
+func (e *encoder) appendEnd(dst []byte, t *turn, id string, outcome chat.Outcome, at chat.At) []byte {
+	h := e.head(typeResponse, t, id, at)
+	h.Content, h.Status = textContent{}, e.complete
 	if outcome == chat.Failed || outcome == chat.Interrupted {
-		h.Status = v.failed
+		h.Status = e.failed
 	}
 	return appendJSON(dst, h)
 }
 
-func (v *encoder) appendError(dst []byte, t *turn, id string, e errorContent, at chat.At) []byte {
-	h := v.head(typeError, t, id, at)
-	h.Content, h.Status = v.errorForm(e), v.errorStatus
+func (e *encoder) appendError(dst []byte, t *turn, id string, problem errorContent, at chat.At) []byte {
+	h := e.head(typeError, t, id, at)
+	h.Content, h.Status = e.errorForm(problem), e.errorStatus
 	return appendJSON(dst, h)
 }
 
-// appendJSON writes v without escaping < > &, which are plain text in JSON.
+// appendJSON appends v as JSON, without escapes for < > &.
 func appendJSON(dst []byte, v any) []byte {
 	b := bytes.NewBuffer(dst)
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		panic("nemo: a frame cannot be written as JSON: " + err.Error()) // its types can
+		panic("nemo: a frame cannot be written as JSON: " + err.Error()) // a bug: all its types can
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// codes maps what went wrong to the protocol's codes.
+// codes are the protocol's codes of errors.
 var codes = map[chat.Code]string{
 	chat.Invalid: codeMessage, chat.TooLarge: codeData, chat.Unauthenticated: codeAuth, chat.Denied: codeAuth,
 	chat.NotFound: codeMessage, chat.Gone: codeMessage, chat.Conflict: codeMessage,
@@ -173,7 +150,7 @@ var codeTitles = map[string]string{
 	codeData: "Input data not supported", codeAuth: "Authentication failed",
 }
 
-// errorOf words any error for a client.
+// errorOf is an error as clients see it.
 func errorOf(err error) errorContent {
 	e := chat.Public(err)
 	code := codes[e.Code]
@@ -184,13 +161,4 @@ func errorOf(err error) errorContent {
 		code = codeUnknown
 	}
 	return errorContent{Code: code, Message: codeTitles[code], Details: e.Msg}
-}
-
-// secondsLeft is a prompt's time in whole seconds, at least one; 0 means that
-// it has none.
-func secondsLeft(deadline, now chat.At) int {
-	if deadline == 0 {
-		return 0
-	}
-	return max(1, int(math.Round(float64(deadline-now)/1e6)))
 }

@@ -1,17 +1,19 @@
 package nemo
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
-// An execution is a turn: its id is the turn's. So executions need no store of
-// their own, outlive restarts, and belong to who may see the session.
+// An execution is a turn, and has its id. So executions need no store of their own, survive restarts, and have the access
+// rules of the session.
 
-// execution is what is told of one. Which fields are there depends on the status.
+// execution is the state of one. Which fields it has depends on the status.
 type execution struct {
 	Type          string `json:"event_type,omitempty"` // in streams
 	ID            string `json:"execution_id"`
@@ -26,58 +28,33 @@ type execution struct {
 	Error         string `json:"error,omitempty"`
 }
 
-const (
-	statusRunning  = "running"
-	statusAsking   = "interaction_required"
-	statusOAuth    = "oauth_required"
-	statusComplete = "completed"
-	statusFailed   = "failed"
-)
-
-// promptExecution describes an open prompt of an execution.
+// promptExecution is an execution that waits for the answer to a prompt.
 func (d *Dialect) promptExecution(p *openPrompt) execution {
-	e := execution{ID: p.execution, Status: statusAsking, InteractionID: p.uuid}
+	e := execution{ID: p.execution, Status: "interaction_required", InteractionID: p.uuid}
 	e.ResponseURL = "/executions/" + e.ID + "/interactions/" + p.uuid + "/response"
 	if p.Input != nil && p.Input.InputType == chat.InputOAuth {
-		e.Status, e.AuthURL, e.OAuthState = statusOAuth, first(p.Input.URL, p.Input.Text), first(stateOf(p.Input), p.uuid)
+		e.Status, e.AuthURL, e.OAuthState = "oauth_required", cmp.Or(p.Input.URL, p.Input.Text), cmp.Or(stateOf(p.Input), p.uuid)
 		return e
 	}
-	e.Prompt = d.schema.plain().content(&p.Prompt, d.now())
+	e.Prompt = schemaNeMo.promptContent(&p.Prompt, d.now()) // HTTP has one form of prompts
 	return e
 }
 
-// plain are the words for HTTP, which has one way of asking.
-func (w *schema) plain() *schema { return &schemaNeMo }
-
-// accepted is the answer to a request whose turn asks something.
-func (d *Dialect) accepted(p *openPrompt) execution {
-	e := d.promptExecution(p)
-	e.StatusURL = "/executions/" + e.ID
-	return e
-}
-
-// promptEvent is what a stream says when its turn asks something.
-func (d *Dialect) promptEvent(p *openPrompt) execution {
-	e := d.promptExecution(p)
-	e.Type, e.Status = e.Status, ""
-	return e
-}
-
-// turnReport is how a turn stands.
+// turnReport is how far the answer to a message is.
 type turnReport struct {
 	session chat.Session
 	trigger chat.Event
 	started bool
 	turn    *turn
 	prompt  *openPrompt // the oldest open one
-	run     httpAnswer  // text, end and error
+	answer  httpAnswer  // text, end and error
 	changed chat.At
-	items   []item // all that the turn showed
+	items   []item // of the answer
 }
 
-// report reads a turn out of the log, from the message that began it.
+// report reads the answer to a message from the log.
 func (d *Dialect) report(ctx context.Context, c chat.Caller, sess chat.Session, trigger chat.Seq) (*turnReport, error) {
-	rep := &turnReport{session: sess, run: httpAnswer{d: d, caller: c, session: sess.ID, trigger: trigger, createdAt: d.opt.Now()}}
+	rep := &turnReport{session: sess, answer: httpAnswer{d: d, caller: c, session: sess.ID, trigger: trigger, createdAt: d.opt.Now()}}
 	f := newFold(sess.ID, chat.Cursor{Seq: trigger - 1})
 	after := trigger - 1
 	for {
@@ -97,7 +74,7 @@ func (d *Dialect) report(ctx context.Context, c chat.Caller, sess chat.Session, 
 				return nil, err
 			}
 			for i := range items {
-				if err := rep.run.take(&items[i], func(*item) error { return nil }); err != nil {
+				if err := rep.answer.take(&items[i], func(*item) error { return nil }); err != nil {
 					return nil, err
 				}
 				rep.changed = items[i].at
@@ -105,8 +82,8 @@ func (d *Dialect) report(ctx context.Context, c chat.Caller, sess chat.Session, 
 					rep.items = append(rep.items, items[i])
 				}
 			}
-			if rep.run.end != nil {
-				rep.started, rep.turn = true, rep.run.end.turn
+			if rep.answer.end != nil {
+				rep.started, rep.turn = true, rep.answer.end.turn
 				return rep, nil
 			}
 		}
@@ -124,16 +101,16 @@ func (d *Dialect) report(ctx context.Context, c chat.Caller, sess chat.Session, 
 			rep.prompt = p
 		}
 	}
-	if rep.turn == nil && f.lastMessage.seq > trigger || rep.turn != nil && rep.turn.superseded {
-		rep.run.err = &errorContent{Code: codeWorkflow, Message: "Superseded", Details: "a newer message in this conversation took the place of this one"}
-		rep.run.end = &item{kind: itemEnd, outcome: chat.Stopped}
+	if rep.turn == nil && f.lastMessage.trigger > trigger || rep.turn != nil && rep.turn.superseded {
+		rep.answer.err = &errorContent{Code: codeWorkflow, Message: "Superseded", Details: "a newer message in this conversation replaced this one"}
+		rep.answer.end = &item{kind: itemEnd, outcome: chat.Stopped}
 	}
 	return rep, nil
 }
 
 // execution finds the turn that an execution id names.
 func (d *Dialect) execution(ctx context.Context, c chat.Caller, name string) (*turnReport, error) {
-	missing := chat.Errorf(chat.NotFound, "Execution %s not found", clip(name, 80))
+	missing := chat.Errorf(chat.NotFound, "Execution %s not found", text.Clip(name, 80))
 	id, ok := chat.ParseID("", name)
 	if !ok {
 		return nil, missing
@@ -145,11 +122,7 @@ func (d *Dialect) execution(ctx context.Context, c chat.Caller, name string) (*t
 		}
 		return nil, err
 	}
-	fact, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
-	if err != nil {
-		return nil, err
-	}
-	e, err := fact.Event()
+	e, err := d.event(ctx, c, sess.ID, seq)
 	if err != nil {
 		return nil, err
 	}
@@ -165,18 +138,18 @@ func (d *Dialect) showExecution(w http.ResponseWriter, r *http.Request, c chat.C
 	if err != nil {
 		return err
 	}
-	e := execution{ID: r.PathValue("id"), Status: statusRunning}
+	e := execution{ID: r.PathValue("id"), Status: "running"}
 	switch {
-	case rep.run.err != nil:
-		e.Status, e.Error = statusFailed, rep.run.err.Details
-	case rep.run.end != nil && rep.run.end.outcome == chat.Stopped:
-		e.Status, e.Error = statusFailed, "the turn was stopped"
-	case rep.run.end != nil:
-		e.Status, e.Result = statusComplete, rep.result()
+	case rep.answer.err != nil:
+		e.Status, e.Error = "failed", rep.answer.err.Details
+	case rep.answer.end != nil && rep.answer.end.outcome == chat.Stopped:
+		e.Status, e.Error = "failed", "the turn was stopped"
+	case rep.answer.end != nil:
+		e.Status, e.Result = "completed", rep.result()
 	case rep.prompt != nil:
 		e = d.promptExecution(rep.prompt)
 	}
-	sendJSON(w, r, http.StatusOK, e)
+	d.http.Send(w, r, http.StatusOK, e)
 	return nil
 }
 
@@ -184,12 +157,11 @@ func (d *Dialect) showExecution(w http.ResponseWriter, r *http.Request, c chat.C
 func (rep *turnReport) result() any {
 	b, _ := rep.trigger.Body.(chat.UserMessage)
 	schema := contextOf(b).SchemaType
-	rt := &answerRoute{chat: schema == schemaChat || schema == schemaChatStream}
-	rep.run.model, rep.run.createdAt = "unknown-model", rep.trigger.At.Time()
-	return rt.result(&rep.run, b.PlainText())
+	rep.answer.model, rep.answer.createdAt = "unknown-model", rep.trigger.At.Time()
+	return rep.answer.result(schema == schemaChat || schema == schemaChatStream, b.PlainText())
 }
 
-// interactionResponse is a person's answer over HTTP.
+// interactionResponse is the answer to a prompt over HTTP.
 type interactionResponse struct {
 	Response *struct {
 		Type     string          `json:"type"`
@@ -199,59 +171,61 @@ type interactionResponse struct {
 	} `json:"response"`
 }
 
-// text is what the one text of the other transport would be.
+// selectedOption is an option as clients send it back.
+type selectedOption struct {
+	ID    string `json:"id"`
+	Value any    `json:"value"`
+}
+
+func (o selectedOption) text() string {
+	if s, ok := o.Value.(string); ok && s != "" && s != placeholder {
+		return s
+	}
+	return o.ID
+}
+
+// text is the answer as the one text that a WebSocket client would send.
 func (r *interactionResponse) text() (string, error) {
 	switch r.Response.Type {
 	case "text", "notification", "oauth_consent":
 		return r.Response.Text, nil
 	case "binary_choice", "radio", "checkbox", "dropdown":
 	default:
-		return "", refuse(codeMessage, "response.type %q is not one of text, binary_choice, radio, checkbox, dropdown, notification", clip(r.Response.Type, 40))
+		return "", refuse(codeMessage, "response.type %q is not one of text, binary_choice, radio, checkbox, dropdown, notification", text.Clip(r.Response.Type, 40))
 	}
 	if len(r.Response.Values) > 0 {
 		return string(appendJSON(nil, r.Response.Values)), nil
 	}
-	var one struct {
-		ID    string `json:"id"`
-		Value any    `json:"value"`
-	}
-	pick := func() string {
-		if s, ok := one.Value.(string); ok && s != "" && s != placeholder {
-			return s
-		}
-		return one.ID
-	}
+	var one selectedOption
 	if json.Unmarshal(r.Response.Selected, &one) == nil {
-		return pick(), nil
+		return one.text(), nil
 	}
 	var list []json.RawMessage
-	if json.Unmarshal(r.Response.Selected, &list) == nil {
-		var values []string
-		for _, raw := range list {
-			var s string
-			if json.Unmarshal(raw, &s) == nil {
-				values = append(values, s)
-			} else if json.Unmarshal(raw, &one) == nil {
-				values = append(values, pick())
-			}
-		}
-		return string(appendJSON(nil, values)), nil
+	if json.Unmarshal(r.Response.Selected, &list) != nil {
+		return "", refuse(codeMessage, "response.selected_option is an option {id, label, value}, or several of them for a checkbox")
 	}
-	return "", refuse(codeMessage, "response.selected_option is an option {id, label, value}, or several of them for a checkbox")
+	var values []string
+	for _, raw := range list {
+		var s string
+		if json.Unmarshal(raw, &s) == nil {
+			values = append(values, s)
+		} else if json.Unmarshal(raw, &one) == nil {
+			values = append(values, one.text())
+		}
+	}
+	return string(appendJSON(nil, values)), nil
 }
 
-// respond takes an answer: 204, 404 for what is not there, 400 for what was
-// answered already.
+// respond stores the answer to a prompt: 204, 404 when the prompt does not exist, 400 when it is answered already.
 func (d *Dialect) respond(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	var body interactionResponse
-	b, err := d.body(r)
-	if err != nil {
+	if err := d.http.Read(r, &body); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(b, &body); err != nil || body.Response == nil {
+	if body.Response == nil {
 		return refuse(codeMessage, "the body must be {\"response\":{\"type\":…}}")
 	}
-	text, err := body.text()
+	answer, err := body.text()
 	if err != nil {
 		return err
 	}
@@ -263,12 +237,11 @@ func (d *Dialect) respond(w http.ResponseWriter, r *http.Request, c chat.Caller)
 	if err != nil {
 		return err
 	}
-	err = d.answer(r.Context(), c, rep.session.ID, p, placeholder, text)
-	if chat.CodeOf(err) == chat.Conflict {
-		sendJSON(w, r, http.StatusBadRequest, map[string]string{"detail": chat.Public(err).Msg})
+	switch err = d.answer(r.Context(), c, rep.session.ID, p, placeholder, answer); {
+	case chat.CodeOf(err) == chat.Conflict:
+		d.http.Send(w, r, http.StatusBadRequest, map[string]string{"detail": chat.Public(err).Msg})
 		return nil
-	}
-	if err == nil {
+	case err == nil:
 		w.WriteHeader(http.StatusNoContent)
 	}
 	return err
@@ -276,7 +249,7 @@ func (d *Dialect) respond(w http.ResponseWriter, r *http.Request, c chat.Caller)
 
 // interaction finds the prompt that an id names, open or not.
 func (d *Dialect) interaction(ctx context.Context, c chat.Caller, rep *turnReport, name string) (*chat.Prompt, error) {
-	missing := chat.Errorf(chat.NotFound, "Interaction %s not found", clip(name, 80))
+	missing := chat.Errorf(chat.NotFound, "Interaction %s not found", text.Clip(name, 80))
 	id, ok := chat.ParseID("", name)
 	if !ok {
 		return nil, missing
@@ -285,11 +258,7 @@ func (d *Dialect) interaction(ctx context.Context, c chat.Caller, rep *turnRepor
 	if err != nil || sess.ID != rep.session.ID {
 		return nil, missing
 	}
-	fact, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
-	if err != nil {
-		return nil, err
-	}
-	e, err := fact.Event()
+	e, err := d.event(ctx, c, sess.ID, seq)
 	if err != nil {
 		return nil, err
 	}
@@ -298,4 +267,13 @@ func (d *Dialect) interaction(ctx context.Context, c chat.Caller, rep *turnRepor
 		return nil, missing
 	}
 	return &p, nil
+}
+
+// event reads one event.
+func (d *Dialect) event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error) {
+	fact, err := d.opt.Sessions.Event(ctx, c, id, seq)
+	if err != nil {
+		return chat.Event{}, err
+	}
+	return fact.Event()
 }

@@ -6,24 +6,23 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
-// feedbackType is the event that keeps what a person thinks of an answer.
+// feedbackType is the event of a reaction to an answer.
 const feedbackType = "user.feedback"
 
-// maxTraceSessions is how many of a caller's sessions are looked through for a trace
-// that a tracing system named.
+// maxTraceSessions is how many of a caller's sessions are searched for the trace id of a tracing system.
 const maxTraceSessions = 50
 
-// feedbackBody is what the UI sends for a thumb or a comment.
+// feedbackBody is what the UI sends for a reaction or a comment.
 type feedbackBody struct {
 	TraceID  string `json:"observability_trace_id"`
 	Reaction string `json:"reaction_type"`
 	Comment  string `json:"comment"`
 }
 
-// feedbackFact is what is kept of it.
+// feedbackFact is the payload of the event.
 type feedbackFact struct {
 	TraceID  string      `json:"trace_id"`
 	TurnID   chat.TurnID `json:"turn_id"`
@@ -32,17 +31,13 @@ type feedbackFact struct {
 }
 
 func (d *Dialect) feedback(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	raw, err := d.body(r)
-	if err != nil {
-		return err
-	}
 	var b feedbackBody
-	if err := json.Unmarshal(raw, &b); err != nil {
-		return refuse(codeMessage, "the body does not fit: %s", chat.JSONProblem(err))
+	if err := d.http.Read(r, &b); err != nil {
+		return err
 	}
 	switch {
 	case b.TraceID == "":
-		return refuse(codeMessage, "observability_trace_id is missing: it says which answer is meant")
+		return refuse(codeMessage, "observability_trace_id is missing: it names the answer")
 	case b.Reaction == "" && b.Comment == "":
 		return refuse(codeMessage, "send reaction_type, comment or both")
 	case utf8.RuneCountInString(b.Comment) > 1024 || len(b.Reaction) > 64:
@@ -58,21 +53,21 @@ func (d *Dialect) feedback(w http.ResponseWriter, r *http.Request, c chat.Caller
 	if _, err := d.opt.Sessions.Append(r.Context(), c, sess, []chat.Draft{draft}); err != nil {
 		return err
 	}
-	sendJSON(w, r, http.StatusOK, map[string]string{"message": "Feedback added to trace " + b.TraceID})
+	d.http.Send(w, r, http.StatusOK, map[string]string{"message": "Feedback added to trace " + b.TraceID})
 	return nil
 }
 
-// turnOfTrace finds the turn that a trace id stands for: the turn's own id, else an
-// id that a tracing system gave, in the caller's latest sessions.
+// turnOfTrace finds the turn of a trace id: the turn's own id, or the id of a tracing system in one of the caller's latest
+// sessions.
 func (d *Dialect) turnOfTrace(ctx context.Context, c chat.Caller, trace string) (chat.SessionID, chat.TurnID, error) {
-	missing := chat.Errorf(chat.NotFound, "no answer has the trace %q", clip(trace, 80))
+	missing := chat.Errorf(chat.NotFound, "no answer has the trace %q", text.Clip(trace, 80))
 	if id, ok := chat.ParseID("", trace); ok {
 		if sess, seq, err := d.opt.Sessions.ByID(ctx, c, id); err == nil {
-			fact, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
+			e, err := d.event(ctx, c, sess.ID, seq)
 			if err != nil {
 				return "", "", err
 			}
-			if e, err := fact.Event(); err == nil && e.Type == "turn.started" {
+			if e.Type == "turn.started" {
 				return sess.ID, e.Turn, nil
 			}
 		}
@@ -86,7 +81,7 @@ func (d *Dialect) turnOfTrace(ctx context.Context, c chat.Caller, trace string) 
 		if err != nil {
 			return "", "", err
 		}
-		heard := map[chat.Seq]bool{} // messages that came with this trace
+		traced := map[chat.Seq]bool{} // messages with this trace
 		var started []chat.Event
 		for _, f := range facts {
 			e, err := f.Event()
@@ -99,13 +94,13 @@ func (d *Dialect) turnOfTrace(ctx context.Context, c chat.Caller, trace string) 
 					return sess.ID, e.Turn, nil
 				}
 			case chat.UserMessage:
-				heard[e.Seq] = traceID(contextOf(b).Traceparent) == trace
+				traced[e.Seq] = traceID(contextOf(b).Traceparent) == trace
 			case chat.TurnStarted:
 				started = append(started, e)
 			}
 		}
 		for _, e := range started {
-			if heard[e.Body.(chat.TurnStarted).Trigger] {
+			if traced[e.Body.(chat.TurnStarted).Trigger] {
 				return sess.ID, e.Turn, nil
 			}
 		}

@@ -1,6 +1,7 @@
 package nemo
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -8,20 +9,20 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// event folds one event.
+// event folds one event. Events that are not named here are not shown.
 func (f *fold) event(e *chat.Event) {
 	switch b := e.Body.(type) {
 	case chat.UserMessage:
 		f.userMessage(e, b)
 		return
 	case chat.UserMessageWithdrawn:
-		f.queued = slices.DeleteFunc(f.queued, func(h queuedMessage) bool { return h.seq == b.Sequence })
+		f.queued = slices.DeleteFunc(f.queued, func(m queuedMessage) bool { return m.trigger == b.Sequence })
 		return
 	case chat.TurnStarted:
 		f.turnStarted(e, b)
 		return
 	case chat.TurnInput:
-		f.queued = slices.DeleteFunc(f.queued, func(h queuedMessage) bool { return slices.Contains(b.Sequences, h.seq) })
+		f.queued = slices.DeleteFunc(f.queued, func(m queuedMessage) bool { return slices.Contains(b.Sequences, m.trigger) })
 		return
 	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
 		f.prompt(e)
@@ -47,7 +48,7 @@ func (f *fold) event(e *chat.Event) {
 		return
 	}
 	if e.Via == via {
-		return // history that a client brought along: it has it
+		return // history that a client imported: it has it
 	}
 	t := f.turn(e.Turn, e.Workstream)
 	switch b := e.Body.(type) {
@@ -64,64 +65,52 @@ func (f *fold) event(e *chat.Event) {
 	}
 }
 
-// userMessage notes a user message. A message from NeMo overtakes the turns that NeMo
-// began before: its UI cannot keep two answers apart.
+// userMessage queues a user message. A message from NeMo supersedes the turns that NeMo started before: its UI cannot
+// tell two answers apart.
 func (f *fold) userMessage(e *chat.Event, b chat.UserMessage) {
 	if e.Workstream != "" {
 		return
 	}
-	h := queuedMessageOf(e, b)
-	if h.fromNeMo {
+	m := queuedMessageOf(e, b)
+	if m.fromNeMo {
 		for _, t := range f.turns {
-			if t.fromNeMo && t.workstream == "" {
-				t.superseded = true
-			}
+			t.superseded = t.superseded || t.fromNeMo && t.workstream == ""
 		}
-		f.prompts = slices.DeleteFunc(f.prompts, func(a *openPrompt) bool { return a.turn.superseded })
+		f.prompts = slices.DeleteFunc(f.prompts, func(p *openPrompt) bool { return p.turn.superseded })
 	}
-	f.lastMessage = h
-	if len(f.queued) >= 100 { // nobody answers here
+	f.lastMessage = m
+	if len(f.queued) >= 100 { // no agent takes them
 		f.queued = f.queued[1:]
 	}
-	f.queued = append(f.queued, h)
+	f.queued = append(f.queued, m)
 }
 
 func queuedMessageOf(e *chat.Event, b chat.UserMessage) queuedMessage {
-	h := queuedMessage{seq: e.Seq, parent: eventUUID(e.ID), fromNeMo: e.Via == via}
-	if !h.fromNeMo {
-		return h
+	m := queuedMessage{trigger: e.Seq, parent: eventUUID(e.ID), fromNeMo: e.Via == via}
+	if m.fromNeMo {
+		c := contextOf(b)
+		m.parent = cmp.Or(c.MessageID, e.ClientID, placeholder)
+		m.version, m.thread = c.SchemaVersion, c.ThreadID
+		m.atOnce = c.SchemaType == schemaChat || c.SchemaType == schemaGenerate
 	}
-	about := contextOf(b)
-	h.parent = e.ClientID
-	if about.MessageID != "" {
-		h.parent = about.MessageID
-	}
-	if h.parent == "" {
-		h.parent = placeholder
-	}
-	h.version, h.thread = about.SchemaVersion, about.ThreadID
-	h.atOnce = about.SchemaType == schemaChat || about.SchemaType == schemaGenerate
-	return h
+	return m
 }
 
 func (f *fold) turnStarted(e *chat.Event, b chat.TurnStarted) {
-	t := &turn{id: b.TurnID, workstream: e.Workstream, uuid: turnUUID(b.TurnID)}
-	t.setMessage(f.lastMessage)
-	t.trigger = b.Trigger
-	for i, h := range f.queued {
-		if h.seq == b.Trigger {
-			t.setMessage(h)
-			f.queued = slices.Delete(f.queued, i, i+1)
-			break
-		}
+	t := &turn{id: b.TurnID, workstream: e.Workstream, uuid: turnUUID(b.TurnID), queuedMessage: f.lastMessage}
+	if i := f.queueIndex(b.Trigger); i >= 0 {
+		t.queuedMessage = f.queued[i]
+		f.queued = slices.Delete(f.queued, i, i+1)
 	}
-	// Messages that were sent before a newer one of NeMo are overtaken too.
-	t.superseded = t.fromNeMo && t.workstream == "" && f.lastMessage.fromNeMo && f.lastMessage.seq > t.trigger && t.trigger != 0 && f.isQueued(f.lastMessage.seq)
+	t.trigger = b.Trigger
+	// A newer message of NeMo that waits supersedes the messages before it, too.
+	last := f.lastMessage
+	t.superseded = t.fromNeMo && t.workstream == "" && last.fromNeMo && last.trigger > t.trigger && t.trigger != 0 && f.queueIndex(last.trigger) >= 0
 	f.turns[t.id] = t
 }
 
-func (f *fold) isQueued(seq chat.Seq) bool {
-	return slices.ContainsFunc(f.queued, func(h queuedMessage) bool { return h.seq == seq })
+func (f *fold) queueIndex(seq chat.Seq) int {
+	return slices.IndexFunc(f.queued, func(m queuedMessage) bool { return m.trigger == seq })
 }
 
 func (f *fold) text(t *turn, e *chat.Event, b chat.AgentText) {
@@ -137,7 +126,7 @@ func (f *fold) text(t *turn, e *chat.Event, b chat.AgentText) {
 		f.appendText(t, b.Block, b.Text[have:], e.At, have > 0)
 	}
 	if t.id == "" && b.Final {
-		// Outside of a turn this is the only word for an end.
+		// Outside of a turn there is no other end.
 		f.show(t, item{kind: itemEnd, id: t.uuid, at: e.At, outcome: chat.Done})
 	}
 }
@@ -187,13 +176,11 @@ func (t *turn) call(id, tool string, e *chat.Event) call {
 	if !ok {
 		c = call{id: eventUUID(e.ID), tool: tool}
 	}
-	if c.tool == "" {
-		c.tool = "tool"
-	}
+	c.tool = cmp.Or(c.tool, "tool")
 	return c
 }
 
-// progress is shown for each tenth of the way, not for each step.
+// progress is shown for each tenth, not for each event.
 func (f *fold) progress(t *turn, e *chat.Event, b chat.AgentToolProgress) {
 	c, ok := t.calls[b.CallID]
 	if !ok {
@@ -208,13 +195,12 @@ func (f *fold) progress(t *turn, e *chat.Event, b chat.AgentToolProgress) {
 	f.step(t, item{id: c.id, name: "Tool: " + c.tool, text: toolProgress(c.params, b), at: e.At, raw: "TOOL_START", data: e.Payload})
 }
 
-// turnEnded shows the end of a turn: what was kept back, why it failed, and that it is
-// over.
+// turnEnded shows the end of a turn: the text that is shown at once, the error, the end and the trace.
 func (f *fold) turnEnded(t *turn, e *chat.Event, b chat.TurnCompleted) {
 	defer delete(f.turns, t.id)
 	f.prompts = slices.DeleteFunc(f.prompts, func(a *openPrompt) bool { return a.Turn == t.id && t.id != "" })
 	if t.workstream != "" {
-		return // the main line goes on
+		return // the turn of the main line continues
 	}
 	if t.atOnce && len(t.text) > 0 {
 		f.show(t, item{kind: itemText, id: t.uuid, text: string(t.text), at: e.At})
@@ -222,23 +208,19 @@ func (f *fold) turnEnded(t *turn, e *chat.Event, b chat.TurnCompleted) {
 	if b.Outcome == chat.Failed || b.Outcome == chat.Interrupted {
 		problem := errorContent{Code: codeWorkflow, Message: "The agent failed", Details: b.Error}
 		if b.Outcome == chat.Interrupted {
-			problem.Message = "The agent could not go on"
+			problem.Message = "The agent could not continue"
 		}
 		if problem.Details == "" {
 			problem.Details = "No reason was given."
 		}
 		if !t.visible {
-			// The UI shows an error only in a bubble that has something else.
+			// The UI shows an error only in an answer that has something else.
 			f.step(t, item{id: derivedID(string(t.id), "failure"), name: "Error", text: problem.Details, at: e.At, raw: "CUSTOM", data: e.Payload})
 		}
 		f.show(t, item{kind: itemError, id: derivedID(string(t.id), "error"), err: problem, at: e.At})
 	}
 	f.show(t, item{kind: itemEnd, id: t.uuid, at: e.At, outcome: b.Outcome, usage: b.Usage})
-	trace := t.trace
-	if trace == "" {
-		trace = t.uuid
-	}
-	f.show(t, item{kind: itemTrace, id: derivedID(string(t.id), "trace"), text: trace, at: e.At})
+	f.show(t, item{kind: itemTrace, id: derivedID(string(t.id), "trace"), text: cmp.Or(t.trace, t.uuid), at: e.At})
 }
 
 func (f *fold) prompt(e *chat.Event) {
@@ -254,7 +236,7 @@ func (f *fold) prompt(e *chat.Event) {
 	a := &openPrompt{Prompt: p, uuid: eventUUID(e.ID), turn: t, root: f.rootMessage(t), execution: t.uuid}
 	for _, main := range f.turns {
 		if main.workstream == "" && main.trigger == a.root {
-			a.execution = main.uuid // a workstream's questions are asked by who launched it
+			a.execution = main.uuid // prompts of a workstream belong to the turn that launched it
 		}
 	}
 	f.prompts = append(f.prompts, a)
@@ -268,8 +250,7 @@ func (f *fold) workLaunched(e *chat.Event, b chat.WorkstreamLaunched) {
 	f.step(t, item{id: w.id, name: name, text: text, at: e.At, raw: "FUNCTION_START", data: e.Payload})
 }
 
-// workProgress shows how a workstream comes along, below its own step. What has the same
-// name takes the place of what was there before.
+// workProgress shows the progress of a workstream below its step. An item with the same name replaces the one before.
 func (f *fold) workProgress(e *chat.Event, id, name, kind, text string) {
 	w, ok := f.work[id]
 	if !ok { // the reader has not seen its launch
@@ -303,17 +284,17 @@ func (f *fold) workEnded(e *chat.Event) bool {
 	return true
 }
 
-// messageContext is what a NeMo message says of itself, kept in the context of the fact.
+// messageContext is what the context of a stored message says about the NeMo message.
 type messageContext struct {
 	SchemaType    string                     `json:"schema_type,omitempty"`
 	SchemaVersion string                     `json:"schema_version,omitempty"`
-	MessageID     string                     `json:"message_id,omitempty"` // when it is no idempotency key
+	MessageID     string                     `json:"message_id,omitempty"` // when it is not the idempotency key
 	ThreadID      string                     `json:"thread_id,omitempty"`
 	Traceparent   string                     `json:"traceparent,omitempty"`
 	Extra         map[string]json.RawMessage `json:"extra,omitempty"`
 }
 
-// contextOf reads it back; a context of another kind has none.
+// contextOf reads the context of a message; it is empty for messages of other dialects.
 func contextOf(b chat.UserMessage) messageContext {
 	var c struct {
 		Nemo messageContext `json:"nemo"`

@@ -46,7 +46,7 @@ func FuzzDecode(f *testing.F) {
 				return
 			}
 			if len(b)%2 == 0 {
-				m.unpack() // as for the AI-Q UI
+				m.unpackQuery() // as for the AI-Q UI
 			}
 			text, content, blobs, err := attachments(m.Last.Content)
 			if err != nil {
@@ -74,9 +74,8 @@ func refused(t *testing.T, err error) {
 	}
 }
 
-// Whatever is in the log, every frame of it is valid in every way of speaking,
-// and the texts add up to the text of the blocks.
-func FuzzFeed(f *testing.F) {
+// Every frame is valid in its schema, and the texts add up to the text of the blocks.
+func FuzzFold(f *testing.F) {
 	f.Add("Hello <b>world</b> ```x``` & more", "calc", `{"a":1}`, 3, true)
 	f.Add("", "", `null`, 0, false)
 	f.Add("héllo\x00\u2028", "x\"y", `"text"`, 2, true)
@@ -87,21 +86,21 @@ func FuzzFeed(f *testing.F) {
 			return
 		}
 		events := script(said, tool, json.RawMessage(params), fail)
-		for _, w := range schemaByName {
-			v := encoder{schema: w, conversation: "c", thread: placeholder}
-			feed, got := newFold("c", chat.Cursor{}), ""
+		for name, schema := range schemaByName {
+			enc := encoder{schema: schema, conversation: "c", thread: placeholder}
+			fold, got := newFold("c", chat.Cursor{}), ""
 			for i := range events {
 				fact := events[i].Fact()
-				items, err := feed.take(&chat.Entry{At: events[i].At, Fact: fact})
+				items, err := fold.take(&chat.Entry{At: events[i].At, Fact: fact})
 				if err != nil {
 					return // such an event cannot be stored
 				}
 				for j := range items {
-					b := v.appendItem(nil, &items[j], events[i].At)
+					b := enc.appendItem(nil, &items[j], events[i].At)
 					if len(b) == 0 {
 						continue
 					}
-					checkFrame(t, w.name, b)
+					checkFrame(t, name, b)
 					if items[j].kind == itemText {
 						got += items[j].text
 					}
@@ -111,7 +110,7 @@ func FuzzFeed(f *testing.F) {
 				t.Errorf("%q, want %q", got, said)
 			}
 		}
-		// Cut anywhere and taken up again, the text is the same.
+		// Resumed after any event, the text is the same.
 		whole := newFold("c", chat.Cursor{})
 		cut = min(max(cut, 0), len(events))
 		got := ""
@@ -129,8 +128,8 @@ func FuzzFeed(f *testing.F) {
 		for i := range events[:cut] {
 			take(whole, &events[i], true)
 		}
-		stands := whole.position()
-		again, base := newFold("c", stands.Cursor), stands.Base
+		at := whole.position()
+		again, base := newFold("c", at.Cursor), at.Base
 		for i := range events {
 			if events[i].Seq >= base {
 				take(again, &events[i], true)
@@ -139,7 +138,7 @@ func FuzzFeed(f *testing.F) {
 		if got != said {
 			t.Errorf("cut at %d: %q, want %q", cut, got, said)
 		}
-		// Taken up behind what was shown last of an event, the answer has its end.
+		// Resumed after the last item of an event, the answer has its end.
 		first := newFold("c", chat.Cursor{})
 		for i := range events {
 			items, err := first.take(&chat.Entry{At: events[i].At, Fact: events[i].Fact()})
@@ -159,7 +158,7 @@ func FuzzFeed(f *testing.F) {
 				}
 			}
 			if !ended {
-				t.Errorf("taken up behind %s there is no end", events[i].Type)
+				t.Errorf("resumed after %s there is no end", events[i].Type)
 			}
 		}
 	})

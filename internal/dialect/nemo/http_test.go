@@ -307,8 +307,8 @@ func TestRequestThatBeginsNoTurn(t *testing.T) {
 	if _, err := w.sessions.Append(t.Context(), local, "c1", []chat.Draft{chat.NewDraft(chat.UserMessageWithdrawn{Sequence: waiting[0].Seq})}); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-withdrawn; !strings.HasPrefix(got, "409") || !strings.Contains(got, "taken back") {
-		t.Errorf("taken back: %s", got)
+	if got := <-withdrawn; !strings.HasPrefix(got, "409") || !strings.Contains(got, "withdrawn") {
+		t.Errorf("withdrawn: %s", got)
 	}
 	whole, stream := wait("c2", chat.Steer, "/chat"), wait("c3", chat.Steer, "/v1/chat/stream")
 	close(gate)

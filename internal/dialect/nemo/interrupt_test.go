@@ -79,8 +79,8 @@ func TestInterruptsOnlyItsOwn(t *testing.T) {
 		t.Errorf("stopped were %v, want only the first", got)
 	}
 	rep, err := w.dialect.report(t.Context(), chat.Trusted, chat.Session{ID: "c1"}, theirs.Seq)
-	if err != nil || rep.run.end == nil || rep.run.end.outcome != chat.Done {
-		t.Errorf("the other's turn: %+v (%v)", rep.run.end, err)
+	if err != nil || rep.answer.end == nil || rep.answer.end.outcome != chat.Done {
+		t.Errorf("the other's turn: %+v (%v)", rep.answer.end, err)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestInterruptsWhatJustBegan(t *testing.T) {
 			mine = append(mine, f)
 		}
 	}
-	if got := text(mine); got != "You said: stop that" {
+	if got := textOf(mine); got != "You said: stop that" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -134,7 +134,7 @@ func TestBegan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []bool{false, true, true, false, false, true} {
-		if got, err := w.dialect.begunByNeMo(t.Context(), me, "c1", events[i].Seq); got != want || err != nil {
+		if got, err := w.dialect.startedByNeMo(t.Context(), me, "c1", events[i].Seq); got != want || err != nil {
 			t.Errorf("event %d: %t, want %t (%v)", i, got, want, err)
 		}
 	}

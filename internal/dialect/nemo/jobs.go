@@ -8,12 +8,13 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
-// A job is a session of its own with one message in it. So it is durable, can be
-// watched in every other dialect, and is seen only by who may.
+// A job is a session of its own with one message. So it is durable, can be followed in every other dialect, and has the
+// access rules of a session.
 
-// jobFields are the fields of a job's body that are not the workflow's.
+// jobFields are the fields of a job's body beside the workflow's.
 var jobFields = map[string]bool{"job_id": true, "sync_timeout": true, "expiry_seconds": true}
 
 var jobID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
@@ -28,7 +29,7 @@ const (
 	maxSync       = 300
 )
 
-// job is what is told of one.
+// job is the state of a job.
 type job struct {
 	ID        string  `json:"job_id"`
 	Status    string  `json:"status"`
@@ -39,7 +40,7 @@ type job struct {
 	ExpiresAt chat.At `json:"expires_at"`
 }
 
-// jobAccepted is the answer while it is not done.
+// jobAccepted is the answer while the job runs.
 type jobAccepted struct {
 	ID     string `json:"job_id"`
 	Status string `json:"status"`
@@ -56,33 +57,33 @@ func (d *Dialect) startJob(w http.ResponseWriter, r *http.Request, c chat.Caller
 	}
 	if id == "" {
 		id = d.opt.NewID()
-	} else if j, _, err := d.job(r.Context(), c, id); err == nil {
-		sendJSON(w, r, http.StatusOK, jobAccepted{id, j.Status})
+	} else if j, err := d.job(r.Context(), c, id); err == nil {
+		d.http.Send(w, r, http.StatusOK, jobAccepted{id, j.Status})
 		return nil
 	}
 	a.Extra = map[string]json.RawMessage{"expiry_seconds": json.RawMessage(expiry)}
 	a.conversation = jobConversation(id)
-	run, err := d.startAnswer(r.Context(), c, a, true)
+	answer, err := d.startAnswer(r.Context(), c, a, true)
 	if err != nil {
 		return err
 	}
 	if wait > 0 {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Duration(wait)*time.Second)
 		defer cancel()
-		done := run.follow(ctx, func(*item) error { return nil }, func(*openPrompt) (bool, error) { return false, nil }, nil)
+		done := answer.follow(ctx, func(*item) error { return nil }, func(*openPrompt) (bool, error) { return false, nil }, nil)
 		if done == nil {
-			j, _, err := d.job(r.Context(), c, id)
+			j, err := d.job(r.Context(), c, id)
 			if err == nil {
-				sendJSON(w, r, http.StatusOK, j)
+				d.http.Send(w, r, http.StatusOK, j)
 			}
 			return err
 		}
 	}
-	sendJSON(w, r, http.StatusAccepted, jobAccepted{id, "submitted"})
+	d.http.Send(w, r, http.StatusAccepted, jobAccepted{id, "submitted"})
 	return nil
 }
 
-// jobOptions reads what a job's body says beside the input.
+// jobOptions reads the job fields of a body.
 func jobOptions(fields map[string]json.RawMessage) (id string, wait int, expiry string, err error) {
 	number := func(name string, low, high, usual int) int {
 		raw, ok := fields[name]
@@ -106,42 +107,42 @@ func jobOptions(fields map[string]json.RawMessage) (id string, wait int, expiry 
 }
 
 func (d *Dialect) showJob(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	j, found, err := d.job(r.Context(), c, r.PathValue("id"))
-	if err == nil && found {
-		sendJSON(w, r, http.StatusOK, j)
+	j, err := d.job(r.Context(), c, r.PathValue("id"))
+	if err == nil {
+		d.http.Send(w, r, http.StatusOK, j)
 	}
 	return err
 }
 
-// job reads how a job stands.
-func (d *Dialect) job(ctx context.Context, c chat.Caller, id string) (job, bool, error) {
-	missing := chat.Errorf(chat.NotFound, "Job %s not found", clip(id, 100))
+// job reads the state of a job.
+func (d *Dialect) job(ctx context.Context, c chat.Caller, id string) (job, error) {
+	missing := chat.Errorf(chat.NotFound, "Job %s not found", text.Clip(id, 100))
 	if !jobID.MatchString(id) {
-		return job{}, false, missing
+		return job{}, missing
 	}
 	sess, err := d.opt.Sessions.Own(ctx, c, jobConversation(id))
 	if err != nil {
 		if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
 			err = missing
 		}
-		return job{}, false, err
+		return job{}, err
 	}
 	facts, _, err := d.opt.Sessions.Read(ctx, c, sess.ID, chat.Range{Limit: 1, Types: []string{"user.message"}})
 	if err != nil {
-		return job{}, false, err
+		return job{}, err
 	}
 	if len(facts) == 0 {
-		return job{}, false, missing
+		return job{}, missing
 	}
 	rep, err := d.report(ctx, c, sess, facts[0].Seq)
 	if err != nil {
-		return job{}, false, err
+		return job{}, err
 	}
 	j := job{ID: id, Status: "submitted", CreatedAt: rep.trigger.At, UpdatedAt: max(rep.trigger.At, rep.changed)}
 	if rep.started {
 		j.Status = "running"
 	}
-	if end := rep.run.end; end != nil {
+	if end := rep.answer.end; end != nil {
 		switch {
 		case end.outcome == chat.Failed:
 			j.Status = "failure"
@@ -150,15 +151,15 @@ func (d *Dialect) job(ctx context.Context, c chat.Caller, id string) (job, bool,
 		default:
 			j.Status, j.Output = "success", rep.result()
 		}
-		if rep.run.err != nil {
-			j.Error = &rep.run.err.Details
+		if rep.answer.err != nil {
+			j.Error = &rep.answer.err.Details
 		}
 	}
 	j.ExpiresAt = j.UpdatedAt + chat.At(rep.expiry())*1e6
-	if rep.run.end != nil && d.now() > j.ExpiresAt {
-		return job{}, false, missing
+	if rep.answer.end != nil && d.now() > j.ExpiresAt {
+		return job{}, missing
 	}
-	return j, true, nil
+	return j, nil
 }
 
 func (rep *turnReport) expiry() int {

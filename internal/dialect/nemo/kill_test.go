@@ -1,7 +1,6 @@
 package nemo
 
 import (
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,9 +19,9 @@ func TestKilledInMidTurn(t *testing.T) {
 	c.ignorePings.Store(true)
 	more := append(c.sync(), c.readWords(1)...) // arrives, and is not answered for
 	w = w.kill()
-	rest := text(w.dial("?conversation_id=c1").readTurn())
-	if text(got)+rest != words1toN(100) {
-		t.Errorf("%q was answered for, %q was not, and %.60q comes after the kill", text(got), text(more), rest)
+	rest := textOf(w.dial("?conversation_id=c1").readTurn())
+	if textOf(got)+rest != words1toN(100) {
+		t.Errorf("%q was answered for, %q was not, and %.60q comes after the kill", textOf(got), textOf(more), rest)
 	}
 }
 
@@ -43,7 +42,7 @@ func TestKilledWhenAllWasAnswered(t *testing.T) {
 		t.Errorf("after the kill:\n%s", back.log())
 	}
 	back.answer("c1", "a", again.Parent, "Ada")
-	if got := text(back.readTurn()); got != "You answered: Ada" {
+	if got := textOf(back.readTurn()); got != "You answered: Ada" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -60,7 +59,7 @@ func TestKilledBeforeAnythingWasAnswered(t *testing.T) {
 	c.say("c1", "m1", "hi")
 	c.readTurn()
 	w = w.kill()
-	if got := text(w.dial("?conversation_id=c1").readTurn()); got != "You said: hi" {
+	if got := textOf(w.dial("?conversation_id=c1").readTurn()); got != "You said: hi" {
 		t.Errorf("after the kill: %q", got)
 	}
 }
@@ -70,13 +69,13 @@ func TestKilledBeforeAnythingWasAnswered(t *testing.T) {
 func TestPongOfAnotherPing(t *testing.T) {
 	w := newServer(t, setup{})
 	at := func(seq chat.Seq) position { return position{Base: seq} }
-	th := &subscription{s: &socket{d: w.dialect}, delivery: delivery{unanswered: []sentPing{{ping: 1, at: at(1)}, {ping: 3, at: at(3)}, {ping: 5, at: at(5)}}}}
+	sub := &subscription{s: &socket{d: w.dialect}, point: &resumePoint{}, delivery: delivery{unanswered: []sentPing{{ping: 1, at: at(1)}, {ping: 3, at: at(3)}, {ping: 5, at: at(5)}}}}
 	for _, c := range []struct {
 		pong uint64
 		want chat.Seq
 	}{{2, 0}, {3, 3}, {1, 3}, {9, 3}, {5, 5}} {
-		if th.pong(c.pong); th.acknowledged.Base != c.want {
-			t.Errorf("after pong %d, %d has arrived, want %d", c.pong, th.acknowledged.Base, c.want)
+		if sub.pong(c.pong); sub.acknowledged.Base != c.want {
+			t.Errorf("after pong %d, %d has arrived, want %d", c.pong, sub.acknowledged.Base, c.want)
 		}
 	}
 }
@@ -120,37 +119,8 @@ func TestEndsBeforeTheFirstPong(t *testing.T) {
 			c.drop()
 			w.waitDeparted(1)
 		}
-		if got := text(w.dial("?conversation_id=c1").readTurn()); got != "You said: hi" {
+		if got := textOf(w.dial("?conversation_id=c1").readTurn()); got != "You said: hi" {
 			t.Errorf("killed %t: %q", killed, got)
-		}
-	}
-}
-
-// A line of the file says again what was noted; what cannot be read is passed over.
-func TestMarkLines(t *testing.T) {
-	k := pointKey{"3f2a", 7}
-	l := point{position{chat.Cursor{Seq: 42, Blocks: []chat.Mark{{Block: "b7", Bytes: 120}}}, 40, 41, 39}, time.Unix(1_800_000_000, 0), connectionLost}
-	line := strings.TrimSuffix(string(appendPoint(nil, k, l)), "\n")
-	gotK, gotL, drop, ok := parsePoint(line)
-	if !ok || drop || gotK != k || !gotL.at.equal(l.at) || !gotL.when.Equal(l.when) || gotL.state != l.state {
-		t.Errorf("%q is read as %v %v", line, gotK, gotL)
-	}
-	if k, _, drop, ok := parsePoint(strings.TrimSuffix(string(appendLine(nil, "3f2a 7 - 0 0 0 0 - ")), "\n")); !ok || !drop || k.id != 7 {
-		t.Error("a dropped mark is not read as such")
-	}
-	for _, bad := range []string{"", "3f2a 7", "3f2a x 42 4 0 0 1 left ", "3f2a 7 ~ 4 0 0 1 left ", "3f2a 7 42 x 0 0 1 left ", "3f2a 7 42 4 x 0 1 left ", "3f2a 7 42 4 0 0 x left "} {
-		if _, _, _, ok := parsePoint(bad + checksum(bad)); ok {
-			t.Errorf("%q is taken for a mark", bad)
-		}
-	}
-	for i := range line {
-		if _, _, _, ok := parsePoint(line[:i]); ok {
-			t.Errorf("%q is taken for a mark", line[:i])
-		}
-		changed := []byte(line)
-		changed[i] ^= 1
-		if _, _, _, ok := parsePoint(string(changed)); ok {
-			t.Errorf("%q is taken for a mark", changed)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestAttachments(t *testing.T) {
 		{"type":"input_audio","input_audio":{"data":%q,"format":"wav"}},
 		{"type":"video_url","video_url":{"url":"https://example.com/cat.mp4"}}]}]}}`,
 		base64.StdEncoding.EncodeToString([]byte(smallData)), base64.StdEncoding.EncodeToString([]byte(large))))
-	if got := text(c.readTurn()); got != "You said: look" {
+	if got := textOf(c.readTurn()); got != "You said: look" {
 		t.Errorf("got %q", got)
 	}
 	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.message"}})
@@ -122,11 +122,11 @@ func TestHistory(t *testing.T) {
 		{"role":"system","content":"be brief"},{"role":"user","content":[{"type":"text","text":"Hello, how are you?"}]},
 		{"role":"assistant","content":[{"type":"text","text":"im good"}]},{"role":"user","content":[{"type":"text","text":%q}]}]}}`
 	c.send(fmt.Sprintf(history, "m1", "one"))
-	if got := text(c.readTurn()); got != "You said: one" {
+	if got := textOf(c.readTurn()); got != "You said: one" {
 		t.Errorf("got %q", got)
 	}
 	c.send(fmt.Sprintf(history, "m2", "two"))
-	if got := text(c.readTurn()); got != "You said: two" {
+	if got := textOf(c.readTurn()); got != "You said: two" {
 		t.Errorf("got %q", got)
 	}
 	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.message", "agent.text"}})

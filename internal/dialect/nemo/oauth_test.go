@@ -48,7 +48,7 @@ func TestConsentIsRedirected(t *testing.T) {
 		t.Errorf("policy %q", csp)
 	}
 	back := w.dial("?conversation_id=c1", "X-API-Key", servertest.TokenOf("alice"))
-	if got := text(back.readTurn()); got != "The answer was code=c0de%26" {
+	if got := textOf(back.readTurn()); got != "The answer was code=c0de%26" {
 		t.Errorf("got %q", got)
 	}
 	if code, _, _ := w.post("GET", "/auth/redirect?state=s3cr3t-state&code=again", ""); code != 400 {
@@ -83,7 +83,7 @@ func TestConsentIsRefused(t *testing.T) {
 	if code != 200 || strings.Contains(body, "AUTH_SUCCESS") {
 		t.Errorf("%d %s", code, body)
 	}
-	if got := text(c.readTurn()); got != "The answer was error=access_denied" {
+	if got := textOf(c.readTurn()); got != "The answer was error=access_denied" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -132,7 +132,7 @@ func TestConsentWhileBusy(t *testing.T) {
 	if b.armed.Load() {
 		t.Error("nothing happened between two pages")
 	}
-	if got := text(c.readTurn()); got != "The answer was code=c0de" {
+	if got := textOf(c.readTurn()); got != "The answer was code=c0de" {
 		t.Errorf("got %q", got)
 	}
 }

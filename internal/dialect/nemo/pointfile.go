@@ -4,226 +4,148 @@ import (
 	"bufio"
 	"fmt"
 	"hash/crc32"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
 
-// Marks older than this are of no use: the client does not come back.
-const pointLifetime = 24 * time.Hour
-
-// maxPointFile is the size at which the file is written anew, unless what is known
-// takes more than half of it: then it may grow to twice that, because writing all of
-// it for each note would stop everybody.
+// maxPointFile is the size at which the file is rewritten, unless the points take more than half of it: then it may grow
+// to twice their size, so that not every change rewrites it.
 const maxPointFile = 4 << 20
 
-// pointFile keeps places in a file, one line per change, so that a client can go on
-// where it stopped also after a kill. They are not facts: a lost one costs a
-// repeated sentence. There is no text in them, and no id of a session.
+// pointFile keeps resume points over a restart or a kill: one line per change, the last line of a point counts. A lost
+// line costs a repeated sentence, so there is no fsync. Lines contain no text and no session id. It is guarded by the
+// lock of resumePoints.
 type pointFile struct {
-	path string
-	now  func() time.Time
-	log  *slog.Logger
-
-	mu        sync.Mutex // also held while a line is written: lines must be in order, and go no further than the kernel
+	path      string // "" when nothing is kept
+	log       *slog.Logger
 	file      *os.File
 	size      int64
-	rewriteAt int64 // the size at which it is written anew
-	points    map[pointKey]point
+	rewriteAt int64
 }
 
-type pointKey struct {
-	key string
-	id  uint64
-}
-
-type point struct {
+// savedPoint is one line: the position of a client, or that its point was removed.
+type savedPoint struct {
+	key   string
+	id    uint64
 	at    position
 	when  time.Time
-	state reason
+	state clientState
 }
 
-// reason is what became of a client when its place was noted.
-type reason string
-
-// The ways to go.
-const (
-	stillConnected reason = "live"   // it has not gone
-	connectionLost reason = "left"   // its connection broke
-	pageUnloaded   reason = "parted" // its page was closed, or is loaded again
-	clientClosed   reason = "turned" // it closed the connection itself
-)
-
-// openPointFile opens the file in dir. Without one, or when it cannot be written,
-// places live as long as the process.
-func openPointFile(dir string, now func() time.Time, log *slog.Logger) *pointFile {
-	m := &pointFile{now: now, log: log, points: map[pointKey]point{}}
+// openPointFile returns the file in dir, and the points that an earlier process left in it, in the order of their changes.
+func openPointFile(dir string, log *slog.Logger) (*pointFile, []savedPoint) {
+	f := &pointFile{log: log}
 	if dir == "" {
-		return m
+		return f, nil
 	}
-	m.path = filepath.Join(dir, "nemo-places")
-	m.read()
-	if err := m.rewrite(); err != nil {
-		log.Warn("delivery marks cannot be kept; after a restart clients may see text twice", "err", err)
-		m.path = ""
-	}
-	return m
-}
-
-// read takes in what an earlier process left. A line that was cut off is passed
-// over.
-func (m *pointFile) read() {
-	f, err := os.Open(m.path)
+	f.path = filepath.Join(dir, "nemo-places")
+	old, err := os.Open(f.path)
 	if err != nil {
-		return
+		return f, nil
 	}
-	defer f.Close()
-	lines, damaged := bufio.NewScanner(f), 0
-	defer func() {
-		if damaged > 0 {
-			m.log.Warn("delivery marks are damaged and were dropped; clients may see text twice", "file", m.path, "lines", damaged, "err", lines.Err())
-		}
-	}()
+	defer old.Close()
+	var points []savedPoint
+	lines, damaged := bufio.NewScanner(old), 0
 	for lines.Scan() {
-		k, l, drop, ok := parsePoint(lines.Text())
-		switch {
-		case !ok:
+		if p, ok := parsePoint(lines.Text()); ok {
+			points = append(points, p)
+		} else {
 			damaged++
-		case drop:
-			delete(m.points, k)
-		case m.now().Sub(l.when) < pointLifetime:
-			if l.state == stillConnected {
-				l.state, l.when = connectionLost, m.now() // the end of that process ended it
-			}
-			m.points[k] = l
 		}
 	}
+	if damaged > 0 || lines.Err() != nil {
+		log.Warn("damaged resume points were dropped; clients may see text twice", "file", f.path, "lines", damaged, "err", lines.Err())
+	}
+	return f, points
 }
 
-func parsePoint(s string) (k pointKey, l point, drop, ok bool) {
-	at := strings.LastIndexByte(s, ' ') + 1
-	fields := strings.Fields(s)
-	if len(fields) != 9 || fields[8] != checksum(s[:at]) {
-		return k, l, false, false
+func parsePoint(line string) (p savedPoint, ok bool) {
+	fields := strings.Fields(line)
+	if len(fields) != 9 || fields[8] != checksum(line[:strings.LastIndexByte(line, ' ')+1]) {
+		return p, false
 	}
-	no, err := strconv.ParseUint(fields[1], 10, 64)
-	if err != nil {
-		return k, l, false, false
+	var err error
+	if p.id, err = strconv.ParseUint(fields[1], 10, 64); err != nil {
+		return p, false
 	}
-	k = pointKey{fields[0], no}
+	p.key = fields[0]
 	if fields[2] == "-" {
-		return k, l, true, true
+		p.state = removed
+		return p, true
 	}
-	cursor, err := chat.ParseCursor(fields[2])
-	if err != nil {
-		return k, l, false, false
+	if p.at.Cursor, err = chat.ParseCursor(fields[2]); err != nil {
+		return p, false
 	}
-	var seqs [3]chat.Seq // base, held and shown
-	for i := range seqs {
+	for i, seq := range []*chat.Seq{&p.at.Base, &p.at.Held, &p.at.Shown} {
 		n, err := strconv.ParseUint(fields[3+i], 10, 64)
 		if err != nil {
-			return k, l, false, false
+			return p, false
 		}
-		seqs[i] = chat.Seq(n)
+		*seq = chat.Seq(n)
 	}
 	when, err := strconv.ParseInt(fields[6], 10, 64)
-	return k, point{position{cursor, seqs[0], seqs[1], seqs[2]}, time.Unix(when, 0), reason(fields[7])}, false, err == nil
+	p.when, p.state = time.Unix(when, 0), clientState(fields[7])
+	return p, err == nil
 }
 
-func appendPoint(b []byte, k pointKey, l point) []byte {
-	return appendLine(b, "%s %d %s %d %d %d %d %s ", k.key, k.id, l.at.Cursor, l.at.Base, l.at.Held, l.at.Shown, l.when.Unix(), l.state)
-}
-
-// appendLine ends a line with its checksum.
-func appendLine(b []byte, format string, args ...any) []byte {
-	line := fmt.Sprintf(format, args...)
+func appendPoint(b []byte, p savedPoint) []byte {
+	line := fmt.Sprintf("%s %d - 0 0 0 0 - ", p.key, p.id)
+	if p.state != removed {
+		line = fmt.Sprintf("%s %d %s %d %d %d %d %s ", p.key, p.id, p.at.Cursor, p.at.Base, p.at.Held, p.at.Shown, p.when.Unix(), p.state)
+	}
 	return append(append(append(b, line...), checksum(line)...), '\n')
 }
 
 func checksum(line string) string { return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(line))) }
 
-// load returns what is known, by key and in the order of numbers.
-func (m *pointFile) load() map[string][]departed {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	out := map[string][]departed{}
-	for k, l := range m.points {
-		list := append(out[k.key], departed{id: k.id, position: l.at, when: l.when, reason: l.state})
-		for i := len(list) - 1; i > 0 && list[i].id < list[i-1].id; i-- {
-			list[i], list[i-1] = list[i-1], list[i]
-		}
-		out[k.key] = list
-	}
-	return out
-}
-
-// save keeps a place.
-func (m *pointFile) save(key string, no uint64, at position, state reason) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.path == "" {
+// append writes a change. all are the points to keep when the file has to be rewritten.
+func (f *pointFile) append(p savedPoint, all iter.Seq[savedPoint]) {
+	if f.file == nil {
 		return
 	}
-	k, l := pointKey{key, no}, point{at, m.now(), state}
-	m.points[k] = l
-	m.write(appendPoint(nil, k, l))
-}
-
-// remove forgets a place.
-func (m *pointFile) remove(key string, no uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.path == "" {
-		return
-	}
-	delete(m.points, pointKey{key, no})
-	m.write(appendLine(nil, "%s %d - 0 0 0 0 - ", key, no))
-}
-
-// write appends a line; the caller holds mu.
-func (m *pointFile) write(line []byte) {
-	if m.file == nil {
-		return
-	}
-	n, err := m.file.Write(line)
-	m.size += int64(n)
-	if err == nil && m.size > m.rewriteAt {
-		err = m.rewrite()
+	n, err := f.file.Write(appendPoint(nil, p))
+	f.size += int64(n)
+	if err == nil && f.size > f.rewriteAt {
+		err = f.rewrite(all)
 	}
 	if err != nil {
-		m.log.Warn("a delivery mark could not be written", "err", err)
-		m.file.Close()
-		m.file, m.path = nil, ""
+		f.fail(err)
 	}
 }
 
-// rewrite replaces the file by what is known and not too old.
-func (m *pointFile) rewrite() error {
-	var b []byte
-	for k, l := range m.points {
-		if m.now().Sub(l.when) >= pointLifetime {
-			delete(m.points, k)
-			continue
-		}
-		b = appendPoint(b, k, l)
+// fail stops keeping points: they live as long as the process from now on.
+func (f *pointFile) fail(err error) {
+	f.log.Warn("resume points cannot be kept; after a restart clients may see text twice", "err", err)
+	if f.file != nil {
+		f.file.Close()
 	}
-	part := m.path + ".part"
+	f.file = nil
+}
+
+// rewrite replaces the file.
+func (f *pointFile) rewrite(all iter.Seq[savedPoint]) error {
+	var b []byte
+	for p := range all {
+		b = appendPoint(b, p)
+	}
+	part := f.path + ".part"
 	if err := os.WriteFile(part, b, 0o600); err != nil {
 		return err
 	}
-	if err := os.Rename(part, m.path); err != nil {
+	if err := os.Rename(part, f.path); err != nil {
 		return err
 	}
-	if m.file != nil {
-		m.file.Close()
+	if f.file != nil {
+		f.file.Close()
 	}
-	f, err := os.OpenFile(m.path, os.O_WRONLY|os.O_APPEND, 0o600)
-	m.file, m.size, m.rewriteAt = f, int64(len(b)), max(maxPointFile, 2*int64(len(b)))
+	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND, 0o600)
+	f.file, f.size, f.rewriteAt = file, int64(len(b)), max(maxPointFile, 2*int64(len(b)))
 	return err
 }

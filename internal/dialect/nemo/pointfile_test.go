@@ -3,30 +3,66 @@ package nemo
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/parley-hq/parley/chat"
 )
 
-// When more places are known than a file of the usual size holds, it is not written
-// anew for every note.
-func TestManyMarks(t *testing.T) {
+// A file that is large because of its points is not rewritten for every change.
+func TestLargePointFileIsNotRewrittenEachTime(t *testing.T) {
 	t.Parallel()
-	m := openPointFile(t.TempDir(), time.Now, slog.New(slog.DiscardHandler))
-	line := point{position{Base: 1}, time.Now(), connectionLost}
-	for i := range 500 {
-		m.points[pointKey{fmt.Sprintf("%010000d", i), 1}] = line
+	f, _ := openPointFile(t.TempDir(), slog.New(slog.DiscardHandler))
+	p := savedPoint{at: position{Base: 1}, when: time.Now(), state: connectionLost}
+	all := func(yield func(savedPoint) bool) {
+		for i := range 500 {
+			p.key = fmt.Sprintf("%010000d", i)
+			if !yield(p) {
+				return
+			}
+		}
 	}
-	if err := m.rewrite(); err != nil {
+	if err := f.rewrite(all); err != nil {
 		t.Fatal(err)
 	}
-	if m.size <= maxPointFile {
-		t.Fatalf("a file of %d bytes is nothing special", m.size)
+	defer func() { f.file.Close() }()
+	if f.size <= maxPointFile {
+		t.Fatalf("a file of %d bytes is not large", f.size)
 	}
-	file := m.file
+	file := f.file
 	for i := range 20 {
-		m.save("one", uint64(i), line.at, stillConnected)
-		if m.file != file {
-			t.Fatalf("the file was written anew for note %d", i)
+		f.append(savedPoint{key: "one", id: uint64(i), at: p.at, when: p.when, state: connected}, all)
+		if f.file != file {
+			t.Fatalf("change %d rewrote the file", i)
+		}
+	}
+}
+
+func TestPointLines(t *testing.T) {
+	p := savedPoint{"3f2a", 7, position{chat.Cursor{Seq: 42, Blocks: []chat.Mark{{Block: "b7", Bytes: 120}}}, 40, 41, 39}, time.Unix(1_800_000_000, 0), connectionLost}
+	line := strings.TrimSuffix(string(appendPoint(nil, p)), "\n")
+	got, ok := parsePoint(line)
+	if !ok || got.key != p.key || got.id != p.id || !got.at.equal(p.at) || !got.when.Equal(p.when) || got.state != p.state {
+		t.Errorf("%q is read as %v", line, got)
+	}
+	gone := strings.TrimSuffix(string(appendPoint(nil, savedPoint{key: "3f2a", id: 7, state: removed})), "\n")
+	if got, ok := parsePoint(gone); !ok || got.state != removed || got.id != 7 || !strings.HasPrefix(gone, "3f2a 7 - 0 0 0 0 - ") {
+		t.Errorf("%q is read as %v", gone, got)
+	}
+	for _, bad := range []string{"", "3f2a 7", "3f2a x 42 4 0 0 1 left ", "3f2a 7 ~ 4 0 0 1 left ", "3f2a 7 42 x 0 0 1 left ", "3f2a 7 42 4 x 0 1 left ", "3f2a 7 42 4 0 0 x left "} {
+		if _, ok := parsePoint(bad + checksum(bad)); ok {
+			t.Errorf("%q is taken for a point", bad)
+		}
+	}
+	for i := range line {
+		if _, ok := parsePoint(line[:i]); ok {
+			t.Errorf("%q is taken for a point", line[:i])
+		}
+		changed := []byte(line)
+		changed[i] ^= 1
+		if _, ok := parsePoint(string(changed)); ok {
+			t.Errorf("%q is taken for a point", changed)
 		}
 	}
 }

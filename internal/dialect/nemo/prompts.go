@@ -1,15 +1,18 @@
 package nemo
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/text"
 )
 
-// promptGone is what the real server says by default.
+// promptGone is the toolkit's default text for a prompt that timed out.
 const promptGone = "This prompt is no longer available."
 
 // The values of an approval.
@@ -18,8 +21,7 @@ const (
 	valueCancel   = "cancel"
 )
 
-// approveOrReject at the end of a question makes the AI-Q UI draw two buttons,
-// which answer with these words.
+// approveOrReject at the end of a prompt makes the AI-Q UI show two buttons, which answer with these words.
 const approveOrReject = "\n\nReply **approve** to proceed, **reject** to cancel."
 
 var continueCancel = []chat.Option{
@@ -27,47 +29,46 @@ var continueCancel = []chat.Option{
 	{ID: valueCancel, Label: "Cancel", Value: valueCancel},
 }
 
-// inputRequest is a prompt of any kind as an input request: approvals and
-// permissions become a choice of two.
+// inputRequest is a prompt of any kind as an input request: approvals and permissions become a choice of two.
 func inputRequest(p *chat.Prompt) chat.AgentInputRequest {
 	switch {
 	case p.Approval != nil:
-		text := p.Approval.Text
+		s := p.Approval.Text
 		for _, c := range p.Approval.Calls {
-			if text == "" {
-				text = "May I run this?"
+			if s == "" {
+				s = "May I run this?"
 			}
-			text += "\n" + c.Tool
+			s += "\n" + c.Tool
 			if params := string(c.Params); params != "" && params != "null" {
-				text += " " + clip(params, 2000)
+				s += " " + text.Clip(params, 2000)
 			}
 			if c.Risk != "" {
-				text += " (" + c.Risk + ")"
+				s += " (" + c.Risk + ")"
 			}
 		}
-		return chat.AgentInputRequest{InputType: chat.InputBinary, Text: text, Options: continueCancel}
+		return chat.AgentInputRequest{InputType: chat.InputBinary, Text: s, Options: continueCancel}
 	case p.Permission != nil:
-		text := "May I have permission for: " + strings.Join(p.Permission.Scopes, ", ") + "?"
+		s := "May I have permission for: " + strings.Join(p.Permission.Scopes, ", ") + "?"
 		if p.Permission.Justification != "" {
-			text += "\n" + p.Permission.Justification
+			s += "\n" + p.Permission.Justification
 		}
-		return chat.AgentInputRequest{InputType: chat.InputBinary, Text: text, Options: continueCancel}
+		return chat.AgentInputRequest{InputType: chat.InputBinary, Text: s, Options: continueCancel}
 	}
 	return *p.Input
 }
 
 // decodeChoice turns the one text that a client can send into an answer.
-func decodeChoice(p *chat.Prompt, text string) (chat.Answer, error) {
+func decodeChoice(p *chat.Prompt, s string) (chat.Answer, error) {
 	if p.Input != nil {
-		return chat.Answer{Text: text}, nil
+		return chat.Answer{Text: s}, nil
 	}
 	var yes bool
-	switch word := strings.ToLower(strings.TrimSpace(text)); word {
+	switch strings.ToLower(strings.TrimSpace(s)) {
 	case valueContinue, "yes", "y", "approve", "approved", "true", "ok":
 		yes = true
 	case valueCancel, "no", "n", "deny", "denied", "reject", "false":
 	default:
-		return chat.Answer{}, refuse(codeData, "%q is not one of the options: continue, cancel", clip(text, 80))
+		return chat.Answer{}, refuse(codeData, "%q is not one of the options: continue, cancel", text.Clip(s, 80))
 	}
 	if p.Approval != nil {
 		var a chat.Answer
@@ -83,121 +84,102 @@ func decodeChoice(p *chat.Prompt, text string) (chat.Answer, error) {
 	return chat.Answer{Granted: &granted}, nil
 }
 
-// expandNumbers turns the numbers of options into the options, where a client is
-// shown a numbered list and types what it wants. Other texts stay as they are.
-func expandNumbers(p *chat.Prompt, text string) string {
+// expandNumbers replaces the numbers of options by the options: the AI-Q UI shows a numbered list, and its users type the
+// answer. Other texts stay as they are.
+func expandNumbers(p *chat.Prompt, s string) string {
 	if p.Input == nil || len(p.Input.Options) == 0 {
-		return text
+		return s
 	}
-	parts := strings.Split(text, ",")
+	parts := strings.Split(s, ",")
 	for i, part := range parts {
 		part = strings.TrimSpace(part)
 		n, err := strconv.Atoi(part)
 		if err != nil || n < 1 || n > len(p.Input.Options) || slices.ContainsFunc(p.Input.Options, func(o chat.Option) bool { return o.ID == part || o.Label == part || o.Answer() == part }) {
-			return text
+			return s
 		}
 		parts[i] = p.Input.Options[n-1].Answer()
 	}
 	return strings.Join(parts, ", ")
 }
 
-// content is a prompt as the protocol words it.
-func (w *schema) content(p *chat.Prompt, now chat.At) any {
+// promptContent is a prompt in the form of the schema.
+func (s *schema) promptContent(p *chat.Prompt, now chat.At) any {
 	in := inputRequest(p)
 	required := in.Required == nil || *in.Required
-	c := promptContent{InputType: string(in.InputType), Text: in.Text, Error: in.Error}
-	if c.Error == "" {
-		c.Error = promptGone
-	}
-	if s := secondsLeft(p.Deadline, now); s > 0 {
-		c.Timeout = &s
+	c := promptContent{oldPromptContent: oldPromptContent{InputType: string(in.InputType), Text: in.Text}, Error: cmp.Or(in.Error, promptGone)}
+	if p.Deadline != 0 {
+		left := max(1, int(math.Round(float64(p.Deadline-now)/1e6)))
+		c.Timeout = &left
 	}
 	switch in.InputType {
 	case chat.InputText:
 		c.Placeholder, c.Required = &in.Placeholder, &required
 	case chat.InputOAuth:
-		if in.URL != "" {
-			c.Text = in.URL
-		}
+		c.Text = cmp.Or(in.URL, c.Text)
 	case chat.InputNotification:
 	default:
 		c.Required = &required
-		if w.plainOptions && p.Input == nil {
+		if s.plainOptions && p.Input == nil {
 			c.InputType, c.Text = "approval", c.Text+approveOrReject
 			break
 		}
-		c.Options = w.options(in)
-		if w.plainOptions && in.InputType != chat.InputBinary {
+		c.Options = s.options(in)
+		if s.plainOptions && in.InputType != chat.InputBinary {
 			c.InputType = "multiple_choice"
 		}
 	}
-	if w.promptTimeouts {
+	if s.promptTimeouts {
 		return c
 	}
-	old := oldPromptContent{InputType: c.InputType, Text: c.Text, Placeholder: c.Placeholder, Options: c.Options, Required: c.Required}
-	if w.humanTypes && in.InputType == chat.InputDropdown {
-		old.Interaction = "system_human_interaction_name"
+	if s.humanTypes && in.InputType == chat.InputDropdown {
+		c.Interaction = "system_human_interaction_name"
 	}
-	return old
+	return c.oldPromptContent
 }
 
-func (w *schema) options(in chat.AgentInputRequest) any {
-	if w.plainOptions {
-		var labels []string
-		for _, o := range in.Options {
-			label := o.Label
-			if label == "" {
-				label = o.Answer()
-			}
-			labels = append(labels, label)
-		}
-		return labels
-	}
+func (s *schema) options(in chat.AgentInputRequest) any {
+	var labels []string
 	var list []option
 	for _, o := range in.Options {
-		one := option{ID: o.ID, Label: o.Label, Value: o.Answer()}
-		if one.Label == "" {
-			one.Label = one.Value
-		}
-		if one.ID == "" {
-			one.ID = one.Value
-		}
+		one := option{ID: cmp.Or(o.ID, o.Answer()), Label: cmp.Or(o.Label, o.Answer()), Value: o.Answer()}
 		if in.InputType != chat.InputBinary {
 			one.Description = &o.Description
 		}
-		list = append(list, one)
+		labels, list = append(labels, one.Label), append(list, one)
+	}
+	if s.plainOptions {
+		return labels
 	}
 	return list
 }
 
-// appendPrompt asks. The frame's id changes when the prompt is shown again
-// later, because the UI starts its countdown anew only then.
-func (v *encoder) appendPrompt(dst []byte, a *openPrompt, now chat.At) []byte {
-	h := v.head(v.promptType(string(inputRequest(&a.Prompt).InputType)), a.turn, a.frameID(now), now)
+// appendPrompt appends the frame of a prompt. Its id changes when the prompt is sent again later: the UI restarts its
+// countdown only then.
+func (e *encoder) appendPrompt(dst []byte, p *openPrompt, now chat.At) []byte {
+	h := e.head(e.promptType(string(inputRequest(&p.Prompt).InputType)), p.turn, p.frameID(now), now)
 	h.Status = "in_progress"
-	h.Content = v.content(&a.Prompt, now)
+	h.Content = e.promptContent(&p.Prompt, now)
 	return appendJSON(dst, h)
 }
 
-// frameID is the id of the frame that shows the prompt at this moment. The low
-// bits of an event's id are free for this.
-func (a *openPrompt) frameID(now chat.At) string {
-	id, ok := chat.ParseID("", a.uuid)
+// frameID is the id of the frame that shows the prompt now. The low bits of an event's id are free for this.
+func (p *openPrompt) frameID(now chat.At) string {
+	id, ok := chat.ParseID("", p.uuid)
 	if !ok {
-		return a.uuid
+		return p.uuid
 	}
-	if late := (now - a.AskedAt) / 1e6; late > 0 {
+	if late := (now - p.AskedAt) / 1e6; late > 0 {
 		id[15] |= byte(late%127 + 1)
 	}
 	return id.UUID()
 }
 
-// matches reports whether a client's parent_id means this prompt.
-func (a *openPrompt) matches(id string) bool {
-	if id == a.RequestID {
+// matches reports whether a client's parent_id names this prompt.
+func (p *openPrompt) matches(id string) bool {
+	if id == p.RequestID {
 		return true
 	}
-	mine, ok := chat.ParseID("", a.uuid)
+	mine, ok := chat.ParseID("", p.uuid)
 	other, ok2 := chat.ParseID("", id)
 	if !ok || !ok2 {
 		return false
@@ -207,12 +189,12 @@ func (a *openPrompt) matches(id string) bool {
 	return mine == other
 }
 
-// promptText is a prompt as a text, for routes that have no other words.
+// promptText is a prompt as text, for routes that cannot report prompts.
 func promptText(p *chat.Prompt) string {
 	in := inputRequest(p)
 	s := in.Text
-	if in.InputType == chat.InputOAuth && in.URL != "" {
-		s = in.URL
+	if in.InputType == chat.InputOAuth {
+		s = cmp.Or(in.URL, s)
 	}
 	for _, o := range in.Options {
 		s += "\n- " + o.Answer()

@@ -25,7 +25,7 @@ func TestPromptOverRestart(t *testing.T) {
 		t.Errorf("parent of %s", p.raw)
 	}
 	back.answer("c1", "a1", p.Parent, "sms")
-	if got := text(back.readTurn()); got != "You answered: sms" {
+	if got := textOf(back.readTurn()); got != "You answered: sms" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -77,7 +77,7 @@ func TestPromptAfterReconnect(t *testing.T) {
 	close(gate)
 	p := back.prompt()
 	back.answer("c1", "a1", p.Parent, "Ada")
-	if got := text(back.readTurn()); got != "Hello Ada" {
+	if got := textOf(back.readTurn()); got != "Hello Ada" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -154,7 +154,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("the prompt is not shown again: %s", again.raw)
 	}
 	c.answer("c1", "a2", again.ID, "push")
-	if got := text(c.readTurn()); got != "You answered: push" {
+	if got := textOf(c.readTurn()); got != "You answered: push" {
 		t.Errorf("got %q", got)
 	}
 	c.answer("c1", "a3", again.ID, "sms")
@@ -176,13 +176,13 @@ func TestAnswers(t *testing.T) {
 		c.say("c1", "m-"+tc.say+tc.answer, tc.say)
 		p := c.prompt()
 		c.answer("c1", "a-"+tc.say+tc.answer, p.Parent, tc.answer)
-		if got := text(c.readTurn()); got != tc.want {
+		if got := textOf(c.readTurn()); got != tc.want {
 			t.Errorf("%s, %s: %q", tc.say, tc.answer, got)
 		}
 	}
 	c.say("c1", "m-n", "/ask notification")
 	frames := c.readTurn()
-	if frames[0].Content.InputType != "notification" || text(frames) != "Notified." {
+	if frames[0].Content.InputType != "notification" || textOf(frames) != "Notified." {
 		t.Errorf("notification: %s", frames[0].raw)
 	}
 }
@@ -198,7 +198,7 @@ func TestPromptExpires(t *testing.T) {
 	if p.Content.Timeout == nil || *p.Content.Timeout != 1 {
 		t.Errorf("timeout of %s", p.raw)
 	}
-	if got := text(c.readTurn()); got != "No answer in time." {
+	if got := textOf(c.readTurn()); got != "No answer in time." {
 		t.Errorf("got %q", got)
 	}
 	c.answer("c1", "a1", p.Parent, "Ada")
@@ -217,7 +217,7 @@ func TestFirstAnswerWins(t *testing.T) {
 	two := w.dial("?session=other&conversation_id=c1")
 	two.prompt()
 	one.answer("c1", "a1", p.Parent, "Ada")
-	if got := text(one.readTurn()); got != "You answered: Ada" {
+	if got := textOf(one.readTurn()); got != "You answered: Ada" {
 		t.Errorf("got %q", got)
 	}
 	two.readTurn()

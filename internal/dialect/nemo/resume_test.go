@@ -26,8 +26,8 @@ func TestDropInMidAnswer(t *testing.T) {
 			got := c.readWords(after)
 			c.drop()
 			got = w.dial("?session=s1&conversation_id=c1").readRest(got)
-			if text(got) != words1toN(60) {
-				t.Errorf("got %q", text(got))
+			if textOf(got) != words1toN(60) {
+				t.Errorf("got %q", textOf(got))
 			}
 			for _, f := range got {
 				if f.Type == typeResponse && f.Parent != "m1" {
@@ -51,14 +51,14 @@ func TestDropAgainAndAgain(t *testing.T) {
 		c = w.dial("?conversation_id=c1")
 	}
 	got = c.readRest(got)
-	if text(got) != words1toN(80) {
-		t.Errorf("got %q", text(got))
+	if textOf(got) != words1toN(80) {
+		t.Errorf("got %q", textOf(got))
 	}
 	c.drop()
 	c = w.dial("?conversation_id=c1")
 	c.say("c1", "m2", "hi")
-	if rest := c.readTurn(); text(rest) != "You said: hi" {
-		t.Errorf("after a complete answer: %q", text(rest))
+	if rest := c.readTurn(); textOf(rest) != "You said: hi" {
+		t.Errorf("after a complete answer: %q", textOf(rest))
 	}
 }
 
@@ -73,8 +73,8 @@ func TestEndedWhileAway(t *testing.T) {
 	w.waitTurns("c1", 1)
 	back := w.dial("?conversation_id=c1")
 	got = append(got, back.readTurn()...)
-	if text(got) != words1toN(20) {
-		t.Errorf("got %q", text(got))
+	if textOf(got) != words1toN(20) {
+		t.Errorf("got %q", textOf(got))
 	}
 }
 
@@ -87,8 +87,8 @@ func TestRestartInMidTurn(t *testing.T) {
 	got := c.readWords(9)
 	w2 := w.restartReading(c, &got)
 	got = w2.dial("?conversation_id=c1").readRest(got)
-	if text(got) != words1toN(60) {
-		t.Errorf("got %q", text(got))
+	if textOf(got) != words1toN(60) {
+		t.Errorf("got %q", textOf(got))
 	}
 }
 
@@ -102,8 +102,8 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 	got := old.readWords(10)
 	// From here on the old client reads nothing and answers nothing.
 	got = w.dial("?conversation_id=c1").readRest(got)
-	if text(got) != words1toN(50) {
-		t.Errorf("got %q", text(got))
+	if textOf(got) != words1toN(50) {
+		t.Errorf("got %q", textOf(got))
 	}
 }
 
@@ -118,7 +118,7 @@ func TestReconnectIsBoundToIdentity(t *testing.T) {
 	bob := w.dial("?conversation_id=c1", "Authorization", "Bearer "+servertest.TokenOf("bob"))
 	bob.say("c1", "m1", "hi") // a conversation of his own
 	frames := bob.readTurn()
-	if text(frames) != "You said: hi" {
+	if textOf(frames) != "You said: hi" {
 		t.Errorf("bob got %s", bob.log())
 	}
 	for _, f := range frames {
@@ -129,7 +129,7 @@ func TestReconnectIsBoundToIdentity(t *testing.T) {
 	back := w.dial("?conversation_id=c1&access_token=" + servertest.TokenOf("alice"))
 	p := back.prompt()
 	back.answer("c1", "a", p.Parent, "Alice")
-	if got := text(back.readTurn()); got != "You answered: Alice" {
+	if got := textOf(back.readTurn()); got != "You answered: Alice" {
 		t.Errorf("alice got %q", got)
 	}
 }
@@ -146,12 +146,12 @@ func TestBrowsersAreToldApart(t *testing.T) {
 	other := w.dial("?session=s2&conversation_id=c1")
 	had := other.readWords(5)
 	close(gate)
-	if all := text(other.readRest(had)); all != words1toN(40) {
+	if all := textOf(other.readRest(had)); all != words1toN(40) {
 		t.Errorf("another browser: %q", all)
 	}
 	back := w.dial("?session=s1&conversation_id=c1")
-	if got = back.readRest(got); text(got) != words1toN(40) {
-		t.Errorf("the first one: %q", text(got))
+	if got = back.readRest(got); textOf(got) != words1toN(40) {
+		t.Errorf("the first one: %q", textOf(got))
 	}
 }
 
@@ -167,7 +167,7 @@ func TestAuthThenResume(t *testing.T) {
 	back.send(fmt.Sprintf(`{"type":"auth_message","payload":{"method":"jwt","token":%q}}`, servertest.TokenOf("alice")))
 	p := back.prompt()
 	back.answer("c1", "a", p.Parent, "Ada")
-	if got := text(back.readTurn()); got != "You answered: Ada" {
+	if got := textOf(back.readTurn()); got != "You answered: Ada" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -242,7 +242,7 @@ func TestAnsweredBeforeItBegan(t *testing.T) {
 		if !late {
 			close(s.leave)
 		}
-		if got := text(b.readTurn()); got != "You said: hello" {
+		if got := textOf(b.readTurn()); got != "You said: hello" {
 			t.Errorf("got %q", got)
 		}
 		a.drop()
@@ -265,7 +265,7 @@ func TestRestartWhileNobodyReads(t *testing.T) {
 	w.waitTurns("c1", 1)
 	w = w.restart()
 	c.drop()
-	if got = w.dial("?conversation_id=c1").readRest(got); text(got) != words1toN(40) {
-		t.Errorf("got %q", text(got))
+	if got = w.dial("?conversation_id=c1").readRest(got); textOf(got) != words1toN(40) {
+		t.Errorf("got %q", textOf(got))
 	}
 }

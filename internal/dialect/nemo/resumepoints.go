@@ -1,27 +1,31 @@
 package nemo
 
 import (
+	"cmp"
 	"context"
+	"iter"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
 
-// position is where a client stands in a session.
+// position is how far a client has read a session.
 type position struct {
 	Cursor chat.Cursor
-	Base   chat.Seq // the oldest event that must be read again to go on from there
+	Base   chat.Seq // the oldest event that must be folded again to continue from there
 	Held   chat.Seq // notifications from this one on were not shown yet; 0 for none
-	Shown  chat.Seq // the prompt in the client's window; 0 for none
+	Shown  chat.Seq // the prompt that the client shows; 0 for none
 }
 
 func (p position) equal(o position) bool {
 	return p.Cursor.Seq == o.Cursor.Seq && p.Base == o.Base && p.Held == o.Held && p.Shown == o.Shown && slices.Equal(p.Cursor.Blocks, o.Cursor.Blocks)
 }
 
-// before reports whether a client that stands here lacks what another has.
+// before reports whether p has less than o: fewer events, or less of open blocks.
 func (p position) before(o position) bool {
 	if p.Cursor.Seq != o.Cursor.Seq {
 		return p.Cursor.Seq < o.Cursor.Seq
@@ -29,7 +33,6 @@ func (p position) before(o position) bool {
 	return p.blockBytes() < o.blockBytes()
 }
 
-// blockBytes is how much of texts that are not finished the client has.
 func (p position) blockBytes() (n int) {
 	for _, b := range p.Cursor.Blocks {
 		n += b.Bytes
@@ -37,229 +40,314 @@ func (p position) blockBytes() (n int) {
 	return n
 }
 
-// maxDeparted bounds the places that are remembered for one identity and
-// conversation: as many tabs can come back.
-const maxDeparted = 8
+// justBefore is the position right before an event.
+func justBefore(seq chat.Seq) position {
+	return position{Cursor: chat.Cursor{Seq: seq - 1}, Base: seq}
+}
 
-// resumePoints remembers, per identity and conversation, who follows it and where
-// clients that are gone stood. The protocol has no cursor, so this is the only
-// way to go on where a client stopped.
+// clientState is what a resume point says about its client; the values are in the file.
+type clientState string
+
+// The states.
+const (
+	connected      clientState = "live"
+	connectionLost clientState = "left"
+	pageUnloaded   clientState = "parted" // the page was closed, or is being reloaded
+	clientClosed   clientState = "turned" // the client closed the connection itself
+	removed        clientState = "-"
+)
+
+// resumePoint is the position of one client in one session. Those of departed clients wait for the client to return.
+type resumePoint struct {
+	savedPoint
+	conversation string        // the client's own name of the session; "" after a restart
+	sub          *subscription // nil when the client has departed
+}
+
+// clients are the resume points of one identity and browser in one session.
+type clients struct {
+	live     []*resumePoint
+	departed []*resumePoint // oldest first
+}
+
+// Limits of what is remembered.
+const (
+	maxConversations = 20_000
+	maxDeparted      = 8 // per conversation: that many tabs can return
+	pointLifetime    = 24 * time.Hour
+)
+
+// resumePoints records who follows each conversation, and how far departed clients have read. NeMo's protocol has no
+// cursor, so this is the only way to continue where a client stopped.
 type resumePoints struct {
-	file *pointFile
+	now func() time.Time
 
 	mu              sync.Mutex
+	file            *pointFile
 	byKey           map[string]*clients
-	waitingForStart map[subscriptionKey][]*subscription // they follow conversations that have not begun
+	waitingForStart map[subscriptionKey][]*subscription // of conversations that do not exist yet
 	lastID          uint64
 }
 
-// clients is one conversation of one identity.
-type clients struct {
-	live     []*subscription
-	departed []departed // oldest first
-}
-
-// departed is the place of a client that is gone.
-type departed struct {
-	id uint64
-	position
-	when         time.Time
-	conversation string // the client's own name for it; "" when only the file knows of it
-	reason       reason
-}
-
-func newResumePoints(m *pointFile) *resumePoints {
-	d := &resumePoints{file: m, byKey: map[string]*clients{}, waitingForStart: map[subscriptionKey][]*subscription{}}
-	for key, list := range m.load() {
-		d.byKey[key] = &clients{departed: list}
-		for _, l := range list {
-			d.lastID = max(d.lastID, l.id)
+func newResumePoints(dir string, now func() time.Time, log *slog.Logger) *resumePoints {
+	r := &resumePoints{now: now, byKey: map[string]*clients{}, waitingForStart: map[subscriptionKey][]*subscription{}}
+	file, saved := openPointFile(dir, log)
+	for _, p := range saved {
+		if p.state == connected {
+			p.state, p.when = connectionLost, now() // by the end of that process
+		}
+		h := r.clientsOf(p.key)
+		h.departed = slices.DeleteFunc(h.departed, func(o *resumePoint) bool { return o.id == p.id })
+		if p.state != removed && now().Sub(p.when) < pointLifetime {
+			h.departed = append(h.departed, &resumePoint{savedPoint: p})
+		}
+		r.lastID = max(r.lastID, p.id)
+	}
+	for _, h := range r.byKey {
+		slices.SortFunc(h.departed, func(a, b *resumePoint) int { return cmp.Compare(a.id, b.id) })
+	}
+	if r.file = file; file.path != "" {
+		if err := file.rewrite(r.all()); err != nil {
+			file.fail(err)
 		}
 	}
-	return d
+	return r
 }
 
-// addSender adds a client that begins with a message of its own. What others left
-// behind before is of no use any more.
-func (d *resumePoints) addSender(key string, t *subscription) {
-	d.mu.Lock()
-	h := d.clientsOf(key)
-	gone := h.departed
+// all yields the points that are not too old.
+func (r *resumePoints) all() iter.Seq[savedPoint] {
+	return func(yield func(savedPoint) bool) {
+		for _, h := range r.byKey {
+			for _, list := range [][]*resumePoint{h.live, h.departed} {
+				for _, p := range list {
+					if r.now().Sub(p.when) < pointLifetime && !yield(p.savedPoint) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// set changes a point; the caller holds mu.
+func (r *resumePoints) set(p *resumePoint, at position, state clientState) {
+	p.at, p.state, p.when = at, state, r.now()
+	r.file.append(p.savedPoint, r.all())
+}
+
+// add adds a client that has nothing of the conversation yet.
+func (r *resumePoints) add(key string, sub *subscription) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.attach(key, sub)
+}
+
+// addSender adds a client that starts with a message of its own. The points of departed clients are removed: whoever
+// returns later starts with what runs then.
+func (r *resumePoints) addSender(key string, sub *subscription) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.clientsOf(key)
+	for _, p := range h.departed {
+		r.set(p, p.at, removed)
+	}
 	h.departed = nil
-	d.attach(key, h, t)
-	d.mu.Unlock()
-	for _, l := range gone {
-		d.file.remove(key, l.id)
-	}
+	r.attach(key, sub)
 }
 
-// add adds a client that was there before the conversation began.
-func (d *resumePoints) add(key string, t *subscription) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.attach(key, d.clientsOf(key), t)
-}
-
-// resume adds a client that comes back, and returns where it stood. An old
-// connection that does not answer is ended first. While others live and nobody
-// is awaited, the client is one more tab, and has no place yet.
-func (d *resumePoints) resume(ctx context.Context, key string, t *subscription) (at position, ok bool) {
-	d.closeStale(key, t.s)
-	var last departed
-	d.mu.Lock()
-	h := d.clientsOf(key)
+// resume adds a client that returns, and gives it the position of a departed one. Connections that do not answer are
+// closed first. While others are connected and none departed lately, the client is a new tab and has no position.
+func (r *resumePoints) resume(ctx context.Context, key string, sub *subscription) (at position, ok bool) {
+	r.closeStale(key, sub.s)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var old *resumePoint
 	if ctx.Err() == nil {
-		last, ok = h.takeOver(d.file.now())
+		old, at = r.clientsOf(key).takeOver(r.now())
 	}
-	d.attach(key, h, t)
-	d.mu.Unlock()
-	if ok {
-		// The new place is noted before the old one is forgotten: a kill in
-		// between must not lose both.
-		d.file.save(key, t.id, last.position, stillConnected)
-		d.file.remove(key, last.id)
+	r.attach(key, sub)
+	if old == nil {
+		return at, false
 	}
-	return last.position, ok
+	r.set(sub.point, at, connected) // before the old point is removed: a kill in between must not lose both
+	r.set(old, at, removed)
+	return at, true
 }
 
-// How long a client is awaited that others of the same conversation have
-// outlived: one whose connection broke, and one that took its leave, as a page
-// does that is loaded again.
+// attach adds a client; the caller holds mu.
+func (r *resumePoints) attach(key string, sub *subscription) {
+	h := r.clientsOf(key)
+	r.lastID++
+	sub.point = &resumePoint{savedPoint: savedPoint{key: key, id: r.lastID, when: r.now(), state: connected}, conversation: sub.enc.conversation, sub: sub}
+	h.live = append(h.live, sub.point)
+}
+
+// save records how far a connected client has read.
+func (r *resumePoints) save(sub *subscription, at position) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.set(sub.point, at, connected)
+}
+
+// sameOutage is how close in time connections end that one cause ends.
+const sameOutage = 5 * time.Second
+
+// depart records where a client stopped whose connection has ended.
+func (r *resumePoints) depart(sub *subscription, at position, state clientState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, h := sub.point, r.clientsOf(sub.point.key)
+	r.set(p, at, state)
+	p.sub = nil
+	h.live = slices.DeleteFunc(h.live, func(o *resumePoint) bool { return o == p })
+	h.departed = append(h.departed, p)
+	for len(h.departed) > maxDeparted {
+		oldest, next := h.departed[0], h.departed[1]
+		h.departed = h.departed[1:]
+		// Tabs of one outage all continue from the lowest position among them; the next point stands in for the removed one.
+		if next.when.Sub(oldest.when) <= sameOutage && oldest.at.before(next.at) {
+			next.at = oldest.at
+			r.file.append(next.savedPoint, r.all())
+		}
+		r.set(oldest, oldest.at, removed)
+	}
+}
+
+// How long a client can return while others of its conversation are connected: after its connection broke, and after it
+// closed, as a page does that is reloaded.
 const (
 	reconnectWindow = time.Minute
 	reloadWindow    = 15 * time.Second
 )
 
-// lastDeparted is the place that was left last, if its client may come back.
-func (h *clients) lastDeparted(now time.Time) (l departed, ok bool) {
-	if len(h.departed) == 0 {
-		return l, false
-	}
-	l = h.departed[len(h.departed)-1]
-	return l, len(h.live) == 0 || now.Sub(l.when) <= l.returnWindow()
-}
-
-func (l *departed) returnWindow() time.Duration {
-	if l.reason == connectionLost {
+func (p *resumePoint) returnWindow() time.Duration {
+	if p.state == connectionLost {
 		return reconnectWindow
 	}
 	return reloadWindow
 }
 
-// sameOutage is how near in time connections end that one cause ends.
-const sameOutage = 5 * time.Second
-
-// takeOver takes the place of the client that is awaited. Tabs cannot be told
-// apart: those that were cut off together all go on where the one stood that had
-// least, so that none of them lacks anything.
-func (h *clients) takeOver(now time.Time) (departed, bool) {
-	last, ok := h.lastDeparted(now)
-	if !ok {
-		return last, false
+// lastDeparted returns the client that departed last if it may still return, else nil.
+func (h *clients) lastDeparted(now time.Time) *resumePoint {
+	if len(h.departed) == 0 {
+		return nil
 	}
-	least, most := len(h.departed)-1, len(h.departed)-1
-	for i, l := range h.departed {
-		if last.when.Sub(l.when) > sameOutage {
-			continue
-		}
-		if l.before(h.departed[least].position) {
-			least = i
-		}
-		if h.departed[most].before(l.position) {
-			most = i
-		}
+	last := h.departed[len(h.departed)-1]
+	if len(h.live) > 0 && now.Sub(last.when) > last.returnWindow() {
+		return nil
 	}
-	got := h.departed[most]
-	got.position = h.departed[least].position
-	h.departed = slices.Delete(h.departed, most, most+1)
-	return got, true
+	return last
 }
 
-func (d *resumePoints) clientsOf(key string) *clients {
-	h := d.byKey[key]
-	if h == nil {
-		d.prune()
-		h = &clients{}
-		d.byKey[key] = h
+// takeOver takes the point of a client that may return, nil when there is none. Tabs cannot be told apart, so those that
+// one outage disconnected all continue from the lowest position among them, and none of them misses anything.
+func (h *clients) takeOver(now time.Time) (*resumePoint, position) {
+	last := h.lastDeparted(now)
+	if last == nil {
+		return nil, position{}
 	}
+	highest, at := last, last.at
+	for _, p := range h.departed {
+		if last.when.Sub(p.when) > sameOutage {
+			continue
+		}
+		if p.at.before(at) {
+			at = p.at
+		}
+		if highest.at.before(p.at) {
+			highest = p
+		}
+	}
+	h.departed = slices.DeleteFunc(h.departed, func(p *resumePoint) bool { return p == highest })
+	return highest, at
+}
+
+// clientsOf returns the clients of a conversation. To make room it forgets conversations without a connected client.
+func (r *resumePoints) clientsOf(key string) *clients {
+	h := r.byKey[key]
+	if h != nil {
+		return h
+	}
+	if len(r.byKey) >= maxConversations {
+		for old, h := range r.byKey {
+			if len(h.live) == 0 {
+				delete(r.byKey, old)
+			}
+			if len(r.byKey) < maxConversations*9/10 {
+				break
+			}
+		}
+	}
+	h = &clients{}
+	r.byKey[key] = h
 	return h
 }
 
-// maxConversations bounds the conversations that are remembered.
-const maxConversations = 20_000
-
-// prune makes room by forgetting conversations that nobody follows.
-func (d *resumePoints) prune() {
-	if len(d.byKey) < maxConversations {
-		return
-	}
-	for key, h := range d.byKey {
-		if len(h.live) == 0 {
-			delete(d.byKey, key) // what the file knows of it grows old there
-		}
-		if len(d.byKey) < maxConversations*9/10 {
-			return
+// closeStale closes the connections of a conversation that do not answer a ping, other than s.
+func (r *resumePoints) closeStale(key string, s *socket) {
+	r.mu.Lock()
+	var others []*socket
+	if h := r.byKey[key]; h != nil {
+		for _, p := range h.live {
+			if p.sub.s != s {
+				others = append(others, p.sub.s)
+			}
 		}
 	}
-}
-
-func (d *resumePoints) attach(key string, h *clients, t *subscription) {
-	d.lastID++
-	t.key, t.id = key, d.lastID
-	h.live = append(h.live, t)
-}
-
-// depart remembers where a client stood whose connection has ended.
-func (d *resumePoints) depart(t *subscription, at position, how reason) {
-	d.file.save(t.key, t.id, at, how)
-	var gone []departed
-	d.mu.Lock()
-	h := d.clientsOf(t.key)
-	h.live = slices.DeleteFunc(h.live, func(o *subscription) bool { return o == t })
-	h.departed = append(h.departed, departed{id: t.id, position: at, when: d.file.now(), conversation: t.enc.conversation, reason: how})
-	if n := len(h.departed) - maxDeparted; n > 0 {
-		gone, h.departed = h.departed[:n], slices.Clone(h.departed[n:])
+	r.mu.Unlock()
+	var wait sync.WaitGroup
+	for _, o := range others {
+		wait.Go(func() {
+			if !o.respondsToPing(s.d.opt.Gone) {
+				o.closeReplaced(s.d.opt.Gone)
+			}
+		})
 	}
-	// The next place stands in for those that are forgotten: tabs that were cut off
-	// together go on where the one stood that had least, also if it is among them.
-	for _, l := range gone {
-		if next := &h.departed[0]; next.when.Sub(l.when) <= sameOutage && l.before(next.position) {
-			next.position = l.position
-			d.file.save(t.key, next.id, next.position, next.reason) // under the lock: nobody may have claimed it
-		}
-	}
-	d.mu.Unlock()
-	for _, l := range gone {
-		d.file.remove(t.key, l.id)
-	}
+	wait.Wait()
 }
 
-// save keeps where a client stands, for the case that the process is killed.
-func (d *resumePoints) save(t *subscription, at position) {
-	d.file.save(t.key, t.id, at, stillConnected)
+// lostConversation is the client's name of a conversation that its connection lost a moment ago, and that it has not
+// returned to; "" when there is none.
+func (r *resumePoints) lostConversation(key string, sess chat.Session) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.byKey[key]
+	if h == nil {
+		return ""
+	}
+	last := h.lastDeparted(r.now())
+	switch {
+	case last == nil || last.state == clientClosed || r.now().Sub(last.when) > last.returnWindow():
+		return ""
+	case last.conversation != "":
+		return last.conversation
+	case strings.HasPrefix(string(sess.ID), "s-"):
+		return "" // the server made this id: the client has another name for it, which was lost in the restart
+	}
+	return string(sess.ID)
 }
 
-// waitForStart has the thread woken when its conversation begins; the function ends that.
-func (d *resumePoints) waitForStart(t *subscription) (done func()) {
-	key := subscriptionKeyOf(t.caller, t.enc.conversation)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.waitingForStart[key] = append(d.waitingForStart[key], t)
+// waitForStart wakes the subscription when its conversation starts, until stop is called.
+func (r *resumePoints) waitForStart(sub *subscription) (stop func()) {
+	key := subscriptionKeyOf(sub.caller, sub.enc.conversation)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waitingForStart[key] = append(r.waitingForStart[key], sub)
 	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.waitingForStart[key] = slices.DeleteFunc(d.waitingForStart[key], func(o *subscription) bool { return o == t })
-		if len(d.waitingForStart[key]) == 0 {
-			delete(d.waitingForStart, key)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.waitingForStart[key] = slices.DeleteFunc(r.waitingForStart[key], func(o *subscription) bool { return o == sub })
+		if len(r.waitingForStart[key]) == 0 {
+			delete(r.waitingForStart, key)
 		}
 	}
 }
 
-// started wakes those who hope for a conversation.
-func (d *resumePoints) started(c chat.Caller, conversation string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, t := range d.waitingForStart[subscriptionKeyOf(c, conversation)] {
-		t.wake()
+// started wakes the subscriptions that wait for a conversation.
+func (r *resumePoints) started(c chat.Caller, conversation string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, sub := range r.waitingForStart[subscriptionKeyOf(c, conversation)] {
+		sub.wake()
 	}
 }

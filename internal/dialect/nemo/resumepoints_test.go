@@ -9,101 +9,170 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// openPoints opens the desk of a folder, as a server does that starts there. One that
-// was opened before on it has then been killed.
+// openPoints opens the resume points of a folder. Those opened on it before count as killed.
 func openPoints(dir string, now *time.Time) *resumePoints {
-	return newResumePoints(openPointFile(dir, func() time.Time { return *now }, slog.New(slog.DiscardHandler)))
+	return newResumePoints(dir, func() time.Time { return *now }, slog.New(slog.DiscardHandler))
 }
 
 func positionAt(seq chat.Seq) position { return position{Cursor: chat.Cursor{Seq: seq}, Base: 1} }
 
-// A place outlives one kill after the other, also when nothing was noted between
-// them, and is claimed once each time.
-func TestPlaceOutlivesKills(t *testing.T) {
+func TestResumePointSurvivesKills(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
-	d := openPoints(dir, &now)
+	r := openPoints(dir, &now)
 	tab := &subscription{}
-	d.add("k", tab)
-	d.save(tab, positionAt(5))
+	r.add("k", tab)
+	r.save(tab, positionAt(5))
 	for i := range 3 {
-		d = openPoints(dir, &now)
-		if got, ok := d.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(5)) {
+		r = openPoints(dir, &now)
+		if got, ok := r.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(5)) {
 			t.Fatalf("after kill %d: %v, %t", i+1, got, ok)
 		}
-		if got, ok := d.resume(t.Context(), "other", &subscription{}); ok {
+		if got, ok := r.resume(t.Context(), "other", &subscription{}); ok {
 			t.Fatalf("after kill %d another conversation has %v", i+1, got)
 		}
 	}
-	if got, ok := d.resume(t.Context(), "k", &subscription{}); ok {
+	if got, ok := r.resume(t.Context(), "k", &subscription{}); ok {
 		t.Errorf("a second client gets %v", got)
 	}
 }
 
-// Who begins with a message of its own has turned a page: a tab that comes after it
-// does not get what was said before, now or after a restart.
-func TestMessageForgetsPlaces(t *testing.T) {
+// After a message from a new connection, a tab that connects later does not get what was sent before.
+func TestMessageRemovesDepartedPoints(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
-	d := openPoints(dir, &now)
-	gone := &subscription{}
-	d.add("k", gone)
-	d.depart(gone, positionAt(3), connectionLost)
-	speaks := &subscription{}
-	d.addSender("k", speaks)
-	if got, ok := d.resume(t.Context(), "k", &subscription{}); ok {
+	r := openPoints(dir, &now)
+	departed, sender := &subscription{}, &subscription{}
+	r.add("k", departed)
+	r.depart(departed, positionAt(3), connectionLost)
+	r.addSender("k", sender)
+	if got, ok := r.resume(t.Context(), "k", &subscription{}); ok {
 		t.Errorf("a new tab gets %v", got)
 	}
-	d.depart(speaks, positionAt(9), connectionLost)
-	d = openPoints(dir, &now)
-	if got, ok := d.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(9)) {
+	r.depart(sender, positionAt(9), connectionLost)
+	r = openPoints(dir, &now)
+	if got, ok := r.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(9)) {
 		t.Errorf("after a restart: %v, %t", got, ok)
 	}
 }
 
-// A client that comes back after a long time, alone, goes on where it stopped.
-func TestComesBackMuchLater(t *testing.T) {
+func TestOnlyClientResumesMuchLater(t *testing.T) {
 	now := time.Now()
-	d := openPoints("", &now)
+	r := openPoints("", &now)
 	tab := &subscription{}
-	d.add("k", tab)
-	d.depart(tab, positionAt(5), connectionLost)
+	r.add("k", tab)
+	r.depart(tab, positionAt(5), connectionLost)
 	now = now.Add(2 * reconnectWindow)
-	if got, ok := d.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(5)) {
+	if got, ok := r.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(5)) {
 		t.Errorf("got %v, %t", got, ok)
 	}
 }
 
-// The desk remembers a bounded number of conversations, all that are followed among
-// them, and of each a bounded number of places.
-func TestDeskIsBounded(t *testing.T) {
+func TestResumePointsAreBounded(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
-	d := openPoints("", &now)
+	r := openPoints("", &now)
 	const followed = 100
 	for i := range followed {
-		d.add(fmt.Sprint("followed", i), &subscription{})
+		r.add(fmt.Sprint("followed", i), &subscription{})
 	}
-	visit := func(d *resumePoints, key string) {
+	visit := func(r *resumePoints, key string) {
 		tab := &subscription{}
-		d.add(key, tab)
-		d.depart(tab, positionAt(5), connectionLost)
+		r.add(key, tab)
+		r.depart(tab, positionAt(5), connectionLost)
 	}
 	for i := range maxConversations {
-		visit(d, fmt.Sprint("k", i))
+		visit(r, fmt.Sprint("k", i))
 	}
-	if n := len(d.byKey); n > maxConversations {
+	if n := len(r.byKey); n > maxConversations {
 		t.Errorf("%d conversations are remembered", n)
 	}
 	for i := range followed {
-		if d.byKey[fmt.Sprint("followed", i)] == nil {
-			t.Errorf("number %d is followed and forgotten", i)
+		if r.byKey[fmt.Sprint("followed", i)] == nil {
+			t.Errorf("number %d has a connected client and was forgotten", i)
 		}
 	}
-	d = openPoints(dir, &now)
+	r = openPoints(dir, &now)
 	for range 3 * maxDeparted {
-		visit(d, "k")
+		visit(r, "k")
 	}
-	for name, d := range map[string]*resumePoints{"at once": d, "after a restart": openPoints(dir, &now)} {
-		if n := len(d.byKey["k"].departed); n != maxDeparted {
-			t.Errorf("%s: %d places of one conversation", name, n)
+	for name, r := range map[string]*resumePoints{"at once": r, "after a restart": openPoints(dir, &now)} {
+		if n := len(r.byKey["k"].departed); n != maxDeparted {
+			t.Errorf("%s: %d points of one conversation", name, n)
+		}
+	}
+}
+
+func TestTakeOver(t *testing.T) {
+	now := time.Now()
+	at := func(seq chat.Seq, bytes int) position {
+		return position{Cursor: chat.Cursor{Seq: seq, Blocks: []chat.Mark{{Block: "b", Bytes: bytes}}}}
+	}
+	point := func(p position, ago time.Duration, state clientState) *resumePoint {
+		return &resumePoint{savedPoint: savedPoint{at: p, when: now.Add(-ago), state: state}}
+	}
+	for _, c := range []struct {
+		name     string
+		live     int
+		departed []*resumePoint
+		want     []position // of those that return, one after the other
+	}{
+		{name: "nobody departed"},
+		{name: "one, long ago", departed: []*resumePoint{point(at(3, 0), time.Hour, clientClosed)}, want: []position{at(3, 0)}},
+		{name: "long ago, others are connected", live: 1, departed: []*resumePoint{point(at(3, 0), time.Hour, clientClosed)}},
+		{name: "broke a moment ago, others are connected", live: 1, departed: []*resumePoint{point(at(3, 0), 50*time.Second, connectionLost)}, want: []position{at(3, 0)}},
+		{name: "unloaded too long ago for a reload, others are connected", live: 1, departed: []*resumePoint{point(at(3, 0), 50*time.Second, pageUnloaded)}},
+		{name: "unloaded a moment ago, others are connected", live: 1, departed: []*resumePoint{point(at(3, 0), 5*time.Second, pageUnloaded)}, want: []position{at(3, 0)}},
+		{
+			name:     "three in one outage",
+			departed: []*resumePoint{point(at(3, 9), 0, connectionLost), point(at(3, 5), 0, connectionLost), point(at(4, 0), 0, connectionLost)},
+			want:     []position{at(3, 5), at(3, 5), at(3, 5)},
+		},
+		{
+			name:     "one long before the other",
+			departed: []*resumePoint{point(at(2, 9), time.Minute, connectionLost), point(at(3, 5), 0, connectionLost)},
+			want:     []position{at(3, 5), at(2, 9)},
+		},
+	} {
+		h := &clients{departed: c.departed, live: make([]*resumePoint, c.live)}
+		for i := 0; ; i++ {
+			p, got := h.takeOver(now)
+			if p == nil || i == len(c.want) {
+				if p != nil || i < len(c.want) {
+					t.Errorf("%s: %d resume, then %v", c.name, i, p)
+				}
+				break
+			}
+			if !got.equal(c.want[i]) {
+				t.Errorf("%s: number %d gets %v, want %v", c.name, i, got, c.want[i])
+			}
+		}
+	}
+}
+
+// More tabs than points are kept for disconnect in one outage: all that return continue from the lowest position.
+func TestManyTabsInOneOutage(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	r := openPoints(dir, &now)
+	before := &subscription{} // it departed long before them
+	r.add("k", before)
+	r.depart(before, positionAt(1), connectionLost)
+	now = now.Add(time.Minute)
+	var tabs []*subscription
+	for range maxDeparted + 4 {
+		tab := &subscription{}
+		r.add("k", tab)
+		tabs = append(tabs, tab)
+	}
+	for i, tab := range tabs {
+		seq := chat.Seq(7)
+		if i == 1 {
+			seq = 3
+		}
+		r.depart(tab, positionAt(seq), connectionLost)
+	}
+	for name, r := range map[string]*resumePoints{"at once": r, "after a restart": openPoints(dir, &now)} {
+		for i := range maxDeparted {
+			if got, ok := r.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(3)) {
+				t.Errorf("%s: number %d resumes at %v, %t", name, i, got, ok)
+			}
 		}
 	}
 }

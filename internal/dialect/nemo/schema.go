@@ -1,46 +1,41 @@
 package nemo
 
-// schema is a way of speaking: the real server's, or that of a document or
-// client that differs from it. It never depends on the conversation.
+// schema is a form of the protocol: that of the toolkit's server, of a document that differs from it, or of the AI-Q UI.
 type schema struct {
-	name string
-
 	complete, failed string // status at the end of an answer
 	errorStatus      string // status of an error; "" leaves the field out
-	hasConversation  bool   // conversation_id is written
-	hasUpdateID      bool   // update_message_id is written
-	stepsUnderUser   bool   // a step's parent_id is the user message, not "root"
+	hasConversation  bool   // frames have conversation_id
+	hasUpdateID      bool   // steps have update_message_id
+	stepsUnderUser   bool   // the parent_id of a step is the user message, not "root"
 	hasTrace         bool   // observability_trace_message exists
-	promptTimeouts   bool   // prompts carry timeout and error
+	promptTimeouts   bool   // prompts have timeout and error
 	numericCodes     bool   // error codes are numbers, message is the class and details the text
-	humanTypes       bool   // multiple choice has types of its own
-	plainOptions     bool   // options are plain texts, and there is one kind of multiple choice
-	wholeTexts       bool   // each response is a message of its own: texts come whole, notifications are such messages
+	humanTypes       bool   // multiple choice has frame types of its own
+	plainOptions     bool   // options are texts, and there is one kind of multiple choice
+	wholeTexts       bool   // the UI shows each response as a message: texts come whole, notifications are responses
 	jsonQuery        bool   // the text of a message is a JSON object with a query
-	reattaches       bool   // a client that comes back does not say to which conversation
+	reattaches       bool   // a client that reconnects does not name its conversation
 }
 
-// The ways of speaking. The zero name is the real server's.
+// The schemas.
 var (
 	schemaNeMo = schema{
-		name: "nemo", complete: "complete", failed: "complete", errorStatus: "in_progress",
+		complete: "complete", failed: "complete", errorStatus: "in_progress",
 		hasConversation: true, hasUpdateID: true, hasTrace: true, promptTimeouts: true,
 	}
-	// schemaDocumented are those of the published document of today.
+	// schemaDocumented is the published document of today.
 	schemaDocumented = schema{
-		name: "documented", complete: "completed", failed: "failed", errorStatus: "in_progress",
+		complete: "completed", failed: "failed", errorStatus: "in_progress",
 		hasConversation: true, stepsUnderUser: true, hasTrace: true, promptTimeouts: true,
 	}
-	// schemaAgentIQ are those of the older document.
+	// schemaAgentIQ is the older document.
 	schemaAgentIQ = schema{
-		name: "agentiq", complete: "completed", failed: "failed", errorStatus: "in_progress",
+		complete: "completed", failed: "failed", errorStatus: "in_progress",
 		stepsUnderUser: true, numericCodes: true, humanTypes: true,
 	}
-	// schemaAIQ please the AI-Q blueprint's UI. It checks frames strictly and knows
-	// no trace; a notification shown as a prompt would make it drop the rest of
-	// the answer.
+	// schemaAIQ is for the UI of the AI-Q blueprint, which validates frames strictly.
 	schemaAIQ = schema{
-		name: "aiq", complete: "complete", failed: "complete",
+		complete: "complete", failed: "complete",
 		hasConversation: true, hasUpdateID: true, promptTimeouts: true, plainOptions: true, wholeTexts: true, jsonQuery: true, reattaches: true,
 	}
 )
@@ -49,14 +44,7 @@ var schemaByName = map[string]*schema{
 	"": &schemaNeMo, "nemo": &schemaNeMo, "documented": &schemaDocumented, "agentiq": &schemaAgentIQ, "aiq": &schemaAIQ,
 }
 
-// schemaFor returns a way of speaking by name.
-func schemaFor(name string) (*schema, bool) {
-	w, ok := schemaByName[name]
-	return w, ok
-}
-
-// codeNumbers are the codes of the older document, which shows 111 for what does
-// not validate and says nothing of the others.
+// codeNumbers are the codes of the older document, which gives only 111, for what does not validate.
 var codeNumbers = map[string]string{
 	codeUnknown: "100", codeWorkflow: "110", codeMessage: "111", codeMessageType: "112",
 	codeContent: "113", codeData: "114", codeAuth: "115",
@@ -67,9 +55,9 @@ var codeClasses = map[string]string{
 	codeContent: "ValidationError", codeData: "ValidationError", codeAuth: "AuthenticationError",
 }
 
-// errorForm words an error in the form of the schema.
-func (w *schema) errorForm(e errorContent) errorContent {
-	if !w.numericCodes {
+// errorForm is an error in the form of the schema.
+func (s *schema) errorForm(e errorContent) errorContent {
+	if !s.numericCodes {
 		return e
 	}
 	details := e.Message
@@ -79,9 +67,9 @@ func (w *schema) errorForm(e errorContent) errorContent {
 	return errorContent{Code: codeNumbers[e.Code], Message: codeClasses[e.Code], Details: details}
 }
 
-// promptType is the type of a frame that asks.
-func (w *schema) promptType(input string) string {
-	if w.humanTypes {
+// promptType is the type of the frame of a prompt.
+func (s *schema) promptType(input string) string {
+	if s.humanTypes {
 		switch input {
 		case "radio", "dropdown":
 			return "system_human_interaction"

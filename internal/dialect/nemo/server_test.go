@@ -259,7 +259,7 @@ func answerEnded(frames []frame) bool { return len(frames) > 0 && isTrace(frames
 func (c *client) readWords(n int) []frame {
 	c.t.Helper()
 	var all []frame
-	for len(strings.Fields(text(all))) < n && !answerEnded(all) {
+	for len(strings.Fields(textOf(all))) < n && !answerEnded(all) {
 		all = append(all, c.next())
 	}
 	return all
@@ -284,7 +284,7 @@ func (c *client) readRest(got []frame) []frame {
 }
 
 // text is what a UI would show of the frames.
-func text(frames []frame) string {
+func textOf(frames []frame) string {
 	var s strings.Builder
 	for _, f := range frames {
 		if f.Type == typeResponse && f.Status == "in_progress" && f.Content.Text != nil {

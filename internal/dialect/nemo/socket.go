@@ -1,53 +1,69 @@
 package nemo
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// maxSubscriptions is how many conversations one socket follows at once; the one that
-// was quiet for longest makes room.
+// maxSubscriptions is how many conversations one socket follows; the one that is idle for longest makes room.
 const maxSubscriptions = 64
 
-// errReplaced ends a socket that did not answer while another took its place.
-var errReplaced = errors.New("the client has come back on another connection")
+// Limits of sockets whose client has not authenticated.
+const (
+	maxUnauthenticatedFrame = 64 << 10 // bytes; a message with a token is far smaller
+	maxUnauthenticated      = 32       // sockets per address
+	maxUnauthenticatedTotal = 1024     // sockets
+)
+
+var (
+	errReplaced    = errors.New("the client has reconnected")
+	errAuthTimeout = errors.New("no authentication in time: send auth_message first, or a token with the request")
+)
 
 // socket is one client's connection. It carries many conversations.
 type socket struct {
 	d                   *Dialect
 	schema              *schema
 	browserID           string // tells the browsers of one identity apart
-	requested           string // the conversation that the client comes back to
-	defaultConversation string // the conversation of messages that name none
-	isBrowser           bool   // it is a page in a browser: those send their origin
+	requested           string // the conversation that the address names
+	defaultConversation string // of messages that name none
+	isBrowser           bool   // browsers send their origin
 	caller              chat.Caller
-	authErr             error     // why the caller is not known; nil when it is
-	release             func()    // of what watches the credential that a message brought; nil when none did
-	authWait            *authWait // of a client that did not authenticate with its request; nil otherwise
+	authErr             error       // why the caller is not known; nil when it is
+	releaseBind         func()      // of the credential that auth_message brought; nil without one
+	releaseAuth         func()      // gives back the place among unauthenticated sockets; nil when authenticated
+	authTimer           *time.Timer // closes an unauthenticated socket
 
-	conn          *wire.Conn
-	cancel        context.CancelCauseFunc
-	group         sync.WaitGroup
-	done          chan struct{}
-	readEnded     chan struct{} // closed when the client says nothing more
-	closedInOrder bool          // then: it has read all that was sent before the server ended
-	readEndedAt   time.Time     // when that was; readable then
+	conn        *wire.Conn
+	cancel      context.CancelCauseFunc
+	group       sync.WaitGroup
+	done        chan struct{}
+	readEnded   chan struct{} // closed when nothing more can be read; then the next two are set
+	readAll     bool          // the client has read all that was sent before the server shut down
+	readEndedAt time.Time
 
 	opened    time.Time     // when the first ping was sent
 	ponged    atomic.Bool   // the client answers pings
-	pingCount atomic.Uint64 // numbers of pings
-	activity  chan struct{} // something of the client arrived; room for one
+	pingCount atomic.Uint64 // pings are numbered
+	activity  chan struct{} // something arrived; room for one
 
 	mu          sync.Mutex
 	subs        map[subscriptionKey]*subscription
-	pingWaiters map[uint64]chan struct{} // pings that somebody waits for
+	pingWaiters map[uint64]chan struct{}
 }
 
 // subscriptionKey tells conversations of different identities apart.
@@ -57,24 +73,104 @@ func subscriptionKeyOf(c chat.Caller, conversation string) subscriptionKey {
 	return subscriptionKey{c.In() + "/" + c.Actor.Key(), conversation}
 }
 
+// sessionParam is what the UI may send to tell its browsers apart.
+var sessionParam = regexp.MustCompile(`^[A-Za-z0-9\-_.~]{1,256}$`)
+
+// serveSocket accepts a WebSocket connection. Without a credential in the request, nothing is answered until a message
+// brings one.
+func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	browser := q.Get("session")
+	if browser != "" && !sessionParam.MatchString(browser) {
+		d.http.Fail(w, r, chat.Errorf(chat.Denied, "the session in the address may hold letters, digits and - _ . ~ only"))
+		return
+	}
+	if cookie, err := r.Cookie("nat-session"); err == nil && sessionParam.MatchString(cookie.Value) {
+		browser = cookie.Value
+	}
+	schema := d.schema
+	if name := q.Get("schema"); name != "" {
+		var ok bool
+		if schema, ok = schemaByName[name]; !ok {
+			d.http.Fail(w, r, chat.Errorf(chat.Invalid, "schema=%q is not one of nemo, documented, agentiq, aiq", text.Clip(name, 40)))
+			return
+		}
+	}
+	requested := strings.TrimSpace(cmp.Or(q.Get("conversation_id"), q.Get("conversationId")))
+	if requested == placeholder {
+		requested = ""
+	}
+	s := &socket{
+		d: d, schema: schema, browserID: browser, requested: requested, isBrowser: r.Header.Get("Origin") != "",
+		done: make(chan struct{}), readEnded: make(chan struct{}), activity: make(chan struct{}, 1),
+		subs: map[subscriptionKey]*subscription{}, pingWaiters: map[uint64]chan struct{}{},
+	}
+	if s.defaultConversation = requested; requested == "" {
+		s.defaultConversation = d.opt.NewID()
+	}
+	s.caller, s.authErr = d.opt.Caller(r)
+	limit := d.opt.MaxFrame
+	if s.authErr != nil {
+		address := d.opt.Remote(r)
+		if !d.unauthenticated.Take(address) {
+			d.http.Fail(w, r, chat.Errorf(chat.SlowDown, "too many connections from your address wait for authentication: authenticate on those, or send a token with the request").
+				With("retry_after", int(d.opt.AuthTimeout.Seconds())+1))
+			return
+		}
+		s.releaseAuth = func() { d.unauthenticated.Release(address) }
+		limit = min(limit, maxUnauthenticatedFrame)
+	}
+	if err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: limit, Binary: true}, d.opt.Conns, s.run); err != nil {
+		s.endAuthWait()
+		d.http.Fail(w, r, handshakeError(err))
+	}
+}
+
+func handshakeError(err error) error {
+	var bad *wire.HandshakeError
+	switch {
+	case errors.Is(err, wire.ErrShutdown):
+		return chat.Errorf(chat.Unavailable, "the server is shutting down; try again in a moment")
+	case errors.As(err, &bad):
+		return chat.Errorf(chat.Invalid, "this address speaks WebSocket: %s", bad.Reason)
+	}
+	return err
+}
+
+// endAuthWait lifts the limits of an unauthenticated socket. The goroutine that reads calls it.
+func (s *socket) endAuthWait() {
+	if s.releaseAuth == nil {
+		return
+	}
+	if s.authTimer != nil {
+		s.authTimer.Stop()
+	}
+	s.releaseAuth()
+	s.releaseAuth = nil
+}
+
 // run is the read loop.
 func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 	ctx, s.cancel = context.WithCancelCause(ctx)
-	s.conn, s.done, s.readEnded = conn, make(chan struct{}), make(chan struct{})
-	s.pingWaiters, s.activity = map[uint64]chan struct{}{}, make(chan struct{}, 1)
+	s.conn = conn
 	defer close(s.done)
 	defer s.group.Wait()
 	defer s.cancel(nil)
 	defer func() {
-		if s.release != nil {
-			s.release()
+		if s.releaseBind != nil {
+			s.releaseBind()
 		}
 	}()
-	s.authWait.start(s)
-	defer s.authWait.end()
+	defer s.endAuthWait()
+	if s.releaseAuth != nil {
+		s.authTimer = time.AfterFunc(s.d.opt.AuthTimeout, func() {
+			_ = conn.CloseWith(wire.ClosePolicy, errAuthTimeout.Error()) // the client may have disconnected
+			s.cancel(errAuthTimeout)
+		})
+	}
 	conn.OnPong(s.pong)
 	s.opened = s.d.opt.Now()
-	_ = conn.Ping(ctx, s.pingPayload()) // before anything else, so that its answer comes first
+	s.ping(ctx) // before anything else, so that its answer comes first
 	s.group.Go(func() { s.heartbeat(ctx) })
 	if s.authErr == nil {
 		s.resumeRequested(ctx, s.caller)
@@ -83,36 +179,20 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 		msg, err := conn.Read(ctx)
 		if err != nil {
 			s.readEndedAt = s.d.opt.Now()
-			s.closedInOrder = errors.Is(context.Cause(ctx), wire.ErrShutdown) && conn.Farewell()
+			s.readAll = errors.Is(context.Cause(ctx), wire.ErrShutdown) && conn.Farewell()
 			close(s.readEnded)
-			return normalEnd(ctx, err)
+			var closed *wire.CloseError
+			if errors.Is(err, wire.ErrPeerGone) || errors.Is(err, wire.ErrShutdown) || errors.As(err, &closed) || ctx.Err() != nil {
+				return nil // an ordinary end
+			}
+			return err
 		}
 		s.noteActivity()
 		s.handle(ctx, msg)
 	}
 }
 
-// normalEnd tells a connection's ordinary end from a fault.
-func normalEnd(ctx context.Context, err error) error {
-	var closed *wire.CloseError
-	if errors.Is(err, wire.ErrPeerGone) || errors.Is(err, wire.ErrShutdown) || errors.As(err, &closed) || ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
-func handshakeError(err error) error {
-	var bad *wire.HandshakeError
-	switch {
-	case errors.Is(err, wire.ErrShutdown):
-		return chat.Errorf(chat.Unavailable, "the server is shutting down; come back in a moment")
-	case errors.As(err, &bad):
-		return chat.Errorf(chat.Invalid, "this address speaks WebSocket: %s", bad.Reason)
-	}
-	return err
-}
-
-// heartbeat keeps the line open and notices a client that is gone without a word.
+// heartbeat keeps the connection open and closes it when the client does not answer.
 func (s *socket) heartbeat(ctx context.Context) {
 	tick := time.NewTicker(s.d.opt.Heartbeat)
 	defer tick.Stop()
@@ -127,7 +207,7 @@ func (s *socket) heartbeat(ctx context.Context) {
 				_ = s.conn.CloseWith(wire.CloseGoingAway, "no answer to pings")
 				return
 			}
-			_ = s.conn.Ping(ctx, s.pingPayload())
+			s.ping(ctx)
 		case <-ctx.Done():
 			return
 		}
@@ -141,8 +221,11 @@ func (s *socket) noteActivity() {
 	}
 }
 
-func (s *socket) pingPayload() []byte {
-	return binary.BigEndian.AppendUint64(nil, s.pingCount.Add(1))
+// ping sends a ping and returns its number. An error is ignored: a broken connection ends the read loop.
+func (s *socket) ping(ctx context.Context) uint64 {
+	n := s.pingCount.Add(1)
+	_ = s.conn.Ping(ctx, binary.BigEndian.AppendUint64(nil, n))
+	return n
 }
 
 // pong is called inside Read.
@@ -158,43 +241,38 @@ func (s *socket) pong(payload []byte) {
 		close(c)
 		delete(s.pingWaiters, n)
 	}
-	threads := make([]*subscription, 0, len(s.subs))
-	for _, t := range s.subs {
-		threads = append(threads, t)
-	}
+	subs := slices.Collect(maps.Values(s.subs))
 	s.mu.Unlock()
-	for _, t := range threads {
-		t.pong(n)
+	for _, sub := range subs {
+		sub.pong(n)
 	}
 }
 
 // firstPong is how long a client may take to answer its first ping.
 const firstPong = 10 * time.Second
 
-// ignoresPings reports whether the client does not answer pings at all, as where a gateway
-// swallows them. One that has not answered yet may be far away.
+// ignoresPings reports whether the client answers no pings at all, as behind a gateway that drops them.
 func (s *socket) ignoresPings() bool {
 	return !s.ponged.Load() && s.d.opt.Now().Sub(s.opened) > firstPong
 }
 
-// respondsToPing reports whether the client is still there. One that never answered
-// any ping (a gateway may swallow them) counts as there until its connection
-// fails.
-func (s *socket) respondsToPing(wait time.Duration) bool {
-	n, c := s.pingCount.Add(1), make(chan struct{})
+// respondsToPing reports whether the client is still connected. One that never answered a ping (a gateway may drop
+// them) counts as connected until its connection fails.
+func (s *socket) respondsToPing(timeout time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	n, answered := s.pingCount.Add(1), make(chan struct{})
 	s.mu.Lock()
-	s.pingWaiters[n] = c
+	s.pingWaiters[n] = answered
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.pingWaiters, n)
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), wait)
-	defer cancel()
-	_ = s.conn.Ping(ctx, binary.BigEndian.AppendUint64(nil, n)) // a failure ends the socket
+	_ = s.conn.Ping(ctx, binary.BigEndian.AppendUint64(nil, n))
 	select {
-	case <-c:
+	case <-answered:
 		return true
 	case <-s.done:
 		return false
@@ -203,105 +281,19 @@ func (s *socket) respondsToPing(wait time.Duration) bool {
 	}
 }
 
-// closeReplaced ends a socket whose client is gone, and waits for it, but not for ever:
-// two sockets may take each other for gone.
-func (s *socket) closeReplaced(wait time.Duration) {
+// closeReplaced closes a socket whose client has reconnected. It waits for the end, but not forever: two sockets may
+// try to close each other.
+func (s *socket) closeReplaced(timeout time.Duration) {
 	s.cancel(errReplaced)
 	_ = s.conn.CloseWith(wire.CloseGoingAway, errReplaced.Error())
-	patience := time.NewTimer(wait)
-	defer patience.Stop()
 	select {
 	case <-s.done:
-	case <-patience.C:
+	case <-time.After(timeout):
 	}
 }
 
-// handle does what one frame asks for. Whatever is wrong with it, the socket
-// stays open.
-func (s *socket) handle(ctx context.Context, msg []byte) {
-	f, err := decodeFrame(msg)
-	if err == nil {
-		if ended := wire.Ended(ctx); ended != nil { // the frame was read just before
-			err = &refusal{codeAuth, chat.Public(ended)}
-		}
-	}
-	if err != nil {
-		s.sendRefusal(ctx, &f, err)
-		return
-	}
-	if f.Type == typeAuth {
-		s.authenticate(ctx, &f)
-		return
-	}
-	c, err := s.callerOf(ctx, &f)
-	if err == nil {
-		err = s.d.opt.Allow(c, 1)
-	}
-	if err != nil {
-		s.sendRefusal(ctx, &f, err)
-		return
-	}
-	if f.Type == typeAnswer {
-		s.handleAnswer(ctx, c, &f)
-		return
-	}
-	s.handleMessage(ctx, c, &f, msg)
-}
-
-// callerOf is the caller of one message: the one its security block names, else the
-// socket's.
-func (s *socket) callerOf(ctx context.Context, f *clientFrame) (chat.Caller, error) {
-	if token := f.Security.token(); token != "" {
-		c, err := s.d.opt.Authenticate(ctx, token)
-		if err != nil {
-			return c, &refusal{codeAuth, chat.Public(err)}
-		}
-		s.authenticated()
-		return c, nil
-	}
-	if s.authErr != nil {
-		return chat.Caller{}, &refusal{codeAuth, chat.Public(s.authErr)}
-	}
-	return s.caller, nil
-}
-
-// authenticate makes the socket somebody's. A conversation that the client came
-// back to is followed from then on.
-func (s *socket) authenticate(ctx context.Context, f *clientFrame) {
-	token, err := decodeAuth(f.Payload)
-	var c chat.Caller
-	if err == nil {
-		c, err = s.d.opt.Authenticate(ctx, token)
-	}
-	r := authResponse{Type: typeAuthResponse, Status: "success", Timestamp: s.d.now().String()}
-	if err != nil {
-		r.Status = "error"
-		r.Payload = &errorContent{Code: codeAuth, Message: codeTitles[codeAuth], Details: chat.Public(err).Msg}
-	} else {
-		id := derivedID("identity", c.In()+"\x00"+c.Actor.Key())
-		r.UserID = &id
-		s.caller, s.authErr = c, nil
-		s.bind(ctx, c)
-		s.authenticated()
-	}
-	_ = s.conn.WriteText(ctx, appendJSON(nil, r))
-	if err == nil {
-		s.resumeRequested(ctx, c)
-	}
-}
-
-// bind ends the socket with the credential of the last message that brought one.
-// A credential that the socket was opened with ends it, too.
-func (s *socket) bind(ctx context.Context, c chat.Caller) {
-	if s.release != nil {
-		s.release()
-	}
-	bound, release := s.d.opt.Bind(ctx, c)
-	stop := context.AfterFunc(bound, func() { s.cancel(context.Cause(bound)) })
-	s.release = func() { stop(); release() }
-}
-
-// resumeRequested follows what the client comes back to.
+// resumeRequested follows the conversation that the address names. AI-Q's client names none: the conversations that it
+// lost a moment ago are followed again.
 func (s *socket) resumeRequested(ctx context.Context, c chat.Caller) {
 	switch {
 	case s.requested != "":
@@ -311,93 +303,66 @@ func (s *socket) resumeRequested(ctx context.Context, c chat.Caller) {
 	}
 }
 
-// conversationOf is the conversation that a frame belongs to; a client that names none has
-// one of its own.
-func (s *socket) conversationOf(f *clientFrame) string {
-	return first(f.conversation(), s.defaultConversation)
-}
-
-// handleMessage takes a user message.
-func (s *socket) handleMessage(ctx context.Context, c chat.Caller, f *clientFrame, raw []byte) {
-	m, err := decodeUser(f, raw)
+// reattach follows the conversations that this identity and browser lost when a connection broke or a page was reloaded
+// a moment ago. A client that closed its connection itself has switched to another conversation.
+func (s *socket) reattach(ctx context.Context, c chat.Caller) {
+	page, err := s.d.opt.Sessions.List(ctx, c, chat.Filter{Workspace: c.In(), Actor: &c.Actor, Limit: maxDeparted})
 	if err != nil {
-		s.sendRefusal(ctx, f, err)
+		s.d.log.WarnContext(ctx, "lost conversations could not be found", "err", err)
 		return
 	}
-	if s.schema.jsonQuery {
-		m.unpack()
+	for _, sess := range page.Sessions {
+		key := s.resumeKey(c, sess.ID)
+		s.d.points.closeStale(key, s)
+		if name := s.d.points.lostConversation(key, sess); name != "" {
+			s.subscribe(ctx, c, name, "")
+		}
 	}
-	conversation := s.conversationOf(f)
-	sess, e, again, err := s.d.submit(ctx, c, conversation, m)
-	if err != nil {
-		s.sendRefusal(ctx, f, err)
-		return
-	}
-	s.subscribe(ctx, c, conversation, sess.ID).messageSent(ctx, e, again)
 }
 
-// subscribe makes sure that the conversation is followed here. Without a session
-// the client comes back to it, and gets what it has missed.
+func (s *socket) resumeKey(c chat.Caller, id chat.SessionID) string {
+	return derivedID(c.In()+"\x00"+c.Actor.Key()+"\x00"+s.browserID, string(id))
+}
+
+// subscribe follows a conversation, unless it is followed already. With a session id the client has just sent a message
+// to it; without one the client returns to it and gets what it missed.
 func (s *socket) subscribe(ctx context.Context, c chat.Caller, conversation string, id chat.SessionID) *subscription {
 	key := subscriptionKeyOf(c, conversation)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.subs[key]; t != nil && !t.isDone() {
-		return t
+	if sub := s.subs[key]; sub != nil && !sub.isDone() {
+		return sub
 	}
 	if len(s.subs) >= maxSubscriptions {
 		s.dropIdle()
 	}
 	bound, release := s.d.opt.Bind(ctx, c)
-	tctx, cancel := context.WithCancel(bound)
-	t := &subscription{
-		s: s, caller: c, session: id, cancel: cancel, ready: make(chan struct{}), messaged: make(chan struct{}), wakeup: make(chan struct{}, 1), done: make(chan struct{}),
+	bound, cancel := context.WithCancel(bound)
+	sub := &subscription{
+		s: s, caller: c, session: id, cancel: cancel,
+		ready: make(chan struct{}), messaged: make(chan struct{}), wakeup: make(chan struct{}, 1), done: make(chan struct{}),
 		enc: encoder{schema: s.schema, conversation: conversation, thread: placeholder}, lastUsed: s.d.opt.Now(), since: s.d.now(),
 	}
-	t.stopWaiting = s.d.points.waitForStart(t)
-	s.subs[key] = t
+	sub.stopWaiting = s.d.points.waitForStart(sub)
+	s.subs[key] = sub
 	s.group.Go(func() {
-		defer close(t.done)
+		defer close(sub.done)
 		defer release()
 		defer cancel()
-		t.follow(tctx)
+		sub.follow(bound)
 	})
-	return t
+	return sub
 }
 
-// dropIdle makes room; the caller holds mu.
+// dropIdle ends the subscription that is idle for longest; the caller holds mu.
 func (s *socket) dropIdle() {
 	var oldest subscriptionKey
 	var at time.Time
-	for k, t := range s.subs {
-		if used := t.usedAt(); at.IsZero() || used.Before(at) {
+	for k, sub := range s.subs {
+		if used := sub.usedAt(); at.IsZero() || used.Before(at) {
 			oldest, at = k, used
 		}
 	}
 	s.subs[oldest].cancel()
 	delete(s.subs, oldest)
-}
-
-// sendRefusal answers a frame that was not taken. A user message also gets an end,
-// and something that makes the error visible in the UI, which draws an error
-// only in a bubble that has something else.
-func (s *socket) sendRefusal(ctx context.Context, f *clientFrame, err error) {
-	content := errorOf(err)
-	if content.Code == codeUnknown {
-		s.d.log.ErrorContext(ctx, "frame failed", "err", err)
-	}
-	now := s.d.now()
-	v := encoder{schema: s.schema, conversation: s.conversationOf(f), thread: first(f.Thread, placeholder)}
-	t := &turn{parent: f.name(), version: f.SchemaVersion}
-	waits := f.Type == typeUser || f.SchemaType != "" // only user messages have one: the type is mistyped
-	var out []byte
-	if waits {
-		it := item{kind: itemStep, turn: t, id: s.d.opt.NewID(), name: "Error", text: content.Details, at: now}
-		out = wire.AppendTextFrame(out, v.appendItem(nil, &it, now))
-	}
-	out = wire.AppendTextFrame(out, v.appendError(nil, t, s.d.opt.NewID(), content, now))
-	if waits {
-		out = wire.AppendTextFrame(out, v.appendEnd(nil, t, s.d.opt.NewID(), chat.Failed, now))
-	}
-	_ = s.conn.Write(ctx, out) // a broken connection ends the read loop
 }

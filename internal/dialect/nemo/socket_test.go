@@ -115,7 +115,7 @@ func TestBadFrames(t *testing.T) {
 		t.Errorf("a binary frame: %s", f.raw)
 	}
 	c.say("c1", "m1", "hi")
-	if got := text(c.readTurn()); got != "You said: hi" {
+	if got := textOf(c.readTurn()); got != "You said: hi" {
 		t.Errorf("the socket is of no use any more: %q", got)
 	}
 }
@@ -151,8 +151,8 @@ func TestSchemaTypes(t *testing.T) {
 				n++
 			}
 		}
-		if text(frames) != words1toN(30) || pieces == (n == 1) {
-			t.Errorf("%s: %d frames, %q", schema, n, text(frames))
+		if textOf(frames) != words1toN(30) || pieces == (n == 1) {
+			t.Errorf("%s: %d frames, %q", schema, n, textOf(frames))
 		}
 	}
 }
@@ -248,7 +248,7 @@ func TestSlowClient(t *testing.T) {
 	c.say("c1", "m1", "/stream 3000")
 	w.running("c1")
 	w.waitTurns("c1", 1)
-	if got := text(c.readTurn()); got != words1toN(3000) {
+	if got := textOf(c.readTurn()); got != words1toN(3000) {
 		t.Errorf("%d bytes", len(got))
 	}
 }
@@ -287,7 +287,7 @@ func TestErased(t *testing.T) {
 	c.until(isError)
 	c.until(isEnd)
 	c.say("c2", "m1", "hi")
-	if got := text(c.readTurn()); got != "You said: hi" {
+	if got := textOf(c.readTurn()); got != "You said: hi" {
 		t.Errorf("got %q", got)
 	}
 }

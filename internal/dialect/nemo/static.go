@@ -1,6 +1,7 @@
 package nemo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -12,10 +13,11 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// staticConversation is the conversation that holds a caller's files. Nobody answers there.
+// staticConversation is the conversation that holds a caller's files. It has no agent.
 const staticConversation = "nemo-static"
 
 // MCPClient is a group of tools as /mcp/client/tool/list shows it.
@@ -38,8 +40,7 @@ type MCPTool struct {
 	Available   bool   `json:"available"`
 }
 
-// toolListTimeout is how long servers have to tell their tools; one that is slower is
-// listed without.
+// toolListTimeout is how long MCP servers have to list their tools; a slower one is listed without tools.
 const toolListTimeout = 10 * time.Second
 
 func (d *Dialect) listTools(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
@@ -49,18 +50,18 @@ func (d *Dialect) listTools(w http.ResponseWriter, r *http.Request, _ chat.Calle
 	if d.opt.Tools != nil {
 		clients = append(clients, d.opt.Tools(ctx)...)
 	}
-	sendJSON(w, r, http.StatusOK, map[string]any{"mcp_clients": clients})
+	d.http.Send(w, r, http.StatusOK, map[string]any{"mcp_clients": clients})
 	return nil
 }
 
-// staticFile is a file on a caller's shelf.
+// staticFile is a file of a caller.
 type staticFile struct {
 	id   chat.SessionID
 	name string
 }
 
-// withStaticFile leads a request to the file that its path names.
-func (d *Dialect) withStaticFile(h func(w http.ResponseWriter, r *http.Request, c chat.Caller, f staticFile) error) handler {
+// withStaticFile gives a handler the file that the path names.
+func (d *Dialect) withStaticFile(h func(w http.ResponseWriter, r *http.Request, c chat.Caller, f staticFile) error) edge.Handler {
 	return func(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 		name := path.Clean(strings.Trim(r.PathValue("path"), "/"))
 		if name == "." || name == ".." || strings.HasPrefix(name, "../") {
@@ -82,13 +83,15 @@ func (d *Dialect) withStaticFile(h func(w http.ResponseWriter, r *http.Request, 
 
 // putStatic stores a file: POST only a new one, PUT also over another.
 func (d *Dialect) putStatic(w http.ResponseWriter, r *http.Request, c chat.Caller, f staticFile) error {
+	isNew := r.Method == http.MethodPost
 	taken := chat.Errorf(chat.Conflict, "there is a file %q already: use PUT to replace it", f.name)
-	if r.Method == http.MethodPost {
-		switch _, err := d.statStatic(r.Context(), f); chat.CodeOf(err) {
-		case "":
+	if isNew {
+		old, _, err := d.opt.Files.Get(r.Context(), f.id, f.name)
+		if err == nil {
+			old.Close()
 			return taken
-		case chat.NotFound:
-		default:
+		}
+		if chat.CodeOf(err) != chat.NotFound {
 			return err
 		}
 	}
@@ -97,25 +100,19 @@ func (d *Dialect) putStatic(w http.ResponseWriter, r *http.Request, c chat.Calle
 		return err
 	}
 	_, err = d.opt.Sessions.PutFile(r.Context(), c, f.id, chat.FilePut{
-		Path: f.name, MediaType: kind, Body: body, Max: d.opt.MaxArtifact, IfAbsent: r.Method == http.MethodPost, Via: via,
+		Path: f.name, MediaType: kind, Body: body, Max: d.opt.MaxArtifact, IfAbsent: isNew, Via: via,
 	})
-	if r.Method == http.MethodPost && chat.CodeOf(err) == chat.Conflict {
-		return taken // it came while this one was being sent
+	var over *http.MaxBytesError
+	switch {
+	case isNew && chat.CodeOf(err) == chat.Conflict:
+		return taken // another request stored it meanwhile
+	case errors.As(err, &over):
+		return chat.Errorf(chat.TooLarge, "a file has at most %d bytes here", d.opt.MaxArtifact)
+	case err != nil:
+		return err
 	}
-	if err != nil {
-		return tooLarge(err, d.opt.MaxArtifact)
-	}
-	sendJSON(w, r, http.StatusOK, map[string]string{"filename": f.name})
+	d.http.Send(w, r, http.StatusOK, map[string]string{"filename": f.name})
 	return nil
-}
-
-// statStatic is what is known of a file; not_found when there is none.
-func (d *Dialect) statStatic(ctx context.Context, f staticFile) (chat.FileInfo, error) {
-	body, info, err := d.opt.Files.Get(ctx, f.id, f.name)
-	if err != nil {
-		return info, err
-	}
-	return info, body.Close()
 }
 
 // upload finds the file in the body: the form field "file", or the whole body.
@@ -139,17 +136,9 @@ func upload(w http.ResponseWriter, r *http.Request, limit int64) (io.Reader, str
 			return nil, "", chat.Errorf(chat.Invalid, "the form has no field \"file\"").Because(err)
 		}
 		if p.FormName() == "file" {
-			return p, first(p.Header.Get("Content-Type"), "application/octet-stream"), nil
+			return p, cmp.Or(p.Header.Get("Content-Type"), "application/octet-stream"), nil
 		}
 	}
-}
-
-func tooLarge(err error, limit int64) error {
-	var over *http.MaxBytesError
-	if errors.As(err, &over) {
-		return chat.Errorf(chat.TooLarge, "a file has at most %d bytes here", limit)
-	}
-	return err
 }
 
 func (d *Dialect) getStatic(w http.ResponseWriter, r *http.Request, _ chat.Caller, f staticFile) error {
@@ -160,7 +149,7 @@ func (d *Dialect) getStatic(w http.ResponseWriter, r *http.Request, _ chat.Calle
 	defer body.Close()
 	wire.StoredHeaders(w.Header(), info.Path, info.MediaType, info.SHA256)
 	wire.ServeStored(w, r, info.StoredAt.Time(), body, func(err error) {
-		d.log.ErrorContext(r.Context(), "a file could not be sent whole", "session", f.id, "path", info.Path, "err", err)
+		d.log.ErrorContext(r.Context(), "a file could not be sent", "session", f.id, "path", info.Path, "err", err)
 	})
 	return nil
 }

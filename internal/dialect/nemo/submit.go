@@ -9,73 +9,68 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// importMarker marks a session whose history is being written. Nobody answers it
-// until that is done.
+// importMarker is the metadata of a session whose history is being imported. It has no agent until that is done.
 const importMarker = `{"nemo":{"import":true}}`
 
-// submit makes what was said a fact of its conversation, which begins with it if
-// need be. again says that the very same was said before.
-func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string, m *decodedMessage) (sess chat.Session, e chat.Event, again bool, err error) {
+// submit stores a message in its conversation, which it creates if need be. repeated means that the same message was
+// stored before.
+func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string, m *decodedMessage) (sess chat.Session, e chat.Event, repeated bool, err error) {
 	d.consents.addWorkspace(c.In())
 	c = m.User.apply(c)
-	text, content, blobs, err := attachments(m.Last.Content)
+	text, content, files, err := attachments(m.Last.Content)
 	if err != nil {
 		return sess, e, false, err
 	}
 	if sess, err = d.ensureSession(ctx, c, conversation, m, text); err != nil {
 		return sess, e, false, err
 	}
-	if len(blobs) > 0 {
+	if len(files) > 0 {
 		if err = c.May(&sess, chat.Answerer); err != nil {
 			return sess, e, false, err
 		}
 	}
-	if err = d.storeAttachments(ctx, c, sess.ID, blobs); err != nil {
+	if err = d.storeAttachments(ctx, c, sess.ID, files); err != nil {
 		return sess, e, false, err
 	}
 	draft := chat.NewDraft(chat.UserMessage{Text: text, Content: content, Context: m.context()}).As(m.key())
 	draft.Via = via
-	e, again, err = d.appendMessage(ctx, c, sess.ID, draft)
+	e, repeated, err = d.appendMessage(ctx, c, sess.ID, draft)
 	d.points.started(c, conversation)
-	return sess, e, again, err
+	return sess, e, repeated, err
 }
 
-// context is what the message says beside its content.
+// context is the context of the stored message.
 func (m *decodedMessage) context() json.RawMessage {
-	a := messageContext{
-		SchemaType: m.Schema, SchemaVersion: m.Version, Traceparent: m.Trace, Extra: m.Extra,
-	}
+	c := messageContext{SchemaType: m.Schema, SchemaVersion: m.Version, Traceparent: m.Trace, Extra: m.Extra}
 	if m.key() == "" {
-		a.MessageID = m.ID
+		c.MessageID = m.ID
 	}
 	if m.Thread != placeholder {
-		a.ThreadID = m.Thread
+		c.ThreadID = m.Thread
 	}
-	all := map[string]any{"nemo": a}
+	all := map[string]any{"nemo": c}
 	if m.System != "" {
-		all["system"] = m.System // where agents look for it, whatever the dialect
+		all["system"] = m.System // agents read it there in every dialect
 	}
 	return appendJSON(nil, all)
 }
 
-// ensureSession finds or begins the conversation. Earlier messages that the client
-// sends along become facts only of a session that begins with them.
+// ensureSession finds or creates the conversation. The history that a client sends is stored only in a session that it
+// creates.
 func (d *Dialect) ensureSession(ctx context.Context, c chat.Caller, conversation string, m *decodedMessage, text string) (chat.Session, error) {
 	sess, err := d.opt.Sessions.Own(ctx, c, conversation)
 	if err == nil && sess.Agent == chat.NoAgent && string(sess.Metadata) == importMarker {
-		return d.activateAgent(ctx, c, sess.ID) // the server ended in the middle of it
+		return d.activateAgent(ctx, c, sess.ID) // the server ended during the import
 	}
 	if err == nil || chat.CodeOf(err) != chat.NotFound {
 		return sess, err
 	}
-	begin := chat.NewSession{Title: cutBytes(strings.TrimSpace(oneLine(text)), 80)}
-	if len(m.History) == 0 {
-		sess, _, err = d.opt.Sessions.Ensure(ctx, c, conversation, begin)
-		return sess, err
+	n := chat.NewSession{Title: cutBytes(strings.Join(strings.Fields(text), " "), 80)}
+	if len(m.History) > 0 {
+		n.Agent, n.Metadata = chat.NoAgent, json.RawMessage(importMarker)
 	}
-	begin.Agent, begin.Metadata = chat.NoAgent, json.RawMessage(importMarker)
-	sess, created, err := d.opt.Sessions.Ensure(ctx, c, conversation, begin)
-	if err != nil || !created {
+	sess, created, err := d.opt.Sessions.Ensure(ctx, c, conversation, n)
+	if err != nil || !created || len(m.History) == 0 {
 		return sess, err
 	}
 	if err := d.importHistory(ctx, c, sess.ID, m.History); err != nil {
@@ -84,14 +79,14 @@ func (d *Dialect) ensureSession(ctx context.Context, c chat.Caller, conversation
 	return d.activateAgent(ctx, c, sess.ID)
 }
 
-// activateAgent lets the agent answer from now on.
+// activateAgent ends an import.
 func (d *Dialect) activateAgent(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
 	agent := d.opt.Agent()
 	return d.opt.Sessions.Update(ctx, c, id, chat.SessionUpdated{Agent: &agent, Metadata: json.RawMessage("{}")})
 }
 
-// importHistory writes what was said before. The client's word is taken for what
-// the assistant said: it is the client's own new session.
+// importHistory stores the messages before the first one of a session. The client is trusted about what the assistant
+// said: the session is its own and new.
 func (d *Dialect) importHistory(ctx context.Context, c chat.Caller, id chat.SessionID, history []message) error {
 	if !c.Has(chat.ScopeAgent) {
 		c.Scopes = append(slices.Clone(c.Scopes), chat.ScopeAgent)
@@ -106,11 +101,11 @@ func (d *Dialect) importHistory(ctx context.Context, c chat.Caller, id chat.Sess
 			}
 			draft = chat.NewDraft(chat.AgentText{Text: text})
 		} else {
-			text, content, blobs, err := attachments(m.Content)
+			text, content, files, err := attachments(m.Content)
 			if err != nil {
-				continue // what cannot be read now could not be read then
+				continue // such a message was refused when it was sent
 			}
-			if err := d.storeAttachments(ctx, c, id, blobs); err != nil {
+			if err := d.storeAttachments(ctx, c, id, files); err != nil {
 				return err
 			}
 			draft = chat.NewDraft(chat.UserMessage{Text: text, Content: content})
@@ -126,30 +121,29 @@ func (d *Dialect) importHistory(ctx context.Context, c chat.Caller, id chat.Sess
 	return nil
 }
 
-// appendMessage stores a message. It stops the turn that NeMo began before, and takes
-// back NeMo's messages that wait behind it: its clients cannot tell two answers
-// apart. Turns of other dialects are left alone. What it found of the line goes
-// with the message: when the line has changed before the message is a fact, it
-// looks again.
-func (d *Dialect) appendMessage(ctx context.Context, c chat.Caller, id chat.SessionID, draft chat.Draft) (e chat.Event, again bool, err error) {
+// maxAttempts bounds how often a message is tried. The main line changes once per turn.
+const maxAttempts = 20
+
+// appendMessage stores a message. In the same append it stops the turn that NeMo started before and withdraws NeMo's
+// waiting messages, because NeMo clients cannot tell two answers apart. Turns of other dialects continue. The append
+// fails when the main line has changed since it was read; then it is tried again.
+func (d *Dialect) appendMessage(ctx context.Context, c chat.Caller, id chat.SessionID, draft chat.Draft) (e chat.Event, repeated bool, err error) {
 	for range maxAttempts {
-		seen, err := d.lineState(ctx, c, id)
+		line, err := d.lineState(ctx, c, id)
 		if err != nil {
 			return e, false, err
 		}
-		draft.Interrupt, draft.Expect = seen.interrupt, &seen.line
-		events, err := d.opt.Sessions.Append(ctx, c, id, append(seen.withdrawn, draft))
+		draft.Interrupt, draft.Expect = line.interrupt, &line.expected
+		events, err := d.opt.Sessions.Append(ctx, c, id, append(line.withdrawn, draft))
 		switch {
 		case err == nil:
 			e = events[len(events)-1]
-			return e, e.Seq <= seen.last, nil
-		case chat.ReasonOf(err) == chat.ClientIDReused:
-			// The id is only a name in this protocol, and clients use some twice.
+			return e, e.Seq <= line.last, nil
+		case clientIDReused(err) && draft.ClientID != "":
 			if draft, err = withoutClientID(draft); err != nil {
 				return e, false, err
 			}
-		case chat.ReasonOf(err) == chat.SessionChanged, chat.CodeOf(err) == chat.Conflict && len(seen.withdrawn) > 0:
-			// A turn began or ended in between.
+		case lineChanged(err), chat.CodeOf(err) == chat.Conflict && len(line.withdrawn) > 0:
 		default:
 			return e, false, err
 		}
@@ -157,80 +151,82 @@ func (d *Dialect) appendMessage(ctx context.Context, c chat.Caller, id chat.Sess
 	return e, false, chat.Errorf(chat.Conflict, "the conversation is changing too fast; send the message again")
 }
 
-// maxAttempts bounds how often a message is tried. A line changes once per turn.
-const maxAttempts = 20
-
-// lineState is what a new message from NeMo finds, and puts an end to.
+// lineState is the main line as a new message finds it.
 type lineState struct {
-	last      chat.Seq // the session's last event
-	line      chat.Expected
-	interrupt bool         // NeMo's own turn runs
-	withdrawn []chat.Draft // NeMo's own messages that wait
+	last      chat.Seq // the last event of the session
+	expected  chat.Expected
+	interrupt bool         // the running turn is NeMo's
+	withdrawn []chat.Draft // withdraws NeMo's waiting messages
 }
 
 func (d *Dialect) lineState(ctx context.Context, c chat.Caller, id chat.SessionID) (lineState, error) {
-	var seen lineState
+	var s lineState
 	st, err := d.opt.Sessions.State(ctx, c, id)
 	if err != nil {
-		return seen, err
+		return s, err
 	}
-	seen.last = st.Last
+	s.last = st.Last
 	line := st.Line("")
 	if line.Turn != nil {
-		seen.line.Turn = line.Turn.ID
-		if seen.interrupt, err = d.begunByNeMo(ctx, c, id, line.Turn.Trigger); err != nil {
-			return seen, err
+		s.expected.Turn = line.Turn.ID
+		if s.interrupt, err = d.startedByNeMo(ctx, c, id, line.Turn.Trigger); err != nil {
+			return s, err
 		}
 	}
 	for _, seq := range line.Queue {
-		ours, err := d.isNeMo(ctx, c, id, seq)
+		e, err := d.event(ctx, c, id, seq)
 		if err != nil {
-			return seen, err
+			return s, err
 		}
-		if !ours {
-			seen.line.Queue = append(seen.line.Queue, seq)
+		if e.Via != via {
+			s.expected.Queue = append(s.expected.Queue, seq)
 			continue
 		}
 		withdrawn := chat.NewDraft(chat.UserMessageWithdrawn{Sequence: seq})
 		withdrawn.Via = via
-		seen.withdrawn = append(seen.withdrawn, withdrawn)
+		s.withdrawn = append(s.withdrawn, withdrawn)
 	}
-	return seen, nil
+	return s, nil
 }
 
-// isNeMo reports whether an event came by this dialect.
-func (d *Dialect) isNeMo(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (bool, error) {
-	fact, err := d.opt.Sessions.Event(ctx, c, id, seq)
-	if err != nil {
+// startedByNeMo reports whether a NeMo message started a turn. A turn that no message started (the end of a workstream
+// wakes its agent) belongs to the message before it.
+func (d *Dialect) startedByNeMo(ctx context.Context, c chat.Caller, id chat.SessionID, trigger chat.Seq) (bool, error) {
+	main := ""
+	last, _, err := d.opt.Sessions.Read(ctx, c, id, chat.Range{Before: trigger + 1, Desc: true, Limit: 1, Types: []string{chat.UserMessage{}.Type()}, Workstream: &main})
+	if err != nil || len(last) == 0 {
 		return false, err
 	}
-	e, err := fact.Event()
+	e, err := last[0].Event()
 	return err == nil && e.Via == via, err
 }
 
-// begunByNeMo reports whether what NeMo said began a turn. One that no message began
-// (work that has ended wakes its agent) belongs to the message before it, as its
-// answer does.
-func (d *Dialect) begunByNeMo(ctx context.Context, c chat.Caller, id chat.SessionID, trigger chat.Seq) (bool, error) {
-	main := ""
-	said, _, err := d.opt.Sessions.Read(ctx, c, id, chat.Range{Before: trigger + 1, Desc: true, Limit: 1, Types: []string{chat.UserMessage{}.Type()}, Workstream: &main})
-	if err != nil || len(said) == 0 {
-		return false, err
-	}
-	return d.isNeMo(ctx, c, id, said[0].Seq)
+// lineChanged reports whether an append failed because the main line was not as expected.
+func lineChanged(err error) bool {
+	return chat.CodeOf(err) == chat.Conflict && chat.Public(err).Details["changed"] == true
 }
 
-// withoutClientID is a message without its idempotency key, that keeps its name in the context.
-func withoutClientID(draft chat.Draft) (chat.Draft, error) {
-	b, ok := draft.Body.(chat.UserMessage)
-	if !ok || draft.ClientID == "" {
-		return draft, chat.Errorf(chat.Conflict, "the id %q was used before for something else", clip(draft.ClientID, 80))
+// clientIDReused reports whether an append failed because another event has its client id.
+func clientIDReused(err error) bool {
+	if chat.CodeOf(err) != chat.Conflict {
+		return false
 	}
-	a := contextOf(b)
-	a.MessageID = draft.ClientID
-	b.Context = appendJSON(nil, map[string]messageContext{"nemo": a})
-	draft.ClientID = ""
+	details := chat.Public(err).Details
+	_, seq := details["sequence"]
+	_, request := details["request_id"]
+	return seq && !request
+}
+
+// withoutClientID moves the client id of a message to its context: NeMo clients use some ids twice.
+func withoutClientID(draft chat.Draft) (chat.Draft, error) {
+	b, _ := draft.Body.(chat.UserMessage)
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(b.Context, &all); err != nil {
+		return draft, err
+	}
+	c := contextOf(b)
+	c.MessageID, draft.ClientID = draft.ClientID, ""
+	all["nemo"] = appendJSON(nil, c)
+	b.Context = appendJSON(nil, all)
 	return draft.WithBody(b)
 }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

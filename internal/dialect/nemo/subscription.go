@@ -10,245 +10,334 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// subscription is one conversation on one socket. Its goroutine writes what happens
-// in the session; the read loop tells it what has arrived and what was answered.
+// subscription is one conversation on one socket. Its goroutine finds the session, decides where to start and writes
+// what happens; the read loop of the socket reports messages and pongs to it.
 type subscription struct {
 	s           *socket
 	caller      chat.Caller
 	session     chat.SessionID // "" until it is known
 	enc         encoder
 	cancel      context.CancelFunc
-	ready       chan struct{} // closed when it follows, or will not
+	ready       chan struct{} // closed when it follows the session, or will not
 	done        chan struct{}
-	messaged    chan struct{} // closed when the client has said something
-	wakeup      chan struct{} // the session may be there now; room for one
+	messaged    chan struct{} // closed when the client has sent a message
+	wakeup      chan struct{} // the session may exist now; room for one
 	since       chat.At
-	stopWaiting func()
+	stopWaiting func() // for the start of the conversation
+	point       *resumePoint
 
-	fold         *fold // this and the next two are its goroutine's
+	fold         *fold // this and the next two belong to its goroutine
 	body         []byte
-	lastPosition position // behind the frames that were made last
-	key          string
-	id           uint64
+	lastPosition position // after the last frame
 
 	mu           sync.Mutex
-	firstMessage *chat.Event // what the client said first
-	startKnown   bool        // where it begins is settled
-	startAfter   chat.Seq    // and that is behind this event
+	firstMessage *chat.Event // of the client
+	startKnown   bool
+	startAfter   chat.Seq // it starts after this event, when startKnown
 	lastUsed     time.Time
-	shown        *openPrompt // the prompt in the client's one window
-	last         *openPrompt // the prompt that was there last
-	keptPrompt   chat.Seq    // the prompt that the client came back with; 0 when it keeps none
-	heldNotices  []item      // notifications that wait until the window is free
+	shown        *openPrompt // the prompt that the client shows; it has room for one
+	last         *openPrompt // the prompt that it showed last
+	keptPrompt   chat.Seq    // the prompt that the client still showed when it returned; 0 for none
+	heldNotices  []item      // notifications that wait until no prompt is shown
 	delivery
 }
 
-func (t *subscription) isDone() bool {
+func (sub *subscription) isDone() bool {
 	select {
-	case <-t.done:
+	case <-sub.done:
 		return true
 	default:
 		return false
 	}
 }
 
-// wake has a thread look for its session again.
-func (t *subscription) wake() {
+// wake makes the subscription look for its session again.
+func (sub *subscription) wake() {
 	select {
-	case t.wakeup <- struct{}{}:
+	case sub.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-func (t *subscription) usedAt() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.lastUsed
+func (sub *subscription) usedAt() time.Time {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	return sub.lastUsed
 }
 
-// messageSent tells the thread of a message that the client sent. One that was said
-// before is answered again if its answer is over: the client would not repeat it
-// if it had it.
-func (t *subscription) messageSent(ctx context.Context, e chat.Event, again bool) {
-	t.mu.Lock()
-	if t.firstMessage == nil {
-		t.firstMessage = &e
-		close(t.messaged)
-	}
-	missed := t.startKnown && e.Seq <= t.startAfter // it was answered before the thread began
-	t.mu.Unlock()
-	select {
-	case <-t.ready:
-	default:
-		again = false // it will begin here, or before
-	}
-	if again || missed {
-		t.s.group.Go(func() { t.resendAnswer(ctx, e) })
-	}
-}
-
-// fixStart settles where the thread begins: not behind what the client has said, for
-// that is to be answered here, however fast it was.
-func (t *subscription) fixStart(at position) position {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.firstMessage != nil && t.firstMessage.Seq <= at.Cursor.Seq {
-		at = justBefore(*t.firstMessage)
-	}
-	t.startKnown, t.startAfter = true, at.Cursor.Seq
-	return at
-}
-
-// resendAnswer sends an old answer once more.
-func (t *subscription) resendAnswer(ctx context.Context, e chat.Event) {
-	rep, err := t.s.d.report(ctx, t.caller, chat.Session{ID: e.Session}, e.Seq)
+// follow writes the conversation until the socket or the session ends.
+func (sub *subscription) follow(ctx context.Context) {
+	start, err := sub.start(ctx)
+	close(sub.ready)
 	if err != nil {
-		t.sendError(ctx, err)
-		return
-	}
-	if rep.run.end == nil || rep.run.end.turn == nil {
-		return // it is under way
-	}
-	var out []byte
-	for i := range rep.items {
-		out = wire.AppendTextFrame(out, t.enc.appendItem(nil, &rep.items[i], t.s.d.now()))
-	}
-	_ = t.s.conn.Write(ctx, out)
-}
-
-// follow follows the conversation until the socket or the session ends.
-func (t *subscription) follow(ctx context.Context) {
-	start, err := t.start(ctx)
-	close(t.ready)
-	if err != nil {
-		if code := chat.CodeOf(err); code != chat.NotFound && ctx.Err() == nil {
-			t.sendError(ctx, err)
+		if chat.CodeOf(err) != chat.NotFound && ctx.Err() == nil {
+			sub.sendError(ctx, err)
 		}
 		return
 	}
-	if t.fold == nil {
-		return
-	}
-	defer func() { t.s.d.points.depart(t, t.finalPosition(ctx), departureReason(ctx)) }()
-	if err := t.copyEvents(ctx, start); err != nil && ctx.Err() == nil {
-		t.sendError(ctx, err)
+	defer func() {
+		state := departureState(ctx)
+		sub.s.d.points.depart(sub, sub.finalPosition(ctx, state), state)
+	}()
+	if err := sub.copyEvents(ctx, start); err != nil && ctx.Err() == nil {
+		sub.sendError(ctx, err)
 	}
 }
 
 // sendError tells the client why nothing more comes.
-func (t *subscription) sendError(ctx context.Context, err error) {
+func (sub *subscription) sendError(ctx context.Context, err error) {
 	if chat.CodeOf(err) == chat.Unavailable {
-		return // the server ends; the client comes back
+		return // the server shuts down; the client reconnects
 	}
-	t.s.sendRefusal(ctx, &clientFrame{Type: typeUser, Conversation: t.enc.conversation}, err)
+	sub.s.sendRefusal(ctx, &clientFrame{Type: typeUser, Conversation: sub.enc.conversation}, err)
 }
 
-// copyEvents is the write loop.
-func (t *subscription) copyEvents(ctx context.Context, start chat.Start) error {
+// start finds the session and where to start in it.
+func (sub *subscription) start(ctx context.Context) (chat.Start, error) {
+	at, known, err := sub.findSession(ctx)
+	if err != nil {
+		return chat.Start{}, err
+	}
+	st, err := sub.s.d.opt.Sessions.State(ctx, sub.caller, sub.session)
+	if err != nil {
+		sub.s.d.points.depart(sub, at, connectionLost)
+		return chat.Start{}, err
+	}
+	line := st.Line("")
+	if !known || at.Cursor.Seq > st.Last { // a new client, or the log lost its end in a power cut: start with the running turn
+		at = justBefore(st.Last + 1)
+		if line.Turn != nil {
+			at = justBefore(line.Turn.Trigger)
+		}
+	}
+	at = sub.fixStart(at)
+	base := min(at.Base, at.Cursor.Seq+1)
+	if line.Turn != nil {
+		base = min(base, line.Turn.Trigger)
+	}
+	for _, seq := range line.Queue {
+		base = min(base, seq)
+	}
+	for _, p := range st.Prompts {
+		base = min(base, p.Seq) // open prompts are shown again
+	}
+	sub.fold = newFold(sub.session, at.Cursor)
+	sub.fold.historyEnd, sub.fold.wholeTexts, sub.fold.noticesFrom = st.Last, sub.s.schema.wholeTexts, at.Held
+	if line.Turn != nil {
+		sub.fold.runningTurn = line.Turn.ID
+	}
+	sub.mu.Lock()
+	if sub.s.schema.wholeTexts {
+		sub.keptPrompt = at.Shown // the AI-Q UI keeps prompts itself and would show a second one
+	}
+	sub.beforeAcks, sub.written, sub.acknowledged = at, at, at
+	sub.mu.Unlock()
+	sub.lastPosition = at
+	sub.s.d.points.save(sub, at)
+	return chat.Start{Cursor: &chat.Cursor{Seq: max(base, 1) - 1}}, nil
+}
+
+// findSession finds the session, or waits until it exists, and returns the position of the client in it.
+func (sub *subscription) findSession(ctx context.Context) (at position, known bool, err error) {
+	defer sub.stopWaiting()
+	points, waited := sub.s.d.points, false
+	for sub.session == "" {
+		sess, err := sub.s.d.opt.Sessions.Own(ctx, sub.caller, sub.enc.conversation)
+		if err == nil {
+			sub.session = sess.ID
+			if waited { // the client has nothing of it, so it must not take over the position of another one
+				points.add(sub.resumeKey(), sub)
+				return position{Base: 1}, true, nil
+			}
+			at, known = points.resume(ctx, sub.resumeKey(), sub)
+			if !known && sess.CreatedAt >= sub.since {
+				at, known = position{Base: 1}, true // the session started after the client connected
+			}
+			return at, known, nil
+		}
+		if chat.CodeOf(err) != chat.NotFound {
+			return at, false, err
+		}
+		waited = true // a message from here or from another tab may start it
+		select {
+		case <-sub.messaged:
+			sub.session = sub.firstMessage.Session
+		case <-sub.wakeup:
+		case <-ctx.Done():
+			return at, false, context.Cause(ctx)
+		}
+	}
+	select {
+	case <-sub.messaged:
+	case <-ctx.Done():
+		return at, false, context.Cause(ctx)
+	}
+	points.addSender(sub.resumeKey(), sub)
+	return justBefore(sub.firstMessage.Seq), true, nil
+}
+
+// resumeKey binds a resume point to the identity, the browser and the session.
+func (sub *subscription) resumeKey() string { return sub.s.resumeKey(sub.caller, sub.session) }
+
+// fixStart decides where the subscription starts: at the latest before the client's first message, whose answer belongs
+// here however fast it came.
+func (sub *subscription) fixStart(at position) position {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	if sub.firstMessage != nil && sub.firstMessage.Seq <= at.Cursor.Seq {
+		at = justBefore(sub.firstMessage.Seq)
+	}
+	sub.startKnown, sub.startAfter = true, at.Cursor.Seq
+	return at
+}
+
+// messageSent reports a message that the client sent. repeated means that the same message was stored before: its answer
+// is sent again when it is complete, because the client repeats only what it has no answer to.
+func (sub *subscription) messageSent(ctx context.Context, e chat.Event, repeated bool) {
+	sub.mu.Lock()
+	if sub.firstMessage == nil {
+		sub.firstMessage = &e
+		close(sub.messaged)
+	}
+	missed := sub.startKnown && e.Seq <= sub.startAfter // it was answered before the subscription started
+	sub.mu.Unlock()
+	select {
+	case <-sub.ready:
+	default:
+		repeated = false // the subscription will start before the message
+	}
+	if repeated || missed {
+		sub.s.group.Go(func() { sub.resendAnswer(ctx, e) })
+	}
+}
+
+// resendAnswer sends a complete answer again.
+func (sub *subscription) resendAnswer(ctx context.Context, e chat.Event) {
+	rep, err := sub.s.d.report(ctx, sub.caller, chat.Session{ID: e.Session}, e.Seq)
+	if err != nil {
+		sub.sendError(ctx, err)
+		return
+	}
+	if rep.answer.end == nil || rep.answer.end.turn == nil {
+		return // the turn still runs
+	}
 	var out []byte
-	var pace textMerger
-	for batch, err := range t.s.d.opt.Sessions.Watch(ctx, t.caller, t.session, start, nil) {
+	for i := range rep.items {
+		out = wire.AppendTextFrame(out, sub.enc.appendItem(nil, &rep.items[i], sub.s.d.now()))
+	}
+	_ = sub.s.conn.Write(ctx, out)
+}
+
+// browserFrameInterval is the least time between two writes to a browser: its UI redraws the answer after each frame.
+const browserFrameInterval = 40 * time.Millisecond
+
+// copyEvents writes the events and previews of the session as frames.
+func (sub *subscription) copyEvents(ctx context.Context, start chat.Start) error {
+	for batch, err := range sub.s.d.opt.Sessions.Watch(ctx, sub.caller, sub.session, start, nil) {
 		if err != nil {
 			return err
 		}
-		out = out[:0]
+		var units [][]item
 		for i := range batch.Entries {
-			items, err := t.fold.take(&batch.Entries[i])
+			items, err := sub.fold.take(&batch.Entries[i])
 			if err != nil {
 				return err
 			}
-			if !t.s.schema.wholeTexts && pace.merge(items) {
-				continue
-			}
-			out = t.flushText(out, &pace)
-			out = t.appendUnit(out, items)
+			units = sub.addUnit(units, items)
 		}
-		out = t.flushText(out, &pace)
+		var out []byte
+		for _, items := range units {
+			out = sub.appendUnit(out, items)
+		}
 		if batch.Live {
-			out = t.appendPrompts(out)
+			out = sub.appendPrompts(out)
 		}
-		if err := t.flush(ctx, out); err != nil {
-			<-ctx.Done() // pongs that are there already still count
+		if err := sub.flush(ctx, out); err != nil {
+			<-ctx.Done() // pongs that arrived before still count
 			return nil
 		}
-		if t.s.isBrowser && len(out) > 0 {
-			pace.rest(ctx)
-		}
-		if cap(out) > 64<<10 {
-			out = nil
+		if sub.s.isBrowser && len(out) > 0 {
+			select {
+			case <-time.After(browserFrameInterval):
+			case <-ctx.Done():
+			}
 		}
 	}
 	return nil
 }
 
-// flushText appends the text that was put together, if there is any.
-func (t *subscription) flushText(out []byte, p *textMerger) []byte {
-	if p.text == nil {
-		return out
+// maxText is the size up to which pieces of a text are merged into one frame.
+const maxText = 16 << 10
+
+// addUnit adds the items of one entry. Pieces of a text that can be sent at once become one frame.
+func (sub *subscription) addUnit(units [][]item, items []item) [][]item {
+	if len(items) == 0 {
+		return units
 	}
-	out = t.appendUnit(out, []item{*p.text})
-	p.text = nil
-	return out
+	if n := len(units); n > 0 && len(units[n-1]) == 1 && len(items) == 1 && !sub.s.schema.wholeTexts {
+		last, it := &units[n-1][0], &items[0]
+		if last.kind == itemText && it.kind == itemText && last.turn == it.turn && len(last.text)+len(it.text) <= maxText {
+			last.text += it.text
+			last.at, last.pos = it.at, it.pos
+			return units
+		}
+	}
+	return append(units, slices.Clone(items))
 }
 
-// appendFrame appends one item, unless it has to wait.
-func (t *subscription) appendFrame(out []byte, it *item) []byte {
-	if it.kind == itemNotice && t.promptOpen() {
-		t.mu.Lock()
-		t.heldNotices = append(t.heldNotices, *it)
-		t.mu.Unlock()
+// appendFrame appends one item. Notifications wait while a prompt is shown.
+func (sub *subscription) appendFrame(out []byte, it *item) []byte {
+	sub.mu.Lock()
+	wait := it.kind == itemNotice && sub.shown != nil
+	if wait {
+		sub.heldNotices = append(sub.heldNotices, *it)
+	}
+	sub.mu.Unlock()
+	if wait {
 		return out
 	}
-	if body := t.enc.appendItem(nil, it, t.s.d.now()); len(body) > 0 {
+	if body := sub.enc.appendItem(nil, it, sub.s.d.now()); len(body) > 0 {
 		out = wire.AppendTextFrame(out, body)
 	}
 	return out
 }
 
-// promptOpen reports whether the client's one window is taken.
-func (t *subscription) promptOpen() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.shown != nil
-}
-
-// positionAt is where the client stands, with the notifications that wait.
-func (t *subscription) positionAt(at position) position {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.heldNotices) > 0 {
-		at.Held = t.heldNotices[0].notice.Seq
+// positionAt adds the held notifications and the shown prompt to a position of the fold.
+func (sub *subscription) positionAt(at position) position {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	if len(sub.heldNotices) > 0 {
+		at.Held = sub.heldNotices[0].notice.Seq
 		at.Base = min(at.Base, at.Held)
 	}
-	if t.shown != nil {
-		at.Shown = t.shown.Seq
+	if sub.shown != nil {
+		at.Shown = sub.shown.Seq
 	}
 	return at
 }
 
-// appendPrompts shows the next prompt when the client has none. Clients have room for
-// one: prompts that are open at the same time come one after the other, and
-// notifications wait until none is open.
-func (t *subscription) appendPrompts(out []byte) []byte {
-	now := t.s.d.now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.shown != nil && !slices.Contains(t.fold.prompts, t.shown) {
-		t.shown = nil
+// appendPrompts appends the next prompt when the client shows none. Clients have room for one: open prompts come one
+// after the other, and notifications when none is open.
+func (sub *subscription) appendPrompts(out []byte) []byte {
+	now := sub.s.d.now()
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	if sub.shown != nil && !slices.Contains(sub.fold.prompts, sub.shown) {
+		sub.shown = nil
 	}
-	if t.shown == nil && len(t.fold.prompts) > 0 {
-		t.shown = t.fold.prompts[0]
-		t.last = t.shown
-		if t.shown.Seq == t.keptPrompt {
+	if sub.shown == nil && len(sub.fold.prompts) > 0 {
+		sub.shown = sub.fold.prompts[0]
+		sub.last = sub.shown
+		if sub.shown.Seq == sub.keptPrompt {
 			return out
 		}
-		return wire.AppendTextFrame(out, t.enc.appendPrompt(nil, t.shown, now))
+		return wire.AppendTextFrame(out, sub.enc.appendPrompt(nil, sub.shown, now))
 	}
-	if t.shown == nil {
-		for i := range t.heldNotices {
-			out = wire.AppendTextFrame(out, t.enc.appendItem(nil, &t.heldNotices[i], now))
+	if sub.shown == nil {
+		for i := range sub.heldNotices {
+			out = wire.AppendTextFrame(out, sub.enc.appendItem(nil, &sub.heldNotices[i], now))
 		}
-		t.heldNotices = nil
+		sub.heldNotices = nil
 	}
 	return out
 }

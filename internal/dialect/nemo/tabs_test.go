@@ -54,15 +54,15 @@ func TestTwoTabs(t *testing.T) {
 	two := w.dial("?session=s1&conversation_id=c1")
 	second := two.readWords(5)
 	close(gate)
-	if got := text(two.readRest(second)); got != words1toN(40) {
+	if got := textOf(two.readRest(second)); got != words1toN(40) {
 		t.Errorf("second tab: %q", got)
 	}
-	if got := text(<-first); got != words1toN(40) {
+	if got := textOf(<-first); got != words1toN(40) {
 		t.Errorf("first tab: %q", got)
 	}
 	two.say("c1", "m2", "again")
 	for i, c := range []*client{one, two} {
-		if got := text(c.readTurn()); got != words1toN(40) {
+		if got := textOf(c.readTurn()); got != words1toN(40) {
 			t.Errorf("tab %d: %q", i+1, got)
 		}
 	}
@@ -79,10 +79,10 @@ func TestTabThatWasThereFirst(t *testing.T) {
 	one.say("c1", "m1", "hi")
 	first := make(chan string, 1)
 	go func() {
-		first <- text(one.readTurn())
+		first <- textOf(one.readTurn())
 		one.readUntilClosed()
 	}()
-	if got := text(two.readTurn()); got != "You said: hi" {
+	if got := textOf(two.readTurn()); got != "You said: hi" {
 		t.Errorf("second tab: %q", got)
 	}
 	if got := <-first; got != "You said: hi" {
@@ -104,11 +104,11 @@ func TestTabThatWaited(t *testing.T) {
 	w.happened("c1", "turn.completed")
 	late := w.dial("")
 	late.say("c1", "m2", "second")
-	if got := text(late.readTurn()); got != "You said: second" {
+	if got := textOf(late.readTurn()); got != "You said: second" {
 		t.Errorf("the tab that came late: %q", got)
 	}
 	for _, want := range []string{"You said: first", "You said: second"} {
-		if got := text(waits.readTurn()); got != want {
+		if got := textOf(waits.readTurn()); got != want {
 			t.Errorf("the tab that waited: %q, want %q", got, want)
 		}
 	}
@@ -176,7 +176,7 @@ func TestTabThatWasOnItsWay(t *testing.T) {
 	w.startConversation(local, "c1", "first")
 	w.happened("c1", "turn.completed")
 	close(look.leave)
-	if got := text(c.readTurn()); got != "You said: first" {
+	if got := textOf(c.readTurn()); got != "You said: first" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -191,14 +191,14 @@ func TestTabThatWaitedTakesNobodysPlace(t *testing.T) {
 	<-look.missed
 	w.startConversation(local, "c1", "go")
 	leaves := w.dial("?conversation_id=c1")
-	if got := text(leaves.until(isPrompt)); got != "Hello." {
+	if got := textOf(leaves.until(isPrompt)); got != "Hello." {
 		t.Errorf("a tab that comes in the middle of a turn: %q", got)
 	}
 	leaves.sync()
 	leaves.drop()
 	w.waitDeparted(1)
 	w.dialect.points.started(local, "c1")
-	if got := text(waits.until(isPrompt)); got != "Hello." {
+	if got := textOf(waits.until(isPrompt)); got != "Hello." {
 		t.Errorf("the tab that waited: %q", got)
 	}
 }
@@ -224,10 +224,10 @@ func TestPlaceBehindTheEnd(t *testing.T) {
 	w.waitDeparted(1)
 	w.dialect.points.mu.Lock()
 	for _, h := range w.dialect.points.byKey {
-		h.departed[0].Cursor.Seq = 1000
+		h.departed[0].at.Cursor.Seq = 1000
 	}
 	w.dialect.points.mu.Unlock()
-	if got := text(w.dial("?conversation_id=c1").until(isPrompt)); got != "Hello." {
+	if got := textOf(w.dial("?conversation_id=c1").until(isPrompt)); got != "Hello." {
 		t.Errorf("got %q", got)
 	}
 }
@@ -266,10 +266,10 @@ func TestOneOfTwoTabsDrops(t *testing.T) {
 	two.drop()
 	close(gate)
 	got = w.dial("?conversation_id=c1").readRest(got)
-	if text(got) != words1toN(80) {
-		t.Errorf("the tab that dropped: %q", text(got))
+	if textOf(got) != words1toN(80) {
+		t.Errorf("the tab that dropped: %q", textOf(got))
 	}
-	if got := text(<-first); got != words1toN(80) {
+	if got := textOf(<-first); got != words1toN(80) {
 		t.Errorf("the other tab: %q", got)
 	}
 }
@@ -302,81 +302,5 @@ func TestTwoTabsAfterKill(t *testing.T) {
 			t.Errorf("the %s tab gets\n%s", name, back.log())
 		}
 		go back.readUntilClosed()
-	}
-}
-
-func TestClaim(t *testing.T) {
-	now := time.Now()
-	at := func(seq chat.Seq, bytes int) position {
-		return position{Cursor: chat.Cursor{Seq: seq, Blocks: []chat.Mark{{Block: "b", Bytes: bytes}}}}
-	}
-	for _, c := range []struct {
-		name string
-		live int
-		left []departed
-		want []position // what those get who come back, one after the other
-	}{
-		{name: "nobody left"},
-		{name: "one, long ago", left: []departed{{position: at(3, 0), when: now.Add(-time.Hour)}}, want: []position{at(3, 0)}},
-		{name: "long ago, but others live", live: 1, left: []departed{{position: at(3, 0), when: now.Add(-time.Hour)}}},
-		{name: "broke a moment ago, others live", live: 1, left: []departed{{position: at(3, 0), when: now.Add(-50 * time.Second), reason: connectionLost}}, want: []position{at(3, 0)}},
-		{name: "parted too long ago for a reload, others live", live: 1, left: []departed{{position: at(3, 0), when: now.Add(-50 * time.Second), reason: pageUnloaded}}},
-		{name: "parted a moment ago, others live", live: 1, left: []departed{{position: at(3, 0), when: now.Add(-5 * time.Second), reason: pageUnloaded}}, want: []position{at(3, 0)}},
-		{
-			name: "three at once", left: []departed{{position: at(3, 9), when: now}, {position: at(3, 5), when: now}, {position: at(4, 0), when: now}},
-			want: []position{at(3, 5), at(3, 5), at(3, 5)},
-		},
-		{
-			name: "one long before the other", left: []departed{{position: at(2, 9), when: now.Add(-time.Minute)}, {position: at(3, 5), when: now}},
-			want: []position{at(3, 5), at(2, 9)},
-		},
-	} {
-		h := &clients{departed: c.left}
-		for range c.live {
-			h.live = append(h.live, nil)
-		}
-		for i := 0; ; i++ {
-			l, ok := h.takeOver(now)
-			if !ok || i == len(c.want) {
-				if ok || i < len(c.want) {
-					t.Errorf("%s: %d come back, ok=%t", c.name, i, ok)
-				}
-				break
-			}
-			if !l.equal(c.want[i]) {
-				t.Errorf("%s: number %d gets %v, want %v", c.name, i, l.position, c.want[i])
-			}
-		}
-	}
-}
-
-// More tabs than places are remembered for are cut off together: none of those that
-// come back lacks what the first to go did not have, also after a restart.
-func TestManyTabsCutOffTogether(t *testing.T) {
-	dir, now := t.TempDir(), time.Now()
-	d := openPoints(dir, &now)
-	before := &subscription{} // it went long before them
-	d.add("k", before)
-	d.depart(before, positionAt(1), connectionLost)
-	now = now.Add(time.Minute)
-	var tabs []*subscription
-	for range maxDeparted + 4 {
-		tab := &subscription{}
-		d.add("k", tab)
-		tabs = append(tabs, tab)
-	}
-	for i, tab := range tabs {
-		seq := chat.Seq(7)
-		if i == 1 {
-			seq = 3
-		}
-		d.depart(tab, positionAt(seq), connectionLost)
-	}
-	for name, d := range map[string]*resumePoints{"at once": d, "after a restart": openPoints(dir, &now)} {
-		for i := range maxDeparted {
-			if got, ok := d.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(3)) {
-				t.Errorf("%s: number %d comes back to %v, %t", name, i, got, ok)
-			}
-		}
 	}
 }

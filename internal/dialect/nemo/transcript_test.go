@@ -112,7 +112,7 @@ func (p *player) play(t *testing.T, f txtar.File) string {
 		for _, name := range word[1:] {
 			all = append(all, p.clients[name].seen...)
 		}
-		return text(all) + "\n"
+		return textOf(all) + "\n"
 	case "poll":
 		p.w.poll(at(1), at(2))
 		return p.request(t, "GET", at(1), "")

@@ -9,7 +9,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// Types of message, both ways.
+// Types of frames.
 const (
 	typeUser         = "user_message"
 	typeAnswer       = "user_interaction_message"
@@ -22,13 +22,12 @@ const (
 	typeAuthResponse = "auth_response_message"
 )
 
-// serverTypes are known, but not a client's to send.
+// serverTypes are the types that only the server sends.
 var serverTypes = map[string]bool{
 	typeStep: true, typeResponse: true, typePrompt: true, typeTrace: true, typeError: true, typeAuthResponse: true,
 }
 
-// answerTypes are the words under which clients answer a prompt: today's, and
-// those that the old document suggests.
+// answerTypes are the types of an answer to a prompt: today's, and those of the older document.
 var answerTypes = map[string]bool{
 	typeAnswer: true, "user_interaction": true, "user_human_interaction": true, "user_human_interaction_message": true,
 }
@@ -44,7 +43,7 @@ const (
 	codeAuth        = "user_auth_error"
 )
 
-// What a client may ask for in schema_type.
+// The values of schema_type.
 const (
 	schemaChat           = "chat"
 	schemaChatStream     = "chat_stream"
@@ -52,14 +51,13 @@ const (
 	schemaGenerateStream = "generate_stream"
 )
 
-// schemaVersion is what we answer when a client names a version.
+// schemaVersion is in the answer when a client names a version.
 const schemaVersion = "1.0.0"
 
-// placeholder is what the real server writes where nothing is known.
+// placeholder is what the toolkit's server and its clients write where they have no value.
 const placeholder = "default"
 
-// clientFrame is what a client sends. Content is read later, because what is
-// wrong with it has error codes of its own.
+// clientFrame is a frame of a client. Content is decoded later, because its errors have codes of their own.
 type clientFrame struct {
 	Type          string          `json:"type"`
 	SchemaType    string          `json:"schema_type"`
@@ -74,15 +72,13 @@ type clientFrame struct {
 	Payload       json.RawMessage `json:"payload"` // of auth_message
 }
 
-// reserved are the top-level keys that have a meaning of their own. All others
-// are the page's and are kept as context.
+// reserved are the top-level keys of the protocol. All others are the client's own and are kept as context.
 var reserved = []string{
 	"type", "schema_type", "id", "conversation_id", "thread_id", "parent_id", "content", "user", "security",
 	"schema_version", "payload", "timestamp", "error", "status",
 }
 
-// isReserved compares as the reading of JSON does, in any case of letters: a
-// secret under "Security" is read, so it must not be kept either.
+// isReserved ignores case, as the JSON decoder does: a secret under "Security" is decoded, so it must not be stored.
 func isReserved(key string) bool {
 	return slices.ContainsFunc(reserved, func(name string) bool { return strings.EqualFold(name, key) })
 }
@@ -102,7 +98,7 @@ func (security) String() string { return "[secret]" }
 // GoString keeps secrets out of formatted text.
 func (security) GoString() string { return "[secret]" }
 
-// token is what authenticates; words that documents use as examples do not.
+// token is the credential, "" for the examples of the documents.
 func (s security) token() string {
 	for _, t := range []string{s.Token, s.APIKey} {
 		if t != "" && t != "string" && t != placeholder {
@@ -110,12 +106,6 @@ func (s security) token() string {
 		}
 	}
 	return ""
-}
-
-// content is what a person says, in the form of OpenAI's chat.
-type content struct {
-	Messages []message `json:"messages"`
-	Text     string    `json:"text"` // old clients
 }
 
 // message is one entry of a chat history.
@@ -127,7 +117,7 @@ type message struct {
 // parts is a text or a list of parts.
 type parts []part
 
-// UnmarshalJSON accepts both forms.
+// UnmarshalJSON decodes both forms.
 func (p *parts) UnmarshalJSON(b []byte) error {
 	b = bytes.TrimSpace(b)
 	if len(b) == 0 || string(b) == "null" {
@@ -149,7 +139,7 @@ func (p *parts) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// part is a piece of a message's content.
+// part is one part of the content of a message.
 type part struct {
 	Type  string     `json:"type"`
 	Text  string     `json:"text"`
@@ -162,13 +152,13 @@ type part struct {
 	URL   string     `json:"url"`
 }
 
-// urlPart is an address, or a data: URL; some clients send it as a plain text.
+// urlPart is a URL, also a data: URL.
 type urlPart struct {
 	URL    string `json:"url"`
 	Detail string `json:"detail"`
 }
 
-// UnmarshalJSON accepts {"url": …} and a plain text.
+// UnmarshalJSON decodes {"url": …} and a plain text.
 func (u *urlPart) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '"' {
 		return json.Unmarshal(b, &u.URL)
@@ -177,19 +167,19 @@ func (u *urlPart) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*plain)(u))
 }
 
-// audioPart is sound (or a film), in base64.
+// audioPart is audio or video in base64.
 type audioPart struct {
 	Data   string `json:"data"`
 	Format string `json:"format"`
 }
 
-// filePart is a file, in base64.
+// filePart is a file in base64.
 type filePart struct {
 	Data string `json:"file_data"`
 	Name string `json:"filename"`
 }
 
-// authPayload is what auth_message carries.
+// authPayload is the payload of auth_message.
 type authPayload struct {
 	Method   string `json:"method"`
 	Token    string `json:"token"`
@@ -200,8 +190,7 @@ type authPayload struct {
 // LogValue keeps secrets out of logs.
 func (authPayload) LogValue() slog.Value { return slog.StringValue("[secret]") }
 
-// head is what every frame about a conversation begins with. Which of the
-// fields are there depends on the schema; see words.
+// head is a frame of the server. Which fields it has depends on the schema.
 type head struct {
 	Type         string  `json:"type"`
 	ID           string  `json:"id"`
@@ -216,7 +205,7 @@ type head struct {
 	Timestamp    string  `json:"timestamp"`
 }
 
-// textContent is the content of a response; the text of the last one is null.
+// textContent is the content of a response; in the last one the text is null.
 type textContent struct {
 	Text *string `json:"text"`
 }
@@ -227,14 +216,14 @@ type stepContent struct {
 	Payload string `json:"payload"`
 }
 
-// errorContent is the one form of errors.
+// errorContent is an error.
 type errorContent struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Details string `json:"details"`
 }
 
-// traceContent names the trace of an answer.
+// traceContent is the trace of an answer.
 type traceContent struct {
 	TraceID string `json:"observability_trace_id"`
 }
@@ -248,21 +237,16 @@ type authResponse struct {
 	Timestamp string        `json:"timestamp"`
 }
 
-// promptContent is a question. Options are objects, except for AI-Q.
+// promptContent is the content of a prompt.
 type promptContent struct {
-	Interaction string  `json:"interaction,omitempty"` // AgentIQ's dropdown
-	InputType   string  `json:"input_type"`
-	Text        string  `json:"text"`
-	Placeholder *string `json:"placeholder,omitempty"`
-	Options     any     `json:"options,omitempty"`
-	Required    *bool   `json:"required,omitempty"`
-	Timeout     *int    `json:"timeout"`
-	Error       string  `json:"error"`
+	oldPromptContent
+	Timeout *int   `json:"timeout"`
+	Error   string `json:"error"`
 }
 
-// oldPromptContent is a question as AgentIQ asked it: without a time.
+// oldPromptContent is the content of a prompt in AgentIQ, which had no timeouts. Options are objects, for AI-Q texts.
 type oldPromptContent struct {
-	Interaction string  `json:"interaction,omitempty"`
+	Interaction string  `json:"interaction,omitempty"` // AgentIQ's dropdown
 	InputType   string  `json:"input_type"`
 	Text        string  `json:"text"`
 	Placeholder *string `json:"placeholder,omitempty"`

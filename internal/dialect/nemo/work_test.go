@@ -151,17 +151,17 @@ func TestAWorkstreamAsksOverHTTP(t *testing.T) {
 	})}})
 	code, body, _ := w.post("POST", "/v1/chat", chatBody("go"), "Conversation-Id", "c1")
 	var e execution
-	if err := json.Unmarshal([]byte(body), &e); err != nil || code != 202 || e.Status != statusAsking {
+	if err := json.Unmarshal([]byte(body), &e); err != nil || code != 202 || e.Status != "interaction_required" {
 		t.Fatalf("%d %s", code, body)
 	}
-	if _, body, _ = w.post("GET", e.StatusURL, ""); !strings.Contains(body, statusAsking) || !strings.Contains(body, e.ResponseURL) {
+	if _, body, _ = w.post("GET", e.StatusURL, ""); !strings.Contains(body, "interaction_required") || !strings.Contains(body, e.ResponseURL) {
 		t.Errorf("the execution asks: %s", body)
 	}
 	if code, body, _ = w.post("POST", e.ResponseURL, `{"response":{"type":"text","text":"Ada"}}`); code != 204 {
 		t.Fatalf("%d %s", code, body)
 	}
 	w.waitTurns("c1", 2)
-	if _, body, _ = w.post("GET", e.StatusURL, ""); !strings.Contains(body, statusComplete) || !strings.Contains(body, "done") {
+	if _, body, _ = w.post("GET", e.StatusURL, ""); !strings.Contains(body, "completed") || !strings.Contains(body, "done") {
 		t.Errorf("the execution is over: %s", body)
 	}
 	// A stream's question is part of the same answer.
