@@ -151,7 +151,8 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 // serve makes the HTTP server and mounts the dialects.
 func (p *parley) serve() error {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), p.hub.Collector())
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(p.hub.Collectors()...)
 	registry.MustRegister(p.journal.Collectors()...)
 	registry.MustRegister(p.refused)
 	conns := &wire.Conns{Panicked: func(v any, stack []byte) {

@@ -35,7 +35,7 @@ func (f *frames) AppendPiece(dst []byte, e *Entry) []byte {
 }
 
 // crowd starts n readers that count; stop ends them.
-func crowd(b *testing.B, h *Hub, id chat.SessionID, from Start, enc Encoding, n int) (bytes, events *atomic.Int64, stop func()) {
+func watchers(b *testing.B, h *Hub, id chat.SessionID, from Start, enc Encoding, n int) (bytes, events *atomic.Int64, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg, ready sync.WaitGroup
 	bytes, events = new(atomic.Int64), new(atomic.Int64)
@@ -75,7 +75,7 @@ func BenchmarkPublish(b *testing.B) {
 				log, h, w := setup(Options{})
 				w.publish(w.message("first"))
 				enc := &frames{}
-				_, events, stop := crowd(b, h, "s", Start{}, enc, n)
+				_, events, stop := watchers(b, h, "s", Start{}, enc, n)
 				defer stop()
 				entries := make([]Entry, b.N)
 				for i := range entries {
@@ -106,7 +106,7 @@ func BenchmarkPublish(b *testing.B) {
 func BenchmarkPieces(b *testing.B) {
 	_, h, w := setup(Options{})
 	w.publish(w.message("first"))
-	_, _, stop := crowd(b, h, "s", Start{}, &frames{}, 1)
+	_, _, stop := watchers(b, h, "s", Start{}, &frames{}, 1)
 	defer stop()
 	b.ReportAllocs()
 	offset, block := 0, 0
@@ -131,7 +131,7 @@ func BenchmarkResumeStorm(b *testing.B) {
 	for b.Loop() {
 		enc := &frames{}
 		before := log.reads.Load()
-		bytes, _, stop := crowd(b, h, "s", Start{Cursor: &chat.Cursor{Seq: 100}}, enc, readers)
+		bytes, _, stop := watchers(b, h, "s", Start{Cursor: &chat.Cursor{Seq: 100}}, enc, readers)
 		b.ReportMetric(float64(bytes.Load())/readers, "bytes/reader")
 		b.ReportMetric(float64(enc.calls.Load()), "encodings")
 		b.ReportMetric(float64(log.reads.Load()-before), "logreads")
@@ -149,7 +149,7 @@ func BenchmarkIdleReader(b *testing.B) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		_, _, stop := crowd(b, h, "s", Start{}, &frames{}, readers)
+		_, _, stop := watchers(b, h, "s", Start{}, &frames{}, readers)
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/readers, "heap-B/reader")

@@ -13,7 +13,7 @@ import (
 type block struct {
 	chat.Block // without Text
 	text       strings.Builder
-	shown      int // bytes that readers may see; less than there is only for a moment (see fill.go)
+	shown      int // bytes that readers may see; less than the text only during a window (see fill.go)
 }
 
 func (b *block) snapshot() chat.Block {
@@ -27,17 +27,15 @@ func (b *block) snapshot() chat.Block {
 type blocks []*block
 
 func (bs blocks) find(id chat.BlockID) *block {
-	for _, b := range bs {
-		if b.ID == id {
-			return b
-		}
+	if i := slices.IndexFunc(bs, func(b *block) bool { return b.ID == id }); i >= 0 {
+		return bs[i]
 	}
 	return nil
 }
 
-// add appends a piece to its block and returns what of it is new, nil if nothing
-// is. A hidden piece is not to be seen by readers yet. hole is true when the piece does not continue its block or would make it
-// too large; then nothing is changed.
+// add appends a piece to its block and returns the part that is new, nil if nothing
+// is. Readers do not see a hidden piece yet. hole is true when the piece does not
+// continue its block or would make it too large; then nothing is changed.
 func (bs *blocks) add(p *chat.Preview, at chat.At, hidden bool) (fresh *chat.Preview, hole bool) {
 	b := bs.find(p.Block)
 	have := 0
@@ -53,7 +51,7 @@ func (bs *blocks) add(p *chat.Preview, at chat.At, hidden bool) (fresh *chat.Pre
 	}
 	text := p.Text[have-p.Offset:]
 	if !utf8.RuneStart(text[0]) {
-		return nil, true // other text than before: its characters lie elsewhere
+		return nil, true // it begins inside a character, so it is not the same text
 	}
 	if b == nil {
 		b = &block{Block: chat.Block{ID: p.Block, Kind: p.Kind, Workstream: p.Workstream, Turn: p.Turn}}
@@ -78,7 +76,7 @@ func (bs *blocks) finish(id chat.BlockID) {
 	}
 }
 
-// marks says how much of each block readers may see.
+// marks returns how much of each block readers may see.
 func (bs blocks) marks() []chat.Mark {
 	if len(bs) == 0 {
 		return nil
@@ -114,7 +112,7 @@ func (b *block) seen() []chat.End {
 	return b.Ends[:n:n]
 }
 
-// reveal shows what was hidden, block by block, and calls each with it.
+// reveal makes hidden text visible and calls each with a piece per block.
 func (bs blocks) reveal(each func(*Entry)) {
 	for _, b := range bs {
 		if from := b.shown; from < b.text.Len() {
@@ -145,7 +143,7 @@ func missing(open []chat.Block, c *chat.Cursor, byPosition bool, until chat.At) 
 	var out []Entry
 	if !byPosition {
 		for i := range open {
-			if have := has(&open[i], c); have < len(open[i].Text) {
+			if have := bytesOf(&open[i], c); have < len(open[i].Text) {
 				out = append(out, pieceOf(&open[i], have, open[i].Ends[len(open[i].Ends)-1], c))
 			}
 		}
@@ -153,11 +151,11 @@ func missing(open []chat.Block, c *chat.Cursor, byPosition bool, until chat.At) 
 	}
 	next := make([]int, len(open)) // per block the first end that the reader lacks
 	for i := range open {
-		have := has(&open[i], c)
+		have := bytesOf(&open[i], c)
 		next[i], _ = slices.BinarySearchFunc(open[i].Ends, have+1, func(e chat.End, want int) int { return e.Bytes - want })
 	}
 	for {
-		one, other := -1, chat.At(0) // the block whose turn it is, and where another one's comes
+		one, other := -1, chat.At(0) // the block with the next piece, and the position of the next piece of another block
 		for i := range open {
 			if next[i] == len(open[i].Ends) {
 				continue
@@ -183,13 +181,13 @@ func missing(open []chat.Block, c *chat.Cursor, byPosition bool, until chat.At) 
 			return out
 		}
 		next[one] = last + 1
-		out = append(out, pieceOf(&open[one], has(&open[one], c), ends[last], c))
+		out = append(out, pieceOf(&open[one], bytesOf(&open[one], c), ends[last], c))
 	}
 }
 
-// lacksAt returns the position of the first piece of an open block that a reader
+// firstMissingAt returns the position of the first piece of an open block that a reader
 // with this cursor lacks, 0 if it lacks none.
-func lacksAt(open blocks, c *chat.Cursor) (at chat.At) {
+func firstMissingAt(open blocks, c *chat.Cursor) (at chat.At) {
 	for _, b := range open {
 		have := c.Bytes(b.ID)
 		ends := b.seen()
@@ -201,9 +199,9 @@ func lacksAt(open blocks, c *chat.Cursor) (at chat.At) {
 	return at
 }
 
-// has is how much of a block the reader has, moved back to the beginning of a
+// bytesOf returns how much of a block the reader has, moved back to the beginning of a
 // character if the cursor points into one.
-func has(b *chat.Block, c *chat.Cursor) int {
+func bytesOf(b *chat.Block, c *chat.Cursor) int {
 	n := c.Bytes(b.ID)
 	for n > 0 && n < len(b.Text) && !utf8.RuneStart(b.Text[n]) {
 		n--

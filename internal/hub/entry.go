@@ -8,8 +8,8 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// What readers get and how it is encoded is part of the vocabulary, because
-// dialects and the rules speak of it without knowing the hub.
+// These types are declared in chat, because dialects and sessions use them without
+// importing the hub.
 type (
 	Entry    = chat.Entry
 	Encoding = chat.Encoding
@@ -19,8 +19,8 @@ type (
 	Batch    = chat.Batch
 )
 
-// EntryOf describes a fact that came out of the log. It reads no more of the
-// stored bytes than it needs.
+// EntryOf returns the entry of a fact from the log. It decodes only the fields that it
+// needs.
 func EntryOf(f chat.Fact) (Entry, error) {
 	label, err := f.Label()
 	if err != nil {
@@ -30,7 +30,7 @@ func EntryOf(f chat.Fact) (Entry, error) {
 	head, payload, ok := bytes.Cut(f.JSON, []byte(`,"payload":`))
 	stamp, stamped := quotedAfter(head, `,"timestamp":`)
 	if !ok || !stamped {
-		// Not in the order in which Parley writes: read it the slow way.
+		// The fields are not in the order in which Parley writes them: decode all.
 		ev, err := f.Event()
 		if err != nil {
 			return Entry{}, fmt.Errorf("event %d: %w", f.Seq, err)
@@ -42,25 +42,15 @@ func EntryOf(f chat.Fact) (Entry, error) {
 		return Entry{}, fmt.Errorf("event %d: %w", f.Seq, err)
 	}
 	if label.Type == "agent.text" || label.Type == "agent.thinking" {
-		if e.Block, err = blockIn(payload[:len(payload)-1]); err != nil {
+		var finished struct {
+			Block chat.BlockID `json:"block"`
+		}
+		if err := json.Unmarshal(payload[:len(payload)-1], &finished); err != nil {
 			return Entry{}, fmt.Errorf("event %d: %w", f.Seq, err)
 		}
+		e.Block = finished.Block
 	}
 	return e, nil
-}
-
-// blockIn reads the block id of a payload. It is usually the first field, and
-// then the text, which can be long, is not decoded.
-func blockIn(payload []byte) (chat.BlockID, error) {
-	if id, ok := quotedAfter(payload, `{"block":`); ok && bytes.HasPrefix(payload, []byte(`{"block":"`)) &&
-		bytes.Count(payload, []byte(`"block"`)) == 1 && bytes.IndexByte(id, '\\') < 0 {
-		return chat.BlockID(id[1 : len(id)-1]), nil
-	}
-	var p struct {
-		Block chat.BlockID `json:"block"`
-	}
-	err := json.Unmarshal(payload, &p)
-	return p.Block, err
 }
 
 // quotedAfter returns the JSON string, with its quotes, that follows key.
@@ -80,7 +70,7 @@ func quotedAfter(b []byte, key string) ([]byte, bool) {
 	return b[:j+2], true
 }
 
-// entryCost is what an entry costs beside its text.
+// entryCost is about the memory of an entry without its text.
 const entryCost = 160
 
 func cost(e *Entry) int {

@@ -9,33 +9,34 @@ import (
 	"github.com/parley-hq/parley/internal/freshstack"
 )
 
-// A topic becomes warm when its tail has been read from the log. There must be no
-// event between what was read and what is published, and none twice. This holds
+// A topic is warm when its tail has been read from the log. No event may be missing
+// between what was read and what is published, and none may come twice. This holds
 // because
 //
-//   - from the moment the fill begins, all that is published is put into the tail;
-//   - what was published before that moment was durable before it, so the reading,
-//     which begins later, finds it;
+//   - from the moment the fill begins, everything that is published is added to the
+//     tail;
+//   - what was published before that moment was durable before it, so the read, which
+//     begins later, finds it;
 //   - an event that is both read and published is recognised by its sequence.
 //
-// The reading may also find events that are durable and will be published in a
-// moment. Readers get them from the tail at once, so
+// The read may also find events that are durable and will be published soon. Readers
+// get them from the tail at once, so
 //
-//   - blocks that they finish are closed at once. The reading goes back as far as
-//     such an event can be: to the last one that was published, or to where the
-//     oldest open block begins;
-//   - pieces that are published late, with positions before the last event found,
-//     are kept from readers until that event is published too (see window): only
-//     then is it known whether their block is still open.
+//   - blocks that they finish are closed at once. The read goes back as far as such an
+//     event can be: to the last one that was published, or to the beginning of the
+//     oldest open block;
+//   - pieces that are published late, with positions before the last event found, are
+//     hidden from readers until that event is published too (see window): only then is
+//     it known whether their block is still open.
 
-// firstRead is how many events a fill reads. Most readers come with the last
-// cursor; the rest of the tail is read when somebody needs it (see deepen).
+// firstRead is how many events a fill reads. Most readers begin at the last event; the
+// rest of the tail is read when a reader needs it (see growTail).
 const (
 	firstRead      = 64
 	firstReadBytes = 64 << 10
 )
 
-// ready waits until the topic is warm, and makes it warm if nobody else does.
+// ready waits until the topic is warm. The first caller fills it.
 func (h *Hub) ready(ctx context.Context, t *topic) error {
 	t.mu.Lock()
 	if t.ended != nil {
@@ -48,7 +49,7 @@ func (h *Hub) ready(ctx context.Context, t *topic) error {
 		t.fill = f
 		t.events.restart(0)
 		t.mu.Unlock()
-		// Others wait for this reading; it must not end with this reader.
+		// Other readers wait for it too: it must not end with this reader's context.
 		freshstack.Run(func() { h.warmUp(context.WithoutCancel(ctx), t, f) })
 	} else {
 		t.mu.Unlock()
@@ -61,7 +62,7 @@ func (h *Hub) ready(ctx context.Context, t *topic) error {
 	}
 }
 
-// warmUp does the reading.
+// warmUp reads the tail from the log.
 func (h *Hub) warmUp(ctx context.Context, t *topic, f *fill) {
 	found, last, err := h.readTail(ctx, t.id, 0, h.first, firstReadBytes)
 	t.mu.Lock()
@@ -72,7 +73,7 @@ func (h *Hub) warmUp(ctx context.Context, t *topic, f *fill) {
 		var older []Entry
 		older, _, err = h.readTail(ctx, t.id, before, h.first, firstReadBytes)
 		if len(older) == 0 && err == nil {
-			err = holeIn(t.id, before-1)
+			err = errHole(t.id, before-1)
 		}
 		found = append(older, found...)
 		t.mu.Lock()
@@ -81,7 +82,7 @@ func (h *Hub) warmUp(ctx context.Context, t *topic, f *fill) {
 	if err != nil {
 		f.err = err
 		if t.fill == f {
-			t.cool()
+			t.dropTail()
 		}
 		return
 	}
@@ -92,12 +93,12 @@ func (h *Hub) warmUp(ctx context.Context, t *topic, f *fill) {
 		}
 	}
 	for len(found) > 0 && uint64(found[len(found)-1].Fact.Seq) >= t.events.first {
-		found = found[:len(found)-1] // was published meanwhile
+		found = found[:len(found)-1] // published meanwhile
 	}
 	if n := len(found); n > 0 && uint64(found[n-1].Fact.Seq)+1 == t.events.first {
 		t.events.prepend(found)
 		for i := range found {
-			// An older event may have finished another block of that name.
+			// An older event may have finished an earlier block with that id.
 			if b := t.open.find(found[i].Block); b != nil && len(b.Ends) > 0 && found[i].At > b.Ends[0].At {
 				t.open.finish(found[i].Block)
 			}
@@ -124,12 +125,12 @@ func (t *topic) lacksFinish(found []Entry) bool {
 	return false
 }
 
-// deepen reads the rest of what the tail can hold, once, for all who are that
-// far behind. It returns when that has been tried; the caller looks again.
-func (h *Hub) deepen(ctx context.Context, t *topic, f *fill, before uint64, room, bytes int) error {
+// growTail reads the rest of what the tail can hold, once for all readers that are
+// that far behind. The caller then looks at the tail again.
+func (h *Hub) growTail(ctx context.Context, t *topic, f *fill, before uint64, room, bytes int) error {
 	older, _, err := h.readTail(context.WithoutCancel(ctx), t.id, chat.Seq(before), room, bytes)
 	t.mu.Lock()
-	t.deepening, t.deep = nil, err == nil
+	t.growing, t.complete = nil, err == nil
 	if err == nil && len(older) > 0 && t.events.first == before {
 		t.events.prepend(older)
 		t.trim(h)
@@ -160,7 +161,7 @@ func (h *Hub) readTail(ctx context.Context, id chat.SessionID, before chat.Seq, 
 	found := make([]Entry, len(facts))
 	for i, f := range facts {
 		if i > 0 && f.Seq != facts[i-1].Seq+1 {
-			return nil, 0, holeIn(id, facts[i-1].Seq+1)
+			return nil, 0, errHole(id, facts[i-1].Seq+1)
 		}
 		if found[i], err = EntryOf(f); err != nil {
 			return nil, 0, fmt.Errorf("read the tail of %s: %w", id, err)
@@ -171,6 +172,6 @@ func (h *Hub) readTail(ctx context.Context, id chat.SessionID, before chat.Seq, 
 	return found, last, nil
 }
 
-func holeIn(id chat.SessionID, seq chat.Seq) error {
+func errHole(id chat.SessionID, seq chat.Seq) error {
 	return fmt.Errorf("session %s: event %d is not in the log", id, seq)
 }

@@ -8,48 +8,47 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// How long a followed reader keeps its goroutine while it waits. A stack is most
-// of what a silent reader costs. One that is woken often keeps it; one that has just
-// come may be silent for ever, and its stack serves the next.
+// How long a followed reader keeps its goroutine while it waits. The stack is most of
+// the memory of an idle reader. A reader that is woken often keeps its goroutine; a
+// new reader releases it soon, because it may stay idle.
 const (
-	linger      = time.Second
-	lingerFirst = 5 * time.Millisecond
+	keepGoroutine = time.Second
+	keepFirst     = 5 * time.Millisecond
 )
 
-// errLetGo says that a reader waits without a goroutine.
-var errLetGo = errors.New("waits without a goroutine")
+// errDetached means that a reader waits without a goroutine.
+var errDetached = errors.New("waits without a goroutine")
 
-// follower is what a reader has when no goroutine of its own keeps it.
+// follower is the additional state of a reader that may wait without a goroutine.
 type follower struct {
-	ctx    context.Context // of the reader's whole life, which no call spans
-	sink   chat.Sink
-	unhook func() bool // takes back what the end of ctx would do; set while it waits alone
-	alone  bool        // waits without a goroutine; under topic.mu
-	called bool        // was woken while alone: it needs a goroutine
+	ctx            context.Context // ends with the reader; a field, because no single call lasts as long
+	sink           chat.Sink
+	unhook         func() bool // removes the function that runs at the end of ctx; set while it is detached
+	detached       bool        // waits without a goroutine; guarded by topic.mu
+	needsGoroutine bool        // was woken while detached: wake starts a goroutine
 }
 
-// Follow is [Hub.Watch] for readers that are silent for most of their lives: sink
-// gets what Watch would yield, one call at a time, and Done as the last thing.
-// Follow returns when the reader has ended, or when nothing has happened for a
-// while: then it goes on by itself, in goroutines that last only while there is
-// something to write. from.Idle is not looked at.
+// Follow is [Hub.Watch] for readers that are idle most of the time: sink gets what
+// Watch would yield, one call at a time, and at the end Done. Follow returns when the
+// reader has ended, or when it was idle for a while: then the reader continues in
+// goroutines that exist only while there is something to write. from.Idle is ignored.
 func (h *Hub) Follow(ctx context.Context, id chat.SessionID, from Start, enc Encoding, sink chat.Sink) {
-	from.Idle = lingerFirst
+	from.Idle = keepFirst
 	r, err := h.begin(ctx, id, &from, enc)
 	r.follower = &follower{ctx: ctx, sink: sink}
 	r.serve(err)
 }
 
-// serve runs a followed reader until it waits alone or ends.
+// serve runs a followed reader until it is detached or ends.
 func (r *reader) serve(err error) {
 	f := r.follower
 	if f.unhook != nil {
-		f.unhook() // if it is under way, it finds that the reader is not alone
+		f.unhook() // if the function runs already, it finds that the reader is not detached
 		f.unhook = nil
-		r.idle = linger
+		r.idle = keepGoroutine
 	}
 	if r.loop(f.ctx, f.sink.Take, err) {
-		return // it may have a goroutine again already: nothing of it is ours any more
+		return // another goroutine may run the reader already
 	}
 	if r.topic != nil {
 		r.hub.leave(r.topic, r)
@@ -57,33 +56,33 @@ func (r *reader) serve(err error) {
 	f.sink.Done()
 }
 
-// letGo ends a wait so that the goroutine can end. Who wakes the reader gives it
-// another one; so does the end of its context.
-func (r *reader) letGo() error {
+// detach ends a wait so that the goroutine can end. wake, and the end of the reader's
+// context, start another one.
+func (r *reader) detach() error {
 	f, t := r.follower, r.topic
-	unhook := context.AfterFunc(f.ctx, r.revive)
+	unhook := context.AfterFunc(f.ctx, r.reattach)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r.parked < 0 || f.ctx.Err() != nil {
 		unhook()
-		return nil // woken meanwhile, or at its end: the loop goes on
+		return nil // woken or ended meanwhile: the loop continues
 	}
 	r.timer = nil
-	f.unhook, f.alone = unhook, true
-	return errLetGo
+	f.unhook, f.detached = unhook, true
+	return errDetached
 }
 
-// revive goes on with a reader whose context has ended while it waited alone.
-func (r *reader) revive() {
+// reattach runs a reader whose context has ended while it was detached.
+func (r *reader) reattach() {
 	t := r.topic
 	t.mu.Lock()
-	alone := r.follower.alone && r.parked >= 0
-	if alone {
-		r.follower.alone = false
+	detached := r.follower.detached && r.parked >= 0
+	if detached {
+		r.follower.detached = false
 		t.unparkOne(r)
 	}
 	t.mu.Unlock()
-	if alone {
+	if detached {
 		r.serve(nil)
 	}
 }

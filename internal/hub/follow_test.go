@@ -14,7 +14,7 @@ import (
 )
 
 // notes is a sink that writes down what it gets.
-type notes struct {
+type recordingSink struct {
 	mu    sync.Mutex
 	text  []string
 	err   error
@@ -24,7 +24,7 @@ type notes struct {
 	t     *testing.T
 }
 
-func (n *notes) Take(b Batch, err error) bool {
+func (n *recordingSink) Take(b Batch, err error) bool {
 	if !n.inner.TryLock() {
 		n.t.Error("two calls at once")
 		return false
@@ -42,13 +42,13 @@ func (n *notes) Take(b Batch, err error) bool {
 	return n.stop == 0 || len(n.text) < n.stop
 }
 
-func (n *notes) Done() {
+func (n *recordingSink) Done() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.done++
 }
 
-func (n *notes) got() string {
+func (n *recordingSink) got() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return strings.Join(n.text, " ")
@@ -63,22 +63,22 @@ func goroutinesIn(name string) int {
 // A reader that is followed has no goroutine while nothing happens, and misses
 // nothing for it.
 func TestFollowedReadersWaitWithoutAGoroutine(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.message("one")
 		ctx, cancel := context.WithCancel(t.Context())
-		all := make([]*notes, 50)
+		all := make([]*recordingSink, 50)
 		for i := range all {
-			all[i] = &notes{t: t}
+			all[i] = &recordingSink{t: t}
 			go h.Follow(ctx, "s", at(0), nil, all[i])
 		}
 		want := "1"
 		for round := range 5 {
 			synctest.Wait()
 			if round%2 == 1 {
-				time.Sleep(linger) // the bubble's clock: at the moment when they let go
+				time.Sleep(keepGoroutine) // the bubble's clock: at the moment when they let go
 			} else {
-				time.Sleep(2 * linger)
+				time.Sleep(2 * keepGoroutine)
 				synctest.Wait()
 				if n := goroutinesIn("hub.(*reader).wait"); n > 0 {
 					t.Errorf("round %d: %d readers keep a goroutine", round, n)
@@ -94,7 +94,7 @@ func TestFollowedReadersWaitWithoutAGoroutine(t *testing.T) {
 				}
 			}
 		}
-		time.Sleep(2 * linger)
+		time.Sleep(2 * keepGoroutine)
 		cancel()
 		synctest.Wait()
 		for _, n := range all {
@@ -111,8 +111,8 @@ func TestFollowedReadersWaitWithoutAGoroutine(t *testing.T) {
 }
 
 // However a followed reader ends, waiting alone or not, it ends once.
-func TestHowFollowedReadersEnd(t *testing.T) {
-	for _, wait := range []time.Duration{0, linger / 2, linger, 2 * linger} {
+func TestFollowedReadersEnd(t *testing.T) {
+	for _, wait := range []time.Duration{0, keepGoroutine / 2, keepGoroutine, 2 * keepGoroutine} {
 		for name, end := range map[string]func(h *Hub, w *writer, cancel func()){
 			"context": func(_ *Hub, _ *writer, cancel func()) { cancel() },
 			"close":   func(h *Hub, _ *writer, _ func()) { h.Close(nil) },
@@ -120,12 +120,12 @@ func TestHowFollowedReadersEnd(t *testing.T) {
 			"at once": func(_ *Hub, w *writer, cancel func()) { go cancel(); w.publish(w.message("two")) },
 		} {
 			t.Run(fmt.Sprint(name, " after ", wait), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
+				withFakeClock(t, func(t *testing.T) {
 					_, h, w := setup(Options{})
 					w.message("one")
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
-					n := &notes{t: t, stop: 2}
+					n := &recordingSink{t: t, stop: 2}
 					go h.Follow(ctx, "s", at(0), nil, n)
 					synctest.Wait()
 					time.Sleep(wait)
@@ -145,11 +145,11 @@ func TestHowFollowedReadersEnd(t *testing.T) {
 
 // Signals that cross a reader's letting go are not lost: many rounds at the very
 // moment, on real time.
-func TestWakeUpsAreNotLostWhileLettingGo(t *testing.T) {
+func TestWakeUpsAreNotLostWhileDetaching(t *testing.T) {
 	_, h, w := setup(Options{})
 	w.message("one")
 	ctx, cancel := context.WithCancel(t.Context())
-	n := &notes{t: t}
+	n := &recordingSink{t: t}
 	r, err := h.begin(ctx, "s", &Start{Cursor: &chat.Cursor{}, Idle: time.Microsecond}, nil)
 	r.follower = &follower{ctx: ctx, sink: n}
 	go r.serve(err)
@@ -175,7 +175,7 @@ func TestWakeUpsAreNotLostWhileLettingGo(t *testing.T) {
 	}
 }
 
-func (n *notes) ended() int {
+func (n *recordingSink) ended() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.done

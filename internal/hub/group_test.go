@@ -18,8 +18,8 @@ type packedGroups struct{ packedLines }
 
 func (g *packedGroups) Group() int { return 20 }
 
-func TestPiecesThatWaitAreOne(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestAdjacentPiecesAreJoined(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"))
 		enc := &grouped{lines{name: "/grouped"}}

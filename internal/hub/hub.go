@@ -9,7 +9,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Log is all the hub needs of a journal.
+// Log is the part of a journal that the hub needs.
 type Log interface {
 	// Record returns a session's record: the hub uses its Last, and the error
 	// for a session that does not exist or was erased.
@@ -36,8 +36,8 @@ func (o Options) filled() Options {
 	set(&o.Tail, 1024)
 	set(&o.TailBytes, 1<<20)
 	set(&o.Idle, 256)
-	// A reader that is far behind holds one page while it writes it, so pages are
-	// small: thousands of such readers are the bad day this is made for.
+	// A reader that is far behind holds one page while it writes it. Pages are small
+	// because there can be thousands of such readers.
 	set(&o.PageBytes, 64<<10)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -58,11 +58,11 @@ type Hub struct {
 
 	mu     sync.Mutex
 	topics map[chat.SessionID]*topic
-	idle   *list.List // of *topic, the one that was left last in front
+	idle   *list.List // of *topic without readers, the most recent in front
 	closed error
 }
 
-// New returns a hub that reads old events from l. It starts nothing.
+// New returns a hub that reads old events from l. It starts no goroutine.
 func New(l Log, opt Options) *Hub {
 	opt = opt.filled()
 	return &Hub{
@@ -72,9 +72,10 @@ func New(l Log, opt Options) *Hub {
 	}
 }
 
-// Publish passes on what has become durable, or was written to the preview file,
-// in order of position. It never waits for readers or for the log. The hub keeps
-// facts and pieces, but not the slice. Entry.Cursor need not be set.
+// Publish gives readers the events that have become durable and the pieces that were
+// written to the preview file, in order of position. It never waits for readers or for
+// the log. The hub keeps facts and pieces, but not the slice. Entry.Cursor need not be
+// set.
 func (h *Hub) Publish(id chat.SessionID, entries []Entry) {
 	pieces := false
 	for i := range entries {
@@ -82,17 +83,14 @@ func (h *Hub) Publish(id chat.SessionID, entries []Entry) {
 	}
 	t := h.lock(id, pieces)
 	if t == nil {
-		return // nobody watches, and whoever comes reads it from the log
+		return // no reader, and new readers read it from the log
 	}
 	h.count.published.Add(uint64(len(entries)))
 	t.publish(h, entries)
-	list, useless := t.due(), t.useless()
+	list, unused := t.due(), t.unused()
 	t.mu.Unlock()
-	if len(list) > 0 {
-		wake(list)
-		t.giveBack(list)
-	}
-	if useless {
+	wake(list)
+	if unused {
 		h.mu.Lock()
 		t.mu.Lock()
 		h.discard(t)
@@ -101,8 +99,8 @@ func (h *Hub) Publish(id chat.SessionID, entries []Entry) {
 	}
 }
 
-// Restore brings back the blocks that were open when the process ended. It is
-// called before the first Publish of the session.
+// Restore sets the blocks that were open when the last process ended. It is called
+// before the first Publish of the session.
 func (h *Hub) Restore(id chat.SessionID, open []chat.Block) {
 	if len(open) == 0 {
 		return
@@ -141,7 +139,7 @@ func (h *Hub) Blocks(id chat.SessionID) []chat.Block {
 	return t.open.snapshot()
 }
 
-// Block returns one open block. It costs little, however long the text is.
+// Block returns one open block without copying its text.
 func (h *Hub) Block(id chat.SessionID, block chat.BlockID) (chat.Block, bool) {
 	t := h.lock(id, false)
 	if t == nil {
@@ -155,7 +153,7 @@ func (h *Hub) Block(id chat.SessionID, block chat.BlockID) (chat.Block, bool) {
 	return b.snapshot(), true
 }
 
-// Drop forgets a session that was erased. Its watchers end with err.
+// Drop removes a session that was erased. Its readers end with err.
 func (h *Hub) Drop(id chat.SessionID, err error) {
 	if err == nil {
 		err = chat.Errorf(chat.Gone, "the session was erased; there is nothing left to read")
@@ -175,16 +173,16 @@ func (h *Hub) Drop(id chat.SessionID, err error) {
 	wake(list)
 }
 
-// Close ends all watchers, now and later, with an Unavailable error that carries
-// the cursor from which they can go on elsewhere or later. cause is for the log
-// and may be nil. Close does not wait for the watchers.
+// Close ends all readers, now and later, with an Unavailable error that carries the
+// cursor to resume from. cause is for the server's log and may be nil. Close does not
+// wait for the readers.
 func (h *Hub) Close(cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed != nil {
 		return
 	}
-	bye := chat.Errorf(chat.Unavailable, "the server is going down; come back in a moment and go on from your cursor")
+	bye := chat.Errorf(chat.Unavailable, "the server is shutting down; resume from your cursor in a moment")
 	bye.Err = cause
 	h.closed = bye
 	for _, t := range h.topics {
@@ -196,7 +194,7 @@ func (h *Hub) Close(cause error) {
 	}
 }
 
-// lock returns the topic, locked, or nil if there is none and none is wanted.
+// lock returns the locked topic. When there is none it creates one or returns nil.
 func (h *Hub) lock(id chat.SessionID, create bool) *topic {
 	for {
 		h.mu.Lock()
@@ -210,7 +208,7 @@ func (h *Hub) lock(id chat.SessionID, create bool) *topic {
 		}
 		h.mu.Unlock()
 		t.mu.Lock()
-		if !t.dead {
+		if !t.removed {
 			return t
 		}
 		t.mu.Unlock()
@@ -246,15 +244,15 @@ func (h *Hub) enter(id chat.SessionID, r *reader, enc Encoding) (*topic, error) 
 	return t, nil
 }
 
-// leave takes a reader out. The tail of a session without readers is kept for a
-// while, because readers that were cut off come back.
+// leave removes a reader. The tail of a session without readers is kept for a while,
+// because clients that lost their connection reconnect.
 func (h *Hub) leave(t *topic, r *reader) {
 	h.count.readers.Add(-1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t.mu.Lock()
 	t.remove(r)
-	if len(t.rs) == 0 && !t.dead {
+	if len(t.rs) == 0 && !t.removed {
 		if t.fill != nil {
 			t.idle = h.idle.PushFront(t)
 		}
@@ -265,7 +263,7 @@ func (h *Hub) leave(t *topic, r *reader) {
 		old := h.idle.Remove(h.idle.Back()).(*topic)
 		old.mu.Lock()
 		old.idle = nil
-		old.cool()
+		old.dropTail()
 		h.discard(old)
 		old.mu.Unlock()
 	}
@@ -273,14 +271,14 @@ func (h *Hub) leave(t *topic, r *reader) {
 
 // discard removes a topic that keeps nothing. The caller holds both locks.
 func (h *Hub) discard(t *topic) {
-	if !t.dead && t.useless() {
+	if !t.removed && t.unused() {
 		h.remove(t)
 	}
 }
 
-// remove takes a topic out of the table. The caller holds both locks.
+// remove removes a topic from the table. The caller holds both locks.
 func (h *Hub) remove(t *topic) {
-	t.dead = true
+	t.removed = true
 	delete(h.topics, t.id)
 	if t.idle != nil {
 		h.idle.Remove(t.idle)

@@ -60,13 +60,13 @@ func at(seq chat.Seq, marks ...chat.Mark) Start {
 }
 
 // bubble runs f in a bubble; watches end with the test's context.
-func bubble(t *testing.T, f func(t *testing.T)) {
+func withFakeClock(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
 }
 
-func TestFirstBatchIsForTheHello(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestFirstBatchHasTheStartingCursor(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"), w.message("two"), w.message("three"))
 		x := watch(t, h, "s", at(1), &lines{})
@@ -82,8 +82,8 @@ func TestFirstBatchIsForTheHello(t *testing.T) {
 	})
 }
 
-func TestFromNowOnBeginsWithOpenBlocks(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestWatchWithoutCursorBeginsWithOpenBlocks(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"), w.piece("b1", "Hel"), w.piece("b2", "x"), w.piece("b1", "lo"))
 		x := watch(t, h, "s", Start{}, &lines{})
@@ -111,7 +111,7 @@ func TestResumeInsideABlock(t *testing.T) {
 		"inside a character": {5, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			withFakeClock(t, func(t *testing.T) {
 				_, h, w := setup(Options{})
 				w.publish(w.message("one"), w.piece("b1", "Hel"), w.piece("b1", "lö"), w.piece("b1", " und mehr"))
 				var got []Entry
@@ -138,8 +138,8 @@ func TestResumeInsideABlock(t *testing.T) {
 }
 
 // After a power cut the server may have less of a block than a reader has seen.
-func TestReaderThatHasMoreSkipsUntilItIsPassed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestReaderAheadOfABlockSkipsWhatItHas(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"), w.piece("b1", "He"))
 		var texts []string
@@ -178,7 +178,7 @@ func TestReaderThatHasMoreSkipsUntilItIsPassed(t *testing.T) {
 }
 
 func TestCursorBeyondTheLogIsGone(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"))
 		x := watch(t, h, "s", at(2), &lines{})
@@ -191,7 +191,7 @@ func TestCursorBeyondTheLogIsGone(t *testing.T) {
 // Somebody reads the log, sees an event that is published only a moment later,
 // and watches from there.
 func TestCursorOfAnEventThatIsNotPublishedYetWaits(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"))
 		watch(t, h, "s", at(1), &lines{}) // makes the topic warm
@@ -209,7 +209,7 @@ func TestCursorOfAnEventThatIsNotPublishedYetWaits(t *testing.T) {
 // The log already has the end of a block, and more, when a reader comes; all of
 // it is published only afterwards.
 func TestBlockThatIsFinishedButNotPublished(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		h.first = 1
 		w.publish(w.message("one"))
@@ -234,7 +234,7 @@ func TestBlockThatIsFinishedButNotPublished(t *testing.T) {
 }
 
 func TestUnknownSession(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, _ := setup(Options{})
 		x := watch(t, h, "nobody", Start{}, &lines{})
 		if chat.CodeOf(x.err) != chat.NotFound || len(h.topics) != 0 {
@@ -243,8 +243,8 @@ func TestUnknownSession(t *testing.T) {
 	})
 }
 
-func TestDropEndsWatchersAndForgets(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestDropEndsReaders(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"), w.piece("b1", "secret"))
 		x := watch(t, h, "s", at(0), &lines{})
@@ -257,8 +257,8 @@ func TestDropEndsWatchersAndForgets(t *testing.T) {
 	})
 }
 
-func TestCloseTellsWhereToGoOn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestCloseErrorHasTheCursor(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"), w.piece("b1", "abc"))
 		x := watch(t, h, "s", at(0), &lines{})
@@ -277,7 +277,7 @@ func TestCloseTellsWhereToGoOn(t *testing.T) {
 }
 
 func TestEndOfContextEndsTheLoopQuietly(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{Idle: -1})
 		w.publish(w.message("one"))
 		x := watch(t, h, "s", at(0), &lines{})
@@ -291,8 +291,8 @@ func TestEndOfContextEndsTheLoopQuietly(t *testing.T) {
 
 // A reader that was told of the silence several times waits like any other: it
 // gets what comes next, and when it has gone nobody waits for it.
-func TestSilenceIsReported(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestIdleBatchAfterSilence(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"))
 		from := at(1)
@@ -334,7 +334,7 @@ func TestSilenceIsReported(t *testing.T) {
 }
 
 func TestBlocksSurviveARestart(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.message("one")
 		w.piece("b1", "Hel")
@@ -355,7 +355,7 @@ func TestBlocksSurviveARestart(t *testing.T) {
 }
 
 func TestPiecesThatDoNotContinue(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"))
 		x := watch(t, h, "s", at(1), &lines{})
@@ -381,7 +381,7 @@ func TestPiecesThatDoNotContinue(t *testing.T) {
 
 // A publisher that leaves events out is a fault, but no reader may see a hole.
 func TestEventsThatWereNotPublishedComeFromTheLog(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"))
 		x := watch(t, h, "s", at(0), &lines{})
@@ -395,8 +395,8 @@ func TestEventsThatWereNotPublishedComeFromTheLog(t *testing.T) {
 	})
 }
 
-func TestADamagedLogIsReported(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestDamagedLogIsReported(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		log, h, w := setup(Options{Tail: 2, TailBytes: 1})
 		for range 10 {
 			w.publish(w.message("x"))
@@ -411,13 +411,13 @@ func TestADamagedLogIsReported(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"))
 		watch(t, h, "s", at(0), &lines{})
 		w.publish(w.message("two"))
 		reg := prometheus.NewPedanticRegistry()
-		reg.MustRegister(h.Collector())
+		reg.MustRegister(h.Collectors()...)
 		families, err := reg.Gather()
 		if err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 // that block: should it be cut again between the old events, the cursor of the
 // last one must still say what it has.
 func TestCursorsOfOldEventsKeepTheMarks(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"), w.piece("b1", "Hello"), w.piece("b2", "old"))
 		w.publish(w.message("two"), w.finish("b2"), w.message("four"))

@@ -2,35 +2,34 @@ package hub
 
 import "time"
 
-// With many readers the write system calls are the work, so what is published
-// while they are still busy with the last message should reach them in one
-// write. Readers of a crowded session are therefore woken at once after a
-// silence, and again only after all have been served and a quarter of that time has
-// passed once more. That time belongs to the writers, whose requests would
-// otherwise stand in line behind a thousand readers, and what they add meanwhile
-// costs one write per reader.
+// With many readers most of the work is write system calls, so entries that are
+// published while readers write the last ones should go out in one write. Readers of
+// a session with many readers are therefore woken at once after a silence, and again
+// only after all have been served and a quarter of that time has passed once more.
+// During the pause the requests of writers are handled, which would otherwise wait
+// behind a thousand readers.
 const (
-	// paceFrom is the number of readers from which wake-ups are paced: below it
-	// the pause would be shorter than timers are exact.
+	// paceFrom is the number of readers from which wake-ups are paced: with fewer,
+	// the pause would be shorter than the resolution of timers.
 	paceFrom = 64
 	// paceLeast is the shortest pause: shorter ones save too few writes.
 	paceLeast = 2 * time.Millisecond
-	// paceMost bounds what a message can be held back.
+	// paceMost is the longest time that an entry is held back.
 	paceMost = 20 * time.Millisecond
 )
 
-// pace says when the readers of a topic may be woken again.
+// pace determines when the readers of a topic are woken again.
 type pace struct {
 	begun   time.Time   // of the last wake-up
 	rest    time.Time   // the end of the pause after it
 	serving int         // readers woken then that have not come back
-	enough  int         // when so few are left, all count as served: one may hang
+	enough  int         // when so few are left, all count as served: some may be slow
 	timer   *time.Timer // wakes readers at the end of the pause, when one was armed
 	armed   bool
 }
 
-// due returns the readers that are to be woken now. When it is too early for
-// that, a timer does it. The caller holds t.mu.
+// due returns the readers to be woken now. During a pause it returns none and a timer
+// wakes them. The caller holds t.mu.
 func (t *topic) due() []*reader {
 	if len(t.rs) < paceFrom {
 		return t.unpark()
@@ -55,7 +54,7 @@ func (t *topic) due() []*reader {
 func (t *topic) serve(now time.Time) []*reader {
 	list := t.unpark()
 	if len(list) == 0 {
-		return nil // all are busy, and find what is new when they come back
+		return nil // all are writing, and look for new entries afterwards
 	}
 	for _, r := range list {
 		r.woken = true
@@ -65,8 +64,8 @@ func (t *topic) serve(now time.Time) []*reader {
 	return list
 }
 
-// served notes that a woken reader has written what there was. The caller
-// holds t.mu.
+// served counts a woken reader that has written what there was. The caller holds
+// t.mu.
 func (t *topic) served(r *reader) {
 	r.woken = false
 	p := &t.pace
@@ -88,8 +87,5 @@ func (t *topic) resume() {
 	t.pace.armed = false
 	list := t.serve(time.Now())
 	t.mu.Unlock()
-	if len(list) > 0 {
-		wake(list)
-		t.giveBack(list)
-	}
+	wake(list)
 }

@@ -31,8 +31,8 @@ func got(all []*watching, last string) (batches, current int) {
 	return batches, current
 }
 
-func TestACrowdIsWokenAtOnceAfterASilence(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestManyReadersAreWokenAtOnceAfterASilence(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"))
 		all := readers(t, h, 2*paceFrom)
@@ -48,8 +48,8 @@ func TestACrowdIsWokenAtOnceAfterASilence(t *testing.T) {
 	})
 }
 
-func TestWhatACrowdMissesInAPauseComesInOneBatch(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestEntriesOfAPauseComeInOneBatch(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"))
 		all := readers(t, h, 2*paceFrom)
@@ -69,8 +69,8 @@ func TestWhatACrowdMissesInAPauseComesInOneBatch(t *testing.T) {
 	})
 }
 
-func TestAFewReadersAreNeverMadeToWait(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestFewReadersAreNotPaced(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"))
 		all := readers(t, h, paceFrom-1)
@@ -84,8 +84,8 @@ func TestAFewReadersAreNeverMadeToWait(t *testing.T) {
 	})
 }
 
-func TestAReaderThatHangsDoesNotHoldUpACrowd(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+func TestSlowReaderDoesNotDelayTheOthers(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})
 		w.publish(w.message("one"))
 		all := readers(t, h, 2*paceFrom)

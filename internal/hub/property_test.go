@@ -10,8 +10,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// tester drives one watch step by step.
-type tester struct {
+// checkedReader drives one watch step by step.
+type checkedReader struct {
 	r     *reader
 	c     *client
 	enc   Encoding
@@ -32,7 +32,7 @@ func (r *reader) more() bool {
 	return !(r.live && r.pos == t.live.end() || !r.live && r.cursor.Seq > t.last())
 }
 
-func (x *tester) join(h *Hub, id chat.SessionID, from *chat.Cursor) error {
+func (x *checkedReader) join(h *Hub, id chat.SessionID, from *chat.Cursor) error {
 	x.r = &reader{hub: h, enc: x.enc, byPosition: x.byPos, wake: make(chan struct{}, 1), parked: -1}
 	if err := x.r.start(context.Background(), id, from); err != nil {
 		return err
@@ -43,13 +43,13 @@ func (x *tester) join(h *Hub, id chat.SessionID, from *chat.Cursor) error {
 	return nil
 }
 
-func (x *tester) leave(h *Hub) {
+func (x *checkedReader) leave(h *Hub) {
 	h.leave(x.r.topic, x.r)
 	x.r = nil
 }
 
 // step takes one batch and reads of it as many bytes as cut says.
-func (x *tester) step(cut func(n int) int) error {
+func (x *checkedReader) step(cut func(n int) int) error {
 	b, waits, err := x.r.next(context.Background())
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (x *tester) step(cut func(n int) int) error {
 }
 
 // take reads a batch up to the cut; broke says that there was more.
-func (x *tester) take(b Batch, cut func(n int) int) (broke bool, err error) {
+func (x *checkedReader) take(b Batch, cut func(n int) int) (broke bool, err error) {
 	if now := x.given.String(); x.text != "" && x.text != now {
 		return false, fmt.Errorf("a cursor changed after it was given away: %s, now %s", x.text, now)
 	}
@@ -121,7 +121,7 @@ func readersAgree(t *rapid.T) {
 	w := &writer{id: "s", log: log, hub: h, at: 1 << 20}
 	h.first = rapid.SampledFrom([]int{1, 3, firstRead}).Draw(t, "first")
 	encodings := []Encoding{&lines{}, &lines{name: "/wide", wide: 1000}, &packedLines{lines{name: "/packed"}}, &grouped{lines{name: "/grouped"}}, &packedGroups{packedLines{lines{name: "/packedgroups"}}}, nil}
-	var readers []*tester
+	var readers []*checkedReader
 	var pending []Entry // durable, but not yet published
 	names, rounds := 0, 0
 	// A prompt writer publishes a piece before it stores the next event. Only then
@@ -166,7 +166,7 @@ func readersAgree(t *rapid.T) {
 		}
 	}
 	// enter lets a reader come back. Some of them have just read the log.
-	enter := func(x *tester, from *chat.Cursor) {
+	enter := func(x *checkedReader, from *chat.Cursor) {
 		check(x.join(h, w.id, from))
 		x.c.strict = x.byPos && prompt
 	}
@@ -183,7 +183,7 @@ func readersAgree(t *rapid.T) {
 			if len(readers) == 6 {
 				t.Skip("enough")
 			}
-			x := &tester{enc: rapid.SampledFrom(encodings).Draw(t, "encoding"), slow: rapid.Bool().Draw(t, "slow")}
+			x := &checkedReader{enc: rapid.SampledFrom(encodings).Draw(t, "encoding"), slow: rapid.Bool().Draw(t, "slow")}
 			x.byPos = rapid.IntRange(0, 3).Draw(t, "byPosition") == 0
 			if rapid.Bool().Draw(t, "now") {
 				enter(x, nil)
@@ -257,7 +257,7 @@ func checkBounds(t *rapid.T, h *Hub) {
 		if n := len(p.live.ents); n > max(h.opt.Tail, 1) {
 			t.Fatalf("%d entries in the live ring", n)
 		}
-		if p.useless() {
+		if p.unused() {
 			t.Fatal("a topic is kept for nothing")
 		}
 		for _, c := range p.codecs {

@@ -10,7 +10,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// reader is one watch. It has no goroutine and, between batches, no buffer.
+// reader is the state of one watch. Between batches it has no buffer.
 type reader struct {
 	hub        *Hub
 	topic      *topic
@@ -18,7 +18,7 @@ type reader struct {
 	codec      *codec
 	wake       chan struct{}
 	buf        *[]byte     // of the batch that is being written, if it is not shared
-	cursor     chat.Cursor // what the reader has; marks are its own only while it is not live
+	cursor     chat.Cursor // what the reader has; the marks are shared with entries while it is live
 	pos        uint64      // while live: the next index in the live ring
 	last       chat.Seq
 	index      int // in topic.rs
@@ -28,15 +28,15 @@ type reader struct {
 	timer      *time.Timer  // nil until it is needed
 	batch      Batch        // to be yielded, when full
 	full       bool
-	waits      bool      // parked: to be woken before it goes on
-	woken      bool      // with many others, and not yet back; see pace
-	follower   *follower // nil for one that a goroutine of its own keeps
+	waits      bool      // parked: it must be woken before it continues
+	woken      bool      // woken together with others and not back yet; see pace
+	follower   *follower // nil for a reader of Watch
 	byPosition bool
 	live       bool // takes from the live ring
-	ahead      bool // and has more of some block than there is
+	ahead      bool // and its cursor has more of some block than there is
 }
 
-// next returns the next batch, or that the reader has to wait for one.
+// next returns the next batch, or waits true when there is none.
 func (r *reader) next(ctx context.Context) (_ Batch, waits bool, _ error) {
 	t := r.topic
 	for back := true; ; back = false {
@@ -51,9 +51,9 @@ func (r *reader) next(ctx context.Context) (_ Batch, waits bool, _ error) {
 		r.last = t.last()
 		switch {
 		case r.live && r.pos < t.live.first:
-			// Too slow: from here on the log is the buffer.
+			// Too slow: it continues from the tail or the log.
 			r.live, r.ahead = false, false
-			r.own()
+			r.copyMarks()
 			t.mu.Unlock()
 			r.hub.count.behind.Add(1)
 		case r.live && r.pos == t.live.end(), !r.live && r.cursor.Seq > r.last:
@@ -61,7 +61,7 @@ func (r *reader) next(ctx context.Context) (_ Batch, waits bool, _ error) {
 			t.mu.Unlock()
 			return Batch{}, true, nil
 		case r.ahead:
-			return r.sift(), false, nil
+			return r.takeTrimmed(), false, nil
 		case r.live:
 			return r.takeLive(), false, nil
 		case r.cursor.Seq == r.last:
@@ -69,7 +69,7 @@ func (r *reader) next(ctx context.Context) (_ Batch, waits bool, _ error) {
 		case uint64(r.cursor.Seq)+1 >= t.events.first:
 			return r.takePast(), false, nil
 		default:
-			batch, done, err := r.reach(ctx)
+			batch, done, err := r.catchUp(ctx)
 			if done || err != nil {
 				return batch, false, err
 			}
@@ -77,9 +77,8 @@ func (r *reader) next(ctx context.Context) (_ Batch, waits bool, _ error) {
 	}
 }
 
-// wait waits to be woken. When that does not happen for as long as the reader
-// wants to wait, it is offered an empty batch, or goes on waiting without a
-// goroutine.
+// wait waits to be woken. After r.idle it offers an empty batch, or detaches the
+// reader from its goroutine.
 func (r *reader) wait(ctx context.Context) error {
 	var over <-chan time.Time
 	if r.idle > 0 {
@@ -98,23 +97,23 @@ func (r *reader) wait(ctx context.Context) error {
 		return nil
 	case <-over:
 		if r.follower != nil {
-			return r.letGo()
+			return r.detach()
 		}
-		r.silent()
+		r.offerIdle()
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// silent ends a wait in which nothing happened.
+// offerIdle ends a wait in which nothing happened.
 //
 //go:noinline
-func (r *reader) silent() {
+func (r *reader) offerIdle() {
 	r.topic.mu.Lock()
 	r.topic.unparkOne(r)
 	r.topic.mu.Unlock()
-	r.offer(Batch{Cursor: r.has(), Last: r.last, Live: true, Idle: true})
+	r.offer(Batch{Cursor: r.position(), Last: r.last, Live: true, Idle: true})
 }
 
 // The methods below are called with the topic locked and release it.
@@ -137,7 +136,7 @@ func (r *reader) takePast() Batch {
 	t := r.topic
 	from, limit := uint64(r.cursor.Seq)+1, t.events.end()
 	if r.byPosition {
-		if at := lacksAt(t.open, &r.cursor); at != 0 {
+		if at := firstMissingAt(t.open, &r.cursor); at != 0 {
 			if before := t.events.at(from).At; at < before {
 				return r.pieces(r.missing(t.open.visible(), true, before))
 			}
@@ -147,28 +146,28 @@ func (r *reader) takePast() Batch {
 		}
 	}
 	if len(r.cursor.Blocks) > 0 {
-		// It has a part of blocks that may be open: the cursors in its bytes
-		// must say so, and the shared ones do not.
-		own := slices.Clone(t.events.slice(from, min(limit, from+ownPast)))
+		// The reader has parts of blocks that may be open. The cursors in its bytes
+		// must include them; the shared cursors do not.
+		own := slices.Clone(t.events.slice(from, min(limit, from+maxOwn)))
 		for i := range own {
 			r.cursor.PassEvent(own[i].Fact.Seq, own[i].Block)
-			own[i].Cursor = r.has()
+			own[i].Cursor = r.position()
 		}
 		return r.pieces(own)
 	}
 	b, next, private := r.cut(&t.events, false, from, limit)
 	r.cursor.Seq = chat.Seq(next - 1)
-	b.Cursor, b.Last = r.has(), r.last
+	b.Cursor, b.Last = r.position(), r.last
 	t.mu.Unlock()
 	r.encode(&b, private)
 	return b
 }
 
-// ownPast bounds what a reader encodes for itself at once.
-const ownPast = 128
+// maxOwn is how many events a reader encodes for itself at once.
+const maxOwn = 128
 
-// cut takes entries from a ring: shared bytes if it can, otherwise entries that
-// the reader has to encode for itself after it has released the lock.
+// cut takes entries from a ring: shared bytes if possible, otherwise entries that the
+// reader encodes for itself after it has released the lock.
 func (r *reader) cut(ring *ring, live bool, from, limit uint64) (b Batch, next uint64, private []Entry) {
 	if r.codec == nil {
 		b.Entries = ring.slice(from, limit)
@@ -186,38 +185,14 @@ func (r *reader) cut(ring *ring, live bool, from, limit uint64) (b Batch, next u
 	return b, part.next, nil
 }
 
-// opening is the open blocks, encoded for readers that have nothing of them. It
-// serves until the next event: who takes it goes on in the live ring at pos.
-type opening struct {
-	pos    uint64
-	seq    chat.Seq
-	bytes  []byte
-	packs  []Pack
-	cursor chat.Cursor
-}
-
-// join makes a reader live that has all events: it gets what it lacks of the
-// open blocks, and from then on the same as all others.
+// join makes a reader live that has all events: it gets what it lacks of the open
+// blocks, and from then on the entries of the live ring.
 func (r *reader) join() Batch {
 	t := r.topic
 	r.cursor.Blocks = slices.DeleteFunc(r.cursor.Blocks, func(m chat.Mark) bool {
 		return m.Bytes == 0 || t.open.find(m.Block) == nil && t.finished(m.Block)
 	})
 	r.live, r.pos = true, t.live.end()
-	if len(r.cursor.Blocks) == 0 && len(t.open) > 0 && len(t.rs) > 1 && r.codec != nil && !r.byPosition {
-		o := r.codec.opened
-		if o == nil || o.seq != r.last || o.pos < t.live.first {
-			o = &opening{pos: r.pos, seq: r.last}
-			all := r.missing(t.open.visible(), false, 0)
-			o.bytes, o.packs = r.encodeInto(nil, all)
-			o.cursor = chat.Cursor{Seq: r.last, Blocks: t.open.marks()}
-			r.codec.opened = o
-		}
-		r.pos, r.cursor = o.pos, o.cursor
-		b := Batch{Bytes: o.bytes, Packs: o.packs, Cursor: o.cursor, Last: r.last, Live: o.pos == t.live.end()}
-		t.mu.Unlock()
-		return b
-	}
 	lacks := r.missing(t.open.visible(), r.byPosition, 0)
 	if all := t.open.marks(); exceeds(r.cursor.Blocks, all) {
 		r.ahead = true
@@ -229,7 +204,7 @@ func (r *reader) join() Batch {
 	return b
 }
 
-// missing returns what the reader lacks of the open blocks; see the function.
+// missing calls the function missing with the reader's cursor.
 func (r *reader) missing(open []chat.Block, byPosition bool, until chat.At) []Entry {
 	entries := missing(open, &r.cursor, byPosition, until)
 	for i := range entries {
@@ -240,7 +215,7 @@ func (r *reader) missing(open []chat.Block, byPosition bool, until chat.At) []En
 
 // pieces makes a batch for this reader alone.
 func (r *reader) pieces(entries []Entry) Batch {
-	b := Batch{Cursor: r.has(), Last: r.last}
+	b := Batch{Cursor: r.position(), Last: r.last}
 	r.topic.mu.Unlock()
 	if r.codec == nil {
 		b.Entries = entries
@@ -250,10 +225,10 @@ func (r *reader) pieces(entries []Entry) Batch {
 	return b
 }
 
-// sift takes from the live ring for a reader that has more of some block than
-// there is, which happens when a power cut took previews that it had seen: what
-// it has is left out.
-func (r *reader) sift() Batch {
+// takeTrimmed takes from the live ring for a reader that has more of some block than
+// there is, and leaves out what it has. A power cut that loses previews leads to such
+// a reader.
+func (r *reader) takeTrimmed() Batch {
 	t := r.topic
 	fresh := t.live.slice(r.pos, t.live.end())
 	out := make([]Entry, 0, len(fresh))
@@ -276,7 +251,7 @@ func (r *reader) sift() Batch {
 			}
 			r.cursor.PassPiece(p.Block, p.End)
 		}
-		e.Cursor = r.has()
+		e.Cursor = r.position()
 		out = append(out, e)
 	}
 	r.pos = t.live.end()
@@ -288,19 +263,19 @@ func (r *reader) sift() Batch {
 	return b
 }
 
-// exceeds reports whether marks claim more than there is.
+// exceeds reports whether marks have more of a block than there is.
 func exceeds(marks, all []chat.Mark) bool {
 	there := chat.Cursor{Blocks: all}
 	return slices.ContainsFunc(marks, func(m chat.Mark) bool { return m.Bytes > there.Bytes(m.Block) })
 }
 
-// reach is for a reader that is behind the tail: it lets the tail grow if that
-// helps, or takes a page from the log.
-func (r *reader) reach(ctx context.Context) (b Batch, done bool, err error) {
+// catchUp is for a reader that is behind the tail: it grows the tail when the events
+// that it lacks fit into it, else it reads a page from the log.
+func (r *reader) catchUp(ctx context.Context) (b Batch, done bool, err error) {
 	t, h := r.topic, r.hub
 	first := t.events.first
 	room, bytes := h.opt.Tail-len(t.events.ents), h.opt.TailBytes-t.events.bytes
-	if f := t.deepening; f != nil {
+	if f := t.growing; f != nil {
 		t.mu.Unlock()
 		select {
 		case <-f.done:
@@ -309,11 +284,11 @@ func (r *reader) reach(ctx context.Context) (b Batch, done bool, err error) {
 			return b, false, ctx.Err()
 		}
 	}
-	if !t.deep && room > 0 && bytes > 0 && uint64(r.cursor.Seq)+1+uint64(room) >= first {
+	if !t.complete && room > 0 && bytes > 0 && uint64(r.cursor.Seq)+1+uint64(room) >= first {
 		f := &fill{done: make(chan struct{})}
-		t.deepening = f
+		t.growing = f
 		t.mu.Unlock()
-		return b, false, h.deepen(ctx, t, f, first, room, bytes)
+		return b, false, h.growTail(ctx, t, f, first, room, bytes)
 	}
 	var open []chat.Block
 	if r.byPosition {
@@ -324,8 +299,8 @@ func (r *reader) reach(ctx context.Context) (b Batch, done bool, err error) {
 	return b, true, err
 }
 
-// page reads from the log what lies between the reader and the tail, or a part.
-// It is called without the lock.
+// page reads events between the reader and the tail from the log. It is called
+// without the lock.
 func (r *reader) page(ctx context.Context, before uint64, open []chat.Block) (Batch, error) {
 	h, id, after := r.hub, r.topic.id, r.cursor.Seq
 	facts, _, err := h.journal.Read(ctx, id, chat.Range{After: after, Before: chat.Seq(before), MaxBytes: h.opt.PageBytes})
@@ -334,16 +309,16 @@ func (r *reader) page(ctx context.Context, before uint64, open []chat.Block) (Ba
 	}
 	h.count.pages.Add(1)
 	if len(facts) == 0 {
-		// Erased under our eyes, or damaged: the record knows.
+		// The session was erased meanwhile, or is damaged: Record returns which.
 		if _, err := h.journal.Record(ctx, id); err != nil {
 			return Batch{}, err
 		}
-		return Batch{}, holeIn(id, after+1)
+		return Batch{}, errHole(id, after+1)
 	}
 	entries := make([]Entry, 0, len(facts))
 	for _, f := range facts {
 		if f.Seq != r.cursor.Seq+1 {
-			return Batch{}, holeIn(id, r.cursor.Seq+1)
+			return Batch{}, errHole(id, r.cursor.Seq+1)
 		}
 		e, err := EntryOf(f)
 		if err != nil {
@@ -354,10 +329,10 @@ func (r *reader) page(ctx context.Context, before uint64, open []chat.Block) (Ba
 			entries = append(entries, r.missing(open, true, e.At)...)
 		}
 		r.cursor.PassEvent(f.Seq, e.Block)
-		e.Cursor = r.has()
+		e.Cursor = r.position()
 		entries = append(entries, e)
 	}
-	b := Batch{Cursor: r.has(), Last: r.last}
+	b := Batch{Cursor: r.position(), Last: r.last}
 	if r.codec == nil {
 		b.Entries = entries
 	} else {
@@ -366,16 +341,16 @@ func (r *reader) page(ctx context.Context, before uint64, open []chat.Block) (Ba
 	return b, nil
 }
 
-// has returns the cursor with marks that stay as they are.
-func (r *reader) has() chat.Cursor {
+// position returns a copy of the cursor.
+func (r *reader) position() chat.Cursor {
 	return chat.Cursor{Seq: r.cursor.Seq, Blocks: slices.Clone(r.cursor.Blocks)}
 }
 
-// own makes the marks the reader's own, to be changed.
-func (r *reader) own() { r.cursor.Blocks = slices.Clone(r.cursor.Blocks) }
+// copyMarks replaces shared marks by a copy that the reader may change.
+func (r *reader) copyMarks() { r.cursor.Blocks = slices.Clone(r.cursor.Blocks) }
 
-// encode encodes entries for this reader alone into a buffer that it holds until
-// the batch has been written.
+// encode encodes entries for this reader alone into a buffer that it keeps until the
+// batch has been written.
 func (r *reader) encode(b *Batch, entries []Entry) {
 	if len(entries) == 0 {
 		return
@@ -411,7 +386,7 @@ func (r *reader) encodeInto(dst []byte, entries []Entry) ([]byte, []Pack) {
 	return dst, packs
 }
 
-// release gives the buffer back.
+// release returns the buffer to the pool.
 func (r *reader) release() {
 	if r.buf != nil {
 		r.hub.recycle(r.buf)
@@ -419,7 +394,7 @@ func (r *reader) release() {
 	}
 }
 
-// maxPooled keeps a buffer that one huge event needed from staying for ever.
+// maxPooled is the largest buffer that is returned to the pool.
 const maxPooled = 512 << 10
 
 func (h *Hub) recycle(buf *[]byte) {

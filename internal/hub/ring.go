@@ -1,7 +1,7 @@
 package hub
 
-// ring holds consecutive entries under rising indexes and forgets the oldest.
-// Entries are never overwritten in place: parts of ents are handed to readers.
+// ring holds consecutive entries under rising indexes and drops the oldest. Entries
+// are never overwritten in place: readers get slices of ents.
 type ring struct {
 	first uint64 // index of ents[0]
 	ents  []Entry
@@ -31,7 +31,7 @@ func (r *ring) prepend(older []Entry) {
 	r.ents = append(older, r.ents...)
 }
 
-// trim forgets the oldest until the bounds hold, but keeps one entry.
+// trim drops the oldest entries until the bounds hold, but keeps one.
 func (r *ring) trim(entries, bytes int) {
 	n := 0
 	for len(r.ents)-n > 1 && (len(r.ents)-n > entries || r.bytes > bytes) {
@@ -50,7 +50,7 @@ func (r *ring) forget(i uint64) {
 		r.first++
 	}
 	if len(r.ents) == 0 {
-		r.ents = nil // lets go of the entries under the slice
+		r.ents = nil // releases the memory of the array
 	}
 }
 

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"container/list"
+	"slices"
 	"sync"
 
 	"github.com/parley-hq/parley/chat"
@@ -11,35 +12,33 @@ import (
 // has open blocks, readers or a warm tail.
 type topic struct {
 	id   chat.SessionID
-	idle *list.Element // place among the idle ones; guarded by Hub.mu
+	idle *list.Element // in Hub.idle; guarded by Hub.mu
 
 	mu        sync.Mutex
-	dead      bool  // no longer in the table: look again
+	removed   bool  // no longer in the table: look it up again
 	ended     error // why all readers must end
 	open      blocks
 	published chat.Seq  // the last event that was published since the topic exists; 0 for none
-	fill      *fill     // under way or done; nil while the topic is cold
+	fill      *fill     // in progress or done; nil when the tail is not in memory
 	events    ring      // the newest events, by sequence; valid when filled
-	window    window    // what is in the tail but is still to be published
-	deep      bool      // the log was asked for all the tail can hold
-	deepening *fill     // that reading, under way
-	live      ring      // what readers that have caught up may still have to take
-	trimAt    int       // length at which live is looked through for what all have taken
+	window    window    // events that are in the tail and not published yet
+	complete  bool      // growTail has read all that the tail can hold
+	growing   *fill     // that read, while it is in progress
+	live      ring      // entries for readers that have caught up
+	trimAt    int       // length of live at which entries that all readers have are dropped
 	rs        []*reader // all
 	parked    []*reader // those that wait for something new
-	spare     []*reader // the other buffer for parked
 	codecs    []*codec
 	pace      pace
 }
 
-// window is the time in which events that the fill found have yet to be
-// published. It ends when the last of them is.
+// window is the time from the fill until the last event that it found is published.
 type window struct {
 	seq chat.Seq // 0 when it is over
 	at  chat.At
 }
 
-// fill is one reading of the log that all who need it wait for.
+// fill is one read of the log that several readers wait for.
 type fill struct {
 	done chan struct{}
 	err  error
@@ -61,10 +60,10 @@ func (t *topic) warm() bool {
 	}
 }
 
-// useless reports whether nothing would be lost without the topic.
-func (t *topic) useless() bool { return len(t.rs) == 0 && len(t.open) == 0 && t.fill == nil }
+// unused reports whether the topic keeps nothing that is needed.
+func (t *topic) unused() bool { return len(t.rs) == 0 && len(t.open) == 0 && t.fill == nil }
 
-// publish takes entries into the blocks, the tail and the live ring.
+// publish adds entries to the blocks, the tail and the live ring.
 func (t *topic) publish(h *Hub, entries []Entry) {
 	warm := t.warm()
 	for i := range entries {
@@ -72,7 +71,7 @@ func (t *topic) publish(h *Hub, entries []Entry) {
 		e.Session = t.id
 		if e.Piece != nil {
 			if t.addPiece(h, &e) {
-				t.goLive(&e, warm)
+				t.addLive(&e, warm)
 			}
 			continue
 		}
@@ -80,18 +79,18 @@ func (t *topic) publish(h *Hub, entries []Entry) {
 		t.published = e.Fact.Seq
 		if t.window.seq != 0 && e.Fact.Seq >= t.window.seq {
 			t.window = window{}
-			t.open.reveal(func(piece *Entry) { t.goLive(piece, warm) })
+			t.open.reveal(func(piece *Entry) { t.addLive(piece, warm) })
 		}
 		if t.fill != nil && t.addFact(h, &e, warm) {
-			t.goLive(&e, warm)
+			t.addLive(&e, warm)
 		}
 	}
 	t.trim(h)
 }
 
-// goLive puts an entry into the live ring. Nobody resumes from there, so without
-// readers it stays empty.
-func (t *topic) goLive(e *Entry, warm bool) {
+// addLive adds an entry to the live ring. No reader resumes from the live ring, so it
+// stays empty without readers.
+func (t *topic) addLive(e *Entry, warm bool) {
 	if warm && len(t.rs) > 0 {
 		e.Session = t.id
 		e.Cursor = chat.Cursor{Seq: t.last(), Blocks: t.open.marks()}
@@ -99,10 +98,10 @@ func (t *topic) goLive(e *Entry, warm bool) {
 	}
 }
 
-// addPiece takes a piece into its block and reports whether readers get it.
+// addPiece adds a piece to its block and reports whether readers get it.
 func (t *topic) addPiece(h *Hub, e *Entry) bool {
-	// Readers may already have the event that finishes this block, though it is
-	// published later. So they see the piece when that is decided.
+	// Readers may already have the event that finishes this block, although it is
+	// published later. The piece stays hidden until that is known.
 	hidden := t.window.seq != 0 && e.At <= t.window.at
 	p, hole := t.open.add(e.Piece, e.At, hidden)
 	if hole {
@@ -113,7 +112,7 @@ func (t *topic) addPiece(h *Hub, e *Entry) bool {
 	return p != nil && !hidden
 }
 
-// addFact takes an event into the tail and reports whether it is new there.
+// addFact adds an event to the tail and reports whether it is new there.
 func (t *topic) addFact(h *Hub, e *Entry, warm bool) bool {
 	seq := uint64(e.Fact.Seq)
 	known := warm || len(t.events.ents) > 0
@@ -121,8 +120,8 @@ func (t *topic) addFact(h *Hub, e *Entry, warm bool) bool {
 	case known && seq < t.events.end():
 		return false // the fill has found it
 	case known && seq > t.events.end():
-		// Only a fault elsewhere leads here. All readers fetch from the log what
-		// was left out, so that none of them sees a hole.
+		// A bug in the publisher. All readers read the missing events from the log,
+		// so that none of them sees a hole.
 		h.log.Error("events were not published", "session", t.id, "after", t.last(), "next", e.Fact.Seq)
 		t.events.restart(seq)
 		t.live.restart(t.live.end() + 1)
@@ -134,27 +133,19 @@ func (t *topic) addFact(h *Hub, e *Entry, warm bool) bool {
 	}
 	e.Cursor = chat.Cursor{Seq: e.Fact.Seq}
 	t.events.push(*e)
-	for _, c := range t.codecs {
-		c.opened = nil
-	}
 	return true
 }
 
 // finished reports whether an event of the tail finished the block.
 func (t *topic) finished(b chat.BlockID) bool {
-	for i := len(t.events.ents) - 1; i >= 0; i-- {
-		if t.events.ents[i].Block == b {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.events.ents, func(e Entry) bool { return e.Block == b })
 }
 
-// trim holds the bounds.
+// trim enforces the bounds.
 func (t *topic) trim(h *Hub) {
 	t.events.trim(h.opt.Tail, h.opt.TailBytes)
 	if n := len(t.live.ents); n >= max(t.trimAt, minTrim) || n > h.opt.Tail || t.live.bytes > h.opt.TailBytes {
-		// What every reader has taken serves nobody.
+		// Drop what every reader has taken.
 		taken := t.live.end()
 		for _, r := range t.rs {
 			if r.live && r.pos >= t.live.first {
@@ -171,43 +162,35 @@ func (t *topic) trim(h *Hub) {
 	}
 }
 
-// minTrim is the length of the live ring below which it is left alone.
+// minTrim is the length of the live ring below which nothing is dropped.
 const minTrim = 32
 
-// unpark returns the readers that wait; they must be woken after the lock is
-// released, and the list given back.
+// unpark returns the readers that wait. The caller wakes them after it has released
+// the lock.
 func (t *topic) unpark() []*reader {
 	list := t.parked
 	for _, r := range list {
 		r.parked = -1
-		if f := r.follower; f != nil && f.alone {
-			f.alone, f.called = false, true
+		if f := r.follower; f != nil && f.detached {
+			f.detached, f.needsGoroutine = false, true
 		}
 	}
-	t.parked, t.spare = t.spare[:0], nil
+	t.parked = make([]*reader, 0, len(list))
 	return list
 }
 
 func wake(list []*reader) {
 	for _, r := range list {
-		if f := r.follower; f != nil && f.called {
-			f.called = false
+		if f := r.follower; f != nil && f.needsGoroutine {
+			f.needsGoroutine = false
 			go r.serve(nil)
 			continue
 		}
 		select {
 		case r.wake <- struct{}{}:
-		default: // it has a signal that it has not yet looked at
+		default: // a signal is pending already
 		}
 	}
-}
-
-// giveBack keeps the list's memory for the next time.
-func (t *topic) giveBack(list []*reader) {
-	clear(list)
-	t.mu.Lock()
-	t.spare = list[:0]
-	t.mu.Unlock()
 }
 
 func (t *topic) park(r *reader) {
@@ -215,13 +198,13 @@ func (t *topic) park(r *reader) {
 		t.served(r)
 	}
 	if r.parked >= 0 {
-		return // it was woken by a signal that came late
+		return // it was woken by an old signal
 	}
 	r.parked = len(t.parked)
 	t.parked = append(t.parked, r)
 }
 
-// unparkOne takes a reader off the list that stops waiting without a signal.
+// unparkOne removes a reader from the waiting ones that stops waiting without a signal.
 func (t *topic) unparkOne(r *reader) {
 	if r.parked < 0 {
 		return
@@ -253,7 +236,7 @@ func (t *topic) add(r *reader, enc Encoding) {
 	t.codecs = append(t.codecs, r.codec)
 }
 
-// remove takes a reader out; with the last one of an encoding its bytes go.
+// remove removes a reader; the last one of an encoding removes its bytes.
 func (t *topic) remove(r *reader) {
 	if r.woken {
 		t.served(r)
@@ -266,24 +249,18 @@ func (t *topic) remove(r *reader) {
 	t.unparkOne(r)
 	if c := r.codec; c != nil {
 		if c.readers--; c.readers == 0 {
-			for i := range t.codecs {
-				if t.codecs[i] == c {
-					t.codecs[i] = t.codecs[len(t.codecs)-1]
-					t.codecs = t.codecs[:len(t.codecs)-1]
-					break
-				}
-			}
+			t.codecs = slices.DeleteFunc(t.codecs, func(other *codec) bool { return other == c })
 		}
 	}
 	if len(t.rs) == 0 {
 		t.live.restart(t.live.end())
-		t.rs, t.parked, t.spare, t.codecs = nil, nil, nil, nil
+		t.rs, t.parked, t.codecs = nil, nil, nil
 	}
 }
 
-// cool forgets the tail.
-func (t *topic) cool() {
-	t.fill, t.deep, t.window = nil, false, window{}
+// dropTail removes the tail from memory.
+func (t *topic) dropTail() {
+	t.fill, t.complete, t.window = nil, false, window{}
 	t.open.reveal(func(*Entry) {})
 	t.events.restart(0)
 	t.live.restart(0)

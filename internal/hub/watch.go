@@ -8,18 +8,18 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Watch yields what happens in a session after the start, in order and without
-// end: see the package comment for what is promised. The first batch is empty
-// and carries the starting cursor and the last sequence. When a reader has all
-// there is, it gets a batch with Live set, which may be empty. After from.Idle
-// without anything it gets an empty batch with Idle set.
+// Watch yields the events and pieces of a session after the start, in order and
+// without end: see the package comment for the guarantees. The first batch is empty
+// and carries the starting cursor and the last sequence. When a reader has all there
+// is, it gets a batch with Live set, which may be empty. After from.Idle without news
+// it gets an empty batch with Idle set.
 //
-// The loop ends when ctx ends or the caller breaks it; otherwise an error is
-// yielded once, as the last thing: Gone for a cursor beyond the log or an erased
-// session, Unavailable after Close, or what the log answered.
+// The loop ends when ctx ends or the caller breaks it; otherwise an error is the last
+// thing that is yielded: Gone for a cursor beyond the log or an erased session,
+// Unavailable after Close, or an error of the log.
 //
-// enc may be nil; then batches carry entries, for dialects whose encoding
-// depends on the reader. The work is done in the goroutine of the caller.
+// enc may be nil; then batches carry entries, for dialects whose encoding depends on
+// the reader. The work is done in the goroutine of the caller.
 func (h *Hub) Watch(ctx context.Context, id chat.SessionID, from Start, enc Encoding) iter.Seq2[Batch, error] {
 	return func(yield func(Batch, error) bool) {
 		r, err := h.begin(ctx, id, &from, enc)
@@ -30,13 +30,13 @@ func (h *Hub) Watch(ctx context.Context, id chat.SessionID, from Start, enc Enco
 	}
 }
 
-// loop goes on until the reader ends, or is let go. A reader spends its life in
-// wait, on a stack that stays with it. So whatever needs more of it is called, and
-// has returned by then.
-func (r *reader) loop(ctx context.Context, yield func(Batch, error) bool, err error) (letGo bool) {
+// loop runs until the reader ends or is detached. A reader spends most of its time in
+// wait. So that its stack stays small, everything that needs more of it is a call that
+// has returned before wait, and must not be inlined.
+func (r *reader) loop(ctx context.Context, yield func(Batch, error) bool, err error) (detach bool) {
 	for ctx.Err() == nil {
 		switch {
-		case err == errLetGo:
+		case err == errDetached:
 			return true
 		case err != nil:
 			r.end(yield, err)
@@ -52,23 +52,23 @@ func (r *reader) loop(ctx context.Context, yield func(Batch, error) bool, err er
 			err = r.advance(ctx)
 		}
 	}
-	return err == errLetGo
+	return err == errDetached
 }
 
-// begin makes a reader whose first batch is for the hello.
+// begin returns a reader whose first batch carries the starting cursor.
 //
 //go:noinline
 func (h *Hub) begin(ctx context.Context, id chat.SessionID, from *Start, enc Encoding) (*reader, error) {
 	r := &reader{hub: h, enc: enc, byPosition: from.ByPosition, idle: from.Idle, guard: from.Guard, wake: make(chan struct{}, 1), parked: -1}
 	err := r.start(ctx, id, from.Cursor)
-	r.offer(Batch{Cursor: r.has(), Last: r.last})
+	r.offer(Batch{Cursor: r.position(), Last: r.last})
 	return r, err
 }
 
-// offer makes a batch the next to be yielded.
+// offer sets the batch that is yielded next.
 func (r *reader) offer(b Batch) { r.batch, r.full = b, true }
 
-// check asks whether the reader may go on.
+// check returns an error when the reader may not continue.
 func (r *reader) check() error {
 	if r.guard == nil {
 		return nil
@@ -86,7 +86,7 @@ func (r *reader) give(yield func(Batch, error) bool) bool {
 	return more
 }
 
-// advance takes the next batch, or has the reader wait.
+// advance offers the next batch, or sets waits.
 //
 //go:noinline
 func (r *reader) advance(ctx context.Context) error {
@@ -98,18 +98,18 @@ func (r *reader) advance(ctx context.Context) error {
 	return err
 }
 
-// end yields the last thing a reader gets.
+// end yields the last error.
 //
 //go:noinline
 func (r *reader) end(yield func(Batch, error) bool, err error) {
-	yield(Batch{Cursor: r.cursor}, r.goodbye(err))
+	yield(Batch{Cursor: r.cursor}, r.withCursor(err))
 }
 
-// start finds the topic, waits until it is warm and settles the cursor.
+// start registers the reader, waits until the topic is warm and sets the cursor.
 func (r *reader) start(ctx context.Context, id chat.SessionID, from *chat.Cursor) error {
 	if from != nil {
 		r.cursor = *from
-		r.own()
+		r.copyMarks()
 	}
 	t, err := r.hub.enter(id, r, r.enc)
 	if err != nil {
@@ -132,9 +132,9 @@ func (r *reader) start(ctx context.Context, id chat.SessionID, from *chat.Cursor
 	return r.hub.stored(ctx, id, from.Seq)
 }
 
-// stored refuses a number that is not in the log. Somebody may have read an event
-// from there that is published only in a moment; such a reader waits for it. Inlined,
-// the record would be part of every reader's stack.
+// stored returns Gone for a sequence that is not in the log. A client may have read an
+// event from the log that is not published yet; its reader waits. Inlined, the record
+// would be part of every reader's stack.
 //
 //go:noinline
 func (h *Hub) stored(ctx context.Context, id chat.SessionID, seq chat.Seq) error {
@@ -143,14 +143,14 @@ func (h *Hub) stored(ctx context.Context, id chat.SessionID, seq chat.Seq) error
 		return err
 	}
 	if seq > rec.Last {
-		return chat.Errorf(chat.Gone, "the cursor %d is beyond the last event %d: the log is not the one it came from; load the session again", seq, rec.Last).
+		return chat.Errorf(chat.Gone, "the cursor %d is beyond the last event %d: the session was replaced; load it again", seq, rec.Last).
 			With("last", rec.Last)
 	}
 	return nil
 }
 
-// goodbye adds the cursor to an error after which the reader should come back.
-func (r *reader) goodbye(err error) error {
+// withCursor adds the cursor to an error after which the client should resume.
+func (r *reader) withCursor(err error) error {
 	if e, ok := errors.AsType[*chat.Error](err); ok && e.Code == chat.Unavailable {
 		return e.With("cursor", r.cursor.String())
 	}

@@ -7,16 +7,20 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// lane keeps the encoded bytes of a ring's entries for one encoding, in segments
-// that only grow at their end and never beyond their capacity. So bytes that
-// were handed out never move, and a reader gets all it lacks of a segment as one
-// slice. Segments are in rising order; there may be gaps where nobody asked.
-type lane struct {
-	align   uint64 // a new segment begins at a multiple of it, where it can
+// encodedRing keeps the encoded bytes of a ring's entries for one encoding, in segments
+// that only grow at their end and never beyond their capacity. So bytes that readers
+// have never move, and a reader gets all it lacks of a segment as one slice. Segments
+// are in rising order; there are gaps where no reader needed the entries.
+type encodedRing struct {
+	align   uint64 // a new segment begins at a multiple of it, where possible
 	segs    []*segment
 	size    int // capacity of the next segment
 	encoded int // entries encoded, ever
 }
+
+// packUnit is how much text is packed together at most, unless one entry alone is
+// larger.
+const packUnit = 16 << 10
 
 // Bounds of a segment's capacity; a larger entry gets a segment of its size.
 const (
@@ -33,8 +37,8 @@ type segment struct {
 	full        bool
 }
 
-// unit is where a reader can begin or end: after each entry, or in a packed
-// lane after each packed group.
+// unit is a position where a reader can begin or end: after each entry, or after each
+// packed group.
 type unit struct {
 	next  uint32 // entries since the segment's first
 	end   uint32 // bytes
@@ -52,7 +56,7 @@ type cut struct {
 // segment has and not beyond limit, encoding what has not been encoded. from is
 // in the ring and below limit. ok is false when no unit begins at from or ends
 // by limit: then the reader encodes for itself up to the returned next.
-func (l *lane) take(c *codec, r *ring, from, limit uint64) (part cut, ok bool) {
+func (l *encodedRing) take(c *codec, r *ring, from, limit uint64) (part cut, ok bool) {
 	s, bound := l.find(r, from)
 	for {
 		for !s.full && s.next < min(limit, bound) {
@@ -61,7 +65,7 @@ func (l *lane) take(c *codec, r *ring, from, limit uint64) (part cut, ok bool) {
 		if s.next > from {
 			break
 		}
-		s, bound = l.find(r, from) // it was full; the entry goes into another one
+		s, bound = l.find(r, from) // it was full
 	}
 	begin := unit{}
 	if from > s.first {
@@ -97,9 +101,9 @@ func (s *segment) boundary(i uint64) (int, bool) {
 	})
 }
 
-// find returns the segment that holds from, or the one to which it is to be
-// added, and the index at which that one must end.
-func (l *lane) find(r *ring, from uint64) (s *segment, bound uint64) {
+// find returns the segment that contains from, or the one to add it to, and the index
+// at which that segment must end.
+func (l *encodedRing) find(r *ring, from uint64) (s *segment, bound uint64) {
 	bound = r.end()
 	start := max(from-from%l.align, r.first)
 	i := len(l.segs) - 1
@@ -118,8 +122,8 @@ func (l *lane) find(r *ring, from uint64) (s *segment, bound uint64) {
 	for j := start; j < bound && need < maxSegment; j++ {
 		need += cost(r.at(j))
 	}
-	// Many segments are there because somebody still needs them: larger ones make
-	// fewer writes. A reader that keeps up does with small ones.
+	// Many segments exist because slow readers need them: larger ones take fewer
+	// writes. Small ones are enough for readers that keep up.
 	if len(l.segs) >= 4 {
 		l.size = min(2*l.size, maxSegment)
 	} else {
@@ -131,7 +135,7 @@ func (l *lane) find(r *ring, from uint64) (s *segment, bound uint64) {
 }
 
 // extend encodes one more entry, or packs one more group.
-func (l *lane) extend(c *codec, r *ring, s *segment, limit uint64) {
+func (l *encodedRing) extend(c *codec, r *ring, s *segment, limit uint64) {
 	if len(s.units) > 0 && cap(s.buf)-len(s.buf) < cost(r.at(s.next)) {
 		s.full = true
 		return
@@ -147,7 +151,7 @@ func (l *lane) extend(c *codec, r *ring, s *segment, limit uint64) {
 	}
 	l.encoded += int(next - s.next)
 	if cap(b) != cap(s.buf) && len(s.units) > 0 {
-		// It moved: what is new becomes the beginning of the next segment.
+		// The append has moved the buffer: the new bytes begin the next segment.
 		s.full = true
 		fresh := b[len(s.buf):]
 		moved := &segment{first: s.next, next: s.next, buf: make([]byte, 0, max(l.size, len(fresh)))}
@@ -169,9 +173,9 @@ func (s *segment) close(next uint64, p Pack) {
 	s.units = append(s.units, unit{uint32(next - s.first), uint32(len(s.buf)), uint32(len(s.packs))})
 }
 
-// forget drops the segments that hold nothing from index i on. Who is still
-// writing one of them keeps it alive as long as that takes.
-func (l *lane) forget(i uint64) {
+// forget drops the segments that end at or before index i. A reader that writes one of
+// them keeps its bytes until then.
+func (l *encodedRing) forget(i uint64) {
 	n := 0
 	for n < len(l.segs) && l.segs[n].next <= i {
 		n++
@@ -179,15 +183,14 @@ func (l *lane) forget(i uint64) {
 	l.segs = slices.Delete(l.segs, 0, n)
 }
 
-// codec is what a topic keeps for one encoding while it has readers of it.
+// codec is the state of one encoding of a topic while it has readers.
 type codec struct {
 	enc     Encoding
-	pack    Packer // nil when bytes are shared as they are
+	pack    Packer // nil when bytes are not packed
 	most    int    // characters of pieces that are joined; 0 for none
 	readers int
-	past    lane // events, with plain cursors, for readers that catch up
-	live    lane // events and pieces, for those that have caught up
-	opened  *opening
+	past    encodedRing // events, with plain cursors, for readers that catch up
+	live    encodedRing // events and pieces, for those that have caught up
 	scratch []byte
 }
 
@@ -197,7 +200,7 @@ func newCodec(enc Encoding) *codec {
 	if g, ok := enc.(chat.Grouper); ok {
 		c.most = g.Group()
 	}
-	// Readers that catch up begin anywhere; a common grid keeps the segments few.
+	// Readers that catch up begin at any event; aligned segments can be shared.
 	c.past.align, c.live.align = 64, 1
 	return c
 }
@@ -221,9 +224,9 @@ func (c *codec) packed(dst []byte, r *ring, i, limit uint64) ([]byte, Pack, uint
 	return dst, p, i
 }
 
-// group joins the first of some entries with those behind it, if the encoding
-// wants that, and returns the one and how many it stands for. Only neighbours are
-// joined: a reader that has the one has all up to its position.
+// group joins the first entry with the following ones, if the encoding is a
+// chat.Grouper, and returns the joined entry and how many it replaces. Only adjacent
+// entries are joined: a reader that has the joined entry has all up to its position.
 func (c *codec) group(entries []Entry) (*Entry, int) {
 	e := &entries[0]
 	if c.most == 0 || e.Piece == nil {
@@ -262,4 +265,12 @@ func packInto(p Packer, dst, plain []byte) ([]byte, Pack) {
 	dst, pack := p.Pack(dst, plain)
 	pack.Len = len(dst) - n
 	return dst, pack
+}
+
+// appendEntry encodes one entry.
+func appendEntry(enc Encoding, dst []byte, e *Entry) []byte {
+	if e.Piece != nil {
+		return enc.AppendPiece(dst, e)
+	}
+	return enc.AppendEvent(dst, e)
 }
