@@ -54,7 +54,8 @@ var rules = []rule{
 
 	{folder: "internal/hub", own: []string{"chat"}},
 	{folder: "internal/session", own: []string{"chat", "internal/workstream"}, libs: []string{"github.com/oklog/ulid"}},
-	{folder: "agent", own: []string{"chat"}, libs: []string{"go.opentelemetry.io/otel", "-go.opentelemetry.io/otel/sdk", "-go.opentelemetry.io/otel/exporters"}},
+	{folder: "agent", own: []string{"chat"}},
+	{folder: "internal/agentpool", own: []string{"chat", "agent"}, libs: []string{"go.opentelemetry.io/otel", "-go.opentelemetry.io/otel/sdk", "-go.opentelemetry.io/otel/exporters"}},
 	{folder: "internal/agents/demo", own: []string{"chat", "agent"}},
 	{folder: "internal/agents/remote", own: []string{"chat", "agent", "internal/sse"}, libs: []string{"github.com/coder/websocket", "github.com/evanphx/json-patch"}},
 	{folder: "internal/agents/tool", own: []string{"chat", "agent"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
@@ -76,7 +77,7 @@ var rules = []rule{
 	{folder: "internal/proxy", own: []string{"chat"}},
 	{folder: "web"},
 	{folder: "web/gen", own: []string{"chat", "agent"}}, // writes the TypeScript form of the vocabulary
-	{folder: "client", own: []string{"chat", "internal/sse"}, libs: []string{"github.com/coder/websocket"}},
+	{folder: "client", own: []string{"chat", "agent", "internal/sse"}, libs: []string{"github.com/coder/websocket"}},
 	{folder: "internal/sidecar", own: []string{"chat", "internal/edge", "internal/sse", "internal/wire", "internal/dialect/x1"}, libs: []string{"github.com/nats-io/nats.go"}},
 	{folder: "internal/sidecar/sidecartest"}, // an agent, for tests
 
@@ -86,7 +87,7 @@ var rules = []rule{
 	{folder: "internal/natsprovider/index", own: []string{"chat", "internal/natsprovider", "internal/record"}},
 
 	// What users would write.
-	{folder: "examples/*", own: []string{"chat", "client"}},
+	{folder: "examples/*", own: []string{"chat", "client", "agent"}},
 
 	// Tools for measuring: they know bytes and time, nothing of ours.
 	{folder: "internal/freeport"},
@@ -101,7 +102,7 @@ var rules = []rule{
 	{folder: "cmd", own: []string{"*"}, libs: []string{"*"}},
 	{folder: "bench", own: []string{"*"}, libs: []string{"*"}},
 	{folder: "e2e", own: []string{"*"}, libs: []string{"*"}},
-	{folder: "chaos", own: []string{"chat", "client", "internal/freeport"}}, // a user of the server, like examples
+	{folder: "chaos", own: []string{"chat", "client", "agent", "internal/freeport"}}, // a user of the server, like examples
 }
 
 // everywhere may be imported in every folder.
@@ -256,10 +257,11 @@ func TestTheTable(t *testing.T) {
 		{"internal/hub/hub.go", module + "/internal/journal", false},
 		{"internal/hub/metrics.go", "github.com/prometheus/client_golang/prometheus", true},
 		{"internal/hub/hub.go", "github.com/prometheus/client_golang/prometheus", false},
-		{"agent/runner.go", "go.opentelemetry.io/otel/trace", true},
-		{"agent/runner.go", "go.opentelemetry.io/otel/sdk/trace", false},
+		{"internal/agentpool/runner.go", "go.opentelemetry.io/otel/trace", true},
+		{"internal/agentpool/runner.go", "go.opentelemetry.io/otel/sdk/trace", false},
+		{"agent/turn.go", module + "/internal/agentpool", false},
 		{"internal/agents/demo/demo.go", module + "/agent", true},
-		{"agent/runner.go", module + "/agent/demo", false},
+		{"agent/turn.go", module + "/internal/agents/demo", false},
 		{"internal/dialect/nemo/serve.go", module + "/internal/wire", true},
 		{"internal/dialect/nemo/serve.go", module + "/internal/dialect/native", false},
 		{"internal/dialect/nemo/serve.go", module + "/internal/llm", false},

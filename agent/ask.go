@@ -8,88 +8,50 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// ErrExpired says that nobody answered in time; ErrWithdrawn that the question
-// was taken back.
-var (
-	ErrExpired   = errors.New("nobody answered in time")
-	ErrWithdrawn = errors.New("the question was withdrawn")
-)
-
-// ErrMoot is the cause with which the context of a question ends when nobody needs
-// the answer any more although the turn goes on: the question is withdrawn. One
-// whose context ends for another reason stays open, so that it outlives restarts.
-var ErrMoot = errors.New("nobody needs the answer any more")
-
-// Ask asks a person and waits for the answer, over restarts if need be. A
-// notification is shown and not waited for.
-func (t *Turn) Ask(ctx context.Context, q chat.AgentInputRequest) (chat.UserInputResponse, error) {
-	var answer chat.UserInputResponse
-	e, err := t.append(ctx, q, t.key(t.step()))
+// Ask asks a person and waits for the answer, over restarts if necessary. A notification is shown and not waited for.
+func (t *Turn) Ask(ctx context.Context, q chat.AgentInputRequest) (answer chat.UserInputResponse, err error) {
+	e, err := t.append(ctx, t.step(), q)
 	if err != nil || q.InputType == chat.InputNotification {
 		return answer, err
 	}
-	body, err := t.answer(ctx, e.Body.(chat.AgentInputRequest).RequestID)
-	if err != nil {
-		return answer, err
-	}
-	answer, _ = body.(chat.UserInputResponse)
-	return answer, nil
+	return awaitAnswer[chat.UserInputResponse](ctx, t, &e)
 }
 
-// Approve asks a person to approve calls and waits for the decisions, one per
-// call in their order.
+// Approve asks a person to approve calls and waits for the decisions, one per call in their order.
 func (t *Turn) Approve(ctx context.Context, q chat.AgentApprovalRequest) ([]chat.Decision, error) {
-	e, err := t.append(ctx, q, t.key(t.step()))
+	e, err := t.append(ctx, t.step(), q)
 	if err != nil {
 		return nil, err
 	}
-	body, err := t.answer(ctx, e.Body.(chat.AgentApprovalRequest).RequestID)
-	if err != nil {
-		return nil, err
-	}
-	b, _ := body.(chat.UserApprovalResponse)
-	return b.Decisions, nil
+	answer, err := awaitAnswer[chat.UserApprovalResponse](ctx, t, &e)
+	return answer.Decisions, err
 }
 
 // Permit asks a person to grant scopes and waits for the decision.
-func (t *Turn) Permit(ctx context.Context, q chat.AgentPermissionRequest) (chat.UserPermissionResponse, error) {
-	var answer chat.UserPermissionResponse
-	e, err := t.append(ctx, q, t.key(t.step()))
+func (t *Turn) Permit(ctx context.Context, q chat.AgentPermissionRequest) (answer chat.UserPermissionResponse, err error) {
+	e, err := t.append(ctx, t.step(), q)
 	if err != nil {
 		return answer, err
 	}
-	body, err := t.answer(ctx, e.Body.(chat.AgentPermissionRequest).RequestID)
-	if err != nil {
-		return answer, err
-	}
-	answer, _ = body.(chat.UserPermissionResponse)
-	return answer, nil
+	return awaitAnswer[chat.UserPermissionResponse](ctx, t, &e)
 }
 
-// Withdraw takes back what earlier attempts asked in this part and nobody has
-// answered: what led to the questions is over.
-func (t *Turn) Withdraw(ctx context.Context) error {
-	var asked []string
-	t.mu.Lock()
-	for i := range t.past {
-		e := &t.past[i]
-		if p, ok := chat.AsPrompt(e); ok && strings.HasPrefix(e.ClientID, t.key(t.part)) && t.said[e.ClientID].Seq == e.Seq {
-			asked = append(asked, p.RequestID)
-		}
+// awaitAnswer waits for the answer to the prompt that an event opened.
+func awaitAnswer[A chat.Body](ctx context.Context, t *Turn, asked *chat.Event) (answer A, err error) {
+	p, ok := chat.AsPrompt(asked)
+	if !ok {
+		return answer, chat.Errorf(chat.Internal, "the server returned %s for a prompt", asked.Type)
 	}
-	t.mu.Unlock()
-	for _, id := range asked {
-		if err := t.sessions.WithdrawPrompt(ctx, t.Ref(), id); err != nil {
-			return err
-		}
-	}
-	return nil
+	body, err := t.Answer(ctx, p.RequestID)
+	answer, _ = body.(A)
+	return answer, err
 }
 
-func (t *Turn) answer(ctx context.Context, requestID string) (chat.Body, error) {
-	e, err := t.box.wait(ctx, requestID)
-	if err != nil && context.Cause(ctx) == ErrMoot {
-		return nil, errors.Join(err, t.sessions.WithdrawPrompt(context.WithoutCancel(ctx), t.Ref(), requestID))
+// Answer waits for the end of a prompt that is stored already: the body of its answer, or ErrExpired or ErrWithdrawn.
+func (t *Turn) Answer(ctx context.Context, requestID string) (chat.Body, error) {
+	e, err := t.inbox.answer(ctx, requestID)
+	if err != nil && context.Cause(ctx) == ErrNotNeeded {
+		return nil, errors.Join(err, t.transport.WithdrawPrompt(context.WithoutCancel(ctx), requestID))
 	}
 	if err != nil {
 		return nil, err
@@ -101,4 +63,19 @@ func (t *Turn) answer(ctx context.Context, requestID string) (chat.Body, error) 
 		return nil, ErrWithdrawn
 	}
 	return e.Body, nil
+}
+
+// Withdraw closes the prompts that earlier attempts opened in this part and that have no answer.
+func (t *Turn) Withdraw(ctx context.Context) error {
+	for i := range t.past {
+		e := &t.past[i]
+		p, ok := chat.AsPrompt(e)
+		if !ok || !strings.HasPrefix(e.ClientID, t.key(t.part)) || t.stored[e.ClientID].Seq != e.Seq {
+			continue
+		}
+		if err := t.transport.WithdrawPrompt(ctx, p.RequestID); err != nil {
+			return err
+		}
+	}
+	return nil
 }

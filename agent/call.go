@@ -3,58 +3,53 @@ package agent
 import (
 	"context"
 	"errors"
-	"strconv"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// CallOptions say how a tool may be treated.
+// CallOptions says how a tool may be called.
 type CallOptions struct {
 	CallID     string // made from the step when empty
-	Repeatable bool   // may be run again when its outcome is not known
+	Repeatable bool   // may be executed again when its outcome is not known
 }
 
-// ErrUnknownOutcome says that an earlier attempt ran the tool and was cut off
-// before the result was in the log.
-var ErrUnknownOutcome = errors.New("the tool was running when the agent was cut off; whether it took effect is not known")
-
-// Call uses a tool: the call is in the log before run starts, its result or
-// error after. A call that has a result is not run again. A tool that ended well
-// has its result in the log even if the turn was stopped meanwhile.
+// Call executes a tool. The call is stored before run starts, its result or error after it returns. A call that has a
+// stored result is not executed again. A call of an earlier attempt without a result is executed again only if it is
+// repeatable; otherwise the error is ErrUnknownOutcome. The result of a tool is stored even if the turn was stopped
+// meanwhile. The calls that run makes on the turn are steps of their own part.
 func (t *Turn) Call(ctx context.Context, tool string, params json.RawMessage, opt CallOptions, run func(ctx context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	step := t.step()
+	end := step + "-end"
 	if opt.CallID == "" {
-		opt.CallID = "c" + strconv.FormatUint(uint64(t.Started.Seq), 10) + "-" + step
+		opt.CallID = "c" + t.label + "-" + step
 	}
-	_, again := t.earlier(t.key(step))
-	began, err := t.append(ctx, chat.AgentToolCall{CallID: opt.CallID, Tool: tool, Params: params, Repeatable: opt.Repeatable}, t.key(step))
+	_, again := t.earlier(step)
+	began, err := t.append(ctx, step, chat.AgentToolCall{CallID: opt.CallID, Tool: tool, Params: params, Repeatable: opt.Repeatable})
 	if err != nil {
 		return nil, err
 	}
-	call := began.Body.(chat.AgentToolCall)
-	end := t.key(step + "-end")
+	call, _ := began.Body.(chat.AgentToolCall)
 	if e, ok := t.earlier(end); ok {
-		return ended(e)
+		return storedResult(e)
 	}
 	if again && !call.Repeatable {
-		_, err := t.append(ctx, chat.AgentToolError{CallID: call.CallID, Tool: tool, Error: ErrUnknownOutcome.Error(), Code: chat.UnknownOutcome}, end)
-		if err != nil {
+		if err := t.note(ctx, end, chat.AgentToolError{CallID: call.CallID, Tool: tool, Error: ErrUnknownOutcome.Error(), Code: chat.UnknownOutcome}); err != nil {
 			return nil, err
 		}
 		return nil, ErrUnknownOutcome
 	}
-	result, err := t.within(step, func() (json.RawMessage, error) { return run(ctx) })
+	result, err := t.inPart(step, func() (json.RawMessage, error) { return run(ctx) })
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if _, aerr := t.append(ctx, chat.AgentToolError{CallID: call.CallID, Tool: tool, Error: err.Error()}, end); aerr != nil {
-			return nil, aerr
+		if err := t.note(ctx, end, chat.AgentToolError{CallID: call.CallID, Tool: tool, Error: err.Error()}); err != nil {
+			return nil, err
 		}
 		return nil, err
 	}
-	if _, err := t.append(context.WithoutCancel(ctx), chat.AgentToolResult{CallID: call.CallID, Tool: tool, Result: result}, end); err != nil {
+	if err := t.note(context.WithoutCancel(ctx), end, chat.AgentToolResult{CallID: call.CallID, Tool: tool, Result: result}); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
@@ -63,9 +58,9 @@ func (t *Turn) Call(ctx context.Context, tool string, params json.RawMessage, op
 	return result, nil
 }
 
-// within runs f with the verbs that it uses as steps of a step: a call that has
-// its result is not run again, and the steps behind it keep their numbers.
-func (t *Turn) within(step string, f func() (json.RawMessage, error)) (json.RawMessage, error) {
+// inPart runs f with the steps that it uses numbered under a step, so that the steps behind the call keep their numbers
+// when the call is not executed again.
+func (t *Turn) inPart(step string, f func() (json.RawMessage, error)) (json.RawMessage, error) {
 	t.mu.Lock()
 	part, steps := t.part, t.steps
 	t.part, t.steps = step+".", 0
@@ -78,8 +73,8 @@ func (t *Turn) within(step string, f func() (json.RawMessage, error)) (json.RawM
 	return f()
 }
 
-// ended gives what a call gave in an earlier attempt.
-func ended(e chat.Event) (json.RawMessage, error) {
+// storedResult returns the result of a call of an earlier attempt.
+func storedResult(e chat.Event) (json.RawMessage, error) {
 	switch b := e.Body.(type) {
 	case chat.AgentToolResult:
 		return b.Result, nil
@@ -89,5 +84,5 @@ func ended(e chat.Event) (json.RawMessage, error) {
 		}
 		return nil, errors.New(b.Error)
 	}
-	return nil, chat.Errorf(chat.Conflict, "the agent does not repeat itself: a tool had a result where %s is now", e.Type)
+	return nil, chat.Errorf(chat.Conflict, "the agent does not repeat its steps: the result of a tool was %s in an earlier attempt", e.Type)
 }

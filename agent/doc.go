@@ -1,29 +1,47 @@
-// Package agent runs agents: it gives them turns and puts what they say into
-// the log.
+// Package agent is what an agent in Go is written against.
 //
-// An Agent answers one turn. It speaks through the Turn and does not know who
-// listens. A turn belongs to the server and outlives every connection; its
-// context ends when somebody stops it or the server shuts down.
+// An Agent answers turns. A turn begins with a trigger, usually a user message, and the agent answers it through a
+// [Turn]: it streams text, calls tools, asks people, launches workstreams. The same agent runs in the process of the
+// server or as a worker that connects to it with package client:
 //
-// # What survives
+//	echo := agent.Func(func(ctx context.Context, turn *agent.Turn) error {
+//		w := turn.Stream(true)
+//		if err := w.Write(ctx, "You said: "+turn.Text()); err != nil {
+//			return err
+//		}
+//		return w.Close(ctx)
+//	})
+//	err := c.Work(ctx, "echo", client.WorkOptions{}, echo)
 //
-// Every verb of a Turn is a numbered step with an idempotency key. When a
-// process dies in the middle of a turn, the Runner finds the turn in the log and
-// calls the agent again; steps that are in the log give what they gave and are
-// not done again. A tool call without a result is run again only if it was
-// marked repeatable. Text that was shown is neither taken back nor doubled: an
-// agent that writes the same text again goes on where it stopped, one that
-// writes something else begins a new block, and the old one stays as it was.
+// # Calls of a turn
 //
-// # Concurrency
+//   - show text: [Turn.Stream], [Turn.Think], [Turn.Say]
+//   - use a tool: [Turn.Call]
+//   - ask a person and wait: [Turn.Ask], [Turn.Approve], [Turn.Permit]
+//   - report: [Turn.Status], [Turn.Plan], [Turn.Usage], [Turn.Artifact], [Turn.File], [Turn.Append]
+//   - delegate: [Turn.Launch], [Turn.Await], [Turn.Message], [Turn.Steer], [Turn.Terminate], [Turn.Workstreams]
+//   - receive what arrived during the turn: [Turn.Heard], [Turn.News]
+//   - read the session: [Turn.Read], [Turn.Log], [Turn.State]
 //
-// A Runner may be told of commits from any goroutine and never blocks there.
-// Run starts one goroutine per turn and returns when all have ended; an agent
-// that ignores the end of its context is left to itself, and what it says later
-// is refused. The verbs of a Turn must come in the same order in every attempt,
-// so one goroutine uses them.
+// # How a turn ends
 //
-// Locks are taken in this order: the room of a session (its rules tell of
-// commits), Runner.mu or Pool.mu, Turn.mu, mailbox.mu. No call into the sessions
-// is made with one of them held.
+//   - Answer returns nil: the turn is done.
+//   - Answer returns an error: the turn failed. The text of the error is shown. [Failf] adds a code for programs.
+//   - A person stops the turn: the context ends and [Stopped] reports true. What was shown stays. The agent has a
+//     moment to store its last words, with [context.WithoutCancel].
+//   - The process or the connection ends: the turn goes on in a new attempt.
+//
+// # Attempts
+//
+// Every call of a turn is a numbered step with an idempotency key. When an attempt is interrupted, the agent is called
+// again with the same turn. Steps that the log has return their stored result and are not executed again, so the agent
+// must make the same calls in the same order in every attempt, from one goroutine ([Turn.Part] gives other goroutines a
+// numbering of their own). A tool call without a result is executed again only if it is marked as repeatable. Shown
+// text is neither removed nor repeated: if an attempt writes the same text, it continues where the last one ended; if it
+// writes something else, it begins a new block and the old one stays as it was shown.
+//
+// # Transports
+//
+// A [Transport] connects a Turn to its session. There are two: internal/agentpool for agents in the process of the
+// server, and package client for workers. Agents do not use it.
 package agent

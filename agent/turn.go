@@ -2,7 +2,7 @@ package agent
 
 import (
 	"context"
-	"errors"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,142 +11,73 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// ErrInterrupted is what an agent returns that cannot go on with a turn.
-var ErrInterrupted = errors.New("the agent cannot go on")
-
-// Turn is an agent's part in a conversation: the answer to one trigger. Its
-// verbs are steps, numbered in the order of their use; a step that an earlier
-// attempt finished gives what it gave then.
+// Turn is the answer of an agent to one trigger. Its calls are steps, numbered in the order of their use; a step that an
+// earlier attempt completed returns the stored result. See the package documentation.
 type Turn struct {
+	Session    chat.SessionID
+	ID         chat.TurnID
 	Agent      string
-	Workstream string
-	Started    chat.Event // turn.started
+	Workstream string     // "" on the main line
 	Trigger    chat.Event // what is answered
 
-	id        chat.TurnID
-	session   chat.SessionID
-	workspace string
-	sessions  sessions
-	store     StoreFunc
-	caller    chat.Caller
-	box       *mailbox
+	transport Transport
+	inbox     *Inbox
+	label     string
+	launch    *chat.WorkstreamLaunched // nil on the main line
 
-	launch  *chat.WorkstreamLaunched // of the line; nil on the main line
-	*memory                          // shared by the parts of a turn
-	part    string                   // the name of this part with a dot behind it; "" is the whole
-	steps   int                      // of this part; guarded by mu
+	*history        // shared by the parts of the turn
+	part     string // the name of this part with a dot behind it; "" is the whole turn
+	steps    int    // of this part; guarded by mu
 }
 
-// memory is what is known of a turn's earlier attempts.
-type memory struct {
+// history is what is known of earlier attempts.
+type history struct {
 	mu      sync.Mutex
-	attempt int
+	started chat.Event            // zero if it is not known yet
 	past    []chat.Event          // the turn's events of earlier attempts
-	said    map[string]chat.Event // of those, by client id, the agent's own
-	open    []chat.Block          // what earlier attempts were writing
-	heard   chat.Seq              // the last turn.input of earlier attempts that was handed out again
-	about   map[chat.Seq]string   // of what those took in, the news of children
-	awaited map[string]bool       // children whose news Await has taken
+	stored  map[string]chat.Event // those of the agent itself, by client id
+	inputs  map[chat.Seq]bool     // what earlier attempts received
+	open    []chat.Block          // blocks that earlier attempts left open
+	input   chat.Seq              // the last turn.input of earlier attempts that was returned again
+	awaited map[string]bool       // children that Await returned; true if they have ended
 }
 
-// turn reads what there is of a turn.
-func (r *Runner) turn(ctx context.Context, u *run) (*Turn, error) {
-	t := &Turn{
-		Agent: u.agent, Workstream: u.line.workstream, id: u.ref.Turn, session: u.ref.Session,
-		sessions: r.sessions, store: r.opt.Store, box: &u.box, memory: &memory{attempt: u.ref.Attempt},
-		caller: chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: u.agent}, Scopes: []chat.Scope{chat.ScopeAgent, chat.ScopeAdmin}, AllWorkspaces: true},
-	}
-	ctx = context.WithoutCancel(ctx)
-	var err error
-	if t.Trigger, err = t.told(ctx, u, u.trigger); err != nil {
-		return nil, err
-	}
-	if t.Started, err = t.told(ctx, u, u.started); err != nil {
-		return nil, err
-	}
-	sess, err := r.sessions.Get(ctx, t.caller, t.session)
-	if err != nil {
-		return nil, err
-	}
-	t.workspace = sess.Workspace
-	if err := t.place(ctx); err != nil {
-		return nil, err
-	}
-	if !u.resumed {
-		return t, nil
-	}
-	return t, t.recall(ctx)
-}
-
-// recall reads what earlier attempts left.
-func (t *Turn) recall(ctx context.Context) error {
-	var past []chat.Event
-	var taken []chat.Seq
-	said, spoken := map[string]chat.Event{}, map[chat.Seq]chat.Event{}
-	err := t.Log(ctx, t.Started.Seq, func(e chat.Event) {
-		if _, ok := e.Body.(chat.UserMessage); ok || strings.HasPrefix(e.Type, "workstream.") {
-			spoken[e.Seq] = e
+// NewTurn returns the turn of an assignment. Transports use it.
+func NewTurn(a chat.Assignment, in *Inbox, t Transport) *Turn {
+	h := &history{started: a.Started, past: a.Events, open: slices.Clone(a.Open), stored: map[string]chat.Event{}, inputs: map[chat.Seq]bool{}, awaited: map[string]bool{}}
+	for _, e := range a.Events {
+		if e.ClientID != "" && e.Actor.Same(chat.Actor{Kind: chat.Agent, ID: a.Agent}) {
+			h.stored[e.ClientID] = e
 		}
-		if e.Turn != t.id {
-			return
-		}
-		past = append(past, e)
-		if e.ClientID != "" && e.Actor.Same(t.caller.Actor) {
-			said[e.ClientID] = e
-		}
-		if chat.AnswerOf(e.Body) != "" {
-			t.box.put(e)
-		}
-		if b, ok := e.Body.(chat.TurnInput); ok {
-			taken = append(taken, b.Sequences...)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	about := map[chat.Seq]string{}
-	for _, seq := range taken {
-		e, ok := spoken[seq]
-		if !ok { // it waited before the turn began
-			if e, err = t.event(ctx, seq); err != nil {
-				return err
+		switch b := e.Body.(type) {
+		case chat.TurnStarted:
+			h.started = e
+		case chat.TurnInput:
+			for _, seq := range b.Sequences {
+				h.inputs[seq] = true
 			}
 		}
-		t.box.put(e)
-		about[seq] = chat.ChildOf(e.Body)
 	}
-	open, err := t.sessions.Blocks(ctx, t.caller, t.session)
-	if err != nil {
-		return err
+	label := strings.TrimPrefix(string(a.Turn), chat.TurnPrefix)
+	if a.Started.Seq != 0 {
+		label = strconv.FormatUint(uint64(a.Started.Seq), 10)
 	}
-	open = slices.DeleteFunc(slices.Clone(open), func(b chat.Block) bool { return b.Turn != t.id })
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.past, t.said, t.open, t.about = past, said, open, about
-	return nil
+	in.PutAnswers(a.Events)
+	return &Turn{
+		Session: a.Session, ID: a.Turn, Agent: a.Agent, Workstream: a.Workstream, Trigger: a.Trigger,
+		transport: t, inbox: in, label: label, launch: a.Launch, history: h,
+	}
 }
 
-// Ref names the turn in its latest attempt.
-func (t *Turn) Ref() chat.TurnRef {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return chat.TurnRef{Session: t.session, Turn: t.id, Attempt: t.attempt}
-}
+// Ref names the turn in its current attempt.
+func (t *Turn) Ref() chat.TurnRef { return t.transport.Ref() }
 
-// again begins a new attempt, because who answered is gone; crash says whether that counts against the turn.
-func (t *Turn) again(ctx context.Context, reason string, crash bool) error {
-	next, ok, err := t.sessions.ResumeTurn(ctx, t.Ref(), reason, crash)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return chat.Errorf(chat.Conflict, "the turn was given up")
-	}
-	t.mu.Lock()
-	t.attempt = next.Attempt
-	t.mu.Unlock()
-	return t.recall(ctx)
-}
+// Label is a short text that is unique among the turns of the session and the same in every attempt, for ids and names
+// of files.
+func (t *Turn) Label() string { return t.label }
+
+// Resumed reports whether an earlier attempt at the turn was interrupted.
+func (t *Turn) Resumed() bool { return t.Ref().Attempt > 1 }
 
 // Text is what the trigger says.
 func (t *Turn) Text() string {
@@ -162,8 +93,8 @@ func (t *Turn) Text() string {
 	}
 }
 
-// ClientTools lists the tools that whoever sent the trigger runs. A call of one is
-// asked for with Approve, and marked so; see chat.ApprovalCall.Client.
+// ClientTools lists the tools that the sender of the trigger executes. The agent requests a call of one with Approve;
+// see chat.ApprovalCall.Client.
 func (t *Turn) ClientTools() []chat.ClientTool {
 	if b, ok := t.Trigger.Body.(chat.UserMessage); ok {
 		return b.ClientTools()
@@ -171,33 +102,42 @@ func (t *Turn) ClientTools() []chat.ClientTool {
 	return nil
 }
 
-// Resumed reports whether an earlier attempt at the turn was cut off.
-func (t *Turn) Resumed() bool { return t.Ref().Attempt > 1 }
-
-// Past returns the turn's events that earlier attempts left in the log.
-func (t *Turn) Past() []chat.Event {
+// Started returns the event turn.started. A worker may have to read it from the server.
+func (t *Turn) Started(ctx context.Context) (chat.Event, error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.past
+	started := t.started
+	t.mu.Unlock()
+	if started.Seq != 0 {
+		return started, nil
+	}
+	for e, err := range t.Events(ctx, chat.Range{Types: []string{"turn.started"}, Workstream: &t.Workstream, Desc: true, Limit: 100}) {
+		if err != nil {
+			return chat.Event{}, err
+		}
+		if e.Turn == t.ID {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.started = e
+			return e, nil
+		}
+	}
+	return chat.Event{}, chat.Errorf(chat.NotFound, "the log has no start of turn %s", t.ID)
 }
 
-// Open returns the blocks that an earlier attempt was writing when it was cut
-// off, in the order in which they were begun, with what was shown of them. An
-// agent that can go on from there does so with Stream or Think and the same
-// text; otherwise it calls Abandon.
+// Past returns the turn's events that earlier attempts stored.
+func (t *Turn) Past() []chat.Event { return t.past }
+
+// Open returns the blocks that earlier attempts left open, in the order in which they were begun, with the text that was
+// shown. To continue one, write the same text with Stream or Think at the same step; to close one, call Abandon.
 func (t *Turn) Open() []chat.Block {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.open)
 }
 
-// Abandon closes a block of an earlier attempt with exactly what was shown.
+// Abandon closes a block of an earlier attempt with exactly the text that was shown.
 func (t *Turn) Abandon(ctx context.Context, b chat.Block) error {
-	var body chat.Body = chat.AgentText{Block: b.ID, Text: b.Text, Partial: true}
-	if b.Kind == chat.ThinkingBlock {
-		body = chat.AgentThinking{Block: b.ID, Text: b.Text, Partial: true}
-	}
-	if _, err := t.append(ctx, body, t.key("close-"+string(b.ID))); err != nil {
+	if err := t.note(ctx, "close-"+string(b.ID), partial(b)); err != nil {
 		return err
 	}
 	t.mu.Lock()
@@ -206,7 +146,25 @@ func (t *Turn) Abandon(ctx context.Context, b chat.Block) error {
 	return nil
 }
 
-// Log calls f for every event of the session from a sequence on.
+// partial is the event of a block that is closed before its text was complete.
+func partial(b chat.Block) chat.Body {
+	if b.Kind == chat.ThinkingBlock {
+		return chat.AgentThinking{Block: b.ID, Text: b.Text, Partial: true}
+	}
+	return chat.AgentText{Block: b.ID, Text: b.Text, Partial: true}
+}
+
+// Read returns stored events of the session; more says that the range has further ones.
+func (t *Turn) Read(ctx context.Context, r chat.Range) (facts []chat.Fact, more bool, err error) {
+	return t.transport.Read(ctx, r)
+}
+
+// Events returns stored events of the session, page by page as [chat.Facts] reads them.
+func (t *Turn) Events(ctx context.Context, r chat.Range) iter.Seq2[chat.Event, error] {
+	return chat.Events(chat.Facts(r, func(r chat.Range) ([]chat.Fact, bool, error) { return t.Read(ctx, r) }))
+}
+
+// Log calls f for every stored event of the session from a sequence on.
 func (t *Turn) Log(ctx context.Context, from chat.Seq, f func(chat.Event)) error {
 	for e, err := range t.Events(ctx, chat.Range{After: max(from, 1) - 1}) {
 		if err != nil {
@@ -217,29 +175,8 @@ func (t *Turn) Log(ctx context.Context, from chat.Seq, f func(chat.Event)) error
 	return nil
 }
 
-// State returns the session's state.
-func (t *Turn) State(ctx context.Context) (*chat.State, error) {
-	return t.sessions.State(ctx, t.caller, t.session)
-}
-
-// told is an event that came with the turn, or is read.
-func (t *Turn) told(ctx context.Context, u *run, seq chat.Seq) (chat.Event, error) {
-	for _, e := range u.begun {
-		if e.Seq == seq {
-			return e, nil
-		}
-	}
-	return t.event(ctx, seq)
-}
-
-// event reads one event of the session.
-func (t *Turn) event(ctx context.Context, seq chat.Seq) (chat.Event, error) {
-	fact, err := t.sessions.Event(ctx, t.caller, t.session, seq)
-	if err != nil {
-		return chat.Event{}, err
-	}
-	return fact.Event()
-}
+// State returns the state of the session. A worker computes it from the whole log.
+func (t *Turn) State(ctx context.Context) (*chat.State, error) { return t.transport.State(ctx) }
 
 // step names the next step.
 func (t *Turn) step() string {
@@ -250,11 +187,13 @@ func (t *Turn) step() string {
 }
 
 // key is the idempotency key of a step.
-func (t *Turn) key(step string) string { return string(t.id) + "/" + step }
+func key(turn chat.TurnID, step string) string { return string(turn) + "/" + step }
 
-// stepOf returns the number of the step whose key that is, 0 for other keys.
-func (t *Turn) stepOf(key string) int {
-	rest, ok := strings.CutPrefix(key, string(t.id)+"/")
+func (t *Turn) key(step string) string { return key(t.ID, step) }
+
+// stepNumber returns the number of the step that has a key, 0 for other keys.
+func (t *Turn) stepNumber(key string) int {
+	rest, ok := strings.CutPrefix(key, string(t.ID)+"/")
 	if !ok {
 		return 0
 	}
@@ -262,41 +201,20 @@ func (t *Turn) stepOf(key string) int {
 	if end < 0 {
 		end = len(rest)
 	}
-	n, _ := strconv.Atoi(rest[:end]) // no digits are no step
+	n, _ := strconv.Atoi(rest[:end]) // without digits it is not a step
 	return n
 }
 
-// earlier returns what a step put into the log in an earlier attempt.
-func (t *Turn) earlier(key string) (chat.Event, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e, ok := t.said[key]
+// earlier returns what a step stored in an earlier attempt.
+func (t *Turn) earlier(step string) (chat.Event, bool) {
+	e, ok := t.stored[t.key(step)]
 	return e, ok
 }
 
-// append puts one body into the log under a key, once over all attempts.
-func (t *Turn) append(ctx context.Context, body chat.Body, key string) (chat.Event, error) {
-	if e, ok := t.earlier(key); ok {
-		if e.Type != body.Type() {
-			return chat.Event{}, chat.Errorf(chat.Conflict,
-				"the agent does not repeat itself: where it says %s now, it said %s before it was cut off", body.Type(), e.Type)
-		}
-		return e, nil
-	}
-	if err := t.box.gate(ctx); err != nil {
-		return chat.Event{}, err
-	}
-	ref := t.Ref()
-	d := chat.NewDraft(body).As(key)
-	d.Turn, d.Attempt, d.Workstream = ref.Turn, ref.Attempt, t.Workstream
-	evs, err := t.sessions.Append(ctx, t.caller, ref.Session, []chat.Draft{d})
-	if err != nil {
-		return chat.Event{}, err
-	}
-	return evs[0], nil
-}
-
-func (t *Turn) note(ctx context.Context, step string, body chat.Body) error {
-	_, err := t.append(ctx, body, t.key(step))
-	return err
+// Behind reports whether an earlier attempt completed the next step: an agent that paces its answer need not wait.
+func (t *Turn) Behind() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.earlier(t.part + strconv.Itoa(t.steps+1))
+	return ok
 }

@@ -2,8 +2,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -11,25 +9,24 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Writer streams one block: what is written goes out at once as previews, Close
-// makes it a fact. After a crash the agent may write the same text again: what
-// was shown is skipped. Text that differs from what was shown begins a new
-// block, and the old one stays as it was.
+// Writer streams one block. Written text is shown at once as previews; Close stores it. A new attempt writes the same text
+// again: what was shown is skipped. Text that differs from what was shown begins a new block, and the old one stays as it
+// was shown.
 type Writer struct {
 	turn  *Turn
 	kind  chat.BlockKind
 	step  string
 	final bool
-	parts int    // blocks this writer has finished because they were full
-	rest  []byte // an incomplete character
+	parts int    // blocks that were closed because they were full
+	rest  string // the start of an incomplete character
 
-	block chat.BlockID    // the current one
-	text  strings.Builder // of the current block
-	json  int             // what its text takes as JSON
-	shown int             // bytes of it that readers have
-	old   string          // what an earlier attempt showed of it
-	done  bool            // an earlier attempt finished it
-	fresh int             // blocks this attempt has left behind
+	block     chat.BlockID    // the current one
+	text      strings.Builder // of the current block
+	json      int             // the size of its text as JSON
+	shown     int             // bytes of it that readers have
+	old       string          // what an earlier attempt showed of it
+	done      bool            // an earlier attempt stored it
+	abandoned int             // blocks that this attempt has abandoned
 }
 
 // Stream begins a block of text; final marks the turn's answer.
@@ -48,66 +45,51 @@ func (t *Turn) writer(kind chat.BlockKind) *Writer {
 	return w
 }
 
-// begin sets the writer on its next block: the one that an earlier attempt was
-// writing at this step, if there is one.
+// begin starts the next block: the one that an earlier attempt was writing at this step, if there is one.
 func (w *Writer) begin() {
-	_, w.done = w.turn.earlier(w.turn.key(w.stepName()))
-	w.block = w.blockID()
+	t, step := w.turn, w.stepName()
+	w.block = t.blockID(step)
 	w.text.Reset()
 	w.json, w.shown, w.old = 0, 0, ""
-	if w.done {
+	if _, w.done = t.earlier(step); w.done {
 		return
 	}
-	t := w.turn
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	base := w.block
-	if w.done = t.kept(base); w.done {
-		return
+	for i := range t.past {
+		id, partial := finishedBlock(t.past[i].Body)
+		switch {
+		case id == "" || id != base && !isAbandonOf(id, base):
+		case !partial:
+			w.done = true // stored by Keep together with other events
+			return
+		case id == base:
+			w.block = w.newID(t.Ref().Attempt)
+		}
 	}
-	if t.finished(base) {
-		w.block = w.freshID(t.attempt)
-	}
-	for _, b := range t.open {
-		if b.ID == base || strings.HasPrefix(string(b.ID), string(base)+"-a") {
+	for _, b := range t.Open() {
+		if b.ID == base || isAbandonOf(b.ID, base) {
 			w.block, w.old, w.shown = b.ID, b.Text, len(b.Text)
 		}
 	}
 }
 
-// kept reports whether an earlier attempt kept the block together with other
-// facts, whole. The caller holds mu.
-func (t *Turn) kept(base chat.BlockID) bool {
-	return slices.ContainsFunc(t.past, func(e chat.Event) bool {
-		id := chat.FinishedBlock(e.Body)
-		if id != base && !strings.HasPrefix(string(id), string(base)+"-a") {
-			return false
-		}
-		switch b := e.Body.(type) {
-		case chat.AgentText:
-			return !b.Partial
-		case chat.AgentThinking:
-			return !b.Partial
-		}
-		return false
-	})
+// finishedBlock returns the block that a body stores, and whether it was closed before it was complete.
+func finishedBlock(body chat.Body) (id chat.BlockID, partial bool) {
+	switch b := body.(type) {
+	case chat.AgentText:
+		return b.Block, b.Partial
+	case chat.AgentThinking:
+		return b.Block, b.Partial
+	}
+	return "", false
 }
 
-// finished reports whether an earlier attempt finished the block. The caller
-// holds mu.
-func (t *Turn) finished(block chat.BlockID) bool {
-	return slices.ContainsFunc(t.past, func(e chat.Event) bool { return chat.FinishedBlock(e.Body) == block })
+// newID names the block that an attempt begins after it abandoned the block of the step; isAbandonOf recognises it.
+func (w *Writer) newID(attempt int) chat.BlockID {
+	return w.turn.blockID(w.stepName()) + chat.BlockID("-a"+strconv.Itoa(attempt))
 }
 
-// blockID names the block of the writer's step; freshID the one that an attempt
-// begins that cannot go on in it.
-func (w *Writer) blockID() chat.BlockID {
-	return chat.BlockID(fmt.Sprintf("b%d-%s", w.turn.Started.Seq, strings.ReplaceAll(w.stepName(), ".", "-")))
-}
-
-func (w *Writer) freshID(attempt int) chat.BlockID {
-	return w.blockID() + chat.BlockID("-a"+strconv.Itoa(attempt))
-}
+func isAbandonOf(id, base chat.BlockID) bool { return strings.HasPrefix(string(id), string(base)+"-a") }
 
 func (w *Writer) stepName() string {
 	if w.parts == 0 {
@@ -116,27 +98,23 @@ func (w *Writer) stepName() string {
 	return w.step + "." + strconv.Itoa(w.parts)
 }
 
-// Behind reports whether readers have seen more than was written so far: an
-// agent that writes at its own pace need not wait while it catches up.
+// Block is the id of the block that is being written.
+func (w *Writer) Block() chat.BlockID { return w.block }
+
+// Final says whether the block is the turn's answer, for agents that learn it at the end of the block.
+func (w *Writer) Final(final bool) { w.final = final }
+
+// Behind reports whether readers have more text than was written so far: an agent that paces its answer need not wait.
 func (w *Writer) Behind() bool { return w.done || w.text.Len() < w.shown }
 
-// Write shows a piece.
+// Write shows a piece. It may end in the middle of a character.
 func (w *Writer) Write(ctx context.Context, piece string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if len(w.rest) > 0 {
-		piece = string(w.rest) + piece
-		w.rest = nil
-	}
-	if n := incomplete(piece); n > 0 {
-		w.rest = []byte(piece[len(piece)-n:])
-		piece = piece[:len(piece)-n]
-	}
-	if piece == "" {
-		return nil
-	}
-	piece = strings.ToValidUTF8(piece, "\uFFFD")
+	piece = w.rest + piece
+	cut := len(piece) - incomplete(piece)
+	w.rest, piece = piece[cut:], strings.ToValidUTF8(piece[:cut], "\uFFFD")
 	for {
 		n := w.room(piece)
 		if err := w.show(ctx, piece[:n]); err != nil {
@@ -145,7 +123,11 @@ func (w *Writer) Write(ctx context.Context, piece string) error {
 		if piece = piece[n:]; piece == "" {
 			return nil
 		}
-		if err := w.finish(ctx, false); err != nil {
+		body, err := w.body(ctx, false)
+		if err == nil {
+			err = w.turn.note(ctx, w.stepName(), body)
+		}
+		if err != nil {
 			return err
 		}
 		w.parts++
@@ -153,8 +135,7 @@ func (w *Writer) Write(ctx context.Context, piece string) error {
 	}
 }
 
-// room returns how much of a piece fits the block, so that one character still
-// fits behind it.
+// room returns how much of a piece fits the block, so that one more character fits behind it.
 func (w *Writer) room(piece string) int {
 	const most, mostJSON = chat.MaxBlock - utf8.UTFMax, chat.MaxBlockJSON - 6
 	if w.text.Len()+len(piece) <= most && w.json+6*len(piece) <= mostJSON {
@@ -196,18 +177,13 @@ func (w *Writer) show(ctx context.Context, piece string) error {
 	if from == w.text.Len() {
 		return nil
 	}
-	t := w.turn
-	if err := t.box.gate(ctx); err != nil {
+	if err := w.turn.inbox.unpaused(ctx); err != nil {
 		return err
 	}
-	ref := t.Ref()
-	from = w.shown // what could not be shown before comes along
-	err := t.sessions.Preview(ctx, t.caller, ref.Session, []chat.Preview{{
-		Block: w.block, Offset: from, Text: w.text.String()[from:], Kind: w.kind,
-		Workstream: t.Workstream, Turn: ref.Turn, Attempt: ref.Attempt,
-	}})
+	block := chat.Block{ID: w.block, Kind: w.kind, Text: w.text.String(), Workstream: w.turn.Workstream, Turn: w.turn.ID}
+	err := w.turn.transport.Preview(ctx, block, w.shown)
 	if chat.CodeOf(err) == chat.SlowDown {
-		return nil // too many write at once: this block is seen when it is finished, or there is room
+		return nil // too many turns write at once: the text is shown later, with the next piece or by Close
 	}
 	if err == nil {
 		w.shown = w.text.Len()
@@ -215,40 +191,66 @@ func (w *Writer) show(ctx context.Context, piece string) error {
 	return err
 }
 
-// abandon leaves the old block as it was shown and begins another.
+// abandon closes the block as it was shown and begins another.
 func (w *Writer) abandon(ctx context.Context) error {
 	err := w.turn.Abandon(ctx, chat.Block{ID: w.block, Kind: w.kind, Text: w.old})
-	w.block, w.old, w.shown = w.freshID(w.turn.Ref().Attempt), "", 0
-	if w.fresh++; w.fresh > 1 {
-		w.block += chat.BlockID("-" + strconv.Itoa(w.fresh))
+	w.block, w.old, w.shown = w.newID(w.turn.Ref().Attempt), "", 0
+	if w.abandoned++; w.abandoned > 1 {
+		w.block += chat.BlockID("-" + strconv.Itoa(w.abandoned))
 	}
 	return err
 }
 
-// Close makes the block a fact.
-func (w *Writer) Close(ctx context.Context) error {
-	if len(w.rest) > 0 {
-		w.rest = nil
+// Again begins the block again, because its source was cut off and is asked again: the same text continues where it
+// ended, other text abandons the block and begins a new one.
+func (w *Writer) Again() {
+	if !w.done && w.text.Len() >= w.shown {
+		w.old = w.text.String()[:w.shown]
+	}
+	w.text.Reset()
+	w.json, w.rest = 0, ""
+}
+
+// Leave closes the block with exactly the text that was shown, unless nothing was.
+func (w *Writer) Leave(ctx context.Context) error {
+	if w.done || w.shown == 0 {
+		return nil
+	}
+	w.Again()
+	return w.abandon(ctx)
+}
+
+// Hold completes the block without storing it and returns its event; Turn.Keep stores it together with others.
+func (w *Writer) Hold(ctx context.Context) (chat.Body, error) {
+	if w.rest != "" {
+		w.rest = ""
 		if err := w.show(ctx, "\uFFFD"); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return w.finish(ctx, w.final)
+	return w.body(ctx, w.final)
 }
 
-func (w *Writer) finish(ctx context.Context, final bool) error {
+// Close stores the block.
+func (w *Writer) Close(ctx context.Context) error {
+	body, err := w.Hold(ctx)
+	if err != nil {
+		return err
+	}
+	return w.turn.note(ctx, w.stepName(), body)
+}
+
+// body is the event of the block with the text that was written.
+func (w *Writer) body(ctx context.Context, final bool) (chat.Body, error) {
 	if w.text.Len() < w.shown && !w.done {
-		// The new attempt says less than was shown.
-		if err := w.abandon(ctx); err != nil {
-			return err
+		if err := w.abandon(ctx); err != nil { // this attempt wrote less than was shown
+			return nil, err
 		}
 	}
-	var body chat.Body = chat.AgentText{Block: w.block, Text: w.text.String(), Final: final}
 	if w.kind == chat.ThinkingBlock {
-		body = chat.AgentThinking{Block: w.block, Text: w.text.String()}
+		return chat.AgentThinking{Block: w.block, Text: w.text.String()}, nil
 	}
-	_, err := w.turn.append(ctx, body, w.turn.key(w.stepName()))
-	return err
+	return chat.AgentText{Block: w.block, Text: w.text.String(), Final: final}, nil
 }
 
 // incomplete counts the bytes at the end of s that are the start of a character.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
 )
@@ -83,14 +84,14 @@ func (l *load) start(ctx, ends context.Context, wg, readers *sync.WaitGroup) err
 // work serves the worker's agent until ctx ends. It answers each message with
 // its own text.
 func (l *load) work(ctx context.Context) {
-	err := l.c.Work(ctx, workerName, client.WorkOptions{}, func(ctx context.Context, t *client.WorkTurn) error {
+	err := l.c.Work(ctx, workerName, client.WorkOptions{}, agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		body, ok := t.Trigger.Body.(chat.UserMessage)
 		if !ok {
 			return fmt.Errorf("the trigger is a %s", t.Trigger.Type)
 		}
 		_, err := t.Append(ctx, chat.AgentText{Block: chat.BlockID("b-" + string(t.ID)), Text: body.Text})
 		return err
-	})
+	}))
 	if err != nil && ctx.Err() == nil {
 		l.problem(fmt.Errorf("the worker ended: %w", err))
 	}

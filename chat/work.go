@@ -2,12 +2,13 @@ package chat
 
 import "context"
 
-// Assignment is a turn that a worker is to answer. A worker that is answering
-// it already goes on, under the attempt given here.
+// Assignment is a turn that an agent is to answer. A worker that is answering it already continues, under the attempt
+// given here.
 type Assignment struct {
 	TurnRef
 	Agent      string  `json:"agent"`
 	Workstream string  `json:"workstream_id,omitempty"`
+	Started    Event   `json:"-"`                // turn.started, for agents in the process
 	Trigger    Event   `json:"trigger"`          // what is answered
 	Events     []Event `json:"events,omitempty"` // what earlier attempts left in the log
 	Open       []Block `json:"open,omitempty"`   // blocks that were being written, as far as they were shown
@@ -16,24 +17,24 @@ type Assignment struct {
 	Paused bool                `json:"paused,omitempty"` // its workstream was told to pause
 }
 
-// Worker is a connection by which an agent outside of the process answers
-// turns. Its methods are called in order and must not block.
+// Worker is a connection by which an agent outside of the process answers turns. Its methods are called in order and must
+// not block.
 type Worker interface {
 	Give(a Assignment)
-	Tell(turn TurnID, e Event) // an answer, a closed prompt, a message that came in, or news of workstreams
+	Tell(turn TurnID, e Event) // an answer, a closed prompt, a message that arrived, or news of workstreams
 	Stop(turn TurnID)
 	Ended(turn TurnID) // a turn that the worker named when it connected has ended in the log
 }
 
-// Seat is a worker's place among those of its agent name.
-type Seat interface {
-	// Holds returns a turn that the worker has, as it is now.
+// Registration is a connected worker among those of its agent name.
+type Registration interface {
+	// Holds returns a turn that the worker has, in its current attempt.
 	Holds(turn TurnID) (TurnRef, error)
-	// Ending returns a function that waits until the end of a turn that the worker has is in the log. It is to be
-	// called before Finish. A worker that reports the end of a turn again gets the same answer.
+	// Ending returns a function that waits until the end of a turn that the worker has is in the log. Call it before
+	// Finish. A worker that reports the end of a turn again gets the same acknowledgement.
 	Ending(turn TurnID) (wait func(ctx context.Context) error, err error)
 	// Finish ends a turn that the worker has; cause is nil when it is done. It does not wait for the log.
 	Finish(turn TurnID, cause error) error
-	// Leave gives the seat up. Turns that the worker has wait for it to come back.
+	// Leave removes the worker. Its turns wait for it to return.
 	Leave()
 }

@@ -5,6 +5,7 @@ import (
 	"log"
 	"strings"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
 )
@@ -15,7 +16,7 @@ func ExampleClient_Work() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = c.Work(context.Background(), "shouter", client.WorkOptions{Slots: 8}, func(ctx context.Context, turn *client.WorkTurn) error {
+	err = c.Work(context.Background(), "shouter", client.WorkOptions{Slots: 8}, agent.Func(func(ctx context.Context, turn *agent.Turn) error {
 		sure, err := turn.Ask(ctx, chat.AgentInputRequest{
 			InputType: chat.InputBinary, Text: "Really shout?", Timeout: 60,
 			Options: []chat.Option{{ID: "yes", Label: "Yes"}, {ID: "no", Label: "No"}},
@@ -33,6 +34,6 @@ func ExampleClient_Work() {
 			}
 		}
 		return w.Close(ctx)
-	})
+	}))
 	log.Fatal(err)
 }

@@ -3,39 +3,32 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/coder/websocket"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// WorkOptions of a worker; the zero value works.
+// WorkOptions configures a worker; the zero value has defaults.
 type WorkOptions struct {
 	Slots int           // turns answered at once; 0 means 4
 	Grace time.Duration // how long a turn is kept after its connection broke; 0 means 60 s
 }
 
-// What ends a turn's context, as its cause.
-var (
-	ErrStopped  = errors.New("somebody stopped the turn")
-	ErrTurnLost = errors.New("the turn was given to another worker or has ended")
-)
-
-// Work answers turns of an agent name until ctx ends or the server refuses the
-// worker. answer is called in a goroutine of its own for each turn. Its context
-// ends when somebody stops the turn, when the turn is lost, or with ctx; an
-// answer that returns an error fails the turn, unless its context had ended.
+// Work answers turns of an agent name with an agent until ctx ends or the server refuses the worker. The agent is called
+// in a goroutine of its own for each turn. The context of a turn ends when the turn is stopped (agent.ErrStopped), when the
+// server gave it to another worker or ended it (agent.ErrTurnLost), or with ctx. An error of the agent fails the turn,
+// unless the context had ended.
 //
-// A broken connection ends nothing: the verbs of the turns wait until it is back
-// and go on. Work returns when all answers have returned.
-func (c *Client) Work(ctx context.Context, name string, opt WorkOptions, answer func(ctx context.Context, t *WorkTurn) error) error {
+// When the connection breaks, the worker connects again. The calls of the turns wait meanwhile and then continue. Work
+// returns when the agent has returned from all turns.
+func (c *Client) Work(ctx context.Context, name string, opt WorkOptions, a agent.Agent) error {
 	if opt.Slots <= 0 {
 		opt.Slots = 4
 	}
@@ -43,11 +36,10 @@ func (c *Client) Work(ctx context.Context, name string, opt WorkOptions, answer 
 		opt.Grace = 60 * time.Second
 	}
 	w := &worker{
-		c: c, name: name, opt: opt, answer: answer,
-		turns: map[chat.TurnID]*WorkTurn{}, calls: map[int64]chan reply{}, changed: make(chan struct{}),
+		c: c, name: name, opt: opt, agent: a,
+		turns: map[chat.TurnID]*workTurn{}, calls: map[int64]chan reply{}, changed: make(chan struct{}),
 	}
-	// Answers that end because ctx did may still have something to say: the
-	// connection outlives them.
+	// The connection stays until the agent has returned from all turns, because it may store its last words.
 	link, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	turns, end := context.WithCancelCause(ctx)
@@ -72,28 +64,28 @@ func (c *Client) Work(ctx context.Context, name string, opt WorkOptions, answer 
 			w.wg.Wait()
 			return err
 		}
-		c.opt.Logger.WarnContext(ctx, "worker lost its connection, coming back", "agent", name, "pause", d, "err", err)
+		c.opt.Logger.WarnContext(ctx, "the worker lost its connection and connects again", "agent", name, "pause", d, "err", err)
 		wait(ctx, d)
 	}
 }
 
 // worker is one agent name's connection and its turns.
 type worker struct {
-	c      *Client
-	name   string
-	opt    WorkOptions
-	answer func(ctx context.Context, t *WorkTurn) error
-	wg     sync.WaitGroup // answers
+	c     *Client
+	name  string
+	opt   WorkOptions
+	agent agent.Agent
+	wg    sync.WaitGroup // turns
 
 	mu      sync.Mutex
 	conn    *websocket.Conn // nil while there is none
-	turns   map[chat.TurnID]*WorkTurn
+	turns   map[chat.TurnID]*workTurn
 	calls   map[int64]chan reply
 	lastID  int64
-	changed chan struct{} // closed and replaced when conn or a turn's place changes
+	changed chan struct{} // closed and replaced when conn or the assignment of a turn changes
 }
 
-// frame is a message in either direction.
+// workFrame is a message in either direction.
 type workFrame struct {
 	Op       string           `json:"op"`
 	ID       int64            `json:"id,omitempty"`
@@ -105,7 +97,7 @@ type workFrame struct {
 	Turn     *chat.Assignment `json:"turn,omitempty"`
 	Event    *chat.Event      `json:"event,omitempty"`
 	Error    json.RawMessage  `json:"error,omitempty"` // a text to the server, an object from it
-	Retry    *bool            `json:"retry,omitempty"` // of bye: coming back is of use
+	Retry    *bool            `json:"retry,omitempty"` // of bye: the worker may connect again
 
 	Launch      *chat.Launch             `json:"launch,omitempty"`
 	Workstream  string                   `json:"workstream_id,omitempty"`
@@ -117,17 +109,17 @@ type workFrame struct {
 	Workstreams []chat.WorkstreamStatus  `json:"workstreams,omitempty"`
 }
 
-// reply is the server's word on a call.
+// reply is the server's reply to a call.
 type reply struct {
 	events      json.RawMessage
 	workstreams []chat.WorkstreamStatus
 	err         error
 }
 
-// errOffline says that the connection broke before the reply came.
+// errOffline says that the connection broke before the reply arrived.
 var errOffline = errors.New("the connection broke")
 
-// connect runs one connection to its end.
+// connect runs one connection until it ends. progress says whether the server accepted the worker.
 func (w *worker) connect(link, ctx, turns context.Context) (progress bool, err error) {
 	header := http.Header{}
 	w.c.authorize(header)
@@ -147,28 +139,28 @@ func (w *worker) connect(link, ctx, turns context.Context) (progress bool, err e
 	if err := w.ready(link, conn); err != nil {
 		return false, w.c.broken(link, err)
 	}
-	var complaint error // about the connection as a whole
+	var failure error // an error frame without an id is about the connection
 	for {
 		f, err := w.read(link, conn)
 		if err != nil {
-			if complaint != nil {
-				return progress, complaint
+			if failure != nil {
+				return progress, failure
 			}
 			return progress, err
 		}
 		if f.Op == "error" && f.ID == 0 {
-			complaint = frameError(f.Error)
-			w.c.opt.Logger.WarnContext(ctx, "the server complains", "agent", w.name, "err", complaint)
+			failure = frameError(f.Error)
+			w.c.opt.Logger.WarnContext(ctx, "the server reports an error", "agent", w.name, "err", failure)
 			continue
 		}
-		progress, complaint = true, nil
-		if err := w.take(ctx, turns, f); err != nil {
+		progress, failure = true, nil
+		if err := w.handle(ctx, turns, f); err != nil {
 			return progress, err
 		}
 	}
 }
 
-// ready announces the worker and the turns it still holds.
+// ready announces the worker and the turns it still has.
 func (w *worker) ready(ctx context.Context, conn *websocket.Conn) error {
 	w.mu.Lock()
 	f := workFrame{Op: "ready", Slots: w.opt.Slots}
@@ -200,9 +192,9 @@ func write(ctx context.Context, conn *websocket.Conn, v any) error {
 const closeSignIn websocket.StatusCode = 4401
 
 func (w *worker) read(ctx context.Context, conn *websocket.Conn) (f workFrame, err error) {
-	patience, cancel := context.WithTimeout(ctx, w.c.opt.Silence)
+	silence, cancel := context.WithTimeout(ctx, w.c.opt.Silence)
 	defer cancel()
-	_, b, err := conn.Read(patience)
+	_, b, err := conn.Read(silence)
 	if err != nil {
 		if e, ok := errors.AsType[websocket.CloseError](err); ok {
 			switch e.Code {
@@ -220,27 +212,27 @@ func (w *worker) read(ctx context.Context, conn *websocket.Conn) (f workFrame, e
 	return f, nil
 }
 
-// take handles one frame of the server.
-func (w *worker) take(ctx, turns context.Context, f workFrame) error {
+// handle handles one frame of the server.
+func (w *worker) handle(ctx, turns context.Context, f workFrame) error {
 	switch f.Op {
 	case "turn":
 		if f.Turn != nil {
-			w.give(ctx, turns, f.Turn)
+			w.begin(ctx, turns, f.Turn)
 		}
 	case "event":
 		if t := w.turn(f.TurnID); t != nil && f.Event != nil {
-			t.tell(*f.Event)
+			t.receive(*f.Event)
 		}
 	case "stop":
 		if t := w.turn(f.TurnID); t != nil {
-			t.end(ErrStopped)
+			t.end(agent.ErrStopped)
 		}
 	case "ended":
 		w.release(f.TurnID)
 	case "ok":
-		w.settle(f.ID, reply{events: f.Events, workstreams: f.Workstreams})
+		w.reply(f.ID, reply{events: f.Events, workstreams: f.Workstreams})
 	case "error":
-		w.settle(f.ID, reply{err: frameError(f.Error)})
+		w.reply(f.ID, reply{err: frameError(f.Error)})
 	case "bye":
 		e := errCut
 		if f.Error != nil {
@@ -259,13 +251,13 @@ func frameError(raw json.RawMessage) *chat.Error {
 	return e.err()
 }
 
-func (w *worker) turn(id chat.TurnID) *WorkTurn {
+func (w *worker) turn(id chat.TurnID) *workTurn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.turns[id]
 }
 
-func (w *worker) settle(id int64, r reply) {
+func (w *worker) reply(id int64, r reply) {
 	w.mu.Lock()
 	ch := w.calls[id]
 	delete(w.calls, id)
@@ -275,101 +267,75 @@ func (w *worker) settle(id int64, r reply) {
 	}
 }
 
-// give begins a turn, or goes on with one that the worker holds.
-func (w *worker) give(ctx, turns context.Context, a *chat.Assignment) {
+// begin starts a turn, or continues one that the worker has.
+func (w *worker) begin(ctx, turns context.Context, a *chat.Assignment) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t := w.turns[a.Turn]; t != nil {
-		t.again(a)
-		t.placed = true
-		if t.lost != nil {
-			t.lost.Stop()
-			t.lost = nil
-		}
+		t.reassign(a)
+		t.assigned = true
+		t.stopTimer()
 		w.notify()
 		return
 	}
 	if ctx.Err() != nil {
-		return // on the way out: another worker will have it
+		return // the worker is ending: another worker gets the turn
 	}
 	own, end := context.WithCancelCause(turns)
-	t := newWorkTurn(w, a, end)
-	t.placed = true
+	t := &workTurn{w: w, ctx: own, end: end, assignment: *a, in: agent.NewInbox(), assigned: true}
+	t.reassign(a)
 	w.turns[a.Turn] = t
 	w.wg.Go(func() {
 		defer end(nil)
-		err := w.run(own, t)
-		w.finish(own, t, err)
+		err := agent.Run(own, w.agent, agent.NewTurn(*a, t.in, t), w.c.opt.Logger)
+		w.finish(t, err)
 	})
 }
 
-// run calls the answer; a panic fails the turn and nothing else.
-func (w *worker) run(ctx context.Context, t *WorkTurn) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			w.c.opt.Logger.Error("the agent panicked", "agent", w.name, "turn", t.ID, "panic", v, "stack", string(debug.Stack()))
-			err = fmt.Errorf("the agent panicked: %v", v)
-		}
-	}()
-	return w.answer(ctx, t)
-}
-
-// finish tells the server how the turn ended. A worker that is on its way out
-// says nothing about turns it did not finish: they go to another.
-func (w *worker) finish(ctx context.Context, t *WorkTurn, err error) {
-	f := workFrame{Op: "done", TurnID: t.ID}
-	cause := context.Cause(ctx)
+// finish reports to the server how the turn ended. A worker that is ending does not report turns that it did not
+// complete: another worker gets them.
+func (w *worker) finish(t *workTurn, err error) {
+	f := workFrame{Op: "done", TurnID: t.assignment.Turn}
+	cause := context.Cause(t.ctx)
 	switch {
-	case errors.Is(cause, ErrTurnLost):
+	case errors.Is(cause, agent.ErrTurnLost):
 		w.forget(t)
 		return
-	case errors.Is(cause, ErrStopped):
+	case errors.Is(cause, agent.ErrStopped):
 	case cause != nil && err != nil:
 		w.forget(t)
 		return
 	case err != nil:
-		text, _ := json.Marshal(err.Error())
+		t.storeFault(err)
+		text, _ := json.Marshal(agent.ErrorText(err))
 		f.Op, f.Error = "fail", text
 	}
-	// The turn's context may have ended, or end now: a moment is left to say so.
-	last, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWord, cancel) })()
-	if _, err := w.call(last, t, func() workFrame { return f }); err != nil && !errors.Is(err, ErrTurnLost) && !errors.Is(cause, ErrStopped) {
-		w.c.opt.Logger.Warn("the end of a turn could not be told", "agent", w.name, "turn", t.ID, "err", err)
+	if _, err := t.call(context.WithoutCancel(t.ctx), f); err != nil && !errors.Is(err, agent.ErrTurnLost) && !errors.Is(cause, agent.ErrStopped) {
+		w.c.opt.Logger.Warn("the end of a turn could not be reported", "agent", w.name, "turn", f.TurnID, "err", err)
 	}
 	w.forget(t)
 }
 
-// release gives up a turn that has ended on the server: its verbs, and a report of its end, wait no longer.
+// release removes a turn that has ended on the server. Its calls return.
 func (w *worker) release(id chat.TurnID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t := w.turns[id]; t != nil {
-		if t.lost != nil {
-			t.lost.Stop()
-		}
+		t.stopTimer()
 		delete(w.turns, id)
-		t.ended = true
-		t.end(ErrTurnLost)
+		t.end(agent.ErrTurnLost)
 		w.notify()
 	}
 }
 
-// lastWord is how long the end of a turn may take to be told when there is no
-// time left.
-const lastWord = 2 * time.Second
-
-func (w *worker) forget(t *WorkTurn) {
+func (w *worker) forget(t *workTurn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if t.lost != nil {
-		t.lost.Stop()
-	}
-	delete(w.turns, t.ID)
+	t.stopTimer()
+	delete(w.turns, t.assignment.Turn)
 }
 
-// offline fails what waits for a reply, and starts the clock of every turn.
+// offline fails the calls that wait for a reply, and starts the timer of every turn.
 func (w *worker) offline() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -379,15 +345,15 @@ func (w *worker) offline() {
 		ch <- reply{err: errOffline}
 	}
 	for _, t := range w.turns {
-		if t.placed {
-			t.placed = false
-			t.lost = time.AfterFunc(w.opt.Grace, func() { t.end(ErrTurnLost) })
+		if t.assigned {
+			t.assigned = false
+			t.lost = time.AfterFunc(w.opt.Grace, func() { t.end(agent.ErrTurnLost) })
 		}
 	}
 	w.notify()
 }
 
-// notify wakes who waits for a connection. The caller holds mu.
+// notify wakes the calls that wait for a connection. The caller holds mu.
 func (w *worker) notify() {
 	close(w.changed)
 	w.changed = make(chan struct{})

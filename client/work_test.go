@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 )
 
@@ -97,8 +98,8 @@ func (o *office) take(f workFrame, last bool) (replies []workFrame) {
 			replies = append(replies, workFrame{Op: "event", TurnID: "t-1", Event: &e})
 		}
 	case "append":
-		if list, err := chat.ParseDrafts(f.Events); err != nil || list[0].Attempt != o.turn.Attempt || list[0].Turn != "t-1" {
-			o.t.Errorf("attempt %d sent %+v, %v", o.turn.Attempt, list, err)
+		if list, err := chat.ParseDrafts(f.Events); err != nil || list[0].Turn != "t-1" {
+			o.t.Errorf("the worker sent %+v, %v", list, err)
 		}
 		events, err := o.box.append(f.Events)
 		if err != nil {
@@ -147,7 +148,7 @@ func (o *office) types() string {
 }
 
 // work runs a worker until its turn has ended, and returns how.
-func work(t *testing.T, o *office, answer func(ctx context.Context, turn *WorkTurn) error) workFrame {
+func work(t *testing.T, o *office, answer agent.Func) workFrame {
 	t.Helper()
 	c := serve(t, o)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -163,11 +164,11 @@ func work(t *testing.T, o *office, answer func(ctx context.Context, turn *WorkTu
 }
 
 // talkative uses most verbs.
-func talkative(ctx context.Context, turn *WorkTurn) error {
+func talkative(ctx context.Context, turn *agent.Turn) error {
 	if err := turn.Status(ctx, "thinking", "planning"); err != nil {
 		return err
 	}
-	if _, err := turn.Call(ctx, "add", json.RawMessage(`{"a":1}`), true, func(context.Context) (json.RawMessage, error) {
+	if _, err := turn.Call(ctx, "add", json.RawMessage(`{"a":1}`), agent.CallOptions{Repeatable: true}, func(context.Context) (json.RawMessage, error) {
 		return json.RawMessage("2"), nil
 	}); err != nil {
 		return err
@@ -223,21 +224,21 @@ func TestWorkStops(t *testing.T) {
 		return nil
 	}
 	var cause error
-	end := work(t, o, func(ctx context.Context, turn *WorkTurn) error {
+	end := work(t, o, agent.Func(func(ctx context.Context, turn *agent.Turn) error {
 		turn.Status(ctx, "begun", "")
 		<-ctx.Done()
 		cause = context.Cause(ctx)
 		return cause
-	})
-	if end.Op != "done" || !errors.Is(cause, ErrStopped) {
+	}))
+	if end.Op != "done" || !errors.Is(cause, agent.ErrStopped) {
 		t.Fatalf("ended with %s because of %v", end.Op, cause)
 	}
 }
 
 func TestWorkTellsOfFailure(t *testing.T) {
-	for text, answer := range map[string]func(context.Context, *WorkTurn) error{
-		`"no fuel"`:                   func(context.Context, *WorkTurn) error { return errors.New("no fuel") },
-		`"the agent panicked: oh no"`: func(context.Context, *WorkTurn) error { panic("oh no") },
+	for text, answer := range map[string]agent.Func{
+		`"no fuel"`:                   func(context.Context, *agent.Turn) error { return errors.New("no fuel") },
+		`"the agent panicked: oh no"`: func(context.Context, *agent.Turn) error { panic("oh no") },
 	} {
 		if end := work(t, newOffice(t, "hi"), answer); end.Op != "fail" || string(end.Error) != text {
 			t.Errorf("ended with %s %s, want %s", end.Op, end.Error, text)
@@ -295,12 +296,12 @@ func TestWorkDoesNotRepeatWhatMayHaveHappened(t *testing.T) {
 	}}
 	ran := false
 	var got error
-	work(t, o, func(ctx context.Context, turn *WorkTurn) error {
-		_, got = turn.Call(ctx, "pay", nil, false, func(context.Context) (json.RawMessage, error) { ran = true; return nil, nil })
+	work(t, o, agent.Func(func(ctx context.Context, turn *agent.Turn) error {
+		_, got = turn.Call(ctx, "pay", nil, agent.CallOptions{}, func(context.Context) (json.RawMessage, error) { ran = true; return nil, nil })
 		return nil
-	})
+	}))
 	b, _ := o.box.all()[0].Body.(chat.AgentToolError)
-	if ran || !errors.Is(got, ErrUnknownOutcome) || b.Code != chat.UnknownOutcome || b.CallID != "c1" {
+	if ran || !errors.Is(got, agent.ErrUnknownOutcome) || b.Code != chat.UnknownOutcome || b.CallID != "c1" {
 		t.Fatalf("ran %v, error %v, log %+v", ran, got, b)
 	}
 }
@@ -309,7 +310,7 @@ func TestWorkEndsWhenRefused(t *testing.T) {
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, 403, chat.Errorf(chat.Denied, "needs the scope agent"))
 	}))
-	err := c.Work(t.Context(), "a", WorkOptions{}, talkative)
+	err := c.Work(t.Context(), "a", WorkOptions{}, agent.Func(talkative))
 	if chat.CodeOf(err) != chat.Denied {
 		t.Fatalf("got %v", err)
 	}

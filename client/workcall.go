@@ -3,47 +3,64 @@ package client
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/parley-hq/parley/agent"
 )
 
-// place returns the connection on which the turn is ours, when there is one.
-func (w *worker) place(ctx context.Context, t *WorkTurn) (*websocket.Conn, error) {
+// lastCallTime is how long a call may take after the context of its turn has ended.
+const lastCallTime = 2 * time.Second
+
+// bounded returns a context for a call. It ends with ctx, when the turn is lost, or some time after the turn's context has
+// ended. So a call with a context that does not end returns too.
+func (t *workTurn) bounded(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(t.ctx, func() {
+		cause := context.Cause(t.ctx)
+		if errors.Is(cause, agent.ErrTurnLost) {
+			cancel(cause)
+			return
+		}
+		time.AfterFunc(lastCallTime, func() { cancel(cause) })
+	})
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// connection returns the connection on which the worker has the turn. It waits until there is one.
+func (t *workTurn) connection(ctx context.Context) (*websocket.Conn, error) {
+	w := t.w
 	for {
 		w.mu.Lock()
-		conn, placed, ended, changed := w.conn, t.placed, t.ended, w.changed
+		conn, assigned, changed := w.conn, t.assigned, w.changed
 		w.mu.Unlock()
-		if ended {
-			return nil, ErrTurnLost
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
-		if conn != nil && placed {
+		if conn != nil && assigned {
 			return conn, nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// call sends a frame and waits for the reply; over a broken connection it is
-// sent again. make is called for each sending, because the attempt may change.
-func (w *worker) call(ctx context.Context, t *WorkTurn, make func() workFrame) (reply, error) {
+// call sends a frame and waits for the reply. If the connection breaks, it sends the frame again.
+func (t *workTurn) call(ctx context.Context, f workFrame) (reply, error) {
+	ctx, done := t.bounded(ctx)
+	defer done()
+	f.TurnID = t.assignment.Turn
 	for {
-		conn, err := w.place(ctx, t)
+		conn, err := t.connection(ctx)
 		if err != nil {
 			return reply{}, err
 		}
-		ch, err := w.post(ctx, conn, make())
+		ch, err := t.w.send(ctx, conn, f)
 		if err != nil {
-			if ctx.Err() != nil {
-				return reply{}, context.Cause(ctx)
-			}
-			// The reader notices too; until then place would give the same
-			// broken connection.
-			conn.CloseNow()
-			w.drop(conn)
+			t.w.disconnect(conn)
 			continue
 		}
 		select {
@@ -58,7 +75,9 @@ func (w *worker) call(ctx context.Context, t *WorkTurn, make func() workFrame) (
 	}
 }
 
-func (w *worker) drop(conn *websocket.Conn) {
+// disconnect closes a broken connection. The reader of the connection notices too; until then other calls would use it.
+func (w *worker) disconnect(conn *websocket.Conn) {
+	conn.CloseNow()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.conn == conn {
@@ -66,8 +85,8 @@ func (w *worker) drop(conn *websocket.Conn) {
 	}
 }
 
-// post sends a frame under a fresh id.
-func (w *worker) post(ctx context.Context, conn *websocket.Conn, f workFrame) (<-chan reply, error) {
+// send sends a frame under a new id. The reply arrives on the channel.
+func (w *worker) send(ctx context.Context, conn *websocket.Conn, f workFrame) (<-chan reply, error) {
 	ch := make(chan reply, 1)
 	w.mu.Lock()
 	w.lastID++
@@ -79,8 +98,7 @@ func (w *worker) post(ctx context.Context, conn *websocket.Conn, f workFrame) (<
 	}
 	w.calls[f.ID] = ch
 	w.mu.Unlock()
-	// A write that is given up half-way ruins the connection for the other
-	// turns, so a turn's end does not cut it.
+	// A cancelled write would break the connection for the other turns.
 	if err := write(context.WithoutCancel(ctx), conn, f); err != nil {
 		w.mu.Lock()
 		delete(w.calls, f.ID)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 )
 
@@ -75,7 +76,7 @@ func TestWorkLetsGoOfATurnThatHasEnded(t *testing.T) {
 			}
 			cancel()
 		})
-	err := c.Work(ctx, "a", WorkOptions{Grace: time.Hour}, func(context.Context, *WorkTurn) error { return nil })
+	err := c.Work(ctx, "a", WorkOptions{Grace: time.Hour}, agent.Func(func(context.Context, *agent.Turn) error { return nil }))
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
@@ -98,13 +99,13 @@ func TestWorkLosesATurnThatHasEnded(t *testing.T) {
 		})
 	done := make(chan error, 1)
 	go func() {
-		done <- c.Work(ctx, "a", WorkOptions{Grace: time.Hour}, func(ctx context.Context, t *WorkTurn) error {
+		done <- c.Work(ctx, "a", WorkOptions{Grace: time.Hour}, agent.Func(func(ctx context.Context, t *agent.Turn) error {
 			err := t.Status(ctx, "begun", "")
 			lost <- err
 			return err
-		})
+		}))
 	}()
-	if err := <-lost; !errors.Is(err, ErrTurnLost) {
+	if err := <-lost; !errors.Is(err, agent.ErrTurnLost) {
 		t.Fatal(err)
 	}
 	cancel()
@@ -126,7 +127,7 @@ func TestWorkEndsWithItsCredential(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := script(t, func(ctx context.Context, conn *websocket.Conn, _ workFrame) { end(ctx, conn) })
-			if err := c.Work(t.Context(), "a", WorkOptions{}, talkative); chat.CodeOf(err) != chat.Unauthenticated {
+			if err := c.Work(t.Context(), "a", WorkOptions{}, agent.Func(talkative)); chat.CodeOf(err) != chat.Unauthenticated {
 				t.Fatal(err)
 			}
 		})
@@ -144,7 +145,7 @@ func TestWorkComesBackAfterAShutdown(t *testing.T) {
 			conn.Read(ctx)
 		},
 		func(context.Context, *websocket.Conn, workFrame) { cancel() })
-	if err := c.Work(ctx, "a", WorkOptions{}, talkative); !errors.Is(err, context.Canceled) {
+	if err := c.Work(ctx, "a", WorkOptions{}, agent.Func(talkative)); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 }

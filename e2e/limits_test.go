@@ -15,6 +15,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/client"
 	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/freeport"
@@ -130,7 +131,7 @@ func TestWorkersAreSlowedDown(t *testing.T) {
 	defer work.Wait()
 	defer cancel()
 	work.Go(func() {
-		_ = p.connect(tokenOf("robot")).Work(ctx, "robot", client.WorkOptions{}, func(ctx context.Context, turn *client.WorkTurn) (err error) {
+		_ = p.connect(tokenOf("robot")).Work(ctx, "robot", client.WorkOptions{}, agent.Func(func(ctx context.Context, turn *agent.Turn) (err error) {
 			for range n {
 				if err == nil {
 					err = turn.Say(ctx, "hello")
@@ -138,7 +139,7 @@ func TestWorkersAreSlowedDown(t *testing.T) {
 			}
 			answered <- err
 			return err
-		})
+		}))
 	})
 	p.must(call{method: "POST", path: "/parley/v1/sessions/job/events", token: bob, body: `{"type":"user.message","payload":{"text":"go"}}`})
 	select {

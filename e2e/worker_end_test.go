@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/client"
 	"github.com/parley-hq/parley/internal/freeport"
 )
@@ -63,9 +64,9 @@ func TestOnlyTheAnswerToDoneIsLost(t *testing.T) {
 			})
 			c := connect(t, proxy, "")
 			p.post("/parley/v1/sessions/job/events", `{"type":"user.message","payload":{"text":"hi"}}`)
-			err := c.Work(ctx, "clerk", client.WorkOptions{Grace: time.Hour}, func(ctx context.Context, turn *client.WorkTurn) error {
+			err := c.Work(ctx, "clerk", client.WorkOptions{Grace: time.Hour}, agent.Func(func(ctx context.Context, turn *agent.Turn) error {
 				return turn.Status(ctx, "done", "")
-			})
+			}))
 			if !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
 	"github.com/parley-hq/parley/internal/freeport"
@@ -145,7 +146,7 @@ func TestAWorkerLaunches(t *testing.T) {
 	work, end := context.WithCancel(ctx)
 	worked := make(chan error, 1)
 	go func() {
-		worked <- c.Work(work, "chief", client.WorkOptions{Slots: 8}, func(ctx context.Context, t *client.WorkTurn) error {
+		worked <- c.Work(work, "chief", client.WorkOptions{Slots: 8}, agent.Func(func(ctx context.Context, t *agent.Turn) error {
 			if launch, ok := t.Assignment(); ok {
 				if err := t.Progress(ctx, chat.WorkstreamProgress{Phase: chat.PhaseSynthesizing, Message: "Soon."}); err != nil {
 					return err
@@ -163,7 +164,7 @@ func TestAWorkerLaunches(t *testing.T) {
 				return err
 			}
 			return t.Say(ctx, all[0].Summary+" "+all[1].Summary)
-		})
+		}))
 	}()
 	p.post("/parley/v1/sessions", `{"id":"crew","agent":"chief"}`)
 	r, _ := followed(t, p, "crew")

@@ -11,12 +11,13 @@ import (
 	"testing/synctest"
 
 	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/config"
 )
 
 func bare() *parley {
 	log := slog.New(slog.DiscardHandler)
-	p := &parley{cfg: &ServeCmd{Config: config.Name}, log: log, agents: agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))}
+	p := &parley{cfg: &ServeCmd{Config: config.Name}, log: log, agents: agentpool.NewRegistry(agentpool.NewPool(agentpool.PoolOptions{}))}
 	p.fleet = &fleet{p: p, log: log, seats: map[string]*seat{}}
 	return p
 }

@@ -24,8 +24,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 
-	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/artifact"
 	"github.com/parley-hq/parley/internal/audit"
 	"github.com/parley-hq/parley/internal/auth"
@@ -56,10 +56,10 @@ type parley struct {
 	audit      *audit.Log
 	hub        *hub.Hub
 	sessions   *session.Sessions
-	workers    *agent.Pool
-	agents     *agent.Registry
+	workers    *agentpool.Pool
+	agents     *agentpool.Registry
 	fleet      *fleet
-	runner     *agent.Runner
+	runner     *agentpool.Runner
 	server     *server.Server
 	images     *proxy.Images
 	letta      *letta.Dialect
@@ -109,8 +109,8 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 	for id, blocks := range p.journal.OpenBlocks() {
 		p.hub.Restore(id, blocks)
 	}
-	p.workers = agent.NewPool(agent.PoolOptions{Lease: cfg.Lease})
-	p.agents = agent.NewRegistry(p.workers)
+	p.workers = agentpool.NewPool(agentpool.PoolOptions{Lease: cfg.Lease})
+	p.agents = agentpool.NewRegistry(p.workers)
 	p.fleet = &fleet{p: p, log: log, seats: map[string]*seat{}}
 	made := p.fleet
 	defer func() {
@@ -118,14 +118,14 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 			made.close()
 		}
 	}()
-	runner := agent.Options{Grace: cfg.Grace, Clean: missing == nil, Logger: log, Store: p.store}
+	runner := agentpool.Options{Grace: cfg.Grace, Clean: missing == nil, Logger: log, Store: p.store}
 	if cfg.OTLP != "" {
 		if p.traces, err = tracing(cfg.OTLP, log); err != nil {
 			return nil, err
 		}
 		runner.Tracer = p.traces.Tracer("parley")
 	}
-	p.runner = agent.NewRunner(p.agents, runner)
+	p.runner = agentpool.NewRunner(p.agents, runner)
 	cfg.setStored()
 	p.sessions = session.New(p.journal, p.hub, session.Options{
 		Quotas: cfg.quotas(), Scarce: p.journal.Scarce, Refused: func(quota string) { p.refused.WithLabelValues(quota).Inc() },

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
 )
@@ -14,7 +15,7 @@ import (
 // play is one recorded turn on its way into a session.
 type play struct {
 	*fake
-	t     *client.WorkTurn
+	t     *agent.Turn
 	turn  *recordedTurn
 	at    chat.At           // how far the recording is
 	names map[string]string // of workstreams: recorded to launched
@@ -106,14 +107,14 @@ func (p *play) asked(id string, err error) error {
 	if at, ok := p.turn.answers[id]; ok {
 		p.at = max(p.at, at)
 	}
-	if errors.Is(err, client.ErrExpired) || errors.Is(err, client.ErrWithdrawn) {
+	if errors.Is(err, agent.ErrExpired) || errors.Is(err, agent.ErrWithdrawn) {
 		return nil
 	}
 	return err
 }
 
 // write streams a text so that it is finished at its time.
-func (p *play) write(ctx context.Context, w *client.WorkWriter, text string, until chat.At) error {
+func (p *play) write(ctx context.Context, w *agent.Writer, text string, until chat.At) error {
 	const step = 25 * time.Millisecond
 	gap := p.gap(until)
 	pieces := min(max(int(gap/step), 1), max(len(text)/3, 1))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
 )
@@ -50,7 +51,7 @@ func (c *ReplayCmd) Run(ctx context.Context, std *stdio) error {
 	}
 	f := &fake{rec: rec, cl: cl, source: source, speed: c.Speed, longest: c.MaxPause}
 	fmt.Fprintf(std.err, "replaying %s of %s; talk to it with: parley chat --agent %s\n", many(len(rec.asked()), "turn", "turns"), rec.session, c.As)
-	err = cl.Work(ctx, c.As, client.WorkOptions{Slots: c.Slots}, f.answer)
+	err = cl.Work(ctx, c.As, client.WorkOptions{Slots: c.Slots}, agent.Func(f.answer))
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -91,7 +92,7 @@ type fake struct {
 }
 
 // answer plays the turn of the recording that fits.
-func (f *fake) answer(ctx context.Context, t *client.WorkTurn) error {
+func (f *fake) answer(ctx context.Context, t *agent.Turn) error {
 	turn, err := f.pick(ctx, t)
 	if err != nil || turn == nil {
 		return err
@@ -118,7 +119,7 @@ func (f *fake) answer(ctx context.Context, t *client.WorkTurn) error {
 // pick chooses a turn of the recording: for a message the one with the same
 // text, else the one with the same number, beginning anew behind the last; for a
 // line of work the one of that line.
-func (f *fake) pick(ctx context.Context, t *client.WorkTurn) (*recordedTurn, error) {
+func (f *fake) pick(ctx context.Context, t *agent.Turn) (*recordedTurn, error) {
 	if launch, ok := t.Assignment(); ok {
 		return f.rec.ofLine(recordedLine(launch.Context), t.Trigger.Type, t.Text()), nil
 	}

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/client"
 )
 
@@ -41,7 +42,7 @@ func run(ctx context.Context, url, name string, pause time.Duration) error {
 		return err
 	}
 	defer c.Close()
-	return c.Work(ctx, name, client.WorkOptions{}, func(ctx context.Context, t *client.WorkTurn) error {
+	return c.Work(ctx, name, client.WorkOptions{}, agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		w := t.Stream(true)
 		// The same words in every attempt: what was shown before is skipped.
 		for i, word := range strings.Fields("You said: " + t.Text()) {
@@ -58,5 +59,5 @@ func run(ctx context.Context, url, name string, pause time.Duration) error {
 			}
 		}
 		return w.Close(ctx)
-	})
+	}))
 }

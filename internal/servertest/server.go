@@ -19,6 +19,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/agents/demo"
 	"github.com/parley-hq/parley/internal/artifact"
 	"github.com/parley-hq/parley/internal/auth"
@@ -42,9 +43,9 @@ type Server struct {
 	Dir      string
 	Files    Files
 	Sessions *session.Sessions
-	Pool     *agent.Pool
-	Registry *agent.Registry
-	Runner   *agent.Runner
+	Pool     *agentpool.Pool
+	Registry *agentpool.Registry
+	Runner   *agentpool.Runner
 	Auth     *auth.Auth
 	Conns    *wire.Conns
 	HTTP     *httptest.Server     // after Serve
@@ -97,8 +98,8 @@ func Open(t testing.TB, opt Options) *Server {
 	for id, blocks := range s.journal.OpenBlocks() {
 		s.hub.Restore(id, blocks)
 	}
-	s.Pool = agent.NewPool(agent.PoolOptions{})
-	s.Registry = agent.NewRegistry(s.Pool)
+	s.Pool = agentpool.NewPool(agentpool.PoolOptions{})
+	s.Registry = agentpool.NewRegistry(s.Pool)
 	s.Registry.Add(demo.Info, demo.Agent{})
 	for name, a := range opt.Agents {
 		s.Registry.Add(agent.Info{Name: name}, a)
@@ -107,7 +108,7 @@ func Open(t testing.TB, opt Options) *Server {
 		_, err := s.Files.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Commit: func(info chat.FileInfo) error { return commit(info.Size) }})
 		return err
 	}
-	s.Runner = agent.NewRunner(s.Registry, agent.Options{Grace: time.Millisecond, Clean: true, Store: store})
+	s.Runner = agentpool.NewRunner(s.Registry, agentpool.Options{Grace: time.Millisecond, Clean: true, Store: store})
 	s.Sessions = session.New(s.journal, s.hub, session.Options{Artifacts: s.Files.Local, Store: store, Now: opt.Now,
 		Observers: []session.Observer{{Committed: s.Runner.Committed, Erased: s.erased}},
 	})

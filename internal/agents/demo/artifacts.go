@@ -26,7 +26,7 @@ func artifact(ctx context.Context, t *agent.Turn, kind string) error {
 
 // publish makes one artifact of a kind.
 func publish(ctx context.Context, t *agent.Turn, kind string) error {
-	name := fmt.Sprintf("demo-%d", t.Started.Seq)
+	name := "demo-" + t.Label()
 	switch kind {
 	case "table":
 		return t.Artifact(ctx, chat.AgentArtifact{

@@ -242,7 +242,11 @@ func sleep(ctx context.Context, t *agent.Turn, args string) error {
 		return say(ctx, t, "Usage: /sleep S, a number of seconds.")
 	}
 	// From the start of the turn, so that a restart does not begin anew.
-	if err := pause(ctx, time.Until(t.Started.At.Time().Add(time.Duration(s*float64(time.Second))))); err != nil {
+	started, err := t.Started(ctx)
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, time.Until(started.At.Time().Add(time.Duration(s*float64(time.Second))))); err != nil {
 		return err
 	}
 	return say(ctx, t, "Awake.")

@@ -16,8 +16,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
-	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/agents/demo"
 	"github.com/parley-hq/parley/internal/hub"
 	"github.com/parley-hq/parley/internal/journal"
@@ -77,9 +77,9 @@ func life(t *testing.T, disk vfs.FS, writes int64, say string, answer func(chat.
 	for id, blocks := range j.OpenBlocks() {
 		h.Restore(id, blocks)
 	}
-	agents := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
+	agents := agentpool.NewRegistry(agentpool.NewPool(agentpool.PoolOptions{}))
 	agents.Add(demo.Info, demo.Agent{})
-	runner := agent.NewRunner(agents, agent.Options{Grace: time.Millisecond, Clean: true, Store: func(_ context.Context, _ chat.SessionID, _, _ string, body io.Reader, commit func(int64) error) error {
+	runner := agentpool.NewRunner(agents, agentpool.Options{Grace: time.Millisecond, Clean: true, Store: func(_ context.Context, _ chat.SessionID, _, _ string, body io.Reader, commit func(int64) error) error {
 		n, err := io.Copy(io.Discard, body)
 		if err != nil {
 			return err

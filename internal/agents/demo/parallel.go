@@ -73,7 +73,7 @@ func tools(ctx context.Context, t *agent.Turn, args string) error {
 	var ask chat.AgentApprovalRequest
 	for i := range calls {
 		c := &calls[i]
-		c.id, c.client = fmt.Sprintf("c%d-tools-%d", t.Started.Seq, i+1), theirs(t, c.tool)
+		c.id, c.client = fmt.Sprintf("c%s-tools-%d", t.Label(), i+1), theirs(t, c.tool)
 		if c.asks = c.asks || c.client; c.asks {
 			ask.Calls = append(ask.Calls, chat.ApprovalCall{CallID: c.id, Tool: c.tool, Params: c.params, Client: c.client})
 			continue

@@ -149,7 +149,7 @@ func approve(ctx context.Context, t *agent.Turn, args string) error {
 	if !ok {
 		return say(ctx, t, "Usage: /approve NAME JSON [timeout=S]")
 	}
-	id := fmt.Sprintf("c%d-approve", t.Started.Seq)
+	id := "c" + t.Label() + "-approve"
 	decisions, err := t.Approve(ctx, chat.AgentApprovalRequest{
 		Text: "May I run " + name + "?", Timeout: seconds,
 		Calls: []chat.ApprovalCall{{CallID: id, Tool: name, Params: params, Client: theirs(t, name)}},
@@ -232,7 +232,10 @@ func plan(ctx context.Context, t *agent.Turn, args string) error {
 // so many seconds since the turn began. It returns what people said meanwhile in
 // a session whose policy is to steer.
 func advance(ctx context.Context, t *agent.Turn, n int, seconds float64) (heard []string, _ error) {
-	begin := t.Started.At.Time()
+	started, err := t.Started(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for done := 0; done <= n; done++ {
 		p := chat.AgentPlan{}
 		for i := range n {
@@ -244,14 +247,14 @@ func advance(ctx context.Context, t *agent.Turn, n int, seconds float64) (heard 
 			}
 			p.Tasks = append(p.Tasks, chat.Task{ID: strconv.Itoa(i + 1), Title: fmt.Sprintf("Task %d", i+1), Status: status})
 		}
-		due := begin.Add(time.Duration(float64(done) / float64(n) * seconds * float64(time.Second)))
+		due := started.At.Time().Add(time.Duration(float64(done) / float64(n) * seconds * float64(time.Second)))
 		if err := pause(ctx, time.Until(due)); err != nil {
 			return nil, err
 		}
 		if err := t.Plan(ctx, p); err != nil {
 			return nil, err
 		}
-		said, err := t.Steered(ctx)
+		said, err := t.Heard(ctx)
 		if err != nil {
 			return nil, err
 		}

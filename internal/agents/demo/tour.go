@@ -15,7 +15,7 @@ import (
 // tour shows a bit of everything as one small story, at a pace that can be
 // followed. It goes on when nobody answers what it asks.
 func tour(ctx context.Context, t *agent.Turn, _ string) error {
-	name := fmt.Sprintf("demo-%d", t.Started.Seq)
+	name := "demo-" + t.Label()
 	parts := []func() error{
 		func() error { return t.Status(ctx, "Looking around", "planning") },
 		func() error { return t.Plan(ctx, tourPlan(0)) },
@@ -227,7 +227,7 @@ func baseline(ctx context.Context, t *agent.Turn) (string, error) {
 // letter asks before it sends the summary, and says what became of it.
 func letter(ctx context.Context, t *agent.Turn) (string, error) {
 	params := json.RawMessage(`{"to":"finance@example.com","subject":"South region, third quarter","attach_chart":true}`)
-	id := fmt.Sprintf("c%d-send", t.Started.Seq)
+	id := "c" + t.Label() + "-send"
 	decisions, err := t.Approve(ctx, chat.AgentApprovalRequest{
 		Text: "May I send the summary? You can change what I would send.", Timeout: tourPatience,
 		Calls: []chat.ApprovalCall{{CallID: id, Tool: "send_mail", Params: params, Risk: "low"}},

@@ -102,6 +102,10 @@ func workArgs(args string) (n int, seconds, deadline float64, ok bool) {
 // free returns the first number k from which on no workstream was called wk when
 // the turn began: the same in every attempt.
 func free(ctx context.Context, t *agent.Turn) (int, error) {
+	started, err := t.Started(ctx)
+	if err != nil {
+		return 0, err
+	}
 	st, err := t.State(ctx)
 	if err != nil {
 		return 0, err
@@ -109,7 +113,7 @@ func free(ctx context.Context, t *agent.Turn) (int, error) {
 	next := 1
 	for _, w := range st.Workstreams {
 		digits, ok := strings.CutPrefix(w.ID, "w")
-		if k, err := strconv.Atoi(digits); ok && err == nil && k > 0 && k < math.MaxInt32 && w.Sequence < t.Started.Seq {
+		if k, err := strconv.Atoi(digits); ok && err == nil && k > 0 && k < math.MaxInt32 && w.Sequence < started.Seq {
 			next = max(next, k+1)
 		}
 	}
@@ -163,7 +167,7 @@ func planOf(n int, all []chat.WorkstreamStatus) chat.AgentPlan {
 
 func batchOf(t *agent.Turn, done int, all []chat.WorkstreamStatus) chat.AgentToolProgress {
 	p := chat.AgentToolProgress{
-		BatchID: fmt.Sprintf("work-%d", t.Started.Seq), Tool: "work", Done: int64(done), Total: int64(len(all)),
+		BatchID: "work-" + t.Label(), Tool: "work", Done: int64(done), Total: int64(len(all)),
 		Message: fmt.Sprintf("%d of %d workstreams have ended.", done, len(all)),
 	}
 	for i := range all {
@@ -203,8 +207,12 @@ const chapters = 4
 // gives a file and a result. Its times count from the start of the turn, so that
 // a restart does not begin anew.
 func part(ctx context.Context, t *agent.Turn, j job) error {
+	started, err := t.Started(ctx)
+	if err != nil {
+		return err
+	}
 	due := func(share float64) time.Duration {
-		return time.Until(t.Started.At.Time().Add(time.Duration(share * j.Seconds * float64(time.Second))))
+		return time.Until(started.At.Time().Add(time.Duration(share * j.Seconds * float64(time.Second))))
 	}
 	if err := t.Progress(ctx, chat.WorkstreamProgress{Phase: chat.PhasePlanning, Iteration: 1, Message: fmt.Sprintf("Planning part %d.", j.Part)}); err != nil {
 		return err
@@ -241,7 +249,7 @@ func part(ctx context.Context, t *agent.Turn, j job) error {
 			}
 		}
 	}
-	err := t.File(ctx, chat.AgentArtifact{
+	err = t.File(ctx, chat.AgentArtifact{
 		ArtifactID: t.Workstream + "-result", ArtifactType: "file", Title: "result.txt", Path: "out/result.txt", MediaType: "text/plain",
 	}, strings.NewReader(fmt.Sprintf("The result of part %d.\n", j.Part)))
 	if err != nil && chat.CodeOf(err) != chat.Unavailable { // a server without files

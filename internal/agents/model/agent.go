@@ -42,8 +42,12 @@ func New(opt Options) (*Agent, error) {
 func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 	a.turns.Add(1)
 	defer a.turns.Done()
-	r := &round{agent: a, opt: &a.opt, provider: a.provider, turn: turn, state: newState(turn)}
-	err := r.choose(ctx)
+	started, err := turn.Started(ctx)
+	if err != nil {
+		return err
+	}
+	r := &round{agent: a, opt: &a.opt, provider: a.provider, turn: turn, started: started, state: newState(turn, started.Seq)}
+	err = r.choose(ctx)
 	if err == nil {
 		err = r.loop(ctx)
 	}
@@ -125,6 +129,7 @@ type round struct {
 	opt      *Options
 	provider provider
 	turn     *agent.Turn
+	started  chat.Event // turn.started
 	state    *state
 	tools    []tool.Tool // those that can be used now
 	missing  map[string]bool

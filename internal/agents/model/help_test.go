@@ -15,6 +15,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/agents/model"
 	"github.com/parley-hq/parley/internal/agents/tool"
 	"github.com/parley-hq/parley/internal/hub"
@@ -116,9 +117,9 @@ func (w *world) start(writes int64) {
 	for id, blocks := range j.OpenBlocks() {
 		h.Restore(id, blocks)
 	}
-	registry := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
+	registry := agentpool.NewRegistry(agentpool.NewPool(agentpool.PoolOptions{}))
 	registry.Add(agent.Info{Name: "helper", Kind: "model"}, a)
-	runner := agent.NewRunner(registry, agent.Options{Grace: time.Millisecond})
+	runner := agentpool.NewRunner(registry, agentpool.Options{Grace: time.Millisecond})
 	w.Sessions = session.New(w.gate, h, session.Options{DefaultAgent: "helper", Observers: []session.Observer{{Erased: runner.Erased, Committed: func(evs []chat.Event) {
 		runner.Committed(evs)
 		w.mu.Lock()

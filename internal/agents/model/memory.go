@@ -184,7 +184,7 @@ func (r *round) due(ms []llm.Message) (due []llm.Message) {
 		switch {
 		case isSummary(m) && seq > r.compact:
 			return nil
-		case !isSummary(m) && ok && seq < r.turn.Started.Seq && seq != r.turn.Trigger.Seq:
+		case !isSummary(m) && ok && seq < r.started.Seq && seq != r.turn.Trigger.Seq:
 			due = append(due, m)
 		}
 	}
@@ -240,7 +240,7 @@ func (r *round) summarise(ctx context.Context, dropped, all []llm.Message, room 
 	m := llm.NewSummary(answer.Message.PlainText(), &llm.Compaction{
 		Trigger: why, ContextWindow: r.opt.Window, MessagesBefore: len(all), MessagesAfter: len(all) - len(dropped) + 1,
 		TokensBefore: llm.Tokens(all),
-	}, r.turn.Started.At.Time())
+	}, r.started.At.Time())
 	m.OTID = through + last
 	payload, err := m.MarshalJSON()
 	if err != nil {

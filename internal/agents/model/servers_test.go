@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/agents/model"
 	"github.com/parley-hq/parley/internal/agents/tool"
 	"github.com/parley-hq/parley/internal/modeltest"
@@ -22,7 +23,7 @@ func TestServers(t *testing.T) {
 		tool.NewServer(remote), tool.NewServer(local),
 		tool.NewServer(tool.ServerOptions{Name: "ghost", URL: "http://127.0.0.1:1/mcp", Connect: 2 * time.Second}),
 	}}, func(modeltest.Request) modeltest.Reply { return modeltest.Reply{Text: "hi"} })
-	r := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
+	r := agentpool.NewRegistry(agentpool.NewPool(agentpool.PoolOptions{}))
 	r.Add(agent.Info{Name: "helper"}, w.agent)
 	list := r.Servers(t.Context())
 	if len(list) != 3 {

@@ -57,9 +57,9 @@ func (c *call) take(d chat.Decision) {
 // pending reports whether something is still to be done for the call.
 func (c *call) pending() bool { return !c.done && !(c.decided && !c.approved) }
 
-func newState(t *agent.Turn) *state {
+func newState(t *agent.Turn, started chat.Seq) *state {
 	ref := t.Ref()
-	return &state{turn: ref.Turn, line: t.Workstream, mine: string(ref.Turn) + "/m", last: t.Started.Seq - 1}
+	return &state{turn: ref.Turn, line: t.Workstream, mine: string(ref.Turn) + "/m", last: started - 1}
 }
 
 // read takes in what was added to the log.

@@ -160,7 +160,7 @@ func (r *round) rename(m *llm.Message) {
 	names := map[string]string{}
 	calls := make([]llm.ToolCall, len(m.ToolCalls))
 	for i, c := range m.ToolCalls {
-		id := fmt.Sprintf("c%d-%s-%d", r.turn.Started.Seq, r.name(), i+1)
+		id := fmt.Sprintf("c%s-%s-%d", r.turn.Label(), r.name(), i+1)
 		if _, twice := names[c.ID]; !twice {
 			names[c.ID] = id
 		}

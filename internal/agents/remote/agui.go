@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"maps"
 
@@ -300,8 +301,13 @@ func (u *aguiRun) updateState(e *aguiEvent) (err error) {
 const maxState = 256 << 10
 
 // patchState applies a JSON Patch (RFC 6902). It refuses a patch whose copy operations alone exceed maxState, so that
-// a small patch cannot produce a large document.
-func patchState(state, patch json.RawMessage) (json.RawMessage, error) {
+// a small patch cannot produce a large document. The library panics on some malformed patches.
+func patchState(state, patch json.RawMessage) (next json.RawMessage, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			next, err = nil, fmt.Errorf("malformed JSON Patch: %v", v)
+		}
+	}()
 	ops, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
 		return nil, err

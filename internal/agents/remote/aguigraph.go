@@ -92,7 +92,7 @@ func graphCalls(object map[string]any, s *speaker) []chat.ApprovalCall {
 		if name == "" || err != nil || i >= 100 {
 			return nil
 		}
-		id := fmt.Sprintf("g%d-%d", s.root.Started.Seq, i+1)
+		id := fmt.Sprintf("g%s-%d", s.root.Label(), i+1)
 		if at := slices.IndexFunc(told, func(id string) bool { return s.calls[id].Tool == name }); at >= 0 {
 			id = s.calls[told[at]].CallID
 			told = slices.Delete(told, at, at+1)

@@ -42,6 +42,7 @@ func FuzzPatch(f *testing.F) {
 	f.Add(`{"a":[1,2]}`, `[{"op":"add","path":"/a/1","value":3},{"op":"move","from":"/a/0","path":"/b"},{"op":"test","path":"/b","value":1}]`)
 	f.Add(`[]`, `[{"op":"add","path":"/-","value":{}},{"op":"copy","from":"/0","path":"/1"},{"op":"remove","path":"/0"}]`)
 	f.Add(`{}`, `[{"op":"replace","path":"","value":null},{"op":"add","path":"/~1~0","value":1}]`)
+	f.Add(`{"a":[1,1]}`, `[{"op":"add","path":"0/0","value":0},{"op":"move","from":"00/0","path":"/0"},{"op":"test","path":""}]`) // the library panics
 	f.Fuzz(func(t *testing.T, doc, ops string) {
 		state, err := compactJSON([]byte(doc))
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/agents/remote"
 	"github.com/parley-hq/parley/internal/hub"
 	"github.com/parley-hq/parley/internal/journal"
@@ -73,7 +74,7 @@ type house struct {
 	hub   *hub.Hub
 	agent *remote.Agent
 	*session.Sessions
-	runner *agent.Runner
+	runner *agentpool.Runner
 	end    context.CancelFunc
 	ended  chan error
 
@@ -112,9 +113,9 @@ func (h *house) start() {
 	if h.agent, err = remote.New(h.opt); err != nil {
 		h.t.Fatal(err)
 	}
-	agents := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
+	agents := agentpool.NewRegistry(agentpool.NewPool(agentpool.PoolOptions{}))
 	agents.Add(agent.Info{Name: "test", Kind: h.opt.Protocol}, h.agent)
-	h.runner = agent.NewRunner(agents, agent.Options{Grace: time.Millisecond, StopGrace: 5 * time.Second})
+	h.runner = agentpool.NewRunner(agents, agentpool.Options{Grace: time.Millisecond, StopGrace: 5 * time.Second})
 	h.Sessions = session.New(h.gate, h.hub, session.Options{DefaultAgent: "test", Observers: []session.Observer{{Erased: h.runner.Erased, Committed: h.committed}}})
 	h.runner.Attach(h.Sessions)
 	run, end := context.WithCancel(ctx)

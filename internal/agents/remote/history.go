@@ -39,11 +39,15 @@ var told = []string{
 // oldest first. What the turn itself said is not in it. A message that waited
 // stands where its turn began, behind the answers that it waited for.
 func (a *Agent) history(ctx context.Context, turn *agent.Turn) ([]message, error) {
+	started, err := turn.Started(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var all []message
 	size := 0
 	taken := map[chat.Seq]chat.Seq{} // messages, by where a turn took them up
 	withdrawn := map[chat.Seq]bool{}
-	for before := turn.Started.Seq; before > 1 && len(all) < a.opt.History && size < historyBytes; {
+	for before := started.Seq; before > 1 && len(all) < a.opt.History && size < historyBytes; {
 		facts, more, err := turn.Read(ctx, chat.Range{Before: before, Limit: 200, Desc: true, Types: told})
 		if err != nil {
 			return nil, err
@@ -97,9 +101,13 @@ func (a *Agent) history(ctx context.Context, turn *agent.Turn) ([]message, error
 // own is what the rounds of a turn before one said, oldest first, and what tools
 // gave at its beginning.
 func own(ctx context.Context, turn *agent.Turn, round int) ([]message, error) {
+	started, err := turn.Started(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var out []message
 	id := turn.Ref().Turn
-	err := turn.Log(ctx, turn.Started.Seq, func(e chat.Event) {
+	err = turn.Log(ctx, started.Seq, func(e chat.Event) {
 		if e.Turn != id {
 			return
 		}

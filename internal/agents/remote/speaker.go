@@ -306,7 +306,7 @@ func (s *speaker) call(ctx context.Context, id, tool string, params json.RawMess
 // callID makes the endpoint's id one of the session: endpoints begin anew with
 // call_1 in every turn.
 func (s *speaker) callID(id string) string {
-	ours := "c" + strconv.FormatUint(uint64(s.root.Started.Seq), 10) + "-" + clip(id, 96)
+	ours := "c" + s.root.Label() + "-" + clip(id, 96)
 	if s.attempt > 1 {
 		ours += "-a" + strconv.Itoa(s.attempt)
 	}

@@ -174,7 +174,7 @@ func (s *Server) try(ctx context.Context, name string, c Call) (json.RawMessage,
 	params.SetProgressToken(u.token)
 	result, err := session.CallTool(context.WithValue(limited, callKey{}, u), params)
 	s.calls.end(u)
-	cancel(agent.ErrMoot) // what the server still asks
+	cancel(agent.ErrNotNeeded) // what the server still asks
 	pump.Wait()
 	switch {
 	case ctx.Err() != nil:

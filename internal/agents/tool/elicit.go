@@ -34,7 +34,7 @@ func (s *Server) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitR
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { // the server takes it back, or is gone
 		if u.ctx.Err() == nil {
-			cancel(agent.ErrMoot)
+			cancel(agent.ErrNotNeeded)
 		}
 	})()
 	form, err := readForm(r.Params)

@@ -162,7 +162,7 @@ func TestParallelStepsAreResumed(t *testing.T) {
 type summariser struct{}
 
 func (summariser) Answer(ctx context.Context, t *agent.Turn) error {
-	m := llm.NewSummary("We spoke of tea.", &llm.Compaction{Trigger: "context_window", ContextWindow: 1000, MessagesBefore: 9, MessagesAfter: 2, TokensBefore: 900}, t.Started.At.Time())
+	m := llm.NewSummary("We spoke of tea.", &llm.Compaction{Trigger: "context_window", ContextWindow: 1000, MessagesBefore: 9, MessagesAfter: 2, TokensBefore: 900}, t.Trigger.At.Time())
 	_, err := t.Keep(ctx, chat.AgentText{Text: "A moment. "}, chat.Unknown{Name: llm.ImportedType, Payload: m.AppendJSON(nil)}, chat.AgentText{Text: "Tea.", Final: true})
 	return err
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/artifact"
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/servertest"
@@ -41,7 +41,7 @@ type world struct {
 	dialect  *Dialect
 	sessions *session.Sessions
 	files    *artifact.Local
-	pool     *agent.Pool
+	pool     *agentpool.Pool
 	conns    *wire.Conns
 	server   *httptest.Server
 

@@ -62,7 +62,7 @@ type files interface {
 
 // workers connects agents that run outside of the process.
 type workers interface {
-	Join(workspace, name string, w chat.Worker, slots int, holding []chat.TurnID) chat.Seat
+	Join(workspace, name string, w chat.Worker, slots int, holding []chat.TurnID) chat.Registration
 }
 
 // Options of the dialect.

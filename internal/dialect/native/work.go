@@ -45,9 +45,9 @@ func workerCaller(c chat.Caller, name string) chat.Caller {
 // runner does not wait for the network.
 type work struct {
 	*socket
-	name string
-	seat chat.Seat
-	cut  context.CancelCauseFunc // ends the connection
+	name         string
+	registration chat.Registration
+	cut          context.CancelCauseFunc // ends the connection
 
 	mu    sync.Mutex
 	queue []serverFrame
@@ -59,8 +59,8 @@ func (w *work) run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { w.tell(ctx) })
 	err := w.socket.run(ctx, w.handle)
-	if w.seat != nil {
-		w.seat.Leave() // its turns wait for the worker to reconnect
+	if w.registration != nil {
+		w.registration.Leave() // its turns wait for the worker to reconnect
 	}
 	w.cut(nil)
 	wg.Wait()
@@ -71,7 +71,7 @@ func (w *work) run(ctx context.Context) error {
 }
 
 func (w *work) handle(ctx context.Context, f clientFrame) error {
-	if w.seat == nil {
+	if w.registration == nil {
 		if f.Op != "ready" {
 			return chat.Errorf(chat.Invalid, "a worker first says {\"op\":\"ready\",\"slots\":1}")
 		}
@@ -79,7 +79,7 @@ func (w *work) handle(ctx context.Context, f clientFrame) error {
 			return chat.Errorf(chat.Invalid, "slots is between 1 and %d", maxSlots)
 		}
 		w.send(ctx, serverFrame{Op: "ok", ID: f.ID})
-		w.seat = w.d.opt.Workers.Join(w.caller.In(), w.name, w, f.Slots, f.Turns)
+		w.registration = w.d.opt.Workers.Join(w.caller.In(), w.name, w, f.Slots, f.Turns)
 		return nil
 	}
 	switch f.Op {
@@ -109,9 +109,9 @@ func (w *work) handle(ctx context.Context, f clientFrame) error {
 // the request after a restart of the server.
 func (w *work) finish(ctx context.Context, f clientFrame, cause error) error {
 	return w.later(ctx, func() (func(), error) {
-		wait, err := w.seat.Ending(f.Turn)
+		wait, err := w.registration.Ending(f.Turn)
 		if err == nil {
-			err = w.seat.Finish(f.Turn, cause)
+			err = w.registration.Finish(f.Turn, cause)
 		}
 		return func() {
 			// Without an answer the worker repeats it on its next connection.
@@ -123,7 +123,7 @@ func (w *work) finish(ctx context.Context, f clientFrame, cause error) error {
 }
 
 func (w *work) append(ctx context.Context, f clientFrame) error {
-	ref, err := w.seat.Holds(f.Turn)
+	ref, err := w.registration.Holds(f.Turn)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (w *work) append(ctx context.Context, f clientFrame) error {
 }
 
 func (w *work) preview(ctx context.Context, f clientFrame) error {
-	ref, err := w.seat.Holds(f.Turn)
+	ref, err := w.registration.Holds(f.Turn)
 	if err != nil {
 		return err
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// slowLog is a worker's seat whose turns end in the log when the test says so.
+// slowLog is a worker's registration whose turns end in the log when the test says so.
 type slowLog struct {
 	finished chan chat.TurnID
 	stored   chan struct{}
 }
 
-func (s *slowLog) Join(_, _ string, w chat.Worker, _ int, holding []chat.TurnID) chat.Seat {
+func (s *slowLog) Join(_, _ string, w chat.Worker, _ int, holding []chat.TurnID) chat.Registration {
 	for _, turn := range holding {
 		w.Ended(turn)
 	}
@@ -40,8 +40,8 @@ func (s *slowLog) Ending(chat.TurnID) (func(context.Context) error, error) {
 
 // A worker may forget a turn once it has the answer to done, so that comes when the end is stored, and not before.
 func TestDoneIsAnsweredWhenTheEndIsStored(t *testing.T) {
-	seat := &slowLog{finished: make(chan chat.TurnID, 2), stored: make(chan struct{})}
-	w := newWorld(t, func(o *Options) { o.Workers = seat })
+	registration := &slowLog{finished: make(chan chat.TurnID, 2), stored: make(chan struct{})}
+	w := newWorld(t, func(o *Options) { o.Workers = registration })
 	conn := w.dial("clerk", "/parley/v1/agents/clerk/work")
 	defer conn.CloseNow()
 	send := func(frame string) {
@@ -54,14 +54,14 @@ func TestDoneIsAnsweredWhenTheEndIsStored(t *testing.T) {
 	w.hear(conn)
 	send(`{"op":"done","id":2,"turn_id":"t-1"}`)
 	send(`{"op":"fail","id":3,"turn_id":"t-2","error":"why"}`)
-	<-seat.finished
-	<-seat.finished
+	<-registration.finished
+	<-registration.finished
 	// Frames are answered in order, unless they wait for something.
 	send(`{"op":"nothing","id":4}`)
 	if got := w.hear(conn); !strings.Contains(got, `"id":4`) {
 		t.Fatalf("before the end is stored: %s", got)
 	}
-	close(seat.stored)
+	close(registration.stored)
 	for range 2 {
 		if got := w.hear(conn); !strings.Contains(got, `"op":"ok"`) || !strings.Contains(got, `"turn_id":"t-`) {
 			t.Fatalf("after it is stored: %s", got)

@@ -153,7 +153,7 @@ func (w *work) workstream(ctx context.Context, f clientFrame) (known bool, err e
 	if !isWorkOp(f.Op) && f.Op != "workstream_progress" {
 		return false, nil
 	}
-	ref, err := w.seat.Holds(f.Turn)
+	ref, err := w.registration.Holds(f.Turn)
 	if err != nil {
 		return true, err
 	}

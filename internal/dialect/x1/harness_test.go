@@ -17,8 +17,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/agents/demo"
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/bus"
@@ -72,9 +72,9 @@ func newServer(t testing.TB, s options) *testServer {
 		t.Fatal(err)
 	}
 	h := hub.New(w.journal, hub.Options{})
-	registry := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
+	registry := agentpool.NewRegistry(agentpool.NewPool(agentpool.PoolOptions{}))
 	registry.Add(demo.Info, demo.Agent{})
-	runner := agent.NewRunner(registry, agent.Options{Grace: time.Millisecond, Clean: true})
+	runner := agentpool.NewRunner(registry, agentpool.Options{Grace: time.Millisecond, Clean: true})
 	w.sessions = session.New(w.journal, h, session.Options{
 		Observers: []session.Observer{{Committed: runner.Committed, Erased: runner.Erased}},
 	})

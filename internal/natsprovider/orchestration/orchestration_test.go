@@ -10,8 +10,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/agents/demo"
 	"github.com/parley-hq/parley/internal/hub"
 	"github.com/parley-hq/parley/internal/journal"
@@ -36,9 +36,9 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	h := hub.New(j, hub.Options{})
-	registry := agent.NewRegistry(agent.NewPool(agent.PoolOptions{}))
+	registry := agentpool.NewRegistry(agentpool.NewPool(agentpool.PoolOptions{}))
 	registry.Add(demo.Info, demo.Agent{})
-	runner := agent.NewRunner(registry, agent.Options{Grace: time.Millisecond, Clean: true})
+	runner := agentpool.NewRunner(registry, agentpool.Options{Grace: time.Millisecond, Clean: true})
 	w.sessions = session.New(j, h, session.Options{DefaultAgent: "none", Observers: []session.Observer{{Committed: runner.Committed}}})
 	runner.Attach(w.sessions)
 	w.o = New(Options{Sessions: w.sessions, Allow: func(_ context.Context, _ string, _ chat.SessionID, agent, _ string) (string, error) {

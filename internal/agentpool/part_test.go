@@ -1,4 +1,4 @@
-package agent_test
+package agentpool_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // at any write what they did before.
 func TestPartsOfATurn(t *testing.T) {
 	for writes := int64(3); ; writes++ {
-		p := newPlant(t, agent.Func(func(ctx context.Context, turn *agent.Turn) error {
+		p := newServer(t, agent.Func(func(ctx context.Context, turn *agent.Turn) error {
 			var wg sync.WaitGroup
 			errs := make([]error, 2)
 			for i, name := range []string{"a", "b"} {
@@ -40,7 +40,7 @@ func TestPartsOfATurn(t *testing.T) {
 			p.restart(0)
 			p.await("the end", ended)
 		}
-		story := p.story("s")
+		story := p.logText("s")
 		for _, name := range []string{"a", "b"} {
 			for _, want := range []string{"first of " + name, "second of " + name, "shown by " + name} {
 				if strings.Count(story, want) != 1 {
@@ -77,7 +77,7 @@ func strand(ctx context.Context, part *agent.Turn, name string) error {
 // A writer that begins anew goes on where readers are when the text is the same,
 // and leaves the block as it was when it is not, as often as that happens.
 func TestAWriterBeginsAnew(t *testing.T) {
-	p := newPlant(t, agent.Func(func(ctx context.Context, turn *agent.Turn) error {
+	p := newServer(t, agent.Func(func(ctx context.Context, turn *agent.Turn) error {
 		part := turn.Part("m")
 		w := part.Stream(true)
 		for _, text := range []string{"one tw", "one two th", "other", "else"} {

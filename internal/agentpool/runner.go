@@ -1,4 +1,4 @@
-package agent
+package agentpool
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -18,21 +17,22 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 )
 
-// Options of a Runner; the zero value works.
+// Options configures a Runner; the zero value has defaults.
 type Options struct {
-	Grace     time.Duration // how long turns may go on after Run's ctx ends; 0 means 10 s
-	StopGrace time.Duration // how long an agent may ignore a stop; 0 means 5 s
-	Clean     bool          // the last process ended in order: its turns are not to blame
+	Grace     time.Duration // how long turns may continue after Run's ctx ends; 0 means 10 s
+	StopGrace time.Duration // how long an agent may take to stop; 0 means 5 s
+	Clean     bool          // the last process shut down in order: its open turns did not crash it
 	Tracer    trace.Tracer  // nil means no spans
-	Store     StoreFunc     // keeps files that agents make; nil means they cannot
+	Store     StoreFunc     // stores files of agents; nil means they cannot store any
 	Logger    *slog.Logger  // nil means none
 }
 
-// StoreFunc keeps a file of a session. It calls commit with the size once the file is
-// in place; when that fails the path has again what it had before.
+// StoreFunc stores a file of a session. It calls commit with the size once the file is in place; if commit fails, the
+// path has its former content.
 type StoreFunc func(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, commit func(size int64) error) error
 
 // Runner gives turns to agents.
@@ -44,43 +44,35 @@ type Runner struct {
 	mu     sync.Mutex
 	runs   map[line]*run
 	starts []*run     // turns that wait for Run
-	spawn  func(*run) // answers a turn; nil while Run does not run
+	spawn  func(*run) // starts the goroutine of a turn; nil while Run does not run
 
-	imports []chat.SessionID // whose turns are to be taken up
-	came    chan struct{}    // there are some; room for one
+	imports  []chat.SessionID // sessions whose turns have to be resumed
+	imported chan struct{}    // there are imports; has room for one
 }
 
-// line is where at most one turn runs.
+// line is the main line of a session or a workstream. At most one turn runs on it.
 type line struct {
 	session    chat.SessionID
 	workstream string
 }
 
-// run is a turn under way. What is below box is guarded by Runner.mu; the rest
-// does not change once it has begun.
+// run is a running turn. The fields below in are guarded by Runner.mu; the others do not change once it has begun.
 type run struct {
 	ref     chat.TurnRef
 	line    line
 	agent   string
 	started chat.Seq
 	trigger chat.Seq
-	begun   []chat.Event // those two, as far as they were told; the log has them all
+	begun   []chat.Event // those two, if they were committed together
 	resumed bool
-	box     mailbox
+	in      turnInput
 
 	stop    context.CancelCauseFunc // nil until it runs
 	stopped bool
 }
 
-// errStopped is the cause of a turn's context when somebody stopped it;
-// errShutdown when the server ends.
-var (
-	errStopped  = errors.New("the turn was stopped")
-	errShutdown = errors.New("the server is shutting down")
-)
-
-// Stopped reports whether ctx ended because somebody stopped the turn.
-func Stopped(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errStopped) }
+// errShutdown is the cause of a turn's context when the server shuts down.
+var errShutdown = errors.New("the server is shutting down")
 
 // NewRunner returns a runner; call Attach before Run.
 func NewRunner(agents *Registry, opt Options) *Runner {
@@ -92,14 +84,13 @@ func NewRunner(agents *Registry, opt Options) *Runner {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Runner{agents: agents, opt: opt, runs: map[line]*run{}, came: make(chan struct{}, 1)}
+	return &Runner{agents: agents, opt: opt, runs: map[line]*run{}, imported: make(chan struct{}, 1)}
 }
 
-// Attach names the sessions whose turns are run. The sessions tell the runner of
-// commits and the runner writes to the sessions, so one of them comes second.
+// Attach sets the sessions. They report commits to the runner and the runner writes to them, so one is made first.
 func (r *Runner) Attach(s sessions) { r.sessions = s }
 
-// Committed tells the runner what was stored. It does not block.
+// Committed reports stored events. It does not block.
 func (r *Runner) Committed(evs []chat.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,60 +105,59 @@ func (r *Runner) Committed(evs []chat.Event) {
 					u.begun = append(u.begun, evs[j])
 				}
 			}
-			r.note(u)
+			r.add(u)
 			r.begin(u)
 		case chat.TurnCompleted:
 			if u := r.runs[at]; u != nil && u.ref.Turn == b.TurnID {
 				delete(r.runs, at)
-				r.ended(u)
+				r.release(u)
 			}
 		case chat.TurnStopRequested:
 			if u := r.runs[at]; u != nil && u.ref.Turn == b.TurnID {
 				u.stopped = true
-				u.box.stopBy.Store(int64(b.Deadline))
+				u.in.stopBy.Store(int64(b.Deadline))
 				if u.stop != nil {
-					u.stop(errStopped)
+					u.stop(agent.ErrStopped)
 				}
 			}
 		case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse, chat.PromptClosed:
 			if u := r.runs[at]; u != nil {
-				u.box.put(*e)
+				u.in.Put(*e)
 			}
 		case chat.UserMessage, chat.WorkstreamProgress, chat.WorkstreamWarning, chat.WorkstreamCompleted,
 			chat.WorkstreamFailed, chat.WorkstreamTimeout, chat.WorkstreamCanceled:
 			if u := r.runs[at]; u != nil {
-				u.box.hear()
+				u.in.notify()
 			}
 		case chat.WorkstreamMessage:
 			if u := r.runs[line{e.Session, b.ID}]; u != nil {
-				u.box.hear()
+				u.in.notify()
 			}
 		case chat.WorkstreamSteered:
 			if u := r.runs[line{e.Session, b.ID}]; u != nil {
-				u.box.steer(b.Command)
+				u.in.Steer(b.Command)
+				u.in.notify()
 			}
 		}
 	}
 }
 
-// ended lets go of a turn that is over in the log, or whose log is no more: when its agent did not end
-// it, there is nothing more for it to say. The caller holds mu.
-func (r *Runner) ended(u *run) {
-	close(u.box.over)
+// release ends the context of a turn that has ended in the log or whose session was erased. The caller holds mu.
+func (r *Runner) release(u *run) {
+	close(u.in.ended)
 	if u.stop != nil {
-		u.stop(errStopped)
+		u.stop(agent.ErrStopped)
 	}
 	u.stopped = true
 }
 
-// note makes a turn known, so that what comes in reaches it. The caller holds mu.
-func (r *Runner) note(u *run) {
-	u.box.init()
+// add adds a turn, so that it receives what arrives. The caller holds mu.
+func (r *Runner) add(u *run) {
+	u.in.init()
 	r.runs[u.line] = u
 }
 
-// begin lets a turn be answered, at once where Run runs: somebody waits for the
-// first word. The caller holds mu.
+// begin starts a turn, now or when Run runs. The caller holds mu.
 func (r *Runner) begin(u *run) {
 	if r.spawn != nil {
 		r.spawn(u)
@@ -187,7 +177,7 @@ func (r *Runner) open() map[chat.TurnID]bool {
 	return all
 }
 
-// Running counts the turns under way by agent.
+// Running counts the running turns by agent.
 func (r *Runner) Running() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,10 +188,8 @@ func (r *Runner) Running() map[string]int {
 	return n
 }
 
-// Run takes up the turns that were under way when the last process ended, then
-// answers turns until ctx ends, gives the turns under way their grace, and
-// returns when all have ended. Turns that did not end in time are taken up at
-// the next start.
+// Run resumes the turns that were running when the last process ended, and runs turns until ctx ends. Then it waits for
+// the running turns, at most for the grace period, and returns. Turns that did not end are resumed at the next start.
 func (r *Runner) Run(ctx context.Context) error {
 	turns, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
@@ -213,21 +201,20 @@ func (r *Runner) Run(ctx context.Context) error {
 	r.serve(func(u *run) {
 		wg.Go(func() {
 			r.answer(turns, u)
-			r.agents.workers.settle(u.ref.Turn)
+			r.agents.workers.finished(u.ref.Turn)
 		})
 	})
-	wg.Go(func() { r.retake(ctx, waiting) })
+	wg.Go(func() { r.resumeLater(ctx, waiting) })
 	<-ctx.Done()
 	r.serve(nil)
 	grace := time.AfterFunc(r.opt.Grace, func() { end(errShutdown) })
 	defer grace.Stop()
-	r.leave()
+	r.releaseWaiting()
 	wg.Wait()
 	return nil
 }
 
-// serve begins the turns that wait, and from now on all others with spawn; nil
-// lets them wait.
+// serve starts the waiting turns and from now on all others with spawn; with nil, turns wait.
 func (r *Runner) serve(spawn func(*run)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,14 +227,14 @@ func (r *Runner) serve(spawn func(*run)) {
 	r.starts = nil
 }
 
-// leave lets go of the turns that wait for a person, or begin to: no grace would
-// be enough.
-func (r *Runner) leave() {
+// releaseWaiting ends the turns that wait for a person, now or later in the grace period, because a person may take longer
+// than any grace period.
+func (r *Runner) releaseWaiting() {
 	r.mu.Lock()
 	runs := slices.Collect(maps.Values(r.runs))
 	r.mu.Unlock()
 	for _, u := range runs {
-		u.box.leave(func() {
+		u.in.OnWait(func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if u.stop != nil {
@@ -257,15 +244,15 @@ func (r *Runner) leave() {
 	}
 }
 
-// answer runs one turn to its end; until ends when no more time is given.
+// answer runs one turn; until ends after the grace period.
 func (r *Runner) answer(until context.Context, u *run) {
-	defer close(u.box.shut)
+	defer close(u.in.finished)
 	ctx, cancel := context.WithCancelCause(until)
 	defer cancel(nil)
 	r.mu.Lock()
 	u.stop = cancel
 	if u.stopped {
-		cancel(errStopped)
+		cancel(agent.ErrStopped)
 	}
 	r.mu.Unlock()
 
@@ -285,8 +272,8 @@ func (r *Runner) answer(until context.Context, u *run) {
 	r.end(until, u, ref, outcome, cause)
 }
 
-// end puts the end of a turn into the log. While the log cannot be written it
-// tries again: a turn that nobody ends would block its line until the next start.
+// end stores the end of a turn. While the log cannot be written it tries again, because an open turn blocks its line until
+// the next start.
 func (r *Runner) end(until context.Context, u *run, ref chat.TurnRef, outcome chat.Outcome, cause string) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := r.sessions.EndTurn(context.WithoutCancel(until), ref, outcome, cause)
@@ -305,22 +292,22 @@ func (r *Runner) end(until context.Context, u *run, ref chat.TurnRef, outcome ch
 	}
 }
 
-// ask lets the agent answer and returns the turn in its last attempt; there is
-// no outcome when the turn is to be taken up by another process.
+// ask calls the agent and returns the turn in its last attempt. The outcome is empty if the next process has to resume the
+// turn.
 func (r *Runner) ask(ctx context.Context, u *run, span trace.Span) (ref chat.TurnRef, outcome chat.Outcome, cause string) {
 	ref = u.ref
-	turn, err := r.turn(ctx, u)
+	turn, err := r.load(ctx, u)
 	if err == nil {
 		if sc := span.SpanContext(); sc.IsSampled() && !u.resumed {
 			err = turn.note(ctx, "trace", chat.AgentTrace{TraceID: sc.TraceID().String()})
 		}
 		if err == nil {
-			err = r.safely(ctx, u, turn)
+			err = r.callAgent(ctx, u, turn)
 		}
-		ref = turn.Ref() // a pool may have begun another attempt
+		ref = turn.Ref() // the pool may have begun another attempt
 	}
 	switch {
-	case Stopped(ctx):
+	case agent.Stopped(ctx):
 		return ref, chat.Stopped, ""
 	case errors.Is(context.Cause(ctx), errShutdown):
 		return ref, "", ""
@@ -330,62 +317,45 @@ func (r *Runner) ask(ctx context.Context, u *run, span trace.Span) (ref chat.Tur
 	if turn != nil {
 		turn.fault(ctx, err)
 	}
-	if errors.Is(err, ErrInterrupted) {
-		return ref, chat.Interrupted, publicText(err)
+	if errors.Is(err, agent.ErrInterrupted) {
+		return ref, chat.Interrupted, agent.ErrorText(err)
 	}
 	r.opt.Logger.WarnContext(ctx, "a turn failed", "session", ref.Session, "turn", ref.Turn, "agent", u.agent, "err", err)
-	return ref, chat.Failed, publicText(err)
+	return ref, chat.Failed, agent.ErrorText(err)
 }
 
-// publicText is what people are told of an agent's error. Agents are part of
-// the installation, so their own words are shown.
-func publicText(err error) string {
-	if e, ok := errors.AsType[*chat.Error](err); ok {
-		return e.Msg
-	}
-	return err.Error()
-}
-
-// safely calls the agent and gives up on one that ignores the end of its
-// context: what it says later is refused, and its goroutine is left to itself.
-func (r *Runner) safely(ctx context.Context, u *run, turn *Turn) error {
-	defer close(u.box.left)
+// callAgent calls the agent. It returns without waiting for an agent that ignores the end of its context; what the agent
+// stores later is refused.
+func (r *Runner) callAgent(ctx context.Context, u *run, turn *turn) error {
+	defer close(u.in.unasked)
 	done := make(chan error, 1)
-	go func() {
-		defer func() {
-			if p := recover(); p != nil {
-				r.opt.Logger.ErrorContext(ctx, "an agent panicked", "session", u.ref.Session, "turn", u.ref.Turn, "agent", u.agent, "fault", p, "stack", string(debug.Stack()))
-				done <- fmt.Errorf("the agent failed: %v", p)
-			}
-		}()
-		done <- r.agents.answer(ctx, u.agent, turn)
-	}()
+	go func() { done <- r.agents.answer(ctx, u.agent, turn, r.opt.Logger) }()
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
 	}
-	patience := time.NewTimer(u.box.patience(r.opt.StopGrace))
-	defer patience.Stop()
+	timeout := time.NewTimer(u.in.stopTimeout(r.opt.StopGrace))
+	defer timeout.Stop()
 	select {
 	case err := <-done:
 		return err
-	case <-u.box.over:
+	case <-u.in.ended:
 		return context.Cause(ctx)
-	case <-patience.C:
+	case <-timeout.C:
 		r.opt.Logger.WarnContext(ctx, "an agent does not obey a stop; its turn is ended without it", "session", u.ref.Session, "turn", u.ref.Turn, "agent", u.agent)
 		return context.Cause(ctx)
 	}
 }
 
-// Erased tells the runner that a session is no more: its turns end.
+// Erased reports that a session was erased: its turns end.
 func (r *Runner) Erased(id chat.SessionID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for at, u := range r.runs {
 		if at.session == id {
 			delete(r.runs, at)
-			r.ended(u)
+			r.release(u)
 		}
 	}
 }

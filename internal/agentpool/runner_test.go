@@ -1,4 +1,4 @@
-package agent_test
+package agentpool_test
 
 import (
 	"context"
@@ -22,13 +22,13 @@ func TestOutcomes(t *testing.T) {
 	}{
 		"done":        {func(ctx context.Context, t *agent.Turn) error { return t.Say(ctx, "You said: "+t.Text()) }, chat.Done, ""},
 		"fails":       {func(context.Context, *agent.Turn) error { return errors.New("no way") }, chat.Failed, "no way"},
-		"panics":      {func(context.Context, *agent.Turn) error { panic("ouch") }, chat.Failed, "the agent failed: ouch"},
+		"panics":      {func(context.Context, *agent.Turn) error { panic("ouch") }, chat.Failed, "the agent panicked: ouch"},
 		"interrupted": {func(context.Context, *agent.Turn) error { return agent.ErrInterrupted }, chat.Interrupted, "the agent cannot go on"},
 		"long cause":  {func(context.Context, *agent.Turn) error { return errors.New(strings.Repeat("x", 1<<20)) }, chat.Failed, strings.Repeat("x", 16<<10) + "…"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := newPlant(t, tt.agent)
+			p := newServer(t, tt.agent)
 			p.start(0)
 			p.run()
 			p.begin(chat.NewSession{})
@@ -60,7 +60,7 @@ func TestStopping(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPlant(t, a)
+			p := newServer(t, a)
 			p.start(0)
 			p.run()
 			p.begin(chat.NewSession{})
@@ -90,7 +90,7 @@ func forever(ctx context.Context, t *agent.Turn) error {
 
 func TestAnAgentThatIgnoresAStop(t *testing.T) {
 	release, late := make(chan struct{}), make(chan error, 1)
-	p := newPlant(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+	p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		<-release
 		late <- t.Say(context.Background(), "too late")
 		return nil
@@ -113,7 +113,7 @@ func TestAnAgentThatIgnoresAStop(t *testing.T) {
 // behind it, not at once.
 func TestTheLastWordOfAStoppedAgent(t *testing.T) {
 	stopping, last := make(chan struct{}), make(chan struct{})
-	p := newPlant(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+	p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		<-ctx.Done()
 		close(stopping)
 		<-last
@@ -130,7 +130,7 @@ func TestTheLastWordOfAStoppedAgent(t *testing.T) {
 	<-stopping
 	close(last)
 	p.awaitEnd(chat.Stopped)
-	if s := p.story("s"); !strings.Contains(s, "says as far as I came\nended stopped") {
+	if s := p.logText("s"); !strings.Contains(s, "says as far as I came\nended stopped") {
 		t.Error(s)
 	}
 }
@@ -139,7 +139,7 @@ func TestTheLastWordOfAStoppedAgent(t *testing.T) {
 // for: an agent that ignores it holds up nothing, not even the end of the server.
 func TestATurnThatOthersEnded(t *testing.T) {
 	begun, release := make(chan chat.TurnRef, 1), make(chan struct{})
-	p := newPlant(t, agent.Func(func(_ context.Context, t *agent.Turn) error {
+	p := newServer(t, agent.Func(func(_ context.Context, t *agent.Turn) error {
 		begun <- t.Ref()
 		<-release
 		return nil
@@ -205,7 +205,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	})
 	for writes := int64(3); writes < 30; writes++ {
 		runs.Store(0)
-		p := newPlant(t, script)
+		p := newServer(t, script)
 		p.start(writes)
 		p.run()
 		p.begin(chat.NewSession{})
@@ -234,7 +234,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 				p.restart(0)
 			}
 		}
-		p.wantStory("user hi", "turn.started", "thinks Let me see.", "calls count", "got 1", "calls break", "tool error broken ",
+		p.wantLog("user hi", "turn.started", "thinks Let me see.", "calls count", "got 1", "calls break", "tool error broken ",
 			"agent.input_request", "answer so.", "says You said so.", "ended done")
 		if n := runs.Load(); n > 2 || n == 2 && writes > 9 {
 			t.Fatalf("killed after %d writes: the tool ran %d times", writes, n)

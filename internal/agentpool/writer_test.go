@@ -1,4 +1,4 @@
-package agent_test
+package agentpool_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // written lets an agent write pieces and returns the blocks that came of it.
 func written(t *testing.T, pieces ...string) []chat.AgentText {
 	t.Helper()
-	p := newPlant(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+	p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		w := t.Stream(true)
 		for _, s := range pieces {
 			if err := w.Write(ctx, s); err != nil {

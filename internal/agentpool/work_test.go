@@ -1,4 +1,4 @@
-package agent_test
+package agentpool_test
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func (o on) Answer(ctx context.Context, t *agent.Turn) error {
 
 // count says how often an event of a type, about a workstream if one is named,
 // is in the log.
-func (p *plant) count(typ, about string) int {
+func (p *testServer) count(typ, about string) int {
 	facts, _, err := p.gate.Read(ctx, "s", chat.Range{Types: []string{typ}})
 	if err != nil {
 		p.t.Fatal(err)
@@ -45,7 +45,7 @@ func (p *plant) count(typ, about string) int {
 	return n
 }
 
-func (p *plant) status(name string) chat.WorkstreamStatus {
+func (p *testServer) status(name string) chat.WorkstreamStatus {
 	p.t.Helper()
 	s, err := p.Workstream(ctx, ann, "s", name)
 	if err != nil {
@@ -55,7 +55,7 @@ func (p *plant) status(name string) chat.WorkstreamStatus {
 }
 
 // awaitMainEnd waits until so many turns of the main line have ended.
-func (p *plant) awaitMainEnd(n int) {
+func (p *testServer) awaitMainEnd(n int) {
 	p.t.Helper()
 	p.await("the end of the main line", func(evs []chat.Event) bool {
 		ends := 0
@@ -89,7 +89,7 @@ func launchAll(names ...string) func(ctx context.Context, t *agent.Turn) error {
 }
 
 func TestATurnLaunchesAndAwaits(t *testing.T) {
-	p := newPlant(t, on{
+	p := newServer(t, on{
 		"":    launchAll("a", "bad"),
 		"bad": func(context.Context, *agent.Turn) error { return errors.New("no luck") },
 	})
@@ -98,18 +98,18 @@ func TestATurnLaunchesAndAwaits(t *testing.T) {
 	p.begin(chat.NewSession{})
 	p.say("go")
 	p.awaitMainEnd(1)
-	if s := p.story("s"); !strings.Contains(s, "says a completed Did a., bad failed no luck") {
+	if s := p.logText("s"); !strings.Contains(s, "says a completed Did a., bad failed no luck") {
 		t.Fatal(s)
 	}
 	if p.count("turn.started", "") != 3 {
-		t.Fatalf("a result that was taken begins no turn:\n%s", p.story("s"))
+		t.Fatalf("a result that was taken begins no turn:\n%s", p.logText("s"))
 	}
 }
 
 // Cut anywhere, every workstream is launched, answered and told of once.
 func TestWorkstreamsSurviveEveryCut(t *testing.T) {
 	for writes := int64(3); ; writes++ {
-		p := newPlant(t, on{"": launchAll("a", "b", "c")})
+		p := newServer(t, on{"": launchAll("a", "b", "c")})
 		p.start(writes)
 		p.run()
 		if _, _, err := p.Create(ctx, ann, chat.NewSession{ID: "s"}); err != nil {
@@ -124,17 +124,17 @@ func TestWorkstreamsSurviveEveryCut(t *testing.T) {
 			p.restart(0)
 			p.await("the end", ended)
 		}
-		if s := p.story("s"); strings.Count(s, "says a completed Did a., b completed Did b., c completed Did c.") != 1 {
+		if s := p.logText("s"); strings.Count(s, "says a completed Did a., b completed Did b., c completed Did c.") != 1 {
 			t.Fatalf("cut after %d writes:\n%s", writes, s)
 		}
 		for _, name := range []string{"a", "b", "c"} {
 			for _, typ := range []string{"workstream.launched", "workstream.completed"} {
 				if n := p.count(typ, name); n != 1 {
-					t.Fatalf("cut after %d writes: %d times %s of %s\n%s", writes, n, typ, name, p.story("s"))
+					t.Fatalf("cut after %d writes: %d times %s of %s\n%s", writes, n, typ, name, p.logText("s"))
 				}
 			}
 			if n := p.count("agent.text", name); n != 1 {
-				t.Fatalf("cut after %d writes: %s says it %d times\n%s", writes, name, n, p.story("s"))
+				t.Fatalf("cut after %d writes: %s says it %d times\n%s", writes, name, n, p.logText("s"))
 			}
 		}
 		p.kill()
@@ -175,7 +175,7 @@ func TestVerbsWithinACallKeepTheirPlace(t *testing.T) {
 		return t.Say(ctx, "Ready.")
 	}}
 	for writes := int64(3); ; writes++ {
-		p := newPlant(t, a)
+		p := newServer(t, a)
 		p.start(writes)
 		p.run()
 		if _, _, err := p.Create(ctx, ann, chat.NewSession{ID: "s"}); err != nil {
@@ -192,7 +192,7 @@ func TestVerbsWithinACallKeepTheirPlace(t *testing.T) {
 		}
 		for _, name := range []string{"x", "y"} {
 			if n := p.count("workstream.message", name); n != 1 || p.count("workstream.launched", name) != 1 || p.status(name).State != chat.WorkCanceled {
-				t.Fatalf("cut after %d writes: %d messages to %s\n%s", writes, n, name, p.story("s"))
+				t.Fatalf("cut after %d writes: %d messages to %s\n%s", writes, n, name, p.logText("s"))
 			}
 		}
 		p.kill()
@@ -205,7 +205,7 @@ func TestVerbsWithinACallKeepTheirPlace(t *testing.T) {
 func TestNewsReachesATurn(t *testing.T) {
 	heard := make(chan []string, 10)
 	ready := make(chan struct{})
-	p := newPlant(t, on{"w": func(ctx context.Context, t *agent.Turn) error {
+	p := newServer(t, on{"w": func(ctx context.Context, t *agent.Turn) error {
 		close(ready)
 		var got []string
 		for len(got) < 2 {
@@ -246,7 +246,7 @@ func TestNewsReachesATurn(t *testing.T) {
 		t.Fatal(got)
 	}
 	p.awaitMainEnd(1) // the result woke the main line
-	if s := p.story("s"); !strings.Contains(s, "says Did Workstream w completed") {
+	if s := p.logText("s"); !strings.Contains(s, "says Did Workstream w completed") {
 		t.Fatal(s)
 	}
 }
@@ -259,7 +259,7 @@ func TestAHundredChildren(t *testing.T) {
 	var left atomic.Int64
 	left.Store(int64(len(names)))
 	all := make(chan struct{})
-	p := newPlant(t, agent.Func(func(ctx context.Context, turn *agent.Turn) error {
+	p := newServer(t, agent.Func(func(ctx context.Context, turn *agent.Turn) error {
 		if turn.Workstream == "" {
 			return launchAll(names...)(ctx, turn)
 		}
@@ -297,7 +297,7 @@ func TestAHundredChildren(t *testing.T) {
 func TestAwaitedNewsStaysAwaited(t *testing.T) {
 	got := make(chan int, 10)
 	hold := make(chan struct{})
-	p := newPlant(t, on{"": func(ctx context.Context, t *agent.Turn) error {
+	p := newServer(t, on{"": func(ctx context.Context, t *agent.Turn) error {
 		if err := launchAll("a")(ctx, t); err != nil {
 			return err
 		}
@@ -332,7 +332,7 @@ func TestAwaitedNewsStaysAwaited(t *testing.T) {
 
 // Who waits for an interactive child hears of it when somebody stops the child.
 func TestAwaitEndsWhenAnInteractiveChildIsStopped(t *testing.T) {
-	p := newPlant(t, on{
+	p := newServer(t, on{
 		"": func(ctx context.Context, t *agent.Turn) error {
 			if _, err := t.Launch(ctx, chat.Launch{ID: "talk", Instruction: "listen", Interactive: true}); err != nil {
 				return err
@@ -362,7 +362,7 @@ func TestAwaitEndsWhenAnInteractiveChildIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.awaitMainEnd(1)
-	if s := p.story("s"); !strings.Contains(s, "says talk: It was stopped.") || p.count("turn.started", "") != 2 {
+	if s := p.logText("s"); !strings.Contains(s, "says talk: It was stopped.") || p.count("turn.started", "") != 2 {
 		t.Fatal(s)
 	}
 }

@@ -1,4 +1,4 @@
-package agent_test
+package agentpool_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 func TestANoncompliantChildTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		p := newPlant(t, on{
+		p := newServer(t, on{
 			"":     launchAll("deaf"),
 			"deaf": func(context.Context, *agent.Turn) error { <-free; return nil }, // ignores its context
 		})
@@ -30,7 +30,7 @@ func TestANoncompliantChildTimesOut(t *testing.T) {
 		if s := p.status("deaf"); s.State != chat.WorkTimeout {
 			t.Fatalf("%+v", s)
 		}
-		if s := p.story("s"); !strings.Contains(s, "says deaf timeout") {
+		if s := p.logText("s"); !strings.Contains(s, "says deaf timeout") {
 			t.Fatal(s)
 		}
 		close(free)
@@ -41,7 +41,7 @@ func TestANoncompliantChildTimesOut(t *testing.T) {
 func TestATerminatedChildHasItsGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		p := newPlant(t, on{
+		p := newServer(t, on{
 			"": launchAll("tidy", "deaf"),
 			"tidy": func(ctx context.Context, turn *agent.Turn) error {
 				<-ctx.Done()
@@ -63,12 +63,12 @@ func TestATerminatedChildHasItsGrace(t *testing.T) {
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
 		if p.status("tidy").State != chat.WorkCanceled || p.status("deaf").State != chat.WorkCanceling || p.count("agent.text", "tidy") != 1 {
-			t.Fatal(p.story("s"))
+			t.Fatal(p.logText("s"))
 		}
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		if p.status("deaf").State != chat.WorkCanceled || !strings.Contains(p.story("s"), "says tidy canceled , deaf canceled") {
-			t.Fatal(p.story("s"))
+		if p.status("deaf").State != chat.WorkCanceled || !strings.Contains(p.logText("s"), "says tidy canceled , deaf canceled") {
+			t.Fatal(p.logText("s"))
 		}
 		close(free)
 		p.shutdown()
@@ -77,7 +77,7 @@ func TestATerminatedChildHasItsGrace(t *testing.T) {
 
 func TestAPausedChildWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlant(t, on{
+		p := newServer(t, on{
 			"": launchAll("w"),
 			"w": func(ctx context.Context, t *agent.Turn) error {
 				for i := range 10 {
@@ -120,7 +120,7 @@ func TestAPausedChildWaits(t *testing.T) {
 		time.Sleep(12 * time.Second)
 		synctest.Wait()
 		if s := p.status("w"); p.count("agent.status", "w") != 10 || s.State != chat.WorkCompleted {
-			t.Fatalf("%+v\n%s", s, p.story("s"))
+			t.Fatalf("%+v\n%s", s, p.logText("s"))
 		}
 		p.shutdown()
 	})
@@ -129,12 +129,12 @@ func TestAPausedChildWaits(t *testing.T) {
 // A worker is told what concerns its turn, and to stop when its workstream ends.
 func TestAWorkersWorkstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlant(t, on{})
+		p := newServer(t, on{})
 		p.start(0)
 		p.run()
 		p.begin(chat.NewSession{})
-		h := &hand{moved: make(chan struct{})}
-		h.seat = p.pool.Join(chat.DefaultWorkspace, "digger", h, 2, nil)
+		h := &testWorker{moved: make(chan struct{})}
+		h.reg = p.pool.Join(chat.DefaultWorkspace, "digger", h, 2, nil)
 		if _, err := p.Launch(ctx, ann, "s", chat.Launch{ID: "dig", Instruction: "dig", Agent: "digger", DeadlineSeconds: 100}); err != nil {
 			t.Fatal(err)
 		}
@@ -157,23 +157,23 @@ func TestAWorkersWorkstream(t *testing.T) {
 			t.Fatal(told)
 		}
 		// Its connection breaks, and it comes back as another one: it is told again.
-		h.seat.Leave()
-		again := &hand{moved: make(chan struct{})}
-		again.seat = p.pool.Join(chat.DefaultWorkspace, "digger", again, 2, []chat.TurnID{given.Turn})
+		h.reg.Leave()
+		again := &testWorker{moved: make(chan struct{})}
+		again.reg = p.pool.Join(chat.DefaultWorkspace, "digger", again, 2, []chat.TurnID{given.Turn})
 		if back := again.awaitTurn(t); !back.Paused || back.Attempt != 1 {
 			t.Fatalf("%+v", back)
 		}
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		if p.status("dig").State != chat.WorkTimeout {
-			t.Fatal(p.story("s"))
+			t.Fatal(p.logText("s"))
 		}
 		again.mu.Lock()
 		defer again.mu.Unlock()
 		if len(again.told) != 2 || !slices.Equal(again.stops, []chat.TurnID{given.Turn}) {
 			t.Fatal(again.told, again.stops)
 		}
-		if _, err := again.seat.Holds(given.Turn); chat.CodeOf(err) != chat.Conflict {
+		if _, err := again.reg.Holds(given.Turn); chat.CodeOf(err) != chat.Conflict {
 			t.Fatal("it still has the turn")
 		}
 	})

@@ -1,4 +1,4 @@
-package agent_test
+package agentpool_test
 
 import (
 	"context"
@@ -13,33 +13,33 @@ import (
 // A turn that no worker has goes to the agent that is given the name meanwhile, as
 // a reload of the configuration does; one that a worker has stays with it.
 func TestANameIsGivenAway(t *testing.T) {
-	take := func(p *plant) {
+	take := func(p *testServer) {
 		p.names.Add(agent.Info{Name: "worker", Kind: "model"}, agent.Func(func(ctx context.Context, turn *agent.Turn) error {
 			return turn.Say(ctx, fmt.Sprint("mine, attempt ", turn.Ref().Attempt))
 		}))
 	}
 	t.Run("nobody came", func(t *testing.T) {
-		p := pooled(t, time.Hour)
+		p := newPoolServer(t, time.Hour)
 		p.say("hi")
 		p.await("a turn that waits", func(evs []chat.Event) bool { return evs[len(evs)-1].Type == "agent.status" })
 		take(p)
 		p.awaitEnd(chat.Done)
-		p.wantStory("user hi", "turn.started", "status Waiting for a worker of agent worker to connect.", "says mine, attempt 1", "ended done")
+		p.wantLog("user hi", "turn.started", "status Waiting for a worker of agent worker to connect.", "says mine, attempt 1", "ended done")
 	})
 	t.Run("the worker is gone", func(t *testing.T) {
-		p := pooled(t, time.Hour)
+		p := newPoolServer(t, time.Hour)
 		h := p.join(1)
 		p.say("hi")
 		if err := p.sayAs(h, h.awaitTurn(t).Turn, chat.AgentStatus{Message: "begun"}); err != nil {
 			t.Fatal(err)
 		}
-		h.seat.Leave()
+		h.reg.Leave()
 		take(p)
 		p.awaitEnd(chat.Done)
-		p.wantStory("user hi", "turn.started", "status begun", "says mine, attempt 2", "ended done")
+		p.wantLog("user hi", "turn.started", "status begun", "says mine, attempt 2", "ended done")
 	})
 	t.Run("a worker has it", func(t *testing.T) {
-		p := pooled(t, time.Hour)
+		p := newPoolServer(t, time.Hour)
 		h := p.join(1)
 		p.say("hi")
 		turn := h.awaitTurn(t).Turn
@@ -47,10 +47,10 @@ func TestANameIsGivenAway(t *testing.T) {
 		if err := p.sayAs(h, turn, chat.AgentText{Text: "still here"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.seat.Finish(turn, nil); err != nil {
+		if err := h.reg.Finish(turn, nil); err != nil {
 			t.Fatal(err)
 		}
 		p.awaitEnd(chat.Done)
-		p.wantStory("user hi", "turn.started", "says still here", "ended done")
+		p.wantLog("user hi", "turn.started", "says still here", "ended done")
 	})
 }

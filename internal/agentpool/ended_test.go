@@ -1,4 +1,4 @@
-package agent_test
+package agentpool_test
 
 import (
 	"slices"
@@ -10,16 +10,16 @@ import (
 
 // A worker that repeats the report of a turn's end gets the same answer.
 func TestARepeatedReportIsAcknowledged(t *testing.T) {
-	p := pooled(t, time.Minute)
+	p := newPoolServer(t, time.Minute)
 	h := p.join(1)
 	p.say("hi")
 	turn := h.awaitTurn(t).Turn
 	for range 2 {
-		wait, err := h.seat.Ending(turn)
+		wait, err := h.reg.Ending(turn)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := h.seat.Finish(turn, nil); err != nil {
+		if err := h.reg.Finish(turn, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := wait(t.Context()); err != nil {
@@ -32,16 +32,16 @@ func TestARepeatedReportIsAcknowledged(t *testing.T) {
 // A worker whose connection or server ended between the stored end of a turn and
 // the answer to its report is told when it comes back, and may repeat the report.
 func TestAWorkerIsToldOfTurnsThatHaveEnded(t *testing.T) {
-	for name, interrupt := range map[string]func(p *plant, h *hand){
-		"connection": func(_ *plant, h *hand) { h.seat.Leave() },
-		"server":     func(p *plant, _ *hand) { p.kill(); p.restart(0) },
+	for name, interrupt := range map[string]func(p *testServer, h *testWorker){
+		"connection": func(_ *testServer, h *testWorker) { h.reg.Leave() },
+		"server":     func(p *testServer, _ *testWorker) { p.kill(); p.restart(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := pooled(t, time.Minute)
+			p := newPoolServer(t, time.Minute)
 			h := p.join(1)
 			p.say("hi")
 			turn := h.awaitTurn(t).Turn
-			if err := h.seat.Finish(turn, nil); err != nil {
+			if err := h.reg.Finish(turn, nil); err != nil {
 				t.Fatal(err)
 			}
 			p.awaitEnd(chat.Done)
@@ -49,19 +49,19 @@ func TestAWorkerIsToldOfTurnsThatHaveEnded(t *testing.T) {
 
 			back := p.join(1, turn)
 			back.await(t, "the word that its turn has ended", func() bool { return slices.Contains(back.ended, turn) })
-			wait, err := back.seat.Ending(turn)
+			wait, err := back.reg.Ending(turn)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := back.seat.Finish(turn, nil); err != nil {
+			if err := back.reg.Finish(turn, nil); err != nil {
 				t.Fatal(err)
 			}
 			p.say("again") // the slot is free
 			back.await(t, "the next turn", func() bool { return len(back.given) == 1 })
-			if err := p.join(1).seat.Finish(turn, nil); chat.CodeOf(err) != chat.Conflict {
+			if err := p.join(1).reg.Finish(turn, nil); chat.CodeOf(err) != chat.Conflict {
 				t.Fatalf("a worker that did not have the turn: %v", err)
 			}
 		})
@@ -70,17 +70,17 @@ func TestAWorkerIsToldOfTurnsThatHaveEnded(t *testing.T) {
 
 // A turn that goes on is not reported as ended, whatever connection has it.
 func TestATurnThatGoesOnHasNotEnded(t *testing.T) {
-	p := pooled(t, time.Minute)
+	p := newPoolServer(t, time.Minute)
 	h := p.join(1)
 	p.say("hi")
 	turn := h.awaitTurn(t).Turn
 	back := p.join(1, turn) // the broken connection is not given up yet
-	if _, err := back.seat.Ending(turn); chat.CodeOf(err) != chat.Conflict {
+	if _, err := back.reg.Ending(turn); chat.CodeOf(err) != chat.Conflict {
 		t.Fatal(err)
 	}
-	h.seat.Leave()
+	h.reg.Leave()
 	back.awaitTurn(t)
-	if err := back.seat.Finish(turn, nil); err != nil {
+	if err := back.reg.Finish(turn, nil); err != nil {
 		t.Fatal(err)
 	}
 	p.awaitEnd(chat.Done)

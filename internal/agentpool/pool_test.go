@@ -1,4 +1,4 @@
-package agent_test
+package agentpool_test
 
 import (
 	"context"
@@ -13,20 +13,21 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agentpool"
 )
 
-// hand is a worker's end of a connection.
-type hand struct {
+// testWorker is a worker's end of a connection.
+type testWorker struct {
 	mu    sync.Mutex
 	given []chat.Assignment
 	told  []chat.Event
 	stops []chat.TurnID
 	ended []chat.TurnID
 	moved chan struct{}
-	seat  chat.Seat
+	reg   chat.Registration
 }
 
-func (h *hand) note(f func()) {
+func (h *testWorker) note(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f()
@@ -34,13 +35,13 @@ func (h *hand) note(f func()) {
 	h.moved = make(chan struct{})
 }
 
-func (h *hand) Give(a chat.Assignment)           { h.note(func() { h.given = append(h.given, a) }) }
-func (h *hand) Tell(_ chat.TurnID, e chat.Event) { h.note(func() { h.told = append(h.told, e) }) }
-func (h *hand) Stop(turn chat.TurnID)            { h.note(func() { h.stops = append(h.stops, turn) }) }
-func (h *hand) Ended(turn chat.TurnID)           { h.note(func() { h.ended = append(h.ended, turn) }) }
+func (h *testWorker) Give(a chat.Assignment)           { h.note(func() { h.given = append(h.given, a) }) }
+func (h *testWorker) Tell(_ chat.TurnID, e chat.Event) { h.note(func() { h.told = append(h.told, e) }) }
+func (h *testWorker) Stop(turn chat.TurnID)            { h.note(func() { h.stops = append(h.stops, turn) }) }
+func (h *testWorker) Ended(turn chat.TurnID)           { h.note(func() { h.ended = append(h.ended, turn) }) }
 
 // await waits for something to arrive at the worker.
-func (h *hand) await(t *testing.T, what string, ok func() bool) {
+func (h *testWorker) await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	patience := time.NewTimer(10 * time.Second)
 	defer patience.Stop()
@@ -59,7 +60,7 @@ func (h *hand) await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func (h *hand) awaitTurn(t *testing.T) chat.Assignment {
+func (h *testWorker) awaitTurn(t *testing.T) chat.Assignment {
 	t.Helper()
 	h.await(t, "a turn", func() bool { return len(h.given) > 0 })
 	h.mu.Lock()
@@ -67,16 +68,16 @@ func (h *hand) awaitTurn(t *testing.T) chat.Assignment {
 	return h.given[len(h.given)-1]
 }
 
-func (p *plant) join(slots int, holding ...chat.TurnID) *hand {
-	h := &hand{moved: make(chan struct{})}
-	h.seat = p.pool.Join(chat.DefaultWorkspace, "worker", h, slots, holding)
+func (p *testServer) join(slots int, holding ...chat.TurnID) *testWorker {
+	h := &testWorker{moved: make(chan struct{})}
+	h.reg = p.pool.Join(chat.DefaultWorkspace, "worker", h, slots, holding)
 	return h
 }
 
 var worker = chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "worker"}, Scopes: []chat.Scope{chat.ScopeAgent}}
 
-func (p *plant) sayAs(h *hand, turn chat.TurnID, body chat.Body) error {
-	ref, err := h.seat.Holds(turn)
+func (p *testServer) sayAs(h *testWorker, turn chat.TurnID, body chat.Body) error {
+	ref, err := h.reg.Holds(turn)
 	if err != nil {
 		return err
 	}
@@ -86,10 +87,12 @@ func (p *plant) sayAs(h *hand, turn chat.TurnID, body chat.Body) error {
 	return err
 }
 
-func pooled(t *testing.T, lease time.Duration) *plant { return pooledFor(t, lease, 0) }
+func newPoolServer(t *testing.T, lease time.Duration) *testServer {
+	return newPoolServerWithGrace(t, lease, 0)
+}
 
-func pooledFor(t *testing.T, lease, grace time.Duration) *plant {
-	p := newPlant(t, nil)
+func newPoolServerWithGrace(t *testing.T, lease, grace time.Duration) *testServer {
+	p := newServer(t, nil)
 	delete(p.agents, "test")
 	p.lease, p.grace = lease, grace
 	p.start(0)
@@ -99,7 +102,7 @@ func pooledFor(t *testing.T, lease, grace time.Duration) *plant {
 }
 
 func TestWorkersShareTurns(t *testing.T) {
-	p := pooled(t, time.Minute)
+	p := newPoolServer(t, time.Minute)
 	one, two := p.join(1), p.join(2)
 	for i := range 4 {
 		id := chat.SessionID(fmt.Sprint("w", i))
@@ -117,16 +120,16 @@ func TestWorkersShareTurns(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	// The fourth comes when there is room.
-	if err := one.seat.Finish(a.Turn, nil); err != nil {
+	if err := one.reg.Finish(a.Turn, nil); err != nil {
 		t.Fatal(err)
 	}
 	one.await(t, "the turn that waited", func() bool { return len(one.given) == 2 })
 	// What is another's cannot be had.
 	b := two.awaitTurn(t)
-	if _, err := one.seat.Holds(b.Turn); chat.CodeOf(err) != chat.Conflict {
+	if _, err := one.reg.Holds(b.Turn); chat.CodeOf(err) != chat.Conflict {
 		t.Fatal(err)
 	}
-	if err := one.seat.Finish(b.Turn, nil); chat.CodeOf(err) != chat.Conflict {
+	if err := one.reg.Finish(b.Turn, nil); chat.CodeOf(err) != chat.Conflict {
 		t.Fatal(err)
 	}
 	if err := p.sayAs(one, b.Turn, chat.AgentStatus{Message: "mine"}); chat.CodeOf(err) != chat.Conflict {
@@ -135,7 +138,7 @@ func TestWorkersShareTurns(t *testing.T) {
 	if err := p.sayAs(two, b.Turn, chat.AgentStatus{Message: "mine"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := two.seat.Finish(b.Turn, errors.New("could not")); err != nil {
+	if err := two.reg.Finish(b.Turn, errors.New("could not")); err != nil {
 		t.Fatal(err)
 	}
 	// The end of the first turn may come after it.
@@ -148,22 +151,22 @@ func TestWorkersShareTurns(t *testing.T) {
 }
 
 func TestNoWorkerEver(t *testing.T) {
-	p := pooled(t, 20*time.Millisecond)
+	p := newPoolServer(t, 20*time.Millisecond)
 	p.say("hi")
 	if end := p.awaitEnd(chat.Failed); !strings.Contains(end.Error, `no worker of agent "worker" connected within 20ms`) {
 		t.Fatal(end.Error)
 	}
-	p.wantStory("user hi", "turn.started", "status Waiting for a worker of agent worker to connect.", "error no_worker",
+	p.wantLog("user hi", "turn.started", "status Waiting for a worker of agent worker to connect.", "error no_worker",
 		`ended failed no worker of agent "worker" connected within 20ms; start one, or choose another agent`)
 }
 
 // A name that an agent of the process takes over while a turn still waits for a
 // worker is listed once.
 func TestANameIsListedOnce(t *testing.T) {
-	p := pooled(t, time.Minute)
+	p := newPoolServer(t, time.Minute)
 	p.say("hi")
 	p.await("a turn that waits", func(evs []chat.Event) bool { return evs[len(evs)-1].Type == "agent.status" })
-	r := agent.NewRegistry(p.pool)
+	r := agentpool.NewRegistry(p.pool)
 	if got := r.List(chat.DefaultWorkspace, nil); len(got) != 1 || got[0].Kind != "worker" || got[0].Healthy {
 		t.Errorf("%+v", got)
 	}
@@ -172,22 +175,22 @@ func TestANameIsListedOnce(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	late := p.join(1)
-	if err := late.seat.Finish(late.awaitTurn(t).Turn, nil); err != nil {
+	if err := late.reg.Finish(late.awaitTurn(t).Turn, nil); err != nil {
 		t.Fatal(err)
 	}
 	p.awaitEnd(chat.Done)
 }
 
 func TestAWorkerComesBack(t *testing.T) {
-	p := pooled(t, time.Minute)
+	p := newPoolServer(t, time.Minute)
 	h := p.join(1)
 	p.say("hi")
 	a := h.awaitTurn(t)
 	if err := p.sayAs(h, a.Turn, chat.AgentInputRequest{RequestID: "r", InputType: chat.InputText, Text: "?"}); err != nil {
 		t.Fatal(err)
 	}
-	h.seat.Leave()
-	if _, err := h.seat.Holds(a.Turn); chat.CodeOf(err) != chat.Conflict {
+	h.reg.Leave()
+	if _, err := h.reg.Holds(a.Turn); chat.CodeOf(err) != chat.Conflict {
 		t.Fatal("who left still holds it", err)
 	}
 	other := p.join(1) // is not given what waits for another
@@ -195,7 +198,7 @@ func TestAWorkerComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Two claim it at once; one gets it, in the same attempt, with what came in.
-	back := []*hand{p.join(1, a.Turn), p.join(1, a.Turn)}
+	back := []*testWorker{p.join(1, a.Turn), p.join(1, a.Turn)}
 	if b := back[0].awaitTurn(t); b.Attempt != 1 || b.Turn != a.Turn {
 		t.Fatalf("%+v", b)
 	}
@@ -204,27 +207,27 @@ func TestAWorkerComesBack(t *testing.T) {
 		t.Fatal("it was given twice")
 	}
 	// Its connection breaks again, and the server notices only after it is back.
-	back[0].seat.Leave()
+	back[0].reg.Leave()
 	back[1].awaitTurn(t)
 	if err := p.sayAs(back[1], a.Turn, chat.AgentText{Text: "done"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := back[1].seat.Finish(a.Turn, nil); err != nil {
+	if err := back[1].reg.Finish(a.Turn, nil); err != nil {
 		t.Fatal(err)
 	}
 	p.awaitEnd(chat.Done)
-	p.wantStory("user hi", "turn.started", "agent.input_request", "answer yes", "says done", "ended done")
+	p.wantLog("user hi", "turn.started", "agent.input_request", "answer yes", "says done", "ended done")
 }
 
 func TestAnotherWorkerTakesOver(t *testing.T) {
-	p := pooled(t, 50*time.Millisecond)
+	p := newPoolServer(t, 50*time.Millisecond)
 	h := p.join(1)
 	p.say("hi")
 	a := h.awaitTurn(t)
 	if err := p.sayAs(h, a.Turn, chat.AgentStatus{Message: "begun"}); err != nil {
 		t.Fatal(err)
 	}
-	ref, err := h.seat.Holds(a.Turn)
+	ref, err := h.reg.Holds(a.Turn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +235,7 @@ func TestAnotherWorkerTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := p.join(1)
-	h.seat.Leave()
+	h.reg.Leave()
 	b := other.awaitTurn(t)
 	if b.Attempt != 2 || len(b.Open) != 1 || b.Open[0].Text != "so f" || len(b.Events) < 2 {
 		t.Fatalf("%+v", b)
@@ -243,12 +246,12 @@ func TestAnotherWorkerTakesOver(t *testing.T) {
 	if _, err := p.Append(ctx, worker, "s", []chat.Draft{d}); chat.CodeOf(err) != chat.Conflict {
 		t.Fatal(err)
 	}
-	other.seat.Leave()
+	other.reg.Leave()
 	end := p.awaitEnd(chat.Interrupted)
 	if !strings.Contains(end.Error, "did not come back within 50ms") {
 		t.Fatal(end.Error)
 	}
-	p.wantStory("user hi", "turn.started", "status begun", "said in part so f", "error interrupted", "ended interrupted "+end.Error)
+	p.wantLog("user hi", "turn.started", "status begun", "said in part so f", "error interrupted", "ended interrupted "+end.Error)
 }
 
 // A worker that was killed and is started again does not know the turn it had. It
@@ -257,15 +260,15 @@ func TestAnotherWorkerNeedNotWaitForTheLease(t *testing.T) {
 	for name, joins := range map[string]time.Duration{"it is there": 0, "it joins within the grace": 4 * time.Second, "it joins later": 30 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := pooledFor(t, time.Minute, 5*time.Second)
+				p := newPoolServerWithGrace(t, time.Minute, 5*time.Second)
 				h := p.join(1)
 				p.say("hi")
 				a := h.awaitTurn(t)
-				var other *hand
+				var other *testWorker
 				if joins == 0 {
 					other = p.join(1)
 				}
-				h.seat.Leave()
+				h.reg.Leave()
 				left := time.Now()
 				time.Sleep(joins)
 				synctest.Wait()
@@ -280,7 +283,7 @@ func TestAnotherWorkerNeedNotWaitForTheLease(t *testing.T) {
 				if late := p.join(1, a.Turn); len(late.given) != 0 {
 					t.Fatalf("two have it: %+v", late.given)
 				}
-				if err := other.seat.Finish(b.Turn, nil); err != nil {
+				if err := other.reg.Finish(b.Turn, nil); err != nil {
 					t.Fatal(err)
 				}
 				p.awaitEnd(chat.Done)
@@ -293,7 +296,7 @@ func TestAnotherWorkerNeedNotWaitForTheLease(t *testing.T) {
 // After a start of the server workers come back one by one: none is given what another holds and comes back with.
 func TestARestartKeepsTurnsForTheirWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pooledFor(t, time.Minute, 5*time.Second)
+		p := newPoolServerWithGrace(t, time.Minute, 5*time.Second)
 		h := p.join(1)
 		p.say("hi")
 		a := h.awaitTurn(t)
@@ -307,7 +310,7 @@ func TestARestartKeepsTurnsForTheirWorkers(t *testing.T) {
 		if b.Turn != a.Turn || b.Attempt != 2 || len(other.given) != 0 {
 			t.Fatalf("%+v, and the other was given %+v", b, other.given)
 		}
-		if err := back.seat.Finish(b.Turn, nil); err != nil {
+		if err := back.reg.Finish(b.Turn, nil); err != nil {
 			t.Fatal(err)
 		}
 		p.awaitEnd(chat.Done)
@@ -319,13 +322,13 @@ func TestARestartKeepsTurnsForTheirWorkers(t *testing.T) {
 // grace, is told of the stop and can leave what it has.
 func TestGraceForWhoWasAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pooledFor(t, time.Minute, 5*time.Second)
+		p := newPoolServerWithGrace(t, time.Minute, 5*time.Second)
 		if _, err := p.Launch(ctx, ann, "s", chat.Launch{ID: "w", Instruction: "work"}); err != nil {
 			t.Fatal(err)
 		}
 		h := p.join(1)
 		a := h.awaitTurn(t)
-		h.seat.Leave()
+		h.reg.Leave()
 		if _, err := p.TerminateWorkstream(ctx, ann, "s", "w", chat.Steering{Text: "enough"}); err != nil {
 			t.Fatal(err)
 		}
@@ -338,19 +341,19 @@ func TestGraceForWhoWasAway(t *testing.T) {
 		if err := p.sayAs(back, b.Turn, chat.AgentText{Text: "saved"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := back.seat.Finish(b.Turn, nil); err != nil {
+		if err := back.reg.Finish(b.Turn, nil); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if p.status("w").State != chat.WorkCanceled || p.count("agent.text", "w") != 1 {
-			t.Fatal(p.story("s"))
+			t.Fatal(p.logText("s"))
 		}
 		p.shutdown()
 	})
 }
 
 func TestAStopReachesTheWorker(t *testing.T) {
-	p := pooled(t, time.Minute)
+	p := newPoolServer(t, time.Minute)
 	h := p.join(1)
 	p.say("hi")
 	a := h.awaitTurn(t)
@@ -361,18 +364,18 @@ func TestAStopReachesTheWorker(t *testing.T) {
 	if err := p.sayAs(h, a.Turn, chat.AgentText{Text: "as far as I came"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.seat.Finish(a.Turn, nil); err != nil {
+	if err := h.reg.Finish(a.Turn, nil); err != nil {
 		t.Fatal(err)
 	}
 	p.awaitEnd(chat.Stopped)
-	p.wantStory("user hi", "turn.started", "turn.stop_requested", "says as far as I came", "ended stopped")
+	p.wantLog("user hi", "turn.started", "turn.stop_requested", "says as far as I came", "ended stopped")
 	// Nobody has it: then it ends at once.
-	h.seat.Leave()
+	h.reg.Leave()
 }
 
 func TestWorkersAndSteering(t *testing.T) {
 	for _, policy := range []chat.Policy{chat.Steer, chat.Queue} {
-		p := newPlant(t, nil)
+		p := newServer(t, nil)
 		p.start(0)
 		p.run()
 		p.begin(chat.NewSession{Agent: "worker", Policy: policy})
@@ -386,12 +389,12 @@ func TestWorkersAndSteering(t *testing.T) {
 				t.Fatal(m)
 			}
 		}
-		if err := h.seat.Finish(a.Turn, nil); err != nil {
+		if err := h.reg.Finish(a.Turn, nil); err != nil {
 			t.Fatal(err)
 		}
 		p.awaitEnd(chat.Done)
 		if policy == chat.Steer {
-			p.wantStory("user hi", "turn.started", "user and this", "took 1", "ended done")
+			p.wantLog("user hi", "turn.started", "user and this", "took 1", "ended done")
 			continue
 		}
 		h.await(t, "the next turn", func() bool { return len(h.given) == 2 })
@@ -402,7 +405,7 @@ func TestWorkersAndSteering(t *testing.T) {
 }
 
 func TestAWorkersTurnOverARestart(t *testing.T) {
-	p := pooled(t, time.Minute)
+	p := newPoolServer(t, time.Minute)
 	h := p.join(1)
 	p.say("hi")
 	a := h.awaitTurn(t)
@@ -412,7 +415,7 @@ func TestAWorkersTurnOverARestart(t *testing.T) {
 	if b.Turn != a.Turn || b.Attempt != 2 {
 		t.Fatalf("%+v", b)
 	}
-	if err := back.seat.Finish(b.Turn, nil); err != nil {
+	if err := back.reg.Finish(b.Turn, nil); err != nil {
 		t.Fatal(err)
 	}
 	p.awaitEnd(chat.Done)
@@ -422,7 +425,7 @@ func TestAWorkersTurnOverARestart(t *testing.T) {
 // after the lease.
 func TestAfterARestartAnIdleWorkerTakesTheTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pooledFor(t, time.Minute, 5*time.Second)
+		p := newPoolServerWithGrace(t, time.Minute, 5*time.Second)
 		h := p.join(1)
 		p.say("hi")
 		a := h.awaitTurn(t)
@@ -434,7 +437,7 @@ func TestAfterARestartAnIdleWorkerTakesTheTurn(t *testing.T) {
 		if took := time.Since(joined); b.Turn != a.Turn || took != 5*time.Second {
 			t.Fatalf("after %s: %+v", took, b)
 		}
-		if err := idle.seat.Finish(b.Turn, nil); err != nil {
+		if err := idle.reg.Finish(b.Turn, nil); err != nil {
 			t.Fatal(err)
 		}
 		p.awaitEnd(chat.Done)
@@ -447,7 +450,7 @@ func TestAfterARestartAnIdleWorkerTakesTheTurn(t *testing.T) {
 func TestServerCrashesDoNotFailAWorkersTurn(t *testing.T) {
 	for _, back := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			p := pooledFor(t, time.Minute, 5*time.Second)
+			p := newPoolServerWithGrace(t, time.Minute, 5*time.Second)
 			h := p.join(1)
 			p.say("hi")
 			a := h.awaitTurn(t)
@@ -462,7 +465,7 @@ func TestServerCrashesDoNotFailAWorkersTurn(t *testing.T) {
 					t.Fatalf("%+v", b)
 				}
 			}
-			if err := h.seat.Finish(a.Turn, nil); err != nil {
+			if err := h.reg.Finish(a.Turn, nil); err != nil {
 				t.Fatal(err)
 			}
 			p.awaitEnd(chat.Done)
@@ -473,11 +476,11 @@ func TestServerCrashesDoNotFailAWorkersTurn(t *testing.T) {
 
 // The end of a turn is known to be stored only when it is.
 func TestEndingWaitsForTheLog(t *testing.T) {
-	p := pooled(t, time.Minute)
+	p := newPoolServer(t, time.Minute)
 	h := p.join(1)
 	p.say("hi")
 	a := h.awaitTurn(t)
-	wait, err := h.seat.Ending(a.Turn)
+	wait, err := h.reg.Ending(a.Turn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -486,7 +489,7 @@ func TestEndingWaitsForTheLog(t *testing.T) {
 	if err := wait(early); err == nil {
 		t.Fatal("a turn that goes on has ended")
 	}
-	if err := h.seat.Finish(a.Turn, nil); err != nil {
+	if err := h.reg.Finish(a.Turn, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := wait(t.Context()); err != nil {
@@ -500,7 +503,7 @@ func TestEndingWaitsForTheLog(t *testing.T) {
 	if _, ok := last.Body.(chat.TurnCompleted); err != nil || !ok {
 		t.Fatalf("the log ends with %s, %v", last.Type, err)
 	}
-	if _, err := p.join(1).seat.Ending(a.Turn); chat.CodeOf(err) != chat.Conflict {
+	if _, err := p.join(1).reg.Ending(a.Turn); chat.CodeOf(err) != chat.Conflict {
 		t.Fatal(err)
 	}
 }
@@ -508,7 +511,7 @@ func TestEndingWaitsForTheLog(t *testing.T) {
 // TestWorkersComeAndGo is for the race detector: connections break and come back
 // while turns move between them.
 func TestWorkersComeAndGo(t *testing.T) {
-	p := pooled(t, time.Millisecond)
+	p := newPoolServer(t, time.Millisecond)
 	p.join(1) // so that there is always one
 	var wg sync.WaitGroup
 	for range 4 {
@@ -524,10 +527,10 @@ func TestWorkersComeAndGo(t *testing.T) {
 					held = append(held, a.Turn)
 					_ = p.sayAs(h, a.Turn, chat.AgentStatus{Message: "here"})
 					if len(given) > 1 {
-						_ = h.seat.Finish(a.Turn, nil)
+						_ = h.reg.Finish(a.Turn, nil)
 					}
 				}
-				h.seat.Leave()
+				h.reg.Leave()
 			}
 		})
 	}
@@ -550,9 +553,9 @@ func TestWorkersComeAndGo(t *testing.T) {
 
 // What is said in one workspace is not for the workers of another.
 func TestWorkersOfAnotherWorkspaceGetNothing(t *testing.T) {
-	p := pooled(t, time.Minute)
-	stranger := &hand{moved: make(chan struct{})}
-	stranger.seat = p.pool.Join("elsewhere", "worker", stranger, 4, nil)
+	p := newPoolServer(t, time.Minute)
+	stranger := &testWorker{moved: make(chan struct{})}
+	stranger.reg = p.pool.Join("elsewhere", "worker", stranger, 4, nil)
 	ours := p.join(1)
 	if _, _, err := p.Create(ctx, ann, chat.NewSession{ID: "w", Agent: "worker"}); err != nil {
 		t.Fatal(err)
@@ -566,10 +569,10 @@ func TestWorkersOfAnotherWorkspaceGetNothing(t *testing.T) {
 	if len(stranger.given) != 0 {
 		t.Fatalf("the stranger was given %+v", stranger.given)
 	}
-	if _, err := stranger.seat.Holds(turn.Turn); chat.CodeOf(err) != chat.Conflict {
+	if _, err := stranger.reg.Holds(turn.Turn); chat.CodeOf(err) != chat.Conflict {
 		t.Fatalf("the stranger holds the turn: %v", err)
 	}
-	if err := ours.seat.Finish(turn.Turn, nil); err != nil {
+	if err := ours.reg.Finish(turn.Turn, nil); err != nil {
 		t.Fatal(err)
 	}
 }

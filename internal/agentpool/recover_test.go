@@ -1,4 +1,4 @@
-package agent_test
+package agentpool_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // TestAToolThatMayNotBeRepeated is killed between call and result.
 func TestAToolThatMayNotBeRepeated(t *testing.T) {
 	var runs atomic.Int64
-	p := newPlant(t, nil)
+	p := newServer(t, nil)
 	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		for range 2 {
 			_, err := t.Call(ctx, "pay", nil, agent.CallOptions{}, func(ctx context.Context) (json.RawMessage, error) {
@@ -48,7 +48,7 @@ func TestAToolThatMayNotBeRepeated(t *testing.T) {
 		p.restart(0)
 	}
 	p.awaitEnd(chat.Done)
-	p.wantStory("user hi", "turn.started", "calls pay", "tool error "+agent.ErrUnknownOutcome.Error()+" unknown_outcome", "status next",
+	p.wantLog("user hi", "turn.started", "calls pay", "tool error "+agent.ErrUnknownOutcome.Error()+" unknown_outcome", "status next",
 		"calls pay", "got 1", "status next", "says done", "ended done")
 	if runs.Load() != 2 {
 		t.Fatalf("the tool ran %d times", runs.Load())
@@ -56,7 +56,7 @@ func TestAToolThatMayNotBeRepeated(t *testing.T) {
 }
 
 func TestAToolThatEndedIsNotForgottenByAStop(t *testing.T) {
-	p := newPlant(t, nil)
+	p := newServer(t, nil)
 	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		_, err := t.Call(ctx, "pay", nil, agent.CallOptions{}, func(ctx context.Context) (json.RawMessage, error) {
 			if _, err := p.Stop(ctx, ann, "s", "", ""); err != nil {
@@ -72,13 +72,13 @@ func TestAToolThatEndedIsNotForgottenByAStop(t *testing.T) {
 	p.begin(chat.NewSession{})
 	p.say("hi")
 	p.awaitEnd(chat.Stopped)
-	p.wantStory("user hi", "turn.started", "calls pay", "turn.stop_requested", "got 1", "ended stopped")
+	p.wantLog("user hi", "turn.started", "calls pay", "turn.stop_requested", "got 1", "ended stopped")
 }
 
 func TestAnsweredOrStoppedWhileDown(t *testing.T) {
 	for _, what := range []string{"answered", "stopped"} {
 		t.Run(what, func(t *testing.T) {
-			p := newPlant(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+			p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
 				a, err := t.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
 				if err != nil {
 					return err
@@ -104,7 +104,7 @@ func TestAnsweredOrStoppedWhileDown(t *testing.T) {
 			p.run()
 			if what == "answered" {
 				p.awaitEnd(chat.Done)
-				p.wantStory("user hi", "turn.started", "agent.input_request", "answer so.", "says You said so.", "ended done")
+				p.wantLog("user hi", "turn.started", "agent.input_request", "answer so.", "says You said so.", "ended done")
 			} else {
 				p.awaitEnd(chat.Stopped)
 			}
@@ -116,7 +116,7 @@ func TestAnsweredOrStoppedWhileDown(t *testing.T) {
 // full does not wait for the next start.
 func TestTakenUpWhenThereIsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlant(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
 			a, err := t.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
 			if err != nil {
 				return err
@@ -138,7 +138,7 @@ func TestTakenUpWhenThereIsRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.awaitEnd(chat.Done)
-		p.wantStory("user hi", "turn.started", "agent.input_request", "answer so.", "says You said so.", "ended done")
+		p.wantLog("user hi", "turn.started", "agent.input_request", "answer so.", "says You said so.", "ended done")
 		p.kill()
 	})
 }
@@ -146,7 +146,7 @@ func TestTakenUpWhenThereIsRoom(t *testing.T) {
 // TestOtherWordsAfterACrash: text that was shown is not taken back, also when
 // the agent says something else again and again.
 func TestOtherWordsAfterACrash(t *testing.T) {
-	p := newPlant(t, nil)
+	p := newServer(t, nil)
 	p.opt.Clean = true                                             // the process is to blame, not the turn
 	words := []string{"one", "", "two", "two and a half", "three"} // "": dies when the old block is closed
 	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
@@ -176,10 +176,10 @@ func TestOtherWordsAfterACrash(t *testing.T) {
 		p.restart(0)
 	}
 	p.awaitEnd(chat.Done)
-	p.wantStory("user hi", "turn.started", "said in part one", "said in part two and a half", "says three", "ended done")
+	p.wantLog("user hi", "turn.started", "said in part one", "said in part two and a half", "says three", "ended done")
 	// Less than was shown, nothing at all included.
 	for _, less := range []string{"on", ""} {
-		p := newPlant(t, nil)
+		p := newServer(t, nil)
 		p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
 			w := t.Stream(true)
 			if t.Ref().Attempt > 1 {
@@ -204,13 +204,13 @@ func TestOtherWordsAfterACrash(t *testing.T) {
 		<-p.gate.dead
 		p.restart(0)
 		p.awaitEnd(chat.Done)
-		p.wantStory("user hi", "turn.started", "said in part one", "says "+less, "ended done")
+		p.wantLog("user hi", "turn.started", "said in part one", "says "+less, "ended done")
 	}
 }
 
 func TestACrashLoopEnds(t *testing.T) {
 	var tries atomic.Int64
-	p := newPlant(t, nil)
+	p := newServer(t, nil)
 	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		tries.Add(1)
 		p.gate.left.Store(0)
@@ -234,7 +234,7 @@ func TestACrashLoopEnds(t *testing.T) {
 
 func TestShutdownLeavesTurns(t *testing.T) {
 	entered := make(chan struct{}, 10)
-	p := newPlant(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+	p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		if t.Text() == "ask" {
 			_, err := t.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
 			return err
@@ -282,7 +282,7 @@ func TestShutdownLeavesTurns(t *testing.T) {
 }
 
 func TestATurnEndsWhenTheDiskHasRoomAgain(t *testing.T) {
-	p := newPlant(t, nil)
+	p := newServer(t, nil)
 	failed := make(chan struct{})
 	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		if t.Text() != "hi" {
@@ -308,7 +308,7 @@ func TestATurnEndsWhenTheDiskHasRoomAgain(t *testing.T) {
 
 func TestErasedTurnsEnd(t *testing.T) {
 	entered, ended := make(chan struct{}), make(chan error, 1)
-	p := newPlant(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+	p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		close(entered)
 		<-ctx.Done()
 		ended <- t.Say(context.Background(), "hello?")
@@ -330,7 +330,7 @@ func TestErasedTurnsEnd(t *testing.T) {
 // TestSteeringAfterACrash: the new attempt is handed at the same steps what the
 // old one was handed.
 func TestSteeringAfterACrash(t *testing.T) {
-	p := newPlant(t, nil)
+	p := newServer(t, nil)
 	step := make(chan struct{})
 	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		var heard []string
@@ -342,7 +342,7 @@ func TestSteeringAfterACrash(t *testing.T) {
 				step <- struct{}{} // the test says something, or not
 				<-step
 			}
-			msgs, err := t.Steered(ctx)
+			msgs, err := t.Heard(ctx)
 			if err != nil {
 				return err
 			}
@@ -375,14 +375,14 @@ func TestSteeringAfterACrash(t *testing.T) {
 	p.say("e") // while nobody runs the turn: is not heard before its time
 	p.run()
 	p.awaitEnd(chat.Done)
-	if got := p.story("s"); !strings.HasPrefix(got, strings.Join([]string{"user hi", "turn.started", "user a", "took 1", "status a", "status a",
+	if got := p.logText("s"); !strings.HasPrefix(got, strings.Join([]string{"user hi", "turn.started", "user a", "took 1", "status a", "status a",
 		"user c", "took 1", "status a+c", "user d", "took 1", "user e", "status a+c+d", "says a+c+d", "ended done"}, "\n")) {
 		t.Fatal(got)
 	}
 }
 
 func TestAnAgentThatDoesNotRepeatItself(t *testing.T) {
-	p := newPlant(t, nil)
+	p := newServer(t, nil)
 	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		if t.Ref().Attempt == 1 {
 			if err := t.Status(ctx, "x", ""); err != nil {
@@ -400,7 +400,7 @@ func TestAnAgentThatDoesNotRepeatItself(t *testing.T) {
 	p.say("hi")
 	<-p.gate.dead
 	p.restart(0)
-	if end := p.awaitEnd(chat.Failed); !strings.Contains(end.Error, "does not repeat itself") {
+	if end := p.awaitEnd(chat.Failed); !strings.Contains(end.Error, "does not repeat its steps") {
 		t.Fatal(end.Error)
 	}
 }

@@ -1,4 +1,4 @@
-package agent_test
+package agentpool_test
 
 import (
 	"cmp"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/hub"
 	"github.com/parley-hq/parley/internal/journal"
 	"github.com/parley-hq/parley/internal/session"
@@ -62,11 +63,11 @@ func (g *gate) WritePreviews(ctx context.Context, id chat.SessionID, pieces []ch
 	return g.Journal.WritePreviews(ctx, id, pieces)
 }
 
-// plant is a server without its edges, which can be killed and started again.
-type plant struct {
+// testServer is a server without its edges, which can be killed and started again.
+type testServer struct {
 	t      testing.TB
 	disk   vfs.FS
-	opt    agent.Options
+	opt    agentpool.Options
 	lease  time.Duration
 	grace  time.Duration // 0 means the lease
 	agents map[string]agent.Agent
@@ -74,9 +75,9 @@ type plant struct {
 	gate *gate
 	hub  *hub.Hub
 	*session.Sessions
-	runner *agent.Runner
-	pool   *agent.Pool
-	names  *agent.Registry
+	runner *agentpool.Runner
+	pool   *agentpool.Pool
+	names  *agentpool.Registry
 	end    context.CancelFunc
 	ended  chan error
 
@@ -85,15 +86,15 @@ type plant struct {
 	moved  chan struct{}
 }
 
-func newPlant(t testing.TB, a agent.Agent) *plant {
-	p := &plant{t: t, disk: vfs.NewMem(), agents: map[string]agent.Agent{"test": a}, moved: make(chan struct{}), lease: time.Minute}
-	p.opt = agent.Options{Grace: time.Millisecond, StopGrace: 20 * time.Millisecond}
+func newServer(t testing.TB, a agent.Agent) *testServer {
+	p := &testServer{t: t, disk: vfs.NewMem(), agents: map[string]agent.Agent{"test": a}, moved: make(chan struct{}), lease: time.Minute}
+	p.opt = agentpool.Options{Grace: time.Millisecond, StopGrace: 20 * time.Millisecond}
 	t.Cleanup(func() { p.kill() })
 	return p
 }
 
 // start begins a process that dies after so many writes; 0 is never.
-func (p *plant) start(writes int64) {
+func (p *testServer) start(writes int64) {
 	p.t.Helper()
 	j, err := journal.Open("/data", journal.Options{FS: p.disk, Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
 	if err != nil {
@@ -107,18 +108,18 @@ func (p *plant) start(writes int64) {
 	for id, blocks := range j.OpenBlocks() {
 		p.hub.Restore(id, blocks)
 	}
-	p.pool = agent.NewPool(agent.PoolOptions{Lease: p.lease, Grace: cmp.Or(p.grace, p.lease)})
-	agents := agent.NewRegistry(p.pool)
+	p.pool = agentpool.NewPool(agentpool.PoolOptions{Lease: p.lease, Grace: cmp.Or(p.grace, p.lease)})
+	agents := agentpool.NewRegistry(p.pool)
 	for name, a := range p.agents {
 		agents.Add(agent.Info{Name: name, Kind: "builtin"}, a)
 	}
 	p.names = agents
-	p.runner = agent.NewRunner(agents, p.opt)
+	p.runner = agentpool.NewRunner(agents, p.opt)
 	p.Sessions = session.New(p.gate, p.hub, session.Options{DefaultAgent: "test", Observers: []session.Observer{{Erased: p.runner.Erased, Committed: p.committed}}})
 	p.runner.Attach(p.Sessions)
 }
 
-func (p *plant) committed(evs []chat.Event) {
+func (p *testServer) committed(evs []chat.Event) {
 	p.runner.Committed(evs)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +129,7 @@ func (p *plant) committed(evs []chat.Event) {
 }
 
 // run lets the process answer turns and close prompts.
-func (p *plant) run() {
+func (p *testServer) run() {
 	run, end := context.WithCancel(ctx)
 	p.end, p.ended = end, make(chan error, 2)
 	runner, sessions, ended := p.runner, p.Sessions, p.ended
@@ -137,7 +138,7 @@ func (p *plant) run() {
 }
 
 // shutdown ends the process in order.
-func (p *plant) shutdown() {
+func (p *testServer) shutdown() {
 	p.t.Helper()
 	if p.end != nil {
 		p.end()
@@ -158,21 +159,21 @@ func (p *plant) shutdown() {
 }
 
 // kill ends the process as it is: nothing is written any more.
-func (p *plant) kill() {
+func (p *testServer) kill() {
 	if p.gate != nil {
 		p.gate.left.Store(-1 << 60)
 	}
 	p.shutdown()
 }
 
-func (p *plant) restart(writes int64) {
+func (p *testServer) restart(writes int64) {
 	p.kill()
 	p.start(writes)
 	p.run()
 }
 
 // await waits until something is true of the log.
-func (p *plant) await(what string, ok func(evs []chat.Event) bool) {
+func (p *testServer) await(what string, ok func(evs []chat.Event) bool) {
 	p.t.Helper()
 	if !p.awaitOrDeath(what, ok) {
 		p.t.Fatalf("the process died before %s", what)
@@ -180,7 +181,7 @@ func (p *plant) await(what string, ok func(evs []chat.Event) bool) {
 }
 
 // awaitOrDeath also returns, with false, when the process was killed.
-func (p *plant) awaitOrDeath(what string, ok func(evs []chat.Event) bool) (alive bool) {
+func (p *testServer) awaitOrDeath(what string, ok func(evs []chat.Event) bool) (alive bool) {
 	p.t.Helper()
 	patience := time.NewTimer(20 * time.Second)
 	defer patience.Stop()
@@ -196,12 +197,12 @@ func (p *plant) awaitOrDeath(what string, ok func(evs []chat.Event) bool) (alive
 		case <-p.gate.dead:
 			return false
 		case <-patience.C:
-			p.t.Fatalf("waited in vain for %s; the log says\n%s", what, p.story("s"))
+			p.t.Fatalf("waited in vain for %s; the log says\n%s", what, p.logText("s"))
 		}
 	}
 }
 
-func (p *plant) awaitEnd(outcome chat.Outcome) chat.TurnCompleted {
+func (p *testServer) awaitEnd(outcome chat.Outcome) chat.TurnCompleted {
 	p.t.Helper()
 	var end chat.TurnCompleted
 	p.await("the end of the turn", func(evs []chat.Event) bool {
@@ -214,12 +215,12 @@ func (p *plant) awaitEnd(outcome chat.Outcome) chat.TurnCompleted {
 		return false
 	})
 	if end.Outcome != outcome {
-		p.t.Fatalf("the turn ended as %s (%s), not %s; the log says\n%s", end.Outcome, end.Error, outcome, p.story("s"))
+		p.t.Fatalf("the turn ended as %s (%s), not %s; the log says\n%s", end.Outcome, end.Error, outcome, p.logText("s"))
 	}
 	return end
 }
 
-func (p *plant) awaitType(typ string) chat.Event {
+func (p *testServer) awaitType(typ string) chat.Event {
 	p.t.Helper()
 	var found chat.Event
 	p.await(typ, func(evs []chat.Event) bool {
@@ -234,7 +235,7 @@ func (p *plant) awaitType(typ string) chat.Event {
 	return found
 }
 
-func (p *plant) begin(n chat.NewSession) {
+func (p *testServer) begin(n chat.NewSession) {
 	p.t.Helper()
 	n.ID = "s"
 	if _, _, err := p.Create(ctx, ann, n); err != nil {
@@ -242,7 +243,7 @@ func (p *plant) begin(n chat.NewSession) {
 	}
 }
 
-func (p *plant) say(text string) {
+func (p *testServer) say(text string) {
 	p.t.Helper()
 	if _, err := p.Append(ctx, ann, "s", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text})}); err != nil {
 		p.t.Fatal(err)
@@ -250,7 +251,7 @@ func (p *plant) say(text string) {
 }
 
 // story is the log in short, without what differs from attempt to attempt.
-func (p *plant) story(id chat.SessionID) string {
+func (p *testServer) logText(id chat.SessionID) string {
 	facts, _, err := p.gate.Read(ctx, id, chat.Range{})
 	if err != nil {
 		return err.Error()
@@ -303,9 +304,9 @@ func line(e chat.Event) string {
 	return e.Type
 }
 
-func (p *plant) wantStory(lines ...string) {
+func (p *testServer) wantLog(lines ...string) {
 	p.t.Helper()
-	if got, want := p.story("s"), strings.Join(lines, "\n"); got != want {
+	if got, want := p.logText("s"), strings.Join(lines, "\n"); got != want {
 		p.t.Fatalf("the log says\n%s\n\nand not\n%s", got, want)
 	}
 }

@@ -1,0 +1,80 @@
+package agentpool
+
+import (
+	"context"
+	"slices"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// A worker may miss the acknowledgement of its report that a turn is done: its connection breaks, or the server is
+// killed, after the end was stored. When it reconnects it names the turn. It is told that the turn has ended, and a
+// repeated report of the end is acknowledged.
+
+// turnEnd is a turn whose end a worker reported or was told. wait returns when the end is in the log.
+type turnEnd struct {
+	turn chat.TurnID
+	wait func(ctx context.Context) error
+}
+
+// keptEnds is how many ended turns are kept for a worker, if it has not more slots.
+const keptEnds = 64
+
+// recovered is called when the turns of the last process are known. open returns those that have not ended in the log;
+// it is called with the pool's lock held.
+func (p *Pool) recovered(open func() map[chat.TurnID]bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = open
+	for _, g := range p.groups {
+		for _, r := range g.workers {
+			p.tellEnded(r)
+		}
+	}
+}
+
+// finished is called when the runner has finished with a turn: workers that named it when they connected and did not get
+// it are told if it has ended.
+func (p *Pool) finished(turn chat.TurnID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, g := range p.groups {
+		for _, r := range g.workers {
+			if slices.Contains(r.claims, turn) {
+				p.tellEnded(r)
+			}
+		}
+	}
+}
+
+// tellEnded tells a worker which of the turns that it named have ended. The caller holds mu.
+func (p *Pool) tellEnded(r *registration) {
+	if len(r.claims) == 0 || p.open == nil {
+		return
+	}
+	open := p.open()
+	r.claims = slices.DeleteFunc(r.claims, func(turn chat.TurnID) bool {
+		if open[turn] {
+			return false
+		}
+		r.rememberEnd(turnEnd{turn, func(context.Context) error { return nil }})
+		r.worker.Ended(turn)
+		return true
+	})
+}
+
+// rememberEnd keeps an ended turn. The caller holds Pool.mu.
+func (r *registration) rememberEnd(e turnEnd) {
+	r.ended = append(r.ended, e)
+	if n := len(r.ended) - max(keptEnds, r.slots); n > 0 {
+		r.ended = slices.Delete(r.ended, 0, n)
+	}
+}
+
+// endOf returns an ended turn, or nil. The caller holds Pool.mu.
+func (r *registration) endOf(turn chat.TurnID) *turnEnd {
+	if i := slices.IndexFunc(r.ended, func(e turnEnd) bool { return e.turn == turn }); i >= 0 {
+		return &r.ended[i]
+	}
+	return nil
+}

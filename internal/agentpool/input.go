@@ -1,0 +1,62 @@
+package agentpool
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+)
+
+// turnInput is what the runner tells the goroutines of a turn.
+type turnInput struct {
+	*agent.Inbox
+	arrived  chan struct{} // a message or other news for the turn may have arrived; has room for one
+	ended    chan struct{} // closed when the turn has ended in the log
+	finished chan struct{} // closed when the runner has finished with the turn
+	unasked  chan struct{} // closed when the runner no longer waits for the agent
+	stopBy   atomic.Int64  // as chat.At: until when the agent may take to stop; 0 means a moment
+}
+
+func (in *turnInput) init() {
+	in.Inbox = agent.NewInbox()
+	in.arrived = make(chan struct{}, 1)
+	in.ended = make(chan struct{})
+	in.finished = make(chan struct{})
+	in.unasked = make(chan struct{})
+}
+
+// stopTimeout is how long an agent may take to stop, at least so long.
+func (in *turnInput) stopTimeout(least time.Duration) time.Duration {
+	if by := in.stopBy.Load(); by != 0 {
+		return max(least, time.Until(chat.At(by).Time()))
+	}
+	return least
+}
+
+// waitEnd waits until the turn has ended in the log.
+func (in *turnInput) waitEnd(ctx context.Context) error {
+	select {
+	case <-in.ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-in.finished:
+	}
+	select {
+	case <-in.ended:
+		return nil
+	default:
+		return chat.Errorf(chat.Unavailable, "the end of the turn is not stored, because the server is shutting down; report it again when the server is back")
+	}
+}
+
+// notify says that something was stored that may be for the turn.
+func (in *turnInput) notify() {
+	in.Wake()
+	select {
+	case in.arrived <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,326 @@
+package agentpool
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+)
+
+// PoolOptions configures a Pool; the zero value has defaults.
+type PoolOptions struct {
+	Lease time.Duration // how long a turn waits for a worker, or for its worker to return; 0 means 60 s
+	Grace time.Duration // how long a turn is kept for its worker while others are connected; 0 means 10 s
+}
+
+// Pool gives turns to workers: agents outside of the process that connect and claim the turns of an agent name. A worker
+// that lost its connection may return and continue. After a grace period the turn goes to another worker that is
+// connected or connects later, as a new attempt. If there is none within the lease, the turn ends as interrupted.
+//
+// After a start of the server the grace period begins when the first worker of the name connects, because all workers
+// reconnect at about the same time.
+//
+// The methods of workers are called with a lock held, so that they are called in order; they must not block or call back.
+type Pool struct {
+	opt PoolOptions
+
+	mu     sync.Mutex
+	groups map[groupKey]*workerGroup
+	open   func() map[chat.TurnID]bool // the turns that have not ended in the log; nil until they are known
+}
+
+// groupKey is an agent name in a workspace. Workers of one workspace get no turns of another.
+type groupKey struct{ workspace, name string }
+
+// workerGroup has the workers and the turns of one agent name.
+type workerGroup struct {
+	workers []*registration
+	jobs    []*job
+}
+
+// job is a turn that waits for a worker or that a worker has.
+type job struct {
+	turn    *turn
+	changed chan struct{} // a worker took the job or left; has room for one
+	done    chan error
+
+	// Guarded by Pool.mu.
+	holder   *registration // nil: the job waits
+	orphaned bool          // its worker is disconnected and may return
+	moving   bool          // a new attempt begins; no worker can get the job meanwhile
+	since    time.Time     // when it lost its worker
+
+	restarted bool // it is orphaned because the server was restarted
+}
+
+// NewPool returns an empty pool.
+func NewPool(opt PoolOptions) *Pool {
+	opt.Lease = cmp.Or(opt.Lease, 60*time.Second)
+	opt.Grace = min(cmp.Or(opt.Grace, 10*time.Second), opt.Lease)
+	return &Pool{opt: opt, groups: map[groupKey]*workerGroup{}}
+}
+
+func (p *Pool) group(k groupKey) *workerGroup {
+	g := p.groups[k]
+	if g == nil {
+		g = &workerGroup{}
+		p.groups[k] = g
+	}
+	return g
+}
+
+func (p *Pool) list(workspace string) []agent.Info {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []agent.Info
+	for k, g := range p.groups {
+		if k.workspace == workspace && (len(g.workers) > 0 || len(g.jobs) > 0) {
+			all = append(all, agent.Info{Name: k.name, Kind: "worker", Healthy: len(g.workers) > 0, Workers: len(g.workers)})
+		}
+	}
+	return all
+}
+
+// removeEmpty removes a group that has neither workers nor turns.
+func (p *Pool) removeEmpty(k groupKey) {
+	if g := p.groups[k]; g != nil && len(g.workers) == 0 && len(g.jobs) == 0 {
+		delete(p.groups, k)
+	}
+}
+
+// assign gives waiting turns to workers with free slots, the least busy first.
+func (g *workerGroup) assign() {
+	for _, j := range g.jobs {
+		if j.holder != nil || j.orphaned || j.moving {
+			continue
+		}
+		var best *registration
+		for _, w := range g.workers {
+			if w.held < w.slots && (best == nil || w.held < best.held) {
+				best = w
+			}
+		}
+		if best == nil {
+			return
+		}
+		j.give(best)
+	}
+}
+
+func (j *job) give(w *registration) {
+	j.holder, j.orphaned = w, false
+	w.held++
+	w.claims = slices.DeleteFunc(w.claims, func(turn chat.TurnID) bool { return turn == j.turn.id })
+	w.worker.Give(j.turn.current())
+	j.turn.in.Follow(func(e chat.Event) { w.worker.Tell(j.turn.id, e) })
+	j.notify()
+}
+
+func (j *job) notify() {
+	select {
+	case j.changed <- struct{}{}:
+	default:
+	}
+}
+
+// errTaken says that an agent in the process got the name of a turn that no worker has.
+var errTaken = errors.New("an agent of the server has the name now")
+
+// wake lets the waiting turns of a name check whether an agent in the process has the name.
+func (p *Pool) wake(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for k, g := range p.groups {
+		if k.name == name {
+			for _, j := range g.jobs {
+				j.notify()
+			}
+		}
+	}
+}
+
+// answer gives a turn to workers until it has ended. While no worker has it, taken says whether an agent in the process
+// has the name; then answer returns errTaken.
+func (p *Pool) answer(ctx context.Context, k groupKey, t *turn, taken func() bool) error {
+	j := &job{turn: t, changed: make(chan struct{}, 1), done: make(chan error, 1), orphaned: t.resumed(), restarted: t.resumed(), since: time.Now()}
+	p.mu.Lock()
+	g := p.group(k)
+	g.jobs = append(g.jobs, j)
+	if w := g.claimant(t.id); w != nil {
+		j.give(w) // it reconnected before the turn was found again
+	}
+	g.assign()
+	noWorker := len(g.workers) == 0
+	p.mu.Unlock()
+	defer p.remove(k, j)
+	if noWorker && !t.resumed() {
+		if err := t.note(ctx, "waiting", chat.AgentStatus{Message: "Waiting for a worker of agent " + k.name + " to connect.", Phase: "waiting"}); err != nil {
+			return err
+		}
+	}
+	lease := time.NewTimer(p.due(k, j))
+	defer lease.Stop()
+	for {
+		if taken() && p.claim(j) {
+			return p.handOver(ctx, j)
+		}
+		select {
+		case err := <-j.done:
+			return err
+		case <-ctx.Done():
+			return p.stop(ctx, j)
+		case <-j.changed:
+			lease.Reset(p.due(k, j))
+			if err := p.deliver(ctx, j); err != nil {
+				return err
+			}
+		case <-t.in.arrived:
+			if err := p.deliver(ctx, j); err != nil {
+				return err
+			}
+		case <-lease.C:
+			again, err := p.expired(ctx, k, j)
+			if err != nil {
+				return err
+			}
+			lease.Reset(again)
+		}
+	}
+}
+
+// claim keeps a turn from all workers, unless a worker has it or has finished it, and reports whether it could.
+func (p *Pool) claim(j *job) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	j.moving = j.holder == nil && len(j.done) == 0
+	return j.moving
+}
+
+// handOver leaves a turn to an agent in the process. If a worker had begun the turn, this is a new attempt.
+func (p *Pool) handOver(ctx context.Context, j *job) error {
+	if j.orphaned {
+		if err := j.turn.nextAttempt(ctx, "its agent was replaced", !j.restarted); err != nil {
+			return err
+		}
+	}
+	return errTaken
+}
+
+// deliver takes what arrived during the turn into it, if a worker has the turn.
+func (p *Pool) deliver(ctx context.Context, j *job) error {
+	p.mu.Lock()
+	held := j.holder != nil
+	p.mu.Unlock()
+	if !held {
+		return nil
+	}
+	events, err := j.turn.TakeNews(ctx)
+	if chat.CodeOf(err) == chat.Unavailable {
+		return nil // what is not taken is answered after the turn
+	}
+	for _, e := range events {
+		j.turn.in.Put(e)
+	}
+	return err
+}
+
+// due returns the time until expired has to be called for a turn.
+func (p *Pool) due(k groupKey, j *job) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.wait(len(p.group(k).workers) > 0, j)
+}
+
+// wait is due; others says whether workers are connected. The caller holds mu.
+func (p *Pool) wait(others bool, j *job) time.Duration {
+	switch {
+	case j.holder != nil:
+		return p.opt.Lease
+	case j.orphaned && others:
+		return p.opt.Grace - time.Since(j.since)
+	}
+	return p.opt.Lease - time.Since(j.since)
+}
+
+// expired ends a turn that got no worker in time, or gives it to another worker. It returns when to check again.
+func (p *Pool) expired(ctx context.Context, k groupKey, j *job) (again time.Duration, err error) {
+	p.mu.Lock()
+	others := len(p.group(k).workers) > 0
+	switch left := p.wait(others, j); {
+	case left > 0:
+		p.mu.Unlock()
+		return left, nil
+	case !j.orphaned && others:
+		p.mu.Unlock()
+		return p.opt.Lease, nil // all workers are busy
+	case !j.orphaned:
+		p.mu.Unlock()
+		return 0, agent.Failf(agent.CodeNoWorker, chat.Unavailable, "no worker of agent %q connected within %s; start one, or choose another agent", k.name, p.opt.Lease)
+	case !others:
+		p.mu.Unlock()
+		return 0, errors.Join(agent.Failf(agent.CodeLost, chat.Unavailable, "the worker of agent %q did not come back within %s; start it again, then ask again", k.name, p.opt.Lease), agent.ErrInterrupted)
+	}
+	j.moving = true
+	crash := !j.restarted // after a restart of the server the worker need not have crashed
+	p.mu.Unlock()
+	err = j.turn.nextAttempt(ctx, "its worker did not come back", crash)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	j.moving, j.orphaned, j.restarted, j.since = false, false, false, time.Now()
+	if err == nil {
+		p.group(k).assign()
+	}
+	return p.opt.Lease, err
+}
+
+// stop tells the worker to stop and gives it a moment to end the turn itself. A worker that reconnects in time is told
+// too.
+func (p *Pool) stop(ctx context.Context, j *job) error {
+	if !agent.Stopped(ctx) {
+		return context.Cause(ctx)
+	}
+	timeout := time.NewTimer(j.turn.in.stopTimeout(workerStopTimeout))
+	defer timeout.Stop()
+	var told *registration
+	for {
+		p.mu.Lock()
+		w, begun := j.holder, j.holder != nil || j.orphaned
+		if w != nil && w != told {
+			w.worker.Stop(j.turn.id)
+		}
+		told = w
+		p.mu.Unlock()
+		if !begun {
+			return context.Cause(ctx)
+		}
+		select {
+		case <-j.changed:
+			continue
+		case <-j.done:
+		case <-j.turn.in.unasked:
+		case <-timeout.C:
+		}
+		return context.Cause(ctx)
+	}
+}
+
+// workerStopTimeout is how long a worker may take to end a stopped turn itself; with it a stop takes less than a second.
+const workerStopTimeout = 800 * time.Millisecond
+
+func (p *Pool) remove(k groupKey, j *job) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.group(k)
+	g.jobs = slices.DeleteFunc(g.jobs, func(o *job) bool { return o == j })
+	if j.holder != nil {
+		j.holder.held--
+	}
+	j.turn.in.Follow(nil)
+	g.assign()
+	p.removeEmpty(k)
+}
