@@ -35,8 +35,11 @@ type SessionUpdated struct {
 
 // SessionCompleted ends a session; a later user message reopens it.
 type SessionCompleted struct {
-	Outcome string `json:"outcome,omitempty"`
+	Outcome string `json:"outcome,omitempty"` // "" or SessionCancelled, for the server's own
 }
+
+// SessionCancelled is the outcome of a session that ended because it was stopped.
+const SessionCancelled = "cancelled"
 
 // SessionFailed ends a session with an error.
 type SessionFailed struct {

@@ -123,6 +123,7 @@ type NewSession struct {
 type StopResult struct {
 	Stopped bool   `json:"stopped"` // false: nothing was running
 	TurnID  TurnID `json:"turn_id,omitempty"`
+	Acks    bool   `json:"-"` // the end of the turn will carry the acknowledgement of this stop
 }
 
 // FileInfo is what is known of a file of a session.

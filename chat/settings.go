@@ -16,13 +16,17 @@ const (
 )
 
 // Settings are what people have chosen for the agents of a session. They hold
-// from the next turn on; Approvals at once. An agent does what it can of them.
+// from the next turn on; Approvals and CompleteAfterTurn at once. An agent does what it can of them.
 type Settings struct {
 	Approvals Approvals `json:"approvals,omitempty"`
 	Model     string    `json:"model,omitempty"`   // of an agent that offers several
 	Effort    string    `json:"effort,omitempty"`  // how much it thinks
 	Tools     []string  `json:"tools,omitempty"`   // that it may use: see Allowed
 	Without   []string  `json:"without,omitempty"` // servers whose tools it does not use
+
+	// CompleteAfterTurn ends the session when the last turn of the main line has
+	// ended, no message waits and no workstream runs. A user message reopens it.
+	CompleteAfterTurn bool `json:"complete_after_turn,omitempty"`
 }
 
 // maxSettings bounds the lists and words of settings.
@@ -47,7 +51,7 @@ func (s *Settings) check() error {
 
 // Same reports whether both say the same.
 func (s *Settings) Same(o *Settings) bool {
-	return s.Approvals == o.Approvals && s.Model == o.Model && s.Effort == o.Effort && slices.Equal(s.Tools, o.Tools) && slices.Equal(s.Without, o.Without)
+	return s.CompleteAfterTurn == o.CompleteAfterTurn && s.Approvals == o.Approvals && s.Model == o.Model && s.Effort == o.Effort && slices.Equal(s.Tools, o.Tools) && slices.Equal(s.Without, o.Without)
 }
 
 // Approves returns the decisions that the server makes by the settings, nil when

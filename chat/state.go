@@ -22,6 +22,20 @@ type State struct {
 	Granted     []string         `json:"granted,omitempty"`     // scopes granted for the session or for ever
 	Compact     Seq              `json:"compact,omitempty"`     // what was said before is to be summarised
 	Closed      []BlockID        `json:"closed,omitempty"`      // the last blocks that were finished outside of turns
+	Ended       *TurnEnd         `json:"ended,omitempty"`       // the end of the main line's last turn; nil when a message came after it
+}
+
+// TurnEnd says how a turn ended.
+type TurnEnd struct {
+	Outcome Outcome `json:"outcome"`
+	Error   string  `json:"error,omitempty"`
+}
+
+// Rests reports whether the session's last turn has ended and nothing runs, waits or
+// is asked.
+func (s *State) Rests() bool {
+	return s.Ended != nil && s.Session.Status == Idle && !s.Busy() &&
+		!slices.ContainsFunc(s.Workstreams, func(w *Workstream) bool { return !w.Ended() })
 }
 
 // Line is the main line of work ("") or a workstream's.
@@ -189,6 +203,9 @@ func (s *State) Apply(e *Event) (changed bool) {
 		s.Session.Status, s.Session.Error = FailedState, b.ErrorMessage
 		return true
 	case UserMessage:
+		if e.Workstream == "" {
+			s.Ended = nil
+		}
 		s.hear(e)
 	case UserMessageWithdrawn:
 		for _, l := range s.Lines {
@@ -227,6 +244,9 @@ func (s *State) Apply(e *Event) (changed bool) {
 		}
 		if l.Next() == 0 && e.Workstream != "" {
 			delete(s.Lines, e.Workstream)
+		}
+		if e.Workstream == "" {
+			s.Ended = &TurnEnd{b.Outcome, b.Error}
 		}
 	case AgentText, AgentThinking:
 		block := FinishedBlock(e.Body)

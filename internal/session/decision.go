@@ -1,6 +1,8 @@
 package session
 
 import (
+	"cmp"
+
 	"github.com/parley-hq/parley/chat"
 )
 
@@ -40,6 +42,15 @@ type decision struct {
 // one fact: an answer that comes too late finds that its prompt has expired.
 func (d *decision) run(req *request) error {
 	d.files = req.files
+	rested := d.state == nil || d.state.Rests()
+	err := d.try(req)
+	if !rested && d.state.Session.Settings.CompleteAfterTurn && d.state.Rests() {
+		d.complete()
+	}
+	return err
+}
+
+func (d *decision) try(req *request) error {
 	if !req.undo {
 		return req.decide(d)
 	}
@@ -52,6 +63,20 @@ func (d *decision) run(req *request) error {
 		*d = saved
 	}
 	return err
+}
+
+// complete ends a session whose setting says that it ends after its last turn.
+func (d *decision) complete() {
+	var body chat.Body
+	switch d.state.Ended.Outcome {
+	case chat.Done:
+		body = chat.SessionCompleted{}
+	case chat.Stopped:
+		body = chat.SessionCompleted{Outcome: chat.SessionCancelled}
+	default:
+		body = chat.SessionFailed{ErrorMessage: cmp.Or(d.state.Ended.Error, "the agent could not go on")}
+	}
+	d.say(body, "", "")
 }
 
 // add makes the next event of the session and folds it into the state.

@@ -16,8 +16,9 @@ func (s *Sessions) Stop(ctx context.Context, c chat.Caller, id chat.SessionID, l
 	return s.StopAs(ctx, c, id, line, reason, "")
 }
 
-// StopAs is Stop under a name that its caller gives it: the end of the turn
-// carries it, so that the caller knows it for the effect of its request.
+// StopAs is Stop with an acknowledgement: the end of the turn carries ack. The
+// result says whether it will: the turn has one acknowledgement, that of the first
+// stop.
 func (s *Sessions) StopAs(ctx context.Context, c chat.Caller, id chat.SessionID, line, reason, ack string) (chat.StopResult, error) {
 	if len(ack) > chat.MaxClientID {
 		return chat.StopResult{}, chat.Errorf(chat.TooLarge, "the name of a stop has at most %d bytes", chat.MaxClientID)
@@ -32,10 +33,11 @@ func (s *Sessions) StopAs(ctx context.Context, c chat.Caller, id chat.SessionID,
 				return chat.StopResult{}
 			}
 			res := chat.StopResult{Stopped: true}
-			if t := d.state.Line(line).Turn; t != nil {
-				res.TurnID = t.ID
-			}
+			t := d.state.Line(line).Turn
 			d.stopWork(w, c.Actor, reason, 0, ack)
+			if t != nil {
+				res.TurnID, res.Acks = t.ID, t.Ack == ack
+			}
 			return res
 		}
 		return d.stopTurn(line, c.Actor, reason, 0, ack)
@@ -90,9 +92,8 @@ func (d *decision) stopTurn(line string, by chat.Actor, reason string, until cha
 	if t == nil {
 		return chat.StopResult{}
 	}
-	res := chat.StopResult{Stopped: true, TurnID: t.ID}
 	if !t.Stopping {
 		d.say(chat.TurnStopRequested{TurnID: t.ID, By: by, Reason: reason, Deadline: until, Ack: ack}, line, t.ID)
 	}
-	return res
+	return chat.StopResult{Stopped: true, TurnID: t.ID, Acks: t.Ack == ack}
 }

@@ -269,7 +269,7 @@ export interface Decision {
   stderr?: string[];
 }
 
-/** Code says what kind of thing went wrong. Each dialect maps codes to its own form in one table. */
+/** Code is the class of an error. Each dialect maps codes to its own form in one table. */
 export type ErrorCode = "invalid" | "unauthenticated" | "denied" | "not_found" | "conflict" | "gone" | "too_large" | "slow_down" | "unavailable" | "internal";
 
 /** FileInfo is what is known of a file of a session. */
@@ -595,6 +595,7 @@ export interface Session {
 
 /** SessionCompleted ends a session; a later user message reopens it. */
 export interface SessionCompleted {
+  /** "" or SessionCancelled, for the server's own */
   outcome?: string;
 }
 
@@ -650,7 +651,7 @@ export interface SessionUpdated {
   detached?: boolean;
 }
 
-/** Settings are what people have chosen for the agents of a session. They hold from the next turn on; Approvals at once. An agent does what it can of them. */
+/** Settings are what people have chosen for the agents of a session. They hold from the next turn on; Approvals and CompleteAfterTurn at once. An agent does what it can of them. */
 export interface Settings {
   approvals?: Approvals;
   /** of an agent that offers several */
@@ -661,6 +662,8 @@ export interface Settings {
   tools?: string[];
   /** servers whose tools it does not use */
   without?: string[];
+  /** CompleteAfterTurn ends the session when the last turn of the main line has ended, no message waits and no workstream runs. A user message reopens it. */
+  complete_after_turn?: boolean;
 }
 
 /** Snapshot is a session at one moment: enough to draw it, and the cursor from which to follow it. */
@@ -1116,7 +1119,7 @@ export const shapes: Record<string, string> = {
   "Option": "id! label! value description",
   "Part": "type! text url path media_type name size format detail",
   "ProgressItem": "id! status! message duration_ms",
-  "Settings": "approvals model effort tools without",
+  "Settings": "approvals model effort tools without complete_after_turn",
   "Task": "id! title! status! detail",
   "Usage": "input_tokens output_tokens cache_creation_input_tokens cache_read_input_tokens reasoning_tokens",
   "agent.approval_request": "request_id text calls[ApprovalCall![] timeout deadline@ settled",
