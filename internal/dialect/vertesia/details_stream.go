@@ -43,11 +43,6 @@ func (d *Dialect) streamDetails(w http.ResponseWriter, r *http.Request, c chat.C
 	if err != nil {
 		return err
 	}
-	if sess.once {
-		if err := d.settle(r.Context(), c, sess.ID); err != nil {
-			return err
-		}
-	}
 	return d.serveSSE(w, r, wire.SSEOptions{}, func(ctx context.Context, s *wire.Stream) error {
 		start := chat.Start{Cursor: &chat.Cursor{}, Idle: d.opt.Heartbeat}
 		for b, err := range d.opt.Sessions.Watch(ctx, c, sess.ID, start, eventCoding{}) {

@@ -52,9 +52,8 @@
 //	                                  Followed as a run of its own, a child has both: idle when it rests, terminated without a result
 //	session.completed, session.failed COMPLETE, TERMINATED
 //
-// A run that was begun with interactive false is completed when a reader finds
-// that all its lines are at rest; so that a run whose children still work is not
-// over with a turn.
+// A run that was begun with interactive false has the setting complete_after_turn:
+// the session ends with its last turn, once no workstream runs.
 //
 // What we do not speak: processes (process_id, advance, retry-node, answer-task),
 // analytics, schedules, the store of documents and the studio. Who asks for them

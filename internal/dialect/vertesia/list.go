@@ -133,7 +133,7 @@ func parseListCursor(s string) (m listCursor, err error) {
 func (d *Dialect) runs(ctx context.Context, c chat.Caller, f filter) (found []agentRun, total int, next string, err error) {
 	page, total, next, err := d.listPage(ctx, c, &f)
 	for _, s := range page {
-		r, err := d.describeListed(ctx, c, s)
+		r, err := d.describe(ctx, c, s)
 		if err != nil {
 			return nil, 0, "", err
 		}
@@ -263,7 +263,7 @@ func (d *Dialect) matches(ctx context.Context, c chat.Caller, f *filter, s *chat
 	r := outline(s)
 	if len(f.status) > 0 {
 		var err error
-		if r, err = d.describeListed(ctx, c, s); err != nil {
+		if r, err = d.describe(ctx, c, s); err != nil {
 			return false, err
 		}
 	}

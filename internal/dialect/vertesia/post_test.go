@@ -90,25 +90,16 @@ func TestAStopIsOneMessage(t *testing.T) {
 // stopping is a session whose turn was told to end by somebody, and takes its time.
 type stopping struct {
 	sessions
-	first string // the name of that stop
+	first string // the acknowledgement of that stop
 	said  []chat.Draft
 }
 
-func (s *stopping) StopAs(context.Context, chat.Caller, chat.SessionID, string, string, string) (chat.StopResult, error) {
-	return chat.StopResult{Stopped: true, TurnID: "t-1"}, nil
+func (s *stopping) StopAs(_ context.Context, _ chat.Caller, _ chat.SessionID, _, _, ack string) (chat.StopResult, error) {
+	return chat.StopResult{Stopped: true, TurnID: "t-1", Acks: ack == s.first}, nil
 }
 
 func (s *stopping) Watch(context.Context, chat.Caller, chat.SessionID, chat.Start, chat.Encoding) iter.Seq2[chat.Batch, error] {
 	return func(func(chat.Batch, error) bool) {}
-}
-
-func (s *stopping) Read(context.Context, chat.Caller, chat.SessionID, chat.Range) ([]chat.Fact, bool, error) {
-	draft := chat.NewDraft(chat.TurnStopRequested{TurnID: "t-1", Ack: s.first})
-	if err := draft.Settle(); err != nil {
-		return nil, false, err
-	}
-	e := chat.Event{Session: "s", Seq: 1, At: 1, Type: draft.Type, Payload: draft.Payload, Body: draft.Body}
-	return []chat.Fact{{Seq: 1, JSON: e.AppendJSON(nil)}}, false, nil
 }
 
 func (s *stopping) Append(_ context.Context, _ chat.Caller, _ chat.SessionID, drafts []chat.Draft) ([]chat.Event, error) {
@@ -116,7 +107,7 @@ func (s *stopping) Append(_ context.Context, _ chat.Caller, _ chat.SessionID, dr
 	return nil, nil
 }
 
-// Two who stop the same turn are both answered: the first by its end.
+// Two stops of one turn are both acknowledged: the first by the end of the turn.
 func TestEveryStopIsAcknowledged(t *testing.T) {
 	for ack, want := range map[string]int{"mine": 0, "another": 1, "": 0} {
 		s := &stopping{first: "mine"}

@@ -13,7 +13,6 @@ import (
 type run struct {
 	chat.Session
 	workstream string
-	once       bool // it is not interactive: it is complete when its work is done
 }
 
 // runID names a workstream where the protocol needs the id of a run.
@@ -39,7 +38,7 @@ func (d *Dialect) findRun(ctx context.Context, c chat.Caller, name string) (run,
 		return run{}, err
 	}
 	if !child {
-		return run{Session: sess, once: metaOf(&sess).once()}, nil
+		return run{Session: sess}, nil
 	}
 	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
 	if err != nil {

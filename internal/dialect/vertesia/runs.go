@@ -114,11 +114,6 @@ func (d *Dialect) describeID(ctx context.Context, c chat.Caller, id chat.Session
 
 // current describes a run, or a workstream as a run, as it is now.
 func (d *Dialect) current(ctx context.Context, c chat.Caller, sess run) (agentRun, error) {
-	if sess.once {
-		if err := d.settle(ctx, c, sess.ID); err != nil {
-			return agentRun{}, err
-		}
-	}
 	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
 	if err != nil {
 		return agentRun{}, err

@@ -127,6 +127,7 @@ func (d *Dialect) start(ctx context.Context, c chat.Caller, b []byte) (chat.Sess
 	if err != nil {
 		return chat.Session{}, p, err
 	}
+	settings.CompleteAfterTurn = kept.once()
 	sess, err := d.create(ctx, c, chat.NewSession{Agent: d.agentOf(c, p.Interaction), Title: p.Title, Settings: settings}, kept)
 	if err != nil || first == "" {
 		return sess, p, err

@@ -24,11 +24,9 @@ func (d *Dialect) stop(ctx context.Context, c chat.Caller, sess run, in userInpu
 			return t == nil
 		})
 	}
-	acknowledged, err := d.acknowledged(ctx, c, sess.ID, workstream, res.TurnID, in.ClientID)
-	if err != nil {
-		return "", err
-	}
-	if !acknowledged {
+	// A second stop of one turn gets its own acknowledgement, and so does one whose id
+	// is too long to stand in the end of the turn.
+	if in.ClientID != "" && (!res.Acks || clientID(in.ClientID) != in.ClientID) {
 		draft := dialectDraft(typeStopped, stoppedBody{in.Message, in.ClientID})
 		draft.Workstream = workstream
 		if id := clientID(in.ClientID); id != "" {
@@ -42,20 +40,6 @@ func (d *Dialect) stop(ctx context.Context, c chat.Caller, sess run, in userInpu
 		return "Nothing was running.", nil
 	}
 	return "The run was stopped.", nil
-}
-
-// acknowledged reports whether the end of a turn acknowledges a stop, or the client
-// needs no acknowledgement. A second stop of one turn gets its own.
-func (d *Dialect) acknowledged(ctx context.Context, c chat.Caller, id chat.SessionID, workstream string, turn chat.TurnID, ack string) (bool, error) {
-	if ack == "" || turn == "" {
-		return ack == "", nil
-	}
-	e, err := d.lastEvent(ctx, c, id, chat.Range{Types: []string{"turn.stop_requested"}, Workstream: &workstream})
-	if err != nil || e == nil {
-		return false, err
-	}
-	b, ok := e.Body.(chat.TurnStopRequested)
-	return ok && b.TurnID == turn && b.Ack == ack, nil
 }
 
 // stopTimeout is how long a request waits for a turn that was told to end.
@@ -89,12 +73,6 @@ func (d *Dialect) terminate(ctx context.Context, c chat.Caller, sess run, reason
 		return err
 	}
 	d.await(ctx, c, sess.ID, func(st *chat.State) bool { return !st.Busy() })
-	if sess.once {
-		// Its readers do so, too, and it is to end once.
-		if err := d.settle(ctx, c, sess.ID); err != nil {
-			return err
-		}
-	}
 	var now agentRun
 	if err := d.ended(ctx, c, &sess.Session, &now); err != nil {
 		return err

@@ -59,9 +59,7 @@ type follower struct {
 	first  []byte // messages of the event at the cursor that the reader lacks
 	end    []byte // the message that ended the run, for a reader that has it
 	at     chat.Seq
-	once   bool
 	begun  bool
-	moved  bool // events arrived since the last check whether the run is over
 }
 
 // follow decides where a reader begins.
@@ -71,16 +69,7 @@ func (d *Dialect) follow(r *http.Request, c chat.Caller, sess run, skip bool, fr
 	if q.Err != nil {
 		return nil, q.Err
 	}
-	if sess.once {
-		err := d.settle(r.Context(), c, sess.ID)
-		if err != nil {
-			return nil, err
-		}
-		if sess.Session, err = d.opt.Sessions.Get(r.Context(), c, sess.ID); err != nil {
-			return nil, err
-		}
-	}
-	f := &follower{Dialect: d, caller: c, id: sess.ID, coding: codingOf(frame, sess.workstream), once: sess.once}
+	f := &follower{Dialect: d, caller: c, id: sess.ID, coding: codingOf(frame, sess.workstream)}
 	f.start = chat.Start{Idle: d.opt.Heartbeat, ByPosition: true}
 	if at == 0 && !skip {
 		f.start.Cursor = &chat.Cursor{}
@@ -146,7 +135,6 @@ func endOfStream(err error) error {
 // batch writes one batch and reports whether it held only chunks.
 func (f *follower) batch(ctx context.Context, b *chat.Batch) (chunks bool, err error) {
 	chunks = f.begun && b.Cursor.Seq == f.at && b.Live && len(b.Bytes) > 0
-	f.moved = f.moved || b.Cursor.Seq != f.at
 	f.at = b.Cursor.Seq
 	if !f.begun {
 		f.begun = true
@@ -173,12 +161,6 @@ func (f *follower) batch(ctx context.Context, b *chat.Batch) (chunks bool, err e
 			return false, err
 		}
 		f.end = nil
-	}
-	if b.Live && f.moved && f.once {
-		f.moved = false
-		if err := f.settle(ctx, f.caller, f.id); err != nil {
-			f.log.WarnContext(ctx, "a run could not be completed; the next reader tries again", "session", f.id, "err", err)
-		}
 	}
 	return chunks, nil
 }

@@ -28,11 +28,6 @@ func (d *Dialect) listUpdates(w http.ResponseWriter, r *http.Request, c chat.Cal
 	if q.Err != nil {
 		return q.Err
 	}
-	if sess.once {
-		if err := d.settle(r.Context(), c, sess.ID); err != nil {
-			return err
-		}
-	}
 	if q.Text("before") != "" {
 		err = d.readBackward(r.Context(), c, sess, &p, before)
 	} else {

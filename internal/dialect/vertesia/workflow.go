@@ -59,11 +59,6 @@ func (d *Dialect) showDetails(r *http.Request, c chat.Caller, sess run) (any, er
 // details returns a run with its children and, on request, its history.
 func (d *Dialect) details(r *http.Request, c chat.Caller, sess run) (workflowRun, error) {
 	ctx := r.Context()
-	if sess.once {
-		if err := d.settle(ctx, c, sess.ID); err != nil {
-			return workflowRun{}, err
-		}
-	}
 	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
 	if err != nil {
 		return workflowRun{}, err
