@@ -54,7 +54,7 @@ func (s *Set) finish(ctx context.Context, h *home) error {
 	// error, because the text is not gone from all files yet.
 	var pending error
 	recorded := func(err error) error {
-		if err != nil && chat.Public(err).Details["erasing"] == true {
+		if chat.ReasonOf(err) == chat.EraseUnfinished {
 			pending, err = err, nil
 		}
 		return err

@@ -68,7 +68,10 @@ func (ss *Sets) In(ctx context.Context, workspace string) (*Set, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s, s.update(ctx)
+	if err := s.update(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Erased reports that a conversation was erased. Run deletes its record. It does not block: when too many wait, the

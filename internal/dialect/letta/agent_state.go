@@ -10,13 +10,14 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/record"
 )
 
 // contextWindow is the context window of agents that give none.
 const contextWindow = 128000
 
 // agentState is an agent as clients see it.
-func (d *Dialect) agentState(ctx context.Context, c chat.Caller, b *book, rec *record, include []string) (map[string]any, error) {
+func (d *Dialect) agentState(ctx context.Context, c chat.Caller, records *record.Set, rec *record.Record, include []string) (map[string]any, error) {
 	s := map[string]any{
 		"agent_type": defaultAgentType, "system": "", "tags": []string{}, "tools": []any{}, "sources": []any{}, "identity_ids": []string{},
 		"metadata": nil, "description": nil, "message_ids": []string{}, "secrets": []any{}, "tool_exec_environment_variables": []any{},
@@ -36,15 +37,15 @@ func (d *Dialect) agentState(ctx context.Context, c chat.Caller, b *book, rec *r
 	}
 	s["id"], s["blocks"], s["memory"] = rec.ID, blocks, map[string]any{"blocks": blocks, "file_blocks": []any{}, "prompt_template": ""}
 	s["created_at"], s["updated_at"], s["created_by_id"], s["last_updated_by_id"] = stamp(rec.Created), stamp(rec.Updated), rec.Owner.ID, rec.Owner.ID
-	handle := rec.text("model")
+	handle := rec.Text("model")
 	s["llm_config"] = map[string]any{
 		"model": handle[strings.IndexByte(handle, '/')+1:], "handle": handle, "model_endpoint_type": "openai", "provider_name": "parley",
 		"context_window": contextWindow, "put_inner_thoughts_in_kwargs": false,
 	}
 	identities := []any{}
-	for _, id := range rec.texts("identity_ids") {
-		if identity := b.get(kindIdentity, id); identity != nil {
-			identities = append(identities, shown(identity))
+	for _, id := range rec.Texts("identity_ids") {
+		if identity := records.Get(kindIdentity, id); identity != nil {
+			identities = append(identities, identityState(identity))
 		}
 	}
 	s["identities"] = identities
@@ -58,7 +59,7 @@ func (d *Dialect) agentState(ctx context.Context, c chat.Caller, b *book, rec *r
 }
 
 // pendingApproval returns the approval request that is open in an agent's default conversation, nil when there is none.
-func (d *Dialect) pendingApproval(ctx context.Context, c chat.Caller, rec *record) (any, error) {
+func (d *Dialect) pendingApproval(ctx context.Context, c chat.Caller, rec *record.Record) (any, error) {
 	st, err := d.opt.Sessions.State(ctx, c, chat.SessionID(rec.ID))
 	if err != nil {
 		return nil, err
@@ -92,13 +93,13 @@ func (d *Dialect) listAgents(r *http.Request, c chat.Caller) (any, error) {
 	if err := q.err(); err != nil {
 		return nil, err
 	}
-	b, err := d.bookOf(r.Context(), c)
+	records, err := d.recordsOf(r.Context(), c)
 	if err != nil {
 		return nil, err
 	}
-	found, err := pageOfRecords(b.of(kindAgent), &page, func(rec *record) (bool, error) {
-		if name != "" && rec.text("name") != name || !containsFold(rec.text("name"), text) || !hasTags(rec.texts("tags"), tags, allTags) ||
-			identity != "" && !slices.Contains(rec.texts("identity_ids"), identity) || !hasIdentityKey(b, rec, keys) {
+	found, err := pageOfRecords(records.List(kindAgent), &page, func(rec *record.Record) (bool, error) {
+		if name != "" && rec.Text("name") != name || !containsFold(rec.Text("name"), text) || !hasTags(rec.Texts("tags"), tags, allTags) ||
+			identity != "" && !slices.Contains(rec.Texts("identity_ids"), identity) || !hasIdentityKey(records, rec, keys) {
 			return false, nil
 		}
 		_, err := d.opt.Sessions.Get(r.Context(), c, chat.SessionID(rec.ID))
@@ -109,7 +110,7 @@ func (d *Dialect) listAgents(r *http.Request, c chat.Caller) (any, error) {
 	})
 	out := make([]any, len(found))
 	for i, rec := range found {
-		if out[i], err = d.agentState(r.Context(), c, b, rec, q.All("include")); err != nil {
+		if out[i], err = d.agentState(r.Context(), c, records, rec, q.All("include")); err != nil {
 			return nil, err
 		}
 	}
@@ -130,10 +131,10 @@ func hasTags(have, want []string, all bool) bool {
 }
 
 // hasIdentityKey reports whether an agent is attached to an identity with one of the keys.
-func hasIdentityKey(b *book, rec *record, keys []string) bool {
-	return len(keys) == 0 || slices.ContainsFunc(rec.texts("identity_ids"), func(id string) bool {
-		identity := b.get(kindIdentity, id)
-		return identity != nil && slices.Contains(keys, identity.text("identifier_key"))
+func hasIdentityKey(records *record.Set, rec *record.Record, keys []string) bool {
+	return len(keys) == 0 || slices.ContainsFunc(rec.Texts("identity_ids"), func(id string) bool {
+		identity := records.Get(kindIdentity, id)
+		return identity != nil && slices.Contains(keys, identity.Text("identifier_key"))
 	})
 }
 
@@ -185,8 +186,8 @@ func pageOf[T any](list []T, p *pageQuery, id func(T) string, fits func(T) (bool
 }
 
 // pageOfRecords returns a page of records.
-func pageOfRecords(list []*record, p *pageQuery, fits func(*record) (bool, error)) ([]*record, error) {
-	return pageOf(list, p, func(r *record) string { return r.ID }, fits)
+func pageOfRecords(list []*record.Record, p *pageQuery, fits func(*record.Record) (bool, error)) ([]*record.Record, error) {
+	return pageOf(list, p, func(r *record.Record) string { return r.ID }, fits)
 }
 
 // listModels lists the agents of this server as models.

@@ -12,6 +12,7 @@ import (
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/record"
 	"github.com/parley-hq/parley/internal/text"
 )
 
@@ -135,13 +136,13 @@ func (d *Dialect) createAgent(r *http.Request, c chat.Caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec := record{Kind: kindAgent, ID: "agent-" + newUUID(), Owner: c.Actor, Fields: fields}
+	rec := record.Record{Kind: kindAgent, ID: "agent-" + newUUID(), Owner: c.Actor, Fields: fields}
 	name := "agent " + rec.ID[len("agent-"):][:8]
 	if body.Name != nil {
 		name = *body.Name
 	}
 	fields["name"], fields["model"] = quote(name), quote(handle)
-	b, err := d.bookOf(ctx, c)
+	records, err := d.recordsOf(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -149,11 +150,11 @@ func (d *Dialect) createAgent(r *http.Request, c chat.Caller) (any, error) {
 	if err := d.createSession(ctx, c, chat.NewSession{ID: chat.SessionID(rec.ID), Agent: answerer, Title: title(name), Policy: policy}, rec.ID, messages); err != nil {
 		return nil, err
 	}
-	made, err := b.add(ctx, rec)
+	made, err := records.Put(ctx, rec)
 	if err != nil {
-		return nil, errors.Join(err, d.scrub(ctx, b.caller(), chat.SessionID(rec.ID)))
+		return nil, errors.Join(err, records.Erase(ctx, chat.SessionID(rec.ID)))
 	}
-	return d.agentState(ctx, c, b, made, nil)
+	return d.agentState(ctx, c, records, made, nil)
 }
 
 // title shortens a text to a session's title.
@@ -202,37 +203,37 @@ func initialMessages(b *agentBody) ([]chat.Draft, error) {
 }
 
 // findAgent returns an agent that the caller may see, and the session of its default conversation.
-func (d *Dialect) findAgent(ctx context.Context, c chat.Caller, id string) (*book, *record, *chat.Session, error) {
-	b, err := d.bookOf(ctx, c)
+func (d *Dialect) findAgent(ctx context.Context, c chat.Caller, id string) (*record.Set, *record.Record, *chat.Session, error) {
+	records, err := d.recordsOf(ctx, c)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	rec := b.get(kindAgent, id)
+	rec := records.Get(kindAgent, id)
 	if rec == nil {
-		return b, nil, nil, errNotFound("agent", id)
+		return records, nil, nil, errNotFound("agent", id)
 	}
 	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(id))
 	if chat.CodeOf(err) == chat.NotFound {
 		err = errNotFound("agent", id)
 	}
-	return b, rec, &sess, err
+	return records, rec, &sess, err
 }
 
 // ownAgent returns an agent that the caller may change.
-func (d *Dialect) ownAgent(ctx context.Context, c chat.Caller, id string) (*book, *record, error) {
-	b, rec, sess, err := d.findAgent(ctx, c, id)
+func (d *Dialect) ownAgent(ctx context.Context, c chat.Caller, id string) (*record.Set, *record.Record, error) {
+	records, rec, sess, err := d.findAgent(ctx, c, id)
 	if err == nil {
 		err = c.May(sess, chat.Owner)
 	}
-	return b, rec, err
+	return records, rec, err
 }
 
 func (d *Dialect) getAgent(r *http.Request, c chat.Caller) (any, error) {
-	b, rec, sess, err := d.findAgent(r.Context(), c, r.PathValue("agent"))
+	records, rec, sess, err := d.findAgent(r.Context(), c, r.PathValue("agent"))
 	if err != nil {
 		return nil, err
 	}
-	state, err := d.agentState(r.Context(), c, b, rec, r.URL.Query()["include"])
+	state, err := d.agentState(r.Context(), c, records, rec, r.URL.Query()["include"])
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +248,7 @@ func (d *Dialect) updateAgent(r *http.Request, c chat.Caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, rec, err := d.ownAgent(ctx, c, r.PathValue("agent"))
+	records, rec, err := d.ownAgent(ctx, c, r.PathValue("agent"))
 	if err != nil {
 		return nil, err
 	}
@@ -278,20 +279,20 @@ func (d *Dialect) updateAgent(r *http.Request, c chat.Caller) (any, error) {
 		}
 	}
 	if u.Agent != nil {
-		if err := d.reassign(ctx, c, b, rec.ID, *u.Agent); err != nil {
+		if err := d.reassign(ctx, c, records, rec.ID, *u.Agent); err != nil {
 			return nil, err
 		}
 	}
-	if rec, err = b.update(ctx, rec, fields); err != nil {
+	if rec, err = records.SetFields(ctx, rec, fields); err != nil {
 		return nil, err
 	}
-	return d.agentState(ctx, c, b, rec, nil)
+	return d.agentState(ctx, c, records, rec, nil)
 }
 
 // reassign sets the answering agent of an agent's conversations, except of those with a model of their own.
-func (d *Dialect) reassign(ctx context.Context, c chat.Caller, b *book, agentID, answerer string) error {
-	for _, rec := range b.of(kindConversation) {
-		if rec.text("agent_id") != agentID || rec.text("model") != "" {
+func (d *Dialect) reassign(ctx context.Context, c chat.Caller, records *record.Set, agentID, answerer string) error {
+	for _, rec := range records.List(kindConversation) {
+		if rec.Text("agent_id") != agentID || rec.Text("model") != "" {
 			continue
 		}
 		_, err := d.opt.Sessions.Update(ctx, c, chat.SessionID(rec.ID), chat.SessionUpdated{Agent: &answerer})
@@ -305,11 +306,11 @@ func (d *Dialect) reassign(ctx context.Context, c chat.Caller, b *book, agentID,
 // deleteAgent erases an agent and its conversations. Conversations of others with the agent stay.
 func (d *Dialect) deleteAgent(r *http.Request, c chat.Caller) (any, error) {
 	id := r.PathValue("agent")
-	b, _, err := d.ownAgent(r.Context(), c, id)
-	if err != nil && (b == nil || !b.leaving(kindAgent, id)) { // a deletion that was not finished can be repeated
+	records, _, err := d.ownAgent(r.Context(), c, id)
+	if err != nil && (records == nil || !records.Deleting(kindAgent, id)) { // a deletion that was not finished can be repeated
 		return nil, err
 	}
-	if err := b.remove(r.Context(), id, c.Actor); err != nil {
+	if err := records.Delete(r.Context(), id, c.Actor); err != nil {
 		return nil, err
 	}
 	return map[string]string{"message": "Agent " + id + " was deleted with its messages."}, nil

@@ -7,10 +7,11 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/record"
 )
 
 // blocksOf returns the memory blocks of an agent. They are stored for the client; agents here do not use them.
-func blocksOf(rec *record) (list []map[string]any) {
+func blocksOf(rec *record.Record) (list []map[string]any) {
 	_ = json.Unmarshal(rec.Fields["blocks"], &list)
 	return list
 }
@@ -61,25 +62,25 @@ func (d *Dialect) updateBlock(r *http.Request, c chat.Caller) (any, error) {
 		}
 	}
 	delete(fields, "id")
-	b, rec, err := d.ownAgent(r.Context(), c, r.PathValue("agent"))
+	records, rec, err := d.ownAgent(r.Context(), c, r.PathValue("agent"))
 	if err != nil {
 		return nil, err
 	}
 	var block map[string]any
-	_, err = b.change(r.Context(), rec.ID, func(old *record) (record, error) {
+	_, err = records.Change(r.Context(), rec.ID, func(old *record.Record, _ func(string) *record.Record) (*record.Record, error) {
 		if old == nil {
-			return record{}, chat.Errorf(chat.NotFound, "the agent %s was deleted", rec.ID)
+			return nil, chat.Errorf(chat.NotFound, "the agent %s was deleted", rec.ID)
 		}
 		list := blocksOf(old)
 		var err error
 		if block, err = findBlock(list, r.PathValue("label")); err != nil {
-			return record{}, err
+			return nil, err
 		}
 		maps.Copy(block, fields)
 		next := *old
 		next.Updated, next.Fields = 0, maps.Clone(old.Fields)
 		next.Fields["blocks"], err = json.Marshal(list)
-		return next, err
+		return &next, err
 	})
 	return block, err
 }
@@ -96,16 +97,16 @@ func (d *Dialect) recompileAgent(r *http.Request, c chat.Caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rec.text("system"), nil
+	return rec.Text("system"), nil
 }
 
 func (d *Dialect) recompileConversation(r *http.Request, c chat.Caller) (any, error) {
-	b, rec, _, err := d.findConversation(r, c)
+	records, rec, _, err := d.findConversation(r, c)
 	if err != nil {
 		return nil, err
 	}
-	if agent := b.get(kindAgent, rec.text("agent_id")); agent != nil {
-		return agent.text("system"), nil
+	if agent := records.Get(kindAgent, rec.Text("agent_id")); agent != nil {
+		return agent.Text("system"), nil
 	}
 	return "", nil
 }
@@ -117,13 +118,13 @@ func (d *Dialect) listTags(r *http.Request, c chat.Caller) (any, error) {
 	if err := q.err(); err != nil {
 		return nil, err
 	}
-	b, err := d.bookOf(r.Context(), c)
+	records, err := d.recordsOf(r.Context(), c)
 	if err != nil {
 		return nil, err
 	}
 	var tags []string
-	for _, rec := range b.of(kindAgent) {
-		added := slices.DeleteFunc(rec.texts("tags"), func(tag string) bool { return slices.Contains(tags, tag) || !containsFold(tag, text) })
+	for _, rec := range records.List(kindAgent) {
+		added := slices.DeleteFunc(rec.Texts("tags"), func(tag string) bool { return slices.Contains(tags, tag) || !containsFold(tag, text) })
 		if len(added) == 0 {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/record"
 )
 
 // kindCallback is the kind of the records of callbacks. They stay, with the result of the call.
@@ -54,22 +55,22 @@ func (d *Dialect) addCallback(ctx context.Context, c chat.Caller, run *run, addr
 	if address == "" {
 		return nil
 	}
-	b, err := d.bookOf(ctx, c)
+	records, err := d.recordsOf(ctx, c)
 	if err != nil {
 		return err
 	}
 	id, added := callbackID(run.ID), false
-	_, err = b.change(ctx, id, func(old *record) (record, error) {
+	_, err = records.Change(ctx, id, func(old *record.Record, _ func(string) *record.Record) (*record.Record, error) {
 		if added = old == nil; !added {
-			return record{}, errKeep
+			return nil, nil
 		}
-		return record{
-			Kind: kindCallback, ID: id, Owner: c.Actor, page: string(run.session),
+		return &record.Record{
+			Kind: kindCallback, ID: id, Owner: c.Actor, StoredWith: string(run.session),
 			Fields: map[string]json.RawMessage{"run_id": quote(run.ID), "url": quote(address)},
 		}, nil
 	})
 	if err == nil && added {
-		d.enqueue(b.workspace, id)
+		d.enqueue(records.Workspace, id)
 	}
 	return err
 }
@@ -87,9 +88,7 @@ func (d *Dialect) enqueue(workspace, id string) {
 func (d *Dialect) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	if err := d.openAll(ctx); err != nil && ctx.Err() == nil {
-		d.log.ErrorContext(ctx, "the unfinished work of an earlier process cannot be read", "err", err)
-	}
+	wg.Go(func() { d.records.Run(ctx) })
 	for {
 		select {
 		case p := <-d.callbacks:
@@ -98,8 +97,6 @@ func (d *Dialect) Run(ctx context.Context) error {
 					d.log.WarnContext(ctx, "a callback was not made", "callback", p.id, "code", chat.CodeOf(err), "err", err)
 				}
 			})
-		case id := <-d.erased:
-			d.follows(ctx, id)
 		case <-ctx.Done():
 			return nil
 		}
@@ -110,15 +107,15 @@ func (d *Dialect) Run(ctx context.Context) error {
 func (d *Dialect) callBack(ctx context.Context, p pendingCallback) error {
 	c := chat.Trusted
 	c.Workspace = p.workspace
-	b, err := d.bookOf(ctx, c)
+	records, err := d.recordsOf(ctx, c)
 	if err != nil {
 		return err
 	}
-	rec := b.get(kindCallback, p.id)
+	rec := records.Get(kindCallback, p.id)
 	if rec == nil || rec.Fields["sent_at"] != nil {
 		return nil
 	}
-	run, err := d.loadRun(ctx, c, rec.text("run_id"))
+	run, err := d.loadRun(ctx, c, rec.Text("run_id"))
 	if absent(err) {
 		return nil // the conversation was erased
 	}
@@ -140,7 +137,7 @@ func (d *Dialect) callBack(ctx context.Context, p pendingCallback) error {
 	if err != nil {
 		return err
 	}
-	status, failed := d.post(ctx, rec.text("url"), body)
+	status, failed := d.post(ctx, rec.Text("url"), body)
 	if ctx.Err() != nil {
 		return ctx.Err() // the next process makes the callback
 	}
@@ -151,7 +148,7 @@ func (d *Dialect) callBack(ctx context.Context, p pendingCallback) error {
 	if failed != nil {
 		fields["error"] = quote(chat.Public(failed).Msg)
 	}
-	_, err = b.update(ctx, rec, fields)
+	_, err = records.SetFields(ctx, rec, fields)
 	return err
 }
 
@@ -176,8 +173,8 @@ func (d *Dialect) post(ctx context.Context, address string, body []byte) (status
 }
 
 // addCallbackState adds the state of a run's callback to the run.
-func addCallbackState(b *book, state map[string]any) {
-	rec := b.get(kindCallback, callbackID(state["id"].(string)))
+func addCallbackState(records *record.Set, state map[string]any) {
+	rec := records.Get(kindCallback, callbackID(state["id"].(string)))
 	if rec == nil {
 		return
 	}

@@ -51,18 +51,18 @@ func (d *Dialect) messages(ctx context.Context, c chat.Caller, cv *conversation,
 
 // conversationOf describes a session. A session of another dialect is a conversation of the agent that answers there.
 func (d *Dialect) conversationOf(ctx context.Context, c chat.Caller, sess *chat.Session) (*conversation, error) {
-	b, err := d.bookOf(ctx, c)
+	records, err := d.recordsOf(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	cv := &conversation{session: sess.ID, id: string(sess.ID), agentID: sess.Agent, answerer: sess.Agent}
-	rec := b.get(kindConversation, string(sess.ID))
-	if b.get(kindAgent, string(sess.ID)) != nil {
+	rec := records.Get(kindConversation, string(sess.ID))
+	if records.Get(kindAgent, string(sess.ID)) != nil {
 		cv.agentID, cv.id = string(sess.ID), ""
 	} else if rec != nil {
-		cv.agentID = rec.text("agent_id")
+		cv.agentID = rec.Text("agent_id")
 	}
-	agent := b.get(kindAgent, cv.agentID)
+	agent := records.Get(kindAgent, cv.agentID)
 	if agent == nil {
 		cv.queues = rec == nil // in a session of another dialect its policy decides
 		return cv, nil
@@ -71,7 +71,7 @@ func (d *Dialect) conversationOf(ctx context.Context, c chat.Caller, sess *chat.
 	_ = json.Unmarshal(agent.Fields["metadata"], &metadata)
 	policy, _ := busyPolicy(metadata)
 	cv.queues = policy != ""
-	kind := cmp.Or(agent.text("agent_type"), defaultAgentType)
+	kind := cmp.Or(agent.Text("agent_type"), defaultAgentType)
 	cv.form.Legacy = kind != defaultAgentType && strings.Contains(kind, "memgpt")
 	return cv, nil
 }
@@ -132,12 +132,12 @@ func (d *Dialect) conversationsOf(ctx context.Context, c chat.Caller, agentID, i
 		return nil, err
 	}
 	out := []*conversation{cv}
-	b, err := d.bookOf(ctx, c)
+	records, err := d.recordsOf(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	for _, rec := range b.of(kindConversation) {
-		if rec.text("agent_id") != agentID {
+	for _, rec := range records.List(kindConversation) {
+		if rec.Text("agent_id") != agentID {
 			continue
 		}
 		cv, err := d.conversationIn(ctx, c, chat.SessionID(rec.ID))

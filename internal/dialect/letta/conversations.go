@@ -11,6 +11,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/record"
 )
 
 // conversationBody has the fields of a conversation that clients set.
@@ -53,7 +54,7 @@ func (d *Dialect) createConversation(r *http.Request, c chat.Caller) (any, error
 	if agentID == "" {
 		return nil, malformed("agent_id: it is missing; a conversation belongs to an agent")
 	}
-	b, agent, home, err := d.findAgent(ctx, c, agentID)
+	records, agent, home, err := d.findAgent(ctx, c, agentID)
 	if err != nil {
 		return nil, err
 	}
@@ -68,39 +69,39 @@ func (d *Dialect) createConversation(r *http.Request, c chat.Caller) (any, error
 		return nil, err
 	}
 	fields["agent_id"] = quote(agent.ID)
-	rec := record{Kind: kindConversation, ID: "conv-" + newUUID(), Owner: c.Actor, Fields: fields}
-	name := agent.text("name")
+	rec := record.Record{Kind: kindConversation, ID: "conv-" + newUUID(), Owner: c.Actor, Fields: fields}
+	name := agent.Text("name")
 	if body.Summary != nil {
 		name = cmp.Or(*body.Summary, name)
 	}
 	var messages []chat.Draft
-	if system := agent.text("system"); system != "" {
+	if system := agent.Text("system"); system != "" {
 		messages = append(messages, historyDraft(inputMessage{role: llm.System, content: llm.Texts(system)}))
 	}
 	n := chat.NewSession{ID: chat.SessionID(rec.ID), Agent: answerer, Title: title(name), Policy: home.Policy, Members: home.Members}
 	if err := d.createSession(ctx, c, n, agent.ID, messages); err != nil {
 		return nil, err
 	}
-	return d.addConversation(ctx, c, b, rec)
+	return d.addConversation(ctx, c, records, rec)
 }
 
 // addConversation stores the record of a session that was created for it, unless the agent was deleted meanwhile.
-func (d *Dialect) addConversation(ctx context.Context, c chat.Caller, b *book, rec record) (any, error) {
-	made, err := b.change(ctx, rec.ID, func(*record) (record, error) {
-		if id := rec.text("agent_id"); b.all[id] == nil {
-			return record{}, chat.Errorf(chat.NotFound, "the agent %s was deleted meanwhile", id)
+func (d *Dialect) addConversation(ctx context.Context, c chat.Caller, records *record.Set, rec record.Record) (any, error) {
+	made, err := records.Change(ctx, rec.ID, func(_ *record.Record, find func(string) *record.Record) (*record.Record, error) {
+		if id := rec.Text("agent_id"); find(id) == nil {
+			return nil, chat.Errorf(chat.NotFound, "the agent %s was deleted meanwhile", id)
 		}
-		return rec, nil
+		return &rec, nil
 	})
 	if err != nil {
-		return nil, errors.Join(err, d.scrub(ctx, b.caller(), chat.SessionID(rec.ID)))
+		return nil, errors.Join(err, records.Erase(ctx, chat.SessionID(rec.ID)))
 	}
 	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(rec.ID))
 	return conversationState(made, &sess), err
 }
 
 // conversationState is a conversation as clients see it.
-func conversationState(rec *record, sess *chat.Session) map[string]any {
+func conversationState(rec *record.Record, sess *chat.Session) map[string]any {
 	s := map[string]any{
 		"summary": nil, "description": nil, "model": nil, "model_settings": nil, "context_window_limit": nil, "archived": false, "archived_at": nil,
 		"in_context_message_ids": []string{}, "isolated_block_ids": []string{}, "last_message_at": nil,
@@ -118,7 +119,7 @@ func conversationState(rec *record, sess *chat.Session) map[string]any {
 
 // findConversation returns the conversation that a path names, with its record. Default conversations and sessions of
 // other dialects have no record; they get one without a kind.
-func (d *Dialect) findConversation(r *http.Request, c chat.Caller) (*book, *record, *chat.Session, error) {
+func (d *Dialect) findConversation(r *http.Request, c chat.Caller) (*record.Set, *record.Record, *chat.Session, error) {
 	ctx := r.Context()
 	cv, err := d.conversation(ctx, c, r.PathValue("conversation"), r.URL.Query().Get("agent_id"))
 	if err != nil {
@@ -128,17 +129,17 @@ func (d *Dialect) findConversation(r *http.Request, c chat.Caller) (*book, *reco
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	b, err := d.bookOf(ctx, c)
+	records, err := d.recordsOf(ctx, c)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	rec := b.get(kindConversation, string(sess.ID))
+	rec := records.Get(kindConversation, string(sess.ID))
 	if rec == nil {
-		rec = &record{ID: string(sess.ID), Owner: sess.Owner, Updated: sess.UpdatedAt, Fields: map[string]json.RawMessage{
+		rec = &record.Record{ID: string(sess.ID), Owner: sess.Owner, Updated: sess.UpdatedAt, Fields: map[string]json.RawMessage{
 			"agent_id": quote(cv.agentID), "summary": quote(sess.Title),
 		}}
 	}
-	return b, rec, &sess, nil
+	return records, rec, &sess, nil
 }
 
 func (d *Dialect) getConversation(r *http.Request, c chat.Caller) (any, error) {
@@ -157,7 +158,7 @@ func (d *Dialect) updateConversation(r *http.Request, c chat.Caller) (any, error
 	if err := d.read(r, &body); err != nil {
 		return nil, err
 	}
-	b, rec, sess, err := d.findConversation(r, c)
+	records, rec, sess, err := d.findConversation(r, c)
 	if err == nil {
 		err = c.May(sess, chat.Owner)
 	}
@@ -189,27 +190,27 @@ func (d *Dialect) updateConversation(r *http.Request, c chat.Caller) (any, error
 	}
 	if rec.Kind == "" { // there is no record to change
 		maps.Copy(rec.Fields, fields)
-	} else if rec, err = b.update(ctx, rec, fields); err != nil {
+	} else if rec, err = records.SetFields(ctx, rec, fields); err != nil {
 		return nil, err
 	}
 	return conversationState(rec, sess), nil
 }
 
 func (d *Dialect) deleteConversation(r *http.Request, c chat.Caller) (any, error) {
-	b, rec, sess, err := d.findConversation(r, c)
+	records, rec, sess, err := d.findConversation(r, c)
 	if err == nil {
 		err = c.May(sess, chat.Owner)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if b.get(kindAgent, rec.ID) != nil {
+	if records.Get(kindAgent, rec.ID) != nil {
 		return nil, chat.Errorf(chat.Invalid, "an agent's default conversation is deleted with the agent; delete that")
 	}
 	if rec.Kind == "" {
 		_, err = d.opt.Sessions.Erase(r.Context(), c, sess.ID)
 	} else {
-		err = b.remove(r.Context(), rec.ID)
+		err = records.Delete(r.Context(), rec.ID)
 	}
 	return map[string]string{"message": "Conversation " + rec.ID + " was deleted with its messages."}, err
 }
@@ -223,14 +224,14 @@ func (d *Dialect) listConversations(r *http.Request, c chat.Caller) (any, error)
 	if err := q.err(); err != nil {
 		return nil, err
 	}
-	b, err := d.bookOf(r.Context(), c)
+	records, err := d.recordsOf(r.Context(), c)
 	if err != nil {
 		return nil, err
 	}
 	found := map[string]*chat.Session{}
-	visible := func(rec *record) (bool, error) {
+	visible := func(rec *record.Record) (bool, error) {
 		isArchived := string(rec.Fields["archived"]) == "true"
-		if agentID != "" && rec.text("agent_id") != agentID || !containsFold(rec.text("summary"), text) ||
+		if agentID != "" && rec.Text("agent_id") != agentID || !containsFold(rec.Text("summary"), text) ||
 			archived != "all" && isArchived != (archived == "archived") || string(rec.Fields["hidden"]) == "true" {
 			return false, nil
 		}
@@ -244,12 +245,12 @@ func (d *Dialect) listConversations(r *http.Request, c chat.Caller) (any, error)
 		found[rec.ID] = &sess
 		return err == nil, err
 	}
-	all := b.of(kindConversation)
+	all := records.List(kindConversation)
 	if orderBy == "last_run_completion" || orderBy == "last_message_at" {
 		if all, err = pageOfRecords(all, &pageQuery{asc: true, limit: len(all)}, visible); err != nil {
 			return nil, err
 		}
-		slices.SortStableFunc(all, func(x, y *record) int { return cmp.Compare(found[x.ID].UpdatedAt, found[y.ID].UpdatedAt) })
+		slices.SortStableFunc(all, func(x, y *record.Record) int { return cmp.Compare(found[x.ID].UpdatedAt, found[y.ID].UpdatedAt) })
 	}
 	list, err := pageOfRecords(all, &page, visible)
 	out := make([]any, len(list))

@@ -6,10 +6,10 @@
 //
 // # From Letta to the log
 //
-//	POST /agents                      letta.record on the agent's page (sys-letta-ID), letta.entry in sys-letta-book,
+//	POST /agents                      letta.record in the session sys-letta-ID, letta.entry in sys-letta-book (see package record),
 //	                                  and the session of its default conversation, which has the agent's id
 //	POST /conversations               the same, and a session with the conversation's id
-//	POST /identities, /groups         letta.record on a page, letta.entry
+//	POST /identities, /groups         letta.record, letta.entry
 //	messages, the last one            user.message; via "letta"
 //	  otid                            client_id: the same message again is the same run
 //	  sender_id                       user_id
@@ -53,10 +53,6 @@
 // run, so each stream has its own feed.
 //
 // Requests that send to one conversation pass a gate one after the other, so that of two messages for an idle agent one
-// is refused. The records of a workspace are a projection in memory that is
-// brought up to the log before each use, under the lock of its book; that lock is
-// held while the log is read, because who waits for it waits for that reading, and
-// never while something is erased. Locks are taken in this order: a gate, the
-// opening of a book, the book, the default workspace's opening and book, Dialect.mu.
+// is refused. Agents, conversations, identities and groups are records of package record, whose locks are taken after a gate.
 // Run makes the calls that clients asked for and finishes deletions.
 package letta

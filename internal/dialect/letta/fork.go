@@ -9,6 +9,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/record"
 )
 
 // forkConversation creates a conversation with the messages of another one, up to a message or all.
@@ -26,12 +27,12 @@ func (d *Dialect) forkConversation(r *http.Request, c chat.Caller) (any, error) 
 	if err := q.err(); err != nil {
 		return nil, err
 	}
-	b, rec, sess, err := d.findConversation(r, c)
+	records, rec, sess, err := d.findConversation(r, c)
 	if err != nil {
 		return nil, err
 	}
-	agentID := rec.text("agent_id")
-	if b.get(kindAgent, agentID) == nil {
+	agentID := rec.Text("agent_id")
+	if records.Get(kindAgent, agentID) == nil {
 		return nil, chat.Errorf(chat.Invalid, "this conversation belongs to no agent of this API; fork it with POST /parley/v1/sessions/{id}/fork")
 	}
 	fork := chat.Fork{ID: chat.SessionID("conv-" + newUUID()), Title: sess.Title, Metadata: sessionMetadata(agentID)}
@@ -50,7 +51,7 @@ func (d *Dialect) forkConversation(r *http.Request, c chat.Caller) (any, error) 
 	if hidden {
 		fields["hidden"] = json.RawMessage("true")
 	}
-	return d.addConversation(ctx, c, b, record{Kind: kindConversation, ID: string(made.ID), Owner: c.Actor, Fields: fields})
+	return d.addConversation(ctx, c, records, record.Record{Kind: kindConversation, ID: string(made.ID), Owner: c.Actor, Fields: fields})
 }
 
 // lastEventOf returns the last event of a message: the one before the next message. 0 means that it is the last message.

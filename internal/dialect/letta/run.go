@@ -8,6 +8,7 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/record"
 )
 
 // run is a turn in Letta's terms.
@@ -155,22 +156,22 @@ func (d *Dialect) runState(ctx context.Context, c chat.Caller, r *run) (map[stri
 	if err != nil {
 		return nil, err
 	}
-	b, err := d.bookOf(ctx, c)
+	records, err := d.recordsOf(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return r.state(end, st, b), nil
+	return r.state(end, st, records), nil
 }
 
 // state describes a run. end is its turn.completed, nil while it is active.
-func (r *run) state(end *chat.Event, st *chat.State, b *book) map[string]any {
+func (r *run) state(end *chat.Event, st *chat.State, records *record.Set) map[string]any {
 	s := map[string]any{
 		"id": r.ID, "agent_id": r.AgentID, "conversation_id": orNull(r.Conversation), "background": r.options.Background,
 		"created_at": stamp(r.Started.At), "completed_at": nil, "status": "running", "stop_reason": nil, "metadata": nil, "request_config": nil,
 		"callback_url": nil, "callback_sent_at": nil, "callback_status_code": nil, "callback_error": nil, "base_template_id": nil,
 		"ttft_ns": nil, "total_duration_ns": nil,
 	}
-	addCallbackState(b, s)
+	addCallbackState(records, s)
 	finish := func(status, reason string, at chat.At) {
 		s["status"], s["stop_reason"], s["completed_at"] = status, reason, stamp(at)
 		s["total_duration_ns"] = int64(at-r.Started.At) * 1000

@@ -168,7 +168,7 @@ func (d *Dialect) runsOf(ctx context.Context, c chat.Caller, cv *conversation, f
 	if err != nil {
 		return nil, err
 	}
-	b, err := d.bookOf(ctx, c)
+	records, err := d.recordsOf(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (d *Dialect) runsOf(ctx context.Context, c chat.Caller, cv *conversation, f
 		if err != nil {
 			return err
 		}
-		if state := run.state(end, st, b); f.fits(state) {
+		if state := run.state(end, st, records); f.fits(state) {
 			out = append(out, listedRun{run, state})
 		}
 		return nil

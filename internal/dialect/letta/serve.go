@@ -14,6 +14,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/record"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -79,14 +80,8 @@ type Dialect struct {
 	gates [64]sync.Mutex // by session id: of several requests that send to a conversation, one decides at a time
 
 	callbacks chan pendingCallback // for Run
-	erased    chan chat.SessionID  // for Run
-
-	mu    sync.Mutex
-	books map[string]*book // by workspace
+	records   *record.Sets
 }
-
-// maxErased bounds the erased sessions that wait for Run.
-const maxErased = 1024
 
 // New returns the dialect.
 func New(opt Options) *Dialect {
@@ -104,11 +99,13 @@ func New(opt Options) *Dialect {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	log := opt.Logger.With("dialect", via)
-	return &Dialect{
+	d := &Dialect{
 		opt: opt, log: log, seed: maphash.MakeSeed(),
 		http:      &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorForm, Log: log},
-		callbacks: make(chan pendingCallback, maxCallbacks), erased: make(chan chat.SessionID, maxErased), books: map[string]*book{},
+		callbacks: make(chan pendingCallback, maxCallbacks),
 	}
+	d.records = d.newRecords()
+	return d
 }
 
 // gate is the lock of the requests that send to a conversation.
@@ -222,7 +219,7 @@ func (d *Dialect) routes() []route {
 		{"GET /messages/{message}", d.serve(d.getMessage)},
 	}
 	for _, kind := range []string{kindIdentity, kindGroup} {
-		p := &people{d: d, kind: kind}
+		p := &identityRoutes{d: d, kind: kind}
 		path := "/" + map[string]string{kindIdentity: "identities", kindGroup: "groups"}[kind]
 		list = append(list,
 			route{"POST " + path + "/{$}", d.serve(p.create)}, route{"GET " + path + "/{$}", d.serve(p.list)}, route{"GET " + path + "/{id}", d.serve(p.get)},

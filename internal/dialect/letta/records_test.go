@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,13 +16,14 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/record"
 )
 
-// secret is what must be found nowhere once it was deleted.
+// secret is a text that must be in no file once it was deleted.
 const secret = "xk7-the-marmot-sleeps-at-noon-q9"
 
-// holders are the files of the data folder that hold the secret.
-func (w *world) holders() (list []string) {
+// filesWithSecret returns the files of the data folder that have the secret.
+func (w *world) filesWithSecret() (list []string) {
 	w.t.Helper()
 	err := filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) || err == nil && d.IsDir() {
@@ -45,9 +47,8 @@ func (w *world) holders() (list []string) {
 	return list
 }
 
-// secretive makes an agent that has the secret wherever text can be, and returns
-// its id and that of a conversation.
-func (w *world) secretive() (agent, conversation string) {
+// agentWithSecret makes an agent that has the secret wherever text can be, and returns its id and that of a conversation.
+func (w *world) agentWithSecret() (agent, conversation string) {
 	w.t.Helper()
 	agent = w.agent(`{"name":"` + secret + `","system":"` + secret + `","description":"` + secret + `","memory_blocks":[{"label":"human","value":"` + secret + `"}]}`)
 	get[object](w, "PATCH", "/v1/agents/"+agent, `{"system":"now `+secret+`"}`)
@@ -56,18 +57,18 @@ func (w *world) secretive() (agent, conversation string) {
 	return agent, conversation
 }
 
-func TestWhatIsDeletedIsInNoFile(t *testing.T) {
+func TestDeletedRecordsAreInNoFile(t *testing.T) {
 	t.Parallel()
 	p := newPhone()
 	w := newWorld(t, setup{change: p.setup})
 	other := w.agent(`{"name":"stays","system":"Be kind."}`)
-	a, conv := w.secretive()
+	a, conv := w.agentWithSecret()
 	run := get[object](w, "POST", "/v1/agents/"+a+"/messages/async", message("x", `,"callback_url":"https://example.com/`+secret+`"`))["id"].(string)
 	told(w, run)
 	who := get[object](w, "POST", "/v1/identities/", `{"identifier_key":"`+secret+`","name":"`+secret+`","identity_type":"user"}`)["id"].(string)
 	group := get[object](w, "POST", "/v1/groups/", `{"agent_ids":["`+a+`"],"description":"`+secret+`"}`)["id"].(string)
-	if w = w.restart(); len(w.holders()) == 0 {
-		t.Fatal("a secret that cannot be found proves nothing")
+	if w = w.restart(); len(w.filesWithSecret()) == 0 {
+		t.Fatal("the test cannot find the secret")
 	}
 	for _, path := range []string{"/v1/conversations/" + conv, "/v1/agents/" + a, "/v1/identities/" + who, "/v1/groups/" + group} {
 		if code, body := w.do("DELETE", path, ""); code != http.StatusOK {
@@ -77,7 +78,7 @@ func TestWhatIsDeletedIsInNoFile(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
-	if left := w.holders(); len(left) > 0 {
+	if left := w.filesWithSecret(); len(left) > 0 {
 		t.Errorf("the secret is still in %v", left)
 	}
 	w = w.restart()
@@ -86,14 +87,14 @@ func TestWhatIsDeletedIsInNoFile(t *testing.T) {
 	}
 }
 
-// Who erases the session of an agent by another dialect wants the agent gone.
-func TestAnErasedSessionTakesItsRecordAlong(t *testing.T) {
+// Erasing the session of an agent by another dialect deletes the agent.
+func TestAnErasedSessionDeletesItsAgent(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{true, false} {
 		t.Run(fmt.Sprintf("running=%t", running), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, setup{deaf: !running})
-			a, conv := w.secretive()
+			a, conv := w.agentWithSecret()
 			if _, err := w.sessions.Erase(t.Context(), owner, chat.SessionID(a)); err != nil {
 				t.Fatal(err)
 			}
@@ -101,9 +102,9 @@ func TestAnErasedSessionTakesItsRecordAlong(t *testing.T) {
 				w = w.restart()
 				get[[]object](w, "GET", "/v1/agents/", "")
 			} else {
-				w.await(t, "sys-letta-book", func(e *entry) bool { return e.ID == a && e.Gone == goneNow })
+				w.awaitDeleted(t, "sys-letta-book", a)
 			}
-			if left := w.holders(); len(left) > 0 {
+			if left := w.filesWithSecret(); len(left) > 0 {
 				t.Errorf("the secret is still in %v", left)
 			}
 			if code, _ := w.do("GET", "/v1/conversations/"+conv, ""); code != http.StatusNotFound && code != http.StatusGone {
@@ -113,8 +114,8 @@ func TestAnErasedSessionTakesItsRecordAlong(t *testing.T) {
 	}
 }
 
-// await waits for an entry of the contents.
-func (w *world) await(t *testing.T, id chat.SessionID, fits func(*entry) bool) {
+// awaitDeleted waits until the index session of a workspace says that a record was deleted.
+func (w *world) awaitDeleted(t *testing.T, id chat.SessionID, record string) {
 	t.Helper()
 	for batch, err := range w.sessions.Watch(t.Context(), chat.Trusted, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
 		if err != nil {
@@ -125,32 +126,30 @@ func (w *world) await(t *testing.T, id chat.SessionID, fits func(*entry) bool) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			u, _ := e.Body.(chat.Unknown)
-			var v entry
-			if json.Unmarshal(u.Payload, &v) == nil && fits(&v) {
+			var v struct{ ID, Gone string }
+			if json.Unmarshal(e.Payload, &v) == nil && v.ID == record && v.Gone == "gone" {
 				return
 			}
 		}
 	}
 }
 
-// cutter lets so many writes through and then none, as if the process had died
-// there.
+// cutter does so many writes and then none, as if the process had been killed.
 type cutter struct {
 	sessions
 	left  atomic.Int64
-	blind atomic.Int64 // so many readings fail
+	blind atomic.Int64 // so many reads of records fail
 }
 
 var errCut = chat.Errorf(chat.Unavailable, "cut")
 
 func (c *cutter) cut() bool { return c.left.Add(-1) < 0 }
 
-func (c *cutter) Read(ctx context.Context, by chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error) {
+func (c *cutter) Events(ctx context.Context, by chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error] {
 	if strings.HasPrefix(string(id), "sys-letta-agent-") && c.blind.Add(-1) >= 0 {
-		return nil, false, errCut
+		return func(yield func(chat.Event, error) bool) { yield(chat.Event{}, errCut) }
 	}
-	return c.sessions.Read(ctx, by, id, r)
+	return c.sessions.Events(ctx, by, id, r)
 }
 
 func (c *cutter) Create(ctx context.Context, by chat.Caller, n chat.NewSession) (chat.Session, bool, error) {
@@ -174,26 +173,25 @@ func (c *cutter) Erase(ctx context.Context, by chat.Caller, id chat.SessionID) (
 	return c.sessions.Erase(ctx, by, id)
 }
 
-// cuttable is a world whose writes can be cut off.
+// cuttable returns a server whose writes can be cut off.
 func cuttable(t *testing.T) (*world, *cutter) {
 	c := &cutter{}
 	c.left.Store(1 << 40)
 	first := true
 	return newWorld(t, setup{change: func(o *Options) {
-		if first { // what is started after it is whole
+		if first { // not after a restart
 			c.sessions, o.Sessions, first = o.Sessions, c, false
 		}
 	}}), c
 }
 
-// Whatever step of a deletion the process dies at, the agent is there, or it is
-// gone from every file.
-func TestDeletingIsCutBetweenTheSteps(t *testing.T) {
+// When the process is killed at any step of a deletion, the agent is there or in no file.
+func TestDeletingAnAgentIsCutAtEveryStep(t *testing.T) {
 	t.Parallel()
 	there, without := 0, 0
 	for n := int64(0); ; n++ {
 		w, c := cuttable(t)
-		a, conv := w.secretive()
+		a, conv := w.agentWithSecret()
 		c.left.Store(n)
 		code, body := w.do("DELETE", "/v1/agents/"+a, "")
 		if code == http.StatusOK {
@@ -209,7 +207,7 @@ func TestDeletingIsCutBetweenTheSteps(t *testing.T) {
 		code, _ = w.do("GET", "/v1/agents/"+a, "")
 		list := get[[]object](w, "GET", "/v1/agents/", "")
 		convs := get[[]object](w, "GET", "/v1/conversations/?agent_id="+a, "")
-		switch left := w.holders(); {
+		switch left := w.filesWithSecret(); {
 		case code == http.StatusOK && len(list) == 1 && len(convs) == 1 && convs[0]["id"] == conv:
 			there++
 		case len(list) == 0 && len(convs) == 0 && len(left) == 0:
@@ -224,28 +222,28 @@ func TestDeletingIsCutBetweenTheSteps(t *testing.T) {
 }
 
 // A deletion that could not be finished can be asked for again.
-func TestDeletingIsAskedForAgain(t *testing.T) {
+func TestAnUnfinishedDeletionIsRepeated(t *testing.T) {
 	t.Parallel()
 	w, c := cuttable(t)
-	a, _ := w.secretive()
+	a, _ := w.agentWithSecret()
 	c.left.Store(3)
 	if code, body := w.do("DELETE", "/v1/agents/"+a, ""); code != http.StatusServiceUnavailable {
 		t.Fatalf("%d %s", code, body)
 	}
 	if code, body := w.do("GET", "/v1/agents/"+a, ""); code != http.StatusNotFound {
-		t.Errorf("it is still seen: %d %s", code, body)
+		t.Errorf("it is still found: %d %s", code, body)
 	}
 	c.left.Store(1 << 40)
 	if code, body := w.do("DELETE", "/v1/agents/"+a, ""); code != http.StatusOK {
 		t.Fatalf("%d %s", code, body)
 	}
-	if left := w.holders(); len(left) > 0 {
+	if left := w.filesWithSecret(); len(left) > 0 {
 		t.Errorf("the secret is still in %v", left)
 	}
 }
 
-// An agent whose making was cut off is there and whole, or it is not there.
-func TestMakingIsCutBetweenTheSteps(t *testing.T) {
+// An agent whose creation was cut off is complete, or does not exist.
+func TestCreatingAnAgentIsCutAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for n := int64(0); ; n++ {
 		w, c := cuttable(t)
@@ -264,18 +262,14 @@ func TestMakingIsCutBetweenTheSteps(t *testing.T) {
 				t.Errorf("cut at %d: %v %+v", n, a, answer)
 			}
 		}
-		b, err := w.dialect.bookOf(t.Context(), owner)
-		if err != nil || len(b.pages) != len(list) {
-			t.Errorf("cut at %d: %d pages of %d agents, %v", n, len(b.pages), len(list), err)
-		}
 		if next := w.agent(""); next == "" {
 			t.Errorf("cut at %d: no agent can be made", n)
 		}
 	}
 }
 
-// A page that cannot be read for once is neither forgotten nor taken for empty.
-func TestAPageThatCannotBeReadIsReadLater(t *testing.T) {
+// A record that cannot be read is read again by the next request; no agent is missing from a list.
+func TestARecordThatCannotBeReadIsReadLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, setup{})
 	for range 3 {
@@ -302,28 +296,27 @@ func TestAPageThatCannotBeReadIsReadLater(t *testing.T) {
 	}
 }
 
-// Each workspace has a book of its own, and all are opened at the start: what was
-// being deleted in one that nobody uses any more is finished too.
-func TestBooksOfOtherWorkspacesAreOpenedAtTheStart(t *testing.T) {
+// A deletion in a workspace that has no more callers is finished at the start.
+func TestDeletionsInAllWorkspacesAreFinishedAtTheStart(t *testing.T) {
 	t.Parallel()
 	w, c := cuttable(t)
 	elsewhere := owner
 	elsewhere.Workspace = "elsewhere"
-	b, err := w.dialect.bookOf(t.Context(), elsewhere)
+	records, err := w.dialect.recordsOf(t.Context(), elsewhere)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := b.add(t.Context(), record{Kind: kindIdentity, ID: "identity-" + newUUID(), Owner: owner.Actor, Fields: map[string]json.RawMessage{"name": quote(secret)}})
+	r, err := records.Put(t.Context(), record.Record{Kind: kindIdentity, ID: "identity-" + newUUID(), Owner: owner.Actor, Fields: map[string]json.RawMessage{"name": quote(secret)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.left.Store(1)
-	if err := b.remove(t.Context(), r.ID); err == nil {
+	if err := records.Delete(t.Context(), r.ID); err == nil {
 		t.Fatal("it was not cut")
 	}
 	w = w.restart()
-	w.await(t, "sys-letta-book.elsewhere", func(e *entry) bool { return e.ID == r.ID && e.Gone == goneNow })
-	if left := w.holders(); len(left) > 0 {
+	w.awaitDeleted(t, "sys-letta-book.elsewhere", r.ID)
+	if left := w.filesWithSecret(); len(left) > 0 {
 		t.Errorf("the secret is still in %v", left)
 	}
 }
