@@ -8,20 +8,19 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
-// approving is a body that allows a call and sends a message along.
+// approving is a body with an approval and a message.
 func approving(call, otid, text, more string) string {
 	return `{"messages":[{"type":"approval","otid":"` + otid + `","approvals":[{"tool_call_id":"` + call + `","approve":true}]},` +
 		strings.TrimPrefix(message(text, more), `{"messages":[`)
 }
 
-// A message that is sent along with an answer is answered in the same response,
-// behind the run that goes on.
-func TestAMessageAlongWithAnAnswer(t *testing.T) {
+// A message that is sent together with an approval is answered in the same response, after the approved run.
+func TestMessageSentWithAnApprovalIsAnsweredInTheSameResponse(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	path := "/v1/agents/" + a + "/messages"
-	ask := func() shownMessage {
+	ask := func() frame {
 		asked := w.say(a, `/approve rm {"f":1}`)
 		return asked.Messages[len(asked.Messages)-1]
 	}
@@ -37,7 +36,7 @@ func TestAMessageAlongWithAnAnswer(t *testing.T) {
 		t.Errorf("again: %+v", again)
 	}
 	said := 0
-	for _, m := range get[[]shownMessage](w, "GET", path+"?order=asc", "") {
+	for _, m := range get[[]frame](w, "GET", path+"?order=asc", "") {
 		if m.Content == "and then" {
 			said++
 		}
@@ -74,10 +73,10 @@ func TestAMessageAlongWithAnAnswer(t *testing.T) {
 	}
 }
 
-// What stands before the answer to a question is there to be read.
-func TestMessagesBeforeAnAnswer(t *testing.T) {
+// Messages before the answer to a question are stored and start no turn.
+func TestMessagesBeforeAnAnswerStartNoTurn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	path := "/v1/agents/" + a + "/messages"
 	w.say(a, "/ask radio")
@@ -89,7 +88,7 @@ func TestMessagesBeforeAnAnswer(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	var notes int
-	for _, m := range get[[]shownMessage](w, "GET", path, "") {
+	for _, m := range get[[]frame](w, "GET", path, "") {
 		if m.Type == stream.KindSystem && m.Content == "A note." {
 			notes++
 		}
@@ -99,10 +98,10 @@ func TestMessagesBeforeAnAnswer(t *testing.T) {
 	}
 }
 
-// When what is sent along is refused, nothing is decided.
-func TestARefusedMessageAlongWithAnAnswer(t *testing.T) {
+// When the message that is sent with an approval is refused, the approval is not stored either.
+func TestRefusedMessageSentWithAnApprovalDecidesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	path := "/v1/agents/" + a + "/messages"
 	get[answer](w, "POST", path, `{"messages":[{"role":"user","content":"first","otid":"taken"}]}`)

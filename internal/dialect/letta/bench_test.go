@@ -8,15 +8,15 @@ import (
 	"github.com/parley-hq/parley/agent"
 )
 
-// talker says so many words when it gets leave.
-type talker struct {
-	words int
-	leave chan struct{}
+// talkingAgent writes a number of words after it received from proceed.
+type talkingAgent struct {
+	words   int
+	proceed chan struct{}
 }
 
-func (a talker) Answer(ctx context.Context, t *agent.Turn) error {
+func (a talkingAgent) Answer(ctx context.Context, t *agent.Turn) error {
 	select {
-	case <-a.leave:
+	case <-a.proceed:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -29,13 +29,13 @@ func (a talker) Answer(ctx context.Context, t *agent.Turn) error {
 	return s.Close(ctx)
 }
 
-// BenchmarkReaders: one run that is followed by many.
+// BenchmarkReaders streams one run to several readers.
 func BenchmarkReaders(b *testing.B) {
 	const words = 2000
 	for _, readers := range []int{1, 20, 200} {
 		b.Run(fmt.Sprint(readers), func(b *testing.B) {
-			leave := make(chan struct{})
-			w := newWorld(b, setup{agents: map[string]agent.Agent{"talker": talker{words, leave}}})
+			proceed := make(chan struct{})
+			w := newTestServer(b, setup{agents: map[string]agent.Agent{"talker": talkingAgent{words, proceed}}})
 			a := w.agent(`{"model":"parley/talker"}`)
 			b.ReportAllocs()
 			frames := 0
@@ -63,7 +63,7 @@ func BenchmarkReaders(b *testing.B) {
 						done <- n
 					}()
 				}
-				leave <- struct{}{}
+				proceed <- struct{}{}
 				for range all {
 					frames += <-done
 				}

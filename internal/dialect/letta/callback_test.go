@@ -11,13 +11,13 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
-// phone is who is called.
-type phone struct {
+// receiver receives callbacks.
+type receiver struct {
 	rings  chan object
 	engage chan int // what it answers next; without one 200
 }
 
-func (p phone) post(ctx context.Context, address string, body []byte) (int, error) {
+func (p receiver) post(ctx context.Context, address string, body []byte) (int, error) {
 	status := 200
 	select {
 	case status = <-p.engage:
@@ -38,12 +38,12 @@ func (p phone) post(ctx context.Context, address string, body []byte) (int, erro
 	return status, nil
 }
 
-func newPhone() phone { return phone{make(chan object, 16), make(chan int, 16)} }
+func newReceiver() receiver { return receiver{make(chan object, 16), make(chan int, 16)} }
 
-func (p phone) setup(o *Options) { o.Post, o.TryPause = p.post, time.Millisecond }
+func (p receiver) setup(o *Options) { o.Post, o.TryPause = p.post, time.Millisecond }
 
-// told waits until the outcome of a call stands in the run.
-func told(w *world, run string) object {
+// awaitCallback waits until the run shows the result of its callback.
+func awaitCallback(w *testServer, run string) object {
 	w.t.Helper()
 	for w.t.Context().Err() == nil {
 		if s := get[object](w, "GET", "/v1/runs/"+run, ""); s["callback_sent_at"] != nil {
@@ -57,15 +57,15 @@ func told(w *world, run string) object {
 const async = `,"callback_url":"https://example.com/hook"`
 
 func TestCallback(t *testing.T) {
-	p := newPhone()
-	w := newWorld(t, setup{change: p.setup})
+	p := newReceiver()
+	w := newTestServer(t, setup{change: p.setup})
 	a := w.agent("")
 	run := get[object](w, "POST", "/v1/agents/"+a+"/messages/async", message("hello", async))
 	rung := <-p.rings
 	if rung["run_id"] != run["id"] || rung["status"] != "completed" || rung["stop_reason"] != stream.StopEndTurn || rung["to"] != "https://example.com/hook" {
 		t.Errorf("%v", rung)
 	}
-	if s := told(w, run["id"].(string)); s["callback_url"] != "https://example.com/hook" || s["callback_status_code"] != 200.0 || s["callback_error"] != nil {
+	if s := awaitCallback(w, run["id"].(string)); s["callback_url"] != "https://example.com/hook" || s["callback_status_code"] != 200.0 || s["callback_error"] != nil {
 		t.Errorf("%v", s)
 	}
 	// Who cannot be reached is called again.
@@ -77,13 +77,13 @@ func TestCallback(t *testing.T) {
 			t.Errorf("%v", rung)
 		}
 	}
-	told(w, run["id"].(string))
+	awaitCallback(w, run["id"].(string))
 	// And given up in the end.
 	for range callbackTries {
 		p.engage <- 0
 	}
 	run = get[object](w, "POST", "/v1/agents/"+a+"/messages/async", message("hello", async))
-	if s := told(w, run["id"].(string)); s["callback_error"] != "nobody is there" || s["callback_status_code"] != nil {
+	if s := awaitCallback(w, run["id"].(string)); s["callback_error"] != "nobody is there" || s["callback_status_code"] != nil {
 		t.Errorf("%v", s)
 	}
 	for _, address := range []string{"file:///etc/passwd", "example.com", "https://user:secret@example.com/"} {
@@ -93,10 +93,10 @@ func TestCallback(t *testing.T) {
 	}
 }
 
-// A call that is owed is made by the next process.
-func TestCallbackAfterARestart(t *testing.T) {
-	p := newPhone()
-	w := newWorld(t, setup{change: p.setup})
+// A callback that was not made is made by the next process.
+func TestCallbackIsMadeAfterARestart(t *testing.T) {
+	p := newReceiver()
+	w := newTestServer(t, setup{change: p.setup})
 	a := w.agent("")
 	run := get[object](w, "POST", "/v1/agents/"+a+"/messages/async", message("/sleep 600", async))
 	w = w.restart()
@@ -104,7 +104,7 @@ func TestCallbackAfterARestart(t *testing.T) {
 	if rung := <-p.rings; rung["run_id"] != run["id"] || rung["status"] != "cancelled" {
 		t.Errorf("%v", rung)
 	}
-	told(w, run["id"].(string))
+	awaitCallback(w, run["id"].(string))
 	w = w.restart()
 	w.say(a, "quiet")
 	select {

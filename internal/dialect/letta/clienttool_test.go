@@ -15,9 +15,8 @@ import (
 
 const clipboard = `,"client_tools":[{"name":"clipboard","description":"Reads the clipboard","parameters":{"type":"object","properties":{}}}]`
 
-// askClient has the agent ask for a tool that the client runs, and returns the
-// call's id.
-func askClient(w *world, a string) string {
+// requestClientTool makes the agent call a tool of the client and returns the call's id.
+func requestClientTool(w *testServer, a string) string {
 	w.t.Helper()
 	r := get[answer](w, "POST", "/v1/agents/"+a+"/messages", message(`/tool clipboard {"n":1}`, clipboard))
 	last := r.Messages[len(r.Messages)-1]
@@ -27,8 +26,7 @@ func askClient(w *world, a string) string {
 	return last.Call.ID
 }
 
-// A tool that the client runs: the run stops with the call, and goes on with what
-// the client says came of it.
+// A run stops at the call of a client's tool and goes on with the result that the client sends.
 func TestClientTools(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ send, says, status, shown string }{
@@ -41,9 +39,9 @@ func TestClientTools(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, setup{})
+			w := newTestServer(t, setup{})
 			a := w.agent("")
-			id := askClient(w, a)
+			id := requestClientTool(w, a)
 			w = w.restart() // it waits in the log
 			got := get[answer](w, "POST", "/v1/agents/"+a+"/messages", `{"messages":[`+strings.ReplaceAll(c.send, "ID", id)+`]}`)
 			if !strings.HasPrefix(got.text(), c.says) || got.Messages[0].Type != stream.KindToolReturn || got.Messages[0].Status != c.status || !strings.Contains(got.Messages[0].Return, c.shown) {
@@ -66,9 +64,9 @@ func TestClientTools(t *testing.T) {
 	}
 }
 
-func TestClientToolsThatAreWrong(t *testing.T) {
+func TestWrongClientToolsAreRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	path := "/v1/agents/" + a + "/messages"
 	for _, tools := range []string{`5`, `[5]`, `[{}]`, `[{"name":"x","parameters":[]}]`} {
@@ -76,7 +74,7 @@ func TestClientToolsThatAreWrong(t *testing.T) {
 			t.Errorf("%s: %d %s", tools, code, body)
 		}
 	}
-	id := askClient(w, a)
+	id := requestClientTool(w, a)
 	for body, want := range map[string]int{
 		`{"type":"tool_return","tool_returns":[{"tool_call_id":"other","tool_return":"x","status":"success"}]}`:                                                               400,
 		`{"type":"tool_return","tool_returns":[{"tool_call_id":"` + id + `","tool_return":"x"}]}`:                                                                             422,
@@ -101,20 +99,20 @@ func TestClientToolsThatAreWrong(t *testing.T) {
 	}
 }
 
-// What a request wants the agent to be told stands where agents look for it.
+// override_system is stored where agents read it.
 func TestOverrideSystem(t *testing.T) {
 	t.Parallel()
-	var told []string
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"demo": agent.Func(func(ctx context.Context, turn *agent.Turn) error {
+	var awaitCallback []string
+	w := newTestServer(t, setup{agents: map[string]agent.Agent{"demo": agent.Func(func(ctx context.Context, turn *agent.Turn) error {
 		said := turn.Trigger.Body.(chat.UserMessage)
-		told = append(told, said.System())
+		awaitCallback = append(awaitCallback, said.System())
 		return turn.Say(ctx, "Oui.")
 	})}})
 	a := w.agent("")
 	for _, more := range []string{`,"override_system":"Speak French."`, `,"system":"Speak Greek."`, ""} {
 		get[answer](w, "POST", "/v1/agents/"+a+"/messages", message("hi", more))
 	}
-	if want := []string{"Speak French.", "Speak Greek.", ""}; !slices.Equal(told, want) {
-		t.Errorf("the agent is told %q", told)
+	if want := []string{"Speak French.", "Speak Greek.", ""}; !slices.Equal(awaitCallback, want) {
+		t.Errorf("the agent is told %q", awaitCallback)
 	}
 }

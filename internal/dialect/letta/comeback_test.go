@@ -7,11 +7,10 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
-// A program that comes back looks at the last message of the conversation, or of the
-// agent, for an approval that waits.
-func TestComingBackToAnApproval(t *testing.T) {
+// Clients that come back look at the last message of the conversation, or of the agent, for an open approval request.
+func TestOpenApprovalIsTheLastMessage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	conv := get[object](w, "POST", "/v1/conversations/?agent_id="+a, "{}")["id"].(string)
 	for path, at := range map[string]string{"/v1/agents/" + a + "/messages": "/v1/agents/" + a, "/v1/conversations/" + conv + "/messages": "/v1/conversations/" + conv} {
@@ -27,12 +26,11 @@ func TestComingBackToAnApproval(t *testing.T) {
 	}
 }
 
-// The position of every frame is its own, so that a stream cut between any two of
-// them goes on with the second.
-func TestCutsAroundAQuestion(t *testing.T) {
+// Every frame has its own position, so a stream that is cut between two frames is resumed with the second.
+func TestStreamIsResumedAroundAQuestion(t *testing.T) {
 	t.Parallel()
 	for _, ask := range []string{"/ask text", "/ask radio", "/permission files:read"} {
-		w := newWorld(t, setup{})
+		w := newTestServer(t, setup{})
 		a := w.agent("")
 		live := w.open("/v1/agents/"+a+"/messages", message(ask, `,"streaming":true,"include_pings":false`)).rest()
 		for i := 1; i < len(live); i++ {

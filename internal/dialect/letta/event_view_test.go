@@ -9,9 +9,8 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
-// shownAs is every event of a session in the words of this dialect: the types of
-// its messages, and all of the messages' text.
-func shownAs(t *testing.T, w *world, id chat.SessionID) (kinds map[string][]string, said map[string]string) {
+// eventFrames returns the types and the JSON of the frames of all events of a session, by event type.
+func eventFrames(t *testing.T, w *testServer, id chat.SessionID) (kinds map[string][]string, said map[string]string) {
 	t.Helper()
 	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, id, chat.Range{Limit: 200})
 	if err != nil {
@@ -49,14 +48,13 @@ func shownAs(t *testing.T, w *world, id chat.SessionID) (kinds map[string][]stri
 	return kinds, said
 }
 
-// Every event of a run can be shown in Letta's words: the same messages, with the
-// same ids, that a client of the run was sent.
-func TestEventsInOurWords(t *testing.T) {
+// The frames of a run's events have the ids of the messages that the client got.
+func TestEventsAsFrames(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	answer := w.say(a, `/tool calc {"a":1}`)
-	kinds, said := shownAs(t, w, chat.SessionID(a))
+	kinds, said := eventFrames(t, w, chat.SessionID(a))
 	for typ, want := range map[string]string{
 		"user.message": stream.KindUser, "agent.tool_call": stream.KindToolCall, "agent.tool_result": stream.KindToolReturn, "agent.text": stream.KindAssistant,
 		"turn.completed": "stop_reason usage_statistics", "turn.started": "", "session.started": "",
@@ -79,14 +77,14 @@ func TestEventsInOurWords(t *testing.T) {
 	}
 }
 
-// Failures, questions and answers, and what nobody's turn wrote.
-func TestOtherEventsInOurWords(t *testing.T) {
+// Failures, questions, answers and events outside of a turn have frames too.
+func TestFailuresAndQuestionsAsFrames(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	id := chat.SessionID(a)
 	w.do("POST", "/v1/agents/"+a+"/messages", message("/fail out of luck", ""))
-	kinds, said := shownAs(t, w, id)
+	kinds, said := eventFrames(t, w, id)
 	if got := strings.Join(kinds["turn.completed"], " "); got != "stop_reason error_message" || !strings.Contains(said["turn.completed"], "out of luck") {
 		t.Errorf("a failure became %q: %s", got, said["turn.completed"])
 	}
@@ -99,7 +97,7 @@ func TestOtherEventsInOurWords(t *testing.T) {
 	if code, body := w.do("POST", "/v1/agents/"+a+"/messages", `{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":"`+call+`","approve":false,"reason":"too risky"}]}]}`); code != 200 {
 		t.Fatalf("%d %s", code, body)
 	}
-	kinds, said = shownAs(t, w, id)
+	kinds, said = eventFrames(t, w, id)
 	if got := strings.Join(kinds["agent.approval_request"], " "); got != stream.KindApprovalRequest+" stop_reason usage_statistics" {
 		t.Errorf("an approval request became %q", got)
 	}
@@ -115,7 +113,7 @@ func TestOtherEventsInOurWords(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	kinds, said = shownAs(t, w, id)
+	kinds, said = eventFrames(t, w, id)
 	if !strings.Contains(said["agent.text"], "on my own") || len(kinds["agent.plan"]) != 0 {
 		t.Errorf("outside of a run: %v, text %s", kinds["agent.plan"], said["agent.text"])
 	}

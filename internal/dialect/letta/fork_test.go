@@ -9,10 +9,10 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// contents are what the messages of a list say.
-func contents(w *world, path string) (out []any) {
+// contents returns the content of the messages of a list.
+func contents(w *testServer, path string) (out []any) {
 	w.t.Helper()
-	for _, m := range get[[]shownMessage](w, "GET", path, "") {
+	for _, m := range get[[]frame](w, "GET", path, "") {
 		out = append(out, m.Content)
 	}
 	return out
@@ -20,12 +20,12 @@ func contents(w *world, path string) (out []any) {
 
 func TestFork(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	for _, text := range []string{"one", "two"} {
 		w.say(a, text)
 	}
-	listed := get[[]shownMessage](w, "GET", "/v1/agents/"+a+"/messages?order=asc", "")
+	listed := get[[]frame](w, "GET", "/v1/agents/"+a+"/messages?order=asc", "")
 	all := get[object](w, "POST", "/v1/conversations/default/fork?agent_id="+a, "")
 	part := get[object](w, "POST", "/v1/conversations/"+a+"/fork?hidden=true&message_id="+listed[1].ID, "{}")
 	path := func(c object) string { return "/v1/conversations/" + c["id"].(string) + "/messages?order=asc" }
@@ -62,11 +62,10 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// What others have of an agent is theirs: it stays when the agent is deleted, and
-// goes on.
-func TestOthersKeepTheirConversations(t *testing.T) {
+// Conversations that others began with an agent stay and are answered after the agent is deleted.
+func TestConversationsOfOthersStayWhenAnAgentIsDeleted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{secured: true})
+	w := newTestServer(t, setup{secured: true})
 	w.as = "alice"
 	a := w.agent("")
 	w.say(a, "shared")
@@ -120,7 +119,7 @@ func TestOthersKeepTheirConversations(t *testing.T) {
 
 func TestMessagesOfAllAgents(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{secured: true})
+	w := newTestServer(t, setup{secured: true})
 	w.as = "alice"
 	w.say(w.agent(""), "one")
 	b := w.agent("")
@@ -140,11 +139,10 @@ func TestMessagesOfAllAgents(t *testing.T) {
 	}
 }
 
-// A fork has the times of what it shares. Lists over an agent's conversations page
-// through them all the same, in both directions.
-func TestListsOverForks(t *testing.T) {
+// A fork has the times of the original's events. Lists over an agent's conversations still page without gaps.
+func TestListsPageOverForks(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	for _, text := range []string{"one", "two", "three"} {
 		w.say(a, text)

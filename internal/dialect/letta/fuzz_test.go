@@ -8,8 +8,7 @@ import (
 	"github.com/parley-hq/parley/internal/edge"
 )
 
-// Whatever is sent is understood or refused with a reason; what is understood
-// can become facts.
+// Every body is refused with a reason, or becomes valid drafts.
 func FuzzSend(f *testing.F) {
 	for _, s := range []string{
 		`{"input":"x"}`, `{"messages":[{"role":"user","content":"x","otid":"o","sender_id":"identity-1","group_id":"g","name":"n"}]}`,
@@ -68,7 +67,7 @@ func FuzzSend(f *testing.F) {
 	})
 }
 
-// The other bodies are read by the same rules.
+// Every body of a resume request is accepted or refused with a reason.
 func FuzzResume(f *testing.F) {
 	for _, s := range []string{`{}`, ``, `{"starting_after":5,"include_pings":false}`, `{"starting_after":-1}`, `{"starting_after":1e99}`, `{"run_id":"x","otid":"y"}`} {
 		f.Add([]byte(s))

@@ -20,8 +20,8 @@ import (
 	"github.com/parley-hq/parley/internal/session"
 )
 
-// world is a whole server in the process: the real store, rules and agents.
-type world struct {
+// testServer is a server in the process with this dialect.
+type testServer struct {
 	t        testing.TB
 	dir      string
 	sessions *session.Sessions
@@ -29,26 +29,26 @@ type world struct {
 	server   *httptest.Server
 	close    func()
 	setup    setup
-	as       string // whose token requests carry
+	as       string // the user whose token requests have
 }
 
-// setup says what differs from an open server with the demo agent.
+// setup is the difference from an open server with the demo agent.
 type setup struct {
-	secured bool
-	deaf    bool // it is not told of erased sessions
-	dir     string
-	agents  map[string]agent.Agent
-	change  func(*Options)
+	secured       bool
+	ignoresErased bool // Erased is not called
+	dir           string
+	agents        map[string]agent.Agent
+	change        func(*Options)
 }
 
-func newWorld(t testing.TB, s setup) *world {
+func newTestServer(t testing.TB, s setup) *testServer {
 	t.Helper()
 	o := servertest.Options{Dir: s.dir, Agents: s.agents}
 	if s.secured {
 		o.Tokens = []auth.Token{servertest.User("alice"), servertest.User("bob")}
 	}
 	h := servertest.Open(t, o)
-	w := &world{t: t, dir: h.Dir, sessions: h.Sessions, close: h.Close, setup: s}
+	w := &testServer{t: t, dir: h.Dir, sessions: h.Sessions, close: h.Close, setup: s}
 	names := append([]string{demo.Name}, slices.Collect(maps.Keys(s.agents))...)
 	opt := Options{
 		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Conns: h.Conns, Agents: func(string) []string { return names }, Version: "test",
@@ -57,7 +57,7 @@ func newWorld(t testing.TB, s setup) *world {
 		s.change(&opt)
 	}
 	w.dialect = New(opt)
-	if !s.deaf {
+	if !s.ignoresErased {
 		h.Erased = w.dialect.Erased
 	}
 	h.Serve(w.dialect.Routes(), w.dialect.Run)
@@ -65,18 +65,18 @@ func newWorld(t testing.TB, s setup) *world {
 	return w
 }
 
-// restart ends the server and starts another on the same data.
-func (w *world) restart() *world {
+// restart closes the server and starts another one with the same data.
+func (w *testServer) restart() *testServer {
 	w.close()
 	s := w.setup
 	s.dir = w.dir
-	next := newWorld(w.t, s)
+	next := newTestServer(w.t, s)
 	next.as = w.as
 	return next
 }
 
 // call makes a request; body is JSON, or "".
-func (w *world) call(method, path, body string, header ...string) *http.Response {
+func (w *testServer) call(method, path, body string, header ...string) *http.Response {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), method, w.server.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -98,8 +98,8 @@ func (w *world) call(method, path, body string, header ...string) *http.Response
 	return res
 }
 
-// do makes a request and reads its answer.
-func (w *world) do(method, path, body string, header ...string) (int, string) {
+// do makes a request and returns its status and body.
+func (w *testServer) do(method, path, body string, header ...string) (int, string) {
 	w.t.Helper()
 	res := w.call(method, path, body, header...)
 	defer res.Body.Close()
@@ -110,8 +110,8 @@ func (w *world) do(method, path, body string, header ...string) (int, string) {
 	return res.StatusCode, string(b)
 }
 
-// get makes a request that must succeed and decodes its answer.
-func get[T any](w *world, method, path, body string) (v T) {
+// get makes a request that must succeed and decodes the answer.
+func get[T any](w *testServer, method, path, body string) (v T) {
 	w.t.Helper()
 	code, b := w.do(method, path, body)
 	if code != http.StatusOK {
@@ -125,8 +125,8 @@ func get[T any](w *world, method, path, body string) (v T) {
 
 type object = map[string]any
 
-// agent makes an agent and returns its id.
-func (w *world) agent(body string) string {
+// agent creates an agent and returns its id.
+func (w *testServer) agent(body string) string {
 	w.t.Helper()
 	if body == "" {
 		body = `{"name":"ann","model":"parley/demo"}`
@@ -134,28 +134,28 @@ func (w *world) agent(body string) string {
 	return get[object](w, "POST", "/v1/agents/", body)["id"].(string)
 }
 
-// message is a body that sends one message.
+// message is a body with one message.
 func message(text, more string) string {
 	b, _ := json.Marshal(text)
 	return `{"messages":[{"role":"user","content":` + string(b) + `}]` + more + `}`
 }
 
 // say sends a message and returns the answer.
-func (w *world) say(agentID, text string) answer {
+func (w *testServer) say(agentID, text string) answer {
 	w.t.Helper()
 	return get[answer](w, "POST", "/v1/agents/"+agentID+"/messages", message(text, ""))
 }
 
-// answer is what comes of a message.
+// answer is the answer to a message.
 type answer struct {
-	Messages []shownMessage
+	Messages []frame
 	Stop     struct {
 		Reason string `json:"stop_reason"`
 	} `json:"stop_reason"`
 }
 
-// shownMessage is a message as a client sees it.
-type shownMessage struct {
+// frame is a message as a client sees it.
+type frame struct {
 	ID, OTID string
 	Type     string `json:"message_type"`
 	Step     string `json:"step_id"`
@@ -176,10 +176,10 @@ type shownMessage struct {
 	event  string
 }
 
-// text is what the agent said.
+// text returns the agent's text.
 func (a answer) text() string { return textOf(a.Messages) }
 
-func textOf(list []shownMessage) string {
+func textOf(list []frame) string {
 	var s strings.Builder
 	for _, m := range list {
 		if m.Type == stream.KindAssistant {
@@ -197,7 +197,7 @@ type reader struct {
 	done  bool // [DONE] came
 }
 
-func (w *world) open(path, body string) *reader {
+func (w *testServer) open(path, body string) *reader {
 	w.t.Helper()
 	res := w.call("POST", path, body)
 	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
@@ -214,7 +214,7 @@ func (w *world) open(path, body string) *reader {
 func (r *reader) drop() { r.res.Body.Close() }
 
 // next reads one frame; ok is false at the end.
-func (r *reader) next() (m shownMessage, ok bool) {
+func (r *reader) next() (m frame, ok bool) {
 	r.t.Helper()
 	event := ""
 	for r.lines.Scan() {
@@ -240,7 +240,7 @@ func (r *reader) next() (m shownMessage, ok bool) {
 }
 
 // rest reads the frames up to the end, without pings.
-func (r *reader) rest() (out []shownMessage) {
+func (r *reader) rest() (out []frame) {
 	r.t.Helper()
 	defer r.drop()
 	for {
@@ -255,7 +255,7 @@ func (r *reader) rest() (out []shownMessage) {
 }
 
 // readAll lists the types of a session's events.
-func readAll(w *world, id string) (types []string, err error) {
+func readAll(w *testServer, id string) (types []string, err error) {
 	facts, _, err := w.sessions.Read(w.t.Context(), owner, chat.SessionID(id), chat.Range{Limit: 1000})
 	for _, f := range facts {
 		e, err := f.Event()

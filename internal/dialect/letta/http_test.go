@@ -18,16 +18,16 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
-// detailOf is what an error says.
+// detailOf returns the text of an error.
 func detailOf(body string) string {
 	var d struct{ Detail any }
 	_ = json.Unmarshal([]byte(body), &d)
 	return fmt.Sprint(d.Detail)
 }
 
-// Nobody learns that things of others are there.
-func TestAccess(t *testing.T) {
-	w := newWorld(t, setup{secured: true})
+// Objects of others are answered like objects that do not exist.
+func TestObjectsOfOthersAreNotFound(t *testing.T) {
+	w := newTestServer(t, setup{secured: true})
 	w.as = "alice"
 	a := w.agent("")
 	said := w.say(a, "hello")
@@ -81,10 +81,9 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// Everything that is kept is there after a restart: agents with their changes,
-// conversations, identities, groups, and an approval that is awaited.
-func TestRestart(t *testing.T) {
-	w := newWorld(t, setup{})
+// Agents with their changes, conversations, identities, groups and open approvals are there after a restart.
+func TestEverythingIsThereAfterARestart(t *testing.T) {
+	w := newTestServer(t, setup{})
 	a := w.agent(`{"name":"ann","model":"parley/demo","tags":["x"]}`)
 	gone := w.agent("")
 	made := get[object](w, "GET", "/v1/agents/"+a, "")["created_at"]
@@ -117,10 +116,9 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A client that waited too long for its answer sends the message again, without
-// an otid; it says that it does.
-func TestTheClientsOwnRetry(t *testing.T) {
-	w := newWorld(t, setup{})
+// A client that waited too long for its answer sends the message again, without an otid but with a retry header.
+func TestRetryWithoutOTIDGetsTheSameRun(t *testing.T) {
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	path := "/v1/agents/" + a + "/messages/async"
 	run := get[object](w, "POST", path, message("/sleep 600", ""))["id"]
@@ -141,11 +139,10 @@ func TestTheClientsOwnRetry(t *testing.T) {
 	get[object](w, "POST", "/v1/agents/"+a+"/messages/cancel", "")
 }
 
-// slowly takes its time between looking at a session and telling what it saw, so
-// that others get in between if they can.
-type slowly struct{ sessions }
+// slowState sleeps after State has read a session, so that a missing lock shows.
+type slowState struct{ sessions }
 
-func (s slowly) State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error) {
+func (s slowState) State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error) {
 	st, err := s.sessions.State(ctx, c, id)
 	wait := time.NewTimer(5 * time.Millisecond)
 	defer wait.Stop()
@@ -153,10 +150,9 @@ func (s slowly) State(ctx context.Context, c chat.Caller, id chat.SessionID) (*c
 	return st, err
 }
 
-// Of many who send at once one is answered and the others are told so; with one
-// otid they are one message.
-func TestManySendersAtOnce(t *testing.T) {
-	w := newWorld(t, setup{change: func(o *Options) { o.Sessions = slowly{o.Sessions} }})
+// Of many messages at once one is answered and the others are refused; with the same otid they are one message.
+func TestOneOfManySendersIsAnswered(t *testing.T) {
+	w := newTestServer(t, setup{change: func(o *Options) { o.Sessions = slowState{o.Sessions} }})
 	for _, same := range []bool{false, true} {
 		a := w.agent("")
 		var mu sync.Mutex
@@ -195,9 +191,9 @@ func TestManySendersAtOnce(t *testing.T) {
 	}
 }
 
-// Of several answers one wins, the others are told who it was, and the agent goes on.
-func TestApprovalsRace(t *testing.T) {
-	w := newWorld(t, setup{})
+// Of several answers the first one counts. The others are refused with the name of the first answerer.
+func TestOneOfManyApprovalsCounts(t *testing.T) {
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	asked := w.say(a, `/approve deploy {"env":"prod"}`)
 	call := asked.Messages[0].Call.ID
@@ -233,9 +229,9 @@ func TestApprovalsRace(t *testing.T) {
 	}
 }
 
-// A model is an agent: by its name, by what follows the slash, or as configured.
+// A model names an agent of the server: by its name, by the part after the slash, or as configured.
 func TestModels(t *testing.T) {
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"script": script{}, "openai/gpt-x": script{}}, change: func(o *Options) {
+	w := newTestServer(t, setup{agents: map[string]agent.Agent{"script": scriptedAgent{}, "openai/gpt-x": scriptedAgent{}}, change: func(o *Options) {
 		o.Models = map[string]string{"openai/gpt-4.1": "demo", "vendor/lost": "nobody"}
 	}})
 	for model, want := range map[string]string{
@@ -255,14 +251,14 @@ func TestModels(t *testing.T) {
 			t.Errorf("%q is answered by %q (%v): %s", model, sess.Agent, err, body)
 		}
 	}
-	all := newWorld(t, setup{change: func(o *Options) { o.Models = map[string]string{"*": "demo"} }})
+	all := newTestServer(t, setup{change: func(o *Options) { o.Models = map[string]string{"*": "demo"} }})
 	all.say(all.agent(`{"model":"vendor/other"}`), "hello")
 }
 
-// several asks for two calls at once.
-type several struct{}
+// twoCalls asks for approval of two calls at once.
+type twoCalls struct{}
 
-func (several) Answer(ctx context.Context, t *agent.Turn) error {
+func (twoCalls) Answer(ctx context.Context, t *agent.Turn) error {
 	decisions, err := t.Approve(ctx, chat.AgentApprovalRequest{Calls: []chat.ApprovalCall{
 		{CallID: "c1", Tool: "rm", Params: json.RawMessage(`{"a":1}`)}, {CallID: "c2", Tool: "mv", Params: json.RawMessage(`{}`)},
 	}})
@@ -276,8 +272,8 @@ func (several) Answer(ctx context.Context, t *agent.Turn) error {
 	return t.Say(ctx, strings.Join(says, " "))
 }
 
-func TestSeveralCalls(t *testing.T) {
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"several": several{}}})
+func TestAllCallsOfARequestAreDecided(t *testing.T) {
+	w := newTestServer(t, setup{agents: map[string]agent.Agent{"several": twoCalls{}}})
 	a := w.agent(`{"model":"several"}`)
 	path := "/v1/agents/" + a + "/messages"
 	frames := w.open(path, message("go", `,"streaming":true,"stream_tokens":true`)).rest()
@@ -300,12 +296,12 @@ func TestSeveralCalls(t *testing.T) {
 	}
 }
 
-// A server that ends tells the client to come back, and the run is not lost.
-func TestShutdownInTheMiddle(t *testing.T) {
-	w := newWorld(t, setup{})
+// A server that shuts down tells the client to come back. The run is not lost.
+func TestShutdownTellsTheClientToComeBack(t *testing.T) {
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	r := w.open("/v1/agents/"+a+"/messages", message("/stream 100000 50", `,"streaming":true,"stream_tokens":true`))
-	var got []shownMessage
+	var got []frame
 	for len(got) < 4 {
 		m, ok := r.next()
 		if !ok {
@@ -313,7 +309,7 @@ func TestShutdownInTheMiddle(t *testing.T) {
 		}
 		got = append(got, m)
 	}
-	rest := make(chan []shownMessage)
+	rest := make(chan []frame)
 	go func() { rest <- r.rest() }()
 	w = w.restart()
 	all := append(got, <-rest...)
@@ -336,9 +332,9 @@ func TestShutdownInTheMiddle(t *testing.T) {
 	get[object](w, "POST", "/v1/agents/"+a+"/messages/cancel", "")
 }
 
-// In silence a stream is pinged with the last position.
+// A silent stream is pinged with its last position.
 func TestPings(t *testing.T) {
-	w := newWorld(t, setup{change: func(o *Options) { o.Heartbeat = 10 * time.Millisecond }})
+	w := newTestServer(t, setup{change: func(o *Options) { o.Heartbeat = 10 * time.Millisecond }})
 	a := w.agent("")
 	r := w.open("/v1/agents/"+a+"/messages", message("/sleep 600", `,"streaming":true`))
 	first, _ := r.next()
@@ -351,13 +347,13 @@ func TestPings(t *testing.T) {
 	get[object](w, "POST", "/v1/agents/"+a+"/messages/cancel", "")
 }
 
-// Every Message that is given out fits the schema.
+// Every message in an answer fits the schema.
 func TestMessagesFitTheirSchema(t *testing.T) {
 	schema, err := jsonschema.NewCompiler().Compile("../../../docs/schemas/llm/message.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"script": script{}, "several": several{}}})
+	w := newTestServer(t, setup{agents: map[string]agent.Agent{"script": scriptedAgent{}, "several": twoCalls{}}})
 	n := 0
 	for model, texts := range map[string][]string{
 		"demo":   {"hello", "/think a b", `/tool calc {"a":2}`, "/toolfail calc", `/ask radio`, "sms", "/usage 3 4", "/artifact table", "/plan 2", "/approve deploy {}"},

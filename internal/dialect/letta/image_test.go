@@ -8,10 +8,9 @@ import (
 	"testing"
 )
 
-// A large picture becomes a file of the session, a small one stays in the
-// message; sending it again stores nothing new.
-func TestPictures(t *testing.T) {
-	w := newWorld(t, setup{})
+// A large image becomes a file of the session, a small one stays in the message. Sending it again stores no new file.
+func TestLargeImagesBecomeFiles(t *testing.T) {
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	path := "/v1/agents/" + a + "/messages"
 	send := func(otid, source string) (int, string) {

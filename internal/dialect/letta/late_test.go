@@ -9,28 +9,27 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
-// An answer that comes too late is refused with what became of the request, by
-// whomever and whenever it is sent, and the agent is free.
-func TestLateAnswers(t *testing.T) {
+// A late answer is refused with the outcome of the request, for every sender, and the agent is free.
+func TestLateAnswersAreRefusedWithTheOutcome(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ask  string
-		ends func(w *world, a, call string)
+		ends func(w *testServer, a, call string)
 		says string
 	}{
-		"expired":   {`/approve rm {} timeout=0.05`, func(*world, string, string) {}, "expired at"},
-		"cancelled": {`/approve rm {}`, func(w *world, a, _ string) { get[object](w, "POST", "/v1/agents/"+a+"/messages/cancel", "{}") }, "withdrawn at"},
-		"answered": {`/approve rm {}`, func(w *world, a, call string) {
+		"expired":   {`/approve rm {} timeout=0.05`, func(*testServer, string, string) {}, "expired at"},
+		"cancelled": {`/approve rm {}`, func(w *testServer, a, _ string) { get[object](w, "POST", "/v1/agents/"+a+"/messages/cancel", "{}") }, "withdrawn at"},
+		"answered": {`/approve rm {}`, func(w *testServer, a, call string) {
 			get[answer](w, "POST", "/v1/agents/"+a+"/messages", `{"messages":[{"type":"approval","approvals":[{"tool_call_id":"`+call+`","approve":false}]}]}`)
 		}, "answered by"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, setup{})
+			w := newTestServer(t, setup{})
 			a := w.agent("")
 			asked := w.say(a, c.ask)
 			// Where little time is left the answer may tell of the end, too.
-			last := asked.Messages[slices.IndexFunc(asked.Messages, func(m shownMessage) bool { return m.Type == stream.KindApprovalRequest })]
+			last := asked.Messages[slices.IndexFunc(asked.Messages, func(m frame) bool { return m.Type == stream.KindApprovalRequest })]
 			c.ends(w, a, last.Call.ID)
 			// Whoever follows the run behind the question is told how it ended.
 			rest := w.open("/v1/runs/"+last.Run+"/stream", `{}`).rest()

@@ -9,7 +9,7 @@ import (
 
 func TestMemoryBlocks(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newTestServer(t, setup{})
 	a := w.agent(`{"name":"ann","system":"Be kind.","memory_blocks":[{"label":"human","value":"Ada"},{"label":"persona","value":"Ann"}]}`)
 	path := "/v1/agents/" + a + "/core-memory/blocks"
 	if list := get[[]object](w, "GET", path, ""); len(list) != 2 {
@@ -37,7 +37,7 @@ func TestMemoryBlocks(t *testing.T) {
 
 func TestTags(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{secured: true})
+	w := newTestServer(t, setup{secured: true})
 	w.as = "alice"
 	w.agent(`{"tags":["one","two"]}`)
 	w.agent(`{"tags":["two","three"]}`)
@@ -53,11 +53,10 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// What is not offered says so, in the form of errors that the clients know, and is
-// not asked for again.
+// Requests that are not offered are refused in the form that the clients expect, with a header against retries.
 func TestNotOffered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	for path, words := range map[string]string{
 		"PATCH /v1/agents/" + a + "/reset-messages":     "never rewritten",

@@ -15,11 +15,11 @@ import (
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-// owner is who the requests of an open server come from.
+// owner is the caller of all requests to an open server.
 var owner = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeUser, chat.ScopeAgent, chat.ScopeAdmin}}
 
-// fill puts n messages into a session, half of them an agent's.
-func fill(tb testing.TB, w *world, id chat.SessionID, n int) (want []string) {
+// fill appends n messages to a session, half of them of the agent.
+func fill(tb testing.TB, w *testServer, id chat.SessionID, n int) (want []string) {
 	tb.Helper()
 	ctx := context.Background()
 	const chunk = 500
@@ -41,13 +41,12 @@ func fill(tb testing.TB, w *world, id chat.SessionID, n int) (want []string) {
 	return want
 }
 
-// pages reads a list to its end the way the clients do: behind the last id it
-// got, or in front of the first.
-func pages(w *world, path, from string) (texts []string, n int) {
+// pages reads a list to its end as the clients do: after the last id of each page, or before the first.
+func pages(w *testServer, path, from string) (texts []string, n int) {
 	w.t.Helper()
 	cursor := ""
 	for {
-		page := get[[]shownMessage](w, "GET", path+cursor, "")
+		page := get[[]frame](w, "GET", path+cursor, "")
 		if n++; len(page) == 0 {
 			return texts, n
 		}
@@ -65,10 +64,10 @@ func pages(w *world, path, from string) (texts []string, n int) {
 	}
 }
 
-// A long list pages without a repeat or a gap, in both orders and directions. The
-// real client does the same with 10 000 messages in e2e/conformance.
+// A long list pages without a repeat or a gap, in both orders and directions. e2e/conformance does the same with the
+// real client and 10 000 messages.
 func TestPagesHaveNoGap(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	nobody := chat.NoAgent
 	if _, err := w.sessions.Update(t.Context(), owner, chat.SessionID(a), chat.SessionUpdated{Agent: &nobody}); err != nil {
@@ -91,10 +90,10 @@ func TestPagesHaveNoGap(t *testing.T) {
 		}
 	}
 	// From the end back to the beginning.
-	last := get[[]shownMessage](w, "GET", "/v1/conversations/"+a+"/messages?limit=1", "")[0].ID
+	last := get[[]frame](w, "GET", "/v1/conversations/"+a+"/messages?limit=1", "")[0].ID
 	var got []string
 	for cursor := last; ; {
-		page := get[[]shownMessage](w, "GET", "/v1/conversations/"+a+"/messages?order=asc&limit=700&before="+cursor, "")
+		page := get[[]frame](w, "GET", "/v1/conversations/"+a+"/messages?order=asc&limit=700&before="+cursor, "")
 		if len(page) == 0 {
 			break
 		}
@@ -118,10 +117,10 @@ func TestPagesHaveNoGap(t *testing.T) {
 	}
 }
 
-// A place that is not in the list is refused, never taken for another one.
-func TestStrangePlaces(t *testing.T) {
+// An after or before that is not in the list is refused.
+func TestUnknownMarksAreRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newTestServer(t, setup{})
 	a, b := w.agent(""), w.agent("")
 	w.say(a, "mine")
 	other := w.say(b, "other").Messages[0].ID
@@ -137,9 +136,9 @@ func TestStrangePlaces(t *testing.T) {
 	}
 }
 
-// What was said to an agent in several conversations is one list.
-func TestConversationsAreMerged(t *testing.T) {
-	w := newWorld(t, setup{})
+// The list of an agent has the messages of all its conversations.
+func TestListOfAnAgentMergesItsConversations(t *testing.T) {
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	places := []string{"/v1/agents/" + a + "/messages"}
 	for range 3 {
@@ -162,19 +161,18 @@ func TestConversationsAreMerged(t *testing.T) {
 	}
 }
 
-// quiet is a response that only counts.
-type quiet struct {
+// countingWriter is a response that counts its bytes.
+type countingWriter struct {
 	header http.Header
 	n      int
 }
 
-func (q *quiet) Header() http.Header         { return q.header }
-func (q *quiet) WriteHeader(int)             {}
-func (q *quiet) Write(b []byte) (int, error) { q.n += len(b); return len(b), nil }
+func (q *countingWriter) Header() http.Header         { return q.header }
+func (q *countingWriter) WriteHeader(int)             {}
+func (q *countingWriter) Write(b []byte) (int, error) { q.n += len(b); return len(b), nil }
 
-// processor is the time that this process has had of the processors: what a list
-// costs when others use them too.
-func processor(b *testing.B) time.Duration {
+// cpuTime is the processor time of this process. Other processes do not change it.
+func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)
@@ -182,22 +180,22 @@ func processor(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// listPages asks for a page again and again.
-func listPages(b *testing.B, w *world, r *http.Request) {
+// listPages requests a page in a loop.
+func listPages(b *testing.B, w *testServer, r *http.Request) {
 	b.ReportAllocs()
-	before := processor(b)
+	before := cpuTime(b)
 	for b.Loop() {
-		out := &quiet{header: http.Header{}}
+		out := &countingWriter{header: http.Header{}}
 		if err := w.dialect.serve(w.dialect.listConversationMessages)(out, r, owner); err != nil || out.n < 100_000 {
 			b.Fatal(err, out.n)
 		}
 	}
-	b.ReportMetric((processor(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/op")
+	b.ReportMetric((cpuTime(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/op")
 }
 
 // The last 1000 messages of a conversation of 100 000, as JSON; the aim is 30 ms.
 func BenchmarkListLast1000(b *testing.B) {
-	w := newWorld(b, setup{})
+	w := newTestServer(b, setup{})
 	sess, _, err := w.sessions.Create(b.Context(), owner, chat.NewSession{ID: "long", Agent: chat.NoAgent})
 	if err != nil {
 		b.Fatal(err)
@@ -210,7 +208,7 @@ func BenchmarkListLast1000(b *testing.B) {
 
 // A page in the middle costs no more than one at the end.
 func BenchmarkListMiddle1000(b *testing.B) {
-	w := newWorld(b, setup{})
+	w := newTestServer(b, setup{})
 	if _, _, err := w.sessions.Create(b.Context(), owner, chat.NewSession{ID: "long", Agent: chat.NoAgent}); err != nil {
 		b.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/parley-hq/parley/internal/jsontest"
 )
 
-func TestNamesMatchExactly(t *testing.T) {
+func TestFieldNamesMatchExactly(t *testing.T) {
 	send := func(b []byte) (s sendBody, err error) { return s, edge.Decode(b, &s) }
 	jsontest.Names(t, `{"messages":[{"role":"user"}],"input":"x","agent_id":"a","streaming":true,"max_steps":3,"override_system":"s"}`, send)
 	jsontest.Errors(t, send)

@@ -13,11 +13,10 @@ import (
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-// mixed calls a tool of its own and one of the client's in one step. Its own
-// returns before the question is answered, or after.
-type mixed struct{ late bool }
+// mixedTools calls a tool of its own and one of the client in one step. Its own returns before or after the client's.
+type mixedTools struct{ late bool }
 
-func (a mixed) Answer(ctx context.Context, t *agent.Turn) error {
+func (a mixedTools) Answer(ctx context.Context, t *agent.Turn) error {
 	own := chat.AgentToolResult{CallID: "own", Tool: "search", Result: json.RawMessage(`"found"`)}
 	step := []chat.Body{
 		chat.AgentToolCall{CallID: "own", Tool: "search", Params: json.RawMessage(`{}`)},
@@ -47,7 +46,7 @@ func (a mixed) Answer(ctx context.Context, t *agent.Turn) error {
 	return err
 }
 
-// returned lists the returns of messages: one message per line.
+// returned lists the tool returns of messages, one message per line.
 func returned(t *testing.T, list []object) string {
 	t.Helper()
 	var out []string
@@ -71,21 +70,20 @@ func returned(t *testing.T, list []object) string {
 	return strings.Join(out, "\n")
 }
 
-// The return of a server tool that was called together with a tool of the client's
-// is in the response to the client's return, whenever it came.
+// The return of a server's tool that was called together with a client's tool is in the response to the client's return.
 func TestReturnOfAServerToolBesideAClientTool(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		agent mixed
+		agent mixedTools
 		want  string
 	}{
-		"before the answer": {mixed{}, "own=found\ntheirs=copied"},
-		"after the answer":  {mixed{late: true}, "theirs=copied own=found"},
+		"before the answer": {mixedTools{}, "own=found\ntheirs=copied"},
+		"after the answer":  {mixedTools{late: true}, "theirs=copied own=found"},
 	} {
 		for _, stream := range []string{"", `,"streaming":true,"include_pings":false`, `,"streaming":true,"stream_tokens":true,"include_pings":false`} {
 			t.Run(name+stream, func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, setup{agents: map[string]agent.Agent{"mixed": c.agent}})
+				w := newTestServer(t, setup{agents: map[string]agent.Agent{"mixed": c.agent}})
 				a := w.agent(`{"model":"parley/mixed"}`)
 				path := "/v1/agents/" + a + "/messages"
 				send := func(body string) (list []object) {
@@ -122,13 +120,13 @@ func TestReturnOfAServerToolBesideAClientTool(t *testing.T) {
 	}
 }
 
-// A stream of a step with several calls that is cut anywhere goes on where it was.
+// The stream of a step with several calls is resumed after every frame.
 func TestParallelStepsAreResumed(t *testing.T) {
 	t.Parallel()
 	for _, tokens := range []string{"false", "true"} {
 		t.Run("tokens="+tokens, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, setup{})
+			w := newTestServer(t, setup{})
 			a := w.agent("")
 			path := "/v1/agents/" + a + "/messages"
 			more := `,"streaming":true,"stream_tokens":` + tokens
@@ -140,7 +138,7 @@ func TestParallelStepsAreResumed(t *testing.T) {
 			w.open(path, `{"messages":[{"type":"approval","approvals":[`+strings.Join(calls, ",")+`]}]`+more+`}`).rest()
 			run := "/v1/runs/" + asked[0].Run + "/stream"
 			whole := w.open(run, `{"include_pings":false}`).rest()
-			want, last := picture(whole), int64(0)
+			want, last := assemble(whole), int64(0)
 			if !strings.Contains(want, "four was not allowed") {
 				t.Fatal(want)
 			}
@@ -150,7 +148,7 @@ func TestParallelStepsAreResumed(t *testing.T) {
 				}
 				last = m.Seq
 				rest := w.open(run, fmt.Sprintf(`{"starting_after":%d,"include_pings":false}`, m.Seq)).rest()
-				if got := picture(append(append([]shownMessage{}, whole[:i+1]...), rest...)); got != want {
+				if got := assemble(append(append([]frame{}, whole[:i+1]...), rest...)); got != want {
 					t.Errorf("cut after frame %d:\n%s\nwant\n%s", i, got, want)
 				}
 			}
@@ -158,20 +156,19 @@ func TestParallelStepsAreResumed(t *testing.T) {
 	}
 }
 
-// summariser makes a summary in its turn, as agents do whose model has a window.
-type summariser struct{}
+// compactingAgent makes a summary in its turn, as agents of models with a small context do.
+type compactingAgent struct{}
 
-func (summariser) Answer(ctx context.Context, t *agent.Turn) error {
+func (compactingAgent) Answer(ctx context.Context, t *agent.Turn) error {
 	m := llm.NewSummary("We spoke of tea.", &llm.Compaction{Trigger: "context_window", ContextWindow: 1000, MessagesBefore: 9, MessagesAfter: 2, TokensBefore: 900}, t.Trigger.At.Time())
 	_, err := t.Keep(ctx, chat.AgentText{Text: "A moment. "}, chat.Unknown{Name: llm.ImportedType, Payload: m.AppendJSON(nil)}, chat.AgentText{Text: "Tea.", Final: true})
 	return err
 }
 
-// A client that asks for them is told of the summaries that are made in its run;
-// others are not.
+// Summaries of the run are shown to clients that ask for them, and not to others.
 func TestCompactionMessages(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"s": summariser{}}})
+	w := newTestServer(t, setup{agents: map[string]agent.Agent{"s": compactingAgent{}}})
 	a := w.agent(`{"model":"parley/s"}`)
 	path := "/v1/agents/" + a + "/messages"
 	const (

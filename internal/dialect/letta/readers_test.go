@@ -13,7 +13,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// wordsOf is what a talker says.
+// wordsOf is the text of a talkingAgent.
 func wordsOf(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -22,13 +22,13 @@ func wordsOf(n int) string {
 	return b.String()
 }
 
-// watched tells when somebody begins to watch.
-type watched struct {
+// watchCounter reports each call of Watch.
+type watchCounter struct {
 	sessions
 	begins chan struct{}
 }
 
-func (s watched) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error] {
+func (s watchCounter) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error] {
 	s.begins <- struct{}{}
 	return s.sessions.Watch(ctx, c, id, from, enc)
 }
@@ -37,11 +37,11 @@ func (s watched) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, fr
 func TestReadersOfOneRunGetTheSameText(t *testing.T) {
 	t.Parallel()
 	const words = 6000
-	leave := make(chan struct{})
+	proceed := make(chan struct{})
 	begins := make(chan struct{}, 100)
-	w := newWorld(t, setup{
-		agents: map[string]agent.Agent{"talker": talker{words, leave}},
-		change: func(o *Options) { o.Sessions = watched{o.Sessions, begins} },
+	w := newTestServer(t, setup{
+		agents: map[string]agent.Agent{"talker": talkingAgent{words, proceed}},
+		change: func(o *Options) { o.Sessions = watchCounter{o.Sessions, begins} },
 	})
 	a := w.agent(`{"model":"parley/talker"}`)
 	first := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":true`))
@@ -54,30 +54,30 @@ func TestReadersOfOneRunGetTheSameText(t *testing.T) {
 		<-begins
 	}
 	type seen struct {
-		frames []shownMessage
+		frames []frame
 		done   bool
 	}
 	all := make(chan seen, len(readers))
 	for _, r := range readers {
 		go func() { f := r.rest(); all <- seen{f, r.done} }()
 	}
-	leave <- struct{}{}
+	proceed <- struct{}{}
 	for range readers {
 		s := <-all
 		if text := textOf(s.frames); text != wordsOf(words) || !s.done {
 			t.Fatalf("done %v, %d bytes of %d", s.done, len(text), len(wordsOf(words)))
 		}
-		if !slices.IsSortedFunc(s.frames, func(x, y shownMessage) int { return int(x.Seq - y.Seq) }) {
+		if !slices.IsSortedFunc(s.frames, func(x, y frame) int { return int(x.Seq - y.Seq) }) {
 			t.Error("positions do not rise")
 		}
 	}
 }
 
-// A reader that goes away leaves the others their stream.
-func TestAReaderThatLeavesHarmsNobody(t *testing.T) {
+// A reader that disconnects does not change the stream of another one.
+func TestReadersDoNotDependOnEachOther(t *testing.T) {
 	t.Parallel()
-	leave := make(chan struct{})
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"script": script{leave}}})
+	proceed := make(chan struct{})
+	w := newTestServer(t, setup{agents: map[string]agent.Agent{"script": scriptedAgent{proceed}}})
 	a := w.agent(`{"model":"parley/script"}`)
 	first := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":true`))
 	ping, _ := first.next()
@@ -85,14 +85,14 @@ func TestAReaderThatLeavesHarmsNobody(t *testing.T) {
 	if _, ok := second.next(); !ok {
 		t.Fatal("no ping")
 	}
-	leave <- struct{}{}
+	proceed <- struct{}{}
 	if m, ok := first.next(); !ok || m.Thought == "" {
 		t.Fatalf("%+v", m)
 	}
 	first.drop()
 	go func() {
 		for range 11 {
-			leave <- struct{}{}
+			proceed <- struct{}{}
 		}
 	}()
 	rest := second.rest()
@@ -101,56 +101,55 @@ func TestAReaderThatLeavesHarmsNobody(t *testing.T) {
 	}
 }
 
-// looking lets something happen between the two looks that a stream takes at a
-// session before it begins.
-type looking struct {
+// interleavedReads runs a function between the two reads that a stream makes before it begins.
+type interleavedReads struct {
 	sessions
 	state, blocks atomic.Bool // what was looked at
 	happen        func()
 }
 
-func (s *looking) look(mine, other *atomic.Bool) {
+func (s *interleavedReads) look(mine, other *atomic.Bool) {
 	if !mine.Swap(true) && other.Load() && s.happen != nil {
 		s.happen()
 	}
 }
 
-func (s *looking) State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error) {
+func (s *interleavedReads) State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error) {
 	s.look(&s.state, &s.blocks)
 	return s.sessions.State(ctx, c, id)
 }
 
-func (s *looking) Blocks(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.Block, error) {
+func (s *interleavedReads) Blocks(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.Block, error) {
 	s.look(&s.blocks, &s.state)
 	return s.sessions.Blocks(ctx, c, id)
 }
 
-// Who comes back in the very moment in which a text is finished has it once.
-func TestComingBackWhileABlockEnds(t *testing.T) {
+// A stream that is resumed while a block ends shows its text once.
+func TestResumeWhileABlockEnds(t *testing.T) {
 	t.Parallel()
-	leave := make(chan struct{})
-	eyes := &looking{}
-	w := newWorld(t, setup{
-		agents: map[string]agent.Agent{"script": script{leave}},
+	proceed := make(chan struct{})
+	eyes := &interleavedReads{}
+	w := newTestServer(t, setup{
+		agents: map[string]agent.Agent{"script": scriptedAgent{proceed}},
 		change: func(o *Options) { eyes.sessions, o.Sessions = o.Sessions, eyes },
 	})
 	a := w.agent(`{"model":"parley/script"}`)
 	first := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":true`))
-	var had []shownMessage
+	var had []frame
 	for given := 0; textOf(had) != "I "; {
 		m, ok := first.next()
 		if !ok {
 			t.Fatalf("%+v", had)
 		}
 		if had = append(had, m); given < 4 { // three thoughts and a word
-			leave <- struct{}{}
+			proceed <- struct{}{}
 			given++
 		}
 	}
-	var rest []shownMessage
+	var rest []frame
 	eyes.happen = func() {
 		for range 8 {
-			leave <- struct{}{}
+			proceed <- struct{}{}
 		}
 		rest = first.rest()
 	}
@@ -158,7 +157,7 @@ func TestComingBackWhileABlockEnds(t *testing.T) {
 	eyes.blocks.Store(false)
 	at := had[len(had)-1]
 	again := w.open("/v1/runs/"+at.Run+"/stream", fmt.Sprintf(`{"starting_after":%d}`, at.Seq)).rest()
-	if got, want := picture(append(slices.Clone(had), again...)), picture(append(had, rest...)); rest == nil || got != want {
+	if got, want := assemble(append(slices.Clone(had), again...)), assemble(append(had, rest...)); rest == nil || got != want {
 		t.Errorf("has\n%swant\n%s", got, want)
 	}
 }

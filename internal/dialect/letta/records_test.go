@@ -23,7 +23,7 @@ import (
 const secret = "xk7-the-marmot-sleeps-at-noon-q9"
 
 // filesWithSecret returns the files of the data folder that have the secret.
-func (w *world) filesWithSecret() (list []string) {
+func (w *testServer) filesWithSecret() (list []string) {
 	w.t.Helper()
 	err := filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) || err == nil && d.IsDir() {
@@ -48,7 +48,7 @@ func (w *world) filesWithSecret() (list []string) {
 }
 
 // agentWithSecret makes an agent that has the secret wherever text can be, and returns its id and that of a conversation.
-func (w *world) agentWithSecret() (agent, conversation string) {
+func (w *testServer) agentWithSecret() (agent, conversation string) {
 	w.t.Helper()
 	agent = w.agent(`{"name":"` + secret + `","system":"` + secret + `","description":"` + secret + `","memory_blocks":[{"label":"human","value":"` + secret + `"}]}`)
 	get[object](w, "PATCH", "/v1/agents/"+agent, `{"system":"now `+secret+`"}`)
@@ -59,12 +59,12 @@ func (w *world) agentWithSecret() (agent, conversation string) {
 
 func TestDeletedRecordsAreInNoFile(t *testing.T) {
 	t.Parallel()
-	p := newPhone()
-	w := newWorld(t, setup{change: p.setup})
+	p := newReceiver()
+	w := newTestServer(t, setup{change: p.setup})
 	other := w.agent(`{"name":"stays","system":"Be kind."}`)
 	a, conv := w.agentWithSecret()
 	run := get[object](w, "POST", "/v1/agents/"+a+"/messages/async", message("x", `,"callback_url":"https://example.com/`+secret+`"`))["id"].(string)
-	told(w, run)
+	awaitCallback(w, run)
 	who := get[object](w, "POST", "/v1/identities/", `{"identifier_key":"`+secret+`","name":"`+secret+`","identity_type":"user"}`)["id"].(string)
 	group := get[object](w, "POST", "/v1/groups/", `{"agent_ids":["`+a+`"],"description":"`+secret+`"}`)["id"].(string)
 	if w = w.restart(); len(w.filesWithSecret()) == 0 {
@@ -93,7 +93,7 @@ func TestAnErasedSessionDeletesItsAgent(t *testing.T) {
 	for _, running := range []bool{true, false} {
 		t.Run(fmt.Sprintf("running=%t", running), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, setup{deaf: !running})
+			w := newTestServer(t, setup{ignoresErased: !running})
 			a, conv := w.agentWithSecret()
 			if _, err := w.sessions.Erase(t.Context(), owner, chat.SessionID(a)); err != nil {
 				t.Fatal(err)
@@ -115,7 +115,7 @@ func TestAnErasedSessionDeletesItsAgent(t *testing.T) {
 }
 
 // awaitDeleted waits until the index session of a workspace says that a record was deleted.
-func (w *world) awaitDeleted(t *testing.T, id chat.SessionID, record string) {
+func (w *testServer) awaitDeleted(t *testing.T, id chat.SessionID, record string) {
 	t.Helper()
 	for batch, err := range w.sessions.Watch(t.Context(), chat.Trusted, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
 		if err != nil {
@@ -174,11 +174,11 @@ func (c *cutter) Erase(ctx context.Context, by chat.Caller, id chat.SessionID) (
 }
 
 // cuttable returns a server whose writes can be cut off.
-func cuttable(t *testing.T) (*world, *cutter) {
+func cuttable(t *testing.T) (*testServer, *cutter) {
 	c := &cutter{}
 	c.left.Store(1 << 40)
 	first := true
-	return newWorld(t, setup{change: func(o *Options) {
+	return newTestServer(t, setup{change: func(o *Options) {
 		if first { // not after a restart
 			c.sessions, o.Sessions, first = o.Sessions, c, false
 		}
@@ -271,7 +271,7 @@ func TestCreatingAnAgentIsCutAtEveryStep(t *testing.T) {
 // A record that cannot be read is read again by the next request; no agent is missing from a list.
 func TestARecordThatCannotBeReadIsReadLater(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newTestServer(t, setup{})
 	for range 3 {
 		w.agent("")
 	}

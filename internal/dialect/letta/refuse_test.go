@@ -12,7 +12,7 @@ import (
 // Refusals say what is wrong.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{})
+	w := newTestServer(t, setup{})
 	a := w.agent("")
 	long := strings.Repeat("x", 800<<10)
 	for _, c := range []struct {

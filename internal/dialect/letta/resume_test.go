@@ -12,16 +12,15 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
-// script is an agent that does a bit of everything; between two pieces of text
-// it waits for leave, if there is somebody to give it.
-type script struct{ leave chan struct{} }
+// scriptedAgent writes thoughts, texts and tool calls. Before each piece of text it receives from proceed, unless that is nil.
+type scriptedAgent struct{ proceed chan struct{} }
 
-func (s script) Answer(ctx context.Context, t *agent.Turn) error {
+func (s scriptedAgent) Answer(ctx context.Context, t *agent.Turn) error {
 	write := func(w *agent.Writer, pieces ...string) error {
 		for _, p := range pieces {
-			if s.leave != nil {
+			if s.proceed != nil {
 				select {
-				case <-s.leave:
+				case <-s.proceed:
 				case <-ctx.Done():
 					return context.Cause(ctx)
 				}
@@ -64,9 +63,8 @@ func (s script) Answer(ctx context.Context, t *agent.Turn) error {
 	return nil
 }
 
-// picture is what a client has put together from frames: per part of a message
-// its kind and text, in the order of their coming, and the end.
-func picture(frames []shownMessage) string {
+// assemble joins frames as a client does: the kind and text of each part of a message, in order, and the end.
+func assemble(frames []frame) string {
 	var order []string
 	text := map[string]string{}
 	for _, m := range frames {
@@ -84,39 +82,38 @@ func picture(frames []shownMessage) string {
 	return b.String()
 }
 
-// Whatever a client has seen when it is cut off, what comes after that position
-// completes it, however often and in whatever state the run is.
-func TestEveryCutIsResumed(t *testing.T) {
+// A stream that is cut after any frame is completed by the stream after that frame's position, live or late.
+func TestStreamIsResumedAfterEveryFrame(t *testing.T) {
 	for _, tokens := range []string{"false", "true"} {
 		t.Run("tokens="+tokens, func(t *testing.T) {
 			t.Parallel()
-			leave := make(chan struct{})
-			w := newWorld(t, setup{agents: map[string]agent.Agent{"script": script{leave}}})
+			proceed := make(chan struct{})
+			w := newTestServer(t, setup{agents: map[string]agent.Agent{"script": scriptedAgent{proceed}}})
 			a := w.agent(`{"model":"parley/script"}`)
 			r := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":`+tokens))
 			first, _ := r.next()
 			run := first.Run
-			var live []shownMessage
+			var live []frame
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
 				live = r.rest()
 			}()
-			resume := func(after int64) []shownMessage {
+			resume := func(after int64) []frame {
 				return w.open("/v1/runs/"+run+"/stream", fmt.Sprintf(`{"starting_after":%d,"include_pings":false}`, after)).rest()
 			}
 			// Readers that join while it is written, from the beginning.
-			late := make(chan []shownMessage, 20)
+			late := make(chan []frame, 20)
 			readers := 0
 			for range 12 {
-				leave <- struct{}{}
+				proceed <- struct{}{}
 				readers++
 				go func() { late <- resume(0) }()
 			}
 			<-done
-			want := picture(live)
+			want := assemble(live)
 			for range readers {
-				if got := picture(<-late); got != want {
+				if got := assemble(<-late); got != want {
 					t.Errorf("a late reader has\n%swant\n%s", got, want)
 				}
 			}
@@ -131,19 +128,19 @@ func TestEveryCutIsResumed(t *testing.T) {
 				last = m.Seq
 			}
 			for cut := range live {
-				got := append(append([]shownMessage{}, live[:cut+1]...), resume(live[cut].Seq)...)
-				if p := picture(got); p != want {
+				got := append(append([]frame{}, live[:cut+1]...), resume(live[cut].Seq)...)
+				if p := assemble(got); p != want {
 					t.Errorf("cut after frame %d:\n%swant\n%s", cut, p, want)
 				}
 			}
 			// What a reader of a finished run gets can be cut too.
 			whole := resume(0)
-			if p := picture(whole); p != want {
+			if p := assemble(whole); p != want {
 				t.Errorf("replayed:\n%swant\n%s", p, want)
 			}
 			for cut := range whole {
-				got := append(append([]shownMessage{}, whole[:cut+1]...), resume(whole[cut].Seq)...)
-				if p := picture(got); p != want {
+				got := append(append([]frame{}, whole[:cut+1]...), resume(whole[cut].Seq)...)
+				if p := assemble(got); p != want {
 					t.Errorf("replayed and cut after frame %d:\n%swant\n%s", cut, p, want)
 				}
 			}
@@ -151,14 +148,14 @@ func TestEveryCutIsResumed(t *testing.T) {
 	}
 }
 
-// What is streamed has the names that it has in the list.
-func TestStreamedAndListedAgree(t *testing.T) {
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"script": script{}}})
+// The parts of a message have the same ids in streams and in lists.
+func TestStreamsAndListsHaveTheSameIDs(t *testing.T) {
+	w := newTestServer(t, setup{agents: map[string]agent.Agent{"script": scriptedAgent{}}})
 	a := w.agent(`{"model":"parley/script"}`)
 	frames := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":true`)).rest()
-	listed := get[[]shownMessage](w, "GET", "/v1/runs/"+frames[0].Run+"/messages", "")
+	listed := get[[]frame](w, "GET", "/v1/runs/"+frames[0].Run+"/messages", "")
 	type name struct{ id, otid, kind, step string }
-	names := func(list []shownMessage) (out []name) {
+	names := func(list []frame) (out []name) {
 		for _, m := range list {
 			n := name{m.ID, m.OTID, m.Type, m.Step}
 			if m.ID != "" && m.Type != stream.KindUser && (len(out) == 0 || out[len(out)-1] != n) {
@@ -181,10 +178,10 @@ func TestStreamedAndListedAgree(t *testing.T) {
 	}
 }
 
-// A message that comes in while the agent speaks must not take its name.
-func TestAMessageInBetweenHasItsOwnName(t *testing.T) {
-	leave := make(chan struct{})
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"script": script{leave}}})
+// A message that is sent while the agent writes has its own id.
+func TestMessageDuringATextHasItsOwnID(t *testing.T) {
+	proceed := make(chan struct{})
+	w := newTestServer(t, setup{agents: map[string]agent.Agent{"script": scriptedAgent{proceed}}})
 	a := w.agent(`{"model":"parley/script","metadata":{"parley.busy":"queue"}}`)
 	r := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":true`))
 	if _, ok := r.next(); !ok {
@@ -197,12 +194,12 @@ func TestAMessageInBetweenHasItsOwnName(t *testing.T) {
 	}
 	go func() {
 		for range 24 {
-			leave <- struct{}{}
+			proceed <- struct{}{}
 		}
 	}()
 	frames := r.rest()
 	queued.rest()
-	listed := get[[]shownMessage](w, "GET", "/v1/agents/"+a+"/messages?order=asc", "")
+	listed := get[[]frame](w, "GET", "/v1/agents/"+a+"/messages?order=asc", "")
 	seen := map[string]int{}
 	for _, m := range listed {
 		seen[m.ID+m.OTID]++

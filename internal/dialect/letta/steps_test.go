@@ -9,10 +9,10 @@ import (
 	"github.com/parley-hq/parley/agent"
 )
 
-// Every step that a message names is found, with its messages.
+// Every step that a message names can be read, with its messages.
 func TestSteps(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"script": script{}}})
+	w := newTestServer(t, setup{agents: map[string]agent.Agent{"script": scriptedAgent{}}})
 	a := w.agent(`{"model":"parley/script"}`)
 	said := w.say(a, "go")
 	w.say(a, "and again")
@@ -33,7 +33,7 @@ func TestSteps(t *testing.T) {
 			t.Errorf("%v", s)
 		}
 		var got []string
-		for _, m := range get[[]shownMessage](w, "GET", "/v1/steps/"+id+"/messages", "") {
+		for _, m := range get[[]frame](w, "GET", "/v1/steps/"+id+"/messages", "") {
 			got = append(got, m.ID+m.OTID)
 		}
 		if !slices.Equal(got, steps[id]) {
@@ -53,10 +53,10 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// The list of steps pages to its end in both orders.
-func TestStepsPage(t *testing.T) {
+// The list of steps pages without gaps in both orders.
+func TestStepsPageInBothOrders(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"script": script{}}})
+	w := newTestServer(t, setup{agents: map[string]agent.Agent{"script": scriptedAgent{}}})
 	a := w.agent(`{"model":"parley/script"}`)
 	var want []string
 	for range 3 {

@@ -15,24 +15,22 @@ import (
 	"github.com/parley-hq/parley/internal/transcript"
 )
 
-// TestTranscripts plays the conversations in testdata against a whole server.
+// TestTranscripts plays the conversations in testdata against a server.
 // The parts of a file are steps:
 //
 //	METHOD PATH      a request; the body of the part is its body. {NAME} in path and
-//	                 body stands for what was kept under that name
+//	                 body is replaced by the value that was kept under that name
 //	keep NAME PATH   keeps a value of the last answer, such as messages.0.run_id
 //	wait SESSION N TYPE   waits until the log has N events of the type
 //	restart          the server ends and starts again
-//	log SESSION      the types of what is in the log now
+//	log SESSION      shows the types of all events
 //
-// What the server says follows each step as a part named "server" and is
-// rewritten with -update. Ids are numbered in the order of their coming, times
-// and positions are left out; frames of a stream are shown one per line, and
-// pieces of one text as one.
+// The answer to each step is the part named "server" after it, which -update rewrites. Ids are numbered in order of
+// appearance, times and positions are left out. Frames of a stream are shown one per line, pieces of one text as one.
 func TestTranscripts(t *testing.T) {
 	transcript.Play(t, "server", func(t *testing.T, about string) transcript.Player {
 		t.Parallel()
-		p := &player{t: t, w: newWorld(t, setup{secured: strings.Contains(about, "secured")}), kept: map[string]string{}, ids: map[string]string{}}
+		p := &player{t: t, w: newTestServer(t, setup{secured: strings.Contains(about, "secured")}), kept: map[string]string{}, ids: map[string]string{}}
 		if strings.Contains(about, "secured") {
 			p.w.as = "alice"
 		}
@@ -43,7 +41,7 @@ func TestTranscripts(t *testing.T) {
 // player plays one transcript.
 type player struct {
 	t    *testing.T
-	w    *world
+	w    *testServer
 	kept map[string]string
 	ids  map[string]string // as they are shown
 	last any               // answer
@@ -86,7 +84,7 @@ func (p *player) play(f txtar.File) string {
 	return p.settle(head + "\n" + pretty(p.last))
 }
 
-// pretty shows JSON with one message per line, and without what is null.
+// pretty formats JSON with one message per line and without null values.
 func pretty(v any) string {
 	switch v := v.(type) {
 	case []any:
@@ -112,7 +110,7 @@ func pretty(v any) string {
 	return string(b) + "\n"
 }
 
-// frames shows a stream, with the pieces of a text as one.
+// frames formats a stream, with the pieces of a text as one.
 func (p *player) frames(s string) string {
 	var out []string
 	var open map[string]any
@@ -169,13 +167,13 @@ var settled = []struct {
 	{regexp.MustCompile(`"(seq_id|total_duration_ns)":\d+`), `"$1":0`},
 }
 
-// random are the ids that no event stands behind.
+// random are the ids that are not made from an event.
 var random = regexp.MustCompile(`(agent|conv|identity|group|block|ping)-[0-9a-f]{8}-[0-9a-f-]{27}`)
 
 var uuid = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// settle replaces what differs from run to run. Ids that differ only in their
-// low bits are of one event; the bits are shown.
+// settle replaces values that differ between runs of the test. Ids that differ only in their low bits belong to one event;
+// the bits are shown.
 func (p *player) settle(s string) string {
 	for _, one := range settled {
 		s = one.re.ReplaceAllString(s, one.by)

@@ -11,11 +11,10 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 )
 
-// asker asks for two calls and reports in one go what that has cost, as agents do
-// whose model has both in one answer; then it says what was decided.
-type asker struct{}
+// askingAgent asks for approval of two calls and reports its usage in the same commit; then it writes the decisions.
+type askingAgent struct{}
 
-func (asker) Answer(ctx context.Context, t *agent.Turn) error {
+func (askingAgent) Answer(ctx context.Context, t *agent.Turn) error {
 	cost := func(in int64) chat.AgentUsage {
 		return chat.AgentUsage{Model: "m", Usage: chat.Usage{InputTokens: in, OutputTokens: 1}}
 	}
@@ -41,12 +40,11 @@ func (asker) Answer(ctx context.Context, t *agent.Turn) error {
 	return err
 }
 
-// What the step that asks has cost is told with the question, and not again with
-// what follows; some calls are let through and some are not.
-func TestUsageOfTheStepThatAsks(t *testing.T) {
+// The usage of the step that asks is in the response with the question, and not in the next one.
+func TestUsageOfAQuestionIsReportedWithIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, setup{agents: map[string]agent.Agent{"asker": asker{}}})
-	type told struct {
+	w := newTestServer(t, setup{agents: map[string]agent.Agent{"asker": askingAgent{}}})
+	type awaitCallback struct {
 		answer
 		Usage struct {
 			Prompt int64 `json:"prompt_tokens"`
@@ -56,7 +54,7 @@ func TestUsageOfTheStepThatAsks(t *testing.T) {
 	const decide = `{"type":"approval","approvals":[{"type":"approval","tool_call_id":"two","approve":false,"reason":"no"},{"type":"approval","tool_call_id":"one","approve":true}]}`
 	a := w.agent(`{"model":"parley/asker"}`)
 	path := "/v1/agents/" + a + "/messages"
-	asked := get[told](w, "POST", path, message("go", ""))
+	asked := get[awaitCallback](w, "POST", path, message("go", ""))
 	if asked.Stop.Reason != stream.StopApproval || asked.Usage.Prompt != 100 || asked.Usage.Steps != 1 {
 		t.Errorf("asks: %+v", asked)
 	}
@@ -69,7 +67,7 @@ func TestUsageOfTheStepThatAsks(t *testing.T) {
 		t.Errorf("the question again: %d", resumed)
 	}
 	w = w.restart()
-	goesOn := get[told](w, "POST", path, `{"messages":[`+decide+`]}`)
+	goesOn := get[awaitCallback](w, "POST", path, `{"messages":[`+decide+`]}`)
 	if goesOn.Usage.Prompt != 1000 || goesOn.text() != "one true ; two false no; " {
 		t.Errorf("goes on: %+v", goesOn)
 	}

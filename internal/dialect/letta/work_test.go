@@ -10,11 +10,10 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// boss launches a workstream in the middle of a sentence and ends the sentence
-// when the workstream has ended.
-type boss struct{ ended chan struct{} }
+// launchingAgent launches a workstream in the middle of a text and ends the text when the workstream has ended.
+type launchingAgent struct{ ended chan struct{} }
 
-func (b boss) Answer(ctx context.Context, t *agent.Turn) error {
+func (b launchingAgent) Answer(ctx context.Context, t *agent.Turn) error {
 	s := t.Stream(false)
 	if err := s.Write(ctx, "I look, "); err != nil {
 		return err
@@ -39,13 +38,12 @@ func (b boss) Answer(ctx context.Context, t *agent.Turn) error {
 	return t.Say(ctx, "There is gold.")
 }
 
-// Who follows a run sees what it launches and what comes of it, under the names
-// that the list has, and a sentence of the agent keeps its name over the news.
-func TestWorkstreamsAreTold(t *testing.T) {
+// A stream shows the launch and the end of workstreams with the ids of the list. The agent's text keeps its id.
+func TestWorkstreamsAreSystemMessages(t *testing.T) {
 	for _, tokens := range []string{"false", "true"} {
 		t.Run("tokens="+tokens, func(t *testing.T) {
 			ended := make(chan struct{})
-			w := newWorld(t, setup{agents: map[string]agent.Agent{"boss": boss{ended}}})
+			w := newTestServer(t, setup{agents: map[string]agent.Agent{"boss": launchingAgent{ended}}})
 			a := w.agent(`{"model":"parley/boss"}`)
 			r := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":`+tokens))
 			first, _ := r.next()
@@ -78,7 +76,7 @@ func TestWorkstreamsAreTold(t *testing.T) {
 				s, _ := m.Content.(string)
 				text[key] += s
 			}
-			listed := get[[]shownMessage](w, "GET", "/v1/agents/"+a+"/messages?order=asc", "")
+			listed := get[[]frame](w, "GET", "/v1/agents/"+a+"/messages?order=asc", "")
 			for _, m := range listed[1:] {
 				key := m.Type + " " + m.ID + " " + m.OTID
 				if text[key] != m.Content {
@@ -93,13 +91,13 @@ func TestWorkstreamsAreTold(t *testing.T) {
 			if got := strings.Join(says, "\n"); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
-			if of := get[[]shownMessage](w, "GET", "/v1/runs/"+first.Run+"/messages", ""); len(of) != len(listed) {
+			if of := get[[]frame](w, "GET", "/v1/runs/"+first.Run+"/messages", ""); len(of) != len(listed) {
 				t.Errorf("the run has %d of %d messages", len(of), len(listed))
 			}
-			all := picture(live)
+			all := assemble(live)
 			for cut := range live {
 				rest := w.open("/v1/runs/"+first.Run+"/stream", fmt.Sprintf(`{"starting_after":%d,"include_pings":false}`, live[cut].Seq)).rest()
-				if p := picture(append(append([]shownMessage{}, live[:cut+1]...), rest...)); p != all {
+				if p := assemble(append(append([]frame{}, live[:cut+1]...), rest...)); p != all {
 					t.Errorf("cut after frame %d:\n%swant\n%s", cut, p, all)
 				}
 			}
