@@ -119,12 +119,19 @@ func orNull[T comparable](v T) *T {
 
 // AppendFrame appends v, an [*Item], [Stop], [Usage] or [Failure], as an event of a stream.
 func AppendFrame(b []byte, v any) ([]byte, error) {
-	data, err := json.Marshal(v)
+	var data []byte
+	var err error
+	switch v := v.(type) {
+	case *Item:
+		data, err = v.MarshalJSON() // json.Marshal would read the result again
+	case Failure:
+		b = append(b, "event: error\n"...)
+		data, err = json.Marshal(v)
+	default:
+		data, err = json.Marshal(v)
+	}
 	if err != nil {
 		return b, err
-	}
-	if _, failed := v.(Failure); failed {
-		b = append(b, "event: error\n"...)
 	}
 	b = append(append(b, "data: "...), data...)
 	return append(b, '\n', '\n'), nil
