@@ -19,30 +19,16 @@ type posted struct {
 // decodePosted reads a message to be posted, in either form. One without a type is
 // an update.
 func decodePosted(b []byte) (compactMessage, error) {
-	b = unquoted(b)
-	var keys struct {
-		T json.RawMessage `json:"t"`
-	}
-	if err := decode(b, &keys); err != nil {
-		return compactMessage{}, err
-	}
-	if keys.T != nil {
-		m, err := parseMessage(b)
-		if err == nil && (m.T < System || m.T > Restarting) {
-			err = chat.Errorf(chat.Invalid, "t is a number from 0 to 14")
-		}
+	m, older, err := parseMessage(b)
+	switch {
+	case err != nil:
 		return m, err
-	}
-	var older olderMessage
-	if err := decode(b, &older); err != nil {
-		return compactMessage{}, err
-	}
-	m := older.compact()
-	if string(older.Type) == "14" {
+	case older == nil && (m.T < System || m.T > Restarting):
+		return m, chat.Errorf(chat.Invalid, "t is a number from 0 to 14")
+	case older != nil && string(older.Type) == "14":
 		m.T = Restarting // the older form has no name for it
-	}
-	if m.T == StreamingChunk {
-		m.D = truthy(older.Details) // it names the stream, which the conversion drops
+	case older != nil && m.T == StreamingChunk:
+		m.D = truthy(older.Details) // they name the stream, which the conversion drops
 	}
 	return m, nil
 }

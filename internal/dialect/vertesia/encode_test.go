@@ -59,7 +59,7 @@ func TestEveryKindHasWordsThatAreSeen(t *testing.T) {
 				if line == "" || !strings.HasPrefix(e.Type, "session.") { // those stand on the main line only
 					checkSchema(t, b)
 				}
-				c, err := parseMessage(b)
+				c, _, err := parseMessage(b)
 				if err != nil {
 					t.Errorf("%s: %s: %v", e.Type, b, err)
 					continue

@@ -56,10 +56,17 @@ func dialectMessages(e *chat.Event, b chat.Unknown) []message {
 // lastEvent returns the last event of a session that fits a range, or nil.
 func (d *Dialect) lastEvent(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) (*chat.Event, error) {
 	r.Limit, r.Desc = 1, true
-	facts, _, err := d.opt.Sessions.Read(ctx, c, id, r)
-	if err != nil || len(facts) == 0 {
-		return nil, err
+	for e, err := range d.opt.Sessions.Events(ctx, c, id, r) {
+		return &e, err
 	}
-	e, err := facts[0].Event()
-	return &e, err
+	return nil, nil
+}
+
+// event returns the event with a number.
+func (d *Dialect) event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error) {
+	f, err := d.opt.Sessions.Event(ctx, c, id, seq)
+	if err != nil {
+		return chat.Event{}, err
+	}
+	return f.Event()
 }

@@ -25,14 +25,14 @@ func FuzzPosted(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if m, err := parseMessage(b); err != nil {
+		if m, _, err := parseMessage(b); err != nil {
 			isRefusal(t, err)
 		} else {
 			out, err := json.Marshal(m)
 			if err != nil {
 				t.Fatalf("%s: %v", b, err)
 			}
-			again, err := parseMessage(out)
+			again, _, err := parseMessage(out)
 			if second, _ := json.Marshal(again); err != nil || !bytes.Equal(out, second) {
 				t.Errorf("%s is read as %+v and written as %s", b, m, out)
 			}

@@ -222,7 +222,7 @@ func (s *stream) next() (compactMessage, error) {
 			continue
 		}
 		checkSchema(s.t, []byte(data))
-		m, err := parseMessage([]byte(data))
+		m, _, err := parseMessage([]byte(data))
 		if err != nil {
 			return m, fmt.Errorf("%s: %w", data, err)
 		}

@@ -56,22 +56,21 @@ func (d *Dialect) history(ctx context.Context, c chat.Caller, sess run, format s
 	if sess.workstream != "" {
 		rng.Workstream = &sess.workstream
 	}
-	facts, _, err := d.opt.Sessions.Read(ctx, c, sess.ID, rng)
-	if err != nil {
-		return nil, err
-	}
-	h := &runHistory{Type: format}
-	calls := map[string]int{}
-	for _, f := range slices.Backward(facts) {
-		e, err := f.Event()
+	var events []chat.Event // the last one first
+	for e, err := range d.opt.Sessions.Events(ctx, c, sess.ID, rng) {
 		if err != nil {
 			return nil, err
 		}
+		events = append(events, e)
+	}
+	h := &runHistory{Type: format}
+	calls := map[string]int{}
+	for _, e := range slices.Backward(events) {
 		if format == "events" {
 			h.Events = append(h.Events, eventOf(&e))
-			continue
+		} else {
+			h.task(&e, calls)
 		}
-		h.task(&e, calls)
 	}
 	return h, nil
 }

@@ -172,14 +172,7 @@ func (d *Dialect) repeated(ctx context.Context, c chat.Caller, id chat.SessionID
 		return false, nil
 	}
 	seq, _ := chat.Public(refused).Details["sequence"].(chat.Seq)
-	f, err := d.opt.Sessions.Event(ctx, c, id, seq)
-	if err != nil {
-		return false, err
-	}
-	e, err := f.Event()
-	if err != nil {
-		return false, err
-	}
+	e, err := d.event(ctx, c, id, seq)
 	m, ok := e.Body.(chat.UserMessage)
-	return ok && m.Text == message, nil
+	return ok && m.Text == message, err
 }

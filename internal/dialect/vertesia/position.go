@@ -59,32 +59,19 @@ const recentEvents = 64
 
 // lastBefore returns the last event at or before a position, or nil.
 func (d *Dialect) lastBefore(ctx context.Context, c chat.Caller, sess *chat.Session, at chat.At) (*chat.Event, error) {
-	facts, older, err := d.opt.Sessions.Read(ctx, c, sess.ID, chat.Range{Limit: recentEvents, Desc: true})
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range facts {
-		e, err := f.Event()
-		if err != nil {
-			return nil, err
+	high := chat.Seq(0) // an event after the position
+	for e, err := range d.opt.Sessions.Events(ctx, c, sess.ID, chat.Range{Limit: recentEvents, Desc: true}) {
+		if err != nil || e.At <= at {
+			return &e, err
 		}
-		if e.At <= at {
-			return &e, nil
-		}
+		high = e.Seq
 	}
-	if !older || len(facts) == 0 {
-		return nil, nil
-	}
-	// Binary search: low is at or before the position, high is after it.
-	low, high := chat.Seq(0), facts[len(facts)-1].Seq
+	// Binary search: low is at or before the position.
+	low := chat.Seq(0)
 	var found *chat.Event
 	for low+1 < high {
 		middle := low + (high-low)/2
-		f, err := d.opt.Sessions.Event(ctx, c, sess.ID, middle)
-		if err != nil {
-			return nil, err
-		}
-		e, err := f.Event()
+		e, err := d.event(ctx, c, sess.ID, middle)
 		if err != nil {
 			return nil, err
 		}

@@ -75,7 +75,7 @@ func TestAStopIsOneMessage(t *testing.T) {
 			t.Errorf("no %s in %s", want, m.D)
 		}
 	}
-	// Where nothing runs it is acknowledged, too.
+	// A stop is acknowledged when nothing runs, too.
 	w.signal(id, "Stop", `{"client_message_id":"stop-2"}`)
 	if m := s.until(is(Idle)); !strings.Contains(string(m.D), `"ack":"stop-2"`) {
 		t.Errorf("%s", m.D)
@@ -87,11 +87,11 @@ func TestAStopIsOneMessage(t *testing.T) {
 	}
 }
 
-// stopping is a session whose turn was told to end by somebody, and takes its time.
+// stopping is a session whose turn is being stopped.
 type stopping struct {
 	sessions
-	first string // the acknowledgement of that stop
-	said  []chat.Draft
+	first    string // the acknowledgement of the first stop
+	appended []chat.Draft
 }
 
 func (s *stopping) StopAs(_ context.Context, _ chat.Caller, _ chat.SessionID, _, _, ack string) (chat.StopResult, error) {
@@ -103,22 +103,22 @@ func (s *stopping) Watch(context.Context, chat.Caller, chat.SessionID, chat.Star
 }
 
 func (s *stopping) Append(_ context.Context, _ chat.Caller, _ chat.SessionID, drafts []chat.Draft) ([]chat.Event, error) {
-	s.said = append(s.said, drafts...)
+	s.appended = append(s.appended, drafts...)
 	return nil, nil
 }
 
-// Two stops of one turn are both acknowledged: the first by the end of the turn.
+// Two stops of one turn are both acknowledged, the first by the end of the turn.
 func TestEveryStopIsAcknowledged(t *testing.T) {
 	for ack, want := range map[string]int{"mine": 0, "another": 1, "": 0} {
 		s := &stopping{first: "mine"}
 		d := New(Options{Sessions: s})
-		if _, err := d.stop(t.Context(), chat.Trusted, run{}, userInput{ClientID: ack}); err != nil || len(s.said) != want {
-			t.Errorf("%q is answered apart with %d messages (%v), want %d", ack, len(s.said), err, want)
+		if _, err := d.stop(t.Context(), chat.Trusted, run{}, userInput{ClientID: ack}); err != nil || len(s.appended) != want {
+			t.Errorf("%q is acknowledged by %d more messages (%v), want %d", ack, len(s.appended), err, want)
 		}
 	}
 }
 
-// A message is taken in whatever form there is of it.
+// A message can be posted in each of its forms.
 func TestPostedForms(t *testing.T) {
 	w := newServer(t, setup{})
 	var run struct{ ID string }
@@ -141,7 +141,7 @@ func TestPostedForms(t *testing.T) {
 	}
 }
 
-// An approval is answered by a choice's id, by its label, or in plain words.
+// An approval is answered by the id of a choice, by its label, or by a text.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	for choice, want := range map[string]chat.Decision{

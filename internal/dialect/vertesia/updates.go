@@ -144,35 +144,27 @@ func (d *Dialect) readBackward(ctx context.Context, c chat.Caller, sess run, p *
 		return err
 	}
 	var groups [][]byte // the messages of each event, the last event first
-	defer func() {
-		slices.Reverse(groups)
-		p.bytes = slices.Concat(groups...)
-	}()
-	for seq := last.Seq + 1; seq > 1; {
-		facts, _, err := d.opt.Sessions.Read(ctx, c, sess.ID, chat.Range{Before: seq, Limit: 256, Desc: true})
-		if err != nil || len(facts) == 0 {
+	for e, err := range d.opt.Sessions.Events(ctx, c, sess.ID, chat.Range{Before: last.Seq + 1, Desc: true}) {
+		if err != nil {
 			return err
 		}
-		for _, f := range facts {
-			seq = f.Seq
-			e, err := f.Event()
-			if err != nil || e.At <= p.since {
-				return err
-			}
-			var b []byte
-			n := 0
-			for _, m := range p.coding.messages(&e) {
-				if at := e.At + chat.At(m.index); at < before && at > p.since {
-					b = append(m.append(b, e.At, p.coding.shown(m.workstream)), ',')
-					n++
-				}
-			}
-			if n > 0 && p.count > 0 && p.count+n > p.limit {
-				p.more = true
-				return nil
-			}
-			groups, p.count = append(groups, b), p.count+n
+		if e.At <= p.since {
+			break
 		}
+		var b []byte
+		n := 0
+		for _, m := range p.coding.messages(&e) {
+			if at := e.At + chat.At(m.index); at < before && at > p.since {
+				b = append(m.append(b, e.At, p.coding.shown(m.workstream)), ',')
+				n++
+			}
+		}
+		if p.more = n > 0 && p.count > 0 && p.count+n > p.limit; p.more {
+			break
+		}
+		groups, p.count = append(groups, b), p.count+n
 	}
+	slices.Reverse(groups)
+	p.bytes = slices.Concat(groups...)
 	return nil
 }

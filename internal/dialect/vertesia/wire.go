@@ -99,30 +99,22 @@ func normalizeType(v json.RawMessage) Type {
 	return Update
 }
 
-// parseMessage reads a message in either form: JSON, or a JSON string of it.
-func parseMessage(data []byte) (compactMessage, error) {
+// parseMessage reads a message in either form: JSON, or a JSON string of it. older
+// is nil for the compact form.
+func parseMessage(data []byte) (m compactMessage, older *olderMessage, err error) {
+	var in struct {
+		T json.RawMessage `json:"t"`
+		olderMessage
+	}
 	data = unquoted(data)
-	var keys struct {
-		T    json.RawMessage `json:"t"`
-		Type json.RawMessage `json:"type"`
+	if err := decode(data, &in); err != nil {
+		return m, nil, err
 	}
-	if len(data) == 0 || data[0] != '{' {
-		return compactMessage{}, chat.Errorf(chat.Invalid, "a message is a JSON object with t, or with type")
+	if in.T != nil {
+		err = edge.Decode(data, &m)
+		return m, nil, err
 	}
-	if err := decode(data, &keys); err != nil {
-		return compactMessage{}, err
-	}
-	switch {
-	case keys.T != nil:
-		var m compactMessage
-		err := edge.Decode(data, &m)
-		return m, err
-	case keys.Type != nil:
-		var m olderMessage
-		err := edge.Decode(data, &m)
-		return m.compact(), err
-	}
-	return compactMessage{}, chat.Errorf(chat.Invalid, "a message has t, or in the older form type")
+	return in.compact(), &in.olderMessage, nil
 }
 
 // unquoted takes JSON out of a JSON string that holds it.
