@@ -15,18 +15,18 @@ import (
 	"github.com/parley-hq/parley/internal/text"
 )
 
-// maxInline is the size from which attached data becomes an artifact.
+// maxInline is the size up to which attached data is stored in the event; larger data becomes an artifact.
 const maxInline = 32 << 10
 
-// largeFile is attached data that does not fit into an event.
+// largeFile is attached data that becomes an artifact.
 type largeFile struct {
 	path, mediaType string
 	data            []byte
 }
 
 // attachments reads the parts of a message. Data of more than inlineMost bytes
-// comes back as blobs, to be stored before the message refers to them.
-func attachments(list parts) (text string, out []chat.Part, blobs []largeFile, err error) {
+// comes back as large, to be stored before the message refers to them.
+func attachments(list parts) (text string, out []chat.Part, large []largeFile, err error) {
 	only := true
 	for i := range list {
 		p := &list[i]
@@ -43,7 +43,7 @@ func attachments(list parts) (text string, out []chat.Part, blobs []largeFile, e
 		}
 		out = append(out, one)
 		if b != nil {
-			blobs = append(blobs, *b)
+			large = append(large, *b)
 		}
 	}
 	text = list.text()
@@ -53,7 +53,7 @@ func attachments(list parts) (text string, out []chat.Part, blobs []largeFile, e
 		}
 		return text, nil, nil, nil
 	}
-	return text, out, blobs, nil
+	return text, out, large, nil
 }
 
 func attachment(p *part) (chat.Part, *largeFile, error) {
@@ -96,7 +96,7 @@ func firstLink(u *urlPart, plain string) *urlPart {
 	return &urlPart{URL: plain}
 }
 
-// linked is a part that names an address or carries a data: URL.
+// linked is a part with a URL, also a data: URL.
 func linked(kind string, u *urlPart) (chat.Part, *largeFile, error) {
 	out := chat.Part{Type: kind}
 	if u.URL == "" {
@@ -113,7 +113,7 @@ func linked(kind string, u *urlPart) (chat.Part, *largeFile, error) {
 	return out, nil, nil
 }
 
-// dataURL keeps small data where it is and takes large data out.
+// dataURL keeps small data in the part and takes large data out.
 func dataURL(kind, s string) (chat.Part, *largeFile, error) {
 	out := chat.Part{Type: kind}
 	head, body, ok := strings.Cut(strings.TrimPrefix(s, "data:"), ",")
@@ -140,7 +140,7 @@ func dataURL(kind, s string) (chat.Part, *largeFile, error) {
 	return out, b, nil
 }
 
-// encoded is sound or film that comes as bare base64.
+// encoded is audio or video as bare base64.
 func encoded(kind string, a *audioPart) (chat.Part, *largeFile, error) {
 	if a == nil || a.Data == "" {
 		return chat.Part{Type: kind}, nil, refuse(codeData, "a part of type input_%s needs input_%s {data, format}", kind, kind)
@@ -161,15 +161,13 @@ func encoded(kind string, a *audioPart) (chat.Part, *largeFile, error) {
 	return out, b, err
 }
 
-// decode64 reads base64 as clients write it: with or without padding, in either
-// alphabet.
+// decode64 decodes base64 with or without padding, in either alphabet.
 func decode64(s string) ([]byte, error) {
 	s = strings.TrimRight(strings.NewReplacer("-", "+", "_", "/", "\n", "", "\r", "").Replace(s), "=")
 	return base64.RawStdEncoding.DecodeString(s)
 }
 
-// extension is a usual ending for a media type. The system's table is not asked,
-// because names must not depend on the machine.
+// extension is the usual file extension of a media type. The system's table would make paths depend on the machine.
 func extension(media string) string {
 	switch media {
 	case "image/png", "image/gif", "image/webp", "image/avif", "audio/wav", "audio/flac", "audio/ogg", "video/mp4", "video/webm", "application/pdf":
@@ -183,19 +181,19 @@ func extension(media string) string {
 	return ""
 }
 
-// files keeps what is too large for an event.
+// files stores artifacts.
 type files interface {
 	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error)
 	Get(ctx context.Context, id chat.SessionID, path string) (io.ReadSeekCloser, chat.FileInfo, error)
 	Delete(ctx context.Context, id chat.SessionID, path string) error
 }
 
-// storeAttachments stores blobs. Their names come from their content, so a repeated message
-// stores the same again.
-func (d *Dialect) storeAttachments(ctx context.Context, c chat.Caller, id chat.SessionID, blobs []largeFile) error {
-	for _, b := range blobs {
+// storeAttachments stores large files. Their paths are derived from the content, so a repeated message stores the same
+// files again.
+func (d *Dialect) storeAttachments(ctx context.Context, c chat.Caller, id chat.SessionID, large []largeFile) error {
+	for _, b := range large {
 		if d.opt.Files == nil {
-			return refuse(codeData, "this server keeps no files, and the attachment of %d bytes is too large to be kept without", len(b.data))
+			return refuse(codeData, "this server stores no files, and the attachment of %d bytes is too large for a message", len(b.data))
 		}
 		if err := d.opt.Sessions.MayStore(ctx, c, id, int64(len(b.data))); err != nil {
 			return err

@@ -10,78 +10,59 @@ import (
 // maxLookBack bounds how far As reads back for an event that belongs to no turn.
 const maxLookBack = 200
 
-// As gives the frames that a socket would have been sent for an event: none
-// when the protocol has no words for it. The caller of As has made sure that the
-// event may be seen. The frames depend on what went before, so the turn is
-// folded from its beginning; a text is shown whole, as for a reader that saw none
-// of its pieces.
+// As returns the frames that a socket would have sent for an event, none when the protocol has no frame for it. The
+// caller has checked access. The frames depend on the events before, so the turn is folded from its start; a text is
+// whole, as for a reader that saw no previews.
 func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 	e, err := fact.Event()
 	if err != nil {
 		return nil, err
 	}
-	after, err := d.turnStart(ctx, &e)
+	start, err := d.turnStart(ctx, &e)
 	if err != nil {
 		return nil, err
 	}
 	f := newFold(e.Session, chat.Cursor{Seq: e.Seq - 1})
 	frames := []json.RawMessage{}
-	v := encoder{schema: d.schema, conversation: string(e.Session), thread: placeholder}
-	for after < e.Seq {
-		facts, _, err := d.opt.Sessions.Read(ctx, chat.Trusted, e.Session, chat.Range{After: after, Limit: int(min(500, e.Seq-after))})
+	enc := encoder{schema: d.schema, conversation: string(e.Session), thread: placeholder}
+	for fact, err := range d.opt.Sessions.Facts(ctx, chat.Trusted, e.Session, chat.Range{After: start - 1, Before: e.Seq + 1}) {
 		if err != nil {
 			return nil, err
 		}
-		if len(facts) == 0 {
-			break
+		items, err := f.take(&chat.Entry{Fact: fact})
+		if err != nil {
+			return nil, err
 		}
-		for _, fact := range facts {
-			after = fact.Seq
-			items, err := f.take(&chat.Entry{Fact: fact})
-			if err != nil {
-				return nil, err
-			}
-			for i := range items {
-				if b := v.appendItem(nil, &items[i], e.At); len(b) > 0 {
-					frames = append(frames, b)
-				}
+		for i := range items {
+			if b := enc.appendItem(nil, &items[i], e.At); len(b) > 0 {
+				frames = append(frames, b)
 			}
 		}
 	}
-	if asks, ok := chat.AsPrompt(&e); ok {
+	if prompt, ok := chat.AsPrompt(&e); ok {
 		for _, p := range f.prompts {
-			if p.RequestID == asks.RequestID {
-				frames = append(frames, v.appendPrompt(nil, p, e.At))
+			if p.RequestID == prompt.RequestID {
+				frames = append(frames, enc.appendPrompt(nil, p, e.At))
 			}
 		}
 	}
 	return frames, nil
 }
 
-// turnStart finds the event before the message that began an event's turn.
+// turnStart finds the message that started the turn of an event.
 func (d *Dialect) turnStart(ctx context.Context, e *chat.Event) (chat.Seq, error) {
 	if id, ok := chat.ParseID(chat.TurnPrefix, string(e.Turn)); ok {
 		sess, seq, err := d.opt.Sessions.ByID(ctx, chat.Trusted, id)
 		if err == nil && sess.ID == e.Session && seq <= e.Seq {
-			fact, err := d.opt.Sessions.Event(ctx, chat.Trusted, e.Session, seq)
-			if err != nil {
-				return 0, err
-			}
-			started, err := fact.Event()
-			if err != nil {
-				return 0, err
-			}
+			started, err := d.event(ctx, chat.Trusted, e.Session, seq)
 			if b, ok := started.Body.(chat.TurnStarted); ok && b.Trigger > 0 {
-				return b.Trigger - 1, nil
+				seq = b.Trigger
 			}
-			return seq - 1, nil
+			return seq, err
 		}
 		if err != nil && chat.CodeOf(err) != chat.NotFound {
 			return 0, err
 		}
 	}
-	if e.Seq <= maxLookBack {
-		return 0, nil
-	}
-	return e.Seq - maxLookBack - 1, nil
+	return max(e.Seq, maxLookBack+1) - maxLookBack, nil
 }

@@ -56,39 +56,29 @@ type turnReport struct {
 func (d *Dialect) report(ctx context.Context, c chat.Caller, sess chat.Session, trigger chat.Seq) (*turnReport, error) {
 	rep := &turnReport{session: sess, answer: httpAnswer{d: d, caller: c, session: sess.ID, trigger: trigger, createdAt: d.opt.Now()}}
 	f := newFold(sess.ID, chat.Cursor{Seq: trigger - 1})
-	after := trigger - 1
-	for {
-		facts, more, err := d.opt.Sessions.Read(ctx, c, sess.ID, chat.Range{After: after, Limit: 500})
+	for fact, err := range d.opt.Sessions.Facts(ctx, c, sess.ID, chat.Range{After: trigger - 1}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, fact := range facts {
-			after = fact.Seq
-			if fact.Seq == trigger {
-				if rep.trigger, err = fact.Event(); err != nil {
-					return nil, err
-				}
-			}
-			items, err := f.take(&chat.Entry{Fact: fact})
-			if err != nil {
+		if fact.Seq == trigger {
+			if rep.trigger, err = fact.Event(); err != nil {
 				return nil, err
 			}
-			for i := range items {
-				if err := rep.answer.take(&items[i], func(*item) error { return nil }); err != nil {
-					return nil, err
-				}
-				rep.changed = items[i].at
-				if items[i].root == trigger {
-					rep.items = append(rep.items, items[i])
-				}
-			}
-			if rep.answer.end != nil {
-				rep.started, rep.turn = true, rep.answer.end.turn
-				return rep, nil
+		}
+		items, err := f.take(&chat.Entry{Fact: fact})
+		if err != nil {
+			return nil, err
+		}
+		for i := range items {
+			_ = rep.answer.take(&items[i], func(*item) error { return nil })
+			rep.changed = items[i].at
+			if items[i].root == trigger {
+				rep.items = append(rep.items, items[i])
 			}
 		}
-		if !more || len(facts) == 0 {
-			break
+		if rep.answer.end != nil {
+			rep.started, rep.turn = true, rep.answer.end.turn
+			return rep, nil
 		}
 	}
 	for _, t := range f.turns {

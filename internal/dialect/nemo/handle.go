@@ -163,7 +163,7 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, id chat.SessionID, 
 		a.ClientID = name
 	}
 	_, err = d.opt.Sessions.Answer(ctx, c, id, p.RequestID, a)
-	if clientIDReused(err) {
+	if chat.ReasonOf(err) == chat.ClientIDReused {
 		a.ClientID = "" // clients of this protocol use some ids twice
 		_, err = d.opt.Sessions.Answer(ctx, c, id, p.RequestID, a)
 	}

@@ -2,6 +2,7 @@ package nemo
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -9,23 +10,22 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// maxPayload bounds a step's payload. The UI draws all steps at once, so a large
-// one freezes it; the whole is in the log.
+// maxPayload bounds the payload of a step: large ones freeze the UI. The whole payload is in the log.
 const maxPayload = 16 << 10
 
-// escaper does what the real server does to payloads, which UIs draw as Markdown.
+// escaper escapes payloads as the toolkit's server does; UIs render them as Markdown.
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// payload makes Markdown fit to be sent.
+// payload is Markdown with a bound and escapes.
 func payload(s string) string { return escaper.Replace(cutMarkdown(s, maxPayload)) }
 
-// cutMarkdown is Markdown of about so many bytes at most, with a word about the rest.
-func cutMarkdown(s string, most int) string {
-	if len(s) <= most {
+// cutMarkdown cuts Markdown to about max bytes and says how much is missing.
+func cutMarkdown(s string, max int) string {
+	if len(s) <= max {
 		return s
 	}
 	left := len(s)
-	s = cutBytes(s, most)
+	s = cutBytes(s, max)
 	left -= len(s)
 	if strings.Count(s, "\n```")%2 == 1 || strings.HasPrefix(s, "```") && strings.Count(s, "\n```") == 0 {
 		s += "\n```"
@@ -56,19 +56,18 @@ func fence(title string, v json.RawMessage) string {
 
 func toolStart(b chat.AgentToolCall) string { return fence("Input", b.Params) }
 
-// toolEnd repeats the input, because a step with the same id and name replaces
-// the one before it.
+// toolEnd repeats the input, because a step with the same id and name replaces the one before it.
 func toolEnd(params, result json.RawMessage) string {
 	return toolInput(params) + "\n\n" + fence("Output", result)
 }
 
-// toolInput is a call's input with room for what comes of it.
+// toolInput is the input of a call, cut to leave room for the output.
 func toolInput(params json.RawMessage) string {
 	return cutMarkdown(fence("Input", params), maxPayload/2)
 }
 
 func toolFailed(params json.RawMessage, message string) string {
-	text, _ := json.Marshal(message) // a text can always be written
+	text, _ := json.Marshal(message)
 	return toolInput(params) + "\n\n" + fence("Error", text)
 }
 
@@ -123,15 +122,10 @@ func artifactText(session chat.SessionID, b chat.AgentArtifact) string {
 	return s
 }
 
-func artifactName(b chat.AgentArtifact) string {
-	if b.Title != "" {
-		return "Artifact: " + b.Title
-	}
-	return "Artifact: " + b.ArtifactType
-}
+func artifactName(b chat.AgentArtifact) string { return "Artifact: " + cmp.Or(b.Title, b.ArtifactType) }
 
-// functionStart and functionEnd are a workstream's. Their names differ, because
-// the UI drops what is nested in a step when it is replaced.
+// functionStart and functionEnd are the steps of a workstream. Their names differ, because the UI drops the steps inside a
+// step that is replaced.
 func functionStart(b chat.WorkstreamLaunched) (name, text string) {
 	task, _ := json.Marshal(b.Task)
 	return "Function Start: " + workName(b), fence("Function Input", task)
@@ -143,7 +137,7 @@ func functionEnd(b chat.WorkstreamLaunched, state, summary string) (name, text s
 	return "Function Complete: " + workName(b), fence("Function Input", task) + fence("Function Output", out)
 }
 
-// progressText is how far a workstream has come.
+// progressText is the progress of a workstream.
 func progressText(b chat.WorkstreamProgress) string {
 	text := strings.ReplaceAll(b.Phase, "_", " ")
 	if b.Tool != "" {
@@ -165,9 +159,4 @@ func warningText(b chat.WorkstreamWarning) string {
 	return strings.TrimSpace(fmt.Sprintf("%.0f %% of its time has passed. %s", 100*b.Share, b.Message))
 }
 
-func workName(b chat.WorkstreamLaunched) string {
-	if b.Name != "" {
-		return b.Name
-	}
-	return b.ID
-}
+func workName(b chat.WorkstreamLaunched) string { return cmp.Or(b.Name, b.ID) }

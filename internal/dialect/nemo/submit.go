@@ -139,11 +139,11 @@ func (d *Dialect) appendMessage(ctx context.Context, c chat.Caller, id chat.Sess
 		case err == nil:
 			e = events[len(events)-1]
 			return e, e.Seq <= line.last, nil
-		case clientIDReused(err) && draft.ClientID != "":
+		case chat.ReasonOf(err) == chat.ClientIDReused:
 			if draft, err = withoutClientID(draft); err != nil {
 				return e, false, err
 			}
-		case lineChanged(err), chat.CodeOf(err) == chat.Conflict && len(line.withdrawn) > 0:
+		case chat.ReasonOf(err) == chat.SessionChanged, chat.CodeOf(err) == chat.Conflict && len(line.withdrawn) > 0:
 		default:
 			return e, false, err
 		}
@@ -199,22 +199,6 @@ func (d *Dialect) startedByNeMo(ctx context.Context, c chat.Caller, id chat.Sess
 	}
 	e, err := last[0].Event()
 	return err == nil && e.Via == via, err
-}
-
-// lineChanged reports whether an append failed because the main line was not as expected.
-func lineChanged(err error) bool {
-	return chat.CodeOf(err) == chat.Conflict && chat.Public(err).Details["changed"] == true
-}
-
-// clientIDReused reports whether an append failed because another event has its client id.
-func clientIDReused(err error) bool {
-	if chat.CodeOf(err) != chat.Conflict {
-		return false
-	}
-	details := chat.Public(err).Details
-	_, seq := details["sequence"]
-	_, request := details["request_id"]
-	return seq && !request
 }
 
 // withoutClientID moves the client id of a message to its context: NeMo clients use some ids twice.
