@@ -26,9 +26,9 @@ func bubbles(frames []frame) string {
 	return strings.Join(list, "|")
 }
 
-// The AI-Q UI makes a bubble of each response, packs what is said in JSON, and
-// does not survive a notification that looks like a prompt.
-func TestAIQ(t *testing.T) {
+// The AI-Q UI shows each response as a message, packs the typed text in JSON, and cannot handle a notification in the
+// form of a prompt.
+func TestAIQFrames(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{change: func(o *Options) { o.Schema = "aiq" }})
 	c := w.dial("")
@@ -57,9 +57,9 @@ func TestAIQ(t *testing.T) {
 	}
 }
 
-// The AI-Q client comes back without a word of which conversation. It gets the
-// rest, once; one that closed its connection does not.
-func TestAIQComesBack(t *testing.T) {
+// The AI-Q client reconnects without naming its conversation. It gets the rest, once; a client that closed its
+// connection does not.
+func TestAIQReattaches(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("?schema=aiq")
@@ -102,8 +102,8 @@ func TestAIQComesBack(t *testing.T) {
 	}
 }
 
-// A name that is no name of a session is the client's own, and what it comes back to.
-func TestAIQComesBackToItsOwnName(t *testing.T) {
+// A name that is not valid as a session id is the client's own, and frames have it after the reconnect.
+func TestAIQReattachesUnderItsOwnName(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("?schema=aiq")
@@ -116,9 +116,8 @@ func TestAIQComesBackToItsOwnName(t *testing.T) {
 	}
 }
 
-// It comes back also while something happens in the conversation, which moves it
-// about in the list that it is looked up in.
-func TestAIQComesBackWhileBusy(t *testing.T) {
+// The session list changes while the lost conversation is searched in it.
+func TestAIQReattachesWhileSessionsChange(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("?schema=aiq")

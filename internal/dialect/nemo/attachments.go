@@ -24,8 +24,7 @@ type largeFile struct {
 	data            []byte
 }
 
-// attachments reads the parts of a message. Data of more than inlineMost bytes
-// comes back as large, to be stored before the message refers to them.
+// attachments decodes the parts of a message. The large files must be stored before the message refers to them.
 func attachments(list parts) (text string, out []chat.Part, large []largeFile, err error) {
 	only := true
 	for i := range list {

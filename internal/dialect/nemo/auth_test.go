@@ -10,8 +10,7 @@ import (
 	"github.com/parley-hq/parley/internal/servertest"
 )
 
-// Who is speaking can be said by a header, in the address, by auth_message, or
-// by each message.
+// A header, the address, auth_message or each message can have the credential.
 func TestAuthentication(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{secured: true})
@@ -19,7 +18,7 @@ func TestAuthentication(t *testing.T) {
 	c.say("c1", "m1", "hi")
 	frames := c.until(isEnd)
 	if f := frames[1]; f.Content.Code != codeAuth {
-		t.Errorf("nobody gets %s", f.raw)
+		t.Errorf("without a credential: %s", f.raw)
 	}
 	mistyped := w.dial("?access_token=wrong")
 	mistyped.say("c1", "m1", "hi")
@@ -68,7 +67,7 @@ func TestAuthentication(t *testing.T) {
 	}
 }
 
-// HTTP takes the same forms as the socket.
+// HTTP accepts the same credentials as the socket.
 func TestAuthenticationOverHTTP(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{secured: true})

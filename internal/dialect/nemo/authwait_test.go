@@ -16,8 +16,7 @@ func authMessage(name string) string {
 	return fmt.Sprintf(`{"type":"auth_message","payload":{"method":"api_key","token":%q}}`, servertest.TokenOf(name))
 }
 
-// A client that has not authenticated can send small frames only; afterwards the
-// usual limit holds.
+// An unauthenticated client can send small frames only; later the usual limit holds.
 func TestFramesBeforeAuthenticationAreSmall(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{secured: true})
@@ -39,8 +38,7 @@ func TestFramesBeforeAuthenticationAreSmall(t *testing.T) {
 	header.readTurn()
 }
 
-// A socket whose client does not authenticate is closed; one whose client does
-// stays open.
+// A socket without authentication is closed; an authenticated one stays open.
 func TestAuthenticationHasADeadline(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{secured: true, change: func(o *Options) { o.AuthTimeout = 300 * time.Millisecond }})
@@ -59,7 +57,6 @@ func TestAuthenticationHasADeadline(t *testing.T) {
 	}
 }
 
-// One address cannot hold many sockets without a token.
 func TestUnauthenticatedSocketsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{secured: true})

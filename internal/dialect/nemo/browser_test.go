@@ -14,10 +14,9 @@ import (
 // origin is what a browser sends.
 var origin = []string{"Origin", "http://localhost:3000"}
 
-// A page that goes away has not seen what its browser answered for last: that is
-// sent again. A page whose connection broke lives and has seen it: nothing comes
-// twice.
-func TestPageGoesAway(t *testing.T) {
+// A page that was unloaded may not have handled what its browser acknowledged last: that is sent again. A page whose
+// connection broke has handled it: nothing comes twice.
+func TestReloadedPageGetsLastMomentAgain(t *testing.T) {
 	t.Parallel()
 	// All answers come within the moment that a page takes, however slow the test is.
 	moment := time.Now()
@@ -46,8 +45,8 @@ func TestPageGoesAway(t *testing.T) {
 	}
 }
 
-// A page is sent few frames, however fast an agent writes.
-func TestPageGetsLargeFrames(t *testing.T) {
+// However fast an agent writes, a browser gets few frames.
+func TestBrowserGetsFewFrames(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("", origin...)

@@ -9,8 +9,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Several conversations run at once on one socket.
-func TestSeveralConversationsAtOnce(t *testing.T) {
+func TestSeveralConversationsOnOneSocket(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("")
@@ -38,9 +37,8 @@ func TestSeveralConversationsAtOnce(t *testing.T) {
 	}
 }
 
-// A message overtakes the answer before it: not one frame of the old answer
-// comes after the new one has begun, and the old one gets no end.
-func TestNewMessageOvertakes(t *testing.T) {
+// No frame of the old answer comes after the new message, and the old answer gets no end.
+func TestNewMessageSupersedesAnswer(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("")
@@ -65,7 +63,7 @@ func TestNewMessageOvertakes(t *testing.T) {
 	}
 }
 
-// A turn that another dialect began is shown, and a NeMo message waits for it.
+// A turn of another dialect is shown, and a NeMo message waits for it.
 func TestOtherDialectsAreNotInterrupted(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
@@ -95,9 +93,9 @@ func TestOtherDialectsAreNotInterrupted(t *testing.T) {
 	}
 }
 
-// Of a turn that another dialect began, a client that comes in its middle gets all;
-// what was over before it came back is not its business.
-func TestOtherDialectsTurns(t *testing.T) {
+// A client that connects during a turn of another dialect gets all of it; turns of other dialects that ended before are
+// not shown.
+func TestTurnsOfOtherDialects(t *testing.T) {
 	t.Parallel()
 	other := func(w *testServer, text string) {
 		t.Helper()
@@ -132,9 +130,8 @@ func TestOtherDialectsTurns(t *testing.T) {
 	}
 }
 
-// The same message sent again is one message; its answer comes again if it is
-// over. A used id with another text is another message.
-func TestSameMessageAgain(t *testing.T) {
+// Its answer is sent again when it is complete. The same id with another text is another message.
+func TestRepeatedMessageIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("")
@@ -162,9 +159,8 @@ func TestSameMessageAgain(t *testing.T) {
 	}
 }
 
-// One socket follows a bounded number of conversations; those that were dropped
-// are followed again when they are used.
-func TestManyConversations(t *testing.T) {
+// Dropped conversations are followed again when they are used.
+func TestSubscriptionsOfASocketAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("")

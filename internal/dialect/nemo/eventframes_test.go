@@ -8,9 +8,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Every event can be shown in NeMo's words: with the ids and parents that a
-// client of the conversation would have been sent.
-func TestEventsInOurWords(t *testing.T) {
+// The frames have the ids and parents that a client of the conversation would get.
+func TestAsReturnsFramesOfEvents(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := chat.Trusted

@@ -11,7 +11,7 @@ import (
 	"github.com/parley-hq/parley/internal/servertest"
 )
 
-// Human in the loop over plain HTTP: 202, poll, answer, poll.
+// 202, poll, answer, poll.
 func TestInteractionsOverHTTP(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
@@ -63,8 +63,8 @@ func TestInteractionsOverHTTP(t *testing.T) {
 	}
 }
 
-// An execution outlives the server, and is its owner's alone.
-func TestExecutionOverRestart(t *testing.T) {
+// Only its owner can see an execution.
+func TestExecutionSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{secured: true})
 	alice, bob := []string{"Authorization", "Bearer " + servertest.TokenOf("alice")}, []string{"Authorization", "Bearer " + servertest.TokenOf("bob")}
@@ -89,7 +89,7 @@ func TestExecutionOverRestart(t *testing.T) {
 	}
 }
 
-// A stream tells of a prompt and goes on when it is answered.
+// A stream reports a prompt and continues after the answer.
 func TestInteractionInStream(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
@@ -121,8 +121,7 @@ func TestInteractionInStream(t *testing.T) {
 	}
 }
 
-// Where a route has no words for a prompt, its text is shown, and the next
-// message of the conversation answers it.
+// On a route without prompts the text of the prompt is sent, and the next message of the conversation answers it.
 func TestPromptAsText(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})

@@ -10,8 +10,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Feedback is kept as an event of the conversation it is about.
-func TestFeedback(t *testing.T) {
+func TestFeedbackIsAnEvent(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("")
@@ -43,8 +42,8 @@ func TestFeedback(t *testing.T) {
 	}
 }
 
-// Files: put, get, replace, delete.
-func TestStatic(t *testing.T) {
+// Put, get, replace, delete.
+func TestStaticFiles(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	form := func(method, text string) (int, string) {

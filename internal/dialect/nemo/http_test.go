@@ -16,7 +16,7 @@ import (
 	"github.com/parley-hq/parley/internal/servertest"
 )
 
-// Each address answers in its own form.
+// Each route answers in its own form.
 func TestAnswersOverHTTP(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
@@ -89,8 +89,7 @@ func TestAnswersOverHTTP(t *testing.T) {
 	}
 }
 
-// OpenAI's streams carry nothing that its clients do not know, and count tokens
-// when asked to.
+// OpenAI streams have only OpenAI's fields, and token counts on request.
 func TestOpenAIStream(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
@@ -111,7 +110,7 @@ func TestOpenAIStream(t *testing.T) {
 	}
 }
 
-// The headers tie a request to a conversation and make it safe to repeat.
+// Headers name the conversation of a request and make it safe to repeat.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
@@ -132,7 +131,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// What went wrong has the form that each kind of client looks for.
+// Errors have the form that each kind of client reads.
 func TestErrorsOverHTTP(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
@@ -166,8 +165,8 @@ func TestErrorsOverHTTP(t *testing.T) {
 	}
 }
 
-// The client of a single answer that goes away stops it; a conversation goes on.
-func TestClientLeaves(t *testing.T) {
+// The turn of a request without a conversation stops when the client disconnects; others continue.
+func TestDisconnectStopsOneShotTurn(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": counter{2, map[int]chan struct{}{1: gate}}}})
@@ -207,8 +206,7 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// A client that hangs up is no fault of the server's.
-func TestHangingUpIsNotLogged(t *testing.T) {
+func TestDisconnectIsNotLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer // the logger writes one line at a time, and is read when the server has ended
 	w := newServer(t, setup{change: func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }})
@@ -238,8 +236,7 @@ func TestHangingUpIsNotLogged(t *testing.T) {
 	}
 }
 
-// A newer message in the conversation takes the place of a request that waits.
-func TestRequestIsOvertaken(t *testing.T) {
+func TestNewerMessageSupersedesRequest(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	done := make(chan string)
@@ -276,9 +273,8 @@ func (l listener) Answer(ctx context.Context, t *agent.Turn) error {
 	return err
 }
 
-// A message that begins no turn of its own has an end for who waits for it: another
-// dialect's turn takes it in and answers it, or it is taken back.
-func TestRequestThatBeginsNoTurn(t *testing.T) {
+// A turn of another dialect takes the message in and answers it, or the message is withdrawn.
+func TestRequestWithoutOwnTurnEnds(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": listener{gate}}})
@@ -320,8 +316,8 @@ func TestRequestThatBeginsNoTurn(t *testing.T) {
 	}
 }
 
-// Where no turn answers a request is refused before it is kept: clients try again.
-func TestRequestThatNobodyAnswers(t *testing.T) {
+// A session without turns refuses a request before it is stored: clients repeat it.
+func TestRequestWithoutAgentIsNotStored(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	if _, _, err := w.sessions.Create(t.Context(), local, chat.NewSession{ID: "c1", Agent: chat.NoAgent}); err != nil {

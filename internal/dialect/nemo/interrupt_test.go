@@ -33,7 +33,7 @@ func newHasty(t *testing.T) (*testServer, *hasty) {
 	return w, h
 }
 
-// stops are the turns that somebody wanted to end.
+// stops are the turns with a stop request.
 func (w *testServer) stops(id chat.SessionID) []chat.TurnID {
 	w.t.Helper()
 	facts, _, err := w.sessions.Read(w.t.Context(), chat.Trusted, id, chat.Range{Types: []string{"turn.stop_requested"}})
@@ -51,9 +51,8 @@ func (w *testServer) stops(id chat.SessionID) []chat.TurnID {
 	return list
 }
 
-// A turn of another dialect that takes the place of NeMo's own at the last
-// moment is not interrupted.
-func TestInterruptsOnlyItsOwn(t *testing.T) {
+// A turn of another dialect that starts at the last moment is not interrupted.
+func TestInterruptsOnlyNeMoTurns(t *testing.T) {
 	t.Parallel()
 	w, h := newHasty(t)
 	c := w.dial("")
@@ -84,8 +83,8 @@ func TestInterruptsOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// A turn that NeMo begins at the last moment, from another tab, is interrupted.
-func TestInterruptsWhatJustBegan(t *testing.T) {
+// A turn that another tab starts at the last moment is interrupted.
+func TestInterruptsTurnThatJustStarted(t *testing.T) {
 	t.Parallel()
 	w, h := newHasty(t)
 	c := w.dial("")
@@ -115,8 +114,8 @@ func TestInterruptsWhatJustBegan(t *testing.T) {
 	}
 }
 
-// A turn that no message began belongs to the message before it.
-func TestBegan(t *testing.T) {
+// A turn that no message started belongs to the message before it.
+func TestStartedByNeMo(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	me := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeAdmin}}

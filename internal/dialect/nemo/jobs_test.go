@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Jobs: submitted, polled, done; they are found again by their id.
+// Submitted, polled, done; a job is found again by its id.
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
@@ -44,7 +44,6 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// A job is forgotten after its time.
 func TestJobExpires(t *testing.T) {
 	t.Parallel()
 	var late atomic.Int64

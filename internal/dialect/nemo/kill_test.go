@@ -8,9 +8,9 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// A server that is killed goes on right behind what the client has answered for:
-// nothing is lost, and of what came twice nothing was answered for.
-func TestKilledInMidTurn(t *testing.T) {
+// After a kill the client continues after what it acknowledged: nothing is lost, and only unacknowledged frames come
+// twice.
+func TestKillInMidTurn(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("?conversation_id=c1")
@@ -25,8 +25,8 @@ func TestKilledInMidTurn(t *testing.T) {
 	}
 }
 
-// A client that answered for everything gets nothing twice.
-func TestKilledWhenAllWasAnswered(t *testing.T) {
+// Nothing comes twice.
+func TestKillAfterEverythingWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("?conversation_id=c1")
@@ -47,9 +47,8 @@ func TestKilledWhenAllWasAnswered(t *testing.T) {
 	}
 }
 
-// A client that had answered for nothing of an answer gets it again, although it is
-// over.
-func TestKilledBeforeAnythingWasAnswered(t *testing.T) {
+// The client gets the answer again, although it is complete.
+func TestKillBeforeAnythingWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("?conversation_id=c1")
@@ -64,8 +63,7 @@ func TestKilledBeforeAnythingWasAnswered(t *testing.T) {
 	}
 }
 
-// The answer to a ping that is not the conversation's own says nothing of what was
-// sent there.
+// The pong of another ping acknowledges nothing of the conversation.
 func TestPongOfAnotherPing(t *testing.T) {
 	w := newServer(t, setup{})
 	at := func(seq chat.Seq) position { return position{Base: seq} }
@@ -80,8 +78,8 @@ func TestPongOfAnotherPing(t *testing.T) {
 	}
 }
 
-// Where pings are swallowed on the way, what was sent has to do.
-func TestKilledWhereNobodyAnswersPings(t *testing.T) {
+// Where a gateway drops pings, what was sent counts as acknowledged.
+func TestKillWithoutPongs(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
 	w := newServer(t, setup{now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
@@ -102,9 +100,8 @@ func TestKilledWhereNobodyAnswersPings(t *testing.T) {
 	}
 }
 
-// A client whose connection breaks, or whose server is killed, before its first
-// answer to a ping is back may have seen nothing at all.
-func TestEndsBeforeTheFirstPong(t *testing.T) {
+// The client may have seen nothing, so it gets everything again.
+func TestDisconnectBeforeFirstPong(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
 		began := time.Now() // and no time passes
@@ -125,9 +122,8 @@ func TestEndsBeforeTheFirstPong(t *testing.T) {
 	}
 }
 
-// A notification that waits for a prompt to be answered is shown although the
-// connection drops meanwhile.
-func TestHeldNotificationOutlivesDrop(t *testing.T) {
+// A notification that waits for the answer to a prompt is shown although the connection drops meanwhile.
+func TestHeldNotificationSurvivesDisconnect(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
 		w := newServer(t, setup{})

@@ -10,9 +10,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// What a client says of itself: the user is part of the actor, the version is
-// answered, other keys are kept, secrets are not.
-func TestWhatAMessageCarries(t *testing.T) {
+// The user becomes part of the actor, the version is answered, other keys are kept, secrets are not.
+func TestFieldsOfAMessage(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("")
@@ -49,8 +48,8 @@ func TestWhatAMessageCarries(t *testing.T) {
 	}
 }
 
-// Who answers a prompt is said by the answer, as by a message.
-func TestWhatAnAnswerCarries(t *testing.T) {
+// The user of an answer becomes part of the actor, as in a message.
+func TestUserOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("")
@@ -68,7 +67,7 @@ func TestWhatAnAnswerCarries(t *testing.T) {
 	}
 }
 
-// Attachments are kept with the message, large ones as artifacts.
+// Attachments are stored with the message, large ones as artifacts.
 func TestAttachments(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
@@ -112,8 +111,7 @@ func TestAttachments(t *testing.T) {
 	}
 }
 
-// Of a whole history only the last user message is new; the rest begins a new
-// conversation, and is passed over in an old one.
+// Only the last user message is new; the messages before it are stored in a new conversation and ignored in an old one.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})

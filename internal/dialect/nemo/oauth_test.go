@@ -13,7 +13,7 @@ import (
 	"github.com/parley-hq/parley/internal/session"
 )
 
-// consentAgent asks for consent at the address that it is told.
+// consentAgent asks for consent.
 var consentAgent = map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context, turn *agent.Turn) error {
 	a, err := turn.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputOAuth, Text: "https://login.example/authorize?client_id=x&state=s3cr3t-state"})
 	if err != nil {
@@ -22,9 +22,8 @@ var consentAgent = map[string]agent.Agent{"demo": answerFunc(func(ctx context.Co
 	return turn.Say(ctx, "The answer was "+a.Text)
 })}
 
-// A consent prompt ends when the authorization server sends the person back,
-// also after a restart, and only with the right state.
-func TestConsentIsRedirected(t *testing.T) {
+// A redirect answers a consent prompt, also after a restart, and only with the right state.
+func TestRedirectAnswersConsent(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{secured: true, agents: consentAgent})
 	c := w.dial("?conversation_id=c1", "X-API-Key", servertest.TokenOf("alice"))
@@ -56,8 +55,8 @@ func TestConsentIsRedirected(t *testing.T) {
 	}
 }
 
-// The page is open to everybody: few requests may wait for its search.
-func TestRedirectsDoNotPileUp(t *testing.T) {
+// The address is public: few requests may wait for a search.
+func TestRedirectSearchesAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{secured: true})
 	for range maxSearches {
@@ -107,8 +106,7 @@ func (b *busy) List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.Ses
 	return b.Sessions.List(ctx, c, f)
 }
 
-// A redirect finds its prompt also when the conversation is busy.
-func TestConsentWhileBusy(t *testing.T) {
+func TestConsentWhileSessionsChange(t *testing.T) {
 	t.Parallel()
 	b := &busy{t: t}
 	w := newServer(t, setup{agents: consentAgent, change: func(o *Options) {
@@ -137,8 +135,7 @@ func TestConsentWhileBusy(t *testing.T) {
 	}
 }
 
-// Where the agent's address has no state, the one that /executions gives out
-// serves, for those who may see the conversation.
+// Where the agent's URL has no state, that of /executions works for callers who may see the session.
 func TestConsentByExecution(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{secured: true})

@@ -11,8 +11,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// A prompt that was open over a restart can be answered after it.
-func TestPromptOverRestart(t *testing.T) {
+func TestPromptSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("?conversation_id=c1")
@@ -30,8 +29,7 @@ func TestPromptOverRestart(t *testing.T) {
 	}
 }
 
-// A pending prompt is sent again with the remaining time.
-func TestPromptAgainWithRemainingTime(t *testing.T) {
+func TestPromptIsSentAgainWithRemainingTime(t *testing.T) {
 	t.Parallel()
 	var shift atomic.Int64
 	begun := time.Now()
@@ -53,7 +51,7 @@ func TestPromptAgainWithRemainingTime(t *testing.T) {
 	}
 }
 
-// A prompt first raised after the reconnect can be answered.
+// A prompt that is raised after a reconnect can be answered.
 func TestPromptAfterReconnect(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
@@ -82,8 +80,7 @@ func TestPromptAfterReconnect(t *testing.T) {
 	}
 }
 
-// Several prompts that are open at once come one after the other.
-func TestSeveralPromptsOneWindow(t *testing.T) {
+func TestPromptsAreSentOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context, turn *agent.Turn) error {
 		return turn.Say(ctx, "done")
@@ -137,8 +134,8 @@ func TestSeveralPromptsOneWindow(t *testing.T) {
 	}
 }
 
-// Answers that do not fit are refused with the reason, and the prompt is shown
-// again; late and unasked ones are told so.
+// Answers that do not fit are refused with the reason, and the prompt is sent again; late and unexpected ones get an
+// error.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
@@ -187,8 +184,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A prompt ends at its time, decided by the server; an answer after that is told
-// so.
+// The server decides when a prompt expires; a later answer gets an error.
 func TestPromptExpires(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
@@ -207,8 +203,8 @@ func TestPromptExpires(t *testing.T) {
 	}
 }
 
-// Two tabs answer the same prompt: the first wins, the other is told who did.
-func TestFirstAnswerWins(t *testing.T) {
+// Two tabs answer the same prompt: the second one gets an error that names the first.
+func TestFirstAnswerCounts(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	one := w.dial("")

@@ -13,9 +13,8 @@ import (
 	"github.com/parley-hq/parley/internal/session"
 )
 
-// A socket that drops in mid-answer and comes back gets the rest, not doubled,
-// and its end.
-func TestDropInMidAnswer(t *testing.T) {
+// A client that reconnects in mid-answer gets the rest without repetition, and the end.
+func TestResumeInMidAnswer(t *testing.T) {
 	t.Parallel()
 	for _, after := range []int{1, 2, 7, 23} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
@@ -38,8 +37,8 @@ func TestDropInMidAnswer(t *testing.T) {
 	}
 }
 
-// Dropped many times in one answer, and once after its end.
-func TestDropAgainAndAgain(t *testing.T) {
+// Many disconnects in one answer, and one after its end.
+func TestResumeManyTimes(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("?conversation_id=c1")
@@ -62,8 +61,8 @@ func TestDropAgainAndAgain(t *testing.T) {
 	}
 }
 
-// An answer that ended while the client was away is still delivered.
-func TestEndedWhileAway(t *testing.T) {
+// The client still gets the answer.
+func TestAnswerEndsWhileDisconnected(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("?conversation_id=c1")
@@ -78,7 +77,7 @@ func TestEndedWhileAway(t *testing.T) {
 	}
 }
 
-// A server restart in mid-turn loses nothing and repeats nothing.
+// A restart in mid-turn loses nothing and repeats nothing.
 func TestRestartInMidTurn(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
@@ -92,9 +91,8 @@ func TestRestartInMidTurn(t *testing.T) {
 	}
 }
 
-// An old connection that does not answer is ended, and the new one goes on where
-// it stopped.
-func TestDeadConnectionIsReplaced(t *testing.T) {
+// An old connection that does not answer is closed, and the new one continues where it stopped.
+func TestStaleConnectionIsClosed(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{change: func(o *Options) { o.Gone = 100 * time.Millisecond }})
 	old := w.dial("?conversation_id=c1")
@@ -107,8 +105,7 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 	}
 }
 
-// Reconnecting is bound to the same identity.
-func TestReconnectIsBoundToIdentity(t *testing.T) {
+func TestResumeIsBoundToIdentity(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{secured: true})
 	alice := w.dial("?conversation_id=c1", "Authorization", "Bearer "+servertest.TokenOf("alice"))
@@ -134,8 +131,7 @@ func TestReconnectIsBoundToIdentity(t *testing.T) {
 	}
 }
 
-// Browsers of one identity are told apart: the place of one is not another's.
-func TestBrowsersAreToldApart(t *testing.T) {
+func TestResumeIsBoundToBrowser(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{5: gate}}}})
@@ -155,8 +151,7 @@ func TestBrowsersAreToldApart(t *testing.T) {
 	}
 }
 
-// After auth_message the conversation of the address is followed.
-func TestAuthThenResume(t *testing.T) {
+func TestResumeAfterAuthMessage(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{secured: true})
 	c := w.dial("?conversation_id=c1", "Authorization", "Bearer "+servertest.TokenOf("alice"))
@@ -212,9 +207,8 @@ func (s *slow) State(ctx context.Context, c chat.Caller, id chat.SessionID) (*ch
 	return s.Sessions.State(ctx, c, id)
 }
 
-// A second tab that speaks before it follows gets its answer, also when that is
-// over by then.
-func TestAnsweredBeforeItBegan(t *testing.T) {
+// A second tab that sends a message before its subscription starts gets the answer, also when it is complete by then.
+func TestAnswerBeforeSubscriptionStarts(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
 		s := &slow{entered: make(chan struct{}), leave: make(chan struct{})}
@@ -250,9 +244,8 @@ func TestAnsweredBeforeItBegan(t *testing.T) {
 	}
 }
 
-// A client that does not take its leave of a server that ends, because it reads
-// nothing any more, gets what it has not read.
-func TestRestartWhileNobodyReads(t *testing.T) {
+// The client does not answer the close frame and gets what it has not read.
+func TestRestartWhileClientDoesNotRead(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{3: gate}}}})

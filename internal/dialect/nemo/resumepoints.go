@@ -142,8 +142,8 @@ func (r *resumePoints) add(key string, sub *subscription) {
 	r.attach(key, sub)
 }
 
-// addSender adds a client that starts with a message of its own. The points of departed clients are removed: whoever
-// returns later starts with what runs then.
+// addSender adds a client that starts with a message of its own. The points of departed clients are removed: a
+// client that connects later starts with the running turn.
 func (r *resumePoints) addSender(key string, sub *subscription) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,7 +204,7 @@ func (r *resumePoints) depart(sub *subscription, at position, state clientState)
 	for len(h.departed) > maxDeparted {
 		oldest, next := h.departed[0], h.departed[1]
 		h.departed = h.departed[1:]
-		// Tabs of one outage all continue from the lowest position among them; the next point stands in for the removed one.
+		// Tabs of one outage all continue from the lowest position among them; the next point replaces the removed one.
 		if next.when.Sub(oldest.when) <= sameOutage && oldest.at.before(next.at) {
 			next.at = oldest.at
 			r.file.append(next.savedPoint, r.all())

@@ -57,7 +57,7 @@ func checkFrame(t testing.TB, schema string, b []byte) {
 	}
 }
 
-// The schemas of what clients send fit what the seed documents and the UI send.
+// The schemas accept what the documents show and the UI sends.
 func TestClientSchemas(t *testing.T) {
 	for name, frames := range map[string][]string{
 		typeUser:   {userMessage("c", "m", "chat", "hi"), `{"type":"user_message","schema_type":"generate","content":{"messages":[{"role":"user","content":"hi"}]},"custom":1}`},

@@ -25,7 +25,7 @@ import (
 	"github.com/parley-hq/parley/internal/session"
 )
 
-// testServer is a whole server in the process: the real store, rules and agents.
+// testServer is a whole server in the process, with a NeMo dialect.
 type testServer struct {
 	t        testing.TB
 	dir      string
@@ -37,9 +37,9 @@ type testServer struct {
 	setup    setup
 }
 
-// setup says what differs from an open server with the demo agent.
+// setup is what differs from an open server with the demo agent.
 type setup struct {
-	secured bool                   // people need tokens
+	secured bool                   // users need tokens
 	dir     string                 // an existing data folder
 	now     func() time.Time       // of the dialect and the rules
 	agents  map[string]agent.Agent // beside the demo agent
@@ -74,8 +74,7 @@ func (w *testServer) restart() *testServer {
 	return w.reopen()
 }
 
-// kill ends the server without giving it time to note anything, as far as this
-// dialect can tell, and starts another on the same data.
+// kill ends the server and restores the resume points as they were before, as after a kill.
 func (w *testServer) kill() *testServer {
 	w.t.Helper()
 	places := filepath.Join(w.dir, "nemo-places")
@@ -102,7 +101,7 @@ type client struct {
 	conn *websocket.Conn
 	seen []frame
 
-	schema      string      // how it is spoken to
+	schema      string      // of the frames
 	ignorePings atomic.Bool // it does not answer pings
 }
 
@@ -218,7 +217,7 @@ func (c *client) log() string {
 	return s.String()
 }
 
-// until reads until a frame fits and returns all that were read.
+// until reads until a frame fits and returns all frames that it read.
 func (c *client) until(fits func(frame) bool) []frame {
 	c.t.Helper()
 	var all []frame
@@ -265,8 +264,7 @@ func (c *client) readWords(n int) []frame {
 	return all
 }
 
-// sync waits until the server has read all that the client said so far, and
-// returns the frames that came before it says so.
+// sync waits until the server has read all that the client sent, and returns the frames that came before.
 func (c *client) sync() []frame {
 	c.t.Helper()
 	c.send(`{"type":"nonsense","conversation_id":"nowhere"}`)
@@ -274,7 +272,7 @@ func (c *client) sync() []frame {
 	return all[:len(all)-1]
 }
 
-// readRest reads what is missing of an answer.
+// readRest reads the rest of an answer.
 func (c *client) readRest(got []frame) []frame {
 	c.t.Helper()
 	if answerEnded(got) {
@@ -283,7 +281,7 @@ func (c *client) readRest(got []frame) []frame {
 	return append(got, c.readTurn()...)
 }
 
-// text is what a UI would show of the frames.
+// textOf is the text that a UI would show.
 func textOf(frames []frame) string {
 	var s strings.Builder
 	for _, f := range frames {
@@ -301,16 +299,16 @@ func (c *client) prompt() frame {
 	return all[len(all)-1]
 }
 
-// readUntilClosed reads on until the connection ends, so that pings are answered.
+// readUntilClosed reads until the connection ends, so that pings are answered.
 func (c *client) readUntilClosed() {
 	for _, err := c.tryNext(30 * time.Second); err == nil; _, err = c.tryNext(30 * time.Second) {
 	}
 }
 
-// drop cuts the connection without a word.
+// drop breaks the connection.
 func (c *client) drop() { c.conn.CloseNow() }
 
-// words is the answer to /stream N.
+// words1toN is the answer to /stream N.
 func words1toN(n int) string {
 	var s []string
 	for i := 1; i <= n; i++ {

@@ -19,9 +19,8 @@ func (b broken) Append(context.Context, chat.Caller, chat.SessionID, []chat.Draf
 	return nil, errors.New("sector 7 cannot be written")
 }
 
-// A fault of the server itself is an unknown_error: it is seen in the UI, the
-// socket stays open, and what exactly went wrong is for the log alone.
-func TestUnknownError(t *testing.T) {
+// A fault of the server is an unknown_error in the UI, the socket stays open, and only the log has the cause.
+func TestServerErrorIsNotShown(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	w := newServer(t, setup{change: func(o *Options) {
@@ -37,7 +36,7 @@ func TestUnknownError(t *testing.T) {
 		}
 	}
 	if strings.Contains(c.log(), "sector") {
-		t.Errorf("the client is told %s", c.log())
+		t.Errorf("the client sees %s", c.log())
 	}
 	c.drop()
 	w.close()

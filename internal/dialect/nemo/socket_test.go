@@ -12,9 +12,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Step payloads stay small: all of a long thought together is at most a few
-// times its length, and one payload has a bound.
-func TestStepsStaySmall(t *testing.T) {
+// All payloads of a long thinking block together are at most a few times its length, and each payload has a bound.
+func TestStepPayloadsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("")
@@ -49,8 +48,7 @@ func TestStepsStaySmall(t *testing.T) {
 	}
 }
 
-// Every bad frame gets an error_message with the right code, and the socket
-// stays open.
+// Every bad frame gets an error_message with the right code, and the socket stays open.
 func TestBadFrames(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
@@ -116,11 +114,11 @@ func TestBadFrames(t *testing.T) {
 	}
 	c.say("c1", "m1", "hi")
 	if got := textOf(c.readTurn()); got != "You said: hi" {
-		t.Errorf("the socket is of no use any more: %q", got)
+		t.Errorf("the socket is not usable any more: %q", got)
 	}
 }
 
-// A failing turn shows its error, also when it is the first thing that happens.
+// A failed turn shows its error, also when it is the first thing that happens.
 func TestWorkflowError(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
@@ -138,7 +136,7 @@ func TestWorkflowError(t *testing.T) {
 	}
 }
 
-// The four kinds of message: streams come in pieces, the others at once.
+// The stream types come in pieces, the others at once.
 func TestSchemaTypes(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
@@ -181,7 +179,7 @@ func TestThreadID(t *testing.T) {
 	}
 }
 
-// The other ways of speaking: every frame is checked against its schema.
+// Every frame is checked against its schema.
 func TestOtherSchemas(t *testing.T) {
 	t.Parallel()
 	for schema, done := range map[string]string{"documented": "completed", "agentiq": "completed", "aiq": "complete"} {
@@ -240,8 +238,7 @@ func TestOtherSchemas(t *testing.T) {
 	}
 }
 
-// A client that reads nothing and then everything misses nothing.
-func TestSlowClient(t *testing.T) {
+func TestSlowClientMissesNothing(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("")
@@ -253,7 +250,7 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
-// The agent's trace id is what the trace frame carries.
+// The trace frame has the agent's trace id.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
@@ -272,8 +269,8 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// An erased conversation answers gone, and the socket stays of use.
-func TestErased(t *testing.T) {
+// An erased conversation answers gone, and the socket stays usable.
+func TestErasedConversation(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("")

@@ -40,8 +40,7 @@ func (c counter) Answer(ctx context.Context, t *agent.Turn) error {
 	return s.Close(ctx)
 }
 
-// Two tabs on one conversation both see everything; the second one from the
-// start of the running turn.
+// Both tabs see everything; the second one from the start of the running turn.
 func TestTwoTabs(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
@@ -68,9 +67,8 @@ func TestTwoTabs(t *testing.T) {
 	}
 }
 
-// A tab that was there before the conversation began sees what another begins it
-// with, however short that is.
-func TestTabThatWasThereFirst(t *testing.T) {
+// Another tab sends the first message.
+func TestTabConnectsBeforeConversationStarts(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	one, two := w.dial("?conversation_id=c1"), w.dial("?conversation_id=c1")
@@ -90,10 +88,8 @@ func TestTabThatWasThereFirst(t *testing.T) {
 	}
 }
 
-// A tab that waits for a conversation gets it from its beginning, also when it
-// learns of it late: here the first answer is over before anybody tells it, and a
-// tab that does not answer any more has left its place.
-func TestTabThatWaited(t *testing.T) {
+// The first answer is complete before the waiting tab is woken, and another tab that does not respond has departed.
+func TestWaitingTabGetsConversationFromStart(t *testing.T) {
 	t.Parallel()
 	look := &lookout{}
 	w := newServer(t, look.setup(setup{}))
@@ -165,9 +161,8 @@ func (w *testServer) startConversation(c chat.Caller, id chat.SessionID, text st
 
 var local = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeUser}}
 
-// A tab that was on its way when the conversation began gets it from its
-// beginning, also what is over by then.
-func TestTabThatWasOnItsWay(t *testing.T) {
+// It gets the conversation from its start, also what is complete by then.
+func TestTabConnectsWhileConversationStarts(t *testing.T) {
 	t.Parallel()
 	look := &lookout{leave: make(chan struct{})}
 	w := newServer(t, look.setup(setup{}))
@@ -181,9 +176,8 @@ func TestTabThatWasOnItsWay(t *testing.T) {
 	}
 }
 
-// A tab that waits for a conversation does not go on where another stopped: it has
-// nothing of it yet.
-func TestTabThatWaitedTakesNobodysPlace(t *testing.T) {
+// A tab that waits for a conversation has nothing of it, so it must not continue where another tab stopped.
+func TestWaitingTabTakesOverNoPosition(t *testing.T) {
 	t.Parallel()
 	look := &lookout{}
 	w := newServer(t, look.setup(setup{agents: greeter}))
@@ -212,9 +206,8 @@ var greeter = map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context
 	return err
 })}
 
-// A place behind the end of the log, which lost its last part in a power cut, is of
-// no use: the client gets what is under way.
-func TestPlaceBehindTheEnd(t *testing.T) {
+// A power cut lost the end of the log: the client gets the running turn.
+func TestResumePointAfterEndOfLog(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{agents: greeter})
 	c := w.dial("?conversation_id=c1")
@@ -250,9 +243,8 @@ func (w *testServer) waitDeparted(n int) {
 	}
 }
 
-// One of two tabs drops and comes back, while the other lives: it goes on where
-// it stopped.
-func TestOneOfTwoTabsDrops(t *testing.T) {
+// It continues where it stopped while the other tab stays connected.
+func TestOneOfTwoTabsReconnects(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": counter{80, map[int]chan struct{}{20: gate}}}})
@@ -274,8 +266,7 @@ func TestOneOfTwoTabsDrops(t *testing.T) {
 	}
 }
 
-// Two tabs come back after a kill. Nobody can tell which is which, so both go on
-// where the one stood that had less.
+// Tabs cannot be told apart, so both continue from the lower position.
 func TestTwoTabsAfterKill(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})

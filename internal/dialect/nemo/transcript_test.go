@@ -25,21 +25,20 @@ import (
 //	skip NAME N                 it reads until it has N words of an answer; they are not shown
 //	await NAME UNTIL            the same, until a frame comes
 //	text NAME…                  what these clients saw of answers, one after the other
-//	heard NAME                  it has answered for what it saw, and the server knows
-//	drop NAME                   it is cut off
-//	reload NAME                 it takes its leave, as a page does that is loaded again
+//	sync NAME                   it has acknowledged what it saw, and the server has read that
+//	drop NAME                   its connection breaks
+//	reload NAME                 it closes the connection as a page does that is reloaded
 //	close NAME                  it closes the connection
 //	METHOD PATH                 an HTTP request: headers, an empty line, the body
 //	poll PATH TEXT              the same with GET, until the answer has the text in it
 //	log SESSION                 what is in the log now
 //	append SESSION              an agent adds the events in the body, one per line
 //	event SESSION TYPE          until the log has such an event
-//	wait DURATION               time goes on; it stands still otherwise, where the first line says "clock"
+//	wait DURATION               the clock is set forward; it stands still otherwise, where the first line says "clock"
 //	restart [NAME]              the server ends and starts again, while the client reads on; that is not shown
 //
-// What the server says follows each step as a part named "server" and is
-// rewritten with -update. Pieces of text that follow each other are shown as
-// one, because how a text is cut depends on time; times are left out.
+// The output of the server follows each step as a part named "server" and is rewritten with -update. Consecutive pieces of
+// text are shown as one, because how a text is cut depends on time; times are left out.
 func TestTranscripts(t *testing.T) {
 	transcript.Play(t, "server", func(t *testing.T, about string) transcript.Player {
 		t.Parallel()
@@ -116,7 +115,7 @@ func (p *player) play(t *testing.T, f txtar.File) string {
 	case "poll":
 		p.w.poll(at(1), at(2))
 		return p.request(t, "GET", at(1), "")
-	case "heard":
+	case "sync":
 		p.clients[at(1)].sync()
 	case "drop":
 		p.clients[at(1)].drop()

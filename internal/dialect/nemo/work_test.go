@@ -10,9 +10,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// A person who watches parallel work sees each line with its phases, warnings
-// and result, below one step each.
-func TestAWorkstreamIsSeen(t *testing.T) {
+// Each workstream is a step with its progress, warnings and result below it.
+func TestWorkstreamSteps(t *testing.T) {
 	f := newFold("c", chat.Cursor{})
 	var shown []string
 	ids := map[string]string{}
@@ -72,8 +71,8 @@ func TestAWorkstreamIsSeen(t *testing.T) {
 	}
 }
 
-// Over HTTP the same steps are seen as on the socket, below their workstream.
-func TestAWorkstreamIsSeenOverHTTP(t *testing.T) {
+// HTTP has the same steps as the socket, below their workstream.
+func TestWorkstreamStepsOverHTTP(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	for path, in := range map[string]string{
@@ -128,9 +127,8 @@ func TestAWorkstreamIsSeenOverHTTP(t *testing.T) {
 	}
 }
 
-// What a workstream asks is asked over HTTP too, as part of the answer that
-// launched it.
-func TestAWorkstreamAsksOverHTTP(t *testing.T) {
+// A prompt of a workstream is part of the answer that launched it.
+func TestWorkstreamPromptOverHTTP(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context, turn *agent.Turn) error {
 		if turn.Workstream != "" {
