@@ -1,6 +1,7 @@
 package nemo
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
@@ -105,6 +106,8 @@ type workStep struct {
 	root     chat.Seq // the message in whose answer it was launched
 	launched chat.WorkstreamLaunched
 }
+
+func (w workStep) name() string { return cmp.Or(w.launched.Name, w.launched.ID) }
 
 // openPrompt is a prompt without an answer.
 type openPrompt struct {

@@ -14,54 +14,34 @@ func (f *fold) event(e *chat.Event) {
 	switch b := e.Body.(type) {
 	case chat.UserMessage:
 		f.userMessage(e, b)
-		return
 	case chat.UserMessageWithdrawn:
-		f.queued = slices.DeleteFunc(f.queued, func(m queuedMessage) bool { return m.trigger == b.Sequence })
-		return
+		f.unqueue(b.Sequence)
+	case chat.TurnInput:
+		f.unqueue(b.Sequences...)
 	case chat.TurnStarted:
 		f.turnStarted(e, b)
-		return
-	case chat.TurnInput:
-		f.queued = slices.DeleteFunc(f.queued, func(m queuedMessage) bool { return slices.Contains(b.Sequences, m.trigger) })
-		return
 	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
 		f.prompt(e)
-		return
 	case chat.WorkstreamLaunched:
 		f.workLaunched(e, b)
-		return
 	case chat.WorkstreamProgress:
 		f.workProgress(e, b.ID, "progress", "Progress", progressText(b))
-		return
 	case chat.WorkstreamWarning:
 		f.workProgress(e, b.ID, string(e.ID), "Warning", warningText(b))
-		return
-	}
-	if id := chat.AnswerOf(e.Body); id != "" {
-		f.prompts = slices.DeleteFunc(f.prompts, func(a *openPrompt) bool { return a.RequestID == id })
-		return
-	}
-	if f.workEnded(e) {
-		return
-	}
-	if !strings.HasPrefix(e.Type, "agent.") && e.Type != "turn.completed" {
-		return
-	}
-	if e.Via == via {
-		return // history that a client imported: it has it
-	}
-	t := f.turn(e.Turn, e.Workstream)
-	switch b := e.Body.(type) {
-	case chat.AgentText:
-		f.text(t, e, b)
-	case chat.AgentThinking:
-		f.thinkingDone(t, e, b)
-	case chat.AgentTrace:
-		t.trace = b.TraceID
-	case chat.TurnCompleted:
-		f.turnEnded(t, e, b)
+	case chat.WorkstreamCompleted:
+		f.workEnded(e, b.ID, b.Summary)
+	case chat.WorkstreamFailed:
+		f.workEnded(e, b.ID, "failed\n"+b.Error)
+	case chat.WorkstreamTimeout:
+		f.workEnded(e, b.ID, "timeout\n"+b.Summary)
+	case chat.WorkstreamCanceled:
+		f.workEnded(e, b.ID, "canceled")
 	default:
-		f.tools(t, e)
+		if id := chat.AnswerOf(e.Body); id != "" {
+			f.prompts = slices.DeleteFunc(f.prompts, func(p *openPrompt) bool { return p.RequestID == id })
+		} else if e.Via != via && (e.Type == "turn.completed" || strings.HasPrefix(e.Type, "agent.")) {
+			f.agentEvent(f.turn(e.Turn, e.Workstream), e) // agent events of this dialect are imported: the client has them
+		}
 	}
 }
 
@@ -109,96 +89,99 @@ func (f *fold) turnStarted(e *chat.Event, b chat.TurnStarted) {
 	f.turns[t.id] = t
 }
 
+func (f *fold) unqueue(triggers ...chat.Seq) {
+	f.queued = slices.DeleteFunc(f.queued, func(m queuedMessage) bool { return slices.Contains(triggers, m.trigger) })
+}
+
 func (f *fold) queueIndex(seq chat.Seq) int {
 	return slices.IndexFunc(f.queued, func(m queuedMessage) bool { return m.trigger == seq })
+}
+
+// agentEvent folds an event of a turn.
+func (f *fold) agentEvent(t *turn, e *chat.Event) {
+	switch b := e.Body.(type) {
+	case chat.AgentText:
+		f.text(t, e, b)
+	case chat.AgentThinking:
+		delete(f.thinking, b.Block)
+		if b.Text != "" {
+			f.eventStep(t, e, derivedID(string(t.id), string(b.Block)), "Thinking", b.Text, "LLM_END")
+		}
+	case chat.AgentTrace:
+		t.trace = b.TraceID
+	case chat.TurnCompleted:
+		f.turnEnded(t, e, b)
+	case chat.AgentToolCall:
+		if t.calls == nil {
+			t.calls = map[string]call{}
+		}
+		c := call{id: eventUUID(e.ID), tool: b.Tool, params: b.Params}
+		t.calls[b.CallID] = c
+		f.eventStep(t, e, c.id, "Tool: "+b.Tool, fence("Input", b.Params), "TOOL_START")
+	case chat.AgentToolProgress:
+		f.toolProgress(t, e, b)
+	case chat.AgentToolResult:
+		f.toolEnded(t, e, b.CallID, b.Tool, fence("Output", b.Result))
+	case chat.AgentToolError:
+		f.toolEnded(t, e, b.CallID, b.Tool, fenceText("Error", b.Error))
+	case chat.AgentPlan:
+		f.eventStep(t, e, derivedID(string(t.id), "plan"), "Plan", planText(b), "CUSTOM")
+	case chat.AgentStatus:
+		if b.Message != "" {
+			f.eventStep(t, e, derivedID(string(t.id), "status"), "Status", b.Message, "CUSTOM")
+		}
+	case chat.AgentError:
+		f.eventStep(t, e, eventUUID(e.ID), "Error", b.Message, "CUSTOM")
+	case chat.AgentArtifact:
+		f.eventStep(t, e, eventUUID(e.ID), "Artifact: "+cmp.Or(b.Title, b.ArtifactType), artifactText(f.session, b), "CUSTOM")
+	}
+}
+
+// eventStep shows an event as a step; raw is its type in the toolkit's stream of steps.
+func (f *fold) eventStep(t *turn, e *chat.Event, id, name, text, raw string) {
+	f.step(t, item{id: id, name: name, text: text, at: e.At, raw: raw, data: e.Payload})
 }
 
 func (f *fold) text(t *turn, e *chat.Event, b chat.AgentText) {
 	if e.Workstream != "" {
 		return
 	}
-	have := 0
-	if b.Block != "" {
-		have = f.sent[b.Block]
-		delete(f.sent, b.Block)
-	}
+	have := f.sent[b.Block]
+	delete(f.sent, b.Block)
 	if have <= len(b.Text) {
 		f.appendText(t, b.Block, b.Text[have:], e.At, have > 0)
 	}
-	if t.id == "" && b.Final {
-		// Outside of a turn there is no other end.
+	if t.id == "" && b.Final { // outside of a turn there is no other end
 		f.show(t, item{kind: itemEnd, id: t.uuid, at: e.At, outcome: chat.Done})
 	}
 }
 
-func (f *fold) thinkingDone(t *turn, e *chat.Event, b chat.AgentThinking) {
-	delete(f.thinking, b.Block)
-	if b.Text != "" {
-		f.step(t, item{id: derivedID(string(t.id), string(b.Block)), name: "Thinking", text: b.Text, at: e.At, raw: "LLM_END", data: e.Payload})
-	}
-}
-
-func (f *fold) tools(t *turn, e *chat.Event) {
-	switch b := e.Body.(type) {
-	case chat.AgentToolCall:
-		c := call{id: eventUUID(e.ID), tool: b.Tool, params: b.Params}
-		if t.calls == nil {
-			t.calls = map[string]call{}
-		}
-		t.calls[b.CallID] = c
-		f.step(t, item{id: c.id, name: "Tool: " + b.Tool, text: toolStart(b), at: e.At, raw: "TOOL_START", data: e.Payload})
-	case chat.AgentToolResult:
-		c := t.call(b.CallID, b.Tool, e)
-		delete(t.calls, b.CallID)
-		f.step(t, item{id: c.id, name: "Tool: " + c.tool, text: toolEnd(c.params, b.Result), at: e.At, raw: "TOOL_END", data: e.Payload})
-	case chat.AgentToolError:
-		c := t.call(b.CallID, b.Tool, e)
-		delete(t.calls, b.CallID)
-		f.step(t, item{id: c.id, name: "Tool: " + c.tool, text: toolFailed(c.params, b.Error), at: e.At, raw: "TOOL_END", data: e.Payload})
-	case chat.AgentToolProgress:
-		f.progress(t, e, b)
-	case chat.AgentPlan:
-		f.step(t, item{id: derivedID(string(t.id), "plan"), name: "Plan", text: planText(b), at: e.At, raw: "CUSTOM", data: e.Payload})
-	case chat.AgentStatus:
-		if b.Message != "" {
-			f.step(t, item{id: derivedID(string(t.id), "status"), name: "Status", text: b.Message, at: e.At, raw: "CUSTOM", data: e.Payload})
-		}
-	case chat.AgentError:
-		f.step(t, item{id: eventUUID(e.ID), name: "Error", text: b.Message, at: e.At, raw: "CUSTOM", data: e.Payload})
-	case chat.AgentArtifact:
-		f.step(t, item{id: eventUUID(e.ID), name: artifactName(b), text: artifactText(f.session, b), at: e.At, raw: "CUSTOM", data: e.Payload})
-	}
-}
-
-// call finds the call that a result belongs to.
-func (t *turn) call(id, tool string, e *chat.Event) call {
-	c, ok := t.calls[id]
+// toolEnded shows the result of a call. It repeats the input, because a step with the same id and name replaces the one
+// before it.
+func (f *fold) toolEnded(t *turn, e *chat.Event, callID, tool, result string) {
+	c, ok := t.calls[callID]
 	if !ok {
 		c = call{id: eventUUID(e.ID), tool: tool}
 	}
-	c.tool = cmp.Or(c.tool, "tool")
-	return c
+	delete(t.calls, callID)
+	f.eventStep(t, e, c.id, "Tool: "+cmp.Or(c.tool, "tool"), toolInput(c.params)+"\n\n"+result, "TOOL_END")
 }
 
-// progress is shown for each tenth, not for each event.
-func (f *fold) progress(t *turn, e *chat.Event, b chat.AgentToolProgress) {
+// toolProgress shows the progress of a call for each tenth, not for each event.
+func (f *fold) toolProgress(t *turn, e *chat.Event, b chat.AgentToolProgress) {
 	c, ok := t.calls[b.CallID]
-	if !ok {
-		return
-	}
-	step := max(1, b.Total/10)
-	if b.Done < c.shown+step && b.Done != b.Total && c.shown != 0 {
+	if !ok || c.shown != 0 && b.Done != b.Total && b.Done < c.shown+max(1, b.Total/10) {
 		return
 	}
 	c.shown = max(1, b.Done)
 	t.calls[b.CallID] = c
-	f.step(t, item{id: c.id, name: "Tool: " + c.tool, text: toolProgress(c.params, b), at: e.At, raw: "TOOL_START", data: e.Payload})
+	f.eventStep(t, e, c.id, "Tool: "+c.tool, toolInput(c.params)+"\n\n"+toolProgressText(b), "TOOL_START")
 }
 
 // turnEnded shows the end of a turn: the text that is shown at once, the error, the end and the trace.
 func (f *fold) turnEnded(t *turn, e *chat.Event, b chat.TurnCompleted) {
-	defer delete(f.turns, t.id)
-	f.prompts = slices.DeleteFunc(f.prompts, func(a *openPrompt) bool { return a.Turn == t.id && t.id != "" })
+	delete(f.turns, t.id)
+	f.prompts = slices.DeleteFunc(f.prompts, func(p *openPrompt) bool { return p.Turn == t.id && t.id != "" })
 	if t.workstream != "" {
 		return // the turn of the main line continues
 	}
@@ -206,16 +189,12 @@ func (f *fold) turnEnded(t *turn, e *chat.Event, b chat.TurnCompleted) {
 		f.show(t, item{kind: itemText, id: t.uuid, text: string(t.text), at: e.At})
 	}
 	if b.Outcome == chat.Failed || b.Outcome == chat.Interrupted {
-		problem := errorContent{Code: codeWorkflow, Message: "The agent failed", Details: b.Error}
+		problem := errorContent{Code: codeWorkflow, Message: "The agent failed", Details: cmp.Or(b.Error, "No reason was given.")}
 		if b.Outcome == chat.Interrupted {
 			problem.Message = "The agent could not continue"
 		}
-		if problem.Details == "" {
-			problem.Details = "No reason was given."
-		}
-		if !t.visible {
-			// The UI shows an error only in an answer that has something else.
-			f.step(t, item{id: derivedID(string(t.id), "failure"), name: "Error", text: problem.Details, at: e.At, raw: "CUSTOM", data: e.Payload})
+		if !t.visible { // the UI shows an error only in an answer that has something else
+			f.eventStep(t, e, derivedID(string(t.id), "failure"), "Error", problem.Details, "CUSTOM")
 		}
 		f.show(t, item{kind: itemError, id: derivedID(string(t.id), "error"), err: problem, at: e.At})
 	}
@@ -246,8 +225,7 @@ func (f *fold) workLaunched(e *chat.Event, b chat.WorkstreamLaunched) {
 	t := f.turn(e.Turn, e.Workstream)
 	w := workStep{id: eventUUID(e.ID), root: f.rootMessage(t), launched: b}
 	f.work[b.ID] = w
-	name, text := functionStart(b)
-	f.step(t, item{id: w.id, name: name, text: text, at: e.At, raw: "FUNCTION_START", data: e.Payload})
+	f.eventStep(t, e, w.id, "Function Start: "+w.name(), fenceText("Function Input", b.Task), "FUNCTION_START")
 }
 
 // workProgress shows the progress of a workstream below its step. An item with the same name replaces the one before.
@@ -256,32 +234,19 @@ func (f *fold) workProgress(e *chat.Event, id, name, kind, text string) {
 	if !ok { // the reader has not seen its launch
 		w = workStep{launched: chat.WorkstreamLaunched{ID: id}}
 	}
-	f.step(f.turn(e.Turn, e.Workstream), item{root: w.root, id: derivedID(string(f.session)+id, name), parent: w.id, name: kind + ": " + workName(w.launched), text: text, at: e.At, raw: "CUSTOM", data: e.Payload})
+	f.step(f.turn(e.Turn, e.Workstream), item{root: w.root, id: derivedID(string(f.session)+id, name), parent: w.id, name: kind + ": " + w.name(), text: text, at: e.At, raw: "CUSTOM", data: e.Payload})
 }
 
-// workEnded shows the end of a workstream.
-func (f *fold) workEnded(e *chat.Event) bool {
-	var id, state, summary string
-	switch b := e.Body.(type) {
-	case chat.WorkstreamCompleted:
-		id, summary = b.ID, b.Summary
-	case chat.WorkstreamFailed:
-		id, state, summary = b.ID, "failed", b.Error
-	case chat.WorkstreamTimeout:
-		id, state, summary = b.ID, "timeout", b.Summary
-	case chat.WorkstreamCanceled:
-		id, state = b.ID, "canceled"
-	default:
-		return false
-	}
+// workEnded shows the end of a workstream. The name of the step differs from that of the launch: the UI drops the steps
+// inside a step that is replaced.
+func (f *fold) workEnded(e *chat.Event, id, result string) {
 	w, ok := f.work[id]
 	if !ok {
 		w = workStep{id: eventUUID(e.ID), launched: chat.WorkstreamLaunched{ID: id}}
 	}
 	delete(f.work, id)
-	name, text := functionEnd(w.launched, state, summary)
-	f.step(f.turn(e.Turn, e.Workstream), item{root: w.root, id: w.id, name: name, text: text, at: e.At, raw: "FUNCTION_END", data: e.Payload})
-	return true
+	text := fenceText("Function Input", w.launched.Task) + fenceText("Function Output", strings.TrimSpace(result))
+	f.step(f.turn(e.Turn, e.Workstream), item{root: w.root, id: w.id, name: "Function Complete: " + w.name(), text: text, at: e.At, raw: "FUNCTION_END", data: e.Payload})
 }
 
 // messageContext is what the context of a stored message says about the NeMo message.

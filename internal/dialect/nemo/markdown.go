@@ -2,7 +2,6 @@ package nemo
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -54,11 +53,9 @@ func fence(title string, v json.RawMessage) string {
 	return "**" + title + ":**\n```" + lang + "\n" + strings.ReplaceAll(text, "```", "'''") + "\n```"
 }
 
-func toolStart(b chat.AgentToolCall) string { return fence("Input", b.Params) }
-
-// toolEnd repeats the input, because a step with the same id and name replaces the one before it.
-func toolEnd(params, result json.RawMessage) string {
-	return toolInput(params) + "\n\n" + fence("Output", result)
+func fenceText(title, text string) string {
+	v, _ := json.Marshal(text)
+	return fence(title, v)
 }
 
 // toolInput is the input of a call, cut to leave room for the output.
@@ -66,13 +63,8 @@ func toolInput(params json.RawMessage) string {
 	return cutMarkdown(fence("Input", params), maxPayload/2)
 }
 
-func toolFailed(params json.RawMessage, message string) string {
-	text, _ := json.Marshal(message)
-	return toolInput(params) + "\n\n" + fence("Error", text)
-}
-
-func toolProgress(params json.RawMessage, b chat.AgentToolProgress) string {
-	s := toolInput(params) + "\n\n**Progress:** " + fmt.Sprint(b.Done)
+func toolProgressText(b chat.AgentToolProgress) string {
+	s := "**Progress:** " + fmt.Sprint(b.Done)
 	if b.Total > 0 {
 		s += fmt.Sprintf(" of %d", b.Total)
 	}
@@ -122,21 +114,6 @@ func artifactText(session chat.SessionID, b chat.AgentArtifact) string {
 	return s
 }
 
-func artifactName(b chat.AgentArtifact) string { return "Artifact: " + cmp.Or(b.Title, b.ArtifactType) }
-
-// functionStart and functionEnd are the steps of a workstream. Their names differ, because the UI drops the steps inside a
-// step that is replaced.
-func functionStart(b chat.WorkstreamLaunched) (name, text string) {
-	task, _ := json.Marshal(b.Task)
-	return "Function Start: " + workName(b), fence("Function Input", task)
-}
-
-func functionEnd(b chat.WorkstreamLaunched, state, summary string) (name, text string) {
-	task, _ := json.Marshal(b.Task)
-	out, _ := json.Marshal(strings.TrimSpace(state + "\n" + summary))
-	return "Function Complete: " + workName(b), fence("Function Input", task) + fence("Function Output", out)
-}
-
 // progressText is the progress of a workstream.
 func progressText(b chat.WorkstreamProgress) string {
 	text := strings.ReplaceAll(b.Phase, "_", " ")
@@ -158,5 +135,3 @@ func progressText(b chat.WorkstreamProgress) string {
 func warningText(b chat.WorkstreamWarning) string {
 	return strings.TrimSpace(fmt.Sprintf("%.0f %% of its time has passed. %s", 100*b.Share, b.Message))
 }
-
-func workName(b chat.WorkstreamLaunched) string { return cmp.Or(b.Name, b.ID) }
