@@ -37,9 +37,9 @@ func BenchmarkStreamWrite(b *testing.B) {
 				s := &Stream{}
 				s.timeout = DefaultWriteTimeout
 				s.detach(context.Background(), nil)
-				s.own(c)
+				s.setConn(c)
 				if how == "copy" {
-					s.own(struct{ net.Conn }{c})
+					s.setConn(struct{ net.Conn }{c})
 				}
 				s.chunked = true
 				p := bytes.Repeat([]byte("x"), size)

@@ -5,9 +5,9 @@ import (
 	"errors"
 )
 
-// Binding returns a context that ends with ctx, or when something else does that
-// a connection must not outlive, such as the credential that it was opened with.
-// The function releases what the binding holds.
+// Binding returns a context that ends with ctx, or when something ends that a
+// connection must not outlive, such as the credential that it was opened with. The
+// function releases the resources of the binding.
 type Binding func(ctx context.Context) (context.Context, context.CancelFunc)
 
 type bindKey struct{}
@@ -18,13 +18,13 @@ type bindKey struct{}
 //
 //	CloseFrame() (code int, reason string)
 //
-// says how a WebSocket is closed, unless its function has done that.
+// determines how a WebSocket is closed, unless its function has closed it.
 func Bind(ctx context.Context, b Binding) context.Context {
 	return context.WithValue(ctx, bindKey{}, b)
 }
 
-// Ended returns the cause of a context that ended with a binding whose cause says
-// how a WebSocket is closed, and nil otherwise.
+// Ended returns the cause of a context that ended with a binding whose cause has the
+// method CloseFrame, and nil otherwise.
 func Ended(ctx context.Context) error {
 	if f, ok := errors.AsType[closeFramer](context.Cause(ctx)); ok {
 		return f
@@ -41,7 +41,7 @@ func Reason(ctx context.Context, err error) error {
 	return err
 }
 
-// closeFramer is a cause that says how a WebSocket is closed.
+// closeFramer is a cause that determines how a WebSocket is closed.
 type closeFramer interface {
 	error
 	CloseFrame() (code int, reason string)

@@ -25,10 +25,10 @@ type Block struct {
 	Shift uint32 // x^(8*Size) modulo the CRC's polynomial, which joins checksums; 0 means: compute it from Size
 }
 
-// maxStored is the most one stored deflate block can hold.
+// maxStored is the size limit of one stored deflate block.
 const maxStored = 1<<16 - 1
 
-// gzipHead says: deflate, no name, no time, made on an unknown system.
+// gzipHead is a gzip header: deflate, no name, no time, unknown system.
 var gzipHead = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}
 
 // CompressBlock compresses src and appends the result to dst; the block's Data

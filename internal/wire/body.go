@@ -17,7 +17,7 @@ import (
 // ErrTooLarge is returned for a body or message over its limit.
 var ErrTooLarge = errors.New("larger than the limit")
 
-// firstRead bounds what is set aside on the word of a Content-Length alone.
+// firstRead bounds what is allocated because of a Content-Length alone.
 const firstRead = 64 << 10
 
 // ReadBody reads the whole body of r, at most limit bytes. A longer one, or one
@@ -59,15 +59,15 @@ func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 // CompressFrom is the size from which [WriteBody] compresses.
 const CompressFrom = 1 << 10
 
-// WriteBody answers with a whole body, compressed with zstd or gzip when that is
-// worth it and the client wants it. The caller has set Content-Type; a
+// WriteBody answers with a complete body, compressed with zstd or gzip when it has at
+// least CompressFrom bytes and the client accepts it. The caller has set Content-Type; a
 // Content-Encoding that is already set is left alone.
 func WriteBody(w http.ResponseWriter, r *http.Request, status int, body []byte) error {
 	h := w.Header()
 	if len(body) >= CompressFrom && h.Get("Content-Encoding") == "" {
 		addVary(h, "Accept-Encoding")
-		buf := getBuf()
-		defer putBuf(buf)
+		buf := getBuffer()
+		defer putBuffer(buf)
 		switch Negotiate(r.Header, "zstd", "gzip") {
 		case "zstd":
 			*buf = zstdEncoder().EncodeAll(body, *buf)
@@ -88,7 +88,7 @@ func WriteBody(w http.ResponseWriter, r *http.Request, status int, body []byte) 
 	return err
 }
 
-// zstdEncoder is one for all: EncodeAll may be called by many at a time.
+// zstdEncoder is shared: EncodeAll may be called concurrently.
 var zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
 	// The window keeps memory small; browsers accept up to 8 MB.
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
@@ -115,8 +115,8 @@ func appendGzip(dst, src []byte) []byte {
 }
 
 // Negotiate returns which of the offered content encodings the client's
-// Accept-Encoding likes best, the earlier offer when it likes several the same,
-// and "" when it wants none of them.
+// Accept-Encoding prefers, the earlier offer when several have the same weight, and ""
+// when it accepts none of them.
 func Negotiate(h http.Header, offers ...string) string {
 	best, bestQ := "", 0
 	accept := h["Accept-Encoding"]
@@ -134,8 +134,8 @@ func Negotiate(h http.Header, offers ...string) string {
 	return best
 }
 
-// quality is the client's liking of an encoding in thousandths. A name counts
-// before the star; identity is acceptable but never preferred unless named.
+// quality is the weight of an encoding in thousandths. A name takes precedence over
+// the star; identity is acceptable but never preferred unless named.
 func quality(accept []string, coding string) int {
 	named, star := -1, -1
 	for _, line := range accept {
@@ -179,7 +179,7 @@ func weight(params string) int {
 	return 1000
 }
 
-// addVary tells caches that the answer depends on a request header.
+// addVary adds a request header to Vary.
 func addVary(h http.Header, name string) {
 	for _, line := range h["Vary"] {
 		for v := range strings.SplitSeq(line, ",") {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// ErrShutdown is the cause of a connection's context when the server is about
-// to stop: say goodbye, tell the client to come back, and return. It is also
-// what [ServeSSE] and [ServeWS] return when they are called after that.
+// ErrShutdown is the cause of a connection's context when the server shuts down: send
+// a last message and return. [ServeSSE] and [ServeWS] return it when they are called
+// after that.
 var ErrShutdown = errors.New("the server is shutting down")
 
 // ErrPeerGone is the cause of a connection's context when the other side has
@@ -21,46 +21,45 @@ var ErrPeerGone = errors.New("the peer has gone")
 // ErrClosed is returned by writes after the connection was closed on this side.
 var ErrClosed = errors.New("the connection is closed")
 
-// killWait is how long Shutdown waits for functions whose connection it has
-// closed under them. One that is still there then hangs on something else.
+// killWait is how long Shutdown waits for functions whose connection it has closed.
 const killWait = 2 * time.Second
 
-// Conns knows the streams and connections that are open, so that a server can
-// end them: net/http forgets a connection that was taken over. The zero value
-// is ready. All methods may be called at any time.
+// Conns is the set of open streams and connections, so that a server can end them:
+// net/http does not track a connection that was taken over. The zero value is ready.
+// All methods may be called at any time.
 type Conns struct {
-	// Panicked is told about a panic in a function given to ServeSSE or ServeWS;
-	// it ends that connection only. Set it before the first use; nil means the
-	// panic goes on and ends the process.
+	// Panicked is called after a panic in a function given to ServeSSE or ServeWS; the
+	// panic ends that connection only. Set it before the first use; nil means that a
+	// panic ends the process.
 	Panicked func(v any, stack []byte)
 
 	mu      sync.Mutex
-	live    map[member]struct{}
+	live    map[openConn]struct{}
 	closing chan struct{} // made on demand, closed by Shutdown
 	closed  bool
 	empty   chan struct{} // made by Shutdown, closed when the last one has ended
 }
 
-// member is one open connection.
-type member interface {
-	stop(cause error) // ask it to end
-	kill()            // end it now
+// openConn is one open connection.
+type openConn interface {
+	stop(cause error) // ends its context
+	kill()            // closes the connection
 }
 
-func (c *Conns) add(m member) error {
+func (c *Conns) add(m openConn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return ErrShutdown
 	}
 	if c.live == nil {
-		c.live = make(map[member]struct{})
+		c.live = make(map[openConn]struct{})
 	}
 	c.live[m] = struct{}{}
 	return nil
 }
 
-func (c *Conns) remove(m member) {
+func (c *Conns) remove(m openConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.live, m)
@@ -94,8 +93,8 @@ func (c *Conns) closingLocked() chan struct{} {
 
 // Shutdown refuses new connections, cancels the context of every open one with
 // the cause [ErrShutdown], and waits until all have ended. When ctx ends before
-// that, it closes the rest by force and waits a moment longer; the error then
-// says how many were cut.
+// that, it closes the rest by force and waits up to killWait; the error then contains
+// how many were closed.
 func (c *Conns) Shutdown(ctx context.Context) error {
 	c.mu.Lock()
 	if !c.closed {
@@ -112,7 +111,7 @@ func (c *Conns) Shutdown(ctx context.Context) error {
 	empty := c.empty
 	c.mu.Unlock()
 
-	for _, m := range c.members() {
+	for _, m := range c.all() {
 		m.stop(ErrShutdown)
 	}
 	select {
@@ -120,7 +119,7 @@ func (c *Conns) Shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	rest := c.members()
+	rest := c.all()
 	for _, m := range rest {
 		m.kill()
 	}
@@ -128,16 +127,16 @@ func (c *Conns) Shutdown(ctx context.Context) error {
 	defer late.Stop()
 	select {
 	case <-empty:
-		return fmt.Errorf("%d connections were cut: they had not ended in time", len(rest))
+		return fmt.Errorf("%d connections were closed by force: they had not ended in time", len(rest))
 	case <-late.C:
-		return fmt.Errorf("%d connections were cut and %d of them still run", len(rest), c.Len())
+		return fmt.Errorf("%d connections were closed by force and the functions of %d still run", len(rest), c.Len())
 	}
 }
 
-func (c *Conns) members() []member {
+func (c *Conns) all() []openConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make([]member, 0, len(c.live))
+	all := make([]openConn, 0, len(c.live))
 	for m := range c.live {
 		all = append(all, m)
 	}
@@ -146,7 +145,7 @@ func (c *Conns) members() []member {
 
 var errPanicked = errors.New("the function of this connection panicked")
 
-// guard runs fn and turns a panic into an error when somebody wants to know of it.
+// guard runs fn and turns a panic into an error when Panicked is set.
 func (c *Conns) guard(fn func() error) (err error) {
 	if c.Panicked != nil {
 		defer func() {

@@ -22,8 +22,8 @@ const (
 	CloseTryLater    = 1013
 )
 
-// CloseError says how a WebSocket connection was ended by a close frame, the
-// peer's or the one that this side sent because of a fault of the peer.
+// CloseError is a close frame that ended a WebSocket connection: the peer's, or the
+// one that this side sent because of a fault of the peer.
 type CloseError struct {
 	Code   int
 	Reason string
@@ -49,8 +49,8 @@ func AppendTextFrame(dst, payload []byte) []byte {
 }
 
 // AppendPingFrame appends a ping that carries payload, at most 125 bytes (the
-// rest is cut off). Behind a batch in the same write, its pong tells that the
-// batch has arrived; see [Conn.OnPong].
+// rest is dropped). After a batch in the same write, its pong means that the batch has
+// arrived; see [Conn.OnPong].
 func AppendPingFrame(dst, payload []byte) []byte {
 	return appendControl(dst, ws.OpPing, payload)
 }

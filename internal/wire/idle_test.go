@@ -4,7 +4,6 @@ package wire
 
 import (
 	"context"
-	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -92,25 +91,6 @@ func idleWS(w http.ResponseWriter, r *http.Request, conns *Conns, open func()) {
 		_, err := c.Read(ctx)
 		return err
 	})
-}
-
-// The bound is the one the design promises for a whole reader. What else a process
-// does with its memory meanwhile is counted, too, so the best of some tries is it.
-func TestIdleReadersAreCheap(t *testing.T) {
-	for name, c := range map[string]struct {
-		request string
-		serve   func(http.ResponseWriter, *http.Request, *Conns, func())
-	}{"SSE": {sseRequest, idleSSE}, "WebSocket": {wsRequest, idleWS}} {
-		cost := math.Inf(1)
-		for try := 0; try < 10 && cost > 14<<10; try++ {
-			heap, stack := idleCost(t, 300, c.request, c.serve)
-			t.Logf("%s: %.0f bytes of heap, %.0f of stack", name, heap, stack)
-			cost = min(cost, heap+stack)
-		}
-		if cost > 14<<10 {
-			t.Errorf("an idle %s reader costs %.0f bytes", name, cost)
-		}
-	}
 }
 
 func BenchmarkIdleSSE(b *testing.B) { benchmarkIdle(b, sseRequest, idleSSE) }

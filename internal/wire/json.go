@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxJSONDepth is how deep JSON may be nested when a caller of [CheckJSON] has
-// no opinion.
+// MaxJSONDepth is how deep JSON may be nested unless the caller of [CheckJSON] sets a
+// limit.
 const MaxJSONDepth = 64
 
 // ErrJSONText, ErrJSONSurrogate and ErrJSONDepth are what [CheckJSON] finds.
@@ -17,10 +17,10 @@ var (
 	ErrJSONDepth     = errors.New("the JSON is nested too deeply")
 )
 
-// CheckJSON refuses, in one quick pass and before anything is decoded, what
-// encoding/json would let through: text that is not UTF-8 or escapes half a character (it would be changed
-// silently, and differently in other languages) and nesting deeper than maxDepth (0 means [MaxJSONDepth]). It does
-// not check that b is JSON otherwise.
+// CheckJSON refuses, in one pass and before anything is decoded, what encoding/json
+// accepts: text that is not UTF-8 or escapes half a surrogate pair (a decoder would
+// replace it, and differently in other languages), and nesting deeper than maxDepth
+// (0 means [MaxJSONDepth]). It does not check that b is valid JSON otherwise.
 func CheckJSON(b []byte, maxDepth int) error {
 	if maxDepth <= 0 {
 		maxDepth = MaxJSONDepth
@@ -34,7 +34,7 @@ func CheckJSON(b []byte, maxDepth int) error {
 		case '"':
 			n := textLength(b[i:])
 			if n == 0 {
-				return nil // a text without an end: there is nothing behind it
+				return nil // a text without an end
 			}
 			if !wholeCharacters(b[i+1 : i+n-1]) {
 				return ErrJSONSurrogate
@@ -70,8 +70,8 @@ func wholeCharacters(text []byte) bool {
 	}
 }
 
-// surrogates looks at what stands behind \u. It returns how much of it the
-// second half of a pair takes, and false for half a pair.
+// surrogates checks the bytes after \u. It returns how many of them the second half
+// of a pair takes, and false for half a pair.
 func surrogates(b []byte) (more int, ok bool) {
 	switch r := hex4(b); {
 	case r < 0xd800 || r > 0xdfff:
@@ -84,7 +84,7 @@ func surrogates(b []byte) (more int, ok bool) {
 	}
 }
 
-// hex4 reads four hexadecimal digits; 0 stands for what is none, which the
+// hex4 reads four hexadecimal digits. It returns 0 for anything else, which the
 // decoder refuses.
 func hex4(b []byte) (r rune) {
 	if len(b) < 4 {
@@ -105,7 +105,7 @@ func hex4(b []byte) (r rune) {
 }
 
 // textLength is the length of the text that b begins with, quotes included, 0
-// when it has no end. A quote is looked for, not every byte looked at.
+// when it has no end.
 func textLength(b []byte) int {
 	for i := 1; ; i++ {
 		n := bytes.IndexByte(b[i:], '"')

@@ -2,8 +2,8 @@ package wire
 
 import "net/http"
 
-// Route is one place where a dialect answers, and what the server must know of
-// it before the dialect sees a request.
+// Route is one pattern that a dialect serves, and the rules that the server applies
+// before the dialect gets a request.
 type Route struct {
 	Pattern string // as in http.ServeMux
 	Handler http.Handler
@@ -12,11 +12,11 @@ type Route struct {
 	Public     bool // no authentication
 	QueryToken bool // ?access_token= is taken here, for clients that cannot set headers
 	Upload     bool // form content types and bodies over the limit are allowed
-	Deliberate bool // a GET needs a header that a link or an image on a page cannot send; see auth.CheckDeliberate
-	LongBody   bool // a body that goes on for as long as the client likes
-	Refused    bool // whoever asks for whatever is told why it is not offered
+	Deliberate bool // a GET needs a header that a connBase or an image on a page cannot send; see auth.CheckDeliberate
+	LongBody   bool // a body without an end, such as a stream of pieces
+	Refused    bool // the operation is not offered; every request gets the reason
 
-	// Fail answers in the dialect's own form when the server refuses a request
-	// before the dialect sees it; nil means the native form.
+	// Fail answers in the dialect's form when the server refuses a request before the
+	// dialect gets it; nil means the native form.
 	Fail func(w http.ResponseWriter, r *http.Request, err error)
 }

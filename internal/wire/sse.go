@@ -45,22 +45,22 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// AppendSSEComment appends a comment line, which clients ignore: a heartbeat
-// for dialects that have no word for one.
+// AppendSSEComment appends a comment line, which clients ignore. Dialects without a
+// ping event use it to keep the connection open.
 func AppendSSEComment(dst []byte, text string) []byte {
 	return append(append(append(dst, ": "...), oneLine(text)...), '\n', '\n')
 }
 
-// SSEOptions says how a stream is opened. The zero value works.
+// SSEOptions configures a stream. The zero value works.
 type SSEOptions struct {
 	WriteTimeout time.Duration // for one write; 0 means DefaultWriteTimeout
 	ContentType  string        // "" means text/event-stream
 	Gzip         bool          // compress when the client accepts gzip; then see Stream.Coding
-	Zstd         bool          // the same with zstd, for clients that like it better than gzip
+	Zstd         bool          // the same with zstd, for clients that prefer it to gzip
 }
 
-// codings are those offered, the safer first: there are clients that take a zstd
-// body to end with its first frame, and every one of them knows gzip.
+// codings returns the offered codings, gzip first: some clients end a zstd body after
+// its first frame, and all of them accept gzip.
 func (o *SSEOptions) codings() []string {
 	var offers []string
 	if o.Gzip {
@@ -74,37 +74,37 @@ func (o *SSEOptions) codings() []string {
 
 // Stream is the sending side of one open SSE response. It is made by [ServeSSE].
 type Stream struct {
-	link
+	connBase
 	w       http.ResponseWriter // HTTP/2 and writers that cannot be taken over; else nil
 	head    []byte              // response head, sent with the first write
 	chunked bool
 	coding  string      // Gzip, Zstd or ""
 	sum     checksum    // of what was sent, for the gzip trailer
-	vec     net.Buffers // these three are the room for one vectored write
+	vec     net.Buffers // vec, parts and room are for one vectored write
 	parts   [3][]byte
 	room    [18]byte
 }
 
-// peerMay is how many bytes a client may send after its request before the
-// stream is cut: none are expected, and reading for ever would be work for free.
-const peerMay = 4 << 10
+// maxPeerBytes is how many bytes a client may send after its request before the stream
+// is closed. None are expected.
+const maxPeerBytes = 4 << 10
 
-// ServeSSE answers r with a stream of events and calls fn to feed it.
+// ServeSSE answers r with a stream of events that fn writes.
 //
-// On HTTP/1.1 it takes the connection over, starts fn in a goroutine of its own
-// and returns nil at once; the handler should then return too. fn must not keep
-// w or r, or the memory of the request stays as long as the stream. Headers
-// that were set on w are sent. On HTTP/2, and where w cannot be taken over, fn
-// has run to its end when ServeSSE returns.
+// On HTTP/1.1 it takes the connection over, starts fn in another goroutine and returns
+// nil at once; the handler should then return too. fn must not keep w or r, or the
+// memory of the request stays as long as the stream. Headers that were set on w are
+// sent. On HTTP/2, and where w cannot be taken over, fn has returned when ServeSSE
+// returns.
 //
-// fn's context carries the values of the request's. It ends with the cause
-// [ErrPeerGone] when the client goes away, [ErrShutdown] when the server is to
-// stop (fn may still write a goodbye, see [Stream.Write]), that of a [Bind]ing,
-// or the error of a failed write. When fn returns nil the response is ended properly; when it
-// returns an error it is cut, so that the client knows something is missing.
+// fn's context carries the values of the request's context. It ends with the cause
+// [ErrPeerGone] when the client disconnects, [ErrShutdown] at shutdown (fn may still
+// write a last event, see [Stream.Write]), the cause of a [Binding], or the error of a
+// failed write. When fn returns nil the response is ended properly; when it returns an
+// error the connection is closed without an end, so that the client notices.
 //
-// The head of the response goes out with the first write; a function that has
-// nothing to say yet calls [Stream.Flush].
+// The header of the response is sent with the first write; a function that has
+// nothing to write yet calls [Stream.Flush].
 //
 // An error means that nothing was sent and the caller still has to answer:
 // ErrShutdown, or the reason why the connection could not be taken over.
@@ -133,7 +133,7 @@ func ServeSSE(w http.ResponseWriter, r *http.Request, opt SSEOptions, conns *Con
 	if r.ProtoMajor == 1 {
 		s.detach(r.Context(), nil)
 		if err := conns.add(s); err != nil {
-			s.forget(s)
+			s.unregister(s)
 			return unopened(h, err)
 		}
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -144,7 +144,7 @@ func ServeSSE(w http.ResponseWriter, r *http.Request, opt SSEOptions, conns *Con
 			go s.watchPeer()
 			return nil
 		}
-		s.forget(s)
+		s.unregister(s)
 		s.cancel(err)
 		if !errors.Is(err, http.ErrNotSupported) {
 			return unopened(h, err)
@@ -160,13 +160,13 @@ func ServeSSE(w http.ResponseWriter, r *http.Request, opt SSEOptions, conns *Con
 	defer conns.remove(s)
 	err := conns.guard(func() error { return fn(s.ctx, s) })
 	if err = s.finish(err); err != nil && r.Context().Err() == nil {
-		// The way to cut a response that net/http owns, without ending it.
+		// This closes a response of net/http without a proper end.
 		panic(http.ErrAbortHandler)
 	}
 	return nil
 }
 
-// unopened takes back the headers, for the answer that the caller gives instead.
+// unopened removes the headers again, because the caller answers instead.
 func unopened(h http.Header, err error) error {
 	for _, k := range []string{"Content-Type", "Content-Encoding", "X-Accel-Buffering", "Cache-Control"} {
 		h.Del(k)
@@ -175,12 +175,11 @@ func unopened(h http.Header, err error) error {
 }
 
 func (s *Stream) take(conn net.Conn, r *http.Request, h http.Header) {
-	s.own(conn)
-	// A client that speaks 1.0 does not know chunks; there the end of the
-	// connection ends the body.
+	s.setConn(conn)
+	// HTTP/1.0 has no chunks; there the end of the connection ends the body.
 	s.chunked = r.ProtoAtLeast(1, 1)
-	// Chunks tell a proxy and the client a proper end from a cut. The
-	// connection cannot go back to net/http, hence close.
+	// With chunks a proxy and the client can distinguish a proper end from a broken
+	// connection. net/http cannot reuse the connection, hence close.
 	h.Set("Connection", "close")
 	if s.chunked {
 		h.Set("Transfer-Encoding", "chunked")
@@ -189,21 +188,21 @@ func (s *Stream) take(conn net.Conn, r *http.Request, h http.Header) {
 	s.head = responseHead(http.StatusOK, h)
 }
 
-// run feeds the stream and ends it.
+// run calls fn and ends the stream.
 func (s *Stream) run(fn func(context.Context, *Stream) error) {
 	defer s.release(s)
 	defer s.conn.Close() // also ends watchPeer
 	err := s.conns.guard(func() error { return fn(s.ctx, s) })
-	_ = s.finish(err) // nobody is left to hear of it
+	_ = s.finish(err) // the stream ends either way
 	s.cancel(ErrClosed)
 }
 
-// watchPeer waits for the client to go away: a read is the one portable way to
-// be told. It costs a goroutine with a small stack.
+// watchPeer waits until the client disconnects. A read is the only portable way to
+// notice that. It takes a goroutine with a small stack.
 func (s *Stream) watchPeer() {
 	defer s.release(s)
 	buf := make([]byte, 32)
-	for left := peerMay; left > 0; {
+	for left := maxPeerBytes; left > 0; {
 		n, err := s.conn.Read(buf)
 		if err != nil {
 			s.cancel(ErrPeerGone)
@@ -231,14 +230,14 @@ func (s *Stream) Coding() string { return s.coding }
 // Compressed reports whether the stream has a coding.
 func (s *Stream) Compressed() bool { return s.coding != "" }
 
-// Write sends p, one or more whole events, in one system call and without
-// copying when p is large. It returns when the bytes are with the kernel; it
-// blocks while the client is slow, at most for the write timeout or until the
-// deadline of ctx. A ctx that has ended refuses the write; to say goodbye after
-// that, pass context.WithoutCancel(ctx). After an error the stream is of no use.
+// Write sends p, one or more complete events, in one system call and without copying
+// when p is large. It returns when the kernel has the bytes; it blocks while the client
+// is slow, at most for the write timeout or until the deadline of ctx. When ctx has
+// ended it writes nothing; to write a last event then, pass context.WithoutCancel(ctx).
+// After an error the stream cannot be used any more.
 //
-// p is not kept and not changed. On a gzip stream p travels as a stored block, on
-// a zstd stream as a frame of its own: meant for what cannot be shared (hello, ping).
+// p is not kept and not changed. A gzip stream sends p as a stored block, a zstd stream
+// as a separate frame: it is meant for bytes that are not shared (hello, ping).
 func (s *Stream) Write(ctx context.Context, p []byte) error {
 	if len(p) == 0 {
 		return s.Flush(ctx)
@@ -251,8 +250,8 @@ func (s *Stream) Write(ctx context.Context, p []byte) error {
 	return s.send(ctx, p)
 }
 
-// writePacked is Write on a compressed stream. Inlined, its blocks would be part of
-// the stack of every reader.
+// writePacked is Write on a compressed stream. It is not inlined, because its blocks
+// would be part of the stack of every reader.
 //
 //go:noinline
 func (s *Stream) writePacked(ctx context.Context, p []byte) error {
@@ -262,7 +261,7 @@ func (s *Stream) writePacked(ctx context.Context, p []byte) error {
 	return s.WriteBlocks(ctx, storedBlocks(p)...)
 }
 
-// Flush sends the head of the response if that has not happened yet.
+// Flush sends the header of the response if that has not happened yet.
 func (s *Stream) Flush(ctx context.Context) error {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
@@ -278,17 +277,17 @@ func (s *Stream) WriteBlocks(ctx context.Context, blocks ...Block) error {
 	}
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
-	sums := s.coding == Gzip // zstd frames stand for themselves: no head, no trailer
+	sums := s.coding == Gzip // a sequence of zstd frames needs no header and no trailer
 	if len(blocks) == 1 && (s.sum.begun || !sums) {
 		if sums {
 			s.sum.add(blocks[0])
 		}
 		return s.send(ctx, blocks[0].Data)
 	}
-	// Joining copies packed bytes only; a list of vectors per stream would cost
-	// more memory than this saves.
-	buf := getBuf()
-	defer putBuf(buf)
+	// Joining copies compressed bytes only; a list of vectors per stream would take
+	// more memory than it saves.
+	buf := getBuffer()
+	defer putBuffer(buf)
 	if sums && !s.sum.begun {
 		*buf = append(*buf, gzipHead...)
 		s.sum.begun = true

@@ -112,7 +112,7 @@ func TestOldClientGetsNoChunks(t *testing.T) {
 	}
 }
 
-func TestFailedStreamIsCut(t *testing.T) {
+func TestFailedStreamHasNoProperEnd(t *testing.T) {
 	fn := func(ctx context.Context, s *Stream) error {
 		if err := s.Write(ctx, []byte("data: a\n\n")); err != nil {
 			return err
@@ -161,7 +161,7 @@ func TestPeerGoneEndsStream(t *testing.T) {
 	}
 }
 
-func TestShutdownLetsStreamsSayGoodbye(t *testing.T) {
+func TestStreamsCanWriteAtShutdown(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		srv, conns := streamServer(t, SSEOptions{}, func(ctx context.Context, s *Stream) error {
 			if err := s.Flush(ctx); err != nil {
@@ -206,7 +206,7 @@ func TestShutdownLetsStreamsSayGoodbye(t *testing.T) {
 	}
 }
 
-func TestShutdownCutsWhoDoesNotListen(t *testing.T) {
+func TestShutdownClosesStreamsThatDoNotEnd(t *testing.T) {
 	release := make(chan struct{})
 	srv, conns := streamServer(t, SSEOptions{}, func(ctx context.Context, s *Stream) error {
 		if err := s.Flush(ctx); err != nil {
@@ -227,13 +227,13 @@ func TestShutdownCutsWhoDoesNotListen(t *testing.T) {
 	defer resp.Body.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := conns.Shutdown(ctx); err == nil || !strings.Contains(err.Error(), "1 connections were cut") {
+	if err := conns.Shutdown(ctx); err == nil || !strings.Contains(err.Error(), "1 connections were closed by force") {
 		t.Errorf("Shutdown = %v", err)
 	}
 	<-release
 }
 
-func TestSlowReaderIsGivenUp(t *testing.T) {
+func TestSlowReaderIsDisconnected(t *testing.T) {
 	failed := make(chan error, 1)
 	srv, _ := streamServer(t, SSEOptions{WriteTimeout: 50 * time.Millisecond}, func(ctx context.Context, s *Stream) error {
 		for {
@@ -254,7 +254,7 @@ func TestSlowReaderIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestChattyPeerIsCut(t *testing.T) {
+func TestStreamClientThatSendsDataIsDisconnected(t *testing.T) {
 	cause := make(chan error, 1)
 	srv, _ := streamServer(t, SSEOptions{}, func(ctx context.Context, s *Stream) error {
 		<-ctx.Done()
@@ -268,7 +268,7 @@ func TestChattyPeerIsCut(t *testing.T) {
 	}
 	defer c.Close()
 	io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	c.Write(make([]byte, 3*peerMay))
+	c.Write(make([]byte, 3*maxPeerBytes))
 	if err := <-cause; err == nil || err == ErrPeerGone {
 		t.Errorf("cause %v", err)
 	}

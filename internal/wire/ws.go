@@ -12,12 +12,11 @@ import (
 	"time"
 )
 
-// WSOptions says what a WebSocket connection accepts. The zero value works.
+// WSOptions configures a WebSocket connection. The zero value works.
 type WSOptions struct {
 	WriteTimeout time.Duration // for one write; 0 means DefaultWriteTimeout
 	MaxMessage   int           // bytes of one message, fragments together; 0 means 16 MiB
-	Binary       bool          // take binary messages as if they were text; otherwise they close with 1003
-	Protocols    []string      // subprotocols, the best first; none means none is agreed on
+	Binary       bool          // accept binary messages like text; otherwise they close the connection with 1003
 }
 
 const defaultMaxMessage = 16 << 20
@@ -25,10 +24,10 @@ const defaultMaxMessage = 16 << 20
 // closeWait is how long the peer has to answer a close frame.
 const closeWait = time.Second
 
-// stopping is why connections are closed when the server ends.
-const stopping = "the server is stopping, come back in a moment"
+// stopping is the close reason when the server shuts down.
+const stopping = "the server is shutting down, connect again in a moment"
 
-// HandshakeError says why a request did not become a WebSocket connection.
+// HandshakeError is why a request did not become a WebSocket connection.
 // Nothing has been sent; the caller answers with Status in its own form.
 type HandshakeError struct {
 	Status int
@@ -42,33 +41,32 @@ func IsWS(r *http.Request) bool {
 	return hasToken(r.Header, "Connection", "upgrade") && hasToken(r.Header, "Upgrade", "websocket")
 }
 
-// ServeWS upgrades r to a WebSocket connection and runs fn on it in a goroutine
-// of its own; it returns nil as soon as the upgrade is done, and the handler
-// should then return too. fn must not keep w or r. The origin of the request is
-// for the caller to check before.
+// ServeWS upgrades r to a WebSocket connection and runs fn on it in another goroutine.
+// It returns nil as soon as the upgrade is done, and the handler should then return
+// too. fn must not keep w or r. The caller has checked the origin of the request.
 //
-// fn's context carries the values of the request's and ends when a read fails or
-// a write takes too long, with that as its cause, or when the server is to stop,
-// with the cause [ErrShutdown], or with what the request was bound to ([Bind]). A write that fails because the peer has gone makes
-// the reads end. fn returns when everything it started on the connection has
-// ended. Then the connection is closed: as fn did by [Conn.CloseWith], else with
-// 1000 after nil, 1001 at shutdown, 1011 after another error, and the peer has
-// a second to answer.
+// fn's context carries the values of the request's context. It ends when a read fails
+// or a write takes too long, with that error as its cause; at shutdown with the cause
+// [ErrShutdown]; or with what the request was bound to ([Bind]). A write that fails
+// because the peer has gone makes the reads end. fn returns when everything it started
+// on the connection has ended. Then the connection is closed: with the code that fn
+// gave to [Conn.CloseWith], else with 1000 after nil, 1001 at shutdown, 1011 after
+// another error. The peer has a second to answer.
 //
 // An error means that the upgrade did not happen and the caller still has to
 // answer: a [*HandshakeError] or [ErrShutdown].
 //
-// The frames are read and written with the low-level parts of gobwas/ws rather
-// than a library that owns the connection: a frame that is the same for a
-// thousand readers can be prepared once and written raw, several frames go out
-// in one system call, and no buffer is held while a connection is idle.
-// Compression is not offered: it would make each reader's bytes different.
+// Frames are read and written with the low-level functions of gobwas/ws, not with a
+// library that owns the connection: a frame that is the same for a thousand readers
+// is prepared once and written raw, several frames take one system call, and an idle
+// connection holds no buffer. Compression is not offered: it would make each reader's
+// bytes different.
 func ServeWS(w http.ResponseWriter, r *http.Request, opt WSOptions, conns *Conns, fn func(context.Context, *Conn) error) error {
 	key, err := handshake(r)
 	if err != nil {
 		return err
 	}
-	c := &Conn{max: opt.MaxMessage, binary: opt.Binary, protocol: choose(r.Header, opt.Protocols)}
+	c := &Conn{max: opt.MaxMessage, binary: opt.Binary}
 	if c.max <= 0 {
 		c.max = defaultMaxMessage
 	}
@@ -79,19 +77,19 @@ func ServeWS(w http.ResponseWriter, r *http.Request, opt WSOptions, conns *Conns
 	}
 	c.detach(r.Context(), c.stop)
 	if err := conns.add(c); err != nil {
-		c.forget(c)
+		c.unregister(c)
 		return err
 	}
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		c.forget(c)
+		c.unregister(c)
 		c.cancel(err)
 		return &HandshakeError{http.StatusInternalServerError, "this connection cannot become a WebSocket"}
 	}
 	c.in.start(conn, rw.Reader)
-	c.own(conn)
+	c.setConn(conn)
 	if c.ctx.Err() != nil {
-		c.stop(context.Cause(c.ctx)) // it came in between
+		c.stop(context.Cause(c.ctx)) // it ended before setConn
 	}
 	h := w.Header()
 	h.Set("Upgrade", "websocket")
@@ -99,9 +97,6 @@ func ServeWS(w http.ResponseWriter, r *http.Request, opt WSOptions, conns *Conns
 	h.Set("Sec-WebSocket-Accept", key)
 	h.Del("Content-Type")
 	h.Del("Content-Length")
-	if c.protocol != "" {
-		h.Set("Sec-WebSocket-Protocol", c.protocol)
-	}
 	c.refs.Store(1)
 	head := responseHead(http.StatusSwitchingProtocols, h)
 	go c.run(head, fn)
@@ -115,7 +110,7 @@ func (c *Conn) run(head []byte, fn func(context.Context, *Conn) error) {
 	if err := c.Write(c.ctx, head); err != nil {
 		return
 	}
-	head = nil // not for the life of the connection
+	head = nil // release the memory
 	err := c.conns.guard(func() error { return fn(c.ctx, c) })
 	c.end(err)
 }
@@ -130,7 +125,7 @@ func handshake(r *http.Request) (string, error) {
 	case r.Method != http.MethodGet:
 		return "", &HandshakeError{http.StatusMethodNotAllowed, "a WebSocket connection begins with GET"}
 	case r.Header.Get("Sec-WebSocket-Version") != "13":
-		return "", &HandshakeError{http.StatusBadRequest, "only version 13 of the WebSocket protocol is spoken here"}
+		return "", &HandshakeError{http.StatusBadRequest, "only version 13 of the WebSocket protocol is supported"}
 	}
 	key := r.Header.Get("Sec-WebSocket-Key")
 	if raw, err := base64.StdEncoding.DecodeString(key); err != nil || len(raw) != 16 {
@@ -151,16 +146,6 @@ func hasToken(h http.Header, name, token string) bool {
 	return false
 }
 
-// choose returns the first of ours that the client offers.
-func choose(h http.Header, ours []string) string {
-	for _, p := range ours {
-		if hasToken(h, "Sec-Websocket-Protocol", p) {
-			return p
-		}
-	}
-	return ""
-}
-
 // end closes the connection after fn.
 func (c *Conn) end(err error) {
 	code, reason := CloseNormal, ""
@@ -173,7 +158,7 @@ func (c *Conn) end(err error) {
 	} else if err != nil && !slices.Contains([]error{ErrPeerGone, context.Canceled}, err) {
 		code, reason = CloseInternal, "something went wrong on the server"
 	}
-	if c.CloseWith(code, reason) == nil && !c.parted {
+	if c.CloseWith(code, reason) == nil && !c.closeAwaited {
 		c.awaitClose()
 	}
 	c.cancel(ErrClosed)

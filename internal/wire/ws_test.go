@@ -62,7 +62,7 @@ func echo(ctx context.Context, c *Conn) error {
 
 func dial(t *testing.T, srv *httptest.Server) *websocket.Conn {
 	t.Helper()
-	c, _, err := websocket.Dial(t.Context(), srv.URL, &websocket.DialOptions{Subprotocols: []string{"b", "a"}})
+	c, _, err := websocket.Dial(t.Context(), srv.URL, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,11 +72,8 @@ func dial(t *testing.T, srv *httptest.Server) *websocket.Conn {
 }
 
 func TestMessagesOfEverySize(t *testing.T) {
-	srv, _, results := wsServer(t, WSOptions{Protocols: []string{"a", "b"}}, echo)
+	srv, _, results := wsServer(t, WSOptions{}, echo)
 	c := dial(t, srv)
-	if c.Subprotocol() != "a" {
-		t.Errorf("agreed on %q", c.Subprotocol())
-	}
 	for _, n := range []int{0, 1, 100, 125, 126, 127, 128, 4095, 4096, 4097, 65535, 65536, 100_000, 3 << 20} {
 		text := []byte(strings.Repeat("é", n/2) + strings.Repeat("x", n%2))
 		if err := c.Write(t.Context(), websocket.MessageText, text); err != nil {
@@ -275,7 +272,7 @@ func TestBinaryWhereItIsAllowed(t *testing.T) {
 	}
 }
 
-func TestHowConnectionsEnd(t *testing.T) {
+func TestCloseCodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		fn   func(context.Context, *Conn) error
 		want websocket.StatusCode
@@ -343,7 +340,7 @@ func TestPeerGoneEndsTheContext(t *testing.T) {
 	}
 }
 
-func TestRequestsThatAreNoHandshake(t *testing.T) {
+func TestBadHandshakesAreRefused(t *testing.T) {
 	srv, _, _ := wsServer(t, WSOptions{}, echo)
 	good := map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
 	for name, c := range map[string]struct {

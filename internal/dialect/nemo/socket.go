@@ -179,7 +179,7 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 		msg, err := conn.Read(ctx)
 		if err != nil {
 			s.readEndedAt = s.d.opt.Now()
-			s.readAll = errors.Is(context.Cause(ctx), wire.ErrShutdown) && conn.Farewell()
+			s.readAll = errors.Is(context.Cause(ctx), wire.ErrShutdown) && conn.CloseForShutdown()
 			close(s.readEnded)
 			var closed *wire.CloseError
 			if errors.Is(err, wire.ErrPeerGone) || errors.Is(err, wire.ErrShutdown) || errors.As(err, &closed) || ctx.Err() != nil {

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// copyBelow is the size under which bytes are copied behind their chunk head
-// instead of being sent by writev: below it the copy is the cheaper of the two.
+// copyBelow is the size below which bytes are copied after their chunk header instead
+// of being sent by writev: the copy is faster there.
 const copyBelow = 2 << 10
 
 var crlf = []byte("\r\n")
 
-// send writes p as one chunk, after the response head if that is still to go.
+// send writes p as one chunk, after the response header if that was not sent yet.
 // The caller holds wmu.
 func (s *Stream) send(ctx context.Context, p []byte) error {
 	if s.closed {
@@ -45,7 +45,7 @@ func (s *Stream) sendOwned(ctx context.Context, p []byte) error {
 	if d, ok := ctx.Deadline(); ok && d.Before(until) {
 		until = d
 	}
-	// A writer without deadlines (a recorder in a test) still serves.
+	// Writers in tests may have no deadlines.
 	_ = rc.SetWriteDeadline(until)
 	if _, err := s.w.Write(p); err != nil {
 		return err
@@ -61,8 +61,8 @@ func (s *Stream) sendTaken(p []byte) error {
 	_, tcp := s.conn.(*net.TCPConn)
 	if !tcp || len(p) < copyBelow {
 		// TLS makes a record of each write, so there one buffer is right at any size.
-		buf := getBuf()
-		defer putBuf(buf)
+		buf := getBuffer()
+		defer putBuffer(buf)
 		b := append(*buf, s.head...)
 		if len(p) > 0 {
 			b = append(s.appendChunkHead(b, len(p)), p...)
@@ -76,7 +76,7 @@ func (s *Stream) sendTaken(p []byte) error {
 	return s.sendVector(p)
 }
 
-// sendVector hands the kernel the chunk head, p and the chunk end as they are.
+// sendVector sends the chunk header, p and the chunk end without copying.
 func (s *Stream) sendVector(p []byte) error {
 	first := s.room[:0]
 	if s.head != nil {
@@ -89,7 +89,7 @@ func (s *Stream) sendVector(p []byte) error {
 		s.vec = s.parts[:2]
 	}
 	_, err := s.vec.WriteTo(s.conn)
-	s.vec, s.parts = nil, [3][]byte{} // a shared batch must not live as long as its slowest reader
+	s.vec, s.parts = nil, [3][]byte{} // release the shared batch
 	return err
 }
 
@@ -107,7 +107,7 @@ func (s *Stream) appendChunkEnd(b []byte) []byte {
 	return append(b, '\r', '\n')
 }
 
-// finish ends the response: properly when err is nil, else by leaving the end out.
+// finish ends the response when err is nil; otherwise it leaves the end out.
 func (s *Stream) finish(err error) error {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()

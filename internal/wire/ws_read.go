@@ -15,21 +15,20 @@ import (
 	"github.com/gobwas/ws"
 )
 
-// Read returns the next whole message. The slice is valid until the next Read:
-// keep a copy of what must live longer. Pings are answered and pongs reported
-// meanwhile, so a connection that wants to stay alive must be read.
+// Read returns the next complete message. The slice is valid until the next Read. Read
+// also answers pings and reports pongs, so every connection must be read.
 //
-// It blocks until a message is there, ctx ends or the connection does. Any error
-// is final and ends the connection's context: [*CloseError] when the peer closed
-// or broke the rules (it has been told so, with the right code), the context's
+// It blocks until a message has arrived, or ctx or the connection ends. Any error is
+// final and ends the connection's context: [*CloseError] when the peer closed or
+// violated the protocol (then a close frame with the code was sent), the context's
 // cause when that ended, [ErrPeerGone] when the connection broke.
 func (c *Conn) Read(ctx context.Context) ([]byte, error) {
 	if c.readErr != nil {
 		return nil, c.readErr
 	}
 	if ctx.Done() != nil && ctx.Done() != c.ctx.Done() {
-		// A ctx that can end by itself needs a watcher; the connection's own
-		// does not, since whatever ends it wakes the read.
+		// The connection's own context needs no watcher: whatever ends it also ends
+		// the read.
 		stop := context.AfterFunc(ctx, func() { c.stop(context.Cause(ctx)) })
 		defer stop()
 	}
@@ -68,7 +67,7 @@ func (c *Conn) next() ([]byte, error) {
 			return nil, c.refuse(CloseUnsupported, "send text messages, not binary ones")
 		}
 		if c.msg == nil {
-			c.msg = getBuf()
+			c.msg = getBuffer()
 		}
 		if int64(len(*c.msg))+c.left > int64(c.max) {
 			return nil, c.refuse(CloseTooBig, "the message is larger than the limit")
@@ -87,15 +86,15 @@ func (c *Conn) next() ([]byte, error) {
 	}
 }
 
-// drop gives back the buffer of the last message.
+// drop returns the buffer of the last message to the pool.
 func (c *Conn) drop() {
 	if c.msg != nil {
-		putBuf(c.msg)
+		putBuffer(c.msg)
 		c.msg = nil
 	}
 }
 
-// frame reads and checks the head of the next frame.
+// frame reads and checks the header of the next frame.
 func (c *Conn) frame() error {
 	h, err := c.in.header()
 	if err != nil {
@@ -112,9 +111,9 @@ func (c *Conn) frame() error {
 	return nil
 }
 
-// payload appends the frame's bytes to the message. The buffer grows with what
-// arrives, not with what is announced: else a header of ten bytes could take
-// megabytes for as long as the connection lives.
+// payload appends the frame's bytes to the message. The buffer grows with the bytes
+// that arrive, not with the length in the header: else a header of ten bytes could
+// allocate megabytes.
 func (c *Conn) payload() error {
 	for c.left > 0 {
 		b := *c.msg
@@ -165,24 +164,24 @@ func (c *Conn) control() error {
 			return c.refuse(CloseProtocol, err.Error())
 		}
 	}
-	_ = c.CloseWith(closed.Code, "") // the answer is a courtesy; the peer has gone either way
+	_ = c.CloseWith(closed.Code, "") // the connection ends whether or not the answer arrives
 	return closed
 }
 
 // refuse closes because of what the peer did.
 func (c *Conn) refuse(code int, reason string) error {
-	_ = c.CloseWith(code, reason) // the fault is what is reported, whether the peer hears of it or not
+	_ = c.CloseWith(code, reason) // the fault is reported whether or not the close frame arrives
 	return &CloseError{Code: code, Reason: reason, Ours: true}
 }
 
-// A peer that has sent a little too much should learn why. These bound what is
-// read of it, in times of the limit, and for how long.
+// A peer that has sent a message over the limit must be able to read the close frame,
+// so more is read. These bound how much, in multiples of the limit, and for how long.
 const (
 	drainTimes = 4
 	drainWait  = 10 * time.Second
 )
 
-// drain reads what the peer still sends, as long as it sends.
+// drain discards what the peer still sends.
 func (c *Conn) drain() {
 	end := time.Now().Add(drainWait)
 	for left := drainTimes * int64(c.max); left > 0; {
@@ -197,8 +196,8 @@ func (c *Conn) drain() {
 	}
 }
 
-// awaitClose reads on until the peer's close frame, so that what was sent last
-// is not lost by closing while bytes of the peer are unread.
+// awaitClose reads until the peer's close frame. Closing while bytes of the peer are
+// unread would reset the connection, and the peer would lose what was sent last.
 func (c *Conn) awaitClose() {
 	c.drop()
 	c.dmu.Lock()
@@ -207,8 +206,8 @@ func (c *Conn) awaitClose() {
 	c.dmu.Unlock()
 	var closed *CloseError
 	if errors.As(c.readErr, &closed) && closed.Ours {
-		// The frame at fault was not read to its end, so frames cannot be told
-		// apart any more: let the rest run into nothing. The peer closes.
+		// The frame at fault was not read to its end, so the following frames cannot
+		// be parsed: discard the rest until the peer closes.
 		if tcp, ok := c.conn.(*net.TCPConn); ok {
 			_ = tcp.CloseWrite()
 		}
@@ -232,8 +231,8 @@ func (c *Conn) awaitClose() {
 	}
 }
 
-// inbound reads from a connection with a small buffer while there is nothing to
-// read and a pooled one while there is, so that an idle connection holds little.
+// inbound reads from a connection with a small buffer while it is idle and a pooled
+// one otherwise, so that an idle connection uses little memory.
 type inbound struct {
 	conn   net.Conn
 	pooled *[4 << 10]byte // nil while idle
@@ -243,7 +242,7 @@ type inbound struct {
 
 var inbounds = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 
-// start takes over what net/http has already read: a client may send at once.
+// start takes over the bytes that net/http has already read.
 func (in *inbound) start(conn net.Conn, had *bufio.Reader) {
 	in.conn = conn
 	if n := had.Buffered(); n > 0 {
@@ -259,7 +258,7 @@ func (in *inbound) buf() []byte {
 	return in.small[:]
 }
 
-// idle gives the pooled buffer back when it is empty.
+// idle returns the pooled buffer when it is empty.
 func (in *inbound) idle() {
 	if in.r == in.w {
 		in.r, in.w = 0, 0
@@ -317,7 +316,7 @@ func (in *inbound) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// header reads the head of a frame; it consumes nothing when it fails.
+// header reads the header of a frame; it consumes nothing when it fails.
 func (in *inbound) header() (ws.Header, error) {
 	var h ws.Header
 	in.idle()
@@ -338,7 +337,7 @@ func (in *inbound) header() (ws.Header, error) {
 	if err := in.need(size); err != nil {
 		return h, err
 	}
-	b, _ = in.take(size) // they are there
+	b, _ = in.take(size) // they are buffered
 	h.Fin = b[0]&0x80 != 0
 	h.Rsv = b[0] >> 4 & 7
 	h.OpCode = ws.OpCode(b[0] & 0xf)

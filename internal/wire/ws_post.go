@@ -6,26 +6,26 @@ import (
 	"sync"
 )
 
-// maxPosted bounds what waits behind a write; beyond it, who posts waits too.
+// maxPosted bounds what waits for the next write; beyond it, Post blocks.
 const maxPosted = 256 << 10
 
-// posts is what goes out with the next write.
+// posts collects the frames of the next write.
 type posts struct {
 	mu      sync.Mutex
 	waiting *[]byte // frames, from the pool; nil for none
-	busy    bool    // somebody writes, and looks again when it is done
+	busy    bool    // a goroutine writes, and looks for more when it is done
 }
 
-// Post sends one message to this reader only, like [Conn.WriteText], but while
-// another post is being written it leaves it to that goroutine, which sends all
-// that has gathered in one system call. So it may return before the message is
-// out, and says nothing of failures: those end the connection. more says that others are about to
-// post, and gives them a chance to do so first.
+// Post sends one message to this reader only, like [Conn.WriteText]. While another
+// message is being written, it leaves the message to that goroutine, which sends all
+// that is waiting in one system call. So Post may return before the message is sent,
+// and returns no error: a failure ends the connection. With more, other goroutines are
+// about to post; they get the processor first.
 func (c *Conn) Post(ctx context.Context, payload []byte, more bool) {
 	p := &c.posts
 	p.mu.Lock()
 	if p.waiting == nil {
-		p.waiting = getBuf()
+		p.waiting = getBuffer()
 	}
 	*p.waiting = AppendTextFrame(*p.waiting, payload)
 	if p.busy {
@@ -52,6 +52,6 @@ func (c *Conn) Post(ctx context.Context, payload []byte, more bool) {
 		}
 		p.mu.Unlock()
 		_ = c.Write(ctx, *frames) // a failure has ended the connection
-		putBuf(frames)
+		putBuffer(frames)
 	}
 }

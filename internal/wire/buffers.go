@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// responseHead is an HTTP/1.1 response head. Header.Write replaces line breaks
-// in values, so a value cannot start a header of its own.
+// responseHead returns an HTTP/1.1 status line and headers. Header.Write replaces line
+// breaks in values, so a value cannot begin another header.
 func responseHead(status int, h http.Header) []byte {
 	if h.Get("Date") == "" {
 		h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
@@ -22,15 +22,15 @@ func responseHead(status int, h http.Header) []byte {
 	return b.Bytes()
 }
 
-// keepBuf bounds the buffers that are kept for reuse: one large batch must not
-// make every pooled buffer large.
+// keepBuf is the largest buffer that is returned to the pool, so that large batches do
+// not make every pooled buffer large.
 const keepBuf = 256 << 10
 
 var bufs = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-func getBuf() *[]byte { return bufs.Get().(*[]byte) }
+func getBuffer() *[]byte { return bufs.Get().(*[]byte) }
 
-func putBuf(b *[]byte) {
+func putBuffer(b *[]byte) {
 	if cap(*b) > keepBuf {
 		return
 	}

@@ -14,34 +14,30 @@ import (
 // Conn is the server's side of one WebSocket connection, made by [ServeWS].
 // Writes may come from any goroutine; one goroutine reads.
 type Conn struct {
-	link
-	in       inbound
-	max      int
-	binary   bool
-	protocol string
-	pong     func(payload []byte)
-	posts    posts
+	connBase
+	in     inbound
+	max    int
+	binary bool
+	pong   func(payload []byte)
+	posts  posts
 
 	closeSent bool // under wmu
 
 	dmu    sync.Mutex
-	awaits bool // the peer's close frame is awaited: no late stop may cut that short
+	awaits bool // the peer's close frame is awaited: stop must not interrupt that
 
 	// Only the reading goroutine uses these.
-	head      ws.Header // of the frame that is being read
-	left      int64     // bytes of it still to come
-	msg       *[]byte   // what the last Read returned
-	fragment  bool      // a message has begun and is not whole
-	readErr   error     // set once; reading is over
-	closeSeen bool
-	parted    bool // the peer's answer to our close frame was waited for
+	head         ws.Header // of the frame that is being read
+	left         int64     // bytes of it still to come
+	msg          *[]byte   // what the last Read returned
+	fragment     bool      // a message has begun and is not whole
+	readErr      error     // set once; reading is over
+	closeSeen    bool
+	closeAwaited bool // the peer's answer to our close frame was waited for
 }
 
-// Protocol is the subprotocol that was agreed on, or "".
-func (c *Conn) Protocol() string { return c.protocol }
-
-// SetMaxMessage changes how large a message may be, from the next frame on. It is
-// for the goroutine that reads.
+// SetMaxMessage changes how large a message may be, from the next frame on. Only the
+// reading goroutine may call it.
 func (c *Conn) SetMaxMessage(bytes int) { c.max = bytes }
 
 // OnPong sets what is called with the payload of each pong, inside [Conn.Read]
@@ -49,10 +45,10 @@ func (c *Conn) SetMaxMessage(bytes int) { c.max = bytes }
 func (c *Conn) OnPong(f func(payload []byte)) { c.pong = f }
 
 // Write sends prepared frames ([AppendTextFrame]) as they are, in one system
-// call. It blocks while the peer is slow, at most for the write timeout or until
-// the deadline of ctx; a ctx that has ended refuses the write. An error ends the
-// connection, except that of a ctx that had ended before: at once when the peer is
-// too slow, and when it has gone as soon as what it sent before is read.
+// call. It blocks while the peer is slow, at most for the write timeout or until the
+// deadline of ctx. When ctx has ended it returns the cause and writes nothing. Any
+// other error ends the connection: at once when the peer is too slow; when the peer
+// has gone, after what it sent before has been read.
 func (c *Conn) Write(ctx context.Context, frames []byte) error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -67,23 +63,23 @@ func (c *Conn) Write(ctx context.Context, frames []byte) error {
 
 // WriteText sends one message to this reader only.
 func (c *Conn) WriteText(ctx context.Context, payload []byte) error {
-	buf := getBuf()
-	defer putBuf(buf)
+	buf := getBuffer()
+	defer putBuffer(buf)
 	*buf = AppendTextFrame(*buf, payload)
 	return c.Write(ctx, *buf)
 }
 
-// Ping sends a ping with at most 125 bytes of payload. The pong is seen only
-// while somebody reads.
+// Ping sends a ping with at most 125 bytes of payload. The pong is reported only
+// during Read.
 func (c *Conn) Ping(ctx context.Context, payload []byte) error {
 	var room [2 + maxControl]byte
 	return c.Write(ctx, AppendPingFrame(room[:0], payload))
 }
 
 // CloseWith sends a close frame; nothing can be written after it. Only the first
-// call sends, later ones do nothing. It does not wait: a Read under way returns
-// when the peer has answered, and the connection itself is closed after the
-// function given to [ServeWS] has returned. A code of 0 gives none.
+// call sends, later ones do nothing. It does not wait: a Read in progress returns when
+// the peer has answered, and the connection is closed after the function given to
+// [ServeWS] has returned. With code 0 the frame has no code.
 func (c *Conn) CloseWith(code int, reason string) error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -98,12 +94,12 @@ func (c *Conn) CloseWith(code int, reason string) error {
 	return c.send(context.WithoutCancel(c.ctx), appendCloseFrame(room[:0], code, reason))
 }
 
-// Farewell tells the peer that the server is stopping and waits for its answer, a
-// second at most. It reports whether the answer came: the peer has then read all
-// that was sent. It is for the goroutine that reads, when the connection's context
-// has ended with [ErrShutdown].
-func (c *Conn) Farewell() bool {
-	c.parted = true
+// CloseForShutdown sends a close frame that says that the server is shutting down, and
+// waits at most a second for the answer. It reports whether the answer came: then the
+// peer has read everything that was sent. Only the reading goroutine may call it, when
+// the connection's context has ended with [ErrShutdown].
+func (c *Conn) CloseForShutdown() bool {
+	c.closeAwaited = true
 	if c.CloseWith(CloseGoingAway, stopping) == nil {
 		c.awaitClose()
 	}
@@ -125,18 +121,18 @@ func (c *Conn) send(ctx context.Context, b []byte) error {
 	c.closed = true
 	err = fmt.Errorf("send to the reader: %w", err)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.stop(err) // it is there and does not take what is sent: no read would end by itself
+		c.stop(err) // the peer is connected but does not read: no read would end by itself
 		return err
 	}
-	// The peer has gone. What it said before is still there to be read, pongs
-	// above all: reading ends by itself behind that, and ends the connection.
+	// The peer has gone. What it sent before can still be read, pongs above all:
+	// reading ends after that, and ends the connection.
 	if c.ctx.Err() == nil {
 		_ = c.conn.SetReadDeadline(time.Now().Add(closeWait))
 	}
 	return err
 }
 
-// past wakes a read that waits.
+// past is a deadline that ends a read that waits.
 var past = time.Unix(1, 0)
 
 func (c *Conn) stop(cause error) {

@@ -46,7 +46,7 @@ func FuzzWSRead(f *testing.F) {
 		c.timeout = time.Minute
 		c.detach(context.Background(), nil)
 		c.in.start(conn, bufio.NewReader(bytes.NewReader(nil)))
-		c.own(conn)
+		c.setConn(conn)
 		for {
 			msg, err := c.Read(c.ctx)
 			if err != nil {
@@ -74,13 +74,13 @@ func FuzzWSRead(f *testing.F) {
 	})
 }
 
-func TestAnnouncedSizeIsNotSetAside(t *testing.T) {
+func TestAnnouncedSizeIsNotAllocated(t *testing.T) {
 	conn := &scripted{in: bytes.NewReader([]byte{0x81, 0xff, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0, 0, 0, 0, 'x'}), step: 100}
 	c := &Conn{max: 16 << 20}
 	c.timeout = time.Minute
 	c.detach(context.Background(), nil)
 	c.in.start(conn, bufio.NewReader(bytes.NewReader(nil)))
-	c.own(conn)
+	c.setConn(conn)
 	if err := c.frame(); err != nil {
 		t.Fatal(err)
 	}
