@@ -57,6 +57,8 @@ var notShown = map[string]map[string]string{
 		"session.updated": "settings are read with the run",
 		"turn.input":      "the message itself is shown",
 		"turn.started":    "the message itself is shown",
+
+		"turn.stop_requested": "the end of the turn carries the acknowledgement",
 	},
 }
 

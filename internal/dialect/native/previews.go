@@ -124,7 +124,7 @@ func skipSpace(r *bufio.Reader) (byte, error) {
 
 // pieceReader reads pieces one JSON value after the other.
 type pieceReader struct {
-	dec  *json.Decoder
+	dec   *json.Decoder
 	limit *valueLimit
 }
 
