@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// outer is what every request passes, known route or not.
+// outer applies the rules for all requests, also those without a route.
 func (s *Server) outer(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		s.enter()
@@ -30,7 +31,7 @@ func (s *Server) outer(next http.Handler) http.Handler {
 					WriteError(w, r, chat.Errorf(chat.Internal, "something went wrong on the server; the log of the server has the cause"))
 					v = nil
 				} else {
-					v = http.ErrAbortHandler // half an answer must not look like a whole one
+					v = http.ErrAbortHandler // an incomplete answer must not look complete
 				}
 			}
 			took := time.Since(begun)
@@ -49,9 +50,8 @@ func (s *Server) outer(next http.Handler) http.Handler {
 	})
 }
 
-// checkPath refuses . and .. as names in the address. Clients resolve them before
-// they ask; net/http would send who did not to another place, and what was to be
-// stored with it.
+// checkPath refuses . and .. as names in the path. Clients resolve them before they
+// send a request; net/http would redirect a request that contains them.
 func checkPath(r *http.Request) error {
 	for name := range strings.SplitSeq(r.URL.EscapedPath(), "/") {
 		if name == "." || name == ".." {
@@ -61,7 +61,7 @@ func checkPath(r *http.Request) error {
 	return nil
 }
 
-// refuse answers when a rule has an objection.
+// refuse answers when err is not nil.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, fail func(http.ResponseWriter, *http.Request, error), rule string, err error) bool {
 	if err == nil {
 		return false
@@ -70,13 +70,13 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, fail func(http.R
 	if fail == nil {
 		fail = WriteError
 	} else {
-		errorHeaders(w.Header(), err)
+		edge.SetErrorHeaders(w.Header(), chat.Public(err))
 	}
 	fail(w, r, err)
 	return true
 }
 
-// guard is what holds for one route.
+// guard applies the rules for one route.
 func (s *Server) guard(route Route) http.Handler {
 	a := s.opt.Auth
 	if route.Dialect == "" {
@@ -104,13 +104,13 @@ func (s *Server) guard(route Route) http.Handler {
 		}
 		bound := err == nil && !a.Open()
 		if bound {
-			// Neither the request nor a stream that it opens outlives the credential.
+			// The request and a stream that it opens end with the credential.
 			ctx = wire.Bind(ctx, func(ctx context.Context) (context.Context, context.CancelFunc) { return a.Context(ctx, caller) })
 			var release context.CancelFunc
 			ctx, release = a.Context(ctx, caller)
 			defer release()
 		}
-		r = r.WithContext(ctx) // a copy: net/http looks at the body of the original
+		r = r.WithContext(ctx) // a copy: net/http uses the body of the original
 		if bound {
 			defer boundBody(w, r)()
 		}
@@ -126,22 +126,22 @@ func (s *Server) guard(route Route) http.Handler {
 	})
 }
 
-// Most clients send a whole body before they read the answer. Those would see a
-// broken connection instead of the reason, so some more than the limit is read.
+// Most clients send a complete body before they read the answer. They would get a
+// broken connection instead of the reason, so more than the limit is read.
 const (
 	swallowed   = 64 << 20
 	swallowTime = 5 * time.Second
 )
 
-// swallow reads what a client is sending in vain. One that asks first hears the
-// refusal without sending anything.
+// swallow discards a body that is refused. A client that sends Expect waits for the
+// answer before it sends the body.
 func swallow(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Expect") != "" || r.ContentLength > swallowed {
 		return
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(swallowTime)) // a writer without deadlines is a test's
-	_, _ = io.Copy(io.Discard, r.Body)                       // it is refused anyway
+	_ = control.SetReadDeadline(time.Now().Add(swallowTime)) // writers in tests may have no deadlines
+	_, _ = io.Copy(io.Discard, r.Body)
 	_ = control.SetReadDeadline(time.Time{})
 }
 
@@ -149,9 +149,9 @@ func tooLarge(limit int64) error {
 	return chat.Errorf(chat.TooLarge, "the body is larger than %d bytes: send it in parts, or large things as artifacts", limit).With("limit", limit)
 }
 
-// timedBody gives each piece of a body a time to arrive, so that a client cannot
-// hold a handler by sending a byte an hour. The deadline goes away with the last
-// piece: after that, net/http's own read for the client's leaving must not fail.
+// timedBody sets a deadline for each piece of a body, so that a client cannot occupy a
+// handler by sending a byte an hour. The deadline is removed with the last piece:
+// after that, net/http reads to notice a disconnect, which must not fail.
 type timedBody struct {
 	io.ReadCloser
 	w     *http.ResponseController
@@ -159,7 +159,7 @@ type timedBody struct {
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
-	_ = b.w.SetReadDeadline(time.Now().Add(b.piece)) // a writer without deadlines is a test's
+	_ = b.w.SetReadDeadline(time.Now().Add(b.piece)) // writers in tests may have no deadlines
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
 		_ = b.w.SetReadDeadline(time.Time{})
@@ -168,7 +168,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 }
 
 // boundBody ends the reading of a body when the request's context ends with its
-// credential: a body may go on for hours. The function releases it.
+// credential: a body may take hours. The caller calls release at the end.
 func boundBody(w http.ResponseWriter, r *http.Request) (release func()) {
 	ctx := r.Context()
 	if r.Body == nil || r.Body == http.NoBody {
@@ -179,7 +179,7 @@ func boundBody(w http.ResponseWriter, r *http.Request) (release func()) {
 	stop := context.AfterFunc(ctx, func() {
 		defer close(done)
 		if wire.Ended(ctx) != nil {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // a writer without deadlines is a test's
+			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // writers in tests may have no deadlines
 		}
 	})
 	return func() {
@@ -189,7 +189,7 @@ func boundBody(w http.ResponseWriter, r *http.Request) (release func()) {
 	}
 }
 
-// contextBody says why a body could not be read further.
+// contextBody returns the cause of the context when a body cannot be read further.
 type contextBody struct {
 	io.ReadCloser
 	ctx context.Context

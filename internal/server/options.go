@@ -27,19 +27,19 @@ type Options struct {
 	Logger   *slog.Logger
 	Registry *prometheus.Registry // nil means a new one
 
-	Ready   func(context.Context) error // why the server is not ready to serve, nil when it is
-	Started func(net.Addr)              // called once it listens
-	Pprof   bool                        // profiles at /debug/pprof/, for admins
+	Ready   func(context.Context) error // returns an error while the server is not ready
+	Started func(net.Addr)              // called when it listens
+	Pprof   bool                        // serve profiles at /debug/pprof/ to admins
 
 	MaxBody           int64         // bytes of a request body; 0 means 8 MiB
 	MaxHeader         int           // bytes of a request head; 0 means 64 KiB
 	ReadHeaderTimeout time.Duration // 0 means 10 s
 	BodyTimeout       time.Duration // for each piece of a body to arrive; 0 means 30 s
 	IdleTimeout       time.Duration // of a kept-alive connection; 0 means 2 min
-	Grace             time.Duration // at the end, for what is under way; 0 means 10 s
+	Grace             time.Duration // for requests in progress at the end; 0 means 10 s
 }
 
-// DefaultAddr is where a server listens unless told otherwise.
+// DefaultAddr is the address of a server without Options.Addr.
 const DefaultAddr = "127.0.0.1:8000"
 
 func (o *Options) defaults() {
@@ -101,5 +101,5 @@ func (o Options) Validate() error {
 	return errors.Join(bad...)
 }
 
-// Route is one place where a dialect answers.
+// Route is one route of a dialect.
 type Route = wire.Route

@@ -11,15 +11,15 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// recorder notes the status of an answer and puts net/http's own "not found" and
-// "method not allowed" into our form.
+// recorder records the status of an answer and writes "not found" and "method not
+// allowed" of net/http in the native form.
 type recorder struct {
 	http.ResponseWriter
 	request *http.Request // its Pattern is set by the mux, and empty when no route matched
 	dialect string
 	status  int
 	taken   bool // the connection was taken over
-	swallow bool // the text of net/http's answer is not wanted
+	swallow bool // discard the text of net/http's answer
 }
 
 // Unwrap lets http.ResponseController reach deadlines and Flush.
@@ -32,11 +32,11 @@ func (w *recorder) WriteHeader(status int) {
 			switch status {
 			case http.StatusNotFound:
 				w.swallow = true
-				w.answer(status, chat.Errorf(chat.NotFound, "there is nothing at this address: check the path"))
+				w.answer(status, chat.Errorf(chat.NotFound, "there is no such address: check the path"))
 				return
 			case http.StatusMethodNotAllowed:
 				w.swallow = true
-				w.answer(status, chat.Errorf(chat.Invalid, "this address does not take the method %s: it takes %s",
+				w.answer(status, chat.Errorf(chat.Invalid, "this address does not accept the method %s: it accepts %s",
 					methodLabel(w.request.Method), w.Header().Get("Allow")))
 				return
 			}
@@ -45,7 +45,9 @@ func (w *recorder) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *recorder) answer(status int, e *chat.Error) { writeError(w.ResponseWriter, status, e) }
+func (w *recorder) answer(status int, err error) {
+	writeError(w.ResponseWriter, w.request, status, err)
+}
 
 func (w *recorder) Write(p []byte) (int, error) {
 	if w.swallow {
@@ -68,7 +70,7 @@ func (w *recorder) ReadFrom(src io.Reader) (int64, error) {
 	return io.Copy(w.ResponseWriter, src)
 }
 
-// Hijack notes that the connection was taken over.
+// Hijack records that the connection was taken over.
 func (w *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	w.taken = w.taken || err == nil
@@ -94,7 +96,7 @@ var secretParams = map[string]bool{
 	"id_token": true, "refresh_token": true, "client_secret": true, "state": true, "credential": true,
 }
 
-// redactURL is the path and query with secrets cut out.
+// redactURL returns the path and query without secrets.
 func redactURL(u *url.URL) string {
 	if u.RawQuery == "" {
 		return u.EscapedPath()

@@ -13,15 +13,15 @@ import (
 	"github.com/parley-hq/parley/internal/auth"
 )
 
-// readyTimeout bounds the question whether the server is ready.
+// readyTimeout is the time limit of Options.Ready.
 const readyTimeout = 5 * time.Second
 
-// own adds the server's own routes.
-func (s *Server) own() {
+// addOwnRoutes adds the routes of the server itself.
+func (s *Server) addOwnRoutes() {
 	s.Handle(Route{Pattern: "GET /healthz", Public: true, Handler: http.HandlerFunc(health)})
 	s.Handle(Route{Pattern: "GET /readyz", Public: true, Handler: http.HandlerFunc(s.ready)})
 	s.Handle(Route{Pattern: "GET /metrics", Handler: admin(promhttp.HandlerFor(s.opt.Registry, promhttp.HandlerOpts{}))})
-	// Signing in has its own rules about who may.
+	// The sign-in routes authenticate by themselves.
 	signIn := s.opt.Auth.Handler(WriteError)
 	// Patterns name their methods: without, they would conflict with a console at "GET /".
 	s.Handle(Route{Pattern: "GET " + auth.LinkPath, Public: true, Handler: signIn})
@@ -39,30 +39,30 @@ func (s *Server) own() {
 	}
 }
 
-// notByPage refuses what a page makes a browser ask for. What somebody typed into
-// the address bar is served, and so are programs, which say nothing about a site.
+// notByPage refuses requests that a web page makes a browser send. Requests from the
+// address bar and from programs are served.
 func notByPage(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" {
-			WriteError(w, r, chat.Errorf(chat.Denied, "a page may not start a profile: open its address yourself, or use `go tool pprof`"))
+			WriteError(w, r, chat.Errorf(chat.Denied, "a web page may not start a profile: open its address in the browser, or use `go tool pprof`"))
 			return
 		}
 		next(w, r)
 	})
 }
 
-// health answers as long as the process can answer at all.
+// health answers as long as the process runs.
 func health(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = io.WriteString(w, "ok\n")
 }
 
-// ready answers whether requests should be sent here. The reason is for the log:
-// this page is public.
+// ready answers whether the server accepts requests. The reason is only logged, because
+// this route is public.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if s.stopping.Load() {
-		WriteError(w, r, chat.Errorf(chat.Unavailable, "the server is stopping: come back in a moment"))
+		WriteError(w, r, chat.Errorf(chat.Unavailable, "the server is shutting down: try again in a moment"))
 		return
 	}
 	if s.opt.Ready != nil {

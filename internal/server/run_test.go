@@ -185,7 +185,7 @@ func TestWebSocketThroughTheServer(t *testing.T) {
 	}
 }
 
-func TestHandlersFinishAndLateOnesAreCut(t *testing.T) {
+func TestHandlersFinishAndLateOnesAreClosed(t *testing.T) {
 	entered, finish := make(chan struct{}, 2), make(chan struct{})
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		entered <- struct{}{}
@@ -238,7 +238,7 @@ func TestHandlersFinishAndLateOnesAreCut(t *testing.T) {
 	finish = make(chan struct{}) // never
 	addr, stop = start(t, Options{Grace: 50 * time.Millisecond}, Route{Pattern: "/slow", Handler: slow})
 	got = get(c, addr)
-	if err := stop(); err == nil || !strings.Contains(err.Error(), "cut") {
+	if err := stop(); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("Run returned %v", err)
 	}
 	if r := <-got; r.err == nil {

@@ -26,7 +26,7 @@ type Server struct {
 
 	mu     sync.Mutex
 	active int           // handlers under way
-	none   chan struct{} // closed when the last one has ended, once somebody waits
+	none   chan struct{} // closed when the last one has ended; made by wait
 }
 
 // New checks the options and sets up the server's own routes: /healthz, /readyz,
@@ -46,7 +46,7 @@ func New(opt Options) (*Server, error) {
 			opt.Logger.Error("a stream panicked", "panic", fmt.Sprint(v), "stack", string(stack))
 		}
 	}
-	s.own()
+	s.addOwnRoutes()
 	return s, nil
 }
 
@@ -63,14 +63,12 @@ func (s *Server) Handle(r Route) {
 // Routes lists the routes that were added, the server's own first.
 func (s *Server) Routes() []Route { return slices.Clone(s.routes) }
 
-// Handler is everything the server does with a request, for tests and for
-// embedding in another server.
+// Handler returns the complete handler, for tests and for embedding in another server.
 func (s *Server) Handler() http.Handler { return s.outer(s.mux) }
 
-// Run listens and serves until ctx ends. Then it stops accepting, tells open
-// streams to end (their context's cause is wire.ErrShutdown), lets handlers
-// finish within the grace time, cuts what is left, and returns. The error is nil
-// when everything ended in time.
+// Run listens and serves until ctx ends. Then it stops accepting, ends the contexts of
+// open streams with the cause wire.ErrShutdown, lets handlers finish within the grace
+// time, closes the rest, and returns. The error is nil when everything ended in time.
 func (s *Server) Run(ctx context.Context) error {
 	l, err := s.listen(ctx)
 	if err != nil {
@@ -122,16 +120,16 @@ func (s *Server) stop(srv *http.Server) error {
 	go func() { streams <- s.opt.Conns.Shutdown(ctx) }()
 	err := srv.Shutdown(ctx)
 	if err != nil {
-		err = fmt.Errorf("some requests were cut: they had not ended %s after the stop", s.opt.Grace)
-		_ = srv.Close() // it ends the contexts of the handlers; there is nothing more to be done about an error
+		err = fmt.Errorf("some requests were closed: they had not ended %s after the stop", s.opt.Grace)
+		_ = srv.Close() // ends the contexts of the handlers
 	}
 	return errors.Join(err, <-streams, s.wait())
 }
 
-// lateHandlers is how long handlers may take to notice that they were cut.
+// lateHandlers is how long handlers may run after their requests were closed.
 const lateHandlers = 2 * time.Second
 
-// enter and leave count handlers: net/http does not wait for those it has cut.
+// enter and leave count handlers: net/http does not wait for those it has closed.
 func (s *Server) enter() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +162,7 @@ func (s *Server) wait() error {
 	case <-none:
 		return nil
 	case <-late.C:
-		return errors.New("some requests still run after they were cut")
+		return errors.New("some requests still run after they were closed")
 	}
 }
 

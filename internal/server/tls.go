@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// certPause is how often the certificate files are looked at.
+// certPause is the time between two checks of the certificate files.
 const certPause = time.Second
 
-// certificate serves a key pair from files and reads them again when they have
-// changed, so that renewing a certificate needs no restart. It looks when a
-// client connects, not in the background.
+// certificate reads a key pair from files, and again when they have changed, so that a
+// renewed certificate needs no restart. It checks when a client connects, not in the
+// background.
 type certificate struct {
 	certFile, keyFile string
 	failed            func(error)
@@ -51,7 +51,7 @@ func (c *certificate) get(now time.Time) *tls.Certificate {
 		c.looked = now
 		if stamps, err := c.stamps(); err != nil || stamps != c.stamp {
 			if err := c.load(); err != nil {
-				c.stamp = stamps // tell once, not with every client
+				c.stamp = stamps // report it once, not for every client
 				c.failed(err)
 			}
 		}
