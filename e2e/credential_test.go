@@ -70,7 +70,7 @@ func TestSIGHUPNeverEndsTheServer(t *testing.T) {
 	for wrong, says := range map[string]string{
 		tokenOf("alice") + " king alice": `line 1: unknown scope \"king\"`,
 		"# nobody":                       "names no token",
-		"short user alice":               "token 1 is shorter than 16 characters",
+		"short user alice":               "line 1: it is shorter than 16 characters",
 	} {
 		tokenFile(t, file, wrong)
 		p.hangUp("the token file was not taken")

@@ -2,7 +2,7 @@ package auth
 
 import "github.com/parley-hq/parley/chat"
 
-// The events that [Options.Audit] is told of.
+// The events that [Options.Audit] is called with.
 const (
 	SignedIn         = "sign_in"           // a browser got a cookie, by a link or a token
 	SignInRefused    = "sign_in_refused"   // wrong credentials; at most once a minute per address, with their number
@@ -13,7 +13,7 @@ const (
 	ConfigurationReloaded = "configuration_reloaded"
 )
 
-// Report tells [Options.Audit] of an event. Details hold no secrets.
+// Report calls [Options.Audit]. Details contain no secrets.
 func (a *Auth) Report(event string, c chat.Caller, details map[string]any) {
 	if a.opt.Audit != nil {
 		a.opt.Audit(event, c, details)

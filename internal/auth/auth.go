@@ -13,17 +13,17 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Auth decides who may come in. Make it with [New].
+// Auth authenticates requests. Make it with [New].
 type Auth struct {
 	opt      Options
 	open     bool                     // decided by New; a reload does not change it
-	keys     atomic.Pointer[keychain] // the static tokens; see SetTokens
+	keys     atomic.Pointer[tokenSet] // the static tokens; see SetTokens
 	jwt      *verifier                // nil when JWTs are not accepted
-	sessions *sessions
+	signIns  *signIns
 	limits   *limits
 	failures *failures
 	cross    *http.CrossOriginProtection
-	issueKey []byte // signs tokens that we make; empty when we make none
+	issueKey []byte // signs the tokens of Issue; empty when there are none
 
 	mu      sync.Mutex // serialises SetTokens
 	revoked []func()   // called after tokens were removed
@@ -55,14 +55,14 @@ func New(opt Options) (*Auth, error) {
 	}
 	opt.SessionTTL = cmp.Or(opt.SessionTTL, 12*time.Hour)
 	a := &Auth{opt: opt, open: len(opt.Tokens) == 0 && !opt.JWT.used(), cross: http.NewCrossOriginProtection()}
-	a.sessions, a.failures = newSessions(opt.Now), newFailures(opt.Now)
+	a.signIns, a.failures = newSignIns(opt.Now), newFailures(opt.Now)
 	if opt.JWT.used() {
 		var err error
 		if a.jwt, err = newVerifier(opt.JWT, opt.Now); err != nil {
 			return nil, err
 		}
 	}
-	a.keys.Store(a.newKeychain(opt.Tokens))
+	a.keys.Store(a.newTokenSet(opt.Tokens))
 	for _, o := range opt.AllowOrigins {
 		if err := a.cross.AddTrustedOrigin(o); err != nil {
 			return nil, err
@@ -72,7 +72,7 @@ func New(opt Options) (*Auth, error) {
 	return a, nil
 }
 
-// Open reports whether nobody needs to say who they are.
+// Open reports whether requests need no credential.
 func (a *Auth) Open() bool { return a.open }
 
 // CookieName is the cookie of a signed-in browser.
@@ -99,21 +99,21 @@ func (a *Auth) Caller(r *http.Request) (chat.Caller, error) { return a.caller(r,
 // and WebSocket in browsers). A header comes first.
 func (a *Auth) CallerOrQuery(r *http.Request) (chat.Caller, error) { return a.caller(r, true) }
 
-// Identify finds the caller of a request, with the query parameter if query is
-// true. The context that it returns gives the same answer to [Auth.Caller], so
-// that a credential is looked at, and counted when it is wrong, once per request.
-// It also tells [Auth.Authenticate] where the request comes from.
+// Identify finds the caller of a request, with the query parameter if query is true.
+// The context that it returns contains the result for [Auth.Caller], so that a
+// credential is checked, and counted when it is wrong, once per request. It also
+// contains the address of the request for [Auth.Authenticate].
 func (a *Auth) Identify(r *http.Request, query bool) (context.Context, chat.Caller, error) {
 	c, err := a.caller(r, query)
-	v := visit{caller: c, err: err, decided: true, carrier: CarrierFrame}
+	v := requestInfo{caller: c, err: err, decided: true, carrier: CarrierFrame}
 	if !a.open {
-		v.remote = a.remote(r)
+		v.remote = a.Remote(r)
 	}
-	return context.WithValue(r.Context(), visitKey{}, v), c, err
+	return context.WithValue(r.Context(), requestKey{}, v), c, err
 }
 
 func (a *Auth) caller(r *http.Request, query bool) (chat.Caller, error) {
-	if v := visitOf(r.Context()); v.decided {
+	if v := requestOf(r.Context()); v.decided {
 		return v.caller, v.err
 	}
 	if a.open {
@@ -123,7 +123,7 @@ func (a *Auth) caller(r *http.Request, query bool) (chat.Caller, error) {
 	if err != nil {
 		return chat.Caller{}, err
 	}
-	return a.authenticate(r.Context(), carrier, a.remote(r), secret)
+	return a.authenticate(r.Context(), carrier, a.Remote(r), secret)
 }
 
 // carried returns the credential of a request and what carried it.
@@ -147,22 +147,22 @@ func carried(r *http.Request, query bool) (carrier Carrier, secret string, err e
 	if cookie, err := r.Cookie(CookieName); err == nil {
 		return CarrierCookie, cookie.Value, nil
 	}
-	return "", "", chat.Errorf(chat.Unauthenticated, "this server needs to know who you are: %s", howTo)
+	return "", "", chat.Errorf(chat.Unauthenticated, "authentication is required: %s", howTo)
 }
 
-// Authenticate returns whom a token stands for, for dialects that carry tokens
-// elsewhere than in a request's head. The context says where it comes from: see
-// [Auth.Identify] and [From]. In open mode every token is [Local].
+// Authenticate returns the caller of a token, for dialects that carry tokens elsewhere
+// than in a request's header. The context contains where it comes from: see
+// [Auth.Identify] and [Via]. In open mode the caller is always [Local].
 func (a *Auth) Authenticate(ctx context.Context, token string) (chat.Caller, error) {
 	if a.open {
 		return Local, nil
 	}
-	v := visitOf(ctx)
+	v := requestOf(ctx)
 	return a.authenticate(ctx, cmp.Or(v.carrier, CarrierFrame), v.remote, token)
 }
 
-// authenticate is the one place where a credential becomes a caller, whatever
-// carried it. Wrong ones are counted against the address.
+// authenticate turns a credential into a caller, whatever carried it. Wrong ones are
+// counted for the address.
 func (a *Auth) authenticate(ctx context.Context, carrier Carrier, remote, secret string) (chat.Caller, error) {
 	c, err := a.resolve(ctx, carrier, secret)
 	if err != nil {
@@ -173,7 +173,7 @@ func (a *Auth) authenticate(ctx context.Context, carrier Carrier, remote, secret
 
 func (a *Auth) resolve(ctx context.Context, carrier Carrier, secret string) (chat.Caller, error) {
 	if carrier == CarrierCookie {
-		if c, ok := a.sessions.get(secret); ok && a.Check(c) == nil {
+		if c, ok := a.signIns.get(secret); ok && a.Check(c) == nil {
 			return c, nil
 		}
 		return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "your sign-in has ended: sign in again, or %s", howTo)
@@ -193,46 +193,46 @@ func (a *Auth) resolve(ctx context.Context, carrier Carrier, secret string) (cha
 }
 
 func errUnknown() error {
-	return chat.Errorf(chat.Unauthenticated, "this token is not known here: check it for typing errors, or ask the operator of this server for a new one")
+	return chat.Errorf(chat.Unauthenticated, "this token is unknown: check it for typing errors, or ask the operator of this server for a new one")
 }
 
-// visit is what is known of where a credential came from.
-type visit struct {
+// requestInfo is the caller of a request and where its credential came from.
+type requestInfo struct {
 	caller  chat.Caller
 	err     error
-	decided bool // caller or err is the answer
+	decided bool // caller or err is set
 	carrier Carrier
 	remote  string
 }
 
-type visitKey struct{}
+type requestKey struct{}
 
-func visitOf(ctx context.Context) visit {
-	v, _ := ctx.Value(visitKey{}).(visit)
+func requestOf(ctx context.Context) requestInfo {
+	v, _ := ctx.Value(requestKey{}).(requestInfo)
 	return v
 }
 
 // With returns a context that carries the caller.
 func With(ctx context.Context, c chat.Caller) context.Context {
-	v := visitOf(ctx)
+	v := requestOf(ctx)
 	v.caller, v.err, v.decided = c, nil, true
-	return context.WithValue(ctx, visitKey{}, v)
+	return context.WithValue(ctx, requestKey{}, v)
 }
 
 // From returns the caller that [With] or [Auth.Identify] put there.
 func From(ctx context.Context) (chat.Caller, bool) {
-	v := visitOf(ctx)
+	v := requestOf(ctx)
 	return v.caller, v.decided && v.err == nil
 }
 
-// RemoteOf returns the address that a request came from; "" when it is not known, and in
+// RemoteOf returns the address that a request came from; "" when it is unknown, and in
 // open mode.
-func RemoteOf(ctx context.Context) string { return visitOf(ctx).remote }
+func RemoteOf(ctx context.Context) string { return requestOf(ctx).remote }
 
-// Via returns a context that tells [Auth.Authenticate] what carries a credential,
-// and the address that it comes from.
+// Via returns a context that contains, for [Auth.Authenticate], what carries a
+// credential and the address that it comes from.
 func Via(ctx context.Context, carrier Carrier, remote string) context.Context {
-	v := visitOf(ctx)
+	v := requestOf(ctx)
 	v.carrier, v.remote = carrier, host(remote)
-	return context.WithValue(ctx, visitKey{}, v)
+	return context.WithValue(ctx, requestKey{}, v)
 }

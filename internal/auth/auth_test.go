@@ -279,7 +279,7 @@ func TestSignInLinkAndCookie(t *testing.T) {
 
 func TestSessionsAreBounded(t *testing.T) {
 	now := &clock{time.Unix(1, 0)}
-	s := newSessions(now.now)
+	s := newSignIns(now.now)
 	var keys []string
 	for i := range 5 {
 		keys = append(keys, s.put(s.live, 3, Local, now.at.Add(time.Duration(i+1)*time.Hour)))

@@ -15,17 +15,17 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// keychain is the set of credentials that are good now. It does not change; a
-// reload makes a new one.
-type keychain struct {
-	tokens []*static
-	byID   map[string]*static
+// tokenSet is the set of valid static tokens. It does not change; a reload makes a new
+// one.
+type tokenSet struct {
+	tokens []*staticToken
+	byID   map[string]*staticToken
 	jwt    string // what the credential of a JWT begins with
 }
 
 // static is a token by its hash: comparing hashes in constant time gives away
 // neither the token nor its length.
-type static struct {
+type staticToken struct {
 	token  Token
 	sum    [sha256.Size]byte
 	caller chat.Caller
@@ -36,12 +36,12 @@ type static struct {
 // jwtPrefix begins the credential of a JWT.
 const jwtPrefix = "jwt."
 
-// newKeychain makes the callers of tokens. A token's credential covers what the
+// newTokenSet makes the callers of tokens. A token's credential covers what the
 // token allows: a line with other rights is another credential.
-func (a *Auth) newKeychain(tokens []Token) *keychain {
-	k := &keychain{byID: make(map[string]*static, len(tokens))}
+func (a *Auth) newTokenSet(tokens []Token) *tokenSet {
+	k := &tokenSet{byID: make(map[string]*staticToken, len(tokens))}
 	for _, t := range tokens {
-		s := &static{token: t, sum: sha256.Sum256([]byte(t.Token)), caller: chat.Caller{
+		s := &staticToken{token: t, sum: sha256.Sum256([]byte(t.Token)), caller: chat.Caller{
 			Actor: t.Actor, Workspace: t.Workspace, Scopes: slices.Clone(t.Scopes),
 			AllWorkspaces: t.AllWorkspaces, Agents: slices.Clone(t.Agents),
 		}}
@@ -58,7 +58,7 @@ func (a *Auth) newKeychain(tokens []Token) *keychain {
 	return k
 }
 
-// tag identifies a secret without giving it away. With the same signing key it is
+// tag identifies a secret without revealing it. With the same signing key it is
 // the same after a restart.
 func (a *Auth) tag(parts ...string) string {
 	mac := hmac.New(sha256.New, a.issueKey)
@@ -68,12 +68,12 @@ func (a *Auth) tag(parts ...string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-func (k *keychain) find(secret string) *static {
+func (k *tokenSet) find(secret string) *staticToken {
 	sum := sha256.Sum256([]byte(secret))
-	var found *static
+	var found *staticToken
 	for _, t := range k.tokens {
 		if subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1 {
-			found = t // no early end: the time must not tell which one it was
+			found = t // no early return: the time must not reveal which one it is
 		}
 	}
 	return found
@@ -99,7 +99,8 @@ var (
 )
 
 // Check returns an error when the credential of c has expired or was revoked, or
-// its browser was signed out, since c was made. A caller without a credential is inside the process.
+// its browser was signed out, since c was made. A caller inside the process has no
+// credential.
 func (a *Auth) Check(c chat.Caller) error {
 	if !c.Expires.IsZero() && !a.opt.Now().Before(c.Expires) {
 		return errExpired
@@ -107,14 +108,14 @@ func (a *Auth) Check(c chat.Caller) error {
 	if _, ok := a.root(c.Credential); !ok {
 		return errRevoked
 	}
-	if c.SignIn != "" && a.sessions.signedIn(c.SignIn) == nil {
+	if c.SignIn != "" && a.signIns.signedIn(c.SignIn) == nil {
 		return errSignedOut
 	}
 	return nil
 }
 
-// root reports whether a credential is good; t is nil unless it is a static token.
-func (a *Auth) root(credential string) (t *static, ok bool) {
+// root reports whether a credential is valid; t is nil unless it is a static token.
+func (a *Auth) root(credential string) (t *staticToken, ok bool) {
 	if credential == "" {
 		return nil, true
 	}
@@ -146,7 +147,7 @@ func (a *Auth) Context(ctx context.Context, c chat.Caller) (context.Context, con
 		stops = append(stops, context.AfterFunc(t.end, func() { cancel(errRevoked) }))
 	}
 	if c.SignIn != "" {
-		if live := a.sessions.signedIn(c.SignIn); live != nil {
+		if live := a.signIns.signedIn(c.SignIn); live != nil {
 			stops = append(stops, context.AfterFunc(live, func() { cancel(errSignedOut) }))
 		} else {
 			cancel(errSignedOut)
@@ -165,24 +166,24 @@ func (a *Auth) Context(ctx context.Context, c chat.Caller) (context.Context, con
 
 // SetTokens replaces the static tokens. Those that are missing, or allow
 // something else now, are revoked at once together with everything that was made
-// from them. Wrong tokens change nothing and are reported.
+// from them. When a token is not valid nothing changes.
 func (a *Auth) SetTokens(tokens []Token) error {
 	if a.open && len(tokens) > 0 {
 		return errors.New("the server was started without tokens and is open: restart it to protect it with tokens")
 	}
 	if !a.open && a.jwt == nil && len(tokens) == 0 {
-		return errors.New("there is no token left: nobody could use the server")
+		return errors.New("there is no token left: the server could not be used")
 	}
 	if err := errors.Join(checkTokens(tokens)...); err != nil {
 		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	old, next := a.keys.Load(), a.newKeychain(tokens)
+	old, next := a.keys.Load(), a.newTokenSet(tokens)
 	added, removed := 0, 0
 	for id, t := range next.byID {
 		if known := old.byID[id]; known != nil {
-			t.end, t.remove = known.end, known.remove // its connections stay
+			t.end, t.remove = known.end, known.remove // its connections stay open
 		} else {
 			added++
 		}
@@ -195,7 +196,7 @@ func (a *Auth) SetTokens(tokens []Token) error {
 		}
 	}
 	if removed > 0 {
-		a.sessions.drop(func(c chat.Caller) bool { return a.Check(c) != nil })
+		a.signIns.drop(func(c chat.Caller) bool { return a.Check(c) != nil })
 		for _, f := range a.revoked {
 			f()
 		}
@@ -205,17 +206,17 @@ func (a *Auth) SetTokens(tokens []Token) error {
 	return nil
 }
 
-// OnRevoked has f called after tokens were revoked, for those who keep
-// connections elsewhere: they ask [Auth.Check]. f must not call SetTokens.
+// OnRevoked registers a function that is called after tokens were revoked. It is for
+// packages that keep connections and call [Auth.Check]. f must not call SetTokens.
 func (a *Auth) OnRevoked(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.revoked = append(a.revoked, f)
 }
 
-// until returns c with a credential that ends at the given time, if it does not
+// expireBy returns c with a credential that ends at the given time, if it does not
 // end before that.
-func until(c chat.Caller, at time.Time) chat.Caller {
+func expireBy(c chat.Caller, at time.Time) chat.Caller {
 	if c.Expires.IsZero() || at.Before(c.Expires) {
 		c.Expires = at
 	}

@@ -86,7 +86,7 @@ func (d derived) good(t *testing.T, a *Auth) (list []string) {
 	if _, err := a.Caller(r); err == nil {
 		list = append(list, "cookie")
 	}
-	if r, err := signIn(a, r); err == nil {
+	if r, err := signInBrowser(a, r); err == nil {
 		list = append(list, "cookie for a cookie")
 		if _, err := a.Caller(r); err == nil {
 			list = append(list, "cookie of a cookie")
@@ -105,7 +105,7 @@ func (d derived) good(t *testing.T, a *Auth) (list []string) {
 
 // signIn exchanges the credential of a request for a cookie, and returns a request
 // with that.
-func signIn(a *Auth, from *http.Request) (*http.Request, error) {
+func signInBrowser(a *Auth, from *http.Request) (*http.Request, error) {
 	r := request("POST", SessionPath)
 	r.Header = from.Header.Clone()
 	w := httptest.NewRecorder()
@@ -161,7 +161,7 @@ func TestAnIssuedTokenIsNotExchanged(t *testing.T) {
 		if name == "query" {
 			continue // not taken there
 		}
-		r, err = signIn(a, r)
+		r, err = signInBrowser(a, r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Carrier is what brought a credential to the server.
+// Carrier is the part of a request or protocol that contains a credential.
 type Carrier string
 
 // The carriers.
@@ -34,8 +34,8 @@ const (
 // Carriers lists all of them.
 var Carriers = []Carrier{CarrierHeader, CarrierKey, CarrierQuery, CarrierCookie, CarrierLink, CarrierFrame, CarrierNATS}
 
-// The bounds of wrong credentials from one address. A right credential is always
-// accepted, whatever else comes from its address: many people may share one.
+// The limits for wrong credentials from one address. A valid credential is always
+// accepted, because many people may share one address.
 const (
 	failureBurst = 20
 	failureRate  = rate.Limit(1) // a second
@@ -49,18 +49,18 @@ type failures struct {
 	counts map[Carrier]*atomic.Uint64
 
 	mu        sync.Mutex
-	addresses map[string]*offender
+	addresses map[string]*address
 }
 
-// offender is an address that wrong credentials came from.
-type offender struct {
+// address is an address that wrong credentials came from.
+type address struct {
 	bucket *rate.Limiter
 	logged time.Time
 	count  int // since it was logged
 }
 
 func newFailures(now func() time.Time) *failures {
-	f := &failures{now: now, counts: map[Carrier]*atomic.Uint64{}, addresses: map[string]*offender{}}
+	f := &failures{now: now, counts: map[Carrier]*atomic.Uint64{}, addresses: map[string]*address{}}
 	for _, c := range Carriers {
 		f.counts[c] = new(atomic.Uint64)
 	}
@@ -70,17 +70,17 @@ func newFailures(now func() time.Time) *failures {
 // Failures is how many credentials were refused, by what carried them.
 func (a *Auth) Failures(c Carrier) uint64 { return a.failures.counts[c].Load() }
 
-// Refused counts a credential that somebody else has checked and refused, such as
-// one for NATS. The context says where it came from: see [Via].
+// Refused counts a credential that another package has checked and refused, such as one
+// for NATS. The context contains where it came from: see [Via].
 func (a *Auth) Refused(ctx context.Context, err error) error {
-	v := visitOf(ctx)
+	v := requestOf(ctx)
 	return a.refused(ctx, cmp.Or(v.carrier, CarrierFrame), v.remote, err)
 }
 
 // refused counts a credential that was refused with err, and returns the error to
-// answer with: slow_down when too many came from the address. Expired credentials
-// and cookies are not limited: the first are genuine, the second cannot be
-// guessed, and their clients must learn that they have to sign in again.
+// answer with: slow_down when too many came from the address. Expired credentials and
+// cookies are not limited: the first were valid, the second cannot be guessed, and
+// their clients must be able to see that they have to sign in again.
 func (a *Auth) refused(ctx context.Context, carrier Carrier, remote string, err error) error {
 	if chat.CodeOf(err) != chat.Unauthenticated {
 		return err
@@ -91,11 +91,11 @@ func (a *Auth) refused(ctx context.Context, carrier Carrier, remote string, err 
 		a.opt.Logger.WarnContext(ctx, "sign-ins were refused", "address", remote, "carrier", carrier, "refused", tell, "err", chat.Public(err).Msg)
 		a.Report(SignInRefused, chat.Caller{}, map[string]any{"address": remote, "carrier": string(carrier), "refused": tell, "reason": chat.Public(err).Msg})
 	}
-	if wait <= 0 || carrier == CarrierCookie || genuine(err) {
+	if wait <= 0 || carrier == CarrierCookie || wasValid(err) {
 		return err
 	}
 	seconds := int(math.Ceil(wait.Seconds()))
-	return chat.Errorf(chat.SlowDown, "too many wrong credentials came from this address: wait %d s before the next attempt; a right credential is accepted at once", seconds).
+	return chat.Errorf(chat.SlowDown, "too many wrong credentials came from this address: wait %d s before the next attempt; a valid credential is accepted at once", seconds).
 		With("retry_after", seconds)
 }
 
@@ -107,8 +107,10 @@ func (f *failures) add(remote string) (wait time.Duration, tell int) {
 	defer f.mu.Unlock()
 	o := f.addresses[remote]
 	if o == nil {
-		f.makeRoom(now)
-		o = &offender{bucket: rate.NewLimiter(failureRate, failureBurst)}
+		evict(f.addresses, maxAddresses, func(old *address) bool {
+			return old.bucket.TokensAt(now) >= failureBurst && now.Sub(old.logged) >= failureLog
+		})
+		o = &address{bucket: rate.NewLimiter(failureRate, failureBurst)}
 		f.addresses[remote] = o
 	}
 	o.count++
@@ -122,27 +124,9 @@ func (f *failures) add(remote string) (wait time.Duration, tell int) {
 	return wait, tell
 }
 
-// makeRoom drops addresses that may do as much as unknown ones, then any.
-func (f *failures) makeRoom(now time.Time) {
-	if len(f.addresses) < maxAddresses {
-		return
-	}
-	for k, o := range f.addresses {
-		if o.bucket.TokensAt(now) >= failureBurst && now.Sub(o.logged) >= failureLog {
-			delete(f.addresses, k)
-		}
-	}
-	for k := range f.addresses {
-		if len(f.addresses) < maxAddresses {
-			break
-		}
-		delete(f.addresses, k)
-	}
-}
-
-// remote is the address that a request comes from. Behind a trusted proxy it is
-// the one that the proxy added last.
-func (a *Auth) remote(r *http.Request) string {
+// Remote returns the address that a request comes from. Behind a trusted proxy it is
+// the one that the proxy added last. IPv6 addresses of one /64 are one address.
+func (a *Auth) Remote(r *http.Request) string {
 	if a.opt.TrustedProxy {
 		if all := r.Header.Values("X-Forwarded-For"); len(all) > 0 {
 			list := strings.Split(all[len(all)-1], ",")
@@ -152,8 +136,8 @@ func (a *Auth) remote(r *http.Request) string {
 	return host(r.RemoteAddr)
 }
 
-// host is an address without its port. IPv6 clients have a whole /64 to
-// themselves, so that stands for one client.
+// host returns an address without its port. For IPv6 it is the /64 network, which
+// usually belongs to one client.
 func host(s string) string {
 	if h, _, err := net.SplitHostPort(s); err == nil {
 		s = h

@@ -113,33 +113,6 @@ func TestARequestIsCountedOnce(t *testing.T) {
 	}
 }
 
-func TestAddresses(t *testing.T) {
-	o := tokenOptions()
-	plain := mustNew(t, o)
-	o.TrustedProxy = true
-	proxied := mustNew(t, o)
-	for _, c := range []struct {
-		a                       *Auth
-		remote, forwarded, want string
-	}{
-		{plain, "192.0.2.1:80", "198.51.100.1", "192.0.2.1"},
-		{plain, "[2001:db8:1:2:3::4]:80", "", "2001:db8:1:2::/64"},
-		{plain, "[::ffff:192.0.2.1]:80", "", "192.0.2.1"},
-		{plain, "[::1]:80", "", "::1"},
-		{plain, "@", "", "unknown"},
-		{proxied, "127.0.0.1:80", "203.0.113.9, 198.51.100.1", "198.51.100.1"},
-		{proxied, "127.0.0.1:80", "", "127.0.0.1"},
-	} {
-		r := from(c.remote, request("GET", "/"))
-		if c.forwarded != "" {
-			r.Header.Set("X-Forwarded-For", c.forwarded)
-		}
-		if got := c.a.remote(r); got != c.want {
-			t.Errorf("%s, %q: %s", c.remote, c.forwarded, got)
-		}
-	}
-}
-
 func TestAddressesAreBounded(t *testing.T) {
 	now := &clock{time.Unix(1, 0)}
 	f := newFailures(now.now)

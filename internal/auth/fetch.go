@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/text"
 )
 
 // ErrPrivate is the cause inside the error for an address that must not be
@@ -32,7 +33,7 @@ func safeClient(timeout time.Duration, check func(netip.Addr) error) *http.Clien
 			if len(via) >= maxRedirects {
 				return chat.Errorf(chat.Invalid, "the address redirects more than %d times", maxRedirects)
 			}
-			return nil // where to is checked when it is dialled
+			return nil // the target is checked when it is dialled
 		},
 	}
 }
@@ -46,8 +47,8 @@ type guarded struct{ *http.Transport }
 func safeTransport(check func(netip.Addr) error) guarded {
 	dialer := &net.Dialer{
 		Timeout: 10 * time.Second,
-		// Control sees the address that is really connected to, so a name cannot
-		// change its mind between a check and the use.
+		// Control gets the address that is connected to, so the name cannot resolve to
+		// another address between the check and the connection.
 		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			at, err := netip.ParseAddrPort(address)
 			if err != nil {
@@ -70,7 +71,7 @@ func safeTransport(check func(netip.Addr) error) guarded {
 // RoundTrip is called for the first request and for each redirect.
 func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "http" && r.URL.Scheme != "https" {
-		return nil, chat.Errorf(chat.Invalid, "only http and https addresses can be fetched, not %q", clip(r.URL.Scheme))
+		return nil, chat.Errorf(chat.Invalid, "only http and https addresses can be fetched, not %q", text.Clip(r.URL.Scheme, 100))
 	}
 	return g.Transport.RoundTrip(r)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// issuer is what tokens that we make ourselves name as theirs.
+// issuer is the issuer claim of the tokens of Issue.
 const issuer = "parley:issued"
 
-// IssuedFor is how long a token that we make is good for.
+// IssuedFor is how long a token of Issue is valid.
 const IssuedFor = 15 * time.Minute
 
 // Sign sets the key of tokens that [Auth.Issue] makes, and of the ids of
@@ -22,11 +22,11 @@ const IssuedFor = 15 * time.Minute
 // was made from a credential outlives a restart.
 func (a *Auth) Sign(key []byte) {
 	a.issueKey = key
-	a.keys.Store(a.newKeychain(a.opt.Tokens))
+	a.keys.Store(a.newTokenSet(a.opt.Tokens))
 }
 
-// issuedClaims are those of a token of ours. The last two are there for clients
-// that look into it.
+// issuedClaims are the claims of a token of Issue. The last two are for clients that
+// decode it.
 type issuedClaims struct {
 	jwt.RegisteredClaims
 	Kind      chat.ActorKind `json:"kind"`
@@ -48,9 +48,8 @@ type claimedName struct {
 
 // Issue exchanges the credential of a request for a token that ends soon, for
 // clients that keep keys and send only such. The token ends no later than the
-// credential, and with its revocation. In open mode every key, and none, is good.
-// A token that was issued cannot be exchanged again: its holder has to have the
-// key.
+// credential, and with its revocation. In open mode every key, and none, is accepted.
+// A token that was issued cannot be exchanged again.
 func (a *Auth) Issue(r *http.Request) (string, error) {
 	if len(a.issueKey) == 0 {
 		return "", chat.Errorf(chat.Unavailable, "this server does not exchange keys: use your token as it is")
@@ -63,7 +62,7 @@ func (a *Auth) Issue(r *http.Request) (string, error) {
 		return "", chat.Errorf(chat.Denied, "this token was made from a key; send the key itself to get a new one")
 	}
 	now := a.opt.Now()
-	c = until(c, now.Add(IssuedFor))
+	c = expireBy(c, now.Add(IssuedFor))
 	claims := issuedClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: issuer, Subject: c.Actor.ID, IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(c.Expires),
@@ -79,15 +78,15 @@ func (a *Auth) Issue(r *http.Request) (string, error) {
 	return token, err
 }
 
-// issued reports whether a token says of itself that it is ours.
+// issued reports whether a token names us as its issuer, without verifying it.
 func issued(token string) bool {
 	var c issuedClaims
 	_, _, err := jwt.NewParser().ParseUnverified(token, &c)
 	return err == nil && c.Issuer == issuer
 }
 
-// authenticateIssued returns whom a token of ours stands for; ours is false when
-// it is somebody else's.
+// authenticateIssued returns the caller of a token of Issue; ours is false for other
+// tokens.
 func (a *Auth) authenticateIssued(token string) (c chat.Caller, ours bool, err error) {
 	if len(a.issueKey) == 0 || strings.Count(token, ".") != 2 || !issued(token) {
 		return c, false, nil
@@ -99,7 +98,7 @@ func (a *Auth) authenticateIssued(token string) (c chat.Caller, ours bool, err e
 		return c, false, nil // another issuer may use the same name
 	}
 	if err != nil {
-		return c, true, chat.Errorf(chat.Unauthenticated, "%s", whyNot(err)).Because(err)
+		return c, true, chat.Errorf(chat.Unauthenticated, "%s", jwtProblem(err)).Because(err)
 	}
 	c = chat.Caller{
 		Actor:     chat.Actor{Kind: claims.Kind, ID: claims.Subject, Name: claims.Name, Email: claims.Email},
@@ -107,7 +106,7 @@ func (a *Auth) authenticateIssued(token string) (c chat.Caller, ours bool, err e
 		Credential: claims.Key, Expires: claims.ExpiresAt.Time, Issued: true,
 	}
 	if c.Credential == "" || a.Check(c) != nil {
-		return chat.Caller{}, true, chat.Errorf(chat.Unauthenticated, "the key that this token was made from is not known here any more: sign in again with another one").Because(errRevoked)
+		return chat.Caller{}, true, chat.Errorf(chat.Unauthenticated, "the key that this token was made from is not valid any more: sign in again with another one").Because(errRevoked)
 	}
 	return c, true, nil
 }

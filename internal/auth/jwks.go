@@ -24,8 +24,7 @@ const (
 
 // keySet holds the keys of a JWKS address. It is fetched on first use, when it
 // is an hour old, and when a token names a key that it lacks (issuers rotate),
-// the latter at most twice a minute, so that made-up key names do not become
-// requests.
+// the latter at most twice a minute, so that invented key names do not cause requests.
 type keySet struct {
 	url    string
 	now    func() time.Time
@@ -33,12 +32,12 @@ type keySet struct {
 
 	have atomic.Pointer[keys] // nil before the first success
 
-	mu    sync.Mutex // held during a fetch: one is enough for all who wait for it
+	mu    sync.Mutex // held during a fetch; others wait for its result
 	tried time.Time  // of the last fetch
 	err   error      // of the last fetch
 }
 
-// keys are what an address gave out.
+// keys is a fetched key set.
 type keys struct {
 	find keyfunc.Keyfunc
 	at   time.Time
@@ -66,9 +65,9 @@ func (s *keySet) key(ctx context.Context, t *jwt.Token) (any, error) {
 	return keys.KeyfuncCtx(ctx)(t)
 }
 
-// current returns the set, fetched again when it is old or when more is true. Who
-// asks for more, or has none, waits for a fetch under way. All others go on with
-// what is there: neither an issuer that hangs nor made-up key names keep them.
+// current returns the set, fetched again when it is old or when more is true. A call
+// with more, or without a set, waits for a fetch in progress. All others use the set
+// that exists, so that a slow issuer or invented key names do not block them.
 func (s *keySet) current(more bool) (keyfunc.Keyfunc, error) {
 	now, have := s.now(), s.have.Load()
 	if more || have == nil {
@@ -87,11 +86,11 @@ func (s *keySet) current(more bool) (keyfunc.Keyfunc, error) {
 	if have = s.have.Load(); have == nil {
 		return nil, chat.Errorf(chat.Unavailable, "the keys to check tokens with cannot be fetched now: try again in a minute").Because(s.err)
 	}
-	return have.find, nil // old keys are better than none while the issuer is away
+	return have.find, nil // old keys are used while the issuer is unreachable
 }
 
 func (s *keySet) fetch() (keyfunc.Keyfunc, error) {
-	resp, err := s.client.Get(s.url) // for all who wait, so it does not end with one request
+	resp, err := s.client.Get(s.url) // it does not end with one request: others wait for it
 	if err != nil {
 		return nil, fmt.Errorf("fetch the key set: %w", err)
 	}

@@ -20,16 +20,16 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// leeway is how far the clocks of issuer and server may differ for a token to be
-// valid already. An expired token gets none.
+// leeway is how far the clocks of issuer and server may differ when a token becomes
+// valid. It does not apply to expiry.
 const leeway = 30 * time.Second
 
 var (
-	hmacAlgs  = []string{"HS256", "HS384", "HS512"}
-	rsaAlgs   = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
-	ecAlgs    = []string{"ES256", "ES384", "ES512"}
-	edAlgs    = []string{"EdDSA"}
-	asymmetry = append(append(append([]string(nil), rsaAlgs...), ecAlgs...), edAlgs...)
+	hmacAlgs       = []string{"HS256", "HS384", "HS512"}
+	rsaAlgs        = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
+	ecAlgs         = []string{"ES256", "ES384", "ES512"}
+	edAlgs         = []string{"EdDSA"}
+	asymmetricAlgs = append(append(append([]string(nil), rsaAlgs...), ecAlgs...), edAlgs...)
 )
 
 // verifier checks JWTs against one source of keys.
@@ -59,10 +59,10 @@ func newVerifier(o JWT, now func() time.Time) (*verifier, error) {
 		}
 		source[1] = string(raw)
 	default:
-		v.set, algs = newKeySet(o.JWKS, now), asymmetry
+		v.set, algs = newKeySet(o.JWKS, now), asymmetricAlgs
 	}
 	opts := []jwt.ParserOption{
-		jwt.WithValidMethods(algs), // the key decides, not the token: neither none nor confusion
+		jwt.WithValidMethods(algs), // the key determines the algorithm, not the token
 		jwt.WithExpirationRequired(),
 		jwt.WithLeeway(leeway),
 		jwt.WithTimeFunc(now),
@@ -78,7 +78,7 @@ func newVerifier(o JWT, now func() time.Time) (*verifier, error) {
 	return v, nil
 }
 
-// publicKey reads a PEM and says which algorithms go with the key.
+// publicKey reads a PEM and returns the algorithms of the key.
 func publicKey(raw []byte) (any, []string, error) {
 	block, _ := pem.Decode(raw)
 	if block == nil {
@@ -117,7 +117,7 @@ func publicKey(raw []byte) (any, []string, error) {
 	return nil, nil, fmt.Errorf("a key of type %T cannot check JWTs", key)
 }
 
-// claims are what is read of a token.
+// claims are the claims that are read.
 type claims struct {
 	jwt.RegisteredClaims
 	Name      string    `json:"name"`
@@ -128,7 +128,8 @@ type claims struct {
 	Agents    scopeList `json:"agents"`
 }
 
-// UnmarshalJSON is called by the JWT library, which would otherwise take "Workspace" for workspace.
+// UnmarshalJSON matches names exactly; the JWT library would accept "Workspace" for
+// workspace.
 func (c *claims) UnmarshalJSON(b []byte) error {
 	type plain claims
 	return json.Unmarshal(b, (*plain)(c))
@@ -150,7 +151,7 @@ func (s *scopeList) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &s.list)
 }
 
-// verify returns whom the token stands for, without its credential.
+// verify returns the caller of a token, without its credential.
 func (v *verifier) verify(ctx context.Context, token string) (chat.Caller, error) {
 	var c claims
 	_, err := v.parser.ParseWithClaims(token, &c, func(t *jwt.Token) (any, error) {
@@ -166,10 +167,10 @@ func (v *verifier) verify(ctx context.Context, token string) (chat.Caller, error
 		if e, ok := errors.AsType[*chat.Error](err); ok {
 			return chat.Caller{}, e
 		}
-		return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "%s", whyNot(err)).Because(err)
+		return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "%s", jwtProblem(err)).Because(err)
 	}
 	if c.Subject == "" {
-		return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "the token does not say whom it stands for: the claim `sub` is missing")
+		return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "the claim `sub` of the token is missing")
 	}
 	for _, s := range append(c.Agents.list, c.Subject, c.Name, c.Email, c.Workspace) {
 		if len(s) > chat.MaxActorField {
@@ -187,7 +188,7 @@ func (v *verifier) verify(ctx context.Context, token string) (chat.Caller, error
 		Agents:    c.Agents.list,
 		Expires:   c.ExpiresAt.Time,
 	}
-	if c.Workspace == everywhere {
+	if c.Workspace == anyWorkspace {
 		if !slices.Contains(scopes, chat.ScopeAdmin) {
 			return chat.Caller{}, chat.Errorf(chat.Denied, "the token is valid, but its claim `workspace` is *, which needs the scope admin: ask its issuer for one workspace, or for admin")
 		}
@@ -196,20 +197,20 @@ func (v *verifier) verify(ctx context.Context, token string) (chat.Caller, error
 	return caller, nil
 }
 
-// genuine reports whether a refused token was valid before.
-func genuine(err error) bool {
+// wasValid reports whether a refused token was valid before.
+func wasValid(err error) bool {
 	return errors.Is(err, jwt.ErrTokenExpired) || errors.Is(err, errRevoked)
 }
 
-// scopes takes those that mean something here; a token that names no scopes at
-// all is a user's.
+// scopes returns the known scopes of a token; a token without scopes has the scope
+// user.
 func (c *claims) scopes() ([]chat.Scope, error) {
 	if !c.Scope.set && !c.Scopes.set {
 		return []chat.Scope{chat.ScopeUser}, nil
 	}
 	var all []chat.Scope
 	for _, s := range append(c.Scope.list, c.Scopes.list...) {
-		if known(chat.Scope(s)) {
+		if knownScope(chat.Scope(s)) {
 			all = append(all, chat.Scope(s))
 		}
 	}
@@ -219,17 +220,17 @@ func (c *claims) scopes() ([]chat.Scope, error) {
 	return all, nil
 }
 
-// whyNot tells a person what to do about a refused token.
-func whyNot(err error) string {
+// jwtProblem returns a message for the owner of a refused token.
+func jwtProblem(err error) string {
 	switch {
 	case errors.Is(err, jwt.ErrTokenExpired):
 		return "the token has expired: get a new one"
 	case errors.Is(err, jwt.ErrTokenNotValidYet), errors.Is(err, jwt.ErrTokenUsedBeforeIssued):
 		return "the token is not valid yet: check the clocks of the issuer and of this server"
 	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
-		return "the token lacks a claim that is required here (exp, and iss or aud where they are configured)"
+		return "the token lacks a required claim (exp, and iss or aud where they are configured)"
 	case errors.Is(err, jwt.ErrTokenInvalidIssuer), errors.Is(err, jwt.ErrTokenInvalidAudience):
-		return "the token was made for another server: its iss or aud is not the one configured here"
+		return "the token was made for another server: its iss or aud is not the configured one"
 	}
-	return "the token is not valid here: its signature or form is wrong"
+	return "the token is not valid: its signature or form is wrong"
 }

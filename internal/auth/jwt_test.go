@@ -106,7 +106,7 @@ func TestJWTClaims(t *testing.T) {
 	}{
 		"expired":       {hs(with(claimsFor("u"), "exp", time.Now().Add(-time.Hour).Unix())), "expired", chat.Unauthenticated},
 		"just expired":  {hs(with(claimsFor("u"), "exp", time.Now().Add(-time.Second).Unix())), "expired", chat.Unauthenticated},
-		"everywhere":    {hs(with(claimsFor("u"), "workspace", "*")), "admin", chat.Denied},
+		"anyWorkspace":  {hs(with(claimsFor("u"), "workspace", "*")), "admin", chat.Denied},
 		"no expiry":     {hs(with(claimsFor("u"), "exp", nil)), "exp", chat.Unauthenticated},
 		"not yet":       {hs(with(claimsFor("u"), "nbf", time.Now().Add(time.Hour).Unix())), "not valid yet", chat.Unauthenticated},
 		"issuer":        {hs(with(claimsFor("u"), "iss", "evil")), "another server", chat.Unauthenticated},

@@ -12,8 +12,8 @@ import (
 
 const (
 	defaultRate = 2000
-	// maxBuckets bounds the memory for actors; a bucket that has filled up again
-	// is as good as none and is dropped first.
+	// maxBuckets bounds the memory for actors. A full bucket is not needed and is
+	// dropped first.
 	maxBuckets = 50_000
 )
 
@@ -45,8 +45,7 @@ func newLimits(o Options, open bool) *limits {
 // code slow_down and the seconds to wait in its detail retry_after.
 func (a *Auth) Allow(c chat.Caller) error { return a.AllowN(c, 1) }
 
-// AllowN counts something that is as much work as n requests, or as many as are
-// allowed at once.
+// AllowN counts work that is equal to n requests, at most the burst.
 func (a *Auth) AllowN(c chat.Caller, n int) error {
 	l := a.limits
 	if l.rate == 0 || n <= 0 {
@@ -69,20 +68,27 @@ func (l *limits) bucket(key string, now time.Time) *rate.Limiter {
 	if b, ok := l.buckets[key]; ok {
 		return b
 	}
-	if len(l.buckets) >= maxBuckets {
-		for k, b := range l.buckets {
-			if b.TokensAt(now) >= float64(l.burst) {
-				delete(l.buckets, k)
-			}
-		}
-		for k := range l.buckets {
-			if len(l.buckets) < maxBuckets {
-				break
-			}
-			delete(l.buckets, k)
-		}
-	}
+	evict(l.buckets, maxBuckets, func(b *rate.Limiter) bool { return b.TokensAt(now) >= float64(l.burst) })
 	b := rate.NewLimiter(l.rate, l.burst)
 	l.buckets[key] = b
 	return b
+}
+
+// evict makes room for one entry in a full map: it deletes the entries that are not
+// needed, and when there are none, any.
+func evict[V any](m map[string]V, max int, unneeded func(V) bool) {
+	if len(m) < max {
+		return
+	}
+	for k, v := range m {
+		if unneeded(v) {
+			delete(m, k)
+		}
+	}
+	for k := range m {
+		if len(m) < max {
+			return
+		}
+		delete(m, k)
+	}
 }

@@ -27,21 +27,22 @@ type Options struct {
 	SessionTTL   time.Duration // how long a signed-in browser stays so; 0 means 12 hours
 	TrustedProxy bool          // a proxy in front sets X-Forwarded-Proto
 
-	// Rate is how many requests a second one actor may make, Burst how many at
-	// once. A message on a WebSocket or on NATS is a request, too. 0 means 2000 and twice the rate, and no limit in open mode, where
-	// all callers are one actor. Below 0 there is no limit.
+	// Rate is how many requests a second one actor may make, Burst how many at once. A
+	// message on a WebSocket or on NATS is a request, too. 0 means 2000 and twice the
+	// rate, and no limit in open mode, where all callers are one actor. Below 0 there is
+	// no limit.
 	Rate  float64
 	Burst int
 
-	// Audit is told what happens to credentials; see [SignedIn] and the other
-	// events. It must return soon. nil means that nobody is told.
+	// Audit is called with events about credentials; see [SignedIn] and the others. It
+	// must return soon. nil means none.
 	Audit func(event string, c chat.Caller, details map[string]any)
 
 	Logger *slog.Logger     // nil means none
 	Now    func() time.Time // nil means time.Now
 }
 
-// Token is a static token and whom it stands for.
+// Token is a static token and its caller.
 type Token struct {
 	Token     Secret
 	Actor     chat.Actor
@@ -52,7 +53,7 @@ type Token struct {
 	Agents        []string // that it may serve as a worker; see [chat.Caller]
 }
 
-// JWT says which JSON Web Tokens are believed. Exactly one of Secret, KeyFile
+// JWT configures which JSON Web Tokens are accepted. Exactly one of Secret, KeyFile
 // and JWKS is set; none means that JWTs are not accepted. The kind of key fixes
 // the algorithms, so a token cannot choose one.
 type JWT struct {
@@ -67,7 +68,7 @@ func (j JWT) used() bool { return j.Secret != "" || j.KeyFile != "" || j.JWKS !=
 
 const minSecret = 32
 
-// minToken keeps people from choosing tokens that can be guessed.
+// minToken is the minimal length of a static token, so that it cannot be guessed.
 const minToken = 16
 
 // Validate returns everything that is wrong with o, joined, or nil.
@@ -113,43 +114,55 @@ func (o Options) Validate() error {
 
 // checkTokens returns everything that is wrong with a list of tokens.
 func checkTokens(tokens []Token) (bad []error) {
-	fail := func(format string, args ...any) { bad = append(bad, fmt.Errorf(format, args...)) }
 	seen := map[Secret]bool{}
 	for i, t := range tokens {
-		n := i + 1
-		switch {
-		case len(t.Token) < minToken:
-			fail("token %d is shorter than %d characters: make one with `openssl rand -hex 32`", n, minToken)
-		case strings.ContainsAny(string(t.Token), " \t\r\n"):
-			fail("token %d contains a space", n)
-		case seen[t.Token]:
-			fail("token %d is there twice", n)
+		problems := t.problems()
+		if seen[t.Token] {
+			problems = append(problems, "it is there twice")
 		}
 		seen[t.Token] = true
-		if t.Actor.ID == "" {
-			fail("token %d has no actor", n)
-		}
-		if t.Actor.Kind != chat.User && t.Actor.Kind != chat.Agent {
-			fail("token %d: an actor is a user or an agent, not %q", n, t.Actor.Kind)
-		}
-		if len(t.Scopes) == 0 {
-			fail("token %d has no scope: give it user, agent or admin", n)
-		}
-		for _, s := range t.Scopes {
-			if !known(s) {
-				fail("token %d has an unknown scope %q: there are user, agent and admin", n, s)
-			}
-		}
-		if t.AllWorkspaces && !slices.Contains(t.Scopes, chat.ScopeAdmin) {
-			fail("token %d is for all workspaces (*) without the scope admin: name one workspace, or add admin", n)
-		}
-		if len(t.Agents) > 0 && !(chat.Caller{Scopes: t.Scopes}).Has(chat.ScopeAgent) {
-			fail("token %d names agents but has no scope agent: add agent, or leave agents= out", n)
+		for _, p := range problems {
+			bad = append(bad, fmt.Errorf("token %d: %s", i+1, p))
 		}
 	}
 	return bad
 }
 
-func known(s chat.Scope) bool {
+// problems returns everything that is wrong with a token, without showing it.
+func (t Token) problems() (bad []string) {
+	fail := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
+	if len(t.Token) < minToken {
+		fail("it is shorter than %d characters: make one with `openssl rand -hex 32`", minToken)
+	}
+	if strings.ContainsAny(string(t.Token), " \t\r\n") {
+		fail("it contains a space")
+	}
+	if t.Actor.ID == "" {
+		fail("it has no actor")
+	}
+	if t.Actor.Kind != chat.User && t.Actor.Kind != chat.Agent {
+		fail("an actor is a user or an agent, not %q", t.Actor.Kind)
+	}
+	if len(t.Scopes) == 0 {
+		fail("it has no scope: give it user, agent or admin")
+	}
+	for _, s := range t.Scopes {
+		if !knownScope(s) {
+			fail("unknown scope %q: there are user, agent and admin", s)
+		}
+	}
+	if t.AllWorkspaces && !slices.Contains(t.Scopes, chat.ScopeAdmin) {
+		fail("the workspace * needs the scope admin: name one workspace, or add admin")
+	}
+	if slices.Contains(t.Agents, "") {
+		fail("agents= has an empty name: want agents=NAME[,NAME], or agents=* for all")
+	}
+	if len(t.Agents) > 0 && !(chat.Caller{Scopes: t.Scopes}).Has(chat.ScopeAgent) {
+		fail("agents= needs the scope agent")
+	}
+	return bad
+}
+
+func knownScope(s chat.Scope) bool {
 	return s == chat.ScopeUser || s == chat.ScopeAgent || s == chat.ScopeAdmin
 }

@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/text"
 )
 
-// Causes inside the errors of the checks below, for an HTTP server that has a
-// status of its own for each.
+// Causes inside the errors of the checks below; package server maps them to statuses.
 var (
 	ErrHost        = errors.New("host not served")           // 421
 	ErrOrigin      = errors.New("origin not allowed")        // 403
@@ -30,7 +30,7 @@ func (a *Auth) CheckHost(r *http.Request) error {
 	if isLoopback(host) || slices.ContainsFunc(a.opt.Hosts, func(h string) bool { return hostOnly(h) == host }) {
 		return nil
 	}
-	return chat.Errorf(chat.Denied, "this server does not answer for the host %q: the operator can allow it with --host", clip(r.Host)).Because(ErrHost)
+	return chat.Errorf(chat.Denied, "this server does not serve the host %q: the operator can allow it with --host", text.Clip(r.Host, 100)).Because(ErrHost)
 }
 
 // CheckOrigin refuses requests of web pages that are not allowed here, WebSocket
@@ -42,7 +42,7 @@ func (a *Auth) CheckOrigin(r *http.Request) error {
 		if len(origins) == 1 && a.OriginAllowed(origins[0], r.Host) {
 			return nil
 		}
-		return chat.Errorf(chat.Denied, "web pages from %q may not use this server: the operator can allow them with --allow-origin", clip(origins[0])).Because(ErrOrigin)
+		return chat.Errorf(chat.Denied, "web pages from %q may not use this server: the operator can allow them with --allow-origin", text.Clip(origins[0], 100)).Because(ErrOrigin)
 	}
 	if err := a.cross.Check(r); err != nil {
 		return chat.Errorf(chat.Denied, "web pages of other sites may not use this server: the operator can allow them with --allow-origin").Because(errors.Join(ErrOrigin, err))
@@ -70,8 +70,7 @@ func (a *Auth) OriginAllowed(origin, host string) bool {
 }
 
 // CheckContentType refuses, on requests that change something, the content
-// types that an HTML form of any site can send without the browser asking
-// first.
+// types that an HTML form of any site can send without a CORS preflight.
 func (a *Auth) CheckContentType(r *http.Request) error {
 	if safe(r.Method) {
 		return nil
@@ -93,15 +92,14 @@ func (a *Auth) CheckContentType(r *http.Request) error {
 // RequestHeader marks a request as made by a program. Its value does not matter.
 const RequestHeader = "X-Parley-Request"
 
-// CheckDeliberate refuses a GET that a browser can be made to send by a link, an
-// image or a redirect in what somebody has written: it must carry a token in a
-// header, or [RequestHeader]. A cookie and open mode say nothing about who wanted
-// the request.
+// CheckDeliberate refuses a GET that a link, an image or a redirect can make a browser
+// send: it must carry a token in a header, or [RequestHeader]. A cookie and open mode
+// are not sufficient.
 func (a *Auth) CheckDeliberate(r *http.Request) error {
 	if !safe(r.Method) || r.Header.Get(RequestHeader) != "" || r.Header.Get(KeyHeader) != "" {
 		return nil
 	}
-	// Browsers repeat Basic credentials by themselves.
+	// Browsers repeat Basic credentials without the user.
 	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		return nil
 	}
@@ -168,17 +166,9 @@ func isLoopback(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// clip keeps a stranger's text in a message short.
-func clip(s string) string {
-	if len(s) > 100 {
-		s = s[:100] + "…"
-	}
-	return strings.ToValidUTF8(s, "?")
-}
-
-// RefuseOpenBeyondLoopback returns why the server must not listen on addr, or
-// nil: beyond loopback it needs authentication, and TLS of its own or of a proxy.
-// The message says how to get them.
+// RefuseOpenBeyondLoopback returns an error when the server must not listen on addr:
+// beyond loopback it needs authentication, and TLS of its own or of a proxy. The message
+// says how to configure them.
 func RefuseOpenBeyondLoopback(addr string, a *Auth, tlsConfigured, trustedProxy bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

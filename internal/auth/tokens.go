@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
@@ -30,7 +29,7 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // MarshalText hides the secret from JSON and the like.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// LogValue shows whom the token stands for, not the token.
+// LogValue shows the caller of the token, not the token.
 func (t Token) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("actor", t.Actor.Key()), slog.String("workspace", t.Workspace), slog.Any("scopes", t.Scopes))
 }
@@ -41,8 +40,8 @@ func (j JWT) LogValue() slog.Value {
 		slog.String("issuer", j.Issuer), slog.String("audience", j.Audience))
 }
 
-// everywhere in the place of a workspace extends the scope admin to all of them.
-const everywhere = "*"
+// anyWorkspace instead of a workspace extends the scope admin to all workspaces.
+const anyWorkspace = "*"
 
 // ReadTokens reads a token file: one token per line,
 //
@@ -67,10 +66,7 @@ func ReadTokens(r io.Reader) ([]Token, error) {
 		t := Token{}
 		if last := len(f) - 1; last > 0 {
 			if names, ok := strings.CutPrefix(f[last], "agents="); ok {
-				f = f[:last]
-				if t.Agents = strings.Split(names, ","); slices.Contains(t.Agents, "") {
-					bad = append(bad, fmt.Sprintf("line %d: agents= has an empty name: want agents=NAME[,NAME], or agents=* for all", n))
-				}
+				f, t.Agents = f[:last], strings.Split(names, ",")
 			}
 		}
 		if len(f) < 3 || len(f) > 4 {
@@ -79,23 +75,16 @@ func ReadTokens(r io.Reader) ([]Token, error) {
 		}
 		t.Token = Secret(f[0])
 		for s := range strings.SplitSeq(f[1], ",") {
-			if !known(chat.Scope(s)) {
-				bad = append(bad, fmt.Sprintf("line %d: unknown scope %q: there are user, agent and admin", n, s))
-			}
 			t.Scopes = append(t.Scopes, chat.Scope(s))
 		}
 		t.Actor = actorOf(f[2], t.Scopes)
-		switch {
-		case len(f) == 4 && f[3] == everywhere:
+		if len(f) == 4 && f[3] == anyWorkspace {
 			t.AllWorkspaces = true
-			if !slices.Contains(t.Scopes, chat.ScopeAdmin) {
-				bad = append(bad, fmt.Sprintf("line %d: the workspace * needs the scope admin: name one workspace, or add admin", n))
-			}
-		case len(f) == 4:
+		} else if len(f) == 4 {
 			t.Workspace = f[3]
 		}
-		if len(t.Agents) > 0 && !(chat.Caller{Scopes: t.Scopes}).Has(chat.ScopeAgent) {
-			bad = append(bad, fmt.Sprintf("line %d: agents= needs the scope agent", n))
+		for _, p := range t.problems() {
+			bad = append(bad, fmt.Sprintf("line %d: %s", n, p))
 		}
 		all = append(all, t)
 	}

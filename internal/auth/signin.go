@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	linkTTL     = 10 * time.Minute
-	maxSessions = 10_000
-	maxLinks    = 100
+	linkTTL    = 10 * time.Minute
+	maxSignIns = 10_000
+	maxLinks   = 100
 )
 
-// sessions keeps signed-in browsers and one-time codes in memory: keys are
-// random, known here only by their hash, can be taken back at once, and leave
-// nothing on disk. After a restart browsers sign in again.
-type sessions struct {
+// signIns keeps signed-in browsers and one-time codes in memory: keys are random, are
+// stored only as hashes, can be revoked at once, and are not on disk. After a restart
+// browsers sign in again.
+type signIns struct {
 	now func() time.Time
 
 	mu    sync.Mutex
-	live  map[[sha256.Size]byte]grant
-	links map[[sha256.Size]byte]grant
+	live  map[[sha256.Size]byte]signIn
+	links map[[sha256.Size]byte]signIn
 }
 
-type grant struct {
+type signIn struct {
 	caller chat.Caller
 	until  time.Time // when the key ends; the caller's credential may end before
 
@@ -40,15 +40,15 @@ type grant struct {
 	end  context.CancelFunc
 }
 
-func newSessions(now func() time.Time) *sessions {
-	return &sessions{now: now, live: map[[sha256.Size]byte]grant{}, links: map[[sha256.Size]byte]grant{}}
+func newSignIns(now func() time.Time) *signIns {
+	return &signIns{now: now, live: map[[sha256.Size]byte]signIn{}, links: map[[sha256.Size]byte]signIn{}}
 }
 
-// put stores a grant under a new random key. A full map first loses what has
+// put stores a signIn under a new random key. In a full map it first removes what has
 // ended, then what ends first.
-func (s *sessions) put(m map[[sha256.Size]byte]grant, most int, c chat.Caller, until time.Time) string {
+func (s *signIns) put(m map[[sha256.Size]byte]signIn, most int, c chat.Caller, until time.Time) string {
 	c.SignIn = "" // it becomes that of the new key
-	g := grant{caller: c, until: until}
+	g := signIn{caller: c, until: until}
 	g.live, g.end = context.WithCancel(context.Background())
 	var raw [32]byte
 	_, _ = rand.Read(raw[:]) // does not fail
@@ -74,15 +74,15 @@ func (s *sessions) put(m map[[sha256.Size]byte]grant, most int, c chat.Caller, u
 	return key
 }
 
-// remove ends a grant and what was opened with it. The caller holds mu.
-func remove(m map[[sha256.Size]byte]grant, key [sha256.Size]byte) {
+// remove ends a signIn and the connections that were opened with it. The caller holds mu.
+func remove(m map[[sha256.Size]byte]signIn, key [sha256.Size]byte) {
 	if g, ok := m[key]; ok {
 		g.end()
 		delete(m, key)
 	}
 }
 
-func (s *sessions) get(key string) (chat.Caller, bool) {
+func (s *signIns) get(key string) (chat.Caller, bool) {
 	sum := sha256.Sum256([]byte(key))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,9 +95,9 @@ func (s *sessions) get(key string) (chat.Caller, bool) {
 	return g.caller, ok
 }
 
-// signedIn returns a context that ends when a browser is signed out, nil when it
-// is already.
-func (s *sessions) signedIn(id string) context.Context {
+// signedIn returns a context that ends when a browser is signed out, nil when it was
+// signed out already.
+func (s *signIns) signedIn(id string) context.Context {
 	var sum [sha256.Size]byte
 	if n, err := hex.Decode(sum[:], []byte(id)); err != nil || n != len(sum) {
 		return nil
@@ -107,11 +107,11 @@ func (s *sessions) signedIn(id string) context.Context {
 	return s.live[sum].live
 }
 
-// drop forgets all whose caller fits.
-func (s *sessions) drop(fits func(chat.Caller) bool) {
+// drop removes all sign-ins whose caller fits.
+func (s *signIns) drop(fits func(chat.Caller) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, m := range []map[[sha256.Size]byte]grant{s.live, s.links} {
+	for _, m := range []map[[sha256.Size]byte]signIn{s.live, s.links} {
 		for k, g := range m {
 			if fits(g.caller) {
 				remove(m, k)
@@ -120,14 +120,14 @@ func (s *sessions) drop(fits func(chat.Caller) bool) {
 	}
 }
 
-func (s *sessions) end(key string) {
+func (s *signIns) end(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	remove(s.live, sha256.Sum256([]byte(key)))
 }
 
-// redeem takes a one-time code.
-func (s *sessions) redeem(code string) (chat.Caller, bool) {
+// redeem uses up a one-time code.
+func (s *signIns) redeem(code string) (chat.Caller, bool) {
 	sum := sha256.Sum256([]byte(code))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,9 +137,9 @@ func (s *sessions) redeem(code string) (chat.Caller, bool) {
 }
 
 // Link makes a one-time code that signs a browser in as c within ten minutes,
-// by opening [LinkPath] with it. It is of no use once c's credential has ended.
+// by opening [LinkPath] with it. It is not valid after c's credential has ended.
 func (a *Auth) Link(c chat.Caller) string {
-	return a.sessions.put(a.sessions.links, maxLinks, c, a.opt.Now().Add(linkTTL))
+	return a.signIns.put(a.signIns.links, maxLinks, c, a.opt.Now().Add(linkTTL))
 }
 
 // The addresses that [Auth.Handler] answers.
@@ -153,7 +153,7 @@ func (a *Auth) SignInURL(base string, c chat.Caller) string {
 	return strings.TrimSuffix(base, "/") + LinkPath + "?code=" + a.Link(c)
 }
 
-// Handler signs browsers in and out; it stands at [LinkPath] and [SessionPath].
+// Handler signs browsers in and out; it serves [LinkPath] and [SessionPath].
 // The rules for host, origin and content type are checked before it. fail
 // answers an error in the server's form.
 func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) http.Handler {
@@ -164,11 +164,11 @@ func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) htt
 			fail(w, r, chat.Errorf(chat.Invalid, "open the link itself to sign in"))
 			return
 		}
-		c, ok := a.sessions.redeem(r.URL.Query().Get("code"))
+		c, ok := a.signIns.redeem(r.URL.Query().Get("code"))
 		ok = ok && a.Check(c) == nil
 		if !ok && !a.Open() {
 			err := chat.Errorf(chat.Unauthenticated, "this sign-in link was used before or is older than ten minutes: `parley serve` prints a new one when it starts")
-			fail(w, r, a.refused(r.Context(), CarrierLink, a.remote(r), err))
+			fail(w, r, a.refused(r.Context(), CarrierLink, a.Remote(r), err))
 			return
 		}
 		if ok && !a.Open() {
@@ -199,7 +199,7 @@ func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) htt
 	})
 	mux.HandleFunc("DELETE "+SessionPath, func(w http.ResponseWriter, r *http.Request) {
 		if cookie, err := r.Cookie(CookieName); err == nil {
-			a.sessions.end(cookie.Value)
+			a.signIns.end(cookie.Value)
 		}
 		http.SetCookie(w, &http.Cookie{Name: CookieName, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: a.secure(r)})
 		w.WriteHeader(http.StatusNoContent)
@@ -209,16 +209,16 @@ func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) htt
 
 // setCookie signs a browser in, for as long as the credential lasts at most.
 func (a *Auth) setCookie(w http.ResponseWriter, r *http.Request, c chat.Caller, by Carrier) {
-	c = until(c, a.opt.Now().Add(a.opt.SessionTTL))
-	key := a.sessions.put(a.sessions.live, maxSessions, c, c.Expires)
+	c = expireBy(c, a.opt.Now().Add(a.opt.SessionTTL))
+	key := a.signIns.put(a.signIns.live, maxSignIns, c, c.Expires)
 	http.SetCookie(w, &http.Cookie{
 		Name: CookieName, Value: key, Path: "/", Expires: c.Expires,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: a.secure(r),
 	})
-	a.Report(SignedIn, c, map[string]any{"by": string(by), "address": a.remote(r)})
+	a.Report(SignedIn, c, map[string]any{"by": string(by), "address": a.Remote(r)})
 }
 
-// secure reports whether the browser came by https.
+// secure reports whether the browser uses https.
 func (a *Auth) secure(r *http.Request) bool {
 	return r.TLS != nil || a.opt.TrustedProxy && r.Header.Get("X-Forwarded-Proto") == "https"
 }
