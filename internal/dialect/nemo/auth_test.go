@@ -22,7 +22,7 @@ func TestAuthentication(t *testing.T) {
 	}
 	mistyped := w.dial("?access_token=wrong")
 	mistyped.say("c1", "m1", "hi")
-	if f := mistyped.until(isEnd)[1]; f.Content.Code != codeAuth || !strings.Contains(f.Content.Details, "not known here") {
+	if f := mistyped.until(isEnd)[1]; f.Content.Code != codeAuth || !strings.Contains(f.Content.Details, "this token is unknown") {
 		t.Errorf("a wrong token in the address: %s", f.raw)
 	}
 	c.send(`{"type":"auth_message","payload":{"method":"jwt","token":"wrong"}}`)
