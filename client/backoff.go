@@ -8,8 +8,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Backoff is the pause between attempts: it begins at Min, doubles up to Max,
-// and is shortened by chance, so that many clients do not come back at once.
+// Backoff is the pause between attempts: it begins at Min, doubles up to Max, and is shortened at random, so that many
+// clients do not reconnect at the same time.
 type Backoff struct {
 	Min time.Duration // 0 means 250 ms
 	Max time.Duration // 0 means 15 s
@@ -35,7 +35,7 @@ func (b Backoff) pause(n int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// wait pauses, or returns why ctx ended.
+// wait pauses, or returns the cause of ctx.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -47,8 +47,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// passing reports whether the same request may succeed later.
-func passing(err error) bool {
+// temporary reports whether the same request may succeed later.
+func temporary(err error) bool {
 	switch chat.CodeOf(err) {
 	case chat.Unavailable, chat.SlowDown:
 		return true
@@ -56,20 +56,20 @@ func passing(err error) bool {
 	return false
 }
 
-// later is how long the server wants to be left alone, or 0.
-func later(err error) time.Duration {
+// retryAfter is the pause that the server asks for, or 0.
+func retryAfter(err error) time.Duration {
 	n, _ := chat.Public(err).Details["retry_after"].(int)
 	return min(time.Duration(n)*time.Second, time.Minute)
 }
 
-// repeat calls f until it succeeds, fails for good, or the attempts are used up.
+// repeat calls f until it succeeds, fails permanently, or the attempts are used up.
 func (c *Client) repeat(ctx context.Context, safe bool, f func() error) error {
 	for n := 1; ; n++ {
 		err := f()
-		if err == nil || ctx.Err() != nil || !safe || !passing(err) || n > c.opt.Retries {
+		if err == nil || ctx.Err() != nil || !safe || !temporary(err) || n > c.opt.Retries {
 			return err
 		}
-		d := max(c.opt.Backoff.pause(n), later(err))
+		d := max(c.opt.Backoff.pause(n), retryAfter(err))
 		c.opt.Logger.DebugContext(ctx, "trying again", "attempt", n, "pause", d, "err", err)
 		if wait(ctx, d) != nil {
 			return err

@@ -21,22 +21,21 @@ import (
 // DefaultURL is where a server listens unless it was told otherwise.
 const DefaultURL = "http://127.0.0.1:8000"
 
-// ErrUnreachable is inside every error that came from the network and not from
-// the server.
+// ErrUnreachable is wrapped by every error of the network.
 var ErrUnreachable = errors.New("the server cannot be reached")
 
 // Options configures a Client. The zero value speaks to a local server.
 type Options struct {
 	URL     string        // of the server; "" means DefaultURL
 	Token   string        // sent as a bearer token when not empty
-	HTTP    *http.Client  // nil means one of its own; it must not have a Timeout, which would cut streams
+	HTTP    *http.Client  // nil means a new one; it must not have a Timeout, which would cut streams
 	Logger  *slog.Logger  // nil means none
 	Backoff Backoff       // between attempts
 	Retries int           // of a call that is safe to repeat; 0 means 5, negative none
-	Silence time.Duration // a stream without a sign of life for so long is taken up again; 0 means 45 s
+	Silence time.Duration // a stream that brings nothing for so long is resumed; 0 means 45 s
 }
 
-// Validate returns all that is wrong with o.
+// Validate returns all problems of o.
 func (o Options) Validate() error {
 	var problems []error
 	if o.URL != "" {
@@ -99,7 +98,7 @@ func New(opt Options) (*Client, error) {
 // URL is the server's address.
 func (c *Client) URL() string { return c.opt.URL }
 
-// Close lets go of idle connections. Calls under way are not touched.
+// Close closes idle connections. Running calls are not affected.
 func (c *Client) Close() { c.opt.HTTP.CloseIdleConnections() }
 
 // call is one request that is answered with JSON.
@@ -108,7 +107,7 @@ type call struct {
 	path   string // behind /parley/v1
 	query  url.Values
 	in     any  // encoded as JSON when not nil
-	safe   bool // may be sent again when its answer was lost
+	safe   bool // may be sent again when its response was lost
 }
 
 // do sends a call and decodes the answer into out, which may be nil.
@@ -164,7 +163,7 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	req.Header.Set("X-Parley-Request", "1") // it is a program that asks, not a link on a page
+	req.Header.Set("X-Parley-Request", "1") // tells the server that this is not a link on a page
 	c.authorize(req.Header)
 	return req, nil
 }
@@ -175,7 +174,7 @@ func (c *Client) authorize(h http.Header) {
 	}
 }
 
-// send returns a good answer, or the error that the server or the network gave.
+// send returns a successful response, or the error of the server or the network.
 func (c *Client) send(req *http.Request) (*http.Response, error) {
 	res, err := c.opt.HTTP.Do(req)
 	if err != nil {
@@ -188,19 +187,18 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 	return nil, refusal(res)
 }
 
-// broken is the error of a connection that did not work.
+// broken is the error of a connection.
 func (c *Client) broken(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if ue, ok := errors.AsType[*url.Error](err); ok {
-		err = ue.Err // the address is in our own text already
+		err = ue.Err // the text below has the address
 	}
 	return chat.Errorf(chat.Unavailable, "cannot reach the server at %s", c.opt.URL).Because(fmt.Errorf("%w: %w", ErrUnreachable, err))
 }
 
-// drain reads what little is left of a body, so that the connection can be used
-// again.
+// drain reads the rest of a body, so that the connection can be reused.
 func drain(body io.ReadCloser) {
 	io.CopyN(io.Discard, body, 64<<10)
 	body.Close()
@@ -218,7 +216,7 @@ func (e *wireError) err() *chat.Error {
 	return &chat.Error{Code: e.Code, Reason: e.Reason, Msg: e.Message, Details: e.Details}
 }
 
-// refusal reads an error answer.
+// refusal reads an error response.
 func refusal(res *http.Response) error {
 	raw, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
 	var in struct {
@@ -228,7 +226,7 @@ func refusal(res *http.Response) error {
 	if mediaType(res.Header) == "application/json" && json.Unmarshal(raw, &in) == nil && in.Error.Code != "" {
 		e = in.Error.err()
 	} else {
-		// Not Parley: a proxy in between, or something else on that port.
+		// A proxy, or another server on that port.
 		e = chat.Errorf(codeOf(res.StatusCode), "the server answered %s", res.Status)
 	}
 	if s := res.Header.Get("Retry-After"); s != "" {

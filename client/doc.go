@@ -1,27 +1,21 @@
 // Package client speaks to a Parley server over its native dialect.
 //
-// A Client creates sessions, appends to them, follows them live and answers
-// what agents ask. Work turns the process into an agent: it connects, claims
-// turns of an agent name and answers them.
+// A Client creates sessions, appends to them, follows them live and answers prompts. Work makes the process a worker: it
+// connects, claims the turns of an agent name and has them answered by an agent.Agent.
 //
-// # What survives
+// # Lost connections
 //
-// Watch resumes by itself from the last cursor after any cut of the connection:
-// the events and pieces it hands out are those of one unbroken stream, none lost
-// and none doubled. Say, Send and Answer carry an idempotency key, so they are
-// repeated after a lost answer without saying anything twice. A worker that
-// loses its connection keeps its turns and goes on when it is back.
+// Watch resumes from its cursor after every loss of the connection: no event and no piece is lost or repeated. Say, Send
+// and Answer carry an idempotency key, so they are repeated after a lost response without a second effect. A worker that
+// loses its connection keeps its turns and continues them when it is connected again.
 //
 // # Concurrency
 //
-// A Client may be used by any number of goroutines. It starts none of its own
-// except inside Work, which returns only when all it started has
-// ended. An iterator belongs to the goroutine that ranges over it. Every call
-// ends when its context does.
+// A Client may be used by any number of goroutines. It starts none of its own except in Work, which waits for them. An
+// iterator belongs to the goroutine that ranges over it. Every call ends when its context does.
 //
 // # Errors
 //
-// What the server refuses comes back as a *chat.Error with the server's code and
-// text. A server that cannot be reached is chat.Unavailable and wraps
-// ErrUnreachable.
+// An error of the server is a *chat.Error with the server's code and text. If the server cannot be reached, the error is
+// chat.Unavailable and wraps ErrUnreachable.
 package client

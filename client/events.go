@@ -24,8 +24,8 @@ type draft struct {
 	Attempt    int             `json:"attempt,omitempty"`
 }
 
-// drafts puts drafts into their wire form. keyed reports whether every one has
-// an idempotency key, so that sending them again does no harm.
+// drafts puts drafts into their wire form. keyed reports whether all have an idempotency key, so that they can be sent
+// again.
 func drafts(list []chat.Draft) (out []draft, keyed bool, err error) {
 	keyed = true
 	for _, d := range list {
@@ -77,14 +77,14 @@ func (c *Client) Send(ctx context.Context, id chat.SessionID, m chat.UserMessage
 	return events[0], nil
 }
 
-// Withdraw takes back a message that waits behind the running turn.
+// Withdraw withdraws a message that waits behind the running turn.
 func (c *Client) Withdraw(ctx context.Context, id chat.SessionID, message chat.Seq) error {
 	_, err := c.Append(ctx, id, chat.NewDraft(chat.UserMessageWithdrawn{Sequence: message}).As(NewClientID()))
 	return err
 }
 
 // Preview shows pieces of blocks that are being written. It is for programs
-// that append agent events themselves; workers use WorkTurn.Stream.
+// that append agent events themselves; workers use agent.Turn.
 func (c *Client) Preview(ctx context.Context, id chat.SessionID, pieces ...chat.Preview) error {
 	return c.do(ctx, call{method: http.MethodPost, path: sessionPath(id, "/previews"), in: pieceWire(pieces), safe: true}, nil)
 }
@@ -175,8 +175,8 @@ func (c *Client) page(ctx context.Context, id chat.SessionID, q EventQuery, have
 	return page, err
 }
 
-// Answer answers a prompt and returns the event it became. When somebody else
-// was first, the error is chat.Conflict and its details say who answered.
+// Answer answers a prompt and returns the event it became. If the prompt has an answer already, the error is
+// chat.Conflict and its details say who answered.
 func (c *Client) Answer(ctx context.Context, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error) {
 	if a.ClientID == "" {
 		a.ClientID = NewClientID()

@@ -11,14 +11,14 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sse"
 )
 
-// Frame is one step of a session's stream. Exactly one of Hello, Event and
-// Preview is there.
+// Frame is one step of a session's stream. Exactly one of Hello, Event and Preview is set.
 type Frame struct {
 	Session chat.SessionID
-	Cursor  chat.Cursor // what the reader has after this frame; Watch can begin there
-	Hello   *Hello      // the stream begins; said once, not again after a resume
+	Cursor  chat.Cursor // what the reader has after this frame; Watch can continue from it
+	Hello   *Hello      // the stream begins; sent once, not again after a resume
 	Event   *chat.Event
 	Preview *chat.Preview
 }
@@ -30,11 +30,11 @@ type Hello struct {
 	ServerNow chat.At        `json:"server_now"`
 }
 
-// WatchOptions says where a stream begins. The zero value follows the session
-// from now on, preceded by what there is of blocks that are being written.
+// WatchOptions says where a stream begins. The zero value follows the session from now on, after the shown text of open
+// blocks.
 type WatchOptions struct {
 	After string     // a cursor; "0" is the beginning of the session
-	Link  func(Link) // told of changes of the connection; must not block
+	Link  func(Link) // called when the connection changes; must not block
 }
 
 // Link is the state of a stream's connection.
@@ -44,29 +44,27 @@ type Link struct {
 	Retry time.Duration // when it is tried again
 }
 
-// Watch follows a session. It takes the stream up again after every cut, from
-// where it was: events come in order without holes, the pieces of a block
-// without gaps or repeats. A block whose beginning is not to be had is left out
-// until its event brings the whole.
+// Watch follows a session. When the connection breaks, it resumes the stream from its cursor: events arrive in order
+// without holes, the pieces of a block without gaps or repeats. A block whose beginning the server does not have any more
+// is left out until its event brings the whole text.
 //
-// It ends, with the reason as its last error, when ctx does or when the server
-// says that coming back is of no use: the session was erased, the cursor is from
-// another life of the log, or the caller may not read it.
+// It ends, with the reason as its last error, when ctx ends or when the server refuses to resume: the session was erased,
+// the cursor is beyond the last event, or the caller may not read the session.
 func (c *Client) Watch(ctx context.Context, id chat.SessionID, opt WatchOptions) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
-		t := &track{id: id}
+		t := &position{id: id}
 		if opt.After != "" {
 			at, err := chat.ParseCursor(opt.After)
 			if err != nil {
 				yield(Frame{}, err)
 				return
 			}
-			t.at, t.placed = at, true
+			t.at, t.known = at, true
 		}
 		if opt.Link == nil {
 			opt.Link = func(Link) {}
 		}
-		faults := faults{backoff: c.opt.Backoff}
+		retries := reconnects{backoff: c.opt.Backoff}
 		for {
 			progress, err := c.stream(ctx, t, opt, yield)
 			if errors.Is(err, errLeft) {
@@ -76,12 +74,12 @@ func (c *Client) Watch(ctx context.Context, id chat.SessionID, opt WatchOptions)
 				yield(Frame{}, context.Cause(ctx))
 				return
 			}
-			d, again := faults.after(err, progress)
+			d, again := retries.after(err, progress)
 			if !again {
 				yield(Frame{}, err)
 				return
 			}
-			c.opt.Logger.DebugContext(ctx, "stream cut, coming back", "session", id, "cursor", t.at.String(), "pause", d, "err", err)
+			c.opt.Logger.DebugContext(ctx, "the stream broke and is resumed", "session", id, "cursor", t.at.String(), "pause", d, "err", err)
 			opt.Link(Link{Err: err, Retry: d})
 			if err := wait(ctx, d); err != nil {
 				yield(Frame{}, err)
@@ -91,46 +89,44 @@ func (c *Client) Watch(ctx context.Context, id chat.SessionID, opt WatchOptions)
 	}
 }
 
-// errLeft says that the consumer has seen enough.
+// errLeft says that the consumer has stopped reading.
 var errLeft = errors.New("the consumer left")
 
-// errCut says that a stream ended without a word.
+// errCut says that a stream ended without bye.
 var errCut = chat.Errorf(chat.Unavailable, "the connection was cut").Because(ErrUnreachable)
 
-// faults decides whether and when to come back.
-type faults struct {
-	backoff Backoff
-	row     int // in a row without progress
-	inner   int // of them, faults of the server
+// reconnects decides whether and when to connect again.
+type reconnects struct {
+	backoff  Backoff
+	failures int // in a row without progress
+	internal int // of them, internal errors of the server
 }
 
-// after returns the pause before the next attempt; again is false when there
-// is no use in one.
-func (f *faults) after(err error, progress bool) (d time.Duration, again bool) {
+// after returns the pause before the next attempt; again is false if the error is permanent.
+func (f *reconnects) after(err error, progress bool) (d time.Duration, again bool) {
 	if progress {
-		f.row, f.inner = 0, 0
+		f.failures, f.internal = 0, 0
 	}
-	f.row++
+	f.failures++
 	switch chat.CodeOf(err) {
 	case chat.Unavailable, chat.SlowDown:
 	case chat.Internal:
-		// A fault may pass; one that stays, such as a damaged record, is told.
-		if f.inner++; f.inner > 4 {
+		// An internal error may be temporary; a permanent one, such as a damaged record, is returned.
+		if f.internal++; f.internal > 4 {
 			return 0, false
 		}
 	default:
 		return 0, false
 	}
-	return max(f.backoff.pause(f.row), later(err)), true
+	return max(f.backoff.pause(f.failures), retryAfter(err)), true
 }
 
-// stream reads one connection to its end. progress says whether it brought
-// anything new or stayed up for a while.
-func (c *Client) stream(ctx context.Context, t *track, opt WatchOptions, yield func(Frame, error) bool) (progress bool, err error) {
+// stream reads one connection until it ends. progress says whether it brought anything but a hello.
+func (c *Client) stream(ctx context.Context, t *position, opt WatchOptions, yield func(Frame, error) bool) (progress bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	v := url.Values{}
-	if t.placed {
+	if t.known {
 		v.Set("after", t.at.String())
 	}
 	req, err := c.request(ctx, http.MethodGet, sessionPath(t.id, "/stream"), v, nil)
@@ -139,7 +135,7 @@ func (c *Client) stream(ctx context.Context, t *track, opt WatchOptions, yield f
 	}
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Set("Cache-Control", "no-cache")
-	// The same patience holds for the answer's head.
+	// The same time limit holds for the header.
 	head := time.AfterFunc(c.opt.Silence, func() { cancel(errCut) })
 	res, err := c.send(req)
 	head.Stop()
@@ -151,11 +147,11 @@ func (c *Client) stream(ctx context.Context, t *track, opt WatchOptions, yield f
 		return false, chat.Errorf(chat.Invalid, "%s does not answer with a stream; is it a Parley server?", c.opt.URL)
 	}
 	opt.Link(Link{Up: true})
-	frames := newSSEReader(watch(res.Body, c.opt.Silence, func() { cancel(errCut) }))
+	frames := sse.NewReader(newSilenceReader(res.Body, c.opt.Silence, func() { cancel(errCut) }), maxFrame)
 	for {
-		raw, err := frames.next()
+		raw, err := frames.Next()
 		if err != nil {
-			if errors.Is(err, errFrameTooLarge) {
+			if errors.Is(err, sse.ErrTooLarge) {
 				return progress, chat.Errorf(chat.TooLarge, "%s", err)
 			}
 			if ctx.Err() != nil {
@@ -163,11 +159,11 @@ func (c *Client) stream(ctx context.Context, t *track, opt WatchOptions, yield f
 			}
 			return progress, errCut.Because(errors.Join(ErrUnreachable, err))
 		}
-		f, err := t.take(raw.event, raw.id, raw.data)
+		f, err := t.handle(raw)
 		if err != nil {
 			return progress, err
 		}
-		progress = progress || raw.event != "hello"
+		progress = progress || raw.Event != "hello"
 		if f == nil {
 			continue
 		}
@@ -177,65 +173,65 @@ func (c *Client) stream(ctx context.Context, t *track, opt WatchOptions, yield f
 	}
 }
 
-// maxMarks bounds the open blocks in a cursor. A session has few; one that ended
-// without an event is dropped when newer ones push it out.
-const maxMarks = 64
+const (
+	maxFrame = 4 << 20 // bytes of one frame of a stream; an event has at most 768 KiB
+	maxMarks = 64      // open blocks in a cursor; the oldest are dropped
+)
 
-// track keeps a reader's place in one session's stream. It counts for itself
-// what it has, so that no word of the server makes it lose or double anything.
-type track struct {
-	id     chat.SessionID
-	at     chat.Cursor
-	placed bool                  // at is known
-	hailed bool                  // the consumer has had its hello
-	lame   map[chat.BlockID]bool // blocks whose beginning is not to be had
-	gapped chat.BlockID          // the block that made us come back last time
+// position is what a reader has of one session's stream. It is computed from the received frames alone, so that nothing is
+// lost or repeated, whatever the server resumes with.
+type position struct {
+	id        chat.SessionID
+	at        chat.Cursor
+	known     bool                  // at is set
+	helloSent bool                  // the consumer has received the hello frame
+	headless  map[chat.BlockID]bool // blocks whose beginning the server does not have any more
+	lastGap   chat.BlockID          // the block whose gap caused the last reconnect
 }
 
-// take reads one frame, moves the place, and returns what the consumer is to
-// see, nil for nothing.
-func (t *track) take(kind, id string, data []byte) (*Frame, error) {
-	switch kind {
+// handle applies one frame and returns what the consumer receives, nil for nothing.
+func (t *position) handle(f sse.Frame) (*Frame, error) {
+	switch f.Event {
 	case "hello":
-		return t.hello(id, data)
+		return t.hello(f.ID, f.Data)
 	case "event":
-		e, err := chat.ParseEvent(data)
+		e, err := chat.ParseEvent(f.Data)
 		if err != nil {
 			return nil, err
 		}
 		return t.event(&e)
 	case "preview":
 		var p chat.Preview
-		if err := json.Unmarshal(data, &p); err != nil {
+		if err := json.Unmarshal(f.Data, &p); err != nil {
 			return nil, chat.Errorf(chat.Internal, "the server sent a piece that cannot be read").Because(err)
 		}
 		return t.piece(&p)
 	case "bye":
-		return nil, bye(data)
+		return nil, bye(f.Data)
 	}
 	return nil, nil // ping, or a kind from a later version
 }
 
-func (t *track) hello(id string, data []byte) (*Frame, error) {
+func (t *position) hello(id string, data []byte) (*Frame, error) {
 	var h Hello
 	if err := json.Unmarshal(data, &h); err != nil {
-		return nil, chat.Errorf(chat.Internal, "the server's greeting cannot be read").Because(err)
+		return nil, chat.Errorf(chat.Internal, "the server's hello cannot be read").Because(err)
 	}
-	if !t.placed {
+	if !t.known {
 		at, err := chat.ParseCursor(id)
 		if err != nil {
-			return nil, chat.Errorf(chat.Internal, "the server's greeting has no cursor").Because(err)
+			return nil, chat.Errorf(chat.Internal, "the server's hello has no cursor").Because(err)
 		}
-		t.at, t.placed = at, true
+		t.at, t.known = at, true
 	}
-	if t.hailed {
+	if t.helloSent {
 		return nil, nil
 	}
-	t.hailed = true
+	t.helloSent = true
 	return &Frame{Session: t.id, Cursor: t.cursor(), Hello: &h}, nil
 }
 
-func (t *track) event(e *chat.Event) (*Frame, error) {
+func (t *position) event(e *chat.Event) (*Frame, error) {
 	if e.Seq <= t.at.Seq {
 		return nil, nil
 	}
@@ -244,24 +240,24 @@ func (t *track) event(e *chat.Event) (*Frame, error) {
 	}
 	block := chat.FinishedBlock(e.Body)
 	t.at.PassEvent(e.Seq, block)
-	delete(t.lame, block)
-	t.gapped = ""
+	delete(t.headless, block)
+	t.lastGap = ""
 	return &Frame{Session: t.id, Cursor: t.cursor(), Event: e}, nil
 }
 
-func (t *track) piece(p *chat.Preview) (*Frame, error) {
+func (t *position) piece(p *chat.Preview) (*Frame, error) {
 	p.End = p.Offset + len(p.Text)
 	have := t.at.Bytes(p.Block)
-	if t.lame[p.Block] || p.Offset > have {
-		if !t.lame[p.Block] && t.gapped != p.Block {
-			// Ask once for what is missing.
-			t.gapped = p.Block
+	if t.headless[p.Block] || p.Offset > have {
+		if !t.headless[p.Block] && t.lastGap != p.Block {
+			// Reconnect once for the missing bytes.
+			t.lastGap = p.Block
 			return nil, chat.Errorf(chat.Unavailable, "the stream left out bytes %d to %d of block %s", have, p.Offset, p.Block)
 		}
-		if t.lame == nil {
-			t.lame = map[chat.BlockID]bool{}
+		if t.headless == nil {
+			t.headless = map[chat.BlockID]bool{}
 		}
-		t.lame[p.Block] = true
+		t.headless[p.Block] = true
 		return nil, nil
 	}
 	if p.End <= have {
@@ -276,13 +272,13 @@ func (t *track) piece(p *chat.Preview) (*Frame, error) {
 }
 
 // cursor is a copy that the consumer may keep.
-func (t *track) cursor() chat.Cursor {
+func (t *position) cursor() chat.Cursor {
 	c := t.at
 	c.Blocks = append([]chat.Mark(nil), c.Blocks...)
 	return c
 }
 
-// bye reads the end of a stream: an error that says whether to come back.
+// bye reads the last frame of a stream: an error whose code says whether to connect again.
 func bye(data []byte) error {
 	var in struct {
 		Error *wireError `json:"error"`
@@ -295,16 +291,15 @@ func bye(data []byte) error {
 	if in.Error != nil && in.Error.Code != "" {
 		e = in.Error.err()
 	}
-	return farewell(e, in.Retry)
+	return ended(e, in.Retry)
 }
 
-// farewell returns the error of a connection that the server ended, with a code
-// that says whether to come back.
-func farewell(e *chat.Error, retry bool) error {
-	if retry && !passing(e) {
+// ended returns the error of a connection that the server ended, with a code that says whether to connect again.
+func ended(e *chat.Error, retry bool) error {
+	if retry && !temporary(e) {
 		return chat.Errorf(chat.Unavailable, "%s", e.Msg)
 	}
-	if !retry && (passing(e) || e.Code == chat.Internal) {
+	if !retry && (temporary(e) || e.Code == chat.Internal) {
 		return chat.Errorf(chat.Gone, "%s", e.Msg)
 	}
 	return e

@@ -272,30 +272,3 @@ func TestWatchTellsOfTheConnection(t *testing.T) {
 		t.Fatalf("the link was %v, want up, down, up", seen)
 	}
 }
-
-func FuzzSSE(f *testing.F) {
-	f.Add([]byte(hello), 7)
-	f.Add([]byte("data: a\ndata: b\r\n\r\n: note\n\nid: 4\nevent: x\n\n"), 3)
-	f.Fuzz(func(t *testing.T, b []byte, cut int) {
-		whole := frames(b)
-		if cut = max(0, min(cut, len(b))); len(frames(b[:cut])) > len(whole) {
-			t.Fatal("a cut stream has more frames than the whole one")
-		}
-		for i, f := range frames(b[:cut]) {
-			if string(f.data) != string(whole[i].data) || f.id != whole[i].id || f.event != whole[i].event {
-				t.Fatal("a cut changed a frame before it")
-			}
-		}
-	})
-}
-
-func frames(b []byte) (all []sseFrame) {
-	r := newSSEReader(strings.NewReader(string(b)))
-	for {
-		f, err := r.next()
-		if err != nil {
-			return all
-		}
-		all = append(all, f)
-	}
-}

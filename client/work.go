@@ -50,7 +50,7 @@ func (c *Client) Work(ctx context.Context, name string, opt WorkOptions, a agent
 	})
 	defer idle()
 
-	faults := faults{backoff: c.opt.Backoff}
+	retries := reconnects{backoff: c.opt.Backoff}
 	for {
 		progress, err := w.connect(link, ctx, turns)
 		w.offline()
@@ -58,7 +58,7 @@ func (c *Client) Work(ctx context.Context, name string, opt WorkOptions, a agent
 			w.wg.Wait()
 			return context.Cause(ctx)
 		}
-		d, again := faults.after(err, progress)
+		d, again := retries.after(err, progress)
 		if !again {
 			end(err)
 			w.wg.Wait()
@@ -238,7 +238,7 @@ func (w *worker) handle(ctx, turns context.Context, f workFrame) error {
 		if f.Error != nil {
 			e = frameError(f.Error)
 		}
-		return farewell(e, f.Retry != nil && *f.Retry || f.Retry == nil && passing(e))
+		return ended(e, f.Retry != nil && *f.Retry || f.Retry == nil && temporary(e))
 	}
 	return nil
 }

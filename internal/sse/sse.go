@@ -23,6 +23,10 @@ type Frame struct {
 
 // Reader reads frames. One goroutine at a time may use it.
 type Reader struct {
+	// Other is called for every line whose field name is not of the standard, when the line has arrived. An error ends
+	// Next. nil ignores such lines.
+	Other func(name, value []byte) error
+
 	r      *bufio.Reader
 	max    int
 	line   []byte // the last line; reused
@@ -36,16 +40,17 @@ func NewReader(r io.Reader, max int) *Reader {
 }
 
 // Next returns the next frame that has a name or data. At the end of the stream it returns io.EOF, and
-// io.ErrUnexpectedEOF when the stream ends inside a frame.
+// io.ErrUnexpectedEOF when the stream ends inside a frame, with what there is of the frame.
 func (r *Reader) Next() (Frame, error) {
 	var f Frame
 	begun, size := false, 0
 	for {
-		if err := r.readLine(r.max - size); err != nil {
-			if err == io.EOF && begun {
-				err = io.ErrUnexpectedEOF
-			}
-			return Frame{}, err
+		end := r.readLine(r.max - size)
+		if end == io.EOF && begun {
+			end = io.ErrUnexpectedEOF
+		}
+		if end != nil && (end != io.ErrUnexpectedEOF || len(r.line) == 0) {
+			return f, end
 		}
 		size += len(r.line)
 		if len(r.line) == 0 {
@@ -72,6 +77,17 @@ func (r *Reader) Next() (Frame, error) {
 				f.Data = append(f.Data, '\n')
 			}
 			f.Data = append(f.Data, value...)
+		case "", "retry":
+		default:
+			if r.Other == nil {
+				break
+			}
+			if err := r.Other(name, value); err != nil {
+				return f, err
+			}
+		}
+		if end != nil {
+			return f, end
 		}
 	}
 }

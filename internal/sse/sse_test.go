@@ -52,3 +52,45 @@ func TestFrames(t *testing.T) {
 		}
 	}
 }
+
+// The frames before a cut are the same as without it.
+func FuzzCut(f *testing.F) {
+	f.Add("event: hello\nid: 1\ndata: {}\n\ndata: x\n\n", 7)
+	f.Add("data: a\ndata: b\r\n\r\n: note\n\nid: 4\nevent: x\n\n", 3)
+	f.Fuzz(func(t *testing.T, text string, cut int) {
+		whole := read(text)
+		before := read(text[:max(0, min(cut, len(text)))])
+		if len(before) > len(whole) {
+			t.Fatal("a cut stream has more frames than the whole one")
+		}
+		for i, f := range before {
+			if string(f.Data) != string(whole[i].Data) || f.ID != whole[i].ID || f.Event != whole[i].Event {
+				t.Fatal("a cut changed a frame before it")
+			}
+		}
+	})
+}
+
+func read(text string) (all []Frame) {
+	r := NewReader(strings.NewReader(text), 1<<20)
+	for {
+		f, err := r.Next()
+		if err != nil {
+			return all
+		}
+		all = append(all, f)
+	}
+}
+
+// Lines with other field names are given to Other when they arrive; a frame that is cut is returned with the error.
+func TestOtherFieldsAndCutFrames(t *testing.T) {
+	r := NewReader(strings.NewReader("step: {\"a\": 1}\n\n{\"code\": 2}\ndata: x\n\nevent: y\ndata: par"), 1<<20)
+	var other []string
+	r.Other = func(name, value []byte) error { other = append(other, string(name)+"="+string(value)); return nil }
+	if f, err := r.Next(); err != nil || string(f.Data) != "x" || !slices.Equal(other, []string{`step={"a": 1}`, `{"code"=2}`}) {
+		t.Error(f, err, other)
+	}
+	if f, err := r.Next(); err != io.ErrUnexpectedEOF || f.Event != "y" || string(f.Data) != "par" {
+		t.Error(f, err)
+	}
+}
