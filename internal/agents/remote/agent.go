@@ -21,8 +21,8 @@ type Agent struct {
 	url    *url.URL
 	client *http.Client
 
-	mu      sync.Mutex
-	trouble error // why the last call failed; nil when it did not
+	mu        sync.Mutex
+	lastError error // why the last call failed; nil when it did not
 }
 
 // New returns an agent.
@@ -45,24 +45,24 @@ func (a *Agent) Close() { a.client.CloseIdleConnections() }
 func (a *Agent) Health() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.trouble
+	return a.lastError
 }
 
 // note remembers how a call went, in words for people. A bad answer to one turn
 // is no illness.
-func (a *Agent) note(err error) {
+func (a *Agent) setHealth(err error) {
 	if e, ok := errors.AsType[*chat.Error](err); ok {
 		err = errors.New(e.Msg)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.trouble = err
+	a.lastError = err
 }
 
 // Probe looks whether there is a key and the endpoint takes connections.
 func (a *Agent) Probe(ctx context.Context) error {
 	if err := a.authorize(http.Header{}); err != nil {
-		a.note(err)
+		a.setHealth(err)
 		return a.Health()
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.opt.Connect)
@@ -81,7 +81,7 @@ func (a *Agent) Probe(ctx context.Context) error {
 	} else {
 		err = a.problem(nil, err)
 	}
-	a.note(err)
+	a.setHealth(err)
 	return a.Health()
 }
 
@@ -90,7 +90,7 @@ func (a *Agent) Probe(ctx context.Context) error {
 type round struct {
 	n       int
 	turn    *agent.Turn
-	s       *speaker
+	s       *output
 	before  *record    // of the round before
 	answers []answered // to what the round before asked
 }
@@ -137,9 +137,9 @@ type answered struct {
 }
 
 // speak makes one call and returns what the endpoint wants to know.
-type speak func(ctx context.Context, a *Agent, r *round) ([]question, error)
+type protocol func(ctx context.Context, a *Agent, r *round) ([]question, error)
 
-var protocols = map[string]speak{OpenAI: openAI, NDJSON: ndjson, NeMo: nemo, AGUI: agUI}
+var protocols = map[string]protocol{OpenAI: openAI, NDJSON: ndjson, NeMo: nemo, AGUI: agUI}
 
 // maxRounds bounds the calls of one turn.
 const maxRounds = 100
@@ -148,14 +148,14 @@ const maxRounds = 100
 func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 	r := &round{n: 1, turn: turn}
 	if turn.Resumed() {
-		done, err := a.recall(ctx, r)
+		done, err := a.restore(ctx, r)
 		if done || err != nil {
 			return err
 		}
 	}
 	for ; r.n <= maxRounds; r.n++ {
 		before := r.s
-		if r.s = newSpeaker(turn, r.n); before != nil {
+		if r.s = newOutput(turn, r.n); before != nil {
 			r.s.calls, r.s.open = before.calls, before.open
 		}
 		asked, err := protocols[a.opt.Protocol](ctx, a, r)
@@ -172,7 +172,7 @@ func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 		if err != nil {
 			return err
 		}
-		if err := r.hear(ctx, events); err != nil {
+		if err := r.awaitAnswers(ctx, events); err != nil {
 			return err
 		}
 	}
@@ -181,7 +181,7 @@ func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 
 // recall finds out how far earlier attempts came: done means that the answer is
 // there, else r is the round to go on with.
-func (a *Agent) recall(ctx context.Context, r *round) (done bool, err error) {
+func (a *Agent) restore(ctx context.Context, r *round) (done bool, err error) {
 	var asked []chat.Event // of the last round that asked: its record and its questions
 	used := false
 	for _, e := range r.turn.Past() {
@@ -206,7 +206,7 @@ func (a *Agent) recall(ctx context.Context, r *round) (done bool, err error) {
 	if len(asked) > 1 {
 		before, _ := recordOf(&asked[0])
 		r.n = before.Round
-		if err := r.hear(ctx, asked); err != nil {
+		if err := r.awaitAnswers(ctx, asked); err != nil {
 			return false, err
 		}
 		r.n++
@@ -249,7 +249,7 @@ func (r *round) ask(ctx context.Context, asked []question) ([]chat.Event, error)
 	}
 	bodies[0] = rec.body()
 	for _, u := range r.s.usage {
-		if _, err := r.s.fact(ctx, u); err != nil {
+		if _, err := r.s.store(ctx, u); err != nil {
 			return nil, err
 		}
 	}
@@ -259,7 +259,7 @@ func (r *round) ask(ctx context.Context, asked []question) ([]chat.Event, error)
 
 // hear waits for the answers to the questions of a round; events are its record
 // and the questions.
-func (r *round) hear(ctx context.Context, events []chat.Event) error {
+func (r *round) awaitAnswers(ctx context.Context, events []chat.Event) error {
 	r.before, _ = recordOf(&events[0])
 	r.answers = nil
 	for i := range events[1:] {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -12,6 +11,8 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sse"
+	"github.com/parley-hq/parley/internal/text"
 )
 
 // aguiEvent is any event of AG-UI.
@@ -70,7 +71,7 @@ type aguiCall struct {
 type aguiRun struct {
 	a      *Agent
 	r      *round
-	s      *speaker
+	s      *output
 	rec    *record
 	state  json.RawMessage
 	change bool // of the state
@@ -95,34 +96,39 @@ func agUI(ctx context.Context, a *Agent, r *round) ([]question, error) {
 		return nil, err
 	}
 	defer s.close()
-	for {
-		e, err := s.next()
-		if err == io.EOF {
-			return nil, a.broken(nil)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if e.bare != "" { // lines of JSON without a field name
-			e.data = e.bare
-		}
-		if e.data == "" {
-			continue
-		}
-		var ev aguiEvent
-		if err := json.Unmarshal([]byte(e.data), &ev); err != nil {
-			if e.cut {
-				return nil, a.broken(err)
+	var asked []question
+	finished := false
+	take := func(data []byte, truncated bool) (done bool, err error) {
+		var e aguiEvent
+		if err := json.Unmarshal(data, &e); err != nil {
+			if truncated {
+				return true, a.broken(err)
 			}
-			return nil, a.garbled("an event that is no JSON", err)
+			return true, a.unreadable("an event that is no JSON", err)
 		}
-		if ev.Type == "RUN_FINISHED" {
-			return u.finished(ctx, &ev)
+		if e.Type != "RUN_FINISHED" {
+			return false, u.take(ctx, &e)
 		}
-		if err := u.take(ctx, &ev); err != nil {
-			return nil, err
-		}
+		finished = true
+		asked, err = u.finished(ctx, &e)
+		return true, err
 	}
+	err = s.events(func(name, value []byte) error {
+		if bare := bareJSON(name, value); bare != nil && !finished {
+			_, err := take(bare, false)
+			return err
+		}
+		return nil
+	}, func(e sse.Frame, truncated bool) (bool, error) {
+		if finished {
+			return true, nil
+		}
+		return take(e.Data, truncated)
+	})
+	if err == nil && !finished {
+		err = a.broken(nil)
+	}
+	return asked, err
 }
 
 // take hears one event. Types that it does not know are for others.
@@ -142,9 +148,9 @@ func (u *aguiRun) take(ctx context.Context, e *aguiEvent) error {
 		if err := u.called(ctx, e.CallID); err != nil {
 			return err
 		}
-		return u.s.outcome(ctx, e.CallID, value(contentText(e.Content)), "")
+		return u.s.result(ctx, e.CallID, value(contentText(e.Content)), "")
 	case "STEP_STARTED":
-		_, err := u.s.fact(ctx, chat.AgentStatus{Message: clip(e.StepName, 200), Phase: "working"})
+		_, err := u.s.store(ctx, chat.AgentStatus{Message: text.Clip(e.StepName, 200), Phase: "working"})
 		return err
 	case "STATE_SNAPSHOT", "STATE_DELTA":
 		return u.updateState(e)
@@ -156,15 +162,15 @@ func (u *aguiRun) take(ctx context.Context, e *aguiEvent) error {
 		params, _ := json.Marshal(map[string]string{"description": e.Description})
 		return u.s.call(ctx, e.Subagent, e.Name, params)
 	case "SUBAGENT_FINISHED":
-		return u.s.outcome(ctx, e.Subagent, json.RawMessage("null"), "")
+		return u.s.result(ctx, e.Subagent, json.RawMessage("null"), "")
 	case "SUBAGENT_ERROR":
-		return u.s.outcome(ctx, e.Subagent, nil, e.Message)
+		return u.s.result(ctx, e.Subagent, nil, e.Message)
 	case "CUSTOM":
 		if e.Name == graphInterrupt {
 			u.graph = append(u.graph, graphAsks(e))
 		}
 	case "RUN_ERROR":
-		return u.a.complaint(e.Message)
+		return u.a.reported(e.Message)
 	}
 	return nil
 }
@@ -180,7 +186,7 @@ func (u *aguiRun) text(ctx context.Context, e *aguiEvent) error {
 	}
 	if e.MessageID != "" && e.MessageID != u.message {
 		if u.message != "" {
-			if err := u.pause(ctx); err != nil {
+			if err := u.endBlock(ctx); err != nil {
 				return err
 			}
 		}
@@ -206,10 +212,10 @@ func (u *aguiRun) name() {
 	if u.rec.Messages == nil {
 		u.rec.Messages = map[string]string{}
 	}
-	u.rec.Messages[string(u.s.w.Block())] = clip(u.message, 200)
+	u.rec.Messages[string(u.s.w.Block())] = text.Clip(u.message, 200)
 }
 
-func (u *aguiRun) pause(ctx context.Context) error { return u.s.pause(ctx) }
+func (u *aguiRun) endBlock(ctx context.Context) error { return u.s.endBlock(ctx) }
 
 // call collects the parameters of a call.
 func (u *aguiRun) call(ctx context.Context, e *aguiEvent) error {
@@ -226,7 +232,7 @@ func (u *aguiRun) call(ctx context.Context, e *aguiEvent) error {
 	t := u.args[id]
 	if t == nil {
 		if len(u.args) >= 1000 {
-			return u.a.garbled("too many tool calls", nil)
+			return u.a.unreadable("too many tool calls", nil)
 		}
 		t = &toolDraft{id: id}
 		u.args[id] = t
@@ -278,7 +284,7 @@ func (u *aguiRun) finished(ctx context.Context, e *aguiEvent) ([]question, error
 	}
 	u.r.before = u.rec
 	if len(asked) == 0 && (u.change || len(u.rec.Messages) > 0) {
-		_, err = u.s.fact(ctx, u.rec.body())
+		_, err = u.s.store(ctx, u.rec.body())
 	}
 	return asked, err
 }
@@ -292,7 +298,7 @@ func (u *aguiRun) updateState(e *aguiEvent) (err error) {
 		u.state, err = patchState(u.state, e.Delta)
 	}
 	if err != nil {
-		return u.a.garbled("a state, or a change to it that does not fit", err)
+		return u.a.unreadable("a state, or a change to it that does not fit", err)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func (u *aguiRun) questions(ctx context.Context, e *aguiEvent) (asked []question
 		}
 	}
 	if len(asked) > 32 {
-		return nil, u.a.garbled("more than 32 questions at once", nil)
+		return nil, u.a.unreadable("more than 32 questions at once", nil)
 	}
 	if len(asked) > 0 {
 		return asked, nil
@@ -65,7 +65,7 @@ func (u *aguiRun) questions(ctx context.Context, e *aguiEvent) (asked []question
 			asked = append(asked, question{id: askedByTool + c.CallID, body: toolQuestion(c.Params)})
 			continue
 		}
-		if err := u.s.outcome(ctx, id, nil, "the agent gave no result, and nobody else runs this tool"); err != nil {
+		if err := u.s.result(ctx, id, nil, "the agent gave no result, and nobody else runs this tool"); err != nil {
 			return nil, err
 		}
 	}
@@ -192,7 +192,7 @@ func (u *aguiRun) resume(ctx context.Context) ([]map[string]any, error) {
 				text, _ := json.Marshal(reply(b))
 				body = chat.AgentToolResult{CallID: callID, Tool: askName, Result: text}
 			}
-			if _, err := u.s.fact(ctx, body); err != nil {
+			if _, err := u.s.store(ctx, body); err != nil {
 				return nil, err
 			}
 			u.s.open = slices.DeleteFunc(u.s.open, func(id string) bool { return id == foreign(callID) })

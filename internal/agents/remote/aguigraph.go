@@ -42,7 +42,7 @@ func graphAsks(e *aguiEvent) graphQuestion {
 }
 
 // question is the value in the words of the log, as far as it has known ones.
-func (q graphQuestion) question(s *speaker) question {
+func (q graphQuestion) question(s *output) question {
 	out := question{id: askedByGraph + q.id}
 	object, _ := q.value.(map[string]any)
 	if calls := graphCalls(object, s); len(calls) > 0 {
@@ -81,7 +81,7 @@ func graphText(object map[string]any) string {
 
 // graphCalls are the calls that LangChain's middleware wants to have approved:
 // those that were told of, as far as they were.
-func graphCalls(object map[string]any, s *speaker) []chat.ApprovalCall {
+func graphCalls(object map[string]any, s *output) []chat.ApprovalCall {
 	list, _ := object["action_requests"].([]any)
 	var out []chat.ApprovalCall
 	told := slices.Clone(s.open)

@@ -22,7 +22,7 @@ func (u *aguiRun) input(ctx context.Context) (map[string]any, error) {
 		return nil, err
 	}
 	if u.r.n > 1 {
-		mine, err := own(ctx, u.r.turn, u.r.n)
+		mine, err := ownMessages(ctx, u.r.turn, u.r.n)
 		if err != nil {
 			return nil, err
 		}

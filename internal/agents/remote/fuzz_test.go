@@ -1,41 +1,9 @@
 package remote
 
 import (
-	"bufio"
 	"encoding/json"
-	"io"
-	"net/http"
-	"strings"
 	"testing"
-	"time"
 )
-
-// FuzzEvents: any bytes are events or an end, and never more than there were.
-func FuzzEvents(f *testing.F) {
-	for _, s := range []string{"data: {}\n\n", "event: a\ndata: b\ndata: c\n\n", ": x\n\nintermediate_data: {}\n\n{\"code\":1}\n\n", "data: cut", "\r\n\r\n", "data\n\n", ":\n:\n"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		a := &Agent{opt: Options{Max: 1 << 20, Silence: time.Hour}}
-		s := &stream{a: a, left: a.opt.Max, res: &http.Response{Body: io.NopCloser(strings.NewReader(text))}, quiet: time.NewTimer(time.Hour)}
-		defer s.quiet.Stop()
-		s.r = bufio.NewReader(s)
-		size := 0
-		for {
-			e, err := s.next()
-			if err != nil {
-				break
-			}
-			if e.empty() {
-				t.Fatal("an event with nothing in it")
-			}
-			size += len(e.data) + len(e.bare) + len(e.name)
-		}
-		if size > len(text) {
-			t.Fatalf("%d bytes came out of %d", size, len(text))
-		}
-	})
-}
 
 // FuzzPatch: a patch gives JSON or an error.
 func FuzzPatch(f *testing.F) {

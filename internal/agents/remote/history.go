@@ -98,9 +98,9 @@ func (a *Agent) history(ctx context.Context, turn *agent.Turn) ([]message, error
 	return append(all, last), nil
 }
 
-// own is what the rounds of a turn before one said, oldest first, and what tools
+// ownMessages is what the rounds of a turn before one said, oldest first, and what tools
 // gave at its beginning.
-func own(ctx context.Context, turn *agent.Turn, round int) ([]message, error) {
+func ownMessages(ctx context.Context, turn *agent.Turn, round int) ([]message, error) {
 	started, err := turn.Started(ctx)
 	if err != nil {
 		return nil, err

@@ -18,14 +18,16 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sse"
+	"github.com/parley-hq/parley/internal/text"
 )
 
 // maxLine is the longest line of a stream.
 const maxLine = 4 << 20
 
 var (
-	errSilent = errors.New("silence")
-	errLimit  = errors.New("limit")
+	errSilence = errors.New("silence")
+	errLimit   = errors.New("limit")
 )
 
 // newClient returns the client of one agent. The address is the operator's, so
@@ -44,16 +46,16 @@ func newClient(o *Options) *http.Client {
 
 // stream is an answer as it comes in.
 type stream struct {
-	a     *Agent
-	res   *http.Response
-	r     *bufio.Reader
-	left  int64
-	until context.Context // of the request
-	turn  context.Context
-	end   context.CancelCauseFunc
-	quiet *time.Timer
-	limit *time.Timer
-	torn  bool // the last line had no end
+	a         *Agent
+	res       *http.Response
+	r         *bufio.Reader
+	left      int64
+	until     context.Context // of the request
+	turn      context.Context
+	end       context.CancelCauseFunc
+	silence   *time.Timer
+	limit     *time.Timer
+	truncated bool // the last line had no end
 }
 
 // post calls an address of the endpoint; while it does not take the call, it is
@@ -67,11 +69,11 @@ func (a *Agent) post(ctx context.Context, address string, body any, accept strin
 		s, pause, err := a.try(ctx, address, b, accept, header)
 		if err == nil || pause < 0 || try >= a.opt.Retries || ctx.Err() != nil {
 			if ctx.Err() == nil {
-				a.note(err)
+				a.setHealth(err)
 			}
 			return s, err
 		}
-		a.opt.Logger.WarnContext(ctx, "an agent's endpoint did not take a call; trying again", "endpoint", a.shown(), "err", err)
+		a.opt.Logger.WarnContext(ctx, "an agent's endpoint did not take a call; trying again", "endpoint", a.address(), "err", err)
 		if pause == 0 {
 			pause = 500 * time.Millisecond << try
 		}
@@ -103,24 +105,24 @@ func (a *Agent) try(ctx context.Context, address string, body []byte, accept str
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", accept)
-	s.quiet = time.AfterFunc(a.opt.Wait+a.opt.Connect, func() { s.end(errSilent) })
+	s.silence = time.AfterFunc(a.opt.Wait+a.opt.Connect, func() { s.end(errSilence) })
 	s.limit = time.AfterFunc(a.opt.Limit, func() { s.end(errLimit) })
 	res, err := a.client.Do(req)
 	if err != nil {
-		return nil, mayCome(err), s.problem(err)
+		return nil, dialDelay(err), s.problem(err)
 	}
 	s.res = res
 	if res.StatusCode >= 300 {
 		return nil, retryAfter(res), a.refusal(res)
 	}
-	s.quiet.Reset(a.opt.Silence)
+	s.silence.Reset(a.opt.Silence)
 	s.r = bufio.NewReaderSize(s, 32<<10)
 	return s, 0, nil
 }
 
-// mayCome says whether a call that got no answer may be repeated: only when it
+// dialDelay says whether a call that got no answer may be repeated: only when it
 // cannot have arrived.
-func mayCome(err error) time.Duration {
+func dialDelay(err error) time.Duration {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return 0
 	}
@@ -165,7 +167,7 @@ func (a *Agent) authorize(h http.Header) error {
 // refusal words an answer that is none.
 func (a *Agent) refusal(res *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(res.Body, 8<<10))
-	why := said(b)
+	why := errorText(b)
 	if why != "" {
 		why = ": " + why
 	}
@@ -175,11 +177,11 @@ func (a *Agent) refusal(res *http.Response) error {
 		if u, err := url.Parse(to); err == nil {
 			to = u.Host + u.Path
 		}
-		return agent.Failf(agent.CodeRefused, chat.Unavailable, "the agent's endpoint %s redirects to %s, which is not followed; put the address that is meant into the configuration", a.shown(), clip(to, 200))
+		return agent.Failf(agent.CodeRefused, chat.Unavailable, "the agent's endpoint %s redirects to %s, which is not followed; put the address that is meant into the configuration", a.address(), text.Clip(to, 200))
 	case res.StatusCode == 401 || res.StatusCode == 403:
-		return agent.Failf(agent.CodeDenied, chat.Unavailable, "the agent's endpoint %s refused the key (status %d)%s; the operator has to look at key_env or key_file", a.shown(), res.StatusCode, why)
+		return agent.Failf(agent.CodeDenied, chat.Unavailable, "the agent's endpoint %s refused the key (status %d)%s; the operator has to look at key_env or key_file", a.address(), res.StatusCode, why)
 	case res.StatusCode == 429:
-		return agent.Failf(agent.CodeSlowDown, chat.SlowDown, "the agent's endpoint %s is busy (status 429)%s; try again later", a.shown(), why)
+		return agent.Failf(agent.CodeSlowDown, chat.SlowDown, "the agent's endpoint %s is busy (status 429)%s; try again later", a.address(), why)
 	}
 	fault, do := agent.CodeRefused, "look at the agent's entry in the configuration"
 	switch {
@@ -188,32 +190,32 @@ func (a *Agent) refusal(res *http.Response) error {
 	case res.StatusCode >= 500:
 		fault, do = agent.CodeDown, "look at its log, then ask again"
 	}
-	return agent.Failf(fault, chat.Unavailable, "the agent's endpoint %s answered with status %d%s; %s", a.shown(), res.StatusCode, why, do)
+	return agent.Failf(fault, chat.Unavailable, "the agent's endpoint %s answered with status %d%s; %s", a.address(), res.StatusCode, why, do)
 }
 
 // said finds the reason in the body of a refusal.
-func said(b []byte) string {
+func errorText(b []byte) string {
 	var body struct {
 		Error   json.RawMessage `json:"error"`
 		Message json.RawMessage `json:"message"`
 		Detail  json.RawMessage `json:"detail"`
 	}
-	text := strings.TrimSpace(string(b))
+	why := strings.TrimSpace(string(b))
 	if json.Unmarshal(b, &body) == nil {
 		for _, v := range []json.RawMessage{body.Error, body.Message, body.Detail} {
-			if t := reason(v); t != "" {
-				text = t
+			if t := errorField(v); t != "" {
+				why = t
 				break
 			}
 		}
-	} else if strings.HasPrefix(text, "<") {
-		return "" // a page
+	} else if strings.HasPrefix(why, "<") {
+		return "" // a web page
 	}
-	return clip(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "\uFFFD"), 300)
+	return text.Clip(strings.ToValidUTF8(strings.Join(strings.Fields(why), " "), "\uFFFD"), 300)
 }
 
 // reason reads an error that is a text or an object with a message.
-func reason(v json.RawMessage) string {
+func errorField(v json.RawMessage) string {
 	var text string
 	if json.Unmarshal(v, &text) == nil {
 		return text
@@ -245,12 +247,16 @@ func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.res.Body.Read(p)
 	s.left -= int64(n)
 	if n > 0 {
-		s.quiet.Reset(s.a.opt.Silence)
+		s.silence.Reset(s.a.opt.Silence)
 	}
 	if err != nil && err != io.EOF {
 		err = s.problem(err)
 	}
 	return n, err
+}
+
+func (s *stream) lineTooLong() error {
+	return agent.Failf(agent.CodeTooLarge, chat.TooLarge, "the agent's endpoint sent a line of more than %d MiB; it has to send smaller pieces", maxLine>>20)
 }
 
 // line returns the next line without its end; io.EOF behind the last.
@@ -267,10 +273,10 @@ func (s *stream) line() ([]byte, error) {
 			return bytes.TrimRight(long, "\r\n"), nil
 		case errors.Is(err, bufio.ErrBufferFull):
 			if len(long) > maxLine {
-				return nil, agent.Failf(agent.CodeTooLarge, chat.TooLarge, "the agent's endpoint sent a line of more than %d MiB; it has to say it in smaller pieces", maxLine>>20)
+				return nil, s.lineTooLong()
 			}
 		case err == io.EOF && len(long) > 0:
-			s.torn = true
+			s.truncated = true
 			return long, nil
 		default:
 			return nil, err
@@ -278,24 +284,60 @@ func (s *stream) line() ([]byte, error) {
 	}
 }
 
-// all reads an answer that comes at once.
+// events calls f for every event of the stream until it ends, or f returns done. Lines with a field name that the standard
+// does not have are given to other; some servers send JSON without a field name. truncated says that the stream ended
+// inside the event.
+func (s *stream) events(other func(name, value []byte) error, f func(e sse.Frame, truncated bool) (done bool, err error)) error {
+	r := sse.NewReader(s.r, maxLine)
+	r.Other = other
+	for {
+		e, err := r.Next()
+		truncated := err == io.ErrUnexpectedEOF
+		switch {
+		case errors.Is(err, sse.ErrTooLarge):
+			return s.lineTooLong()
+		case err == io.EOF:
+			return nil
+		case err != nil && !truncated:
+			return err
+		}
+		if len(e.Data) > 0 {
+			if done, err := f(e, truncated); done || err != nil {
+				return err
+			}
+		}
+		if truncated {
+			return nil
+		}
+	}
+}
+
+// bareJSON returns the JSON of a line without a field name, which an event stream splits at its first colon.
+func bareJSON(name, value []byte) []byte {
+	if len(name) == 0 || name[0] != '{' {
+		return nil
+	}
+	return append(append(bytes.Clone(name), ':'), value...)
+}
+
+// all reads an answer that arrives at once.
 func (s *stream) all() ([]byte, error) { return io.ReadAll(s.r) }
 
 // hold stops the clocks while a person is asked; the function it returns starts
 // them again.
-func (s *stream) hold() (again func()) {
-	s.quiet.Stop()
+func (s *stream) pauseTimers() (again func()) {
+	s.silence.Stop()
 	s.limit.Stop()
 	return func() {
-		s.quiet.Reset(s.a.opt.Silence)
+		s.silence.Reset(s.a.opt.Silence)
 		s.limit.Reset(s.a.opt.Limit)
 	}
 }
 
 // close lets the connection go.
 func (s *stream) close() {
-	if s.quiet != nil {
-		s.quiet.Stop()
+	if s.silence != nil {
+		s.silence.Stop()
 		s.limit.Stop()
 	}
 	s.end(nil)
@@ -316,26 +358,26 @@ func (s *stream) problem(err error) error {
 func (a *Agent) problem(cause, err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {
-	case errors.Is(cause, errSilent):
-		return agent.Failf(agent.CodeTimeout, chat.Unavailable, "the agent's endpoint %s was silent for %s and was given up; ask again, or raise silence in the configuration", a.shown(), a.opt.Silence).Because(errSilent)
+	case errors.Is(cause, errSilence):
+		return agent.Failf(agent.CodeTimeout, chat.Unavailable, "the agent's endpoint %s was silent for %s and was given up; ask again, or raise silence in the configuration", a.address(), a.opt.Silence).Because(errSilence)
 	case errors.Is(cause, errLimit):
-		return agent.Failf(agent.CodeTimeout, chat.Unavailable, "the agent's endpoint %s did not finish within %s and was given up; ask for less at once, or raise limit in the configuration", a.shown(), a.opt.Limit)
+		return agent.Failf(agent.CodeTimeout, chat.Unavailable, "the agent's endpoint %s did not finish within %s and was given up; ask for less at once, or raise limit in the configuration", a.address(), a.opt.Limit)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return agent.Failf(agent.CodeDown, chat.Unavailable, "the agent's endpoint %s does not take connections; is it running?", a.shown()).Because(err)
+		return agent.Failf(agent.CodeDown, chat.Unavailable, "the agent's endpoint %s does not take connections; is it running?", a.address()).Because(err)
 	case chat.CodeOf(err) == chat.TooLarge:
 		return err
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return agent.Failf(agent.CodeTimeout, chat.Unavailable, "the agent's endpoint %s did not answer in time; ask again, or raise wait in the configuration", a.shown()).Because(err)
+		return agent.Failf(agent.CodeTimeout, chat.Unavailable, "the agent's endpoint %s did not answer in time; ask again, or raise wait in the configuration", a.address()).Because(err)
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return agent.Failf(agent.CodeDown, chat.Unavailable, "the agent's endpoint %s cannot be reached; is the address right?", a.shown()).Because(err)
+		return agent.Failf(agent.CodeDown, chat.Unavailable, "the agent's endpoint %s cannot be reached; is the address right?", a.address()).Because(err)
 	}
 	return a.broken(err)
 }
 
 // broken says that an answer broke off.
 func (a *Agent) broken(err error) error {
-	e := agent.Failf(agent.CodeCutOff, chat.Unavailable, "the agent's endpoint %s broke off in the middle of its answer; what there is of it is kept. Ask again", a.shown())
+	e := agent.Failf(agent.CodeCutOff, chat.Unavailable, "the agent's endpoint %s broke off in the middle of its answer; what there is of it is kept. Ask again", a.address())
 	if err != nil {
 		return e.Because(err)
 	}
@@ -343,8 +385,8 @@ func (a *Agent) broken(err error) error {
 }
 
 // garbled says that an answer cannot be read.
-func (a *Agent) garbled(what string, err error) error {
-	return agent.Failf(agent.CodeUnreadable, chat.Unavailable, "the agent's endpoint %s sent something that cannot be read: %s; is it an endpoint of kind %s?", a.shown(), what, a.opt.Protocol).Because(err)
+func (a *Agent) unreadable(what string, err error) error {
+	return agent.Failf(agent.CodeUnreadable, chat.Unavailable, "the agent's endpoint %s sent something that cannot be read: %s; is it an endpoint of kind %s?", a.address(), what, a.opt.Protocol).Because(err)
 }
 
 // tooLarge says that an answer has no end.
@@ -353,21 +395,23 @@ func (a *Agent) tooLarge() error {
 }
 
 // silent says that an answer has nothing in it.
-func (a *Agent) silent() error {
-	return agent.Failf(agent.CodeEmpty, chat.Unavailable, "the agent's endpoint %s ended its answer without saying anything; ask again", a.shown())
+func (a *Agent) emptyAnswer() error {
+	return agent.Failf(agent.CodeEmpty, chat.Unavailable, "the agent's endpoint %s ended its answer without saying anything; ask again", a.address())
 }
 
 // complaint is an error that the endpoint itself reports.
-func (a *Agent) complaint(message string) error {
+func (a *Agent) reported(message string) error {
 	if message = strings.TrimSpace(strings.ToValidUTF8(message, "\uFFFD")); message == "" {
 		message = "it gave no reason"
 	}
-	return agent.Failf(agent.CodeReported, chat.Unavailable, "the agent reports an error: %s", clip(message, 1000))
+	return agent.Failf(agent.CodeReported, chat.Unavailable, "the agent reports an error: %s", text.Clip(message, 1000))
 }
 
 // shown is the endpoint's address as people may see it: without a password or a
 // query.
-func (a *Agent) shown() string { return fmt.Sprintf("%s://%s%s", a.url.Scheme, a.url.Host, a.url.Path) }
+func (a *Agent) address() string {
+	return fmt.Sprintf("%s://%s%s", a.url.Scheme, a.url.Host, a.url.Path)
+}
 
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
 // line is one line of an answer. Fields that are not here are those of the event
@@ -50,7 +51,7 @@ func ndjson(ctx context.Context, a *Agent, r *round) ([]question, error) {
 		return nil, err
 	}
 	if r.n > 1 {
-		mine, err := own(ctx, r.turn, r.n)
+		mine, err := ownMessages(ctx, r.turn, r.n)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +74,7 @@ func ndjson(ctx context.Context, a *Agent, r *round) ([]question, error) {
 		if b = bytes.TrimSpace(b); len(b) == 0 {
 			continue // a sign of life
 		}
-		if s.torn && b[0] == '{' && !json.Valid(b) {
+		if s.truncated && b[0] == '{' && !json.Valid(b) {
 			return nil, a.broken(nil) // in the middle of a line
 		}
 		done, err := n.take(ctx, b, first)
@@ -140,7 +141,7 @@ func (q *answered) ndjson() ndjsonAnswer {
 type lines struct {
 	a     *Agent
 	r     *round
-	s     *speaker
+	s     *output
 	asked []question
 }
 
@@ -153,7 +154,7 @@ var sayable = []string{
 func (n *lines) take(ctx context.Context, b []byte, first bool) (done bool, err error) {
 	var l line
 	if err := json.Unmarshal(b, &l); err != nil {
-		return false, n.a.garbled("a line that is no JSON object with a type", err)
+		return false, n.a.unreadable("a line that is no JSON object with a type", err)
 	}
 	typ := strings.TrimPrefix(l.Type, "agent.")
 	switch typ {
@@ -162,22 +163,22 @@ func (n *lines) take(ctx context.Context, b []byte, first bool) (done bool, err 
 	case "thinking":
 		return false, n.s.think(ctx, l.Text)
 	case "break":
-		return false, n.s.pause(ctx)
+		return false, n.s.endBlock(ctx)
 	case "tool_call":
 		return false, n.s.call(ctx, l.CallID, l.Tool, l.Params)
 	case "tool_result":
-		return false, n.s.outcome(ctx, l.CallID, l.Result, "")
+		return false, n.s.result(ctx, l.CallID, l.Result, "")
 	case "tool_error":
-		why := reason(l.Error)
+		why := errorField(l.Error)
 		if why == "" {
 			why = "the tool failed without a reason"
 		}
-		return false, n.s.outcome(ctx, l.CallID, nil, why)
+		return false, n.s.result(ctx, l.CallID, nil, why)
 	case "continue":
 		if !first {
-			return false, n.a.garbled("continue is not its first line", nil)
+			return false, n.a.unreadable("continue is not its first line", nil)
 		}
-		return false, n.s.goOn(ctx)
+		return false, n.s.continueLast(ctx)
 	case "input_request", "approval_request", "permission_request":
 		return false, n.question(ctx, "agent."+typ, b, l.ID)
 	case "launch_workstream":
@@ -185,18 +186,18 @@ func (n *lines) take(ctx context.Context, b []byte, first bool) (done bool, err 
 	case "done":
 		return true, nil
 	case "fail":
-		why := reason(l.Error)
+		why := errorField(l.Error)
 		if why == "" {
 			why = l.Reason
 		}
-		return false, n.a.complaint(why)
+		return false, n.a.reported(why)
 	case "ping":
 		return false, nil
 	}
 	if name := "agent." + typ; slices.Contains(sayable, name) {
 		body, err := payload(name, b)
 		if err != nil {
-			return false, n.a.garbled(chat.Public(err).Msg, err)
+			return false, n.a.unreadable(chat.Public(err).Msg, err)
 		}
 		if u, ok := body.(chat.AgentUsage); ok {
 			n.s.usage = append(n.s.usage, u)
@@ -206,13 +207,13 @@ func (n *lines) take(ctx context.Context, b []byte, first bool) (done bool, err 
 			p.CallID = n.s.known(p.CallID)
 			body = p
 		}
-		_, err = n.s.fact(ctx, body)
+		_, err = n.s.store(ctx, body)
 		return false, err
 	}
 	if l.Type == "" {
-		return false, n.a.garbled("a line without a type", nil)
+		return false, n.a.unreadable("a line without a type", nil)
 	}
-	return false, n.a.garbled("a line of type "+clip(l.Type, 40)+", which is not one of text, thinking, tool_call, tool_result, tool_error, input_request, approval_request, permission_request, launch_workstream, status, plan, usage, artifact, error, done, fail", nil)
+	return false, n.a.unreadable("a line of type "+text.Clip(l.Type, 40)+", which is not one of text, thinking, tool_call, tool_result, tool_error, input_request, approval_request, permission_request, launch_workstream, status, plan, usage, artifact, error, done, fail", nil)
 }
 
 // payload reads a line as the payload of an event's type. The word type, which
@@ -236,18 +237,18 @@ func payload(name string, b []byte) (chat.Body, error) {
 
 func (n *lines) question(ctx context.Context, name string, b []byte, id string) error {
 	if len(n.asked) >= 32 {
-		return n.a.garbled("more than 32 questions at once", nil)
+		return n.a.unreadable("more than 32 questions at once", nil)
 	}
 	body, err := payload(name, b)
 	if err != nil {
-		return n.a.garbled(chat.Public(err).Msg, err)
+		return n.a.unreadable(chat.Public(err).Msg, err)
 	}
 	switch q := body.(type) {
 	case chat.AgentInputRequest:
 		// The session's own id: an endpoint may use the same one in every turn.
 		q.RequestID = ""
 		if q.InputType == chat.InputNotification {
-			_, err := n.s.fact(ctx, q)
+			_, err := n.s.store(ctx, q)
 			return err
 		}
 		body = q
@@ -268,9 +269,9 @@ func (n *lines) question(ctx context.Context, name string, b []byte, id string) 
 func (n *lines) launch(ctx context.Context, b []byte) error {
 	var l chat.Launch
 	if err := json.Unmarshal(b, &l); err != nil {
-		return n.a.garbled("launch_workstream", err)
+		return n.a.unreadable("launch_workstream", err)
 	}
-	if err := n.s.pause(ctx); err != nil {
+	if err := n.s.endBlock(ctx); err != nil {
 		return err
 	}
 	n.s.steps++

@@ -12,6 +12,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
 // nemo calls a NeMo Agent Toolkit server.
@@ -84,7 +85,9 @@ func nemoHTTP(ctx context.Context, a *Agent, r *round) error {
 	if !streams(s.res) {
 		err = c.whole(ctx, s)
 	} else {
-		err = c.read(ctx, s, func(e event) (bool, error) { return a.nemoEvent(ctx, r, s, st, e) })
+		err = c.read(ctx, s,
+			func(name, value string) (bool, error) { return a.nemoField(ctx, r, st, name, value) },
+			func(name, data string) (bool, error) { return a.nemoEvent(ctx, r, s, name, data) })
 	}
 	if err != nil {
 		return errors.Join(err, st.settle(context.WithoutCancel(ctx), true))
@@ -92,29 +95,34 @@ func nemoHTTP(ctx context.Context, a *Agent, r *round) error {
 	if err := st.settle(ctx, false); err != nil {
 		return err
 	}
-	if !r.s.said {
-		return a.silent()
+	if !r.s.stored {
+		return a.emptyAnswer()
 	}
 	return nil
 }
 
-// nemoEvent hears what chat completions do not have.
-func (a *Agent) nemoEvent(ctx context.Context, r *round, s *stream, st *steps, e event) (known bool, err error) {
-	if v := e.other["intermediate_data"]; v != "" {
+// nemoField handles the fields of the stream that only NeMo has.
+func (a *Agent) nemoField(ctx context.Context, r *round, st *steps, name, value string) (known bool, err error) {
+	switch name {
+	case "intermediate_data":
 		var step nemoStep
-		if err := json.Unmarshal([]byte(v), &step); err != nil {
-			return true, a.garbled("a step that is no JSON", err)
+		if err := json.Unmarshal([]byte(value), &step); err != nil {
+			return true, a.unreadable("a step that is no JSON", err)
 		}
 		return true, st.take(ctx, step)
+	case "observability_trace":
+		return true, a.nemoTrace(ctx, r, []byte(value))
 	}
-	if v := e.other["observability_trace"]; v != "" {
-		return true, a.nemoTrace(ctx, r, []byte(v))
-	}
-	switch e.name {
+	return false, nil
+}
+
+// nemoEvent handles the events of the stream that only NeMo has.
+func (a *Agent) nemoEvent(ctx context.Context, r *round, s *stream, name, data string) (known bool, err error) {
+	switch name {
 	case "interaction_required":
-		return true, a.nemoInteraction(ctx, r, s, e.data)
+		return true, a.nemoInteraction(ctx, r, s, data)
 	case "oauth_required":
-		return true, a.nemoConsent(ctx, r, e.data)
+		return true, a.nemoConsent(ctx, r, data)
 	}
 	return false, nil
 }
@@ -126,7 +134,7 @@ func (a *Agent) nemoTrace(ctx context.Context, r *round, b []byte) error {
 	if json.Unmarshal(b, &t) != nil || t.ID == "" {
 		return nil
 	}
-	_, err := r.s.fact(ctx, chat.AgentTrace{TraceID: clip(t.ID, 200)})
+	_, err := r.s.store(ctx, chat.AgentTrace{TraceID: text.Clip(t.ID, 200)})
 	return err
 }
 
@@ -206,10 +214,10 @@ func (a *Agent) nemoInteraction(ctx context.Context, r *round, s *stream, data s
 		ResponseURL string     `json:"response_url"`
 	}
 	if err := json.Unmarshal([]byte(data), &in); err != nil {
-		return a.garbled("a question that is no JSON", err)
+		return a.unreadable("a question that is no JSON", err)
 	}
 	q := in.Prompt.request()
-	again := s.hold()
+	again := s.pauseTimers()
 	answer, err := r.s.ask(ctx, q)
 	again()
 	if errors.Is(err, agent.ErrExpired) {
@@ -241,7 +249,7 @@ func (a *Agent) below(ref string) (string, error) {
 		}
 		return u.String(), nil
 	}
-	return "", a.garbled("it wants the answer at another server", err)
+	return "", a.unreadable("it wants the answer at another server", err)
 }
 
 // response is an answer in the words of HTTP.

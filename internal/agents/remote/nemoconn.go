@@ -61,7 +61,7 @@ func (a *Agent) dial(ctx context.Context, conversation string, again bool) (*soc
 		conn, res, err := websocket.Dial(open, u.String(), &websocket.DialOptions{HTTPClient: a.client, HTTPHeader: header})
 		cancel()
 		if err == nil {
-			a.note(nil)
+			a.setHealth(nil)
 			conn.SetReadLimit(min(a.opt.Max, 16<<20)) // of one frame
 			s := &socket{a: a, conn: conn, frames: make(chan nemoFrame, 256), gone: make(chan struct{})}
 			s.ctx, s.end = context.WithCancelCause(ctx)
@@ -71,14 +71,14 @@ func (a *Agent) dial(ctx context.Context, conversation string, again bool) (*soc
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		pause := mayCome(err)
+		pause := dialDelay(err)
 		if res != nil && res.StatusCode >= 300 {
 			pause, err = retryAfter(res), a.refusal(res)
 		} else {
 			err = a.problem(nil, err)
 		}
 		if pause < 0 || try >= a.opt.Retries {
-			a.note(err)
+			a.setHealth(err)
 			return nil, err
 		}
 		if pause == 0 {
@@ -106,7 +106,7 @@ func (s *socket) read() {
 		}
 		var f nemoFrame
 		if err := json.Unmarshal(b, &f); err != nil {
-			s.err = s.a.garbled("a frame that is no JSON", err)
+			s.err = s.a.unreadable("a frame that is no JSON", err)
 			return
 		}
 		select {
@@ -170,7 +170,7 @@ func (s *socket) next(ctx context.Context, patience time.Duration) (nemoFrame, e
 		}
 		return f, s.a.broken(s.err)
 	case <-t.C:
-		return nemoFrame{}, s.a.problem(errSilent, nil)
+		return nemoFrame{}, s.a.problem(errSilence, nil)
 	case <-ctx.Done():
 		return nemoFrame{}, context.Cause(ctx)
 	}

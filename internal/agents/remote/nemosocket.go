@@ -53,7 +53,7 @@ func (k *nemoTalk) run(ctx context.Context) error {
 		if err := k.a.mayRepeat(usedTools(k.r.turn)); err != nil {
 			return err
 		}
-		k.r.s = newSpeaker(k.r.turn, k.r.n)
+		k.r.s = newOutput(k.r.turn, k.r.n)
 		k.steps = &steps{s: k.r.s}
 	}
 	all, err := k.a.history(ctx, k.r.turn)
@@ -86,7 +86,7 @@ func (k *nemoTalk) reattach(ctx context.Context, asked *chat.Event) (done bool, 
 	if prompt == nil || err != nil {
 		return false, err
 	}
-	if err := k.r.s.part(ctx); err != nil {
+	if err := k.r.s.diverge(ctx); err != nil {
 		return false, err
 	}
 	body, err := k.r.turn.Answer(ctx, q.RequestID)
@@ -157,7 +157,7 @@ func (k *nemoTalk) listen(ctx context.Context) error {
 			return k.a.problem(errLimit, nil)
 		}
 		f, err := k.s.next(ctx, min(patience, time.Until(until)))
-		if errors.Is(err, errSilent) && ctx.Err() == nil && time.Now().Before(until) && k.s.alive(ctx) {
+		if errors.Is(err, errSilence) && ctx.Err() == nil && time.Now().Before(until) && k.s.alive(ctx) {
 			continue // a tool may take its time
 		}
 		if err != nil && k.answer != nil && k.s.lost() {
@@ -217,15 +217,15 @@ func (k *nemoTalk) take(ctx context.Context, f *nemoFrame) (done bool, err error
 	case "system_intermediate_message":
 		var st nemoStep
 		if err := json.Unmarshal(f.Content, &st); err != nil {
-			return false, k.a.garbled("a step of another form", err)
+			return false, k.a.unreadable("a step of another form", err)
 		}
 		st.ID = f.ID
 		return false, k.steps.take(ctx, st)
 	case "system_interaction_message", "system_human_interaction":
 		return false, k.prompt(ctx, f)
 	case "error_message":
-		k.fault = k.a.complaint(reason(f.Content))
-		if k.r.s.said {
+		k.fault = k.a.reported(errorField(f.Content))
+		if k.r.s.stored {
 			return false, nil // complete follows
 		}
 		return false, k.fault
@@ -239,12 +239,12 @@ func (k *nemoTalk) take(ctx context.Context, f *nemoFrame) (done bool, err error
 func (k *nemoTalk) prompt(ctx context.Context, f *nemoFrame) error {
 	var p nemoPrompt
 	if err := json.Unmarshal(f.Content, &p); err != nil {
-		return k.a.garbled("a question of another form", err)
+		return k.a.unreadable("a question of another form", err)
 	}
 	q := p.request()
 	switch q.InputType {
 	case chat.InputNotification:
-		_, err := k.r.s.fact(ctx, q)
+		_, err := k.r.s.store(ctx, q)
 		return err
 	case chat.InputOAuth:
 		_, err := k.r.s.step(ctx, consentNote(q.URL))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
 // nemoStep is an intermediate step of a NeMo workflow.
@@ -19,7 +20,7 @@ type nemoStep struct {
 // steps turns NeMo's intermediate steps into tool calls and their results. A
 // step comes again, with the same id, whenever there is more of it.
 type steps struct {
-	s    *speaker
+	s    *output
 	seen map[string]bool // ids of models that were told
 	told bool            // there were calls
 }
@@ -52,7 +53,7 @@ func (t *steps) take(ctx context.Context, st nemoStep) error {
 			return err
 		}
 		if hasOut {
-			return t.outcome(ctx, st.ID, out)
+			return t.result(ctx, st.ID, out)
 		}
 	case isStart:
 		return t.call(ctx, st.ID, start, in)
@@ -60,14 +61,14 @@ func (t *steps) take(ctx context.Context, st nemoStep) error {
 		if err := t.call(ctx, st.ID, end, in); err != nil {
 			return err
 		}
-		return t.outcome(ctx, st.ID, out)
+		return t.result(ctx, st.ID, out)
 	default:
 		// A model: its step is sent again for every token, with all its input.
 		if t.seen[st.ID] || st.Name == "" || len(t.seen) > 10_000 {
 			return nil
 		}
 		t.seen[st.ID] = true
-		_, err := t.s.fact(ctx, chat.AgentStatus{Message: clip(st.Name, 200), Phase: "working"})
+		_, err := t.s.store(ctx, chat.AgentStatus{Message: text.Clip(st.Name, 200), Phase: "working"})
 		return err
 	}
 	return nil
@@ -82,8 +83,8 @@ func (t *steps) call(ctx context.Context, id, name, in string) error {
 	return t.s.call(ctx, id, name, params)
 }
 
-func (t *steps) outcome(ctx context.Context, id, out string) error {
-	return t.s.outcome(ctx, id, value(out), "")
+func (t *steps) result(ctx context.Context, id, out string) error {
+	return t.s.result(ctx, id, value(out), "")
 }
 
 // settle ends the calls of which NeMo said nothing more: trailing steps are
@@ -92,9 +93,9 @@ func (t *steps) settle(ctx context.Context, failed bool) error {
 	for _, id := range append([]string(nil), t.s.open...) {
 		var err error
 		if failed {
-			err = t.s.outcome(ctx, id, nil, "the workflow ended before the step did")
+			err = t.s.result(ctx, id, nil, "the workflow ended before the step did")
 		} else {
-			err = t.s.outcome(ctx, id, json.RawMessage("null"), "")
+			err = t.s.result(ctx, id, json.RawMessage("null"), "")
 		}
 		if err != nil {
 			return err

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"io"
 	"maps"
 	"mime"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sse"
 )
 
 // chunk is a piece of a chat completion, or a whole one.
@@ -55,7 +55,7 @@ type delta struct {
 // completion hears a chat completion.
 type completion struct {
 	a     *Agent
-	s     *speaker
+	s     *output
 	ended bool // a finish_reason or [DONE] was there
 	calls map[int]*toolDraft
 	last  string      // the finish_reason
@@ -87,16 +87,16 @@ func openAI(ctx context.Context, a *Agent, r *round) ([]question, error) {
 	if !streams(s.res) {
 		err = c.whole(ctx, s)
 	} else {
-		err = c.read(ctx, s, nil)
+		err = c.read(ctx, s, nil, nil)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := c.uncalled(ctx); err != nil {
+	if err := c.closeCalls(ctx); err != nil {
 		return nil, err
 	}
-	if !r.s.said {
-		return nil, a.silent()
+	if !r.s.stored {
+		return nil, a.emptyAnswer()
 	}
 	return nil, nil
 }
@@ -161,63 +161,55 @@ func (c *completion) whole(ctx context.Context, s *stream) error {
 	return c.take(ctx, b, false)
 }
 
-// read hears a stream. other is given what chat completions do not have; it
-// reports whether it knew the event.
-func (c *completion) read(ctx context.Context, s *stream, other func(event) (bool, error)) error {
-	for {
-		e, err := s.next()
-		if err == io.EOF {
-			if !c.ended {
-				return c.a.broken(nil)
-			}
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if other != nil {
-			known, err := other(e)
-			if err != nil {
-				return err
-			}
-			if known {
-				continue
-			}
-		}
-		if e.bare != "" {
-			if why := bareError(e.bare); why != "" {
-				return c.a.complaint(why)
-			}
-			if err := c.take(ctx, []byte(e.bare), e.cut); err != nil {
+// read reads a stream. field and event handle what chat completions do not have and report whether they did; they may be
+// nil.
+func (c *completion) read(ctx context.Context, s *stream, field func(name, value string) (bool, error), event func(name, data string) (bool, error)) error {
+	other := func(name, value []byte) error {
+		if field != nil {
+			if known, err := field(string(name), string(value)); known || err != nil {
 				return err
 			}
 		}
-		if e.data == "" {
-			continue
-		}
-		if strings.TrimSpace(e.data) == "[DONE]" {
-			c.ended = true
+		bare := bareJSON(name, value)
+		if bare == nil {
 			return nil
 		}
-		if e.name == "error" {
-			return c.a.complaint(said([]byte(e.data)))
+		if why := bareError(bare); why != "" {
+			return c.a.reported(why)
 		}
-		if err := c.take(ctx, []byte(e.data), e.cut); err != nil {
-			return err
-		}
+		return c.take(ctx, bare, false)
 	}
+	err := s.events(other, func(e sse.Frame, truncated bool) (bool, error) {
+		if event != nil {
+			if known, err := event(e.Event, string(e.Data)); known || err != nil {
+				return false, err
+			}
+		}
+		switch {
+		case strings.TrimSpace(string(e.Data)) == "[DONE]":
+			c.ended = true
+			return true, nil
+		case e.Event == "error":
+			return false, c.a.reported(errorText(e.Data))
+		}
+		return false, c.take(ctx, e.Data, truncated)
+	})
+	if err == nil && !c.ended {
+		return c.a.broken(nil)
+	}
+	return err
 }
 
 // bareError is the reason in an error that some servers send without a field
 // name: {"code", "message", "details"}. It is "" for anything else.
-func bareError(line string) string {
+func bareError(line []byte) string {
 	var o struct {
 		Choices json.RawMessage `json:"choices"`
 	}
-	if json.Unmarshal([]byte(line), &o) != nil || o.Choices != nil {
+	if json.Unmarshal(line, &o) != nil || o.Choices != nil {
 		return ""
 	}
-	return said([]byte(line))
+	return errorText(line)
 }
 
 // take hears one chunk.
@@ -227,10 +219,10 @@ func (c *completion) take(ctx context.Context, b []byte, cut bool) error {
 		if cut {
 			return c.a.broken(err)
 		}
-		return c.a.garbled("a chunk that is no JSON", err)
+		return c.a.unreadable("a chunk that is no JSON", err)
 	}
-	if why := reason(k.Error); why != "" {
-		return c.a.complaint(why)
+	if why := errorField(k.Error); why != "" {
+		return c.a.reported(why)
 	}
 	if k.Usage != nil && (k.Usage.Input > 0 || k.Usage.Output > 0) {
 		model := k.Model
@@ -268,7 +260,7 @@ func (c *completion) delta(ctx context.Context, d *delta) error {
 		return err
 	}
 	if text := contentText(d.Content) + d.Refusal; text != "" {
-		if err := c.passed(ctx); err != nil {
+		if err := c.storeRunCalls(ctx); err != nil {
 			return err
 		}
 		c.text = true
@@ -281,13 +273,13 @@ func (c *completion) delta(ctx context.Context, d *delta) error {
 		t := c.calls[k.Index]
 		if t == nil {
 			if len(c.calls) >= 1000 {
-				return c.a.garbled("too many tool calls", nil)
+				return c.a.unreadable("too many tool calls", nil)
 			}
 			t = &toolDraft{}
 			c.calls[k.Index] = t
 		}
 		if k.ID != "" && t.id != "" && k.ID != t.id { // of the next step of an agent that streams several
-			if err := c.passed(ctx); err != nil {
+			if err := c.storeRunCalls(ctx); err != nil {
 				return err
 			}
 			t = &toolDraft{}
@@ -332,7 +324,7 @@ func plain(v json.RawMessage) string {
 
 // passed tells of calls behind which the endpoint goes on in the same answer: it
 // has run the tools itself, and keeps what they gave.
-func (c *completion) passed(ctx context.Context) error {
+func (c *completion) storeRunCalls(ctx context.Context) error {
 	for _, t := range c.calls {
 		if t.args != "" && !json.Valid([]byte(t.args)) {
 			return nil // they are not whole yet
@@ -343,7 +335,7 @@ func (c *completion) passed(ctx context.Context) error {
 		return err
 	}
 	for _, id := range slices.Clone(c.s.open[before:]) {
-		if err := c.s.outcome(ctx, id, json.RawMessage("null"), ""); err != nil {
+		if err := c.s.result(ctx, id, json.RawMessage("null"), ""); err != nil {
 			return err
 		}
 	}
@@ -375,7 +367,7 @@ func (c *completion) finished(ctx context.Context) error {
 
 // uncalled deals with tools that the endpoint wants to have run: nobody here
 // does.
-func (c *completion) uncalled(ctx context.Context) error {
+func (c *completion) closeCalls(ctx context.Context) error {
 	if err := c.finished(ctx); err != nil {
 		return err
 	}
@@ -384,12 +376,12 @@ func (c *completion) uncalled(ctx context.Context) error {
 		names = append(names, c.s.calls[id].Tool)
 		if c.last != "tool_calls" && c.text {
 			// It went on by itself: it has run the tool and keeps the result.
-			if err := c.s.outcome(ctx, id, json.RawMessage("null"), ""); err != nil {
+			if err := c.s.result(ctx, id, json.RawMessage("null"), ""); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := c.s.outcome(ctx, id, nil, "nobody runs this tool for the endpoint"); err != nil {
+		if err := c.s.result(ctx, id, nil, "nobody runs this tool for the endpoint"); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
 // sameJSON reports whether two values are written the same, but for spaces.
@@ -34,31 +35,24 @@ func object(p json.RawMessage) json.RawMessage {
 }
 
 // value makes a text JSON: as it is when it is some, else as a string.
-func value(text string) json.RawMessage {
-	if t := strings.TrimSpace(text); t != "" && json.Valid([]byte(t)) {
+func value(s string) json.RawMessage {
+	if t := strings.TrimSpace(s); t != "" && json.Valid([]byte(t)) {
 		return json.RawMessage(t)
 	}
-	b, _ := json.Marshal(text)
+	b, _ := json.Marshal(s)
 	return b
 }
 
-// mostJSON is the most of a tool's parameters or result that is kept, so that
+// maxJSON is the most of a tool's parameters or result that is kept, so that
 // the event fits.
-const mostJSON = 256 << 10
+const maxJSON = 256 << 10
 
 // bounded is a value that fits an event; of one that does not, the beginning is
 // kept as text.
 func bounded(v json.RawMessage) json.RawMessage {
-	if len(v) <= mostJSON {
+	if len(v) <= maxJSON {
 		return v
 	}
-	b, _ := json.Marshal(clip(string(v), mostJSON/4) + " (cut: it had " + strconv.Itoa(len(v)) + " bytes)")
+	b, _ := json.Marshal(text.Clip(string(v), maxJSON/4) + " (cut: it had " + strconv.Itoa(len(v)) + " bytes)")
 	return b
-}
-
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }

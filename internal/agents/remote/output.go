@@ -9,38 +9,39 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
-// speaker puts what an endpoint says into the log. When the endpoint is called
-// again after a crash, the speaker follows the log for as long as it hears the
+// output puts what an endpoint says into the log. When the endpoint is called
+// again after a crash, the output follows the log for as long as it hears the
 // same, and goes on in a part of its own from where it differs.
-type speaker struct {
-	root    *agent.Turn
-	turn    *agent.Turn           // the part in which it speaks
-	past    map[string]chat.Event // of earlier attempts, by client id
-	prefix  string                // of the client ids of the part
-	attempt int
-	steps   int  // of the part
-	apart   bool // it differs from what is in the log, or nothing is there
+type output struct {
+	root     *agent.Turn
+	turn     *agent.Turn           // the part in which it speaks
+	past     map[string]chat.Event // of earlier attempts, by client id
+	prefix   string                // of the client ids of the part
+	attempt  int
+	steps    int  // of the part
+	diverged bool // it differs from what is in the log, or nothing is there
 
-	w     *agent.Writer // the open block, nil between blocks
-	kind  chat.BlockKind
-	match string // what an earlier attempt said in the block and finished
-	heard int    // bytes of match that were heard again; -1 when there is nothing to match
+	w       *agent.Writer // the open block, nil between blocks
+	kind    chat.BlockKind
+	match   string // what an earlier attempt said in the block and finished
+	matched int    // bytes of match that were received again; -1 when there is nothing to match
 
-	calls map[string]chat.AgentToolCall // by the endpoint's id
-	open  []string                      // the endpoint's ids of calls without an outcome, in their order
-	usage []chat.AgentUsage             // reported at the end
-	said  bool                          // something was heard
+	calls  map[string]chat.AgentToolCall // by the endpoint's id
+	open   []string                      // the endpoint's ids of calls without an outcome, in their order
+	usage  []chat.AgentUsage             // reported at the end
+	stored bool                          // something was received
 }
 
-// newSpeaker speaks in one round of a turn.
-func newSpeaker(turn *agent.Turn, round int) *speaker {
+// newOutput speaks in one round of a turn.
+func newOutput(turn *agent.Turn, round int) *output {
 	ref := turn.Ref()
 	name := "r" + strconv.Itoa(round)
-	s := &speaker{
+	s := &output{
 		root: turn, turn: turn.Part(name), past: map[string]chat.Event{}, prefix: string(ref.Turn) + "/" + name + ".",
-		attempt: ref.Attempt, heard: -1, calls: map[string]chat.AgentToolCall{},
+		attempt: ref.Attempt, matched: -1, calls: map[string]chat.AgentToolCall{},
 	}
 	for _, e := range turn.Past() {
 		if e.ClientID != "" {
@@ -52,7 +53,7 @@ func newSpeaker(turn *agent.Turn, round int) *speaker {
 }
 
 // recall takes in a call of an earlier round, whose result may still come.
-func (s *speaker) recall(e *chat.Event, round int) {
+func (s *output) recall(e *chat.Event, round int) {
 	var n int
 	rest, _ := strings.CutPrefix(e.ClientID, string(s.root.Ref().Turn)+"/r")
 	if head, _, ok := strings.Cut(rest, "."); ok {
@@ -73,8 +74,8 @@ func (s *speaker) recall(e *chat.Event, round int) {
 }
 
 // earlier is what an earlier attempt said at a step.
-func (s *speaker) earlier(step int) (chat.Event, bool) {
-	if s.apart {
+func (s *output) earlier(step int) (chat.Event, bool) {
+	if s.diverged {
 		return chat.Event{}, false
 	}
 	e, ok := s.past[s.prefix+strconv.Itoa(step)]
@@ -82,21 +83,21 @@ func (s *speaker) earlier(step int) (chat.Event, bool) {
 }
 
 // text shows a piece of the answer, think one of the reasoning.
-func (s *speaker) text(ctx context.Context, piece string) error {
+func (s *output) text(ctx context.Context, piece string) error {
 	return s.write(ctx, chat.TextBlock, piece)
 }
 
-func (s *speaker) think(ctx context.Context, piece string) error {
+func (s *output) think(ctx context.Context, piece string) error {
 	return s.write(ctx, chat.ThinkingBlock, piece)
 }
 
-func (s *speaker) write(ctx context.Context, kind chat.BlockKind, piece string) error {
+func (s *output) write(ctx context.Context, kind chat.BlockKind, piece string) error {
 	if piece == "" {
 		return nil
 	}
-	s.said = true
+	s.stored = true
 	if s.w != nil && s.kind != kind {
-		if err := s.pause(ctx); err != nil {
+		if err := s.endBlock(ctx); err != nil {
 			return err
 		}
 	}
@@ -105,33 +106,33 @@ func (s *speaker) write(ctx context.Context, kind chat.BlockKind, piece string) 
 			return err
 		}
 	}
-	if s.heard < 0 {
+	if s.matched < 0 {
 		return s.w.Write(ctx, piece)
 	}
-	rest := s.match[s.heard:]
+	rest := s.match[s.matched:]
 	switch {
 	case strings.HasPrefix(rest, piece):
-		s.heard += len(piece)
+		s.matched += len(piece)
 		return s.w.Write(ctx, piece) // it is in the log: nothing is shown
 	case strings.HasPrefix(piece, rest) && len(s.match) > chat.MaxBlock/2:
 		// A block that was full: the writer goes on in the next.
-		s.heard = -1
+		s.matched = -1
 		return s.w.Write(ctx, piece)
 	}
-	before := s.match[:s.heard]
-	if err := s.part(ctx); err != nil {
+	before := s.match[:s.matched]
+	if err := s.diverge(ctx); err != nil {
 		return err
 	}
 	return s.write(ctx, kind, before+piece)
 }
 
 // begin opens a block.
-func (s *speaker) begin(ctx context.Context, kind chat.BlockKind) error {
+func (s *output) begin(ctx context.Context, kind chat.BlockKind) error {
 	e, ok := s.earlier(s.steps + 1)
 	if ok {
 		if text, same := finished(e.Body, kind); same {
-			s.match, s.heard = text, 0
-		} else if err := s.part(ctx); err != nil {
+			s.match, s.matched = text, 0
+		} else if err := s.diverge(ctx); err != nil {
 			return err
 		}
 	}
@@ -155,28 +156,28 @@ func finished(b chat.Body, kind chat.BlockKind) (text string, ok bool) {
 }
 
 // part leaves what earlier attempts said as it is and goes on behind it.
-func (s *speaker) part(ctx context.Context) error {
-	if s.apart {
+func (s *output) diverge(ctx context.Context) error {
+	if s.diverged {
 		return nil
 	}
-	if s.w != nil && s.heard < 0 {
+	if s.w != nil && s.matched < 0 {
 		if err := s.end(ctx, false); err != nil {
 			return err
 		}
 	}
-	s.w, s.match, s.heard = nil, "", -1
+	s.w, s.match, s.matched = nil, "", -1
 	for _, b := range s.root.Open() {
 		if err := s.root.Abandon(ctx, b); err != nil {
 			return err
 		}
 	}
-	s.turn, s.steps, s.apart = s.turn.Part("a"+strconv.Itoa(s.attempt)), 0, true
+	s.turn, s.steps, s.diverged = s.turn.Part("a"+strconv.Itoa(s.attempt)), 0, true
 	return nil
 }
 
 // goOn begins where an earlier attempt stopped: in the block that it left open,
 // or behind all that it said.
-func (s *speaker) goOn(ctx context.Context) error {
+func (s *output) continueLast(ctx context.Context) error {
 	open := s.root.Open()
 	for {
 		if _, ok := s.earlier(s.steps + 1); !ok {
@@ -196,20 +197,20 @@ func (s *speaker) goOn(ctx context.Context) error {
 			return w.Write(ctx, open[0].Text)
 		}
 	}
-	return s.part(ctx)
+	return s.diverge(ctx)
 }
 
 // pause closes the open block; more is to come.
-func (s *speaker) pause(ctx context.Context) error { return s.end(ctx, false) }
+func (s *output) endBlock(ctx context.Context) error { return s.end(ctx, false) }
 
-func (s *speaker) end(ctx context.Context, final bool) error {
+func (s *output) end(ctx context.Context, final bool) error {
 	if s.w == nil {
 		return nil
 	}
-	if s.heard >= 0 && s.heard < len(s.match) {
+	if s.matched >= 0 && s.matched < len(s.match) {
 		// It says less than it did.
-		before, kind := s.match[:s.heard], s.kind
-		if err := s.part(ctx); err != nil {
+		before, kind := s.match[:s.matched], s.kind
+		if err := s.diverge(ctx); err != nil {
 			return err
 		}
 		if err := s.write(ctx, kind, before); err != nil {
@@ -217,7 +218,7 @@ func (s *speaker) end(ctx context.Context, final bool) error {
 		}
 	}
 	w := s.w
-	s.w, s.match, s.heard = nil, "", -1
+	s.w, s.match, s.matched = nil, "", -1
 	if w == nil {
 		return nil
 	}
@@ -226,11 +227,11 @@ func (s *speaker) end(ctx context.Context, final bool) error {
 }
 
 // finish ends the answer: its last block is the answer of the turn.
-func (s *speaker) finish(ctx context.Context) error {
+func (s *output) finish(ctx context.Context) error {
 	// What is left is told before the last block is closed, because a turn that
 	// has its answer is not taken up again.
 	for _, u := range s.usage {
-		if _, err := s.fact(ctx, u); err != nil {
+		if _, err := s.store(ctx, u); err != nil {
 			return err
 		}
 	}
@@ -239,10 +240,10 @@ func (s *speaker) finish(ctx context.Context) error {
 }
 
 // fact puts a body into the log beside the open block.
-func (s *speaker) fact(ctx context.Context, body chat.Body) (chat.Event, error) {
-	s.said = true
+func (s *output) store(ctx context.Context, body chat.Body) (chat.Event, error) {
+	s.stored = true
 	if e, ok := s.earlier(s.steps + 1); ok && !same(e.Body, body) {
-		if err := s.part(ctx); err != nil {
+		if err := s.diverge(ctx); err != nil {
 			return chat.Event{}, err
 		}
 	}
@@ -251,11 +252,11 @@ func (s *speaker) fact(ctx context.Context, body chat.Body) (chat.Event, error) 
 }
 
 // step puts a body into the log behind the open block.
-func (s *speaker) step(ctx context.Context, body chat.Body) (chat.Event, error) {
-	if err := s.pause(ctx); err != nil {
+func (s *output) step(ctx context.Context, body chat.Body) (chat.Event, error) {
+	if err := s.endBlock(ctx); err != nil {
 		return chat.Event{}, err
 	}
-	return s.fact(ctx, body)
+	return s.store(ctx, body)
 }
 
 // same reports whether two attempts said the same. Ids differ from run to run.
@@ -283,17 +284,17 @@ func same(a, b chat.Body) bool {
 }
 
 // call says that the endpoint uses a tool. id is the endpoint's own.
-func (s *speaker) call(ctx context.Context, id, tool string, params json.RawMessage) error {
+func (s *output) call(ctx context.Context, id, tool string, params json.RawMessage) error {
 	if _, twice := s.calls[id]; twice {
 		return nil
 	}
 	if tool == "" {
 		tool = "tool"
 	}
-	if err := s.pause(ctx); err != nil {
+	if err := s.endBlock(ctx); err != nil {
 		return err
 	}
-	e, err := s.fact(ctx, chat.AgentToolCall{CallID: s.callID(id), Tool: clip(tool, 200), Params: object(bounded(params))})
+	e, err := s.store(ctx, chat.AgentToolCall{CallID: s.callID(id), Tool: text.Clip(tool, 200), Params: object(bounded(params))})
 	if err != nil {
 		return err
 	}
@@ -305,8 +306,8 @@ func (s *speaker) call(ctx context.Context, id, tool string, params json.RawMess
 
 // callID makes the endpoint's id one of the session: endpoints begin anew with
 // call_1 in every turn.
-func (s *speaker) callID(id string) string {
-	ours := "c" + s.root.Label() + "-" + clip(id, 96)
+func (s *output) callID(id string) string {
+	ours := "c" + s.root.Label() + "-" + text.Clip(id, 96)
 	if s.attempt > 1 {
 		ours += "-a" + strconv.Itoa(s.attempt)
 	}
@@ -314,7 +315,7 @@ func (s *speaker) callID(id string) string {
 }
 
 // known is the session's id of a call that the endpoint has made or may make.
-func (s *speaker) known(id string) string {
+func (s *output) known(id string) string {
 	if c, ok := s.calls[id]; ok {
 		return c.CallID
 	}
@@ -322,7 +323,7 @@ func (s *speaker) known(id string) string {
 }
 
 // outcome says what a tool gave, or why it failed when problem is not empty.
-func (s *speaker) outcome(ctx context.Context, id string, result json.RawMessage, problem string) error {
+func (s *output) result(ctx context.Context, id string, result json.RawMessage, problem string) error {
 	c, ok := s.calls[id]
 	if !ok {
 		// A result without its call: both are told.
@@ -336,9 +337,9 @@ func (s *speaker) outcome(ctx context.Context, id string, result json.RawMessage
 			s.open = append(s.open[:i:i], s.open[i+1:]...)
 			var body chat.Body = chat.AgentToolResult{CallID: c.CallID, Tool: c.Tool, Result: bounded(result)}
 			if problem != "" {
-				body = chat.AgentToolError{CallID: c.CallID, Tool: c.Tool, Error: clip(problem, 8<<10)}
+				body = chat.AgentToolError{CallID: c.CallID, Tool: c.Tool, Error: text.Clip(problem, 8<<10)}
 			}
-			_, err := s.fact(ctx, body)
+			_, err := s.store(ctx, body)
 			return err
 		}
 	}
@@ -346,13 +347,13 @@ func (s *speaker) outcome(ctx context.Context, id string, result json.RawMessage
 }
 
 // ask asks a person while the endpoint waits.
-func (s *speaker) ask(ctx context.Context, q chat.AgentInputRequest) (chat.UserInputResponse, error) {
-	if err := s.pause(ctx); err != nil {
+func (s *output) ask(ctx context.Context, q chat.AgentInputRequest) (chat.UserInputResponse, error) {
+	if err := s.endBlock(ctx); err != nil {
 		return chat.UserInputResponse{}, err
 	}
-	s.said = true
+	s.stored = true
 	if e, ok := s.earlier(s.steps + 1); ok && !same(e.Body, q) {
-		if err := s.part(ctx); err != nil {
+		if err := s.diverge(ctx); err != nil {
 			return chat.UserInputResponse{}, err
 		}
 	}
@@ -361,8 +362,8 @@ func (s *speaker) ask(ctx context.Context, q chat.AgentInputRequest) (chat.UserI
 }
 
 // keep puts several bodies into the log at once, behind everything.
-func (s *speaker) keep(ctx context.Context, bodies ...chat.Body) ([]chat.Event, error) {
-	if err := s.pause(ctx); err != nil {
+func (s *output) keep(ctx context.Context, bodies ...chat.Body) ([]chat.Event, error) {
+	if err := s.endBlock(ctx); err != nil {
 		return nil, err
 	}
 	s.steps++
