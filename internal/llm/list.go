@@ -15,6 +15,26 @@ type Log interface {
 	State(ctx context.Context) (*chat.State, error)
 }
 
+// SessionLog is the Log of a session, with the rights of a caller.
+type SessionLog struct {
+	Sessions interface {
+		Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) (facts []chat.Fact, more bool, err error)
+		State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
+	}
+	Caller chat.Caller
+	ID     chat.SessionID
+}
+
+// Read returns stored events.
+func (l SessionLog) Read(ctx context.Context, r chat.Range) ([]chat.Fact, bool, error) {
+	return l.Sessions.Read(ctx, l.Caller, l.ID, r)
+}
+
+// State returns the session's state.
+func (l SessionLog) State(ctx context.Context) (*chat.State, error) {
+	return l.Sessions.State(ctx, l.Caller, l.ID)
+}
+
 // Query says which messages are wanted. A place in the list is named by the id
 // of a message, or by the sequence of an event.
 type Query struct {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/record"
@@ -51,31 +50,20 @@ type modelConfig struct {
 }
 
 // readAgent reads the body of a request that creates or changes an agent, and the fields to store.
-func (d *Dialect) readAgent(r *http.Request) (b agentBody, kept map[string]json.RawMessage, err error) {
-	raw := json.RawMessage("{}")
-	if err = d.read(r, &raw); err != nil {
+func (d *Dialect) readAgent(r *http.Request) (b agentBody, fields map[string]json.RawMessage, err error) {
+	if fields, err = d.readFields(r, &b, keptFields); err != nil {
 		return b, nil, err
-	}
-	var fields map[string]json.RawMessage
-	if err = errors.Join(edge.Decode(raw, &b), edge.Decode(raw, &fields)); err != nil {
-		return b, nil, &refusal{error: err, malformed: true}
 	}
 	if b.Name != nil && (*b.Name == "" || len(*b.Name) > 255) {
 		return b, nil, malformed("name: it has 1 to 255 characters")
-	}
-	kept = map[string]json.RawMessage{}
-	for _, k := range keptFields {
-		if v, ok := fields[k]; ok {
-			kept[k] = v
-		}
 	}
 	if b.Blocks != nil {
 		for _, block := range b.Blocks {
 			block["id"] = "block-" + newUUID()
 		}
-		kept["blocks"], err = json.Marshal(b.Blocks)
+		fields["blocks"], err = json.Marshal(b.Blocks)
 	}
-	return b, kept, err
+	return b, fields, err
 }
 
 // answererOf returns the agent of this server for a new agent's model, and the model's handle.

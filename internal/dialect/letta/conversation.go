@@ -26,27 +26,10 @@ func (cv *conversation) fold() llm.Options {
 	return llm.Options{AgentID: cv.agentID, ConversationID: cv.id}
 }
 
-// sessionLog is a session in the form that llm.List reads.
-type sessionLog struct {
-	d  *Dialect
-	c  chat.Caller
-	id chat.SessionID
-}
-
-// Read returns stored events.
-func (l sessionLog) Read(ctx context.Context, r chat.Range) ([]chat.Fact, bool, error) {
-	return l.d.opt.Sessions.Read(ctx, l.c, l.id, r)
-}
-
-// State returns the session's state.
-func (l sessionLog) State(ctx context.Context) (*chat.State, error) {
-	return l.d.opt.Sessions.State(ctx, l.c, l.id)
-}
-
 // messages lists messages of a conversation.
 func (d *Dialect) messages(ctx context.Context, c chat.Caller, cv *conversation, q llm.Query) (llm.Page, error) {
 	q.Options = cv.fold()
-	return llm.List(ctx, sessionLog{d, c, cv.session}, q)
+	return llm.List(ctx, llm.SessionLog{Sessions: d.opt.Sessions, Caller: c, ID: cv.session}, q)
 }
 
 // conversationOf describes a session. A session of another dialect is a conversation of the agent that answers there.

@@ -16,38 +16,25 @@ import (
 
 // conversationBody has the fields of a conversation that clients set.
 type conversationBody struct {
-	Summary     *string         `json:"summary"`
-	Description *string         `json:"description"`
-	Model       *string         `json:"model"`
-	Settings    json.RawMessage `json:"model_settings"`
-	Window      *int            `json:"context_window_limit"`
-	Hidden      *bool           `json:"hidden"`
-	Archived    *bool           `json:"archived"`
+	Summary     *string `json:"summary"`
+	Description *string `json:"description"`
+	Model       *string `json:"model"`
+	Window      *int    `json:"context_window_limit"`
+	Hidden      *bool   `json:"hidden"`
+	Archived    *bool   `json:"archived"`
 }
 
-func (b *conversationBody) fields() (map[string]json.RawMessage, error) {
-	f := map[string]json.RawMessage{}
-	for k, v := range map[string]any{
-		"summary": b.Summary, "description": b.Description, "model": b.Model, "context_window_limit": b.Window, "hidden": b.Hidden, "archived": b.Archived,
-	} {
-		raw, err := json.Marshal(v)
-		if err != nil {
-			return nil, err
-		}
-		if string(raw) != "null" {
-			f[k] = raw
-		}
-	}
-	if len(b.Settings) > 0 && string(b.Settings) != "null" {
-		f["model_settings"] = b.Settings
-	}
-	return f, nil
+// readConversation reads the body of a request that creates or changes a conversation, and the fields to store.
+func (d *Dialect) readConversation(r *http.Request) (b conversationBody, fields map[string]json.RawMessage, err error) {
+	fields, err = d.readFields(r, &b, []string{"summary", "description", "model", "model_settings", "context_window_limit", "hidden", "archived"})
+	maps.DeleteFunc(fields, isNull)
+	return b, fields, err
 }
 
 func (d *Dialect) createConversation(r *http.Request, c chat.Caller) (any, error) {
 	ctx := r.Context()
-	var body conversationBody
-	if err := d.read(r, &body); err != nil {
+	body, fields, err := d.readConversation(r)
+	if err != nil {
 		return nil, err
 	}
 	agentID := r.URL.Query().Get("agent_id")
@@ -63,10 +50,6 @@ func (d *Dialect) createConversation(r *http.Request, c chat.Caller) (any, error
 		if answerer, err = d.answererNamed(c, *body.Model); err != nil {
 			return nil, err
 		}
-	}
-	fields, err := body.fields()
-	if err != nil {
-		return nil, err
 	}
 	fields["agent_id"] = quote(agent.ID)
 	rec := record.Record{Kind: kindConversation, ID: "conv-" + newUUID(), Owner: c.Actor, Fields: fields}
@@ -154,8 +137,8 @@ func (d *Dialect) getConversation(r *http.Request, c chat.Caller) (any, error) {
 
 func (d *Dialect) updateConversation(r *http.Request, c chat.Caller) (any, error) {
 	ctx := r.Context()
-	var body conversationBody
-	if err := d.read(r, &body); err != nil {
+	body, fields, err := d.readConversation(r)
+	if err != nil {
 		return nil, err
 	}
 	records, rec, sess, err := d.findConversation(r, c)
@@ -183,10 +166,6 @@ func (d *Dialect) updateConversation(r *http.Request, c chat.Caller) (any, error
 			return nil, err
 		}
 		sess = &updated
-	}
-	fields, err := body.fields()
-	if err != nil {
-		return nil, err
 	}
 	if rec.Kind == "" { // there is no record to change
 		maps.Copy(rec.Fields, fields)

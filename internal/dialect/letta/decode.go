@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 )
@@ -81,6 +83,26 @@ func (d *Dialect) read(r *http.Request, v any) error {
 	}
 	return err
 }
+
+// readFields decodes a JSON object into v and returns its members with the given names.
+func (d *Dialect) readFields(r *http.Request, v any, names []string) (map[string]json.RawMessage, error) {
+	raw := json.RawMessage("{}")
+	if err := d.read(r, &raw); err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	if err := errors.Join(edge.Decode(raw, v), edge.Decode(raw, &fields)); err != nil {
+		return nil, &refusal{error: err, malformed: true}
+	}
+	if fields == nil { // the body is null
+		fields = map[string]json.RawMessage{}
+	}
+	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool { return !slices.Contains(names, name) })
+	return fields, nil
+}
+
+// isNull reports whether a member of an object is null.
+func isNull(_ string, v json.RawMessage) bool { return string(v) == "null" }
 
 // readSend reads a request to send messages. streaming is the default of its field streaming; fixed ignores that field.
 func (d *Dialect) readSend(r *http.Request, streaming, fixed bool) (*sendRequest, error) {

@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 
@@ -15,12 +16,15 @@ type identityRoutes struct {
 	kind string
 }
 
-// identityFields are the fields that clients may set.
+// identityFields are the fields that clients may set, the required ones first.
 var identityFields = map[string][]string{
 	kindIdentity: {"identifier_key", "name", "identity_type", "project_id", "agent_ids", "block_ids", "properties"},
-	kindGroup: {"description", "agent_ids", "manager_config", "manager_type", "manager_agent_id", "project_id", "shared_block_ids", "hidden", "max_turns",
+	kindGroup: {"agent_ids", "description", "manager_config", "manager_type", "manager_agent_id", "project_id", "shared_block_ids", "hidden", "max_turns",
 		"termination_token", "sleeptime_agent_frequency", "max_message_buffer_length", "min_message_buffer_length"},
 }
+
+// requiredFields is the number of required fields of each kind.
+var requiredFields = map[string]int{kindIdentity: 3, kindGroup: 2}
 
 // identityState returns an identity or a group as clients see it.
 func identityState(rec *record.Record) map[string]any {
@@ -30,43 +34,38 @@ func identityState(rec *record.Record) map[string]any {
 	} else {
 		s["manager_type"], s["shared_block_ids"], s["description"] = "round_robin", []string{}, ""
 	}
-	for k, v := range rec.Fields {
-		s[k] = v
+	for name, v := range rec.Fields {
+		s[name] = v
 	}
 	return s
 }
 
+// read reads the body of a request that creates or, unless full, changes an identity or a group.
 func (p *identityRoutes) read(r *http.Request, full bool) (map[string]json.RawMessage, error) {
-	var all map[string]json.RawMessage
-	if err := p.d.read(r, &all); err != nil {
+	var b struct {
+		Key         *string  `json:"identifier_key"`
+		Name        *string  `json:"name"`
+		Type        *string  `json:"identity_type"`
+		Description *string  `json:"description"`
+		AgentIDs    []string `json:"agent_ids"`
+	}
+	fields, err := p.d.readFields(r, &b, identityFields[p.kind])
+	if err != nil {
 		return nil, err
 	}
-	fields := map[string]json.RawMessage{}
-	for _, k := range identityFields[p.kind] {
-		if v, ok := all[k]; ok && string(v) != "null" {
-			fields[k] = v
+	maps.DeleteFunc(fields, isNull)
+	for _, name := range identityFields[p.kind][:requiredFields[p.kind]] {
+		if _, ok := fields[name]; !ok && full {
+			return nil, malformed("%s: it is missing", name)
 		}
 	}
-	need := []string{"agent_ids", "description"}
-	if p.kind == kindIdentity {
-		need = []string{"identifier_key", "name", "identity_type"}
-	}
-	probe := record.Record{Fields: fields}
-	for _, k := range need {
-		if _, ok := fields[k]; !ok && full {
-			return nil, malformed("%s: it is missing", k)
-		}
-	}
-	for _, k := range []string{"identifier_key", "name", "description", "identity_type"} {
-		if _, ok := fields[k]; ok && probe.Text(k) == "" && k != "description" {
-			return nil, malformed("%s: it must be a text", k)
-		}
-	}
-	if t := probe.Text("identity_type"); t != "" && !slices.Contains([]string{"org", "user", "other"}, t) {
-		return nil, malformed("identity_type: %q is not one of org, user, other", clip(t))
-	}
-	if v, ok := fields["agent_ids"]; ok && json.Unmarshal(v, new([]string)) != nil {
-		return nil, malformed("agent_ids: it must be a list of ids")
+	switch {
+	case b.Key != nil && *b.Key == "":
+		return nil, malformed("identifier_key: it is empty")
+	case b.Name != nil && *b.Name == "":
+		return nil, malformed("name: it is empty")
+	case b.Type != nil && !slices.Contains([]string{"org", "user", "other"}, *b.Type):
+		return nil, malformed("identity_type: %q is not one of org, user, other", clip(*b.Type))
 	}
 	return fields, nil
 }
@@ -78,48 +77,44 @@ func (p *identityRoutes) find(r *http.Request, c chat.Caller) (*record.Set, *rec
 	}
 	rec := records.Get(p.kind, r.PathValue("id"))
 	if !mine(c, rec) {
-		return nil, nil, chat.Errorf(chat.NotFound, "there is no %s %q, or it is not yours", p.kind, clip(r.PathValue("id")))
+		return nil, nil, errNotFound(p.kind, r.PathValue("id"))
 	}
 	return records, rec, nil
 }
 
 func (p *identityRoutes) create(r *http.Request, c chat.Caller) (any, error) {
-	fields, err := p.read(r, true)
-	if err != nil {
-		return nil, err
-	}
-	return p.add(r, c, fields, false)
+	return p.put(r, c, false)
 }
 
 // upsert changes the identity with a key, or creates it.
 func (p *identityRoutes) upsert(r *http.Request, c chat.Caller) (any, error) {
+	return p.put(r, c, true)
+}
+
+func (p *identityRoutes) put(r *http.Request, c chat.Caller, replace bool) (any, error) {
 	fields, err := p.read(r, true)
 	if err != nil {
 		return nil, err
 	}
-	return p.add(r, c, fields, true)
-}
-
-func (p *identityRoutes) add(r *http.Request, c chat.Caller, fields map[string]json.RawMessage, replace bool) (any, error) {
 	records, err := p.d.recordsOf(r.Context(), c)
 	if err != nil {
 		return nil, err
 	}
-	if key := string(fields["identifier_key"]); p.kind == kindIdentity {
-		for _, rec := range records.List(kindIdentity) {
-			if string(rec.Fields["identifier_key"]) != key || !mine(c, rec) {
-				continue
-			}
-			if !replace {
-				return nil, chat.Errorf(chat.Conflict, "there is an identity with the key %s already", clip(key))
-			}
-			if rec, err = records.SetFields(r.Context(), rec, fields); err != nil {
-				return nil, err
-			}
-			return identityState(rec), nil
+	key := string(fields["identifier_key"])
+	for _, rec := range records.List(p.kind) {
+		if key == "" || string(rec.Fields["identifier_key"]) != key || !mine(c, rec) {
+			continue
 		}
+		if !replace {
+			return nil, chat.Errorf(chat.Conflict, "there is an identity with the key %s already", clip(key))
+		}
+		return identityAnswer(records.SetFields(r.Context(), rec, fields))
 	}
-	rec, err := records.Put(r.Context(), record.Record{Kind: p.kind, ID: p.kind + "-" + newUUID(), Owner: c.Actor, Fields: fields})
+	return identityAnswer(records.Put(r.Context(), record.Record{Kind: p.kind, ID: p.kind + "-" + newUUID(), Owner: c.Actor, Fields: fields}))
+}
+
+// identityAnswer is the answer with an identity or a group.
+func identityAnswer(rec *record.Record, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -129,37 +124,35 @@ func (p *identityRoutes) add(r *http.Request, c chat.Caller, fields map[string]j
 func (p *identityRoutes) list(r *http.Request, c chat.Caller) (any, error) {
 	q := newQuery(r)
 	page := q.page("desc", 50)
-	if q.Err != nil {
-		return nil, q.err()
+	wanted := map[string]string{}
+	for _, name := range []string{"identifier_key", "name", "identity_type", "manager_type"} {
+		wanted[name] = q.Text(name)
+	}
+	if err := q.err(); err != nil {
+		return nil, err
 	}
 	records, err := p.d.recordsOf(r.Context(), c)
 	if err != nil {
 		return nil, err
 	}
 	list, err := pageOfRecords(records.List(p.kind), &page, func(rec *record.Record) (bool, error) {
-		for _, k := range []string{"identifier_key", "name", "identity_type", "manager_type"} {
-			if v := q.Text(k); v != "" && rec.Text(k) != v {
+		for name, v := range wanted {
+			if v != "" && rec.Text(name) != v {
 				return false, nil
 			}
 		}
 		return mine(c, rec), nil
 	})
-	if err != nil {
-		return nil, err
+	out := make([]any, len(list))
+	for i, rec := range list {
+		out[i] = identityState(rec)
 	}
-	out := make([]any, 0, len(list))
-	for _, rec := range list {
-		out = append(out, identityState(rec))
-	}
-	return out, nil
+	return out, err
 }
 
 func (p *identityRoutes) get(r *http.Request, c chat.Caller) (any, error) {
 	_, rec, err := p.find(r, c)
-	if err != nil {
-		return nil, err
-	}
-	return identityState(rec), nil
+	return identityAnswer(rec, err)
 }
 
 func (p *identityRoutes) update(r *http.Request, c chat.Caller) (any, error) {
@@ -171,10 +164,7 @@ func (p *identityRoutes) update(r *http.Request, c chat.Caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rec, err = records.SetFields(r.Context(), rec, fields); err != nil {
-		return nil, err
-	}
-	return identityState(rec), nil
+	return identityAnswer(records.SetFields(r.Context(), rec, fields))
 }
 
 func (p *identityRoutes) remove(r *http.Request, c chat.Caller) (any, error) {
@@ -182,43 +172,35 @@ func (p *identityRoutes) remove(r *http.Request, c chat.Caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := records.Delete(r.Context(), rec.ID); err != nil {
-		return nil, err
-	}
-	return map[string]string{"message": rec.ID + " was deleted."}, nil
+	return map[string]string{"message": rec.ID + " was deleted."}, records.Delete(r.Context(), rec.ID)
 }
 
 func (d *Dialect) attachIdentity(r *http.Request, c chat.Caller) (any, error) {
-	return d.identity(r, c, func(ids []string, id string) []string {
-		if slices.Contains(ids, id) {
-			return ids
-		}
-		return append(ids, id)
-	})
+	return nil, d.changeIdentities(r, c, true)
 }
 
 func (d *Dialect) detachIdentity(r *http.Request, c chat.Caller) (any, error) {
-	return d.identity(r, c, func(ids []string, id string) []string {
-		return slices.DeleteFunc(ids, func(s string) bool { return s == id })
-	})
+	return nil, d.changeIdentities(r, c, false)
 }
 
-// identity changes the identities of an agent.
-func (d *Dialect) identity(r *http.Request, c chat.Caller, change func([]string, string) []string) (any, error) {
+// changeIdentities attaches an identity to an agent, or detaches it.
+func (d *Dialect) changeIdentities(r *http.Request, c chat.Caller, attach bool) error {
 	records, rec, err := d.ownAgent(r.Context(), c, r.PathValue("agent"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	id := r.PathValue("id")
 	if !mine(c, records.Get(kindIdentity, id)) {
-		return nil, chat.Errorf(chat.NotFound, "there is no identity %q, or it is not yours", clip(id))
+		return errNotFound(kindIdentity, id)
 	}
-	ids, err := json.Marshal(append([]string{}, change(rec.Texts("identity_ids"), id)...))
+	ids := slices.DeleteFunc(rec.Texts("identity_ids"), func(s string) bool { return s == id })
+	if attach {
+		ids = append(ids, id)
+	}
+	list, err := json.Marshal(append([]string{}, ids...))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if _, err = records.SetFields(r.Context(), rec, map[string]json.RawMessage{"identity_ids": ids}); err != nil {
-		return nil, err
-	}
-	return nil, nil
+	_, err = records.SetFields(r.Context(), rec, map[string]json.RawMessage{"identity_ids": list})
+	return err
 }

@@ -12,14 +12,6 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// respond answers a request that sent messages, as a stream or with the whole answer.
-func (f *follower) respond(w http.ResponseWriter, r *http.Request, streaming bool) error {
-	if streaming {
-		return f.stream(w, r)
-	}
-	return f.whole(w, r)
-}
-
 // stream answers with the run as Server-Sent Events. The run goes on when the client disconnects.
 func (f *follower) stream(w http.ResponseWriter, r *http.Request) error {
 	err := wire.ServeSSE(w, r, wire.SSEOptions{}, f.d.opt.Conns, f.serve)

@@ -33,11 +33,7 @@ func (d *Dialect) sendTo(w http.ResponseWriter, r *http.Request, c chat.Caller, 
 	if err != nil {
 		return err
 	}
-	f, err := d.send(r.Context(), c, cv, req)
-	if err != nil {
-		return err
-	}
-	return f.respond(w, r, req.stream)
+	return d.sendAndRespond(w, r, c, cv, req)
 }
 
 func (d *Dialect) sendToConversation(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
@@ -49,11 +45,19 @@ func (d *Dialect) sendToConversation(w http.ResponseWriter, r *http.Request, c c
 	if err != nil {
 		return err
 	}
+	return d.sendAndRespond(w, r, c, cv, req)
+}
+
+// sendAndRespond sends messages and answers with the run, as a stream or whole.
+func (d *Dialect) sendAndRespond(w http.ResponseWriter, r *http.Request, c chat.Caller, cv *conversation, req *sendRequest) error {
 	f, err := d.send(r.Context(), c, cv, req)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case req.stream:
+		return f.stream(w, r)
 	}
-	return f.respond(w, r, req.stream)
+	return f.whole(w, r)
 }
 
 // sendAsync sends messages and answers with the run.
@@ -209,24 +213,22 @@ func (d *Dialect) drafts(ctx context.Context, c chat.Caller, cv *conversation, r
 // messageContext is the context of a message, nil when it is empty. Tools and system text are stored under the keys that
 // agents read in every dialect.
 func messageContext(o options, tools []chat.ClientTool) (json.RawMessage, error) {
-	all := map[string]any{}
-	b, err := json.Marshal(o)
+	stored, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
 	}
-	if string(b) != "{}" {
-		all[llm.SaidKey] = json.RawMessage(b)
+	if string(stored) == "{}" {
+		stored = nil
 	}
-	if len(tools) > 0 {
-		all["client_tools"] = tools
+	b, err := json.Marshal(struct {
+		Options json.RawMessage   `json:"letta,omitempty"` // llm.SaidKey
+		Tools   []chat.ClientTool `json:"client_tools,omitempty"`
+		System  string            `json:"system,omitempty"`
+	}{stored, tools, o.System})
+	if string(b) == "{}" {
+		return nil, err
 	}
-	if o.System != "" {
-		all["system"] = o.System
-	}
-	if len(all) == 0 {
-		return nil, nil
-	}
-	return json.Marshal(all)
+	return b, err
 }
 
 // historyDraft is a message that agents can read and that starts no turn.
