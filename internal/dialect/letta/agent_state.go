@@ -146,18 +146,15 @@ func pageOf[T any](list []T, p *pageQuery, id func(T) string, fits func(T) (bool
 		slices.Reverse(list)
 	}
 	from, to := 0, len(list)
-	for _, mark := range []struct {
-		name, id string
-		set      func(i int)
-	}{{"after", p.after, func(i int) { from = i + 1 }}, {"before", p.before, func(i int) { to = i }}} {
-		if mark.id == "" {
-			continue
+	if p.after != "" {
+		if from = slices.IndexFunc(list, func(v T) bool { return id(v) == p.after }) + 1; from == 0 {
+			return nil, chat.Errorf(chat.NotFound, "after: there is no %q in this list", clip(p.after))
 		}
-		i := slices.IndexFunc(list, func(v T) bool { return id(v) == mark.id })
-		if i < 0 {
-			return nil, chat.Errorf(chat.NotFound, "%s: there is no %q in this list", mark.name, clip(mark.id))
+	}
+	if p.before != "" {
+		if to = slices.IndexFunc(list, func(v T) bool { return id(v) == p.before }); to < 0 {
+			return nil, chat.Errorf(chat.NotFound, "before: there is no %q in this list", clip(p.before))
 		}
-		mark.set(i)
 	}
 	list = list[from:max(from, to)]
 	if p.backwards() {

@@ -221,11 +221,7 @@ func decodeMessage(path string, raw json.RawMessage) (inputMessage, *approvalAns
 		return inputMessage{}, nil, malformed("%s: it must be an object", path)
 	}
 	if err := json.Unmarshal(raw, &b); err != nil {
-		var t *json.UnmarshalTypeError
-		if errors.As(err, &t) {
-			return inputMessage{}, nil, malformed("%s.%s: it cannot be a %s", path, t.Field, t.Value)
-		}
-		return inputMessage{}, nil, malformed("%s: it is not valid JSON", path)
+		return inputMessage{}, nil, malformed("%s: %s", path, chat.JSONProblem(err))
 	}
 	if len(b.OTID) > chat.MaxClientID {
 		return inputMessage{}, nil, malformed("%s.otid: it has at most %d bytes", path, chat.MaxClientID)

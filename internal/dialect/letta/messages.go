@@ -27,7 +27,7 @@ func (l *messageQuery) items(cv *conversation, messages []llm.Message) []stream.
 	out := make([]stream.Item, 0, len(messages))
 	for i := range messages {
 		if l.group == "" || messages[i].GroupID == l.group {
-			out = stream.AppendExpanded(out, &messages[i], form)
+			out = append(out, stream.Expand(&messages[i], form)...)
 		}
 	}
 	if l.kinds == nil {
@@ -52,9 +52,9 @@ func (d *Dialect) listConversationMessages(r *http.Request, c chat.Caller) (any,
 	if !list.asc {
 		lq.After, lq.Before = list.before, list.after
 	}
-	for name, id := range map[string]string{"after": list.after, "before": list.before} {
+	for _, id := range []string{list.after, list.before} {
 		if _, ok := llm.SeqOf(id); id != "" && !ok {
-			return nil, errNoMark(name, id)
+			return nil, errNotFound("message", id)
 		}
 	}
 	page, err := d.messages(r.Context(), c, cv, lq)
@@ -106,11 +106,11 @@ func (d *Dialect) listAllMessages(r *http.Request, c chat.Caller) (any, error) {
 
 // mergedMessages returns a page of messages of several conversations, the oldest first.
 func (d *Dialect) mergedMessages(ctx context.Context, c chat.Caller, conversations []*conversation, l *messageQuery) ([]llm.Message, error) {
-	after, err := d.mark(ctx, c, "after", l.after)
+	after, err := d.mark(ctx, c, l.after)
 	if err != nil {
 		return nil, err
 	}
-	before, err := d.mark(ctx, c, "before", l.before)
+	before, err := d.mark(ctx, c, l.before)
 	if err != nil {
 		return nil, err
 	}
@@ -157,20 +157,12 @@ type locatedMessage struct {
 	at chat.At
 }
 
-func errNoMark(name, id string) error {
-	return chat.Errorf(chat.NotFound, "%s: there is no message %q, or it is not yours", name, clip(id))
-}
-
 // mark returns the message that after or before names, nil when id is "".
-func (d *Dialect) mark(ctx context.Context, c chat.Caller, name, id string) (*locatedMessage, error) {
+func (d *Dialect) mark(ctx context.Context, c chat.Caller, id string) (*locatedMessage, error) {
 	if id == "" {
 		return nil, nil
 	}
-	m, err := d.findMessage(ctx, c, id)
-	if chat.CodeOf(err) == chat.NotFound {
-		err = errNoMark(name, id)
-	}
-	return m, err
+	return d.findMessage(ctx, c, id)
 }
 
 // markIn returns a mark for llm.Query in a conversation. In another conversation than its own the mark is the first event

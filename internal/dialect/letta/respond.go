@@ -104,10 +104,10 @@ func (f *follower) ping() []byte {
 func (f *follower) endFrames() (frames []any) {
 	end, id := f.progress.End, f.runID()
 	if end.At > f.after {
-		frames = append(frames, stream.NewStop(end, end.At, id))
+		frames = append(frames, stream.Stop{Kind: stream.KindStop, Reason: end.Reason, Seq: int64(end.At), Run: id})
 	}
 	if at := end.At + 1; at > f.after && end.Failed != "" {
-		frames = append(frames, stream.NewFailure(id, "internal_error", "The run failed.", end.Failed, at))
+		frames = append(frames, stream.Failure{Kind: stream.KindError, Run: id, Type: "internal_error", Message: "The run failed.", Detail: end.Failed, Seq: int64(at)})
 	} else if at > f.after {
 		u := f.usage()
 		u.Seq, u.Run = int64(at), id
@@ -133,7 +133,7 @@ func (f *follower) broken(ctx context.Context, err error) stream.Failure {
 	case code == chat.Unavailable || errors.Is(err, wire.ErrShutdown):
 		detail = "The server ends this connection; the run goes on."
 	}
-	return stream.NewFailure(f.runID(), kind, message, detail, f.position())
+	return stream.Failure{Kind: stream.KindError, Run: f.runID(), Type: kind, Message: message, Detail: detail, Seq: int64(f.position())}
 }
 
 // whole answers when the run has ended or waits for an answer.
@@ -159,7 +159,7 @@ func (f *follower) whole(w http.ResponseWriter, r *http.Request) error {
 		f.d.sendFailed(w, r, f.run.ID, reason)
 		return nil
 	}
-	a.Stop, a.Usage = stream.NewStop(f.progress.End, 0, ""), f.usage()
+	a.Stop, a.Usage = stream.Stop{Kind: stream.KindStop, Reason: f.progress.End.Reason}, f.usage()
 	f.d.http.Send(w, r, http.StatusOK, a)
 	return nil
 }

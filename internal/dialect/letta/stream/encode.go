@@ -137,20 +137,10 @@ func AppendFrame(b []byte, v any) ([]byte, error) {
 	return append(b, '\n', '\n'), nil
 }
 
-// NewStop returns the stop frame of an ending.
-func NewStop(e *Ending, at chat.At, run string) Stop {
-	return Stop{"stop_reason", e.Reason, int64(at), run}
-}
-
 // NewUsage returns the usage frame of the given runs; the last one has just ended.
 func NewUsage(u chat.Usage, steps int, runs []string) Usage {
 	return Usage{
-		Kind: "usage_statistics", PromptTokens: u.InputTokens, CompletionTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens,
+		Kind: KindUsage, PromptTokens: u.InputTokens, CompletionTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens,
 		StepCount: steps, CachedTokens: u.CacheReadTokens, CacheWriteTokens: u.CacheCreationTokens, ReasoningTokens: u.ReasoningTokens, RunIDs: runs,
 	}
-}
-
-// NewFailure returns the frame of an error.
-func NewFailure(run, kind, message, detail string, at chat.At) Failure {
-	return Failure{"error_message", run, kind, message, detail, int64(at)}
 }

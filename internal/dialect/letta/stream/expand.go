@@ -31,17 +31,14 @@ func (f Form) speech(c *llm.ToolCall) (string, bool) {
 }
 
 // Expand returns the items of a message. All have the id of the message; their otids differ.
-func Expand(m *llm.Message, f Form) []Item { return AppendExpanded(nil, m, f) }
-
-// AppendExpanded appends the items of a message.
-func AppendExpanded(out []Item, m *llm.Message, f Form) []Item {
+func Expand(m *llm.Message, f Form) []Item {
 	it := Item{
 		ID: m.ID, Run: m.RunID, Date: m.CreatedAt, step: m.StepID, sender: m.SenderID, name: m.Name, isErr: m.IsErr != nil && *m.IsErr,
 		otid: cmp.Or(m.OTID, otidOf(m.ID, otidOfPerson)),
 	}
 	switch {
 	case m.Role == llm.Assistant, m.IsApprovalRequest():
-		return f.agent(out, m, it)
+		return f.agent(m, it)
 	case m.Role == llm.Tool:
 		it.Kind, it.returns, it.otid = KindToolReturn, m.Returns(), otidOf(m.ID, 0)
 	case m.Role == llm.Approval:
@@ -57,7 +54,7 @@ func AppendExpanded(out []Item, m *llm.Message, f Form) []Item {
 		it.Kind = KindUser
 		it.text, it.parts = userContent(m.Content)
 	}
-	return append(out, it)
+	return []Item{it}
 }
 
 // compaction returns what a stream shows of a summary that was made during its run: an event with the reason, and the summary.
@@ -95,16 +92,15 @@ func unwrap(text string) string {
 	return text
 }
 
-// agent appends the items of an agent's message. Neighbouring parts of one kind become one item, and so do
-// neighbouring tool calls.
-func (f Form) agent(out []Item, m *llm.Message, base Item) []Item {
-	start := len(out)
+// agent returns the items of an agent's message. Neighbouring parts of one kind become one item, and so do neighbouring
+// tool calls.
+func (f Form) agent(m *llm.Message, base Item) (out []Item) {
 	add := func(it Item, merges bool) {
-		if n := len(out) - 1; merges && n >= start && out[n].Kind == it.Kind {
+		if n := len(out) - 1; merges && n >= 0 && out[n].Kind == it.Kind {
 			out[n].join(&it)
 			return
 		}
-		it.otid = otidOf(m.ID, len(out)-start)
+		it.otid = otidOf(m.ID, len(out))
 		out = append(out, it)
 	}
 	for _, p := range m.Content {

@@ -22,6 +22,9 @@ const (
 	KindSummary          = "summary_message"
 	KindEvent            = "event_message"
 	KindPing             = "ping"
+	KindStop             = "stop_reason"
+	KindUsage            = "usage_statistics"
+	KindError            = "error_message"
 )
 
 // Kinds lists the values of message_type that a client can select.
