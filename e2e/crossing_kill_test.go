@@ -14,9 +14,8 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-// lettaEar sends a message and follows its run; after a cut it goes on behind
-// the last seq_id it has.
-type lettaEar struct {
+// lettaReader sends a message and follows its run. When the connection is cut it resumes after the last seq_id.
+type lettaReader struct {
 	mu   sync.Mutex
 	run  string
 	at   int64
@@ -25,15 +24,15 @@ type lettaEar struct {
 	done chan struct{}
 }
 
-// speakLetta sends text and follows what comes of it until it ends.
-func (h *hall) speakLetta(t *testing.T, text string) *lettaEar {
+// sendLetta sends a message and follows its run until it ends.
+func (h *hall) sendLetta(t *testing.T, text string) *lettaReader {
 	t.Helper()
-	l := &lettaEar{done: make(chan struct{})}
+	l := &lettaReader{done: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
 	url := "http://" + h.addr
 	go func() {
 		defer close(l.done)
-		// The otid makes it the same message however often it is sent.
+		// With the otid every repetition is the same message.
 		first := `{"messages":[{"role":"user","content":` + quoted(text) + `,"otid":"letta-1"}],"streaming":true,"stream_tokens":true,"background":true}`
 		for ctx.Err() == nil {
 			path, body := "/v1/conversations/"+h.id+"/messages", first
@@ -54,7 +53,7 @@ func (h *hall) speakLetta(t *testing.T, text string) *lettaEar {
 }
 
 // once reads one stream; it reports whether the run has ended.
-func (l *lettaEar) once(ctx context.Context, url, body string) bool {
+func (l *lettaReader) once(ctx context.Context, url, body string) bool {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(body))
 	if err != nil {
@@ -181,7 +180,7 @@ func TestCrossingKill(t *testing.T) {
 	url := h.url
 	wg.Go(func() { _ = raw.watchRaw(rawCtx, url, "hall") })
 	t.Cleanup(func() { stop(); wg.Wait() })
-	letta := h.speakLetta(t, "/stream 200 50")
+	letta := h.sendLetta(t, "/stream 200 50")
 	for kill := range 2 {
 		native.pieces(ctx, t, 40*(kill+1))
 		h.nemo.answered(t)

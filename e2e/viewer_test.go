@@ -130,9 +130,9 @@ func TestForksArePrivate(t *testing.T) {
 	}
 }
 
-// TestTheServersOwnBooks: sessions of the server can be read by an administrator,
-// which on an open server everybody is; nobody changes them, by any route.
-func TestTheServersOwnBooks(t *testing.T) {
+// TestSystemSessionsCannotBeChanged: an administrator can read the sessions of the server, and on an open server every
+// caller is one. No route changes them.
+func TestSystemSessionsCannotBeChanged(t *testing.T) {
 	bus := freeport.Addr(t)
 	p := serve(t, t.TempDir(), "--nats", bus)
 	p.post("/v1/agents/", `{"name":"a"}`)
@@ -141,13 +141,13 @@ func TestTheServersOwnBooks(t *testing.T) {
 	if !strings.Contains(before, "letta.entry") {
 		t.Fatalf("there is no such session: %s", before)
 	}
-	books := owned{}
+	system := owned{}
 	for k, v := range someone {
 		switch v {
 		case "s", "agent-1":
 			v = "sys-letta-book"
 		}
-		books[k] = strings.Replace(v, "s~", "sys-letta-book~", 1)
+		system[k] = strings.Replace(v, "s~", "sys-letta-book~", 1)
 	}
 	for _, r := range offered(t) {
 		known := strings.Replace(r.Pattern, " /latest/", " /v1/", 1)
@@ -158,7 +158,7 @@ func TestTheServersOwnBooks(t *testing.T) {
 		case "POST /api/v1/agents/{id}/restart", "POST /parley/v1/sessions/{id}/credentials":
 			continue // nothing is done, or reading is all it is good for
 		}
-		if code, body, _ := p.do(books.fill(t, r.Pattern)); code < 400 || code >= 500 {
+		if code, body, _ := p.do(system.fill(t, r.Pattern)); code < 400 || code >= 500 {
 			t.Errorf("%s: %d %s", r.Pattern, code, body)
 		}
 	}
@@ -177,6 +177,6 @@ func TestTheServersOwnBooks(t *testing.T) {
 		}
 	}
 	if after := p.get(log); after != before {
-		t.Errorf("somebody wrote there:\n%s", after[len(before)-20:])
+		t.Errorf("the session was changed:\n%s", after[len(before)-20:])
 	}
 }

@@ -1,4 +1,4 @@
-// The Letta dialect, driven by npm @letta-ai/letta-client as it is.
+// The Letta dialect, with the unchanged npm client @letta-ai/letta-client.
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
@@ -27,7 +27,7 @@ async function all(stream) {
   return out;
 }
 
-// text is what a client shows of a stream: pieces of one message strung together.
+// text joins the pieces of a stream, as a client shows them.
 const text = (list) => list.filter((m) => m.message_type === 'assistant_message').map((m) => m.content).join('');
 
 async function refused(promise) {
@@ -103,7 +103,7 @@ for (const stream_tokens of [false, true]) {
       assert.equal(chunks[i].run_id, chunks[0].run_id);
       if (i > 0) assert.ok(chunks[i].seq_id > chunks[i - 1].seq_id);
     }
-    // What was streamed has the names that it has when it is listed.
+    // Frames have the ids of the list.
     const listed = (await client.runs.messages.list(chunks[0].run_id)).items.filter((m) => m.message_type !== 'user_message');
     const live = new Map(chunks.filter((c) => c.otid).map((c) => [c.otid, c]));
     assert.deepEqual([...live.keys()], listed.map((m) => m.otid));
@@ -111,12 +111,12 @@ for (const stream_tokens of [false, true]) {
   });
 }
 
-test('the older address streams too, without pings when asked', async () => {
+test('the older route streams too, without pings on request', async () => {
   const chunks = await all(client.agents.messages.stream(agent.id, { messages: [user('hi')], include_pings: false }));
   assert.deepEqual(kinds(chunks), ['assistant_message', 'stop_reason', 'usage_statistics']);
 });
 
-test('only the wanted kinds', async () => {
+test('include_return_message_types selects kinds', async () => {
   const r = await client.agents.messages.create(agent.id, { input: '/tool calc {"a":2}', include_return_message_types: ['tool_return_message'] });
   assert.deepEqual(kinds(r.messages), ['tool_return_message']);
   assert.deepEqual([r.messages[0].status, r.messages[0].tool_return], ['success', '{"a":2}']);
@@ -139,7 +139,7 @@ test('tools: call, return, failure', async () => {
   assert.equal(call.tool_calls.name, 'calc'); // one piece, not a list
 });
 
-test('a run that fails', async () => {
+test('a failed run ends with an error', async () => {
   const a = await fresh();
   const e = await refused(client.agents.messages.create(a.id, { input: '/fail the disk is full' }));
   assert.equal(e.status, 500);
@@ -196,7 +196,7 @@ test('a busy conversation refuses at once, and an otid attaches', async () => {
   assert.deepEqual(sent.map((m) => m.otid), [otid]);
 });
 
-test('an agent that is told to lets messages wait', async () => {
+test('an agent with parley.busy queue lets messages wait', async () => {
   const a = await fresh({ metadata: { 'parley.busy': 'queue' } });
   await client.agents.messages.createAsync(a.id, { messages: [user('/sleep 0.3')] });
   const r = await client.agents.messages.create(a.id, { input: 'second' });
@@ -229,7 +229,7 @@ for (const stream_tokens of [false, true]) {
   }
 }
 
-test('killed in the middle, the run goes on and the stream with it', async () => {
+test('a run and its stream go on after a kill', async () => {
   const s2 = await Server.start();
   const c2 = new Letta({ baseURL: s2.url, apiKey: 'any' });
   try {
@@ -250,7 +250,7 @@ test('killed in the middle, the run goes on and the stream with it', async () =>
   }
 });
 
-test('workstreams are told as they are launched and end, and after every cut', async () => {
+test('workstreams are system messages, also after every cut', async () => {
   const a = await fresh();
   const seen = await all(client.agents.messages.create(a.id, { messages: [user('/work 2 1')], streaming: true, stream_tokens: true, include_pings: false }));
   const told = seen.filter((m) => m.message_type === 'system_message');
@@ -268,7 +268,7 @@ test('workstreams are told as they are launched and end, and after every cut', a
   }
 });
 
-test('approvals: approve, deny, and what goes wrong', async () => {
+test('approvals: approve, deny, refusals', async () => {
   const a = await fresh();
   const ask = async () => {
     const r = await client.agents.messages.create(a.id, { input: '/approve deploy {"env":"prod"}' });
@@ -281,7 +281,7 @@ test('approvals: approve, deny, and what goes wrong', async () => {
   const call = request.tool_call.tool_call_id;
   assert.equal((await client.runs.retrieve(request.run_id)).stop_reason, 'requires_approval');
   assert.equal((await client.agents.retrieve(a.id, { include: ['agent.pending_approval'] })).pending_approval.id, request.id);
-  // Another message is refused at once, a wrong id too; neither breaks anything.
+  // Another message and a wrong id are refused without an effect.
   const e = await refused(client.agents.messages.create(a.id, { input: 'hello?' }));
   assert.equal(e.status, 409);
   assert.deepEqual([e.error.detail.code, e.error.detail.pending_request_id], ['PENDING_APPROVAL', request.id]);
@@ -294,7 +294,7 @@ test('approvals: approve, deny, and what goes wrong', async () => {
   const twice = await refused(client.agents.messages.create(a.id, { messages: [approve(call, false, 'late')] }));
   assert.equal(twice.status, 400);
   assert.match(twice.error.detail, /No tool call is currently awaiting approval/);
-  // Denied, in the older words.
+  // Denied, in the older form.
   request = await ask();
   const no = await client.agents.messages.create(a.id, { messages: [{ type: 'approval', approve: false, approval_request_id: request.id, reason: 'too risky' }] });
   assert.deepEqual(kinds(no.messages), ['tool_return_message', 'assistant_message']);
@@ -311,7 +311,7 @@ test('approvals: approve, deny, and what goes wrong', async () => {
   for (const k of ['approval_request_message', 'approval_response_message', 'tool_return_message']) assert.ok(listed.includes(k), k);
 });
 
-test('a message sent along with an approval is answered in the same stream', async () => {
+test('a message after an approval is answered in the same stream', async () => {
   const a = await fresh();
   const ask = async () => (await client.agents.messages.create(a.id, { input: '/approve deploy {}' })).messages.at(-1).tool_call.tool_call_id;
   const both = async () => [approve(await ask(), true), user('and then')];
@@ -329,7 +329,7 @@ test('all texts of a message reach the agent, in their order', async () => {
   assert.deepEqual((await client.agents.messages.list(a.id, { order: 'asc' })).items[0].content, content);
 });
 
-test('an approval that expires does not hold the agent', async () => {
+test('the agent is free after an approval expires', async () => {
   const a = await fresh();
   const r = await client.agents.messages.create(a.id, { input: '/approve deploy {} timeout=3' });
   const asked = r.messages.find((m) => m.message_type === 'approval_request_message'); // who waits long for the answer is told of the end, too
@@ -417,7 +417,7 @@ test('several calls in one step, of the server and of the client', async () => {
   assert.deepEqual(listed.at(-1).stdout, ['out']);
 });
 
-test('a question without words of its own is a message, and the next message answers it', async () => {
+test('a question that the API has no message for is a message, and the next message answers it', async () => {
   const a = await fresh();
   const r = await client.agents.messages.create(a.id, { input: '/ask radio' });
   assert.match(text(r.messages), /How should I notify you\?/);
@@ -533,7 +533,7 @@ test('memory blocks, tags, tools and all messages', async () => {
   assert.deepEqual((await client.messages.list({ limit: 2 })).map((m) => m.content), ['You said: the newest', 'the newest']);
 });
 
-test('what is not offered says so, once', async () => {
+test('requests that are not offered are refused once', async () => {
   let requests = 0;
   const counting = new Letta({ baseURL: server.url, apiKey: 'any', fetch: (...args) => (requests++, fetch(...args)) });
   for (const [call, words] of [
@@ -573,7 +573,7 @@ test('a deleted agent is in no file, also when the server is killed meanwhile', 
     const under = ids.slice(1).map((id) => c2.agents.delete(id).catch(() => {}));
     await s2.restart('SIGKILL');
     await Promise.all(under);
-    // What the kill left whole is deleted now; what it cut goes by itself.
+    // Agents that were not deleted before the kill are deleted now; the server finishes the others.
     for (const a of (await c2.agents.list()).items) await c2.agents.delete(a.id);
     for (const id of ids) assert.ok([404, 410].includes((await refused(c2.agents.retrieve(id))).status));
     const deadline = Date.now() + 60_000;
@@ -640,7 +640,7 @@ test("an agent's messages: asc pages to the end, desc gives the newest, oldest f
   assert.equal((await refused(client.agents.messages.list(a.id, { after: 'message-00000000-0000-4000-8000-000000000000' }))).status, 404);
 });
 
-test('senders, groups, names and pictures stay with the message', async () => {
+test('senders, groups, names and images stay with the message', async () => {
   const post = async (path, body) => (await fetch(server.url + '/v1' + path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) })).json();
   const a = await fresh();
   const who = await post('/identities/', { identifier_key: randomUUID(), name: 'Ada', identity_type: 'user' });
@@ -665,7 +665,7 @@ test('senders, groups, names and pictures stay with the message', async () => {
   assert.deepEqual((await client.agents.retrieve(a.id)).identity_ids, []);
 });
 
-test('what is wrong is refused in words', async () => {
+test('refusals have a text', async () => {
   const send = (body) => refused(client.agents.messages.create(agent.id, body));
   for (const [body, status, words] of [
     [{}, 422, /exactly one of messages and input/],
@@ -684,7 +684,7 @@ test('what is wrong is refused in words', async () => {
   assert.equal((await refused(client.agents.messages.list(agent.id, { limit: 0 }))).status, 422);
 });
 
-test('the API key is a token, and a model can be given to an agent', async () => {
+test('the API key is a token, and a model can be assigned to an agent', async () => {
   const token = 'a-token-of-some-length-0123456789';
   const s2 = await Server.start('--token', token, '--letta-model', 'openai/gpt-4.1=demo');
   try {
@@ -701,7 +701,7 @@ test('the API key is a token, and a model can be given to an agent', async () =>
   }
 });
 
-test('one conversation, other dialects: what NeMo says is there, and what Letta says is in the log', async () => {
+test('one conversation in two dialects: NeMo and Letta see the messages of each other', async () => {
   const r = await fetch(server.url + '/v1/chat/completions', {
     method: 'POST', headers: { 'content-type': 'application/json', 'conversation-id': 'shared' }, body: JSON.stringify({ messages: [{ role: 'user', content: 'from there' }] }),
   });
