@@ -2,93 +2,113 @@ package grant
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/artifact"
 )
 
-// A person of the workspace who has no part in a session sees nothing of what was
-// granted there, and what that person grants does not hold there.
-func TestStrangersOfTheWorkspace(t *testing.T) {
-	w := newWorld(t)
-	w.session("s1")
-	code, g := w.call("alice", "POST", grantsPath, `{"agent_id":"helper","grant_type":"tool_scope","details":{"scopes":["test"]},"scope":"session","session_id":"s1","reason":"secret"}`)
+// A person of the workspace who is not a member of a session sees none of its grants, and the grants of that person do not
+// hold there.
+func TestGrantsOfOthersAreInvisible(t *testing.T) {
+	f := newFixture(t)
+	f.session("s1")
+	code, g := f.call("alice", "POST", grantsPath, `{"agent_id":"helper","grant_type":"tool_scope","details":{"scopes":["test"]},"scope":"session","session_id":"s1","reason":"secret"}`)
 	if code != http.StatusCreated {
 		t.Fatal(code, g)
 	}
-	for who, want := range map[string]int{"alice": 1, "bob": 1, "root": 1, "helper": 1, "carol": 0} {
-		if _, v := w.call(who, "GET", grantsPath, ""); len(v["grants"].([]any)) != want {
-			t.Errorf("%s sees %v", who, v)
+	for name, want := range map[string]int{"alice": 1, "bob": 1, "root": 1, "helper": 1, "carol": 0} {
+		if _, v := f.call(name, "GET", grantsPath, ""); len(v["grants"].([]any)) != want {
+			t.Errorf("%s sees %v", name, v)
 		}
 	}
-	hers, _ := w.raw("carol", "GET", grantsPath+"?session=s1", "")
-	nobodys, _ := w.raw("carol", "GET", grantsPath+"?session=nope", "")
-	if hers != http.StatusNotFound || nobodys != http.StatusNotFound {
-		t.Error("the list tells that there is a session:", hers, nobodys)
+	existing, _ := f.raw("carol", "GET", grantsPath+"?session=s1", "")
+	missing, _ := f.raw("carol", "GET", grantsPath+"?session=nope", "")
+	if existing != http.StatusNotFound || missing != http.StatusNotFound {
+		t.Error("the answer shows that the session exists:", existing, missing)
 	}
-	if code, v := w.call("carol", "DELETE", grantsPath+"/"+g["id"].(string), ""); code != http.StatusNotFound {
+	if code, v := f.call("carol", "DELETE", grantsPath+"/"+g["id"].(string), ""); code != http.StatusNotFound {
 		t.Error(code, v)
 	}
-	// What carol gives, to whomever, is good in sessions of hers only.
+	// The grants of carol hold only in the sessions of carol.
 	for _, body := range []string{
 		`{"agent_id":"helper","grant_type":"tool_scope","details":{"scopes":["deploy"]},"scope":"persistent"}`,
 		`{"user_id":"alice","grant_type":"tool_scope","details":{"scopes":["deploy"]},"scope":"once"}`,
 	} {
-		if code, v := w.call("carol", "POST", grantsPath, body); code != http.StatusCreated {
+		if code, v := f.call("carol", "POST", grantsPath, body); code != http.StatusCreated {
 			t.Fatal(code, v)
 		}
 	}
-	if code, v := w.call("helper", "POST", grantsPath+"/check", use("s1", "c1", `{}`)); code != http.StatusForbidden {
+	if code, v := f.call("helper", "POST", grantsPath+"/check", checkBody("s1", "c1", `{}`)); code != http.StatusForbidden {
 		t.Error("a stranger's grant holds", code, v)
 	}
-	// An administrator's holds everywhere.
-	if code, v := w.call("root", "POST", grantsPath, `{"agent_id":"helper","grant_type":"tool_scope","details":{"scopes":["deploy"]},"scope":"persistent"}`); code != http.StatusCreated {
+	// The grant of an administrator holds in all sessions.
+	if code, v := f.call("root", "POST", grantsPath, `{"agent_id":"helper","grant_type":"tool_scope","details":{"scopes":["deploy"]},"scope":"persistent"}`); code != http.StatusCreated {
 		t.Fatal(code, v)
 	}
-	if code, v := w.call("helper", "POST", grantsPath+"/check", use("s1", "c1", `{}`)); code != http.StatusOK {
+	if code, v := f.call("helper", "POST", grantsPath+"/check", checkBody("s1", "c1", `{}`)); code != http.StatusOK {
 		t.Error(code, v)
 	}
 }
 
-// Who may only look at a session cannot use up what was granted in it.
-func TestViewersUseNothing(t *testing.T) {
-	w := newWorld(t)
-	w.session("s1")
+func TestAViewerCannotUseAGrant(t *testing.T) {
+	f := newFixture(t)
+	f.session("s1")
 	members := []chat.Member{{Actor: chat.Actor{Kind: chat.User, ID: "carol"}, Role: chat.Viewer}}
-	if _, err := w.sessions.Update(t.Context(), chat.Trusted, "s1", chat.SessionUpdated{Members: &members}); err != nil {
+	if _, err := f.Sessions.Update(t.Context(), chat.Trusted, "s1", chat.SessionUpdated{Members: &members}); err != nil {
 		t.Fatal(err)
 	}
-	if code, v := w.call("alice", "POST", grantsPath, `{"agent_id":"helper","grant_type":"tool_scope","details":{"scopes":["deploy"]},"scope":"once"}`); code != http.StatusCreated {
+	if code, v := f.call("alice", "POST", grantsPath, `{"agent_id":"helper","grant_type":"tool_scope","details":{"scopes":["deploy"]},"scope":"once"}`); code != http.StatusCreated {
 		t.Fatal(code, v)
 	}
-	if code, v := w.call("carol", "POST", grantsPath+"/check", use("s1", "c1", `{}`)); code != http.StatusForbidden {
+	if code, v := f.call("carol", "POST", grantsPath+"/check", checkBody("s1", "c1", `{}`)); code != http.StatusForbidden {
 		t.Error(code, v)
 	}
-	if code, v := w.call("helper", "POST", grantsPath+"/check", use("s1", "c2", `{}`)); code != http.StatusOK {
+	if code, v := f.call("helper", "POST", grantsPath+"/check", checkBody("s1", "c2", `{}`)); code != http.StatusOK {
 		t.Error(code, v)
 	}
 }
 
-// A link ends with its session.
-func TestSharesOfAnErasedSession(t *testing.T) {
-	w := newWorld(t)
-	w.session("s1")
-	if _, err := w.files.Put(t.Context(), "s1", "report.txt", "text/plain", strings.NewReader("the report"), artifact.PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	_, s := w.call("helper", "POST", "/api/workspaces/default/sessions/s1/shares", `{"title":"Report","path":"report.txt","public":true}`)
-	link := s["link"].(string)
-	if code, _ := w.raw("", "GET", link, ""); code != http.StatusOK {
-		t.Fatal(code)
-	}
-	if _, err := w.sessions.Erase(t.Context(), chat.Trusted, "s1"); err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{link, link + "/content"} {
-		if code, b := w.raw("", "GET", path, ""); code != http.StatusGone {
-			t.Error(path, code, string(b))
+// The name of the agent is not taken from the metadata, because clients write them.
+func TestAGrantIsUsedByTheSessionsOwnAgentAndOwner(t *testing.T) {
+	f := newFixture(t)
+	f.session("s1")
+	for _, body := range []string{
+		`{"agent_id":"deployer","grant_type":"tool_scope","details":{"scopes":["deploy"]},"scope":"persistent"}`,
+		`{"user_id":"bob","grant_type":"tool_scope","details":{"scopes":["deploy"]},"scope":"persistent"}`,
+	} {
+		if code, v := f.call("root", "POST", grantsPath, body); code != http.StatusCreated {
+			t.Fatal(code, v)
 		}
+	}
+	for _, name := range []string{`"agent_id":"deployer"`, `"user_id":"bob"`, `"agent_id":"helper"`, `"user_id":"alice"`} {
+		ask := `{"session_id":"s1",` + name + `,"grant_type":"tool_scope","details":{"scopes":["deploy"]},"call_id":"c1"}`
+		if code, v := f.call("helper", "POST", grantsPath+"/check", ask); code != http.StatusForbidden {
+			t.Error(name, code, v)
+		}
+	}
+	// The metadata of a session claim that another agent's sidecar serves it.
+	forged := chat.NewSession{ID: "s2", Agent: chat.NoAgent, Metadata: []byte(`{"x1":{"sidecar":true,"agent_id":"deployer"},"served_by":"deployer"}`)}
+	if _, _, err := f.Sessions.Create(t.Context(), alice, forged); err != nil {
+		t.Fatal(err)
+	}
+	if code, v := f.call("alice", "POST", grantsPath+"/check", checkBody("s2", "c1", `{}`)); code != http.StatusForbidden {
+		t.Error("the metadata names the agent", code, v)
+	}
+	name := "deployer"
+	if _, err := f.Sessions.Update(t.Context(), chat.Trusted, "s2", chat.SessionUpdated{ServedBy: &name}); err != nil {
+		t.Fatal(err)
+	}
+	if code, v := f.call("alice", "POST", grantsPath+"/check", checkBody("s2", "c1", `{}`)); code != http.StatusOK {
+		t.Error(code, v)
+	}
+}
+
+func TestAdministratorsOfAnotherWorkspaceHaveNoAccess(t *testing.T) {
+	f := newFixture(t)
+	if code, v := f.call("chief", "GET", grantsPath, ""); code != 404 {
+		t.Errorf("it lists grants: %d %v", code, v)
+	}
+	if code, v := f.call("chief", "POST", grantsPath, `{"agent_id":"helper","grant_type":"tool_scope","details":{"scopes":["deploy"]},"scope":"persistent"}`); code != 404 {
+		t.Errorf("it grants: %d %v", code, v)
 	}
 }

@@ -11,11 +11,11 @@ import (
 
 // A log is read once; an event whose handling failed is handled again, and none is left out.
 func TestBackfillHandlesEachEventOnce(t *testing.T) {
-	w := newWorld(t)
-	w.session("s1")
+	s := newFixture(t)
+	s.session("s1")
 	var got []chat.Seq
 	var fail error
-	f := backfill{sessions: w.sessions, typ: chat.AgentStatus{}.Type(), handle: func(_ context.Context, e *chat.Event) error {
+	f := backfill{sessions: s.Sessions, typ: chat.AgentStatus{}.Type(), handle: func(_ context.Context, e *chat.Event) error {
 		if fail == nil {
 			got = append(got, e.Seq)
 		}
@@ -27,7 +27,7 @@ func TestBackfillHandlesEachEventOnce(t *testing.T) {
 		for _, b := range bodies {
 			drafts = append(drafts, chat.NewDraft(b))
 		}
-		if _, err := w.sessions.Append(t.Context(), chat.Trusted, "s1", drafts); err != nil {
+		if _, err := s.Sessions.Append(t.Context(), chat.Trusted, "s1", drafts); err != nil {
 			t.Fatal(err)
 		}
 	}

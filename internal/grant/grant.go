@@ -3,10 +3,12 @@ package grant
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
 // Scope says how long a grant holds.
@@ -89,6 +91,39 @@ func (g *Grant) covers(a *Ask) bool {
 		return false
 	}
 	return within(g.Details, a.Details)
+}
+
+// find returns the grant for a question, and whether it was used for the same call before. A grant that lasts comes
+// before one that is used up.
+func find(list []*Grant, a *Ask, holds func(*Grant) bool) (best *Grant, again bool) {
+	for _, g := range list {
+		if g.Used != nil && g.RevokedBy == nil && a.Call != "" && g.Used.Call == a.Call && g.Used.Session == a.Session && g.covers(a) {
+			return g, true
+		}
+		if g.active() && g.covers(a) && holds(g) && (best == nil || best.Scope == Once && g.Scope != Once) {
+			best = g
+		}
+	}
+	return best, false
+}
+
+// fillIn sets the agent and user of a question in a session. A grant is for an agent of the session or for its owner, so
+// a question with another name is refused.
+func (a *Ask) fillIn(s *chat.Session) error {
+	agent := agentOf(s)
+	switch {
+	case a.Agent == "":
+		a.Agent = agent
+	case a.Agent != agent && !slices.Contains(s.Agents, a.Agent):
+		return chat.Errorf(chat.Denied, "agent_id %q is not an agent of this session; leave it out", text.Clip(a.Agent, 80))
+	}
+	switch {
+	case a.User == "":
+		a.User = s.Owner.ID
+	case a.User != s.Owner.ID:
+		return chat.Errorf(chat.Denied, "user_id %q is not the owner of this session; leave it out", text.Clip(a.User, 80))
+	}
+	return nil
 }
 
 // within reports whether the details of a question are allowed: it must have each field that the grant has, with one of

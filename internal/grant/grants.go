@@ -87,7 +87,11 @@ func (s *Service) CreateGrant(ctx context.Context, c chat.Caller, workspace stri
 		return Grant{}, err
 	}
 	if g.Session != "" {
-		if _, err := s.sessionToAnswer(ctx, c, g.Session); err != nil {
+		sess, err := s.sessions.Get(ctx, c, g.Session)
+		if err == nil {
+			err = c.May(&sess, chat.Answerer)
+		}
+		if err != nil {
 			return Grant{}, err
 		}
 	}
@@ -100,15 +104,6 @@ func (s *Service) CreateGrant(ctx context.Context, c chat.Caller, workspace stri
 		return err
 	})
 	return made, err
-}
-
-// sessionToAnswer returns a session in which the caller may answer.
-func (s *Service) sessionToAnswer(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
-	sess, err := s.sessions.Get(ctx, c, id)
-	if err == nil {
-		err = c.May(&sess, chat.Answerer)
-	}
-	return sess, err
 }
 
 func create(ctx context.Context, tx *record.Tx[*grants], g Grant, key string) (Grant, error) {
@@ -204,14 +199,14 @@ func (s *Service) UseGrant(ctx context.Context, c chat.Caller, workspace string,
 	}
 	holds := func(*Grant) bool { return true }
 	if a.Session != "" {
-		sess, err := s.sessionToAnswer(ctx, c, a.Session)
+		sess, err := s.sessionIn(ctx, c, workspace, a.Session)
+		if err == nil {
+			err = c.May(&sess, chat.Answerer)
+		}
+		if err == nil {
+			err = a.fillIn(&sess)
+		}
 		if err != nil {
-			return Grant{}, err
-		}
-		if sess.Workspace != workspace {
-			return Grant{}, chat.Errorf(chat.NotFound, "there is no session %q in this workspace", text.Clip(string(a.Session), 80))
-		}
-		if err := a.fillIn(&sess); err != nil {
 			return Grant{}, err
 		}
 		if err := s.decisions.run(ctx, a.Session); err != nil {
@@ -240,37 +235,4 @@ func (s *Service) UseGrant(ctx context.Context, c chat.Caller, workspace string,
 		return nil
 	})
 	return used, err
-}
-
-// find returns the grant for a question, and whether it was used for the same call before. A grant that lasts comes
-// before one that is used up.
-func find(list []*Grant, a *Ask, holds func(*Grant) bool) (best *Grant, again bool) {
-	for _, g := range list {
-		if g.Used != nil && g.RevokedBy == nil && a.Call != "" && g.Used.Call == a.Call && g.Used.Session == a.Session && g.covers(a) {
-			return g, true
-		}
-		if g.active() && g.covers(a) && holds(g) && (best == nil || best.Scope == Once && g.Scope != Once) {
-			best = g
-		}
-	}
-	return best, false
-}
-
-// fillIn sets the agent and user of a question in a session. A grant is for an agent of the session or for its owner, so
-// a question with another name is refused.
-func (a *Ask) fillIn(s *chat.Session) error {
-	agent := agentOf(s)
-	switch {
-	case a.Agent == "":
-		a.Agent = agent
-	case a.Agent != agent && !slices.Contains(s.Agents, a.Agent):
-		return chat.Errorf(chat.Denied, "agent_id %q is not an agent of this session; leave it out", text.Clip(a.Agent, 80))
-	}
-	switch {
-	case a.User == "":
-		a.User = s.Owner.ID
-	case a.User != s.Owner.ID:
-		return chat.Errorf(chat.Denied, "user_id %q is not the owner of this session; leave it out", text.Clip(a.User, 80))
-	}
-	return nil
 }

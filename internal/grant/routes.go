@@ -111,15 +111,12 @@ func (s *Service) putShare(r request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if _, err := s.sessionIn(r.Context(), r.caller, r.workspace, r.session); err != nil {
-		return 0, nil, err
-	}
 	if name := r.PathValue("share"); name != "" {
 		if body, err = withShareID(body, name); err != nil {
 			return 0, nil, err
 		}
 	}
-	share, err := s.PutShare(r.Context(), r.caller, r.session, body, r.Header.Get("Idempotency-Key"))
+	share, err := s.PutShare(r.Context(), r.caller, r.workspace, r.session, body, r.Header.Get("Idempotency-Key"))
 	status := http.StatusCreated
 	if share.Version > 1 {
 		status = http.StatusOK

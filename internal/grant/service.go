@@ -135,5 +135,17 @@ func mayEnter(c chat.Caller, workspace string) error {
 	return nil
 }
 
+// sessionIn returns a session of a workspace that the caller may see.
+func (s *Service) sessionIn(ctx context.Context, c chat.Caller, workspace string, id chat.SessionID) (chat.Session, error) {
+	if err := mayEnter(c, workspace); err != nil {
+		return chat.Session{}, err
+	}
+	sess, err := s.sessions.Get(ctx, c, id)
+	if err == nil && sess.Workspace != workspace {
+		err = chat.Errorf(chat.NotFound, "there is no session %q in this workspace", text.Clip(string(id), 80))
+	}
+	return sess, err
+}
+
 // nameOf returns an actor without what only one request has.
 func nameOf(a chat.Actor) chat.Actor { return chat.Actor{Kind: a.Kind, ID: a.ID, Name: a.Name} }

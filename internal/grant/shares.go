@@ -130,7 +130,14 @@ const byHTTP = "share:"
 // PutShare shares something of a session: an agent.share event is appended to the session, and the share is made from it.
 // A share_id that exists is updated in place and keeps its link. The session's agent may do so, and members who may
 // answer. key is the caller's idempotency key, "" for none.
-func (s *Service) PutShare(ctx context.Context, c chat.Caller, id chat.SessionID, payload json.RawMessage, key string) (Share, error) {
+func (s *Service) PutShare(ctx context.Context, c chat.Caller, workspace string, id chat.SessionID, payload json.RawMessage, key string) (Share, error) {
+	sess, err := s.sessionIn(ctx, c, workspace, id)
+	if err == nil {
+		err = c.May(&sess, chat.Answerer)
+	}
+	if err != nil {
+		return Share{}, err
+	}
 	var sh Share
 	if json.Unmarshal(payload, &sh) != nil {
 		return Share{}, chat.Errorf(chat.Invalid, "a share is an object {share_id, title, share_type, path, entry_point, files, public}")
@@ -143,10 +150,6 @@ func (s *Service) PutShare(ctx context.Context, c chat.Caller, id chat.SessionID
 	}
 	if sh.URL != "" && !webAddress(sh.URL) {
 		return Share{}, chat.Errorf(chat.Invalid, "the url of a share begins with https:// or http://")
-	}
-	sess, err := s.sessionToAnswer(ctx, c, id)
-	if err != nil {
-		return Share{}, err
 	}
 	server := chat.Trusted
 	server.Workspace = sess.Workspace
@@ -222,18 +225,6 @@ func (s *Service) ListShares(ctx context.Context, c chat.Caller, workspace strin
 		return nil
 	})
 	return list, err
-}
-
-// sessionIn returns a session of a workspace that the caller may see.
-func (s *Service) sessionIn(ctx context.Context, c chat.Caller, workspace string, id chat.SessionID) (chat.Session, error) {
-	if err := mayEnter(c, workspace); err != nil {
-		return chat.Session{}, err
-	}
-	sess, err := s.sessions.Get(ctx, c, id)
-	if err == nil && sess.Workspace != workspace {
-		err = chat.Errorf(chat.NotFound, "there is no session %q in this workspace", text.Clip(string(id), 80))
-	}
-	return sess, err
 }
 
 // GetShare returns one share.

@@ -52,6 +52,7 @@ func add(t *testing.T, ls *Logs[*numbers], name Name, number int, key string) (i
 
 // A check inside a change holds until its event is stored, with any number of writers and readers.
 func TestChangesOfALogDoNotOverlap(t *testing.T) {
+	t.Parallel()
 	s := openStore(t)
 	ls := numberLogs(s)
 	ls.Max = 1
@@ -91,6 +92,7 @@ func TestChangesOfALogDoNotOverlap(t *testing.T) {
 }
 
 func TestAKeyIsUsedOnce(t *testing.T) {
+	t.Parallel()
 	ls := numberLogs(openStore(t))
 	first, err := add(t, ls, one, 1, "k")
 	if err != nil {
@@ -110,6 +112,7 @@ func TestAKeyIsUsedOnce(t *testing.T) {
 // The first change takes three writes: an append that finds no session, the creation, the append. Whichever is cut off, or
 // done with its answer lost, the next use sees what is stored, and the change can be repeated with its key.
 func TestACutChangeOfALogIsRepeated(t *testing.T) {
+	t.Parallel()
 	for _, lost := range []bool{false, true} {
 		for writes := range int64(3) {
 			t.Run(fmt.Sprintf("lost=%t after %d writes", lost, writes), func(t *testing.T) {
@@ -141,6 +144,7 @@ func TestACutChangeOfALogIsRepeated(t *testing.T) {
 }
 
 func TestWorkspacesHaveTheirOwnLog(t *testing.T) {
+	t.Parallel()
 	ls := numberLogs(openStore(t))
 	other := InWorkspace("sys-test", "Numbers", "other")
 	for i, name := range []Name{one, other} {
@@ -157,6 +161,7 @@ func TestWorkspacesHaveTheirOwnLog(t *testing.T) {
 }
 
 func TestUnusedLogsLeaveMemory(t *testing.T) {
+	t.Parallel()
 	ls := numberLogs(openStore(t))
 	ls.Max = 3
 	name := func(i int) Name { return InWorkspace("sys-test", "Numbers", fmt.Sprint("w", i)) }

@@ -78,6 +78,7 @@ func ids(list []*Record) (ids []string) {
 }
 
 func TestRecordsAreReadBack(t *testing.T) {
+	t.Parallel()
 	s := openStore(t)
 	set := setIn(t, setsOf(s, nil), "w")
 	for _, id := range []string{"n2", "n1", "n3"} {
@@ -127,6 +128,7 @@ func TestRecordsAreReadBack(t *testing.T) {
 }
 
 func TestConcurrentChangesOfARecordAreAllKept(t *testing.T) {
+	t.Parallel()
 	s := openStore(t)
 	ss := setsOf(s, nil)
 	var wg sync.WaitGroup
@@ -160,6 +162,7 @@ func TestConcurrentChangesOfARecordAreAllKept(t *testing.T) {
 
 // A record that is written while it is deleted is gone in the end, from every file.
 func TestARecordIsDeletedWhileItIsChanged(t *testing.T) {
+	t.Parallel()
 	s := openStore(t)
 	set := setIn(t, setsOf(s, nil), "w")
 	put(t, s, set, "note", "n", alice, "text", secret)
@@ -195,6 +198,7 @@ func teamWithSecret(t *testing.T, s *store, set *Set) {
 }
 
 func TestDeletedRecordsAreInNoFile(t *testing.T) {
+	t.Parallel()
 	for _, by := range []chat.Actor{alice, bob} {
 		s := openStore(t)
 		set := setIn(t, setsOf(s, nil), "w")
@@ -265,6 +269,7 @@ func killAtEveryStep(t *testing.T, prepare func(*store, *Set), operation func(*s
 }
 
 func TestKilledAtEveryStepOfADeletion(t *testing.T) {
+	t.Parallel()
 	killAtEveryStep(t,
 		func(s *store, set *Set) { teamWithSecret(t, s, set) },
 		func(s *store, set *Set) error { return set.Delete(t.Context(), "t1", bob) },
@@ -282,6 +287,7 @@ func TestKilledAtEveryStepOfADeletion(t *testing.T) {
 }
 
 func TestKilledAtEveryStepOfACreation(t *testing.T) {
+	t.Parallel()
 	killAtEveryStep(t,
 		func(s *store, set *Set) {},
 		func(s *store, set *Set) error {
@@ -311,6 +317,7 @@ func TestKilledAtEveryStepOfACreation(t *testing.T) {
 
 // A deletion that failed hides the record, and can be asked for again in the same process.
 func TestAnUnfinishedDeletionIsRepeated(t *testing.T) {
+	t.Parallel()
 	s := openStore(t)
 	set := setIn(t, setsOf(s, nil), "w")
 	teamWithSecret(t, s, set)
@@ -335,6 +342,7 @@ func TestAnUnfinishedDeletionIsRepeated(t *testing.T) {
 
 // An erased conversation takes its record with it: at once while Run runs, else at the next start.
 func TestTheRecordOfAnErasedConversationIsDeleted(t *testing.T) {
+	t.Parallel()
 	for _, running := range []bool{true, false} {
 		s := openStore(t)
 		ss := setsOf(s, nil)
@@ -391,6 +399,7 @@ func awaitEntry(t *testing.T, s *store, id chat.SessionID, want entry) {
 
 // Opened is called once for each set, also when requests arrive together.
 func TestASetIsOpenedOnce(t *testing.T) {
+	t.Parallel()
 	s := openStore(t)
 	put(t, s, setIn(t, setsOf(s, nil), "w"), "note", "n", alice)
 	var mu sync.Mutex
