@@ -11,7 +11,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// get is a plain question to the agent.
+// get sends a GET request to the agent.
 func (s *Sidecar) get(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -33,15 +33,15 @@ func (s *Sidecar) get(ctx context.Context, address string) error {
 	return nil
 }
 
-// post is a call to the agent; it is audited.
+// post sends a request to the agent and records it.
 func (s *Sidecar) post(ctx context.Context, path, key string, body any) error {
 	b, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
 	began := s.opt.Now()
-	status, err := s.call(ctx, path, key, s.link.hide(b))
-	s.audit.note(record{Direction: "to_agent", Method: http.MethodPost, Route: path, Status: status, Took: s.opt.Now().Sub(began)})
+	status, err := s.call(ctx, path, key, s.conn.removeSecrets(b))
+	s.traffic.add(record{Direction: "to_agent", Method: http.MethodPost, Route: path, Status: status, Took: s.opt.Now().Sub(began)})
 	if err == nil && status >= 300 {
 		err = fmt.Errorf("the agent answers %d to %s", status, path)
 	}
@@ -57,7 +57,7 @@ func (s *Sidecar) call(ctx context.Context, path, key string, body []byte) (int,
 	}
 	r.Header.Set("Content-Type", "application/json")
 	if key != "" {
-		r.Header.Set("Idempotency-Key", key) // a repetition has the same
+		r.Header.Set("Idempotency-Key", key)
 	}
 	res, err := s.agent.Do(r)
 	if err != nil {

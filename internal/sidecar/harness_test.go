@@ -35,31 +35,31 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"))
 }
 
-// patience only catches hangs.
-const patience = 60 * time.Second
+// testTimeout only catches hangs.
+const testTimeout = 60 * time.Second
 
 const me = chat.SessionID("s1")
 
-// world is a server in the process that can be stopped and started again.
-type world struct {
+// testServer is a server in the process that can be stopped and started again.
+type testServer struct {
 	t        *testing.T
 	dir      string
 	addr     string // of HTTP
 	nats     string
 	sessions *session.Sessions
-	down     func()
+	stop     func()
 }
 
-func newWorld(t *testing.T) *world {
+func newServer(t *testing.T) *testServer {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), addr: "127.0.0.1:0", nats: "127.0.0.1:0"}
-	w.up()
-	t.Cleanup(func() { w.down() })
+	w := &testServer{t: t, dir: t.TempDir(), addr: "127.0.0.1:0", nats: "127.0.0.1:0"}
+	w.start()
+	t.Cleanup(func() { w.stop() })
 	return w
 }
 
 // up starts the server, at the address it had before.
-func (w *world) up() {
+func (w *testServer) start() {
 	t := w.t
 	t.Helper()
 	must := func(err error) {
@@ -115,7 +115,7 @@ func (w *world) up() {
 	speak, mute := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(speak, conn) }()
-	w.down = func() {
+	w.stop = func() {
 		_ = front.Close()
 		mute()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
@@ -133,7 +133,7 @@ func (w *world) up() {
 }
 
 // root connects to NATS as whoever may do everything.
-func (w *world) root() *nats.Conn {
+func (w *testServer) root() *nats.Conn {
 	w.t.Helper()
 	c, err := nats.Connect("nats://"+w.nats, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {
@@ -144,7 +144,7 @@ func (w *world) root() *nats.Conn {
 }
 
 // log is the session's log.
-func (w *world) log() (events []chat.Event) {
+func (w *testServer) log() (events []chat.Event) {
 	w.t.Helper()
 	for after := chat.Seq(0); ; {
 		facts, more, err := w.sessions.Read(context.Background(), chat.Trusted, me, chat.Range{After: after, Limit: 1000})
@@ -169,7 +169,7 @@ func (w *world) log() (events []chat.Event) {
 }
 
 // texts are the values of a payload's field, of events of a type.
-func (w *world) texts(typ, field string) (out []string) {
+func (w *testServer) texts(typ, field string) (out []string) {
 	w.t.Helper()
 	for _, e := range w.log() {
 		var p map[string]any
@@ -180,16 +180,16 @@ func (w *world) texts(typ, field string) (out []string) {
 	return out
 }
 
-func (w *world) types() (out []string) {
+func (w *testServer) types() (out []string) {
 	for _, e := range w.log() {
 		out = append(out, e.Type)
 	}
 	return out
 }
 
-func (w *world) until(what string, ok func() bool) {
+func (w *testServer) until(what string, ok func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(patience); !ok(); {
+	for end := time.Now().Add(testTimeout); !ok(); {
 		if time.Now().After(end) {
 			var b strings.Builder
 			for _, e := range w.log() {
@@ -202,7 +202,7 @@ func (w *world) until(what string, ok func() bool) {
 }
 
 // tell lets a person say something.
-func (w *world) tell(text string) chat.Event {
+func (w *testServer) tell(text string) chat.Event {
 	w.t.Helper()
 	events, err := w.sessions.Append(context.Background(), auth.Local, me, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text})})
 	if err != nil {
@@ -212,7 +212,7 @@ func (w *world) tell(text string) chat.Event {
 }
 
 // agent starts an agent that ends with the test.
-func (w *world) agent(opt sidecartest.Options) *sidecartest.Agent {
+func (w *testServer) agent(opt sidecartest.Options) *sidecartest.Agent {
 	w.t.Helper()
 	a, err := sidecartest.Start(opt)
 	if err != nil {
@@ -232,20 +232,20 @@ type running struct {
 }
 
 // attach starts a sidecar and waits until it works.
-func (w *world) attach(a *sidecartest.Agent, change func(*Options)) *running {
+func (w *testServer) attach(a *sidecartest.Agent, change func(*Options)) *running {
 	w.t.Helper()
 	r, ready := w.launch(a, change)
 	select {
 	case r.url = <-ready:
 	case err := <-r.err:
 		w.t.Fatalf("the sidecar ended: %v", err)
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		w.t.Fatal("the sidecar does not get ready")
 	}
 	return r
 }
 
-func (w *world) launch(a *sidecartest.Agent, change func(*Options)) (*running, <-chan string) {
+func (w *testServer) launch(a *sidecartest.Agent, change func(*Options)) (*running, <-chan string) {
 	w.t.Helper()
 	ready := make(chan string, 1)
 	opt := Options{
@@ -296,7 +296,7 @@ func (r *running) end(want string) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			r.t.Fatalf("it ended with %v, not %q", err, want)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		r.t.Fatal("the sidecar does not end")
 	}
 }
@@ -308,7 +308,7 @@ func (r *running) post(path, body string) (int, map[string]any) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
 	res, err := client.Do(req)
 	if err != nil {
 		r.t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// injected is what the agent gets for an input: the fields that x1's agents know,
-// and beside them what else Parley's facts have.
-type injected struct {
+// injectBody is the body of POST /inject: the fields that x1's agents read, and further
+// fields of Parley's events.
+type injectBody struct {
 	Text      string          `json:"text"`
 	RequestID string          `json:"request_id,omitempty"`
 	SenderID  string          `json:"sender_id,omitempty"`
@@ -29,7 +29,7 @@ type injected struct {
 	Priority  string          `json:"priority,omitempty"`
 	Query     *bool           `json:"should_query,omitempty"`
 	FromID    string          `json:"from_session_id,omitempty"`
-	Permit    string          `json:"permission_request_id,omitempty"` // of a wake by a permission's decision
+	Permit    string          `json:"permission_request_id,omitempty"` // of a permission decision
 
 	Content   json.RawMessage `json:"content,omitempty"`
 	Values    []string        `json:"values,omitempty"`
@@ -40,10 +40,10 @@ type injected struct {
 	Sequence  chat.Seq        `json:"sequence,omitempty"`
 }
 
-// injection reads what an input says.
-func injection(typ string, payload json.RawMessage) injected {
-	var i injected
-	_ = json.Unmarshal(payload, &i) // what does not fit is not there
+// injection reads the payload of an input.
+func injection(typ string, payload json.RawMessage) injectBody {
+	var i injectBody
+	_ = json.Unmarshal(payload, &i) // fields of another type count as missing
 	var more struct {
 		Answer string `json:"answer"`
 		UserID string `json:"user_id"`
@@ -59,7 +59,7 @@ func injection(typ string, payload json.RawMessage) injected {
 		i.SenderID = more.UserID
 	}
 	if typ == "user.message" {
-		// To x1's agents a request_id says that their question was answered.
+		// x1's agents take a request_id for the answer to their question.
 		i.Permit, i.RequestID = i.RequestID, ""
 	}
 	if i.Text == "" && len(i.Content) > 0 {
@@ -81,13 +81,13 @@ func injection(typ string, payload json.RawMessage) injected {
 	return i
 }
 
-// inject delivers what people say, one after the other in the order of the log.
+// inject delivers inputs one after the other in the order of the log.
 func (s *Sidecar) inject(ctx context.Context) error {
 	for {
-		in, ok := s.book.next()
+		in, ok := s.state.next()
 		if !ok {
 			select {
-			case <-s.book.news:
+			case <-s.state.changed:
 			case <-ctx.Done():
 				return nil
 			}
@@ -100,15 +100,15 @@ func (s *Sidecar) inject(ctx context.Context) error {
 	}
 }
 
-// deliver hands one input to the agent, with retries. What the agent does not
-// take in the end is set aside, for all to see.
+// deliver sends one input to the agent, with retries. If the agent does not accept it,
+// x1.input.undelivered and agent.error are stored.
 func (s *Sidecar) deliver(ctx context.Context, in *input) {
-	boot, _, ok := s.reach(ctx)
+	boot, _, ok := s.waitForAgent(ctx)
 	if !ok {
 		return
 	}
-	if next, ok := s.book.next(); !ok || next.seq != in.seq {
-		return // the agent has repeated it: it had heard it before
+	if next, ok := s.state.next(); !ok || next.seq != in.seq {
+		return // its echo proved that the agent has it
 	}
 	if in.msg.Type == "turn.stop_requested" {
 		s.stopAgent(ctx, in)
@@ -123,17 +123,17 @@ func (s *Sidecar) deliver(ctx context.Context, in *input) {
 	if body.SenderID == "" && in.by.Kind == chat.User {
 		body.SenderID = in.by.ID
 	}
-	s.book.offered(in)
+	s.state.expectEcho(in)
 	var err error
 	tries := 0
 	began := s.opt.Now()
 	for {
 		var waited bool
-		if boot, waited, ok = s.reach(ctx); !ok {
+		if boot, waited, ok = s.waitForAgent(ctx); !ok {
 			return
 		}
 		if waited {
-			began = s.opt.Now() // for another process
+			began = s.opt.Now() // it may be another process
 		}
 		err = s.post(ctx, "/inject", body.EventID, body)
 		if err == nil {
@@ -144,14 +144,14 @@ func (s *Sidecar) deliver(ctx context.Context, in *input) {
 			return
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) && s.opt.Now().Sub(began) < s.opt.Wait {
-			// Nobody listens: the agent is starting. That is no refusal.
+			// The port is closed: the agent is starting. That is not a refusal.
 			if !pause(ctx, 200*time.Millisecond) {
 				return
 			}
 			continue
 		}
 		tries++
-		s.log.Warn("the agent did not take an input", "sequence", in.seq, "attempt", tries, "err", err)
+		s.log.Warn("the agent did not accept an input", "sequence", in.seq, "attempt", tries, "err", err)
 		if tries > len(s.opt.Retry) {
 			break
 		}
@@ -162,54 +162,54 @@ func (s *Sidecar) deliver(ctx context.Context, in *input) {
 	s.undelivered(ctx, in, boot, tries, err)
 }
 
-// reach waits until it is known which process the agent is: what it was told it
-// repeats, and that must not be taken for words of its own.
-func (s *Sidecar) reach(ctx context.Context) (boot int64, waited, ok bool) {
-	waited, ok = s.stream.gate.wait(ctx)
-	s.book.look(func(b *book) { boot = b.boot })
+// waitForAgent waits until it is known which process the agent is, so that its echoes
+// are recognised.
+func (s *Sidecar) waitForAgent(ctx context.Context) (boot int64, waited, ok bool) {
+	waited, ok = s.stream.ready.wait(ctx)
+	s.state.view(func(b *state) { boot = b.boot })
 	return boot, waited, ok
 }
 
-// stopAgent asks the agent to stop; not all can.
+// stopAgent asks the agent to stop; not every agent can.
 func (s *Sidecar) stopAgent(ctx context.Context, in *input) {
 	if err := s.post(ctx, "/stop", "", in.msg.Payload); err != nil {
-		s.log.Info("the agent cannot be told to stop", "err", err)
+		s.log.Info("the agent did not accept a stop request", "err", err)
 	}
 }
 
-// delivered writes down that the agent has an input.
+// delivered stores that the agent has accepted an input.
 func (s *Sidecar) delivered(ctx context.Context, in *input, boot int64) {
 	d := draft{typ: deliveredType, key: fmt.Sprintf("in:%d", in.seq), payload: map[string]any{"sequence": in.seq, "boot": boot}}
-	s.settle(ctx, in, boot, d)
+	s.storeOutcome(ctx, in, boot, d)
 }
 
-// undelivered sets an input aside that the agent did not take.
+// undelivered stores that the agent did not accept an input.
 func (s *Sidecar) undelivered(ctx context.Context, in *input, boot int64, tries int, cause error) {
 	_, err := s.write.send(ctx, draft{typ: "agent.error", key: fmt.Sprintf("lost:%d", in.seq), payload: chat.AgentError{
-		Message:     fmt.Sprintf("Message %d could not be handed to the agent after %d attempts and was set aside. Send it again when the agent is well.", in.seq, tries),
+		Message:     fmt.Sprintf("Message %d could not be handed to the agent after %d attempts and was set aside. Send it again when the agent works.", in.seq, tries),
 		Recoverable: true,
 	}})
 	if err != nil && ctx.Err() == nil {
-		s.log.Warn("an undelivered input could not be shown", "err", err)
+		s.log.Warn("the error about an undelivered input could not be stored", "err", err)
 	}
-	s.log.Error("an input was set aside: the agent did not take it", "sequence", in.seq, "attempts", tries, "err", cause)
-	s.settle(ctx, in, boot, draft{typ: undeliveredType, key: fmt.Sprintf("in:%d", in.seq), payload: map[string]any{"sequence": in.seq, "boot": boot, "attempts": tries, "error": cause.Error()}})
+	s.log.Error("an input was set aside: the agent did not accept it", "sequence", in.seq, "attempts", tries, "err", cause)
+	s.storeOutcome(ctx, in, boot, draft{typ: undeliveredType, key: fmt.Sprintf("in:%d", in.seq), payload: map[string]any{"sequence": in.seq, "boot": boot, "attempts": tries, "error": cause.Error()}})
 }
 
-// settle stores what became of an input; the book follows at once.
-func (s *Sidecar) settle(ctx context.Context, in *input, boot int64, d draft) {
+// storeOutcome stores the outcome of a delivery and updates the state.
+func (s *Sidecar) storeOutcome(ctx context.Context, in *input, boot int64, d draft) {
 	if _, err := s.write.send(ctx, d); err != nil {
 		if chat.CodeOf(err) != chat.Conflict {
 			if ctx.Err() == nil {
-				s.log.Error("what became of an input could not be stored", "sequence", in.seq, "err", err)
+				s.log.Error("the outcome of a delivery could not be stored", "sequence", in.seq, "err", err)
 			}
 			return
 		}
 	}
-	s.book.look(func(b *book) { b.doneLocked(in.seq, boot) })
+	s.state.view(func(b *state) { b.doneLocked(in.seq, boot) })
 }
 
-// keepalive tells the agent that somebody looks.
+// keepalive tells the agent that a person is viewing the session.
 func (s *Sidecar) keepalive(ctx context.Context) error {
 	for {
 		select {
@@ -218,9 +218,9 @@ func (s *Sidecar) keepalive(ctx context.Context) error {
 			return nil
 		}
 		if err := s.post(ctx, "/keepalive", "", struct{}{}); err != nil && ctx.Err() == nil {
-			s.log.Debug("the agent did not take a keepalive", "err", err)
+			s.log.Debug("the agent did not accept a keepalive", "err", err)
 		}
-		if !pause(ctx, 200*time.Millisecond) { // many viewers are one presence
+		if !pause(ctx, 200*time.Millisecond) { // several viewers count once
 			return nil
 		}
 	}

@@ -19,27 +19,27 @@ import (
 type Options struct {
 	Session chat.SessionID
 
-	Server string // address of Parley, which gives out the credential for NATS
+	Server string // address of Parley, which issues the credential for NATS
 	Token  string // for Server; needs the scope agent
-	NATS   string // address of NATS, for those who connect to it directly
+	NATS   string // address of NATS, to connect directly
 	User   string // for NATS; "" means none
 	Secret string // the password
 
 	Stream  string        // of the agent: where GET /stream and /health are; "" means http://127.0.0.1:3100
 	Channel string        // of the agent: where POST /inject and /keepalive are; "" means http://127.0.0.1:8788
 	Listen  string        // where the agent reaches the sidecar; "" means 127.0.0.1:9090
-	Wait    time.Duration // how long the agent may be away; 0 means 60 s
-	Replay  int           // how many events the agent repeats to a new reader; 0 means 1000
+	Wait    time.Duration // how long the agent may be unreachable; 0 means 60 s
+	Replay  int           // how many events the agent repeats on a new connection; 0 means 1000
 
 	Retry    []time.Duration // pauses between attempts to inject; nil means 1, 2, 10 and 30 s
 	Provider time.Duration   // how long a provider may take; 0 means 10 s
-	Probe    time.Duration   // how long another sidecar has to say that it lives; 0 means 2 s
+	Probe    time.Duration   // how long to wait for the answer of another sidecar; 0 means 2 s
 
-	Collections []Collection // what the agent may name to graph and vector; nil means that it may name all
+	Collections []Collection // collections of graph and vector that the agent may use; nil means all
 
-	Instance  string            // a name for this process, for diagnosis; "" means one of its own
-	Listening func(addr string) // told where the agent reaches it; may be nil
-	Attached  func(epoch int64) // told when the session is ours; may be nil
+	Instance  string            // name of this process, for diagnosis; "" means a generated one
+	Listening func(addr string) // called when it listens; may be nil
+	Attached  func(epoch int64) // called when attached; may be nil
 	Now       func() time.Time  // nil means time.Now
 	Logger    *slog.Logger      // nil means none
 }
@@ -116,7 +116,7 @@ func (o Options) Validate() error {
 		errs = append(errs, err)
 	}
 	if o.Server == "" && o.NATS == "" {
-		errs = append(errs, chat.Errorf(chat.Invalid, "where is the server? Give its address, or that of its NATS"))
+		errs = append(errs, chat.Errorf(chat.Invalid, "give the address of the server, or that of its NATS"))
 	}
 	for name, s := range map[string]string{"server": o.Server, "agent stream": o.Stream, "agent channel": o.Channel} {
 		if s == "" {

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// parse reads the events of a frame: one, or an array of them.
-func parse(f frame) ([]said, error) {
-	data := bytes.TrimSpace(f.data)
+// parse reads the data of a frame of the agent's stream: an event or an array of events.
+// id is the last id of the stream.
+func parse(id string, data []byte) ([]agentEvent, error) {
+	data = bytes.TrimSpace(data)
 	if len(data) == 0 {
 		return nil, nil
 	}
@@ -28,7 +30,7 @@ func parse(f frame) ([]said, error) {
 			return nil, err
 		}
 	}
-	var out []said
+	var out []agentEvent
 	for i, e := range list {
 		if e.Type == "" || e.Type == "heartbeat" {
 			continue
@@ -36,9 +38,9 @@ func parse(f frame) ([]said, error) {
 		if len(e.Payload) == 0 {
 			e.Payload = json.RawMessage("null")
 		}
-		s := said{typ: e.Type, payload: e.Payload, digest: digestOf(e.Type, e.Payload)}
-		if f.id != "" {
-			s.id = fmt.Sprintf("%s.%d", f.id, i)
+		s := agentEvent{typ: e.Type, payload: e.Payload, digest: x1.DigestOf(e.Type, e.Payload)}
+		if id != "" {
+			s.id = fmt.Sprintf("%s.%d", id, i)
 		}
 		out = append(out, s)
 	}

@@ -8,9 +8,8 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// permission completes a permission request: it names its scopes and has an id. The
-// call that it is for, tool and arguments, stands in the fact, so that the decision
-// is bound to it.
+// permission adds missing scopes and a request id to a permission request. The event
+// contains the tool and arguments, so that the decision is bound to that call.
 func permission(payload json.RawMessage, key string) (done json.RawMessage, request string, err error) {
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(payload, &fields); err != nil {

@@ -12,17 +12,19 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/dialect/x1"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
 // Domains are the providers that an agent can ask through its sidecar.
 var Domains = []string{"graph", "vector", "messaging", "calendar", "docs", "email", "files"}
 
-// serveProvider passes a request on to whoever serves its domain.
+// serveProvider passes a request on to the provider of its domain.
 func (s *Sidecar) serveProvider(w http.ResponseWriter, r *http.Request, domain string) {
 	op := r.PathValue("op")
-	fields, err := s.object(r)
+	fields, err := s.readObject(r)
 	var body []byte
 	if err == nil {
 		body, err = s.providerRequest(domain, op, fields)
@@ -34,8 +36,8 @@ func (s *Sidecar) serveProvider(w http.ResponseWriter, r *http.Request, domain s
 	s.relay(w, r, "x1.provider."+domain+"."+op, domain, body)
 }
 
-// object reads the body of a request: a JSON object, or nothing.
-func (s *Sidecar) object(r *http.Request) (map[string]json.RawMessage, error) {
+// readObject reads the body of a request: a JSON object, or nothing.
+func (s *Sidecar) readObject(r *http.Request) (map[string]json.RawMessage, error) {
 	body, err := wire.ReadBody(r, maxPost)
 	if err != nil {
 		return nil, err
@@ -47,17 +49,17 @@ func (s *Sidecar) object(r *http.Request) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// relay asks on a subject and passes on the answer, without what looks like
-// credentials.
+// relay sends a request on a subject and passes on the reply, without fields that look
+// like credentials.
 func (s *Sidecar) relay(w http.ResponseWriter, r *http.Request, subject, domain string, body []byte) {
-	data, header, err := s.link.request(r.Context(), subject, body, s.opt.Provider)
+	data, header, err := s.conn.request(r.Context(), subject, body, s.opt.Provider)
 	switch {
 	case err == nil:
 	case errors.Is(err, nats.ErrMaxPayload):
 		s.failWith(w, r, http.StatusRequestEntityTooLarge, "too_large", "the request has "+strconv.Itoa(len(body))+" bytes, which is more than one NATS message may have; send less at once")
 		return
 	case errors.Is(err, nats.ErrNoResponders):
-		s.failWith(w, r, http.StatusBadGateway, "no_provider", "nobody serves "+domain+"; start a provider for it")
+		s.failWith(w, r, http.StatusBadGateway, "no_provider", "there is no provider of "+domain+"; start one")
 		return
 	case errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded):
 		s.failWith(w, r, http.StatusGatewayTimeout, "provider_timeout", "the provider of "+domain+" did not answer within "+s.opt.Provider.String())
@@ -68,7 +70,7 @@ func (s *Sidecar) relay(w http.ResponseWriter, r *http.Request, subject, domain 
 		return
 	}
 	if !json.Valid(data) {
-		// It could hold what must not be seen, and nobody could tell.
+		// Credentials in it could not be found and removed.
 		s.failWith(w, r, http.StatusBadGateway, "bad_answer", "the provider of "+domain+" answered with something that is not JSON")
 		return
 	}
@@ -76,18 +78,14 @@ func (s *Sidecar) relay(w http.ResponseWriter, r *http.Request, subject, domain 
 	if n, err := strconv.Atoi(header.Get(x1.HeaderStatus)); err == nil && n >= 200 && n <= 599 {
 		status = n
 	}
-	w.Header().Set("Content-Type", "application/json")
-	if err := wire.WriteBody(w, r, status, s.link.hide(redact(data))); err != nil {
-		s.log.Debug("an answer could not be sent to the agent", "err", err)
-	}
+	edge.SendJSON(w, r, status, s.conn.removeSecrets(redact(data)))
 }
 
-// providerRequest completes what the agent sent: the collection is one that it
-// may use, and provenance says where the request comes from. What the agent
-// itself says of its provenance is kept beside it.
+// providerRequest checks that the agent may use the collection and adds the provenance:
+// the session and epoch, and the agent's own fields confidence, source and derived_from.
 func (s *Sidecar) providerRequest(domain, op string, fields map[string]json.RawMessage) ([]byte, error) {
 	if op == "" || strings.ContainsAny(op, ".*> \t\r\n") || len(op) > 64 {
-		return nil, chat.Errorf(chat.Invalid, "%q is no operation", clip(op))
+		return nil, chat.Errorf(chat.Invalid, "%q is not an operation", text.Clip(op, 120))
 	}
 	if domain == "graph" || domain == "vector" {
 		var name string
@@ -96,14 +94,14 @@ func (s *Sidecar) providerRequest(domain, op string, fields map[string]json.RawM
 		}
 		handle, ok := s.collection(name)
 		if !ok {
-			return nil, chat.Errorf(chat.NotFound, "collection_not_attached: the agent may not use the collection %q", clip(name))
+			return nil, chat.Errorf(chat.NotFound, "collection_not_attached: the agent may not use the collection %q", text.Clip(name, 120))
 		}
 		delete(fields, "collection")
 		field := "handle"
 		if domain == "vector" {
 			field = "namespace"
 		}
-		fields[field], _ = json.Marshal(handle) // a text
+		fields[field], _ = json.Marshal(handle) // cannot fail
 	}
 	from := map[string]any{"session_id": s.opt.Session, "epoch": s.write.epoch}
 	for _, f := range []string{"confidence", "source", "derived_from"} {
@@ -119,7 +117,7 @@ func (s *Sidecar) providerRequest(domain, op string, fields map[string]json.RawM
 	return json.Marshal(fields)
 }
 
-// collection finds what the agent means.
+// collection finds the collection that the agent names.
 func (s *Sidecar) collection(name string) (handle string, ok bool) {
 	if s.opt.Collections == nil {
 		if name == "" {
@@ -135,8 +133,8 @@ func (s *Sidecar) collection(name string) (handle string, ok bool) {
 	return "", false
 }
 
-// redact takes the values of fields out of an answer that look like credentials:
-// a provider may be careless, the agent must not profit from it.
+// redact removes the values of fields whose names look like credentials, in case a
+// provider returns some.
 func redact(data []byte) []byte {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()

@@ -12,7 +12,7 @@ import (
 )
 
 func TestProviders(t *testing.T) {
-	w := newWorld(t)
+	w := newServer(t)
 	a := w.agent(sidecartest.Options{})
 	root := w.root()
 	answer := make(chan string, 1)
@@ -63,7 +63,7 @@ func TestProviders(t *testing.T) {
 	}
 	// A careless provider: the agent gets no credentials, neither its nor ours.
 	secret := ""
-	for _, s := range r.s.link.secrets {
+	for _, s := range r.s.conn.secrets {
 		if len(s) > len(secret) {
 			secret = s
 		}
@@ -85,8 +85,8 @@ func TestProviders(t *testing.T) {
 }
 
 // A domain that nobody serves is told so, not waited for.
-func TestNobodyServes(t *testing.T) {
-	w := newWorld(t)
+func TestADomainWithoutAProvider(t *testing.T) {
+	w := newServer(t)
 	r := w.attach(w.agent(sidecartest.Options{}), func(o *Options) { o.Provider = time.Hour })
 	for _, domain := range Domains {
 		if code, v := r.post("/"+domain+"/list", `{}`); code != 502 || !strings.Contains(fmt.Sprint(v), "no_provider") || !strings.Contains(fmt.Sprint(v), domain) {
@@ -99,8 +99,8 @@ func TestNobodyServes(t *testing.T) {
 }
 
 // An operator may connect it to NATS directly, as old sidecars do.
-func TestDirectly(t *testing.T) {
-	w := newWorld(t)
+func TestADirectConnectionToNATS(t *testing.T) {
+	w := newServer(t)
 	a := w.agent(sidecartest.Options{})
 	for _, user := range []string{"sidecar", ""} {
 		r := w.attach(a, func(o *Options) { o.Server, o.NATS, o.User = "", "nats://"+w.nats, user })

@@ -10,15 +10,17 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
 // maxPost bounds what the agent may post.
 const maxPost = 1 << 20
 
-// serve answers the agent until ctx ends. There is no authentication: whoever can
-// reach the address is the agent, so it belongs to the inside of a pod.
+// serve answers the agent until ctx ends. There is no authentication: every client that
+// reaches the address counts as the agent, so it must be reachable inside the pod only.
 func (s *Sidecar) serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
@@ -30,7 +32,7 @@ func (s *Sidecar) serve(ctx context.Context, l net.Listener) error {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if srv.Shutdown(end) != nil {
-		_ = srv.Close() // what is under way was told that we end
+		_ = srv.Close() // their contexts have ended
 	}
 	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -38,7 +40,7 @@ func (s *Sidecar) serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// handler lists what the agent can ask for.
+// handler returns the routes for the agent.
 func (s *Sidecar) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
@@ -47,55 +49,55 @@ func (s *Sidecar) handler() http.Handler {
 		"status": "agent.status", "artifact": "agent.artifact", "share": "agent.share", "permission": "agent.permission_request",
 		"input-request": "agent.input_request", "error": "agent.error", "message-caller": "agent.message_to_caller",
 	} {
-		mux.Handle("POST /"+route, s.audited(func(w http.ResponseWriter, r *http.Request) { s.serveEvent(w, r, typ) }))
+		mux.Handle("POST /"+route, s.recorded(func(w http.ResponseWriter, r *http.Request) { s.serveEvent(w, r, typ) }))
 	}
 	for _, domain := range Domains {
-		mux.Handle("POST /"+domain+"/{op}", s.audited(func(w http.ResponseWriter, r *http.Request) { s.serveProvider(w, r, domain) }))
+		mux.Handle("POST /"+domain+"/{op}", s.recorded(func(w http.ResponseWriter, r *http.Request) { s.serveProvider(w, r, domain) }))
 	}
-	mux.Handle("GET /collections", s.audited(func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /collections", s.recorded(func(w http.ResponseWriter, r *http.Request) {
 		list := s.opt.Collections
 		if list == nil {
 			list = []Collection{}
 		}
 		s.answer(w, r, http.StatusOK, map[string]any{"collections": list})
 	}))
-	s.orchestrate(mux)
-	mux.Handle("/", s.audited(func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, chat.Errorf(chat.NotFound, "the sidecar has no %s %s", r.Method, clip(r.URL.Path)))
+	s.childRoutes(mux)
+	mux.Handle("/", s.recorded(func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, r, chat.Errorf(chat.NotFound, "the sidecar has no %s %s", r.Method, text.Clip(r.URL.Path, 120)))
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Origin") != "" {
 			// A web page in a browser on this machine is not the agent.
-			s.fail(w, r, chat.Errorf(chat.Denied, "web pages have no business here"))
+			s.fail(w, r, chat.Errorf(chat.Denied, "web pages may not call the sidecar"))
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// audited notes a call when it has been answered.
-func (s *Sidecar) audited(h http.HandlerFunc) http.Handler {
+// recorded adds a traffic record for each call.
+func (s *Sidecar) recorded(h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := s.opt.Now()
-		seen := &watched{ResponseWriter: w, status: http.StatusOK}
+		seen := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		h(seen, r)
-		s.audit.note(record{Direction: "from_agent", Method: r.Method, Route: clip(r.URL.Path), Status: seen.status, Took: s.opt.Now().Sub(began)})
+		s.traffic.add(record{Direction: "from_agent", Method: r.Method, Route: text.Clip(r.URL.Path, 120), Status: seen.status, Took: s.opt.Now().Sub(began)})
 	})
 }
 
-// watched remembers the status of an answer.
-type watched struct {
+// statusWriter keeps the status of an answer.
+type statusWriter struct {
 	http.ResponseWriter
 	status int
 }
 
-func (w *watched) WriteHeader(status int) {
+func (w *statusWriter) WriteHeader(status int) {
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// posted is what the agent's tools post.
-type posted struct {
+// postedEvent is the body of POST /event.
+type postedEvent struct {
 	Type     string          `json:"type"`
 	Payload  json.RawMessage `json:"payload"`
 	ClientID string          `json:"client_id"`
@@ -108,15 +110,15 @@ func (s *Sidecar) serveEvent(w http.ResponseWriter, r *http.Request, typ string)
 	if err == nil {
 		err = wire.CheckJSON(b, 128)
 	}
-	p := posted{Type: typ, Payload: b}
+	p := postedEvent{Type: typ, Payload: b}
 	if err == nil && typ == "" {
-		p = posted{}
+		p = postedEvent{}
 		if json.Unmarshal(b, &p) != nil || p.Type == "" {
 			err = chat.Errorf(chat.Invalid, "an event is {type, payload}")
 		}
 	}
 	if err == nil && !strings.HasPrefix(p.Type, "agent.") && !strings.HasPrefix(p.Type, "session.") {
-		err = chat.Errorf(chat.Invalid, "an agent posts events of types agent.… and session.…, not %q", clip(p.Type))
+		err = chat.Errorf(chat.Invalid, "an agent posts events of types agent.… and session.…, not %q", text.Clip(p.Type, 120))
 	}
 	if err != nil {
 		s.fail(w, r, err)
@@ -128,7 +130,7 @@ func (s *Sidecar) serveEvent(w http.ResponseWriter, r *http.Request, typ string)
 	if len(p.Payload) == 0 {
 		p.Payload = json.RawMessage("{}")
 	}
-	answer, err := s.post1(r.Context(), &p)
+	answer, err := s.appendPosted(r.Context(), &p)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -136,8 +138,8 @@ func (s *Sidecar) serveEvent(w http.ResponseWriter, r *http.Request, typ string)
 	s.answer(w, r, http.StatusOK, answer)
 }
 
-// post1 appends one posted event.
-func (s *Sidecar) post1(ctx context.Context, p *posted) (map[string]any, error) {
+// appendPosted appends one posted event.
+func (s *Sidecar) appendPosted(ctx context.Context, p *postedEvent) (map[string]any, error) {
 	d := draft{typ: p.Type, payload: p.Payload, key: "p:" + p.ClientID}
 	if p.ClientID == "" {
 		d.key = "p:" + rand.Text()
@@ -160,7 +162,7 @@ func (s *Sidecar) post1(ctx context.Context, p *posted) (map[string]any, error) 
 	}
 	reply, err := s.write.send(ctx, d)
 	if p.Type == "session.started" && chat.CodeOf(err) == chat.Conflict {
-		// The same boot says something else of itself: that is an event of its own.
+		// The same process posts another start: that is an event of its own.
 		d.key = "p:" + rand.Text()
 		reply, err = s.write.send(ctx, d)
 	}
@@ -181,35 +183,22 @@ func (s *Sidecar) answer(w http.ResponseWriter, r *http.Request, status int, bod
 		http.Error(w, "", http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	if err := wire.WriteBody(w, r, status, s.link.hide(b)); err != nil {
-		s.log.Debug("an answer could not be sent to the agent", "err", err)
-	}
+	edge.SendJSON(w, r, status, s.conn.removeSecrets(b))
 }
 
-var statusOf = map[chat.Code]int{
-	chat.Invalid: http.StatusBadRequest, chat.Unauthenticated: http.StatusBadGateway, chat.Denied: http.StatusForbidden,
-	chat.NotFound: http.StatusNotFound, chat.Conflict: http.StatusConflict, chat.Gone: http.StatusGone,
-	chat.TooLarge: http.StatusRequestEntityTooLarge, chat.SlowDown: http.StatusTooManyRequests,
-	chat.Unavailable: http.StatusServiceUnavailable, chat.Internal: http.StatusInternalServerError,
-}
-
-// fail sends an error in the form that x1's tools know.
+// fail sends an error in the form that x1's tools read.
 func (s *Sidecar) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e := chat.Public(err)
 	if e.Code == chat.Internal {
-		s.log.Error("a request of the agent failed", "path", clip(r.URL.Path), "err", err)
+		s.log.Error("a request of the agent failed", "path", text.Clip(r.URL.Path, 120), "err", err)
 	}
-	s.failWith(w, r, statusOf[e.Code], string(e.Code), e.Msg)
+	status := edge.Status(e.Code)
+	if e.Code == chat.Unauthenticated {
+		status = http.StatusBadGateway // the sidecar's login, not the agent's
+	}
+	s.failWith(w, r, status, string(e.Code), e.Msg)
 }
 
 func (s *Sidecar) failWith(w http.ResponseWriter, r *http.Request, status int, code, message string) {
 	s.answer(w, r, status, map[string]any{"ok": false, "error": map[string]any{"code": code, "message": message}})
-}
-
-func clip(text string) string {
-	if len(text) > 120 {
-		return strings.ToValidUTF8(text[:120], "") + "…"
-	}
-	return text
 }

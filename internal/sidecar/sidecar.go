@@ -19,66 +19,66 @@ import (
 
 // Sidecar attaches one agent process to one session.
 type Sidecar struct {
-	opt    Options
-	log    *slog.Logger
-	link   *link
-	book   *book
-	write  *writer
-	stream *reader
-	audit  *auditor
-	agent  *http.Client
+	opt     Options
+	log     *slog.Logger
+	conn    *connection
+	state   *state
+	write   *writer
+	stream  *streamReader
+	traffic *trafficRecorder
+	agent   *http.Client
 
-	refresh chan struct{} // the log may have grown; room for one
-	present chan struct{} // somebody looks; room for one
-	alive   chan string   // another sidecar says that it lives; room for one
-	fatal   chan error    // room for one
+	refresh chan struct{} // the log may have grown; capacity 1
+	present chan struct{} // a person is viewing the session; capacity 1
+	alive   chan string   // another sidecar is running; capacity 1
+	fatal   chan error    // capacity 1
 }
 
-// New returns a sidecar; Run lets it work.
+// New returns a sidecar; Run starts it.
 func New(opt Options) (*Sidecar, error) {
 	opt = opt.withDefaults()
 	if err := opt.Validate(); err != nil {
 		return nil, err
 	}
 	s := &Sidecar{
-		opt: opt, log: opt.Logger.With("session", opt.Session), book: newBook(),
+		opt: opt, log: opt.Logger.With("session", opt.Session), state: newState(),
 		agent:   &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4, ResponseHeaderTimeout: time.Minute}},
 		refresh: make(chan struct{}, 1), present: make(chan struct{}, 1), alive: make(chan string, 1), fatal: make(chan error, 1),
 	}
-	s.link = &link{opt: &s.opt, log: s.log, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}, heed: s.heed, back: func() { signal(s.refresh) }}
+	s.conn = &connection{opt: &s.opt, log: s.log, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}, receive: s.receive, reconnected: func() { signal(s.refresh) }}
 	s.write = &writer{s: s}
-	s.stream = newReader(s)
-	s.audit = newAuditor(s)
+	s.stream = newStreamReader(s)
+	s.traffic = newTrafficRecorder(s)
 	return s, nil
 }
 
-// Run attaches the agent until ctx ends, the session ends with its agent, or
-// another sidecar has it. It returns when all it started has ended.
+// Run connects the agent until ctx ends, the session ends with its agent, or another
+// sidecar replaces it. It returns when all its goroutines have ended.
 func (s *Sidecar) Run(ctx context.Context) (err error) {
 	defer s.agent.CloseIdleConnections()
-	defer s.link.http.CloseIdleConnections()
+	defer s.conn.http.CloseIdleConnections()
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.opt.Listen)
 	if err != nil {
 		return fmt.Errorf("the sidecar cannot listen on %s, choose another address: %w", s.opt.Listen, err)
 	}
 	defer l.Close()
-	if err := s.link.open(ctx); err != nil {
+	if err := s.conn.open(ctx); err != nil {
 		return err
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	// The connection outlives the rest, so that a goodbye gets out.
-	last, bye := context.WithCancel(context.WithoutCancel(ctx))
-	defer bye()
-	wg.Go(func() { s.link.keep(last) })
+	// The connection is closed last, so that detach can use it.
+	last, closeConn := context.WithCancel(context.WithoutCancel(ctx))
+	defer closeConn()
+	wg.Go(func() { s.conn.maintain(last) })
 	if err := s.catchUp(ctx); err != nil {
 		return err
 	}
 	if err := s.attach(ctx); err != nil {
 		return err
 	}
-	// That it ended before is history: whoever attaches an agent wants it open.
-	s.book.look(func(b *book) { b.ended, b.told = false, true })
+	// An earlier end does not count: attaching an agent opens the session again.
+	s.state.view(func(b *state) { b.ended, b.endKnown = false, true })
 	if s.opt.Attached != nil {
 		s.opt.Attached(s.write.epoch)
 	}
@@ -98,7 +98,7 @@ func (s *Sidecar) Run(ctx context.Context) (err error) {
 	}
 	start(s.follow)
 	start(s.keepalive)
-	start(s.audit.run)
+	start(s.traffic.run)
 	start(func(ctx context.Context) error { return s.serve(ctx, l) })
 	start(s.inject)
 	ended := make(chan error, 1)
@@ -118,7 +118,7 @@ func (s *Sidecar) Run(ctx context.Context) (err error) {
 	return err
 }
 
-// stop ends the sidecar for a reason.
+// stop ends the sidecar with an error.
 func (s *Sidecar) stop(err error) {
 	select {
 	case s.fatal <- err:
@@ -133,33 +133,33 @@ func signal(c chan struct{}) {
 	}
 }
 
-// greeting is what sidecars of one session say to each other on presence.
-type greeting struct {
+// presenceMessage is what sidecars of one session send to each other on presence.
+type presenceMessage struct {
 	Sidecar *struct {
-		Probe string `json:"probe,omitempty"` // are you there? asked by
-		Alive string `json:"alive,omitempty"` // yes, I am
+		Probe string `json:"probe,omitempty"` // the instance that asks whether another one is running
+		Alive string `json:"alive,omitempty"` // the instance that answers
 		Epoch int64  `json:"epoch,omitempty"`
 	} `json:"x1_sidecar"`
 }
 
-// heed takes what comes by NATS. It must not block.
-func (s *Sidecar) heed(m *nats.Msg) {
+// receive handles a NATS message. It must not block.
+func (s *Sidecar) receive(m *nats.Msg) {
 	_, kind, ok := x1.ParseSubject(m.Subject)
 	if !ok {
 		return
 	}
 	if kind != x1.Presence {
-		signal(s.refresh) // the log itself says what is new
+		signal(s.refresh) // follow reads the log
 		return
 	}
-	var g greeting
+	var g presenceMessage
 	if len(m.Data) == 0 || json.Unmarshal(m.Data, &g) != nil || g.Sidecar == nil {
 		signal(s.present)
 		return
 	}
 	switch {
 	case g.Sidecar.Probe != "" && g.Sidecar.Probe != s.opt.Instance && s.write.attached():
-		s.link.tell(x1.Subject(s.opt.Session, x1.Presence), fmt.Appendf(nil, `{"x1_sidecar":{"alive":%q,"epoch":%d}}`, s.opt.Instance, s.write.epoch))
+		s.conn.publish(x1.Subject(s.opt.Session, x1.Presence), fmt.Appendf(nil, `{"x1_sidecar":{"alive":%q,"epoch":%d}}`, s.opt.Instance, s.write.epoch))
 	case g.Sidecar.Alive != "" && g.Sidecar.Alive != s.opt.Instance:
 		select {
 		case s.alive <- g.Sidecar.Alive:
@@ -168,20 +168,20 @@ func (s *Sidecar) heed(m *nats.Msg) {
 	}
 }
 
-// attach makes the session ours, unless another sidecar is alive.
+// attach takes the next epoch, unless another sidecar is running.
 func (s *Sidecar) attach(ctx context.Context) error {
 	for range 20 {
 		var epoch int64
 		var holder string
-		s.book.look(func(b *book) {
+		s.state.view(func(b *state) {
 			epoch = b.epoch
-			if b.attended && !b.left {
+			if b.hadSidecar && !b.detached {
 				holder = b.instance
 			}
 		})
 		if holder != "" && holder != s.opt.Instance {
 			if other, ok := s.probe(ctx); ok {
-				return s.taken(other)
+				return s.hasSidecar(other)
 			}
 		}
 		err := s.write.attach(ctx, epoch+1)
@@ -191,18 +191,18 @@ func (s *Sidecar) attach(ctx context.Context) error {
 		if chat.CodeOf(err) != chat.Conflict {
 			return err
 		}
-		if err := s.catchUp(ctx); err != nil { // somebody was faster; are they alive?
+		if err := s.catchUp(ctx); err != nil { // another sidecar was faster
 			return err
 		}
 	}
-	return s.taken("others")
+	return s.hasSidecar("others")
 }
 
-func (s *Sidecar) taken(by string) error {
+func (s *Sidecar) hasSidecar(by string) error {
 	return chat.Errorf(chat.Conflict, "session %s has a sidecar already (%s); a session has one at a time, so this one stops. End the other first", s.opt.Session, by)
 }
 
-// probe asks whether another sidecar is there.
+// probe asks whether another sidecar is running.
 func (s *Sidecar) probe(ctx context.Context) (string, bool) {
 	question := fmt.Appendf(nil, `{"x1_sidecar":{"probe":%q}}`, s.opt.Instance)
 	end := time.NewTimer(s.opt.Probe)
@@ -210,7 +210,7 @@ func (s *Sidecar) probe(ctx context.Context) (string, bool) {
 	again := time.NewTicker(max(s.opt.Probe/8, time.Millisecond))
 	defer again.Stop()
 	for {
-		s.link.tell(x1.Subject(s.opt.Session, x1.Presence), question)
+		s.conn.publish(x1.Subject(s.opt.Session, x1.Presence), question)
 		select {
 		case who := <-s.alive:
 			return who, true
@@ -223,18 +223,18 @@ func (s *Sidecar) probe(ctx context.Context) (string, bool) {
 	}
 }
 
-// detach says goodbye, so that the next sidecar need not wait for an answer.
+// detach stores that the sidecar ends, so that the next one need not probe.
 func (s *Sidecar) detach(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	s.audit.drain(ctx)
+	s.traffic.drain(ctx)
 	_, err := s.write.send(ctx, draft{typ: x1.DetachedType, payload: x1.Attached{Epoch: s.write.epoch, Instance: s.opt.Instance}, key: fmt.Sprintf("detach:%d", s.write.epoch)})
 	if err != nil {
-		s.log.Debug("the goodbye was not heard", "err", err)
+		s.log.Debug("the end of the sidecar could not be stored", "err", err)
 	}
 }
 
-// follow applies the log as it grows.
+// follow applies new events of the log.
 func (s *Sidecar) follow(ctx context.Context) error {
 	tick := time.NewTicker(2 * time.Second) // core messages may be lost
 	defer tick.Stop()
@@ -248,27 +248,27 @@ func (s *Sidecar) follow(ctx context.Context) error {
 		if err := s.catchUp(ctx); err != nil {
 			return err
 		}
-		overtaken, end := "", false
-		s.book.look(func(b *book) {
-			if end = b.ended && !b.told; end {
-				b.told = true
+		replacedBy, end := "", false
+		s.state.view(func(b *state) {
+			if end = b.ended && !b.endKnown; end {
+				b.endKnown = true
 			}
 			if b.epoch > s.write.epoch {
-				overtaken = b.instance
+				replacedBy = b.instance
 			}
 		})
-		if overtaken != "" {
-			return s.taken(overtaken)
+		if replacedBy != "" {
+			return s.hasSidecar(replacedBy)
 		}
 		if end {
 			if err := s.post(ctx, "/shutdown", "", map[string]any{"summary": "The session was ended.", "is_success": false}); err != nil {
-				s.log.Info("the agent was not told that its session has ended", "err", err)
+				s.log.Info("the agent could not be told that its session has ended", "err", err)
 			}
 		}
 	}
 }
 
-// catchUp reads the log to its end. While the server is away it waits.
+// catchUp reads the log to its end. It retries while the server is not connected.
 func (s *Sidecar) catchUp(ctx context.Context) error {
 	for wait := 50 * time.Millisecond; ; {
 		more, err := s.readPage(ctx)
@@ -296,12 +296,12 @@ func (s *Sidecar) catchUp(ctx context.Context) error {
 
 func (s *Sidecar) readPage(ctx context.Context) (more bool, err error) {
 	var after chat.Seq
-	s.book.look(func(b *book) { after = b.last })
+	s.state.view(func(b *state) { after = b.last })
 	ask, err := json.Marshal(x1.HistoryRequest{After: after, Limit: 1000})
 	if err != nil {
 		return false, err
 	}
-	data, _, err := s.link.request(ctx, x1.Subject(s.opt.Session, x1.History), ask, requestWait)
+	data, _, err := s.conn.request(ctx, x1.Subject(s.opt.Session, x1.History), ask, requestWait)
 	if err != nil {
 		return false, chat.Errorf(chat.Unavailable, "the server does not answer").Because(err)
 	}
@@ -311,7 +311,7 @@ func (s *Sidecar) readPage(ctx context.Context) (more bool, err error) {
 	}
 	if page.Error != nil {
 		if page.Error.Reason == chat.NotFound {
-			return false, nil // it begins with its first event
+			return false, nil // the session does not exist yet
 		}
 		return false, chat.Errorf(page.Error.Reason, "%s", page.Error.Description)
 	}
@@ -320,7 +320,7 @@ func (s *Sidecar) readPage(ctx context.Context) (more bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("an event of the log is not understood: %w", err)
 		}
-		s.book.apply(&e)
+		s.state.apply(&e)
 	}
 	return page.More, nil
 }

@@ -26,7 +26,7 @@ func say(a *sidecartest.Agent, from, to int) {
 	}
 }
 
-func (w *world) said(to int) {
+func (w *testServer) agentEvent(to int) {
 	w.t.Helper()
 	want := numbers(0, to)
 	w.until(fmt.Sprintf("%d texts are stored", to), func() bool { return len(w.texts("agent.text", "text")) >= to })
@@ -37,7 +37,7 @@ func (w *world) said(to int) {
 
 func TestAConversation(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServer(t)
 	a := w.agent(sidecartest.Options{})
 	a.Say("user.message", map[string]any{"text": "the prompt it was started with"})
 	r := w.attach(a, nil)
@@ -45,7 +45,7 @@ func TestAConversation(t *testing.T) {
 		t.Fatal(code, v)
 	}
 	say(a, 0, 3)
-	w.said(3)
+	w.agentEvent(3)
 	w.tell("hello")
 	w.tell("again")
 	w.tell("again")
@@ -55,7 +55,7 @@ func TestAConversation(t *testing.T) {
 		t.Fatal(heard)
 	}
 	say(a, 3, 5)
-	w.said(5)
+	w.agentEvent(5)
 	// The echoes of the agent are no second facts; the prompt it was started
 	// with is one.
 	if got := w.texts("user.message", "text"); !slices.Equal(got, []string{"the prompt it was started with", "hello", "again", "again"}) {
@@ -104,7 +104,7 @@ func TestAConversation(t *testing.T) {
 // agent is woken.
 func TestPermission(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServer(t)
 	a := w.agent(sidecartest.Options{})
 	r := w.attach(a, nil)
 	code, v := r.post("/event", `{"type":"agent.permission_request","payload":{"scopes":["deploy"],"justification":"to ship","requested_tool":"deploy","requested_args":{"b":1,"a":2}}}`)
@@ -125,7 +125,7 @@ func TestPermission(t *testing.T) {
 		t.Fatal(heard)
 	}
 	say(a, 0, 1)
-	w.said(1)
+	w.agentEvent(1)
 	if got := w.texts("user.message", "text"); len(got) != 0 {
 		t.Fatalf("the wake is no fact of its own: %v", got)
 	}
@@ -133,27 +133,27 @@ func TestPermission(t *testing.T) {
 
 // Whatever is restarted, in whatever order: each event is stored once, in order.
 func TestRestarts(t *testing.T) {
-	for name, again := range map[string]func(w *world, a *sidecartest.Agent, r *running) *running{
-		"the stream is cut": func(_ *world, a *sidecartest.Agent, r *running) *running { a.Cut(); return r },
-		"the sidecar":       func(w *world, a *sidecartest.Agent, r *running) *running { r.stop(); return w.attach(a, nil) },
-		"the server":        func(w *world, _ *sidecartest.Agent, r *running) *running { w.down(); w.up(); return r },
+	for name, again := range map[string]func(w *testServer, a *sidecartest.Agent, r *running) *running{
+		"the stream is cut": func(_ *testServer, a *sidecartest.Agent, r *running) *running { a.Cut(); return r },
+		"the sidecar":       func(w *testServer, a *sidecartest.Agent, r *running) *running { r.stop(); return w.attach(a, nil) },
+		"the server":        func(w *testServer, _ *sidecartest.Agent, r *running) *running { w.stop(); w.start(); return r },
 	} {
 		for _, opt := range []sidecartest.Options{{}, {IDs: true, Chunk: 3}} {
 			t.Run(fmt.Sprint(name, opt.IDs), func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t)
+				w := newServer(t)
 				a := w.agent(opt)
 				r := w.attach(a, nil)
 				for i := range 4 {
 					say(a, 10*i, 10*i+5)
 					a.Say("agent.status", map[string]any{"message": "the same each time"})
 					if i%2 == 0 {
-						w.said(10*i + 5)
+						w.agentEvent(10*i + 5)
 					}
 					w.tell("same words")
 					r = again(w, a, r)
 					say(a, 10*i+5, 10*i+10)
-					w.said(10*i + 10)
+					w.agentEvent(10*i + 10)
 				}
 				w.until("all was delivered", func() bool { h, _ := a.Heard(); return len(h) >= 4 })
 				w.until("all is written down", func() bool { return len(w.texts(deliveredType, "sequence")) == 4 })
@@ -173,18 +173,18 @@ func TestRestarts(t *testing.T) {
 
 // An agent that said more than it can repeat while nobody listened: what can be
 // had is stored once, and the gap is named.
-func TestTheAgentsMemoryIsShort(t *testing.T) {
+func TestAnOverflowedReplayBufferLeavesANote(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServer(t)
 	a := w.agent(sidecartest.Options{Memory: 20})
 	short := func(o *Options) { o.Replay = 20 }
 	r := w.attach(a, short)
 	say(a, 0, 15)
-	w.said(15)
+	w.agentEvent(15)
 	r.stop()
 	say(a, 15, 30) // it repeats 10 to 29
 	r = w.attach(a, short)
-	w.said(30)
+	w.agentEvent(30)
 	r.stop()
 	say(a, 30, 60) // it repeats 40 to 59
 	w.attach(a, short)
@@ -199,33 +199,33 @@ func TestTheAgentsMemoryIsShort(t *testing.T) {
 
 // An agent that remembers less than it should: what it repeats is known by its
 // order all the same.
-func TestTheAgentRemembersLessThanExpected(t *testing.T) {
+func TestAReplayBufferSmallerThanConfigured(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServer(t)
 	a := w.agent(sidecartest.Options{Memory: 10})
 	r := w.attach(a, nil)
 	say(a, 0, 10)
-	w.said(10)
+	w.agentEvent(10)
 	for i := 1; i <= 3; i++ {
 		say(a, 10*i, 10*i+5)
-		w.said(10*i + 5)
+		w.agentEvent(10*i + 5)
 		r.stop()
 		say(a, 10*i+5, 10*i+10)
 		r = w.attach(a, nil)
-		w.said(10*i + 10)
+		w.agentEvent(10*i + 10)
 	}
 	if got := w.texts("agent.status", "message"); len(got) != 0 {
 		t.Error(got)
 	}
 }
 
-func TestDeadLetter(t *testing.T) {
+func TestAnInputThatTheAgentRefusesIsSetAside(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServer(t)
 	a := w.agent(sidecartest.Options{})
 	w.attach(a, nil)
 	a.Refuse(2)
-	w.tell("patience")
+	w.tell("testTimeout")
 	w.until("the third attempt succeeds", func() bool { h, _ := a.Heard(); return len(h) == 1 })
 	a.Refuse(3)
 	w.tell("in vain")
@@ -236,16 +236,16 @@ func TestDeadLetter(t *testing.T) {
 		t.Fatal(got)
 	}
 	heard, _ := a.Heard()
-	if heard[0]["text"] != "patience" || heard[1]["text"] != "after it" {
+	if heard[0]["text"] != "testTimeout" || heard[1]["text"] != "after it" {
 		t.Fatal(heard)
 	}
 }
 
 // What was said before the first sidecar came is delivered, unless somebody
 // answered it.
-func TestItDeliversWhatWaits(t *testing.T) {
+func TestWaitingInputsAreDelivered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServer(t)
 	c := chat.Trusted
 	if _, _, err := w.sessions.Create(t.Context(), c, chat.NewSession{ID: me, Agent: chat.NoAgent}); err != nil {
 		t.Fatal(err)
@@ -264,9 +264,9 @@ func TestItDeliversWhatWaits(t *testing.T) {
 }
 
 // The session ends with its agent, and then the sidecar does.
-func TestItEndsWithItsAgent(t *testing.T) {
+func TestTheSidecarEndsWithItsAgent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServer(t)
 	a := w.agent(sidecartest.Options{})
 	r := w.attach(a, nil)
 	a.Say("agent.text", map[string]any{"text": "Done."})
@@ -279,9 +279,9 @@ func TestItEndsWithItsAgent(t *testing.T) {
 	}
 }
 
-func TestTheAgentStaysAway(t *testing.T) {
+func TestTheSidecarGivesUpOnAnUnreachableAgent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServer(t)
 	a := w.agent(sidecartest.Options{})
 	r := w.attach(a, func(o *Options) { o.Wait = 50 * time.Millisecond })
 	a.Say("agent.text", map[string]any{"text": "Here."})

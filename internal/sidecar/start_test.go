@@ -13,7 +13,7 @@ func TestTheAgentRestarts(t *testing.T) {
 	for _, posts := range []bool{true, false} {
 		t.Run(fmt.Sprint("posts its start ", posts), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newServer(t)
 			a := w.agent(sidecartest.Options{})
 			r := w.attach(a, nil)
 			for i := 1; i <= 3; i++ {
@@ -47,7 +47,7 @@ func TestTheAgentRestarts(t *testing.T) {
 // what the old process said is not taken for words of the new one.
 func TestTheAgentPostsItsStartEarly(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServer(t)
 	a := w.agent(sidecartest.Options{})
 	r := w.attach(a, nil)
 	start := func() {
@@ -85,7 +85,7 @@ func TestTheAgentPostsItsStartEarly(t *testing.T) {
 // the next sidecar.
 func TestTheAgentPostsItsStartLate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServer(t)
 	a := w.agent(sidecartest.Options{})
 	r := w.attach(a, nil)
 	a.Say("agent.text", map[string]any{"text": "one"})
@@ -109,7 +109,7 @@ func TestTheAgentPostsItsStartTwice(t *testing.T) {
 		for _, words := range [][]string{nil, {"one", "one", "more"}} {
 			t.Run(fmt.Sprintf("key %q words %d", key, len(words)), func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t)
+				w := newServer(t)
 				a := w.agent(sidecartest.Options{})
 				r := w.attach(a, nil)
 				start := func() {
@@ -144,11 +144,11 @@ func TestTheAgentPostsItsStartTwice(t *testing.T) {
 
 // What is said while the agent is away is for the next process, and its repetition
 // of it is no fact of its own, whenever it tells that it has started.
-func TestTheAgentIsToldSomethingAsItStarts(t *testing.T) {
+func TestInputWhileTheAgentStarts(t *testing.T) {
 	for _, posts := range []bool{true, false} {
 		t.Run(fmt.Sprint("posts its start ", posts), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newServer(t)
 			a := w.agent(sidecartest.Options{})
 			r := w.attach(a, nil)
 			a.Say("agent.text", map[string]any{"text": "ready"})

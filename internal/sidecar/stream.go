@@ -12,49 +12,53 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sse"
 )
 
-// reader reads the agent's stream and appends what is new in it. One goroutine
-// reads, another decides and appends; between them is a queue with a bound.
-type reader struct {
+// streamReader reads the agent's stream and appends the new events. One goroutine reads,
+// another one decides and appends; a bounded queue is between them.
+type streamReader struct {
 	s      *Sidecar
-	client *http.Client // for streams: each has a connection of its own, and may be silent for ever
+	client *http.Client // without keep-alive and timeout: a stream may be silent for hours
 	steps  chan step
 
-	refused atomic.Int64 // how often nobody listened where the agent should
-	gate    *gate        // for what the agent is told
+	refused atomic.Int64 // how often the agent's port was closed
+	ready   *agentReady  // whether inputs may be delivered
 }
 
-// step is something that happens to the stream.
+// step is an event for the deciding goroutine.
 type step struct {
 	closed bool // the connection ended
 	opened bool // a new connection
-	away   bool // and before it nobody listened there: the agent began anew
-	item   said
+	away   bool // and the port was closed before it: the agent is a new process
+	item   agentEvent
 
-	started chan<- int64 // the agent says that it has started: which boot is it?
-	name    string       // what it calls that start, "" when it does not say
+	started chan<- int64 // the agent posted session.started; answered with its boot
+	name    string       // the key of that post, "" for none
 }
 
 const (
-	queueSize = 4096
-	quietTime = 250 * time.Millisecond // an agent repeats its events in one go
-	quietMost = 5 * time.Second        // and does not take longer than that
+	queueSize   = 4096
+	maxFrame    = 8 << 20                // bytes of a frame of the agent's stream
+	maxID       = 256                    // bytes of an event id; longer ones are ignored
+	replayPause = 250 * time.Millisecond // an agent repeats its events without a pause of this length
+	replayMax   = 5 * time.Second        // and within this time
 )
 
-func newReader(s *Sidecar) *reader {
-	return &reader{
+func newStreamReader(s *Sidecar) *streamReader {
+	return &streamReader{
 		s: s, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
-		steps: make(chan step, queueSize), gate: newGate(),
+		steps: make(chan step, queueSize), ready: newAgentReady(),
 	}
 }
 
 // run reads until ctx ends, or the session and its agent have ended.
-func (r *reader) run(ctx context.Context) error {
+func (r *streamReader) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -73,24 +77,24 @@ func (r *reader) run(ctx context.Context) error {
 		opened, id, err := r.read(ctx, lastID, away)
 		if opened {
 			away, lastID = false, id
-			r.gate.shut()
+			r.ready.reset()
 			r.push(ctx, step{closed: true})
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		r.s.log.Info("the agent's stream ended; coming back", "err", err)
+		r.s.log.Info("the agent's stream ended; connecting again", "err", err)
 		if !pause(ctx, 50*time.Millisecond) {
 			return nil
 		}
 	}
 }
 
-// health waits until the agent answers; gone tells that for a while nobody even
-// listened. A session that has ended needs no agent.
-func (r *reader) health(ctx context.Context) (gone bool, err error) {
+// health waits until the agent answers; gone tells that its port was closed. It returns
+// errEnded if the session has ended.
+func (r *streamReader) health(ctx context.Context) (gone bool, err error) {
 	began := r.s.opt.Now()
-	told := false
+	warned := false
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := r.s.get(ctx, r.s.opt.Stream+"/health")
 		if err == nil || ctx.Err() != nil {
@@ -101,17 +105,17 @@ func (r *reader) health(ctx context.Context) (gone bool, err error) {
 			r.refused.Add(1)
 		}
 		ended := false
-		r.s.book.look(func(b *book) { ended = b.ended })
+		r.s.state.view(func(b *state) { ended = b.ended })
 		if ended && gone {
 			return gone, errEnded
 		}
-		if !told && r.s.opt.Now().Sub(began) > 5*time.Second {
-			told = true
+		if !warned && r.s.opt.Now().Sub(began) > 5*time.Second {
+			warned = true
 			r.s.log.Warn("the agent does not answer; waiting for it", "url", r.s.opt.Stream, "err", err)
 		}
 		if r.s.opt.Now().Sub(began) > r.s.opt.Wait {
 			_, _ = r.s.write.send(ctx, draft{typ: "agent.error", key: fmt.Sprintf("away:%d:%d", r.s.write.epoch, began.UnixNano()), payload: chat.AgentError{
-				Message: "The agent process does not answer. What is said here waits for it.", Recoverable: true,
+				Message: "The agent process does not answer. New messages wait for it.", Recoverable: true,
 			}})
 			return gone, chat.Errorf(chat.Unavailable, "the agent at %s did not answer for %s; is it running?", r.s.opt.Stream, r.s.opt.Wait).Because(err)
 		}
@@ -121,13 +125,13 @@ func (r *reader) health(ctx context.Context) (gone bool, err error) {
 	}
 }
 
-// errEnded is no failure: nothing is left to do.
+// errEnded is not a failure: the sidecar has nothing to do any more.
 var errEnded = fmt.Errorf("the session has ended: %w", context.Canceled)
 
-// read reads one connection to its end. It counts as open once the agent has the
-// request: some agents send nothing, not even headers, until they have something
-// to say, and that may be the answer to what they are told.
-func (r *reader) read(ctx context.Context, lastID string, away bool) (opened bool, id string, err error) {
+// read reads one connection to its end. It counts as open once the request is written:
+// some agents send nothing, not even headers, before their first event, which may be the
+// answer to an input.
+func (r *streamReader) read(ctx context.Context, lastID string, away bool) (opened bool, id string, err error) {
 	var open atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
 		if info.Err == nil && !open.Swap(true) {
@@ -150,30 +154,31 @@ func (r *reader) read(ctx context.Context, lastID string, away bool) (opened boo
 	if res.StatusCode != http.StatusOK {
 		return open.Load(), lastID, fmt.Errorf("the agent's stream answers %s", res.Status)
 	}
-	dec := newDecoder(res.Body)
-	dec.id = lastID
+	frames := sse.NewReader(res.Body, maxFrame)
 	for {
-		f, err := dec.next()
+		f, err := frames.Next()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
 			return true, lastID, err
 		}
-		items, err := parse(f)
+		if f.ID != "" && utf8.ValidString(f.ID) && len(f.ID) <= maxID {
+			lastID = f.ID
+		}
+		items, err := parse(lastID, f.Data)
 		if err != nil {
-			r.s.log.Warn("the agent sent something that is no event; it is passed over", "err", err)
+			r.s.log.Warn("the agent sent data that is not an event; it is ignored", "err", err)
 		}
 		for _, item := range items {
 			if !r.push(ctx, step{item: item}) {
 				return true, lastID, ctx.Err()
 			}
 		}
-		lastID = dec.id
 	}
 }
 
-func (r *reader) push(ctx context.Context, st step) bool {
+func (r *streamReader) push(ctx context.Context, st step) bool {
 	select {
 	case r.steps <- st:
 		return true
@@ -182,27 +187,27 @@ func (r *reader) push(ctx context.Context, st step) bool {
 	}
 }
 
-// stretch is what the deciding goroutine knows of the stream.
-type stretch struct {
-	tape   tape
-	boot   int64
-	fresh  bool           // this boot was noticed by this process
-	posted bool           // its session.started came, on this very connection
-	early  bool           // or just before there was one
-	open   bool           // there is a connection
-	ended  int            // so many ended before
-	held   []step         // starts of the agent that wait for what its stream tells
-	had    int            // so much of this boot was stored before it
-	counts map[string]int // how often the stream had a user's words
-	quiet  bool
-	since  time.Time // when the connection began
+// streamState is the state of the deciding goroutine.
+type streamState struct {
+	replay       replayAligner
+	boot         int64
+	fresh        bool           // this sidecar saw the boot begin
+	posted       bool           // its session.started came on this connection
+	early        bool           // or just before it
+	open         bool           // connected
+	ended        int            // how many connections ended before
+	heldStarts   []step         // posted starts that wait for a decision
+	storedBefore int            // how many events of this boot were stored before this connection
+	userCounts   map[string]int // user events of the stream, by content
+	replayEnded  bool
+	since        time.Time // start of the connection
 }
 
-// work decides and appends.
-func (r *reader) work(ctx context.Context) {
-	st := &stretch{counts: map[string]int{}}
-	r.s.book.look(func(b *book) { st.boot, st.tape.have = b.boot, append([]digest(nil), b.stream...) })
-	st.tape.replay, st.had = r.s.opt.Replay, len(st.tape.have)
+// work is the deciding goroutine.
+func (r *streamReader) work(ctx context.Context) {
+	st := &streamState{userCounts: map[string]int{}}
+	r.s.state.view(func(b *state) { st.boot, st.replay.stored = b.boot, append([]x1.Digest(nil), b.stream...) })
+	st.replay.replay, st.storedBefore = r.s.opt.Replay, len(st.replay.stored)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -210,12 +215,12 @@ func (r *reader) work(ctx context.Context) {
 		case p := <-r.steps:
 			switch {
 			case p.closed:
-				// What the agent says of itself now is of the connection to come. What
-				// was not decided will be repeated there.
-				st.open, st.posted, st.tape = false, false, tape{}
+				// A start that is posted now belongs to the next connection, and events
+				// that are not decided are repeated there.
+				st.open, st.posted, st.replay = false, false, replayAligner{}
 				st.ended++
-				r.s.book.look(func(b *book) { st.had = len(b.stream) })
-				r.release(ctx, st)
+				r.s.state.view(func(b *state) { st.storedBefore = len(b.stream) })
+				r.answerStarts(ctx, st)
 			case p.opened:
 				r.open(ctx, st, p.away)
 			case p.started != nil:
@@ -224,20 +229,20 @@ func (r *reader) work(ctx context.Context) {
 				r.take(ctx, st, &p.item)
 			}
 			switch {
-			case !st.open && len(st.held) > 0:
+			case !st.open && len(st.heldStarts) > 0:
 				timer.Reset(startWait)
-			case st.quiet || !st.open:
-			case st.tape.live && len(r.steps) == 0 && time.Since(st.since) > quietTime:
-				// It talks on without a pause, and we have heard all of it.
+			case st.replayEnded || !st.open:
+			case st.replay.live && len(r.steps) == 0 && time.Since(st.since) > replayPause:
+				// It sends without a pause, and all of it was handled.
 				r.settle(ctx, st)
 			default:
-				timer.Reset(min(quietTime, max(0, time.Until(st.since.Add(quietMost)))))
+				timer.Reset(min(replayPause, max(0, time.Until(st.since.Add(replayMax)))))
 			}
 		case <-timer.C:
 			if st.open {
 				r.settle(ctx, st)
 			} else {
-				r.release(ctx, st)
+				r.answerStarts(ctx, st)
 			}
 		case <-ctx.Done():
 			return
@@ -245,41 +250,41 @@ func (r *reader) work(ctx context.Context) {
 	}
 }
 
-// settle says that the agent has repeated what it had to.
-func (r *reader) settle(ctx context.Context, st *stretch) {
-	st.quiet = true
-	r.release(ctx, st)
-	r.append(ctx, st, r.lined(ctx, st, st.tape.quiet()))
-	r.gate.pass(st.ended)
+// settle is called when the agent has repeated its buffer.
+func (r *streamReader) settle(ctx context.Context, st *streamState) {
+	st.replayEnded = true
+	r.answerStarts(ctx, st)
+	r.append(ctx, st, r.noteGap(ctx, st, st.replay.endReplay()))
+	r.ready.set(st.ended)
 }
 
-// open begins a new connection: the agent repeats what it remembers.
-func (r *reader) open(ctx context.Context, st *stretch, away bool) {
+// open begins a new connection: the agent repeats its buffer.
+func (r *streamReader) open(ctx context.Context, st *streamState, away bool) {
 	if r.s.catchUp(ctx) != nil {
 		return // the sidecar is ending
 	}
-	b := r.s.book
+	b := r.s.state
 	used := false
-	b.look(func(b *book) {
+	b.view(func(b *state) {
 		st.boot = max(st.boot, b.boot)
 		used = b.booted || len(b.stream) > 0
 	})
 	st.posted, st.early, st.open = st.early, false, true
-	st.quiet, st.counts, st.since = false, map[string]int{}, time.Now()
+	st.replayEnded, st.userCounts, st.since = false, map[string]int{}, time.Now()
 	if st.fresh = away || st.posted; away && used && !st.posted {
 		st.boot++
 	}
 	b.begin(st.boot)
-	st.tape = tape{replay: r.s.opt.Replay}
-	b.look(func(b *book) { st.tape.have = append([]digest(nil), b.stream...) })
-	st.had = len(st.tape.have)
+	st.replay = replayAligner{replay: r.s.opt.Replay}
+	b.view(func(b *state) { st.replay.stored = append([]x1.Digest(nil), b.stream...) })
+	st.storedBefore = len(st.replay.stored)
 }
 
-// take decides about one event of the stream.
-func (r *reader) take(ctx context.Context, st *stretch, item *said) {
+// take handles one event of the stream.
+func (r *streamReader) take(ctx context.Context, st *streamState, item *agentEvent) {
 	switch {
 	case strings.HasPrefix(item.typ, "session.agent_thinking"):
-		if st.quiet { // a hint for the moment; a repeated one is stale
+		if st.replayEnded { // a repeated hint is outdated
 			r.s.hint(x1.Events, item)
 		}
 	case strings.HasSuffix(item.typ, ".delta"):
@@ -287,47 +292,47 @@ func (r *reader) take(ctx context.Context, st *stretch, item *said) {
 	case item.typ == "user.message" || item.typ == "user.input_response":
 		r.echo(ctx, st, item)
 	case item.id != "":
-		r.append(ctx, st, []said{*item})
+		r.append(ctx, st, []agentEvent{*item})
 	default:
-		r.append(ctx, st, r.lined(ctx, st, st.tape.feed(*item)))
+		r.append(ctx, st, r.noteGap(ctx, st, st.replay.feed(*item)))
 	}
 }
 
-// lined tells first if something is missing before what is new.
-func (r *reader) lined(ctx context.Context, st *stretch, fresh []said) []said {
-	if st.tape.gap {
-		st.tape.gap = false
-		r.missing(ctx, st)
+// noteGap stores a note if events may be missing before the new ones.
+func (r *streamReader) noteGap(ctx context.Context, st *streamState, fresh []agentEvent) []agentEvent {
+	if st.replay.gap {
+		st.replay.gap = false
+		r.storeGap(ctx, st)
 	}
 	return fresh
 }
 
-// echo handles a user's words in the agent's stream: mostly its repetition of
-// what it was told.
-func (r *reader) echo(ctx context.Context, st *stretch, item *said) {
+// echo handles a user event in the agent's stream: mostly the echo of an input.
+func (r *streamReader) echo(ctx context.Context, st *streamState, item *agentEvent) {
 	key, _ := inputKey(item.typ, item.payload)
 	nth := 1
 	if item.id == "" {
-		st.counts[key]++
-		nth = st.counts[key]
+		st.userCounts[key]++
+		nth = st.userCounts[key]
 	}
-	known, pending := r.s.book.echo(key, nth)
+	known, pending := r.s.state.echo(key, nth)
 	if pending != nil {
-		// It was told just before a crash, and nobody wrote that down.
-		r.s.book.offered(pending)
+		// It was delivered just before a crash, and that was not stored.
+		r.s.state.expectEcho(pending)
 		r.s.delivered(ctx, pending, st.boot)
 	}
 	if known {
 		return
 	}
-	d := draft{typ: item.typ, payload: item.payload, key: fmt.Sprintf("%s%d:%d:%s", ownSpeech, st.boot, nth, item.digest)}
+	d := draft{typ: item.typ, payload: item.payload, key: fmt.Sprintf("%s%d:%d:%s", agentPrompt, st.boot, nth, item.digest)}
 	if _, err := r.s.write.send(ctx, d); err != nil && ctx.Err() == nil {
-		r.s.log.Warn("what the agent says that a user said was refused", "err", err)
+		r.s.log.Warn("a user event of the agent was refused", "err", err)
 	}
 }
 
-// append stores events; one that is refused leaves a mark, so that places count on.
-func (r *reader) append(ctx context.Context, st *stretch, items []said) {
+// append stores events. For a refused one it stores x1.event.refused, so that places stay
+// without gaps.
+func (r *streamReader) append(ctx context.Context, st *streamState, items []agentEvent) {
 	for i := range items {
 		item := &items[i]
 		d := draft{typ: item.typ, payload: item.payload, key: streamKey(st.boot, item)}
@@ -337,24 +342,24 @@ func (r *reader) append(ctx context.Context, st *stretch, items []said) {
 		}
 		r.s.log.Warn("an event of the agent was refused", "type", item.typ, "err", err)
 		d.typ, d.payload = refusedType, map[string]any{"type": item.typ, "error": chat.Public(err).Msg}
-		_, _ = r.s.write.send(ctx, d) // the sidecar is ending, or was overtaken
+		_, _ = r.s.write.send(ctx, d) // the sidecar is ending, or was replaced
 	}
 }
 
-// missing tells people that the agent said more than it could repeat.
-func (r *reader) missing(ctx context.Context, st *stretch) {
-	d := draft{typ: "agent.status", key: fmt.Sprintf("gap:%d:%d:%d", r.s.write.epoch, st.boot, len(st.tape.have)), payload: map[string]any{
-		"message": "Some of what the agent said while it was not connected may be missing here.", "phase": "reconnected",
+// storeGap stores a note that the agent sent more events than it could repeat.
+func (r *streamReader) storeGap(ctx context.Context, st *streamState) {
+	d := draft{typ: "agent.status", key: fmt.Sprintf("gap:%d:%d:%d", r.s.write.epoch, st.boot, len(st.replay.stored)), payload: map[string]any{
+		"message": "Some events that the agent sent while it was not connected may be missing here.", "phase": "reconnected",
 	}}
 	if _, err := r.s.write.send(ctx, d); err != nil && ctx.Err() == nil {
 		r.s.log.Warn("a gap could not be noted", "err", err)
 	}
 }
 
-// hint publishes something for the moment that takes no number.
-func (s *Sidecar) hint(k x1.Kind, item *said) {
+// hint publishes a message that is not stored.
+func (s *Sidecar) hint(k x1.Kind, item *agentEvent) {
 	b, err := json.Marshal(x1.Message{Session: s.opt.Session, Timestamp: s.opt.Now().UTC().Format(time.RFC3339Nano), Type: item.typ, Payload: item.payload})
 	if err == nil {
-		s.link.tell(x1.Subject(s.opt.Session, k), b)
+		s.conn.publish(x1.Subject(s.opt.Session, k), b)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// draft is what the sidecar wants to append.
+// draft is an event to append.
 type draft struct {
 	typ     string
 	payload any
@@ -25,15 +25,15 @@ type draft struct {
 // writer appends to the session, one event after the other.
 type writer struct {
 	s     *Sidecar
-	epoch int64 // set once, before others look
+	epoch int64 // set once, before other goroutines start
 	ready atomic.Bool
 
-	mu sync.Mutex // one order
+	mu sync.Mutex // held while an event is sent
 }
 
 func (w *writer) attached() bool { return w.ready.Load() }
 
-// attach takes an epoch; it is a conflict when somebody else has it.
+// attach takes an epoch; it fails with a conflict if another sidecar has it.
 func (w *writer) attach(ctx context.Context, epoch int64) error {
 	w.epoch = epoch
 	_, err := w.send(ctx, draft{typ: x1.AttachedType, payload: x1.Attached{Epoch: epoch, Instance: w.s.opt.Instance}, key: fmt.Sprintf("attach:%d:%s", epoch, w.s.opt.Instance)})
@@ -41,9 +41,9 @@ func (w *writer) attach(ctx context.Context, epoch int64) error {
 	return err
 }
 
-// send stores a draft and returns when it is durable. A lost answer is asked for
-// again with the same key, so there is one event whatever happens. It waits for
-// as long as the server is away.
+// send stores a draft and returns when it is durable. If the answer is lost it sends the
+// same key again, so the event is stored once. It retries while the server is not
+// connected.
 func (w *writer) send(ctx context.Context, d draft) (x1.Reply, error) {
 	payload, err := json.Marshal(d.payload)
 	if err != nil {
@@ -65,23 +65,23 @@ func (w *writer) send(ctx context.Context, d draft) (x1.Reply, error) {
 		case chat.Unavailable, chat.SlowDown, chat.Internal:
 		case chat.Conflict:
 			if chat.ReasonOf(err) == chat.EpochSuperseded && d.typ != x1.AttachedType {
-				err = w.s.taken("it took over")
+				err = w.s.hasSidecar("a newer one")
 				w.s.stop(err)
 			}
 			return r, err
 		default:
 			return r, err
 		}
-		w.s.log.Debug("an event waits for the server", "err", err)
+		w.s.log.Debug("an event could not be stored yet; trying again", "err", err)
 		if !pause(ctx, wait) {
-			return r, chat.Errorf(chat.Unavailable, "the server is away; it was not stored").Because(err)
+			return r, chat.Errorf(chat.Unavailable, "the server is not connected; the event was not stored").Because(err)
 		}
 	}
 }
 
 func (w *writer) try(ctx context.Context, body []byte) (x1.Reply, error) {
 	var r x1.Reply
-	data, _, err := w.s.link.request(ctx, x1.Subject(w.s.opt.Session, x1.Events), body, requestWait)
+	data, _, err := w.s.conn.request(ctx, x1.Subject(w.s.opt.Session, x1.Events), body, requestWait)
 	if err != nil {
 		if errors.Is(err, nats.ErrMaxPayload) {
 			return r, chat.Errorf(chat.TooLarge, "an event has at most %d KiB", chat.MaxEvent>>10)

@@ -26,7 +26,7 @@ func FuzzDecode(f *testing.F) {
 		if m.Session != "s1" || m.Type == "" {
 			t.Fatalf("%+v", m)
 		}
-		r, d := newReplayFilter(), digestOf(m.Type, m.Payload)
+		r, d := newReplayFilter(), DigestOf(m.Type, m.Payload)
 		if r.copied(b) || !r.copied(b) {
 			t.Fatal("the same bytes twice are one message")
 		}

@@ -282,7 +282,7 @@ func (in *ingestBatch) repeated(ctx context.Context, a *incoming, m *Message, dr
 	if echo, err := in.echo(ctx, m); echo || err != nil {
 		return "echo", err
 	}
-	content := digestOf(m.Type, m.Payload)
+	content := DigestOf(m.Type, m.Payload)
 	if r.repeated(m, content) {
 		return "replay", nil
 	}

@@ -43,8 +43,8 @@ import (
 // All of it can be read from the log: the idempotency key of a stored event tells
 // its run, its number, its content and how much of a replay was left (see key).
 type replayFilter struct {
-	stored []digest            // contents of the publisher's stream, in its order
-	starts map[digest]struct{} // contents of session.started, which no buffer has to hold
+	stored []Digest            // contents of the publisher's stream, in its order
+	starts map[Digest]struct{} // contents of session.started, which no buffer has to hold
 	run    int                 // how often the counter went back
 	last   int64               // the last number; -1 before the first
 	heard  time.Time           // when the last message came; zero after a restart of the server
@@ -68,15 +68,25 @@ const (
 )
 
 func newReplayFilter() *replayFilter {
-	return &replayFilter{last: -1, starts: map[digest]struct{}{}, copies: map[[16]byte]struct{}{}}
+	return &replayFilter{last: -1, starts: map[Digest]struct{}{}, copies: map[[16]byte]struct{}{}}
 }
 
-// digest identifies the content of an event, without time and number.
-type digest [8]byte
+// Digest identifies the content of an event, without time and number.
+type Digest [8]byte
 
-func (d digest) String() string { return hex.EncodeToString(d[:]) }
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-func digestOf(typ string, payload json.RawMessage) digest {
+// ParseDigest reads what String returns.
+func ParseDigest(s string) (d Digest, ok bool) {
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != len(d) {
+		return d, false
+	}
+	return Digest(b), true
+}
+
+// DigestOf returns the digest of an event.
+func DigestOf(typ string, payload json.RawMessage) Digest {
 	var v any
 	canonical := []byte(payload)
 	if json.Unmarshal(payload, &v) == nil {
@@ -85,7 +95,7 @@ func digestOf(typ string, payload json.RawMessage) digest {
 		}
 	}
 	sum := sha256.Sum256(append([]byte(typ+"\x00"), canonical...))
-	return digest(sum[:8])
+	return Digest(sum[:8])
 }
 
 // copied reports whether the very same bytes came before.
@@ -146,7 +156,7 @@ func (r *replayFilter) endReplay() { r.seeking, r.next = false, nil }
 
 // repeated reports whether a counted message is a repetition. If it is not, it must
 // be passed to add, unless it is not stored.
-func (r *replayFilter) repeated(m *Message, d digest) bool {
+func (r *replayFilter) repeated(m *Message, d Digest) bool {
 	switch {
 	case sequenceOf(m) < 0 || !r.seeking && r.next == nil:
 		return false
@@ -175,7 +185,7 @@ func (r *replayFilter) repeated(m *Message, d digest) bool {
 }
 
 // match returns which stored events can follow a message with this content.
-func (r *replayFilter) match(d digest) (next []int) {
+func (r *replayFilter) match(d Digest) (next []int) {
 	from := r.next
 	switch {
 	case r.unknown >= maxUnknown:
@@ -218,7 +228,7 @@ func (r *replayFilter) left() int {
 }
 
 // add notes an event that is stored.
-func (r *replayFilter) add(typ string, d digest) {
+func (r *replayFilter) add(typ string, d Digest) {
 	if isStart(typ) {
 		r.starts[d] = struct{}{}
 		return
@@ -243,7 +253,7 @@ func (r *replayFilter) add(typ string, d digest) {
 
 // key is the idempotency key of an event that is about to be stored: all that
 // recall needs, and a moment that makes it unique.
-func (r *replayFilter) key(m *Message, d digest, moment int64) string {
+func (r *replayFilter) key(m *Message, d Digest, moment int64) string {
 	return fmt.Sprintf("x1:%d:%d:%s:%s:%d", r.run, sequenceOf(m), strconv.FormatInt(moment, 36), d, r.left())
 }
 
@@ -251,7 +261,7 @@ func (r *replayFilter) key(m *Message, d digest, moment int64) string {
 type storedKey struct {
 	run    int
 	number int64
-	digest digest
+	digest Digest
 	left   int
 }
 
@@ -261,17 +271,12 @@ func parseKey(e *chat.Event) (k storedKey, ok bool) {
 	if e.Via != via || len(part) != 6 || part[0] != "x1" {
 		return k, false
 	}
-	var err [4]error
-	var raw []byte
+	var err [3]error
 	k.run, err[0] = strconv.Atoi(part[1])
 	k.number, err[1] = strconv.ParseInt(part[2], 10, 64)
-	raw, err[2] = hex.DecodeString(part[4])
-	k.left, err[3] = strconv.Atoi(part[5])
-	if err != [4]error{} || len(raw) != len(k.digest) {
-		return k, false
-	}
-	k.digest = digest(raw)
-	return k, true
+	k.left, err[2] = strconv.Atoi(part[5])
+	k.digest, ok = ParseDigest(part[4])
+	return k, ok && err == [3]error{}
 }
 
 // hasNoID reports whether an event came from a publisher without ids.

@@ -38,7 +38,7 @@ func (p *foreignPublisher) publish(typ, text string) {
 		p.t.Fatalf("%s is taken for a copy", text)
 	}
 	p.filter.count(&m, p.now)
-	d := digestOf(m.Type, m.Payload)
+	d := DigestOf(m.Type, m.Payload)
 	if p.filter.repeated(&m, d) {
 		return
 	}

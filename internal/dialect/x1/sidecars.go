@@ -44,7 +44,7 @@ type sidecarSession struct {
 // delivered is a user event that was sent to the sidecar.
 type delivered struct {
 	id, request string
-	text        digest
+	text        Digest
 	echoed      int // replayFilter.run+1 of the last echo; 0 for none
 }
 
@@ -226,7 +226,7 @@ func (at *sidecarSession) noteDelivered(e *chat.Event) {
 	if len(at.delivered) >= maxDelivered {
 		at.delivered = slices.Delete(at.delivered, 0, maxDelivered/4)
 	}
-	at.delivered = append(at.delivered, delivered{id: string(e.ID), request: chat.AnswerOf(e.Body), text: digestOf(text, nil)})
+	at.delivered = append(at.delivered, delivered{id: string(e.ID), request: chat.AnswerOf(e.Body), text: DigestOf(text, nil)})
 }
 
 // echo reports whether a message is the agent's echo of a user.message or
@@ -235,7 +235,7 @@ func (at *sidecarSession) echo(m *Message) bool {
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	s := m.userFields()
-	text, run := digestOf(s.Text, nil), at.replay.run+1
+	text, run := DigestOf(s.Text, nil), at.replay.run+1
 	for i := range at.delivered {
 		t := &at.delivered[i]
 		same := s.EventID != "" && s.EventID == t.id || t.text == text && (m.Type == "user.message" || s.RequestID == t.request)

@@ -15,17 +15,17 @@ import (
 // A second sidecar stops, and one that was overtaken can write no more.
 func TestOneSidecarPerSession(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServer(t)
 	a := w.agent(sidecartest.Options{})
 	first := w.attach(a, nil)
 	second, _ := w.launch(a, nil)
 	second.end("has a sidecar already")
 	say(a, 0, 2)
-	w.said(2)
+	w.agentEvent(2)
 	// Somebody takes over by force: the first one notices at its next word.
 	root := w.root()
 	body := fmt.Sprintf(`{"type":%q,"epoch":2,"client_id":"x","payload":{"epoch":2,"instance":"other"}}`, x1.AttachedType)
-	if _, err := root.Request(x1.Subject(me, x1.Events), []byte(body), patience); err != nil {
+	if _, err := root.Request(x1.Subject(me, x1.Events), []byte(body), testTimeout); err != nil {
 		t.Fatal(err)
 	}
 	say(a, 2, 4)
@@ -34,19 +34,19 @@ func TestOneSidecarPerSession(t *testing.T) {
 		t.Fatalf("it still spoke: %v", got)
 	}
 	// The fence outlives the server, and an epoch is taken once.
-	w.down()
-	w.up()
+	w.stop()
+	w.start()
 	root = w.root()
 	for _, late := range []string{
 		`{"type":"agent.text","epoch":1,"client_id":"y","payload":{"text":"a zombie"}}`,
 		fmt.Sprintf(`{"type":%q,"epoch":2,"client_id":"z","payload":{"epoch":2}}`, x1.AttachedType),
 		fmt.Sprintf(`{"type":%q,"epoch":3,"client_id":"z","payload":{"epoch":4}}`, x1.AttachedType),
 	} {
-		w.until("the server listens", func() bool { return root.FlushTimeout(patience) == nil && root.IsConnected() })
+		w.until("the server listens", func() bool { return root.FlushTimeout(testTimeout) == nil && root.IsConnected() })
 		var m *nats.Msg
 		w.until("it answers", func() (ok bool) {
 			var err error
-			m, err = root.Request(x1.Subject(me, x1.Events), []byte(late), patience)
+			m, err = root.Request(x1.Subject(me, x1.Events), []byte(late), testTimeout)
 			return err == nil
 		})
 		if !strings.Contains(string(m.Data), `"error"`) {
@@ -56,9 +56,9 @@ func TestOneSidecarPerSession(t *testing.T) {
 }
 
 // Two that come at the same moment: one gets the session.
-func TestTwoSidecarsAtOnce(t *testing.T) {
+func TestTwoSidecarsStartAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServer(t)
 	a := w.agent(sidecartest.Options{})
 	var all []*running
 	for range 4 {
@@ -75,12 +75,12 @@ func TestTwoSidecarsAtOnce(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "has a sidecar already") {
 				t.Fatal(err)
 			}
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Fatal("more than one goes on")
 		}
 	}
 	say(a, 0, 20)
-	w.said(20)
+	w.agentEvent(20)
 	for _, r := range all {
 		r.quit()
 	}
@@ -90,9 +90,9 @@ func TestTwoSidecarsAtOnce(t *testing.T) {
 }
 
 // Input that is too late, or names another session, never reaches the agent.
-func TestWhatIsNotInjected(t *testing.T) {
+func TestEventsThatAreNotInjected(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newServer(t)
 	a := w.agent(sidecartest.Options{})
 	w.attach(a, nil)
 	root := w.root()
@@ -103,7 +103,7 @@ func TestWhatIsNotInjected(t *testing.T) {
 		`{"session_id":"s1","type":"user.message","payload":{"text":"once"},"client_id":"k"}`,
 		`{"session_id":"s1","type":"user.message","payload":{"text":"the last"}}`,
 	} {
-		if _, err := root.Request(x1.Subject(me, x1.Input), []byte(in), patience); err != nil {
+		if _, err := root.Request(x1.Subject(me, x1.Input), []byte(in), testTimeout); err != nil {
 			t.Fatal(err)
 		}
 	}

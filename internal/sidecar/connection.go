@@ -19,22 +19,22 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// link is the way to the server: a connection to NATS that is replaced when its
-// credential nears its end, or when it stays away.
-type link struct {
-	opt  *Options
-	log  *slog.Logger
-	http *http.Client
-	heed func(*nats.Msg) // what comes in on the session's subjects
-	back func()          // told when there is a connection again
+// connection is a connection to NATS. It is replaced before its credential expires, or
+// when it is disconnected for long.
+type connection struct {
+	opt         *Options
+	log         *slog.Logger
+	http        *http.Client
+	receive     func(*nats.Msg) // gets messages on the session's subjects
+	reconnected func()          // called when connected again
 
-	mu      sync.Mutex
-	conn    *nats.Conn
-	expires time.Time
-	secrets []string // that nobody may see
-	down    time.Time
-	life    context.Context // ends when the connection breaks: nobody waits for answers that are lost
-	lose    context.CancelFunc
+	mu         sync.Mutex
+	conn       *nats.Conn
+	expires    time.Time
+	secrets    []string // removed from all answers
+	down       time.Time
+	connected  context.Context // ends when the connection is lost, and with it all requests
+	disconnect context.CancelFunc
 }
 
 const (
@@ -42,9 +42,8 @@ const (
 	requestWait    = 10 * time.Second
 )
 
-// open connects, for as long as it takes; what the server refuses for good is an
-// error.
-func (l *link) open(ctx context.Context) error {
+// open connects and retries until it succeeds or the server refuses.
+func (l *connection) open(ctx context.Context) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := l.renew(ctx)
 		if err == nil {
@@ -61,8 +60,8 @@ func (l *link) open(ctx context.Context) error {
 	}
 }
 
-// keep replaces the connection when that is needed, until ctx ends.
-func (l *link) keep(ctx context.Context) {
+// maintain replaces the connection when needed, until ctx ends.
+func (l *connection) maintain(ctx context.Context) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	defer l.close()
@@ -91,33 +90,33 @@ func (l *link) keep(ctx context.Context) {
 	}
 }
 
-func (l *link) close() {
+func (l *connection) close() {
 	l.current().Close()
-	l.lost()
+	l.cancelRequests()
 }
 
-// lost ends the waiting for answers that cannot come any more.
-func (l *link) lost() {
+// cancelRequests ends requests whose answers were lost.
+func (l *connection) cancelRequests() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lose != nil {
-		l.lose()
+	if l.disconnect != nil {
+		l.disconnect()
 	}
-	l.life, l.lose = context.WithCancel(context.Background())
+	l.connected, l.disconnect = context.WithCancel(context.Background())
 }
 
-// renew makes a new connection and leaves the old one.
-func (l *link) renew(ctx context.Context) error {
+// renew opens a new connection and closes the old one.
+func (l *connection) renew(ctx context.Context) error {
 	address, opts, expires, secrets, err := l.credential(ctx)
 	if err != nil {
 		return err
 	}
 	opts = append(opts, nats.Name("parley sidecar of "+string(l.opt.Session)), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
 		nats.ReconnectWait(100*time.Millisecond), nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.Timeout(5*time.Second),
-		nats.DisconnectErrHandler(func(*nats.Conn, error) { l.lost() }),
-		nats.ReconnectHandler(func(*nats.Conn) { l.back() }),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { l.cancelRequests() }),
+		nats.ReconnectHandler(func(*nats.Conn) { l.reconnected() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			// Some logins may not follow events; then input and the clock serve.
+			// Some logins may not subscribe to events; then input and a timer trigger reads.
 			l.log.Debug("NATS reports an error", "err", err)
 		}))
 	conn, err := nats.Connect(address, opts...)
@@ -128,7 +127,7 @@ func (l *link) renew(ctx context.Context) error {
 		return chat.Errorf(chat.Unavailable, "NATS at %s cannot be reached", address).Because(err)
 	}
 	for _, k := range []x1.Kind{x1.Input, x1.Presence, x1.Events} {
-		if _, err := conn.Subscribe(x1.Subject(l.opt.Session, k), l.heed); err != nil {
+		if _, err := conn.Subscribe(x1.Subject(l.opt.Session, k), l.receive); err != nil {
 			conn.Close()
 			return err
 		}
@@ -141,16 +140,16 @@ func (l *link) renew(ctx context.Context) error {
 	old := l.conn
 	l.conn, l.expires, l.secrets, l.down = conn, expires, secrets, time.Time{}
 	l.mu.Unlock()
-	l.lost() // what was asked over the old connection
+	l.cancelRequests() // of the old connection
 	if old != nil {
 		old.Close()
 	}
-	l.back()
+	l.reconnected()
 	return nil
 }
 
-// credential finds out where NATS is and how to get in.
-func (l *link) credential(ctx context.Context) (address string, opts []nats.Option, expires time.Time, secrets []string, err error) {
+// credential returns the address and login for NATS.
+func (l *connection) credential(ctx context.Context) (address string, opts []nats.Option, expires time.Time, secrets []string, err error) {
 	if l.opt.NATS != "" {
 		if l.opt.User != "" || l.opt.Secret != "" {
 			opts = append(opts, nats.UserInfo(l.opt.User, l.opt.Secret))
@@ -162,7 +161,7 @@ func (l *link) credential(ctx context.Context) (address string, opts []nats.Opti
 	ask := map[string]any{"role": x1.Sidecar, "ttl": credentialLife.Seconds()}
 	err = l.post(ctx, path, ask, &cred)
 	if chat.CodeOf(err) == chat.NotFound {
-		// The session begins with its agent, unless somebody began it this moment.
+		// Create the session, unless another client creates it at the same time.
 		err = l.post(ctx, "/parley/v1/sessions", map[string]any{"id": l.opt.Session, "agent": chat.NoAgent}, nil)
 		if err == nil || chat.CodeOf(err) == chat.Conflict {
 			err = l.post(ctx, path, ask, &cred)
@@ -175,8 +174,8 @@ func (l *link) credential(ctx context.Context) (address string, opts []nats.Opti
 	return cred.URL, opts, cred.ExpiresAt, []string{cred.User, cred.Password, l.opt.Token}, nil
 }
 
-// post asks the server by HTTP.
-func (l *link) post(ctx context.Context, path string, body, answer any) error {
+// post sends an HTTP request to the server.
+func (l *connection) post(ctx context.Context, path string, body, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestWait)
 	defer cancel()
 	b, err := json.Marshal(body)
@@ -220,18 +219,18 @@ func (l *link) post(ctx context.Context, path string, body, answer any) error {
 	return nil
 }
 
-func (l *link) current() *nats.Conn {
+func (l *connection) current() *nats.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.conn
 }
 
-// request asks on a subject and waits for the answer, once.
-func (l *link) request(ctx context.Context, subject string, data []byte, wait time.Duration) ([]byte, nats.Header, error) {
+// request sends one request on a subject and waits for the reply.
+func (l *connection) request(ctx context.Context, subject string, data []byte, wait time.Duration) ([]byte, nats.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	l.mu.Lock()
-	conn, life := l.conn, l.life
+	conn, life := l.conn, l.connected
 	l.mu.Unlock()
 	stop := context.AfterFunc(life, cancel)
 	defer stop()
@@ -242,11 +241,11 @@ func (l *link) request(ctx context.Context, subject string, data []byte, wait ti
 	return m.Data, m.Header, nil
 }
 
-// tell publishes without waiting.
-func (l *link) tell(subject string, data []byte) { _ = l.current().Publish(subject, data) }
+// publish publishes without waiting.
+func (l *connection) publish(subject string, data []byte) { _ = l.current().Publish(subject, data) }
 
-// hide removes our own secrets from what others get to see.
-func (l *link) hide(b []byte) []byte {
+// removeSecrets removes the sidecar's own secrets from an answer.
+func (l *connection) removeSecrets(b []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.secrets {
@@ -257,7 +256,7 @@ func (l *link) hide(b []byte) []byte {
 	return b
 }
 
-// pause waits, and is false when ctx ended first.
+// pause sleeps, and returns false when ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

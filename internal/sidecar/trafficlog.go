@@ -13,8 +13,8 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// record is one HTTP call that the sidecar answered or made. Number counts within
-// an epoch without holes, so that a gap shows.
+// record is one HTTP call that the sidecar answered or made. Number counts within an
+// epoch without gaps, so that a lost record can be noticed.
 type record struct {
 	Session   chat.SessionID `json:"session_id"`
 	At        string         `json:"timestamp"`
@@ -27,23 +27,25 @@ type record struct {
 	Took      time.Duration  `json:"duration_ns"`
 }
 
-// auditor publishes records; they wait while the server is away.
-type auditor struct {
+// trafficRecorder publishes records on the audit subject of the session. Records wait while
+// the server is not connected.
+type trafficRecorder struct {
 	s *Sidecar
 
-	mu     sync.Mutex
-	number int64
-	queue  []record
-	news   chan struct{}
+	mu      sync.Mutex
+	number  int64
+	queue   []record
+	changed chan struct{}
 }
 
-// maxQueue bounds the records that wait. Beyond it the newest are not kept; their
-// numbers are missing then.
+// maxQueue bounds the waiting records. Newer ones are dropped; their numbers are missing.
 const maxQueue = 10_000
 
-func newAuditor(s *Sidecar) *auditor { return &auditor{s: s, news: make(chan struct{}, 1)} }
+func newTrafficRecorder(s *Sidecar) *trafficRecorder {
+	return &trafficRecorder{s: s, changed: make(chan struct{}, 1)}
+}
 
-func (a *auditor) note(r record) {
+func (a *trafficRecorder) add(r record) {
 	r.Session, r.Epoch, r.At = a.s.opt.Session, a.s.write.epoch, a.s.opt.Now().UTC().Format(time.RFC3339Nano)
 	a.mu.Lock()
 	a.number++
@@ -52,14 +54,14 @@ func (a *auditor) note(r record) {
 		a.queue = append(a.queue, r)
 	}
 	a.mu.Unlock()
-	signal(a.news)
+	signal(a.changed)
 }
 
 // run publishes until ctx ends.
-func (a *auditor) run(ctx context.Context) error {
+func (a *trafficRecorder) run(ctx context.Context) error {
 	for {
 		select {
-		case <-a.news:
+		case <-a.changed:
 			a.drain(ctx)
 		case <-ctx.Done():
 			return nil
@@ -67,8 +69,8 @@ func (a *auditor) run(ctx context.Context) error {
 	}
 }
 
-// drain publishes what waits, each until it is stored.
-func (a *auditor) drain(ctx context.Context) {
+// drain publishes the waiting records and repeats each until it is stored.
+func (a *trafficRecorder) drain(ctx context.Context) {
 	for wait := 50 * time.Millisecond; ; {
 		a.mu.Lock()
 		if len(a.queue) == 0 {
@@ -79,9 +81,9 @@ func (a *auditor) drain(ctx context.Context) {
 		a.mu.Unlock()
 		b, err := json.Marshal(r)
 		if err == nil {
-			if _, _, err = a.s.link.request(ctx, x1.Subject(a.s.opt.Session, x1.Traffic), b, requestWait); errors.Is(err, nats.ErrMaxPayload) {
-				// It would never get through, and hold up all that follow.
-				a.s.log.Warn("an audit record is too large for NATS and was left out", "bytes", len(b))
+			if _, _, err = a.s.conn.request(ctx, x1.Subject(a.s.opt.Session, x1.Traffic), b, requestWait); errors.Is(err, nats.ErrMaxPayload) {
+				// It could never be sent and would block the records after it.
+				a.s.log.Warn("a traffic record is too large for NATS and was dropped", "bytes", len(b))
 			} else if err != nil {
 				if !pause(ctx, wait) {
 					return

@@ -7,19 +7,19 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// orchestrate lists what an agent can ask for about its children. Whether it may
-// is decided by the server.
-func (s *Sidecar) orchestrate(mux *http.ServeMux) {
+// childRoutes adds the routes for child sessions. The server decides whether the agent
+// may use them.
+func (s *Sidecar) childRoutes(mux *http.ServeMux) {
 	for pattern, op := range map[string]string{
 		"POST /spawn": "spawn", "GET /children": "list",
 		"POST /children/{child}/message": "message", "POST /children/{child}/cancel": "cancel", "GET /children/{child}/events": "events",
 	} {
-		mux.Handle(pattern, s.audited(func(w http.ResponseWriter, r *http.Request) { s.serveChild(w, r, op) }))
+		mux.Handle(pattern, s.recorded(func(w http.ResponseWriter, r *http.Request) { s.serveChild(w, r, op) }))
 	}
 }
 
 func (s *Sidecar) serveChild(w http.ResponseWriter, r *http.Request, op string) {
-	fields, err := s.object(r)
+	fields, err := s.readObject(r)
 	if err != nil {
 		s.fail(w, r, err)
 		return
