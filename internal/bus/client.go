@@ -12,13 +12,12 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// Dial connects to a NATS server that runs elsewhere. When it is not there yet,
-// or goes away, the connection keeps trying.
+// Dial connects to an external NATS server and reconnects whenever it is unreachable.
 func Dial(url, name string, log *slog.Logger, more ...nats.Option) (*nats.Conn, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	opts := append(steady(name, log), nats.RetryOnFailedConnect(true))
+	opts := append(connectOptions(name, log), nats.RetryOnFailedConnect(true))
 	c, err := nats.Connect(url, append(opts, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
@@ -26,10 +25,9 @@ func Dial(url, name string, log *slog.Logger, more ...nats.Option) (*nats.Conn, 
 	return c, nil
 }
 
-// steady is how the program wants its connections: they never give up, never
-// hear themselves, and do not hide that they are cut off by keeping what could
-// not be sent.
-func steady(name string, log *slog.Logger) []nats.Option {
+// connectOptions returns the options of all connections: they reconnect without limit, do
+// not receive their own messages, and do not buffer while disconnected.
+func connectOptions(name string, log *slog.Logger) []nats.Option {
 	log = log.With("part", "nats")
 	return []nats.Option{
 		nats.Name(name), nats.NoEcho(), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
@@ -46,7 +44,7 @@ func steady(name string, log *slog.Logger) []nats.Option {
 				subject = sub.Subject
 			}
 			if errors.Is(err, nats.ErrSlowConsumer) {
-				log.Error("messages from NATS were dropped, because they came faster than they could be stored", "subject", subject)
+				log.Error("messages from NATS were dropped, because they arrived faster than they could be stored", "subject", subject)
 				return
 			}
 			log.Warn("NATS reports an error", "subject", subject, "err", err)
@@ -60,9 +58,9 @@ func insecure(t *tls.Config) *tls.Config {
 	return c
 }
 
-// Publisher returns the name under which the sender of a message that came in by
-// a service logged in; ok is false when the header is not there. It may be
-// trusted only on subjects that nothing but services leads to.
+// Publisher returns the login name of the sender of a message that came through a
+// service; ok is false without the header. It may be trusted only on subjects that can be
+// reached through services alone.
 func Publisher(h nats.Header) (name string, ok bool) {
 	var info struct {
 		User string `json:"user"`

@@ -1,15 +1,14 @@
-// Package bus is NATS for the rest of the program: a nats-server inside the
-// process, with JetStream in a folder, or a connection to one that runs
-// elsewhere. It knows subjects and bytes, and nothing of events; who speaks what
-// on which subject is told to it as data (Account) and as a function (Options.Login).
+// Package bus runs a nats-server inside the process, with JetStream in a folder, or
+// connects to an external one. It handles subjects and bytes and is independent of x1:
+// subject mappings are given as data (Account), permissions by a function (Options.Login).
 //
 // # Accounts
 //
-// The server has one main account, in which JetStream lives, and any number of
-// further ones that see of it only what is named: streams of the main account
-// that may be followed, and services, subjects that lead into the main account.
-// What comes in by a service carries a header that the server writes and nobody
-// can forge: Publisher reads from it under which name the publisher logged in.
+// The server has one main account with JetStream, and further accounts that reach only
+// configured parts of it: streams, which are subjects of the main account that they may
+// subscribe to, and services, which are subjects that lead into the main account. A
+// message through a service has a header that the server writes and clients cannot forge:
+// Publisher reads the login name of the sender from it.
 //
 // # Concurrency
 //

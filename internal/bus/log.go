@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// logger passes on what the server inside has to say. It greets at length and
-// tells of every client; that is for whoever looks for a fault.
+// logger passes on the log of the NATS server. Notices about its start and every client
+// are on level debug.
 type logger struct{ log *slog.Logger }
 
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }

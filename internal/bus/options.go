@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -15,32 +16,32 @@ import (
 // Options of an embedded server.
 type Options struct {
 	Addr      string      // where clients connect; port 0 takes a free one
-	WebSocket string      // where browsers connect; "" means nowhere
+	WebSocket string      // where browsers connect; "" means not at all
 	Origins   []string    // web pages that may connect by WebSocket; nil means the same origin only
 	TLS       *tls.Config // nil means plain connections
 
-	Dir      string // where JetStream keeps its files
-	MaxStore int64  // most bytes of those; 0 means 8 GiB
+	Dir      string // folder of JetStream
+	MaxStore int64  // maximum size of the folder; 0 means 8 GiB
 
 	Main     Account           // rules of the main account, which has only mappings
 	Accounts []Account         // further ones
-	Login    func(Login) Grant // who may connect and do what; nil lets everybody do everything
+	Login    func(Login) Grant // decides what a client may do; nil allows everything
 
 	Logger *slog.Logger // nil means none
 }
 
-// Account is a separate world of subjects.
+// Account is a separate namespace of subjects.
 type Account struct {
 	Name     string
-	Mappings []Pair   // what is published there on From is taken as published on To
-	Services []Pair   // what is published there on From reaches the main account on To, signed with the publisher's name
-	Streams  []string // subjects of the main account that can be followed there
+	Mappings []Pair   // a message on From is handled as a message on To
+	Services []Pair   // a message on From reaches the main account on To, with the login name of its sender
+	Streams  []string // subjects of the main account that can be subscribed to
 }
 
-// Pair leads from one subject to another; each * of From is $1, $2 … in To.
+// Pair maps one subject to another; each * of From is $1, $2 … in To.
 type Pair struct{ From, To string }
 
-// Login is what a client says of itself when it connects.
+// Login is what a client sends when it connects.
 type Login struct {
 	User, Password, Token string
 	Remote                string // its address
@@ -50,12 +51,12 @@ type Login struct {
 type Grant struct {
 	OK        bool
 	Account   string    // "" is the main one
-	Name      string    // under which it is known; see Publisher
+	Name      string    // login name; see Publisher
 	Publish   []string  // subjects after mapping; nil means all
 	Subscribe []string  // nil means all
 	NoPublish []string  // taken out of Publish
 	NoListen  []string  // taken out of Subscribe
-	Until     time.Time // when the connection is cut; zero means never
+	Until     time.Time // when the connection is closed; zero means never
 }
 
 // Validate reports what is wrong with the options.
@@ -70,7 +71,7 @@ func (o Options) Validate() error {
 		}
 	}
 	if o.Dir == "" {
-		errs = append(errs, errors.New("NATS needs a folder for what it stores"))
+		errs = append(errs, errors.New("NATS needs a folder for its files"))
 	}
 	return errors.Join(errs...)
 }
@@ -78,7 +79,7 @@ func (o Options) Validate() error {
 func split(addr string) (string, int, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "", 0, fmt.Errorf("%q is no address of the form host:port", addr)
+		return "", 0, fmt.Errorf("%q is not an address of the form host:port", addr)
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
@@ -87,8 +88,8 @@ func split(addr string) (string, int, error) {
 	return host, int(n), nil
 }
 
-// server returns the settings of the server inside. They are chosen for a process
-// that does other things as well: small, quiet, and never signalled.
+// server returns the settings of the server: little memory, no log of its own, no signal
+// handlers.
 func (o Options) server(check server.Authentication) (*server.Options, error) {
 	host, port, err := split(o.Addr)
 	if err != nil {
@@ -97,19 +98,15 @@ func (o Options) server(check server.Authentication) (*server.Options, error) {
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
-	most := o.MaxStore
-	if most == 0 {
-		most = 8 << 30
-	}
 	opts := &server.Options{
 		ServerName: "parley", Host: host, Port: port,
 		NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: o.Dir, JetStreamMaxMemory: 32 << 20, JetStreamMaxStore: most,
+		JetStream: true, StoreDir: o.Dir, JetStreamMaxMemory: 32 << 20, JetStreamMaxStore: cmp.Or(o.MaxStore, 8<<30),
 		DisableJetStreamBanner: true,
 		MaxPayload:             1 << 20,
 		MaxPending:             32 << 20,
 		WriteDeadline:          5 * time.Second,
-		// A reader that sleeps must not slow down those who speak.
+		// A slow subscriber must not slow down publishers.
 		NoFastProducerStall:        true,
 		LameDuckDuration:           time.Second,
 		LameDuckGracePeriod:        50 * time.Millisecond,

@@ -27,8 +27,8 @@ type Server struct {
 	closing sync.Once
 }
 
-// Start starts a server and returns when clients can connect. Addresses that are
-// taken, and a folder that cannot be used, are errors.
+// Start starts a server and returns when clients can connect. It fails if an address is in
+// use or the folder cannot be used.
 func Start(ctx context.Context, opt Options) (*Server, error) {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
@@ -42,7 +42,7 @@ func Start(ctx context.Context, opt Options) (*Server, error) {
 		}
 	}
 	s := &Server{opt: opt, secret: rand.Text(), ready: make(chan struct{}), failed: make(chan struct{})}
-	settings, err := opt.server((*door)(s))
+	settings, err := opt.server((*authenticator)(s))
 	if err != nil {
 		return nil, err
 	}
@@ -60,21 +60,20 @@ func Start(ctx context.Context, opt Options) (*Server, error) {
 	return s, nil
 }
 
-// open waits for the server and gives its accounts their rules. Until then
-// nobody gets in.
+// open waits for the server and configures its accounts. Until then clients cannot log in.
 func (s *Server) open(ctx context.Context) error {
-	patience := 10 * time.Second
+	timeout := 10 * time.Second
 	if at, ok := ctx.Deadline(); ok {
-		patience = time.Until(at)
+		timeout = time.Until(at)
 	}
-	if !s.nats.ReadyForConnections(patience) {
+	if !s.nats.ReadyForConnections(timeout) {
 		return errors.New("NATS did not get ready; its log says why")
 	}
 	if !s.nats.JetStreamEnabled() {
 		return fmt.Errorf("JetStream could not be started in %s; the log says why", s.opt.Dir)
 	}
 	main := s.nats.GlobalAccount()
-	if err := mapped(main, s.opt.Main.Mappings); err != nil {
+	if err := addMappings(main, s.opt.Main.Mappings); err != nil {
 		return err
 	}
 	for _, a := range s.opt.Accounts {
@@ -82,7 +81,7 @@ func (s *Server) open(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("account %s: %w", a.Name, err)
 		}
-		if err := mapped(acc, a.Mappings); err != nil {
+		if err := addMappings(acc, a.Mappings); err != nil {
 			return err
 		}
 		for _, p := range a.Services {
@@ -108,7 +107,7 @@ func (s *Server) open(ctx context.Context) error {
 	return nil
 }
 
-func mapped(acc *server.Account, pairs []Pair) error {
+func addMappings(acc *server.Account, pairs []Pair) error {
 	for _, p := range pairs {
 		if err := acc.AddMapping(p.From, p.To); err != nil {
 			return fmt.Errorf("map %s to %s: %w", p.From, p.To, err)
@@ -117,7 +116,7 @@ func mapped(acc *server.Account, pairs []Pair) error {
 	return nil
 }
 
-// wild is a subject with its $1, $2 … as wildcards again.
+// wild replaces $1, $2 … of a subject by wildcards.
 func wild(to string) string {
 	tokens := strings.Split(to, ".")
 	for i, t := range tokens {
@@ -128,7 +127,7 @@ func wild(to string) string {
 	return strings.Join(tokens, ".")
 }
 
-// free reports whether an address can be had. The server inside would only log it.
+// free fails if an address is in use. The server itself would only log that.
 func free(ctx context.Context, addr string) error {
 	if addr == "" {
 		return nil
@@ -165,12 +164,12 @@ func (s *Server) WebSocketURL() string {
 	return s.nats.WebsocketURL()
 }
 
-// Listened reports whether somebody subscribes to a subject, in the main account
-// or through a stream of another.
+// Listened reports whether a subject has subscribers, in the main account or through a
+// stream of another one.
 func (s *Server) Listened(subject string) bool { return s.nats.GlobalAccount().Interest(subject) > 0 }
 
-// Cut ends the connections of all users that fit. When it returns they hear
-// nothing more; they may come back, and are asked for their credentials again.
+// Cut closes the connections of all users for which fits is true. When it returns they
+// receive nothing more. They may reconnect and then log in again.
 func (s *Server) Cut(fits func(user string) bool) error {
 	const page = 1024
 	var ids []uint64
@@ -189,7 +188,7 @@ func (s *Server) Cut(fits func(user string) bool) error {
 		}
 	}
 	for _, id := range ids {
-		_ = s.nats.DisconnectClientByID(id) // it may have gone by itself
+		_ = s.nats.DisconnectClientByID(id) // it may have disconnected
 	}
 	return nil
 }
@@ -197,9 +196,9 @@ func (s *Server) Cut(fits func(user string) bool) error {
 // Connect returns a connection from within the process to the main account. It
 // may do everything. The caller closes it.
 func (s *Server) Connect(name string) (*nats.Conn, error) {
-	opts := append(steady(name, s.opt.Logger), nats.InProcessServer(s.nats), nats.UserInfo(inside, s.secret))
+	opts := append(connectOptions(name, s.opt.Logger), nats.InProcessServer(s.nats), nats.UserInfo(internalUser, s.secret))
 	if s.opt.TLS != nil {
-		// It never leaves the process.
+		// The connection does not leave the process.
 		opts = append(opts, nats.Secure(insecure(s.opt.TLS)))
 	}
 	c, err := nats.Connect("", opts...)
@@ -209,7 +208,7 @@ func (s *Server) Connect(name string) (*nats.Conn, error) {
 	return c, nil
 }
 
-// Close ends the server and waits for it. Clients are told to go.
+// Close disconnects all clients and ends the server.
 func (s *Server) Close() {
 	s.closing.Do(func() {
 		s.nats.Shutdown()
@@ -217,17 +216,17 @@ func (s *Server) Close() {
 	})
 }
 
-// inside is the name of connections from within the process.
-const inside = "parley"
+// internalUser is the login name of connections from within the process.
+const internalUser = "parley"
 
-// door lets clients in.
-type door Server
+// authenticator checks logins.
+type authenticator Server
 
-// Check decides about one client. It is called on the client's own goroutine.
-func (d *door) Check(c server.ClientAuthentication) bool {
+// Check decides about one login. It is called on the client's own goroutine.
+func (d *authenticator) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
-	if o.Username == inside && subtle.ConstantTimeCompare([]byte(o.Password), []byte(d.secret)) == 1 {
-		c.RegisterUser(&server.User{Username: inside})
+	if o.Username == internalUser && subtle.ConstantTimeCompare([]byte(o.Password), []byte(d.secret)) == 1 {
+		c.RegisterUser(&server.User{Username: internalUser})
 		return true
 	}
 	select {
@@ -244,7 +243,7 @@ func (d *door) Check(c server.ClientAuthentication) bool {
 		in.Remote = a.String()
 	}
 	g := d.opt.Login(in)
-	if !g.OK || g.Name == inside {
+	if !g.OK || g.Name == internalUser {
 		return false
 	}
 	user := &server.User{Username: g.Name, ConnectionDeadline: g.Until}

@@ -196,7 +196,7 @@ func TestWhoIsNotKnownStaysOut(t *testing.T) {
 	for name, opt := range map[string]nats.Option{
 		"a stranger":                 nats.UserInfo("stranger", "x"),
 		"a wrong password":           nats.UserInfo("guest", "no"),
-		"the name of the own client": nats.UserInfo(inside, ""),
+		"the name of the own client": nats.UserInfo(internalUser, ""),
 	} {
 		if c, err := nats.Connect(s.URL(), opt, nats.NoReconnect()); !errors.Is(err, nats.ErrAuthorization) {
 			t.Errorf("%s: %v", name, err)

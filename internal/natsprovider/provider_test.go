@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"))
 }
 
-// patience only catches hangs.
-const patience = 60 * time.Second
+// testTimeout only catches hangs.
+const testTimeout = 60 * time.Second
 
 func dial(t *testing.T, b *bus.Server) *nats.Conn {
 	t.Helper()
@@ -90,8 +90,8 @@ func TestProvider(t *testing.T) {
 	}
 	ask := func(op, body string) (string, string) {
 		t.Helper()
-		for end := time.Now().Add(patience); ; {
-			m, err := c.Request("x1.provider.messaging."+op, []byte(body), patience)
+		for end := time.Now().Add(testTimeout); ; {
+			m, err := c.Request("x1.provider.messaging."+op, []byte(body), testTimeout)
 			if errors.Is(err, nats.ErrNoResponders) && time.Now().Before(end) {
 				continue // it is just about to serve
 			}
@@ -104,8 +104,8 @@ func TestProvider(t *testing.T) {
 	for _, x := range []struct{ op, body, status, want string }{
 		{"post", `{"to":"x","text":"hi","provenance":{"session_id":"s1"}}`, "200", `"session":"s1"`},
 		{"post", `{"text":"hi"}`, "400", "to whom?"},
-		{"post", `{"to":7}`, "400", "to should be a string"},
-		{"post", `[1]`, "400", "it should be an object"},
+		{"post", `{"to":7}`, "400", "it must be a string"},
+		{"post", `[1]`, "400", "it must be an object"},
 		{"post", `nonsense`, "400", "not understood"},
 		{"none", `{}`, "404", "no operation"},
 		{"slow", `{}`, "504", "took longer"},
@@ -119,7 +119,7 @@ func TestProvider(t *testing.T) {
 	}
 	// The records of several providers come in any order.
 	for {
-		m, err := audit.NextMsg(patience)
+		m, err := audit.NextMsg(testTimeout)
 		if err != nil || m.Subject != "x1.audit.provider.messaging" {
 			t.Fatal(m, err)
 		}
@@ -128,7 +128,7 @@ func TestProvider(t *testing.T) {
 		}
 	}
 	// Both share the work, and each request is done once.
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(testTimeout); ; {
 		ask("post", `{"to":"x"}`)
 		mu.Lock()
 		both := served["a"] > 0 && served["b"] > 0
@@ -151,7 +151,7 @@ func TestProvider(t *testing.T) {
 	if served["a"]+served["b"] != 100 || served["a"] == 0 || served["b"] == 0 {
 		t.Error(served)
 	}
-	if _, err := c.Request("x1.provider.calendar.list", nil, patience); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := c.Request("x1.provider.calendar.list", nil, testTimeout); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("nobody serves it: %v", err)
 	}
 }
@@ -178,8 +178,8 @@ func TestAProviderEnds(t *testing.T) {
 	go func() { done <- p.Serve(ctx, conn) }()
 	answer := make(chan *nats.Msg, 1)
 	go func() {
-		for end := time.Now().Add(patience); time.Now().Before(end); {
-			m, err := c.Request("x1.provider.docs.read", nil, patience)
+		for end := time.Now().Add(testTimeout); time.Now().Before(end); {
+			m, err := c.Request("x1.provider.docs.read", nil, testTimeout)
 			if errors.Is(err, nats.ErrNoResponders) {
 				continue // it is just about to serve
 			}
@@ -194,7 +194,7 @@ func TestAProviderEnds(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("it does not end")
 	}
 	if m := <-answer; m == nil || m.Header.Get(natsprovider.HeaderStatus) != "503" || !strings.Contains(string(m.Data), "ask again") {

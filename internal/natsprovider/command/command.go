@@ -1,13 +1,12 @@
-// Package command serves requests by running a program: the reference responder
-// for previews of web pages and for image builds. The request is the program's
-// standard input, its answer its standard output. All requests may run at the same
-// time, up to a bound.
+// Package command answers requests by running a program: previews of web pages and image
+// builds. The program reads the request on its standard input and writes the answer to
+// its standard output. Several requests may run at the same time.
 //
 //	x1.provider.preview.provision   PreviewRequest → PreviewReply, 20 minutes
 //	x1.image.build                  BuildRequest → BuildReply, 30 minutes
 //
-// Secrets of a request reach the program's input only: never its arguments, its
-// environment, or a log.
+// Secrets of a request are passed on the program's input only, never in arguments, in the
+// environment or in a log.
 package command
 
 import (
@@ -30,7 +29,7 @@ const (
 	BuildTimeout   = 30 * time.Minute
 )
 
-// PreviewRequest asks for a preview to be built and put somewhere.
+// PreviewRequest asks for a preview to be built and deployed.
 type PreviewRequest struct {
 	YAML         string            `json:"preview_yaml"`
 	Repo         string            `json:"repo_full_name"`
@@ -45,7 +44,7 @@ func (r PreviewRequest) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("repo", r.Repo), slog.String("branch", r.Branch), slog.String("commit", r.Commit))
 }
 
-// PreviewReply says where it is, or why not.
+// PreviewReply has the address of the preview, or an error.
 type PreviewReply struct {
 	OK      bool   `json:"ok"`
 	URL     string `json:"url,omitempty"`
@@ -64,7 +63,7 @@ type BuildRequest struct {
 	Args       map[string]string `json:"args,omitempty"`
 }
 
-// BuildReply says what was built, or why not.
+// BuildReply has the image, or an error.
 type BuildReply struct {
 	OK      bool   `json:"ok"`
 	ID      string `json:"image_id"`
@@ -111,7 +110,7 @@ func Image(argv []string) natsprovider.Provider {
 	}}
 }
 
-// maxOutput bounds what a program may say.
+// maxOutput bounds the output of a program.
 const maxOutput = 512 << 10
 
 // run runs the program; code is "" when it gave an answer.
@@ -130,13 +129,13 @@ func run(ctx context.Context, argv []string, ask, answer any) (code, message str
 	cmd.WaitDelay = 5 * time.Second
 	err = cmd.Run()
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return "ended", "the server is ending, and the program with it; ask again"
+		return "ended", "the server is shutting down and has ended the program; ask again"
 	}
 	if ctx.Err() != nil {
 		return "timeout", "the program was ended: it took too long"
 	}
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		// It may have said why in its answer; else its last line tells.
+		// The answer may have the error; else the last line of standard error is used.
 		if json.Unmarshal(out.b, answer) == nil && strings.Contains(string(out.b), `"message"`) {
 			return "", ""
 		}

@@ -1,6 +1,6 @@
-// Package files is the provider of files: it gives agents the artifacts of their
-// own session. What is stored there is durable, and seen by people in the
-// session's list of files. All operations may run at the same time.
+// Package files is the provider of files: agents read and write the artifacts of their own
+// session, which people see in the session's list of files. All operations may run at the
+// same time.
 package files
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/parley-hq/parley/internal/natsprovider"
 )
 
-// Store is where files are kept.
+// Store is the artifact store.
 type Store interface {
 	Put(ctx context.Context, session chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error)
 	Get(ctx context.Context, session chat.SessionID, path string) (io.ReadSeekCloser, chat.FileInfo, error)
@@ -57,7 +57,7 @@ func New(store Store) natsprovider.Provider {
 
 type server struct{ store Store }
 
-// op lets only requests in that come from a session.
+// op refuses requests without a session.
 func (server) op(f func(context.Context, chat.SessionID, query) (answer, error)) natsprovider.Op {
 	return natsprovider.Typed(func(ctx context.Context, c natsprovider.Call, q query) (answer, error) {
 		if err := c.Session.Validate(); err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // run lets parents be woken until stop is called, as a process does.
-func (w *world) run() (stop func()) {
+func (w *fixture) run() (stop func()) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.o.Run(ctx) }()
@@ -23,7 +23,7 @@ func (w *world) run() (stop func()) {
 	}
 }
 
-func (w *world) until(what string, ok func() bool) {
+func (w *fixture) until(what string, ok func() bool) {
 	w.t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
@@ -32,7 +32,7 @@ func (w *world) until(what string, ok func() bool) {
 	}
 }
 
-func (w *world) say(c chat.Caller, id chat.SessionID, payload string) {
+func (w *fixture) say(c chat.Caller, id chat.SessionID, payload string) {
 	w.t.Helper()
 	if _, err := w.sessions.Append(w.t.Context(), c, id, []chat.Draft{{Type: "user.message", Payload: json.RawMessage(payload)}}); err != nil {
 		w.t.Fatal(id, err)
@@ -40,7 +40,7 @@ func (w *world) say(c chat.Caller, id chat.SessionID, payload string) {
 }
 
 // turns counts the turns that have ended in a session.
-func (w *world) turns(id chat.SessionID) int {
+func (w *fixture) turns(id chat.SessionID) int {
 	w.t.Helper()
 	facts, _, err := w.sessions.Read(w.t.Context(), chat.Trusted, id, chat.Range{Types: []string{"turn.completed"}})
 	if err != nil {
@@ -51,7 +51,7 @@ func (w *world) turns(id chat.SessionID) int {
 
 // settled returns when all wakes of what was committed before it are done: they
 // are done in order, and that of a real child comes last.
-func (w *world) settled(call string) {
+func (w *fixture) settled(call string) {
 	w.t.Helper()
 	before := len(w.messages("stranger"))
 	if _, text := w.ask("stranger", "spawn", `{"agent":"demo","prompt":"/echo done","tool_use_id":"`+call+`"}`); text == "" || text == "denied" {
@@ -63,7 +63,7 @@ func (w *world) settled(call string) {
 // A parent that a client names, wherever it writes it, gives no access to the
 // session that it names.
 func TestForgedParents(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.allowed["demo"] = true
 	far := chat.Trusted
 	far.Workspace = "elsewhere"
@@ -108,7 +108,7 @@ func TestForgedParents(t *testing.T) {
 
 // A copy of a child, made by a fork or an import, is no child.
 func TestCopiesOfChildren(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.allowed["none"], w.allowed["demo"] = true, true
 	v, text := w.ask("boss", "spawn", `{"agent":"none","prompt":"do it","tool_use_id":"c1"}`)
 	if v == nil {
@@ -128,7 +128,7 @@ func TestCopiesOfChildren(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := newWorld(t)
+	other := newFixture(t)
 	other.allowed["demo"] = true
 	imported, err := other.sessions.Import(t.Context(), admin, child, iter.Seq2[chat.Fact, error](func(yield func(chat.Fact, error) bool) {
 		for _, f := range facts {
@@ -142,7 +142,7 @@ func TestCopiesOfChildren(t *testing.T) {
 	}
 	ends := []chat.Draft{chat.NewDraft(chat.SessionFailed{ErrorMessage: "no luck"})}
 	for name, c := range map[string]struct {
-		w  *world
+		w  *fixture
 		id chat.SessionID
 	}{"fork": {w, "child-fork"}, "import": {other, child}} {
 		stop := c.w.run()

@@ -1,24 +1,23 @@
-// Package orchestration lets the agent of one session start others and work with
+// Package orchestration lets the agent of one session start child sessions and work with
 // them, on x1.orchestration.{op}:
 //
 //	spawn    {agent, prompt, title, tool_use_id}   needs a grant of type spawn; repeated with the same tool_use_id it is one child
 //	message  {session_id, text, message_id}        to a child
 //	cancel   {session_id, reason}                  of a child
-//	list     {}                                    the children, and how they are
-//	events   {session_id, after, limit}            what a child's log has
+//	list     {}                                    the children and their status
+//	events   {session_id, after, limit}            the log of a child
 //
-// Authority is always that the child's parent is the session that asks. Depth is
-// one: a child has no children, so a wake never leads to another wake. A child that
-// ends, fails or has something to say to its parent (agent.message_to_caller) wakes
-// it with a user message.
+// A session may only address its own children. A child has no children, so a wake never
+// causes another wake. A child that ends, fails or sends agent.message_to_caller wakes
+// its parent with a user message.
 //
 // # What is stored
 //
 // A child has its parent in its record ([chat.Session.Parent]), which only the
 // server writes; its metadata, which clients write, is not read. The parent has an
-// event x1.child.spawned per child. What the parent says to a child comes by [via],
-// which no dialect uses. Wakes have idempotency keys made of the event that caused
-// them, so they can be repeated: after a crash they are.
+// event x1.child.spawned per child. Messages of the parent to a child are marked by [via],
+// which no dialect uses. A wake has an idempotency key made of the event that caused it,
+// so it can be repeated after a crash.
 //
 // # Concurrency
 //
@@ -38,7 +37,7 @@ import (
 	"github.com/parley-hq/parley/internal/natsprovider"
 )
 
-// Sessions is the door to the conversations.
+// Sessions is the part of session.Sessions that the package uses.
 type Sessions interface {
 	CreateChild(ctx context.Context, parent chat.SessionID, n chat.NewSession, grant string) (chat.Session, bool, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
@@ -64,15 +63,15 @@ type Orchestration struct {
 	mu      sync.Mutex
 	queue   []chat.Event // of children, for their parents
 	dropped bool         // the queue was full
-	news    chan struct{}
+	wakeUp  chan struct{}
 }
 
-// New returns an orchestration; Run lets it wake parents.
+// New returns an orchestration; Run starts the wakes.
 func New(opt Options) *Orchestration {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Orchestration{opt: opt, news: make(chan struct{}, 1)}
+	return &Orchestration{opt: opt, wakeUp: make(chan struct{}, 1)}
 }
 
 // Provider serves the operations.
@@ -87,7 +86,7 @@ const (
 	spawnedType = "x1.child.spawned"
 	childPrefix = "child-" // of the ids of children
 
-	// via marks what a parent said to its child. Clients cannot set it.
+	// via marks messages of a parent to its child. Clients cannot set it.
 	via = "orchestration"
 )
 
@@ -99,7 +98,7 @@ func (o *Orchestration) parent(ctx context.Context, c natsprovider.Call) (chat.S
 	return o.opt.Sessions.Get(ctx, chat.Trusted, c.Session)
 }
 
-// child finds a child of the session that asks; others do not exist for it.
+// child returns a child of the session that asks. Other sessions are not found.
 func (o *Orchestration) child(ctx context.Context, c natsprovider.Call, id chat.SessionID) (chat.Session, error) {
 	none := chat.Errorf(chat.NotFound, "there is no session %q among the children of this one", string(id))
 	if id.Validate() != nil || c.Session == "" {
@@ -120,7 +119,7 @@ type spawnAsk struct {
 	Call   string `json:"tool_use_id"`
 }
 
-// agentCaller speaks as a session's agent.
+// agentCaller is a session's agent as a caller.
 func agentCaller(s *chat.Session) chat.Caller {
 	name := s.Agent
 	if name == chat.NoAgent {
@@ -143,12 +142,12 @@ func (o *Orchestration) spawn(ctx context.Context, c natsprovider.Call, q spawnA
 	if parent.Parent != "" { // before a grant is used up
 		return nil, chat.Errorf(chat.Denied, "a child has no children of its own; ask the parent to start another one")
 	}
-	child, created, err := o.bear(ctx, &parent, &q)
+	child, created, err := o.createChild(ctx, &parent, &q)
 	if err != nil {
 		return nil, err
 	}
 	as := agentCaller(&parent)
-	err = o.tell(ctx, &parent, child.ID, q.Prompt, "spawn")
+	err = o.sendToChild(ctx, &parent, child.ID, q.Prompt, "spawn")
 	if chat.CodeOf(err) == chat.Conflict {
 		return nil, chat.Errorf(chat.Conflict, "this tool_use_id has started session %s with another prompt; a new child needs a new one", child.ID)
 	}
@@ -162,9 +161,9 @@ func (o *Orchestration) spawn(ctx context.Context, c natsprovider.Call, q spawnA
 	return map[string]any{"ok": true, "session_id": child.ID, "created": created, "grant_id": child.Grant}, nil
 }
 
-// bear makes the session of a child. One call has one child, whatever becomes of
-// answers: if it is there already, it was allowed then.
-func (o *Orchestration) bear(ctx context.Context, parent *chat.Session, q *spawnAsk) (child chat.Session, created bool, err error) {
+// createChild creates the session of a child. A repeated call returns the same child and
+// needs no second grant.
+func (o *Orchestration) createChild(ctx context.Context, parent *chat.Session, q *spawnAsk) (child chat.Session, created bool, err error) {
 	sum := sha256.Sum256([]byte(string(parent.ID) + "\x00" + q.Call))
 	id := chat.SessionID(childPrefix + hex.EncodeToString(sum[:12]))
 	child, err = o.opt.Sessions.Get(ctx, chat.Trusted, id)
@@ -181,13 +180,13 @@ func (o *Orchestration) bear(ctx context.Context, parent *chat.Session, q *spawn
 	return o.opt.Sessions.CreateChild(ctx, parent.ID, chat.NewSession{ID: id, Agent: q.Agent, Title: q.Title}, grant)
 }
 
-// tell appends a message of a parent to its child.
-func (o *Orchestration) tell(ctx context.Context, parent *chat.Session, child chat.SessionID, text, key string) error {
-	return o.say(ctx, agentCaller(parent), child, map[string]any{"text": text, "kind": "message", "source": "orchestrator", "from_session_id": parent.ID}, key)
+// sendToChild appends a message of a parent to its child.
+func (o *Orchestration) sendToChild(ctx context.Context, parent *chat.Session, child chat.SessionID, text, key string) error {
+	return o.appendMessage(ctx, agentCaller(parent), child, map[string]any{"text": text, "kind": "message", "source": "orchestrator", "from_session_id": parent.ID}, key)
 }
 
-// say appends a user message with x1's extra fields.
-func (o *Orchestration) say(ctx context.Context, c chat.Caller, to chat.SessionID, payload map[string]any, key string) error {
+// appendMessage appends a user message with x1's extra fields.
+func (o *Orchestration) appendMessage(ctx context.Context, c chat.Caller, to chat.SessionID, payload map[string]any, key string) error {
 	_, err := o.opt.Sessions.Append(ctx, c, to, []chat.Draft{{Type: chat.UserMessage{}.Type(), Payload: mustJSON(payload), ClientID: key, Via: via}})
 	return err
 }
@@ -196,7 +195,7 @@ func (o *Orchestration) say(ctx context.Context, c chat.Caller, to chat.SessionI
 func mustJSON(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // texts and numbers only
+		panic(err) // impossible: only texts and numbers
 	}
 	return b
 }
@@ -226,11 +225,11 @@ func (o *Orchestration) message(ctx context.Context, c natsprovider.Call, q chil
 	if q.MessageID != "" {
 		key = "message:" + q.MessageID
 	}
-	err = o.tell(ctx, &parent, child.ID, q.Text, key)
+	err = o.sendToChild(ctx, &parent, child.ID, q.Text, key)
 	return map[string]any{"ok": err == nil}, err
 }
 
-// cancel stops what a child does and ends it.
+// cancel stops a child and completes its session.
 func (o *Orchestration) cancel(ctx context.Context, c natsprovider.Call, q childAsk) (map[string]any, error) {
 	child, err := o.child(ctx, c, q.Session)
 	if err != nil {
@@ -251,7 +250,7 @@ func (o *Orchestration) cancel(ctx context.Context, c natsprovider.Call, q child
 	return map[string]any{"ok": err == nil, "stopped": true}, err
 }
 
-// Child is how a child is.
+// Child is the status of a child.
 type Child struct {
 	Session chat.SessionID `json:"session_id"`
 	Agent   string         `json:"agent"`

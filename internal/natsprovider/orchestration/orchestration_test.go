@@ -4,43 +4,31 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/agentpool"
-	"github.com/parley-hq/parley/internal/agents/demo"
-	"github.com/parley-hq/parley/internal/hub"
-	"github.com/parley-hq/parley/internal/journal"
 	"github.com/parley-hq/parley/internal/natsprovider"
+	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a store with an orchestration that may not run.
-type world struct {
+// fixture is a server with an orchestration; run starts its wakes.
+type fixture struct {
 	t        *testing.T
 	sessions *session.Sessions
 	o        *Orchestration
 	allowed  map[string]bool // agents
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{t: t, allowed: map[string]bool{}}
-	j, err := journal.Open(t.TempDir(), journal.Options{Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := hub.New(j, hub.Options{})
-	registry := agentpool.NewRegistry(agentpool.NewPool(agentpool.PoolOptions{}))
-	registry.Add(demo.Info, demo.Agent{})
-	runner := agentpool.NewRunner(registry, agentpool.Options{Grace: time.Millisecond, Clean: true})
-	w.sessions = session.New(j, h, session.Options{DefaultAgent: "none", Observers: []session.Observer{{Committed: runner.Committed}}})
-	runner.Attach(w.sessions)
+func newFixture(t *testing.T) *fixture {
+	w := &fixture{t: t, allowed: map[string]bool{}}
+	s := servertest.Open(t, servertest.Options{})
+	w.sessions = s.Sessions
 	w.o = New(Options{Sessions: w.sessions, Allow: func(_ context.Context, _ string, _ chat.SessionID, agent, _ string) (string, error) {
 		if !w.allowed[agent] {
 			return "", chat.Errorf(chat.Denied, "nobody has granted that")
@@ -48,19 +36,7 @@ func newWorld(t *testing.T) *world {
 		return "g1", nil
 	}})
 	w.sessions.Observe(session.Observer{Committed: w.o.Committed})
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = j.Run(ctx) })
-	wg.Go(func() { _ = w.sessions.Run(ctx) })
-	wg.Go(func() { _ = runner.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		wg.Wait()
-		h.Close(nil)
-		if err := j.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s.Serve(nil)
 	for _, id := range []chat.SessionID{"boss", "stranger"} {
 		if _, _, err := w.sessions.Create(t.Context(), chat.Trusted, chat.NewSession{ID: id, Agent: chat.NoAgent}); err != nil {
 			t.Fatal(err)
@@ -69,7 +45,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) ask(as chat.SessionID, op, body string) (map[string]any, string) {
+func (w *fixture) ask(as chat.SessionID, op, body string) (map[string]any, string) {
 	w.t.Helper()
 	got, err := w.o.Provider().Ops[op](w.t.Context(), natsprovider.Call{Op: op, Session: as}, json.RawMessage(body))
 	if err != nil {
@@ -86,7 +62,7 @@ func (w *world) ask(as chat.SessionID, op, body string) (map[string]any, string)
 	return v, string(b)
 }
 
-func (w *world) messages(id chat.SessionID) (out []string) {
+func (w *fixture) messages(id chat.SessionID) (out []string) {
 	w.t.Helper()
 	facts, _, err := w.sessions.Read(w.t.Context(), chat.Trusted, id, chat.Range{Types: []string{"user.message"}})
 	if err != nil {
@@ -103,7 +79,7 @@ func (w *world) messages(id chat.SessionID) (out []string) {
 }
 
 func TestChildren(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	spawn := `{"agent":"none","prompt":"do it","tool_use_id":"c1"}`
 	for name, c := range map[string]struct {
 		as         chat.SessionID
@@ -175,7 +151,7 @@ func TestChildren(t *testing.T) {
 // A parent is woken once for what happens to a child, also when that happened
 // while nobody could tell it.
 func TestWakes(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.allowed["none"] = true
 	v, _ := w.ask("boss", "spawn", `{"agent":"none","prompt":"do it","tool_use_id":"c1"}`)
 	child := chat.SessionID(v["session_id"].(string))
@@ -211,8 +187,8 @@ func TestWakes(t *testing.T) {
 
 // A child whose agent is one of the server's own never ends its session: the
 // parent is woken by the answers that it asked for, and by no others.
-func TestAParentIsToldTheAnswer(t *testing.T) {
-	w := newWorld(t)
+func TestAParentGetsTheAnswer(t *testing.T) {
+	w := newFixture(t)
 	w.allowed["demo"] = true
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

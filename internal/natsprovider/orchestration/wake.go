@@ -7,11 +7,12 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
-// concerns are the types of a child's events that concern its parent. A turn ends
-// only where the child's agent is one of ours; others end their sessions.
-var concerns = []string{"session.completed", "session.failed", "agent.message_to_caller", "turn.completed"}
+// wakeTypes are the types of a child's events that may wake its parent. turn.completed
+// exists only if the server runs the child's agent; other agents end their sessions.
+var wakeTypes = []string{"session.completed", "session.failed", "agent.message_to_caller", "turn.completed"}
 
 // maxQueue bounds the events that wait for Run. When the queue is full, events are
 // dropped and Run looks through the recent sessions again, as after a start.
@@ -20,7 +21,7 @@ const maxQueue = 10_000
 // Committed gets the events of every commit. It does not block.
 func (o *Orchestration) Committed(evs []chat.Event) {
 	for i := range evs {
-		if !slices.Contains(concerns, evs[i].Type) || !strings.HasPrefix(string(evs[i].Session), childPrefix) {
+		if !slices.Contains(wakeTypes, evs[i].Type) || !strings.HasPrefix(string(evs[i].Session), childPrefix) {
 			continue
 		}
 		o.mu.Lock()
@@ -31,14 +32,13 @@ func (o *Orchestration) Committed(evs []chat.Event) {
 		}
 		o.mu.Unlock()
 		select {
-		case o.news <- struct{}{}:
+		case o.wakeUp <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// recent is how many sessions are looked at after a start for wakes that a crash
-// swallowed.
+// recent is how many sessions a start checks for wakes that were lost in a crash.
 const recent = 200
 
 // Run wakes parents until ctx ends.
@@ -46,7 +46,7 @@ func (o *Orchestration) Run(ctx context.Context) error {
 	o.catchUpRecent(ctx)
 	for {
 		select {
-		case <-o.news:
+		case <-o.wakeUp:
 		case <-ctx.Done():
 			return nil
 		}
@@ -69,20 +69,19 @@ func (o *Orchestration) Run(ctx context.Context) error {
 func (o *Orchestration) catchUpRecent(ctx context.Context) {
 	page, err := o.opt.Sessions.List(ctx, chat.Trusted, chat.Filter{Limit: recent})
 	if err != nil && ctx.Err() == nil {
-		o.opt.Logger.Warn("sessions could not be looked at for children that wait for their parents", "err", err)
+		o.opt.Logger.Warn("sessions could not be checked for missing wakes", "err", err)
 	}
 	for i := range page.Sessions {
 		o.catchUp(ctx, &page.Sessions[i])
 	}
 }
 
-// catchUp wakes a child's parent for all that concerns it; what was done before is
-// not done again.
+// catchUp sends all wakes of a child again; the idempotency key excludes repetitions.
 func (o *Orchestration) catchUp(ctx context.Context, s *chat.Session) {
 	if s.Parent == "" {
 		return
 	}
-	facts, _, err := o.opt.Sessions.Read(ctx, chat.Trusted, s.ID, chat.Range{Limit: 100, Desc: true, Types: concerns})
+	facts, _, err := o.opt.Sessions.Read(ctx, chat.Trusted, s.ID, chat.Range{Limit: 100, Desc: true, Types: wakeTypes})
 	for i := len(facts) - 1; i >= 0 && err == nil; i-- {
 		var e chat.Event
 		if e, err = facts[i].Event(); err == nil {
@@ -94,7 +93,7 @@ func (o *Orchestration) catchUp(ctx context.Context, s *chat.Session) {
 	}
 }
 
-// wake tells the parent of a child what happened there.
+// wake sends the parent of a child a message about an event of the child.
 func (o *Orchestration) wake(ctx context.Context, e *chat.Event) error {
 	child, err := o.opt.Sessions.Get(ctx, chat.Trusted, e.Session)
 	if err != nil {
@@ -117,7 +116,7 @@ func (o *Orchestration) wake(ctx context.Context, e *chat.Event) error {
 	switch b := e.Body.(type) {
 	case chat.SessionCompleted:
 		if b.Outcome == "canceled" {
-			return nil // the parent itself did it
+			return nil // the parent canceled it
 		}
 	case chat.SessionFailed:
 		text = "Session " + string(child.ID) + " (" + child.Agent + ") has failed: " + b.ErrorMessage
@@ -131,7 +130,7 @@ func (o *Orchestration) wake(ctx context.Context, e *chat.Event) error {
 			Text    string `json:"text"`
 			Message string `json:"message"`
 		}
-		_ = json.Unmarshal(e.Payload, &said) // then it is empty
+		_ = json.Unmarshal(e.Payload, &said) // an empty text is no wake
 		if text = said.Text; text == "" {
 			text = said.Message
 		}
@@ -141,20 +140,19 @@ func (o *Orchestration) wake(ctx context.Context, e *chat.Event) error {
 	}
 	c := chat.Trusted
 	c.Workspace = child.Workspace
-	return o.say(ctx, c, parent.ID, map[string]any{
+	return o.appendMessage(ctx, c, parent.ID, map[string]any{
 		"text": text, "kind": kind, "source": "platform", "driverless": true, "is_synthetic": true, "from_session_id": child.ID,
 	}, "child:"+string(e.ID))
 }
 
-// maxAnswer bounds how much of a child's answer its parent is told; the child's
-// events have the rest.
+// maxAnswer bounds the part of a child's answer in a wake.
 const maxAnswer = 16 << 10
 
-// outcome says how a turn ended that a child's parent had asked for, "" when that
-// is not for its parent.
+// outcome describes the end of a turn that the parent's message started; "" for other
+// turns.
 func (o *Orchestration) outcome(ctx context.Context, child *chat.Session, e *chat.Event, b *chat.TurnCompleted) (string, error) {
 	if e.Workstream != "" || b.Outcome != chat.Done && b.Outcome != chat.Failed {
-		return "", nil // a line of its own, or somebody stopped it
+		return "", nil // a workstream, or it was stopped
 	}
 	facts, _, err := o.opt.Sessions.Read(ctx, chat.Trusted, child.ID, chat.Range{Before: e.Seq, Limit: 100, Desc: true, Types: []string{"agent.text", "turn.started"}})
 	if err != nil {
@@ -184,7 +182,7 @@ func (o *Orchestration) outcome(ctx context.Context, child *chat.Session, e *cha
 	return "", nil
 }
 
-// asked reports whether it was the parent that said something to its child.
+// asked reports whether an event is a message of the parent.
 func (o *Orchestration) asked(ctx context.Context, child *chat.Session, seq chat.Seq) (bool, error) {
 	facts, _, err := o.opt.Sessions.Read(ctx, chat.Trusted, child.ID, chat.Range{After: seq - 1, Limit: 1})
 	if err != nil || len(facts) == 0 || seq == 0 {
@@ -197,14 +195,11 @@ func (o *Orchestration) asked(ctx context.Context, child *chat.Session, seq chat
 	return e.Via == via, nil
 }
 
-// result is how a parent is told what came of a turn.
+// result is the text about the end of a turn.
 func result(child *chat.Session, b *chat.TurnCompleted, answer string) string {
 	name := "Session " + string(child.ID) + " (" + child.Agent + ")"
 	if b.Outcome == chat.Failed {
 		return name + " has failed: " + b.Error
 	}
-	if len(answer) > maxAnswer {
-		answer = strings.ToValidUTF8(answer[:maxAnswer], "") + "…"
-	}
-	return name + " has answered: " + answer
+	return name + " has answered: " + text.Clip(answer, maxAnswer)
 }
