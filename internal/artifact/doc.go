@@ -1,13 +1,20 @@
-// Package artifact keeps large things by reference: files that agents make and
-// people upload, too big for an event.
+// Package artifact stores the files of sessions: files that agents make and people
+// upload, which are too large for an event.
+//
+// # Types
+//
+// Local is a store in a folder: Put, Get, Stat, List, Delete, Remove, Copy, CopySession,
+// Merge, DeleteSession. Info describes one file. Walk visits what a backup needs, Verify
+// reads every byte, Settle ends changes that a crash has interrupted. Files that Get
+// returns are compared with their hash while they are read.
 //
 // # What is on disk
 //
-//	sessions/ab/<hash of session id>/<hash of path>            what is known of one name, as JSON
+//	sessions/ab/<hash of session id>/<hash of path>            the record of one name, as JSON
 //	sessions/ab/<hash of session id>/<hash of path>-<sha256>   its bytes; with .part behind it while the
-//	                                                           record is not there yet or about to go
+//	                                                           record is not written yet or about to be removed
 //	blobs/ab/<sha256>                                          another link to the same bytes
-//	tmp/                                                       uploads under way
+//	tmp/                                                       uploads in progress
 //	trash/                                                     erased sessions, until the last byte is gone
 //	changes/                                                   notes of changes that the log may not have yet
 //
@@ -15,8 +22,8 @@
 // operating system.
 //
 // Equal bytes are stored once: the file under a session and the one under blobs
-// are hard links to one inode, and the file system counts the references. So
-// there is no count of ours that a crash could leave wrong. The bytes of a name
+// are hard links to one inode, and the file system counts the references. So there is
+// no other count that a crash could leave wrong. The bytes of a name
 // are always read from the session's own folder; blobs is only the index by
 // which a second put finds bytes that are there already. It may be lost, or be
 // without links (a restored backup, a file system without hard links, an inode
@@ -30,10 +37,9 @@
 //
 // A name appears by one rename, after its bytes and the bytes of its record are
 // synced; Put returns when the folder is synced too. A name disappears by one
-// unlink, a session by one rename into trash, which Open finishes. Whatever a
-// crash leaves of a put or a delete stands in the session's own folder, under
-// the hash of the name, and goes with the next delete of that name, with Sweep,
-// or at the latest with the session.
+// unlink, a session by one rename into trash, which Open finishes. What a crash leaves
+// of a put or a delete is in the session's own folder, under the hash of the name, and
+// is removed with the next delete of that name, or with the session.
 //
 // A change that belongs to the log (PutOptions.Commit, Remove, CopySession) leaves a
 // note until it is settled; Settle ends those that a crash left, see change.go.
@@ -46,8 +52,8 @@
 // Of two puts on one path the one that finishes last stays. A reader keeps the
 // bytes it opened, whatever happens to the name.
 //
-// Three kinds of lock order changes of the folder, and unlike other locks here
-// they are held over file operations, because it is the files they guard: one
+// Three kinds of lock order changes of the folder. They are held during file
+// operations, because they guard the files: one
 // per path, which is also held while a change is committed to the log, then one
 // per session, then one per content. They are taken in that order, and no body is
 // read from a caller while one is held.

@@ -65,9 +65,9 @@ func (l *Local) Delete(ctx context.Context, session chat.SessionID, path string)
 	return nil
 }
 
-// drop removes the bytes of one name, and the entry in blobs with the last of
-// them. The entry goes first: whatever a crash leaves must stand under a
-// session, where erasing finds it.
+// drop removes the bytes of one name, and with the last of them the entry in blobs. The
+// entry is removed first: what a crash leaves must be in the folder of a session, where
+// erasing finds it.
 func (l *Local) drop(file, sum string) error {
 	defer l.contents.lock(sum)()
 	blob := l.blob(sum)
@@ -175,68 +175,4 @@ func (l *Local) emptyTrash() error {
 		}
 	}
 	return nil
-}
-
-// Sweep removes bytes that no name refers to any more, which only a crash
-// leaves, and returns how many files and bytes that was. It may run beside all
-// else.
-func (l *Local) Sweep(ctx context.Context) (count int, bytes int64, err error) {
-	err = l.folders(ctx, func(folder string) error {
-		n, size, err := l.sweepFolder(folder)
-		count, bytes = count+n, bytes+size
-		return err
-	})
-	if err == nil {
-		err = l.sweepBlobs(ctx, &count, &bytes)
-	}
-	return count, bytes, failed("sweep artifacts", err)
-}
-
-func (l *Local) sweepFolder(folder string) (count int, bytes int64, err error) {
-	defer l.sessions.lock(folder)()
-	entries, err := os.ReadDir(folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, 0, nil
-	}
-	for _, entry := range entries {
-		name, sum, ok := splitBytes(entry.Name())
-		if !ok {
-			continue
-		}
-		info, err := readRecord(filepath.Join(folder, name))
-		lost := info == nil && !strings.HasSuffix(entry.Name(), unsettled)
-		if err != nil || lost || info != nil && info.SHA256 == sum || l.holds(filepath.Join(folder, entry.Name())) {
-			continue // a damaged or lost record may be mended: its bytes stay
-		}
-		if fi, err := entry.Info(); err == nil {
-			bytes += fi.Size()
-		}
-		if err := l.drop(filepath.Join(folder, entry.Name()), sum); err != nil {
-			return count, bytes, err
-		}
-		count++
-	}
-	if count > 0 {
-		err = l.syncDir(folder)
-	}
-	return count, bytes, err
-}
-
-func (l *Local) sweepBlobs(ctx context.Context, count *int, bytes *int64) error {
-	return filepath.WalkDir(filepath.Join(l.dir, blobsDir), func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return errors.Join(err, ctx.Err())
-		}
-		sum := entry.Name()
-		if len(sum) != keyLen || strings.Contains(sum, "-") {
-			return nil
-		}
-		defer l.contents.lock(sum)()
-		fi, err := os.Lstat(file)
-		if err != nil || links(fi) > 1 {
-			return nil
-		}
-		*count, *bytes = *count+1, *bytes+fi.Size()
-		return errors.Join(l.remove(file), l.syncDir(filepath.Dir(file)))
-	})
 }

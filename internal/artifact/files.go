@@ -23,7 +23,7 @@ const (
 	changesDir  = "changes"
 )
 
-// key is the hash of a text, in hexadecimal: what stands on disk for a name.
+// key is the hash of a text, in hexadecimal. It is the name on disk.
 func key(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])
@@ -38,11 +38,11 @@ func (l *Local) folder(session chat.SessionID) string {
 
 func (l *Local) blob(sum string) string { return filepath.Join(l.dir, blobsDir, sum[:2], sum) }
 
-// bytesFile is where the bytes of a name stand, beside its record.
+// bytesFile is the path of the bytes of a name, next to its record.
 func bytesFile(record, sum string) string { return record + "-" + sum }
 
-// unsettled ends the name of bytes whose record is not there yet, or is about to
-// go. So bytes without this ending and without a record have lost their record.
+// unsettled is the ending of bytes whose record is not written yet, or is about to be
+// removed. So bytes without this ending and without a record have lost their record.
 const unsettled = ".part"
 
 // openBytes opens the bytes of a record, settled or not.
@@ -64,7 +64,7 @@ func splitBytes(name string) (record, sum string, ok bool) {
 
 func isRecord(name string) bool { return len(name) == keyLen && !strings.Contains(name, "-") }
 
-// readRecord reads what is known of a name; nil means that it is not there.
+// readRecord reads the record of a name; nil means that there is none.
 func readRecord(file string) (*Info, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -182,7 +182,7 @@ func (l *Local) hardLink(from, to string) error {
 	return os.Link(from, to)
 }
 
-// step comes before every change of the folder.
+// step is called before every change of the folder.
 func (l *Local) step() error {
 	if l.beforeStep == nil {
 		return nil
@@ -190,7 +190,7 @@ func (l *Local) step() error {
 	return l.beforeStep()
 }
 
-// failed words what the file system said.
+// failed adds context to an error of the file system.
 func failed(doing string, err error) error {
 	if err == nil {
 		return nil

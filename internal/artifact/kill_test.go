@@ -81,9 +81,6 @@ func TestKilledProcess(t *testing.T) {
 		if report, err := l.Verify(t.Context()); err != nil || len(report.Problems) != 0 {
 			t.Fatalf("%+v %v", report, err)
 		}
-		if _, _, err := l.Sweep(t.Context()); err != nil {
-			t.Fatal(err)
-		}
 	}
 	l := open(t, dir, Options{})
 	for _, s := range []chat.SessionID{"kept", "gone"} {

@@ -34,15 +34,12 @@ type Local struct {
 	contents locks // by hash of bytes
 
 	mu     sync.Mutex
-	flight map[chat.SessionID]map[*upload]bool // puts under way
-	held   map[string]int                      // bytes that a change under way may need again
+	flight map[chat.SessionID]map[*upload]bool // puts in progress
 	sound  map[string]identity                 // files whose bytes were compared with their hash
 }
 
-// upload is a put under way. It learns here that its session was erased.
+// upload is a put in progress. erased is set when its session is erased meanwhile.
 type upload struct{ erased bool }
-
-var _ Store = (*Local)(nil)
 
 // Open makes the folder ready: it removes what uploads left behind when the
 // process was killed and finishes erasing sessions. The folder belongs to this
@@ -70,10 +67,10 @@ func Open(dir string, opt Options) (*Local, error) {
 	return l, nil
 }
 
-// Inspect gives a folder that no process uses, to verify it. Nothing in it is
-// changed by that, and it need not be there.
+// Inspect opens a folder that no process uses, to verify it. It changes nothing, and the
+// folder may be absent.
 func Inspect(dir string) *Local {
-	l := &Local{dir: dir, flight: map[chat.SessionID]map[*upload]bool{}, held: map[string]int{}, sound: map[string]identity{}}
+	l := &Local{dir: dir, flight: map[chat.SessionID]map[*upload]bool{}, sound: map[string]identity{}}
 	l.create = l.createTemp
 	return l
 }
@@ -81,7 +78,8 @@ func Inspect(dir string) *Local {
 // Dir is the folder of the store.
 func (l *Local) Dir() string { return l.dir }
 
-// Put stores body under path. See Store.
+// Put stores body under path and returns when it is durable. Until then it is not
+// visible, and a path that exists keeps its old bytes.
 func (l *Local) Put(ctx context.Context, session chat.SessionID, path, mediaType string, body io.Reader, opt PutOptions) (Info, error) {
 	if err := errors.Join(check(session, path), checkMediaType(mediaType)); err != nil {
 		return Info{}, chat.Public(err)
@@ -168,7 +166,7 @@ func (l *Local) publish(session chat.SessionID, up *upload, record, temp string,
 	return errors.Join(err, l.settle(c, err == nil))
 }
 
-// count tells of the bytes that a change adds or removes.
+// count reports the bytes that a change adds or removes.
 func (l *Local) count(c *change) {
 	if l.changed == nil {
 		return
@@ -183,8 +181,7 @@ func (l *Local) count(c *change) {
 	l.changed(c.Session, bytes)
 }
 
-// replace gives the name its new bytes and keeps the old ones until the change is
-// settled.
+// replace gives the name its new bytes. The old ones stay until the change is settled.
 func (l *Local) replace(up *upload, temp string, c *change, opt PutOptions) error {
 	folder, info := filepath.Dir(c.record), c.New
 	defer l.sessions.lock(folder)()
@@ -196,7 +193,7 @@ func (l *Local) replace(up *upload, temp string, c *change, opt PutOptions) erro
 			return err
 		}
 	}
-	// A record that cannot be read is replaced; what it held is left to Sweep.
+	// An unreadable record is replaced; its bytes stay until the path is deleted.
 	c.Old, _ = readRecord(c.record)
 	if err := l.makeFolder(folder); err != nil {
 		return err
@@ -211,8 +208,8 @@ func (l *Local) replace(up *upload, temp string, c *change, opt PutOptions) erro
 	return l.link(temp, c.record, *info)
 }
 
-// link gives the bytes their place beside the record, and writes the record.
-// The entry in blobs comes last, so that bytes without a session never exist.
+// link moves the bytes next to the record and writes the record. The entry in blobs
+// comes last, so that bytes without a session never exist.
 func (l *Local) link(temp, record string, info Info) error {
 	defer l.contents.lock(info.SHA256)()
 	blob, place := l.blob(info.SHA256), bytesFile(record, info.SHA256)
@@ -223,8 +220,8 @@ func (l *Local) link(temp, record string, info Info) error {
 	}
 	shared := !kept && whole(blob, info) && l.hardLink(blob, part) == nil
 	if !kept && !shared {
-		// Not there yet, damaged, no more links, or links are not to be had:
-		// these bytes get a file of their own.
+		// There are no such bytes yet, or they are damaged, or the file system cannot
+		// link them: these bytes get a file of their own.
 		if err := l.rename(temp, part); err != nil {
 			return err
 		}
@@ -253,8 +250,8 @@ func (l *Local) link(temp, record string, info Info) error {
 	return nil
 }
 
-// whole reports whether a file has the bytes that it should. They are read: who puts
-// good bytes must not be given damaged ones that were there before.
+// whole reports whether a file has the right bytes. It reads them, so that an upload is
+// never replaced by damaged bytes of an earlier one.
 func whole(file string, info Info) bool {
 	fi, err := os.Lstat(file)
 	if err != nil || !fi.Mode().IsRegular() || fi.Size() != info.Size {
@@ -311,16 +308,16 @@ type source struct {
 	head []byte
 	err  error // why the body could not be read to its end
 
-	took func(bytes int64) error // told of what was read before; may be nil
+	took func(bytes int64) error // called with the number of bytes of the last Read; may be nil
 	last int64                   // what the last Read gave
 }
 
-// sniffed is how many bytes http.DetectContentType looks at.
+// sniffed is how many bytes http.DetectContentType uses.
 const sniffed = 512
 
 func (s *source) Read(p []byte) (int, error) {
 	if err := s.ctx.Err(); err != nil {
-		s.err = chat.Errorf(chat.Unavailable, "the upload was broken off before its end; send it again").Because(err)
+		s.err = chat.Errorf(chat.Unavailable, "the upload was interrupted; send it again").Because(err)
 		return 0, s.err
 	}
 	if s.took != nil && s.last > 0 {
@@ -350,7 +347,7 @@ func sourceError(err error) error {
 	return chat.Errorf(chat.Invalid, "the upload ended before it was complete; send it again").Because(err)
 }
 
-// locks is a fixed number of locks that names are spread over.
+// locks is a fixed number of locks; a name is mapped to one of them.
 type locks [64]sync.Mutex
 
 func (ls *locks) lock(name string) (unlock func()) {

@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/text"
 )
 
 const maxMediaType = 255
 
-// byExtension names what cannot be told from the first bytes. The system's own
-// tables differ from machine to machine, so they are not asked.
+// byExtension has the types that the first bytes do not show. The tables of the
+// operating system differ from machine to machine, so they are not used.
 var byExtension = map[string]string{
 	".css":     "text/css; charset=utf-8",
 	".csv":     "text/csv; charset=utf-8",
@@ -35,15 +36,15 @@ var byExtension = map[string]string{
 	".yml":     "application/yaml",
 }
 
-// mediaTypeOf settles a media type: what the sender said, else what the first
-// bytes show, else what the name promises.
+// mediaTypeOf returns the media type that the sender gave, else that of the first bytes,
+// else that of the file name extension.
 func mediaTypeOf(said, name string, head []byte) string {
 	if said != "" {
 		return said
 	}
 	seen := http.DetectContentType(head)
 	switch kind, _, _ := strings.Cut(seen, ";"); kind {
-	// These are also what is seen of formats that have no mark of their own.
+	// These are also the result for formats without a signature.
 	case "text/plain", "application/octet-stream", "text/xml", "application/zip":
 		if named, ok := byExtension[strings.ToLower(path.Ext(name))]; ok {
 			return named
@@ -57,14 +58,7 @@ func checkMediaType(s string) error {
 		return nil
 	}
 	if kind, _, err := mime.ParseMediaType(s); len(s) > maxMediaType || err != nil || !strings.Contains(kind, "/") {
-		return chat.Errorf(chat.Invalid, "%q is not a media type such as text/csv", clip(s))
+		return chat.Errorf(chat.Invalid, "%q is not a media type such as text/csv", text.Clip(s, 80))
 	}
 	return nil
-}
-
-func clip(s string) string {
-	if len(s) > 80 {
-		return strings.ToValidUTF8(s[:80], "") + "…"
-	}
-	return s
 }

@@ -14,9 +14,9 @@ const (
 )
 
 // CheckPath reports why p cannot name an artifact. A path is relative, has
-// slashes between its segments and means exactly what it says: there is no
-// other spelling of it. Paths are hashed before they reach the disk; the rules
-// are for those who later write a file under its own name.
+// slashes between its segments and has exactly one spelling. Paths are hashed before
+// they reach the disk; the rules protect programs that later write a file under its
+// path.
 func CheckPath(p string) error {
 	switch {
 	case p == "":

@@ -12,14 +12,14 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// checked is a file whose bytes are compared with their hash before all of them
-// have been given out:
+// checked is a file whose bytes are compared with their hash before all of them have
+// been returned:
 //
 //   - The size is compared when the file is opened.
-//   - Who reads from the beginning to the end gets the last bytes only if the hash
-//     of all is right.
-//   - Who reads a part gets it only if the whole file was read and compared, now or
-//     earlier in this process and not changed since by its size and time.
+//   - A read from the beginning to the end returns the last bytes only if the hash of
+//     all is right.
+//   - A read of a part returns it only if the whole file was read and compared, now or
+//     earlier in this process, and its size and time have not changed since.
 type checked struct {
 	f    *os.File
 	l    *Local
@@ -32,7 +32,7 @@ type checked struct {
 	sound bool // parts may be read
 }
 
-// identity is by what a file is recognised that was compared before.
+// identity identifies a file that was compared before.
 type identity struct {
 	sum  string
 	size int64
@@ -42,7 +42,7 @@ type identity struct {
 // maxSound bounds the files that are remembered.
 const maxSound = 10_000
 
-// check wraps an open file; it is an error when its size is not right.
+// check wraps an open file. It returns an error when the size is wrong.
 func (l *Local) check(f *os.File, info Info) (*checked, error) {
 	fi, err := f.Stat()
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *checked) compare() error {
 	return nil
 }
 
-// Seek says where the next Read begins.
+// Seek sets where the next Read begins.
 func (c *checked) Seek(offset int64, whence int) (int64, error) {
 	at, err := c.f.Seek(offset, whence)
 	if err == nil {

@@ -12,13 +12,14 @@ import (
 	"github.com/parley-hq/parley/internal/sealed"
 )
 
-// A change that belongs to the log is made in four steps, one change of a path
-// after the other: a note of it is stored under changes, the name changes, the log
-// is told, and the change is settled: what is not needed any more is removed, the
-// note last. If the log refuses it, settling puts back what was there. A note that
-// the process left behind is settled at the next start by what the log says.
+// A change that belongs to the log takes four steps; changes of one path do not
+// overlap: a note of it is stored under changes, the name changes, the event is
+// committed to the log, and the change is settled: what is not needed any more is
+// removed, the note last. If the log refuses the event, settling restores what was
+// there. A note of an earlier process is settled at the next start according to the
+// log.
 
-// change is a change under way.
+// change is a change in progress.
 type change struct {
 	chat.FileChange
 	record string // of the name
@@ -26,7 +27,7 @@ type change struct {
 	begun  bool   // the name may have changed
 }
 
-// note stores what is about to be changed, and holds the old bytes.
+// note stores what is about to be changed.
 func (l *Local) note(c *change) error {
 	b, err := sealed.Marshal(c.FileChange)
 	if err != nil {
@@ -38,47 +39,25 @@ func (l *Local) note(c *change) error {
 		return err
 	}
 	c.file = file
-	l.hold(c, 1)
 	return l.syncDir(dir)
 }
 
-func (l *Local) hold(c *change, n int) {
-	if c.Old == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	place := bytesFile(c.record, c.Old.SHA256)
-	for _, name := range []string{place, place + unsettled} {
-		if l.held[name] += n; l.held[name] <= 0 {
-			delete(l.held, name)
-		}
-	}
-}
-
-func (l *Local) holds(file string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.held[file] > 0
-}
-
-// settle ends a change: stored says whether it counts. The caller holds the lock of
-// the path.
+// settle ends a change: stored reports whether the log has it. The caller holds the
+// lock of the path.
 func (l *Local) settle(c *change, stored bool) error {
 	if !c.begun {
-		if c.file != "" {
-			l.hold(c, -1)
-			return l.remove(c.file)
-		}
-		return nil
+		return l.removeNote(c)
 	}
 	if err := l.settleName(c, stored); err != nil {
-		return err // the note stays, and the next start tries again
+		return err // the note stays, and the next start settles it
 	}
+	return l.removeNote(c)
+}
+
+func (l *Local) removeNote(c *change) error {
 	if c.file == "" {
 		return nil
 	}
-	l.hold(c, -1)
 	return l.remove(c.file)
 }
 
@@ -113,8 +92,8 @@ func (l *Local) settleName(c *change, stored bool) error {
 	return nil
 }
 
-// putBack gives a name again what it had before a change, unless another change came
-// behind it or the session was erased, and returns the record that the name has.
+// putBack restores what a name had before a change, unless another change followed or
+// the session was erased, and returns the record of the name.
 func (l *Local) putBack(c *change, now *Info) (*Info, error) {
 	var err error
 	switch {
@@ -123,7 +102,7 @@ func (l *Local) putBack(c *change, now *Info) (*Info, error) {
 		err = l.writeRecord(c.record, *c.Old)
 		now = c.Old
 	case c.New != nil && now != nil && *now == *c.New:
-		// Bytes without a record have the ending that says so.
+		// Bytes without a record have the ending .part.
 		if place := bytesFile(c.record, now.SHA256); exists(place) {
 			err = l.rename(place, place+unsettled)
 		}
@@ -150,8 +129,8 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// Remove takes a path out of the session; commit makes that part of the log. When
-// it fails the path is there as before.
+// Remove removes a path from the session; commit makes that part of the log. When it
+// fails the path stays as it was.
 func (l *Local) Remove(ctx context.Context, session chat.SessionID, path string, after chat.Seq, commit func(Info) error) error {
 	if err := check(session, path); err != nil {
 		return err
@@ -197,8 +176,8 @@ func (l *Local) hide(c *change) (err error) {
 	return l.syncDir(folder)
 }
 
-// Settle ends the changes that the last process left in the middle. stored says
-// whether the log has one. It is called before the store is used.
+// Settle ends the changes that the last process did not finish. stored reports whether
+// the log has a change. It is called before the store is used.
 func (l *Local) Settle(ctx context.Context, stored func(chat.FileChange) (bool, error)) error {
 	dir := filepath.Join(l.dir, changesDir)
 	entries, err := os.ReadDir(dir)
@@ -234,7 +213,7 @@ func (l *Local) settleNote(ctx context.Context, file string, stored func(chat.Fi
 		return l.settleCopy(ctx, c, yes)
 	}
 	if err := check(c.Session, c.Path); err != nil || c.Old == nil && c.New == nil {
-		return errors.Join(err, errors.New("it does not say what was changed"))
+		return errors.Join(err, errors.New("it does not contain what was changed"))
 	}
 	c.record = filepath.Join(l.folder(c.Session), key(c.Path))
 	defer l.paths.lock(c.record)()

@@ -67,54 +67,6 @@ func (l *Local) Walk(ctx context.Context, visit func(Entry) error) error {
 	return failed("copy artifacts", err)
 }
 
-// Backup copies the store into dir, which must be empty or absent, and returns
-// when the copy is durable.
-func (l *Local) Backup(ctx context.Context, dir string) error {
-	if err := l.makeFolder(filepath.Clean(dir)); err != nil {
-		return failed("backup artifacts", err)
-	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		return failed("backup artifacts", errors.Join(err, chat.Errorf(chat.Conflict, "the folder for the backup is not empty")))
-	}
-	var folders []string
-	err := l.Walk(ctx, func(e Entry) error {
-		file := filepath.Join(dir, filepath.FromSlash(e.Path))
-		folder := filepath.Dir(file)
-		if len(folders) == 0 || folders[len(folders)-1] != folder {
-			if err := l.makeFolder(folder); err != nil {
-				return err
-			}
-			folders = append(folders, folder)
-		}
-		if e.SameAs != "" {
-			first := filepath.Join(dir, filepath.FromSlash(e.SameAs))
-			if os.Link(first, file) == nil {
-				return nil
-			}
-			f, err := os.Open(first)
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			return writeFile(file, f)
-		}
-		return writeFile(file, e.Body())
-	})
-	for _, folder := range folders {
-		err = errors.Join(err, l.syncDir(folder))
-	}
-	return failed("backup artifacts", err)
-}
-
-func writeFile(file string, body io.Reader) error {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, body)
-	return finish(f, err)
-}
-
 // Report is what Verify found.
 type Report struct {
 	Names    int       `json:"names"` // that were checked
