@@ -91,7 +91,7 @@ func (d *Dialect) workstreamEnd(ctx context.Context, c chat.Caller, sess run, en
 	if ended == 0 || ended > at {
 		return nil, nil
 	}
-	e, err := d.lastBefore(ctx, c, &sess.Session, ended)
+	e, err := d.lastBefore(ctx, c, &st.Session, ended)
 	if err != nil || e == nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ func acks(id string) func(compactMessage) bool {
 	return func(m compactMessage) bool { return m.T != Question && holds(m, `"ack":"`+id+`"`) }
 }
 
-// childRun is what is told of a workstream as a run of its own.
+// childRun is a workstream as a run of its own.
 type childRun struct {
 	ID          string
 	Status      string
@@ -21,15 +21,15 @@ type childRun struct {
 	CompletedAt *string `json:"completed_at"`
 }
 
-// A workstream serves wherever a run does: it is looked at, stopped, talked to
-// and given files under its own id, and is idle when it waits for somebody.
-func TestChildAsRun(t *testing.T) {
+// A workstream can be shown, stopped, sent messages and files under its own id, and
+// is idle when it waits for a person.
+func TestWorkstreamIsServedAsRun(t *testing.T) {
 	w := newServer(t, setup{})
 	id := w.start("hello", true)
 	parent := w.stream(id, "")
 	parent.until(is(Idle))
 	w.signal(id, "launch_workstream", `{"id":"a","name":"A","instruction":"/stream 100000 50","interactive":true}`)
-	// A line at rest seems to work when something is said there: its readers see the launch beside it.
+	// The launch is not on the main line: clients would show an idle line as working.
 	if m := parent.until(func(m compactMessage) bool { return holds(m, `"workstream_event":"launched"`) }); m.W != "a" {
 		t.Errorf("the launch is %+v", m)
 	}
@@ -81,7 +81,7 @@ func TestChildAsRun(t *testing.T) {
 		t.Errorf("its file is %+v", m)
 	}
 
-	// What is done with whole runs is not done to its parent by mistake.
+	// Operations on whole runs are refused, and not done to its parent.
 	for _, what := range []string{"restart", "fork", "status", "workflow"} {
 		if code, got, _ := w.call("POST", "/api/v1/agents/"+child+"/"+what, `{"status":"completed"}`); code != 400 || !strings.Contains(got, "a is a workstream of run") {
 			t.Errorf("%s: %d %s", what, code, got)
@@ -93,7 +93,7 @@ func TestChildAsRun(t *testing.T) {
 	if got := look(); got.Status != "cancelled" || got.CompletedAt == nil {
 		t.Errorf("ended it is %+v", got)
 	}
-	// Who has all of it, and something that came later, is told again that it is over.
+	// A reader that has all messages gets the last one again.
 	w.ok("PUT", "/api/v1/agents/"+child+"/artifacts/out/late.txt", "", &put, "Content-Type", "text/plain")
 	if code, got, _ := w.call("PUT", put.URL, "abc", "Content-Type", "text/plain"); code != 200 {
 		t.Fatalf("%d %s", code, got)
@@ -103,7 +103,7 @@ func TestChildAsRun(t *testing.T) {
 		t.Errorf("the end is at %v, and again at %v", last.TS, m.TS)
 	}
 
-	// One that is not interactive ends with its stop, which is acknowledged, too.
+	// One that is not interactive ends with its stop, which is acknowledged.
 	w.signal(id, "launch_workstream", `{"id":"b","name":"B","instruction":"/stream 100000 50"}`)
 	s = w.stream(id+"~b", "")
 	s.until(isChunk)
@@ -120,9 +120,9 @@ func TestChildAsRun(t *testing.T) {
 	}
 }
 
-// What is not spoken is refused with the reason, whatever the method and however
-// deep the path.
-func TestRefusals(t *testing.T) {
+// Parts that the server does not have are refused with the reason, for every method
+// and every path below.
+func TestMissingPartsAreRefusedWithTheReason(t *testing.T) {
 	w := newServer(t, setup{})
 	for _, path := range []string{
 		"account", "accounts", "analytics/x", "apikeys", "apps", "apps/x", "audit-trail", "collections/c/members", "commands", "cost/x", "data", "email/send", "embeddings",

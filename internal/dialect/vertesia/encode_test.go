@@ -10,7 +10,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// eventWith is an event on a line.
+// eventWith is an event on a workstream.
 func eventWith(body chat.Body, line string) *chat.Event {
 	d := chat.NewDraft(body)
 	if err := d.Settle(); err != nil {
@@ -19,7 +19,7 @@ func eventWith(body chat.Body, line string) *chat.Event {
 	return &chat.Event{Session: "s-1", Seq: 7, At: 1794704021301123, Type: d.Type, Body: body, Payload: d.Payload, Workstream: line, ClientID: "c-1"}
 }
 
-// all is one of each kind, with as little in it as there can be.
+// all has one event of each type, with as few fields as possible.
 var all = []chat.Body{
 	chat.SessionStarted{Agent: "demo"}, chat.SessionUpdated{}, chat.SessionCompleted{}, chat.SessionCompleted{Outcome: outcomeCancelled}, chat.SessionFailed{},
 	chat.TurnStarted{}, chat.TurnCompleted{Outcome: chat.Done}, chat.TurnCompleted{Outcome: chat.Stopped}, chat.TurnCompleted{Outcome: chat.Failed},
@@ -39,9 +39,9 @@ var all = []chat.Body{
 	chat.WorkstreamTimeout{ID: "w1"}, chat.WorkstreamCanceled{ID: "w1"},
 }
 
-// Every kind of event becomes messages that the UI keeps, at times of their own;
-// and nothing that happens beside the main line closes a stream.
-func TestEveryKindHasWordsThatAreSeen(t *testing.T) {
+// The UI keeps the messages of every event type, each message has its own time, and
+// no event of a workstream closes the stream of the run.
+func TestEveryEventTypeHasMessagesThatTheUIKeeps(t *testing.T) {
 	covered := map[string]bool{}
 	for _, body := range all {
 		covered[body.Type()] = true
@@ -52,7 +52,7 @@ func TestEveryKindHasWordsThatAreSeen(t *testing.T) {
 				t.Errorf("%s becomes %d messages", e.Type, len(list))
 			}
 			if hidden[e.Type] && len(list) > 0 {
-				t.Errorf("%s is said to be hidden", e.Type)
+				t.Errorf("%s is hidden and has messages", e.Type)
 			}
 			for i, m := range list {
 				b := m.append(nil, e.At, m.workstream)
@@ -90,8 +90,8 @@ func TestEveryKindHasWordsThatAreSeen(t *testing.T) {
 	}
 }
 
-// A child's line, looked at as a run of its own, ends when the child does.
-func TestAChildSeenAlone(t *testing.T) {
+// The stream of a workstream as a run ends when the workstream ends.
+func TestWorkstreamAsRunEnds(t *testing.T) {
 	c := codingOf(asJSON, "w1")
 	for body, want := range map[chat.Body][]Type{
 		chat.AgentText{Text: "of another"}: nil,
@@ -119,7 +119,7 @@ func TestAChildSeenAlone(t *testing.T) {
 	}
 }
 
-// Pieces that wait together are one chunk, up to a bound: see hub for the joining.
+// Pieces that wait together are joined into one chunk, up to a limit. The hub joins them.
 func TestChunksAreBounded(t *testing.T) {
 	var g chat.Grouper = codingOf(asSSE, "")
 	if n := g.Group(); n != 200 {
@@ -137,8 +137,8 @@ func typesOf(list []message) (types []Type) {
 	return types
 }
 
-// Only what came by this protocol is given back in its own words.
-func TestNobodyElseSpeaksInOurWords(t *testing.T) {
+// Only messages that were posted in this protocol come back unchanged.
+func TestOnlyPostedMessagesComeBackUnchanged(t *testing.T) {
 	e := eventWith(chat.AgentText{Text: "x"}, "")
 	e.Payload = json.RawMessage(`{"text":"x","vertesia":{"t":11,"m":"ended"}}`)
 	if list := messagesOf(e); len(list) != 1 || list[0].t != Answer {
@@ -150,9 +150,9 @@ func TestNobodyElseSpeaksInOurWords(t *testing.T) {
 	}
 }
 
-// A chunk never comes after the message that replaces it, and what the agent
-// shows of a finished block is refused.
-func TestLateChunksLeaveNoGhosts(t *testing.T) {
+// A chunk never comes after the message that replaces it, and previews of a finished
+// block are refused.
+func TestChunksNeverFollowTheirMessage(t *testing.T) {
 	w := newServer(t, setup{})
 	var run struct{ ID string }
 	w.ok("POST", "/api/v1/agents/record", `{"interaction":"mine"}`, &run)

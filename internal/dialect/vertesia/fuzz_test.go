@@ -63,7 +63,7 @@ func FuzzPosted(f *testing.F) {
 	})
 }
 
-// Whatever begins a run is refused with a reason, or can be kept.
+// Every body of a start is refused with a reason, or can be stored.
 func FuzzStart(f *testing.F) {
 	for _, s := range []string{
 		`{"interaction":"demo","data":{"task":"x"},"interactive":false,"config":{"model":"m"},"auth_token":"secret"}`, `{"interaction":"a","data":"text"}`,
@@ -95,7 +95,7 @@ func FuzzStart(f *testing.F) {
 	})
 }
 
-// Whatever comes over a socket or as a signal is read or refused.
+// Every frame and every signal is read or refused.
 func FuzzSignal(f *testing.F) {
 	for _, s := range []string{`{"type":"signal","signalName":"UserInput","data":{"message":"x"},"requestId":1}`, `{"type":"ping"}`, `{"message":"x","metadata":{"request_input_response":{"request_id":"r"}}}`, `7`} {
 		f.Add([]byte(s))

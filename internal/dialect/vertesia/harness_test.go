@@ -21,7 +21,7 @@ import (
 	"github.com/parley-hq/parley/internal/session"
 )
 
-// people of the tests that need authentication.
+// tokens are the users of tests with authentication.
 var tokens = []auth.Token{token("alice"), token("bob")}
 
 func token(name string) auth.Token {
@@ -127,7 +127,7 @@ func (w *testServer) ok(method, path, body string, v any, header ...string) {
 	}
 }
 
-// start begins a run and returns its id.
+// start starts a run and returns its id.
 func (w *testServer) start(task string, interactive bool, header ...string) string {
 	w.t.Helper()
 	text, _ := json.Marshal(task)
@@ -149,7 +149,7 @@ func (w *testServer) updates(id, query string, header ...string) []compactMessag
 	return body.Messages
 }
 
-// rests waits until nothing is done in a run, without a look at it by this dialect.
+// rests waits until a run is idle, without a request to this dialect.
 func (w *testServer) rests(id string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
@@ -231,7 +231,7 @@ func (s *stream) next() (compactMessage, error) {
 	}
 }
 
-// until reads until a message fits.
+// until reads until a message satisfies fits.
 func (s *stream) until(fits func(compactMessage) bool) compactMessage {
 	s.t.Helper()
 	for {
@@ -251,7 +251,7 @@ func is(t Type) func(compactMessage) bool {
 
 func isChunk(m compactMessage) bool { return m.T == StreamingChunk }
 
-// text is what the chunks say, strung together.
+// chunkText is the text of the chunks.
 func chunkText(list []compactMessage) string {
 	var b strings.Builder
 	for _, m := range list {
@@ -262,7 +262,7 @@ func chunkText(list []compactMessage) string {
 	return b.String()
 }
 
-// stored are the messages that are no chunks.
+// stored are the messages that are not chunks.
 func stored(list []compactMessage) (out []compactMessage) {
 	for _, m := range list {
 		if !isChunk(m) {
@@ -293,19 +293,19 @@ func rising(t testing.TB, list []compactMessage) {
 	}
 }
 
-// after is a query that goes on after a message.
+// after is the query of a reader that continues after a message.
 func after(m compactMessage) string {
 	return "?skipHistory=true&since=" + strconv.FormatFloat(m.TS, 'f', -1, 64)
 }
 
-// equal reports whether two lists are the same on the wire.
+// equal reports whether two lists have the same JSON.
 func equal(a, b []compactMessage) bool {
 	x, _ := json.Marshal(a)
 	y, _ := json.Marshal(b)
 	return string(x) == string(y)
 }
 
-// words is the answer to /stream N.
+// words1toN is the answer to /stream N.
 func words1toN(n int) string {
 	var s []string
 	for i := 1; i <= n; i++ {

@@ -346,22 +346,9 @@ func (d *Dialect) listRuns(r *http.Request, c chat.Caller) (any, error) {
 
 // searchHit is a run that a search found.
 type searchHit struct {
-	ID          string          `json:"id"`
-	Score       float64         `json:"score"`
-	Interaction string          `json:"interaction"`
-	Name        string          `json:"interaction_name"`
-	Type        string          `json:"run_type"`
-	Kind        string          `json:"run_kind"`
-	Status      string          `json:"status"`
-	Activity    string          `json:"activity_state"`
-	StartedAt   chat.At         `json:"started_at"`
-	CompletedAt *chat.At        `json:"completed_at,omitempty"`
-	StartedBy   string          `json:"started_by"`
-	Title       string          `json:"title,omitempty"`
-	Topic       string          `json:"topic,omitempty"`
-	Tags        json.RawMessage `json:"tags,omitempty"`
-	Categories  json.RawMessage `json:"categories,omitempty"`
-	Interactive bool            `json:"interactive"`
+	agentRun
+	Score float64 `json:"score"`
+	Name  string  `json:"interaction_name"`
 }
 
 func (d *Dialect) searchRuns(r *http.Request, c chat.Caller) (any, error) {
@@ -371,12 +358,8 @@ func (d *Dialect) searchRuns(r *http.Request, c chat.Caller) (any, error) {
 	}
 	found, total, _, err := d.runs(r.Context(), c, f)
 	hits := []searchHit{}
-	for _, f := range found {
-		hits = append(hits, searchHit{
-			ID: f.ID, Score: 1, Interaction: f.Interaction, Name: f.Interaction, Type: f.Type, Kind: f.Kind, Status: f.Status, Activity: f.Activity,
-			StartedAt: f.StartedAt, CompletedAt: f.CompletedAt, StartedBy: f.StartedBy, Title: f.Title, Topic: f.Topic, Tags: f.Tags,
-			Categories: f.Categories, Interactive: f.Interactive,
-		})
+	for _, r := range found {
+		hits = append(hits, searchHit{agentRun: r, Score: 1, Name: r.Interaction})
 	}
 	return map[string]any{"hits": hits, "total": total}, err
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// many is a list of sessions, the most recently active first; those of one
-// second are in any order.
-type many struct {
+// longList is a list of sessions, the most recently active first. Sessions of one
+// second have any order.
+type longList struct {
 	sessions
 	all   []chat.Session
 	lists int
 }
 
-func (m *many) List(_ context.Context, _ chat.Caller, f chat.Filter) (chat.SessionPage, error) {
+func (m *longList) List(_ context.Context, _ chat.Caller, f chat.Filter) (chat.SessionPage, error) {
 	m.lists++
 	from, _ := strconv.Atoi(f.Cursor)
 	to := min(from+f.Limit, len(m.all))
@@ -28,11 +28,11 @@ func (m *many) List(_ context.Context, _ chat.Caller, f chat.Filter) (chat.Sessi
 	return page, nil
 }
 
-// A page of a long list is found without reading the whole of it, and the pages
-// make up the whole.
+// A page of a long list is found without reading the whole list, and the pages
+// together have every run.
 func TestLongListsAreNotReadWhole(t *testing.T) {
 	const n, perSecond = 3900, 130
-	m := &many{}
+	m := &longList{}
 	for i := range n {
 		second, in := n/perSecond-i/perSecond, (i*37)%perSecond
 		at := chat.At(1_700_000_000_000_000 + second*1_000_000 + in*1000)
@@ -53,7 +53,7 @@ func TestLongListsAreNotReadWhole(t *testing.T) {
 	if _, total, _ := page(filter{limit: 50, sort: "started_at"}); total != n {
 		t.Errorf("sorted by their beginning there are %d", total)
 	}
-	// More than one request would look at.
+	// More sessions than one request reads.
 	defer func(n int) { maxScan = n }(maxScan)
 	maxScan = 1200
 	last := chat.At(1 << 62)

@@ -53,33 +53,18 @@ func (d *Dialect) cursorAt(ctx context.Context, c chat.Caller, sess *chat.Sessio
 	return cursor, last, nil
 }
 
-// recentEvents is how many events lastBefore reads before it searches the log: a
-// client that reconnects usually has nearly all of them.
-const recentEvents = 64
-
 // lastBefore returns the last event at or before a position, or nil.
-func (d *Dialect) lastBefore(ctx context.Context, c chat.Caller, sess *chat.Session, at chat.At) (*chat.Event, error) {
-	high := chat.Seq(0) // an event after the position
-	for e, err := range d.opt.Sessions.Events(ctx, c, sess.ID, chat.Range{Limit: recentEvents, Desc: true}) {
-		if err != nil || e.At <= at {
-			return &e, err
+func (d *Dialect) lastBefore(ctx context.Context, c chat.Caller, sess *chat.Session, at chat.At) (last *chat.Event, err error) {
+	sort.Search(int(sess.Last), func(i int) bool {
+		var e chat.Event
+		if err == nil {
+			e, err = d.event(ctx, c, sess.ID, chat.Seq(i+1))
 		}
-		high = e.Seq
-	}
-	// Binary search: low is at or before the position.
-	low := chat.Seq(0)
-	var found *chat.Event
-	for low+1 < high {
-		middle := low + (high-low)/2
-		e, err := d.event(ctx, c, sess.ID, middle)
-		if err != nil {
-			return nil, err
+		if err != nil || e.At > at {
+			return true
 		}
-		if e.At <= at {
-			low, found = middle, &e
-		} else {
-			high = middle
-		}
-	}
-	return found, nil
+		last = &e // the search goes on after it
+		return false
+	})
+	return last, err
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// A posted question is one in every dialect: with its choices, or for leave to
-// use a tool; and who posted it learns the answer.
+// A posted question is a prompt, with its choices or for the approval of a tool, and
+// its answer is a message.
 func TestPostedQuestions(t *testing.T) {
 	w := newServer(t, setup{})
 	var run struct{ ID string }
@@ -41,7 +41,7 @@ func TestPostedQuestions(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 
-	// Under its own name, and under that of the call.
+	// By its request id, and by the id of the call.
 	for name, reply := range map[string]string{
 		`"request_id":"r1",`: `{"tool_approval_response":{"decision":"allow_once","approval_key":"k1"}}`,
 		``:                   `{"tool_approval_response":{"decision":"deny","approval_key":"k1"}}`,
@@ -62,8 +62,8 @@ func TestPostedQuestions(t *testing.T) {
 	}
 }
 
-// A run that is stopped says so once, with the name of the request.
-func TestAStopIsOneMessage(t *testing.T) {
+// A stop is acknowledged by one message.
+func TestStopIsAcknowledgedByOneMessage(t *testing.T) {
 	w := newServer(t, setup{})
 	id := w.start("/sleep 600", true)
 	s := w.stream(id, "")

@@ -129,25 +129,6 @@ func (d *Dialect) showRun(r *http.Request, c chat.Caller, sess run) (any, error)
 	return d.current(r.Context(), c, sess)
 }
 
-func (d *Dialect) showInternals(r *http.Request, c chat.Caller, sess run) (any, error) {
-	a, err := d.current(r.Context(), c, sess)
-	return struct {
-		ID          string   `json:"id"`
-		Kind        string   `json:"run_kind"`
-		WorkflowID  string   `json:"workflow_id"`
-		FirstRun    string   `json:"first_workflow_run_id"`
-		Artifacts   string   `json:"artifacts_path"`
-		Status      string   `json:"status"`
-		Activity    string   `json:"activity_state"`
-		Interactive bool     `json:"interactive"`
-		StartedAt   chat.At  `json:"started_at"`
-		CompletedAt *chat.At `json:"completed_at,omitempty"`
-		StartedBy   string   `json:"started_by"`
-		CreatedAt   chat.At  `json:"created_at"`
-		UpdatedAt   chat.At  `json:"updated_at"`
-	}{a.ID, a.Kind, a.WorkflowID, a.FirstRun, a.Artifacts, a.Status, a.Activity, a.Interactive, a.StartedAt, a.CompletedAt, a.StartedBy, a.CreatedAt, a.UpdatedAt}, err
-}
-
 // deleteRun terminates a run. Its log stays.
 func (d *Dialect) deleteRun(r *http.Request, c chat.Caller, sess run) (any, error) {
 	reason := r.URL.Query().Get("reason")

@@ -12,7 +12,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func TestRetentionErasesOnlyWhatIsOldAndOurs(t *testing.T) {
+func TestRetentionErasesOnlyOldRuns(t *testing.T) {
 	var mu sync.Mutex
 	now := time.Now()
 	clock := func() time.Time {
@@ -66,9 +66,9 @@ func TestRetentionErasesOnlyWhatIsOldAndOurs(t *testing.T) {
 	}
 }
 
-// A run that ends by itself does so when its last line has ended, also when
-// nobody streams, and only once when many look at a time.
-func TestARunThatEndsByItself(t *testing.T) {
+// A run that is not interactive is complete when its last workstream has ended, also
+// without a reader, and only once with many readers.
+func TestRunThatIsNotInteractiveEnds(t *testing.T) {
 	w := newServer(t, setup{})
 	id := w.start("hello", false)
 	s := w.stream(id, "")
@@ -81,7 +81,7 @@ func TestARunThatEndsByItself(t *testing.T) {
 	if ends := texts(w.updates(id, ""), Complete); len(ends) != 1 {
 		t.Errorf("it ends %d times", len(ends))
 	}
-	// Nobody streams this one.
+	// This run has no stream.
 	hidden := w.start("hello", false)
 	for b, err := range w.sessions.Watch(t.Context(), chat.Trusted, chat.SessionID(hidden), chat.Start{Cursor: &chat.Cursor{}}, nil) {
 		if err != nil {
@@ -97,7 +97,7 @@ func TestARunThatEndsByItself(t *testing.T) {
 	}
 }
 
-func TestTheFirstMessage(t *testing.T) {
+func TestFirstMessage(t *testing.T) {
 	for data, want := range map[string]string{
 		`{"user_prompt":"a","task":"b"}`: "a", `{"task":"b","other":"c"}`: "b", `{"question":"c","n":1}`: "c", `"plain"`: "plain",
 		`{"a":"x","b":"y"}`: `{"a":"x","b":"y"}`, `{}`: "", ``: "", `null`: "", `{"n":1}`: `{"n":1}`,
@@ -108,7 +108,7 @@ func TestTheFirstMessage(t *testing.T) {
 	}
 }
 
-func TestAnInteractionThatNobodyKnowsIsAnsweredByTheDefaultAgent(t *testing.T) {
+func TestUnknownInteractionUsesTheDefaultAgent(t *testing.T) {
 	w := newServer(t, setup{})
 	var run struct{ ID, Interaction string }
 	w.ok("POST", "/api/v1/agents", `{"interaction":"sys:generic question","data":{"task":"hello"},"interactive":false}`, &run)
@@ -122,7 +122,7 @@ func TestAnInteractionThatNobodyKnowsIsAnsweredByTheDefaultAgent(t *testing.T) {
 	}
 }
 
-func TestTheTokenMayStandInTheAddress(t *testing.T) {
+func TestStreamsTakeATokenInTheAddress(t *testing.T) {
 	w := newServer(t, setup{secured: true})
 	var issued struct{ Token string }
 	w.ok("POST", "/token/issue", "", &issued, "Authorization", "Bearer "+keyOf("alice"))
@@ -134,7 +134,7 @@ func TestTheTokenMayStandInTheAddress(t *testing.T) {
 			t.Errorf("%q: %d", bad, code)
 		}
 	}
-	// Elsewhere it may not.
+	// Other addresses refuse it.
 	if code, _, _ := w.call("GET", "/api/v1/agents/"+id+"/updates?access_token="+issued.Token, ""); code != http.StatusUnauthorized {
 		t.Errorf("history by a token in the address: %d", code)
 	}
@@ -163,11 +163,11 @@ func TestSignedAddresses(t *testing.T) {
 	if code, _, _ := w.call("PUT", get.URL, "z"); code != http.StatusForbidden {
 		t.Errorf("writing by an address for reading: %d", code)
 	}
-	// The last character carries spare bits: they count, too.
+	// The spare bits of the last character count, too.
 	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" {
 		changed := get.URL[:len(get.URL)-1] + string(c)
 		if code, _, _ := w.call("GET", changed, ""); (code == http.StatusOK) != (changed == get.URL) {
-			t.Errorf("a seal that ends in %c: %d", c, code)
+			t.Errorf("a signature that ends in %c: %d", c, code)
 		}
 	}
 	mu.Lock()
@@ -178,8 +178,8 @@ func TestSignedAddresses(t *testing.T) {
 	}
 }
 
-// Who may only look cannot change a file, not even for a moment.
-func TestAViewerChangesNothing(t *testing.T) {
+// A viewer cannot change a file.
+func TestViewerCannotChangeFiles(t *testing.T) {
 	w := newServer(t, setup{secured: true})
 	alice, bob := []string{"Authorization", "Bearer " + keyOf("alice")}, []string{"Authorization", "Bearer " + keyOf("bob")}
 	id := w.start("hello", true, alice...)
@@ -210,7 +210,7 @@ func TestAViewerChangesNothing(t *testing.T) {
 	}
 }
 
-func TestALineCanBeStoppedSteeredAndAsked(t *testing.T) {
+func TestWorkstreamCanBeStoppedAndSteered(t *testing.T) {
 	w := newServer(t, setup{})
 	id := w.start("/work 2 20", true)
 	s := w.stream(id, "")
@@ -244,9 +244,8 @@ func TestALineCanBeStoppedSteeredAndAsked(t *testing.T) {
 	}
 }
 
-// A run that ends by itself is ended by whoever sees that it is at rest. With a
-// reader and somebody who terminates it, those are two; it ends once.
-func TestATerminatedRunEndsOnce(t *testing.T) {
+// A run that is not interactive ends once when a reader and a request end it.
+func TestTerminatedRunEndsOnce(t *testing.T) {
 	w := newServer(t, setup{})
 	id := w.start("/stream 100000 200", false)
 	s := w.stream(id, "")
@@ -255,7 +254,7 @@ func TestATerminatedRunEndsOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The reader is faster, once the turn was stopped.
+	// The reader ends the run once the turn was stopped.
 	if _, err := w.sessions.StopAll(t.Context(), chat.Trusted, run.ID, "enough"); err != nil {
 		t.Fatal(err)
 	}
@@ -273,9 +272,8 @@ func TestATerminatedRunEndsOnce(t *testing.T) {
 	}
 }
 
-// A run that was to end by itself is listed as ended, also when nobody has looked
-// at it since.
-func TestRunsThatNobodyFollowedAreListedAsEnded(t *testing.T) {
+// A run that is not interactive is listed as ended, also when it had no reader.
+func TestRunsWithoutReadersAreListedAsEnded(t *testing.T) {
 	w := newServer(t, setup{})
 	want := map[string]string{w.start("one", false): runCompleted, w.start("/fail two", false): runFailed, w.start("three", true): runRunning}
 	for id := range want {
@@ -333,7 +331,7 @@ func TestLists(t *testing.T) {
 	if !slices.Equal(got, ids) {
 		t.Errorf("pages list %v, want %v", got, ids)
 	}
-	// However the list is narrowed and sorted, pages make up the whole of it.
+	// For every filter and order the pages together have every run.
 	all := func(query string) (got []string) {
 		t.Helper()
 		for cursor := ""; ; cursor = *page.Next {

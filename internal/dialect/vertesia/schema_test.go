@@ -12,7 +12,7 @@ var compactSchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	return jsonschema.NewCompiler().Compile("../../../docs/schemas/vertesia/compact_message.json")
 })
 
-// checkSchema holds a message against the published schema.
+// checkSchema validates a message with the published schema.
 func checkSchema(t testing.TB, b []byte) {
 	t.Helper()
 	schema, err := compactSchema()
@@ -28,7 +28,7 @@ func checkSchema(t testing.TB, b []byte) {
 	}
 }
 
-func TestTheSchemaRefusesWhatIsNotSent(t *testing.T) {
+func TestSchemaRefusesOtherMessages(t *testing.T) {
 	schema, err := compactSchema()
 	if err != nil {
 		t.Fatal(err)

@@ -184,7 +184,7 @@ func (d *Dialect) Routes() []wire.Route {
 	onWhole("POST "+agents+"/{id}/fork", d.forkRun)
 	onWhole("POST "+agents+"/{id}/status", d.setStatus)
 	onWhole("POST "+agents+"/{id}/workflow", d.bindRun)
-	onRun("GET "+agents+"/{id}/internals", d.showInternals)
+	onRun("GET "+agents+"/{id}/internals", d.showRun)
 	handle("GET "+agents+"/{id}/details/stream", d.streamDetails).QueryToken = true
 	onRun("GET "+agents+"/{id}/children", d.listChildren)
 	add("GET "+agents+"/{id}/children/{child}/details", d.showChild)

@@ -8,7 +8,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// The mode of a run decides who approves, from its start and from then on.
+// The approval mode of a run holds from its start and can be changed.
 func TestApprovalMode(t *testing.T) {
 	w := newServer(t, setup{})
 	begin := func(more string) (string, *stream) {
@@ -34,14 +34,14 @@ func TestApprovalMode(t *testing.T) {
 	if free != 1 {
 		t.Errorf("it is said %d times that nobody is asked", free)
 	}
-	// Back to asking, in the middle of the conversation.
+	// Change back to ask.
 	w.signal(id, "ToolApprovalModeChanged", `{"mode":"ask"}`)
 	w.signal(id, "UserInput", `{"message":"/approve again {}"}`)
 	s.until(is(RequestInput))
 	w.signal(id, "UserInput", `{"message":"deny"}`)
 	s.until(func(m compactMessage) bool { return m.T == Answer && strings.Contains(m.M, "Denied") })
 
-	// A reviewer lets only what is known to be harmless pass; this is not.
+	// auto_review approves only tools with a low risk; this one has none.
 	id, s = begin(`,"tool_approval_mode":"auto_review"`)
 	s.until(is(RequestInput))
 	if st := w.state(id); len(st.Prompts) != 1 {
@@ -52,7 +52,7 @@ func TestApprovalMode(t *testing.T) {
 	}
 }
 
-// What a run is begun with, and what signals change, is what its agent is given.
+// The agent gets the settings of the start and of signals.
 func TestRunSettings(t *testing.T) {
 	w := newServer(t, setup{})
 	var run struct {
@@ -86,7 +86,7 @@ func TestRunSettings(t *testing.T) {
 	if run.Mode != "ask" {
 		t.Errorf("the run says its mode is %q", run.Mode)
 	}
-	// Of the tools that there are, those of a server that is left out are not available.
+	// Tools of a disabled server are not available.
 	var tools struct{ Tools []Tool }
 	for _, without := range []string{`["crm"]`, `[]`} {
 		var free struct{ ID string }
@@ -108,7 +108,7 @@ func TestRunSettings(t *testing.T) {
 	if st := w.state(run.ID); st.Compact != st.Last {
 		t.Errorf("%d is to be summarised, the last is %d", st.Compact, st.Last)
 	}
-	// What lets tools run is not inherited.
+	// A fork does not inherit approvals.
 	w.signal(run.ID, "ToolApprovalModeChanged", `{"mode":"full_control"}`)
 	var fork struct{ ID string }
 	w.ok("POST", "/api/v1/agents/"+run.ID+"/fork", "", &fork)
@@ -117,7 +117,7 @@ func TestRunSettings(t *testing.T) {
 	}
 }
 
-// state is what the rules know of a run.
+// state is the state of a run.
 func (w *testServer) state(id string) *chat.State {
 	w.t.Helper()
 	st, err := w.sessions.State(w.t.Context(), chat.Trusted, chat.SessionID(id))

@@ -13,18 +13,18 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// TestWireSize measures what a session takes on the wire. The older form is that
-// of applications, AgentMessage, as the shipped package makes it of the same
-// messages, one per event of the stream and not compressed. The newer one is
-// what a client gets that asks as the npm client and browsers do, with gzip.
+// TestWireSize measures the bytes of a session on the wire. The older form is what
+// the shipped package makes of the same messages, one per event of the stream, not
+// compressed. The newer one is the compact form with gzip, as the npm client and
+// browsers request it.
 //
 // The session is one of an hour with an assistant: three questions, answered with
 // thinking, a plan, searches and queries with their results, a file, two lines of
 // parallel work, and answers of a few paragraphs. A model writes 30 to 60 tokens
 // per second and chunks go out every 16 ms, so that nearly every chunk is one
-// token; here all are, 25 ms apart by the clock of the test. The texts step forward
-// only when both readers have what was written, so that the measure does not depend
-// on the machine.
+// token; here all are, 25 ms apart by the clock of the test. The next piece is written
+// when both readers have the last one, so that the result does not depend on the
+// machine.
 func TestWireSize(t *testing.T) {
 	clock := &slowClock{now: time.Date(2026, 11, 15, 9, 30, 0, 123456000, time.UTC)}
 	w := newServer(t, setup{now: clock.read, change: func(o *Options) { o.Group, o.Now = time.Nanosecond, clock.read }})
@@ -95,7 +95,7 @@ func olderForm(m compactMessage, runID string) map[string]any {
 	return older
 }
 
-// slowClock passes only when it is told to.
+// slowClock is a clock that the test advances.
 type slowClock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -113,7 +113,7 @@ func (c *slowClock) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// author writes a session as an agent would, in step with its readers.
+// author writes a session as an agent does, and waits for its readers.
 type author struct {
 	*testServer
 	clock   *slowClock
@@ -122,7 +122,7 @@ type author struct {
 	blocks  int
 }
 
-// await waits until all readers have what there is.
+// await waits until all readers have the next message.
 func (a *author) await() {
 	a.t.Helper()
 	for _, r := range a.readers {
@@ -146,7 +146,7 @@ func (a *author) add(line string, body chat.Body) {
 	}
 }
 
-// write streams a text token by token, and then says it whole.
+// write writes a text as previews of one token each, then as an event.
 func (a *author) write(line, text string, kind chat.BlockKind) {
 	a.t.Helper()
 	a.blocks++
@@ -168,8 +168,8 @@ func (a *author) write(line, text string, kind chat.BlockKind) {
 	a.add(line, chat.AgentText{Block: block, Text: text, Final: line == ""})
 }
 
-// tokensOfText cuts a text as models do: a word with the space before it, long
-// ones in two.
+// tokensOfText splits a text as models do: a word with the space before it, long
+// words in two.
 func tokensOfText(text string) (tokens []string) {
 	for i, word := range strings.SplitAfter(text, " ") {
 		word = strings.TrimSuffix(word, " ")
@@ -187,7 +187,7 @@ func tokensOfText(text string) (tokens []string) {
 	return tokens
 }
 
-// question is a person's message and all that an agent does about it.
+// question is a person's message and the work of the agent on it.
 func (a *author) question(n int, text string) {
 	a.add("", chat.UserMessage{Text: text})
 	a.write("", fmt.Sprintf("The person asks for part %d of the analysis. I need the figures by region first, then the change against the quarter before, "+
@@ -220,7 +220,7 @@ func (a *author) question(n int, text string) {
 	a.add("", chat.AgentUsage{Model: "large-2", Usage: chat.Usage{InputTokens: 5200 + 900*int64(n), OutputTokens: 610}})
 }
 
-// table is what a query gives.
+// table is the result of a query.
 func table(n, i int) json.RawMessage {
 	var rows []map[string]any
 	for r, region := range []string{"north", "south", "east", "west", "overseas"} {
@@ -230,7 +230,7 @@ func table(n, i int) json.RawMessage {
 	return b
 }
 
-// answers are what the agent says in the end.
+// answers are the last texts of the turns.
 var answers = []string{
 	"Revenue grew by 3.1 percent against the second quarter, which is a little below plan. The north carried the growth with 4.5 percent, mostly from renewals that were due " +
 		"in August. The east and the west were flat: both won about as much new business as they lost to the end of the summer campaign.\n\n" +

@@ -14,7 +14,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func TestHistoryAndStreamFitTogether(t *testing.T) {
+func TestStreamContinuesHistory(t *testing.T) {
 	w := newServer(t, setup{})
 	id := w.start("/stream 300", false)
 	s := w.stream(id, "")
@@ -25,7 +25,7 @@ func TestHistoryAndStreamFitTogether(t *testing.T) {
 	if !equal(stored(s.seen), whole) {
 		t.Errorf("the stream and the history differ:\n%v\n%v", stored(s.seen), whole)
 	}
-	// From every message on, a page and a stream bring exactly the rest.
+	// After every message a page and a stream have exactly the rest.
 	for i, m := range whole {
 		since := "?since=" + strconv.FormatFloat(m.TS, 'f', -1, 64)
 		if rest := w.updates(id, since); !equal(rest, whole[i+1:]) {
@@ -43,9 +43,9 @@ func TestHistoryAndStreamFitTogether(t *testing.T) {
 	}
 }
 
-// Cut at any message, also between chunks, and go on after the last one that
-// came: the chunks make up the text, nothing is missing and nothing is twice.
-func TestAnyCutGoesOnWhereItWas(t *testing.T) {
+// A reader that is cut at any message, also between chunks, continues after the last
+// message it has: no text is lost or doubled.
+func TestReaderContinuesAfterAnyCut(t *testing.T) {
 	w := newServer(t, setup{})
 	id := w.start("/stream 400 400", false)
 	var all []compactMessage
@@ -82,7 +82,7 @@ func TestAnyCutGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-func TestAnOpenBlockIsPartOfTheHistory(t *testing.T) {
+func TestOpenBlockIsPartOfTheHistory(t *testing.T) {
 	w := newServer(t, setup{})
 	id := w.start("/stream 100000 200", true)
 	s := w.stream(id, "")
@@ -93,7 +93,7 @@ func TestAnOpenBlockIsPartOfTheHistory(t *testing.T) {
 	if !strings.HasPrefix(chunkText(have), chunkText(s.seen)) {
 		t.Errorf("the history has %q, the stream had %q", chunkText(have), chunkText(s.seen))
 	}
-	// A new reader that goes on after the history gets the rest of the text.
+	// A new reader that continues after the history gets the rest of the text.
 	r := w.stream(id, after(have[len(have)-1]))
 	r.until(isChunk)
 	w.signal(id, "Stop", `{}`)
@@ -106,8 +106,7 @@ func TestAnOpenBlockIsPartOfTheHistory(t *testing.T) {
 	}
 }
 
-// After the end of a process, and with it of all memory, positions are what they
-// were: a reader goes on in the middle of a block.
+// Positions are the same after a restart: a reader continues in the middle of a block.
 func TestResumeOverARestart(t *testing.T) {
 	w := newServer(t, setup{})
 	id := w.start("/stream 250 250", false)
@@ -179,8 +178,8 @@ func TestStreamsAreCompressed(t *testing.T) {
 	}
 }
 
-// Few readers compress for themselves, many share, and some change from one to
-// the other in the middle: all see the same.
+// Readers that join a run at different times share compressed blocks and get the
+// same messages.
 func TestReadersOfOneRunSeeTheSame(t *testing.T) {
 	w := newServer(t, setup{})
 	id := w.start("hello", true)
@@ -220,7 +219,7 @@ func TestReadersOfOneRunSeeTheSame(t *testing.T) {
 	}
 }
 
-// counting counts what is read.
+// counting counts the bytes that are read.
 type counting struct {
 	r io.Reader
 	n int
@@ -232,8 +231,8 @@ func (c *counting) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A client whose clock is ahead, or who has the last message already, still
-// learns what comes, and that a run is over.
+// A client whose clock is ahead, or that has the last message already, gets what
+// follows, and the end of the run.
 func TestCursorsBeyondTheEnd(t *testing.T) {
 	w := newServer(t, setup{})
 	id := w.start("hello", true)
@@ -257,8 +256,8 @@ func TestCursorsBeyondTheEnd(t *testing.T) {
 	}
 }
 
-// With two messages of one event, a reader that has the first gets the second.
-func TestACutBetweenTheMessagesOfOneEvent(t *testing.T) {
+// A reader that has the first of two messages of an event gets the second.
+func TestCutBetweenTheMessagesOfOneEvent(t *testing.T) {
 	w := newServer(t, setup{})
 	id := w.start("/fail no luck", true)
 	s := w.stream(id, "")
@@ -276,7 +275,7 @@ func TestACutBetweenTheMessagesOfOneEvent(t *testing.T) {
 	}
 }
 
-func TestSkipHistoryWithoutACursorIsFromNowOn(t *testing.T) {
+func TestSkipHistoryWithoutCursorStartsNow(t *testing.T) {
 	w := newServer(t, setup{})
 	id := w.start("hello", true)
 	w.stream(id, "").until(is(Idle))
@@ -288,9 +287,8 @@ func TestSkipHistoryWithoutACursorIsFromNowOn(t *testing.T) {
 	}
 }
 
-// However a reader comes to a run that is over, it is told so. Nobody was there
-// when this one came to rest, so that the first one who looks ends it.
-func TestWhoComesLateIsToldTheEnd(t *testing.T) {
+// A reader of a run that is over gets the end, with every cursor.
+func TestLateReaderGetsTheEnd(t *testing.T) {
 	for _, query := range []string{"", "?skipHistory=true", "?skipHistory=true&since=0", "?since=9999999999999", "?skipHistory=true&since=9999999999999"} {
 		t.Run(query, func(t *testing.T) {
 			w := newServer(t, setup{})

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 // TestTranscripts plays the conversations in testdata against a whole server.
 // The parts of a file are steps:
 //
-//	start NAME                  a run is begun with the body; {NAME} is its id from now on
+//	start NAME                  starts a run with the body; {NAME} is its id in later steps
 //	METHOD PATH                 an HTTP request: headers, an empty line, the body; or only the body
 //	stream NAME PATH            a reader follows a run
 //	read NAME TYPE              it reads until a message of that number comes on the main line
@@ -29,10 +29,10 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 //	log RUN                     what is in the log now
 //	restart                     the server ends and starts again
 //
-// {prompt} is the last question that was asked, {last} the last timestamp that a
-// reader has, {url} the last address that was given. What the server says follows
-// each step as a part named "server" and is rewritten with -update. Chunks, which
-// depend on time, times and ids are left out.
+// {prompt} is the last question, {last} the last timestamp that a reader has, {url}
+// the last address. The answers of the server follow each step as a part named
+// "server" and are rewritten with -update. Chunks, which depend on time, times and
+// ids are left out.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -169,7 +169,7 @@ func (p *player) read(s *stream, until string) string {
 	return out.String()
 }
 
-// note remembers what later steps may name.
+// note stores values that later steps may use.
 func (p *player) note(m compactMessage) {
 	p.names["last"] = string(appendTS(nil, chat.At(m.TS*1000+0.5)))
 	var d struct {
