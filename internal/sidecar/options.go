@@ -48,7 +48,7 @@ type Options struct {
 type Collection struct {
 	ID      string `json:"id"`
 	Slug    string `json:"slug"`
-	Handle  string `json:"backend_handle"` // as the provider knows it
+	Handle  string `json:"backend_handle"` // name used by the provider
 	Type    string `json:"provider_type,omitempty"`
 	Default bool   `json:"is_default,omitempty"`
 }

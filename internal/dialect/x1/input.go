@@ -90,7 +90,7 @@ func speaksFor(c chat.Caller, a *incoming, s *userFields) chat.Caller {
 }
 
 // asAgent returns the caller as an agent: what a sidecar sends is never a person's
-// consent, whoever started the sidecar.
+// consent.
 func asAgent(c chat.Caller) chat.Caller {
 	c.Actor, c.Agents = chat.Actor{Kind: chat.Agent, ID: c.Actor.ID}, nil
 	return c
@@ -179,8 +179,8 @@ func consent(p *chat.Prompt, text string, ans *chat.Answer) bool {
 	return true
 }
 
-// retry repeats a call while the store is unavailable, because nobody sends a message
-// from NATS again. It gives up when the server shuts down.
+// retry repeats a call while the store is unavailable, because senders do not repeat
+// messages on NATS. It gives up when the server shuts down.
 func (d *Dialect) retry(ctx context.Context, do func() error) error {
 	d.inbound.mu.Lock()
 	ending := d.inbound.ending
