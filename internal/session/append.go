@@ -322,8 +322,8 @@ func (d *decision) finishes(draft *chat.Draft, turn chat.TurnID) error {
 	if t, _ := d.state.TurnOf(turn); t != nil && t.Finished(block) {
 		return errFinished(block)
 	}
-	open, ok := d.room.home.live.Block(d.room.id, block)
-	if !ok {
+	open := d.block(block)
+	if open == nil {
 		return nil
 	}
 	if open.Turn != turn {

@@ -66,7 +66,7 @@ func (s *Sessions) detached(ctx context.Context, r *room, facts iter.Seq2[chat.F
 				return
 			}
 		}
-		d := &decision{room: r, state: st, now: s.now(), lastAt: st.LastAt}
+		d := &decision{session: r.id, state: st, now: s.now(), lastAt: st.LastAt}
 		d.say(chat.SessionUpdated{Detached: true}, "", "")
 		yield(d.facts[0], nil)
 	}

@@ -2,17 +2,20 @@ package session
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/parley-hq/parley/chat"
 )
 
-// decision turns requests into events. It touches nothing but the state it was
-// given, and that only for requests it accepts.
+// decision turns requests into events. It holds all that the rules may read: it
+// has no way to the store, the hub, the clock or another session. It changes only
+// the state that it was given, and that only for requests it accepts.
 type decision struct {
-	room     *room
+	session  chat.SessionID
 	state    *chat.State
+	blocks   []chat.Block // those being written, as readers have them
 	now      chat.At
-	lastAt   chat.At
+	lastAt   chat.At // position of the last event or preview
 	maxQueue int
 
 	after   chat.Seq // the last event before this decision
@@ -79,6 +82,16 @@ func (d *decision) complete() {
 	d.say(body, "", "")
 }
 
+// block returns an open block, nil when there is none of that id.
+func (d *decision) block(id chat.BlockID) *chat.Block { return blockIn(d.blocks, id) }
+
+func blockIn(blocks []chat.Block, id chat.BlockID) *chat.Block {
+	if i := slices.IndexFunc(blocks, func(b chat.Block) bool { return b.ID == id }); i >= 0 {
+		return &blocks[i]
+	}
+	return nil
+}
+
 // add makes the next event of the session and folds it into the state.
 func (d *decision) add(actor chat.Actor, draft chat.Draft, turn chat.TurnID) *chat.Event {
 	if len(d.events) == 0 {
@@ -88,7 +101,7 @@ func (d *decision) add(actor chat.Actor, draft chat.Draft, turn chat.TurnID) *ch
 	seq := st.Last + 1
 	d.lastAt = chat.After(d.lastAt, d.now)
 	e := chat.Event{
-		Session: d.room.id, Seq: seq, At: d.lastAt, Type: draft.Type,
+		Session: d.session, Seq: seq, At: d.lastAt, Type: draft.Type,
 		ID:   chat.EventID(chat.MakeID(st.Number, seq).Text(chat.EventPrefix)),
 		Turn: turn, Workstream: draft.Workstream, Actor: actor, Parent: draft.Parent,
 		ClientID: draft.ClientID, Via: draft.Via, Prev: st.Head, Payload: draft.Payload, Body: draft.Body,
@@ -98,7 +111,7 @@ func (d *decision) add(actor chat.Actor, draft chat.Draft, turn chat.TurnID) *ch
 		d.keys = append(d.keys, chat.Key{Actor: actor.Key(), ClientID: draft.ClientID, Digest: draft.Digest(), Seq: seq})
 	}
 	if b := chat.FinishedBlock(e.Body); b != "" {
-		if open, ok := d.room.home.live.Block(d.room.id, b); ok && len(open.Ends) > 0 {
+		if open := d.block(b); open != nil && len(open.Ends) > 0 {
 			d.ends = append(d.ends, chat.BlockEnds{Seq: seq, Ends: open.Ends})
 		}
 	}
@@ -123,7 +136,7 @@ func (d *decision) say(body chat.Body, workstream string, turn chat.TurnID) *cha
 
 func (d *decision) commit() *chat.Commit {
 	d.first.commit = chat.Commit{
-		Session: d.room.id, Number: d.state.Number, After: d.after, AfterAt: d.afterAt,
+		Session: d.session, Number: d.state.Number, After: d.after, AfterAt: d.afterAt,
 		Events: d.events, Facts: d.facts, Keys: d.keys, Ends: d.ends, State: d.state, Record: d.record,
 	}
 	return &d.first.commit

@@ -11,12 +11,16 @@
 //
 // # Deciding and storing
 //
-// Deciding is pure: a decision takes the state of the session and a request,
-// and gives numbered, stamped and chained events, or the reason why not. The
-// committer only orders and stores. When it says that the session has moved on,
-// the room reads the state anew and decides again. When a commit fails, all that
-// was decided with it is answered with its error: nobody is told of a winner that
-// was never stored. A fault in the rules hits only the request that caused it.
+// Each request has two steps. lookUp reads what the rules need from the store.
+// decide is a pure function: state, open blocks, drafts and time give numbered,
+// stamped and chained events, or a refusal. It does no I/O, reads no clock and takes
+// no lock; the type decision has all that it may read. So the same input gives the
+// same events on every machine and in every repetition.
+//
+// The store only orders and writes. When it reports a commit conflict, the state is
+// loaded again and the batch is decided again. When a commit fails, all requests of
+// the batch get its error, because none of their events is stored. A panic of the
+// rules fails only the request that caused it.
 //
 // # Concurrency
 //

@@ -246,7 +246,7 @@ func (k *forking) id(prefix, s string) string {
 
 // settle ends in the fork what was under way, and lets what waits be answered.
 func (k *forking) settle() *decision {
-	d := &decision{room: k.room, state: k.state, now: k.home.now(), lastAt: k.state.LastAt, maxQueue: k.home.opt.MaxQueue}
+	d := &decision{session: k.room.id, state: k.state, now: k.home.now(), lastAt: k.state.LastAt, maxQueue: k.home.opt.MaxQueue}
 	for {
 		line, t := k.running()
 		if t == nil {

@@ -64,13 +64,14 @@ func (r *room) preview(ctx context.Context, batch []*request) {
 		fail(batch, err)
 		return
 	}
-	p := previewing{room: r, have: map[chat.BlockID]*begun{}}
+	p := previewing{room: r, blocks: r.home.live.Blocks(r.id), now: r.home.now(), lastAt: r.lastAt, have: map[chat.BlockID]*begun{}}
 	for _, req := range batch {
 		req.err = p.take(req)
 	}
 	if len(p.pieces) == 0 {
 		return
 	}
+	r.lastAt = p.lastAt // also when the write fails: part of it may be in the file
 	if err := r.home.log.WritePreviews(ctx, r.id, p.pieces); err != nil {
 		fail(batch, fmt.Errorf("preview in %s: %w", r.id, err))
 		return
@@ -87,6 +88,9 @@ func (r *room) preview(ctx context.Context, batch []*request) {
 // previewing collects what a batch of previews adds.
 type previewing struct {
 	room   *room
+	blocks []chat.Block // those being written, before this batch
+	now    chat.At
+	lastAt chat.At
 	have   map[chat.BlockID]*begun // blocks this batch touches
 	fresh  int                     // blocks this batch begins
 	pieces []chat.Preview
@@ -180,7 +184,7 @@ func (p *previewing) one(c chat.Caller, st *chat.State, piece chat.Preview) erro
 	}
 	b := p.block(piece.Block)
 	if b == nil {
-		if p.fresh+len(p.room.home.live.Blocks(p.room.id)) >= maxOpen {
+		if p.fresh+len(p.blocks) >= maxOpen {
 			return chat.Errorf(chat.SlowDown, "%d blocks are being written in this session already; finish one first", maxOpen)
 		}
 		b = &begun{kind: piece.Kind, turn: piece.Turn}
@@ -213,12 +217,12 @@ func (p *previewing) one(c chat.Caller, st *chat.State, piece chat.Preview) erro
 	if err := p.room.mayOpen(&st.Session, p.cost+pieceCost+int64(len(piece.Text))); err != nil {
 		return err
 	}
-	now := p.room.home.now()
-	if whole := now - now%1000; whole == chat.After(p.room.lastAt, whole) {
+	now := p.now
+	if whole := now - now%1000; whole == chat.After(p.lastAt, whole) {
 		now = whole // a whole millisecond where there is room: dialects that count in them say it with every piece
 	}
-	p.room.lastAt = chat.After(p.room.lastAt, now)
-	piece.At = p.room.lastAt
+	p.lastAt = chat.After(p.lastAt, now)
+	piece.At = p.lastAt
 	p.pieces = append(p.pieces, piece)
 	p.grow(&piece)
 	return nil
@@ -229,8 +233,8 @@ func (p *previewing) block(id chat.BlockID) *begun {
 	if b, ok := p.have[id]; ok {
 		return b
 	}
-	open, ok := p.room.home.live.Block(p.room.id, id)
-	if !ok {
+	open := blockIn(p.blocks, id)
+	if open == nil {
 		return nil
 	}
 	b := &begun{open.Kind, open.Turn, open.Text, len(open.Text), p.room.measure(id, open.Text)}

@@ -94,7 +94,7 @@ func TestARetryInTheSameCommit(t *testing.T) {
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
 	r := w.room(id)
 	defer r.leave()
-	d := &decision{room: r, state: w.state(id), now: w.Sessions.now()}
+	d := &decision{session: "s", state: w.state(id), now: w.Sessions.now()}
 	var got [2]chat.Event
 	for i := range got {
 		a := &answering{caller: ann, request: p, answer: chat.Answer{Text: "x", ClientID: "k"}}

@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/freshstack"
 )
 
 // Read returns stored events; more says that the range has further ones.
@@ -127,7 +128,7 @@ func (s *Sessions) admit(g *guest, id chat.SessionID) error {
 		r.leave()
 	}
 	err := error(chat.Errorf(chat.Unavailable, "the session could not be looked up; try again in a moment"))
-	apart(func() {
+	freshstack.Run(func() {
 		var sess chat.Session
 		if sess, err = s.visible(g.ctx, g.caller, id); err != nil {
 			return

@@ -285,7 +285,10 @@ func (r *room) tryAppend(ctx context.Context, batch []*request) error {
 
 // begin returns a decision on the state as it is.
 func (r *room) begin() *decision {
-	d := &decision{room: r, state: r.state, now: r.home.now(), lastAt: r.lastAt, maxQueue: r.home.opt.MaxQueue}
+	d := &decision{
+		session: r.id, state: r.state, blocks: r.home.live.Blocks(r.id),
+		now: r.home.now(), lastAt: r.lastAt, maxQueue: r.home.opt.MaxQueue,
+	}
 	d.events, d.facts = d.first.event[:0], d.first.fact[:0]
 	return d
 }

@@ -49,7 +49,6 @@ type journal interface {
 type live interface {
 	Publish(id chat.SessionID, entries []chat.Entry)
 	Blocks(id chat.SessionID) []chat.Block
-	Block(id chat.SessionID, block chat.BlockID) (chat.Block, bool)
 	Drop(id chat.SessionID, err error)
 	Watch(ctx context.Context, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
 	Follow(ctx context.Context, id chat.SessionID, from chat.Start, enc chat.Encoding, sink chat.Sink)

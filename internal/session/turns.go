@@ -85,7 +85,7 @@ func (d *decision) endSession(actor chat.Actor, draft chat.Draft, turn chat.Turn
 	for _, w := range workstream.Live(d.state, "") {
 		d.stopWork(w, actor, "the session has ended", 0, "")
 	}
-	for _, b := range d.room.home.live.Blocks(d.room.id) {
+	for _, b := range d.blocks {
 		// Those of a turn end with it; nobody else would end these.
 		if b.Turn == "" && !d.finished(b.ID) {
 			d.addAs(actor, partial(b), b.Workstream, "")
@@ -173,7 +173,7 @@ func (d *decision) endTurn(t *chat.Turn, line string, outcome chat.Outcome, caus
 
 func (d *decision) closeTurn(t *chat.Turn, line string, outcome chat.Outcome, cause string) {
 	agent := chat.Actor{Kind: chat.Agent, ID: t.Agent}
-	for _, b := range d.room.home.live.Blocks(d.room.id) {
+	for _, b := range d.blocks {
 		if b.Turn == t.ID && !t.Finished(b.ID) {
 			d.addAs(agent, partial(b), line, t.ID)
 		}
@@ -261,7 +261,7 @@ func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason stri
 // writes reports whether text of a turn was shown since the last event, which is not
 // before the turn was taken up last.
 func (d *decision) writes(t *chat.Turn) bool {
-	return slices.ContainsFunc(d.room.home.live.Blocks(d.room.id), func(b chat.Block) bool {
+	return slices.ContainsFunc(d.blocks, func(b chat.Block) bool {
 		return b.Turn == t.ID && len(b.Ends) > 0 && b.Ends[len(b.Ends)-1].At > d.state.LastAt
 	})
 }
