@@ -1,10 +1,15 @@
-// Package config reads parley.yaml: which agents a server has. What all agents
-// have in common is read here; what only one kind of agent knows is read by who
-// makes agents of that kind, with Decode. Every complaint names file, line and
-// field.
+// Package config reads parley.yaml: the agents of a server.
 //
-// Secrets do not stand in the file: it names environment variables or files, and
-// Secret reads them when they are needed.
+// [Load] returns a [File] with its agents. An [Agent] has the fields that all kinds of
+// agents share; [Agent.Decode] reads the fields of its kind into a struct of the package
+// that makes agents of that kind. [Agent.Source] is the text of the entry: an agent whose
+// source has not changed is not made again after a reload.
 //
-// A File is not changed once it was read and may be used from any goroutine.
+// Every error is an [Error] with file, line and field. An unknown field is an error.
+//
+// Secrets are not in the file: it names environment variables or files, and [Secret]
+// reads them when they are needed. [Own] reports whether a file belongs to the user, so
+// that a server does not run programs from a configuration that others can write.
+//
+// A File does not change after it was read and may be used from any goroutine.
 package config

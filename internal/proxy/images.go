@@ -17,8 +17,8 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// Pattern is where pictures are asked for. Asking makes the server act, so it
-// is a POST, under the rules for those; the address stays out of logs of URLs.
+// Pattern is the route. It is a POST because the request makes the server act, and so
+// that the address is not in logs of URLs.
 const Pattern = "POST /parley/v1/image"
 
 // Options of the proxy.
@@ -57,7 +57,7 @@ func New(opt Options) *Images {
 		Transport: opt.Transport,
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			if len(via) > 3 {
-				return chat.Errorf(chat.Invalid, "the image's address leads on and on; it was followed three times")
+				return chat.Errorf(chat.Invalid, "the address of the image redirects more than three times")
 			}
 			r.Header.Del("Referer")
 			_, err := p.address(r.URL.String())
@@ -67,7 +67,7 @@ func New(opt Options) *Images {
 	return p
 }
 
-// Close gives up idle connections.
+// Close closes idle connections.
 func (p *Images) Close() { p.client.CloseIdleConnections() }
 
 // ServeHTTP answers {"url": "https://…"} with the picture.
@@ -155,7 +155,7 @@ func (p *Images) fetch(ctx context.Context, u *url.URL) ([]byte, string, error) 
 	}
 	kind := sniff(body)
 	if kind == "" {
-		return nil, "", chat.Errorf(chat.Invalid, "what %s sent is no PNG, JPEG, GIF, WebP or AVIF image", u.Hostname())
+		return nil, "", chat.Errorf(chat.Invalid, "the answer of %s is no PNG, JPEG, GIF, WebP or AVIF image", u.Hostname())
 	}
 	return body, kind, nil
 }
@@ -164,8 +164,8 @@ func tooLarge(limit int64) error {
 	return chat.Errorf(chat.TooLarge, "the image is larger than %d MiB and was not loaded", limit>>20).With("limit", limit)
 }
 
-// refused words a failed fetch. A rule of ours speaks for itself; what the
-// network said is for the log.
+// refused returns the error for the client of a failed fetch. The error of the network
+// is only logged.
 func refused(u *url.URL, err error) error {
 	var own *chat.Error
 	if errors.As(err, &own) {
@@ -177,8 +177,8 @@ func refused(u *url.URL, err error) error {
 	return chat.Errorf(chat.Unavailable, "%s could not be reached", u.Hostname()).Because(fmt.Errorf("fetch an image: %w", err))
 }
 
-// sniff tells the type of a picture by its first bytes; "" is none of those
-// that are passed on. SVG is not: it can hold scripts and addresses.
+// sniff returns the type of an image by its first bytes, "" for types that are not
+// returned. SVG is not returned: it can contain scripts and addresses.
 func sniff(b []byte) string {
 	switch {
 	case bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")):

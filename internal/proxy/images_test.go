@@ -140,7 +140,7 @@ func TestWhatIsNoSmallPictureIsRefused(t *testing.T) {
 	})
 	for path, want := range map[string]string{
 		"/page": "is no PNG", "/svg": "is no PNG", "/big": "larger than 1 MiB", "/endless": "larger than 1 MiB", "/none": "status 404",
-		"/loop": "on and on", "/inward": "not public", "/scheme": "not the address",
+		"/loop": "more than three times", "/inward": "not public", "/scheme": "not the address",
 	} {
 		if w := ask(e.images, e.URL+path); w.Code == http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %s, want %q", path, w.Code, w.Body, want)

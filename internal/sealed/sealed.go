@@ -1,5 +1,11 @@
-// Package sealed reads and writes small JSON files that carry a checksum, so
-// that a changed bit is noticed and not taken for a value.
+// Package sealed reads and writes small JSON files with a checksum, so that a changed
+// file is reported instead of used.
+//
+// [Marshal] and [Unmarshal] add and check the checksum, which is the last member of the
+// JSON object; [WriteFile] and [ReadFile] do the same with a file. WriteFile replaces the
+// file atomically and syncs it. [Key] reads a secret key or makes a new one.
+//
+// All functions may be called concurrently, but for one file one WriteFile at a time.
 package sealed
 
 import (
@@ -13,7 +19,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// ErrDamaged says that a file is not as it was written.
+// ErrDamaged means that a file has changed since it was written.
 var ErrDamaged = errors.New("the checksum does not match: the file was changed, cut or replaced")
 
 var table = crc32.MakeTable(crc32.Castagnoli)
