@@ -15,14 +15,16 @@ import (
 func (l *messageQuery) items(cv *conversation, messages []llm.Message) []stream.Item {
 	form := l.form
 	form.Legacy = cv.form.Legacy
-	// HideSpeechReturns needs a call before its return, whatever the order of the list.
-	messages = slices.Clone(messages)
-	if !l.asc {
-		slices.Reverse(messages)
-	}
-	messages = form.HideSpeechReturns(messages)
-	if !l.asc {
-		slices.Reverse(messages)
+	if form.Legacy {
+		// HideSpeechReturns needs a call before its return, whatever the order of the list.
+		messages = slices.Clone(messages)
+		if !l.asc {
+			slices.Reverse(messages)
+		}
+		messages = form.HideSpeechReturns(messages)
+		if !l.asc {
+			slices.Reverse(messages)
+		}
 	}
 	out := make([]stream.Item, 0, len(messages))
 	for i := range messages {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/record"
 	"github.com/parley-hq/parley/internal/wire"
@@ -120,8 +121,17 @@ type endpoint func(r *http.Request, c chat.Caller) (any, error)
 func (d *Dialect) serve(e endpoint) edge.Handler {
 	return func(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 		v, err := e(r, c)
-		if err == nil {
+		if err != nil {
+			return err
+		}
+		items, ok := v.([]stream.Item)
+		if !ok {
 			d.http.Send(w, r, http.StatusOK, v)
+			return nil
+		}
+		b, err := stream.MarshalList(items)
+		if err == nil {
+			edge.SendJSON(w, r, http.StatusOK, b)
 		}
 		return err
 	}

@@ -48,6 +48,22 @@ func (it *Item) MarshalJSON() ([]byte, error) {
 	return json.Marshal(contentMessage{h, it.text})
 }
 
+// MarshalList writes a list of items. json.Marshal would read the JSON of each item again.
+func MarshalList(items []Item) ([]byte, error) {
+	b := []byte{'['}
+	for i := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		item, err := items[i].MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		b = append(b, item...)
+	}
+	return append(b, ']'), nil
+}
+
 func (it *Item) callsMessage(h header) callsMessage {
 	m := callsMessage{header: h}
 	calls := make([]toolCall, len(it.calls))
