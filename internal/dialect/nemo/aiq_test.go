@@ -65,12 +65,12 @@ func TestAIQReattaches(t *testing.T) {
 	c := w.dial("?schema=aiq")
 	c.send(aiqMessage("c1", "m1", "/ask text"))
 	p := c.prompt()
-	c.drop() // before it has answered for the prompt
+	c.drop() // before it has acknowledged the prompt
 	c = w.dial("?schema=aiq")
 	if again := c.prompt(); again.Conversation != "c1" || again.Parent != p.Parent {
 		t.Errorf("the prompt came back as %s", again.raw)
 	}
-	c.sync() // now it has
+	c.sync() // now it has acknowledged it
 	w = w.restart()
 	c = w.dial("?schema=aiq")
 	c.answer("c1", "a1", p.Parent, "Ada")
@@ -80,7 +80,7 @@ func TestAIQReattaches(t *testing.T) {
 	c.send(aiqMessage("c1", "m2", "hi"))
 	c.until(isEnd)
 	c.sync()
-	if err := c.conn.Close(websocket.StatusGoingAway, ""); err != nil { // the page is loaded again
+	if err := c.conn.Close(websocket.StatusGoingAway, ""); err != nil { // the page is reloaded
 		t.Fatal(err)
 	}
 	c = w.dial("?schema=aiq")
@@ -90,7 +90,7 @@ func TestAIQReattaches(t *testing.T) {
 	}
 	c.prompt()
 	c.sync()
-	if err := c.conn.Close(websocket.StatusNormalClosure, ""); err != nil { // the page turns to another conversation
+	if err := c.conn.Close(websocket.StatusNormalClosure, ""); err != nil { // the page switches to another conversation
 		t.Fatal(err)
 	}
 	c = w.dial("?schema=aiq")

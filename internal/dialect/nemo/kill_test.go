@@ -17,11 +17,11 @@ func TestKillInMidTurn(t *testing.T) {
 	c.say("c1", "m1", "/stream 100 40")
 	got := c.readWords(8)
 	c.ignorePings.Store(true)
-	more := append(c.sync(), c.readWords(1)...) // arrives, and is not answered for
+	more := append(c.sync(), c.readWords(1)...) // arrives, and is not acknowledged
 	w = w.kill()
 	rest := textOf(w.dial("?conversation_id=c1").readTurn())
 	if textOf(got)+rest != words1toN(100) {
-		t.Errorf("%q was answered for, %q was not, and %.60q comes after the kill", textOf(got), textOf(more), rest)
+		t.Errorf("%q was acknowledged, %q was not, and %.60q comes after the kill", textOf(got), textOf(more), rest)
 	}
 }
 
@@ -52,8 +52,7 @@ func TestKillBeforeAnythingWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("?conversation_id=c1")
-	c.sync()
-	c.sync() // by now its answer to the first ping has been read
+	c.sync() // the server has read the first pong
 	c.ignorePings.Store(true)
 	c.say("c1", "m1", "hi")
 	c.readTurn()

@@ -264,12 +264,17 @@ func (c *client) readWords(n int) []frame {
 	return all
 }
 
-// sync waits until the server has read all that the client sent, and returns the frames that came before.
+// sync waits until the server has read all that the client sent, also the pongs of all frames that it got, and returns
+// the frames that came meanwhile. The first round trip makes the client answer the last ping, the second follows its pong.
 func (c *client) sync() []frame {
 	c.t.Helper()
-	c.send(`{"type":"nonsense","conversation_id":"nowhere"}`)
-	all := c.until(func(f frame) bool { return isError(f) && f.Conversation == "nowhere" })
-	return all[:len(all)-1]
+	var all []frame
+	for range 2 {
+		c.send(`{"type":"nonsense","conversation_id":"nowhere"}`)
+		all = append(all, c.until(func(f frame) bool { return isError(f) && f.Conversation == "nowhere" })...)
+		all = all[:len(all)-1]
+	}
+	return all
 }
 
 // readRest reads the rest of an answer.

@@ -59,7 +59,7 @@ type socket struct {
 	opened    time.Time     // when the first ping was sent
 	ponged    atomic.Bool   // the client answers pings
 	pingCount atomic.Uint64 // pings are numbered
-	activity  chan struct{} // something arrived; room for one
+	arrived   atomic.Bool   // something arrived since the last heartbeat
 
 	mu          sync.Mutex
 	subs        map[subscriptionKey]*subscription
@@ -102,7 +102,7 @@ func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
 	}
 	s := &socket{
 		d: d, schema: schema, browserID: browser, requested: requested, isBrowser: r.Header.Get("Origin") != "",
-		done: make(chan struct{}), readEnded: make(chan struct{}), activity: make(chan struct{}, 1),
+		done: make(chan struct{}), readEnded: make(chan struct{}),
 		subs: map[subscriptionKey]*subscription{}, pingWaiters: map[uint64]chan struct{}{},
 	}
 	if s.defaultConversation = requested; requested == "" {
@@ -187,7 +187,7 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 			}
 			return err
 		}
-		s.noteActivity()
+		s.arrived.Store(true)
 		s.handle(ctx, msg)
 	}
 }
@@ -199,39 +199,31 @@ func (s *socket) heartbeat(ctx context.Context) {
 	silent := 0
 	for {
 		select {
-		case <-s.activity:
-			silent = 0
 		case <-tick.C:
-			if silent++; silent > 3 && s.ponged.Load() {
-				s.cancel(errReplaced)
-				_ = s.conn.CloseWith(wire.CloseGoingAway, "no answer to pings")
-				return
-			}
-			s.ping(ctx)
 		case <-ctx.Done():
 			return
 		}
+		if silent++; s.arrived.Swap(false) {
+			silent = 0
+		}
+		if silent > 3 && s.ponged.Load() {
+			s.cancel(errReplaced)
+			_ = s.conn.CloseWith(wire.CloseGoingAway, "no answer to pings")
+			return
+		}
+		s.ping(ctx)
 	}
 }
 
-func (s *socket) noteActivity() {
-	select {
-	case s.activity <- struct{}{}:
-	default:
-	}
-}
-
-// ping sends a ping and returns its number. An error is ignored: a broken connection ends the read loop.
-func (s *socket) ping(ctx context.Context) uint64 {
-	n := s.pingCount.Add(1)
-	_ = s.conn.Ping(ctx, binary.BigEndian.AppendUint64(nil, n))
-	return n
+// ping sends a ping. An error is ignored: a broken connection ends the read loop.
+func (s *socket) ping(ctx context.Context) {
+	_ = s.conn.Ping(ctx, binary.BigEndian.AppendUint64(nil, s.pingCount.Add(1)))
 }
 
 // pong is called inside Read.
 func (s *socket) pong(payload []byte) {
 	s.ponged.Store(true)
-	s.noteActivity()
+	s.arrived.Store(true)
 	if len(payload) != 8 {
 		return
 	}
