@@ -11,47 +11,42 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/agentpool"
-	"github.com/parley-hq/parley/internal/agents/demo"
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/bus"
-	"github.com/parley-hq/parley/internal/hub"
-	"github.com/parley-hq/parley/internal/journal"
-	"github.com/parley-hq/parley/internal/server"
+	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
 )
 
 // testTimeout only catches hangs.
 const testTimeout = 60 * time.Second
 
-// people of the tests that need authentication.
-func tokenOf(name string) string { return "token-of-" + name + "-0123456789abcdef" }
+func tokenOf(name string) string { return servertest.TokenOf(name) }
 
-func person(name string, scopes ...chat.Scope) auth.Token {
-	return auth.Token{Token: auth.Secret(tokenOf(name)), Actor: chat.Actor{Kind: chat.User, ID: name}, Scopes: scopes, AllWorkspaces: name == "root"}
+func user(name string, scopes ...chat.Scope) auth.Token {
+	token := servertest.User(name)
+	token.Scopes, token.AllWorkspaces = scopes, name == "root"
+	return token
 }
 
-// options says what differs from an open server.
+// options say what differs from an open server.
 type options struct {
 	secured    bool
 	dir        string
-	url        string // of a NATS that runs elsewhere
-	notStarted bool   // the dialect does not speak until speak is called
+	url        string // of an external NATS
+	notStarted bool   // the dialect does not run until start is called
 	change     func(*Options)
 }
 
-// testServer is a whole server in the process: the real store, rules, agents and NATS.
+// testServer is a server in the process with NATS.
 type testServer struct {
 	t        testing.TB
 	dir      string
-	journal  *journal.Journal
 	sessions *session.Sessions
 	dialect  *Dialect
 	bus      *bus.Server
@@ -61,75 +56,41 @@ type testServer struct {
 	stops    []func()
 }
 
-func newServer(t testing.TB, s options) *testServer {
+func newServer(t testing.TB, o options) *testServer {
 	t.Helper()
-	w := &testServer{t: t, dir: s.dir, options: s}
-	if w.dir == "" {
-		w.dir = t.TempDir()
-	}
-	var err error
-	if w.journal, err = journal.Open(w.dir+"/store", journal.Options{Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1}); err != nil {
-		t.Fatal(err)
-	}
-	h := hub.New(w.journal, hub.Options{})
-	registry := agentpool.NewRegistry(agentpool.NewPool(agentpool.PoolOptions{}))
-	registry.Add(demo.Info, demo.Agent{})
-	runner := agentpool.NewRunner(registry, agentpool.Options{Grace: time.Millisecond, Clean: true})
-	w.sessions = session.New(w.journal, h, session.Options{
-		Observers: []session.Observer{{Committed: runner.Committed, Erased: runner.Erased}},
-	})
-	runner.Attach(w.sessions)
-	who := auth.Options{Rate: -1}
-	if s.secured {
-		who.Tokens = []auth.Token{
-			person("alice", chat.ScopeUser), person("bob", chat.ScopeUser), person("agent", chat.ScopeUser, chat.ScopeAgent), person("root", chat.ScopeAdmin),
+	var tokens []auth.Token
+	if o.secured {
+		tokens = []auth.Token{
+			user("alice", chat.ScopeUser), user("bob", chat.ScopeUser), user("agent", chat.ScopeUser, chat.ScopeAgent), user("root", chat.ScopeAdmin),
 		}
 	}
-	a, err := auth.New(who)
-	if err != nil {
-		t.Fatal(err)
+	s := servertest.Open(t, servertest.Options{Dir: o.dir, Tokens: tokens})
+	w := &testServer{t: t, dir: s.Dir, sessions: s.Sessions, options: o}
+	opt := Options{
+		Sessions: s.Sessions, Caller: s.Auth.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: w.dir, External: o.url != "",
+		Listened: func(subject string) bool { return w.bus == nil || w.bus.Listened(subject) },
+		Cut:      func(fits func(string) bool) error { return w.bus.Cut(fits) },
 	}
-	opt := Options{Listened: func(s string) bool { return w.bus == nil || w.bus.Listened(s) }, Sessions: w.sessions, Caller: a.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: w.dir, ErasedSince: w.journal.ErasedSince, External: s.url != ""}
-	opt.Cut = func(fits func(string) bool) error { return w.bus.Cut(fits) }
 	if testing.Verbose() {
 		opt.Logger = slog.New(slog.NewTextHandler(testLog{t}, nil))
 	}
-	if s.secured {
-		opt.Token = a.Authenticate
+	if o.secured {
+		opt.Token = s.Auth.Authenticate
 		opt.Main.Actor = chat.Actor{Kind: chat.User, ID: "admin"}
 	}
-	if s.change != nil {
-		s.change(&opt)
+	if o.change != nil {
+		o.change(&opt)
 	}
+	var err error
 	if w.dialect, err = New(opt); err != nil {
 		t.Fatal(err)
 	}
-	w.sessions.Observe(session.Observer{Published: w.dialect.Published, Erased: w.dialect.Erased})
-	srv, err := server.New(server.Options{Auth: a, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range w.dialect.Routes() {
-		srv.Handle(r)
-	}
-	w.http = httptest.NewServer(srv.Handler())
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = w.journal.Run(ctx) })
-	wg.Go(func() { _ = w.sessions.Run(ctx) })
-	wg.Go(func() { _ = runner.Run(ctx) })
-	w.stops = append(w.stops, func() {
-		w.http.Client().CloseIdleConnections()
-		w.http.Close()
-		cancel()
-		wg.Wait()
-		h.Close(nil)
-		if err := w.journal.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s.Sessions.Observe(session.Observer{Published: w.dialect.Published, Erased: w.dialect.Erased})
+	s.Serve(w.dialect.Routes())
+	w.http = s.HTTP
+	w.stops = append(w.stops, s.Close)
 	t.Cleanup(w.close)
-	if !s.notStarted {
+	if !o.notStarted {
 		w.start()
 	}
 	return w
