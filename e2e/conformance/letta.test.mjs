@@ -538,7 +538,7 @@ test('requests that are not offered are refused once', async () => {
   const counting = new Letta({ baseURL: server.url, apiKey: 'any', fetch: (...args) => (requests++, fetch(...args)) });
   for (const [call, words] of [
     [() => counting.agents.messages.reset(agent.id, {}), /never rewritten/],
-    [() => counting.agents.messages.compact(agent.id), /by itself/],
+    [() => counting.agents.messages.compact(agent.id), /compact their context/],
     [() => counting.blocks.create({ label: 'x', value: 'y' }), /memory_blocks/],
     [() => counting.tools.create({ source_code: 'x' }), /client_tools/],
     [() => counting.folders.list(), /not offered/],

@@ -153,7 +153,7 @@ func title(s string) string {
 	return text.Clip(s, chat.MaxTitle-len("…"))
 }
 
-// sessionMetadata tells other dialects which agent a session belongs to.
+// sessionMetadata names the agent of a session for other dialects.
 func sessionMetadata(agentID string) json.RawMessage {
 	return json.RawMessage(`{"letta":{"agent_id":` + string(quote(agentID)) + `}}`)
 }

@@ -24,7 +24,7 @@ func (p receiver) post(ctx context.Context, address string, body []byte) (int, e
 	default:
 	}
 	if status == 0 {
-		return 0, chat.Errorf(chat.Unavailable, "nobody is there")
+		return 0, chat.Errorf(chat.Unavailable, "no answer")
 	}
 	var v object
 	if err := json.Unmarshal(body, &v); err != nil {
@@ -83,7 +83,7 @@ func TestCallback(t *testing.T) {
 		p.engage <- 0
 	}
 	run = get[object](w, "POST", "/v1/agents/"+a+"/messages/async", message("hello", async))
-	if s := awaitCallback(w, run["id"].(string)); s["callback_error"] != "nobody is there" || s["callback_status_code"] != nil {
+	if s := awaitCallback(w, run["id"].(string)); s["callback_error"] != "no answer" || s["callback_status_code"] != nil {
 		t.Errorf("%v", s)
 	}
 	for _, address := range []string{"file:///etc/passwd", "example.com", "https://user:secret@example.com/"} {

@@ -102,17 +102,17 @@ func TestWrongClientToolsAreRefused(t *testing.T) {
 // override_system is stored where agents read it.
 func TestOverrideSystem(t *testing.T) {
 	t.Parallel()
-	var awaitCallback []string
+	var system []string
 	w := newTestServer(t, setup{agents: map[string]agent.Agent{"demo": agent.Func(func(ctx context.Context, turn *agent.Turn) error {
 		said := turn.Trigger.Body.(chat.UserMessage)
-		awaitCallback = append(awaitCallback, said.System())
+		system = append(system, said.System())
 		return turn.Say(ctx, "Oui.")
 	})}})
 	a := w.agent("")
 	for _, more := range []string{`,"override_system":"Speak French."`, `,"system":"Speak Greek."`, ""} {
 		get[answer](w, "POST", "/v1/agents/"+a+"/messages", message("hi", more))
 	}
-	if want := []string{"Speak French.", "Speak Greek.", ""}; !slices.Equal(awaitCallback, want) {
-		t.Errorf("the agent is told %q", awaitCallback)
+	if want := []string{"Speak French.", "Speak Greek.", ""}; !slices.Equal(system, want) {
+		t.Errorf("the agent gets %q", system)
 	}
 }

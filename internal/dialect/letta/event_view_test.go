@@ -104,8 +104,8 @@ func TestFailuresAndQuestionsAsFrames(t *testing.T) {
 	if got := strings.Join(kinds["user.approval_response"], " "); got != stream.KindApprovalResponse+" "+stream.KindToolReturn || !strings.Contains(said["user.approval_response"], "too risky") {
 		t.Errorf("the answer became %q: %s", got, said["user.approval_response"])
 	}
-	nobody := chat.NoAgent
-	if _, err := w.sessions.Update(t.Context(), owner, id, chat.SessionUpdated{Agent: &nobody}); err != nil {
+	none := chat.NoAgent
+	if _, err := w.sessions.Update(t.Context(), owner, id, chat.SessionUpdated{Agent: &none}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.sessions.Append(t.Context(), owner, id, []chat.Draft{

@@ -66,7 +66,7 @@ func TestFork(t *testing.T) {
 func TestConversationsOfOthersStayWhenAnAgentIsDeleted(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, setup{secured: true})
-	w.as = "alice"
+	w.user = "alice"
 	a := w.agent("")
 	w.say(a, "shared")
 	hers := get[object](w, "POST", "/v1/conversations/?agent_id="+a, "{}")["id"].(string)
@@ -74,13 +74,13 @@ func TestConversationsOfOthersStayWhenAnAgentIsDeleted(t *testing.T) {
 	if _, err := w.sessions.Update(t.Context(), chat.Trusted, chat.SessionID(a), chat.SessionUpdated{Members: &members}); err != nil {
 		t.Fatal(err)
 	}
-	w.as = "bob"
+	w.user = "bob"
 	fork := get[object](w, "POST", "/v1/conversations/default/fork?agent_id="+a, "")["id"].(string)
 	own := get[object](w, "POST", "/v1/conversations/?agent_id="+a, "{}")["id"].(string)
 	path := func(id string) string { return "/v1/conversations/" + id + "/messages" }
 	w.open(path(own), message("mine", "")).rest()
 
-	w.as = "alice"
+	w.user = "alice"
 	if code, body := w.do("DELETE", "/v1/agents/"+a, ""); code != http.StatusOK {
 		t.Fatalf("%d %s", code, body)
 	}
@@ -90,7 +90,7 @@ func TestConversationsOfOthersStayWhenAnAgentIsDeleted(t *testing.T) {
 				t.Errorf("%s is still there: %d", id, code)
 			}
 		}
-		w.as = "bob"
+		w.user = "bob"
 		if code, _ := w.do("GET", "/v1/agents/"+a, ""); code != http.StatusNotFound {
 			t.Errorf("the agent is still there: %d", code)
 		}
@@ -107,9 +107,9 @@ func TestConversationsOfOthersStayWhenAnAgentIsDeleted(t *testing.T) {
 			t.Errorf("his fork answers %q", got)
 		}
 		w = w.restart()
-		w.as = "alice"
+		w.user = "alice"
 	}
-	w.as = "bob"
+	w.user = "bob"
 	for _, id := range []string{own, fork} {
 		if code, body := w.do("DELETE", "/v1/conversations/"+id, ""); code != http.StatusOK {
 			t.Errorf("%d %s", code, body)
@@ -120,7 +120,7 @@ func TestConversationsOfOthersStayWhenAnAgentIsDeleted(t *testing.T) {
 func TestMessagesOfAllAgents(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, setup{secured: true})
-	w.as = "alice"
+	w.user = "alice"
 	w.say(w.agent(""), "one")
 	b := w.agent("")
 	w.say(b, "two")
@@ -133,7 +133,7 @@ func TestMessagesOfAllAgents(t *testing.T) {
 	if got := contents(w, "/v1/messages/?agent_id="+b); !slices.Equal(got, []any{"You said: two", "two"}) {
 		t.Errorf("%v", got)
 	}
-	w.as = "bob"
+	w.user = "bob"
 	if got := contents(w, "/v1/messages/"); len(got) != 0 {
 		t.Errorf("bob sees %v", got)
 	}
@@ -159,7 +159,7 @@ func TestListsPageOverForks(t *testing.T) {
 	for _, c := range []struct {
 		path string
 		n    int
-		// where the next page is behind the last, and where it is before the first
+		// the next page after the last entry, or before the first
 		after, before string
 	}{
 		{"/v1/agents/" + a + "/messages?", 18, "order=asc", "order=desc"},

@@ -28,7 +28,7 @@ func detailOf(body string) string {
 // Objects of others are answered like objects that do not exist.
 func TestObjectsOfOthersAreNotFound(t *testing.T) {
 	w := newTestServer(t, setup{secured: true})
-	w.as = "alice"
+	w.user = "alice"
 	a := w.agent("")
 	said := w.say(a, "hello")
 	conv := get[object](w, "POST", "/v1/conversations/?agent_id="+a, `{"summary":"mine"}`)["id"].(string)
@@ -44,7 +44,7 @@ func TestObjectsOfOthersAreNotFound(t *testing.T) {
 			t.Errorf("alice %s: %d %s", path, code, body)
 		}
 	}
-	w.as = "bob"
+	w.user = "bob"
 	for _, path := range mine {
 		if code, body := w.do("GET", path, ""); code != http.StatusNotFound {
 			t.Errorf("bob %s: %d %s", path, code, body)
@@ -66,13 +66,13 @@ func TestObjectsOfOthersAreNotFound(t *testing.T) {
 	if code, _ := w.do("DELETE", "/v1/agents/"+a, ""); code != http.StatusNotFound {
 		t.Errorf("bob deletes: %d", code)
 	}
-	// The server's own book is no conversation, for nobody.
+	// System sessions are not conversations.
 	if code, _ := w.do("GET", "/v1/conversations/sys-letta-book/messages", ""); code != http.StatusNotFound {
-		t.Errorf("the book: %d", code)
+		t.Errorf("the index: %d", code)
 	}
-	w.as = ""
+	w.user = ""
 	if code, body := w.do("GET", "/v1/agents/", ""); code != http.StatusUnauthorized || detailOf(body) != "Unauthorized" {
-		t.Errorf("nobody: %d %s", code, body)
+		t.Errorf("without a token: %d %s", code, body)
 	}
 	for _, path := range []string{"/v1/health/", "/v1/health", "/latest/health/"} {
 		if code, body := w.do("GET", path, ""); code != http.StatusOK || !strings.Contains(body, `"status":"ok"`) {
@@ -319,7 +319,7 @@ func TestShutdownTellsTheClientToComeBack(t *testing.T) {
 	}
 	seq := all[len(all)-2].Seq
 	if last.Seq != seq {
-		t.Errorf("told to go on from %d, not from %d", last.Seq, seq)
+		t.Errorf("the last frame has seq_id %d, not %d", last.Seq, seq)
 	}
 	again := w.open("/v1/runs/"+got[0].Run+"/stream", fmt.Sprintf(`{"starting_after":%d}`, seq))
 	if m, ok := again.next(); !ok || m.Type != stream.KindPing {

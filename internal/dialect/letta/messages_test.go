@@ -69,8 +69,8 @@ func pages(w *testServer, path, from string) (texts []string, n int) {
 func TestPagesHaveNoGap(t *testing.T) {
 	w := newTestServer(t, setup{})
 	a := w.agent("")
-	nobody := chat.NoAgent
-	if _, err := w.sessions.Update(t.Context(), owner, chat.SessionID(a), chat.SessionUpdated{Agent: &nobody}); err != nil {
+	none := chat.NoAgent
+	if _, err := w.sessions.Update(t.Context(), owner, chat.SessionID(a), chat.SessionUpdated{Agent: &none}); err != nil {
 		t.Fatal(err)
 	}
 	want := fill(t, w, chat.SessionID(a), 3000)

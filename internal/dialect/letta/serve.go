@@ -245,7 +245,7 @@ func (d *Dialect) health(w http.ResponseWriter, r *http.Request) {
 	d.http.Send(w, r, http.StatusOK, map[string]string{"version": d.opt.Version, "status": "ok"})
 }
 
-// notOffered answers requests that Letta's server knows and this one does not. X-Should-Retry keeps the clients from
+// notOffered answers requests that only Letta's server offers. X-Should-Retry keeps the clients from
 // sending them again.
 func (d *Dialect) notOffered(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
 	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/v1"), "/latest")
@@ -264,13 +264,13 @@ func (d *Dialect) notOffered(w http.ResponseWriter, r *http.Request, _ chat.Call
 // advice says what to use instead of something that is not offered.
 var advice = []struct{ below, end, text string }{
 	{"/agents/", "/reset-messages", "The log of a conversation is never rewritten: begin an empty one with POST /v1/conversations/, or delete the agent."},
-	{"/agents/", "/summarize", "An agent that calls a model makes its past fit by itself."},
-	{"/conversations/", "/compact", "An agent that calls a model makes its past fit by itself."},
-	{"/runs/", "/trace", "What went to a provider is not kept."},
-	{"/steps/", "/feedback", "Feedback is not kept."},
+	{"/agents/", "/summarize", "Model agents compact their context by themselves."},
+	{"/conversations/", "/compact", "Model agents compact their context by themselves."},
+	{"/runs/", "/trace", "Requests to providers are not stored."},
+	{"/steps/", "/feedback", "Feedback is not stored."},
 	{"/agents/", "/export", "A conversation is exported with GET /parley/v1/sessions/{id}/messages, or by parley export."},
 	{"/agents/", "", "Tools, folders, archives and schedules belong to the agents that the operator of this server configures."},
-	{"/blocks/", "", "Memory blocks are kept with their agent: give them as memory_blocks, and see /v1/agents/{id}/core-memory/blocks."},
+	{"/blocks/", "", "Memory blocks are stored with their agent: give them as memory_blocks, and see /v1/agents/{id}/core-memory/blocks."},
 	{"/tools/", "", "Tools belong to the agents that the operator of this server configures; tools of the client's own go with a message, as client_tools."},
 	{"/mcp-servers/", "", "MCP servers are named in the server's configuration."},
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-// step is one call of the model in a run, with the messages that came of it.
+// step is one call of the model in a run, with its messages.
 type step struct {
 	id         string
 	run        *run

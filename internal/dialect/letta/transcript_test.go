@@ -32,7 +32,7 @@ func TestTranscripts(t *testing.T) {
 		t.Parallel()
 		p := &player{t: t, w: newTestServer(t, setup{secured: strings.Contains(about, "secured")}), kept: map[string]string{}, ids: map[string]string{}}
 		if strings.Contains(about, "secured") {
-			p.w.as = "alice"
+			p.w.user = "alice"
 		}
 		return p.play
 	})

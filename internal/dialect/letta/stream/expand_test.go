@@ -79,7 +79,7 @@ tool_call_message f84 a b c`},
 		{"legacy: text is thinking, a tool speaks", llm.Message{Role: llm.Assistant, Content: llm.Texts("hmm"), ToolCalls: []llm.ToolCall{
 			call("search", "{}"), call("send_message", `{"message":"hello"}`), call("stop", "{}"),
 		}}, Form{Legacy: true, Assistant: true}, "reasoning_message f80 hmm\ntool_call_message f81 search\nassistant_message f82 hello\ntool_call_message f83 stop"},
-		{"legacy, told not to", llm.Message{Role: llm.Assistant, ToolCalls: []llm.ToolCall{call("send_message", `{"message":"hello"}`)}}, Form{Legacy: true}, "tool_call_message f80 send_message"},
+		{"legacy without assistant messages", llm.Message{Role: llm.Assistant, ToolCalls: []llm.ToolCall{call("send_message", `{"message":"hello"}`)}}, Form{Legacy: true}, "tool_call_message f80 send_message"},
 	} {
 		c.m.ID = id
 		if got := lines(Expand(&c.m, c.form)); got != strings.TrimPrefix(c.want, "\n") {

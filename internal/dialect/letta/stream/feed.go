@@ -113,7 +113,7 @@ func NewFeed(r *Run, form Form, tokens bool, after chat.At, log Log) *Feed {
 	return f
 }
 
-// Resume tells the feed the state of the session at the start of the stream. It returns the cursor to watch from.
+// Resume sets the state of the session at the start of the stream. It returns the cursor to watch from.
 func (f *Feed) Resume(started chat.Seq, st *chat.State, blocks []chat.Block) chat.Cursor {
 	f.lastStored = st.Last
 	for _, p := range st.Prompts {

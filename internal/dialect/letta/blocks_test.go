@@ -38,7 +38,7 @@ func TestMemoryBlocks(t *testing.T) {
 func TestTags(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, setup{secured: true})
-	w.as = "alice"
+	w.user = "alice"
 	w.agent(`{"tags":["one","two"]}`)
 	w.agent(`{"tags":["two","three"]}`)
 	if tags := get[[]string](w, "GET", "/v1/tags/", ""); !slices.Equal(tags, []string{"one", "three", "two"}) {
@@ -47,7 +47,7 @@ func TestTags(t *testing.T) {
 	if tags := get[[]string](w, "GET", "/v1/tags/?query_text=T&limit=1&after=three", ""); !slices.Equal(tags, []string{"two"}) {
 		t.Errorf("%v", tags)
 	}
-	w.as = "bob"
+	w.user = "bob"
 	if tags := get[[]string](w, "GET", "/v1/tags/", ""); len(tags) != 0 {
 		t.Errorf("bob sees %v", tags)
 	}
@@ -60,8 +60,8 @@ func TestNotOffered(t *testing.T) {
 	a := w.agent("")
 	for path, words := range map[string]string{
 		"PATCH /v1/agents/" + a + "/reset-messages":     "never rewritten",
-		"POST /v1/agents/" + a + "/summarize":           "by itself",
-		"POST /v1/conversations/" + a + "/compact":      "by itself",
+		"POST /v1/agents/" + a + "/summarize":           "compact their context",
+		"POST /v1/conversations/" + a + "/compact":      "compact their context",
 		"GET /v1/agents/" + a + "/export":               "export",
 		"PATCH /v1/agents/" + a + "/tools/attach/t":     "operator",
 		"POST /v1/blocks/":                              "core-memory",
@@ -70,8 +70,8 @@ func TestNotOffered(t *testing.T) {
 		"GET /v1/mcp-servers/":                          "configuration",
 		"POST /latest/templates/x/agents":               "not offered",
 		"POST /v1/messages/search":                      "not offered",
-		"GET /v1/runs/run-1/trace":                      "not kept",
-		"PATCH /v1/steps/step-1/feedback":               "not kept",
+		"GET /v1/runs/run-1/trace":                      "not stored",
+		"PATCH /v1/steps/step-1/feedback":               "not stored",
 		"POST /v1/agents/" + a + "/schedule":            "not offered",
 		"GET /v1/archives/archive-1/passages/passage-1": "not offered",
 	} {

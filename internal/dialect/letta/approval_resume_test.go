@@ -35,7 +35,7 @@ func TestStreamIsResumedAroundAQuestion(t *testing.T) {
 		live := w.open("/v1/agents/"+a+"/messages", message(ask, `,"streaming":true,"include_pings":false`)).rest()
 		for i := 1; i < len(live); i++ {
 			if live[i].Type != "" && live[i].Seq <= live[i-1].Seq {
-				t.Errorf("%s: %s is at %d, behind %s at %d", ask, live[i].Type, live[i].Seq, live[i-1].Type, live[i-1].Seq)
+				t.Errorf("%s: %s at %d comes after %s at %d", ask, live[i].Type, live[i].Seq, live[i-1].Type, live[i-1].Seq)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func TestLateAnswersAreRefusedWithTheOutcome(t *testing.T) {
 			// Where little time is left the answer may tell of the end, too.
 			last := asked.Messages[slices.IndexFunc(asked.Messages, func(m frame) bool { return m.Type == stream.KindApprovalRequest })]
 			c.ends(w, a, last.Call.ID)
-			// Whoever follows the run behind the question is told how it ended.
+			// A stream after the question shows how the run ended.
 			rest := w.open("/v1/runs/"+last.Run+"/stream", `{}`).rest()
 			for len(rest) == 0 || rest[len(rest)-2].Stop == stream.StopApproval {
 				rest = w.open("/v1/runs/"+last.Run+"/stream", `{}`).rest()

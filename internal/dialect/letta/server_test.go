@@ -29,7 +29,7 @@ type testServer struct {
 	server   *httptest.Server
 	close    func()
 	setup    setup
-	as       string // the user whose token requests have
+	user     string // the user whose token requests have
 }
 
 // setup is the difference from an open server with the demo agent.
@@ -71,7 +71,7 @@ func (w *testServer) restart() *testServer {
 	s := w.setup
 	s.dir = w.dir
 	next := newTestServer(w.t, s)
-	next.as = w.as
+	next.user = w.user
 	return next
 }
 
@@ -85,8 +85,8 @@ func (w *testServer) call(method, path, body string, header ...string) *http.Res
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	if w.as != "" {
-		r.Header.Set("Authorization", "Bearer "+servertest.TokenOf(w.as))
+	if w.user != "" {
+		r.Header.Set("Authorization", "Bearer "+servertest.TokenOf(w.user))
 	}
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])

@@ -186,7 +186,7 @@ func TestCompactionMessages(t *testing.T) {
 		for _, part := range []string{"A moment. ", event, data, summary, "Tea."} {
 			next := strings.Index(body[at:], part)
 			if next < 0 {
-				t.Errorf("%s: there is no %s behind %d in %s", more, part, at, body)
+				t.Errorf("%s: there is no %s after %d in %s", more, part, at, body)
 				break
 			}
 			at += next
@@ -194,7 +194,7 @@ func TestCompactionMessages(t *testing.T) {
 		_, rest, _ := strings.Cut(body, `"run_id":"`)
 		run, _, _ = strings.Cut(rest, `"`)
 	}
-	// Whoever comes back to the run is told of them as well.
+	// A resumed stream shows them too.
 	if _, body := w.do("POST", "/v1/runs/"+run+"/stream", `{}`); !strings.Contains(body, summary) {
 		t.Errorf("resumed: %s", body)
 	}

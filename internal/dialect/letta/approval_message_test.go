@@ -55,7 +55,7 @@ func TestMessageSentWithAnApprovalIsAnsweredInTheSameResponse(t *testing.T) {
 				stops++
 			}
 			if i > 0 && f.Seq <= frames[i-1].Seq {
-				t.Errorf("frame %d is not behind the one before: %+v", i, f)
+				t.Errorf("frame %d is not after the one before: %+v", i, f)
 			}
 		}
 		if textOf(frames) != want || stops != 1 || len(runs) != 2 || frames[len(frames)-2].Stop != stream.StopEndTurn {
