@@ -244,7 +244,8 @@ func TestWorkstreamCanBeStoppedAndSteered(t *testing.T) {
 	}
 }
 
-// A run that is not interactive ends once when a reader and a request end it.
+// A run that is not interactive ends with its stopped turn, and a request that
+// terminates it then does not end it again.
 func TestTerminatedRunEndsOnce(t *testing.T) {
 	w := newServer(t, setup{})
 	id := w.start("/stream 100000 200", false)
@@ -254,7 +255,7 @@ func TestTerminatedRunEndsOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The reader ends the run once the turn was stopped.
+	// The session ends the run once the turn was stopped.
 	if _, err := w.sessions.StopAll(t.Context(), chat.Trusted, run.ID, "enough"); err != nil {
 		t.Fatal(err)
 	}

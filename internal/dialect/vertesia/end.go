@@ -12,15 +12,7 @@ func (d *Dialect) ended(ctx context.Context, c chat.Caller, s *chat.Session, r *
 	if err != nil || e == nil {
 		return err
 	}
-	if r.setEnd(e.Body, e.At) {
-		r.end = e
-	}
-	return nil
-}
-
-// setEnd fills in how a run ended; it returns false for an event that ends none.
-func (r *agentRun) setEnd(body chat.Body, at chat.At) bool {
-	switch b := body.(type) {
+	switch b := e.Body.(type) {
 	case chat.SessionCompleted:
 		r.Status = runCompleted
 		if b.Outcome == outcomeCancelled {
@@ -29,10 +21,10 @@ func (r *agentRun) setEnd(body chat.Body, at chat.At) bool {
 	case chat.SessionFailed:
 		r.Status, r.failed = runFailed, b.ErrorMessage
 	default:
-		return false
+		return nil
 	}
-	r.CompletedAt = &at
-	return true
+	r.CompletedAt, r.end = &e.At, e
+	return nil
 }
 
 // endMessage is the message that ended a run, for a reader that has it already. It
