@@ -45,8 +45,8 @@ func TestPostsFromManyGoroutines(t *testing.T) {
 	}
 }
 
-// A crew does all it is given, also what is given to it from within.
-func TestCrew(t *testing.T) {
+// Functions that are started from within a function of the pool run, too.
+func TestStackPoolRunsEveryFunction(t *testing.T) {
 	c := NewStackPool()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
