@@ -241,13 +241,13 @@ func TestRemovedMembersStopSeeing(t *testing.T) {
 	w.wantCode(<-ended, chat.NotFound)
 }
 
-// TestAccessIsCheckedInTheRoom: what a room remembers of who may enter can be
+// TestAccessIsCheckedInOrder: what a sequencer remembers of who may enter can be
 // old; the state decides.
-func TestAccessIsCheckedInTheRoom(t *testing.T) {
+func TestAccessIsCheckedInOrder(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
-	r := w.room(id)
-	defer r.leave()
+	r := w.acquire(id)
+	defer r.release()
 	old := *r.session.Load()
 	old.Members = []chat.Member{{Actor: bob.Actor, Role: chat.Owner}}
 	r.session.Store(&old)

@@ -35,7 +35,7 @@ func (s *Sessions) AppendLater(ctx context.Context, c chat.Caller, id chat.Sessi
 // the way of every event.
 type appending struct {
 	request
-	room   *room
+	order  *sequencer
 	caller chat.Caller
 	drafts []chat.Draft
 	known  []*chat.Event // per draft: the event its client id made before
@@ -51,10 +51,10 @@ func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, d
 			return nil, at(i, len(drafts), err)
 		}
 	}
-	if err := s.spend(c, size(drafts)); err != nil {
+	if err := s.countWritten(c, size(drafts)); err != nil {
 		return nil, err
 	}
-	r, err := s.enter(ctx, c, id)
+	r, err := s.acquireFor(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}
@@ -63,26 +63,26 @@ func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, d
 			err = s.mayStore(ctx, c, sess.Workspace, sess.Owner, int64(size(drafts)))
 		}
 		if err != nil {
-			r.leave()
+			r.release()
 			return nil, err
 		}
 		for i := range drafts {
-			if err := s.takeOut(ctx, c, sess, &drafts[i]); err != nil {
-				r.leave()
+			if err := s.storeLarge(ctx, c, sess, &drafts[i]); err != nil {
+				r.release()
 				return nil, at(i, len(drafts), err)
 			}
 		}
 	}
-	a := &appending{room: r, caller: c, drafts: drafts}
+	a := &appending{order: r, caller: c, drafts: drafts}
 	a.rules, a.undo = a, len(drafts) > 1
 	if slices.ContainsFunc(drafts, endsSession) {
 		if a.files, err = s.mergeResting(ctx, r.id, ""); err != nil {
-			r.leave()
+			r.release()
 			return nil, err
 		}
 	}
 	if err := r.join(&a.request); err != nil {
-		r.leave()
+		r.release()
 		return nil, err
 	}
 	return a, nil
@@ -99,17 +99,17 @@ func endsSession(d chat.Draft) bool {
 }
 
 func (a *appending) finish(ctx context.Context) ([]chat.Event, error) {
-	defer a.room.leave()
-	if err := a.room.finish(ctx, &a.request); err != nil {
-		return nil, a.room.home.explain(ctx, a.room.id, err)
+	defer a.order.release()
+	if err := a.order.finish(ctx, &a.request); err != nil {
+		return nil, a.order.sessions.explainPrompt(ctx, a.order.id, err)
 	}
 	return a.events, nil
 }
 
 // lookUp finds what the drafts' client ids made before, and refuses prompt ids
-// that were used before. It runs in the room's order, so that nothing can slip
+// that were used before. It runs in the sequencer's order, so that nothing can slip
 // in between.
-func (a *appending) lookUp(ctx context.Context, r *room) error {
+func (a *appending) lookUp(ctx context.Context, r *sequencer) error {
 	a.events, a.known = a.one[:0], nil
 	if r.state == nil {
 		return nil
@@ -122,7 +122,7 @@ func (a *appending) lookUp(ctx context.Context, r *room) error {
 	return nil
 }
 
-func (a *appending) lookUpOne(ctx context.Context, r *room, i int) error {
+func (a *appending) lookUpOne(ctx context.Context, r *sequencer, i int) error {
 	d := &a.drafts[i]
 	if d.ClientID != "" {
 		actor, err := mayAppend(a.caller, &r.state.Session, d)
@@ -142,7 +142,7 @@ func (a *appending) lookUpOne(ctx context.Context, r *room, i int) error {
 		}
 	}
 	if id := requestOf(d.Body); id != "" {
-		if _, used, err := r.home.log.Prompt(ctx, r.id, id); err != nil {
+		if _, used, err := r.sessions.log.Prompt(ctx, r.id, id); err != nil {
 			return err
 		} else if used {
 			return errPromptUsed(id)
@@ -152,15 +152,15 @@ func (a *appending) lookUpOne(ctx context.Context, r *room, i int) error {
 }
 
 // earlier returns the event that a client id made before, if any.
-func (r *room) earlier(ctx context.Context, actor chat.Actor, clientID string, digest uint64) (*chat.Event, error) {
-	key, ok, err := r.home.log.ByClientID(ctx, r.id, actor.Key(), clientID)
+func (r *sequencer) earlier(ctx context.Context, actor chat.Actor, clientID string, digest uint64) (*chat.Event, error) {
+	key, ok, err := r.sessions.log.ByClientID(ctx, r.id, actor.Key(), clientID)
 	if err != nil || !ok {
 		return nil, err
 	}
 	if key.Digest != digest {
 		return nil, errReused(clientID, key.Seq)
 	}
-	fact, err := r.home.log.Get(ctx, r.id, key.Seq)
+	fact, err := r.sessions.log.Get(ctx, r.id, key.Seq)
 	if err != nil {
 		return nil, err
 	}

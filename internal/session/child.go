@@ -42,7 +42,7 @@ func (s *Sessions) CreateChild(ctx context.Context, parent chat.SessionID, n cha
 // detached gives the facts of a log that somebody brought. When they say that the
 // session has a parent or a sidecar, one more event takes that back: a log says
 // what its sender wants, and these two are for the server to decide.
-func (s *Sessions) detached(ctx context.Context, r *room, facts iter.Seq2[chat.Fact, error]) iter.Seq2[chat.Fact, error] {
+func (s *Sessions) detached(ctx context.Context, r *sequencer, facts iter.Seq2[chat.Fact, error]) iter.Seq2[chat.Fact, error] {
 	return func(yield func(chat.Fact, error) bool) {
 		st := &chat.State{}
 		for f, err := range facts {
@@ -67,7 +67,7 @@ func (s *Sessions) detached(ctx context.Context, r *room, facts iter.Seq2[chat.F
 			}
 		}
 		d := &decision{session: r.id, state: st, now: s.now(), lastAt: st.LastAt}
-		d.say(chat.SessionUpdated{Detached: true}, "", "")
+		d.addSystem(chat.SessionUpdated{Detached: true}, "", "")
 		yield(d.facts[0], nil)
 	}
 }

@@ -79,7 +79,7 @@ func (d *decision) complete() {
 	default:
 		body = chat.SessionFailed{ErrorMessage: cmp.Or(d.state.Ended.Error, "the agent could not go on")}
 	}
-	d.say(body, "", "")
+	d.addSystem(body, "", "")
 }
 
 // block returns an open block, nil when there is none of that id.
@@ -124,8 +124,8 @@ func (d *decision) add(actor chat.Actor, draft chat.Draft, turn chat.TurnID) *ch
 	return &d.events[len(d.events)-1]
 }
 
-// say adds what the server itself decides.
-func (d *decision) say(body chat.Body, workstream string, turn chat.TurnID) *chat.Event {
+// addSystem adds an event of the server itself.
+func (d *decision) addSystem(body chat.Body, workstream string, turn chat.TurnID) *chat.Event {
 	draft := chat.NewDraft(body)
 	draft.Workstream = workstream
 	if err := draft.Settle(); err != nil {

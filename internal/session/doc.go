@@ -3,7 +3,7 @@
 //
 // # Order
 //
-// Everything written to one session goes through its room, which handles
+// Everything written to one session goes through its sequencer, which handles
 // requests strictly in the order in which they came. Drafts that wait for the
 // same session share one commit. A fact is durable before anybody sees it; a
 // preview is in the kernel before anybody sees it. Positions rise in the order
@@ -25,6 +25,6 @@
 // # Concurrency
 //
 // All methods of Sessions may be called at the same time. There is no goroutine
-// per session: of the callers that wait for a room one does the work for all.
+// per session: of the callers that wait for a sequencer one does the work for all.
 // Run is needed for deadlines; who calls it waits for it.
 package session

@@ -60,11 +60,11 @@ func (s *Sessions) beginErase(ctx context.Context, c chat.Caller, id chat.Sessio
 	if err != nil {
 		return chat.Erasure{}, err
 	}
-	r := s.room(sess.ID)
-	defer r.leave()
+	r := s.acquire(sess.ID)
+	defer r.release()
 	var e chat.Erasure
-	// In the room's order, so that no append is under way meanwhile.
-	err = r.do(ctx, &request{must: true, alone: func(ctx context.Context, r *room) (err error) {
+	// In the sequencer's order, so that no append is under way meanwhile.
+	err = r.do(ctx, &request{unbounded: true, exclusive: func(ctx context.Context, r *sequencer) (err error) {
 		files, bytes := 0, int64(0)
 		if s.opt.Artifacts != nil {
 			// Only for the receipt; what cannot be counted is erased all the same.
@@ -228,17 +228,17 @@ func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID,
 	if id.System() && !c.AdministersAll() {
 		return chat.Session{}, chat.Errorf(chat.Denied, "the log is one of the server's own: importing it needs the scope admin for all workspaces")
 	}
-	r := s.room(id)
-	defer r.leave()
-	err := r.do(ctx, &request{alone: func(ctx context.Context, r *room) error {
+	r := s.acquire(id)
+	defer r.release()
+	err := r.do(ctx, &request{exclusive: func(ctx context.Context, r *sequencer) error {
 		return s.log.Import(ctx, r.id, s.detached(ctx, r, administered(c, facts)))
 	}})
 	if err != nil {
 		return chat.Session{}, err
 	}
 	// What was under way when it was exported goes on here: deadlines, and turns.
-	s.arm(ctx, id)
-	s.hurry()
+	s.schedule(ctx, id)
+	s.wakeRun()
 	sess, err := s.log.Record(ctx, id)
 	if err == nil {
 		s.tellImported(sess)

@@ -10,9 +10,9 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// maxNap is the longest time Run sleeps while a deadline is set: a machine that
+// maxSleep is the longest time Run sleeps while a deadline is set: a machine that
 // slept itself, or whose clock was set, is noticed after it.
-const maxNap = 30 * time.Second
+const maxSleep = 30 * time.Second
 
 // Run closes prompts at their deadlines, says what is due for workstreams and
 // finishes erasures, until ctx ends. The deadlines and the erasures stand in the
@@ -21,40 +21,40 @@ func (s *Sessions) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { s.eraseAll(ctx) })
-	nap := time.NewTimer(maxNap)
-	defer nap.Stop()
+	timer := time.NewTimer(maxSleep)
+	defer timer.Stop()
 	armed := false
 	for {
 		next, err := s.expire(ctx)
 		if err == nil && !armed {
-			err = s.rearm(ctx)
+			err = s.scheduleAll(ctx)
 			armed = err == nil
 		}
 		if err != nil && ctx.Err() == nil {
 			s.opt.Logger.ErrorContext(ctx, "what is due at deadlines could not be done; trying again", "err", err)
 			next = s.now() + 1e6
 		}
-		if t := s.ring(ctx); t != 0 && (next == 0 || t < next) {
+		if t := s.runDue(ctx); t != 0 && (next == 0 || t < next) {
 			next = t
 		}
 		var due <-chan time.Time
 		if next != 0 {
-			nap.Reset(min(maxNap, time.Duration(max(0, next-s.now()))*time.Microsecond))
-			due = nap.C
+			timer.Reset(min(maxSleep, time.Duration(max(0, next-s.now()))*time.Microsecond))
+			due = timer.C
 		}
 		select {
 		case <-due:
-		case <-s.sooner:
+		case <-s.wake:
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// hurry lets Run look again what is due.
-func (s *Sessions) hurry() {
+// wakeRun lets Run look again what is due.
+func (s *Sessions) wakeRun() {
 	select {
-	case s.sooner <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
@@ -78,7 +78,7 @@ func (s *Sessions) expire(ctx context.Context) (next chat.At, err error) {
 		err := s.system(ctx, dl.Session, func(d *decision) error {
 			p := d.state.Prompt(dl.RequestID)
 			if p != nil && p.Deadline != 0 && d.now >= p.Deadline {
-				d.say(chat.PromptClosed{RequestID: p.RequestID, Reason: chat.Expired}, p.Workstream, p.Turn)
+				d.addSystem(chat.PromptClosed{RequestID: p.RequestID, Reason: chat.Expired}, p.Workstream, p.Turn)
 			}
 			return nil
 		})

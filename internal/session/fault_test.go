@@ -47,8 +47,8 @@ func TestALoserOfNothing(t *testing.T) {
 	id := w.begin("s")
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
 	w.log.before = func(*chat.Commit) error { return chat.Errorf(chat.Unavailable, "full") }
-	r := w.room(id)
-	defer r.leave()
+	r := w.acquire(id)
+	defer r.release()
 	one := &answering{caller: ann, request: p, answer: chat.Answer{Text: "1"}}
 	two := &answering{caller: ann, request: p, answer: chat.Answer{Text: "2"}}
 	bad := &answering{caller: ann, request: p, answer: chat.Answer{}}
@@ -59,7 +59,7 @@ func TestALoserOfNothing(t *testing.T) {
 	w.wantCode(batch[2].err, chat.Unavailable)
 }
 
-// TestAnotherCommitter moves the session on behind the room's back, as another
+// TestAnotherCommitter moves the session on behind the sequencer's back, as another
 // machine would.
 func TestAnotherCommitter(t *testing.T) {
 	w := newWorld(t, Options{})
@@ -111,8 +111,8 @@ func TestAPanicLocksNobodyOut(t *testing.T) {
 		{Committed: func([]chat.Event) { told++ }},
 	}})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
-	r := w.room(id)
-	defer r.leave()
+	r := w.acquire(id)
+	defer r.release()
 	good := func() *request {
 		a := &appending{caller: ann, drafts: []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "x"})}}
 		if err := a.drafts[0].Settle(); err != nil {
@@ -121,7 +121,7 @@ func TestAPanicLocksNobodyOut(t *testing.T) {
 		return &request{rules: a}
 	}
 	poison := &request{rules: op(func(d *decision) error {
-		d.say(chat.PromptClosed{RequestID: "x"}, "", "")
+		d.addSystem(chat.PromptClosed{RequestID: "x"}, "", "")
 		panic("rules")
 	})}
 	look := &request{look: func(*chat.State) error { panic("look") }}
@@ -168,14 +168,14 @@ func TestTooManyWaiting(t *testing.T) {
 	id := w.begin("s")
 	w.say(id, "a")
 	ref := w.turn(id)
-	r := w.room(id)
-	defer r.leave()
+	r := w.acquire(id)
+	defer r.release()
 	r.mu.Lock()
 	r.busy, r.queue = true, make([]*request, maxWaiting)
 	r.mu.Unlock()
 	_, err := w.Append(ctx, ann, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "x"})})
 	w.wantCode(err, chat.SlowDown)
-	if err := r.join(&request{must: true}); err != nil {
+	if err := r.join(&request{unbounded: true}); err != nil {
 		t.Fatal("what the server must do is refused", err)
 	}
 	r.mu.Lock()
@@ -184,8 +184,8 @@ func TestTooManyWaiting(t *testing.T) {
 	w.end(ref, chat.Done)
 }
 
-func TestForgottenRoomsChangeNothing(t *testing.T) {
-	w := newWorld(t, Options{MaxRooms: 1}) // one per shard
+func TestEvictedStateIsLoadedAgain(t *testing.T) {
+	w := newWorld(t, Options{MaxCached: 1}) // one per shard
 	const sessions = 300
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -208,12 +208,12 @@ func TestForgottenRoomsChangeNothing(t *testing.T) {
 			}
 		}
 	}
-	rooms := 0
+	sequencers := 0
 	for i := range w.shards {
-		rooms += len(w.shards[i].rooms)
+		sequencers += len(w.shards[i].sequencers)
 	}
-	if rooms > len(w.shards)+8 { // each of the creators may have exceeded it by one
-		t.Fatalf("%d rooms are kept", rooms)
+	if sequencers > len(w.shards)+8 { // each of the creators may have exceeded it by one
+		t.Fatalf("%d sequencers are kept", sequencers)
 	}
 	w.events("s7")
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// enter finds the session's room for a caller who may at least see it.
-func (s *Sessions) enter(ctx context.Context, c chat.Caller, id chat.SessionID) (*room, error) {
-	if r := s.open(id); r != nil {
+// enter finds the session's sequencer for a caller who may at least see it.
+func (s *Sessions) acquireFor(ctx context.Context, c chat.Caller, id chat.SessionID) (*sequencer, error) {
+	if r := s.acquireCached(id); r != nil {
 		// The usual case on the way of every append: no look into the store.
 		if sess := r.session.Load(); sess != nil && c.RoleIn(sess) != "" {
 			return r, nil
 		}
-		r.leave()
+		r.release()
 	}
 	sess, err := s.visible(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}
-	r := s.room(sess.ID)
+	r := s.acquire(sess.ID)
 	r.session.CompareAndSwap(nil, &sess)
 	return r, nil
 }
@@ -44,9 +44,9 @@ func (s *Sessions) resolve(ctx context.Context, c chat.Caller, name chat.Session
 	if c.Actor == chat.System || name == "" || len(name) > MaxForeign {
 		return name, false, nil
 	}
-	if r := s.open(name); r != nil {
+	if r := s.acquireCached(name); r != nil {
 		sess := r.session.Load()
-		r.leave()
+		r.release()
 		if sess != nil && began(c, sess) {
 			return name, false, nil
 		}

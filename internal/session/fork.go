@@ -50,9 +50,9 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 	if f.ID, err = s.nameFork(ctx, c, f.ID); err != nil {
 		return chat.Session{}, err
 	}
-	r := s.room(f.ID)
-	defer r.leave()
-	err = r.do(ctx, &request{alone: func(ctx context.Context, r *room) error { return s.fork(ctx, c, r, &from, f) }})
+	r := s.acquire(f.ID)
+	defer r.release()
+	err = r.do(ctx, &request{exclusive: func(ctx context.Context, r *sequencer) error { return s.fork(ctx, c, r, &from, f) }})
 	if err != nil {
 		return chat.Session{}, err
 	}
@@ -92,8 +92,8 @@ func errTaken(id chat.SessionID) error {
 	return chat.Errorf(chat.Conflict, "there is a session %q already; choose another id, or leave it out", string(id)).With("session_id", id)
 }
 
-// fork writes the log of the fork, with the room of the new session for itself.
-func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *room, from *chat.Session, f chat.Fork) error {
+// fork writes the log of the fork, with the sequencer of the new session for itself.
+func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *sequencer, from *chat.Session, f chat.Fork) error {
 	n, taken, err := s.log.Number(ctx, r.id)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *room, from *chat.
 	if err != nil {
 		return err
 	}
-	k := &forking{home: s, room: r, caller: c, from: from, wish: f, old: old, state: &chat.State{Number: n}}
+	k := &forking{sessions: s, order: r, caller: c, from: from, wish: f, old: old, state: &chat.State{Number: n}}
 	write := func() error { return s.log.Import(ctx, r.id, k.facts(ctx)) }
 	if s.opt.Artifacts != nil {
 		// Before the fork can be seen: nobody finds a name without its bytes.
@@ -131,14 +131,14 @@ func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *room, from *chat.
 
 // forking is a Fork under way.
 type forking struct {
-	home   *Sessions
-	room   *room
-	caller chat.Caller
-	from   *chat.Session
-	wish   chat.Fork
-	old    chat.Number
-	state  *chat.State  // of the fork, so far
-	added  []chat.Event // what stands only in the fork
+	sessions *Sessions
+	order    *sequencer
+	caller   chat.Caller
+	from     *chat.Session
+	wish     chat.Fork
+	old      chat.Number
+	state    *chat.State  // of the fork, so far
+	added    []chat.Event // what stands only in the fork
 }
 
 // facts gives the log of the fork: the past under its new name, and what ends
@@ -146,7 +146,7 @@ type forking struct {
 func (k *forking) facts(ctx context.Context) iter.Seq2[chat.Fact, error] {
 	return func(yield func(chat.Fact, error) bool) {
 		after := chat.Seq(0)
-		for f, err := range k.home.stored(ctx, k.from.ID, chat.Range{Before: k.wish.After + 1}) {
+		for f, err := range k.sessions.stored(ctx, k.from.ID, chat.Range{Before: k.wish.After + 1}) {
 			if err == nil {
 				f, err = k.rename(&f)
 			}
@@ -176,7 +176,7 @@ func (k *forking) rename(fact *chat.Fact) (chat.Fact, error) {
 		return chat.Fact{}, err
 	}
 	st := k.state
-	e.Session, e.Prev = k.room.id, st.Head
+	e.Session, e.Prev = k.order.id, st.Head
 	e.ID = chat.EventID(chat.MakeID(st.Number, e.Seq).Text(chat.EventPrefix))
 	e.Turn = chat.TurnID(k.id(chat.TurnPrefix, string(e.Turn)))
 	e.Parent = chat.EventID(k.id(chat.EventPrefix, string(e.Parent)))
@@ -246,7 +246,7 @@ func (k *forking) id(prefix, s string) string {
 
 // settle ends in the fork what was under way, and lets what waits be answered.
 func (k *forking) settle() *decision {
-	d := &decision{session: k.room.id, state: k.state, now: k.home.now(), lastAt: k.state.LastAt, maxQueue: k.home.opt.MaxQueue}
+	d := &decision{session: k.order.id, state: k.state, now: k.sessions.now(), lastAt: k.state.LastAt, maxQueue: k.sessions.opt.MaxQueue}
 	for {
 		line, t := k.running()
 		if t == nil {
@@ -257,8 +257,8 @@ func (k *forking) settle() *decision {
 	d.closePrompts(func(*chat.Prompt) bool { return true })
 	for _, w := range k.state.Workstreams {
 		if w := k.state.Workstream(w.ID); !w.Ended() {
-			d.dismiss(w.ID)
-			d.say(chat.WorkstreamCanceled{ID: w.ID, Reason: "the session was forked here"}, w.Parent, "")
+			d.withdrawQueued(w.ID)
+			d.addSystem(chat.WorkstreamCanceled{ID: w.ID, Reason: "the session was forked here"}, w.Parent, "")
 		}
 	}
 	title := k.wish.Title

@@ -23,10 +23,10 @@ type file struct {
 	data            []byte
 }
 
-// takeOut stores the large data of a draft as files of the session and changes the draft to refer to them. The files are
+// storeLarge stores the large data of a draft as files of the session and changes the draft to refer to them. The files are
 // stored first, so that no event refers to one that is not there. Their names come from their content: a repeated draft
 // stores the same again.
-func (s *Sessions) takeOut(ctx context.Context, c chat.Caller, sess *chat.Session, d *chat.Draft) error {
+func (s *Sessions) storeLarge(ctx context.Context, c chat.Caller, sess *chat.Session, d *chat.Draft) error {
 	if s.opt.Store == nil || len(d.Payload) <= MaxInline {
 		return nil
 	}

@@ -40,31 +40,31 @@ func (s *Sessions) PreviewLater(ctx context.Context, c chat.Caller, id chat.Sess
 	for i := range pieces {
 		text += pieceCost + len(pieces[i].Text)
 	}
-	if err := s.spend(c, text); err != nil {
+	if err := s.countWritten(c, text); err != nil {
 		return nil, err
 	}
-	r, err := s.enter(ctx, c, id)
+	r, err := s.acquireFor(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}
 	req := &request{pieces: pieces, caller: c}
 	if err := r.join(req); err != nil {
-		r.leave()
+		r.release()
 		return nil, err
 	}
 	return func() error {
-		defer r.leave()
+		defer r.release()
 		return r.finish(ctx, req)
 	}, nil
 }
 
 // preview writes the pieces of the batch that are new and fit, then shows them.
-func (r *room) preview(ctx context.Context, batch []*request) {
+func (r *sequencer) preview(ctx context.Context, batch []*request) {
 	if err := r.load(ctx); err != nil {
 		fail(batch, err)
 		return
 	}
-	p := previewing{room: r, blocks: r.home.live.Blocks(r.id), now: r.home.now(), lastAt: r.lastAt, have: map[chat.BlockID]*begun{}}
+	p := previewing{order: r, blocks: r.sessions.live.Blocks(r.id), now: r.sessions.now(), lastAt: r.lastAt, have: map[chat.BlockID]*begun{}}
 	for _, req := range batch {
 		req.err = p.take(req)
 	}
@@ -72,7 +72,7 @@ func (r *room) preview(ctx context.Context, batch []*request) {
 		return
 	}
 	r.lastAt = p.lastAt // also when the write fails: part of it may be in the file
-	if err := r.home.log.WritePreviews(ctx, r.id, p.pieces); err != nil {
+	if err := r.sessions.log.WritePreviews(ctx, r.id, p.pieces); err != nil {
 		fail(batch, fmt.Errorf("preview in %s: %w", r.id, err))
 		return
 	}
@@ -80,14 +80,14 @@ func (r *room) preview(ctx context.Context, batch []*request) {
 	for i := range p.pieces {
 		entries[i] = chat.Entry{At: p.pieces[i].At, Piece: &p.pieces[i]}
 	}
-	r.home.publish(r.id, entries)
+	r.sessions.publish(r.id, entries)
 	r.setOpen(&r.state.Session, r.open.Load()+p.cost)
 	p.keep()
 }
 
 // previewing collects what a batch of previews adds.
 type previewing struct {
-	room   *room
+	order  *sequencer
 	blocks []chat.Block // those being written, before this batch
 	now    chat.At
 	lastAt chat.At
@@ -115,7 +115,7 @@ type measured struct{ bytes, json int }
 const maxOpen = 64
 
 func (p *previewing) take(req *request) error {
-	st := p.room.state
+	st := p.order.state
 	if err := req.caller.May(&st.Session, chat.Answerer); err != nil {
 		return err
 	}
@@ -214,12 +214,12 @@ func (p *previewing) one(c chat.Caller, st *chat.State, piece chat.Preview) erro
 	if b.json+chat.JSONLen(piece.Text) > chat.MaxBlockJSON {
 		return chat.Errorf(chat.TooLarge, "a block has at most %d KiB as JSON: finish it with agent.text and go on in a new one", chat.MaxBlockJSON>>10)
 	}
-	if err := p.room.mayOpen(&st.Session, p.cost+pieceCost+int64(len(piece.Text))); err != nil {
+	if err := p.order.mayOpen(&st.Session, p.cost+pieceCost+int64(len(piece.Text))); err != nil {
 		return err
 	}
 	now := p.now
 	if whole := now - now%1000; whole == chat.After(p.lastAt, whole) {
-		now = whole // a whole millisecond where there is room: dialects that count in them say it with every piece
+		now = whole // a whole millisecond when no other has it: dialects that count in them say it with every piece
 	}
 	p.lastAt = chat.After(p.lastAt, now)
 	piece.At = p.lastAt
@@ -237,7 +237,7 @@ func (p *previewing) block(id chat.BlockID) *begun {
 	if open == nil {
 		return nil
 	}
-	b := &begun{open.Kind, open.Turn, open.Text, len(open.Text), p.room.measure(id, open.Text)}
+	b := &begun{open.Kind, open.Turn, open.Text, len(open.Text), p.order.measure(id, open.Text)}
 	p.have[id] = b
 	return b
 }
@@ -256,19 +256,19 @@ func (p *previewing) grow(piece *chat.Preview) {
 
 // keep remembers how large the blocks have become.
 func (p *previewing) keep() {
-	if len(p.room.sizes) > 2*maxOpen { // mostly blocks that are finished
-		p.room.sizes = nil
+	if len(p.order.sizes) > 2*maxOpen { // mostly blocks that are finished
+		p.order.sizes = nil
 	}
-	if p.room.sizes == nil {
-		p.room.sizes = map[chat.BlockID]measured{}
+	if p.order.sizes == nil {
+		p.order.sizes = map[chat.BlockID]measured{}
 	}
 	for id, b := range p.have {
-		p.room.sizes[id] = measured{b.len, b.json}
+		p.order.sizes[id] = measured{b.len, b.json}
 	}
 }
 
 // measure returns what an open block takes as JSON.
-func (r *room) measure(id chat.BlockID, text string) int {
+func (r *sequencer) measure(id chat.BlockID, text string) int {
 	if m, ok := r.sizes[id]; ok && m.bytes == len(text) {
 		return m.json
 	}

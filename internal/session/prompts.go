@@ -80,7 +80,7 @@ func (d *decision) ask(actor chat.Actor, draft chat.Draft, turn chat.TurnID) (ch
 func (d *decision) approve(asked *chat.Event) {
 	if b, ok := asked.Body.(chat.AgentApprovalRequest); ok && b.Settled {
 		answer := chat.UserApprovalResponse{RequestID: b.RequestID, Decisions: d.state.Session.Settings.Approves(b)}
-		d.say(answer, asked.Workstream, asked.Turn)
+		d.addSystem(answer, asked.Workstream, asked.Turn)
 	}
 }
 
@@ -124,7 +124,7 @@ func (d *decision) enriched(actor chat.Actor, draft chat.Draft, body chat.Body, 
 	if err != nil {
 		return chat.Event{}, err
 	}
-	full.Payload = withOwnWords(full.Payload, &draft)
+	full.Payload = withDialectField(full.Payload, &draft)
 	keys := len(d.keys)
 	e := *d.add(actor, full, turn)
 	if len(d.keys) > keys {
@@ -133,9 +133,9 @@ func (d *decision) enriched(actor chat.Actor, draft chat.Draft, body chat.Body, 
 	return e, nil
 }
 
-// withOwnWords adds to a payload what a dialect said in its own words, which
+// withDialectField adds to a payload what a dialect said in its own words, which
 // stand beside the rest under the dialect's name.
-func withOwnWords(payload json.RawMessage, sent *chat.Draft) json.RawMessage {
+func withDialectField(payload json.RawMessage, sent *chat.Draft) json.RawMessage {
 	var own map[string]json.RawMessage
 	if sent.Via == "" || json.Unmarshal(sent.Payload, &own) != nil || own[sent.Via] == nil || len(payload) < 3 {
 		return payload
@@ -145,7 +145,7 @@ func withOwnWords(payload json.RawMessage, sent *chat.Draft) json.RawMessage {
 	return append(append(out, own[sent.Via]...), '}')
 }
 
-// errEnded says that a prompt is not open any more; Sessions.explain adds by
+// errEnded says that a prompt is not open any more; Sessions.explainPrompt adds by
 // whom it was answered.
 type errEnded struct{ requestID string }
 
@@ -183,7 +183,7 @@ func (d *decision) answer(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 	}
 	if p.Deadline != 0 && d.now >= p.Deadline {
 		// The clock decides, not the moment at which the timer gets to run.
-		d.say(chat.PromptClosed{RequestID: request, Reason: chat.Expired}, p.Workstream, p.Turn)
+		d.addSystem(chat.PromptClosed{RequestID: request, Reason: chat.Expired}, p.Workstream, p.Turn)
 		return chat.Event{}, errLate{request}
 	}
 	body, err := p.Accept(draft.Body)
@@ -205,14 +205,14 @@ func (errLate) Error() string { return "the time to answer is over" }
 // refused with the reason and the prompt stays open; an answer to a prompt that
 // has ended is a conflict that says who answered and when.
 func (s *Sessions) Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error) {
-	r, err := s.enter(ctx, c, id)
+	r, err := s.acquireFor(ctx, c, id)
 	if err != nil {
 		return chat.Event{}, err
 	}
-	defer r.leave()
+	defer r.release()
 	an := &answering{caller: c, request: requestID, answer: a}
 	if err := r.do(ctx, &request{rules: an}); err != nil {
-		return chat.Event{}, s.explain(ctx, r.id, err)
+		return chat.Event{}, s.explainPrompt(ctx, r.id, err)
 	}
 	return an.event, nil
 }
@@ -227,16 +227,16 @@ type answering struct {
 	event   chat.Event
 }
 
-func (a *answering) lookUp(ctx context.Context, r *room) error {
+func (a *answering) lookUp(ctx context.Context, r *sequencer) error {
 	a.known, a.asked = nil, nil
 	if a.answer.ClientID == "" || r.state == nil {
 		return nil
 	}
-	key, ok, err := r.home.log.ByClientID(ctx, r.id, a.caller.Actor.Key(), a.answer.ClientID)
+	key, ok, err := r.sessions.log.ByClientID(ctx, r.id, a.caller.Actor.Key(), a.answer.ClientID)
 	if err != nil || !ok {
 		return err
 	}
-	fact, err := r.home.log.Get(ctx, r.id, key.Seq)
+	fact, err := r.sessions.log.Get(ctx, r.id, key.Seq)
 	if err != nil {
 		return err
 	}
@@ -244,11 +244,11 @@ func (a *answering) lookUp(ctx context.Context, r *room) error {
 	if a.known = &e; err != nil || chat.AnswerOf(e.Body) != a.request {
 		return err
 	}
-	ref, ok, err := r.home.log.Prompt(ctx, r.id, a.request)
+	ref, ok, err := r.sessions.log.Prompt(ctx, r.id, a.request)
 	if err != nil || !ok {
 		return err
 	}
-	if fact, err = r.home.log.Get(ctx, r.id, ref.Asked); err != nil {
+	if fact, err = r.sessions.log.Get(ctx, r.id, ref.Asked); err != nil {
 		return err
 	}
 	asked, err := fact.Event()
@@ -308,8 +308,8 @@ func (a *answering) decide(d *decision) error {
 	return err
 }
 
-// explain turns the rules' inner errors into what a person is told.
-func (s *Sessions) explain(ctx context.Context, id chat.SessionID, err error) error {
+// explainPrompt turns the rules' inner errors into what a person is told.
+func (s *Sessions) explainPrompt(ctx context.Context, id chat.SessionID, err error) error {
 	if late, ok := errors.AsType[errLate](err); ok {
 		return chat.Errorf(chat.Conflict, "the time to answer is over").WithReason(chat.PromptEnded).
 			With("request_id", late.requestID).With("reason", chat.Expired)
@@ -365,7 +365,7 @@ func (s *Sessions) WithdrawPrompt(ctx context.Context, ref chat.TurnRef, request
 func (d *decision) closePrompts(match func(*chat.Prompt) bool) {
 	for _, p := range append([]*chat.Prompt(nil), d.state.Prompts...) {
 		if match(p) {
-			d.say(chat.PromptClosed{RequestID: p.RequestID, Reason: chat.Withdrawn}, p.Workstream, p.Turn)
+			d.addSystem(chat.PromptClosed{RequestID: p.RequestID, Reason: chat.Withdrawn}, p.Workstream, p.Turn)
 		}
 	}
 }

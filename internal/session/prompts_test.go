@@ -92,8 +92,8 @@ func TestARetryInTheSameCommit(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
-	r := w.room(id)
-	defer r.leave()
+	r := w.acquire(id)
+	defer r.release()
 	d := &decision{session: "s", state: w.state(id), now: w.Sessions.now()}
 	var got [2]chat.Event
 	for i := range got {

@@ -116,7 +116,7 @@ func (f *follower) line(s string) (err error) {
 // order, with restarts in between, while readers are cut and resume.
 func TestEveryReaderSeesTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := startWorld(t, Options{MaxRooms: 1})
+		w := startWorld(t, Options{MaxCached: 1})
 		defer w.close()
 		policy := rapid.SampledFrom([]chat.Policy{chat.Queue, chat.Steer, chat.Interrupt}).Draw(t, "policy")
 		id := w.begin("s", chat.NewSession{Policy: policy, Members: []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}})

@@ -91,31 +91,31 @@ func (o *openText) of(key string) int64 {
 func ownerKey(s *chat.Session) string { return s.Workspace + "/" + s.Owner.Key() }
 
 // mayOpen reports why n more bytes of text cannot be open in the session.
-func (r *room) mayOpen(s *chat.Session, n int64) error {
+func (r *sequencer) mayOpen(s *chat.Session, n int64) error {
 	const text = "%s has %d KiB of text that is being written, the most there can be: finish blocks first"
-	q, open := &r.home.opt.Quotas, &r.home.openText
+	q, open := &r.sessions.opt.Quotas, &r.sessions.openText
 	switch {
 	case q.OpenSession > 0 && r.open.Load()+n > q.OpenSession:
-		return r.home.overQuota(QuotaOpenText, 1, text, "this session", q.OpenSession>>10)
+		return r.sessions.overQuota(QuotaOpenText, 1, text, "this session", q.OpenSession>>10)
 	case q.OpenOwner > 0 && open.of(ownerKey(s))+n > q.OpenOwner:
-		return r.home.overQuota(QuotaOpenText, 1, text, "the owner of this session", q.OpenOwner>>10)
+		return r.sessions.overQuota(QuotaOpenText, 1, text, "the owner of this session", q.OpenOwner>>10)
 	case q.OpenWorkspace > 0 && open.of(s.Workspace)+n > q.OpenWorkspace:
-		return r.home.overQuota(QuotaOpenText, 1, text, "this workspace", q.OpenWorkspace>>10)
+		return r.sessions.overQuota(QuotaOpenText, 1, text, "this workspace", q.OpenWorkspace>>10)
 	}
 	return nil
 }
 
 // setOpen notes how much text is open in the session.
-func (r *room) setOpen(s *chat.Session, n int64) {
+func (r *sequencer) setOpen(s *chat.Session, n int64) {
 	if was := r.open.Swap(n); was != n {
-		r.home.openText.add(n-was, s.Workspace, ownerKey(s))
+		r.sessions.openText.add(n-was, s.Workspace, ownerKey(s))
 	}
 }
 
 // recountOpen looks how much text is open.
-func (r *room) recountOpen(s *chat.Session) {
+func (r *sequencer) recountOpen(s *chat.Session) {
 	var n int64
-	for _, b := range r.home.live.Blocks(r.id) {
+	for _, b := range r.sessions.live.Blocks(r.id) {
 		n += costOf(&b)
 	}
 	r.setOpen(s, n)
@@ -133,7 +133,7 @@ const shareWindow = time.Hour
 
 // spend counts n bytes that the caller is about to write, and reports why it may
 // not: while the disk is scarce, nobody can use up what is left for everybody.
-func (s *Sessions) spend(c chat.Caller, n int) error {
+func (s *Sessions) countWritten(c chat.Caller, n int) error {
 	if s.opt.Scarce == nil || s.opt.Quotas.Shares <= 0 || c.Administers(c.In()) {
 		return nil
 	}

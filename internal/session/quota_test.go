@@ -57,7 +57,7 @@ func TestOpenTextIsBounded(t *testing.T) {
 	if seen[QuotaOpenText] != 3 {
 		t.Errorf("refusals: %v", seen)
 	}
-	// A finished block makes room, and so does an erased session; a restart changes nothing.
+	// A finished block frees bytes, and so does an erased session; a restart changes nothing.
 	if _, err := w.Append(ctx, bot, "one", draft(one, chat.AgentText{Block: "b0", Text: text})); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestSessionsOfAnOwnerAreBounded(t *testing.T) {
 }
 
 // An owner and a workspace can store so many bytes of events and files. Erasing and
-// removing make room; a restart changes nothing; administrators go on.
+// removing free bytes; a restart changes nothing; administrators go on.
 func TestStoredBytesAreBounded(t *testing.T) {
 	seen := map[string]int{}
 	var w *world
@@ -176,7 +176,7 @@ func TestStoredBytesAreBounded(t *testing.T) {
 	admin := user("bob", chat.ScopeAdmin)
 	ok(say(admin, "bob"))
 
-	// Removing a file makes room, also when nothing more can be stored.
+	// Removing a file frees bytes, also when nothing more can be stored.
 	ok(w.RemoveFile(ctx, ann, "two", "b", ""))
 	ok(say(ann, "one"))
 	ok(put(ann, "one", "d", 9_000))

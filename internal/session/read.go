@@ -54,14 +54,14 @@ func (s *Sessions) Ends(ctx context.Context, c chat.Caller, id chat.SessionID, s
 // happens, in one sequence that ends with ctx or with an error that says
 // whether to come back. Who loses access stops seeing.
 func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error] {
-	g := &guest{ctx: ctx, caller: c}
+	g := &watcher{ctx: ctx, caller: c}
 	return func(yield func(chat.Batch, error) bool) {
-		if err := s.admit(g, id); err != nil {
+		if err := s.authorize(g, id); err != nil {
 			refuse(yield, err)
 			return
 		}
-		defer g.room.leave()
-		s.seat(g, &from, enc)(yield)
+		defer g.order.release()
+		s.watch(g, &from, enc)(yield)
 	}
 }
 
@@ -69,45 +69,45 @@ func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, 
 // sink gets what Watch would yield, and Done as the last thing. It returns when the
 // reader has ended or waits; then it goes on by itself.
 func (s *Sessions) Follow(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding, sink chat.Sink) {
-	g := &guest{ctx: ctx, caller: c, Sink: sink}
-	if err := s.admit(g, id); err != nil {
+	g := &watcher{ctx: ctx, caller: c, Sink: sink}
+	if err := s.authorize(g, id); err != nil {
 		sink.Take(chat.Batch{}, err)
 		sink.Done()
 		return
 	}
 	from.Guard = g.check
-	s.live.Follow(ctx, g.room.id, from, enc, g)
+	s.live.Follow(ctx, g.order.id, from, enc, g)
 }
 
 //go:noinline
-func (s *Sessions) seat(g *guest, from *chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error] {
+func (s *Sessions) watch(g *watcher, from *chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error] {
 	from.Guard = g.check
-	return s.live.Watch(g.ctx, g.room.id, *from, enc)
+	return s.live.Watch(g.ctx, g.order.id, *from, enc)
 }
 
-// guest is a reader who was let in.
-type guest struct {
+// watcher is one Watch or Follow that was allowed.
+type watcher struct {
 	ctx       context.Context // of the watch, which it does not outlive
 	caller    chat.Caller
-	room      *room
-	access    uint64 // how often access to the room had changed when it was let in
+	order     *sequencer
+	access    uint64 // how often access to the sequencer had changed when it was let in
 	chat.Sink        // of one that follows
 }
 
-// Done leaves the room.
-func (g *guest) Done() {
-	g.room.leave()
+// Done leaves the sequencer.
+func (g *watcher) Done() {
+	g.order.release()
 	g.Sink.Done()
 }
 
-// check looks again whether the guest may be there, if that has changed.
-func (g *guest) check() error {
-	now := g.room.access.Load()
+// check looks again whether the reader may be there, if that has changed.
+func (g *watcher) check() error {
+	now := g.order.access.Load()
 	if now == g.access {
 		return nil
 	}
 	g.access = now
-	return g.room.home.sees(g.ctx, g.caller, g.room.id)
+	return g.order.sessions.sees(g.ctx, g.caller, g.order.id)
 }
 
 // refuse ends a watch with an error.
@@ -118,14 +118,14 @@ func refuse(yield func(chat.Batch, error) bool, err error) { yield(chat.Batch{},
 // admit lets a reader in who may see the session.
 //
 //go:noinline
-func (s *Sessions) admit(g *guest, id chat.SessionID) error {
-	if r := s.open(id); r != nil {
+func (s *Sessions) authorize(g *watcher, id chat.SessionID) error {
+	if r := s.acquireCached(id); r != nil {
 		g.access = r.access.Load()
 		if sess := r.session.Load(); sess != nil && g.caller.RoleIn(sess) != "" {
-			g.room = r
+			g.order = r
 			return nil
 		}
-		r.leave()
+		r.release()
 	}
 	err := error(chat.Errorf(chat.Unavailable, "the session could not be looked up; try again in a moment"))
 	freshstack.Run(func() {
@@ -133,12 +133,12 @@ func (s *Sessions) admit(g *guest, id chat.SessionID) error {
 		if sess, err = s.visible(g.ctx, g.caller, id); err != nil {
 			return
 		}
-		r := s.room(sess.ID)
-		g.room, g.access = r, r.access.Load()
+		r := s.acquire(sess.ID)
+		g.order, g.access = r, r.access.Load()
 		if now := r.session.Load(); now == nil || g.caller.RoleIn(now) == "" {
 			// Who may see it may have changed since it was looked up.
 			if err = s.sees(g.ctx, g.caller, sess.ID); err != nil {
-				r.leave()
+				r.release()
 			}
 		}
 	})
@@ -166,11 +166,11 @@ func (s *Sessions) Blocks(ctx context.Context, c chat.Caller, id chat.SessionID)
 // State returns a copy of the session's state. It waits for what is being
 // written at the moment.
 func (s *Sessions) State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error) {
-	r, err := s.enter(ctx, c, id)
+	r, err := s.acquireFor(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}
-	defer r.leave()
+	defer r.release()
 	var st *chat.State
 	err = r.do(ctx, &request{look: func(state *chat.State) error {
 		st = state.Clone()

@@ -82,7 +82,7 @@ type StoreFunc func(ctx context.Context, id chat.SessionID, path, mediaType stri
 type Options struct {
 	DefaultAgent string                              // answers sessions that name none, until SetDefaultAgent; "" means demo
 	MaxQueue     int                                 // messages that may wait behind a turn; 0 means 100
-	MaxRooms     int                                 // sessions whose state is kept in memory; 0 means 20000
+	MaxCached    int                                 // sessions whose state is kept in memory; 0 means 20000
 	Quotas       Quotas                              // of owners and workspaces
 	Scarce       func() (reserve int64, scarce bool) // whether less than twice the disk's reserve is free; nil means never
 	Refused      func(quota string)                  // told of what a quota refuses; must not block
@@ -101,8 +101,8 @@ func (o *Options) defaults() {
 	if o.MaxQueue == 0 {
 		o.MaxQueue = 100
 	}
-	if o.MaxRooms == 0 {
-		o.MaxRooms = 20000
+	if o.MaxCached == 0 {
+		o.MaxCached = 20000
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -114,14 +114,14 @@ func (o *Options) defaults() {
 
 // Sessions is the door to all sessions of a server.
 type Sessions struct {
-	log    journal
-	live   live
-	opt    Options
-	seed   maphash.Seed
-	shards [64]shard
-	sooner chan struct{}          // a deadline was set; room for one signal
-	alarms alarms                 // of workstreams
-	agent  atomic.Pointer[string] // of sessions that name none
+	log      journal
+	live     live
+	opt      Options
+	seed     maphash.Seed
+	shards   [64]shard
+	wake     chan struct{}          // a deadline was set; holds one signal
+	dueTimes dueTimes               // of workstreams
+	agent    atomic.Pointer[string] // of sessions that name none
 
 	erasures erasures
 	openText openText
@@ -129,21 +129,21 @@ type Sessions struct {
 	owners   owners
 }
 
-// shard keeps the rooms of some sessions.
+// shard keeps the sequencers of some sessions.
 type shard struct {
-	mu    sync.Mutex
-	rooms map[chat.SessionID]*room
+	mu         sync.Mutex
+	sequencers map[chat.SessionID]*sequencer
 }
 
 // New returns the door to the sessions in log, shown by live.
 func New(log journal, live live, opt Options) *Sessions {
 	opt.defaults()
-	s := &Sessions{log: log, live: live, opt: opt, seed: maphash.MakeSeed(), sooner: make(chan struct{}, 1)}
+	s := &Sessions{log: log, live: live, opt: opt, seed: maphash.MakeSeed(), wake: make(chan struct{}, 1)}
 	s.SetDefaultAgent(opt.DefaultAgent)
 	s.erasures.jobs = map[chat.SessionID]*erasing{}
 	s.erasures.ctx, s.erasures.cancel = context.WithCancel(context.Background())
 	for i := range s.shards {
-		s.shards[i].rooms = map[chat.SessionID]*room{}
+		s.shards[i].sequencers = map[chat.SessionID]*sequencer{}
 	}
 	return s
 }
@@ -155,28 +155,28 @@ func (s *Sessions) DefaultAgent() string { return *s.agent.Load() }
 // none. It may be called at any time.
 func (s *Sessions) SetDefaultAgent(name string) { s.agent.Store(&name) }
 
-// room returns the room of a session, and keeps it from being forgotten until
+// sequencer returns the sequencer of a session, and keeps it from being forgotten until
 // leave is called.
-func (s *Sessions) room(id chat.SessionID) *room {
+func (s *Sessions) acquire(id chat.SessionID) *sequencer {
 	sh := s.shard(id)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	r := sh.rooms[id]
+	r := sh.sequencers[id]
 	if r == nil {
-		sh.forget(max(1, s.opt.MaxRooms/len(s.shards)))
-		r = &room{id: id, home: s}
-		sh.rooms[id] = r
+		sh.evict(max(1, s.opt.MaxCached/len(s.shards)))
+		r = &sequencer{id: id, sessions: s}
+		sh.sequencers[id] = r
 	}
 	r.users.Add(1)
 	return r
 }
 
-// open returns the room of a session if there is one in memory.
-func (s *Sessions) open(id chat.SessionID) *room {
+// open returns the sequencer of a session if there is one in memory.
+func (s *Sessions) acquireCached(id chat.SessionID) *sequencer {
 	sh := s.shard(id)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	r := sh.rooms[id]
+	r := sh.sequencers[id]
 	if r != nil {
 		r.users.Add(1)
 	}
@@ -187,20 +187,20 @@ func (s *Sessions) shard(id chat.SessionID) *shard {
 	return &s.shards[maphash.String(s.seed, string(id))%uint64(len(s.shards))]
 }
 
-// forget drops rooms that nobody uses until there are fewer than most; map order
+// evict drops sequencers that nobody uses until there are fewer than most; map order
 // makes the choice random enough. If all are in use the bound is exceeded for a
 // while.
-func (sh *shard) forget(most int) {
-	if len(sh.rooms) < most {
+func (sh *shard) evict(most int) {
+	if len(sh.sequencers) < most {
 		return
 	}
-	for id, r := range sh.rooms {
+	for id, r := range sh.sequencers {
 		if r.users.Load() == 0 {
 			if sess := r.session.Load(); sess != nil {
 				r.setOpen(sess, 0) // counted again when it is needed again
 			}
-			delete(sh.rooms, id)
-			if len(sh.rooms) < most {
+			delete(sh.sequencers, id)
+			if len(sh.sequencers) < most {
 				return
 			}
 		}

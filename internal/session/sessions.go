@@ -27,7 +27,7 @@ func (s *Sessions) Create(ctx context.Context, c chat.Caller, n chat.NewSession)
 	if err := s.complete(c, &n); err != nil {
 		return sess, false, err
 	}
-	if err := s.spend(c, 1024+len(n.Metadata)); err != nil {
+	if err := s.countWritten(c, 1024+len(n.Metadata)); err != nil {
 		return sess, false, err
 	}
 	wanted := n.ID
@@ -106,8 +106,8 @@ func (s *Sessions) begin(ctx context.Context, c chat.Caller, n chat.NewSession, 
 	if err := draft.Settle(); err != nil {
 		return sess, false, err
 	}
-	r := s.room(n.ID)
-	defer r.leave()
+	r := s.acquire(n.ID)
+	defer r.release()
 	cr := &creating{caller: c, wanted: n, parent: body.Parent, draft: draft}
 	if err := r.do(ctx, &request{rules: cr, create: true}); err != nil {
 		return chat.Session{}, false, err
@@ -129,15 +129,15 @@ type creating struct {
 	created bool
 }
 
-func (cr *creating) lookUp(ctx context.Context, r *room) (err error) {
+func (cr *creating) lookUp(ctx context.Context, r *sequencer) (err error) {
 	if r.state == nil {
-		if err := r.home.mayOwnMore(ctx, cr.caller); err != nil {
+		if err := r.sessions.mayOwnMore(ctx, cr.caller); err != nil {
 			return err
 		}
-		if err := r.home.mayStore(ctx, cr.caller, cr.caller.In(), cr.caller.Actor, int64(size([]chat.Draft{cr.draft}))); err != nil {
+		if err := r.sessions.mayStore(ctx, cr.caller, cr.caller.In(), cr.caller.Actor, int64(size([]chat.Draft{cr.draft}))); err != nil {
 			return err
 		}
-		cr.number, _, err = r.home.log.Number(ctx, r.id)
+		cr.number, _, err = r.sessions.log.Number(ctx, r.id)
 	}
 	return err
 }
@@ -222,11 +222,11 @@ func (s *Sessions) Update(ctx context.Context, c chat.Caller, id chat.SessionID,
 	if err := draft.Settle(); err != nil {
 		return chat.Session{}, err
 	}
-	r, err := s.enter(ctx, c, id)
+	r, err := s.acquireFor(ctx, c, id)
 	if err != nil {
 		return chat.Session{}, err
 	}
-	defer r.leave()
+	defer r.release()
 	if was := r.session.Load(); was != nil {
 		if err := s.mayStore(ctx, c, was.Workspace, was.Owner, int64(size([]chat.Draft{draft}))); err != nil {
 			return chat.Session{}, err

@@ -22,11 +22,11 @@ var (
 
 // Snapshot returns the session as it is at one moment, with its last items.
 func (s *Sessions) Snapshot(ctx context.Context, c chat.Caller, id chat.SessionID, items int) (chat.Snapshot, error) {
-	r, err := s.enter(ctx, c, id)
+	r, err := s.acquireFor(ctx, c, id)
 	if err != nil {
 		return chat.Snapshot{}, err
 	}
-	defer r.leave()
+	defer r.release()
 	var st *chat.State
 	var blocks []chat.Block
 	err = r.do(ctx, &request{look: func(state *chat.State) error {

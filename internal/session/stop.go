@@ -57,11 +57,11 @@ func (s *Sessions) StopAll(ctx context.Context, c chat.Caller, id chat.SessionID
 }
 
 func (s *Sessions) stop(ctx context.Context, c chat.Caller, id chat.SessionID, reason string, ends func(*chat.State, *chat.Workstream) bool, f func(d *decision) chat.StopResult) (res chat.StopResult, err error) {
-	r, err := s.enter(ctx, c, id)
+	r, err := s.acquireFor(ctx, c, id)
 	if err != nil {
 		return res, err
 	}
-	defer r.leave()
+	defer r.release()
 	if len(reason) > 1000 {
 		return res, chat.Errorf(chat.TooLarge, "a reason has at most 1000 bytes")
 	}
@@ -86,14 +86,14 @@ func (d *decision) stopTurn(line string, by chat.Actor, reason string, until cha
 	t := d.state.Line(line).Turn
 	if t == nil && line == "" && d.state.Session.Agent == chat.NoAgent {
 		// Who answers here is elsewhere, and has no turns: it hears of it by the fact.
-		d.say(chat.TurnStopRequested{By: by, Reason: reason, Deadline: until, Ack: ack}, line, "")
+		d.addSystem(chat.TurnStopRequested{By: by, Reason: reason, Deadline: until, Ack: ack}, line, "")
 		return chat.StopResult{Stopped: true}
 	}
 	if t == nil {
 		return chat.StopResult{}
 	}
 	if !t.Stopping {
-		d.say(chat.TurnStopRequested{TurnID: t.ID, By: by, Reason: reason, Deadline: until, Ack: ack}, line, t.ID)
+		d.addSystem(chat.TurnStopRequested{TurnID: t.ID, By: by, Reason: reason, Deadline: until, Ack: ack}, line, t.ID)
 	}
 	return chat.StopResult{Stopped: true, TurnID: t.ID, Acks: t.Ack == ack}
 }

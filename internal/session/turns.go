@@ -32,7 +32,7 @@ func (d *decision) userMessage(actor chat.Actor, draft chat.Draft) (chat.Event, 
 	if draft.Workstream != "" && line.Turn == nil {
 		w, err := workstream.Find(d.state, draft.Workstream)
 		if err == nil {
-			err = workstream.Hears(w)
+			err = workstream.AcceptsMessages(w)
 		}
 		if err != nil {
 			return chat.Event{}, err
@@ -40,7 +40,7 @@ func (d *decision) userMessage(actor chat.Actor, draft chat.Draft) (chat.Event, 
 	}
 	e := *d.add(actor, draft, "")
 	if t := line.Turn; t != nil && (draft.Interrupt || d.state.Session.Policy == chat.Interrupt) && !t.Stopping {
-		d.say(chat.TurnStopRequested{TurnID: t.ID, By: actor, Reason: "a new message"}, draft.Workstream, t.ID)
+		d.addSystem(chat.TurnStopRequested{TurnID: t.ID, By: actor, Reason: "a new message"}, draft.Workstream, t.ID)
 	}
 	d.advance(draft.Workstream)
 	return e, nil
@@ -58,7 +58,7 @@ func (d *decision) advance(line string) {
 	}
 	d.work = d.work || line != ""
 	turn := chat.TurnID(d.nextID(chat.TurnPrefix))
-	d.say(chat.TurnStarted{TurnID: turn, Trigger: next, Agent: agent}, line, turn)
+	d.addSystem(chat.TurnStarted{TurnID: turn, Trigger: next, Agent: agent}, line, turn)
 }
 
 func (d *decision) withdraw(actor chat.Actor, draft chat.Draft, b chat.UserMessageWithdrawn) (chat.Event, error) {
@@ -106,13 +106,13 @@ func (d *decision) finished(block chat.BlockID) bool {
 // has ended, or another attempt's, is a conflict.
 func (s *Sessions) EndTurn(ctx context.Context, ref chat.TurnRef, outcome chat.Outcome, cause string) error {
 	e := &ending{ref: ref, outcome: outcome, cause: cause, merged: s.opt.Artifacts == nil}
-	r := s.room(ref.Session)
-	defer r.leave()
-	err := r.do(ctx, &request{rules: e, must: true})
+	r := s.acquire(ref.Session)
+	defer r.release()
+	err := r.do(ctx, &request{rules: e, unbounded: true})
 	if needs, ok := err.(errMerge); ok {
 		// Before the workstream ends: so they are there when its parent is
 		// told, and a crash in between repeats it.
-		req := &request{rules: e, must: true}
+		req := &request{rules: e, unbounded: true}
 		if req.files, err = s.mergeResting(ctx, ref.Session, needs.workstream.ID); err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (s *Sessions) EndTurn(ctx context.Context, ref chat.TurnRef, outcome chat.O
 }
 
 // errMerge says that the files of a workstream have to be merged first, which is
-// no work for the room.
+// no work for the sequencer.
 type errMerge struct{ workstream *chat.Workstream }
 
 func (errMerge) Error() string { return "the files of a workstream are not merged yet" }
@@ -138,7 +138,7 @@ type ending struct {
 	said    said
 }
 
-func (e *ending) lookUp(ctx context.Context, r *room) error {
+func (e *ending) lookUp(ctx context.Context, r *sequencer) error {
 	if r.state == nil {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (e *ending) decide(d *decision) error {
 func (d *decision) endTurn(t *chat.Turn, line string, outcome chat.Outcome, cause string, res result) {
 	d.closeTurn(t, line, outcome, cause)
 	if w := d.state.Workstream(line); w != nil && !w.Ended() {
-		d.settleWork(w, outcome, cause, res.said.text(d, t.Answer), res.files)
+		d.workTurnEnded(w, outcome, cause, res.said.text(d, t.Answer), res.files)
 		return
 	}
 	d.advance(line)
@@ -190,7 +190,7 @@ func (d *decision) closeTurn(t *chat.Turn, line string, outcome chat.Outcome, ca
 		u := t.Usage
 		end.Usage = &u
 	}
-	d.say(end, line, t.ID)
+	d.addSystem(end, line, t.ID)
 }
 
 // clip bounds what an agent says of its failure, so that a turn can always end.
@@ -247,7 +247,7 @@ func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason stri
 			return nil
 		}
 		next, ok = chat.TurnRef{Session: ref.Session, Turn: ref.Turn, Attempt: t.Attempt + 1}, true
-		d.say(chat.TurnResumed{TurnID: t.ID, Attempt: t.Attempt + 1, Crashes: crashes, Reason: reason}, line, t.ID)
+		d.addSystem(chat.TurnResumed{TurnID: t.ID, Attempt: t.Attempt + 1, Crashes: crashes, Reason: reason}, line, t.ID)
 		return nil
 	}
 	err = s.system(ctx, ref.Session, rule)
@@ -341,7 +341,7 @@ func (s *Sessions) take(ctx context.Context, ref chat.TurnRef, which func(t *cha
 			taken = nil
 			return nil
 		}
-		d.say(chat.TurnInput{Sequences: taken}, line, t.ID)
+		d.addSystem(chat.TurnInput{Sequences: taken}, line, t.ID)
 		return nil
 	})
 	return taken, err
@@ -360,9 +360,9 @@ func (d *decision) turn(ref chat.TurnRef) (*chat.Turn, string, error) {
 // What observers are told comes wholly before or wholly after; f must not
 // block or call back.
 func (s *Sessions) Turns(ctx context.Context, id chat.SessionID, f func(ref chat.TurnRef, workstream string, t chat.Turn)) error {
-	r := s.room(id)
-	defer r.leave()
-	return r.do(ctx, &request{must: true, look: func(st *chat.State) error {
+	r := s.acquire(id)
+	defer r.release()
+	return r.do(ctx, &request{unbounded: true, look: func(st *chat.State) error {
 		for name, l := range st.Lines {
 			if l.Turn != nil {
 				f(chat.TurnRef{Session: id, Turn: l.Turn.ID, Attempt: l.Turn.Attempt}, name, *l.Turn)
@@ -386,7 +386,7 @@ func (s *Sessions) Working(ctx context.Context) ([]chat.SessionID, error) {
 
 // system decides something that no caller asked for.
 func (s *Sessions) system(ctx context.Context, id chat.SessionID, f func(d *decision) error) error {
-	r := s.room(id)
-	defer r.leave()
-	return r.do(ctx, &request{rules: op(f), must: true})
+	r := s.acquire(id)
+	defer r.release()
+	return r.do(ctx, &request{rules: op(f), unbounded: true})
 }

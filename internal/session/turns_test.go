@@ -282,8 +282,8 @@ func TestTheEndComesWithTheLastWord(t *testing.T) {
 	w.say(id, "a")
 	ref := w.turn(id)
 	w.show(ref, "b", 0, "Hel")
-	r := w.room(id)
-	defer r.leave()
+	r := w.acquire(id)
+	defer r.release()
 	hold, held := make(chan struct{}), make(chan struct{})
 	go func() {
 		_ = r.do(ctx, &request{look: func(*chat.State) error { close(held); <-hold; return nil }})

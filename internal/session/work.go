@@ -15,8 +15,8 @@ type result struct {
 	files []string
 }
 
-// settleWork decides what becomes of a workstream whose turn has ended.
-func (d *decision) settleWork(w *chat.Workstream, outcome chat.Outcome, cause, text string, files []string) {
+// workTurnEnded decides what becomes of a workstream whose turn has ended.
+func (d *decision) workTurnEnded(w *chat.Workstream, outcome chat.Outcome, cause, text string, files []string) {
 	d.work = true
 	waits := d.state.Line(w.ID).Next() != 0
 	switch {
@@ -33,7 +33,7 @@ func (d *decision) settleWork(w *chat.Workstream, outcome chat.Outcome, cause, t
 			p.Summary, p.Message = "", "It was stopped."
 		}
 		if outcome == chat.Done || !waits {
-			d.say(p, w.Parent, "")
+			d.addSystem(p, w.Parent, "")
 		}
 		d.advance(w.ID)
 		d.advance(w.Parent)
@@ -58,7 +58,7 @@ func (d *decision) awaits(w *chat.Workstream) bool {
 		}
 	}
 	if n > 0 {
-		d.say(chat.WorkstreamProgress{
+		d.addSystem(chat.WorkstreamProgress{
 			ID: w.ID, Phase: chat.PhaseBlocked, Iteration: w.Iteration, Share: workstream.Share(w, d.now),
 			Message: "Waiting for " + strconv.Itoa(n) + " workstreams.",
 		}, w.Parent, "")
@@ -69,12 +69,12 @@ func (d *decision) awaits(w *chat.Workstream) bool {
 // endWork ends a workstream whose turn has ended, with the event that says how.
 func (d *decision) endWork(w *chat.Workstream, end chat.Body) {
 	d.work = true
-	d.dismiss(w.ID)
+	d.withdrawQueued(w.ID)
 	if b, ok := end.(chat.WorkstreamCanceled); ok && b.Files == nil {
 		b.Files = d.files[w.ID]
 		end = b
 	}
-	d.say(end, w.Parent, "")
+	d.addSystem(end, w.Parent, "")
 	// After it: what becomes of its children must not begin anything there.
 	for _, c := range workstream.Live(d.state, w.ID) {
 		d.stopWork(c, chat.System, "the workstream that launched it has ended", 0, "")
@@ -82,10 +82,10 @@ func (d *decision) endWork(w *chat.Workstream, end chat.Body) {
 	d.advance(w.Parent)
 }
 
-// dismiss takes back the messages that wait for a line that ends.
-func (d *decision) dismiss(line string) {
+// withdrawQueued takes back the messages that wait for a line that ends.
+func (d *decision) withdrawQueued(line string) {
 	for _, seq := range slices.Clone(d.state.Line(line).Queue) {
-		d.say(chat.UserMessageWithdrawn{Sequence: seq}, line, "")
+		d.addSystem(chat.UserMessageWithdrawn{Sequence: seq}, line, "")
 	}
 }
 
@@ -95,7 +95,7 @@ func (d *decision) stopWork(w *chat.Workstream, by chat.Actor, reason string, un
 	d.work = true
 	if w.State == chat.WorkRunning {
 		grace := d.now + chat.At(workstream.Grace.Microseconds())
-		d.say(chat.WorkstreamCanceling{ID: w.ID, By: &by, Reason: reason, Deadline: grace}, w.Parent, "")
+		d.addSystem(chat.WorkstreamCanceling{ID: w.ID, By: &by, Reason: reason, Deadline: grace}, w.Parent, "")
 	}
 	for _, c := range workstream.Live(d.state, w.ID) {
 		d.stopWork(c, by, "the workstream that launched it ends", until, "")
@@ -146,7 +146,7 @@ func (d *decision) advanced(line string, body chat.Body, before int) {
 		return
 	}
 	if p.Phase != w.Phase || p.Tool != w.Tool {
-		d.say(p, w.Parent, "")
+		d.addSystem(p, w.Parent, "")
 	}
 }
 
@@ -156,12 +156,12 @@ type said struct {
 	words string
 }
 
-func (q *said) read(ctx context.Context, r *room, seq chat.Seq) error {
+func (q *said) read(ctx context.Context, r *sequencer, seq chat.Seq) error {
 	*q = said{}
 	if seq == 0 {
 		return nil
 	}
-	fact, err := r.home.log.Get(ctx, r.id, seq)
+	fact, err := r.sessions.log.Get(ctx, r.id, seq)
 	if chat.CodeOf(err) == chat.NotFound {
 		return nil // it is decided and not stored yet
 	}
@@ -190,7 +190,7 @@ func (q *said) text(d *decision, seq chat.Seq) string {
 
 // look shows f the state of a session as it is committed.
 func (s *Sessions) look(ctx context.Context, id chat.SessionID, f func(st *chat.State)) error {
-	r := s.room(id)
-	defer r.leave()
-	return r.do(ctx, &request{must: true, look: func(st *chat.State) error { f(st); return nil }})
+	r := s.acquire(id)
+	defer r.release()
+	return r.do(ctx, &request{unbounded: true, look: func(st *chat.State) error { f(st); return nil }})
 }

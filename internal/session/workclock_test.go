@@ -70,8 +70,8 @@ func TestAnAlarmThatRingsTooEarly(t *testing.T) {
 	timed(t, func(t *testing.T, w *clocked) {
 		id := w.begin("s")
 		w.launch(id, chat.Launch{ID: "w1", DeadlineSeconds: 30})
-		w.alarms.set(id, 1)
-		w.hurry()
+		w.dueTimes.set(id, 1)
+		w.wakeRun()
 		w.pass(29 * time.Second)
 		if s := w.status(id, "w1"); s.State != chat.WorkRunning || s.Warned != 0.9 {
 			t.Fatalf("%+v", s)

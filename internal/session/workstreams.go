@@ -19,8 +19,8 @@ func (s *Sessions) Launch(ctx context.Context, c chat.Caller, id chat.SessionID,
 	}
 	draft := chat.NewDraft(body).As(l.ClientID)
 	draft.Turn, draft.Attempt, draft.Workstream = l.Turn, l.Attempt, l.Parent
-	return s.order(ctx, c, id, &ordering{name: l.ID, sent: draft, rule: func(d *decision, o *ordering) error {
-		if err := workstream.Room(d.state, o.draft.Workstream, l.ID); err != nil {
+	return s.runCommand(ctx, c, id, &workCommand{name: l.ID, sent: draft, rule: func(d *decision, o *workCommand) error {
+		if err := workstream.CheckLaunch(d.state, o.draft.Workstream, l.ID); err != nil {
 			return err
 		}
 		b := body
@@ -48,19 +48,19 @@ func (s *Sessions) Launch(ctx context.Context, c chat.Caller, id chat.SessionID,
 // MessageWorkstream hands a follow-up to a workstream: to its running turn, or
 // it begins one. One that has ended cannot be told anything.
 func (s *Sessions) MessageWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
-	return s.word(ctx, c, id, name, m, func(d *decision, w *chat.Workstream) (chat.Body, error) { return workstream.Messaged(w, m) })
+	return s.sendToWorkstream(ctx, c, id, name, m, func(d *decision, w *chat.Workstream) (chat.Body, error) { return workstream.Messaged(w, m) })
 }
 
 // SteerWorkstream hands a directive to a workstream that works.
 func (s *Sessions) SteerWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
-	return s.word(ctx, c, id, name, m, func(d *decision, w *chat.Workstream) (chat.Body, error) { return workstream.Steered(w, m) })
+	return s.sendToWorkstream(ctx, c, id, name, m, func(d *decision, w *chat.Workstream) (chat.Body, error) { return workstream.Steered(w, m) })
 }
 
 // word says something to a workstream.
-func (s *Sessions) word(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering, body func(d *decision, w *chat.Workstream) (chat.Body, error)) (chat.WorkstreamStatus, error) {
+func (s *Sessions) sendToWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering, body func(d *decision, w *chat.Workstream) (chat.Body, error)) (chat.WorkstreamStatus, error) {
 	sent := chat.NewDraft(chat.WorkstreamSteered{ID: name, Command: m.Command, Text: m.Text}).As(m.ClientID)
 	sent.Turn, sent.Attempt = m.Turn, m.Attempt
-	return s.order(ctx, c, id, &ordering{name: name, sent: sent, rule: func(d *decision, o *ordering) error {
+	return s.runCommand(ctx, c, id, &workCommand{name: name, sent: sent, rule: func(d *decision, o *workCommand) error {
 		w, err := workstream.Find(d.state, name)
 		if err != nil {
 			return err
@@ -87,7 +87,7 @@ func (s *Sessions) TerminateWorkstream(ctx context.Context, c chat.Caller, id ch
 	}
 	none := chat.NewDraft(chat.WorkstreamCanceling{ID: name})
 	none.Turn, none.Attempt = m.Turn, m.Attempt
-	return s.order(ctx, c, id, &ordering{name: name, sent: none, rule: func(d *decision, o *ordering) error {
+	return s.runCommand(ctx, c, id, &workCommand{name: name, sent: none, rule: func(d *decision, o *workCommand) error {
 		w, err := workstream.Find(d.state, name)
 		if err != nil || w.State != chat.WorkRunning {
 			return err
@@ -97,12 +97,12 @@ func (s *Sessions) TerminateWorkstream(ctx context.Context, c chat.Caller, id ch
 	}})
 }
 
-// ordering is a word of a caller about a workstream, under way.
-type ordering struct {
+// workCommand is a word of a caller about a workstream, under way.
+type workCommand struct {
 	caller chat.Caller
 	name   string     // of the workstream
 	sent   chat.Draft // what the idempotency key stands for
-	rule   func(d *decision, o *ordering) error
+	rule   func(d *decision, o *workCommand) error
 
 	draft  chat.Draft  // what it becomes
 	turn   chat.TurnID // in which it is said, "" for none
@@ -110,16 +110,16 @@ type ordering struct {
 	status chat.WorkstreamStatus
 }
 
-func (s *Sessions) order(ctx context.Context, c chat.Caller, id chat.SessionID, o *ordering) (chat.WorkstreamStatus, error) {
+func (s *Sessions) runCommand(ctx context.Context, c chat.Caller, id chat.SessionID, o *workCommand) (chat.WorkstreamStatus, error) {
 	o.caller = c
 	if err := o.sent.Settle(); err != nil {
 		return chat.WorkstreamStatus{}, err
 	}
-	r, err := s.enter(ctx, c, id)
+	r, err := s.acquireFor(ctx, c, id)
 	if err != nil {
 		return chat.WorkstreamStatus{}, err
 	}
-	defer r.leave()
+	defer r.release()
 	req := &request{rules: o, undo: true}
 	if _, ends := o.sent.Body.(chat.WorkstreamCanceling); ends {
 		if req.files, err = s.mergeResting(ctx, r.id, o.name); err != nil {
@@ -132,7 +132,7 @@ func (s *Sessions) order(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	return o.status, nil
 }
 
-func (o *ordering) lookUp(ctx context.Context, r *room) (err error) {
+func (o *workCommand) lookUp(ctx context.Context, r *sequencer) (err error) {
 	o.known = nil
 	if o.sent.ClientID != "" && r.state != nil {
 		o.known, err = r.earlier(ctx, o.caller.Actor, o.sent.ClientID, o.sent.Digest())
@@ -140,7 +140,7 @@ func (o *ordering) lookUp(ctx context.Context, r *room) (err error) {
 	return err
 }
 
-func (o *ordering) decide(d *decision) (err error) {
+func (o *workCommand) decide(d *decision) (err error) {
 	if err := o.caller.May(&d.state.Session, chat.Answerer); err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (o *ordering) decide(d *decision) (err error) {
 }
 
 // add adds the event that the caller's word becomes.
-func (o *ordering) add(d *decision, body chat.Body) error {
+func (o *workCommand) add(d *decision, body chat.Body) error {
 	turn := o.turn
 	if t, line := d.state.TurnOf(turn); t == nil || line != o.draft.Workstream {
 		turn = "" // it stands on another line than the one that says it
@@ -191,9 +191,9 @@ func (o *ordering) add(d *decision, body chat.Body) error {
 // ReportWorkstream says how far the workstream that a turn belongs to has come.
 // On the main line there is nobody to tell, and nothing happens.
 func (s *Sessions) ReportWorkstream(ctx context.Context, ref chat.TurnRef, clientID string, p chat.WorkstreamProgress) error {
-	r := s.room(ref.Session)
-	defer r.leave()
-	return r.do(ctx, &request{must: true, rules: &reporting{ref: ref, clientID: clientID, progress: p}})
+	r := s.acquire(ref.Session)
+	defer r.release()
+	return r.do(ctx, &request{unbounded: true, rules: &reporting{ref: ref, clientID: clientID, progress: p}})
 }
 
 // reporting is a ReportWorkstream under way.
@@ -204,7 +204,7 @@ type reporting struct {
 	known    bool
 }
 
-func (q *reporting) lookUp(ctx context.Context, r *room) error {
+func (q *reporting) lookUp(ctx context.Context, r *sequencer) error {
 	q.known = false
 	if r.state == nil || q.clientID == "" {
 		return nil
@@ -213,7 +213,7 @@ func (q *reporting) lookUp(ctx context.Context, r *room) error {
 	if t == nil {
 		return nil
 	}
-	_, ok, err := r.home.log.ByClientID(ctx, r.id, agentOf(t).Key(), q.clientID)
+	_, ok, err := r.sessions.log.ByClientID(ctx, r.id, agentOf(t).Key(), q.clientID)
 	q.known = ok
 	return err
 }

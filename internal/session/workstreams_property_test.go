@@ -26,7 +26,7 @@ func TestAnyLifeOfWorkstreams(t *testing.T) {
 		pick := func() string { return rapid.SampledFrom(names).Draw(t, "line") }
 		pass := func(d time.Duration) {
 			w.now.Add(d.Microseconds())
-			w.ring(ctx)
+			w.runDue(ctx)
 		}
 		endTurn := func(line string, o chat.Outcome) {
 			if tr := w.state(id).Line(line).Turn; tr != nil {
@@ -81,7 +81,7 @@ func TestAnyLifeOfWorkstreams(t *testing.T) {
 			"pass": func(t *rapid.T) { pass(time.Duration(rapid.IntRange(1, 90).Draw(t, "seconds")) * time.Second) },
 			"restart": func(t *rapid.T) {
 				w.restart()
-				if err := w.rearm(ctx); err != nil {
+				if err := w.scheduleAll(ctx); err != nil {
 					t.Fatal(err)
 				}
 			},

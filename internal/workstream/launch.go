@@ -88,10 +88,10 @@ func deadline(seconds float64) (float64, error) {
 	return seconds, nil
 }
 
-// Room reports why a session cannot have one more workstream, launched by a
+// CheckLaunch reports why a session cannot have one more workstream, launched by a
 // line: the line has ended, the id is taken, there are too many, or it would be
 // too deep.
-func Room(st *chat.State, parent, id string) error {
+func CheckLaunch(st *chat.State, parent, id string) error {
 	if w := st.Workstream(id); w != nil {
 		return chat.Errorf(chat.Conflict, "this session has a workstream %q already, which is %s; every launch needs an id of its own", id, w.State).
 			With("workstream_id", w.ID).With("launch_id", w.LaunchID).With("state", w.State)

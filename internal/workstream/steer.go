@@ -38,8 +38,8 @@ func Messaged(w *chat.Workstream, s chat.Steering) (chat.WorkstreamMessage, erro
 	return b, nil
 }
 
-// Hears reports why a person cannot speak to the workstream.
-func Hears(w *chat.Workstream) error {
+// AcceptsMessages reports why a person cannot send a message to the workstream.
+func AcceptsMessages(w *chat.Workstream) error {
 	if w.State != chat.WorkRunning {
 		return ended(w)
 	}

@@ -198,14 +198,14 @@ func TestRoom(t *testing.T) {
 		{"", "a", chat.Conflict}, {"", "old", chat.Conflict},
 		{"old", "new", chat.Conflict}, {"gone", "new", chat.NotFound},
 	} {
-		if err := Room(st, test.parent, test.id); chat.CodeOf(err) != test.want {
+		if err := CheckLaunch(st, test.parent, test.id); chat.CodeOf(err) != test.want {
 			t.Errorf("%q below %q: %v", test.id, test.parent, err)
 		}
 	}
 	for i := 0; len(Live(st, "")) < MaxRunning-2; i++ {
 		add("w"+string(rune('A'+i%26))+string(rune('A'+i/26)), "", chat.WorkRunning)
 	}
-	if err := Room(st, "", "new"); chat.CodeOf(err) != chat.SlowDown {
+	if err := CheckLaunch(st, "", "new"); chat.CodeOf(err) != chat.SlowDown {
 		t.Error(err)
 	}
 	for _, w := range st.Workstreams {
@@ -214,7 +214,7 @@ func TestRoom(t *testing.T) {
 	for i := 0; len(st.Workstreams) < MaxTotal; i++ {
 		add("x"+time.Duration(i).String(), "", chat.WorkFailed)
 	}
-	if err := Room(st, "", "new"); chat.CodeOf(err) != chat.TooLarge {
+	if err := CheckLaunch(st, "", "new"); chat.CodeOf(err) != chat.TooLarge {
 		t.Error(err)
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/parley-hq/parley/internal/workstream"
 )
 
-// room orders what is written to one session. The first caller that finds it
+// sequencer orders what is written to one session. The first caller that finds it
 // free does its own work and that of all who came meanwhile, then hands over.
-type room struct {
-	id    chat.SessionID
-	home  *Sessions
-	users atomic.Int32 // callers inside; a room with none may be forgotten
+type sequencer struct {
+	id       chat.SessionID
+	sessions *Sessions
+	users    atomic.Int32 // callers inside; a sequencer with none may be forgotten
 
 	access  atomic.Uint64                // counts changes of who may see the session
 	session atomic.Pointer[chat.Session] // for access checks; nil when not known
@@ -35,38 +35,38 @@ type room struct {
 }
 
 // request is one caller's wish: an op that decides events, preview pieces, a
-// look at the state, or work that must have the room for itself.
+// look at the state, or work that must have the sequencer for itself.
 type request struct {
 	rules
-	undo   bool // op may fail after it added events
-	create bool // the session need not exist
-	must   bool // has its place however many wait
-	pieces []chat.Preview
-	caller chat.Caller
-	files  map[string][]string                      // of workstreams that may end by it, merged
-	look   func(st *chat.State) error               // sees what is committed, and nothing that is under way
-	alone  func(ctx context.Context, r *room) error // erases or imports
+	undo      bool // op may fail after it added events
+	create    bool // the session need not exist
+	unbounded bool // has its place however many wait
+	pieces    []chat.Preview
+	caller    chat.Caller
+	files     map[string][]string                           // of workstreams that may end by it, merged
+	look      func(st *chat.State) error                    // sees what is committed, and nothing that is under way
+	exclusive func(ctx context.Context, r *sequencer) error // erases or imports
 
-	err  error
-	free bool      // its outcome depends on nothing that waits to be stored
-	dead bool      // the rules failed on it; err says so
-	wake chan bool // true: you lead; false: you are done
+	err         error
+	independent bool      // its outcome depends on nothing that waits to be stored
+	panicked    bool      // the rules failed on it; err says so
+	wake        chan bool // true: you lead; false: you are done
 }
 
 // rules are what a request is decided by.
 type rules interface {
-	lookUp(ctx context.Context, r *room) error // what deciding needs to know, read in order
+	lookUp(ctx context.Context, r *sequencer) error // what deciding needs to know, read in order
 	decide(d *decision) error
 }
 
 // op is rules that need no look-ups.
 type op func(d *decision) error
 
-func (op) lookUp(context.Context, *room) error { return nil }
-func (f op) decide(d *decision) error          { return f(d) }
+func (op) lookUp(context.Context, *sequencer) error { return nil }
+func (f op) decide(d *decision) error               { return f(d) }
 
 // do handles req in its order and returns when it is durable or refused.
-func (r *room) do(ctx context.Context, req *request) error {
+func (r *sequencer) do(ctx context.Context, req *request) error {
 	if err := r.join(req); err != nil {
 		return err
 	}
@@ -74,10 +74,10 @@ func (r *room) do(ctx context.Context, req *request) error {
 }
 
 // join gives req its place in the order. Who joined must call finish.
-func (r *room) join(req *request) error {
+func (r *sequencer) join(req *request) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.queue) >= maxWaiting && !req.must {
+	if len(r.queue) >= maxWaiting && !req.unbounded {
 		return chat.Errorf(chat.SlowDown, "too many requests wait for this session; try again in a moment")
 	}
 	r.queue = append(r.queue, req)
@@ -91,7 +91,7 @@ func (r *room) join(req *request) error {
 
 // finish waits until req is handled, and handles it and its neighbours when it
 // is the first in line.
-func (r *room) finish(ctx context.Context, req *request) error {
+func (r *sequencer) finish(ctx context.Context, req *request) error {
 	if req.wake != nil {
 		// The wait is not given up when ctx ends: the request may already be
 		// on its way to the disk, and its outcome must be known.
@@ -127,15 +127,15 @@ func (r *room) finish(ctx context.Context, req *request) error {
 	return req.err
 }
 
-// maxWaiting bounds the callers that wait for one room.
+// maxWaiting bounds the callers that wait for one sequencer.
 const maxWaiting = 4096
 
 // handle does the requests in order. Neighbours that append share one commit,
 // neighbours that preview one write.
-func (r *room) handle(ctx context.Context, batch []*request) {
+func (r *sequencer) handle(ctx context.Context, batch []*request) {
 	for len(batch) > 0 {
 		n, kind := 1, batch[0].kind()
-		for n < len(batch) && kind != alones && batch[n].kind() == kind {
+		for n < len(batch) && kind != exclusives && batch[n].kind() == kind {
 			n++
 		}
 		r.group(ctx, kind, batch[:n])
@@ -144,9 +144,9 @@ func (r *room) handle(ctx context.Context, batch []*request) {
 }
 
 // group does neighbours of one kind.
-func (r *room) group(ctx context.Context, kind int, batch []*request) {
+func (r *sequencer) group(ctx context.Context, kind int, batch []*request) {
 	defer func() {
-		// A fault must not leave the room locked for ever.
+		// A fault must not leave the sequencer locked for ever.
 		if p := recover(); p != nil {
 			r.state = nil
 			fail(batch, r.fault(p))
@@ -164,16 +164,16 @@ func (r *room) group(ctx context.Context, kind int, batch []*request) {
 				req.err = req.look(r.state)
 			}
 		}
-	case alones:
+	case exclusives:
 		r.state = nil
-		batch[0].err = batch[0].alone(ctx, r)
+		batch[0].err = batch[0].exclusive(ctx, r)
 		r.session.Store(nil)
 	}
 }
 
 // fault logs what the rules stumbled over and returns what the caller is told.
-func (r *room) fault(p any) error {
-	r.home.opt.Logger.Error("the rules failed", "session", r.id, "fault", p, "stack", string(debug.Stack()))
+func (r *sequencer) fault(p any) error {
+	r.sessions.opt.Logger.Error("the rules failed", "session", r.id, "fault", p, "stack", string(debug.Stack()))
 	return chat.Errorf(chat.Internal, "the server failed on this request; nothing was written")
 }
 
@@ -182,13 +182,13 @@ const (
 	appends = iota
 	previews
 	looks
-	alones
+	exclusives
 )
 
 func (q *request) kind() int {
 	switch {
-	case q.alone != nil:
-		return alones
+	case q.exclusive != nil:
+		return exclusives
 	case q.look != nil:
 		return looks
 	case q.pieces != nil:
@@ -198,11 +198,11 @@ func (q *request) kind() int {
 }
 
 // load makes sure that the state is there.
-func (r *room) load(ctx context.Context) error {
+func (r *sequencer) load(ctx context.Context) error {
 	if r.state != nil {
 		return nil
 	}
-	st, err := r.home.log.Load(ctx, r.id)
+	st, err := r.sessions.log.Load(ctx, r.id)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (r *room) load(ctx context.Context) error {
 	r.recountOpen(&st.Session)
 	// Pieces of open blocks have positions too.
 	r.lastAt = max(r.lastAt, st.LastAt)
-	for _, b := range r.home.live.Blocks(r.id) {
+	for _, b := range r.sessions.live.Blocks(r.id) {
 		for _, e := range b.Ends {
 			r.lastAt = max(r.lastAt, e.At)
 		}
@@ -221,14 +221,14 @@ func (r *room) load(ctx context.Context) error {
 // append decides and commits the batch. When the committer says that the
 // session has moved on, it decides again on the newer state; when the rules fail
 // on a request, it decides again without that one.
-func (r *room) append(ctx context.Context, batch []*request) {
+func (r *sequencer) append(ctx context.Context, batch []*request) {
 	for try := 0; ; {
 		err := r.tryAppend(ctx, batch)
 		if err == nil {
 			return
 		}
 		r.state = nil // whatever was decided did not happen
-		if err == errFault {
+		if err == errPanicked {
 			continue
 		}
 		if chat.ReasonOf(err) == chat.CommitConflict && try < maxTries {
@@ -237,7 +237,7 @@ func (r *room) append(ctx context.Context, batch []*request) {
 		}
 		err = fmt.Errorf("append to %s: %w", r.id, err)
 		for _, req := range batch {
-			if !req.free {
+			if !req.independent {
 				req.err = err
 			}
 		}
@@ -249,10 +249,10 @@ func (r *room) append(ctx context.Context, batch []*request) {
 // faster. Each time somebody has made progress.
 const maxTries = 3
 
-// errFault says that the rules failed on a request, which is marked as dead.
-var errFault = errors.New("the rules failed")
+// errPanicked says that the rules failed on a request, which is marked as dead.
+var errPanicked = errors.New("the rules failed")
 
-func (r *room) tryAppend(ctx context.Context, batch []*request) error {
+func (r *sequencer) tryAppend(ctx context.Context, batch []*request) error {
 	missing := r.load(ctx)
 	if missing != nil && chat.CodeOf(missing) != chat.NotFound {
 		fail(batch, missing)
@@ -260,7 +260,7 @@ func (r *room) tryAppend(ctx context.Context, batch []*request) error {
 	}
 	d := r.begin()
 	for _, req := range batch {
-		if req.dead {
+		if req.panicked {
 			continue
 		}
 		before := len(d.events)
@@ -268,36 +268,36 @@ func (r *room) tryAppend(ctx context.Context, batch []*request) error {
 		case d.state == nil && !req.create:
 			req.err = missing
 		case !r.decide(ctx, d, req):
-			return errFault
+			return errPanicked
 		}
-		req.free = before == 0 && len(d.events) == 0
+		req.independent = before == 0 && len(d.events) == 0
 	}
 	if len(d.events) == 0 {
 		return nil
 	}
-	if err := r.home.log.Commit(ctx, d.commit()); err != nil {
+	if err := r.sessions.log.Commit(ctx, d.commit()); err != nil {
 		return err
 	}
 	r.state, r.lastAt = d.state, d.lastAt
-	r.home.tell(r.id, func() { r.show(d) })
+	r.sessions.tell(r.id, func() { r.show(d) })
 	return nil
 }
 
 // begin returns a decision on the state as it is.
-func (r *room) begin() *decision {
+func (r *sequencer) begin() *decision {
 	d := &decision{
-		session: r.id, state: r.state, blocks: r.home.live.Blocks(r.id),
-		now: r.home.now(), lastAt: r.lastAt, maxQueue: r.home.opt.MaxQueue,
+		session: r.id, state: r.state, blocks: r.sessions.live.Blocks(r.id),
+		now: r.sessions.now(), lastAt: r.lastAt, maxQueue: r.sessions.opt.MaxQueue,
 	}
 	d.events, d.facts = d.first.event[:0], d.first.fact[:0]
 	return d
 }
 
 // decide lets a request decide; it is false when the rules failed on it.
-func (r *room) decide(ctx context.Context, d *decision, req *request) (sound bool) {
+func (r *sequencer) decide(ctx context.Context, d *decision, req *request) (sound bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			req.err, req.dead, req.free = r.fault(p), true, true
+			req.err, req.panicked, req.independent = r.fault(p), true, true
 		}
 	}()
 	if req.err = req.lookUp(ctx, r); req.err == nil {
@@ -307,7 +307,7 @@ func (r *room) decide(ctx context.Context, d *decision, req *request) (sound boo
 }
 
 // show tells readers and observers what was stored.
-func (r *room) show(d *decision) {
+func (r *sequencer) show(d *decision) {
 	if d.record {
 		sess := d.state.Session
 		r.session.Store(&sess)
@@ -315,13 +315,13 @@ func (r *room) show(d *decision) {
 	if d.members {
 		r.access.Add(1)
 	}
-	r.home.publish(r.id, d.entries())
+	r.sessions.publish(r.id, d.entries())
 	if r.open.Load() > 0 {
 		r.recountOpen(&d.state.Session) // a block may be finished
 	}
-	r.home.tellCommitted(r.id, d.events)
-	if d.work && r.home.alarms.set(r.id, workstream.First(d.state)) || d.deadline {
-		r.home.hurry()
+	r.sessions.tellCommitted(r.id, d.events)
+	if d.work && r.sessions.dueTimes.set(r.id, workstream.First(d.state)) || d.deadline {
+		r.sessions.wakeRun()
 	}
 }
 
@@ -331,5 +331,5 @@ func fail(batch []*request, err error) {
 	}
 }
 
-// leave gives the room back.
-func (r *room) leave() { r.users.Add(-1) }
+// leave gives the sequencer back.
+func (r *sequencer) release() { r.users.Add(-1) }

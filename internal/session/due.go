@@ -9,16 +9,16 @@ import (
 	"github.com/parley-hq/parley/internal/workstream"
 )
 
-// alarms knows when something is due for the workstreams of which session. It
+// dueTimes knows when something is due for the workstreams of which session. It
 // is a projection: at a start it is made anew from the sessions that have work.
-type alarms struct {
+type dueTimes struct {
 	mu  sync.Mutex
 	due map[chat.SessionID]chat.At
 }
 
 // set says when to look at a session next, 0 for never. It reports whether that
 // is news to who waits for the earliest.
-func (a *alarms) set(id chat.SessionID, at chat.At) bool {
+func (a *dueTimes) set(id chat.SessionID, at chat.At) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if at == 0 {
@@ -34,7 +34,7 @@ func (a *alarms) set(id chat.SessionID, at chat.At) bool {
 }
 
 // take returns the sessions whose time has come, and when the next one's comes.
-func (a *alarms) take(now chat.At) (ids []chat.SessionID, next chat.At) {
+func (a *dueTimes) take(now chat.At) (ids []chat.SessionID, next chat.At) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for id, at := range a.due {
@@ -48,26 +48,26 @@ func (a *alarms) take(now chat.At) (ids []chat.SessionID, next chat.At) {
 	return ids, next
 }
 
-// rearm finds what is due in sessions that had work when the last process
+// scheduleAll finds what is due in sessions that had work when the last process
 // ended. A workstream whose clock runs has a turn, its own or a child's, so no
 // other session need be looked at.
-func (s *Sessions) rearm(ctx context.Context) error {
+func (s *Sessions) scheduleAll(ctx context.Context) error {
 	ids, err := s.Working(ctx)
 	if err != nil {
 		return fmt.Errorf("find workstreams: %w", err)
 	}
 	for _, id := range ids {
-		s.arm(ctx, id)
+		s.schedule(ctx, id)
 	}
 	return ctx.Err()
 }
 
 // arm finds what is due in a session.
-func (s *Sessions) arm(ctx context.Context, id chat.SessionID) {
-	r := s.room(id)
-	defer r.leave()
-	err := r.do(ctx, &request{must: true, look: func(st *chat.State) error {
-		s.alarms.set(id, workstream.First(st))
+func (s *Sessions) schedule(ctx context.Context, id chat.SessionID) {
+	r := s.acquire(id)
+	defer r.release()
+	err := r.do(ctx, &request{unbounded: true, look: func(st *chat.State) error {
+		s.dueTimes.set(id, workstream.First(st))
 		return nil
 	}})
 	if err != nil && ctx.Err() == nil {
@@ -77,13 +77,13 @@ func (s *Sessions) arm(ctx context.Context, id chat.SessionID) {
 }
 
 // ring says what is due and returns when to come back, 0 for never.
-func (s *Sessions) ring(ctx context.Context) (next chat.At) {
-	ids, next := s.alarms.take(s.now())
+func (s *Sessions) runDue(ctx context.Context) (next chat.At) {
+	ids, next := s.dueTimes.take(s.now())
 	for _, id := range ids {
 		err := s.dueIn(ctx, id)
 		switch chat.CodeOf(err) {
 		case "":
-			s.arm(ctx, id) // when nothing was due after all, nothing was stored that would do so
+			s.schedule(ctx, id) // when nothing was due after all, nothing was stored that would do so
 			continue
 		case chat.Gone, chat.NotFound:
 			continue
@@ -91,10 +91,10 @@ func (s *Sessions) ring(ctx context.Context) (next chat.At) {
 		if ctx.Err() == nil {
 			s.opt.Logger.ErrorContext(ctx, "what is due for workstreams could not be said; trying again", "session", id, "err", err)
 		}
-		s.alarms.set(id, s.now()+1e6)
+		s.dueTimes.set(id, s.now()+1e6)
 	}
 	if len(ids) > 0 {
-		_, next = s.alarms.take(0) // what they set anew
+		_, next = s.dueTimes.take(0) // what they set anew
 	}
 	return next
 }
@@ -105,9 +105,9 @@ func (s *Sessions) dueIn(ctx context.Context, id chat.SessionID) error {
 	if err != nil {
 		return err
 	}
-	r := s.room(id)
-	defer r.leave()
-	return r.do(ctx, &request{must: true, files: files, rules: &dueWork{}})
+	r := s.acquire(id)
+	defer r.release()
+	return r.do(ctx, &request{unbounded: true, files: files, rules: &dueWork{}})
 }
 
 // dueWork is what is due, under way.
@@ -115,13 +115,13 @@ type dueWork struct {
 	said map[string]*said // what those that end last said
 }
 
-func (q *dueWork) lookUp(ctx context.Context, r *room) error {
+func (q *dueWork) lookUp(ctx context.Context, r *sequencer) error {
 	q.said = map[string]*said{}
 	if r.state == nil {
 		return nil
 	}
 	for _, w := range r.state.Workstreams {
-		if t := r.state.Line(w.ID).Turn; t != nil && ends(w, r.home.now()) {
+		if t := r.state.Line(w.ID).Turn; t != nil && ends(w, r.sessions.now()) {
 			q.said[w.ID] = &said{}
 			if err := q.said[w.ID].read(ctx, r, t.Answer); err != nil {
 				return err
@@ -146,7 +146,7 @@ func (q *dueWork) decide(d *decision) error {
 				d.cut(w, nil, "its workstream was canceled")
 				d.endWork(w, b)
 			default:
-				d.say(body, w.Parent, "")
+				d.addSystem(body, w.Parent, "")
 				d.advance(w.Parent)
 			}
 		}
