@@ -1,6 +1,9 @@
 package chat
 
-import "context"
+import (
+	"context"
+	"io"
+)
 
 // Assignment is a turn that an agent is to answer. A worker that is answering it already continues, under the attempt
 // given here.
@@ -38,3 +41,7 @@ type Registration interface {
 	// Leave removes the worker. Its turns wait for it to return.
 	Leave()
 }
+
+// StoreFunc stores a file of a session. It calls commit with the size once the file is in place; if commit fails, the path
+// has its former content.
+type StoreFunc func(ctx context.Context, id SessionID, path, mediaType string, body io.Reader, commit func(size int64) error) error

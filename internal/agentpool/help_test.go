@@ -88,7 +88,7 @@ type testServer struct {
 
 func newServer(t testing.TB, a agent.Agent) *testServer {
 	p := &testServer{t: t, disk: vfs.NewMem(), agents: map[string]agent.Agent{"test": a}, moved: make(chan struct{}), lease: time.Minute}
-	p.opt = agentpool.Options{Grace: time.Millisecond, StopGrace: 20 * time.Millisecond}
+	p.opt = agentpool.Options{Grace: time.Millisecond} // an agent that is still reading must not be left behind when the journal closes
 	t.Cleanup(func() { p.kill() })
 	return p
 }

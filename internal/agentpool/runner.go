@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -23,17 +22,13 @@ import (
 
 // Options configures a Runner; the zero value has defaults.
 type Options struct {
-	Grace     time.Duration // how long turns may continue after Run's ctx ends; 0 means 10 s
-	StopGrace time.Duration // how long an agent may take to stop; 0 means 5 s
-	Clean     bool          // the last process shut down in order: its open turns did not crash it
-	Tracer    trace.Tracer  // nil means no spans
-	Store     StoreFunc     // stores files of agents; nil means they cannot store any
-	Logger    *slog.Logger  // nil means none
+	Grace     time.Duration  // how long turns may continue after Run's ctx ends; 0 means 10 s
+	StopGrace time.Duration  // how long an agent may take to stop; 0 means 5 s
+	Clean     bool           // the last process shut down in order: its open turns did not crash it
+	Tracer    trace.Tracer   // nil means no spans
+	Store     chat.StoreFunc // stores files of agents; nil means they cannot store any
+	Logger    *slog.Logger   // nil means none
 }
-
-// StoreFunc stores a file of a session. It calls commit with the size once the file is in place; if commit fails, the
-// path has its former content.
-type StoreFunc func(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, commit func(size int64) error) error
 
 // Runner gives turns to agents.
 type Runner struct {

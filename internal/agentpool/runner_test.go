@@ -95,6 +95,7 @@ func TestAnAgentThatIgnoresAStop(t *testing.T) {
 		late <- t.Say(context.Background(), "too late")
 		return nil
 	}))
+	p.opt.StopGrace = 20 * time.Millisecond
 	p.start(0)
 	p.run()
 	p.begin(chat.NewSession{})

@@ -42,7 +42,7 @@ type turn struct {
 	session   chat.SessionID
 	workspace string
 	sessions  sessions
-	store     StoreFunc
+	store     chat.StoreFunc
 	caller    chat.Caller
 	in        *turnInput
 

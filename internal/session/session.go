@@ -74,10 +74,6 @@ type artifacts interface {
 	Merge(ctx context.Context, id chat.SessionID, folders []string, into string) ([]string, error)
 }
 
-// StoreFunc keeps a file of a session. It calls commit with the size once the file is
-// in place; when that fails the path has again what it had before.
-type StoreFunc func(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, commit func(size int64) error) error
-
 // Options of Sessions; the zero value works.
 type Options struct {
 	DefaultAgent string                              // answers sessions that name none, until SetDefaultAgent; "" means demo
@@ -87,7 +83,7 @@ type Options struct {
 	Scarce       func() (reserve int64, scarce bool) // whether less than twice the disk's reserve is free; nil means never
 	Refused      func(quota string)                  // told of what a quota refuses; must not block
 	Artifacts    artifacts                           // nil means there are none
-	Store        StoreFunc                           // keeps data that is too large for an event; nil means it stays there
+	Store        chat.StoreFunc                      // keeps data that is too large for an event; nil means it stays there
 	Observers    []Observer                          // told what happens; see also Observe
 	Now          func() time.Time                    // nil means time.Now
 	Logger       *slog.Logger                        // nil means none

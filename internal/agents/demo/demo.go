@@ -66,13 +66,13 @@ func init() {
 // Answer answers one message.
 func (Agent) Answer(ctx context.Context, t *agent.Turn) error {
 	if j, ok := assigned(t); ok {
-		return part(ctx, t, j)
+		return workPart(ctx, t, j)
 	}
-	if e, ok := sent(t); ok {
+	if e, ok := errandOf(t); ok {
 		return e.run(ctx, t)
 	}
 	if chat.ChildOf(t.Trigger.Body) != "" {
-		return told(ctx, t)
+		return answerNews(ctx, t)
 	}
 	text := t.Text()
 	name, args := text, ""
@@ -241,7 +241,7 @@ func sleep(ctx context.Context, t *agent.Turn, args string) error {
 	if err != nil || !(s >= 0 && s <= 86400) { // nor NaN
 		return say(ctx, t, "Usage: /sleep S, a number of seconds.")
 	}
-	// From the start of the turn, so that a restart does not begin anew.
+	// From the start of the turn, so that a restart does not begin again.
 	started, err := t.Started(ctx)
 	if err != nil {
 		return err

@@ -61,7 +61,7 @@ func parseTools(args string) (calls []parallelCall, ok bool) {
 }
 
 // tools makes several calls in one step, as models do. The results come in the
-// opposite order, so that nobody can rely on that of the calls. What needs an
+// opposite order, so that clients do not rely on the order of the calls. What needs an
 // approval, and what the client runs itself, is asked for in one request;
 // the other tools of the step return meanwhile.
 func tools(ctx context.Context, t *agent.Turn, args string) error {
@@ -73,7 +73,7 @@ func tools(ctx context.Context, t *agent.Turn, args string) error {
 	var ask chat.AgentApprovalRequest
 	for i := range calls {
 		c := &calls[i]
-		c.id, c.client = fmt.Sprintf("c%s-tools-%d", t.Label(), i+1), theirs(t, c.tool)
+		c.id, c.client = fmt.Sprintf("c%s-tools-%d", t.Label(), i+1), isClientTool(t, c.tool)
 		if c.asks = c.asks || c.client; c.asks {
 			ask.Calls = append(ask.Calls, chat.ApprovalCall{CallID: c.id, Tool: c.tool, Params: c.params, Client: c.client})
 			continue

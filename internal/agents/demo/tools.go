@@ -29,7 +29,7 @@ func tool(ctx context.Context, t *agent.Turn, args string) error {
 	if !ok {
 		return say(ctx, t, "Usage: /tool NAME JSON")
 	}
-	if theirs(t, name) {
+	if isClientTool(t, name) {
 		return approve(ctx, t, args)
 	}
 	result, err := call(ctx, t, name, params)
@@ -39,8 +39,8 @@ func tool(ctx context.Context, t *agent.Turn, args string) error {
 	return say(ctx, t, fmt.Sprintf("%s gave %s", name, result))
 }
 
-// theirs reports whether whoever sent the message runs a tool.
-func theirs(t *agent.Turn, name string) bool {
+// isClientTool reports whether the client that sent the message executes a tool.
+func isClientTool(t *agent.Turn, name string) bool {
 	return slices.ContainsFunc(t.ClientTools(), func(c chat.ClientTool) bool { return c.Name == name })
 }
 
@@ -133,10 +133,10 @@ func ask(ctx context.Context, t *agent.Turn, args string) error {
 	case q.InputType == chat.InputNotification:
 		return say(ctx, t, "Notified.")
 	}
-	return say(ctx, t, "You answered: "+given(answer))
+	return say(ctx, t, "You answered: "+answerText(answer))
 }
 
-func given(a chat.UserInputResponse) string {
+func answerText(a chat.UserInputResponse) string {
 	if len(a.Values) > 0 {
 		return strings.Join(a.Values, ", ")
 	}
@@ -152,7 +152,7 @@ func approve(ctx context.Context, t *agent.Turn, args string) error {
 	id := "c" + t.Label() + "-approve"
 	decisions, err := t.Approve(ctx, chat.AgentApprovalRequest{
 		Text: "May I run " + name + "?", Timeout: seconds,
-		Calls: []chat.ApprovalCall{{CallID: id, Tool: name, Params: params, Client: theirs(t, name)}},
+		Calls: []chat.ApprovalCall{{CallID: id, Tool: name, Params: params, Client: isClientTool(t, name)}},
 	})
 	if errors.Is(err, agent.ErrExpired) {
 		return say(ctx, t, "No answer in time.")
@@ -174,7 +174,7 @@ func approve(ctx context.Context, t *agent.Turn, args string) error {
 	result, err := t.Call(ctx, name, params, agent.CallOptions{CallID: id, Repeatable: true}, func(context.Context) (json.RawMessage, error) {
 		switch {
 		case d.Error != "":
-			return nil, errors.New(d.Error) // whoever answered ran it
+			return nil, errors.New(d.Error) // the client executed it
 		case d.Ran():
 			return d.Result, nil
 		}

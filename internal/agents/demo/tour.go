@@ -13,7 +13,7 @@ import (
 )
 
 // tour shows a bit of everything as one small story, at a pace that can be
-// followed. It goes on when nobody answers what it asks.
+// followed. It continues when its questions get no answer.
 func tour(ctx context.Context, t *agent.Turn, _ string) error {
 	name := "demo-" + t.Label()
 	parts := []func() error{
@@ -69,7 +69,7 @@ func tour(ctx context.Context, t *agent.Turn, _ string) error {
 	if err := t.Plan(ctx, tourPlan(3)); err != nil {
 		return err
 	}
-	became, err := letter(ctx, t)
+	became, err := sendSummary(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ var tourErrands = []errand{
 
 // errands has all of them run at the same time, and waits for their ends.
 func errands(ctx context.Context, t *agent.Turn) error {
-	first, err := free(ctx, t)
+	first, err := firstFreeNumber(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -166,9 +166,9 @@ func errands(ctx context.Context, t *agent.Turn) error {
 	return err
 }
 
-// sent returns what the tour sent a workstream for; ok is false for other lines,
+// errandOf returns the errand of a workstream of the tour; ok is false for other lines,
 // and for turns that answer something else than the launch.
-func sent(t *agent.Turn) (e errand, ok bool) {
+func errandOf(t *agent.Turn) (e errand, ok bool) {
 	launch, ok := t.Assignment()
 	if _, first := t.Trigger.Body.(chat.WorkstreamLaunched); !ok || !first {
 		return e, false
@@ -196,8 +196,8 @@ func (e errand) run(ctx context.Context, t *agent.Turn) error {
 	return tell(ctx, t.Stream(true), e.finding)
 }
 
-// tourPatience is how many seconds the tour waits for an answer.
-const tourPatience = 180
+// tourTimeout is how many seconds the tour waits for an answer.
+const tourTimeout = 180
 
 // baseline asks which numbers to compare with, and says what was chosen.
 func baseline(ctx context.Context, t *agent.Turn) (string, error) {
@@ -207,7 +207,7 @@ func baseline(ctx context.Context, t *agent.Turn) (string, error) {
 		{ID: "plan", Label: "The plan", Value: "plan", Description: "Shows what was promised"},
 	}
 	answer, err := t.Ask(ctx, chat.AgentInputRequest{
-		InputType: chat.InputRadio, Text: "Which baseline should the summary use?", Options: options, Timeout: tourPatience, Error: "The tour went on without an answer.",
+		InputType: chat.InputRadio, Text: "Which baseline should the summary use?", Options: options, Timeout: tourTimeout, Error: "The tour went on without an answer.",
 	})
 	switch {
 	case errors.Is(err, agent.ErrExpired):
@@ -215,7 +215,7 @@ func baseline(ctx context.Context, t *agent.Turn) (string, error) {
 	case err != nil:
 		return "", err
 	}
-	chosen := given(answer)
+	chosen := answerText(answer)
 	for _, o := range options {
 		if o.Value == chosen {
 			chosen = o.Label
@@ -224,12 +224,12 @@ func baseline(ctx context.Context, t *agent.Turn) (string, error) {
 	return "You chose **" + chosen + "**.", nil
 }
 
-// letter asks before it sends the summary, and says what became of it.
-func letter(ctx context.Context, t *agent.Turn) (string, error) {
+// sendSummary asks before it sends the summary, and says the result.
+func sendSummary(ctx context.Context, t *agent.Turn) (string, error) {
 	params := json.RawMessage(`{"to":"finance@example.com","subject":"South region, third quarter","attach_chart":true}`)
 	id := "c" + t.Label() + "-send"
 	decisions, err := t.Approve(ctx, chat.AgentApprovalRequest{
-		Text: "May I send the summary? You can change what I would send.", Timeout: tourPatience,
+		Text: "May I send the summary? You can change what I would send.", Timeout: tourTimeout,
 		Calls: []chat.ApprovalCall{{CallID: id, Tool: "send_mail", Params: params, Risk: "low"}},
 	})
 	switch {

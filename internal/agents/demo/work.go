@@ -31,7 +31,7 @@ func work(ctx context.Context, t *agent.Turn, args string) error {
 	if !ok {
 		return say(ctx, t, workUsage)
 	}
-	first, err := free(ctx, t)
+	first, err := firstFreeNumber(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -99,9 +99,9 @@ func workArgs(args string) (n int, seconds, deadline float64, ok bool) {
 	return n, seconds, deadline, true
 }
 
-// free returns the first number k from which on no workstream was called wk when
+// firstFreeNumber returns the first number k from which on no workstream was called wk when
 // the turn began: the same in every attempt.
-func free(ctx context.Context, t *agent.Turn) (int, error) {
+func firstFreeNumber(ctx context.Context, t *agent.Turn) (int, error) {
 	started, err := t.Started(ctx)
 	if err != nil {
 		return 0, err
@@ -200,13 +200,13 @@ func assigned(t *agent.Turn) (j job, ok bool) {
 }
 
 // chapters is in how many pieces a workstream of /work is done. Between them it
-// hears what it is told.
+// receives its news.
 const chapters = 4
 
-// part is what a workstream of /work does: it plans, uses a tool, writes, and
+// workPart is the work of a workstream of /work: it plans, uses a tool, writes, and
 // gives a file and a result. Its times count from the start of the turn, so that
-// a restart does not begin anew.
-func part(ctx context.Context, t *agent.Turn, j job) error {
+// a restart does not begin again.
+func workPart(ctx context.Context, t *agent.Turn, j job) error {
 	started, err := t.Started(ctx)
 	if err != nil {
 		return err
@@ -290,8 +290,8 @@ func chapter(ctx context.Context, t *agent.Turn, j job, c int, due func(share fl
 	return w.Close(ctx)
 }
 
-// told answers the news of a workstream that nobody waits for any more.
-func told(ctx context.Context, t *agent.Turn) error {
+// answerNews answers the news of a workstream that /work does not wait for any more.
+func answerNews(ctx context.Context, t *agent.Turn) error {
 	text := t.Text()
 	if text == "" {
 		return errors.New("the demo agent does not know what woke it")

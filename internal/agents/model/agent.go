@@ -125,19 +125,19 @@ func (a *Agent) noted(f *Failure) {
 
 // round is one turn being answered.
 type round struct {
-	agent    *Agent
-	opt      *Options
-	provider provider
-	turn     *agent.Turn
-	started  chat.Event // turn.started
-	state    *state
-	tools    []tool.Tool // those that can be used now
-	missing  map[string]bool
-	chosen   chat.Settings // by people, for the session
-	forkedAt chat.Seq      // what was allowed up to there was allowed in another session
-	compact  chat.Seq      // what was said before is to be summarised
-	said     *agent.Turn   // see words
-	sums     int           // summaries this attempt has made
+	agent      *Agent
+	opt        *Options
+	provider   provider
+	turn       *agent.Turn
+	started    chat.Event // turn.started
+	state      *state
+	tools      []tool.Tool // those that can be used now
+	missing    map[string]bool
+	chosen     chat.Settings // by people, for the session
+	forkedAt   chat.Seq      // what was allowed up to there was allowed in another session
+	compact    chat.Seq      // what was said before is to be summarised
+	remarkPart *agent.Turn   // see remarks
+	sums       int           // summaries this attempt has made
 }
 
 // loop reads from the log where the turn is, and makes the next move.
@@ -195,7 +195,7 @@ func (a *Agent) listed(ctx context.Context, without []string) (lists [][]tool.To
 }
 
 // equip finds out which tools there are. A server that cannot be reached is
-// named once; the model goes on without its tools.
+// reported once; the model continues without its tools.
 func (r *round) equip(ctx context.Context) error {
 	lists, errs := r.agent.listed(ctx, r.chosen.Without)
 	if ctx.Err() != nil {
@@ -212,7 +212,7 @@ func (r *round) equip(ctx context.Context) error {
 		}
 		r.missing[s.Name()] = true
 		message := fmt.Sprintf("The tools of %s are not there: %s", s.Name(), errs[i])
-		if err := r.words().Status(ctx, message, "tools"); err != nil {
+		if err := r.remarks().Status(ctx, message, "tools"); err != nil {
 			return err
 		}
 	}

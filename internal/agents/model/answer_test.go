@@ -17,7 +17,7 @@ func TestEveryProviderAnswers(t *testing.T) {
 			var c counter
 			opt := model.Options{Provider: name, Instructions: "Be brief.", Tools: []tool.Tool{c.tool("count", true), c.tool("other", true)}}
 			opt.Key = func() (string, error) { return "sk-secret", nil }
-			w := newWorld(t, opt, func(r modeltest.Request) modeltest.Reply {
+			w := newServer(t, opt, func(r modeltest.Request) modeltest.Reply {
 				if len(r.Results()) == 0 {
 					return modeltest.Reply{Thinking: "I had better count.", Text: "Let me see.", Input: 10, Output: 5,
 						Calls: []modeltest.Call{{ID: "x1", Name: "count", Args: `{"n":1}`}, {ID: "x2", Name: "other", Args: `{"n":2}`}}}
@@ -71,7 +71,7 @@ func TestALongAnswer(t *testing.T) {
 		n := min(len(rest), 100_001)
 		pieces, rest = append(pieces, rest[:n]), rest[n:]
 	}
-	w := newWorld(t, model.Options{}, func(modeltest.Request) modeltest.Reply { return modeltest.Reply{Pieces: pieces} })
+	w := newServer(t, model.Options{}, func(modeltest.Request) modeltest.Reply { return modeltest.Reply{Pieces: pieces} })
 	w.say("s-1", "Tell me everything.")
 	if end := w.ended("s-1", 1); end.Outcome != chat.Done {
 		t.Fatal(end)

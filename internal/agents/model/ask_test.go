@@ -31,7 +31,7 @@ func TestEveryKindOfQuestion(t *testing.T) {
 		chat.InputOAuth:        {`"url":"https://example.com/consent"`, &chat.Answer{}, `"answered":true`},
 	} {
 		t.Run(string(kind), func(t *testing.T) {
-			w := newWorld(t, model.Options{Tools: tools}, callThenSay(modeltest.Call{Name: "ask_user", Args: `{"question":"Well?","input_type":"` + string(kind) + `",` + c.args + `}`}))
+			w := newServer(t, model.Options{Tools: tools}, callThenSay(modeltest.Call{Name: "ask_user", Args: `{"question":"Well?","input_type":"` + string(kind) + `",` + c.args + `}`}))
 			w.say("s-1", "go")
 			request := w.prompt("s-1", 1)
 			for _, e := range w.log("s-1") {
@@ -63,7 +63,7 @@ func TestBuiltinToolsWantTheirWords(t *testing.T) {
 		"publish_artifact":   {`{"title":"Report"}`, "content is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, model.Options{Tools: tools}, callThenSay(modeltest.Call{Name: name, Args: c.args}))
+			w := newServer(t, model.Options{Tools: tools}, callThenSay(modeltest.Call{Name: name, Args: c.args}))
 			w.say("s-1", "go")
 			if end := w.ended("s-1", 1); end.Outcome != chat.Done {
 				t.Errorf("the turn ended as %s", end.Outcome)

@@ -102,7 +102,7 @@ func (r *round) use(ctx context.Context, part *agent.Turn, c *call, t *tool.Tool
 	case c.ran != nil && c.ran.Error != "":
 		return nil, &tool.Error{Code: tool.Failed, Msg: c.ran.Error}
 	case c.ran != nil:
-		return c.ran.Result, nil // whoever answered has run it
+		return c.ran.Result, nil // the client that answered has executed it
 	case known && t.Client:
 		return nil, &tool.Error{Code: tool.Lost, Msg: "the client was to run this tool, and gave no result"}
 	case !known:

@@ -30,7 +30,7 @@ func TestToolsOfTheClient(t *testing.T) {
 			var offered []string
 			opt := model.Options{Tools: []tool.Tool{count.tool("safe", true)}, Rules: []tool.Rule{{Match: "*", Approval: tool.Never}}}
 			script := callThenSay(modeltest.Call{Name: "safe", Args: `{"n":1}`}, modeltest.Call{Name: "clipboard", Args: `{"n":2}`})
-			w := newWorld(t, opt, func(r modeltest.Request) modeltest.Reply {
+			w := newServer(t, opt, func(r modeltest.Request) modeltest.Reply {
 				mu.Lock()
 				defer mu.Unlock()
 				offered = r.Tools

@@ -11,7 +11,7 @@ import (
 	"github.com/parley-hq/parley/internal/agents/tool"
 )
 
-// remembered reports whether somebody has approved a tool for the rest of the
+// remembered reports whether a person has approved a tool for the rest of the
 // session. A tool that is to be asked for each time never is.
 func (r *round) remembered(ctx context.Context, name string, a tool.Approval) (bool, error) {
 	if a != tool.Ask {

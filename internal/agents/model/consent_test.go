@@ -28,7 +28,7 @@ func callThenSay(calls ...modeltest.Call) modeltest.Script {
 }
 
 // prompt waits for the n-th open prompt and returns its id.
-func (w *world) prompt(id chat.SessionID, n int) string {
+func (w *testServer) prompt(id chat.SessionID, n int) string {
 	w.t.Helper()
 	var request string
 	w.until(id, "prompt", func(chat.Event) bool {
@@ -54,7 +54,7 @@ func (w *world) prompt(id chat.SessionID, n int) string {
 	return request
 }
 
-func (w *world) answer(id chat.SessionID, request string, a chat.Answer) {
+func (w *testServer) answer(id chat.SessionID, request string, a chat.Answer) {
 	w.t.Helper()
 	if _, err := w.Answer(w.ctx(), ann, id, request, a); err != nil {
 		w.t.Fatal(err)
@@ -69,7 +69,7 @@ func TestApproval(t *testing.T) {
 	}
 	args := `{"n":1}`
 	var mu sync.Mutex
-	w := newWorld(t, opt, func(r modeltest.Request) modeltest.Reply {
+	w := newServer(t, opt, func(r modeltest.Request) modeltest.Reply {
 		mu.Lock()
 		defer mu.Unlock()
 		return callThenSay(modeltest.Call{Name: "safe", Args: `{"n":0}`}, modeltest.Call{Name: "risky", Args: args})(r)
@@ -138,7 +138,7 @@ func TestApproval(t *testing.T) {
 func TestPermission(t *testing.T) {
 	var c counter
 	opt := model.Options{Tools: []tool.Tool{c.tool("post", false)}, Rules: []tool.Rule{{Match: "post", Scopes: []string{"web.post", "web.read"}}}}
-	w := newWorld(t, opt, callThenSay(modeltest.Call{Name: "post", Args: `{}`}))
+	w := newServer(t, opt, callThenSay(modeltest.Call{Name: "post", Args: `{}`}))
 	w.say("s-1", "one")
 	w.answer("s-1", w.prompt("s-1", 1), chat.Answer{Granted: &[]string{"web.read"}, Duration: "session"})
 	w.ended("s-1", 1)
@@ -165,7 +165,7 @@ func TestBuiltinTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, model.Options{Tools: tools}, callThenSay(
+	w := newServer(t, model.Options{Tools: tools}, callThenSay(
 		modeltest.Call{Name: "ask_user", Args: `{"question":"Which colour?","options":["red",{"value":"blue","label":"Blue"}]}`},
 		modeltest.Call{Name: "update_plan", Args: `{"tasks":[{"title":"Paint","status":"in_progress"}]}`},
 		modeltest.Call{Name: "request_permission", Args: `{"scopes":["paint.buy"],"justification":"There is none left."}`},
@@ -211,7 +211,7 @@ func TestParallelCalls(t *testing.T) {
 		both.Wait() // for ever, unless the other one is here too
 		return json.RawMessage(`"met"`), nil
 	}}
-	w := newWorld(t, model.Options{Tools: []tool.Tool{meet}}, callThenSay(modeltest.Call{Name: "meet", Args: `{"n":1}`}, modeltest.Call{Name: "meet", Args: `{"n":2}`}))
+	w := newServer(t, model.Options{Tools: []tool.Tool{meet}}, callThenSay(modeltest.Call{Name: "meet", Args: `{"n":1}`}, modeltest.Call{Name: "meet", Args: `{"n":2}`}))
 	w.say("s-1", "meet")
 	w.ended("s-1", 1)
 	w.has("s-1", `result meet "met"`, `result meet "met"`, "turn done")
@@ -220,7 +220,7 @@ func TestParallelCalls(t *testing.T) {
 // A conversation that does not fit is summarised; the summary stands in the log,
 // and later turns go on from it.
 func TestSummary(t *testing.T) {
-	w := newWorld(t, model.Options{Window: 2000, MaxTokens: 200, Instructions: "Be brief."}, func(r modeltest.Request) modeltest.Reply {
+	w := newServer(t, model.Options{Window: 2000, MaxTokens: 200, Instructions: "Be brief."}, func(r modeltest.Request) modeltest.Reply {
 		if strings.Contains(r.System, "memory of a conversation") {
 			return modeltest.Reply{Text: "They spoke about whales.", Output: 7}
 		}
@@ -253,7 +253,7 @@ func TestManyCallsThatNeedApproval(t *testing.T) {
 	for range 103 {
 		calls = append(calls, modeltest.Call{Name: "risky", Args: `{"n":1}`})
 	}
-	w := newWorld(t, model.Options{Tools: []tool.Tool{c.tool("risky", false)}, Rules: []tool.Rule{{Match: "risky", Approval: tool.Always}}}, callThenSay(calls...))
+	w := newServer(t, model.Options{Tools: []tool.Tool{c.tool("risky", false)}, Rules: []tool.Rule{{Match: "risky", Approval: tool.Always}}}, callThenSay(calls...))
 	w.say("s-1", "all of them")
 	request := w.prompt("s-1", 1)
 	var decisions []chat.Decision

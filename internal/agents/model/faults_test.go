@@ -79,7 +79,7 @@ func TestBadDays(t *testing.T) {
 			var count counter
 			c.opt.Tools = []tool.Tool{count.tool("count", true)}
 			c.opt.Key = func() (string, error) { return "sk-secret-123", nil }
-			w := newWorld(t, c.opt, c.script)
+			w := newServer(t, c.opt, c.script)
 			w.say("s-1", "hello")
 			w.ended("s-1", 1)
 			w.has("s-1", c.want...)
@@ -102,7 +102,7 @@ func TestEveryProviderIsTriedAgain(t *testing.T) {
 			"cut": {Text: "Half of", CutAt: 1}, "end": {Text: "Half of", EndAt: 1},
 		} {
 			t.Run(name+" "+kind, func(t *testing.T) {
-				w := newWorld(t, model.Options{Provider: name}, func(r modeltest.Request) modeltest.Reply {
+				w := newServer(t, model.Options{Provider: name}, func(r modeltest.Request) modeltest.Reply {
 					if r.Number <= 2 {
 						return bad
 					}
@@ -119,7 +119,7 @@ func TestEveryProviderIsTriedAgain(t *testing.T) {
 			})
 		}
 		t.Run(name+" 401", func(t *testing.T) {
-			w := newWorld(t, model.Options{Provider: name}, func(r modeltest.Request) modeltest.Reply {
+			w := newServer(t, model.Options{Provider: name}, func(r modeltest.Request) modeltest.Reply {
 				return modeltest.Reply{Status: 401, Code: "authentication_error", Error: "who are you"}
 			})
 			w.say("s-1", "hello")
@@ -134,7 +134,7 @@ func TestEveryProviderIsTriedAgain(t *testing.T) {
 				model.OpenAI: "This model's maximum context length is 100 tokens", model.Responses: "Your input exceeds the context window of this model",
 				model.Anthropic: "prompt is too long: 200000 tokens > 100000 maximum", model.Gemini: "The input token count (2) exceeds the maximum number of tokens allowed (1)",
 			}[name]
-			w := newWorld(t, model.Options{Provider: name}, func(r modeltest.Request) modeltest.Reply {
+			w := newServer(t, model.Options{Provider: name}, func(r modeltest.Request) modeltest.Reply {
 				return modeltest.Reply{Status: 400, Error: said}
 			})
 			w.say("s-1", strings.Repeat("hello ", 200))
@@ -146,7 +146,7 @@ func TestEveryProviderIsTriedAgain(t *testing.T) {
 
 // Trouble upon trouble in one step: each pause is told.
 func TestTroubleUponTrouble(t *testing.T) {
-	w := newWorld(t, model.Options{}, func(r modeltest.Request) modeltest.Reply {
+	w := newServer(t, model.Options{}, func(r modeltest.Request) modeltest.Reply {
 		switch r.Number {
 		case 1, 3, 4:
 			return modeltest.Reply{Status: 429, Error: "slow " + strings.Repeat("!", r.Number)}
@@ -161,7 +161,7 @@ func TestTroubleUponTrouble(t *testing.T) {
 }
 
 func TestNobodyListens(t *testing.T) {
-	w := newWorld(t, model.Options{Endpoint: "http://127.0.0.1:1/v1", Retries: 1}, nil)
+	w := newServer(t, model.Options{Endpoint: "http://127.0.0.1:1/v1", Retries: 1}, nil)
 	w.say("s-1", "hello")
 	w.ended("s-1", 1)
 	w.has("s-1", "agent.status", "fault unavailable: the model's endpoint cannot be reached: nobody listens there", "turn failed")
@@ -174,7 +174,7 @@ func TestNobodyListens(t *testing.T) {
 func TestAnEndpointThatHangs(t *testing.T) {
 	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(endpoint.Close)
-	w := newWorld(t, model.Options{Endpoint: endpoint.URL + "/v1"}, nil)
+	w := newServer(t, model.Options{Endpoint: endpoint.URL + "/v1"}, nil)
 	short, cancel := context.WithTimeout(w.ctx(), 50*time.Millisecond)
 	defer cancel()
 	if err := w.agent.Probe(short); err == nil || !strings.Contains(err.Error(), "did not answer in time") {
@@ -190,7 +190,7 @@ func TestAnEndpointThatDoesNotStream(t *testing.T) {
 	}))
 	t.Cleanup(endpoint.Close)
 	for _, name := range []string{model.OpenAI, model.Responses, model.Anthropic} {
-		w := newWorld(t, model.Options{Provider: name, Endpoint: endpoint.URL + "/v1", Retries: -1}, nil)
+		w := newServer(t, model.Options{Provider: name, Endpoint: endpoint.URL + "/v1", Retries: -1}, nil)
 		w.say("s-1", "hello")
 		w.ended("s-1", 1)
 		w.has("s-1", "fault unreadable: the model's endpoint answered with text/html instead of a stream", "turn failed")
@@ -206,7 +206,7 @@ func TestModelsInAnotherFormAreNoFault(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, form)
 		}))
-		w := newWorld(t, model.Options{Endpoint: endpoint.URL + "/v1"}, nil)
+		w := newServer(t, model.Options{Endpoint: endpoint.URL + "/v1"}, nil)
 		if err := w.agent.Probe(w.ctx()); (err == nil) != well {
 			t.Errorf("an endpoint that lists its models as %q: %v", form, err)
 		}
@@ -216,7 +216,7 @@ func TestModelsInAnotherFormAreNoFault(t *testing.T) {
 
 func TestAMissingKeyIsNamed(t *testing.T) {
 	opt := model.Options{Key: func() (string, error) { return "", errors.New("parley.yaml:7: key_env: KEY is not set") }}
-	w := newWorld(t, opt, nil)
+	w := newServer(t, opt, nil)
 	w.say("s-1", "hello")
 	w.ended("s-1", 1)
 	w.has("s-1", "fault no_key: the model's key is missing: parley.yaml:7: key_env: KEY is not set", "turn failed")
@@ -232,7 +232,7 @@ func TestStopEndsAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := make(chan struct{}, 8)
-			w := newWorld(t, model.Options{}, func(modeltest.Request) modeltest.Reply {
+			w := newServer(t, model.Options{}, func(modeltest.Request) modeltest.Reply {
 				asked <- struct{}{}
 				return reply
 			})
@@ -260,7 +260,7 @@ func TestStopEndsAtOnce(t *testing.T) {
 }
 
 // shown waits until readers have seen a text.
-func (w *world) shown(id chat.SessionID, text string) {
+func (w *testServer) shown(id chat.SessionID, text string) {
 	w.t.Helper()
 	deadline := time.Now().Add(patience)
 	for {

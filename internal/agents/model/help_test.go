@@ -29,8 +29,8 @@ var ann = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "ann"}, Scopes: []c
 // patience only ends a test that hangs.
 const patience = time.Minute
 
-// world is a server without its edges, with a scripted model.
-type world struct {
+// testServer is a server without its edges, with a scripted model.
+type testServer struct {
 	t     *testing.T
 	disk  vfs.FS
 	model *modeltest.Server
@@ -79,8 +79,8 @@ func (g *gate) WritePreviews(ctx context.Context, id chat.SessionID, pieces []ch
 	return g.Journal.WritePreviews(ctx, id, pieces)
 }
 
-func newWorld(t *testing.T, opt model.Options, script modeltest.Script) *world {
-	w := &world{t: t, disk: vfs.NewMem(), model: &modeltest.Server{Script: script}, moved: make(chan struct{}), opt: opt}
+func newServer(t *testing.T, opt model.Options, script modeltest.Script) *testServer {
+	w := &testServer{t: t, disk: vfs.NewMem(), model: &modeltest.Server{Script: script}, moved: make(chan struct{}), opt: opt}
 	server := httptest.NewServer(w.model)
 	t.Cleanup(server.Close)
 	w.url = server.URL
@@ -99,7 +99,7 @@ func newWorld(t *testing.T, opt model.Options, script modeltest.Script) *world {
 }
 
 // start begins a process over the disk that dies after so many writes; 0 is never.
-func (w *world) start(writes int64) {
+func (w *testServer) start(writes int64) {
 	w.t.Helper()
 	a, err := model.New(w.opt)
 	if err != nil {
@@ -149,14 +149,14 @@ func (w *world) start(writes int64) {
 	}
 }
 
-func (w *world) ctx() context.Context {
+func (w *testServer) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	w.t.Cleanup(cancel)
 	return ctx
 }
 
 // say says something in a session, which is made the first time.
-func (w *world) say(id chat.SessionID, text string) {
+func (w *testServer) say(id chat.SessionID, text string) {
 	w.t.Helper()
 	if _, err := w.Get(w.ctx(), ann, id); err != nil {
 		if _, _, err := w.Create(w.ctx(), ann, chat.NewSession{ID: id}); err != nil {
@@ -169,7 +169,7 @@ func (w *world) say(id chat.SessionID, text string) {
 }
 
 // log is the whole log of a session.
-func (w *world) log(id chat.SessionID) []chat.Event {
+func (w *testServer) log(id chat.SessionID) []chat.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []chat.Event
@@ -182,7 +182,7 @@ func (w *world) log(id chat.SessionID) []chat.Event {
 }
 
 // until waits for an event of a session.
-func (w *world) until(id chat.SessionID, what string, ok func(e chat.Event) bool) chat.Event {
+func (w *testServer) until(id chat.SessionID, what string, ok func(e chat.Event) bool) chat.Event {
 	w.t.Helper()
 	deadline := time.After(patience)
 	for {
@@ -203,7 +203,7 @@ func (w *world) until(id chat.SessionID, what string, ok func(e chat.Event) bool
 }
 
 // ended waits for the end of the n-th turn.
-func (w *world) ended(id chat.SessionID, n int) chat.TurnCompleted {
+func (w *testServer) ended(id chat.SessionID, n int) chat.TurnCompleted {
 	w.t.Helper()
 	e := w.until(id, fmt.Sprintf("end of turn %d", n), func(e chat.Event) bool {
 		count := 0
@@ -219,7 +219,7 @@ func (w *world) ended(id chat.SessionID, n int) chat.TurnCompleted {
 }
 
 // text is the log, one line per event that an agent or a person made.
-func (w *world) text(id chat.SessionID) string {
+func (w *testServer) text(id chat.SessionID) string {
 	var out strings.Builder
 	for _, e := range w.log(id) {
 		switch b := e.Body.(type) {
@@ -256,7 +256,7 @@ func flag(yes bool, s string) string {
 }
 
 // has checks that lines stand in the log in this order.
-func (w *world) has(id chat.SessionID, lines ...string) {
+func (w *testServer) has(id chat.SessionID, lines ...string) {
 	w.t.Helper()
 	text := w.text(id)
 	rest := text

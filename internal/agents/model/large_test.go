@@ -37,7 +37,7 @@ func TestLargeResults(t *testing.T) {
 			server := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return inner }, &mcp.StreamableHTTPOptions{Stateless: true}))
 			t.Cleanup(server.Close)
 			kit := tool.NewServer(tool.ServerOptions{Name: "kit", URL: server.URL, Approval: tool.Never})
-			w := newWorld(t, model.Options{Servers: []*tool.Server{kit}}, func(r modeltest.Request) modeltest.Reply {
+			w := newServer(t, model.Options{Servers: []*tool.Server{kit}}, func(r modeltest.Request) modeltest.Reply {
 				if len(r.Results()) > 0 {
 					return modeltest.Reply{Text: "That was much."}
 				}

@@ -138,7 +138,7 @@ func transports(t *testing.T) map[string]tool.ServerOptions {
 func TestMCP(t *testing.T) {
 	for name, opt := range transports(t) {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}}, callThenSay(
+			w := newServer(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}}, callThenSay(
 				modeltest.Call{Name: "kit__add", Args: `{"a":2,"b":3}`}, modeltest.Call{Name: "kit__fail", Args: `{}`},
 				modeltest.Call{Name: "kit__slow", Args: `{}`}, modeltest.Call{Name: "kit__picture", Args: `{}`},
 				modeltest.Call{Name: "kit__add", Args: `{"a":"two"}`},
@@ -169,7 +169,7 @@ func TestMCP(t *testing.T) {
 func TestElicitationBecomesPrompts(t *testing.T) {
 	for name, opt := range transports(t) {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}, Timeout: time.Minute}, callThenSay(modeltest.Call{Name: "kit__order", Args: `{}`}))
+			w := newServer(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}, Timeout: time.Minute}, callThenSay(modeltest.Call{Name: "kit__order", Args: `{}`}))
 			w.say("s-1", "order")
 			w.answer("s-1", w.prompt("s-1", 1), chat.Answer{Values: []string{"pie"}})
 			w.answer("s-1", w.prompt("s-1", 2), chat.Answer{Text: "none"}) // no number: it is asked again
@@ -193,7 +193,7 @@ func TestElicitationBecomesPrompts(t *testing.T) {
 func TestMCPServerCrashes(t *testing.T) {
 	opt := transports(t)["stdio"]
 	which := "kit__crash"
-	w := newWorld(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}}, func(r modeltest.Request) modeltest.Reply {
+	w := newServer(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}}, func(r modeltest.Request) modeltest.Reply {
 		if strings.HasPrefix(r.LastUser(), "add") {
 			return callThenSay(modeltest.Call{Name: "kit__add", Args: `{"a":1,"b":1}`})(r)
 		}
@@ -218,7 +218,7 @@ func TestQuestionOfACrashedServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	opt := model.Options{Servers: []*tool.Server{tool.NewServer(transports(t)["older"])}, Tools: ask}
-	w := newWorld(t, opt, callThenSay(modeltest.Call{Name: "kit__vanish", Args: `{}`}, modeltest.Call{Name: "ask_user", Args: `{"question":"And you?"}`}))
+	w := newServer(t, opt, callThenSay(modeltest.Call{Name: "kit__vanish", Args: `{}`}, modeltest.Call{Name: "ask_user", Args: `{"question":"And you?"}`}))
 	w.say("s-1", "go")
 	w.prompt("s-1", 3)
 	asked := map[string]string{}
@@ -246,7 +246,7 @@ func TestQuestionOfALostCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	kit := func() []*tool.Server { return []*tool.Server{tool.NewServer(transports(t)["older"])} }
-	w := newWorld(t, model.Options{Servers: kit(), Tools: ask}, callThenSay(modeltest.Call{Name: "kit__vanish", Args: `{}`}, modeltest.Call{Name: "ask_user", Args: `{"question":"And you?"}`}))
+	w := newServer(t, model.Options{Servers: kit(), Tools: ask}, callThenSay(modeltest.Call{Name: "kit__vanish", Args: `{}`}, modeltest.Call{Name: "ask_user", Args: `{"question":"And you?"}`}))
 	w.say("s-1", "go")
 	w.prompt("s-1", 3)
 	w.stop()
@@ -305,7 +305,7 @@ func TestMCPServerIsRestarted(t *testing.T) {
 				}
 			})
 			kit := tool.NewServer(tool.ServerOptions{Name: "kit", URL: server.URL, Approval: tool.Never})
-			w := newWorld(t, model.Options{Servers: []*tool.Server{kit}}, callThenSay(modeltest.Call{Name: "kit__picture", Args: `{}`}))
+			w := newServer(t, model.Options{Servers: []*tool.Server{kit}}, callThenSay(modeltest.Call{Name: "kit__picture", Args: `{}`}))
 			w.say("s-1", "look")
 			w.ended("s-1", 1)
 			w.has("s-1", "result kit__picture", "turn done")
@@ -323,7 +323,7 @@ func TestMCPServerIsRestarted(t *testing.T) {
 }
 
 func TestMCPServerIsNotThere(t *testing.T) {
-	w := newWorld(t, model.Options{Servers: []*tool.Server{
+	w := newServer(t, model.Options{Servers: []*tool.Server{
 		tool.NewServer(tool.ServerOptions{Name: "ghost", Command: []string{"/nonexistent/program"}}),
 		tool.NewServer(tool.ServerOptions{Name: "closed", URL: "http://127.0.0.1:1/mcp", Connect: 2 * time.Second}),
 	}}, func(modeltest.Request) modeltest.Reply { return modeltest.Reply{Text: "I manage without."} })
@@ -342,7 +342,7 @@ func TestAToolThatHangs(t *testing.T) {
 	server, _ := overHTTP(t, hold)
 	t.Cleanup(func() { close(hold) })
 	opt := tool.ServerOptions{Name: "kit", URL: server.URL, Headers: map[string]string{"X-Pass": "open"}, Approval: tool.Never}
-	w := newWorld(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}, Rules: []tool.Rule{{Match: "kit__slow", Timeout: 100 * time.Millisecond}}},
+	w := newServer(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}, Rules: []tool.Rule{{Match: "kit__slow", Timeout: 100 * time.Millisecond}}},
 		callThenSay(modeltest.Call{Name: "kit__slow", Args: `{}`}))
 	w.say("s-1", "wait")
 	w.ended("s-1", 1)
@@ -355,7 +355,7 @@ func TestStopDuringATool(t *testing.T) {
 	server, _ := overHTTP(t, hold)
 	t.Cleanup(func() { close(hold) })
 	opt := tool.ServerOptions{Name: "kit", URL: server.URL, Headers: map[string]string{"X-Pass": "open"}, Approval: tool.Never}
-	w := newWorld(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}}, callThenSay(modeltest.Call{Name: "kit__slow", Args: `{}`}))
+	w := newServer(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}}, callThenSay(modeltest.Call{Name: "kit__slow", Args: `{}`}))
 	w.say("s-1", "wait")
 	w.until("s-1", "progress", func(e chat.Event) bool {
 		b, ok := e.Body.(chat.AgentToolProgress)
@@ -374,7 +374,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	opt := transports(t)["stdio"]
 	file := filepath.Join(t.TempDir(), "pid")
 	opt.Command = []string{"sh", "-c", "sleep 600 & echo $! > " + file + "; exec " + opt.Command[0]}
-	w := newWorld(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}}, callThenSay(modeltest.Call{Name: "kit__add", Args: `{"a":1,"b":1}`}))
+	w := newServer(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}}, callThenSay(modeltest.Call{Name: "kit__add", Args: `{"a":1,"b":1}`}))
 	w.say("s-1", "add")
 	w.ended("s-1", 1)
 	w.has("s-1", `result kit__add "2"`)

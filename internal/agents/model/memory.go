@@ -112,7 +112,7 @@ func (r *round) pictures(ctx context.Context, ms []llm.Message) []llm.Message {
 			}
 			data, mediaType, err := r.opt.Files(ctx, r.turn.Ref().Session, image.Source.FileID)
 			if err != nil || len(data) > left {
-				continue // the model is told that there is a picture it cannot see
+				continue // the model gets a note instead of the picture
 			}
 			left -= len(data)
 			if out == nil {
@@ -173,7 +173,7 @@ func (r *round) fit(ctx context.Context, room int) ([]llm.Message, error) {
 	}
 }
 
-// due are the messages that somebody asked to have summarised: all that was said
+// due are the messages that a person asked to have summarised: all that was said
 // in earlier turns, unless it was summarised since.
 func (r *round) due(ms []llm.Message) (due []llm.Message) {
 	if r.compact == 0 {
@@ -198,7 +198,7 @@ const summaryPrompt = "You keep the memory of a conversation between a person an
 	"Keep what an earlier summary says where it still matters. Write plain text, as short as you can without losing any of that."
 
 // summarise keeps a summary of messages that have to go, in the log, with the
-// reason why. It reports whether there is one; a conversation goes on without it,
+// reason why. It reports whether there is one; the conversation continues without it,
 // too.
 func (r *round) summarise(ctx context.Context, dropped, all []llm.Message, room int, why string) bool {
 	r.sums++
@@ -207,7 +207,7 @@ func (r *round) summarise(ctx context.Context, dropped, all []llm.Message, room 
 	if why == "requested" {
 		word = "The conversation so far is being summarised, as somebody asked."
 	}
-	_ = r.words().Status(ctx, word, "summarizing") // only a word
+	_ = r.remarks().Status(ctx, word, "summarizing") // a failure is reported by the next call
 	if len(all) > 0 && isSummary(all[0]) {
 		dropped = slices.Concat(all[:1], dropped)
 	}
@@ -222,7 +222,7 @@ func (r *round) summarise(ctx context.Context, dropped, all []llm.Message, room 
 	})
 	if err != nil {
 		if ctx.Err() == nil {
-			_, _ = r.words().Append(ctx, chat.AgentError{ // a word; what cannot be written now fails again in a moment
+			_, _ = r.remarks().Append(ctx, chat.AgentError{ // a failure is reported by the next call
 				Message:     "The beginning of the conversation could not be summarised and is left out: " + r.safe(err),
 				Recoverable: true, Code: agent.CodeNoSummary,
 			})

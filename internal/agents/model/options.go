@@ -23,7 +23,7 @@ type Options struct {
 	Key      func() (string, error) // read before each request; nil means none
 	Headers  map[string]string      // sent along with each request
 
-	Instructions string   // what the model is told first
+	Instructions string   // the first instructions of the model
 	Window       int      // tokens that the model's context has; 0 means 128 000
 	MaxTokens    int      // of one answer; 0 means the endpoint's own limit
 	Temperature  *float64 // nil means the endpoint's own

@@ -35,7 +35,7 @@ func TestKilledAnywhere(t *testing.T) {
 	kills := 0
 	for writes := int64(4); ; writes += 2 {
 		var c counter
-		w := newWorld(t, model.Options{Tools: []tool.Tool{c.tool("once", false), c.tool("often", true)}}, loopScript)
+		w := newServer(t, model.Options{Tools: []tool.Tool{c.tool("once", false), c.tool("often", true)}}, loopScript)
 		w.stop()
 		w.start(writes)
 		w.say("s-1", "go")
@@ -77,7 +77,7 @@ func TestKilledAnywhere(t *testing.T) {
 }
 
 // finished is closed when the first turn has ended.
-func (w *world) finished(id chat.SessionID) <-chan struct{} {
+func (w *testServer) finished(id chat.SessionID) <-chan struct{} {
 	done := make(chan struct{})
 	gate := w.gate
 	go func() {

@@ -43,7 +43,7 @@ func (r *round) retry(ctx context.Context, ask func(ctx context.Context, key str
 			return answer, f
 		}
 		message := fmt.Sprintf("%s; trying again in %s (%d of %d).", upper(f.Msg), pause.Round(100*time.Millisecond), try, r.opt.Retries)
-		if err := r.words().Status(ctx, message, "waiting"); err != nil {
+		if err := r.remarks().Status(ctx, message, "waiting"); err != nil {
 			return answer, err
 		}
 		timer := time.NewTimer(pause)
@@ -56,17 +56,15 @@ func (r *round) retry(ctx context.Context, ask func(ctx context.Context, key str
 	}
 }
 
-// words is the part of the turn in which people are told what goes on. Nothing
-// follows from it, so each attempt has its own.
-func (r *round) words() *agent.Turn {
-	if r.said == nil {
-		r.said = r.turn.Part("word" + strconv.Itoa(r.turn.Ref().Attempt))
+// remarks is the part of the turn for reports to people. They do not affect the steps, so each attempt has its own.
+func (r *round) remarks() *agent.Turn {
+	if r.remarkPart == nil {
+		r.remarkPart = r.turn.Part("word" + strconv.Itoa(r.turn.Ref().Attempt))
 	}
-	return r.said
+	return r.remarkPart
 }
 
-// pause grows from try to try and differs a little each time, so that those who
-// were refused together do not come back together.
+// pause grows from try to try and has a random part, so that many turns do not retry at the same time.
 func (r *round) pause(try int, f *Failure) time.Duration {
 	if f.After > 0 {
 		return f.After
@@ -75,7 +73,7 @@ func (r *round) pause(try int, f *Failure) time.Duration {
 	return pause/2 + rand.N(pause/2+1)
 }
 
-// once asks the model and gives up when nothing comes for too long.
+// once asks the model. It fails if no data arrives for too long.
 func (r *round) once(ctx context.Context, ask func(ctx context.Context, key string, alive func()) (llm.Answer, error)) (llm.Answer, error) {
 	key, err := r.opt.Key()
 	if err != nil {

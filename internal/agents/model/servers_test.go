@@ -19,7 +19,7 @@ func TestServers(t *testing.T) {
 	known := transports(t)
 	local, remote := known["stdio"], known["http"]
 	local.Name, remote.Name = "local", "remote"
-	w := newWorld(t, model.Options{Servers: []*tool.Server{
+	w := newServer(t, model.Options{Servers: []*tool.Server{
 		tool.NewServer(remote), tool.NewServer(local),
 		tool.NewServer(tool.ServerOptions{Name: "ghost", URL: "http://127.0.0.1:1/mcp", Connect: 2 * time.Second}),
 	}}, func(modeltest.Request) modeltest.Reply { return modeltest.Reply{Text: "hi"} })

@@ -19,13 +19,13 @@ func (r *round) choose(ctx context.Context) error {
 	r.chosen, r.compact, r.forkedAt = st.Session.Settings, st.Compact, st.Session.ForkedAt
 	if m := r.chosen.Model; m != "" && !r.offered(m) {
 		r.chosen.Model = ""
-		if err := r.words().Status(ctx, fmt.Sprintf("The model %s is not offered here; %s answers.", m, r.model()), "model"); err != nil {
+		if err := r.remarks().Status(ctx, fmt.Sprintf("The model %s is not offered here; %s answers.", m, r.model()), "model"); err != nil {
 			return err
 		}
 	}
 	if e := r.chosen.Effort; e != "" && budgets[e] == 0 {
 		r.chosen.Effort = ""
-		return r.words().Status(ctx, fmt.Sprintf("The effort %s is not known here; it is low, medium or high.", e), "model")
+		return r.remarks().Status(ctx, fmt.Sprintf("The effort %s is not known here; it is low, medium or high.", e), "model")
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/parley-hq/parley/internal/modeltest"
 )
 
-func (w *world) settle(id chat.SessionID, u chat.SessionUpdated) {
+func (w *testServer) settle(id chat.SessionID, u chat.SessionUpdated) {
 	w.t.Helper()
 	if _, err := w.Update(w.ctx(), ann, id, u); err != nil {
 		w.t.Fatal(err)
@@ -18,7 +18,7 @@ func (w *world) settle(id chat.SessionID, u chat.SessionUpdated) {
 }
 
 // last is the last request that the model got.
-func (w *world) last() modeltest.Request {
+func (w *testServer) last() modeltest.Request {
 	all := w.model.Requests()
 	return all[len(all)-1]
 }
@@ -27,7 +27,7 @@ func (w *world) last() modeltest.Request {
 func TestChosenModel(t *testing.T) {
 	var c counter
 	opt := model.Options{Models: []string{"large"}, Effort: "low", Tools: []tool.Tool{c.tool("one", true), c.tool("two", true), c.tool("three", true)}}
-	w := newWorld(t, opt, func(modeltest.Request) modeltest.Reply { return modeltest.Reply{Text: "Yes."} })
+	w := newServer(t, opt, func(modeltest.Request) modeltest.Reply { return modeltest.Reply{Text: "Yes."} })
 	turn := 0
 	asked := func(s *chat.Settings) modeltest.Request {
 		t.Helper()
@@ -70,7 +70,7 @@ func TestChosenApprovals(t *testing.T) {
 		{Match: "low", Approval: tool.Ask, Risk: "low"}, {Match: "high", Approval: tool.Ask, Risk: "high"}, {Match: "always", Approval: tool.Always, Risk: "low"},
 	}
 	opt := model.Options{Tools: []tool.Tool{c.tool("low", false), c.tool("high", false), c.tool("always", false)}, Rules: rules}
-	w := newWorld(t, opt, func(r modeltest.Request) modeltest.Reply {
+	w := newServer(t, opt, func(r modeltest.Request) modeltest.Reply {
 		if len(r.Results()) > 0 {
 			return modeltest.Reply{Text: "Done."}
 		}
@@ -109,7 +109,7 @@ func TestChosenApprovals(t *testing.T) {
 // Somebody asks for the past to be summarised: it is, before the next answer,
 // and only once.
 func TestCompactOnRequest(t *testing.T) {
-	w := newWorld(t, model.Options{}, func(r modeltest.Request) modeltest.Reply {
+	w := newServer(t, model.Options{}, func(r modeltest.Request) modeltest.Reply {
 		if strings.Contains(r.System, "memory of a conversation") {
 			return modeltest.Reply{Text: "They spoke about whales."}
 		}

@@ -35,7 +35,7 @@ func (s *show) again() {
 }
 
 // stream runs ask and shows what it gives. The first piece is shown right where
-// it came in, because somebody waits for it. The others are shown beside: what
+// it came in, because people wait for it. The others are shown beside: what
 // came while something was being shown is shown together, so a fast model does
 // not wait for its readers.
 func (s *show) stream(ctx context.Context, ask func(ctx context.Context, see func(llm.Delta) error) (llm.Answer, error)) (llm.Answer, error) {

@@ -41,7 +41,7 @@ type call struct {
 	marked     bool // it may have begun
 	done       bool // it has a result or an error
 
-	ran *chat.Decision // whoever decided has run it, with this result
+	ran *chat.Decision // the client that decided has executed it, with this result
 }
 
 // take notes what was decided on a call that may be made.

@@ -18,7 +18,7 @@ func TestWhatIsSaidDuringATurn(t *testing.T) {
 		t.Run(string(policy), func(t *testing.T) {
 			first, release := make(chan struct{}), make(chan struct{})
 			var c counter
-			w := newWorld(t, model.Options{Tools: []tool.Tool{c.tool("count", true)}}, func(r modeltest.Request) modeltest.Reply {
+			w := newServer(t, model.Options{Tools: []tool.Tool{c.tool("count", true)}}, func(r modeltest.Request) modeltest.Reply {
 				if r.Number == 1 {
 					return modeltest.Reply{Calls: []modeltest.Call{{Name: "count", Args: `{}`}}, Wait: func() { close(first); <-release }}
 				}
@@ -48,7 +48,7 @@ func TestWhatIsSaidDuringATurn(t *testing.T) {
 // What is said while the model gives its answer is answered in the same turn.
 func TestWhatIsSaidDuringTheAnswer(t *testing.T) {
 	first, release := make(chan struct{}), make(chan struct{})
-	w := newWorld(t, model.Options{}, func(r modeltest.Request) modeltest.Reply {
+	w := newServer(t, model.Options{}, func(r modeltest.Request) modeltest.Reply {
 		if r.Number == 1 {
 			return modeltest.Reply{Text: "That was it.", Wait: func() { close(first); <-release }}
 		}

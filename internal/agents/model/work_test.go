@@ -16,7 +16,7 @@ func TestWorkstreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, model.Options{Tools: tools}, func(r modeltest.Request) modeltest.Reply {
+	w := newServer(t, model.Options{Tools: tools}, func(r modeltest.Request) modeltest.Reply {
 		body := string(r.Body)
 		switch {
 		case strings.Contains(r.System, "one part of a larger task"):

@@ -34,10 +34,10 @@ type run struct {
 }
 
 // aguiHouse has an agent whose runs are answered one after the other.
-func aguiHouse(t *testing.T, runs ...func(run) []string) (*house, func() []run) {
+func aguiHouse(t *testing.T, runs ...func(run) []string) (*testServer, func() []run) {
 	var mu sync.Mutex
 	var told []run
-	h := newHouse(t, remote.Options{Protocol: remote.AGUI}, func(w http.ResponseWriter, r *http.Request) {
+	h := newServer(t, remote.Options{Protocol: remote.AGUI}, func(w http.ResponseWriter, r *http.Request) {
 		var in run
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 			t.Error(err)

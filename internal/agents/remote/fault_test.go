@@ -61,7 +61,7 @@ func TestFaultsAreEvents(t *testing.T) {
 				if f.opt != nil {
 					f.opt(&opt)
 				}
-				h := newHouse(t, opt, f.bad)
+				h := newServer(t, opt, f.bad)
 				h.say("Hello?")
 				end := h.ends(1)
 				if s := h.story(); end.Outcome != chat.Failed || !strings.Contains(s, "error "+f.code+"\nended failed") {
@@ -90,7 +90,7 @@ func TestNDJSONLines(t *testing.T) {
 		`{"text":"x"}` + "\n":          agent.CodeUnreadable,
 		`{"type":"text","text":"Hi."}`: agent.CodeCutOff,
 	} {
-		h := newHouse(t, remote.Options{Protocol: remote.NDJSON, Retries: -1}, func(w http.ResponseWriter, _ *http.Request) { flush(w, line) })
+		h := newServer(t, remote.Options{Protocol: remote.NDJSON, Retries: -1}, func(w http.ResponseWriter, _ *http.Request) { flush(w, line) })
 		h.say("go")
 		if end := h.ends(1); !strings.Contains(h.story(), "error "+want+"\n") {
 			t.Errorf("%q gives %s", line, end.Error)

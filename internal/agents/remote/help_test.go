@@ -63,9 +63,9 @@ func (g *gate) WritePreviews(ctx context.Context, id chat.SessionID, pieces []ch
 	return g.Journal.WritePreviews(ctx, id, pieces)
 }
 
-// house is a server without its edges, whose agent is called over HTTP. It can
+// testServer is a server without its edges, whose agent is called over HTTP. It can
 // be killed and started again.
-type house struct {
+type testServer struct {
 	t    *testing.T
 	disk vfs.FS
 	opt  remote.Options
@@ -84,13 +84,13 @@ type house struct {
 	moved  chan struct{}
 }
 
-// newHouse starts a house whose agent speaks a protocol with a handler.
-func newHouse(t *testing.T, opt remote.Options, endpoint http.HandlerFunc) *house {
+// newServer starts a testServer whose agent speaks a protocol with a handler.
+func newServer(t *testing.T, opt remote.Options, endpoint http.HandlerFunc) *testServer {
 	t.Helper()
 	srv := httptest.NewServer(endpoint)
 	t.Cleanup(srv.Close)
 	opt.URL = srv.URL + opt.URL
-	h := &house{t: t, disk: vfs.NewMem(), opt: opt, moved: make(chan struct{}), shown: map[chat.BlockID]string{}}
+	h := &testServer{t: t, disk: vfs.NewMem(), opt: opt, moved: make(chan struct{}), shown: map[chat.BlockID]string{}}
 	t.Cleanup(h.kill)
 	h.start()
 	if _, _, err := h.Create(ctx, ann, chat.NewSession{ID: "s"}); err != nil {
@@ -99,7 +99,7 @@ func newHouse(t *testing.T, opt remote.Options, endpoint http.HandlerFunc) *hous
 	return h
 }
 
-func (h *house) start() {
+func (h *testServer) start() {
 	h.t.Helper()
 	j, err := journal.Open("/data", journal.Options{FS: h.disk, Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
 	if err != nil {
@@ -127,7 +127,7 @@ func (h *house) start() {
 }
 
 // watch reads what a reader sees: a preview never changes what was shown.
-func (h *house) watch(ctx context.Context, hub *hub.Hub) {
+func (h *testServer) watch(ctx context.Context, hub *hub.Hub) {
 	from := chat.Cursor{}
 	for ctx.Err() == nil {
 		for batch, err := range hub.Watch(ctx, "s", chat.Start{Cursor: &from}, nil) {
@@ -158,7 +158,7 @@ func (h *house) watch(ctx context.Context, hub *hub.Hub) {
 	}
 }
 
-func (h *house) committed(evs []chat.Event) {
+func (h *testServer) committed(evs []chat.Event) {
 	h.runner.Committed(evs)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,13 +167,13 @@ func (h *house) committed(evs []chat.Event) {
 }
 
 // stir wakes who waits. The caller holds mu.
-func (h *house) stir() {
+func (h *testServer) stir() {
 	close(h.moved)
 	h.moved = make(chan struct{})
 }
 
 // kill ends the process as it is: nothing is written any more.
-func (h *house) kill() {
+func (h *testServer) kill() {
 	if h.end == nil {
 		return
 	}
@@ -192,7 +192,7 @@ func (h *house) kill() {
 	}
 }
 
-func (h *house) say(text string) {
+func (h *testServer) say(text string) {
 	h.t.Helper()
 	if _, err := h.Append(ctx, ann, "s", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text})}); err != nil {
 		h.t.Fatal(err)
@@ -200,7 +200,7 @@ func (h *house) say(text string) {
 }
 
 // await waits until something is true of what was stored and shown.
-func (h *house) await(what string, ok func() bool) {
+func (h *testServer) await(what string, ok func() bool) {
 	h.t.Helper()
 	patience := time.NewTimer(60 * time.Second)
 	defer patience.Stop()
@@ -220,7 +220,7 @@ func (h *house) await(what string, ok func() bool) {
 }
 
 // ends waits for the end of the nth turn.
-func (h *house) ends(n int) chat.TurnCompleted {
+func (h *testServer) ends(n int) chat.TurnCompleted {
 	h.t.Helper()
 	var end chat.TurnCompleted
 	h.await("the end of the turn", func() bool {
@@ -240,7 +240,7 @@ func (h *house) ends(n int) chat.TurnCompleted {
 
 // dies reports whether the process was killed before the first turn ended. What
 // is asked meanwhile is answered with yes.
-func (h *house) dies() bool {
+func (h *testServer) dies() bool {
 	h.t.Helper()
 	for {
 		h.mu.Lock()
@@ -275,7 +275,7 @@ func (h *house) dies() bool {
 }
 
 // seen waits until a reader has a text of an open block.
-func (h *house) seen(text string) {
+func (h *testServer) seen(text string) {
 	h.t.Helper()
 	h.await("the text "+text, func() bool {
 		for _, s := range h.shown {
@@ -288,7 +288,7 @@ func (h *house) seen(text string) {
 }
 
 // asked waits for the nth prompt.
-func (h *house) asked(n int) chat.Prompt {
+func (h *testServer) asked(n int) chat.Prompt {
 	h.t.Helper()
 	var found chat.Prompt
 	h.await("a prompt", func() bool {
@@ -306,7 +306,7 @@ func (h *house) asked(n int) chat.Prompt {
 	return found
 }
 
-func (h *house) answer(p chat.Prompt, a chat.Answer) {
+func (h *testServer) answer(p chat.Prompt, a chat.Answer) {
 	h.t.Helper()
 	if _, err := h.Answer(ctx, ann, "s", p.RequestID, a); err != nil {
 		h.t.Fatal(err)
@@ -314,7 +314,7 @@ func (h *house) answer(p chat.Prompt, a chat.Answer) {
 }
 
 // story is the log in short.
-func (h *house) story() string {
+func (h *testServer) story() string {
 	facts, _, err := h.gate.Read(ctx, "s", chat.Range{})
 	if err != nil {
 		return err.Error()
@@ -366,7 +366,7 @@ func (h *house) story() string {
 	return strings.Join(out, "\n")
 }
 
-func (h *house) want(lines ...string) {
+func (h *testServer) want(lines ...string) {
 	h.t.Helper()
 	if got, want := h.story(), strings.Join(lines, "\n"); got != want {
 		h.t.Fatalf("the log says\n%s\n\nand not\n%s", got, want)

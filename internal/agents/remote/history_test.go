@@ -13,7 +13,7 @@ func TestHistoryOfQueuedMessages(t *testing.T) {
 	told := make(chan []message, 8)
 	begun, release := make(chan struct{}), make(chan struct{})
 	first := true
-	h := newHouse(t, openAI(), func(w http.ResponseWriter, r *http.Request) {
+	h := newServer(t, openAI(), func(w http.ResponseWriter, r *http.Request) {
 		var in struct{ Messages []message }
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 			t.Error(err)

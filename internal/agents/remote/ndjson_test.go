@@ -37,7 +37,7 @@ func read(t *testing.T, r *http.Request) (c call) {
 }
 
 func TestNDJSONVerbs(t *testing.T) {
-	h := newHouse(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, r *http.Request) {
+	h := newServer(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, r *http.Request) {
 		if c := read(t, r); c.Protocol != "parley.ndjson/1" || c.Session != "s" || c.Text != "go" || c.Attempt != 1 || c.Round != 1 {
 			t.Errorf("was told %+v", c)
 		}
@@ -78,7 +78,7 @@ func TestNDJSONVerbs(t *testing.T) {
 // was killed in between.
 func TestNDJSONAsks(t *testing.T) {
 	for _, crash := range []bool{false, true} {
-		h := newHouse(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, r *http.Request) {
+		h := newServer(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, r *http.Request) {
 			switch c := read(t, r); len(c.Answers) {
 			case 0:
 				flush(w, `{"type":"text","text":"Let me ask. "}
@@ -118,7 +118,7 @@ func TestNDJSONAsks(t *testing.T) {
 // what was shown.
 func TestNDJSONCrashAfterAnswer(t *testing.T) {
 	begun := make(chan call, 4)
-	h := newHouse(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, r *http.Request) {
+	h := newServer(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, r *http.Request) {
 		c := read(t, r)
 		begun <- c
 		switch {
@@ -160,7 +160,7 @@ func TestNDJSONBadLines(t *testing.T) {
 		`{"type":"fail","message":"out of ideas"}`: "out of ideas",
 		``: "broke off",
 	} {
-		h := newHouse(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, _ *http.Request) {
+		h := newServer(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, _ *http.Request) {
 			flush(w, `{"type":"text","text":"Hi"}`+"\n"+line+"\n")
 		})
 		h.say("go")

@@ -28,7 +28,7 @@ const (
 )
 
 func TestNeMoStream(t *testing.T) {
-	h := newHouse(t, remote.Options{Protocol: remote.NeMo}, func(w http.ResponseWriter, r *http.Request) {
+	h := newServer(t, remote.Options{Protocol: remote.NeMo}, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/chat/stream" || r.Header.Get("Conversation-Id") != "s" {
 			t.Errorf("called %s with %v", r.URL.Path, r.Header)
 		}
@@ -48,7 +48,7 @@ func TestNeMoStream(t *testing.T) {
 // what came of them stands in the steps. Each is told of once, and the answer is
 // the last word.
 func TestNeMoStreamOfAToolCallingAgent(t *testing.T) {
-	h := newHouse(t, remote.Options{Protocol: remote.NeMo}, func(w http.ResponseWriter, _ *http.Request) {
+	h := newServer(t, remote.Options{Protocol: remote.NeMo}, func(w http.ResponseWriter, _ *http.Request) {
 		words(w, "Let me", " see.")
 		flush(w, callPieces("call_1", "clock", `{"zone":"UTC"}`), step("7", "Function Start: clock", stepIn), step("7", "Function Complete: clock", stepOut))
 		words(w, "Four", " o'clock.")
@@ -60,7 +60,7 @@ func TestNeMoStreamOfAToolCallingAgent(t *testing.T) {
 }
 
 func TestNeMoStreamError(t *testing.T) {
-	h := newHouse(t, remote.Options{Protocol: remote.NeMo}, func(w http.ResponseWriter, _ *http.Request) {
+	h := newServer(t, remote.Options{Protocol: remote.NeMo}, func(w http.ResponseWriter, _ *http.Request) {
 		words(w, "Hm")
 		flush(w, step("7", "Tool: calc", stepIn), `{"code":"workflow_error","message":"bad input","details":"ValueError"}`+"\n\n")
 	})
@@ -76,7 +76,7 @@ func TestNeMoStreamError(t *testing.T) {
 // A workflow that asks over HTTP gets its answer at the address it names.
 func TestNeMoStreamAsks(t *testing.T) {
 	answers := make(chan string, 1)
-	h := newHouse(t, remote.Options{Protocol: remote.NeMo, URL: "/v1/chat/stream"}, func(w http.ResponseWriter, r *http.Request) {
+	h := newServer(t, remote.Options{Protocol: remote.NeMo, URL: "/v1/chat/stream"}, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/executions/") {
 			b, _ := io.ReadAll(r.Body)
 			w.WriteHeader(204)
@@ -207,7 +207,7 @@ func (k *toolkit) run(id, text string, run int) {
 func TestNeMoSocket(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		k := &toolkit{t: t, waiting: make(chan string, 1)}
-		h := newHouse(t, remote.Options{Protocol: remote.NeMo, Socket: true}, k.ServeHTTP)
+		h := newServer(t, remote.Options{Protocol: remote.NeMo, Socket: true}, k.ServeHTTP)
 		h.say("go")
 		p := h.asked(1)
 		if p.Deadline == 0 || len(p.Input.Options) != 2 {
@@ -233,7 +233,7 @@ func TestNeMoSocket(t *testing.T) {
 // A connection that breaks while a person thinks is made again.
 func TestNeMoSocketBreaksDuringPrompt(t *testing.T) {
 	k := &toolkit{t: t, waiting: make(chan string, 1)}
-	h := newHouse(t, remote.Options{Protocol: remote.NeMo, Socket: true}, k.ServeHTTP)
+	h := newServer(t, remote.Options{Protocol: remote.NeMo, Socket: true}, k.ServeHTTP)
 	h.say("go")
 	p := h.asked(1)
 	k.mu.Lock()
@@ -248,7 +248,7 @@ func TestNeMoSocketBreaksDuringPrompt(t *testing.T) {
 
 func TestNeMoSocketFails(t *testing.T) {
 	k := &toolkit{t: t, waiting: make(chan string, 1)}
-	h := newHouse(t, remote.Options{Protocol: remote.NeMo, Socket: true}, k.ServeHTTP)
+	h := newServer(t, remote.Options{Protocol: remote.NeMo, Socket: true}, k.ServeHTTP)
 	h.say("fail")
 	if end := h.ends(1); end.Outcome != chat.Failed || !strings.Contains(end.Error, "ValueError: bad input") {
 		t.Fatalf("ended %s: %s", end.Outcome, end.Error)
@@ -259,7 +259,7 @@ func TestNeMoSocketFails(t *testing.T) {
 // lives, is waited for; one that finds no end is not.
 func TestNeMoSocketSilence(t *testing.T) {
 	for limit, want := range map[time.Duration]chat.Outcome{time.Hour: chat.Done, 300 * time.Millisecond: chat.Failed} {
-		h := newHouse(t, remote.Options{Protocol: remote.NeMo, Socket: true, Wait: 50 * time.Millisecond, Silence: 50 * time.Millisecond, Limit: limit}, func(w http.ResponseWriter, r *http.Request) {
+		h := newServer(t, remote.Options{Protocol: remote.NeMo, Socket: true, Wait: 50 * time.Millisecond, Silence: 50 * time.Millisecond, Limit: limit}, func(w http.ResponseWriter, r *http.Request) {
 			conn, err := websocket.Accept(w, r, nil)
 			if err != nil {
 				t.Error(err)

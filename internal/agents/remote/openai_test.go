@@ -45,7 +45,7 @@ func callPieces(id, name, args string) string {
 // An endpoint that runs its tools itself and goes on in the same answer tells of
 // the calls where they were made; each step counts them from zero.
 func TestOpenAIRunsItsOwnTools(t *testing.T) {
-	h := newHouse(t, openAI(), func(w http.ResponseWriter, _ *http.Request) {
+	h := newServer(t, openAI(), func(w http.ResponseWriter, _ *http.Request) {
 		words(w, "Let me see.")
 		flush(w, callPieces("call_1", "add", `{"a":1}`), callPieces("call_2", "add", `{"a":2}`))
 		words(w, "Fo", "ur.")
@@ -66,7 +66,7 @@ func TestOpenAIAnswers(t *testing.T) {
 	opt.Model, opt.Instructions = "m", "Be brief."
 	opt.Key = func() (string, error) { return "k-1", nil }
 	opt.Headers = map[string]string{"X-Team": "blue"}
-	h := newHouse(t, opt, func(w http.ResponseWriter, r *http.Request) {
+	h := newServer(t, opt, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/chat/completions" || r.Header.Get("Authorization") != "Bearer k-1" || r.Header.Get("X-Team") != "blue" {
 			t.Errorf("called %s with %v", r.URL.Path, r.Header)
 		}
@@ -96,7 +96,7 @@ func TestOpenAIAnswers(t *testing.T) {
 }
 
 func TestOpenAIAtOnce(t *testing.T) {
-	h := newHouse(t, openAI(), func(w http.ResponseWriter, _ *http.Request) {
+	h := newServer(t, openAI(), func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"choices":[{"message":{"content":"Four."},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`)
 	})
@@ -106,7 +106,7 @@ func TestOpenAIAtOnce(t *testing.T) {
 }
 
 func TestOpenAIToolsThatNobodyRuns(t *testing.T) {
-	h := newHouse(t, openAI(), func(w http.ResponseWriter, _ *http.Request) {
+	h := newServer(t, openAI(), func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		flush(w, `data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_1","function":{"name":"add","arguments":"{\"a\""}}]}}]}`+"\n\n",
 			`data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":":1}"}}]},"finish_reason":"tool_calls"}]}`+"\n\ndata: [DONE]\n\n")
@@ -165,7 +165,7 @@ func TestBadEndpoints(t *testing.T) {
 				test.opt(&opt)
 			}
 			var calls atomic.Int32
-			h := newHouse(t, opt, func(w http.ResponseWriter, r *http.Request) {
+			h := newServer(t, opt, func(w http.ResponseWriter, r *http.Request) {
 				if calls.Add(1) == 1 {
 					test.bad(w, r)
 					return
@@ -193,7 +193,7 @@ func TestBadEndpoints(t *testing.T) {
 }
 
 func TestUnreachable(t *testing.T) {
-	h := newHouse(t, openAI(), func(http.ResponseWriter, *http.Request) {})
+	h := newServer(t, openAI(), func(http.ResponseWriter, *http.Request) {})
 	h.kill()
 	h.opt.URL = "http://127.0.0.1:1/v1"
 	h.start()
@@ -211,7 +211,7 @@ func TestRetry(t *testing.T) {
 	opt := openAI()
 	opt.Retries = 1
 	var calls atomic.Int32
-	h := newHouse(t, opt, func(w http.ResponseWriter, _ *http.Request) {
+	h := newServer(t, opt, func(w http.ResponseWriter, _ *http.Request) {
 		if calls.Add(1) == 1 {
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(503)
@@ -227,7 +227,7 @@ func TestRetry(t *testing.T) {
 
 func TestStop(t *testing.T) {
 	gone := make(chan struct{})
-	h := newHouse(t, openAI(), func(w http.ResponseWriter, r *http.Request) {
+	h := newServer(t, openAI(), func(w http.ResponseWriter, r *http.Request) {
 		words(w, "One ", "two ")
 		<-r.Context().Done()
 		close(gone)

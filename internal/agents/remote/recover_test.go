@@ -24,7 +24,7 @@ func TestRecover(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
-			h := newHouse(t, openAI(), func(w http.ResponseWriter, r *http.Request) {
+			h := newServer(t, openAI(), func(w http.ResponseWriter, r *http.Request) {
 				if calls.Add(1) == 1 {
 					words(w, "The capital ", "is Pa")
 					<-r.Context().Done()
@@ -87,7 +87,7 @@ func TestRecoverFollowsTheLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
-			h := newHouse(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, r *http.Request) {
+			h := newServer(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, r *http.Request) {
 				if calls.Add(1) == 1 {
 					flush(w, first)
 					<-r.Context().Done()
@@ -112,7 +112,7 @@ func TestRecoverFollowsTheLog(t *testing.T) {
 func TestRecoverIsCareful(t *testing.T) {
 	for mode, want := range map[string]chat.Outcome{"": chat.Interrupted, remote.RecoverNever: chat.Interrupted, remote.RecoverAlways: chat.Done} {
 		var calls atomic.Int32
-		h := newHouse(t, remote.Options{Protocol: remote.NeMo, Recover: mode}, func(w http.ResponseWriter, r *http.Request) {
+		h := newServer(t, remote.Options{Protocol: remote.NeMo, Recover: mode}, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			flush(w, "intermediate_data: {\"id\":\"1\",\"name\":\"Tool: pay\",\"payload\":\"**Input:**\\n```json\\n{}\\n```\"}\n\n")
 			if calls.Add(1) == 1 {
@@ -142,7 +142,7 @@ func TestRecoverAnywhere(t *testing.T) {
 		"asks text Sure?", "answer yes", "agent.plan", "used 1 2", "answers It is blue.", "ended done",
 	}
 	for at := int64(2); ; at++ {
-		h := newHouse(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, r *http.Request) {
+		h := newServer(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, r *http.Request) {
 			if c := read(t, r); c.Round == 1 {
 				flush(w, `{"type":"status","message":"Reading"}`+"\n", `{"type":"thinking","text":"Hm, "}`+"\n", `{"type":"thinking","text":"hm."}`+"\n",
 					`{"type":"text","text":"Look"}`+"\n", `{"type":"text","text":"ing. "}`+"\n", `{"type":"tool_call","call_id":"1","tool":"look","params":{"at":"sky"}}`+"\n",

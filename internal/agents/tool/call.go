@@ -25,11 +25,11 @@ import (
 type calls struct {
 	mu   sync.Mutex
 	last int64
-	open []*underway // in the order in which they began
+	open []*runningCall // in the order in which they began
 }
 
-// underway is a call that a server works on.
-type underway struct {
+// runningCall is a call that a server works on.
+type runningCall struct {
 	token string
 	ctx   context.Context // of the call
 	call  Call
@@ -37,19 +37,19 @@ type underway struct {
 	news  chan chat.AgentToolProgress // the latest progress; room for one
 
 	posts  atomic.Int32 // requests over HTTP
-	status atomic.Int32 // of the answer to the first of them, or unreached
+	status atomic.Int32 // of the answer to the first of them, or unreachable
 }
 
-func (c *calls) begin(ctx context.Context, call Call, k *clock) *underway {
+func (c *calls) begin(ctx context.Context, call Call, k *clock) *runningCall {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last++
-	u := &underway{token: strconv.FormatInt(c.last, 10), ctx: ctx, call: call, clock: k, news: make(chan chat.AgentToolProgress, 1)}
+	u := &runningCall{token: strconv.FormatInt(c.last, 10), ctx: ctx, call: call, clock: k, news: make(chan chat.AgentToolProgress, 1)}
 	c.open = append(c.open, u)
 	return u
 }
 
-func (c *calls) end(u *underway) {
+func (c *calls) end(u *runningCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, o := range c.open {
@@ -66,7 +66,7 @@ func (c *calls) any() bool {
 	return len(c.open) > 0
 }
 
-func (c *calls) find(token string) *underway {
+func (c *calls) find(token string) *runningCall {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, u := range c.open {
@@ -79,10 +79,10 @@ func (c *calls) find(token string) *underway {
 
 // only is the call that a question belongs to. The protocol does not name it, so
 // it is known only when one conversation uses the server.
-func (c *calls) only() *underway {
+func (c *calls) only() *runningCall {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var last *underway
+	var last *runningCall
 	for _, u := range c.open {
 		if last != nil && u.call.Turn.Ref().Turn != last.call.Turn.Ref().Turn {
 			return nil
@@ -168,14 +168,14 @@ func (s *Server) try(ctx context.Context, name string, c Call) (json.RawMessage,
 	k := newClock(c.Timeout, func() { cancel(errSilent) })
 	defer k.stop()
 	u := s.calls.begin(limited, c, k)
-	var pump sync.WaitGroup
-	pump.Go(func() { u.pump(limited) })
+	var sendProgress sync.WaitGroup
+	sendProgress.Go(func() { u.sendProgress(limited) })
 	params := &mcp.CallToolParams{Name: name, Arguments: c.Params}
 	params.SetProgressToken(u.token)
 	result, err := session.CallTool(context.WithValue(limited, callKey{}, u), params)
 	s.calls.end(u)
 	cancel(agent.ErrNotNeeded) // what the server still asks
-	pump.Wait()
+	sendProgress.Wait()
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -186,9 +186,9 @@ func (s *Server) try(ctx context.Context, name string, c Call) (json.RawMessage,
 	}
 	e, answered := errors.AsType[*jsonrpc.Error](err)
 	switch {
-	case answered && e.Code != rejected && !u.forgotten() && !(u.untaken() && e.Code == noSession):
+	case answered && e.Code != rejected && !u.sessionUnknown() && !(u.notReceived() && e.Code == noSession):
 		return nil, &Error{Code: Failed, Msg: "the MCP server refused the call: " + e.Message, Err: err}
-	case u.untaken():
+	case u.notReceived():
 		s.lost(session, err)
 		return nil, &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s does not take the call: %s", s.opt.Name, why(err)), Err: errors.Join(errUntaken, err)}
 	case u.busy():
@@ -201,10 +201,10 @@ func (s *Server) try(ctx context.Context, name string, c Call) (json.RawMessage,
 // Codes of errors that say nothing of the call itself.
 const (
 	rejected  = -32005 // the library: the request was not delivered
-	noSession = -32000 // servers, of a session that they do not know
+	noSession = -32000 // from servers that do not have the session
 )
 
-// progress is told by the server how far a call has come.
+// progress receives the progress of a call from the server.
 func (s *Server) progress(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 	u := s.calls.find(fmt.Sprint(r.Params.ProgressToken))
 	if u == nil {
@@ -233,8 +233,8 @@ func (s *Server) progress(_ context.Context, r *mcp.ProgressNotificationClientRe
 // progressPause is how often progress is put into the log at most.
 const progressPause = 250 * time.Millisecond
 
-// pump puts progress into the log until the call has ended.
-func (u *underway) pump(ctx context.Context) {
+// sendProgress puts progress into the log until the call has ended.
+func (u *runningCall) sendProgress(ctx context.Context) {
 	part := u.call.Turn.Part("p")
 	for {
 		select {
@@ -244,7 +244,7 @@ func (u *underway) pump(ctx context.Context) {
 			}
 		case <-ctx.Done():
 			select {
-			case p := <-u.news: // the last word counts
+			case p := <-u.news: // only the latest is sent
 				tell(context.WithoutCancel(ctx), part, p)
 			default:
 			}

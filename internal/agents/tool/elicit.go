@@ -21,7 +21,7 @@ import (
 
 // elicit puts a server's question to the person whose call it works on.
 func (s *Server) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-	u, ok := ctx.Value(callKey{}).(*underway) // newer servers ask in their answer to the call
+	u, ok := ctx.Value(callKey{}).(*runningCall) // newer servers ask in their answer to the call
 	if !ok {
 		u = s.calls.only()
 	}
@@ -53,7 +53,7 @@ func (s *Server) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitR
 // callKey is under what a call stands in the context of what belongs to it.
 type callKey struct{}
 
-// form is what a server wants to know.
+// form is the fields that a server asks for.
 type form struct {
 	raw     []byte
 	message string
@@ -61,7 +61,7 @@ type form struct {
 	fields  []field
 }
 
-// field is one thing it wants to know.
+// field is one field of a form.
 type field struct {
 	name     string
 	required bool

@@ -20,7 +20,7 @@ type Approval string
 // The kinds of approval.
 const (
 	Never  Approval = "never"  // it runs at once
-	Ask    Approval = "ask"    // a person is asked, unless somebody said yes for the session
+	Ask    Approval = "ask"    // a person is asked, unless a person approved the tool for the session
 	Always Approval = "always" // a person is asked each time
 )
 
@@ -48,7 +48,7 @@ type Treatment struct {
 	Timeout    time.Duration // 0 means the agent's own
 	Risk       string
 	Scopes     []string
-	Client     bool // whoever sent the message runs it
+	Client     bool // the sender of the message executes it
 }
 
 // Problem is what is wrong with a field of a rule.
@@ -203,14 +203,14 @@ func match(pattern, value string, lowers bool) bool {
 		compiled, err := regexp.Compile(`\A(?s:` + re + `)\z`)
 		return err == nil && compiled.MatchString(value)
 	}
-	if lowers && climbs(value) {
+	if lowers && goesUp(value) {
 		return false // a path that leaves the folder the pattern names
 	}
 	return glob(pattern, value)
 }
 
-// climbs reports whether a value is a path that goes up somewhere.
-func climbs(value string) bool {
+// goesUp reports whether a value is a path that goes up somewhere.
+func goesUp(value string) bool {
 	slashed := strings.ReplaceAll(value, `\`, "/")
 	if !strings.Contains(slashed, "..") {
 		return false

@@ -45,7 +45,7 @@ type Server struct {
 	client *mcp.Client
 	calls  calls
 
-	dialing chan struct{} // holds one value while nobody is connecting; never waited for with mu held
+	dialing chan struct{} // holds one value while no goroutine connects; never waited for with mu held
 
 	mu      sync.Mutex
 	session *mcp.ClientSession
@@ -118,14 +118,13 @@ func (s *Server) Probe(ctx context.Context) error {
 	case ctx.Err() == nil:
 		s.lost(session, err)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) && !s.calls.any():
-		// It may come to itself, so the connection is kept. One that works on a call
-		// may have no time to answer.
+		// The server may recover, so the connection is kept. While it executes a call it may be too busy to respond.
 		s.note(session, &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s did not answer in time", s.opt.Name), Err: err})
 	}
 	return s.Health()
 }
 
-// note keeps how a session is.
+// note stores the state of a session.
 func (s *Server) note(session *mcp.ClientSession, problem error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +207,7 @@ func (s *Server) forgetTools() {
 func (s *Server) connect(ctx context.Context) (*mcp.ClientSession, error) {
 	select {
 	case <-s.dialing:
-	case <-ctx.Done(): // a stop does not wait for what somebody else tries
+	case <-ctx.Done(): // a stopped turn does not wait for the connection attempt of another
 		return nil, context.Cause(ctx)
 	}
 	s.mu.Lock()
@@ -216,7 +215,7 @@ func (s *Server) connect(ctx context.Context) (*mcp.ClientSession, error) {
 	session, err := s.session, error(nil)
 	switch {
 	case s.closed:
-		session, err = nil, s.gone()
+		session, err = nil, s.errClosed()
 	case session != nil:
 	case s.problem != nil && time.Since(s.tried) < s.waits:
 		err = s.problem
@@ -258,17 +257,17 @@ func (s *Server) dial(ctx context.Context) (*mcp.ClientSession, error) {
 	way, program := s.transport()
 	session, err := s.client.Connect(limited, way, nil)
 	if err != nil {
-		sweep(program)
+		killProcessGroup(program)
 	}
-	gaveUp := ctx.Err() != nil // who asks has less time than there is, or wants nothing any more
-	if err != nil && gaveUp && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	ctxEnded := ctx.Err() != nil // the caller has less time than the limit, or was stopped
+	if err != nil && ctxEnded && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, context.Cause(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tried = time.Now()
 	if err != nil {
-		if !gaveUp {
+		if !ctxEnded {
 			s.waits = min(max(2*s.waits, time.Second), time.Minute)
 		}
 		s.problem = &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s cannot be reached: %s", s.opt.Name, why(err)), Err: err}
@@ -276,14 +275,14 @@ func (s *Server) dial(ctx context.Context) (*mcp.ClientSession, error) {
 	}
 	if s.closed {
 		s.watchers.Go(func() { s.end(session, program) })
-		return nil, s.gone()
+		return nil, s.errClosed()
 	}
 	s.session, s.program, s.tools, s.problem, s.waits = session, program, nil, nil, 0
 	s.watchers.Go(func() { s.lost(session, session.Wait()) }) // a server that dies between calls is noticed
 	return session, nil
 }
 
-func (s *Server) gone() error {
+func (s *Server) errClosed() error {
 	return &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s was closed", s.opt.Name)}
 }
 
@@ -321,7 +320,7 @@ func (s *Server) lost(session *mcp.ClientSession, err error) {
 
 // end closes a session; a process that does not obey is ended by force.
 func (s *Server) end(session *mcp.ClientSession, program *exec.Cmd) {
-	defer sweep(program)
+	defer killProcessGroup(program)
 	if err := session.Close(); err != nil {
 		s.opt.Logger.Debug("an MCP server did not close in order", "server", s.opt.Name, "err", err)
 	}
@@ -348,13 +347,13 @@ func (s *Server) transport() (mcp.Transport, *exec.Cmd) {
 			client = &http.Client{}
 		}
 		withHeaders := *client
-		withHeaders.Transport = carrier{client.Transport, s.opt.Headers}
+		withHeaders.Transport = roundTripper{client.Transport, s.opt.Headers}
 		return &mcp.StreamableClientTransport{Endpoint: s.opt.URL, HTTPClient: &withHeaders}, nil
 	}
 	cmd := exec.Command(s.opt.Command[0], s.opt.Command[1:]...)
 	cmd.Dir = s.opt.Dir
 	cmd.Env = environment(s.opt.Env)
-	apart(cmd)
+	setProcessGroup(cmd)
 	cmd.WaitDelay = time.Second // what it left behind may hold on to its output
 	cmd.Stderr = &lines{log: s.opt.Logger, server: s.opt.Name}
 	return &mcp.CommandTransport{Command: cmd, TerminateDuration: 2 * time.Second}, cmd

@@ -91,13 +91,13 @@ func TestGivingUpWhileAnotherConnects(t *testing.T) {
 	<-p.asked
 	stopped, stop := context.WithCancel(context.Background())
 	stop()
-	gaveUp := make(chan error, 1)
+	ctxEnded := make(chan error, 1)
 	go func() {
 		_, err := s.Tools(stopped)
-		gaveUp <- err
+		ctxEnded <- err
 	}()
 	select {
-	case err := <-gaveUp:
+	case err := <-ctxEnded:
 		if err == nil {
 			t.Error("it has tools")
 		}

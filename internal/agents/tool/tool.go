@@ -18,7 +18,7 @@ type Tool struct {
 	Repeatable  bool            // may be run again when its outcome is not known
 	Approval    Approval        // unless a rule says otherwise; "" means Never
 	Untimed     bool            // it waits for people, so no time-out ends it
-	Client      bool            // whoever sent the message runs it; there is no Run
+	Client      bool            // the sender of the message executes it; Run is nil
 	Run         func(ctx context.Context, c Call) (json.RawMessage, error)
 }
 

@@ -30,7 +30,7 @@ var workstreams = []Tool{
 			if err := c.Read(&in); err != nil {
 				return nil, err
 			}
-			return told(c.Turn.Launch(ctx, in))
+			return statusJSON(c.Turn.Launch(ctx, in))
 		},
 	},
 	{
@@ -39,11 +39,11 @@ var workstreams = []Tool{
 		Parameters:  json.RawMessage(`{"type":"object","properties":{"workstream_id":{"type":"string"},"message":{"type":"string"}},"required":["workstream_id","message"]}`),
 		Repeatable:  true,
 		Run: func(ctx context.Context, c Call) (json.RawMessage, error) {
-			in, err := toWorkstream(c)
+			in, err := readDirective(c)
 			if err != nil {
 				return nil, err
 			}
-			return told(c.Turn.Message(ctx, in.Workstream, in.Message))
+			return statusJSON(c.Turn.Message(ctx, in.Workstream, in.Message))
 		},
 	},
 	{
@@ -54,11 +54,11 @@ var workstreams = []Tool{
 			"text":{"type":"string"}},"required":["workstream_id","command"]}`),
 		Repeatable: true,
 		Run: func(ctx context.Context, c Call) (json.RawMessage, error) {
-			in, err := toWorkstream(c)
+			in, err := readDirective(c)
 			if err != nil {
 				return nil, err
 			}
-			return told(c.Turn.Steer(ctx, in.Workstream, in.Command, in.Text))
+			return statusJSON(c.Turn.Steer(ctx, in.Workstream, in.Command, in.Text))
 		},
 	},
 	{
@@ -67,11 +67,11 @@ var workstreams = []Tool{
 		Parameters:  json.RawMessage(`{"type":"object","properties":{"workstream_id":{"type":"string"},"reason":{"type":"string"}},"required":["workstream_id"]}`),
 		Repeatable:  true,
 		Run: func(ctx context.Context, c Call) (json.RawMessage, error) {
-			in, err := toWorkstream(c)
+			in, err := readDirective(c)
 			if err != nil {
 				return nil, err
 			}
-			return told(c.Turn.Terminate(ctx, in.Workstream, in.Reason))
+			return statusJSON(c.Turn.Terminate(ctx, in.Workstream, in.Reason))
 		},
 	},
 	{
@@ -80,7 +80,7 @@ var workstreams = []Tool{
 		Parameters:  json.RawMessage(`{"type":"object","properties":{"workstream_id":{"type":"string","description":"Absent means all."}}}`),
 		Repeatable:  true,
 		Run: func(ctx context.Context, c Call) (json.RawMessage, error) {
-			in, err := toWorkstream(c)
+			in, err := readDirective(c)
 			if err != nil {
 				return nil, err
 			}
@@ -106,8 +106,8 @@ func WorkstreamNames() []string {
 	return names
 }
 
-// word is what is said to a workstream.
-type word struct {
+// directive is the parameters of a tool that directs a workstream.
+type directive struct {
 	Workstream string `json:"workstream_id"`
 	Message    string `json:"message"`
 	Command    string `json:"command"`
@@ -115,13 +115,13 @@ type word struct {
 	Reason     string `json:"reason"`
 }
 
-func toWorkstream(c Call) (w word, err error) {
+func readDirective(c Call) (w directive, err error) {
 	err = c.Read(&w)
 	return w, err
 }
 
-// told is how a workstream is after a verb, as the model is told.
-func told(status chat.WorkstreamStatus, err error) (json.RawMessage, error) {
+// statusJSON is the result of a tool about a workstream: its status.
+func statusJSON(status chat.WorkstreamStatus, err error) (json.RawMessage, error) {
 	if err != nil {
 		return nil, asToolError(err)
 	}
