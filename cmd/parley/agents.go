@@ -6,6 +6,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/terminal"
 )
 
 // AgentsCmd lists the agents of a server.
@@ -41,10 +42,10 @@ func (c *AgentsCmd) Run(ctx context.Context, std *stdio) error {
 		health := "well"
 		if !a.Healthy {
 			if health = "not well"; a.Problem != "" {
-				health += ": " + clip(oneLine(a.Problem), 120)
+				health += ": " + terminal.Clip(terminal.OneLine(a.Problem), 120)
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", plain(a.Name), plain(a.Kind), health, a.Running, clip(oneLine(a.Description), 60))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", terminal.Sanitize(a.Name), terminal.Sanitize(a.Kind), health, a.Running, terminal.Clip(terminal.OneLine(a.Description), 60))
 	}
 	return table.Flush()
 }

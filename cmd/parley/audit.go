@@ -9,6 +9,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/terminal"
 )
 
 // AuditCmd shows the audit log.
@@ -107,8 +108,8 @@ func (c *AuditCmd) print(std *stdio, entries []chat.AuditEntry, head bool) error
 			}
 			details = string(b)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.At.Time().UTC().Format(time.RFC3339), plain(e.Event), plain(e.Outcome), plain(actor),
-			plain(e.Workspace), plain(string(e.Session)), plain(e.Address), max(e.Count, 1), clip(oneLine(details), 120))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", e.At.Time().UTC().Format(time.RFC3339), terminal.Sanitize(e.Event), terminal.Sanitize(e.Outcome), terminal.Sanitize(actor),
+			terminal.Sanitize(e.Workspace), terminal.Sanitize(string(e.Session)), terminal.Sanitize(e.Address), max(e.Count, 1), terminal.Clip(terminal.OneLine(details), 120))
 	}
 	return table.Flush()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -84,7 +85,7 @@ func (p *parley) reportGrants(evs []chat.Event) {
 		if json.Unmarshal(evs[i].Payload, &g) != nil {
 			continue // nobody but the server writes there
 		}
-		details := map[string]any{"workspace": workspace, "grant_id": firstOf(g.Grant, string(evs[i].ID))}
+		details := map[string]any{"workspace": workspace, "grant_id": cmp.Or(g.Grant, string(evs[i].ID))}
 		for name, v := range map[string]string{"session_id": string(g.Session), "grant_type": g.Type, "scope": g.Scope, "agent": g.Agent, "user": g.User} {
 			if v != "" {
 				details[name] = v

@@ -6,6 +6,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/terminal"
 )
 
 // ChatCmd is a conversation in the terminal.
@@ -37,12 +38,12 @@ func (c *ChatCmd) Run(ctx context.Context, std *stdio) error {
 	if err != nil {
 		return err
 	}
-	in, tty := terminal(std.in)
-	out, ttyOut := terminal(std.out)
+	in, tty := terminal.File(std.in)
+	out, ttyOut := terminal.File(std.out)
 	if tty && ttyOut {
-		err = chatScreen(ctx, cl, s, in, out)
+		err = terminal.Screen(ctx, cl, s, in, out, explain)
 	} else {
-		err = (&plainChat{cl: cl, session: s, std: std}).run(ctx)
+		err = (&terminal.Lines{Client: cl, Session: s, In: std.in, Out: std.out, Err: std.err, Explain: explain}).Run(ctx)
 	}
 	fmt.Fprintf(std.err, "go on with: parley chat %s\n", s.ID)
 	return err

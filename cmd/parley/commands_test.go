@@ -289,16 +289,3 @@ func TestRestoreRefusesWhatIsNoBackup(t *testing.T) {
 		})
 	}
 }
-
-func TestPlainTakesControlOut(t *testing.T) {
-	for in, want := range map[string]string{
-		"a\x1b[2Jb":         "a\uFFFD[2Jb",
-		"tab\tline\r\nnext": "tab\tline\nnext",
-		"rm \u202efdp.exe":  "rm fdp.exe",
-		"grün 日本":           "grün 日本",
-	} {
-		if got := plain(in); got != want {
-			t.Errorf("plain(%q) = %q, want %q", in, got, want)
-		}
-	}
-}

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/terminal"
 )
 
 // ExportCmd writes a session's log.
@@ -26,7 +27,7 @@ func (c *ExportCmd) Run(ctx context.Context, std *stdio) error {
 	defer cl.Close()
 	p := newProgress(std.err)
 	defer p.end()
-	tell := func(n int) { p.say("%s", many(n, "event", "events")) }
+	tell := func(n int) { p.say("%s", terminal.Count(n, "event", "events")) }
 	if c.Output == "-" {
 		_, err := cl.Export(ctx, chat.SessionID(c.Session), std.out, tell)
 		return err
@@ -40,7 +41,7 @@ func (c *ExportCmd) Run(ctx context.Context, std *stdio) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(std.err, "wrote %s to %s\n", many(n, "event", "events"), c.Output)
+	fmt.Fprintf(std.err, "wrote %s to %s\n", terminal.Count(n, "event", "events"), c.Output)
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/parley-hq/parley/internal/terminal"
 )
 
 // ImportCmd makes a session from a log.
@@ -36,9 +38,9 @@ func (c *ImportCmd) Run(ctx context.Context, std *stdio) error {
 	defer p.end()
 	s, err := cl.Import(ctx, &told{r: in, tell: func(n int64) {
 		if total > 0 {
-			p.say("sent %s of %s", size(n), size(total))
+			p.say("sent %s of %s", terminal.Size(n), terminal.Size(total))
 		} else {
-			p.say("sent %s", size(n))
+			p.say("sent %s", terminal.Size(n))
 		}
 	}})
 	if err != nil {
@@ -46,7 +48,7 @@ func (c *ImportCmd) Run(ctx context.Context, std *stdio) error {
 	}
 	p.end()
 	fmt.Fprintln(std.out, s.ID)
-	fmt.Fprintf(std.err, "imported %s; look at it with: parley chat %s\n", many(uint64(s.Last), "event", "events"), s.ID)
+	fmt.Fprintf(std.err, "imported %s; look at it with: parley chat %s\n", terminal.Count(uint64(s.Last), "event", "events"), s.ID)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -188,5 +189,5 @@ func damage(ctx context.Context, j *journal.Journal, files *artifact.Local, data
 
 // artifactProblem words damage of a file of a session.
 func artifactProblem(session string, d artifact.Problem) string {
-	return "session " + session + ": artifact " + firstOf(d.Path, d.Record) + ": " + d.What
+	return "session " + session + ": artifact " + cmp.Or(d.Path, d.Record) + ": " + d.What
 }

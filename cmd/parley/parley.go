@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -418,7 +419,7 @@ func (f agentFiles) Delete(ctx context.Context, id chat.SessionID, path string) 
 // agent is the agent of a session as a caller.
 func (f agentFiles) agent(ctx context.Context, id chat.SessionID) (chat.Caller, error) {
 	sess, err := f.sessions.Get(ctx, chat.Trusted, id)
-	return chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: firstOf(sess.Agent, f.sessions.DefaultAgent())}, Scopes: []chat.Scope{chat.ScopeAgent, chat.ScopeAdmin}, Workspace: sess.Workspace}, err
+	return chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: cmp.Or(sess.Agent, f.sessions.DefaultAgent())}, Scopes: []chat.Scope{chat.ScopeAgent, chat.ScopeAdmin}, Workspace: sess.Workspace}, err
 }
 
 // tracing sends spans to a collector.

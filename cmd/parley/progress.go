@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/parley-hq/parley/internal/terminal"
 )
 
 // progress tells how far long work has come: on a terminal in one line that is
@@ -17,7 +19,7 @@ type progress struct {
 }
 
 func newProgress(w io.Writer) *progress {
-	_, live := terminal(w)
+	_, live := terminal.File(w)
 	p := &progress{w: w, live: live, every: 5 * time.Second, last: time.Now()}
 	if live {
 		p.every, p.last = 100*time.Millisecond, time.Time{}
@@ -46,25 +48,4 @@ func (p *progress) end() {
 		fmt.Fprint(p.w, "\r\x1b[K")
 		p.dirty = false
 	}
-}
-
-// size words a number of bytes.
-func size(n int64) string {
-	const unit = 1024
-	if n < unit {
-		return fmt.Sprintf("%d B", n)
-	}
-	v, i := float64(n)/unit, 0
-	for ; v >= unit && i < 3; i++ {
-		v /= unit
-	}
-	return fmt.Sprintf("%.1f %ciB", v, "KMGT"[i])
-}
-
-// many words a count.
-func many[N int | int64 | uint64](n N, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
 }

@@ -1,10 +1,6 @@
 package main
 
 import (
-	"os"
-
-	"golang.org/x/term"
-
 	"github.com/parley-hq/parley/client"
 )
 
@@ -23,10 +19,4 @@ func (r remote) connect(retries int) (*client.Client, error) {
 		retries = -1
 	}
 	return client.New(client.Options{URL: r.URL, Token: r.Token, Retries: retries})
-}
-
-// terminal returns the file behind a stream when it is a terminal.
-func terminal(stream any) (*os.File, bool) {
-	f, ok := stream.(*os.File)
-	return f, ok && term.IsTerminal(int(f.Fd()))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/terminal"
 )
 
 // ReplayCmd serves a recorded session as an agent that needs no model.
@@ -50,7 +51,7 @@ func (c *ReplayCmd) Run(ctx context.Context, std *stdio) error {
 		return fmt.Errorf("%s has no turn that an agent answered; there is nothing to replay", c.Session)
 	}
 	f := &fake{rec: rec, cl: cl, source: source, speed: c.Speed, longest: c.MaxPause}
-	fmt.Fprintf(std.err, "replaying %s of %s; talk to it with: parley chat --agent %s\n", many(len(rec.asked()), "turn", "turns"), rec.session, c.As)
+	fmt.Fprintf(std.err, "replaying %s of %s; talk to it with: parley chat --agent %s\n", terminal.Count(len(rec.asked()), "turn", "turns"), rec.session, c.As)
 	err = cl.Work(ctx, c.As, client.WorkOptions{Slots: c.Slots}, agent.Func(f.answer))
 	if ctx.Err() != nil {
 		return nil

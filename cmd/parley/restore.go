@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/internal/journal"
+	"github.com/parley-hq/parley/internal/terminal"
 )
 
 // RestoreCmd unpacks a backup.
@@ -49,7 +50,7 @@ func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 	p := newProgress(std.err)
 	defer p.end()
 	files, bytes, err := unpack(ctx, f, part, func(files int, bytes int64) {
-		p.say("unpacked %s, %s", many(files, "file", "files"), size(bytes))
+		p.say("unpacked %s, %s", terminal.Count(files, "file", "files"), terminal.Size(bytes))
 	})
 	if err == nil {
 		if err = os.Remove(c.Data); errors.Is(err, os.ErrNotExist) {
@@ -70,7 +71,7 @@ func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 		os.RemoveAll(part)
 		return fmt.Errorf("restore %s: %w", c.File, err)
 	}
-	fmt.Fprintf(std.err, "restored %s, %s; start the server on it with: parley serve --data %s\n", many(files, "file", "files"), size(bytes), c.Data)
+	fmt.Fprintf(std.err, "restored %s, %s; start the server on it with: parley serve --data %s\n", terminal.Count(files, "file", "files"), terminal.Size(bytes), c.Data)
 	return nil
 }
 
@@ -101,7 +102,7 @@ func fits(f *os.File, dir string) error {
 		return err
 	}
 	if free, err := journal.Free(dir); err == nil && uint64(bytes) > free { // not every file system can tell
-		return fmt.Errorf("it unpacks to %s, and %s has %s free: free some space, or choose another disk for --data", size(bytes), dir, size(int64(free)))
+		return fmt.Errorf("it unpacks to %s, and %s has %s free: free some space, or choose another disk for --data", terminal.Size(bytes), dir, terminal.Size(int64(free)))
 	}
 	_, err = f.Seek(0, io.SeekStart)
 	return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/terminal"
 )
 
 // SendCmd sends one message.
@@ -70,11 +71,11 @@ func (c *SendCmd) Run(ctx context.Context, std *stdio) error {
 		fmt.Fprintf(std.out, "%s %d\n", id, e.Seq)
 		return nil
 	}
-	r := &reply{out: std.out, asked: func(_ context.Context, p chat.Prompt) error {
-		fmt.Fprintf(std.err, "the agent asks: %s (answer with: parley chat %s)\n", oneLine(promptTitle(&p)), id)
+	r := &terminal.Reply{Out: std.out, Asked: func(_ context.Context, p chat.Prompt) error {
+		fmt.Fprintf(std.err, "the agent asks: %s (answer with: parley chat %s)\n", terminal.OneLine(terminal.PromptTitle(&p)), id)
 		return nil
-	}, note: func(text string) { fmt.Fprintln(std.err, text) }}
-	return r.wait(ctx, cl, e)
+	}, Note: func(text string) { fmt.Fprintln(std.err, text) }}
+	return r.Wait(ctx, cl, e)
 }
 
 // missing adds what to do when there is no such session.

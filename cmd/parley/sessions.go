@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/terminal"
 )
 
 // SessionsCmd lists sessions, the most recently active first.
@@ -53,7 +53,7 @@ func (c *SessionsCmd) Run(ctx context.Context, std *stdio) error {
 			}
 			fmt.Fprintf(std.out, "%s\n", b)
 		} else {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", s.ID, s.Status, plain(s.Agent), s.Last, ago(time.Since(s.UpdatedAt.Time())), clip(oneLine(s.Title), 40))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", s.ID, s.Status, terminal.Sanitize(s.Agent), s.Last, ago(time.Since(s.UpdatedAt.Time())), terminal.Clip(terminal.OneLine(s.Title), 40))
 		}
 		if n == c.Limit {
 			break
@@ -84,6 +84,3 @@ func ago(d time.Duration) string {
 	}
 	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
 }
-
-// oneLine is a text without line breaks and control characters.
-func oneLine(s string) string { return strings.Join(strings.Fields(plain(s)), " ") }

@@ -10,6 +10,7 @@ import (
 	"github.com/parley-hq/parley/internal/artifact"
 	"github.com/parley-hq/parley/internal/journal"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/terminal"
 )
 
 // VerifyCmd checks a store for damage.
@@ -42,12 +43,12 @@ func (c *VerifyCmd) Run(ctx context.Context, std *stdio) error {
 		return err
 	}
 	for _, line := range problems {
-		fmt.Fprintln(std.out, plain(line))
+		fmt.Fprintln(std.out, terminal.Sanitize(line))
 	}
 	if len(problems) > 0 {
-		return fmt.Errorf("%s in %s; restore the last good backup, or export what is whole", many(len(problems), "problem", "problems"), many(sessions, "session", "sessions"))
+		return fmt.Errorf("%s in %s; restore the last good backup, or export what is whole", terminal.Count(len(problems), "problem", "problems"), terminal.Count(sessions, "session", "sessions"))
 	}
-	fmt.Fprintf(std.out, "%s with %s, all whole\n", many(sessions, "session", "sessions"), many(events, "event", "events"))
+	fmt.Fprintf(std.out, "%s with %s, all whole\n", terminal.Count(sessions, "session", "sessions"), terminal.Count(events, "event", "events"))
 	return nil
 }
 
@@ -63,7 +64,7 @@ func (c *VerifyCmd) running(ctx context.Context, _ *stdio, p *progress) (session
 			return 0, 0, nil, err
 		}
 		last = check
-		p.say("checked %s, %s", many(check.Sessions, "session", "sessions"), many(check.Events, "event", "events"))
+		p.say("checked %s, %s", terminal.Count(check.Sessions, "session", "sessions"), terminal.Count(check.Events, "event", "events"))
 	}
 	for _, raw := range last.Problems {
 		problems = append(problems, problemText(raw))
@@ -94,13 +95,13 @@ func (c *VerifyCmd) stopped(ctx context.Context, std *stdio, p *progress) (sessi
 			return 0, 0, nil, errors.Join(err, ferr)
 		}
 		for _, d := range report.Problems {
-			fmt.Fprintln(std.out, plain(artifactProblem("with the hash "+d.Session, d)))
+			fmt.Fprintln(std.out, terminal.Sanitize(artifactProblem("with the hash "+d.Session, d)))
 		}
 		return 0, 0, nil, err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
 	problems, report, err := damage(ctx, j, files, c.Data, func(v journal.VerifyProgress) {
-		p.say("checked %s, %s", many(v.Sessions, "session", "sessions"), many(v.Events, "event", "events"))
+		p.say("checked %s, %s", terminal.Count(v.Sessions, "session", "sessions"), terminal.Count(v.Events, "event", "events"))
 	})
 	return report.Sessions, report.Events, problems, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/terminal"
 )
 
 // WatchCmd follows a session.
@@ -97,35 +98,6 @@ func printLine(w io.Writer, f client.Frame) error {
 	if e.Workstream != "" {
 		line = " [" + e.Workstream + "]"
 	}
-	_, err := fmt.Fprintf(w, "%6d  %s  %-24s%s %s\n", e.Seq, e.At.Time().Local().Format("15:04:05.000"), e.Type, line, clip(oneLine(gist(e)), 160))
+	_, err := fmt.Fprintf(w, "%6d  %s  %-24s%s %s\n", e.Seq, e.At.Time().Local().Format("15:04:05.000"), e.Type, line, terminal.Clip(terminal.OneLine(terminal.EventText(e)), 160))
 	return err
-}
-
-// gist is the main thing an event says.
-func gist(e *chat.Event) string {
-	switch b := e.Body.(type) {
-	case chat.UserMessage:
-		return userText(b)
-	case chat.AgentText:
-		return b.Text
-	case chat.AgentThinking:
-		return b.Text
-	case chat.AgentToolCall:
-		return b.Tool + " " + paramsText(b.Params)
-	case chat.AgentToolResult:
-		return b.Tool + " " + string(b.Result)
-	case chat.AgentToolError:
-		return b.Tool + " " + b.Error
-	case chat.AgentStatus:
-		return b.Message
-	case chat.TurnCompleted:
-		return string(b.Outcome) + " " + b.Error
-	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
-		if p, ok := chat.AsPrompt(e); ok {
-			return promptTitle(&p)
-		}
-	case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse:
-		return answerText(b)
-	}
-	return string(e.Payload)
 }

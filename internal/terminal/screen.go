@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"context"
@@ -19,11 +19,11 @@ import (
 // history is how many events are loaded when a session is taken up again.
 const history = 500
 
-// chatScreen runs the conversation on a terminal until the person leaves.
-func chatScreen(ctx context.Context, cl *client.Client, s chat.Session, in, out *os.File) error {
+// Screen runs a conversation in full-screen mode until the person leaves. explain words an error for a person.
+func Screen(ctx context.Context, cl *client.Client, s chat.Session, in, out *os.File, explain func(error) string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	m := newScreen(ctx, cl, s)
+	m := newScreen(ctx, cl, s, explain)
 	after, err := m.load(ctx)
 	if err != nil {
 		return err
@@ -85,6 +85,7 @@ type screen struct {
 	ctx     context.Context // of the program: bubbletea's commands have none of their own
 	cl      *client.Client
 	session chat.Session
+	explain func(error) string
 	talk    *talk
 
 	width, height int
@@ -102,8 +103,8 @@ type screen struct {
 	fatal   error
 }
 
-func newScreen(ctx context.Context, cl *client.Client, s chat.Session) *screen {
-	m := &screen{ctx: ctx, cl: cl, session: s, talk: newTalk(), input: editor("› ", "Write a message"), now: time.Now()}
+func newScreen(ctx context.Context, cl *client.Client, s chat.Session, explain func(error) string) *screen {
+	m := &screen{ctx: ctx, cl: cl, session: s, explain: explain, talk: newTalk(), input: editor("› ", "Write a message"), now: time.Now()}
 	m.talk.mine = map[string]bool{}
 	m.resize(80, 24)
 	return m
@@ -215,7 +216,7 @@ func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.answered(msg)
 	case stoppedMsg:
 		if msg.err != nil {
-			m.notice = explain(msg.err)
+			m.notice = m.explain(msg.err)
 		}
 	case tickMsg:
 		m.now = time.Time(msg)
@@ -354,7 +355,7 @@ func (m *screen) sent(msg sentMsg) tea.Cmd {
 		case chat.Unavailable, chat.SlowDown:
 			return nil // it stays in the outbox; the clock tries again
 		}
-		m.notice = explain(msg.err)
+		m.notice = m.explain(msg.err)
 	}
 	m.outbox = slices.DeleteFunc(m.outbox, func(o outgoing) bool { return o.clientID == msg.clientID })
 	return m.flush()

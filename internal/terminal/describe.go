@@ -1,6 +1,7 @@
-package main
+package terminal
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -8,24 +9,24 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// userText is what a person said, with a mark for each thing beside the text.
-func userText(b chat.UserMessage) string {
+// messageText is what a person said, with a mark for each thing beside the text.
+func messageText(b chat.UserMessage) string {
 	text := b.PlainText()
 	for _, p := range b.Content {
 		if p.Type != "text" {
-			text = strings.TrimSpace(text + "\n[" + p.Type + " " + firstOf(p.Name, p.Path, p.URL) + "]")
+			text = strings.TrimSpace(text + "\n[" + p.Type + " " + cmp.Or(p.Name, p.Path, p.URL) + "]")
 		}
 	}
 	return text
 }
 
 func artifactText(b chat.AgentArtifact) string {
-	text := firstOf(b.Title, b.Path, b.ArtifactID)
+	text := cmp.Or(b.Title, b.Path, b.ArtifactID)
 	if b.Path != "" && b.Path != text {
 		text += " · " + b.Path
 	}
 	if b.Size > 0 {
-		text += " (" + size(b.Size) + ")"
+		text += " (" + Size(b.Size) + ")"
 	}
 	return b.ArtifactType + " " + text
 }
@@ -37,8 +38,8 @@ func progressText(done, total int64) string {
 	return fmt.Sprint(done)
 }
 
-// promptTitle is what a prompt asks, in a line or two.
-func promptTitle(p *chat.Prompt) string {
+// PromptTitle is what a prompt asks, in a line or two.
+func PromptTitle(p *chat.Prompt) string {
 	switch {
 	case p.Input != nil:
 		return p.Input.Text
@@ -47,7 +48,7 @@ func promptTitle(p *chat.Prompt) string {
 		for _, c := range p.Approval.Calls {
 			tools = append(tools, c.Tool)
 		}
-		return firstOf(p.Approval.Text, "May I run "+strings.Join(tools, ", ")+"?")
+		return cmp.Or(p.Approval.Text, "May I run "+strings.Join(tools, ", ")+"?")
 	}
 	text := "May I have: " + strings.Join(p.Permission.Scopes, ", ") + "?"
 	if p.Permission.Justification != "" {
@@ -60,7 +61,7 @@ func promptTitle(p *chat.Prompt) string {
 func answerText(b chat.Body) string {
 	switch b := b.(type) {
 	case chat.UserInputResponse:
-		return firstOf(strings.Join(b.Values, ", "), b.Text)
+		return cmp.Or(strings.Join(b.Values, ", "), b.Text)
 	case chat.UserApprovalResponse:
 		var words []string
 		for _, d := range b.Decisions {
@@ -86,19 +87,39 @@ func answerText(b chat.Body) string {
 	return ""
 }
 
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
-}
-
 // paramsText shows a call's parameters in one line.
 func paramsText(raw json.RawMessage) string {
 	if s := string(raw); s != "{}" && s != "null" {
 		return s
 	}
 	return ""
+}
+
+// EventText is the main content of an event as text: its message, tool call, question or answer, else its payload.
+func EventText(e *chat.Event) string {
+	switch b := e.Body.(type) {
+	case chat.UserMessage:
+		return messageText(b)
+	case chat.AgentText:
+		return b.Text
+	case chat.AgentThinking:
+		return b.Text
+	case chat.AgentToolCall:
+		return b.Tool + " " + paramsText(b.Params)
+	case chat.AgentToolResult:
+		return b.Tool + " " + string(b.Result)
+	case chat.AgentToolError:
+		return b.Tool + " " + b.Error
+	case chat.AgentStatus:
+		return b.Message
+	case chat.TurnCompleted:
+		return string(b.Outcome) + " " + b.Error
+	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
+		if p, ok := chat.AsPrompt(e); ok {
+			return PromptTitle(&p)
+		}
+	case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse:
+		return answerText(b)
+	}
+	return string(e.Payload)
 }

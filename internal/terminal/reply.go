@@ -1,6 +1,7 @@
-package main
+package terminal
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,13 +11,11 @@ import (
 	"github.com/parley-hq/parley/client"
 )
 
-// reply prints the answer to a message as it is written, and returns when the
-// turn that answers it is over.
-type reply struct {
-	out    io.Writer
-	asked  func(ctx context.Context, p chat.Prompt) error // a question came up
-	closed func(requestID string)                         // a question is over
-	note   func(text string)                              // something that is no text: a notice, a file
+// Reply prints the answer to one message while it is written. A Reply is used once, by one goroutine.
+type Reply struct {
+	Out   io.Writer
+	Asked func(ctx context.Context, p chat.Prompt) error // called with every prompt of the turn; may be nil
+	Note  func(text string)                              // called with notifications and artifacts; may be nil
 
 	turn    chat.TurnID
 	printed map[chat.BlockID]int
@@ -25,8 +24,9 @@ type reply struct {
 	line    bool // the last character printed was a line break
 }
 
-// wait follows the session from the message on.
-func (r *reply) wait(ctx context.Context, cl *client.Client, message chat.Event) error {
+// Wait follows the session from the message on, until the turn that answers it has ended. The error says why a turn did
+// not end well.
+func (r *Reply) Wait(ctx context.Context, cl *client.Client, message chat.Event) error {
 	r.printed = map[chat.BlockID]int{}
 	defer r.breakLine()
 	after := chat.Cursor{Seq: message.Seq}
@@ -46,43 +46,43 @@ func (r *reply) wait(ctx context.Context, cl *client.Client, message chat.Event)
 	return nil
 }
 
-func (r *reply) preview(p *chat.Preview) {
+func (r *Reply) preview(p *chat.Preview) {
 	if r.turn == "" || p.Turn != r.turn || p.Kind != chat.TextBlock || p.Workstream != "" {
 		return
 	}
 	r.print(p.Block, p.Text)
 }
 
-func (r *reply) print(block chat.BlockID, text string) {
-	if text = plain(text); text == "" {
+func (r *Reply) print(block chat.BlockID, text string) {
+	if text = Sanitize(text); text == "" {
 		return
 	}
 	if r.current != block {
 		r.breakLine()
 	}
-	io.WriteString(r.out, text)
+	io.WriteString(r.Out, text)
 	r.any, r.current, r.line = true, block, strings.HasSuffix(text, "\n")
 	r.printed[block] += len(text)
 }
 
-// tell mentions something that is no text, on a line of its own.
-func (r *reply) tell(text string) {
-	if r.note == nil {
+// tell prints a notification or an artifact on a line of its own.
+func (r *Reply) tell(text string) {
+	if r.Note == nil {
 		return
 	}
 	r.breakLine()
-	r.note(oneLine(text))
+	r.Note(OneLine(text))
 }
 
-// breakLine ends a line that was begun.
-func (r *reply) breakLine() {
+// breakLine ends an unfinished line.
+func (r *Reply) breakLine() {
 	if r.any && !r.line {
-		fmt.Fprintln(r.out)
+		fmt.Fprintln(r.Out)
 		r.line = true
 	}
 }
 
-func (r *reply) event(ctx context.Context, message chat.Seq, e *chat.Event) (over bool, err error) {
+func (r *Reply) event(ctx context.Context, message chat.Seq, e *chat.Event) (over bool, err error) {
 	switch b := e.Body.(type) {
 	case chat.TurnStarted:
 		if b.Trigger == message {
@@ -104,8 +104,8 @@ func (r *reply) event(ctx context.Context, message chat.Seq, e *chat.Event) (ove
 			if block == "" {
 				block = chat.BlockID(e.ID)
 			}
-			if n := r.printed[block]; n <= len(plain(b.Text)) {
-				r.print(block, plain(b.Text)[n:])
+			if n := r.printed[block]; n <= len(Sanitize(b.Text)) {
+				r.print(block, Sanitize(b.Text)[n:])
 			}
 		}
 	case chat.AgentArtifact:
@@ -120,13 +120,9 @@ func (r *reply) event(ctx context.Context, message chat.Seq, e *chat.Event) (ove
 		if in, ok := e.Body.(chat.AgentInputRequest); ok && !waits {
 			r.tell("🔔 " + in.Text)
 		}
-		if waits && r.asked != nil {
+		if waits && r.Asked != nil {
 			r.breakLine()
-			return false, r.asked(ctx, p)
-		}
-	case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse, chat.PromptClosed:
-		if r.closed != nil {
-			r.closed(chat.AnswerOf(e.Body))
+			return false, r.Asked(ctx, p)
 		}
 	case chat.TurnCompleted:
 		if b.TurnID != r.turn {
@@ -138,7 +134,7 @@ func (r *reply) event(ctx context.Context, message chat.Seq, e *chat.Event) (ove
 		case chat.Stopped:
 			return true, fmt.Errorf("the turn was stopped")
 		}
-		return true, fmt.Errorf("the turn %s: %s", b.Outcome, firstOf(b.Error, "no reason given"))
+		return true, fmt.Errorf("the turn %s: %s", b.Outcome, cmp.Or(b.Error, "no reason given"))
 	}
 	return false, nil
 }

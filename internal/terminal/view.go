@@ -1,6 +1,7 @@
-package main
+package terminal
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ func (m *screen) View() tea.View {
 	lines = append(lines, bottom...)
 	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen, v.MouseMode = true, tea.MouseModeCellMotion
-	v.WindowTitle = "parley " + firstOf(oneLine(m.session.Title), string(m.session.ID))
+	v.WindowTitle = "parley " + cmp.Or(OneLine(m.session.Title), string(m.session.ID))
 	if cursor != nil {
 		cursor.Y += at
 		v.Cursor = cursor
@@ -93,7 +94,7 @@ func (m *screen) visible(room int) []string {
 
 func (m *screen) welcome() []string {
 	lines := []string{
-		"", strong.Render("Parley") + dim.Render(" · talking with ") + oneLine(m.session.Agent), "",
+		"", strong.Render("Parley") + dim.Render(" · talking with ") + OneLine(m.session.Agent), "",
 		dim.Render("Write a message and press Enter. Alt+Enter begins a new line."),
 		dim.Render("Esc stops the agent. Ctrl+C leaves; the conversation stays."),
 	}
@@ -101,7 +102,7 @@ func (m *screen) welcome() []string {
 		lines = append(lines, dim.Render("/help lists what the demo agent can do; /tour shows a bit of everything."))
 	}
 	for i := range lines {
-		lines[i] = clip(lines[i], m.width)
+		lines[i] = Clip(lines[i], m.width)
 	}
 	return lines
 }
@@ -146,23 +147,23 @@ func layout(i *item, width int) []string {
 		if rest := len(lines) - maxThought; rest > 0 && i.live {
 			return append([]string{dim.Render("  …")}, lines[rest:]...)
 		} else if rest > 0 {
-			return append(lines[:maxThought:maxThought], dim.Render("  … "+many(rest, "more line", "more lines")))
+			return append(lines[:maxThought:maxThought], dim.Render("  … "+Count(rest, "more line", "more lines")))
 		}
 		return lines
 	case toolItem:
-		return []string{clip(mark+toolMark(i)+" "+strong.Render(oneLine(i.text))+" "+dim.Render(oneLine(toolRest(i))), width)}
+		return []string{Clip(mark+toolMark(i)+" "+strong.Render(OneLine(i.text))+" "+dim.Render(OneLine(toolRest(i))), width)}
 	case planItem:
 		return planLines(i, width)
 	case askItem:
-		text := oneLine(i.text)
+		text := OneLine(i.text)
 		if i.live {
 			text += "  (waits for an answer)"
 		} else {
-			text += "  → " + oneLine(firstOf(i.extra, i.state))
+			text += "  → " + OneLine(cmp.Or(i.extra, i.state))
 		}
 		return cut(wrap(text, width, mark+asking.Render("? "), lipgloss.NewStyle()), 6)
 	case streamItem:
-		return []string{clip(busyMark(i)+" "+strong.Render(oneLine(i.text))+" "+dim.Render(i.state+" · "+oneLine(i.extra)), width)}
+		return []string{Clip(busyMark(i)+" "+strong.Render(OneLine(i.text))+" "+dim.Render(i.state+" · "+OneLine(i.extra)), width)}
 	case faultItem:
 		return wrap(i.text, width, mark+bad.Render("✗ "), bad)
 	}
@@ -210,7 +211,7 @@ func planLines(i *item, width int) []string {
 		case "skipped":
 			mark = "–"
 		}
-		lines = append(lines, clip("  "+style.Render(mark)+" "+oneLine(t.Title), width))
+		lines = append(lines, Clip("  "+style.Render(mark)+" "+OneLine(t.Title), width))
 	}
 	return lines
 }
@@ -219,7 +220,7 @@ func planLines(i *item, width int) []string {
 // the same column.
 func wrap(text string, width int, prefix string, style lipgloss.Style) []string {
 	indent := ansi.StringWidth(prefix)
-	text = strings.ReplaceAll(plain(strings.TrimRight(text, "\n")), "\t", "    ")
+	text = strings.ReplaceAll(Sanitize(strings.TrimRight(text, "\n")), "\t", "    ")
 	lines := strings.Split(ansi.Wrap(text, max(8, width-indent), ""), "\n")
 	for i, l := range lines {
 		if i > 0 {
@@ -267,7 +268,7 @@ func (m *screen) stateLine() string {
 	}
 	switch {
 	case m.notice != "":
-		left += busy.Render(oneLine(m.notice))
+		left += busy.Render(OneLine(m.notice))
 	case m.scroll > 0:
 		left += dim.Render(fmt.Sprintf("%d lines below · PgDn", m.scroll))
 	case len(m.talk.prompts) > 0:
@@ -276,7 +277,7 @@ func (m *screen) stateLine() string {
 			left += dim.Render(" · Tab answers")
 		}
 	case m.talk.busy():
-		left += busy.Render(spinner(m.now)+" "+firstOf(oneLine(m.talk.status), "working")) + dim.Render(" · Esc stops")
+		left += busy.Render(spinner(m.now)+" "+cmp.Or(OneLine(m.talk.status), "working")) + dim.Render(" · Esc stops")
 	case m.link.Up:
 		left += dim.Render("ready")
 	}
@@ -286,7 +287,7 @@ func (m *screen) stateLine() string {
 	if n := len(m.talk.queue); n > 0 && m.talk.busy() {
 		left += dim.Render(fmt.Sprintf(" · %d queued", n))
 	}
-	right := oneLine(m.session.Agent) + " · " + string(m.session.ID)
+	right := OneLine(m.session.Agent) + " · " + string(m.session.ID)
 	if u := m.talk.usage; u.InputTokens+u.OutputTokens > 0 {
 		right = fmt.Sprintf("%d↑ %d↓ · ", u.InputTokens, u.OutputTokens) + right
 	}
@@ -294,9 +295,9 @@ func (m *screen) stateLine() string {
 	if gap < 1 {
 		room := m.width - ansi.StringWidth(left) - 1
 		if room < 8 {
-			return clip(left, m.width)
+			return Clip(left, m.width)
 		}
-		right, gap = clip(right, room), 1
+		right, gap = Clip(right, room), 1
 	}
 	return left + strings.Repeat(" ", gap) + dim.Render(right)
 }

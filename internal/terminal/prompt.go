@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"fmt"
@@ -77,7 +77,7 @@ func (m *screen) answered(msg answeredMsg) {
 	if msg.err == nil {
 		return // the stream brings the answer
 	}
-	m.notice = explain(msg.err)
+	m.notice = m.explain(msg.err)
 	delete(m.talk.mine, msg.requestID)
 	if m.form != nil && m.form.prompt.RequestID == msg.requestID {
 		m.form.sent = false
@@ -93,9 +93,9 @@ func (m *screen) formLines() (lines []string, x, y int) {
 	if m.height >= 12 {
 		room = m.height - 5
 	}
-	tail := []string{dim.Render(clip("  "+m.formHelp(), m.width))}
+	tail := []string{dim.Render(Clip("  "+m.formHelp(), m.width))}
 	if f.prompt.Permission != nil {
-		tail = append([]string{clip(dim.Render("  for: ")+durationText(f.duration), m.width)}, tail...)
+		tail = append([]string{Clip(dim.Render("  for: ")+durationText(f.duration), m.width)}, tail...)
 	}
 	body := max(1, len(f.rows))
 	if f.typing {
@@ -118,7 +118,7 @@ func (m *screen) formLines() (lines []string, x, y int) {
 // question is what the prompt asks, whole.
 func (m *screen) question() []string {
 	f := m.form
-	lines := wrap(promptTitle(&f.prompt), m.width, asking.Render("? "), strong)
+	lines := wrap(PromptTitle(&f.prompt), m.width, asking.Render("? "), strong)
 	if a := f.prompt.Approval; a != nil {
 		c := f.call()
 		count := ""
@@ -126,7 +126,7 @@ func (m *screen) question() []string {
 			count = fmt.Sprintf(" (%d of %d)", min(len(f.decided)+1, len(a.Calls)), len(a.Calls))
 		}
 		if c.Risk != "" {
-			lines = append(lines, clip("  "+bad.Render("risk: "+oneLine(c.Risk)), m.width))
+			lines = append(lines, Clip("  "+bad.Render("risk: "+OneLine(c.Risk)), m.width))
 		}
 		lines = append(lines, wrap(c.Tool+" "+paramsText(c.Params)+count, m.width, "  ", lipgloss.NewStyle())...)
 	}
@@ -145,7 +145,7 @@ func cut(lines []string, most int) []string {
 		return lines[:1]
 	}
 	rest := len(lines) - most + 1
-	return append(lines[:most-1:most-1], dim.Render("… "+many(rest, "more line", "more lines")))
+	return append(lines[:most-1:most-1], dim.Render("… "+Count(rest, "more line", "more lines")))
 }
 
 func (m *screen) formHelp() string {
@@ -178,11 +178,11 @@ func (f *form) rowLines(width, most int) []string {
 		} else if i < 9 {
 			mark += fmt.Sprintf("%d. ", i+1)
 		}
-		line := mark + oneLine(r.label)
+		line := mark + OneLine(r.label)
 		if r.hint != "" {
-			line += dim.Render(" · " + oneLine(r.hint))
+			line += dim.Render(" · " + OneLine(r.hint))
 		}
-		lines = append(lines, clip(line, width))
+		lines = append(lines, Clip(line, width))
 	}
 	return lines
 }

@@ -1,7 +1,8 @@
-package main
+package terminal
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,61 +14,65 @@ import (
 	"github.com/parley-hq/parley/client"
 )
 
-// plainChat is a conversation over plain lines, for pipes and scripts.
-type plainChat struct {
-	cl      *client.Client
-	session chat.Session
-	std     *stdio
-	lines   *bufio.Scanner
+// Lines is a conversation over plain lines, for pipes and scripts: each input line is a message, or the answer to a
+// prompt.
+type Lines struct {
+	Client   *client.Client
+	Session  chat.Session
+	In       io.Reader
+	Out, Err io.Writer
+	Explain  func(error) string // words an error for a person
+
+	input *bufio.Scanner
 }
 
-// errNoMore says that the input ended while the agent waits for an answer.
 var errNoMore = errors.New("the input ended while the agent waits for an answer")
 
-func (p *plainChat) run(ctx context.Context) error {
-	p.lines = bufio.NewScanner(p.std.in)
-	p.lines.Buffer(nil, chat.MaxEvent)
-	for p.lines.Scan() {
-		text := strings.TrimSpace(p.lines.Text())
+// Run sends the lines of the input until it ends. A turn that fails is reported, and the next line is sent.
+func (p *Lines) Run(ctx context.Context) error {
+	p.input = bufio.NewScanner(p.In)
+	p.input.Buffer(nil, chat.MaxEvent)
+	for p.input.Scan() {
+		text := strings.TrimSpace(p.input.Text())
 		if text == "" {
 			continue
 		}
-		e, err := p.cl.Say(ctx, p.session.ID, text)
+		e, err := p.Client.Say(ctx, p.Session.ID, text)
 		if err != nil {
 			return err
 		}
-		if p.session.Agent == chat.NoAgent {
+		if p.Session.Agent == chat.NoAgent {
 			continue
 		}
-		r := &reply{out: p.std.out, asked: p.ask, note: func(text string) { fmt.Fprintln(p.std.out, text) }}
-		if err := r.wait(ctx, p.cl, e); err != nil {
+		r := &Reply{Out: p.Out, Asked: p.ask, Note: func(text string) { fmt.Fprintln(p.Out, text) }}
+		if err := r.Wait(ctx, p.Client, e); err != nil {
 			if ctx.Err() != nil || chat.CodeOf(err) != chat.Internal || errors.Is(err, errNoMore) {
 				return err
 			}
-			fmt.Fprintln(p.std.err, "parley: "+explain(err)) // a turn that failed; the next line may do better
+			fmt.Fprintln(p.Err, "parley: "+p.Explain(err))
 		}
 	}
-	return p.lines.Err()
+	return p.input.Err()
 }
 
-// ask shows a question and takes lines until one is accepted.
-func (p *plainChat) ask(ctx context.Context, q chat.Prompt) error {
-	showPrompt(p.std.out, &q)
+// ask prints a prompt and reads lines until one is accepted as its answer.
+func (p *Lines) ask(ctx context.Context, q chat.Prompt) error {
+	showPrompt(p.Out, &q)
 	for {
-		if !p.lines.Scan() {
-			return errors.Join(errNoMore, p.lines.Err())
+		if !p.input.Scan() {
+			return errors.Join(errNoMore, p.input.Err())
 		}
-		a, err := answerLine(&q, p.lines.Text())
+		a, err := answerLine(&q, p.input.Text())
 		if err == nil {
-			_, err = p.cl.Answer(ctx, p.session.ID, q.RequestID, a)
+			_, err = p.Client.Answer(ctx, p.Session.ID, q.RequestID, a)
 		}
 		switch chat.CodeOf(err) {
 		case "":
 			return nil
 		case chat.Invalid:
-			fmt.Fprintln(p.std.err, "parley: "+explain(err))
+			fmt.Fprintln(p.Err, "parley: "+p.Explain(err))
 		case chat.Conflict, chat.Gone, chat.NotFound:
-			fmt.Fprintln(p.std.err, "parley: "+explain(err)) // somebody else answered, or it expired
+			fmt.Fprintln(p.Err, "parley: "+p.Explain(err)) // it was answered by another person, or has expired
 			return nil
 		default:
 			return err
@@ -75,23 +80,23 @@ func (p *plainChat) ask(ctx context.Context, q chat.Prompt) error {
 	}
 }
 
-// showPrompt prints a question and how it can be answered.
+// showPrompt prints a prompt and how it can be answered.
 func showPrompt(w io.Writer, q *chat.Prompt) {
-	fmt.Fprintf(w, "? %s\n", plain(promptTitle(q)))
+	fmt.Fprintf(w, "? %s\n", Sanitize(PromptTitle(q)))
 	switch {
 	case q.Input != nil:
 		for i, o := range q.Input.Options {
-			fmt.Fprintf(w, "  %d. %s\n", i+1, oneLine(firstOf(o.Label, o.Answer())))
+			fmt.Fprintf(w, "  %d. %s\n", i+1, OneLine(cmp.Or(o.Label, o.Answer())))
 		}
 		if q.Input.InputType == chat.InputCheckbox {
 			fmt.Fprintln(w, "  (numbers or names, separated by commas)")
 		}
 		if q.Input.InputType == chat.InputOAuth && q.Input.URL != "" {
-			fmt.Fprintf(w, "  open %s, then answer with any line\n", plain(q.Input.URL))
+			fmt.Fprintf(w, "  open %s, then answer with any line\n", Sanitize(q.Input.URL))
 		}
 	case q.Approval != nil:
 		for _, c := range q.Approval.Calls {
-			fmt.Fprintf(w, "  %s %s\n", oneLine(c.Tool), oneLine(string(c.Params)))
+			fmt.Fprintf(w, "  %s %s\n", OneLine(c.Tool), OneLine(string(c.Params)))
 		}
 		fmt.Fprintln(w, "  (yes, always, or no REASON)")
 	default:
@@ -99,7 +104,7 @@ func showPrompt(w io.Writer, q *chat.Prompt) {
 	}
 }
 
-// answerLine reads an answer out of one line.
+// answerLine reads an answer from one line.
 func answerLine(q *chat.Prompt, line string) (chat.Answer, error) {
 	line = strings.TrimSpace(line)
 	word, rest, _ := strings.Cut(line, " ")

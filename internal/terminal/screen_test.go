@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func newStage(t *testing.T) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newScreen(context.Background(), cl, chat.Session{ID: "s-1", Agent: "demo"})
+	m := newScreen(context.Background(), cl, chat.Session{ID: "s-1", Agent: "demo"}, error.Error)
 	m.Update(linkMsg{Up: true})
 	return &stage{screen: m, t: t}
 }

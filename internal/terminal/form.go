@@ -1,6 +1,7 @@
-package main
+package terminal
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -54,10 +55,10 @@ func newForm(p chat.Prompt, width int) *form {
 		}
 	default:
 		f.typing = p.Input.InputType == chat.InputText
-		f.edit.Placeholder = oneLine(p.Input.Placeholder)
+		f.edit.Placeholder = OneLine(p.Input.Placeholder)
 		f.many = p.Input.InputType == chat.InputCheckbox
 		for _, o := range p.Input.Options {
-			f.rows = append(f.rows, row{label: firstOf(o.Label, o.Answer()), hint: o.Description, value: o.Answer()})
+			f.rows = append(f.rows, row{label: cmp.Or(o.Label, o.Answer()), hint: o.Description, value: o.Answer()})
 		}
 	}
 	f.edit.SetWidth(width)

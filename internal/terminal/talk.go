@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"fmt"
@@ -121,7 +121,7 @@ func (t *talk) apply(e *chat.Event) {
 	t.last = e.Seq
 	switch b := e.Body.(type) {
 	case chat.UserMessage:
-		i := &item{kind: userItem, line: e.Workstream, text: userText(b)}
+		i := &item{kind: userItem, line: e.Workstream, text: messageText(b)}
 		if t.silent {
 			t.add(i)
 			break
@@ -170,7 +170,7 @@ func (t *talk) apply(e *chat.Event) {
 	case chat.AgentArtifact:
 		t.note(e, "◆ "+artifactText(b))
 	case chat.FileUploaded:
-		t.note(e, "◆ file "+b.Path+" ("+size(b.Size)+")")
+		t.note(e, "◆ file "+b.Path+" ("+Size(b.Size)+")")
 	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
 		t.asked(e)
 	case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse, chat.PromptClosed:
@@ -257,7 +257,7 @@ func (t *talk) asked(e *chat.Event) {
 		t.note(e, "🔔 "+b.Text)
 		return
 	}
-	t.asks[p.RequestID] = t.add(&item{kind: askItem, line: e.Workstream, turn: e.Turn, text: promptTitle(&p), state: "open", live: true})
+	t.asks[p.RequestID] = t.add(&item{kind: askItem, line: e.Workstream, turn: e.Turn, text: PromptTitle(&p), state: "open", live: true})
 	if !slices.ContainsFunc(t.prompts, func(o chat.Prompt) bool { return o.RequestID == p.RequestID }) {
 		t.prompts = append(t.prompts, p)
 	}
