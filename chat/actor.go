@@ -30,7 +30,7 @@ type Actor struct {
 	Info  Info      `json:"info,omitempty"`
 }
 
-// Info is what else an actor's client tells of it, such as a team: a JSON object,
+// Info is what else an actor's client says about it, such as a team: a JSON object,
 // kept as a text so that actors can be compared.
 type Info string
 
@@ -134,7 +134,7 @@ func (c Caller) MayServe(agent string) bool {
 	return slices.Contains(c.Agents, agent) || slices.Contains(c.Agents, AnyAgent)
 }
 
-// Serves says in words which agents the caller may serve, for errors.
+// Serves describes which agents the caller may serve, for errors.
 func (c Caller) Serves() string {
 	switch {
 	case !c.Has(ScopeAgent):
@@ -193,7 +193,7 @@ type Member struct {
 	Role  Role  `json:"role"`
 }
 
-// MaxActorField bounds each text of an actor, MaxActorInfo what else is told of
+// MaxActorField bounds each text of an actor, MaxActorInfo what else is said about
 // it.
 const (
 	MaxActorField = 256

@@ -7,7 +7,7 @@ type AuditEntry struct {
 	At        At             `json:"timestamp"`
 	Event     string         `json:"event"` // such as sign_in_refused or session_erased
 	Outcome   string         `json:"outcome"`
-	Actor     *Actor         `json:"actor,omitempty"`     // absent when nobody is known
+	Actor     *Actor         `json:"actor,omitempty"`     // absent when the actor is not known
 	Workspace string         `json:"workspace,omitempty"` // absent when it concerns the whole server
 	Session   SessionID      `json:"session_id,omitempty"`
 	Address   string         `json:"address,omitempty"`

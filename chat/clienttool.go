@@ -29,7 +29,7 @@ func (b *UserMessage) ClientTools() []ClientTool {
 	return slices.DeleteFunc(c.Tools, func(t ClientTool) bool { return t.Name == "" })
 }
 
-// System is what the sender wants the agent to be told beside its own instructions
+// System is what the sender adds to the instructions of the agent
 // when it answers the message, under system in its context.
 func (b *UserMessage) System() string {
 	var c struct {

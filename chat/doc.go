@@ -7,5 +7,5 @@
 // block is one event that replaces them.
 //
 // Everything here is pure: no I/O, no goroutine, no clock. Values may be shared
-// between goroutines as long as nobody changes them.
+// between goroutines as long as they are not changed.
 package chat

@@ -10,7 +10,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// Draft is a wish to append. Sending the same ClientID again as the same actor
+// Draft is an event to append. Sending the same ClientID again as the same actor
 // returns the first event, so a sender may repeat after a lost answer.
 type Draft struct {
 	Type       string
@@ -165,7 +165,7 @@ func (d *Draft) Settle() error {
 	return d.Body.check()
 }
 
-// Digest tells two uses of one client id apart by what they mean, however their payloads are written.
+// Digest is equal for two uses of one client id that mean the same, however their payloads are written.
 func (d *Draft) Digest() uint64 {
 	if d.sent != 0 {
 		return d.sent

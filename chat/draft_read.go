@@ -6,7 +6,7 @@ import (
 
 // readDrafts reads drafts that are written plainly, which is the way of nearly
 // every append. ok is false when something is not as expected or a draft is
-// refused; then they must be read the slow way, which also finds the words.
+// refused; then they must be read with the slow decoder, which also makes the error text.
 func readDrafts(b []byte) (drafts []Draft, ok bool) {
 	f := Fields{Rest: b}
 	if !f.skip('[') {

@@ -214,7 +214,7 @@ func ParseEvent(b []byte) (Event, error) {
 	return parseAny(b)
 }
 
-// parseAny reads an envelope whoever wrote it.
+// parseAny reads an envelope of any writer.
 func parseAny(b []byte) (Event, error) {
 	var env envelope
 	if err := json.Unmarshal(b, &env); err != nil {
@@ -248,7 +248,7 @@ func parseAny(b []byte) (Event, error) {
 	return e, nil
 }
 
-// Label is what can be told of a stored event at a glance.
+// Label is what is known of a stored event without decoding it.
 type Label struct {
 	Type       string
 	Workstream string

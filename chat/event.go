@@ -24,7 +24,7 @@ type Event struct {
 // Body is what an event says: one of the kinds in the kind_*.go files, or
 // Unknown. There are no others.
 type Body interface {
-	// Type is the word on the wire, such as "agent.text".
+	// Type is the type on the wire, such as "agent.text".
 	Type() string
 	// check reports why the body cannot become a fact.
 	check() error

@@ -8,7 +8,7 @@ import (
 
 // Fields takes a JSON object apart that is written as most programs write it:
 // keys and texts without escapes. That is several times faster than reading any
-// JSON, because nobody looks into the values.
+// JSON, because the values are not read.
 //
 //	f := chat.Fields{Rest: b}
 //	for f.Next() {

@@ -47,7 +47,7 @@ type AgentToolError struct {
 // UnknownOutcome is the code of a call that was cut off and may not be repeated.
 const UnknownOutcome = "unknown_outcome"
 
-// AgentToolProgress tells how far a call, or a batch of work, has come.
+// AgentToolProgress says how far a call, or a batch of work, is.
 type AgentToolProgress struct {
 	CallID  string          `json:"call_id,omitempty"`
 	BatchID string          `json:"batch_id,omitempty"`
@@ -81,7 +81,7 @@ type Task struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// AgentStatus is a word about what the agent is doing.
+// AgentStatus says what the agent is doing.
 type AgentStatus struct {
 	Message string `json:"message"`
 	Phase   string `json:"phase,omitempty"`
@@ -158,7 +158,7 @@ type FileRemoved struct {
 	Path string `json:"path"`
 }
 
-// Type is the word on the wire.
+// Type is the type on the wire.
 func (AgentText) Type() string         { return "agent.text" }
 func (AgentThinking) Type() string     { return "agent.thinking" }
 func (AgentToolCall) Type() string     { return "agent.tool_call" }
@@ -315,7 +315,7 @@ func init() {
 	register(plain[FileRemoved])
 }
 
-// oldTool has the words that x1's own code uses for tools.
+// oldTool has the field names that x1's own code uses for tools.
 type oldTool struct {
 	ToolName  string          `json:"tool_name"`
 	ToolUseID string          `json:"tool_use_id"`

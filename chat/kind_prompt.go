@@ -12,7 +12,7 @@ const (
 	InputRadio        InputType = "radio"
 	InputCheckbox     InputType = "checkbox"
 	InputDropdown     InputType = "dropdown"
-	InputNotification InputType = "notification" // shown; nobody waits for an answer
+	InputNotification InputType = "notification" // shown; it has no answer
 	InputOAuth        InputType = "oauth_consent"
 )
 
@@ -47,7 +47,7 @@ type AgentApprovalRequest struct {
 	Calls     []ApprovalCall `json:"calls"`
 	Timeout   float64        `json:"timeout,omitempty"`
 	Deadline  At             `json:"deadline,omitzero"`
-	Settled   bool           `json:"settled,omitempty"` // by the session's settings: the answer follows at once, and nobody is to be asked
+	Settled   bool           `json:"settled,omitempty"` // by the session's settings: the answer follows at once, and no person is asked
 }
 
 // ApprovalCall is one call that waits for approval.
@@ -57,7 +57,7 @@ type ApprovalCall struct {
 	Params json.RawMessage `json:"params,omitempty"`
 	Risk   string          `json:"risk,omitempty"`
 	Always bool            `json:"always,omitempty"` // a person decides, whatever the session's settings say
-	Client bool            `json:"client,omitempty"` // whoever sent the message runs it: the answer brings the result, or refuses
+	Client bool            `json:"client,omitempty"` // the sender of the message runs it: the answer brings the result, or refuses
 }
 
 // AgentPermissionRequest asks a person to grant scopes.
@@ -86,7 +86,7 @@ const (
 	Withdrawn CloseReason = "withdrawn"
 )
 
-// Type is the word on the wire.
+// Type is the type on the wire.
 func (AgentInputRequest) Type() string      { return "agent.input_request" }
 func (AgentApprovalRequest) Type() string   { return "agent.approval_request" }
 func (AgentPermissionRequest) Type() string { return "agent.permission_request" }

@@ -106,7 +106,7 @@ const (
 	Interrupt Policy = "interrupt" // the turn is stopped, then it is answered
 )
 
-// Type is the word on the wire.
+// Type is the type on the wire.
 func (SessionStarted) Type() string    { return "session.started" }
 func (SessionUpdated) Type() string    { return "session.updated" }
 func (SessionCompleted) Type() string  { return "session.completed" }
@@ -186,7 +186,7 @@ func (p Policy) check() error {
 	return Errorf(Invalid, "policy %q is not one of queue, steer, interrupt", string(p))
 }
 
-// NoAgent is the agent name of a session that nobody answers.
+// NoAgent is the agent name of a session without an agent.
 const NoAgent = "none"
 
 // CheckAgentName reports why s cannot name an agent; "" is no name and fits.

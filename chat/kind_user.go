@@ -41,20 +41,20 @@ type UserApprovalResponse struct {
 	Decisions []Decision `json:"decisions"`
 }
 
-// Decision is the word on one call.
+// Decision is the decision about one call.
 type Decision struct {
 	CallID   string          `json:"call_id"`
 	Approve  bool            `json:"approve"`
 	Reason   string          `json:"reason,omitempty"`
 	Params   json.RawMessage `json:"params,omitempty"`   // edited arguments, when the person changed them
 	Remember string          `json:"remember,omitempty"` // once (default) or session
-	Result   json.RawMessage `json:"result,omitempty"`   // what came of the call, when whoever answers has run it
+	Result   json.RawMessage `json:"result,omitempty"`   // the result of the call, when the answering client has run it
 	Error    string          `json:"error,omitempty"`    // why it failed there
 	Stdout   []string        `json:"stdout,omitempty"`   // what it printed there, beside its result
 	Stderr   []string        `json:"stderr,omitempty"`
 }
 
-// Ran reports whether whoever answered has run the call already.
+// Ran reports whether the answering client has run the call already.
 func (d *Decision) Ran() bool { return len(d.Result) > 0 || d.Error != "" }
 
 // UserPermissionResponse answers an AgentPermissionRequest.
@@ -65,7 +65,7 @@ type UserPermissionResponse struct {
 	Duration  string   `json:"duration,omitempty"` // once (default), session, always
 }
 
-// Type is the word on the wire.
+// Type is the type on the wire.
 func (UserMessage) Type() string            { return "user.message" }
 func (UserMessageWithdrawn) Type() string   { return "user.message_withdrawn" }
 func (UserInputResponse) Type() string      { return "user.input_response" }

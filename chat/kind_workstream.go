@@ -20,7 +20,7 @@ type WorkstreamLaunched struct {
 	MergeArtifacts  *bool           `json:"merge_artifacts,omitempty"` // true unless said otherwise
 }
 
-// WorkstreamProgress tells how far a workstream has come.
+// WorkstreamProgress says how far a workstream is.
 type WorkstreamProgress struct {
 	ID        string  `json:"id"`
 	Phase     string  `json:"phase,omitempty"` // planning, executing_tool, synthesizing, blocked, done
@@ -70,7 +70,7 @@ type WorkstreamMessage struct {
 	Text string `json:"text"`
 }
 
-// WorkstreamCanceling says that a workstream was told to end.
+// WorkstreamCanceling says that a workstream has to end.
 type WorkstreamCanceling struct {
 	ID       string `json:"id"`
 	By       *Actor `json:"by,omitempty"` // who asked for it
@@ -100,14 +100,14 @@ type WorkstreamTimeout struct {
 	Files   []string `json:"files,omitempty"`
 }
 
-// WorkstreamCanceled ends a workstream that was told to.
+// WorkstreamCanceled ends a workstream that had to end.
 type WorkstreamCanceled struct {
 	ID     string   `json:"id"`
 	Reason string   `json:"reason,omitempty"`
 	Files  []string `json:"files,omitempty"`
 }
 
-// Type is the word on the wire.
+// Type is the type on the wire.
 func (WorkstreamLaunched) Type() string  { return "workstream.launched" }
 func (WorkstreamProgress) Type() string  { return "workstream.progress" }
 func (WorkstreamWarning) Type() string   { return "workstream.warning" }

@@ -23,7 +23,7 @@ type Prompt struct {
 }
 
 // AsPrompt returns the prompt that an event opens; ok is false when it opens
-// none (a notification waits for nobody).
+// none (a notification has no answer).
 func AsPrompt(e *Event) (p Prompt, ok bool) {
 	p = Prompt{Seq: e.Seq, Turn: e.Turn, Workstream: e.Workstream, Agent: e.Actor.ID, AskedAt: e.At}
 	switch b := e.Body.(type) {

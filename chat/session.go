@@ -14,7 +14,7 @@ type Status string
 const (
 	Idle        Status = "idle"      // nothing to do
 	Running     Status = "running"   // a turn is under way
-	Waiting     Status = "waiting"   // a prompt is open: somebody is needed
+	Waiting     Status = "waiting"   // a prompt is open: a person is needed
 	Completed   Status = "completed" // ended; a user message reopens it
 	FailedState Status = "failed"    // ended with an error; a user message reopens it
 )
@@ -109,7 +109,7 @@ type Erasure struct {
 // NewSession is what a session begins with.
 type NewSession struct {
 	ID       SessionID       `json:"id,omitempty"`    // made by the server when absent
-	Agent    string          `json:"agent,omitempty"` // "" means the default agent, "none" that nobody answers
+	Agent    string          `json:"agent,omitempty"` // "" means the default agent, "none" means no agent
 	Title    string          `json:"title,omitempty"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 	Policy   Policy          `json:"policy,omitempty"`
@@ -195,7 +195,7 @@ func (c Caller) RoleIn(s *Session) Role {
 
 // May reports why the caller cannot do in a session what needs a role. The rules
 // check that with every fact; it is asked before where something is stored beside
-// the log. Who has no role is not told that the session is there.
+// the log. For a caller without a role the session does not exist.
 func (c Caller) May(s *Session, want Role) error {
 	role := c.RoleIn(s)
 	if role == "" {

@@ -29,7 +29,7 @@ type Settings struct {
 	CompleteAfterTurn bool `json:"complete_after_turn,omitempty"`
 }
 
-// maxSettings bounds the lists and words of settings.
+// maxSettings bounds the lists and texts of settings.
 const maxSettings = 256
 
 func (s *Settings) check() error {

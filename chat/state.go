@@ -77,7 +77,7 @@ type Turn struct {
 	Answer    Seq        `json:"answer,omitempty"` // on a workstream, what it last said
 }
 
-// TurnRef names a turn as its agent knows it.
+// TurnRef names one attempt of a turn.
 type TurnRef struct {
 	Session SessionID `json:"session_id"`
 	Turn    TurnID    `json:"turn_id"`
@@ -308,7 +308,7 @@ func (s *State) Apply(e *Event) (changed bool) {
 
 func (s *State) begin(e *Event, b SessionStarted) {
 	if e.Seq != 1 {
-		return // an agent's own word on a session that already began
+		return // an agent's own event in a session that already began
 	}
 	s.Session = Session{
 		ID: e.Session, Workspace: first(b.Workspace, DefaultWorkspace), Owner: e.Actor, Members: b.Members,

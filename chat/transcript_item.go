@@ -71,7 +71,7 @@ type MessageState string
 
 // The states of a message.
 const (
-	MessageSent      MessageState = "sent"      // stored; nobody has taken it up
+	MessageSent      MessageState = "sent"      // stored; no turn has begun with it
 	MessageQueued    MessageState = "queued"    // waits for the running turn, or to be taken into it
 	MessageTaken     MessageState = "taken"     // a turn answers it
 	MessageWithdrawn MessageState = "withdrawn" // taken back before a turn took it up
@@ -83,7 +83,7 @@ type MessageItem struct {
 	Content  []Part          `json:"content,omitempty"`
 	UserID   string          `json:"user_id,omitempty"`
 	Context  json.RawMessage `json:"context,omitempty"`
-	ClientID string          `json:"client_id,omitempty"` // the sender's, so that it knows its own again
+	ClientID string          `json:"client_id,omitempty"` // the sender's, so that it recognises its own message
 	State    MessageState    `json:"state"`
 	TakenBy  TurnID          `json:"taken_by,omitempty"` // the turn that answers it
 	Steered  bool            `json:"steered,omitempty"`  // it was taken into a turn that ran already
@@ -129,7 +129,7 @@ type ToolItem struct {
 	EndedAt   At              `json:"ended_at,omitzero"`
 }
 
-// ToolProgress is the last word on how far a call has come.
+// ToolProgress is the last report on how far a call is.
 type ToolProgress struct {
 	Done    int64           `json:"done"`
 	Total   int64           `json:"total,omitempty"`
@@ -192,7 +192,7 @@ type FileItem struct {
 type NoticeItem struct {
 	// Code is one of: stop_requested, stopped, failed, interrupted, resumed
 	// (of a turn); session_completed, session_failed; steered, follow_up (of
-	// the workstream in about); notification (the agent's word to a person).
+	// the workstream in about); notification (of the agent, to a person).
 	Code    string `json:"code"`
 	Text    string `json:"text,omitempty"`
 	Attempt int    `json:"attempt,omitempty"` // of resumed

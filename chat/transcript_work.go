@@ -20,7 +20,7 @@ func (t *Transcript) runs(key callKey, i int) {
 	}
 }
 
-// waiting returns the place of the call that a later word is about.
+// waiting returns the index of the call that a later event is about.
 func (t *Transcript) waiting(key callKey) (i int, ok bool) {
 	if places := t.calls[key]; len(places) > 0 {
 		return places[0], true
@@ -133,7 +133,7 @@ func statusOf(code string) ToolStatus {
 	return ToolFailed
 }
 
-// workstream folds a word on a parallel line of work into its item.
+// workstream folds an event about a workstream into its item.
 func (t *Transcript) workstream(e *Event, id string) {
 	if b, ok := e.Body.(WorkstreamLaunched); ok {
 		if i := t.add(e, ItemWorkstream, "w-"+id); i >= 0 {

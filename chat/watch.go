@@ -56,7 +56,7 @@ type Start struct {
 }
 
 // Batch is all that a reader lacks at one moment, or a good part of it. Its
-// bytes and entries are shared: nobody may change them, and they are valid
+// bytes and entries are shared: they must not be changed, and they are valid
 // until the reader asks for the next batch.
 type Batch struct {
 	Bytes   []byte  // nil when there is no encoding
@@ -71,8 +71,8 @@ type Batch struct {
 // Sink takes what a reader gets, one call at a time, on goroutines that are not
 // its own.
 type Sink interface {
-	// Take gets a batch, or as the last thing why there is no more. It reports
-	// whether it wants to go on. A slow one holds up nobody but itself.
+	// Take gets a batch, or last the error that ends the watch. It reports
+	// whether it wants to go on. A slow sink delays only itself.
 	Take(b Batch, err error) bool
 	// Done is called once, when nothing more will come.
 	Done()

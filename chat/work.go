@@ -17,7 +17,7 @@ type Assignment struct {
 	Open       []Block `json:"open,omitempty"`   // blocks that were being written, as far as they were shown
 
 	Launch *WorkstreamLaunched `json:"launch,omitempty"` // what its line was launched for; absent on the main line
-	Paused bool                `json:"paused,omitempty"` // its workstream was told to pause
+	Paused bool                `json:"paused,omitempty"` // its workstream is paused
 }
 
 // Worker is a connection by which an agent outside of the process answers turns. Its methods are called in order and must

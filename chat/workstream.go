@@ -15,7 +15,7 @@ type Workstream struct {
 	Share      float64  `json:"share,omitempty"`
 	ProgressAt At       `json:"progress_at,omitzero"`
 	Warned     float64  `json:"warned,omitempty"`
-	WrappingUp bool     `json:"wrapping_up,omitempty"` // it was told to come to an end
+	WrappingUp bool     `json:"wrapping_up,omitempty"` // it got the request to finish
 	Summary    string   `json:"summary,omitempty"`
 	Error      string   `json:"error,omitempty"`
 	Files      []string `json:"files,omitempty"`
@@ -93,7 +93,7 @@ func ChildOf(b Body) string {
 	return ""
 }
 
-// WorkstreamNews words what became of a workstream, for who launched it; "" for
+// WorkstreamNews describes the end of a workstream for the line that launched it; "" for
 // bodies that are no news of one.
 func WorkstreamNews(b Body) string {
 	say := func(id, what, more string) string {
@@ -122,7 +122,7 @@ func WorkstreamNews(b Body) string {
 	return ""
 }
 
-// apply folds a later word into the workstream it is about.
+// apply folds a later event into the workstream it is about.
 func (w *Workstream) apply(e *Event) {
 	switch b := e.Body.(type) {
 	case WorkstreamProgress:

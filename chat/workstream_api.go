@@ -2,7 +2,7 @@ package chat
 
 import "github.com/parley-hq/parley/internal/json"
 
-// Launch is the wish for a workstream: a line of work of its own, in the
+// Launch asks for a workstream: a line of work of its own, in the
 // background, with its own history, tools and agent.
 type Launch struct {
 	ID                  string          `json:"id"` // names the line; every launch of a session needs its own
@@ -22,7 +22,7 @@ type Launch struct {
 	ClientID string `json:"client_id,omitempty"`
 }
 
-// Steering is a word to a workstream: a directive, a follow-up, or the reason
+// Steering is sent to a workstream: a directive, a follow-up, or the reason
 // why it is to end.
 type Steering struct {
 	Command  string `json:"command,omitempty"`
@@ -73,7 +73,7 @@ func (w *WorkstreamStatus) Over() bool {
 	return w.EndedAt != 0 || w.Waiting
 }
 
-// Fork is the wish for a session that shares another one's past.
+// Fork asks for a session that shares another one's past.
 type Fork struct {
 	ID       SessionID       `json:"id,omitempty"`    // made by the server when absent
 	After    Seq             `json:"after,omitempty"` // the last event they share; absent means all

@@ -13,5 +13,5 @@
 // entry entries_dropped says how many. A process that is killed loses what is in the
 // queue, which is what was reported in the last moment, and how often what it counts was
 // repeated. Entries that say the same within a minute are counted, and so are refused sign-ins
-// of one address, for a bounded number of addresses: nobody can fill the disk with them.
+// of one address, for a bounded number of addresses: they cannot fill the disk.
 package audit

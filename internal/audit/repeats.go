@@ -11,7 +11,7 @@ import (
 // window is for how long repeats of an entry are counted.
 const window = chat.At(60_000_000)
 
-// Bounds of what is told apart in one minute. Without them somebody could fill the disk.
+// Bounds of the groups of one minute. Without them refused sign-ins could fill the disk.
 const (
 	maxAddresses = 20   // refused sign-ins: all other addresses are counted together
 	maxKinds     = 1000 // other entries: more than these are not counted, but stored

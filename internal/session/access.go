@@ -12,7 +12,7 @@ func errNoSession(id chat.SessionID) error {
 	return chat.Errorf(chat.NotFound, "there is no session %q, or it is not yours", string(id))
 }
 
-// serverOnly are the types that nobody but the server writes.
+// serverOnly are the types that only the server writes.
 func serverOnly(typ string) bool {
 	switch typ {
 	case "session.started", "session.updated", "prompt.closed":

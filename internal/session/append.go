@@ -21,8 +21,8 @@ func (s *Sessions) Append(ctx context.Context, c chat.Caller, id chat.SessionID,
 }
 
 // AppendLater gives the drafts their place in the session's order and returns
-// at once. The caller must call wait, soon and not behind the wait of another
-// request: it does what Append does, and may have to do it for all who wait.
+// at once. The caller must call wait, soon and before it waits for another request:
+// wait does what Append does, and may do it for all waiting requests.
 func (s *Sessions) AppendLater(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) (wait func() ([]chat.Event, error), err error) {
 	a, err := s.join(ctx, c, id, drafts, true)
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *Sessions) AppendLater(ctx context.Context, c chat.Caller, id chat.Sessi
 }
 
 // appending is an Append under way. It is one piece of memory, because this is
-// the way of every event.
+// the path of every event.
 type appending struct {
 	request
 	order  *sequencer
@@ -107,7 +107,7 @@ func (a *appending) finish(ctx context.Context) ([]chat.Event, error) {
 }
 
 // lookUp finds what the drafts' client ids made before, and refuses prompt ids
-// that were used before. It runs in the sequencer's order, so that nothing can slip
+// that were used before. It runs in the sequencer's order, so that no event can come
 // in between.
 func (a *appending) lookUp(ctx context.Context, r *sequencer) error {
 	a.events, a.known = a.one[:0], nil

@@ -39,7 +39,7 @@ func (s *Sessions) CreateChild(ctx context.Context, parent chat.SessionID, n cha
 	return child, created, err
 }
 
-// detached gives the facts of a log that somebody brought. When they say that the
+// detached returns the facts of an imported log. When they say that the
 // session has a parent or a sidecar, one more event takes that back: a log says
 // what its sender wants, and these two are for the server to decide.
 func (s *Sessions) detached(ctx context.Context, r *sequencer, facts iter.Seq2[chat.Fact, error]) iter.Seq2[chat.Fact, error] {

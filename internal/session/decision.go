@@ -26,13 +26,13 @@ type decision struct {
 	ends    []chat.BlockEnds
 
 	record   bool // the session's record changed
-	members  bool // who may see the session changed
+	members  bool // access to the session changed
 	deadline bool // a prompt with a deadline was opened
 	work     bool // what is due for workstreams may have changed
 
 	files map[string][]string // of workstreams that may end, merged
 
-	// Most decisions are of one event, so its memory comes with them.
+	// Memory for one event: most decisions have no more.
 	first struct {
 		event  [1]chat.Event
 		fact   [1]chat.Fact
@@ -42,7 +42,7 @@ type decision struct {
 }
 
 // run lets one request decide. A request that fails leaves no trace, but for
-// one fact: an answer that comes too late finds that its prompt has expired.
+// one event: an answer after the deadline closes its prompt as expired.
 func (d *decision) run(req *request) error {
 	d.files = req.files
 	rested := d.state == nil || d.state.Rests()

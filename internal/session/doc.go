@@ -1,12 +1,12 @@
-// Package session holds the rules of a session and is the one door for writes:
-// turns, prompts, stop, access. Nothing reaches the log by another way.
+// Package session holds the rules of a session: turns, prompts, stop, access. All
+// writes to the log go through it.
 //
 // # Order
 //
-// Everything written to one session goes through its sequencer, which handles
-// requests strictly in the order in which they came. Drafts that wait for the
-// same session share one commit. A fact is durable before anybody sees it; a
-// preview is in the kernel before anybody sees it. Positions rise in the order
+// All requests of one session go through its sequencer, which handles them in the
+// order of their arrival. Drafts that wait for the same session share one commit.
+// An event is durable before readers get it; a preview is written to the preview
+// file, but not synced, before readers get it. Positions rise in the order
 // in which readers get to see things, over facts and previews alike.
 //
 // # Deciding and storing
@@ -25,6 +25,6 @@
 // # Concurrency
 //
 // All methods of Sessions may be called at the same time. There is no goroutine
-// per session: of the callers that wait for a sequencer one does the work for all.
-// Run is needed for deadlines; who calls it waits for it.
+// per session: one of the callers that wait for a sequencer does the work for all.
+// Run handles deadlines and unfinished erasures.
 package session

@@ -9,15 +9,15 @@ import (
 	"github.com/parley-hq/parley/internal/workstream"
 )
 
-// dueTimes knows when something is due for the workstreams of which session. It
+// dueTimes holds, per session, the time when something is due for its workstreams. It
 // is a projection: at a start it is made anew from the sessions that have work.
 type dueTimes struct {
 	mu  sync.Mutex
 	due map[chat.SessionID]chat.At
 }
 
-// set says when to look at a session next, 0 for never. It reports whether that
-// is news to who waits for the earliest.
+// set says when to look at a session next, 0 for never. It reports whether the
+// earliest time may have changed.
 func (a *dueTimes) set(id chat.SessionID, at chat.At) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -33,7 +33,7 @@ func (a *dueTimes) set(id chat.SessionID, at chat.At) bool {
 	return !known || at < was
 }
 
-// take returns the sessions whose time has come, and when the next one's comes.
+// take removes and returns the sessions that are due, and returns the next time.
 func (a *dueTimes) take(now chat.At) (ids []chat.SessionID, next chat.At) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *Sessions) scheduleAll(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// arm finds what is due in a session.
+// schedule finds the next time when something is due in a session.
 func (s *Sessions) schedule(ctx context.Context, id chat.SessionID) {
 	r := s.acquire(id)
 	defer r.release()
@@ -76,7 +76,7 @@ func (s *Sessions) schedule(ctx context.Context, id chat.SessionID) {
 	}
 }
 
-// ring says what is due and returns when to come back, 0 for never.
+// runDue handles what is due and returns the next time, 0 for none.
 func (s *Sessions) runDue(ctx context.Context) (next chat.At) {
 	ids, next := s.dueTimes.take(s.now())
 	for _, id := range ids {

@@ -262,8 +262,8 @@ func administered(c chat.Caller, facts iter.Seq2[chat.Fact, error]) iter.Seq2[ch
 	}
 }
 
-// importable reports why the caller may not import a log that begins with f. What
-// is no beginning of a log is refused later, with better words.
+// importable reports why the caller may not import a log that begins with f. A
+// log that does not begin with session.started is refused later.
 func importable(c chat.Caller, f chat.Fact) error {
 	e, err := f.Event()
 	if err != nil {

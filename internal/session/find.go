@@ -8,10 +8,10 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// enter finds the session's sequencer for a caller who may at least see it.
+// acquireFor acquires the sequencer of a session that the caller may see.
 func (s *Sessions) acquireFor(ctx context.Context, c chat.Caller, id chat.SessionID) (*sequencer, error) {
 	if r := s.acquireCached(id); r != nil {
-		// The usual case on the way of every append: no look into the store.
+		// The usual case of an append: nothing is read from the store.
 		if sess := r.session.Load(); sess != nil && c.RoleIn(sess) != "" {
 			return r, nil
 		}
@@ -39,7 +39,7 @@ func (s *Sessions) Resolve(ctx context.Context, c chat.Caller, id chat.SessionID
 	return id, err
 }
 
-// resolve also tells whether the caller has an alias of that name.
+// resolve also reports whether the caller has an alias of that name.
 func (s *Sessions) resolve(ctx context.Context, c chat.Caller, name chat.SessionID) (id chat.SessionID, aliased bool, err error) {
 	if c.Actor == chat.System || name == "" || len(name) > MaxForeign {
 		return name, false, nil
@@ -62,11 +62,11 @@ func (s *Sessions) resolve(ctx context.Context, c chat.Caller, name chat.Session
 }
 
 // Own returns the session that an id chosen by a client stands for: one that the
-// caller began, or one of somebody else that the caller has accepted. A session
+// caller began, or another owner's that the caller has accepted. A session
 // to which others added the caller is not found by it: its id may be one that
 // the caller's client always uses, and its owner would receive what is meant for
-// the caller's own session. Sessions of the server are found by those who may see
-// them; nobody writes there.
+// the caller's own session. The server's own sessions are found by callers that may
+// see them.
 func (s *Sessions) Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error) {
 	id, aliased, err := s.resolve(ctx, c, chat.SessionID(foreign))
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Sessions) Own(ctx context.Context, c chat.Caller, foreign string) (chat
 	return sess, err
 }
 
-// Accept makes a session of somebody else one that the caller's clients reach by
+// Accept makes another owner's session one that the caller's clients reach by
 // its id, in every dialect. A session of the caller that had this id as an alias
 // keeps its own id.
 func (s *Sessions) Accept(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
@@ -117,7 +117,7 @@ func (s *Sessions) Get(ctx context.Context, c chat.Caller, id chat.SessionID) (c
 
 // ByID returns the session and sequence that an event, turn or prompt id names.
 func (s *Sessions) ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error) {
-	// One answer for all that is not there: not even the session's name is told.
+	// One error for all cases, so that it does not reveal whether the session exists.
 	nothing := chat.Errorf(chat.NotFound, "there is nothing with that id, or it is not yours")
 	n, seq, ok := id.Parts()
 	if !ok {

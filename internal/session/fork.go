@@ -11,7 +11,7 @@ import (
 // Fork begins a session that shares another one's past, up to an event, and goes
 // its own way from there. It is a copy: erasing one leaves the other whole. What
 // was under way at that event is ended in the fork; a message that waited there
-// is answered anew. Who may see a session may fork it, and owns the fork.
+// is answered anew. A caller that may see a session may fork it, and owns the fork.
 func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error) {
 	if !c.Has(chat.ScopeUser) && !c.Has(chat.ScopeAgent) {
 		return chat.Session{}, chat.Errorf(chat.Denied, "beginning a session needs the scope user or agent")
@@ -108,7 +108,7 @@ func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *sequencer, from *
 	k := &forking{sessions: s, order: r, caller: c, from: from, wish: f, old: old, state: &chat.State{Number: n}}
 	write := func() error { return s.log.Import(ctx, r.id, k.facts(ctx)) }
 	if s.opt.Artifacts != nil {
-		// Before the fork can be seen: nobody finds a name without its bytes.
+		// Before the fork is visible, so that every file name has its bytes.
 		err = s.opt.Artifacts.CopySession(ctx, from.ID, r.id, func() error {
 			if err := write(); err != nil {
 				return err
@@ -182,7 +182,7 @@ func (k *forking) rename(fact *chat.Fact) (chat.Fact, error) {
 	e.Parent = chat.EventID(k.id(chat.EventPrefix, string(e.Parent)))
 	if b, ok := e.Body.(chat.SessionStarted); ok && e.Seq == 1 {
 		b.Workspace, b.Members, b.ForkedOf, b.ForkedAt = k.caller.In(), nil, k.from.ID, k.wish.After
-		b.Parent, b.Grant, b.ServedBy = "", "", "" // a fork is nobody's child
+		b.Parent, b.Grant, b.ServedBy = "", "", "" // a fork is no child
 		d := chat.NewDraft(b)
 		if err := d.Settle(); err != nil {
 			return chat.Fact{}, err
@@ -268,7 +268,7 @@ func (k *forking) settle() *decision {
 	change := changeOf(k.wish, title, k.state.Session.Settings)
 	change.Detached = k.state.Session.ServedBy != ""
 	if len(k.state.Session.Members) > 0 {
-		// The past tells whom its owner let in; the fork's owner has let in nobody.
+		// The members of the original are not members of the fork.
 		change.Members = &[]chat.Member{}
 	}
 	d.addAs(k.caller.Actor, change, "", "")
@@ -280,7 +280,7 @@ func (k *forking) settle() *decision {
 func changeOf(f chat.Fork, title string, settings chat.Settings) chat.SessionUpdated {
 	change := chat.SessionUpdated{Title: &title, Metadata: f.Metadata}
 	if settings.Approvals != "" {
-		// Who let tools run in the past has not let them run here.
+		// Approvals of the original do not hold in the fork.
 		settings.Approvals = ""
 		change.Settings = &settings
 	}

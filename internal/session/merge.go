@@ -11,8 +11,8 @@ import (
 )
 
 // The files of a workstream are merged before the rules end it, because that is
-// work for the disk: who is about to end workstreams merges those that may end
-// and hands the rules the lists. Merging may be repeated, so one that does not
+// I/O: a request that may end workstreams first merges the files of those that may
+// end, and passes the lists to the rules. Merging may be repeated, so one that does not
 // end after all has lost nothing.
 
 // mergeDue merges the files of workstreams that end by their deadline, and with

@@ -7,7 +7,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Observer is told what happens in all sessions. Functions that are nil are not
+// Observer gets what happens in all sessions. Functions that are nil are not
 // called. The functions are called in the order of the session's events, while the
 // session is locked: they must not block and must not call Sessions. An observer
 // that has more to do puts it into a queue of its own, with a bound.

@@ -25,7 +25,7 @@ type owned struct {
 // maxOwners bounds the counts that are kept.
 const maxOwners = 50_000
 
-// add follows what happened to a session. Counts that nobody needed are not kept.
+// add follows what happened to a session. Counts that were never needed are not kept.
 func (o *owners) add(s *chat.Session, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *Sessions) mayOwnMore(ctx context.Context, c chat.Caller) error {
 	s.owners.mu.Lock()
 	have, ok := s.owners.counts[key]
 	s.owners.mu.Unlock()
-	// The quick count comes first: it is enough for nearly everybody.
+	// The cheap count first: nearly always it is enough.
 	if !ok {
 		n, err := s.log.Count(ctx, c.In(), c.Actor, false, most)
 		if err != nil {

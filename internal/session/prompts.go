@@ -75,8 +75,8 @@ func (d *decision) ask(actor chat.Actor, draft chat.Draft, turn chat.TurnID) (ch
 }
 
 // approve answers a question for approval in the same commit, where the settings
-// of the session leave it to the server: no agent waits, and who looks at the
-// log sees what was asked and who decided.
+// of the session leave it to the server: no agent waits, and the log has the question
+// and the decision.
 func (d *decision) approve(asked *chat.Event) {
 	if b, ok := asked.Body.(chat.AgentApprovalRequest); ok && b.Settled {
 		answer := chat.UserApprovalResponse{RequestID: b.RequestID, Decisions: d.state.Session.Settings.Approves(b)}
@@ -133,7 +133,7 @@ func (d *decision) enriched(actor chat.Actor, draft chat.Draft, body chat.Body, 
 	return e, nil
 }
 
-// withDialectField adds to a payload what a dialect said in its own words, which
+// withDialectField adds to a payload the dialect's own fields, which
 // stand beside the rest under the dialect's name.
 func withDialectField(payload json.RawMessage, sent *chat.Draft) json.RawMessage {
 	var own map[string]json.RawMessage
@@ -153,7 +153,7 @@ func (errEnded) Error() string { return "the prompt is not open any more" }
 
 // mayAnswer reports why the caller may not answer a prompt. A person approves and
 // permits, in whatever dialect; no agent does. Other questions, and calls of tools
-// that the sender of the message runs itself, are answered by anybody but the agent
+// that the sender of the message runs itself, may be answered by every caller but the agent
 // that asks.
 func mayAnswer(c chat.Caller, p *chat.Prompt) error {
 	switch {
@@ -308,7 +308,7 @@ func (a *answering) decide(d *decision) error {
 	return err
 }
 
-// explainPrompt turns the rules' inner errors into what a person is told.
+// explainPrompt turns the inner errors about prompts into errors for clients.
 func (s *Sessions) explainPrompt(ctx context.Context, id chat.SessionID, err error) error {
 	if late, ok := errors.AsType[errLate](err); ok {
 		return chat.Errorf(chat.Conflict, "the time to answer is over").WithReason(chat.PromptEnded).
@@ -349,7 +349,7 @@ func name(a chat.Actor) string {
 	return a.ID
 }
 
-// WithdrawPrompt takes back a question of a running turn, because nobody needs the
+// WithdrawPrompt takes back a question of a running turn, because the agent does not need the
 // answer any more. A prompt that has ended stays as it ended.
 func (s *Sessions) WithdrawPrompt(ctx context.Context, ref chat.TurnRef, requestID string) error {
 	return s.system(ctx, ref.Session, func(d *decision) error {

@@ -132,7 +132,7 @@ type shares struct {
 const shareWindow = time.Hour
 
 // spend counts n bytes that the caller is about to write, and reports why it may
-// not: while the disk is scarce, nobody can use up what is left for everybody.
+// not: while the disk is scarce, one actor must not use up the rest.
 func (s *Sessions) countWritten(c chat.Caller, n int) error {
 	if s.opt.Scarce == nil || s.opt.Quotas.Shares <= 0 || c.Administers(c.In()) {
 		return nil

@@ -52,7 +52,7 @@ func (s *Sessions) Ends(ctx context.Context, c chat.Caller, id chat.SessionID, s
 
 // Watch follows a session from a cursor: first what was missed, then what
 // happens, in one sequence that ends with ctx or with an error that says
-// whether to come back. Who loses access stops seeing.
+// whether to try again. A reader that loses access gets an error.
 func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error] {
 	g := &watcher{ctx: ctx, caller: c}
 	return func(yield func(chat.Batch, error) bool) {
@@ -65,8 +65,8 @@ func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	}
 }
 
-// Follow is [Sessions.Watch] for readers that are silent for most of their lives:
-// sink gets what Watch would yield, and Done as the last thing. It returns when the
+// Follow is [Sessions.Watch] without a goroutine per reader:
+// sink gets what Watch would yield, and Done last. It returns when the
 // reader has ended or waits; then it goes on by itself.
 func (s *Sessions) Follow(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding, sink chat.Sink) {
 	g := &watcher{ctx: ctx, caller: c, Sink: sink}
@@ -90,17 +90,17 @@ type watcher struct {
 	ctx       context.Context // of the watch, which it does not outlive
 	caller    chat.Caller
 	order     *sequencer
-	access    uint64 // how often access to the sequencer had changed when it was let in
+	access    uint64 // the count of access changes at the last check
 	chat.Sink        // of one that follows
 }
 
-// Done leaves the sequencer.
+// Done releases the sequencer.
 func (g *watcher) Done() {
 	g.order.release()
 	g.Sink.Done()
 }
 
-// check looks again whether the reader may be there, if that has changed.
+// check checks access again if it has changed.
 func (g *watcher) check() error {
 	now := g.order.access.Load()
 	if now == g.access {
@@ -115,7 +115,7 @@ func (g *watcher) check() error {
 //go:noinline
 func refuse(yield func(chat.Batch, error) bool, err error) { yield(chat.Batch{}, err) }
 
-// admit lets a reader in who may see the session.
+// authorize checks that a reader may see the session, and acquires its sequencer.
 //
 //go:noinline
 func (s *Sessions) authorize(g *watcher, id chat.SessionID) error {
@@ -136,7 +136,7 @@ func (s *Sessions) authorize(g *watcher, id chat.SessionID) error {
 		r := s.acquire(sess.ID)
 		g.order, g.access = r, r.access.Load()
 		if now := r.session.Load(); now == nil || g.caller.RoleIn(now) == "" {
-			// Who may see it may have changed since it was looked up.
+			// Access may have changed since the record was read.
 			if err = s.sees(g.ctx, g.caller, sess.ID); err != nil {
 				r.release()
 			}

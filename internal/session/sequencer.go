@@ -12,45 +12,46 @@ import (
 	"github.com/parley-hq/parley/internal/workstream"
 )
 
-// sequencer orders what is written to one session. The first caller that finds it
-// free does its own work and that of all who came meanwhile, then hands over.
+// sequencer orders the requests of one session and caches its state. The first
+// caller that finds it idle handles its own request and all that arrive meanwhile,
+// then hands over to the next waiting caller.
 type sequencer struct {
 	id       chat.SessionID
 	sessions *Sessions
-	users    atomic.Int32 // callers inside; a sequencer with none may be forgotten
+	users    atomic.Int32 // callers that have acquired it; without any it may be evicted
 
-	access  atomic.Uint64                // counts changes of who may see the session
+	access  atomic.Uint64                // counts changes of access to the session
 	session atomic.Pointer[chat.Session] // for access checks; nil when not known
-	open    atomic.Int64                 // bytes of text that is being written; counted in home
+	open    atomic.Int64                 // bytes of text that is being written; also counted in sessions.openText
 
 	mu    sync.Mutex
 	queue []*request
 	spare []*request // the memory of an older queue
 	busy  bool
 
-	// The rest belongs to whoever is busy.
+	// The rest is used only by the caller that set busy.
 	state  *chat.State               // nil until loaded, or after a failed commit
 	lastAt chat.At                   // position of the last event or piece
 	sizes  map[chat.BlockID]measured // what open blocks will take as events
 }
 
-// request is one caller's wish: an op that decides events, preview pieces, a
-// look at the state, or work that must have the sequencer for itself.
+// request is what one caller wants: rules that decide events, preview pieces, a
+// look at the state, or exclusive work.
 type request struct {
 	rules
 	undo      bool // op may fail after it added events
 	create    bool // the session need not exist
-	unbounded bool // has its place however many wait
+	unbounded bool // is queued also when maxWaiting requests wait
 	pieces    []chat.Preview
 	caller    chat.Caller
 	files     map[string][]string                           // of workstreams that may end by it, merged
-	look      func(st *chat.State) error                    // sees what is committed, and nothing that is under way
+	look      func(st *chat.State) error                    // gets the committed state
 	exclusive func(ctx context.Context, r *sequencer) error // erases or imports
 
 	err         error
-	independent bool      // its outcome depends on nothing that waits to be stored
+	independent bool      // its outcome depends on no event that is not stored yet
 	panicked    bool      // the rules failed on it; err says so
-	wake        chan bool // true: you lead; false: you are done
+	wake        chan bool // true: handle the queue; false: the request is done
 }
 
 // rules are what a request is decided by.
@@ -73,7 +74,7 @@ func (r *sequencer) do(ctx context.Context, req *request) error {
 	return r.finish(ctx, req)
 }
 
-// join gives req its place in the order. Who joined must call finish.
+// join puts req into the queue. The caller must call finish.
 func (r *sequencer) join(req *request) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +147,7 @@ func (r *sequencer) handle(ctx context.Context, batch []*request) {
 // group does neighbours of one kind.
 func (r *sequencer) group(ctx context.Context, kind int, batch []*request) {
 	defer func() {
-		// A fault must not leave the sequencer locked for ever.
+		// A panic must not leave the sequencer busy for ever.
 		if p := recover(); p != nil {
 			r.state = nil
 			fail(batch, r.fault(p))
@@ -171,7 +172,7 @@ func (r *sequencer) group(ctx context.Context, kind int, batch []*request) {
 	}
 }
 
-// fault logs what the rules stumbled over and returns what the caller is told.
+// fault logs a panic of the rules and returns the error for the caller.
 func (r *sequencer) fault(p any) error {
 	r.sessions.opt.Logger.Error("the rules failed", "session", r.id, "fault", p, "stack", string(debug.Stack()))
 	return chat.Errorf(chat.Internal, "the server failed on this request; nothing was written")
@@ -245,8 +246,7 @@ func (r *sequencer) append(ctx context.Context, batch []*request) {
 	}
 }
 
-// maxTries is how often a batch is decided again because somebody else was
-// faster. Each time somebody has made progress.
+// maxTries is how often a batch is decided again after a commit conflict.
 const maxTries = 3
 
 // errPanicked says that the rules failed on a request, which is marked as dead.
@@ -331,5 +331,5 @@ func fail(batch []*request, err error) {
 	}
 }
 
-// leave gives the sequencer back.
+// release ends the use of the sequencer.
 func (r *sequencer) release() { r.users.Add(-1) }

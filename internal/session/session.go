@@ -45,7 +45,7 @@ type journal interface {
 	WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error
 }
 
-// live shows what was written to whoever watches.
+// live sends what was written to readers.
 type live interface {
 	Publish(id chat.SessionID, entries []chat.Entry)
 	Blocks(id chat.SessionID) []chat.Block
@@ -77,14 +77,14 @@ type artifacts interface {
 // Options of Sessions; the zero value works.
 type Options struct {
 	DefaultAgent string                              // answers sessions that name none, until SetDefaultAgent; "" means demo
-	MaxQueue     int                                 // messages that may wait behind a turn; 0 means 100
+	MaxQueue     int                                 // messages that may wait for a turn to end; 0 means 100
 	MaxCached    int                                 // sessions whose state is kept in memory; 0 means 20000
 	Quotas       Quotas                              // of owners and workspaces
 	Scarce       func() (reserve int64, scarce bool) // whether less than twice the disk's reserve is free; nil means never
-	Refused      func(quota string)                  // told of what a quota refuses; must not block
+	Refused      func(quota string)                  // gets the name of a quota that refuses; must not block
 	Artifacts    artifacts                           // nil means there are none
 	Store        chat.StoreFunc                      // keeps data that is too large for an event; nil means it stays there
-	Observers    []Observer                          // told what happens; see also Observe
+	Observers    []Observer                          // get what happens; see also Observe
 	Now          func() time.Time                    // nil means time.Now
 	Logger       *slog.Logger                        // nil means none
 }
@@ -108,7 +108,7 @@ func (o *Options) defaults() {
 	}
 }
 
-// Sessions is the door to all sessions of a server.
+// Sessions reads and writes all sessions of a server.
 type Sessions struct {
 	log      journal
 	live     live
@@ -131,7 +131,7 @@ type shard struct {
 	sequencers map[chat.SessionID]*sequencer
 }
 
-// New returns the door to the sessions in log, shown by live.
+// New returns the sessions in log, with readers at live.
 func New(log journal, live live, opt Options) *Sessions {
 	opt.defaults()
 	s := &Sessions{log: log, live: live, opt: opt, seed: maphash.MakeSeed(), wake: make(chan struct{}, 1)}
@@ -151,8 +151,8 @@ func (s *Sessions) DefaultAgent() string { return *s.agent.Load() }
 // none. It may be called at any time.
 func (s *Sessions) SetDefaultAgent(name string) { s.agent.Store(&name) }
 
-// sequencer returns the sequencer of a session, and keeps it from being forgotten until
-// leave is called.
+// acquire returns the sequencer of a session, which is not evicted until release is
+// called.
 func (s *Sessions) acquire(id chat.SessionID) *sequencer {
 	sh := s.shard(id)
 	sh.mu.Lock()
@@ -167,7 +167,7 @@ func (s *Sessions) acquire(id chat.SessionID) *sequencer {
 	return r
 }
 
-// open returns the sequencer of a session if there is one in memory.
+// acquireCached is acquire for a session that is in memory; nil for any other.
 func (s *Sessions) acquireCached(id chat.SessionID) *sequencer {
 	sh := s.shard(id)
 	sh.mu.Lock()
@@ -183,7 +183,7 @@ func (s *Sessions) shard(id chat.SessionID) *shard {
 	return &s.shards[maphash.String(s.seed, string(id))%uint64(len(s.shards))]
 }
 
-// evict drops sequencers that nobody uses until there are fewer than most; map order
+// evict drops unused sequencers until there are fewer than most; map order
 // makes the choice random enough. If all are in use the bound is exceeded for a
 // while.
 func (sh *shard) evict(most int) {

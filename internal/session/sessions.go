@@ -83,7 +83,7 @@ func (s *Sessions) setAlias(ctx context.Context, c chat.Caller, name chat.Sessio
 	return s.log.SetAlias(ctx, c.In(), c.Actor.Key(), string(name), s.NewID())
 }
 
-// errForeign says that the id belongs to somebody else's session.
+// errForeign says that the id belongs to another owner's session.
 type errForeign struct {
 	seen bool // the caller may see that session
 }

@@ -113,7 +113,7 @@ func (s *Sessions) window(ctx context.Context, id chat.SessionID, st *chat.State
 	}
 }
 
-// settle shows a page of older items what came after it.
+// settle applies later events to a page of older items.
 func (s *Sessions) settle(ctx context.Context, id chat.SessionID, t *chat.Transcript, from, last chat.Seq) error {
 	t.Freeze()
 	most := chat.Range{After: from - 1, Limit: maxWindow}

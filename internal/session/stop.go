@@ -85,7 +85,7 @@ func (s *Sessions) stop(ctx context.Context, c chat.Caller, id chat.SessionID, r
 func (d *decision) stopTurn(line string, by chat.Actor, reason string, until chat.At, ack string) chat.StopResult {
 	t := d.state.Line(line).Turn
 	if t == nil && line == "" && d.state.Session.Agent == chat.NoAgent {
-		// Who answers here is elsewhere, and has no turns: it hears of it by the fact.
+		// The agent runs elsewhere and has no turns here: it reads the event.
 		d.addSystem(chat.TurnStopRequested{By: by, Reason: reason, Deadline: until, Ack: ack}, line, "")
 		return chat.StopResult{Stopped: true}
 	}

@@ -86,7 +86,7 @@ func (d *decision) endSession(actor chat.Actor, draft chat.Draft, turn chat.Turn
 		d.stopWork(w, actor, "the session has ended", 0, "")
 	}
 	for _, b := range d.blocks {
-		// Those of a turn end with it; nobody else would end these.
+		// Blocks of a turn end with it; these have none.
 		if b.Turn == "" && !d.finished(b.ID) {
 			d.addAs(actor, partial(b), b.Workstream, "")
 		}
@@ -110,8 +110,8 @@ func (s *Sessions) EndTurn(ctx context.Context, ref chat.TurnRef, outcome chat.O
 	defer r.release()
 	err := r.do(ctx, &request{rules: e, unbounded: true})
 	if needs, ok := err.(errMerge); ok {
-		// Before the workstream ends: so they are there when its parent is
-		// told, and a crash in between repeats it.
+		// Before the workstream ends: the files are there when its parent reads
+		// of it, and a crash in between repeats the merge.
 		req := &request{rules: e, unbounded: true}
 		if req.files, err = s.mergeResting(ctx, ref.Session, needs.workstream.ID); err != nil {
 			return err
@@ -285,7 +285,7 @@ func (s *Sessions) TakeSteered(ctx context.Context, ref chat.TurnRef) ([]chat.Se
 	return s.take(ctx, ref, func(t *chat.Turn) []chat.Seq { return slices.Clone(t.Steered) })
 }
 
-// TakeNews hands the agent all that arrived during the turn: messages, words to
+// TakeNews hands the agent all that arrived during the turn: messages to
 // its workstream, and what became of its children.
 func (s *Sessions) TakeNews(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error) {
 	return s.take(ctx, ref, func(t *chat.Turn) []chat.Seq {
@@ -347,7 +347,7 @@ func (s *Sessions) take(ctx context.Context, ref chat.TurnRef, which func(t *cha
 	return taken, err
 }
 
-// turn returns a running turn in the attempt that its agent knows, and its line.
+// turn returns a running turn in the attempt of ref, and its line.
 func (d *decision) turn(ref chat.TurnRef) (*chat.Turn, string, error) {
 	t, line := d.state.TurnOf(ref.Turn)
 	if t == nil || t.Attempt != ref.Attempt {
@@ -356,8 +356,8 @@ func (d *decision) turn(ref chat.TurnRef) (*chat.Turn, string, error) {
 	return t, line, nil
 }
 
-// Turns calls f for every turn that runs in a session, as its agent knows it.
-// What observers are told comes wholly before or wholly after; f must not
+// Turns calls f for every turn that runs in a session, with its attempt.
+// Observers get a commit wholly before or wholly after; f must not
 // block or call back.
 func (s *Sessions) Turns(ctx context.Context, id chat.SessionID, f func(ref chat.TurnRef, workstream string, t chat.Turn)) error {
 	r := s.acquire(id)

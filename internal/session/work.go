@@ -29,7 +29,7 @@ func (d *decision) workTurnEnded(w *chat.Workstream, outcome chat.Outcome, cause
 		d.endWork(w, chat.WorkstreamFailed{ID: w.ID, Error: clip(cause), Files: files})
 	case w.Interactive:
 		p := chat.WorkstreamProgress{ID: w.ID, Phase: chat.PhaseDone, Iteration: w.Iteration, Share: workstream.Share(w, d.now), Summary: text}
-		if outcome == chat.Stopped { // it has no answer, but who waits for it has to know
+		if outcome == chat.Stopped { // it has no answer, but the parent waits for its end
 			p.Summary, p.Message = "", "It was stopped."
 		}
 		if outcome == chat.Done || !waits {
@@ -105,7 +105,7 @@ func (d *decision) stopWork(w *chat.Workstream, by chat.Actor, reason string, un
 	}
 }
 
-// advanced says that a workstream has come to another phase, when what was just
+// advanced adds that a workstream has entered another phase, when what was just
 // added on its line shows it. before is how many events there were.
 func (d *decision) advanced(line string, body chat.Body, before int) {
 	if len(d.events) == before {
@@ -175,7 +175,7 @@ func (q *said) read(ctx context.Context, r *sequencer, seq chat.Seq) error {
 	return err
 }
 
-// text returns what was said at seq, bounded so that it can be told on.
+// text returns what was said at seq, bounded so that it fits into an event.
 func (q *said) text(d *decision, seq chat.Seq) string {
 	if (q == nil || q.seq != seq) && seq > d.after && len(d.events) > 0 && int(seq-d.after) <= len(d.events) {
 		if b, ok := d.events[seq-d.after-1].Body.(chat.AgentText); ok {

@@ -28,7 +28,7 @@ func (s *Sessions) Launch(ctx context.Context, c chat.Caller, id chat.SessionID,
 			b.Agent = d.state.AgentOf(o.draft.Workstream)
 		}
 		if b.Agent == chat.NoAgent {
-			return chat.Errorf(chat.Invalid, "nobody answers in this session, so the launch has to name an agent").With("field", "agent")
+			return chat.Errorf(chat.Invalid, "the session has no agent, so the launch has to name one").With("field", "agent")
 		}
 		b.LaunchID = d.nextID(chat.LaunchPrefix)
 		if !b.Interactive {
@@ -46,7 +46,7 @@ func (s *Sessions) Launch(ctx context.Context, c chat.Caller, id chat.SessionID,
 }
 
 // MessageWorkstream hands a follow-up to a workstream: to its running turn, or
-// it begins one. One that has ended cannot be told anything.
+// it begins one. One that has ended takes no messages.
 func (s *Sessions) MessageWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
 	return s.sendToWorkstream(ctx, c, id, name, m, func(d *decision, w *chat.Workstream) (chat.Body, error) { return workstream.Messaged(w, m) })
 }
@@ -56,7 +56,7 @@ func (s *Sessions) SteerWorkstream(ctx context.Context, c chat.Caller, id chat.S
 	return s.sendToWorkstream(ctx, c, id, name, m, func(d *decision, w *chat.Workstream) (chat.Body, error) { return workstream.Steered(w, m) })
 }
 
-// word says something to a workstream.
+// sendToWorkstream sends a message or directive to a workstream.
 func (s *Sessions) sendToWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering, body func(d *decision, w *chat.Workstream) (chat.Body, error)) (chat.WorkstreamStatus, error) {
 	sent := chat.NewDraft(chat.WorkstreamSteered{ID: name, Command: m.Command, Text: m.Text}).As(m.ClientID)
 	sent.Turn, sent.Attempt = m.Turn, m.Attempt
@@ -97,7 +97,7 @@ func (s *Sessions) TerminateWorkstream(ctx context.Context, c chat.Caller, id ch
 	}})
 }
 
-// workCommand is a word of a caller about a workstream, under way.
+// workCommand is a request of a caller about a workstream.
 type workCommand struct {
 	caller chat.Caller
 	name   string     // of the workstream
@@ -167,7 +167,7 @@ func (o *workCommand) decide(d *decision) (err error) {
 	return err
 }
 
-// add adds the event that the caller's word becomes.
+// add adds the event of the caller's command.
 func (o *workCommand) add(d *decision, body chat.Body) error {
 	turn := o.turn
 	if t, line := d.state.TurnOf(turn); t == nil || line != o.draft.Workstream {
@@ -189,7 +189,7 @@ func (o *workCommand) add(d *decision, body chat.Body) error {
 }
 
 // ReportWorkstream says how far the workstream that a turn belongs to has come.
-// On the main line there is nobody to tell, and nothing happens.
+// On the main line it does nothing.
 func (s *Sessions) ReportWorkstream(ctx context.Context, ref chat.TurnRef, clientID string, p chat.WorkstreamProgress) error {
 	r := s.acquire(ref.Session)
 	defer r.release()
@@ -245,7 +245,7 @@ func (q *reporting) decide(d *decision) error {
 	return nil
 }
 
-// Workstreams tells how all workstreams of a session are, in the order of their
+// Workstreams returns the status of all workstreams of a session, in the order of their
 // launch.
 func (s *Sessions) Workstreams(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.WorkstreamStatus, error) {
 	st, err := s.State(ctx, c, id)
@@ -260,7 +260,7 @@ func (s *Sessions) Workstreams(ctx context.Context, c chat.Caller, id chat.Sessi
 	return all, nil
 }
 
-// Workstream tells how a workstream is; name is its id or its launch id.
+// Workstream returns the status of a workstream; name is its id or its launch id.
 func (s *Sessions) Workstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string) (chat.WorkstreamStatus, error) {
 	st, err := s.State(ctx, c, id)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Grace is how long a workstream may take to end once it is told to.
+// Grace is how long a workstream may take to end after the request.
 const Grace = 60 * time.Second
 
 // The shares of the deadline at which something is said.
@@ -150,5 +150,5 @@ func Due(w *chat.Workstream, now chat.At) []chat.Body {
 	return out
 }
 
-// WrapUp is what a child is told when most of its time has passed.
+// WrapUp is the message to a child when most of its time has passed.
 const WrapUp = "Most of your time has passed. Wrap up: finish what you are doing and give your result now."

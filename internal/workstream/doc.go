@@ -1,6 +1,6 @@
 // Package workstream holds the rules of parallel lines of work: which launches
 // are sound, how the deadline is measured, what is due at a moment, and which
-// words steer.
+// commands steer.
 //
 // A workstream is launched by a line of work, runs in the background as a line
 // of the same session, and ends in one of four states. Its deadline is 300 s

@@ -19,7 +19,7 @@ export interface AgentApprovalRequest {
   calls: ApprovalCall[];
   timeout?: number;
   deadline?: Time;
-  /** by the session's settings: the answer follows at once, and nobody is to be asked */
+  /** by the session's settings: the answer follows at once, and no person is asked */
   settled?: boolean;
 }
 
@@ -45,22 +45,22 @@ export interface AgentError {
   code?: string;
 }
 
-/** Info describes an agent to people. */
+/** Info describes an agent in lists. */
 export interface AgentInfo {
   name: string;
   /** builtin, worker, … */
   kind: string;
   description?: string;
-  /** messages to begin with */
+  /** suggested first messages */
   starters?: string[];
   /** answers sessions that name no agent */
   default?: boolean;
   healthy: boolean;
-  /** why not, as far as it is known */
+  /** why it is not healthy */
   problem?: string;
-  /** connected, for workers */
+  /** connected workers */
   workers?: number;
-  /** turns under way */
+  /** running turns */
   running: number;
 }
 
@@ -115,7 +115,7 @@ export interface AgentShare {
   url?: string;
 }
 
-/** AgentStatus is a word about what the agent is doing. */
+/** AgentStatus says what the agent is doing. */
 export interface AgentStatus {
   message: string;
   phase?: string;
@@ -160,7 +160,7 @@ export interface AgentToolError {
   code?: string;
 }
 
-/** AgentToolProgress tells how far a call, or a batch of work, has come. */
+/** AgentToolProgress says how far a call, or a batch of work, is. */
 export interface AgentToolProgress {
   call_id?: string;
   batch_id?: string;
@@ -213,14 +213,14 @@ export interface ApprovalCall {
   risk?: string;
   /** a person decides, whatever the session's settings say */
   always?: boolean;
-  /** whoever sent the message runs it: the answer brings the result, or refuses */
+  /** the sender of the message runs it: the answer brings the result, or refuses */
   client?: boolean;
 }
 
 /** Approvals says who decides about calls of tools that need approval. */
 export type Approvals = "ask" | "review" | "all";
 
-/** Assignment is a turn that a worker is to answer. A worker that is answering it already goes on, under the attempt given here. */
+/** Assignment is a turn that an agent is to answer. A worker that is answering it already continues, under the attempt given here. */
 export interface Assignment {
   session_id: string;
   turn_id: string;
@@ -235,7 +235,7 @@ export interface Assignment {
   open?: OpenBlock[];
   /** what its line was launched for; absent on the main line */
   launch?: WorkstreamLaunched;
-  /** its workstream was told to pause */
+  /** its workstream is paused */
   paused?: boolean;
 }
 
@@ -251,7 +251,7 @@ export interface CustomItem {
   payload: unknown;
 }
 
-/** Decision is the word on one call. */
+/** Decision is the decision about one call. */
 export interface Decision {
   call_id: string;
   approve: boolean;
@@ -260,7 +260,7 @@ export interface Decision {
   params?: unknown;
   /** once (default) or session */
   remember?: string;
-  /** what came of the call, when whoever answers has run it */
+  /** the result of the call, when the answering client has run it */
   result?: unknown;
   /** why it failed there */
   error?: string;
@@ -389,7 +389,7 @@ export interface MessageItem {
   content?: Part[];
   user_id?: string;
   context?: unknown;
-  /** the sender's, so that it knows its own again */
+  /** the sender's, so that it recognises its own message */
   client_id?: string;
   state: MessageState;
   /** the turn that answers it */
@@ -405,7 +405,7 @@ export type MessageState = "sent" | "queued" | "taken" | "withdrawn";
 export interface NewSession {
   /** made by the server when absent */
   id?: string;
-  /** "" means the default agent, "none" that nobody answers */
+  /** "" means the default agent, "none" means no agent */
   agent?: string;
   title?: string;
   metadata?: unknown;
@@ -416,7 +416,7 @@ export interface NewSession {
 
 /** NoticeItem is a line about the session or a turn. */
 export interface NoticeItem {
-  /** Code is one of: stop_requested, stopped, failed, interrupted, resumed (of a turn); session_completed, session_failed; steered, follow_up (of the workstream in about); notification (the agent's word to a person). */
+  /** Code is one of: stop_requested, stopped, failed, interrupted, resumed (of a turn); session_completed, session_failed; steered, follow_up (of the workstream in about); notification (of the agent, to a person). */
   code: string;
   text?: string;
   /** of resumed */
@@ -738,7 +738,7 @@ export interface ToolItem {
   ended_at?: Time;
 }
 
-/** ToolProgress is the last word on how far a call has come. */
+/** ToolProgress is the last report on how far a call is. */
 export interface ToolProgress {
   done: number;
   total?: number;
@@ -902,7 +902,7 @@ export interface Workstream {
   share?: number;
   progress_at?: Time;
   warned?: number;
-  /** it was told to come to an end */
+  /** it got the request to finish */
   wrapping_up?: boolean;
   summary?: string;
   error?: string;
@@ -920,14 +920,14 @@ export interface Workstream {
   worked_ms?: number;
 }
 
-/** WorkstreamCanceled ends a workstream that was told to. */
+/** WorkstreamCanceled ends a workstream that had to end. */
 export interface WorkstreamCanceled {
   id: string;
   reason?: string;
   files?: string[];
 }
 
-/** WorkstreamCanceling says that a workstream was told to end. */
+/** WorkstreamCanceling says that a workstream has to end. */
 export interface WorkstreamCanceling {
   id: string;
   /** who asked for it */
@@ -976,7 +976,7 @@ export interface WorkstreamMessage {
   text: string;
 }
 
-/** WorkstreamProgress tells how far a workstream has come. */
+/** WorkstreamProgress says how far a workstream is. */
 export interface WorkstreamProgress {
   id: string;
   /** planning, executing_tool, synthesizing, blocked, done */
