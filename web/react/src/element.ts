@@ -1,8 +1,8 @@
 import { createElement, createRef } from "react";
 import { createRoot, type Root } from "react-dom/client";
 import { ParleyClient } from "@parley-hq/client";
-import { Conversation } from "./conversation.js";
-import type { ConversationHandle, ConversationProps } from "./props.js";
+import { Conversation } from "./conversation/conversation.js";
+import type { ConversationHandle, ConversationProps } from "./conversation/props.js";
 
 /*
  * <parley-conversation session="…" src="https://parley.example.com">: the component for pages without React. It lives in
@@ -121,7 +121,7 @@ export class ParleyConversation extends HTMLElement {
 }
 
 /** A catalogue by the name of its language, if there is one beside the English. */
-const wordsOf = async (locale: string): Promise<ConversationProps["messages"]> => (/^de\b/i.test(locale) ? (await import("./texts.de.js")).german : undefined);
+const wordsOf = async (locale: string): Promise<ConversationProps["messages"]> => (/^de\b/i.test(locale) ? (await import("./i18n/german.js")).german : undefined);
 
 /** Registers the element; a name of one's own is possible. */
 export function defineParleyConversation(name = "parley-conversation"): void {

@@ -1,11 +1,11 @@
 import { useEffect, useMemo, useState } from "react";
-import { Rows } from "./rows.js";
-import { Entry } from "./entry.js";
-import { InView, SharedProvider, type Shared } from "./context.js";
-import { useItems, useOlder, useRecord, useSession } from "./hooks.js";
-import { english, type Texts } from "./texts.js";
-import type { ConversationProps } from "./props.js";
 import type { SessionStore } from "@parley-hq/client";
+import type { ConversationProps } from "./conversation/props.js";
+import { Entry } from "./entries/entry.js";
+import { Rows } from "./entries/rows.js";
+import { english, type Texts } from "./i18n/texts.js";
+import { InView, SharedProvider, type Shared } from "./shared/context.js";
+import { useItems, useOlder, useRecord, useSession } from "./shared/hooks.js";
 
 /** More entries than that are more than a browser can lay out. */
 const most = 10_000;

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { decode, lex, ownFile, safeHref } from "../src/markdown.js";
-import { readChart } from "../src/chart.js";
-import { readTable } from "../src/table.js";
-import { clock, plain } from "../src/formats.js";
-import { english } from "../src/texts.js";
+import { decode, lex, ownFile, safeHref } from "../src/markdown/markdown.js";
+import { readChart } from "../src/artifacts/chart.js";
+import { readTable } from "../src/artifacts/table.js";
+import { clock, plain } from "../src/i18n/formats.js";
+import { english } from "../src/i18n/texts.js";
 
 const { bytes, took } = english;
 

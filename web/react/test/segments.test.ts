@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { codeOf, Segmenter } from "../src/segments.js";
+import { codeOf, Segmenter } from "../src/markdown/segments.js";
 
 /** A seeded source of numbers, so that a failure can be repeated. */
 function random(seed: number): () => number {

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import type { Event, ParleyClient, SessionStore, Workstream } from "@parley-hq/client";
-import { Collected } from "../src/collected.js";
-import { spansOf, turnsOf } from "../src/spans.js";
-import { treeOf } from "../src/work.js";
+import { Collected } from "../src/inspector/collected.js";
+import { spansOf, turnsOf } from "../src/inspector/spans.js";
+import { treeOf } from "../src/work/work.js";
 
 let seq = 0;
 const at = (s: number) => new Date(Date.UTC(2026, 0, 1) + s * 1000).toISOString();

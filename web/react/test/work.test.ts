@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
 import type { Event, ParleyClient, SessionStore } from "@parley-hq/client";
-import { lostFields } from "../src/eventdetail.js";
-import { EventLog } from "../src/eventlog.js";
-import { diffPlans } from "../src/planpanel.js";
-import { fetches, readSpec } from "../src/spec.js";
-import { german } from "../src/texts.de.js";
-import { english } from "../src/texts.js";
+import { lostFields } from "../src/inspector/eventdetail.js";
+import { EventLog } from "../src/inspector/eventlog.js";
+import { diffPlans } from "../src/work/planpanel.js";
+import { fetches, readSpec } from "../src/artifacts/spec.js";
+import { german } from "../src/i18n/german.js";
+import { english } from "../src/i18n/texts.js";
 
 const task = (id: string, title: string, status = "pending") => ({ id, title, status });
 
@@ -63,7 +63,7 @@ test("the inspector's log: pages, live events, a pause, filters", async () => {
   await log.everything();
   await new Promise((done) => setTimeout(done));
   await log.everything();
-  const none = { words: "", type: "", lane: "" };
+  const none = { words: "", type: "", workstream: "" };
   expect(log.all.map((e) => e.sequence)).toEqual(all.map((e) => e.sequence));
   expect(log.more).toBe(false);
   live(event(2501));
@@ -76,7 +76,7 @@ test("the inspector's log: pages, live events, a pause, filters", async () => {
   expect(log.all.length).toBe(2502);
   expect(log.filter({ ...none, words: "TEXT 2502" }).map((e) => e.sequence)).toEqual([2502]);
   expect(log.filter({ ...none, type: "agent.tool_call" }).length).toBe(500);
-  expect(log.filter({ ...none, lane: "main" }).length).toBe(2502);
+  expect(log.filter({ ...none, workstream: "main" }).length).toBe(2502);
   expect(log.filter(none)).toBe(log.filter({ ...none })); // the same list until something changes
   expect(log.find(1234)?.sequence).toBe(1234);
   expect(log.find(9999)).toBeUndefined();

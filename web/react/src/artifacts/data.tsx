@@ -1,0 +1,90 @@
+import { useEffect, useState } from "react";
+import type { ItemOf } from "@parley-hq/client";
+import { useKept, useShared } from "../shared/context.js";
+import { Value } from "../shared/json.js";
+import { lazyPart } from "../shared/lazy.js";
+import { Chart, readChart } from "./chart.js";
+import { fetches, inlineValues, readSpec, type Spec } from "./spec.js";
+import { DataTable, readTable } from "./table.js";
+
+const SpecChart = lazyPart(() => import("./vega.js").then((m) => m.SpecChart), <div className="pl-ghost pl-ghost-chart" />);
+
+/** A table or a chart; data that is too large to be inline is fetched when the card is seen. */
+export function Data({ item, url }: { item: ItemOf<"artifact">; url: string | undefined }) {
+  const { texts, client, store } = useShared();
+  const a = item.artifact;
+  const [asData, setAsData] = useKept(`data ${item.id}`, false);
+  const [data, setData] = useState<unknown>(a.data);
+  const [failed, setFailed] = useState<string>();
+  useEffect(() => {
+    if (a.data !== undefined || !url || !a.path) return;
+    const stop = new AbortController();
+    client
+      .download(store.id, a.path, { signal: stop.signal })
+      .then((b) => b.text())
+      .then((t) => setData(a.media_type?.includes("csv") ? csv(t) : JSON.parse(t)))
+      .catch((err: unknown) => stop.signal.aborted || setFailed(err instanceof Error ? err.message : String(err)));
+    return () => stop.abort();
+  }, [a, client, store.id, url]);
+  if (failed) return <p className="pl-fault">{failed}</p>;
+  if (data === undefined) return <div className="pl-ghost" />;
+  if (a.type === "chart") {
+    const spec = readSpec(data);
+    if (spec) return <SpecView spec={spec} title={a.title ?? ""} keep={item.id} />;
+    const chart = readChart(data);
+    if (!chart) return <Value value={data} label={texts.raw} keep={item.id} />;
+    return (
+      <>
+        {asData ? <DataTable table={{ columns: ["", ...chart.series.map((s) => s.name)], rows: chart.x.map((x, i) => [x, ...chart.series.map((s) => s.values[i] ?? "")]) }} keep={item.id} /> : <Chart chart={chart} title={a.title ?? ""} />}
+        <button type="button" className="pl-link pl-small" onClick={() => setAsData(!asData)}>
+          {asData ? texts.asChart : texts.asData}
+        </button>
+      </>
+    );
+  }
+  const table = readTable(data);
+  return table ? <DataTable table={table} keep={item.id} /> : <Value value={data} label={texts.raw} keep={item.id} />;
+}
+
+/** A chart by specification, or its data; one that wants to load something is shown as what it is. */
+function SpecView({ spec, title, keep }: { spec: Spec; title: string; keep: string }) {
+  const { texts } = useShared();
+  const [asData, setAsData] = useKept(`data ${keep}`, false);
+  if (fetches(spec))
+    return (
+      <>
+        <p className="pl-fault">{texts.chartRefused}</p>
+        <Value value={spec} label={texts.raw} keep={keep} />
+      </>
+    );
+  const table = readTable(inlineValues(spec));
+  return (
+    <>
+      {asData && table ? (
+        <DataTable table={table} keep={keep} />
+      ) : (
+        <SpecChart spec={spec} title={title} />
+      )}
+      {table && (
+        <button type="button" className="pl-link pl-small" onClick={() => setAsData(!asData)}>
+          {asData ? texts.asChart : texts.asData}
+        </button>
+      )}
+    </>
+  );
+}
+
+/** Comma-separated values with quotes, as rows. */
+function csv(text: string): { columns: string[]; rows: string[][] } {
+  const rows: string[][] = [];
+  let row: string[] = [];
+  for (const m of text.matchAll(/(?:"((?:[^"]|"")*)"|([^,\r\n]*))(,|\r?\n|$)/g)) {
+    if (m[0] === "" && row.length === 0) break;
+    row.push(m[1] !== undefined ? m[1].replaceAll('""', '"') : (m[2] ?? ""));
+    if (m[3] !== ",") {
+      rows.push(row);
+      row = [];
+    }
+  }
+  return { columns: rows[0] ?? [], rows: rows.slice(1) };
+}

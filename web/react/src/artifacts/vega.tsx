@@ -1,0 +1,80 @@
+import { useEffect, useRef, useState } from "react";
+import { parse, View, type Loader, type Spec as VegaSpec } from "vega";
+import { expressionInterpreter } from "vega-interpreter";
+import { compile, type TopLevelSpec } from "vega-lite";
+import { useShared } from "../shared/context.js";
+import type { Spec } from "./spec.js";
+
+/*
+ * A specification is a program that an agent wrote. Its expressions are walked by an interpreter, never made into code,
+ * and whatever it wants to load is refused. Loaded when the first such chart is seen.
+ */
+
+const refuse = () => Promise.reject(new Error("a chart may not load anything"));
+const nothing = { load: refuse, sanitize: refuse, http: refuse, file: refuse, options: {} } as unknown as Loader;
+
+/** Draws a Vega-Lite specification as SVG. */
+export function SpecChart({ spec, title }: { spec: Spec; title: string }) {
+  const { texts } = useShared();
+  const box = useRef<HTMLDivElement>(null);
+  const [fault, setFault] = useState<string>();
+  const [look, setLook] = useState(0);
+  useEffect(() => {
+    const media = matchMedia("(prefers-color-scheme: dark)");
+    const change = () => setLook((n) => n + 1);
+    media.addEventListener("change", change);
+    return () => media.removeEventListener("change", change);
+  }, []);
+  useEffect(() => {
+    const el = box.current;
+    if (!el) return;
+    let view: View | undefined;
+    try {
+      const single = "mark" in spec || "layer" in spec;
+      const fitted = single ? { height: 240, ...spec, width: Math.max(160, el.clientWidth - 8), autosize: { type: "fit", contains: "padding" } } : spec;
+      const vega = compile({ description: title || texts.chart, ...fitted, background: "transparent" } as unknown as TopLevelSpec, { config: config(el), logger: quiet }).spec as VegaSpec;
+      view = new View(parse(vega, undefined, { ast: true } as object), { expr: expressionInterpreter as never, loader: nothing, renderer: "svg", hover: false, logLevel: 0 }).initialize(el);
+      view.runAsync().then(
+        () => setFault(undefined),
+        (err: unknown) => setFault(String(err)),
+      );
+    } catch (err) {
+      setFault(err instanceof Error ? err.message : String(err));
+    }
+    return () => void view?.finalize();
+  }, [spec, look, title, texts]);
+  return (
+    <figure className="pl-chart pl-spec">
+      {/* The library names it by the description and makes its marks known to screen readers. */}
+      <div ref={box} />
+      {fault && <p className="pl-fault">{texts.chartFailed(fault)}</p>}
+    </figure>
+  );
+}
+
+const quiet = { level: () => quiet, error: () => quiet, warn: () => quiet, info: () => quiet, debug: () => quiet } as never;
+
+/** The look of the page around it. */
+function config(el: HTMLElement): object {
+  const style = getComputedStyle(el);
+  const v = (name: string) => {
+    // A variable may hold light-dark(); only a property that uses it has the colour.
+    const probe = document.createElement("span");
+    probe.style.color = `var(--pl-${name})`;
+    el.append(probe);
+    const c = getComputedStyle(probe).color;
+    probe.remove();
+    return c;
+  };
+  const [ink, muted, line] = [v("ink"), v("muted"), v("line")];
+  return {
+    font: style.fontFamily,
+    view: { stroke: "transparent" },
+    axis: { labelColor: muted, titleColor: ink, gridColor: line, domainColor: line, tickColor: line, labelFontSize: 12, titleFontSize: 12 },
+    legend: { labelColor: ink, titleColor: ink },
+    title: { color: ink },
+    header: { labelColor: ink, titleColor: ink },
+    range: { category: [1, 2, 3, 4, 5, 6].map((n) => v(`lane-${n}`)) },
+    mark: { color: v("accent") },
+  };
+}

@@ -1,0 +1,230 @@
+import { memo, useEffect, useImperativeHandle, useRef, useState, type ReactNode, type Ref } from "react";
+import type { ParleyClient, Part } from "@parley-hq/client";
+import { useUploads, type UploadRules } from "../files/uploads.js";
+import type { Texts } from "../i18n/texts.js";
+import { Icon } from "../shared/icons.js";
+
+export interface ComposerHandle {
+  focus: () => void;
+  set: (text: string) => void;
+}
+
+/** Where a person writes. It has its own state, so that typing draws nothing else. */
+export const Composer = memo(function Composer(p: {
+  handle?: Ref<ComposerHandle>;
+  client: ParleyClient;
+  texts: Texts;
+  placeholder: string;
+  running: boolean;
+  stopping: boolean;
+  draftKey: string;
+  uploads: UploadRules | false;
+  autoFocus: boolean;
+  session: () => Promise<string>;
+  send: (text: string, files: Part[]) => Promise<void>;
+  stop: () => void;
+  sendText: string | undefined;
+  busy: boolean;
+  attached: Part[];
+  onDetach: ((part: Part) => void) | undefined;
+  className: string | undefined;
+  inputClassName: string | undefined;
+  start?: ReactNode;
+  end?: ReactNode;
+}) {
+  const { texts } = p;
+  const [text, setText] = useState(() => readDraft(p.draftKey));
+  const [over, setOver] = useState(false);
+  const [fault, setFault] = useState<string>();
+  const [escape, setEscape] = useState(false);
+  const area = useRef<HTMLTextAreaElement>(null);
+  const picker = useRef<HTMLInputElement>(null);
+  const composing = useRef(false);
+  const up = useUploads(p.client, p.session, p.uploads || {}, texts);
+  useImperativeHandle(p.handle, () => ({ focus: () => area.current?.focus(), set: setText }), []);
+  useEffect(() => setText(readDraft(p.draftKey)), [p.draftKey]);
+  useEffect(() => {
+    const t = setTimeout(() => writeDraft(p.draftKey, text), 300);
+    return () => clearTimeout(t);
+  }, [text, p.draftKey]);
+  useEffect(() => {
+    if (p.autoFocus && matchMedia("(pointer: fine)").matches) area.current?.focus({ preventScroll: true });
+  }, [p.autoFocus, p.draftKey]);
+  useEffect(() => {
+    if (!escape) return;
+    const t = setTimeout(() => setEscape(false), 2000);
+    return () => clearTimeout(t);
+  }, [escape]);
+
+  const ready = !p.busy && !up.busy && (text.trim() !== "" || up.files.some((f) => f.part) || p.attached.length > 0);
+  const send = () => {
+    if (!ready) return;
+    const said = text;
+    const files = up.files.flatMap((f) => (f.part ? [f.part] : []));
+    setText("");
+    writeDraft(p.draftKey, "");
+    up.clear();
+    setFault(undefined);
+    p.send(said.trimEnd(), files).catch((err: unknown) => {
+      setText((now) => now || said);
+      setFault(err instanceof Error ? err.message : String(err));
+    });
+  };
+  const onKeyDown = (e: React.KeyboardEvent) => {
+    if (e.key === "Escape" && p.running) {
+      if (escape) p.stop();
+      setEscape(!escape);
+      return;
+    }
+    if (e.key !== "Enter" || e.shiftKey || e.nativeEvent.isComposing || composing.current) return;
+    // On a touch keyboard Enter is the only way to a new line.
+    if (matchMedia("(pointer: coarse)").matches && !e.ctrlKey && !e.metaKey) return;
+    e.preventDefault();
+    send();
+  };
+  const drop = p.uploads === false ? {} : {
+    onDragOver: (e: React.DragEvent) => {
+      if (![...e.dataTransfer.types].includes("Files")) return;
+      e.preventDefault();
+      setOver(true);
+    },
+    onDragLeave: () => setOver(false),
+    onDrop: (e: React.DragEvent) => {
+      e.preventDefault();
+      setOver(false);
+      up.add(e.dataTransfer.files);
+    },
+    onPaste: (e: React.ClipboardEvent) => {
+      if (e.clipboardData.files.length === 0) return;
+      e.preventDefault();
+      up.add(e.clipboardData.files);
+    },
+  };
+  return (
+    <div className={p.className ? `pl-composer-wrap ${p.className}` : "pl-composer-wrap"}>
+      <form
+        className={`pl-composer${over ? " pl-over" : ""}`}
+        onSubmit={(e) => {
+          e.preventDefault();
+          send();
+        }}
+        {...drop}
+      >
+        {up.files.length > 0 && (
+          <ul className="pl-chips" aria-label={texts.files}>
+            {up.files.map((f) => (
+              <li key={f.key} className={`pl-chip${f.error ? " pl-bad" : ""}`}>
+                <Icon name="file" size={14} />
+                <span>{f.name}</span>
+                {f.error ? (
+                  <>
+                    <span>{f.error}</span>
+                    <button type="button" className="pl-link" onClick={() => up.retry(f.key)}>
+                      {texts.retry}
+                    </button>
+                  </>
+                ) : f.part ? (
+                  <span className="pl-muted">{texts.bytes(f.size)}</span>
+                ) : (
+                  <progress className="pl-progress" max={1} value={f.share} aria-label={f.name} />
+                )}
+                <button type="button" className="pl-mini" aria-label={texts.removeFile(f.name)} onClick={() => up.remove(f.key)}>
+                  <Icon name="cross" size={12} />
+                </button>
+              </li>
+            ))}
+          </ul>
+        )}
+        {p.attached.length > 0 && (
+          <ul className="pl-chips">
+            {p.attached.map((a, i) => (
+              <li key={i} className="pl-chip">
+                <Icon name="file" size={14} />
+                <span>{a.name ?? a.path ?? a.url}</span>
+                {p.onDetach && (
+                  <button type="button" className="pl-mini" aria-label={texts.removeFile(a.name ?? "")} onClick={() => p.onDetach?.(a)}>
+                    <Icon name="cross" size={12} />
+                  </button>
+                )}
+              </li>
+            ))}
+          </ul>
+        )}
+        <div className="pl-grow-area" data-text={`${text}\n`}>
+          <textarea
+            ref={area}
+            className={p.inputClassName}
+            rows={1}
+            dir="auto"
+            aria-label={texts.composerLabel}
+            placeholder={over ? texts.dropHere : p.placeholder}
+            value={text}
+            onChange={(e) => setText(e.target.value)}
+            onKeyDown={onKeyDown}
+            onCompositionStart={() => (composing.current = true)}
+            // Some browsers send the Enter that ends a composition after its end.
+            onCompositionEnd={() => setTimeout(() => (composing.current = false))}
+          />
+        </div>
+        <div className="pl-composer-bar">
+          {p.start}
+          {p.uploads !== false && (
+            <>
+              <button type="button" className="pl-iconbutton" title={texts.attach} aria-label={texts.attach} onClick={() => picker.current?.click()}>
+                <Icon name="plus" />
+              </button>
+              <input
+                ref={picker}
+                type="file"
+                hidden
+                multiple
+                accept={p.uploads.accept}
+                onChange={(e) => {
+                  if (e.target.files) up.add(e.target.files);
+                  e.target.value = "";
+                }}
+              />
+            </>
+          )}
+          <span className="pl-grow pl-hint" role="status">
+            {escape ? texts.stopAgain : p.running && text.trim() ? texts.runsNow : ""}
+          </span>
+          {p.end}
+          {p.running && (
+            <button type="button" className="pl-button pl-stop" disabled={p.stopping} onClick={p.stop}>
+              <Icon name="stop" size={14} /> {p.stopping ? texts.stopping : texts.stop}
+            </button>
+          )}
+          {(!p.running || ready) && (
+            <button type="submit" className="pl-primary pl-send" disabled={!ready}>
+              {p.running ? texts.queue : (p.sendText ?? texts.send)}
+            </button>
+          )}
+        </div>
+      </form>
+      {(fault ?? up.fault) && (
+        <p className="pl-fault" role="alert">
+          <Icon name="warn" size={14} /> {fault ?? up.fault}
+        </p>
+      )}
+    </div>
+  );
+});
+
+// A draft outlives a reload; a page without storage only loses that.
+function readDraft(key: string): string {
+  try {
+    return localStorage.getItem(`parley.draft.${key}`) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+function writeDraft(key: string, text: string): void {
+  try {
+    if (text) localStorage.setItem(`parley.draft.${key}`, text);
+    else localStorage.removeItem(`parley.draft.${key}`);
+  } catch {
+    // Nothing to do.
+  }
+}

@@ -1,0 +1,34 @@
+import { useShared } from "../shared/context.js";
+import { useRecord } from "../shared/hooks.js";
+import { Icon } from "../shared/icons.js";
+import { StatusDot } from "./banner.js";
+import type { ConversationProps } from "./props.js";
+import { TokenMeter } from "./tokens.js";
+
+/** One line: title, how it stands, tokens, and what can be done. */
+export function Header({ props: p, searching, setSearching }: { props: ConversationProps; searching: boolean; setSearching: (on: boolean) => void }) {
+  const { store, texts } = useShared();
+  const record = useRecord(store);
+  return (
+    <header className="pl-header">
+      {p.slots?.headerStart}
+      <h2 title={record?.title ?? store.id}>{p.title ?? record?.title ?? store.id}</h2>
+      <StatusDot />
+      <TokenMeter {...(p.tokenLimit ? { limit: p.tokenLimit } : {})} />
+      <button type="button" className="pl-iconbutton" aria-label={texts.search} title={texts.search} aria-expanded={searching} onClick={() => setSearching(!searching)}>
+        <Icon name="search" />
+      </button>
+      {p.slots?.headerEnd}
+      {p.onReset && (
+        <button type="button" className="pl-mini" onClick={p.onReset}>
+          {texts.reset}
+        </button>
+      )}
+      {p.onClose && (
+        <button type="button" className="pl-iconbutton" aria-label={texts.close} onClick={p.onClose}>
+          <Icon name="cross" />
+        </button>
+      )}
+    </header>
+  );
+}

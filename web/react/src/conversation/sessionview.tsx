@@ -1,0 +1,183 @@
+import { useCallback, useEffect, useImperativeHandle, useMemo, useRef, useState, type ReactNode, type Ref } from "react";
+import type { Answer, Event, ParleyClient, Prompt, SessionStore } from "@parley-hq/client";
+import { Data } from "../artifacts/artifact.js";
+import { EntryList, type EntryListHandle } from "../entries/list.js";
+import type { Texts } from "../i18n/texts.js";
+import { InView, workstreamName, SharedProvider, type Renderers, type Shared } from "../shared/context.js";
+import { useConnection, usePlan, usePrompts, useRecord, useView, useWorkstreams } from "../shared/hooks.js";
+import { Icon } from "../shared/icons.js";
+import { lazyPart } from "../shared/lazy.js";
+import { Announcer } from "./announce.js";
+import { Banner } from "./banner.js";
+import { Header } from "./header.js";
+import type { PanelName } from "./panel.js";
+import type { ConversationProps } from "./props.js";
+import { Loading, Unopened } from "./start.js";
+import { PanelStrip, PromptStrip } from "./strips.js";
+
+const SearchBar = lazyPart(() => import("./search.js").then((m) => m.SearchBar), null);
+const Panel = lazyPart(() => import("./panel.js").then((m) => m.Panel), <aside className="pl-panel" aria-busy="true" />);
+
+/** What the conversation can be told to do once it is open. */
+export interface Inner {
+  store: SessionStore;
+  answer: (request: string, answer: Answer) => Promise<Event>;
+  show: (item: string) => void;
+  inspect: (seq?: number) => void;
+}
+
+/** The conversation once its session is there. */
+export function SessionView({ store, props: p, texts, empty, composer, inner, line }: {
+  store: SessionStore;
+  props: ConversationProps;
+  texts: Texts;
+  empty: ReactNode;
+  composer: (running: boolean, stopping: boolean, agent: string, stop: () => void) => ReactNode;
+  inner: Ref<Inner>;
+  line: React.RefObject<string | undefined>;
+}) {
+  const list = useRef<EntryListHandle>(null);
+  const [panel, setOwnPanel] = useState<PanelName | null>(null);
+  const [seq, setSeq] = useState<number | undefined>(p.inspect);
+  const [workstream, setWorkstream] = useState<string>();
+  const [searching, setSearching] = useState(false);
+  const plan = usePlan(store);
+  const work = useWorkstreams(store);
+  const auto = work.some((w) => !w.ended_at) ? "work" : plan && plan.tasks.length > 0 ? "plan" : null;
+  const shownPanel = p.panel === "auto" ? auto : p.panel !== undefined ? p.panel : panel;
+  const onPanel = p.onPanel;
+  const setPanel = useCallback(
+    (n: PanelName | null) => {
+      setOwnPanel(n);
+      onPanel?.(n);
+    },
+    [onPanel],
+  );
+  const inspect = useCallback(
+    (n?: number) => {
+      setSeq(n);
+      setPanel("raw");
+    },
+    [setPanel],
+  );
+  useEffect(() => {
+    if (p.inspect !== undefined) inspect(p.inspect);
+  }, [p.inspect, inspect]);
+  const { answeredHere, memory } = useMemo(() => memoryOf(p.client, store.id), [p.client, store.id]);
+  const answer = useCallback(
+    async (request: string, a: Answer) => {
+      const e = await store.answer(request, a);
+      answeredHere.add(request);
+      return e;
+    },
+    [store, answeredHere],
+  );
+  const canInspect = p.panels?.inspector !== false;
+  const loadImage = useMemo(() => (p.loadImage === false ? undefined : (p.loadImage ?? ((url: string, signal: AbortSignal) => p.client.image(url, { signal })))), [p.client, p.loadImage]);
+  const shared = useMemo<Shared>(
+    () => ({
+      client: p.client, store, texts, mode: p.mode ?? "interactive", renderers: p.renderers ?? none, answer, answeredHere, me: p.me, memory, inView: new InView(),
+      inspect: canInspect ? inspect : undefined, scrollTo: (id) => list.current?.show(id), onLinkClick: p.onLinkClick, pageURL: p.pageURL, loadImage,
+    }),
+    [p.client, store, texts, p.mode, p.renderers, answer, answeredHere, p.me, memory, canInspect, inspect, p.onLinkClick, p.pageURL, loadImage],
+  );
+  useImperativeHandle(inner, () => ({ store, answer, show: (i) => list.current?.show(i), inspect }), [store, answer, inspect]);
+  useTold(store, p);
+  // Someone who reads one line of work speaks to it, as long as it goes on.
+  const target = workstream !== undefined && work.some((w) => w.id === workstream && !w.ended_at) ? workstream : undefined;
+  useEffect(() => {
+    line.current = target;
+    return () => void (line.current = undefined);
+  }, [line, target]);
+
+  const state = useView(store);
+  const prompts = usePrompts(store);
+  const record = useRecord(store);
+  const connection = useConnection(store);
+  const main = state?.turns.find((t) => !t.workstream_id) ?? state?.turns[0];
+  const stop = useCallback(() => void store.stop().catch(() => {}), [store]);
+  useKeys(prompts, list);
+  useEffect(() => {
+    // Not with the first entries, but before the server may be out of reach.
+    const timer = setTimeout(() => {
+      Panel.preload();
+      Data.preload();
+      SearchBar.preload();
+    }, 1500);
+    return () => clearTimeout(timer);
+  }, []);
+
+  if (connection.state === "ended" && !record) return <Unopened texts={texts} error={connection.error} />;
+  return (
+    <SharedProvider value={shared}>
+      <div className="pl-body">
+        <div className="pl-main">
+          {!p.hideHeader && (p.slots?.header ?? <Header props={p} searching={searching} setSearching={setSearching} />)}
+          {searching && <SearchBar close={() => setSearching(false)} />}
+          <Banner />
+          {store.reloads > 0 && <div className="pl-banner">{texts.reloaded}</div>}
+          {workstream !== undefined && (
+            <div className="pl-lanebar">
+              <button type="button" className="pl-chip" onClick={() => setWorkstream(undefined)} aria-label={texts.showEverything}>
+                {texts.onlyThis(workstreamName(shared, workstream))} <Icon name="cross" size={12} />
+              </button>
+            </div>
+          )}
+          <EntryList handle={list} className={p.classNames?.ledger} store={store} workstream={workstream} filter={p.filter} empty={record ? empty : <Loading texts={texts} />} />
+          <div className="pl-below">
+            <PromptStrip show={(request) => list.current?.show(`p-${request}`)} />
+            {composer(main !== undefined, main?.stopping ?? false, target !== undefined ? workstreamName(shared, target) : (record?.agent ?? p.agent ?? ""), stop)}
+            {p.slots?.footer}
+          </div>
+          <PanelStrip panels={p.panels} open={setPanel} />
+        </div>
+        {shownPanel && (
+          <Panel name={shownPanel} panels={p.panels} setName={setPanel} workstream={workstream} setWorkstream={setWorkstream} seq={seq} dialects={p.dialects ?? []} traceURL={p.traceURL} />
+        )}
+      </div>
+      <Announcer />
+    </SharedProvider>
+  );
+}
+
+const none: Renderers = {};
+
+interface Memory {
+  answeredHere: Set<string>;
+  memory: Map<string, unknown>;
+}
+const memories = new WeakMap<ParleyClient, Map<string, Memory>>();
+
+/** What was written and opened in a session, for whoever comes back to it on this page. */
+function memoryOf(client: ParleyClient, session: string): Memory {
+  const all = memories.get(client) ?? new Map<string, Memory>();
+  memories.set(client, all);
+  let m = all.get(session);
+  if (!m) all.set(session, (m = { answeredHere: new Set(), memory: new Map() }));
+  return m;
+}
+
+/** Tells the host what it asked to be told. */
+function useTold(store: SessionStore, p: ConversationProps): void {
+  const { onEvent, onPrompt, onStatus, onError } = p;
+  useEffect(() => (onEvent ? store.onEvent(onEvent) : undefined), [store, onEvent]);
+  const state = useView(store);
+  const { error } = useConnection(store);
+  useEffect(() => void (state && onPrompt?.(state.prompts)), [state?.prompts, onPrompt]);
+  useEffect(() => void (state && onStatus?.(state.status)), [state?.status, onStatus]);
+  useEffect(() => void (error && onError?.(error)), [error, onError]);
+}
+
+/** Alt+Q goes to the oldest open question. */
+function useKeys(prompts: Prompt[], list: React.RefObject<EntryListHandle | null>): void {
+  useEffect(() => {
+    const key = (e: KeyboardEvent) => {
+      const first = prompts[0];
+      if (!e.altKey || e.code !== "KeyQ" || !first) return;
+      e.preventDefault();
+      list.current?.show(`p-${first.request_id}`);
+    };
+    document.addEventListener("keydown", key);
+    return () => document.removeEventListener("keydown", key);
+  }, [prompts, list]);
+}

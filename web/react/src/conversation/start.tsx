@@ -1,0 +1,52 @@
+import type { ReactNode } from "react";
+import type { ParleyError } from "@parley-hq/client";
+import type { Texts } from "../i18n/texts.js";
+import type { Starter } from "./props.js";
+
+/** A conversation that has not begun: who answers, and what could be said. */
+export function Empty(p: { texts: Texts; intro: ReactNode; agent: string; about: string; starters: readonly Starter[]; onStart: (text: string) => void; can: boolean }) {
+  return (
+    <div className="pl-empty">
+      {p.intro && <div className="pl-intro">{p.intro}</div>}
+      <h2>{p.agent || p.texts.agent}</h2>
+      <p>{p.texts.emptyHint(p.about)}</p>
+      {p.can && p.starters.length > 0 && (
+        <ul>
+          {p.starters.slice(0, 5).map((s) => {
+            const { text, label } = typeof s === "string" ? { text: s, label: "" } : s;
+            return (
+              <li key={text}>
+                <button type="button" className="pl-link" onClick={() => p.onStart(text)}>
+                  {text}
+                </button>
+                {label && <span className="pl-muted pl-small">{label}</span>}
+              </li>
+            );
+          })}
+        </ul>
+      )}
+    </div>
+  );
+}
+
+export function Loading({ texts }: { texts: Texts }) {
+  return (
+    <div className="pl-loading" role="status" aria-label={texts.loading}>
+      <span />
+      <span />
+      <span />
+    </div>
+  );
+}
+
+/** A session that cannot be shown, and why. */
+export function Unopened({ texts, error }: { texts: Texts; error: ParleyError | undefined }) {
+  const why =
+    error?.code === "not_found" || error?.code === "denied" ? texts.notFound : error?.code === "gone" ? texts.gone : error?.code === "unauthenticated" ? texts.signInAgain : texts.cannotOpen;
+  return (
+    <div className="pl-empty" role="alert">
+      <h2>{why}</h2>
+      {error && error.code !== "not_found" && <p>{error.message}</p>}
+    </div>
+  );
+}

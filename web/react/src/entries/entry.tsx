@@ -1,0 +1,204 @@
+import { Component, memo, useId, type ReactNode } from "react";
+import type { Item, ShownItem } from "@parley-hq/client";
+import { ArtifactCard } from "../artifacts/artifact.js";
+import { CodeBlock, CopyButton } from "../markdown/code.js";
+import { Markdown } from "../markdown/markdown.js";
+import { codeOf, type Segment } from "../markdown/segments.js";
+import { PromptCard, questionOf } from "../prompts/prompt.js";
+import { workstreamColour, workstreamName, useShared, type Shared } from "../shared/context.js";
+import { useItem, useItemPart } from "../shared/hooks.js";
+import { Icon } from "../shared/icons.js";
+import { Value } from "../shared/json.js";
+import { PlanEntry } from "../work/plan.js";
+import { WorkstreamEntry } from "../work/workstream.js";
+import { Message } from "./message.js";
+import { ErrorEntry, FileEntry, Notice, ShareEntry, StatusLine } from "./notices.js";
+import type { Row, Rows } from "./rows.js";
+import { Thinking } from "./thinking.js";
+import { ToolGroup, ToolRow } from "./tool.js";
+
+/** One row of the list. */
+export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: number; total: number; first: boolean; last: boolean }) {
+  const shared = useShared();
+  const label = useId();
+  const { row } = p;
+  const id = row.kind === "tools" ? (row.ids[0] ?? "") : row.id;
+  const colour = row.workstream ? workstreamColour(shared, row.workstream) : undefined;
+  return (
+    <article
+      className={`pl-row pl-row-${row.kind}${colour ? ` pl-lane-${colour}` : ""}${p.first ? " pl-row-first" : ""}${p.last ? " pl-row-last" : ""}`}
+      data-item={id}
+      aria-posinset={p.index + 1}
+      aria-setsize={p.total}
+      aria-labelledby={label}
+      tabIndex={-1}
+    >
+      <span id={label} className="pl-hidden">
+        {labelOf(shared, id)}
+      </span>
+      {row.named && row.workstream && <div className="pl-lane-name">{workstreamName(shared, row.workstream)}</div>}
+      <Guard id={id} shared={shared}>
+        {row.kind === "tools" ? (
+          <ToolGroup ids={row.ids} />
+        ) : row.kind === "segment" ? (
+          <TextSegment id={row.id} index={row.index} of={row.of} rows={p.rows} />
+        ) : (
+          <One id={row.id} />
+        )}
+      </Guard>
+    </article>
+  );
+});
+
+/** What a screen reader calls an entry. */
+function labelOf(shared: Shared, id: string): string {
+  const { store, texts } = shared;
+  const item = store.getItem(id);
+  if (!item) return "";
+  const time = texts.moment(item.at);
+  switch (item.kind) {
+    case "message":
+      return `${item.actor?.name ?? texts.you} ${time}`;
+    case "text":
+      return `${item.actor?.name ?? item.actor?.id ?? texts.agent} ${time}`;
+    case "tool":
+      return `${item.tool.tool ?? texts.tools(1)} ${time}`;
+    case "thinking":
+      return texts.thinking;
+    case "prompt":
+      return `${questionOf(item.prompt, shared)} ${time}`;
+    case "plan":
+      return `${texts.plan} ${time}`;
+    case "artifact":
+      return `${item.artifact.title || item.artifact.type} ${time}`;
+    case "workstream":
+      return `${item.workstream.name || item.workstream.id} ${time}`;
+    case "status":
+      return item.status.message ?? time;
+    case "error":
+      return item.error.message;
+    case "notice":
+      return `${texts.notices[item.notice.code] || item.notice.text || item.notice.code} ${time}`;
+    default:
+      return `${item.kind} ${time}`;
+  }
+}
+
+/** An entry that fails to draw takes nothing else with it. */
+class Guard extends Component<{ id: string; shared: Shared; children: ReactNode }, { failed: boolean }> {
+  override state = { failed: false };
+  static getDerivedStateFromError() {
+    return { failed: true };
+  }
+  override render() {
+    if (!this.state.failed) return this.props.children;
+    const { texts, store } = this.props.shared;
+    return (
+      <div className="pl-broken">
+        <Icon name="warn" /> {texts.brokenEntry}
+        <Value value={store.getItem(this.props.id)} label={texts.raw} keep={`broken ${this.props.id}`} />
+      </div>
+    );
+  }
+}
+
+function One({ id }: { id: string }) {
+  const { store, renderers } = useShared();
+  const item = useItem(store, id);
+  if (!item) return null;
+  const own = renderers.item?.(item as Item);
+  if (own !== undefined) return <>{own}</>;
+  return <Kind item={item} />;
+}
+
+function Kind({ item }: { item: ShownItem }) {
+  const { texts } = useShared();
+  switch (item.kind) {
+    case "message":
+      return <Message item={item} />;
+    case "thinking":
+      return <Thinking item={item} />;
+    case "tool":
+      return <ToolRow id={item.id} />;
+    case "prompt":
+      return <PromptCard item={item} />;
+    case "plan":
+      return <PlanEntry item={item} />;
+    case "artifact":
+      return <ArtifactCard item={item} />;
+    case "file":
+      return <FileEntry item={item} />;
+    case "share":
+      return <ShareEntry item={item} />;
+    case "status":
+      return <StatusLine item={item} />;
+    case "error":
+      return <ErrorEntry item={item} />;
+    case "notice":
+      return <Notice item={item} />;
+    case "workstream":
+      return <WorkstreamEntry item={item} />;
+    case "custom":
+      return (
+        <details className="pl-tool">
+          <summary>
+            <span className="pl-notice">{texts.unknownKind(item.custom.type)}</span>
+          </summary>
+          <Value value={item.custom.payload} label={item.custom.type} keep={item.id} />
+        </details>
+      );
+    default:
+      return null;
+  }
+}
+
+/** A piece of the agent's prose. Sealed pieces never draw again while the rest grows. */
+const TextSegment = memo(function TextSegment({ id, index, of, rows }: { id: string; index: number; of: number; rows: Rows }) {
+  const { store, renderers } = useShared();
+  const segment = useItemPart(store, id, (item) => (item ? rows.segments(item)[index] : undefined));
+  const tail = index === of - 1;
+  const open = useItemPart(store, id, (item) => Boolean(item?.open)) && tail;
+  const own = useItemPart(store, id, (item) => (renderers.item && item ? renderers.item(item as Item) : undefined));
+  const links = useItemPart(store, id, () => rows.segmenter.links(id));
+  if (own !== undefined) return index === 0 ? <>{own}</> : null;
+  if (!segment) return null;
+  return (
+    <div className={`pl-prose${open ? " pl-open" : ""}`}>
+      {segment.fence ? <FencePart id={id} segment={segment} rows={rows} open={open} /> : <Markdown text={segment.text} open={open} mid={segment.mid ?? false} known={links} />}
+      {tail && !open && <TextFoot id={id} />}
+    </div>
+  );
+});
+
+function FencePart({ id, segment, rows, open }: { id: string; segment: Segment; rows: Rows; open: boolean }) {
+  const { store } = useShared();
+  const f = segment.fence;
+  const whole = () => {
+    const item = store.getItem(id);
+    const parts = item ? rows.segments(item).filter((s) => s.fence?.block === f?.block) : [];
+    return parts.map(codeOf).join("\n");
+  };
+  return <CodeBlock code={codeOf(segment)} lang={f?.lang ?? ""} first={f?.first ?? true} closed={!open} whole={whole} />;
+}
+
+function TextFoot({ id }: { id: string }) {
+  const { store, texts, inspect } = useShared();
+  const item = useItem(store, id);
+  if (item?.kind !== "text") return null;
+  const seq = item.seq;
+  return (
+    <div className="pl-foot">
+      {item.text.partial && <span className="pl-cut">{texts.cutShort}</span>}
+      <span className="pl-actions">
+        <CopyButton text={() => item.text.text} label={texts.copy} />
+        {seq !== undefined && inspect && (
+          <button type="button" className="pl-mini" title={texts.inspect} onClick={() => inspect(seq)}>
+            <Icon name="code" size={14} />
+            <span>#{seq}</span>
+          </button>
+        )}
+        <time dateTime={item.at}>{texts.moment(item.at)}</time>
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,291 @@
+import { memo, useCallback, useEffect, useImperativeHandle, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore, type ReactNode, type Ref } from "react";
+import { VList, type VListHandle } from "virtua";
+import type { Item, SessionStore } from "@parley-hq/client";
+import { useShared } from "../shared/context.js";
+import { useOlder } from "../shared/hooks.js";
+import { Icon } from "../shared/icons.js";
+import { Entry } from "./entry.js";
+import { Rows, type Row } from "./rows.js";
+
+export interface EntryListHandle {
+  /** Brings an item into view and gives it the focus. */
+  show: (id: string) => void;
+  end: () => void;
+  text: (id: string) => string;
+}
+
+const settle = 400;
+const question = ".pl-prompt-open";
+
+/** Re-makes the rows when the order changes, or when a text that is being written needs another row. */
+function useRows(rows: Rows, store: SessionStore, workstream: string | undefined, filter: ((item: Item) => boolean) | undefined): readonly Row[] {
+  const version = useRef<{ order: readonly string[] | undefined; workstream: string | undefined; filter: unknown; open: string }>(undefined);
+  const subscribe = useCallback(
+    (f: () => void) => {
+      let open: (() => void)[] = [];
+      const watch = () => {
+        for (const leave of open.splice(0)) leave();
+        const order = store.getOrder();
+        for (const id of order.slice(-40)) if (store.getItem(id)?.open) open.push(store.subscribeItem(id, f));
+      };
+      const leave = store.subscribe("order", () => {
+        watch();
+        f();
+      });
+      watch();
+      return () => {
+        leave();
+        for (const l of open) l();
+        open = [];
+      };
+    },
+    [store],
+  );
+  return useSyncExternalStore(subscribe, () => {
+    const order = store.getOrder();
+    let open = "";
+    for (const id of order.slice(-40)) {
+      const item = store.getItem(id);
+      if (item?.open && item.kind === "text") open += `${id} ${rows.segments(item).length} `;
+    }
+    const v = version.current;
+    if (!v || v.order !== order || v.workstream !== workstream || v.filter !== filter || v.open !== open) {
+      version.current = { order, workstream, filter, open };
+      rows.make(order, workstream, filter);
+    }
+    return rows.rows;
+  });
+}
+
+/** The list of entries. It owns the scroll position. */
+export const EntryList = memo(function EntryList(p: {
+  handle?: Ref<EntryListHandle>;
+  className: string | undefined;
+  store: SessionStore;
+  workstream: string | undefined;
+  filter: ((item: Item) => boolean) | undefined;
+  empty: ReactNode;
+}) {
+  const { store } = p;
+  const { texts } = useShared();
+  const rowsOf = useMemo(() => new Rows(store), [store]);
+  const rows = useRows(rowsOf, store, p.workstream, p.filter);
+  const older = useOlder(store);
+  const list = useRef<VListHandle>(null);
+  const box = useRef<HTMLDivElement>(null);
+  const pinned = useRef(true);
+  const [away, setAway] = useState<string | undefined>(undefined); // the last row that was seen when the reader left the end
+  const first = useRef<string>(undefined);
+  const left = useRef(0); // when the reader last went up
+  const lastOffset = useRef(0);
+  const target = useRef<string>(undefined);
+  // The last row when the reader, at the end, turned to a question, and whether that row is the question.
+  const asked = useRef<{ last: string; own: boolean }>(undefined);
+  const opened = useRef(0); // counts the rows that were opened at the end
+
+  // Rows were put in front if the row that was first is further down now.
+  const before = first.current;
+  const shift = before !== undefined && rows[0]?.key !== before && rows.length > 0 && rows.slice(0, 600).some((r) => r.key === before);
+  useLayoutEffect(() => {
+    first.current = rows[0]?.key;
+  }, [rows]);
+
+  const stick = useCallback(() => {
+    // Not scrollToIndex: that goes on scrolling while rows are measured, against a reader who has left meanwhile. The
+    // browser cuts the number down to the end, without anyone having to measure.
+    const scroller = box.current?.firstElementChild;
+    const a = asked.current;
+    // A question that is the last row may grow, or have less room: nothing else can push it away.
+    if ((pinned.current || (a?.own && a.last === rowsOf.rows[rowsOf.rows.length - 1]?.key)) && scroller) scroller.scrollTop = 1e9;
+  }, [rowsOf]);
+
+  const hold = useCallback(() => {
+    const l = list.current;
+    const row = l && !pinned.current ? rowsOf.rows[l.findItemIndex(l.scrollOffset + l.viewportSize)] : undefined;
+    rowsOf.segmenter.hold = row?.kind === "segment" && row.index === row.of - 1 ? row.id : undefined;
+  }, [rowsOf]);
+  const unpin = useCallback(() => {
+    left.current = performance.now();
+    if (!pinned.current && asked.current === undefined) return;
+    pinned.current = false;
+    asked.current = undefined;
+    hold();
+    setAway(rowsOf.rows[rowsOf.rows.length - 1]?.key ?? "");
+  }, [rowsOf, hold]);
+  const end = useCallback(() => {
+    pinned.current = true;
+    asked.current = undefined;
+    hold();
+    setAway(undefined);
+    stick();
+  }, [stick, hold]);
+
+  // Who is about to answer must not have the card pulled away; who has answered wants to see what comes of it.
+  const onFocus = useCallback(
+    (e: React.FocusEvent) => {
+      if (!pinned.current || !(e.target instanceof Element) || !e.target.closest(question)) return;
+      pinned.current = false;
+      hold();
+      asked.current = { last: rowsOf.rows[rowsOf.rows.length - 1]?.key ?? "", own: e.target.closest(".pl-row-last") !== null };
+    },
+    [rowsOf, hold],
+  );
+  useLayoutEffect(() => {
+    if (asked.current !== undefined) {
+      const root = box.current?.getRootNode() as Document | ShadowRoot | undefined;
+      if (!root?.activeElement?.closest(question)) return end();
+      if (rows[rows.length - 1]?.key !== asked.current.last) setAway(asked.current.last);
+    }
+  }, [rows, end]);
+
+  // A row that is opened grows downwards: what is under the pointer stays there, even at the end of the list.
+  const onClick = useCallback(
+    (e: React.MouseEvent) => {
+      if (!pinned.current || !(e.target instanceof Element) || !e.target.closest("summary")) return;
+      pinned.current = false;
+      const mine = ++opened.current;
+      const look = () => {
+        const l = list.current;
+        // The reader went to the end meanwhile, or has opened another row, which may not have grown yet.
+        if (pinned.current || mine !== opened.current || !l) return;
+        if (l.scrollOffset + l.viewportSize < l.scrollSize - 8) setAway(rowsOf.rows[rowsOf.rows.length - 1]?.key ?? "");
+        else pinned.current = true;
+        hold();
+      };
+      // The row has grown when a frame was drawn, however long that takes.
+      setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(look)), settle);
+    },
+    [rowsOf, hold],
+  );
+
+  // The content grows inside rows, too: watch its height, and that of the window on it.
+  useEffect(() => {
+    const scroller = box.current?.querySelector<HTMLElement>(".pl-list");
+    const inner = scroller?.firstElementChild;
+    if (!scroller || !inner) return;
+    const watch = new ResizeObserver(stick);
+    watch.observe(inner);
+    watch.observe(scroller);
+    return () => watch.disconnect();
+  }, [stick, rows.length === 0]);
+
+  useEffect(() => {
+    const select = () => {
+      const s = document.getSelection();
+      if (s && !s.isCollapsed && box.current?.contains(s.anchorNode)) unpin();
+    };
+    document.addEventListener("selectionchange", select);
+    return () => document.removeEventListener("selectionchange", select);
+  }, [unpin]);
+
+  const loadOlder = useCallback(() => {
+    const o = store.getOlder();
+    if (o.more && !o.loading && !o.error) store.loadOlder().catch(() => {});
+  }, [store]);
+
+  const onScroll = useCallback(
+    (offset: number) => {
+      const l = list.current;
+      if (!l) return;
+      const down = offset > lastOffset.current;
+      lastOffset.current = offset;
+      const atEnd = offset + l.viewportSize >= l.scrollSize - 8;
+      // The echo of our own scrolling may come after the reader's first move away from the end.
+      if (atEnd && down && !pinned.current && target.current === undefined && performance.now() - left.current > 300) {
+        pinned.current = true;
+        asked.current = undefined;
+        setAway(undefined);
+      }
+      hold();
+      if (offset < 800) loadOlder();
+    },
+    [loadOlder, hold],
+  );
+  useEffect(() => {
+    // A window that is not filled cannot be scrolled to load more.
+    const l = list.current;
+    if (l && older.more && l.scrollSize <= l.viewportSize) loadOlder();
+  }, [rows, older.more, loadOlder]);
+
+  useImperativeHandle(
+    p.handle,
+    () => ({
+      end,
+      text: (id) => {
+        const item = store.getItem(id);
+        return item?.kind === "text" ? item.text.text : "";
+      },
+      show: (id) => {
+        const at = rowsOf.rows.findIndex((r) => (r.kind === "tools" ? r.ids.includes(id) : r.id === id));
+        if (at < 0) return;
+        unpin();
+        target.current = id;
+        list.current?.scrollToIndex(at, { align: "center" });
+        // The row is mounted by the scroll; sizes settle over a few frames.
+        let tries = 0;
+        const focus = () => {
+          const el = box.current?.querySelector<HTMLElement>(`[data-item="${CSS.escape(id)}"]`);
+          if (!el && tries++ < 20) return void setTimeout(focus, 50);
+          list.current?.scrollToIndex(at, { align: "center" });
+          const inside = el?.querySelector<HTMLElement>(".pl-prompt :is(input, textarea, select, button, a), summary");
+          (inside ?? el)?.focus({ preventScroll: true });
+          target.current = undefined;
+        };
+        setTimeout(focus, 50);
+      },
+    }),
+    [end, rowsOf, store, unpin],
+  );
+
+  if (rows.length === 0) return <div className="pl-ledger">{p.empty}</div>;
+  const seen = away === undefined ? -1 : lastIndex(rows, away);
+  return (
+    <div
+      className={p.className ? `pl-ledger ${p.className}` : "pl-ledger"}
+      ref={box}
+      onWheel={(e) => e.deltaY < 0 && unpin()}
+      onTouchMove={unpin}
+      onClickCapture={onClick}
+      onFocus={onFocus}
+      onPointerDown={(e) => e.target instanceof HTMLElement && e.target.classList.contains("pl-list") && unpin()}
+      onKeyDown={(e) => {
+        if (["PageUp", "ArrowUp", "Home"].includes(e.key) && !(e.target instanceof HTMLTextAreaElement || e.target instanceof HTMLInputElement)) unpin();
+        if (e.altKey && (e.key === "ArrowUp" || e.key === "ArrowDown")) step(e, box.current);
+      }}
+    >
+      <VList ref={list} className="pl-list" data={rows} shift={shift} onScroll={onScroll} role="feed" aria-label={texts.transcript} aria-busy={older.loading} tabIndex={0}>
+        {(row: Row, i: number) => <Entry key={row.key} row={row} rows={rowsOf} index={i} total={rows.length} first={i === 0 && !older.more} last={i === rows.length - 1} />}
+      </VList>
+      {older.loading && <div className="pl-older">{texts.loadingOlder}</div>}
+      {older.error && (
+        <div className="pl-older">
+          {texts.olderFailed}{" "}
+          <button type="button" className="pl-link" onClick={() => void store.loadOlder().catch(() => {})}>
+            {texts.retry}
+          </button>
+        </div>
+      )}
+      {away !== undefined && (
+        <button type="button" className="pl-new" onClick={end}>
+          <Icon name="down" size={14} />
+          {texts.newEntries(seen < 0 ? 0 : rows.length - 1 - seen)}
+        </button>
+      )}
+    </div>
+  );
+});
+
+function lastIndex(rows: readonly Row[], key: string): number {
+  for (let i = rows.length - 1; i >= 0; i--) if (rows[i]?.key === key) return i;
+  return -1;
+}
+
+/** Moves the focus to the previous or next message. */
+function step(e: React.KeyboardEvent, box: HTMLElement | null): void {
+  if (!box) return;
+  e.preventDefault();
+  const all = [...box.querySelectorAll<HTMLElement>("article")];
+  const at = all.findIndex((el) => el.contains(document.activeElement));
+  const next = e.key === "ArrowUp" ? (at < 0 ? all.length - 1 : at - 1) : at + 1;
+  all[next]?.focus();
+}

@@ -1,0 +1,91 @@
+import type { ItemOf, Part, PendingItem } from "@parley-hq/client";
+import { useShared } from "../shared/context.js";
+import { useConnection } from "../shared/hooks.js";
+import { Icon } from "../shared/icons.js";
+
+/** What a person said, with what became of it. */
+export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
+  const { store, texts, mode } = useShared();
+  const connection = useConnection(store);
+  const m = item.message;
+  const pending = "pending" in item ? item.pending : undefined;
+  const files = m.content?.filter((p) => p.type !== "text") ?? [];
+  const text = m.text || m.content?.filter((p) => p.type === "text").map((p) => p.text).join("\n") || "";
+  const other = item.actor && item.actor.kind !== "user" ? item.actor : undefined;
+  return (
+    <div className={`pl-user${pending ? " pl-pending" : ""}${m.state === "withdrawn" ? " pl-withdrawn" : ""}`}>
+      {files.length > 0 && (
+        <div className="pl-chips">
+          {files.map((f, i) => (
+            <FileChip key={i} part={f} />
+          ))}
+        </div>
+      )}
+      {text && (
+        <div className="pl-bubble" dir="auto">
+          {other && <div className="pl-by">{other.name ?? other.id}</div>}
+          {text}
+        </div>
+      )}
+      <div className="pl-mark" role={pending?.status === "failed" ? "alert" : undefined}>
+        {pending ? (
+          pending.status === "failed" ? (
+            <>
+              <Icon name="warn" size={14} />
+              <span className="pl-bad">
+                {texts.failed}: {pending.error?.message}
+              </span>
+              <button type="button" className="pl-link" onClick={() => store.retry(pending.client_id)}>
+                {texts.retry}
+              </button>
+              <button type="button" className="pl-link" onClick={() => store.discard(pending.client_id)}>
+                {texts.discard}
+              </button>
+            </>
+          ) : (
+            <>
+              <Icon name="clock" size={14} />
+              {connection.state === "offline" ? texts.willSend : texts.sending}
+            </>
+          )
+        ) : m.state === "queued" ? (
+          <>
+            <Icon name="clock" size={14} />
+            {texts.queued}
+            {mode === "interactive" && item.seq !== undefined && (
+              <button type="button" className="pl-link" onClick={() => void store.withdraw(item.seq ?? 0).catch(() => {})}>
+                {texts.withdraw}
+              </button>
+            )}
+          </>
+        ) : m.state === "withdrawn" ? (
+          texts.withdrawn
+        ) : (
+          <>
+            {m.steered && <span>{texts.steered}</span>}
+            <time dateTime={item.at}>{texts.moment(item.at)}</time>
+          </>
+        )}
+      </div>
+    </div>
+  );
+}
+
+function FileChip({ part }: { part: Part }) {
+  const { client, store, texts } = useShared();
+  const name = part.name ?? part.path?.split("/").pop() ?? part.type;
+  const inner = (
+    <>
+      <Icon name={part.type === "image" ? "image" : "file"} size={14} />
+      <span>{name}</span>
+      {part.size ? <span className="pl-muted">{texts.bytes(part.size)}</span> : null}
+    </>
+  );
+  return part.path ? (
+    <a className="pl-chip" href={client.artifactURL(store.id, part.path)} download={name}>
+      {inner}
+    </a>
+  ) : (
+    <span className="pl-chip">{inner}</span>
+  );
+}

@@ -1,0 +1,102 @@
+import type { Item, SessionStore, ShownItem } from "@parley-hq/client";
+import { Segmenter, type Segment } from "../markdown/segments.js";
+
+/*
+ * What the list shows, from what the store has: long texts become several rows, neighbouring tool calls one.
+ */
+
+export type Row =
+  | { key: string; kind: "item"; id: string; workstream: string; named: boolean }
+  | { key: string; kind: "segment"; id: string; index: number; of: number; workstream: string; named: boolean }
+  | { key: string; kind: "tools"; ids: string[]; workstream: string; named: boolean };
+
+const foldTools = 3;
+
+/** Makes rows and keeps what did not change. */
+export class Rows {
+  readonly segmenter = new Segmenter();
+  readonly #store: SessionStore;
+  #rows: readonly Row[] = [];
+  #byKey = new Map<string, Row>();
+
+  constructor(store: SessionStore) {
+    this.#store = store;
+  }
+
+  get rows(): readonly Row[] {
+    return this.#rows;
+  }
+
+  segments(item: ShownItem): readonly Segment[] {
+    return item.kind === "text" ? this.segmenter.of(item.id, item.text.text) : [];
+  }
+
+  make(order: readonly string[], workstream: string | undefined, filter: ((item: Item) => boolean) | undefined): readonly Row[] {
+    const next: Row[] = [];
+    const byKey = new Map<string, Row>();
+    const add = (row: Row) => {
+      const old = this.#byKey.get(row.key);
+      if (old && same(old, row)) row = old;
+      byKey.set(row.key, row);
+      next.push(row);
+    };
+    let tools: ShownItem[] = [];
+    let lastWorkstream = "";
+    const flush = () => {
+      if (tools.length >= foldTools) {
+        const of = tools[0]?.workstream_id ?? "";
+        add({ key: `tools ${tools[0]?.id}`, kind: "tools", ids: tools.map((t) => t.id), workstream: of, named: of !== lastWorkstream });
+        lastWorkstream = of;
+      } else
+        for (const t of tools) {
+          add({ key: t.id, kind: "item", id: t.id, workstream: t.workstream_id ?? "", named: (t.workstream_id ?? "") !== lastWorkstream });
+          lastWorkstream = t.workstream_id ?? "";
+        }
+      tools = [];
+    };
+    for (const id of order) {
+      const item = this.#store.getItem(id);
+      if (!item || (filter && !filter(item as Item)) || !belongs(item, workstream) || kept(item)) continue;
+      const of = item.workstream_id ?? "";
+      if (item.kind === "tool") {
+        if (tools.length > 0 && (tools[0]?.workstream_id ?? "") !== of) flush();
+        tools.push(item);
+        continue;
+      }
+      flush();
+      const named = of !== lastWorkstream;
+      if (item.kind === "text") {
+        const n = this.segments(item).length;
+        for (let i = 0; i < n; i++) add({ key: i === 0 ? id : `${id} ${i}`, kind: "segment", id, index: i, of: n, workstream: of, named: named && i === 0 });
+      } else add({ key: keyOf(item), kind: "item", id, workstream: of, named });
+      lastWorkstream = of;
+    }
+    flush();
+    this.#byKey = byKey;
+    this.#rows = next;
+    return next;
+  }
+}
+
+/** A pending message keeps its row when the log's own replaces it. */
+function keyOf(item: ShownItem): string {
+  return item.kind === "message" && item.message.client_id ? `m ${item.message.client_id}` : item.id;
+}
+
+/** Whether an item is shown while the list is narrowed to one line of work. Prompts always are. */
+function belongs(item: ShownItem, workstream: string | undefined): boolean {
+  if (workstream === undefined || item.kind === "prompt") return true;
+  if (item.kind === "workstream" && item.workstream.id === workstream) return true;
+  if (item.kind === "notice" && item.notice.about === workstream) return true;
+  return (item.workstream_id ?? "") === workstream;
+}
+
+function same(a: Row, b: Row): boolean {
+  if (a.kind !== b.kind || a.workstream !== b.workstream || a.named !== b.named) return false;
+  if (a.kind === "tools" && b.kind === "tools") return a.ids.length === b.ids.length && a.ids.every((id, i) => id === b.ids[i]);
+  if (a.kind === "segment" && b.kind === "segment") return a.id === b.id && a.index === b.index && a.of === b.of;
+  return a.kind === "item" && b.kind === "item" && a.id === b.id;
+}
+
+/** What dialects keep for themselves, such as which input has reached an agent. It is nothing for people; the raw events show it. */
+const kept = (item: ShownItem): boolean => item.kind === "custom" && /^(x1|vertesia|letta|nemo)\./.test(item.custom.type);

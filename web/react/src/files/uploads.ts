@@ -1,0 +1,96 @@
+import { useCallback, useRef, useState } from "react";
+import type { Part, ParleyClient } from "@parley-hq/client";
+import type { Texts } from "../i18n/texts.js";
+
+export interface UploadRules {
+  /** As the accept attribute of a file input: types and endings, separated by commas. */
+  accept?: string;
+  maxFiles?: number;
+  maxBytes?: number;
+  /** Stores a file in the host's own way; the part goes with the message. */
+  upload?: (file: File, onProgress: (done: number, total: number) => void, signal: AbortSignal) => Promise<Part>;
+}
+
+export interface Attached {
+  key: number;
+  name: string;
+  size: number;
+  share: number;
+  part?: Part;
+  error?: string;
+}
+
+/** Files on their way into the next message. */
+export function useUploads(client: ParleyClient, session: () => Promise<string>, rules: UploadRules, texts: Texts) {
+  const [files, setFiles] = useState<Attached[]>([]);
+  const [fault, setFault] = useState<string>();
+  const next = useRef(1);
+  const under = useRef(new Map<number, { file: File; stop: AbortController }>());
+  const patch = useCallback((key: number, p: Partial<Attached>) => setFiles((all) => all.map((f) => (f.key === key ? { ...f, ...p } : f))), []);
+
+  const start = useCallback(
+    async (key: number, file: File) => {
+      const stop = new AbortController();
+      under.current.set(key, { file, stop });
+      const progress = (done: number, total: number) => patch(key, { share: total > 0 ? done / total : 0 });
+      try {
+        const part = rules.upload ? await rules.upload(file, progress, stop.signal) : await store(client, await session(), file, progress, stop.signal);
+        patch(key, { part, share: 1 });
+      } catch (err) {
+        if (!stop.signal.aborted) patch(key, { error: err instanceof Error ? err.message : String(err) });
+      }
+    },
+    [client, session, rules, patch],
+  );
+
+  const add = (list: Iterable<File>) => {
+    setFault(undefined);
+    let room = (rules.maxFiles ?? 5) - files.length;
+    for (const file of list) {
+      if (rules.maxBytes && file.size > rules.maxBytes) setFault(texts.tooLarge(file.name, texts.bytes(rules.maxBytes)));
+      else if (!accepted(file, rules.accept)) setFault(texts.notAccepted(file.name));
+      else if (room <= 0) setFault(texts.tooMany(rules.maxFiles ?? 5));
+      else {
+        room--;
+        const key = next.current++;
+        setFiles((all) => [...all, { key, name: file.name || "pasted", size: file.size, share: 0 }]);
+        void start(key, file);
+      }
+    }
+  };
+  const remove = (key: number) => {
+    under.current.get(key)?.stop.abort();
+    under.current.delete(key);
+    setFiles((all) => all.filter((f) => f.key !== key));
+    setFault(undefined);
+  };
+  const retry = (key: number) => {
+    const u = under.current.get(key);
+    if (!u) return;
+    setFiles((all) => all.map(({ error: _, ...f }) => (f.key === key ? { ...f, share: 0 } : f)));
+    void start(key, u.file);
+  };
+  const clear = () => {
+    under.current.clear();
+    setFiles([]);
+    setFault(undefined);
+  };
+  return { files, fault, add, remove, retry, clear, busy: files.some((f) => !f.part && !f.error) };
+}
+
+async function store(client: ParleyClient, session: string, file: File, onProgress: (done: number, total: number) => void, signal: AbortSignal): Promise<Part> {
+  // Two files of one name must not replace each other.
+  const stamp = Date.now().toString(36);
+  const name = (file.name || "pasted").replace(/[/\\\u0000-\u001f]/g, "_");
+  const info = await client.upload(session, `files/${stamp}-${name}`, file, { mediaType: file.type || "application/octet-stream", onProgress, signal });
+  return { type: info.media_type.startsWith("image/") ? "image" : "file", path: info.path, name, media_type: info.media_type, size: info.size };
+}
+
+function accepted(file: File, accept: string | undefined): boolean {
+  if (!accept) return true;
+  return accept.split(",").some((raw) => {
+    const a = raw.trim().toLowerCase();
+    if (a.startsWith(".")) return file.name.toLowerCase().endsWith(a);
+    return a.endsWith("/*") ? file.type.startsWith(a.slice(0, -1)) : file.type === a;
+  });
+}

@@ -1,0 +1,89 @@
+import { memo, useEffect, useMemo, useState, type ReactNode } from "react";
+import { useShared } from "../shared/context.js";
+import { Icon } from "../shared/icons.js";
+
+/** A block of code with its language, wrapping and copying. Parts of a long block share one copy button's text. */
+export const CodeBlock = memo(function CodeBlock(p: { code: string; lang: string; closed: boolean; first?: boolean; whole?: () => string }) {
+  const { texts, renderers } = useShared();
+  const [wrap, setWrap] = useState(false);
+  const lang = p.lang.split(/\s/)[0] ?? "";
+  const coloured = useColours(p.code, lang, p.closed && p.first === undefined);
+  const own = p.closed && lang ? renderers.code?.[lang] : undefined;
+  if (own) {
+    const drawn = own(p.code);
+    if (drawn !== undefined) return <>{drawn}</>;
+  }
+  return (
+    <div className={`pl-code${p.first === false ? " pl-code-rest" : ""}`}>
+      {p.first !== false && (
+        <div className="pl-code-head">
+          <span>{lang || " "}</span>
+          <button type="button" className="pl-mini" aria-pressed={wrap} title={texts.wrap} aria-label={texts.wrap} onClick={() => setWrap(!wrap)}>
+            <Icon name="wrap" size={14} />
+          </button>
+          <CopyButton text={p.whole ?? (() => p.code)} label={texts.copy} />
+        </div>
+      )}
+      <pre tabIndex={0} role="region" aria-label={texts.codeBlock(lang)} dir="ltr" className={wrap ? "pl-wrap" : undefined}>
+        <code>{coloured ?? p.code}</code>
+      </pre>
+    </div>
+  );
+});
+
+const colourLimit = 50_000;
+let colours: typeof import("./highlight.js") | undefined;
+
+/** The code in colours, once they are there. */
+function useColours(code: string, lang: string, closed: boolean): ReactNode | undefined {
+  const [, loaded] = useState(colours !== undefined);
+  const wanted = closed && lang !== "" && code.length < colourLimit;
+  useEffect(() => {
+    if (!wanted || colours) return;
+    let here = true;
+    // A page that cannot load the colours shows the text without them.
+    import("./highlight.js").then(
+      (m) => {
+        colours = m;
+        if (here) loaded(true);
+      },
+      () => {},
+    );
+    return () => void (here = false);
+  }, [wanted]);
+  const there = colours !== undefined;
+  return useMemo(() => (wanted && there ? colours?.highlight(code, lang.toLowerCase()) : undefined), [code, lang, wanted, there]);
+}
+
+export function CopyButton({ text, label, icon = true }: { text: () => string; label: string; icon?: boolean }) {
+  const { texts } = useShared();
+  const [done, setDone] = useState(false);
+  const copy = async () => {
+    await copyText(text());
+    setDone(true);
+    setTimeout(() => setDone(false), 1500);
+  };
+  return (
+    <button type="button" className="pl-mini" onClick={() => void copy()} title={label}>
+      {icon && <Icon name={done ? "check" : "copy"} size={14} />}
+      <span>{done ? texts.copied : label}</span>
+    </button>
+  );
+}
+
+/** Copies a text; on pages without the clipboard permission by way of a selection. */
+export async function copyText(text: string): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return;
+  } catch {
+    const area = document.createElement("textarea");
+    area.value = text;
+    area.style.position = "fixed";
+    area.style.opacity = "0";
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+}

@@ -1,0 +1,268 @@
+import { Fragment, memo, useMemo, useState, type ReactNode } from "react";
+import { Lexer, type Links, type Token, type Tokens } from "marked";
+import { useShared } from "../shared/context.js";
+import { Icon } from "../shared/icons.js";
+import { CodeBlock } from "./code.js";
+
+/*
+ * Markdown as React elements: marked's lexer reads, this file draws. Nothing here makes HTML from text, so there is
+ * nothing to sanitize: raw HTML is shown as the text that it is.
+ */
+
+// Closes what is unfinished in a text that is being written. It comes right after the page itself; until then such a text
+// is drawn as it stands.
+let finish = (text: string): string => text;
+export const finisher: Promise<void> = import("remend").then(
+  (m) => void (finish = m.default),
+  () => {},
+);
+
+/**
+ * Draws a piece of Markdown. An open one is still being written: what is unfinished in it is closed for the moment. Where
+ * its references lead may be said in other pieces of the same text.
+ */
+export const Markdown = memo(function Markdown({ text, open = false, mid = false, known }: { text: string; open?: boolean; mid?: boolean; known?: Links }) {
+  const tokens = useMemo(() => lex(open ? finish(text) : text, known), [text, open, known]);
+  const links = Object.keys(tokens.links).join(" ");
+  return (
+    <div className={mid ? "pl-md pl-md-mid" : "pl-md"}>
+      {tokens.map((t, i) => (
+        <Block key={i} token={t} open={open && i === tokens.length - 1} links={links} />
+      ))}
+    </div>
+  );
+});
+
+/** The blocks of a text. */
+export function lex(text: string, known?: Links) {
+  const lexer = new Lexer({ gfm: true, breaks: false });
+  Object.assign(lexer.tokens.links, known);
+  return lexer.lex(text);
+}
+
+/** One block. While a text grows, only its last block is drawn again; what a reference leads to may become known later. */
+const Block = memo(
+  function Block({ token, open }: { token: Token; open: boolean; links: string }) {
+    return block(token, open);
+  },
+  (a, b) => a.token.raw === b.token.raw && a.token.type === b.token.type && a.open === b.open && a.links === b.links,
+);
+
+function blocks(tokens: Token[]): ReactNode {
+  return tokens.map((t, i) => <Fragment key={i}>{block(t)}</Fragment>);
+}
+
+function block(t: Token, open = false): ReactNode {
+  switch (t.type) {
+    case "space":
+    case "def":
+      return null;
+    case "paragraph":
+      return <p dir="auto">{inline(t.tokens)}</p>;
+    case "heading": {
+      // The page has its own h1 and h2; what an agent calls a title comes below them.
+      const Tag = `h${Math.min(6, (t as Tokens.Heading).depth + 2)}` as "h3";
+      return (
+        <Tag dir="auto" className={`pl-h${(t as Tokens.Heading).depth}`}>
+          {inline(t.tokens)}
+        </Tag>
+      );
+    }
+    case "code":
+      return <CodeBlock code={t.text as string} lang={(t as Tokens.Code).lang ?? ""} closed={!open} />;
+    case "blockquote":
+      return <blockquote dir="auto">{blocks(t.tokens ?? [])}</blockquote>;
+    case "list":
+      return <List list={t as Tokens.List} />;
+    case "table":
+      return <Table table={t as Tokens.Table} />;
+    case "hr":
+      return <hr />;
+    case "html":
+      return <p className="pl-rawhtml">{(t.raw ?? "").trim()}</p>;
+    case "text":
+      return t.tokens ? inline(t.tokens) : decode((t as Tokens.Text).text);
+    default:
+      return inline([t]);
+  }
+}
+
+function List({ list }: { list: Tokens.List }) {
+  const { texts } = useShared();
+  const items = list.items.map((it, i) => (
+    <li key={i} dir="auto" className={it.task ? "pl-task" : undefined}>
+      {it.task && <input type="checkbox" checked={it.checked ?? false} disabled readOnly aria-label={texts.taskBox(it.checked ?? false)} />}
+      {it.tokens.map((t, n) =>
+        t.type === "checkbox" ? null : <Fragment key={n}>{t.type === "text" && list.loose ? <p>{block(t)}</p> : block(t)}</Fragment>,
+      )}
+    </li>
+  ));
+  return list.ordered ? <ol start={list.start === "" ? 1 : list.start}>{items}</ol> : <ul>{items}</ul>;
+}
+
+function Table({ table }: { table: Tokens.Table }) {
+  const { texts } = useShared();
+  return (
+    <div className="pl-scroll" tabIndex={0} role="region" aria-label={texts.tableLabel}>
+      <table>
+        <thead>
+          <tr>
+            {table.header.map((c, i) => (
+              <th key={i} scope="col" className={side(c.align)}>
+                {inline(c.tokens)}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {table.rows.map((row, i) => (
+            <tr key={i}>
+              {row.map((c, n) => (
+                <td key={n} className={side(c.align)}>
+                  {inline(c.tokens)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+const side = (align: string | null): string | undefined => (align === "right" ? "pl-end" : align === "center" ? "pl-center" : undefined);
+
+function inline(tokens: Token[] | undefined): ReactNode {
+  return tokens?.map((t, i) => <Fragment key={i}>{span(t)}</Fragment>);
+}
+
+function span(t: Token): ReactNode {
+  switch (t.type) {
+    case "text":
+      return t.tokens ? inline(t.tokens) : decode((t as Tokens.Text).text);
+    case "escape":
+      return (t as Tokens.Escape).text;
+    case "strong":
+      return <strong>{inline(t.tokens)}</strong>;
+    case "em":
+      return <em>{inline(t.tokens)}</em>;
+    case "del":
+      return <del>{inline(t.tokens)}</del>;
+    case "codespan":
+      return <code dir="ltr">{(t as Tokens.Codespan).text}</code>;
+    case "br":
+      return <br />;
+    case "link":
+      return <Link href={(t as Tokens.Link).href}>{inline(t.tokens)}</Link>;
+    case "image":
+      return <Picture href={(t as Tokens.Image).href} alt={(t as Tokens.Image).text} />;
+    default:
+      return t.raw; // raw HTML among others
+  }
+}
+
+/** The address of a link if it is of a kind that may be followed. */
+export function safeHref(href: string): string | undefined {
+  // Browsers skip control characters and spaces inside a scheme.
+  const seen = decode(href).replace(/[\u0000-\u0020\u007f-\u009f\u200b-\u200f\u2028-\u202e]/g, "");
+  if (/^(https?:\/\/|mailto:)/i.test(seen)) return seen;
+  if (/^\/(?![\/\\])/.test(seen) || /^#/.test(seen)) return seen;
+  return undefined;
+}
+
+export function hostOf(href: string): string {
+  try {
+    return new URL(href, location.href).host || href;
+  } catch {
+    return href;
+  }
+}
+
+export function Link({ href, children }: { href: string; children: ReactNode }) {
+  const { onLinkClick } = useShared();
+  const safe = safeHref(href);
+  if (!safe) return <>{children}</>;
+  const away = !safe.startsWith("/") && !safe.startsWith("#");
+  return (
+    <a
+      href={safe}
+      title={away ? hostOf(safe) : undefined}
+      {...(away ? { target: "_blank", rel: "noopener noreferrer nofollow" } : {})}
+      onClick={onLinkClick ? (e) => onLinkClick(safe, e) : undefined}
+    >
+      {children}
+    </a>
+  );
+}
+
+/**
+ * Whether an address is that of a file of the session. A text may say any address, and drawing an image asks for it with the
+ * rights of the reader: the API must not be reached that way.
+ */
+export function ownFile(href: string, session: string): boolean {
+  try {
+    const base = "http://here.invalid";
+    const url = new URL(href, base); // as a browser reads it: dots are resolved
+    const folder = new URL(`/parley/v1/sessions/${encodeURIComponent(session)}/artifacts/`, base).pathname;
+    return href.startsWith("/") && url.origin === base && url.pathname.startsWith(folder) && url.pathname.length > folder.length && url.search === "";
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * An image that a text points to. One that is a file of the session is shown. Any other address can carry data out or reach
+ * the API, so one from elsewhere is fetched only when asked for, by the server, and one of this server not at all.
+ */
+function Picture({ href, alt }: { href: string; alt: string }) {
+  const { texts, loadImage, memory, store } = useShared();
+  const [broken, setBroken] = useState(false);
+  const safe = safeHref(href);
+  const key = `image ${safe ?? ""}`;
+  const [loaded, setLoaded] = useState(() => memory.get(key) as string | undefined);
+  const [asked, setAsked] = useState(false);
+  const [fault, setFault] = useState<string>();
+  if (safe && ownFile(safe, store.id) && !broken) return <img className="pl-inlineimg" src={safe} alt={alt} loading="lazy" onError={() => setBroken(true)} />;
+  if (loaded && !broken) return <img className="pl-inlineimg" src={loaded} alt={alt} onError={() => setBroken(true)} />;
+  const load = () => {
+    if (!loadImage || !safe || asked) return;
+    setAsked(true);
+    setFault(undefined);
+    loadImage(safe, AbortSignal.timeout(30_000))
+      .then((blob) => {
+        const url = URL.createObjectURL(blob);
+        memory.set(key, url);
+        setLoaded(url);
+      })
+      .catch((err: unknown) => setFault(err instanceof Error ? err.message : String(err)))
+      .finally(() => setAsked(false));
+  };
+  const about = safe ? (alt ? `${alt}. ${texts.imageFrom(hostOf(safe))}` : texts.imageFrom(hostOf(safe))) : alt;
+  return (
+    <span className="pl-chip pl-imagechip">
+      <Icon name="image" size={14} />
+      {safe ? <Link href={safe}>{about}</Link> : about}
+      {loadImage && safe && /^https?:/i.test(safe) && (
+        <button type="button" className="pl-link" disabled={asked} aria-label={`${texts.loadImage}: ${about}`} onClick={load}>
+          {asked ? texts.loadingImage : texts.loadImage}
+        </button>
+      )}
+      {fault && <span className="pl-bad">{fault}</span>}
+    </span>
+  );
+}
+
+const named: Record<string, string> = {
+  amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", copy: "©", reg: "®", trade: "™", hellip: "…", mdash: "—", ndash: "–",
+  laquo: "«", raquo: "»", lsquo: "‘", rsquo: "’", ldquo: "“", rdquo: "”", times: "×", deg: "°", euro: "€", middot: "·", bull: "•", rarr: "→", larr: "←",
+};
+
+/** Character references as the characters they stand for. */
+export function decode(text: string): string {
+  if (!text.includes("&")) return text;
+  return text.replace(/&(?:#x([0-9a-f]{1,6})|#(\d{1,7})|([a-z]+));/gi, (whole, hex, dec, name) => {
+    if (name) return named[name as string] ?? whole;
+    const n = hex ? Number.parseInt(hex, 16) : Number(dec);
+    return n > 0 && n <= 0x10ffff && !(n >= 0xd800 && n <= 0xdfff) ? String.fromCodePoint(n) : "\ufffd";
+  });
+}

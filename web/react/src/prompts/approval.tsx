@@ -1,0 +1,157 @@
+import { useEffect, useId, useRef } from "react";
+import type { AgentApprovalRequest, ApprovalCall, Decision } from "@parley-hq/client";
+import { useKept, useShared } from "../shared/context.js";
+import { Icon } from "../shared/icons.js";
+import { pretty } from "../shared/json.js";
+import type { FormProps } from "./prompt.js";
+
+const secret = /secret|token|password|passwd|api[_-]?key|authorization|credential/i;
+
+/** What a person has made of the calls so far. */
+interface Draft {
+  edited: Record<string, string>; // by call: the arguments as text
+  denying: boolean;
+  reason: string;
+  fault: string;
+}
+
+/** Tool calls that wait for a word; their arguments can be changed before. */
+export function ApprovalForm(p: FormProps & { approval: AgentApprovalRequest }) {
+  const { texts } = useShared();
+  const [draft, setDraft] = useKept<Draft>(`approval ${p.id}`, { edited: {}, denying: false, reason: "", fault: "" });
+  const fid = useId();
+  const change = (d: Partial<Draft>) => setDraft({ ...draft, fault: "", ...d });
+
+  const decide = (approve: boolean, remember?: string) => {
+    const decisions: Decision[] = [];
+    for (const c of p.approval.calls) {
+      const d: Decision = { call_id: c.call_id, approve };
+      const text = draft.edited[c.call_id];
+      if (approve && text !== undefined) {
+        try {
+          const params: unknown = JSON.parse(text);
+          if (JSON.stringify(params) !== JSON.stringify(c.params)) d.params = params;
+        } catch (err) {
+          return change({ fault: texts.notJSON(err instanceof Error ? err.message : "") });
+        }
+      }
+      if (remember) d.remember = remember;
+      if (!approve && draft.reason.trim()) d.reason = draft.reason.trim();
+      decisions.push(d);
+    }
+    p.send({ decisions });
+  };
+  const editing = Object.keys(draft.edited).length > 0;
+  const bad = draft.fault || p.error;
+  // What a button opens must not push the buttons out of view.
+  const form = useRef<HTMLDivElement>(null);
+  const opened = editing || draft.denying;
+  useEffect(() => {
+    if (opened) form.current?.scrollIntoView({ block: "nearest" });
+  }, [opened, bad]);
+  return (
+    <div ref={form} role="group" aria-labelledby={`q-${p.id}`} aria-describedby={bad ? fid : undefined}>
+      {p.approval.calls.map((c) => (
+        <Call key={c.call_id} call={c} text={draft.edited[c.call_id]} disabled={p.disabled} onEdit={(t) => change({ edited: { ...draft.edited, [c.call_id]: t } })} />
+      ))}
+      {draft.denying && (
+        <input
+          className="pl-field"
+          aria-label={texts.denyReason}
+          placeholder={texts.denyReason}
+          value={draft.reason}
+          disabled={p.disabled}
+          autoFocus
+          onChange={(e) => change({ reason: e.target.value })}
+          onKeyDown={(e) => {
+            if (e.key === "Enter" && !e.nativeEvent.isComposing) decide(false);
+            if (e.key === "Escape") change({ denying: false });
+          }}
+        />
+      )}
+      {bad && (
+        <p className="pl-fault" id={fid} role="alert">
+          <Icon name="warn" size={14} /> {bad}
+        </p>
+      )}
+      <div className="pl-buttons">
+        {draft.denying ? (
+          <>
+            <button type="button" className="pl-danger" disabled={p.disabled} onClick={() => decide(false)}>
+              {draft.reason.trim() ? texts.denyNow : texts.deny}
+            </button>
+            <button type="button" className="pl-button" disabled={p.disabled} onClick={() => change({ denying: false })}>
+              {texts.cancel}
+            </button>
+          </>
+        ) : (
+          <>
+            <button type="button" className="pl-primary" disabled={p.disabled} onClick={() => decide(true)}>
+              {texts.approveOnce}
+            </button>
+            <button type="button" className="pl-button" disabled={p.disabled} onClick={() => decide(true, "session")}>
+              {texts.approveSession}
+            </button>
+            <button
+              type="button"
+              className="pl-button"
+              disabled={p.disabled}
+              onClick={() => change({ edited: editing ? {} : Object.fromEntries(p.approval.calls.map((c) => [c.call_id, pretty(c.params ?? {})])) })}
+            >
+              {editing ? texts.editDone : texts.edit}
+            </button>
+            <button type="button" className="pl-button pl-deny" disabled={p.disabled} onClick={() => change({ denying: true })}>
+              {texts.deny}
+            </button>
+          </>
+        )}
+      </div>
+    </div>
+  );
+}
+
+function Call(p: { call: ApprovalCall; text: string | undefined; disabled: boolean; onEdit: (text: string) => void }) {
+  const { texts } = useShared();
+  const [revealed, reveal] = useKept(`reveal ${p.call.call_id}`, false);
+  const { tool, params, risk } = p.call;
+  const pairs = params && typeof params === "object" && !Array.isArray(params) ? Object.entries(params as Record<string, unknown>) : undefined;
+  const hidden = pairs?.some(([k]) => secret.test(k)) ?? false;
+  return (
+    <div className="pl-call">
+      <div className="pl-call-head">
+        {risk && <strong className={`pl-risk pl-risk-${risk.toLowerCase().replace(/[^a-z]/g, "")}`}>{texts.risk(risk)}</strong>}
+        <code dir="ltr">{tool}</code>
+        {hidden && p.text === undefined && (
+          <button type="button" className="pl-link" onClick={() => reveal(!revealed)}>
+            {revealed ? texts.hide : texts.reveal}
+          </button>
+        )}
+      </div>
+      {p.text !== undefined ? (
+        <textarea
+          className="pl-field pl-mono"
+          dir="ltr"
+          spellCheck={false}
+          aria-label={`${texts.arguments} ${tool}`}
+          rows={Math.min(14, p.text.split("\n").length + 1)}
+          value={p.text}
+          disabled={p.disabled}
+          onChange={(e) => p.onEdit(e.target.value)}
+        />
+      ) : pairs ? (
+        <dl className="pl-params">
+          {pairs.map(([k, v]) => (
+            <div key={k}>
+              <dt>{k}</dt>
+              <dd dir="ltr">{secret.test(k) && !revealed ? "••••••" : pretty(v)}</dd>
+            </div>
+          ))}
+        </dl>
+      ) : params !== undefined ? (
+        <pre dir="ltr" tabIndex={0}>
+          {pretty(params)}
+        </pre>
+      ) : null}
+    </div>
+  );
+}

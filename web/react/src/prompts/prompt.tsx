@@ -1,0 +1,255 @@
+import { useEffect, useRef, type ReactNode, useCallback, type RefObject } from "react";
+import { ParleyError, type Answer, type ItemOf, type PromptItem } from "@parley-hq/client";
+import type { Texts } from "../i18n/texts.js";
+import { workstreamName, useKept, useShared, type Shared } from "../shared/context.js";
+import { useConnection, useEverySecond } from "../shared/hooks.js";
+import { Icon } from "../shared/icons.js";
+import { pretty } from "../shared/json.js";
+import { ApprovalForm } from "./approval.js";
+import { Countdown } from "./countdown.js";
+import { InputForm } from "./input.js";
+import { PermissionForm } from "./permission.js";
+
+/** What a form of a prompt is given. */
+export interface FormProps {
+  id: string;
+  disabled: boolean;
+  /** Sends the answer; what the server does not take comes back as the error. */
+  send: (a: Answer) => void;
+  error: string | undefined;
+}
+
+/** A question at the place in the list where it was asked. */
+export function PromptCard({ item }: { item: ItemOf<"prompt"> }) {
+  const { texts, answer, me } = useShared();
+  const p = item.prompt;
+  const [sending, setSending] = useKept(`sending ${p.request_id}`, false);
+  const [error, setError] = useKept<string | undefined>(`error ${p.request_id}`, undefined);
+  // An answer may lose its race after the question has ended here.
+  const [lost, setLost] = useKept<string | undefined>(`lost ${p.request_id}`, undefined);
+  const send = (a: Answer) => {
+    setSending(true);
+    setError(undefined);
+    answer(p.request_id, a).then(
+      () => setSending(false),
+      (err: unknown) => {
+        setSending(false);
+        if (err instanceof ParleyError && (err.code === "conflict" || err.code === "gone"))
+          setLost(err.details.answered_by ? texts.answeredElsewhere(nameOf(err.details.answered_by, me, texts)) : texts.tooLate);
+        else setError(err instanceof Error ? err.message : String(err));
+      },
+    );
+  };
+  if (p.status === "open") return <OpenPrompt item={item} sending={sending} error={error} lost={lost} answer={send} />;
+  return <EndedPrompt item={item} lost={lost} />;
+}
+
+export function questionOf(p: PromptItem, shared: Shared): string {
+  if (p.input) return p.input.input_type === "oauth_consent" && p.input.text === p.input.url ? shared.texts.permissionTitle : p.input.text;
+  if (p.approval) return p.approval.text || shared.texts.mayRun(p.approval.calls[0]?.tool ?? "");
+  return shared.texts.permissionTitle;
+}
+
+function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: string | undefined; lost: string | undefined; answer: (a: Answer) => void }) {
+  const { item, sending, error, lost } = props;
+  const shared = useShared();
+  const { store, texts, mode } = shared;
+  const p = item.prompt;
+  const connection = useConnection(store);
+  const deadline = p.deadline ? Date.parse(p.deadline) : undefined;
+  const late = useEverySecond(() => deadline !== undefined && store.serverNow() >= deadline, deadline !== undefined);
+  const card = useRef<HTMLDivElement>(null);
+  const armed = useArmed(card, p.input === undefined);
+  useEffect(() => {
+    const el = card.current;
+    if (!el) return;
+    const watch = new IntersectionObserver((seen) => shared.inView.set(p.request_id, seen[seen.length - 1]?.isIntersecting ?? false), { threshold: 0.4 });
+    watch.observe(el);
+    return () => {
+      watch.disconnect();
+      shared.inView.set(p.request_id, false);
+    };
+  }, [shared.inView, p.request_id]);
+  shared.memory.set(`seen ${p.request_id}`, true);
+  const send = (a: Answer) => {
+    if (armed() && !sending) props.answer(a);
+  };
+  const form: FormProps = { id: p.request_id, disabled: sending || late || lost !== undefined || mode === "read-only", send, error };
+  const required = p.input ? p.input.required !== false : true;
+  const who = item.workstream_id ? workstreamName(shared, item.workstream_id) : item.actor?.name || item.actor?.id || texts.agent;
+  return (
+    <div ref={card} className={`pl-prompt pl-prompt-open${late ? " pl-late" : ""}`} data-prompt={p.request_id}>
+      <div className="pl-prompt-head">
+        <div className="pl-grow">
+          <div className="pl-question" dir="auto" id={`q-${p.request_id}`}>
+            {questionOf(p, shared)}
+          </div>
+          <div className="pl-asked">
+            {texts.askedBy(who)} · {required ? texts.neededToContinue : texts.optional}
+            {p.deadline ? ` · ${texts.until(texts.moment(p.deadline))}` : ""}
+          </div>
+        </div>
+        {deadline !== undefined && <Countdown from={Date.parse(item.at ?? "") || deadline} deadline={deadline} now={() => store.serverNow()} />}
+      </div>
+      {p.input ? (
+        <InputForm {...form} input={p.input} />
+      ) : p.approval ? (
+        <ApprovalForm {...form} approval={p.approval} />
+      ) : p.permission ? (
+        <PermissionForm {...form} permission={p.permission} />
+      ) : null}
+      <div className="pl-prompt-foot" aria-live="polite">
+        {lost ? (
+          <span className="pl-wait">{lost}</span>
+        ) : late ? (
+          texts.checking
+        ) : sending ? (
+          connection.state === "offline" ? texts.willSend : texts.sending
+        ) : connection.state === "offline" && mode !== "read-only" ? (
+          texts.willSend
+        ) : null}
+      </div>
+    </div>
+  );
+}
+
+const still = 500;
+
+/**
+ * A click that was aimed at something else must not answer: a card takes none in its first half second, and one that lets
+ * something happen takes none for as long after it was moved.
+ */
+function useArmed(card: RefObject<HTMLElement | null>, moves: boolean): () => boolean {
+  const since = useRef(performance.now());
+  useEffect(() => {
+    since.current = performance.now();
+    let top = card.current?.getBoundingClientRect().top ?? 0;
+    const look = () => {
+      const now = card.current?.getBoundingClientRect().top ?? top;
+      if (moves && Math.abs(now - top) > 4) since.current = performance.now();
+      top = now;
+      card.current?.toggleAttribute("data-armed", performance.now() - since.current >= still);
+    };
+    const timer = setInterval(look, 100);
+    return () => clearInterval(timer);
+  }, [card, moves]);
+  return useCallback(() => performance.now() - since.current >= still, []);
+}
+
+/** Who answered first, as an error tells it. */
+function nameOf(v: unknown, me: string | undefined, texts: Texts): string {
+  const a = typeof v === "string" ? { id: v } : (v as { name?: string; id?: string } | undefined);
+  if (me !== undefined && a?.id === me) return texts.otherWindow;
+  return a?.name ?? a?.id ?? texts.someone;
+}
+
+/** A question that is over: one line that opens to what was asked. */
+function EndedPrompt({ item, lost }: { item: ItemOf<"prompt">; lost: string | undefined }) {
+  const shared = useShared();
+  const { texts, answeredHere, me, memory } = shared;
+  const p = item.prompt;
+  const [open, setOpen] = useKept(`ended ${p.request_id}`, false);
+  const mine = answeredHere.has(p.request_id) || (me !== undefined && p.ended_by?.kind === "user" && p.ended_by.id === me);
+  // Who saw it open here and answered it somewhere else should not wonder.
+  const elsewhere = mine && !answeredHere.has(p.request_id) && memory.has(`seen ${p.request_id}`);
+  const who = elsewhere ? texts.answeredInOther : mine ? texts.youAnswered : texts.answeredBy(p.ended_by?.name || p.ended_by?.id || texts.someone);
+  const draft = memory.get(`draft ${p.request_id}`) as string | undefined;
+  let head: ReactNode;
+  if (p.status === "answered")
+    head = (
+      <>
+        <Icon name={refused(p) ? "cross" : "check"} size={14} />
+        <span className="pl-muted">{who}:</span> <span dir="auto">{answerText(p, shared)}</span>
+      </>
+    );
+  else if (p.status === "expired")
+    head = (
+      <>
+        <Icon name="clock" size={14} />
+        <span>{p.input?.error || texts.expired}</span>
+      </>
+    );
+  else
+    head = (
+      <>
+        <Icon name="dash" size={14} />
+        <span>{texts.withdrawnPrompt}</span>
+      </>
+    );
+  return (
+    <div className={`pl-prompt pl-ended pl-prompt-${p.status}`} data-prompt={p.request_id}>
+      <details open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
+        <summary>
+          <span className="pl-ended-q" dir="auto">
+            {questionOf(p, shared)}
+          </span>
+          <span className="pl-ended-a">
+            {head}
+            <time dateTime={p.ended_at}>{texts.moment(p.ended_at)}</time>
+          </span>
+        </summary>
+        {open && (
+          <div className="pl-ended-body">
+            {p.input?.options && (
+              <ul>
+                {p.input.options.map((o) => (
+                  <li key={o.id}>
+                    {o.label}
+                    {o.description && <span className="pl-muted"> {o.description}</span>}
+                  </li>
+                ))}
+              </ul>
+            )}
+            {p.approval?.calls.map((c) => (
+              <pre key={c.call_id} dir="ltr" tabIndex={0}>
+                {c.tool} {pretty(p.answer?.decisions?.find((d) => d.call_id === c.call_id)?.params ?? c.params)}
+              </pre>
+            ))}
+            {p.permission && <ul>{p.permission.scopes.map((s) => <li key={s}><code>{s}</code></li>)}</ul>}
+          </div>
+        )}
+      </details>
+      {lost && (
+        <p className="pl-wait pl-small" role="status">
+          {lost}
+        </p>
+      )}
+      {(p.status !== "answered" || lost) && draft && (
+        <div className="pl-draft">
+          {texts.yourDraft} <q>{draft}</q>
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** Whether nothing of what was asked for was allowed. */
+function refused(p: PromptItem): boolean {
+  if (p.permission) return (p.answer?.granted ?? []).length === 0;
+  return p.answer?.decisions !== undefined && p.answer.decisions.every((d) => !d.approve);
+}
+
+/** An answer in words. */
+function answerText(p: PromptItem, { texts }: Shared): string {
+  const a = p.answer;
+  if (!a) return "";
+  if (a.decisions)
+    return a.decisions
+      .map((d) => {
+        const tool = p.approval?.calls.find((c) => c.call_id === d.call_id)?.tool ?? "";
+        const word = d.approve ? (d.params !== undefined ? texts.approvedEdited : texts.approved) : texts.denied;
+        return `${word} ${tool}${d.reason ? `: ${d.reason}` : ""}`.trim();
+      })
+      .join(" · ");
+  if (p.permission || a.granted || a.denied) {
+    const granted = a.granted ?? [];
+    const parts = [];
+    if (granted.length > 0) parts.push(`${texts.granted(granted.join(", "))}${a.duration ? ` (${texts.durations[a.duration] ?? a.duration})` : ""}`);
+    const denied = a.denied?.length ? a.denied : granted.length === 0 ? (p.permission?.scopes ?? []) : [];
+    if (denied.length > 0) parts.push(texts.deniedScopes(denied.join(", ")));
+    return parts.join(" · ");
+  }
+  const values = a.values ?? [];
+  if (values.length > 0) return values.map((v) => p.input?.options?.find((o) => (o.value || o.id) === v)?.label ?? v).join(", ");
+  return a.text || (p.input?.input_type === "oauth_consent" ? texts.consentGiven : texts.skip);
+}

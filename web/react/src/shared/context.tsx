@@ -1,0 +1,98 @@
+import { createContext, useContext, useState, type ReactNode } from "react";
+import type { Answer, AgentArtifact, Event, Item, ItemOf, ParleyClient, SessionStore, ToolItem } from "@parley-hq/client";
+import type { Texts } from "../i18n/texts.js";
+
+/** Draws parts of a conversation in the host's own way; what returns undefined is drawn as usual. */
+export interface Renderers {
+  /** By tool name. */
+  tool?: Record<string, (tool: ToolItem, item: ItemOf<"tool">) => ReactNode>;
+  /** By media type or artifact type. */
+  artifact?: Record<string, (artifact: AgentArtifact, item: ItemOf<"artifact">) => ReactNode>;
+  /** By language of a fenced code block. */
+  code?: Record<string, (code: string) => ReactNode>;
+  /** Any entry. */
+  item?: (item: Item) => ReactNode | undefined;
+}
+
+export type Mode = "interactive" | "answer-only" | "read-only";
+
+/** What the parts of one conversation share. */
+export interface Shared {
+  client: ParleyClient;
+  store: SessionStore;
+  texts: Texts;
+  mode: Mode;
+  renderers: Renderers;
+  /** Answers a prompt from here and notes that it was us. */
+  answer: (request: string, answer: Answer) => Promise<Event>;
+  answeredHere: Set<string>;
+  /** The signed-in person's actor id, when the host knows it. */
+  me: string | undefined;
+  memory: Map<string, unknown>;
+  /** Open questions that can be seen at the moment. */
+  inView: InView;
+  inspect: ((seq: number) => void) | undefined;
+  scrollTo: (id: string) => void;
+  onLinkClick: ((href: string, e: React.MouseEvent) => void) | undefined;
+  /** Fetches an image from elsewhere; absent: images are only linked. */
+  loadImage: ((url: string, signal: AbortSignal) => Promise<Blob>) | undefined;
+  /** The address of an HTML artifact's sandboxed view; absent: it is offered as a download. */
+  pageURL: ((session: string, path: string) => string) | undefined;
+}
+
+/** A set that tells when it changes. */
+export class InView {
+  readonly #ids = new Set<string>();
+  readonly #listeners = new Set<() => void>();
+  #version = 0;
+
+  has(id: string): boolean {
+    return this.#ids.has(id);
+  }
+  get version(): number {
+    return this.#version;
+  }
+  set(id: string, seen: boolean): void {
+    if (seen === this.#ids.has(id)) return;
+    if (seen) this.#ids.add(id);
+    else this.#ids.delete(id);
+    this.#version++;
+    for (const f of this.#listeners) f();
+  }
+  readonly subscribe = (f: () => void): (() => void) => {
+    this.#listeners.add(f);
+    return () => void this.#listeners.delete(f);
+  };
+}
+
+const Context = createContext<Shared | undefined>(undefined);
+export const SharedProvider = Context.Provider;
+
+export function useShared(): Shared {
+  const s = useContext(Context);
+  if (!s) throw new Error("this part belongs inside a <Conversation>");
+  return s;
+}
+
+/** State that outlives its row: a virtual list unmounts what is scrolled away. */
+export function useKept<T>(key: string, initial: T): [T, (v: T) => void] {
+  const { memory } = useShared();
+  const [value, set] = useState<T>(() => (memory.has(key) ? (memory.get(key) as T) : initial));
+  return [
+    value,
+    (v) => {
+      memory.set(key, v);
+      set(v);
+    },
+  ];
+}
+
+/** The number of a workstream's colour, 1 to 6, by the order of launch. */
+export function workstreamColour({ store }: Shared, id: string): number {
+  const at = store.getState()?.workstreams.findIndex((w) => w.id === id) ?? -1;
+  return (Math.max(0, at) % 6) + 1;
+}
+
+export function workstreamName({ store }: Shared, id: string): string {
+  return store.getState()?.workstreams.find((w) => w.id === id)?.name || id;
+}

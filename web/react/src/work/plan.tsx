@@ -1,0 +1,79 @@
+import { useEffect, useRef, useState } from "react";
+import type { ItemOf, Task } from "@parley-hq/client";
+import { useKept, useShared } from "../shared/context.js";
+import { Icon, type IconName } from "../shared/icons.js";
+import { lazyPart } from "../shared/lazy.js";
+
+const PlanHistory = lazyPart(() => import("./planpanel.js").then((m) => m.PlanHistory), <div className="pl-ghost" />);
+
+const taskIcons: Record<string, IconName> = { done: "check", in_progress: "dot", failed: "cross", skipped: "dash", pending: "ring" };
+
+/** The steps of a plan. */
+export function Tasks({ tasks, onPick }: { tasks: Task[]; onPick?: (task: Task) => void }) {
+  const { texts } = useShared();
+  const changed = useChanged(tasks);
+  return (
+    <ol className="pl-tasks">
+      {tasks.map((t) => (
+        <li key={t.id} className={`pl-task-${t.status}${changed.has(t.id) ? " pl-changed" : ""}`}>
+          <Icon name={taskIcons[t.status] ?? "ring"} size={14} />
+          <span className="pl-task-title" dir="auto">
+            {onPick ? (
+              <button type="button" onClick={() => onPick(t)} title={texts.planGo}>
+                {t.title}
+              </button>
+            ) : (
+              t.title
+            )}
+            {t.detail && <span className="pl-muted"> {t.detail}</span>}
+          </span>
+          <span className="pl-hidden">{texts.taskStatus[t.status] ?? t.status}</span>
+          {changed.has(t.id) && <span className="pl-changed-word">{texts.changed}</span>}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** Steps that were changed a moment ago; none when a plan is seen for the first time. */
+function useChanged(tasks: Task[]): ReadonlySet<string> {
+  const before = useRef<Task[]>(tasks);
+  const [changed, set] = useState<ReadonlySet<string>>(new Set());
+  useEffect(() => {
+    const was = before.current;
+    before.current = tasks;
+    if (was === tasks) return;
+    const ids = tasks.filter((t) => !was.some((w) => w.id === t.id && w.status === t.status && w.title === t.title)).map((t) => t.id);
+    if (ids.length === 0) return;
+    set(new Set(ids));
+    const timer = setTimeout(() => set(new Set()), 1000);
+    return () => clearTimeout(timer);
+  }, [tasks]);
+  return changed;
+}
+
+export const tasksDone = (tasks: Task[]): number => tasks.filter((t) => t.status === "done" || t.status === "skipped").length;
+
+export function PlanEntry({ item }: { item: ItemOf<"plan"> }) {
+  const { texts } = useShared();
+  const [open, setOpen] = useKept(`plan ${item.id}`, false);
+  const { tasks, comment, revision } = item.plan;
+  const active = tasks.find((t) => t.status === "in_progress");
+  return (
+    <details className="pl-tool" open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
+      <summary>
+        <Icon name="chevron" size={14} />
+        <span className="pl-tool-name">{texts.plan}</span>
+        <span className="pl-gist">{active?.title ?? ""}</span>
+        <span className="pl-state">{texts.planProgress(tasksDone(tasks), tasks.length)}</span>
+      </summary>
+      {open && (
+        <div className="pl-tool-body">
+          <Tasks tasks={tasks} />
+          {comment && <p className="pl-muted">{comment}</p>}
+          {revision > 1 && <PlanHistory newest={item.plan} />}
+        </div>
+      )}
+    </details>
+  );
+}

@@ -1,0 +1,74 @@
+import { useRef } from "react";
+import type { ItemOf, Workstream } from "@parley-hq/client";
+import { clock, plain } from "../i18n/formats.js";
+import type { Texts } from "../i18n/texts.js";
+import { Markdown } from "../markdown/markdown.js";
+import { useKept, useShared } from "../shared/context.js";
+import { useDrawn } from "../shared/hooks.js";
+import { Icon, type IconName } from "../shared/icons.js";
+
+const workIcons: Record<string, IconName> = { running: "ring", canceling: "stop", completed: "check", failed: "cross", timeout: "clock", canceled: "dash" };
+
+/** The launch of a line of work, which becomes its summary. */
+export function WorkstreamEntry({ item }: { item: ItemOf<"workstream"> }) {
+  const [open, setOpen] = useKept(`work ${item.id}`, false);
+  const w = item.workstream;
+  const { client, store } = useShared();
+  const body = w.summary || w.error || w.reason || w.message;
+  return (
+    <details className={`pl-tool pl-work-${w.state}`} open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
+      <summary>
+        <Icon name="chevron" size={14} />
+        <span className="pl-tool-name">{w.name || w.id}</span>
+        <span className="pl-gist" dir="auto">
+          {plain((w.state === "running" ? w.task : (w.summary ?? w.error ?? w.task)) ?? "")}
+        </span>
+        <WorkState work={w} />
+      </summary>
+      {open && (
+        <div className="pl-tool-body">
+          <p dir="auto">{w.task}</p>
+          {body && <Markdown text={body} />}
+          {w.files?.map((f) => (
+            <a key={f} className="pl-chip" href={client.artifactURL(store.id, f)} download={f.split("/").pop()}>
+              <Icon name="file" size={14} /> {f}
+            </a>
+          ))}
+        </div>
+      )}
+    </details>
+  );
+}
+
+/** An interactive line that has answered and waits for the next message. */
+const rests = (w: Workstream): boolean => Boolean(w.interactive && !w.ended_at && !w.working_since);
+
+function wordOf(w: Workstream, texts: Texts): string | undefined {
+  if (w.state !== "running") return texts.workStatus[w.state] ?? w.state;
+  if (w.paused) return texts.workStatus.paused;
+  if (rests(w)) return texts.resting;
+  if (w.wrapping_up) return texts.wrappingUp;
+  if (w.phase === "executing_tool" && w.tool) return texts.usingTool(w.tool);
+  return w.phase ? (texts.phases[w.phase] ?? w.phase) : texts.workStatus.running;
+}
+
+/** Where a line of work stands: phase and time left while it runs, how it ended after. */
+export function WorkState({ work: w, timeless = false }: { work: Workstream; timeless?: boolean }) {
+  const { texts, store } = useShared();
+  const el = useRef<HTMLSpanElement>(null);
+  const runs = !w.ended_at;
+  const until = w.state === "canceling" ? w.cancel_by : rests(w) ? undefined : w.deadline;
+  useDrawn(() => {
+    if (!el.current || timeless) return;
+    if (runs && until) el.current.textContent = `· ${texts.timeLeft(clock((Date.parse(until) - store.serverNow()) / 1000))}`;
+    else if (!runs && w.launched_at && w.ended_at) el.current.textContent = `· ${texts.took(Date.parse(w.ended_at) - Date.parse(w.launched_at))}`;
+    else el.current.textContent = "";
+  });
+  const late = runs ? (w.warned ?? 0) : 0;
+  return (
+    <span className={`pl-state pl-state-${w.state}${late >= 0.9 ? " pl-err" : late >= 0.75 ? " pl-wait" : ""}`}>
+      <Icon name={w.paused && runs ? "pause" : (workIcons[w.state] ?? "ring")} size={14} /> {wordOf(w, texts)} <span ref={el} />
+      {late > 0 && <span className="pl-hidden"> {texts.warned(late)}</span>}
+    </span>
+  );
+}
