@@ -229,3 +229,22 @@ func TestX1WithATokenNeedsCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// credentialOf returns the options to connect with a credential. Errors of the server
+// are sent to the channel.
+func credentialOf(cred x1.Credential, refused chan<- error) []nats.Option {
+	return []nats.Option{
+		nats.UserInfo(cred.User, cred.Password), nats.CustomInboxPrefix(cred.InboxPrefix), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }),
+	}
+}
+
+// denied waits for a refusal. The server sends it before the answer to a flush, but
+// another goroutine of the client delivers it.
+func denied(refused <-chan error) error {
+	select {
+	case err := <-refused:
+		return err
+	case <-time.After(20 * time.Second):
+		return nil
+	}
+}

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // lettaReader sends a message and follows its run. When the connection is cut it resumes after the last seq_id.
@@ -25,17 +23,17 @@ type lettaReader struct {
 }
 
 // sendLetta sends a message and follows its run until it ends.
-func (h *hall) sendLetta(t *testing.T, text string) *lettaReader {
+func (s *sharedSession) sendLetta(t *testing.T, text string) *lettaReader {
 	t.Helper()
 	l := &lettaReader{done: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
-	url := "http://" + h.addr
+	url := "http://" + s.addr
 	go func() {
 		defer close(l.done)
 		// With the otid every repetition is the same message.
 		first := `{"messages":[{"role":"user","content":` + quoted(text) + `,"otid":"letta-1"}],"streaming":true,"stream_tokens":true,"background":true}`
 		for ctx.Err() == nil {
-			path, body := "/v1/conversations/"+h.id+"/messages", first
+			path, body := "/v1/conversations/"+s.id+"/messages", first
 			if l.run != "" {
 				path, body = "/v1/runs/"+l.run+"/stream", fmt.Sprintf(`{"starting_after":%d}`, l.at)
 			}
@@ -105,55 +103,54 @@ func (l *lettaReader) once(ctx context.Context, url, body string) bool {
 	}
 }
 
-// answered waits until the server has read what the client has answered for, and
-// notes how much of the text that is.
-func (n *nemoEar) answered(t testing.TB) {
+// confirm waits until the server has read all pongs of the client so far, and notes
+// how much text they confirm.
+func (n *nemoClient) confirm(t testing.TB) {
 	t.Helper()
 	before := 0
-	if len(n.sure) > 0 {
-		before = n.sure[len(n.sure)-1].life
+	if len(n.confirmed) > 0 {
+		before = n.confirmed[len(n.confirmed)-1].connection
 	}
-	life := n.until(t, 0, func(f nemoFrame) bool { return f.life > before && f.Content.Text != nil }).life
+	connection := n.until(t, 0, func(f nemoFrame) bool { return f.connection > before && f.Content.Text != nil }).connection
 	n.mu.Lock()
-	from, has := len(n.frames), len(n.text(life))
+	from, has := len(n.frames), len(n.text(connection))
 	n.mu.Unlock()
 	n.write(t, `{"type":"nonsense","conversation_id":"nowhere"}`)
 	n.until(t, from, func(f nemoFrame) bool { return f.Type == "error_message" && f.Conversation == "nowhere" })
-	n.sure = append(n.sure, nemoSure{life, has})
+	n.confirmed = append(n.confirmed, nemoConfirmed{connection, has})
 }
 
-// nemoSure is how much of its text a connection has surely answered for.
-type nemoSure struct{ life, bytes int }
+// nemoConfirmed is the least number of bytes that a connection has confirmed.
+type nemoConfirmed struct{ connection, bytes int }
 
-// text is what a connection brought; the caller holds mu.
-func (n *nemoEar) text(life int) (s string) {
+// text returns the text that arrived on a connection; the caller holds mu.
+func (n *nemoClient) text(connection int) (s string) {
 	for _, f := range n.frames {
-		if f.life == life && f.Type == "system_response_message" && f.Content.Text != nil {
+		if f.connection == connection && f.Type == "system_response_message" && f.Content.Text != nil {
 			s += *f.Content.Text
 		}
 	}
 	return s
 }
 
-// exact puts the frames of a NeMo client together, to want. A server that is
-// killed sends again what the client had not answered for yet, and nothing else:
-// the protocol has no other means.
-func (n *nemoEar) exact(t testing.TB, want string) {
+// checkText compares the text of all connections with want. After a kill the server
+// may repeat text that the client had not confirmed, and no other text.
+func (n *nemoClient) checkText(t testing.TB, want string) {
 	t.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	has, least := 0, 0 // bytes of want that it has, and that it has answered for
-	for life := 1; life <= n.frames[len(n.frames)-1].life; life++ {
-		s, begin := n.text(life), has
+	has, least := 0, 0 // bytes of want that arrived, and that were confirmed
+	for connection := 1; connection <= n.frames[len(n.frames)-1].connection; connection++ {
+		s, begin := n.text(connection), has
 		for ; begin >= least && !strings.HasPrefix(want[begin:], s); begin-- {
 		}
 		if begin < least {
-			t.Errorf("nemo: connection %d goes on behind %d bytes, %d of them answered for, with %q", life, has, least, clip(s))
+			t.Errorf("nemo: connection %d continues after %d bytes, %d of them confirmed, with %q", connection, has, least, clip(s))
 			return
 		}
-		for _, sure := range n.sure {
-			if sure.life == life {
-				least = begin + sure.bytes
+		for _, confirmed := range n.confirmed {
+			if confirmed.connection == connection {
+				least = begin + confirmed.bytes
 			}
 		}
 		has = begin + len(s)
@@ -163,28 +160,27 @@ func (n *nemoEar) exact(t testing.TB, want string) {
 	}
 }
 
-// TestCrossingKill kills the server while an answer is being written, with a
-// reader in each dialect. Each comes back by its own means and has the text once.
-func TestCrossingKill(t *testing.T) {
+// TestEveryDialectResumesAfterAKill kills the server while an answer is being
+// written, with a reader in each dialect. Each reader reconnects in the way of its
+// protocol and has the text once.
+func TestEveryDialectResumesAfterAKill(t *testing.T) {
 	t.Parallel()
-	data, bus := t.TempDir(), freeport.Addr(t)
-	h := &hall{process: serveAt(t, freeport.Addr(t), data, "--nats", bus), id: "hall", bus: bus}
-	h.post("/parley/v1/sessions", `{"id":"hall"}`)
-	h.nc = natsOf(t, bus)
-	h.nemo = h.listenNemo(t)
-	stream, bits := h.listenVertesia(t), h.listenX1(t)
-	native, ctx := h.listenNative(t)
+	data := t.TempDir()
+	s := startShared(t, data)
+	s.nemo = s.connectNemo(t)
+	stream, events := s.followVertesia(t), s.followX1(t)
+	native, ctx := s.followNative(t)
 	raw := newReader("raw")
 	rawCtx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	url := h.url
-	wg.Go(func() { _ = raw.watchRaw(rawCtx, url, "hall") })
+	url := s.url
+	wg.Go(func() { _ = raw.watchRaw(rawCtx, url, "shared") })
 	t.Cleanup(func() { stop(); wg.Wait() })
-	letta := h.sendLetta(t, "/stream 200 50")
+	letta := s.sendLetta(t, "/stream 200 50")
 	for kill := range 2 {
 		native.pieces(ctx, t, 40*(kill+1))
-		h.nemo.answered(t)
-		h.again(data)
+		s.nemo.confirm(t)
+		s.restart(data)
 	}
 	if _, err := native.until(ctx, mainDone); err != nil {
 		t.Fatal(err)
@@ -206,7 +202,7 @@ func TestCrossingKill(t *testing.T) {
 
 	for _, r := range []*reader{native, raw} {
 		r.mu.Lock()
-		compare(t, r.name, spokenIn(r.events), said)
+		compare(t, r.name, messagesIn(r.events), said)
 		for _, f := range r.faults {
 			t.Error(f)
 		}
@@ -215,10 +211,10 @@ func TestCrossingKill(t *testing.T) {
 	if got := letta.text.String(); got != want || letta.stop != "end_turn" {
 		t.Errorf("letta's stream ended as %s with %d bytes of %d: %q", letta.stop, len(got), len(want), got)
 	}
-	compare(t, "letta's list", h.lettaList(), said)
+	compare(t, "letta's list", s.lettaList(), said)
 	stream.until(t, 0, func(m vertesiaMessage) bool { return m.Type == vertesiaIdle })
 	messages, _ := stream.all()
-	compare(t, "vertesia's stream", spokenInVertesia(messages), said)
+	compare(t, "vertesia's stream", messagesInVertesia(messages), said)
 	chunks := ""
 	for _, m := range messages {
 		if m.Type == vertesiaChunk {
@@ -228,15 +224,15 @@ func TestCrossingKill(t *testing.T) {
 	if !strings.HasPrefix(want, chunks) || chunks == "" {
 		t.Errorf("vertesia's chunks are not the beginning of the answer: %q", chunks)
 	}
-	compare(t, "vertesia's history", spokenInVertesia(h.vertesiaHistory()), said)
-	h.nemo.until(t, 0, func(f nemoFrame) bool { return f.Type == "system_response_message" && f.Status == "complete" })
-	h.nemo.exact(t, want)
-	bits.fill(t, h)
-	compare(t, "x1's history", spokenIn(bits.list()), said)
-	last := len(bits.list())
-	waitFor(t, func() bool { return len(h.archive()) >= last }, "the archive lacks events")
-	compare(t, "x1's archive", spokenIn(h.archive()), said)
-	if bits.deltas == 0 {
-		t.Error("x1 saw no text being written")
+	compare(t, "vertesia's history", messagesInVertesia(s.vertesiaHistory()), said)
+	s.nemo.until(t, 0, func(f nemoFrame) bool { return f.Type == "system_response_message" && f.Status == "complete" })
+	s.nemo.checkText(t, want)
+	events.fill(t, s)
+	compare(t, "x1's history", messagesIn(events.list()), said)
+	last := len(events.list())
+	waitFor(t, func() bool { return len(s.archive()) >= last }, "the archive lacks events")
+	compare(t, "x1's archive", messagesIn(s.archive()), said)
+	if events.deltas == 0 {
+		t.Error("x1 published no previews")
 	}
 }

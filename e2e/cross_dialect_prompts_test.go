@@ -8,27 +8,27 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// question is a prompt that is open in a hall.
+// question is an open prompt.
 type question struct {
 	kind    string // radio, approve, permission
 	request string
 	call    string // of an approval
-	parent  string // NeMo's name for the message that led to it
+	parent  string // the id of the NeMo message that led to it
 }
 
-// questions are what raises each kind, its event, and what the agent says when
-// it has been answered.
+// questions has for each kind of prompt the message that raises it, its event, and
+// the text of the agent after the answer.
 var questions = []struct{ kind, ask, event, answer string }{
 	{"radio", "/ask radio", "agent.input_request", "You answered: sms"},
 	{"approve", `/approve deploy {"x":1}`, "agent.approval_request", `deploy gave {"x":1}`},
 	{"permission", "/permission files.write", "agent.permission_request", "Granted: files.write"},
 }
 
-// answer answers as a client of the dialect does. refused is why it was not
-// taken, "" if it was; ok is false where the dialect cannot say which prompt it
-// answers, so that what comes late is something else.
-func (h *hall) answer(dialect string, q question, late bool) (refused string, ok bool) {
-	h.t.Helper()
+// answer sends an answer as a client of the dialect does. refused is the refusal, or
+// "". ok is false where the dialect has no field for the prompt, so that a late
+// answer would be a new message.
+func (s *sharedSession) answer(dialect string, q question, late bool) (refused string, ok bool) {
+	s.t.Helper()
 	yes := map[string]map[string]string{
 		"nemo":     {"radio": "sms", "approve": "continue", "permission": "continue"},
 		"vertesia": {"radio": "sms", "approve": "allow_once", "permission": "allow_once"},
@@ -36,14 +36,14 @@ func (h *hall) answer(dialect string, q question, late bool) (refused string, ok
 		"x1":       {"radio": "sms", "approve": "approve", "permission": "yes"},
 	}[dialect][q.kind]
 	send := func(path, body string, want int) string {
-		code, got, _ := h.do(call{method: "POST", path: path, body: body})
+		code, got, _ := s.do(call{method: "POST", path: path, body: body})
 		switch {
 		case late && code != want:
-			h.t.Errorf("%s: a late answer gets %d %s", dialect, code, got)
+			s.t.Errorf("%s: a late answer gets %d %s", dialect, code, got)
 		case late:
 			return got
 		case code >= 300:
-			h.t.Errorf("%s: %d %s", dialect, code, got)
+			s.t.Errorf("%s: %d %s", dialect, code, got)
 		}
 		return ""
 	}
@@ -52,13 +52,13 @@ func (h *hall) answer(dialect string, q question, late bool) (refused string, ok
 		body := map[string]string{
 			"radio": `{"values":["sms"]}`, "approve": `{"decisions":[{"call_id":` + quoted(q.call) + `,"approve":true}]}`, "permission": `{"granted":["files.write"]}`,
 		}[q.kind]
-		return send("/parley/v1/sessions/hall/prompts/"+q.request+"/answer", body, 409), true
+		return send("/parley/v1/sessions/shared/prompts/"+q.request+"/answer", body, 409), true
 	case "vertesia":
 		meta := `{"request_input_response":{"request_id":` + quoted(q.request) + `}}`
 		if q.kind == "approve" {
 			meta = `{"tool_approval_response":{"decision":"allow_once","approval_key":` + quoted(q.request) + `}}`
 		}
-		return send("/api/v1/agents/hall/signal/UserInput", `{"message":`+quoted(yes)+`,"metadata":`+meta+`}`, 409), true
+		return send("/api/v1/agents/shared/signal/UserInput", `{"message":`+quoted(yes)+`,"metadata":`+meta+`}`, 409), true
 	case "letta":
 		message := `{"role":"user","content":` + quoted(yes) + `}`
 		if q.kind == "approve" {
@@ -66,37 +66,37 @@ func (h *hall) answer(dialect string, q question, late bool) (refused string, ok
 		} else if late {
 			return "", false
 		}
-		return send("/v1/conversations/hall/messages", `{"messages":[`+message+`],"streaming":false}`, 400), true
+		return send("/v1/conversations/shared/messages", `{"messages":[`+message+`],"streaming":false}`, 400), true
 	case "x1":
-		r := h.input("user.input_response", `{"request_id":`+quoted(q.request)+`,"text":`+quoted(yes)+`}`)
+		r := s.input("user.input_response", `{"request_id":`+quoted(q.request)+`,"text":`+quoted(yes)+`}`)
 		if late != (r.Error != nil) || late && (r.Error.Code != 409 || r.Error.Reason != chat.Conflict) {
-			h.t.Errorf("x1: %+v %+v", r, r.Error)
+			s.t.Errorf("x1: %+v %+v", r, r.Error)
 		}
 		if r.Error != nil {
 			return r.Error.Description + fmt.Sprint(r.Error.Details), true
 		}
 		return "", true
 	case "nemo":
-		from := h.nemo.count()
-		h.nemo.reply(h.t, "hall", q.parent, yes)
+		from := s.nemo.count()
+		s.nemo.reply(s.t, "shared", q.parent, yes)
 		if late {
-			f := h.nemo.until(h.t, from, func(f nemoFrame) bool { return f.Type == "error_message" })
+			f := s.nemo.until(s.t, from, func(f nemoFrame) bool { return f.Type == "error_message" })
 			return f.Content.Details, true
 		}
 		return "", true
 	}
-	h.t.Fatalf("nobody answers in %q", dialect)
+	s.t.Fatalf("unknown dialect %q", dialect)
 	return "", false
 }
 
-// TestCrossingPrompts: each kind of prompt is raised in one dialect and answered
-// in another; whoever comes later is told who was first.
-func TestCrossingPrompts(t *testing.T) {
+// TestPromptIsAnsweredOnceAcrossDialects: each kind of prompt is raised in one dialect
+// and answered in another; the refusal of a later answer names the first answerer.
+func TestPromptIsAnsweredOnceAcrossDialects(t *testing.T) {
 	t.Parallel()
-	h := openHall(t)
-	h.nemo = h.listenNemo(t)
-	stream := h.listenVertesia(t)
-	native, ctx := h.listenNative(t)
+	s := startShared(t, t.TempDir())
+	s.nemo = s.connectNemo(t)
+	stream := s.followVertesia(t)
+	native, ctx := s.followNative(t)
 	turns := 0
 	for _, want := range questions {
 		for i, answerer := range dialects {
@@ -104,10 +104,10 @@ func TestCrossingPrompts(t *testing.T) {
 				raiser := dialects[(i+step)%len(dialects)]
 				what := fmt.Sprintf("%s raised in %s, answered in %s", want.kind, raiser, answerer)
 				turns++
-				from := h.nemo.count()
+				from := s.nemo.count()
 				before, _ := stream.all()
 				next := count(native, want.event) + 1
-				h.say(raiser, want.ask)
+				s.sendMessage(raiser, want.ask)
 				e, err := native.until(ctx, nth(want.event, next))
 				if err != nil {
 					t.Fatal(what, err)
@@ -116,29 +116,29 @@ func TestCrossingPrompts(t *testing.T) {
 				if want.kind == "approve" {
 					q.call = field(t, string(e.Payload), "calls.0.call_id")
 				}
-				q.parent = h.nemo.until(t, from, func(f nemoFrame) bool { return f.Type == "system_interaction_message" }).Parent
+				q.parent = s.nemo.until(t, from, func(f nemoFrame) bool { return f.Type == "system_interaction_message" }).Parent
 				stream.until(t, len(before), func(m vertesiaMessage) bool { return m.Type == vertesiaRequest })
-				h.answer(answerer, q, false)
+				s.answer(answerer, q, false)
 				if _, err := native.until(ctx, nth("turn.completed", turns)); err != nil {
 					t.Fatal(what, err)
 				}
 				native.mu.Lock()
-				said := spokenIn(native.events)
+				said := messagesIn(native.events)
 				native.mu.Unlock()
 				if got := said[len(said)-1]; got != line("agent", want.answer) {
 					t.Errorf("%s: %s", what, got)
 				}
 				stream.until(t, len(before), func(m vertesiaMessage) bool { return m.Type == vertesiaAnswer && m.Text == want.answer })
-				h.nemo.until(t, from, func(f nemoFrame) bool { return f.Type == "system_response_message" && f.Status == "complete" })
+				s.nemo.until(t, from, func(f nemoFrame) bool { return f.Type == "system_response_message" && f.Status == "complete" })
 				if step != 1 {
 					continue
 				}
-				for _, loser := range dialects {
-					if loser == answerer {
+				for _, other := range dialects {
+					if other == answerer {
 						continue
 					}
-					if refused, ok := h.answer(loser, q, true); ok && !strings.Contains(refused, "local") {
-						t.Errorf("%s: %s is not told who was first: %s", what, loser, refused)
+					if refused, ok := s.answer(other, q, true); ok && !strings.Contains(refused, "local") {
+						t.Errorf("%s: the refusal in %s does not name the first answerer: %s", what, other, refused)
 					}
 				}
 			}
@@ -149,7 +149,7 @@ func TestCrossingPrompts(t *testing.T) {
 	}
 }
 
-// count is how many events of a type a reader has.
+// count returns the number of events of a type.
 func count(r *reader, typ string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,13 +6,12 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/freeport"
 	"github.com/parley-hq/parley/internal/modeltest"
 )
 
-// counting is a hall in which a model counts with tools: one for which a person is
-// asked each time, one that needs a permission.
-func counting(t *testing.T) (*hall, *toolbox) {
+// startCounting starts a shared session with a model that has two tools: one needs an
+// approval each time, one needs a permission.
+func startCounting(t *testing.T) (*sharedSession, *toolbox) {
 	box := &toolbox{}
 	kit := box.serve(t)
 	_, model := scripted(t, func(r modeltest.Request) modeltest.Reply {
@@ -32,23 +31,19 @@ func counting(t *testing.T) (*hall, *toolbox) {
       - {match: kit__once, approval: always}
       - {match: kit__often, approval: never, permission: [kit.count]}
 `)
-	bus := freeport.Addr(t)
-	h := &hall{process: serveAt(t, freeport.Addr(t), t.TempDir(), "--nats", bus, "--config", config), id: "hall", bus: bus}
-	h.post("/parley/v1/sessions", `{"id":"hall"}`)
-	h.nc = natsOf(t, bus)
-	return h, box
+	return startShared(t, t.TempDir(), "--config", config), box
 }
 
-// ran is how often a tool has run with a number.
+// ran returns how often a tool has run with a number.
 func (b *toolbox) ran(tool string, n int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.runs[fmt.Sprint(tool, " ", n)]
 }
 
-// decide says yes or no to a call or a permission, as a client of the dialect does.
-func (h *hall) decide(dialect string, q question, yes bool) {
-	h.t.Helper()
+// decide approves or denies a call or a permission as a client of the dialect does.
+func (s *sharedSession) decide(dialect string, q question, yes bool) {
+	s.t.Helper()
 	word := map[string]map[bool]string{
 		"nemo": {true: "continue", false: "cancel"}, "vertesia": {true: "allow_once", false: "deny"},
 		"letta": {true: "yes", false: "no"}, "x1": {true: "approve", false: "deny"},
@@ -63,43 +58,42 @@ func (h *hall) decide(dialect string, q question, yes bool) {
 				body = `{"granted":["kit.count"]}`
 			}
 		}
-		h.post("/parley/v1/sessions/hall/prompts/"+q.request+"/answer", body)
+		s.post("/parley/v1/sessions/shared/prompts/"+q.request+"/answer", body)
 	case "vertesia":
 		meta := `{"request_input_response":{"request_id":` + quoted(q.request) + `}}`
 		if !permission {
 			meta = `{"tool_approval_response":{"decision":` + quoted(word) + `,"approval_key":` + quoted(q.request) + `}}`
 		}
-		h.post("/api/v1/agents/hall/signal/UserInput", `{"message":`+quoted(word)+`,"metadata":`+meta+`}`)
+		s.post("/api/v1/agents/shared/signal/UserInput", `{"message":`+quoted(word)+`,"metadata":`+meta+`}`)
 	case "letta":
 		message := `{"role":"user","content":` + quoted(word) + `}`
 		if !permission {
 			message = fmt.Sprintf(`{"type":"approval","approvals":[{"type":"approval","tool_call_id":%q,"approve":%t,"reason":"said so"}]}`, q.call, yes)
 		}
-		h.post("/v1/conversations/hall/messages", `{"messages":[`+message+`],"streaming":false}`)
+		s.post("/v1/conversations/shared/messages", `{"messages":[`+message+`],"streaming":false}`)
 	case "x1":
-		if r := h.input("user.input_response", `{"request_id":`+quoted(q.request)+`,"text":`+quoted(word)+`}`); r.Error != nil {
-			h.t.Errorf("x1: %+v", r.Error)
+		if r := s.input("user.input_response", `{"request_id":`+quoted(q.request)+`,"text":`+quoted(word)+`}`); r.Error != nil {
+			s.t.Errorf("x1: %+v", r.Error)
 		}
 	case "nemo":
-		h.nemo.reply(h.t, "hall", q.parent, word)
+		s.nemo.reply(s.t, "shared", q.parent, word)
 	}
 }
 
-// TestConsentInEveryDialect: a call of a model's tool is approved and denied, and a
-// permission granted and refused, from each dialect, whichever the question came
-// from.
-func TestConsentInEveryDialect(t *testing.T) {
-	h, box := counting(t)
-	h.nemo = h.listenNemo(t)
-	native, ctx := h.listenNative(t)
+// TestToolCallIsDecidedInEveryDialect: each dialect can approve and deny a tool call,
+// and grant and refuse a permission, for a turn that another dialect started.
+func TestToolCallIsDecidedInEveryDialect(t *testing.T) {
+	s, box := startCounting(t)
+	s.nemo = s.connectNemo(t)
+	native, ctx := s.followNative(t)
 	n := 0
 	for i, dialect := range dialects {
 		for _, kind := range []string{"once", "often"} {
 			for _, yes := range []bool{true, false} {
 				n++
 				what := fmt.Sprintf("%s, asked from %s, answered %t in %s", kind, dialects[(i+1)%len(dialects)], yes, dialect)
-				from := h.nemo.count()
-				h.say(dialects[(i+1)%len(dialects)], fmt.Sprint(kind, " ", n))
+				from := s.nemo.count()
+				s.sendMessage(dialects[(i+1)%len(dialects)], fmt.Sprint(kind, " ", n))
 				event := map[string]string{"once": "agent.approval_request", "often": "agent.permission_request"}[kind]
 				e, err := native.until(ctx, nth(event, 2*i+map[bool]int{true: 1, false: 2}[yes]))
 				if err != nil {
@@ -109,13 +103,13 @@ func TestConsentInEveryDialect(t *testing.T) {
 				if kind == "once" {
 					q.kind, q.call = "approve", field(t, string(e.Payload), "calls.0.call_id")
 				}
-				q.parent = h.nemo.until(t, from, func(f nemoFrame) bool { return f.Type == "system_interaction_message" }).Parent
-				h.decide(dialect, q, yes)
+				q.parent = s.nemo.until(t, from, func(f nemoFrame) bool { return f.Type == "system_interaction_message" }).Parent
+				s.decide(dialect, q, yes)
 				if _, err := native.until(ctx, nth("turn.completed", n)); err != nil {
 					t.Fatal(what, err)
 				}
 				native.mu.Lock()
-				said := spokenIn(native.events)
+				said := messagesIn(native.events)
 				native.mu.Unlock()
 				last := said[len(said)-1]
 				if runs := box.ran(kind, n); runs != map[bool]int{true: 1}[yes] || strings.Contains(last, fmt.Sprint("counted ", n)) != yes {
@@ -126,13 +120,13 @@ func TestConsentInEveryDialect(t *testing.T) {
 	}
 }
 
-// TestEditedCalls: who approves may change the arguments, where the dialect has
-// words for it.
-func TestEditedCalls(t *testing.T) {
-	h, box := counting(t)
-	native, ctx := h.listenNative(t)
+// TestApprovalMayChangeArguments: in the dialects that have a field for it an approval
+// replaces the arguments of a call.
+func TestApprovalMayChangeArguments(t *testing.T) {
+	s, box := startCounting(t)
+	native, ctx := s.followNative(t)
 	for i, dialect := range []string{"native", "x1"} {
-		h.say(dialect, fmt.Sprint("once ", i))
+		s.sendMessage(dialect, fmt.Sprint("once ", i))
 		e, err := native.until(ctx, nth("agent.approval_request", i+1))
 		if err != nil {
 			t.Fatal(err)
@@ -140,8 +134,8 @@ func TestEditedCalls(t *testing.T) {
 		q := e.Body.(chat.AgentApprovalRequest)
 		decisions := fmt.Sprintf(`"decisions":[{"call_id":%q,"approve":true,"params":{"n":%d}}]`, q.Calls[0].CallID, 70+i)
 		if dialect == "native" {
-			h.post("/parley/v1/sessions/hall/prompts/"+q.RequestID+"/answer", `{`+decisions+`}`)
-		} else if r := h.input("user.approval_response", `{"request_id":`+quoted(q.RequestID)+`,`+decisions+`}`); r.Error != nil {
+			s.post("/parley/v1/sessions/shared/prompts/"+q.RequestID+"/answer", `{`+decisions+`}`)
+		} else if r := s.input("user.approval_response", `{"request_id":`+quoted(q.RequestID)+`,`+decisions+`}`); r.Error != nil {
 			t.Errorf("x1: %+v", r.Error)
 		}
 		if _, err := native.until(ctx, nth("turn.completed", i+1)); err != nil {
@@ -153,33 +147,33 @@ func TestEditedCalls(t *testing.T) {
 	}
 }
 
-// TestLastingPermissionInEveryDialect: what a person allows for good in one
-// conversation holds in their others, in whatever dialect they are held.
-func TestLastingPermissionInEveryDialect(t *testing.T) {
-	h, box := counting(t)
-	native, ctx := h.listenNative(t)
-	h.say("native", "often 1")
+// TestLastingPermissionHoldsInEveryDialect: a permission that a person grants with
+// duration always holds in their other sessions, in each dialect.
+func TestLastingPermissionHoldsInEveryDialect(t *testing.T) {
+	s, box := startCounting(t)
+	native, ctx := s.followNative(t)
+	s.sendMessage("native", "often 1")
 	e, err := native.until(ctx, ofType("agent.permission_request"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.post("/parley/v1/sessions/hall/prompts/"+field(t, string(e.Payload), "request_id")+"/answer", `{"granted":["kit.count"],"duration":"always"}`)
+	s.post("/parley/v1/sessions/shared/prompts/"+field(t, string(e.Payload), "request_id")+"/answer", `{"granted":["kit.count"],"duration":"always"}`)
 	if _, err := native.until(ctx, ofType("turn.completed")); err != nil {
 		t.Fatal(err)
 	}
 	for i, dialect := range dialects {
-		h.id = "in-" + dialect
-		h.post("/parley/v1/sessions", `{"id":"`+h.id+`"}`)
+		s.id = "in-" + dialect
+		s.post("/parley/v1/sessions", `{"id":"`+s.id+`"}`)
 		if dialect == "nemo" {
-			h.nemo = h.listenNemo(t)
+			s.nemo = s.connectNemo(t)
 		}
-		r, ctx := followed(t, h.process, chat.SessionID(h.id))
-		h.say(dialect, fmt.Sprint("often ", 10+i))
+		r, ctx := followed(t, s.process, chat.SessionID(s.id))
+		s.sendMessage(dialect, fmt.Sprint("often ", 10+i))
 		if _, err := r.until(ctx, ofType("turn.completed")); err != nil {
 			t.Fatal(dialect, err)
 		}
 		if count(r, "agent.permission_request") != 0 || box.ran("often", 10+i) != 1 {
-			t.Errorf("%s: asked again, or it did not run: %v", dialect, box.runs)
+			t.Errorf("%s: the agent asked again, or the tool did not run: %v", dialect, box.runs)
 		}
 	}
 }
