@@ -307,6 +307,22 @@ class Example(Case):
             worker.kill()
             await worker.wait()
 
+    async def test_the_worker_in_the_readme(self) -> None:
+        server = await self.serve()
+        program = os.path.join(os.path.dirname(__file__), "..", "..", "..", "examples", "weather-python", "weather.py")
+        worker = await asyncio.create_subprocess_exec(sys.executable, program, env={**os.environ, "PARLEY_URL": server.url})
+        try:
+            await server.begin("w", "What is the weather?", agent="weather")
+            asked = [e["payload"] for e in await server.until("w", "agent.input_request") if e["type"] == "agent.input_request"][0]
+            self.assertEqual(asked["text"], "Which city?")
+            await server.ask("POST", f"/sessions/w/prompts/{asked['request_id']}/answer", {"text": "Bern"})
+            events = await server.until("w", "turn.completed")
+            self.assertEqual(texts(events), ["It is sunny in Bern."])
+            self.assertEqual(end(events)["outcome"], "done")
+        finally:
+            worker.kill()
+            await worker.wait()
+
 
 class Endpoint(Case):
     async def test_the_agent_behind_an_address(self) -> None:
