@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/text"
 )
 
 // Bounds of the details of an entry.
@@ -69,9 +70,4 @@ func bounded(v any) any {
 	return clip(fmt.Sprint(v))
 }
 
-func clip(s string) string {
-	if len(s) > maxText {
-		return strings.ToValidUTF8(s[:maxText], "") + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
-}
+func clip(s string) string { return text.Clip(strings.ToValidUTF8(s, "\uFFFD"), maxText) }

@@ -1,8 +1,5 @@
-// Package modeltest is a model that does what a script says: an HTTP server that
-// speaks the streams of OpenAI's Chat Completions and Responses, of Anthropic's
-// Messages and of Gemini, and that can fail in the ways in which real ones do. It
-// serves tests and measurements.
+// Package modeltest is a scripted model for tests and benchmarks: an HTTP server with the streaming protocols of OpenAI
+// (Chat Completions and Responses), Anthropic (Messages) and Gemini. It can also fail like real models.
 //
-// A Server answers any number of requests at once; its script is called from
-// their goroutines.
+// A Server answers any number of requests at the same time and calls its script from their goroutines.
 package modeltest

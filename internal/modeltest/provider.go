@@ -21,7 +21,7 @@ const (
 // Protocols lists them.
 var Protocols = []string{Chat, Responses, Anthropic, Gemini}
 
-// Request is what a client asked, the same for all protocols.
+// Request is a request, in one form for all protocols.
 type Request struct {
 	Protocol string
 	Model    string
@@ -33,7 +33,7 @@ type Request struct {
 	Body     []byte
 }
 
-// Message is one of a conversation.
+// Message is one message of a conversation.
 type Message struct {
 	Role    string // user, assistant, tool
 	Text    string
@@ -41,20 +41,20 @@ type Message struct {
 	Results []Result
 }
 
-// Call is a use of a tool.
+// Call is a tool call.
 type Call struct {
 	ID   string
 	Name string
-	Args string // JSON, or what a confused model would write
+	Args string // JSON, or a text that is not valid JSON
 }
 
-// Result is what came of it.
+// Result is the result of a tool call.
 type Result struct {
 	ID   string
 	Text string
 }
 
-// LastUser is what the person said last.
+// LastUser is the text of the last user message.
 func (r *Request) LastUser() string {
 	for i := len(r.Messages) - 1; i >= 0; i-- {
 		if r.Messages[i].Role == "user" && r.Messages[i].Text != "" {
@@ -64,7 +64,7 @@ func (r *Request) LastUser() string {
 	return ""
 }
 
-// Results lists the results of tools since the person spoke last.
+// Results lists the tool results after the last user message.
 func (r *Request) Results() []Result {
 	var out []Result
 	for i := len(r.Messages) - 1; i >= 0; i-- {
@@ -77,13 +77,13 @@ func (r *Request) Results() []Result {
 	return out
 }
 
-// Reply is what the model does.
+// Reply is the answer of the model.
 type Reply struct {
 	Thinking string
 	Text     string
 	Pieces   []string // of the text; nil means its words
 	Calls    []Call
-	Stop     string // length, filter; "" means the usual
+	Stop     string // length or filter; "" means that the answer is complete
 	Input    int    // tokens
 	Output   int
 
@@ -96,17 +96,17 @@ type Reply struct {
 	Code    string            // its code
 	Header  map[string]string // of that answer
 	CutAt   int               // end the connection after so many pieces; 0 means never
-	EndAt   int               // end the stream in order after so many pieces, without an end of the answer; 0 means never
-	HangAt  int               // say nothing more after so many pieces; 0 means never
-	Hang    bool              // say nothing at all
+	EndAt   int               // end the stream in order after so many pieces, without the event that ends the answer; 0 means never
+	HangAt  int               // send nothing more after so many pieces; 0 means never
+	Hang    bool              // send nothing at all
 	Hung    func()            // called when HangAt or Hang has begun
 	Garbage string            // send this as the data of an event
 }
 
-// Script says what the model does.
+// Script returns the answer to a request.
 type Script func(r Request) Reply
 
-// Server is a model. Its zero value has no script.
+// Server is a model. Script must be set.
 type Server struct {
 	Script Script
 
@@ -114,7 +114,7 @@ type Server struct {
 	requests []Request
 }
 
-// Requests returns what was asked so far.
+// Requests returns all requests so far.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,21 +134,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var q Request
-	var speak speaker
+	var writer answerWriter
 	switch path := r.URL.Path; {
 	case strings.HasSuffix(path, "/chat/completions"):
 		q, err = readChat(body)
-		speak = &chatSpeaker{}
+		writer = &chatWriter{}
 	case strings.HasSuffix(path, "/responses"):
 		q, err = readResponses(body)
-		speak = &responsesSpeaker{}
+		writer = &responsesWriter{}
 	case strings.HasSuffix(path, "/messages"):
 		q, err = readAnthropic(body)
-		speak = &anthropicSpeaker{}
+		writer = &anthropicWriter{}
 	case strings.HasSuffix(path, ":streamGenerateContent"):
 		q, err = readGemini(body)
 		q.Model = strings.TrimSuffix(path[strings.LastIndexByte(path, '/')+1:], ":streamGenerateContent")
-		speak = &geminiSpeaker{}
+		writer = &geminiWriter{}
 	default:
 		http.NotFound(w, r)
 		return
@@ -168,7 +168,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q.Number = len(s.requests) + 1
 	s.requests = append(s.requests, q)
 	s.mu.Unlock()
-	s.answer(w, r, speak, q)
+	s.answer(w, r, writer, q)
 }
 
 func fail(w http.ResponseWriter, status int, code, message string, header map[string]string) {
@@ -178,18 +178,18 @@ func fail(w http.ResponseWriter, status int, code, message string, header map[st
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	b, _ := json.Marshal(map[string]any{"type": "error", "error": map[string]any{"type": code, "code": code, "message": message, "status": code}})
-	_, _ = w.Write(b) // nobody there is the client's affair
+	_, _ = w.Write(b) // the client may have left
 }
 
-// speaker writes the events of one protocol.
-type speaker interface {
+// answerWriter writes an answer as the events of one protocol.
+type answerWriter interface {
 	begin(e *events, q *Request, r *Reply)
 	think(e *events, text string)
 	say(e *events, text string)
 	end(e *events, r *Reply)
 }
 
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, speak speaker, q Request) {
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, writer answerWriter, q Request) {
 	reply := s.Script(q)
 	if reply.Wait != nil {
 		reply.Wait()
@@ -208,10 +208,10 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, speak speaker, q
 	if pieces == nil {
 		pieces = words(reply.Text)
 	}
-	speak.begin(e, &q, &reply)
+	writer.begin(e, &q, &reply)
 	if reply.Thinking != "" {
 		for _, p := range words(reply.Thinking) {
-			speak.think(e, p)
+			writer.think(e, p)
 		}
 	}
 	for i, p := range pieces {
@@ -233,13 +233,13 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, speak speaker, q
 				return
 			}
 		}
-		speak.say(e, p)
+		writer.say(e, p)
 	}
 	if reply.Garbage != "" {
 		e.raw("", reply.Garbage)
 		return
 	}
-	speak.end(e, &reply)
+	writer.end(e, &reply)
 }
 
 func (r *Reply) hang(q *http.Request) {
@@ -271,14 +271,14 @@ type events struct {
 func (e *events) send(name string, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // of a value of this package
+		panic(err) // impossible: the values are of this package
 	}
 	e.raw(name, string(b))
 }
 
 func (e *events) raw(name, data string) {
 	if name != "" {
-		_, _ = io.WriteString(e.w, "event: "+name+"\n") // nobody there is the client's affair
+		_, _ = io.WriteString(e.w, "event: "+name+"\n") // the client may have left
 	}
 	_, _ = io.WriteString(e.w, "data: "+data+"\n\n")
 	_ = e.flush.Flush()

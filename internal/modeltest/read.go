@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// text is what a value says that is a string or a list of parts with texts.
+// text returns the text of a value that is a string or a list of parts with texts.
 func text(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -43,7 +43,7 @@ func readChat(body []byte) (q Request, err error) {
 		return q, err
 	}
 	if !in.Stream {
-		return q, fmt.Errorf("only streams are spoken")
+		return q, fmt.Errorf("only requests with stream are supported")
 	}
 	q = Request{Protocol: Chat, Model: in.Model}
 	for _, t := range in.Tools {

@@ -1,6 +1,9 @@
 package workstream
 
-import "github.com/parley-hq/parley/chat"
+import (
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/text"
+)
 
 // Steered checks a directive to a workstream.
 func Steered(w *chat.Workstream, s chat.Steering) (chat.WorkstreamSteered, error) {
@@ -18,7 +21,7 @@ func Steered(w *chat.Workstream, s chat.Steering) (chat.WorkstreamSteered, error
 		}
 	case chat.SteerPause, chat.SteerResume:
 	default:
-		return b, chat.Errorf(chat.Invalid, "command %q is not one of add_instruction, set_priority, add_constraint, pause_requested, resume_requested", clip(s.Command)).
+		return b, chat.Errorf(chat.Invalid, "command %q is not one of add_instruction, set_priority, add_constraint, pause_requested, resume_requested", text.Clip(s.Command, 64)).
 			With("field", "command")
 	}
 	return b, nil
@@ -46,24 +49,24 @@ func AcceptsMessages(w *chat.Workstream) error {
 	return nil
 }
 
-// Find returns a workstream by its id or its launch id.
+// Find returns the workstream with this id or launch id.
 func Find(st *chat.State, name string) (*chat.Workstream, error) {
 	if w := st.WorkstreamBy(name); w != nil {
 		return w, nil
 	}
-	return nil, notFound(clip(name))
+	return nil, notFound(text.Clip(name, 64))
 }
 
-// Progressed checks what an agent reports of its own line.
+// Progressed checks a progress report of the workstream's agent.
 func Progressed(w *chat.Workstream, p chat.WorkstreamProgress, now chat.At) (chat.WorkstreamProgress, error) {
 	switch p.Phase {
 	case "", chat.PhasePlanning, chat.PhaseTool, chat.PhaseSynthesizing, chat.PhaseBlocked:
 	case chat.PhaseDone:
 		if w.Interactive {
-			p.Phase = "" // the server says so when it rests, with its answer
+			p.Phase = "" // the server sets it when the workstream waits, together with its answer
 		}
 	default:
-		return p, chat.Errorf(chat.Invalid, "phase %q is not one of planning, executing_tool, synthesizing, blocked, done", clip(p.Phase)).With("field", "phase")
+		return p, chat.Errorf(chat.Invalid, "phase %q is not one of planning, executing_tool, synthesizing, blocked, done", text.Clip(p.Phase, 64)).With("field", "phase")
 	}
 	if len(p.Message) > MaxText || len(p.Tool) > 256 || p.Iteration < 0 {
 		return p, chat.Errorf(chat.Invalid, "progress has a message of at most %d KiB, a tool of at most 256 bytes and an iteration from 0 on", MaxText>>10)
@@ -89,11 +92,3 @@ func Live(st *chat.State, parent string) []*chat.Workstream {
 // Merges reports whether the files of the workstream are to appear among those
 // of the line that launched it.
 func Merges(w *chat.Workstream) bool { return w.MergeArtifacts == nil || *w.MergeArtifacts }
-
-// clip bounds what is repeated in an error.
-func clip(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "…"
-	}
-	return s
-}

@@ -1,9 +1,7 @@
-// Package demo is an agent that needs no model and always says the same: it is
-// how a newcomer tries Parley and how tests drive it. A message that begins with
-// a slash is a command; see Commands. Anything else is answered "You said: …".
+// Package demo is an agent without a model for first steps and for tests. Its answers are always the same. A message
+// that begins with a slash is a command; /help lists them. All other messages are answered "You said: …".
 //
-// It is safe to be cut off at any point: called again for the same turn, it goes
-// on where it stopped.
+// A turn can be interrupted at any point: when Answer is called again for the same turn, it continues there.
 package demo
 
 import (
@@ -14,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
@@ -101,44 +100,35 @@ func help(ctx context.Context, t *agent.Turn, _ string) error {
 
 // say streams a text in pieces of a few words.
 func say(ctx context.Context, t *agent.Turn, text string) error {
-	w := t.Stream(true)
-	for piece := range pieces(text, 12) {
-		if err := w.Write(ctx, piece); err != nil {
-			return err
-		}
-	}
-	return w.Close(ctx)
+	return write(ctx, t.Stream(true), text, 12, 0)
 }
 
-// pieces cuts a text into parts of at least n bytes that end at a character.
-func pieces(text string, n int) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		from := 0
-		for i := range text {
-			if i-from >= n {
-				if !yield(text[from:i]) {
-					return
-				}
-				from = i
+// write streams a text in pieces of at least size bytes that end between characters, with a pause before each piece.
+// There is no pause before pieces that were shown before a restart.
+func write(ctx context.Context, w *agent.Writer, text string, size int, gap time.Duration) error {
+	for text != "" {
+		end := min(size, len(text))
+		for end < len(text) && !utf8.RuneStart(text[end]) {
+			end++
+		}
+		if gap > 0 && !w.Behind() {
+			if err := pause(ctx, gap); err != nil {
+				return err
 			}
 		}
-		if from < len(text) {
-			yield(text[from:])
+		if err := w.Write(ctx, text[:end]); err != nil {
+			return err
 		}
+		text = text[end:]
 	}
+	return w.Close(ctx)
 }
 
 func echo(ctx context.Context, t *agent.Turn, text string) error {
 	if text == "" {
 		return say(ctx, t, "Usage: /echo TEXT")
 	}
-	w := t.Stream(true)
-	for piece := range pieces(text, 4) {
-		if err := w.Write(ctx, piece); err != nil {
-			return err
-		}
-	}
-	return w.Close(ctx)
+	return write(ctx, t.Stream(true), text, 4, 0)
 }
 
 func stream(ctx context.Context, t *agent.Turn, args string) error {
@@ -150,7 +140,7 @@ func stream(ctx context.Context, t *agent.Turn, args string) error {
 	return words(ctx, t, n, rate)
 }
 
-// numbers reads a count and, if it is there, a number behind it.
+// numbers reads a count and an optional number after it.
 func numbers(args string, n *int, x *float64) bool {
 	words := strings.Fields(args)
 	if len(words) < 1 || len(words) > 2 {
@@ -163,8 +153,7 @@ func numbers(args string, n *int, x *float64) bool {
 	return err == nil && !math.IsNaN(*x) && !math.IsInf(*x, 0)
 }
 
-// words streams N numbered words. The pace is that of a clock, so that a slow
-// reader does not stretch it.
+// words streams n numbered words. Each word has a due time, so that a slow write does not delay all later words.
 func words(ctx context.Context, t *agent.Turn, n int, rate float64) error {
 	w := t.Stream(true)
 	var begin time.Time
@@ -190,7 +179,7 @@ func words(ctx context.Context, t *agent.Turn, n int, rate float64) error {
 	return w.Close(ctx)
 }
 
-// pause waits, or returns why the turn ends.
+// pause waits. It returns the cause when the turn ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)
@@ -206,13 +195,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func think(ctx context.Context, t *agent.Turn, text string) error {
-	w := t.Think()
-	for piece := range pieces(text, 8) {
-		if err := w.Write(ctx, piece); err != nil {
-			return err
-		}
-	}
-	if err := w.Close(ctx); err != nil {
+	if err := write(ctx, t.Think(), text, 8, 0); err != nil {
 		return err
 	}
 	return say(ctx, t, "Done thinking.")
@@ -241,7 +224,7 @@ func sleep(ctx context.Context, t *agent.Turn, args string) error {
 	if err != nil || !(s >= 0 && s <= 86400) { // nor NaN
 		return say(ctx, t, "Usage: /sleep S, a number of seconds.")
 	}
-	// From the start of the turn, so that a restart does not begin again.
+	// The time counts from the start of the turn, also after a restart.
 	started, err := t.Started(ctx)
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ func tool(ctx context.Context, t *agent.Turn, args string) error {
 	if isClientTool(t, name) {
 		return approve(ctx, t, args)
 	}
-	result, err := call(ctx, t, name, params)
+	result, err := call(ctx, t, name, params, 0)
 	if err != nil {
 		return err
 	}
@@ -44,9 +44,14 @@ func isClientTool(t *agent.Turn, name string) bool {
 	return slices.ContainsFunc(t.ClientTools(), func(c chat.ClientTool) bool { return c.Name == name })
 }
 
-// call runs a tool that gives its parameters back.
-func call(ctx context.Context, t *agent.Turn, name string, params json.RawMessage) (json.RawMessage, error) {
-	return t.Call(ctx, name, params, agent.CallOptions{Repeatable: true}, func(context.Context) (json.RawMessage, error) {
+// call runs a tool that takes a while and returns its parameters.
+func call(ctx context.Context, t *agent.Turn, name string, params json.RawMessage, duration time.Duration) (json.RawMessage, error) {
+	return t.Call(ctx, name, params, agent.CallOptions{Repeatable: true}, func(ctx context.Context) (json.RawMessage, error) {
+		if duration > 0 {
+			if err := pause(ctx, duration); err != nil {
+				return nil, err
+			}
+		}
 		return params, nil
 	})
 }
@@ -61,6 +66,7 @@ func toolFail(ctx context.Context, t *agent.Turn, name string) error {
 	return say(ctx, t, fmt.Sprintf("%s failed.", name))
 }
 
+// failing calls a tool that fails. It returns other errors only.
 func failing(ctx context.Context, t *agent.Turn, name string) error {
 	broken := errors.New(name + " failed on request")
 	_, err := t.Call(ctx, name, json.RawMessage("{}"), agent.CallOptions{Repeatable: true}, func(context.Context) (json.RawMessage, error) {
@@ -81,7 +87,7 @@ func timeout(args string) (rest string, seconds float64) {
 	}
 	s, err := strconv.ParseFloat(v, 64)
 	if err != nil || !(s > 0 && s <= chat.MaxTimeout) {
-		return args, 0 // is refused with what is before it
+		return args, 0 // the command then refuses its arguments
 	}
 	return strings.TrimSpace(args[:max(i, 0)]), s
 }
@@ -228,30 +234,23 @@ func plan(ctx context.Context, t *agent.Turn, args string) error {
 	return say(ctx, t, text)
 }
 
-// advance shows a plan whose tasks become done one after the other, spread over
-// so many seconds since the turn began. It returns what people said meanwhile in
-// a session whose policy is to steer.
+// advance shows a plan whose tasks become done one after the other within so many seconds after the start of the turn.
+// It returns the messages that users sent meanwhile in a session with the policy steer.
 func advance(ctx context.Context, t *agent.Turn, n int, seconds float64) (heard []string, _ error) {
 	started, err := t.Started(ctx)
 	if err != nil {
 		return nil, err
 	}
+	titles := make([]string, n)
+	for i := range titles {
+		titles[i] = fmt.Sprintf("Task %d", i+1)
+	}
 	for done := 0; done <= n; done++ {
-		p := chat.AgentPlan{}
-		for i := range n {
-			status := "pending"
-			if i < done {
-				status = "done"
-			} else if i == done {
-				status = "in_progress"
-			}
-			p.Tasks = append(p.Tasks, chat.Task{ID: strconv.Itoa(i + 1), Title: fmt.Sprintf("Task %d", i+1), Status: status})
-		}
 		due := started.At.Time().Add(time.Duration(float64(done) / float64(n) * seconds * float64(time.Second)))
 		if err := pause(ctx, time.Until(due)); err != nil {
 			return nil, err
 		}
-		if err := t.Plan(ctx, p); err != nil {
+		if err := t.Plan(ctx, planWith(titles, done)); err != nil {
 			return nil, err
 		}
 		said, err := t.Heard(ctx)
@@ -265,7 +264,21 @@ func advance(ctx context.Context, t *agent.Turn, n int, seconds float64) (heard 
 	return heard, nil
 }
 
-// Tools lists the tools that the demo agent uses by itself; /tool takes any name.
+// planWith returns a plan whose first tasks are done; the one after them is in progress.
+func planWith(titles []string, done int) (p chat.AgentPlan) {
+	for i, title := range titles {
+		status := "pending"
+		if i < done {
+			status = "done"
+		} else if i == done {
+			status = "in_progress"
+		}
+		p.Tasks = append(p.Tasks, chat.Task{ID: strconv.Itoa(i + 1), Title: title, Status: status})
+	}
+	return p
+}
+
+// Tools lists the tools that the demo agent uses without being asked; /tool accepts any name.
 func (Agent) Tools(context.Context) (tools []agent.ToolInfo, known bool) {
 	return []agent.ToolInfo{
 		{Name: "look_up", Description: "Gives back what a part of /work looks up."},

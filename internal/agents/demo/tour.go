@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/parley-hq/parley/agent"
@@ -12,8 +11,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// tour shows a bit of everything as one small story, at a pace that can be
-// followed. It continues when its questions get no answer.
+// tour shows most features in one turn, at reading speed. It continues when its questions get no answer.
 func tour(ctx context.Context, t *agent.Turn, _ string) error {
 	name := "demo-" + t.Label()
 	parts := []func() error{
@@ -28,7 +26,8 @@ func tour(ctx context.Context, t *agent.Turn, _ string) error {
 				"What stands out can be looked into by others at the same time.")
 		},
 		func() error {
-			return use(ctx, t, "search", `{"query":"margin by region, third quarter","limit":3}`, 900*time.Millisecond)
+			_, err := call(ctx, t, "search", json.RawMessage(`{"query":"margin by region, third quarter","limit":3}`), 900*time.Millisecond)
+			return err
 		},
 		func() error { return failing(ctx, t, "fetch_page") },
 		func() error {
@@ -91,47 +90,15 @@ All of it is in the log. Reload the page: nothing is lost, nothing is doubled. T
 
 // tourPlan is the plan of the tour with so many of its tasks done.
 func tourPlan(done int) chat.AgentPlan {
-	var p chat.AgentPlan
-	for i, title := range []string{"Look at the numbers", "Find the causes", "Settle the baseline with you", "Send the summary"} {
-		status := "pending"
-		if i < done {
-			status = "done"
-		} else if i == done {
-			status = "in_progress"
-		}
-		p.Tasks = append(p.Tasks, chat.Task{ID: strconv.Itoa(i + 1), Title: title, Status: status})
-	}
-	return p
+	return planWith([]string{"Look at the numbers", "Find the causes", "Settle the baseline with you", "Send the summary"}, done)
 }
 
-// tell writes a text as fast as it can be read over. What was shown before a
-// restart is not waited for again.
+// tell writes a text at reading speed.
 func tell(ctx context.Context, w *agent.Writer, text string) error {
-	for piece := range pieces(text, 8) {
-		if !w.Behind() {
-			if err := pause(ctx, 50*time.Millisecond); err != nil {
-				return err
-			}
-		}
-		if err := w.Write(ctx, piece); err != nil {
-			return err
-		}
-	}
-	return w.Close(ctx)
+	return write(ctx, w, text, 8, 50*time.Millisecond)
 }
 
-// use calls a tool that takes a while and gives its parameters back.
-func use(ctx context.Context, t *agent.Turn, name, params string, took time.Duration) error {
-	_, err := t.Call(ctx, name, json.RawMessage(params), agent.CallOptions{Repeatable: true}, func(ctx context.Context) (json.RawMessage, error) {
-		if err := pause(ctx, took); err != nil {
-			return nil, err
-		}
-		return json.RawMessage(params), nil
-	})
-	return err
-}
-
-// errand is what a workstream of the tour is sent for.
+// errand is the task of a workstream of the tour.
 type errand struct {
 	name, instruction, finding string
 	took                       time.Duration
@@ -142,52 +109,35 @@ var tourErrands = []errand{
 	{"Freight", "Find out what freight cost the south.", "Rush freight for one recall cost 0.7 points. It came **once** and is not in this quarter.", 2300 * time.Millisecond},
 }
 
-// errands has all of them run at the same time, and waits for their ends.
+// errands launches all errands at the same time and waits until they end.
 func errands(ctx context.Context, t *agent.Turn) error {
-	first, err := firstFreeNumber(ctx, t)
-	if err != nil {
-		return err
+	ids, err := launch(ctx, t, len(tourErrands), func(i int) (chat.Launch, any) {
+		e := tourErrands[i]
+		return chat.Launch{Name: e.name, Instruction: e.instruction, DeadlineSeconds: 30}, map[string]int{"errand": i + 1}
+	})
+	if err == nil {
+		_, err = t.Await(ctx, ids...)
 	}
-	ids := make([]string, len(tourErrands))
-	for i, e := range tourErrands {
-		about, err := json.Marshal(map[string]int{"errand": i + 1})
-		if err != nil {
-			return err
-		}
-		w, err := t.Launch(ctx, chat.Launch{
-			ID: "w" + strconv.Itoa(first+i), Name: e.name, Instruction: e.instruction, Context: about, DeadlineSeconds: 30, Agent: t.Agent,
-		})
-		if err != nil {
-			return err
-		}
-		ids[i] = w.ID
-	}
-	_, err = t.Await(ctx, ids...)
 	return err
 }
 
-// errandOf returns the errand of a workstream of the tour; ok is false for other lines,
-// and for turns that answer something else than the launch.
+// errandOf returns the errand of a workstream that the tour launched.
 func errandOf(t *agent.Turn) (e errand, ok bool) {
-	launch, ok := t.Assignment()
-	if _, first := t.Trigger.Body.(chat.WorkstreamLaunched); !ok || !first {
-		return e, false
-	}
 	var about struct {
 		Errand int `json:"errand"`
 	}
-	if json.Unmarshal(launch.Context, &about) != nil || about.Errand < 1 || about.Errand > len(tourErrands) {
+	if !launchedWith(t, &about) || about.Errand < 1 || about.Errand > len(tourErrands) {
 		return e, false
 	}
 	return tourErrands[about.Errand-1], true
 }
 
-// run does an errand: a tool, then a finding.
+// run calls a tool and then writes the finding.
 func (e errand) run(ctx context.Context, t *agent.Turn) error {
 	if err := t.Progress(ctx, chat.WorkstreamProgress{Phase: chat.PhaseTool, Iteration: 1, Message: "Looking it up."}); err != nil {
 		return err
 	}
-	if err := use(ctx, t, "look_up", fmt.Sprintf(`{"about":%q}`, e.name), e.took); err != nil {
+	if _, err := call(ctx, t, "look_up", json.RawMessage(fmt.Sprintf(`{"about":%q}`, e.name)), e.took); err != nil {
 		return err
 	}
 	if err := t.Progress(ctx, chat.WorkstreamProgress{Phase: chat.PhaseSynthesizing, Iteration: 2, Message: "Writing down what it found."}); err != nil {

@@ -18,40 +18,28 @@ import (
 
 const workUsage = "Usage: /work N [SECONDS] [deadline=S], with N from 1 to 100, up to 1800 seconds, and a deadline from 30 to 1800."
 
-// job is what a workstream of /work is told beside its task.
+// job is the context of a workstream of /work.
 type job struct {
 	Part    int     `json:"part"`
 	Of      int     `json:"of"`
 	Seconds float64 `json:"seconds"`
 }
 
-// work launches workstreams, shows how far they are and tells what they gave.
+// work launches workstreams, shows their progress and lists their results.
 func work(ctx context.Context, t *agent.Turn, args string) error {
 	n, seconds, deadline, ok := workArgs(args)
 	if !ok {
 		return say(ctx, t, workUsage)
 	}
-	first, err := firstFreeNumber(ctx, t)
-	if err != nil {
-		return err
-	}
-	ids := make([]string, n)
 	if err := t.Plan(ctx, planOf(n, nil)); err != nil {
 		return err
 	}
-	for i := range ids {
-		about, err := json.Marshal(map[string]job{"demo": {Part: i + 1, Of: n, Seconds: seconds}})
-		if err != nil {
-			return err
-		}
-		w, err := t.Launch(ctx, chat.Launch{
-			ID: "w" + strconv.Itoa(first+i), Name: fmt.Sprintf("Part %d", i+1), Instruction: fmt.Sprintf("Do part %d of %d.", i+1, n),
-			Context: about, DeadlineSeconds: deadline, Agent: t.Agent,
-		})
-		if err != nil {
-			return err
-		}
-		ids[i] = w.ID
+	ids, err := launch(ctx, t, n, func(i int) (chat.Launch, any) {
+		l := chat.Launch{Name: fmt.Sprintf("Part %d", i+1), Instruction: fmt.Sprintf("Do part %d of %d.", i+1, n), DeadlineSeconds: deadline}
+		return l, map[string]job{"demo": {Part: i + 1, Of: n, Seconds: seconds}}
+	})
+	if err != nil {
+		return err
 	}
 	for done := 1; done <= n; done++ {
 		all, err := t.AwaitSome(ctx, done, ids...)
@@ -94,13 +82,43 @@ func workArgs(args string) (n int, seconds, deadline float64, ok bool) {
 		return 0, 0, 0, false
 	}
 	if deadline == 0 && seconds >= 30 {
-		deadline = min(1.2*seconds, 1800) // close enough for who watches to see the first warning
+		deadline = min(1.2*seconds, 1800) // the first warning then comes before the end
 	}
 	return n, seconds, deadline, true
 }
 
-// firstFreeNumber returns the first number k from which on no workstream was called wk when
-// the turn began: the same in every attempt.
+// launch launches n workstreams of this agent with the ids w1, w2 …, or later numbers when these are taken. The second
+// result of each is the launch's context.
+func launch(ctx context.Context, t *agent.Turn, n int, each func(i int) (chat.Launch, any)) ([]string, error) {
+	first, err := firstFreeNumber(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, n)
+	for i := range ids {
+		l, about := each(i)
+		if l.Context, err = json.Marshal(about); err != nil {
+			return nil, err
+		}
+		l.ID, l.Agent = "w"+strconv.Itoa(first+i), t.Agent
+		w, err := t.Launch(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		ids[i] = w.ID
+	}
+	return ids, nil
+}
+
+// launchedWith reads the context of the launch that the turn answers. It returns false for other turns.
+func launchedWith(t *agent.Turn, about any) bool {
+	l, ok := t.Assignment()
+	_, first := t.Trigger.Body.(chat.WorkstreamLaunched)
+	return ok && first && json.Unmarshal(l.Context, about) == nil
+}
+
+// firstFreeNumber returns the first number after those of the workstreams that existed when the turn began. It is the
+// same in every attempt of the turn.
 func firstFreeNumber(ctx context.Context, t *agent.Turn) (int, error) {
 	started, err := t.Started(ctx)
 	if err != nil {
@@ -120,7 +138,7 @@ func firstFreeNumber(ctx context.Context, t *agent.Turn) (int, error) {
 	return next, nil
 }
 
-// result says in a line what became of a workstream.
+// result describes the end of a workstream in one line.
 func result(w *chat.WorkstreamStatus) string {
 	switch {
 	case w.State == chat.WorkCompleted:
@@ -133,8 +151,8 @@ func result(w *chat.WorkstreamStatus) string {
 	return w.ID + " " + w.State
 }
 
-// asOf is how things stood when so many had ended. Several may end at once, but
-// every end is told by itself: what was told is the same after a restart.
+// asOf returns the states at the time when so many workstreams had ended. Several may end at the same time, but each end
+// is reported separately, so that the reports are the same after a restart.
 func asOf(done int, all []chat.WorkstreamStatus) []chat.WorkstreamStatus {
 	all = slices.Clone(all)
 	var ended []*chat.WorkstreamStatus
@@ -183,29 +201,22 @@ func batchOf(t *agent.Turn, done int, all []chat.WorkstreamStatus) chat.AgentToo
 	return p
 }
 
-// assigned returns what /work told a workstream; ok is false for other lines,
-// and for turns that answer something else than the launch.
+// assigned returns the job of a workstream that /work launched.
 func assigned(t *agent.Turn) (j job, ok bool) {
-	launch, ok := t.Assignment()
-	if _, first := t.Trigger.Body.(chat.WorkstreamLaunched); !ok || !first {
-		return j, false
-	}
 	var about struct {
 		Demo *job `json:"demo"`
 	}
-	if json.Unmarshal(launch.Context, &about) != nil || about.Demo == nil {
+	if !launchedWith(t, &about) || about.Demo == nil {
 		return j, false
 	}
 	return *about.Demo, about.Demo.Seconds >= 0 && about.Demo.Seconds <= 1800
 }
 
-// chapters is in how many pieces a workstream of /work is done. Between them it
-// receives its news.
+// chapters is the number of parts of the work of one workstream. Between them it reads its messages.
 const chapters = 4
 
-// workPart is the work of a workstream of /work: it plans, uses a tool, writes, and
-// gives a file and a result. Its times count from the start of the turn, so that
-// a restart does not begin again.
+// workPart is the work of a workstream of /work: it plans, calls a tool, writes, and publishes a file and a result. Its
+// times count from the start of the turn, also after a restart.
 func workPart(ctx context.Context, t *agent.Turn, j job) error {
 	started, err := t.Started(ctx)
 	if err != nil {
@@ -220,7 +231,7 @@ func workPart(ctx context.Context, t *agent.Turn, j job) error {
 	if err := pause(ctx, due(0.1)); err != nil {
 		return err
 	}
-	if _, err := call(ctx, t, "look_up", json.RawMessage(fmt.Sprintf(`{"part":%d}`, j.Part))); err != nil {
+	if _, err := call(ctx, t, "look_up", json.RawMessage(fmt.Sprintf(`{"part":%d}`, j.Part)), 0); err != nil {
 		return err
 	}
 	var notes []string
@@ -290,7 +301,7 @@ func chapter(ctx context.Context, t *agent.Turn, j job, c int, due func(share fl
 	return w.Close(ctx)
 }
 
-// answerNews answers the news of a workstream that /work does not wait for any more.
+// answerNews repeats a message of a workstream that /work no longer waits for.
 func answerNews(ctx context.Context, t *agent.Turn) error {
 	text := t.Text()
 	if text == "" {
