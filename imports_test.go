@@ -40,8 +40,8 @@ var rules = []rule{
 	{folder: "internal/llm/internal/convert", own: []string{"chat", "internal/llm"}},
 	{folder: "internal/llm/openai", own: []string{"chat", "internal/llm", "internal/llm/internal/convert"}, libs: []string{"github.com/openai/openai-go"}},
 	{folder: "internal/llm/anthropic", own: []string{"chat", "internal/llm", "internal/llm/internal/convert"}, libs: []string{"github.com/anthropics/anthropic-sdk-go"}},
-	{folder: "internal/llm/gemini", own: []string{"chat", "internal/llm", "internal/llm/internal/convert"}, libs: []string{"google.golang.org/genai"}},
-	{folder: "internal/llm/llmtest", own: []string{"internal/llm"}, libs: []string{"google.golang.org/genai"}},
+	{folder: "internal/llm/gemini", own: []string{"chat", "internal/llm", "internal/llm/internal/convert"}},
+	{folder: "internal/llm/llmtest", own: []string{"internal/llm"}},
 	{folder: "internal/config", own: []string{"chat"}, libs: []string{"github.com/goccy/go-yaml"}},
 	{folder: "internal/workstream", own: []string{"chat"}},
 	{folder: "internal/auth", own: []string{"chat"}, libs: []string{"github.com/golang-jwt/jwt", "github.com/MicahParks/keyfunc", "github.com/MicahParks/jwkset", "golang.org/x/time"}},
@@ -59,8 +59,8 @@ var rules = []rule{
 	{folder: "internal/agents/demo", own: []string{"chat", "agent"}},
 	{folder: "internal/agents/remote", own: []string{"chat", "agent", "internal/sse", "internal/text"}, libs: []string{"github.com/coder/websocket", "github.com/evanphx/json-patch"}},
 	{folder: "internal/agents/tool", own: []string{"chat", "agent"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
-	{folder: "internal/agents/model", own: []string{"chat", "agent", "internal/agents/tool", "internal/llm", "internal/llm/openai", "internal/llm/anthropic", "internal/llm/gemini"}, libs: []string{
-		"github.com/openai/openai-go", "github.com/anthropics/anthropic-sdk-go", "google.golang.org/genai", "github.com/modelcontextprotocol/go-sdk",
+	{folder: "internal/agents/model", own: []string{"chat", "agent", "internal/agents/tool", "internal/sse", "internal/llm", "internal/llm/openai", "internal/llm/anthropic", "internal/llm/gemini"}, libs: []string{
+		"github.com/openai/openai-go", "github.com/anthropics/anthropic-sdk-go", "github.com/modelcontextprotocol/go-sdk",
 	}},
 
 	{folder: "internal/record", own: []string{"chat"}},

@@ -113,8 +113,7 @@ var checkers = map[string]func(llm.Request) error{
 	"responses": func(r llm.Request) error { return llmtest.Responses(openai.Responses(r)) },
 	"anthropic": func(r llm.Request) error { return llmtest.Anthropic(anthropic.Messages(r)) },
 	"gemini": func(r llm.Request) error {
-		contents, config := gemini.Contents(r)
-		return llmtest.Gemini(r.Model, contents, config)
+		return llmtest.Gemini(r.Model, gemini.Contents(r))
 	},
 }
 
@@ -198,10 +197,6 @@ func TestToProviderAndBack(t *testing.T) {
 			rt.Fatal(err)
 		}
 		check("responses", summaries, back, true)
-
-		plain := talk(rt, llm.NoThoughts)
-		contents, config := gemini.Contents(llm.Request{Model: "m", Messages: plain})
-		check("gemini", plain, gemini.FromRequest(contents, config, "m"), false)
 
 		// Another model gets none of the reasoning, and the rest all the same.
 		for _, other := range []llm.Request{{Model: "other", Messages: ms}, {Model: "other", Messages: summaries}} {

@@ -57,14 +57,13 @@ func TestRulesOfAllProviders(t *testing.T) {
 			}
 			before := llm.Dump(ms)
 			r := llm.Request{Model: "m", Messages: ms}
-			contents, _ := gemini.Contents(r)
 			for _, p := range []struct {
 				name string
 				out  any
 				want *json.RawMessage
 			}{
 				{"chat", openai.Chat(r).Messages, &c.Chat}, {"responses", openai.Responses(r).Input, &c.Responses},
-				{"anthropic", anthropic.Messages(r).Messages, &c.Anthropic}, {"gemini", contents, &c.Gemini},
+				{"anthropic", anthropic.Messages(r).Messages, &c.Anthropic}, {"gemini", gemini.Contents(r).Contents, &c.Gemini},
 			} {
 				got, err := json.Marshal(p.out)
 				if err != nil {

@@ -16,11 +16,11 @@ import (
 	anthropicsdk "github.com/anthropics/anthropic-sdk-go"
 	openaisdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/ssestream"
-	"google.golang.org/genai"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/llm"
 )
 
 // advice is what people can do about a failure, where the message does not say it.
@@ -105,7 +105,7 @@ func reported(event []byte, err error) error {
 	}
 	message := either(body.Message, string(e.Error))
 	if n, ok := body.Code.(float64); ok && n >= 400 {
-		return status(int(n), body.Type, message, nil, err)
+		return status(int(n), body.Type, message, 0, err)
 	}
 	word, _ := body.Code.(string)
 	return failed(word+" "+body.Type, message)
@@ -131,7 +131,7 @@ func failure(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	if e, ok := errors.AsType[*openaisdk.Error](err); ok {
-		return status(e.StatusCode, e.Code, either(e.Message, e.RawJSON()), header(e.Response), err)
+		return status(e.StatusCode, e.Code, either(e.Message, e.RawJSON()), retryAfter(header(e.Response)), err)
 	}
 	if e, ok := errors.AsType[*ssestream.StreamError](err); ok {
 		return reported(e.Event.Data, err)
@@ -143,10 +143,13 @@ func failure(ctx context.Context, err error) error {
 			} `json:"error"`
 		}
 		_ = json.Unmarshal([]byte(e.RawJSON()), &body) // what cannot be read has no message
-		return status(e.StatusCode, string(e.Type()), either(body.Error.Message, e.RawJSON()), header(e.Response), err)
+		return status(e.StatusCode, string(e.Type()), either(body.Error.Message, e.RawJSON()), retryAfter(header(e.Response)), err)
 	}
-	if e, ok := errors.AsType[genai.APIError](err); ok {
-		return status(e.Code, e.Status, e.Message, nil, err)
+	if e, ok := errors.AsType[*llm.EndpointError](err); ok {
+		if e.Status == 0 {
+			return failed(e.Code, e.Message)
+		}
+		return status(e.Status, e.Code, e.Message, e.After, err)
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
 		return &Failure{Code: agent.CodeDown, Again: true, Msg: "the model's endpoint cannot be reached: " + reason(err), err: err}
@@ -170,8 +173,8 @@ func broke(err error) bool {
 }
 
 // status is the failure of an answer of HTTP.
-func status(code int, word, message string, h http.Header, err error) error {
-	f := &Failure{Status: code, err: err, After: retryAfter(h)}
+func status(code int, word, message string, after time.Duration, err error) error {
+	f := &Failure{Status: code, err: err, After: after}
 	said := sentence(message)
 	switch {
 	case overflows(word + " " + message):

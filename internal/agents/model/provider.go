@@ -54,7 +54,7 @@ func newProvider(opt *Options, client *http.Client) provider {
 	case Anthropic:
 		return &anthropicAPI{opt, base, client}
 	case Gemini:
-		return &geminiAPI{opt, base, client}
+		return newEndpoint(opt, client, geminiProtocol)
 	}
 	return &chatAPI{openAI{opt, base, client}}
 }

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/genai"
-
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/llm/llmtest"
@@ -16,12 +14,12 @@ func TestAnswers(t *testing.T) {
 	want := `{"role":"assistant","model":"m","content":[{"type":"reasoning","is_native":true,"reasoning":"hm"},{"type":"text","text":"hi"},
 		{"type":"tool_call","id":"c1","name":"a.b","input":{"x":1},"signature":"c2ln"},{"type":"tool_call","id":"c2","name":"g","input":{"y":"cut"}}],` + llmtest.TwoCalls + `}`
 	s := Stream{Meta: llmtest.Dotted}
-	a, deltas := llmtest.Streamed(t, strings.Join([]string{
+	a, deltas := llmtest.Read(t, strings.Join([]string{
 		`{"responseId":"r1","candidates":[{"content":{"role":"model","parts":[{"text":"h","thought":true}]}}]}`,
 		`{"candidates":[{"content":{"parts":[{"text":"m","thought":true},{"text":"h"}]}}]}`,
 		`{"candidates":[{"content":{"parts":[{"text":"i"}]}}]}`,
 		`{"candidates":[{"content":{"parts":[{"functionCall":{"id":"c1","name":"a.b","args":{"x":1}},"thoughtSignature":"c2ln"},{"functionCall":{"id":"c2","name":"g","args":{"y":"cut"}}}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":8,"candidatesTokenCount":3,"thoughtsTokenCount":2,"cachedContentTokenCount":1}}`,
-	}, "\n"), func(r genai.GenerateContentResponse) []llm.Delta { return s.Add(&r) }, s.Answer)
+	}, "\n"), &s)
 	llmtest.Check(t, a, llm.StopCalls, want)
 	if want := `thinking(h)thinking(m)text(h)text(i)call(c1{"x":1})call(c2{"y":"cut"})`; deltas != want {
 		t.Errorf("deltas %s", deltas)
@@ -31,7 +29,7 @@ func TestAnswers(t *testing.T) {
 	}
 
 	// The same answer goes back to the same model with every signature in place.
-	contents, _ := Contents(llm.Request{Model: "m", Messages: []llm.Message{{Role: llm.User, Content: llm.Texts("q")}, a.Message}})
+	contents := Contents(llm.Request{Model: "m", Messages: []llm.Message{{Role: llm.User, Content: llm.Texts("q")}, a.Message}}).Contents
 	var signed []string
 	for _, p := range contents[1].Parts {
 		if p.FunctionCall != nil {
@@ -43,14 +41,20 @@ func TestAnswers(t *testing.T) {
 	}
 
 	// Calls without ids get some, the same for the same answer.
-	r := llmtest.From[genai.GenerateContentResponse](t, `{"responseId":"r","candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}},{"functionCall":{"name":"f"}}]},"finishReason":"STOP"}]}`)
-	one, err := FromResponse(r, llm.Meta{})
-	two, _ := FromResponse(r, llm.Meta{})
+	read := func(event string) (llm.Answer, error) {
+		var s Stream
+		if _, err := s.Add([]byte(event)); err != nil || !s.Ended() {
+			t.Fatal(err)
+		}
+		return s.Answer()
+	}
+	const nameless = `{"responseId":"r","candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}},{"functionCall":{"name":"f"}}]},"finishReason":"STOP"}]}`
+	one, err := read(nameless)
+	two, _ := read(nameless)
 	if err != nil || one.Message.ToolCalls[0].ID == one.Message.ToolCalls[1].ID || one.Message.ToolCalls[0].ID != two.Message.ToolCalls[0].ID {
 		t.Errorf("%v %+v %+v", err, one.Message.ToolCalls, two.Message.ToolCalls)
 	}
-	blocked := llmtest.From[genai.GenerateContentResponse](t, `{"promptFeedback":{"blockReason":"SAFETY"}}`)
-	if a, err := FromResponse(blocked, llm.Meta{}); chat.CodeOf(err) != chat.Unavailable || a.Stop != llm.StopFilter {
+	if a, err := read(`{"promptFeedback":{"blockReason":"SAFETY"}}`); chat.CodeOf(err) != chat.Unavailable || a.Stop != llm.StopFilter {
 		t.Errorf("blocked: %v %v", a.Stop, err)
 	}
 }

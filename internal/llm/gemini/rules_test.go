@@ -42,9 +42,9 @@ func TestRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := llm.Request{Model: c.model, Messages: ms}
-			out, config := Contents(r)
-			refused := llmtest.Gemini(c.model, out, config)
-			b, err := json.Marshal(out)
+			out := Contents(r)
+			refused := llmtest.Gemini(c.model, out)
+			b, err := json.Marshal(out.Contents)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,8 +59,8 @@ func TestRules(t *testing.T) {
 func TestRequestsAsAWhole(t *testing.T) {
 	ms := []llm.Message{{Role: llm.System, Content: llm.Texts("one", "two")}, {Role: llm.System, Content: llm.Texts("three")}, {Role: llm.User, Content: llm.Texts(strings.Repeat("ü", 30))}}
 	r := llm.Request{Model: "gpt-5", Messages: ms, MaxTokens: 100, MaxText: 10, Tools: []llm.ToolSpec{{Name: "a.b", Description: "d", Parameters: json.RawMessage(`{"type":"object","properties":{"x":{"type":"string"}},"required":["x"],"additionalProperties":false}`)}}}
-	_, config := Contents(r)
-	if config.MaxOutputTokens != 100 || len(config.SystemInstruction.Parts) != 2 || config.Tools[0].FunctionDeclarations[0].Name != "a.b" {
-		t.Errorf("gemini %+v", config)
+	out := Contents(r)
+	if out.Config.MaxOutputTokens != 100 || len(out.SystemInstruction.Parts) != 2 || out.Tools[0].Functions[0].Name != "a.b" {
+		t.Errorf("gemini %+v", out)
 	}
 }

@@ -34,6 +34,33 @@ func Streamed[E any](t *testing.T, lines string, add func(E) []llm.Delta, answer
 	return a, deltas.String()
 }
 
+// Stream reads a streamed answer.
+type Stream interface {
+	Add(event []byte) ([]llm.Delta, error)
+	Answer() (llm.Answer, error)
+}
+
+// Read reads the events of a stream, one a line. It returns the answer, and the
+// deltas as a text.
+func Read(t *testing.T, lines string, s Stream) (llm.Answer, string) {
+	t.Helper()
+	var text strings.Builder
+	for line := range strings.Lines(strings.TrimSpace(lines)) {
+		deltas, err := s.Add([]byte(line))
+		if err != nil {
+			t.Fatalf("%v in %s", err, line)
+		}
+		for _, d := range deltas {
+			text.WriteString(string(d.Kind) + "(" + d.CallID + d.Text + ")")
+		}
+	}
+	a, err := s.Answer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, text.String()
+}
+
 // Check compares an answer with the JSON of its message and with why it stopped.
 func Check(t *testing.T, a llm.Answer, stop llm.Stop, message string) {
 	t.Helper()

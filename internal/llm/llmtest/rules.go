@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-
-	"google.golang.org/genai"
 )
 
 var (
@@ -339,12 +337,40 @@ func anthropicSource(s jsonObject) error {
 	return fmt.Errorf("image %v", s)
 }
 
-// Gemini says why Gemini would refuse a request, nil when it would not.
-func Gemini(model string, contents []*genai.Content, config *genai.GenerateContentConfig) error {
-	if config.SystemInstruction != nil && len(config.SystemInstruction.Parts) == 0 {
+// geminiRequest is a request to Gemini, as far as the rules are about it.
+type geminiRequest struct {
+	SystemInstruction *struct{ Parts []any }
+	Tools             []struct{ FunctionDeclarations []struct{ Name string } }
+	Contents          []struct {
+		Role  string
+		Parts []struct {
+			Text             string
+			ThoughtSignature string
+			InlineData       *struct{ Data, MimeType string }
+			FunctionCall     *struct{ ID, Name string }
+			FunctionResponse *struct {
+				ID, Name string
+				Response map[string]any
+			}
+		}
+	}
+}
+
+// Gemini says why Gemini would refuse a request, nil when it would not. It reads
+// the JSON that would be sent.
+func Gemini(model string, request any) error {
+	b, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	var r geminiRequest
+	if err := json.Unmarshal(b, &r); err != nil {
+		return err
+	}
+	if r.SystemInstruction != nil && len(r.SystemInstruction.Parts) == 0 {
 		return fmt.Errorf("an empty instruction")
 	}
-	for _, t := range config.Tools {
+	for _, t := range r.Tools {
 		for _, f := range t.FunctionDeclarations {
 			if !legalGoogle.MatchString(f.Name) {
 				return fmt.Errorf("tool %q", f.Name)
@@ -352,14 +378,14 @@ func Gemini(model string, contents []*genai.Content, config *genai.GenerateConte
 		}
 	}
 	var waiting []string
-	if len(contents) == 0 {
+	if len(r.Contents) == 0 {
 		return errNothing
 	}
-	for i, c := range contents {
-		if c.Role != genai.RoleUser && c.Role != genai.RoleModel || len(c.Parts) == 0 {
+	for i, c := range r.Contents {
+		if c.Role != "user" && c.Role != "model" || len(c.Parts) == 0 {
 			return fmt.Errorf("content %d: role %q, %d parts", i, c.Role, len(c.Parts))
 		}
-		if i == 0 && c.Role != genai.RoleUser || i > 0 && c.Role == contents[i-1].Role {
+		if i == 0 && c.Role != "user" || i > 0 && c.Role == r.Contents[i-1].Role {
 			return fmt.Errorf("content %d: %s after the same", i, c.Role)
 		}
 		var calls, results []string
@@ -370,23 +396,23 @@ func Gemini(model string, contents []*genai.Content, config *genai.GenerateConte
 			}
 			if p.InlineData != nil {
 				kinds++
-				if len(p.InlineData.Data) == 0 || !legalInline.MatchString(p.InlineData.MIMEType) {
+				if len(p.InlineData.Data) == 0 || !legalInline.MatchString(p.InlineData.MimeType) {
 					return fmt.Errorf("content %d: image", i)
 				}
 			}
 			if p.FunctionCall != nil {
 				kinds++
-				if !legalGoogle.MatchString(p.FunctionCall.Name) || p.FunctionCall.Args == nil || c.Role != genai.RoleModel {
+				if !legalGoogle.MatchString(p.FunctionCall.Name) || c.Role != "model" {
 					return fmt.Errorf("content %d: call %+v", i, p.FunctionCall)
 				}
-				if len(calls) == 0 && p.ThoughtSignature == nil && strings.Contains(model, "gemini-3") {
+				if len(calls) == 0 && p.ThoughtSignature == "" && strings.Contains(model, "gemini-3") {
 					return fmt.Errorf("content %d: a call that is not signed", i)
 				}
 				calls = append(calls, p.FunctionCall.ID+" "+p.FunctionCall.Name)
 			}
 			if p.FunctionResponse != nil {
 				kinds++
-				if len(p.FunctionResponse.Response) == 0 || c.Role != genai.RoleUser {
+				if len(p.FunctionResponse.Response) == 0 || c.Role != "user" {
 					return fmt.Errorf("content %d: result %+v", i, p.FunctionResponse)
 				}
 				results = append(results, p.FunctionResponse.ID+" "+p.FunctionResponse.Name)

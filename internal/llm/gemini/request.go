@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/genai"
-
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/llm/internal/convert"
@@ -21,37 +19,38 @@ const (
 	extraSigns = ".:"
 )
 
-// waits stands between a tool's answer and what a person says next; Gemini wants
-// the model to speak in between.
-const waits = "(Waiting for the user.)"
+// waiting is the model's message between a tool's answer and the person's next
+// message: Gemini requires one there.
+const waiting = "(Waiting for the user.)"
 
-// Contents turns a request into the contents and the configuration for Gemini.
-func Contents(r llm.Request) ([]*genai.Content, *genai.GenerateContentConfig) {
+// Contents turns a request into one for Gemini.
+func Contents(r llm.Request) *Request {
 	c := converter{Request: convert.Request{Request: r}, tools: convert.ToolNames(r.Tools, maxName, extraSigns), called: map[string]string{}}
 	system, rest := convert.Split(llm.Repair(r.Messages))
-	config := &genai.GenerateContentConfig{MaxOutputTokens: int32(min(r.MaxTokens, 1<<30))}
+	out := &Request{Config: Config{MaxOutputTokens: r.MaxTokens}}
 	for _, text := range system {
-		if config.SystemInstruction == nil {
-			config.SystemInstruction = &genai.Content{Role: genai.RoleUser}
+		if out.SystemInstruction == nil {
+			out.SystemInstruction = &Content{Role: roleUser}
 		}
-		config.SystemInstruction.Parts = append(config.SystemInstruction.Parts, &genai.Part{Text: text})
+		out.SystemInstruction.Parts = append(out.SystemInstruction.Parts, &Part{Text: text})
 	}
 	for i := range rest {
 		c.message(&rest[i])
 	}
 	if len(c.out) == 0 {
-		c.add(genai.RoleUser, &genai.Part{Text: convert.Begins})
+		c.add(roleUser, &Part{Text: convert.Begins})
 	}
 	for i := range r.Tools {
 		t := &r.Tools[i]
 		if i == 0 {
-			config.Tools = []*genai.Tool{{}}
+			out.Tools = make([]Tool, 1)
 		}
-		config.Tools[0].FunctionDeclarations = append(config.Tools[0].FunctionDeclarations, &genai.FunctionDeclaration{
-			Name: c.tools.Of(t.Name), Description: t.Description, ParametersJsonSchema: convert.Parameters(t),
+		out.Tools[0].Functions = append(out.Tools[0].Functions, Function{
+			Name: c.tools.Of(t.Name), Description: t.Description, Parameters: convert.Parameters(t),
 		})
 	}
-	return c.out, config
+	out.Contents = c.out
+	return out
 }
 
 type converter struct {
@@ -59,30 +58,30 @@ type converter struct {
 	tools  *convert.Names
 	called map[string]string // call → tool
 	order  []string          // the last calls, as they were put
-	out    []*genai.Content
+	out    []*Content
 }
 
 // add puts parts at the end; what one side says in a row is one content, except
 // that a tool's answers stand alone.
-func (c *converter) add(role string, parts ...*genai.Part) {
+func (c *converter) add(role string, parts ...*Part) {
 	if len(parts) == 0 {
 		return
 	}
-	if len(c.out) == 0 && role == genai.RoleModel {
-		c.add(genai.RoleUser, &genai.Part{Text: convert.Begins})
+	if len(c.out) == 0 && role == roleModel {
+		c.add(roleUser, &Part{Text: convert.Begins})
 	}
 	if n := len(c.out) - 1; n >= 0 && c.out[n].Role == role {
 		if !answers(c.out[n]) {
 			c.out[n].Parts = append(c.out[n].Parts, parts...)
 			return
 		}
-		c.out = append(c.out, &genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{{Text: waits}}})
+		c.out = append(c.out, &Content{Role: roleModel, Parts: []*Part{{Text: waiting}}})
 	}
-	c.out = append(c.out, &genai.Content{Role: role, Parts: parts})
+	c.out = append(c.out, &Content{Role: role, Parts: parts})
 }
 
 // answers reports whether a content is the answer of tools.
-func answers(c *genai.Content) bool {
+func answers(c *Content) bool {
 	for _, p := range c.Parts {
 		if p.FunctionResponse != nil {
 			return true
@@ -95,21 +94,21 @@ func (c *converter) message(m *llm.Message) {
 	switch m.Role {
 	case llm.System:
 		if text := m.PlainText(); !convert.Blank(text) {
-			c.add(genai.RoleUser, &genai.Part{Text: convert.Event(c.Cut(text))})
+			c.add(roleUser, &Part{Text: convert.Event(c.Cut(text))})
 		}
 	case llm.User, llm.Summary:
-		var parts []*genai.Part
+		var parts []*Part
 		for _, p := range m.Content {
 			switch p := p.(type) {
 			case *llm.Text:
 				if p.Text != "" {
-					parts = append(parts, &genai.Part{Text: c.Cut(p.Text)})
+					parts = append(parts, &Part{Text: c.Cut(p.Text)})
 				}
 			case *llm.Image:
 				parts = append(parts, imagePart(p.Source))
 			}
 		}
-		c.add(genai.RoleUser, parts...)
+		c.add(roleUser, parts...)
 	case llm.Assistant:
 		c.assistant(m)
 	case llm.Tool:
@@ -121,20 +120,20 @@ func (c *converter) message(m *llm.Message) {
 var pictures = []string{"image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"}
 
 // imagePart is a picture inline; one that is only an address is named.
-func imagePart(s llm.ImageSource) *genai.Part {
+func imagePart(s llm.ImageSource) *Part {
 	url, mediaType, data, ok := convert.Picture(s, pictures)
 	if url != "" {
-		return &genai.Part{Text: convert.At(url)}
+		return &Part{Text: convert.At(url)}
 	}
 	b, err := base64.StdEncoding.DecodeString(data)
 	if !ok || err != nil || len(b) == 0 {
-		return &genai.Part{Text: llm.MissingImage(s)}
+		return &Part{Text: llm.MissingImage(s)}
 	}
-	return &genai.Part{InlineData: &genai.Blob{Data: b, MIMEType: mediaType}}
+	return &Part{InlineData: &Blob{Data: b, MediaType: mediaType}}
 }
 
 func (c *converter) assistant(m *llm.Message) {
-	var parts []*genai.Part
+	var parts []*Part
 	mine := m.Model == "" || m.Model == c.Model // what nobody claims may be its own
 	placed := map[string]bool{}
 	c.order = nil
@@ -143,7 +142,7 @@ func (c *converter) assistant(m *llm.Message) {
 		placed[t.ID] = true
 		name := c.tools.Of(t.Name)
 		c.called[t.ID], c.order = name, append(c.order, t.ID)
-		p := &genai.Part{FunctionCall: &genai.FunctionCall{ID: t.ID, Name: name, Args: argsMap(t.Arguments)}}
+		p := &Part{FunctionCall: &FunctionCall{ID: t.ID, Name: name, Args: argsMap(t.Arguments)}}
 		if mine {
 			p.ThoughtSignature = unsign(signature)
 		}
@@ -157,7 +156,7 @@ func (c *converter) assistant(m *llm.Message) {
 				signature = unsign(p.Signature)
 			}
 			if p.Text != "" {
-				parts = append(parts, &genai.Part{Text: c.Cut(p.Text), ThoughtSignature: signature})
+				parts = append(parts, &Part{Text: c.Cut(p.Text), ThoughtSignature: signature})
 			} else if n := len(parts) - 1; n >= 0 && parts[n].Text != "" && !parts[n].Thought && parts[n].ThoughtSignature == nil {
 				// A part of nothing but a signature is refused; it signs what was
 				// said just before.
@@ -170,7 +169,7 @@ func (c *converter) assistant(m *llm.Message) {
 				spare = unsign(p.Signature)
 			}
 			if c.SameModel(m) && p.Text != "" {
-				parts = append(parts, &genai.Part{Text: p.Text, Thought: true})
+				parts = append(parts, &Part{Text: p.Text, Thought: true})
 			}
 		case *llm.CallPart:
 			for _, t := range m.ToolCalls {
@@ -189,7 +188,7 @@ func (c *converter) assistant(m *llm.Message) {
 	if !speaks(parts) {
 		return
 	}
-	c.add(genai.RoleModel, parts...)
+	c.add(roleModel, parts...)
 }
 
 // foreign is the signature of a call that the model did not make itself, or whose
@@ -201,8 +200,8 @@ var signed = regexp.MustCompile(`(^|/)gemini-([3-9]|[1-9]\d)([.-]|$)`)
 
 // signCalls sees to it that the first call is signed, if there is a signature
 // anywhere: Gemini checks that one.
-func (c *converter) signCalls(parts []*genai.Part, spare []byte) {
-	first := slices.IndexFunc(parts, func(p *genai.Part) bool { return p.FunctionCall != nil })
+func (c *converter) signCalls(parts []*Part, spare []byte) {
+	first := slices.IndexFunc(parts, func(p *Part) bool { return p.FunctionCall != nil })
 	if first < 0 || parts[first].ThoughtSignature != nil {
 		return
 	}
@@ -218,7 +217,7 @@ func (c *converter) signCalls(parts []*genai.Part, spare []byte) {
 }
 
 // speaks reports whether there is more than thoughts.
-func speaks(parts []*genai.Part) bool {
+func speaks(parts []*Part) bool {
 	for _, p := range parts {
 		if !p.Thought {
 			return true
@@ -248,7 +247,7 @@ func argsMap(arguments string) map[string]any {
 }
 
 func (c *converter) results(m *llm.Message) {
-	var parts, images []*genai.Part
+	var parts, images []*Part
 	returns := slices.Clone(m.ToolReturns)
 	slices.SortStableFunc(returns, func(a, b llm.ToolReturn) int { // as the calls were put
 		return slices.Index(c.order, a.ToolCallID) - slices.Index(c.order, b.ToolCallID)
@@ -283,9 +282,9 @@ func (c *converter) results(m *llm.Message) {
 		if t.Failed() {
 			key = "error"
 		}
-		parts = append(parts, &genai.Part{FunctionResponse: &genai.FunctionResponse{
+		parts = append(parts, &Part{FunctionResponse: &FunctionResponse{
 			ID: t.ToolCallID, Name: c.called[t.ToolCallID], Response: map[string]any{key: content},
 		}})
 	}
-	c.add(genai.RoleUser, append(parts, images...)...)
+	c.add(roleUser, append(parts, images...)...)
 }
