@@ -67,7 +67,7 @@ func TestRefusesToStart(t *testing.T) {
 		"a bad value":                            {2, []string{"--sync"}, []string{"--sync", "sometimes"}, fresh()},
 		"a bad duration":                         {2, []string{"--grace"}, []string{"--grace", "soon"}, fresh()},
 		"a token file that is not there":         {1, []string{"token file"}, []string{"--token-file", filepath.Join(dir, "none")}, fresh()},
-		"a token that is too short":              {1, []string{"token 1", "16 characters"}, []string{"--token-file", short}, fresh()},
+		"a token that is too short":              {1, []string{"line 1", "16 characters"}, []string{"--token-file", short}, fresh()},
 		"a scope that does not exist":            {1, []string{odd, "line 1", "king"}, []string{"--token-file", odd}, fresh()},
 		"a certificate without a key":            {1, []string{"--tls-key"}, []string{"--addr", "127.0.0.1:0", "--tls-cert", file}, fresh()},
 		"a certificate that is none":             {1, []string{file}, []string{"--addr", "127.0.0.1:0", "--tls-cert", file, "--tls-key", file}, fresh()},
