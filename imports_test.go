@@ -63,6 +63,10 @@ var rules = []rule{
 		"github.com/openai/openai-go", "github.com/anthropics/anthropic-sdk-go", "github.com/modelcontextprotocol/go-sdk",
 	}},
 
+	{folder: "internal/agents/replay", own: []string{"chat", "agent", "client"}},
+	{folder: "internal/agentconfig", own: []string{"chat", "agent", "internal/agents/demo", "internal/agents/model", "internal/agents/remote", "internal/agents/tool", "internal/config"}},
+	{folder: "internal/agentfleet", own: []string{"agent", "internal/agents/demo", "internal/config"}},
+
 	{folder: "internal/record", own: []string{"chat"}},
 	{folder: "internal/grant", own: []string{"chat", "internal/edge", "internal/record", "internal/wire"}},
 	{folder: "internal/dialect/*", own: []string{"chat", "internal/edge", "internal/wire"}},

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 
+	"github.com/parley-hq/parley/internal/agentconfig"
 	"github.com/parley-hq/parley/internal/config"
 )
 
@@ -16,9 +16,6 @@ type InitCmd struct {
 	File  string `arg:"" optional:"" help:"File to write; parley.yaml in this folder when none is named." type:"path"`
 	Force bool   `help:"Replace a file that is there."`
 }
-
-//go:embed example.yaml
-var example []byte
 
 // Run writes the file, unless it is there.
 func (c *InitCmd) Run(_ context.Context, std *stdio) error {
@@ -37,7 +34,7 @@ func (c *InitCmd) Run(_ context.Context, std *stdio) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(example)
+	_, err = f.Write(agentconfig.Example)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}

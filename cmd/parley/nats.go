@@ -21,13 +21,13 @@ import (
 	"github.com/parley-hq/parley/internal/session"
 )
 
-// natsDir is where the embedded NATS keeps its files.
+// natsDir is the folder of the embedded NATS server.
 func natsDir(data string) string { return filepath.Join(data, "nats") }
 
-// externalNATS reports whether NATS runs elsewhere.
+// externalNATS reports whether --nats names a server that runs elsewhere.
 func (c *ServeCmd) externalNATS() bool { return strings.Contains(c.NATS, "://") }
 
-// checkNATS refuses addresses that would let strangers in.
+// checkNATS refuses addresses beyond this machine when the server needs no token or has no TLS.
 func (c *ServeCmd) checkNATS(a *auth.Auth) error {
 	if c.NATS == "off" || c.externalNATS() {
 		return nil
@@ -43,10 +43,10 @@ func (c *ServeCmd) checkNATS(a *auth.Auth) error {
 	return nil
 }
 
-// openX1 makes the dialect; it speaks once NATS is there.
-func (p *parley) openX1() (err error) {
+// openX1 creates the x1 dialect. startNATS runs it.
+func (p *parley) openX1() (e endpoint, err error) {
 	if p.cfg.NATS == "off" {
-		return nil
+		return endpoint{routes: x1.Off(p.auth.Caller, p.log)}, nil
 	}
 	opt := x1.Options{
 		Listening: func() { p.x1Ready.Do(func() { close(p.x1Listens) }) },
@@ -58,7 +58,7 @@ func (p *parley) openX1() (err error) {
 			return nil
 		},
 		Check:    p.auth.Check,
-		Refused:  func(ctx context.Context, err error) { _ = p.auth.Refused(ctx, err) }, // NATS answers in its own form
+		Refused:  func(ctx context.Context, err error) { _ = p.auth.Refused(ctx, err) }, // NATS sends its own error
 		Issued:   func(c chat.Caller, details map[string]any) { p.auth.Report(auth.CredentialIssued, c, details) },
 		Sessions: audited{p.sessions, p}, Caller: p.auth.Caller, Main: auth.Local, Allow: p.allow, Signed: bus.Publisher, Dir: p.cfg.Data, ErasedSince: p.journal.ErasedSince,
 		External: p.cfg.externalNATS(), Keep: p.cfg.NATSKeep, Logger: p.log,
@@ -70,20 +70,19 @@ func (p *parley) openX1() (err error) {
 	if p.cfg.Summary == "plain" {
 		opt.Summarise = x1.PlainSummary
 	}
-	opt.Main.Credential = "" // it is checked when a client logs in
+	opt.Main.Credential = "" // checked at login
 	if p.x1, err = x1.New(opt); err != nil {
-		return err
+		return e, err
 	}
 	p.auth.OnRevoked(p.x1.Revoked)
 	p.sessions.Observe(session.Observer{Published: p.x1.Published, Erased: p.x1.Erased, Imported: p.x1.Imported})
-	return nil
+	return endpoint{routes: p.x1.Routes(), as: p.x1.As}, nil
 }
 
-// purgeArchive waits until x1's archive has nothing more of an erased session, so
-// that a receipt says what is so.
+// purgeArchive waits until x1's archive has no copy of an erased session, so that the receipt of the erasure is correct.
 func (p *parley) purgeArchive(ctx context.Context, id chat.SessionID) error {
 	if id.System() {
-		return nil // it is never published
+		return nil // system sessions are never published
 	}
 	if p.x1 == nil {
 		if _, err := os.Stat(natsDir(p.cfg.Data)); err == nil || x1.HasArchive(p.cfg.Data) {
@@ -91,13 +90,13 @@ func (p *parley) purgeArchive(ctx context.Context, id chat.SessionID) error {
 		}
 		return nil
 	}
-	patience := 30 * time.Second // each event is overwritten by itself
+	timeout := 30 * time.Second // events are overwritten one by one
 	select {
 	case <-p.x1Listens:
 	default:
-		patience = 5 * time.Second
+		timeout = 5 * time.Second
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if !p.x1.Forgotten(ctx, id) {
 		return chat.Errorf(chat.Unavailable, "the archive of x1 still has a copy of it, because NATS is not there or overwriting takes longer")
@@ -105,22 +104,21 @@ func (p *parley) purgeArchive(ctx context.Context, id chat.SessionID) error {
 	return nil
 }
 
-// link is NATS while the server runs.
-type link struct {
+// natsLink is the NATS server and the connection to it.
+type natsLink struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
 	mu     sync.Mutex
-	server *bus.Server // nil when NATS runs elsewhere, or is not there yet
+	server *bus.Server // nil when NATS is external or has not started
 	conn   *nats.Conn
 }
 
-// startNATS starts the embedded server, or connects to the one elsewhere, and
-// lets x1 speak. It waits only a moment: a large archive must not keep the server
-// from being ready. What goes wrong is told to errs; it is nil when that was so at
-// once.
-func (p *parley) startNATS(ctx context.Context, out io.Writer, errs chan<- error) *link {
-	l := &link{}
+// startNATS starts the embedded NATS server, or connects to an external one, and runs x1. It waits at most half a second,
+// because a large archive must not delay the start of the server. Errors are sent to errs; the result is nil when the
+// start failed within that time.
+func (p *parley) startNATS(ctx context.Context, out io.Writer, errs chan<- error) *natsLink {
+	l := &natsLink{}
 	if p.x1 == nil {
 		return l
 	}
@@ -128,7 +126,7 @@ func (p *parley) startNATS(ctx context.Context, out io.Writer, errs chan<- error
 		errs <- err
 		return nil
 	}
-	// It outlives the order to end, so that what is stored gets out.
+	// It ends after ctx, so that events stored during the shutdown are published.
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l.stop = stop
 	failed := make(chan struct{})
@@ -142,8 +140,8 @@ func (p *parley) startNATS(ctx context.Context, out io.Writer, errs chan<- error
 			close(failed)
 		}
 	})
-	patience := time.NewTimer(500 * time.Millisecond)
-	defer patience.Stop()
+	timer := time.NewTimer(500 * time.Millisecond)
+	defer timer.Stop()
 	select {
 	case <-failed:
 		l.close()
@@ -152,14 +150,14 @@ func (p *parley) startNATS(ctx context.Context, out io.Writer, errs chan<- error
 		if l.server != nil {
 			fmt.Fprintf(out, "x1 clients find NATS at %s\n", l.server.URL())
 		}
-	case <-patience.C:
+	case <-timer.C:
 		p.log.Info("NATS needs longer to start; the rest does not wait for it")
 	}
 	return l
 }
 
-// connectNATS returns a connection, to a server that it starts if need be.
-func (p *parley) connectNATS(ctx context.Context, l *link) (conn *nats.Conn, err error) {
+// connectNATS connects to NATS. It starts the embedded server unless NATS is external.
+func (p *parley) connectNATS(ctx context.Context, l *natsLink) (conn *nats.Conn, err error) {
 	if p.cfg.externalNATS() {
 		if conn, err = bus.Dial(p.cfg.NATS, "parley", p.log); err != nil {
 			return nil, fmt.Errorf("--nats: %w", err)
@@ -188,7 +186,7 @@ func (p *parley) connectNATS(ctx context.Context, l *link) (conn *nats.Conn, err
 	return conn, nil
 }
 
-// natsIsFree says in time, and clearly, that the address is taken.
+// natsIsFree returns a clear error when an address of the embedded server is in use.
 func (p *parley) natsIsFree(ctx context.Context) error {
 	if p.cfg.externalNATS() {
 		return nil
@@ -249,8 +247,8 @@ func pairs(list []x1.Pair) []bus.Pair {
 	return out
 }
 
-// close lets x1 finish, then ends the connection and the server.
-func (l *link) close() {
+// close waits until x1 has published everything, then closes the connection and the server.
+func (l *natsLink) close() {
 	if l == nil || l.stop == nil {
 		return
 	}

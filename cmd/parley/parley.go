@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,30 +10,23 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agentfleet"
 	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/artifact"
 	"github.com/parley-hq/parley/internal/audit"
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/bus"
-	"github.com/parley-hq/parley/internal/dialect/letta"
-	"github.com/parley-hq/parley/internal/dialect/native"
-	"github.com/parley-hq/parley/internal/dialect/nemo"
-	"github.com/parley-hq/parley/internal/dialect/vertesia"
 	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/grant"
 	"github.com/parley-hq/parley/internal/hub"
@@ -46,123 +38,150 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// parley is the whole program: what is plugged into what.
+// parley is the server: every part and how the parts are connected.
 type parley struct {
-	cfg        *ServeCmd
-	fresh      bool // the data folder was empty
-	auth       *auth.Auth
-	log        *slog.Logger
-	journal    *journal.Journal
-	artifacts  *artifact.Local
-	audit      *audit.Log
-	hub        *hub.Hub
-	sessions   *session.Sessions
-	workers    *agentpool.Pool
-	agents     *agentpool.Registry
-	fleet      *fleet
-	runner     *agentpool.Runner
-	server     *server.Server
-	images     *proxy.Images
-	letta      *letta.Dialect
-	vertesia   *vertesia.Dialect
-	grants     *grant.Service               // grants and shares
-	children   *orchestration.Orchestration // of sessions
-	x1         *x1.Dialect                  // nil when NATS is off
-	x1Listens  chan struct{}                // closed once it does
+	cfg       *ServeCmd
+	fresh     bool // the data folder was empty
+	log       *slog.Logger
+	auth      *auth.Auth
+	journal   *journal.Journal
+	artifacts *artifact.Local
+	audit     *audit.Log
+	hub       *hub.Hub
+	sessions  *session.Sessions
+
+	workers *agentpool.Pool
+	agents  *agentpool.Registry
+	runner  *agentpool.Runner
+	fleet   *agentfleet.Fleet // the agents of the configuration
+
+	server   *server.Server
+	conns    *wire.Conns
+	forms    map[string]eventForm          // by dialect
+	runs     []func(context.Context) error // of the dialects
+	images   *proxy.Images
+	grants   *grant.Service               // grants and shares
+	children *orchestration.Orchestration // child sessions
+
+	x1         *x1.Dialect   // nil when NATS is off
+	x1Listens  chan struct{} // closed when x1 has subscribed
 	x1Ready    sync.Once
-	natsServer atomic.Pointer[bus.Server] // the embedded one, once it is there
-	traces     *sdktrace.TracerProvider   // nil without a collector
-	refused    *prometheus.CounterVec     // by limit
-	broken     chan error                 // the store failed; room for one
-	started    func(net.Addr)             // for tests; may be nil
-	signals    <-chan os.Signal           // SIGHUP; nil means that none is heard
-	watchers   sync.WaitGroup             // of signals
+	natsServer atomic.Pointer[bus.Server] // the embedded NATS server, once it has started
+
+	traces     *sdktrace.TracerProvider // nil without a collector
+	refused    *prometheus.CounterVec   // by limit
+	storeError chan error               // a failed write of the log; one slot
+	started    func(net.Addr)           // for tests; may be nil
+	signals    <-chan os.Signal         // SIGHUP; nil disables reloads
+	watchers   sync.WaitGroup           // of signals
 }
 
-// open opens the store and plugs everything together. Nothing runs yet.
+// open opens the store and connects all parts. Nothing runs yet.
 func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) {
-	p = &parley{cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), refused: newRefusals(), broken: make(chan error, 1), x1Listens: make(chan struct{})}
-	_, none := os.Stat(storeDir(cfg.Data))
-	p.fresh = errors.Is(none, fs.ErrNotExist)
-	p.journal, err = journal.Open(storeDir(cfg.Data), journal.Options{
-		Sync: cfg.syncMode(), MinFree: cfg.MinFree, MinFreePercent: cfg.MinFreePct, Logger: log, Fatal: p.fatal,
-	})
-	if err != nil {
-		return nil, err
+	p = &parley{
+		cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), refused: newRefusals(), storeError: make(chan error, 1), x1Listens: make(chan struct{}),
+		forms: map[string]eventForm{},
+		conns: &wire.Conns{Panicked: func(v any, stack []byte) {
+			log.Error("a connection failed", "fault", v, "stack", string(stack))
+		}},
 	}
-	opened := p.journal // what is returned with an error is nil
+	var opened []func() error
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, opened.Close())
+			for _, closeOne := range slices.Backward(opened) {
+				err = errors.Join(err, closeOne())
+			}
 		}
 	}()
+	if err := p.openStore(); err != nil {
+		return nil, err
+	}
+	opened = append(opened, p.journal.Close)
 	if p.artifacts, err = artifact.Open(artifactDir(cfg.Data), artifact.Options{Max: cfg.MaxArtifact, Room: p.roomForFiles, Changed: p.countFiles}); err != nil {
 		return nil, err
 	}
-	if err := dropCopies(cfg.Data); err != nil {
-		return nil, fmt.Errorf("remove what a backup left: %w", err)
-	}
-	// Present only if the last process ended in order. It goes when this one
-	// takes up its work: a start that fails before is no crash.
-	_, missing := os.Stat(cleanFile(cfg.Data))
-
 	p.hub = hub.New(p.journal, hub.Options{Logger: log})
 	for id, blocks := range p.journal.OpenBlocks() {
 		p.hub.Restore(id, blocks)
 	}
-	p.workers = agentpool.NewPool(agentpool.PoolOptions{Lease: cfg.Lease})
-	p.agents = agentpool.NewRegistry(p.workers)
-	p.fleet = &fleet{p: p, log: log, seats: map[string]*seat{}}
-	made := p.fleet
-	defer func() {
-		if err != nil {
-			made.close()
-		}
-	}()
-	runner := agentpool.Options{Grace: cfg.Grace, Clean: missing == nil, Logger: log, Store: p.store}
-	if cfg.OTLP != "" {
-		if p.traces, err = tracing(cfg.OTLP, log); err != nil {
-			return nil, err
-		}
-		runner.Tracer = p.traces.Tracer("parley")
-	}
-	p.runner = agentpool.NewRunner(p.agents, runner)
-	cfg.setStored()
-	p.sessions = session.New(p.journal, p.hub, session.Options{
-		Quotas: cfg.quotas(), Scarce: p.journal.Scarce, Refused: func(quota string) { p.refused.WithLabelValues(quota).Inc() },
-		Artifacts: p.artifacts, Store: p.store, Logger: log,
-		Observers: []session.Observer{{Committed: p.runner.Committed, Erased: p.runner.Erased, Imported: func(s chat.Session) { p.runner.Imported(s.ID) }}, {Purge: p.purgeArchive}},
-	})
-	if err := p.sessions.Recover(context.Background()); err != nil {
-		// Those files stay as they are; all else works.
-		log.Error("changes of files that the last process left in the middle could not be finished; the next start tries again", "err", err)
-	}
-	p.runner.Attach(p.sessions)
-	if err := p.configure(); err != nil {
+	if err := p.openRunner(); err != nil {
 		return nil, err
 	}
-	p.tellPrograms()
+	p.openSessions()
+	p.openFleet()
+	fleet := p.fleet
+	opened = append(opened, func() error { fleet.Close(); return nil })
+	if err := p.startFleet(); err != nil {
+		return nil, err
+	}
+	p.logPrograms()
 	p.openGrants()
-	if err := p.openX1(); err != nil {
-		return nil, err
-	}
-	return p, p.serve()
+	return p, p.openServer()
 }
 
-// serve makes the HTTP server and mounts the dialects.
-func (p *parley) serve() error {
+// openStore opens the journal.
+func (p *parley) openStore() error {
+	_, err := os.Stat(storeDir(p.cfg.Data))
+	p.fresh = errors.Is(err, fs.ErrNotExist)
+	p.journal, err = journal.Open(storeDir(p.cfg.Data), journal.Options{
+		Sync: p.cfg.syncMode(), MinFree: p.cfg.MinFree, MinFreePercent: p.cfg.MinFreePct, Logger: p.log, Fatal: p.fatal,
+	})
+	if err != nil {
+		return err
+	}
+	if err := dropCopies(p.cfg.Data); err != nil {
+		return errors.Join(fmt.Errorf("remove what a backup left: %w", err), p.journal.Close())
+	}
+	return nil
+}
+
+// openRunner creates the parts that give turns to agents and workers.
+func (p *parley) openRunner() (err error) {
+	p.workers = agentpool.NewPool(agentpool.PoolOptions{Lease: p.cfg.Lease})
+	p.agents = agentpool.NewRegistry(p.workers)
+	// The file exists when the last process ended in order. It is removed when this process starts to serve: a start that
+	// fails before that is not a crash.
+	_, missing := os.Stat(cleanFile(p.cfg.Data))
+	opt := agentpool.Options{Grace: p.cfg.Grace, Clean: missing == nil, Logger: p.log, Store: p.store}
+	if p.cfg.OTLP != "" {
+		if p.traces, err = tracing(p.cfg.OTLP, p.log); err != nil {
+			return err
+		}
+		opt.Tracer = p.traces.Tracer("parley")
+	}
+	p.runner = agentpool.NewRunner(p.agents, opt)
+	return nil
+}
+
+// openSessions creates the sessions and finishes what the last process left unfinished.
+func (p *parley) openSessions() {
+	p.cfg.setStored()
+	p.sessions = session.New(p.journal, p.hub, session.Options{
+		Quotas: p.cfg.quotas(), Scarce: p.journal.Scarce, Refused: func(quota string) { p.refused.WithLabelValues(quota).Inc() },
+		Artifacts: p.artifacts, Store: p.store, Logger: p.log,
+		Observers: []session.Observer{
+			{Committed: p.runner.Committed, Erased: p.runner.Erased, Imported: func(s chat.Session) { p.runner.Imported(s.ID) }},
+			{Purge: p.purgeArchive},
+		},
+	})
+	if err := p.sessions.Recover(context.Background()); err != nil {
+		// The files stay as they are. Everything else works.
+		p.log.Error("changes of files that the last process left in the middle could not be finished; the next start tries again", "err", err)
+	}
+	p.runner.Attach(p.sessions)
+}
+
+// openServer creates the HTTP server with the routes of the dialects, of the grants and of the console.
+func (p *parley) openServer() error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(p.hub.Collectors()...)
 	registry.MustRegister(p.journal.Collectors()...)
 	registry.MustRegister(p.refused)
-	conns := &wire.Conns{Panicked: func(v any, stack []byte) {
-		p.log.Error("a connection failed", "fault", v, "stack", string(stack))
-	}}
 	var err error
 	p.server, err = server.New(server.Options{
 		Addr: p.cfg.Addr, CertFile: p.cfg.TLSCert, KeyFile: p.cfg.TLSKey, TrustedProxy: p.cfg.TrustedProxy,
-		Auth: p.auth, Conns: conns, Logger: p.log, Registry: registry, Pprof: p.cfg.Pprof, MaxBody: p.cfg.MaxBody, Grace: p.cfg.Grace,
+		Auth: p.auth, Conns: p.conns, Logger: p.log, Registry: registry, Pprof: p.cfg.Pprof, MaxBody: p.cfg.MaxBody, Grace: p.cfg.Grace,
 		Ready: func(ctx context.Context) error {
 			_, err := p.sessions.List(ctx, chat.Trusted, chat.Filter{Limit: 1})
 			return err
@@ -176,55 +195,33 @@ func (p *parley) serve() error {
 	if err != nil {
 		return err
 	}
-	door := audited{p.sessions, p} // what clients do there is recorded
-	as := spoken{}                 // each dialect that can show an event in its words adds itself
-	dialects := [][]wire.Route{
-		native.New(native.Options{
-			As:    as,
-			Audit: p.reportRequest, AuditLog: p.listAudit,
-			Sessions: door, Files: files{p.artifacts}, Workers: p.workers, Caller: p.auth.Caller, Allow: p.allow, Conns: conns,
-			Agents: p.listAgents, Builtin: p.agents.Builtin,
-			Backup: p.backup, Verify: p.verify, Messages: p.messages, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
-		}).Routes(),
-	}
-	neMo := nemo.New(nemo.Options{
-		Sessions: door, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Bind: p.auth.Context, Allow: p.allow, Remote: p.auth.Remote, Conns: conns, Agent: p.sessions.DefaultAgent,
-		Schema: p.cfg.NemoSchema, Dir: p.cfg.Data, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Tools: p.mcpClients, Logger: p.log,
-	})
-	as["nemo"] = neMo.As
-	dialects = append(dialects, neMo.Routes())
-	if p.x1 != nil {
-		as["x1"] = p.x1.As
-		dialects = append(dialects, p.x1.Routes())
-	} else {
-		dialects = append(dialects, x1.Off(p.auth.Caller, p.log))
-	}
-	dialects = append(dialects, p.grants.Routes())
-	runs, err := p.speakVertesia(conns)
-	if err != nil {
-		return err
-	}
-	as["vertesia"] = p.vertesia.As
-	dialects = append(dialects, runs)
-	p.letta = letta.New(letta.Options{
-		Sessions: door, Files: files{p.artifacts}, Caller: p.auth.Caller, Conns: conns, Agents: p.agentNames, Agent: p.sessions.DefaultAgent,
-		Models: p.cfg.LettaModel, Post: p.post, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
-	})
-	p.sessions.Observe(session.Observer{Erased: p.letta.Erased})
-	as["letta"] = p.letta.As
-	dialects = append(dialects, p.letta.Routes())
-	for _, routes := range dialects {
-		for _, r := range routes {
-			p.server.Handle(r)
+	for _, d := range dialects {
+		e, err := d.open(p)
+		if err != nil {
+			return err
+		}
+		p.mount(e.routes)
+		if e.as != nil {
+			p.forms[d.name] = e.as
+		}
+		if e.run != nil {
+			p.runs = append(p.runs, e.run)
 		}
 	}
-	p.console(as)
+	p.mount(p.grants.Routes())
+	p.mountConsole()
 	return nil
 }
 
-// run serves until ctx ends or the store fails. It reads in the order of an
-// orderly end: stop accepting and tell clients to come back, let turns end, then
-// close what they write to.
+// mount adds routes to the server.
+func (p *parley) mount(routes []wire.Route) {
+	for _, r := range routes {
+		p.server.Handle(r)
+	}
+}
+
+// run serves until ctx ends or the store fails. It ends in this order: stop accepting and tell clients to reconnect, let
+// turns end, then close the parts that turns write to.
 func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -239,7 +236,7 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 		}
 	}
 	var store, front sync.WaitGroup
-	errs := make(chan error, 8)
+	errs := make(chan error, 8+len(p.runs)) // one slot for each sender, so that none blocks at the end
 	store.Go(func() { errs <- p.journal.Run(background) })
 	store.Go(func() { errs <- p.sessions.Run(background) })
 	recording, endAudit := context.WithCancel(background)
@@ -251,36 +248,40 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 			errs <- p.server.Run(ctx)
 		}
 	})
-	front.Go(func() { errs <- p.letta.Run(ctx) })
+	for _, run := range p.runs {
+		front.Go(func() {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				errs <- err
+			}
+		})
+	}
 	front.Go(func() { p.runGrants(ctx) })
-	front.Go(func() { p.keepRuns(ctx) })
-	front.Go(func() { p.fleet.watch(ctx, p.hangups(ctx)) })
-	// Turns of before are taken up when the address is ours: a start that fails
-	// must not be an attempt at them.
+	front.Go(func() { p.fleet.Run(ctx, p.reloads(ctx)) })
+	// Turns of the last process continue when this one listens: a start that fails must not count as an attempt.
 	front.Go(func() {
 		select {
 		case <-listening:
-			_ = os.Remove(cleanFile(p.cfg.Data)) // not there after a crash
+			_ = os.Remove(cleanFile(p.cfg.Data)) // after a crash it does not exist
 			errs <- p.runner.Run(ctx)
 		case <-ctx.Done():
 		}
 	})
 	select {
 	case err = <-errs:
-	case err = <-p.broken:
+	case err = <-p.storeError:
 		err = fmt.Errorf("the store failed and the server ends, so that nothing is acknowledged that is not stored; look at the disk, then start it again: %w", err)
-		// What is under way may wait for a store that answers no more.
+		// Running requests may wait for ever for a failed store.
 		time.AfterFunc(5*time.Second, func() { os.Exit(1) })
 	case <-ctx.Done():
 	}
 	cancel()
 	front.Wait()
 	p.watchers.Wait()
-	p.fleet.close()
+	p.fleet.Close()
 	p.images.Close()
 	endAudit()
 	records.Wait()
-	nats.close() // what was stored goes out first
+	nats.close() // after x1 has published what is stored
 	p.hub.Close(nil)
 	end()
 	store.Wait()
@@ -292,7 +293,7 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 		done()
 	}
 	if cerr := p.journal.Close(); cerr != nil && err == nil {
-		err = cerr // after a failed store it would say the same again
+		err = cerr // after a failed store it is the same error
 	}
 	if err == nil {
 		err = os.WriteFile(cleanFile(p.cfg.Data), nil, 0o600)
@@ -300,15 +301,15 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 	return err
 }
 
-// fatal is told once when the log could not be written.
+// fatal receives the error when the log cannot be written.
 func (p *parley) fatal(err error) {
 	select {
-	case p.broken <- err:
+	case p.storeError <- err:
 	default:
 	}
 }
 
-// hello says that the server is ready, and how to get in.
+// hello prints that the server is ready, and how to sign in.
 func (p *parley) hello(out io.Writer, addr net.Addr) {
 	scheme := "http"
 	if p.cfg.TLSCert != "" {
@@ -328,26 +329,13 @@ func (p *parley) hello(out io.Writer, addr net.Addr) {
 	}
 }
 
-// reached is the address to open: one that listens everywhere is reached by a
-// name.
+// reached is the address to open. A server that listens on all addresses is reached by a name.
 func (p *parley) reached(addr net.Addr) string {
 	host, port, err := net.SplitHostPort(addr.String())
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
 		return addr.String()
 	}
 	return net.JoinHostPort(append(p.cfg.Host, "localhost")[0], port)
-}
-
-// store keeps a file that an agent made.
-func (p *parley) store(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, commit func(size int64) error) error {
-	sess, err := p.sessions.Get(ctx, chat.Trusted, id)
-	if err != nil {
-		return err
-	}
-	_, err = p.artifacts.Put(ctx, id, path, mediaType, body, artifact.PutOptions{
-		After: sess.Last, Commit: func(info chat.FileInfo) error { return commit(info.Size) },
-	})
-	return err
 }
 
 // listAgents describes the agents that a workspace can use.
@@ -368,7 +356,7 @@ func (p *parley) agentNames(workspace string) []string {
 	return names
 }
 
-// post tells a program outside, at an address that a client gave.
+// post calls an address that a client gave. It refuses addresses of internal networks.
 func (p *parley) post(ctx context.Context, address string, body []byte) (int, error) {
 	client := auth.SafeClient(10 * time.Second)
 	defer client.CloseIdleConnections()
@@ -382,59 +370,4 @@ func (p *parley) post(ctx context.Context, address string, body []byte) (int, er
 		return 0, chat.Errorf(chat.Unavailable, "nobody could be reached there, or it is an address of an inner network").Because(err)
 	}
 	return res.StatusCode, res.Body.Close()
-}
-
-// files is the artifact store as the native dialect sees it.
-type files struct{ *artifact.Local }
-
-// Put stores a file of at most limit bytes.
-func (f files) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error) {
-	return f.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Max: limit})
-}
-
-// agentFiles are the files of sessions for agents: what they change is in the log.
-type agentFiles struct {
-	files
-	sessions *session.Sessions
-}
-
-// Put stores a file of at most limit bytes.
-func (f agentFiles) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error) {
-	c, err := f.agent(ctx, id)
-	if err != nil {
-		return chat.FileInfo{}, err
-	}
-	return f.sessions.PutFile(ctx, c, id, chat.FilePut{Path: path, MediaType: mediaType, Body: body, Max: limit})
-}
-
-// Delete removes a file.
-func (f agentFiles) Delete(ctx context.Context, id chat.SessionID, path string) error {
-	c, err := f.agent(ctx, id)
-	if err != nil {
-		return err
-	}
-	return f.sessions.RemoveFile(ctx, c, id, path, "")
-}
-
-// agent is the agent of a session as a caller.
-func (f agentFiles) agent(ctx context.Context, id chat.SessionID) (chat.Caller, error) {
-	sess, err := f.sessions.Get(ctx, chat.Trusted, id)
-	return chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: cmp.Or(sess.Agent, f.sessions.DefaultAgent())}, Scopes: []chat.Scope{chat.ScopeAgent, chat.ScopeAdmin}, Workspace: sess.Workspace}, err
-}
-
-// tracing sends spans to a collector.
-func tracing(endpoint string, log *slog.Logger) (*sdktrace.TracerProvider, error) {
-	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("--otlp %q is not the address of a collector: use something like http://127.0.0.1:4318", endpoint)
-	}
-	// The library would write to standard error in words of its own.
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		log.Warn("traces could not be sent", "collector", endpoint, "err", err)
-	}))
-	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(endpoint))
-	if err != nil {
-		return nil, fmt.Errorf("traces cannot be sent to %s: %w", endpoint, err)
-	}
-	about := resource.NewSchemaless(semconv.ServiceName("parley"), semconv.ServiceVersion(version))
-	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)), nil
 }

@@ -1,26 +1,40 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 
-	"github.com/parley-hq/parley/internal/agents/demo"
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agentconfig"
+	"github.com/parley-hq/parley/internal/agentfleet"
+	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/config"
 )
 
-// configure makes the agents of the configuration, and settles who answers
-// sessions that name nobody.
-func (p *parley) configure() error {
+// openFleet creates the fleet of configured agents.
+func (p *parley) openFleet() {
+	env := &agentconfig.Env{Files: p.readFile, Grants: grants{p}, Version: version, Logger: p.log}
+	p.fleet = agentfleet.New(agentfleet.Options{
+		Registry: p.agents, New: func(a *config.Agent) (agent.Agent, error) { return agentconfig.New(a, env) }, Load: p.loadConfig,
+		Default: p.cfg.Agent, SetDefault: p.sessions.SetDefaultAgent,
+		Reloaded: func(agents string) {
+			p.auth.Report(auth.ConfigurationReloaded, chat.Trusted, map[string]any{"agents": agents})
+			p.log.Info("the configuration was read again", "agents", agents, "default", p.sessions.DefaultAgent())
+		},
+		Logger: p.log,
+	})
+}
+
+// startFleet starts the agents of the configuration file, or the demo agent when there is no file.
+func (p *parley) startFleet() error {
 	path := p.cfg.Config
 	if path == "" {
 		if _, err := os.Stat(config.Name); errors.Is(err, fs.ErrNotExist) {
-			p.agents.Add(demo.Info, demo.Agent{})
-			p.sessions.SetDefaultAgent(cmp.Or(p.cfg.Agent, demo.Info.Name))
-			return nil
+			return p.fleet.Start(nil)
 		}
 		path = config.Name
 	}
@@ -28,15 +42,11 @@ func (p *parley) configure() error {
 	if err != nil {
 		return err
 	}
-	if err := p.fleet.apply(file); err != nil {
-		return err
-	}
-	p.fleet.settle()
-	return nil
+	return p.fleet.Start(file)
 }
 
-// loadConfig reads a configuration file. One that nobody named is used only when
-// it is the user's own: it says which programs are run.
+// loadConfig reads a configuration file. A file that is not named with --config is used only when it belongs to the
+// user, because it names programs to run.
 func (p *parley) loadConfig(path string) (*config.File, error) {
 	if p.cfg.Config == "" {
 		if err := config.Own(path); err != nil {
@@ -47,10 +57,9 @@ func (p *parley) loadConfig(path string) (*config.File, error) {
 	return config.Load(path)
 }
 
-// hangups reads the token file again at every SIGHUP until ctx ends, and gives a
-// value for each when there is a configuration to read again. Several signals at
-// once are one.
-func (p *parley) hangups(ctx context.Context) <-chan struct{} {
+// reloads reads the token file again at every SIGHUP until ctx ends. The channel receives a value when the configuration
+// file must be read again too. Signals that arrive during a reload are combined.
+func (p *parley) reloads(ctx context.Context) <-chan struct{} {
 	out := make(chan struct{}, 1)
 	p.watchers.Go(func() {
 		for {
@@ -60,7 +69,7 @@ func (p *parley) hangups(ctx context.Context) <-chan struct{} {
 				return
 			}
 			p.reloadTokens()
-			if !p.fleet.configured() {
+			if !p.fleet.Configured() {
 				continue
 			}
 			select {
@@ -72,10 +81,10 @@ func (p *parley) hangups(ctx context.Context) <-chan struct{} {
 	return out
 }
 
-// reloadTokens reads the token file again. A file with a mistake changes nothing.
+// reloadTokens reads the token file again. A file with an error changes nothing.
 func (p *parley) reloadTokens() {
 	if p.cfg.TokenFile == "" {
-		if !p.fleet.configured() {
+		if !p.fleet.Configured() {
 			p.log.Info("SIGHUP has no effect: there is neither a token file nor a configuration file to read again")
 		}
 		return

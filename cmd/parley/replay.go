@@ -3,15 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
-	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/agents/replay"
 	"github.com/parley-hq/parley/internal/terminal"
 )
 
@@ -43,16 +42,16 @@ func (c *ReplayCmd) Run(ctx context.Context, std *stdio) error {
 	if source != nil && source != cl {
 		defer source.Close()
 	}
-	rec, err := readRecording(log)
+	rec, err := replay.Read(log)
 	if err != nil {
 		return err
 	}
-	if len(rec.asked()) == 0 {
+	if rec.Turns() == 0 {
 		return fmt.Errorf("%s has no turn that an agent answered; there is nothing to replay", c.Session)
 	}
-	f := &fake{rec: rec, cl: cl, source: source, speed: c.Speed, longest: c.MaxPause}
-	fmt.Fprintf(std.err, "replaying %s of %s; talk to it with: parley chat --agent %s\n", terminal.Count(len(rec.asked()), "turn", "turns"), rec.session, c.As)
-	err = cl.Work(ctx, c.As, client.WorkOptions{Slots: c.Slots}, agent.Func(f.answer))
+	a := replay.New(rec, replay.Options{Client: cl, Source: source, Speed: c.Speed, MaxPause: c.MaxPause})
+	fmt.Fprintf(std.err, "replaying %s of %s; talk to it with: parley chat --agent %s\n", terminal.Count(rec.Turns(), "turn", "turns"), rec.Session, c.As)
+	err = cl.Work(ctx, c.As, client.WorkOptions{Slots: c.Slots}, a)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -81,70 +80,4 @@ func (c *ReplayCmd) log(ctx context.Context, std *stdio, cl *client.Client) (log
 		source.Close()
 	}
 	return b.Bytes(), source, err
-}
-
-// fake answers turns with what was recorded.
-type fake struct {
-	rec     *recording
-	cl      *client.Client
-	source  *client.Client // has the files of the recording; may be nil
-	speed   float64
-	longest time.Duration
-}
-
-// answer plays the turn of the recording that fits.
-func (f *fake) answer(ctx context.Context, t *agent.Turn) error {
-	turn, err := f.pick(ctx, t)
-	if err != nil || turn == nil {
-		return err
-	}
-	p := &play{fake: f, t: t, turn: turn, at: turn.began, names: map[string]string{}}
-	for i := range turn.events {
-		if err := p.event(ctx, &turn.events[i]); err != nil {
-			return err
-		}
-	}
-	if err := p.pause(ctx, turn.ended); err != nil {
-		return err
-	}
-	switch turn.outcome {
-	case chat.Failed, chat.Interrupted:
-		if turn.fault == "" {
-			return errors.New("the recorded turn failed")
-		}
-		return errors.New(turn.fault)
-	}
-	return nil
-}
-
-// pick chooses a turn of the recording: for a message the one with the same
-// text, else the one with the same number, beginning anew behind the last; for a
-// line of work the one of that line.
-func (f *fake) pick(ctx context.Context, t *agent.Turn) (*recordedTurn, error) {
-	if launch, ok := t.Assignment(); ok {
-		return f.rec.ofLine(recordedLine(launch.Context), t.Trigger.Type, t.Text()), nil
-	}
-	asked := f.rec.asked()
-	if _, ok := t.Trigger.Body.(chat.UserMessage); !ok {
-		return f.rec.news(&t.Trigger), nil
-	}
-	n := 0
-	for e, err := range f.cl.Events(ctx, t.Session, client.EventQuery{Types: []string{"user.message"}}) {
-		if err != nil {
-			return nil, err
-		}
-		if e.Seq > t.Trigger.Seq {
-			break
-		}
-		if e.Workstream == "" {
-			n++
-		}
-	}
-	at := max(n-1, 0) % len(asked)
-	for i := range asked {
-		if turn := asked[(at+i)%len(asked)]; turn.text == t.Text() {
-			return turn, nil
-		}
-	}
-	return asked[at], nil
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/parley-hq/parley/internal/session"
 )
 
-// tellPrograms says which programs of the command line will be run.
-func (p *parley) tellPrograms() {
+// logPrograms logs the programs of the command line that will be run.
+func (p *parley) logPrograms() {
 	for flag, program := range map[string]string{"--preview-command": p.cfg.PreviewCmd, "--image-command": p.cfg.ImageCmd} {
 		if program != "" && p.cfg.NATS != "off" {
 			p.log.Info("the command line names a program that will be run", "program", program, "for", flag)
@@ -29,7 +29,7 @@ func (p *parley) tellPrograms() {
 	}
 }
 
-// openGrants makes the service of grants and shares, and the one that starts child sessions.
+// openGrants creates the service of grants and shares, and the one that starts child sessions.
 func (p *parley) openGrants() {
 	p.grants = grant.New(grant.Options{Sessions: p.sessions, Files: p.artifacts, Caller: p.auth.Caller, MaxBody: p.cfg.MaxBody, Logger: p.log})
 	p.children = orchestration.New(orchestration.Options{Sessions: p.sessions, Allow: p.maySpawn, Logger: p.log})
@@ -38,15 +38,15 @@ func (p *parley) openGrants() {
 	p.sessions.Observe(session.Observer{Committed: p.reportGrants})
 }
 
-// runGrants runs both until ctx ends.
+// runGrants runs both services until ctx ends.
 func (p *parley) runGrants(ctx context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = p.grants.Run(ctx) }) // they log what fails, and go on
+	wg.Go(func() { _ = p.grants.Run(ctx) }) // both log errors and continue
 	wg.Go(func() { _ = p.children.Run(ctx) })
 	wg.Wait()
 }
 
-// maySpawn uses a grant of a session to start an agent.
+// maySpawn uses a grant of the parent session that allows it to start an agent.
 func (p *parley) maySpawn(ctx context.Context, workspace string, parent chat.SessionID, agent, call string) (string, error) {
 	details, err := json.Marshal(map[string]any{"agent": agent})
 	if err != nil {
@@ -58,7 +58,7 @@ func (p *parley) maySpawn(ctx context.Context, workspace string, parent chat.Ses
 	return g.ID, err
 }
 
-// runX1 speaks x1 and serves the providers that are configured, until ctx ends.
+// runX1 runs the x1 dialect and the configured providers until ctx ends.
 func (p *parley) runX1(ctx context.Context, conn *nats.Conn) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -67,7 +67,7 @@ func (p *parley) runX1(ctx context.Context, conn *nats.Conn) error {
 	for _, one := range p.providers() {
 		one.Who, one.Allow, one.Logger = p.x1.Sender, p.x1.Allowed, p.log
 		wg.Go(func() {
-			for one.Serve(ctx, conn) != nil && ctx.Err() == nil { // NATS is away
+			for one.Serve(ctx, conn) != nil && ctx.Err() == nil { // NATS is not reachable
 				select {
 				case <-time.After(time.Second):
 				case <-ctx.Done():
@@ -78,7 +78,7 @@ func (p *parley) runX1(ctx context.Context, conn *nats.Conn) error {
 	return p.x1.Run(ctx, conn)
 }
 
-// providers are those that the server itself offers.
+// providers lists the providers that the server offers to x1 agents.
 func (p *parley) providers() []natsprovider.Provider {
 	list := []natsprovider.Provider{p.children.Provider()}
 	if slices.Contains(p.cfg.Provider, "files") {

@@ -1,4 +1,4 @@
-package main
+package replay
 
 import (
 	"context"
@@ -12,17 +12,17 @@ import (
 	"github.com/parley-hq/parley/client"
 )
 
-// play is one recorded turn on its way into a session.
-type play struct {
-	*fake
+// player plays one recorded turn into a session.
+type player struct {
+	*Agent
 	t     *agent.Turn
-	turn  *recordedTurn
-	at    chat.At           // how far the recording is
+	turn  *turn
+	at    chat.At           // the time of the recording that is reached
 	names map[string]string // of workstreams: recorded to launched
 }
 
 // event plays one event at its time.
-func (p *play) event(ctx context.Context, e *chat.Event) error {
+func (p *player) event(ctx context.Context, e *chat.Event) error {
 	switch b := e.Body.(type) {
 	case chat.AgentText:
 		return p.write(ctx, p.t.Stream(b.Final), b.Text, e.At)
@@ -38,16 +38,16 @@ func (p *play) event(ctx context.Context, e *chat.Event) error {
 	switch b := e.Body.(type) {
 	case chat.AgentToolCall:
 		b.CallID = p.call(b.CallID)
-		return p.say(ctx, b)
+		return p.append(ctx, b)
 	case chat.AgentToolResult:
 		b.CallID = p.call(b.CallID)
-		return p.say(ctx, b)
+		return p.append(ctx, b)
 	case chat.AgentToolError:
 		b.CallID = p.call(b.CallID)
-		return p.say(ctx, b)
+		return p.append(ctx, b)
 	case chat.AgentToolProgress:
 		b.CallID = p.call(b.CallID)
-		return p.say(ctx, b)
+		return p.append(ctx, b)
 	case chat.AgentArtifact:
 		return p.artifact(ctx, b)
 	case chat.AgentInputRequest:
@@ -82,29 +82,28 @@ func (p *play) event(ctx context.Context, e *chat.Event) error {
 	case chat.WorkstreamCanceled:
 		return p.await(ctx, b.ID)
 	case chat.AgentTrace, chat.WorkstreamProgress, chat.WorkstreamMessage, chat.WorkstreamSteered, chat.WorkstreamCanceling, chat.WorkstreamWarning:
-		return nil // the server's own, or of that day
+		return nil // made by the server, or about people who acted during the recording
 	}
-	return p.say(ctx, e.Body)
+	return p.append(ctx, e.Body)
 }
 
-// say puts a fact into the session.
-func (p *play) say(ctx context.Context, b chat.Body) error {
+// append appends an event to the session.
+func (p *player) append(ctx context.Context, b chat.Body) error {
 	_, err := p.t.Append(ctx, b)
 	return err
 }
 
-// call makes the recorded id of a call one of this turn.
-func (p *play) call(id string) string {
+// call makes an id of this turn from the recorded id of a call.
+func (p *player) call(id string) string {
 	if id == "" {
 		return ""
 	}
 	return strings.TrimPrefix(string(p.t.ID), chat.TurnPrefix) + "-" + id
 }
 
-// asked goes on behind a question. How it was answered then, and is now, does
-// not matter to a recording; but the time that people took is not played.
-func (p *play) asked(id string, err error) error {
-	if at, ok := p.turn.answers[id]; ok {
+// asked continues after a prompt, whatever its answer is. The time that the recorded answer took is skipped.
+func (p *player) asked(id string, err error) error {
+	if at, ok := p.turn.answered[id]; ok {
 		p.at = max(p.at, at)
 	}
 	if errors.Is(err, agent.ErrExpired) || errors.Is(err, agent.ErrWithdrawn) {
@@ -113,8 +112,8 @@ func (p *play) asked(id string, err error) error {
 	return err
 }
 
-// write streams a text so that it is finished at its time.
-func (p *play) write(ctx context.Context, w *agent.Writer, text string, until chat.At) error {
+// write streams a text so that it is complete at the time of its event.
+func (p *player) write(ctx context.Context, w *agent.Writer, text string, until chat.At) error {
 	const step = 25 * time.Millisecond
 	gap := p.gap(until)
 	pieces := min(max(int(gap/step), 1), max(len(text)/3, 1))
@@ -134,8 +133,8 @@ func (p *play) write(ctx context.Context, w *agent.Writer, text string, until ch
 	return w.Close(ctx)
 }
 
-// pause waits until the recording is at a time.
-func (p *play) pause(ctx context.Context, until chat.At) error {
+// pause waits until a time of the recording is reached.
+func (p *player) pause(ctx context.Context, until chat.At) error {
 	gap := p.gap(until)
 	p.at = max(p.at, until)
 	if p.t.Behind() {
@@ -144,39 +143,39 @@ func (p *play) pause(ctx context.Context, until chat.At) error {
 	return sleep(ctx, gap)
 }
 
-// gap is how long it takes to come to a time of the recording.
-func (p *play) gap(until chat.At) time.Duration {
-	if p.speed == 0 || until <= p.at {
+// gap is the time to wait until a time of the recording is reached.
+func (p *player) gap(until chat.At) time.Duration {
+	if p.opt.Speed == 0 || until <= p.at {
 		return 0
 	}
-	return min(time.Duration(float64(until.Time().Sub(p.at.Time()))/p.speed), p.longest)
+	return min(time.Duration(float64(until.Time().Sub(p.at.Time()))/p.opt.Speed), p.opt.MaxPause)
 }
 
-// artifact publishes what was made; its file comes along when it is to be had.
-func (p *play) artifact(ctx context.Context, a chat.AgentArtifact) error {
-	if a.Path == "" || p.source == nil || p.t.Behind() {
-		return p.say(ctx, a)
+// artifact appends an artifact, with its file when the source has it.
+func (p *player) artifact(ctx context.Context, a chat.AgentArtifact) error {
+	if a.Path == "" || p.opt.Source == nil || p.t.Behind() {
+		return p.append(ctx, a)
 	}
-	body, _, err := p.source.Download(ctx, p.rec.session, a.Path)
+	body, _, err := p.opt.Source.Download(ctx, p.rec.Session, a.Path)
 	if err != nil {
-		return p.say(ctx, a) // it was removed since; what is known of it is shown
+		return p.append(ctx, a) // the file was removed; the event is played without it
 	}
 	defer body.Close()
-	if _, err := p.cl.Upload(ctx, p.t.Session, a.Path, body, client.UploadOptions{MediaType: a.MediaType}); err != nil {
+	if _, err := p.opt.Client.Upload(ctx, p.t.Session, a.Path, body, client.UploadOptions{MediaType: a.MediaType}); err != nil {
 		return err
 	}
-	return p.say(ctx, a)
+	return p.append(ctx, a)
 }
 
-// launch begins a line of work that plays the recorded one.
-func (p *play) launch(ctx context.Context, b chat.WorkstreamLaunched) error {
+// launch starts a workstream that plays the recorded one.
+func (p *player) launch(ctx context.Context, b chat.WorkstreamLaunched) error {
 	l := chat.Launch{
 		ID: b.ID, Name: b.Name, Instruction: b.Task, MergeChildArtifacts: b.MergeArtifacts, Model: b.Model, DeadlineSeconds: b.DeadlineSeconds,
 		Interactive: b.Interactive, Agent: p.t.Agent, Context: []byte(`{"replay":` + strconv.Quote(b.ID) + `}`),
 	}
 	status, err := p.t.Launch(ctx, l)
 	if chat.CodeOf(err) == chat.Conflict {
-		// The session has played it before.
+		// The session has a workstream with this id from an earlier turn.
 		l.ID += "-" + strconv.FormatUint(uint64(p.t.Trigger.Seq), 10)
 		status, err = p.t.Launch(ctx, l)
 	}
@@ -184,8 +183,8 @@ func (p *play) launch(ctx context.Context, b chat.WorkstreamLaunched) error {
 	return err
 }
 
-// await waits for the end of a line of work that this turn launched.
-func (p *play) await(ctx context.Context, id string) error {
+// await waits for the end of a workstream that this turn launched.
+func (p *player) await(ctx context.Context, id string) error {
 	name, ok := p.names[id]
 	if !ok {
 		return nil

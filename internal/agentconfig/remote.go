@@ -1,4 +1,4 @@
-package main
+package agentconfig
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/agent"
-	endpoint "github.com/parley-hq/parley/internal/agents/remote"
+	"github.com/parley-hq/parley/internal/agents/remote"
 	"github.com/parley-hq/parley/internal/config"
 )
 
@@ -31,39 +31,39 @@ type remoteConfig struct {
 	Recover      string            `yaml:"recover"`
 }
 
-// remoteAgent makes an agent whose kind is the protocol of its endpoint.
-func remoteAgent(p *parley, a *config.Agent) (agent.Agent, error) {
+// newRemote constructs an agent behind HTTP. Its kind is the protocol of the remote.
+func newRemote(a *config.Agent, env *Env) (agent.Agent, error) {
 	var c remoteConfig
 	if err := a.Decode(&c); err != nil {
 		return nil, err
 	}
-	opt := endpoint.Options{
+	opt := remote.Options{
 		Protocol: a.Kind, URL: c.URL, Model: c.Model, Instructions: strings.TrimSpace(c.Instructions), Extra: c.Extra,
-		Wait: c.Wait, Silence: c.Silence, Limit: c.Limit, Max: c.MaxMiB << 20, Recover: c.Recover, Files: p.readFile, Logger: p.log.With("agent", a.Name),
+		Wait: c.Wait, Silence: c.Silence, Limit: c.Limit, Max: c.MaxMiB << 20, Recover: c.Recover, Files: env.Files, Logger: env.Logger.With("agent", a.Name),
 	}
 	var errs []error
 	bad := func(field, format string, args ...any) { errs = append(errs, a.Errorf(field, format, args...)) }
 	if c.URL == "" {
 		bad("url", "it is missing: the address of the endpoint")
-	} else if err := endpoint.CheckURL(c.URL); err != nil {
+	} else if err := remote.CheckURL(c.URL); err != nil {
 		bad("url", "%s", err)
 	}
 	switch c.Transport {
 	case "", "http":
-		opt.Socket = c.Transport == "" && a.Kind == endpoint.NeMo && (strings.HasPrefix(c.URL, "ws") || strings.HasSuffix(c.URL, "/websocket"))
+		opt.Socket = c.Transport == "" && a.Kind == remote.NeMo && (strings.HasPrefix(c.URL, "ws") || strings.HasSuffix(c.URL, "/websocket"))
 	case "websocket":
-		if opt.Socket = a.Kind == endpoint.NeMo; !opt.Socket {
+		if opt.Socket = a.Kind == remote.NeMo; !opt.Socket {
 			bad("transport", "only agents of kind nemo have a WebSocket")
 		}
 	default:
 		bad("transport", "%q is not one of http, websocket", c.Transport)
 	}
 	if c.Ask != nil {
-		if opt.NoAsk = !*c.Ask; a.Kind != endpoint.AGUI {
+		if opt.NoAsk = !*c.Ask; a.Kind != remote.AGUI {
 			bad("ask", "only agents of kind ag-ui have it")
 		}
 	}
-	if c.Recover != "" && !slices.Contains([]string{endpoint.RecoverSafe, endpoint.RecoverAlways, endpoint.RecoverNever}, c.Recover) {
+	if c.Recover != "" && !slices.Contains([]string{remote.RecoverSafe, remote.RecoverAlways, remote.RecoverNever}, c.Recover) {
 		bad("recover", "%q is not one of safe, always, never", c.Recover)
 	}
 	for field, d := range map[string]time.Duration{"wait": c.Wait, "silence": c.Silence, "limit": c.Limit, "max_mib": time.Duration(c.MaxMiB)} {
@@ -83,9 +83,9 @@ func remoteAgent(p *parley, a *config.Agent) (agent.Agent, error) {
 	}
 	var err error
 	opt.Key, err = endpointKey(a, c.KeyEnv, c.KeyFile, "")
-	errs = append(errs, err, modelHeaders(a, "headers", c.Headers, &opt.Headers))
+	errs = append(errs, err, expandAll(a, "headers", c.Headers, &opt.Headers))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return endpoint.New(opt)
+	return remote.New(opt)
 }

@@ -1,11 +1,8 @@
-package main
+package agentconfig
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
-
-	"github.com/parley-hq/parley/internal/config"
 )
 
 func TestRemoteKinds(t *testing.T) {
@@ -23,11 +20,7 @@ func TestRemoteKinds(t *testing.T) {
 		"kind: ndjson\n    url: http://a\n    silence: -1s":         "parley.yaml:5: agents[0].silence",
 		"kind: ndjson\n    url: http://a\n    modle: m":             "parley.yaml:5: agents[0].modle",
 	} {
-		file, err := config.Parse("parley.yaml", []byte("agents:\n  - name: a\n    "+text+"\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = kinds[file.Agents[0].Kind](&parley{log: slog.New(slog.DiscardHandler)}, file.Agents[0])
+		err := construct("agents:\n  - name: a\n    " + text + "\n")
 		if complaint == "" && err != nil || complaint != "" && (err == nil || !strings.HasPrefix(err.Error(), complaint)) {
 			t.Errorf("%s:\n%v", text, err)
 		}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/letta"
+	"github.com/parley-hq/parley/internal/dialect/native"
+	"github.com/parley-hq/parley/internal/dialect/nemo"
+	"github.com/parley-hq/parley/internal/dialect/vertesia"
+	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/sealed"
+	"github.com/parley-hq/parley/internal/session"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+// dialects are the wire protocols of the server. A new dialect is a folder below internal/dialect and one line here.
+var dialects = []dialect{
+	{"native", (*parley).openNative},
+	{"nemo", (*parley).openNemo},
+	{"x1", (*parley).openX1},
+	{"vertesia", (*parley).openVertesia},
+	{"letta", (*parley).openLetta},
+}
+
+// dialect is the name of a wire protocol and its constructor. The constructor is called once, when all other parts of
+// the server exist and nothing runs yet.
+type dialect struct {
+	name string
+	open func(*parley) (endpoint, error)
+}
+
+// endpoint is what a dialect adds to the server.
+type endpoint struct {
+	routes []wire.Route
+	as     eventForm                   // shows an event in the form of the dialect; nil when there is none
+	run    func(context.Context) error // runs until its context ends; an error ends the server; may be nil
+}
+
+// eventForm converts an event to the form of a dialect.
+type eventForm = func(context.Context, chat.Fact) (any, error)
+
+func (p *parley) openNative() (endpoint, error) {
+	d := native.New(native.Options{
+		As:    p.forms,
+		Audit: p.reportRequest, AuditLog: p.listAudit,
+		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Workers: p.workers, Caller: p.auth.Caller, Allow: p.allow, Conns: p.conns,
+		Agents: p.listAgents, Builtin: p.agents.Builtin,
+		Backup: p.backup, Verify: p.verify, Messages: p.messages, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
+	})
+	return endpoint{routes: d.Routes()}, nil
+}
+
+func (p *parley) openNemo() (endpoint, error) {
+	d := nemo.New(nemo.Options{
+		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Bind: p.auth.Context,
+		Allow: p.allow, Remote: p.auth.Remote, Conns: p.conns, Agent: p.sessions.DefaultAgent, Tools: p.mcpClients,
+		Schema: p.cfg.NemoSchema, Dir: p.cfg.Data, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
+	})
+	return endpoint{routes: d.Routes(), as: d.As}, nil
+}
+
+// openVertesia also sets the key that signs the tokens and addresses of Vertesia clients. The key is stored, so that
+// they stay valid after a restart.
+func (p *parley) openVertesia() (endpoint, error) {
+	file := filepath.Join(p.cfg.Data, "signing-key")
+	key, created, err := sealed.Key(file, 32)
+	if err != nil {
+		return endpoint{}, err
+	}
+	if created && !p.fresh {
+		p.log.Info("a new signing key was made; tokens and addresses that were signed before are refused", "file", file)
+	}
+	p.auth.Sign(key)
+	d := vertesia.New(vertesia.Options{
+		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Check: p.auth.Check, Issue: p.auth.Issue,
+		Allow: p.allow, Conns: p.conns, Secret: key, Agents: p.agentNames, Tools: p.vertesiaTools, TrustedProxy: p.cfg.TrustedProxy,
+		MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Retention: p.cfg.VertesiaRetention, Logger: p.log,
+	})
+	return endpoint{routes: d.Routes(), as: d.As, run: d.Run}, nil
+}
+
+func (p *parley) openLetta() (endpoint, error) {
+	d := letta.New(letta.Options{
+		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Conns: p.conns, Agents: p.agentNames, Agent: p.sessions.DefaultAgent,
+		Models: p.cfg.LettaModel, Post: p.post, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
+	})
+	p.sessions.Observe(session.Observer{Erased: d.Erased})
+	return endpoint{routes: d.Routes(), as: d.As, run: d.Run}, nil
+}
+
+// messages lists a session in the form in which a model receives it, for the native dialect.
+func (p *parley) messages(ctx context.Context, c chat.Caller, id chat.SessionID, q native.MessageQuery) (any, error) {
+	return llm.List(ctx, llm.SessionLog{Sessions: p.sessions, Caller: c, ID: id}, llm.Query{
+		Options: llm.Options{Workstream: q.Workstream},
+		After:   q.After, Before: q.Before, Limit: q.Limit, Desc: q.Desc,
+	})
+}
+
+// mcpClients lists the MCP servers of all agents for NeMo clients. Each server is a group with the name of its agent.
+func (p *parley) mcpClients(ctx context.Context) []nemo.MCPClient {
+	var all []nemo.MCPClient
+	for _, s := range p.agents.Servers(ctx) {
+		one := nemo.MCPClient{
+			Group: s.Agent + "/" + s.Name, Server: s.Name, Transport: s.Transport, Healthy: s.Problem == "",
+			Tools: []nemo.MCPTool{}, Total: len(s.Tools), Available: len(s.Tools),
+		}
+		for _, t := range s.Tools {
+			one.Tools = append(one.Tools, nemo.MCPTool{Name: t.Name, Description: t.Description, Server: s.Name, Available: true})
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// vertesiaTools lists the tools of an agent for Vertesia clients.
+func (p *parley) vertesiaTools(ctx context.Context, name string) ([]vertesia.Tool, bool) {
+	list, known := p.agents.Tools(ctx, name)
+	tools := make([]vertesia.Tool, len(list))
+	for i, t := range list {
+		tools[i] = vertesia.Tool(t)
+	}
+	return tools, known
+}

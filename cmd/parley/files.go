@@ -1,0 +1,76 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"io"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/artifact"
+	"github.com/parley-hq/parley/internal/session"
+)
+
+// store stores a file of an agent; commit appends its event.
+func (p *parley) store(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, commit func(size int64) error) error {
+	sess, err := p.sessions.Get(ctx, chat.Trusted, id)
+	if err != nil {
+		return err
+	}
+	_, err = p.artifacts.Put(ctx, id, path, mediaType, body, artifact.PutOptions{
+		After: sess.Last, Commit: func(info chat.FileInfo) error { return commit(info.Size) },
+	})
+	return err
+}
+
+// files is the artifact store for the dialects.
+type files struct{ *artifact.Local }
+
+// Put stores a file of at most limit bytes.
+func (f files) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error) {
+	return f.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Max: limit})
+}
+
+// agentFiles is the artifact store for agents. Each change is an event of the session.
+type agentFiles struct {
+	files
+	sessions *session.Sessions
+}
+
+// Put stores a file of at most limit bytes.
+func (f agentFiles) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error) {
+	c, err := f.agent(ctx, id)
+	if err != nil {
+		return chat.FileInfo{}, err
+	}
+	return f.sessions.PutFile(ctx, c, id, chat.FilePut{Path: path, MediaType: mediaType, Body: body, Max: limit})
+}
+
+// Delete removes a file.
+func (f agentFiles) Delete(ctx context.Context, id chat.SessionID, path string) error {
+	c, err := f.agent(ctx, id)
+	if err != nil {
+		return err
+	}
+	return f.sessions.RemoveFile(ctx, c, id, path, "")
+}
+
+// agent returns the caller that stands for the agent of a session.
+func (f agentFiles) agent(ctx context.Context, id chat.SessionID) (chat.Caller, error) {
+	sess, err := f.sessions.Get(ctx, chat.Trusted, id)
+	return chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: cmp.Or(sess.Agent, f.sessions.DefaultAgent())}, Scopes: []chat.Scope{chat.ScopeAgent, chat.ScopeAdmin}, Workspace: sess.Workspace}, err
+}
+
+// readFile reads a file of a session for an agent.
+func (p *parley) readFile(ctx context.Context, id chat.SessionID, path string) ([]byte, string, error) {
+	body, info, err := p.artifacts.Get(ctx, id, path)
+	if err != nil {
+		return nil, "", err
+	}
+	defer body.Close()
+	const limit = 16 << 20
+	data, err := io.ReadAll(io.LimitReader(body, limit+1))
+	if err == nil && len(data) > limit {
+		err = chat.Errorf(chat.TooLarge, "the file is too large for a model")
+	}
+	return data, info.MediaType, err
+}
