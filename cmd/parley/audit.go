@@ -18,14 +18,14 @@ type AuditCmd struct {
 	Event   string `help:"Only this event, such as sign_in_refused, session_erased or members_changed."`
 	Session string `help:"Only entries about this session."`
 	Limit   int    `short:"n" help:"How many of the newest entries to show." default:"50"`
-	Follow  bool   `short:"f" help:"Go on with new entries as they come."`
+	Follow  bool   `short:"f" help:"Wait for new entries and print them."`
 	JSON    bool   `help:"One JSON object per line."`
 }
 
-// followEvery is how often new entries are asked for.
+// followEvery is the time between two requests for new entries.
 const followEvery = 2 * time.Second
 
-// Run prints entries, the oldest of them first.
+// Run prints entries, oldest first.
 func (c *AuditCmd) Run(ctx context.Context, std *stdio) error {
 	if c.Limit < 1 || c.Limit > 1000 {
 		return usageError("--limit is 1 to 1000")

@@ -12,7 +12,7 @@ import (
 	"github.com/parley-hq/parley/internal/session"
 )
 
-// auditLog is where what concerns access is recorded; it is there before the store.
+// auditLog returns the audit log. It exists before the store is opened and keeps its entries until then.
 func (c *ServeCmd) auditLog() *audit.Log {
 	if c.trail == nil {
 		c.trail = audit.New(audit.Options{Retention: c.AuditRetention})
@@ -25,14 +25,14 @@ func (p *parley) listAudit(ctx context.Context, c chat.Caller, q chat.AuditQuery
 	return p.audit.List(ctx, p.sessions, c, q)
 }
 
-// reportRequest tells the audit log what a request did.
+// reportRequest adds an entry for a request to the audit log.
 func (p *parley) reportRequest(ctx context.Context, event string, c chat.Caller, details map[string]any) {
 	details["address"] = auth.RemoteOf(ctx)
 	p.audit.Report(event, c, details)
 }
 
-// report tells the audit log what a caller did to a session. What concerned nothing that
-// the caller may know of is not recorded.
+// report adds an entry for an action on a session to the audit log. Actions on sessions that the caller cannot see are
+// not recorded.
 func (p *parley) report(ctx context.Context, event string, c chat.Caller, sess *chat.Session, id chat.SessionID, err error, details map[string]any) {
 	if chat.CodeOf(err) == chat.NotFound {
 		return
@@ -40,8 +40,8 @@ func (p *parley) report(ctx context.Context, event string, c chat.Caller, sess *
 	if details == nil {
 		details = map[string]any{}
 	}
-	if asks, ok := auth.From(ctx); ok && c.Actor == chat.System {
-		c = asks // a dialect that carries out itself what somebody asked for
+	if by, ok := auth.From(ctx); ok && c.Actor == chat.System {
+		c = by // a dialect acts for the caller of the request
 	}
 	details["session_id"] = string(id)
 	if sess.ID != "" {
@@ -53,7 +53,7 @@ func (p *parley) report(ctx context.Context, event string, c chat.Caller, sess *
 	p.reportRequest(ctx, event, c, details)
 }
 
-// reportGrants tells the audit log of grants that were stored. It does not block.
+// reportGrants adds entries for stored grants to the audit log. It does not block.
 func (p *parley) reportGrants(evs []chat.Event) {
 	if len(evs) == 0 || !strings.HasPrefix(string(evs[0].Session), "sys-grants") {
 		return
@@ -83,7 +83,7 @@ func (p *parley) reportGrants(evs []chat.Event) {
 			continue
 		}
 		if json.Unmarshal(evs[i].Payload, &g) != nil {
-			continue // nobody but the server writes there
+			continue // only the server writes to this session
 		}
 		details := map[string]any{"workspace": workspace, "grant_id": cmp.Or(g.Grant, string(evs[i].ID))}
 		for name, v := range map[string]string{"session_id": string(g.Session), "grant_type": g.Type, "scope": g.Scope, "agent": g.Agent, "user": g.User} {
@@ -95,14 +95,13 @@ func (p *parley) reportGrants(evs []chat.Event) {
 	}
 }
 
-// audited is the door to the sessions for those who act for clients: it reports
-// erasures and changes of members to the audit log.
+// audited is the sessions as dialects use them: it reports erasures and changes of members to the audit log.
 type audited struct {
 	*session.Sessions
 	p *parley
 }
 
-// Create begins a session.
+// Create creates a session.
 func (a audited) Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error) {
 	sess, created, err := a.Sessions.Create(ctx, c, n)
 	if created && len(n.Members) > 0 {
@@ -124,11 +123,11 @@ func (a audited) Update(ctx context.Context, c chat.Caller, id chat.SessionID, u
 func (a audited) Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error) {
 	sess, err := a.Sessions.Get(ctx, c, id)
 	if err != nil {
-		return a.Sessions.Erase(ctx, c, id) // it says why not; nothing is erased
+		return a.Sessions.Erase(ctx, c, id) // returns the refusal
 	}
 	receipt, err := a.Sessions.Erase(ctx, c, id)
 	if sess.ID.System() {
-		return receipt, err // a record of the server's own
+		return receipt, err // a system session
 	}
 	a.p.report(ctx, "session_erased", c, &sess, id, err, nil)
 	return receipt, err

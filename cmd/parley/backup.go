@@ -14,7 +14,7 @@ type BackupCmd struct {
 	File   string `arg:"" help:"Tar file to write."`
 }
 
-// Run writes the file; it is there only when it is whole.
+// Run writes the file. It exists only when it is complete.
 func (c *BackupCmd) Run(ctx context.Context, std *stdio) error {
 	cl, err := c.client()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/parley-hq/parley/internal/load"
 )
 
-// BenchCmd puts load on a running server and prints how it bears it.
+// BenchCmd puts load on a running server and prints rates and latencies.
 type BenchCmd struct {
 	remote  `embed:""`
 	Writers int           `help:"Writers that append at once, each to a session of its own." default:"64"`
@@ -24,7 +24,7 @@ type BenchCmd struct {
 	Keep    bool          `help:"Do not erase the sessions afterwards."`
 }
 
-// Run measures one thing after the other and prints a line for each.
+// Run makes one measurement after the other and prints a line for each.
 func (c *BenchCmd) Run(ctx context.Context, std *stdio) (err error) {
 	if c.Writers < 1 || c.Readers < 1 || c.Batch < 1 || c.Batch > 1000 || c.Span <= 0 {
 		return usageError("--writers, --readers and --span are at least 1, --batch is 1 to 1000")
@@ -38,8 +38,7 @@ func (c *BenchCmd) Run(ctx context.Context, std *stdio) (err error) {
 		return err
 	}
 	defer cl.Close()
-	// A clear word about a server that is not there or wants a token, before
-	// raw connections meet it.
+	// The client has clear errors for a server that is not reachable or needs a token; the raw connections of load have not.
 	for _, err := range cl.Sessions(ctx, client.SessionQuery{Limit: 1}) {
 		if err != nil {
 			return err
@@ -52,10 +51,10 @@ func (c *BenchCmd) Run(ctx context.Context, std *stdio) (err error) {
 	}
 	if !c.Keep {
 		defer func() {
-			// Also after an interrupt: nobody wants to keep them.
+			// Also after an interrupt.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 			defer cancel()
-			// All at once: a receipt may wait for copies elsewhere.
+			// All at once, because each erasure may wait for other copies.
 			var wg sync.WaitGroup
 			errs := make([]error, len(sessions))
 			for i, id := range sessions {
@@ -67,7 +66,7 @@ func (c *BenchCmd) Run(ctx context.Context, std *stdio) (err error) {
 			}
 		}()
 	}
-	// Fixed columns: each line is shown as soon as it is known.
+	// The columns are fixed, because each line is printed as soon as it is measured.
 	const columns = "%-52s %20s %10s %10s\n"
 	fmt.Fprintf(std.out, columns, "WORK", "RATE", "P50", "P99")
 	for _, m := range c.measurements(target, sessions) {
@@ -82,7 +81,7 @@ func (c *BenchCmd) Run(ctx context.Context, std *stdio) (err error) {
 	return nil
 }
 
-// measurement is one line: what was done, how fast, and how long each took.
+// measurement is one line of the table.
 type measurement func(ctx context.Context) (what, rate string, latency load.Hist, err error)
 
 func (c *BenchCmd) measurements(t load.Target, sessions []string) []measurement {
@@ -143,7 +142,7 @@ func (c *BenchCmd) fanOut(t load.Target, session, by string) measurement {
 	}
 }
 
-// took is a duration for the table.
+// took formats a duration for the table.
 func took(d time.Duration) string {
 	return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
 }

@@ -12,13 +12,13 @@ import (
 // ChatCmd is a conversation in the terminal.
 type ChatCmd struct {
 	remote  `embed:""`
-	Session string `arg:"" optional:"" help:"Session to go on with; without it a new one begins."`
+	Session string `arg:"" optional:"" help:"Session to continue; without it a new one is created."`
 	Agent   string `help:"Agent of the new session."`
 	Title   string `help:"Title of the new session."`
 }
 
-// Run talks until the person leaves. When standard input is no terminal, each
-// line is a message, or the answer to a question, and answers are printed plain.
+// Run runs the conversation until the person leaves. Without a terminal, each line of standard input is a message or the
+// answer to a prompt, and the replies are printed as plain text.
 func (c *ChatCmd) Run(ctx context.Context, std *stdio) error {
 	cl, err := c.connect(2)
 	if err != nil {

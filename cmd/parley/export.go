@@ -18,7 +18,7 @@ type ExportCmd struct {
 	Output  string `short:"o" help:"File to write; - is standard output." default:"-" placeholder:"FILE"`
 }
 
-// Run writes one event per line, byte for byte as it is stored.
+// Run writes one event per line, with the stored bytes.
 func (c *ExportCmd) Run(ctx context.Context, std *stdio) error {
 	cl, err := c.client()
 	if err != nil {
@@ -45,8 +45,7 @@ func (c *ExportCmd) Run(ctx context.Context, std *stdio) error {
 	return nil
 }
 
-// writeNew makes a file that is either whole or not there. A file that is there
-// already is not overwritten.
+// writeNew creates a file that is complete or does not exist. It does not overwrite a file.
 func writeNew(path string, fill func(io.Writer) error) error {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("%s is there already; choose another name or remove it", path)

@@ -9,7 +9,7 @@ import (
 	"github.com/parley-hq/parley/internal/terminal"
 )
 
-// ImportCmd makes a session from a log.
+// ImportCmd creates a session from a log.
 type ImportCmd struct {
 	remote `embed:""`
 	File   string `arg:"" help:"File that export wrote; - is standard input."`
@@ -36,7 +36,7 @@ func (c *ImportCmd) Run(ctx context.Context, std *stdio) error {
 	}
 	p := newProgress(std.err)
 	defer p.end()
-	s, err := cl.Import(ctx, &told{r: in, tell: func(n int64) {
+	s, err := cl.Import(ctx, &countingReader{r: in, tell: func(n int64) {
 		if total > 0 {
 			p.say("sent %s of %s", terminal.Size(n), terminal.Size(total))
 		} else {
@@ -52,14 +52,14 @@ func (c *ImportCmd) Run(ctx context.Context, std *stdio) error {
 	return nil
 }
 
-// told reports how much was read.
-type told struct {
+// countingReader reports how many bytes were read.
+type countingReader struct {
 	r    io.Reader
 	n    int64
 	tell func(int64)
 }
 
-func (t *told) Read(p []byte) (int, error) {
+func (t *countingReader) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)
 	t.n += int64(n)
 	t.tell(t.n)

@@ -11,13 +11,13 @@ import (
 	"github.com/parley-hq/parley/internal/config"
 )
 
-// InitCmd writes a configuration to begin with.
+// InitCmd writes a configuration file to start from.
 type InitCmd struct {
-	File  string `arg:"" optional:"" help:"File to write; parley.yaml in this folder when none is named." type:"path"`
-	Force bool   `help:"Replace a file that is there."`
+	File  string `arg:"" optional:"" help:"File to write; default parley.yaml in this folder." type:"path"`
+	Force bool   `help:"Replace an existing file."`
 }
 
-// Run writes the file, unless it is there.
+// Run writes the file, unless it exists.
 func (c *InitCmd) Run(_ context.Context, std *stdio) error {
 	path := c.File
 	if path == "" {

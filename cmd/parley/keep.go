@@ -19,11 +19,10 @@ import (
 	"github.com/parley-hq/parley/internal/sealed"
 )
 
-// backupPrefix is how the folder begins that a backup copies the store into.
+// backupPrefix is the prefix of the folder into which a backup copies the store.
 const backupPrefix = "backup-tmp-"
 
-// dropCopies removes what backups left when the process was killed: it would keep
-// the text of sessions that are erased later.
+// dropCopies removes the copies of backups that were killed. Otherwise they would keep the text of erased sessions.
 func dropCopies(data string) error {
 	entries, err := os.ReadDir(data)
 	for _, entry := range entries {
@@ -34,10 +33,9 @@ func dropCopies(data string) error {
 	return err
 }
 
-// backup writes a tar of everything: store/… and artifacts/…, which restore
-// puts back as they are. The store's copy is taken first and its files last
-// only as long as the copy does; artifacts that are put meanwhile come along or
-// not, those that an event names are there, because they are stored before it.
+// backup writes a tar of the store and the artifacts, which restore unpacks. The store is copied first. An artifact is
+// stored before its event, so every artifact that an event of the copy names is in the tar; artifacts that are stored
+// during the backup may be in it.
 func (p *parley) backup(ctx context.Context, w io.Writer) (err error) {
 	tmp, err := os.MkdirTemp(p.cfg.Data, backupPrefix)
 	if err != nil {
@@ -67,7 +65,7 @@ func (p *parley) backup(ctx context.Context, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	// Last: a tar without it was cut off.
+	// The manifest is the last entry: a tar without it is not complete.
 	about, err := json.Marshal(map[string]any{"version": version, "made_at": time.Now().UTC()})
 	if err != nil {
 		return err
@@ -81,7 +79,7 @@ func (p *parley) backup(ctx context.Context, w io.Writer) (err error) {
 	return out.Close()
 }
 
-// tarFolder adds the files of a folder.
+// tarFolder adds the files of a folder to a tar.
 func tarFolder(ctx context.Context, out *tar.Writer, dir, name string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -109,16 +107,16 @@ func tarFolder(ctx context.Context, out *tar.Writer, dir, name string) error {
 	})
 }
 
-// verifyLine is one line of a verification under way, or its outcome.
+// verifyLine is one line of the answer of a verification: its progress or its result.
 type verifyLine struct {
 	Sessions uint64   `json:"sessions"`
 	Events   uint64   `json:"events"`
 	Done     bool     `json:"done"`
-	Found    uint64   `json:"found,omitempty"` // how much damage there is
+	Found    uint64   `json:"found,omitempty"` // number of problems
 	Problems []string `json:"problems,omitempty"`
 }
 
-// verify walks the store and the artifacts and tells how far it is.
+// verify checks the store and the artifacts and reports the progress with line.
 func (p *parley) verify(ctx context.Context, line func(v any) error) error {
 	last := time.Now()
 	var broken error
@@ -146,8 +144,8 @@ func (p *parley) verify(ctx context.Context, line func(v any) error) error {
 	})
 }
 
-// smallFiles words what is wrong with the small files of a data folder. One that is
-// not there was not needed yet, or is made anew at the start, which says so.
+// smallFiles lists the damaged small files of a data folder. A missing file is no damage: the server creates it when it
+// needs it, and logs that.
 func smallFiles(data string) (problems []string) {
 	for _, name := range []string{"signing-key", "x1-credentials.key", "x1-archive.json"} {
 		var content json.RawMessage
@@ -158,13 +156,13 @@ func smallFiles(data string) (problems []string) {
 	return problems
 }
 
-// damage walks the artifacts and a store and words what is wrong.
+// damage checks the artifacts and a store and lists the problems.
 func damage(ctx context.Context, j *journal.Journal, files *artifact.Local, data string, tell func(journal.VerifyProgress)) ([]string, journal.VerifyReport, error) {
 	stored, err := files.Verify(ctx)
 	if err != nil {
 		return nil, journal.VerifyReport{}, err
 	}
-	// An artifact knows its session only by its hash.
+	// Artifacts have only the hash of the session id.
 	harmed := map[string]string{}
 	for _, d := range stored.Problems {
 		harmed[d.Session] = "with the hash " + d.Session
@@ -187,7 +185,7 @@ func damage(ctx context.Context, j *journal.Journal, files *artifact.Local, data
 	return append(problems, smallFiles(data)...), report, err
 }
 
-// artifactProblem words damage of a file of a session.
+// artifactProblem formats a damaged file of a session.
 func artifactProblem(session string, d artifact.Problem) string {
 	return "session " + session + ": artifact " + cmp.Or(d.Path, d.Record) + ": " + d.What
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/parley-hq/parley/internal/session"
 )
 
-// newRefusals counts what limits refuse behind HTTP; the server counts there.
+// newRefusals counts refusals by limits other than those of HTTP requests, which the server counts.
 func newRefusals() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "parley_refused_total",
@@ -19,7 +19,7 @@ func newRefusals() *prometheus.CounterVec {
 	}, []string{"limit"})
 }
 
-// allow counts what a caller asks for otherwise than by an HTTP request.
+// allow applies the rate limit to requests that do not arrive as HTTP requests.
 func (p *parley) allow(c chat.Caller, requests int) error {
 	err := p.auth.AllowN(c, requests)
 	if err != nil {
@@ -34,9 +34,8 @@ func (c *ServeCmd) quotas() session.Quotas {
 		StoredOwner: c.MaxStoredOwn, StoredWorkspace: c.MaxStoredWork}
 }
 
-// setStored chooses how many bytes may be stored where the command line does not say
-// it: half of the disk in a workspace, a quarter of it for an owner. A disk that does
-// not tell its size has no limit.
+// setStored sets the limits of stored bytes that the command line does not set: half of the disk for a workspace, a
+// quarter for an owner. There is no limit when the size of the disk cannot be read.
 func (c *ServeCmd) setStored() {
 	size, err := journal.DiskSize(c.Data)
 	if err != nil {
@@ -46,16 +45,15 @@ func (c *ServeCmd) setStored() {
 	c.MaxStoredOwn = cmp.Or(c.MaxStoredOwn, int64(size/4))
 }
 
-// countFiles is told how many bytes more, or fewer, the files of a session have.
+// countFiles adds a difference to the stored bytes of a session's files.
 func (p *parley) countFiles(id chat.SessionID, bytes int64) {
 	if err := p.journal.AddFiles(context.Background(), id, bytes); err != nil {
 		p.log.Warn("the bytes of a file could not be counted", "session", id, "bytes", bytes, "err", err)
 	}
 }
 
-// roomForFiles is told how many bytes of files were written, and reports why no more
-// can be stored. Files may be large, so they end before events do: at twice the
-// reserve of the disk.
+// roomForFiles checks whether so many bytes of files can be stored. Files can be large, so they are refused earlier than
+// events: below twice the reserve of the disk.
 func (p *parley) roomForFiles(bytes int64) error {
 	if err := p.journal.Room(bytes); err != nil {
 		return err

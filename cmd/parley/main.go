@@ -1,5 +1,4 @@
-// Command parley is the conversation layer between agents and people: the
-// server, and what one needs on the command line to use and keep it.
+// Command parley is the conversation layer between agents and people: the server, and the commands to use and operate it.
 package main
 
 import (
@@ -27,17 +26,17 @@ func main() {
 	os.Exit(code)
 }
 
-// commands is what stands on the command line, one file per command.
+// commands are the commands of the command line, one file each.
 type commands struct {
 	Serve    ServeCmd    `cmd:"" help:"Run the server."`
 	Chat     ChatCmd     `cmd:"" help:"Talk with an agent in the terminal."`
 	Send     SendCmd     `cmd:"" help:"Send one message."`
-	Watch    WatchCmd    `cmd:"" help:"Follow a session as it happens."`
+	Watch    WatchCmd    `cmd:"" help:"Print the events of a session as they happen."`
 	Sessions SessionsCmd `cmd:"" help:"List sessions."`
-	Agents   AgentsCmd   `cmd:"" help:"List agents, and how they are."`
-	Init     InitCmd     `cmd:"" help:"Write a commented configuration to begin with."`
+	Agents   AgentsCmd   `cmd:"" help:"List agents and their health."`
+	Init     InitCmd     `cmd:"" help:"Write a commented configuration file to start from."`
 	Export   ExportCmd   `cmd:"" help:"Write a session's whole log, one event per line."`
-	Import   ImportCmd   `cmd:"" help:"Make a session from a log that was exported."`
+	Import   ImportCmd   `cmd:"" help:"Create a session from an exported log."`
 	Replay   ReplayCmd   `cmd:"" help:"Serve a recorded session as an agent that needs no model."`
 	Verify   VerifyCmd   `cmd:"" help:"Check every hash chain for damage."`
 	Backup   BackupCmd   `cmd:"" help:"Save the whole store of a running server to a tar file."`
@@ -48,7 +47,7 @@ type commands struct {
 	Version  VersionCmd  `cmd:"" help:"Print the version."`
 }
 
-// stdio is where a command reads and writes.
+// stdio is the standard input, output and error of a command.
 type stdio struct {
 	in       io.Reader
 	out, err io.Writer
@@ -61,17 +60,15 @@ const (
 	exitUsage = 2
 )
 
-// leave carries an exit code out of the parser, which ends the process after
-// printing help.
-type leave int
+// exitPanic carries the exit code out of the parser, which wants to end the process after it has printed help.
+type exitPanic int
 
-// run runs one command line and returns the exit code. It returns only when all
-// that the command started has ended.
+// run runs one command line and returns the exit code. Everything that the command started has ended when it returns.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	defer func() {
 		switch v := recover().(type) {
 		case nil:
-		case leave:
+		case exitPanic:
 			code = int(v)
 		default:
 			panic(v)
@@ -81,16 +78,16 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	var cmds commands
 	parser, err := kong.New(&cmds,
 		kong.Name("parley"),
-		kong.Description("The conversation layer between agents and people.\n\nBegin with: parley serve, then parley chat in another terminal."),
+		kong.Description("The conversation layer between agents and people.\n\nStart with: parley serve, then parley chat in another terminal."),
 		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { panic(leave(code)) }),
+		kong.Exit(func(code int) { panic(exitPanic(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(std),
 		kong.Vars{"url": client.DefaultURL},
 	)
 	if err != nil {
-		panic(err) // a wrong tag in this package
+		panic(err) // a struct tag in this package is wrong
 	}
 	if len(args) == 0 {
 		args = []string{"--help"}
@@ -112,7 +109,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitError
 }
 
-// commandOf is the command that a command line names before it goes wrong.
+// commandOf is the command of a command line that cannot be parsed, with a space behind it; "" when it names none.
 func commandOf(err error) string {
 	if p, ok := errors.AsType[*kong.ParseError](err); ok && p.Context != nil {
 		if node := p.Context.Selected(); node != nil {
@@ -122,13 +119,12 @@ func commandOf(err error) string {
 	return ""
 }
 
-// usageError is a command line that cannot be meant.
+// usageError is a mistake in the command line; it leads to exit code 2.
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// explain words an error in one line that says what to do. Mistakes in a
-// configuration have a line each.
+// explain formats an error as one line that says what to do. Errors in a configuration file have a line each.
 func explain(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"

@@ -8,14 +8,14 @@ import (
 	"github.com/parley-hq/parley/internal/terminal"
 )
 
-// progress tells how far long work has come: on a terminal in one line that is
-// rewritten, elsewhere in a plain line now and then.
+// progress prints the progress of a long operation: on a terminal as one line that is rewritten, else as a line every
+// five seconds.
 type progress struct {
 	w     io.Writer
 	live  bool
 	every time.Duration
 	last  time.Time
-	dirty bool // the line on the terminal is not finished
+	dirty bool // the line on the terminal must be cleared
 }
 
 func newProgress(w io.Writer) *progress {
@@ -27,7 +27,7 @@ func newProgress(w io.Writer) *progress {
 	return p
 }
 
-// say shows a state, unless the last one is too fresh.
+// say prints the progress, unless the last line is too recent.
 func (p *progress) say(format string, args ...any) {
 	now := time.Now()
 	if now.Sub(p.last) < p.every {
@@ -42,7 +42,7 @@ func (p *progress) say(format string, args ...any) {
 	fmt.Fprintf(p.w, format+"\n", args...)
 }
 
-// end clears the line for what comes next.
+// end clears the line.
 func (p *progress) end() {
 	if p.dirty {
 		fmt.Fprint(p.w, "\r\x1b[K")

@@ -4,16 +4,16 @@ import (
 	"github.com/parley-hq/parley/client"
 )
 
-// remote is how a command reaches the server.
+// remote are the flags of commands that call a server.
 type remote struct {
-	URL   string `help:"Address of the server; ${url} when it is not given." env:"PARLEY_URL" default:"${url}" placeholder:"URL"`
-	Token string `help:"Token to show to the server." env:"PARLEY_TOKEN" placeholder:"TOKEN"`
+	URL   string `help:"Address of the server; default ${url}." env:"PARLEY_URL" default:"${url}" placeholder:"URL"`
+	Token string `help:"Token for the server." env:"PARLEY_TOKEN" placeholder:"TOKEN"`
 }
 
+// client returns a client that does not repeat failed calls, so that a person gets the error at once.
 func (r remote) client() (*client.Client, error) { return r.connect(0) }
 
-// connect returns a client that repeats a failed call so many times; a person
-// who waits at a prompt wants to know soon.
+// connect returns a client that repeats a failed call so many times.
 func (r remote) connect(retries int) (*client.Client, error) {
 	if retries == 0 {
 		retries = -1

@@ -18,14 +18,14 @@ import (
 type ReplayCmd struct {
 	remote   `embed:""`
 	Session  string        `arg:"" help:"The recorded session, or a file that export wrote; - is standard input."`
-	As       string        `required:"" help:"Name of the agent that it becomes." placeholder:"AGENT"`
-	Speed    float64       `help:"1 is its own pace, 10 ten times as fast, 0 without pauses." default:"1"`
-	MaxPause time.Duration `help:"Longest pause that is kept." default:"30s"`
-	From     string        `help:"Server that has the session, when it is another one." placeholder:"URL"`
+	As       string        `required:"" help:"Name of the agent that answers with the recording." placeholder:"AGENT"`
+	Speed    float64       `help:"1 is the recorded speed, 10 is ten times as fast, 0 has no pauses." default:"1"`
+	MaxPause time.Duration `help:"Longer pauses are shortened to this." default:"30s"`
+	From     string        `help:"Server that has the session, if it is another one." placeholder:"URL"`
 	Slots    int           `help:"Turns answered at once." default:"16"`
 }
 
-// Run answers turns until it is ended.
+// Run answers turns until ctx ends.
 func (c *ReplayCmd) Run(ctx context.Context, std *stdio) error {
 	if c.Speed < 0 || c.MaxPause < 0 {
 		return usageError("--speed and --max-pause cannot be negative")
@@ -58,8 +58,7 @@ func (c *ReplayCmd) Run(ctx context.Context, std *stdio) error {
 	return err
 }
 
-// log reads the recording. source is the server that has the files of the
-// session, nil when there is none.
+// log reads the recording. source is the server that has the files of the session; nil without one.
 func (c *ReplayCmd) log(ctx context.Context, std *stdio, cl *client.Client) (log []byte, source *client.Client, err error) {
 	if c.Session == "-" {
 		log, err = io.ReadAll(std.in)

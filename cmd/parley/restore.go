@@ -19,14 +19,13 @@ import (
 // RestoreCmd unpacks a backup.
 type RestoreCmd struct {
 	File string `arg:"" help:"Tar file that backup wrote."`
-	Data string `required:"" help:"Data folder to make; it must be empty or absent." placeholder:"DIR"`
+	Data string `required:"" help:"Data folder to create; it must be empty or not exist." placeholder:"DIR"`
 }
 
-// manifest is in every backup, as its last word: a backup without it was cut.
+// manifest is the last entry of every backup. A backup without it is not complete.
 const manifest = "manifest.json"
 
-// Run unpacks the file beside the data folder and puts it in place when all of
-// it is there.
+// Run unpacks the file into a folder next to the data folder and renames it when everything is unpacked.
 func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 	f, err := os.Open(c.File)
 	if err != nil {
@@ -75,15 +74,15 @@ func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 	return nil
 }
 
-// fits reads the names and sizes of a backup before anything is written: it is whole,
-// it unpacks to no more than it has itself, and the disk below dir has room for it.
+// fits checks a backup before anything is written: it is complete, its entries are not larger than the file, and the
+// disk of dir has room for it.
 func fits(f *os.File, dir string) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return nil // what comes through a pipe can be read only once
+		return nil // a pipe can be read only once
 	}
 	var bytes int64
 	whole := false
@@ -101,14 +100,14 @@ func fits(f *os.File, dir string) error {
 	if err != nil {
 		return err
 	}
-	if free, err := journal.Free(dir); err == nil && uint64(bytes) > free { // not every file system can tell
+	if free, err := journal.Free(dir); err == nil && uint64(bytes) > free { // an error means that the file system does not report it
 		return fmt.Errorf("it unpacks to %s, and %s has %s free: free some space, or choose another disk for --data", terminal.Size(bytes), dir, terminal.Size(int64(free)))
 	}
 	_, err = f.Seek(0, io.SeekStart)
 	return err
 }
 
-// syncFolders makes the names in a folder and in all below it durable.
+// syncFolders syncs a folder and all folders below it.
 func syncFolders(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
@@ -126,8 +125,7 @@ func syncFolder(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// unpack writes the files of a backup into dir, which stays the only place it
-// touches.
+// unpack writes the files of a backup into dir, and nowhere else.
 func unpack(ctx context.Context, r io.Reader, dir string, tell func(files int, bytes int64)) (files int, bytes int64, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -147,7 +145,7 @@ func unpack(ctx context.Context, r io.Reader, dir string, tell func(files int, b
 			return err
 		}
 		if h.Typeflag == tar.TypeLink {
-			// Equal bytes stand in a backup once; both names stay below root.
+			// Files with equal bytes are in a backup once; both names are below root.
 			return root.Link(filepath.FromSlash(path.Clean(h.Linkname)), name)
 		}
 		n, err := putFile(root, name, body)
@@ -179,7 +177,7 @@ func putFile(root *os.Root, name string, body io.Reader) (int64, error) {
 	return n, errors.Join(err, f.Close())
 }
 
-// walkTar visits the entries of a backup and refuses what no backup contains.
+// walkTar visits the entries of a backup and refuses entries that a backup never contains.
 func walkTar(r io.Reader, visit func(*tar.Header, io.Reader) error) error {
 	archive := tar.NewReader(r)
 	for {
@@ -214,7 +212,7 @@ func walkTar(r io.Reader, visit func(*tar.Header, io.Reader) error) error {
 	}
 }
 
-// sparse reports whether a file has holes that are not in the tar.
+// sparse reports whether an entry is a sparse file.
 func sparse(h *tar.Header) bool {
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {
@@ -228,8 +226,7 @@ func notWhole(err error) error {
 	return fmt.Errorf("it is not a whole tar file, or was cut off: make the backup again, or take an older one (%w)", err)
 }
 
-// checkTar reads a backup to its end, so that a cut one is noticed now and not
-// when it is needed.
+// checkTar reads a backup to its end, so that an incomplete one is noticed when it is made.
 func checkTar(file string) error {
 	f, err := os.Open(file)
 	if err != nil {

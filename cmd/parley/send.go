@@ -15,15 +15,14 @@ import (
 // SendCmd sends one message.
 type SendCmd struct {
 	remote   `embed:""`
-	Session  string   `arg:"" help:"The session; new begins one."`
-	Text     []string `arg:"" help:"What to say; - reads standard input."`
+	Session  string   `arg:"" help:"The session; new creates one."`
+	Text     []string `arg:"" help:"Text of the message; - reads standard input."`
 	Wait     bool     `short:"w" help:"Wait for the answer and print it."`
 	Agent    string   `help:"Agent of a new session."`
-	ClientID string   `help:"Idempotency key: the same message under the same key is said once." placeholder:"KEY"`
+	ClientID string   `help:"Idempotency key: a message with the same key is stored once." placeholder:"KEY"`
 }
 
-// Run prints the answer when it waits for it, else the session and the number
-// of the message.
+// Run prints the answer when --wait is set, else the session and the sequence of the message.
 func (c *SendCmd) Run(ctx context.Context, std *stdio) error {
 	text := strings.Join(c.Text, " ")
 	if text == "-" {
@@ -34,7 +33,7 @@ func (c *SendCmd) Run(ctx context.Context, std *stdio) error {
 		text = strings.TrimRight(string(b), "\r\n")
 	}
 	if text == "" {
-		return usageError("there is nothing to say")
+		return usageError("the message is empty")
 	}
 	cl, err := c.connect(5)
 	if err != nil {
@@ -78,7 +77,7 @@ func (c *SendCmd) Run(ctx context.Context, std *stdio) error {
 	return r.Wait(ctx, cl, e)
 }
 
-// missing adds what to do when there is no such session.
+// missing says what to do when the session does not exist.
 func missing(err error, id chat.SessionID) error {
 	if chat.CodeOf(err) == chat.NotFound {
 		return errors.New("there is no session " + string(id) + "; see parley sessions, or begin one with: parley send new TEXT")

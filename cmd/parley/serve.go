@@ -21,14 +21,14 @@ import (
 // ServeCmd starts the server.
 type ServeCmd struct {
 	Addr string `help:"Address to listen on." default:"127.0.0.1:8000" env:"PARLEY_ADDR"`
-	Data string `help:"Folder that keeps everything." default:"./parley-data" env:"PARLEY_DATA" type:"path"`
+	Data string `help:"Data folder." default:"./parley-data" env:"PARLEY_DATA" type:"path"`
 	Sync string `help:"When an append counts as stored: always (survives a kill and power loss), interval (a kill or a power cut may lose the last tenth of a second), never (a kill or a power cut may lose whatever was not written yet)." enum:"always,interval,never" default:"always" env:"PARLEY_SYNC"`
 
-	Config string        `help:"File that says which agents there are; parley.yaml in this folder is read when it is there and only you can write it. SIGHUP reads it again." env:"PARLEY_CONFIG" type:"path" placeholder:"FILE" group:"Agents"`
-	Agent  string        `help:"Agent of sessions that name none; the first of the configuration, or demo, when it is not given." env:"PARLEY_AGENT" group:"Agents"`
-	Lease  time.Duration `help:"How long a turn waits for its worker to come back; after 10 s of that another one may have it." default:"60s" env:"PARLEY_LEASE" group:"Agents"`
+	Config string        `help:"Configuration file with the agents. Without it, parley.yaml in this folder is read if it exists and only you can write it. SIGHUP reads the file again." env:"PARLEY_CONFIG" type:"path" placeholder:"FILE" group:"Agents"`
+	Agent  string        `help:"Agent of sessions that name none; by default the first of the configuration, or demo." env:"PARLEY_AGENT" group:"Agents"`
+	Lease  time.Duration `help:"How long a turn waits for its worker to come back; after 10 s another worker may take the turn." default:"60s" env:"PARLEY_LEASE" group:"Agents"`
 
-	Token     []string `help:"Token that may do everything; may be given several times. With it, nobody gets in without one." name:"token" env:"PARLEY_TOKEN" placeholder:"TOKEN" group:"Access"`
+	Token     []string `help:"Token that may do everything; may be given several times. When one is set, every request needs a token." name:"token" env:"PARLEY_TOKEN" placeholder:"TOKEN" group:"Access"`
 	TokenFile string   `help:"File of tokens, one per line: token scope[,scope] actor [workspace] [agents=name,name]. SIGHUP reads it again." env:"PARLEY_TOKEN_FILE" type:"path" group:"Access"`
 	JWTSecret string   `help:"Secret of JWTs signed with HS256." name:"jwt-secret" env:"PARLEY_JWT_SECRET" group:"Access"`
 	JWTKey    string   `help:"PEM file with the public key of JWTs." name:"jwt-key" env:"PARLEY_JWT_KEY" type:"path" group:"Access"`
@@ -38,22 +38,22 @@ type ServeCmd struct {
 
 	TLSCert      string   `help:"TLS certificate file." name:"tls-cert" env:"PARLEY_TLS_CERT" type:"path" group:"Access"`
 	TLSKey       string   `help:"TLS key file." name:"tls-key" env:"PARLEY_TLS_KEY" type:"path" group:"Access"`
-	TrustedProxy bool     `help:"A proxy in front does TLS." env:"PARLEY_TRUSTED_PROXY" group:"Access"`
+	TrustedProxy bool     `help:"A proxy in front of the server terminates TLS." env:"PARLEY_TRUSTED_PROXY" group:"Access"`
 	Host         []string `help:"Name under which the server is reached, besides loopback ones." env:"PARLEY_HOST" group:"Access"`
 	AllowOrigin  []string `help:"Origin of web pages that may use the server." env:"PARLEY_ALLOW_ORIGIN" group:"Access"`
 
-	NemoSchema string            `help:"How NeMo WebSocket clients are spoken to that do not say it themselves: nemo (the real server's words), documented, agentiq, aiq (the AI-Q UI)." name:"nemo-schema" enum:"nemo,documented,agentiq,aiq" default:"nemo" env:"PARLEY_NEMO_SCHEMA" group:"Dialects"`
-	LettaModel map[string]string `help:"Agent behind a model that Letta clients name, such as openai/gpt-4.1=demo; *=AGENT stands for all others. Several are separated by a semicolon." name:"letta-model" env:"PARLEY_LETTA_MODEL" placeholder:"HANDLE=AGENT" group:"Dialects"`
+	NemoSchema string            `help:"Message schema for NeMo WebSocket clients that do not name one: nemo (as the real server), documented, agentiq, aiq (the AI-Q UI)." name:"nemo-schema" enum:"nemo,documented,agentiq,aiq" default:"nemo" env:"PARLEY_NEMO_SCHEMA" group:"Dialects"`
+	LettaModel map[string]string `help:"Agent for a model that Letta clients name, such as openai/gpt-4.1=demo; *=AGENT stands for all others. Several are separated by a semicolon." name:"letta-model" env:"PARLEY_LETTA_MODEL" placeholder:"HANDLE=AGENT" group:"Dialects"`
 
-	NATS          string        `help:"Where the embedded NATS for x1 listens, 127.0.0.1:4222 when it is not given; off switches it off; nats://HOST:PORT uses one that runs elsewhere." name:"nats" default:"127.0.0.1:4222" env:"PARLEY_NATS" placeholder:"ADDR" group:"Dialects"`
-	NATSWebSocket string        `help:"Where the embedded NATS takes WebSocket clients; empty means nowhere." name:"nats-websocket" env:"PARLEY_NATS_WEBSOCKET" placeholder:"ADDR" group:"Dialects"`
+	NATS          string        `help:"Address of the embedded NATS server for x1; off disables it; nats://HOST:PORT connects to an external server." name:"nats" default:"127.0.0.1:4222" env:"PARLEY_NATS" placeholder:"ADDR" group:"Dialects"`
+	NATSWebSocket string        `help:"Address of the embedded NATS server for WebSocket clients; empty disables it." name:"nats-websocket" env:"PARLEY_NATS_WEBSOCKET" placeholder:"ADDR" group:"Dialects"`
 	NATSKeep      time.Duration `help:"How long JetStream keeps the copies of events on x1's archive subjects." name:"nats-keep" default:"24h" env:"PARLEY_NATS_KEEP" group:"Dialects"`
 	Provider      []string      `help:"Providers that the server itself offers to x1 agents: files, vector, graph; none offers nothing." enum:"files,vector,graph,none" default:"files,vector,graph" env:"PARLEY_PROVIDER" group:"Dialects"`
-	PreviewCmd    string        `help:"Program that answers x1.provider.preview.provision: it gets the request as JSON on its input and prints the reply." name:"preview-command" env:"PARLEY_PREVIEW_COMMAND" placeholder:"PROGRAM" group:"Dialects"`
+	PreviewCmd    string        `help:"Program that answers x1.provider.preview.provision: it reads the request as JSON from standard input and prints the reply." name:"preview-command" env:"PARLEY_PREVIEW_COMMAND" placeholder:"PROGRAM" group:"Dialects"`
 	ImageCmd      string        `help:"Program that answers x1.image.build in the same way." name:"image-command" env:"PARLEY_IMAGE_COMMAND" placeholder:"PROGRAM" group:"Dialects"`
-	Summary       string        `help:"Who keeps the summary in a session's record: off (nobody), plain (counts and quotes, no model)." enum:"off,plain" default:"off" env:"PARLEY_SUMMARY" group:"Dialects"`
+	Summary       string        `help:"Summary in a session's record: off (none), plain (counts and quotes, without a model)." enum:"off,plain" default:"off" env:"PARLEY_SUMMARY" group:"Dialects"`
 
-	VertesiaRetention time.Duration `help:"Erase runs of the Vertesia dialect that were silent for so long, such as 2160h (90 days); 0 keeps them for ever." name:"vertesia-retention" default:"0" env:"PARLEY_VERTESIA_RETENTION" group:"Dialects"`
+	VertesiaRetention time.Duration `help:"Erase runs of the Vertesia dialect after this time without an event, such as 2160h (90 days); 0 keeps them for ever." name:"vertesia-retention" default:"0" env:"PARLEY_VERTESIA_RETENTION" group:"Dialects"`
 
 	MaxBody       int64   `help:"Most bytes of a request body." default:"8388608" env:"PARLEY_MAX_BODY" group:"Limits"`
 	MaxArtifact   int64   `help:"Most bytes of an artifact." default:"1073741824" env:"PARLEY_MAX_ARTIFACT" group:"Limits"`
@@ -68,7 +68,7 @@ type ServeCmd struct {
 	DiskShares    int64   `help:"While less than twice the disk's reserve is free, each actor may write one part of the reserve in an hour, administrators excepted; this is how many parts there are. --disk-shares=-1 means no limit." name:"disk-shares" default:"64" env:"PARLEY_DISK_SHARES" group:"Limits"`
 	Rate          float64 `help:"Requests a second that one actor may make, by HTTP, WebSocket or NATS; 0 means 2000 where there are tokens; --rate=-1 means no limit." default:"0" env:"PARLEY_RATE" group:"Limits"`
 
-	Grace          time.Duration `help:"How long turns may go on when the server is told to end." default:"10s" env:"PARLEY_GRACE" group:"Operations"`
+	Grace          time.Duration `help:"How long running turns may continue when the server shuts down." default:"10s" env:"PARLEY_GRACE" group:"Operations"`
 	LogLevel       string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info" env:"PARLEY_LOG_LEVEL" group:"Operations"`
 	LogFormat      string        `help:"text or json." enum:"text,json" default:"text" env:"PARLEY_LOG_FORMAT" group:"Operations"`
 	Pprof          bool          `help:"Serve profiles at /debug/pprof/." env:"PARLEY_PPROF" group:"Operations"`
@@ -81,9 +81,9 @@ type ServeCmd struct {
 
 // Run serves until ctx ends.
 func (c *ServeCmd) Run(ctx context.Context, std *stdio) error {
-	// Whoever reads our output may go away; that must not end the server.
+	// The reader of the output may close its pipe; that must not end the server.
 	signal.Ignore(syscall.SIGPIPE)
-	// SIGHUP reloads, whenever it comes; it never ends the server.
+	// SIGHUP reloads; it never ends the server, not even during the start.
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
@@ -124,8 +124,7 @@ func (c *ServeCmd) Run(ctx context.Context, std *stdio) error {
 	return p.run(ctx, std.out)
 }
 
-// shortErrors keeps errors to what they say: some would add the stack that they
-// come from.
+// shortErrors logs the message of an error only, because some errors format their stack too.
 func shortErrors(_ []string, a slog.Attr) slog.Attr {
 	if err, ok := a.Value.Any().(error); ok {
 		a.Value = slog.StringValue(err.Error())
@@ -133,7 +132,7 @@ func shortErrors(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// auth makes the request → caller part of the configuration.
+// auth creates the authentication from the flags.
 func (c *ServeCmd) auth(log *slog.Logger) (*auth.Auth, error) {
 	tokens, err := c.tokens()
 	if err != nil {
@@ -146,7 +145,7 @@ func (c *ServeCmd) auth(log *slog.Logger) (*auth.Auth, error) {
 	})
 }
 
-// tokens are those of the command line and of the token file.
+// tokens returns the tokens of the command line and of the token file.
 func (c *ServeCmd) tokens() (all []auth.Token, err error) {
 	for _, t := range c.Token {
 		all = append(all, auth.Token{
@@ -165,7 +164,7 @@ func (c *ServeCmd) tokens() (all []auth.Token, err error) {
 			return nil, fmt.Errorf("%s: %w", c.TokenFile, err)
 		}
 		if len(tokens) == 0 && len(all) == 0 && c.JWTSecret == "" && c.JWTKey == "" && c.JWKS == "" {
-			return nil, fmt.Errorf("%s names no token: the server would be open to everybody; add a line, or start it without --token-file", c.TokenFile)
+			return nil, fmt.Errorf("%s names no token: the server would need no token; add a line, or start it without --token-file", c.TokenFile)
 		}
 		all = append(all, tokens...)
 	}
@@ -182,7 +181,7 @@ func (c *ServeCmd) syncMode() journal.SyncMode {
 	return journal.SyncAlways
 }
 
-// Folders below the data folder.
+// Paths in the data folder.
 func storeDir(data string) string    { return filepath.Join(data, "store") }
 func artifactDir(data string) string { return filepath.Join(data, "artifacts") }
 func cleanFile(data string) string   { return filepath.Join(data, "clean") }

@@ -72,7 +72,7 @@ func (c *SessionsCmd) Run(ctx context.Context, std *stdio) error {
 	return nil
 }
 
-// ago words how long something is past.
+// ago formats the time since an event.
 func ago(d time.Duration) string {
 	switch {
 	case d < time.Minute:

@@ -16,11 +16,11 @@ import (
 // VerifyCmd checks a store for damage.
 type VerifyCmd struct {
 	remote `embed:""`
-	Data   string `help:"Data folder of a stopped server, read without changing it. Otherwise the running server is asked." placeholder:"DIR"`
+	Data   string `help:"Data folder of a stopped server, read without changing it. Without it, the running server checks its store." placeholder:"DIR"`
 	Accept bool   `help:"Give up what is missing in the store of --data, so that a server starts on it again. Keep a copy of the folder first."`
 }
 
-// Run prints every problem on a line of its own, then a summary.
+// Run prints one line per problem, then a summary.
 func (c *VerifyCmd) Run(ctx context.Context, std *stdio) error {
 	if c.Accept && c.Data == "" {
 		return errors.New("--accept needs --data: it changes the data folder of a stopped server")
@@ -72,7 +72,7 @@ func (c *VerifyCmd) running(ctx context.Context, _ *stdio, p *progress) (session
 	return last.Sessions, last.Events, problems, nil
 }
 
-// problemText is a problem as the server sent it: a text, or an object.
+// problemText formats a problem of the server: a text, or an object.
 func problemText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -89,7 +89,7 @@ func (c *VerifyCmd) stopped(ctx context.Context, std *stdio, p *progress) (sessi
 	files := artifact.Inspect(artifactDir(c.Data))
 	j, err := journal.OpenReadOnly(dir, journal.Options{})
 	if err != nil {
-		// The files can be looked at all the same.
+		// The files can be checked without the store.
 		report, ferr := files.Verify(ctx)
 		if ferr != nil {
 			return 0, 0, nil, errors.Join(err, ferr)

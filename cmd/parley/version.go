@@ -6,8 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// version is set when a release is built; otherwise it is what the build itself
-// records.
+// version is set when a release is built; otherwise it is the version that the Go build records.
 var version = ""
 
 func init() {

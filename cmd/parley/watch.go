@@ -15,12 +15,12 @@ import (
 type WatchCmd struct {
 	remote  `embed:""`
 	Session string `arg:"" help:"The session."`
-	After   string `help:"Begin after this sequence or cursor; 0 is the beginning. Without it: from now on." placeholder:"CURSOR"`
+	After   string `help:"Start after this sequence or cursor; 0 is the first event. Without it, only new events are printed." placeholder:"CURSOR"`
 	JSON    bool   `help:"One JSON object per line: events as they are stored, and previews."`
-	Until   bool   `help:"End when everything up to now is shown and nothing runs any more." name:"until-idle"`
+	Until   bool   `help:"End when all events are printed and no turn is running." name:"until-idle"`
 }
 
-// Run prints until it is interrupted or the session is gone.
+// Run prints events until it is interrupted or the session is erased.
 func (c *WatchCmd) Run(ctx context.Context, std *stdio) error {
 	cl, err := c.client()
 	if err != nil {
@@ -41,11 +41,11 @@ func (c *WatchCmd) Run(ctx context.Context, std *stdio) error {
 	if _, err := cl.Get(ctx, id); err != nil {
 		return missing(err, id)
 	}
-	last := chat.Seq(0) // what there was when the stream began
+	last := chat.Seq(0) // the last event when the stream started
 	for f, err := range cl.Watch(ctx, id, opt) {
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil // Ctrl-C is how one leaves
+				return nil // Ctrl-C is the normal end
 			}
 			return err
 		}
@@ -60,7 +60,7 @@ func (c *WatchCmd) Run(ctx context.Context, std *stdio) error {
 		if f.Hello != nil {
 			last = f.Hello.Last
 		}
-		// What agents say does not make a session idle.
+		// A session does not become idle with an event of an agent.
 		if !c.Until || f.Preview != nil || f.Cursor.Seq < last || f.Event != nil && strings.HasPrefix(f.Event.Type, "agent.") {
 			continue
 		}
@@ -87,8 +87,7 @@ func printJSON(w io.Writer, f client.Frame) error {
 	return err
 }
 
-// printLine prints an event in one line; previews are left out, the event has
-// the whole.
+// printLine prints an event in one line. Previews are not printed: the event has the whole text.
 func printLine(w io.Writer, f client.Frame) error {
 	if f.Event == nil {
 		return nil
