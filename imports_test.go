@@ -39,7 +39,7 @@ var rules = []rule{
 	{folder: "internal/llm", own: []string{"chat"}},
 	{folder: "internal/llm/internal/convert", own: []string{"chat", "internal/llm"}},
 	{folder: "internal/llm/openai", own: []string{"chat", "internal/llm", "internal/llm/internal/convert"}, libs: []string{"github.com/openai/openai-go"}},
-	{folder: "internal/llm/anthropic", own: []string{"chat", "internal/llm", "internal/llm/internal/convert"}, libs: []string{"github.com/anthropics/anthropic-sdk-go"}},
+	{folder: "internal/llm/anthropic", own: []string{"chat", "internal/llm", "internal/llm/internal/convert"}},
 	{folder: "internal/llm/gemini", own: []string{"chat", "internal/llm", "internal/llm/internal/convert"}},
 	{folder: "internal/llm/llmtest", own: []string{"internal/llm"}},
 	{folder: "internal/config", own: []string{"chat"}, libs: []string{"github.com/goccy/go-yaml"}},
@@ -60,7 +60,7 @@ var rules = []rule{
 	{folder: "internal/agents/remote", own: []string{"chat", "agent", "internal/sse", "internal/text"}, libs: []string{"github.com/coder/websocket", "github.com/evanphx/json-patch"}},
 	{folder: "internal/agents/tool", own: []string{"chat", "agent"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
 	{folder: "internal/agents/model", own: []string{"chat", "agent", "internal/agents/tool", "internal/sse", "internal/llm", "internal/llm/openai", "internal/llm/anthropic", "internal/llm/gemini"}, libs: []string{
-		"github.com/openai/openai-go", "github.com/anthropics/anthropic-sdk-go", "github.com/modelcontextprotocol/go-sdk",
+		"github.com/openai/openai-go", "github.com/modelcontextprotocol/go-sdk",
 	}},
 
 	{folder: "internal/agents/replay", own: []string{"chat", "agent", "client"}},

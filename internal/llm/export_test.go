@@ -6,11 +6,9 @@ import (
 
 // What the tests over all providers share with those of this package.
 var (
-	Dump       = dump
-	Meaning    = meaning
-	NoThoughts = noThoughts
-	PlainTalk  = plainTalk
-	TestTime   = testTime
+	Dump      = dump
+	PlainTalk = plainTalk
+	TestTime  = testTime
 )
 
 // RandomMessages is what a log gives that the rules let through.

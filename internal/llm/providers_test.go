@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/parley-hq/parley/internal/llm/gemini"
 	"github.com/parley-hq/parley/internal/llm/llmtest"
 	"github.com/parley-hq/parley/internal/llm/openai"
+	"github.com/parley-hq/parley/internal/modeltest"
 )
 
 // anyMessages draws lists of messages that no rule has seen: calls without
@@ -161,83 +164,100 @@ func TestLogsConvert(t *testing.T) {
 	})
 }
 
-func TestToProviderAndBack(t *testing.T) {
-	thinking := func(i int) []llm.Part {
-		return []llm.Part{&llm.Reasoning{Native: true, Text: fmt.Sprint("hm ", i), Signature: base64.StdEncoding.EncodeToString(fmt.Append(nil, "sig", i))}}
+// What a provider is sent means what the messages mean. The scripted model reads
+// the requests.
+func TestRequestsKeepTheMeaning(t *testing.T) {
+	requests := map[string]func(r llm.Request) any{
+		"/chat/completions":        func(r llm.Request) any { return openai.Chat(r) },
+		"/responses":               func(r llm.Request) any { return openai.Responses(r) },
+		"/messages":                func(r llm.Request) any { return anthropic.Messages(r) },
+		"/m:streamGenerateContent": func(r llm.Request) any { return gemini.Contents(r) },
 	}
-	// What a model is sent ends with what it is to answer.
-	talk := func(rt *rapid.T, think func(i int) []llm.Part) []llm.Message {
-		return append(llm.PlainTalk(rt, think, true), llm.Message{Role: llm.User, Content: llm.Texts("and now?")})
+	thinking := func(i int) []llm.Part {
+		return []llm.Part{
+			&llm.Reasoning{Native: true, Text: fmt.Sprint("hm ", i), Signature: base64.StdEncoding.EncodeToString(fmt.Append(nil, "sig", i))},
+			&llm.SummarizedReasoning{ID: fmt.Sprint("rs_", i), Summary: []llm.SummaryText{{Text: "hm"}}, Encrypted: fmt.Sprint("enc", i)},
+		}
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		check := func(what string, ms, back []llm.Message, thoughts bool) {
-			rt.Helper()
-			want, got := llm.Meaning(ms, thoughts), llm.Meaning(back, thoughts)
-			if !slices.Equal(want, got) {
-				rt.Fatalf("%s\n got %q\nwant %q", what, got, want)
-			}
-		}
-		ms := talk(rt, thinking)
-		back, err := openai.FromChatRequest(openai.Chat(llm.Request{Model: "m", Messages: ms}).Messages, "m")
-		if err != nil {
-			rt.Fatal(err)
-		}
-		check("chat", ms, back, true)
-
-		a := anthropic.Messages(llm.Request{Model: "m", Messages: ms})
-		if back, err = anthropic.FromRequest(a, "m"); err != nil {
-			rt.Fatal(err)
-		}
-		check("anthropic", ms, back, true)
-
-		summaries := talk(rt, func(i int) []llm.Part {
-			return []llm.Part{&llm.SummarizedReasoning{ID: fmt.Sprint("rs_", i), Summary: []llm.SummaryText{{Text: "hm"}}, Encrypted: fmt.Sprint("enc", i)}}
-		})
-		if back, err = openai.FromResponsesRequest(openai.Responses(llm.Request{Model: "m", Messages: summaries}).Input.OfInputItemList, "m"); err != nil {
-			rt.Fatal(err)
-		}
-		check("responses", summaries, back, true)
-
-		// Another model gets none of the reasoning, and the rest all the same.
-		for _, other := range []llm.Request{{Model: "other", Messages: ms}, {Model: "other", Messages: summaries}} {
-			if back, err = anthropic.FromRequest(anthropic.Messages(other), ""); err != nil {
-				rt.Fatal(err)
-			}
-			check("foreign anthropic", other.Messages, back, false)
-			if slices.ContainsFunc(llm.Meaning(back, true), func(s string) bool { return strings.HasPrefix(s, "thinks") }) {
-				rt.Fatal("reasoning went to another model")
-			}
-			if back, err = openai.FromResponsesRequest(openai.Responses(other).Input.OfInputItemList, ""); err != nil {
-				rt.Fatal(err)
-			}
-			check("foreign responses", other.Messages, back, false)
-		}
-	})
-}
-
-// Whatever a request says, reading it ends, and what was read can be sent to
-// every provider.
-func FuzzReadRequests(f *testing.F) {
-	f.Add([]byte(`[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"t"},{"type":"image_url","image_url":{"url":"data:image/png;base64,QUJD"}}]},{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{"}}]},{"role":"tool","tool_call_id":"c","content":"r"}]`))
-	f.Add([]byte(`[{"role":"user","content":[{"type":"input_text","text":"t"}]},{"type":"reasoning","id":"r","summary":[{"text":"s"}],"encrypted_content":"e"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"x"}]`))
-	f.Add([]byte(`[{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"s"},{"type":"tool_use","id":"c","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","is_error":true,"content":[{"type":"text","text":"x"}]}]}]`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var lists [][]llm.Message
-		if ms, err := openai.ReadChat(b, "m"); err == nil {
-			lists = append(lists, ms)
-		}
-		if ms, err := openai.ReadResponses(b, "m"); err == nil {
-			lists = append(lists, ms)
-		}
-		if ms, err := anthropic.ReadMessages(nil, b, "m"); err == nil {
-			lists = append(lists, ms)
-		}
-		for _, ms := range lists {
-			for name, check := range checkers {
-				if err := check(llm.Request{Model: "m", Messages: ms}); err != nil {
-					t.Errorf("%s: %v\nfrom %s", name, err, llm.Dump(ms))
+		// What a model is sent ends with what it is to answer.
+		ms := append(llm.PlainTalk(rt, thinking, true), llm.Message{Role: llm.User, Content: llm.Texts("and now?")})
+		want := meaning(ms)
+		for path, convert := range requests {
+			for _, name := range []string{"m", "other"} {
+				body, err := json.Marshal(convert(llm.Request{Model: name, Messages: ms}))
+				if err != nil {
+					rt.Fatal(err)
+				}
+				if path == "/chat/completions" { // the caller asks for the stream
+					body = append(bytes.TrimSuffix(body, []byte("}")), `,"stream":true}`...)
+				}
+				model := &modeltest.Server{Script: func(modeltest.Request) modeltest.Reply { return modeltest.Reply{Text: "x"} }}
+				model.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", path, bytes.NewReader(body)))
+				if len(model.Requests()) != 1 {
+					rt.Fatalf("%s cannot be read: %s", path, body)
+				}
+				request := model.Requests()[0]
+				if got := meaningOf(&request); !slices.Equal(want, got) {
+					rt.Fatalf("%s\n got %q\nwant %q\nin %s", path, got, want, body)
+				}
+				n := bytes.Count(body, []byte("QUJD"))
+				if images := countImages(ms); n != images {
+					rt.Fatalf("%s: %d of %d images", path, n, images)
+				}
+				if hidden := bytes.Contains(body, []byte("enc0")) || bytes.Contains(body, []byte("c2lnM")) || bytes.Contains(body, []byte("hm 0")); hidden == (name == "other") {
+					rt.Fatalf("reasoning of model m for %s: %v in %s", name, hidden, body)
 				}
 			}
 		}
 	})
+}
+
+// meaning is what a provider must be told: who says what, calls with their
+// arguments, results.
+func meaning(ms []llm.Message) []string {
+	var out []string
+	for i := range ms {
+		m := &ms[i]
+		if text := m.PlainText(); text != "" {
+			out = append(out, string(m.Role)+": "+text)
+		}
+		for _, c := range m.ToolCalls {
+			out = append(out, "call "+c.ID+" "+c.Name+" "+c.Arguments)
+		}
+		for _, r := range m.ToolReturns {
+			out = append(out, "result of "+r.ToolCallID+": "+r.Text)
+		}
+	}
+	return out
+}
+
+var resultText = regexp.MustCompile(`result \d+ \d+`)
+
+// meaningOf is the same of a request as the scripted model reads it.
+func meaningOf(r *modeltest.Request) []string {
+	out := []string{"system: " + r.System}
+	for _, m := range r.Messages {
+		if m.Text != "" {
+			out = append(out, m.Role+": "+m.Text)
+		}
+		for _, c := range m.Calls {
+			out = append(out, "call "+c.ID+" "+c.Name+" "+c.Args)
+		}
+		for _, r := range m.Results {
+			out = append(out, "result of "+r.ID+": "+resultText.FindString(r.Text))
+		}
+	}
+	return out
+}
+
+func countImages(ms []llm.Message) (n int) {
+	for _, m := range ms {
+		for _, p := range m.Content {
+			if _, ok := p.(*llm.Image); ok {
+				n++
+			}
+		}
+	}
+	return n
 }

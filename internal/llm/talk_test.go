@@ -73,7 +73,7 @@ func plainTalk(rt *rapid.T, think func(i int) []Part, images bool) []Message {
 			tool := Message{Role: Tool}
 			for j := range rapid.IntRange(1, 3).Draw(rt, "calls") {
 				id := fmt.Sprintf("call_%d_%d", n, j)
-				a.ToolCalls = append(a.ToolCalls, ToolCall{ID: id, Name: fmt.Sprint("tool", j), Arguments: fmt.Sprintf(`{"n":%d,"big":12345678901234567890}`, n)})
+				a.ToolCalls = append(a.ToolCalls, ToolCall{ID: id, Name: fmt.Sprint("tool", j), Arguments: fmt.Sprintf(`{"big":12345678901234567890,"n":%d}`, n)})
 				r := ToolReturn{ToolCallID: id, Status: Success, Text: fmt.Sprint("result ", n, j)}
 				if rapid.IntRange(0, 3).Draw(rt, "failed") == 0 {
 					r.Status = Failure

@@ -182,12 +182,3 @@ func (e *endpoint) send(ctx context.Context, method, key, path string, body any)
 	}
 	return response, nil
 }
-
-// keyHeader sets the key in a header of its own.
-func keyHeader(name string) func(h http.Header, key string) {
-	return func(h http.Header, key string) {
-		if key != "" {
-			h.Set(name, key)
-		}
-	}
-}

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	anthropicsdk "github.com/anthropics/anthropic-sdk-go"
 	openaisdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
@@ -135,15 +134,6 @@ func failure(ctx context.Context, err error) error {
 	}
 	if e, ok := errors.AsType[*ssestream.StreamError](err); ok {
 		return reported(e.Event.Data, err)
-	}
-	if e, ok := errors.AsType[*anthropicsdk.Error](err); ok {
-		var body struct {
-			Error struct {
-				Message string `json:"message"`
-			} `json:"error"`
-		}
-		_ = json.Unmarshal([]byte(e.RawJSON()), &body) // what cannot be read has no message
-		return status(e.StatusCode, string(e.Type()), either(body.Error.Message, e.RawJSON()), retryAfter(header(e.Response)), err)
 	}
 	if e, ok := errors.AsType[*llm.EndpointError](err); ok {
 		if e.Status == 0 {

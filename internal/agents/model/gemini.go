@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -10,7 +11,11 @@ import (
 	"github.com/parley-hq/parley/internal/llm/gemini"
 )
 
-var geminiProtocol = protocol{models: "v1beta/models?pageSize=1", authorize: keyHeader("X-Goog-Api-Key"), open: openGemini}
+var geminiProtocol = protocol{models: "v1beta/models?pageSize=1", open: openGemini, authorize: func(h http.Header, key string) {
+	if key != "" {
+		h.Set("X-Goog-Api-Key", key)
+	}
+}}
 
 func openGemini(opt *Options, r llm.Request) (apiRequest, error) {
 	name := r.Model

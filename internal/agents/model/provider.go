@@ -52,7 +52,7 @@ func newProvider(opt *Options, client *http.Client) provider {
 	case Responses:
 		return &responsesAPI{openAI{opt, base, client}}
 	case Anthropic:
-		return &anthropicAPI{opt, base, client}
+		return newEndpoint(opt, client, anthropicProtocol)
 	case Gemini:
 		return newEndpoint(opt, client, geminiProtocol)
 	}

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/llm/internal/convert"
@@ -15,19 +13,8 @@ import (
 func TestAnswers(t *testing.T) {
 	name := convert.ToolNames(llmtest.Dotted.Tools, maxName, "").Of("a.b")
 	want := `{"role":"assistant","model":"m","content":[{"type":"reasoning","is_native":true,"reasoning":"hm","signature":"sig"},{"type":"redacted_reasoning","data":"xx"},{"type":"text","text":"hi"}],` + llmtest.TwoCalls + `}`
-	a, err := FromMessage(llmtest.From[sdk.Message](t, `{"model":"claude","stop_reason":"tool_use","content":[{"type":"thinking","thinking":"hm","signature":"sig"},{"type":"redacted_thinking","data":"xx"},
-		{"type":"text","text":"hi"},{"type":"tool_use","id":"c1","name":"`+name+`","input":{"x":1}},{"type":"tool_use","id":"c2","name":"g","input":{"y":"cut"}}],
-		"usage":{"input_tokens":5,"cache_read_input_tokens":3,"cache_creation_input_tokens":2,"output_tokens":7}}`), llmtest.Dotted)
-	if err != nil {
-		t.Fatal(err)
-	}
-	llmtest.Check(t, a, llm.StopCalls, want)
-	if a.Usage != (chat.Usage{InputTokens: 10, OutputTokens: 7, CacheReadTokens: 3, CacheCreationTokens: 2}) {
-		t.Errorf("usage %+v", a.Usage)
-	}
-
 	s := Stream{Meta: llmtest.Dotted}
-	a, deltas := llmtest.Streamed(t, `
+	a, deltas := llmtest.Read(t, `
 		{"type":"message_start","message":{"model":"claude","usage":{"input_tokens":5,"cache_read_input_tokens":3,"cache_creation_input_tokens":2,"output_tokens":1}}}
 		{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
 		{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}
@@ -44,7 +31,7 @@ func TestAnswers(t *testing.T) {
 		{"type":"content_block_start","index":4,"content_block":{"type":"tool_use","id":"c2","name":"g","input":{}}}
 		{"type":"content_block_delta","index":4,"delta":{"type":"input_json_delta","partial_json":"{\"y\":\"cut"}}
 		{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":7}}
-		{"type":"message_stop"}`, s.Add, s.Answer)
+		{"type":"message_stop"}`, &s)
 	llmtest.Check(t, a, llm.StopCalls, strings.Replace(want, llmtest.TwoCalls, llmtest.CutCalls, 1))
 	if want := `thinking(hm)text(h)text(i)call(c1)call(c1{"x")call(c1:1})call(c2)call(c2{"y":"cut)`; deltas != want {
 		t.Errorf("deltas %s", deltas)
@@ -53,9 +40,17 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("usage %+v", a.Usage)
 	}
 	for reason, stop := range map[string]llm.Stop{"end_turn": llm.StopEnd, "max_tokens": llm.StopLength, "stop_sequence": llm.StopEnd, "refusal": llm.StopFilter, "strange": llm.StopFailure} {
-		a, _ := FromMessage(llmtest.From[sdk.Message](t, `{"stop_reason":"`+reason+`","content":[{"type":"text","text":"x"}]}`), llm.Meta{})
+		var s Stream
+		a, _ := llmtest.Read(t, `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"x"}}
+			{"type":"message_delta","delta":{"stop_reason":"`+reason+`"}}`, &s)
 		if a.Stop != stop {
 			t.Errorf("%s: %s", reason, a.Stop)
 		}
+	}
+
+	var failing Stream
+	_, err := failing.Add([]byte(`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`))
+	if e, ok := err.(*llm.EndpointError); !ok || e.Code != "overloaded_error" || e.Message != "Overloaded" {
+		t.Errorf("an error in the stream: %v", err)
 	}
 }

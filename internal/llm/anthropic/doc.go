@@ -1,7 +1,6 @@
-// Package anthropic turns requests of package llm into those of Anthropic's
-// Messages API, and its answers and conversations back.
+// Package anthropic converts requests of package llm into those of Anthropic's
+// Messages API and reads its streamed answers.
 //
-// Everything here is pure: it fills and reads the values of the SDK and sends
-// nothing. What a function is given it never changes. A Stream belongs to one
-// goroutine at a time; everything else may be called from any number of them.
+// Nothing is sent here. The functions do not change their arguments. A Stream
+// may be used by one goroutine at a time; everything else by any number.
 package anthropic

@@ -62,7 +62,7 @@ func TestRequestsAsAWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range []string{`"max_tokens":100`, `"system":[{"text":"one\n\ntwo","type":"text"},{"text":"three","cache_control":{"type":"ephemeral"},"type":"text"}]`, `"required":["x"]`, `"additionalProperties":false`} {
+	for _, w := range []string{`"max_tokens":100`, `"system":[{"type":"text","text":"one\n\ntwo"},{"type":"text","text":"three","cache_control":{"type":"ephemeral"}}]`, `"required":["x"]`, `"additionalProperties":false`} {
 		if !strings.Contains(string(b), w) {
 			t.Errorf("no %s in %s", w, b)
 		}
@@ -95,7 +95,7 @@ func TestMayThink(t *testing.T) {
 		{"that was in an earlier turn", slices.Concat(asked, step("1"), []llm.Message{{Role: llm.Assistant, Content: llm.Texts("a")}}, asked), "m", true},
 	} {
 		p := Messages(llm.Request{Model: c.model, Messages: c.messages})
-		if MayThink(&p) != c.may {
+		if MayThink(p) != c.may {
 			t.Errorf("%s: %v", c.name, !c.may)
 		}
 	}
