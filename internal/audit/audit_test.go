@@ -19,33 +19,33 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// world is a log on a real store, with a clock of its own.
-type world struct {
+// testLog is an audit log on a real store with its own clock.
+type testLog struct {
 	*Log
-	t    *testing.T
-	door sessions
-	now  time.Time
+	t        *testing.T
+	sessions sessions
+	now      time.Time
 }
 
-func newWorld(t *testing.T, opt Options) *world {
+func newTestLog(t *testing.T, opt Options) *testLog {
 	h := servertest.Open(t, servertest.Options{})
 	h.Serve(nil)
-	w := &world{t: t, door: h.Sessions, now: time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)}
+	w := &testLog{t: t, sessions: h.Sessions, now: time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)}
 	opt.Now = func() time.Time { return w.now }
 	w.Log = New(opt)
 	return w
 }
 
-// stored waits until all entries are stored, as at the end of a server.
-func (w *world) stored() {
+// stored waits until all entries are stored, as at a shutdown.
+func (w *testLog) stored() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	cancel()
-	w.Run(ctx, w.door, quiet)
+	w.Run(ctx, w.sessions, quiet)
 }
 
-func (w *world) list(c chat.Caller, q chat.AuditQuery) chat.AuditPage {
+func (w *testLog) list(c chat.Caller, q chat.AuditQuery) chat.AuditPage {
 	w.t.Helper()
-	page, err := w.List(w.t.Context(), w.door, c, q)
+	page, err := w.List(w.t.Context(), w.sessions, c, q)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func events(p chat.AuditPage) string {
 }
 
 func TestEntriesAreListed(t *testing.T) {
-	w := newWorld(t, Options{Retention: 90 * 24 * time.Hour})
+	w := newTestLog(t, Options{Retention: 90 * 24 * time.Hour})
 	w.now = w.now.AddDate(0, -1, 0)
 	w.Report("sign_in", user("ann", "tea"), map[string]any{"address": "192.0.2.7", "by": "link"})
 	w.stored()
@@ -96,20 +96,20 @@ func TestEntriesAreListed(t *testing.T) {
 		t.Errorf("a detail has %d bytes", len(text))
 	}
 
-	// An administrator of one workspace sees its entries; nobody else sees any.
+	// An administrator of one workspace sees only its entries; users see none.
 	if got := events(w.list(admin("tea"), chat.AuditQuery{})); got != "sign_in" {
 		t.Errorf("of one workspace: %s", got)
 	}
 	if got := events(w.list(admin(""), chat.AuditQuery{})); got != "session_erased backup" {
 		t.Errorf("of the default workspace: %s", got)
 	}
-	if _, err := w.List(t.Context(), w.door, user("ann", "tea"), chat.AuditQuery{}); chat.CodeOf(err) != chat.Denied {
+	if _, err := w.List(t.Context(), w.sessions, user("ann", "tea"), chat.AuditQuery{}); chat.CodeOf(err) != chat.Denied {
 		t.Errorf("a user: %v", err)
 	}
-	if _, err := w.door.Append(t.Context(), everywhere(), "sys-audit-2026-11", []chat.Draft{{Type: entryType, Payload: []byte(`{}`)}}); chat.CodeOf(err) != chat.Denied {
+	if _, err := w.sessions.Append(t.Context(), everywhere(), "sys-audit-2026-11", []chat.Draft{{Type: entryType, Payload: []byte(`{}`)}}); chat.CodeOf(err) != chat.Denied {
 		t.Errorf("an administrator writes: %v", err)
 	}
-	if _, err := w.door.Erase(t.Context(), everywhere(), "sys-audit-2026-11"); chat.CodeOf(err) != chat.Denied {
+	if _, err := w.sessions.Erase(t.Context(), everywhere(), "sys-audit-2026-11"); chat.CodeOf(err) != chat.Denied {
 		t.Errorf("an administrator erases: %v", err)
 	}
 
@@ -147,15 +147,16 @@ func TestEntriesAreListed(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"x", "2026-11", "2026-13.1", "2026-11.0", "2026-11.-1"} {
-		if _, err := w.List(t.Context(), w.door, everywhere(), chat.AuditQuery{After: bad}); chat.CodeOf(err) != chat.Invalid {
+		if _, err := w.List(t.Context(), w.sessions, everywhere(), chat.AuditQuery{After: bad}); chat.CodeOf(err) != chat.Invalid {
 			t.Errorf("after=%s: %v", bad, err)
 		}
 	}
 }
 
-// Whoever guesses tokens cannot fill the disk, and every attempt is counted.
-func TestAFloodIsCounted(t *testing.T) {
-	w := newWorld(t, Options{})
+// TestRepeatedEntriesAreCounted: many failed sign-ins are stored as a few entries that
+// count all attempts.
+func TestRepeatedEntriesAreCounted(t *testing.T) {
+	w := newTestLog(t, Options{})
 	const attempts = 50_000
 	for i := range attempts {
 		address := "192.0.2.1"
@@ -184,7 +185,7 @@ func TestAFloodIsCounted(t *testing.T) {
 	if count != attempts {
 		t.Errorf("%d of %d attempts are counted", count, attempts)
 	}
-	// So it is with everything that is repeated.
+	// Other repeated entries are counted too.
 	for range 1000 {
 		w.Report("session_exported", user("ann", ""), map[string]any{"session_id": "s1"})
 	}
@@ -196,9 +197,9 @@ func TestAFloodIsCounted(t *testing.T) {
 	}
 }
 
-// What finds the queue full is not lost without a word.
+// TestOverflowIsRecorded: an entry says how many were dropped when the queue was full.
 func TestOverflowIsRecorded(t *testing.T) {
-	w := newWorld(t, Options{Queue: 4})
+	w := newTestLog(t, Options{Queue: 4})
 	for i := range 100 {
 		w.Report("backup", user(fmt.Sprint("u", i), ""), nil)
 	}
@@ -210,13 +211,13 @@ func TestOverflowIsRecorded(t *testing.T) {
 	}
 }
 
-// shaky fails a few times.
-type shaky struct {
+// failing fails a few times.
+type failing struct {
 	sessions
 	left int
 }
 
-func (s *shaky) Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error) {
+func (s *failing) Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error) {
 	if s.left--; s.left >= 0 {
 		return nil, errors.Join(chat.Errorf(chat.Unavailable, "the disk is full"))
 	}
@@ -224,32 +225,33 @@ func (s *shaky) Append(ctx context.Context, c chat.Caller, id chat.SessionID, dr
 }
 
 func TestEntriesWaitForTheDisk(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestLog(t, Options{})
 	w.Report("backup", user("ann", ""), nil)
-	door := w.door
-	w.door = &shaky{sessions: door, left: 2}
+	door := w.sessions
+	w.sessions = &failing{sessions: door, left: 2}
 	w.stored()
-	w.door = door
+	w.sessions = door
 	if got := events(w.list(everywhere(), chat.AuditQuery{})); got != "backup" {
 		t.Errorf("%q", got)
 	}
 }
 
-// Months that are older than the retention are erased, and that is recorded.
+// TestOldMonthsAreErased: months older than the retention are erased, and the erasure is
+// recorded.
 func TestOldMonthsAreErased(t *testing.T) {
-	w := newWorld(t, Options{Retention: 90 * 24 * time.Hour})
+	w := newTestLog(t, Options{Retention: 90 * 24 * time.Hour})
 	today := w.now
 	for back := 8; back >= 0; back-- {
 		w.now = today.AddDate(0, -back, 0)
 		w.Report("backup", user(fmt.Sprint("u", back), ""), nil)
 		w.stored()
 	}
-	(&writer{log: w.Log, sessions: w.door, logger: quiet}).prune(t.Context())
+	(&writer{log: w.Log, sessions: w.sessions, logger: quiet}).prune(t.Context())
 	w.stored()
 	var left []string
 	for back := 8; back >= 0; back-- {
 		month := today.AddDate(0, -back, 0)
-		_, err := w.door.Get(t.Context(), caller(), sessionAt(month))
+		_, err := w.sessions.Get(t.Context(), caller(), sessionAt(month))
 		if err == nil {
 			left = append(left, month.Format("2006-01"))
 		} else if chat.CodeOf(err) != chat.Gone {

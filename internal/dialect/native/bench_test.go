@@ -11,10 +11,10 @@ import (
 	"github.com/parley-hq/parley/internal/servertest"
 )
 
-// BenchmarkAppend is one event per request through the handler: decode, rules,
+// BenchmarkAppend appends one event per request through the handler: decode, rules,
 // store without sync, answer.
 func BenchmarkAppend(b *testing.B) {
-	w := newWorld(b, nil)
+	w := newTestServer(b, nil)
 	w.create("root", `{"id":"s","agent":"none"}`)
 	handler := w.server.Config.Handler
 	body := say(strings.Repeat("x", 250))
@@ -32,7 +32,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkEncode is what the hub does once per entry and encoding.
+// BenchmarkEncode encodes an entry, as the hub does once per encoding.
 func BenchmarkEncode(b *testing.B) {
 	e := chat.Event{
 		Session: "s-01JCQ0000000000000000000", Seq: 42, At: chat.AtOf(clock()), Type: "user.message", ID: "e-43DZRR9SXM840800000BPW8YC0",

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// TestStreamIsTheSameInEveryCoding: readers that were there from the start, and
-// such as come when all is over, read the same frames whatever their coding. Each
-// of those that were there has a piece before the next is written.
+// TestStreamIsTheSameInEveryCoding: readers of the live stream and readers of the history
+// get the same frames in every content coding. Each live reader has a preview before the
+// next is written.
 func TestStreamIsTheSameInEveryCoding(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestServer(t, nil)
 	w.create("root", `{"id":"s","agent":"none"}`)
 	codings := []string{"identity", "gzip", "zstd", "zstd"}
 	open := func() []*frames {

@@ -19,8 +19,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// lastOf returns the hash that the log gives a path at its end, "" for none.
-func (w *world) lastOf(id chat.SessionID, path string) (sum string) {
+// lastOf returns the last hash of a path in the log, or "".
+func (w *testServer) lastOf(id chat.SessionID, path string) (sum string) {
 	w.t.Helper()
 	facts, _, err := w.sessions.Read(w.t.Context(), chat.Trusted, id, chat.Range{Limit: 10_000})
 	if err != nil {
@@ -45,10 +45,10 @@ func (w *world) lastOf(id chat.SessionID, path string) (sum string) {
 	return sum
 }
 
-// TestFilesAndLogHaveOneOrder: several clients put and delete one path at once; at
-// the end the store has what the log says.
+// TestFilesAndLogHaveOneOrder: several clients put and delete one path concurrently; at
+// the end the store has the last file of the log.
 func TestFilesAndLogHaveOneOrder(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestServer(t, nil)
 	w.create("alice", `{"id":"s","agent":"none"}`)
 	for round := range 40 {
 		path := fmt.Sprintf("f%d", round)
@@ -75,9 +75,10 @@ func TestFilesAndLogHaveOneOrder(t *testing.T) {
 	}
 }
 
-// TestARefusedChangeOfAFileChangesNothing: a viewer's, or one that the log cannot take.
-func TestARefusedChangeOfAFileChangesNothing(t *testing.T) {
-	w := newWorld(t, nil)
+// TestRefusedFileChangeChangesNothing: the file stays when a viewer changes it, or when
+// the log refuses the event.
+func TestRefusedFileChangeChangesNothing(t *testing.T) {
+	w := newTestServer(t, nil)
 	w.create("alice", `{"id":"s","agent":"none"}`)
 	w.must("alice", "PUT", "/parley/v1/sessions/s/artifacts/f", "first")
 	no := errors.New("no")
@@ -100,7 +101,7 @@ func TestARefusedChangeOfAFileChangesNothing(t *testing.T) {
 	}
 }
 
-// logs is what was logged so far.
+// logs collects the log.
 type logs struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -124,8 +125,8 @@ func (l *logs) Reset() {
 	l.b.Reset()
 }
 
-// harm changes the bytes of all artifacts below dir.
-func harm(t *testing.T, dir string, change func([]byte) []byte) {
+// damage changes the bytes of all artifacts below dir.
+func damage(t *testing.T, dir string, change func([]byte) []byte) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.Contains(filepath.Base(file), "-") {
@@ -145,10 +146,11 @@ func harm(t *testing.T, dir string, change func([]byte) []byte) {
 	}
 }
 
-// TestDamagedFilesAreNotGivenOut: neither whole nor in part, and the log names them.
-func TestDamagedFilesAreNotGivenOut(t *testing.T) {
+// TestDamagedFilesAreNotServed: a damaged file is served neither whole nor in part, and
+// the log names it.
+func TestDamagedFilesAreNotServed(t *testing.T) {
 	var logged logs
-	w := newWorld(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+	w := newTestServer(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
 	w.create("alice", `{"id":"s","agent":"none"}`)
 	url := "/parley/v1/sessions/s/artifacts/f.bin"
 	whole := strings.Repeat("0123456789", 20_000)
@@ -178,7 +180,7 @@ func TestDamagedFilesAreNotGivenOut(t *testing.T) {
 		"extended": func(b []byte) []byte { return append(b, 'x') },
 	} {
 		w.must("alice", "PUT", url, whole) // good bytes replace damaged ones
-		harm(t, w.files.Dir(), change)
+		damage(t, w.files.Dir(), change)
 		for _, part := range []string{"", "bytes=5-14", "bytes=-10"} {
 			logged.Reset()
 			code, b, err := get(part)
@@ -195,11 +197,11 @@ func TestDamagedFilesAreNotGivenOut(t *testing.T) {
 	}
 }
 
-// TestAnAbandonedDeleteIsNoError: a client that does not wait for the answer is
-// nothing that an operator has to look at.
-func TestAnAbandonedDeleteIsNoError(t *testing.T) {
+// TestCancelledDeleteIsNotLogged: a client that closes its connection before the answer
+// causes no log entry.
+func TestCancelledDeleteIsNotLogged(t *testing.T) {
 	var logged logs
-	w := newWorld(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+	w := newTestServer(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	rec := &discarded{header: http.Header{}}

@@ -16,7 +16,7 @@ import (
 	"github.com/parley-hq/parley/internal/edge"
 )
 
-// coded fails when an error would reach a person without a code.
+// coded fails when an error has no code.
 func coded(t *testing.T, err error) {
 	t.Helper()
 	if err != nil && chat.CodeOf(err) == chat.Internal {

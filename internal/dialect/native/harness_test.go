@@ -20,7 +20,7 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// tokens of the people and programs in the tests, by name.
+// tokens has the tokens of the users and agents of the tests.
 var tokens = []auth.Token{
 	token("alice", chat.User, "", chat.ScopeUser),
 	token("bob", chat.User, "", chat.ScopeUser),
@@ -35,8 +35,8 @@ func token(name string, kind chat.ActorKind, workspace string, scopes ...chat.Sc
 	return auth.Token{Token: auth.Secret(servertest.TokenOf(name)), Actor: chat.Actor{Kind: kind, ID: name}, Workspace: workspace, Scopes: scopes, AllWorkspaces: name == "root"}
 }
 
-// world is a whole server in the process: the real store, rules and agents.
-type world struct {
+// testServer is a server in the process with the real store, rules and agents.
+type testServer struct {
 	t        testing.TB
 	dialect  *Dialect
 	sessions *session.Sessions
@@ -48,14 +48,14 @@ type world struct {
 	prompt, turn, main string // the last ones named in a transcript
 }
 
-// clock is fixed, so that what is stored is the same in every run.
+// clock returns a fixed time, so that stored events are the same in every run.
 func clock() time.Time { return time.Date(2026, 11, 15, 10, 0, 0, 0, time.UTC) }
 
-// newWorld starts a server; change may adjust the dialect's options.
-func newWorld(t testing.TB, change func(*Options)) *world {
+// newTestServer starts a server; change may adjust the dialect's options.
+func newTestServer(t testing.TB, change func(*Options)) *testServer {
 	t.Helper()
 	h := servertest.Open(t, servertest.Options{Tokens: tokens, Now: clock})
-	w := &world{t: t, sessions: h.Sessions, files: h.Files.Local, pool: h.Pool, conns: h.Conns}
+	w := &testServer{t: t, sessions: h.Sessions, files: h.Files.Local, pool: h.Pool, conns: h.Conns}
 	opt := Options{
 		Sessions: h.Sessions, Files: h.Files, Workers: h.Pool, Caller: h.Auth.Caller, Conns: h.Conns,
 		Agents: func(ws string) any { return h.Registry.List(ws, h.Runner.Running()) }, Builtin: h.Registry.Builtin, Version: "test", Now: clock,
@@ -94,8 +94,8 @@ func newWorld(t testing.TB, change func(*Options)) *world {
 	return w
 }
 
-// request makes a request as somebody; "" is nobody.
-func (w *world) request(as, method, path string, body io.Reader) *http.Request {
+// request makes a request with the token of a user; "" means no token.
+func (w *testServer) request(as, method, path string, body io.Reader) *http.Request {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), method, w.server.URL+path, body)
 	if err != nil {
@@ -111,7 +111,7 @@ func (w *world) request(as, method, path string, body io.Reader) *http.Request {
 }
 
 // do sends a request and returns the status and the whole body.
-func (w *world) do(as, method, path, body string) (int, string) {
+func (w *testServer) do(as, method, path, body string) (int, string) {
 	w.t.Helper()
 	var reader io.Reader
 	if body != "" {
@@ -130,7 +130,7 @@ func (w *world) do(as, method, path, body string) (int, string) {
 }
 
 // must is do for a request that succeeds.
-func (w *world) must(as, method, path, body string) string {
+func (w *testServer) must(as, method, path, body string) string {
 	w.t.Helper()
 	code, got := w.do(as, method, path, body)
 	if code >= 300 {
@@ -140,9 +140,9 @@ func (w *world) must(as, method, path, body string) string {
 }
 
 // until waits until a session has n events of a type.
-func (w *world) until(id chat.SessionID, typ string, n int) {
+func (w *testServer) until(id chat.SessionID, typ string, n int) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeoutCause(w.t.Context(), time.Minute, errors.New("it did not happen in time"))
+	ctx, cancel := context.WithTimeoutCause(w.t.Context(), time.Minute, errors.New("timeout"))
 	defer cancel()
 	for batch, err := range w.sessions.Watch(ctx, chat.Trusted, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
 		if err != nil {

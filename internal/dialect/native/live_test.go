@@ -48,8 +48,8 @@ func (f *frames) next() frame {
 	}
 }
 
-// follow opens a stream and returns its frames, the hello read already.
-func (w *world) follow(as, path string, client *http.Client, change func(*http.Request)) (*frames, *http.Response) {
+// follow opens a stream, reads its hello and returns the frames.
+func (w *testServer) follow(as, path string, client *http.Client, change func(*http.Request)) (*frames, *http.Response) {
 	w.t.Helper()
 	r := w.request(as, "GET", path, nil)
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
@@ -89,7 +89,7 @@ func (w *world) follow(as, path string, client *http.Client, change func(*http.R
 	return f, res
 }
 
-func (w *world) create(as, body string) {
+func (w *testServer) create(as, body string) {
 	w.t.Helper()
 	w.must(as, "POST", "/parley/v1/sessions", body)
 }
@@ -102,7 +102,7 @@ func say(text string) string {
 // TestPreviewsArriveWhileTheBodyIsOpen: an agent keeps one request open for a
 // whole answer, and readers see each piece at once.
 func TestPreviewsArriveWhileTheBodyIsOpen(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestServer(t, nil)
 	w.create("root", `{"id":"s","agent":"none"}`)
 	reader, _ := w.follow("root", "/parley/v1/sessions/s/stream", w.server.Client(), nil)
 
@@ -132,10 +132,10 @@ func TestPreviewsArriveWhileTheBodyIsOpen(t *testing.T) {
 	}
 }
 
-// TestPreviewErrorDoesNotWaitForTheBody: the client hears of a refused piece
-// while it could still send more.
+// TestPreviewErrorDoesNotWaitForTheBody: a refused preview is answered while the request
+// body is still open.
 func TestPreviewErrorDoesNotWaitForTheBody(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestServer(t, nil)
 	w.create("root", `{"id":"s","agent":"none"}`)
 	body, pen := io.Pipe()
 	defer pen.Close()
@@ -153,10 +153,10 @@ func TestPreviewErrorDoesNotWaitForTheBody(t *testing.T) {
 	}
 }
 
-// TestShutdownTellsEverybodyToComeBack: streams and sockets get bye, a long body
-// is answered, and nothing takes the whole grace.
-func TestShutdownTellsEverybodyToComeBack(t *testing.T) {
-	w := newWorld(t, nil)
+// TestShutdownEndsConnectionsWithBye: streams and sockets get a bye frame, a long body is
+// answered, and nothing takes the whole grace period.
+func TestShutdownEndsConnectionsWithBye(t *testing.T) {
+	w := newTestServer(t, nil)
 	w.create("root", `{"id":"s","agent":"none"}`)
 	plain, _ := w.follow("root", "/parley/v1/sessions/s/stream", w.server.Client(), func(r *http.Request) { r.Header.Set("Accept-Encoding", "identity") })
 	packed, _ := w.follow("root", "/parley/v1/sessions/s/stream", w.server.Client(), func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip") })
@@ -168,7 +168,7 @@ func TestShutdownTellsEverybodyToComeBack(t *testing.T) {
 	if err := worker.Write(t.Context(), websocket.MessageText, []byte(`{"op":"ready","id":1}`)); err != nil {
 		t.Fatal(err)
 	}
-	w.hear(worker)
+	w.readFrame(worker)
 	body, pen := io.Pipe()
 	defer pen.Close()
 	status := make(chan int, 1)
@@ -198,7 +198,7 @@ func TestShutdownTellsEverybodyToComeBack(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]*websocket.Conn{"socket": conn, "worker": worker} {
-		if got := w.hear(c); !strings.Contains(got, `"op":"bye"`) || !strings.Contains(got, `"retry":true`) {
+		if got := w.readFrame(c); !strings.Contains(got, `"op":"bye"`) || !strings.Contains(got, `"retry":true`) {
 			t.Errorf("%s: %s", name, got)
 		}
 		if _, _, err := c.Read(ctx); websocket.CloseStatus(err) != websocket.StatusGoingAway {
@@ -212,7 +212,7 @@ func TestShutdownTellsEverybodyToComeBack(t *testing.T) {
 
 // TestStreamOverHTTP2 follows a session over HTTP/2 without TLS, compressed.
 func TestStreamOverHTTP2(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestServer(t, nil)
 	w.create("root", `{"id":"s"}`)
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
@@ -232,9 +232,9 @@ func TestStreamOverHTTP2(t *testing.T) {
 	res.Body.Close()
 }
 
-// TestHistoryIsCompressedWhenAskedFor reads the same events in three ways.
+// TestHistoryIsCompressedWhenAskedFor reads the same events in three content codings.
 func TestHistoryIsCompressedWhenAskedFor(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestServer(t, nil)
 	w.create("root", `{"id":"s","agent":"none"}`)
 	for range 20 {
 		w.must("root", "POST", "/parley/v1/sessions/s/events", say(strings.Repeat("again and ", 20)))
@@ -260,7 +260,7 @@ func TestHistoryIsCompressedWhenAskedFor(t *testing.T) {
 		t.Fatal(enc, err)
 	}
 	if got, err := io.ReadAll(z); err != nil || !bytes.Equal(got, plain) {
-		t.Errorf("gzip gives something else: %v", err)
+		t.Errorf("gzip gives other bytes: %v", err)
 	}
 	enc, packed = get("zstd, gzip;q=0.5")
 	d, err := zstd.NewReader(bytes.NewReader(packed))
@@ -269,13 +269,13 @@ func TestHistoryIsCompressedWhenAskedFor(t *testing.T) {
 	}
 	defer d.Close()
 	if got, err := io.ReadAll(d); err != nil || !bytes.Equal(got, plain) {
-		t.Errorf("zstd gives something else: %v", err)
+		t.Errorf("zstd gives other bytes: %v", err)
 	}
 }
 
 // TestPipelinedAppendsKeepTheirOrder sends many appends without waiting.
 func TestPipelinedAppendsKeepTheirOrder(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestServer(t, nil)
 	w.create("root", `{"id":"s","agent":"none"}`)
 	conn := w.dial("root", "/parley/v1/ws")
 	defer conn.CloseNow()
@@ -291,7 +291,7 @@ func TestPipelinedAppendsKeepTheirOrder(t *testing.T) {
 			ID     int          `json:"id"`
 			Events []chat.Event `json:"events"`
 		}
-		text := w.hear(conn)
+		text := w.readFrame(conn)
 		if err := json.Unmarshal([]byte(text), &ack); err != nil || ack.Op != "ok" || len(ack.Events) != 1 {
 			t.Fatal(text, err)
 		}
@@ -301,10 +301,10 @@ func TestPipelinedAppendsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// TestDeafSocketHarmsNobody: a client that sends and never reads must not hold
-// up others in the same session.
-func TestDeafSocketHarmsNobody(t *testing.T) {
-	w := newWorld(t, nil)
+// TestClientThatNeverReadsDelaysNoOne: a client that sends and never reads does not delay
+// others in the same session.
+func TestClientThatNeverReadsDelaysNoOne(t *testing.T) {
+	w := newTestServer(t, nil)
 	w.create("root", `{"id":"s","agent":"none"}`)
 	conn := w.dial("root", "/parley/v1/ws")
 	defer conn.CloseNow()
@@ -320,7 +320,7 @@ func TestDeafSocketHarmsNobody(t *testing.T) {
 			sent <- struct{}{}
 		}
 	}()
-	// Until the server has stopped reading: its answers fill the line.
+	// Until the server stops reading, because its answers fill the connection.
 	quiet := time.NewTimer(time.Second)
 	for full := false; !full; {
 		select {
@@ -338,14 +338,14 @@ func TestDeafSocketHarmsNobody(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(20 * time.Second):
-		t.Fatal("a client that does not read holds up the session")
+		t.Fatal("a client that does not read blocks the session")
 	}
 }
 
-// TestWatchingAnewShowsNothingOld: after the answer to a watch come only frames
-// of that watch, in order and without a hole.
-func TestWatchingAnewShowsNothingOld(t *testing.T) {
-	w := newWorld(t, nil)
+// TestSecondWatchReplacesTheFirst: after the answer to a watch come only frames of that
+// watch, in order and without a gap.
+func TestSecondWatchReplacesTheFirst(t *testing.T) {
+	w := newTestServer(t, nil)
 	w.create("root", `{"id":"s","agent":"none"}`)
 	conn := w.dial("root", "/parley/v1/ws")
 	defer conn.CloseNow()
@@ -371,7 +371,7 @@ func TestWatchingAnewShowsNothingOld(t *testing.T) {
 				ID     int    `json:"id"`
 				Cursor string `json:"cursor"`
 			}
-			text := w.hear(conn)
+			text := w.readFrame(conn)
 			if err := json.Unmarshal([]byte(text), &f); err != nil {
 				t.Fatal(err)
 			}
@@ -391,10 +391,10 @@ func TestWatchingAnewShowsNothingOld(t *testing.T) {
 	}
 }
 
-// TestRefusedUploadReadsNothing: who may not write is told before the bytes go
-// over the line.
+// TestRefusedUploadReadsNothing: a caller who may not write is refused before the body is
+// read.
 func TestRefusedUploadReadsNothing(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestServer(t, nil)
 	w.create("alice", `{"id":"s","agent":"none","members":[{"actor":{"kind":"user","id":"carol"},"role":"viewer"}]}`)
 	for as, want := range map[string]int{"carol": 403, "bob": 404} {
 		body, pen := io.Pipe()

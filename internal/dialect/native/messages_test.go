@@ -10,7 +10,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// The route hands the query on, and refuses one that is wrong.
+// TestMessagesRoute: the route passes the query on, and refuses an invalid one.
 func TestMessagesRoute(t *testing.T) {
 	var asked MessageQuery
 	opt := Options{
@@ -53,7 +53,7 @@ func TestMessagesRoute(t *testing.T) {
 	}
 }
 
-// exactIDs are sessions to which no alias leads.
+// exactIDs has sessions without aliases.
 type exactIDs struct{ sessions }
 
 func (exactIDs) Resolve(_ context.Context, _ chat.Caller, id chat.SessionID) (chat.SessionID, error) {

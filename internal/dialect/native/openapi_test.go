@@ -16,7 +16,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-func (w *world) openAPI() object {
+func (w *testServer) openAPI() object {
 	w.t.Helper()
 	var doc object
 	if err := json.Unmarshal([]byte(w.must("", "GET", "/parley/v1/openapi.json", "")), &doc); err != nil {
@@ -28,7 +28,7 @@ func (w *world) openAPI() object {
 // TestOpenAPIIsValid builds the model of the served document, which resolves
 // every reference.
 func TestOpenAPIIsValid(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestServer(t, nil)
 	text := w.must("", "GET", "/parley/v1/openapi.json", "")
 	doc, err := libopenapi.NewDocument([]byte(text))
 	if err != nil {
@@ -55,7 +55,7 @@ func TestOpenAPIIsValid(t *testing.T) {
 
 // TestEveryRouteIsDescribed compares what is served with the document.
 func TestEveryRouteIsDescribed(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestServer(t, nil)
 	paths := w.openAPI()["paths"].(object)
 	described, ids := 0, map[string]bool{}
 	for _, item := range paths {
@@ -81,7 +81,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	}
 }
 
-// TestDocsNameEveryRoute keeps the page for people in step with the routes.
+// TestDocsNameEveryRoute: docs/native.md mentions every route.
 func TestDocsNameEveryRoute(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/native.md")
 	if err != nil {
@@ -99,10 +99,10 @@ func TestDocsNameEveryRoute(t *testing.T) {
 	}
 }
 
-// TestAnswersFitTheirSchema checks the answers of all transcripts: whatever a
-// route gave there must be what the document says of it.
+// TestAnswersFitTheirSchema checks the answers of all transcripts against the schemas of
+// the OpenAPI document.
 func TestAnswersFitTheirSchema(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestServer(t, nil)
 	doc := w.openAPI()
 	files, _ := filepath.Glob("testdata/*.txtar")
 	checked := map[string]bool{}
@@ -121,7 +121,7 @@ func TestAnswersFitTheirSchema(t *testing.T) {
 			if !strings.Contains(head, "application/json") || strings.Contains(words[1], "as=shout") {
 				continue
 			}
-			// Times were made the same for reading.
+			// The transcripts replace times by a constant.
 			body = strings.ReplaceAll(body, "MICROSZ", "000000Z")
 			var got any
 			if err := json.Unmarshal([]byte(body), &got); err != nil {
@@ -129,7 +129,7 @@ func TestAnswersFitTheirSchema(t *testing.T) {
 			}
 			op, name := find(doc, words[0], words[1])
 			if op == nil {
-				continue // refused before it came to a route
+				continue // refused before the route
 			}
 			schema := answer(doc, op, status)
 			if schema == nil {
@@ -178,7 +178,7 @@ func answer(doc, op object, status string) object {
 	responses := op["responses"].(object)
 	res, ok := responses[status].(object)
 	if !ok && status == "200" {
-		res, ok = responses["201"].(object) // the same thing, there before
+		res, ok = responses["201"].(object) // 201 has the same schema
 	}
 	if !ok {
 		res = responses["default"].(object)
@@ -205,7 +205,7 @@ func fits(doc, schema object, v any, at string) error {
 	if ref, ok := schema["$ref"].(string); ok {
 		target := deref(doc, ref)
 		if target == nil {
-			return fmt.Errorf("%s: %s leads nowhere", at, ref)
+			return fmt.Errorf("%s: %s does not exist", at, ref)
 		}
 		return fits(doc, target, v, at)
 	}
@@ -267,9 +267,9 @@ func kindsOf(v any) []string {
 	return []string{"object"}
 }
 
-// TestOpenAPIIsPublic: a client that has no token yet can read what it needs.
+// TestOpenAPIIsPublic: the document needs no token.
 func TestOpenAPIIsPublic(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newTestServer(t, nil)
 	res, err := w.server.Client().Do(w.request("", http.MethodGet, "/parley/v1/openapi.json", nil))
 	if err != nil {
 		t.Fatal(err)

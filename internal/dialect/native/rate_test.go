@@ -11,12 +11,12 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// An agent may send a preview for every word: they count little. A long array
-// counts as several requests.
-func TestWhatFramesCount(t *testing.T) {
+// TestFramesCountByTheirSize: many previews count as one request, and a long array of drafts
+// counts as several.
+func TestFramesCountByTheirSize(t *testing.T) {
 	t.Parallel()
 	var counted atomic.Int64
-	w := newWorld(t, func(o *Options) {
+	w := newTestServer(t, func(o *Options) {
 		o.Allow = func(_ chat.Caller, requests int) error { counted.Add(int64(requests)); return nil }
 	})
 	w.must("alice", "POST", "/parley/v1/sessions", `{"id":"s","agent":"helper"}`)
@@ -29,7 +29,7 @@ func TestWhatFramesCount(t *testing.T) {
 	}
 	until := func(text string) {
 		t.Helper()
-		for !strings.Contains(w.hear(c), text) {
+		for !strings.Contains(w.readFrame(c), text) {
 		}
 	}
 	c = w.dial("helper", "/parley/v1/ws")

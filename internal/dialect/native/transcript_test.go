@@ -29,11 +29,11 @@ import (
 //	SOCKET path            speaks WebSocket: "> frame" sends, "< N" reads N frames and shows them in a settled order
 //	WAIT session type N    until the session has N events of the type
 //
-// then headers (As: names who asks; alice when absent, nobody for a dash), an
+// then headers (As: names the user; alice when absent, no token for a dash), an
 // empty line and the body.
 func TestTranscripts(t *testing.T) {
 	transcript.Play(t, "response", func(t *testing.T, _ string) transcript.Player {
-		w := newWorld(t, func(o *Options) { o.MaxBody, o.MaxArtifact = 64<<10, 1<<10 })
+		w := newTestServer(t, func(o *Options) { o.MaxBody, o.MaxArtifact = 64<<10, 1<<10 })
 		return func(f txtar.File) string { return settle(w.play(string(f.Data))) }
 	})
 }
@@ -43,8 +43,8 @@ var unsettled = []struct {
 	by string
 }{
 	{regexp.MustCompile(`s-[0-9A-HJKMNP-TV-Z]{26}`), "s-NEW"},
-	// How an agent's text is cut into pieces is a matter of time, and pieces
-	// take positions.
+	// The number of previews of a text depends on timing, and previews take
+	// positions.
 	{regexp.MustCompile(`10:00:00\.\d{6}Z`), "10:00:00.MICROSZ"},
 	{regexp.MustCompile(`"prev":"[0-9a-f]{32}"`), `"prev":"HASH"`},
 }
@@ -57,7 +57,7 @@ func settle(s string) string {
 	return s
 }
 
-// shownHeaders are those that say something about the API.
+// shownHeaders has the headers that belong to the API.
 var shownHeaders = []string{
 	"Content-Type", "Content-Encoding", "Content-Disposition", "Content-Security-Policy", "Content-Range", "Etag", "Allow",
 	"Location", "Retry-After", "Www-Authenticate", "Connection",
@@ -65,9 +65,9 @@ var shownHeaders = []string{
 
 var names = regexp.MustCompile(`"request_id":"(p-[0-9A-Z]{26})"|"turn_id":"(t-[0-9A-Z]{26})"`)
 
-// learn remembers the last prompt and turn that were named; $prompt and $turn
-// stand for them in requests, and $main for the last turn that a worker was given.
-func (w *world) learn(text string) {
+// learn stores the last prompt and turn of an answer; requests use them as $prompt and
+// $turn, and the last turn of a worker as $main.
+func (w *testServer) learn(text string) {
 	for _, m := range names.FindAllStringSubmatch(text, -1) {
 		if m[1] != "" {
 			w.prompt = m[1]
@@ -80,12 +80,12 @@ func (w *world) learn(text string) {
 	}
 }
 
-func (w *world) fill(text string) string {
+func (w *testServer) fill(text string) string {
 	return strings.NewReplacer("$prompt", w.prompt, "$turn", w.turn, "$main", w.main).Replace(text)
 }
 
-// play does one request of a transcript and returns what came back.
-func (w *world) play(text string) string {
+// play sends one request of a transcript and returns the answer.
+func (w *testServer) play(text string) string {
 	head, body, _ := strings.Cut(text, "\n\n")
 	lines := strings.Split(strings.TrimSpace(head), "\n")
 	words := strings.Fields(lines[0])
@@ -117,7 +117,7 @@ func (w *world) play(text string) string {
 	return w.playRequest(as, words[0], words[1], header, body)
 }
 
-func (w *world) playRequest(as, method, path string, header http.Header, body string) string {
+func (w *testServer) playRequest(as, method, path string, header http.Header, body string) string {
 	var reader io.Reader
 	if body != "" {
 		body = strings.TrimSuffix(body, "\n")
@@ -139,7 +139,7 @@ func (w *world) playRequest(as, method, path string, header http.Header, body st
 	return w.render(res, -1)
 }
 
-func (w *world) render(res *http.Response, frames int) string {
+func (w *testServer) render(res *http.Response, frames int) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, res.StatusCode)
 	for _, k := range shownHeaders {
@@ -173,7 +173,7 @@ func (w *world) render(res *http.Response, frames int) string {
 	return strings.TrimRight(b.String()+text, "\n") + "\n"
 }
 
-func (w *world) playStream(as, path string, header http.Header, frames int) string {
+func (w *testServer) playStream(as, path string, header http.Header, frames int) string {
 	r := w.request(as, "GET", path, nil)
 	for k, v := range header {
 		r.Header[k] = v
@@ -189,8 +189,8 @@ func (w *world) playStream(as, path string, header http.Header, frames int) stri
 	return w.render(res, frames)
 }
 
-// dial opens a WebSocket as somebody.
-func (w *world) dial(as, path string) *websocket.Conn {
+// dial opens a WebSocket with the token of a user.
+func (w *testServer) dial(as, path string) *websocket.Conn {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
@@ -206,7 +206,7 @@ func (w *world) dial(as, path string) *websocket.Conn {
 	return conn
 }
 
-func (w *world) playSocket(as, path string, script []string) string {
+func (w *testServer) playSocket(as, path string, script []string) string {
 	conn := w.dial(as, path)
 	defer conn.CloseNow()
 	var b strings.Builder
@@ -221,19 +221,19 @@ func (w *world) playSocket(as, path string, script []string) string {
 		n, _ := strconv.Atoi(strings.TrimSpace(line[1:]))
 		var frames []string
 		for range n {
-			frame := w.hear(conn)
+			frame := w.readFrame(conn)
 			w.learn(frame)
 			frames = append(frames, "< "+frame)
 		}
-		// Answers and what is being watched are not in one order.
+		// Answers and watched frames have no common order.
 		slices.Sort(frames)
 		fmt.Fprintln(&b, strings.Join(frames, "\n"))
 	}
 	return b.String()
 }
 
-// hear reads one frame.
-func (w *world) hear(conn *websocket.Conn) string {
+// readFrame reads one frame.
+func (w *testServer) readFrame(conn *websocket.Conn) string {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()

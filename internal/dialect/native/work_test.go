@@ -10,7 +10,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// slowLog is a worker's registration whose turns end in the log when the test says so.
+// slowLog is a worker's registration; the test decides when the end of a turn is stored.
 type slowLog struct {
 	finished chan chat.TurnID
 	stored   chan struct{}
@@ -38,10 +38,11 @@ func (s *slowLog) Ending(chat.TurnID) (func(context.Context) error, error) {
 	}, nil
 }
 
-// A worker may forget a turn once it has the answer to done, so that comes when the end is stored, and not before.
+// TestDoneIsAnsweredWhenTheEndIsStored: a worker drops a turn when it has the answer to
+// done, so the answer is sent after the end is stored.
 func TestDoneIsAnsweredWhenTheEndIsStored(t *testing.T) {
 	registration := &slowLog{finished: make(chan chat.TurnID, 2), stored: make(chan struct{})}
-	w := newWorld(t, func(o *Options) { o.Workers = registration })
+	w := newTestServer(t, func(o *Options) { o.Workers = registration })
 	conn := w.dial("clerk", "/parley/v1/agents/clerk/work")
 	defer conn.CloseNow()
 	send := func(frame string) {
@@ -51,35 +52,35 @@ func TestDoneIsAnsweredWhenTheEndIsStored(t *testing.T) {
 		}
 	}
 	send(`{"op":"ready","id":1}`)
-	w.hear(conn)
+	w.readFrame(conn)
 	send(`{"op":"done","id":2,"turn_id":"t-1"}`)
 	send(`{"op":"fail","id":3,"turn_id":"t-2","error":"why"}`)
 	<-registration.finished
 	<-registration.finished
 	// Frames are answered in order, unless they wait for something.
 	send(`{"op":"nothing","id":4}`)
-	if got := w.hear(conn); !strings.Contains(got, `"id":4`) {
+	if got := w.readFrame(conn); !strings.Contains(got, `"id":4`) {
 		t.Fatalf("before the end is stored: %s", got)
 	}
 	close(registration.stored)
 	for range 2 {
-		if got := w.hear(conn); !strings.Contains(got, `"op":"ok"`) || !strings.Contains(got, `"turn_id":"t-`) {
+		if got := w.readFrame(conn); !strings.Contains(got, `"op":"ok"`) || !strings.Contains(got, `"turn_id":"t-`) {
 			t.Fatalf("after it is stored: %s", got)
 		}
 	}
 }
 
-// A worker that names a turn which has ended is told so.
-func TestEndedTurnsAreTold(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.Workers = &slowLog{} })
+// TestEndedTurnIsReported: a worker that names an ended turn gets an ended frame.
+func TestEndedTurnIsReported(t *testing.T) {
+	w := newTestServer(t, func(o *Options) { o.Workers = &slowLog{} })
 	conn := w.dial("clerk", "/parley/v1/agents/clerk/work")
 	defer conn.CloseNow()
 	if err := conn.Write(t.Context(), websocket.MessageText, []byte(`{"op":"ready","id":1,"turns":["t-1"]}`)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`{"op":"ok","id":1}`, `{"op":"ended","turn_id":"t-1"}`} {
-		if got := w.hear(conn); got != want {
-			t.Errorf("heard %s, want %s", got, want)
+		if got := w.readFrame(conn); got != want {
+			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 }
