@@ -100,6 +100,7 @@ var rules = []rule{
 	{folder: "internal/json"},
 	{folder: "internal/jsontest"},
 	{folder: "internal/load"},
+	{folder: "internal/serverprocess", own: []string{"internal/freeport"}},
 	{folder: "internal/sbom"},
 	{folder: "internal/modeltest"},
 	{folder: "internal/transcript", libs: []string{"golang.org/x/tools"}}, // for tests
@@ -107,7 +108,7 @@ var rules = []rule{
 	{folder: "cmd", own: []string{"*"}, libs: []string{"*"}},
 	{folder: "bench", own: []string{"*"}, libs: []string{"*"}},
 	{folder: "e2e", own: []string{"*"}, libs: []string{"*"}},
-	{folder: "chaos", own: []string{"chat", "client", "agent", "internal/freeport"}}, // a user of the server, like examples
+	{folder: "chaos", own: []string{"chat", "client", "agent", "internal/freeport", "internal/serverprocess"}}, // a user of the server, like examples
 }
 
 // everywhere may be imported in every folder.

@@ -6,21 +6,19 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// bareFlag is the argument by which this program becomes a process that opens a
-// store with bare Pebble.
+// bareFlag is the argument that makes this program open a store with bare Pebble.
 const bareFlag = "-open-pebble"
 
 // bareValue is what bare Pebble stores for an event.
 var bareValue = []byte(strings.Repeat("v", 300))
 
-// bare is Pebble without anything of Parley's, run with the journal's options.
+// bare is Pebble with the options of the journal and nothing else of Parley.
 type bare struct{ *pebble.DB }
 
 func openBare(dir string) (bare, error) {
@@ -32,7 +30,7 @@ func bareKey(writer int, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64([]byte{'E'}, uint64(writer)), seq)
 }
 
-// writers gives steps that each set one value and wait until it is on disk.
+// writers returns steps that each set one value and wait until it is on disk.
 func (b bare) writers(n int) []func() error {
 	steps := make([]func() error, n)
 	for w := range steps {
@@ -45,8 +43,7 @@ func (b bare) writers(n int) []func() error {
 	return steps
 }
 
-// pairs gives steps like writers, with what an append stores: an event of size
-// bytes and, next to it, the session's head.
+// pairs returns steps that store what an append stores: an event of size bytes and the session's head.
 func (b bare) pairs(n, size int) []func() error {
 	steps := make([]func() error, n)
 	event, head := []byte(strings.Repeat("v", size)), make([]byte, 32)
@@ -72,12 +69,11 @@ func (b bare) fill(n int) error {
 	return b.LogData(nil, pebble.Sync)
 }
 
-// last reads the last n values of that writer, and says how long it took.
-func (b bare) last(n int) (took time.Duration, err error) {
-	begun := time.Now()
+// last reads the last n values of that writer.
+func (b bare) last(n int) error {
 	it, err := b.NewIter(&pebble.IterOptions{LowerBound: bareKey(0, 0), UpperBound: bareKey(1, 0)})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	size := 0
 	for ok := it.Last(); ok && n > 0; ok = it.Prev() {
@@ -85,12 +81,12 @@ func (b bare) last(n int) (took time.Duration, err error) {
 		n--
 	}
 	if err := errors.Join(it.Error(), it.Close()); err != nil {
-		return 0, err
+		return err
 	}
 	if n > 0 || size == 0 {
-		return 0, fmt.Errorf("bare Pebble has %d values too few", n)
+		return fmt.Errorf("bare Pebble has %d values too few", n)
 	}
-	return time.Since(begun), nil
+	return nil
 }
 
 // serveBare opens the store in dir and then answers at /healthz.
@@ -115,7 +111,7 @@ func bareOptions() *pebble.Options {
 	return o
 }
 
-// remover, like the journal's, makes Pebble not use old log files again.
+// remover is like that of the journal: Pebble does not reuse old log files.
 type remover[T any] struct{ pebble.ArchiveCleaner }
 
 func (remover[T]) Clean(fs vfs.FS, _ T, path string) error { return fs.Remove(path) }

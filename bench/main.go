@@ -1,9 +1,8 @@
 // Command bench measures Parley against bare Pebble and against a small
 // centrifuge server, row by row of docs/benchmarks.md, and prints a table.
 //
-// Servers run as processes of their own; this one is the load. Where there is a
-// peer, rounds alternate between it and Parley, so that what else the machine
-// does meets both alike, and medians of the rounds are compared.
+// Servers run as other processes; this process makes the load. Rounds alternate between Parley and its peer, so that other
+// load on the machine affects both, and medians of the rounds are compared.
 package main
 
 import (
@@ -19,7 +18,7 @@ import (
 	"time"
 )
 
-// env is what rows share.
+// env has the settings of a run.
 type env struct {
 	ctx    context.Context
 	binary string // the parley binary
@@ -29,7 +28,6 @@ type env struct {
 	span   time.Duration // of one round
 	short  bool
 	prof   string // folder for CPU profiles of the server; "" means none
-	nats   string // address of the server's embedded NATS, or off
 }
 
 // row is one line or a few of the table.
@@ -68,13 +66,12 @@ func main() {
 	}
 	e := &env{}
 	only := flag.String("row", "", "numbers of the rows to run, separated by commas; all when empty")
-	flag.BoolVar(&e.short, "short", false, "one short round each, to see that everything works")
+	flag.BoolVar(&e.short, "short", false, "one short round each, to check that everything works")
 	flag.StringVar(&e.binary, "parley", "bin/parley", "the parley binary")
-	flag.StringVar(&e.store, "store", filepath.Join(os.TempDir(), "parley-bench-store"), "folder of the store with a million sessions, which is made once and kept")
+	flag.StringVar(&e.store, "store", filepath.Join(os.TempDir(), "parley-bench-store"), "folder of the store with a million sessions, which is built once and kept")
 	flag.IntVar(&e.rounds, "rounds", 3, "rounds of each kind")
 	flag.DurationVar(&e.span, "span", 2*time.Second, "length of a round")
 	flag.StringVar(&e.prof, "profile", "", "folder for CPU profiles of the server, one per round")
-	flag.StringVar(&e.nats, "nats", "off", "address of the server's embedded NATS, or off")
 	flag.Parse()
 	if e.short {
 		e.rounds, e.span = 1, 500*time.Millisecond
@@ -119,7 +116,7 @@ func run(e *env, only string) (err error) {
 			fmt.Println(l.markdown(r.number))
 		}
 		if err != nil {
-			// The other rows are worth having all the same.
+			// The other rows are still run.
 			failed = errors.Join(failed, fmt.Errorf("row %d (%s): %w", r.number, r.name, err))
 		}
 		if e.ctx.Err() != nil {

@@ -18,11 +18,10 @@ import (
 	"github.com/parley-hq/parley/internal/load"
 )
 
-// peerFlag is the argument by which this program becomes the peer.
+// peerFlag is the argument that makes this program the centrifuge server.
 const peerFlag = "-serve-centrifuge"
 
-// kept begins the names of channels that keep a history, from which readers
-// recover.
+// kept is the prefix of channels that keep a history, from which readers recover.
 const kept = "h:"
 
 // servePeer is a small server on the centrifuge library: one node, its memory
@@ -63,7 +62,7 @@ func servePeer(addr string) error {
 	return serve(addr, mux)
 }
 
-// serve answers at /healthz and by mux until the process is told to end.
+// serve answers /healthz and the routes of mux until SIGTERM.
 func serve(addr string, mux *http.ServeMux) error {
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	server := &http.Server{Addr: addr, Handler: mux}
@@ -79,15 +78,15 @@ func serve(addr string, mux *http.ServeMux) error {
 	return nil
 }
 
-// centrifugeJSON is how one talks to it.
+// centrifugeJSON is the protocol of that server.
 type centrifugeJSON struct{}
 
 func (centrifugeJSON) Path() string { return "/connection/websocket" }
 
-func (centrifugeJSON) Greet() []byte { return []byte(`{"id":1,"connect":{}}`) }
+func (centrifugeJSON) Hello() []byte { return []byte(`{"id":1,"connect":{}}`) }
 
-func (centrifugeJSON) Watch(session string) []byte {
-	return fmt.Appendf(nil, `{"id":2,"subscribe":{"channel":%q}}`, session)
+func (centrifugeJSON) Watch(session string) ([]byte, bool) {
+	return fmt.Appendf(nil, `{"id":2,"subscribe":{"channel":%q}}`, session), true
 }
 
 func (centrifugeJSON) Watching(msg []byte) (bool, error) {
@@ -106,7 +105,7 @@ func (centrifugeJSON) Append(frames []byte, session string, texts []string) ([]b
 	return load.AppendFrame(frames, bytes.TrimSuffix(b, []byte("\n"))), len(texts)
 }
 
-func (centrifugeJSON) Piece(frames []byte, session string, offset int, text []byte) []byte {
+func (centrifugeJSON) Preview(frames []byte, session string, offset int, text []byte) []byte {
 	b := fmt.Appendf(nil, `{"id":4,"publish":{"channel":%q,"data":{"block":"b1","offset":%d,"text":"%s"}}}`, session, offset, text)
 	return load.AppendFrame(frames, b)
 }
@@ -118,14 +117,15 @@ func (centrifugeJSON) Answers(msg []byte) (int, error) {
 	return bytes.Count(msg, []byte(`"publish":`)), nil
 }
 
-// recovering is a reader that had nothing of a channel and comes back.
+// recovering is the protocol of a reader that reconnects and has no message of the channel.
 type recovering struct {
 	centrifugeJSON
 	epoch string
 }
 
-func (r recovering) Watch(channel string) []byte {
-	return fmt.Appendf(nil, `{"id":2,"subscribe":{"channel":%q,"recover":true,"epoch":%q,"offset":0}}`, channel, r.epoch)
+// Watch asks for all messages of the channel. They are in the answer, which the reader counts.
+func (r recovering) Watch(channel string) ([]byte, bool) {
+	return fmt.Appendf(nil, `{"id":2,"subscribe":{"channel":%q,"recover":true,"epoch":%q,"offset":0}}`, channel, r.epoch), false
 }
 
 // fillPeer publishes n messages to a channel and returns the epoch of its
@@ -170,7 +170,7 @@ func fillPeer(p *process, channel string, n int) (epoch string, err error) {
 	return epoch, nil
 }
 
-// askHistory asks for the last messages of a channel, unpacked.
+// askHistory reads the last messages of a channel, without compression.
 func askHistory(ws *load.WS, channel string, limit int) ([]byte, error) {
 	if err := ws.Send(fmt.Appendf(nil, `{"id":5,"history":{"channel":%q,"limit":%d,"reverse":true}}`, channel, limit)); err != nil {
 		return nil, err

@@ -1,103 +1,104 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/pprof"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/parley-hq/parley/internal/load"
+	"github.com/parley-hq/parley/internal/serverprocess"
 )
 
 // process is a server under measurement.
 type process struct {
-	cmd    *exec.Cmd
+	*serverprocess.Process
 	target load.Target
-	log    bytes.Buffer
 	ready  time.Duration // from start to the first good answer
+	parley bool          // false for peers
 }
 
-// startParley starts the real binary on a data folder.
-func startParley(e *env, data string) (*process, error) {
-	return start(e, "/readyz", func(addr string) *exec.Cmd {
-		return exec.CommandContext(e.ctx, e.binary, "serve", "--addr", addr, "--data", data, "--pprof", "--min-free=-1", "--min-free-percent=-1", "--log-level", "warn", "--nats", e.nats)
+// startParley starts the real binary on a data folder, without NATS.
+func startParley(e *env, data string) (*process, error) { return startServer(e, data, "--nats", "off") }
+
+// startServer starts the real binary with further options.
+func startServer(e *env, data string, more ...string) (*process, error) {
+	return start(e, true, "/readyz", e.binary, func(addr string) []string {
+		return serverprocess.Serve(addr, data, append(more, "--pprof")...)
 	})
 }
 
-// startPeer starts the centrifuge server, which is this same program.
-func startPeer(e *env) (*process, error) { return startSelf(e, peerFlag) }
-
-// startBare starts a process that opens a store with bare Pebble.
-func startBare(e *env, dir string) (*process, error) { return startSelf(e, bareFlag, dir) }
-
-func startSelf(e *env, args ...string) (*process, error) {
+// startPeer starts this program as a peer: the centrifuge server, or bare Pebble on a folder.
+func startPeer(e *env, args ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	return start(e, "/healthz", func(addr string) *exec.Cmd { return exec.CommandContext(e.ctx, self, append(args, addr)...) })
+	return start(e, false, "/healthz", self, func(addr string) []string { return append(args, addr) })
 }
 
-func start(e *env, probe string, command func(addr string) *exec.Cmd) (*process, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func start(e *env, parley bool, probe, program string, args func(addr string) []string) (*process, error) {
+	s, err := serverprocess.Start(program, args)
 	if err != nil {
 		return nil, err
 	}
-	addr := l.Addr().String()
-	l.Close()
-	p := &process{cmd: command(addr), target: load.Target{Host: addr}}
-	p.cmd.Stdout, p.cmd.Stderr = io.Discard, &p.log
-	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
-	p.cmd.WaitDelay = 20 * time.Second
-	begun := time.Now()
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w (make build makes it)", p.cmd.Path, err)
+	took, ok, err := s.WaitReady(e.ctx, probe)
+	if err == nil && !ok {
+		err = fmt.Errorf("%s did not become ready: %s", program, s.Output())
 	}
-	for {
-		res, err := http.Get("http://" + addr + probe)
-		if err == nil {
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				p.ready = time.Since(begun)
-				http.DefaultClient.CloseIdleConnections()
-				return p, nil
-			}
-		}
-		var over syscall.WaitStatus
-		ended, _ := syscall.Wait4(p.cmd.Process.Pid, &over, syscall.WNOHANG, nil)
-		if ended != 0 || time.Since(begun) > time.Minute || e.ctx.Err() != nil {
-			p.stop()
-			return nil, fmt.Errorf("%s did not become ready: %s", p.cmd.Path, p.log.String())
-		}
-		time.Sleep(2 * time.Millisecond)
+	if err != nil {
+		s.Kill()
+		return nil, err
 	}
+	return &process{Process: s, target: load.Target{Host: s.Addr}, ready: took, parley: parley}, nil
 }
 
 // stop ends the process in order and waits for it.
 func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	if err := p.cmd.Wait(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		fmt.Fprintf(os.Stderr, "bench: %s ended with %v: %s\n", filepath.Base(p.cmd.Path), err, p.log.String())
+	if err := p.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
+}
+
+// sessions creates sessions and returns their ids. The peer has channels, which need not be created.
+func (p *process) sessions(prefix string, n int) ([]string, error) {
+	if p.parley {
+		return load.Sessions(p.target, prefix, n)
+	}
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%s-%d", prefix, i)
+	}
+	return ids, nil
+}
+
+// protocol is what the server speaks on WebSockets.
+func (p *process) protocol() load.Protocol {
+	if p.parley {
+		return load.Native{}
+	}
+	return centrifugeJSON{}
+}
+
+// proc reads a file of the process below /proc.
+func (p *process) proc(name string) (string, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.PID(), name))
+	return string(b), err
 }
 
 // memory reads a field of /proc/PID/status in bytes: VmRSS, or VmHWM for the peak.
 func (p *process) memory(field string) (int64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	status, err := p.proc("status")
 	if err != nil {
 		return 0, err
 	}
-	for l := range strings.Lines(string(b)) {
+	for l := range strings.Lines(status) {
 		if rest, ok := strings.CutPrefix(l, field+":"); ok {
 			kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 			return kb << 10, err
@@ -106,14 +107,14 @@ func (p *process) memory(field string) (int64, error) {
 	return 0, fmt.Errorf("no %s", field)
 }
 
-// cpu is how much processor time the process has used, in ticks of 10 ms.
+// cpu is the processor time that the process has used, in steps of 10 ms.
 func (p *process) cpu() time.Duration {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	stat, err := p.proc("stat")
 	if err != nil {
 		return 0
 	}
 	var ticks int64
-	if _, rest, ok := strings.Cut(string(b), ") "); ok {
+	if _, rest, ok := strings.Cut(stat, ") "); ok {
 		for _, f := range strings.Fields(rest)[11:13] { // utime and stime
 			n, err := strconv.ParseInt(f, 10, 64)
 			if err != nil {
@@ -125,15 +126,15 @@ func (p *process) cpu() time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// rest waits until the server has nothing more to do.
-func (p *process) rest(e *env) error {
+// waitIdle waits until the server uses no more processor time.
+func (p *process) waitIdle(e *env) error {
 	for last, end := time.Duration(-1), time.Now().Add(time.Minute); ; {
 		now := p.cpu()
 		if now-last <= 20*time.Millisecond {
 			return nil
 		}
 		if last = now; time.Now().After(end) {
-			return errors.New("the server does not come to rest")
+			return errors.New("the server does not become idle")
 		}
 		select {
 		case <-time.After(300 * time.Millisecond):
@@ -143,59 +144,41 @@ func (p *process) rest(e *env) error {
 	}
 }
 
-// resetPeak makes VmHWM begin anew.
+// resetPeak resets VmHWM.
 func (p *process) resetPeak() error {
-	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.cmd.Process.Pid), []byte("5"), 0)
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.PID()), []byte("5"), 0)
 }
 
-// profile takes a CPU profile of the server while f runs, when that is wanted.
-func (p *process) profile(e *env, name string, f func() error) error {
-	if e.prof == "" {
-		return f()
-	}
+// measure runs a load on the server. With -profile it also takes a CPU profile of a Parley server.
+func (p *process) measure(e *env, name string, run func() (load.Result, error)) (r round, err error) {
 	done := make(chan error, 1)
-	go func() {
-		seconds := max(1, int(e.span.Seconds()+0.5))
-		res, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.target.Host, seconds))
-		if err != nil {
-			done <- err
-			return
-		}
-		defer res.Body.Close()
-		file, err := os.Create(filepath.Join(e.prof, name+".pprof"))
-		if err == nil {
-			_, err = io.Copy(file, res.Body)
-			err = errors.Join(err, file.Close())
-		}
-		done <- err
-	}()
-	err := f()
-	return errors.Join(err, <-done)
-}
-
-// pair is Parley and its peer, side by side.
-type pair struct{ ours, peer *process }
-
-func startPair(e *env, name string) (pair, error) {
-	ours, err := startParley(e, filepath.Join(e.temp, name))
-	if err != nil {
-		return pair{}, err
+	if e.prof != "" && p.parley {
+		go func() { done <- p.profile(e, name) }()
+	} else {
+		done <- nil
 	}
-	peer, err := startPeer(e)
+	before := p.cpu()
+	res, err := run()
+	r.rate, r.latency = res.PerSecond, res.Latency
+	r.cost = float64((p.cpu() - before).Microseconds()) / float64(max(res.Count, 1))
+	return r, errors.Join(err, <-done)
+}
+
+func (p *process) profile(e *env, name string) error {
+	res, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.target.Host, max(1, int(e.span.Seconds()+0.5))))
 	if err != nil {
-		ours.stop()
-		return pair{}, err
+		return err
 	}
-	return pair{ours, peer}, nil
+	defer res.Body.Close()
+	file, err := os.Create(filepath.Join(e.prof, name+".pprof"))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, res.Body)
+	return errors.Join(err, file.Close())
 }
 
-func (p pair) stop() {
-	p.ours.stop()
-	p.peer.stop()
-}
-
-// profileSelf takes a CPU profile of this process until end is called, when that
-// is wanted.
+// profileSelf takes a CPU profile of this process until end is called, if -profile is set.
 func profileSelf(e *env, name string) (end func(), err error) {
 	if e.prof == "" {
 		return func() {}, nil
@@ -212,4 +195,25 @@ func profileSelf(e *env, name string) (end func(), err error) {
 		pprof.StopCPUProfile()
 		f.Close()
 	}, nil
+}
+
+// pair is Parley and the centrifuge server, both running.
+type pair struct{ ours, peer *process }
+
+func startPair(e *env, name string) (pair, error) {
+	ours, err := startParley(e, filepath.Join(e.temp, name))
+	if err != nil {
+		return pair{}, err
+	}
+	peer, err := startPeer(e, peerFlag)
+	if err != nil {
+		ours.stop()
+		return pair{}, err
+	}
+	return pair{ours, peer}, nil
+}
+
+func (p pair) stop() {
+	p.ours.stop()
+	p.peer.stop()
 }

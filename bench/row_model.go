@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -23,12 +22,10 @@ import (
 	"github.com/parley-hq/parley/internal/modeltest"
 )
 
-// modelAgent: what the model agent adds to asking a model directly. The model is
-// a script in this process, and both sides take what it says over HTTP, one turn
-// at a time.
+// modelAgent compares the model agent with direct requests to the model. The model is a script in this process. Both sides
+// read its answers over HTTP, one turn at a time.
 func modelAgent(e *env) (lines []line, err error) {
-	// The model and those who ask are this process. Its collections would count as
-	// waits of the server, and of the longer way more often.
+	// The model and the callers are in this process. Its garbage collections would count as time of the server.
 	defer debug.SetGCPercent(debug.SetGCPercent(1000))
 	turns, words := 1000, 20000
 	if e.short {
@@ -58,15 +55,13 @@ func modelAgent(e *env) (lines []line, err error) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	p, err := start(e, "/readyz", func(addr string) *exec.Cmd {
-		return exec.CommandContext(e.ctx, e.binary, "serve", "--addr", addr, "--data", filepath.Join(e.temp, "model"), "--config", config, "--min-free=-1", "--min-free-percent=-1", "--log-level", "warn", "--nats", "off")
-	})
+	p, err := startServer(e, filepath.Join(e.temp, "model"), "--config", config, "--nats", "off")
 	if err != nil {
 		return nil, err
 	}
 	defer p.stop()
 	m := &asker{endpoint: endpoint, parley: "http://" + p.target.Host}
-	var direct, ours load.Hist
+	var direct, ours load.Histogram
 	for i := range turns + 20 {
 		d, _, err := m.sdk(e.ctx, "short")
 		if err != nil {
@@ -87,52 +82,41 @@ func modelAgent(e *env) (lines []line, err error) {
 		ours: fmt.Sprintf("%s (p50 %s)", ms(ours.Quantile(.99)), ms(ours.Quantile(.5))), peer: fmt.Sprintf("%s (p50 %s)", ms(direct.Quantile(.99)), ms(direct.Quantile(.5))), ratio: float64(direct.Quantile(.99)) / float64(ours.Quantile(.99)),
 		value: float64(added) / float64(time.Millisecond), need: 3, want: 2, must: "3 ms more", aim: "2 ms more",
 	})
-	peers := []struct {
-		name  string
-		ask   func(ctx context.Context, text string) (first, all time.Duration, err error)
-		must  string
-		need  float64
-		rates []float64
-	}{
-		{name: "a caller with the provider's SDK", ask: m.sdk, must: "0.9 of the caller", need: .9},
-		{name: "a caller that decodes each event with encoding/json", ask: m.plain, must: "0.9 of the caller", need: .9},
-		{name: "bytes that nobody reads", ask: m.bytes},
+	longAnswer := func(name string, ask func(i int) (first, all time.Duration, err error)) *side {
+		return &side{name: name, run: func(i int) (round, error) {
+			_, all, err := ask(i)
+			return round{rate: float64(words) / all.Seconds()}, err
+		}}
 	}
-	var rates []float64
-	for i := range max(3, e.rounds) {
-		for j := range peers {
-			_, d, err := peers[j].ask(e.ctx, "long")
-			if err != nil {
-				return lines, err
-			}
-			peers[j].rates = append(peers[j].rates, float64(words)/d.Seconds())
-		}
-		_, o, err := m.through(e.ctx, fmt.Sprint("long-", i), "long")
-		if err != nil {
-			return lines, err
-		}
-		rates = append(rates, float64(words)/o.Seconds())
+	peers := []*side{
+		longAnswer("a caller with the provider's SDK", func(int) (time.Duration, time.Duration, error) { return m.sdk(e.ctx, "long") }),
+		longAnswer("a caller that decodes each event with encoding/json", func(int) (time.Duration, time.Duration, error) { return m.plain(e.ctx, "long") }),
+		longAnswer("bytes that nobody reads", func(int) (time.Duration, time.Duration, error) { return m.bytes(e.ctx, "long") }),
 	}
-	for _, p := range peers {
-		rate, peer := median(rates), median(p.rates)
+	agent := longAnswer("the model agent", func(i int) (time.Duration, time.Duration, error) {
+		return m.through(e.ctx, fmt.Sprint("long-", i), "long")
+	})
+	if err := alternate(e, max(3, e.rounds), append(peers, agent)...); err != nil {
+		return lines, err
+	}
+	for i, p := range peers {
+		rate, peer := agent.rate(), p.rate()
 		l := line{
 			what: "model agent: tokens a second of one answer, as fast as the model can, against " + p.name,
-			ours: fmt.Sprintf("%.0f k/s", rate/1e3), peer: fmt.Sprintf("%.0f k/s", peer/1e3), ratio: rate / peer,
-			value: rate / peer, floor: true, must: p.must, need: p.need,
+			ours: fmt.Sprintf("%.0f k/s", rate/1e3), peer: fmt.Sprintf("%.0f k/s", peer/1e3), ratio: rate / peer, value: rate / peer, floor: true,
 		}
-		if p.need > 0 {
-			l.want, l.aim = .95, "0.95"
+		if i < 2 {
+			l.must, l.need, l.want, l.aim = "0.9 of the caller", .9, .95, "0.95"
 		}
 		lines = append(lines, l)
 	}
 	return lines, nil
 }
 
-// asker asks the model, directly and through Parley.
+// asker sends requests to the model, directly and through Parley.
 type asker struct{ endpoint, parley string }
 
-// sdk asks the model with the client library that the agent uses, and returns when
-// the first token and when the end came.
+// sdk uses the client library that the agent uses. It returns the times until the first token and until the end.
 func (a *asker) sdk(ctx context.Context, text string) (first, all time.Duration, err error) {
 	service := openai.NewChatCompletionService(option.WithBaseURL(a.endpoint), option.WithMaxRetries(0))
 	begun := time.Now()
@@ -150,8 +134,7 @@ func (a *asker) sdk(ctx context.Context, text string) (first, all time.Duration,
 	return first, all, stream.Err()
 }
 
-// plain asks as a program does that has no library: line by line, each event as
-// JSON.
+// plain is a caller without a library: it reads line by line and decodes each event.
 func (a *asker) plain(ctx context.Context, text string) (first, all time.Duration, err error) {
 	return a.lines(ctx, text, func(line []byte) (said bool, err error) {
 		data, ok := bytes.CutPrefix(line, []byte("data: "))
@@ -170,7 +153,7 @@ func (a *asker) plain(ctx context.Context, text string) (first, all time.Duratio
 	})
 }
 
-// bytes takes what the model says and looks at nothing: how fast the model is.
+// bytes reads the answer without decoding it: the speed of the model itself.
 func (a *asker) bytes(ctx context.Context, text string) (first, all time.Duration, err error) {
 	return a.lines(ctx, text, func([]byte) (bool, error) { return true, nil })
 }
@@ -196,7 +179,7 @@ func (a *asker) lines(ctx context.Context, text string, see func(line []byte) (s
 	return first, time.Since(begun), lines.Err()
 }
 
-// through sends a message in a session of its own, which somebody watches.
+// through sends a message to a new session and reads the answer from the session's stream.
 func (a *asker) through(ctx context.Context, id, text string) (first, all time.Duration, err error) {
 	res, err := a.send(ctx, http.MethodPost, a.parley+"/parley/v1/sessions", `{"id":"`+id+`"}`)
 	if err != nil {
@@ -208,7 +191,7 @@ func (a *asker) through(ctx context.Context, id, text string) (first, all time.D
 		return 0, 0, err
 	}
 	defer watch.Body.Close()
-	// Who talks has a connection; the watch has taken that of the request before.
+	// Open a connection for the message; the stream uses the one before.
 	if res, err = a.send(ctx, http.MethodGet, a.parley+"/parley/v1/sessions/"+id, ""); err != nil {
 		return 0, 0, err
 	}
@@ -230,10 +213,9 @@ func (a *asker) through(ctx context.Context, id, text string) (first, all time.D
 	return first, all, err
 }
 
-// done reads what is left of an answer, so that its connection is there for the
-// next request.
+// done reads the rest of an answer, so that its connection can be used again.
 func done(res *http.Response) {
-	_, _ = io.Copy(io.Discard, res.Body) // a connection that broke is not used again
+	_, _ = io.Copy(io.Discard, res.Body) // a broken connection is not used again
 	res.Body.Close()
 }
 
@@ -255,8 +237,7 @@ func (a *asker) send(ctx context.Context, method, url, body string) (*http.Respo
 	return res, nil
 }
 
-// follow reads lines until the end and returns when the first one came that has a
-// mark.
+// follow reads lines until one contains end. It returns the time until the first line that contains mark.
 func (a *asker) follow(r io.Reader, begun time.Time, mark, end []byte) (first time.Duration, err error) {
 	lines := bufio.NewReaderSize(r, 1<<20)
 	for {

@@ -17,10 +17,9 @@ import (
 	"github.com/parley-hq/parley/internal/session"
 )
 
-// appendInProcess holds an append by the rules against one bare Set, both
-// durable, in this process. A second line holds it against bare Pebble that
-// stores as many keys and bytes as the append does: what is left of the gap is
-// the rules, the encoding and the hash.
+// appendInProcess compares a durable append with a durable Set of bare Pebble, both in this process. A second line compares
+// it with bare Pebble that stores as many keys and bytes as the append: the rest of the difference is the rules, the
+// encoding and the hash.
 func appendInProcess(e *env) (lines []line, err error) {
 	for i, writers := range []int{1, 64, 256} {
 		l, err := appendWith(e, filepath.Join(e.temp, fmt.Sprintf("in-process-%d", i)), writers)
@@ -32,29 +31,12 @@ func appendInProcess(e *env) (lines []line, err error) {
 	return lines, nil
 }
 
-// contender is one way to append in this process.
-type contender struct {
-	steps        []func() error
-	rates, costs []float64
-}
+// user is the caller of sessions in this process.
+var user = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "u"}, Scopes: []chat.Scope{chat.ScopeUser}}
 
-func (c *contender) run(span time.Duration) error {
-	r, cost, err := rate(c.steps, span)
-	c.rates, c.costs = append(c.rates, r), append(c.costs, cost)
-	return err
-}
-
-func (c *contender) String() string {
-	return fmt.Sprintf("%s, %.0f µs cpu each", perSecond(median(c.rates)), median(c.costs))
-}
-
-// over is the median of the ratios of the rounds.
-func (c *contender) over(peer *contender) float64 {
-	var ratios []float64
-	for i := range c.rates {
-		ratios = append(ratios, c.rates[i]/peer.rates[i])
-	}
-	return median(ratios)
+// inProcess is a side that runs steps in this process, all at the same time.
+func inProcess(name string, steps []func() error, span time.Duration) *side {
+	return &side{name: name, run: func(int) (round, error) { return runSteps(steps, span) }}
 }
 
 func appendWith(e *env, dir string, writers int) (lines []line, err error) {
@@ -64,18 +46,17 @@ func appendWith(e *env, dir string, writers int) (lines []line, err error) {
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
 	sessions := session.New(j, hub.New(j, hub.Options{}), session.Options{DefaultAgent: "demo"})
-	caller := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "u"}, Scopes: []chat.Scope{chat.ScopeUser}}
-	ours := &contender{steps: make([]func() error, writers)}
+	steps := make([]func() error, writers)
 	var size int // of a stored event
-	for w := range ours.steps {
-		sess, _, err := sessions.Create(e.ctx, caller, chat.NewSession{Agent: chat.NoAgent})
+	for w := range steps {
+		sess, _, err := sessions.Create(e.ctx, user, chat.NewSession{Agent: chat.NoAgent})
 		if err != nil {
 			return nil, err
 		}
 		say := func() ([]chat.Event, error) {
-			return sessions.Append(context.Background(), caller, sess.ID, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: words[:289]})})
+			return sessions.Append(context.Background(), user, sess.ID, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: words[:289]})})
 		}
-		ours.steps[w] = func() error { _, err := say(); return err }
+		steps[w] = func() error { _, err := say(); return err }
 		events, err := say()
 		if err != nil {
 			return nil, err
@@ -92,32 +73,31 @@ func appendWith(e *env, dir string, writers int) (lines []line, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, alike.Close()) }()
-	peer, same := &contender{steps: db.writers(writers)}, &contender{steps: alike.pairs(writers, size)}
-
-	for i := range 2*e.rounds + 1 {
+	peer, same := inProcess("bare Pebble", db.writers(writers), e.span/4), inProcess("bare Pebble", alike.pairs(writers, size), e.span/4)
+	ours := &side{name: "Parley", run: func(i int) (round, error) {
 		end, err := profileSelf(e, fmt.Sprintf("in-process-%d-%d", writers, i))
 		if err != nil {
-			return nil, err
+			return round{}, err
 		}
-		err = ours.run(e.span / 4)
-		end()
-		if err = errors.Join(err, peer.run(e.span/4), same.run(e.span/4)); err != nil {
-			return nil, err
-		}
+		defer end()
+		return runSteps(steps, e.span/4)
+	}}
+	if err := alternate(e, 2*e.rounds+1, ours, peer, same); err != nil {
+		return nil, err
 	}
+	show := func(s *side) string { return fmt.Sprintf("%s, %.0f µs cpu each", perSecond(s.rate()), s.cost()) }
 	r := ours.over(peer)
 	what := fmt.Sprintf("durable append in-process, %d writers, against bare Pebble", writers)
 	return []line{{
-		what: what, ours: ours.String(), peer: peer.String(),
+		what: what, ours: show(ours), peer: show(peer),
 		ratio: r, value: r, floor: true, need: 0.8, want: 0.95, must: "0.8 x", aim: "0.95 x",
 	}, {
-		what: what + " with as many keys and bytes", ours: ours.String(), peer: same.String(), ratio: ours.over(same),
+		what: what + " with as many keys and bytes", ours: show(ours), peer: show(same), ratio: ours.over(same),
 	}}, nil
 }
 
-// rate runs all steps beside each other for a while; cost is the processor time
-// of one in µs.
-func rate(steps []func() error, span time.Duration) (perSecond, cost float64, err error) {
+// runSteps repeats all steps for a while, each in its own goroutine.
+func runSteps(steps []func() error, span time.Duration) (round, error) {
 	runtime.GC()
 	before := used()
 	var done atomic.Int64
@@ -139,10 +119,10 @@ func rate(steps []func() error, span time.Duration) (perSecond, cost float64, er
 	}
 	wg.Wait()
 	if p := first.Load(); p != nil {
-		return 0, 0, *p
+		return round{}, *p
 	}
 	n := float64(max(done.Load(), 1))
-	return n / time.Since(begun).Seconds(), float64((used() - before).Microseconds()) / n, nil
+	return round{rate: n / time.Since(begun).Seconds(), cost: float64((used() - before).Microseconds()) / n}, nil
 }
 
 // used is the processor time that this process has used.

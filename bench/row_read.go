@@ -12,8 +12,7 @@ import (
 	"github.com/parley-hq/parley/internal/load"
 )
 
-// storm: thousands of readers come back at once and lack the same events. The
-// peer keeps them in memory.
+// storm has thousands of readers that come back at the same time and miss the same events. The peer has them in memory.
 func storm(e *env) ([]line, error) {
 	readers, missed := 5000, 500
 	if e.short {
@@ -24,85 +23,76 @@ func storm(e *env) ([]line, error) {
 		return nil, err
 	}
 	defer pr.stop()
-	ours, peer := &gale{p: pr.ours, readers: readers, missed: missed}, &gale{p: pr.peer, readers: readers, missed: missed}
-	for round := range e.rounds {
-		ids, err := load.Sessions(pr.ours.target, fmt.Sprintf("storm-%d", round), 1)
+	ours := &side{name: "Parley", run: func(i int) (r round, err error) {
+		name := fmt.Sprintf("storm-%d", i)
+		ids, err := pr.ours.sessions(name, 1)
 		if err != nil {
-			return nil, err
+			return r, err
 		}
 		if err := fill(pr.ours, ids[0], missed); err != nil {
-			return nil, err
+			return r, err
 		}
-		err = pr.ours.profile(e, fmt.Sprintf("storm-%d", round), func() error {
-			return ours.blow(func(c *load.Crowd, n int) error { return c.WatchSSE(pr.ours.target, slices.Repeat(ids, n), "1") })
-		})
-		if err != nil {
-			return nil, err
-		}
-		channel := kept + ids[0]
-		epoch, err := fillPeer(pr.peer, channel, missed)
-		if err == nil {
-			err = peer.blow(func(c *load.Crowd, n int) error {
-				return c.JoinWS(pr.peer.target, recovering{epoch: epoch}, slices.Repeat([]string{channel}, n))
+		_, err = pr.ours.measure(e, name, func() (res load.Result, err error) {
+			r, err = resume(pr.ours, readers, missed, func(rs *load.Readers, n int) error {
+				return rs.WatchSSE(pr.ours.target, slices.Repeat(ids, n), func(id string) string { return "/parley/v1/sessions/" + id + "/stream?after=1" })
 			})
-		}
+			return res, err
+		})
+		return r, err
+	}}
+	peer := &side{name: "peer", run: func(i int) (r round, err error) {
+		channel := fmt.Sprintf("%sstorm-%d", kept, i)
+		epoch, err := fillPeer(pr.peer, channel, missed)
 		if err != nil {
-			return nil, fmt.Errorf("peer: %w", err)
+			return r, err
 		}
+		return resume(pr.peer, readers, missed, func(rs *load.Readers, n int) error {
+			return rs.WatchWS(pr.peer.target, recovering{epoch: epoch}, slices.Repeat([]string{channel}, n))
+		})
+	}}
+	if err := alternate(e, e.rounds, ours, peer); err != nil {
+		return nil, err
 	}
-	took, peerTook, peak, peerPeak := median(ours.times), median(peer.times), median(ours.peaks), median(peer.peaks)
 	what := fmt.Sprintf("resume storm: %d readers x %d missed events, SSE", readers, missed)
 	return []line{
 		{
-			what: what + ", time", ours: fmt.Sprintf("%.2f s", took.Seconds()), peer: fmt.Sprintf("%.2f s", peerTook.Seconds()), ratio: float64(peerTook) / float64(took),
-			value: took.Seconds(), need: 2.5, want: 1.5, must: "2.5 s", aim: "1.5 s",
+			what: what + ", time", ours: fmt.Sprintf("%.2f s", ours.took().Seconds()), peer: fmt.Sprintf("%.2f s", peer.took().Seconds()),
+			ratio: float64(peer.took()) / float64(ours.took()), value: ours.took().Seconds(), need: 2.5, want: 1.5, must: "2.5 s", aim: "1.5 s",
 		},
 		{
-			what: what + ", peak memory", ours: mb(peak), peer: mb(peerPeak), ratio: float64(peerPeak) / float64(peak),
-			value: float64(peak) / 1e6, need: 200, want: 80, must: "200 MB", aim: "80 MB",
+			what: what + ", peak memory", ours: mb(ours.memory()), peer: mb(peer.memory()), ratio: float64(peer.memory()) / float64(ours.memory()),
+			value: float64(ours.memory()) / 1e6, need: 200, want: 80, must: "200 MB", aim: "80 MB",
 		},
 	}, nil
 }
 
-// gale is a storm on one server.
-type gale struct {
-	p               *process
-	readers, missed int
-	times           []time.Duration
-	peaks           []int64
-}
-
-// blow opens all streams from a few goroutines and waits for the last event.
-func (g *gale) blow(watch func(c *load.Crowd, n int) error) error {
+// resume opens all streams from a few goroutines and waits for the last event. It measures the time and the peak memory.
+func resume(p *process, readers, missed int, watch func(rs *load.Readers, n int) error) (r round, err error) {
 	const openers = 4
-	if err := g.p.resetPeak(); err != nil {
-		return err
+	if err := p.resetPeak(); err != nil {
+		return r, err
 	}
-	crowds := make([]*load.Crowd, openers)
-	for i := range crowds {
-		c, err := load.NewCrowd()
-		if err != nil {
-			return err
+	sets, errs := make([]*load.Readers, openers), make([]error, openers)
+	for i := range sets {
+		if sets[i], err = load.NewReaders(); err != nil {
+			return r, err
 		}
-		defer c.Close()
-		crowds[i] = c
+		defer sets[i].Close()
 	}
-	errs := make([]error, openers)
 	begun := time.Now()
 	var wg sync.WaitGroup
-	for i, c := range crowds {
+	for i, set := range sets {
 		wg.Go(func() {
-			mine := g.readers / openers
-			if errs[i] = watch(c, mine); errs[i] == nil {
-				errs[i] = c.Wait(int64(mine * g.missed))
+			n := readers / openers
+			if errs[i] = watch(set, n); errs[i] == nil {
+				errs[i] = set.Wait(int64(n * missed))
 			}
 		})
 	}
 	wg.Wait()
-	g.times = append(g.times, time.Since(begun))
-	peak, err := g.p.memory("VmHWM")
-	g.peaks = append(g.peaks, peak)
-	return errors.Join(append(errs, err)...)
+	r.took = time.Since(begun)
+	r.memory, err = p.memory("VmHWM")
+	return r, errors.Join(append(errs, err)...)
 }
 
 // fill appends n events to a session.
@@ -129,7 +119,7 @@ func message(i int) string {
 	return string(load.AppendStamp(nil, time.Now())) + " " + words[i%100:i%100+230]
 }
 
-// conversation is drafts of a talk with tools.
+// conversation returns drafts of a conversation with tool calls.
 func conversation(from, n int) []byte {
 	var b []byte
 	for i := from; i < from+n; i++ {
@@ -151,15 +141,14 @@ func conversation(from, n int) []byte {
 	return append(b, ']')
 }
 
-// history: the last events of a session in one compressed answer. The peer
-// gives them from memory, unpacked.
+// history reads the last events of a session in one compressed answer. The peer has them in memory and does not compress.
 func history(e *env) (lines []line, err error) {
 	pr, err := startPair(e, "history")
 	if err != nil {
 		return nil, err
 	}
 	defer pr.stop()
-	ids, err := load.Sessions(pr.ours.target, "history", 1)
+	ids, err := pr.ours.sessions("history", 1)
 	if err != nil {
 		return nil, err
 	}
@@ -169,75 +158,57 @@ func history(e *env) (lines []line, err error) {
 	if _, err := fillPeer(pr.peer, kept+ids[0], 5000); err != nil {
 		return nil, fmt.Errorf("peer: %w", err)
 	}
+	conn, err := load.DialHTTP(pr.ours.target)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	ws, err := load.OpenWS(pr.peer.target, centrifugeJSON{})
+	if err != nil {
+		return nil, err
+	}
+	defer ws.Close()
 	for _, coding := range []string{"gzip", "zstd", "identity"} {
-		var h load.Hist
-		var size int
-		err := pr.ours.profile(e, "history-"+coding, func() (err error) {
-			h, size, err = get(e, pr.ours, "/parley/v1/sessions/"+ids[0]+"/events?limit=1000&order=desc", "Accept-Encoding: "+coding+"\r\n")
-			return err
-		})
-		if err != nil {
+		var size, peerSize int
+		ours := &side{name: "Parley", run: func(int) (r round, err error) {
+			_, merr := pr.ours.measure(e, "history-"+coding, func() (load.Result, error) {
+				r, err = repeat(e.span, func() error {
+					b, err := conn.Do("GET", "/parley/v1/sessions/"+ids[0]+"/events?limit=1000&order=desc", "Accept-Encoding: "+coding+"\r\n", nil)
+					size = len(b)
+					return err
+				})
+				return load.Result{}, err
+			})
+			return r, merr
+		}}
+		peer := &side{name: "peer", run: func(int) (round, error) {
+			return repeat(e.span, func() error {
+				b, err := askHistory(ws, kept+ids[0], 1000)
+				peerSize = len(b)
+				return err
+			})
+		}}
+		if err := alternate(e, 1, ours, peer); err != nil {
 			return lines, err
 		}
-		peer, peerSize, err := peerHistory(e, pr.peer, kept+ids[0])
-		if err != nil {
-			return lines, fmt.Errorf("peer: %w", err)
-		}
+		p50, peerP50 := ours.quantile(.5), peer.quantile(.5)
 		l := line{
-			what: "last 1000 events of a session, " + coding + ", p50",
-			ours: fmt.Sprintf("%s (p99 %s, %d KB)", ms(h.Quantile(.5)), ms(h.Quantile(.99)), size/1000),
-			peer: fmt.Sprintf("%s (p99 %s, %d KB)", ms(peer.Quantile(.5)), ms(peer.Quantile(.99)), peerSize/1000), ratio: float64(peer.Quantile(.5)) / float64(h.Quantile(.5)),
+			what:  "last 1000 events of a session, " + coding + ", p50",
+			ours:  fmt.Sprintf("%s (p99 %s, %d KB)", ms(p50), ms(ours.quantile(.99)), size/1000),
+			peer:  fmt.Sprintf("%s (p99 %s, %d KB)", ms(peerP50), ms(peer.quantile(.99)), peerSize/1000),
+			ratio: float64(peerP50) / float64(p50),
 		}
 		if coding != "identity" {
-			l.value, l.need, l.want, l.must, l.aim = float64(h.Quantile(.5))/float64(time.Millisecond), 5, 2, "5 ms", "2 ms"
+			l.value, l.need, l.want, l.must, l.aim = inMS(p50), 5, 2, "5 ms", "2 ms"
 		}
 		lines = append(lines, l)
 	}
 	return lines, nil
 }
 
-// peerHistory asks the peer again and again.
-func peerHistory(e *env, p *process, channel string) (h load.Hist, size int, err error) {
-	ws, err := load.OpenWS(p.target, centrifugeJSON{})
-	if err != nil {
-		return h, 0, err
-	}
-	defer ws.Close()
-	for begun := time.Now(); time.Since(begun) < e.span; {
-		at := time.Now()
-		b, err := askHistory(ws, channel, 1000)
-		if err != nil {
-			return h, 0, err
-		}
-		h.Add(time.Since(at))
-		size = len(b)
-	}
-	return h, size, nil
-}
-
-// get asks for the same page again and again.
-func get(e *env, p *process, path, extra string) (h load.Hist, size int, err error) {
-	conn, err := load.DialHTTP(p.target)
-	if err != nil {
-		return h, 0, err
-	}
-	defer conn.Close()
-	for begun := time.Now(); time.Since(begun) < e.span; {
-		at := time.Now()
-		b, err := conn.Do("GET", path, extra, nil)
-		if err != nil {
-			return h, 0, err
-		}
-		h.Add(time.Since(at))
-		size = len(b)
-	}
-	return h, size, nil
-}
-
-// openLong: the snapshot of a long session, right after a start and later. The
-// peer is bare Pebble in this process that reads as many values as there are
-// events, which is the least that a session without stored states would cost;
-// beside it stands what as many values as there are items take.
+// openLong reads the snapshot of a long session, right after a start and later. The peer is bare Pebble in this process
+// that reads as many values as there are events, which is the least that a session without stored states would cost. The
+// line also has the time for as many values as there are items.
 func openLong(e *env) ([]line, error) {
 	const items = 400
 	events := 100_000
@@ -249,7 +220,7 @@ func openLong(e *env) ([]line, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, err := load.Sessions(p.target, "long", 1)
+	ids, err := p.sessions("long", 1)
 	if err == nil {
 		err = fill(p, ids[0], events)
 	}
@@ -257,84 +228,63 @@ func openLong(e *env) ([]line, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := openBare(filepath.Join(e.temp, "long-bare"))
+	db, err := openBare(data + "-bare")
 	if err != nil {
 		return nil, err
 	}
 	if err := errors.Join(db.fill(events), db.Close()); err != nil {
 		return nil, err
 	}
-	path := fmt.Sprintf("/parley/v1/sessions/%s/snapshot?items=%d", ids[0], items)
-	var cold, bareCold []time.Duration
-	var warm, bareWarm, bareFew load.Hist
-	for i := range e.rounds {
-		first, err := openOnce(e, data, path, fmt.Sprintf("long-%d", i), &warm)
-		if err != nil {
-			return nil, err
-		}
-		cold = append(cold, first)
-		if first, err = openOnceBare(e, filepath.Join(e.temp, "long-bare"), events, &bareWarm); err != nil {
-			return nil, err
-		}
-		bareCold = append(bareCold, first)
-		if _, err = openOnceBare(e, filepath.Join(e.temp, "long-bare"), items, &bareFew); err != nil {
-			return nil, err
-		}
+	ours := &side{name: "Parley", run: func(i int) (round, error) { return openOnce(e, data, ids[0], items, i) }}
+	bare := func(n int) *side {
+		return &side{name: "bare Pebble", run: func(int) (round, error) { return openOnceBare(e, data+"-bare", n) }}
+	}
+	all, few := bare(events), bare(items)
+	if err := alternate(e, e.rounds, ours, all, few); err != nil {
+		return nil, err
 	}
 	what := fmt.Sprintf("open a session of %d events: snapshot with the last %d items, ", events, items)
+	later, laterAll, laterFew := ours.latency(), all.latency(), few.latency()
 	l := func(what, more string, ours, peer time.Duration) line {
 		return line{
-			what: what, ours: ms(ours) + more, peer: fmt.Sprintf("%s, bare Pebble reads all (%s for %d)", ms(peer), ms(bareFew.Quantile(.5)), items), ratio: float64(peer) / float64(ours),
-			value: float64(ours) / float64(time.Millisecond), need: 50, want: 10, must: "50 ms", aim: "10 ms",
+			what: what, ours: ms(ours) + more, peer: fmt.Sprintf("%s, bare Pebble reads all (%s for %d)", ms(peer), ms(laterFew.Quantile(.5)), items),
+			ratio: float64(peer) / float64(ours), value: inMS(ours), need: 50, want: 10, must: "50 ms", aim: "10 ms",
 		}
 	}
 	return []line{
-		l(what+"first after a start", "", median(cold), median(bareCold)),
-		l(what+"p50 later", fmt.Sprintf(" (p99 %s)", ms(warm.Quantile(.99))), warm.Quantile(.5), bareWarm.Quantile(.5)),
+		l(what+"first after a start", "", ours.took(), all.took()),
+		l(what+"p50 later", fmt.Sprintf(" (p99 %s)", ms(later.Quantile(.99))), later.Quantile(.5), laterAll.Quantile(.5)),
 	}, nil
 }
 
-// openOnce starts the server, asks once and returns how long that took, then
-// asks for a round.
-func openOnce(e *env, data, path, name string, later *load.Hist) (first time.Duration, err error) {
+// openOnce starts the server and reads the snapshot of a session, once and then for a round.
+func openOnce(e *env, data, id string, items, i int) (r round, err error) {
 	p, err := startParley(e, data)
 	if err != nil {
-		return 0, err
+		return r, err
 	}
 	defer p.stop()
 	conn, err := load.DialHTTP(p.target)
 	if err != nil {
-		return 0, err
+		return r, err
 	}
 	defer conn.Close()
-	at := time.Now()
-	if _, err := conn.Do("GET", path, "Accept-Encoding: gzip\r\n", nil); err != nil {
-		return 0, err
-	}
-	first = time.Since(at)
-	return first, p.profile(e, name, func() error {
-		h, _, err := get(e, p, path, "Accept-Encoding: gzip\r\n")
-		later.Merge(&h)
-		return err
+	_, merr := p.measure(e, fmt.Sprintf("long-%d", i), func() (load.Result, error) {
+		r, err = repeat(e.span, func() error {
+			_, err := conn.Do("GET", fmt.Sprintf("/parley/v1/sessions/%s/snapshot?items=%d", id, items), "Accept-Encoding: gzip\r\n", nil)
+			return err
+		})
+		return load.Result{}, err
 	})
+	return r, merr
 }
 
-// openOnceBare does the same with bare Pebble.
-func openOnceBare(e *env, dir string, items int, later *load.Hist) (first time.Duration, err error) {
+// openOnceBare does the same with bare Pebble and n values.
+func openOnceBare(e *env, dir string, n int) (r round, err error) {
 	db, err := openBare(dir)
 	if err != nil {
-		return 0, err
+		return r, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if first, err = db.last(items); err != nil {
-		return 0, err
-	}
-	for begun := time.Now(); time.Since(begun) < e.span/4; {
-		took, err := db.last(items)
-		if err != nil {
-			return 0, err
-		}
-		later.Add(took)
-	}
-	return first, nil
+	return repeat(e.span/4, func() error { return db.last(n) })
 }

@@ -8,7 +8,7 @@ import (
 
 const header = "| # | what | Parley | peer | ratio | must | aim | verdict |\n|---|---|---|---|---|---|---|---|"
 
-// line is one measured thing.
+// line is one line of the table.
 type line struct {
 	what  string
 	ours  string
@@ -16,11 +16,11 @@ type line struct {
 	ratio float64
 	must  string
 	aim   string
-	value float64 // what is held against the bounds
+	value float64 // compared with the bounds
 	floor bool    // more is better
 	need  float64 // the bound for must; 0 means none
 	want  float64 // the bound for aim; 0 means none
-	flaw  string  // what else must hold and does not; "" when all does
+	flaw  string  // another condition that is not met; "" for none
 }
 
 func (l line) verdict() string {
@@ -70,7 +70,7 @@ func perSecond(n float64) string {
 }
 
 func ms(d time.Duration) string {
-	switch v := float64(d) / float64(time.Millisecond); {
+	switch v := inMS(d); {
 	case v < 10:
 		return fmt.Sprintf("%.2f ms", v)
 	case v < 100:
@@ -79,5 +79,7 @@ func ms(d time.Duration) string {
 		return fmt.Sprintf("%.0f ms", v)
 	}
 }
+
+func inMS(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func mb(bytes int64) string { return fmt.Sprintf("%.0f MB", float64(bytes)/1e6) }

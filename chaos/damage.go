@@ -118,7 +118,7 @@ type outcome struct {
 }
 
 func (c *campaign) try(ctx context.Context, data, damaged string) (outcome, error) {
-	at, err := newPlace(data)
+	at, err := newLocation(data)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -126,18 +126,18 @@ func (c *campaign) try(ctx context.Context, data, damaged string) (outcome, erro
 	if err != nil {
 		return outcome{}, err
 	}
-	defer s.kill()
-	ok, err := s.ready(ctx)
+	defer s.Kill()
+	_, ok, err := s.WaitReady(ctx, "/readyz")
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s: %w", damaged, err)
 	}
 	if !ok {
-		return outcome{refused: true, printed: s.printed()}, nil
+		return outcome{refused: true, printed: s.Output()}, nil
 	}
-	said, whole := c.verify(ctx, s.url)
-	content, err := serves(ctx, s.url)
-	out := outcome{reported: !whole || err != nil, content: content, printed: s.printed() + said}
-	if damaged != "" && strings.Contains(s.printed(), filepath.Base(damaged)) {
+	said, whole := c.verify(ctx, at.url())
+	content, err := serves(ctx, at.url())
+	out := outcome{reported: !whole || err != nil, content: content, printed: s.Output() + said}
+	if damaged != "" && strings.Contains(s.Output(), filepath.Base(damaged)) {
 		out.reported = true
 	}
 	return out, nil

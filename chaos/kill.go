@@ -9,18 +9,17 @@ import (
 	"time"
 )
 
-// settle is how long work that was begun may take after the last start.
+// settle is the time for requests and turns to finish after the last start.
 const settle = 90 * time.Second
 
-// kills runs the load and kills the server at random moments, while it works and
-// while it starts. Once, in the middle, it stops the server in order and copies
-// the data folder: the damage later puts files of that copy in place of newer ones.
+// kills runs the load and kills the server at random times, while it serves and while it starts. Once, in the middle, it
+// stops the server in order and copies the data folder; damages later replaces newer files by files of that copy.
 func (c *campaign) kills(ctx context.Context) error {
-	at, err := newPlace(c.data)
+	at, err := newLocation(c.data)
 	if err != nil {
 		return err
 	}
-	cl, err := connect("http://" + at.addr)
+	cl, err := connect(at.url())
 	if err != nil {
 		return err
 	}
@@ -30,7 +29,7 @@ func (c *campaign) kills(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { s.kill() }()
+	defer func() { s.Kill() }()
 
 	ctx, cancel := context.WithTimeout(ctx, c.kill+settle)
 	ends, stop := context.WithTimeout(ctx, c.kill)
@@ -48,7 +47,7 @@ func (c *campaign) kills(ctx context.Context) error {
 		if !copied && time.Now().After(middle) {
 			copied = true
 			c.counts.stops++
-			if err := s.stop(); err != nil {
+			if err := s.Stop(); err != nil {
 				return err
 			}
 			if err := os.CopyFS(c.older(), os.DirFS(c.data)); err != nil {
@@ -56,7 +55,7 @@ func (c *campaign) kills(ctx context.Context) error {
 			}
 		} else {
 			c.counts.kills++
-			s.kill()
+			s.Kill()
 		}
 		if c.random.IntN(4) == 0 { // once more, during the start
 			if s, err = c.launch(at); err != nil {
@@ -64,7 +63,7 @@ func (c *campaign) kills(ctx context.Context) error {
 			}
 			pause(ctx, time.Duration(c.random.IntN(300))*time.Millisecond)
 			c.counts.kills++
-			s.kill()
+			s.Kill()
 		}
 		if s, err = c.start(ctx, at); err != nil {
 			return fmt.Errorf("after kill %d: %w", c.counts.kills, err)
@@ -81,11 +80,11 @@ func (c *campaign) kills(ctx context.Context) error {
 	if err := c.check(ctx, l); err != nil {
 		return err
 	}
-	if said, ok := c.verify(ctx, s.url); !ok {
+	if said, ok := c.verify(ctx, at.url()); !ok {
 		c.counts.fault(&c.counts.lost, "verify reports damage after kills: %s", said)
 	}
 	c.counts.stops++
-	if err := s.stop(); err != nil {
+	if err := s.Stop(); err != nil {
 		return err
 	}
 	return c.search(l)

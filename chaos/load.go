@@ -16,8 +16,7 @@ import (
 	"github.com/parley-hq/parley/client"
 )
 
-// load is the work that goes on while the server is killed, and what it was
-// promised.
+// load is the work that goes on while the server is killed, and what the server acknowledged.
 type load struct {
 	c *client.Client
 
@@ -25,8 +24,8 @@ type load struct {
 	events   map[chat.SessionID]map[string]chat.Event // acknowledged, by client id
 	answers  map[chat.SessionID]map[chat.Seq]string   // the text that answers a message
 	files    map[chat.SessionID]map[string][]byte     // acknowledged content; nil means removed
-	seen     map[chat.SessionID][]chat.Event          // by a reader that was cut at every kill
-	erased   []string                                 // texts of sessions whose receipt was given
+	seen     map[chat.SessionID][]chat.Event          // by a reader that every kill disconnects
+	erased   []string                                 // texts of sessions whose erasure was acknowledged
 	acks     int
 	problems []error
 }
@@ -45,9 +44,8 @@ func (l *load) problem(err error) {
 // workerName is the agent that the run serves as a worker.
 const workerName = "chaos-worker"
 
-// start begins the work, in wg. It takes up nothing new after ends; what it has
-// begun then is finished, unless ctx ends before. Readers and the worker, in
-// readers, go on until ctx ends.
+// start starts the work in wg. After ends it begins nothing new and finishes what it has begun, unless ctx ends before.
+// Readers and the worker, in readers, run until ctx ends.
 func (l *load) start(ctx, ends context.Context, wg, readers *sync.WaitGroup) error {
 	readers.Go(func() { l.work(ctx) })
 	begin := func(name, agent string) (chat.SessionID, error) {
@@ -165,7 +163,7 @@ func (l *load) talk(ctx, ends context.Context, id chat.SessionID, agent string) 
 	}
 }
 
-// streamed is what the demo agent says to /stream n.
+// streamed is the demo agent's answer to /stream n.
 func streamed(n int) string {
 	words := make([]string, n)
 	for i := range words {

@@ -81,63 +81,63 @@ func (c *BenchCmd) Run(ctx context.Context, std *stdio) (err error) {
 	return nil
 }
 
-// measurement is one line of the table.
-type measurement func(ctx context.Context) (what, rate string, latency load.Hist, err error)
+// measurement is one line: what was done, how fast, and how long each took.
+type measurement func(ctx context.Context) (what, rate string, latency load.Histogram, err error)
 
 func (c *BenchCmd) measurements(t load.Target, sessions []string) []measurement {
-	appends := func(what string, run func(ctx context.Context) (load.Rate, error)) measurement {
-		return func(ctx context.Context) (string, string, load.Hist, error) {
+	appends := func(what string, run func(ctx context.Context) (load.Result, error)) measurement {
+		return func(ctx context.Context) (string, string, load.Histogram, error) {
 			r, err := run(ctx)
 			return what, fmt.Sprintf("%.0f events/s", r.PerSecond), r.Latency, err
 		}
 	}
 	return []measurement{
-		appends(fmt.Sprintf("append, one event per HTTP request, %d writers", c.Writers), func(ctx context.Context) (load.Rate, error) {
+		appends(fmt.Sprintf("append, one event per HTTP request, %d writers", c.Writers), func(ctx context.Context) (load.Result, error) {
 			return load.AppendHTTP(ctx, t, sessions, 1, c.Span)
 		}),
-		appends(fmt.Sprintf("append, arrays of %d over HTTP, %d writers", c.Batch, c.Writers), func(ctx context.Context) (load.Rate, error) {
+		appends(fmt.Sprintf("append, arrays of %d over HTTP, %d writers", c.Batch, c.Writers), func(ctx context.Context) (load.Result, error) {
 			return load.AppendHTTP(ctx, t, sessions, c.Batch, c.Span)
 		}),
-		appends(fmt.Sprintf("append, one event per WebSocket frame, %d writers", c.Writers), func(ctx context.Context) (load.Rate, error) {
+		appends(fmt.Sprintf("append, one event per WebSocket frame, %d writers", c.Writers), func(ctx context.Context) (load.Result, error) {
 			return load.AppendWS(ctx, t, load.Native{}, sessions, 1, 1, c.Span)
 		}),
 		c.fanOut(t, sessions[0], "WebSocket"),
 		c.fanOut(t, sessions[0], "SSE"),
-		func(ctx context.Context) (string, string, load.Hist, error) {
+		func(ctx context.Context) (string, string, load.Histogram, error) {
 			what := "append to seen, nothing else going on"
-			crowd, err := load.NewCrowd()
+			readers, err := load.NewReaders()
 			if err != nil {
-				return what, "", load.Hist{}, err
+				return what, "", load.Histogram{}, err
 			}
-			defer crowd.Close()
-			if err := crowd.WatchWS(t, load.Native{}, sessions[:1]); err != nil {
-				return what, "", load.Hist{}, err
+			defer readers.Close()
+			if err := readers.WatchWS(t, load.Native{}, sessions[:1]); err != nil {
+				return what, "", load.Histogram{}, err
 			}
-			h, err := load.Quiet(ctx, t, load.Native{}, crowd, sessions[0], max(10, int(c.Span/(20*time.Millisecond))), 10*time.Millisecond)
-			return what, "", h, err
+			r, err := load.Quiet(ctx, t, load.Native{}, readers, sessions[0], max(10, int(c.Span/(20*time.Millisecond))), 10*time.Millisecond)
+			return what, "", r.Latency, err
 		},
 	}
 }
 
 // fanOut has one writer append as fast as it can to a session with many readers.
 func (c *BenchCmd) fanOut(t load.Target, session, by string) measurement {
-	return func(ctx context.Context) (what, rate string, latency load.Hist, err error) {
+	return func(ctx context.Context) (what, rate string, latency load.Histogram, err error) {
 		what = fmt.Sprintf("fan-out to %d readers over %s", c.Readers, by)
-		crowd, err := load.NewCrowd()
+		readers, err := load.NewReaders()
 		if err != nil {
 			return what, "", latency, err
 		}
-		defer crowd.Close()
+		defer readers.Close()
 		ids := slices.Repeat([]string{session}, c.Readers)
 		if by == "SSE" {
-			err = crowd.WatchSSE(t, ids, "")
+			err = readers.WatchSSE(t, ids, nil)
 		} else {
-			err = crowd.WatchWS(t, load.Native{}, ids)
+			err = readers.WatchWS(t, load.Native{}, ids)
 		}
 		if err != nil {
 			return what, "", latency, err
 		}
-		s, err := load.FanOut(ctx, t, load.Native{}, crowd, session, 1, 1, 32, c.Span)
+		s, err := load.FanOut(ctx, t, load.Native{}, readers, session, 1, 1, 32, c.Span)
 		return what, fmt.Sprintf("%.0f deliveries/s", s.PerSecond), s.Latency, err
 	}
 }

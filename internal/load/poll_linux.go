@@ -10,38 +10,37 @@ import (
 	"syscall"
 )
 
-// poller reads all connections of a crowd in one goroutine: a goroutine for each
-// would cost the machine more than the server does.
+// poller reads all connections in one goroutine. A goroutine for each would use more processor time than the server.
 type poller struct {
-	crowd *Crowd
-	epoll int
-	done  atomic.Bool
-	group sync.WaitGroup
-	slow  []net.Conn // TLS: read by goroutines of their own
+	readers *Readers
+	epoll   int
+	done    atomic.Bool
+	group   sync.WaitGroup
+	slow    []net.Conn // TLS connections; each has its own goroutine
 
 	mu    sync.Mutex
 	files map[int32]*file
 }
 
 type file struct {
-	*member
+	*reader
 	f *os.File
 }
 
-func newPoller(c *Crowd) (*poller, error) {
+func newPoller(c *Readers) (*poller, error) {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
-	p := &poller{crowd: c, epoll: fd, files: map[int32]*file{}}
+	p := &poller{readers: c, epoll: fd, files: map[int32]*file{}}
 	p.group.Go(p.run)
 	return p, nil
 }
 
-func (p *poller) add(conn net.Conn, m *member) error {
+func (p *poller) add(conn net.Conn, m *reader) error {
 	if _, ok := conn.(*tls.Conn); ok {
 		p.slow = append(p.slow, conn)
-		p.group.Go(func() { readAll(p.crowd, conn, m) })
+		p.group.Go(func() { readAll(p.readers, conn, m) })
 		return nil
 	}
 	// A copy of the descriptor is not in the runtime's own poller, which would
@@ -77,7 +76,7 @@ func (p *poller) run() {
 			}
 			got, err := syscall.Read(int(events[i].Fd), buf)
 			if got > 0 {
-				p.crowd.take(m.member, buf[:got])
+				p.readers.take(m.reader, buf[:got])
 				continue
 			}
 			if err == syscall.EAGAIN || err == syscall.EINTR {
@@ -87,7 +86,7 @@ func (p *poller) run() {
 			delete(p.files, events[i].Fd)
 			p.mu.Unlock()
 			m.f.Close()
-			p.crowd.gone.Add(1)
+			p.readers.gone.Add(1)
 		}
 	}
 }

@@ -7,18 +7,18 @@ import (
 	"sync"
 )
 
-// poller reads each connection of a crowd in a goroutine of its own.
+// poller reads each connection in its own goroutine.
 type poller struct {
-	crowd *Crowd
-	group sync.WaitGroup
-	conns []net.Conn
+	readers *Readers
+	group   sync.WaitGroup
+	conns   []net.Conn
 }
 
-func newPoller(c *Crowd) (*poller, error) { return &poller{crowd: c}, nil }
+func newPoller(c *Readers) (*poller, error) { return &poller{readers: c}, nil }
 
-func (p *poller) add(conn net.Conn, m *member) error {
+func (p *poller) add(conn net.Conn, m *reader) error {
 	p.conns = append(p.conns, conn)
-	p.group.Go(func() { readAll(p.crowd, conn, m) })
+	p.group.Go(func() { readAll(p.readers, conn, m) })
 	return nil
 }
 

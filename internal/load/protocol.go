@@ -8,46 +8,43 @@ import (
 	"time"
 )
 
-// Speech is how one talks to a server over WebSocket. Its methods have no state
-// and may be called by several goroutines at once.
-type Speech interface {
-	// Path is where the server listens.
+// Protocol is the WebSocket protocol of a server. Its methods have no state and may be called at the same time.
+type Protocol interface {
+	// Path is the path of the WebSocket.
 	Path() string
-	// Greet is the first message on a connection, nil for none; it is answered.
-	Greet() []byte
-	// Watch is the message that follows a session from now on.
-	Watch(session string) []byte
+	// Hello is the first message on a connection, nil for none. The server answers it.
+	Hello() []byte
+	// Watch is the message that watches a session, and whether to wait until Watching reports that the watch has begun.
+	Watch(session string) (msg []byte, wait bool)
 	// Watching reports whether a message says that the watch has begun.
 	Watching(msg []byte) (bool, error)
-	// Append appends frames that add messages with these texts to the session,
-	// as one unit where the server has such a thing, and how many answers that
-	// gives.
+	// Append appends frames with messages for the session, as one request if the server can do that. It returns the number
+	// of answers to expect.
 	Append(frames []byte, session string, texts []string) ([]byte, int)
-	// Piece appends a frame that shows the next piece of a text being written.
-	Piece(frames []byte, session string, offset int, text []byte) []byte
-	// Answers is how many requests a message answers; an error is an answer
-	// that refuses.
+	// Preview appends a frame with the next part of a text.
+	Preview(frames []byte, session string, offset int, text []byte) []byte
+	// Answers returns how many requests a message answers. It fails if the message is a refusal.
 	Answers(msg []byte) (int, error)
 }
 
-// Native speaks Parley's own dialect.
+// Native is the protocol of Parley's own API.
 type Native struct{}
 
-// Path is where sockets are opened.
+// Path is the path of the WebSocket.
 func (Native) Path() string { return "/parley/v1/ws" }
 
-// Greet is nothing: the server listens at once.
-func (Native) Greet() []byte { return nil }
+// Hello is nil.
+func (Native) Hello() []byte { return nil }
 
-// Watch follows from now on.
-func (Native) Watch(session string) []byte {
-	return fmt.Appendf(nil, `{"op":"watch","id":1,"session_id":%q}`, session)
+// Watch watches from now on.
+func (Native) Watch(session string) ([]byte, bool) {
+	return fmt.Appendf(nil, `{"op":"watch","id":1,"session_id":%q}`, session), true
 }
 
-// Watching waits for the ok.
+// Watching reports whether the message is the answer ok.
 func (n Native) Watching(msg []byte) (bool, error) {
-	acks, err := n.Answers(msg)
-	return acks > 0, err
+	answers, err := n.Answers(msg)
+	return answers > 0, err
 }
 
 // Append makes one frame of all texts.
@@ -71,8 +68,8 @@ func drafts(texts []string) []byte {
 	return b
 }
 
-// Piece makes one frame without an id, which is answered only when refused.
-func (Native) Piece(frames []byte, session string, offset int, text []byte) []byte {
+// Preview makes one frame without an id. The server answers it only to refuse it.
+func (Native) Preview(frames []byte, session string, offset int, text []byte) []byte {
 	b := make([]byte, 0, 256)
 	b = append(append(append(b, `{"op":"preview","session_id":"`...), session...), `","preview":{"block":"b1","offset":`...)
 	b = strconv.AppendInt(b, int64(offset), 10)
@@ -94,7 +91,7 @@ func (Native) Answers(msg []byte) (int, error) {
 // textSize makes a payload {"text":"…"} of 300 bytes.
 const textSize = 300 - len(`{"text":""}`)
 
-// texts are n messages with stamps that are still to be set.
+// texts returns n messages; their stamps are set later.
 func texts(n int) []string {
 	all := make([]string, n)
 	stamp := string(AppendStamp(nil, time.UnixMicro(0)))
@@ -104,14 +101,14 @@ func texts(n int) []string {
 	return all
 }
 
-// shot is a prepared request whose stamps are set anew each time it is sent.
-type shot struct {
+// request is a prepared request. Its stamps are set each time it is sent.
+type request struct {
 	bytes  []byte
 	stamps []int
 }
 
-func newShot(b []byte) *shot {
-	s := &shot{bytes: b}
+func newRequest(b []byte) *request {
+	s := &request{bytes: b}
 	for at := 0; ; {
 		i := bytes.IndexByte(b[at:], mark)
 		if i < 0 {
@@ -123,7 +120,7 @@ func newShot(b []byte) *shot {
 }
 
 // now sets the stamps and returns the bytes.
-func (s *shot) now() []byte {
+func (s *request) now() []byte {
 	now := time.Now()
 	for _, at := range s.stamps {
 		AppendStamp(s.bytes[:at], now)

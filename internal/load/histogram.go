@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Hist counts durations in buckets that are at most 1/16 wide, in microseconds.
+// Histogram counts durations in buckets that are at most 1/16 wide, in microseconds.
 // The zero value is ready.
-type Hist struct {
+type Histogram struct {
 	count   uint64
 	buckets [64 * 16]uint64
 }
 
 // Add counts one duration; negative ones count as zero.
-func (h *Hist) Add(d time.Duration) {
+func (h *Histogram) Add(d time.Duration) {
 	h.count++
 	h.buckets[bucketOf(uint64(max(d, 0)/time.Microsecond))]++
 }
 
 // Merge adds what another one counted.
-func (h *Hist) Merge(o *Hist) {
+func (h *Histogram) Merge(o *Histogram) {
 	h.count += o.count
 	for i, n := range o.buckets {
 		h.buckets[i] += n
@@ -27,11 +27,11 @@ func (h *Hist) Merge(o *Hist) {
 }
 
 // Count is how many were added.
-func (h *Hist) Count() uint64 { return h.count }
+func (h *Histogram) Count() uint64 { return h.count }
 
 // Quantile returns the duration below which the share q of all lies, 0 when
 // nothing was counted.
-func (h *Hist) Quantile(q float64) time.Duration {
+func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.count == 0 {
 		return 0
 	}

@@ -9,67 +9,60 @@ import (
 	"time"
 )
 
-// sampleEvery is how many readers share one whose latencies are measured.
+// sampleEvery: latencies are measured for one of so many readers.
 const sampleEvery = 8
 
-// Crowd is many readers on raw connections. They count the stamps that arrive
-// and measure how old those are.
-type Crowd struct {
-	seen  atomic.Int64 // stamps
-	gone  atomic.Int64 // connections that ended
-	bytes atomic.Int64
-	size  int
+// Readers is a set of readers on raw connections. They count the stamps that arrive and measure their age.
+type Readers struct {
+	seen atomic.Int64 // stamps
+	gone atomic.Int64 // connections that ended
+	size int
 
 	mu   sync.Mutex
-	hist Hist
+	hist Histogram
 
 	poll *poller
 }
 
-// member is one reader.
-type member struct {
+// reader is one reader.
+type reader struct {
 	scanner
 	sample bool
 }
 
-// NewCrowd returns an empty crowd that reads until Close.
-func NewCrowd() (*Crowd, error) {
-	c := &Crowd{}
+// NewReaders returns an empty set of readers. They read until Close.
+func NewReaders() (*Readers, error) {
+	c := &Readers{}
 	var err error
 	c.poll, err = newPoller(c)
 	return c, err
 }
 
-// Add takes a connection over and reads from it until it ends. first is what
-// was read from it already.
-func (c *Crowd) Add(conn net.Conn, first []byte) error {
-	m := &member{sample: c.size%sampleEvery == 0}
+// Add reads from a connection until it ends. first is what was read from it before.
+func (c *Readers) Add(conn net.Conn, first []byte) error {
+	m := &reader{sample: c.size%sampleEvery == 0}
 	c.size++
 	c.take(m, first)
 	return c.poll.add(conn, m)
 }
 
 // Len is how many readers were added.
-func (c *Crowd) Len() int { return c.size }
+func (c *Readers) Len() int { return c.size }
 
-// Seen is how many stamps all readers have got so far.
-func (c *Crowd) Seen() int64 { return c.seen.Load() }
-
-// Bytes is how much all readers have got so far.
-func (c *Crowd) Bytes() int64 { return c.bytes.Load() }
+// Seen is how many stamps all readers have received.
+func (c *Readers) Seen() int64 { return c.seen.Load() }
 
 // Take returns the latencies measured since the last call.
-func (c *Crowd) Take() Hist {
+func (c *Readers) Take() Histogram {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.hist
-	c.hist = Hist{}
+	c.hist = Histogram{}
 	return h
 }
 
-// Wait returns when so many stamps have been seen. It fails when nothing
-// arrives for a while or readers were cut off.
-func (c *Crowd) Wait(stamps int64) error {
+// Wait waits until so many stamps were received. It fails when nothing arrives for a while or a connection ended.
+func (c *Readers) Wait(stamps int64) error {
 	tick := time.NewTicker(200 * time.Microsecond)
 	defer tick.Stop()
 	last, since := c.seen.Load(), time.Now()
@@ -89,11 +82,11 @@ func (c *Crowd) Wait(stamps int64) error {
 	return errors.New("unreachable")
 }
 
-// Close cuts all readers off and waits for them.
-func (c *Crowd) Close() error { return c.poll.close() }
+// Close closes all connections.
+func (c *Readers) Close() error { return c.poll.close() }
 
-// take counts what is in b.
-func (c *Crowd) take(m *member, b []byte) {
+// take counts the stamps in b.
+func (c *Readers) take(m *reader, b []byte) {
 	if len(b) == 0 {
 		return
 	}
@@ -106,14 +99,13 @@ func (c *Crowd) take(m *member, b []byte) {
 	} else {
 		n = m.scan(b, nil)
 	}
-	c.bytes.Add(int64(len(b)))
 	if n > 0 {
 		c.seen.Add(int64(n))
 	}
 }
 
 // readAll reads one connection to its end.
-func readAll(c *Crowd, conn net.Conn, m *member) {
+func readAll(c *Readers, conn net.Conn, m *reader) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := conn.Read(buf)

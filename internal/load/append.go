@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Rate is how fast something went.
-type Rate struct {
+// Result is the result of a measurement.
+type Result struct {
 	PerSecond float64
-	Messages  int64
-	Latency   Hist // of each request
+	Count     int64     // messages, or deliveries
+	Latency   Histogram // of each request, or of each delivery
 }
 
-// Sessions begins sessions that no agent answers and returns their ids.
+// Sessions creates sessions without an agent and returns their ids.
 func Sessions(t Target, prefix string, n int) ([]string, error) {
 	ids := make([]string, n)
 	var next atomic.Int64
@@ -50,14 +50,14 @@ func parallel(n int, f func(i int) error) error {
 
 // AppendHTTP appends for a while, one writer and connection per session, batch
 // messages in each request.
-func AppendHTTP(ctx context.Context, t Target, sessions []string, batch int, d time.Duration) (Rate, error) {
+func AppendHTTP(ctx context.Context, t Target, sessions []string, batch int, d time.Duration) (Result, error) {
 	return measure(ctx, len(sessions), batch, d, func(i int) (step func() error, end func(), err error) {
 		conn, err := DialHTTP(t)
 		if err != nil {
 			return nil, nil, err
 		}
-		head := conn.prepare("POST", "/parley/v1/sessions/"+sessions[i]+"/events")
-		body := newShot(drafts(texts(batch)))
+		head := t.head("POST", "/parley/v1/sessions/"+sessions[i]+"/events")
+		body := newRequest(drafts(texts(batch)))
 		return func() error {
 			_, err := conn.exchange(append(conn.out[:0], head...), body.now())
 			return err
@@ -67,9 +67,9 @@ func AppendHTTP(ctx context.Context, t Target, sessions []string, batch int, d t
 
 // AppendWS appends for a while, one writer and socket per session, batch
 // messages in each frame and up to window frames that wait for their answer.
-func AppendWS(ctx context.Context, t Target, sp Speech, sessions []string, batch, window int, d time.Duration) (Rate, error) {
+func AppendWS(ctx context.Context, t Target, p Protocol, sessions []string, batch, window int, d time.Duration) (Result, error) {
 	return measure(ctx, len(sessions), batch, d, func(i int) (step func() error, end func(), err error) {
-		w, err := newWriter(t, sp, sessions[i], batch)
+		w, err := newWriter(t, p, sessions[i], batch)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -82,10 +82,10 @@ func AppendWS(ctx context.Context, t Target, sp Speech, sessions []string, batch
 	})
 }
 
-// measure runs writers until the time is over and counts messages.
-func measure(ctx context.Context, writers, batch int, d time.Duration, open func(i int) (step func() error, end func(), err error)) (Rate, error) {
+// measure opens all writers and then runs them at the same time for a while. step sends one request.
+func measure(ctx context.Context, writers, batch int, d time.Duration, open func(i int) (step func() error, end func(), err error)) (Result, error) {
 	var total atomic.Int64
-	var rate Rate
+	var rate Result
 	var mu sync.Mutex
 	steps, ends := make([]func() error, writers), make([]func(), writers)
 	defer func() {
@@ -103,7 +103,7 @@ func measure(ctx context.Context, writers, batch int, d time.Duration, open func
 	}
 	begun := time.Now()
 	err := parallel(writers, func(i int) error {
-		var h Hist
+		var h Histogram
 		n := 0
 		for at := time.Now(); at.Sub(begun) < d && ctx.Err() == nil; {
 			if err := steps[i](); err != nil {
@@ -120,36 +120,36 @@ func measure(ctx context.Context, writers, batch int, d time.Duration, open func
 		mu.Unlock()
 		return nil
 	})
-	rate.Messages = total.Load()
-	rate.PerSecond = float64(rate.Messages) / time.Since(begun).Seconds()
+	rate.Count = total.Load()
+	rate.PerSecond = float64(rate.Count) / time.Since(begun).Seconds()
 	return rate, errors.Join(err, ctx.Err())
 }
 
 // writer appends to one session over a socket.
 type writer struct {
-	ws   *WS
-	sp   Speech
-	shot *shot
-	acks int // answers to one shot
-	open int // answers that are still to come
+	ws      *WS
+	p       Protocol
+	request *request
+	acks    int // answers to one request
+	open    int // answers that are still to come
 }
 
-func newWriter(t Target, sp Speech, session string, batch int) (*writer, error) {
-	ws, err := OpenWS(t, sp)
+func newWriter(t Target, p Protocol, session string, batch int) (*writer, error) {
+	ws, err := OpenWS(t, p)
 	if err != nil {
 		return nil, err
 	}
-	frames, acks := sp.Append(nil, session, texts(batch))
-	return &writer{ws: ws, sp: sp, shot: newShot(frames), acks: acks}, nil
+	frames, acks := p.Append(nil, session, texts(batch))
+	return &writer{ws: ws, p: p, request: newRequest(frames), acks: acks}, nil
 }
 
-// OpenWS connects and greets.
-func OpenWS(t Target, sp Speech) (*WS, error) {
-	ws, err := DialWS(t, sp.Path())
+// OpenWS connects and sends the first message of the protocol.
+func OpenWS(t Target, p Protocol) (*WS, error) {
+	ws, err := DialWS(t, p.Path())
 	if err != nil {
 		return nil, err
 	}
-	if hello := sp.Greet(); hello != nil {
+	if hello := p.Hello(); hello != nil {
 		err = ws.Send(hello)
 		if err == nil {
 			_, err = ws.Receive()
@@ -163,7 +163,7 @@ func OpenWS(t Target, sp Speech) (*WS, error) {
 
 func (w *writer) send() error {
 	w.open += w.acks
-	return w.ws.SendFrames(w.shot.now())
+	return w.ws.SendFrames(w.request.now())
 }
 
 // await waits for n answers.
@@ -173,7 +173,7 @@ func (w *writer) await(n int) error {
 		if err != nil {
 			return err
 		}
-		got, err := w.sp.Answers(msg)
+		got, err := w.p.Answers(msg)
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Target is a server and how to get in.
+// Target is the address of a server and the token for it.
 type Target struct {
 	Host  string // host:port
 	TLS   bool
@@ -35,7 +35,7 @@ func ParseTarget(address, token string) (Target, error) {
 	return t, nil
 }
 
-// wait bounds a request: a server that hangs must not hang the measurement.
+// wait bounds a request, so that the measurement ends when the server does not answer.
 const wait = 60 * time.Second
 
 func (t Target) dial() (net.Conn, error) {
@@ -88,9 +88,6 @@ func (h *HTTP) Do(method, path, extra string, body []byte) ([]byte, error) {
 	return h.exchange(append(b, extra...), body)
 }
 
-// prepare makes the head of a request that is sent often.
-func (h *HTTP) prepare(method, path string) []byte { return h.target.head(method, path) }
-
 // exchange completes a head, sends it with the body and reads the answer.
 func (h *HTTP) exchange(head, body []byte) ([]byte, error) {
 	b := head
@@ -110,34 +107,9 @@ func (h *HTTP) exchange(head, body []byte) ([]byte, error) {
 }
 
 func (h *HTTP) answer() ([]byte, error) {
-	status, length, chunked := 0, -1, false
-	for {
-		line, err := h.r.ReadSlice('\n')
-		if err != nil {
-			return nil, err
-		}
-		line = bytes.TrimRight(line, "\r\n")
-		if len(line) == 0 {
-			break
-		}
-		if status == 0 {
-			if len(line) < 12 {
-				return nil, fmt.Errorf("not an HTTP answer: %q", line)
-			}
-			if status, err = strconv.Atoi(string(line[9:12])); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		name, value, _ := bytes.Cut(line, []byte(": "))
-		switch {
-		case bytes.EqualFold(name, []byte("Content-Length")):
-			if length, err = strconv.Atoi(string(value)); err != nil {
-				return nil, err
-			}
-		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
-			chunked = true
-		}
+	status, length, chunked, err := readHead(h.r)
+	if err != nil {
+		return nil, err
 	}
 	h.body = h.body[:0]
 	if err := h.readBody(length, chunked); err != nil {
@@ -147,6 +119,38 @@ func (h *HTTP) answer() ([]byte, error) {
 		return nil, fmt.Errorf("the server answered %d: %s", status, h.body)
 	}
 	return h.body, nil
+}
+
+// readHead reads the status line and the header of an answer.
+func readHead(r *bufio.Reader) (status, length int, chunked bool, err error) {
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return 0, 0, false, err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			return status, length, chunked, nil
+		}
+		if status == 0 {
+			if len(line) < 12 {
+				return 0, 0, false, fmt.Errorf("not an HTTP answer: %q", line)
+			}
+			if status, err = strconv.Atoi(string(line[9:12])); err != nil {
+				return 0, 0, false, err
+			}
+			continue
+		}
+		name, value, _ := bytes.Cut(line, []byte(": "))
+		switch {
+		case bytes.EqualFold(name, []byte("Content-Length")):
+			if length, err = strconv.Atoi(string(value)); err != nil {
+				return 0, 0, false, err
+			}
+		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
+			chunked = true
+		}
+	}
 }
 
 func (h *HTTP) readBody(length int, chunked bool) error {
@@ -169,7 +173,7 @@ func (h *HTTP) readBody(length int, chunked bool) error {
 			return nil
 		}
 	}
-	return h.more(max(length, 0))
+	return h.more(length)
 }
 
 func (h *HTTP) more(n int) error {
@@ -190,54 +194,40 @@ type WS struct {
 	body []byte
 }
 
-// DialWS connects and shakes hands.
+// DialWS connects and does the handshake.
 func DialWS(t Target, path string) (*WS, error) {
-	conn, err := t.dial()
+	conn, r, err := t.open(path, 101, "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n")
 	if err != nil {
 		return nil, err
 	}
-	w := &WS{conn: conn, r: bufio.NewReaderSize(conn, 4<<10)}
-	head := append(t.head("GET", path), "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"...)
-	if err := w.shake(head); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return w, nil
+	return &WS{conn: conn, r: r}, nil
 }
 
-func (w *WS) shake(head []byte) error {
-	if err := w.conn.SetDeadline(time.Now().Add(wait)); err != nil {
-		return err
+// open sends a GET request with further header lines and reads the header of the answer.
+func (t Target) open(path string, want int, extra string) (net.Conn, *bufio.Reader, error) {
+	conn, err := t.dial()
+	if err != nil {
+		return nil, nil, err
 	}
-	if _, err := w.conn.Write(head); err != nil {
-		return err
+	r := bufio.NewReaderSize(conn, 4<<10)
+	if err = conn.SetDeadline(time.Now().Add(wait)); err == nil {
+		if _, err = conn.Write(append(append(t.head("GET", path), extra...), "\r\n"...)); err == nil {
+			var status int
+			if status, _, _, err = readHead(r); err == nil && status != want {
+				err = fmt.Errorf("the server answered %d to %s", status, path)
+			}
+		}
 	}
-	if err := skipHead(w.r, "101"); err != nil {
-		return err
+	if err = errors.Join(err, conn.SetDeadline(time.Time{})); err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
 	}
-	return w.conn.SetDeadline(time.Time{})
+	return conn, r, nil
 }
 
-// skipHead reads an answer's head and checks its status.
-func skipHead(r *bufio.Reader, status string) error {
-	for first := true; ; first = false {
-		line, err := r.ReadSlice('\n')
-		if err != nil {
-			return err
-		}
-		if first && !bytes.Contains(line, []byte(" "+status+" ")) {
-			return fmt.Errorf("the server answered %q", bytes.TrimSpace(line))
-		}
-		if len(line) <= 2 {
-			return nil
-		}
-	}
-}
-
-// Close closes the connection without ceremony.
+// Close closes the connection without a closing handshake.
 func (w *WS) Close() error { return w.conn.Close() }
 
-// AppendFrame appends a masked text frame. The key is zero, which the protocol
-// allows, so that nothing needs to be changed.
+// AppendFrame appends a masked text frame. The mask is zero, which the protocol allows, so that the payload stays as it is.
 func AppendFrame(dst, payload []byte) []byte {
 	switch n := len(payload); {
 	case n < 126:
