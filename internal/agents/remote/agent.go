@@ -22,10 +22,10 @@ type Agent struct {
 	client *http.Client
 
 	mu        sync.Mutex
-	lastError error // why the last call failed; nil when it did not
+	lastError error // of the last call; nil when it succeeded
 }
 
-// New returns an agent.
+// New checks the options and returns an agent. It does not connect.
 func New(opt Options) (*Agent, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, err
@@ -41,15 +41,15 @@ func New(opt Options) (*Agent, error) {
 // Close drops idle connections.
 func (a *Agent) Close() { a.client.CloseIdleConnections() }
 
-// Health tells how the last call or probe went.
+// Health returns the error of the last call or probe.
 func (a *Agent) Health() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.lastError
 }
 
-// note remembers how a call went, in words for people. A bad answer to one turn
-// is no illness.
+// setHealth stores the result of a call for Health, without its code. A bad
+// answer to one turn does not change it.
 func (a *Agent) setHealth(err error) {
 	if e, ok := errors.AsType[*chat.Error](err); ok {
 		err = errors.New(e.Msg)
@@ -59,7 +59,7 @@ func (a *Agent) setHealth(err error) {
 	a.lastError = err
 }
 
-// Probe looks whether there is a key and the endpoint takes connections.
+// Probe checks that the key is available and that the endpoint accepts connections.
 func (a *Agent) Probe(ctx context.Context) error {
 	if err := a.authorize(http.Header{}); err != nil {
 		a.setHealth(err)
@@ -79,72 +79,74 @@ func (a *Agent) Probe(ctx context.Context) error {
 	if err == nil {
 		conn.Close()
 	} else {
-		err = a.problem(nil, err)
+		err = a.connectionError(nil, err)
 	}
 	a.setHealth(err)
 	return a.Health()
 }
 
-// round is one call of the endpoint within a turn. An endpoint that asked
-// something is called again with the answers.
+// round is one call of the endpoint within a turn. When the endpoint asks
+// something, the next round calls it again with the answers.
 type round struct {
-	n       int
-	turn    *agent.Turn
-	s       *output
-	before  *record    // of the round before
-	answers []answered // to what the round before asked
+	n        int
+	turn     *agent.Turn
+	out      *output
+	previous *roundRecord   // of the round before
+	answers  []promptAnswer // to the prompts of the round before
 }
 
-// record is what is kept of a round for the next one. It stands in the log
-// together with the questions of the round.
-type record struct {
+// roundRecord is stored together with the prompts of a round, for the next one.
+type roundRecord struct {
 	Round    int               `json:"round"`
-	IDs      []string          `json:"ids,omitempty"`      // the endpoint's own names of its questions
+	IDs      []string          `json:"ids,omitempty"`      // the endpoint's ids of its prompts
 	State    json.RawMessage   `json:"state,omitempty"`    // the endpoint's state
 	Messages map[string]string `json:"messages,omitempty"` // the endpoint's ids of its messages, by block
-	Run      string            `json:"run,omitempty"`      // the endpoint's name of the run
+	Run      string            `json:"run,omitempty"`      // the id of the run
 }
 
-// recordType is the type of the event that keeps a record.
+// recordType is the type of the event that stores a roundRecord.
 const recordType = "remote.round"
 
-func (r *record) body() chat.Body {
+func (r *roundRecord) body() chat.Body {
 	b, _ := json.Marshal(r)
 	return chat.Unknown{Name: recordType, Payload: b}
 }
 
-func recordOf(e *chat.Event) (*record, bool) {
+func recordOf(e *chat.Event) (*roundRecord, bool) {
 	if e.Type != recordType {
 		return nil, false
 	}
-	var r record
+	var r roundRecord
 	return &r, json.Unmarshal(e.Payload, &r) == nil
 }
 
-// question is what an endpoint asks at the end of a round.
-type question struct {
+// promptRequest is a prompt that an endpoint opens at the end of a round.
+type promptRequest struct {
 	id   string // the endpoint's
 	body chat.Body
 }
 
-// answered is a question and what became of it.
-type answered struct {
-	id   string
-	body chat.Body // a response; nil when there was none
-	why  error     // why not
+// maxPrompts bounds the prompts of one round.
+const maxPrompts = 32
 
-	asked chat.Prompt
+// promptAnswer is a closed prompt.
+type promptAnswer struct {
+	id     string // the endpoint's
+	prompt chat.Prompt
+	body   chat.Body // the response; nil when the prompt expired or was withdrawn
+	err    error     // agent.ErrExpired or agent.ErrWithdrawn when body is nil
 }
 
-// speak makes one call and returns what the endpoint wants to know.
-type protocol func(ctx context.Context, a *Agent, r *round) ([]question, error)
+// protocol makes one call and returns the prompts that the endpoint opens.
+type protocol func(ctx context.Context, a *Agent, r *round) ([]promptRequest, error)
 
 var protocols = map[string]protocol{OpenAI: openAI, NDJSON: ndjson, NeMo: nemo, AGUI: agUI}
 
 // maxRounds bounds the calls of one turn.
 const maxRounds = 100
 
-// Answer calls the endpoint and says what it says.
+// Answer calls the endpoint and stores its answer. It calls again with the
+// answers for as long as the endpoint opens prompts.
 func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 	r := &round{n: 1, turn: turn}
 	if turn.Resumed() {
@@ -154,21 +156,21 @@ func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 		}
 	}
 	for ; r.n <= maxRounds; r.n++ {
-		before := r.s
-		if r.s = newOutput(turn, r.n); before != nil {
-			r.s.calls, r.s.open = before.calls, before.open
+		before := r.out
+		if r.out = newOutput(turn, r.n); before != nil {
+			r.out.calls, r.out.openCalls = before.calls, before.openCalls
 		}
-		asked, err := protocols[a.opt.Protocol](ctx, a, r)
+		prompts, err := protocols[a.opt.Protocol](ctx, a, r)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err != nil {
 			return err
 		}
-		if len(asked) == 0 {
-			return r.s.finish(ctx)
+		if len(prompts) == 0 {
+			return r.out.finish(ctx)
 		}
-		events, err := r.ask(ctx, asked)
+		events, err := r.storePrompts(ctx, prompts)
 		if err != nil {
 			return err
 		}
@@ -179,23 +181,23 @@ func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 	return agent.Failf(agent.CodeTooMany, chat.Unavailable, "the agent asked %d times in one turn without coming to an end, so it was stopped; say how to go on", maxRounds)
 }
 
-// recall finds out how far earlier attempts came: done means that the answer is
-// there, else r is the round to go on with.
+// restore reads what earlier attempts stored. done means that the answer is
+// complete; otherwise r is the round to call next.
 func (a *Agent) restore(ctx context.Context, r *round) (done bool, err error) {
-	var asked []chat.Event // of the last round that asked: its record and its questions
-	used := false
+	var asked []chat.Event // the record and the prompts of the last round that has prompts
+	usedTool := false      // since then
 	for _, e := range r.turn.Past() {
 		switch b := e.Body.(type) {
 		case chat.AgentText:
 			done = done || b.Final && !b.Partial
 		case chat.AgentToolCall:
-			used = true
+			usedTool = true
 		case chat.Unknown:
 			if rec, ok := recordOf(&e); ok && len(rec.IDs) > 0 {
-				asked, used = []chat.Event{e}, false
+				asked, usedTool = []chat.Event{e}, false
 			}
 		case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
-			if len(asked) > 0 && strings.HasPrefix(e.ClientID, keepPrefix(&asked[0])) {
+			if len(asked) > 0 && strings.HasPrefix(e.ClientID, batchPrefix(&asked[0])) {
 				asked = append(asked, e)
 			}
 		}
@@ -204,85 +206,83 @@ func (a *Agent) restore(ctx context.Context, r *round) (done bool, err error) {
 		return true, nil
 	}
 	if len(asked) > 1 {
-		before, _ := recordOf(&asked[0])
-		r.n = before.Round
+		rec, _ := recordOf(&asked[0])
+		r.n = rec.Round
 		if err := r.awaitAnswers(ctx, asked); err != nil {
 			return false, err
 		}
 		r.n++
 	}
-	if a.opt.Protocol == NeMo && a.opt.Socket && waiting(r.turn) != nil {
-		return false, nil // it may be there still
+	if a.opt.Protocol == NeMo && a.opt.Socket && lastOpenPrompt(r.turn) != nil {
+		return false, nil // the run may still wait on the server; nemoSocket looks for it
 	}
-	return false, a.mayRepeat(used)
+	return false, a.mayRepeat(usedTool)
 }
 
-// mayRepeat says whether the endpoint may be called again after a crash.
-func (a *Agent) mayRepeat(used bool) error {
+// mayRepeat reports an error when the endpoint must not be called again after a
+// crash.
+func (a *Agent) mayRepeat(usedTool bool) error {
 	switch {
-	case a.opt.Recover == RecoverAlways, a.opt.Recover == RecoverSafe && !used:
+	case a.opt.Recover == RecoverAlways, a.opt.Recover == RecoverSafe && !usedTool:
 		return nil
-	case used:
+	case usedTool:
 		return errors.Join(agent.Failf(agent.CodeLost, chat.Unavailable,
 			"the server was restarted while the agent was using tools, and what they did is not known; look, then ask again"), agent.ErrInterrupted)
 	}
 	return errors.Join(agent.Failf(agent.CodeLost, chat.Unavailable, "the server was restarted in the middle of the answer; ask again"), agent.ErrInterrupted)
 }
 
-// keepPrefix is what the client ids of facts that were kept together begin with.
-func keepPrefix(e *chat.Event) string {
+// batchPrefix is the common beginning of the client ids of events that were
+// stored by one call of storeAll.
+func batchPrefix(e *chat.Event) string {
 	i := strings.LastIndexByte(e.ClientID, '-')
 	return e.ClientID[:i+1]
 }
 
-// ask puts the questions of a round into the log, all at once: a round whose
-// questions are there was heard to its end.
-func (r *round) ask(ctx context.Context, asked []question) ([]chat.Event, error) {
-	rec := record{Round: r.n}
-	if r.before != nil {
-		rec.State, rec.Messages, rec.Run = r.before.State, r.before.Messages, r.before.Run
+// storePrompts stores the record and the prompts of a round in one commit: after
+// a crash a round either has all its prompts or none.
+func (r *round) storePrompts(ctx context.Context, prompts []promptRequest) ([]chat.Event, error) {
+	rec := roundRecord{Round: r.n}
+	if r.previous != nil {
+		rec.State, rec.Messages, rec.Run = r.previous.State, r.previous.Messages, r.previous.Run
 	}
 	bodies := []chat.Body{nil}
-	for _, q := range asked {
-		rec.IDs = append(rec.IDs, q.id)
-		bodies = append(bodies, q.body)
+	for _, p := range prompts {
+		rec.IDs = append(rec.IDs, p.id)
+		bodies = append(bodies, p.body)
 	}
 	bodies[0] = rec.body()
-	for _, u := range r.s.usage {
-		if _, err := r.s.store(ctx, u); err != nil {
-			return nil, err
-		}
+	if err := r.out.storeUsage(ctx); err != nil {
+		return nil, err
 	}
-	r.s.usage = nil
-	return r.s.keep(ctx, bodies...)
+	return r.out.storeAll(ctx, bodies...)
 }
 
-// hear waits for the answers to the questions of a round; events are its record
-// and the questions.
+// awaitAnswers waits until all prompts of a round are closed. events are the
+// record of the round and its prompts.
 func (r *round) awaitAnswers(ctx context.Context, events []chat.Event) error {
-	r.before, _ = recordOf(&events[0])
+	r.previous, _ = recordOf(&events[0])
 	r.answers = nil
 	for i := range events[1:] {
-		e := &events[i+1]
-		one := answered{id: strconv.Itoa(i + 1)}
-		if r.before != nil && i < len(r.before.IDs) && r.before.IDs[i] != "" {
-			one.id = r.before.IDs[i]
+		one := promptAnswer{id: strconv.Itoa(i + 1)}
+		if r.previous != nil && i < len(r.previous.IDs) && r.previous.IDs[i] != "" {
+			one.id = r.previous.IDs[i]
 		}
-		if p, ok := chat.AsPrompt(e); ok {
+		if p, ok := chat.AsPrompt(&events[i+1]); ok {
 			body, err := r.turn.Answer(ctx, p.RequestID)
 			if err != nil && !errors.Is(err, agent.ErrExpired) && !errors.Is(err, agent.ErrWithdrawn) {
 				return err
 			}
-			one.body, one.why, one.asked = body, err, p
+			one.prompt, one.body, one.err = p, body, err
 		}
 		r.answers = append(r.answers, one)
 	}
 	return nil
 }
 
-// waiting is the last question of earlier attempts, when nothing was said behind
-// it.
-func waiting(turn *agent.Turn) *chat.Event {
+// lastOpenPrompt returns the last input request of earlier attempts if nothing
+// was stored after it, else nil.
+func lastOpenPrompt(turn *agent.Turn) *chat.Event {
 	var last *chat.Event
 	past := turn.Past()
 	for i := range past {
@@ -298,6 +298,3 @@ func waiting(turn *agent.Turn) *chat.Event {
 	}
 	return last
 }
-
-// expired reports whether nobody answered in time.
-func (q *answered) expired() bool { return errors.Is(q.why, agent.ErrExpired) }

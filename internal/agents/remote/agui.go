@@ -1,7 +1,7 @@
 package remote
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,16 +15,16 @@ import (
 	"github.com/parley-hq/parley/internal/text"
 )
 
-// aguiEvent is any event of AG-UI.
+// aguiEvent is an event of AG-UI, with the fields of all types.
 type aguiEvent struct {
 	Type        string          `json:"type"`
 	MessageID   string          `json:"messageId"`
 	Role        string          `json:"role"`
-	Delta       json.RawMessage `json:"delta"` // a text, or a patch
+	Delta       json.RawMessage `json:"delta"` // a string, or a JSON Patch
 	Subagent    string          `json:"subagentRunId"`
 	CallID      string          `json:"toolCallId"`
 	CallName    string          `json:"toolCallName"`
-	Content     json.RawMessage `json:"content"` // of a result: a text, or parts
+	Content     json.RawMessage `json:"content"` // of a result: a string, or parts
 	StepName    string          `json:"stepName"`
 	Snapshot    json.RawMessage `json:"snapshot"`
 	Messages    []aguiMessage   `json:"messages"`
@@ -67,26 +67,26 @@ type aguiCall struct {
 	} `json:"function"`
 }
 
-// aguiRun hears one run.
+// aguiRun handles one run.
 type aguiRun struct {
-	a      *Agent
-	r      *round
-	s      *output
-	rec    *record
-	state  json.RawMessage
-	change bool // of the state
+	a            *Agent
+	r            *round
+	out          *output
+	rec          *roundRecord
+	state        json.RawMessage
+	stateChanged bool
 
-	message  string                // the one that is being written
-	written  bool                  // this run said something as text
-	args     map[string]*toolDraft // calls whose parameters come in pieces
-	last     string                // the call that chunks without an id belong to
-	snapshot string                // the last word of the agent in a snapshot of messages
-	graph    []graphQuestion       // what a graph waits for
+	message      string                  // the id of the message that is being written
+	written      bool                    // the run sent text
+	pending      map[string]*pendingCall // by the endpoint's id
+	lastCall     string                  // the call that chunks without an id belong to
+	snapshot     string                  // the agent's last message in a MESSAGES_SNAPSHOT
+	graphPrompts []graphPrompt
 }
 
 // agUI calls an AG-UI agent.
-func agUI(ctx context.Context, a *Agent, r *round) ([]question, error) {
-	u := &aguiRun{a: a, r: r, s: r.s, args: map[string]*toolDraft{}, rec: &record{Round: r.n}}
+func agUI(ctx context.Context, a *Agent, r *round) ([]promptRequest, error) {
+	u := &aguiRun{a: a, r: r, out: r.out, pending: map[string]*pendingCall{}, rec: &roundRecord{Round: r.n}}
 	input, err := u.input(ctx)
 	if err != nil {
 		return nil, err
@@ -96,9 +96,9 @@ func agUI(ctx context.Context, a *Agent, r *round) ([]question, error) {
 		return nil, err
 	}
 	defer s.close()
-	var asked []question
+	var prompts []promptRequest
 	finished := false
-	take := func(data []byte, truncated bool) (done bool, err error) {
+	handle := func(data []byte, truncated bool) (done bool, err error) {
 		var e aguiEvent
 		if err := json.Unmarshal(data, &e); err != nil {
 			if truncated {
@@ -107,15 +107,15 @@ func agUI(ctx context.Context, a *Agent, r *round) ([]question, error) {
 			return true, a.unreadable("an event that is no JSON", err)
 		}
 		if e.Type != "RUN_FINISHED" {
-			return false, u.take(ctx, &e)
+			return false, u.handleEvent(ctx, &e)
 		}
 		finished = true
-		asked, err = u.finished(ctx, &e)
+		prompts, err = u.finish(ctx, &e)
 		return true, err
 	}
 	err = s.events(func(name, value []byte) error {
 		if bare := bareJSON(name, value); bare != nil && !finished {
-			_, err := take(bare, false)
+			_, err := handle(bare, false)
 			return err
 		}
 		return nil
@@ -123,34 +123,34 @@ func agUI(ctx context.Context, a *Agent, r *round) ([]question, error) {
 		if finished {
 			return true, nil
 		}
-		return take(e.Data, truncated)
+		return handle(e.Data, truncated)
 	})
 	if err == nil && !finished {
 		err = a.broken(nil)
 	}
-	return asked, err
+	return prompts, err
 }
 
-// take hears one event. Types that it does not know are for others.
-func (u *aguiRun) take(ctx context.Context, e *aguiEvent) error {
+// handleEvent handles every event but RUN_FINISHED. It ignores unknown types.
+func (u *aguiRun) handleEvent(ctx context.Context, e *aguiEvent) error {
 	switch e.Type {
 	case "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_CHUNK":
 		return u.text(ctx, e)
 	case "TEXT_MESSAGE_END":
-		return nil // whether it is the answer shows when something follows
+		return nil // the block stays open: it is the answer if nothing follows
 	case "REASONING_MESSAGE_CONTENT", "REASONING_MESSAGE_CHUNK", "THINKING_TEXT_MESSAGE_CONTENT":
-		return u.s.think(ctx, plain(e.Delta))
+		return u.out.think(ctx, jsonText(e.Delta))
 	case "TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_CHUNK":
-		return u.call(ctx, e)
+		return u.collectCall(ctx, e)
 	case "TOOL_CALL_END":
-		return u.called(ctx, e.CallID)
+		return u.storeCall(ctx, e.CallID)
 	case "TOOL_CALL_RESULT":
-		if err := u.called(ctx, e.CallID); err != nil {
+		if err := u.storeCall(ctx, e.CallID); err != nil {
 			return err
 		}
-		return u.s.result(ctx, e.CallID, value(contentText(e.Content)), "")
+		return u.out.result(ctx, e.CallID, asJSON(contentText(e.Content)), "")
 	case "STEP_STARTED":
-		_, err := u.s.store(ctx, chat.AgentStatus{Message: text.Clip(e.StepName, 200), Phase: "working"})
+		_, err := u.out.store(ctx, chat.AgentStatus{Message: text.Clip(e.StepName, 200), Phase: "working"})
 		return err
 	case "STATE_SNAPSHOT", "STATE_DELTA":
 		return u.updateState(e)
@@ -160,14 +160,14 @@ func (u *aguiRun) take(ctx context.Context, e *aguiEvent) error {
 		}
 	case "SUBAGENT_STARTED":
 		params, _ := json.Marshal(map[string]string{"description": e.Description})
-		return u.s.call(ctx, e.Subagent, e.Name, params)
+		return u.out.call(ctx, e.Subagent, e.Name, params)
 	case "SUBAGENT_FINISHED":
-		return u.s.result(ctx, e.Subagent, json.RawMessage("null"), "")
+		return u.out.result(ctx, e.Subagent, noResult, "")
 	case "SUBAGENT_ERROR":
-		return u.s.result(ctx, e.Subagent, nil, e.Message)
+		return u.out.result(ctx, e.Subagent, nil, e.Message)
 	case "CUSTOM":
 		if e.Name == graphInterrupt {
-			u.graph = append(u.graph, graphAsks(e))
+			u.graphPrompts = append(u.graphPrompts, parseGraphInterrupt(e))
 		}
 	case "RUN_ERROR":
 		return u.a.reported(e.Message)
@@ -175,18 +175,18 @@ func (u *aguiRun) take(ctx context.Context, e *aguiEvent) error {
 	return nil
 }
 
-// text shows a piece of a message. What subagents say among themselves is
-// reasoning to the person.
+// text writes a piece of a message. The messages of subagents are shown as
+// reasoning.
 func (u *aguiRun) text(ctx context.Context, e *aguiEvent) error {
 	if e.Role != "" && e.Role != "assistant" {
 		return nil
 	}
 	if e.Subagent != "" {
-		return u.s.think(ctx, plain(e.Delta))
+		return u.out.think(ctx, jsonText(e.Delta))
 	}
 	if e.MessageID != "" && e.MessageID != u.message {
 		if u.message != "" {
-			if err := u.endBlock(ctx); err != nil {
+			if err := u.out.endBlock(ctx); err != nil {
 				return err
 			}
 		}
@@ -196,102 +196,96 @@ func (u *aguiRun) text(ctx context.Context, e *aguiEvent) error {
 		return nil
 	}
 	u.written = true
-	if err := u.s.text(ctx, plain(e.Delta)); err != nil {
+	if err := u.out.text(ctx, jsonText(e.Delta)); err != nil {
 		return err
 	}
-	u.name()
+	u.recordMessageID()
 	return nil
 }
 
-// name remembers which message of the agent a block is: agents that keep the
-// conversation themselves know their messages by their ids.
-func (u *aguiRun) name() {
-	if u.s.w == nil || u.s.kind != chat.TextBlock || u.message == "" || len(u.rec.Messages) > 1000 {
+// recordMessageID records the agent's id of the message in the open block: agents
+// that store the conversation themselves find their messages by these ids.
+func (u *aguiRun) recordMessageID() {
+	if u.out.w == nil || u.out.kind != chat.TextBlock || u.message == "" || len(u.rec.Messages) > 1000 {
 		return
 	}
 	if u.rec.Messages == nil {
 		u.rec.Messages = map[string]string{}
 	}
-	u.rec.Messages[string(u.s.w.Block())] = text.Clip(u.message, 200)
+	u.rec.Messages[string(u.out.w.Block())] = text.Clip(u.message, 200)
 }
 
-func (u *aguiRun) endBlock(ctx context.Context) error { return u.s.endBlock(ctx) }
-
-// call collects the parameters of a call.
-func (u *aguiRun) call(ctx context.Context, e *aguiEvent) error {
-	id := e.CallID
-	if id == "" {
-		id = u.last
-	}
-	if id != u.last && u.last != "" && e.Type == "TOOL_CALL_CHUNK" {
-		if err := u.called(ctx, u.last); err != nil {
+// collectCall collects the parameters of a call.
+func (u *aguiRun) collectCall(ctx context.Context, e *aguiEvent) error {
+	id := cmp.Or(e.CallID, u.lastCall)
+	if id != u.lastCall && u.lastCall != "" && e.Type == "TOOL_CALL_CHUNK" {
+		if err := u.storeCall(ctx, u.lastCall); err != nil {
 			return err
 		}
 	}
-	u.last = id
-	t := u.args[id]
+	u.lastCall = id
+	t := u.pending[id]
 	if t == nil {
-		if len(u.args) >= 1000 {
+		if len(u.pending) >= maxCalls {
 			return u.a.unreadable("too many tool calls", nil)
 		}
-		t = &toolDraft{id: id}
-		u.args[id] = t
+		t = &pendingCall{id: id}
+		u.pending[id] = t
 	}
 	if e.CallName != "" {
 		t.name = e.CallName
 	}
-	t.args += plain(e.Delta)
+	t.args += jsonText(e.Delta)
 	return nil
 }
 
-// called tells of a call whose parameters are whole.
-func (u *aguiRun) called(ctx context.Context, id string) error {
-	t := u.args[id]
+// storeCall stores a call whose parameters are complete.
+func (u *aguiRun) storeCall(ctx context.Context, id string) error {
+	t := u.pending[id]
 	if t == nil {
 		return nil
 	}
-	delete(u.args, id)
-	if u.last == id {
-		u.last = ""
+	delete(u.pending, id)
+	if u.lastCall == id {
+		u.lastCall = ""
 	}
-	return u.s.call(ctx, id, t.name, json.RawMessage(t.args))
+	return u.out.call(ctx, id, t.name, json.RawMessage(t.args))
 }
 
-// finished ends the run: with a question, with a call that is for us, or for
-// good.
-func (u *aguiRun) finished(ctx context.Context, e *aguiEvent) ([]question, error) {
-	for id := range maps.Clone(u.args) {
-		if err := u.called(ctx, id); err != nil {
+// finish handles RUN_FINISHED and returns the prompts that the run waits for.
+func (u *aguiRun) finish(ctx context.Context, e *aguiEvent) ([]promptRequest, error) {
+	for id := range maps.Clone(u.pending) {
+		if err := u.storeCall(ctx, id); err != nil {
 			return nil, err
 		}
 	}
 	for _, t := range e.Usage {
-		u.s.usage = append(u.s.usage, chat.AgentUsage{Model: t.Model, Usage: chat.Usage{
+		u.out.usage = append(u.out.usage, chat.AgentUsage{Model: t.Model, Usage: chat.Usage{
 			InputTokens: t.Input, OutputTokens: t.Output, ReasoningTokens: t.Reasoning, CacheReadTokens: t.Cached, CacheCreationTokens: t.CacheWrite,
 		}})
 	}
-	if !u.written && u.snapshot != "" && len(u.s.open) == 0 {
-		if err := u.s.text(ctx, u.snapshot); err != nil {
+	if !u.written && u.snapshot != "" && len(u.out.openCalls) == 0 {
+		if err := u.out.text(ctx, u.snapshot); err != nil {
 			return nil, err
 		}
 	}
-	asked, err := u.questions(ctx, e)
+	prompts, err := u.prompts(ctx, e)
 	if err != nil {
 		return nil, err
 	}
-	if err := u.keepState(); err != nil {
+	if err := u.recordState(); err != nil {
 		return nil, err
 	}
-	u.r.before = u.rec
-	if len(asked) == 0 && (u.change || len(u.rec.Messages) > 0) {
-		_, err = u.s.store(ctx, u.rec.body())
+	u.r.previous = u.rec
+	if len(prompts) == 0 && (u.stateChanged || len(u.rec.Messages) > 0) {
+		_, err = u.out.store(ctx, u.rec.body())
 	}
-	return asked, err
+	return prompts, err
 }
 
 // updateState applies a STATE_SNAPSHOT or STATE_DELTA event to the agent's state.
 func (u *aguiRun) updateState(e *aguiEvent) (err error) {
-	u.change = true
+	u.stateChanged = true
 	if e.Type == "STATE_SNAPSHOT" {
 		u.state, err = compactJSON(e.Snapshot)
 	} else {
@@ -303,7 +297,7 @@ func (u *aguiRun) updateState(e *aguiEvent) (err error) {
 	return nil
 }
 
-// maxState is the largest state that is kept from run to run.
+// maxState is the largest state that is stored between runs.
 const maxState = 256 << 10
 
 // patchState applies a JSON Patch (RFC 6902). It refuses a patch whose copy operations alone exceed maxState, so that
@@ -321,14 +315,8 @@ func patchState(state, patch json.RawMessage) (next json.RawMessage, err error) 
 	return ops.ApplyWithOptions(state, &jsonpatch.ApplyOptions{AccumulatedCopySizeLimit: maxState})
 }
 
-func compactJSON(raw json.RawMessage) (json.RawMessage, error) {
-	var b bytes.Buffer
-	err := json.Compact(&b, raw)
-	return b.Bytes(), err
-}
-
-func (u *aguiRun) keepState() error {
-	if u.state == nil || u.rec.State == nil && !u.change {
+func (u *aguiRun) recordState() error {
+	if u.state == nil || u.rec.State == nil && !u.stateChanged {
 		return nil
 	}
 	if n := len(u.state); n > maxState {

@@ -30,7 +30,7 @@ func FuzzSteps(f *testing.F) {
 	f.Add("```")
 	f.Fuzz(func(t *testing.T, payload string) {
 		in, out, _ := stepParts(payload)
-		for _, v := range []json.RawMessage{value(in), value(out), object(json.RawMessage(in))} {
+		for _, v := range []json.RawMessage{asJSON(in), asJSON(out), asObject(json.RawMessage(in))} {
 			if len(v) > 0 && !json.Valid(v) {
 				t.Fatalf("%q gave %q", payload, v)
 			}
@@ -44,7 +44,7 @@ func FuzzForm(f *testing.F) {
 	f.Add(`{"enum":["a","b"]}`, "a")
 	f.Add(`{"type":"object","required":["x"],"properties":{"x":{}}}`, `{"a":1}`)
 	f.Fuzz(func(t *testing.T, schema, text string) {
-		if _, err := json.Marshal(formed(formOf(json.RawMessage(schema)).word(), text)); err != nil {
+		if _, err := json.Marshal(formPayload(parseForm(json.RawMessage(schema)).encode(), text)); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -5,39 +5,39 @@ import (
 	"context"
 	"encoding/base64"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 )
 
-// message is one word of the conversation as an endpoint is told it.
+// message is one message of the conversation that is sent to an endpoint.
 type message struct {
-	at    chat.Seq // where it stands in the conversation
-	id    string   // of the event
-	block chat.BlockID
-	role  string // user, assistant, tool
-	text  string
-	parts []chat.Part         // of a user's message, when it has more than text
-	call  *chat.AgentToolCall // an assistant's message that is a call
-	tool  string              // the call_id that a tool's message belongs to
-	fault bool                // the tool failed
-	asked bool                // it is a question, or the answer to one
+	seq        chat.Seq // its position in the conversation
+	id         string   // of the event
+	block      chat.BlockID
+	role       string // user, assistant, tool
+	text       string
+	parts      []chat.Part         // of a user's message, when it has more than text
+	call       *chat.AgentToolCall // of an assistant's message that is a call
+	resultOf   string              // the call_id of a tool's message
+	failed     bool                // the tool failed
+	fromPrompt bool                // a prompt, or the answer to one
 }
 
-// historyBytes bounds what is sent along of a conversation.
+// historyBytes bounds the text of a conversation that is sent.
 const historyBytes = 512 << 10
 
-// told are the types of which a conversation is made.
-var told = []string{
+// historyTypes are the events of which a conversation consists.
+var historyTypes = []string{
 	"user.message", "user.message_withdrawn", "user.input_response", "agent.text", "agent.input_request", "agent.tool_call",
 	"agent.tool_result", "agent.tool_error", "workstream.launched", "workstream.message", "turn.started", "turn.input",
 }
 
-// history is the conversation up to the turn's trigger, on the line of the turn,
-// oldest first. What the turn itself said is not in it. A message that waited
-// stands where its turn began, behind the answers that it waited for.
+// history is the conversation up to the trigger of the turn, on the turn's main
+// line or workstream, oldest first, without the output of the turn itself. A
+// message that was queued is placed where its turn started, after the answers
+// that it was queued behind.
 func (a *Agent) history(ctx context.Context, turn *agent.Turn) ([]message, error) {
 	started, err := turn.Started(ctx)
 	if err != nil {
@@ -45,10 +45,10 @@ func (a *Agent) history(ctx context.Context, turn *agent.Turn) ([]message, error
 	}
 	var all []message
 	size := 0
-	taken := map[chat.Seq]chat.Seq{} // messages, by where a turn took them up
+	startedAt := map[chat.Seq]chat.Seq{} // where a turn took up a message, by message
 	withdrawn := map[chat.Seq]bool{}
 	for before := started.Seq; before > 1 && len(all) < a.opt.History && size < historyBytes; {
-		facts, more, err := turn.Read(ctx, chat.Range{Before: before, Limit: 200, Desc: true, Types: told})
+		facts, more, err := turn.Read(ctx, chat.Range{Before: before, Limit: 200, Desc: true, Types: historyTypes})
 		if err != nil {
 			return nil, err
 		}
@@ -62,17 +62,17 @@ func (a *Agent) history(ctx context.Context, turn *agent.Turn) ([]message, error
 			case chat.UserMessageWithdrawn:
 				withdrawn[b.Sequence] = true
 			case chat.TurnStarted:
-				taken[b.Trigger] = e.Seq
+				startedAt[b.Trigger] = e.Seq
 			case chat.TurnInput:
 				for _, seq := range b.Sequences {
-					taken[seq] = e.Seq
+					startedAt[seq] = e.Seq
 				}
 			}
 			m, ok := asMessage(turn.Workstream, &e)
-			if at, answered := taken[e.Seq]; answered {
-				m.at = at
-			} else if m.role == "user" && !m.asked && e.Seq >= turn.Trigger.Seq {
-				continue // the trigger itself, or it waits behind it
+			if at, answered := startedAt[e.Seq]; answered {
+				m.seq = at
+			} else if m.role == "user" && !m.fromPrompt && e.Seq >= turn.Trigger.Seq {
+				continue // the trigger itself, or a message queued behind it
 			}
 			if ok && !withdrawn[e.Seq] && e.Seq != turn.Trigger.Seq && len(all) < a.opt.History-1 {
 				all = append(all, m)
@@ -84,8 +84,8 @@ func (a *Agent) history(ctx context.Context, turn *agent.Turn) ([]message, error
 		}
 	}
 	slices.Reverse(all)
-	slices.SortStableFunc(all, func(a, b message) int { return cmp.Compare(a.at, b.at) })
-	// It begins with a person, not in the middle of an answer.
+	slices.SortStableFunc(all, func(a, b message) int { return cmp.Compare(a.seq, b.seq) })
+	// The conversation starts with a user's message, not in the middle of an answer.
 	if i := slices.IndexFunc(all, func(m message) bool { return m.role == "user" }); i > 0 {
 		all = all[i:]
 	} else if i < 0 {
@@ -98,37 +98,36 @@ func (a *Agent) history(ctx context.Context, turn *agent.Turn) ([]message, error
 	return append(all, last), nil
 }
 
-// ownMessages is what the rounds of a turn before one said, oldest first, and what tools
-// gave at its beginning.
-func ownMessages(ctx context.Context, turn *agent.Turn, round int) ([]message, error) {
-	started, err := turn.Started(ctx)
+// conversation is the history and the output of the earlier rounds of the turn,
+// with the tool results that the current round has stored before its call.
+func (a *Agent) conversation(ctx context.Context, r *round) ([]message, error) {
+	all, err := a.history(ctx, r.turn)
+	if err != nil || r.n == 1 {
+		return all, err
+	}
+	started, err := r.turn.Started(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var out []message
-	id := turn.Ref().Turn
-	err = turn.Log(ctx, started.Seq, func(e chat.Event) {
+	id := r.turn.Ref().Turn
+	err = r.turn.Log(ctx, started.Seq, func(e chat.Event) {
 		if e.Turn != id {
 			return
 		}
-		m, ok := asMessage(turn.Workstream, &e)
-		if !ok || m.role == "user" {
-			return
-		}
-		for n := 1; n < round || n == round && m.tool != ""; n++ {
-			if strings.HasPrefix(e.ClientID, string(id)+"/r"+strconv.Itoa(n)+".") {
-				out = append(out, m)
-				return
-			}
+		m, ok := asMessage(r.turn.Workstream, &e)
+		n := roundOf(&e)
+		if ok && m.role != "user" && n > 0 && (n < r.n || n == r.n && m.resultOf != "") {
+			all = append(all, m)
 		}
 	})
-	return out, err
+	return all, err
 }
 
-// asMessage is an event as a word of the conversation of a line.
-func asMessage(line string, e *chat.Event) (message, bool) {
-	m := message{at: e.Seq, id: string(e.ID), role: "user"}
-	here := e.Workstream == line
+// asMessage turns an event into a message of the conversation on a workstream, or
+// on the main line for "".
+func asMessage(workstream string, e *chat.Event) (message, bool) {
+	m := message{seq: e.Seq, id: string(e.ID), role: "user"}
+	here := e.Workstream == workstream
 	switch b := e.Body.(type) {
 	case chat.UserMessage:
 		m.text = b.PlainText()
@@ -139,33 +138,33 @@ func asMessage(line string, e *chat.Event) (message, bool) {
 		if m.text = b.Text; m.text == "" {
 			m.text = strings.Join(b.Values, ", ")
 		}
-		m.asked = true
+		m.fromPrompt = true
 	case chat.WorkstreamLaunched:
-		m.text, here = b.Task, b.ID == line && line != ""
+		m.text, here = b.Task, b.ID == workstream && workstream != ""
 	case chat.WorkstreamMessage:
-		m.text, here = b.Text, b.ID == line && line != ""
+		m.text, here = b.Text, b.ID == workstream && workstream != ""
 	case chat.AgentText:
 		m.role, m.text, m.block = "assistant", b.Text, b.Block
 	case chat.AgentInputRequest:
-		m.role, m.text, m.asked = "assistant", b.Text, true
+		m.role, m.text, m.fromPrompt = "assistant", b.Text, true
 	case chat.AgentToolCall:
 		m.role, m.call = "assistant", &b
 	case chat.AgentToolResult:
-		m.role, m.tool, m.text = "tool", b.CallID, plain(b.Result)
+		m.role, m.resultOf, m.text = "tool", b.CallID, jsonText(b.Result)
 	case chat.AgentToolError:
-		m.role, m.tool, m.text, m.fault = "tool", b.CallID, b.Error, true
+		m.role, m.resultOf, m.text, m.failed = "tool", b.CallID, b.Error, true
 	default:
 		return m, false
 	}
-	return m, here && (m.text != "" || len(m.parts) > 0 || m.call != nil || m.tool != "")
+	return m, here && (m.text != "" || len(m.parts) > 0 || m.call != nil || m.resultOf != "")
 }
 
-// spoken leaves out tools and puts what one side said in a row together: what
-// endpoints understand that only know user and assistant.
-func spoken(all []message) []message {
+// mergeByRole leaves out tools and joins consecutive messages of one role, for
+// endpoints that only have user and assistant messages in turn.
+func mergeByRole(all []message) []message {
 	var out []message
 	for _, m := range all {
-		if m.call != nil || m.tool != "" {
+		if m.call != nil || m.resultOf != "" {
 			continue
 		}
 		if last := len(out) - 1; last >= 0 && out[last].role == m.role {
@@ -178,10 +177,11 @@ func spoken(all []message) []message {
 	return out
 }
 
-// Bounds of an image that is sent along.
-const mostImage = 8 << 20
+// maxImage is the largest image that is sent.
+const maxImage = 8 << 20
 
-// image is where an endpoint finds an image: an address, or the image itself.
+// image returns the address of an image, or the image itself as a data URL; "" for
+// a part that is none or cannot be read.
 func (a *Agent) image(ctx context.Context, turn *agent.Turn, p *chat.Part) string {
 	if p.Type != "image" {
 		return ""
@@ -193,15 +193,33 @@ func (a *Agent) image(ctx context.Context, turn *agent.Turn, p *chat.Part) strin
 		return ""
 	}
 	data, media, err := a.opt.Files(ctx, turn.Ref().Session, p.Path)
-	if err != nil || len(data) > mostImage || !strings.HasPrefix(media, "image/") {
+	if err != nil || len(data) > maxImage || !strings.HasPrefix(media, "image/") {
 		a.opt.Logger.WarnContext(ctx, "an image could not be sent to an agent's endpoint", "session", turn.Ref().Session, "err", err)
 		return ""
 	}
 	return "data:" + media + ";base64," + base64.StdEncoding.EncodeToString(data)
 }
 
-// nameOf is how a part is mentioned that cannot be sent.
-func nameOf(p *chat.Part) string {
+// contentParts is a user's message as content parts: its text, its images in the
+// form of the protocol, and the names of other parts.
+func (a *Agent) contentParts(ctx context.Context, turn *agent.Turn, m *message, image func(url string) map[string]any) []map[string]any {
+	var parts []map[string]any
+	if m.text != "" {
+		parts = append(parts, map[string]any{"type": "text", "text": m.text})
+	}
+	for i := range m.parts {
+		p := &m.parts[i]
+		if url := a.image(ctx, turn, p); url != "" {
+			parts = append(parts, image(url))
+		} else if p.Type != "text" {
+			parts = append(parts, map[string]any{"type": "text", "text": "[attached: " + partName(p) + "]"})
+		}
+	}
+	return parts
+}
+
+// partName names a part that cannot be sent.
+func partName(p *chat.Part) string {
 	for _, s := range []string{p.Name, p.Path, p.URL} {
 		if s != "" && !strings.HasPrefix(s, "data:") {
 			return s

@@ -1,12 +1,12 @@
 package remote
 
 import (
+	"cmp"
 	"context"
+	"io"
 	"maps"
 	"mime"
-	"net/http"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/parley-hq/parley/agent"
@@ -20,7 +20,7 @@ type chunk struct {
 	Model   string `json:"model"`
 	Choices []struct {
 		Delta   delta   `json:"delta"`
-		Message delta   `json:"message"` // of a whole one
+		Message delta   `json:"message"` // of a whole completion
 		Finish  *string `json:"finish_reason"`
 	} `json:"choices"`
 	Usage *struct {
@@ -34,11 +34,11 @@ type chunk struct {
 		} `json:"completion_tokens_details"`
 	} `json:"usage"`
 	Error json.RawMessage `json:"error"`
-	Value json.RawMessage `json:"value"` // NeMo's generate streams
+	Value json.RawMessage `json:"value"` // of NeMo's generate streams
 }
 
 type delta struct {
-	Content   json.RawMessage `json:"content"` // a text, or parts
+	Content   json.RawMessage `json:"content"` // a string, or parts
 	Reasoning string          `json:"reasoning"`
 	Thinking  string          `json:"reasoning_content"`
 	Refusal   string          `json:"refusal"`
@@ -52,22 +52,29 @@ type delta struct {
 	} `json:"tool_calls"`
 }
 
-// completion hears a chat completion.
+// completion reads a chat completion.
 type completion struct {
-	a     *Agent
-	s     *output
-	ended bool // a finish_reason or [DONE] was there
-	calls map[int]*toolDraft
-	last  string      // the finish_reason
-	text  bool        // there was some
-	told  func() bool // the calls are told of in another way; nil means that they are not
+	a            *Agent
+	out          *output
+	ended        bool // a finish_reason or [DONE] arrived
+	calls        map[int]*pendingCall
+	finishReason string
+	hasText      bool
+
+	// The hooks of NeMo, for what chat completions do not have; nil for others.
+	field       func(name, value string) (known bool, err error)
+	event       func(name, data string) (known bool, err error)
+	ignoreCalls func() bool // the calls are stored in another way
 }
 
-// toolDraft is a call whose parameters come in pieces.
-type toolDraft struct{ id, name, args string }
+// pendingCall is a call whose parameters arrive in pieces.
+type pendingCall struct{ id, name, args string }
 
-// openAI calls a chat endpoint.
-func openAI(ctx context.Context, a *Agent, r *round) ([]question, error) {
+// maxCalls bounds the pending calls.
+const maxCalls = 1000
+
+// openAI calls a chat completions endpoint.
+func openAI(ctx context.Context, a *Agent, r *round) ([]promptRequest, error) {
 	all, err := a.history(ctx, r.turn)
 	if err != nil {
 		return nil, err
@@ -83,90 +90,64 @@ func openAI(ctx context.Context, a *Agent, r *round) ([]question, error) {
 		return nil, err
 	}
 	defer s.close()
-	c := &completion{a: a, s: r.s, calls: map[int]*toolDraft{}}
-	if !streams(s.res) {
-		err = c.whole(ctx, s)
-	} else {
-		err = c.read(ctx, s, nil, nil)
-	}
-	if err != nil {
+	c := &completion{a: a, out: r.out, calls: map[int]*pendingCall{}}
+	if err := c.read(ctx, s); err != nil {
 		return nil, err
 	}
 	if err := c.closeCalls(ctx); err != nil {
 		return nil, err
 	}
-	if !r.s.stored {
+	if !r.out.stored {
 		return nil, a.emptyAnswer()
 	}
 	return nil, nil
 }
 
-// chatURL is the address of chat completions: the configured one, or the one
-// below it when that is an API's base.
+// chatURL is the configured address, or the one of chat completions below it when
+// it is the base address of an API.
 func (a *Agent) chatURL() string {
 	if path := strings.TrimRight(a.url.Path, "/"); path == "" || strings.HasSuffix(path, "/v1") {
 		u := *a.url
-		if path == "" {
-			path = "/v1"
-		}
-		u.Path = path + "/chat/completions"
+		u.Path = cmp.Or(path, "/v1") + "/chat/completions"
 		return u.String()
 	}
 	return a.opt.URL
 }
 
-func streams(res *http.Response) bool {
-	typ, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	return typ != "application/json"
-}
-
-// chatMessages is a conversation in the words of chat completions.
+// chatMessages is a conversation in the form of chat completions.
 func (a *Agent) chatMessages(ctx context.Context, turn *agent.Turn, all []message) []map[string]any {
 	var out []map[string]any
 	if a.opt.Instructions != "" {
 		out = append(out, map[string]any{"role": "system", "content": a.opt.Instructions})
 	}
-	if said, ok := turn.Trigger.Body.(chat.UserMessage); ok && said.System() != "" {
-		out = append(out, map[string]any{"role": "system", "content": said.System()})
+	if m, ok := turn.Trigger.Body.(chat.UserMessage); ok && m.System() != "" {
+		out = append(out, map[string]any{"role": "system", "content": m.System()})
 	}
-	for _, m := range spoken(all) {
-		if len(m.parts) == 0 {
-			out = append(out, map[string]any{"role": m.role, "content": m.text})
-			continue
+	for _, m := range mergeByRole(all) {
+		var content any = m.text
+		if len(m.parts) > 0 {
+			content = a.contentParts(ctx, turn, &m, func(url string) map[string]any {
+				return map[string]any{"type": "image_url", "image_url": map[string]any{"url": url}}
+			})
 		}
-		var parts []map[string]any
-		if m.text != "" {
-			parts = append(parts, map[string]any{"type": "text", "text": m.text})
-		}
-		for i := range m.parts {
-			p := &m.parts[i]
-			if at := a.image(ctx, turn, p); at != "" {
-				parts = append(parts, map[string]any{"type": "image_url", "image_url": map[string]any{"url": at}})
-			} else if p.Type != "text" {
-				parts = append(parts, map[string]any{"type": "text", "text": "[attached: " + nameOf(p) + "]"})
-			}
-		}
-		out = append(out, map[string]any{"role": m.role, "content": parts})
+		out = append(out, map[string]any{"role": m.role, "content": content})
 	}
 	return out
 }
 
-// whole hears an answer that comes at once.
-func (c *completion) whole(ctx context.Context, s *stream) error {
-	b, err := s.all()
-	if err != nil {
-		return err
+// read reads a response: a stream, or a whole completion.
+func (c *completion) read(ctx context.Context, s *stream) error {
+	if mediaType, _, _ := mime.ParseMediaType(s.res.Header.Get("Content-Type")); mediaType == "application/json" {
+		b, err := io.ReadAll(s)
+		if err != nil {
+			return err
+		}
+		c.ended = true
+		return c.handleChunk(ctx, b, false)
 	}
-	c.ended = true
-	return c.take(ctx, b, false)
-}
-
-// read reads a stream. field and event handle what chat completions do not have and report whether they did; they may be
-// nil.
-func (c *completion) read(ctx context.Context, s *stream, field func(name, value string) (bool, error), event func(name, data string) (bool, error)) error {
 	other := func(name, value []byte) error {
-		if field != nil {
-			if known, err := field(string(name), string(value)); known || err != nil {
+		if c.field != nil {
+			if known, err := c.field(string(name), string(value)); known || err != nil {
 				return err
 			}
 		}
@@ -174,14 +155,14 @@ func (c *completion) read(ctx context.Context, s *stream, field func(name, value
 		if bare == nil {
 			return nil
 		}
-		if why := bareError(bare); why != "" {
-			return c.a.reported(why)
+		if reason := bareError(bare); reason != "" {
+			return c.a.reported(reason)
 		}
-		return c.take(ctx, bare, false)
+		return c.handleChunk(ctx, bare, false)
 	}
 	err := s.events(other, func(e sse.Frame, truncated bool) (bool, error) {
-		if event != nil {
-			if known, err := event(e.Event, string(e.Data)); known || err != nil {
+		if c.event != nil {
+			if known, err := c.event(e.Event, string(e.Data)); known || err != nil {
 				return false, err
 			}
 		}
@@ -192,7 +173,7 @@ func (c *completion) read(ctx context.Context, s *stream, field func(name, value
 		case e.Event == "error":
 			return false, c.a.reported(errorText(e.Data))
 		}
-		return false, c.take(ctx, e.Data, truncated)
+		return false, c.handleChunk(ctx, e.Data, truncated)
 	})
 	if err == nil && !c.ended {
 		return c.a.broken(nil)
@@ -200,8 +181,8 @@ func (c *completion) read(ctx context.Context, s *stream, field func(name, value
 	return err
 }
 
-// bareError is the reason in an error that some servers send without a field
-// name: {"code", "message", "details"}. It is "" for anything else.
+// bareError is the reason in an error object that some servers send without a
+// field name: {"code", "message", "details"}. It is "" for a chunk.
 func bareError(line []byte) string {
 	var o struct {
 		Choices json.RawMessage `json:"choices"`
@@ -212,89 +193,81 @@ func bareError(line []byte) string {
 	return errorText(line)
 }
 
-// take hears one chunk.
-func (c *completion) take(ctx context.Context, b []byte, cut bool) error {
+func (c *completion) handleChunk(ctx context.Context, b []byte, truncated bool) error {
 	var k chunk
 	if err := json.Unmarshal(b, &k); err != nil {
-		if cut {
+		if truncated {
 			return c.a.broken(err)
 		}
 		return c.a.unreadable("a chunk that is no JSON", err)
 	}
-	if why := errorField(k.Error); why != "" {
-		return c.a.reported(why)
+	if reason := errorField(k.Error); reason != "" {
+		return c.a.reported(reason)
 	}
 	if k.Usage != nil && (k.Usage.Input > 0 || k.Usage.Output > 0) {
-		model := k.Model
-		if model == "" {
-			model = c.a.opt.Model
-		}
-		// Counts are of the whole answer: the last word counts.
-		c.s.usage = []chat.AgentUsage{{Model: model, Usage: chat.Usage{
+		// Every chunk counts the whole answer, so the last one replaces the others.
+		c.out.usage = []chat.AgentUsage{{Model: cmp.Or(k.Model, c.a.opt.Model), Usage: chat.Usage{
 			InputTokens: k.Usage.Input, OutputTokens: k.Usage.Output,
 			CacheReadTokens: k.Usage.Details.Cached, ReasoningTokens: k.Usage.OutputDetails.Reasoning,
 		}}}
 	}
 	if len(k.Value) > 0 && string(k.Value) != "null" {
-		c.text = true
-		return c.s.text(ctx, plain(k.Value))
+		c.hasText = true
+		return c.out.text(ctx, jsonText(k.Value))
 	}
 	if len(k.Choices) == 0 {
 		return nil
 	}
 	choice := &k.Choices[0]
 	for _, d := range []*delta{&choice.Delta, &choice.Message} {
-		if err := c.delta(ctx, d); err != nil {
+		if err := c.handleDelta(ctx, d); err != nil {
 			return err
 		}
 	}
 	if choice.Finish != nil && *choice.Finish != "" {
-		c.ended, c.last = true, *choice.Finish
-		return c.finished(ctx)
+		c.ended, c.finishReason = true, *choice.Finish
+		return c.storeCalls(ctx)
 	}
 	return nil
 }
 
-func (c *completion) delta(ctx context.Context, d *delta) error {
-	if err := c.s.think(ctx, d.Thinking+d.Reasoning); err != nil {
+func (c *completion) handleDelta(ctx context.Context, d *delta) error {
+	if err := c.out.think(ctx, d.Thinking+d.Reasoning); err != nil {
 		return err
 	}
 	if text := contentText(d.Content) + d.Refusal; text != "" {
 		if err := c.storeRunCalls(ctx); err != nil {
 			return err
 		}
-		c.text = true
-		if err := c.s.text(ctx, text); err != nil {
+		c.hasText = true
+		if err := c.out.text(ctx, text); err != nil {
 			return err
 		}
 	}
 	for i := range d.Calls {
 		k := &d.Calls[i]
 		t := c.calls[k.Index]
-		if t == nil {
-			if len(c.calls) >= 1000 {
-				return c.a.unreadable("too many tool calls", nil)
-			}
-			t = &toolDraft{}
-			c.calls[k.Index] = t
-		}
-		if k.ID != "" && t.id != "" && k.ID != t.id { // of the next step of an agent that streams several
+		if t != nil && k.ID != "" && t.id != "" && k.ID != t.id { // the agent's next step reuses the index
 			if err := c.storeRunCalls(ctx); err != nil {
 				return err
 			}
-			t = &toolDraft{}
+			t = nil
+		}
+		if t == nil {
+			if len(c.calls) >= maxCalls {
+				return c.a.unreadable("too many tool calls", nil)
+			}
+			t = &pendingCall{}
 			c.calls[k.Index] = t
 		}
-		if k.ID != "" {
-			t.id = k.ID
-		}
+		t.id = cmp.Or(k.ID, t.id)
 		t.name += k.Function.Name
 		t.args += k.Function.Arguments
 	}
 	return nil
 }
 
-// contentText is the text of a content that is a text or a list of parts.
+// contentText is the text of a content that is a string or a list of parts.
 func contentText(v json.RawMessage) string {
 	if len(v) == 0 || v[0] == 'n' {
 		return ""
@@ -306,58 +279,36 @@ func contentText(v json.RawMessage) string {
 	var parts []struct {
 		Text string `json:"text"`
 	}
-	_ = json.Unmarshal(v, &parts) // of another form: it has no text
+	_ = json.Unmarshal(v, &parts) // content of another form has no text
 	for _, p := range parts {
 		text += p.Text
 	}
 	return text
 }
 
-// plain is a JSON value as text.
-func plain(v json.RawMessage) string {
-	var text string
-	if json.Unmarshal(v, &text) == nil {
-		return text
-	}
-	return string(v)
-}
-
-// passed tells of calls behind which the endpoint goes on in the same answer: it
-// has run the tools itself, and keeps what they gave.
+// storeRunCalls stores the pending calls when the endpoint continues its answer
+// after them: it has run the tools itself and does not send their results.
 func (c *completion) storeRunCalls(ctx context.Context) error {
 	for _, t := range c.calls {
 		if t.args != "" && !json.Valid([]byte(t.args)) {
-			return nil // they are not whole yet
+			return nil // more parameters follow
 		}
 	}
-	before := len(c.s.open)
-	if err := c.finished(ctx); err != nil {
+	before := len(c.out.openCalls)
+	if err := c.storeCalls(ctx); err != nil {
 		return err
 	}
-	for _, id := range slices.Clone(c.s.open[before:]) {
-		if err := c.s.result(ctx, id, json.RawMessage("null"), ""); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.out.closeCalls(ctx, before, "")
 }
 
-// finished tells of the calls whose parameters are whole now.
-func (c *completion) finished(ctx context.Context) error {
-	if c.told != nil && c.told() {
+// storeCalls stores the pending calls, in their order.
+func (c *completion) storeCalls(ctx context.Context) error {
+	if c.ignoreCalls != nil && c.ignoreCalls() {
 		clear(c.calls)
 	}
-	var order []int
-	for i := range c.calls {
-		order = append(order, i)
-	}
-	sort.Ints(order)
-	for _, i := range order {
+	for _, i := range slices.Sorted(maps.Keys(c.calls)) {
 		t := c.calls[i]
-		if t.id == "" {
-			t.id = t.name
-		}
-		if err := c.s.call(ctx, t.id, t.name, json.RawMessage(t.args)); err != nil {
+		if err := c.out.call(ctx, cmp.Or(t.id, t.name), t.name, json.RawMessage(t.args)); err != nil {
 			return err
 		}
 	}
@@ -365,27 +316,24 @@ func (c *completion) finished(ctx context.Context) error {
 	return nil
 }
 
-// uncalled deals with tools that the endpoint wants to have run: nobody here
-// does.
+// closeCalls ends the open calls. An endpoint that wants its caller to run a tool
+// fails the turn, because this agent runs none.
 func (c *completion) closeCalls(ctx context.Context) error {
-	if err := c.finished(ctx); err != nil {
+	if err := c.storeCalls(ctx); err != nil {
 		return err
 	}
-	names := []string{}
-	for _, id := range append([]string(nil), c.s.open...) {
-		names = append(names, c.s.calls[id].Tool)
-		if c.last != "tool_calls" && c.text {
-			// It went on by itself: it has run the tool and keeps the result.
-			if err := c.s.result(ctx, id, json.RawMessage("null"), ""); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := c.s.result(ctx, id, nil, "nobody runs this tool for the endpoint"); err != nil {
-			return err
-		}
+	var names []string
+	for _, id := range c.out.openCalls {
+		names = append(names, c.out.calls[id].Tool)
 	}
-	if c.last == "tool_calls" && len(names) > 0 {
+	problem := "nobody runs this tool for the endpoint"
+	if c.finishReason != "tool_calls" && c.hasText {
+		problem = "" // the endpoint continued, so it has run the tool itself
+	}
+	if err := c.out.closeCalls(ctx, 0, problem); err != nil {
+		return err
+	}
+	if c.finishReason == "tool_calls" && len(names) > 0 {
 		return agent.Failf(agent.CodeRefused, chat.Unavailable, "the agent wants the tool %s to be run, which an agent of kind %s has to do itself; an agent of kind model runs tools", strings.Join(names, ", "), c.a.opt.Protocol)
 	}
 	return nil

@@ -12,140 +12,153 @@ import (
 	"github.com/parley-hq/parley/internal/text"
 )
 
-// output puts what an endpoint says into the log. When the endpoint is called
-// again after a crash, the output follows the log for as long as it hears the
-// same, and goes on in a part of its own from where it differs.
+// output stores the answer of one round. When the endpoint is called again after
+// a crash, output compares the new answer with the log step by step and stores
+// only what is missing. From the first difference on it writes to a part of its
+// own, after the old output.
 type output struct {
 	root     *agent.Turn
-	turn     *agent.Turn           // the part in which it speaks
+	turn     *agent.Turn           // the part of the round
 	past     map[string]chat.Event // of earlier attempts, by client id
 	prefix   string                // of the client ids of the part
 	attempt  int
-	steps    int  // of the part
-	diverged bool // it differs from what is in the log, or nothing is there
+	steps    int  // stored in the part
+	diverged bool // the answer differs from the log
 
-	w       *agent.Writer // the open block, nil between blocks
+	w       *agent.Writer // the open block; nil between blocks
 	kind    chat.BlockKind
-	match   string // what an earlier attempt said in the block and finished
+	match   string // the text of the block that an earlier attempt finished
 	matched int    // bytes of match that were received again; -1 when there is nothing to match
 
-	calls  map[string]chat.AgentToolCall // by the endpoint's id
-	open   []string                      // the endpoint's ids of calls without an outcome, in their order
-	usage  []chat.AgentUsage             // reported at the end
-	stored bool                          // something was received
+	calls     map[string]chat.AgentToolCall // by the endpoint's id
+	openCalls []string                      // the endpoint's ids of calls without a result, in their order
+	usage     []chat.AgentUsage             // stored at the end
+	stored    bool                          // the endpoint sent something
 }
 
-// newOutput speaks in one round of a turn.
 func newOutput(turn *agent.Turn, round int) *output {
 	ref := turn.Ref()
 	name := "r" + strconv.Itoa(round)
-	s := &output{
+	o := &output{
 		root: turn, turn: turn.Part(name), past: map[string]chat.Event{}, prefix: string(ref.Turn) + "/" + name + ".",
 		attempt: ref.Attempt, matched: -1, calls: map[string]chat.AgentToolCall{},
 	}
 	for _, e := range turn.Past() {
 		if e.ClientID != "" {
-			s.past[e.ClientID] = e
+			o.past[e.ClientID] = e
 		}
-		s.recall(&e, round)
+		if n := roundOf(&e); n > 0 && n < round {
+			o.restoreCall(&e)
+		}
 	}
-	return s
+	return o
 }
 
-// recall takes in a call of an earlier round, whose result may still come.
-func (s *output) recall(e *chat.Event, round int) {
-	var n int
-	rest, _ := strings.CutPrefix(e.ClientID, string(s.root.Ref().Turn)+"/r")
-	if head, _, ok := strings.Cut(rest, "."); ok {
-		n, _ = strconv.Atoi(head)
+// roundOf returns the round that stored an event, 0 for none.
+func roundOf(e *chat.Event) int {
+	rest, ok := strings.CutPrefix(e.ClientID, string(e.Turn)+"/r")
+	head, _, dot := strings.Cut(rest, ".")
+	if !ok || !dot {
+		return 0
 	}
-	if n < 1 || n >= round {
-		return
-	}
+	n, _ := strconv.Atoi(head) // 0 when it is no number
+	return n
+}
+
+// restoreCall restores a tool call of an earlier round, whose result may still
+// arrive.
+func (o *output) restoreCall(e *chat.Event) {
 	switch b := e.Body.(type) {
 	case chat.AgentToolCall:
-		id := foreign(b.CallID)
-		s.calls[id], s.open = b, append(s.open, id)
+		id := endpointCallID(b.CallID)
+		o.calls[id], o.openCalls = b, append(o.openCalls, id)
 	case chat.AgentToolResult:
-		s.open = slices.DeleteFunc(s.open, func(id string) bool { return id == foreign(b.CallID) })
+		o.closeCall(endpointCallID(b.CallID))
 	case chat.AgentToolError:
-		s.open = slices.DeleteFunc(s.open, func(id string) bool { return id == foreign(b.CallID) })
+		o.closeCall(endpointCallID(b.CallID))
 	}
 }
 
-// earlier is what an earlier attempt said at a step.
-func (s *output) earlier(step int) (chat.Event, bool) {
-	if s.diverged {
+// closeCall removes a call from the open ones and reports whether it was one.
+func (o *output) closeCall(id string) bool {
+	before := len(o.openCalls)
+	o.openCalls = slices.DeleteFunc(o.openCalls, func(one string) bool { return one == id })
+	return len(o.openCalls) < before
+}
+
+// nextPast returns the event that an earlier attempt stored as the next step.
+func (o *output) nextPast() (chat.Event, bool) {
+	if o.diverged {
 		return chat.Event{}, false
 	}
-	e, ok := s.past[s.prefix+strconv.Itoa(step)]
+	e, ok := o.past[o.prefix+strconv.Itoa(o.steps+1)]
 	return e, ok
 }
 
-// text shows a piece of the answer, think one of the reasoning.
-func (s *output) text(ctx context.Context, piece string) error {
-	return s.write(ctx, chat.TextBlock, piece)
+// text writes a piece of the answer.
+func (o *output) text(ctx context.Context, piece string) error {
+	return o.write(ctx, chat.TextBlock, piece)
 }
 
-func (s *output) think(ctx context.Context, piece string) error {
-	return s.write(ctx, chat.ThinkingBlock, piece)
+// think writes a piece of the reasoning.
+func (o *output) think(ctx context.Context, piece string) error {
+	return o.write(ctx, chat.ThinkingBlock, piece)
 }
 
-func (s *output) write(ctx context.Context, kind chat.BlockKind, piece string) error {
+func (o *output) write(ctx context.Context, kind chat.BlockKind, piece string) error {
 	if piece == "" {
 		return nil
 	}
-	s.stored = true
-	if s.w != nil && s.kind != kind {
-		if err := s.endBlock(ctx); err != nil {
+	o.stored = true
+	if o.w != nil && o.kind != kind {
+		if err := o.endBlock(ctx); err != nil {
 			return err
 		}
 	}
-	if s.w == nil {
-		if err := s.begin(ctx, kind); err != nil {
+	if o.w == nil {
+		if err := o.openBlock(ctx, kind); err != nil {
 			return err
 		}
 	}
-	if s.matched < 0 {
-		return s.w.Write(ctx, piece)
+	if o.matched < 0 {
+		return o.w.Write(ctx, piece)
 	}
-	rest := s.match[s.matched:]
+	rest := o.match[o.matched:]
 	switch {
 	case strings.HasPrefix(rest, piece):
-		s.matched += len(piece)
-		return s.w.Write(ctx, piece) // it is in the log: nothing is shown
-	case strings.HasPrefix(piece, rest) && len(s.match) > chat.MaxBlock/2:
-		// A block that was full: the writer goes on in the next.
-		s.matched = -1
-		return s.w.Write(ctx, piece)
+		o.matched += len(piece)
+		return o.w.Write(ctx, piece) // the block is stored: the writer shows nothing
+	case strings.HasPrefix(piece, rest) && len(o.match) > chat.MaxBlock/2:
+		// The stored block was full: the writer continues in the next one.
+		o.matched = -1
+		return o.w.Write(ctx, piece)
 	}
-	before := s.match[:s.matched]
-	if err := s.diverge(ctx); err != nil {
+	before := o.match[:o.matched]
+	if err := o.diverge(ctx); err != nil {
 		return err
 	}
-	return s.write(ctx, kind, before+piece)
+	return o.write(ctx, kind, before+piece)
 }
 
-// begin opens a block.
-func (s *output) begin(ctx context.Context, kind chat.BlockKind) error {
-	e, ok := s.earlier(s.steps + 1)
-	if ok {
-		if text, same := finished(e.Body, kind); same {
-			s.match, s.matched = text, 0
-		} else if err := s.diverge(ctx); err != nil {
+func (o *output) openBlock(ctx context.Context, kind chat.BlockKind) error {
+	if e, ok := o.nextPast(); ok {
+		if text, same := blockText(e.Body, kind); same {
+			o.match, o.matched = text, 0
+		} else if err := o.diverge(ctx); err != nil {
 			return err
 		}
 	}
-	s.steps++
-	if s.kind = kind; kind == chat.ThinkingBlock {
-		s.w = s.turn.Think()
+	o.steps++
+	if o.kind = kind; kind == chat.ThinkingBlock {
+		o.w = o.turn.Think()
 	} else {
-		s.w = s.turn.Stream(false)
+		o.w = o.turn.Stream(false)
 	}
 	return nil
 }
 
-func finished(b chat.Body, kind chat.BlockKind) (text string, ok bool) {
+// blockText returns the text of a stored block if it has the kind.
+func blockText(b chat.Body, kind chat.BlockKind) (text string, ok bool) {
 	switch b := b.(type) {
 	case chat.AgentText:
 		return b.Text, kind == chat.TextBlock
@@ -155,70 +168,76 @@ func finished(b chat.Body, kind chat.BlockKind) (text string, ok bool) {
 	return "", false
 }
 
-// part leaves what earlier attempts said as it is and goes on behind it.
-func (s *output) diverge(ctx context.Context) error {
-	if s.diverged {
+// diverge stops comparing with the log: the output of earlier attempts stays, and
+// new output is stored after it.
+func (o *output) diverge(ctx context.Context) error {
+	if o.diverged {
 		return nil
 	}
-	if s.w != nil && s.matched < 0 {
-		if err := s.end(ctx, false); err != nil {
+	if o.w != nil && o.matched < 0 {
+		if err := o.endBlock(ctx); err != nil {
 			return err
 		}
 	}
-	s.w, s.match, s.matched = nil, "", -1
-	for _, b := range s.root.Open() {
-		if err := s.root.Abandon(ctx, b); err != nil {
+	o.w, o.match, o.matched = nil, "", -1
+	for _, b := range o.root.Open() {
+		if err := o.root.Abandon(ctx, b); err != nil {
 			return err
 		}
 	}
-	s.turn, s.steps, s.diverged = s.turn.Part("a"+strconv.Itoa(s.attempt)), 0, true
+	o.turn, o.steps, o.diverged = o.turn.Part("a"+strconv.Itoa(o.attempt)), 0, true
 	return nil
 }
 
-// goOn begins where an earlier attempt stopped: in the block that it left open,
-// or behind all that it said.
-func (s *output) continueLast(ctx context.Context) error {
-	open := s.root.Open()
+// divergeUnless diverges if the next step of an earlier attempt is another one
+// than body.
+func (o *output) divergeUnless(ctx context.Context, body chat.Body) error {
+	if e, ok := o.nextPast(); ok && !sameBody(e.Body, body) {
+		return o.diverge(ctx)
+	}
+	return nil
+}
+
+// continueLast continues where the earlier attempt stopped: in the text block
+// that it left open, or after everything that it stored.
+func (o *output) continueLast(ctx context.Context) error {
+	open := o.root.Open()
 	for {
-		if _, ok := s.earlier(s.steps + 1); !ok {
+		if _, ok := o.nextPast(); !ok {
 			break
 		}
-		s.steps++
-		s.turn.Stream(false) // takes the step; nothing is written
+		o.steps++
+		o.turn.Stream(false) // counts the step in the turn; nothing is written
 	}
-	if len(open) == 1 {
-		w := s.turn.Stream(false)
-		if open[0].Kind == chat.ThinkingBlock {
-			w = nil // reasoning is not continued
-		}
-		if w != nil && w.Block() == open[0].ID {
-			s.steps++
-			s.w, s.kind = w, chat.TextBlock
+	if len(open) == 1 && open[0].Kind == chat.TextBlock {
+		if w := o.turn.Stream(false); w.Block() == open[0].ID {
+			o.steps++
+			o.w, o.kind = w, chat.TextBlock
 			return w.Write(ctx, open[0].Text)
 		}
 	}
-	return s.diverge(ctx)
+	return o.diverge(ctx)
 }
 
-// pause closes the open block; more is to come.
-func (s *output) endBlock(ctx context.Context) error { return s.end(ctx, false) }
+// endBlock closes the open block; the answer continues.
+func (o *output) endBlock(ctx context.Context) error { return o.closeBlock(ctx, false) }
 
-func (s *output) end(ctx context.Context, final bool) error {
-	if s.w == nil {
+func (o *output) closeBlock(ctx context.Context, final bool) error {
+	if o.w == nil {
 		return nil
 	}
-	if s.matched >= 0 && s.matched < len(s.match) {
-		// It says less than it did.
-		before, kind := s.match[:s.matched], s.kind
-		if err := s.diverge(ctx); err != nil {
+	if o.matched >= 0 && o.matched < len(o.match) {
+		// The new text is shorter than the stored one.
+		before, kind := o.match[:o.matched], o.kind
+		if err := o.diverge(ctx); err != nil {
 			return err
 		}
-		if err := s.write(ctx, kind, before); err != nil {
+		if err := o.write(ctx, kind, before); err != nil {
 			return err
 		}
 	}
-	w := s.w
-	s.w, s.match, s.matched = nil, "", -1
+	w := o.w
+	o.w, o.match, o.matched = nil, "", -1
 	if w == nil {
 		return nil
 	}
@@ -226,41 +245,38 @@ func (s *output) end(ctx context.Context, final bool) error {
 	return w.Close(ctx)
 }
 
-// finish ends the answer: its last block is the answer of the turn.
-func (s *output) finish(ctx context.Context) error {
-	// What is left is told before the last block is closed, because a turn that
-	// has its answer is not taken up again.
-	for _, u := range s.usage {
-		if _, err := s.store(ctx, u); err != nil {
+// finish ends the answer: its last block becomes the answer of the turn. A turn
+// that has its answer is not resumed, so everything else is stored before.
+func (o *output) finish(ctx context.Context) error {
+	if err := o.storeUsage(ctx); err != nil {
+		return err
+	}
+	return o.closeBlock(ctx, o.kind == chat.TextBlock)
+}
+
+func (o *output) storeUsage(ctx context.Context) error {
+	for _, u := range o.usage {
+		if _, err := o.store(ctx, u); err != nil {
 			return err
 		}
 	}
-	s.usage = nil
-	return s.end(ctx, s.kind == chat.TextBlock)
+	o.usage = nil
+	return nil
 }
 
-// fact puts a body into the log beside the open block.
-func (s *output) store(ctx context.Context, body chat.Body) (chat.Event, error) {
-	s.stored = true
-	if e, ok := s.earlier(s.steps + 1); ok && !same(e.Body, body) {
-		if err := s.diverge(ctx); err != nil {
-			return chat.Event{}, err
-		}
-	}
-	s.steps++
-	return s.turn.Append(ctx, body)
-}
-
-// step puts a body into the log behind the open block.
-func (s *output) step(ctx context.Context, body chat.Body) (chat.Event, error) {
-	if err := s.endBlock(ctx); err != nil {
+// store stores an event; an open block stays open.
+func (o *output) store(ctx context.Context, body chat.Body) (chat.Event, error) {
+	o.stored = true
+	if err := o.divergeUnless(ctx, body); err != nil {
 		return chat.Event{}, err
 	}
-	return s.store(ctx, body)
+	o.steps++
+	return o.turn.Append(ctx, body)
 }
 
-// same reports whether two attempts said the same. Ids differ from run to run.
-func same(a, b chat.Body) bool {
+// sameBody reports whether two attempts stored the same. Ids differ from run to
+// run.
+func sameBody(a, b chat.Body) bool {
 	if a.Type() != b.Type() {
 		return false
 	}
@@ -283,89 +299,111 @@ func same(a, b chat.Body) bool {
 	return sameJSON(x, y)
 }
 
-// call says that the endpoint uses a tool. id is the endpoint's own.
-func (s *output) call(ctx context.Context, id, tool string, params json.RawMessage) error {
-	if _, twice := s.calls[id]; twice {
+// call stores a tool call; id is the endpoint's. A second call with the same id
+// is ignored.
+func (o *output) call(ctx context.Context, id, tool string, params json.RawMessage) error {
+	if _, twice := o.calls[id]; twice {
 		return nil
 	}
 	if tool == "" {
 		tool = "tool"
 	}
-	if err := s.endBlock(ctx); err != nil {
+	if err := o.endBlock(ctx); err != nil {
 		return err
 	}
-	e, err := s.store(ctx, chat.AgentToolCall{CallID: s.callID(id), Tool: text.Clip(tool, 200), Params: object(bounded(params))})
+	e, err := o.store(ctx, chat.AgentToolCall{CallID: o.newCallID(id), Tool: text.Clip(tool, 200), Params: asObject(limitJSON(params))})
 	if err != nil {
 		return err
 	}
-	// The one in the log, which may be of an earlier attempt.
-	s.calls[id], _ = e.Body.(chat.AgentToolCall)
-	s.open = append(s.open, id)
+	o.calls[id], _ = e.Body.(chat.AgentToolCall) // the stored one may be of an earlier attempt
+	o.openCalls = append(o.openCalls, id)
 	return nil
 }
 
-// callID makes the endpoint's id one of the session: endpoints begin anew with
-// call_1 in every turn.
-func (s *output) callID(id string) string {
-	ours := "c" + s.root.Label() + "-" + text.Clip(id, 96)
-	if s.attempt > 1 {
-		ours += "-a" + strconv.Itoa(s.attempt)
+// newCallID makes the endpoint's id unique in the session: many endpoints start
+// with call_1 in every turn.
+func (o *output) newCallID(id string) string {
+	ours := "c" + o.root.Label() + "-" + text.Clip(id, 96)
+	if o.attempt > 1 {
+		ours += "-a" + strconv.Itoa(o.attempt)
 	}
 	return ours
 }
 
-// known is the session's id of a call that the endpoint has made or may make.
-func (s *output) known(id string) string {
-	if c, ok := s.calls[id]; ok {
+// endpointCallID is the reverse of newCallID.
+func endpointCallID(callID string) string {
+	head, rest, ok := strings.Cut(callID, "-")
+	if _, err := strconv.ParseUint(strings.TrimPrefix(head, "c"), 10, 64); !ok || err != nil {
+		return callID
+	}
+	if i := strings.LastIndex(rest, "-a"); i > 0 {
+		if n, err := strconv.Atoi(rest[i+2:]); err == nil && n > 1 && n < 10 { // an attempt, not the end of the endpoint's id
+			rest = rest[:i]
+		}
+	}
+	return rest
+}
+
+// sessionCallID is the session's id of a call that the endpoint made or will make.
+func (o *output) sessionCallID(id string) string {
+	if c, ok := o.calls[id]; ok {
 		return c.CallID
 	}
-	return s.callID(id)
+	return o.newCallID(id)
 }
 
-// outcome says what a tool gave, or why it failed when problem is not empty.
-func (s *output) result(ctx context.Context, id string, result json.RawMessage, problem string) error {
-	c, ok := s.calls[id]
-	if !ok {
-		// A result without its call: both are told.
-		if err := s.call(ctx, id, "tool", nil); err != nil {
-			return err
-		}
-		c = s.calls[id]
-	}
-	for i, o := range s.open {
-		if o == id {
-			s.open = append(s.open[:i:i], s.open[i+1:]...)
-			var body chat.Body = chat.AgentToolResult{CallID: c.CallID, Tool: c.Tool, Result: bounded(result)}
-			if problem != "" {
-				body = chat.AgentToolError{CallID: c.CallID, Tool: c.Tool, Error: text.Clip(problem, 8<<10)}
-			}
-			_, err := s.store(ctx, body)
+// result stores the result of a tool call, or its error when problem is not empty.
+// A result without a call stores both; a second result is ignored.
+func (o *output) result(ctx context.Context, id string, result json.RawMessage, problem string) error {
+	if _, ok := o.calls[id]; !ok {
+		if err := o.call(ctx, id, "tool", nil); err != nil {
 			return err
 		}
 	}
-	return nil // it had one
+	if !o.closeCall(id) {
+		return nil
+	}
+	c := o.calls[id]
+	var body chat.Body = chat.AgentToolResult{CallID: c.CallID, Tool: c.Tool, Result: limitJSON(result)}
+	if problem != "" {
+		body = chat.AgentToolError{CallID: c.CallID, Tool: c.Tool, Error: text.Clip(problem, 8<<10)}
+	}
+	_, err := o.store(ctx, body)
+	return err
 }
 
-// ask asks a person while the endpoint waits.
-func (s *output) ask(ctx context.Context, q chat.AgentInputRequest) (chat.UserInputResponse, error) {
-	if err := s.endBlock(ctx); err != nil {
+// noResult is the result of a tool that the endpoint ran without reporting one.
+var noResult = json.RawMessage("null")
+
+// closeCalls stores a result for every open call from the given one on: an error
+// when problem is not empty, else noResult.
+func (o *output) closeCalls(ctx context.Context, from int, problem string) error {
+	for _, id := range slices.Clone(o.openCalls[from:]) {
+		if err := o.result(ctx, id, noResult, problem); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask opens a prompt and waits for its answer while the endpoint waits.
+func (o *output) ask(ctx context.Context, q chat.AgentInputRequest) (chat.UserInputResponse, error) {
+	if err := o.endBlock(ctx); err != nil {
 		return chat.UserInputResponse{}, err
 	}
-	s.stored = true
-	if e, ok := s.earlier(s.steps + 1); ok && !same(e.Body, q) {
-		if err := s.diverge(ctx); err != nil {
-			return chat.UserInputResponse{}, err
-		}
+	o.stored = true
+	if err := o.divergeUnless(ctx, q); err != nil {
+		return chat.UserInputResponse{}, err
 	}
-	s.steps++
-	return s.turn.Ask(ctx, q)
+	o.steps++
+	return o.turn.Ask(ctx, q)
 }
 
-// keep puts several bodies into the log at once, behind everything.
-func (s *output) keep(ctx context.Context, bodies ...chat.Body) ([]chat.Event, error) {
-	if err := s.endBlock(ctx); err != nil {
+// storeAll stores several events in one commit, after the open block.
+func (o *output) storeAll(ctx context.Context, bodies ...chat.Body) ([]chat.Event, error) {
+	if err := o.endBlock(ctx); err != nil {
 		return nil, err
 	}
-	s.steps++
-	return s.turn.Keep(ctx, bodies...)
+	o.steps++
+	return o.turn.Keep(ctx, bodies...)
 }

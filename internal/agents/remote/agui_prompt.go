@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -10,8 +11,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// askName is the tool that AG-UI agents are offered: its calls are put to a
-// person.
+// askName is the tool that AG-UI agents are offered. Its calls become prompts.
 const askName = "ask_person"
 
 var askTool = map[string]any{
@@ -26,7 +26,7 @@ var askTool = map[string]any{
 	},
 }
 
-// aguiInterrupt is what a run waits for.
+// aguiInterrupt is an interrupt that a run ends with.
 type aguiInterrupt struct {
 	ID      string          `json:"id"`
 	Reason  string          `json:"reason"`
@@ -36,61 +36,59 @@ type aguiInterrupt struct {
 	Expires string          `json:"expiresAt"`
 }
 
-// Beginnings of a record's ids: which kind of question it was.
+// Prefixes of the ids in a roundRecord: the kind of the prompt.
 const (
-	askedByTool      = "call:"
-	askedByInterrupt = "interrupt:"
+	toolPrompt      = "call:"
+	interruptPrompt = "interrupt:"
 )
 
-// questions is what a finished run waits for.
-func (u *aguiRun) questions(ctx context.Context, e *aguiEvent) (asked []question, err error) {
+// prompts returns the prompts that a finished run waits for. Open calls of other
+// tools than ask_person end with an error.
+func (u *aguiRun) prompts(ctx context.Context, e *aguiEvent) (prompts []promptRequest, err error) {
 	if e.Outcome != nil && e.Outcome.Type == "interrupt" {
 		for i := range e.Outcome.Interrupts {
-			asked = append(asked, u.interrupt(&e.Outcome.Interrupts[i]))
+			prompts = append(prompts, u.interrupt(&e.Outcome.Interrupts[i]))
 		}
 	} else {
-		for _, q := range u.graph {
-			asked = append(asked, q.question(u.s))
+		for _, q := range u.graphPrompts {
+			prompts = append(prompts, q.request(u.out))
 		}
 	}
-	if len(asked) > 32 {
-		return nil, u.a.unreadable("more than 32 questions at once", nil)
+	if len(prompts) > maxPrompts {
+		return nil, u.a.tooManyPrompts()
 	}
-	if len(asked) > 0 {
-		return asked, nil
+	if len(prompts) > 0 {
+		return prompts, nil
 	}
-	for _, id := range append([]string(nil), u.s.open...) {
-		c := u.s.calls[id]
+	for _, id := range slices.Clone(u.out.openCalls) {
+		c := u.out.calls[id]
 		if c.Tool == askName && !u.a.opt.NoAsk {
-			asked = append(asked, question{id: askedByTool + c.CallID, body: toolQuestion(c.Params)})
+			prompts = append(prompts, promptRequest{id: toolPrompt + c.CallID, body: toolPromptBody(c.Params)})
 			continue
 		}
-		if err := u.s.result(ctx, id, nil, "the agent gave no result, and nobody else runs this tool"); err != nil {
+		if err := u.out.result(ctx, id, nil, "the agent gave no result, and nobody else runs this tool"); err != nil {
 			return nil, err
 		}
 	}
-	return asked, nil
+	return prompts, nil
 }
 
-// toolQuestion is a call of the tool as a question.
-func toolQuestion(params json.RawMessage) chat.Body {
+// toolPromptBody is a call of ask_person as a prompt.
+func toolPromptBody(params json.RawMessage) chat.Body {
 	var p struct {
 		Question string   `json:"question"`
 		Options  []string `json:"options"`
 	}
-	_ = json.Unmarshal(params, &p) // of another form: shown as it is
+	_ = json.Unmarshal(params, &p) // parameters of another form are shown as they are
 	if p.Question == "" {
 		p.Question = string(params)
 	}
 	return choice(p.Question, p.Options)
 }
 
-// choice asks for one of some answers, or for any.
+// choice is a prompt for one of the options, or for a text when there are none.
 func choice(text string, options []string) chat.AgentInputRequest {
-	if text == "" {
-		text = "The agent needs your answer."
-	}
-	q := chat.AgentInputRequest{InputType: chat.InputText, Text: text}
+	q := chat.AgentInputRequest{InputType: chat.InputText, Text: cmp.Or(text, "The agent needs your answer.")}
 	if len(options) > 0 && len(options) <= 100 {
 		q.InputType = chat.InputRadio
 		for _, o := range options {
@@ -100,50 +98,48 @@ func choice(text string, options []string) chat.AgentInputRequest {
 	return q
 }
 
-// interrupt is an interrupt as a question.
-func (u *aguiRun) interrupt(in *aguiInterrupt) question {
-	text := in.Message
-	if text == "" {
-		text = in.Reason
-	}
-	q := question{id: askedByInterrupt + in.ID}
+// interrupt is an interrupt as a prompt.
+func (u *aguiRun) interrupt(in *aguiInterrupt) promptRequest {
+	text := cmp.Or(in.Message, in.Reason)
+	q := promptRequest{id: interruptPrompt + in.ID}
 	seconds := 0.0
 	if t, err := time.Parse(time.RFC3339, in.Expires); err == nil {
 		seconds = min(max(time.Until(t).Seconds(), 1), chat.MaxTimeout)
 	}
-	if c, ok := u.s.calls[in.CallID]; ok {
+	if c, ok := u.out.calls[in.CallID]; ok {
 		q.id += "\napproval"
 		q.body = chat.AgentApprovalRequest{Text: text, Timeout: seconds, Calls: []chat.ApprovalCall{{CallID: c.CallID, Tool: c.Tool, Params: c.Params}}}
 		return q
 	}
-	form := formOf(in.Schema)
+	form := parseForm(in.Schema)
 	body := choice(text, form.options)
-	if form.yes {
+	if form.boolean {
 		body.InputType = chat.InputBinary
 		body.Options = []chat.Option{{ID: "yes", Label: "Yes", Value: "yes"}, {ID: "no", Label: "No", Value: "no"}}
 	}
 	body.Timeout, q.body = seconds, body
-	q.id += "\n" + form.word()
+	q.id += "\n" + form.encode()
 	return q
 }
 
-// form is how the answer to an interrupt is to look.
+// form is the form of the answer to an interrupt.
 type form struct {
 	field   string // the answer is an object with this one field; "" is a plain value
-	yes     bool   // true or false
+	boolean bool   // the value is true or false
 	options []string
 }
 
-// word keeps a form in a record's id.
-func (f form) word() string {
-	if f.yes {
+// encode writes a form into the id of a prompt; formPayload reads it.
+func (f form) encode() string {
+	if f.boolean {
 		return "yes " + f.field
 	}
 	return "text " + f.field
 }
 
-// formOf reads a JSON Schema, as far as it asks for one thing.
-func formOf(schema json.RawMessage) form {
+// parseForm reads a JSON Schema that asks for one value. Any other schema gives the
+// form of a plain text.
+func parseForm(schema json.RawMessage) form {
 	type node struct {
 		Type       string                     `json:"type"`
 		Enum       []any                      `json:"enum"`
@@ -169,9 +165,9 @@ func formOf(schema json.RawMessage) form {
 			return form{}
 		}
 		f.field, n = name, node{}
-		_ = json.Unmarshal(raw, &n) // of another form: any text will do
+		_ = json.Unmarshal(raw, &n) // a property of another form accepts any text
 	}
-	f.yes = n.Type == "boolean"
+	f.boolean = n.Type == "boolean"
 	for _, e := range n.Enum {
 		if s, ok := e.(string); ok {
 			f.options = append(f.options, s)
@@ -180,34 +176,34 @@ func formOf(schema json.RawMessage) form {
 	return f
 }
 
-// resume tells the agent what became of its questions: results of its calls go
-// into the log, answers to interrupts are returned.
+// resume stores the answers to calls of ask_person as their results, and returns
+// the answers to interrupts.
 func (u *aguiRun) resume(ctx context.Context) ([]map[string]any, error) {
 	var out []map[string]any
 	for i := range u.r.answers {
 		one := &u.r.answers[i]
-		if callID, ok := strings.CutPrefix(one.id, askedByTool); ok {
+		if callID, ok := strings.CutPrefix(one.id, toolPrompt); ok {
 			var body chat.Body = chat.AgentToolError{CallID: callID, Tool: askName, Error: "nobody answered"}
 			if b, ok := one.body.(chat.UserInputResponse); ok {
-				text, _ := json.Marshal(reply(b))
+				text, _ := json.Marshal(answerText(b))
 				body = chat.AgentToolResult{CallID: callID, Tool: askName, Result: text}
 			}
-			if _, err := u.s.store(ctx, body); err != nil {
+			if _, err := u.out.store(ctx, body); err != nil {
 				return nil, err
 			}
-			u.s.open = slices.DeleteFunc(u.s.open, func(id string) bool { return id == foreign(callID) })
+			u.out.closeCall(endpointCallID(callID))
 			continue
 		}
-		if strings.HasPrefix(one.id, askedByGraph) {
-			continue // see graphResume
+		if strings.HasPrefix(one.id, graphPromptID) {
+			continue // sent by graphResume
 		}
-		id, word, _ := strings.Cut(strings.TrimPrefix(one.id, askedByInterrupt), "\n")
+		id, form, _ := strings.Cut(strings.TrimPrefix(one.id, interruptPrompt), "\n")
 		entry := map[string]any{"interruptId": id, "status": "resolved"}
 		switch b := one.body.(type) {
 		case chat.UserApprovalResponse:
-			entry["payload"] = decided(b)
+			entry["payload"] = approvalPayload(b)
 		case chat.UserInputResponse:
-			entry["payload"] = formed(word, reply(b))
+			entry["payload"] = formPayload(form, answerText(b))
 		default:
 			entry["status"] = "cancelled"
 		}
@@ -216,8 +212,8 @@ func (u *aguiRun) resume(ctx context.Context) ([]map[string]any, error) {
 	return out, nil
 }
 
-// decided is an approval as AG-UI agents expect it.
-func decided(b chat.UserApprovalResponse) map[string]any {
+// approvalPayload is an approval as AG-UI agents expect it.
+func approvalPayload(b chat.UserApprovalResponse) map[string]any {
 	out := map[string]any{"approved": false}
 	if len(b.Decisions) == 0 {
 		return out
@@ -233,14 +229,14 @@ func decided(b chat.UserApprovalResponse) map[string]any {
 	return out
 }
 
-// formed is an answer in the form that was asked for.
-func formed(word, text string) any {
-	kind, field, _ := strings.Cut(word, " ")
+// formPayload is an answer in an encoded form.
+func formPayload(form, text string) any {
+	kind, field, _ := strings.Cut(form, " ")
 	var v any = text
 	if kind == "yes" {
 		v = text == "yes"
 	} else if field == "" && strings.HasPrefix(strings.TrimSpace(text), "{") && json.Valid([]byte(text)) {
-		v = json.RawMessage(text) // a person who knows what the agent wants
+		v = json.RawMessage(text) // a person may answer with an object
 	}
 	if field != "" {
 		return map[string]any{field: v}

@@ -6,27 +6,19 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// input is what a run begins with.
+// input is the RunAgentInput of a run.
 func (u *aguiRun) input(ctx context.Context) (map[string]any, error) {
-	all, err := u.a.history(ctx, u.r.turn)
+	resume, err := u.resume(ctx) // stores tool results, which are part of the conversation
 	if err != nil {
 		return nil, err
 	}
-	resume, err := u.resume(ctx)
+	all, err := u.a.conversation(ctx, u.r)
 	if err != nil {
 		return nil, err
-	}
-	if u.r.n > 1 {
-		mine, err := ownMessages(ctx, u.r.turn, u.r.n)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, mine...)
 	}
 	ids, state, err := u.records(ctx)
 	if err != nil {
@@ -43,7 +35,7 @@ func (u *aguiRun) input(ctx context.Context) (map[string]any, error) {
 	}
 	u.rec.Run = run
 	input := map[string]any{
-		"threadId": conversation(u.r.turn), "runId": run, "state": state, "messages": u.messages(ctx, all, ids),
+		"threadId": threadID(u.r.turn), "runId": run, "state": state, "messages": u.messages(ctx, all, ids),
 		"tools": []any{}, "context": []any{},
 	}
 	if !u.a.opt.NoAsk {
@@ -57,14 +49,14 @@ func (u *aguiRun) input(ctx context.Context) (map[string]any, error) {
 	}
 	if answer := u.graphResume(); answer != nil {
 		props["command"] = map[string]any{"resume": answer}
-	} else if u.r.before != nil && u.r.before.Run != "" {
-		input["parentRunId"] = u.r.before.Run
+	} else if u.r.previous != nil && u.r.previous.Run != "" {
+		input["parentRunId"] = u.r.previous.Run
 	}
 	return input, nil
 }
 
-// records reads what earlier runs left: the ids of messages by their blocks, and
-// the last state.
+// records reads the records of earlier runs: the ids of messages by their blocks,
+// and the last state.
 func (u *aguiRun) records(ctx context.Context) (ids map[string]string, state json.RawMessage, err error) {
 	ids = map[string]string{}
 	facts, _, err := u.r.turn.Read(ctx, chat.Range{Limit: 1000, Desc: true, Types: []string{recordType}})
@@ -88,7 +80,7 @@ func (u *aguiRun) records(ctx context.Context) (ids map[string]string, state jso
 	return ids, state, nil
 }
 
-// messages is the conversation in AG-UI's words.
+// messages is the conversation as AG-UI messages.
 func (u *aguiRun) messages(ctx context.Context, all []message, ids map[string]string) []aguiMessage {
 	out := []aguiMessage{}
 	if u.a.opt.Instructions != "" {
@@ -98,21 +90,21 @@ func (u *aguiRun) messages(ctx context.Context, all []message, ids map[string]st
 	for _, m := range all {
 		one := aguiMessage{ID: m.id, Role: m.role, Content: m.text}
 		switch {
-		case m.asked:
-			continue // it stands as a call and its result, or goes along as resume
+		case m.fromPrompt:
+			continue // sent as a call and its result, or as resume
 		case m.call != nil:
-			c := aguiCall{ID: foreign(m.call.CallID), Type: "function"}
+			c := aguiCall{ID: endpointCallID(m.call.CallID), Type: "function"}
 			c.Function.Name, c.Function.Arguments = m.call.Tool, string(m.call.Params)
 			if c.Function.Arguments == "" {
 				c.Function.Arguments = "{}"
 			}
 			one.Content, one.Calls = nil, []aguiCall{c}
 			open[c.ID] = true
-		case m.tool != "":
-			if one.CallID = foreign(m.tool); !open[one.CallID] {
+		case m.resultOf != "":
+			if one.CallID = endpointCallID(m.resultOf); !open[one.CallID] {
 				continue
 			}
-			if delete(open, one.CallID); m.fault {
+			if delete(open, one.CallID); m.failed {
 				one.Error = m.text
 			}
 		case m.role == "assistant":
@@ -120,44 +112,18 @@ func (u *aguiRun) messages(ctx context.Context, all []message, ids map[string]st
 				one.ID = id
 			}
 		case len(m.parts) > 0:
-			one.Content = u.parts(ctx, u.r.turn, &m)
+			one.Content = u.a.contentParts(ctx, u.r.turn, &m, aguiImage)
 		}
 		out = append(out, one)
 	}
 	return out
 }
 
-func (u *aguiRun) parts(ctx context.Context, turn *agent.Turn, m *message) []map[string]any {
-	var parts []map[string]any
-	if m.text != "" {
-		parts = append(parts, map[string]any{"type": "text", "text": m.text})
+// aguiImage is an image as a content part of AG-UI.
+func aguiImage(url string) map[string]any {
+	source := map[string]any{"type": "url", "value": url}
+	if media, data, inline := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,"); inline {
+		source = map[string]any{"type": "data", "value": data, "mimeType": media}
 	}
-	for i := range m.parts {
-		p := &m.parts[i]
-		at := u.a.image(ctx, turn, p)
-		media, data, inline := strings.Cut(strings.TrimPrefix(at, "data:"), ";base64,")
-		switch {
-		case at != "" && inline:
-			parts = append(parts, map[string]any{"type": "image", "source": map[string]any{"type": "data", "value": data, "mimeType": media}})
-		case at != "":
-			parts = append(parts, map[string]any{"type": "image", "source": map[string]any{"type": "url", "value": at}})
-		case p.Type != "text":
-			parts = append(parts, map[string]any{"type": "text", "text": "[attached: " + nameOf(p) + "]"})
-		}
-	}
-	return parts
-}
-
-// foreign is the endpoint's id of a call.
-func foreign(callID string) string {
-	head, rest, ok := strings.Cut(callID, "-")
-	if _, err := strconv.ParseUint(strings.TrimPrefix(head, "c"), 10, 64); !ok || err != nil {
-		return callID
-	}
-	if i := strings.LastIndex(rest, "-a"); i > 0 {
-		if n, err := strconv.Atoi(rest[i+2:]); err == nil && n > 1 && n < 10 { // an attempt, not the end of some id
-			rest = rest[:i]
-		}
-	}
-	return rest
+	return map[string]any{"type": "image", "source": source}
 }

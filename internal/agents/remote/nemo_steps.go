@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"html"
 	"strings"
@@ -17,15 +18,18 @@ type nemoStep struct {
 	Payload string `json:"payload"`
 }
 
-// steps turns NeMo's intermediate steps into tool calls and their results. A
-// step comes again, with the same id, whenever there is more of it.
+// steps turns NeMo's intermediate steps into tool calls and their results. NeMo
+// sends a step again, with the same id, whenever it has grown.
 type steps struct {
-	s    *output
-	seen map[string]bool // ids of models that were told
-	told bool            // there were calls
+	out      *output
+	models   map[string]bool // ids of the model steps that are stored
+	hasCalls bool
 }
 
-// The beginnings of step names that mean something.
+// maxModels bounds the model steps that are stored.
+const maxModels = 10_000
+
+// The prefixes of step names.
 const (
 	stepTool  = "Tool: "
 	stepStart = "Function Start: "
@@ -34,26 +38,22 @@ const (
 	stepWorkflow = "<workflow>"
 )
 
-func (t *steps) take(ctx context.Context, st nemoStep) error {
-	if t.seen == nil {
-		t.seen = map[string]bool{}
-	}
-	if st.ID == "" {
-		st.ID = st.Name
-	}
+// handle stores what is new in a step.
+func (t *steps) handle(ctx context.Context, st nemoStep) error {
+	st.ID = cmp.Or(st.ID, st.Name)
 	name, isTool := strings.CutPrefix(st.Name, stepTool)
 	start, isStart := strings.CutPrefix(st.Name, stepStart)
 	end, isEnd := strings.CutPrefix(st.Name, stepEnd)
 	in, out, hasOut := stepParts(st.Payload)
 	switch {
 	case start == stepWorkflow || end == stepWorkflow:
-		return nil // the workflow as a whole, with all that it is told and says
+		return nil // the whole workflow with its input and output
 	case isTool:
 		if err := t.call(ctx, st.ID, name, in); err != nil {
 			return err
 		}
 		if hasOut {
-			return t.result(ctx, st.ID, out)
+			return t.out.result(ctx, st.ID, asJSON(out), "")
 		}
 	case isStart:
 		return t.call(ctx, st.ID, start, in)
@@ -61,63 +61,47 @@ func (t *steps) take(ctx context.Context, st nemoStep) error {
 		if err := t.call(ctx, st.ID, end, in); err != nil {
 			return err
 		}
-		return t.result(ctx, st.ID, out)
+		return t.out.result(ctx, st.ID, asJSON(out), "")
 	default:
-		// A model: its step is sent again for every token, with all its input.
-		if t.seen[st.ID] || st.Name == "" || len(t.seen) > 10_000 {
+		// A model, whose step is sent again for every token, with the whole input.
+		if t.models[st.ID] || st.Name == "" || len(t.models) >= maxModels {
 			return nil
 		}
-		t.seen[st.ID] = true
-		_, err := t.s.store(ctx, chat.AgentStatus{Message: text.Clip(st.Name, 200), Phase: "working"})
+		if t.models == nil {
+			t.models = map[string]bool{}
+		}
+		t.models[st.ID] = true
+		_, err := t.out.store(ctx, chat.AgentStatus{Message: text.Clip(st.Name, 200), Phase: "working"})
 		return err
 	}
 	return nil
 }
 
 func (t *steps) call(ctx context.Context, id, name, in string) error {
-	t.told = true
+	t.hasCalls = true
 	var params json.RawMessage
 	if in != "" {
-		params = value(in)
+		params = asJSON(in)
 	}
-	return t.s.call(ctx, id, name, params)
+	return t.out.call(ctx, id, name, params)
 }
 
-func (t *steps) result(ctx context.Context, id, out string) error {
-	return t.s.result(ctx, id, value(out), "")
-}
-
-// settle ends the calls of which NeMo said nothing more: trailing steps are
-// dropped there when a workflow fails.
-func (t *steps) settle(ctx context.Context, failed bool) error {
-	for _, id := range append([]string(nil), t.s.open...) {
-		var err error
-		if failed {
-			err = t.s.result(ctx, id, nil, "the workflow ended before the step did")
-		} else {
-			err = t.s.result(ctx, id, json.RawMessage("null"), "")
-		}
-		if err != nil {
-			return err
-		}
+// close ends the open calls: NeMo drops the last steps of a workflow that fails.
+func (t *steps) close(ctx context.Context, failed bool) error {
+	problem := ""
+	if failed {
+		problem = "the workflow ended before the step did"
 	}
-	return nil
+	return t.out.closeCalls(ctx, 0, problem)
 }
 
-// stepParts cuts a step's Markdown into input and output.
+// stepParts returns the input and output in the Markdown of a step.
 func stepParts(payload string) (in, out string, hasOut bool) {
 	payload = html.UnescapeString(payload)
-	var at int
 	for _, mark := range []string{"**Function Output:**", "**Output:**"} {
-		if i := strings.Index(payload, mark); i >= 0 {
-			hasOut = true
-			out, at = payload[i+len(mark):], i
+		if in, out, hasOut = strings.Cut(payload, mark); hasOut {
 			break
 		}
-	}
-	in = payload
-	if hasOut {
-		in = payload[:at]
 	}
 	for _, mark := range []string{"**Function Input:**", "**Input:**"} {
 		if _, rest, ok := strings.Cut(in, mark); ok {
@@ -128,7 +112,7 @@ func stepParts(payload string) (in, out string, hasOut bool) {
 	return unfence(in), unfence(out), hasOut
 }
 
-// unfence takes the fence off a block of code.
+// unfence returns the content of a fenced code block.
 func unfence(s string) string {
 	s = strings.TrimSpace(s)
 	rest, ok := strings.CutPrefix(s, "```")

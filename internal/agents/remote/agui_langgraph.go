@@ -9,43 +9,43 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// Graphs of LangGraph wait in a way of their own, older than AG-UI's interrupts: a
-// run ends behind the custom event on_interrupt, whose value is whatever the graph
-// gave to interrupt(), and the next run finds the answer in
-// forwardedProps.command.resume.
+// LangGraph has its own interrupts, older than those of AG-UI: the run ends after
+// the custom event on_interrupt, whose value is the argument of interrupt() in the
+// graph. The next run reads the answer from forwardedProps.command.resume.
 const graphInterrupt = "on_interrupt"
 
-// askedByGraph begins a record's id of such a question.
-const askedByGraph = "graph:"
+// graphPromptID is the prefix of the id of such a prompt in a roundRecord.
+const graphPromptID = "graph:"
 
-// graphQuestion is what a graph waits for.
-type graphQuestion struct {
+// graphPrompt is an interrupt of a graph.
+type graphPrompt struct {
 	id    string
 	value any
 }
 
-// graphAsks reads a custom event.
-func graphAsks(e *aguiEvent) graphQuestion {
+// parseGraphInterrupt reads the custom event.
+func parseGraphInterrupt(e *aguiEvent) graphPrompt {
 	var raw struct {
 		ID string `json:"id"`
 	}
-	_ = json.Unmarshal(e.Raw, &raw) // older servers name none
-	q := graphQuestion{id: raw.ID}
+	_ = json.Unmarshal(e.Raw, &raw) // older servers send no id
+	q := graphPrompt{id: raw.ID}
 	if json.Unmarshal(e.Value, &q.value) != nil {
 		return q
 	}
 	var inner any
 	if text, ok := q.value.(string); ok && json.Unmarshal([]byte(text), &inner) == nil && inner != nil {
-		q.value = inner // values other than texts are sent as JSON in a text
+		q.value = inner // values that are no strings arrive as JSON in a string
 	}
 	return q
 }
 
-// question is the value in the words of the log, as far as it has known ones.
-func (q graphQuestion) question(s *output) question {
-	out := question{id: askedByGraph + q.id}
+// request is the interrupt as a prompt. Its text and options come from the field
+// names that graphs usually have.
+func (q graphPrompt) request(o *output) promptRequest {
+	out := promptRequest{id: graphPromptID + q.id}
 	object, _ := q.value.(map[string]any)
-	if calls := graphCalls(object, s); len(calls) > 0 {
+	if calls := graphCalls(object, o); len(calls) > 0 {
 		out.body = chat.AgentApprovalRequest{Text: graphText(object), Calls: calls}
 		return out
 	}
@@ -69,7 +69,7 @@ func (q graphQuestion) question(s *output) question {
 	return out
 }
 
-// graphText is the sentence for people in a value.
+// graphText is the text of an interrupt.
 func graphText(object map[string]any) string {
 	for _, name := range []string{"question", "message", "prompt", "text", "query", "description"} {
 		if s, ok := object[name].(string); ok && s != "" {
@@ -79,12 +79,12 @@ func graphText(object map[string]any) string {
 	return ""
 }
 
-// graphCalls are the calls that LangChain's middleware wants to have approved:
-// those that were told of, as far as they were.
-func graphCalls(object map[string]any, s *output) []chat.ApprovalCall {
+// graphCalls are the calls for which LangChain's middleware needs an approval: the
+// open calls with the same tool, where there are some.
+func graphCalls(object map[string]any, o *output) []chat.ApprovalCall {
 	list, _ := object["action_requests"].([]any)
 	var out []chat.ApprovalCall
-	told := slices.Clone(s.open)
+	open := slices.Clone(o.openCalls)
 	for i, one := range list {
 		request, _ := one.(map[string]any)
 		name, _ := request["name"].(string)
@@ -92,27 +92,27 @@ func graphCalls(object map[string]any, s *output) []chat.ApprovalCall {
 		if name == "" || err != nil || i >= 100 {
 			return nil
 		}
-		id := fmt.Sprintf("g%s-%d", s.root.Label(), i+1)
-		if at := slices.IndexFunc(told, func(id string) bool { return s.calls[id].Tool == name }); at >= 0 {
-			id = s.calls[told[at]].CallID
-			told = slices.Delete(told, at, at+1)
+		id := fmt.Sprintf("g%s-%d", o.root.Label(), i+1)
+		if at := slices.IndexFunc(open, func(id string) bool { return o.calls[id].Tool == name }); at >= 0 {
+			id = o.calls[open[at]].CallID
+			open = slices.Delete(open, at, at+1)
 		}
 		out = append(out, chat.ApprovalCall{CallID: id, Tool: name, Params: args})
 	}
 	return out
 }
 
-// graphAnswer is what the graph is told: a text, or the decisions.
-func graphAnswer(one *answered) any {
-	if q := one.asked.Approval; q != nil {
+// graphAnswer is the answer for the graph: a text, or the decisions.
+func graphAnswer(one *promptAnswer) any {
+	if q := one.prompt.Approval; q != nil {
 		b, _ := one.body.(chat.UserApprovalResponse) // none when nobody answered
 		return map[string]any{"decisions": graphDecisions(b, q.Calls)}
 	}
 	b, _ := one.body.(chat.UserInputResponse)
-	return formed("text", reply(b))
+	return formPayload("text", answerText(b))
 }
 
-// graphDecisions are the decisions in the middleware's words, one for each call.
+// graphDecisions are the decisions in the middleware's form, one for each call.
 func graphDecisions(b chat.UserApprovalResponse, asked []chat.ApprovalCall) []map[string]any {
 	out := []map[string]any{}
 	for _, call := range asked {
@@ -133,14 +133,14 @@ func graphDecisions(b chat.UserApprovalResponse, asked []chat.ApprovalCall) []ma
 	return out
 }
 
-// graphResume is what the next run finds in command.resume: the answer, or the
-// answers by the ids of several questions; nil when the graph asked nothing.
+// graphResume is command.resume of the next run: the answer, or the answers by
+// their ids when there are several; nil when the graph had no interrupt.
 func (u *aguiRun) graphResume() any {
 	var only any
 	byID := map[string]any{}
 	for i := range u.r.answers {
 		one := &u.r.answers[i]
-		rest, ok := strings.CutPrefix(one.id, askedByGraph)
+		rest, ok := strings.CutPrefix(one.id, graphPromptID)
 		if !ok {
 			continue
 		}
