@@ -62,13 +62,18 @@ func (t *Transcript) Apply(e *Event) {
 	}
 	t.last = e.Seq
 	if t.index == nil {
-		t.index, t.calls = map[string]int{}, map[callKey][]int{}
-		t.files, t.turns = map[string]int{}, map[TurnID]*running{}
+		t.reset()
 	}
 	if e.Seq > t.State.Last {
 		t.State.Apply(e)
 	}
 	t.fold(e)
+}
+
+// reset makes the indexes of a transcript without items.
+func (t *Transcript) reset() {
+	t.index, t.calls = map[string]int{}, map[callKey][]int{}
+	t.files, t.turns = map[string]int{}, map[TurnID]*running{}
 }
 
 // View returns all items: those of the log, then the open blocks.

@@ -9,7 +9,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// messageText is what a person said, with a mark for each thing beside the text.
+// messageText is the text of a message, with a line for each attachment.
 func messageText(b chat.UserMessage) string {
 	text := b.PlainText()
 	for _, p := range b.Content {
@@ -38,7 +38,7 @@ func progressText(done, total int64) string {
 	return fmt.Sprint(done)
 }
 
-// PromptTitle is what a prompt asks, in a line or two.
+// PromptTitle is the question of a prompt.
 func PromptTitle(p *chat.Prompt) string {
 	switch {
 	case p.Input != nil:
@@ -57,14 +57,20 @@ func PromptTitle(p *chat.Prompt) string {
 	return text
 }
 
-// answerText is what somebody answered.
-func answerText(b chat.Body) string {
-	switch b := b.(type) {
-	case chat.UserInputResponse:
-		return cmp.Or(strings.Join(b.Values, ", "), b.Text)
-	case chat.UserApprovalResponse:
+// answerText is the answer to a prompt.
+func answerText(a *chat.Answer) string {
+	switch {
+	case a.Granted != nil && len(*a.Granted) == 0:
+		return "denied"
+	case a.Granted != nil:
+		text := "granted " + strings.Join(*a.Granted, ", ")
+		if len(a.Denied) > 0 {
+			text += "; denied " + strings.Join(a.Denied, ", ")
+		}
+		return text
+	case len(a.Decisions) > 0:
 		var words []string
-		for _, d := range b.Decisions {
+		for _, d := range a.Decisions {
 			word := "approved"
 			if !d.Approve {
 				word = strings.TrimSuffix("denied: "+d.Reason, ": ")
@@ -74,20 +80,11 @@ func answerText(b chat.Body) string {
 			words = append(words, word)
 		}
 		return strings.Join(words, ", ")
-	case chat.UserPermissionResponse:
-		if len(b.Granted) == 0 {
-			return "denied"
-		}
-		text := "granted " + strings.Join(b.Granted, ", ")
-		if len(b.Denied) > 0 {
-			text += "; denied " + strings.Join(b.Denied, ", ")
-		}
-		return text
 	}
-	return ""
+	return cmp.Or(strings.Join(a.Values, ", "), a.Text)
 }
 
-// paramsText shows a call's parameters in one line.
+// paramsText is the parameters of a call; "" when there are none.
 func paramsText(raw json.RawMessage) string {
 	if s := string(raw); s != "{}" && s != "null" {
 		return s
@@ -118,8 +115,12 @@ func EventText(e *chat.Event) string {
 		if p, ok := chat.AsPrompt(e); ok {
 			return PromptTitle(&p)
 		}
-	case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse:
-		return answerText(b)
+	case chat.UserInputResponse:
+		return answerText(&chat.Answer{Text: b.Text, Values: b.Values})
+	case chat.UserApprovalResponse:
+		return answerText(&chat.Answer{Decisions: b.Decisions})
+	case chat.UserPermissionResponse:
+		return answerText(&chat.Answer{Granted: &b.Granted, Denied: b.Denied})
 	}
 	return string(e.Payload)
 }

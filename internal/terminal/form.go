@@ -12,16 +12,16 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// form is a prompt on the screen while a person answers it.
+// form is the input of the answer to a prompt.
 type form struct {
 	prompt chat.Prompt
 	rows   []row
 	cursor int
-	many   bool           // rows are ticked, not chosen
-	edit   textarea.Model // what is being typed
-	typing bool           // keys go to it
-	sent   bool           // the answer is under way
-	fresh  bool           // it has only just come up: keys still belong to what was being written
+	many   bool           // several rows can be selected
+	edit   textarea.Model // the text of the answer
+	typing bool           // keys go to edit
+	sent   bool           // the answer was sent
+	fresh  bool           // it has just appeared; keys still go to the message
 
 	decided  []chat.Decision // of an approval, call by call
 	duration int             // of a permission
@@ -65,8 +65,7 @@ func newForm(p chat.Prompt, width int) *form {
 	return f
 }
 
-// takes reports whether a key means something here. Other letters begin a
-// message instead of being lost.
+// takes reports whether the form uses a key. Other letters start a message.
 func (f *form) takes(k tea.KeyPressMsg) bool {
 	text := k.Key().Text
 	if text == "" || f.typing || f.sent {
@@ -82,7 +81,7 @@ func (f *form) takes(k tea.KeyPressMsg) bool {
 	return strings.Contains(keys, text)
 }
 
-// key takes a key; ready says that the answer is complete.
+// key handles a key; ready says that the answer is complete.
 func (f *form) key(k tea.KeyPressMsg) (a chat.Answer, ready bool) {
 	if f.sent {
 		return a, false
@@ -144,14 +143,14 @@ func (f *form) key(k tea.KeyPressMsg) (a chat.Answer, ready bool) {
 	return a, false
 }
 
-// pasted takes in text from the clipboard.
+// pasted handles text from the clipboard.
 func (f *form) pasted(msg tea.PasteMsg) {
 	if f.typing && !f.sent {
 		f.edit, _ = f.edit.Update(msg)
 	}
 }
 
-// draft is what somebody wrote as an answer and has not sent.
+// draft is the text of an answer that is not sent.
 func (f *form) draft() string {
 	if f.typing && f.prompt.Input != nil {
 		return strings.TrimSpace(f.edit.Value())
@@ -159,7 +158,7 @@ func (f *form) draft() string {
 	return ""
 }
 
-// back leaves the typing of a reason; it reports whether there was one.
+// back ends the input of a reason; it reports whether there was one.
 func (f *form) back() bool {
 	if f.typing && f.prompt.Approval != nil {
 		f.untype()
@@ -168,8 +167,7 @@ func (f *form) back() bool {
 	return false
 }
 
-// submit takes the current choice; an approval of several calls goes on with the
-// next one.
+// submit takes the current choice. An approval of several calls continues with the next call.
 func (f *form) submit() (a chat.Answer, ready bool) {
 	switch {
 	case f.prompt.Approval != nil:
@@ -184,7 +182,7 @@ func (f *form) submit() (a chat.Answer, ready bool) {
 	case len(f.rows) > 0:
 		return chat.Answer{Values: []string{f.rows[f.cursor].value}}, true
 	}
-	return chat.Answer{Text: "done"}, true // consent was given elsewhere
+	return chat.Answer{Text: "done"}, true // the consent was given in the browser
 }
 
 func (f *form) ticked() []string {
@@ -225,13 +223,13 @@ func (f *form) untype() {
 	f.edit.Reset()
 }
 
-// call is the call of an approval that is being decided.
+// call is the call that is decided next.
 func (f *form) call() chat.ApprovalCall {
 	calls := f.prompt.Approval.Calls
 	return calls[min(len(f.decided), len(calls)-1)]
 }
 
-// help says which keys do what.
+// help describes the keys.
 func (f *form) help() string {
 	switch {
 	case f.sent:
@@ -252,7 +250,7 @@ func (f *form) help() string {
 	return "open the address, then press Enter"
 }
 
-// countdown words the time that is left.
+// countdown formats the time that is left.
 func countdown(d time.Duration) string {
 	d = max(0, d).Round(time.Second)
 	if d >= time.Hour {

@@ -12,7 +12,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// keepDraft saves what somebody was about to answer when the question is over.
+// keepDraft moves an unfinished answer to the message field when its prompt is closed.
 func (m *screen) keepDraft(e *chat.Event) {
 	if m.form == nil || chat.AnswerOf(e.Body) != m.form.prompt.RequestID {
 		return
@@ -27,37 +27,39 @@ func (m *screen) keepDraft(e *chat.Event) {
 	}
 }
 
-// armMsg says that a prompt has been on the screen for a moment.
+// armMsg says that a prompt is old enough to receive keys.
 type armMsg string
 
-// armAfter is how long keys still go to the message after a prompt has come up:
-// whoever is typing must not approve something by that.
+// armAfter is how long keys still go to the message after a prompt has appeared, so that a person who is typing does not
+// approve something by accident.
 const armAfter = 700 * time.Millisecond
 
-// choose keeps a form on the screen for the oldest open prompt.
+// choose shows a form for the oldest open prompt, unless the form of an open prompt is shown.
 func (m *screen) choose() tea.Cmd {
+	prompts := m.conversation.State.Prompts
 	if m.form != nil {
-		if slices.ContainsFunc(m.talk.prompts, func(p chat.Prompt) bool { return p.RequestID == m.form.prompt.RequestID }) {
+		if slices.ContainsFunc(prompts, func(p *chat.Prompt) bool { return p.RequestID == m.form.prompt.RequestID }) {
 			return nil
 		}
 		m.form = nil
 	}
 	m.away = false
-	if len(m.talk.prompts) == 0 {
+	if len(prompts) == 0 {
 		return nil
 	}
-	m.form = newForm(m.talk.prompts[0], m.width)
+	m.form = newForm(*prompts[0], m.width)
 	m.form.fresh = true
 	m.away = m.input.Value() != "" // a message is being written
 	id := m.form.prompt.RequestID
 	return tea.Tick(armAfter, func(time.Time) tea.Msg { return armMsg(id) })
 }
 
-// nextPrompt turns to the next of several open prompts.
+// nextPrompt shows the next open prompt.
 func (m *screen) nextPrompt() {
-	for i, p := range m.talk.prompts {
+	prompts := m.conversation.State.Prompts
+	for i, p := range prompts {
 		if m.form != nil && p.RequestID == m.form.prompt.RequestID {
-			m.form = newForm(m.talk.prompts[(i+1)%len(m.talk.prompts)], m.width)
+			m.form = newForm(*prompts[(i+1)%len(prompts)], m.width)
 			return
 		}
 	}
@@ -66,7 +68,7 @@ func (m *screen) nextPrompt() {
 func (m *screen) answer(a chat.Answer) tea.Cmd {
 	id, request := m.session.ID, m.form.prompt.RequestID
 	m.form.sent = true
-	m.talk.mine[request] = true
+	m.conversation.answered[request] = true
 	return func() tea.Msg {
 		_, err := m.cl.Answer(m.ctx, id, request, a)
 		return answeredMsg{request, err}
@@ -75,18 +77,17 @@ func (m *screen) answer(a chat.Answer) tea.Cmd {
 
 func (m *screen) answered(msg answeredMsg) {
 	if msg.err == nil {
-		return // the stream brings the answer
+		return // the event of the answer arrives with the stream
 	}
 	m.notice = m.explain(msg.err)
-	delete(m.talk.mine, msg.requestID)
+	delete(m.conversation.answered, msg.requestID)
 	if m.form != nil && m.form.prompt.RequestID == msg.requestID {
 		m.form.sent = false
 	}
 }
 
-// formLines draws the prompt that is being answered; x is negative when nothing
-// is typed. It leaves some of the conversation in view where the window has room
-// for both.
+// formLines draws the form and returns the position of the cursor; x is negative without one. A part of the conversation
+// stays visible when the window has room for both.
 func (m *screen) formLines() (lines []string, x, y int) {
 	f := m.form
 	room := m.height - 2
@@ -115,7 +116,7 @@ func (m *screen) formLines() (lines []string, x, y int) {
 	return append(lines, tail...), x, y
 }
 
-// question is what the prompt asks, whole.
+// question returns the lines of the question.
 func (m *screen) question() []string {
 	f := m.form
 	lines := wrap(PromptTitle(&f.prompt), m.width, asking.Render("? "), strong)
@@ -136,7 +137,7 @@ func (m *screen) question() []string {
 	return lines
 }
 
-// cut keeps the first lines and says how many are not shown.
+// cut keeps the first lines and shows how many are missing.
 func cut(lines []string, most int) []string {
 	if len(lines) <= most || most < 1 {
 		return lines
@@ -150,7 +151,7 @@ func cut(lines []string, most int) []string {
 
 func (m *screen) formHelp() string {
 	help := m.form.help()
-	if n := len(m.talk.prompts); n > 1 {
+	if n := len(m.conversation.State.Prompts); n > 1 {
 		help += fmt.Sprintf(" · Ctrl+N next of %d", n)
 	}
 	help += " · Tab message"

@@ -16,8 +16,8 @@ import (
 	"github.com/parley-hq/parley/client"
 )
 
-// history is how many events are loaded when a session is taken up again.
-const history = 500
+// history is how many items of an existing session are loaded.
+const history = 200
 
 // Screen runs a conversation in full-screen mode until the person leaves. explain words an error for a person.
 func Screen(ctx context.Context, cl *client.Client, s chat.Session, in, out *os.File, explain func(error) string) error {
@@ -47,7 +47,7 @@ func Screen(ctx context.Context, cl *client.Client, s chat.Session, in, out *os.
 type (
 	frameMsg client.Frame
 	linkMsg  client.Link
-	endMsg   struct{ err error } // the stream has ended for good
+	endMsg   struct{ err error } // the stream has ended and is not resumed
 	tickMsg  time.Time
 	sentMsg  struct {
 		clientID string
@@ -60,7 +60,7 @@ type (
 	stoppedMsg struct{ err error }
 )
 
-// follow hands the stream to the screen.
+// follow sends the frames of the stream to the screen.
 func follow(ctx context.Context, cl *client.Client, id chat.SessionID, after string, send func(tea.Msg)) {
 	opt := client.WatchOptions{After: after, Link: func(l client.Link) { send(linkMsg(l)) }}
 	for f, err := range cl.Watch(ctx, id, opt) {
@@ -74,7 +74,7 @@ func follow(ctx context.Context, cl *client.Client, id chat.SessionID, after str
 	}
 }
 
-// outgoing is a message that is not in the log yet.
+// outgoing is a message that is not stored yet.
 type outgoing struct {
 	text     string
 	clientID string
@@ -82,41 +82,41 @@ type outgoing struct {
 
 // screen is the state of the terminal conversation.
 type screen struct {
-	ctx     context.Context // of the program: bubbletea's commands have none of their own
+	ctx     context.Context // of the program; the commands of bubbletea have no context
 	cl      *client.Client
 	session chat.Session
 	explain func(error) string
-	talk    *talk
+
+	conversation *conversation
 
 	width, height int
-	scroll        int // lines above the newest
+	scroll        int // lines below the screen
 	input         textarea.Model
-	form          *form // of the prompt that is being answered
-	away          bool  // the person writes a message although a prompt is open
+	form          *form // of the open prompt; nil without one
+	away          bool  // keys go to the message although a prompt is open
 
 	outbox  []outgoing
 	sending bool
 	link    client.Link
-	clock   time.Duration // server's clock minus ours
+	clock   time.Duration // server's clock minus the local clock
 	now     time.Time
 	notice  string
 	fatal   error
 }
 
 func newScreen(ctx context.Context, cl *client.Client, s chat.Session, explain func(error) string) *screen {
-	m := &screen{ctx: ctx, cl: cl, session: s, explain: explain, talk: newTalk(), input: editor("› ", "Write a message"), now: time.Now()}
-	m.talk.mine = map[string]bool{}
+	m := &screen{ctx: ctx, cl: cl, session: s, explain: explain, conversation: newConversation(&chat.Transcript{State: chat.State{Session: s}}), input: editor("› ", "Write a message"), now: time.Now()}
 	m.resize(80, 24)
 	return m
 }
 
-// editor is a field of several lines in which one can move about.
+// editor is an input field of several lines.
 func editor(prompt, placeholder string) textarea.Model {
 	in := textarea.New()
 	in.ShowLineNumbers = false
 	in.Prompt, in.Placeholder = prompt, placeholder
 	in.DynamicHeight, in.MinHeight, in.MaxHeight = true, 1, 6
-	in.MaxContentHeight = chat.MaxEvent // what is pasted may have any number of lines
+	in.MaxContentHeight = chat.MaxEvent // pasted text may have any number of lines
 	in.CharLimit = chat.MaxEvent / 4
 	in.SetVirtualCursor(false)
 	in.KeyMap.InsertNewline.SetKeys("alt+enter", "shift+enter", "ctrl+j")
@@ -125,46 +125,16 @@ func editor(prompt, placeholder string) textarea.Model {
 	return in
 }
 
-// load brings in what was said before and returns the cursor to go on from.
+// load loads the last items and returns the cursor to continue from.
 func (m *screen) load(ctx context.Context) (after string, err error) {
-	snap, err := m.cl.Snapshot(ctx, m.session.ID, 1)
+	snap, err := m.cl.Snapshot(ctx, m.session.ID, history)
 	if err != nil {
 		return "", err
 	}
 	m.session, m.clock = snap.Session, time.Until(snap.ServerNow.Time())
-	m.talk.silent = m.session.Agent == chat.NoAgent
-	var events []chat.Event
-	for e, err := range m.cl.Events(ctx, m.session.ID, client.EventQuery{Before: snap.Cursor.Seq + 1, Desc: true, Limit: history}) {
-		if err != nil {
-			return "", err
-		}
-		events = append(events, e)
-	}
-	slices.Reverse(events)
-	mine := m.talk.mine
-	m.talk.mine = nil // who answered before does not matter any more
-	for i := range events {
-		m.talk.apply(&events[i])
-	}
-	m.talk.mine = mine
-	// What is open may be older than what was loaded.
-	m.talk.prompts = snap.State.Prompts
-	m.talk.usage = snap.State.Usage
-	m.talk.running = map[chat.TurnID]string{}
-	for _, t := range snap.State.Turns {
-		m.talk.running[t.ID] = t.Workstream
-	}
-	for _, i := range snap.Open {
-		if i.Text != nil {
-			kind := chat.TextBlock
-			if i.Kind == chat.ItemThinking {
-				kind = chat.ThinkingBlock
-			}
-			m.talk.preview(&chat.Preview{Block: i.Text.Block, Text: i.Text.Text, Kind: kind, Workstream: i.Workstream, Turn: i.Turn})
-		}
-	}
+	m.conversation = newConversation(snap.Transcript())
 	if m.choose(); m.form != nil {
-		m.form.fresh = false // nothing is being written yet
+		m.form.fresh = false // no message is being written yet
 	}
 	return snap.Cursor.String(), nil
 }
@@ -176,7 +146,7 @@ func tick() tea.Cmd {
 	return tea.Tick(time.Second, func(t time.Time) tea.Msg { return tickMsg(t) })
 }
 
-// Update takes in what happened.
+// Update handles a message of bubbletea.
 func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -233,10 +203,10 @@ func (m *screen) resize(w, h int) {
 	}
 }
 
-// take shows one frame of the stream.
+// take handles one frame of the stream.
 func (m *screen) take(f client.Frame) tea.Cmd {
 	if m.scroll > 0 {
-		// What somebody reads further up stays where it is.
+		// The lines that the person reads stay in place.
 		before := m.lines()
 		defer func() { m.scroll += m.lines() - before }()
 	}
@@ -244,32 +214,26 @@ func (m *screen) take(f client.Frame) tea.Cmd {
 	case f.Hello != nil:
 		m.clock = time.Until(f.Hello.ServerNow.Time())
 	case f.Preview != nil:
-		m.talk.preview(f.Preview)
+		m.conversation.Preview(f.Preview)
 	case f.Event != nil:
 		if f.Event.ClientID != "" {
 			m.outbox = slices.DeleteFunc(m.outbox, func(o outgoing) bool { return o.clientID == f.Event.ClientID })
 		}
-		if b, ok := f.Event.Body.(chat.SessionUpdated); ok && b.Title != nil {
-			m.session.Title = *b.Title
-		}
 		if _, over := f.Event.Body.(chat.TurnCompleted); over && m.notice == stopping {
 			m.notice = ""
 		}
-		m.talk.apply(f.Event)
+		m.conversation.apply(f.Event)
 		m.keepDraft(f.Event)
 		return m.choose()
 	}
 	return nil
 }
 
-// lines counts all lines of the conversation.
+// lines is the number of lines of the conversation.
 func (m *screen) lines() int {
 	n := 0
-	for _, i := range m.talk.items {
-		n += len(m.draw(i))
-	}
-	for _, q := range m.talk.queue {
-		n += len(m.draw(q.item))
+	for lines := range m.conversation.backward(m.width) {
+		n += len(lines)
 	}
 	return n
 }
@@ -322,7 +286,7 @@ func (m *screen) key(k tea.KeyPressMsg) tea.Cmd {
 
 func (m *screen) move(lines int) { m.scroll = max(0, m.scroll+lines) }
 
-// say puts the written message into the outbox.
+// say adds the message to the outbox.
 func (m *screen) say() tea.Cmd {
 	text := strings.TrimSpace(m.input.Value())
 	if text == "" {
@@ -334,8 +298,7 @@ func (m *screen) say() tea.Cmd {
 	return m.flush()
 }
 
-// flush sends the oldest message of the outbox. One is under way at a time, so
-// that they arrive in the order in which they were written.
+// flush sends the oldest message of the outbox. Messages are sent one at a time, so that they are stored in order.
 func (m *screen) flush() tea.Cmd {
 	if m.sending || len(m.outbox) == 0 {
 		return nil
@@ -353,7 +316,7 @@ func (m *screen) sent(msg sentMsg) tea.Cmd {
 	if msg.err != nil {
 		switch chat.CodeOf(msg.err) {
 		case chat.Unavailable, chat.SlowDown:
-			return nil // it stays in the outbox; the clock tries again
+			return nil // it stays in the outbox and is sent again at the next tick
 		}
 		m.notice = m.explain(msg.err)
 	}
@@ -364,7 +327,7 @@ func (m *screen) sent(msg sentMsg) tea.Cmd {
 const stopping = "stopping…"
 
 func (m *screen) stop() tea.Cmd {
-	if !m.talk.busy() {
+	if !m.conversation.busy() {
 		return nil
 	}
 	m.notice = stopping

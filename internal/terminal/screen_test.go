@@ -15,7 +15,7 @@ import (
 	"github.com/parley-hq/parley/client"
 )
 
-// stage is a screen without a terminal, fed by hand.
+// stage is a screen without a terminal.
 type stage struct {
 	*screen
 	t   *testing.T
@@ -32,7 +32,7 @@ func newStage(t *testing.T) *stage {
 	return &stage{screen: m, t: t}
 }
 
-// happens adds an event; the running turn is t-1.
+// happens applies an event of the turn t-1.
 func (s *stage) happens(body chat.Body) chat.Seq {
 	s.seq++
 	e := &chat.Event{Session: "s-1", Seq: s.seq, At: chat.AtOf(time.Now()), Turn: "t-1", Type: body.Type(), Body: body}
@@ -155,8 +155,7 @@ func TestScreenAnswersPrompts(t *testing.T) {
 	}
 }
 
-// Whoever is writing when a question comes up goes on writing: no key of a
-// message answers it.
+// A prompt that appears while a person writes a message does not receive the keys of the message.
 func TestScreenDoesNotTakeKeysFromAMessage(t *testing.T) {
 	approval := chat.AgentApprovalRequest{RequestID: "p-1", Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "deploy"}}}
 	s := newStage(t)
@@ -193,7 +192,7 @@ func TestScreenDoesNotTakeKeysFromAMessage(t *testing.T) {
 	s.mustShow("/stream 3  (not sent yet)", "1. Approve")
 }
 
-func TestScreenTellsOfAnswersElsewhere(t *testing.T) {
+func TestScreenShowsAnswersOfOthers(t *testing.T) {
 	s := newStage(t)
 	s.happens(chat.AgentInputRequest{RequestID: "p-1", InputType: chat.InputText, Text: "Name?"})
 	s.Update(armMsg("p-1"))
@@ -204,8 +203,8 @@ func TestScreenTellsOfAnswersElsewhere(t *testing.T) {
 	s.mustShow("? Name?  → Bob (answered by mira elsewhere)", "› L. Ada", "what you wrote is kept")
 }
 
-// What somebody reads further up does not move when more is said below.
-func TestScreenStaysWhereOneReads(t *testing.T) {
+// The lines that a person reads do not move when lines are added below.
+func TestScreenKeepsTheScrollPosition(t *testing.T) {
 	s := newStage(t)
 	for i := range 60 {
 		s.happens(chat.AgentText{Text: fmt.Sprintf("line %d", i)})
@@ -221,7 +220,7 @@ func TestScreenStaysWhereOneReads(t *testing.T) {
 	s.mustShow("23 lines below")
 }
 
-// A pasted text is taken whole, however many lines it has.
+// A pasted text is kept complete, however many lines it has.
 func TestScreenTakesLongPastes(t *testing.T) {
 	text := strings.TrimSuffix(strings.Repeat("a line\n", 40), "\n")
 	s := newStage(t)
@@ -262,8 +261,8 @@ func TestScreenCountsDown(t *testing.T) {
 	s.mustShow("0:50 left")
 }
 
-// What is written while the server is away stays, in order, and goes out once.
-func TestScreenKeepsWhatIsWrittenOffline(t *testing.T) {
+// Messages written while the server is not reachable are kept in order and sent once.
+func TestScreenKeepsMessagesWrittenOffline(t *testing.T) {
 	s := newStage(t)
 	s.Update(linkMsg{Err: client.ErrUnreachable})
 	cmd := s.types("one<enter>")

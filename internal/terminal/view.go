@@ -13,7 +13,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// The sixteen colours of the terminal are used, so that its own theme decides.
+// The styles use the sixteen colours of the terminal, so that its theme applies.
 var (
 	dim      = lipgloss.NewStyle().Faint(true)
 	strong   = lipgloss.NewStyle().Bold(true)
@@ -33,8 +33,7 @@ func inputStyles() textarea.Styles {
 	return s
 }
 
-// View draws the whole screen: the conversation, what is asked or written, and
-// a line about the state of things.
+// View draws the whole screen: the conversation, the prompt or the message that is being written, and the status line.
 func (m *screen) View() tea.View {
 	bottom, cursor := m.bottom()
 	room := max(0, m.height-len(bottom))
@@ -43,7 +42,7 @@ func (m *screen) View() tea.View {
 	lines = append(lines, bottom...)
 	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen, v.MouseMode = true, tea.MouseModeCellMotion
-	v.WindowTitle = "parley " + cmp.Or(OneLine(m.session.Title), string(m.session.ID))
+	v.WindowTitle = "parley " + cmp.Or(OneLine(m.conversation.State.Session.Title), string(m.session.ID))
 	if cursor != nil {
 		cursor.Y += at
 		v.Cursor = cursor
@@ -51,30 +50,23 @@ func (m *screen) View() tea.View {
 	return v
 }
 
-// visible is the part of the conversation that is on the screen, room lines high.
+// visible returns the lines of the conversation that are on the screen, room lines in all.
 func (m *screen) visible(room int) []string {
 	want := room + m.scroll
-	var parts [][]string
+	var parts [][]string // from bottom to top
 	have := 0
-	for _, o := range m.outbox {
-		parts = append(parts, m.draw(&item{kind: userItem, text: o.text, state: "not sent yet"}))
+	for _, o := range slices.Backward(m.outbox) {
+		parts = append(parts, messageLines(o.text, "not sent yet", m.width))
+		have += len(parts[len(parts)-1])
 	}
-	slices.Reverse(parts) // newest first, as all of them here
-	for _, q := range slices.Backward(m.talk.queue) {
-		parts = append(parts, m.draw(q.item))
-	}
-	for _, p := range parts {
-		have += len(p)
-	}
-	for _, i := range slices.Backward(m.talk.items) {
+	for lines := range m.conversation.backward(m.width) {
 		if have >= want {
 			break
 		}
-		p := m.draw(i)
-		parts = append(parts, p)
-		have += len(p)
+		parts = append(parts, lines)
+		have += len(lines)
 	}
-	m.scroll = max(0, min(m.scroll, have-room)) // no further than the first line
+	m.scroll = max(0, min(m.scroll, have-room)) // not beyond the first line
 	var lines []string
 	for _, p := range slices.Backward(parts) {
 		lines = append(lines, p...)
@@ -107,117 +99,7 @@ func (m *screen) welcome() []string {
 	return lines
 }
 
-// draw lays an item out, or takes what was laid out before.
-func (m *screen) draw(i *item) []string {
-	if i.drawn.lines != nil && i.drawn.width == m.width && i.drawn.rev == i.rev && !(i.live && i.kind != textItem && i.kind != thinkingItem) {
-		return i.drawn.lines
-	}
-	lines := layout(i, m.width)
-	i.drawn = drawn{width: m.width, rev: i.rev, lines: lines}
-	return lines
-}
-
-// maxThought is how many lines of reasoning are shown.
-const maxThought = 6
-
-func layout(i *item, width int) []string {
-	mark := ""
-	if i.line != "" {
-		mark = dim.Render("[" + i.line + "] ")
-	}
-	switch i.kind {
-	case userItem:
-		lines := wrap(i.text, width, youStyle.Render("› "), strong)
-		if i.state != "" {
-			lines[len(lines)-1] += dim.Render("  (" + i.state + ")")
-		}
-		return append([]string{""}, lines...)
-	case textItem:
-		text := i.text
-		if i.live {
-			text += "▌"
-		}
-		lines := wrap(text, width, mark, lipgloss.NewStyle())
-		if i.state != "" {
-			lines[len(lines)-1] += dim.Render("  (" + i.state + ")")
-		}
-		return lines
-	case thinkingItem:
-		lines := wrap(i.text, width, mark+dim.Render("∴ "), thinking)
-		if rest := len(lines) - maxThought; rest > 0 && i.live {
-			return append([]string{dim.Render("  …")}, lines[rest:]...)
-		} else if rest > 0 {
-			return append(lines[:maxThought:maxThought], dim.Render("  … "+Count(rest, "more line", "more lines")))
-		}
-		return lines
-	case toolItem:
-		return []string{Clip(mark+toolMark(i)+" "+strong.Render(OneLine(i.text))+" "+dim.Render(OneLine(toolRest(i))), width)}
-	case planItem:
-		return planLines(i, width)
-	case askItem:
-		text := OneLine(i.text)
-		if i.live {
-			text += "  (waits for an answer)"
-		} else {
-			text += "  → " + OneLine(cmp.Or(i.extra, i.state))
-		}
-		return cut(wrap(text, width, mark+asking.Render("? "), lipgloss.NewStyle()), 6)
-	case streamItem:
-		return []string{Clip(busyMark(i)+" "+strong.Render(OneLine(i.text))+" "+dim.Render(i.state+" · "+OneLine(i.extra)), width)}
-	case faultItem:
-		return wrap(i.text, width, mark+bad.Render("✗ "), bad)
-	}
-	return wrap(i.text, width, mark, dim)
-}
-
-func toolMark(i *item) string {
-	switch {
-	case i.live:
-		return busy.Render("⚙")
-	case i.state == "failed" || i.state == "no result":
-		return bad.Render("✗")
-	}
-	return good.Render("✓")
-}
-
-func toolRest(i *item) string {
-	if i.live && i.state != "running" {
-		return i.state
-	}
-	return strings.TrimPrefix(i.extra, "{}")
-}
-
-func busyMark(i *item) string {
-	if i.live {
-		return busy.Render("⇉")
-	}
-	if i.state == "completed" {
-		return good.Render("✓")
-	}
-	return bad.Render("✗")
-}
-
-func planLines(i *item, width int) []string {
-	var lines []string
-	for _, t := range i.plan {
-		mark, style := "☐", dim
-		switch t.Status {
-		case "in_progress":
-			mark, style = "◐", busy
-		case "done":
-			mark, style = "☑", good
-		case "failed":
-			mark, style = "✗", bad
-		case "skipped":
-			mark = "–"
-		}
-		lines = append(lines, Clip("  "+style.Render(mark)+" "+OneLine(t.Title), width))
-	}
-	return lines
-}
-
-// wrap breaks a text into lines behind a prefix; further lines are indented to
-// the same column.
+// wrap breaks a text into lines. The first starts with the prefix, the others are indented to the same column.
 func wrap(text string, width int, prefix string, style lipgloss.Style) []string {
 	indent := ansi.StringWidth(prefix)
 	text = strings.ReplaceAll(Sanitize(strings.TrimRight(text, "\n")), "\t", "    ")
@@ -231,7 +113,7 @@ func wrap(text string, width int, prefix string, style lipgloss.Style) []string 
 	return lines
 }
 
-// bottom is what stands below the conversation, and where the cursor is in it.
+// bottom returns the lines below the conversation and the position of the cursor in them.
 func (m *screen) bottom() ([]string, *tea.Cursor) {
 	var lines []string
 	if m.height >= 8 {
@@ -257,7 +139,7 @@ func (m *screen) bottom() ([]string, *tea.Cursor) {
 	return append(lines, m.stateLine()), cursor
 }
 
-// stateLine is the last line: the connection, what the agent does, the session.
+// stateLine is the last line: connection, activity of the agent, session.
 func (m *screen) stateLine() string {
 	left := good.Render("●") + " "
 	switch {
@@ -271,24 +153,24 @@ func (m *screen) stateLine() string {
 		left += busy.Render(OneLine(m.notice))
 	case m.scroll > 0:
 		left += dim.Render(fmt.Sprintf("%d lines below · PgDn", m.scroll))
-	case len(m.talk.prompts) > 0:
+	case len(m.conversation.State.Prompts) > 0:
 		left += asking.Render("waits for you")
 		if m.away {
 			left += dim.Render(" · Tab answers")
 		}
-	case m.talk.busy():
-		left += busy.Render(spinner(m.now)+" "+cmp.Or(OneLine(m.talk.status), "working")) + dim.Render(" · Esc stops")
+	case m.conversation.busy():
+		left += busy.Render(spinner(m.now)+" "+cmp.Or(OneLine(m.conversation.status), "working")) + dim.Render(" · Esc stops")
 	case m.link.Up:
 		left += dim.Render("ready")
 	}
 	if n := len(m.outbox); n > 0 {
 		left += dim.Render(fmt.Sprintf(" · %d not sent yet", n))
 	}
-	if n := len(m.talk.queue); n > 0 && m.talk.busy() {
+	if n := len(m.conversation.waiting); n > 0 && m.conversation.busy() {
 		left += dim.Render(fmt.Sprintf(" · %d queued", n))
 	}
 	right := OneLine(m.session.Agent) + " · " + string(m.session.ID)
-	if u := m.talk.usage; u.InputTokens+u.OutputTokens > 0 {
+	if u := m.conversation.State.Usage; u.InputTokens+u.OutputTokens > 0 {
 		right = fmt.Sprintf("%d↑ %d↓ · ", u.InputTokens, u.OutputTokens) + right
 	}
 	gap := m.width - ansi.StringWidth(left) - ansi.StringWidth(right)

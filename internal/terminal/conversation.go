@@ -1,0 +1,104 @@
+package terminal
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// conversation is a transcript in the order in which the screen shows it.
+type conversation struct {
+	*chat.Transcript
+	loaded   chat.Seq        // the last event before the screen opened
+	answered map[string]bool // prompts that were answered on this screen
+
+	shown   []int  // places in Items, from top to bottom
+	waiting []int  // places of messages that wait for their turn; shown below everything else
+	status  string // what the agent of a running turn reports
+
+	drawn map[string]drawn // by item id
+}
+
+// drawn is the lines of an item as they were last laid out.
+type drawn struct {
+	width, text int // the width of the screen and the bytes of the text
+	last        chat.Seq
+	lines       []string
+}
+
+func newConversation(t *chat.Transcript) *conversation {
+	c := &conversation{Transcript: t, loaded: t.State.Last, answered: map[string]bool{}, drawn: map[string]drawn{}}
+	c.arrange()
+	return c
+}
+
+// apply folds an event.
+func (c *conversation) apply(e *chat.Event) {
+	c.Apply(e)
+	c.arrange()
+}
+
+// arrange orders the items. A message is shown where its turn took it, after the answer that it waited for.
+func (c *conversation) arrange() {
+	c.shown, c.waiting, c.status = c.shown[:0], c.waiting[:0], ""
+	for i := range c.Items {
+		it := &c.Items[i]
+		if it.Message != nil && it.Message.State == chat.MessageQueued {
+			c.waiting = append(c.waiting, i)
+			continue
+		}
+		if it.Status != nil {
+			if turn, _ := c.State.TurnOf(it.Turn); turn != nil {
+				c.status = it.Status.Message
+			}
+		}
+		c.shown = append(c.shown, i)
+	}
+	place := func(i int) chat.Seq {
+		if c.Items[i].Message != nil {
+			return c.Items[i].Last
+		}
+		return c.Items[i].Seq
+	}
+	slices.SortStableFunc(c.shown, func(a, b int) int { return cmp.Compare(place(a), place(b)) })
+}
+
+// busy reports whether a turn runs on the main line.
+func (c *conversation) busy() bool { return c.State.Line("").Turn != nil }
+
+// backward yields the lines of each item, from bottom to top.
+func (c *conversation) backward(width int) func(yield func([]string) bool) {
+	return func(yield func([]string) bool) {
+		for _, i := range slices.Backward(c.waiting) {
+			if !yield(c.lines(&c.Items[i], width)) {
+				return
+			}
+		}
+		for i := range slices.Backward(c.Open) {
+			if !yield(c.lines(&c.Open[i], width)) {
+				return
+			}
+		}
+		for _, i := range slices.Backward(c.shown) {
+			if !yield(c.lines(&c.Items[i], width)) {
+				return
+			}
+		}
+	}
+}
+
+// lines lays an item out, unless it was laid out before and has not changed.
+func (c *conversation) lines(it *chat.Item, width int) []string {
+	text := 0
+	if it.Text != nil {
+		text = len(it.Text.Text)
+	}
+	d, ok := c.drawn[it.ID]
+	queued := it.Message != nil && it.Message.State == chat.MessageQueued // its mark depends on the running turn
+	if !ok || queued || d.width != width || d.text != text || d.last != it.Last {
+		d = drawn{width: width, text: text, last: it.Last, lines: c.layout(it, width)}
+		c.drawn[it.ID] = d
+	}
+	return d.lines
+}

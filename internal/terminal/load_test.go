@@ -1,0 +1,65 @@
+package terminal
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+// A screen that opens an existing session shows its items and continues with the stream.
+func TestScreenContinuesASession(t *testing.T) {
+	var tr chat.Transcript
+	seq := chat.Seq(0)
+	event := func(body chat.Body) *chat.Event {
+		seq++
+		return &chat.Event{Session: "s-1", Seq: seq, At: chat.AtOf(time.Now()), Actor: chat.Actor{Kind: chat.Agent, ID: "demo"}, Turn: "t-1", Type: body.Type(), Body: body}
+	}
+	for _, body := range []chat.Body{
+		chat.SessionStarted{Agent: "demo"},
+		chat.UserMessage{Text: "count"},
+		chat.TurnStarted{TurnID: "t-1", Trigger: 2, Agent: "demo"},
+		chat.AgentToolCall{CallID: "c1", Tool: "add", Params: json.RawMessage(`{"a":2}`)},
+		chat.UserMessage{Text: "and then?"},
+		chat.AgentInputRequest{RequestID: "p-1", InputType: chat.InputText, Text: "From where?"},
+		chat.UserInputResponse{RequestID: "p-1", Text: "one"},
+		chat.AgentInputRequest{RequestID: "p-2", InputType: chat.InputText, Text: "To where?"},
+	} {
+		tr.Apply(event(body))
+	}
+	tr.Preview(&chat.Preview{Block: "b1", Text: "one ", Kind: chat.TextBlock, Turn: "t-1"})
+	snap := chat.Snapshot{Session: tr.State.Session, State: tr.State.View(), Items: tr.Items, Open: tr.Open, Cursor: chat.Cursor{Seq: seq}, ServerNow: chat.AtOf(time.Now())}
+	body, err := json.Marshal(snap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, string(body))
+	}))
+	defer server.Close()
+	cl, err := client.New(client.Options{URL: server.URL, Retries: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	s := &stage{screen: newScreen(context.Background(), cl, chat.Session{ID: "s-1"}, error.Error), t: t}
+	if _, err := s.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.mustShow("› count", "⚙ add", "? From where?  → one\n", "one ▌", "and then?  (queued)", "To where?", "waits for you")
+	s.Update(frameMsg{Preview: &chat.Preview{Block: "b1", Offset: 4, Text: "two", Kind: chat.TextBlock, Turn: "t-1"}})
+	s.Update(frameMsg{Event: event(chat.AgentToolResult{CallID: "c1", Tool: "add", Result: json.RawMessage("4")})})
+	s.Update(frameMsg{Event: event(chat.UserInputResponse{RequestID: "p-2", Text: "ten"})})
+	s.mustShow(`✓ add {"a":2} → 4`, "one two▌", "? To where?  → ten (answered by demo elsewhere)")
+	s.Update(frameMsg{Event: event(chat.AgentText{Block: "b1", Text: "one two three"})})
+	s.Update(frameMsg{Event: event(chat.TurnCompleted{TurnID: "t-1", Outcome: chat.Stopped})})
+	s.Update(frameMsg{Event: event(chat.TurnStarted{TurnID: "t-2", Trigger: 5, Agent: "demo"})})
+	s.mustShow("one two three", "■ stopped", "› and then?")
+}
