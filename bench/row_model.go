@@ -116,7 +116,7 @@ func modelAgent(e *env) (lines []line, err error) {
 // asker sends requests to the model, directly and through Parley.
 type asker struct{ endpoint, parley string }
 
-// sdk uses the client library that the agent uses. It returns the times until the first token and until the end.
+// sdk uses the provider's client library. It returns the times until the first token and until the end.
 func (a *asker) sdk(ctx context.Context, text string) (first, all time.Duration, err error) {
 	service := openai.NewChatCompletionService(option.WithBaseURL(a.endpoint), option.WithMaxRetries(0))
 	begun := time.Now()

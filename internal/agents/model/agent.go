@@ -17,7 +17,7 @@ import (
 type Agent struct {
 	opt      Options
 	client   *http.Client
-	provider provider
+	endpoint *endpoint
 	turns    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -34,7 +34,7 @@ func New(opt Options) (*Agent, error) {
 	if a.client == nil {
 		a.client = &http.Client{Transport: transport()}
 	}
-	a.provider = newProvider(&a.opt, a.client)
+	a.endpoint = newEndpoint(&a.opt, a.client)
 	return a, nil
 }
 
@@ -46,7 +46,7 @@ func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 	if err != nil {
 		return err
 	}
-	r := &round{agent: a, opt: &a.opt, provider: a.provider, turn: turn, started: started, state: newState(turn, started.Seq)}
+	r := &round{agent: a, opt: &a.opt, endpoint: a.endpoint, turn: turn, started: started, state: newState(turn, started.Seq)}
 	err = r.choose(ctx)
 	if err == nil {
 		err = r.loop(ctx)
@@ -97,7 +97,7 @@ func (a *Agent) Probe(ctx context.Context) error {
 	key, err := a.opt.Key()
 	if err != nil {
 		a.noted(&Failure{Code: agent.CodeNoKey, Msg: "the model's key is missing: " + err.Error(), err: err})
-	} else if err := a.provider.list(ctx, key); err == nil {
+	} else if err := a.endpoint.list(ctx, key); err == nil {
 		a.noted(nil)
 	} else if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		a.noted(&Failure{Code: agent.CodeTimeout, Msg: "the model's endpoint did not answer in time", err: err})
@@ -127,7 +127,7 @@ func (a *Agent) noted(f *Failure) {
 type round struct {
 	agent      *Agent
 	opt        *Options
-	provider   provider
+	endpoint   *endpoint
 	turn       *agent.Turn
 	started    chat.Event // turn.started
 	state      *state

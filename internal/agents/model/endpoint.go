@@ -54,8 +54,8 @@ type endpoint struct {
 	client *http.Client
 }
 
-func newEndpoint(opt *Options, client *http.Client, p protocol) *endpoint {
-	e := &endpoint{protocol: p, opt: opt, base: opt.Endpoint}
+func newEndpoint(opt *Options, client *http.Client) *endpoint {
+	e := &endpoint{protocol: protocols[opt.Provider], opt: opt, base: opt.Endpoint}
 	if e.base == "" {
 		e.base = endpoints[opt.Provider]
 	}

@@ -13,12 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	openaisdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/ssestream"
-
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 )
 
@@ -87,29 +83,6 @@ func failed(code, message string) error {
 	return f
 }
 
-// reported is an error that stands in a stream of OpenAI's kind. Its code is a
-// word or, with some endpoints, that of HTTP.
-func reported(event []byte, err error) error {
-	var e struct {
-		Error json.RawMessage `json:"error"`
-	}
-	_ = json.Unmarshal(event, &e) // what cannot be read is shown as it is
-	var body struct {
-		Message string `json:"message"`
-		Type    string `json:"type"`
-		Code    any    `json:"code"`
-	}
-	if json.Unmarshal(e.Error, &body) != nil && json.Unmarshal(e.Error, &body.Message) != nil {
-		body.Message = string(e.Error)
-	}
-	message := either(body.Message, string(e.Error))
-	if n, ok := body.Code.(float64); ok && n >= 400 {
-		return status(int(n), body.Type, message, 0, err)
-	}
-	word, _ := body.Code.(string)
-	return failed(word+" "+body.Type, message)
-}
-
 // unended is the failure of an answer that has no end: it was cut off, or is no
 // stream at all, such as the page of a proxy. Its type is looked at only when
 // nothing could be read: some endpoints stream under another name.
@@ -121,19 +94,14 @@ func unended(ctx context.Context, r *http.Response, begun bool) error {
 		"the model's endpoint answered with %s instead of a stream", sentence(either(r.Header.Get("Content-Type"), "something")))}
 }
 
-// failure gives an error of an SDK its meaning.
+// failure turns an error of a request into a *Failure. It returns the cause of a
+// context that has ended.
 func failure(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errIdle) {
 		return &Failure{Code: agent.CodeTimeout, Again: true, Msg: "the model's endpoint stopped answering", err: err}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	}
-	if e, ok := errors.AsType[*openaisdk.Error](err); ok {
-		return status(e.StatusCode, e.Code, either(e.Message, e.RawJSON()), retryAfter(header(e.Response)), err)
-	}
-	if e, ok := errors.AsType[*ssestream.StreamError](err); ok {
-		return reported(e.Event.Data, err)
 	}
 	if e, ok := errors.AsType[*llm.EndpointError](err); ok {
 		if e.Status == 0 {
@@ -214,13 +182,6 @@ func retryAfter(h http.Header) time.Duration {
 		return max(0, time.Until(at))
 	}
 	return 0
-}
-
-func header(r *http.Response) http.Header {
-	if r == nil {
-		return nil
-	}
-	return r.Header
 }
 
 func either(a, b string) string {

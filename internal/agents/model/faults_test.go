@@ -189,7 +189,7 @@ func TestAnEndpointThatDoesNotStream(t *testing.T) {
 		_, _ = io.WriteString(w, "<html>Please sign in.</html>")
 	}))
 	t.Cleanup(endpoint.Close)
-	for _, name := range []string{model.OpenAI, model.Responses, model.Anthropic} {
+	for _, name := range model.Providers {
 		w := newServer(t, model.Options{Provider: name, Endpoint: endpoint.URL + "/v1", Retries: -1}, nil)
 		w.say("s-1", "hello")
 		w.ended("s-1", 1)

@@ -218,7 +218,7 @@ func (r *round) summarise(ctx context.Context, dropped, all []llm.Message, room 
 		{Role: llm.User, Content: llm.Texts(limit.Cut(text))},
 	}}
 	answer, err := r.retry(ctx, func(ctx context.Context, key string, alive func()) (llm.Answer, error) {
-		return r.provider.ask(ctx, key, request, alive, func(llm.Delta) error { return nil })
+		return r.endpoint.ask(ctx, key, request, alive, func(llm.Delta) error { return nil })
 	})
 	if err != nil {
 		if ctx.Err() == nil {

@@ -1,12 +1,8 @@
 package model
 
 import (
-	"context"
-	"io"
 	"net/http"
 	"time"
-
-	"github.com/parley-hq/parley/internal/llm"
 )
 
 // The providers that an agent can talk to.
@@ -26,52 +22,21 @@ var KeyVariables = map[string]string{
 	OpenAI: "OPENAI_API_KEY", Responses: "OPENAI_API_KEY", Anthropic: "ANTHROPIC_API_KEY", Gemini: "GEMINI_API_KEY",
 }
 
-// endpoints are where the providers' own servers are.
+// endpoints are the addresses of the providers' own servers.
 var endpoints = map[string]string{
 	OpenAI: "https://api.openai.com/v1/", Responses: "https://api.openai.com/v1/",
 	Anthropic: "https://api.anthropic.com/", Gemini: "https://generativelanguage.googleapis.com/",
 }
 
-// provider asks a model over one wire protocol. Its errors are of type
-// *Failure, except those of see, which come back as they are.
-type provider interface {
-	// ask sends a request and hands every piece of the answer to see. alive is
-	// called whenever something came in.
-	ask(ctx context.Context, key string, r llm.Request, alive func(), see func(llm.Delta) error) (llm.Answer, error)
-	// list asks for the models, to see whether the endpoint takes the key. Its
-	// error is the SDK's.
-	list(ctx context.Context, key string) error
+var protocols = map[string]protocol{
+	OpenAI: chatProtocol, Responses: responsesProtocol, Anthropic: anthropicProtocol, Gemini: geminiProtocol,
 }
 
-func newProvider(opt *Options, client *http.Client) provider {
-	base := opt.Endpoint
-	if base == "" {
-		base = endpoints[opt.Provider]
-	}
-	switch opt.Provider {
-	case Responses:
-		return &responsesAPI{openAI{opt, base, client}}
-	case Anthropic:
-		return newEndpoint(opt, client, anthropicProtocol)
-	case Gemini:
-		return newEndpoint(opt, client, geminiProtocol)
-	}
-	return &chatAPI{openAI{opt, base, client}}
-}
-
-// transport is what all endpoints are reached through. Answers may take their
-// time; that they come at all is watched elsewhere.
+// transport is the transport for all endpoints. It has no limit of time: an answer
+// may take long, and retry.go watches that events keep coming.
 func transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 64
 	t.TLSHandshakeTimeout = 10 * time.Second
 	return t
-}
-
-// drain reads what is left behind the end of an answer, so that the connection
-// can be used again: a new one costs a handshake before the next first word.
-func drain(r *http.Response) {
-	if r != nil {
-		_, _ = io.CopyN(io.Discard, r.Body, 4<<10) // a connection that cannot be used again is closed
-	}
 }

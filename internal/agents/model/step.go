@@ -32,7 +32,7 @@ func (r *round) step(ctx context.Context) error {
 		return r.retry(ctx, func(ctx context.Context, key string, alive func()) (llm.Answer, error) {
 			show.again()
 			return show.stream(ctx, func(ctx context.Context, see func(llm.Delta) error) (llm.Answer, error) {
-				return r.provider.ask(ctx, key, request, alive, see)
+				return r.endpoint.ask(ctx, key, request, alive, see)
 			})
 		})
 	})

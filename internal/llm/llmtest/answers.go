@@ -1,38 +1,11 @@
 package llmtest
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/parley-hq/parley/internal/llm"
 )
-
-// From reads a value as its SDK would.
-func From[T any](t *testing.T, s string) *T {
-	t.Helper()
-	v := new(T)
-	if err := json.Unmarshal([]byte(s), v); err != nil {
-		t.Fatalf("%v in %s", err, s)
-	}
-	return v
-}
-
-// Streamed feeds events, one per line, and gives the answer and all deltas.
-func Streamed[E any](t *testing.T, lines string, add func(E) []llm.Delta, answer func() (llm.Answer, error)) (llm.Answer, string) {
-	t.Helper()
-	var deltas strings.Builder
-	for line := range strings.Lines(strings.TrimSpace(lines)) {
-		for _, d := range add(*From[E](t, line)) {
-			deltas.WriteString(string(d.Kind) + "(" + d.CallID + d.Text + ")")
-		}
-	}
-	a, err := answer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a, deltas.String()
-}
 
 // Stream reads a streamed answer.
 type Stream interface {

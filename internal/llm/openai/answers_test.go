@@ -4,9 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/responses"
-
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/llm/internal/convert"
@@ -15,20 +12,9 @@ import (
 
 func TestChatAnswers(t *testing.T) {
 	name := convert.ToolNames(llmtest.Dotted.Tools, maxName, "").Of("a.b")
-	a, err := FromChat(llmtest.From[sdk.ChatCompletion](t, `{"model":"m-2026","choices":[{"index":0,"finish_reason":"tool_calls","message":{"role":"assistant","content":"hi","reasoning_content":"hm",
-		"tool_calls":[{"id":"c1","type":"function","function":{"name":"`+name+`","arguments":"{\"x\":1}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{\"y\":\"cut"}}]}}],
-		"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}}`), llmtest.Dotted)
-	if err != nil {
-		t.Fatal(err)
-	}
 	whole := `{"role":"assistant","model":"m","content":[{"type":"reasoning","is_native":true,"reasoning":"hm"},{"type":"text","text":"hi"}],` + llmtest.CutCalls + `}`
-	llmtest.Check(t, a, llm.StopCalls, whole)
-	if a.Usage != (chat.Usage{InputTokens: 10, OutputTokens: 5, CacheReadTokens: 4, ReasoningTokens: 2}) {
-		t.Errorf("usage %+v", a.Usage)
-	}
-
 	s := ChatStream{Meta: llmtest.Dotted}
-	a, deltas := llmtest.Streamed(t, `
+	a, deltas := llmtest.Read(t, `
 		{"choices":[{"index":0,"delta":{"role":"assistant","reasoning_content":"h"}}]}
 		{"choices":[{"index":0,"delta":{"reasoning_content":"m"}}]}
 		{"choices":[{"index":0,"delta":{"content":"h"}}]}
@@ -36,30 +22,64 @@ func TestChatAnswers(t *testing.T) {
 		{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"`+name+`","arguments":""}},{"index":1,"id":"c2","function":{"name":"g","arguments":"{\"y\""}}]}}]}
 		{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"x\":1}"}}]}}]}
 		{"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"other","function":{"arguments":":\"cut"}}]},"finish_reason":"tool_calls"}]}
-		{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`, s.Add, s.Answer)
+		{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":2}}}`, &s)
 	llmtest.Check(t, a, llm.StopCalls, whole)
 	if want := `thinking(h)thinking(m)text(h)text(i)call(c1)call(c2{"y")call(c1{"x":1})call(c2:"cut)`; deltas != want {
 		t.Errorf("deltas %s", deltas)
 	}
-	if a.Usage.InputTokens != 10 {
+	if a.Usage != (chat.Usage{InputTokens: 10, OutputTokens: 5, CacheReadTokens: 4, ReasoningTokens: 2}) {
 		t.Errorf("usage %+v", a.Usage)
 	}
 
 	// A model of OpenAI that reasons shows nothing of it, but it did.
-	a, err = FromChat(llmtest.From[sdk.ChatCompletion](t, `{"choices":[{"finish_reason":"length","message":{"content":"x"}}]}`), llm.Meta{Model: "gpt-5-mini"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s = ChatStream{Meta: llm.Meta{Model: "gpt-5-mini"}}
+	a, _ = llmtest.Read(t, `{"choices":[{"delta":{"content":"x"},"finish_reason":"length"}]}`, &s)
 	llmtest.Check(t, a, llm.StopLength, `{"role":"assistant","model":"gpt-5-mini","content":[{"type":"omitted_reasoning"},{"type":"text","text":"x"}]}`)
 
 	// All of it in the reasoning: that is the answer.
 	d := ChatStream{Meta: llm.Meta{Model: "deepseek"}}
-	a, _ = llmtest.Streamed(t, `{"choices":[{"index":0,"delta":{"reasoning_content":"42"},"finish_reason":"stop"}]}`, d.Add, d.Answer)
+	a, _ = llmtest.Read(t, `{"choices":[{"index":0,"delta":{"reasoning_content":"42"},"finish_reason":"stop"}]}`, &d)
 	llmtest.Check(t, a, llm.StopEnd, `{"role":"assistant","model":"deepseek","content":[{"type":"text","text":"42"}]}`)
 
-	for _, empty := range []string{`{"choices":[]}`, `{"choices":[{"finish_reason":"stop","message":{"content":null}}]}`} {
-		if _, err := FromChat(llmtest.From[sdk.ChatCompletion](t, empty), llm.Meta{Model: "gpt-5"}); chat.CodeOf(err) != chat.Unavailable {
+	for _, empty := range []string{`{"choices":[]}`, `{"choices":null}`, `{}`, `{"choices":[{"finish_reason":"stop","delta":{"content":null}}]}`} {
+		s := ChatStream{Meta: llm.Meta{Model: "gpt-5"}}
+		if _, err := s.Add([]byte(empty)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Answer(); chat.CodeOf(err) != chat.Unavailable {
 			t.Errorf("%s: %v", empty, err)
+		}
+	}
+}
+
+// Servers that do not speak the protocol exactly are understood.
+func TestChatChunksOfManyServers(t *testing.T) {
+	for event, want := range map[string]string{
+		`{"id":"x","model":"m","choices":[{"index":0,"delta":{"content":"a \u00e9\n"},"finish_reason":null}]}`:                     "text(a é\n)",
+		`{"choices":[{"delta":{"role":"assistant","content":"b","refusal":null,"tool_calls":null},"logprobs":null}],"usage":null}`: "text(b)",
+		`{"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"b"}}]}`:                                    "text(a)",
+		`{"choices":[{"index":0,"delta":{"reasoning":"hm","content":"so"}}]}`:                                                      "thinking(hm)text(so)",
+		`{"choices":[{"index":0,"delta":{"reasoning":{"a":1},"content":"so"}}]}`:                                                   "text(so)",
+		`{"choices":[{"index":0,"delta":{"refusal":"no"}}]}`:                                                                       "text(no)",
+		`{"choices":[{"index":"0","delta":{"content":[{"type":"text","text":"par"},{"type":"text","text":"ts"}]}}]}`:               "text(parts)",
+		`{"choices":[{"delta":{"tool_calls":[{"id":"c","function":{"name":"f","arguments":{"a": 1}}}]}}]}`:                         `call(c{"a": 1})`,
+		`{"choices":[{"delta":{"content":"x"}}],"usage":{"prompt_tokens":"3","completion_tokens":2.0}}`:                            "text(x)",
+		`{"error":null,"choices":[{"delta":{"content":"x"}}]}`:                                                                     "text(x)",
+	} {
+		var s ChatStream
+		if _, got := llmtest.Read(t, event, &s); got != want {
+			t.Errorf("%s: %s, want %s", event, got, want)
+		}
+	}
+	for event, want := range map[string]llm.EndpointError{
+		`{"error":{"message":"The GPU is on fire","type":"server_error","code":null}}`: {Code: "server_error", Message: "The GPU is on fire"},
+		`{"error":{"message":"Wait a bit","code":429}}`:                                {Status: 429, Message: "Wait a bit"},
+		`{"error":"broken"}`: {Message: "broken"},
+	} {
+		var s ChatStream
+		_, err := s.Add([]byte(event))
+		if e, ok := err.(*llm.EndpointError); !ok || *e != want {
+			t.Errorf("%s: %v", event, err)
 		}
 	}
 }
@@ -74,17 +94,8 @@ func TestResponsesAnswers(t *testing.T) {
 	done := `{"model":"x","status":"completed","output":` + output + `,"usage":{"input_tokens":9,"output_tokens":3,"total_tokens":12,"input_tokens_details":{"cached_tokens":1},"output_tokens_details":{"reasoning_tokens":2}}}`
 	want := `{"role":"assistant","model":"m","content":[{"type":"summarized_reasoning","id":"rs_1","summary":[{"index":0,"text":"one"},{"index":1,"text":"two"}],"encrypted_content":"enc"},
 		{"type":"text","text":"first"},{"type":"text","text":"second"}],` + llmtest.TwoCalls + `}`
-	a, err := FromResponse(llmtest.From[responses.Response](t, done), llmtest.Dotted)
-	if err != nil {
-		t.Fatal(err)
-	}
-	llmtest.Check(t, a, llm.StopCalls, want)
-	if a.Usage != (chat.Usage{InputTokens: 9, OutputTokens: 3, CacheReadTokens: 1, ReasoningTokens: 2}) {
-		t.Errorf("usage %+v", a.Usage)
-	}
-
 	s := ResponsesStream{Meta: llmtest.Dotted}
-	a, deltas := llmtest.Streamed(t, `
+	a, deltas := llmtest.Read(t, `
 		{"type":"response.created","response":{"status":"in_progress"}}
 		{"type":"response.reasoning_summary_part.added","output_index":0,"summary_index":0}
 		{"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":0,"delta":"one"}
@@ -93,28 +104,39 @@ func TestResponsesAnswers(t *testing.T) {
 		{"type":"response.output_text.delta","output_index":1,"delta":"first"}
 		{"type":"response.output_item.added","output_index":2,"item":{"type":"function_call","call_id":"c1","name":"`+name+`"}}
 		{"type":"response.function_call_arguments.delta","output_index":2,"delta":"{\"x\":1}"}
-		{"type":"response.completed","response":`+done+`}`, s.Add, s.Answer)
+		{"type":"response.completed","response":`+done+`}`, &s)
 	llmtest.Check(t, a, llm.StopCalls, want)
+	if a.Usage != (chat.Usage{InputTokens: 9, OutputTokens: 3, CacheReadTokens: 1, ReasoningTokens: 2}) {
+		t.Errorf("usage %+v", a.Usage)
+	}
 	if wantDeltas := "thinking(one)thinking(\n\n)thinking(two)text(first)call(c1)call(c1{\"x\":1})"; deltas != wantDeltas {
 		t.Errorf("deltas %s", deltas)
 	}
 
 	// Cut off: what was finished counts.
 	s = ResponsesStream{Meta: llmtest.Dotted}
-	a, _ = llmtest.Streamed(t, `{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"output_text","text":"half"}]}}`, s.Add, s.Answer)
+	a, _ = llmtest.Read(t, `{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"output_text","text":"half"}]}}`, &s)
 	llmtest.Check(t, a, llm.StopFailure, `{"role":"assistant","model":"m","content":[{"type":"text","text":"half"}]}`)
 
-	// A place that cannot be is no reason to fall over.
+	// An index that is not valid is ignored.
 	s = ResponsesStream{}
-	s.Add(*llmtest.From[responses.ResponseStreamEventUnion](t, `{"type":"response.output_item.done","output_index":-1,"item":{"type":"message"}}`))
-
-	s = ResponsesStream{}
-	s.Add(*llmtest.From[responses.ResponseStreamEventUnion](t, `{"type":"error","code":"rate_limit","message":"slow down"}`))
-	if _, err := s.Answer(); chat.CodeOf(err) != chat.Unavailable || !strings.Contains(err.Error(), "slow down") {
-		t.Errorf("error event: %v", err)
+	if _, err := s.Add([]byte(`{"type":"response.output_item.done","output_index":-1,"item":{"type":"message"}}`)); err != nil {
+		t.Error(err)
 	}
-	a, err = FromResponse(llmtest.From[responses.Response](t, `{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[{"type":"message","content":[{"type":"output_text","text":"x"}]}]}`), llm.Meta{})
-	if err != nil || a.Stop != llm.StopLength {
-		t.Errorf("%v %v", a.Stop, err)
+
+	for _, event := range []string{
+		`{"type":"error","code":"rate_limit","message":"slow down"}`,
+		`{"type":"response.failed","response":{"status":"failed","error":{"code":"rate_limit","message":"slow down"}}}`,
+		`{"type":"error","error":{"code":"rate_limit","message":"slow down"}}`,
+	} {
+		_, err := s.Add([]byte(event))
+		if e, ok := err.(*llm.EndpointError); !ok || *e != (llm.EndpointError{Code: "rate_limit", Message: "slow down"}) {
+			t.Errorf("%s: %v", event, err)
+		}
+	}
+	s = ResponsesStream{}
+	a, _ = llmtest.Read(t, `{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[{"type":"message","content":[{"type":"output_text","text":"x"}]}]}}`, &s)
+	if a.Stop != llm.StopLength {
+		t.Errorf("stop %v", a.Stop)
 	}
 }

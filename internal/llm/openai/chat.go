@@ -4,22 +4,18 @@ import (
 	"regexp"
 	"strings"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/shared"
-
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/llm/internal/convert"
 )
 
-// What OpenAI takes as ids and names.
+// The lengths of ids and names that OpenAI accepts.
 const (
 	maxChatID = 40
 	maxCallID = 64
 	maxName   = 64
 )
 
-// participant is a name that OpenAI takes.
+// participant matches the names of people that OpenAI accepts.
 var participant = regexp.MustCompile(`^[^\s<|\\/>]{1,64}$`)
 
 // reasons reports whether a model of OpenAI reasons without showing it.
@@ -39,26 +35,21 @@ func reasons(model string) bool {
 }
 
 // Chat turns a request into one for Chat Completions.
-func Chat(r llm.Request) sdk.ChatCompletionNewParams {
+func Chat(r llm.Request) *ChatRequest {
 	c := chatConverter{Request: convert.Request{Request: r}, ids: convert.NewNames(maxChatID, ""), tools: convert.ToolNames(r.Tools, maxName, "")}
-	p := sdk.ChatCompletionNewParams{Model: r.Model}
+	p := &ChatRequest{Model: r.Model, MaxCompletionTokens: max(r.MaxTokens, 0), Stream: true, StreamOptions: StreamOptions{IncludeUsage: true}}
 	for _, m := range llm.Repair(r.Messages) {
 		c.message(&m)
 	}
 	if len(c.out) == 0 {
-		c.add(sdk.UserMessage(convert.Begins))
+		c.add(ChatMessage{Role: "user", Content: convert.Begins})
 	}
 	p.Messages = c.out
 	for i := range r.Tools {
 		t := &r.Tools[i]
-		f := shared.FunctionDefinitionParam{Name: c.tools.Of(t.Name), Parameters: convert.Parameters(t)}
-		if t.Description != "" {
-			f.Description = param.NewOpt(t.Description)
-		}
-		p.Tools = append(p.Tools, sdk.ChatCompletionFunctionTool(f))
-	}
-	if r.MaxTokens > 0 {
-		p.MaxCompletionTokens = param.NewOpt(int64(r.MaxTokens))
+		p.Tools = append(p.Tools, ChatTool{Type: "function", Function: Function{
+			Name: c.tools.Of(t.Name), Description: t.Description, Parameters: convert.Parameters(t),
+		}})
 	}
 	return p
 }
@@ -66,10 +57,10 @@ func Chat(r llm.Request) sdk.ChatCompletionNewParams {
 type chatConverter struct {
 	convert.Request
 	ids, tools *convert.Names
-	out        []sdk.ChatCompletionMessageParamUnion
+	out        []ChatMessage
 }
 
-func (c *chatConverter) add(m sdk.ChatCompletionMessageParamUnion) { c.out = append(c.out, m) }
+func (c *chatConverter) add(m ChatMessage) { c.out = append(c.out, m) }
 
 func (c *chatConverter) message(m *llm.Message) {
 	switch m.Role {
@@ -82,7 +73,7 @@ func (c *chatConverter) message(m *llm.Message) {
 	case llm.Tool:
 		for i := range m.ToolReturns {
 			t := &m.ToolReturns[i]
-			c.add(sdk.ToolMessage(c.Outcome(t), c.ids.Of(t.ToolCallID)))
+			c.add(ChatMessage{Role: "tool", Content: c.Outcome(t), ToolCallID: c.ids.Of(t.ToolCallID)})
 		}
 	}
 }
@@ -91,51 +82,59 @@ func (c *chatConverter) system(text string) {
 	switch {
 	case convert.Blank(text):
 	case reasons(c.Model):
-		c.add(sdk.DeveloperMessage(text))
+		c.add(ChatMessage{Role: "developer", Content: text})
 	default:
-		c.add(sdk.SystemMessage(text))
+		c.add(ChatMessage{Role: "system", Content: text})
 	}
 }
 
 func (c *chatConverter) user(m *llm.Message) {
-	u := sdk.ChatCompletionUserMessageParam{}
+	u := ChatMessage{Role: "user"}
 	if participant.MatchString(m.Name) {
-		u.Name = param.NewOpt(m.Name)
+		u.Name = m.Name
 	}
 	if convert.CountImages(m.Content) == 0 {
 		text := m.PlainText()
 		if text == "" {
 			return
 		}
-		u.Content.OfString = param.NewOpt(c.Cut(text))
-		c.add(sdk.ChatCompletionMessageParamUnion{OfUser: &u})
+		u.Content = c.Cut(text)
+		c.add(u)
 		return
 	}
+	var parts []ChatPart
 	for _, p := range m.Content {
 		switch p := p.(type) {
 		case *llm.Text:
 			if p.Text != "" {
-				u.Content.OfArrayOfContentParts = append(u.Content.OfArrayOfContentParts, sdk.TextContentPart(c.Cut(p.Text)))
+				parts = append(parts, ChatPart{Type: "text", Text: c.Cut(p.Text)})
 			}
 		case *llm.Image:
-			u.Content.OfArrayOfContentParts = append(u.Content.OfArrayOfContentParts, chatImagePart(p.Source))
+			if url := imageURL(p.Source); url != "" {
+				parts = append(parts, ChatPart{Type: "image_url", ImageURL: &ImageURL{URL: url, Detail: detail(p.Source.Detail)}})
+			} else {
+				parts = append(parts, ChatPart{Type: "text", Text: llm.MissingImage(p.Source)})
+			}
 		}
 	}
-	c.add(sdk.ChatCompletionMessageParamUnion{OfUser: &u})
+	u.Content = parts
+	c.add(u)
 }
 
-func chatImagePart(s llm.ImageSource) sdk.ChatCompletionContentPartUnionParam {
+// imageURL is the address of a picture, or a data URL with it. It is "" for one
+// that OpenAI does not accept.
+func imageURL(s llm.ImageSource) string {
 	url, mediaType, data, ok := convert.Picture(s, convert.WebTypes)
-	if !ok {
-		return sdk.TextContentPart(llm.MissingImage(s))
-	}
-	if url == "" {
+	if ok && url == "" {
 		url = "data:" + mediaType + ";base64," + data
 	}
-	return sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: url, Detail: detail(s.Detail)})
+	if !ok {
+		return ""
+	}
+	return url
 }
 
-// detail is one of the words that OpenAI knows.
+// detail is one of the values that OpenAI accepts.
 func detail(s string) string {
 	switch s {
 	case "low", "high":
@@ -145,37 +144,33 @@ func detail(s string) string {
 }
 
 func (c *chatConverter) assistant(m *llm.Message) {
-	a := sdk.ChatCompletionAssistantMessageParam{}
+	a := ChatMessage{Role: "assistant"}
 	switch text := m.PlainText(); {
 	case text != "":
-		a.Content.OfString = param.NewOpt(c.Cut(text))
+		a.Content = c.Cut(text)
 	case len(m.ToolCalls) == 0:
-		return // only thought, nothing said
+		return // it has nothing but reasoning
 	case strings.Contains(c.Model, "gpt-oss"):
-		a.Content.OfString = param.NewOpt("") // it does not take null
+		a.Content = "" // it does not accept a message without content
 	}
 	if participant.MatchString(m.Name) {
-		a.Name = param.NewOpt(m.Name)
+		a.Name = m.Name
 	}
 	for _, call := range m.ToolCalls {
-		a.ToolCalls = append(a.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
-			OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
-				ID:       c.ids.Of(call.ID),
-				Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: c.tools.Of(call.Name), Arguments: string(llm.Object(call.Arguments))},
-			},
+		a.ToolCalls = append(a.ToolCalls, ChatCall{
+			ID: c.ids.Of(call.ID), Type: "function",
+			Function: CalledFunction{Name: c.tools.Of(call.Name), Arguments: string(llm.Object(call.Arguments))},
 		})
 	}
 	if c.SameModel(m) {
-		if extra := chatReasoning(m); len(extra) > 0 {
-			a.SetExtraFields(extra)
-		}
+		a.reason(m)
 	}
-	c.add(sdk.ChatCompletionMessageParamUnion{OfAssistant: &a})
+	c.add(a)
 }
 
-// chatReasoning is the reasoning in the fields that servers which show it use.
-// A signature is of one text: of several, joined, it would say nothing.
-func chatReasoning(m *llm.Message) map[string]any {
+// reason sets the reasoning in the fields of the servers that show it. A signature
+// belongs to one text; it is left out when several texts are joined.
+func (a *ChatMessage) reason(m *llm.Message) {
 	var texts, signatures, redacted []string
 	for _, p := range m.Content {
 		switch p := p.(type) {
@@ -188,15 +183,14 @@ func chatReasoning(m *llm.Message) map[string]any {
 			redacted = append(redacted, p.Data)
 		}
 	}
-	extra := map[string]any{}
 	if len(texts) > 0 {
-		extra["reasoning_content"] = strings.Join(texts, "\n\n")
+		text := strings.Join(texts, "\n\n")
+		a.ReasoningContent = &text
 		if len(signatures) == 1 && len(texts) == 1 {
-			extra["reasoning_content_signature"] = signatures[0]
+			a.ReasoningSignature = signatures[0]
 		}
 	}
 	if len(redacted) == 1 {
-		extra["redacted_reasoning_content"] = redacted[0]
+		a.RedactedReasoning = redacted[0]
 	}
-	return extra
 }

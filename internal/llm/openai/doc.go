@@ -1,7 +1,6 @@
-// Package openai turns requests of package llm into those of OpenAI's Chat
-// Completions and Responses APIs, and their answers and conversations back.
+// Package openai converts requests of package llm into those of OpenAI's Chat
+// Completions and Responses APIs and reads their streamed answers.
 //
-// Everything here is pure: it fills and reads the values of the SDK and sends
-// nothing. What a function is given it never changes. A stream belongs to one
-// goroutine at a time; everything else may be called from any number of them.
+// Nothing is sent here. The functions do not change their arguments. A stream may
+// be used by one goroutine at a time; everything else by any number.
 package openai

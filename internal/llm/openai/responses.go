@@ -1,45 +1,37 @@
 package openai
 
 import (
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/responses"
-	"github.com/openai/openai-go/v3/shared"
-
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/llm/internal/convert"
 )
 
-// minTokens is the shortest answer that can be asked for there.
+// minTokens is the smallest limit that the Responses API accepts.
 const minTokens = 16
 
-// Responses turns a request into one for the Responses API. Nothing is stored
-// there; reasoning comes back encrypted and is sent along again.
-func Responses(r llm.Request) responses.ResponseNewParams {
+// Responses turns a request into one for the Responses API. The provider stores
+// nothing; it returns reasoning encrypted, which is sent again with the next
+// request.
+func Responses(r llm.Request) *ResponsesRequest {
 	c := responsesConverter{Request: convert.Request{Request: r}, ids: convert.NewNames(maxCallID, ""), tools: convert.ToolNames(r.Tools, maxName, "")}
 	for _, m := range llm.Repair(r.Messages) {
 		c.message(&m)
 	}
 	if len(c.out) == 0 {
-		c.say(responses.EasyInputMessageRoleUser, convert.Begins)
+		c.say("user", convert.Begins)
 	}
-	p := responses.ResponseNewParams{
-		Model: r.Model, Store: param.NewOpt(false),
-		Input: responses.ResponseNewParamsInputUnion{OfInputItemList: c.out},
-	}
+	p := &ResponsesRequest{Model: r.Model, Input: c.out, Stream: true}
 	if reasons(r.Model) {
-		p.Include = []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent}
-		p.Reasoning.Summary = shared.ReasoningSummaryDetailed
+		p.Include = []string{"reasoning.encrypted_content"}
+		p.Reasoning = &Reasoning{Summary: "detailed"}
 	}
 	for i := range r.Tools {
 		t := &r.Tools[i]
-		f := &responses.FunctionToolParam{Name: c.tools.Of(t.Name), Parameters: convert.Parameters(t), Strict: param.NewOpt(false)}
-		if t.Description != "" {
-			f.Description = param.NewOpt(t.Description)
-		}
-		p.Tools = append(p.Tools, responses.ToolUnionParam{OfFunction: f})
+		p.Tools = append(p.Tools, ResponsesTool{Type: "function", Function: Function{
+			Name: c.tools.Of(t.Name), Description: t.Description, Parameters: convert.Parameters(t),
+		}})
 	}
 	if r.MaxTokens > 0 {
-		p.MaxOutputTokens = param.NewOpt(int64(max(r.MaxTokens, minTokens)))
+		p.MaxOutputTokens = max(r.MaxTokens, minTokens)
 	}
 	return p
 }
@@ -47,25 +39,25 @@ func Responses(r llm.Request) responses.ResponseNewParams {
 type responsesConverter struct {
 	convert.Request
 	ids, tools *convert.Names
-	out        responses.ResponseInputParam
+	out        []Item
 }
 
-func (c *responsesConverter) add(i responses.ResponseInputItemUnionParam) { c.out = append(c.out, i) }
+func (c *responsesConverter) add(i Item) { c.out = append(c.out, i) }
 
 // say adds a message of one text.
-func (c *responsesConverter) say(role responses.EasyInputMessageRole, text string) {
+func (c *responsesConverter) say(role, text string) {
 	if convert.Blank(text) {
 		return
 	}
-	c.add(responses.ResponseInputItemParamOfMessage(c.Cut(text), role))
+	c.add(Item{Role: role, Content: c.Cut(text)})
 }
 
 func (c *responsesConverter) message(m *llm.Message) {
 	switch m.Role {
 	case llm.System:
-		c.say(responses.EasyInputMessageRoleDeveloper, m.PlainText())
+		c.say("developer", m.PlainText())
 	case llm.Summary:
-		c.say(responses.EasyInputMessageRoleUser, m.PlainText())
+		c.say("user", m.PlainText())
 	case llm.User:
 		c.user(m)
 	case llm.Assistant:
@@ -78,35 +70,35 @@ func (c *responsesConverter) message(m *llm.Message) {
 }
 
 func (c *responsesConverter) user(m *llm.Message) {
-	var list responses.ResponseInputMessageContentListParam
-	for _, p := range m.Content {
-		switch p := p.(type) {
-		case *llm.Text:
-			if p.Text != "" {
-				list = append(list, responses.ResponseInputContentParamOfInputText(c.Cut(p.Text)))
-			}
-		case *llm.Image:
-			url, mediaType, data, ok := convert.Picture(p.Source, convert.WebTypes)
-			if !ok {
-				list = append(list, responses.ResponseInputContentParamOfInputText(llm.MissingImage(p.Source)))
-				continue
-			}
-			if url == "" {
-				url = "data:" + mediaType + ";base64," + data
-			}
-			list = append(list, responses.ResponseInputContentUnionParam{OfInputImage: &responses.ResponseInputImageParam{
-				Detail: responses.ResponseInputImageDetail(detail(p.Source.Detail)), ImageURL: param.NewOpt(url),
-			}})
-		}
-	}
-	if len(list) > 0 {
-		c.add(responses.ResponseInputItemParamOfMessage(list, responses.EasyInputMessageRoleUser))
+	if list := c.parts(m.Content); len(list) > 0 {
+		c.add(Item{Role: "user", Content: list})
 	}
 }
 
+func (c *responsesConverter) parts(content []llm.Part) []InputPart {
+	var list []InputPart
+	for _, p := range content {
+		switch p := p.(type) {
+		case *llm.Text:
+			if p.Text != "" {
+				list = append(list, inputText(c.Cut(p.Text)))
+			}
+		case *llm.Image:
+			if url := imageURL(p.Source); url != "" {
+				list = append(list, InputPart{Type: "input_image", Detail: detail(p.Source.Detail), ImageURL: url})
+			} else {
+				list = append(list, inputText(llm.MissingImage(p.Source)))
+			}
+		}
+	}
+	return list
+}
+
+func inputText(text string) InputPart { return InputPart{Type: "input_text", Text: text} }
+
 func (c *responsesConverter) assistant(m *llm.Message) {
-	// A thought must be followed by what came of it, so it waits for that.
-	var thoughts []responses.ResponseInputItemUnionParam
+	// Reasoning must be followed by a text or a call, so it is added before one.
+	var thoughts []Item
 	flush := func() {
 		c.out = append(c.out, thoughts...)
 		thoughts = nil
@@ -120,63 +112,38 @@ func (c *responsesConverter) assistant(m *llm.Message) {
 		case *llm.Text:
 			if !convert.Blank(p.Text) {
 				flush()
-				c.say(responses.EasyInputMessageRoleAssistant, p.Text)
+				c.say("assistant", p.Text)
 			}
 		}
 	}
 	for _, call := range m.ToolCalls {
 		flush()
-		c.add(responses.ResponseInputItemUnionParam{OfFunctionCall: &responses.ResponseFunctionToolCallParam{
-			CallID: c.ids.Of(call.ID), Name: c.tools.Of(call.Name), Arguments: string(llm.Object(call.Arguments)),
-			Status: responses.ResponseFunctionToolCallStatusCompleted,
-		}})
+		c.add(Item{
+			Type: "function_call", CallID: c.ids.Of(call.ID), Name: c.tools.Of(call.Name), Arguments: string(llm.Object(call.Arguments)),
+			Status: "completed",
+		})
 	}
 }
 
-func reasoningItem(p *llm.SummarizedReasoning) responses.ResponseInputItemUnionParam {
-	item := responses.ResponseReasoningItemParam{
-		ID: p.ID, EncryptedContent: param.NewOpt(p.Encrypted), Summary: []responses.ResponseReasoningItemSummaryParam{},
-	}
+func reasoningItem(p *llm.SummarizedReasoning) Item {
+	summary := []SummaryText{}
 	for _, s := range p.Summary {
-		item.Summary = append(item.Summary, responses.ResponseReasoningItemSummaryParam{Text: s.Text})
+		summary = append(summary, SummaryText{Type: "summary_text", Text: s.Text})
 	}
-	return responses.ResponseInputItemUnionParam{OfReasoning: &item}
+	return Item{Type: "reasoning", ID: p.ID, EncryptedContent: p.Encrypted, Summary: &summary}
 }
 
 func (c *responsesConverter) result(t *llm.ToolReturn) {
-	out := responses.ResponseInputItemFunctionCallOutputParam{CallID: param.NewOpt(c.ids.Of(t.ToolCallID))}
+	out := Item{Type: "function_call_output", CallID: c.ids.Of(t.ToolCallID)}
 	if convert.CountImages(t.Parts) == 0 {
-		out.Output.OfString = param.NewOpt(c.Outcome(t))
-		c.add(responses.ResponseInputItemUnionParam{OfFunctionCallOutput: &out})
+		out.Output = c.Outcome(t)
+		c.add(out)
 		return
 	}
-	var list responses.ResponseFunctionCallOutputItemListParam
-	text := func(s string) {
-		list = append(list, responses.ResponseFunctionCallOutputItemUnionParam{OfInputText: &responses.ResponseInputTextContentParam{Text: s}})
-	}
+	list := c.parts(t.Parts)
 	if t.Status == llm.Failure {
-		text("Error:")
+		list = append([]InputPart{inputText("Error:")}, list...)
 	}
-	for _, p := range t.Parts {
-		switch p := p.(type) {
-		case *llm.Text:
-			if p.Text != "" {
-				text(c.Cut(p.Text))
-			}
-		case *llm.Image:
-			url, mediaType, data, ok := convert.Picture(p.Source, convert.WebTypes)
-			if !ok {
-				text(llm.MissingImage(p.Source))
-				continue
-			}
-			if url == "" {
-				url = "data:" + mediaType + ";base64," + data
-			}
-			list = append(list, responses.ResponseFunctionCallOutputItemUnionParam{OfInputImage: &responses.ResponseInputImageContentParam{
-				Detail: responses.ResponseInputImageContentDetail(detail(p.Source.Detail)), ImageURL: param.NewOpt(url),
-			}})
-		}
-	}
-	out.Output.OfResponseFunctionCallOutputItemArray = list
-	c.add(responses.ResponseInputItemUnionParam{OfFunctionCallOutput: &out})
+	out.Output = list
+	c.add(out)
 }

@@ -53,14 +53,3 @@ func Picture(s llm.ImageSource, types []string) (url, mediaType, data string, ok
 
 // At is what is said of a picture whose address a provider does not follow.
 func At(url string) string { return "[Image at " + url + "]" }
-
-// Image reads a picture that is given by URL, or in one.
-func Image(url, detail string) *llm.Image {
-	if mediaType, data, ok := llm.CutDataURL(url); ok {
-		if detail == "auto" {
-			detail = ""
-		}
-		return &llm.Image{Source: llm.ImageSource{Type: llm.SourceBase64, MediaType: mediaType, Data: data, Detail: detail}}
-	}
-	return &llm.Image{Source: llm.ImageSource{Type: llm.SourceURL, URL: url}}
-}

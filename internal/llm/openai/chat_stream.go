@@ -1,0 +1,100 @@
+package openai
+
+import (
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/llm/internal/convert"
+)
+
+func chatStop(reason string) llm.Stop {
+	switch reason {
+	case "stop", "":
+		return llm.StopEnd
+	case "length":
+		return llm.StopLength
+	case "tool_calls", "function_call":
+		return llm.StopCalls
+	case "content_filter":
+		return llm.StopFilter
+	}
+	return llm.StopFailure
+}
+
+func chatUsage(u *usage) chat.Usage {
+	return chat.Usage{
+		InputTokens: int64(u.Prompt), OutputTokens: int64(u.Completion),
+		CacheReadTokens: int64(u.PromptDetails.Cached), CacheCreationTokens: int64(u.PromptDetails.CacheWrite),
+		ReasoningTokens: int64(u.CompletionDetails.Reasoning),
+	}
+}
+
+// ChatStream reads the chunks of a streamed answer.
+type ChatStream struct {
+	Meta  llm.Meta
+	b     convert.Builder
+	model string
+	stop  string
+	usage chat.Usage
+}
+
+// Add reads the next chunk and returns what is new.
+func (s *ChatStream) Add(data []byte) ([]llm.Delta, error) {
+	var c chunk
+	if err := json.Unmarshal(data, &c); err != nil {
+		return nil, err
+	}
+	if err := llm.ReportedError(c.Error); err != nil {
+		return nil, err
+	}
+	s.model = convert.Either(s.model, c.Model)
+	if c.Usage.Total > 0 || c.Usage.Prompt > 0 {
+		s.usage = chatUsage(&c.Usage)
+	}
+	var out []llm.Delta
+	for i := range c.Choices {
+		choice := &c.Choices[i]
+		if choice.Index != 0 {
+			continue
+		}
+		s.stop = convert.Either(string(choice.FinishReason), s.stop)
+		d := &choice.Delta
+		if t := convert.Either(string(d.ReasoningContent), string(d.Reasoning)); t != "" {
+			out = append(out, llm.Delta{Kind: llm.DeltaThinking, Index: s.b.Think(t), Text: t})
+		}
+		if t := convert.Either(string(d.Content), string(d.Refusal)); t != "" {
+			out = append(out, llm.Delta{Kind: llm.DeltaText, Index: s.b.Text(t), Text: t})
+		}
+		for _, call := range d.ToolCalls {
+			t := s.b.Call(int(call.Index))
+			t.ID = convert.Either(t.ID, call.ID)
+			if t.Name == "" && call.Function.Name != "" {
+				t.Name = convert.Original(s.Meta.Tools, call.Function.Name, maxName, "")
+			}
+			arguments := string(call.Function.Arguments)
+			t.Arguments.WriteString(arguments)
+			out = append(out, llm.Delta{Kind: llm.DeltaCall, Index: t.Key, Text: arguments, CallID: t.ID, Name: t.Name})
+		}
+	}
+	return out, nil
+}
+
+// Ended reports whether the model has given a reason to stop.
+func (s *ChatStream) Ended() bool { return s.stop != "" }
+
+// Answer returns the answer. Reasoning alone is the answer when there is nothing
+// else: some models write all of it there.
+func (s *ChatStream) Answer() (llm.Answer, error) {
+	a := llm.Answer{Usage: s.usage, Stop: chatStop(s.stop)}
+	a.Message.Model = convert.Either(s.Meta.Model, s.model)
+	a.Message.Content, a.Message.ToolCalls = s.b.Content(), s.b.ToolCalls()
+	if len(a.Message.Content) == 1 && len(a.Message.ToolCalls) == 0 {
+		if r, ok := a.Message.Content[0].(*llm.Reasoning); ok && a.Stop == llm.StopEnd {
+			a.Message.Content = llm.Texts(r.Text)
+		}
+	}
+	if len(a.Message.Content)+len(a.Message.ToolCalls) > 0 && reasons(a.Message.Model) {
+		a.Message.Content = append([]llm.Part{&llm.OmittedReasoning{}}, a.Message.Content...)
+	}
+	return convert.Finish(a)
+}
