@@ -13,13 +13,26 @@ import (
 // writing, so the two cannot drift apart.
 type object interface{ fields(*codec) }
 
-// kept is what a decoded object had beside the values of its fields. It makes
+// kept is the JSON of a decoded object that its fields do not hold. It makes
 // decoding and encoding again change nothing.
 type kept struct {
-	null  uint32   // fields that were null
-	zero  uint32   // optional fields that were there with their zero value
-	extra []member // keys that this version does not know
-	times []string // times in the spelling they came in
+	extra   []member // members that this version does not know
+	spelled []member // fields whose JSON does not follow from their value; nil JSON for one that was left out
+}
+
+// spell keeps the JSON of a field.
+func (k *kept) spell(key string, raw json.RawMessage) {
+	k.spelled = append(k.spelled, member{key, raw})
+}
+
+// spelling returns the JSON that was kept for a field.
+func (k *kept) spelling(key string) (raw json.RawMessage, ok bool) {
+	for _, m := range k.spelled {
+		if m.key == key {
+			return m.value, true
+		}
+	}
+	return nil, false
 }
 
 type member struct {
@@ -47,9 +60,7 @@ type codec struct {
 	out   []byte
 	first bool
 
-	k     *kept
-	field uint // of the object, counting
-	times int
+	k *kept
 }
 
 func (f *codec) keep(k *kept) { f.k = k }
@@ -78,7 +89,6 @@ func join(path, key string) string {
 // take finds the value of a key when reading. ok is false when there is none to
 // read: the field was absent or null, or must not be.
 func (f *codec) take(key string, n need) (raw json.RawMessage, ok bool) {
-	bit := f.bit()
 	if f.err != nil {
 		return nil, false
 	}
@@ -93,7 +103,7 @@ func (f *codec) take(key string, n need) (raw json.RawMessage, ok bool) {
 		if n != nullable {
 			f.fail(key, "it cannot be null")
 		}
-		f.k.null |= bit
+		f.k.spell(key, m.value)
 		return nil, false
 	}
 	if n == required {
@@ -102,26 +112,11 @@ func (f *codec) take(key string, n need) (raw json.RawMessage, ok bool) {
 	return nil, false
 }
 
-func (f *codec) bit() uint32 {
-	b := uint32(1) << f.field
-	f.field++
-	return b
-}
-
-// sawZero notes that an optional field was there without saying anything.
-func (f *codec) sawZero() { f.k.zero |= 1 << (f.field - 1) }
-
-// absent writes what a field without a value is written as; it reports false
-// when the zero value itself has to be written.
-func (f *codec) absent(key string, n need) bool {
-	bit := f.bit()
-	switch {
-	case n == required || f.k.zero&bit != 0:
-		return false
-	case f.k.null&bit != 0:
-		f.raw(key, "null")
+// empty writes a field without a value: not at all, or as it was read.
+func (f *codec) empty(key string) {
+	if raw, ok := f.k.spelling(key); ok && (string(raw) == "null" || string(raw) == `""`) {
+		f.raw(key, string(raw))
 	}
-	return true
 }
 
 func (f *codec) key(key string) {
@@ -141,19 +136,14 @@ func (f *codec) raw(key, value string) {
 
 func (f *codec) text(key string, s *string, n need) {
 	if f.reading {
-		if raw, ok := f.take(key, n); ok {
-			if f.scan(key, raw, s, "a text") && *s == "" {
-				f.sawZero()
-			}
+		if raw, ok := f.take(key, n); ok && f.scan(key, raw, s, "a text") && *s == "" {
+			f.k.spell(key, raw)
 		}
 		return
 	}
-	if *s == "" {
-		if f.absent(key, n) {
-			return
-		}
-	} else {
-		f.bit()
+	if *s == "" && n != required {
+		f.empty(key)
+		return
 	}
 	f.key(key)
 	f.out = chat.AppendString(f.out, *s)
@@ -190,8 +180,8 @@ func kindOf(raw json.RawMessage) string {
 // constant is a field that can only have one value.
 func (f *codec) constant(key, value string, n need) {
 	if !f.reading {
-		if bit := f.bit(); n != required && f.k.zero&bit != 0 {
-			return // it was left out
+		if _, left := f.k.spelling(key); left {
+			return
 		}
 		f.key(key)
 		f.out = chat.AppendString(f.out, value)
@@ -200,7 +190,7 @@ func (f *codec) constant(key, value string, n need) {
 	raw, ok := f.take(key, n)
 	if !ok {
 		if f.err == nil {
-			f.sawZero()
+			f.k.spell(key, nil)
 		}
 		return
 	}
@@ -240,7 +230,6 @@ func (f *codec) flag(key string, b *bool) {
 		}
 		return
 	}
-	f.bit()
 	f.raw(key, strconv.FormatBool(*b))
 }
 
@@ -254,16 +243,14 @@ func (f *codec) maybe(key string, b **bool) {
 		return
 	}
 	if *b == nil {
-		f.absent(key, nullable)
+		f.empty(key)
 		return
 	}
-	f.bit()
 	f.raw(key, strconv.FormatBool(**b))
 }
 
 func (f *codec) number(key string, n *int) {
 	if !f.reading {
-		f.bit()
 		f.raw(key, strconv.Itoa(*n))
 		return
 	}
@@ -283,8 +270,6 @@ func (f *codec) number(key string, n *int) {
 }
 
 func (f *codec) time(key string, t *time.Time, n need) {
-	slot := f.times
-	f.times++
 	if f.reading {
 		if raw, ok := f.take(key, n); ok {
 			var s string
@@ -297,46 +282,40 @@ func (f *codec) time(key string, t *time.Time, n need) {
 				return
 			}
 			*t = at
-			for len(f.k.times) <= slot {
-				f.k.times = append(f.k.times, "")
-			}
-			f.k.times[slot] = s
+			f.k.spell(key, raw)
 		}
 		return
+	}
+	raw, _ := f.k.spelling(key)
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		if at, err := time.Parse(time.RFC3339Nano, s); err == nil && at.Equal(*t) {
+			f.raw(key, string(raw))
+			return
+		}
 	}
 	if t.IsZero() {
-		if slot >= len(f.k.times) || f.k.times[slot] == "" {
-			f.absent(key, n)
-			return
-		}
+		f.empty(key)
+		return
 	}
-	f.bit()
-	f.key(key)
-	if slot < len(f.k.times) && f.k.times[slot] != "" {
-		if at, err := time.Parse(time.RFC3339Nano, f.k.times[slot]); err == nil && at.Equal(*t) {
-			f.out = chat.AppendString(f.out, f.k.times[slot])
-			return
-		}
-	}
-	f.out = append(f.out, '"')
-	f.out = t.UTC().AppendFormat(f.out, "2006-01-02T15:04:05.999999999Z07:00")
-	f.out = append(f.out, '"')
+	f.raw(key, t.UTC().Format(`"2006-01-02T15:04:05.999999999Z07:00"`))
 }
 
-// anyText is a nullable value of any kind that ought to be a text.
-func (f *codec) anyText(key string, s *string, other *json.RawMessage) {
+// anyText is a nullable value that should be a text. Another kind of value becomes
+// the text of its JSON.
+func (f *codec) anyText(key string, s *string) {
 	if f.reading {
-		if raw, ok := f.take(key, nullable); ok {
-			if raw[0] != '"' {
-				*s, *other = string(raw), raw
-			} else if f.scan(key, raw, s, "a text") && *s == "" {
-				f.sawZero()
-			}
+		raw, ok := f.take(key, nullable)
+		switch {
+		case ok && raw[0] != '"':
+			*s = string(raw)
+			f.k.spell(key, raw)
+		case ok && f.scan(key, raw, s, "a text") && *s == "":
+			f.k.spell(key, raw)
 		}
 		return
 	}
-	if len(*other) > 0 && *s == string(*other) {
-		f.bit()
+	if raw, ok := f.k.spelling(key); ok && *s != "" && *s == string(raw) {
 		f.raw(key, *s)
 		return
 	}
@@ -361,10 +340,9 @@ func (f *codec) texts(key string, list *[]string) {
 		return
 	}
 	if *list == nil {
-		f.absent(key, nullable)
+		f.empty(key)
 		return
 	}
-	f.bit()
 	f.key(key)
 	f.out = append(f.out, '[')
 	for i, s := range *list {
@@ -387,7 +365,6 @@ func (f *codec) rawObject(key string, v *json.RawMessage) {
 		}
 		return
 	}
-	f.bit()
 	if len(*v) == 0 {
 		f.raw(key, "{}")
 		return
@@ -403,7 +380,6 @@ func (f *codec) object(key string, o object) {
 		}
 		return
 	}
-	f.bit()
 	f.key(key)
 	f.out = encodeObject(f.out, o)
 }

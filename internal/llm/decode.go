@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
 // Decode reads a message as strictly as its schema says: an unknown field of
@@ -22,7 +23,7 @@ func Decode(b []byte) (Message, error) {
 	for _, e := range m.kept.extra {
 		return Message{}, chat.Errorf(chat.Invalid, "%s: a message has no such field", clip(e.key)).With("path", clip(e.key))
 	}
-	if m.ID != "" && !validID(m.ID) || m.ID == "" && m.kept.zero&1 != 0 {
+	if _, given := m.kept.spelling("id"); given || m.ID != "" && !validID(m.ID) {
 		return Message{}, chat.Errorf(chat.Invalid, "id: %q is not %s followed by a UUID", clip(m.ID), IDPrefix).With("path", "id")
 	}
 	return m, nil
@@ -181,10 +182,9 @@ func list[T any](f *codec, key string, items *[]T, n need, as func(*T) object) {
 		return
 	}
 	if *items == nil && n != required {
-		f.absent(key, n)
+		f.empty(key)
 		return
 	}
-	f.bit()
 	f.key(key)
 	f.out = append(f.out, '[')
 	for i := range *items {
@@ -208,10 +208,9 @@ func (f *codec) parts(key string, parts *[]Part, allowed func(string) bool, n ne
 		return
 	}
 	if *parts == nil {
-		f.absent(key, n)
+		f.empty(key)
 		return
 	}
-	f.bit()
 	f.key(key)
 	f.out = AppendParts(f.out, *parts)
 }
@@ -270,7 +269,7 @@ func (f *codec) textOrParts(key string, s *string, parts *[]Part) {
 		*parts = f.partList(key, raw, textOrImage)
 	default:
 		if f.scan(key, raw, s, "a text or a list of parts") && *s == "" {
-			f.sawZero()
+			f.k.spell(key, raw)
 		}
 	}
 }
@@ -280,10 +279,9 @@ func (f *codec) textOrParts(key string, s *string, parts *[]Part) {
 func (f *codec) verdicts(key string, vs *[]Verdict) {
 	if !f.reading {
 		if *vs == nil {
-			f.absent(key, nullable)
+			f.empty(key)
 			return
 		}
-		f.bit()
 		f.key(key)
 		f.out = append(f.out, '[')
 		for i, v := range *vs {
@@ -348,12 +346,7 @@ func AppendParts(b []byte, parts []Part) []byte {
 	return append(b, ']')
 }
 
-// clip shortens a foreign text for an error.
-func clip(s string) string {
-	if len(s) > 60 {
-		return strings.ToValidUTF8(s[:60], "") + "…"
-	}
-	return s
-}
+// clip shortens a text of a client for an error.
+func clip(s string) string { return text.Clip(s, 60) }
 
 func listed(words []string) string { return strings.Join(words, ", ") }

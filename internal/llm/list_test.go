@@ -19,7 +19,7 @@ func whole(s *script) []Message {
 	return append(append([]Message(nil), f.Messages()...), f.Waiting()...)
 }
 
-func text(ms []Message) []string {
+func jsonOf(ms []Message) []string {
 	out := make([]string, len(ms))
 	for i := range ms {
 		out[i] = string(ms[i].AppendJSON(nil))
@@ -50,7 +50,7 @@ func clipAll(list []string) []string { return list[:min(3, len(list))] }
 func TestPagesAreTheFold(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := randomLog(rt, 200)
-		want := text(whole(s))
+		want := jsonOf(whole(s))
 		limit := rapid.IntRange(1, 20).Draw(rt, "limit")
 		for _, desc := range []bool{false, true} {
 			var got []string
@@ -60,7 +60,7 @@ func TestPagesAreTheFold(t *testing.T) {
 				if err != nil {
 					rt.Fatal(err)
 				}
-				page := text(p.Messages)
+				page := jsonOf(p.Messages)
 				if desc {
 					for _, m := range page {
 						got = append([]string{m}, got...)
@@ -92,13 +92,13 @@ func TestPagesBetweenMarks(t *testing.T) {
 		}
 		a := rapid.IntRange(0, len(ms)-2).Draw(rt, "after")
 		b := rapid.IntRange(a+1, len(ms)-1).Draw(rt, "before")
-		want := text(ms[a+1 : b])
+		want := jsonOf(ms[a+1 : b])
 		for _, desc := range []bool{false, true} {
 			p, err := List(t.Context(), s, Query{After: ms[a].ID, Before: ms[b].ID, Limit: 1000, Desc: desc})
 			if err != nil {
 				rt.Fatal(err)
 			}
-			got := text(p.Messages)
+			got := jsonOf(p.Messages)
 			if desc {
 				for i, j := 0, len(got)-1; i < j; i, j = i+1, j-1 {
 					got[i], got[j] = got[j], got[i]
@@ -140,7 +140,7 @@ func TestPagesBySequence(t *testing.T) {
 				if err != nil {
 					rt.Fatal(err)
 				}
-				got := text(p.Messages)
+				got := jsonOf(p.Messages)
 				if desc {
 					slices.Reverse(got)
 					slices.Reverse(p.Places)
@@ -150,7 +150,7 @@ func TestPagesBySequence(t *testing.T) {
 						c.from, c.to = first(seq)-n, first(seq)
 					}
 				}
-				same(rt, fmt.Sprintf("%+v", c.q), text(ms[c.from:c.to]), got)
+				same(rt, fmt.Sprintf("%+v", c.q), jsonOf(ms[c.from:c.to]), got)
 				for i, place := range p.Places {
 					if n := c.from + i; n < len(f.places) && place != at(n) || n >= len(f.places) && place != math.MaxInt64 {
 						rt.Fatalf("%+v: message %d came at %d", c.q, n, place)
@@ -183,7 +183,7 @@ func TestFoldGoesOn(t *testing.T) {
 				rt.Fatalf("our own message is refused: %v\n%s", err, m.AppendJSON(nil))
 			}
 		}
-		same(rt, "again", text(f.Messages()), text(Messages(s.events, Options{})))
+		same(rt, "again", jsonOf(f.Messages()), jsonOf(Messages(s.events, Options{})))
 	})
 }
 
@@ -231,10 +231,10 @@ func TestListBySequence(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(p.Messages) != 2 || !p.More || p.Messages[0].PlainText() != "q1" {
-		t.Errorf("after 5: %v %v", text(p.Messages), p.More)
+		t.Errorf("after 5: %v %v", jsonOf(p.Messages), p.More)
 	}
 	p, err = List(t.Context(), s, Query{Before: "5", Limit: 10, Desc: true})
 	if err != nil || len(p.Messages) != 2 || p.More || p.Messages[0].PlainText() != "a0" {
-		t.Errorf("before 5: %v %v %v", text(p.Messages), p.More, err)
+		t.Errorf("before 5: %v %v %v", jsonOf(p.Messages), p.More, err)
 	}
 }

@@ -3,8 +3,6 @@ package llm
 import (
 	"log/slog"
 	"time"
-
-	"github.com/parley-hq/parley/internal/json"
 )
 
 // Role says who a message is from.
@@ -85,7 +83,6 @@ type ToolReturn struct {
 	Stdout     []string
 	Stderr     []string
 
-	id   json.RawMessage // a ToolCallID that was no text
 	kept kept
 }
 
@@ -178,7 +175,7 @@ func (c *function) fields(f *codec) {
 
 func (r *ToolReturn) fields(f *codec) {
 	f.keep(&r.kept)
-	f.anyText("tool_call_id", &r.ToolCallID, &r.id)
+	f.anyText("tool_call_id", &r.ToolCallID)
 	f.status("status", &r.Status)
 	f.texts("stdout", &r.Stdout)
 	f.texts("stderr", &r.Stderr)

@@ -137,7 +137,7 @@ func (r *repairer) assistant(m *Message, at int) {
 		ret := r.takeReturn(call, at)
 		id := r.unique(call.ID)
 		renamed[call.ID] = id
-		call.ID, ret.ToolCallID, ret.id = id, id, nil
+		call.ID, ret.ToolCallID = id, id
 		c.ToolCalls = append(c.ToolCalls, call)
 		returns = append(returns, ret)
 	}
