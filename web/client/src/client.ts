@@ -14,30 +14,30 @@ import { upload, type UploadOptions } from "./upload.js";
 export interface ClientOptions {
   /** The server's address; in a browser the page's own, elsewhere http://127.0.0.1:8000. */
   url?: string;
-  /** Sent as a bearer token; a function is asked before every request and connection. */
+  /** Sent as a bearer token; a function is called before every request and connection. */
   token?: Token;
   fetch?: typeof fetch;
-  /** Where there is none, and with null, sessions are followed by event streams. */
+  /** The WebSocket constructor; null, or a platform without one: sessions are followed by event streams. */
   WebSocket?: SocketMaker | null;
-  /** Keeps what was said and not sent over a reload; see localOutbox. */
+  /** Stores unsent messages, so that they survive a reload; see localOutbox. */
   storage?: OutboxStorage;
   /** Pauses between attempts, in milliseconds: 250 to 15 000. */
   backoff?: Partial<Backoff>;
-  /** Attempts of a request that is safe to repeat, beyond the first; 3. */
+  /** How often a request that is safe to repeat is retried; 3. */
   retries?: number;
-  /** A stream without a sign of life for so many milliseconds is taken up again; 45 000. */
+  /** A stream that receives nothing for this many milliseconds is reopened; 45 000. */
   silence?: number;
   /** How long opening a connection may take, in milliseconds; 10 000. */
   patience?: number;
 }
 
 export interface SayOptions {
-  /** The idempotency key; made when absent. */
+  /** The idempotency key; generated when absent. */
   client_id?: string;
   workstream_id?: string;
 }
 
-/** What a workstream can be told while it works. */
+/** The directives that a running workstream accepts. */
 export type SteerCommand = "add_instruction" | "add_constraint" | "set_priority" | "pause_requested" | "resume_requested";
 
 export interface CallOptions {
@@ -45,7 +45,7 @@ export interface CallOptions {
 }
 
 export interface WatchOptions extends CallOptions {
-  /** A cursor; "0" is the beginning. Absent: from now on, preceded by the blocks that are being written. */
+  /** A cursor; "0" is the beginning. Absent: new events only, preceded by the open blocks. */
   after?: string;
   onConnection?: (c: Connection) => void;
 }
@@ -61,15 +61,15 @@ export interface EventQuery {
   limit?: number;
   order?: "asc" | "desc";
   types?: string[];
-  /** "main" is the main line. */
+  /** A workstream id; "main" selects events outside of workstreams. */
   workstream?: string;
 }
 
-/** Speaks to one server. One client is enough for a page: it shares its connection among all sessions. */
+/** A client of one server. One client is enough for a page: all sessions share its connection. */
 export class ParleyClient {
   readonly url: string;
   readonly outbox: Outbox;
-  /** How sockets are made; undefined where there are none. */
+  /** The WebSocket constructor; undefined when there is none. */
   readonly WebSocket: SocketMaker | undefined;
   readonly #http: Http;
   readonly #clock = new Clock();
@@ -88,7 +88,7 @@ export class ParleyClient {
     });
   }
 
-  /** The server's time in milliseconds since the epoch, as far as it is known. */
+  /** The estimated server time in milliseconds since the epoch. */
   serverNow(): number {
     return this.#clock.now();
   }
@@ -98,19 +98,19 @@ export class ParleyClient {
     return this.#http.json(path, r);
   }
 
-  /** The token is a function: when it has expired, another one is asked for. */
+  /** True when the token is a function, so that an expired token can be replaced. */
   get renews(): boolean {
     return this.#http.renews;
   }
 
-  /** Where a WebSocket of the native API is opened. It holds the token: not for logs. */
+  /** The URL of a WebSocket of the native API. It contains the token: do not log it. */
   socketAddress(path: string): Promise<string> {
     return this.#http.socketAddress(path);
   }
 
   // Sessions.
 
-  /** Begins a session. With an id of its own the request is safe to repeat. */
+  /** Creates a session. When the caller chooses the id, the request is safe to repeat. */
   create(n: NewSession = {}, o: CallOptions = {}): Promise<Session> {
     return this.#http.json("/sessions", { method: "POST", json: n, safe: n.id !== undefined, signal: o.signal });
   }
@@ -127,20 +127,20 @@ export class ParleyClient {
     return this.#http.json(at(id), { method: "PATCH", json: change, safe: true });
   }
 
-  /** Erases a session for good. */
+  /** Erases a session permanently. */
   erase(id: string): Promise<Receipt> {
     return this.#http.json(at(id), { method: "DELETE" });
   }
 
-  // Saying.
+  // Sending.
 
-  /** Says something. It is sent until the server has it, over lost connections too, and stands in the log once. */
+  /** Sends a user message. It is retried until the server has stored it, and is stored once. */
   say(id: string, message: string | Partial<UserMessage>, o: SayOptions = {}): Promise<Event> {
     const payload: UserMessage = typeof message === "string" ? { text: message } : { text: "", ...message };
     return this.#post(id, { type: "user.message", payload }, o);
   }
 
-  /** Takes back a message that waits behind the running turn. */
+  /** Withdraws a message that is queued behind the running turn. */
   withdraw(id: string, sequence: number, o: SayOptions = {}): Promise<Event> {
     return this.#post(id, { type: "user.message_withdrawn", payload: { sequence } }, o);
   }
@@ -150,30 +150,30 @@ export class ParleyClient {
     return this.outbox.post({ client_id: o.client_id ?? newClientID(), session_id: id, draft });
   }
 
-  /** Answers a prompt. The first valid answer wins; a later one is refused as a conflict that says who answered. */
+  /** Answers a prompt. The first valid answer wins; a later one fails with a conflict whose details name who answered. */
   answer(id: string, requestID: string, answer: Answer): Promise<Event> {
     const { client_id, ...rest } = answer;
     return this.outbox.post({ client_id: client_id ?? newClientID(), session_id: id, request_id: requestID, answer: rest });
   }
 
-  /** Asks the running turn to end. Stopping what does not run is no error. */
+  /** Requests a stop of the running turn. It is no error when no turn runs. */
   stop(id: string, o: { workstream_id?: string; reason?: string } = {}): Promise<StopResult> {
     return this.#http.json(`${at(id)}/stop`, { method: "POST", json: o, safe: true });
   }
 
   // Workstreams.
 
-  /** Hands a directive to a line of work. It is kept until the line takes its next step. */
+  /** Sends a directive to a workstream. It is stored until the workstream takes its next step. */
   steer(id: string, workstream: string, command: SteerCommand, text = ""): Promise<unknown> {
     return this.#work(id, workstream, "steer", { command, text });
   }
 
-  /** Speaks to a line of work. */
+  /** Sends a message to a workstream. */
   message(id: string, workstream: string, text: string): Promise<unknown> {
     return this.#work(id, workstream, "message", { message: text });
   }
 
-  /** Ends a line of work: it has a minute to wrap up. */
+  /** Cancels a workstream; it has a minute to finish. */
   terminate(id: string, workstream: string, reason = ""): Promise<unknown> {
     return this.#work(id, workstream, "terminate", { reason });
   }
@@ -182,14 +182,14 @@ export class ParleyClient {
     return this.#http.json(`${at(id)}/workstreams/${encodeURIComponent(workstream)}/${verb}`, { method: "POST", json: { ...body, client_id: newClientID() }, safe: true });
   }
 
-  /** Appends drafts as one unit. Drafts without a client_id get one, so that a lost answer does no harm. */
+  /** Appends drafts in one commit. Drafts without a client_id get one, so that the request is safe to repeat. */
   async append<T extends string>(id: string, drafts: Draft<T> | Draft<T>[], o: CallOptions = {}): Promise<Event[]> {
     const json = (Array.isArray(drafts) ? drafts : [drafts]).map((d) => ({ ...d, client_id: d.client_id ?? newClientID() }));
     const res = await this.#http.json<{ events: Event[] }>(`${at(id)}/events`, { method: "POST", json, safe: true, signal: o.signal });
     return res.events;
   }
 
-  /** Shows pieces of a block that is being written; for agents. */
+  /** Publishes previews of an open block; for agents. */
   async preview(id: string, pieces: (Pick<Preview, "block" | "offset" | "text"> & Partial<Preview>)[]): Promise<void> {
     await this.#http.json(`${at(id)}/previews`, { method: "POST", json: pieces, safe: true });
   }
@@ -215,7 +215,7 @@ export class ParleyClient {
     return this.#get(`${at(id)}/events`, { ...q, types: q.types?.join(",") }, o);
   }
 
-  /** One event, in Parley's words or in those of another dialect. */
+  /** One event, in Parley's form or in that of another dialect. */
   event(id: string, sequence: number, as?: string, o: CallOptions = {}): Promise<unknown> {
     return this.#get(`${at(id)}/events/${sequence}`, { as }, o);
   }
@@ -247,7 +247,7 @@ export class ParleyClient {
     return (await this.#http.send(file(id, path), { signal: o.signal })).blob();
   }
 
-  /** An image from elsewhere, fetched by the server; for when a person asks to see it. */
+  /** Fetches an external image through the server; call it when a person asks for the image. */
   async image(url: string, o: CallOptions = {}): Promise<Blob> {
     return (await this.#http.send("/image", { method: "POST", json: { url }, signal: o.signal })).blob();
   }
@@ -259,8 +259,8 @@ export class ParleyClient {
   // Following.
 
   /**
-   * Follows a session. It takes the stream up again after every cut, from where it was: events come in order without
-   * holes, the pieces of a block without gaps or repeats. It throws when there is no use in coming back.
+   * Follows a session. After a lost connection it reconnects from its cursor: events arrive in order and without gaps,
+   * and the previews of a block without gaps or repeats. It throws when reconnecting cannot succeed.
    */
   async *watch(id: string, o: WatchOptions = {}): AsyncGenerator<Frame, void, void> {
     const frames: Frame[] = [];
@@ -294,7 +294,7 @@ export class ParleyClient {
     }
   }
 
-  /** Follows a session by callbacks; the function that is returned ends it. */
+  /** Follows a session with callbacks; call the returned function to end it. */
   follow(id: string, after: string | undefined, frame: (f: Frame) => void, connection: (c: Connection) => void): () => void {
     const c = new Channel(
       id,
@@ -312,7 +312,7 @@ export class ParleyClient {
     return () => this.#link.remove(c);
   }
 
-  /** The page came back to life: connections and sends are tried at once. */
+  /** Retries connections and unsent messages at once; for a page that becomes active again. */
   wake(): void {
     this.#link.wake();
     this.outbox.wake();
@@ -324,8 +324,8 @@ const at = (id: string): string => `/sessions/${encodeURIComponent(id)}`;
 const file = (id: string, path: string): string => `${at(id)}/artifacts/${filePath(path)}`;
 
 /**
- * The path of a file as part of an address. Browsers resolve . and .. there, however they are encoded: left in, the path could
- * lead to any other address of the server.
+ * The path of a file as part of a URL. It drops the segments . and .., which browsers resolve even when they are encoded:
+ * with them the URL could point outside of the session's files.
  */
 export function filePath(path: string): string {
   return path
@@ -335,7 +335,7 @@ export function filePath(path: string): string {
     .join("/");
 }
 
-/** A fresh idempotency key. */
+/** Returns a new idempotency key. */
 export function newClientID(): string {
   const b = crypto.getRandomValues(new Uint8Array(16));
   return `c-${Array.from(b, (x) => x.toString(16).padStart(2, "0")).join("")}`;

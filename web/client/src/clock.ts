@@ -1,9 +1,9 @@
 /*
- * The server's time. Deadlines are absolute and decided there; a countdown needs to know how far the clock here is off.
+ * An estimate of the server's time. Deadlines are server times; a countdown needs the offset of the local clock.
  */
 
 export class Clock {
-  /** Milliseconds to add to the time here. */
+  /** Milliseconds to add to the local time. */
   offset = 0;
   #error = Infinity;
 
@@ -12,17 +12,17 @@ export class Clock {
     return Date.now() + this.offset;
   }
 
-  /** Learns from a time that the server said; asked is when it was asked for it, if it was. */
+  /** Updates the offset from a time that the server sent; asked is when the request for it was sent, if there was one. */
   learn(server: string, asked?: number): void {
     const said = Date.parse(server);
     if (Number.isNaN(said)) return;
     const heard = Date.now();
-    const least = said - heard; // the word was under way for a while
+    const least = said - heard; // without the network delay
     if (asked !== undefined && heard - asked < this.#error) {
       this.#error = heard - asked;
       this.offset = said - (heard + asked) / 2;
     } else if (least > this.offset || this.#error === Infinity || this.offset - least > 5000) {
-      // Too slow a clock, the first word on it, or one that was set meanwhile.
+      // The offset was too small, is the first one, or a clock was changed.
       this.offset = least;
       if (this.#error !== Infinity) this.#error *= 2;
     }

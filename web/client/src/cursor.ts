@@ -1,17 +1,17 @@
 /*
- * What a reader has: all events up to a sequence, and of blocks that are still being written so many bytes each. As text:
- * 42, or 42~b7.120~b9.4.
+ * A reader's position: the sequence of the last event, and the number of bytes received of each open block. As text: 42, or
+ * 42~b7.120~b9.4.
  */
 
 export interface Cursor {
   seq: number;
-  /** Bytes by block, in the order in which the blocks were begun. */
+  /** Bytes by block, in the order in which the blocks began. */
   blocks: Map<string, number>;
 }
 
 const form = /^(0|[1-9]\d{0,11})((?:~[A-Za-z0-9_-]{1,64}\.\d{1,10})*)$/;
 
-/** Reads a cursor's text; undefined when it is none. */
+/** Parses a cursor; undefined when the text is not a cursor. */
 export function parseCursor(text: string): Cursor | undefined {
   const m = form.exec(text);
   if (!m) return undefined;

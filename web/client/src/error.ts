@@ -1,12 +1,12 @@
 import type { ErrorCode } from "./types.gen.js";
 
-/** What the server refused, or why it could not be reached. The message is safe to show a person. */
+/** An error of the server, or of the connection to it. The message is safe to show to a person. */
 export class ParleyError extends Error {
   readonly code: ErrorCode;
   readonly details: Record<string, unknown>;
   /** The same request may succeed later. */
   readonly retryable: boolean;
-  /** Milliseconds that the server wants to be left alone. */
+  /** Milliseconds to wait before the next request. */
   readonly retryAfter: number;
 
   constructor(code: ErrorCode, message: string, more: { details?: Record<string, unknown>; retryable?: boolean; retryAfter?: number; cause?: unknown } = {}) {
@@ -24,7 +24,7 @@ const codes: Record<number, ErrorCode> = {
   502: "unavailable", 503: "unavailable", 504: "unavailable",
 };
 
-/** Reads an error as the server sends it; a proxy's own page has only its status. */
+/** Decodes an error response; the response of a proxy has only a status. */
 export function errorOf(body: unknown, status = 500, retryAfter = 0): ParleyError {
   const e = (body as { error?: { code?: ErrorCode; message?: string; details?: Record<string, unknown> } } | undefined)?.error;
   const code = e?.code ?? codes[status] ?? (status < 500 ? "invalid" : "internal");
@@ -32,18 +32,18 @@ export function errorOf(body: unknown, status = 500, retryAfter = 0): ParleyErro
   return new ParleyError(code, text, { retryAfter, ...(e?.details ? { details: e.details } : {}) });
 }
 
-/** Anything that was thrown, as a ParleyError. */
+/** Converts anything thrown to a ParleyError. */
 export function asParleyError(err: unknown): ParleyError {
   if (err instanceof ParleyError) return err;
   return new ParleyError("internal", err instanceof Error ? err.message : String(err), { cause: err });
 }
 
-/** Why a socket was closed, when it says 4401: its credential has expired, was revoked or signed out. */
+/** The error of close code 4401: the credential has expired, was revoked or signed out. */
 export function closedBy(ev: unknown): ParleyError | undefined {
   return (ev as { code?: number } | undefined)?.code === 4401 ? new ParleyError("unauthenticated", "sign in again") : undefined;
 }
 
-/** The end of a stream or a connection: an error that says whether to come back. */
+/** The error of a bye frame; retryable says whether to reconnect. */
 export function goodbye(f: { error?: unknown; retry?: boolean | undefined }): ParleyError {
   const e = errorOf(f, 503);
   return f.retry === undefined ? e : new ParleyError(e.code, e.message, { details: e.details, retryable: f.retry });

@@ -7,38 +7,38 @@ import type {
 import { afterBytes, byteLength } from "./utf8.js";
 
 /*
- * The fold of a session's log into what people see. It gives what the Go fold gives: both pass the vectors in
- * chat/testdata/fold. An event costs the same however long the session is. Items are replaced when they change, never
- * changed, so who holds one can tell by comparing.
+ * The fold of a session's log into items. It gives the same result as the Go fold: both pass the vectors in
+ * chat/testdata/fold. The cost of an event does not depend on the length of the session. A changed item is a new object, so
+ * callers can compare by identity.
  */
 
-/** What a batch of events and pieces changed. */
+/** The changes since the last call of take. */
 export interface Changes {
-  /** Items that are new or not what they were. */
+  /** New and changed items. */
   items: Set<string>;
-  /** The list of items is another one. */
+  /** The list of item ids changed. */
   order: boolean;
   state: boolean;
 }
 
 type Part<K extends ItemKind, P extends string> = { [N in P]?: ItemOf<K>[N & keyof ItemOf<K>] };
-/** An item whose parts can be looked at without knowing its kind. */
+/** An item of any kind, with the fields of all kinds optional. */
 type Loose = ItemBase & { kind: ItemKind } & Part<"message", "message"> & Part<"text", "text"> & Part<"tool", "tool"> &
   Part<"prompt", "prompt"> & Part<"plan", "plan"> & Part<"status", "status"> & Part<"file", "file"> & Part<"workstream", "workstream">;
 type Parts = Partial<Omit<Loose, "id" | "kind">> & Record<string, unknown>;
 
-/** A turn that something was heard of and whose end was not seen. */
+/** A turn whose end was not folded yet. */
 interface Running {
-  /** Its start was seen, so nothing of it lies before the window. */
+  /** Its start was folded, so all its events are in the loaded window. */
   began: boolean;
-  /** Calls that wait for their outcome. */
+  /** Calls without an outcome. */
   calls: Set<string>;
 }
 
 export class Transcript {
   /** Ids in order: those of the log, without the open blocks. */
   order: string[] = [];
-  /** Blocks that are being written, in the order in which they were begun. */
+  /** Open blocks, in the order in which they began. */
   open: Item[] = [];
   #state: State;
   #items = new Map<string, Loose>();
@@ -49,7 +49,7 @@ export class Transcript {
   #turns = new Map<string, Running>();
   #changes: Changes = { items: new Set(), order: false, state: false };
 
-  /** Goes on from a snapshot, or begins with nothing. */
+  /** Starts from a snapshot, or empty. */
   constructor(snapshot?: Snapshot) {
     if (!snapshot) {
       this.#state = new State();
@@ -73,7 +73,7 @@ export class Transcript {
     return this.#state.session;
   }
 
-  /** The last event that was folded. */
+  /** The sequence of the last folded event. */
   get last(): number {
     return this.#last;
   }
@@ -87,14 +87,14 @@ export class Transcript {
     return (this.#items.get(id) as unknown as Item | undefined) ?? this.open.find((it) => it.id === id);
   }
 
-  /** What changed since it was last asked. */
+  /** Returns the changes since the last call. */
   take(): Changes {
     const c = this.#changes;
     this.#changes = { items: new Set(), order: false, state: false };
     return c;
   }
 
-  /** Folds one event. Events come in order; one that was folded already is passed over. */
+  /** Folds one event. Events must be in order; an event that was already folded is ignored. */
   apply(e: Event): void {
     if (e.sequence <= this.#last) return;
     this.#last = e.sequence;
@@ -104,7 +104,7 @@ export class Transcript {
     else this.#add(e, "custom", seqID(e.sequence), { custom: { type: e.type, payload: e.payload } });
   }
 
-  /** Shows a piece of a block that is being written. What is there already is passed over; gaps, and blocks that their turn has finished, are ignored. */
+  /** Folds a preview of an open block. Text that is already there, gaps, and blocks whose turn has ended are ignored. */
   preview(p: Preview): void {
     let i = this.open.findIndex((it) => (it as Loose).text?.block === p.block);
     if (i < 0) {
@@ -112,7 +112,7 @@ export class Transcript {
       let id = nameID("b-", p.turn_id, p.block);
       if (this.#items.has(id)) {
         if (p.turn_id) return;
-        id += ".open"; // a name that was used before: outside of turns that is allowed, once the first has long been finished
+        id += ".open"; // outside of turns a block name may be reused after the first block has ended
       }
       const kind = p.kind === "thinking" ? "thinking" : "text";
       const it = lean<Loose>({ id, kind, turn_id: p.turn_id, workstream_id: p.workstream_id, open: true, text: { block: p.block, text: "" } } as Loose);
@@ -133,7 +133,7 @@ export class Transcript {
     this.#changes.items.add(it.id);
   }
 
-  /** Puts a page of older items before the others. Items that the page has whole replace those whose beginning was not seen. */
+  /** Prepends a page of older items. Complete items of the page replace loaded items without a beginning. */
   prepend(page: ItemPage): void {
     const older: string[] = [];
     const moved = new Set<string>();
@@ -150,7 +150,7 @@ export class Transcript {
     this.#changes.order = true;
   }
 
-  /** Takes an item that was folded elsewhere. */
+  /** Adds an item that the server folded. */
   #adopt(item: Item | Loose): void {
     const it = item as Loose;
     this.#items.set(it.id, it);
@@ -161,7 +161,7 @@ export class Transcript {
     if (it.file?.change === "uploaded" && !it.file.removed && !this.#files.has(it.file.path)) this.#files.set(it.file.path, it.id);
   }
 
-  /** Gives each kind of event its place among the items. Kinds that are not named are part of the state only. */
+  /** Folds one event into the items. Types without a case change only the state. */
   #fold(u: Understood): void {
     const e = u.event;
     switch (u.type) {
@@ -248,7 +248,7 @@ export class Transcript {
     }
   }
 
-  /** Appends an item that begins with e. An id that is taken gets the sequence behind it. */
+  /** Appends an item that begins with e. If the id is in use, the sequence is appended to it. */
   #add(e: Event, kind: ItemKind, id: string, parts: Parts): string {
     if (this.#items.has(id)) id += `.${e.sequence}`;
     const { sequence, timestamp, turn_id, workstream_id, actor } = e;
@@ -260,7 +260,7 @@ export class Transcript {
     return id;
   }
 
-  /** Adds an item that nothing later refers to by a name of its own. */
+  /** Appends an item that no later event refers to. */
   #put(e: Event, kind: ItemKind, parts: Parts): void {
     this.#add(e, kind, seqID(e.sequence), parts);
   }
@@ -269,7 +269,7 @@ export class Transcript {
     this.#put(e, "notice", { notice: lean<NoticeItem>(n, "code") });
   }
 
-  /** Replaces an item that is there. One that came with a page may know the event already. */
+  /** Replaces an item, unless a page delivered it with this event already folded. */
   #change(e: Event, id: string, parts: (it: Loose) => Parts): void {
     const it = this.#items.get(id);
     if (!it || (it.last ?? 0) >= e.sequence) return;
@@ -277,14 +277,14 @@ export class Transcript {
     this.#changes.items.add(id);
   }
 
-  /** Notes that a turn answers a message. */
+  /** Marks a message as answered by a turn. */
   #taken(e: Event, seq: number, turn: string, steered: boolean): void {
     this.#change(e, seqID(seq), (it) =>
       it.message ? { message: lean<MessageItem>({ ...it.message, state: "taken", taken_by: turn, steered }, "text", "context") } : {},
     );
   }
 
-  /** Settles what a turn leaves without an outcome. */
+  /** Closes the calls and blocks that a turn leaves open. */
   #turnEnded(e: Event, b: Payloads["turn.completed"]): void {
     for (const key of [...this.#turn(b.turn_id).calls]) this.#cutOff(e, key, b.turn_id);
     this.#turns.delete(b.turn_id);
@@ -292,7 +292,7 @@ export class Transcript {
     if (b.outcome && b.outcome !== "done") this.#notice(e, { code: b.outcome, text: b.error });
   }
 
-  /** Takes open blocks away. */
+  /** Removes open blocks. */
   #close(gone: (it: Item) => boolean): void {
     const left = this.open.filter((it) => !gone(it));
     if (left.length === this.open.length) return;
@@ -305,7 +305,7 @@ export class Transcript {
     this.#changes.order = true;
   }
 
-  /** Puts a finished block among the items, under the id that it had while it was open. */
+  /** Appends a closed block as an item, with the id that it had while it was open. */
   #block(e: Event, u: Extract<Understood, { type: "agent.text" | "agent.thinking" }>): void {
     const { block, text, partial } = u.body;
     const parts =
@@ -330,7 +330,7 @@ export class Transcript {
     else if (it.prompt && !it.prompt.ended_at) this.#change(e, id, () => ({ prompt: end(it.prompt as PromptItem) })); // the first answer wins
   }
 
-  /** Changes the one item of a kind that a turn has, or begins it. Outside a turn every event begins an item. */
+  /** Updates the turn's one item of a kind, or appends it. Outside of turns every event appends an item. */
   #perTurn(e: Event, kind: ItemKind, prefix: string, parts: (it?: Loose) => Parts): void {
     const id = e.turn_id ? prefix + e.turn_id : "";
     if (id && this.#items.has(id)) return this.#change(e, id, parts);
@@ -350,7 +350,7 @@ export class Transcript {
 
   #call(e: Event, b: Payloads["agent.tool_call"]): void {
     const key = callKey(e.turn_id, e.workstream_id, b.call_id, b.tool);
-    if (b.call_id) this.#cutOff(e, key, e.turn_id); // called anew under the same id: the first has no outcome
+    if (b.call_id) this.#cutOff(e, key, e.turn_id); // the id is used again: the first call has no outcome
     const { call_id, tool, params } = b;
     const id = this.#add(e, "tool", nameID("c-", e.turn_id, call_id) || seqID(e.sequence), {
       tool: lean<ToolItem>({ call_id, tool, params, status: "running", started_at: e.timestamp }, "params"),
@@ -358,7 +358,7 @@ export class Transcript {
     this.#runs(key, e.turn_id, id);
   }
 
-  /** Updates the item of a call, or makes one for a batch that is no call. */
+  /** Updates the item of a call, or appends one for a batch that is not a call. */
   #progress(e: Event, b: Payloads["agent.tool_progress"]): void {
     const name = b.call_id || b.batch_id;
     const key = callKey(e.turn_id, e.workstream_id, name, b.tool);
@@ -367,8 +367,8 @@ export class Transcript {
     if (id === undefined) {
       const taken = nameID("c-", e.turn_id, name);
       if (taken && this.#items.has(taken)) return;
-      // A batch begins with its first report. Only of a call was there
-      // something before, and of a batch if its turn began earlier.
+      // A batch begins with its first report. The beginning is outside of the
+      // window for a call, and for a batch whose turn began earlier.
       const headless = Boolean(b.call_id) || !this.#turn(e.turn_id ?? "").began;
       const tool: ToolItem = b.call_id
         ? { call_id: b.call_id, status: "running" }
@@ -398,7 +398,7 @@ export class Transcript {
       lean<ToolItem>({ ...t, tool: t.tool || b.tool, ...end, ended_at: e.timestamp } as ToolItem, "params", "result");
     if (id === undefined) {
       const named = nameID("c-", e.turn_id, b.call_id);
-      if (named && this.#items.has(named)) return; // the first outcome stays
+      if (named && this.#items.has(named)) return; // the first outcome wins
       const tool = after(b.call_id ? { call_id: b.call_id } : {});
       this.#add(e, "tool", named || seqID(e.sequence), { headless: true, tool });
       return;
@@ -407,7 +407,7 @@ export class Transcript {
     this.#ended(key, e.turn_id);
   }
 
-  /** Notes a call that waits for its outcome. */
+  /** Records a running call. */
   #runs(key: string, turn: string | undefined, id: string): void {
     const list = this.#calls.get(key);
     if (list) list.push(id);
@@ -415,7 +415,7 @@ export class Transcript {
     if (turn) this.#turn(turn).calls.add(key);
   }
 
-  /** Forgets a call that has its outcome. */
+  /** Removes a call that has an outcome. */
   #ended(key: string, turn: string | undefined): void {
     const list = this.#calls.get(key);
     list?.shift();
@@ -424,7 +424,7 @@ export class Transcript {
     if (turn) this.#turn(turn).calls.delete(key);
   }
 
-  /** Marks calls that will not get an outcome any more. */
+  /** Marks calls that will not get an outcome. */
   #cutOff(e: Event, key: string, turn: string | undefined): void {
     for (const id of this.#calls.get(key) ?? [])
       this.#change(e, id, (it) => (it.tool ? { tool: { ...it.tool, status: "unknown", ended_at: e.timestamp } } : {}));
@@ -432,14 +432,14 @@ export class Transcript {
     if (turn) this.#turn(turn).calls.delete(key);
   }
 
-  /** What is noted of a running turn. */
+  /** The record of a running turn. */
   #turn(id: string): Running {
     let r = this.#turns.get(id);
     if (!r) this.#turns.set(id, (r = { began: false, calls: new Set() }));
     return r;
   }
 
-  /** Folds a word on a parallel line of work into its item. */
+  /** Folds a workstream event into the workstream's item. */
   #workstream(e: KnownEvent, u: Understood): void {
     const about = workstreamOf(u);
     const id = `w-${about}`;
@@ -448,13 +448,13 @@ export class Transcript {
       return;
     }
     if (this.#items.has(id)) return this.#change(e, id, (it) => (it.workstream ? { workstream: progressed(it.workstream, u) } : {}));
-    // The launch is not in the window, but the state may remember it.
+    // The launch is not in the window; the state may have it.
     const known = this.#state.workstream(about) ?? trim({ id: about, task: "", state: "running", parent: e.workstream_id });
     this.#add(e, "workstream", id, { headless: true, workstream: progressed(known, u) });
   }
 }
 
-/** Folds a whole log: events in order, and pieces of blocks that are being written. */
+/** Folds a whole log: events in order, and previews of open blocks. */
 export function fold(steps: Iterable<Event | { preview: Preview }>): { items: Item[]; state: View } {
   const t = new Transcript();
   for (const s of steps) {
@@ -466,20 +466,20 @@ export function fold(steps: Iterable<Event | { preview: Preview }>): { items: It
 
 const seqID = (seq: number): string => `i${seq}`;
 
-/** The id of an item that is about something with a name, inside a turn where there is one; "" without a name. */
+/** The id of an item for a named object, qualified by its turn if there is one; "" without a name. */
 function nameID(prefix: string, turn: string | undefined, name: string | undefined): string {
   return name ? prefix + (turn ? `${turn}.` : "") + name : "";
 }
 
 const promptID = (e: Event, request: string | undefined): string => (request ? `p-${request}` : seqID(e.sequence));
 
-/** Finds the call that a result belongs to; without a call id it is the oldest running one of its tool. */
+/** Finds the call that a result belongs to; without a call id it is the oldest running call of its tool. */
 const callKey = (turn = "", line = "", call = "", tool = ""): string => `${turn} ${line} ${call ? `c${call}` : `t${tool}`}`;
 
 const failure = (code: string | undefined): ToolItem["status"] =>
   code === "denied" ? "denied" : code === "unknown_outcome" ? "unknown" : "error";
 
-/** An item whose beginning and end were seen apart. */
+/** Merges an item's beginning and end, which were loaded separately. */
 function joined(whole: Loose, tail: Loose): Loose {
   if ((whole.last ?? 0) >= (tail.last ?? 0)) return whole;
   const out: Record<string, unknown> = { ...whole, last: tail.last };

@@ -2,7 +2,7 @@ import { pause, type Backoff } from "./backoff.js";
 import { errorOf, ParleyError, unreachable } from "./error.js";
 
 /*
- * Requests that are answered once. Those that are safe to repeat are repeated when the server cannot be reached.
+ * HTTP requests. Requests that are safe to repeat are retried when the server cannot be reached.
  */
 
 export type Token = string | (() => string | undefined | Promise<string | undefined>) | undefined;
@@ -15,7 +15,7 @@ export interface Request {
   json?: unknown;
   headers?: Record<string, string>;
   signal?: AbortSignal | undefined;
-  /** May be sent again when its answer was lost. */
+  /** The request may be repeated when its response was lost. */
   safe?: boolean;
 }
 
@@ -34,7 +34,7 @@ export class Http {
     this.#fetch = fetcher ?? ((...args) => globalThis.fetch(...args));
   }
 
-  /** A new token can be had: a connection whose token has expired is taken up with another one. */
+  /** True when the token is a function: a connection whose token has expired is reopened with a new one. */
   get renews(): boolean {
     return typeof this.#token === "function";
   }
@@ -46,7 +46,7 @@ export class Http {
     return `${this.url}/parley/v1${path}${s ? `?${s}` : ""}`;
   }
 
-  /** Where a WebSocket goes; it cannot carry headers, so the token is part of the address. */
+  /** The URL of a WebSocket. Browsers cannot set its headers, so the token is part of the URL. */
   async socketAddress(path: string): Promise<string> {
     return this.address(path, { access_token: await this.token() }).replace(/^http/, "ws");
   }
@@ -60,7 +60,7 @@ export class Http {
     return { ...more, ...(token ? { Authorization: `Bearer ${token}` } : {}) };
   }
 
-  /** Sends a request and decodes the answer. */
+  /** Sends a request and decodes the JSON response. */
   async json<T>(path: string, r: Request = {}): Promise<T> {
     for (let n = 1; ; n++) {
       try {
@@ -76,7 +76,7 @@ export class Http {
     }
   }
 
-  /** Sends a request once and returns a good answer. */
+  /** Sends a request once and returns a successful response. */
   async send(path: string, r: Request & { body?: RequestInit["body"] } = {}): Promise<Response> {
     const init: RequestInit = { method: r.method ?? "GET", headers: await this.headers(r.headers), cache: "no-store", body: r.body ?? null };
     if (r.signal) init.signal = r.signal;
@@ -97,7 +97,7 @@ export class Http {
   }
 }
 
-/** Waits; it ends early, with the signal's reason, when the signal does. */
+/** Sleeps; when the signal aborts, it rejects with the signal's reason. */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const over = () => {

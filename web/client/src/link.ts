@@ -7,26 +7,26 @@ import { Track, type Frame } from "./track.js";
 import type { Event, Preview } from "./types.gen.js";
 
 /*
- * How frames get here: one WebSocket for all sessions, or an event stream per session where a WebSocket cannot be opened.
- * Either is taken up again after every cut, from the cursor of each session.
+ * The transport of frames: one WebSocket for all sessions, or an event stream per session when a WebSocket cannot be opened.
+ * After a lost connection it reconnects from the cursor of each session.
  */
 
-/** How a followed session is connected. */
+/** The connection state of a followed session. */
 export interface Connection {
-  /** offline: trying again; ended: there is no use in coming back. */
+  /** offline: it will reconnect; ended: it will not. */
   state: "connecting" | "live" | "catching up" | "offline" | "ended";
-  /** When this state began, in milliseconds of the clock here. */
+  /** When this state began, in milliseconds of the local clock. */
   since: number;
-  /** Attempts in a row that failed. */
+  /** Consecutive failed attempts. */
   attempt: number;
-  /** When it is tried again. */
+  /** The time of the next attempt. */
   retryAt?: number;
-  /** Events that are still missing. */
+  /** Events that have not been received yet. */
   behind?: number;
   error?: ParleyError;
 }
 
-/** The part of a WebSocket that is used; the browser's own fits. */
+/** The part of the WebSocket interface that is used. */
 export interface Socket {
   onopen: ((ev: never) => unknown) | null;
   onmessage: ((ev: { data: unknown } & never) => unknown) | null;
@@ -41,9 +41,9 @@ export interface LinkOptions {
   http: Http;
   clock: Clock;
   backoff: Backoff;
-  /** A connection without a sign of life for so many milliseconds is taken up again. */
+  /** A connection that receives nothing for this many milliseconds is reopened. */
   silence: number;
-  /** How long opening may take. */
+  /** The timeout for opening a connection, in milliseconds. */
   patience: number;
   WebSocket: SocketMaker | undefined;
 }
@@ -66,10 +66,10 @@ export class Channel {
   readonly session: string;
   readonly track: Track;
   status: Connection = { state: "connecting", since: Date.now(), attempt: 0 };
-  /** Attempts in a row that brought nothing, and those of them that were faults of the server. */
+  /** Consecutive attempts without progress, and how many of them were internal errors of the server. */
   faults = 0;
-  inner = 0;
-  /** The watch whose answer is awaited; frames before it belong to an older one. */
+  internalFaults = 0;
+  /** The id of the watch request that has no reply yet; frames before the reply belong to an older watch. */
   asked = 0;
   stream: AbortController | undefined;
   timer: ReturnType<typeof setTimeout> | undefined;
@@ -114,12 +114,12 @@ export class Channel {
   #caughtUp(): void {
     const behind = this.#goal - this.track.seq;
     if (behind <= 0) this.set("live");
-    // Told now and then: the number is only for show.
+    // The number is only displayed, so it is not updated with every event.
     else if (this.status.state !== "catching up" || behind % 256 === 0) this.set("catching up", { behind });
   }
 
   #progress(): void {
-    this.faults = this.inner = 0;
+    this.faults = this.internalFaults = 0;
   }
 
   #pass(f: Frame | undefined): void {
@@ -127,31 +127,31 @@ export class Channel {
   }
 }
 
-/** What is wrong with a stream for good; everything else is tried again. */
+/** Reports whether an error ends a stream; after any other error it is reopened. */
 function final(c: Channel, err: ParleyError): boolean {
   if (err.retryable) return false;
-  // A fault may pass; one that stays, such as a damaged record, is told.
-  if (err.code === "internal") return ++c.inner > 4;
+  // An internal error may be temporary; after five in a row, such as for a damaged record, it is reported.
+  if (err.code === "internal") return ++c.internalFaults > 4;
   return true;
 }
 
 export class Link {
   readonly #o: LinkOptions;
-  /** Sessions on the socket; a session can be there once. */
+  /** Sessions on the socket, at most one channel for each. */
   readonly #muxed = new Map<string, Channel>();
-  /** Sessions with a stream of their own beside the socket. */
-  readonly #apart = new Set<Channel>();
+  /** Further channels of a session that is on the socket; each has its own event stream. */
+  readonly #separate = new Set<Channel>();
   #socket: Socket | undefined;
   #connecting = false; // or connected
   #open = false;
   #openedAt = 0;
-  #blocked: boolean; // sockets cannot be opened here, though the server can be reached
+  #blocked: boolean; // the server can be reached, but not by WebSocket
   #asks = 0;
   #attempt = 0;
-  #refused = 0; // sockets that could not be opened since the server was last away
+  #refused = 0; // WebSockets that could not be opened since the server was last unreachable
   #retry: ReturnType<typeof setTimeout> | undefined;
   #watchdog: ReturnType<typeof setTimeout> | undefined;
-  #silentAt = 0; // when the server will have been silent for too long
+  #silentAt = 0; // when the connection counts as lost unless a frame arrives
   #leave: (() => void) | undefined;
 
   constructor(o: LinkOptions) {
@@ -162,7 +162,7 @@ export class Link {
   add(c: Channel): void {
     this.#leave ??= onWake(() => this.wake());
     if (this.#muxed.has(c.session)) {
-      this.#apart.add(c);
+      this.#separate.add(c);
       return this.#startStream(c);
     }
     this.#muxed.set(c.session, c);
@@ -174,7 +174,7 @@ export class Link {
   remove(c: Channel): void {
     this.#forget(c);
     if (this.#open && !this.#muxed.has(c.session)) this.#send({ op: "unwatch", id: ++this.#asks, session_id: c.session });
-    if (this.#muxed.size + this.#apart.size > 0) return;
+    if (this.#muxed.size + this.#separate.size > 0) return;
     this.#drop();
     clearTimeout(this.#retry);
     this.#retry = undefined;
@@ -182,9 +182,9 @@ export class Link {
     this.#leave = undefined;
   }
 
-  /** The page came back to life: try now, and see whether what is open still works. */
+  /** Reconnects at once, and checks an open connection with a ping. */
   wake(): void {
-    this.#attempt = 0; // an attempt that is under way may still fail
+    this.#attempt = 0; // the attempt in progress may still fail
     if (this.#open) {
       this.#send({ op: "ping", id: ++this.#asks });
       this.#listen(Math.min(5000, this.#o.silence));
@@ -197,7 +197,7 @@ export class Link {
   }
 
   #all(): Channel[] {
-    return [...this.#muxed.values(), ...this.#apart];
+    return [...this.#muxed.values(), ...this.#separate];
   }
 
   #forget(c: Channel): void {
@@ -207,7 +207,7 @@ export class Link {
     c.stream?.abort();
     c.stream = undefined;
     if (this.#muxed.get(c.session) === c) this.#muxed.delete(c.session);
-    this.#apart.delete(c);
+    this.#separate.delete(c);
   }
 
   // The socket.
@@ -228,12 +228,12 @@ export class Link {
       if (this.#socket !== socket && socket !== undefined) return;
       this.#drop();
       if (was) {
-        // One that held for a while was no failed attempt.
+        // A connection that was open for two seconds does not count as a failed attempt.
         if (Date.now() - this.#openedAt > 2000) this.#attempt = 0;
         return this.#lost(unreachable(this.#o.http.url));
       }
       this.#refused++;
-      // If streams can be opened, something on the way does not let sockets through.
+      // If streams can be opened, a proxy blocks WebSockets.
       for (const c of this.#muxed.values()) if (!c.stream) this.#startStream(c);
     };
     void (async () => {
@@ -280,7 +280,7 @@ export class Link {
     for (const c of this.#muxed.values()) c.asked = 0;
   }
 
-  /** The connection is gone: all sessions on it wait for the next attempt. */
+  /** Marks all sessions of the socket as offline and schedules the next attempt. */
   #lost(error: ParleyError): void {
     if (this.#muxed.size === 0) return;
     const wait = pause(this.#o.backoff, ++this.#attempt);
@@ -295,7 +295,7 @@ export class Link {
     this.#connectIn(wait);
   }
 
-  /** The credential of the socket has ended. With a new token it is taken up again; otherwise all sessions on it end. */
+  /** The credential of the socket has expired. It reconnects when a new token can be requested; otherwise all its sessions end. */
   #refuse(error: ParleyError): void {
     this.#drop();
     if (this.#o.http.renews) return this.#lost(unreachable(this.#o.http.url, error));
@@ -313,14 +313,14 @@ export class Link {
     }, ms);
   }
 
-  /** Hears from the server within so many milliseconds, or takes it for gone. */
+  /** Closes the connection unless a frame arrives within this many milliseconds. */
   #listen(patience = this.#o.silence): void {
     clearTimeout(this.#watchdog);
     this.#silentAt = Date.now() + patience;
     this.#watchdog = setTimeout(() => {
-      // A timer for each frame would cost more than reading it: frames only move the moment on.
+      // Frames only move silentAt: a new timer for each frame would cost more than reading the frame.
       const left = this.#silentAt - Date.now();
-      if (left > 0) this.#listen(Math.min(left, this.#o.silence)); // a clock may be set back
+      if (left > 0) this.#listen(Math.min(left, this.#o.silence)); // the clock may have been set back
       else this.#cut();
     }, patience);
   }
@@ -358,7 +358,7 @@ export class Link {
     if (!f.session_id) {
       const error = f.op === "bye" && goodbye(f);
       if (error && error.code === "unauthenticated") this.#refuse(error);
-      return; // after any other bye the server closes, and is tried again
+      return; // after any other bye the server closes the connection, and the client reconnects
     }
     const c = this.#muxed.get(f.session_id);
     if (!c || c.asked !== 0 || c.timer !== undefined || c.stream) return;
@@ -367,7 +367,7 @@ export class Link {
     else if (f.op === "bye") this.#fault(c, goodbye(f));
   }
 
-  /** What a track cannot follow is asked for anew. */
+  /** Runs f; when the track refuses a frame, the session is watched again. */
   #guard(c: Channel, f: () => void): void {
     try {
       f();
@@ -376,7 +376,7 @@ export class Link {
     }
   }
 
-  /** One session's stream failed; the others go on. */
+  /** Handles the failure of one session's stream; other sessions are not affected. */
   #fault(c: Channel, error: ParleyError): void {
     c.faults++;
     if (final(c, error)) {
@@ -393,7 +393,7 @@ export class Link {
   #again(c: Channel): void {
     clearTimeout(c.timer);
     c.timer = undefined;
-    if (this.#blocked || this.#apart.has(c)) this.#startStream(c);
+    if (this.#blocked || this.#separate.has(c)) this.#startStream(c);
     else if (this.#open) this.#watch(c);
   }
 
@@ -410,10 +410,10 @@ export class Link {
 
   #streamEnded(c: Channel, stop: AbortController, error: ParleyError): void {
     stop.abort();
-    if (c.stream !== stop) return; // left, or begun anew
+    if (c.stream !== stop) return; // removed or restarted
     c.stream = undefined;
-    if (this.#blocked || this.#apart.has(c) || !error.retryable) return this.#fault(c, error);
-    // Neither way works: the server is away. All wait together.
+    if (this.#blocked || this.#separate.has(c) || !error.retryable) return this.#fault(c, error);
+    // Neither WebSocket nor stream works: the server is unreachable. All sessions wait for the same attempt.
     for (const other of this.#muxed.values()) {
       other.stream?.abort();
       other.stream = undefined;
@@ -453,15 +453,15 @@ export class Link {
     return new ParleyError("unavailable", "the connection was cut");
   }
 
-  /** A stream was opened where a socket could not: so it stays, unless the socket was only unlucky. */
+  /** A stream was opened after a WebSocket failed. After two such failures WebSockets are no longer tried. */
   #streams(c: Channel): void {
     this.#attempt = 0;
-    if (this.#blocked || this.#apart.has(c) || this.#refused === 0) return;
+    if (this.#blocked || this.#separate.has(c) || this.#refused === 0) return;
     if (this.#refused > 1) this.#blocked = true;
     else if (this.#retry === undefined) this.#connectIn(this.#o.backoff.max);
   }
 
-  /** Reads one frame of a stream; it returns why the stream is of no more use. */
+  /** Handles one frame of a stream; it returns an error when the stream must be closed. */
   #frame(c: Channel, f: SSEFrame, clock: Clock): ParleyError | undefined {
     try {
       const data = JSON.parse(f.data) as never;
@@ -472,7 +472,7 @@ export class Link {
       else if (f.event === "hello") c.hello({ ...(data as { last: number; server_now: string }), cursor: f.id });
       else if (f.event === "bye") {
         const e = goodbye(data);
-        // With a new token it may be opened again; a refusal of that one is final.
+        // It may be reopened with a new token; when that token is refused, the stream ends.
         return e.code === "unauthenticated" && this.#o.http.renews ? unreachable(this.#o.http.url, e) : e;
       }
       return undefined;
@@ -482,18 +482,18 @@ export class Link {
   }
 }
 
-/** A socket that is left tells nothing more. */
+/** Removes the handlers of a socket and closes it. */
 function mute(s: Socket): void {
   s.onopen = s.onmessage = s.onclose = null;
-  s.onerror = () => {}; // some sockets throw what nobody listens to
+  s.onerror = () => {}; // some implementations throw an error that has no handler
   try {
     s.close();
   } catch {
-    // It was not open yet, or is closed already.
+    // It is not open.
   }
 }
 
-/** Calls back when the page gets its network or its screen back. */
+/** Calls f when the network returns or the page becomes visible. */
 function onWake(f: () => void): () => void {
   const page = globalThis as unknown as Partial<Window>;
   if (typeof page.addEventListener !== "function" || page.document === undefined) return () => {};

@@ -4,35 +4,35 @@ import { sleep, type Http } from "./http.js";
 import type { Answer, Draft, Event } from "./types.gen.js";
 
 /*
- * What was said and is not yet known to be stored. Each entry has an idempotency key, so it is sent until the server has
- * it and stands in the log once. Entries of one session go out in order. With a storage they outlive a reload.
+ * Messages and answers that are not known to be stored. Each entry has an idempotency key: it is sent until the server has
+ * stored it, and is stored once. Entries of one session are sent in order. With a storage they survive a reload.
  */
 
-/** Something on its way to the server. */
+/** A message or answer that is being sent. */
 export interface Sending {
   client_id: string;
   session_id: string;
-  /** When it was said, in milliseconds of the clock here. */
+  /** When it was created, in milliseconds of the local clock. */
   at: number;
-  /** sent: stored, but the stream has not brought it yet. */
+  /** sent: stored, but the stream has not delivered it yet. */
   status: "queued" | "sending" | "sent" | "failed";
-  /** Its number, once it is stored. */
+  /** Its sequence, once it is stored. */
   sequence?: number;
   /** An event to append, or the answer to a prompt. */
   draft?: Draft;
   request_id?: string;
   answer?: Answer;
-  /** Why it failed, or why it has to wait. */
+  /** Why it failed, or why it is queued. */
   error?: { code: string; message: string };
 }
 
-/** Where entries are kept over a reload. */
+/** Storage of entries that survives a reload. */
 export interface OutboxStorage {
   load(): Sending[] | Promise<Sending[]>;
   save(entries: Sending[]): void | Promise<void>;
 }
 
-/** Keeps entries in the browser: over a restart, or with sessionStorage for each tab by itself. */
+/** Stores entries in the browser: in localStorage by default, or per tab with sessionStorage. */
 export function localOutbox(key = "parley.outbox", kept: Pick<Storage, "getItem" | "setItem"> = globalThis.localStorage): OutboxStorage {
   return {
     load: () => JSON.parse(kept.getItem(key) ?? "[]") as Sending[],
@@ -50,8 +50,8 @@ export class Outbox {
   readonly #http: Http;
   readonly #backoff: Backoff;
   readonly #storage: OutboxStorage | undefined;
-  readonly #entries = new Map<string, Entry>(); // in the order in which they were said
-  readonly #busy = new Map<string, AbortController>(); // sessions that are being sent for
+  readonly #entries = new Map<string, Entry>(); // in the order of creation
+  readonly #busy = new Map<string, AbortController>(); // sessions with a send in progress
   readonly #listeners = new Map<string, Set<() => void>>();
   readonly #loaded: Promise<void>;
 
@@ -64,7 +64,7 @@ export class Outbox {
 
   async #load(): Promise<void> {
     if (!this.#storage) return;
-    // A storage that cannot be read has nothing for us; sending goes on without it.
+    // Sending works without stored entries when the storage cannot be read.
     const entries = await Promise.resolve()
       .then(() => this.#storage?.load())
       .catch(() => undefined);
@@ -76,7 +76,7 @@ export class Outbox {
     }
   }
 
-  /** Sends an entry; the promise gives the stored event, however long that takes, or why it was refused. */
+  /** Sends an entry; the promise resolves with the stored event, or rejects when the server refuses it. */
   post(s: Omit<Sending, "status" | "at">): Promise<Event> {
     const known = this.#entries.get(s.client_id);
     if (known) return known.promise;
@@ -87,7 +87,7 @@ export class Outbox {
     return e.promise;
   }
 
-  /** What is on its way for a session, oldest first. */
+  /** The entries of a session, oldest first. */
   entries(session: string): Sending[] {
     return [...this.#entries.values()].filter((e) => e.session_id === session).map(plain);
   }
@@ -97,18 +97,18 @@ export class Outbox {
     this.#listeners.set(session, set.add(f));
     return () => {
       set.delete(f);
-      // Nobody is left to whom the stream would bring what was sent.
+      // Without listeners no stream is read that would deliver sent entries.
       if (set.size === 0) this.passed(session, Infinity);
     };
   }
 
-  /** A reader has all events up to a sequence: what was sent before is there. */
+  /** Removes sent entries up to a sequence that a reader has received. */
   passed(session: string, sequence: number): void {
     for (const e of this.#entries.values())
       if (e.session_id === session && e.status === "sent" && (e.sequence ?? 0) <= sequence) this.#remove(e);
   }
 
-  /** The log has the entry: nothing is left to send. */
+  /** Removes the entry whose event the stream has delivered. */
   settle(e: Event): void {
     const entry = e.client_id === undefined ? undefined : this.#entries.get(e.client_id);
     if (!entry || entry.session_id !== e.session_id) return;
@@ -117,7 +117,7 @@ export class Outbox {
     if (entry.status === "sending") this.#busy.get(e.session_id)?.abort();
   }
 
-  /** Tries an entry again that was refused. */
+  /** Resends a failed entry. */
   retry(clientID: string): void {
     const e = this.#entries.get(clientID);
     if (e?.status !== "failed") return;
@@ -128,13 +128,13 @@ export class Outbox {
     void this.#run(e.session_id);
   }
 
-  /** Forgets an entry that was refused. */
+  /** Removes a failed entry. */
   discard(clientID: string): void {
     const e = this.#entries.get(clientID);
     if (e?.status === "failed") this.#remove(e);
   }
 
-  /** Tries now what waits for a better moment. */
+  /** Ends the pauses between attempts. */
   wake(): void {
     for (const stop of this.#busy.values()) stop.abort("wake");
   }
@@ -144,7 +144,7 @@ export class Outbox {
     return undefined;
   }
 
-  /** Sends what a session has, one after the other. */
+  /** Sends the entries of a session one after the other. */
   async #run(session: string): Promise<void> {
     if (this.#busy.has(session)) return;
     for (let tries = 0, e = this.#next(session); e; e = this.#next(session)) {
@@ -156,22 +156,22 @@ export class Outbox {
         tries = 0;
         if (this.#entries.get(e.client_id) === e) {
           e.sequence = stored.sequence;
-          // Who shows it keeps it in sight until the stream brings it.
+          // Stores display it until the stream delivers it.
           if (e.draft && (this.#listeners.get(session)?.size ?? 0) > 0) this.#set(e, "sent");
           else this.#remove(e);
           e.done(stored);
         }
       } catch (err) {
         const error = asParleyError(err);
-        if (this.#entries.get(e.client_id) !== e) continue; // it arrived by the stream
+        if (this.#entries.get(e.client_id) !== e) continue; // the stream delivered it
         if (error.retryable || (error.code === "internal" && tries < 4)) {
           this.#set(e, "queued", error);
-          // A wake-up ends the pause early; so does the news that the log has it.
+          // wake and settle end the pause early.
           await sleep(Math.max(pause(this.#backoff, ++tries), error.retryAfter), stop.signal).catch(() => {});
           continue;
         }
         tries = 0;
-        // A message can be tried again by hand; an answer that came too late cannot.
+        // A person can resend a message, but not an answer that came too late.
         if (e.draft) this.#set(e, "failed", error);
         else this.#remove(e);
         e.fail(error);
@@ -207,7 +207,7 @@ export class Outbox {
     for (const f of this.#listeners.get(session) ?? []) f();
     if (!this.#storage) return;
     const all = [...this.#entries.values()].filter((e) => e.status !== "sent").map(plain);
-    // A full or forbidden storage must not keep anything from being sent.
+    // A full or forbidden storage must not prevent sending.
     void Promise.resolve()
       .then(() => this.#storage?.save(all))
       .catch(() => {});
@@ -221,7 +221,7 @@ function entry(s: Sending): Entry {
     done = resolve;
     fail = reject;
   });
-  promise.catch(() => {}); // who does not wait for it sees it in the list
+  promise.catch(() => {}); // entries() reports the error, too
   return { ...s, done, fail, promise };
 }
 

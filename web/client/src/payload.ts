@@ -1,9 +1,9 @@
 import { shapes, type Event, type KnownEvent, type KnownType, type Payloads } from "./types.gen.js";
 
 /*
- * Payloads, read as the server reads them: empty fields and unknown ones are left out, those that must be there are, and the
- * words that older publishers use are understood. So the fold gives the same items here and there. The server has checked
- * the types of all fields before it stored them.
+ * Decodes payloads as the server does: empty and unknown fields are dropped, required fields are set, and field names of older
+ * publishers are mapped. So the fold gives the same items as on the server. The server has checked the types of all fields
+ * before it stored them.
  */
 
 type Loose = Record<string, unknown>;
@@ -13,7 +13,7 @@ export function isKnown(e: Event): e is KnownEvent {
   return e.type.includes(".") && Object.hasOwn(shapes, e.type);
 }
 
-/** The payload of an event of a known type, with every field that its type says. */
+/** The payload of an event of a known type, with every required field. */
 export function payloadOf<T extends KnownType>(e: { type: T; payload: unknown }): Payloads[T] {
   const raw: Loose = { ...(e.payload as Loose | null) };
   synonyms[e.type]?.(raw);
@@ -25,7 +25,7 @@ interface Field {
   mark: string;
   /** The shape it refers to. */
   of: string;
-  /** What stands for it when it is empty; undefined when nothing does. */
+  /** The mark of its zero value; undefined when an empty field is dropped. */
   empty: string | undefined;
   given: boolean;
 }
@@ -65,7 +65,7 @@ function read(shape: string, raw: Loose): Loose {
 
 const zeros = (mark: string): unknown => (mark === "0" ? 0 : mark === "-" ? false : mark ? [] : "");
 
-/** The one form of a time on our wire: UTC with six decimals. */
+/** Formats a time as the server does: UTC with six decimals. */
 function stamp(v: string): string {
   return /\.\d{6}Z$/.test(v) ? v : new Date(v).toISOString().replace("Z", "000Z");
 }

@@ -5,7 +5,7 @@ export interface SSEFrame {
   data: string;
 }
 
-/** Cuts a stream of text into frames. A frame that was not finished is not given out. */
+/** Parses an event stream. It emits only complete frames. */
 export class SSEParser {
   #rest = "";
   #event = "";
@@ -18,7 +18,7 @@ export class SSEParser {
   }
 
   push(text: string): void {
-    // A line end at the very end may be half of one.
+    // A CR at the end may be the first half of a CRLF.
     const all = this.#rest + text;
     const lines = all.split(/\r\n|\n|\r(?!$)/);
     this.#rest = lines.pop() ?? "";

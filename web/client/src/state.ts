@@ -1,17 +1,17 @@
 import type { Actor, AgentPlan, KnownEvent, Payloads, Policy, Prompt, Session, TurnView, Usage, View, Workstream } from "./types.gen.js";
 
 /*
- * The state of a session as people see it: who answers, what runs, waits and is asked. It mirrors State in Go's chat
- * package. What it gives out is replaced when it changes, never changed.
+ * The state of a session: agent, turns, queue, prompts, plan, workstreams. It mirrors State of the Go package chat. A changed
+ * value is a new object.
  */
 
-/** An event with its payload understood. */
+/** An event and its decoded payload. */
 export type Understood = { [K in keyof Payloads]: { type: K; body: Payloads[K]; event: KnownEvent } }[keyof Payloads];
 
 interface Waiting {
   seq: number;
   line: string;
-  /** Handed to the running turn, which has not taken it yet. */
+  /** It was delivered to the running turn, which has not accepted it yet. */
   steered: boolean;
 }
 
@@ -19,16 +19,16 @@ const noAgent = "none";
 
 export class State {
   #session: Session;
-  #seen: { last: number; updated_at: string } | undefined; // what the record does not say yet
-  #turns: TurnView[] = []; // the main line first
-  #queue: Waiting[] = []; // by line; what was handed to a turn before the rest
-  #queued: number[] | undefined; // the same as the view has it
+  #seen: { last: number; updated_at: string } | undefined; // newer than the record
+  #turns: TurnView[] = []; // the turn outside of workstreams first
+  #queue: Waiting[] = []; // by workstream; messages that were delivered to a turn come first
+  #queued: number[] | undefined; // the same for the view
   #prompts: Prompt[] = [];
   #plan: AgentPlan | undefined;
   #usage: Usage = {};
   #workstreams: Workstream[] = [];
-  #places = new Map<string, number>(); // of workstreams
-  #shown: Workstream[] | undefined; // a copy for the view; there may be many, so it is made when it is asked for
+  #indexes = new Map<string, number>(); // indexes by workstream id
+  #shown: Workstream[] | undefined; // a copy for the view, made on demand because the list may be long
   #view: View | undefined;
 
   constructor(session?: Session, view?: View, lineOf: (seq: number) => string = () => "") {
@@ -44,10 +44,10 @@ export class State {
     this.#usage = view.usage;
     this.#shown = view.workstreams;
     this.#workstreams = [...view.workstreams];
-    this.#workstreams.forEach((w, i) => this.#places.has(w.id) || this.#places.set(w.id, i));
+    this.#workstreams.forEach((w, i) => this.#indexes.has(w.id) || this.#indexes.set(w.id, i));
     this.#queued = view.queued;
-    // A view says neither on which line a message waits nor whether it was
-    // handed to the turn. The first is known from its item, the second follows.
+    // A view contains neither the workstream of a queued message nor whether it was
+    // delivered to the turn. The item has the first; the second follows from it.
     this.#queue = view.queued.map((seq) => {
       const line = lineOf(seq);
       const turn = this.#on(line);
@@ -62,7 +62,7 @@ export class State {
     return this.#session;
   }
 
-  /** What people see; the same object as before when nothing changed. */
+  /** The view; the same object when nothing changed. */
   get view(): View {
     const s = this.#session;
     this.#shown ??= [...this.#workstreams];
@@ -75,16 +75,16 @@ export class State {
     ));
   }
 
-  /** Reports whether a message waits to be taken up. */
+  /** Reports whether a message is queued. */
   waits(seq: number): boolean {
     return this.#queue.some((q) => q.seq === seq);
   }
 
   workstream(id: string): Workstream | undefined {
-    return this.#workstreams[this.#places.get(id) ?? -1];
+    return this.#workstreams[this.#indexes.get(id) ?? -1];
   }
 
-  /** Folds one event; u is undefined when its type is not known. It reports whether the view changed. */
+  /** Folds one event; u is undefined when its type is not known. It returns whether the view changed. */
   apply(seq: number, at: string, u: Understood | undefined): boolean {
     this.#seen = { last: seq, updated_at: at };
     if (!u) return false;
@@ -132,12 +132,12 @@ export class State {
         return this.#turn(u.body.turn_id, () => ({ stopping: true }));
       case "turn.completed":
         if (this.#on(line)?.turn_id !== u.body.turn_id) return;
-        // What it was handed stands before the rest already.
+        // Delivered messages are already first in the queue.
         for (const q of this.#queue) if (q.line === line) q.steered = false;
         this.#clock(line, e.timestamp, false);
         return this.#set((this.#turns = this.#turns.filter((t) => lineOf(t) !== line)));
       case "agent.plan":
-        return line ? undefined : this.#set((this.#plan = u.body)); // a child's is part of its own line
+        return line ? undefined : this.#set((this.#plan = u.body)); // the plan of a workstream is not the session's plan
       case "agent.usage":
         this.#turn(e.turn_id, (t) => ({ usage: plus(t.usage, u.body) }));
         return this.#set((this.#usage = plus(this.#usage, u.body)));
@@ -156,7 +156,7 @@ export class State {
         return;
       }
       case "workstream.launched":
-        if (!this.#places.has(u.body.id)) this.#places.set(u.body.id, this.#workstreams.length);
+        if (!this.#indexes.has(u.body.id)) this.#indexes.set(u.body.id, this.#workstreams.length);
         this.#workstreams.push(launched(e, u.body));
         if (u.body.agent && u.body.agent !== this.#session.agent && !this.#session.agents?.includes(u.body.agent))
           this.#record({ agents: [...(this.#session.agents ?? []), u.body.agent] });
@@ -164,28 +164,28 @@ export class State {
       default: {
         const w = this.workstream(workstreamOf(u));
         if (!w) return;
-        this.#workstreams[this.#places.get(w.id) ?? 0] = progressed(w, u);
+        this.#workstreams[this.#indexes.get(w.id) ?? 0] = progressed(w, u);
         this.#set((this.#shown = undefined));
       }
     }
   }
 
-  /** Starts and stops the clock of an interactive workstream, which counts only while it works. */
+  /** Starts and stops the working time of an interactive workstream, which counts only while it works. */
   #clock(line: string, at: string, works: boolean): void {
     const w = line ? this.workstream(line) : undefined;
     if (!w?.interactive || (!works && !w.working_since)) return;
     const passed = works ? 0 : Date.parse(at) - Date.parse(w.working_since ?? at);
-    const phase = works && w.phase === "done" ? "planning" : w.phase; // done with what it was asked before
-    this.#workstreams[this.#places.get(line) ?? 0] = trim({ ...w, phase, working_since: works ? at : undefined, worked_ms: (w.worked_ms ?? 0) + passed });
+    const phase = works && w.phase === "done" ? "planning" : w.phase; // done refers to the previous message
+    this.#workstreams[this.#indexes.get(line) ?? 0] = trim({ ...w, phase, working_since: works ? at : undefined, worked_ms: (w.worked_ms ?? 0) + passed });
     this.#set((this.#shown = undefined));
   }
 
-  /** The view is to be made anew. */
+  /** Invalidates the view. */
   #set(_: unknown): void {
     this.#view = undefined;
   }
 
-  /** Changes the session's record; fields that are undefined stay. */
+  /** Updates the session's record; undefined fields are not changed. */
   #record(change: Partial<Session>): void {
     const next: Session = { ...this.#session };
     for (const [k, v] of Object.entries(change)) if (v !== undefined) Object.assign(next, { [k]: v });
@@ -204,7 +204,7 @@ export class State {
     );
   }
 
-  /** Puts a message where it will be answered. */
+  /** Inserts a message into the queue. */
   #hear(seq: number, line: string): void {
     const { status, agent, policy } = this.#session;
     if (status === "completed" || status === "failed") this.#record({ status: "idle", error: "" });
@@ -268,9 +268,9 @@ function plus(a: Usage, b: Usage): Usage {
   });
 }
 
-/** Leaves out what is empty, as the server's JSON does. */
+/** Drops empty fields, as the server's JSON does. */
 export function lean<T extends object>(o: { [K in keyof T]: T[K] | undefined }, ...keep: (keyof T)[]): T {
-  // A new object: deleting fields would make everything that is later made of it slow.
+  // A new object: deleting fields would make later copies slow.
   const out: Partial<T> = {};
   for (const k in o) {
     const v: unknown = o[k];
@@ -291,7 +291,7 @@ export function launched(e: KnownEvent, b: Payloads["workstream.launched"]): Wor
   return trim({ ...b, state: "running", sequence: e.sequence, parent: e.workstream_id, phase: "planning", launched_at: e.timestamp });
 }
 
-/** The workstream after a later word on it. */
+/** The workstream after one of its events. */
 export function progressed(w: Workstream, u: Understood): Workstream {
   const at = u.event.timestamp;
   switch (u.type) {

@@ -9,22 +9,22 @@ import type { Answer, Event, FileInfo, Item, ItemOf, Session, StopResult, UserMe
 import type { UploadOptions } from "./upload.js";
 
 /*
- * A session for showing: snapshot, stream and fold in one. What a reader gets changes only when listeners are told, once
- * per animation frame, and stays the same object until it does; so it fits useSyncExternalStore as it is.
+ * The state of one session for display: snapshot, stream and fold. Values change only when listeners are called, once per
+ * animation frame, and keep their identity until then, as useSyncExternalStore requires.
  */
 
-/** A message that was said here and is not in the log yet. */
+/** A message that was sent from here and is not in the log yet. */
 export type PendingItem = ItemOf<"message"> & { pending: Sending };
 export type ShownItem = Item | PendingItem;
 
 export interface StoreOptions {
-  /** Items to begin with; 200. */
+  /** How many items are loaded first; 200. */
   items?: number;
-  /** Calls back once, at a good moment to draw; by default the next animation frame. */
+  /** Schedules one call of flush; by default in the next animation frame. */
   schedule?: (flush: () => void) => void;
 }
 
-/** Older items than those that are here. */
+/** Whether there are items older than the loaded ones. */
 export interface Older {
   more: boolean;
   loading: boolean;
@@ -35,12 +35,12 @@ export type Topic = "order" | "state" | "connection" | "older";
 
 const nothing: readonly string[] = [];
 
-/** How many have opened a store. */
+/** A store and how often it was opened. */
 type Opened = { store: SessionStore; users: number };
 
 const stores = new WeakMap<ParleyClient, Map<string, Opened>>();
 
-/** Opens a session for showing. Opening it again gives the same store; it ends when each opener has closed it. */
+/** Opens a session for display. Opening it again returns the same store; it is released when every caller has closed it. */
 export function openSession(client: ParleyClient, id: string, o: StoreOptions = {}): SessionStore {
   const all = stores.get(client) ?? new Map<string, Opened>();
   stores.set(client, all);
@@ -55,7 +55,7 @@ export function openSession(client: ParleyClient, id: string, o: StoreOptions = 
 
 export class SessionStore {
   readonly id: string;
-  /** Resolves when the session is there to be shown; rejects when it cannot be. */
+  /** Resolves when the session is loaded; rejects when it cannot be loaded. */
   readonly ready: Promise<void>;
   readonly #client: ParleyClient;
   readonly #o: StoreOptions;
@@ -87,12 +87,12 @@ export class SessionStore {
     this.#readPending();
     this.#order = [...this.#pending.keys()];
     this.ready = this.#begin();
-    this.ready.catch(() => {}); // who does not wait for it sees it in the connection
+    this.ready.catch(() => {}); // the connection state reports the error, too
   }
 
-  // Reading. Each gives the same object until its topic is told.
+  // Reading. Each method returns the same object until its topic changes.
 
-  /** Ids of all that is shown, in order: the log, open blocks, then what is on its way. */
+  /** Ids of all items, in order: the log, open blocks, then pending messages. */
   getOrder(): readonly string[] {
     return this.#order;
   }
@@ -117,12 +117,12 @@ export class SessionStore {
     return this.#older;
   }
 
-  /** The last event that is shown. */
+  /** The sequence of the last folded event. */
   get last(): number {
     return this.#transcript?.last ?? 0;
   }
 
-  /** How often the history had to be loaded anew, because the server's is another one. */
+  /** How often the session was reloaded because its history was replaced on the server. */
   get reloads(): number {
     return this.#reloads;
   }
@@ -135,7 +135,7 @@ export class SessionStore {
     return listen(this.#watchers, id, f);
   }
 
-  /** Hears every event that comes in from now on, as it came. */
+  /** Calls f with every new event. */
   onEvent(f: (e: Event) => void): () => void {
     this.#eventListeners.add(f);
     return () => void this.#eventListeners.delete(f);
@@ -146,9 +146,9 @@ export class SessionStore {
     return this.#client.serverNow();
   }
 
-  // Doing.
+  // Writing.
 
-  /** Says something; it is shown at once and replaced by the log's own when that arrives. */
+  /** Sends a user message; it is shown as pending until the stream delivers its event. */
   say(message: string | Partial<UserMessage>, o: SayOptions = {}): Promise<Event> {
     return this.#client.say(this.id, message, { client_id: newClientID(), ...o });
   }
@@ -169,17 +169,17 @@ export class SessionStore {
     return this.#client.upload(this.id, path, body, o);
   }
 
-  /** Sends a message again that was refused. */
+  /** Resends a failed message. */
   retry(clientID: string): void {
     this.#client.outbox.retry(clientID);
   }
 
-  /** Forgets a message that was refused. */
+  /** Removes a failed message. */
   discard(clientID: string): void {
     this.#client.outbox.discard(clientID);
   }
 
-  /** Loads a page of older items; it reports whether there are more. */
+  /** Loads a page of older items; it returns whether there are more. */
   async loadOlder(limit = 200): Promise<boolean> {
     await this.ready;
     const t = this.#transcript;
@@ -187,7 +187,7 @@ export class SessionStore {
     this.#setOlder({ more: true, loading: true });
     try {
       const page = await this.#client.items(this.id, { before: this.#before, limit }, { signal: this.#stop.signal });
-      if (t !== this.#transcript) return this.#older.more; // loaded anew meanwhile
+      if (t !== this.#transcript) return this.#older.more; // the session was reloaded
       t.prepend(page);
       this.#before = page.before ?? 0;
       this.#older = { more: page.more && this.#before > 0, loading: false };
@@ -200,14 +200,14 @@ export class SessionStore {
     return this.#older.more;
   }
 
-  /** Gives the session up. What is on its way is still sent. */
+  /** Releases the session. Pending messages are still sent. */
   close(): void {
     if (!this.#release()) return;
     this.#stop.abort();
     for (const f of this.#leave.splice(0)) f();
   }
 
-  // The life of the store.
+  // Loading and following.
 
   async #begin(): Promise<void> {
     for (let attempt = 1; ; attempt++) {
@@ -228,7 +228,7 @@ export class SessionStore {
         const error = asParleyError(err);
         this.#tell({ state: error.retryable ? "offline" : "ended", since: Date.now(), attempt, error });
         if (!error.retryable) throw error;
-        // The client has waited between its own attempts already.
+        // The client has already paused between its own attempts.
         await sleep(1000, this.#stop.signal).catch(() => {});
       }
     }
@@ -250,10 +250,10 @@ export class SessionStore {
     this.#leave.push(leave);
   }
 
-  /** The server's history is another one than ours: begin again. */
+  /** The history was replaced on the server: load it again. */
   #reload(): void {
     this.#reloads++;
-    this.#begin().catch(() => {}); // told by the connection
+    this.#begin().catch(() => {}); // the connection state reports the error
   }
 
   #tell(c: Connection): void {
@@ -265,7 +265,7 @@ export class SessionStore {
     this.#notify("older");
   }
 
-  /** Notes something and has it shown with the next frame. */
+  /** Runs note and schedules a flush. */
   #soon(note: () => void): void {
     note();
     if (this.#scheduled || this.#stop.signal.aborted) return;
@@ -276,7 +276,7 @@ export class SessionStore {
     });
   }
 
-  /** Folds what came in and tells who listens. */
+  /** Folds received frames and calls listeners. */
   #flush(...topics: Topic[]): void {
     const told = new Set<Topic>(topics);
     const t = this.#transcript;
@@ -312,7 +312,7 @@ export class SessionStore {
     for (const f of this.#topics.get(topic) ?? []) f();
   }
 
-  /** Reads what is on its way; it reports whether the list is another one. */
+  /** Reads pending messages from the outbox; it returns whether the list of them changed. */
   #readPending(changed?: Set<string>): boolean {
     const now = new Map<string, PendingItem>();
     for (const s of this.#client.outbox.entries(this.id)) {
@@ -351,7 +351,7 @@ function listen<K>(all: Map<K, Set<() => void>>, key: K, f: () => void): () => v
   };
 }
 
-/** The next animation frame. A page that nobody sees has none, and a page may be left before it comes; then it is a timer. */
+/** Calls flush in the next animation frame, or by a timer when there is none: a hidden page has no animation frames. */
 function nextFrame(flush: () => void): void {
   const page = globalThis as { requestAnimationFrame?: (f: () => void) => number };
   let done = false;

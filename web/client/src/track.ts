@@ -10,23 +10,23 @@ export type Frame =
   | { type: "preview"; cursor: string; preview: Preview };
 
 /**
- * A reader's place in one session's stream. What it lets through has no holes and no repeats: events in order, the pieces
- * of a block one behind the other. It throws an error that can be retried when something is missing.
+ * A reader's position in one session's stream. It passes on events in order and the previews of a block in order, without
+ * gaps or repeats. It throws a retryable error when something is missing.
  */
 export class Track {
   #at: Cursor | undefined;
-  #hailed = false;
-  #lame = new Set<string>(); // blocks whose beginning is not to be had
-  #gapped = ""; // the block that made us come back last time
+  #helloSent = false;
+  #headless = new Set<string>(); // blocks whose beginning the server does not have
+  #lastGap = ""; // the block with the gap that caused the last reconnect
 
   /** after is a cursor; without one the stream begins now, preceded by the open blocks. */
   constructor(after?: string) {
     if (after === undefined) return;
     this.#at = parseCursor(after);
-    if (!this.#at) throw new ParleyError("invalid", `"${after}" is not a cursor: use a sequence such as 42, or the cursor of the last frame`);
+    if (!this.#at) throw new ParleyError("invalid", `"${after}" is not a cursor: use "0", or the cursor of a frame`);
   }
 
-  /** From where to go on. */
+  /** The cursor from which to continue. */
   get cursor(): string | undefined {
     return this.#at && formatCursor(this.#at);
   }
@@ -35,39 +35,39 @@ export class Track {
     return this.#at?.seq ?? 0;
   }
 
-  /** The stream begins, perhaps again; only the first time is something to show. */
+  /** Handles the start of a stream; only the first start returns a frame. */
   hello(h: { cursor: string; last: number; server_now: string }): Frame | undefined {
     this.#at ??= parseCursor(h.cursor);
-    if (!this.#at) throw new ParleyError("internal", "the server's greeting has no cursor");
-    if (this.#hailed) return undefined;
-    this.#hailed = true;
+    if (!this.#at) throw new ParleyError("internal", "the server's hello has no cursor");
+    if (this.#helloSent) return undefined;
+    this.#helloSent = true;
     return { type: "hello", cursor: formatCursor(this.#at), last: h.last, server_now: h.server_now };
   }
 
   event(e: Event, cursor: string): Frame | undefined {
-    const at = this.#place();
+    const at = this.#cursorNow();
     if (e.sequence <= at.seq) return undefined;
     if (e.sequence !== at.seq + 1)
-      throw new ParleyError("internal", `the stream jumped from event ${at.seq} to ${e.sequence}`, { retryable: true });
+      throw new ParleyError("internal", `the stream skipped events ${at.seq + 1} to ${e.sequence - 1}`, { retryable: true });
     at.seq = e.sequence;
-    this.#gapped = "";
+    this.#lastGap = "";
     const block = e.type === "agent.text" || e.type === "agent.thinking" ? e.payload.block : undefined;
     if (block) {
       at.blocks.delete(block);
-      this.#lame.delete(block);
+      this.#headless.delete(block);
     }
     return { type: "event", cursor: this.#adopt(cursor), event: e };
   }
 
   preview(p: Preview, cursor: string): Frame | undefined {
-    const at = this.#place();
+    const at = this.#cursorNow();
     const have = at.blocks.get(p.block) ?? 0;
-    if (this.#lame.has(p.block) || p.offset > have) {
-      if (!this.#lame.has(p.block) && this.#gapped !== p.block) {
-        this.#gapped = p.block; // ask once for what is missing
-        throw new ParleyError("internal", `the stream left out bytes ${have} to ${p.offset} of block ${p.block}`, { retryable: true });
+    if (this.#headless.has(p.block) || p.offset > have) {
+      if (!this.#headless.has(p.block) && this.#lastGap !== p.block) {
+        this.#lastGap = p.block; // reconnect once to get the missing bytes
+        throw new ParleyError("internal", `the stream skipped bytes ${have} to ${p.offset} of block ${p.block}`, { retryable: true });
       }
-      this.#lame.add(p.block);
+      this.#headless.add(p.block);
       return undefined;
     }
     if (p.end <= have) return undefined;
@@ -76,17 +76,17 @@ export class Track {
     return { type: "preview", cursor: this.#adopt(cursor), preview };
   }
 
-  #place(): Cursor {
-    if (!this.#at) throw new ParleyError("internal", "the stream began without a greeting", { retryable: true });
+  #cursorNow(): Cursor {
+    if (!this.#at) throw new ParleyError("internal", "the stream began without a hello", { retryable: true });
     return this.#at;
   }
 
-  /** Takes the server's word on the cursor: it knows which blocks have ended without an event. */
+  /** Adopts the server's cursor, which omits blocks that ended without an event. */
   #adopt(text: string): string {
-    const mine = this.#place();
+    const mine = this.#cursorNow();
     const said = parseCursor(text);
     if (said && said.seq === mine.seq) {
-      // How much of them is here is known better here.
+      // The byte counts are those of this reader.
       for (const block of said.blocks.keys()) {
         const have = mine.blocks.get(block);
         if (have === undefined) said.blocks.delete(block);

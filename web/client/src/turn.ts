@@ -8,10 +8,10 @@ import type {
 import { afterBytes, byteLength } from "./utf8.js";
 import { isOver, newsText, type Launch, type Progress, type WorkstreamStatus } from "./workstream.js";
 
-/** Somebody stopped the turn. */
+/** The turn was stopped. */
 export class TurnStopped extends Error {
   constructor() {
-    super("somebody stopped the turn");
+    super("the turn was stopped");
   }
 }
 
@@ -22,56 +22,56 @@ export class TurnLost extends Error {
   }
 }
 
-/** The server's word on a frame. */
+/** The server's reply to a frame. */
 export interface Reply {
   events?: Event[];
   workstreams?: WorkstreamStatus[];
 }
 
-/** What a turn needs of its worker. */
-export interface Desk {
+/** The connection of a turn to the server. */
+export interface TurnTransport {
   call(turn: WorkTurn, frame: () => object): Promise<Reply>;
-  place(turn: WorkTurn): Promise<Socket>;
+  socketFor(turn: WorkTurn): Promise<Socket>;
 }
 
 /** The size at which a block is closed and continued in a new one, in bytes. */
 const maxBlock = 512 << 10;
 
-/** The same for what its text takes as JSON, so that the event fits. */
+/** The same for the size of the text as JSON, so that the event is not too large. */
 const maxJSON = 700 << 10;
 
 const answers: readonly string[] = ["user.input_response", "user.approval_response", "user.permission_response", "prompt.closed"];
 
 /**
- * A worker's part in a conversation: the answer to one trigger. Its verbs are steps, numbered in the order of their use. A
- * worker that takes up a turn which another one began uses the same verbs again from the start: steps that are in the log
- * give what they gave then and are not done again. So their order must be the same in every attempt.
+ * A turn that a worker answers. Its methods are steps, numbered in the order of their calls. A worker that continues a turn
+ * of another worker calls the same methods from the start: a step that is in the log returns its stored result and is not
+ * repeated. So the order of the calls must be the same in every attempt.
  */
 export class WorkTurn {
   readonly session: string;
   readonly id: string;
   readonly agent: string;
   readonly workstream: string | undefined;
-  /** What is answered. */
+  /** The event that is answered. */
   readonly trigger: Event;
   attempt = 1;
-  readonly #desk: Desk;
+  readonly #transport: TurnTransport;
   readonly #stop = new AbortController();
   #steps = 0;
-  readonly #said = new Map<string, Event>(); // by client id: what is in the log already
+  readonly #said = new Map<string, Event>(); // by client id: steps that are in the log
   readonly #answers = new Map<string, Event>(); // by request
-  #heard: UserMessage[] = [];
-  #told: Event[] = [];
+  #messages: UserMessage[] = [];
+  #workstreamEvents: Event[] = [];
   readonly #seen = new Set<number>();
   readonly #launch: WorkstreamLaunched | undefined;
   #paused = false;
-  #news = new Set<() => void>();
-  #open = new Map<string, string>(); // blocks as far as they were shown
-  /** How much of a block the server has, as far as is known. */
+  #arrivals = new Set<() => void>();
+  #open = new Map<string, string>(); // previewed text of open blocks
+  /** How much of each open block was sent. */
   shown = new Map<string, { bytes: number; units: number }>();
 
-  constructor(desk: Desk, a: Assignment) {
-    this.#desk = desk;
+  constructor(transport: TurnTransport, a: Assignment) {
+    this.#transport = transport;
     this.session = a.session_id;
     this.id = a.turn_id;
     this.agent = a.agent;
@@ -81,12 +81,12 @@ export class WorkTurn {
     this.again(a);
   }
 
-  /** Ends when the turn is stopped or lost, or the worker ends; the reason says which. */
+  /** Aborts when the turn is stopped or lost, or the worker ends; the reason says which. */
   get signal(): AbortSignal {
     return this.#stop.signal;
   }
 
-  /** What the trigger says. */
+  /** The text of the trigger. */
   get text(): string {
     const e = this.trigger;
     if (e.type === "workstream.launched") return e.payload.task;
@@ -96,22 +96,22 @@ export class WorkTurn {
     return e.payload.text || parts.join("\n");
   }
 
-  /** What the line of the turn was launched for; undefined on the main line. */
+  /** The launch of the turn's workstream; undefined outside of workstreams. */
   get launched(): WorkstreamLaunched | undefined {
     return this.#launch;
   }
 
-  /** Takes what came in about workstreams since it was last called: directives and follow-ups, and what became of children. */
+  /** Returns the workstream events since the last call: directives and messages, and progress of launched workstreams. */
   news(): Event[] {
-    return this.#told.splice(0);
+    return this.#workstreamEvents.splice(0);
   }
 
-  /** Takes the user messages that came in since it was last called. */
+  /** Returns the user messages since the last call. */
   heard(): UserMessage[] {
-    return this.#heard.splice(0);
+    return this.#messages.splice(0);
   }
 
-  /** Says a whole text at once, as the turn's answer. */
+  /** Sends a whole text as the turn's answer. */
   async say(text: string): Promise<void> {
     await this.append("agent.text", { text, final: true });
   }
@@ -120,7 +120,7 @@ export class WorkTurn {
     await this.append("agent.status", phase ? { message, phase } : { message });
   }
 
-  /** Shows the whole plan anew. */
+  /** Replaces the plan. */
   async plan(plan: AgentPlan): Promise<void> {
     await this.append("agent.plan", plan);
   }
@@ -129,24 +129,24 @@ export class WorkTurn {
     await this.append("agent.usage", usage);
   }
 
-  /** Publishes something the agent made; large files are uploaded first. */
+  /** Publishes an artifact; upload large files first. */
   async artifact(artifact: AgentArtifact): Promise<void> {
     await this.append("agent.artifact", artifact);
   }
 
-  /** Puts any event into the log as the next step. */
+  /** Appends any event as the next step. */
   append<T extends KnownType>(type: T, payload: Payloads[T]): Promise<EventOf<T>> {
     return this.put(String(++this.#steps), type, payload);
   }
 
-  /** Asks a person and waits for the answer, over broken connections and restarts if need be. */
+  /** Asks a person and waits for the answer, also across reconnects and restarts. */
   async ask(q: AgentInputRequest): Promise<UserInputResponse> {
     const e = await this.append("agent.input_request", q);
     if (q.input_type === "notification") return { request_id: "" };
     return this.#answer(e.payload.request_id, "user.input_response");
   }
 
-  /** Asks a person to approve calls; the decisions come in the order of the calls. */
+  /** Asks a person to approve calls; the decisions are in the order of the calls. */
   async approve(q: AgentApprovalRequest): Promise<Decision[]> {
     const e = await this.append("agent.approval_request", q);
     return (await this.#answer(e.payload.request_id, "user.approval_response")).decisions;
@@ -168,16 +168,16 @@ export class WorkTurn {
     }
   }
 
-  /** Waits until something comes in. */
+  /** Waits until an event arrives. */
   async #arrival(): Promise<void> {
     this.signal.throwIfAborted();
     await new Promise<void>((resolve) => {
       const wake = () => {
-        this.#news.delete(wake);
+        this.#arrivals.delete(wake);
         this.signal.removeEventListener("abort", wake);
         resolve();
       };
-      this.#news.add(wake);
+      this.#arrivals.add(wake);
       this.signal.addEventListener("abort", wake);
     });
   }
@@ -187,37 +187,37 @@ export class WorkTurn {
     while (this.#paused) await this.#arrival();
   }
 
-  /** Begins a workstream and returns at once; it runs in the background, also when this turn has ended. */
+  /** Launches a workstream and returns at once; it runs in the background, also after the end of this turn. */
   launch(launch: Launch): Promise<WorkstreamStatus> {
     return this.#work("launch_workstream", { launch });
   }
 
-  /** Hands a follow-up to a workstream, named by its id or launch id. */
+  /** Sends a message to a workstream, named by its id or launch id. */
   message(workstream: string, text: string): Promise<WorkstreamStatus> {
     return this.#work("message_workstream", { workstream_id: workstream, text });
   }
 
-  /** Hands a directive to a workstream: add_instruction, set_priority, add_constraint, pause_requested, resume_requested. */
+  /** Sends a directive to a workstream: add_instruction, set_priority, add_constraint, pause_requested, resume_requested. */
   steer(workstream: string, command: string, text = ""): Promise<WorkstreamStatus> {
     return this.#work("steer_workstream", { workstream_id: workstream, command, text });
   }
 
-  /** Tells a workstream to end. */
+  /** Cancels a workstream. */
   terminate(workstream: string, reason = ""): Promise<WorkstreamStatus> {
     return this.#work("terminate_workstream", { workstream_id: workstream, reason });
   }
 
-  /** Tells the line that launched this one how far it has come. On the main line nothing happens. */
+  /** Reports progress to the parent of the turn's workstream. It does nothing outside of workstreams. */
   async progress(progress: Progress): Promise<void> {
     const client_id = this.#key(String(++this.#steps));
     if (!this.workstream) return;
     await this.gate();
-    await this.#desk.call(this, () => ({ op: "workstream_progress", client_id, progress }));
+    await this.#transport.call(this, () => ({ op: "workstream_progress", client_id, progress }));
   }
 
-  /** Tells how workstreams are; with none named, all that the line of the turn launched. */
+  /** Returns the status of the named workstreams; without names, of all that were launched from here. */
   async workstreams(...names: string[]): Promise<WorkstreamStatus[]> {
-    const { workstreams: all = [] } = await this.#desk.call(this, () => ({ op: "workstream_status" }));
+    const { workstreams: all = [] } = await this.#transport.call(this, () => ({ op: "workstream_status" }));
     if (names.length === 0) return all.filter((w) => (w.parent ?? "") === (this.workstream ?? ""));
     return names.map((name) => {
       const found = all.find((w) => w.workstream_id === name || w.launch_id === name);
@@ -226,13 +226,13 @@ export class WorkTurn {
     });
   }
 
-  /** Waits until all named workstreams have ended, or rest when they are interactive. */
+  /** Waits until each named workstream has ended, or is interactive and waits for a message. */
   async wait(...names: string[]): Promise<WorkstreamStatus[]> {
     for (;;) {
-      let news = false; // what arrives during the look is noticed
+      let news = false; // set when an event arrives during the request
       const hear = () => (news = true);
-      this.#news.add(hear);
-      const all = await this.workstreams(...names).finally(() => this.#news.delete(hear));
+      this.#arrivals.add(hear);
+      const all = await this.workstreams(...names).finally(() => this.#arrivals.delete(hear));
       if (all.every(isOver)) return all;
       if (!news) await this.#arrival();
     }
@@ -241,14 +241,14 @@ export class WorkTurn {
   async #work(op: string, frame: object): Promise<WorkstreamStatus> {
     const client_id = this.#key(String(++this.#steps));
     await this.gate();
-    const { workstreams: [status] = [] } = await this.#desk.call(this, () => ({ op, client_id, ...frame }));
+    const { workstreams: [status] = [] } = await this.#transport.call(this, () => ({ op, client_id, ...frame }));
     if (!status) throw new ParleyError("internal", "the server did not say how the workstream is");
     return status;
   }
 
   /**
-   * Uses a tool: the call is in the log before run starts, its result or error after. A call that has a result is not run again.
-   * One that was cut off is run again only if it is repeatable; otherwise it becomes a tool error.
+   * Runs a tool: the call is stored before run starts, its result or error after. A call that has a result is not run again.
+   * An interrupted call is run again only if it is repeatable; otherwise it becomes a tool error.
    */
   async call<R>(tool: string, params: unknown, run: () => Promise<R>, o: { repeatable?: boolean } = {}): Promise<R> {
     const step = String(++this.#steps);
@@ -277,14 +277,14 @@ export class WorkTurn {
     return result;
   }
 
-  /** Begins a block of text that is shown as it is written; final marks the turn's answer. */
+  /** Opens a text block that readers see while it is written; final marks the turn's answer. */
   stream(final = true): WorkWriter {
-    return new WorkWriter(this, this.#desk, "text", final, String(++this.#steps));
+    return new WorkWriter(this, this.#transport, "text", final, String(++this.#steps));
   }
 
-  /** Begins a block of reasoning. */
+  /** Opens a block of reasoning. */
   think(): WorkWriter {
-    return new WorkWriter(this, this.#desk, "thinking", false, String(++this.#steps));
+    return new WorkWriter(this, this.#transport, "thinking", false, String(++this.#steps));
   }
 
   // For the worker and its writers.
@@ -306,19 +306,19 @@ export class WorkTurn {
     return this.#said.has(this.#key(step));
   }
 
-  /** What an earlier attempt showed of blocks whose names begin so, by name. */
+  /** Open blocks of an earlier attempt whose names have a prefix, with their previewed text. */
   left(prefix: string): [string, string][] {
     return [...this.#open].filter(([block]) => block.startsWith(prefix));
   }
 
-  /** Puts one payload into the log as a step, once over all attempts. */
+  /** Appends a payload as a step, once over all attempts. */
   async put<T extends KnownType>(step: string, type: T, payload: Payloads[T]): Promise<EventOf<T>> {
     const client_id = this.#key(step);
     let e = this.#said.get(client_id);
     if (!e) {
       const draft = { type, payload, client_id, ...(this.workstream ? { workstream_id: this.workstream } : {}) };
       await this.gate();
-      const { events } = await this.#desk.call(this, () => ({ op: "append", events: [draft] }));
+      const { events } = await this.#transport.call(this, () => ({ op: "append", events: [draft] }));
       e = events?.[0];
       if (!e) throw new ParleyError("internal", "the server did not return the event of a step");
       this.#said.set(client_id, e);
@@ -326,7 +326,7 @@ export class WorkTurn {
     return e as EventOf<T>;
   }
 
-  /** Takes in what the server knows of the turn, at its start and whenever the connection is back. */
+  /** Loads the server's state of the turn, at its start and after each reconnect. */
   again(a: Assignment): void {
     this.attempt = a.attempt;
     this.#paused = a.paused ?? false;
@@ -338,15 +338,15 @@ export class WorkTurn {
     }
   }
 
-  /** Hears what came in for the turn. */
+  /** Handles an event for the turn. */
   tell(e: Event): void {
-    if (e.type === "user.message") this.#heard.push(e.payload);
+    if (e.type === "user.message") this.#messages.push(e.payload);
     if (e.type === "workstream.steered")
       this.#paused = e.payload.command === "pause_requested" || (this.#paused && e.payload.command !== "resume_requested");
-    // A connection that is back tells all of it again.
+    // After a reconnect the server sends all of them again.
     if (e.type.startsWith("workstream.") && !this.#seen.has(e.sequence)) {
       this.#seen.add(e.sequence);
-      this.#told.push(e);
+      this.#workstreamEvents.push(e);
     }
     this.#arrive(e);
   }
@@ -360,17 +360,18 @@ export class WorkTurn {
       const id = (e.payload as { request_id: string }).request_id;
       if (!this.#answers.has(id)) this.#answers.set(id, e);
     }
-    for (const f of [...this.#news]) f();
+    for (const f of [...this.#arrivals]) f();
   }
 }
 
 /**
- * Streams one block: what is written goes out at once, close makes it a fact. A worker that takes up the turn of another
- * writes the same text again: what was shown is skipped. Text that differs begins a new block; the old one stays as it was shown.
+ * Streams one block: text is previewed as it is written, and close stores the block. A worker that continues the turn of
+ * another worker writes the same text again; previewed text is skipped. Different text opens a new block; the old block is
+ * stored as it was previewed.
  */
 export class WorkWriter {
   readonly #turn: WorkTurn;
-  readonly #desk: Desk;
+  readonly #transport: TurnTransport;
   readonly #kind: "text" | "thinking";
   readonly #final: boolean;
   readonly #step: string;
@@ -378,15 +379,15 @@ export class WorkWriter {
   #block = "";
   #text = "";
   #bytes = 0;
-  #json = 0; // what the text takes as JSON
-  #old = ""; // what an earlier attempt showed of it
-  #rest = ""; // the first half of a character
+  #json = 0; // the size of the text as JSON
+  #old = ""; // the text that an earlier attempt previewed
+  #rest = ""; // the first half of a surrogate pair
   #done = false; // an earlier attempt finished it
 
-  /** Made by WorkTurn.stream and WorkTurn.think. */
-  constructor(turn: WorkTurn, desk: Desk, kind: "text" | "thinking", final: boolean, step: string) {
+  /** Created by WorkTurn.stream and WorkTurn.think. */
+  constructor(turn: WorkTurn, transport: TurnTransport, kind: "text" | "thinking", final: boolean, step: string) {
     this.#turn = turn;
-    this.#desk = desk;
+    this.#transport = transport;
     this.#kind = kind;
     this.#final = final;
     this.#step = step;
@@ -405,13 +406,13 @@ export class WorkWriter {
     this.#json = 0;
     this.#done = t.did(this.#name);
     if (t.did(`close-${this.#block}`)) {
-      // An earlier attempt abandoned it and perhaps began another.
+      // An earlier attempt abandoned the block and may have opened another.
       this.#block = t.left(`${this.#block}-a`).at(-1)?.[0] ?? `${this.#block}-a${t.attempt}`;
     }
     this.#old = t.left(this.#block).find(([block]) => block === this.#block)?.[1] ?? "";
   }
 
-  /** Shows a piece. */
+  /** Writes text. */
   async write(text: string): Promise<void> {
     this.#turn.signal.throwIfAborted();
     text = this.#rest + text;
@@ -420,7 +421,7 @@ export class WorkWriter {
     while (this.#bytes + byteLength(text) > maxBlock || this.#json + packed(text) > maxJSON) {
       let rest = afterBytes(text, Math.max(0, maxBlock - this.#bytes - 3));
       if (this.#json + packed(text.slice(0, text.length - rest.length)) > maxJSON)
-        rest = afterBytes(text, Math.floor(Math.max(0, maxJSON - this.#json) / 6)); // no byte of text takes more of JSON
+        rest = afterBytes(text, Math.floor(Math.max(0, maxJSON - this.#json) / 6)); // a byte of text takes at most six bytes of JSON
       const at = text.length - rest.length;
       const cut = /[\ud800-\udbff]/.test(text[at - 1] ?? "") ? at - 1 : at;
       await this.#show(text.slice(0, cut));
@@ -432,7 +433,7 @@ export class WorkWriter {
     await this.#show(text);
   }
 
-  /** Makes the block a fact. */
+  /** Stores the block. */
   async close(): Promise<void> {
     if (this.#rest) await this.#show("\ufffd");
     this.#rest = "";
@@ -452,10 +453,10 @@ export class WorkWriter {
     await this.#send();
   }
 
-  /** Shows what the server lacks. A piece that is lost is sent again with the next one, and close brings the whole. */
+  /** Sends the text that was not previewed yet. A lost preview is repeated with the next one, and close sends the whole text. */
   async #send(): Promise<void> {
     const t = this.#turn;
-    const socket = await this.#desk.place(t);
+    const socket = await this.#transport.socketFor(t);
     const { bytes, units } = t.shown.get(this.#block) ?? { bytes: 0, units: 0 };
     if (units >= this.#text.length) return;
     t.shown.set(this.#block, { bytes: this.#bytes, units: this.#text.length });
@@ -463,7 +464,7 @@ export class WorkWriter {
     socket.send(JSON.stringify({ op: "preview", turn_id: t.id, previews: [piece] }));
   }
 
-  /** Leaves the old block exactly as it was shown and begins another. */
+  /** Stores the old block as it was previewed and opens another. */
   async #abandon(): Promise<void> {
     await this.#put(`close-${this.#block}`, { block: this.#block, text: this.#old, partial: true });
     this.#block = `${this.#turn.blockOf(this.#name)}-a${this.#turn.attempt}`;
@@ -471,7 +472,7 @@ export class WorkWriter {
   }
 
   async #finish(final: boolean): Promise<void> {
-    if (!this.#done && this.#text.length < this.#old.length) await this.#abandon(); // this attempt says less
+    if (!this.#done && this.#text.length < this.#old.length) await this.#abandon(); // the text of this attempt is shorter
     await this.#put(this.#name, { block: this.#block, text: this.#text, ...(final ? { final } : {}) });
   }
 
@@ -480,7 +481,7 @@ export class WorkWriter {
   }
 }
 
-/** What a text takes as JSON, at most: some writers escape what is special in HTML. */
+/** The maximum size of a text as JSON: some encoders escape HTML characters. */
 function packed(text: string): number {
   return byteLength(JSON.stringify(text)) + 5 * (text.match(/[<>&\u2028\u2029]/g)?.length ?? 0);
 }

@@ -3,19 +3,19 @@ import type { Http } from "./http.js";
 import type { FileInfo } from "./types.gen.js";
 
 export interface UploadOptions {
-  /** Without one the server tells from the path. */
+  /** Absent: the server derives it from the path. */
   mediaType?: string;
   onProgress?: (done: number, total: number) => void;
   signal?: AbortSignal;
 }
 
-/** Stores a file. Browsers tell the progress of an upload by XMLHttpRequest only. */
+/** Stores a file. Browsers report the progress of an upload only for XMLHttpRequest. */
 export async function upload(http: Http, path: string, body: Blob | ArrayBuffer | Uint8Array<ArrayBuffer> | string, o: UploadOptions): Promise<FileInfo> {
   const blob = body instanceof Blob ? body : new Blob([body]);
   const type = o.mediaType ?? blob.type;
   const headers: Record<string, string> = type ? { "Content-Type": type } : {};
   if (o.onProgress && typeof XMLHttpRequest === "function") return byXHR(http, path, blob, await http.headers(headers), o);
-  // Without a media type of its own a body of bytes goes out without a guess.
+  // A body of bytes is sent without a guessed Content-Type.
   const bytes = await blob.arrayBuffer();
   const res = await http.send(path, { method: "PUT", body: o.onProgress ? counted(bytes, o.onProgress) : bytes, headers, signal: o.signal });
   return (await res.json()) as FileInfo;
@@ -36,7 +36,7 @@ function byXHR(http: Http, path: string, blob: Blob, headers: Record<string, str
       try {
         answer = JSON.parse(x.responseText);
       } catch {
-        // A proxy's page; its status says enough.
+        // The response of a proxy; its status is enough.
       }
       if (x.status < 300 && answer) resolve(answer as FileInfo);
       else reject(errorOf(answer, x.status));
@@ -47,7 +47,7 @@ function byXHR(http: Http, path: string, blob: Blob, headers: Record<string, str
   });
 }
 
-/** Bytes in pieces, telling how many were taken. */
+/** A stream of the bytes that reports its progress. */
 function counted(bytes: ArrayBuffer, tell: (done: number, total: number) => void): ReadableStream<Uint8Array> {
   let at = 0;
   return new ReadableStream({

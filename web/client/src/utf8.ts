@@ -1,20 +1,20 @@
 /*
- * Offsets on the wire count bytes of UTF-8; texts here count UTF-16 units.
+ * Offsets on the wire count UTF-8 bytes; JavaScript strings count UTF-16 units.
  */
 
-/** How many bytes a text has in UTF-8. */
+/** The length of a text in UTF-8 bytes. */
 export function byteLength(s: string): number {
   let n = s.length;
   for (let i = 0; i < s.length; i++) {
     const c = s.charCodeAt(i);
     if (c < 0x80) continue;
-    // A pair of surrogates is two units here and four bytes there.
+    // A surrogate pair is two units and four bytes.
     n += c < 0x800 || (c >= 0xd800 && c <= 0xdfff) ? 1 : 2;
   }
   return n;
 }
 
-/** The text behind its first so many bytes. */
+/** The text after its first UTF-8 bytes. */
 export function afterBytes(s: string, bytes: number): string {
   let i = 0;
   for (let n = 0; n < bytes && i < s.length; i++) {

@@ -4,26 +4,26 @@ import { asParleyError, closedBy, errorOf, goodbye, ParleyError, unreachable } f
 import { sleep } from "./http.js";
 import type { Socket } from "./link.js";
 import type { Assignment, Event } from "./types.gen.js";
-import { TurnLost, TurnStopped, WorkTurn, type Desk, type Reply } from "./turn.js";
+import { TurnLost, TurnStopped, WorkTurn, type TurnTransport, type Reply } from "./turn.js";
 import type { WorkstreamStatus } from "./workstream.js";
 
 export { TurnLost, TurnStopped, WorkTurn, WorkWriter } from "./turn.js";
 export type { Launch, Progress, WorkstreamStatus } from "./workstream.js";
 
 /*
- * An agent outside of the server: it claims turns of a name and answers them. A broken connection ends nothing: the verbs of
- * the turns wait until it is back and go on.
+ * An agent outside of the server: it claims the turns of an agent name and answers them. When the connection breaks, the
+ * methods of its turns wait until the worker has reconnected.
  */
 
 export interface WorkOptions {
-  /** Turns answered at once; 4. */
+  /** How many turns are answered in parallel; 4. */
   slots?: number;
-  /** How long a turn is kept after its connection broke, in milliseconds; 60 000. */
+  /** How long a turn is held without a connection, in milliseconds; 60 000. */
   grace?: number;
-  /** Ends the worker. Turns that are not finished go to another one. */
+  /** Ends the worker. Its unfinished turns go to another worker. */
   signal?: AbortSignal;
   backoff?: { min: number; max: number };
-  /** A connection without a sign of life for so many milliseconds is taken up again; 45 000. */
+  /** A connection that receives nothing for this many milliseconds is reopened; 45 000. */
   silence?: number;
 }
 
@@ -40,8 +40,8 @@ interface WorkFrame {
 }
 
 /**
- * Answers turns of an agent name until the signal ends it or the server refuses the worker. answer is called for each turn;
- * when it throws, the turn fails, unless its signal had ended. It resolves when all answers have ended.
+ * Answers turns of an agent name until the signal aborts or the server refuses the worker. answer is called for each turn;
+ * when it throws, the turn fails, unless its signal was aborted. It resolves when all calls of answer have ended.
  */
 export async function work(client: ParleyClient, name: string, answer: (turn: WorkTurn) => Promise<void>, o: WorkOptions = {}): Promise<void> {
   const w = new Worker(client, name, answer, o);
@@ -62,13 +62,13 @@ export async function work(client: ParleyClient, name: string, answer: (turn: Wo
 
 interface Held {
   turn: WorkTurn;
-  /** The server knows on this connection that it is ours. */
-  placed: boolean;
+  /** The server has assigned the turn on the current connection. */
+  assigned: boolean;
   lost?: ReturnType<typeof setTimeout>;
   done: Promise<void>;
 }
 
-class Worker implements Desk {
+class Worker implements TurnTransport {
   readonly #client: ParleyClient;
   readonly #name: string;
   readonly #answer: (turn: WorkTurn) => Promise<void>;
@@ -77,7 +77,7 @@ class Worker implements Desk {
   readonly #calls = new Map<number, { resolve: (reply: Reply) => void; reject: (err: Error) => void }>();
   #socket: Socket | undefined;
   #ids = 0;
-  #waiting = new Set<() => void>(); // for a connection, or for a turn's place on it
+  #waiting = new Set<() => void>(); // calls that wait for a connection, or for a turn to be assigned on it
 
   constructor(client: ParleyClient, name: string, answer: (turn: WorkTurn) => Promise<void>, o: WorkOptions) {
     this.#client = client;
@@ -86,7 +86,7 @@ class Worker implements Desk {
     this.#o = o;
   }
 
-  /** Runs one connection to its end and returns why it ended. */
+  /** Runs one connection and returns why it ended. */
   async connect(progress: () => void): Promise<ParleyError> {
     const Maker = this.#client.WebSocket;
     if (!Maker) return new ParleyError("invalid", "a worker needs a WebSocket: hand one to the client");
@@ -98,7 +98,7 @@ class Worker implements Desk {
       return unreachable(this.#client.url, err);
     }
     let opened = false;
-    let refused: ParleyError | undefined; // the credential has ended
+    let refused: ParleyError | undefined; // the credential has expired
     await new Promise<void>((resolve) => {
       let timer = setTimeout(resolve, 10_000);
       const alive = () => {
@@ -128,15 +128,15 @@ class Worker implements Desk {
         resolve();
       };
     });
-    // Answers that end because the signal did may still have something to say.
+    // Answers that end because of the signal may still send frames.
     if (this.#o.signal?.aborted) await this.idle();
     socket.onopen = socket.onmessage = socket.onclose = null;
     socket.onerror = () => {};
     socket.close();
-    // A client that can ask for another token comes back with it.
+    // A client that can request a new token reconnects with it.
     if (refused?.code === "unauthenticated" && !this.#client.renews) return refused;
     if (opened || this.#o.signal?.aborted) return unreachable(this.#client.url);
-    // A refused handshake has no reason; asking without one gives it.
+    // A refused handshake has no reason; a plain request returns it.
     const reason = await this.#client.request(path).then(() => unreachable(this.#client.url), asParleyError);
     return ["denied", "conflict", "unauthenticated"].includes(reason.code) ? reason : unreachable(this.#client.url, reason);
   }
@@ -146,7 +146,7 @@ class Worker implements Desk {
     if (f.op === "turn" && f.turn) this.#give(f.turn);
     else if (f.op === "event" && f.event) held?.turn.tell(f.event);
     else if (f.op === "stop") held?.turn.end(new TurnStopped());
-    else if (f.op === "ended") held?.turn.end(new TurnLost()); // its verbs, and the report of its end, wait no longer
+    else if (f.op === "ended") held?.turn.end(new TurnLost()); // ends its waiting calls and the report of its end
     else if (f.op === "ok" || f.op === "error") {
       const call = this.#calls.get(f.id ?? 0);
       this.#calls.delete(f.id ?? 0);
@@ -155,19 +155,19 @@ class Worker implements Desk {
     }
   }
 
-  /** Begins a turn, or goes on with one that the worker holds. */
+  /** Starts a turn, or continues one that the worker holds. */
   #give(a: Assignment): void {
     const held = this.#turns.get(a.turn_id);
     if (held) {
       held.turn.again(a);
-      held.placed = true;
+      held.assigned = true;
       clearTimeout(held.lost);
       this.#notify();
     } else if (!this.#o.signal?.aborted) {
       const turn = new WorkTurn(this, a);
       const leave = () => turn.end(this.#o.signal?.reason as Error);
       this.#o.signal?.addEventListener("abort", leave);
-      const fresh: Held = { turn, placed: true, done: Promise.resolve() };
+      const fresh: Held = { turn, assigned: true, done: Promise.resolve() };
       this.#turns.set(a.turn_id, fresh);
       fresh.done = this.#run(turn).finally(() => {
         this.#o.signal?.removeEventListener("abort", leave);
@@ -177,7 +177,7 @@ class Worker implements Desk {
     }
   }
 
-  /** Answers a turn and tells how it ended. */
+  /** Answers a turn and reports its end. */
   async #run(turn: WorkTurn): Promise<void> {
     let error: unknown;
     try {
@@ -186,17 +186,17 @@ class Worker implements Desk {
       error = err ?? new Error("the agent gave no reason");
     }
     const cause: unknown = turn.signal.reason;
-    // What was not finished goes to another worker.
+    // An unfinished turn goes to another worker.
     if (cause instanceof TurnLost || (turn.signal.aborted && !(cause instanceof TurnStopped) && error)) return;
     const fail = error !== undefined && !(cause instanceof TurnStopped);
     const text = error instanceof Error ? error.message : String(error);
     await this.call(turn, () => (fail ? { op: "fail", error: text || "the agent gave no reason" } : { op: "done" }), true).catch(() => {});
   }
 
-  /** Sends a frame for a turn until it is answered, over broken connections too. */
+  /** Sends a frame for a turn until it gets a reply, also after a reconnect. */
   async call(turn: WorkTurn, frame: () => object, last = false): Promise<Reply> {
     for (;;) {
-      const socket = await this.place(turn, last);
+      const socket = await this.socketFor(turn, last);
       try {
         return await new Promise<Reply>((resolve, reject) => {
           const id = ++this.#ids;
@@ -209,12 +209,12 @@ class Worker implements Desk {
     }
   }
 
-  /** Waits for a connection on which the turn is ours. */
-  async place(turn: WorkTurn, last = false): Promise<Socket> {
+  /** Waits for a connection on which the turn is assigned to this worker. */
+  async socketFor(turn: WorkTurn, last = false): Promise<Socket> {
     for (;;) {
       const held = this.#turns.get(turn.id);
-      if (turn.signal.aborted && (!last || !(this.#socket && held?.placed))) throw turn.signal.reason;
-      if (this.#socket && held?.placed) return this.#socket;
+      if (turn.signal.aborted && (!last || !(this.#socket && held?.assigned))) throw turn.signal.reason;
+      if (this.#socket && held?.assigned) return this.#socket;
       await new Promise<void>((resolve) => {
         const wake = () => {
           this.#waiting.delete(wake);
@@ -227,14 +227,14 @@ class Worker implements Desk {
     }
   }
 
-  /** Fails what waits for a reply, and starts the clock of every turn. */
+  /** Rejects calls that wait for a reply, and starts the grace period of every turn. */
   offline(): void {
     this.#socket = undefined;
     for (const call of this.#calls.values()) call.reject(unreachable(this.#client.url));
     this.#calls.clear();
     for (const held of this.#turns.values()) {
-      if (!held.placed) continue;
-      held.placed = false;
+      if (!held.assigned) continue;
+      held.assigned = false;
       held.lost = setTimeout(() => held.turn.end(new TurnLost()), this.#o.grace ?? 60_000);
     }
   }

@@ -1,29 +1,29 @@
 import type { WorkstreamProgress } from "./types.gen.js";
 
 /*
- * What a worker says and hears about workstreams: lines of work in the background of a conversation.
+ * The types with which a worker launches and observes workstreams.
  */
 
-/** The wish for a workstream. */
+/** A request to launch a workstream. */
 export interface Launch {
-  /** Names the line; every launch of a session needs its own. */
+  /** The launch id, unique in the session. */
   id: string;
   instruction: string;
   name?: string;
-  /** Absent means those of its agent. */
+  /** Default: the tools of its agent. */
   allowed_tools?: string[];
   context?: Record<string, unknown>;
   merge_child_artifacts?: boolean;
   model?: string;
-  /** 300 when absent; 30 to 1800. */
+  /** 30 to 1800; default 300. */
   deadline_seconds?: number;
-  /** Waits for follow-ups until it is terminated. */
+  /** The workstream waits for messages until it is terminated. */
   interactive?: boolean;
-  /** Absent means that of the line that launches it. */
+  /** Default: the agent that launches it. */
   agent?: string;
 }
 
-/** A workstream as it is at a moment. */
+/** The status of a workstream. */
 export interface WorkstreamStatus {
   launch_id: string;
   workstream_id: string;
@@ -37,7 +37,7 @@ export interface WorkstreamStatus {
   share: number;
   ended_at?: string;
   interactive?: boolean;
-  /** Interactive, and waiting for a follow-up. */
+  /** It is interactive and waits for a message. */
   waiting?: boolean;
   paused?: boolean;
   summary?: string;
@@ -47,15 +47,15 @@ export interface WorkstreamStatus {
   children?: string[];
 }
 
-/** What can be told of a line's progress. */
+/** A progress report of a workstream. */
 export type Progress = Partial<Omit<WorkstreamProgress, "id">>;
 
-/** Whether there is nothing to wait for: it has ended, or it is interactive and rests. */
+/** Reports whether it has ended, or is interactive and waits for a message. */
 export function isOver(w: WorkstreamStatus): boolean {
   return w.ended_at !== undefined || w.waiting === true;
 }
 
-/** The words for what became of a workstream, "" for events that are no news of one. */
+/** A workstream event as text; "" for other events. */
 export function newsText(type: string, p: { id?: string; summary?: string; error?: string; message?: string; reason?: string; share?: number }): string {
   const words: Record<string, [string, string | undefined]> = {
     "workstream.progress": ["answered", p.summary],

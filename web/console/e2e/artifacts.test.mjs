@@ -41,7 +41,7 @@ describe("artifacts", () => {
       await page.getByRole("button", { name: "Show the data" }).click();
       await page.getByRole("cell", { name: "Tue" }).waitFor();
       await post(id, { type: "agent.artifact", payload: { type: "chart", title: "Far", data: spec({ url: "https://evil.example/data.json" }) } });
-      await settled(page, "This chart wants to load data from an address.");
+      await settled(page, "This chart loads data from a URL.");
       await axe(page, "charts");
     }, none));
 

@@ -262,6 +262,6 @@ describe("what is shown", () => {
       const body = await fetch(`${server.url}/parley/v1/sessions/${id}/artifacts/${part.path}`);
       assert.equal(await body.text(), "hello file");
       await page.locator("input[type=file]").setInputFiles(Array.from({ length: 6 }, (_, i) => ({ name: `f${i}.txt`, mimeType: "text/plain", buffer: Buffer.from("x") })));
-      await page.getByText("At most 5 files can go with one message.").first().waitFor();
+      await page.getByText("A message can have at most 5 files.").first().waitFor();
     }));
 });

@@ -1,4 +1,4 @@
-// A server that wants to know who one is.
+// A server that requires a sign-in.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { openPage, say, startBrowser, startServer } from "./harness.mjs";

@@ -1,13 +1,13 @@
 import { useEffect, useState } from "react";
 
-/** What this server offers beside conversations. */
+/** The settings of the server for the console. */
 export interface About {
   dialects: readonly string[];
-  /** Images from elsewhere can be fetched. */
+  /** External images can be fetched. */
   images: boolean;
   /** Origins whose pages may show the console's frame; a star stands for any port. */
   frames: readonly string[];
-  /** The address of a trace, with {id} for its id; empty when there is none. */
+  /** The URL of a trace, with {id} for its id; may be empty. */
   trace: string;
 }
 
@@ -20,10 +20,10 @@ export const about = (): Promise<About> =>
     .then((res) => (res.ok ? (res.json() as Promise<Partial<About>>) : {}))
     .then((a) => ({ ...nothing, ...a })));
 
-/** Where a trace can be seen, if the operator said so. */
+/** The URL of a trace, if the operator has configured one. */
 export const traceURL = (a: About): ((id: string) => string) | undefined => (a.trace ? (id) => a.trace.replaceAll("{id}", encodeURIComponent(id)) : undefined);
 
-/** What the server offers, once it is known. */
+/** The settings, once they are loaded. */
 export function useAbout(): About {
   const [a, set] = useState(nothing);
   useEffect(() => void about().then(set, () => {}), []);

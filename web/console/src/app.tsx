@@ -53,7 +53,7 @@ export function App() {
   );
 }
 
-/** A whole conversation, for paper and for the browser's own search. */
+/** The print view of a conversation. */
 function Printed({ session, locale, me }: { session: string; locale: Locale; me: Me }) {
   const client = useMemo(() => new ParleyClient(), []);
   return (
@@ -262,7 +262,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   );
 }
 
-/** What the agent offers to begin with; what the demo agent's commands do is said beside them. */
+/** The suggested first messages of an agent, with descriptions for the commands of the demo agent. */
 function startersOf(agent: AgentInfo | undefined, words: Words): Starter[] {
   return (agent?.starters ?? []).map((text) => {
     const label = agent?.name === "demo" ? words.demo[text.split(" ")[0] ?? ""] : undefined;

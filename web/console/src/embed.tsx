@@ -9,9 +9,9 @@ import { about, useAbout } from "./about.js";
 import { LocaleProvider, preferred, useLocale } from "./locale.js";
 
 /*
- * The conversation alone, as other pages show it in a frame. What is not secret comes in the address; a token comes as a
- * message from the page around, if that page is one of those the operator has allowed. The server says the same to the
- * browser (frame-ancestors), so a page that is not allowed gets no frame at all; this check is for what is said in it.
+ * The conversation as other pages show it in a frame. Options are part of the URL; a token is received as a message from the
+ * host page, if the operator allows that page. The server also sends frame-ancestors, so other pages cannot show the frame;
+ * this check protects its messages.
  */
 
 const framed = window.parent !== window;
@@ -19,7 +19,7 @@ const query = new URLSearchParams(location.search);
 const session = /^\/embed\/([^/]+)$/.exec(location.pathname)?.[1];
 const read = <T extends string>(name: string, ...allowed: T[]): T | undefined => allowed.find((v) => v === query.get(name));
 
-/** Whether an origin is one of those that are allowed; a star stands for any port. */
+/** Reports whether an origin is allowed; a star stands for any port. */
 export function allows(list: readonly string[], origin: string): boolean {
   return list.some((a) => a === origin || (a.endsWith(":*") && origin.startsWith(a.slice(0, -1)) && /^\d+$/.test(origin.slice(a.length - 1))));
 }
@@ -27,10 +27,10 @@ export function allows(list: readonly string[], origin: string): boolean {
 function Embedded() {
   const locale = useLocale(query.get("locale") ?? preferred(""));
   const offers = useAbout();
-  const host = useRef<string>(undefined); // the origin of the page around, once it has spoken
+  const host = useRef<string>(undefined); // the origin of the host page, after its first message
   const token = useRef<string>(undefined);
   const conversation = useRef<ConversationHandle>(null);
-  const [signedIn, setSignedIn] = useState(query.get("wait") === "token" ? 0 : 1); // counts, so that another token begins anew
+  const [signedIn, setSignedIn] = useState(query.get("wait") === "token" ? 0 : 1); // a counter, so that a new token opens the session again
   const [stranger, setStranger] = useState<string>();
   const [agents, setAgents] = useState<AgentInfo[]>([]);
   const client = useMemo(() => new ParleyClient({ storage: localOutbox(), token: () => token.current }), [signedIn]);
@@ -52,7 +52,7 @@ function Embedded() {
       });
     };
     addEventListener("message", hear);
-    // Nothing in it: whoever is around may know that the frame is there.
+    // The message has no content, so it may be sent to any origin.
     window.parent.postMessage({ parley: "ready" } satisfies FromFrame, "*");
     return () => removeEventListener("message", hear);
   }, []);
@@ -95,7 +95,7 @@ function Embedded() {
           {...(density ? { density } : {})}
           {...(placeholder ? { placeholder } : {})}
           {...(offers.images ? {} : { loadImage: false as const })}
-          // A frame that signs in by a token has no cookie, so an HTML artifact's own page would be refused.
+          // A frame that signs in with a token has no cookie, so the page of an HTML artifact would be refused.
           {...(token.current ? {} : { pageURL })}
           hideHeader={query.has("hide-header")}
           locale={locale.texts.locale}

@@ -5,7 +5,7 @@ import { useLanguage, useWords } from "./locale.js";
 import { pathOf } from "./route.js";
 import type { Sessions } from "./sessions.js";
 
-/** All conversations: those that wait for a person first, then running ones, then the rest. */
+/** All conversations: with open prompts first, then running, then others. */
 export const SessionList = memo(function SessionList(p: { sessions: Sessions; q: string; setQ: (q: string) => void; current: string | undefined; go: (id: string | undefined) => void }) {
   const words = useWords();
   const { list, error, more, loadMore } = p.sessions;

@@ -1,4 +1,4 @@
-/* What /embed.js is: the element that shows a conversation in a frame, registered at once. */
+/* The script /embed.js: registers the element that shows a conversation in a frame. */
 import { defineParleyFrame } from "@parley-hq/react/frame";
 
 defineParleyFrame();

@@ -2,7 +2,7 @@ import { createContext, useContext, useEffect, useState } from "react";
 import { english as englishTexts, type Texts } from "@parley-hq/react";
 import { english, type Words } from "./words.js";
 
-/** A language of the console: the component's words and its own. */
+/** A language: the texts of the component and of the console. */
 export interface Locale {
   name: string;
   dir: "ltr" | "rtl";
@@ -12,16 +12,16 @@ export interface Locale {
 
 export const inEnglish: Locale = { name: "en", dir: "ltr", texts: englishTexts, words: english };
 
-/** The languages that people are offered, in their own words. */
+/** The languages in the menu, by their own names. */
 export const languages = { en: "English", de: "Deutsch" } as const;
 
-/** The language to begin with: what was chosen, else the browser's own if it is there. */
+/** The initial language: the chosen one, else the browser's if it is supported. */
 export function preferred(chosen: string): string {
   if (chosen) return chosen;
   return navigator.languages.map((l) => l.split("-")[0] ?? "").find((l) => l in languages) ?? "en";
 }
 
-/** Loads a language. pseudo and pseudo-rtl are for finding texts that do not fit, or are not in a catalogue. */
+/** Loads a language. pseudo and pseudo-rtl find texts that do not fit, or are not in a catalogue. */
 async function load(name: string): Promise<Locale> {
   if (name === "de") {
     const [{ german }, words] = await Promise.all([import("@parley-hq/react/de"), import("./words.de.js")]);
@@ -31,7 +31,7 @@ async function load(name: string): Promise<Locale> {
   return inEnglish;
 }
 
-/** The language by name, once it is there; until then nothing, so that no page changes its language before one's eyes. */
+/** The language by name; undefined until it is loaded, so that no page is shown in the wrong language first. */
 export function useLocale(name: string): Locale | undefined {
   const [locale, set] = useState<Locale | undefined>(name === "en" ? inEnglish : undefined);
   useEffect(() => {

@@ -3,7 +3,7 @@ import type { ParleyClient, Session } from "@parley-hq/client";
 import { useWords } from "./locale.js";
 import { pathOf } from "./route.js";
 
-/** What can be done with a conversation as a whole: give it another name, or erase it. */
+/** The menu of a conversation: rename, print, export, erase. */
 export function SessionMenu({ client, session, changed, erased }: { client: ParleyClient; session: Session; changed: () => void; erased: () => void }) {
   const words = useWords();
   const rename = useRef<HTMLDialogElement>(null);

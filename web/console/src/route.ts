@@ -1,10 +1,10 @@
 import { useCallback, useEffect, useState } from "react";
 
-/** Where the console is: a session or none, and the event its inspector shows. */
+/** The route: a session or none, and the event that the inspector shows. */
 export interface Place {
   session: string | undefined;
   seq: number | undefined;
-  /** The whole conversation in one page, for paper. */
+  /** The print view. */
   print: boolean;
 }
 
@@ -34,7 +34,7 @@ export function usePlace(): [Place, (session: string | undefined) => void] {
   return [place, go];
 }
 
-/** A setting of this browser. */
+/** A setting that is stored in the browser. */
 export function useSetting<T extends string>(key: string, initial: T): [T, (v: T) => void] {
   const [value, set] = useState<T>(() => {
     try {
@@ -50,7 +50,7 @@ export function useSetting<T extends string>(key: string, initial: T): [T, (v: T
       try {
         localStorage.setItem(`parley.${key}`, v);
       } catch {
-        // Without storage it lasts as long as the page.
+        // Without storage the setting is kept until the page is closed.
       }
     },
   ];

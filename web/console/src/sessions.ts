@@ -11,7 +11,7 @@ export interface Sessions {
   loadMore: () => void;
 }
 
-/** The session list, looked at again every few seconds while the page is seen. */
+/** The session list, reloaded every few seconds while the page is visible. */
 export function useSessions(client: ParleyClient, q: string): Sessions {
   const [list, setList] = useState<Session[]>();
   const [error, setError] = useState<ParleyError>();

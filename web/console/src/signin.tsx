@@ -7,7 +7,7 @@ export interface Me {
   name: string | undefined;
 }
 
-/** Who the server takes this browser for; undefined when it wants a token first. */
+/** The signed-in person; undefined when the server requires a token. */
 export async function whoAmI(): Promise<Me | undefined> {
   const res = await fetch("/auth/session");
   if (res.status === 401) return undefined;
@@ -16,7 +16,7 @@ export async function whoAmI(): Promise<Me | undefined> {
   return { open: Boolean(body.open), id: body.actor?.id, name: body.actor?.name };
 }
 
-/** Asks for a token, which becomes a cookie that scripts cannot read. */
+/** The sign-in form: the server stores the token in a cookie that scripts cannot read. */
 export function SignIn({ done }: { done: () => void }) {
   const words = useWords();
   const [token, setToken] = useState("");

@@ -12,15 +12,15 @@ export const german: Words = {
   theme: { auto: "Farben: wie das System", light: "Farben: hell", dark: "Farben: dunkel" },
   panels: "Plan, Arbeit, Dateien, Rohdaten",
   agent: "Agent",
-  away: "abwesend",
+  away: "nicht verfügbar",
   needYou: (n) => (n === 1 ? "1 braucht dich" : `${n} brauchen dich`),
   language: "Sprache",
   close: "Schließen",
 
-  welcome: "So sieht ein Gespräch mit deinen eigenen Agenten aus. Hier antwortet ein Vorführagent; die Führung zeigt alles in einer Minute.",
+  welcome: "So sieht ein Gespräch mit deinen eigenen Agenten aus. Hier antwortet ein Demo-Agent; die Tour zeigt alles in einer Minute.",
   demo: {
-    "/tour": "von allem etwas", "/stream": "Worte, während sie geschrieben werden", "/ask": "eine Frage, die auf dich wartet",
-    "/approve": "ein Werkzeug, das deine Erlaubnis braucht", "/plan": "ein Plan, der vorankommt", "/work": "mehrere Arbeiten zugleich",
+    "/tour": "von allem etwas", "/stream": "Text, während er geschrieben wird", "/ask": "eine Frage, die auf dich wartet",
+    "/approve": "ein Werkzeug, das deine Erlaubnis braucht", "/plan": "ein Plan, der vorankommt", "/work": "mehrere Arbeitsstränge zugleich",
   },
 
   search: "Suchen",
@@ -47,7 +47,7 @@ export const german: Words = {
   eventsJSON: "Ereignisse als JSON",
   erase: "Löschen",
   eraseTitle: "Das Gespräch endgültig löschen?",
-  eraseNote: "Seine Ereignisse und Dateien werden von der Platte entfernt. Niemand kann sie zurückholen; Sicherungen bleiben unberührt.",
+  eraseNote: "Seine Ereignisse und Dateien werden von der Platte entfernt. Das kann nicht rückgängig gemacht werden; Sicherungen bleiben unverändert.",
   cancel: "Abbrechen",
 
   keys: "Tasten",
@@ -62,11 +62,11 @@ export const german: Words = {
   ],
 
   signIn: "Anmelden",
-  signInNote: "Dieser Server will wissen, wer du bist. Füge ein Token ein oder öffne den Link, den der Server beim Start ausgegeben hat.",
+  signInNote: "Dieser Server verlangt eine Anmeldung. Füge ein Token ein oder öffne den Link, den der Server beim Start ausgegeben hat.",
   token: "Token",
   answered: (status) => `Der Server hat mit Status ${status} geantwortet.`,
   cannotReach: "Der Server ist nicht erreichbar.",
 
   notHere: (origin) => `Diese Seite (${origin}) darf Parley nicht zeigen. Wer den Server betreibt, kann es erlauben.`,
-  waitsForToken: "Wartet darauf, dass die Seite ringsum anmeldet.",
+  waitsForToken: "Wartet auf die Anmeldung durch die umgebende Seite.",
 };

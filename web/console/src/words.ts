@@ -1,5 +1,5 @@
 /*
- * Every word of the console that is not the component's own.
+ * The texts of the console. Those of the conversation are in the package react.
  */
 
 export const english = {
@@ -11,19 +11,19 @@ export const english = {
   conversations: "Conversations",
   closeList: "Close the list",
   skip: "Skip to the conversation",
-  theme: { auto: "Theme: as the system", light: "Theme: light", dark: "Theme: dark" } as Record<string, string>,
+  theme: { auto: "Theme: system", light: "Theme: light", dark: "Theme: dark" } as Record<string, string>,
   panels: "Plan, work, files, raw events",
   agent: "Agent",
-  away: "away",
+  away: "unavailable",
   needYou: (n: number): string => (n === 1 ? "1 needs you" : `${n} need you`),
   language: "Language",
   close: "Close",
 
-  // Where someone begins who has never been here.
+  // The start page.
   welcome: "This is what a conversation with your own agents looks like. A demo agent answers here; the tour shows all of it in a minute.",
   demo: {
-    "/tour": "a bit of everything", "/stream": "words as they are written", "/ask": "a question that waits for you",
-    "/approve": "a tool that needs your approval", "/plan": "a plan that advances", "/work": "several lines of work at once",
+    "/tour": "a bit of everything", "/stream": "text while it is written", "/ask": "a question that waits for you",
+    "/approve": "a tool that needs your approval", "/plan": "a plan that advances", "/work": "several workstreams at once",
   } as Record<string, string>,
 
   // The list.
@@ -43,7 +43,7 @@ export const english = {
   noAgent: "no agent",
   status: { completed: "completed" } as Record<string, string>,
 
-  // What can be done with a conversation.
+  // The menu of a conversation.
   more: "More about this conversation",
   rename: "Rename",
   renameTitle: "Rename the conversation",
@@ -51,8 +51,8 @@ export const english = {
   printView: "Print view",
   eventsJSON: "Events as JSON",
   erase: "Erase",
-  eraseTitle: "Erase the conversation for good?",
-  eraseNote: "Its events and files are removed from the disk. Nobody can bring them back; backups are not touched.",
+  eraseTitle: "Erase the conversation permanently?",
+  eraseNote: "Its events and files are removed from the disk. This cannot be undone; backups are not changed.",
   cancel: "Cancel",
 
   // Keys.
@@ -69,14 +69,14 @@ export const english = {
 
   // Signing in.
   signIn: "Sign in",
-  signInNote: "This server wants to know who you are. Paste a token, or open the link that the server printed when it started.",
+  signInNote: "This server requires you to sign in. Paste a token, or open the link that the server printed when it started.",
   token: "Token",
   answered: (status: number) => `The server answered with status ${status}.`,
   cannotReach: "The server cannot be reached.",
 
   // In a frame of another page.
   notHere: (origin: string) => `This page (${origin}) may not show Parley. The operator of the server can allow it.`,
-  waitsForToken: "Waiting for the page around to sign in.",
+  waitsForToken: "Waiting for the surrounding page to sign in.",
 };
 
 export type Words = typeof english;

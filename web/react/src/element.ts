@@ -5,9 +5,9 @@ import { Conversation } from "./conversation/conversation.js";
 import type { ConversationHandle, ConversationProps } from "./conversation/props.js";
 
 /*
- * <parley-conversation session="…" src="https://parley.example.com">: the component for pages without React. It lives in
- * a shadow root, so neither side's styles reach the other; the variables of the design are inherited. The styles come by
- * a link to the address in `styles`, or by sheets that the page hands over: nothing is ever put inline.
+ * <parley-conversation session="…" src="https://parley.example.com">: the component for pages without React. It renders
+ * into a shadow root, so the styles of the page and of the component do not affect each other; CSS variables are inherited.
+ * The styles are a link to the URL in `styles`, or style sheets that the page provides; there are no inline styles.
  */
 
 const observed = ["session", "src", "token", "agent", "mode", "theme", "density", "placeholder", "styles", "hide-header", "locale", "dir"];
@@ -34,7 +34,7 @@ export class ParleyConversation extends HTMLElement {
     this.#draw();
   }
 
-  /** What can be done from outside: send, stop, answer, … */
+  /** The methods of the component: send, stop, answer, … */
   get conversation(): ConversationHandle | null {
     return this.#handle.current;
   }
@@ -61,7 +61,7 @@ export class ParleyConversation extends HTMLElement {
   }
 
   disconnectedCallback(): void {
-    // Moving an element is a leave and an enter: only one that stays away is over.
+    // Moving an element disconnects and connects it: unmount only if it stays disconnected.
     queueMicrotask(() => {
       if (this.isConnected) return;
       this.#root?.unmount();
@@ -74,7 +74,7 @@ export class ParleyConversation extends HTMLElement {
     this.#draw();
   }
 
-  /** The words of a language. Those that are not here yet are fetched; until then it is English. */
+  /** The texts of a language. A language that is not loaded yet is fetched; until then the texts are English. */
   #messages(locale: string | undefined): ConversationProps["messages"] {
     if (locale === undefined) this.#words = undefined;
     if (locale === undefined || this.#words?.locale === locale) return this.#words?.messages;
@@ -86,7 +86,7 @@ export class ParleyConversation extends HTMLElement {
         this.#words = { locale, messages };
         this.#draw();
       },
-      () => {}, // the language could not be loaded; English is better than nothing
+      () => {}, // the language could not be loaded: keep English
     );
     return undefined;
   }
@@ -120,10 +120,10 @@ export class ParleyConversation extends HTMLElement {
   }
 }
 
-/** A catalogue by the name of its language, if there is one beside the English. */
+/** Loads the texts of a language other than English, if there are any. */
 const wordsOf = async (locale: string): Promise<ConversationProps["messages"]> => (/^de\b/i.test(locale) ? (await import("./i18n/german.js")).german : undefined);
 
-/** Registers the element; a name of one's own is possible. */
+/** Registers the element, by default under its own name. */
 export function defineParleyConversation(name = "parley-conversation"): void {
   if (!customElements.get(name)) customElements.define(name, ParleyConversation);
 }

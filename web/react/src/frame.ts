@@ -1,13 +1,13 @@
 /*
- * <parley-frame src="https://parley.example.com" session="…">: a conversation in a frame, for pages that want neither our
- * script nor our styles in their own document. The frame is served by Parley itself; the two speak by messages, each
- * checking where the other comes from. A token goes by such a message, never in an address.
+ * <parley-frame src="https://parley.example.com" session="…">: a conversation in a frame, for pages that load neither the
+ * component's script nor its styles. Parley serves the frame. Page and frame exchange messages, and each checks the other's
+ * origin. A token is sent in such a message, never in a URL.
  */
 
-/** What the page around tells the frame. */
+/** Messages from the host page to the frame. */
 export type ToFrame = { parley: "open"; token?: string } | { parley: "send"; text: string } | { parley: "stop" };
 
-/** What the frame tells the page around. */
+/** Messages from the frame to the host page. */
 export type FromFrame =
   | { parley: "ready" }
   | { parley: "start"; session: string }
@@ -25,7 +25,7 @@ export class ParleyFrame extends HTMLElement {
   #drawn = "";
   readonly #listen = (e: MessageEvent) => this.#hear(e);
 
-  /** The token; setting it anew signs the frame in again. It is better set here than as an attribute, which others can read. */
+  /** The token; setting it again signs the frame in again. Prefer this property to the attribute, which other scripts can read. */
   get token(): string | undefined {
     return this.#token ?? this.getAttribute("token") ?? undefined;
   }
@@ -51,12 +51,12 @@ export class ParleyFrame extends HTMLElement {
     this.#draw();
   }
 
-  /** Says something in the conversation. */
+  /** Sends a message to the conversation. */
   send(text: string): void {
     this.#tell({ parley: "send", text });
   }
 
-  /** Asks the running turn to end. */
+  /** Requests a stop of the running turn. */
   stop(): void {
     this.#tell({ parley: "stop" });
   }
@@ -111,7 +111,7 @@ export class ParleyFrame extends HTMLElement {
   }
 }
 
-/** Registers the element; a name of one's own is possible. */
+/** Registers the element, by default under its own name. */
 export function defineParleyFrame(name = "parley-frame"): void {
   if (!customElements.get(name)) customElements.define(name, ParleyFrame);
 }

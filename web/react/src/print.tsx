@@ -7,14 +7,14 @@ import { english, type Texts } from "./i18n/texts.js";
 import { InView, SharedProvider, type Shared } from "./shared/context.js";
 import { useItems, useOlder, useRecord, useSession } from "./shared/hooks.js";
 
-/** More entries than that are more than a browser can lay out. */
+/** The maximum number of entries that a browser can lay out. */
 const most = 10_000;
 
 export type PrintViewProps = Pick<ConversationProps, "client" | "messages" | "renderers" | "filter" | "dir" | "me" | "pageURL"> & { session: string };
 
 /**
- * A whole conversation, every entry of it in the page: for printing, saving, and the browser's own search. It stays as it
- * is when it is loaded; nothing in it can be answered. It is light, as paper is.
+ * A whole conversation with every entry mounted: for printing, saving, and the browser's search. It is not updated after it
+ * is loaded, its prompts cannot be answered, and it uses the light theme.
  */
 export function PrintView(p: PrintViewProps) {
   const texts = useMemo<Texts>(() => ({ ...english, ...p.messages }), [p.messages]);

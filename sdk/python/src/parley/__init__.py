@@ -8,10 +8,10 @@
 
     asyncio.run(parley.work("echo", answer))
 
-A worker claims the turns of an agent name. What it says goes through the turn's
-verbs, which are steps: they are durable when they return, they wait while the
-connection is broken, and a worker that takes up a turn which another one began
-does not repeat the steps that are in the log.
+A worker claims the turns of an agent name and answers them with the methods of
+``Turn``. Each call is a step: it is durable when it returns, and it waits while the
+connection is broken. A worker that continues a turn of another worker does not
+repeat the steps that are in the log.
 """
 
 from .errors import Expired, ParleyError, ToolFailed, TurnLost, UnknownOutcome, Withdrawn

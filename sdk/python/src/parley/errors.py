@@ -1,4 +1,4 @@
-"""What can go wrong."""
+"""The errors of the package."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Mapping
 
 
 class ParleyError(Exception):
-    """What the server says when it refuses. ``code`` is one of invalid, unauthenticated, denied, not_found,
+    """An error of the server. ``code`` is one of invalid, unauthenticated, denied, not_found,
     conflict, gone, too_large, slow_down, unavailable, internal."""
 
     def __init__(self, code: str, message: str, details: Mapping[str, Any] | None = None) -> None:
@@ -27,14 +27,14 @@ class TurnLost(ParleyError):
 
 
 class Expired(ParleyError):
-    """Nobody answered in time."""
+    """The prompt expired without an answer."""
 
     def __init__(self) -> None:
         super().__init__("gone", "nobody answered in time")
 
 
 class Withdrawn(ParleyError):
-    """The question was taken back."""
+    """The prompt was withdrawn."""
 
     def __init__(self) -> None:
         super().__init__("gone", "the question was withdrawn")
@@ -48,21 +48,21 @@ class ToolFailed(ParleyError):
 
 
 class UnknownOutcome(ParleyError):
-    """A tool was running when an earlier attempt was cut off, and it may not be run again."""
+    """A tool was running when an earlier attempt was interrupted, and it may not be run again."""
 
     def __init__(self) -> None:
         super().__init__("conflict", "the tool was running when the agent was cut off; whether it took effect is not known")
 
 
 class Offline(Exception):
-    """The connection broke before the reply came. For the worker itself."""
+    """The connection broke before the reply arrived. Internal to the worker."""
 
 
 def error_of(raw: object) -> ParleyError:
-    """The error of a frame or a response."""
+    """Decodes the error of a frame or a response."""
     if isinstance(raw, dict):
         inner = raw.get("error", raw)
         if isinstance(inner, dict) and isinstance(inner.get("code"), str):
             details = inner.get("details")
             return ParleyError(inner["code"], str(inner.get("message", "")), details if isinstance(details, dict) else None)
-    return ParleyError("internal", "the server refused without a reason that can be read")
+    return ParleyError("internal", "the server refused the request without a readable error")

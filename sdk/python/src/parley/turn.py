@@ -1,4 +1,4 @@
-"""A worker's part in a conversation."""
+"""A turn that a worker answers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 _ANSWERS = ("user.input_response", "user.approval_response", "user.permission_response", "prompt.closed")
 
-# What became of a workstream, in words, and the field that says more.
-_NEWS = {
+# The text of a workstream event, and the payload field that is appended to it.
+_WORKSTREAM_EVENTS = {
     "workstream.progress": ("answered", "summary"),
     "workstream.warning": ("has used {share} % of its time", "message"),
     "workstream.completed": ("completed", "summary"),
@@ -31,7 +31,7 @@ InputType = Literal["text", "binary_choice", "radio", "checkbox", "dropdown", "n
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person answered: text, or the values of the chosen options."""
+    """A person's answer: text, or the values of the chosen options."""
 
     text: str = ""
     values: list[str] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Decision:
-    """The word on one call. ``params`` are the person's own when they changed them."""
+    """The decision about one call. ``params`` are set when the person changed them."""
 
     call_id: str
     approved: bool
@@ -55,15 +55,15 @@ class Decision:
 
 @dataclass(frozen=True)
 class Permission:
-    """Which scopes a person granted."""
+    """The scopes that a person granted and denied."""
 
     granted: list[str]
     denied: list[str]
     duration: str = "once"
 
 
-class Desk(Protocol):
-    """What a turn needs of its worker."""
+class TurnTransport(Protocol):
+    """The connection of a turn to the server."""
 
     async def call(self, turn: Turn, make: Callable[[], dict[str, Any]]) -> dict[str, Any]: ...
     async def show(self, turn: Turn, make: Callable[[], dict[str, Any] | None]) -> None: ...
@@ -71,47 +71,47 @@ class Desk(Protocol):
 
 
 class Turn:
-    """The answer to one trigger.
+    """A turn that a worker answers.
 
-    Its verbs are steps, numbered in the order of their use. A worker that takes up a turn which another one began
-    uses the same verbs again from the start: steps that are in the log give what they gave then and are not done
-    again. So their order must be the same in every attempt, and one task uses them.
+    Its methods are steps, numbered in the order of their calls. A worker that continues a turn of another worker
+    calls the same methods from the start: a step that is in the log returns its stored result and is not repeated.
+    So the order of the calls must be the same in every attempt, and only one task may call them.
     """
 
-    def __init__(self, desk: Desk, given: Assignment) -> None:
-        self._desk = desk
+    def __init__(self, transport: TurnTransport, given: Assignment) -> None:
+        self._transport = transport
         self.session: str = given["session_id"]
         self.id: str = given["turn_id"]
         self.agent: str = given.get("agent", "")
         self.workstream: str | None = given.get("workstream_id")
         self.trigger: Event = given["trigger"]
-        #: What the line of the turn was launched for: task, tools, model, context; None on the main line.
+        #: The launch of the turn's workstream: task, tools, model, context; None outside of workstreams.
         self.launched: dict[str, Any] | None = given.get("launch")
         self.attempt: int = 1
-        #: Somebody stopped the turn; the task that answers it is cancelled.
+        #: The turn was stopped; the task that answers it is cancelled.
         self.stopped: bool = False
         self._steps = 0
         self._said: dict[str, Event] = {}
         self._answers: dict[str, Event] = {}
         self._heard: list[Event] = []
         self._seen: set[int] = set()
-        self._news = asyncio.Event()
+        self._arrived = asyncio.Event()
         self._open: dict[str, Block] = {}
         self._shown: dict[str, int] = {}
         self._paused = False
         self._again(given)
 
-    # What is answered.
+    # The trigger.
 
     @property
     def text(self) -> str:
-        """What the trigger says."""
+        """The text of the trigger."""
         p = self.trigger.get("payload") or {}
         kind = self.trigger.get("type", "")
         if kind == "workstream.launched":
             return str(p.get("task", ""))
-        if kind in _NEWS:
-            words, more = _NEWS[kind]
+        if kind in _WORKSTREAM_EVENTS:
+            words, more = _WORKSTREAM_EVENTS[kind]
             what = words.format(share=round(float(p.get("share") or 0) * 100))
             return f"Workstream {p.get('id', '')} {what}" + (f": {p[more]}" if p.get(more) else ".")
         if p.get("text"):
@@ -121,23 +121,23 @@ class Turn:
 
     @property
     def context(self) -> dict[str, Any]:
-        """What the page around the conversation told along with the message."""
+        """The context that the page sent with the message."""
         context = (self.trigger.get("payload") or {}).get("context")
         return context if isinstance(context, dict) else {}
 
     def heard(self) -> list[Event]:
-        """Takes what came in since it was last called: messages of people, and news of workstreams."""
+        """Returns the events since the last call: user messages and workstream events."""
         heard, self._heard = self._heard, []
         return heard
 
-    # Saying things.
+    # Output.
 
     async def say(self, text: str | Iterable[str] | AsyncIterable[str], *, final: bool = True) -> str:
-        """Says a text as the turn's answer. Pieces are shown as they come. Returns the whole text."""
+        """Sends a text as the turn's answer. Pieces are previewed as they arrive. Returns the whole text."""
         return await self._speak(self.stream(final=final), text)
 
     async def think(self, text: str | Iterable[str] | AsyncIterable[str]) -> str:
-        """Shows reasoning."""
+        """Sends reasoning."""
         return await self._speak(self.thinking(), text)
 
     async def _speak(self, writer: Writer, text: str | Iterable[str] | AsyncIterable[str]) -> str:
@@ -153,19 +153,19 @@ class Turn:
         return writer.text
 
     def stream(self, *, final: bool = True) -> Writer:
-        """Begins a block of text that is shown as it is written; use it with ``async with``."""
+        """Opens a text block that readers see while it is written; use it with ``async with``."""
         return Writer(self, "text", final, self._step())
 
     def thinking(self) -> Writer:
-        """Begins a block of reasoning; use it with ``async with``."""
+        """Opens a block of reasoning; use it with ``async with``."""
         return Writer(self, "thinking", False, self._step())
 
     async def status(self, message: str, phase: str | None = None) -> None:
-        """Tells what the agent is doing."""
+        """Sends a status: what the agent is doing."""
         await self.append("agent.status", {"message": message, **({"phase": phase} if phase else {})})
 
     async def plan(self, tasks: Sequence[Task]) -> None:
-        """Shows the whole plan anew."""
+        """Replaces the plan."""
         await self.append("agent.plan", {"tasks": list(tasks)})
 
     async def usage(self, *, model: str | None = None, input_tokens: int = 0, output_tokens: int = 0, **more: int) -> None:
@@ -175,7 +175,7 @@ class Turn:
 
     async def artifact(self, type: str, *, title: str | None = None, data: Any = None, path: str | None = None, media_type: str | None = None,
                        content: bytes | None = None) -> None:
-        """Publishes something the agent made: small things as ``data``, files as ``path`` and ``content``."""
+        """Publishes an artifact: small values as ``data``, files as ``path`` and ``content``."""
         step = self._step()
         if self._did(step):
             return
@@ -184,7 +184,7 @@ class Turn:
             if not path:
                 raise ValueError("a file needs its path")
             folder = f"?workstream={quote(self.workstream, safe='')}" if self.workstream else ""
-            kept = await self._desk.put(f"/sessions/{quote(self.session, safe='')}/artifacts/{quote(path)}{folder}", content,
+            kept = await self._transport.put(f"/sessions/{quote(self.session, safe='')}/artifacts/{quote(path)}{folder}", content,
                                         media_type or "application/octet-stream")
             path = str(kept.get("path", path))
             body["size"] = len(content)
@@ -194,15 +194,15 @@ class Turn:
         await self._put(step, "agent.artifact", body)
 
     async def append(self, type: str, payload: Mapping[str, Any]) -> Event:
-        """Puts any event into the log as the next step."""
+        """Appends any event as the next step."""
         return await self._put(self._step(), type, dict(payload))
 
     # Tools.
 
     async def tool(self, name: str, params: Mapping[str, Any], run: Callable[..., T | Awaitable[T]], *, repeatable: bool = False) -> T:
-        """Uses a tool: the call is in the log before ``run(**params)`` starts, its result or error after.
+        """Runs a tool: the call is stored before ``run(**params)`` starts, its result or error after.
 
-        A call that has a result is not run again. One that was cut off is run again only if it is repeatable;
+        A call that has a result is not run again. An interrupted call is run again only if it is repeatable;
         otherwise it becomes a tool error and raises UnknownOutcome. Functions that are not async run in a thread.
         """
         step = self._step()
@@ -240,7 +240,7 @@ class Turn:
 
     async def ask(self, text: str, *, input_type: InputType | None = None, options: Sequence[str | Option] = (), timeout: float | None = None,
                   **more: Any) -> Answer:
-        """Asks a person and waits for the answer, over broken connections and restarts if need be.
+        """Asks a person and waits for the answer, also across reconnects and restarts.
 
         With options one of them is chosen (``input_type="checkbox"`` for several). Raises Expired or Withdrawn.
         """
@@ -291,38 +291,38 @@ class Turn:
                 if found.get("type") == "prompt.closed":
                     raise Expired() if found["payload"].get("reason") == "expired" else Withdrawn()
                 return found["payload"]
-            self._news.clear()
-            await self._news.wait()
+            self._arrived.clear()
+            await self._arrived.wait()
 
-    # Workstreams: lines of work in the background.
+    # Workstreams.
 
     async def launch(self, id: str, instruction: str, **more: Any) -> WorkstreamStatus:
-        """Begins a workstream and returns at once. ``more``: name, agent, deadline_seconds, interactive, context, …"""
+        """Launches a workstream and returns at once. ``more``: name, agent, deadline_seconds, interactive, context, …"""
         launch = {"id": id, "instruction": instruction, **more}
         return (await self._work("launch_workstream", {"launch": launch}))[0]
 
     async def message(self, workstream: str, text: str) -> WorkstreamStatus:
-        """Hands a follow-up to a workstream."""
+        """Sends a message to a workstream."""
         return (await self._work("message_workstream", {"workstream_id": workstream, "text": text}))[0]
 
     async def steer(self, workstream: str, command: str, text: str = "") -> WorkstreamStatus:
-        """Hands a directive to a workstream: add_instruction, set_priority, add_constraint, pause_requested, resume_requested."""
+        """Sends a directive to a workstream: add_instruction, set_priority, add_constraint, pause_requested, resume_requested."""
         return (await self._work("steer_workstream", {"workstream_id": workstream, "command": command, "text": text}))[0]
 
     async def terminate(self, workstream: str, reason: str = "") -> WorkstreamStatus:
-        """Tells a workstream to end."""
+        """Cancels a workstream."""
         return (await self._work("terminate_workstream", {"workstream_id": workstream, "reason": reason}))[0]
 
     async def progress(self, phase: str, message: str = "", **more: Any) -> None:
-        """Tells the line that launched this one how far it has come. Does nothing on the main line."""
+        """Reports progress to the parent of the turn's workstream. Does nothing outside of workstreams."""
         step = self._step()
         if self.workstream:
             p = {"phase": phase, "message": message, **more}
             await self._work("workstream_progress", {"progress": p}, step)
 
     async def workstreams(self, *names: str) -> list[WorkstreamStatus]:
-        """Tells how workstreams are; with none named, all that the line of the turn launched."""
-        reply = await self._desk.call(self, lambda: {"op": "workstream_status"})
+        """Returns the status of the named workstreams; without names, of all that were launched from here."""
+        reply = await self._transport.call(self, lambda: {"op": "workstream_status"})
         found = cast("list[WorkstreamStatus]", reply.get("workstreams") or [])
         if not names:
             return [w for w in found if w.get("parent", "") == (self.workstream or "")]
@@ -335,21 +335,21 @@ class Turn:
         return named
 
     async def wait(self, *names: str) -> list[WorkstreamStatus]:
-        """Waits until all named workstreams have ended, or rest when they are interactive."""
+        """Waits until each named workstream has ended, or is interactive and waits for a message."""
         while True:
-            self._news.clear()
+            self._arrived.clear()
             found = await self.workstreams(*names)
             if all(_over(w) for w in found):
                 return found
             try:
-                await asyncio.wait_for(self._news.wait(), 5)
+                await asyncio.wait_for(self._arrived.wait(), 5)
             except asyncio.TimeoutError:
                 pass
 
     async def _work(self, op: str, frame: dict[str, Any], step: str | None = None) -> list[WorkstreamStatus]:
         key = self._key(step or self._step())
         await self._gate()
-        reply = await self._desk.call(self, lambda: {"op": op, "client_id": key, **frame})
+        reply = await self._transport.call(self, lambda: {"op": op, "client_id": key, **frame})
         return cast("list[WorkstreamStatus]", reply.get("workstreams") or [])
 
     # For the worker and its writers.
@@ -361,8 +361,8 @@ class Turn:
     async def _gate(self) -> None:
         """Waits while the workstream of the turn is paused."""
         while self._paused:
-            self._news.clear()
-            await self._news.wait()
+            self._arrived.clear()
+            await self._arrived.wait()
 
     def _step(self) -> str:
         self._steps += 1
@@ -375,18 +375,18 @@ class Turn:
         return self._key(step) in self._said
 
     async def _put(self, step: str, type: str, payload: dict[str, Any]) -> Event:
-        """Puts one payload into the log as a step, once over all attempts."""
+        """Appends a payload as a step, once over all attempts."""
         key = self._key(step)
         known = self._said.get(key)
         if known is not None:
             if known.get("type") != type:
-                raise ParleyError("conflict", f"the agent does not repeat itself: where it says {type} now, it said {known.get('type')} before it was cut off")
+                raise ParleyError("conflict", f"the agent's steps differ from those of an earlier attempt: this step is {type} now and was {known.get('type')} before")
             return known
         await self._gate()
         draft: dict[str, Any] = {"type": type, "payload": payload, "client_id": key}
         if self.workstream:
             draft["workstream_id"] = self.workstream
-        reply = await self._desk.call(self, lambda: {"op": "append", "events": [draft]})
+        reply = await self._transport.call(self, lambda: {"op": "append", "events": [draft]})
         events = reply.get("events") or []
         if len(events) != 1:
             raise ParleyError("internal", "the server did not return the event of a step")
@@ -395,7 +395,7 @@ class Turn:
         return event
 
     def _again(self, given: Assignment) -> None:
-        """Takes in what the server knows of the turn, at its start and whenever the connection is back."""
+        """Loads the server's state of the turn, at its start and after each reconnect."""
         self.attempt = given.get("attempt", 1)
         self._paused = bool(given.get("paused"))
         self._open = {b["block"]: b for b in given.get("open") or []}
@@ -405,8 +405,8 @@ class Turn:
                 self._said[e["client_id"]] = e
             self._arrive(e)
 
-    def _tell(self, e: Event) -> None:
-        """Hears what came in for the turn."""
+    def _receive(self, e: Event) -> None:
+        """Handles an event for the turn."""
         self._arrive(e)
         if e.get("type") == "workstream.steered":
             command = e["payload"].get("command")
@@ -415,12 +415,12 @@ class Turn:
         if e.get("type") not in _ANSWERS and sequence not in self._seen:
             self._seen.add(sequence)
             self._heard.append(e)
-        self._news.set()
+        self._arrived.set()
 
     def _arrive(self, e: Event) -> None:
         if e.get("type") in _ANSWERS:
             self._answers.setdefault(str(e["payload"].get("request_id", "")), e)
-            self._news.set()
+            self._arrived.set()
 
 
 def _over(w: WorkstreamStatus) -> bool:

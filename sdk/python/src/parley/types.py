@@ -1,4 +1,4 @@
-"""What goes over the wire, as far as a worker needs it. Unknown fields are kept."""
+"""The JSON types that a worker uses. Unknown fields are kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Actor(TypedDict, total=False):
 
 
 class Event(TypedDict, total=False):
-    """A fact of a session."""
+    """An event of a session."""
 
     session_id: str
     sequence: int
@@ -27,7 +27,7 @@ class Event(TypedDict, total=False):
 
 
 class Block(TypedDict, total=False):
-    """Text that is being written."""
+    """An open block of text."""
 
     block: str
     kind: str
@@ -35,7 +35,7 @@ class Block(TypedDict, total=False):
 
 
 class Assignment(TypedDict, total=False):
-    """A turn that is to be answered."""
+    """A turn that the server assigns to a worker."""
 
     session_id: str
     turn_id: str
@@ -50,7 +50,7 @@ class Assignment(TypedDict, total=False):
 
 
 class Option(TypedDict, total=False):
-    """One choice of a question."""
+    """One option of a prompt."""
 
     id: str
     label: str
@@ -77,7 +77,7 @@ class Task(TypedDict, total=False):
 
 
 class Artifact(TypedDict, total=False):
-    """Something the agent made."""
+    """An artifact of an agent."""
 
     artifact_id: str
     type: str
@@ -90,7 +90,7 @@ class Artifact(TypedDict, total=False):
 
 
 class WorkstreamStatus(TypedDict, total=False):
-    """A workstream as it is at a moment."""
+    """The status of a workstream."""
 
     launch_id: str
     workstream_id: str

@@ -1,4 +1,4 @@
-"""A worker's connection: it claims the turns of an agent name and answers them."""
+"""The connection of a worker: it claims the turns of an agent name and answers them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Handler = Callable[[Turn], Awaitable[None]]
 
 _log = logging.getLogger("parley")
 
-# Codes that another try does not change.
+# Codes for which a retry cannot succeed.
 _FINAL = ("invalid", "unauthenticated", "denied", "conflict", "not_found", "gone")
 
 # The close code of a connection whose credential has expired or was revoked.
@@ -36,9 +36,9 @@ async def work(name: str, answer: Handler, *, url: str | None = None, token: str
     """Answers turns of an agent name until it is cancelled, or the server refuses the worker (ParleyError).
 
     ``answer`` is called for each turn in a task of its own, up to ``slots`` at once. When it raises, the turn fails.
-    The task is cancelled when somebody stops the turn or the turn is lost. A broken connection ends nothing: the
-    verbs of the turns wait until it is back and go on, for at most ``grace`` seconds. Turns that are not finished
-    when the worker is cancelled go to another one.
+    The task is cancelled when the turn is stopped or lost. When the connection breaks, the methods of the turns wait
+    until the worker has reconnected, for at most ``grace`` seconds. Turns that are not finished when the worker is
+    cancelled go to another worker.
 
     ``url`` and ``token`` come from PARLEY_URL and PARLEY_TOKEN when they are not given.
     """
@@ -50,11 +50,11 @@ async def work(name: str, answer: Handler, *, url: str | None = None, token: str
 class _Held:
     turn: Turn
     task: asyncio.Task[None] | None = None
-    placed: bool = True  # the server knows on this connection that it is ours
-    timer: asyncio.TimerHandle | None = None  # runs while it is not placed
+    assigned: bool = True  # the server has assigned the turn on the current connection
+    timer: asyncio.TimerHandle | None = None  # the grace period; runs while the turn is not assigned
     lost: bool = False
     ended: bool = False  # the server says that it has ended
-    reporting: bool = False  # the answer has returned; its end is being told
+    reporting: bool = False  # the answer has returned; its end is being reported
 
 
 class _Worker:
@@ -66,7 +66,7 @@ class _Worker:
         self._calls: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._ids = 0
         self._conn: ClientConnection | None = None
-        self._changed = asyncio.Event()  # set and replaced when the connection or a turn's place changes
+        self._changed = asyncio.Event()  # set and replaced when the connection or the assignment of a turn changes
         self._leaving = False
 
     async def run(self) -> None:
@@ -101,7 +101,7 @@ class _Worker:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     async def _connect(self) -> bool:
-        """Runs one connection to its end. True when the server said something."""
+        """Runs one connection. Returns True when the server sent a frame."""
         progress = False
         try:
             async with connect(self._address(), additional_headers=self._headers(), max_size=64 << 20, open_timeout=self._silence,
@@ -113,7 +113,7 @@ class _Worker:
                     frame = json.loads(await asyncio.wait_for(conn.recv(), self._silence))
                     if frame.get("op") == "error" and not frame.get("id"):
                         err = error_of(frame)
-                        _log.warning("worker %s: the server complains: %s", self._name, err)
+                        _log.warning("worker %s: the server reports an error: %s", self._name, err)
                         continue
                     progress = True
                     if frame.get("op") == "bye":
@@ -127,11 +127,11 @@ class _Worker:
             if err.rcvd and err.rcvd.code == _SIGN_IN_AGAIN:
                 raise ParleyError("unauthenticated", "the worker's token has expired or was revoked: start it with another one") from err
             if not self._leaving:
-                _log.info("worker %s: connection lost (%s), coming back", self._name, err)
+                _log.info("worker %s: connection lost (%s), reconnecting", self._name, err)
             return progress
         except (OSError, WebSocketException, InvalidHandshake, asyncio.TimeoutError, ValueError) as err:
             if not self._leaving:
-                _log.info("worker %s: connection lost (%s), coming back", self._name, err or type(err).__name__)
+                _log.info("worker %s: connection lost (%s), reconnecting", self._name, err or type(err).__name__)
             return progress
 
     def _take(self, f: dict[str, Any]) -> None:
@@ -139,9 +139,9 @@ class _Worker:
         op = f.get("op")
         held = self._turns.get(str(f.get("turn_id", "")))
         if op == "turn":
-            self._give(cast(Assignment, f["turn"]))
+            self._assign(cast(Assignment, f["turn"]))
         elif op == "event" and held:
-            held.turn._tell(cast(Event, f["event"]))
+            held.turn._receive(cast(Event, f["event"]))
         elif op == "stop" and held:
             held.turn.stopped = True
             if held.task:
@@ -157,12 +157,12 @@ class _Worker:
                 else:
                     call.set_exception(error_of(f))
 
-    def _give(self, a: Assignment) -> None:
-        """Begins a turn, or goes on with one that the worker holds."""
+    def _assign(self, a: Assignment) -> None:
+        """Starts a turn, or continues one that the worker holds."""
         held = self._turns.get(a["turn_id"])
         if held:
             held.turn._again(a)
-            held.placed = True
+            held.assigned = True
             if held.timer:
                 held.timer.cancel()
                 held.timer = None
@@ -173,14 +173,14 @@ class _Worker:
             fresh.task = asyncio.create_task(self._run(fresh), name=f"parley {a['turn_id']}")
 
     async def _run(self, held: _Held) -> None:
-        """Answers a turn and tells how it ended."""
+        """Answers a turn and reports its end."""
         turn = held.turn
         end: dict[str, Any] = {"op": "done"}
         try:
             await self._answer(turn)
         except asyncio.CancelledError:
             if not turn.stopped or self._leaving:
-                self._forget(held)  # lost, or the worker ends: another one goes on
+                self._forget(held)  # lost, or the worker ends: another worker continues the turn
                 return
         except Exception as err:
             _log.warning("worker %s: a turn failed", self._name, exc_info=err)
@@ -189,14 +189,14 @@ class _Worker:
                 return
             if not turn.stopped:
                 end = {"op": "fail", "error": str(err) or type(err).__name__}
-        # Shielded: a stop that comes now must not keep the end from being told.
+        # Shielded: a stop that arrives now must not prevent the report of the end.
         held.reporting = True
         last = asyncio.ensure_future(self.call(turn, lambda: end))
         try:
             await asyncio.wait_for(asyncio.shield(last), 2 if turn.stopped else None)
         except (ParleyError, asyncio.TimeoutError) as err:
             if not turn.stopped and not held.ended:
-                _log.warning("worker %s: the end of a turn could not be told: %s", self._name, err)
+                _log.warning("worker %s: the end of a turn could not be reported: %s", self._name, err)
         except asyncio.CancelledError:
             if not self._leaving:
                 await asyncio.wait([last], timeout=2)
@@ -210,7 +210,7 @@ class _Worker:
         self._turns.pop(held.turn.id, None)
 
     def _offline(self) -> None:
-        """Fails what waits for a reply, and starts the clock of every turn."""
+        """Fails calls that wait for a reply, and starts the grace period of every turn."""
         self._conn = None
         calls, self._calls = self._calls, {}
         for call in calls.values():
@@ -218,8 +218,8 @@ class _Worker:
                 call.set_exception(Offline())
         loop = asyncio.get_running_loop()
         for held in self._turns.values():
-            if held.placed:
-                held.placed = False
+            if held.assigned:
+                held.assigned = False
                 held.timer = loop.call_later(self._grace, self._lose, held)
         self._notify()
 
@@ -227,34 +227,34 @@ class _Worker:
         held.lost = True
         if held.task and not held.reporting:
             held.task.cancel()
-        self._notify()  # verbs, and the report of its end, wait no longer
+        self._notify()  # ends waiting calls and the report of the turn's end
 
     def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    # What turns need.
+    # The transport of turns.
 
-    async def _place(self, turn: Turn) -> ClientConnection:
-        """Waits for a connection on which the turn is ours."""
+    async def _connection_for(self, turn: Turn) -> ClientConnection:
+        """Waits for a connection on which the turn is assigned to this worker."""
         while True:
             held = self._turns.get(turn.id)
             if held is None or held.lost:
                 raise TurnLost()
-            if self._conn is not None and held.placed:
+            if self._conn is not None and held.assigned:
                 return self._conn
             await self._changed.wait()
 
     async def call(self, turn: Turn, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Sends a frame for a turn until it is answered, over broken connections too."""
+        """Sends a frame for a turn until it gets a reply, also after a reconnect."""
         while True:
-            conn = await self._place(turn)
+            conn = await self._connection_for(turn)
             self._ids += 1
             id = self._ids
             reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
             self._calls[id] = reply
             try:
-                # NaN and Infinity are no JSON: the server could not tell whose frame it was.
+                # NaN and Infinity are not JSON: the server could not read the id of the frame.
                 await conn.send(json.dumps({**make(), "id": id, "turn_id": turn.id}, allow_nan=False))
                 return await reply
             except (Offline, OSError, WebSocketException):
@@ -265,8 +265,8 @@ class _Worker:
                 self._calls.pop(id, None)
 
     async def show(self, turn: Turn, make: Callable[[], dict[str, Any] | None]) -> None:
-        """Sends a piece of text. One that is lost is sent again with the next, and closing brings the whole."""
-        conn = await self._place(turn)
+        """Sends a preview. A lost preview is repeated with the next one, and closing the block sends the whole text."""
+        conn = await self._connection_for(turn)
         frame = make()
         if frame is None:
             return
@@ -277,7 +277,7 @@ class _Worker:
                 self._conn = None
 
     async def put(self, path: str, body: bytes, media_type: str) -> dict[str, Any]:
-        """Stores a file of a session; it is repeated while the server is not there."""
+        """Stores a file of a session; it is retried while the server is unreachable."""
         delay = self._backoff[0]
         for left in range(6, -1, -1):
             try:
@@ -306,7 +306,7 @@ def _error_in(body: bytes | bytearray | None) -> ParleyError:
     try:
         return error_of(json.loads(body or b""))
     except ValueError:
-        return ParleyError("unavailable", "the server refused without a reason that can be read")
+        return ParleyError("unavailable", "the server refused the request without a readable error")
 
 
 def _refused(err: InvalidStatus) -> ParleyError:

@@ -1,4 +1,4 @@
-"""Text that is shown while it is written."""
+"""Blocks of text that readers see while they are written."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _MAX_JSON = 700 << 10
 
 
 class Writer:
-    """Streams one block: what is written goes out at once, closing makes it a fact.
+    """Streams one block: text is previewed as it is written, and closing stores the block.
 
-    A worker that takes up the turn of another writes the same text again: what was shown is skipped. Text that
-    differs begins a new block; the old one stays as it was shown.
+    A worker that continues the turn of another worker writes the same text again; previewed text is skipped.
+    Different text opens a new block; the old block is stored as it was previewed.
     """
 
     def __init__(self, turn: Turn, kind: str, final: bool, step: str) -> None:
@@ -33,19 +33,19 @@ class Writer:
 
     @property
     def text(self) -> str:
-        """All that was written."""
+        """The whole text that was written."""
         return "".join(self._whole)
 
     async def __aenter__(self) -> Writer:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None) -> None:
-        # What was shown of a block that fails stays; the server closes it with the turn.
+        # After an error the server closes the block, with its previewed text, at the end of the turn.
         if kind is None:
             await self.close()
 
     async def write(self, text: str) -> None:
-        """Shows a piece."""
+        """Writes text."""
         if self._closed:
             raise ValueError("the block was closed")
         text = text.encode("utf-8", "replace").decode()
@@ -60,7 +60,7 @@ class Writer:
                 self._begin()
 
     async def close(self) -> None:
-        """Makes the block a fact. An empty block is none."""
+        """Stores the block. An empty block is not stored."""
         if self._closed:
             return
         self._closed = True
@@ -81,7 +81,7 @@ class Writer:
         self._json = 0
         self._done = t._did(self._name)
         if t._did(f"close-{self._block}"):
-            # An earlier attempt abandoned it and perhaps began another.
+            # An earlier attempt abandoned the block and may have opened another.
             left = [name for name in t._open if name.startswith(f"{self._block}-a")]
             self._block = left[-1] if left else f"{self._block}-a{t.attempt}"
         self._old = t._open[self._block]["text"].encode() if self._block in t._open else b""
@@ -91,12 +91,12 @@ class Writer:
         return len(self._data)
 
     def _room(self, text: str) -> int:
-        """How many characters of a text fit the block."""
+        """How many characters of a text fit into the block."""
         if self._bytes + len(text) * 4 <= _MAX_BLOCK and self._json + len(text) * 12 <= _MAX_JSON:
             self._json += _packed(text)
             return len(text)
         size, packed, at = self._bytes, self._json, 0
-        for width in (1024, 1):  # by the thousand, then one by one
+        for width in (1024, 1):  # in steps of 1024, then of one
             while at < len(text):
                 piece = text[at:at + width]
                 more, longer = len(piece.encode()), _packed(piece)
@@ -129,17 +129,17 @@ class Writer:
                 p["workstream_id"] = turn.workstream
             return {"op": "preview", "previews": [p]}
 
-        await turn._desk.show(turn, piece)
+        await turn._transport.show(turn, piece)
 
     async def _abandon(self) -> None:
-        """Leaves the old block exactly as it was shown and begins another."""
+        """Stores the old block as it was previewed and opens another."""
         await self._put(f"close-{self._block}", {"block": self._block, "text": self._old.decode(), "partial": True})
         self._block = f"{self._base()}-a{self._turn.attempt}"
         self._old = b""
 
     async def _finish(self, final: bool) -> None:
         if not self._done and self._bytes < len(self._old):
-            await self._abandon()  # this attempt says less
+            await self._abandon()  # the text of this attempt is shorter
         await self._put(self._name, {"block": self._block, "text": self._data.decode(), **({"final": True} if final else {})})
 
     async def _put(self, step: str, payload: dict[str, Any]) -> None:
@@ -147,5 +147,5 @@ class Writer:
 
 
 def _packed(text: str) -> int:
-    """What a text takes as JSON, at most: some writers escape what is special in HTML."""
+    """The maximum size of a text as JSON: some encoders escape HTML characters."""
     return len(json.dumps(text, ensure_ascii=False).encode()) + 5 * sum(text.count(c) for c in "<>&\u2028\u2029")

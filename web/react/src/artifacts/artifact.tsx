@@ -10,7 +10,7 @@ export const Data = lazyPart(() => import("./data.js").then((m) => m.Data), <div
 
 const icons: Record<string, IconName> = { table: "table", chart: "chart", image: "image", html: "page", code: "code" };
 
-/** Something the agent made, in a card. */
+/** The card of an artifact. */
 export function ArtifactCard({ item }: { item: ItemOf<"artifact"> }) {
   const { client, store, texts, renderers } = useShared();
   const a = item.artifact;
@@ -72,7 +72,7 @@ function Picture({ url, title }: { url: string; title: string }) {
   );
 }
 
-/** A page that the agent made, without scripts, requests or an origin. */
+/** An HTML artifact in a sandbox without scripts, requests or an origin. */
 function Page({ path, title, keep }: { path: string; title: string; keep: string }) {
   const { texts, store, pageURL } = useShared();
   const [open, setOpen] = useKept(`page ${keep}`, false);

@@ -6,7 +6,7 @@ export interface ChartData {
   series: { name: string; values: (number | undefined)[] }[];
 }
 
-/** Reads the forms of small chart that agents send. */
+/** Reads the chart formats that agents send. */
 export function readChart(data: unknown): ChartData | undefined {
   const d = data as { type?: string; x?: unknown[]; labels?: unknown[]; series?: unknown[]; datasets?: unknown[]; values?: unknown[]; data?: unknown } | null;
   if (!d || typeof d !== "object") return undefined;
@@ -28,7 +28,7 @@ export function readChart(data: unknown): ChartData | undefined {
 const height = 240;
 const pad = { left: 48, right: 8, top: 10, bottom: 24 };
 
-/** A bar or line chart, drawn as SVG in the width that there is, so that its words keep their size. */
+/** A bar or line chart as SVG in the available width, so that its text is not scaled. */
 export function Chart({ chart, title }: { chart: ChartData; title: string }) {
   const box = useRef<HTMLElement>(null);
   const [width, setWidth] = useState(640);
@@ -98,7 +98,7 @@ export function Chart({ chart, title }: { chart: ChartData; title: string }) {
   );
 }
 
-/** About five round numbers that hold the values between them. */
+/** About five round numbers that include the range of the values. */
 function scale(min: number, max: number): number[] {
   if (min === max) max = min + 1;
   const rough = (max - min) / 4;

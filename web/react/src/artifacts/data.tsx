@@ -9,7 +9,7 @@ import { DataTable, readTable } from "./table.js";
 
 const SpecChart = lazyPart(() => import("./vega.js").then((m) => m.SpecChart), <div className="pl-ghost pl-ghost-chart" />);
 
-/** A table or a chart; data that is too large to be inline is fetched when the card is seen. */
+/** A table or a chart; data that is too large to be inline is fetched when the card is mounted. */
 export function Data({ item, url }: { item: ItemOf<"artifact">; url: string | undefined }) {
   const { texts, client, store } = useShared();
   const a = item.artifact;
@@ -46,7 +46,7 @@ export function Data({ item, url }: { item: ItemOf<"artifact">; url: string | un
   return table ? <DataTable table={table} keep={item.id} /> : <Value value={data} label={texts.raw} keep={item.id} />;
 }
 
-/** A chart by specification, or its data; one that wants to load something is shown as what it is. */
+/** A chart by specification, or its data; a specification that loads data is shown as JSON. */
 function SpecView({ spec, title, keep }: { spec: Spec; title: string; keep: string }) {
   const { texts } = useShared();
   const [asData, setAsData] = useKept(`data ${keep}`, false);
@@ -74,7 +74,7 @@ function SpecView({ spec, title, keep }: { spec: Spec; title: string; keep: stri
   );
 }
 
-/** Comma-separated values with quotes, as rows. */
+/** Parses comma-separated values with quotes. */
 function csv(text: string): { columns: string[]; rows: string[][] } {
   const rows: string[][] = [];
   let row: string[] = [];

@@ -1,5 +1,5 @@
 /*
- * Charts that come as a Vega-Lite specification. This file only looks at them; what draws them is loaded on demand.
+ * Checks of Vega-Lite specifications. The renderer is loaded on demand.
  */
 
 export type Spec = Record<string, unknown>;
@@ -12,14 +12,14 @@ export function readSpec(data: unknown): Spec | undefined {
   return d.spec !== undefined ? readSpec(d.spec) : undefined;
 }
 
-/** Whether something in it names an address to load from: such a chart is not drawn. */
+/** Reports whether a specification loads data from a URL: such a chart is not rendered. */
 export function fetches(spec: unknown): boolean {
   if (Array.isArray(spec)) return spec.some(fetches);
   if (!spec || typeof spec !== "object") return false;
   return Object.entries(spec).some(([k, v]) => (k === "url" && typeof v === "string" && !/^data:/i.test(v)) || (k !== "values" && fetches(v)));
 }
 
-/** The values that stand in the specification itself. */
+/** The inline values of a specification. */
 export function inlineValues(spec: Spec): unknown {
   return (spec["data"] as { values?: unknown } | undefined)?.values;
 }

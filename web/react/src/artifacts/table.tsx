@@ -8,7 +8,7 @@ export interface Table {
   rows: unknown[][];
 }
 
-/** Reads the forms of table that agents send: columns and rows, or a list of objects. */
+/** Reads the table formats that agents send: columns and rows, or a list of objects. */
 export function readTable(data: unknown): Table | undefined {
   const d = data as { columns?: unknown; rows?: unknown; data?: unknown } | unknown[] | undefined;
   const list = Array.isArray(d) ? d : Array.isArray(d?.rows) ? d.rows : Array.isArray(d?.data) ? d.data : undefined;

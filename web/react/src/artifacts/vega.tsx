@@ -6,8 +6,8 @@ import { useShared } from "../shared/context.js";
 import type { Spec } from "./spec.js";
 
 /*
- * A specification is a program that an agent wrote. Its expressions are walked by an interpreter, never made into code,
- * and whatever it wants to load is refused. Loaded when the first such chart is seen.
+ * A specification is untrusted code of an agent. Its expressions are interpreted, never compiled to JavaScript, and loading
+ * is refused. This module is loaded when the first such chart is rendered.
  */
 
 const refuse = () => Promise.reject(new Error("a chart may not load anything"));
@@ -45,7 +45,7 @@ export function SpecChart({ spec, title }: { spec: Spec; title: string }) {
   }, [spec, look, title, texts]);
   return (
     <figure className="pl-chart pl-spec">
-      {/* The library names it by the description and makes its marks known to screen readers. */}
+      {/* The library sets the accessible name and the roles of the marks. */}
       <div ref={box} />
       {fault && <p className="pl-fault">{texts.chartFailed(fault)}</p>}
     </figure>
@@ -54,11 +54,11 @@ export function SpecChart({ spec, title }: { spec: Spec; title: string }) {
 
 const quiet = { level: () => quiet, error: () => quiet, warn: () => quiet, info: () => quiet, debug: () => quiet } as never;
 
-/** The look of the page around it. */
+/** The colours and fonts of the page. */
 function config(el: HTMLElement): object {
   const style = getComputedStyle(el);
   const v = (name: string) => {
-    // A variable may hold light-dark(); only a property that uses it has the colour.
+    // A variable may contain light-dark(); only a computed property has the colour.
     const probe = document.createElement("span");
     probe.style.color = `var(--pl-${name})`;
     el.append(probe);

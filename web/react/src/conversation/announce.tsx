@@ -7,7 +7,7 @@ import { useConnection, usePrompts, useTick } from "../shared/hooks.js";
 import { tasksDone } from "../work/plan.js";
 
 /*
- * What a screen reader is told. The list itself is no live region: scrolling mounts rows, and those would be read out.
+ * Announcements for screen readers. The list itself is not a live region, because scrolling mounts rows, which would be read.
  */
 
 const pace = 2000;
@@ -24,9 +24,9 @@ export function Announcer() {
   const prompts = usePrompts(store);
   const connection = useConnection(store);
   const marks = useRef(new Map<string, number>());
-  const lost = useRef(0); // since when the connection is known to be lost
+  const lost = useRef(0); // when the announced loss of the connection began
 
-  // Written by hand: what is told twice is told twice, and two that come together are both told.
+  // Sets the text directly: the same alert can be repeated, and alerts at the same time are joined.
   const setAlert = useRef((text: string) => {
     if (alerts.current.push(text) > 1) return;
     queueMicrotask(() => {

@@ -4,7 +4,7 @@ import { useConnection, useEverySecond, useView } from "../shared/hooks.js";
 
 const quiet = 3000;
 
-/** Tells about a lost connection, but only when it lasts. */
+/** Shows a lost connection after three seconds. */
 export function Banner() {
   const { store, texts, client } = useShared();
   const c = useConnection(store);
@@ -30,7 +30,7 @@ export function Banner() {
   );
 }
 
-/** One dot and one word: how the session and the connection stand. */
+/** The status of the session and the connection: a dot and a word. */
 export function StatusDot() {
   const { store, texts } = useShared();
   const c = useConnection(store);

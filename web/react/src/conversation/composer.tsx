@@ -9,7 +9,7 @@ export interface ComposerHandle {
   set: (text: string) => void;
 }
 
-/** Where a person writes. It has its own state, so that typing draws nothing else. */
+/** The input for messages. It has its own state, so that typing renders nothing else. */
 export const Composer = memo(function Composer(p: {
   handle?: Ref<ComposerHandle>;
   client: ParleyClient;
@@ -77,7 +77,7 @@ export const Composer = memo(function Composer(p: {
       return;
     }
     if (e.key !== "Enter" || e.shiftKey || e.nativeEvent.isComposing || composing.current) return;
-    // On a touch keyboard Enter is the only way to a new line.
+    // On a touch keyboard only Enter inserts a new line.
     if (matchMedia("(pointer: coarse)").matches && !e.ctrlKey && !e.metaKey) return;
     e.preventDefault();
     send();
@@ -211,7 +211,7 @@ export const Composer = memo(function Composer(p: {
   );
 });
 
-// A draft outlives a reload; a page without storage only loses that.
+// The draft survives a reload if the page has storage.
 function readDraft(key: string): string {
   try {
     return localStorage.getItem(`parley.draft.${key}`) ?? "";
@@ -225,6 +225,6 @@ function writeDraft(key: string, text: string): void {
     if (text) localStorage.setItem(`parley.draft.${key}`, text);
     else localStorage.removeItem(`parley.draft.${key}`);
   } catch {
-    // Nothing to do.
+    // Without storage the draft is not saved.
   }
 }

@@ -24,7 +24,7 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
 
   const latest = useRef(p);
   latest.current = p;
-  const line = useRef<string>(undefined); // the workstream that the list is narrowed to
+  const target = useRef<string>(undefined); // the workstream that the list is filtered by
   const ensure = useCallback(async (text: string, files: Part[]): Promise<string> => {
     const { session, start, client, agent, onStart } = latest.current;
     if (session) return session;
@@ -43,8 +43,8 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
       const parts = [...files, ...(typeof o.attached === "function" ? o.attached() : (o.attached ?? []))];
       const to = await ensure(text, parts);
       const context = o.context?.();
-      // What is refused later is shown at the message itself, with a way to try again.
-      void o.client.say(to, { text, ...(parts.length > 0 ? { content: [{ type: "text", text }, ...parts] } : {}), ...(context !== undefined ? { context } : {}) }, line.current ? { workstream_id: line.current } : {}).catch(() => {});
+      // A later error is shown at the message, with a button to retry.
+      void o.client.say(to, { text, ...(parts.length > 0 ? { content: [{ type: "text", text }, ...parts] } : {}), ...(context !== undefined ? { context } : {}) }, target.current ? { workstream_id: target.current } : {}).catch(() => {});
       o.onSent?.(text, parts);
     },
     [ensure],
@@ -113,7 +113,7 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
       dir={p.dir}
     >
       {store ? (
-        <SessionView key={store.id} store={store} props={p} texts={texts} empty={empty} composer={composerFor} inner={inner} line={line} />
+        <SessionView key={store.id} store={store} props={p} texts={texts} empty={empty} composer={composerFor} inner={inner} target={target} />
       ) : (
         <div className="pl-body">
           <div className="pl-main">

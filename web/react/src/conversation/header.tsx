@@ -5,7 +5,7 @@ import { StatusDot } from "./banner.js";
 import type { ConversationProps } from "./props.js";
 import { TokenMeter } from "./tokens.js";
 
-/** One line: title, how it stands, tokens, and what can be done. */
+/** The header: title, status, tokens and actions. */
 export function Header({ props: p, searching, setSearching }: { props: ConversationProps; searching: boolean; setSearching: (on: boolean) => void }) {
   const { store, texts } = useShared();
   const record = useRecord(store);

@@ -53,7 +53,7 @@ export function Panel(p: {
 const least = 280;
 const most = 560;
 
-/** The edge of the panel, to be dragged or moved by the arrow keys. Its place is kept by the browser. */
+/** The edge of the panel, moved by dragging or with the arrow keys. The width is stored in the browser. */
 function Grip({ box }: { box: RefObject<HTMLElement | null> }) {
   const { texts } = useShared();
   const grip = useRef<HTMLDivElement>(null);
@@ -64,7 +64,7 @@ function Grip({ box }: { box: RefObject<HTMLElement | null> }) {
     try {
       localStorage.setItem("parley.panelwidth", String(w));
     } catch {
-      // Without storage it lasts as long as the page.
+      // Without storage the width is kept until the page is closed.
     }
   };
   useEffect(() => {

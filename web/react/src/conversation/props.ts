@@ -5,22 +5,22 @@ import type { Texts } from "../i18n/texts.js";
 import type { Mode, Renderers } from "../shared/context.js";
 import type { PanelName } from "./panel.js";
 
-/** A message to begin with. */
+/** A suggested first message. */
 export type Starter = string | { text: string; label: string };
 
 export interface ConversationProps {
   client: ParleyClient;
   /** The session to show. Without one, `start` begins it with the first message. */
   session?: string | undefined;
-  /** Begins a session for the first message and gives its id; by default it is created on the server. */
+  /** Creates a session for the first message and returns its id; by default the client creates it. */
   start?: (text: string, files: Part[]) => Promise<string>;
-  /** Told when a session was begun here. */
+  /** Called after a session was created here. */
   onStart?: (session: string) => void;
-  /** The agent of sessions that are begun here. */
+  /** The agent of sessions that are created here. */
   agent?: string;
   mode?: Mode;
   panels?: { plan?: boolean; workstreams?: boolean; files?: boolean; inspector?: boolean };
-  /** The panel that is open; without it the component keeps it itself. "auto" shows work or plan when there is some. */
+  /** The open panel; without it the component manages it. "auto" shows work or plan when there is some. */
   panel?: PanelName | "auto" | null;
   onPanel?: (p: PanelName | null) => void;
   /** The event that the inspector shows. */
@@ -28,31 +28,31 @@ export interface ConversationProps {
   renderers?: Renderers;
   slots?: { header?: ReactNode; headerStart?: ReactNode; headerEnd?: ReactNode; empty?: ReactNode; composerStart?: ReactNode; composerEnd?: ReactNode; footer?: ReactNode };
   filter?: (item: Item) => boolean;
-  /** Told to the agent with every message. */
+  /** Sent to the agent with every message. */
   context?: () => unknown;
-  /** false: no files. */
+  /** false: files cannot be added. */
   uploads?: UploadRules | false;
-  /** Parts that go with the next message, such as documents that were found in the host's own search. */
+  /** Parts that are added to the next message, such as documents that the host has found. */
   attached?: Part[] | (() => Part[]);
-  /** Takes one of them away again; without it they cannot be removed here. */
+  /** Called when a person removes one of them; without it they cannot be removed. */
   onDetach?: (part: Part) => void;
-  /** Told when a message, and what was attached, is on its way. */
+  /** Called when a message with its attachments is being sent. */
   onSent?: (text: string, parts: Part[]) => void;
   title?: ReactNode;
   placeholder?: string;
-  /** Messages to begin with; with a label, that is what people read. */
+  /** Suggested first messages; people see the label if there is one. */
   starters?: readonly Starter[];
-  /** What an empty conversation says about its agent. */
+  /** The description of the agent in an empty conversation. */
   about?: string;
-  /** Said above the start view of a conversation that has not begun. */
+  /** Content above the start view of an empty conversation. */
   intro?: ReactNode;
-  /** Text in the composer to begin with. */
+  /** The initial text of the composer. */
   draft?: string;
-  /** The word on the button that begins a conversation; "Send" otherwise. */
+  /** The label of the button that starts a conversation; "Send" otherwise. */
   startText?: string;
-  /** The host is busy, with uploads of its own for instance: nothing can be sent. */
+  /** Sending is disabled, for example during uploads of the host. */
   busy?: boolean;
-  /** Shows a button that begins anew. */
+  /** Shows a button that starts a new conversation. */
   onReset?: () => void;
   layout?: "page" | "modal";
   classNames?: { composer?: string; input?: string; ledger?: string };
@@ -63,19 +63,19 @@ export interface ConversationProps {
   theme?: "auto" | "light" | "dark";
   density?: "comfortable" | "compact";
   width?: "measure" | "full";
-  /** The language of the page around it, for the lang attribute; the words are in `messages`. */
+  /** The language of the page around it, for the lang attribute; the texts are in `messages`. */
   locale?: string;
   dir?: "ltr" | "rtl";
   messages?: Partial<Texts>;
   className?: string;
-  /** The id of the person here, to tell "you" from others. */
+  /** The actor id of the person, to show "you" instead of the name. */
   me?: string;
   tokenLimit?: number;
-  /** Dialects that the inspector offers beside Parley's own. */
+  /** Further dialects that the inspector offers. */
   dialects?: readonly string[];
-  /** The address at which a trace can be seen, by its id; without it the id is shown. */
+  /** Returns the URL of a trace; without it only the trace id is shown. */
   traceURL?: (traceID: string) => string;
-  /** Fetches an image from elsewhere, once a person asks for it; by default the server does. false: images are only linked. */
+  /** Fetches an external image when a person requests it; by default the server does. false: external images are links. */
   loadImage?: ((url: string, signal: AbortSignal) => Promise<Blob>) | false;
   /** The address of an HTML artifact's sandboxed view, where the server has one. */
   pageURL?: (session: string, path: string) => string;
@@ -90,9 +90,9 @@ export interface ConversationHandle {
   send: (text: string, files?: Part[]) => Promise<void>;
   stop: () => Promise<StopResult | undefined>;
   answer: (request: string, answer: Answer) => Promise<Event | undefined>;
-  /** Hands a directive to one workstream: an added instruction unless another command is named. */
+  /** Sends a directive to a workstream; the default command is add_instruction. */
   steer: (workstream: string, text: string, command?: SteerCommand) => Promise<void>;
-  /** Brings an entry into view: an item's id, or the number of an event. */
+  /** Scrolls to an entry: an item's id, or the sequence of an event. */
   scrollTo: (item: string | number) => void;
   openInspector: (seq?: number) => void;
   focus: () => void;

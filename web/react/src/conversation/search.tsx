@@ -4,7 +4,7 @@ import { itemAt } from "../entries/itemat.js";
 import { useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
 
-/** Finds words in the whole conversation, by the server's index: a virtual list hides most of it from the browser's own search. */
+/** Searches the whole conversation with the server's index: the browser's search finds only mounted rows. */
 export function SearchBar({ close }: { close: () => void }) {
   const { client, store, texts, scrollTo } = useShared();
   const [q, setQ] = useState("");

@@ -18,7 +18,7 @@ import { PanelStrip, PromptStrip } from "./strips.js";
 const SearchBar = lazyPart(() => import("./search.js").then((m) => m.SearchBar), null);
 const Panel = lazyPart(() => import("./panel.js").then((m) => m.Panel), <aside className="pl-panel" aria-busy="true" />);
 
-/** What the conversation can be told to do once it is open. */
+/** The methods of an open conversation. */
 export interface Inner {
   store: SessionStore;
   answer: (request: string, answer: Answer) => Promise<Event>;
@@ -26,15 +26,15 @@ export interface Inner {
   inspect: (seq?: number) => void;
 }
 
-/** The conversation once its session is there. */
-export function SessionView({ store, props: p, texts, empty, composer, inner, line }: {
+/** The conversation of an open session. */
+export function SessionView({ store, props: p, texts, empty, composer, inner, target }: {
   store: SessionStore;
   props: ConversationProps;
   texts: Texts;
   empty: ReactNode;
   composer: (running: boolean, stopping: boolean, agent: string, stop: () => void) => ReactNode;
   inner: Ref<Inner>;
-  line: React.RefObject<string | undefined>;
+  target: React.RefObject<string | undefined>;
 }) {
   const list = useRef<EntryListHandle>(null);
   const [panel, setOwnPanel] = useState<PanelName | null>(null);
@@ -82,13 +82,13 @@ export function SessionView({ store, props: p, texts, empty, composer, inner, li
     [p.client, store, texts, p.mode, p.renderers, answer, answeredHere, p.me, memory, canInspect, inspect, p.onLinkClick, p.pageURL, loadImage],
   );
   useImperativeHandle(inner, () => ({ store, answer, show: (i) => list.current?.show(i), inspect }), [store, answer, inspect]);
-  useTold(store, p);
-  // Someone who reads one line of work speaks to it, as long as it goes on.
-  const target = workstream !== undefined && work.some((w) => w.id === workstream && !w.ended_at) ? workstream : undefined;
+  useCallbacks(store, p);
+  // While the list is filtered by a running workstream, messages go to that workstream.
+  const messageTo = workstream !== undefined && work.some((w) => w.id === workstream && !w.ended_at) ? workstream : undefined;
   useEffect(() => {
-    line.current = target;
-    return () => void (line.current = undefined);
-  }, [line, target]);
+    target.current = messageTo;
+    return () => void (target.current = undefined);
+  }, [target, messageTo]);
 
   const state = useView(store);
   const prompts = usePrompts(store);
@@ -98,7 +98,7 @@ export function SessionView({ store, props: p, texts, empty, composer, inner, li
   const stop = useCallback(() => void store.stop().catch(() => {}), [store]);
   useKeys(prompts, list);
   useEffect(() => {
-    // Not with the first entries, but before the server may be out of reach.
+    // Load them after the first entries, but before the connection may be lost.
     const timer = setTimeout(() => {
       Panel.preload();
       Data.preload();
@@ -126,7 +126,7 @@ export function SessionView({ store, props: p, texts, empty, composer, inner, li
           <EntryList handle={list} className={p.classNames?.ledger} store={store} workstream={workstream} filter={p.filter} empty={record ? empty : <Loading texts={texts} />} />
           <div className="pl-below">
             <PromptStrip show={(request) => list.current?.show(`p-${request}`)} />
-            {composer(main !== undefined, main?.stopping ?? false, target !== undefined ? workstreamName(shared, target) : (record?.agent ?? p.agent ?? ""), stop)}
+            {composer(main !== undefined, main?.stopping ?? false, messageTo !== undefined ? workstreamName(shared, messageTo) : (record?.agent ?? p.agent ?? ""), stop)}
             {p.slots?.footer}
           </div>
           <PanelStrip panels={p.panels} open={setPanel} />
@@ -148,7 +148,7 @@ interface Memory {
 }
 const memories = new WeakMap<ParleyClient, Map<string, Memory>>();
 
-/** What was written and opened in a session, for whoever comes back to it on this page. */
+/** Drafts and expanded rows of a session, kept while the page is open. */
 function memoryOf(client: ParleyClient, session: string): Memory {
   const all = memories.get(client) ?? new Map<string, Memory>();
   memories.set(client, all);
@@ -157,8 +157,8 @@ function memoryOf(client: ParleyClient, session: string): Memory {
   return m;
 }
 
-/** Tells the host what it asked to be told. */
-function useTold(store: SessionStore, p: ConversationProps): void {
+/** Calls the host's callbacks. */
+function useCallbacks(store: SessionStore, p: ConversationProps): void {
   const { onEvent, onPrompt, onStatus, onError } = p;
   useEffect(() => (onEvent ? store.onEvent(onEvent) : undefined), [store, onEvent]);
   const state = useView(store);
@@ -168,7 +168,7 @@ function useTold(store: SessionStore, p: ConversationProps): void {
   useEffect(() => void (error && onError?.(error)), [error, onError]);
 }
 
-/** Alt+Q goes to the oldest open question. */
+/** Alt+Q scrolls to the oldest open prompt. */
 function useKeys(prompts: Prompt[], list: React.RefObject<EntryListHandle | null>): void {
   useEffect(() => {
     const key = (e: KeyboardEvent) => {

@@ -3,7 +3,7 @@ import type { ParleyError } from "@parley-hq/client";
 import type { Texts } from "../i18n/texts.js";
 import type { Starter } from "./props.js";
 
-/** A conversation that has not begun: who answers, and what could be said. */
+/** The start view of a conversation without messages: the agent, and suggested messages. */
 export function Empty(p: { texts: Texts; intro: ReactNode; agent: string; about: string; starters: readonly Starter[]; onStart: (text: string) => void; can: boolean }) {
   return (
     <div className="pl-empty">
@@ -39,7 +39,7 @@ export function Loading({ texts }: { texts: Texts }) {
   );
 }
 
-/** A session that cannot be shown, and why. */
+/** The error view of a session that cannot be opened. */
 export function Unopened({ texts, error }: { texts: Texts; error: ParleyError | undefined }) {
   const why =
     error?.code === "not_found" || error?.code === "denied" ? texts.notFound : error?.code === "gone" ? texts.gone : error?.code === "unauthenticated" ? texts.signInAgain : texts.cannotOpen;

@@ -7,7 +7,7 @@ import { tasksDone } from "../work/plan.js";
 import type { PanelName } from "./panel.js";
 import type { ConversationProps } from "./props.js";
 
-/** What waits for a person, said where it is always in view. */
+/** The number of open prompts that are not visible, with a button to scroll to them. */
 export function PromptStrip({ show }: { show: (request: string) => void }) {
   const { store, texts, mode, inView } = useShared();
   const prompts = usePrompts(store);
@@ -41,7 +41,7 @@ export function PromptStrip({ show }: { show: (request: string) => void }) {
   );
 }
 
-/** On narrow pages: the panels as one line below the composer. */
+/** The panels as one line below the composer, on narrow pages. */
 export function PanelStrip({ panels, open }: { panels: ConversationProps["panels"]; open: (n: PanelName) => void }) {
   const { store, texts } = useShared();
   const plan = usePlan(store);

@@ -1,7 +1,7 @@
 import { useShared } from "../shared/context.js";
 import { useView } from "../shared/hooks.js";
 
-/** Tokens of the whole session; against a limit when one is known. */
+/** The token usage of the session, with its limit if there is one. */
 export function TokenMeter({ limit }: { limit?: number }) {
   const { store, texts } = useShared();
   const u = useView(store)?.usage;

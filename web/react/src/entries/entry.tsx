@@ -50,7 +50,7 @@ export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: numbe
   );
 });
 
-/** What a screen reader calls an entry. */
+/** The accessible name of an entry. */
 function labelOf(shared: Shared, id: string): string {
   const { store, texts } = shared;
   const item = store.getItem(id);
@@ -84,7 +84,7 @@ function labelOf(shared: Shared, id: string): string {
   }
 }
 
-/** An entry that fails to draw takes nothing else with it. */
+/** An error boundary: an entry that fails to render does not affect other entries. */
 class Guard extends Component<{ id: string; shared: Shared; children: ReactNode }, { failed: boolean }> {
   override state = { failed: false };
   static getDerivedStateFromError() {
@@ -152,7 +152,7 @@ function Kind({ item }: { item: ShownItem }) {
   }
 }
 
-/** A piece of the agent's prose. Sealed pieces never draw again while the rest grows. */
+/** A segment of the agent's text. Sealed segments are not rendered again while the text grows. */
 const TextSegment = memo(function TextSegment({ id, index, of, rows }: { id: string; index: number; of: number; rows: Rows }) {
   const { store, renderers } = useShared();
   const segment = useItemPart(store, id, (item) => (item ? rows.segments(item)[index] : undefined));

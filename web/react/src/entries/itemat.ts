@@ -1,6 +1,6 @@
 import type { SessionStore } from "@parley-hq/client";
 
-/** Loads older entries until the one that holds an event is there, and gives its id. */
+/** Loads older items until the item of an event is loaded, and returns its id. */
 export async function itemAt(store: SessionStore, seq: number): Promise<string | undefined> {
   await store.ready;
   for (;;) {

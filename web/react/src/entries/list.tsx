@@ -8,7 +8,7 @@ import { Entry } from "./entry.js";
 import { Rows, type Row } from "./rows.js";
 
 export interface EntryListHandle {
-  /** Brings an item into view and gives it the focus. */
+  /** Scrolls to an item and focuses it. */
   show: (id: string) => void;
   end: () => void;
   text: (id: string) => string;
@@ -17,7 +17,7 @@ export interface EntryListHandle {
 const settle = 400;
 const question = ".pl-prompt-open";
 
-/** Re-makes the rows when the order changes, or when a text that is being written needs another row. */
+/** Makes the rows again when the order changes, or when an open text needs another row. */
 function useRows(rows: Rows, store: SessionStore, workstream: string | undefined, filter: ((item: Item) => boolean) | undefined): readonly Row[] {
   const version = useRef<{ order: readonly string[] | undefined; workstream: string | undefined; filter: unknown; open: string }>(undefined);
   const subscribe = useCallback(
@@ -74,16 +74,16 @@ export const EntryList = memo(function EntryList(p: {
   const list = useRef<VListHandle>(null);
   const box = useRef<HTMLDivElement>(null);
   const pinned = useRef(true);
-  const [away, setAway] = useState<string | undefined>(undefined); // the last row that was seen when the reader left the end
+  const [away, setAway] = useState<string | undefined>(undefined); // the last row when the reader scrolled up from the end
   const first = useRef<string>(undefined);
-  const left = useRef(0); // when the reader last went up
+  const left = useRef(0); // when the reader last scrolled up
   const lastOffset = useRef(0);
   const target = useRef<string>(undefined);
-  // The last row when the reader, at the end, turned to a question, and whether that row is the question.
+  // Set when the reader focused a prompt at the end: the last row at that time, and whether it is the prompt.
   const asked = useRef<{ last: string; own: boolean }>(undefined);
   const opened = useRef(0); // counts the rows that were opened at the end
 
-  // Rows were put in front if the row that was first is further down now.
+  // Rows were prepended if the previous first row is further down.
   const before = first.current;
   const shift = before !== undefined && rows[0]?.key !== before && rows.length > 0 && rows.slice(0, 600).some((r) => r.key === before);
   useLayoutEffect(() => {
@@ -91,11 +91,11 @@ export const EntryList = memo(function EntryList(p: {
   }, [rows]);
 
   const stick = useCallback(() => {
-    // Not scrollToIndex: that goes on scrolling while rows are measured, against a reader who has left meanwhile. The
-    // browser cuts the number down to the end, without anyone having to measure.
+    // Not scrollToIndex: it keeps scrolling while rows are measured, even when the reader has scrolled up meanwhile. The
+    // browser limits the value to the end of the content.
     const scroller = box.current?.firstElementChild;
     const a = asked.current;
-    // A question that is the last row may grow, or have less room: nothing else can push it away.
+    // A prompt that is the last row stays in view when it grows or the window shrinks.
     if ((pinned.current || (a?.own && a.last === rowsOf.rows[rowsOf.rows.length - 1]?.key)) && scroller) scroller.scrollTop = 1e9;
   }, [rowsOf]);
 
@@ -120,7 +120,7 @@ export const EntryList = memo(function EntryList(p: {
     stick();
   }, [stick, hold]);
 
-  // Who is about to answer must not have the card pulled away; who has answered wants to see what comes of it.
+  // A focused prompt must not scroll away; after the answer the list follows the end again.
   const onFocus = useCallback(
     (e: React.FocusEvent) => {
       if (!pinned.current || !(e.target instanceof Element) || !e.target.closest(question)) return;
@@ -138,7 +138,7 @@ export const EntryList = memo(function EntryList(p: {
     }
   }, [rows, end]);
 
-  // A row that is opened grows downwards: what is under the pointer stays there, even at the end of the list.
+  // An expanded row grows downwards: the content under the pointer does not move, even at the end of the list.
   const onClick = useCallback(
     (e: React.MouseEvent) => {
       if (!pinned.current || !(e.target instanceof Element) || !e.target.closest("summary")) return;
@@ -146,19 +146,19 @@ export const EntryList = memo(function EntryList(p: {
       const mine = ++opened.current;
       const look = () => {
         const l = list.current;
-        // The reader went to the end meanwhile, or has opened another row, which may not have grown yet.
+        // The reader has scrolled to the end, or has expanded another row, which may not have grown yet.
         if (pinned.current || mine !== opened.current || !l) return;
         if (l.scrollOffset + l.viewportSize < l.scrollSize - 8) setAway(rowsOf.rows[rowsOf.rows.length - 1]?.key ?? "");
         else pinned.current = true;
         hold();
       };
-      // The row has grown when a frame was drawn, however long that takes.
+      // The row has its new size after the next animation frame.
       setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(look)), settle);
     },
     [rowsOf, hold],
   );
 
-  // The content grows inside rows, too: watch its height, and that of the window on it.
+  // Rows grow, too: observe the height of the content and of the viewport.
   useEffect(() => {
     const scroller = box.current?.querySelector<HTMLElement>(".pl-list");
     const inner = scroller?.firstElementChild;
@@ -190,7 +190,7 @@ export const EntryList = memo(function EntryList(p: {
       const down = offset > lastOffset.current;
       lastOffset.current = offset;
       const atEnd = offset + l.viewportSize >= l.scrollSize - 8;
-      // The echo of our own scrolling may come after the reader's first move away from the end.
+      // The scroll event of stick may arrive after the reader has started to scroll up.
       if (atEnd && down && !pinned.current && target.current === undefined && performance.now() - left.current > 300) {
         pinned.current = true;
         asked.current = undefined;
@@ -202,7 +202,7 @@ export const EntryList = memo(function EntryList(p: {
     [loadOlder, hold],
   );
   useEffect(() => {
-    // A window that is not filled cannot be scrolled to load more.
+    // When the content does not fill the viewport, the reader cannot scroll to load more.
     const l = list.current;
     if (l && older.more && l.scrollSize <= l.viewportSize) loadOlder();
   }, [rows, older.more, loadOlder]);
@@ -221,7 +221,7 @@ export const EntryList = memo(function EntryList(p: {
         unpin();
         target.current = id;
         list.current?.scrollToIndex(at, { align: "center" });
-        // The row is mounted by the scroll; sizes settle over a few frames.
+        // Scrolling mounts the row; sizes are measured over a few frames.
         let tries = 0;
         const focus = () => {
           const el = box.current?.querySelector<HTMLElement>(`[data-item="${CSS.escape(id)}"]`);

@@ -3,7 +3,7 @@ import { useShared } from "../shared/context.js";
 import { useConnection } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
 
-/** What a person said, with what became of it. */
+/** A message of a person and its state. */
 export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
   const { store, texts, mode } = useShared();
   const connection = useConnection(store);

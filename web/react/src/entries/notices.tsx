@@ -39,7 +39,7 @@ export function Notice({ item }: { item: ItemOf<"notice"> }) {
   );
 }
 
-/** What the agent said it was doing; quiet once its turn is over. */
+/** A status of the agent; dimmed when its turn has ended. */
 export function StatusLine({ item }: { item: ItemOf<"status"> }) {
   const { store } = useShared();
   const running = useView(store)?.turns.some((t) => t.turn_id === item.turn_id) ?? false;

@@ -2,7 +2,7 @@ import type { Item, SessionStore, ShownItem } from "@parley-hq/client";
 import { Segmenter, type Segment } from "../markdown/segments.js";
 
 /*
- * What the list shows, from what the store has: long texts become several rows, neighbouring tool calls one.
+ * The rows of the list, made from the items of the store: a long text becomes several rows, adjacent tool calls become one.
  */
 
 export type Row =
@@ -12,7 +12,7 @@ export type Row =
 
 const foldTools = 3;
 
-/** Makes rows and keeps what did not change. */
+/** Makes rows; unchanged rows keep their identity. */
 export class Rows {
   readonly segmenter = new Segmenter();
   readonly #store: SessionStore;
@@ -56,7 +56,7 @@ export class Rows {
     };
     for (const id of order) {
       const item = this.#store.getItem(id);
-      if (!item || (filter && !filter(item as Item)) || !belongs(item, workstream) || kept(item)) continue;
+      if (!item || (filter && !filter(item as Item)) || !belongs(item, workstream) || isBookkeeping(item)) continue;
       const of = item.workstream_id ?? "";
       if (item.kind === "tool") {
         if (tools.length > 0 && (tools[0]?.workstream_id ?? "") !== of) flush();
@@ -78,12 +78,12 @@ export class Rows {
   }
 }
 
-/** A pending message keeps its row when the log's own replaces it. */
+/** A pending message keeps its row key when the stored message replaces it. */
 function keyOf(item: ShownItem): string {
   return item.kind === "message" && item.message.client_id ? `m ${item.message.client_id}` : item.id;
 }
 
-/** Whether an item is shown while the list is narrowed to one line of work. Prompts always are. */
+/** Reports whether an item is shown while the list is filtered by a workstream. Prompts are always shown. */
 function belongs(item: ShownItem, workstream: string | undefined): boolean {
   if (workstream === undefined || item.kind === "prompt") return true;
   if (item.kind === "workstream" && item.workstream.id === workstream) return true;
@@ -98,5 +98,5 @@ function same(a: Row, b: Row): boolean {
   return a.kind === "item" && b.kind === "item" && a.id === b.id;
 }
 
-/** What dialects keep for themselves, such as which input has reached an agent. It is nothing for people; the raw events show it. */
-const kept = (item: ShownItem): boolean => item.kind === "custom" && /^(x1|vertesia|letta|nemo)\./.test(item.custom.type);
+/** Reports whether an item is bookkeeping of a dialect, such as which input has reached an agent. Only the raw events show it. */
+const isBookkeeping = (item: ShownItem): boolean => item.kind === "custom" && /^(x1|vertesia|letta|nemo)\./.test(item.custom.type);

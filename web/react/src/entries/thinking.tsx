@@ -3,7 +3,7 @@ import { Markdown } from "../markdown/markdown.js";
 import { useKept, useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
 
-/** Reasoning: one line on a rail; opens in place. */
+/** Reasoning: one line that can be expanded. */
 export function Thinking({ item }: { item: ItemOf<"thinking"> }) {
   const { texts } = useShared();
   const [open, setOpen] = useKept(`thinking ${item.id}`, false);

@@ -7,7 +7,7 @@ import { Value, gist } from "../shared/json.js";
 
 const icons: Record<string, IconName> = { running: "ring", ok: "check", error: "cross", denied: "dash", unknown: "warn" };
 
-/** A tool call: one line that opens to its arguments and its result. */
+/** A tool call: one line that expands to its arguments and result. */
 export const ToolRow = memo(function ToolRow({ id }: { id: string }) {
   const { store, texts, renderers } = useShared();
   const item = useItem(store, id);
@@ -66,7 +66,7 @@ function Elapsed({ item }: { item: ItemOf<"tool"> }) {
   return <span ref={el} />;
 }
 
-/** Several calls in a row, folded into one line that counts them. */
+/** Several adjacent calls, collapsed into one line with their counts. */
 export const ToolGroup = memo(function ToolGroup({ ids }: { ids: string[] }) {
   const { store, texts } = useShared();
   const [open, setOpen] = useKept(`group ${ids[0]}`, false);

@@ -9,7 +9,7 @@ export function FilesPanel() {
   const { client, store, texts } = useShared();
   const [files, setFiles] = useState<FileInfo[]>();
   const order = useItems(store);
-  // The list changes with file and artifact entries; their number is a good enough sign.
+  // Reload when the number of items changes: file and artifact entries change the list.
   const mark = order.reduce((n, id) => {
     const kind = store.getItem(id)?.kind;
     return kind === "file" || kind === "artifact" ? n + 1 : n;

@@ -7,7 +7,7 @@ export interface UploadRules {
   accept?: string;
   maxFiles?: number;
   maxBytes?: number;
-  /** Stores a file in the host's own way; the part goes with the message. */
+  /** Uploads a file with the host's code; the returned part is added to the message. */
   upload?: (file: File, onProgress: (done: number, total: number) => void, signal: AbortSignal) => Promise<Part>;
 }
 
@@ -20,7 +20,7 @@ export interface Attached {
   error?: string;
 }
 
-/** Files on their way into the next message. */
+/** The files of the next message and their uploads. */
 export function useUploads(client: ParleyClient, session: () => Promise<string>, rules: UploadRules, texts: Texts) {
   const [files, setFiles] = useState<Attached[]>([]);
   const [fault, setFault] = useState<string>();
@@ -79,7 +79,7 @@ export function useUploads(client: ParleyClient, session: () => Promise<string>,
 }
 
 async function store(client: ParleyClient, session: string, file: File, onProgress: (done: number, total: number) => void, signal: AbortSignal): Promise<Part> {
-  // Two files of one name must not replace each other.
+  // Two files of the same name must not replace each other.
   const stamp = Date.now().toString(36);
   const name = (file.name || "pasted").replace(/[/\\\u0000-\u001f]/g, "_");
   const info = await client.upload(session, `files/${stamp}-${name}`, file, { mediaType: file.type || "application/octet-stream", onProgress, signal });

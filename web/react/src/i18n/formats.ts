@@ -1,8 +1,8 @@
 /*
- * Numbers, sizes and times as a language writes them.
+ * Formats numbers, sizes and times for a language.
  */
 
-/** The forms of one language. A catalogue of texts holds those of its own. */
+/** The formats of one language. Each catalogue of texts contains its own. */
 export function formats(locale: string) {
   const plain = new Intl.NumberFormat(locale);
   const short = new Intl.NumberFormat(locale, { notation: "compact", maximumFractionDigits: 1 });
@@ -37,7 +37,7 @@ export function formats(locale: string) {
       } while (n >= 999.5 && u < units.length - 1);
       return `${(n < 10 ? one : whole).format(n)} ${units[u]}`;
     },
-    /** A moment as people write it: the time today, with the day otherwise. */
+    /** A time of today as hours and minutes, another with its day. */
     moment(at: string | number | undefined): string {
       if (!at) return "";
       const d = new Date(at);
@@ -55,7 +55,7 @@ export function formats(locale: string) {
   };
 }
 
-/** Markdown as one line of plain words, for where there is room for no more. */
+/** Markdown as one line of plain text. */
 export function plain(text: string): string {
   return text
     .slice(0, 600)

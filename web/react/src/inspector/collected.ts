@@ -3,7 +3,7 @@ import type { Event, ParleyClient, SessionStore } from "@parley-hq/client";
 const page = 1000;
 const most = 20_000;
 
-/** The events of some types, from the newest backwards up to a bound, and those that come in. */
+/** The newest events of some types, up to a limit, and new events as they arrive. */
 export class Collected {
   readonly #client: ParleyClient;
   readonly #store: SessionStore;
@@ -34,7 +34,7 @@ export class Collected {
   get loading(): boolean {
     return this.#loading;
   }
-  /** There are older ones, which were left out. */
+  /** Older events were left out. */
   get cut(): boolean {
     return this.#cut;
   }

@@ -4,7 +4,7 @@ import { CopyButton } from "../markdown/code.js";
 import { useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
 
-/** One event, in Parley's words and in those of each other dialect. */
+/** One event, in Parley's form and in that of each other dialect. */
 export function EventDetail({ event, dialects, close }: { event: Event; dialects: readonly string[]; close: () => void }) {
   const { client, store, texts } = useShared();
   const [as, setAs] = useState("");
@@ -59,7 +59,7 @@ export function EventDetail({ event, dialects, close }: { event: Event; dialects
 
 const isNothing = (v: unknown): boolean => v === undefined || v === null || (Array.isArray(v) && v.length === 0);
 
-/** The fields of a payload whose values cannot be found in what another dialect makes of it. */
+/** The fields of a payload whose values are missing in the form of another dialect. */
 export function lostFields(payload: unknown, frames: unknown): string[] {
   const said = JSON.stringify(frames) ?? "";
   const out: string[] = [];
@@ -70,7 +70,7 @@ export function lostFields(payload: unknown, frames: unknown): string[] {
       for (const [k, x] of Object.entries(v)) walk(x, path ? `${path}.${k}` : k);
       return;
     }
-    // A text may stand inside another one, there with its quotes escaped once more.
+    // A text may be inside a JSON string, with its quotes escaped again.
     const inner = typeof v === "string" ? JSON.stringify(v).slice(1, -1) : String(v);
     if (!said.includes(inner) && !said.includes(JSON.stringify(inner).slice(1, -1))) out.push(path);
   };

@@ -1,8 +1,8 @@
 import type { Event, ParleyClient, SessionStore } from "@parley-hq/client";
 
 /*
- * The raw events that the inspector has at hand. They are kept outside of React: a hundred thousand of them are searched
- * while a person types, and new ones come in all the time.
+ * The raw events that the inspector has loaded. They are kept outside of React: up to a hundred thousand events are searched
+ * while a person types and new events arrive.
  */
 
 const page = 1000;
@@ -17,9 +17,9 @@ export class EventLog {
   readonly #client: ParleyClient;
   readonly #store: SessionStore;
   readonly #listeners = new Set<() => void>();
-  #events: Event[] = []; // in the order of their numbers
-  #texts: string[] = []; // what is searched, one per event
-  #held: Event[] = []; // came in while paused
+  #events: Event[] = []; // by sequence
+  #texts: string[] = []; // the searched text of each event
+  #held: Event[] = []; // events that arrived while paused
   #paused = false;
   #more = true;
   #loading = false;
@@ -36,7 +36,7 @@ export class EventLog {
     this.#store = store;
   }
 
-  /** Begins with the newest events, or with those around one. */
+  /** Loads the newest events, or those around one event. */
   open(around: number | undefined): () => void {
     this.#leave = this.#store.onEvent((e) => {
       if (this.#paused) this.#held.push(e);
@@ -46,7 +46,7 @@ export class EventLog {
     return () => this.#leave?.();
   }
 
-  // Reading: changes are told, and numbered.
+  // Reading.
 
   readonly subscribe = (f: () => void): (() => void) => {
     this.#listeners.add(f);
@@ -73,7 +73,7 @@ export class EventLog {
   get held(): number {
     return this.#held.length;
   }
-  /** How often events were put in front. */
+  /** How often older events were added. */
   get prepended(): number {
     return this.#prepended;
   }
@@ -83,18 +83,18 @@ export class EventLog {
     return this.#events[i]?.sequence === seq ? this.#events[i] : undefined;
   }
 
-  /** The events that fit; the same list until something changes. */
+  /** The events that match the filter; the same list until something changes. */
   filter(f: Filter): readonly Event[] {
     const was = this.#filtered;
     if (was && was.version === this.#version && same(was.filter, f)) return was.list;
     const words = f.words.toLowerCase();
-    // A list of another identity each time: rows are drawn from it.
+    // A new list each time, so that React renders it.
     const list = !words && !f.type && !f.workstream ? this.#events.slice() : this.#events.filter((e, i) => (!f.type || e.type === f.type) && (!f.workstream || (e.workstream_id ?? "main") === f.workstream) && (!words || (this.#texts[i] ?? "").includes(words)));
     this.#filtered = { filter: f, version: this.#version, list };
     return list;
   }
 
-  // Doing.
+  // Loading.
 
   pause(on: boolean): void {
     this.#paused = on;
@@ -102,7 +102,7 @@ export class EventLog {
     this.#tell();
   }
 
-  /** Loads a page of events that are older than those at hand. */
+  /** Loads a page of older events. */
   async earlier(before = this.#events[0]?.sequence): Promise<void> {
     if (this.#loading || !this.#more) return;
     this.#loading = true;
@@ -119,7 +119,7 @@ export class EventLog {
     this.#tell();
   }
 
-  /** Loads everything that there is. */
+  /** Loads all events. */
   async everything(): Promise<void> {
     while (this.#more && !this.#fault && this.#leave) await this.earlier();
   }

@@ -10,7 +10,7 @@ import { TokensView, TraceView } from "./turnviews.js";
 
 type View = "events" | "tokens" | "trace";
 
-/** The inside of a conversation: its events as they stand in the log, and what its turns cost and took. */
+/** The inspector: the raw events of a session, and the tokens and timeline of its turns. */
 export function Inspector({ at, dialects, traceURL, onPick }: { at: number | undefined; dialects: readonly string[]; traceURL?: ((traceID: string) => string) | undefined; onPick?: (seq: number | undefined) => void }) {
   const { texts } = useShared();
   const [view, setView] = useState<View>("events");
@@ -38,7 +38,7 @@ export function Inspector({ at, dialects, traceURL, onPick }: { at: number | und
   );
 }
 
-/** The events as they stand in the log. */
+/** The raw events. */
 function Events({ at, dialects, onPick }: { at: number | undefined; dialects: readonly string[]; onPick: ((seq: number | undefined) => void) | undefined }) {
   const { client, store, texts } = useShared();
   const log = useMemo(() => new EventLog(client, store), [client, store, at]);
@@ -48,7 +48,7 @@ function Events({ at, dialects, onPick }: { at: number | undefined; dialects: re
   const [follow, setFollow] = useState(at === undefined);
   const [picked, setPicked] = useState<number | undefined>(at);
   const list = useRef<VListHandle>(null);
-  // Typing goes before looking.
+  // Typing has priority over filtering.
   const looked = useDeferredValue(filter);
   const shown = useMemo(() => log.filter(looked), [log, looked, version]);
   const whole = !looked.words && !looked.type && !looked.workstream;

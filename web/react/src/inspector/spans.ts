@@ -1,10 +1,10 @@
 import { isKnown, type Event, type Usage } from "@parley-hq/client";
 
 /*
- * Turns as the inspector's tabs show them: what each cost, and what happened in it when. Pure, from the events alone.
+ * The turns for the inspector: the token usage of each, and its spans. Pure functions of the events.
  */
 
-/** The types of event that turns are made of. */
+/** The event types that define turns. */
 export const tokenTypes = ["turn.started", "turn.completed", "agent.usage"];
 export const traceTypes = [
   "turn.started", "turn.completed", "agent.trace", "agent.tool_call", "agent.tool_result", "agent.tool_error", "agent.thinking", "agent.text",
@@ -12,11 +12,11 @@ export const traceTypes = [
   "user.permission_response", "prompt.closed", "workstream.launched", "workstream.completed", "workstream.failed", "workstream.timeout", "workstream.canceled",
 ];
 
-/** One turn of the agent, or what was written outside of any. */
+/** One turn of the agent, or the usage outside of turns. */
 export interface TurnRow {
-  /** "" for what belongs to no turn. */
+  /** "" for usage outside of turns. */
   id: string;
-  /** The event that it begins with. */
+  /** The sequence of its first event. */
   seq: number;
   at: number;
   ended: number | undefined;
@@ -27,7 +27,7 @@ export interface TurnRow {
   traces: string[];
 }
 
-/** Adds two counts up. */
+/** Adds two counts. */
 export function sum(a: Usage, b: Usage): Usage {
   const out: Usage = { ...a };
   for (const k of ["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "reasoning_tokens"] as const) {
@@ -37,7 +37,7 @@ export function sum(a: Usage, b: Usage): Usage {
   return out;
 }
 
-/** The turns that events tell of, in the order in which they began. */
+/** The turns in a list of events, in the order of their start. */
 export function turnsOf(events: readonly Event[]): TurnRow[] {
   const rows = new Map<string, TurnRow>();
   for (const e of events) {
@@ -63,19 +63,19 @@ export function turnsOf(events: readonly Event[]): TurnRow[] {
   return [...rows.values()];
 }
 
-/** Something that took a while, or a moment when to is from. */
+/** A span of time; a moment when from and to are equal. */
 export interface Span {
   key: string;
   seq: number;
   kind: "turn" | "tool" | "prompt" | "work" | "thinking" | "text";
   name: string;
   from: number;
-  /** Absent while it goes on. */
+  /** Absent while it runs. */
   to: number | undefined;
   bad: boolean;
 }
 
-/** What happened in a turn. Of what is written only the end is known: it is taken to begin where the one before it ended. */
+/** The spans of a turn. Only the end of a text is known: its start is taken to be the end of the previous span. */
 export function spansOf(events: readonly Event[], turn: TurnRow): Span[] {
   const spans: Span[] = [];
   const open = new Map<string, Span>();
@@ -94,7 +94,7 @@ export function spansOf(events: readonly Event[], turn: TurnRow): Span[] {
   };
   begin("turn", { seq: turn.seq, kind: "turn", name: turn.workstream, from: turn.at, bad: false });
   for (const e of events) {
-    // A line of work that was launched here ends in turns of its own.
+    // A workstream that was launched here ends in its own turns.
     if (!isKnown(e) || (e.turn_id !== turn.id && !e.type.startsWith("workstream.") && !e.type.startsWith("user.") && e.type !== "prompt.closed")) continue;
     const at = Date.parse(e.timestamp);
     const seq = e.sequence;
@@ -142,7 +142,7 @@ export function spansOf(events: readonly Event[], turn: TurnRow): Span[] {
     }
     if (e.turn_id === turn.id) before = at;
   }
-  // With the turn over, what has no end of its own in it never got one; lines of work go on.
+  // When the turn has ended, open spans end with it, except workstreams.
   if (turn.ended !== undefined) for (const [key, s] of open) if (!key.startsWith("work ")) s.to ??= turn.ended;
   return spans;
 }

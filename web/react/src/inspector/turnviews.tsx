@@ -15,7 +15,7 @@ function useCollected(types: readonly string[]): Collected {
   return all;
 }
 
-/** What stands there instead of a table that is not there yet, or is empty. */
+/** The placeholder of a table that is loading or empty. */
 function Unready({ of, empty }: { of: Collected; empty: string }): ReactNode {
   const { texts } = useShared();
   return (
@@ -25,7 +25,7 @@ function Unready({ of, empty }: { of: Collected; empty: string }): ReactNode {
   );
 }
 
-/** Tokens turn by turn, and their sum. */
+/** The tokens of each turn, and their sum. */
 export function TokensView({ pick }: { pick: (seq: number) => void }) {
   const { texts } = useShared();
   const all = useCollected(tokenTypes);
@@ -81,7 +81,7 @@ export function TokensView({ pick }: { pick: (seq: number) => void }) {
   );
 }
 
-/** What happened in a turn when: a bar for all that took a while. */
+/** The timeline of a turn: one bar per span. */
 export function TraceView({ pick, traceURL }: { pick: (seq: number) => void; traceURL: ((traceID: string) => string) | undefined }) {
   const shared = useShared();
   const { store, texts } = shared;

@@ -2,7 +2,7 @@ import { memo, useEffect, useMemo, useState, type ReactNode } from "react";
 import { useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
 
-/** A block of code with its language, wrapping and copying. Parts of a long block share one copy button's text. */
+/** A code block with its language, line wrapping and a copy button. The segments of a long block copy the whole block. */
 export const CodeBlock = memo(function CodeBlock(p: { code: string; lang: string; closed: boolean; first?: boolean; whole?: () => string }) {
   const { texts, renderers } = useShared();
   const [wrap, setWrap] = useState(false);
@@ -34,14 +34,14 @@ export const CodeBlock = memo(function CodeBlock(p: { code: string; lang: string
 const colourLimit = 50_000;
 let colours: typeof import("./highlight.js") | undefined;
 
-/** The code in colours, once they are there. */
+/** The highlighted code, once the highlighter is loaded. */
 function useColours(code: string, lang: string, closed: boolean): ReactNode | undefined {
   const [, loaded] = useState(colours !== undefined);
   const wanted = closed && lang !== "" && code.length < colourLimit;
   useEffect(() => {
     if (!wanted || colours) return;
     let here = true;
-    // A page that cannot load the colours shows the text without them.
+    // Without the highlighter the code is shown as plain text.
     import("./highlight.js").then(
       (m) => {
         colours = m;
@@ -71,7 +71,7 @@ export function CopyButton({ text, label, icon = true }: { text: () => string; l
   );
 }
 
-/** Copies a text; on pages without the clipboard permission by way of a selection. */
+/** Copies a text; on pages without clipboard permission with a selection. */
 export async function copyText(text: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);

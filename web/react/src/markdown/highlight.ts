@@ -13,19 +13,19 @@ import xml from "highlight.js/lib/languages/xml";
 import yaml from "highlight.js/lib/languages/yaml";
 import { createLowlight } from "lowlight";
 
-/* Loaded when the first closed block of a known language is seen. */
+/* Loaded when the first closed code block of a known language is rendered. */
 
 const low = createLowlight({ bash, css, go, java, json, markdown, python, rust, sql, typescript, xml, yaml });
 low.registerAlias({ bash: ["sh", "shell", "console", "zsh"], typescript: ["ts", "tsx", "js", "jsx", "javascript"], python: ["py"], xml: ["html", "svg"], yaml: ["yml"], markdown: ["md"], json: ["jsonc", "ndjson"] });
 
 type Node = { type: string; value?: string; properties?: { className?: unknown }; children?: Node[] };
 
-// Rows come and go as a reader scrolls and a message grows; their code stays the same.
+// A cache: rows are mounted again while a reader scrolls and a message grows.
 const kept = new Map<string, ReactNode>();
 const most = 200;
-const large = 4096; // characters; longer code is not kept
+const large = 4096; // characters; longer code is not cached
 
-/** The code in colours, as elements; undefined when the language is not known. */
+/** The highlighted code as elements; undefined when the language is not known. */
 export function highlight(code: string, lang: string): ReactNode | undefined {
   if (!low.registered(lang)) return undefined;
   const key = `${lang} ${code}`;

@@ -5,12 +5,12 @@ import { Icon } from "../shared/icons.js";
 import { CodeBlock } from "./code.js";
 
 /*
- * Markdown as React elements: marked's lexer reads, this file draws. Nothing here makes HTML from text, so there is
- * nothing to sanitize: raw HTML is shown as the text that it is.
+ * Renders Markdown as React elements, from the tokens of marked's lexer. No HTML is generated from text, so nothing has to be
+ * sanitized: raw HTML is shown as text.
  */
 
-// Closes what is unfinished in a text that is being written. It comes right after the page itself; until then such a text
-// is drawn as it stands.
+// Closes unfinished Markdown of an open text. It is loaded right after the page; until then such a text is rendered
+// unchanged.
 let finish = (text: string): string => text;
 export const finisher: Promise<void> = import("remend").then(
   (m) => void (finish = m.default),
@@ -18,8 +18,8 @@ export const finisher: Promise<void> = import("remend").then(
 );
 
 /**
- * Draws a piece of Markdown. An open one is still being written: what is unfinished in it is closed for the moment. Where
- * its references lead may be said in other pieces of the same text.
+ * Renders Markdown. An open text is still being written: unfinished syntax in it is closed temporarily. Its link references
+ * may be defined in other segments of the same text.
  */
 export const Markdown = memo(function Markdown({ text, open = false, mid = false, known }: { text: string; open?: boolean; mid?: boolean; known?: Links }) {
   const tokens = useMemo(() => lex(open ? finish(text) : text, known), [text, open, known]);
@@ -40,7 +40,7 @@ export function lex(text: string, known?: Links) {
   return lexer.lex(text);
 }
 
-/** One block. While a text grows, only its last block is drawn again; what a reference leads to may become known later. */
+/** One block. While a text grows, only its last block is rendered again, unless a link reference is added. */
 const Block = memo(
   function Block({ token, open }: { token: Token; open: boolean; links: string }) {
     return block(token, open);
@@ -60,7 +60,7 @@ function block(t: Token, open = false): ReactNode {
     case "paragraph":
       return <p dir="auto">{inline(t.tokens)}</p>;
     case "heading": {
-      // The page has its own h1 and h2; what an agent calls a title comes below them.
+      // The page has its own h1 and h2; the headings of an agent begin at h3.
       const Tag = `h${Math.min(6, (t as Tokens.Heading).depth + 2)}` as "h3";
       return (
         <Tag dir="auto" className={`pl-h${(t as Tokens.Heading).depth}`}>
@@ -157,13 +157,13 @@ function span(t: Token): ReactNode {
     case "image":
       return <Picture href={(t as Tokens.Image).href} alt={(t as Tokens.Image).text} />;
     default:
-      return t.raw; // raw HTML among others
+      return t.raw; // for example raw HTML
   }
 }
 
-/** The address of a link if it is of a kind that may be followed. */
+/** The URL of a link if its scheme is allowed. */
 export function safeHref(href: string): string | undefined {
-  // Browsers skip control characters and spaces inside a scheme.
+  // Browsers ignore control characters and spaces inside a scheme.
   const seen = decode(href).replace(/[\u0000-\u0020\u007f-\u009f\u200b-\u200f\u2028-\u202e]/g, "");
   if (/^(https?:\/\/|mailto:)/i.test(seen)) return seen;
   if (/^\/(?![\/\\])/.test(seen) || /^#/.test(seen)) return seen;
@@ -196,13 +196,13 @@ export function Link({ href, children }: { href: string; children: ReactNode }) 
 }
 
 /**
- * Whether an address is that of a file of the session. A text may say any address, and drawing an image asks for it with the
- * rights of the reader: the API must not be reached that way.
+ * Reports whether a URL is that of a file of the session. A text may contain any URL, and rendering an image requests it with
+ * the reader's credentials: the API must not be reachable that way.
  */
 export function ownFile(href: string, session: string): boolean {
   try {
     const base = "http://here.invalid";
-    const url = new URL(href, base); // as a browser reads it: dots are resolved
+    const url = new URL(href, base); // resolves dot segments as a browser does
     const folder = new URL(`/parley/v1/sessions/${encodeURIComponent(session)}/artifacts/`, base).pathname;
     return href.startsWith("/") && url.origin === base && url.pathname.startsWith(folder) && url.pathname.length > folder.length && url.search === "";
   } catch {
@@ -211,8 +211,8 @@ export function ownFile(href: string, session: string): boolean {
 }
 
 /**
- * An image that a text points to. One that is a file of the session is shown. Any other address can carry data out or reach
- * the API, so one from elsewhere is fetched only when asked for, by the server, and one of this server not at all.
+ * An image in a text. A file of the session is shown. Any other URL could leak data or reach the API, so an external image is
+ * fetched by the server, and only on request; other URLs of this server are not fetched.
  */
 function Picture({ href, alt }: { href: string; alt: string }) {
   const { texts, loadImage, memory, store } = useShared();
@@ -257,7 +257,7 @@ const named: Record<string, string> = {
   laquo: "«", raquo: "»", lsquo: "‘", rsquo: "’", ldquo: "“", rdquo: "”", times: "×", deg: "°", euro: "€", middot: "·", bull: "•", rarr: "→", larr: "←",
 };
 
-/** Character references as the characters they stand for. */
+/** Decodes character references. */
 export function decode(text: string): string {
   if (!text.includes("&")) return text;
   return text.replace(/&(?:#x([0-9a-f]{1,6})|#(\d{1,7})|([a-z]+));/gi, (whole, hex, dec, name) => {

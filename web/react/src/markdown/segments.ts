@@ -1,29 +1,29 @@
 import { Lexer, type Links } from "marked";
 
 /*
- * A long message is cut into sealed pieces, each a row of the list of its own; only the open tail is read again while it
- * grows. So drawing costs the same however long the message is.
+ * Splits a long message into segments, each with its own row in the list. While the message grows, only its last segment is
+ * parsed again, so the cost of rendering does not depend on the length of the message. A sealed segment no longer changes.
  */
 
-/** A piece of a message. Joined, the texts of all pieces are the message. */
+/** A part of a message. The texts of all segments, joined, are the message. */
 export interface Segment {
   text: string;
-  /** Part of a fenced block that is longer than one piece: the block's number, its language, and whether it begins here. */
+  /** Set for a part of a fenced block that is longer than one segment: the block's number, its language, and whether it begins here. */
   fence?: { block: number; lang: string; first: boolean; last: boolean };
-  /** Goes on in the middle of a paragraph. */
+  /** The segment begins in the middle of a paragraph. */
   mid?: boolean;
 }
 
 interface Cut {
   segments: Segment[];
-  sealed: number; // characters that are in sealed segments
-  check: string; // the last of them, to notice another text
-  fence: { lang: string; mark: string; block: number } | undefined; // the tail is inside this fence
+  sealed: number; // number of characters in sealed segments
+  check: string; // the last of them, to detect a different text
+  fence: { lang: string; mark: string; block: number } | undefined; // the fence that the tail is in
   mid: boolean;
   text: string;
-  done: number; // how many segments are sealed
-  named: Links; // where references lead, by their names, as the sealed segments say
-  links: Links; // the same with what the tail says; another object when something is new
+  done: number; // number of sealed segments
+  named: Links; // link references that the sealed segments define
+  links: Links; // the same with those of the tail; a new object when one is added
 }
 
 const tailLimit = 2560;
@@ -33,7 +33,7 @@ const paragraphLimit = 8192;
 const heldLimit = 65_536;
 const noLinks: Links = Object.freeze({});
 
-/** Remembers how messages were cut. */
+/** Splits messages and caches the result. */
 export class Segmenter {
   /**
    * The message whose tail is being read away from the end. Cutting a row that is in view would move what is read, so its
@@ -42,7 +42,7 @@ export class Segmenter {
   hold: string | undefined;
   readonly #cuts = new Map<string, Cut>();
 
-  /** The pieces of a message. Sealed ones are the same objects as before. */
+  /** The segments of a message. Sealed segments keep their identity. */
   of(id: string, text: string): readonly Segment[] {
     let cut = this.#cuts.get(id);
     if (cut?.text === text) return cut.segments;
@@ -55,7 +55,7 @@ export class Segmenter {
     return cut.segments;
   }
 
-  /** Where the references of a message lead: what is said in one piece is known in all. */
+  /** The link references of a message, which hold for all its segments. */
   links(id: string): Links {
     return this.#cuts.get(id)?.links ?? noLinks;
   }
@@ -66,7 +66,7 @@ export class Segmenter {
 }
 
 function extend(cut: Cut, text: string, hold: boolean): void {
-  // The last segment is the tail; it is made anew.
+  // The last segment is the tail, which is replaced.
   const done = cut.segments.slice(0, cut.done);
   for (;;) {
     const tail = text.slice(cut.sealed);
@@ -91,18 +91,18 @@ function extend(cut: Cut, text: string, hold: boolean): void {
 }
 
 /**
- * The same text in memory of its own. A part of a string may keep the whole of it alive, and each sealed piece would keep
- * the message as it was when it was sealed.
+ * Copies a text. A substring may keep the whole string in memory, so each sealed segment would keep the message as it was
+ * when the segment was sealed.
  */
 const own = (text: string): string => ` ${text}`.slice(1);
 
-/** What is there now, as the object that was there before when they say the same. */
+/** Returns the previous object if it is equal to the new one. */
 function joined(before: Links, now: Links): Links {
   const names = Object.keys(now);
   return names.length === Object.keys(before).length && names.every((n) => before[n]?.href === now[n]?.href && before[n]?.title === now[n]?.title) ? before : now;
 }
 
-/** Takes whole blocks off the front of the tail. */
+/** Seals whole blocks at the front of the tail. */
 function sealProse(cut: Cut, tail: string): Segment[] | undefined {
   const tokens = new Lexer().lex(tail);
   const out: Segment[] = [];
@@ -116,9 +116,9 @@ function sealProse(cut: Cut, tail: string): Segment[] | undefined {
   let at = 0;
   for (let i = 0; i < tokens.length - 1; i++) {
     const raw = tokens[i]?.raw ?? "";
-    // Raws may differ from the source in line ends; a cut in the wrong place would lose text.
+    // A token's raw text may differ from the source in line ends; splitting at the wrong position would lose text.
     if (!tail.startsWith(raw, at)) break;
-    if (tokens[i]?.type === "code" && firstLines(raw, fenceLines + 2) !== undefined) break; // is cut by its lines
+    if (tokens[i]?.type === "code" && firstLines(raw, fenceLines + 2) !== undefined) break; // it is split by lines
     at += raw.length;
     piece += raw;
     if (piece.length >= pieceSize) push();
@@ -126,7 +126,7 @@ function sealProse(cut: Cut, tail: string): Segment[] | undefined {
   push();
   if (out.length > 0) {
     cut.mid = false;
-    // The first to name one is right, as in one piece of Markdown.
+    // The first definition of a reference wins, as in Markdown.
     if (Object.keys(tokens.links).length > 0) cut.named = { ...new Lexer().lex(tail.slice(0, at)).links, ...cut.named };
     return out;
   }
@@ -150,7 +150,7 @@ function sealProse(cut: Cut, tail: string): Segment[] | undefined {
   return undefined;
 }
 
-/** Takes lines of an open fence off the front of the tail, up to its end. */
+/** Seals lines of an open fence at the front of the tail, up to its end. */
 function sealFence(cut: Cut, tail: string): Segment[] | undefined {
   const f = cut.fence;
   if (!f) return undefined;
@@ -158,7 +158,7 @@ function sealFence(cut: Cut, tail: string): Segment[] | undefined {
   const lines = firstLines(tail, fenceLines);
   if (lines !== undefined && lines < (end ? end.index : tail.length))
     return [{ text: tail.slice(0, lines), fence: { block: f.block, lang: f.lang, first: false, last: false } }];
-  // Without a line end behind it, the mark may be the beginning of something else.
+  // Without a line end after it, the mark may be incomplete.
   if (!end?.[0].endsWith("\n")) return undefined;
   cut.fence = undefined;
   return [{ text: tail.slice(0, end.index + end[0].length), fence: { block: f.block, lang: f.lang, first: false, last: true } }];
@@ -174,7 +174,7 @@ function firstLines(text: string, n: number): number | undefined {
   return at;
 }
 
-/** The code in a piece of a fence, without its fence lines. */
+/** The code of a segment of a fence, without the fence lines. */
 export function codeOf(s: Segment): string {
   let t = s.text;
   if (s.fence?.first) t = t.slice(t.indexOf("\n") + 1);

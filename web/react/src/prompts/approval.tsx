@@ -7,7 +7,7 @@ import type { FormProps } from "./prompt.js";
 
 const secret = /secret|token|password|passwd|api[_-]?key|authorization|credential/i;
 
-/** What a person has made of the calls so far. */
+/** The unsent changes of a person. */
 interface Draft {
   edited: Record<string, string>; // by call: the arguments as text
   denying: boolean;
@@ -15,7 +15,7 @@ interface Draft {
   fault: string;
 }
 
-/** Tool calls that wait for a word; their arguments can be changed before. */
+/** The form of an approval prompt; a person can edit the arguments of its calls. */
 export function ApprovalForm(p: FormProps & { approval: AgentApprovalRequest }) {
   const { texts } = useShared();
   const [draft, setDraft] = useKept<Draft>(`approval ${p.id}`, { edited: {}, denying: false, reason: "", fault: "" });
@@ -43,7 +43,7 @@ export function ApprovalForm(p: FormProps & { approval: AgentApprovalRequest }) 
   };
   const editing = Object.keys(draft.edited).length > 0;
   const bad = draft.fault || p.error;
-  // What a button opens must not push the buttons out of view.
+  // Keep the buttons in view when one of them expands the form.
   const form = useRef<HTMLDivElement>(null);
   const opened = editing || draft.denying;
   useEffect(() => {

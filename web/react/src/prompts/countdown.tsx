@@ -6,7 +6,7 @@ import { useDrawn } from "../shared/hooks.js";
 const radius = 16;
 const length = 2 * Math.PI * radius;
 
-/** The time that is left, from the server's deadline and clock; drawn without rendering. */
+/** The time left until the deadline by the server's clock; it updates the DOM without a React render. */
 export function Countdown({ from, deadline, now }: { from: number; deadline: number; now: () => number }) {
   const { texts } = useShared();
   const box = useRef<HTMLSpanElement>(null);
@@ -20,7 +20,7 @@ export function Countdown({ from, deadline, now }: { from: number; deadline: num
     box.current?.classList.toggle("pl-ring-long", left > 3_600_000);
     box.current?.classList.toggle("pl-ring-soon", share <= 0.2);
     box.current?.classList.toggle("pl-ring-now", left <= 10_000);
-    // A name that changed every second would be read out every second.
+    // A screen reader would read a label that changes every second.
     const mark = left <= 0 ? texts.sayExpired : left <= 20_000 ? texts.sayTwenty : left <= 60_000 ? texts.saySixty : texts.timeLeft(clock((deadline - from) / 1000));
     if (box.current && box.current.getAttribute("aria-label") !== mark) box.current.setAttribute("aria-label", mark);
   });

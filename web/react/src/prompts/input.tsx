@@ -124,7 +124,7 @@ function Choices(p: FormProps & { input: AgentInputRequest; many: boolean }) {
     if (p.many && chosen.length < least) return setFault(texts.chooseFewest(least));
     if (p.many && max > 0 && chosen.length > max) return setFault(texts.chooseMost(max));
     setFault(undefined);
-    // In the order in which they were offered, not in which they were clicked.
+    // In the order of the options, not of the clicks.
     p.send({ values: options.map(valueOf).filter((v) => chosen.includes(v)) });
   };
   const pick = (v: string, on: boolean) => {

@@ -7,7 +7,7 @@ import type { FormProps } from "./prompt.js";
 
 const durations = ["once", "session", "always"];
 
-/** Scopes that the agent asks for, with its reason as plain text. */
+/** The form of a permission prompt: scopes, and the agent's reason as plain text. */
 export function PermissionForm(p: FormProps & { permission: AgentPermissionRequest }) {
   const { texts } = useShared();
   const { scopes, justification, requested_tool, requested_args } = p.permission;

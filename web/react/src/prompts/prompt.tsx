@@ -10,22 +10,22 @@ import { Countdown } from "./countdown.js";
 import { InputForm } from "./input.js";
 import { PermissionForm } from "./permission.js";
 
-/** What a form of a prompt is given. */
+/** The props of a prompt's form. */
 export interface FormProps {
   id: string;
   disabled: boolean;
-  /** Sends the answer; what the server does not take comes back as the error. */
+  /** Sends the answer; when the server refuses it, error is set. */
   send: (a: Answer) => void;
   error: string | undefined;
 }
 
-/** A question at the place in the list where it was asked. */
+/** The entry of a prompt. */
 export function PromptCard({ item }: { item: ItemOf<"prompt"> }) {
   const { texts, answer, me } = useShared();
   const p = item.prompt;
   const [sending, setSending] = useKept(`sending ${p.request_id}`, false);
   const [error, setError] = useKept<string | undefined>(`error ${p.request_id}`, undefined);
-  // An answer may lose its race after the question has ended here.
+  // An answer may be refused after the prompt was closed here.
   const [lost, setLost] = useKept<string | undefined>(`lost ${p.request_id}`, undefined);
   const send = (a: Answer) => {
     setSending(true);
@@ -116,8 +116,8 @@ function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: st
 const still = 500;
 
 /**
- * A click that was aimed at something else must not answer: a card takes none in its first half second, and one that lets
- * something happen takes none for as long after it was moved.
+ * Prevents accidental answers: a card ignores clicks in its first half second, and a card that approves something also for
+ * half a second after it was moved.
  */
 function useArmed(card: RefObject<HTMLElement | null>, moves: boolean): () => boolean {
   const since = useRef(performance.now());
@@ -136,21 +136,21 @@ function useArmed(card: RefObject<HTMLElement | null>, moves: boolean): () => bo
   return useCallback(() => performance.now() - since.current >= still, []);
 }
 
-/** Who answered first, as an error tells it. */
+/** The name of the person who answered first, from the error's details. */
 function nameOf(v: unknown, me: string | undefined, texts: Texts): string {
   const a = typeof v === "string" ? { id: v } : (v as { name?: string; id?: string } | undefined);
   if (me !== undefined && a?.id === me) return texts.otherWindow;
   return a?.name ?? a?.id ?? texts.someone;
 }
 
-/** A question that is over: one line that opens to what was asked. */
+/** A closed prompt: one line that expands to the question. */
 function EndedPrompt({ item, lost }: { item: ItemOf<"prompt">; lost: string | undefined }) {
   const shared = useShared();
   const { texts, answeredHere, me, memory } = shared;
   const p = item.prompt;
   const [open, setOpen] = useKept(`ended ${p.request_id}`, false);
   const mine = answeredHere.has(p.request_id) || (me !== undefined && p.ended_by?.kind === "user" && p.ended_by.id === me);
-  // Who saw it open here and answered it somewhere else should not wonder.
+  // Explain a prompt that was open here and was answered in another window.
   const elsewhere = mine && !answeredHere.has(p.request_id) && memory.has(`seen ${p.request_id}`);
   const who = elsewhere ? texts.answeredInOther : mine ? texts.youAnswered : texts.answeredBy(p.ended_by?.name || p.ended_by?.id || texts.someone);
   const draft = memory.get(`draft ${p.request_id}`) as string | undefined;
@@ -223,13 +223,13 @@ function EndedPrompt({ item, lost }: { item: ItemOf<"prompt">; lost: string | un
   );
 }
 
-/** Whether nothing of what was asked for was allowed. */
+/** Reports whether everything was denied. */
 function refused(p: PromptItem): boolean {
   if (p.permission) return (p.answer?.granted ?? []).length === 0;
   return p.answer?.decisions !== undefined && p.answer.decisions.every((d) => !d.approve);
 }
 
-/** An answer in words. */
+/** An answer as text. */
 function answerText(p: PromptItem, { texts }: Shared): string {
   const a = p.answer;
   if (!a) return "";

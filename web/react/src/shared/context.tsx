@@ -2,7 +2,7 @@ import { createContext, useContext, useState, type ReactNode } from "react";
 import type { Answer, AgentArtifact, Event, Item, ItemOf, ParleyClient, SessionStore, ToolItem } from "@parley-hq/client";
 import type { Texts } from "../i18n/texts.js";
 
-/** Draws parts of a conversation in the host's own way; what returns undefined is drawn as usual. */
+/** Custom renderers of a host; when one returns undefined, the default is used. */
 export interface Renderers {
   /** By tool name. */
   tool?: Record<string, (tool: ToolItem, item: ItemOf<"tool">) => ReactNode>;
@@ -16,31 +16,31 @@ export interface Renderers {
 
 export type Mode = "interactive" | "answer-only" | "read-only";
 
-/** What the parts of one conversation share. */
+/** The values that all components of one conversation share. */
 export interface Shared {
   client: ParleyClient;
   store: SessionStore;
   texts: Texts;
   mode: Mode;
   renderers: Renderers;
-  /** Answers a prompt from here and notes that it was us. */
+  /** Answers a prompt and adds it to answeredHere. */
   answer: (request: string, answer: Answer) => Promise<Event>;
   answeredHere: Set<string>;
-  /** The signed-in person's actor id, when the host knows it. */
+  /** The signed-in person's actor id, if the host provides it. */
   me: string | undefined;
   memory: Map<string, unknown>;
-  /** Open questions that can be seen at the moment. */
+  /** Open prompts that are visible on the screen. */
   inView: InView;
   inspect: ((seq: number) => void) | undefined;
   scrollTo: (id: string) => void;
   onLinkClick: ((href: string, e: React.MouseEvent) => void) | undefined;
-  /** Fetches an image from elsewhere; absent: images are only linked. */
+  /** Fetches an external image; absent: external images are links. */
   loadImage: ((url: string, signal: AbortSignal) => Promise<Blob>) | undefined;
-  /** The address of an HTML artifact's sandboxed view; absent: it is offered as a download. */
+  /** The address of an HTML artifact's sandboxed view; absent: it can only be downloaded. */
   pageURL: ((session: string, path: string) => string) | undefined;
 }
 
-/** A set that tells when it changes. */
+/** A set of ids with change listeners. */
 export class InView {
   readonly #ids = new Set<string>();
   readonly #listeners = new Set<() => void>();
@@ -70,11 +70,11 @@ export const SharedProvider = Context.Provider;
 
 export function useShared(): Shared {
   const s = useContext(Context);
-  if (!s) throw new Error("this part belongs inside a <Conversation>");
+  if (!s) throw new Error("this component must be inside a <Conversation>");
   return s;
 }
 
-/** State that outlives its row: a virtual list unmounts what is scrolled away. */
+/** State that survives the unmounting of its row: a virtual list unmounts rows that are scrolled out of view. */
 export function useKept<T>(key: string, initial: T): [T, (v: T) => void] {
   const { memory } = useShared();
   const [value, set] = useState<T>(() => (memory.has(key) ? (memory.get(key) as T) : initial));

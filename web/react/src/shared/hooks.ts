@@ -3,10 +3,10 @@ import { openSession } from "@parley-hq/client";
 import type { AgentPlan, Connection, Older, ParleyClient, Prompt, Session, SessionStore, ShownItem, View, Workstream } from "@parley-hq/client";
 
 /*
- * Hooks for drawing a conversation in one's own way. Each re-renders only when its own part changes.
+ * Hooks for custom components. Each re-renders only when its value changes.
  */
 
-/** Opens a session for as long as the component lives. */
+/** Opens a session while the component is mounted. */
 export function useSession(client: ParleyClient, id: string | undefined): SessionStore | undefined {
   const [store, set] = useState<SessionStore>();
   useEffect(() => {
@@ -18,7 +18,7 @@ export function useSession(client: ParleyClient, id: string | undefined): Sessio
   return store?.id === id ? store : undefined;
 }
 
-/** Ids of what is shown, in order. */
+/** Ids of all items, in order. */
 export function useItems(store: SessionStore): readonly string[] {
   return useSyncExternalStore(
     useCallback((f) => store.subscribe("order", f), [store]),
@@ -33,7 +33,7 @@ export function useItem(store: SessionStore, id: string): ShownItem | undefined 
   );
 }
 
-/** A part of an item; re-renders only when that part is another one. */
+/** A part of an item; re-renders only when that part changes. */
 export function useItemPart<T>(store: SessionStore, id: string, part: (item: ShownItem | undefined) => T): T {
   return useSyncExternalStore(
     useCallback((f) => store.subscribeItem(id, f), [store, id]),
@@ -58,7 +58,7 @@ export function useRecord(store: SessionStore): Session | undefined {
 
 const none: never[] = [];
 
-/** Open questions, oldest first. */
+/** Open prompts, oldest first. */
 export const usePrompts = (store: SessionStore): Prompt[] => useView(store)?.prompts ?? none;
 export const useWorkstreams = (store: SessionStore): Workstream[] => useView(store)?.workstreams ?? none;
 export const usePlan = (store: SessionStore): AgentPlan | undefined => useView(store)?.plan;
@@ -85,7 +85,7 @@ function tick(): void {
   for (const f of [...ticks]) f();
 }
 
-/** Calls f now, every second, and when the page is looked at again. */
+/** Calls f now, every second, and when the page becomes visible. */
 export function onTick(f: () => void): () => void {
   ticks.add(f);
   if (ticks.size === 1) {
@@ -108,13 +108,13 @@ export function useTick(f: () => void, active = true): void {
   useEffect(() => (active ? onTick(() => latest.current()) : undefined), [active]);
 }
 
-/** The same for what f writes into the page itself: also after every rendering, since what there is to say may be another. */
+/** Like useTick, for an f that writes into the DOM: it is also called after every render. */
 export function useDrawn(f: () => void, active = true): void {
   useLayoutEffect(f);
   useTick(f, active);
 }
 
-/** A value that is looked at every second; re-renders only when it changes. */
+/** A value that is read every second; re-renders only when it changes. */
 export function useEverySecond<T extends string | number | boolean>(read: () => T, active = true): T {
   const [value, set] = useState(read);
   useTick(() => set(read()), active);

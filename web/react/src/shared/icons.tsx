@@ -1,4 +1,4 @@
-/* A few line icons on a 16 grid, drawn for this component. */
+/* Line icons on a grid of 16 by 16. */
 
 const paths = {
   check: "M3 8.5 6.5 12 13 4.5",

@@ -6,7 +6,7 @@ export const pretty = (v: unknown): string => (typeof v === "string" ? v : (JSON
 
 const maxLines = 200;
 
-/** A value as people read JSON; long ones are cut until asked for. */
+/** A value as indented JSON; a long value is truncated until a person expands it. */
 export const Value = memo(function Value({ value, label, keep }: { value: unknown; label: string; keep: string }) {
   const { texts } = useShared();
   const [all, setAll] = useKept(`value ${keep}`, false);

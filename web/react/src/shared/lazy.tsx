@@ -1,24 +1,24 @@
 import { useEffect, useState, type ComponentType, type ReactNode } from "react";
 import { useShared } from "./context.js";
 
-/** A part that is loaded when it is first shown. One that cannot be loaded says so and can be tried again; nothing else is harmed. */
+/** A component that is loaded when it is first rendered. When loading fails, it shows an error and a button to retry. */
 export function lazyPart<P extends object>(load: () => Promise<ComponentType<P>>, waiting: ReactNode): ComponentType<P> & { preload: () => void } {
-  let there: ComponentType<P> | undefined;
-  const get = () => load().then((c) => (there = c));
-  const Later = (props: P) => {
+  let loaded: ComponentType<P> | undefined;
+  const get = () => load().then((c) => (loaded = c));
+  const Lazy = (props: P) => {
     const { texts } = useShared();
-    const [Part, setPart] = useState(() => there);
+    const [Part, setPart] = useState(() => loaded);
     const [tries, setTries] = useState(0);
     const [failed, setFailed] = useState(false);
     useEffect(() => {
       if (Part) return;
-      let here = true;
+      let mounted = true;
       setFailed(false);
       get().then(
-        (c) => here && setPart(() => c),
-        () => here && setFailed(true),
+        (c) => mounted && setPart(() => c),
+        () => mounted && setFailed(true),
       );
-      return () => void (here = false);
+      return () => void (mounted = false);
     }, [Part, tries]);
     if (Part) return <Part {...props} />;
     if (!failed) return waiting;
@@ -31,6 +31,6 @@ export function lazyPart<P extends object>(load: () => Promise<ComponentType<P>>
       </p>
     );
   };
-  Later.preload = () => void get().catch(() => {});
-  return Later;
+  Lazy.preload = () => void get().catch(() => {});
+  return Lazy;
 }

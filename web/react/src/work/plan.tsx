@@ -35,7 +35,7 @@ export function Tasks({ tasks, onPick }: { tasks: Task[]; onPick?: (task: Task) 
   );
 }
 
-/** Steps that were changed a moment ago; none when a plan is seen for the first time. */
+/** The steps that changed recently; none when a plan is first rendered. */
 function useChanged(tasks: Task[]): ReadonlySet<string> {
   const before = useRef<Task[]>(tasks);
   const [changed, set] = useState<ReadonlySet<string>>(new Set());

@@ -5,7 +5,7 @@ import { useKept, useShared } from "../shared/context.js";
 import { usePlan } from "../shared/hooks.js";
 import { Tasks, tasksDone } from "./plan.js";
 
-/** The newest plan, how it came to be, and a way from each step to where it was begun. */
+/** The current plan, its revisions, and a link from each step to the entry where it started. */
 export function PlanPanel() {
   const { client, store, texts, scrollTo } = useShared();
   const plan = usePlan(store);
@@ -40,13 +40,13 @@ interface Revision extends AgentPlan {
   at: string;
 }
 
-/** Every plan that was made, oldest first. */
+/** All revisions of the plan, oldest first. */
 async function revisions(events: (id: string, q: { types: string[]; limit: number; order: "desc" }) => Promise<{ events: Event[] }>, session: string): Promise<Revision[]> {
   const page = await events(session, { types: ["agent.plan"], limit: 500, order: "desc" });
   return page.events.reverse().map((e) => ({ ...(e.payload as AgentPlan), sequence: e.sequence, at: e.timestamp }));
 }
 
-/** What each revision of the plan changed. */
+/** The changes of each revision of the plan. */
 export function PlanHistory({ newest }: { newest: AgentPlan }) {
   const { client, store, texts } = useShared();
   const [plans, setPlans] = useState<Revision[]>();
@@ -98,7 +98,7 @@ export function PlanHistory({ newest }: { newest: AgentPlan }) {
 
 export type PlanChange = { kind: "added" | "removed" | "renamed" | "moved" | "status"; id: string; title: string; status: string; from?: string };
 
-/** What became of the steps of a plan. */
+/** The differences between two revisions of a plan. */
 export function diffPlans(before: readonly Task[], after: readonly Task[]): PlanChange[] {
   const old = new Map(before.map((t) => [t.id, t]));
   const out: PlanChange[] = [];
@@ -113,7 +113,7 @@ export function diffPlans(before: readonly Task[], after: readonly Task[]): Plan
     old.delete(t.id);
   }
   for (const t of old.values()) out.push({ kind: "removed", id: t.id, title: t.title, status: t.status });
-  // Of the steps that are in both, those whose order is another one.
+  // The steps of both revisions whose order changed.
   const stayed = before.filter((t) => after.some((x) => x.id === t.id)).map((t) => t.id);
   const now = after.filter((t) => stayed.includes(t.id));
   now.forEach((t, i) => {

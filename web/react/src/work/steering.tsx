@@ -5,7 +5,7 @@ import { Icon } from "../shared/icons.js";
 
 type Verb = SteerCommand | "message" | "terminate";
 
-/** Steering one line of work: what is being written for it, and how that went. */
+/** The state of the steering form of one workstream. */
 export interface Steering {
   begin: (verb: Verb) => void;
   form: ReactNode;
@@ -13,7 +13,7 @@ export interface Steering {
 
 const wordless: readonly Verb[] = ["pause_requested", "resume_requested"];
 
-/** What a person can tell a line of work, and the form to do it with. */
+/** The directives for a workstream, and the form to send one. */
 export function useSteering(w: Workstream): Steering {
   const { client, store, texts } = useShared();
   const [verb, setVerb] = useState<Verb>();
@@ -93,12 +93,12 @@ export function useSteering(w: Workstream): Steering {
   return { begin, form };
 }
 
-/** Opens to what can be told; only for lines that still run, and only where one may speak. */
+/** The menu of directives; only for running workstreams, and only in interactive mode. */
 export function SteeringMenu({ work: w, steering }: { work: Workstream; steering: Steering }) {
   const { texts, mode } = useShared();
   const box = useRef<HTMLDetailsElement>(null);
   if (mode !== "interactive") return null;
-  if (w.ended_at) return <span className="pl-menu-space" />; // all lanes are of one width: they share an axis
+  if (w.ended_at) return <span className="pl-menu-space" />; // all lanes have the same width because they share an axis
   const verbs: Verb[] = ["message", "add_instruction", "add_constraint", "set_priority", w.paused ? "resume_requested" : "pause_requested", ...(w.state === "canceling" ? [] : (["terminate"] as const))];
   const pick = (v: Verb) => {
     if (box.current) box.current.open = false;

@@ -7,16 +7,16 @@ import { Icon } from "../shared/icons.js";
 import { SteeringMenu, useSteering } from "./steering.js";
 import { WorkState } from "./workstream.js";
 
-/** So many lanes are shown before those that have ended are folded away. */
+/** With more lanes than this, ended workstreams are hidden. */
 const many = 8;
 
-/** The span of time that all lanes are drawn on. */
+/** The time axis of all lanes. */
 interface Axis {
   from: number;
   to: number;
 }
 
-/** Parallel lines of work on one axis of time, or as a table. */
+/** The workstreams on one time axis, or as a table. */
 export function WorkPanel({ workstream, setWorkstream }: { workstream: string | undefined; setWorkstream: (id: string | undefined) => void }) {
   const shared = useShared();
   const { store, texts } = shared;
@@ -72,7 +72,7 @@ function axisOf(list: Workstream[], now: number): Axis {
 
 const time = (at: string | undefined): number | undefined => (at ? Date.parse(at) : undefined);
 
-/** How deep a line of work is nested. */
+/** The nesting depth of a workstream. */
 function depth(all: Workstream[], w: Workstream): number {
   let n = 0;
   for (let p = w.parent; p && n < 5; n++) p = all.find((x) => x.id === p)?.parent;
@@ -111,7 +111,7 @@ function Track({ work: w, axis }: { work: Workstream; axis: Axis }) {
     const to = Math.max(axis.to, w.ended_at ? 0 : now);
     const at = (t: number) => `${Math.min(100, Math.max(0, ((t - axis.from) / (to - axis.from)) * 100))}%`;
     const from = time(w.launched_at) ?? axis.from;
-    // Once all have ended the axis does, too: what was left of their time lies outside of it.
+    // When all workstreams have ended, the axis ends with the last of them, before the deadlines.
     const until = w.ended_at ? Math.min(to, time(w.deadline) ?? time(w.ended_at) ?? now) : (time(w.deadline) ?? now);
     const filled = Math.min(until, w.ended_at ? (time(w.ended_at) ?? now) : now);
     if (track.current) {
@@ -152,7 +152,7 @@ export function treeOf(all: readonly Workstream[]): { work: Workstream; depth: n
   return out;
 }
 
-/** All lines of work across the whole width, as a tree beside one axis of time. */
+/** All workstreams in the whole width, as a tree beside one time axis. */
 function Timeline({ list, workstream, setWorkstream, close }: { list: Workstream[]; workstream: string | undefined; setWorkstream: (id: string | undefined) => void; close: () => void }) {
   const { store, texts } = useShared();
   const dialog = useRef<HTMLDialogElement>(null);
@@ -211,7 +211,7 @@ function TimelineRow({ work: w, depth, axis, chosen, choose }: { work: Workstrea
   );
 }
 
-/** The same as the lanes, for who reads better in rows. */
+/** The workstreams as a table. */
 function WorkTable({ list, workstream, setWorkstream }: { list: Workstream[]; workstream: string | undefined; setWorkstream: (id: string | undefined) => void }) {
   const { texts } = useShared();
   return (

@@ -9,7 +9,7 @@ import { Icon, type IconName } from "../shared/icons.js";
 
 const workIcons: Record<string, IconName> = { running: "ring", canceling: "stop", completed: "check", failed: "cross", timeout: "clock", canceled: "dash" };
 
-/** The launch of a line of work, which becomes its summary. */
+/** The entry of a workstream: its task, later its summary. */
 export function WorkstreamEntry({ item }: { item: ItemOf<"workstream"> }) {
   const [open, setOpen] = useKept(`work ${item.id}`, false);
   const w = item.workstream;
@@ -40,24 +40,24 @@ export function WorkstreamEntry({ item }: { item: ItemOf<"workstream"> }) {
   );
 }
 
-/** An interactive line that has answered and waits for the next message. */
-const rests = (w: Workstream): boolean => Boolean(w.interactive && !w.ended_at && !w.working_since);
+/** Reports whether an interactive workstream has answered and waits for a message. */
+const waitsForMessage = (w: Workstream): boolean => Boolean(w.interactive && !w.ended_at && !w.working_since);
 
-function wordOf(w: Workstream, texts: Texts): string | undefined {
+function stateText(w: Workstream, texts: Texts): string | undefined {
   if (w.state !== "running") return texts.workStatus[w.state] ?? w.state;
   if (w.paused) return texts.workStatus.paused;
-  if (rests(w)) return texts.resting;
+  if (waitsForMessage(w)) return texts.resting;
   if (w.wrapping_up) return texts.wrappingUp;
   if (w.phase === "executing_tool" && w.tool) return texts.usingTool(w.tool);
   return w.phase ? (texts.phases[w.phase] ?? w.phase) : texts.workStatus.running;
 }
 
-/** Where a line of work stands: phase and time left while it runs, how it ended after. */
+/** The state of a workstream: phase and time left while it runs, then its outcome and duration. */
 export function WorkState({ work: w, timeless = false }: { work: Workstream; timeless?: boolean }) {
   const { texts, store } = useShared();
   const el = useRef<HTMLSpanElement>(null);
   const runs = !w.ended_at;
-  const until = w.state === "canceling" ? w.cancel_by : rests(w) ? undefined : w.deadline;
+  const until = w.state === "canceling" ? w.cancel_by : waitsForMessage(w) ? undefined : w.deadline;
   useDrawn(() => {
     if (!el.current || timeless) return;
     if (runs && until) el.current.textContent = `· ${texts.timeLeft(clock((Date.parse(until) - store.serverNow()) / 1000))}`;
@@ -67,7 +67,7 @@ export function WorkState({ work: w, timeless = false }: { work: Workstream; tim
   const late = runs ? (w.warned ?? 0) : 0;
   return (
     <span className={`pl-state pl-state-${w.state}${late >= 0.9 ? " pl-err" : late >= 0.75 ? " pl-wait" : ""}`}>
-      <Icon name={w.paused && runs ? "pause" : (workIcons[w.state] ?? "ring")} size={14} /> {wordOf(w, texts)} <span ref={el} />
+      <Icon name={w.paused && runs ? "pause" : (workIcons[w.state] ?? "ring")} size={14} /> {stateText(w, texts)} <span ref={el} />
       {late > 0 && <span className="pl-hidden"> {texts.warned(late)}</span>}
     </span>
   );
