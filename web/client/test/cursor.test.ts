@@ -2,14 +2,14 @@ import { expect, test } from "vitest";
 import { formatCursor, parseCursor } from "../src/cursor.js";
 import { afterBytes, byteLength } from "../src/utf8.js";
 
-test("a cursor is read and written the same", () => {
+test("a parsed cursor formats to the same text", () => {
   for (const text of ["0", "42", "42~b7.120", "42~b7.120~b9.4", "274877906943~A_-z.0"]) {
     const c = parseCursor(text);
     expect(c && formatCursor(c)).toBe(text);
   }
 });
 
-test("what is no cursor is refused", () => {
+test("a text that is not a cursor is refused", () => {
   for (const text of ["", "-1", "042", "4 2", "42~", "42~b7", "42~b7.", "42~b.7.1", "42~.1", "x", "42~b7.1x", `1~${"b".repeat(65)}.1`])
     expect(parseCursor(text), text).toBeUndefined();
 });

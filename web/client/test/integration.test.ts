@@ -70,7 +70,7 @@ for (const transport of ["WebSocket", "streams"] as const) {
   const o: ClientOptions = transport === "streams" ? { WebSocket: null } : {};
 
   describe(`by ${transport}`, () => {
-    test("an answer streams in, and ends as the server's", async () => {
+    test("a streamed answer ends with the same text as on the server", async () => {
       const client = connect(await start(), o);
       const { session_id } = await client.create({ title: "First contact" });
       const store = await open(client, session_id);
@@ -135,7 +135,7 @@ for (const transport of ["WebSocket", "streams"] as const) {
 
 test("there is a WebSocket to test with", () => expect(globalThis.WebSocket).toBeTypeOf("function"));
 
-test("a tour, with everything answered, is folded here as there", async () => {
+test("a tour with all prompts answered gives the same items as on the server", async () => {
   const client = connect(await start());
   await client.create({ id: "tour" });
   const store = await open(client, "tour");
@@ -164,7 +164,7 @@ test("a tour, with everything answered, is folded here as there", async () => {
   await same(client, store);
 });
 
-test("a prompt: the first answer wins, the second is told who was first", async () => {
+test("the first answer to a prompt wins; the second gets a conflict that names who answered", async () => {
   const client = connect(await start());
   await client.create({ id: "p" });
   const store = await open(client, "p");
@@ -201,7 +201,7 @@ test("stop ends the turn and keeps the text", async () => {
   await same(client, store);
 });
 
-test("a message that waits can be taken back", async () => {
+test("a queued message can be withdrawn", async () => {
   const client = connect(await start());
   await client.create({ id: "w" });
   const store = await open(client, "w");
@@ -216,7 +216,7 @@ test("a message that waits can be taken back", async () => {
   await same(client, store);
 });
 
-test("files go up with progress and come down again", async () => {
+test("files are uploaded with progress and downloaded", async () => {
   const client = connect(await start());
   await client.create({ id: "f" });
   const store = await open(client, "f");
@@ -234,7 +234,7 @@ test("files go up with progress and come down again", async () => {
   await same(client, store);
 });
 
-test("what is said while the server is away is shown, sent once, and outlives a reload", async () => {
+test("a message during an outage is shown, sent once, and survives a reload", async () => {
   const server = await start();
   let stored: Sending[] = [];
   const storage = { load: () => structuredClone(stored), save: (all: Sending[]) => void (stored = structuredClone(all)) };
@@ -267,7 +267,7 @@ test("what is said while the server is away is shown, sent once, and outlives a 
   await same(again, second);
 });
 
-test("a refused message stays in sight and can be discarded", async () => {
+test("a refused message stays visible and can be discarded", async () => {
   const client = connect(await start());
   await client.create({ id: "r" });
   const store = await open(client, "r");
@@ -280,7 +280,7 @@ test("a refused message stays in sight and can be discarded", async () => {
   await until(store, () => store.getOrder().length === 0);
 });
 
-test("older items are loaded page by page, without a seam", async () => {
+test("older items are loaded page by page, without gaps or repeats", async () => {
   const client = connect(await start());
   await client.create({ id: "o" });
   const writer = await open(client, "o");
@@ -295,7 +295,7 @@ test("older items are loaded page by page, without a seam", async () => {
   expect(reader.getOlder()).toEqual({ more: false, loading: false });
 });
 
-test("a session that joins late sees the block that is being written", async () => {
+test("a store that is opened late shows the open block", async () => {
   const client = connect(await start());
   await client.create({ id: "l" });
   const first = await open(client, "l");
@@ -308,7 +308,7 @@ test("a session that joins late sees the block that is being written", async () 
   expect(texts(late)).toEqual([words(300)]);
 });
 
-test("with a token: by header, by socket, and not without", async () => {
+test("a token works in the header and for the socket; without it the server refuses", async () => {
   const server = await start("--token", "a-token-of-some-length");
   const client = connect(server, { token: () => Promise.resolve("a-token-of-some-length") });
   await client.create({ id: "t" });

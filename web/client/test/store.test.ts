@@ -59,7 +59,7 @@ test("an optimistic message is replaced in one step, whether the answer or the e
   }
 });
 
-test("listeners are told once per frame, and only of what changed", async () => {
+test("listeners are called once per frame, and only for changes", async () => {
   const { server, client } = setup(() => Promise.reject(new TypeError("no")));
   const store = openSession(client, "s");
   await settle();
@@ -87,7 +87,7 @@ test("listeners are told once per frame, and only of what changed", async () => 
   store.close();
 });
 
-test("a store is shared and ends with its last user", async () => {
+test("a store is shared and is released by its last user", async () => {
   const { server, client } = setup(() => Promise.reject(new TypeError("no")));
   const a = openSession(client, "s");
   const b = openSession(client, "s");
@@ -101,7 +101,7 @@ test("a store is shared and ends with its last user", async () => {
   expect(openSession(client, "s")).not.toBe(a);
 });
 
-test("a history that is another one is loaded anew", async () => {
+test("a replaced history is reloaded", async () => {
   const { server, client } = setup(() => Promise.reject(new TypeError("no")));
   const store = openSession(client, "s");
   await settle();
@@ -127,7 +127,7 @@ function snapshotAt(t: Transcript): Snapshot {
   return { session: t.session, state: t.state, items: t.items.slice(0, t.order.length), more: false, open, cursor: String(t.last), server_now: "" };
 }
 
-test("going on from a snapshot gives the same as living through it", () => {
+test("folding from a snapshot gives the same result as folding the whole log", () => {
   for (const v of vectors) {
     if (v.name === "cut-in-two") continue; // begins in the middle; a snapshot of it would not be whole
     for (let cut = 1; cut < v.events.length; cut++) {

@@ -46,7 +46,7 @@ async function begin(signal?: AbortSignal) {
   return { x, done, told };
 }
 
-test("a browser tells the progress of an upload", async () => {
+test("a browser reports the progress of an upload", async () => {
   const { x, done, told } = await begin();
   expect(x).toMatchObject({ method: "PUT", url: "http://fake/parley/v1/sessions/s/artifacts/a%20b/c.txt" });
   expect(x.headers).toEqual({ "Content-Type": "text/plain", Authorization: "Bearer t" });
@@ -56,7 +56,7 @@ test("a browser tells the progress of an upload", async () => {
   expect(await done).toMatchObject({ size: 5 });
 });
 
-test("an upload that is refused, cut or cancelled says so", async () => {
+test("an upload that is refused, interrupted or cancelled rejects", async () => {
   const refused = await begin();
   refused.x.answer(413, '{"error":{"code":"too_large","message":"a file has at most 3 bytes here"}}');
   await expect(refused.done).rejects.toMatchObject({ code: "too_large", message: "a file has at most 3 bytes here" });

@@ -39,7 +39,7 @@ function live(server: FakeServer, random: (n: number) => number, open: string[],
 
 describe("nothing is lost and nothing is doubled", () => {
   for (let seed = 1; seed <= 60; seed++)
-    test(`cuts, repeats, losses and delays by chance, ${seed}`, async () => {
+    test(`random disconnects, repeats, losses and delays, ${seed}`, async () => {
       const random = chance(seed);
       const server = new FakeServer();
       server.event("session.started", { agent: "demo" });
@@ -88,7 +88,7 @@ describe("nothing is lost and nothing is doubled", () => {
     });
 });
 
-test("repeats are passed over without asking again", async () => {
+test("repeated frames are ignored without a new watch", async () => {
   const server = new FakeServer();
   server.mischief = () => "twice";
   const r = reader(server);
@@ -113,7 +113,7 @@ test("one socket carries many sessions", async () => {
   expect(server.sockets.size).toBe(0);
 });
 
-test("a silent connection is taken up again", async () => {
+test("a silent connection is reopened", async () => {
   const server = new FakeServer();
   const r = reader(server);
   await settle(10);
@@ -124,7 +124,7 @@ test("a silent connection is taken up again", async () => {
   r.leave();
 });
 
-test("pauses grow and are told", async () => {
+test("pauses grow and are reported", async () => {
   const server = new FakeServer();
   server.away = true;
   const r = reader(server);
@@ -142,7 +142,7 @@ test("pauses grow and are told", async () => {
   r.leave();
 });
 
-test("a page that comes back to life tries at once, and finds out whether its connection is dead", async () => {
+test("wake reconnects at once, and detects a dead connection", async () => {
   const page = new EventTarget();
   const doc = Object.assign(new EventTarget(), { visibilityState: "visible" });
   vi.stubGlobal("document", doc);
@@ -173,7 +173,7 @@ test("a page that comes back to life tries at once, and finds out whether its co
   vi.unstubAllGlobals();
 });
 
-test("a refusal that will stay ends the stream", async () => {
+test("a permanent refusal ends the stream", async () => {
   const server = new FakeServer();
   const r = reader(server, "99");
   await settle(10);
@@ -182,7 +182,7 @@ test("a refusal that will stay ends the stream", async () => {
 });
 
 for (const how of ["bye", "code"] as const) {
-  test(`a credential that has ended ends the sessions of a socket, told by ${how}`, async () => {
+  test(`an expired credential ends the sessions of a socket, reported by ${how}`, async () => {
     const server = new FakeServer();
     const r = reader(server);
     await settle(10);
@@ -193,7 +193,7 @@ for (const how of ["bye", "code"] as const) {
     r.leave();
   });
 
-  test(`a client that can ask for another token comes back with it, told by ${how}`, async () => {
+  test(`a client with a token function reconnects with a new token, reported by ${how}`, async () => {
     const server = new FakeServer();
     const states: Connection[] = [];
     let tokens = 0;
@@ -208,7 +208,7 @@ for (const how of ["bye", "code"] as const) {
   });
 }
 
-test("a credential that has ended ends a stream, unless another token can be had", async () => {
+test("an expired credential ends a stream, unless there is a token function", async () => {
   const bye = 'event: bye\ndata: {"error":{"code":"unauthenticated","message":"expired"},"retry":false}\n\n';
   for (const token of ["fixed", () => "fresh"]) {
     let asked = 0;
@@ -223,7 +223,7 @@ test("a credential that has ended ends a stream, unless another token can be had
   }
 });
 
-test("a reader that was behind tells how far", async () => {
+test("a reader that is behind reports how many events are missing", async () => {
   const server = new FakeServer();
   for (let i = 0; i < 10; i++) server.event("agent.status", { message: "x" });
   const r = reader(server);
@@ -254,7 +254,7 @@ function streams(server: FakeServer, asked: string[]): typeof fetch {
   };
 }
 
-test("where sockets are not let through, streams are used, and resumed", async () => {
+test("streams are used, and resumed, when sockets are blocked", async () => {
   const server = new FakeServer();
   server.away = true; // for sockets only
   for (let i = 0; i < 10; i++) server.event("agent.status", { message: "x" });
@@ -269,7 +269,7 @@ test("where sockets are not let through, streams are used, and resumed", async (
   await settle();
 });
 
-test("a socket that was only unlucky is tried again, and takes the sessions over", async () => {
+test("after one failure the socket is tried again, and takes over the sessions", async () => {
   const server = new FakeServer();
   server.away = true;
   server.event("agent.status", { message: "x" });
@@ -288,7 +288,7 @@ test("a socket that was only unlucky is tried again, and takes the sessions over
   leave();
 });
 
-test("watch gives frames one by one and ends with its signal", async () => {
+test("watch yields frames and ends with its signal", async () => {
   const server = new FakeServer();
   server.event("session.started", {});
   const stop = new AbortController();
@@ -305,7 +305,7 @@ test("watch gives frames one by one and ends with its signal", async () => {
   expect(seen).toEqual(["hello", "event", "preview"]);
 });
 
-test("the server's time is learned", async () => {
+test("the server's time is estimated", async () => {
   const server = new FakeServer();
   vi.setSystemTime(new Date("2026-05-01T12:00:00Z"));
   const client = new ParleyClient({

@@ -36,7 +36,7 @@ function desk(hear: (f: Frame, connection: number) => Frame[] | number | undefin
 const backoff = { min: 1, max: 2 };
 const turn = { op: "turn", turn: { session_id: "s", turn_id: "t-1", attempt: 1, agent: "a", trigger: { type: "user.message", payload: { text: "hi" } } } };
 
-test("a worker that lost only the answer to done lets go of the turn when it is told that the turn has ended", async () => {
+test("a worker that lost the reply to done releases the turn when the server reports its end", async () => {
   const stop = new AbortController();
   const held: unknown[] = [];
   const { client } = desk((f, n) => {
@@ -52,7 +52,7 @@ test("a worker that lost only the answer to done lets go of the turn when it is 
   expect(held).toEqual([[], ["t-1"], []]);
 });
 
-test("a worker whose credential has ended does not come back", async () => {
+test("a worker with an expired credential does not reconnect", async () => {
   for (const end of [4401, [{ op: "bye", error: { code: "unauthenticated", message: "expired" }, retry: false }]]) {
     const { client, opened } = desk(() => end);
     await expect(work(client, "a", () => Promise.resolve(), { backoff, silence: 100 })).rejects.toMatchObject({ code: "unauthenticated" });

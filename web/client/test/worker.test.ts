@@ -42,7 +42,7 @@ async function follow(client: ParleyClient, id: string, seen: (f: Frame) => bool
 const ended = (f: Frame) => f.type === "event" && f.event.type === "turn.completed";
 const types = (events: Event[]) => events.map((e) => e.type as string);
 
-test("a worker asks, uses a tool, streams, and goes on over a kill of the server", async () => {
+test("a worker asks, runs a tool, streams, and continues after a kill of the server", async () => {
   const server = await start();
   const client = new ParleyClient({ url: server.url, backoff });
   let runs = 0;
@@ -88,7 +88,7 @@ test("a worker asks, uses a tool, streams, and goes on over a kill of the server
   expect(runs).toBe(1);
 });
 
-test("another worker takes a turn over and repeats no step", async () => {
+test("another worker takes over a turn and repeats no step", async () => {
   const server = await start("--lease", "1s");
   const client = new ParleyClient({ url: server.url, backoff });
   let runs = 0;
@@ -146,7 +146,7 @@ test("a stop reaches the worker; an error fails the turn", async () => {
   expect((await follow(client, "y", ended)).at(-1)?.payload).toMatchObject({ outcome: "failed", error: "out of ideas" });
 });
 
-test("a worker that is refused says why", async () => {
+test("a refused worker reports the reason", async () => {
   const server = await start();
   const client = new ParleyClient({ url: server.url, backoff });
   await expect(work(client, "demo", () => Promise.resolve())).rejects.toMatchObject({ code: "conflict" });

@@ -90,7 +90,7 @@ test("two workers share the turns", async () => {
   expect((busy[0] ?? 0) + (busy[1] ?? 0)).toBe(8);
 });
 
-test("a worker that vanishes is replaced within its lease, and nothing shown is lost or doubled", async () => {
+test("a killed worker is replaced within its lease, and no previewed text is lost or doubled", async () => {
   const server = await start("--lease", "1s");
   const client = new ParleyClient({ url: server.url, backoff });
   // A worker whose network is gone from one moment to the next looks like one that was killed.
@@ -129,7 +129,7 @@ test("a worker that vanishes is replaced within its lease, and nothing shown is 
   expect(runs).toBe(1);
 });
 
-test("a text that is long as JSON goes over several blocks", async () => {
+test("a text that is long as JSON is split into several blocks", async () => {
   const server = await start();
   const client = new ParleyClient({ url: server.url, backoff });
   const text = 'a\n"日<'.repeat(100_000);

@@ -7,7 +7,7 @@ import { english } from "../src/i18n/texts.js";
 
 const { bytes, took } = english;
 
-test("only links that lead somewhere harmless are links", () => {
+test("only links with allowed schemes are rendered as links", () => {
   for (const good of ["https://example.com/a?b=c", "http://localhost:1", "mailto:a@b.c", "/s/one", "#seq=4"]) expect(safeHref(good)).toBe(good);
   for (const bad of [
     "javascript:alert(1)", "JaVaScRiPt:alert(1)", "java\u0000script:alert(1)", "java\nscript:alert(1)", " javascript:alert(1)", "\u202ejavascript:x",
@@ -16,7 +16,7 @@ test("only links that lead somewhere harmless are links", () => {
     expect(safeHref(bad)).toBeUndefined();
 });
 
-test("only files of the session are drawn as images at once", () => {
+test("only files of the session are rendered as images without a request", () => {
   for (const good of ["/parley/v1/sessions/s-1/artifacts/a.png", "/parley/v1/sessions/s-1/artifacts/out/a%20b.png", "/parley/v1/sessions/s-1/artifacts/x/../a.png"])
     expect(ownFile(good, "s-1")).toBe(true);
   for (const bad of [
@@ -27,34 +27,34 @@ test("only files of the session are drawn as images at once", () => {
     expect(ownFile(bad, "s-1")).toBe(false);
 });
 
-test("character references are read, and nothing else", () => {
+test("only character references are decoded", () => {
   expect(decode("a &lt;b&gt; &amp; &#65;&#x42; &nope; &#0; &#xD800;")).toBe("a <b> & AB &nope; \ufffd \ufffd");
 });
 
-test("tables in the forms that agents send", () => {
+test("table formats of agents are read", () => {
   expect(readTable({ columns: ["a"], rows: [[1]] })).toEqual({ columns: ["a"], rows: [[1]] });
   expect(readTable([{ a: 1, b: 2 }, { a: 3 }])).toEqual({ columns: ["a", "b"], rows: [[1, 2], [3, undefined]] });
   expect(readTable("nonsense")).toBeUndefined();
 });
 
-test("charts in the forms that agents send", () => {
+test("chart formats of agents are read", () => {
   expect(readChart({ type: "bar", x: ["a"], series: [{ name: "s", values: [1] }] })).toEqual({ type: "bar", x: ["a"], series: [{ name: "s", values: [1] }] });
   expect(readChart({ type: "line", data: { labels: ["a"], datasets: [{ label: "s", data: ["2"] }] } })).toEqual({ type: "line", x: ["a"], series: [{ name: "s", values: [2] }] });
   expect(readChart({ mark: "bar" })).toBeUndefined();
 });
 
-test("times and sizes as people say them", () => {
+test("times and sizes are formatted", () => {
   expect([clock(59.2), clock(60), clock(3725), clock(-1)]).toEqual(["1:00", "1:00", "1:02 h", "0:00"]);
   expect([took(12), took(1400), took(61_000)]).toEqual(["12 ms", "1.4 s", "1 min 1 s"]);
   expect([bytes(999), bytes(1000), bytes(999_600), bytes(12_345_678)]).toEqual(["999 B", "1.0 kB", "1.0 MB", "12 MB"]);
 });
 
-test("one line of plain words", () => {
+test("Markdown becomes one line of plain text", () => {
   expect(plain("## Result\n\n- copper is **up** by `11 %`, see [the _report_](https://example.com)\n1. once")).toBe("Result copper is up by 11 %, see the _report_ once");
   expect(plain("2 * 3 = 6, snake_case stays")).toBe("2 * 3 = 6, snake_case stays");
 });
 
-test("a reference may lead to what is said elsewhere", () => {
+test("a link reference may be defined in another segment", () => {
   const [p] = lex("See [the report][1].", { "1": { href: "https://example.com/r", title: "" } });
   expect(p?.type === "paragraph" && p.tokens?.map((t) => t.type)).toEqual(["text", "link", "text"]);
 });

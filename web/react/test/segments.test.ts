@@ -25,7 +25,7 @@ function prose(next: () => number, size: number): string {
   return out;
 }
 
-test("the pieces of a growing message are always the message, and sealed ones stay", () => {
+test("the segments of a growing message are always the message, and sealed segments do not change", () => {
   for (let seed = 1; seed <= 12; seed++) {
     const next = random(seed);
     const text = prose(next, 40_000);
@@ -50,7 +50,7 @@ test("the tail stays small however long the message is", () => {
   expect(pieces[pieces.length - 1]?.text.length).toBeLessThan(10_000);
 });
 
-test("a paragraph without an end is cut, too", () => {
+test("a long paragraph is split", () => {
   const s = new Segmenter();
   const text = Array.from({ length: 20_000 }, (_, i) => `tok${i}`).join(" ");
   const pieces = s.of("m", text);
@@ -58,7 +58,7 @@ test("a paragraph without an end is cut, too", () => {
   expect(Math.max(...pieces.map((p) => p.text.length))).toBeLessThan(9000);
 });
 
-test("a long fence is cut into parts that give the code back", () => {
+test("the segments of a long fence contain the whole code", () => {
   const code = Array.from({ length: 1000 }, (_, i) => `const x${i} = ${i}; // "~"`).join("\n");
   const s = new Segmenter();
   const pieces = s.of("m", `Here:\n\n\`\`\`ts\n${code}\n\`\`\`\n\nAfter it.`);
@@ -68,13 +68,13 @@ test("a long fence is cut into parts that give the code back", () => {
   expect(pieces[pieces.length - 1]?.text).toContain("After it.");
 });
 
-test("another text under the same id begins anew", () => {
+test("a different text under the same id is split again", () => {
   const s = new Segmenter();
   s.of("m", prose(random(1), 20_000));
   expect(s.of("m", "short").map((p) => p.text)).toEqual(["short"]);
 });
 
-test("what is held is not cut while it is read", () => {
+test("a held message is not split", () => {
   const s = new Segmenter();
   const text = prose(random(3), 12_000);
   const n = s.of("m", text.slice(0, 3000)).length;
@@ -84,7 +84,7 @@ test("what is held is not cut while it is read", () => {
   expect(s.of("m", `${text} x`).length).toBeGreaterThan(n);
 });
 
-test("where a reference leads is known in all pieces, wherever it is said", () => {
+test("a link reference holds for all segments", () => {
   const cut = new Segmenter();
   const text = `See [the report][r].\n\n${"Some words of a paragraph.\n\n".repeat(400)}\`\`\`\n[code]: https://example.com/no\n\`\`\`\n\n[r]: https://example.com/r\n`;
   for (let at = 0; at < text.length; at += 7) cut.of("b", text.slice(0, at));

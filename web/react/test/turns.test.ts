@@ -9,7 +9,7 @@ const at = (s: number) => new Date(Date.UTC(2026, 0, 1) + s * 1000).toISOString(
 const event = (type: string, second: number, payload: object, more: object = {}): Event =>
   ({ session_id: "s", sequence: ++seq, timestamp: at(second), type, turn_id: "t1", payload, actor: { kind: "agent", id: "a" }, ...more }) as unknown as Event;
 
-test("what each turn cost, and what belongs to none", () => {
+test("token usage per turn, and outside of turns", () => {
   const rows = turnsOf([
     event("turn.started", 0, { turn_id: "t1" }),
     event("agent.trace", 1, { trace_id: "abc" }),
@@ -24,7 +24,7 @@ test("what each turn cost, and what belongs to none", () => {
   ]);
 });
 
-test("what happened in a turn, from when to when", () => {
+test("the spans of a turn have start and end", () => {
   const events = [
     event("turn.started", 0, { turn_id: "t1" }),
     event("agent.tool_call", 1, { call_id: "c", tool: "look" }),
@@ -54,13 +54,13 @@ test("what happened in a turn, from when to when", () => {
   expect(first && spansOf(events.slice(0, 2), first).map((s) => s.to)).toEqual([undefined, undefined]);
 });
 
-test("lines of work as a tree: children below their parents, none lost", () => {
+test("workstreams form a tree: children below their parents, none missing", () => {
   const w = (id: string, parent?: string) => ({ id, parent }) as unknown as Workstream;
   const list = [w("a"), w("b"), w("a1", "a"), w("b1", "b"), w("a11", "a1"), w("lost", "gone"), w("self", "self")];
   expect(treeOf(list).map((t) => `${" ".repeat(t.depth)}${t.work.id}`)).toEqual(["a", " a1", "  a11", "b", " b1", "lost", "self"]);
 });
 
-test("events of some types are collected over pages, with those that come in", async () => {
+test("events of some types are collected over pages, with new events", async () => {
   seq = 0;
   const all = Array.from({ length: 2500 }, (_, i) => event("agent.usage", i, {}));
   let live: (e: Event) => void = () => {};

@@ -9,20 +9,20 @@ import { english } from "../src/i18n/texts.js";
 
 const task = (id: string, title: string, status = "pending") => ({ id, title, status });
 
-test("what a plan's revision changed", () => {
+test("the changes of a plan's revision are listed", () => {
   const before = [task("1", "Load", "in_progress"), task("2", "Explain"), task("3", "Draft"), task("5", "Send")];
   const after = [task("1", "Load", "done"), task("4", "Check"), task("3", "Draft it"), task("2", "Explain")];
   expect(diffPlans(before, after).map((d) => `${d.kind} ${d.title}`)).toEqual(["status Load", "added Check", "renamed Draft it", "removed Send", "moved Draft it", "moved Explain"]);
   expect(diffPlans(after, after)).toEqual([]);
 });
 
-test("fields that a dialect has no place for are named", () => {
+test("fields that a dialect does not contain are listed", () => {
   const payload = { call_id: "c1", tool: "search", params: { q: 'say "hi"', n: 3 }, empty: "", none: null };
   expect(lostFields(payload, [{ name: "Tool: search", body: 'Input: {"q":"say \\"hi\\"","n":3}' }])).toEqual(["call_id"]);
   expect(lostFields(payload, [])).toEqual(["call_id", "tool", "params.q", "params.n"]);
 });
 
-test("a chart that would load something is known", () => {
+test("a chart that loads data is detected", () => {
   const spec = { $schema: "https://vega.github.io/schema/vega-lite/v6.json", data: { values: [{ url: "https://x" }] }, mark: "bar" };
   expect(readSpec(spec)).toBe(spec);
   expect(readSpec({ spec })).toBe(spec);
@@ -38,7 +38,7 @@ function shape(v: unknown, path = ""): string[] {
   return Object.entries(v).flatMap(([k, x]) => shape(x, `${path}.${k}`));
 }
 
-test("both languages say the same things", () => {
+test("both languages have the same entries", () => {
   expect(shape(german).sort()).toEqual(shape(english).sort());
   expect(german.bytes(1500)).toBe("1,5 kB");
   expect(english.bytes(1500)).toBe("1.5 kB");
