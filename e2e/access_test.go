@@ -1,3 +1,5 @@
+// Tests of who may read and write the routes of a session.
+
 package e2e
 
 import (
@@ -16,12 +18,12 @@ import (
 
 func tokenOf(name string) string { return "token-of-" + name + "-0123456789abcdef" }
 
-// guarded starts a server that knows an owner, a viewer, a stranger, an agent
-// and an operator.
-func guarded(t *testing.T, args ...string) *process {
+// serveWithTokens starts a server with tokens of an owner (alice), a viewer (carol), a
+// stranger (bob), a user of another workspace (far), an agent and an administrator.
+func serveWithTokens(t *testing.T, args ...string) *process {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tokens")
-	lines := []string{"# who may come in"}
+	lines := []string{"# a comment"}
 	for name, scopes := range map[string]string{"alice": "user", "bob": "user", "carol": "user", "robot": "agent", "root": "user,agent,admin"} {
 		line := tokenOf(name) + " " + scopes + " " + name
 		if name == "root" {
@@ -34,13 +36,13 @@ func guarded(t *testing.T, args ...string) *process {
 		t.Fatal(err)
 	}
 	p := serve(t, t.TempDir(), append([]string{"--token-file", file}, args...)...)
-	furnish(p)
+	createHers(p)
 	return p
 }
 
-// furnish begins a session of alice's with a question and a file in it, that
-// carol may see.
-func furnish(p *process) {
+// createHers creates alice's session "hers" with a prompt and a file; carol is a
+// viewer.
+func createHers(p *process) {
 	p.t.Helper()
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf("alice"),
 		body: `{"id":"hers","members":[{"actor":{"kind":"user","id":"carol"},"role":"viewer"}]}`})
@@ -49,8 +51,9 @@ func furnish(p *process) {
 	p.must(call{method: "PUT", path: "/parley/v1/sessions/hers/artifacts/a.txt", token: tokenOf("alice"), body: "secret"})
 }
 
-// TestRebinding: a name that leads to loopback is not ours.
-func TestRebinding(t *testing.T) {
+// TestForeignHostIsRefused: a request with a foreign host name is refused, also when
+// the name resolves to loopback (DNS rebinding).
+func TestForeignHostIsRefused(t *testing.T) {
 	p := serve(t, t.TempDir())
 	for _, host := range []string{"evil.example", "evil.example:8000", "127.0.0.1.evil.example", "169.254.169.254"} {
 		for _, path := range []string{"/", "/healthz", "/parley/v1/sessions", "/parley/v1/openapi.json", "/nothing"} {
@@ -66,9 +69,9 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// TestForeignPages: a web page of another site can neither write nor open a
-// socket, with or without a token being needed.
-func TestForeignPages(t *testing.T) {
+// TestCrossSitePagesAreRefused: a page of another site can neither write nor open a
+// socket.
+func TestCrossSitePagesAreRefused(t *testing.T) {
 	p := serve(t, t.TempDir())
 	for name, c := range map[string]call{
 		"origin":        {header: map[string]string{"Origin": "https://evil.example"}},
@@ -84,7 +87,7 @@ func TestForeignPages(t *testing.T) {
 		}
 	}
 	if code, _, _ := p.do(call{path: "/parley/v1/sessions/evil"}); code != 404 {
-		t.Error("a foreign page has made a session")
+		t.Error("a cross-site page has created a session")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -101,13 +104,13 @@ func TestForeignPages(t *testing.T) {
 		}
 	}
 	if _, _, h := p.do(call{path: "/parley/v1/sessions", header: map[string]string{"Origin": "https://evil.example"}}); h.Get("Access-Control-Allow-Origin") != "" {
-		t.Error("a foreign page may read")
+		t.Error("a cross-site page may read")
 	}
 }
 
-// everyRoute lists the routes of a session from the document that the server
-// gives out, so that a new one is tested too.
-func everyRoute(t *testing.T, p *process) (routes []call) {
+// sessionRoutes lists the routes of a session from the server's OpenAPI document, so
+// that new ones are tested too.
+func sessionRoutes(t *testing.T, p *process) (routes []call) {
 	t.Helper()
 	var doc struct {
 		Paths map[string]map[string]any `json:"paths"`
@@ -145,17 +148,17 @@ func everyRoute(t *testing.T, p *process) (routes []call) {
 	return routes
 }
 
-// TestStrangers: to somebody else, in the same workspace or another, the
-// session is not there, by any route.
-func TestStrangers(t *testing.T) {
-	p := guarded(t)
-	for _, c := range everyRoute(t, p) {
+// TestStrangersGetNotFound: every route of a session answers a user who is no member,
+// in the same workspace or another, as if the session did not exist.
+func TestStrangersGetNotFound(t *testing.T) {
+	p := serveWithTokens(t)
+	for _, c := range sessionRoutes(t, p) {
 		for _, who := range []string{"bob", "far", ""} {
 			want := 404
 			if who == "" {
 				want = 401
 			} else if strings.HasSuffix(c.path, "/previews") && who == "bob" {
-				want = 403 // it needs the scope agent, whatever the session
+				want = 403 // it needs the scope agent for every session
 			}
 			if c.token = ""; who != "" {
 				c.token = tokenOf(who)
@@ -165,7 +168,7 @@ func TestStrangers(t *testing.T) {
 				t.Errorf("%s %s as %q: %d %s", c.method, c.path, who, code, body)
 			}
 			if strings.Contains(body, "alice") || strings.Contains(body, "secret") {
-				t.Errorf("%s %s tells %q: %s", c.method, c.path, who, body)
+				t.Errorf("%s %s shows %q: %s", c.method, c.path, who, body)
 			}
 		}
 	}
@@ -179,16 +182,16 @@ func TestStrangers(t *testing.T) {
 		} {
 			got := p.ask(tokenOf(who), "/parley/v1/ws", frame)
 			if !strings.Contains(got, `"not_found"`) && !(who == "bob" && strings.Contains(frame, "preview") && strings.Contains(got, `"denied"`)) {
-				t.Errorf("%s says %s and hears %s", who, frame, got)
+				t.Errorf("%s sends %s and gets %s", who, frame, got)
 			}
 		}
 	}
 	for _, path := range []string{"/parley/v1/sessions", "/parley/v1/sessions?q=ask"} {
 		if got := p.must(call{path: path, token: tokenOf("bob")}); strings.Contains(got, "hers") {
-			t.Errorf("a list tells a stranger: %s", got)
+			t.Errorf("a list shows a stranger: %s", got)
 		}
 	}
-	// The id is free for a stranger: a taken one must not be told from a free one.
+	// A stranger can use the id: the answer must not show that it is taken.
 	got := p.must(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf("bob"), body: `{"id":"hers"}`})
 	if strings.Contains(got, "alice") {
 		t.Error(got)
@@ -211,11 +214,11 @@ func TestStrangers(t *testing.T) {
 		t.Errorf("import for a person: %d", code)
 	}
 	if code, _, _ := p.do(call{path: "/parley/v1/agents"}); code != 401 {
-		t.Errorf("agents for nobody: %d", code)
+		t.Errorf("agents without a token: %d", code)
 	}
 	p.must(call{path: "/parley/v1/agents", token: tokenOf("bob")})
 	if got := p.must(call{path: "/parley/v1/sessions/hers/events", token: tokenOf("alice")}); strings.Contains(got, `"bob"`) || strings.Contains(got, "mine now") {
-		t.Errorf("a stranger left something: %s", got)
+		t.Errorf("a stranger changed something: %s", got)
 	}
 }
 
@@ -240,13 +243,13 @@ func (p *process) ask(token, path, frame string) string {
 	return string(got)
 }
 
-// TestViewers may read everything. What they may not write, by HTTP, is tried in
-// TestViewersOfEveryDialect.
-func TestViewers(t *testing.T) {
-	p := guarded(t)
+// TestViewerReadsEverything: a viewer may use every reading route and no writing frame.
+// Writing routes are in TestViewerChangesNothing.
+func TestViewerReadsEverything(t *testing.T) {
+	p := serveWithTokens(t)
 	carol := tokenOf("carol")
 	p.must(call{method: "POST", path: "/parley/v1/sessions/hers/workstreams", token: tokenOf("alice"), body: `{"id":"w1","instruction":"/sleep 600"}`})
-	for _, c := range everyRoute(t, p) {
+	for _, c := range sessionRoutes(t, p) {
 		if c.method != "GET" && c.method != "HEAD" {
 			continue
 		}
@@ -270,16 +273,16 @@ func TestViewers(t *testing.T) {
 	}
 }
 
-// TestTokenInTheAddress is taken where a browser can do no better, and is not
-// written to the log.
-func TestTokenInTheAddress(t *testing.T) {
-	p := guarded(t, "--log-level", "debug")
+// TestTokenInURLIsNotLogged: a token in the query is accepted for streams only, and is
+// not written to the log.
+func TestTokenInURLIsNotLogged(t *testing.T) {
+	p := serveWithTokens(t, "--log-level", "debug")
 	query := "?access_token=" + tokenOf("alice")
 	if code, body, _ := p.do(call{method: "HEAD", path: "/parley/v1/sessions/hers/stream" + query}); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
 	if code, _, _ := p.do(call{path: "/parley/v1/sessions/hers" + query}); code != 401 {
-		t.Errorf("a token in the address is taken where it need not be: %d", code)
+		t.Errorf("a token in the URL is accepted outside of streams: %d", code)
 	}
 	if code := p.terminate(); code != 0 {
 		t.Error(code)

@@ -1,3 +1,5 @@
+// Proves: agents cannot approve their own requests.
+
 package e2e
 
 import (
@@ -16,10 +18,10 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-// TestAgentsConsentInNoDialect: the token of the agent that asks for approval or
-// permission tries to give it, in every dialect and by every way that answers. The
-// prompt stays open until a person answers.
-func TestAgentsConsentInNoDialect(t *testing.T) {
+// TestAgentCannotAnswerItsOwnPrompt: an agent's token tries to answer the agent's own
+// approval and permission prompts, in every dialect and on every route that answers.
+// The prompt stays open until a person answers.
+func TestAgentCannotAnswerItsOwnPrompt(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
 	agent, person := tokenOf("demo"), tokenOf("alice")
@@ -66,19 +68,19 @@ func TestAgentsConsentInNoDialect(t *testing.T) {
 			`"decisions":[{"call_id":"CALL","approve":true,"remember":"session"}]`, ""},
 		{`/permission spawn`, "agent.permission_request", "continue", "user.permission_response", `"granted":["spawn"],"duration":"always"`, ""},
 	} {
-		id = "hall-" + kind.prompt
+		id = "ask-" + kind.prompt
 		session = "/parley/v1/sessions/" + id
 		p.must(call{method: "POST", path: "/parley/v1/sessions", token: person, body: `{"id":"` + id + `","agent":"demo"}`})
 		p.must(call{method: "POST", path: session + "/events", token: person, body: `{"type":"user.message","payload":{"text":` + quoted(kind.ask) + `}}`})
 		var asked chat.Event
-		wait(t, "it asks", func() bool {
+		waitFor(t, func() bool {
 			for _, e := range events(t, p, person, id) {
 				if e.Type == kind.prompt {
 					asked = e
 				}
 			}
 			return asked.Type != ""
-		})
+		}, "not in time: it asks")
 		request, callID := field(t, string(asked.Payload), "request_id"), ""
 		if kind.prompt == "agent.approval_request" {
 			callID = field(t, string(asked.Payload), "calls.0.call_id")
@@ -101,7 +103,7 @@ func TestAgentsConsentInNoDialect(t *testing.T) {
 		post("/api/workspaces/default/grants", `{"session_id":"`+id+`","scope":"session","agent_id":"demo","grant_type":"spawn","details":{"agent":"*"}}`)
 		published(x1.Participant, x1.Input, "user.input_response", `{"request_id":`+quoted(request)+`,"text":"yes"}`)
 		published(x1.Participant, x1.Input, kind.response, response)
-		// To NeMo an id of somebody else's session is free: the last way, because the id may mean another session afterwards.
+		// NeMo comes last: an unknown id creates a session, and the id may mean that one afterwards.
 		p.do(call{method: "POST", path: "/v1/chat/completions", token: agent, body: `{"messages":[{"role":"user","content":"` + kind.word + `"}]}`, header: map[string]string{"Conversation-Id": id}})
 
 		for _, e := range events(t, p, person, id) {
@@ -110,19 +112,19 @@ func TestAgentsConsentInNoDialect(t *testing.T) {
 			}
 		}
 		p.must(call{method: "POST", path: session + "/prompts/" + request + "/answer", token: person, body: `{` + answer + `}`})
-		wait(t, "the turn ends", func() bool {
+		waitFor(t, func() bool {
 			return strings.Contains(p.must(call{path: session, token: person}), `"status":"idle"`)
-		})
+		}, "not in time: the turn ends")
 	}
-	// What the person granted is there; the agent alone has got nothing.
+	// The grant of the person is stored; the agent has stored none.
 	if code, got, _ := p.do(call{path: "/api/workspaces/default/grants?session=" + id + "&all=true", token: person}); code != http.StatusOK || strings.Count(got, `"grant_type"`) != 1 || !strings.Contains(got, `"id":"alice"`) {
 		t.Error(code, got)
 	}
-	// A session of its own does not approve in place of people.
+	// The agent cannot approve in a session of its own either.
 	post("/parley/v1/sessions", `{"agent":"demo","settings":{"approvals":"all"}}`)
 }
 
-// events reads a log as somebody.
+// events reads the log of a session with a token.
 func events(t *testing.T, p *process, token, id string) (list []chat.Event) {
 	t.Helper()
 	var page struct {

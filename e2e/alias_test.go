@@ -1,3 +1,5 @@
+// Tests of ids that a client chooses: an alias never leads to another user's session.
+
 package e2e
 
 import (
@@ -15,35 +17,36 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-// lure begins a session of bob's under an id that somebody's client is going to
-// use, and adds that person with every right.
-func lure(p *process, id, victim string) {
+// occupyID creates a session of bob's under an id that another user's client will
+// use, and adds that user as an owner.
+func occupyID(p *process, id, victim string) {
 	p.t.Helper()
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf("bob"),
 		body: `{"id":"` + id + `","agent":"demo","members":[{"actor":{"kind":"user","id":"` + victim + `"},"role":"owner"}]}`})
 }
 
-// contents is what bob can read of a session of his: its log and its files.
+// contents returns the log and the files of a session, as bob reads them.
 func contents(p *process, id string) string {
 	p.t.Helper()
 	return p.must(call{path: "/parley/v1/sessions/" + id + "/events?limit=1000", token: tokenOf("bob")}) +
 		p.must(call{path: "/parley/v1/sessions/" + id + "/artifacts", token: tokenOf("bob")})
 }
 
-// TestNobodyTakesAnID: a session that somebody else began under an id that a
-// client chooses, and to which the client's user was added, receives nothing of
-// what the client sends. An administrator needs no adding.
-func TestNobodyTakesAnID(t *testing.T) {
-	p := guarded(t)
+// TestChosenIDNeverReachesAnotherUsersSession: a client chooses an id under which
+// another user has created a session and added the client's user. The session receives
+// nothing that the client sends. The same holds for an administrator, who needs no
+// membership.
+func TestChosenIDNeverReachesAnotherUsersSession(t *testing.T) {
+	p := serveWithTokens(t)
 	for _, who := range []string{"alice", "root"} {
 		token := tokenOf(who)
 		id := func(name string) string { return name + "-of-" + who }
 		if who == "alice" {
-			lure(p, "nemo-static", who)
+			occupyID(p, "nemo-static", who)
 		}
-		lure(p, id("talk"), who)
-		lure(p, id("socket"), who)
-		lure(p, "nemo-job-"+id("job"), who)
+		occupyID(p, id("talk"), who)
+		occupyID(p, id("socket"), who)
+		occupyID(p, "nemo-job-"+id("job"), who)
 
 		p.must(call{method: "PUT", path: "/static/notes.txt", token: token, body: "confidential"})
 		if got := p.must(call{path: "/static/notes.txt", token: token}); got != "confidential" {
@@ -57,16 +60,16 @@ func TestNobodyTakesAnID(t *testing.T) {
 			}
 		}
 		p.must(call{method: "POST", path: "/v1/workflow/async", token: token, body: `{"input_message":"confidential","job_id":"` + id("job") + `","sync_timeout":30}`})
-		speakNeMo(t, p, token, id("socket"), "confidential")
+		sendNeMoMessage(t, p, token, id("socket"), "confidential")
 
-		for _, trap := range []string{"nemo-static", id("talk"), id("socket"), "nemo-job-" + id("job")} {
-			if got := contents(p, trap); strings.Contains(got, "confidential") || strings.Contains(got, "notes.txt") {
-				t.Errorf("%s sent to %s: %s", who, trap, got)
+		for _, id := range []string{"nemo-static", id("talk"), id("socket"), "nemo-job-" + id("job")} {
+			if got := contents(p, id); strings.Contains(got, "confidential") || strings.Contains(got, "notes.txt") {
+				t.Errorf("%s sent to %s: %s", who, id, got)
 			}
 		}
 	}
-	// Accepting is what makes a shared session the one that the id means.
-	lure(p, "shared", "carol")
+	// After an accept the id means the shared session.
+	occupyID(p, "shared", "carol")
 	p.must(call{method: "POST", path: "/parley/v1/sessions/shared/accept", token: tokenOf("carol")})
 	p.must(call{method: "POST", path: "/chat", token: tokenOf("carol"), body: `{"messages":[{"role":"user","content":"for both"}]}`, header: map[string]string{"Conversation-Id": "shared"}})
 	if got := contents(p, "shared"); !strings.Contains(got, "for both") {
@@ -74,9 +77,8 @@ func TestNobodyTakesAnID(t *testing.T) {
 	}
 }
 
-// speakNeMo says a text in a conversation over NeMo's socket and waits for the
-// answer.
-func speakNeMo(t *testing.T, p *process, token, conversation, text string) {
+// sendNeMoMessage sends a message over NeMo's socket and waits for the answer.
+func sendNeMoMessage(t *testing.T, p *process, token, conversation, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -90,22 +92,22 @@ func speakNeMo(t *testing.T, p *process, token, conversation, text string) {
 	if err := conn.Write(ctx, websocket.MessageText, []byte(frame)); err != nil {
 		t.Fatal(err)
 	}
-	for heard := ""; ; {
+	for received := ""; ; {
 		_, b, err := conn.Read(ctx)
 		if err != nil {
-			t.Fatalf("no answer: %v after %s", err, heard)
+			t.Fatalf("no answer: %v after %s", err, received)
 		}
-		if heard += string(b); strings.Contains(heard, `"status":"complete"`) {
+		if received += string(b); strings.Contains(received, `"status":"complete"`) {
 			return
 		}
 	}
 }
 
-// TestAnAliasGoesFirst: a caller's alias means the caller's session in every
-// dialect, also after the caller was added to the session that has the id.
-func TestAnAliasGoesFirst(t *testing.T) {
+// TestAliasComesBeforeForeignSession: a caller's alias means the caller's session in
+// every dialect, also after the caller was added to the session that has the id.
+func TestAliasComesBeforeForeignSession(t *testing.T) {
 	bus := freeport.Addr(t)
-	p := guarded(t, "--nats", bus)
+	p := serveWithTokens(t, "--nats", bus)
 	alice := tokenOf("alice")
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf("bob"), body: `{"id":"plan","agent":"demo"}`})
 	own := field(t, p.must(call{method: "POST", path: "/parley/v1/sessions", token: alice, body: `{"id":"plan","agent":"demo","title":"hers"}`}), "session_id")
@@ -146,25 +148,25 @@ func TestAnAliasGoesFirst(t *testing.T) {
 		}
 	}
 	if list := p.must(call{path: "/parley/v1/sessions", token: alice}); strings.Contains(list, `"session_id":"plan"`) {
-		t.Errorf("the list offers an id that means another session: %s", list)
+		t.Errorf("the list has an id that means another session: %s", list)
 	}
-	// Erasing by that id erases her own, and then there is nothing by it.
+	// An erasure by that id erases her session; then the id answers with 410.
 	p.must(call{method: "DELETE", path: "/parley/v1/sessions/plan", token: alice})
 	if code, body, _ := p.do(call{path: "/parley/v1/sessions/plan", token: alice}); code != http.StatusGone {
 		t.Errorf("%d %s", code, body)
 	}
-	contents(p, "plan") // bob's is there
+	contents(p, "plan") // bob's session still exists
 }
 
-// TestAnAliasIsNoKey: an alias that is spelled like the id of somebody's session
-// opens nothing that is kept under that id.
-func TestAnAliasIsNoKey(t *testing.T) {
+// TestAliasGivesNoAccessToForeignSession: an alias with the text of another user's
+// session id gives no access to that session's data.
+func TestAliasGivesNoAccessToForeignSession(t *testing.T) {
 	bus := freeport.Addr(t)
-	p := guarded(t, "--nats", bus)
-	hers := household(t, p)
+	p := serveWithTokens(t, "--nats", bus)
+	hers := createOwned(t, p)
 	alice, bob, carol := tokenOf("alice"), tokenOf("bob"), tokenOf("carol")
 
-	// What carol was given while she was a viewer ends with that.
+	// The credential and the URL that carol got as a viewer end with her membership.
 	var cred x1.Credential
 	if err := json.Unmarshal([]byte(p.must(call{method: "POST", path: "/parley/v1/sessions/hers/credentials", token: carol, body: `{}`})), &cred); err != nil {
 		t.Fatal(err)
@@ -176,7 +178,7 @@ func TestAnAliasIsNoKey(t *testing.T) {
 	}
 	p.must(call{method: "PATCH", path: "/parley/v1/sessions/hers", token: alice, body: `{"members":[]}`})
 
-	before := p.belongings(hers)
+	before := p.stateOf(hers)
 	for _, token := range []string{bob, carol} {
 		for _, id := range []string{"hers", hers["agent"], hers["conversation"]} {
 			p.must(call{method: "POST", path: "/parley/v1/sessions", token: token, body: `{"id":"` + id + `","agent":"none"}`})
@@ -207,11 +209,11 @@ func TestAnAliasIsNoKey(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
-	// A grant by that name is one for bob's own session.
+	// A grant with that id is for bob's own session.
 	if code, body, _ := p.do(call{method: "POST", path: "/api/workspaces/default/grants", token: bob, body: `{"agent_id":"demo","grant_type":"spawn","scope":"session","session_id":"hers"}`}); code < 300 && strings.Contains(body, `"session_id":"hers"`) {
 		t.Errorf("bob granted something in alice's session: %s", body)
 	}
-	if after := p.belongings(hers); after != before {
+	if after := p.stateOf(hers); after != before {
 		t.Errorf("something changed:\n%s\n%s", before, after)
 	}
 }

@@ -1,3 +1,5 @@
+// Tests of the audit log.
+
 package e2e
 
 import (
@@ -14,9 +16,9 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// TestAuditLog does what is audited, in several dialects and workspaces, and looks for
-// it as administrators and on the command line, also after a kill.
-func TestAuditLog(t *testing.T) {
+// TestAuditLogListsAccess performs audited actions in several dialects and workspaces,
+// and reads the entries as administrators and on the command line, also after a kill.
+func TestAuditLogListsAccess(t *testing.T) {
 	const root, tea, ann = "root-0123456789abcdef", "tea-root-0123456789abcdef", "ann-0123456789abcdef"
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	lines := root + " admin,user root\n" + tea + " admin,user teaman tea\n" + ann + " user ann\n"
@@ -75,7 +77,7 @@ func TestAuditLog(t *testing.T) {
 		}
 		return out, raw
 	}
-	// until waits for entries, which are stored a moment after they happen.
+	// until waits for entries; they are stored asynchronously.
 	until := func(token string, want ...string) string {
 		t.Helper()
 		for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(20 * time.Millisecond) {
@@ -95,16 +97,16 @@ func TestAuditLog(t *testing.T) {
 	}
 	raw := until(root, want...)
 	if strings.Contains(raw, "secret") || strings.Contains(raw, ann) || strings.Contains(raw, root) {
-		t.Errorf("what was said, or a token, is in the log: %s", raw)
+		t.Errorf("a message or a token is in the log: %s", raw)
 	}
 	if !strings.Contains(raw, "user:bob viewer") {
 		t.Errorf("the new member is not named: %s", raw)
 	}
-	// An administrator of one workspace sees that one only; users see nothing.
+	// An administrator of one workspace sees only its entries; users see none.
 	if got, _ := list(root); slices.Contains(got, "session_erased teaman t1 done") {
 		t.Error("the administrator of one workspace sees another one's entries")
 	}
-	// What concerns the whole server is for administrators of all workspaces.
+	// Entries about the whole server are for administrators of all workspaces.
 	for range 50 {
 		if code, _ := as(wrong, "GET", sessions, ""); code != 401 && code != 429 {
 			t.Errorf("a wrong token: %d", code)
@@ -118,7 +120,7 @@ func TestAuditLog(t *testing.T) {
 		t.Errorf("a token is in the log: %s", raw)
 	}
 	if got, _ := list(root); slices.Contains(got, "sign_in_refused   unauthenticated") {
-		t.Error("the administrator of one workspace sees who was refused")
+		t.Error("the administrator of one workspace sees refused sign-ins")
 	}
 	until(tea, "session_erased teaman t1 done")
 	if got, _ := list(tea); slices.Contains(got, "session_erased ann s1 done") {

@@ -1,3 +1,5 @@
+// Tests of backup, restore, export and import.
+
 package e2e
 
 import (
@@ -9,8 +11,8 @@ import (
 	"time"
 )
 
-// TestBackupAndRestore: a copy of the running server, unpacked elsewhere, is
-// the same store.
+// TestBackupAndRestore: a backup of a running server, restored into another folder, has
+// the same content.
 func TestBackupAndRestore(t *testing.T) {
 	p := serve(t, t.TempDir())
 	for _, id := range []string{"one", "two"} {
@@ -38,7 +40,7 @@ func TestBackupAndRestore(t *testing.T) {
 		}
 	}
 	if got := q.get("/parley/v1/sessions/one/events"); strings.Contains(got, "after the backup") {
-		t.Error("the copy has what came later")
+		t.Error("the backup has later events")
 	}
 	if code, out, stderr := command(t, "verify", "--url", q.url); code != 0 {
 		t.Errorf("verify: %d\n%s%s", code, out, stderr)
@@ -46,7 +48,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if got := q.get("/parley/v1/verify"); !strings.Contains(got, `"done":true`) || strings.Contains(got, "problems") {
 		t.Error(got)
 	}
-	// A folder that is in use is left alone, and half a copy is refused.
+	// A restore refuses a folder with a store, and a truncated backup.
 	if code, _, stderr := command(t, "restore", tar, "--data", data); code != 1 || stderr == "" {
 		t.Errorf("restore over a store: %d %s", code, stderr)
 	}
@@ -60,14 +62,15 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	elsewhere := filepath.Join(t.TempDir(), "half")
 	if code, _, stderr := command(t, "restore", half, "--data", elsewhere); code != 1 || stderr == "" {
-		t.Errorf("restore of half a copy: %d %s", code, stderr)
+		t.Errorf("restore of a truncated backup: %d %s", code, stderr)
 	}
 	if _, err := os.Stat(elsewhere); err == nil {
-		t.Error("half a copy was left behind")
+		t.Error("a truncated backup left a folder")
 	}
 }
 
-// TestExportAndImport: a session's log moves to another server byte for byte.
+// TestExportAndImport: an imported log is byte for byte the exported one, and a changed
+// log is refused.
 func TestExportAndImport(t *testing.T) {
 	p, q := serve(t, t.TempDir()), serve(t, t.TempDir())
 	p.post("/parley/v1/sessions", `{"id":"moved"}`)
@@ -91,11 +94,11 @@ func TestExportAndImport(t *testing.T) {
 	if code, _, stderr := command(t, "import", "--url", q.url, file); code != 1 || !strings.Contains(stderr, "moved") {
 		t.Errorf("a second import: %d %s", code, stderr)
 	}
-	q.post("/parley/v1/sessions/moved/events", `{"type":"user.message","payload":{"text":"and goes on"}}`)
+	q.post("/parley/v1/sessions/moved/events", `{"type":"user.message","payload":{"text":"and continues"}}`)
 	if code, out, stderr := command(t, "verify", "--url", q.url); code != 0 {
 		t.Errorf("verify: %d\n%s%s", code, out, stderr)
 	}
-	// A log that was tampered with is not taken.
+	// A changed log is refused.
 	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -110,9 +113,9 @@ func TestExportAndImport(t *testing.T) {
 	}
 }
 
-// TestImportGoesOn: what was under way when a session was exported goes on where it
-// is imported: the question is open there, and its answer ends the turn.
-func TestImportGoesOn(t *testing.T) {
+// TestImportedTurnContinues: a turn that waited for an answer at the export continues
+// after the import; the answer ends it.
+func TestImportedTurnContinues(t *testing.T) {
 	p, q := serve(t, t.TempDir()), serve(t, t.TempDir())
 	p.post("/parley/v1/sessions", `{"id":"moved"}`)
 	p.post("/parley/v1/sessions/moved/events", `{"type":"user.message","payload":{"text":"/ask text"}}`)

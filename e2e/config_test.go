@@ -1,3 +1,5 @@
+// Tests of errors in the configuration file.
+
 package e2e
 
 import (
@@ -8,9 +10,10 @@ import (
 	"github.com/parley-hq/parley/internal/modeltest"
 )
 
-// A mistake keeps the server from starting, and is named.
-func TestMistakeInTheConfiguration(t *testing.T) {
-	config := configured(t, "agents:\n  - name: helper\n    kind: model\n    modell: x\n  - name: other\n    kind: ag-ui\n")
+// TestInvalidConfigurationIsReported: with an error in the configuration the server does
+// not start, and the message names the place.
+func TestInvalidConfigurationIsReported(t *testing.T) {
+	config := writeConfig(t, "agents:\n  - name: helper\n    kind: model\n    modell: x\n  - name: other\n    kind: ag-ui\n")
 	code, out, stderr := command(t, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--config", config)
 	lines := strings.Split(stderr, "\n")
 	if code != 1 || out != "" || len(lines) != 3 || !strings.HasSuffix(lines[0], "parley.yaml:4: agents[0].modell: there is no such field") || !strings.Contains(lines[1], "parley.yaml:5: agents[1].url: ") {
@@ -22,11 +25,11 @@ func TestMistakeInTheConfiguration(t *testing.T) {
 	}
 }
 
-// A key that is missing keeps nobody from talking with other agents: its own agent
-// says what is wrong, in the list and in the conversation.
-func TestMissingKey(t *testing.T) {
-	_, model := scripted(t, func(modeltest.Request) modeltest.Reply { return modeltest.Reply{Text: "I need no key."} })
-	config := configured(t, `agents:
+// TestMissingKeyDisablesOneAgent: when an agent's key is missing, the list of agents and
+// the turns of that agent say so, and other agents work.
+func TestMissingKeyDisablesOneAgent(t *testing.T) {
+	_, model := startModel(t, func(modeltest.Request) modeltest.Reply { return modeltest.Reply{Text: "I need no key."} })
+	config := writeConfig(t, `agents:
   - name: locked
     kind: model
     endpoint: `+model+`
@@ -37,8 +40,8 @@ func TestMissingKey(t *testing.T) {
 	p := serve(t, t.TempDir(), "--config", config)
 	p.post("/parley/v1/sessions", `{"id":"one"}`)
 	p.post("/parley/v1/sessions", `{"id":"two","agent":"open"}`)
-	one, ctx := followed(t, p, "one")
-	two, _ := followed(t, p, "two")
+	one, ctx := follow(t, p, "one")
+	two, _ := follow(t, p, "two")
 	for _, id := range []string{"one", "two"} {
 		p.post("/parley/v1/sessions/"+id+"/events", `{"type":"user.message","payload":{"text":"hello"}}`)
 	}
@@ -59,7 +62,7 @@ func TestMissingKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range agents { // people who choose nobody talk with the first of the file
+	for _, a := range agents { // the first agent of the file is the default
 		if a.Default != (a.Name == "locked") {
 			t.Errorf("%s: default is %v", a.Name, a.Default)
 		}

@@ -1,3 +1,5 @@
+// Tests of reload of tokens, and the end of what a credential opened.
+
 package e2e
 
 import (
@@ -21,14 +23,14 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-// hangUp sends SIGHUP and waits until the server says something.
-func (p *process) hangUp(says string) {
+// reload sends SIGHUP and waits for a text in the server's log.
+func (p *process) reload(says string) {
 	p.t.Helper()
 	before := strings.Count(p.err.String(), says)
 	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		p.t.Fatal(err)
 	}
-	waitFor(p.t, func() bool { return strings.Count(p.err.String(), says) > before }, "it does not say: "+says)
+	waitFor(p.t, func() bool { return strings.Count(p.err.String(), says) > before }, "the log does not contain: "+says)
 }
 
 func tokenFile(t *testing.T, path string, lines ...string) string {
@@ -42,15 +44,16 @@ func tokenFile(t *testing.T, path string, lines ...string) string {
 	return path
 }
 
-// TestSIGHUPNeverEndsTheServer: whatever files it was started with.
+// TestSIGHUPNeverEndsTheServer: SIGHUP reads the token file and the configuration
+// again, or has no effect; an invalid file changes nothing.
 func TestSIGHUPNeverEndsTheServer(t *testing.T) {
 	p := serve(t, t.TempDir())
-	p.hangUp("SIGHUP has no effect")
+	p.reload("SIGHUP has no effect")
 	p.get("/readyz")
 
-	config := configured(t, "agents: []\n")
+	config := writeConfig(t, "agents: []\n")
 	p = serve(t, t.TempDir(), "--config", config)
-	p.hangUp("the configuration was read again")
+	p.reload("the configuration was read again")
 	p.get("/readyz")
 
 	file := tokenFile(t, "", tokenOf("alice")+" user alice", tokenOf("root")+" admin root *")
@@ -63,39 +66,38 @@ func TestSIGHUPNeverEndsTheServer(t *testing.T) {
 	if status("bob") != 401 {
 		t.Error("a token is accepted before the file was read again")
 	}
-	p.hangUp("the configuration was read again")
+	p.reload("the configuration was read again")
 	if status("alice") != 200 || status("bob") != 200 || status("root") != 401 {
 		t.Errorf("after SIGHUP: alice %d, bob %d, root %d", status("alice"), status("bob"), status("root"))
 	}
 	for wrong, says := range map[string]string{
 		tokenOf("alice") + " king alice": `line 1: unknown scope \"king\"`,
-		"# nobody":                       "names no token",
+		"# no token":                     "names no token",
 		"short user alice":               "line 1: it is shorter than 16 characters",
 	} {
 		tokenFile(t, file, wrong)
-		p.hangUp("the token file was not taken")
+		p.reload("the token file was not taken")
 		if !strings.Contains(p.err.String(), says) {
-			t.Errorf("%s: it does not say why", wrong)
+			t.Errorf("%s: the log has no reason", wrong)
 		}
 		if status("alice") != 200 || status("bob") != 200 {
 			t.Errorf("%s: the tokens have changed", wrong)
 		}
 	}
 	if strings.Contains(p.err.String(), "token-of-") {
-		t.Error("a token stands in the log")
+		t.Error("a token is in the log")
 	}
 	if code := p.terminate(); code != 0 {
 		t.Errorf("it ended with %d", code)
 	}
-	if code, _, stderr := command(t, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--token-file", tokenFile(t, "", "# nobody")); code == 0 || !strings.Contains(stderr, "names no token") {
+	if code, _, stderr := command(t, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--token-file", tokenFile(t, "", "# no token")); code == 0 || !strings.Contains(stderr, "names no token") {
 		t.Errorf("a token file without tokens: %d %s", code, stderr)
 	}
 }
 
-// TestEverythingEndsWithItsCredential: what was made from a token or JWT, and every
-// connection that it opened, in every dialect, ends when the token is removed or
-// the JWT expires.
-func TestEverythingEndsWithItsCredential(t *testing.T) {
+// TestConnectionsEndWithTheirCredential: when a token is removed or a JWT expires, the
+// credentials derived from it and the connections opened with it end, in every dialect.
+func TestConnectionsEndWithTheirCredential(t *testing.T) {
 	const secret = "a secret of the tests, 32 bytes!"
 	for name, expires := range map[string]bool{"removed": false, "expired": true} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +123,7 @@ func TestEverythingEndsWithItsCredential(t *testing.T) {
 			p.must(call{method: "POST", path: "/parley/v1/sessions", token: root, body: `{"id":"room","agent":"none","members":[{"actor":{"kind":"user","id":"eve"},"role":"owner"}]}`})
 			p.must(call{method: "POST", path: "/parley/v1/sessions", header: key, body: `{"id":"busy"}`})
 
-			// What is made from the credential, sent as an API key.
+			// Credentials derived from the credential, which is sent as an API key.
 			var made struct{ Token, URL string }
 			read := func(body string) {
 				t.Helper()
@@ -202,7 +204,7 @@ func TestEverythingEndsWithItsCredential(t *testing.T) {
 				go func() {
 					defer close(e.over)
 					defer res.Body.Close()
-					_, _ = io.Copy(e.out, res.Body) // it ends or is cut
+					_, _ = io.Copy(e.out, res.Body) // ends with the stream
 				}()
 			}
 			sockets := map[string]*websocket.Conn{}
@@ -275,7 +277,7 @@ func TestEverythingEndsWithItsCredential(t *testing.T) {
 
 			if !expires {
 				tokenFile(t, file, root+" user,agent,admin root *")
-				p.hangUp("the tokens were read again")
+				p.reload("the tokens were read again")
 			}
 			says := map[string]string{
 				"native": `"unauthenticated"`, "native by query": `"unauthenticated"`, "native socket": `"unauthenticated"`, "worker": `"unauthenticated"`,
@@ -288,7 +290,7 @@ func TestEverythingEndsWithItsCredential(t *testing.T) {
 				select {
 				case <-e.over:
 				case <-ctx.Done():
-					t.Fatalf("%s goes on", name)
+					t.Fatalf("%s is still open", name)
 				}
 				if sockets[name] != nil && e.code != 4401 {
 					t.Errorf("%s is closed with %d", name, e.code)
@@ -304,23 +306,23 @@ func TestEverythingEndsWithItsCredential(t *testing.T) {
 				select {
 				case <-end:
 				case <-ctx.Done():
-					t.Fatalf("%s goes on", name)
+					t.Fatalf("%s is still open", name)
 				}
 			}
 			for name, use := range used {
 				if code, body := use(); code != 401 && code != 403 {
-					t.Errorf("%s outlives its credential: %d %s", name, code, body)
+					t.Errorf("%s still works: %d %s", name, code, body)
 				}
 			}
 			for name, opts := range map[string][]nats.Option{"credential": credentialOf(cred, make(chan error, 64)), "token": {nats.Token(ops)}} {
 				if c, err := nats.Connect("nats://"+bus, append(opts, nats.NoReconnect())...); err == nil {
 					c.Close()
-					t.Errorf("NATS takes the %s", name)
+					t.Errorf("NATS accepts the %s", name)
 				}
 			}
-			// The others go on.
-			p.must(call{method: "POST", path: "/parley/v1/sessions/room/events", token: root, body: `{"type":"user.message","payload":{"text":"for those who stay"}}`})
-			waitFor(t, func() bool { return strings.Contains(endings["kept"].out.String(), "for those who stay") }, "another token's socket hears nothing")
+			// Connections of other tokens stay open.
+			p.must(call{method: "POST", path: "/parley/v1/sessions/room/events", token: root, body: `{"type":"user.message","payload":{"text":"for the others"}}`})
+			waitFor(t, func() bool { return strings.Contains(endings["kept"].out.String(), "for the others") }, "the socket of another token receives nothing")
 			select {
 			case <-busEnds["nats kept"]:
 				t.Error("another token's NATS connection has ended")
@@ -330,8 +332,8 @@ func TestEverythingEndsWithItsCredential(t *testing.T) {
 	}
 }
 
-// TestAppendsEndWithTheirCredential: a client that goes on sending while its token
-// is removed has nothing stored after the removal was reported.
+// TestAppendsEndWithTheirCredential: nothing that a client sends is stored after the
+// removal of its token was reported.
 func TestAppendsEndWithTheirCredential(t *testing.T) {
 	root, eve := tokenOf("root"), tokenOf("eve")
 	file := tokenFile(t, "", root+" admin root *", eve+" user eve")
@@ -344,7 +346,7 @@ func TestAppendsEndWithTheirCredential(t *testing.T) {
 	}
 	defer conn.CloseNow()
 	sent, stop := make(chan struct{}), make(chan struct{})
-	go func() { // until it is cut
+	go func() { // until the connection is closed
 		defer close(sent)
 		for i := 0; ; i++ {
 			select {
@@ -362,14 +364,14 @@ func TestAppendsEndWithTheirCredential(t *testing.T) {
 		t.Fatalf("%s %v", b, err)
 	}
 	tokenFile(t, file, root+" admin root *")
-	p.hangUp("the tokens were read again")
+	p.reload("the tokens were read again")
 	for {
 		if _, _, err = conn.Read(t.Context()); err != nil {
 			break
 		}
 	}
 	stored := p.must(call{path: "/parley/v1/sessions/hers", token: root})
-	_ = conn.Write(t.Context(), websocket.MessageText, []byte(`{"op":"append","id":1,"session_id":"hers","events":[{"type":"user.message","payload":{"text":"late"}}]}`)) // it is cut already, or will be
+	_ = conn.Write(t.Context(), websocket.MessageText, []byte(`{"op":"append","id":1,"session_id":"hers","events":[{"type":"user.message","payload":{"text":"late"}}]}`)) // the connection may be closed already
 	close(stop)
 	conn.CloseNow()
 	<-sent

@@ -1,3 +1,5 @@
+// Tests of approvals and permissions across dialects.
+
 package e2e
 
 import (
@@ -11,17 +13,17 @@ import (
 
 // startCounting starts a shared session with a model that has two tools: one needs an
 // approval each time, one needs a permission.
-func startCounting(t *testing.T) (*sharedSession, *toolbox) {
-	box := &toolbox{}
+func startCounting(t *testing.T) (*sharedSession, *toolServer) {
+	box := &toolServer{}
 	kit := box.serve(t)
-	_, model := scripted(t, func(r modeltest.Request) modeltest.Reply {
+	_, model := startModel(t, func(r modeltest.Request) modeltest.Reply {
 		if rs := r.Results(); len(rs) > 0 {
 			return modeltest.Reply{Text: "It says: " + rs[len(rs)-1].Text}
 		}
 		name, n, _ := strings.Cut(r.LastUser(), " ")
 		return modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__" + name, Args: `{"n":` + n + `}`}}}
 	})
-	config := configured(t, `agents:
+	config := writeConfig(t, `agents:
   - name: helper
     kind: model
     endpoint: `+model+`
@@ -35,7 +37,7 @@ func startCounting(t *testing.T) (*sharedSession, *toolbox) {
 }
 
 // ran returns how often a tool has run with a number.
-func (b *toolbox) ran(tool string, n int) int {
+func (b *toolServer) ran(tool string, n int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.runs[fmt.Sprint(tool, " ", n)]
@@ -167,7 +169,7 @@ func TestLastingPermissionHoldsInEveryDialect(t *testing.T) {
 		if dialect == "nemo" {
 			s.nemo = s.connectNemo(t)
 		}
-		r, ctx := followed(t, s.process, chat.SessionID(s.id))
+		r, ctx := follow(t, s.process, chat.SessionID(s.id))
 		s.sendMessage(dialect, fmt.Sprint("often ", 10+i))
 		if _, err := r.until(ctx, ofType("turn.completed")); err != nil {
 			t.Fatal(dialect, err)

@@ -1,3 +1,5 @@
+// Tests of resumption in every dialect after a kill.
+
 package e2e
 
 import (

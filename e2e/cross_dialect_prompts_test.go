@@ -1,3 +1,5 @@
+// Tests of prompts across dialects.
+
 package e2e
 
 import (

@@ -1,3 +1,5 @@
+// Tests of messages, workstreams, stops and erasures across dialects.
+
 package e2e
 
 import (
@@ -99,7 +101,7 @@ func TestEveryDialectShowsWorkstreams(t *testing.T) {
 	if _, err := native.until(ctx, mainDone); err != nil {
 		t.Fatal(err)
 	}
-	seen := tally(native)
+	seen := countEvents(native)
 	for i := range 4 {
 		name, title := fmt.Sprintf("w%d", i+1), fmt.Sprintf("Part %d", i+1)
 		if seen["workstream.launched "+name] != 1 || seen["workstream.completed "+name] != 1 {

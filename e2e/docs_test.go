@@ -1,3 +1,5 @@
+// Tests of the commands of docs/native.md.
+
 package e2e
 
 import (
@@ -7,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestDocumentedCommands runs the commands of docs/native.md as they stand.
+// TestDocumentedCommands runs the commands of docs/native.md without changes.
 func TestDocumentedCommands(t *testing.T) {
 	page, err := os.ReadFile("../docs/native.md")
 	if err != nil {
@@ -24,7 +26,7 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 	p := serve(t, t.TempDir())
 	cmd := exec.CommandContext(t.Context(), "sh", "-eux")
-	cmd.Stdin, cmd.Env = strings.NewReader(script.String()), append(quiet(), "PARLEY="+p.url)
+	cmd.Stdin, cmd.Env = strings.NewReader(script.String()), append(cleanEnv(), "PARLEY="+p.url)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -36,7 +38,7 @@ func TestDocumentedCommands(t *testing.T) {
 			t.Errorf("the commands do not show %q:\n%s", want, out)
 		}
 	}
-	// What the page says of each step stands in the log.
+	// The log has what the page says about each step.
 	for path, want := range map[string]string{
 		"/parley/v1/sessions/writing/events": `"text":"Fourteen."`, "/parley/v1/sessions/asking": `"open_prompts":0`,
 		"/parley/v1/sessions/tour/events": "file.removed", "/parley/v1/sessions/tour/artifacts": `{"artifacts":[],"more":false}`,

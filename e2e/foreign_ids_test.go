@@ -1,3 +1,5 @@
+// Proves: ids of another user answer like ids that do not exist.
+
 package e2e
 
 import (
@@ -41,9 +43,9 @@ func field(t testing.TB, body, path string) string {
 	return s
 }
 
-// household gives alice one of everything that a route can name. All of it
-// carries the word secret.
-func household(t *testing.T, p *process) owned {
+// createOwned creates one of everything that a route can name, owned by alice. All of
+// it contains the word secret.
+func createOwned(t *testing.T, p *process) owned {
 	t.Helper()
 	alice := tokenOf("alice")
 	post := func(path, body string) string {
@@ -81,18 +83,18 @@ func household(t *testing.T, p *process) owned {
 	return o
 }
 
-// waitFor waits until something is so.
-func waitFor(t testing.TB, is func() bool, otherwise string) {
+// waitFor waits until ok returns true, and fails with the message after a minute.
+func waitFor(t testing.TB, ok func() bool, otherwise string) {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); !is(); pause(t.Context(), 10*time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); !ok(); pause(t.Context(), 10*time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal(otherwise)
 		}
 	}
 }
 
-// nothing is the same household with ids that nobody has.
-func (o owned) nothing() owned {
+// unused returns the same parameters with ids that do not exist.
+func (o owned) unused() owned {
 	none := owned{}
 	for k, v := range o {
 		none[k] = v
@@ -109,21 +111,21 @@ func (o owned) nothing() owned {
 		case "id", "workflow":
 			none[k] = "nope"
 		default: // the same form, other digits
-			none[k] = strings.NewReplacer("1", "2", "2", "3", "3", "4", "4", "5", "5", "6", "6", "7", "7", "8", "8", "9", "9", "1", "her-job", "nobody-job", "her-share", "no-share").Replace(o[k])
+			none[k] = strings.NewReplacer("1", "2", "2", "3", "3", "4", "4", "5", "5", "6", "6", "7", "7", "8", "8", "9", "9", "1", "her-job", "other-job", "her-share", "no-share").Replace(o[k])
 		}
 	}
 	return none
 }
 
-// plain takes out of an answer what the request itself said.
-func (o owned) plain(body string) string {
+// withoutIDs removes the ids of the request from an answer.
+func (o owned) withoutIDs(body string) string {
 	var names []string
 	for k, v := range o {
 		if k != "seq" && k != "path" && k != "name" && k != "query/name" && k != "slug" && k != "label" {
 			names = append(names, v, url.QueryEscape(v))
 		}
 	}
-	// The longer ones first: some begin with others.
+	// Longer ids first: some begin with others.
 	slices.SortFunc(names, func(x, y string) int { return len(y) - len(x) })
 	for _, name := range names {
 		body = strings.ReplaceAll(body, name, "·")
@@ -131,20 +133,20 @@ func (o owned) plain(body string) string {
 	return body
 }
 
-// TestForeignThings: what belongs to somebody else is not there, by any route of
-// any dialect, and cannot be told from what nobody has.
-func TestForeignThings(t *testing.T) {
+// TestForeignIDsAnswerLikeUnusedIDs: every route of every dialect answers a request
+// for another user's id exactly as one for an id that does not exist.
+func TestForeignIDsAnswerLikeUnusedIDs(t *testing.T) {
 	bus := freeport.Addr(t)
-	p := guarded(t, "--nats", bus)
-	hers := household(t, p)
-	none := hers.nothing()
-	before := p.belongings(hers)
+	p := serveWithTokens(t, "--nats", bus)
+	hers := createOwned(t, p)
+	none := hers.unused()
+	before := p.stateOf(hers)
 	tried := 0
-	for _, r := range offered(t) {
+	for _, r := range activeRoutes(t) {
 		if !strings.Contains(r.Pattern, "{") || strings.HasSuffix(r.Pattern, "/{$}") && strings.Count(r.Pattern, "{") == 1 {
 			continue
 		}
-		if _, ok := free[strings.Replace(r.Pattern, " /latest/", " /v1/", 1)]; ok {
+		if _, ok := unowned[strings.Replace(r.Pattern, " /latest/", " /v1/", 1)]; ok {
 			continue
 		}
 		tried++
@@ -159,30 +161,30 @@ func TestForeignThings(t *testing.T) {
 			case who == "":
 				want = http.StatusUnauthorized
 			case strings.HasSuffix(c.path, "/previews") && who == "bob":
-				want = http.StatusForbidden // it needs the scope agent, whatever the session
+				want = http.StatusForbidden // it needs the scope agent for every session
 			}
 			if code != want {
 				t.Errorf("%s as %q: %d %s", r.Pattern, who, code, body)
 			}
 			if strings.Contains(body, "secret") || strings.Contains(body, "alice") {
-				t.Errorf("%s tells %q: %s", r.Pattern, who, body)
+				t.Errorf("%s shows %q: %s", r.Pattern, who, body)
 			}
 			nocode, nobody, _ := p.do(other)
-			if nocode != code || hers.plain(body) != none.plain(nobody) {
-				t.Errorf("%s as %q tells hers from nobody's:\n%d %s\n%d %s", r.Pattern, who, code, body, nocode, nobody)
+			if nocode != code || hers.withoutIDs(body) != none.withoutIDs(nobody) {
+				t.Errorf("%s as %q answers differently for alice's id and an unused one:\n%d %s\n%d %s", r.Pattern, who, code, body, nocode, nobody)
 			}
 		}
 	}
 	if tried < 120 {
 		t.Errorf("only %d routes were tried", tried)
 	}
-	if after := p.belongings(hers); after != before {
-		t.Errorf("a stranger left something:\n%s\n%s", before, after)
+	if after := p.stateOf(hers); after != before {
+		t.Errorf("a stranger changed something:\n%s\n%s", before, after)
 	}
 }
 
-// belongings is all that alice has, as text.
-func (p *process) belongings(o owned) string {
+// stateOf returns everything that alice owns, as text.
+func (p *process) stateOf(o owned) string {
 	p.t.Helper()
 	var all []string
 	for _, path := range []string{
@@ -195,12 +197,12 @@ func (p *process) belongings(o owned) string {
 	return strings.Join(all, "\n")
 }
 
-// TestForeignNames: the same where a name stands in a query, a header or a body.
-func TestForeignNames(t *testing.T) {
-	p := guarded(t, "--nats", freeport.Addr(t))
-	hers := household(t, p)
-	none := hers.nothing()
-	before := p.belongings(hers)
+// TestForeignIDsInQueryHeaderAndBody: the same for ids in a query, a header or a body.
+func TestForeignIDsInQueryHeaderAndBody(t *testing.T) {
+	p := serveWithTokens(t, "--nats", freeport.Addr(t))
+	hers := createOwned(t, p)
+	none := hers.unused()
+	before := p.stateOf(hers)
 	type try struct{ method, path, body string }
 	tries := []try{
 		{"POST", "/v1/conversations/?agent_id={agent}", `{}`},
@@ -225,7 +227,7 @@ func TestForeignNames(t *testing.T) {
 		{"POST", "/api/workspaces/default/grants", `{"request_id":"{request_id}","session_id":"{id}","scope":"once"}`},
 		{"POST", "/api/workspaces/default/grants/check", `{"session_id":"{id}","grant_type":"tool_scope","details":{"scopes":["secret"]}}`},
 	}
-	say := func(o owned, s string) string {
+	fill := func(o owned, s string) string {
 		for k, v := range o {
 			s = strings.ReplaceAll(s, "{"+k+"}", v)
 		}
@@ -234,8 +236,8 @@ func TestForeignNames(t *testing.T) {
 	for _, tr := range tries {
 		for _, who := range []string{"bob", "far"} {
 			send := func(o owned) (int, string) {
-				code, body, _ := p.do(call{method: tr.method, path: say(o, tr.path), body: say(o, tr.body), token: tokenOf(who)})
-				return code, o.plain(body)
+				code, body, _ := p.do(call{method: tr.method, path: fill(o, tr.path), body: fill(o, tr.body), token: tokenOf(who)})
+				return code, o.withoutIDs(body)
 			}
 			code, body := send(hers)
 			nocode, nobody := send(none)
@@ -243,7 +245,7 @@ func TestForeignNames(t *testing.T) {
 				t.Errorf("%s %s as %s: %d %s", tr.method, tr.path, who, code, body)
 			}
 			if code != nocode || body != nobody {
-				t.Errorf("%s %s as %s tells hers from nobody's:\n%d %s\n%d %s", tr.method, tr.path, who, code, body, nocode, nobody)
+				t.Errorf("%s %s as %s answers differently for alice's id and an unused one:\n%d %s\n%d %s", tr.method, tr.path, who, code, body, nocode, nobody)
 			}
 		}
 	}
@@ -261,8 +263,8 @@ func TestForeignNames(t *testing.T) {
 				t.Errorf("%s %s as %s: %d %s", list.method, list.path, who, code, body)
 			}
 		}
-		// An id that is taken by somebody else is free for others, in every dialect
-		// in which a message begins a conversation.
+		// In every dialect in which a message starts a conversation, an id that
+		// another user has can be used too.
 		head := map[string]string{"Conversation-Id": "hers"}
 		for _, path := range []string{"/v1/chat/completions", "/chat", "/generate"} {
 			body := `{"messages":[{"role":"user","content":"intruder"}]}`
@@ -275,7 +277,7 @@ func TestForeignNames(t *testing.T) {
 			}
 		}
 	}
-	// A link is for those of the workspace who have it; a guessed one leads nowhere.
+	// A link works for users of its workspace; a guessed one does not.
 	link := field(t, p.must(call{path: "/api/workspaces/default/sessions/hers/shares/her-share", token: tokenOf("alice")}), "link")
 	for _, who := range []string{"far", ""} {
 		for _, path := range []string{link, link + "/content", "/api/shares/default/nope", "/api/shares/elsewhere/" + link[strings.LastIndexByte(link, '/')+1:]} {
@@ -291,7 +293,7 @@ func TestForeignNames(t *testing.T) {
 	if code, body, _ := p.do(call{path: link + "/content", token: tokenOf("bob")}); code != 200 || body != "secret" {
 		t.Errorf("%d %s", code, body)
 	}
-	if after := p.belongings(hers); after != before {
-		t.Errorf("a stranger left something:\n%s\n%s", before, after)
+	if after := p.stateOf(hers); after != before {
+		t.Errorf("a stranger changed something:\n%s\n%s", before, after)
 	}
 }

@@ -1,3 +1,5 @@
+// Proves: a session cannot write to a parent that it may not see.
+
 package e2e
 
 import (
@@ -9,10 +11,10 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-// A person who names somebody else's session as the parent of an own one writes
-// nothing there, with and without NATS, also after a restart, and a session that
-// names itself does not speak to itself.
-func TestForgedParent(t *testing.T) {
+// TestForeignParentReceivesNothing: a session that names another user's session, a
+// system session or itself as its parent writes nothing there, with and without NATS,
+// also after a restart.
+func TestForeignParentReceivesNothing(t *testing.T) {
 	t.Parallel()
 	for name, bus := range map[string]string{"without NATS": "off", "with NATS": freeport.Addr(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -31,13 +33,13 @@ func TestForgedParent(t *testing.T) {
 			logOf := func(id string) string {
 				return p.must(call{path: "/parley/v1/sessions/" + id + "/events?limit=1000", token: tokenOf("root")})
 			}
-			said := func(id, text string) { // and answered
+			waitAnswered := func(id, text string) {
 				t.Helper()
-				wait(t, "the turn in "+id+" ends", func() bool {
+				waitFor(t, func() bool {
 					log := logOf(id)
 					at := strings.LastIndex(log, text)
 					return at >= 0 && strings.Contains(log[at:], `"turn.completed"`)
-				})
+				}, "not in time: the turn in "+id+" ends")
 			}
 			for _, who := range []string{"alice", "far"} {
 				post(who, "", `{"id":"of-`+who+`","agent":"demo"}`)
@@ -46,12 +48,12 @@ func TestForgedParent(t *testing.T) {
 			for id, victim := range forged {
 				post("bob", "", `{"id":"`+id+`","agent":"demo","parent":"`+victim+`","metadata":{"x1_parent":{"parent":"`+victim+`"}}}`)
 				post("bob", "/"+id+"/events", `{"type":"user.message","payload":{"text":"/echo from bob","from_session_id":"`+victim+`"}}`)
-				said(id, "from bob")
+				waitAnswered(id, "from bob")
 			}
 			for round := range 2 {
-				// What comes after a wake, would there be one.
+				// The answer to this message would come after a synthetic one.
 				post("alice", "/of-alice/events", `{"type":"user.message","payload":{"text":"/echo mine"}}`)
-				said("of-alice", "mine")
+				waitAnswered("of-alice", "mine")
 				for id, victim := range forged {
 					if victim == "sys-grants" {
 						continue

@@ -1,3 +1,5 @@
+// Tests of foreign hosts and sites, malformed requests, signed URLs and logged tokens.
+
 package e2e
 
 import (
@@ -16,16 +18,16 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-// someone fills paths with names that are well formed and lead to the session s.
-var someone = owned{
+// sampleIDs has well-formed values for path parameters; they name the session s.
+var sampleIDs = owned{
 	"id": "s", "workflow": "s", "path": "a.txt", "seq": "1", "name": "UserInput", "query/name": "AgentPlan", "workstream": "w", "child": "s~w", "request_id": "p", "ask": "s~p",
 	"agent": "agent-1", "conversation": "s", "message": "message-1", "run": "run-1", "step": "step-1", "label": "human", "interaction": "i", "slug": "default", "grant": "e-1", "share": "x", "link": "l",
 }
 
-// writing are the routes that change something, with what they need.
-func writing(t *testing.T) (list []call) {
+// writingCalls returns a valid request for each route that changes something.
+func writingCalls(t *testing.T) (list []call) {
 	t.Helper()
-	for _, r := range offered(t) {
+	for _, r := range activeRoutes(t) {
 		method, _, _ := strings.Cut(r.Pattern, " ")
 		if method != "POST" && method != "PUT" && method != "PATCH" && method != "DELETE" {
 			continue
@@ -34,11 +36,11 @@ func writing(t *testing.T) (list []call) {
 			continue
 		}
 		var c call
-		if !strings.Contains(r.Pattern, "{") || free[strings.Replace(r.Pattern, " /latest/", " /v1/", 1)] != "" {
+		if !strings.Contains(r.Pattern, "{") || unowned[strings.Replace(r.Pattern, " /latest/", " /v1/", 1)] != "" {
 			_, path, _ := strings.Cut(r.Pattern, " ")
 			c = call{method: method, path: strings.NewReplacer("{path...}", "a.txt", "{name}", "demo", "{agent}", "a", "{message}", "m", "{slug}", "default").Replace(path)}
 		} else {
-			c = someone.fill(t, r.Pattern)
+			c = sampleIDs.fill(t, r.Pattern)
 		}
 		if c.body == "" && method != "DELETE" {
 			c.body = "{}"
@@ -48,13 +50,13 @@ func writing(t *testing.T) (list []call) {
 	return list
 }
 
-// TestEveryRouteKnowsItsHost: a name that leads here by DNS is refused by every
-// route of every dialect, and so are the pages of other sites.
-func TestEveryRouteKnowsItsHost(t *testing.T) {
+// TestEveryRouteRefusesForeignHostsAndSites: every route of every dialect refuses a
+// foreign host name and the pages of other sites.
+func TestEveryRouteRefusesForeignHostsAndSites(t *testing.T) {
 	p := serve(t, t.TempDir(), "--nats", freeport.Addr(t))
 	p.post("/parley/v1/sessions", `{"id":"s","agent":"none"}`)
 	before := p.get("/parley/v1/sessions/s/events") + p.get("/parley/v1/sessions") + p.get("/v1/agents/")
-	for _, r := range everyDialect(t) {
+	for _, r := range dialectRoutes(t) {
 		method, path, ok := strings.Cut(r.Pattern, " ")
 		if !ok {
 			method, path = "GET", r.Pattern
@@ -64,7 +66,7 @@ func TestEveryRouteKnowsItsHost(t *testing.T) {
 			t.Errorf("%s for another host: %d %s", r.Pattern, code, body)
 		}
 	}
-	for _, c := range writing(t) {
+	for _, c := range writingCalls(t) {
 		for name, header := range map[string]map[string]string{
 			"another origin": {"Origin": "https://evil.example"}, "no origin": {"Origin": "null"}, "another site": {"Sec-Fetch-Site": "cross-site"},
 		} {
@@ -73,7 +75,7 @@ func TestEveryRouteKnowsItsHost(t *testing.T) {
 				t.Errorf("%s %s from %s: %d %s", c.method, c.path, name, code, body)
 			}
 		}
-		// Uploads take forms; those check where they come from.
+		// Uploads accept forms; those routes check the origin.
 		if c.body == "" || strings.Contains(c.path, "/artifacts/") || strings.HasPrefix(c.path, "/static/") || strings.HasSuffix(c.path, "/import") {
 			continue
 		}
@@ -85,7 +87,7 @@ func TestEveryRouteKnowsItsHost(t *testing.T) {
 		}
 	}
 	if after := p.get("/parley/v1/sessions/s/events") + p.get("/parley/v1/sessions") + p.get("/v1/agents/"); after != before {
-		t.Errorf("a foreign page left something: %s", after)
+		t.Errorf("a cross-site page changed something: %s", after)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
@@ -103,9 +105,9 @@ func TestEveryRouteKnowsItsHost(t *testing.T) {
 	}
 }
 
-// TestNonsense: names, bodies, cursors and limits that no client would send are
-// refused, by every route; nothing breaks and nothing is left behind.
-func TestNonsense(t *testing.T) {
+// TestMalformedRequestsAreRefused: every route refuses malformed names, bodies, cursors
+// and limits; the server does not fail and stores nothing.
+func TestMalformedRequestsAreRefused(t *testing.T) {
 	p := serve(t, t.TempDir(), "--nats", freeport.Addr(t))
 	p.post("/parley/v1/sessions", `{"id":"s","agent":"none"}`)
 	p.must(call{method: "PUT", path: "/parley/v1/sessions/s/artifacts/a.txt", body: "x"})
@@ -122,7 +124,7 @@ func TestNonsense(t *testing.T) {
 		"?limit=-1", "?limit=99999999999999999999", "?limit=x", "?after=-1&before=-1", "?after=%ff&before=%00", "?since=-1", "?since=1e400", "?since=NaN", "?since=99999999999999999999", "?cursor=%ff", "?order=sideways",
 		"?after=99999999999999999999999&starting_after=-1", "?page_size=-5&offset=-1&next_page_token=%ff", "?limit=1&limit=2&after=..%2f..",
 	}
-	// A connection that is kept lets a handler answer before it has read all.
+	// On a kept connection a handler can answer before it has read the whole body.
 	client := &http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	defer client.CloseIdleConnections()
 	try := func(what string, c call) {
@@ -132,10 +134,10 @@ func TestNonsense(t *testing.T) {
 			t.Errorf("%s: %s %s: %d %s", what, c.method, clip(c.path), code, clip(body))
 		}
 		if strings.Contains(body, "goroutine ") || strings.Contains(body, "root:") {
-			t.Errorf("%s: %s %s tells %s", what, c.method, clip(c.path), clip(body))
+			t.Errorf("%s: %s %s shows %s", what, c.method, clip(c.path), clip(body))
 		}
 	}
-	for _, r := range everyDialect(t) {
+	for _, r := range dialectRoutes(t) {
 		method, path, ok := strings.Cut(r.Pattern, " ")
 		if !ok || method == "DELETE" && strings.HasSuffix(path, "/{id}") || strings.HasSuffix(path, "/restore") || strings.HasSuffix(path, "/backup") {
 			continue
@@ -145,7 +147,7 @@ func TestNonsense(t *testing.T) {
 		if strings.Contains(path, "{") {
 			for what, name := range names {
 				filled := path
-				for key := range someone {
+				for key := range sampleIDs {
 					key = key[strings.IndexByte(key, '/')+1:]
 					filled = strings.NewReplacer("{"+key+"}", name, "{"+key+"...}", name).Replace(filled)
 				}
@@ -156,7 +158,7 @@ func TestNonsense(t *testing.T) {
 				try(what, c)
 			}
 		}
-		known := someone
+		known := sampleIDs
 		filled := path
 		for key, value := range known {
 			key = key[strings.IndexByte(key, '/')+1:]
@@ -173,8 +175,8 @@ func TestNonsense(t *testing.T) {
 			}
 		}
 	}
-	// Streams answer a cursor that cannot be with a refusal, not with a stream
-	// that never ends: a wrong one must not be waited for.
+	// Streams refuse an impossible cursor at once, instead of a stream that waits
+	// for it.
 	for _, path := range []string{
 		"/parley/v1/sessions/s/stream?after=-1", "/parley/v1/sessions/s/stream?after=999999", "/api/v1/agents/s/stream?since=x", "/api/v1/workflows/runs/s/s/stream?since=NaN",
 	} {
@@ -183,7 +185,7 @@ func TestNonsense(t *testing.T) {
 		}
 	}
 	if list := p.get("/parley/v1/sessions/s/artifacts"); strings.Contains(list, "passwd") || strings.Contains(list, "..") {
-		t.Errorf("a file went astray: %s", list)
+		t.Errorf("a file was stored: %s", list)
 	}
 	if code := p.terminate(); code != 0 {
 		t.Errorf("it ended with %d", code)
@@ -193,10 +195,10 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// TestSignedAddresses: an address for a file serves for that file, that method
-// and as long as who asked for it may see it.
-func TestSignedAddresses(t *testing.T) {
-	p := guarded(t)
+// TestSignedURLIsLimited: a signed URL works for its file and method only, and as long
+// as the user who requested it may see the session.
+func TestSignedURLIsLimited(t *testing.T) {
+	p := serveWithTokens(t)
 	alice := tokenOf("alice")
 	p.must(call{method: "PUT", path: "/parley/v1/sessions/hers/artifacts/b.txt", token: alice, body: "other"})
 	var place struct{ URL string }
@@ -214,7 +216,7 @@ func TestSignedAddresses(t *testing.T) {
 	get := take("GET", "/api/v1/agents/hers/artifacts/a.txt?url=1")
 	put := take("PUT", "/api/v1/agents/hers/artifacts/c.txt")
 	if got := p.get(get.RequestURI()); got != "secret" {
-		t.Errorf("the address gives %q", got)
+		t.Errorf("the URL gives %q", got)
 	}
 	altered := func(u *url.URL, change func(*url.URL, url.Values)) string {
 		v, q := *u, u.Query()
@@ -260,7 +262,7 @@ func TestSignedAddresses(t *testing.T) {
 	if got := p.must(call{path: "/parley/v1/sessions/hers/artifacts/a.txt", token: alice}); got != "secret" {
 		t.Errorf("the file is %q now", got)
 	}
-	// Who asked for it and may no longer see the session has nothing of it.
+	// The URL ends with the membership of the user who requested it.
 	var lent struct{ URL string }
 	if err := json.Unmarshal([]byte(p.must(call{path: "/api/v1/agents/hers/artifacts/a.txt?url=1", token: tokenOf("carol")})), &lent); err != nil {
 		t.Fatal(err)
@@ -273,7 +275,7 @@ func TestSignedAddresses(t *testing.T) {
 	if code, body, _ := p.do(call{path: u.RequestURI()}); code != 404 {
 		t.Errorf("after the share ended: %d %s", code, body)
 	}
-	// An address for a file of an erased session.
+	// The URL of a file of an erased session.
 	p.must(call{method: "DELETE", path: "/parley/v1/sessions/hers", token: alice})
 	for _, u := range []*url.URL{get, put} {
 		c := call{path: u.RequestURI()}
@@ -286,9 +288,9 @@ func TestSignedAddresses(t *testing.T) {
 	}
 }
 
-// TestTokensOfNewRoutes are not written to the log either.
-func TestTokensOfNewRoutes(t *testing.T) {
-	p := guarded(t, "--log-level", "debug")
+// TestTokensAreNotLoggedByAnyDialect: tokens in URLs of the dialects are not logged.
+func TestTokensAreNotLoggedByAnyDialect(t *testing.T) {
+	p := serveWithTokens(t, "--log-level", "debug")
 	alice := tokenOf("alice")
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
@@ -317,14 +319,14 @@ func TestTokensOfNewRoutes(t *testing.T) {
 	}
 }
 
-// TestCredentialsStayInTheirSession: who may speak in one session by NATS has
-// nothing of another one, with wildcards or without.
-func TestCredentialsStayInTheirSession(t *testing.T) {
+// TestNATSCredentialIsLimitedToItsSession: a credential for one session can neither
+// publish to nor subscribe to another one, with or without wildcards.
+func TestNATSCredentialIsLimitedToItsSession(t *testing.T) {
 	bus := freeport.Addr(t)
-	p := guarded(t, "--nats", bus)
+	p := serveWithTokens(t, "--nats", bus)
 	bob := tokenOf("bob")
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: bob, body: `{"id":"his"}`})
-	// A name that is taken by somebody else leads to a session of one's own.
+	// An id that another user has means a session of the caller's own.
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: bob, body: `{"id":"hers"}`})
 	for _, id := range []string{"his", "hers"} {
 		var cred x1.Credential
@@ -335,7 +337,7 @@ func TestCredentialsStayInTheirSession(t *testing.T) {
 			t.Fatalf("a credential for somebody else's session: %+v", cred)
 		}
 		refused := make(chan error, 64)
-		c := natsOf(t, bus, credentialOf(cred, refused)...)
+		c := connectNATS(t, bus, credentialOf(cred, refused)...)
 		for _, subject := range []string{
 			"x1.session.hers.events", "x1.session.*.events", "x1.>", ">", "parley.>", "parley.in.>", "$JS.API.>", "x1.session.hers.input", "x1.audit.>", "_INBOX.>",
 		} {
@@ -347,9 +349,9 @@ func TestCredentialsStayInTheirSession(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := denied(refused); err == nil {
-				t.Errorf("%s can be followed", subject)
+				t.Errorf("%s can be subscribed to", subject)
 			}
-			_ = sub.Unsubscribe() // it was refused
+			_ = sub.Unsubscribe() // the server refused it
 		}
 		for _, subject := range []string{
 			"x1.session.hers.input", "x1.session.hers.events", "x1.session.hers.history", "x1.session.hers.presence", "parley.in.raw.hers.input", "parley.in.guest.hers.input", "parley.up.hers.input",
@@ -362,14 +364,14 @@ func TestCredentialsStayInTheirSession(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := denied(refused); err == nil {
-				t.Errorf("%s takes what a guest publishes", subject)
+				t.Errorf("%s accepts messages of a guest", subject)
 			}
 		}
 	}
 	if log := p.must(call{path: "/parley/v1/sessions/hers/events", token: tokenOf("alice")}); strings.Contains(log, "intruder") {
-		t.Errorf("a guest left something: %s", log)
+		t.Errorf("a guest stored something: %s", log)
 	}
 	if log := p.must(call{path: "/parley/v1/sessions/his/events", token: bob}); strings.Contains(log, "intruder") {
-		t.Errorf("a participant spoke as an agent: %s", log)
+		t.Errorf("a participant sent an agent's event: %s", log)
 	}
 }

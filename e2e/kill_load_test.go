@@ -1,3 +1,5 @@
+// Tests of the log, the turns and the readers under repeated kills.
+
 package e2e
 
 import (
@@ -22,7 +24,7 @@ const (
 	killSeed   = 20261115
 )
 
-// load is what goes on while the server is being killed.
+// load writes, streams and asks while the server is being killed.
 type load struct {
 	t       *testing.T
 	c       *client.Client
@@ -31,17 +33,17 @@ type load struct {
 
 	mu    sync.Mutex
 	acked map[chat.SessionID]map[string]chat.Event // by client id
-	said  map[chat.SessionID]map[chat.Seq]string   // what each message must be answered with
+	want  map[chat.SessionID]map[chat.Seq]string   // the expected answer to each message
 }
 
-// TestKilledAtAnyMoment kills the server again and again under load. Nothing
-// that was acknowledged is lost, nothing is said twice, every reader that comes
-// back with its cursor sees the same, and every turn ends.
-func TestKilledAtAnyMoment(t *testing.T) {
+// TestNothingIsLostWhenKilledUnderLoad kills the server repeatedly under load. No
+// acknowledged event is lost, nothing is stored twice, every reader that resumes with
+// its cursor sees the same events, and every turn ends.
+func TestNothingIsLostWhenKilledUnderLoad(t *testing.T) {
 	data, addr := t.TempDir(), freeport.Addr(t)
 	p := serveAt(t, addr, data)
 	l := &load{t: t, c: p.connect(""), url: p.url, readers: map[chat.SessionID][]*reader{},
-		acked: map[chat.SessionID]map[string]chat.Event{}, said: map[chat.SessionID]map[chat.Seq]string{}}
+		acked: map[chat.SessionID]map[string]chat.Event{}, want: map[chat.SessionID]map[chat.Seq]string{}}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 60*time.Second, errors.New("the whole test took too long"))
 	defer cancel()
 	watch, leave := context.WithCancel(ctx)
@@ -61,10 +63,10 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 	for i, id := range streams {
 		r := l.readers[id][0]
-		working.Go(func() { l.talk(ctx, ends, id, r, i) })
+		working.Go(func() { l.streamTurns(ctx, ends, id, r, i) })
 	}
 
-	chance := rand.New(rand.NewPCG(killSeed, 1))
+	random := rand.New(rand.NewPCG(killSeed, 1))
 	asked := map[chat.SessionID]time.Time{}
 	for round := range killRounds {
 		id := l.session(ctx, watch, &watching, fmt.Sprintf("ask-%d", round), "demo")
@@ -72,7 +74,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			t.Fatal(err)
 		}
 		asked[id] = time.Now()
-		pause(ctx, time.Duration(300+chance.IntN(1200))*time.Millisecond)
+		pause(ctx, time.Duration(300+random.IntN(1200))*time.Millisecond)
 		p.kill()
 		p = serveAt(t, addr, data)
 	}
@@ -97,7 +99,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// pause is the time the load gets before a kill; nothing depends on its length.
+// pause waits for a duration or the end of the context. No result depends on the
+// duration.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -105,7 +108,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// session begins a session and two readers of it.
+// session creates a session and starts two readers.
 func (l *load) session(ctx, watch context.Context, wg *sync.WaitGroup, name, agent string) chat.SessionID {
 	id := chat.SessionID(name)
 	l.t.Helper()
@@ -120,14 +123,14 @@ func (l *load) session(ctx, watch context.Context, wg *sync.WaitGroup, name, age
 	} {
 		wg.Go(func() {
 			if err := f(); watch.Err() == nil {
-				l.t.Errorf("a reader of %s gave up: %v", id, err)
+				l.t.Errorf("a reader of %s ended: %v", id, err)
 			}
 		})
 	}
 	return id
 }
 
-// write appends until it is told to end; every answer it got is remembered.
+// write appends until ends is done and remembers every acknowledged event.
 func (l *load) write(ctx, ends context.Context, id chat.SessionID, who int) {
 	for i := 0; ends.Err() == nil; i++ {
 		key := fmt.Sprintf("w%d-%d", who, i)
@@ -146,8 +149,8 @@ func (l *load) write(ctx, ends context.Context, id chat.SessionID, who int) {
 	}
 }
 
-// talk has the demo agent stream, one turn after the other.
-func (l *load) talk(ctx, ends context.Context, id chat.SessionID, r *reader, who int) {
+// streamTurns lets the demo agent stream, one turn after the other.
+func (l *load) streamTurns(ctx, ends context.Context, id chat.SessionID, r *reader, who int) {
 	for i := 0; ends.Err() == nil; i++ {
 		n := 50 + 90*((who+i)%4)
 		e, err := l.c.Send(ctx, id, chat.UserMessage{Text: fmt.Sprintf("/stream %d 300", n)}, fmt.Sprintf("say-%d", i))
@@ -160,10 +163,10 @@ func (l *load) talk(ctx, ends context.Context, id chat.SessionID, r *reader, who
 			words[w] = fmt.Sprintf("tok%d", w+1)
 		}
 		l.mu.Lock()
-		if l.said[id] == nil {
-			l.said[id] = map[chat.Seq]string{}
+		if l.want[id] == nil {
+			l.want[id] = map[chat.Seq]string{}
 		}
-		l.said[id][e.Seq] = strings.Join(words, " ")
+		l.want[id][e.Seq] = strings.Join(words, " ")
 		l.mu.Unlock()
 		turn, err := r.until(ctx, func(o chat.Event) bool {
 			b, ok := o.Body.(chat.TurnStarted)
@@ -181,8 +184,7 @@ func (l *load) talk(ctx, ends context.Context, id chat.SessionID, r *reader, who
 	}
 }
 
-// prompts answers what was asked in each round: all are still open, with the
-// deadline they had.
+// prompts answers the prompt of each round: each is still open and has its deadline.
 func (l *load) prompts(ctx context.Context, asked map[chat.SessionID]time.Time) {
 	for id, at := range asked {
 		r := l.readers[id][0]
@@ -211,12 +213,13 @@ func (l *load) prompts(ctx context.Context, asked map[chat.SessionID]time.Time) 
 		}
 		want := "You answered: Ann of " + string(id)
 		if _, err := r.until(ctx, func(e chat.Event) bool { b, ok := e.Body.(chat.AgentText); return ok && b.Text == want }); err != nil {
-			l.t.Errorf("%s: it does not say %q", id, want)
+			l.t.Errorf("%s: there is no text %q", id, want)
 		}
 	}
 }
 
-// check compares the log with what was acknowledged, said and seen.
+// check compares the log with the acknowledged events, the expected answers and what
+// the readers saw.
 func (l *load) check(ctx context.Context) {
 	pieces, resumed := 0, 0
 	for id, readers := range l.readers {
@@ -270,12 +273,12 @@ func (l *load) check(ctx context.Context) {
 		}
 	}
 	if pieces == 0 || resumed == 0 {
-		l.t.Errorf("%d pieces seen, %d turns resumed: the test did not test much", pieces, resumed)
+		l.t.Errorf("%d pieces seen, %d turns resumed: the test proves nothing", pieces, resumed)
 	}
 	l.t.Logf("%d sessions, %d pieces seen, %d turns resumed", len(l.readers), pieces, resumed)
 }
 
-// turns checks that each message was answered once, and with the right words.
+// turns checks that each message was answered once, with the expected text.
 func (l *load) turns(id chat.SessionID, facts []chat.Event) {
 	answers, ended := map[chat.TurnID]string{}, map[chat.TurnID]chat.Outcome{}
 	trigger := map[chat.Seq]chat.TurnID{}
@@ -297,7 +300,7 @@ func (l *load) turns(id chat.SessionID, facts []chat.Event) {
 			l.t.Errorf("%s: turn %s ended as %q", id, turn, ended[turn])
 		}
 	}
-	for seq, want := range l.said[id] {
+	for seq, want := range l.want[id] {
 		if got := answers[trigger[seq]]; got != want {
 			l.t.Errorf("%s: message %d was answered with %d bytes %q, want %d", id, seq, len(got), clip(got), len(want))
 		}

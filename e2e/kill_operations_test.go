@@ -1,3 +1,5 @@
+// Tests of erasure, upload, fork, import and restore under kill.
+
 package e2e
 
 import (
@@ -24,24 +26,24 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-// killMoments is how many moments of an operation are tried.
+// killMoments is the number of kills per operation.
 const killMoments = 6
 
-// underKill is a server that is killed in the middle of operations, each time on the
+// killedServer is a server that is killed during operations and started again on the
 // same data.
-type underKill struct {
+type killedServer struct {
 	*process
 	t          *testing.T
 	data, nats string
 }
 
-func (u *underKill) start() {
+func (u *killedServer) start() {
 	u.process = serve(u.t, u.data, "--nats", u.nats)
 }
 
-// cut begins a call, kills the server after a while and starts it again. It returns
-// the status of the answer, 0 if there was none.
-func (u *underKill) cut(c call, after time.Duration) int {
+// killDuring sends a call, kills the server after a delay and starts it again. It
+// returns the status of the answer, 0 if there was none.
+func (u *killedServer) killDuring(c call, after time.Duration) int {
 	u.t.Helper()
 	answered := make(chan int, 1)
 	r, err := http.NewRequestWithContext(u.t.Context(), c.method, u.url+c.path, strings.NewReader(c.body))
@@ -70,28 +72,28 @@ func (u *underKill) cut(c call, after time.Duration) int {
 	return code
 }
 
-// took measures a call that succeeds.
-func (u *underKill) took(c call) time.Duration {
+// timed returns the duration of a call that succeeds.
+func (u *killedServer) timed(c call) time.Duration {
 	u.t.Helper()
 	begun := time.Now()
 	u.must(c)
 	return time.Since(begun)
 }
 
-// moments calls f for moments all over an operation that takes so long, and a little
-// longer.
-func moments(took time.Duration, f func(i int, after time.Duration)) {
+// atEachMoment calls f with delays spread over the duration of an operation, and a
+// little beyond it.
+func atEachMoment(took time.Duration, f func(i int, after time.Duration)) {
 	for i := range killMoments {
 		f(i, took*time.Duration(i)/(killMoments-2))
 	}
 }
 
-// withText lists the files below a folder that hold a text.
-func withText(t *testing.T, dir, text string) (files []string) {
+// filesWith lists the files below a folder that contain a text.
+func filesWith(t *testing.T, dir, text string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			return nil // files come and go
+			return nil // files are removed meanwhile
 		}
 		if b, err := os.ReadFile(path); err == nil && bytes.Contains(b, []byte(text)) {
 			files = append(files, path)
@@ -104,7 +106,7 @@ func withText(t *testing.T, dir, text string) (files []string) {
 	return files
 }
 
-// archivedText counts the messages of the archive that hold a text, read one by one.
+// archivedText counts the messages of the archive that contain a text.
 func archivedText(t *testing.T, c *nats.Conn, text string) (n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -126,8 +128,8 @@ func archivedText(t *testing.T, c *nats.Conn, text string) (n int) {
 	return n
 }
 
-// fill makes a session with much text and a file, all with the same mark.
-func (u *underKill) fill(id, mark string) {
+// fill creates a session with text and a file that contain a mark.
+func (u *killedServer) fill(id, mark string) {
 	u.t.Helper()
 	base := "/parley/v1/sessions"
 	u.post(base, `{"id":"`+id+`","agent":"none","title":"`+mark+`"}`)
@@ -138,11 +140,11 @@ func (u *underKill) fill(id, mark string) {
 	u.must(call{method: "PUT", path: base + "/" + id + "/artifacts/a.txt", body: text})
 }
 
-// TestKilledInTheMiddle kills the server at moments all over an erasure, an upload, a
-// fork, an import, and a restore: each is done or not done afterwards, and what was
-// acknowledged is done.
-func TestKilledInTheMiddle(t *testing.T) {
-	u := &underKill{t: t, data: t.TempDir(), nats: freeport.Addr(t)}
+// TestOperationsAreAtomicUnderKill kills the server during an erasure, an upload, a
+// fork, an import and a restore: afterwards each is complete or has not happened, and an
+// acknowledged one is complete.
+func TestOperationsAreAtomicUnderKill(t *testing.T) {
+	u := &killedServer{t: t, data: t.TempDir(), nats: freeport.Addr(t)}
 	u.start()
 	t.Run("erase", u.erases)
 	t.Run("upload", u.uploads)
@@ -151,25 +153,25 @@ func TestKilledInTheMiddle(t *testing.T) {
 	t.Run("restore", u.restores)
 }
 
-func (u *underKill) erases(t *testing.T) {
+func (u *killedServer) erases(t *testing.T) {
 	mark := func(i int) string { return fmt.Sprintf("MarkOfErased%dSession", i) }
 	path := func(i int) string { return fmt.Sprintf("/parley/v1/sessions/gone-%d", i) }
 	u.fill("gone-99", mark(99))
-	took := u.took(call{method: "DELETE", path: path(99)})
-	conn := natsOf(t, u.nats)
-	moments(took, func(i int, after time.Duration) {
+	took := u.timed(call{method: "DELETE", path: path(99)})
+	conn := connectNATS(t, u.nats)
+	atEachMoment(took, func(i int, after time.Duration) {
 		u.fill(fmt.Sprintf("gone-%d", i), mark(i))
-		code := u.cut(call{method: "DELETE", path: path(i)}, after)
+		code := u.killDuring(call{method: "DELETE", path: path(i)}, after)
 		status, body, _ := u.do(call{path: path(i)})
 		switch {
-		case status == http.StatusOK && code == 0: // before
+		case status == http.StatusOK && code == 0: // not erased yet
 			if n := strings.Count(u.get(path(i)+"/events?limit=100"), `"user.message"`); n != 20 || !strings.Contains(u.get(path(i)+"/artifacts/a.txt"), mark(i)) {
-				t.Errorf("killed after %s: half a session is left, %d events", after, n)
+				t.Errorf("killed after %s: a part of the session is left, %d events", after, n)
 			}
 		case status != http.StatusGone:
 			t.Fatalf("killed after %s, answered %d: %d %s", after, code, status, body)
 		}
-		// The receipt, or that there was one, comes when all is gone.
+		// The erasure is acknowledged when all data is gone.
 		for begun := time.Now(); ; {
 			status, body, _ = u.do(call{method: "DELETE", path: path(i)})
 			if status == http.StatusOK || status == http.StatusGone {
@@ -180,7 +182,7 @@ func (u *underKill) erases(t *testing.T) {
 			}
 			pause(t.Context(), 20*time.Millisecond)
 		}
-		if files := withText(t, u.data, mark(i)); len(files) > 0 {
+		if files := filesWith(t, u.data, mark(i)); len(files) > 0 {
 			t.Errorf("killed after %s: the text is still in %v", after, files)
 		}
 		if n := archivedText(t, conn, mark(i)); n > 0 {
@@ -189,8 +191,8 @@ func (u *underKill) erases(t *testing.T) {
 	})
 }
 
-// said returns the hash that the log gives a path at its end.
-func (u *underKill) said(id, path string) (sum string) {
+// loggedHash returns the last hash of a path in the log.
+func (u *killedServer) loggedHash(id, path string) (sum string) {
 	var page struct {
 		Events []struct {
 			Type    string
@@ -210,19 +212,19 @@ func (u *underKill) said(id, path string) (sum string) {
 	return sum
 }
 
-func (u *underKill) uploads(t *testing.T) {
+func (u *killedServer) uploads(t *testing.T) {
 	u.post("/parley/v1/sessions", `{"id":"files","agent":"none"}`)
 	path := "/parley/v1/sessions/files/artifacts/f.bin"
 	body := func(i int) string { return strings.Repeat(fmt.Sprintf("content %d. ", i), 50_000) }
-	took := u.took(call{method: "PUT", path: path, body: body(99)})
-	moments(took, func(i int, after time.Duration) {
+	took := u.timed(call{method: "PUT", path: path, body: body(99)})
+	atEachMoment(took, func(i int, after time.Duration) {
 		c := call{method: "PUT", path: path, body: body(i)}
 		if i%3 == 2 {
 			c = call{method: "DELETE", path: path}
 		}
-		before := u.said("files", "f.bin")
-		code := u.cut(c, after)
-		sum := u.said("files", "f.bin")
+		before := u.loggedHash("files", "f.bin")
+		code := u.killDuring(c, after)
+		sum := u.loggedHash("files", "f.bin")
 		if code != 0 && code < 300 && sum == before {
 			t.Errorf("%s killed after %s: it was acknowledged and is not in the log", c.method, after)
 		}
@@ -234,34 +236,34 @@ func (u *underKill) uploads(t *testing.T) {
 	})
 }
 
-func (u *underKill) forks(t *testing.T) {
+func (u *killedServer) forks(t *testing.T) {
 	u.fill("origin", "the origin")
 	fork := func(i int) call {
 		return call{method: "POST", path: "/parley/v1/sessions/origin/fork", body: fmt.Sprintf(`{"id":"fork-%d"}`, i)}
 	}
 	file := u.get("/parley/v1/sessions/origin/artifacts/a.txt")
-	moments(u.took(fork(99)), func(i int, after time.Duration) {
-		code := u.cut(fork(i), after)
+	atEachMoment(u.timed(fork(99)), func(i int, after time.Duration) {
+		code := u.killDuring(fork(i), after)
 		at := fmt.Sprintf("/parley/v1/sessions/fork-%d", i)
 		status, _, _ := u.do(call{path: at})
 		if status != http.StatusOK && (code == http.StatusCreated || status != http.StatusNotFound) {
 			t.Fatalf("killed after %s, answered %d: %d", after, code, status)
 		}
 		if status == http.StatusNotFound {
-			// Whoever takes the id now begins with nothing.
+			// A new session with the id starts empty.
 			u.post("/parley/v1/sessions", fmt.Sprintf(`{"id":"fork-%d","agent":"none"}`, i))
 			if got := u.get(at + "/artifacts"); strings.Contains(got, "a.txt") {
-				t.Errorf("killed after %s: files of a fork that never was: %s", after, got)
+				t.Errorf("killed after %s: files of a fork that does not exist: %s", after, got)
 			}
 			return
 		}
 		if n := strings.Count(u.get(at+"/events?limit=100"), `"user.message"`); n != 20 || u.get(at+"/artifacts/a.txt") != file {
-			t.Errorf("killed after %s: half a fork with %d messages", after, n)
+			t.Errorf("killed after %s: a part of a fork with %d messages", after, n)
 		}
 	})
 }
 
-func (u *underKill) imports(t *testing.T) {
+func (u *killedServer) imports(t *testing.T) {
 	from := serve(t, t.TempDir())
 	export := func(i int) string {
 		id := fmt.Sprintf("import-%d", i)
@@ -273,9 +275,9 @@ func (u *underKill) imports(t *testing.T) {
 		return from.get("/parley/v1/sessions/" + id + "/export")
 	}
 	into := func(log string) call { return call{method: "POST", path: "/parley/v1/import", body: log} }
-	moments(u.took(into(export(99))), func(i int, after time.Duration) {
+	atEachMoment(u.timed(into(export(99))), func(i int, after time.Duration) {
 		log := export(i)
-		code := u.cut(into(log), after)
+		code := u.killDuring(into(log), after)
 		at := fmt.Sprintf("/parley/v1/sessions/import-%d", i)
 		status, _, _ := u.do(call{path: at})
 		switch {
@@ -291,7 +293,7 @@ func (u *underKill) imports(t *testing.T) {
 	})
 }
 
-func (u *underKill) restores(t *testing.T) {
+func (u *killedServer) restores(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "all.tar")
 	if code, out, stderr := command(t, "backup", "--url", u.url, file); code != 0 {
 		t.Fatal(code, out, stderr)
@@ -304,7 +306,7 @@ func (u *underKill) restores(t *testing.T) {
 		return time.Since(begun)
 	}
 	took := restore(filepath.Join(t.TempDir(), "data"))
-	moments(took, func(_ int, after time.Duration) {
+	atEachMoment(took, func(_ int, after time.Duration) {
 		data := filepath.Join(t.TempDir(), "data")
 		p := launch(t, binary, "restore", file, "--data", data)
 		pause(t.Context(), after)
@@ -321,15 +323,15 @@ func (u *underKill) restores(t *testing.T) {
 	})
 }
 
-// TestRestoreIsBounded: a small file that would unpack to gigabytes is refused before
-// anything is written.
-func TestRestoreIsBounded(t *testing.T) {
+// TestRestoreRefusesSparseFiles: a small backup that would unpack to gigabytes is
+// refused before anything is written.
+func TestRestoreRefusesSparseFiles(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "small.tar")
 	data := filepath.Join(dir, "data")
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	// The map of the file, in its first block, says that 3 GB of holes end with one byte.
+	// The sparse map in the first block describes 3 GB of holes and one byte.
 	content := []byte("1\n3000000000\n1\n")
 	content = append(content, make([]byte, 512-len(content))...)
 	content = append(content, 'x')
@@ -343,8 +345,8 @@ func TestRestoreIsBounded(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// The writer of Go refuses to say so; the extended header is put in front.
-	records := record("GNU.sparse.major", "1") + record("GNU.sparse.minor", "0") + record("GNU.sparse.name", "store/db/x") + record("GNU.sparse.realsize", "3000000001")
+	// Go's tar writer cannot write sparse files; the test prepends the extended header.
+	records := paxRecord("GNU.sparse.major", "1") + paxRecord("GNU.sparse.minor", "0") + paxRecord("GNU.sparse.name", "store/db/x") + paxRecord("GNU.sparse.realsize", "3000000001")
 	var all bytes.Buffer
 	x := tar.NewWriter(&all)
 	if err := x.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "PaxHeaders/x", Size: int64(len(records)), Mode: 0o600, Format: tar.FormatUSTAR}); err != nil {
@@ -358,7 +360,7 @@ func TestRestoreIsBounded(t *testing.T) {
 	}
 	front := all.Bytes()
 	front[156] = tar.TypeXHeader
-	seal(front[:512])
+	setChecksum(front[:512])
 	if err := os.WriteFile(file, append(front, b.Bytes()...), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -368,9 +370,9 @@ func TestRestoreIsBounded(t *testing.T) {
 	}
 	defer f.Close()
 	if h, err := tar.NewReader(f).Next(); err != nil || h.Size != 3000000001 {
-		t.Fatalf("the file is not what the test is about: %+v %v", h, err)
+		t.Fatalf("the test file is not a sparse file: %+v %v", h, err)
 	}
-	refused(t, 1, []string{"is a sparse file"}, "restore", file, "--data", data)
+	expectExit(t, 1, []string{"is a sparse file"}, "restore", file, "--data", data)
 	for _, path := range []string{data, data + ".part"} {
 		if _, err := os.Stat(path); err == nil {
 			t.Errorf("%s is left", path)
@@ -378,8 +380,8 @@ func TestRestoreIsBounded(t *testing.T) {
 	}
 }
 
-// record is a line of an extended header of tar.
-func record(key, value string) string {
+// paxRecord is one record of an extended tar header.
+func paxRecord(key, value string) string {
 	for n := 0; ; n++ {
 		if line := fmt.Sprintf("%d %s=%s\n", n, key, value); len(line) == n {
 			return line
@@ -387,8 +389,8 @@ func record(key, value string) string {
 	}
 }
 
-// seal computes the checksum of a tar header anew.
-func seal(h []byte) {
+// setChecksum computes the checksum of a tar header.
+func setChecksum(h []byte) {
 	copy(h[148:156], "        ")
 	sum := 0
 	for _, b := range h {

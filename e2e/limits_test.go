@@ -1,3 +1,5 @@
+// Tests of rate, session and disk limits.
+
 package e2e
 
 import (
@@ -21,20 +23,20 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-// slow says that a reply is a refusal for the sake of a limit, in any dialect.
-func slow(reply string) bool { return strings.Contains(reply, "too many requests at once") }
+// rateLimited reports whether a reply of any dialect is a refusal of the rate limit.
+func rateLimited(reply string) bool { return strings.Contains(reply, "too many requests at once") }
 
-// flood sends frames on one socket, one behind the other, and counts the replies
-// that fit and those that refuse for the sake of the limit.
-func (p *process) flood(path string, n int, frame func(i int) string, fits func(string) bool) (done, refused int) {
+// flood sends n frames on one socket and counts the replies that match and those that
+// the rate limit refuses.
+func (p *process) flood(path string, n int, frame func(i int) string, match func(string) bool) (done, refused int) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
 	plain := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	conn, res, err := websocket.Dial(ctx, p.url+path, &websocket.DialOptions{HTTPClient: plain, HTTPHeader: http.Header{"Authorization": {"Bearer " + tokenOf("alice")}}})
-	if res != nil && res.StatusCode == http.StatusTooManyRequests { // this is a request, too
+	if res != nil && res.StatusCode == http.StatusTooManyRequests { // this request counts too
 		pause(ctx, 200*time.Millisecond)
-		return p.flood(path, n, frame, fits)
+		return p.flood(path, n, frame, match)
 	}
 	if err != nil {
 		p.t.Fatal(err)
@@ -52,25 +54,25 @@ func (p *process) flood(path string, n int, frame func(i int) string, fits func(
 			p.t.Fatalf("%s: after %d and %d: %v", path, done, refused, err)
 		}
 		switch {
-		case slow(string(b)):
+		case rateLimited(string(b)):
 			refused++
-		case fits(string(b)):
+		case match(string(b)):
 			done++
 		}
 	}
 	return done, refused
 }
 
-// Frames count towards the limit of requests, in every dialect that has a socket,
-// and so do messages on NATS.
-func TestFramesAreRequests(t *testing.T) {
+// TestFramesCountTowardsRateLimit: frames on the sockets of every dialect and messages
+// on NATS count as requests.
+func TestFramesCountTowardsRateLimit(t *testing.T) {
 	bus := freeport.Addr(t)
-	p := guarded(t, "--rate", "5", "--nats", bus)
+	p := serveWithTokens(t, "--rate", "5", "--nats", bus)
 	const n = 200
 	few := func(what string, done, refused int) {
 		t.Helper()
 		if done > n/4 || refused == 0 {
-			t.Errorf("%s: %d were taken and %d refused at 5 a second", what, done, refused)
+			t.Errorf("%s: %d were accepted and %d refused at 5 a second", what, done, refused)
 		}
 	}
 	done, refused := p.flood("/parley/v1/ws", n, func(i int) string {
@@ -85,7 +87,7 @@ func TestFramesAreRequests(t *testing.T) {
 	few("Vertesia", done, refused)
 
 	var cred x1.Credential
-	for { // this is a request, too
+	for { // this request counts too
 		code, body, _ := p.do(call{method: "POST", path: "/parley/v1/sessions/hers/credentials", token: tokenOf("alice"), body: `{}`})
 		if code == http.StatusTooManyRequests {
 			pause(t.Context(), 200*time.Millisecond)
@@ -96,36 +98,37 @@ func TestFramesAreRequests(t *testing.T) {
 		}
 		break
 	}
-	c := natsOf(t, bus, credentialOf(cred, make(chan error, n))...)
+	c := connectNATS(t, bus, credentialOf(cred, make(chan error, n))...)
 	done, refused = 0, 0
 	for i := range 40 {
 		m, err := c.Request("x1.session.hers.input", fmt.Appendf(nil, `{"session_id":"hers","type":"user.message","client_id":"n%d","payload":{"text":"%d"}}`, i, i), 20*time.Second)
 		switch {
 		case err != nil:
 			t.Fatal(err)
-		case slow(string(m.Data)):
+		case rateLimited(string(m.Data)):
 			refused++
 		default:
 			done++
 		}
 	}
 	if refused == 0 {
-		t.Errorf("NATS: all %d were taken at 5 a second", done)
+		t.Errorf("NATS: all %d were accepted at 5 a second", done)
 	}
 	metrics := p.must(call{path: "/metrics", token: tokenOf("root")})
 	if !strings.Contains(metrics, `parley_refused_total{limit="rate"}`) {
-		t.Error("the metrics do not say that frames were refused")
+		t.Error("the metrics do not count refused frames")
 	}
 }
 
-// A worker is slowed down, not refused: what an agent says in a turn is needed.
-func TestWorkersAreSlowedDown(t *testing.T) {
-	p := guarded(t, "--rate", "20")
+// TestWorkerIsThrottledNotRefused: the rate limit delays the events of a worker and
+// refuses none, because a turn needs them.
+func TestWorkerIsThrottledNotRefused(t *testing.T) {
+	p := serveWithTokens(t, "--rate", "20")
 	bob := tokenOf("bob")
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: bob, body: `{"id":"job","agent":"robot"}`})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	const n = 100 // five seconds' worth, less the two that a burst may have
+	const n = 100 // five seconds at this rate; a burst saves two
 	begun, answered := time.Now(), make(chan error, 1)
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -152,9 +155,9 @@ func TestWorkersAreSlowedDown(t *testing.T) {
 	}
 }
 
-// Addresses in a message cannot start work on the server: a browser asks for them
-// without the header that programs send.
-func TestPagesCannotStartWork(t *testing.T) {
+// TestExpensiveRoutesNeedTheHeader: a link in a message cannot start expensive work,
+// because a browser follows it without the header that these routes need.
+func TestExpensiveRoutesNeedTheHeader(t *testing.T) {
 	p := serve(t, t.TempDir(), "--nats", freeport.Addr(t))
 	p.post("/parley/v1/sessions", `{"id":"s","agent":"none"}`)
 	for _, path := range []string{"/parley/v1/backup", "/parley/v1/verify", "/parley/v1/sessions/s/export", "/parley/v1/audit"} {
@@ -167,31 +170,31 @@ func TestPagesCannotStartWork(t *testing.T) {
 	}
 }
 
-// An owner has so many sessions; the refusal says so in the header, the body and
-// the metrics.
-func TestSessionsOfAnOwner(t *testing.T) {
-	p := guarded(t, "--max-sessions", "2")
+// TestSessionLimitPerOwner: the limit of sessions per owner is reported in the header,
+// the body and the metrics.
+func TestSessionLimitPerOwner(t *testing.T) {
+	p := serveWithTokens(t, "--max-sessions", "2")
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf("alice"), body: `{"id":"second"}`})
 	code, body, header := p.do(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf("alice"), body: `{"id":"third"}`})
 	if code != http.StatusTooManyRequests || header.Get("Retry-After") == "" || !strings.Contains(body, `"slow_down"`) {
 		t.Errorf("%d %s %v", code, body, header)
 	}
 	if got := p.must(call{path: "/metrics", token: tokenOf("root")}); !strings.Contains(got, `parley_refused_total{limit="sessions"} 1`) {
-		t.Error("the metrics do not say so")
+		t.Error("the metrics do not count the refusal")
 	}
 	p.must(call{method: "DELETE", path: "/parley/v1/sessions/second", token: tokenOf("alice")})
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf("alice"), body: `{"id":"third"}`})
 }
 
-// While less than twice the reserve is free, files are refused, and a writer has a
-// share of what is left; others go on.
-func TestDiskIsShared(t *testing.T) {
+// TestWritersShareTheRemainingDisk: while less than twice the reserve is free, files are
+// refused and each writer has a share of the rest; other writers continue.
+func TestWritersShareTheRemainingDisk(t *testing.T) {
 	var disk syscall.Statfs_t
 	dir := t.TempDir()
 	if err := syscall.Statfs(dir, &disk); err != nil {
 		t.Fatal(err)
 	}
-	// Two thirds of what is free are the reserve, and of that there are many shares.
+	// The reserve is two thirds of the free space; the rest has many shares.
 	reserve := disk.Bavail * uint64(disk.Bsize) / 3 * 2
 	file := filepath.Join(dir, "tokens")
 	if err := os.WriteFile(file, []byte(tokenOf("alice")+" user alice\n"+tokenOf("bob")+" user bob\n"), 0o600); err != nil {

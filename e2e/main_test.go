@@ -1,3 +1,5 @@
+// Test support: builds the programs under test.
+
 package e2e
 
 import (

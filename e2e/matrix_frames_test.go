@@ -1,3 +1,5 @@
+// Tests of access of every kind of caller to every frame and subject.
+
 package e2e
 
 import (
@@ -17,7 +19,7 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-// nativeFrames ask for what is alice's over the native socket, by op.
+// nativeFrames has a request for alice's data for each op of the native socket.
 var nativeFrames = map[string]string{
 	"watch":                `"after":"0"`,
 	"unwatch":              ``,
@@ -33,13 +35,13 @@ var nativeFrames = map[string]string{
 	"workstream_status":    `"workstream_id":"w1"`,
 }
 
-// harmlessFrames do nothing to the session that they name.
+// harmlessFrames has the ops that change nothing.
 var harmlessFrames = map[string]bool{"unwatch": true, "ping": true}
 
-// readingFrames are what a viewer may send.
+// readingFrames has the ops that a viewer may send.
 var readingFrames = map[string]bool{"watch": true, "workstream_status": true}
 
-// workFrames ask for alice's turn over a worker's socket, by op.
+// workFrames has a request for alice's turn for each op of the worker socket.
 var workFrames = map[string]string{
 	"append":               `"events":[{"type":"agent.text","payload":{"text":"intruder"}}]`,
 	"preview":              `"preview":{"block":"b","offset":0,"text":"intruder"}`,
@@ -54,22 +56,22 @@ var workFrames = map[string]string{
 	"workstream_progress":  `"workstream_id":"w1","progress":{"message":"intruder"}`,
 }
 
-// nemoFrames ask for what is alice's over NeMo's socket, by type.
+// nemoFrames has a request for alice's data for each type of the NeMo socket.
 var nemoFrames = map[string]string{
 	"user_message":             `"schema_type":"chat","id":"m1","conversation_id":"hers","content":{"messages":[{"role":"user","content":[{"type":"text","text":"intruder"}]}]}`,
 	"user_interaction_message": `"id":"m2","parent_id":"{request_id}","conversation_id":"asked","content":{"messages":[{"role":"user","content":[{"type":"text","text":"intruder"}]}]}`,
 	"auth_message":             `"payload":{"method":"jwt","token":"not.a.token"}`,
 }
 
-// talker is a connection on which requests and answers alternate.
-type talker struct {
+// socket is a connection on which requests and answers alternate.
+type socket struct {
 	t    *testing.T
 	ctx  context.Context
 	conn *websocket.Conn
 }
 
-// dialAs opens a socket; without one it returns why the server refuses it.
-func dialAs(t *testing.T, p *process, token, path string) (*talker, int) {
+// dialAs opens a socket, or returns the status of the refusal.
+func dialAs(t *testing.T, p *process, token, path string) (*socket, int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -87,11 +89,11 @@ func dialAs(t *testing.T, p *process, token, path string) (*talker, int) {
 	}
 	conn.SetReadLimit(8 << 20)
 	t.Cleanup(func() { conn.CloseNow() })
-	return &talker{t, ctx, conn}, http.StatusSwitchingProtocols
+	return &socket{t, ctx, conn}, http.StatusSwitchingProtocols
 }
 
-// ask sends a frame and returns the first answer in which fits finds something.
-func (k *talker) ask(frame string, fits func(answer string) bool) string {
+// ask sends a frame and returns the first answer that matches.
+func (k *socket) ask(frame string, match func(answer string) bool) string {
 	k.t.Helper()
 	if err := k.conn.Write(k.ctx, websocket.MessageText, []byte(frame)); err != nil {
 		k.t.Fatalf("%s: %v", frame, err)
@@ -101,13 +103,13 @@ func (k *talker) ask(frame string, fits func(answer string) bool) string {
 		if err != nil {
 			k.t.Fatalf("%s: %v", frame, err)
 		}
-		if fits(string(b)) {
+		if match(string(b)) {
 			return string(b)
 		}
 	}
 }
 
-// withID fits the answer to the request with an id.
+// withID matches the answer to the request with an id.
 func withID(id string) func(string) bool {
 	return func(answer string) bool {
 		var f struct{ ID string }
@@ -115,14 +117,14 @@ func withID(id string) func(string) bool {
 	}
 }
 
-// words lists the names in what a server says about an unknown op or type.
-func words(t *testing.T, said, behind, pattern string) []string {
+// listedNames returns the names that an error about an unknown op or type lists.
+func listedNames(t *testing.T, said, behind, pattern string) []string {
 	t.Helper()
 	_, list, ok := strings.Cut(said, behind)
 	list, _, _ = strings.Cut(list, `"`)
 	found := regexp.MustCompile(pattern).FindAllString(list, -1)
 	if !ok || len(found) < 3 {
-		t.Fatalf("it does not say what can be sent: %s", said)
+		t.Fatalf("the error lists no names: %s", said)
 	}
 	return found
 }
@@ -134,15 +136,15 @@ func filled(hers owned, s string) string {
 	return s
 }
 
-// TestFrames: every frame of every socket and every subject, sent by every kind
-// of caller for what is alice's. The server says which there are.
-func TestFrames(t *testing.T) {
-	for _, v := range visitors(t) {
+// TestEveryFrameChecksItsCaller: every kind of caller sends every frame of every socket
+// and every subject for alice's data. The list of frames comes from the server.
+func TestEveryFrameChecksItsCaller(t *testing.T) {
+	for _, v := range testCallers(t) {
 		t.Run(v.name, func(t *testing.T) { v.frames(t) })
 	}
 }
 
-func (v *visitor) frames(t *testing.T) {
+func (v *testCaller) frames(t *testing.T) {
 	t.Helper()
 	bus := freeport.Addr(t)
 	p, hers := matrixServer(t, v, "--nats", bus)
@@ -153,7 +155,7 @@ func (v *visitor) frames(t *testing.T) {
 	}, "the turn does not wait for a worker")
 	turn := field(t, p.must(call{path: "/parley/v1/sessions/worked/events?types=turn.started", token: tokenOf("alice")}), "events.0.payload.turn_id")
 	state := func() string {
-		return p.belongings(hers) + p.heads(hers) + p.must(call{path: "/parley/v1/sessions/worked/events", token: tokenOf("alice")})
+		return p.stateOf(hers) + p.sessionRecords(hers) + p.must(call{path: "/parley/v1/sessions/worked/events", token: tokenOf("alice")})
 	}
 	before := state()
 	v.native(t, p, hers)
@@ -162,13 +164,13 @@ func (v *visitor) frames(t *testing.T) {
 	v.subjects(t, p, bus)
 	if v.class != member {
 		if after := state(); after != before {
-			t.Errorf("something of alice's has changed:\n%s\n%s", before, after)
+			t.Errorf("alice's data has changed:\n%s\n%s", before, after)
 		}
 	}
 }
 
-// native tries the frames of the native socket.
-func (v *visitor) native(t *testing.T, p *process, hers owned) {
+// native sends the frames of the native socket.
+func (v *testCaller) native(t *testing.T, p *process, hers owned) {
 	t.Helper()
 	k, code := dialAs(t, p, v.token, "/parley/v1/ws")
 	if v.class == unknown {
@@ -180,10 +182,10 @@ func (v *visitor) native(t *testing.T, p *process, hers owned) {
 	if k == nil {
 		t.Fatalf("the native socket: %d", code)
 	}
-	for _, op := range words(t, k.ask(`{"op":"?","id":"?"}`, withID("?")), "not one of ", `[a-z_]+[a-z]`) {
+	for _, op := range listedNames(t, k.ask(`{"op":"?","id":"?"}`, withID("?")), "not one of ", `[a-z_]+[a-z]`) {
 		rest, ok := nativeFrames[op]
 		if !ok {
-			t.Errorf("nobody has said what the op %q is sent: add it to nativeFrames", op)
+			t.Errorf("no frame for the op %q: add it to nativeFrames", op)
 			continue
 		}
 		if rest != "" {
@@ -198,17 +200,17 @@ func (v *visitor) native(t *testing.T, p *process, hers owned) {
 			t.Errorf("what nativeFrames has for %s is not well formed, so it proves nothing: %s", op, got)
 		case harmlessFrames[op], v.class == member, v.class == viewer && readingFrames[op]:
 		case !refused:
-			t.Errorf("%s is taken: %s", op, got)
+			t.Errorf("%s is accepted: %s", op, got)
 		}
 		if v.class == stranger && (strings.Contains(got, "secret") || strings.Contains(got, `"alice"`)) {
-			t.Errorf("%s tells what is alice's: %s", op, got)
+			t.Errorf("%s shows alice's data: %s", op, got)
 		}
 	}
 }
 
-// work tries the socket of workers: for the agent of alice's session, and for a
-// name that the caller may serve with alice's turn.
-func (v *visitor) work(t *testing.T, p *process, turn string) {
+// work sends the frames of the worker socket: for the agent of alice's session, and for
+// an agent that the caller may serve, with alice's turn.
+func (v *testCaller) work(t *testing.T, p *process, turn string) {
 	t.Helper()
 	want := http.StatusForbidden
 	if v.class == unknown {
@@ -217,7 +219,7 @@ func (v *visitor) work(t *testing.T, p *process, turn string) {
 	if k, code := dialAs(t, p, v.token, "/parley/v1/agents/helper/work"); code != want {
 		t.Errorf("serving alice's agent: %d", code)
 		if k != nil {
-			k.conn.CloseNow() // its turn must not go to the caller
+			k.conn.CloseNow() // alice's turn must not be assigned to the caller
 		}
 	}
 	if v.name != "agent of another name" {
@@ -228,10 +230,10 @@ func (v *visitor) work(t *testing.T, p *process, turn string) {
 		t.Fatalf("the socket of workers: %d", code)
 	}
 	k.ask(`{"op":"ready","id":"ready","slots":1}`, withID("ready"))
-	for _, op := range words(t, k.ask(`{"op":"?","id":"?"}`, withID("?")), "not one of ", `[a-z_]+[a-z]`) {
+	for _, op := range listedNames(t, k.ask(`{"op":"?","id":"?"}`, withID("?")), "not one of ", `[a-z_]+[a-z]`) {
 		rest, ok := workFrames[op]
 		if !ok {
-			t.Errorf("nobody has said what the op %q of workers is sent: add it to workFrames", op)
+			t.Errorf("no frame for the worker op %q: add it to workFrames", op)
 			continue
 		}
 		if rest != "" {
@@ -244,11 +246,11 @@ func (v *visitor) work(t *testing.T, p *process, turn string) {
 	}
 }
 
-// nemo tries NeMo's socket, to which anybody may connect.
-func (v *visitor) nemo(t *testing.T, p *process, hers owned) {
+// nemo sends the frames of NeMo's socket, which accepts every connection.
+func (v *testCaller) nemo(t *testing.T, p *process, hers owned) {
 	t.Helper()
 	if v.class == member {
-		return // a conversation id leads to a session of the member's own; see TestNobodyTakesAnID
+		return // a conversation id means a session of the member's own; see TestChosenIDNeverReachesAnotherUsersSession
 	}
 	isError := func(answer string) bool { return strings.Contains(answer, `"error_message"`) }
 	k, code := dialAs(t, p, v.token, "/websocket?conversation_id=hers")
@@ -260,7 +262,7 @@ func (v *visitor) nemo(t *testing.T, p *process, hers owned) {
 	}
 	var types []string
 	if v.class != unknown {
-		types = words(t, k.ask(`{"type":"?"}`, isError), "send ", `[a-z_]+_message`)
+		types = listedNames(t, k.ask(`{"type":"?"}`, isError), "send ", `[a-z_]+_message`)
 	} else {
 		for name := range nemoFrames {
 			types = append(types, name)
@@ -270,7 +272,7 @@ func (v *visitor) nemo(t *testing.T, p *process, hers owned) {
 	for _, typ := range types {
 		rest, ok := nemoFrames[typ]
 		if !ok {
-			t.Errorf("nobody has said what the type %q is sent: add it to nemoFrames", typ)
+			t.Errorf("no frame for the type %q: add it to nemoFrames", typ)
 			continue
 		}
 		got := k.ask(`{"type":"`+typ+`",`+filled(hers, rest)+`}`, func(a string) bool {
@@ -278,24 +280,24 @@ func (v *visitor) nemo(t *testing.T, p *process, hers owned) {
 		})
 		taken := !isError(got) && !strings.Contains(got, `"error"`)
 		if taken && (v.class == unknown || typ != "user_message") {
-			t.Errorf("%s is taken: %s", typ, got)
+			t.Errorf("%s is accepted: %s", typ, got)
 		}
 		if strings.Contains(got, "secret") {
-			t.Errorf("%s tells what is alice's: %s", typ, got)
+			t.Errorf("%s shows alice's data: %s", typ, got)
 		}
 	}
 }
 
-// subjects tries x1: with no credential, with the token, and with a credential
-// for another session.
-func (v *visitor) subjects(t *testing.T, p *process, bus string) {
+// subjects uses x1 without a credential, with the token, and with a credential for
+// another session.
+func (v *testCaller) subjects(t *testing.T, p *process, bus string) {
 	t.Helper()
 	if c, err := nats.Connect("nats://"+bus, nats.Token(v.token), nats.NoReconnect()); err == nil {
 		c.Close()
-		t.Error("NATS takes the token, for all sessions of all workspaces")
+		t.Error("NATS accepts the token, for all sessions of all workspaces")
 	}
 	if v.class != stranger {
-		return // who has no credential gets none, and others may follow
+		return // a caller without a credential gets none; viewers and members may subscribe
 	}
 	own := field(t, p.must(call{method: "POST", path: "/parley/v1/sessions", token: v.token, body: `{"agent":"none"}`}), "session_id")
 	var cred x1.Credential
@@ -322,8 +324,8 @@ func (v *visitor) subjects(t *testing.T, p *process, bus string) {
 			t.Fatal(err)
 		}
 		if denied(refused) == nil {
-			t.Errorf("a credential for another session follows %s", kind)
+			t.Errorf("a credential for another session subscribes to %s", kind)
 		}
-		_ = sub.Unsubscribe() // it was refused
+		_ = sub.Unsubscribe() // the server refused it
 	}
 }

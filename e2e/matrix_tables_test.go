@@ -1,3 +1,5 @@
+// Test support: the example requests of the access matrix.
+
 package e2e
 
 import (
@@ -10,8 +12,8 @@ import (
 	"github.com/parley-hq/parley/web"
 )
 
-// serversOwn are the routes that belong to no dialect.
-func serversOwn(t *testing.T) []wire.Route {
+// serverRoutes returns the routes that belong to no dialect.
+func serverRoutes(t *testing.T) []wire.Route {
 	t.Helper()
 	a, err := auth.New(auth.Options{})
 	if err != nil {
@@ -28,17 +30,17 @@ func serversOwn(t *testing.T) []wire.Route {
 	return append(routes, wire.Route{Pattern: web.PagePattern}, wire.Route{Pattern: proxy.Pattern})
 }
 
-// public are the routes that need no credential, and why.
+// public has the routes that need no credential, with the reason.
 var public = map[string]string{
 	"GET /healthz":                            "for balancers",
 	"GET /readyz":                             "for balancers",
 	"GET /health":                             "for balancers",
 	"GET /v1/health":                          "for balancers",
 	"GET /parley/v1/openapi.json":             "describes the server",
-	"GET /websocket":                          "the first frame may carry the credential; see TestFrames",
+	"GET /websocket":                          "the first frame may carry the credential; see TestEveryFrameChecksItsCaller",
 	"GET /auth/redirect":                      "the state in the address is the credential",
-	"GET /api/v1/signed/{path...}":            "the address is signed; see TestSignedAddresses",
-	"PUT /api/v1/signed/{path...}":            "the address is signed; see TestSignedAddresses",
+	"GET /api/v1/signed/{path...}":            "the address is signed; see TestSignedURLIsLimited",
+	"PUT /api/v1/signed/{path...}":            "the address is signed; see TestSignedURLIsLimited",
 	"GET /api/shares/{slug}/{link}":           "the link is the credential of public shares",
 	"GET /api/shares/{slug}/{link}/{path...}": "the link is the credential of public shares",
 	"GET " + auth.LinkPath:                    "signing in",
@@ -55,10 +57,10 @@ var public = map[string]string{
 	"GET /console.json":                       "what the server offers to the console",
 }
 
-// serverWide are the routes that show or change something of all workspaces.
+// serverWide has the routes that concern all workspaces.
 var serverWide = map[string]bool{"GET /parley/v1/backup": true, "GET /parley/v1/verify": true, "GET /metrics": true}
 
-// ownerOnly are the routes that only the owner of a session may use.
+// ownerOnly has the routes that only the owner of a session may use.
 var ownerOnly = map[string]bool{
 	"PATCH /parley/v1/sessions/{id}": true, "DELETE /parley/v1/sessions/{id}": true,
 	"PATCH /v1/agents/{agent}": true, "DELETE /v1/agents/{agent}": true, "PATCH /v1/agents/{agent}/core-memory/blocks/{label}": true,
@@ -67,7 +69,7 @@ var ownerOnly = map[string]bool{
 	"PATCH /v1/identities/{id}": true, "DELETE /v1/identities/{id}": true, "PATCH /v1/groups/{id}": true, "DELETE /v1/groups/{id}": true,
 }
 
-// request is what a route without a name in its path is sent.
+// request is sent to a route without a parameter in its path.
 type request struct {
 	query, body string
 	header      map[string]string
@@ -80,7 +82,7 @@ var (
 	listing = request{body: `{}`}
 )
 
-// sent asks every route whose path names nothing for what is alice's, by pattern.
+// sent has a request for alice's data for each route without a parameter, by pattern.
 var sent = map[string]request{
 	"POST /parley/v1/sessions": {body: `{"id":"hers","agent":"none"}`},
 	"GET /parley/v1/sessions":  {query: "?q=ask&limit=1000"},

@@ -1,3 +1,5 @@
+// Tests of access of every kind of caller to every route.
+
 package e2e
 
 import (
@@ -21,29 +23,29 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// class says what a caller is to alice, whose things are asked for.
+// class is the relation of a caller to alice, whose data is requested.
 type class int
 
 const (
-	unknown  class = iota // has no credential that counts
-	stranger              // has one, and no role in her sessions
-	viewer                // may see her sessions
+	unknown  class = iota // has no valid credential
+	stranger              // has one, and no role in alice's sessions
+	viewer                // may read alice's sessions
 	member                // may answer in them
 )
 
-// visitor is a row of the matrix.
-type visitor struct {
+// testCaller is a row of the matrix.
+type testCaller struct {
 	name, token string
 	class       class
-	revoked     bool // its token was taken out of the server's file
+	revoked     bool // its token was removed from the server's file
 }
 
 const matrixSecret = "a-secret-for-tokens-of-the-matrix-0123456789"
 
-// visitors are all rows. What is expired or revoked was alice's own.
-func visitors(t *testing.T) []visitor {
+// testCallers returns all rows. The expired and the revoked credential are alice's.
+func testCallers(t *testing.T) []testCaller {
 	t.Helper()
-	return []visitor{
+	return []testCaller{
 		{name: "none", class: unknown},
 		{name: "expired JWT", token: signed(t, "alice", -time.Hour), class: unknown},
 		{name: "other member", token: tokenOf("bob"), class: stranger},
@@ -56,10 +58,10 @@ func visitors(t *testing.T) []visitor {
 	}
 }
 
-// signed is a JWT of a person with the scope user.
-func signed(t *testing.T, name string, life time.Duration) string {
+// signed returns a JWT of a person with the scope user.
+func signed(t *testing.T, name string, ttl time.Duration) string {
 	t.Helper()
-	claims := jwt.MapClaims{"sub": name, "scope": "user", "iat": time.Now().Add(-2 * time.Hour).Unix(), "exp": time.Now().Add(life).Unix()}
+	claims := jwt.MapClaims{"sub": name, "scope": "user", "iat": time.Now().Add(-2 * time.Hour).Unix(), "exp": time.Now().Add(ttl).Unix()}
 	s, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(matrixSecret))
 	if err != nil {
 		t.Fatal(err)
@@ -67,9 +69,9 @@ func signed(t *testing.T, name string, life time.Duration) string {
 	return s
 }
 
-// matrixServer starts a server that knows all visitors, and gives alice one of
-// everything. A token that is to be revoked is taken out of the server's file.
-func matrixServer(t *testing.T, v *visitor, args ...string) (p *process, hers owned) {
+// matrixServer starts a server with the tokens of all callers and alice's data. It
+// removes the token of a revoked caller from the server's file.
+func matrixServer(t *testing.T, v *testCaller, args ...string) (p *process, hers owned) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tokens")
 	lines := []string{
@@ -83,8 +85,8 @@ func matrixServer(t *testing.T, v *visitor, args ...string) (p *process, hers ow
 	}
 	write(lines)
 	p = serve(t, t.TempDir(), append([]string{"--token-file", file, "--jwt-secret", matrixSecret, "--rate=-1", "--trusted-proxy"}, args...)...)
-	furnish(p)
-	hers = household(t, p)
+	createHers(p)
+	hers = createOwned(t, p)
 	hers["session"] = "hers"
 	for _, id := range sessionsOf(hers) {
 		p.must(call{method: "PATCH", path: "/parley/v1/sessions/" + id, token: tokenOf("alice"),
@@ -104,18 +106,18 @@ func matrixServer(t *testing.T, v *visitor, args ...string) (p *process, hers ow
 	waitFor(t, func() bool {
 		code, _, _ := p.do(call{path: "/parley/v1/sessions/hers", token: v.token})
 		return code == http.StatusUnauthorized
-	}, "the token that was taken out of the file is accepted")
+	}, "the removed token is accepted")
 	return p, hers
 }
 
-// sessionsOf are the sessions behind alice's things.
+// sessionsOf returns the ids of alice's sessions.
 func sessionsOf(o owned) []string {
 	return []string{"hers", o["agent"], o["conversation"], "asked", "nemo-job-" + o["job/id"]}
 }
 
-// heads are the records of her sessions: who owns them, who is in them, and how
-// many events they have.
-func (p *process) heads(o owned) string {
+// sessionRecords returns the records of alice's sessions: owners, members and number of
+// events.
+func (p *process) sessionRecords(o owned) string {
 	p.t.Helper()
 	var all []string
 	for _, id := range sessionsOf(o) {
@@ -124,47 +126,48 @@ func (p *process) heads(o owned) string {
 	return strings.Join(all, "\n")
 }
 
-// TestMatrix: every route of the server, asked by every kind of caller for what
-// is alice's. Routes come from the tables that the server mounts: a new one is
-// tried by itself, and the test says what it needs to be told about it.
-func TestMatrix(t *testing.T) {
-	routes := mounted(t)
-	for _, v := range visitors(t) {
+// TestEveryRouteChecksItsCaller: every kind of caller requests alice's data on every
+// route. The routes come from the tables that the server mounts, so a new one is tested
+// automatically; the test fails when a table lacks its example.
+func TestEveryRouteChecksItsCaller(t *testing.T) {
+	routes := allRoutes(t)
+	for _, v := range testCallers(t) {
 		t.Run(v.name, func(t *testing.T) {
 			p, hers := matrixServer(t, &v, "--nats", freeport.Addr(t))
-			before := p.belongings(hers) + p.heads(hers)
+			before := p.stateOf(hers) + p.sessionRecords(hers)
 			for i, r := range routes {
 				ex := exampleOf(t, hers, r)
 				ex.token = v.token
-				// Wrong credentials are limited per address.
+				// Failed sign-ins are limited per address.
 				ex.header = maps.Clone(ex.header)
 				if ex.header == nil {
 					ex.header = map[string]string{}
 				}
 				ex.header["X-Forwarded-For"] = fmt.Sprintf("192.0.2.%d", i%250+1)
 				code, body := p.outcome(ex.call)
-				if wrong := v.judge(&r, &ex, code, body); wrong != "" {
+				if wrong := v.problem(&r, &ex, code, body); wrong != "" {
 					t.Errorf("%s: %s: %d %s", r.Pattern, wrong, code, clip(body))
 				}
 			}
 			if v.class != member {
-				if after := p.belongings(hers) + p.heads(hers); after != before {
-					t.Errorf("something of alice's has changed:\n%s\n%s", before, after)
+				if after := p.stateOf(hers) + p.sessionRecords(hers); after != before {
+					t.Errorf("alice's data has changed:\n%s\n%s", before, after)
 				}
 				return
 			}
-			// A member may write, and decides nothing about the session itself.
+			// A member may write, and cannot change owner, members or title.
 			for _, id := range sessionsOf(hers) {
 				record := p.must(call{path: "/parley/v1/sessions/" + id, token: tokenOf("alice")})
 				if field(t, record, "owner.id") != "alice" || field(t, record, "members.1.actor.id") != "dave" || strings.Contains(record, "mine now") {
-					t.Errorf("a member has changed who is in %s: %s", id, record)
+					t.Errorf("a member has changed the record of %s: %s", id, record)
 				}
 			}
 		})
 	}
 }
 
-// outcome sends a call and returns the answer; of a stream only how it begins.
+// outcome sends a call and returns the status and the body, without the body of a
+// stream.
 func (p *process) outcome(c call) (int, string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), 30*time.Second)
@@ -181,26 +184,26 @@ func (p *process) outcome(c call) (int, string) {
 	return res.StatusCode, string(b)
 }
 
-// judge says what is wrong with an answer, "" for nothing.
-func (v *visitor) judge(r *wire.Route, ex *example, code int, body string) string {
-	known := knownAs(r.Pattern)
+// problem returns what is wrong with an answer, or "".
+func (v *testCaller) problem(r *wire.Route, ex *example, code int, body string) string {
+	known := tablePattern(r.Pattern)
 	method := ex.method
 	reading := method == "GET" || method == "HEAD"
 	switch {
 	case code >= 500 && code != http.StatusNotImplemented:
 		return "the server failed"
 	case v.class <= stranger && (strings.Contains(strings.ReplaceAll(body, `"secrets"`, ""), "secret") || strings.Contains(body, `"alice"`)) && known != "GET /auth/session":
-		return "it tells what is alice's"
+		return "it shows alice's data"
 	case r.Public:
 		return ""
 	case v.class == unknown && code != http.StatusUnauthorized:
 		return "it needs a credential"
 	case v.class == stranger && ex.named && code != http.StatusNotFound && code != http.StatusForbidden:
-		return "it is not the caller's"
+		return "the caller has no role"
 	case v.class == stranger && serverWide[known] && code != http.StatusForbidden:
-		return "it is about all workspaces"
-	case v.class == viewer && ex.named && !reading && !harmless[known] && code < 400 && known != "POST /api/v1/agents/{id}/restart":
-		return "a viewer writes" // a restart of what runs does nothing
+		return "it concerns all workspaces"
+	case v.class == viewer && ex.named && !reading && !viewerMayUse[known] && code < 400 && known != "POST /api/v1/agents/{id}/restart":
+		return "a viewer writes" // a restart of a running agent does nothing
 	case v.class == member && ex.named && (code == http.StatusBadRequest && !strings.Contains(body, "No active runs") || code == http.StatusUnprocessableEntity):
 		return "the example is not well formed, so it proves nothing: correct it in bodies"
 	case v.class == member && ownerOnly[known] && code != http.StatusForbidden && code != http.StatusNotFound:
@@ -209,11 +212,11 @@ func (v *visitor) judge(r *wire.Route, ex *example, code int, body string) strin
 	if refused := v.class == unknown || v.class == stranger && ex.named; !refused || method == "HEAD" {
 		return ""
 	}
-	return wrongForm(r.Dialect, body)
+	return formProblem(r.Dialect, body)
 }
 
-// wrongForm says how an error differs from what clients of a dialect read.
-func wrongForm(dialect, body string) string {
+// formProblem returns how an error differs from the form of a dialect, or "".
+func formProblem(dialect, body string) string {
 	var e struct {
 		Error   json.RawMessage `json:"error"`
 		Detail  json.RawMessage `json:"detail"`
@@ -231,32 +234,32 @@ func wrongForm(dialect, body string) string {
 		ok = len(e.Detail) > 0
 	case "vertesia":
 		ok = e.Message != "" && len(e.Error) > 0
-	case "nemo": // OpenAI's clients read error
+	case "nemo": // clients of OpenAI read error
 		ok = len(e.Detail) > 0 || len(e.Error) > 0
 	default:
-		return fmt.Sprintf("nobody has said what errors of the dialect %q look like: add it to wrongForm", dialect)
+		return fmt.Sprintf("the form of errors of the dialect %q is unknown: add it to formProblem", dialect)
 	}
 	if !ok {
-		return "the error has not the form of the dialect " + dialect
+		return "the error does not have the form of the dialect " + dialect
 	}
 	return ""
 }
 
-// knownAs is the pattern under which the tables know a route.
-func knownAs(pattern string) string {
+// tablePattern returns the pattern that the tables have for a route.
+func tablePattern(pattern string) string {
 	return strings.TrimSuffix(strings.Replace(pattern, " /latest/", " /v1/", 1), "/{$}")
 }
 
 // example is a request to a route.
 type example struct {
 	call
-	named bool // the path names something of alice's
+	named bool // the path has an id of alice's
 }
 
-// exampleOf makes a request that asks for what is alice's.
+// exampleOf returns a request for alice's data.
 func exampleOf(t *testing.T, hers owned, r wire.Route) example {
 	t.Helper()
-	known := knownAs(r.Pattern)
+	known := tablePattern(r.Pattern)
 	method, path, hasMethod := strings.Cut(strings.TrimSuffix(r.Pattern, "{$}"), " ")
 	fills := strings.NewReplacer("{path...}", "a.txt", "{rest...}", "x", "{file}", "x", "{name}", "other", "{agent}", hers["agent"], "{message}", hers["message"],
 		"{slug}", "default", "{link}", "guessed", "{session}", "hers", "{id}", "hers")
@@ -268,15 +271,15 @@ func exampleOf(t *testing.T, hers owned, r wire.Route) example {
 		return example{call: call{method: method, path: fills.Replace(path)}}
 	case r.Public:
 		if public[known] == "" {
-			t.Errorf("%s needs no credential and nobody has said why: add it to public", r.Pattern)
+			t.Errorf("%s needs no credential: add it to public with a reason", r.Pattern)
 		}
 		return example{call: call{method: method, path: fills.Replace(path)}}
-	case strings.Contains(path, "{") && free[known] == "":
+	case strings.Contains(path, "{") && unowned[known] == "":
 		return example{call: hers.fill(t, r.Pattern), named: true}
 	}
 	s, ok := sent[known]
 	if !ok && method != "GET" && method != "HEAD" && method != "DELETE" {
-		t.Errorf("nobody has said what %s is sent: add a request that asks for something of alice's to sent", r.Pattern)
+		t.Errorf("no request for %s: add a request for alice's data to sent", r.Pattern)
 	}
 	for k, v := range hers {
 		s.query, s.body = strings.ReplaceAll(s.query, "{"+k+"}", v), strings.ReplaceAll(s.body, "{"+k+"}", v)
@@ -284,20 +287,20 @@ func exampleOf(t *testing.T, hers owned, r wire.Route) example {
 	return example{call: call{method: method, path: fills.Replace(path) + s.query, body: s.body, header: s.header}}
 }
 
-// mounted lists all routes in the order in which they are tried.
-func mounted(t *testing.T) []wire.Route {
+// allRoutes lists all routes in the order of the test.
+func allRoutes(t *testing.T) []wire.Route {
 	t.Helper()
-	routes := append(everyDialect(t), serversOwn(t)...)
-	slices.SortStableFunc(routes, func(a, b wire.Route) int { return place(a) - place(b) })
+	routes := append(dialectRoutes(t), serverRoutes(t)...)
+	slices.SortStableFunc(routes, func(a, b wire.Route) int { return routeOrder(a) - routeOrder(b) })
 	return routes
 }
 
-// place is where a route stands in the order. What removes something comes behind
-// the rest, because a member may do that. Routes whose path names nothing come
-// last: they begin sessions of the caller's own under the names of alice's.
-func place(r wire.Route) int {
+// routeOrder returns the position of a route. Routes that remove something come after
+// the others, because a member may use them. Routes without an id in the path come
+// last: they create sessions of the caller's own under alice's ids.
+func routeOrder(r wire.Route) int {
 	switch {
-	case r.Public || r.Refused || !strings.Contains(r.Pattern, "{") || free[knownAs(r.Pattern)] != "":
+	case r.Public || r.Refused || !strings.Contains(r.Pattern, "{") || unowned[tablePattern(r.Pattern)] != "":
 		return 2
 	case strings.HasPrefix(r.Pattern, "DELETE ") || strings.Contains(r.Pattern, "/terminate") || strings.HasSuffix(r.Pattern, "/stop"):
 		return 1

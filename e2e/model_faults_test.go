@@ -1,3 +1,5 @@
+// Tests of turns with faults of a model, its endpoint or a tool.
+
 package e2e
 
 import (
@@ -16,8 +18,8 @@ import (
 	"github.com/parley-hq/parley/internal/modeltest"
 )
 
-// asToolServer makes the test program an MCP server on its input and output,
-// whose tool crash ends it.
+// asToolServer is the environment variable that makes the test program an MCP server on
+// stdin and stdout. Its tool crash exits the process.
 const asToolServer = "PARLEY_E2E_MCP_SERVER"
 
 func serveTools() int {
@@ -26,7 +28,7 @@ func serveTools() int {
 		os.Exit(3)
 		return nil, nil, nil
 	})
-	mcp.AddTool(s, &mcp.Tool{Name: "count", Description: "Counts."}, func(_ context.Context, _ *mcp.CallToolRequest, in numbered) (*mcp.CallToolResult, any, error) {
+	mcp.AddTool(s, &mcp.Tool{Name: "count", Description: "Counts."}, func(_ context.Context, _ *mcp.CallToolRequest, in countArgs) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint("counted ", in.N)}}}, nil, nil
 	})
 	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
@@ -35,48 +37,46 @@ func serveTools() int {
 	return 0
 }
 
-// badDay is what a model, its endpoint or a tool does wrong, and what people see of
-// it.
-type badDay struct {
+// modelFault is a fault of a model, its endpoint or a tool, and the events it leads to.
+type modelFault struct {
 	reply modeltest.Reply
-	code  string   // of agent.error; "" means that the turn is answered all the same
-	says  []string // of the events, in their order
-	no    string   // a provider that cannot do it
+	code  string   // of agent.error; "" means that the turn is answered
+	says  []string // texts in the log, in order
+	no    string   // a provider that cannot have this fault
 }
 
-const fine = "All is well again."
+const recovered = "All is well again."
 
-var badDays = map[string]badDay{
-	"takes no key": {reply: modeltest.Reply{Status: 401, Code: "authentication_error", Error: "who are you"}, code: "denied", says: []string{"who are you", "key_env"}},
-	"is broken":    {reply: modeltest.Reply{Status: 500, Error: "out of order"}, code: "unavailable", says: []string{"trying again", "out of order", "then ask again"}},
-	"is busy":      {reply: modeltest.Reply{Status: 429, Code: "rate_limit_error", Error: "slow down", Header: map[string]string{"Retry-After": "1"}}, code: "rate_limited", says: []string{"trying again", "slow down", "in a while"}},
-	"refuses":      {reply: modeltest.Reply{Status: 400, Error: "unsupported parameter"}, code: "refused", says: []string{"unsupported parameter", "configuration"}},
-	"has no model": {reply: modeltest.Reply{Status: 404, Error: "no such model"}, code: "not_found", says: []string{"no such model", "configuration"}},
-	"hangs":        {reply: modeltest.Reply{Hang: true}, code: "timeout", says: []string{"stopped answering", "silence"}},
-	"falls silent": {reply: modeltest.Reply{Text: "one two three", HangAt: 2}, code: "timeout", says: []string{`"one two"`, "stopped answering"}},
-	"cuts":         {reply: modeltest.Reply{Pieces: []string{"It was a da", "rk"}, CutAt: 1}, code: "cut_off", says: []string{`"It was a da"`, "cut off", "ask again"}},
-	"just ends":    {reply: modeltest.Reply{Text: "one two three", EndAt: 2}, code: "cut_off", says: []string{`"one two"`, "cut off"}},
-	"raves":        {reply: modeltest.Reply{Text: "Hm.", Garbage: `{"choices":[{"delta":`}, code: "cut_off", says: []string{"cut off"}},
-	"says nothing": {reply: modeltest.Reply{}, code: "empty_answer", says: []string{"ask again"}},
-	"has no room":  {reply: modeltest.Reply{Status: 400, Error: "prompt is too long: maximum context length exceeded"}, code: "context_overflow", says: []string{"too long", "window"}},
-	"finds no end": {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__count", Args: `{"n":1}`}}}, code: "too_many_steps", says: []string{"counted 1", "counted 1", "max_steps"}},
-	"invents":      {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "fly", Args: `{}`}}}, says: []string{"kit__count", "unknown_tool", fine}},
-	"scribbles":    {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__count", Args: `n=1, please`}}}, says: []string{"invalid_arguments", fine}, no: modeltest.Gemini},
-	"breaks off":   {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__count", Args: `{"n":1`}}}, says: []string{"invalid_arguments", fine}, no: modeltest.Gemini},
-	"breaks tools": {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "frail__crash", Args: `{}`}}}, says: []string{"was lost during the call", "unknown_outcome", fine}},
+var modelFaults = map[string]modelFault{
+	"wrong key":           {reply: modeltest.Reply{Status: 401, Code: "authentication_error", Error: "who are you"}, code: "denied", says: []string{"who are you", "key_env"}},
+	"server error":        {reply: modeltest.Reply{Status: 500, Error: "out of order"}, code: "unavailable", says: []string{"trying again", "out of order", "then ask again"}},
+	"rate limit":          {reply: modeltest.Reply{Status: 429, Code: "rate_limit_error", Error: "slow down", Header: map[string]string{"Retry-After": "1"}}, code: "rate_limited", says: []string{"trying again", "slow down", "in a while"}},
+	"bad request":         {reply: modeltest.Reply{Status: 400, Error: "unsupported parameter"}, code: "refused", says: []string{"unsupported parameter", "configuration"}},
+	"unknown model":       {reply: modeltest.Reply{Status: 404, Error: "no such model"}, code: "not_found", says: []string{"no such model", "configuration"}},
+	"no response":         {reply: modeltest.Reply{Hang: true}, code: "timeout", says: []string{"stopped answering", "silence"}},
+	"stalled stream":      {reply: modeltest.Reply{Text: "one two three", HangAt: 2}, code: "timeout", says: []string{`"one two"`, "stopped answering"}},
+	"connection reset":    {reply: modeltest.Reply{Pieces: []string{"It was a da", "rk"}, CutAt: 1}, code: "cut_off", says: []string{`"It was a da"`, "cut off", "ask again"}},
+	"short stream":        {reply: modeltest.Reply{Text: "one two three", EndAt: 2}, code: "cut_off", says: []string{`"one two"`, "cut off"}},
+	"invalid JSON":        {reply: modeltest.Reply{Text: "Hm.", Garbage: `{"choices":[{"delta":`}, code: "cut_off", says: []string{"cut off"}},
+	"empty answer":        {reply: modeltest.Reply{}, code: "empty_answer", says: []string{"ask again"}},
+	"context overflow":    {reply: modeltest.Reply{Status: 400, Error: "prompt is too long: maximum context length exceeded"}, code: "context_overflow", says: []string{"too long", "window"}},
+	"endless calls":       {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__count", Args: `{"n":1}`}}}, code: "too_many_steps", says: []string{"counted 1", "counted 1", "max_steps"}},
+	"unknown tool":        {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "fly", Args: `{}`}}}, says: []string{"kit__count", "unknown_tool", recovered}},
+	"arguments not JSON":  {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__count", Args: `n=1, please`}}}, says: []string{"invalid_arguments", recovered}, no: modeltest.Gemini},
+	"truncated arguments": {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__count", Args: `{"n":1`}}}, says: []string{"invalid_arguments", recovered}, no: modeltest.Gemini},
+	"tool server crash":   {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "frail__crash", Args: `{}`}}}, says: []string{"was lost during the call", "unknown_outcome", recovered}},
 }
 
-// TestBadDaysOfEveryProvider: whatever a model, its endpoint or a tool does, with
-// each of the four protocols the turn ends in a clear event, and the next message
-// is answered.
-func TestBadDaysOfEveryProvider(t *testing.T) {
-	_, endpoint := scripted(t, func(r modeltest.Request) modeltest.Reply {
+// TestModelFaultEndsTheTurn: with each of the four protocols a turn with a fault ends
+// with a specific error or an answer, and the next message is answered.
+func TestModelFaultEndsTheTurn(t *testing.T) {
+	_, endpoint := startModel(t, func(r modeltest.Request) modeltest.Reply {
 		name := r.LastUser()
-		day, bad := badDays[name]
-		if !bad || len(r.Results()) > 0 && day.code == "" {
-			return modeltest.Reply{Text: fine}
+		fault, ok := modelFaults[name]
+		if !ok || len(r.Results()) > 0 && fault.code == "" {
+			return modeltest.Reply{Text: recovered}
 		}
-		return day.reply
+		return fault.reply
 	})
 	exe, err := os.Executable()
 	if err != nil {
@@ -93,53 +93,53 @@ func TestBadDaysOfEveryProvider(t *testing.T) {
 			"     mcp: [{name: kit, command: [%q], env: &as {%s: \"1\"}, approval: never}, {name: frail, command: [%q], env: *as, approval: never}]}\n",
 			name, name, base, exe, asToolServer, exe)
 	}
-	p := serve(t, t.TempDir(), "--config", configured(t, yaml.String()))
-	var days sync.WaitGroup
-	for _, name := range modeltest.Protocols {
-		for day, d := range badDays {
-			if d.no != name {
-				days.Go(func() { d.happens(t, p, name, day) })
+	p := serve(t, t.TempDir(), "--config", writeConfig(t, yaml.String()))
+	var runs sync.WaitGroup
+	for _, protocol := range modeltest.Protocols {
+		for name, f := range modelFaults {
+			if f.no != protocol {
+				runs.Go(func() { f.run(t, p, protocol, name) })
 			}
 		}
 	}
-	days.Wait()
+	runs.Wait()
 }
 
-// happens lets a bad day happen in a session of its own.
-func (d badDay) happens(t *testing.T, p *process, agent, day string) {
-	id := agent + "-" + strings.ReplaceAll(day, " ", "-")
+// run provokes the fault in a new session.
+func (f modelFault) run(t *testing.T, p *process, agent, name string) {
+	id := agent + "-" + strings.ReplaceAll(name, " ", "-")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	c, r := p.connect(""), newReader(id)
 	if _, err := c.Create(ctx, client.NewSession{ID: chat.SessionID(id), Agent: agent}); err != nil {
-		t.Errorf("%s %s: %v", agent, day, err)
+		t.Errorf("%s %s: %v", agent, name, err)
 		return
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { _ = r.watchClient(ctx, c, chat.SessionID(id)) })
 	defer watching.Wait()
 	defer cancel()
-	for n, text := range []string{day, "again"} {
+	for n, text := range []string{name, "again"} {
 		if _, err := c.Say(ctx, chat.SessionID(id), text); err != nil {
-			t.Errorf("%s %s: %v", agent, day, err)
+			t.Errorf("%s %s: %v", agent, name, err)
 			return
 		}
 		e, err := r.until(ctx, nth("turn.completed", n+1))
 		if err != nil {
-			t.Errorf("%s %s: the message %q is not answered: %v", agent, day, text, err)
+			t.Errorf("%s %s: the message %q is not answered: %v", agent, name, text, err)
 			return
 		}
 		end := e.Body.(chat.TurnCompleted)
 		if n == 0 {
-			d.check(t, agent+" "+day, r, end)
+			f.check(t, agent+" "+name, r, end)
 		} else if end.Outcome != chat.Done {
-			t.Errorf("%s %s: the next message ended as %s: %s", agent, day, end.Outcome, end.Error)
+			t.Errorf("%s %s: the next message ended as %s: %s", agent, name, end.Outcome, end.Error)
 		}
 	}
 }
 
-// check looks at what there is to be seen of a bad day.
-func (d badDay) check(t *testing.T, name string, r *reader, end chat.TurnCompleted) {
+// check compares the log with the expected error and texts.
+func (f modelFault) check(t *testing.T, name string, r *reader, end chat.TurnCompleted) {
 	var fault chat.AgentError
 	var log strings.Builder
 	r.mu.Lock()
@@ -150,16 +150,16 @@ func (d badDay) check(t *testing.T, name string, r *reader, end chat.TurnComplet
 		}
 	}
 	r.mu.Unlock()
-	if fault.Code != d.code || (d.code == "") != (end.Outcome == chat.Done) || end.Error != fault.Message {
+	if fault.Code != f.code || (f.code == "") != (end.Outcome == chat.Done) || end.Error != fault.Message {
 		t.Errorf("%s: it ended with %q as %s:\n%s", name, fault.Code, end.Outcome, log.String())
 	}
 	rest := log.String()
-	for _, says := range d.says {
-		_, behind, ok := strings.Cut(rest, says)
+	for _, says := range f.says {
+		_, after, ok := strings.Cut(rest, says)
 		if !ok {
 			t.Errorf("%s: %q is not in its place in\n%s", name, says, log.String())
 			return
 		}
-		rest = behind
+		rest = after
 	}
 }

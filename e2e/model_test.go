@@ -1,3 +1,5 @@
+// Tests of agents with a model: kills, configuration, reload and permissions.
+
 package e2e
 
 import (
@@ -21,23 +23,23 @@ import (
 	"github.com/parley-hq/parley/internal/modeltest"
 )
 
-// toolbox is an MCP server outside of the program that counts what it runs.
-type toolbox struct {
+// toolServer is an MCP server that counts the calls of its tools.
+type toolServer struct {
 	first func(tool string) // called when a tool runs for the first time; may be nil
 
 	mu   sync.Mutex
 	runs map[string]int
 }
 
-type numbered struct {
+type countArgs struct {
 	N int `json:"n"`
 }
 
-func (b *toolbox) serve(t *testing.T) string {
+func (b *toolServer) serve(t *testing.T) string {
 	b.runs = map[string]int{}
 	s := mcp.NewServer(&mcp.Implementation{Name: "toolbox", Version: "1"}, nil)
 	for _, name := range []string{"once", "often"} {
-		mcp.AddTool(s, &mcp.Tool{Name: name, Description: "Counts."}, func(_ context.Context, _ *mcp.CallToolRequest, in numbered) (*mcp.CallToolResult, any, error) {
+		mcp.AddTool(s, &mcp.Tool{Name: name, Description: "Counts."}, func(_ context.Context, _ *mcp.CallToolRequest, in countArgs) (*mcp.CallToolResult, any, error) {
 			key := fmt.Sprint(name, " ", in.N)
 			b.mu.Lock()
 			b.runs[key]++
@@ -60,16 +62,16 @@ func (b *toolbox) serve(t *testing.T) string {
 	return server.URL
 }
 
-// scripted starts a model that does what a script says.
-func scripted(t *testing.T, script modeltest.Script) (*modeltest.Server, string) {
+// startModel starts a model server that answers by a script.
+func startModel(t *testing.T, script modeltest.Script) (*modeltest.Server, string) {
 	m := &modeltest.Server{Script: script}
 	server := httptest.NewServer(m)
 	t.Cleanup(server.Close)
 	return m, server.URL + "/v1"
 }
 
-// configured writes a configuration and returns its path.
-func configured(t *testing.T, text string) string {
+// writeConfig writes a configuration and returns its path.
+func writeConfig(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "parley.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -80,19 +82,19 @@ func configured(t *testing.T, text string) string {
 
 const toolSteps = 10
 
-// reaper lets the outside world ask for the death of the server.
-type reaper struct{ asked chan chan struct{} }
+// killRequests lets the model and the tools request a kill of the server.
+type killRequests struct{ asked chan chan struct{} }
 
-// kill returns when the server is dead.
-func (r *reaper) kill() {
+// kill returns when the server was killed.
+func (r *killRequests) kill() {
 	dead := make(chan struct{})
 	r.asked <- dead
 	<-dead
 }
 
-// tenSteps uses a tool ten times, then says so. In each step the server is killed
-// when it asks the model, and again in the middle of the model's answer.
-func (r *reaper) tenSteps() modeltest.Script {
+// tenSteps calls a tool in each of ten steps, then answers. In each step the server is
+// killed when it requests an answer, and again in the middle of the model's answer.
+func (r *killRequests) tenSteps() modeltest.Script {
 	var mu sync.Mutex
 	asked := map[int]int{}
 	return func(q modeltest.Request) modeltest.Reply {
@@ -117,16 +119,15 @@ func (r *reaper) tenSteps() modeltest.Script {
 	}
 }
 
-// TestModelIsKilledAtEveryStep kills the server three times in each step of a turn
-// of ten tool calls: when it asks the model, in the middle of the answer, and
-// while the tool runs. Each tool has run once, those that may be repeated once
-// more, and all that was said is there once.
-func TestModelIsKilledAtEveryStep(t *testing.T) {
-	r := &reaper{asked: make(chan chan struct{})}
-	box := toolbox{first: func(string) { r.kill() }}
+// TestModelTurnSurvivesKillsAtEveryStep kills the server three times in each step of a
+// turn with ten tool calls: at the request to the model, during the answer, and while the
+// tool runs. Each tool runs once, repeatable ones twice, and each text is stored once.
+func TestModelTurnSurvivesKillsAtEveryStep(t *testing.T) {
+	r := &killRequests{asked: make(chan chan struct{})}
+	box := toolServer{first: func(string) { r.kill() }}
 	kit := box.serve(t)
-	_, model := scripted(t, r.tenSteps())
-	config := configured(t, `
+	_, model := startModel(t, r.tenSteps())
+	config := writeConfig(t, `
 agents:
   - name: helper
     kind: model
@@ -195,7 +196,7 @@ agents:
 	defer box.mu.Unlock()
 	for n := range toolSteps {
 		if texts[fmt.Sprintf("Step %d is next.", n)] != 1 || thoughts[fmt.Sprintf("Number %d now.", n)] != 1 {
-			t.Errorf("step %d was not said once", n)
+			t.Errorf("step %d is not stored once", n)
 		}
 		if once := box.runs[fmt.Sprint("once ", n)]; n%2 == 0 && once != 1 {
 			t.Errorf("tool %d, which may not be repeated, ran %d times", n, once)
@@ -212,18 +213,18 @@ agents:
 	}
 }
 
-// TestEightLinesOfYAML: a person with an endpoint of their own writes a few
-// lines and talks with their model, tools and approvals included.
-func TestEightLinesOfYAML(t *testing.T) {
-	var box toolbox
+// TestShortConfigurationOfAModel: eight lines of YAML configure a model with tools and
+// approvals.
+func TestShortConfigurationOfAModel(t *testing.T) {
+	var box toolServer
 	kit := box.serve(t)
-	_, model := scripted(t, func(r modeltest.Request) modeltest.Reply {
+	_, model := startModel(t, func(r modeltest.Request) modeltest.Reply {
 		if len(r.Results()) > 0 {
 			return modeltest.Reply{Text: "It says: " + r.Results()[0].Text}
 		}
 		return modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__once", Args: `{"n":5}`}}}
 	})
-	config := configured(t, `agents:
+	config := writeConfig(t, `agents:
   - name: helper
     kind: model
     endpoint: `+model+`
@@ -234,7 +235,7 @@ func TestEightLinesOfYAML(t *testing.T) {
 `)
 	p := serve(t, t.TempDir(), "--config", config)
 	p.post("/parley/v1/sessions", `{"id":"talk"}`)
-	r, ctx := followed(t, p, "talk")
+	r, ctx := follow(t, p, "talk")
 	p.post("/parley/v1/sessions/talk/events", `{"type":"user.message","payload":{"text":"count"}}`)
 	e, err := r.until(ctx, ofType("agent.approval_request"))
 	if err != nil {
@@ -255,12 +256,12 @@ func TestEightLinesOfYAML(t *testing.T) {
 	}
 }
 
-// TestReloadKeepsTurns: SIGHUP changes the agents while a turn goes on with the
-// old ones; a file with a mistake changes nothing.
-func TestReloadKeepsTurns(t *testing.T) {
+// TestReloadKeepsRunningTurns: SIGHUP replaces the agents while a running turn continues
+// with the old one; an invalid file changes nothing.
+func TestReloadKeepsRunningTurns(t *testing.T) {
 	first, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	_, model := scripted(t, func(r modeltest.Request) modeltest.Reply {
+	_, model := startModel(t, func(r modeltest.Request) modeltest.Reply {
 		if r.Model == "old" {
 			return modeltest.Reply{Text: "The old one answers.", Wait: func() { once.Do(func() { close(first) }); <-release }}
 		}
@@ -269,10 +270,10 @@ func TestReloadKeepsTurns(t *testing.T) {
 	text := func(name string) string {
 		return "agents:\n  - name: helper\n    kind: model\n    endpoint: " + model + "\n    model: " + name + "\n"
 	}
-	config := configured(t, text("old"))
+	config := writeConfig(t, text("old"))
 	p := serve(t, t.TempDir(), "--config", config)
 	p.post("/parley/v1/sessions", `{"id":"one"}`)
-	r, ctx := followed(t, p, "one")
+	r, ctx := follow(t, p, "one")
 	p.post("/parley/v1/sessions/one/events", `{"type":"user.message","payload":{"text":"hello"}}`)
 	<-first
 	hup := func(content, says string) {
@@ -285,24 +286,24 @@ func TestReloadKeepsTurns(t *testing.T) {
 		}
 		for late := time.After(30 * time.Second); !strings.Contains(p.err.String(), says); {
 			select {
-			case <-p.err.news:
+			case <-p.err.changed:
 			case <-late:
-				t.Fatalf("it does not say %q", says)
+				t.Fatalf("the log does not contain %q", says)
 			}
 		}
 	}
 	hup(text("new")+"    colour: blue\n", "parley.yaml:6: agents[0].colour: there is no such field")
 	hup(text("new"), "was read again")
 	p.post("/parley/v1/sessions", `{"id":"two"}`)
-	other, _ := followed(t, p, "two")
+	other, _ := follow(t, p, "two")
 	p.post("/parley/v1/sessions/two/events", `{"type":"user.message","payload":{"text":"hello"}}`)
 	if e, err := other.until(ctx, ofType("agent.text")); err != nil || e.Body.(chat.AgentText).Text != "The new one answers." {
 		t.Errorf("%v: %s", err, e.Payload)
 	}
-	// So does the agent of sessions that name none, and the demo agent goes.
+	// The default agent changes too, and the demo agent can be removed.
 	hup("demo: false\n"+text("new")+"  - {name: other, kind: model, endpoint: "+model+", model: third, default: true}\n", "default=other")
 	p.post("/parley/v1/sessions", `{"id":"three"}`)
-	third, _ := followed(t, p, "three")
+	third, _ := follow(t, p, "three")
 	p.post("/parley/v1/sessions/three/events", `{"type":"user.message","payload":{"text":"hello"}}`)
 	if e, err := third.until(ctx, ofType("agent.text")); err != nil || e.Body.(chat.AgentText).Text != "The third one answers." {
 		t.Errorf("%v: %s", err, e.Payload)
@@ -322,18 +323,18 @@ func TestReloadKeepsTurns(t *testing.T) {
 	}
 }
 
-// TestPermissionForGood: what a person allows for good holds in their next
-// session, and after a restart.
-func TestPermissionForGood(t *testing.T) {
-	var box toolbox
+// TestLastingPermissionSurvivesRestart: a permission with duration always holds in the
+// person's next session, after a restart.
+func TestLastingPermissionSurvivesRestart(t *testing.T) {
+	var box toolServer
 	kit := box.serve(t)
-	_, model := scripted(t, func(r modeltest.Request) modeltest.Reply {
+	_, model := startModel(t, func(r modeltest.Request) modeltest.Reply {
 		if len(r.Results()) > 0 {
 			return modeltest.Reply{Text: "It says: " + r.Results()[0].Text}
 		}
 		return modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__once", Args: `{"n":5}`}}}
 	})
-	config := configured(t, `agents:
+	config := writeConfig(t, `agents:
   - name: helper
     kind: model
     endpoint: `+model+`
@@ -345,7 +346,7 @@ func TestPermissionForGood(t *testing.T) {
 	for i, id := range []chat.SessionID{"first", "second"} {
 		p := serve(t, data, "--config", config)
 		p.post("/parley/v1/sessions", `{"id":"`+string(id)+`"}`)
-		r, ctx := followed(t, p, id)
+		r, ctx := follow(t, p, id)
 		p.post("/parley/v1/sessions/"+string(id)+"/events", `{"type":"user.message","payload":{"text":"count"}}`)
 		if i == 0 {
 			e, err := r.until(ctx, ofType("agent.permission_request"))

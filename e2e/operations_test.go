@@ -1,3 +1,5 @@
+// Tests of health, metrics, a full disk, TLS and traces.
+
 package e2e
 
 import (
@@ -26,6 +28,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
+// TestHealthReadinessMetrics: the operator's routes answer, metrics have no session ids,
+// and profiles need their flag.
 func TestHealthReadinessMetrics(t *testing.T) {
 	p := serve(t, t.TempDir())
 	if got := p.get("/healthz"); got != "ok\n" {
@@ -56,8 +60,7 @@ func TestHealthReadinessMetrics(t *testing.T) {
 	}
 }
 
-// TestDiskNearlyFull: below the watermark nothing is appended, and everything
-// can be read and erased.
+// TestDiskNearlyFull: below the watermark appends are refused; reads and erasures work.
 func TestDiskNearlyFull(t *testing.T) {
 	data := t.TempDir()
 	p := serve(t, data)
@@ -81,7 +84,7 @@ func TestDiskNearlyFull(t *testing.T) {
 		t.Errorf("read: %s", got)
 	}
 	if got := p.get("/parley/v1/sessions/s/artifacts"); strings.Contains(got, `"path"`) {
-		t.Errorf("a file without its fact: %s", got)
+		t.Errorf("a file without its event: %s", got)
 	}
 	if code, body, _ := p.do(call{method: "DELETE", path: "/parley/v1/sessions/s"}); code != 200 {
 		t.Errorf("erase: %d %s", code, body)
@@ -89,16 +92,16 @@ func TestDiskNearlyFull(t *testing.T) {
 	if got := p.get("/healthz"); got != "ok\n" {
 		t.Error(got)
 	}
-	// A balancer must go on sending those who read and erase; the operator is told otherwise.
+	// The server stays ready, because reads and erasures work; the metrics show the state.
 	if got := p.get("/readyz"); got != "ok\n" {
 		t.Error(got)
 	}
 	if got := p.get("/metrics"); !strings.Contains(got, "\nparley_journal_writable 0\n") {
-		t.Error("the metrics do not say that nothing can be written")
+		t.Error("the metrics do not show that writes are refused")
 	}
 }
 
-// certificate makes a key and a certificate that it signs itself.
+// certificate creates a key and a self-signed certificate.
 func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -130,7 +133,7 @@ func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	return cert, key, pool
 }
 
-// TestTLS serves with a certificate, over HTTP/2, streams included.
+// TestTLS: with a certificate the server speaks HTTP/2, streams included.
 func TestTLS(t *testing.T) {
 	cert, key, pool := certificate(t)
 	p := serve(t, t.TempDir(), "--tls-cert", cert, "--tls-key", key)
@@ -166,8 +169,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestTracesAreSent: a collector gets one span per turn, and the session knows
-// its trace.
+// TestTracesAreSent: a collector receives one span per turn, and the session has the
+// trace id.
 func TestTracesAreSent(t *testing.T) {
 	spans := make(chan []byte, 16)
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -198,7 +201,7 @@ func TestTracesAreSent(t *testing.T) {
 	if err != nil || len(id) != 16 {
 		t.Fatalf("%s %v", trace.Payload, err)
 	}
-	if code := p.terminate(); code != 0 { // which sends what is left
+	if code := p.terminate(); code != 0 { // the remaining spans are sent at the end
 		t.Errorf("exit code %d", code)
 	}
 	close(spans)

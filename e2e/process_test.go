@@ -1,3 +1,5 @@
+// Test support: starting programs and sending requests.
+
 package e2e
 
 import (
@@ -19,20 +21,20 @@ import (
 	"github.com/parley-hq/parley/client"
 )
 
-// output is what a process printed, readable while it runs.
+// output collects what a process prints; it can be read while the process runs.
 type output struct {
-	mu   sync.Mutex
-	b    bytes.Buffer
-	news chan struct{} // has room for one
+	mu      sync.Mutex
+	b       bytes.Buffer
+	changed chan struct{} // buffered, one element
 }
 
-func newOutput() *output { return &output{news: make(chan struct{}, 1)} }
+func newOutput() *output { return &output{changed: make(chan struct{}, 1)} }
 
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	select {
-	case o.news <- struct{}{}:
+	case o.changed <- struct{}{}:
 	default:
 	}
 	return o.b.Write(p)
@@ -55,9 +57,9 @@ type process struct {
 	addr     string
 }
 
-// quiet is an environment without settings of whoever runs the tests. Servers
-// take the default port of NATS only where a test asks for NATS.
-func quiet() []string {
+// cleanEnv is an environment without Parley's settings. Servers start NATS only where a
+// test passes the flag.
+func cleanEnv() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir(), "PARLEY_NATS=off"}
 }
 
@@ -65,7 +67,7 @@ func quiet() []string {
 func launch(t testing.TB, program string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(program, args...), out: newOutput(), err: newOutput(), done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = p.out, p.err, quiet()
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = p.out, p.err, cleanEnv()
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,7 @@ func tail(s string) string {
 	return s
 }
 
-// kill ends the process without giving it a chance to say anything.
+// kill ends the process with SIGKILL.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.done
@@ -107,7 +109,7 @@ func (p *process) code(within time.Duration) int {
 	}
 }
 
-// terminate asks for an orderly end and returns the exit code.
+// terminate sends SIGTERM and returns the exit code.
 func (p *process) terminate() int {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -116,7 +118,7 @@ func (p *process) terminate() int {
 	return p.code(20 * time.Second)
 }
 
-// terminateAfter lets it work for a moment first.
+// terminateAfter sends SIGTERM after a delay.
 func (p *process) terminateAfter(d time.Duration) int {
 	p.t.Helper()
 	pause(p.t.Context(), d)
@@ -125,8 +127,8 @@ func (p *process) terminateAfter(d time.Duration) int {
 
 var readyLine = regexp.MustCompile(`is ready at (https?://(127\.0\.0\.1:\d+))`)
 
-// serve starts a server on a free port and waits until it is ready. The disk of
-// the build machine is none of its business.
+// serve starts a server on a free port and waits until it is ready. It
+// ignores how full the disk is.
 func serve(t testing.TB, data string, args ...string) *process {
 	t.Helper()
 	return serveAt(t, "127.0.0.1:0", data, args...)
@@ -144,7 +146,7 @@ func serveAt(t testing.TB, addr, data string, args ...string) *process {
 			return p
 		}
 		select {
-		case <-p.out.news:
+		case <-p.out.changed:
 		case <-p.done:
 			t.Fatalf("the server ended: %v\nstderr: %s", p.failure, p.err)
 		case <-late.C:
@@ -161,7 +163,7 @@ func command(t testing.TB, args ...string) (code int, stdout, stderr string) {
 	return code, p.out.String(), p.err.String()
 }
 
-// connect returns a client of the server; it comes back quickly after a cut.
+// connect returns a client of the server that reconnects quickly.
 func (p *process) connect(token string) *client.Client {
 	p.t.Helper()
 	return connect(p.t, p.url, token)
@@ -180,7 +182,7 @@ func connect(t testing.TB, url, token string) *client.Client {
 	return c
 }
 
-// call is one request, as raw as it gets.
+// call is one HTTP request.
 type call struct {
 	method, path, token, body string
 	header                    map[string]string
@@ -202,7 +204,7 @@ func (p *process) do(c call) (int, string, http.Header) {
 	return res.StatusCode, string(b), res.Header
 }
 
-// send sends the call and returns the answer as it begins.
+// send sends the call and returns the response with an unread body.
 func (p *process) send(ctx context.Context, c call) *http.Response {
 	p.t.Helper()
 	var body io.Reader
@@ -241,7 +243,7 @@ func (p *process) send(ctx context.Context, c call) *http.Response {
 	return res
 }
 
-// must is do for what succeeds.
+// must sends a call that has to succeed and returns the body.
 func (p *process) must(c call) string {
 	p.t.Helper()
 	code, body, _ := p.do(c)

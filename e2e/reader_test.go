@@ -1,3 +1,5 @@
+// Test support: readers of the native event stream.
+
 package e2e
 
 import (
@@ -17,21 +19,21 @@ import (
 	"github.com/parley-hq/parley/client"
 )
 
-// reader is what one reader of a session has seen. It complains about anything
-// that is lost, doubled or out of order.
+// reader collects what one reader of a session sees. It reports every loss, repetition
+// or wrong order as a fault.
 type reader struct {
 	name string
 
-	mu     sync.Mutex
-	events []chat.Event
-	blocks map[chat.BlockID]string // open ones, as far as they were shown
-	shown  int                     // pieces
-	faults []string
-	news   chan struct{} // closed and replaced at every event
+	mu      sync.Mutex
+	events  []chat.Event
+	blocks  map[chat.BlockID]string // the shown text of open blocks
+	shown   int                     // previews
+	faults  []string
+	changed chan struct{} // closed and replaced at every event
 }
 
 func newReader(name string) *reader {
-	return &reader{name: name, blocks: map[chat.BlockID]string{}, news: make(chan struct{})}
+	return &reader{name: name, blocks: map[chat.BlockID]string{}, changed: make(chan struct{})}
 }
 
 func (r *reader) fault(format string, args ...any) {
@@ -60,8 +62,8 @@ func (r *reader) event(e chat.Event) {
 		}
 		delete(r.blocks, id)
 	}
-	close(r.news)
-	r.news = make(chan struct{})
+	close(r.changed)
+	r.changed = make(chan struct{})
 }
 
 func (r *reader) piece(p chat.Preview) {
@@ -72,8 +74,8 @@ func (r *reader) piece(p chat.Preview) {
 		r.fault("a piece of %s begins at %d, the reader has %d", p.Block, p.Offset, have)
 	}
 	r.blocks[p.Block] += p.Text
-	close(r.news)
-	r.news = make(chan struct{})
+	close(r.changed)
+	r.changed = make(chan struct{})
 	if p.End != len(r.blocks[p.Block]) {
 		r.fault("a piece of %s ends at %d, the reader has %d", p.Block, p.End, len(r.blocks[p.Block]))
 	}
@@ -86,18 +88,18 @@ func clip(s string) string {
 	return s
 }
 
-// pieces waits until so many pieces were shown.
+// pieces waits until n previews were shown.
 func (r *reader) pieces(ctx context.Context, t testing.TB, n int) {
 	t.Helper()
 	for {
 		r.mu.Lock()
-		shown, news := r.shown, r.news
+		shown, changed := r.shown, r.changed
 		r.mu.Unlock()
 		if shown >= n {
 			return
 		}
 		select {
-		case <-news:
+		case <-changed:
 		case <-ctx.Done():
 			t.Fatalf("%d pieces, want %d: %v", shown, n, context.Cause(ctx))
 		}
@@ -112,7 +114,7 @@ func ofType(typ string) func(chat.Event) bool {
 func (r *reader) until(ctx context.Context, match func(chat.Event) bool) (chat.Event, error) {
 	for from := 0; ; {
 		r.mu.Lock()
-		events, news := r.events, r.news
+		events, changed := r.events, r.changed
 		r.mu.Unlock()
 		for ; from < len(events); from++ {
 			if match(events[from]) {
@@ -120,14 +122,14 @@ func (r *reader) until(ctx context.Context, match func(chat.Event) bool) (chat.E
 			}
 		}
 		select {
-		case <-news:
+		case <-changed:
 		case <-ctx.Done():
 			return chat.Event{}, context.Cause(ctx)
 		}
 	}
 }
 
-// watchClient reads with the Go client, which resumes by itself.
+// watchClient reads with the Go client, which resumes automatically.
 func (r *reader) watchClient(ctx context.Context, c *client.Client, id chat.SessionID) error {
 	for f, err := range c.Watch(ctx, id, client.WatchOptions{After: "0"}) {
 		switch {
@@ -142,8 +144,8 @@ func (r *reader) watchClient(ctx context.Context, c *client.Client, id chat.Sess
 	return nil
 }
 
-// watchRaw reads the event stream like a browser: it knows nothing but to come
-// back with the id of the last frame.
+// watchRaw reads the event stream like a browser: it reconnects with the id of the last
+// frame.
 func (r *reader) watchRaw(ctx context.Context, url string, id chat.SessionID) error {
 	transport := &http.Transport{DisableKeepAlives: true}
 	last := "0"
@@ -153,7 +155,7 @@ func (r *reader) watchRaw(ctx context.Context, url string, id chat.SessionID) er
 			return err
 		}
 		select {
-		case <-time.After(20 * time.Millisecond): // a browser waits too
+		case <-time.After(20 * time.Millisecond): // a browser waits before it reconnects
 		case <-ctx.Done():
 		}
 	}
@@ -183,7 +185,7 @@ func (r *reader) once(ctx context.Context, c *http.Client, url string, last *str
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			return err // what came of an unfinished frame does not count
+			return err // an incomplete frame is dropped
 		}
 		switch k, v, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": "); k {
 		case "event":

@@ -1,3 +1,5 @@
+// Tests of the program in README.md.
+
 package e2e
 
 import (
@@ -7,7 +9,7 @@ import (
 	"testing"
 )
 
-// The Go program of the README prints the answer of the demo agent, once.
+// TestReadmeProgramInGo: the Go program of the README prints the answer of the demo agent, once.
 func TestReadmeProgramInGo(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "follow")
@@ -16,7 +18,7 @@ func TestReadmeProgramInGo(t *testing.T) {
 	}
 	p := serve(t, t.TempDir())
 	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Env = append(quiet(), "PARLEY_URL="+p.url)
+	cmd.Env = append(cleanEnv(), "PARLEY_URL="+p.url)
 	out, err := cmd.CombinedOutput()
 	if err != nil || strings.TrimSpace(string(out)) != "Hello there" {
 		t.Errorf("it printed %q, %v", out, err)

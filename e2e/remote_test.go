@@ -1,3 +1,5 @@
+// Tests of agents on another server, and several workers of one agent.
+
 package e2e
 
 import (
@@ -15,9 +17,9 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-// outposts starts a server whose agents are another server's demo agent, over
-// each protocol that it speaks.
-func outposts(t *testing.T, addr, data string, far *process) *process {
+// serveRemoteAgents starts a server whose agents are the demo agent of another server,
+// one per protocol.
+func serveRemoteAgents(t *testing.T, addr, data string, far *process) *process {
 	t.Helper()
 	file := filepath.Join(data, "parley.yaml")
 	text := fmt.Sprintf(`agents:
@@ -31,7 +33,7 @@ func outposts(t *testing.T, addr, data string, far *process) *process {
 	return serveAt(t, addr, filepath.Join(data, "store"), "--config", file)
 }
 
-// texts are what the agent said, and how its last turn ended.
+// texts returns the texts of the agent, and whether one is partial.
 func (r *reader) texts() (said []string, partial bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,21 +46,21 @@ func (r *reader) texts() (said []string, partial bool) {
 	return said, partial
 }
 
-// TestRemoteAgents: an agent behind another server's NeMo and OpenAI addresses
-// answers, also when the server that asks it is killed in the middle.
-func TestRemoteAgents(t *testing.T) {
+// TestRemoteAgentSurvivesKill: an agent behind another server's NeMo or OpenAI routes
+// answers, also when the requesting server is killed during the answer.
+func TestRemoteAgentSurvivesKill(t *testing.T) {
 	far := serve(t, t.TempDir())
 	for _, agent := range []string{"socket", "stream", "openai"} {
 		t.Run(agent, func(t *testing.T) {
 			data, addr := t.TempDir(), freeport.Addr(t)
-			p := outposts(t, addr, data, far)
+			p := serveRemoteAgents(t, addr, data, far)
 			p.post("/parley/v1/sessions", `{"id":"job-`+agent+`","agent":"`+agent+`"}`)
 			id := chat.SessionID("job-" + agent)
-			r, ctx := followed(t, p, id)
+			r, ctx := follow(t, p, id)
 			p.post("/parley/v1/sessions/"+string(id)+"/events", `{"type":"user.message","payload":{"text":"/stream 60 40"}}`)
 			r.pieces(ctx, t, 5)
 			p.kill()
-			p = outposts(t, addr, data, far)
+			p = serveRemoteAgents(t, addr, data, far)
 			end, err := r.until(ctx, ofType("turn.completed"))
 			if err != nil || end.Body.(chat.TurnCompleted).Outcome != chat.Done {
 				t.Fatalf("%s %v", end.Payload, err)
@@ -84,21 +86,21 @@ func TestRemoteAgents(t *testing.T) {
 	}
 }
 
-// TestRemotePrompt: what a workflow behind the NeMo WebSocket asks can be answered
-// after the server in front of it was killed.
-func TestRemotePrompt(t *testing.T) {
+// TestRemotePromptSurvivesKill: a prompt of a workflow behind the NeMo WebSocket can be
+// answered after the server in front of it was killed.
+func TestRemotePromptSurvivesKill(t *testing.T) {
 	far := serve(t, t.TempDir())
 	data, addr := t.TempDir(), freeport.Addr(t)
-	p := outposts(t, addr, data, far)
+	p := serveRemoteAgents(t, addr, data, far)
 	p.post("/parley/v1/sessions", `{"id":"ask","agent":"socket"}`)
-	r, ctx := followed(t, p, "ask")
+	r, ctx := follow(t, p, "ask")
 	p.post("/parley/v1/sessions/ask/events", `{"type":"user.message","payload":{"text":"/ask radio"}}`)
 	asked, err := r.until(ctx, ofType("agent.input_request"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.kill()
-	p = outposts(t, addr, data, far)
+	p = serveRemoteAgents(t, addr, data, far)
 	p.post("/parley/v1/sessions/ask/prompts/"+asked.Body.(chat.AgentInputRequest).RequestID+"/answer", `{"values":["sms"]}`)
 	end, err := r.until(ctx, ofType("turn.completed"))
 	if err != nil || end.Body.(chat.TurnCompleted).Outcome != chat.Done {
@@ -109,8 +111,9 @@ func TestRemotePrompt(t *testing.T) {
 	}
 }
 
-// TestTwoWorkersShare: turns go to both workers of a name.
-func TestTwoWorkersShare(t *testing.T) {
+// TestTwoWorkersAnswerAllTurns: with two workers of one agent every turn is answered
+// once.
+func TestTwoWorkersAnswerAllTurns(t *testing.T) {
 	p := serve(t, t.TempDir())
 	launch(t, worker, "--url", p.url, "--name", "clerk", "--pause", "20ms")
 	launch(t, worker, "--url", p.url, "--name", "clerk", "--pause", "20ms")
@@ -143,9 +146,9 @@ func TestTwoWorkersShare(t *testing.T) {
 	}
 }
 
-// TestTwoWorkersClaimOneTurn: of two that say they hold a turn one gets it; the
-// other is told so, and the turn is answered once.
-func TestTwoWorkersClaimOneTurn(t *testing.T) {
+// TestOneOfTwoWorkersGetsTheTurn: when two workers claim a turn one gets it, the other
+// gets a conflict, and the turn is answered once.
+func TestOneOfTwoWorkersGetsTheTurn(t *testing.T) {
 	p := serve(t, t.TempDir())
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
@@ -157,13 +160,13 @@ func TestTwoWorkersClaimOneTurn(t *testing.T) {
 		t.Cleanup(func() { conn.CloseNow() })
 		return conn
 	}
-	say := func(conn *websocket.Conn, frame string) {
+	write := func(conn *websocket.Conn, frame string) {
 		if err := conn.Write(ctx, websocket.MessageText, []byte(frame)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// hear reads frames until one that has a word in it.
-	hear := func(conn *websocket.Conn, words ...string) string {
+	// read reads frames until one contains a word.
+	read := func(conn *websocket.Conn, words ...string) string {
 		for {
 			_, b, err := conn.Read(ctx)
 			if err != nil {
@@ -177,38 +180,38 @@ func TestTwoWorkersClaimOneTurn(t *testing.T) {
 		}
 	}
 	first := dial()
-	say(first, `{"op":"ready","id":1,"slots":1}`)
+	write(first, `{"op":"ready","id":1,"slots":1}`)
 	p.post("/parley/v1/sessions", `{"id":"job","agent":"clerk"}`)
 	p.post("/parley/v1/sessions/job/events", `{"type":"user.message","payload":{"text":"go"}}`)
-	_, rest, _ := strings.Cut(hear(first, `"op":"turn"`), `"turn_id":"`)
+	_, rest, _ := strings.Cut(read(first, `"op":"turn"`), `"turn_id":"`)
 	id, _, _ := strings.Cut(rest, `"`)
 	first.CloseNow()
 
 	claims := []*websocket.Conn{dial(), dial()}
 	for _, conn := range claims {
-		say(conn, `{"op":"ready","id":1,"slots":1,"turns":["`+id+`"]}`)
+		write(conn, `{"op":"ready","id":1,"slots":1,"turns":["`+id+`"]}`)
 	}
 	for i, conn := range claims {
-		say(conn, fmt.Sprintf(`{"op":"append","id":"say","turn_id":%q,"events":[{"type":"agent.text","payload":{"text":"from %d","final":true},"client_id":"w%d"}]}`, id, i, i))
+		write(conn, fmt.Sprintf(`{"op":"append","id":"say","turn_id":%q,"events":[{"type":"agent.text","payload":{"text":"from %d","final":true},"client_id":"w%d"}]}`, id, i, i))
 	}
 	stored, refused := 0, 0
 	for _, conn := range claims {
-		switch f := hear(conn, `"id":"say"`); {
+		switch f := read(conn, `"id":"say"`); {
 		case strings.Contains(f, `"op":"ok"`):
 			stored++
-			say(conn, `{"op":"done","id":"done","turn_id":"`+id+`"}`)
-			hear(conn, `"id":"done"`)
+			write(conn, `{"op":"done","id":"done","turn_id":"`+id+`"}`)
+			read(conn, `"id":"done"`)
 		case strings.Contains(f, `"conflict"`):
 			refused++
 		default:
-			t.Errorf("was told %s", f)
+			t.Errorf("got %s", f)
 		}
 	}
 	if stored != 1 || refused != 1 {
 		t.Errorf("%d stored, %d refused", stored, refused)
 	}
-	r, watch := followed(t, p, "job")
-	if _, err := r.until(watch, ofType("turn.completed")); err != nil { // it ends a moment after its worker has said so
+	r, watch := follow(t, p, "job")
+	if _, err := r.until(watch, ofType("turn.completed")); err != nil { // the end is stored shortly after the answer to the worker
 		t.Fatal(err)
 	}
 	if log := p.get("/parley/v1/sessions/job/events"); strings.Count(log, `"type":"agent.text"`) != 1 || !strings.Contains(log, `"outcome":"done"`) {

@@ -1,3 +1,5 @@
+// Test support: all routes with valid parameters and bodies.
+
 package e2e
 
 import (
@@ -14,15 +16,15 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// offered lists the routes of all dialects that do something.
-func offered(t *testing.T) []wire.Route {
+// activeRoutes lists the routes of all dialects without those that only refuse.
+func activeRoutes(t *testing.T) []wire.Route {
 	t.Helper()
-	return slices.DeleteFunc(everyDialect(t), func(r wire.Route) bool { return r.Refused })
+	return slices.DeleteFunc(dialectRoutes(t), func(r wire.Route) bool { return r.Refused })
 }
 
-// everyDialect lists the routes of all dialects, from the tables that the server
-// itself mounts.
-func everyDialect(t *testing.T) (routes []wire.Route) {
+// dialectRoutes lists the routes of all dialects, from the tables that the server
+// mounts.
+func dialectRoutes(t *testing.T) (routes []wire.Route) {
 	t.Helper()
 	bus, err := x1.New(x1.Options{})
 	if err != nil {
@@ -36,27 +38,26 @@ func everyDialect(t *testing.T) (routes []wire.Route) {
 	return routes
 }
 
-// free are the routes with something in their path that names nothing of
-// anybody's. Every other route with a wildcard is tried by strangers.
-var free = map[string]string{
-	"GET /parley/v1/agents/{name}/work":           "an agent's name is the workspace's; needs the scope agent",
-	"POST /static/{path...}":                      "the caller's own shelf",
-	"PUT /static/{path...}":                       "the caller's own shelf",
-	"GET /static/{path...}":                       "the caller's own shelf",
-	"DELETE /static/{path...}":                    "the caller's own shelf",
-	"POST /api/v1/workflows/execute/{name}":       "begins a run",
-	"GET /api/v1/signed/{path...}":                "the address is signed; see TestSignedAddresses",
-	"PUT /api/v1/signed/{path...}":                "the address is signed; see TestSignedAddresses",
-	"PATCH /v1/agents/{agent}/messages/{message}": "refused for everybody",
-	"GET /api/workspaces/{slug}/grants":           "lists what is the caller's business; see TestForeignNames",
-	"POST /api/workspaces/{slug}/grants":          "begins something of the caller's own; see TestForeignNames",
-	"POST /api/workspaces/{slug}/grants/check":    "names its session in the body; see TestForeignNames",
-	"GET /api/shares/{slug}/{link}":               "for whoever of the workspace has the link; see TestForeignNames",
-	"GET /api/shares/{slug}/{link}/{path...}":     "for whoever of the workspace has the link; see TestForeignNames",
+// unowned has the routes whose path parameters name nothing that a user owns, with
+// the reason. Every other route with a parameter is tested as a stranger.
+var unowned = map[string]string{
+	"GET /parley/v1/agents/{name}/work":           "an agent's name belongs to the workspace; needs the scope agent",
+	"POST /static/{path...}":                      "the caller's own files",
+	"PUT /static/{path...}":                       "the caller's own files",
+	"GET /static/{path...}":                       "the caller's own files",
+	"DELETE /static/{path...}":                    "the caller's own files",
+	"POST /api/v1/workflows/execute/{name}":       "starts a run",
+	"GET /api/v1/signed/{path...}":                "the address is signed; see TestSignedURLIsLimited",
+	"PUT /api/v1/signed/{path...}":                "the address is signed; see TestSignedURLIsLimited",
+	"PATCH /v1/agents/{agent}/messages/{message}": "refused for every caller",
+	"GET /api/workspaces/{slug}/grants":           "lists only the caller's; see TestForeignIDsInQueryHeaderAndBody",
+	"POST /api/workspaces/{slug}/grants":          "creates one of the caller's own; see TestForeignIDsInQueryHeaderAndBody",
+	"POST /api/workspaces/{slug}/grants/check":    "names its session in the body; see TestForeignIDsInQueryHeaderAndBody",
+	"GET /api/shares/{slug}/{link}":               "for users of the workspace with the link; see TestForeignIDsInQueryHeaderAndBody",
+	"GET /api/shares/{slug}/{link}/{path...}":     "for users of the workspace with the link; see TestForeignIDsInQueryHeaderAndBody",
 }
 
-// bodies are what routes need to be sent to be taken seriously, by pattern
-// without the base that dialects have several of.
+// bodies has a valid body for each route that needs one, by pattern.
 var bodies = map[string]string{
 	"PATCH /parley/v1/sessions/{id}":                                   `{"title":"mine now"}`,
 	"POST /parley/v1/sessions/{id}/events":                             `{"type":"user.message","payload":{"text":"intruder"}}`,
@@ -112,17 +113,17 @@ var bodies = map[string]string{
 	"PATCH /v1/groups/{id}":                               `{"description":"intruder"}`,
 }
 
-// bodiless are routes that change something and need no body.
+// bodiless has the routes that change something and need no body.
 var bodiless = map[string]bool{
 	"POST /parley/v1/sessions/{id}/accept": true, "DELETE /parley/v1/sessions/{id}": true, "DELETE /parley/v1/sessions/{id}/artifacts/{path...}": true, "DELETE /api/v1/agents/{id}": true, "DELETE /api/v1/files/{path...}": true,
 	"DELETE /v1/agents/{agent}": true, "DELETE /v1/conversations/{conversation}": true, "DELETE /v1/identities/{id}": true, "DELETE /v1/groups/{id}": true,
 	"DELETE /api/workspaces/{slug}/grants/{grant}": true, "DELETE /api/workspaces/{slug}/sessions/{id}/shares/{share}": true,
 }
 
-// owned is what somebody has, by the names that paths have for it.
+// owned maps the name of a path parameter to the id that a user owns.
 type owned map[string]string
 
-// fill makes a request of a route with somebody's things in its path.
+// fill returns a request to a route with the ids in its path.
 func (o owned) fill(t *testing.T, pattern string) call {
 	t.Helper()
 	method, path, ok := strings.Cut(pattern, " ")
@@ -132,7 +133,7 @@ func (o owned) fill(t *testing.T, pattern string) call {
 	c := call{method: method}
 	known := strings.Replace(pattern, " /latest/", " /v1/", 1)
 	if c.body, ok = bodies[known]; !ok && method != "GET" && method != "HEAD" && !bodiless[known] {
-		t.Errorf("nobody has said what %s is sent: add it to bodies, or to free if it names nothing of anybody's", pattern)
+		t.Errorf("no body for %s: add it to bodies, or to unowned if its parameters name nothing that a user owns", pattern)
 	}
 	folder := ""
 	for word := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
@@ -141,12 +142,12 @@ func (o owned) fill(t *testing.T, pattern string) call {
 			continue
 		}
 		name := strings.Trim(word, "{}.")
-		value, ok := o[folder+"/"+name] // the same name means different things in some places
+		value, ok := o[folder+"/"+name] // some names mean different things in different routes
 		if !ok {
 			value, ok = o[name]
 		}
 		if !ok {
-			t.Errorf("nobody has said what {%s} of %s is: add it to owned, so that strangers try it", name, pattern)
+			t.Errorf("no value for {%s} of %s: add it to owned, so that it is tested as a stranger", name, pattern)
 		}
 		c.path += "/" + value
 	}

@@ -1,3 +1,5 @@
+// Test support: one session that clients of every dialect use.
+
 package e2e
 
 import (
@@ -13,9 +15,6 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/freeport"
 )
-
-// This file has a server with one session that clients of every dialect use, how
-// each dialect sends a message, and the list of messages that each shows.
 
 // dialects are the dialects in which a client can send a message.
 var dialects = []string{"native", "nemo", "vertesia", "letta", "x1"}
@@ -110,7 +109,7 @@ func startShared(t *testing.T, data string, args ...string) *sharedSession {
 	bus := freeport.Addr(t)
 	s := &sharedSession{process: serveAt(t, freeport.Addr(t), data, append(args, "--nats", bus)...), id: "shared", bus: bus}
 	s.post("/parley/v1/sessions", `{"id":"shared"}`)
-	s.nc = natsOf(t, bus)
+	s.nc = connectNATS(t, bus)
 	return s
 }
 

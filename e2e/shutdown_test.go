@@ -1,3 +1,5 @@
+// Tests of the end of the server at SIGTERM.
+
 package e2e
 
 import (
@@ -11,9 +13,9 @@ import (
 	"github.com/coder/websocket"
 )
 
-// TestOrderlyEnd: at SIGTERM streams are told to come back, the turn under way
-// ends within the grace, the exit code is 0, and the next start is clean.
-func TestOrderlyEnd(t *testing.T) {
+// TestGracefulShutdown: at SIGTERM readers get a bye frame, the running turn ends within
+// the grace period, the exit code is 0, and the next start is clean.
+func TestGracefulShutdown(t *testing.T) {
 	data := t.TempDir()
 	p := serve(t, data, "--grace", "5s")
 	p.post("/parley/v1/sessions", `{"id":"s"}`)
@@ -40,7 +42,7 @@ func TestOrderlyEnd(t *testing.T) {
 	begun := false
 	var rest []string
 	for lines.Scan() {
-		if !begun && lines.Text() == "event: preview" { // the turn is under way
+		if !begun && lines.Text() == "event: preview" { // the turn is running
 			begun = true
 			go p.terminate()
 		}
@@ -53,11 +55,11 @@ func TestOrderlyEnd(t *testing.T) {
 	}
 	end := strings.Join(rest, "\n")
 	if !strings.Contains(end, "event: bye") || !strings.Contains(end[strings.LastIndex(end, "event:"):], `"retry":true`) {
-		t.Errorf("no goodbye at the end:\n%s", tail(end))
+		t.Errorf("no bye at the end:\n%s", tail(end))
 	}
 	_, bye, err := conn.Read(ctx)
 	if err != nil || !strings.Contains(string(bye), `"op":"bye"`) || !strings.Contains(string(bye), `"retry":true`) {
-		t.Errorf("the socket hears %s %v", bye, err)
+		t.Errorf("the socket gets %s %v", bye, err)
 	}
 	if _, _, err = conn.Read(ctx); websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("the socket ends with %v", err)
@@ -78,9 +80,9 @@ func TestOrderlyEnd(t *testing.T) {
 	}
 }
 
-// TestTurnOutlivesTheServer: a turn that does not end within the grace goes on
-// after the next start, and no restart counts against it.
-func TestTurnOutlivesTheServer(t *testing.T) {
+// TestTurnContinuesAfterRestart: a turn that does not end within the grace period
+// continues after the next start; planned restarts are not counted as crashes.
+func TestTurnContinuesAfterRestart(t *testing.T) {
 	data := t.TempDir()
 	p := serve(t, data)
 	p.post("/parley/v1/sessions", `{"id":"s"}`)

@@ -1,3 +1,5 @@
+// Tests of the x1 sidecar program.
+
 package e2e
 
 import (
@@ -41,7 +43,7 @@ func attachAt(t *testing.T, listen, session string, p *process, a *sidecartest.A
 	defer late.Stop()
 	for !strings.Contains(s.out.String(), "is ready") {
 		select {
-		case <-s.out.news:
+		case <-s.out.changed:
 		case <-s.done:
 			t.Fatalf("the sidecar ended: %v\nstderr: %s", s.failure, s.err)
 		case <-late.C:
@@ -52,7 +54,7 @@ func attachAt(t *testing.T, listen, session string, p *process, a *sidecartest.A
 	return s
 }
 
-// stored is a session's whole log.
+// stored returns the whole log of a session.
 func stored(t *testing.T, p *process, session string) (events []chat.Event) {
 	t.Helper()
 	for after := chat.Seq(0); ; {
@@ -87,8 +89,8 @@ func column(events []chat.Event, typ, name string) (out []string) {
 	return out
 }
 
-// insist posts until it is taken, with the same key each time.
-func insist(ctx context.Context, url, key, body string) {
+// postUntilAccepted posts until the server accepts it, with the same key each time.
+func postUntilAccepted(ctx context.Context, url, key, body string) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 	for ctx.Err() == nil {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
@@ -108,9 +110,9 @@ func insist(ctx context.Context, url, key, body string) {
 	}
 }
 
-// However often the sidecar and the server are killed while the agent and a
-// person speak: each event is stored once, in its order, and everything that was
-// said reaches the agent.
+// TestSidecarSurvivesKills kills the sidecar and the server repeatedly while the agent
+// and a person write. Each event is stored once and in order, and every message reaches
+// the agent.
 func TestSidecarSurvivesKills(t *testing.T) {
 	t.Parallel()
 	data, addr, bus, listen := t.TempDir(), freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
@@ -120,28 +122,28 @@ func TestSidecarSurvivesKills(t *testing.T) {
 
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
-	talk, quiet := context.WithCancel(ctx)
+	writing, stopWriting := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	texts, posts, words := 0, 0, 0
 	wg.Go(func() { // the agent's stream
-		for ; talk.Err() == nil; texts++ {
+		for ; writing.Err() == nil; texts++ {
 			a.Say("agent.text", map[string]any{"text": fmt.Sprintf("t%d", texts)})
 			if texts%3 == 0 {
 				a.Say("agent.status", map[string]any{"message": "always the same"})
 			}
-			pause(talk, 5*time.Millisecond)
+			pause(writing, 5*time.Millisecond)
 		}
 	})
 	wg.Go(func() { // its tools
-		for ; talk.Err() == nil; posts++ {
-			insist(ctx, "http://"+listen+"/event", fmt.Sprint("post", posts), fmt.Sprintf(`{"type":"agent.artifact","payload":{"type":"text","title":"p%d","data":"x"}}`, posts))
-			pause(talk, 20*time.Millisecond)
+		for ; writing.Err() == nil; posts++ {
+			postUntilAccepted(ctx, "http://"+listen+"/event", fmt.Sprint("post", posts), fmt.Sprintf(`{"type":"agent.artifact","payload":{"type":"text","title":"p%d","data":"x"}}`, posts))
+			pause(writing, 20*time.Millisecond)
 		}
 	})
 	wg.Go(func() { // a person
-		for ; talk.Err() == nil; words++ {
-			insist(ctx, "http://"+addr+"/parley/v1/sessions/job/events", "", fmt.Sprintf(`{"type":"user.message","payload":{"text":"w%d"},"client_id":"w%d"}`, words, words))
-			pause(talk, 50*time.Millisecond)
+		for ; writing.Err() == nil; words++ {
+			postUntilAccepted(ctx, "http://"+addr+"/parley/v1/sessions/job/events", "", fmt.Sprintf(`{"type":"user.message","payload":{"text":"w%d"},"client_id":"w%d"}`, words, words))
+			pause(writing, 50*time.Millisecond)
 		}
 	})
 	kills := 0
@@ -160,16 +162,16 @@ func TestSidecarSurvivesKills(t *testing.T) {
 		}
 	}
 	pause(t.Context(), 200*time.Millisecond)
-	quiet()
+	stopWriting()
 	wg.Wait()
 	if ctx.Err() != nil {
-		t.Fatal("it takes too long")
+		t.Fatal("the test took too long")
 	}
 	var events []chat.Event
 	for end := time.Now().Add(60 * time.Second); ; {
 		events = stored(t, p, "job")
 		heard, _ := a.Heard()
-		// The last thing that the agent says is a text or a state.
+		// The last event of the agent is a text or a state.
 		said := len(column(events, "agent.text", "text")) >= texts && len(column(events, "agent.status", "message")) >= (texts+2)/3
 		if said && len(heard) >= words && len(column(events, "x1.input.delivered", "sequence")) >= words || time.Now().After(end) {
 			break
@@ -196,7 +198,7 @@ func TestSidecarSurvivesKills(t *testing.T) {
 	}
 	for i, e := range events {
 		if e.Seq != chat.Seq(i+1) {
-			t.Fatalf("place %d has number %d", i+1, e.Seq)
+			t.Fatalf("event %d has number %d", i+1, e.Seq)
 		}
 	}
 	heard, _ := a.Heard()
@@ -205,15 +207,16 @@ func TestSidecarSurvivesKills(t *testing.T) {
 		got = append(got, fmt.Sprint(h["text"]))
 	}
 	if again := len(got) - words; again > kills { // a kill between the call and its record
-		t.Errorf("the agent heard %d things twice", again)
+		t.Errorf("the agent received %d messages twice", again)
 	}
 	if got = slices.Compact(got); !slices.Equal(got, want("w", words)) {
-		t.Errorf("the agent heard %v", got)
+		t.Errorf("the agent received %v", got)
 	}
 	t.Logf("%d texts, %d posts and %d messages over %d kills of the sidecar and 4 of the server", texts, posts, words, kills)
 }
 
-// Providers, grants and children, with the program as it is shipped.
+// TestSidecarProvidersAndChildren: providers, grants and child sessions work through the
+// sidecar program.
 func TestSidecarProvidersAndChildren(t *testing.T) {
 	t.Parallel()
 	bus, listen := freeport.Addr(t), freeport.Addr(t)
@@ -221,7 +224,7 @@ func TestSidecarProvidersAndChildren(t *testing.T) {
 	a := x1Agent(t, sidecartest.Options{})
 	s := attachAt(t, listen, "boss", p, a)
 
-	// A second one for the session stops.
+	// A second sidecar for the session exits.
 	second := launch(t, binary, "sidecar", "boss", "--url", p.url, "--stream", a.URL(), "--channel", a.URL(), "--listen", freeport.Addr(t))
 	if code := second.code(60 * time.Second); code != 1 || !strings.Contains(second.err.String(), "has a sidecar already") {
 		t.Fatalf("%d %s", code, second.err)
@@ -236,7 +239,7 @@ func TestSidecarProvidersAndChildren(t *testing.T) {
 		}
 		return code, v
 	}
-	// Nobody serves calendars, and that is said at once.
+	// Without a provider the call fails at once.
 	if code, v := post("/calendar/list", `{}`); code != 502 || !strings.Contains(fmt.Sprint(v), "no_provider") {
 		t.Fatal(code, v)
 	}
@@ -276,25 +279,25 @@ func TestSidecarProvidersAndChildren(t *testing.T) {
 	if child == "" || again["session_id"] != child {
 		t.Fatal(v, again)
 	}
-	wait(t, "the child answers", func() bool {
+	waitFor(t, func() bool {
 		return strings.Contains(p.get("/parley/v1/sessions/"+child+"/events"), "You said: hello child")
-	})
+	}, "not in time: the child answers")
 	if code, v := post("/children/boss/message", `{"text":"x"}`); code != 404 {
-		t.Fatal("it is no child", code, v)
+		t.Fatal("the child has no parent", code, v)
 	}
 	if code, v := post("/children/"+child+"/message", `{"text":"more","message_id":"m1"}`); code != 200 {
 		t.Fatal(code, v)
 	}
-	// What happens to it wakes the parent.
+	// The child's answer reaches the parent.
 	p.post("/parley/v1/sessions/"+child+"/events", `{"type":"agent.message_to_caller","payload":{"text":"I need you"}}`)
 	for _, text := range []string{"(demo) has answered: You said: hello child", "(demo) has answered: You said: more", "I need you"} {
-		wait(t, "the parent is woken: "+text, func() bool {
+		waitFor(t, func() bool {
 			heard, _ := a.Heard()
 			return slices.ContainsFunc(heard, func(h map[string]any) bool {
 				said, _ := h["text"].(string)
 				return strings.HasSuffix(said, text) && h["from_session_id"] == child
 			})
-		})
+		}, "not in time: the parent is woken: "+text)
 	}
 	if code, v := post("/children/"+child+"/cancel", `{"reason":"enough"}`); code != 200 {
 		t.Fatal(code, v)
@@ -302,22 +305,22 @@ func TestSidecarProvidersAndChildren(t *testing.T) {
 	if code, raw, _ := s.do(call{path: "/children"}); code != 200 || !strings.Contains(raw, `"completed"`) {
 		t.Fatal(code, raw)
 	}
-	c := natsOf(t, bus)
+	c := connectNATS(t, bus)
 	m, err := c.Request("x1.provider.preview.provision", []byte(`{"preview_yaml":"a: b","repo_full_name":"x/y"}`), 20*time.Second)
 	if err != nil || !strings.Contains(string(m.Data), "https://preview.test") {
 		t.Fatal(err)
 	}
-	wait(t, "the calls are audited", func() bool {
+	waitFor(t, func() bool {
 		got := p.get("/parley/v1/x1/audit?session=boss&limit=1000")
 		return strings.Contains(got, "/vector/search") && strings.Contains(got, "to_agent")
-	})
+	}, "not in time: the calls are audited")
 	if code := s.terminate(); code != 0 {
 		t.Fatalf("it ended with %d: %s", code, s.err)
 	}
 }
 
-// With tokens: a person begins the session for an agent, which attaches with a
-// token of its own and never hands it on.
+// TestSidecarWithTokens: a person creates the session for an agent; the sidecar attaches
+// with the agent's token and passes it to no one.
 func TestSidecarWithTokens(t *testing.T) {
 	t.Parallel()
 	const person, helper = "token-of-a-person-0123456789", "token-of-an-agent-0123456789"
@@ -328,42 +331,31 @@ func TestSidecarWithTokens(t *testing.T) {
 	p := serve(t, t.TempDir(), "--nats", freeport.Addr(t), "--token-file", tokens)
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: person, body: `{"id":"mine","agent":"helper"}`})
 	a := x1Agent(t, sidecartest.Options{})
-	refused(t, 1, []string{"token"}, "sidecar", "mine", "--url", p.url, "--stream", a.URL(), "--channel", a.URL(), "--listen", "127.0.0.1:0")
-	refused(t, 1, []string{"scope agent"}, "sidecar", "mine", "--url", p.url, "--token", person, "--stream", a.URL(), "--channel", a.URL(), "--listen", "127.0.0.1:0")
+	expectExit(t, 1, []string{"token"}, "sidecar", "mine", "--url", p.url, "--stream", a.URL(), "--channel", a.URL(), "--listen", "127.0.0.1:0")
+	expectExit(t, 1, []string{"scope agent"}, "sidecar", "mine", "--url", p.url, "--token", person, "--stream", a.URL(), "--channel", a.URL(), "--listen", "127.0.0.1:0")
 	s := attachAt(t, freeport.Addr(t), "mine", p, a, "--token", helper)
 	p.must(call{method: "POST", path: "/parley/v1/sessions/mine/events", token: person, body: `{"type":"user.message","payload":{"text":"hello"}}`})
-	wait(t, "the agent hears it", func() bool { h, _ := a.Heard(); return len(h) == 1 })
+	waitFor(t, func() bool { h, _ := a.Heard(); return len(h) == 1 }, "not in time: the agent hears it")
 	if h, _ := a.Heard(); h[0]["text"] != "hello" || h[0]["sender_id"] != "alice" {
 		t.Fatal(h)
 	}
 	a.Say("agent.text", map[string]any{"text": "hello, Alice"})
-	wait(t, "she sees the answer", func() bool {
+	waitFor(t, func() bool {
 		return strings.Contains(p.must(call{path: "/parley/v1/sessions/mine/events", token: person}), "hello, Alice")
-	})
+	}, "not in time: she sees the answer")
 	if got := p.must(call{method: "POST", path: "/parley/v1/sessions/mine/stop", token: person, body: `{"reason":"enough"}`}); !strings.Contains(got, `"stopped":true`) {
 		t.Error(got)
 	}
-	wait(t, "the agent is told to stop", func() bool { _, stops := a.Pokes(); return stops == 1 })
+	waitFor(t, func() bool { _, stops := a.Pokes(); return stops == 1 }, "not in time: the agent is told to stop")
 	if code, body, _ := s.do(call{method: "POST", path: "/event", body: `{"type":"agent.status","payload":{"message":"x"}}`, header: map[string]string{"Origin": "https://page.test"}}); code != 403 {
-		t.Fatal("a web page is not the agent", code, body)
+		t.Fatal("a web page was accepted", code, body)
 	}
 	if text := s.out.String() + s.err.String(); strings.Contains(text, helper) {
 		t.Fatal("the token is in its log")
 	}
 }
 
-// wait waits for something that happens by itself.
-func wait(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(60 * time.Second); !ok(); {
-		if time.Now().After(end) {
-			t.Fatalf("it did not happen in time: %s", what)
-		}
-		pause(t.Context(), 10*time.Millisecond)
-	}
-}
-
-// The walk-through of docs/sidecar.md, with the agent that it names.
+// TestSidecarWalkThrough runs the steps of docs/sidecar.md with the agent that it names.
 func TestSidecarWalkThrough(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "x1agent")
@@ -382,16 +374,16 @@ func TestSidecarWalkThrough(t *testing.T) {
 	side := attach()
 	answered := func(text string) {
 		t.Helper()
-		wait(t, "the session is there", func() bool { code, _, _ := p.do(call{path: "/parley/v1/sessions/my-session"}); return code == 200 })
+		waitFor(t, func() bool { code, _, _ := p.do(call{path: "/parley/v1/sessions/my-session"}); return code == 200 }, "not in time: the session is there")
 		if code, out, errs := command(t, "send", "my-session", text, "--url", p.url); code != 0 {
 			t.Fatalf("%d %s %s", code, out, errs)
 		}
-		wait(t, "it answers "+text, func() bool {
+		waitFor(t, func() bool {
 			return strings.Contains(p.get("/parley/v1/sessions/my-session/events?limit=1000"), `"I heard: `+text+`"`)
-		})
+		}, "not in time: it answers "+text)
 	}
 	answered("one")
-	wait(t, "the agent is known by its name", func() bool { return strings.Contains(p.get("/parley/v1/sessions/my-session"), `"agent_id":"example"`) })
+	waitFor(t, func() bool { return strings.Contains(p.get("/parley/v1/sessions/my-session"), `"agent_id":"example"`) }, "not in time: the agent is known by its name")
 	side.kill()
 	side = attach()
 	answered("two")

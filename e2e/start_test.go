@@ -1,3 +1,5 @@
+// Tests of refusals to start.
+
 package e2e
 
 import (
@@ -18,8 +20,8 @@ import (
 	"github.com/parley-hq/parley/internal/journal"
 )
 
-// refused runs a command line that must not start a server.
-func refused(t *testing.T, code int, says []string, args ...string) {
+// expectExit runs a command line that must exit with a code and a message.
+func expectExit(t *testing.T, code int, says []string, args ...string) {
 	t.Helper()
 	p := launch(t, binary, args...)
 	if got := p.code(20 * time.Second); got != code {
@@ -32,13 +34,14 @@ func refused(t *testing.T, code int, says []string, args ...string) {
 		}
 	}
 	if strings.Contains(text, "goroutine ") || strings.Contains(text, "panic") {
-		t.Errorf("a stack instead of a message:\n%s", text)
+		t.Errorf("a stack trace instead of a message:\n%s", text)
 	}
 	if strings.Contains(p.out.String(), "ready") {
 		t.Errorf("it says that it is ready: %s", p.out)
 	}
 }
 
+// TestRefusesToStart: a wrong flag, file or address ends the program with a message.
 func TestRefusesToStart(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -74,16 +77,15 @@ func TestRefusesToStart(t *testing.T) {
 		"an address that is none":                {1, []string{"nowhere"}, []string{"--addr", "nowhere"}, fresh()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			refused(t, c.code, c.says, append([]string{"serve", "--data", c.data}, c.args...)...)
+			expectExit(t, c.code, c.says, append([]string{"serve", "--data", c.data}, c.args...)...)
 			if _, err := os.Stat(c.data); err == nil && c.code == 2 {
-				t.Error("a command line that cannot be meant left a folder behind")
+				t.Error("an invalid command line created a folder")
 			}
 		})
 	}
 }
 
-// TestPortInUse: the second server says so, and the data folder it did not get
-// to use is fit for the next start.
+// TestPortInUse: the second server reports the port, and its data folder is unchanged.
 func TestPortInUse(t *testing.T) {
 	first := serve(t, t.TempDir())
 	data := t.TempDir()
@@ -94,15 +96,15 @@ func TestPortInUse(t *testing.T) {
 		t.Fatal(code)
 	}
 	before := list(t, data)
-	for range 4 { // a supervisor that tries again and again
-		refused(t, 1, []string{first.addr, "in use", "--addr"}, "serve", "--addr", first.addr, "--data", data)
+	for range 4 { // as a supervisor does
+		expectExit(t, 1, []string{first.addr, "in use", "--addr"}, "serve", "--addr", first.addr, "--data", data)
 	}
 	if got := list(t, data); got["clean"] != before["clean"] {
 		t.Errorf("a start that failed counts as a crash: %v", got)
 	}
 	again := serve(t, data)
 	if got := again.get("/parley/v1/sessions/s"); !strings.Contains(got, `"status":"waiting"`) && !strings.Contains(got, `"status":"running"`) {
-		t.Errorf("the turn was harmed by starts that failed: %s", got)
+		t.Errorf("failed starts changed the turn: %s", got)
 	}
 }
 
@@ -120,17 +122,17 @@ func list(t *testing.T, dir string) map[string]bool {
 	return names
 }
 
-// TestDataFolderInUse: a folder belongs to one server.
+// TestDataFolderInUse: a second server with the same data folder does not start.
 func TestDataFolderInUse(t *testing.T) {
 	data := t.TempDir()
 	p := serve(t, data)
 	p.post("/parley/v1/sessions", `{"id":"s"}`)
-	refused(t, 1, []string{data, "another"}, "serve", "--addr", "127.0.0.1:0", "--data", data)
-	p.get("/parley/v1/sessions/s") // the first one is unharmed
+	expectExit(t, 1, []string{data, "another"}, "serve", "--addr", "127.0.0.1:0", "--data", data)
+	p.get("/parley/v1/sessions/s") // the first server still works
 }
 
-// TestNewerStore: a store of a newer version is left alone.
-func TestNewerStore(t *testing.T) {
+// TestNewerStoreIsRefused: the server does not open a store of a newer version.
+func TestNewerStoreIsRefused(t *testing.T) {
 	data := t.TempDir()
 	p := serve(t, data)
 	p.post("/parley/v1/sessions", `{"id":"s"}`)
@@ -148,42 +150,42 @@ func TestNewerStore(t *testing.T) {
 		}
 		old = bytes.Clone(v)
 		err = errors.Join(closer.Close(), db.Set([]byte("f"), []byte{version}, pebble.Sync), db.Close())
-		// The store was changed behind the journal's back: its inventory has to follow.
+		// The journal did not make this change, so its inventory is updated.
 		if err = errors.Join(err, journal.Accept(filepath.Join(data, "store"), journal.Options{})); err != nil {
 			t.Fatal(err)
 		}
 		return old
 	}
 	known := format(0xee)
-	refused(t, 1, []string{"newer version", "ee"}, "serve", "--addr", "127.0.0.1:0", "--data", data)
+	expectExit(t, 1, []string{"newer version", "ee"}, "serve", "--addr", "127.0.0.1:0", "--data", data)
 	format(known[0])
 	p = serve(t, data)
 	p.get("/parley/v1/sessions/s")
 }
 
-// silent keeps Pebble's own log out of the output.
+// silent discards Pebble's log.
 type silent struct{}
 
 func (silent) Infof(string, ...any)              {}
 func (silent) Errorf(string, ...any)             {}
 func (silent) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// TestOutputThatNobodyReads: who started the server reads the first line and
-// goes away.
-func TestOutputThatNobodyReads(t *testing.T) {
+// TestServerSurvivesClosedOutput: the server continues when its stdout and stderr are
+// closed after the first line.
+func TestServerSurvivesClosedOutput(t *testing.T) {
 	t.Parallel()
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), binary, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--token", "secret-of-this-test", "--min-free=-1", "--min-free-percent=-1")
-	cmd.Stdout, cmd.Stderr, cmd.Env = write, write, quiet()
+	cmd.Stdout, cmd.Stderr, cmd.Env = write, write, cleanEnv()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	write.Close()
-	line, err := bufio.NewReaderSize(read, 16).ReadString('(') // no more than the address
+	line, err := bufio.NewReaderSize(read, 16).ReadString('(') // up to the end of the address
 	if err != nil {
 		t.Fatal(err)
 	}

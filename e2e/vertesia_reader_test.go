@@ -1,3 +1,5 @@
+// Test support: a Vertesia reader for the cross-dialect tests.
+
 package e2e
 
 import (

@@ -1,3 +1,5 @@
+// Tests of viewers and system sessions: no route changes what it must not.
+
 package e2e
 
 import (
@@ -11,9 +13,9 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-// harmless are the routes that a viewer may use although they are no GET: they
-// only read, or begin something of the viewer's own.
-var harmless = map[string]bool{
+// viewerMayUse has the routes with other methods than GET that a viewer may use: they
+// only read, or create something of the viewer's own.
+var viewerMayUse = map[string]bool{
 	"POST /parley/v1/sessions/{id}/fork":              true,
 	"POST /parley/v1/sessions/{id}/accept":            true,
 	"POST /api/v1/agents/{id}/fork":                   true,
@@ -25,11 +27,11 @@ var harmless = map[string]bool{
 	"POST /v1/runs/{run}/stream":                      true,
 }
 
-// TestViewersOfEveryDialect: who may read a session cannot leave anything in it,
-// by any route of any dialect.
-func TestViewersOfEveryDialect(t *testing.T) {
-	p := guarded(t, "--nats", freeport.Addr(t))
-	hers := household(t, p)
+// TestViewerChangesNothing: a viewer cannot change a session on any route of any
+// dialect.
+func TestViewerChangesNothing(t *testing.T) {
+	p := serveWithTokens(t, "--nats", freeport.Addr(t))
+	hers := createOwned(t, p)
 	carol := tokenOf("carol")
 	for _, id := range []string{hers["agent"], hers["conversation"], "asked", "nemo-job-" + hers["job/id"]} {
 		p.must(call{method: "PATCH", path: "/parley/v1/sessions/" + id, token: tokenOf("alice"), body: `{"members":[{"actor":{"kind":"user","id":"carol"},"role":"viewer"}]}`})
@@ -37,10 +39,10 @@ func TestViewersOfEveryDialect(t *testing.T) {
 	waitFor(t, func() bool {
 		return strings.Contains(p.must(call{path: "/parley/v1/sessions/nemo-job-" + hers["job/id"] + "/events", token: carol}), "turn.completed")
 	}, "the job did not end")
-	before := p.belongings(hers)
-	for _, r := range offered(t) {
+	before := p.stateOf(hers)
+	for _, r := range activeRoutes(t) {
 		known := strings.Replace(r.Pattern, " /latest/", " /v1/", 1)
-		if !strings.Contains(r.Pattern, "{") || strings.HasPrefix(r.Pattern, "GET ") || strings.HasPrefix(r.Pattern, "HEAD ") || free[known] != "" || harmless[known] || !strings.Contains(r.Pattern, " ") {
+		if !strings.Contains(r.Pattern, "{") || strings.HasPrefix(r.Pattern, "GET ") || strings.HasPrefix(r.Pattern, "HEAD ") || unowned[known] != "" || viewerMayUse[known] || !strings.Contains(r.Pattern, " ") {
 			continue
 		}
 		if strings.HasSuffix(r.Pattern, "/{$}") && strings.Count(r.Pattern, "{") == 1 {
@@ -48,11 +50,11 @@ func TestViewersOfEveryDialect(t *testing.T) {
 		}
 		want := http.StatusForbidden
 		if strings.Contains(r.Pattern, "/identities/{id}") || strings.Contains(r.Pattern, "/groups/{id}") {
-			want = http.StatusNotFound // they are their owner's, whoever may see an agent
+			want = http.StatusNotFound // only their owner sees them
 		}
 		switch known {
 		case "POST /api/v1/agents/{id}/restart":
-			want = http.StatusOK // it has not ended: nothing is done
+			want = http.StatusOK // the run has not ended, so nothing happens
 		case "POST /v1/agents/{agent}/messages/cancel", "POST /v1/conversations/{conversation}/cancel":
 			want = http.StatusConflict // nothing runs
 		}
@@ -62,7 +64,7 @@ func TestViewersOfEveryDialect(t *testing.T) {
 			t.Errorf("%s: %d %s", r.Pattern, code, body)
 		}
 	}
-	// Large attachments are stored before the message that brings them.
+	// Large attachments are stored before their message.
 	big := base64.StdEncoding.EncodeToString(make([]byte, 64<<10))
 	picture := fmt.Sprintf(`{"messages":[{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"%s"}}]}]}`, big)
 	if code, body, _ := p.do(call{method: "POST", path: "/v1/conversations/" + hers["conversation"] + "/messages", token: carol, body: picture}); code != 403 {
@@ -78,15 +80,15 @@ func TestViewersOfEveryDialect(t *testing.T) {
 	if list := p.must(call{path: "/parley/v1/sessions/" + hers["conversation"] + "/artifacts", token: carol}); strings.Contains(list, `"path"`) {
 		t.Errorf("a viewer stored a file: %s", list)
 	}
-	if after := p.belongings(hers); after != before {
-		t.Errorf("a viewer left something:\n%s\n%s", before, after)
+	if after := p.stateOf(hers); after != before {
+		t.Errorf("a viewer changed something:\n%s\n%s", before, after)
 	}
 }
 
-// TestSharedShelf: NeMo's files are a session too; who may look at it cannot
-// replace what is there.
-func TestSharedShelf(t *testing.T) {
-	p := guarded(t)
+// TestViewerCannotReplaceStaticFiles: a viewer of the session with NeMo's static files
+// cannot replace or remove them.
+func TestViewerCannotReplaceStaticFiles(t *testing.T) {
+	p := serveWithTokens(t)
 	alice, carol := tokenOf("alice"), tokenOf("carol")
 	p.must(call{method: "PUT", path: "/static/a.txt", token: alice, body: "hers"})
 	p.must(call{method: "PATCH", path: "/parley/v1/sessions/nemo-static", token: alice, body: `{"members":[{"actor":{"kind":"user","id":"carol"},"role":"viewer"}]}`})
@@ -104,18 +106,18 @@ func TestSharedShelf(t *testing.T) {
 		t.Errorf("it is %q now", got)
 	}
 	if code, body, _ := p.do(call{path: "/static/a.txt", token: tokenOf("bob")}); code != 404 {
-		t.Errorf("a stranger's shelf: %d %s", code, body)
+		t.Errorf("a stranger reads it: %d %s", code, body)
 	}
 }
 
-// TestForksArePrivate: who forks a session has let nobody in, whoever was let in
-// before.
-func TestForksArePrivate(t *testing.T) {
-	p := guarded(t)
+// TestForkHasNoOtherMembers: a fork belongs to the user who made it; members of the
+// source do not see it.
+func TestForkHasNoOtherMembers(t *testing.T) {
+	p := serveWithTokens(t)
 	alice, bob, carol := tokenOf("alice"), tokenOf("bob"), tokenOf("carol")
 	p.must(call{method: "PATCH", path: "/parley/v1/sessions/hers", token: alice, body: `{"members":[{"actor":{"kind":"user","id":"carol"},"role":"viewer"},{"actor":{"kind":"user","id":"bob"},"role":"owner"}]}`})
 	var forks []string
-	forks = append(forks, field(t, p.must(call{method: "POST", path: "/parley/v1/sessions/hers/fork", token: carol, body: `{"id":"apart"}`}), "session_id"))
+	forks = append(forks, field(t, p.must(call{method: "POST", path: "/parley/v1/sessions/hers/fork", token: carol, body: `{"id":"own-fork"}`}), "session_id"))
 	forks = append(forks, field(t, p.must(call{method: "POST", path: "/api/v1/agents/hers/fork", token: carol, body: `{}`}), "id"))
 	for _, id := range forks {
 		p.must(call{path: "/parley/v1/sessions/" + id, token: carol})
@@ -130,8 +132,8 @@ func TestForksArePrivate(t *testing.T) {
 	}
 }
 
-// TestSystemSessionsCannotBeChanged: an administrator can read the sessions of the server, and on an open server every
-// caller is one. No route changes them.
+// TestSystemSessionsCannotBeChanged: an administrator can read system sessions, and on an
+// open server every caller is an administrator. No route changes them.
 func TestSystemSessionsCannotBeChanged(t *testing.T) {
 	bus := freeport.Addr(t)
 	p := serve(t, t.TempDir(), "--nats", bus)
@@ -142,21 +144,21 @@ func TestSystemSessionsCannotBeChanged(t *testing.T) {
 		t.Fatalf("there is no such session: %s", before)
 	}
 	system := owned{}
-	for k, v := range someone {
+	for k, v := range sampleIDs {
 		switch v {
 		case "s", "agent-1":
 			v = "sys-letta-book"
 		}
 		system[k] = strings.Replace(v, "s~", "sys-letta-book~", 1)
 	}
-	for _, r := range offered(t) {
+	for _, r := range activeRoutes(t) {
 		known := strings.Replace(r.Pattern, " /latest/", " /v1/", 1)
-		if !strings.Contains(r.Pattern, "{") || strings.Contains(r.Pattern, "{$}") || strings.HasPrefix(r.Pattern, "GET ") || strings.HasPrefix(r.Pattern, "HEAD ") || !strings.Contains(r.Pattern, " ") || free[known] != "" {
+		if !strings.Contains(r.Pattern, "{") || strings.Contains(r.Pattern, "{$}") || strings.HasPrefix(r.Pattern, "GET ") || strings.HasPrefix(r.Pattern, "HEAD ") || !strings.Contains(r.Pattern, " ") || unowned[known] != "" {
 			continue
 		}
 		switch known {
 		case "POST /api/v1/agents/{id}/restart", "POST /parley/v1/sessions/{id}/credentials":
-			continue // nothing is done, or reading is all it is good for
+			continue // the first does nothing, the second only allows reading
 		}
 		if code, body, _ := p.do(system.fill(t, r.Pattern)); code < 400 || code >= 500 {
 			t.Errorf("%s: %d %s", r.Pattern, code, body)
@@ -166,14 +168,14 @@ func TestSystemSessionsCannotBeChanged(t *testing.T) {
 	if code, body, _ := p.do(chat); code < 400 || code >= 500 {
 		t.Errorf("nemo: %d %s", code, body)
 	}
-	c := natsOf(t, bus)
+	c := connectNATS(t, bus)
 	for _, kind := range []string{"input", "events", "archive", "delta"} {
 		m, err := c.Request("x1.session.sys-letta-book."+kind, []byte(`{"session_id":"sys-letta-book","type":"user.message","client_id":"c","payload":{"text":"intruder"}}`), 30*time.Second)
 		if err != nil {
 			t.Fatal(kind, err)
 		}
 		if !strings.Contains(string(m.Data), `"error"`) {
-			t.Errorf("x1 takes %s: %s", kind, m.Data)
+			t.Errorf("x1 accepts %s: %s", kind, m.Data)
 		}
 	}
 	if after := p.get(log); after != before {

@@ -1,3 +1,5 @@
+// Tests of a worker whose last answer is lost.
+
 package e2e
 
 import (
@@ -18,10 +20,10 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-// TestOnlyTheAnswerToDoneIsLost: the end of a worker's turn is stored, and the
-// connection is cut, or the server killed, before the worker has the answer. On
-// its next connection the worker lets go of the turn at once.
-func TestOnlyTheAnswerToDoneIsLost(t *testing.T) {
+// TestWorkerReleasesTurnWhenAnswerIsLost: the end of a worker's turn is stored, but the
+// connection is closed, or the server killed, before the worker has the answer. On its
+// next connection the worker releases the turn at once.
+func TestWorkerReleasesTurnWhenAnswerIsLost(t *testing.T) {
 	for name, killed := range map[string]bool{"connection cut": false, "server killed": true} {
 		t.Run(name, func(t *testing.T) {
 			data, addr := t.TempDir(), freeport.Addr(t)
@@ -82,8 +84,8 @@ func TestOnlyTheAnswerToDoneIsLost(t *testing.T) {
 	}
 }
 
-// workerProxy passes the frames of workers on. A frame that does not pass cuts
-// its connection; one after which to cut does so when it has passed.
+// workerProxy forwards the frames of workers. It closes the connection instead of
+// forwarding a frame that passes refuses, and after a frame for which cutsAfter is true.
 func workerProxy(t *testing.T, target string, passes, cutsAfter func(conn int, fromServer bool, frame []byte) bool) (url string) {
 	var mu sync.Mutex
 	conns := 0
@@ -92,7 +94,7 @@ func workerProxy(t *testing.T, target string, passes, cutsAfter func(conn int, f
 		defer end()
 		up, _, err := websocket.Dial(ctx, target+r.URL.Path, nil)
 		if err != nil {
-			w.WriteHeader(http.StatusBadGateway) // the worker comes back
+			w.WriteHeader(http.StatusBadGateway) // the worker reconnects
 			return
 		}
 		defer up.CloseNow()
@@ -113,7 +115,7 @@ func workerProxy(t *testing.T, target string, passes, cutsAfter func(conn int, f
 					return
 				}
 				if cutsAfter(n, fromServer, frame) {
-					to.Close(websocket.StatusGoingAway, "cut") // what was sent arrives
+					to.Close(websocket.StatusGoingAway, "cut") // the frame still arrives
 					return
 				}
 			}

@@ -1,3 +1,5 @@
+// Tests of workers under kills.
+
 package e2e
 
 import (
@@ -13,8 +15,8 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-// followed watches a session with the Go client until the test ends.
-func followed(t *testing.T, p *process, id chat.SessionID) (*reader, context.Context) {
+// follow reads a session with the Go client until the test ends.
+func follow(t *testing.T, p *process, id chat.SessionID) (*reader, context.Context) {
 	t.Helper()
 	c, r := p.connect(""), newReader(string(id))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -24,12 +26,12 @@ func followed(t *testing.T, p *process, id chat.SessionID) (*reader, context.Con
 	return r, ctx
 }
 
-// TestWorkerIsKilledAndComesBack: a worker in another process dies in the middle
-// of an answer; another one goes on with the same turn and the same block.
-func TestWorkerIsKilledAndComesBack(t *testing.T) {
+// TestAnotherWorkerContinuesTheTurn: a worker is killed during an answer; another one
+// continues the same turn and the same block.
+func TestAnotherWorkerContinuesTheTurn(t *testing.T) {
 	p := serve(t, t.TempDir(), "--lease", "5s")
 	p.post("/parley/v1/sessions", `{"id":"job","agent":"clerk"}`)
-	r, ctx := followed(t, p, "job")
+	r, ctx := follow(t, p, "job")
 	first := launch(t, worker, "--url", p.url, "--name", "clerk", "--pause", "30ms")
 	words := strings.TrimSpace(strings.Repeat("word ", 40))
 	p.post("/parley/v1/sessions/job/events", `{"type":"user.message","payload":{"text":"`+words+`"}}`)
@@ -44,7 +46,7 @@ func TestWorkerIsKilledAndComesBack(t *testing.T) {
 		t.Errorf("the turn ended as %s: %s", out, end.Payload)
 	}
 	if _, err := r.until(ctx, ofType("turn.resumed")); err != nil {
-		t.Error("the turn was not taken up by another worker")
+		t.Error("no other worker resumed the turn")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,13 +64,13 @@ func TestWorkerIsKilledAndComesBack(t *testing.T) {
 	}
 }
 
-// TestWorkerOutlivesTheServer: the server is killed under a worker, which goes
-// on with its turn when it is back.
-func TestWorkerOutlivesTheServer(t *testing.T) {
+// TestWorkerContinuesAfterServerKill: when the server is killed and started again, its
+// worker continues the turn.
+func TestWorkerContinuesAfterServerKill(t *testing.T) {
 	data, addr := t.TempDir(), freeport.Addr(t)
 	p := serveAt(t, addr, data)
 	p.post("/parley/v1/sessions", `{"id":"job","agent":"clerk"}`)
-	r, ctx := followed(t, p, "job")
+	r, ctx := follow(t, p, "job")
 	launch(t, worker, "--url", p.url, "--name", "clerk", "--pause", "30ms")
 	words := strings.TrimSpace(strings.Repeat("word ", 40))
 	p.post("/parley/v1/sessions/job/events", `{"type":"user.message","payload":{"text":"`+words+`"}}`)
@@ -85,9 +87,9 @@ func TestWorkerOutlivesTheServer(t *testing.T) {
 	}
 }
 
-// TestWorkerInNode runs the example that docs/workers.md shows. It comes back
-// also when an attempt to do so fails.
-func TestWorkerInNode(t *testing.T) {
+// TestNodeWorkerReconnects runs the example of docs/workers.md. It reconnects also after
+// failed attempts.
+func TestNodeWorkerReconnects(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Fatal("the examples are tested with Node: install it")
@@ -95,7 +97,7 @@ func TestWorkerInNode(t *testing.T) {
 	data, addr := t.TempDir(), freeport.Addr(t)
 	p := serveAt(t, addr, data)
 	p.post("/parley/v1/sessions", `{"id":"job","agent":"echo"}`)
-	r, ctx := followed(t, p, "job")
+	r, ctx := follow(t, p, "job")
 	args := []string{"../examples/worker.mjs", strings.Replace(p.url, "http", "ws", 1), "echo"}
 	if out, err := exec.Command(node, "-p", "typeof WebSocket").Output(); err != nil || strings.TrimSpace(string(out)) != "function" {
 		args = append([]string{"--experimental-websocket"}, args...) // Node 20
@@ -117,13 +119,13 @@ func TestWorkerInNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(30 * time.Second))
-	for i := range 3 { // the reader's attempts end here as well
+	for i := range 3 { // the reader connects here too
 		c, err := l.Accept()
 		for err == nil && !isWorker(c) {
 			c, err = l.Accept()
 		}
 		if err != nil {
-			t.Fatalf("the worker gave up after %d attempts: %v", i, err)
+			t.Fatalf("the worker stopped after %d attempts: %v", i, err)
 		}
 	}
 	l.Close()
@@ -131,7 +133,7 @@ func TestWorkerInNode(t *testing.T) {
 	if out := p.post("/parley/v1/sessions", `{"id":"more","agent":"echo"}`); !strings.Contains(out, `"more"`) {
 		t.Fatal(out)
 	}
-	r, ctx = followed(t, p, "more")
+	r, ctx = follow(t, p, "more")
 	p.post("/parley/v1/sessions/more/events", `{"type":"user.message","payload":{"text":"back?"}}`)
 	text, err = r.until(ctx, ofType("agent.text"))
 	if err != nil || text.Body.(chat.AgentText).Text != "You said: back?" {
@@ -139,8 +141,8 @@ func TestWorkerInNode(t *testing.T) {
 	}
 }
 
-// isWorker reads the request of a connection and cuts it; it reports whether a
-// worker sent it.
+// isWorker reads the request of a connection, closes it, and reports whether a worker
+// sent it.
 func isWorker(c net.Conn) bool {
 	defer c.Close()
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))

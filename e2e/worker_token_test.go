@@ -1,3 +1,5 @@
+// Tests of the agents that a worker's token may serve.
+
 package e2e
 
 import (
@@ -7,9 +9,9 @@ import (
 	"testing"
 )
 
-// A worker's token serves the names that its line in the token file lists. It is
-// told which, and reads the sessions that name one of them and no others.
-func TestWorkersServeTheirNames(t *testing.T) {
+// TestWorkerTokenIsLimitedToItsAgents: a worker's token serves the agents that its line in
+// the token file lists. A refusal names them, and the worker reads only their sessions.
+func TestWorkerTokenIsLimitedToItsAgents(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
 	lines := []string{

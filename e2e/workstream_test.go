@@ -1,3 +1,5 @@
+// Tests of workstreams under kills, in the documentation and from a worker.
+
 package e2e
 
 import (
@@ -16,9 +18,8 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-// tally counts what a reader saw, by type and by the line or workstream it is
-// about.
-func tally(r *reader) map[string]int {
+// countEvents counts the events of a reader by type and workstream.
+func countEvents(r *reader) map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := map[string]int{}
@@ -37,16 +38,16 @@ func tally(r *reader) map[string]int {
 	return n
 }
 
-// TestWorkstreamsAreKilled kills the server while eight workstreams run. They go
-// on, each is answered once, and the summary comes once.
-func TestWorkstreamsAreKilled(t *testing.T) {
+// TestWorkstreamsSurviveKills kills the server while eight workstreams run. Each
+// continues and is answered once, and there is one summary.
+func TestWorkstreamsSurviveKills(t *testing.T) {
 	data, addr := t.TempDir(), freeport.Addr(t)
 	p := serveAt(t, addr, data)
 	p.post("/parley/v1/sessions", `{"id":"job"}`)
-	r, ctx := followed(t, p, "job")
+	r, ctx := follow(t, p, "job")
 	p.post("/parley/v1/sessions/job/events", `{"type":"user.message","payload":{"text":"/work 8 5"}}`)
 	for kill := range 2 {
-		// In the middle of what the workstreams write, whenever that is.
+		// While the workstreams write.
 		r.pieces(ctx, t, 20*(kill+1))
 		p.kill()
 		p = serveAt(t, addr, data)
@@ -54,7 +55,7 @@ func TestWorkstreamsAreKilled(t *testing.T) {
 	if _, err := r.until(ctx, func(e chat.Event) bool { return e.Type == "turn.completed" && e.Workstream == "" }); err != nil {
 		t.Fatal(err)
 	}
-	seen := tally(r)
+	seen := countEvents(r)
 	for i := range 8 {
 		name := fmt.Sprintf("w%d", i+1)
 		for what, want := range map[string]int{
@@ -67,7 +68,7 @@ func TestWorkstreamsAreKilled(t *testing.T) {
 		}
 	}
 	if seen["turn.started "] != 1 || seen["agent.text "] != 1 {
-		t.Errorf("the main line had %d turns and said %d things", seen["turn.started "], seen["agent.text "])
+		t.Errorf("the main line has %d turns and %d texts", seen["turn.started "], seen["agent.text "])
 	}
 	c := p.connect("")
 	all, err := c.Workstreams(ctx, "job")
@@ -89,7 +90,7 @@ func TestWorkstreamsAreKilled(t *testing.T) {
 	}
 	r.mu.Unlock()
 
-	// A fork has the same past and files, and lives on when the first is erased.
+	// A fork has the same history and files, and stays when its source is erased.
 	fork, err := c.Fork(ctx, "job", chat.Fork{Title: "Again"})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +102,7 @@ func TestWorkstreamsAreKilled(t *testing.T) {
 		t.Errorf("the fork's file holds %q", text)
 	}
 	if text := p.get("/parley/v1/sessions/" + string(fork.ID) + "/snapshot"); !strings.Contains(text, "All 8 workstreams have ended.") {
-		t.Error("the fork does not know what was said")
+		t.Error("the fork does not have the history")
 	}
 	if code, out, stderr := command(t, "verify", "--url", p.url); code != 0 {
 		t.Errorf("verify: %d\n%s%s", code, out, stderr)
@@ -111,7 +112,7 @@ func TestWorkstreamsAreKilled(t *testing.T) {
 	}
 }
 
-// TestDocumentedWorkstreams runs the commands of docs/workstreams.md as they stand.
+// TestDocumentedWorkstreams runs the commands of docs/workstreams.md without changes.
 func TestDocumentedWorkstreams(t *testing.T) {
 	page, err := os.ReadFile("../docs/workstreams.md")
 	if err != nil {
@@ -124,7 +125,7 @@ func TestDocumentedWorkstreams(t *testing.T) {
 	}
 	p := serve(t, t.TempDir())
 	cmd := exec.CommandContext(t.Context(), "sh", "-eux")
-	cmd.Stdin, cmd.Env = strings.NewReader(code), append(quiet(), "PARLEY="+p.url)
+	cmd.Stdin, cmd.Env = strings.NewReader(code), append(cleanEnv(), "PARLEY="+p.url)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -136,9 +137,9 @@ func TestDocumentedWorkstreams(t *testing.T) {
 	}
 }
 
-// TestAWorkerLaunches: an agent outside of the server launches workstreams that
-// itself answers, hears of their results and tells of them.
-func TestAWorkerLaunches(t *testing.T) {
+// TestWorkerLaunchesWorkstreams: a worker launches workstreams, answers them itself, and
+// receives their results.
+func TestWorkerLaunchesWorkstreams(t *testing.T) {
 	p := serve(t, t.TempDir())
 	c := p.connect("")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -166,9 +167,9 @@ func TestAWorkerLaunches(t *testing.T) {
 			return t.Say(ctx, all[0].Summary+" "+all[1].Summary)
 		}))
 	}()
-	p.post("/parley/v1/sessions", `{"id":"crew","agent":"chief"}`)
-	r, _ := followed(t, p, "crew")
-	p.post("/parley/v1/sessions/crew/events", `{"type":"user.message","payload":{"text":"go"}}`)
+	p.post("/parley/v1/sessions", `{"id":"job","agent":"chief"}`)
+	r, _ := follow(t, p, "job")
+	p.post("/parley/v1/sessions/job/events", `{"type":"user.message","payload":{"text":"go"}}`)
 	said, err := r.until(ctx, func(e chat.Event) bool { return e.Type == "agent.text" && e.Workstream == "" })
 	if err != nil {
 		t.Fatal(err)

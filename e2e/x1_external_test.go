@@ -1,3 +1,5 @@
+// Tests of x1 with an external NATS server.
+
 package e2e
 
 import (
@@ -20,16 +22,15 @@ import (
 	"github.com/parley-hq/parley/internal/sidecar/sidecartest"
 )
 
-// outside is a NATS server that is not Parley's, with the configuration that
-// docs/x1.md shows.
-type outside struct {
+// externalNATS is a NATS server outside of Parley with the configuration of docs/x1.md.
+type externalNATS struct {
 	t      *testing.T
 	config string // the file
 	port   int
 	server *server.Server
 }
 
-func elsewhere(t *testing.T) *outside {
+func startExternalNATS(t *testing.T) *externalNATS {
 	t.Helper()
 	doc, err := os.ReadFile("../docs/x1.md")
 	if err != nil {
@@ -42,7 +43,7 @@ func elsewhere(t *testing.T) *outside {
 	if !ok || !end || !more || !last {
 		t.Fatal("docs/x1.md shows no configuration of a server, or of a user")
 	}
-	// The user of one session stands beside that of all.
+	// The user for one session is added to the user for all.
 	const all = `{ user: "sidecar", password: "change-me-last" }`
 	if !strings.Contains(conf, all) {
 		t.Fatal("docs/x1.md has no user for sidecars")
@@ -53,13 +54,13 @@ func elsewhere(t *testing.T) *outside {
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(conf, "/var/lib/nats", dir)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := &outside{t: t, config: file, port: server.RANDOM_PORT}
+	o := &externalNATS{t: t, config: file, port: server.RANDOM_PORT}
 	o.start()
 	t.Cleanup(o.stop)
 	return o
 }
 
-func (o *outside) start() {
+func (o *externalNATS) start() {
 	o.t.Helper()
 	opts, err := server.ProcessConfigFile(o.config)
 	if err != nil {
@@ -75,24 +76,24 @@ func (o *outside) start() {
 	if !s.ReadyForConnections(60 * time.Second) {
 		o.t.Fatal("NATS is not ready")
 	}
-	o.port = s.Addr().(*net.TCPAddr).Port // for the next time
+	o.port = s.Addr().(*net.TCPAddr).Port // for the next start
 }
 
-func (o *outside) stop() {
+func (o *externalNATS) stop() {
 	o.server.Shutdown()
 	o.server.WaitForShutdown()
 }
 
-func (o *outside) addr() string { return o.server.Addr().String() }
+func (o *externalNATS) addr() string { return o.server.Addr().String() }
 
-// With a NATS that runs elsewhere, configured as documented: people and old
-// sidecars meet, and viewers see each event once.
-func TestX1WithANATSElsewhere(t *testing.T) {
+// TestX1WithExternalNATS: with an external NATS, writeConfig as documented, messages of
+// people and of older sidecars arrive, and viewers see each event once.
+func TestX1WithExternalNATS(t *testing.T) {
 	t.Parallel()
-	addr := elsewhere(t).addr()
+	addr := startExternalNATS(t).addr()
 	serve(t, t.TempDir(), "--nats", "nats://parley:change-me@"+addr)
-	viewer := natsOf(t, addr, nats.UserInfo("viewer", "change-me-too"))
-	sidecar := natsOf(t, addr, nats.UserInfo("sidecar", "change-me-last"))
+	viewer := connectNATS(t, addr, nats.UserInfo("viewer", "change-me-too"))
+	sidecar := connectNATS(t, addr, nats.UserInfo("sidecar", "change-me-last"))
 	events, input := make(chan *nats.Msg, 256), make(chan *nats.Msg, 256)
 	if _, err := viewer.ChanSubscribe("x1.session.*.events", events); err != nil {
 		t.Fatal(err)
@@ -115,7 +116,7 @@ func TestX1WithANATSElsewhere(t *testing.T) {
 			}
 			return e
 		case <-time.After(30 * time.Second):
-			t.Fatal("nothing came")
+			t.Fatal("no message")
 			return chat.Event{}
 		}
 	}
@@ -127,28 +128,28 @@ func TestX1WithANATSElsewhere(t *testing.T) {
 	}
 	for i, want := range []string{"session.started", "agent.text", "agent.text"} {
 		if e := next(events); e.Seq != chat.Seq(i+1) || e.Type != want {
-			t.Fatalf("place %d has %s with number %d", i, e.Type, e.Seq)
+			t.Fatalf("event %d is %s with number %d", i, e.Type, e.Seq)
 		}
 	}
 	if _, err := viewer.Request("x1.session.pod.input", []byte(`{"session_id":"pod","type":"user.message","payload":{"text":"hello"}}`), 20*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if e := next(input); e.Type != "user.message" || e.Seq != 4 {
-		t.Fatalf("the sidecar was told %s with number %d", e.Type, e.Seq)
+		t.Fatalf("the sidecar got %s with number %d", e.Type, e.Seq)
 	}
 	if e := next(events); e.Type != "user.message" || e.Seq != 4 {
 		t.Fatalf("viewers saw %s with number %d", e.Type, e.Seq)
 	}
 	if len(input)+len(events) > 0 {
-		t.Fatal("something came twice")
+		t.Fatal("a message was delivered twice")
 	}
 }
 
-// A sidecar of ours, providers, children, presence and history with a NATS that
-// runs elsewhere; and over a restart of that NATS.
-func TestSidecarWithANATSElsewhere(t *testing.T) {
+// TestSidecarWithExternalNATS: the sidecar, providers, child sessions, presence and history
+// work with an external NATS, also after a restart of it.
+func TestSidecarWithExternalNATS(t *testing.T) {
 	t.Parallel()
-	out := elsewhere(t)
+	out := startExternalNATS(t)
 	addr := out.addr()
 	p := serve(t, t.TempDir(), "--nats", "nats://parley:change-me@"+addr)
 	a := x1Agent(t, sidecartest.Options{})
@@ -160,12 +161,12 @@ func TestSidecarWithANATSElsewhere(t *testing.T) {
 		t.Fatalf("a second one: %d %s", code, second.err)
 	}
 	var denied atomic.Int64
-	viewer := natsOf(t, addr, nats.UserInfo("viewer", "change-me-too"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+	viewer := connectNATS(t, addr, nats.UserInfo("viewer", "change-me-too"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {
 			denied.Add(1)
 		}
 	}))
-	provider := natsOf(t, addr, nats.UserInfo("provider", "change-me-as-well"))
+	provider := connectNATS(t, addr, nats.UserInfo("provider", "change-me-as-well"))
 	if _, err := provider.QueueSubscribe("x1.provider.calendar.*", "calendar", func(m *nats.Msg) { _ = m.Respond([]byte(`{"ok":true,"days":["today"]}`)) }); err != nil {
 		t.Fatal(err)
 	}
@@ -198,53 +199,53 @@ func TestSidecarWithANATSElsewhere(t *testing.T) {
 	}
 	child := field(t, raw, "session_id")
 	answer := "Session " + child + " (demo) has answered: You said: hello"
-	wait(t, "the child's answer wakes its parent", func() bool { h, _ := a.Heard(); return len(h) == 1 && h[0]["text"] == answer })
-	talk := func(text string) {
+	waitFor(t, func() bool { h, _ := a.Heard(); return len(h) == 1 && h[0]["text"] == answer }, "not in time: the child's answer wakes its parent")
+	exchange := func(text string) {
 		t.Helper()
 		a.Say("agent.text", map[string]any{"text": "says " + text})
-		wait(t, "the log has "+text, func() bool {
+		waitFor(t, func() bool {
 			return strings.Contains(p.get("/parley/v1/sessions/my-session/events?limit=1000"), `"says `+text+`"`)
-		})
+		}, "not in time: the log has "+text)
 		body := fmt.Sprintf(`{"session_id":"my-session","type":"user.message","client_id":"k-%s","payload":{"text":"%s"}}`, text, text)
-		wait(t, "input is taken", func() bool {
+		waitFor(t, func() bool {
 			_, err := viewer.Request("x1.session.my-session.input", []byte(body), 5*time.Second)
 			return err == nil
-		})
-		wait(t, "the agent hears "+text, func() bool { h, _ := a.Heard(); return len(h) > 0 && h[len(h)-1]["text"] == text })
+		}, "not in time: input is taken")
+		waitFor(t, func() bool { h, _ := a.Heard(); return len(h) > 0 && h[len(h)-1]["text"] == text }, "not in time: the agent hears "+text)
 	}
-	talk("one")
+	exchange("one")
 	pokes, _ := a.Pokes()
 	if err := viewer.Publish("x1.session.my-session.presence", nil); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the agent is kept alive", func() bool { n, _ := a.Pokes(); return n > pokes })
+	waitFor(t, func() bool { n, _ := a.Pokes(); return n > pokes }, "not in time: the agent is kept alive")
 	m, err := viewer.Request("x1.session.my-session.history", []byte(`{"limit":1000}`), 60*time.Second)
 	if err != nil || !strings.Contains(string(m.Data), `"says one"`) {
 		t.Fatal(err)
 	}
-	wait(t, "the calls are audited", func() bool {
+	waitFor(t, func() bool {
 		return strings.Contains(p.get("/parley/v1/x1/audit?session=my-session&limit=1000"), "/calendar/list")
-	})
+	}, "not in time: the calls are audited")
 	for _, subject := range []string{"x1.session.my-session.events", "x1.session.my-session.archive", "parley.in.raw.my-session.input", "$JS.API.STREAM.DELETE.X1_ARCHIVE"} {
 		was := denied.Load()
 		if err := viewer.Publish(subject, []byte(`{}`)); err != nil {
 			t.Fatal(err)
 		}
-		wait(t, "a viewer is refused "+subject, func() bool { return denied.Load() > was })
+		waitFor(t, func() bool { return denied.Load() > was }, "not in time: a viewer is refused "+subject)
 	}
 	out.stop()
 	out.start()
-	talk("two")
-	var told []string
+	exchange("two")
+	var received []string
 	heard, _ := a.Heard()
 	for _, h := range heard {
-		told = append(told, fmt.Sprint(h["text"]))
+		received = append(received, fmt.Sprint(h["text"]))
 	}
-	if events := stored(t, p, "my-session"); !slices.Equal(column(events, "agent.text", "text"), []string{"says one", "says two"}) || !slices.Equal(told, []string{answer, "one", "two"}) {
-		t.Errorf("stored %v, heard %v", column(events, "agent.text", "text"), told)
+	if events := stored(t, p, "my-session"); !slices.Equal(column(events, "agent.text", "text"), []string{"says one", "says two"}) || !slices.Equal(received, []string{answer, "one", "two"}) {
+		t.Errorf("stored %v, received %v", column(events, "agent.text", "text"), received)
 	}
-	// A user of one session has no other.
-	foreign := natsOf(t, addr, nats.UserInfo("pod-7", "its-own"))
+	// A NATS user for one session cannot use another.
+	foreign := connectNATS(t, addr, nats.UserInfo("pod-7", "its-own"))
 	for _, subject := range []string{"x1.session.other.events", "x1.session.other.history", "x1.session.other.input"} {
 		if m, err := foreign.Request(subject, []byte(`{}`), time.Second); err == nil {
 			t.Errorf("%s: %s", subject, m.Data)

@@ -1,3 +1,5 @@
+// Test support: an x1 reader for the cross-dialect tests.
+
 package e2e
 
 import (

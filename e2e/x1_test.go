@@ -1,3 +1,5 @@
+// Tests of x1 with the embedded NATS server.
+
 package e2e
 
 import (
@@ -22,8 +24,8 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-// natsOf connects to a server's NATS.
-func natsOf(t *testing.T, addr string, opts ...nats.Option) *nats.Conn {
+// connectNATS connects to a server's NATS.
+func connectNATS(t *testing.T, addr string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	c, err := nats.Connect("nats://"+addr, append([]nats.Option{nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond)}, opts...)...)
 	if err != nil {
@@ -33,7 +35,7 @@ func natsOf(t *testing.T, addr string, opts ...nats.Option) *nats.Conn {
 	return c
 }
 
-// archived is what JetStream has of a session, by number.
+// archived returns the numbers and ids of a session's events in JetStream.
 func archived(t *testing.T, c *nats.Conn, id string) (numbers []chat.Seq, ids []chat.EventID) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
@@ -50,7 +52,7 @@ func archived(t *testing.T, c *nats.Conn, id string) (numbers []chat.Seq, ids []
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is pending is there; each fetch gives some of it, or the deadline ends it.
+	// The pending messages exist; each fetch returns some of them until the deadline.
 	for left := int(info.NumPending); left > 0; {
 		if ctx.Err() != nil {
 			t.Fatalf("of %d events of %s in the archive %d could not be read in time", info.NumPending, id, left)
@@ -73,8 +75,8 @@ func archived(t *testing.T, c *nats.Conn, id string) (numbers []chat.Seq, ids []
 	return numbers, ids
 }
 
-// However often the server is killed while people write: the archive ends with
-// every stored event, once and in order.
+// TestX1ArchiveSurvivesKills kills the server repeatedly under load. The archive then has
+// every stored event once and in order.
 func TestX1ArchiveSurvivesKills(t *testing.T) {
 	t.Parallel()
 	data, addr, bus := t.TempDir(), freeport.Addr(t), freeport.Addr(t)
@@ -83,8 +85,8 @@ func TestX1ArchiveSurvivesKills(t *testing.T) {
 	for i := range sessions {
 		p.post("/parley/v1/sessions", fmt.Sprintf(`{"id":"k%d","agent":"none"}`, i))
 	}
-	viewer := natsOf(t, bus)
-	var seen sync.Map // session → the largest number that a viewer saw
+	viewer := connectNATS(t, bus)
+	var seen sync.Map // session to the last number that a viewer saw
 	var disorder atomic.Int64
 	if _, err := viewer.Subscribe("x1.session.*.events", func(m *nats.Msg) {
 		e, err := chat.ParseEvent(m.Data)
@@ -93,7 +95,7 @@ func TestX1ArchiveSurvivesKills(t *testing.T) {
 			return
 		}
 		if last, ok := seen.Swap(e.Session, e.Seq); ok && last.(chat.Seq) > e.Seq+300 {
-			disorder.Add(1) // after a kill a few may come again, never from long ago
+			disorder.Add(1) // after a kill recent events may be repeated
 		}
 	}); err != nil {
 		t.Fatal(err)
@@ -139,7 +141,7 @@ func TestX1ArchiveSurvivesKills(t *testing.T) {
 		var record chat.Session
 		var numbers []chat.Seq
 		for end := time.Now().Add(60 * time.Second); ; {
-			// A request that its sender gave up may still be stored, so the record is read each time.
+			// A cancelled request may still be stored, so the record is read each time.
 			if err := json.Unmarshal([]byte(p.get("/parley/v1/sessions/"+id)), &record); err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +155,7 @@ func TestX1ArchiveSurvivesKills(t *testing.T) {
 		}
 		for k, n := range numbers {
 			if n != chat.Seq(k+1) {
-				t.Fatalf("%s: place %d has number %d", id, k+1, n)
+				t.Fatalf("%s: event %d has number %d", id, k+1, n)
 			}
 		}
 	}
@@ -162,15 +164,16 @@ func TestX1ArchiveSurvivesKills(t *testing.T) {
 	}
 }
 
-// A message by NATS is answered and seen natively; the server ends in order.
-func TestX1AndNativeAreOneConversation(t *testing.T) {
+// TestNATSMessageIsAnsweredNatively: a message on NATS is answered and appears in the
+// native log; the server then ends with code 0.
+func TestNATSMessageIsAnsweredNatively(t *testing.T) {
 	t.Parallel()
 	bus := freeport.Addr(t)
 	p := serve(t, t.TempDir(), "--nats", bus, "--summary", "plain")
 	if !strings.Contains(p.out.String(), "nats://"+bus) {
-		t.Fatalf("it does not say where NATS is: %s", p.out)
+		t.Fatalf("the output has no NATS address: %s", p.out)
 	}
-	c := natsOf(t, bus)
+	c := connectNATS(t, bus)
 	m, err := c.Request("x1.session.both.input", []byte(`{"session_id":"both","type":"user.message","payload":{"text":"hello"}}`), 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
@@ -190,6 +193,7 @@ func TestX1AndNativeAreOneConversation(t *testing.T) {
 	}
 }
 
+// TestX1RefusesToStart: a wrong or used NATS address ends the program with a message.
 func TestX1RefusesToStart(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -198,11 +202,13 @@ func TestX1RefusesToStart(t *testing.T) {
 	}
 	defer l.Close()
 	taken := l.Addr().String()
-	refused(t, 1, []string{taken, "in use", "--nats off"}, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--nats", taken)
-	refused(t, 1, []string{"0.0.0.0:0", "--nats", "authentication"}, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--nats", "0.0.0.0:0")
-	refused(t, 1, []string{"127.0.0.1:x", "--nats"}, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--token", "a-token-of-this-test", "--nats", "127.0.0.1:x")
+	expectExit(t, 1, []string{taken, "in use", "--nats off"}, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--nats", taken)
+	expectExit(t, 1, []string{"0.0.0.0:0", "--nats", "authentication"}, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--nats", "0.0.0.0:0")
+	expectExit(t, 1, []string{"127.0.0.1:x", "--nats"}, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--token", "a-token-of-this-test", "--nats", "127.0.0.1:x")
 }
 
+// TestX1WithATokenNeedsCredentials: with authentication NATS refuses connections without
+// a credential.
 func TestX1WithATokenNeedsCredentials(t *testing.T) {
 	t.Parallel()
 	const token = "a-token-of-this-very-test"
@@ -212,9 +218,9 @@ func TestX1WithATokenNeedsCredentials(t *testing.T) {
 		if err == nil {
 			c.Close()
 		}
-		t.Fatalf("nobody gets in: %v", err)
+		t.Fatalf("a connection without a credential: %v", err)
 	}
-	natsOf(t, bus, nats.Token(token))
+	connectNATS(t, bus, nats.Token(token))
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: token, body: `{"id":"s1","agent":"none"}`})
 	var cred x1.Credential
 	if err := json.Unmarshal([]byte(p.must(call{method: "POST", path: "/parley/v1/sessions/s1/credentials", token: token, body: `{}`})), &cred); err != nil {
