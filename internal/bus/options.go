@@ -1,7 +1,6 @@
 package bus
 
 import (
-	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -20,8 +19,7 @@ type Options struct {
 	Origins   []string    // web pages that may connect by WebSocket; nil means the same origin only
 	TLS       *tls.Config // nil means plain connections
 
-	Dir      string // folder of JetStream
-	MaxStore int64  // maximum size of the folder; 0 means 8 GiB
+	Dir string // folder of JetStream
 
 	Main     Account           // rules of the main account, which has only mappings
 	Accounts []Account         // further ones
@@ -55,7 +53,6 @@ type Grant struct {
 	Publish   []string  // subjects after mapping; nil means all
 	Subscribe []string  // nil means all
 	NoPublish []string  // taken out of Publish
-	NoListen  []string  // taken out of Subscribe
 	Until     time.Time // when the connection is closed; zero means never
 }
 
@@ -101,7 +98,7 @@ func (o Options) server(check server.Authentication) (*server.Options, error) {
 	opts := &server.Options{
 		ServerName: "parley", Host: host, Port: port,
 		NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: o.Dir, JetStreamMaxMemory: 32 << 20, JetStreamMaxStore: cmp.Or(o.MaxStore, 8<<30),
+		JetStream: true, StoreDir: o.Dir, JetStreamMaxMemory: 32 << 20, JetStreamMaxStore: 8 << 30,
 		DisableJetStreamBanner: true,
 		MaxPayload:             1 << 20,
 		MaxPending:             32 << 20,

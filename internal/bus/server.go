@@ -254,10 +254,10 @@ func (d *authenticator) Check(c server.ClientAuthentication) bool {
 		}
 		user.Account = acc
 	}
-	if g.Publish != nil || g.Subscribe != nil || g.NoPublish != nil || g.NoListen != nil {
+	if g.Publish != nil || g.Subscribe != nil || g.NoPublish != nil {
 		user.Permissions = &server.Permissions{
 			Publish:   &server.SubjectPermission{Allow: g.Publish, Deny: g.NoPublish},
-			Subscribe: &server.SubjectPermission{Allow: g.Subscribe, Deny: g.NoListen},
+			Subscribe: &server.SubjectPermission{Allow: g.Subscribe},
 		}
 	}
 	c.RegisterUser(user)

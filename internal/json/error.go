@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// UnmarshalTypeError says that a value is of the wrong kind.
+// UnmarshalTypeError is the error for a value of the wrong kind.
 type UnmarshalTypeError struct {
 	Field string // the path in the JSON, such as questions.options; "" is the whole value
 	Value string // what the JSON has there, such as "number" or "number 1.5"
@@ -40,8 +40,8 @@ var (
 	errValue = errors.New("a value has the wrong form")
 )
 
-// plainError words an error of encoding/json without the names of Go types. Errors of other kinds stay as they are:
-// they come from the types that read themselves, or from the reader.
+// plainError rewrites an error of encoding/json without the names of Go types. Other errors are returned as they are: they
+// come from an UnmarshalJSON method or from the reader.
 func plainError(err error, t reflect.Type) error {
 	if err == nil {
 		return nil
@@ -83,7 +83,7 @@ func pathIn(t reflect.Type, path string) string {
 	return strings.Join(names, ".")
 }
 
-// wanted is what JSON has to have for a type.
+// wanted names the kind of JSON value that a type needs.
 func wanted(t reflect.Type) string {
 	if t == nil {
 		return "something else"

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// plan says where in a JSON value the fields of structs are. nil stands for a value without any.
+// plan describes the struct fields of a type and of the types in it. nil means that there are none.
 type plan struct {
 	elem   *plan             // of a list or map: the plan of its elements
 	fields map[string]*field // of a struct: by exact name
@@ -50,7 +50,7 @@ func newPlan(t reflect.Type, seen map[reflect.Type]*plan) *plan {
 	if p, ok := seen[t]; ok {
 		return p
 	}
-	// A type that reads itself gets the bytes as they are; its method uses this package too.
+	// A type with its own UnmarshalJSON gets the bytes as they are; the method uses this package, too.
 	if t.Kind() != reflect.Pointer && (reflect.PointerTo(t).Implements(readsJSON) || reflect.PointerTo(t).Implements(readsText)) {
 		return nil
 	}
@@ -58,7 +58,7 @@ func newPlan(t reflect.Type, seen map[reflect.Type]*plan) *plan {
 	case reflect.Pointer:
 		return newPlan(t.Elem(), seen)
 	case reflect.Slice, reflect.Array, reflect.Map:
-		// The plan is put down before its elements are looked at: a type may contain itself.
+		// The plan is registered before that of its elements: a type may contain itself.
 		p := &plan{}
 		seen[t] = p
 		if p.elem = newPlan(t.Elem(), seen); p.elem == nil {
@@ -75,7 +75,7 @@ func newPlan(t reflect.Type, seen map[reflect.Type]*plan) *plan {
 	return nil
 }
 
-// add notes the fields of t, those of embedded structs behind its own ones.
+// add adds the fields of t, and then those of its embedded structs.
 func (p *plan) add(t reflect.Type, seen map[reflect.Type]*plan, depth int) {
 	var embedded []reflect.Type
 	for i := range t.NumField() {
@@ -121,26 +121,26 @@ func fold(name string) string {
 	}, name)
 }
 
-// exact returns b with the names hidden that encoding/json would take for a field although it should not: those that
-// differ from the field's name in the case of letters, and those that come again later in the same object. hidden
-// reports whether there were any; then b is a copy. What is not valid JSON is left to encoding/json to refuse.
-func exact(b []byte, t reflect.Type) (out []byte, hidden bool) {
+// exact overwrites the names that encoding/json must not use for a field: those that differ from the field's name in the
+// case of letters, and those that occur again later in the same object. It returns b itself if there are none, otherwise a
+// copy. Invalid JSON is returned as it is; encoding/json then refuses it.
+func exact(b []byte, t reflect.Type) []byte {
 	p := planOf(t)
 	if p == nil {
-		return b, false
+		return b
 	}
 	s := scanner{b: b}
 	s.value(p, 0)
 	if s.bad || len(s.hide) == 0 {
-		return b, false
+		return b
 	}
-	out = bytes.Clone(b)
+	out := bytes.Clone(b)
 	for _, name := range s.hide {
 		for i := name.from; i < name.to; i++ {
-			out[i] = 0x7f // no field's name has it, and a JSON text may
+			out[i] = 0x7f // allowed in JSON strings, and not used in field names
 		}
 	}
-	return out, true
+	return out
 }
 
 // maxDepth is how deep encoding/json reads.
@@ -148,7 +148,7 @@ const maxDepth = 10000
 
 type span struct{ from, to int }
 
-// scanner walks through a JSON value next to its plan.
+// scanner reads a JSON value together with its plan.
 type scanner struct {
 	b    []byte
 	i    int
@@ -162,7 +162,7 @@ func (s *scanner) space() {
 	}
 }
 
-// next reports whether c is the next character behind white space, and goes behind it.
+// next skips white space and c. It reports whether c was there.
 func (s *scanner) next(c byte) bool {
 	s.space()
 	if s.i < len(s.b) && s.b[s.i] == c {
@@ -212,7 +212,7 @@ func (s *scanner) object(p *plan, depth int) {
 		return
 	}
 	var few [16]span
-	last := few[:0] // by a field's index: where its name was seen last
+	last := few[:0] // the last position of each field's name, by the field's index
 	for !s.bad {
 		s.space()
 		name := span{s.i + 1, s.i}
@@ -244,7 +244,7 @@ func (s *scanner) object(p *plan, depth int) {
 	}
 }
 
-// field returns the field of that name, nil when there is none. A name that would be taken for a field's is hidden.
+// field returns the field with this name, nil for none. It hides a name that encoding/json would match with a field.
 func (s *scanner) field(p *plan, at span) *field {
 	raw := s.b[at.from:at.to]
 	if f := p.fields[string(raw)]; f != nil {
@@ -266,7 +266,7 @@ func (s *scanner) field(p *plan, at span) *field {
 	return nil
 }
 
-// text goes behind a text.
+// text skips a string.
 func (s *scanner) text() {
 	if s.i >= len(s.b) || s.b[s.i] != '"' {
 		s.bad = true
@@ -291,7 +291,7 @@ func (s *scanner) text() {
 	}
 }
 
-// scalar goes behind a number, true, false or null.
+// scalar skips a number, true, false or null.
 func (s *scanner) scalar() {
 	from := s.i
 	for s.i < len(s.b) && s.b[s.i] < utf8.RuneSelf && strings.IndexByte(",}] \n\t\r", s.b[s.i]) < 0 {
@@ -300,7 +300,7 @@ func (s *scanner) scalar() {
 	s.bad = s.bad || s.i == from
 }
 
-// skip goes behind a list or an object in which no fields are.
+// skip skips a list or an object without fields.
 func (s *scanner) skip() {
 	for depth := 0; s.i < len(s.b); {
 		switch s.b[s.i] {

@@ -1,10 +1,9 @@
-// Package json is encoding/json with four differences. All code of this module reads and writes JSON with it;
-// imports_test.go in the root refuses encoding/json elsewhere.
+// Package json is encoding/json with four differences. All code of this module uses it; imports_test.go in the root
+// refuses encoding/json elsewhere.
 //
-//   - A member is a field's value only when its name equals the field's name exactly. encoding/json also takes
-//     {"TEXT": …} for the field text, so that the log, which keeps what was sent, and the readers of other languages
-//     see another value than this server.
-//   - Of several members with the same name the last one counts, wholly. encoding/json merges objects.
+//   - A member sets a field only if its name equals the field's name exactly. encoding/json also accepts {"TEXT": …} for
+//     the field text, so that this server would see another value than clients in other languages.
+//   - Of several members with the same name only the last one counts. encoding/json merges objects.
 //   - Errors name the field by its path in the JSON and never a Go type, so their text can be shown to a client.
 //   - Marshal and NewEncoder write < > & as they are, which takes one byte instead of six.
 package json
@@ -14,7 +13,6 @@ import (
 	"encoding/json"
 	"io"
 	"reflect"
-	"sync"
 )
 
 // These are the same as in encoding/json.
@@ -24,8 +22,6 @@ type (
 	Delim       = json.Delim
 	Token       = json.Token
 	Encoder     = json.Encoder
-	Marshaler   = json.Marshaler
-	Unmarshaler = json.Unmarshaler
 	SyntaxError = json.SyntaxError
 )
 
@@ -43,38 +39,16 @@ func Indent(dst *bytes.Buffer, src []byte, prefix, indent string) error {
 // Unmarshal reads b into v, which is a pointer.
 func Unmarshal(b []byte, v any) error {
 	t := reflect.TypeOf(v)
-	b, _ = exact(b, t)
-	return plainError(json.Unmarshal(b, v), t)
+	return plainError(json.Unmarshal(exact(b, t), v), t)
 }
-
-// writer is an encoder with the buffer that it writes to.
-type writer struct {
-	buf bytes.Buffer
-	enc *json.Encoder
-}
-
-var writers = sync.Pool{New: func() any {
-	w := &writer{}
-	w.enc = NewEncoder(&w.buf)
-	return w
-}}
-
-// maxKept is the largest buffer that is kept for the next call of Marshal.
-const maxKept = 64 << 10
 
 // Marshal writes v as JSON.
 func Marshal(v any) ([]byte, error) {
-	w := writers.Get().(*writer)
-	w.buf.Reset()
-	err := w.enc.Encode(v)
-	var b []byte
-	if err == nil {
-		b = bytes.Clone(bytes.TrimSuffix(w.buf.Bytes(), []byte("\n")))
+	var b bytes.Buffer
+	if err := NewEncoder(&b).Encode(v); err != nil {
+		return nil, err
 	}
-	if w.buf.Cap() <= maxKept {
-		writers.Put(w)
-	}
-	return b, err
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // MarshalIndent is Marshal with indentation.
@@ -116,7 +90,7 @@ func (d *Decoder) Token() (Token, error) { return d.dec.Token() }
 // More reports whether the current array or object has another element.
 func (d *Decoder) More() bool { return d.dec.More() }
 
-// InputOffset is the place behind the last token or value.
+// InputOffset is the offset after the last token or value.
 func (d *Decoder) InputOffset() int64 { return d.dec.InputOffset() }
 
 // Decode reads the next value into v, which is a pointer; io.EOF after the last.
@@ -132,8 +106,7 @@ func (d *Decoder) Decode(v any) error {
 	if !d.numbers {
 		return Unmarshal(raw, v)
 	}
-	b, _ := exact(raw, t)
-	dec := json.NewDecoder(bytes.NewReader(b))
+	dec := json.NewDecoder(bytes.NewReader(exact(raw, t)))
 	dec.UseNumber()
 	return plainError(dec.Decode(v), t)
 }
