@@ -12,7 +12,7 @@ import (
 	"github.com/parley-hq/parley/internal/agents/remote"
 )
 
-// run is what an AG-UI agent is told.
+// run is the input of a run.
 type run struct {
 	ThreadID string          `json:"threadId"`
 	RunID    string          `json:"runId"`
@@ -33,18 +33,19 @@ type run struct {
 	}
 }
 
-// aguiHouse has an agent whose runs are answered one after the other.
-func aguiHouse(t *testing.T, runs ...func(run) []string) (*testServer, func() []run) {
+// aguiServer starts a server whose AG-UI agent sends the given events, one function
+// per run. It returns a function that returns the inputs.
+func aguiServer(t *testing.T, runs ...func(run) []string) (*testServer, func() []run) {
 	var mu sync.Mutex
-	var told []run
+	var requests []run
 	h := newServer(t, remote.Options{Protocol: remote.AGUI}, func(w http.ResponseWriter, r *http.Request) {
 		var in run
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 			t.Error(err)
 		}
 		mu.Lock()
-		told = append(told, in)
-		n := len(told)
+		requests = append(requests, in)
+		n := len(requests)
 		mu.Unlock()
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, e := range runs[min(n, len(runs))-1](in) {
@@ -54,12 +55,12 @@ func aguiHouse(t *testing.T, runs ...func(run) []string) (*testServer, func() []
 	return h, func() []run {
 		mu.Lock()
 		defer mu.Unlock()
-		return told
+		return requests
 	}
 }
 
-func TestAGUI(t *testing.T) {
-	h, told := aguiHouse(t, func(run) []string {
+func TestAGUIEvents(t *testing.T) {
+	h, requests := aguiServer(t, func(run) []string {
 		return []string{
 			`{"type":"RUN_STARTED","threadId":"s","runId":"r"}`,
 			`{"type":"STEP_STARTED","stepName":"research"}`,
@@ -81,29 +82,29 @@ func TestAGUI(t *testing.T) {
 			`{"type":"RUN_FINISHED","threadId":"s","runId":"r","usage":[{"model":"m","inputTokens":4,"outputTokens":2}]}`,
 		}
 	})
-	h.say("sky?")
-	h.ends(1)
-	h.want("user sky?", "status research", "thinks Hm.", "says Looking.", `calls look {"at":"sky"}`, `got "blue"`, "remote.round", "used 4 2", "answers It is blue.", "ended done")
-	h.say("and now?")
-	h.ends(2)
-	second := told()[1]
+	h.send("sky?")
+	h.awaitEnd(1)
+	h.wantLog("user sky?", "status research", "thinking Hm.", "text Looking.", `calls look {"at":"sky"}`, `got "blue"`, "remote.round", "used 4 2", "answers It is blue.", "ended done")
+	h.send("and now?")
+	h.awaitEnd(2)
+	second := requests()[1]
 	var roles []string
 	for _, m := range second.Messages {
 		roles = append(roles, m.Role+":"+m.ID)
 	}
 	if string(second.State) != `{"n":2,"list":["a","b"]}` || second.ThreadID != "s" || len(second.Tools) != 1 {
-		t.Errorf("was told %+v", second)
+		t.Errorf("received %+v", second)
 	}
 	if len(roles) != 6 || roles[1] != "assistant:m1" || second.Messages[2].ToolCalls[0].ID != "c1" || second.Messages[3].CallID != "c1" || roles[4] != "assistant:m3" || second.Messages[5].Content != "and now?" {
-		t.Errorf("was told %v", roles)
+		t.Errorf("received %v", roles)
 	}
 }
 
-// An interrupt becomes a prompt, its answer the resume of the next run; also over
-// a crash.
-func TestAGUIInterrupts(t *testing.T) {
+// An interrupt becomes a prompt, and its answer the resume of the next run, also
+// after a crash.
+func TestAGUIInterruptsArePrompts(t *testing.T) {
 	for _, crash := range []bool{false, true} {
-		h, told := aguiHouse(t, func(run) []string {
+		h, requests := aguiServer(t, func(run) []string {
 			return []string{
 				`{"type":"TOOL_CALL_START","toolCallId":"c1","toolCallName":"pay"}`, `{"type":"TOOL_CALL_ARGS","toolCallId":"c1","delta":"{\"eur\":5}"}`, `{"type":"TOOL_CALL_END","toolCallId":"c1"}`,
 				`{"type":"RUN_FINISHED","outcome":{"type":"interrupt","interrupts":[{"id":"i1","reason":"tool_call","message":"Pay?","toolCallId":"c1"},{"id":"i2","reason":"input","message":"Sure?","responseSchema":{"type":"object","properties":{"confirmed":{"type":"boolean"}}}}]}}`,
@@ -111,29 +112,29 @@ func TestAGUIInterrupts(t *testing.T) {
 		}, func(run) []string {
 			return []string{`{"type":"TOOL_CALL_RESULT","toolCallId":"c1","content":"paid"}`, `{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"Paid."}`, `{"type":"RUN_FINISHED"}`}
 		})
-		h.say("pay")
-		first, second := h.asked(1), h.asked(2)
+		h.send("pay")
+		first, second := h.awaitPrompt(1), h.awaitPrompt(2)
 		if crash {
 			h.kill()
 			h.start()
 		}
 		h.answer(first, chat.Answer{Decisions: []chat.Decision{{CallID: first.Approval.Calls[0].CallID, Approve: true, Params: json.RawMessage(`{"eur":4}`)}}})
 		h.answer(second, chat.Answer{Text: "Yes"})
-		h.ends(1)
-		h.want("user pay", `calls pay {"eur":5}`, "remote.round", "agent.approval_request", "asks binary_choice Sure?", "user.approval_response", "answer yes",
+		h.awaitEnd(1)
+		h.wantLog("user pay", `calls pay {"eur":5}`, "remote.round", "agent.approval_request", "asks binary_choice Sure?", "user.approval_response", "answer yes",
 			`got "paid"`, "remote.round", "answers Paid.", "ended done")
-		in := told()[1]
+		in := requests()[1]
 		b, _ := json.Marshal(in.Resume)
-		if want := `[{"interruptId":"i1","Status":"resolved","Payload":{"approved":true,"editedArgs":{"eur":4}}},{"interruptId":"i2","Status":"resolved","Payload":{"confirmed":true}}]`; string(b) != want || in.Parent != told()[0].RunID {
-			t.Errorf("was told %s, parent %s", b, in.Parent)
+		if want := `[{"interruptId":"i1","Status":"resolved","Payload":{"approved":true,"editedArgs":{"eur":4}}},{"interruptId":"i2","Status":"resolved","Payload":{"confirmed":true}}]`; string(b) != want || in.Parent != requests()[0].RunID {
+			t.Errorf("received %s, parent %s", b, in.Parent)
 		}
 		h.kill()
 	}
 }
 
-// A graph of LangGraph that waits becomes a prompt, in the words of what it gave
-// to interrupt(); the answer goes back where it looks for it, also over a crash.
-func TestAGUIGraphsWait(t *testing.T) {
+// An interrupt of LangGraph becomes a prompt with the text of its value; the answer
+// is sent as command.resume, also after a crash.
+func TestAGUILangGraphInterruptsArePrompts(t *testing.T) {
 	call := []string{`{"type":"TOOL_CALL_START","toolCallId":"c1","toolCallName":"pay"}`, `{"type":"TOOL_CALL_ARGS","toolCallId":"c1","delta":"{\"eur\":5}"}`, `{"type":"TOOL_CALL_END","toolCallId":"c1"}`}
 	const wants = `{"action_requests":[{"name":"pay","args":{"eur":5}}]}`
 	decide := func(approve bool, params string) func(chat.Prompt) chat.Answer {
@@ -156,47 +157,47 @@ func TestAGUIGraphsWait(t *testing.T) {
 		"a no":      {call, wants, "agent.approval_request", decide(false, ""), `{"decisions":[{"message":"a person refused it. because","type":"reject"}]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, told := aguiHouse(t, func(run) []string {
+			h, requests := aguiServer(t, func(run) []string {
 				return append(slices.Clone(c.before), `{"type":"CUSTOM","name":"on_interrupt","rawEvent":{"id":"i1"},"value":`+c.value+`}`, `{"type":"RUN_FINISHED"}`)
 			}, func(run) []string {
 				return []string{`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"Fine."}`, `{"type":"RUN_FINISHED"}`}
 			})
-			h.say("go")
-			p := h.asked(1)
+			h.send("go")
+			p := h.awaitPrompt(1)
 			if p.Approval != nil && p.Approval.Calls[0].CallID != "c3-c1" {
 				t.Errorf("asked for %+v", p.Approval.Calls)
 			}
 			h.kill()
 			h.start()
 			h.answer(p, c.answer(p))
-			h.ends(1)
-			if s := h.story(); !strings.Contains(s, c.asks) || !strings.Contains(s, "answers Fine.\nended done") {
+			h.awaitEnd(1)
+			if s := h.summary(); !strings.Contains(s, c.asks) || !strings.Contains(s, "answers Fine.\nended done") {
 				t.Error(s)
 			}
-			if in := told()[1]; string(in.Props) != `{"command":{"resume":`+c.resume+`}}` || in.Resume != nil {
-				t.Errorf("was told %s", in.Props)
+			if in := requests()[1]; string(in.Props) != `{"command":{"resume":`+c.resume+`}}` || in.Resume != nil {
+				t.Errorf("received %s", in.Props)
 			}
 			h.kill()
 		})
 	}
 }
 
-// The tool that agents are offered asks a person.
-func TestAGUIAsksByTool(t *testing.T) {
-	h, told := aguiHouse(t, func(run) []string {
+// A call of ask_person becomes a prompt.
+func TestAGUIAskPersonIsAPrompt(t *testing.T) {
+	h, requests := aguiServer(t, func(run) []string {
 		return []string{`{"type":"TOOL_CALL_CHUNK","toolCallId":"c9","toolCallName":"ask_person","delta":"{\"question\":\"Which?\",\"options\":[\"red\",\"blue\"]}"}`, `{"type":"RUN_FINISHED"}`}
 	}, func(run) []string {
 		return []string{`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"Red."}`, `{"type":"RUN_FINISHED"}`}
 	})
-	h.say("colour")
-	h.answer(h.asked(1), chat.Answer{Values: []string{"red"}})
-	h.ends(1)
-	if s := h.story(); !strings.Contains(s, "asks radio Which?\nanswer red\ngot \"red\"") || !strings.Contains(s, "answers Red.") {
+	h.send("colour")
+	h.answer(h.awaitPrompt(1), chat.Answer{Values: []string{"red"}})
+	h.awaitEnd(1)
+	if s := h.summary(); !strings.Contains(s, "asks radio Which?\nanswer red\ngot \"red\"") || !strings.Contains(s, "answers Red.") {
 		t.Fatal(s)
 	}
-	m := told()[1].Messages
+	m := requests()[1].Messages
 	if len(m) != 3 || m[1].ToolCalls[0].ID != "c9" || m[2].CallID != "c9" || m[2].Content != "red" {
-		t.Errorf("was told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 }
 
@@ -207,11 +208,11 @@ func TestAGUIErrors(t *testing.T) {
 		`{"type":"STATE_DELTA","delta":[{"op":"replace","path":"/no","value":1}]}`: "does not fit",
 		`{"type":"CUSTOM","name":"x"}`:                                             "broke off",
 	} {
-		h, _ := aguiHouse(t, func(run) []string {
+		h, _ := aguiServer(t, func(run) []string {
 			return []string{`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"Hi"}`, event}
 		})
-		h.say("go")
-		if end := h.ends(1); end.Outcome != chat.Failed || !strings.Contains(end.Error, says) {
+		h.send("go")
+		if end := h.awaitEnd(1); end.Outcome != chat.Failed || !strings.Contains(end.Error, says) {
 			t.Errorf("%s: ended %s %s", event, end.Outcome, end.Error)
 		}
 		h.kill()

@@ -11,9 +11,9 @@ import (
 	"github.com/parley-hq/parley/internal/agents/remote"
 )
 
-// In every kind of agent a failure is an event of its own: a code for programs,
-// and for people what happened, why, and what to do.
-func TestFaultsAreEvents(t *testing.T) {
+// With every protocol a failure is stored as an event with a code, and with a text
+// that says what happened, why, and what to do.
+func TestFailuresAreEvents(t *testing.T) {
 	kinds := map[string]remote.Options{
 		"openai-chat": {Protocol: remote.OpenAI},
 		"ndjson":      {Protocol: remote.NDJSON},
@@ -53,7 +53,7 @@ func TestFaultsAreEvents(t *testing.T) {
 	for kind, opt := range kinds {
 		for name, f := range faults {
 			if kind == "websocket" && name == "cuts" {
-				continue // before it is a WebSocket there is no answer to cut
+				continue // the connection is no WebSocket yet
 			}
 			t.Run(kind+" "+name, func(t *testing.T) {
 				opt := opt
@@ -62,9 +62,9 @@ func TestFaultsAreEvents(t *testing.T) {
 					f.opt(&opt)
 				}
 				h := newServer(t, opt, f.bad)
-				h.say("Hello?")
-				end := h.ends(1)
-				if s := h.story(); end.Outcome != chat.Failed || !strings.Contains(s, "error "+f.code+"\nended failed") {
+				h.send("Hello?")
+				end := h.awaitEnd(1)
+				if s := h.summary(); end.Outcome != chat.Failed || !strings.Contains(s, "error "+f.code+"\nended failed") {
 					t.Fatalf("the log says\n%s", s)
 				}
 				for _, says := range f.says {
@@ -73,16 +73,15 @@ func TestFaultsAreEvents(t *testing.T) {
 					}
 				}
 				if f.code == agent.CodeNoKey && h.agent.Probe(ctx) == nil {
-					t.Error("an agent without its key is well")
+					t.Error("Probe succeeds without the key")
 				}
 			})
 		}
 	}
 }
 
-// A line that does not end is an answer that broke off, and no matter of what the
-// endpoint speaks.
-func TestNDJSONLines(t *testing.T) {
+// An unfinished line is reported as a broken answer, not as an unreadable one.
+func TestNDJSONTruncatedLine(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"type":"text","te`:           agent.CodeCutOff,
 		`{"type":"text","te` + "\n":    agent.CodeUnreadable,
@@ -91,8 +90,8 @@ func TestNDJSONLines(t *testing.T) {
 		`{"type":"text","text":"Hi."}`: agent.CodeCutOff,
 	} {
 		h := newServer(t, remote.Options{Protocol: remote.NDJSON, Retries: -1}, func(w http.ResponseWriter, _ *http.Request) { flush(w, line) })
-		h.say("go")
-		if end := h.ends(1); !strings.Contains(h.story(), "error "+want+"\n") {
+		h.send("go")
+		if end := h.awaitEnd(1); !strings.Contains(h.summary(), "error "+want+"\n") {
 			t.Errorf("%q gives %s", line, end.Error)
 		}
 		h.kill()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzPatch: a patch gives JSON or an error.
+// FuzzPatch: any patch gives JSON or an error.
 func FuzzPatch(f *testing.F) {
 	f.Add(`{"a":[1,2]}`, `[{"op":"add","path":"/a/1","value":3},{"op":"move","from":"/a/0","path":"/b"},{"op":"test","path":"/b","value":1}]`)
 	f.Add(`[]`, `[{"op":"add","path":"/-","value":{}},{"op":"copy","from":"/0","path":"/1"},{"op":"remove","path":"/0"}]`)
@@ -22,8 +22,7 @@ func FuzzPatch(f *testing.F) {
 	})
 }
 
-// FuzzSteps: a step's Markdown is cut without a fault, and what becomes of it is
-// JSON.
+// FuzzSteps: any Markdown of a step gives JSON.
 func FuzzSteps(f *testing.F) {
 	f.Add("**Input:**\n```json\n{}\n```\n\n**Output:**\n```\nx\n```")
 	f.Add("**Function Output:**")

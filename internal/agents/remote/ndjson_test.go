@@ -10,7 +10,7 @@ import (
 	"github.com/parley-hq/parley/internal/agents/remote"
 )
 
-// call is what an endpoint is told.
+// call is the request to an endpoint.
 type call struct {
 	Protocol string `json:"protocol"`
 	Session  string `json:"session_id"`
@@ -36,10 +36,10 @@ func read(t *testing.T, r *http.Request) (c call) {
 	return c
 }
 
-func TestNDJSONVerbs(t *testing.T) {
+func TestNDJSONLineTypes(t *testing.T) {
 	h := newServer(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, r *http.Request) {
 		if c := read(t, r); c.Protocol != "parley.ndjson/1" || c.Session != "s" || c.Text != "go" || c.Attempt != 1 || c.Round != 1 {
-			t.Errorf("was told %+v", c)
+			t.Errorf("received %+v", c)
 		}
 		flush(w, `{"type":"status","message":"Reading"}
 
@@ -56,9 +56,9 @@ func TestNDJSONVerbs(t *testing.T) {
 {"type":"done"}
 `)
 	})
-	h.say("go")
-	h.ends(1)
-	h.want("user go", "status Reading", "agent.plan", "thinks Hm", `calls add {"a":1}`, "agent.tool_progress", "tool error no numbers", "agent.artifact",
+	h.send("go")
+	h.awaitEnd(1)
+	h.wantLog("user go", "status Reading", "agent.plan", "thinking Hm", `calls add {"a":1}`, "agent.tool_progress", "tool error no numbers", "agent.artifact",
 		"used 5 6", "answers Done.", "ended done")
 	h.await("the progress of the call", func() bool {
 		var id string
@@ -74,9 +74,9 @@ func TestNDJSONVerbs(t *testing.T) {
 	})
 }
 
-// A question ends the call; the next call brings the answer, also when the server
-// was killed in between.
-func TestNDJSONAsks(t *testing.T) {
+// A prompt ends the call, and the next call has the answer, also after a crash in
+// between.
+func TestNDJSONPrompts(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		h := newServer(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, r *http.Request) {
 			switch c := read(t, r); len(c.Answers) {
@@ -88,16 +88,16 @@ func TestNDJSONAsks(t *testing.T) {
 `)
 			default:
 				if n := len(c.Messages); n != 2 || c.Messages[1].Role != "assistant" || !strings.HasPrefix(c.Messages[1].Content, "Let me ask. ") {
-					t.Errorf("was told %+v", c.Messages)
+					t.Errorf("received %+v", c.Messages)
 				}
 				if c.Answers[0].RequestID != "city" || c.Answers[1].RequestID != "pay" || len(c.Answers[1].Decisions) != 1 || c.Answers[1].Decisions[0].Approve || c.Answers[1].Decisions[0].CallID != "1" {
-					t.Errorf("was told %+v", c)
+					t.Errorf("received %+v", c)
 				}
 				flush(w, `{"type":"text","text":"So `+c.Answers[0].Text+`."}`+"\n"+`{"type":"done"}`+"\n")
 			}
 		})
-		h.say("weather")
-		city, pay := h.asked(1), h.asked(2)
+		h.send("weather")
+		city, pay := h.awaitPrompt(1), h.awaitPrompt(2)
 		if crash {
 			h.kill()
 			h.start()
@@ -107,15 +107,14 @@ func TestNDJSONAsks(t *testing.T) {
 		}
 		h.answer(pay, chat.Answer{Decisions: []chat.Decision{{CallID: "c3-1"}}})
 		h.answer(city, chat.Answer{Text: "Bern"})
-		h.ends(1)
-		h.want("user weather", "says Let me ask. ", "remote.round", "asks text Which city?", "agent.approval_request", "user.approval_response",
+		h.awaitEnd(1)
+		h.wantLog("user weather", "text Let me ask. ", "remote.round", "asks text Which city?", "agent.approval_request", "user.approval_response",
 			"answer Bern", "answers So Bern.", "ended done")
 		h.kill()
 	}
 }
 
-// In the second call, too, a crash neither repeats the first one nor doubles
-// what was shown.
+// A crash during the second round repeats neither the first round nor shown text.
 func TestNDJSONCrashAfterAnswer(t *testing.T) {
 	begun := make(chan call, 4)
 	h := newServer(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, r *http.Request) {
@@ -131,19 +130,19 @@ func TestNDJSONCrashAfterAnswer(t *testing.T) {
 			flush(w, `{"type":"text","text":"Hello Ada"}`+"\n"+`{"type":"done"}`+"\n")
 		}
 	})
-	h.say("hi")
-	h.answer(h.asked(1), chat.Answer{Text: "Ada"})
-	h.seen("Hello A")
+	h.send("hi")
+	h.answer(h.awaitPrompt(1), chat.Answer{Text: "Ada"})
+	h.awaitPreview("Hello A")
 	h.kill()
 	h.start()
-	h.ends(1)
-	h.want("user hi", "remote.round", "asks text Name?", "answer Ada", "answers Hello Ada", "ended done")
+	h.awaitEnd(1)
+	h.wantLog("user hi", "remote.round", "asks text Name?", "answer Ada", "answers Hello Ada", "ended done")
 	close(begun)
 	rounds := ""
 	for c := range begun {
 		rounds += string(rune('0' + c.Round))
 		if c.Attempt == 2 && (len(c.Open) != 1 || c.Open[0].Text != "Hello A" || len(c.Events) == 0 || c.Answers[0].Text != "Ada") {
-			t.Errorf("was told %+v", c)
+			t.Errorf("received %+v", c)
 		}
 	}
 	if rounds != "122" {
@@ -163,11 +162,11 @@ func TestNDJSONBadLines(t *testing.T) {
 		h := newServer(t, remote.Options{Protocol: remote.NDJSON}, func(w http.ResponseWriter, _ *http.Request) {
 			flush(w, `{"type":"text","text":"Hi"}`+"\n"+line+"\n")
 		})
-		h.say("go")
-		if end := h.ends(1); end.Outcome != chat.Failed || !strings.Contains(end.Error, says) {
+		h.send("go")
+		if end := h.awaitEnd(1); end.Outcome != chat.Failed || !strings.Contains(end.Error, says) {
 			t.Errorf("%s: ended %s %s", line, end.Outcome, end.Error)
 		}
-		if s := h.story(); !strings.Contains(s, "said in part Hi") {
+		if s := h.summary(); !strings.Contains(s, "partial Hi") {
 			t.Error(s)
 		}
 		h.kill()

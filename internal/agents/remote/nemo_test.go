@@ -35,46 +35,45 @@ func TestNeMoStream(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		flush(w, step("w", "Function Start: <workflow>", "**Function Input:**\n```\nhi\n```"), step("m", "llama", "**Input:** x"), step("m", "llama", "**Input:** x y"), step("7", "Tool: calc", stepIn), step("7", "Tool: calc", stepOut),
 			step("8", "Function Start: react", "**Function Input:**\n```\nhi\n```"), step("8", "Function Complete: react", "**Function Input:**\n```\nhi\n```**Function Output:**\n```\nok\n```"))
-		words(w, "Fo", "ur.")
+		writeText(w, "Fo", "ur.")
 		flush(w, "observability_trace: {\"observability_trace_id\":\"t-9\"}\n\n", `data: {"choices":[{"delta":{"content":""},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
 	})
-	h.say("2+2?")
-	h.ends(1)
-	h.want("user 2+2?", "status llama", `calls calc {"a":2,"b":"<"}`, "got 4", `calls react {"input":"hi"}`, `got "ok"`,
+	h.send("2+2?")
+	h.awaitEnd(1)
+	h.wantLog("user 2+2?", "status llama", `calls calc {"a":2,"b":"<"}`, "got 4", `calls react {"input":"hi"}`, `got "ok"`,
 		"agent.trace", "answers Four.", "ended done")
 }
 
-// An agent of the toolkit streams what its model says, the model's calls among it;
-// what came of them stands in the steps. Each is told of once, and the answer is
-// the last word.
-func TestNeMoStreamOfAToolCallingAgent(t *testing.T) {
+// A tool-calling agent streams the calls of its model, and sends the results in
+// steps. Each call is stored once, and the last text is the answer.
+func TestNeMoStreamStoresEachCallOnce(t *testing.T) {
 	h := newServer(t, remote.Options{Protocol: remote.NeMo}, func(w http.ResponseWriter, _ *http.Request) {
-		words(w, "Let me", " see.")
+		writeText(w, "Let me", " see.")
 		flush(w, callPieces("call_1", "clock", `{"zone":"UTC"}`), step("7", "Function Start: clock", stepIn), step("7", "Function Complete: clock", stepOut))
-		words(w, "Four", " o'clock.")
+		writeText(w, "Four", " o'clock.")
 		flush(w, `data: {"choices":[{"delta":{"content":""},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
 	})
-	h.say("What time is it?")
-	h.ends(1)
-	h.want("user What time is it?", "says Let me see.", `calls clock {"a":2,"b":"<"}`, "got 4", "answers Four o'clock.", "ended done")
+	h.send("What time is it?")
+	h.awaitEnd(1)
+	h.wantLog("user What time is it?", "text Let me see.", `calls clock {"a":2,"b":"<"}`, "got 4", "answers Four o'clock.", "ended done")
 }
 
 func TestNeMoStreamError(t *testing.T) {
 	h := newServer(t, remote.Options{Protocol: remote.NeMo}, func(w http.ResponseWriter, _ *http.Request) {
-		words(w, "Hm")
+		writeText(w, "Hm")
 		flush(w, step("7", "Tool: calc", stepIn), `{"code":"workflow_error","message":"bad input","details":"ValueError"}`+"\n\n")
 	})
-	h.say("2+2?")
-	if end := h.ends(1); end.Outcome != chat.Failed || !strings.Contains(end.Error, "bad input") {
+	h.send("2+2?")
+	if end := h.awaitEnd(1); end.Outcome != chat.Failed || !strings.Contains(end.Error, "bad input") {
 		t.Fatalf("ended %s: %s", end.Outcome, end.Error)
 	}
-	if s := h.story(); !strings.Contains(s, "tool error") {
+	if s := h.summary(); !strings.Contains(s, "tool error") {
 		t.Fatal(s)
 	}
 }
 
-// A workflow that asks over HTTP gets its answer at the address it names.
-func TestNeMoStreamAsks(t *testing.T) {
+// The answer to a prompt over HTTP is posted to its response_url.
+func TestNeMoStreamPrompts(t *testing.T) {
 	answers := make(chan string, 1)
 	h := newServer(t, remote.Options{Protocol: remote.NeMo, URL: "/v1/chat/stream"}, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/executions/") {
@@ -88,21 +87,21 @@ func TestNeMoStreamAsks(t *testing.T) {
 		select {
 		case got := <-answers:
 			if !strings.Contains(got, `"selected_option":{"description":"","id":"b","label":"SMS","value":"sms"}`) || !strings.Contains(got, `"type":"radio"`) {
-				t.Errorf("was told %s", got)
+				t.Errorf("received %s", got)
 			}
-			words(w, "By sms.")
+			writeText(w, "By sms.")
 		case <-r.Context().Done():
 		}
 	})
-	h.say("tell me")
-	h.answer(h.asked(1), chat.Answer{Values: []string{"sms"}})
-	h.ends(1)
-	h.want("user tell me", "asks radio How?", "answer sms", "answers By sms.", "ended done")
+	h.send("tell me")
+	h.answer(h.awaitPrompt(1), chat.Answer{Values: []string{"sms"}})
+	h.awaitEnd(1)
+	h.wantLog("user tell me", "asks radio How?", "answer sms", "answers By sms.", "ended done")
 }
 
-// toolkit is a NeMo server's WebSocket, as far as the contract says: one run per
-// conversation, which dies when it speaks to a socket that is gone, and whose open
-// question is asked again on a new one.
+// toolkit is the WebSocket of a NeMo server. It has one run per conversation. A run
+// ends when it writes to a closed socket; its open prompt is sent again on a new
+// one.
 type toolkit struct {
 	t *testing.T
 
@@ -167,7 +166,7 @@ func (k *toolkit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// send speaks on the socket of the run. The caller holds mu.
+// send writes to the socket of the run. The caller holds mu.
 func (k *toolkit) send(frame string) bool {
 	return k.conn.Write(context.Background(), websocket.MessageText, []byte(frame)) == nil
 }
@@ -208,19 +207,19 @@ func TestNeMoSocket(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		k := &toolkit{t: t, waiting: make(chan string, 1)}
 		h := newServer(t, remote.Options{Protocol: remote.NeMo, Socket: true}, k.ServeHTTP)
-		h.say("go")
-		p := h.asked(1)
+		h.send("go")
+		p := h.awaitPrompt(1)
 		if p.Deadline == 0 || len(p.Input.Options) != 2 {
 			t.Errorf("asked %+v", p.Input)
 		}
 		if crash {
-			// The run waits over there; it is found again.
+			// The run still waits on the server, and is found again.
 			h.kill()
 			h.start()
 		}
 		h.answer(p, chat.Answer{Text: "Yes"})
-		h.ends(1)
-		h.want("user go", `calls look {"a":2,"b":"<"}`, "got 4", "says First ", "asks binary_choice Go on?", "answer continue", "answers then continue.", "ended done")
+		h.awaitEnd(1)
+		h.wantLog("user go", `calls look {"a":2,"b":"<"}`, "got 4", "text First ", "asks binary_choice Go on?", "answer continue", "answers then continue.", "ended done")
 		k.mu.Lock()
 		if k.runs != 1 {
 			t.Errorf("the workflow ran %d times", k.runs)
@@ -230,18 +229,18 @@ func TestNeMoSocket(t *testing.T) {
 	}
 }
 
-// A connection that breaks while a person thinks is made again.
-func TestNeMoSocketBreaksDuringPrompt(t *testing.T) {
+// A connection that breaks while a prompt is open is made again.
+func TestNeMoSocketReconnectsDuringPrompt(t *testing.T) {
 	k := &toolkit{t: t, waiting: make(chan string, 1)}
 	h := newServer(t, remote.Options{Protocol: remote.NeMo, Socket: true}, k.ServeHTTP)
-	h.say("go")
-	p := h.asked(1)
+	h.send("go")
+	p := h.awaitPrompt(1)
 	k.mu.Lock()
 	k.conn.CloseNow()
 	k.mu.Unlock()
 	h.answer(p, chat.Answer{Text: "No"})
-	h.ends(1)
-	if s := h.story(); !strings.Contains(s, "answers then cancel.") {
+	h.awaitEnd(1)
+	if s := h.summary(); !strings.Contains(s, "answers then cancel.") {
 		t.Fatal(s)
 	}
 }
@@ -249,14 +248,14 @@ func TestNeMoSocketBreaksDuringPrompt(t *testing.T) {
 func TestNeMoSocketFails(t *testing.T) {
 	k := &toolkit{t: t, waiting: make(chan string, 1)}
 	h := newServer(t, remote.Options{Protocol: remote.NeMo, Socket: true}, k.ServeHTTP)
-	h.say("fail")
-	if end := h.ends(1); end.Outcome != chat.Failed || !strings.Contains(end.Error, "ValueError: bad input") {
+	h.send("fail")
+	if end := h.awaitEnd(1); end.Outcome != chat.Failed || !strings.Contains(end.Error, "ValueError: bad input") {
 		t.Fatalf("ended %s: %s", end.Outcome, end.Error)
 	}
 }
 
-// A workflow that says nothing for longer than is usual, on a connection that
-// lives, is waited for; one that finds no end is not.
+// A workflow without frames is waited for while the server answers pings, but not
+// longer than the limit.
 func TestNeMoSocketSilence(t *testing.T) {
 	for limit, want := range map[time.Duration]chat.Outcome{time.Hour: chat.Done, 300 * time.Millisecond: chat.Failed} {
 		h := newServer(t, remote.Options{Protocol: remote.NeMo, Socket: true, Wait: 50 * time.Millisecond, Silence: 50 * time.Millisecond, Limit: limit}, func(w http.ResponseWriter, r *http.Request) {
@@ -288,8 +287,8 @@ func TestNeMoSocketSilence(t *testing.T) {
 			k.send(k.frame("system_response_message", "t", f.ID, "complete", `{"text":null}`))
 			<-ctx.Done()
 		})
-		h.say("go")
-		if end := h.ends(1); end.Outcome != want {
+		h.send("go")
+		if end := h.awaitEnd(1); end.Outcome != want {
 			t.Errorf("with a limit of %s it ended %s: %s", limit, end.Outcome, end.Error)
 		}
 		h.kill()

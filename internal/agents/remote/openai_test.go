@@ -13,7 +13,7 @@ import (
 	"github.com/parley-hq/parley/internal/agents/remote"
 )
 
-func words(w http.ResponseWriter, pieces ...string) {
+func writeText(w http.ResponseWriter, pieces ...string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for _, p := range pieces {
 		b, _ := json.Marshal(p)
@@ -25,7 +25,7 @@ const stopped = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}
 
 func openAI() remote.Options { return remote.Options{Protocol: remote.OpenAI, Retries: -1} }
 
-// callPieces is a call as it is streamed: its name first, its arguments in pieces.
+// callPieces is a streamed call: first its name, then its arguments in pieces.
 func callPieces(id, name, args string) string {
 	var out strings.Builder
 	put := func(id, name, args string) {
@@ -42,18 +42,18 @@ func callPieces(id, name, args string) string {
 	return out.String()
 }
 
-// An endpoint that runs its tools itself and goes on in the same answer tells of
-// the calls where they were made; each step counts them from zero.
+// An endpoint that runs its tools itself continues in the same answer; each of its
+// steps numbers the calls from zero.
 func TestOpenAIRunsItsOwnTools(t *testing.T) {
 	h := newServer(t, openAI(), func(w http.ResponseWriter, _ *http.Request) {
-		words(w, "Let me see.")
+		writeText(w, "Let me see.")
 		flush(w, callPieces("call_1", "add", `{"a":1}`), callPieces("call_2", "add", `{"a":2}`))
-		words(w, "Fo", "ur.")
+		writeText(w, "Fo", "ur.")
 		flush(w, stopped)
 	})
-	h.say("2+2?")
-	h.ends(1)
-	h.want("user 2+2?", "says Let me see.", `calls add {"a":1}`, "got null", `calls add {"a":2}`, "got null", "used 7 3", "answers Four.", "ended done")
+	h.send("2+2?")
+	h.awaitEnd(1)
+	h.wantLog("user 2+2?", "text Let me see.", `calls add {"a":1}`, "got null", `calls add {"a":2}`, "got null", "used 7 3", "answers Four.", "ended done")
 }
 
 func TestOpenAIAnswers(t *testing.T) {
@@ -76,58 +76,58 @@ func TestOpenAIAnswers(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		flush(w, ": hello\n\n", `data: {"choices":[{"delta":{"role":"assistant","reasoning_content":"Hm."}}]}`+"\n\n")
-		words(w, "Fo", "ur, n", "aïve.")
+		writeText(w, "Fo", "ur, n", "aïve.")
 		flush(w, stopped)
 	})
-	h.say("2+2?")
-	h.ends(1)
-	h.want("user 2+2?", "thinks Hm.", "used 7 3", "answers Four, naïve.", "ended done")
+	h.send("2+2?")
+	h.awaitEnd(1)
+	h.wantLog("user 2+2?", "thinking Hm.", "used 7 3", "answers Four, naïve.", "ended done")
 	sure := chat.UserMessage{Text: "Sure?", Context: json.RawMessage(`{"system":"Speak French."}`)}
 	if _, err := h.Append(ctx, ann, "s", []chat.Draft{chat.NewDraft(sure)}); err != nil {
 		t.Fatal(err)
 	}
-	h.ends(2)
+	h.awaitEnd(2)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	b, _ := json.Marshal(got.Messages)
 	if want := `[{"Role":"system","Content":"Be brief."},{"Role":"system","Content":"Speak French."},{"Role":"user","Content":"2+2?"},{"Role":"assistant","Content":"Four, naïve."},{"Role":"user","Content":"Sure?"}]`; string(b) != want || !got.Stream || got.Model != "m" {
-		t.Errorf("was told %s", b)
+		t.Errorf("received %s", b)
 	}
 }
 
-func TestOpenAIAtOnce(t *testing.T) {
+func TestOpenAIWholeCompletion(t *testing.T) {
 	h := newServer(t, openAI(), func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"choices":[{"message":{"content":"Four."},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`)
 	})
-	h.say("2+2?")
-	h.ends(1)
-	h.want("user 2+2?", "used 1 2", "answers Four.", "ended done")
+	h.send("2+2?")
+	h.awaitEnd(1)
+	h.wantLog("user 2+2?", "used 1 2", "answers Four.", "ended done")
 }
 
-func TestOpenAIToolsThatNobodyRuns(t *testing.T) {
+func TestOpenAIToolForTheCallerFails(t *testing.T) {
 	h := newServer(t, openAI(), func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		flush(w, `data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_1","function":{"name":"add","arguments":"{\"a\""}}]}}]}`+"\n\n",
 			`data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":":1}"}}]},"finish_reason":"tool_calls"}]}`+"\n\ndata: [DONE]\n\n")
 	})
-	h.say("add")
-	if end := h.ends(1); end.Outcome != chat.Failed || !strings.Contains(end.Error, "tool add") {
+	h.send("add")
+	if end := h.awaitEnd(1); end.Outcome != chat.Failed || !strings.Contains(end.Error, "tool add") {
 		t.Fatalf("ended %s: %s", end.Outcome, end.Error)
 	}
-	if s := h.story(); !strings.Contains(s, `calls add {"a":1}`) || !strings.Contains(s, "tool error nobody runs") {
+	if s := h.summary(); !strings.Contains(s, `calls add {"a":1}`) || !strings.Contains(s, "tool error nobody runs") {
 		t.Fatal(s)
 	}
 }
 
-// Bad days: each ends in a clear event, and the conversation goes on.
-func TestBadEndpoints(t *testing.T) {
+// Every failure ends in an event with its reason, and the next turn works.
+func TestFailingEndpoints(t *testing.T) {
 	away := http.RedirectHandler("http://127.0.0.1:1/elsewhere", http.StatusFound)
 	for name, test := range map[string]struct {
 		opt  func(*remote.Options)
 		bad  http.HandlerFunc
 		says string // in the error
-		log  string // in the story
+		log  string // in the log
 	}{
 		"refuses": {bad: func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, `{"error":{"message":"no such model"}}`, 404)
@@ -135,22 +135,22 @@ func TestBadEndpoints(t *testing.T) {
 		"wants a key":    {bad: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, says: "refused the key"},
 		"is busy":        {bad: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) }, says: "busy"},
 		"redirects":      {bad: away.ServeHTTP, says: "redirects to 127.0.0.1:1/elsewhere"},
-		"cuts in a word": {bad: func(w http.ResponseWriter, _ *http.Request) { words(w, "Hello wor"); panic(http.ErrAbortHandler) }, says: "broke off", log: "said in part Hello wor"},
-		"ends in a word": {bad: func(w http.ResponseWriter, _ *http.Request) { words(w, "Hello wor") }, says: "broke off", log: "said in part Hello wor"},
-		"cuts in JSON":   {bad: func(w http.ResponseWriter, _ *http.Request) { words(w, "Hi"); flush(w, `data: {"choi`) }, says: "broke off", log: "said in part Hi"},
-		"sends no JSON":  {bad: func(w http.ResponseWriter, _ *http.Request) { words(w, "Hi"); flush(w, "data: {oops\n\n") }, says: "cannot be read", log: "said in part Hi"},
+		"cuts in a word": {bad: func(w http.ResponseWriter, _ *http.Request) { writeText(w, "Hello wor"); panic(http.ErrAbortHandler) }, says: "broke off", log: "partial Hello wor"},
+		"ends in a word": {bad: func(w http.ResponseWriter, _ *http.Request) { writeText(w, "Hello wor") }, says: "broke off", log: "partial Hello wor"},
+		"cuts in JSON":   {bad: func(w http.ResponseWriter, _ *http.Request) { writeText(w, "Hi"); flush(w, `data: {"choi`) }, says: "broke off", log: "partial Hi"},
+		"sends no JSON":  {bad: func(w http.ResponseWriter, _ *http.Request) { writeText(w, "Hi"); flush(w, "data: {oops\n\n") }, says: "cannot be read", log: "partial Hi"},
 		"reports": {bad: func(w http.ResponseWriter, _ *http.Request) {
-			words(w, "Hi")
+			writeText(w, "Hi")
 			flush(w, "data: {\"error\":{\"message\":\"out of memory\"}}\n\n")
-		}, says: "out of memory", log: "said in part Hi"},
-		"says nothing": {bad: func(w http.ResponseWriter, _ *http.Request) { words(w); flush(w, "data: [DONE]\n\n") }, says: "without saying anything"},
-		"says too much": {opt: func(o *remote.Options) { o.Max = 1 << 20 }, bad: func(w http.ResponseWriter, _ *http.Request) {
+		}, says: "out of memory", log: "partial Hi"},
+		"text nothing": {bad: func(w http.ResponseWriter, _ *http.Request) { writeText(w); flush(w, "data: [DONE]\n\n") }, says: "without saying anything"},
+		"text too much": {opt: func(o *remote.Options) { o.Max = 1 << 20 }, bad: func(w http.ResponseWriter, _ *http.Request) {
 			for range 300 {
-				words(w, strings.Repeat("x", 8000))
+				writeText(w, strings.Repeat("x", 8000))
 			}
-		}, says: "larger than 1 MiB", log: "said in part xxx"},
-		"has a long line": {bad: func(w http.ResponseWriter, _ *http.Request) { words(w, strings.Repeat("x", 5<<20)) }, says: "line of more than"},
-		"hangs":           {opt: func(o *remote.Options) { o.Silence = 500 * time.Millisecond }, bad: func(w http.ResponseWriter, r *http.Request) { words(w, "Hi"); <-r.Context().Done() }, says: "silent for 500ms", log: "said in part Hi"},
+		}, says: "larger than 1 MiB", log: "partial xxx"},
+		"has a long line": {bad: func(w http.ResponseWriter, _ *http.Request) { writeText(w, strings.Repeat("x", 5<<20)) }, says: "line of more than"},
+		"hangs":           {opt: func(o *remote.Options) { o.Silence = 500 * time.Millisecond }, bad: func(w http.ResponseWriter, r *http.Request) { writeText(w, "Hi"); <-r.Context().Done() }, says: "silent for 500ms", log: "partial Hi"},
 		"never begins":    {opt: func(o *remote.Options) { o.Wait = 50 * time.Millisecond }, bad: func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body); <-r.Context().Done() }, says: "did not answer in time"},
 		"never ends": {opt: func(o *remote.Options) { o.Limit = 100 * time.Millisecond }, bad: func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
@@ -170,23 +170,23 @@ func TestBadEndpoints(t *testing.T) {
 					test.bad(w, r)
 					return
 				}
-				words(w, "Fine.")
+				writeText(w, "Fine.")
 				flush(w, stopped)
 			})
-			h.say("Hello?")
-			end := h.ends(1)
+			h.send("Hello?")
+			end := h.awaitEnd(1)
 			if end.Outcome != chat.Failed || !strings.Contains(end.Error, test.says) {
 				t.Fatalf("ended %s: %s", end.Outcome, end.Error)
 			}
-			if s := h.story(); !strings.Contains(s, test.log) {
+			if s := h.summary(); !strings.Contains(s, test.log) {
 				t.Fatalf("the log says\n%s", s)
 			}
 			if opt.Limit > 0 {
 				return // too short for the rest on a busy machine
 			}
-			h.say("And now?")
-			if end := h.ends(2); end.Outcome != chat.Done && opt.Silence == 0 && opt.Wait == 0 {
-				t.Fatalf("the conversation is stuck: %s", h.story())
+			h.send("And now?")
+			if end := h.awaitEnd(2); end.Outcome != chat.Done && opt.Silence == 0 && opt.Wait == 0 {
+				t.Fatalf("the conversation is stuck: %s", h.summary())
 			}
 		})
 	}
@@ -197,8 +197,8 @@ func TestUnreachable(t *testing.T) {
 	h.kill()
 	h.opt.URL = "http://127.0.0.1:1/v1"
 	h.start()
-	h.say("Hello?")
-	if end := h.ends(1); end.Outcome != chat.Failed || !strings.Contains(end.Error, "is it running?") {
+	h.send("Hello?")
+	if end := h.awaitEnd(1); end.Outcome != chat.Failed || !strings.Contains(end.Error, "is it running?") {
 		t.Fatalf("ended %s: %s", end.Outcome, end.Error)
 	}
 	if err := h.agent.Health(); err == nil || h.agent.Probe(ctx) == nil {
@@ -206,7 +206,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A call that the endpoint does not take is repeated.
+// A call that the endpoint refuses as busy is repeated.
 func TestRetry(t *testing.T) {
 	opt := openAI()
 	opt.Retries = 1
@@ -217,27 +217,27 @@ func TestRetry(t *testing.T) {
 			w.WriteHeader(503)
 			return
 		}
-		words(w, "Fine.")
+		writeText(w, "Fine.")
 		flush(w, stopped)
 	})
-	h.say("Hello?")
-	h.ends(1)
-	h.want("user Hello?", "used 7 3", "answers Fine.", "ended done")
+	h.send("Hello?")
+	h.awaitEnd(1)
+	h.wantLog("user Hello?", "used 7 3", "answers Fine.", "ended done")
 }
 
 func TestStop(t *testing.T) {
 	gone := make(chan struct{})
 	h := newServer(t, openAI(), func(w http.ResponseWriter, r *http.Request) {
-		words(w, "One ", "two ")
+		writeText(w, "One ", "two ")
 		<-r.Context().Done()
 		close(gone)
 	})
-	h.say("count")
-	h.seen("One two ")
+	h.send("count")
+	h.awaitPreview("One two ")
 	if _, err := h.Stop(ctx, ann, "s", "", "enough"); err != nil {
 		t.Fatal(err)
 	}
-	h.ends(1)
+	h.awaitEnd(1)
 	<-gone // the endpoint is let go too
-	h.want("user count", "turn.stop_requested", "said in part One two ", "ended stopped")
+	h.wantLog("user count", "turn.stop_requested", "partial One two ", "ended stopped")
 }

@@ -24,14 +24,14 @@ const (
 // Protocols are the names of all protocols.
 var Protocols = []string{OpenAI, NDJSON, NeMo, AGUI}
 
-// What becomes of a turn that was cut off by a crash of the server.
+// What happens to a turn after a crash of the server.
 const (
 	RecoverSafe   = "safe"   // the endpoint is called again, unless a tool was used
-	RecoverAlways = "always" // it is called again
+	RecoverAlways = "always" // the endpoint is called again
 	RecoverNever  = "never"  // the turn ends as interrupted
 )
 
-// Options of an Agent. Protocol and URL are needed; the rest may be zero.
+// Options configures an Agent. Protocol and URL are required.
 type Options struct {
 	Protocol string
 	URL      string                 // of the endpoint
@@ -40,20 +40,20 @@ type Options struct {
 
 	Model        string         // openai-chat, nemo: the model's name
 	Instructions string         // put before the conversation as a system message
-	History      int            // messages of the conversation that are sent along, the newest; 0 means 100, -1 only the last
+	History      int            // how many messages of the conversation are sent, the newest; 0 means 100, -1 only the last
 	Extra        map[string]any // more fields of the request's body
-	Socket       bool           // nemo: speak by WebSocket
-	NoAsk        bool           // ag-ui: do not offer the tool by which the agent asks a person
+	Socket       bool           // nemo: use the WebSocket
+	NoAsk        bool           // ag-ui: do not offer the tool ask_person
 
 	Connect time.Duration // until there is a connection; 0 means 10 s
 	Wait    time.Duration // until the answer begins; 0 means 2 min
-	Silence time.Duration // between two signs of life; 0 means 2 min, 10 min for nemo
-	Limit   time.Duration // for one call, without the time that people take; 0 means 1 h
+	Silence time.Duration // between two bytes of the answer; 0 means 2 min, 10 min for nemo
+	Limit   time.Duration // for one call, without the time that people take to answer; 0 means 1 h
 	Max     int64         // bytes of one answer; 0 means 16 MiB, 256 MiB for nemo
-	Retries int           // calls again while the endpoint does not take them; 0 means 2, -1 none
-	Recover string        // RecoverSafe unless said otherwise; ndjson: RecoverAlways
+	Retries int           // further calls while the endpoint refuses them; 0 means 2, -1 none
+	Recover string        // "" means RecoverSafe; ndjson: RecoverAlways
 
-	Files  func(ctx context.Context, id chat.SessionID, path string) (data []byte, mediaType string, err error) // reads images to send along; nil means none
+	Files  func(ctx context.Context, id chat.SessionID, path string) (data []byte, mediaType string, err error) // reads images for the endpoint; nil means none
 	Logger *slog.Logger                                                                                         // nil means none
 }
 
@@ -79,7 +79,7 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// CheckURL reports why a text is no address of an endpoint.
+// CheckURL checks the address of an endpoint.
 func CheckURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme) {
@@ -88,7 +88,7 @@ func CheckURL(s string) error {
 	return nil
 }
 
-// fill puts the defaults in.
+// fill sets the defaults.
 func (o *Options) fill() {
 	or := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {
@@ -96,7 +96,7 @@ func (o *Options) fill() {
 		}
 	}
 	if o.Protocol == NeMo {
-		// Its steps are sent whole for every token, and say nothing while a tool runs.
+		// NeMo sends its steps again for every token, and nothing while a tool runs.
 		or(&o.Silence, 10*time.Minute)
 		if o.Max == 0 {
 			o.Max = 256 << 20
@@ -123,7 +123,7 @@ func (o *Options) fill() {
 	}
 	if o.Recover == "" {
 		if o.Recover = RecoverSafe; o.Protocol == NDJSON {
-			o.Recover = RecoverAlways // it is told which attempt it is
+			o.Recover = RecoverAlways // the request names the attempt
 		}
 	}
 	if o.Logger == nil {

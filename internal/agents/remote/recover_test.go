@@ -9,43 +9,43 @@ import (
 	"github.com/parley-hq/parley/internal/agents/remote"
 )
 
-// A server that dies in the middle calls the endpoint again. What was shown is
-// neither taken back nor doubled.
-func TestRecover(t *testing.T) {
+// After a crash the endpoint is called again. Shown text is neither removed nor
+// repeated.
+func TestCrashRepeatsNoText(t *testing.T) {
 	for name, test := range map[string]struct {
 		second []string
-		story  []string
+		log    []string
 	}{
 		"with the same text":  {[]string{"The capital ", "is Paris."}, []string{"answers The capital is Paris."}},
 		"in other pieces":     {[]string{"The", " capital is", " Paris."}, []string{"answers The capital is Paris."}},
-		"with another text":   {[]string{"Paris", " it is."}, []string{"said in part The capital is Pa", "answers Paris it is."}},
-		"with another ending": {[]string{"The capital is", " Rome."}, []string{"said in part The capital is Pa", "answers The capital is Rome."}},
-		"with less":           {[]string{"The capital"}, []string{"said in part The capital is Pa", "answers The capital"}},
+		"with another text":   {[]string{"Paris", " it is."}, []string{"partial The capital is Pa", "answers Paris it is."}},
+		"with another ending": {[]string{"The capital is", " Rome."}, []string{"partial The capital is Pa", "answers The capital is Rome."}},
+		"with less":           {[]string{"The capital"}, []string{"partial The capital is Pa", "answers The capital"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
 			h := newServer(t, openAI(), func(w http.ResponseWriter, r *http.Request) {
 				if calls.Add(1) == 1 {
-					words(w, "The capital ", "is Pa")
+					writeText(w, "The capital ", "is Pa")
 					<-r.Context().Done()
 					return
 				}
-				words(w, test.second...)
+				writeText(w, test.second...)
 				flush(w, "data: [DONE]\n\n")
 			})
-			h.say("capital?")
-			h.seen("is Pa")
+			h.send("capital?")
+			h.awaitPreview("is Pa")
 			h.kill()
 			h.start()
-			h.ends(1)
-			h.want(append(append([]string{"user capital?"}, test.story...), "ended done")...)
+			h.awaitEnd(1)
+			h.wantLog(append(append([]string{"user capital?"}, test.log...), "ended done")...)
 		})
 	}
 }
 
-// Finished blocks and tools of an earlier attempt are followed as long as the
-// endpoint says the same.
-func TestRecoverFollowsTheLog(t *testing.T) {
+// After a crash the stored blocks and tool calls are kept as long as the endpoint
+// repeats them.
+func TestCrashRepeatsNoStoredEvents(t *testing.T) {
 	const first = `{"type":"thinking","text":"Hm."}
 {"type":"text","text":"Looking. "}
 {"type":"tool_call","call_id":"1","tool":"look","params":{"at":"sky"}}
@@ -54,15 +54,15 @@ func TestRecoverFollowsTheLog(t *testing.T) {
 `
 	for name, test := range map[string]struct {
 		second string
-		story  []string
+		log    []string
 	}{
 		"same": {
 			first + `{"type":"text","text":"ue."}` + "\n" + `{"type":"done"}` + "\n",
-			[]string{"thinks Hm.", "says Looking. ", `calls look {"at":"sky"}`, `got "blue"`, "answers It is blue."},
+			[]string{"thinking Hm.", "text Looking. ", `calls look {"at":"sky"}`, `got "blue"`, "answers It is blue."},
 		},
 		"continues": {
 			`{"type":"continue"}` + "\n" + `{"type":"text","text":"ue."}` + "\n" + `{"type":"done"}`,
-			[]string{"thinks Hm.", "says Looking. ", `calls look {"at":"sky"}`, `got "blue"`, "answers It is blue."},
+			[]string{"thinking Hm.", "text Looking. ", `calls look {"at":"sky"}`, `got "blue"`, "answers It is blue."},
 		},
 		"other tool": {
 			`{"type":"thinking","text":"Hm."}
@@ -71,18 +71,18 @@ func TestRecoverFollowsTheLog(t *testing.T) {
 {"type":"tool_result","call_id":"1","result":"green"}
 {"type":"text","text":"Green."}
 {"type":"done"}`,
-			[]string{"thinks Hm.", "says Looking. ", `calls look {"at":"sky"}`, `got "blue"`, "said in part It is bl", `calls look {"at":"sea"}`, `got "green"`, "answers Green."},
+			[]string{"thinking Hm.", "text Looking. ", `calls look {"at":"sky"}`, `got "blue"`, "partial It is bl", `calls look {"at":"sea"}`, `got "green"`, "answers Green."},
 		},
 		"other text": {
 			`{"type":"thinking","text":"Hm."}
 {"type":"text","text":"Looking up."}
 {"type":"done"}`,
-			[]string{"thinks Hm.", "says Looking. ", `calls look {"at":"sky"}`, `got "blue"`, "said in part It is bl", "answers Looking up."},
+			[]string{"thinking Hm.", "text Looking. ", `calls look {"at":"sky"}`, `got "blue"`, "partial It is bl", "answers Looking up."},
 		},
 		"other order": {
 			`{"type":"text","text":"Blue."}
 {"type":"done"}`,
-			[]string{"thinks Hm.", "says Looking. ", `calls look {"at":"sky"}`, `got "blue"`, "said in part It is bl", "answers Blue."},
+			[]string{"thinking Hm.", "text Looking. ", `calls look {"at":"sky"}`, `got "blue"`, "partial It is bl", "answers Blue."},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,50 +95,50 @@ func TestRecoverFollowsTheLog(t *testing.T) {
 				}
 				flush(w, test.second)
 			})
-			h.say("sky?")
-			h.seen("It is bl")
+			h.send("sky?")
+			h.awaitPreview("It is bl")
 			h.kill()
 			h.start()
-			if end := h.ends(1); end.Outcome != chat.Done {
-				t.Fatal(h.story())
+			if end := h.awaitEnd(1); end.Outcome != chat.Done {
+				t.Fatal(h.summary())
 			}
-			h.want(append(append([]string{"user sky?"}, test.story...), "ended done")...)
+			h.wantLog(append(append([]string{"user sky?"}, test.log...), "ended done")...)
 		})
 	}
 }
 
-// Where calling again could repeat what tools did, the turn ends, unless the
-// operator says that it may.
-func TestRecoverIsCareful(t *testing.T) {
+// After a crash, a turn in which a tool was used ends as interrupted, unless the
+// configuration allows another call.
+func TestCrashAfterToolUseInterrupts(t *testing.T) {
 	for mode, want := range map[string]chat.Outcome{"": chat.Interrupted, remote.RecoverNever: chat.Interrupted, remote.RecoverAlways: chat.Done} {
 		var calls atomic.Int32
 		h := newServer(t, remote.Options{Protocol: remote.NeMo, Recover: mode}, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			flush(w, "intermediate_data: {\"id\":\"1\",\"name\":\"Tool: pay\",\"payload\":\"**Input:**\\n```json\\n{}\\n```\"}\n\n")
 			if calls.Add(1) == 1 {
-				words(w, "Pay")
+				writeText(w, "Pay")
 				<-r.Context().Done()
 				return
 			}
-			words(w, "Paid.")
+			writeText(w, "Paid.")
 			flush(w, "data: [DONE]\n\n")
 		})
-		h.say("pay")
-		h.seen("Pay")
+		h.send("pay")
+		h.awaitPreview("Pay")
 		h.kill()
 		h.start()
-		if end := h.ends(1); end.Outcome != want {
-			t.Errorf("with %q it ended %s:\n%s", mode, end.Outcome, h.story())
+		if end := h.awaitEnd(1); end.Outcome != want {
+			t.Errorf("with %q it ended %s:\n%s", mode, end.Outcome, h.summary())
 		}
 		h.kill()
 	}
 }
 
-// Wherever the server dies, and it dies twice, an endpoint that says the same
-// again gives the log of a server that never died.
-func TestRecoverAnywhere(t *testing.T) {
+// Two crashes at any write give the same log as none, if the endpoint repeats its
+// answer.
+func TestCrashAtEveryWrite(t *testing.T) {
 	want := []string{
-		"user go", "status Reading", "thinks Hm, hm.", "says Looking. ", `calls look {"at":"sky"}`, `got "blue"`, "says Again. ", "remote.round",
+		"user go", "status Reading", "thinking Hm, hm.", "text Looking. ", `calls look {"at":"sky"}`, `got "blue"`, "text Again. ", "remote.round",
 		"asks text Sure?", "answer yes", "agent.plan", "used 1 2", "answers It is blue.", "ended done",
 	}
 	for at := int64(2); ; at++ {
@@ -153,25 +153,25 @@ func TestRecoverAnywhere(t *testing.T) {
 			flush(w, `{"type":"text","text":"It "}`+"\n", `{"type":"text","text":"is bl"}`+"\n", `{"type":"plan","tasks":[]}`+"\n", `{"type":"text","text":"ue."}`+"\n",
 				`{"type":"usage","input_tokens":1,"output_tokens":2}`+"\n", `{"type":"done"}`+"\n")
 		})
-		h.gate.left.Store(at)
-		died := 0
+		h.journal.left.Store(at)
+		kills := 0
 		if _, err := h.Append(ctx, ann, "s", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "go"}).As("c-1")}); err != nil {
 			t.Fatal(err)
 		}
-		for h.dies() {
-			died++
+		for h.awaitKill() {
+			kills++
 			h.kill()
 			h.start()
-			if died == 1 {
-				h.gate.left.Store(at)
+			if kills == 1 {
+				h.journal.left.Store(at)
 			}
 		}
-		h.ends(1)
-		h.want(want...)
+		h.awaitEnd(1)
+		h.wantLog(want...)
 		h.kill()
-		if died == 0 {
+		if kills == 0 {
 			if at < 15 {
-				t.Fatalf("it died in no more than %d places", at)
+				t.Fatalf("the server was killed at only %d writes", at)
 			}
 			return
 		}

@@ -30,16 +30,16 @@ var (
 	ann = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "ann"}, Scopes: []chat.Scope{chat.ScopeUser}}
 )
 
-// gate is the real journal, which takes nothing more when the process is killed.
-type gate struct {
+// killableJournal is a journal that refuses writes after the simulated kill of the process.
+type killableJournal struct {
 	*journal.Journal
 	dead atomic.Bool
 	left atomic.Int64  // writes until the kill, when it is not 0
 	died chan struct{} // closed at the kill
 }
 
-// write counts a write and reports whether it is one too many.
-func (g *gate) write() bool {
+// write counts a write and reports whether it is allowed.
+func (g *killableJournal) write() bool {
 	if g.left.Load() > 0 && g.left.Add(-1) == 0 {
 		g.dead.Store(true)
 		close(g.died)
@@ -49,14 +49,14 @@ func (g *gate) write() bool {
 
 var errDead = chat.Errorf(chat.Unavailable, "the process is dead")
 
-func (g *gate) Commit(ctx context.Context, c *chat.Commit) error {
+func (g *killableJournal) Commit(ctx context.Context, c *chat.Commit) error {
 	if !g.write() {
 		return errDead
 	}
 	return g.Journal.Commit(ctx, c)
 }
 
-func (g *gate) WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error {
+func (g *killableJournal) WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error {
 	if !g.write() {
 		return errDead
 	}
@@ -70,18 +70,18 @@ type testServer struct {
 	disk vfs.FS
 	opt  remote.Options
 
-	gate  *gate
-	hub   *hub.Hub
-	agent *remote.Agent
+	journal *killableJournal
+	hub     *hub.Hub
+	agent   *remote.Agent
 	*session.Sessions
 	runner *agentpool.Runner
 	end    context.CancelFunc
 	ended  chan error
 
-	mu     sync.Mutex
-	events []chat.Event // all that was committed, over all processes
-	shown  map[chat.BlockID]string
-	moved  chan struct{}
+	mu      sync.Mutex
+	events  []chat.Event // all that was committed, over all processes
+	shown   map[chat.BlockID]string
+	changed chan struct{}
 }
 
 // newServer starts a testServer whose agent speaks a protocol with a handler.
@@ -90,7 +90,7 @@ func newServer(t *testing.T, opt remote.Options, endpoint http.HandlerFunc) *tes
 	srv := httptest.NewServer(endpoint)
 	t.Cleanup(srv.Close)
 	opt.URL = srv.URL + opt.URL
-	h := &testServer{t: t, disk: vfs.NewMem(), opt: opt, moved: make(chan struct{}), shown: map[chat.BlockID]string{}}
+	h := &testServer{t: t, disk: vfs.NewMem(), opt: opt, changed: make(chan struct{}), shown: map[chat.BlockID]string{}}
 	t.Cleanup(h.kill)
 	h.start()
 	if _, _, err := h.Create(ctx, ann, chat.NewSession{ID: "s"}); err != nil {
@@ -105,7 +105,7 @@ func (h *testServer) start() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.gate = &gate{Journal: j, died: make(chan struct{})}
+	h.journal = &killableJournal{Journal: j, died: make(chan struct{})}
 	h.hub = hub.New(j, hub.Options{})
 	for id, blocks := range j.OpenBlocks() {
 		h.hub.Restore(id, blocks)
@@ -116,7 +116,7 @@ func (h *testServer) start() {
 	agents := agentpool.NewRegistry(agentpool.NewPool(agentpool.PoolOptions{}))
 	agents.Add(agent.Info{Name: "test", Kind: h.opt.Protocol}, h.agent)
 	h.runner = agentpool.NewRunner(agents, agentpool.Options{Grace: time.Millisecond, StopGrace: 5 * time.Second})
-	h.Sessions = session.New(h.gate, h.hub, session.Options{DefaultAgent: "test", Observers: []session.Observer{{Erased: h.runner.Erased, Committed: h.committed}}})
+	h.Sessions = session.New(h.journal, h.hub, session.Options{DefaultAgent: "test", Observers: []session.Observer{{Erased: h.runner.Erased, Committed: h.committed}}})
 	h.runner.Attach(h.Sessions)
 	run, end := context.WithCancel(ctx)
 	h.end, h.ended = end, make(chan error, 3)
@@ -126,7 +126,7 @@ func (h *testServer) start() {
 	go func() { h.watch(run, hub); ended <- nil }()
 }
 
-// watch reads what a reader sees: a preview never changes what was shown.
+// watch reads as a client does, and checks that previews never change shown text.
 func (h *testServer) watch(ctx context.Context, hub *hub.Hub) {
 	from := chat.Cursor{}
 	for ctx.Err() == nil {
@@ -147,7 +147,7 @@ func (h *testServer) watch(ctx context.Context, hub *hub.Hub) {
 					}
 				}
 			}
-			h.stir()
+			h.notify()
 			h.mu.Unlock()
 			from = batch.Cursor
 		}
@@ -163,21 +163,21 @@ func (h *testServer) committed(evs []chat.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.events = append(h.events, evs...)
-	h.stir()
+	h.notify()
 }
 
-// stir wakes who waits. The caller holds mu.
-func (h *testServer) stir() {
-	close(h.moved)
-	h.moved = make(chan struct{})
+// stir wakes await. The caller holds mu.
+func (h *testServer) notify() {
+	close(h.changed)
+	h.changed = make(chan struct{})
 }
 
-// kill ends the process as it is: nothing is written any more.
+// kill ends the process without writing anything more.
 func (h *testServer) kill() {
 	if h.end == nil {
 		return
 	}
-	h.gate.dead.Store(true)
+	h.journal.dead.Store(true)
 	h.end()
 	for range 3 {
 		if err := <-h.ended; err != nil {
@@ -187,12 +187,12 @@ func (h *testServer) kill() {
 	h.end = nil
 	h.agent.Close()
 	h.hub.Close(nil)
-	if err := h.gate.Journal.Close(); err != nil {
+	if err := h.journal.Journal.Close(); err != nil {
 		h.t.Error(err)
 	}
 }
 
-func (h *testServer) say(text string) {
+func (h *testServer) send(text string) {
 	h.t.Helper()
 	if _, err := h.Append(ctx, ann, "s", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text})}); err != nil {
 		h.t.Fatal(err)
@@ -202,25 +202,25 @@ func (h *testServer) say(text string) {
 // await waits until something is true of what was stored and shown.
 func (h *testServer) await(what string, ok func() bool) {
 	h.t.Helper()
-	patience := time.NewTimer(60 * time.Second)
-	defer patience.Stop()
+	timeout := time.NewTimer(60 * time.Second)
+	defer timeout.Stop()
 	for {
 		h.mu.Lock()
-		done, moved := ok(), h.moved
+		done, changed := ok(), h.changed
 		h.mu.Unlock()
 		if done {
 			return
 		}
 		select {
-		case <-moved:
-		case <-patience.C:
-			h.t.Fatalf("waited in vain for %s; the log says\n%s", what, h.story())
+		case <-changed:
+		case <-timeout.C:
+			h.t.Fatalf("no %s; the log has\n%s", what, h.summary())
 		}
 	}
 }
 
-// ends waits for the end of the nth turn.
-func (h *testServer) ends(n int) chat.TurnCompleted {
+// awaitEnd waits for the end of the nth turn.
+func (h *testServer) awaitEnd(n int) chat.TurnCompleted {
 	h.t.Helper()
 	var end chat.TurnCompleted
 	h.await("the end of the turn", func() bool {
@@ -238,13 +238,13 @@ func (h *testServer) ends(n int) chat.TurnCompleted {
 	return end
 }
 
-// dies reports whether the process was killed before the first turn ended. What
-// is asked meanwhile is answered with yes.
-func (h *testServer) dies() bool {
+// awaitKill reports whether the process was killed before the first turn ended. It
+// answers prompts with yes.
+func (h *testServer) awaitKill() bool {
 	h.t.Helper()
 	for {
 		h.mu.Lock()
-		moved, ended := h.moved, false
+		changed, ended := h.changed, false
 		var open string
 		for i := range h.events {
 			if p, ok := chat.AsPrompt(&h.events[i]); ok {
@@ -267,15 +267,15 @@ func (h *testServer) dies() bool {
 			}
 		}
 		select {
-		case <-moved:
-		case <-h.gate.died:
+		case <-changed:
+		case <-h.journal.died:
 			return true
 		}
 	}
 }
 
-// seen waits until a reader has a text of an open block.
-func (h *testServer) seen(text string) {
+// awaitPreview waits until a client has a text of an open block.
+func (h *testServer) awaitPreview(text string) {
 	h.t.Helper()
 	h.await("the text "+text, func() bool {
 		for _, s := range h.shown {
@@ -287,8 +287,8 @@ func (h *testServer) seen(text string) {
 	})
 }
 
-// asked waits for the nth prompt.
-func (h *testServer) asked(n int) chat.Prompt {
+// awaitPrompt waits for the nth prompt.
+func (h *testServer) awaitPrompt(n int) chat.Prompt {
 	h.t.Helper()
 	var found chat.Prompt
 	h.await("a prompt", func() bool {
@@ -313,9 +313,9 @@ func (h *testServer) answer(p chat.Prompt, a chat.Answer) {
 	}
 }
 
-// story is the log in short.
-func (h *testServer) story() string {
-	facts, _, err := h.gate.Read(ctx, "s", chat.Range{})
+// summary is the log, one line per event.
+func (h *testServer) summary() string {
+	facts, _, err := h.journal.Read(ctx, "s", chat.Range{})
 	if err != nil {
 		return err.Error()
 	}
@@ -330,15 +330,15 @@ func (h *testServer) story() string {
 		case chat.UserMessage:
 			out = append(out, "user "+b.Text)
 		case chat.AgentText:
-			s := "says "
+			s := "text "
 			if b.Partial {
-				s = "said in part "
+				s = "partial "
 			} else if b.Final {
 				s = "answers "
 			}
 			out = append(out, s+b.Text)
 		case chat.AgentThinking:
-			out = append(out, "thinks "+b.Text)
+			out = append(out, "thinking "+b.Text)
 		case chat.AgentToolCall:
 			out = append(out, "calls "+b.Tool+" "+string(b.Params))
 		case chat.AgentToolResult:
@@ -366,10 +366,10 @@ func (h *testServer) story() string {
 	return strings.Join(out, "\n")
 }
 
-func (h *testServer) want(lines ...string) {
+func (h *testServer) wantLog(lines ...string) {
 	h.t.Helper()
-	if got, want := h.story(), strings.Join(lines, "\n"); got != want {
-		h.t.Fatalf("the log says\n%s\n\nand not\n%s", got, want)
+	if got, want := h.summary(), strings.Join(lines, "\n"); got != want {
+		h.t.Fatalf("the log has\n%s\n\nwant\n%s", got, want)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/parley-hq/parley/internal/agents/tool"
 )
 
-// peer is an MCP server that can be made to say nothing.
+// peer is an MCP server that can be made to hang.
 type peer struct {
 	*httptest.Server
 	hangs atomic.Bool
@@ -50,12 +50,12 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// patience only ends a test that hangs.
-const patience = time.Minute
+// timeout only ends a test that hangs.
+const timeout = time.Minute
 
-// A server that takes connections and says nothing is not well, whether it was
-// connected before or not; when it speaks again, it is.
-func TestAServerThatHangs(t *testing.T) {
+// Health reports a server that accepts connections but does not answer, until it
+// answers again.
+func TestHealthOfAHangingServer(t *testing.T) {
 	p := newPeer(t)
 	s := tool.NewServer(tool.ServerOptions{Name: "kit", URL: p.URL})
 	t.Cleanup(s.Close)
@@ -69,18 +69,18 @@ func TestAServerThatHangs(t *testing.T) {
 	p.hangs.Store(true)
 	probe(50*time.Millisecond, false)
 	p.hangs.Store(false)
-	probe(patience, true)
+	probe(timeout, true)
 	p.hangs.Store(true)
 	probe(50*time.Millisecond, false)
 	p.hangs.Store(false)
-	probe(patience, true)
+	probe(timeout, true)
 }
 
-// Who gives up does not wait for somebody else's attempt to connect.
-func TestGivingUpWhileAnotherConnects(t *testing.T) {
+// A cancelled caller does not wait for the connection attempt of another.
+func TestCancelWhileAnotherConnects(t *testing.T) {
 	p := newPeer(t)
 	p.hangs.Store(true)
-	s := tool.NewServer(tool.ServerOptions{Name: "kit", URL: p.URL, Connect: 10 * patience})
+	s := tool.NewServer(tool.ServerOptions{Name: "kit", URL: p.URL, Connect: 10 * timeout})
 	t.Cleanup(s.Close)
 	first, end := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -101,14 +101,14 @@ func TestGivingUpWhileAnotherConnects(t *testing.T) {
 		if err == nil {
 			t.Error("it has tools")
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Error("it waits for the other")
 	}
 	end()
 	<-ended
 }
 
-// stuck is a network that does not even give up.
+// stuck is a network that ignores the end of a context.
 type stuck struct{ asked, release chan struct{} }
 
 func (n stuck) RoundTrip(*http.Request) (*http.Response, error) {
@@ -120,8 +120,8 @@ func (n stuck) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("nothing came")
 }
 
-// Who stops does not wait for how long giving up takes.
-func TestStoppingWhileConnecting(t *testing.T) {
+// A stopped turn does not wait until the connection attempt has ended.
+func TestStopWhileConnecting(t *testing.T) {
 	n := stuck{make(chan struct{}, 1), make(chan struct{})}
 	s := tool.NewServer(tool.ServerOptions{Name: "kit", URL: "http://127.0.0.1:1", Client: &http.Client{Transport: n}})
 	t.Cleanup(s.Close)
@@ -138,7 +138,7 @@ func TestStoppingWhileConnecting(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Error("it waits for the attempt")
 	}
 	close(n.release)
