@@ -317,7 +317,7 @@ func TestMCPServerIsRestarted(t *testing.T) {
 			server.Close()
 			w.say("s-3", "look")
 			w.ended("s-3", 1)
-			w.has("s-3", "error kit__picture unavailable: the MCP server kit cannot be reached: nobody listens there", "turn done")
+			w.has("s-3", "error kit__picture unavailable: the MCP server kit cannot be reached: no server listens at the address", "turn done")
 		})
 	}
 }

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,20 +16,19 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// Builtin returns the built-in tools of those names; workstreams names all five
-// of those. None means what every agent has: ask_user, update_plan,
-// publish_artifact and request_permission.
+// Builtin returns the built-in tools with these names; "workstreams" stands for
+// all tools for workstreams. Without names it returns the default tools.
 func Builtin(names ...string) ([]Tool, error) {
 	if len(names) == 0 {
-		names = everyday
+		names = defaults
 	}
+	all := slices.Concat(builtins, workstreams)
 	var out []Tool
 	for _, name := range names {
 		if name == "workstreams" {
 			out = append(out, workstreams...)
 			continue
 		}
-		all := slices.Concat(builtins, workstreams)
 		i := slices.IndexFunc(all, func(t Tool) bool { return t.Name == name })
 		if i < 0 {
 			return nil, chat.Errorf(chat.Invalid, "%q is no built-in tool; there are %s", name, strings.Join(BuiltinNames(), ", "))
@@ -39,15 +39,17 @@ func Builtin(names ...string) ([]Tool, error) {
 }
 
 // BuiltinNames lists the built-in tools.
-func BuiltinNames() []string {
-	var names []string
-	for _, t := range slices.Concat(builtins, workstreams) {
-		names = append(names, t.Name)
+func BuiltinNames() []string { return names(slices.Concat(builtins, workstreams)) }
+
+func names(tools []Tool) []string {
+	var out []string
+	for _, t := range tools {
+		out = append(out, t.Name)
 	}
-	return names
+	return out
 }
 
-var everyday = []string{"ask_user", "update_plan", "publish_artifact", "request_permission"}
+var defaults = []string{"ask_user", "update_plan", "publish_artifact", "request_permission"}
 
 var builtins = []Tool{
 	{
@@ -117,7 +119,7 @@ func askUser(ctx context.Context, c Call) (json.RawMessage, error) {
 		Required: in.Required, Timeout: in.Timeout, URL: in.URL,
 	}
 	for _, o := range in.Options {
-		q.Options = append(q.Options, chat.Option{ID: o.Value, Label: first(o.Label, o.Value), Value: o.Value, Description: o.Description})
+		q.Options = append(q.Options, chat.Option{ID: o.Value, Label: cmp.Or(o.Label, o.Value), Value: o.Value, Description: o.Description})
 	}
 	if q.InputType == "" {
 		if q.InputType = chat.InputText; len(q.Options) > 0 {
@@ -145,7 +147,7 @@ func askUser(ctx context.Context, c Call) (json.RawMessage, error) {
 	return json.Marshal(out)
 }
 
-// optionArg is a choice as models give it: an object, or just its text.
+// optionArg is an option as models write it: an object, or a string.
 type optionArg struct {
 	Value, Label, Description string
 }
@@ -168,7 +170,7 @@ func (o *optionArg) UnmarshalJSON(b []byte) error {
 		o.Value = string(in.Value)
 	}
 	o.Label, o.Description = in.Label, in.Description
-	o.Value = first(first(o.Value, in.ID), in.Label)
+	o.Value = cmp.Or(o.Value, in.ID, in.Label)
 	return nil
 }
 
@@ -199,7 +201,7 @@ func updatePlan(ctx context.Context, c Call) (json.RawMessage, error) {
 	return json.RawMessage(`{"shown":true}`), nil
 }
 
-// kindOf are the types and media types of artifacts by the ending of their name.
+// kindOf has the types and media types of artifacts by file extension.
 var kindOf = map[string][2]string{
 	".md": {"file", "text/markdown"}, ".txt": {"file", "text/plain"}, ".html": {"html", "text/html"}, ".csv": {"file", "text/csv"},
 	".json": {"code", "application/json"}, ".svg": {"image", "image/svg+xml"}, ".go": {"code", "text/plain"}, ".py": {"code", "text/plain"},
@@ -220,7 +222,7 @@ func publishArtifact(ctx context.Context, c Call) (json.RawMessage, error) {
 	}
 	var text string
 	if json.Unmarshal(in.Content, &text) != nil {
-		text = string(in.Content) // some models give the value itself
+		text = string(in.Content) // some models send the value itself instead of a string
 	}
 	if text == "" {
 		return nil, &Error{Code: Invalid, Msg: "content is empty"}
@@ -235,27 +237,22 @@ func publishArtifact(ctx context.Context, c Call) (json.RawMessage, error) {
 	}
 	a.Path = cleanPath(in.Path, in.Title)
 	known := kindOf[strings.ToLower(path.Ext(a.Path))]
-	a.ArtifactType = first(first(a.ArtifactType, known[0]), "file")
-	a.MediaType = first(first(a.MediaType, known[1]), "text/plain")
+	a.ArtifactType = cmp.Or(a.ArtifactType, known[0], "file")
+	a.MediaType = cmp.Or(a.MediaType, known[1], "text/plain")
 	if err := c.Turn.File(ctx, a, bytes.NewReader([]byte(text))); err != nil {
 		return nil, asToolError(err)
 	}
 	return json.Marshal(map[string]string{"artifact_id": a.ArtifactID, "path": a.Path})
 }
 
-// cleanPath is a relative path that stays in its folder.
+// cleanPath returns a relative path that does not leave its folder.
 func cleanPath(p, title string) string {
-	if p == "" {
-		p = safe(title) + ".md"
-	}
+	p = cmp.Or(p, safe(title)+".md")
 	p = strings.TrimPrefix(path.Clean("/"+strings.ReplaceAll(p, `\`, "/")), "/")
-	if p == "" {
-		p = "file.txt"
-	}
-	return p
+	return cmp.Or(p, "file.txt")
 }
 
-// safe is s with nothing that a file name or an id may not have.
+// safe replaces the characters that a file name or an id must not have.
 func safe(s string) string {
 	out := strings.Map(func(r rune) rune {
 		switch {
@@ -265,7 +262,7 @@ func safe(s string) string {
 		return '-'
 	}, s)
 	out = strings.Trim(out[:min(len(out), 60)], "-")
-	return first(out, "file")
+	return cmp.Or(out, "file")
 }
 
 func requestPermission(ctx context.Context, c Call) (json.RawMessage, error) {
@@ -292,11 +289,11 @@ func requestPermission(ctx context.Context, c Call) (json.RawMessage, error) {
 	if answer.Granted == nil {
 		answer.Granted = []string{}
 	}
-	return json.Marshal(map[string]any{"granted": answer.Granted, "denied": answer.Denied, "duration": first(answer.Duration, "once")})
+	return json.Marshal(map[string]any{"granted": answer.Granted, "denied": answer.Denied, "duration": cmp.Or(answer.Duration, "once")})
 }
 
-// asToolError makes what the rules of a session refuse the tool's own error, so
-// that the model can do better. Anything else ends the turn.
+// asToolError turns a refusal of the session into an error of the tool, so that
+// the model can correct its call. Other errors end the turn.
 func asToolError(err error) error {
 	switch chat.CodeOf(err) {
 	case chat.Invalid, chat.TooLarge, chat.SlowDown, chat.NotFound:

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -14,34 +15,34 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// Approval says when a person is asked before a tool runs.
+// Approval determines whether a person is asked before a tool runs.
 type Approval string
 
 // The kinds of approval.
 const (
-	Never  Approval = "never"  // it runs at once
+	Never  Approval = "never"  // it runs without a question
 	Ask    Approval = "ask"    // a person is asked, unless a person approved the tool for the session
 	Always Approval = "always" // a person is asked each time
 )
 
-// Rule says how the calls of some tools are treated.
+// Rule determines how the calls of some tools are treated.
 type Rule struct {
-	Match      string        // name of the tools, * stands for any part of it
-	Approval   Approval      // "" leaves it as it is
-	When       []Condition   // the first that fits decides instead of Approval
-	Repeatable *bool         // nil leaves it as it is
-	Timeout    time.Duration // 0 leaves it as it is
+	Match      string        // name of the tools; * matches any text
+	Approval   Approval      // "" does not change it
+	When       []Condition   // the first that matches replaces Approval
+	Repeatable *bool         // nil does not change it
+	Timeout    time.Duration // 0 does not change it
 	Risk       string        // shown with the question
 	Scopes     []string      // permissions that a person must have granted
 }
 
-// Condition raises or lowers the need for approval of calls whose arguments fit.
+// Condition sets the approval of calls whose arguments match.
 type Condition struct {
-	Args     map[string]string // argument (a.b for inner ones) → pattern; all must fit
+	Args     map[string]string // argument (a.b for inner ones) → pattern; all must match
 	Approval Approval
 }
 
-// Treatment is how one call is treated.
+// Treatment is the result of all rules for one call.
 type Treatment struct {
 	Approval   Approval
 	Repeatable bool
@@ -51,13 +52,13 @@ type Treatment struct {
 	Client     bool // the sender of the message executes it
 }
 
-// Problem is what is wrong with a field of a rule.
+// Problem is an error in a field of a rule.
 type Problem struct {
 	Field string // such as when[0].approval
 	Msg   string
 }
 
-// Problems lists all that is wrong with a rule.
+// Problems lists the errors in a rule.
 func (r *Rule) Problems() []Problem {
 	var out []Problem
 	bad := func(field, format string, args ...any) {
@@ -102,8 +103,8 @@ func (a Approval) known() bool {
 	return false
 }
 
-// Treat says how a call of a tool is treated. Of several rules that fit the
-// tool, the first that speaks of a thing counts.
+// Treat returns how a call of a tool is treated. For each setting, the first
+// matching rule that sets it counts.
 func Treat(t *Tool, rules []Rule, params json.RawMessage) Treatment {
 	out := Treatment{Approval: approval(t, rules, params), Repeatable: t.Repeatable}
 	known := false
@@ -130,8 +131,8 @@ func Treat(t *Tool, rules []Rule, params json.RawMessage) Treatment {
 
 var need = map[Approval]int{Never: 0, Ask: 1, Always: 2}
 
-// approval is what the first rule that speaks of it says. Whether a condition
-// raises or lowers the need shows against what would count without it.
+// approval returns the approval of the first matching rule that sets it. A
+// condition lowers the need if it asks for less than the rule without it.
 func approval(t *Tool, rules []Rule, params json.RawMessage) Approval {
 	for i := range rules {
 		r := &rules[i]
@@ -143,21 +144,18 @@ func approval(t *Tool, rules []Rule, params json.RawMessage) Approval {
 			usual = approval(t, rules[i+1:], params)
 		}
 		for _, c := range r.When {
-			if c.fits(params, need[c.Approval] < need[usual]) {
+			if c.matches(params, need[c.Approval] < need[usual]) {
 				return c.Approval
 			}
 		}
 		return usual
 	}
-	if t.Approval == "" {
-		return Never
-	}
-	return t.Approval
+	return cmp.Or(t.Approval, Never)
 }
 
-// fits reports whether all arguments are as the condition says; lowers says that
-// it lowers the need for approval.
-func (c *Condition) fits(params json.RawMessage, lowers bool) bool {
+// matches reports whether all arguments match. lowers means that the condition
+// lowers the need for approval.
+func (c *Condition) matches(params json.RawMessage, lowers bool) bool {
 	for name, pattern := range c.Args {
 		value, ok := argument(params, name)
 		if !ok || !match(pattern, value, lowers) {
@@ -167,7 +165,7 @@ func (c *Condition) fits(params json.RawMessage, lowers bool) bool {
 	return true
 }
 
-// argument is the text of an argument: what a string says, anything else as JSON.
+// argument returns an argument as text: a string as it is, other values as JSON.
 func argument(params json.RawMessage, name string) (string, bool) {
 	for _, key := range strings.Split(name, ".") {
 		var object map[string]json.RawMessage
@@ -199,17 +197,17 @@ func argument(params json.RawMessage, name string) (string, bool) {
 
 func match(pattern, value string, lowers bool) bool {
 	if re, ok := strings.CutPrefix(pattern, "re:"); ok {
-		// The whole value has to fit, so that nothing can hide before or behind.
+		// The whole value has to match: nothing can hide before or after the match.
 		compiled, err := regexp.Compile(`\A(?s:` + re + `)\z`)
 		return err == nil && compiled.MatchString(value)
 	}
 	if lowers && goesUp(value) {
-		return false // a path that leaves the folder the pattern names
+		return false // the path may leave the folder of the pattern
 	}
 	return glob(pattern, value)
 }
 
-// goesUp reports whether a value is a path that goes up somewhere.
+// goesUp reports whether a value is a path with ".." in it.
 func goesUp(value string) bool {
 	slashed := strings.ReplaceAll(value, `\`, "/")
 	if !strings.Contains(slashed, "..") {
@@ -223,7 +221,7 @@ func goesUp(value string) bool {
 	return path.Clean(slashed) != slashed && strings.Contains(path.Clean(slashed), "..")
 }
 
-// glob reports whether s is like the pattern, in which * stands for anything.
+// glob reports whether s matches the pattern, in which * matches any text.
 func glob(pattern, s string) bool {
 	first, rest, star := strings.Cut(pattern, "*")
 	if !star {

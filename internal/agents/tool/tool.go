@@ -15,8 +15,8 @@ type Tool struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // JSON Schema of an object; empty means no parameters
-	Repeatable  bool            // may be run again when its outcome is not known
-	Approval    Approval        // unless a rule says otherwise; "" means Never
+	Repeatable  bool            // may be run again when the result of the first run is not known
+	Approval    Approval        // unless a rule sets another; "" means Never
 	Untimed     bool            // it waits for people, so no time-out ends it
 	Client      bool            // the sender of the message executes it; Run is nil
 	Run         func(ctx context.Context, c Call) (json.RawMessage, error)
@@ -29,22 +29,22 @@ type Call struct {
 	Params json.RawMessage // an object
 	Turn   *agent.Turn     // a part of the turn for this call alone
 
-	// Timeout is how long the tool may be silent; 0 means as long as it likes.
-	// Time in which a person is asked does not count.
+	// Timeout is how long the tool may take without reporting progress; 0 means no
+	// limit. The time that a person takes to answer does not count.
 	Timeout time.Duration
 }
 
-// Error says why a tool failed, to the model and to people.
+// Error is why a tool failed, for the model and for people.
 type Error struct {
 	Code string // of the event agent.tool_error
 	Msg  string
 	Err  error // for the log
 }
 
-// Error is what the model and people are told.
+// Error returns the message for the model and for people.
 func (e *Error) Error() string { return e.Msg }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Codes of agent.tool_error events.
@@ -58,7 +58,7 @@ const (
 	Lost        = chat.UnknownOutcome
 )
 
-// CodeOf is the code of a tool's error.
+// CodeOf returns the code of a tool's error.
 func CodeOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok && e.Code != "" {
 		return e.Code

@@ -3,13 +3,13 @@ package tool
 import (
 	"context"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// workstreams are the tools by which an agent works on several things at once.
-// Their verbs have idempotency keys, so a call that is repeated finds what the
-// first one did.
+// workstreams are the tools for work in the background. The calls of a Turn have
+// idempotency keys, so a repeated call has no further effect.
 var workstreams = []Tool{
 	{
 		Name:        "launch_workstream",
@@ -25,26 +25,18 @@ var workstreams = []Tool{
 			"interactive":{"type":"boolean","description":"Waits for follow-ups until it is terminated."},
 			"merge_child_artifacts":{"type":"boolean"}},"required":["id","instruction"]}`),
 		Repeatable: true,
-		Run: func(ctx context.Context, c Call) (json.RawMessage, error) {
-			var in chat.Launch
-			if err := c.Read(&in); err != nil {
-				return nil, err
-			}
-			return statusJSON(c.Turn.Launch(ctx, in))
-		},
+		Run: withStatus(func(ctx context.Context, t *agent.Turn, in chat.Launch) (chat.WorkstreamStatus, error) {
+			return t.Launch(ctx, in)
+		}),
 	},
 	{
 		Name:        "message_workstream",
 		Description: "Send a follow-up to a workstream.",
 		Parameters:  json.RawMessage(`{"type":"object","properties":{"workstream_id":{"type":"string"},"message":{"type":"string"}},"required":["workstream_id","message"]}`),
 		Repeatable:  true,
-		Run: func(ctx context.Context, c Call) (json.RawMessage, error) {
-			in, err := readDirective(c)
-			if err != nil {
-				return nil, err
-			}
-			return statusJSON(c.Turn.Message(ctx, in.Workstream, in.Message))
-		},
+		Run: withStatus(func(ctx context.Context, t *agent.Turn, in directive) (chat.WorkstreamStatus, error) {
+			return t.Message(ctx, in.Workstream, in.Message)
+		}),
 	},
 	{
 		Name:        "steer_workstream",
@@ -53,26 +45,18 @@ var workstreams = []Tool{
 			"command":{"type":"string","enum":["add_instruction","set_priority","add_constraint","pause_requested","resume_requested"]},
 			"text":{"type":"string"}},"required":["workstream_id","command"]}`),
 		Repeatable: true,
-		Run: func(ctx context.Context, c Call) (json.RawMessage, error) {
-			in, err := readDirective(c)
-			if err != nil {
-				return nil, err
-			}
-			return statusJSON(c.Turn.Steer(ctx, in.Workstream, in.Command, in.Text))
-		},
+		Run: withStatus(func(ctx context.Context, t *agent.Turn, in directive) (chat.WorkstreamStatus, error) {
+			return t.Steer(ctx, in.Workstream, in.Command, in.Text)
+		}),
 	},
 	{
 		Name:        "terminate_workstream",
 		Description: "End a workstream.",
 		Parameters:  json.RawMessage(`{"type":"object","properties":{"workstream_id":{"type":"string"},"reason":{"type":"string"}},"required":["workstream_id"]}`),
 		Repeatable:  true,
-		Run: func(ctx context.Context, c Call) (json.RawMessage, error) {
-			in, err := readDirective(c)
-			if err != nil {
-				return nil, err
-			}
-			return statusJSON(c.Turn.Terminate(ctx, in.Workstream, in.Reason))
-		},
+		Run: withStatus(func(ctx context.Context, t *agent.Turn, in directive) (chat.WorkstreamStatus, error) {
+			return t.Terminate(ctx, in.Workstream, in.Reason)
+		}),
 	},
 	{
 		Name:        "workstream_status",
@@ -80,15 +64,15 @@ var workstreams = []Tool{
 		Parameters:  json.RawMessage(`{"type":"object","properties":{"workstream_id":{"type":"string","description":"Absent means all."}}}`),
 		Repeatable:  true,
 		Run: func(ctx context.Context, c Call) (json.RawMessage, error) {
-			in, err := readDirective(c)
-			if err != nil {
+			var in directive
+			if err := c.Read(&in); err != nil {
 				return nil, err
 			}
-			var names []string
+			var ids []string
 			if in.Workstream != "" {
-				names = []string{in.Workstream}
+				ids = []string{in.Workstream}
 			}
-			all, err := c.Turn.Workstreams(ctx, names...)
+			all, err := c.Turn.Workstreams(ctx, ids...)
 			if err != nil {
 				return nil, asToolError(err)
 			}
@@ -98,15 +82,9 @@ var workstreams = []Tool{
 }
 
 // WorkstreamNames lists the tools for workstreams.
-func WorkstreamNames() []string {
-	var names []string
-	for _, t := range workstreams {
-		names = append(names, t.Name)
-	}
-	return names
-}
+func WorkstreamNames() []string { return names(workstreams) }
 
-// directive is the parameters of a tool that directs a workstream.
+// directive has the parameters of the tools that direct a workstream.
 type directive struct {
 	Workstream string `json:"workstream_id"`
 	Message    string `json:"message"`
@@ -115,15 +93,18 @@ type directive struct {
 	Reason     string `json:"reason"`
 }
 
-func readDirective(c Call) (w directive, err error) {
-	err = c.Read(&w)
-	return w, err
-}
-
-// statusJSON is the result of a tool about a workstream: its status.
-func statusJSON(status chat.WorkstreamStatus, err error) (json.RawMessage, error) {
-	if err != nil {
-		return nil, asToolError(err)
+// withStatus makes a tool from a function whose result is the status of a
+// workstream.
+func withStatus[In any](f func(ctx context.Context, t *agent.Turn, in In) (chat.WorkstreamStatus, error)) func(context.Context, Call) (json.RawMessage, error) {
+	return func(ctx context.Context, c Call) (json.RawMessage, error) {
+		var in In
+		if err := c.Read(&in); err != nil {
+			return nil, err
+		}
+		status, err := f(ctx, c.Turn, in)
+		if err != nil {
+			return nil, asToolError(err)
+		}
+		return json.Marshal(status)
 	}
-	return json.Marshal(status)
 }

@@ -21,39 +21,39 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// ServerOptions say where an MCP server is. One of Command and URL is given.
+// ServerOptions configures a Server. One of Command and URL is set.
 type ServerOptions struct {
-	Name      string            // stands before the names of its tools
-	Command   []string          // program and arguments: it speaks over its input and output
+	Name      string            // prefix of the names of its tools
+	Command   []string          // program and arguments; it is reached over its standard input and output
 	Dir       string            // its working folder
-	Env       map[string]string // its environment, besides what every program needs
-	URL       string            // where it listens, for streamable HTTP
-	Headers   map[string]string // sent along with each request
+	Env       map[string]string // added to the basic environment
+	URL       string            // of a server with streamable HTTP
+	Headers   map[string]string // of each request
 	Connect   time.Duration     // how long connecting may take; 0 means 30 s
-	Exclusive bool              // one call at a time, so that its questions are surely those of the call
-	Approval  Approval          // of its tools, unless a rule says otherwise; "" means Ask
+	Exclusive bool              // one call at a time, so that its questions belong to a known call
+	Approval  Approval          // of its tools, unless a rule sets another; "" means Ask
 	Only      []string          // names or patterns of the tools that are offered; none means all
-	Client    *http.Client      // nil means one of its own
-	Version   string            // of this program, told to the server
+	Client    *http.Client      // nil means a new one
+	Version   string            // of this program, sent to the server
 	Logger    *slog.Logger      // nil means none
 }
 
 // Server is one MCP server.
 type Server struct {
-	opt    ServerOptions
-	turn   chan struct{} // holds one value when Exclusive and free
-	client *mcp.Client
-	calls  calls
+	opt       ServerOptions
+	exclusive chan struct{} // nil unless Exclusive; holds one value while no call runs
+	client    *mcp.Client
+	calls     calls
 
 	dialing chan struct{} // holds one value while no goroutine connects; never waited for with mu held
 
 	mu      sync.Mutex
 	session *mcp.ClientSession
 	program *exec.Cmd // of the session; nil over HTTP
-	tools   []Tool    // of the session; nil when they have to be asked for
+	tools   []Tool    // of the session; nil when they have to be listed again
 	problem error     // why there is no session, or what is wrong with it
 	tried   time.Time
-	waits   time.Duration // before it is tried again
+	backoff time.Duration // before the next attempt
 	closed  bool
 
 	watchers sync.WaitGroup // one per session, until it has ended, and one per attempt
@@ -70,8 +70,8 @@ func NewServer(opt ServerOptions) *Server {
 	s := &Server{opt: opt, dialing: make(chan struct{}, 1)}
 	s.dialing <- struct{}{}
 	if opt.Exclusive {
-		s.turn = make(chan struct{}, 1)
-		s.turn <- struct{}{}
+		s.exclusive = make(chan struct{}, 1)
+		s.exclusive <- struct{}{}
 	}
 	s.client = mcp.NewClient(&mcp.Implementation{Name: "parley", Title: "Parley", Version: opt.Version}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{
@@ -84,13 +84,13 @@ func NewServer(opt ServerOptions) *Server {
 	return s
 }
 
-// Name is the server's name.
+// Name returns the name of the server.
 func (s *Server) Name() string { return s.opt.Name }
 
-// Prefix stands before the names of its tools.
+// Prefix returns the prefix of the names of its tools.
 func (s *Server) Prefix() string { return s.opt.Name + "__" }
 
-// Transport is how the server is spoken to: stdio or streamable-http.
+// Transport returns stdio or streamable-http.
 func (s *Server) Transport() string {
 	if s.opt.URL != "" {
 		return "streamable-http"
@@ -98,14 +98,14 @@ func (s *Server) Transport() string {
 	return "stdio"
 }
 
-// Health is nil when the server is connected and well, or was not needed yet.
+// Health returns nil when the server is connected and answers, or was not used yet.
 func (s *Server) Health() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.problem
 }
 
-// Probe connects if need be and asks the server for a sign of life.
+// Probe connects if necessary and checks that the server answers.
 func (s *Server) Probe(ctx context.Context) error {
 	session, err := s.connect(ctx)
 	if err != nil {
@@ -114,18 +114,18 @@ func (s *Server) Probe(ctx context.Context) error {
 	_, err = session.ListTools(ctx, nil)
 	switch {
 	case err == nil:
-		s.note(session, nil)
+		s.setProblem(session, nil)
 	case ctx.Err() == nil:
 		s.lost(session, err)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) && !s.calls.any():
 		// The server may recover, so the connection is kept. While it executes a call it may be too busy to respond.
-		s.note(session, &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s did not answer in time", s.opt.Name), Err: err})
+		s.setProblem(session, &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s did not answer in time", s.opt.Name), Err: err})
 	}
 	return s.Health()
 }
 
-// note stores the state of a session.
-func (s *Server) note(session *mcp.ClientSession, problem error) {
+// setProblem stores the state of a session.
+func (s *Server) setProblem(session *mcp.ClientSession, problem error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.session == session {
@@ -133,7 +133,7 @@ func (s *Server) note(session *mcp.ClientSession, problem error) {
 	}
 }
 
-// Tools lists the server's tools, under names that begin with its own.
+// Tools lists the tools of the server. Their names begin with Prefix.
 func (s *Server) Tools(ctx context.Context) ([]Tool, error) {
 	s.mu.Lock()
 	tools, session := s.tools, s.session
@@ -159,12 +159,7 @@ func (s *Server) Tools(ctx context.Context) ([]Tool, error) {
 			tools = append(tools, s.tool(t))
 		}
 	}
-	slices.SortFunc(tools, func(a, b Tool) int { // always the same order, so that endpoints can cache
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(tools, func(a, b Tool) int { return cmp.Compare(a.Name, b.Name) }) // a stable order lets model endpoints cache
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.session == session {
@@ -182,13 +177,9 @@ func (s *Server) tool(t *mcp.Tool) Tool {
 	if err != nil || string(schema) == "null" {
 		schema = nil
 	}
-	name := t.Name
 	out := Tool{
-		Name: s.Prefix() + t.Name, Description: t.Description, Parameters: schema, Approval: s.opt.Approval, Untimed: true,
-		Run: func(ctx context.Context, c Call) (json.RawMessage, error) { return s.call(ctx, name, c) },
-	}
-	if out.Description == "" {
-		out.Description = t.Title
+		Name: s.Prefix() + t.Name, Description: cmp.Or(t.Description, t.Title), Parameters: schema, Approval: s.opt.Approval, Untimed: true,
+		Run: func(ctx context.Context, c Call) (json.RawMessage, error) { return s.call(ctx, t.Name, c) },
 	}
 	if a := t.Annotations; a != nil {
 		out.Repeatable = a.ReadOnlyHint || a.IdempotentHint
@@ -217,7 +208,7 @@ func (s *Server) connect(ctx context.Context) (*mcp.ClientSession, error) {
 	case s.closed:
 		session, err = nil, s.errClosed()
 	case session != nil:
-	case s.problem != nil && time.Since(s.tried) < s.waits:
+	case s.problem != nil && time.Since(s.tried) < s.backoff:
 		err = s.problem
 	default:
 		return s.attempt(ctx)
@@ -226,8 +217,8 @@ func (s *Server) connect(ctx context.Context) (*mcp.ClientSession, error) {
 	return session, err
 }
 
-// attempt connects. A stop does not wait for how long giving up takes. It is called
-// with mu held.
+// attempt connects. It returns at once when the turn is stopped, without waiting
+// for the dial. The caller holds mu.
 func (s *Server) attempt(ctx context.Context) (*mcp.ClientSession, error) {
 	var session *mcp.ClientSession
 	var err error
@@ -245,17 +236,17 @@ func (s *Server) attempt(ctx context.Context) (*mcp.ClientSession, error) {
 		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return nil, context.Cause(ctx)
 		}
-		<-done // what there was no time for, it says
+		<-done // dial reports the deadline as its error
 	}
 	return session, err
 }
 
-// dial makes a session, or says what is wrong.
+// dial connects and stores the session or the problem.
 func (s *Server) dial(ctx context.Context) (*mcp.ClientSession, error) {
 	limited, cancel := context.WithTimeout(ctx, s.opt.Connect)
 	defer cancel()
-	way, program := s.transport()
-	session, err := s.client.Connect(limited, way, nil)
+	transport, program := s.transport()
+	session, err := s.client.Connect(limited, transport, nil)
 	if err != nil {
 		killProcessGroup(program)
 	}
@@ -268,17 +259,17 @@ func (s *Server) dial(ctx context.Context) (*mcp.ClientSession, error) {
 	s.tried = time.Now()
 	if err != nil {
 		if !ctxEnded {
-			s.waits = min(max(2*s.waits, time.Second), time.Minute)
+			s.backoff = min(max(2*s.backoff, time.Second), time.Minute)
 		}
-		s.problem = &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s cannot be reached: %s", s.opt.Name, why(err)), Err: err}
+		s.problem = &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s cannot be reached: %s", s.opt.Name, reason(err)), Err: err}
 		return nil, s.problem
 	}
 	if s.closed {
 		s.watchers.Go(func() { s.end(session, program) })
 		return nil, s.errClosed()
 	}
-	s.session, s.program, s.tools, s.problem, s.waits = session, program, nil, nil, 0
-	s.watchers.Go(func() { s.lost(session, session.Wait()) }) // a server that dies between calls is noticed
+	s.session, s.program, s.tools, s.problem, s.backoff = session, program, nil, nil, 0
+	s.watchers.Go(func() { s.lost(session, session.Wait()) }) // notices a server that ends between calls
 	return session, nil
 }
 
@@ -286,7 +277,8 @@ func (s *Server) errClosed() error {
 	return &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s was closed", s.opt.Name)}
 }
 
-func why(err error) string {
+// reason describes a connection error.
+func reason(err error) string {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, mcp.ErrConnectionClosed) {
 		return "it has ended"
 	}
@@ -297,12 +289,12 @@ func why(err error) string {
 		return "its program was not found: " + err.Error()
 	}
 	if refused, ok := errors.AsType[*net.OpError](err); ok && refused.Op == "dial" {
-		return "nobody listens there"
+		return "no server listens at the address"
 	}
 	return err.Error()
 }
 
-// lost drops a session that does not answer any more; the next use connects anew.
+// lost drops a session that does not answer; the next use connects again.
 func (s *Server) lost(session *mcp.ClientSession, err error) {
 	s.mu.Lock()
 	if s.session != session {
@@ -311,23 +303,23 @@ func (s *Server) lost(session *mcp.ClientSession, err error) {
 	}
 	program := s.program
 	s.session, s.program, s.tools = nil, nil, nil
-	s.tried, s.waits = time.Now(), 0
-	s.problem = &Error{Code: Unavailable, Msg: fmt.Sprintf("the connection to the MCP server %s broke: %s", s.opt.Name, why(err)), Err: err}
+	s.tried, s.backoff = time.Now(), 0
+	s.problem = &Error{Code: Unavailable, Msg: fmt.Sprintf("the connection to the MCP server %s broke: %s", s.opt.Name, reason(err)), Err: err}
 	s.mu.Unlock()
-	s.opt.Logger.Warn("an MCP server was lost; it is connected again when it is needed", "server", s.opt.Name, "err", err)
+	s.opt.Logger.Warn("lost the connection to an MCP server; the next use connects again", "server", s.opt.Name, "err", err)
 	s.end(session, program)
 }
 
-// end closes a session; a process that does not obey is ended by force.
+// end closes a session; a process that does not exit is killed.
 func (s *Server) end(session *mcp.ClientSession, program *exec.Cmd) {
 	defer killProcessGroup(program)
 	if err := session.Close(); err != nil {
-		s.opt.Logger.Debug("an MCP server did not close in order", "server", s.opt.Name, "err", err)
+		s.opt.Logger.Debug("an MCP server did not close cleanly", "server", s.opt.Name, "err", err)
 	}
 }
 
-// Close ends the connection, and the process if there is one, and returns when
-// both have ended. Calls under way end with an error.
+// Close ends the connection and the process, and returns when both have ended.
+// Running calls end with an error.
 func (s *Server) Close() {
 	s.mu.Lock()
 	session, program := s.session, s.program
@@ -339,7 +331,7 @@ func (s *Server) Close() {
 	s.watchers.Wait()
 }
 
-// transport is how the server is reached, and its program if it has one.
+// transport returns the transport and the program, which is nil over HTTP.
 func (s *Server) transport() (mcp.Transport, *exec.Cmd) {
 	if s.opt.URL != "" {
 		client := s.opt.Client
@@ -354,13 +346,13 @@ func (s *Server) transport() (mcp.Transport, *exec.Cmd) {
 	cmd.Dir = s.opt.Dir
 	cmd.Env = environment(s.opt.Env)
 	setProcessGroup(cmd)
-	cmd.WaitDelay = time.Second // what it left behind may hold on to its output
-	cmd.Stderr = &lines{log: s.opt.Logger, server: s.opt.Name}
+	cmd.WaitDelay = time.Second // its child processes may keep the output open
+	cmd.Stderr = &stderrLog{log: s.opt.Logger, server: s.opt.Name}
 	return &mcp.CommandTransport{Command: cmd, TerminateDuration: 2 * time.Second}, cmd
 }
 
-// environment is what a program needs to run, and nothing that it has not been
-// given: keys and tokens of ours are not for it.
+// environment returns the variables that any program needs and the configured
+// ones. The others are left out, because they may have keys and tokens.
 func environment(given map[string]string) []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "SHELL", "TERM", "TMPDIR", "TZ", "SystemRoot", "APPDATA", "USERPROFILE"} {

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// lines writes what a program says on its error output to the log, one line
-// each. Long lines are cut.
-type lines struct {
+// stderrLog writes the error output of a program to the log, line by line. Longer
+// lines than maxLine are split.
+type stderrLog struct {
 	log    *slog.Logger
 	server string
 
@@ -18,8 +18,8 @@ type lines struct {
 
 const maxLine = 1024
 
-// Write takes a piece of output.
-func (l *lines) Write(p []byte) (int, error) {
+// Write logs the lines that are complete.
+func (l *stderrLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rest = append(l.rest, p...)
@@ -32,7 +32,7 @@ func (l *lines) Write(p []byte) (int, error) {
 			line, rest = l.rest, nil
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
-			l.log.Debug("an MCP server says", "server", l.server, "line", string(line[:min(len(line), maxLine)]))
+			l.log.Debug("error output of an MCP server", "server", l.server, "line", string(line[:min(len(line), maxLine)]))
 		}
 		l.rest = append([]byte(nil), rest...)
 		if len(l.rest) == 0 {

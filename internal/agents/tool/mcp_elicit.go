@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,9 +20,9 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// elicit puts a server's question to the person whose call it works on.
+// elicit asks the person whose call the server executes.
 func (s *Server) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-	u, ok := ctx.Value(callKey{}).(*runningCall) // newer servers ask in their answer to the call
+	u, ok := ctx.Value(callKey{}).(*runningCall) // newer servers ask in the response to the call
 	if !ok {
 		u = s.calls.only()
 	}
@@ -32,7 +33,7 @@ func (s *Server) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitR
 	defer u.clock.hold()()
 	asking, cancel := context.WithCancelCause(u.ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() { // the server takes it back, or is gone
+	defer context.AfterFunc(ctx, func() { // the server withdrew the question, or the connection is closed
 		if u.ctx.Err() == nil {
 			cancel(agent.ErrNotNeeded)
 		}
@@ -41,7 +42,7 @@ func (s *Server) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitR
 	if err != nil {
 		return nil, err
 	}
-	// A repeated call asks the same again; the answer that was given counts.
+	// A repeated call asks the same form, and gets the answer that was given.
 	sum := sha256.Sum256(form.raw)
 	result, err := form.ask(asking, u.call.Turn.Part("e"+hex.EncodeToString(sum[:6])))
 	if errors.Is(err, agent.ErrExpired) || errors.Is(err, agent.ErrWithdrawn) {
@@ -50,10 +51,10 @@ func (s *Server) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitR
 	return result, err
 }
 
-// callKey is under what a call stands in the context of what belongs to it.
+// callKey is the context key of the running call.
 type callKey struct{}
 
-// form is the fields that a server asks for.
+// form has the fields that a server asks for.
 type form struct {
 	raw     []byte
 	message string
@@ -68,7 +69,7 @@ type field struct {
 	schema
 }
 
-// schema is what the protocol allows to be asked for.
+// schema is the schema of a field, as far as the protocol allows it.
 type schema struct {
 	Type        string   `json:"type"`
 	Title       string   `json:"title"`
@@ -125,7 +126,7 @@ func readForm(p *mcp.ElicitParams) (*form, error) {
 	return f, nil
 }
 
-// The values by which a person says no, or nothing.
+// The values of the options to decline and to skip a field.
 const (
 	declined = "__decline"
 	skipped  = "__skip"
@@ -163,9 +164,9 @@ func (f *form) ask(ctx context.Context, t *agent.Turn) (*mcp.ElicitResult, error
 	return &mcp.ElicitResult{Action: "accept", Content: content}, nil
 }
 
-// ask asks for one field until the answer fits, or the person gives none.
+// ask asks for one field until the answer is valid or the person declines.
 func (f *field) ask(ctx context.Context, t *agent.Turn, message string) (value any, given bool, err error) {
-	q := f.question(message)
+	q := f.prompt(message)
 	for {
 		a, err := t.Ask(ctx, q)
 		if err != nil {
@@ -179,21 +180,17 @@ func (f *field) ask(ctx context.Context, t *agent.Turn, message string) (value a
 		if problem == "" {
 			return value, true, nil
 		}
-		q.Text = problem + "\n\n" + f.question(message).Text
+		q.Text = problem + "\n\n" + f.prompt(message).Text
 	}
 }
 
-func (f *field) question(message string) chat.AgentInputRequest {
+func (f *field) prompt(message string) chat.AgentInputRequest {
 	no, optional := false, ""
 	q := chat.AgentInputRequest{InputType: chat.InputText, Required: &no}
-	name := f.Title
-	if name == "" {
-		name = f.name
-	}
 	if !f.required {
 		optional = " (optional)"
 	}
-	q.Text = strings.TrimSpace(message + "\n\n" + name + optional)
+	q.Text = strings.TrimSpace(message + "\n\n" + cmp.Or(f.Title, f.name) + optional)
 	if f.Description != "" {
 		q.Text += ": " + f.Description
 	}
@@ -231,7 +228,7 @@ func (f *schema) options() []chat.Option {
 	}
 	var out []chat.Option
 	for _, c := range slices.Concat(s.OneOf, s.AnyOf) {
-		out = append(out, chat.Option{ID: c.Const, Label: first(c.Title, c.Const), Value: c.Const})
+		out = append(out, chat.Option{ID: c.Const, Label: cmp.Or(c.Title, c.Const), Value: c.Const})
 	}
 	for i, e := range s.Enum {
 		label := e
@@ -243,13 +240,6 @@ func (f *schema) options() []chat.Option {
 	return out
 }
 
-func first(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
 func answerText(a chat.UserInputResponse) string {
 	if len(a.Values) > 0 {
 		return a.Values[0]
@@ -257,7 +247,7 @@ func answerText(a chat.UserInputResponse) string {
 	return strings.TrimSpace(a.Text)
 }
 
-// value is the answer in the field's type, or what is wrong with it.
+// value returns the answer in the type of the field, or what is wrong with it.
 func (f *field) value(a chat.UserInputResponse) (value any, problem string) {
 	text := answerText(a)
 	switch f.Type {

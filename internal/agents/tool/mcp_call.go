@@ -1,10 +1,12 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,21 +22,21 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// calls are the calls under way at a server, so that what it says meanwhile
-// finds its way to the right conversation.
+// calls are the running calls of a server. They map its notifications and
+// questions to conversations.
 type calls struct {
 	mu   sync.Mutex
 	last int64
-	open []*runningCall // in the order in which they began
+	open []*runningCall // in the order of their start
 }
 
-// runningCall is a call that a server works on.
+// runningCall is a call that a server executes.
 type runningCall struct {
-	token string
-	ctx   context.Context // of the call
-	call  Call
-	clock *clock
-	news  chan chat.AgentToolProgress // the latest progress; room for one
+	token  string
+	ctx    context.Context // of the call
+	call   Call
+	clock  *clock
+	latest chan chat.AgentToolProgress // the latest progress; room for one
 
 	posts  atomic.Int32 // requests over HTTP
 	status atomic.Int32 // of the answer to the first of them, or unreachable
@@ -44,7 +46,7 @@ func (c *calls) begin(ctx context.Context, call Call, k *clock) *runningCall {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last++
-	u := &runningCall{token: strconv.FormatInt(c.last, 10), ctx: ctx, call: call, clock: k, news: make(chan chat.AgentToolProgress, 1)}
+	u := &runningCall{token: strconv.FormatInt(c.last, 10), ctx: ctx, call: call, clock: k, latest: make(chan chat.AgentToolProgress, 1)}
 	c.open = append(c.open, u)
 	return u
 }
@@ -52,12 +54,7 @@ func (c *calls) begin(ctx context.Context, call Call, k *clock) *runningCall {
 func (c *calls) end(u *runningCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, o := range c.open {
-		if o == u {
-			c.open = append(c.open[:i:i], c.open[i+1:]...)
-			return
-		}
-	}
+	c.open = slices.DeleteFunc(c.open, func(o *runningCall) bool { return o == u })
 }
 
 func (c *calls) any() bool {
@@ -69,16 +66,14 @@ func (c *calls) any() bool {
 func (c *calls) find(token string) *runningCall {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, u := range c.open {
-		if u.token == token {
-			return u
-		}
+	if i := slices.IndexFunc(c.open, func(u *runningCall) bool { return u.token == token }); i >= 0 {
+		return c.open[i]
 	}
 	return nil
 }
 
-// only is the call that a question belongs to. The protocol does not name it, so
-// it is known only when one conversation uses the server.
+// only returns the call that a question belongs to. The protocol does not name it,
+// so it is nil when several conversations use the server.
 func (c *calls) only() *runningCall {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,8 +90,8 @@ func (c *calls) only() *runningCall {
 // errSilent is the cause of a call's context when the tool took too long.
 var errSilent = errors.New("the tool took too long")
 
-// clock ends a call that is silent for too long; it can be held while a person
-// is asked.
+// clock ends a call that makes no progress for too long. It can be held while a
+// person is asked.
 type clock struct {
 	limit time.Duration
 	timer *time.Timer // nil without a limit
@@ -129,8 +124,8 @@ func (k *clock) hold() (release func()) {
 	}
 }
 
-// alive starts the time anew.
-func (k *clock) alive() { k.hold()() }
+// restart starts the time again.
+func (k *clock) restart() { k.hold()() }
 
 func (k *clock) stop() {
 	if k.timer != nil {
@@ -140,25 +135,25 @@ func (k *clock) stop() {
 
 // call runs a tool of the server.
 func (s *Server) call(ctx context.Context, name string, c Call) (json.RawMessage, error) {
-	if s.turn != nil {
+	if s.exclusive != nil {
 		select {
-		case <-s.turn:
-			defer func() { s.turn <- struct{}{} }()
+		case <-s.exclusive:
+			defer func() { s.exclusive <- struct{}{} }()
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
-	result, err := s.try(ctx, name, c)
-	if errors.Is(err, errUntaken) && ctx.Err() == nil {
-		result, err = s.try(ctx, name, c) // on a new connection
+	result, err := s.callOnce(ctx, name, c)
+	if errors.Is(err, errNotReceived) && ctx.Err() == nil {
+		result, err = s.callOnce(ctx, name, c) // on a new connection
 	}
 	return result, err
 }
 
-// errUntaken says that a server has not begun with a call.
-var errUntaken = errors.New("the server did not take the call")
+// errNotReceived means that the server has certainly not executed the call.
+var errNotReceived = errors.New("the server did not take the call")
 
-func (s *Server) try(ctx context.Context, name string, c Call) (json.RawMessage, error) {
+func (s *Server) callOnce(ctx context.Context, name string, c Call) (json.RawMessage, error) {
 	session, err := s.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -174,7 +169,7 @@ func (s *Server) try(ctx context.Context, name string, c Call) (json.RawMessage,
 	params.SetProgressToken(u.token)
 	result, err := session.CallTool(context.WithValue(limited, callKey{}, u), params)
 	s.calls.end(u)
-	cancel(agent.ErrNotNeeded) // what the server still asks
+	cancel(agent.ErrNotNeeded) // withdraws open questions of the server
 	sendProgress.Wait()
 	switch {
 	case ctx.Err() != nil:
@@ -190,7 +185,7 @@ func (s *Server) try(ctx context.Context, name string, c Call) (json.RawMessage,
 		return nil, &Error{Code: Failed, Msg: "the MCP server refused the call: " + e.Message, Err: err}
 	case u.notReceived():
 		s.lost(session, err)
-		return nil, &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s does not take the call: %s", s.opt.Name, why(err)), Err: errors.Join(errUntaken, err)}
+		return nil, &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s does not take the call: %s", s.opt.Name, reason(err)), Err: errors.Join(errNotReceived, err)}
 	case u.busy():
 		return nil, &Error{Code: Lost, Msg: fmt.Sprintf("the MCP server %s gave no answer (%d); whether the call took effect is not known", s.opt.Name, u.status.Load()), Err: err}
 	}
@@ -198,7 +193,7 @@ func (s *Server) try(ctx context.Context, name string, c Call) (json.RawMessage,
 	return nil, &Error{Code: Lost, Msg: fmt.Sprintf("the MCP server %s was lost during the call; whether it took effect is not known", s.opt.Name), Err: err}
 }
 
-// Codes of errors that say nothing of the call itself.
+// Codes of errors that concern the connection, not the call.
 const (
 	rejected  = -32005 // the library: the request was not delivered
 	noSession = -32000 // from servers that do not have the session
@@ -210,42 +205,42 @@ func (s *Server) progress(_ context.Context, r *mcp.ProgressNotificationClientRe
 	if u == nil {
 		return
 	}
-	u.clock.alive()
+	u.clock.restart()
 	p := chat.AgentToolProgress{
 		CallID: u.call.ID, Tool: u.call.Tool, Done: int64(r.Params.Progress), Total: int64(r.Params.Total), Message: r.Params.Message,
 	}
-	if t := r.Params.Total; t > 0 && t <= 1 { // a share, where we count
+	if t := r.Params.Total; t > 0 && t <= 1 { // a fraction; the event has a percentage
 		p.Done, p.Total = int64(r.Params.Progress/t*100), 100
 	}
 	for {
 		select {
-		case u.news <- p:
+		case u.latest <- p:
 			return
 		default:
 		}
 		select {
-		case <-u.news: // the newer one counts
+		case <-u.latest: // replaced by the newer one
 		default:
 		}
 	}
 }
 
-// progressPause is how often progress is put into the log at most.
+// progressPause is the least time between two stored progress events.
 const progressPause = 250 * time.Millisecond
 
-// sendProgress puts progress into the log until the call has ended.
+// sendProgress stores progress until the call has ended.
 func (u *runningCall) sendProgress(ctx context.Context) {
 	part := u.call.Turn.Part("p")
 	for {
 		select {
-		case p := <-u.news:
-			if !tell(ctx, part, p) {
-				return
+		case p := <-u.latest:
+			if _, err := part.Append(ctx, p); err != nil {
+				return // the turn has ended, or the log cannot be written: the call fails too
 			}
 		case <-ctx.Done():
 			select {
-			case p := <-u.news: // only the latest is sent
-				tell(context.WithoutCancel(ctx), part, p)
+			case p := <-u.latest:
+				_, _ = part.Append(context.WithoutCancel(ctx), p) // the call has its result already
 			default:
 			}
 			return
@@ -259,63 +254,55 @@ func (u *runningCall) sendProgress(ctx context.Context) {
 	}
 }
 
-func tell(ctx context.Context, part *agent.Turn, p chat.AgentToolProgress) bool {
-	_, err := part.Append(ctx, p)
-	return err == nil // else the turn has ended, or the log cannot be written: the call will learn of it
-}
-
 // Limits of a result, so that it fits an event.
 const (
 	maxText  = 256 << 10
-	maxJSON  = 512 << 10 // what a text takes as JSON
+	maxJSON  = 512 << 10 // of a text, encoded as JSON
 	maxImage = 400 << 10 // of all pictures together
 )
 
-// resultOf turns a server's answer into what stands in the log.
+// resultOf turns the response of a server into the result that is stored.
 func resultOf(r *mcp.CallToolResult) (json.RawMessage, error) {
 	var texts []string
 	var parts []any
-	pictures, room, words := false, maxImage, maxText
-	say := func(s string) {
+	hasImages, imageLeft, textLeft := false, maxImage, maxText
+	addText := func(s string) {
 		texts = append(texts, s)
-		s = clip(s, words, words)
-		words = max(0, words-chat.JSONLen(s))
+		s = clip(s, textLeft, textLeft)
+		textLeft = max(0, textLeft-chat.JSONLen(s))
 		parts = append(parts, map[string]any{"type": "text", "text": s})
 	}
 	for _, c := range r.Content {
 		switch c := c.(type) {
 		case *mcp.TextContent:
-			say(c.Text)
+			addText(c.Text)
 		case *mcp.ImageContent:
 			data := base64.StdEncoding.EncodeToString(c.Data)
-			if room -= len(data); room < 0 {
-				say("[an image of " + strconv.Itoa(len(c.Data)) + " bytes was left out: it is too large]")
+			if imageLeft -= len(data); imageLeft < 0 {
+				addText("[an image of " + strconv.Itoa(len(c.Data)) + " bytes was left out: it is too large]")
 				continue
 			}
-			pictures = true
+			hasImages = true
 			parts = append(parts, map[string]any{"type": "image", "source": map[string]string{"type": "base64", "media_type": c.MIMEType, "data": data}})
 		case *mcp.AudioContent:
-			say("[audio, " + c.MIMEType + ", " + strconv.Itoa(len(c.Data)) + " bytes]")
+			addText("[audio, " + c.MIMEType + ", " + strconv.Itoa(len(c.Data)) + " bytes]")
 		case *mcp.ResourceLink:
-			say("[resource " + c.URI + ": " + c.Name + "]")
+			addText("[resource " + c.URI + ": " + c.Name + "]")
 		case *mcp.EmbeddedResource:
 			switch {
 			case c.Resource == nil:
 			case c.Resource.Text != "":
-				say(c.Resource.Text)
+				addText(c.Resource.Text)
 			default:
-				say("[resource " + c.Resource.URI + ", " + strconv.Itoa(len(c.Resource.Blob)) + " bytes]")
+				addText("[resource " + c.Resource.URI + ", " + strconv.Itoa(len(c.Resource.Blob)) + " bytes]")
 			}
 		}
 	}
 	text := Clip(strings.Join(texts, "\n"))
 	if r.IsError {
-		if text == "" {
-			text = "the tool failed and gave no reason"
-		}
-		return nil, &Error{Code: Failed, Msg: text}
+		return nil, &Error{Code: Failed, Msg: cmp.Or(text, "the tool failed and gave no reason")}
 	}
-	if pictures {
+	if hasImages {
 		return json.Marshal(parts)
 	}
 	if r.StructuredContent != nil {
@@ -326,21 +313,21 @@ func resultOf(r *mcp.CallToolResult) (json.RawMessage, error) {
 	return json.Marshal(text)
 }
 
-// Clip is a text as far as it fits an event.
+// Clip cuts a text so that it fits an event.
 func Clip(s string) string { return clip(s, maxText, maxJSON) }
 
-// clip is a text of at most so many bytes, and so many as JSON, where some
-// characters take six.
+// clip cuts a text to a number of bytes, and to a number of bytes as JSON, where
+// some characters take six.
 func clip(s string, bytes, json int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= bytes && chat.JSONLen(s) <= json {
 		return s
 	}
-	n, taken := 0, 0
+	n, encoded := 0, 0
 	for i, c := range s {
 		size := utf8.RuneLen(c)
-		taken += chat.JSONLen(s[i : i+size])
-		if n = i; i+size > bytes || taken > json {
+		encoded += chat.JSONLen(s[i : i+size])
+		if n = i; i+size > bytes || encoded > json {
 			break
 		}
 	}
