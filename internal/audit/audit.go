@@ -13,7 +13,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// The events that this package adds itself, and the one that it counts.
+// The events that this package adds, and the one that it counts.
 const (
 	Dropped       = "entries_dropped" // count: entries that were not stored because too many came at once
 	MonthErased   = "audit_erased"    // the retention of a month has passed
@@ -29,7 +29,7 @@ const prefix = "sys-audit-"
 // entryType is the type of the events.
 const entryType = "audit.entry"
 
-// sessions is the door to the log.
+// sessions is the part of session.Sessions that the log uses.
 type sessions interface {
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
@@ -40,7 +40,7 @@ type sessions interface {
 
 // Options of a [Log].
 type Options struct {
-	Retention time.Duration    // entries that are older are erased, a month at a time; 0 keeps them for ever
+	Retention time.Duration    // entries that are older are erased, a month at a time; 0 means never
 	Queue     int              // entries that may wait to be stored; 0 means 4096
 	Now       func() time.Time // nil means time.Now
 }
@@ -88,7 +88,7 @@ func (l *Log) add(entries ...chat.AuditEntry) {
 // batch is how many entries one commit stores at most.
 const batch = 256
 
-// tick is how often counted repeats are looked at, prune how often old months are.
+// tick is the interval between checks of counted repeats, prune that between erasures of old months.
 const (
 	tick  = 5 * time.Second
 	prune = 6 * time.Hour
@@ -122,7 +122,7 @@ func (l *Log) Run(ctx context.Context, s sessions, logger *slog.Logger) {
 	}
 }
 
-// drain stores what is left when the server ends: entries, and what is in the queue.
+// drain stores these entries and those in the queue when the server ends.
 func (l *Log) drain(w *writer, entries []chat.AuditEntry) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -141,7 +141,7 @@ func (l *Log) drain(w *writer, entries []chat.AuditEntry) {
 	}
 }
 
-// gather takes what else waits, and says what was dropped meanwhile.
+// gather adds the waiting entries, and an entry about dropped ones.
 func (l *Log) gather(entries ...chat.AuditEntry) []chat.AuditEntry {
 	for len(entries) < batch {
 		select {
@@ -174,9 +174,8 @@ type writer struct {
 	logger   *slog.Logger
 }
 
-// store appends entries to the sessions of their months. It tries again until it
-// succeeds or ctx ends: meanwhile new entries wait in the queue. It returns those that
-// are not stored.
+// store appends entries to the sessions of their months. It retries until it succeeds or ctx ends; meanwhile new entries
+// wait in the queue. It returns the entries that are not stored.
 func (w *writer) store(ctx context.Context, entries []chat.AuditEntry) []chat.AuditEntry {
 	for len(entries) > 0 {
 		id, n := sessionOf(entries[0].At), 1
@@ -211,11 +210,11 @@ func (w *writer) append(ctx context.Context, id chat.SessionID, drafts []chat.Dr
 		case err == nil:
 			return true
 		case code == chat.Gone || code == chat.Invalid || code == chat.TooLarge:
-			w.logger.Error("the audit log does not take an entry", "session", id, "entries", len(drafts), "err", err)
+			w.logger.Error("the audit log refuses an entry", "session", id, "entries", len(drafts), "err", err)
 			w.log.dropped.Add(int64(len(drafts)))
 			return true
 		case ctx.Err() == nil:
-			w.logger.Warn("the audit log cannot be written; it is tried again", "session", id, "err", err)
+			w.logger.Warn("the audit log cannot be written; trying again", "session", id, "err", err)
 		}
 		select {
 		case <-time.After(pause):
@@ -235,11 +234,11 @@ func (w *writer) prune(ctx context.Context) {
 	for m := monthOf(now.Add(-keep)).AddDate(0, -1, 0); m.After(now.Add(-keep).AddDate(-10, 0, 0)); m = m.AddDate(0, -1, 0) {
 		id := sessionAt(m)
 		if _, err := w.sessions.Get(ctx, caller(), id); err != nil {
-			continue // there is none, or it was erased before
+			continue // it does not exist, or it is erased
 		}
 		_, err := w.sessions.Erase(ctx, caller(), id)
-		if _, now := w.sessions.Get(ctx, caller(), id); chat.CodeOf(now) != chat.Gone { // else it is recorded and carried out
-			w.logger.Warn("an old month of the audit log could not be erased; it is tried again later", "session", id, "err", err)
+		if _, now := w.sessions.Get(ctx, caller(), id); chat.CodeOf(now) != chat.Gone { // an erasure that failed later is recorded and repeated by the server
+			w.logger.Warn("an old month of the audit log could not be erased; trying again later", "session", id, "err", err)
 			continue
 		}
 		w.log.Report(MonthErased, chat.Trusted, map[string]any{"session_id": string(id), "workspace": ""})

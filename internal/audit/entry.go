@@ -15,7 +15,7 @@ const (
 	maxList    = 32
 )
 
-// entryOf makes an entry of what is reported.
+// entryOf makes an entry of a report.
 func entryOf(event string, c chat.Caller, details map[string]any) chat.AuditEntry {
 	e := chat.AuditEntry{Event: event, Outcome: chat.AuditDone}
 	if c.Actor.ID != "" {
@@ -52,7 +52,7 @@ func entryOf(event string, c chat.Caller, details map[string]any) chat.AuditEntr
 	return e
 }
 
-// bounded keeps a detail short.
+// bounded shortens a detail.
 func bounded(v any) any {
 	switch v := v.(type) {
 	case bool, int, int64, uint64, float64, nil:

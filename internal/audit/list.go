@@ -12,21 +12,21 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// maxScan is how many entries one request looks at.
+// maxScan is how many entries one request reads at most.
 const maxScan = 20_000
 
-// place is where an entry stands: its month, and the sequence in it.
-type place struct {
+// position is the position of an entry: its month, and its sequence in that month.
+type position struct {
 	month time.Time
 	seq   chat.Seq
 }
 
-func (p place) String() string {
+func (p position) String() string {
 	return p.month.Format("2006-01") + "." + strconv.FormatUint(uint64(p.seq), 10)
 }
 
-// parsePlace reads the id of an entry; "" is no place.
-func parsePlace(name, s string) (p place, err error) {
+// parsePosition reads the id of an entry; "" gives the zero value.
+func parsePosition(name, s string) (p position, err error) {
 	if s == "" {
 		return p, nil
 	}
@@ -46,11 +46,11 @@ func (l *Log) List(ctx context.Context, s sessions, c chat.Caller, q chat.AuditQ
 	if !c.Administers(c.In()) {
 		return page, chat.Errorf(chat.Denied, "the audit log needs the scope admin")
 	}
-	after, err := parsePlace("after", q.After)
+	after, err := parsePosition("after", q.After)
 	if err != nil {
 		return page, err
 	}
-	before, err := parsePlace("before", q.Before)
+	before, err := parsePosition("before", q.Before)
 	if err != nil {
 		return page, err
 	}
@@ -66,7 +66,7 @@ func (l *Log) List(ctx context.Context, s sessions, c chat.Caller, q chat.AuditQ
 		}
 		for event, err := range s.Events(ctx, caller(), sessionAt(month), r) {
 			if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
-				break // nothing happened in that month, or it was erased
+				break // no entries in that month, or it was erased
 			}
 			if err != nil {
 				return page, err
@@ -80,7 +80,7 @@ func (l *Log) List(ctx context.Context, s sessions, c chat.Caller, q chat.AuditQ
 			if err := json.Unmarshal(event.Payload, &e); err != nil {
 				return page, err
 			}
-			page.Last = place{month, event.Seq}.String()
+			page.Last = position{month, event.Seq}.String()
 			if e.ID = page.Last; wanted(&e, c, q) {
 				page.Entries = append(page.Entries, e)
 			}
@@ -96,7 +96,7 @@ func wanted(e *chat.AuditEntry, c chat.Caller, q chat.AuditQuery) bool {
 	return (q.Event == "" || e.Event == q.Event) && (q.Session == "" || e.Session == q.Session)
 }
 
-// months lists the months that may have entries between two, in the order of the list.
+// months lists the months from one to another that may have entries.
 func (l *Log) months(from, to time.Time, desc bool) (out []time.Time) {
 	now := l.opt.Now()
 	oldest := monthOf(now).AddDate(-10, 0, 0)

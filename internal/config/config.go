@@ -39,7 +39,7 @@ type Agent struct {
 	node  *ast.MappingNode
 }
 
-// File is the file that the agent stands in.
+// File is the file of the agent.
 func (a *Agent) File() string { return a.file }
 
 // common are the fields that all kinds of agents have.
@@ -62,8 +62,7 @@ func Load(path string) (*File, error) {
 	return Parse(path, data)
 }
 
-// Parse reads a configuration; path stands in complaints and is where relative
-// paths begin.
+// Parse reads a configuration. Errors contain path, and relative paths in the file are relative to its folder.
 func Parse(path string, data []byte) (*File, error) {
 	f := &File{Path: path, Demo: true}
 	parsed, err := parser.ParseBytes(data, 0)
@@ -102,7 +101,7 @@ func Parse(path string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// agents reads what all agents have in common.
+// agents reads the common fields of all agents.
 func (f *File) agents(root *ast.MappingNode) error {
 	value := field(root, "agents")
 	if value == nil || value.Type() == ast.NullType {
@@ -152,8 +151,7 @@ func (f *File) agents(root *ast.MappingNode) error {
 	return errors.Join(errs...)
 }
 
-// Default is the agent of sessions that name none: the one that says so, else
-// the first; "" when there is none.
+// Default is the agent of sessions that name none: the one with default: true, else the first; "" if there is none.
 func (f *File) Default() string {
 	for _, a := range f.Agents {
 		if a.Default {
@@ -166,8 +164,7 @@ func (f *File) Default() string {
 	return ""
 }
 
-// Decode reads the fields that only the agent's kind knows into a struct with
-// yaml tags. A field that it does not have is an error.
+// Decode reads the fields of the agent's kind into a struct with yaml tags. An unknown field is an error.
 func (a *Agent) Decode(v any) error {
 	rest := without(a.node, commonFields...)
 	if len(rest.Values) == 0 {
@@ -182,11 +179,10 @@ func (a *Agent) Decode(v any) error {
 // Has reports whether the agent has a field.
 func (a *Agent) Has(name string) bool { return field(a.node, name) != nil }
 
-// Source is the agent's entry as text; an agent whose source is the same need
-// not be made anew.
+// Source is the agent's entry as text. An agent with the same source need not be created again.
 func (a *Agent) Source() string { return a.node.String() }
 
-// Path makes a path absolute that is relative to the file.
+// Path makes a path absolute; it is relative to the file.
 func (a *Agent) Path(p string) string {
 	if p == "" || filepath.IsAbs(p) {
 		return p
@@ -197,14 +193,12 @@ func (a *Agent) Path(p string) string {
 	return filepath.Join(a.dir, p)
 }
 
-// Errorf is a complaint about a field of the agent, such as model or
-// mcp[1].url; it names the line.
+// Errorf returns an error about a field of the agent, such as model or mcp[1].url, with its line.
 func (a *Agent) Errorf(field, format string, args ...any) error {
 	return &Error{File: a.file, Line: a.line(field), Field: a.path(field), Msg: fmt.Sprintf(format, args...)}
 }
 
-// missing is the complaint about a field that has to be there. Who misspelt it
-// looks for it in vain, so the misspelt one is named.
+// missing is the error for a required field. If another field has nearly that name, the error names it.
 func (a *Agent) missing(field string) error {
 	for _, v := range a.node.Values {
 		if key := v.Key.String(); !slices.Contains(commonFields, key) && near(key, field) {
@@ -224,7 +218,7 @@ func (a *Agent) path(field string) string {
 
 func (a *Agent) problem(into any, err error) error { return problem(a.file, a.node, into, err) }
 
-// line is where a field stands, or the nearest thing around it that is there.
+// line is the line of a field, or of the nearest field around it that exists.
 func (a *Agent) line(path string) int {
 	var at ast.Node = a.node
 	line := lineOf(a.node)

@@ -12,7 +12,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Error is a complaint about a configuration.
+// Error is an error in a configuration.
 type Error struct {
 	File  string
 	Line  int    // 0 when it is not known
@@ -32,8 +32,7 @@ func (e *Error) Error() string {
 	return where + ": " + e.Msg
 }
 
-// problem gives an error of the parser file, line and field; into is what was to be
-// read.
+// problem adds file, line and field to an error of the parser; into is the value that it was to read.
 func problem(file string, root ast.Node, into any, err error) error {
 	out := &Error{File: file}
 	var at *token.Token
@@ -67,7 +66,7 @@ func problem(file string, root ast.Node, into any, err error) error {
 
 const aDuration = "a duration, such as 30s or 2m"
 
-// nodeKind words what the parser expects.
+// nodeKind names what the parser expects.
 func nodeKind(t ast.NodeType) string {
 	switch t {
 	case ast.SequenceType:
@@ -80,8 +79,7 @@ func nodeKind(t ast.NodeType) string {
 	return "something else"
 }
 
-// badDuration finds the duration that cannot be read: the parser does not say
-// where it stands.
+// badDuration finds the invalid duration: the error of the parser has no position.
 func badDuration(t reflect.Type, n ast.Node) *token.Token {
 	if t == nil || n == nil {
 		return nil
@@ -116,7 +114,7 @@ func badDuration(t reflect.Type, n ast.Node) *token.Token {
 	return nil
 }
 
-// kindOf words a type for people who write YAML.
+// kindOf names a type in words of YAML.
 func kindOf(t reflect.Type) string {
 	if t == nil {
 		return "something else"
@@ -143,8 +141,7 @@ func kindOf(t reflect.Type) string {
 	return "something else"
 }
 
-// near reports whether one word is the other with a slip: large letters, or one
-// letter left out, added, wrong, or in its neighbour's place.
+// near reports whether two words differ in case only, or in one letter that is missing, added, replaced or swapped.
 func near(a, b string) bool {
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	for a != "" && b != "" && a[0] == b[0] {
@@ -156,7 +153,7 @@ func near(a, b string) bool {
 	return len(a) < 2 && len(b) < 2 || len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
 }
 
-// pathOf is the field that a token stands at.
+// pathOf is the path of the field of a token.
 func pathOf(root ast.Node, at *token.Token) string {
 	if root == nil {
 		return ""

@@ -24,20 +24,15 @@ func (s *Sidecar) serveChild(w http.ResponseWriter, r *http.Request, op string) 
 		s.fail(w, r, err)
 		return
 	}
-	set := func(name string, v any) {
-		if b, merr := json.Marshal(v); merr == nil {
-			fields[name] = b
-		}
-	}
 	if child := r.PathValue("child"); child != "" {
-		set("session_id", child)
+		setField(fields, "session_id", child)
 	}
 	for _, name := range []string{"after", "limit"} {
 		if n, err := strconv.ParseUint(r.URL.Query().Get(name), 10, 62); err == nil {
-			set(name, n)
+			setField(fields, name, n)
 		}
 	}
-	set("provenance", map[string]any{"session_id": s.opt.Session, "epoch": s.write.epoch})
+	setField(fields, "provenance", map[string]any{"session_id": s.opt.Session, "epoch": s.write.epoch})
 	body, err := json.Marshal(fields)
 	if err != nil {
 		s.fail(w, r, err)

@@ -71,7 +71,7 @@ func (l *connection) maintain(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		now := l.opt.Now()
+		now := time.Now()
 		l.mu.Lock()
 		if l.conn.IsConnected() {
 			l.down = time.Time{}

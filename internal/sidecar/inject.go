@@ -126,14 +126,14 @@ func (s *Sidecar) deliver(ctx context.Context, in *input) {
 	s.state.expectEcho(in)
 	var err error
 	tries := 0
-	began := s.opt.Now()
+	began := time.Now()
 	for {
 		var waited bool
 		if boot, waited, ok = s.waitForAgent(ctx); !ok {
 			return
 		}
 		if waited {
-			began = s.opt.Now() // it may be another process
+			began = time.Now() // it may be another process
 		}
 		err = s.post(ctx, "/inject", body.EventID, body)
 		if err == nil {
@@ -143,7 +143,7 @@ func (s *Sidecar) deliver(ctx context.Context, in *input) {
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, syscall.ECONNREFUSED) && s.opt.Now().Sub(began) < s.opt.Wait {
+		if errors.Is(err, syscall.ECONNREFUSED) && time.Since(began) < s.opt.Wait {
 			// The port is closed: the agent is starting. That is not a refusal.
 			if !pause(ctx, 200*time.Millisecond) {
 				return

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -37,10 +38,7 @@ type Options struct {
 
 	Collections []Collection // collections of graph and vector that the agent may use; nil means all
 
-	Instance  string            // name of this process, for diagnosis; "" means a generated one
 	Listening func(addr string) // called when it listens; may be nil
-	Attached  func(epoch int64) // called when attached; may be nil
-	Now       func() time.Time  // nil means time.Now
 	Logger    *slog.Logger      // nil means none
 }
 
@@ -71,42 +69,27 @@ func (o Options) LogValue() slog.Value {
 }
 
 func (o Options) withDefaults() Options {
-	set := func(s *string, v string) {
-		if *s == "" {
-			*s = v
-		}
-		*s = strings.TrimRight(*s, "/")
-	}
-	set(&o.Stream, "http://127.0.0.1:3100")
-	set(&o.Channel, "http://127.0.0.1:8788")
-	set(&o.Listen, "127.0.0.1:9090")
-	set(&o.Server, "")
-	if o.Wait == 0 {
-		o.Wait = time.Minute
-	}
-	if o.Replay == 0 {
-		o.Replay = 1000
-	}
+	o.Stream = strings.TrimRight(cmp.Or(o.Stream, "http://127.0.0.1:3100"), "/")
+	o.Channel = strings.TrimRight(cmp.Or(o.Channel, "http://127.0.0.1:8788"), "/")
+	o.Listen = cmp.Or(o.Listen, "127.0.0.1:9090")
+	o.Server = strings.TrimRight(o.Server, "/")
+	o.Wait = cmp.Or(o.Wait, time.Minute)
+	o.Replay = cmp.Or(o.Replay, 1000)
+	o.Provider = cmp.Or(o.Provider, 10*time.Second)
+	o.Probe = cmp.Or(o.Probe, 2*time.Second)
 	if o.Retry == nil {
 		o.Retry = []time.Duration{time.Second, 2 * time.Second, 10 * time.Second, 30 * time.Second}
-	}
-	if o.Provider == 0 {
-		o.Provider = 10 * time.Second
-	}
-	if o.Probe == 0 {
-		o.Probe = 2 * time.Second
-	}
-	if o.Instance == "" {
-		host, _ := os.Hostname() // only for people
-		o.Instance = fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8])
-	}
-	if o.Now == nil {
-		o.Now = time.Now
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o
+}
+
+// newInstance returns a name of this process, for diagnosis.
+func newInstance() string {
+	host, _ := os.Hostname() // "" if it is unknown
+	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8])
 }
 
 // Validate reports all that is wrong with the options.

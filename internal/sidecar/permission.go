@@ -3,6 +3,7 @@ package sidecar
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
@@ -12,24 +13,15 @@ import (
 // contains the tool and arguments, so that the decision is bound to that call.
 func permission(payload json.RawMessage, key string) (done json.RawMessage, request string, err error) {
 	fields := map[string]json.RawMessage{}
-	if err := json.Unmarshal(payload, &fields); err != nil {
-		return nil, "", chat.Errorf(chat.Invalid, "a permission request is an object {scopes, justification, requested_tool, requested_args}").Because(err)
-	}
 	var p struct {
 		chat.AgentPermissionRequest
-		GrantType string          `json:"grant_type"`
-		Details   json.RawMessage `json:"details"`
+		GrantType string `json:"grant_type"`
 	}
-	if err := json.Unmarshal(payload, &p); err != nil {
+	if err := errors.Join(json.Unmarshal(payload, &fields), json.Unmarshal(payload, &p)); err != nil {
 		return nil, "", chat.Errorf(chat.Invalid, "a permission request is an object {scopes, justification, requested_tool, requested_args}").Because(err)
 	}
-	set := func(name string, v any) {
-		if b, merr := json.Marshal(v); merr == nil {
-			fields[name] = b
-		}
-	}
 	if len(p.Scopes) == 0 {
-		// x1's other spelling names a kind of grant instead.
+		// Some of x1's agents send a grant_type instead.
 		scope := p.GrantType
 		if scope == "" {
 			scope = p.Tool
@@ -37,13 +29,20 @@ func permission(payload json.RawMessage, key string) (done json.RawMessage, requ
 		if scope == "" {
 			return nil, "", chat.Errorf(chat.Invalid, "a permission request needs scopes, grant_type or requested_tool")
 		}
-		set("scopes", []string{scope})
+		setField(fields, "scopes", []string{scope})
 	}
 	if request = p.RequestID; request == "" {
 		sum := sha256.Sum256([]byte(key))
 		request = "perm-" + hex.EncodeToString(sum[:12])
-		set("request_id", request)
+		setField(fields, "request_id", request)
 	}
 	done, err = json.Marshal(fields)
 	return done, request, err
+}
+
+// setField sets a field of an object. The values are texts, numbers and lists of texts.
+func setField(fields map[string]json.RawMessage, name string, v any) {
+	if b, err := json.Marshal(v); err == nil {
+		fields[name] = b
+	}
 }

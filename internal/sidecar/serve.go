@@ -78,10 +78,10 @@ func (s *Sidecar) handler() http.Handler {
 // recorded adds a traffic record for each call.
 func (s *Sidecar) recorded(h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := s.opt.Now()
+		began := time.Now()
 		seen := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		h(seen, r)
-		s.traffic.add(record{Direction: "from_agent", Method: r.Method, Route: text.Clip(r.URL.Path, 120), Status: seen.status, Took: s.opt.Now().Sub(began)})
+		s.traffic.add(record{Direction: "from_agent", Method: r.Method, Route: text.Clip(r.URL.Path, 120), Status: seen.status, Took: time.Since(began)})
 	})
 }
 

@@ -19,14 +19,15 @@ import (
 
 // Sidecar attaches one agent process to one session.
 type Sidecar struct {
-	opt     Options
-	log     *slog.Logger
-	conn    *connection
-	state   *state
-	write   *writer
-	stream  *streamReader
-	traffic *trafficRecorder
-	agent   *http.Client
+	opt      Options
+	instance string // name of this process
+	log      *slog.Logger
+	conn     *connection
+	state    *state
+	write    *writer
+	stream   *streamReader
+	traffic  *trafficRecorder
+	agent    *http.Client
 
 	refresh chan struct{} // the log may have grown; capacity 1
 	present chan struct{} // a person is viewing the session; capacity 1
@@ -41,7 +42,7 @@ func New(opt Options) (*Sidecar, error) {
 		return nil, err
 	}
 	s := &Sidecar{
-		opt: opt, log: opt.Logger.With("session", opt.Session), state: newState(),
+		opt: opt, instance: newInstance(), log: opt.Logger.With("session", opt.Session), state: newState(),
 		agent:   &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4, ResponseHeaderTimeout: time.Minute}},
 		refresh: make(chan struct{}, 1), present: make(chan struct{}, 1), alive: make(chan string, 1), fatal: make(chan error, 1),
 	}
@@ -79,9 +80,6 @@ func (s *Sidecar) Run(ctx context.Context) (err error) {
 	}
 	// An earlier end does not count: attaching an agent opens the session again.
 	s.state.view(func(b *state) { b.ended, b.endKnown = false, true })
-	if s.opt.Attached != nil {
-		s.opt.Attached(s.write.epoch)
-	}
 	defer s.detach(last)
 
 	ctx, stop := context.WithCancel(ctx)
@@ -158,9 +156,9 @@ func (s *Sidecar) receive(m *nats.Msg) {
 		return
 	}
 	switch {
-	case g.Sidecar.Probe != "" && g.Sidecar.Probe != s.opt.Instance && s.write.attached():
-		s.conn.publish(x1.Subject(s.opt.Session, x1.Presence), fmt.Appendf(nil, `{"x1_sidecar":{"alive":%q,"epoch":%d}}`, s.opt.Instance, s.write.epoch))
-	case g.Sidecar.Alive != "" && g.Sidecar.Alive != s.opt.Instance:
+	case g.Sidecar.Probe != "" && g.Sidecar.Probe != s.instance && s.write.attached():
+		s.conn.publish(x1.Subject(s.opt.Session, x1.Presence), fmt.Appendf(nil, `{"x1_sidecar":{"alive":%q,"epoch":%d}}`, s.instance, s.write.epoch))
+	case g.Sidecar.Alive != "" && g.Sidecar.Alive != s.instance:
 		select {
 		case s.alive <- g.Sidecar.Alive:
 		default:
@@ -179,7 +177,7 @@ func (s *Sidecar) attach(ctx context.Context) error {
 				holder = b.instance
 			}
 		})
-		if holder != "" && holder != s.opt.Instance {
+		if holder != "" && holder != s.instance {
 			if other, ok := s.probe(ctx); ok {
 				return s.hasSidecar(other)
 			}
@@ -204,7 +202,7 @@ func (s *Sidecar) hasSidecar(by string) error {
 
 // probe asks whether another sidecar is running.
 func (s *Sidecar) probe(ctx context.Context) (string, bool) {
-	question := fmt.Appendf(nil, `{"x1_sidecar":{"probe":%q}}`, s.opt.Instance)
+	question := fmt.Appendf(nil, `{"x1_sidecar":{"probe":%q}}`, s.instance)
 	end := time.NewTimer(s.opt.Probe)
 	defer end.Stop()
 	again := time.NewTicker(max(s.opt.Probe/8, time.Millisecond))
@@ -228,7 +226,7 @@ func (s *Sidecar) detach(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	s.traffic.drain(ctx)
-	_, err := s.write.send(ctx, draft{typ: x1.DetachedType, payload: x1.Attached{Epoch: s.write.epoch, Instance: s.opt.Instance}, key: fmt.Sprintf("detach:%d", s.write.epoch)})
+	_, err := s.write.send(ctx, draft{typ: x1.DetachedType, payload: x1.Attached{Epoch: s.write.epoch, Instance: s.instance}, key: fmt.Sprintf("detach:%d", s.write.epoch)})
 	if err != nil {
 		s.log.Debug("the end of the sidecar could not be stored", "err", err)
 	}
@@ -262,7 +260,7 @@ func (s *Sidecar) follow(ctx context.Context) error {
 		}
 		if end {
 			if err := s.post(ctx, "/shutdown", "", map[string]any{"summary": "The session was ended.", "is_success": false}); err != nil {
-				s.log.Info("the agent could not be told that its session has ended", "err", err)
+				s.log.Info("the agent did not accept the message that its session has ended", "err", err)
 			}
 		}
 	}

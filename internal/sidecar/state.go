@@ -37,7 +37,7 @@ type state struct {
 	echoes     map[string]map[chat.Seq]bool // user events that the agent may echo in this boot, by content; true if they were delivered
 	changed    chan struct{}                // capacity 1
 	ended      bool                         // the session was completed or failed
-	endKnown   bool                         // the agent was told that it has ended
+	endKnown   bool                         // the agent has ended it, or has a message about it
 }
 
 // input is a user event that must be delivered to the agent.

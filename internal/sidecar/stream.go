@@ -93,10 +93,10 @@ func (r *streamReader) run(ctx context.Context) error {
 // health waits until the agent answers; gone tells that its port was closed. It returns
 // errEnded if the session has ended.
 func (r *streamReader) health(ctx context.Context) (gone bool, err error) {
-	began := r.s.opt.Now()
+	began := time.Now()
 	warned := false
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		err := r.s.get(ctx, r.s.opt.Stream+"/health")
+		err := r.s.checkHealth(ctx)
 		if err == nil || ctx.Err() != nil {
 			return gone, nil
 		}
@@ -109,11 +109,11 @@ func (r *streamReader) health(ctx context.Context) (gone bool, err error) {
 		if ended && gone {
 			return gone, errEnded
 		}
-		if !warned && r.s.opt.Now().Sub(began) > 5*time.Second {
+		if !warned && time.Since(began) > 5*time.Second {
 			warned = true
 			r.s.log.Warn("the agent does not answer; waiting for it", "url", r.s.opt.Stream, "err", err)
 		}
-		if r.s.opt.Now().Sub(began) > r.s.opt.Wait {
+		if time.Since(began) > r.s.opt.Wait {
 			_, _ = r.s.write.send(ctx, draft{typ: "agent.error", key: fmt.Sprintf("away:%d:%d", r.s.write.epoch, began.UnixNano()), payload: chat.AgentError{
 				Message: "The agent process does not answer. New messages wait for it.", Recoverable: true,
 			}})
@@ -358,7 +358,7 @@ func (r *streamReader) storeGap(ctx context.Context, st *streamState) {
 
 // hint publishes a message that is not stored.
 func (s *Sidecar) hint(k x1.Kind, item *agentEvent) {
-	b, err := json.Marshal(x1.Message{Session: s.opt.Session, Timestamp: s.opt.Now().UTC().Format(time.RFC3339Nano), Type: item.typ, Payload: item.payload})
+	b, err := json.Marshal(x1.Message{Session: s.opt.Session, Timestamp: time.Now().UTC().Format(time.RFC3339Nano), Type: item.typ, Payload: item.payload})
 	if err == nil {
 		s.conn.publish(x1.Subject(s.opt.Session, k), b)
 	}

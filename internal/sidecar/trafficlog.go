@@ -46,7 +46,7 @@ func newTrafficRecorder(s *Sidecar) *trafficRecorder {
 }
 
 func (a *trafficRecorder) add(r record) {
-	r.Session, r.Epoch, r.At = a.s.opt.Session, a.s.write.epoch, a.s.opt.Now().UTC().Format(time.RFC3339Nano)
+	r.Session, r.Epoch, r.At = a.s.opt.Session, a.s.write.epoch, time.Now().UTC().Format(time.RFC3339Nano)
 	a.mu.Lock()
 	a.number++
 	r.Number = a.number

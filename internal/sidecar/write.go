@@ -36,7 +36,7 @@ func (w *writer) attached() bool { return w.ready.Load() }
 // attach takes an epoch; it fails with a conflict if another sidecar has it.
 func (w *writer) attach(ctx context.Context, epoch int64) error {
 	w.epoch = epoch
-	_, err := w.send(ctx, draft{typ: x1.AttachedType, payload: x1.Attached{Epoch: epoch, Instance: w.s.opt.Instance}, key: fmt.Sprintf("attach:%d:%s", epoch, w.s.opt.Instance)})
+	_, err := w.send(ctx, draft{typ: x1.AttachedType, payload: x1.Attached{Epoch: epoch, Instance: w.s.instance}, key: fmt.Sprintf("attach:%d:%s", epoch, w.s.instance)})
 	w.ready.Store(err == nil)
 	return err
 }
@@ -50,7 +50,7 @@ func (w *writer) send(ctx context.Context, d draft) (x1.Reply, error) {
 		return x1.Reply{}, chat.Errorf(chat.Invalid, "the payload is not JSON").Because(err)
 	}
 	body, err := json.Marshal(x1.Message{
-		Session: w.s.opt.Session, Timestamp: w.s.opt.Now().UTC().Format(time.RFC3339Nano), Type: d.typ, Payload: payload, ClientID: d.key, Epoch: w.epoch,
+		Session: w.s.opt.Session, Timestamp: time.Now().UTC().Format(time.RFC3339Nano), Type: d.typ, Payload: payload, ClientID: d.key, Epoch: w.epoch,
 	})
 	if err != nil {
 		return x1.Reply{}, chat.Errorf(chat.Invalid, "the payload is not JSON").Because(err)

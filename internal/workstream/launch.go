@@ -9,7 +9,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// The bounds of a deadline, and what it is when nothing is said.
+// The bounds of a deadline, and its default.
 const (
 	DefaultDeadline = 300 * time.Second
 	MinDeadline     = 30 * time.Second
@@ -20,13 +20,13 @@ const (
 const (
 	MaxDepth   = 3    // a child's child's child; the main line is at 0
 	MaxRunning = 128  // at once in a session
-	MaxTotal   = 1000 // in the life of a session: their ids are never given twice
+	MaxTotal   = 1000 // in the life of a session: ids are not reused
 	MaxText    = 64 << 10
 	MaxTools   = 256
 )
 
-// Launched checks a launch and returns what is to be said of it, without what
-// only the server knows: its launch id and the time of its deadline.
+// Launched checks a launch and returns its event, without the launch id and the time of the deadline, which the server
+// adds.
 func Launched(l chat.Launch) (chat.WorkstreamLaunched, error) {
 	var none chat.WorkstreamLaunched
 	if err := chat.CheckWorkstream(l.ID); err != nil {
@@ -88,9 +88,8 @@ func deadline(seconds float64) (float64, error) {
 	return seconds, nil
 }
 
-// CheckLaunch reports why a session cannot have one more workstream, launched by a
-// line: the line has ended, the id is taken, there are too many, or it would be
-// too deep.
+// CheckLaunch reports why a line cannot launch a workstream: the line has ended, the id is in use, there are too many
+// workstreams, or the depth is too large.
 func CheckLaunch(st *chat.State, parent, id string) error {
 	if w := st.Workstream(id); w != nil {
 		return chat.Errorf(chat.Conflict, "this session has a workstream %q already, which is %s; every launch needs an id of its own", id, w.State).
@@ -122,7 +121,7 @@ func CheckLaunch(st *chat.State, parent, id string) error {
 	return nil
 }
 
-// Depth is how many launches lie between the main line and a line.
+// Depth is the number of launches from the main line to a line.
 func Depth(st *chat.State, line string) int {
 	depth := 0
 	for line != "" && depth <= MaxDepth {

@@ -2,7 +2,7 @@ package workstream
 
 import "github.com/parley-hq/parley/chat"
 
-// Status is a workstream as it is now.
+// Status describes a workstream at a time.
 func Status(st *chat.State, w *chat.Workstream, now chat.At) chat.WorkstreamStatus {
 	s := chat.WorkstreamStatus{
 		LaunchID: w.LaunchID, ID: w.ID, Name: w.Name, Task: w.Task, Agent: w.Agent, Parent: w.Parent, Sequence: w.Sequence,

@@ -1,6 +1,5 @@
-// Package sidecartest has an agent as x1's are, for tests: it keeps its last
-// events in memory, repeats them to every reader of its stream, and echoes what is
-// injected. All methods may be called at the same time.
+// Package sidecartest is an agent like those of x1, for tests. It keeps its last events in memory, repeats them to every
+// reader of its stream, and echoes injected messages. All methods may be called at the same time.
 package sidecartest
 
 import (
@@ -27,15 +26,15 @@ type Agent struct {
 	heard   []map[string]any
 	pokes   int
 	stops   int
-	refuse  int           // so many injects fail
+	refuse  int           // so many injects will fail
 	changed chan struct{} // closed and replaced when something happens
 	cut     chan struct{} // closed to end all streams
 }
 
-// Options of an agent; the zero value is what x1's own agent does.
+// Options of an agent; the zero value is like x1's own agent.
 type Options struct {
 	Memory int  // how many events it repeats; 0 means 1000
-	IDs    bool // events have ids, and Last-Event-ID is heeded
+	IDs    bool // events have ids, and Last-Event-ID is used
 	Chunk  int  // the stream is written in pieces of so many bytes; 0 means whole events
 	Mute   bool // it does not echo
 }
@@ -98,7 +97,7 @@ func (a *Agent) Cut() {
 func (a *Agent) Say(typ string, payload any) {
 	b, err := json.Marshal(map[string]any{"type": typ, "payload": payload})
 	if err != nil {
-		panic(err) // a wrong test
+		panic(err) // the test is wrong
 	}
 	a.note(func() { a.addLocked(b) })
 }
@@ -114,7 +113,7 @@ func (a *Agent) addLocked(b json.RawMessage) {
 	}
 }
 
-// note changes something and wakes who waits.
+// note changes the agent and wakes all waiting goroutines.
 func (a *Agent) note(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -123,15 +122,14 @@ func (a *Agent) note(f func()) {
 	a.changed = make(chan struct{})
 }
 
-// Heard returns what was injected so far, and a channel that is closed when
-// something happens.
+// Heard returns the injected messages so far, and a channel that is closed at the next change.
 func (a *Agent) Heard() ([]map[string]any, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append([]map[string]any(nil), a.heard...), a.changed
 }
 
-// Pokes returns how often it was kept alive and told to stop.
+// Pokes returns how often it received /keepalive and /stop.
 func (a *Agent) Pokes() (keepalives, stops int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
