@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -44,7 +45,8 @@ func (c *AuditCmd) Run(ctx context.Context, std *stdio) error {
 	if len(page.Entries) > 0 {
 		last = page.Entries[0].ID
 	}
-	if err := c.print(std, reversed(page.Entries), true); err != nil || !c.Follow {
+	slices.Reverse(page.Entries)
+	if err := c.print(std, page.Entries, true); err != nil || !c.Follow {
 		return err
 	}
 	return c.follow(ctx, std, cl, q, last)
@@ -73,14 +75,6 @@ func (c *AuditCmd) follow(ctx context.Context, std *stdio, cl *client.Client, q 
 			return context.Cause(ctx)
 		}
 	}
-}
-
-func reversed(entries []chat.AuditEntry) []chat.AuditEntry {
-	out := make([]chat.AuditEntry, 0, len(entries))
-	for i := len(entries) - 1; i >= 0; i-- {
-		out = append(out, entries[i])
-	}
-	return out
 }
 
 func (c *AuditCmd) print(std *stdio, entries []chat.AuditEntry, head bool) error {

@@ -55,7 +55,7 @@ func TestCommandsTogether(t *testing.T) {
 
 	file := filepath.Join(dir, "log.ndjson")
 	succeed(t, "", "export", id, "-o", file)
-	if code, _, errs := cli(t, "", "export", id, "-o", file); code != exitError || !strings.Contains(errs, "there already") {
+	if code, _, errs := cli(t, "", "export", id, "-o", file); code != exitError || !strings.Contains(errs, "already exists") {
 		t.Errorf("export overwrote a file: %d %s", code, errs)
 	}
 	exported, _ := os.ReadFile(file)
@@ -81,7 +81,7 @@ func TestCommandsTogether(t *testing.T) {
 	if err := os.Mkdir(restored+"2.part", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := cli(t, "", "restore", backup, "--data", restored+"2"); code != exitError || !strings.Contains(errs, "2.part is there already") {
+	if code, _, errs := cli(t, "", "restore", backup, "--data", restored+"2"); code != exitError || !strings.Contains(errs, "2.part already exists") {
 		t.Errorf("after a restore that was cut off: %d %s", code, errs)
 	}
 

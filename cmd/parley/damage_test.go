@@ -50,8 +50,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// begin starts a server. Its url is empty when it refused to start.
-func begin(t *testing.T, data string, withNATS bool) *running {
+// startServer starts a server. Its url is empty when it refused to start.
+func startServer(t *testing.T, data string, withNATS bool) *running {
 	t.Helper()
 	s := &running{log: &lockedBuffer{}, ended: make(chan int, 1), nats: "off"}
 	if withNATS {
@@ -207,7 +207,7 @@ func TestEveryFileOfTheDataFolderDamaged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	live, older, killed := filepath.Join(dir, "live"), filepath.Join(dir, "older"), filepath.Join(dir, "killed")
-	s := begin(t, live, true)
+	s := startServer(t, live, true)
 	if s.url == "" {
 		t.Fatal(s.log)
 	}
@@ -245,7 +245,7 @@ func TestEveryFileOfTheDataFolderDamaged(t *testing.T) {
 	if code := s.stop(); code != exitOK {
 		t.Fatal(code, s.log)
 	}
-	s = begin(t, live, true) // what was logged moves to tables
+	s = startServer(t, live, true) // what was logged moves to tables
 	c = dial(t, s.url)
 	fill(2)
 	idle()
@@ -321,7 +321,7 @@ func checkDamaged(t *testing.T, data, name string, want content) {
 	t.Helper()
 	base := filepath.Base(name)
 	ofNATS := strings.HasPrefix(name, "nats/") || strings.HasPrefix(name, "x1-")
-	s := begin(t, data, ofNATS)
+	s := startServer(t, data, ofNATS)
 	if s.url == "" {
 		s.stop()
 		if !strings.Contains(s.log.String(), base) {
@@ -346,7 +346,7 @@ func checkDamaged(t *testing.T, data, name string, want content) {
 	s.stop()
 	named := strings.Contains(s.log.String()+out+errs, base) || code != exitOK && strings.Contains(out, "artifact")
 	if !named && (err != nil || !got.has(want)) {
-		t.Errorf("something is missing (%v), and nobody says so:\n%s%s%s", err, s.log, out, errs)
+		t.Errorf("something is missing (%v), and it is not reported:\n%s%s%s", err, s.log, out, errs)
 	}
 }
 
@@ -372,11 +372,11 @@ func filesOf(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// A store that misses a file is refused, and goes on once that was accepted.
+// A store with a missing file is refused until the loss is accepted.
 func TestVerifyAccept(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
-	s := begin(t, data, false)
+	s := startServer(t, data, false)
 	succeed(t, "", "send", "--url", s.url, "new", "-w", "hi")
 	if code := s.stop(); code != exitOK {
 		t.Fatal(code, s.log)
@@ -384,7 +384,7 @@ func TestVerifyAccept(t *testing.T) {
 	if err := os.Remove(filepath.Join(data, "store", "db.inventory")); err != nil {
 		t.Fatal(err)
 	}
-	if s := begin(t, data, false); s.url != "" || s.stop() == exitOK || !strings.Contains(s.log.String(), "parley verify --data DIR --accept") {
+	if s := startServer(t, data, false); s.url != "" || s.stop() == exitOK || !strings.Contains(s.log.String(), "parley verify --data DIR --accept") {
 		t.Fatalf("it started: %s", s.log)
 	}
 	if code, _, errs := cli(t, "", "verify", "--data", data); code != exitError || !strings.Contains(errs, "db.inventory is missing") {
@@ -396,7 +396,7 @@ func TestVerifyAccept(t *testing.T) {
 	if out := succeed(t, "", "verify", "--data", data, "--accept"); !strings.Contains(out, "1 session") {
 		t.Error(out)
 	}
-	s = begin(t, data, false)
+	s = startServer(t, data, false)
 	if s.url == "" || s.stop() != exitOK {
 		t.Errorf("the accepted store is refused: %s", s.log)
 	}

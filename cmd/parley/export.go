@@ -48,7 +48,7 @@ func (c *ExportCmd) Run(ctx context.Context, std *stdio) error {
 // writeNew creates a file that is complete or does not exist. It does not overwrite a file.
 func writeNew(path string, fill func(io.Writer) error) error {
 	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("%s is there already; choose another name or remove it", path)
+		return fmt.Errorf("%s already exists; choose another name or remove it", path)
 	}
 	part := path + ".part"
 	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

@@ -36,7 +36,7 @@ func (c *ImportCmd) Run(ctx context.Context, std *stdio) error {
 	}
 	p := newProgress(std.err)
 	defer p.end()
-	s, err := cl.Import(ctx, &countingReader{r: in, tell: func(n int64) {
+	s, err := cl.Import(ctx, &countingReader{r: in, report: func(n int64) {
 		if total > 0 {
 			p.say("sent %s of %s", terminal.Size(n), terminal.Size(total))
 		} else {
@@ -54,14 +54,14 @@ func (c *ImportCmd) Run(ctx context.Context, std *stdio) error {
 
 // countingReader reports how many bytes were read.
 type countingReader struct {
-	r    io.Reader
-	n    int64
-	tell func(int64)
+	r      io.Reader
+	n      int64
+	report func(int64)
 }
 
 func (t *countingReader) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)
 	t.n += int64(n)
-	t.tell(t.n)
+	t.report(t.n)
 	return n, err
 }

@@ -29,7 +29,7 @@ func (c *InitCmd) Run(_ context.Context, std *stdio) error {
 	}
 	f, err := os.OpenFile(path, flags, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there already; give --force to replace it", path)
+		return fmt.Errorf("%s already exists; give --force to replace it", path)
 	}
 	if err != nil {
 		return err

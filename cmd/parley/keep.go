@@ -157,7 +157,7 @@ func smallFiles(data string) (problems []string) {
 }
 
 // damage checks the artifacts and a store and lists the problems.
-func damage(ctx context.Context, j *journal.Journal, files *artifact.Local, data string, tell func(journal.VerifyProgress)) ([]string, journal.VerifyReport, error) {
+func damage(ctx context.Context, j *journal.Journal, files *artifact.Local, data string, progress func(journal.VerifyProgress)) ([]string, journal.VerifyReport, error) {
 	stored, err := files.Verify(ctx)
 	if err != nil {
 		return nil, journal.VerifyReport{}, err
@@ -173,7 +173,7 @@ func damage(ctx context.Context, j *journal.Journal, files *artifact.Local, data
 				harmed[hash] = string(v.Session)
 			}
 		}
-		tell(v)
+		progress(v)
 	})
 	var problems []string
 	for _, d := range report.Damage {

@@ -367,7 +367,7 @@ func (p *parley) post(ctx context.Context, address string, body []byte) (int, er
 	r.Header.Set("Content-Type", "application/json")
 	res, err := client.Do(r)
 	if err != nil {
-		return 0, chat.Errorf(chat.Unavailable, "nobody could be reached there, or it is an address of an inner network").Because(err)
+		return 0, chat.Errorf(chat.Unavailable, "the address does not answer, or it belongs to an internal network").Because(err)
 	}
 	return res.StatusCode, res.Body.Close()
 }

@@ -49,8 +49,8 @@ func serveHere(t *testing.T, args ...string) (code int, stderr string) {
 	return code, errs.String()
 }
 
-// A configuration that lies in the folder names programs to run: it is used when
-// it is the user's own or named, and the programs are told before they are run.
+// A configuration file in the current folder is used when it belongs to the user or is named with --config. Its programs
+// are logged before they are run.
 func TestConfigurationOfTheFolder(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
@@ -66,10 +66,10 @@ func TestConfigurationOfTheFolder(t *testing.T) {
 	if err := os.WriteFile("parley.yaml", []byte(strings.Replace(withProgram, "PROGRAM", program, 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	told := func(stderr string) bool {
+	logged := func(stderr string) bool {
 		return strings.Contains(stderr, program+" --flag") && strings.Contains(stderr, "parley.yaml") && strings.Contains(stderr, "helper") && !strings.Contains(stderr, "not-for-the-log")
 	}
-	if code, stderr := serveHere(t); code != exitOK || !told(stderr) {
+	if code, stderr := serveHere(t); code != exitOK || !logged(stderr) {
 		t.Errorf("one's own: %d\n%s", code, stderr)
 	}
 	_ = os.Remove(mark) // the server may have ended before it ran the program
@@ -83,7 +83,7 @@ func TestConfigurationOfTheFolder(t *testing.T) {
 	if _, err := os.Stat(mark); err == nil {
 		t.Error("the program was run")
 	}
-	if code, stderr := serveHere(t, "--config", "parley.yaml"); code != exitOK || !told(stderr) {
+	if code, stderr := serveHere(t, "--config", "parley.yaml"); code != exitOK || !logged(stderr) {
 		t.Errorf("named: %d\n%s", code, stderr)
 	}
 }

@@ -109,19 +109,18 @@ func TestReplay(t *testing.T) {
 	file := filepath.Join(dir, "log.ndjson")
 	succeed(t, "", "export", "original", "-o", file)
 	replaying(t, file, "--as", "filed", "--speed", "100")
-	// Other words: the turns come in their order, and from the first again.
+	// With other texts the turns are played in order.
 	other := converse(t, c, "other", "filed", "what?", "and?")
 	if other[0] != recorded[0] || other[1] != recorded[1] {
 		t.Errorf("in order it says\n%s", strings.Join(other, "\n"))
 	}
-	// The same words: the turn that they had.
+	// With the same text the recorded turn is played.
 	if same := converse(t, c, "same", "filed", "grüße"); same[0] != recorded[9] {
-		t.Errorf("to the same words it says\n%s", same[0])
+		t.Errorf("the same text gets\n%s", same[0])
 	}
 }
 
-// Lines of work are played too.
-func TestReplayWorkstreams(t *testing.T) {
+func TestReplayPlaysWorkstreams(t *testing.T) {
 	url := launch(t, filepath.Join(t.TempDir(), "data"))
 	c, err := client.New(client.Options{URL: url})
 	if err != nil {
@@ -139,7 +138,7 @@ func TestReplayWorkstreams(t *testing.T) {
 	}
 }
 
-func TestReplayOfNothing(t *testing.T) {
+func TestReplayWithoutARecordingFails(t *testing.T) {
 	launch(t, filepath.Join(t.TempDir(), "data"))
 	for _, args := range [][]string{{"replay", "nowhere", "--as", "x"}, {"replay", "-", "--as", "x"}} {
 		if code, _, errs := cli(t, "not a log", args...); code != exitError || strings.Count(errs, "\n") != 1 {

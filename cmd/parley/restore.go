@@ -42,7 +42,7 @@ func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 	}
 	part := strings.TrimRight(c.Data, string(filepath.Separator)) + ".part"
 	if err := os.Mkdir(part, 0o700); errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%s is there already: another restore is at work, or was cut off; then remove it and try again", part)
+		return fmt.Errorf("%s already exists: another restore is running, or one was interrupted; in that case remove it and try again", part)
 	} else if err != nil {
 		return fmt.Errorf("cannot make %s: %w", part, err)
 	}
@@ -85,18 +85,13 @@ func fits(f *os.File, dir string) error {
 		return nil // a pipe can be read only once
 	}
 	var bytes int64
-	whole := false
 	err = walkTar(f, func(h *tar.Header, _ io.Reader) error {
 		bytes += h.Size
-		whole = whole || h.Name == manifest
 		if h.Size < 0 || bytes < 0 || bytes > info.Size() {
 			return fmt.Errorf("%q is said to be larger than the whole file; this is no backup of Parley", h.Name)
 		}
 		return nil
 	})
-	if err == nil && !whole {
-		err = errNoManifest
-	}
 	if err != nil {
 		return err
 	}
@@ -132,7 +127,6 @@ func unpack(ctx context.Context, r io.Reader, dir string, tell func(files int, b
 		return 0, 0, err
 	}
 	defer root.Close()
-	whole := false
 	err = walkTar(r, func(h *tar.Header, body io.Reader) error {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
@@ -153,17 +147,11 @@ func unpack(ctx context.Context, r io.Reader, dir string, tell func(files int, b
 			return err
 		}
 		files, bytes = files+1, bytes+n
-		whole = whole || h.Name == manifest
 		tell(files, bytes)
 		return nil
 	})
-	if err == nil && !whole {
-		err = errNoManifest
-	}
 	return files, bytes, err
 }
-
-var errNoManifest = fmt.Errorf("the file has no %s: it is no backup, or it was cut off", manifest)
 
 func putFile(root *os.Root, name string, body io.Reader) (int64, error) {
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -180,8 +168,12 @@ func putFile(root *os.Root, name string, body io.Reader) (int64, error) {
 // walkTar visits the entries of a backup and refuses entries that a backup never contains.
 func walkTar(r io.Reader, visit func(*tar.Header, io.Reader) error) error {
 	archive := tar.NewReader(r)
+	complete := false
 	for {
 		h, err := archive.Next()
+		if err == io.EOF && !complete {
+			return fmt.Errorf("the file has no %s: it is no backup, or it was cut off", manifest)
+		}
 		if err == io.EOF {
 			return nil
 		}
@@ -191,6 +183,7 @@ func walkTar(r io.Reader, visit func(*tar.Header, io.Reader) error) error {
 		if h.Typeflag == tar.TypeGNUSparse || sparse(h) {
 			return fmt.Errorf("%q is a sparse file, which may unpack to any size; this is no backup of Parley", h.Name)
 		}
+		complete = complete || h.Name == manifest
 		names := []string{h.Name}
 		switch h.Typeflag {
 		case tar.TypeReg, tar.TypeDir:
@@ -233,14 +226,8 @@ func checkTar(file string) error {
 		return err
 	}
 	defer f.Close()
-	whole := false
-	err = walkTar(f, func(h *tar.Header, body io.Reader) error {
-		whole = whole || h.Name == manifest
+	return walkTar(f, func(_ *tar.Header, body io.Reader) error {
 		_, err := io.Copy(io.Discard, body)
 		return err
 	})
-	if err == nil && !whole {
-		err = errNoManifest
-	}
-	return err
 }

@@ -59,7 +59,7 @@ func (c *SendCmd) Run(ctx context.Context, std *stdio) error {
 			return missing(err, id)
 		}
 		if s.Agent == chat.NoAgent {
-			return fmt.Errorf("nobody answers in session %s: it has no agent; leave --wait out", id)
+			return fmt.Errorf("session %s has no agent that could answer; leave --wait out", id)
 		}
 	}
 	e, err := cl.Send(ctx, id, chat.UserMessage{Text: text}, c.ClientID)

@@ -58,7 +58,7 @@ func newModel(a *config.Agent, env *Env) (agent.Agent, error) {
 		bad("provider", "%q is not one of %s", c.Provider, strings.Join(model.Providers, ", "))
 	}
 	if c.Model == "" {
-		bad("model", "it is missing: the model's name, as the endpoint knows it")
+		bad("model", "it is missing: the model's name, as the endpoint names it")
 	}
 	if c.Endpoint != "" {
 		if u, err := url.Parse(c.Endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

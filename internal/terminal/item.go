@@ -95,7 +95,7 @@ func messageLines(text, state string, width int) []string {
 	return append([]string{""}, lines...)
 }
 
-// promptLines lays out a prompt and its answer. It shows who gave the answer when that was not on this screen.
+// promptLines lays out a prompt and its answer. It names the person who answered, unless the answer was given on this screen.
 func (c *conversation) promptLines(it *chat.Item, mark string, width int) []string {
 	p := it.Prompt
 	if p.Input == nil && p.Approval == nil && p.Permission == nil {

@@ -21,7 +21,7 @@ type Lines struct {
 	Session  chat.Session
 	In       io.Reader
 	Out, Err io.Writer
-	Explain  func(error) string // words an error for a person
+	Explain  func(error) string // formats an error for a person
 
 	input *bufio.Scanner
 }

@@ -19,7 +19,7 @@ import (
 // history is how many items of an existing session are loaded.
 const history = 200
 
-// Screen runs a conversation in full-screen mode until the person leaves. explain words an error for a person.
+// Screen runs a conversation in full-screen mode until the person leaves. explain formats an error for a person.
 func Screen(ctx context.Context, cl *client.Client, s chat.Session, in, out *os.File, explain func(error) string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

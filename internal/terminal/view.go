@@ -87,7 +87,7 @@ func (m *screen) visible(room int) []string {
 func (m *screen) welcome() []string {
 	lines := []string{
 		"", strong.Render("Parley") + dim.Render(" · talking with ") + OneLine(m.session.Agent), "",
-		dim.Render("Write a message and press Enter. Alt+Enter begins a new line."),
+		dim.Render("Write a message and press Enter. Alt+Enter starts a new line."),
 		dim.Render("Esc stops the agent. Ctrl+C leaves; the conversation stays."),
 	}
 	if m.session.Agent == "demo" {
