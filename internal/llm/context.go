@@ -302,15 +302,6 @@ func NewSummary(text string, stats *Compaction, at time.Time) Message {
 	return Message{Role: Summary, Content: Texts(packed), CreatedAt: at}
 }
 
-// Compact replaces what was left out by a summary of it.
-func (f Fitted) Compact(text string, stats *Compaction, at time.Time) []Message {
-	system, rest := leading(f.Messages)
-	if len(rest) > 0 && rest[0].Role == Summary {
-		rest = rest[1:] // the new summary has the old one's text
-	}
-	return slices.Concat(system, []Message{NewSummary(text, stats, at)}, rest)
-}
-
 // Plain is a conversation as text, to be read by a model that summarises it.
 func Plain(messages []Message) string {
 	var b strings.Builder

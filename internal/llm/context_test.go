@@ -81,12 +81,12 @@ func TestFitSummaries(t *testing.T) {
 	if !strings.Contains(Plain(f.Dropped), "user: question 0") || !strings.Contains(Plain(f.Dropped), "assistant: answer 1") {
 		t.Error(Plain(f.Dropped))
 	}
-	short := f.Compact("They asked many questions.", &Compaction{Trigger: "window", ContextWindow: 1000, MessagesBefore: len(ms), MessagesAfter: len(f.Messages)}, testTime)
-	if short[0].Role != System || short[1].Role != Summary || UnpackSummary(short[1].PlainText()) != "They asked many questions." || !strings.Contains(short[1].PlainText(), `"messages_count_before": 101`) {
-		t.Errorf("%s", dump(short[:2]))
+	summary := NewSummary("They asked many questions.", &Compaction{Trigger: "window", ContextWindow: 1000, MessagesBefore: len(ms), MessagesAfter: len(f.Messages)}, testTime)
+	if summary.Role != Summary || UnpackSummary(summary.PlainText()) != "They asked many questions." || !strings.Contains(summary.PlainText(), `"messages_count_before": 101`) {
+		t.Errorf("%s", dump([]Message{summary}))
 	}
 	// From then on the conversation begins with the summary.
-	again, err := Fit(append(ms[:len(ms):len(ms)], short[1], ms[1], ms[2]), 1000)
+	again, err := Fit(append(ms[:len(ms):len(ms)], summary, ms[1], ms[2]), 1000)
 	if err != nil || told(again.Messages[2:]) != told(ms[1:3]) || again.Messages[1].Role != Summary || len(again.Dropped) != 0 {
 		t.Errorf("%v %s", err, told(again.Messages))
 	}

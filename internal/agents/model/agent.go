@@ -103,7 +103,7 @@ func (a *Agent) Probe(ctx context.Context) error {
 		a.noted(&Failure{Code: agent.CodeTimeout, Msg: "the model's endpoint did not answer in time", err: err})
 	} else if f, failed := asFailure(failure(ctx, err)); failed && ctx.Err() == nil {
 		switch {
-		case f.Code == agent.CodeDenied || f.Code == agent.CodeDown || f.Code == agent.CodeTimeout || f.Code == agent.CodeCutOff && broke(err):
+		case f.Code == agent.CodeDenied || f.Code == agent.CodeDown || f.Code == agent.CodeTimeout || f.Code == agent.CodeCutOff && disconnected(err):
 			a.noted(f)
 		default: // many endpoints cannot list models, or do so in a form of their own, and work
 			a.noted(nil)

@@ -117,7 +117,7 @@ func (e *endpoint) ask(ctx context.Context, key string, r llm.Request, alive fun
 		}
 	}
 	if !q.stream.Ended() && !(done && e.doneEnds) {
-		return llm.Answer{}, unended(ctx, response, begun)
+		return llm.Answer{}, incomplete(ctx, response, begun)
 	}
 	// A connection whose body was read to its end is used again, which saves the
 	// next request a handshake.

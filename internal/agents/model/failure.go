@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/text"
 )
 
 // advice is what people can do about a failure, where the message does not say it.
@@ -63,16 +65,16 @@ func (f *Failure) public() error {
 	return agent.Failf(f.Code, code, "%s", msg).Because(f.err)
 }
 
-// errIdle is the cause of a request's context when nothing came for too long.
-var errIdle = errors.New("the model's endpoint said nothing for too long")
+// errIdle is the cause of a request's context when no event came for too long.
+var errIdle = errors.New("the model's endpoint sent nothing for too long")
 
 // cutOff is the failure of a stream that ended before the answer did.
 func cutOff(ctx context.Context) error {
 	return failure(ctx, io.ErrUnexpectedEOF)
 }
 
-// failed is what an endpoint reports in the middle of a stream.
-func failed(code, message string) error {
+// streamFailure is the failure of an error inside a stream.
+func streamFailure(code, message string) error {
 	f := &Failure{Code: agent.CodeDown, Again: true, Msg: "the model failed: " + sentence(message)}
 	switch {
 	case strings.Contains(code, "rate_limit"):
@@ -83,15 +85,15 @@ func failed(code, message string) error {
 	return f
 }
 
-// unended is the failure of an answer that has no end: it was cut off, or is no
-// stream at all, such as the page of a proxy. Its type is looked at only when
-// nothing could be read: some endpoints stream under another name.
-func unended(ctx context.Context, r *http.Response, begun bool) error {
+// incomplete is the failure of an answer without its end: it was cut off, or it is
+// not a stream, such as the page of a proxy. The content type decides only when no
+// event was read, because some endpoints stream with another type.
+func incomplete(ctx context.Context, r *http.Response, begun bool) error {
 	if begun || r == nil || strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream") {
 		return cutOff(ctx)
 	}
 	return &Failure{Code: agent.CodeUnreadable, Again: true, Msg: fmt.Sprintf(
-		"the model's endpoint answered with %s instead of a stream", sentence(either(r.Header.Get("Content-Type"), "something")))}
+		"the model's endpoint answered with %s instead of a stream", sentence(cmp.Or(r.Header.Get("Content-Type"), "something")))}
 }
 
 // failure turns an error of a request into a *Failure. It returns the cause of a
@@ -105,33 +107,32 @@ func failure(ctx context.Context, err error) error {
 	}
 	if e, ok := errors.AsType[*llm.EndpointError](err); ok {
 		if e.Status == 0 {
-			return failed(e.Code, e.Message)
+			return streamFailure(e.Code, e.Message)
 		}
-		return status(e.Status, e.Code, e.Message, e.After, err)
+		return statusFailure(e.Status, e.Code, e.Message, e.After, err)
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
-		return &Failure{Code: agent.CodeDown, Again: true, Msg: "the model's endpoint cannot be reached: " + reason(err), err: err}
+		return &Failure{Code: agent.CodeDown, Again: true, Msg: "the model's endpoint cannot be reached: " + networkReason(err), err: err}
 	}
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
 		return &Failure{Code: agent.CodeTimeout, Again: true, Msg: "the model's endpoint did not answer in time", err: err}
 	}
-	text := err.Error()
-	if overflows(text) {
+	if overflows(err.Error()) {
 		return &Failure{Code: agent.CodeOverflow, Msg: "the conversation is too long for the model", err: err}
 	}
-	if _, ok := errors.AsType[*url.Error](err); ok && !broke(err) {
-		return &Failure{Code: agent.CodeDown, Again: true, Msg: "the model's endpoint cannot be reached: " + reason(err), err: err}
+	if _, ok := errors.AsType[*url.Error](err); ok && !disconnected(err) {
+		return &Failure{Code: agent.CodeDown, Again: true, Msg: "the model's endpoint cannot be reached: " + networkReason(err), err: err}
 	}
 	return &Failure{Code: agent.CodeCutOff, Again: true, Msg: "the model's answer was cut off", err: err}
 }
 
-// broke reports whether it was the connection that ended an answer.
-func broke(err error) bool {
+// disconnected reports whether the connection ended before the answer did.
+func disconnected(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// status is the failure of an answer of HTTP.
-func status(code int, word, message string, after time.Duration, err error) error {
+// statusFailure is the failure of an HTTP status.
+func statusFailure(code int, word, message string, after time.Duration, err error) error {
 	f := &Failure{Status: code, err: err, After: after}
 	said := sentence(message)
 	switch {
@@ -153,8 +154,8 @@ func status(code int, word, message string, after time.Duration, err error) erro
 	return f
 }
 
-// overflows reports whether an endpoint says that the conversation is too long,
-// in the words that the known ones use.
+// overflows reports whether an error says that the conversation is too long, in the
+// words of the known endpoints.
 func overflows(text string) bool {
 	text = strings.ToLower(text)
 	for _, s := range []string{
@@ -184,33 +185,23 @@ func retryAfter(h http.Header) time.Duration {
 	return 0
 }
 
-func either(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
-// sentence is a foreign text, fit to stand in ours.
+// sentence shortens a text of an endpoint to one line for a message of ours.
 func sentence(s string) string {
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")
-	if len(s) > 300 {
-		s = strings.ToValidUTF8(s[:300], "") + "…"
-	}
 	if s == "" {
 		return "no reason was given"
 	}
-	return s
+	return text.Clip(s, 300)
 }
 
-// reason is the innermost part of a network error, without addresses that may
-// hold secrets.
-func reason(err error) string {
+// networkReason is the innermost part of a network error, without addresses, which
+// may contain secrets.
+func networkReason(err error) string {
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
-		return "its name is not known (" + sentence(e.Name) + ")"
+		return "its host name cannot be resolved (" + sentence(e.Name) + ")"
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return "nobody listens there"
+		return "the connection was refused"
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		return sentence(e.Err.Error())

@@ -160,11 +160,11 @@ func TestTroubleUponTrouble(t *testing.T) {
 	w.has("s-1", "agent.status", "agent.status", "agent.status", `text "Here I am." final`, "turn done")
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestConnectionRefused(t *testing.T) {
 	w := newServer(t, model.Options{Endpoint: "http://127.0.0.1:1/v1", Retries: 1}, nil)
 	w.say("s-1", "hello")
 	w.ended("s-1", 1)
-	w.has("s-1", "agent.status", "fault unavailable: the model's endpoint cannot be reached: nobody listens there", "turn failed")
+	w.has("s-1", "agent.status", "fault unavailable: the model's endpoint cannot be reached: the connection was refused", "turn failed")
 	if err := w.agent.Probe(w.ctx()); err == nil {
 		t.Error("it says that it is well")
 	}
