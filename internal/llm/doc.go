@@ -1,15 +1,14 @@
-// Package llm is what a model sees of a session: messages in the form of
-// Letta's Message, made from the log by a fold, and a request and its answer in
-// no provider's words. The forms of the providers are in the packages below it,
-// one for each SDK, so that only who talks to a provider links its SDK:
-// internal/llm/openai (Chat Completions and Responses), internal/llm/anthropic and internal/llm/gemini.
+// Package llm holds the messages of a session as a model sees them, in the form of
+// Letta's Message, and requests and answers that are independent of a provider. The
+// packages below it convert them: internal/llm/openai (Chat Completions and
+// Responses), internal/llm/anthropic and internal/llm/gemini.
 //
-// The way of a conversation:
+// The path of a conversation:
 //
 //	events → Fold → []Message → Repair → Fit → Request → a provider's request
-//	a provider's answer, whole or streamed → Answer → Drafts → events
+//	a provider's streamed answer → Answer → Drafts → events
 //
-// Everything here is pure: no I/O, no goroutine, no clock, no randomness. What a
-// conversion is given it never changes. A Fold belongs to one goroutine at a
-// time; everything else may be shared as long as nobody changes it.
+// There is no I/O, goroutine, clock or randomness here. A conversion does not
+// change its arguments. A Fold may be used by one goroutine at a time; everything
+// else may be shared as long as it does not change.
 package llm

@@ -9,7 +9,7 @@ import (
 	"github.com/parley-hq/parley/internal/llm/internal/convert"
 )
 
-// Stream collects the events of a streamed answer.
+// Stream reads the events of a streamed answer.
 type Stream struct {
 	Meta   llm.Meta
 	b      convert.Builder
@@ -110,7 +110,7 @@ func (s *Stream) count(u usage) {
 	s.usage.CacheCreation = cmp.Or(u.CacheCreation, s.usage.CacheCreation)
 }
 
-// Answer returns what came together.
+// Answer returns the answer.
 func (s *Stream) Answer() (llm.Answer, error) {
 	a := llm.Answer{Stop: stopOf(s.stop), Usage: usageOf(s.usage)}
 	if !s.Ended() {

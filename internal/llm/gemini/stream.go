@@ -12,7 +12,7 @@ import (
 	"github.com/parley-hq/parley/internal/llm/internal/convert"
 )
 
-// Stream collects the pieces of a streamed answer.
+// Stream reads the pieces of a streamed answer.
 type Stream struct {
 	Meta   llm.Meta
 	b      convert.Builder
@@ -102,7 +102,7 @@ func (s *Stream) callID(n int, name string, args []byte) string {
 	return "call_" + hex.EncodeToString(sum[:12])
 }
 
-// Answer returns what came together.
+// Answer returns the answer.
 func (s *Stream) Answer() (llm.Answer, error) {
 	a := llm.Answer{Stop: stopOf(s.finish), Usage: s.usage}
 	if s.why != "" {

@@ -1,5 +1,4 @@
-// Package llmtest is for tests of the conversions: the structural rules of the
-// providers, as far as breaking them gets a request refused, and helpers to read
-// answers as an SDK would. Nothing here keeps anything, so tests may run at the
-// same time.
+// Package llmtest is for tests of the conversions: the structural rules whose
+// violation makes a provider refuse a request, and helpers that read streamed
+// answers. It has no state, so tests may run at the same time.
 package llmtest
