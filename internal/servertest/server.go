@@ -1,6 +1,6 @@
-// Package servertest starts a whole server in the process, for tests: the real store, session rules,
-// agents, authentication and HTTP server. Only
-// the fsync is left out, for speed.
+// Package servertest starts a whole server in the process, for tests: the real
+// store, session rules, agents, authentication and HTTP server. Only the fsync is
+// left out, for speed. Requests to it and what it has stored are in client.go.
 //
 // A [Server] may be used by any number of goroutines once [Server.Serve] has
 // returned.
@@ -10,6 +10,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -36,6 +37,9 @@ type Options struct {
 	Tokens []auth.Token           // people need tokens
 	Now    func() time.Time       // the clock of everything; nil means the real one
 	Agents map[string]agent.Agent // beside the demo agent
+
+	DefaultAgent string // of sessions that name none
+	Addr         string // the HTTP address; a free port of loopback when empty
 }
 
 // Server is the server.
@@ -52,6 +56,7 @@ type Server struct {
 	Erased   func(chat.SessionID) // told of erased sessions; to be set before Serve
 
 	t       testing.TB
+	addr    string
 	journal *journal.Journal
 	hub     *hub.Hub
 	cancel  context.CancelFunc
@@ -78,7 +83,7 @@ func TokenOf(name string) string { return "token-of-" + name + "-0123456789abcde
 // Open plugs everything together up to the dialect. Nothing runs yet.
 func Open(t testing.TB, opt Options) *Server {
 	t.Helper()
-	s := &Server{t: t, Dir: opt.Dir, Conns: &wire.Conns{}}
+	s := &Server{t: t, addr: opt.Addr, Dir: opt.Dir, Conns: &wire.Conns{}}
 	if s.Dir == "" {
 		s.Dir = t.TempDir()
 	}
@@ -109,7 +114,7 @@ func Open(t testing.TB, opt Options) *Server {
 		return err
 	}
 	s.Runner = agentpool.NewRunner(s.Registry, agentpool.Options{Grace: time.Millisecond, Clean: true, Store: store})
-	s.Sessions = session.New(s.journal, s.hub, session.Options{Artifacts: s.Files.Local, Store: store, Now: opt.Now,
+	s.Sessions = session.New(s.journal, s.hub, session.Options{Artifacts: s.Files.Local, Store: store, Now: opt.Now, DefaultAgent: opt.DefaultAgent,
 		Observers: []session.Observer{{Committed: s.Runner.Committed, Erased: s.erased}},
 	})
 	s.Runner.Attach(s.Sessions)
@@ -138,6 +143,12 @@ func (s *Server) Serve(routes []wire.Route, run ...func(context.Context) error) 
 		srv.Handle(r)
 	}
 	s.HTTP = httptest.NewUnstartedServer(srv.Handler())
+	if s.addr != "" {
+		s.HTTP.Listener.Close()
+		if s.HTTP.Listener, err = net.Listen("tcp", s.addr); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 	s.HTTP.Config.Protocols = new(http.Protocols)
 	s.HTTP.Config.Protocols.SetHTTP1(true)
 	s.HTTP.Config.Protocols.SetUnencryptedHTTP2(true)

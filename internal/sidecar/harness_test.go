@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -23,12 +22,9 @@ import (
 	"github.com/parley-hq/parley/internal/bus"
 	"github.com/parley-hq/parley/internal/dialect/native"
 	"github.com/parley-hq/parley/internal/dialect/x1"
-	"github.com/parley-hq/parley/internal/hub"
-	"github.com/parley-hq/parley/internal/journal"
-	"github.com/parley-hq/parley/internal/server"
+	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
 	"github.com/parley-hq/parley/internal/sidecar/sidecartest"
-	"github.com/parley-hq/parley/internal/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -42,23 +38,22 @@ const me = chat.SessionID("s1")
 
 // testServer is a server in the process that can be stopped and started again.
 type testServer struct {
-	t        *testing.T
-	dir      string
-	addr     string // of HTTP
-	nats     string
-	sessions *session.Sessions
-	stop     func()
+	*servertest.Server
+	t    *testing.T
+	dir  string
+	addr string // of HTTP
+	nats string
+	stop func()
 }
 
 func newServer(t *testing.T) *testServer {
 	t.Helper()
-	w := &testServer{t: t, dir: t.TempDir(), addr: "127.0.0.1:0", nats: "127.0.0.1:0"}
+	w := &testServer{t: t, dir: t.TempDir(), nats: "127.0.0.1:0"}
 	w.start()
-	t.Cleanup(func() { w.stop() })
 	return w
 }
 
-// up starts the server, at the address it had before.
+// start starts the server at its previous address.
 func (w *testServer) start() {
 	t := w.t
 	t.Helper()
@@ -68,30 +63,12 @@ func (w *testServer) start() {
 			t.Fatal(err)
 		}
 	}
-	j, err := journal.Open(w.dir+"/store", journal.Options{Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
+	s := servertest.Open(t, servertest.Options{Dir: w.dir, DefaultAgent: "none", Addr: w.addr})
+	d, err := x1.New(x1.Options{Sessions: s.Sessions, Caller: s.Auth.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: w.dir})
 	must(err)
-	h := hub.New(j, hub.Options{})
-	w.sessions = session.New(j, h, session.Options{DefaultAgent: "none"})
-	a, err := auth.New(auth.Options{Rate: -1})
-	must(err)
-	d, err := x1.New(x1.Options{Sessions: w.sessions, Caller: a.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: w.dir})
-	must(err)
-	w.sessions.Observe(session.Observer{Published: d.Published})
-	conns := &wire.Conns{}
-	srv, err := server.New(server.Options{Auth: a, Conns: conns, Logger: slog.New(slog.DiscardHandler)})
-	must(err)
-	for _, r := range append(d.Routes(), native.New(native.Options{Sessions: w.sessions, Caller: a.Caller, Conns: conns}).Routes()...) {
-		srv.Handle(r)
-	}
-	l, err := net.Listen("tcp", w.addr)
-	must(err)
-	w.addr = l.Addr().String()
-	front := &http.Server{Handler: srv.Handler(), ReadHeaderTimeout: time.Minute}
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = front.Serve(l) })
-	ctx, cancel := context.WithCancel(context.Background())
-	wg.Go(func() { _ = j.Run(ctx) })
-	wg.Go(func() { _ = w.sessions.Run(ctx) })
+	s.Sessions.Observe(session.Observer{Published: d.Published})
+	s.Serve(append(d.Routes(), native.New(native.Options{Sessions: s.Sessions, Caller: s.Auth.Caller, Conns: s.Conns}).Routes()...))
+	w.Server, w.addr = s, s.HTTP.Listener.Addr().String()
 	layout := x1.Subjects()
 	pairs := func(list []x1.Pair) (out []bus.Pair) {
 		for _, p := range list {
@@ -112,27 +89,23 @@ func (w *testServer) start() {
 	d.Reachable(b.URL(), "")
 	conn, err := b.Connect("parley")
 	must(err)
-	speak, mute := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- d.Run(speak, conn) }()
-	w.stop = func() {
-		_ = front.Close()
-		mute()
+	go func() { ended <- d.Run(ctx, conn) }()
+	w.stop = sync.OnceFunc(func() {
+		s.HTTP.CloseClientConnections()
+		cancel()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		conn.Close()
 		b.Close()
-		cancel()
-		wg.Wait()
-		h.Close(nil)
-		if err := j.Close(); err != nil {
-			t.Error(err)
-		}
-	}
+		s.Close()
+	})
+	t.Cleanup(w.stop)
 }
 
-// root connects to NATS as whoever may do everything.
+// root connects to NATS with all permissions.
 func (w *testServer) root() *nats.Conn {
 	w.t.Helper()
 	c, err := nats.Connect("nats://"+w.nats, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
@@ -143,30 +116,8 @@ func (w *testServer) root() *nats.Conn {
 	return c
 }
 
-// log is the session's log.
-func (w *testServer) log() (events []chat.Event) {
-	w.t.Helper()
-	for after := chat.Seq(0); ; {
-		facts, more, err := w.sessions.Read(context.Background(), chat.Trusted, me, chat.Range{After: after, Limit: 1000})
-		if chat.CodeOf(err) == chat.NotFound {
-			return nil
-		}
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		for _, f := range facts {
-			e, err := f.Event()
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			events = append(events, e)
-			after = e.Seq
-		}
-		if !more {
-			return events
-		}
-	}
-}
+// log returns the log of the session.
+func (w *testServer) log() []chat.Event { return w.Events(me) }
 
 // texts are the values of a payload's field, of events of a type.
 func (w *testServer) texts(typ, field string) (out []string) {
@@ -204,7 +155,7 @@ func (w *testServer) until(what string, ok func() bool) {
 // tell lets a person say something.
 func (w *testServer) tell(text string) chat.Event {
 	w.t.Helper()
-	events, err := w.sessions.Append(context.Background(), auth.Local, me, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text})})
+	events, err := w.Sessions.Append(context.Background(), auth.Local, me, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text})})
 	if err != nil {
 		w.t.Fatal(err)
 	}

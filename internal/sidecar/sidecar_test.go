@@ -116,7 +116,7 @@ func TestPermission(t *testing.T) {
 	}
 	granted := []string{"deploy"}
 	who := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "carol"}, Scopes: []chat.Scope{chat.ScopeAdmin}}
-	if _, err := w.sessions.Answer(t.Context(), who, me, v["request_id"].(string), chat.Answer{Granted: &granted}); err != nil {
+	if _, err := w.Sessions.Answer(t.Context(), who, me, v["request_id"].(string), chat.Answer{Granted: &granted}); err != nil {
 		t.Fatal(err)
 	}
 	w.until("the agent is woken", func() bool { h, _ := a.Heard(); return len(h) == 1 })
@@ -247,11 +247,11 @@ func TestWaitingInputsAreDelivered(t *testing.T) {
 	t.Parallel()
 	w := newServer(t)
 	c := chat.Trusted
-	if _, _, err := w.sessions.Create(t.Context(), c, chat.NewSession{ID: me, Agent: chat.NoAgent}); err != nil {
+	if _, _, err := w.Sessions.Create(t.Context(), c, chat.NewSession{ID: me, Agent: chat.NoAgent}); err != nil {
 		t.Fatal(err)
 	}
 	w.tell("answered")
-	if _, err := w.sessions.Append(t.Context(), c, me, []chat.Draft{chat.NewDraft(chat.AgentText{Text: "Yes."})}); err != nil {
+	if _, err := w.Sessions.Append(t.Context(), c, me, []chat.Draft{chat.NewDraft(chat.AgentText{Text: "Yes."})}); err != nil {
 		t.Fatal(err)
 	}
 	w.tell("not answered")

@@ -12,7 +12,7 @@ import (
 // eventFrames returns the types and the JSON of the frames of all events of a session, by event type.
 func eventFrames(t *testing.T, w *testServer, id chat.SessionID) (kinds map[string][]string, said map[string]string) {
 	t.Helper()
-	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, id, chat.Range{Limit: 200})
+	facts, _, err := w.Sessions.Read(t.Context(), chat.Trusted, id, chat.Range{Limit: 200})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestFailuresAndQuestionsAsFrames(t *testing.T) {
 		t.Errorf("a failure became %q: %s", got, said["turn.completed"])
 	}
 	w.say(a, "/approve deploy {}")
-	prompts, err := w.sessions.State(t.Context(), chat.Trusted, id)
+	prompts, err := w.Sessions.State(t.Context(), chat.Trusted, id)
 	if err != nil || len(prompts.Prompts) != 1 {
 		t.Fatalf("%v, %d prompts", err, len(prompts.Prompts))
 	}
@@ -105,10 +105,10 @@ func TestFailuresAndQuestionsAsFrames(t *testing.T) {
 		t.Errorf("the answer became %q: %s", got, said["user.approval_response"])
 	}
 	none := chat.NoAgent
-	if _, err := w.sessions.Update(t.Context(), owner, id, chat.SessionUpdated{Agent: &none}); err != nil {
+	if _, err := w.Sessions.Update(t.Context(), owner, id, chat.SessionUpdated{Agent: &none}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.sessions.Append(t.Context(), owner, id, []chat.Draft{
+	if _, err := w.Sessions.Append(t.Context(), owner, id, []chat.Draft{
 		chat.NewDraft(chat.AgentPlan{Tasks: []chat.Task{{ID: "1", Title: "Look"}}}), chat.NewDraft(chat.AgentText{Text: "on my own"}),
 	}); err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ func TestConversationsOfOthersStayWhenAnAgentIsDeleted(t *testing.T) {
 	w.say(a, "shared")
 	hers := get[object](w, "POST", "/v1/conversations/?agent_id="+a, "{}")["id"].(string)
 	members := []chat.Member{{Actor: chat.Actor{Kind: chat.User, ID: "bob"}, Role: chat.Answerer}}
-	if _, err := w.sessions.Update(t.Context(), chat.Trusted, chat.SessionID(a), chat.SessionUpdated{Members: &members}); err != nil {
+	if _, err := w.Sessions.Update(t.Context(), chat.Trusted, chat.SessionID(a), chat.SessionUpdated{Members: &members}); err != nil {
 		t.Fatal(err)
 	}
 	w.user = "bob"

@@ -246,7 +246,7 @@ func TestModels(t *testing.T) {
 			}
 			continue
 		}
-		sess, err := w.sessions.Get(t.Context(), owner, chat.SessionID(a.ID))
+		sess, err := w.Sessions.Get(t.Context(), owner, chat.SessionID(a.ID))
 		if err != nil || sess.Agent != want || model != "" && a.Model != model {
 			t.Errorf("%q is answered by %q (%v): %s", model, sess.Agent, err, body)
 		}

@@ -34,7 +34,7 @@ func fill(tb testing.TB, w *testServer, id chat.SessionID, n int) (want []string
 			drafts = append(drafts, chat.NewDraft(body))
 			want = append(want, text)
 		}
-		if _, err := w.sessions.Append(ctx, owner, id, drafts); err != nil {
+		if _, err := w.Sessions.Append(ctx, owner, id, drafts); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -70,7 +70,7 @@ func TestPagesHaveNoGap(t *testing.T) {
 	w := newTestServer(t, setup{})
 	a := w.agent("")
 	none := chat.NoAgent
-	if _, err := w.sessions.Update(t.Context(), owner, chat.SessionID(a), chat.SessionUpdated{Agent: &none}); err != nil {
+	if _, err := w.Sessions.Update(t.Context(), owner, chat.SessionID(a), chat.SessionUpdated{Agent: &none}); err != nil {
 		t.Fatal(err)
 	}
 	want := fill(t, w, chat.SessionID(a), 3000)
@@ -196,7 +196,7 @@ func listPages(b *testing.B, w *testServer, r *http.Request) {
 // The last 1000 messages of a conversation of 100 000, as JSON; the aim is 30 ms.
 func BenchmarkListLast1000(b *testing.B) {
 	w := newTestServer(b, setup{})
-	sess, _, err := w.sessions.Create(b.Context(), owner, chat.NewSession{ID: "long", Agent: chat.NoAgent})
+	sess, _, err := w.Sessions.Create(b.Context(), owner, chat.NewSession{ID: "long", Agent: chat.NoAgent})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func BenchmarkListLast1000(b *testing.B) {
 // A page in the middle costs no more than one at the end.
 func BenchmarkListMiddle1000(b *testing.B) {
 	w := newTestServer(b, setup{})
-	if _, _, err := w.sessions.Create(b.Context(), owner, chat.NewSession{ID: "long", Agent: chat.NoAgent}); err != nil {
+	if _, _, err := w.Sessions.Create(b.Context(), owner, chat.NewSession{ID: "long", Agent: chat.NoAgent}); err != nil {
 		b.Fatal(err)
 	}
 	fill(b, w, "long", 100_000)

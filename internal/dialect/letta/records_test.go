@@ -25,7 +25,7 @@ const secret = "xk7-the-marmot-sleeps-at-noon-q9"
 // filesWithSecret returns the files of the data folder that have the secret.
 func (w *testServer) filesWithSecret() (list []string) {
 	w.t.Helper()
-	err := filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(w.Dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) || err == nil && d.IsDir() {
 			return nil
 		}
@@ -95,7 +95,7 @@ func TestAnErasedSessionDeletesItsAgent(t *testing.T) {
 			t.Parallel()
 			w := newTestServer(t, setup{ignoresErased: !running})
 			a, conv := w.agentWithSecret()
-			if _, err := w.sessions.Erase(t.Context(), owner, chat.SessionID(a)); err != nil {
+			if _, err := w.Sessions.Erase(t.Context(), owner, chat.SessionID(a)); err != nil {
 				t.Fatal(err)
 			}
 			if !running {
@@ -117,7 +117,7 @@ func TestAnErasedSessionDeletesItsAgent(t *testing.T) {
 // awaitDeleted waits until the index session of a workspace says that a record was deleted.
 func (w *testServer) awaitDeleted(t *testing.T, id chat.SessionID, record string) {
 	t.Helper()
-	for batch, err := range w.sessions.Watch(t.Context(), chat.Trusted, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
+	for batch, err := range w.Sessions.Watch(t.Context(), chat.Trusted, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}

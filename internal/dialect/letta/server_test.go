@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -17,19 +16,15 @@ import (
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/servertest"
-	"github.com/parley-hq/parley/internal/session"
 )
 
 // testServer is a server in the process with this dialect.
 type testServer struct {
-	t        testing.TB
-	dir      string
-	sessions *session.Sessions
-	dialect  *Dialect
-	server   *httptest.Server
-	close    func()
-	setup    setup
-	user     string // the user whose token requests have
+	*servertest.Server
+	t       testing.TB
+	dialect *Dialect
+	setup   setup
+	user    string // the user whose token requests have
 }
 
 // setup is the difference from an open server with the demo agent.
@@ -48,7 +43,7 @@ func newTestServer(t testing.TB, s setup) *testServer {
 		o.Tokens = []auth.Token{servertest.User("alice"), servertest.User("bob")}
 	}
 	h := servertest.Open(t, o)
-	w := &testServer{t: t, dir: h.Dir, sessions: h.Sessions, close: h.Close, setup: s}
+	w := &testServer{Server: h, t: t, setup: s}
 	names := append([]string{demo.Name}, slices.Collect(maps.Keys(s.agents))...)
 	opt := Options{
 		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Conns: h.Conns, Agents: func(string) []string { return names }, Version: "test",
@@ -61,15 +56,14 @@ func newTestServer(t testing.TB, s setup) *testServer {
 		h.Erased = w.dialect.Erased
 	}
 	h.Serve(w.dialect.Routes(), w.dialect.Run)
-	w.server = h.HTTP
 	return w
 }
 
 // restart closes the server and starts another one with the same data.
 func (w *testServer) restart() *testServer {
-	w.close()
+	w.Close()
 	s := w.setup
-	s.dir = w.dir
+	s.dir = w.Dir
 	next := newTestServer(w.t, s)
 	next.user = w.user
 	return next
@@ -78,36 +72,21 @@ func (w *testServer) restart() *testServer {
 // call makes a request; body is JSON, or "".
 func (w *testServer) call(method, path, body string, header ...string) *http.Response {
 	w.t.Helper()
-	r, err := http.NewRequestWithContext(w.t.Context(), method, w.server.URL+path, strings.NewReader(body))
-	if err != nil {
-		w.t.Fatal(err)
+	return w.Send(method, path, body, w.authorized(header)...)
+}
+
+func (w *testServer) authorized(header []string) []string {
+	if w.user == "" {
+		return header
 	}
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	if w.user != "" {
-		r.Header.Set("Authorization", "Bearer "+servertest.TokenOf(w.user))
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	res, err := w.server.Client().Do(r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return res
+	return append([]string{"Authorization", "Bearer " + servertest.TokenOf(w.user)}, header...)
 }
 
 // do makes a request and returns its status and body.
 func (w *testServer) do(method, path, body string, header ...string) (int, string) {
 	w.t.Helper()
-	res := w.call(method, path, body, header...)
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return res.StatusCode, string(b)
+	code, got, _ := w.Call(method, path, body, w.authorized(header)...)
+	return code, got
 }
 
 // get makes a request that must succeed and decodes the answer.
@@ -256,7 +235,7 @@ func (r *reader) rest() (out []frame) {
 
 // readAll lists the types of a session's events.
 func readAll(w *testServer, id string) (types []string, err error) {
-	facts, _, err := w.sessions.Read(w.t.Context(), owner, chat.SessionID(id), chat.Range{Limit: 1000})
+	facts, _, err := w.Sessions.Read(w.t.Context(), owner, chat.SessionID(id), chat.Range{Limit: 1000})
 	for _, f := range facts {
 		e, err := f.Event()
 		if err != nil {

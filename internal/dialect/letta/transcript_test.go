@@ -237,7 +237,7 @@ func (p *player) wait(args []string) {
 	p.t.Helper()
 	n := 0
 	fmt.Sscan(args[1], &n)
-	for batch, err := range p.w.sessions.Watch(p.t.Context(), owner, chat.SessionID(args[0]), chat.Start{Cursor: &chat.Cursor{}}, nil) {
+	for batch, err := range p.w.Sessions.Watch(p.t.Context(), owner, chat.SessionID(args[0]), chat.Start{Cursor: &chat.Cursor{}}, nil) {
 		if err != nil {
 			p.t.Fatal(err)
 		}

@@ -47,7 +47,7 @@ func TestWorkstreamsAreSystemMessages(t *testing.T) {
 			a := w.agent(`{"model":"parley/boss"}`)
 			r := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":`+tokens))
 			first, _ := r.next()
-			for batch, err := range w.sessions.Watch(t.Context(), owner, chat.SessionID(a), chat.Start{Cursor: &chat.Cursor{}}, nil) {
+			for batch, err := range w.Sessions.Watch(t.Context(), owner, chat.SessionID(a), chat.Start{Cursor: &chat.Cursor{}}, nil) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -16,7 +16,7 @@ import (
 func BenchmarkAppend(b *testing.B) {
 	w := newTestServer(b, nil)
 	w.create("root", `{"id":"s","agent":"none"}`)
-	handler := w.server.Config.Handler
+	handler := w.HTTP.Config.Handler
 	body := say(strings.Repeat("x", 250))
 	b.ReportAllocs()
 	for b.Loop() {

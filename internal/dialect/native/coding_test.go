@@ -17,7 +17,7 @@ func TestStreamIsTheSameInEveryCoding(t *testing.T) {
 		all := make([]*frames, len(codings))
 		for i, coding := range codings {
 			var res *http.Response
-			all[i], res = w.follow("root", "/parley/v1/sessions/s/stream?after=0", w.server.Client(), func(r *http.Request) { r.Header.Set("Accept-Encoding", coding) })
+			all[i], res = w.follow("root", "/parley/v1/sessions/s/stream?after=0", w.HTTP.Client(), func(r *http.Request) { r.Header.Set("Accept-Encoding", coding) })
 			if got := res.Header.Get("Content-Encoding"); got != coding && (got != "" || coding != "identity") {
 				t.Fatalf("asked for %s, got %q", coding, got)
 			}

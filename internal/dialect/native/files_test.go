@@ -22,15 +22,7 @@ import (
 // lastOf returns the last hash of a path in the log, or "".
 func (w *testServer) lastOf(id chat.SessionID, path string) (sum string) {
 	w.t.Helper()
-	facts, _, err := w.sessions.Read(w.t.Context(), chat.Trusted, id, chat.Range{Limit: 10_000})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, f := range facts {
-		e, err := f.Event()
-		if err != nil {
-			w.t.Fatal(err)
-		}
+	for _, e := range w.Events(id) {
 		switch b := e.Body.(type) {
 		case chat.FileUploaded:
 			if b.Path == path {
@@ -65,7 +57,7 @@ func TestFilesAndLogHaveOneOrder(t *testing.T) {
 		}
 		wg.Wait()
 		sum := w.lastOf("s", path)
-		info, err := w.files.Stat(t.Context(), "s", path)
+		info, err := w.Files.Local.Stat(t.Context(), "s", path)
 		if err != nil && chat.CodeOf(err) != chat.NotFound {
 			t.Fatal(err)
 		}
@@ -82,17 +74,17 @@ func TestRefusedFileChangeChangesNothing(t *testing.T) {
 	w.create("alice", `{"id":"s","agent":"none"}`)
 	w.must("alice", "PUT", "/parley/v1/sessions/s/artifacts/f", "first")
 	no := errors.New("no")
-	_, err := w.files.Put(t.Context(), "s", "f", "", strings.NewReader("second"), chat.FileWrite{Commit: func(chat.FileInfo) error { return no }})
+	_, err := w.Files.Local.Put(t.Context(), "s", "f", "", strings.NewReader("second"), chat.FileWrite{Commit: func(chat.FileInfo) error { return no }})
 	if !errors.Is(err, no) {
 		t.Fatal(err)
 	}
-	if err := w.files.Remove(t.Context(), "s", "f", 0, func(chat.FileInfo) error { return no }); !errors.Is(err, no) {
+	if err := w.Files.Local.Remove(t.Context(), "s", "f", 0, func(chat.FileInfo) error { return no }); !errors.Is(err, no) {
 		t.Fatal(err)
 	}
 	if got := w.must("alice", "GET", "/parley/v1/sessions/s/artifacts/f", ""); got != "first" {
 		t.Fatalf("the file is %q", got)
 	}
-	_, err = w.files.Put(t.Context(), "s", "new", "", strings.NewReader("x"), chat.FileWrite{Commit: func(chat.FileInfo) error { return no }})
+	_, err = w.Files.Local.Put(t.Context(), "s", "new", "", strings.NewReader("x"), chat.FileWrite{Commit: func(chat.FileInfo) error { return no }})
 	if !errors.Is(err, no) {
 		t.Fatal(err)
 	}
@@ -160,7 +152,7 @@ func TestDamagedFilesAreNotServed(t *testing.T) {
 		if part != "" {
 			r.Header.Set("Range", part)
 		}
-		res, err := w.server.Client().Do(r)
+		res, err := w.HTTP.Client().Do(r)
 		if err != nil {
 			return 0, "", err
 		}
@@ -180,7 +172,7 @@ func TestDamagedFilesAreNotServed(t *testing.T) {
 		"extended": func(b []byte) []byte { return append(b, 'x') },
 	} {
 		w.must("alice", "PUT", url, whole) // good bytes replace damaged ones
-		damage(t, w.files.Dir(), change)
+		damage(t, w.Files.Local.Dir(), change)
 		for _, part := range []string{"", "bytes=5-14", "bytes=-10"} {
 			logged.Reset()
 			code, b, err := get(part)

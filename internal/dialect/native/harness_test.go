@@ -3,21 +3,14 @@ package native
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/agentpool"
-	"github.com/parley-hq/parley/internal/artifact"
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/servertest"
-	"github.com/parley-hq/parley/internal/session"
-	"github.com/parley-hq/parley/internal/wire"
 )
 
 // tokens has the tokens of the users and agents of the tests.
@@ -37,13 +30,9 @@ func token(name string, kind chat.ActorKind, workspace string, scopes ...chat.Sc
 
 // testServer is a server in the process with the real store, rules and agents.
 type testServer struct {
-	t        testing.TB
-	dialect  *Dialect
-	sessions *session.Sessions
-	files    *artifact.Local
-	pool     *agentpool.Pool
-	conns    *wire.Conns
-	server   *httptest.Server
+	*servertest.Server
+	t       testing.TB
+	dialect *Dialect
 
 	prompt, turn, main string // the last ones named in a transcript
 }
@@ -55,7 +44,7 @@ func clock() time.Time { return time.Date(2026, 11, 15, 10, 0, 0, 0, time.UTC) }
 func newTestServer(t testing.TB, change func(*Options)) *testServer {
 	t.Helper()
 	h := servertest.Open(t, servertest.Options{Tokens: tokens, Now: clock})
-	w := &testServer{t: t, sessions: h.Sessions, files: h.Files.Local, pool: h.Pool, conns: h.Conns}
+	w := &testServer{Server: h, t: t}
 	opt := Options{
 		Sessions: h.Sessions, Files: h.Files, Workers: h.Pool, Caller: h.Auth.Caller, Conns: h.Conns,
 		Agents: func(ws string) any { return h.Registry.List(ws, h.Runner.Running()) }, Builtin: h.Registry.Builtin, Version: "test", Now: clock,
@@ -74,7 +63,7 @@ func newTestServer(t testing.TB, change func(*Options)) *testServer {
 			return chat.AuditPage{Entries: []chat.AuditEntry{e}, Last: e.ID}, nil
 		},
 		Messages: func(ctx context.Context, c chat.Caller, id chat.SessionID, q MessageQuery) (any, error) {
-			if _, err := w.sessions.Get(ctx, c, id); err != nil {
+			if _, err := w.Sessions.Get(ctx, c, id); err != nil {
 				return nil, err
 			}
 			return map[string]any{"messages": []any{map[string]any{"asked": q}}, "more": false}, nil
@@ -90,14 +79,13 @@ func newTestServer(t testing.TB, change func(*Options)) *testServer {
 	}
 	w.dialect = New(opt)
 	h.Serve(w.dialect.Routes())
-	w.server = h.HTTP
 	return w
 }
 
 // request makes a request with the token of a user; "" means no token.
 func (w *testServer) request(as, method, path string, body io.Reader) *http.Request {
 	w.t.Helper()
-	r, err := http.NewRequestWithContext(w.t.Context(), method, w.server.URL+path, body)
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.HTTP.URL+path, body)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -110,23 +98,15 @@ func (w *testServer) request(as, method, path string, body io.Reader) *http.Requ
 	return r
 }
 
-// do sends a request and returns the status and the whole body.
+// do sends a request with the token of a user and returns the status and the body.
 func (w *testServer) do(as, method, path, body string) (int, string) {
 	w.t.Helper()
-	var reader io.Reader
-	if body != "" {
-		reader = strings.NewReader(body)
+	var header []string
+	if as != "" {
+		header = []string{"Authorization", "Bearer " + servertest.TokenOf(as)}
 	}
-	res, err := w.server.Client().Do(w.request(as, method, path, reader))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return res.StatusCode, string(b)
+	code, got, _ := w.Call(method, path, body, header...)
+	return code, got
 }
 
 // must is do for a request that succeeds.
@@ -137,27 +117,6 @@ func (w *testServer) must(as, method, path, body string) string {
 		w.t.Fatalf("%s %s: %d %s", method, path, code, got)
 	}
 	return got
-}
-
-// until waits until a session has n events of a type.
-func (w *testServer) until(id chat.SessionID, typ string, n int) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeoutCause(w.t.Context(), time.Minute, errors.New("timeout"))
-	defer cancel()
-	for batch, err := range w.sessions.Watch(ctx, chat.Trusted, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		for _, e := range batch.Entries {
-			if e.Label.Type == typ {
-				n--
-			}
-		}
-		if n <= 0 {
-			return
-		}
-	}
-	w.t.Fatalf("%s: no %s: %v", id, typ, context.Cause(ctx))
 }
 
 func compactBody(b []byte) string { return string(bytes.TrimRight(b, "\n")) }

@@ -104,14 +104,14 @@ func say(text string) string {
 func TestPreviewsArriveWhileTheBodyIsOpen(t *testing.T) {
 	w := newTestServer(t, nil)
 	w.create("root", `{"id":"s","agent":"none"}`)
-	reader, _ := w.follow("root", "/parley/v1/sessions/s/stream", w.server.Client(), nil)
+	reader, _ := w.follow("root", "/parley/v1/sessions/s/stream", w.HTTP.Client(), nil)
 
 	body, pen := io.Pipe()
 	answered := make(chan string, 1)
 	go func() {
 		r := w.request("root", "POST", "/parley/v1/sessions/s/previews", body)
 		r.Header.Set("Content-Type", "application/x-ndjson")
-		res, err := w.server.Client().Do(r)
+		res, err := w.HTTP.Client().Do(r)
 		if err != nil {
 			answered <- err.Error()
 			return
@@ -142,7 +142,7 @@ func TestPreviewErrorDoesNotWaitForTheBody(t *testing.T) {
 	go func() {
 		_, _ = io.WriteString(pen, `{"block":"b","offset":0,"text":"a"}{"block":"b","offset":9,"text":"b"}`)
 	}()
-	res, err := w.server.Client().Do(w.request("root", "POST", "/parley/v1/sessions/s/previews", body))
+	res, err := w.HTTP.Client().Do(w.request("root", "POST", "/parley/v1/sessions/s/previews", body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,9 +158,9 @@ func TestPreviewErrorDoesNotWaitForTheBody(t *testing.T) {
 func TestShutdownEndsConnectionsWithBye(t *testing.T) {
 	w := newTestServer(t, nil)
 	w.create("root", `{"id":"s","agent":"none"}`)
-	plain, _ := w.follow("root", "/parley/v1/sessions/s/stream", w.server.Client(), func(r *http.Request) { r.Header.Set("Accept-Encoding", "identity") })
-	packed, _ := w.follow("root", "/parley/v1/sessions/s/stream", w.server.Client(), func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip") })
-	framed, _ := w.follow("root", "/parley/v1/sessions/s/stream", w.server.Client(), func(r *http.Request) { r.Header.Set("Accept-Encoding", "zstd") })
+	plain, _ := w.follow("root", "/parley/v1/sessions/s/stream", w.HTTP.Client(), func(r *http.Request) { r.Header.Set("Accept-Encoding", "identity") })
+	packed, _ := w.follow("root", "/parley/v1/sessions/s/stream", w.HTTP.Client(), func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip") })
+	framed, _ := w.follow("root", "/parley/v1/sessions/s/stream", w.HTTP.Client(), func(r *http.Request) { r.Header.Set("Accept-Encoding", "zstd") })
 	conn := w.dial("root", "/parley/v1/ws")
 	defer conn.CloseNow()
 	worker := w.dial("clerk", "/parley/v1/agents/clerk/work")
@@ -173,7 +173,7 @@ func TestShutdownEndsConnectionsWithBye(t *testing.T) {
 	defer pen.Close()
 	status := make(chan int, 1)
 	go func() {
-		res, err := w.server.Client().Do(w.request("root", "POST", "/parley/v1/sessions/s/previews", body))
+		res, err := w.HTTP.Client().Do(w.request("root", "POST", "/parley/v1/sessions/s/previews", body))
 		if err != nil {
 			status <- 0
 			return
@@ -188,7 +188,7 @@ func TestShutdownEndsConnectionsWithBye(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	go func() { _ = w.conns.Shutdown(ctx) }()
+	go func() { _ = w.Conns.Shutdown(ctx) }()
 	for name, f := range map[string]*frames{"plain": plain, "gzip": packed, "zstd": framed} {
 		if got := f.next(); got.event != "bye" || !strings.Contains(got.data, `"retry":true`) || !strings.Contains(got.data, `"unavailable"`) {
 			t.Errorf("%s: %+v", name, got)
@@ -242,7 +242,7 @@ func TestHistoryIsCompressedWhenAskedFor(t *testing.T) {
 	get := func(accept string) (string, []byte) {
 		r := w.request("root", "GET", "/parley/v1/sessions/s/events", nil)
 		r.Header.Set("Accept-Encoding", accept)
-		res, err := w.server.Client().Do(r)
+		res, err := w.HTTP.Client().Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -354,7 +354,7 @@ func TestSecondWatchReplacesTheFirst(t *testing.T) {
 	go func() {
 		defer close(writing)
 		for i := 0; i < 500 && ctx.Err() == nil; i++ {
-			if _, err := w.sessions.Append(ctx, chat.Trusted, "s", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: fmt.Sprint(i)})}); err != nil {
+			if _, err := w.Sessions.Append(ctx, chat.Trusted, "s", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: fmt.Sprint(i)})}); err != nil {
 				return
 			}
 		}

@@ -270,7 +270,7 @@ func kindsOf(v any) []string {
 // TestOpenAPIIsPublic: the document needs no token.
 func TestOpenAPIIsPublic(t *testing.T) {
 	w := newTestServer(t, nil)
-	res, err := w.server.Client().Do(w.request("", http.MethodGet, "/parley/v1/openapi.json", nil))
+	res, err := w.HTTP.Client().Do(w.request("", http.MethodGet, "/parley/v1/openapi.json", nil))
 	if err != nil {
 		t.Fatal(err)
 	}

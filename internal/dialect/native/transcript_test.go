@@ -106,7 +106,7 @@ func (w *testServer) play(text string) string {
 	switch words[0] {
 	case "WAIT":
 		n, _ := strconv.Atoi(words[3])
-		w.until(chat.SessionID(words[1]), words[2], n)
+		w.Until(chat.SessionID(words[1]), words[2], n)
 		return ""
 	case "STREAM":
 		n, _ := strconv.Atoi(words[2])
@@ -131,7 +131,7 @@ func (w *testServer) playRequest(as, method, path string, header http.Header, bo
 	for k, v := range header {
 		r.Header[k] = v
 	}
-	res, err := w.server.Client().Do(r)
+	res, err := w.HTTP.Client().Do(r)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func (w *testServer) playStream(as, path string, header http.Header, frames int)
 	r.Header.Set("Accept-Encoding", "identity")
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
-	res, err := w.server.Client().Do(r.WithContext(ctx))
+	res, err := w.HTTP.Client().Do(r.WithContext(ctx))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func (w *testServer) dial(as, path string) *websocket.Conn {
 	if as != "" {
 		header.Set("Authorization", "Bearer "+servertest.TokenOf(as))
 	}
-	conn, _, err := websocket.Dial(ctx, w.server.URL+path, &websocket.DialOptions{HTTPHeader: header})
+	conn, _, err := websocket.Dial(ctx, w.HTTP.URL+path, &websocket.DialOptions{HTTPHeader: header})
 	if err != nil {
 		w.t.Fatal(err)
 	}

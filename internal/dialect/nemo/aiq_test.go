@@ -48,7 +48,7 @@ func TestAIQFrames(t *testing.T) {
 	if got := bubbles(c.until(isEnd)); got != `You said: {"question":"?"}` {
 		t.Errorf("another object is a text: %q", got)
 	}
-	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.message"}, Limit: 1})
+	facts, _, err := w.Sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.message"}, Limit: 1})
 	if err != nil || len(facts) != 1 {
 		t.Fatal(facts, err)
 	}
@@ -85,7 +85,7 @@ func TestAIQReattaches(t *testing.T) {
 	}
 	c = w.dial("?schema=aiq")
 	ask := chat.NewDraft(chat.AgentInputRequest{RequestID: "q-1", InputType: chat.InputText, Text: "Still there?"})
-	if _, err := w.sessions.Append(t.Context(), chat.Trusted, "c1", []chat.Draft{ask}); err != nil {
+	if _, err := w.Sessions.Append(t.Context(), chat.Trusted, "c1", []chat.Draft{ask}); err != nil {
 		t.Fatal(err)
 	}
 	c.prompt()
@@ -137,7 +137,7 @@ func TestAIQReattachesWhileSessionsChange(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := w.sessions.Append(t.Context(), chat.Trusted, "c1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: "still here"})}); err != nil {
+			if _, err := w.Sessions.Append(t.Context(), chat.Trusted, "c1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: "still here"})}); err != nil {
 				t.Error(err)
 				return
 			}

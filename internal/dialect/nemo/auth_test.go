@@ -58,11 +58,11 @@ func TestAuthentication(t *testing.T) {
 	key.readTurn()
 	owners := map[chat.SessionID]string{"c1": "bob", "c2": "alice", "c3": "alice"}
 	for id, owner := range owners {
-		if s, err := w.sessions.Get(t.Context(), chat.Trusted, id); err != nil || s.Owner.ID != owner {
+		if s, err := w.Sessions.Get(t.Context(), chat.Trusted, id); err != nil || s.Owner.ID != owner {
 			t.Errorf("%s belongs to %s, want %s (%v)", id, s.Owner.ID, owner, err)
 		}
 	}
-	if code, _, _ := w.post("GET", "/websocket?session=%3Cscript%3E", ""); code != 403 {
+	if code, _, _ := w.Call("GET", "/websocket?session=%3Cscript%3E", ""); code != 403 {
 		t.Errorf("a bad session parameter: %d", code)
 	}
 }
@@ -87,7 +87,7 @@ func TestAuthenticationOverHTTP(t *testing.T) {
 		{"X-Nothing", "x", 401},
 	} {
 		for path, body := range map[string]string{"/chat": chatBody("hi"), "/generate": inputBody("hi"), "/v1/chat/completions": chatBody("hi")} {
-			if code, got, _ := w.post("POST", path, body, c.header, c.value, "Conversation-Id", "c1"); code != c.want {
+			if code, got, _ := w.Call("POST", path, body, c.header, c.value, "Conversation-Id", "c1"); code != c.want {
 				t.Errorf("%s %s: %s is %d, want %d: %s", c.header, c.value, path, code, c.want, got)
 			}
 		}
@@ -101,7 +101,7 @@ func TestAuthenticationOverHTTP(t *testing.T) {
 		}
 	}
 	for _, id := range []chat.SessionID{"c1", "c2"} {
-		if s, err := w.sessions.Get(t.Context(), chat.Trusted, id); err != nil || s.Owner.ID != "alice" {
+		if s, err := w.Sessions.Get(t.Context(), chat.Trusted, id); err != nil || s.Owner.ID != "alice" {
 			t.Errorf("%s belongs to %s, want alice (%v)", id, s.Owner.ID, err)
 		}
 	}

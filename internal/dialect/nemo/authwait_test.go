@@ -65,7 +65,7 @@ func TestUnauthenticatedSocketsAreBounded(t *testing.T) {
 		open = append(open, w.dial(""))
 	}
 	dial := func() (int, error) {
-		conn, res, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(w.server.URL, "http")+"/websocket", nil)
+		conn, res, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(w.HTTP.URL, "http")+"/websocket", nil)
 		if err == nil {
 			conn.CloseNow()
 		}

@@ -69,17 +69,17 @@ func TestOtherDialectsAreNotInterrupted(t *testing.T) {
 	gate := make(chan struct{})
 	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": counter{30, map[int]chan struct{}{5: gate}}}})
 	me := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeAdmin}}
-	if _, _, err := w.sessions.Create(t.Context(), me, chat.NewSession{ID: "c1"}); err != nil {
+	if _, _, err := w.Sessions.Create(t.Context(), me, chat.NewSession{ID: "c1"}); err != nil {
 		t.Fatal(err)
 	}
-	events, err := w.sessions.Append(t.Context(), me, "c1", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "go"})})
+	events, err := w.Sessions.Append(t.Context(), me, "c1", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "go"})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := w.dial("?conversation_id=c1")
 	first := c.readWords(5)
 	c.say("c1", "m2", "again")
-	w.happens("c1", "user.message", 2)
+	w.Until("c1", "user.message", 2)
 	close(gate)
 	first = c.readRest(first)
 	if got := textOf(first); got != words1toN(30) {
@@ -99,12 +99,12 @@ func TestTurnsOfOtherDialects(t *testing.T) {
 	t.Parallel()
 	other := func(w *testServer, text string) {
 		t.Helper()
-		if _, err := w.sessions.Append(t.Context(), local, "c1", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text})}); err != nil {
+		if _, err := w.Sessions.Append(t.Context(), local, "c1", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text})}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w := newServer(t, setup{agents: greeter})
-	if _, _, err := w.sessions.Create(t.Context(), local, chat.NewSession{ID: "c1"}); err != nil {
+	if _, _, err := w.Sessions.Create(t.Context(), local, chat.NewSession{ID: "c1"}); err != nil {
 		t.Fatal(err)
 	}
 	other(w, "go")
@@ -153,7 +153,7 @@ func TestRepeatedMessageIsStoredOnce(t *testing.T) {
 		}
 	}
 	me := chat.Trusted
-	facts, _, err := w.sessions.Read(t.Context(), me, "c1", chat.Range{Types: []string{"user.message"}})
+	facts, _, err := w.Sessions.Read(t.Context(), me, "c1", chat.Range{Types: []string{"user.message"}})
 	if err != nil || len(facts) != 4 {
 		t.Errorf("%d messages in the log, want 4 (%v)", len(facts), err)
 	}

@@ -13,21 +13,21 @@ func TestAsReturnsFramesOfEvents(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := chat.Trusted
-	if code, body, _ := w.post("POST", "/chat", chatBody(`/tool calc {"a":1}`)); code != 200 {
+	if code, body, _ := w.Call("POST", "/chat", chatBody(`/tool calc {"a":1}`)); code != 200 {
 		t.Fatalf("%d %s", code, body)
 	}
-	list, err := w.sessions.List(t.Context(), c, chat.Filter{Limit: 1})
+	list, err := w.Sessions.List(t.Context(), c, chat.Filter{Limit: 1})
 	if err != nil || len(list.Sessions) != 1 {
 		t.Fatalf("%v, %d sessions", err, len(list.Sessions))
 	}
 	id := list.Sessions[0].ID
-	_, err = w.sessions.Append(t.Context(), c, id, []chat.Draft{
+	_, err = w.Sessions.Append(t.Context(), c, id, []chat.Draft{
 		{Body: chat.AgentInputRequest{RequestID: "q1", InputType: chat.InputText, Text: "Which one?"}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	facts, _, err := w.sessions.Read(t.Context(), c, id, chat.Range{Limit: 100})
+	facts, _, err := w.Sessions.Read(t.Context(), c, id, chat.Range{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 func TestInteractionsOverHTTP(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
-	code, body, _ := w.post("POST", "/v1/workflow", inputBody("/ask checkbox"))
+	code, body, _ := w.Call("POST", "/v1/workflow", inputBody("/ask checkbox"))
 	var x struct {
 		ID          string `json:"execution_id"`
 		Status      string
@@ -32,33 +32,33 @@ func TestInteractionsOverHTTP(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &x); err != nil || code != 202 || x.Status != "interaction_required" || x.Prompt.InputType != "checkbox" || len(x.Prompt.Options) != 3 {
 		t.Fatalf("%d %s %v", code, body, err)
 	}
-	if code, body, _ := w.post("GET", x.StatusURL, ""); code != 200 || !strings.Contains(body, `"status":"interaction_required"`) || !strings.Contains(body, x.ResponseURL) {
+	if code, body, _ := w.Call("GET", x.StatusURL, ""); code != 200 || !strings.Contains(body, `"status":"interaction_required"`) || !strings.Contains(body, x.ResponseURL) {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, body, _ := w.post("POST", x.ResponseURL, `{"response":{"type":"checkbox","selected_option":{"id":"x","label":"x","value":"pigeon"}}}`); code != 422 {
+	if code, body, _ := w.Call("POST", x.ResponseURL, `{"response":{"type":"checkbox","selected_option":{"id":"x","label":"x","value":"pigeon"}}}`); code != 422 {
 		t.Errorf("what was not offered: %d %s", code, body)
 	}
 	for _, bad := range []string{`{}`, `{"response":{"type":"scream"}}`, `[]`} {
-		if code, body, _ := w.post("POST", x.ResponseURL, bad); code != 422 {
+		if code, body, _ := w.Call("POST", x.ResponseURL, bad); code != 422 {
 			t.Errorf("%s: %d %s", bad, code, body)
 		}
 	}
-	if code, body, _ := w.post("POST", x.ResponseURL, `{"response":{"type":"checkbox","selected_option":[{"id":"email","label":"Email","value":"email"},{"id":"sms","value":"sms"}]}}`); code != 204 || body != "" {
+	if code, body, _ := w.Call("POST", x.ResponseURL, `{"response":{"type":"checkbox","selected_option":[{"id":"email","label":"Email","value":"email"},{"id":"sms","value":"sms"}]}}`); code != 204 || body != "" {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, body, _ := w.post("POST", x.ResponseURL, `{"response":{"type":"checkbox","selected_option":{"value":"sms"}}}`); code != 400 || !strings.Contains(body, "answered") {
+	if code, body, _ := w.Call("POST", x.ResponseURL, `{"response":{"type":"checkbox","selected_option":{"value":"sms"}}}`); code != 400 || !strings.Contains(body, "answered") {
 		t.Errorf("twice: %d %s", code, body)
 	}
 	w.poll(x.StatusURL, `"status":"completed","result":{"value":"You answered: email, sms"}`)
 	for _, path := range []string{"/executions/nonsense", "/executions/" + x.Interaction, "/executions/00000000-0000-4000-8000-000000000000"} {
-		if code, _, _ := w.post("GET", path, ""); code != 404 {
+		if code, _, _ := w.Call("GET", path, ""); code != 404 {
 			t.Errorf("%s: %d", path, code)
 		}
 	}
-	if code, _, _ := w.post("POST", "/executions/"+x.ID+"/interactions/"+x.ID+"/response", `{"response":{"type":"text","text":"x"}}`); code != 404 {
+	if code, _, _ := w.Call("POST", "/executions/"+x.ID+"/interactions/"+x.ID+"/response", `{"response":{"type":"text","text":"x"}}`); code != 404 {
 		t.Errorf("no such interaction: %d", code)
 	}
-	if _, body, _ = w.post("POST", "/v1/chat", chatBody("/ask oauth_consent")); !strings.Contains(body, `"status":"oauth_required"`) || !strings.Contains(body, `"auth_url":"https://example.com/`) {
+	if _, body, _ = w.Call("POST", "/v1/chat", chatBody("/ask oauth_consent")); !strings.Contains(body, `"status":"oauth_required"`) || !strings.Contains(body, `"auth_url":"https://example.com/`) {
 		t.Errorf("consent: %s", body)
 	}
 }
@@ -68,23 +68,23 @@ func TestExecutionSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{secured: true})
 	alice, bob := []string{"Authorization", "Bearer " + servertest.TokenOf("alice")}, []string{"Authorization", "Bearer " + servertest.TokenOf("bob")}
-	_, body, _ := w.post("POST", "/v1/chat", chatBody("/ask text"), alice...)
+	_, body, _ := w.Call("POST", "/v1/chat", chatBody("/ask text"), alice...)
 	var x execution
 	if err := json.Unmarshal([]byte(body), &x); err != nil || x.ResponseURL == "" {
 		t.Fatal(body, err)
 	}
 	w = w.restart()
-	if code, _, _ := w.post("GET", x.StatusURL, "", bob...); code != 404 {
+	if code, _, _ := w.Call("GET", x.StatusURL, "", bob...); code != 404 {
 		t.Errorf("bob sees it: %d", code)
 	}
-	if code, _, _ := w.post("POST", x.ResponseURL, `{"response":{"type":"text","text":"Bob"}}`, bob...); code != 404 {
+	if code, _, _ := w.Call("POST", x.ResponseURL, `{"response":{"type":"text","text":"Bob"}}`, bob...); code != 404 {
 		t.Errorf("bob answers it: %d", code)
 	}
-	if code, body, _ := w.post("POST", x.ResponseURL, `{"response":{"type":"text","text":"Ada"}}`, alice...); code != 204 {
+	if code, body, _ := w.Call("POST", x.ResponseURL, `{"response":{"type":"text","text":"Ada"}}`, alice...); code != 204 {
 		t.Errorf("%d %s", code, body)
 	}
 	w.waitTurns(w.only(), 1)
-	if _, body, _ := w.post("GET", x.StatusURL, "", alice...); !strings.Contains(body, "You answered: Ada") || !strings.Contains(body, "chat.completion") {
+	if _, body, _ := w.Call("GET", x.StatusURL, "", alice...); !strings.Contains(body, "You answered: Ada") || !strings.Contains(body, "chat.completion") {
 		t.Errorf("%s", body)
 	}
 }
@@ -93,12 +93,12 @@ func TestExecutionSurvivesRestart(t *testing.T) {
 func TestInteractionInStream(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
-	r, err := http.NewRequestWithContext(t.Context(), "POST", w.server.URL+"/v1/chat/stream", strings.NewReader(chatBody("/ask radio")))
+	r, err := http.NewRequestWithContext(t.Context(), "POST", w.HTTP.URL+"/v1/chat/stream", strings.NewReader(chatBody("/ask radio")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
-	res, err := w.server.Client().Do(r)
+	res, err := w.HTTP.Client().Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestInteractionInStream(t *testing.T) {
 			if err := json.Unmarshal([]byte(strings.TrimPrefix(lines.Text(), "data: ")), &x); err != nil {
 				t.Fatal(err)
 			}
-			if code, body, _ := w.post("POST", x.ResponseURL, `{"response":{"type":"radio","selected_option":{"id":"sms","label":"SMS","value":"sms"}}}`); code != 204 {
+			if code, body, _ := w.Call("POST", x.ResponseURL, `{"response":{"type":"radio","selected_option":{"id":"sms","label":"SMS","value":"sms"}}}`); code != 204 {
 				t.Fatalf("%d %s", code, body)
 			}
 		}
@@ -126,7 +126,7 @@ func TestPromptAsText(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	ask := func(path, text string) string {
-		_, body, _ := w.post("POST", path, chatBody(text), "Conversation-Id", "c1")
+		_, body, _ := w.Call("POST", path, chatBody(text), "Conversation-Id", "c1")
 		if strings.HasSuffix(path, "stream") {
 			return streamText(t, body)
 		}
@@ -156,7 +156,7 @@ func (w *testServer) poll(path, want string, header ...string) {
 	w.t.Helper()
 	var body string
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
-		if _, body, _ = w.post("GET", path, "", header...); strings.Contains(body, want) {
+		if _, body, _ = w.Call("GET", path, "", header...); strings.Contains(body, want) {
 			return
 		}
 	}

@@ -21,7 +21,7 @@ func TestAnswersOverHTTP(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	for _, path := range []string{"/chat", "/v1/chat", "/v1/chat/completions"} {
-		code, body, _ := w.post("POST", path, chatBody("/usage 11 7"))
+		code, body, _ := w.Call("POST", path, chatBody("/usage 11 7"))
 		var c struct {
 			Object  string
 			Created int64
@@ -41,12 +41,12 @@ func TestAnswersOverHTTP(t *testing.T) {
 		}
 	}
 	// A body without a text is the text itself, but for what proves who sends it.
-	if code, body, _ := w.post("POST", "/v1/workflow", `{"n":5,"Security":{"api_key":"sesame"}}`); code != 200 || body != `{"value":"You said: {\"n\":5}"}` {
+	if code, body, _ := w.Call("POST", "/v1/workflow", `{"n":5,"Security":{"api_key":"sesame"}}`); code != 200 || body != `{"value":"You said: {\"n\":5}"}` {
 		t.Errorf("%d %s", code, body)
 	}
 	for _, path := range []string{"/generate", "/v1/workflow"} {
 		for _, in := range []string{inputBody("hi"), `{"query":"hi"}`, `{"anything":"hi","n":2}`, `"hi"`, `{"messages":[{"role":"user","content":"hi"}]}`} {
-			if code, body, _ := w.post("POST", path, in); code != 200 || body != `{"value":"You said: hi"}` {
+			if code, body, _ := w.Call("POST", path, in); code != 200 || body != `{"value":"You said: hi"}` {
 				t.Errorf("%s %s: %d %s", path, in, code, body)
 			}
 		}
@@ -55,7 +55,7 @@ func TestAnswersOverHTTP(t *testing.T) {
 		"/chat/stream": chatBody("/tool calc {\"a\":1}"), "/v1/chat/stream": chatBody("/tool calc {\"a\":1}"),
 		"/generate/stream": inputBody("/tool calc {\"a\":1}"), "/v1/workflow/stream": inputBody("/tool calc {\"a\":1}"),
 	} {
-		_, body, head := w.post("POST", path, in)
+		_, body, head := w.Call("POST", path, in)
 		if got := head.Get("Content-Type"); got != "text/event-stream; charset=utf-8" {
 			t.Errorf("%s: %s", path, got)
 		}
@@ -70,21 +70,21 @@ func TestAnswersOverHTTP(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/generate/full", "/v1/workflow/full"} {
-		_, body, _ := w.post("POST", path, inputBody("/tool calc {\"a\":1}"))
+		_, body, _ := w.Call("POST", path, inputBody("/tool calc {\"a\":1}"))
 		if !strings.Contains(body, `"type":"TOOL_START"`) || !strings.Contains(body, `"type":"TOOL_END"`) || !strings.Contains(body, "data: {\"value\":") {
 			t.Errorf("%s: %s", path, body)
 		}
-		if _, body, _ = w.post("POST", path+"?filter_steps=TOOL_END", inputBody("/tool calc {\"a\":1}")); strings.Contains(body, "TOOL_START") || !strings.Contains(body, "TOOL_END") {
+		if _, body, _ = w.Call("POST", path+"?filter_steps=TOOL_END", inputBody("/tool calc {\"a\":1}")); strings.Contains(body, "TOOL_START") || !strings.Contains(body, "TOOL_END") {
 			t.Errorf("%s filtered: %s", path, body)
 		}
-		if _, body, _ = w.post("POST", path+"?filter_steps=none", inputBody("/tool calc {\"a\":1}")); strings.Contains(body, "intermediate_data") {
+		if _, body, _ = w.Call("POST", path+"?filter_steps=none", inputBody("/tool calc {\"a\":1}")); strings.Contains(body, "intermediate_data") {
 			t.Errorf("%s without steps: %s", path, body)
 		}
 	}
-	if code, body, _ := w.post("GET", "/health", ""); code != 200 || body != `{"status":"healthy"}` {
+	if code, body, _ := w.Call("GET", "/health", ""); code != 200 || body != `{"status":"healthy"}` {
 		t.Errorf("health: %d %s", code, body)
 	}
-	if code, body, _ := w.post("GET", "/mcp/client/tool/list", ""); code != 200 || body != `{"mcp_clients":[]}` {
+	if code, body, _ := w.Call("GET", "/mcp/client/tool/list", ""); code != 200 || body != `{"mcp_clients":[]}` {
 		t.Errorf("tools: %d %s", code, body)
 	}
 }
@@ -93,18 +93,18 @@ func TestAnswersOverHTTP(t *testing.T) {
 func TestOpenAIStream(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
-	_, body, _ := w.post("POST", "/v1/chat/completions", `{"model":"m1","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"/usage 5 6"}]}`)
+	_, body, _ := w.Call("POST", "/v1/chat/completions", `{"model":"m1","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"/usage 5 6"}]}`)
 	if streamText(t, body) != "Used 5 tokens in and 6 out." || strings.Contains(body, "intermediate_data") || strings.Contains(body, "observability") {
 		t.Errorf("%s", body)
 	}
 	if !strings.Contains(body, `"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":6,"total_tokens":11}`) || !strings.Contains(body, `"model":"m1"`) {
 		t.Errorf("no usage: %s", body)
 	}
-	code, body, _ := w.post("POST", "/v1/chat/completions", `{"messages":[]}`)
+	code, body, _ := w.Call("POST", "/v1/chat/completions", `{"messages":[]}`)
 	if code != 400 || !strings.Contains(body, `"error":{`) || !strings.Contains(body, "invalid_request_error") {
 		t.Errorf("%d %s", code, body)
 	}
-	code, body, head := w.post("POST", "/v1/chat/completions", chatBody("/fail no luck"))
+	code, body, head := w.Call("POST", "/v1/chat/completions", chatBody("/fail no luck"))
 	if code != 500 || !strings.Contains(body, "no luck") || head.Get("X-Should-Retry") != "false" {
 		t.Errorf("%d %s %v", code, body, head)
 	}
@@ -116,16 +116,16 @@ func TestHeaders(t *testing.T) {
 	w := newServer(t, setup{})
 	const trace = "0af7651916cd43dd8448eb211c80319c"
 	for range 2 {
-		code, body, head := w.post("POST", "/chat", chatBody("hi"), "Conversation-Id", "c1", "User-Message-ID", "m1", "traceparent", "00-"+trace+"-b7ad6b7169203331-01")
+		code, body, head := w.Call("POST", "/chat", chatBody("hi"), "Conversation-Id", "c1", "User-Message-ID", "m1", "traceparent", "00-"+trace+"-b7ad6b7169203331-01")
 		if code != 200 || !strings.Contains(body, "You said: hi") || head.Get("Observability-Trace-Id") != trace || head.Get("Conversation-Id") != "c1" {
 			t.Errorf("%d %s %v", code, body, head)
 		}
 	}
-	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.message"}})
+	facts, _, err := w.Sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.message"}})
 	if err != nil || len(facts) != 1 {
 		t.Errorf("%d messages, want 1 (%v)", len(facts), err)
 	}
-	_, body, _ := w.post("POST", "/chat/stream", chatBody("hi"), "traceparent", "00-"+trace+"-b7ad6b7169203331-01")
+	_, body, _ := w.Call("POST", "/chat/stream", chatBody("hi"), "traceparent", "00-"+trace+"-b7ad6b7169203331-01")
 	if !strings.Contains(body, `observability_trace: {"observability_trace_id":"`+trace+`"}`) {
 		t.Errorf("%s", body)
 	}
@@ -135,32 +135,32 @@ func TestHeaders(t *testing.T) {
 func TestErrorsOverHTTP(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
-	if code, body, _ := w.post("POST", "/chat", chatBody("/fail no luck")); code != 422 || body != `{"code":"workflow_error","message":"no luck","details":"The agent failed"}` {
+	if code, body, _ := w.Call("POST", "/chat", chatBody("/fail no luck")); code != 422 || body != `{"code":"workflow_error","message":"no luck","details":"The agent failed"}` {
 		t.Errorf("%d %s", code, body)
 	}
-	if _, body, _ := w.post("POST", "/chat/stream", chatBody("/fail no luck")); !strings.Contains(body, "\n{\"code\":\"workflow_error\",\"message\":\"no luck\"") {
+	if _, body, _ := w.Call("POST", "/chat/stream", chatBody("/fail no luck")); !strings.Contains(body, "\n{\"code\":\"workflow_error\",\"message\":\"no luck\"") {
 		t.Errorf("legacy stream: %q", body)
 	}
-	if _, body, _ := w.post("POST", "/v1/chat/stream", chatBody("/fail no luck")); !strings.Contains(body, "event: error\ndata: {\"code\":\"workflow_error\"") {
+	if _, body, _ := w.Call("POST", "/v1/chat/stream", chatBody("/fail no luck")); !strings.Contains(body, "event: error\ndata: {\"code\":\"workflow_error\"") {
 		t.Errorf("stream: %q", body)
 	}
 	for path, body := range map[string]string{
 		"/chat": `{"messages":`, "/v1/chat": `{"messages":[]}`, "/generate": `{}`, "/v1/workflow": `7`, "/generate/stream": `{"input_message":""}`,
 	} {
-		code, got, _ := w.post("POST", path, body)
+		code, got, _ := w.Call("POST", path, body)
 		var e errorContent
 		if json.Unmarshal([]byte(got), &e) != nil || code != 422 || !strings.HasPrefix(e.Code, "invalid_") || !strings.Contains(got, `"detail":"`) {
 			t.Errorf("%s %s: %d %s", path, body, code, got)
 		}
 	}
 	s := newServer(t, setup{secured: true})
-	if code, body, _ := s.post("POST", "/chat", chatBody("hi")); code != 401 || !strings.Contains(body, codeAuth) {
+	if code, body, _ := s.Call("POST", "/chat", chatBody("hi")); code != 401 || !strings.Contains(body, codeAuth) {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, body, _ := s.post("POST", "/v1/chat/completions", chatBody("hi")); code != 401 || !strings.Contains(body, "authentication_error") {
+	if code, body, _ := s.Call("POST", "/v1/chat/completions", chatBody("hi")); code != 401 || !strings.Contains(body, "authentication_error") {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, body, _ := s.post("POST", "/chat", chatBody("hi"), "Authorization", "Bearer "+servertest.TokenOf("bob")); code != 200 {
+	if code, body, _ := s.Call("POST", "/chat", chatBody("hi"), "Authorization", "Bearer "+servertest.TokenOf("bob")); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
 }
@@ -174,7 +174,7 @@ func TestDisconnectStopsOneShotTurn(t *testing.T) {
 		header []string
 		want   chat.Outcome
 	}{{nil, chat.Stopped}, {[]string{"Conversation-Id", "c1"}, chat.Done}} {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", w.server.URL+"/chat/stream", strings.NewReader(chatBody("go")))
+		r, err := http.NewRequestWithContext(t.Context(), "POST", w.HTTP.URL+"/chat/stream", strings.NewReader(chatBody("go")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestDisconnectStopsOneShotTurn(t *testing.T) {
 		for i := 0; i < len(tc.header); i += 2 {
 			r.Header.Set(tc.header[i], tc.header[i+1])
 		}
-		res, err := w.server.Client().Do(r)
+		res, err := w.HTTP.Client().Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func TestDisconnectStopsOneShotTurn(t *testing.T) {
 			close(gate)
 		}
 		w.waitTurns(id, 1)
-		facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, id, chat.Range{Types: []string{"turn.completed"}})
+		facts, _, err := w.Sessions.Read(t.Context(), chat.Trusted, id, chat.Range{Types: []string{"turn.completed"}})
 		if err != nil || len(facts) != 1 {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestDisconnectIsNotLogged(t *testing.T) {
 	for _, path := range []string{"/chat", "/v1/chat/completions"} {
 		id := chat.SessionID("c" + strings.ReplaceAll(path, "/", "-"))
 		ctx, hangUp := context.WithCancel(t.Context())
-		r, err := http.NewRequestWithContext(ctx, "POST", w.server.URL+path, strings.NewReader(chatBody("/sleep 60")))
+		r, err := http.NewRequestWithContext(ctx, "POST", w.HTTP.URL+path, strings.NewReader(chatBody("/sleep 60")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func TestDisconnectIsNotLogged(t *testing.T) {
 		r.Header.Set("Conversation-Id", string(id))
 		ended := make(chan error)
 		go func() {
-			_, err := w.server.Client().Do(r)
+			_, err := w.HTTP.Client().Do(r)
 			ended <- err
 		}()
 		w.running(id)
@@ -230,7 +230,7 @@ func TestDisconnectIsNotLogged(t *testing.T) {
 			t.Error("there was an answer")
 		}
 	}
-	w.close()
+	w.Close()
 	if log.Len() > 0 {
 		t.Errorf("the log says %s", log.String())
 	}
@@ -241,11 +241,11 @@ func TestNewerMessageSupersedesRequest(t *testing.T) {
 	w := newServer(t, setup{})
 	done := make(chan string)
 	go func() {
-		code, body, _ := w.post("POST", "/chat", chatBody("/sleep 60"), "Conversation-Id", "c1")
+		code, body, _ := w.Call("POST", "/chat", chatBody("/sleep 60"), "Conversation-Id", "c1")
 		done <- fmt.Sprint(code, body)
 	}()
 	w.running("c1")
-	if _, body, _ := w.post("POST", "/chat", chatBody("hi"), "Conversation-Id", "c1"); !strings.Contains(body, "You said: hi") {
+	if _, body, _ := w.Call("POST", "/chat", chatBody("hi"), "Conversation-Id", "c1"); !strings.Contains(body, "You said: hi") {
 		t.Errorf("%s", body)
 	}
 	if got := <-done; !strings.HasPrefix(got, "409") {
@@ -280,27 +280,27 @@ func TestRequestWithoutOwnTurnEnds(t *testing.T) {
 	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": listener{gate}}})
 	wait := func(id chat.SessionID, policy chat.Policy, path string) chan string {
 		t.Helper()
-		if _, _, err := w.sessions.Create(t.Context(), local, chat.NewSession{ID: id, Policy: policy}); err != nil {
+		if _, _, err := w.Sessions.Create(t.Context(), local, chat.NewSession{ID: id, Policy: policy}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.sessions.Append(t.Context(), local, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "go"})}); err != nil {
+		if _, err := w.Sessions.Append(t.Context(), local, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "go"})}); err != nil {
 			t.Fatal(err)
 		}
 		w.happened(id, "agent.text")
 		done := make(chan string, 1)
 		go func() {
-			code, body, _ := w.post("POST", path, chatBody("more"), "Conversation-Id", string(id))
+			code, body, _ := w.Call("POST", path, chatBody("more"), "Conversation-Id", string(id))
 			done <- fmt.Sprint(code, "\n", body)
 		}()
-		w.happens(id, "user.message", 2)
+		w.Until(id, "user.message", 2)
 		return done
 	}
 	withdrawn := wait("c1", chat.Queue, "/chat")
-	waiting, _, err := w.sessions.Read(t.Context(), local, "c1", chat.Range{Types: []string{"user.message"}, Desc: true, Limit: 1})
+	waiting, _, err := w.Sessions.Read(t.Context(), local, "c1", chat.Range{Types: []string{"user.message"}, Desc: true, Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.sessions.Append(t.Context(), local, "c1", []chat.Draft{chat.NewDraft(chat.UserMessageWithdrawn{Sequence: waiting[0].Seq})}); err != nil {
+	if _, err := w.Sessions.Append(t.Context(), local, "c1", []chat.Draft{chat.NewDraft(chat.UserMessageWithdrawn{Sequence: waiting[0].Seq})}); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-withdrawn; !strings.HasPrefix(got, "409") || !strings.Contains(got, "withdrawn") {
@@ -320,15 +320,15 @@ func TestRequestWithoutOwnTurnEnds(t *testing.T) {
 func TestRequestWithoutAgentIsNotStored(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
-	if _, _, err := w.sessions.Create(t.Context(), local, chat.NewSession{ID: "c1", Agent: chat.NoAgent}); err != nil {
+	if _, _, err := w.Sessions.Create(t.Context(), local, chat.NewSession{ID: "c1", Agent: chat.NoAgent}); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/chat", "/v1/chat/completions", "/chat/stream"} {
-		if code, body, _ := w.post("POST", path, chatBody("hi"), "Conversation-Id", "c1"); code != 409 || !strings.Contains(body, "WebSocket") {
+		if code, body, _ := w.Call("POST", path, chatBody("hi"), "Conversation-Id", "c1"); code != 409 || !strings.Contains(body, "WebSocket") {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
-	if kept, _, err := w.sessions.Read(t.Context(), local, "c1", chat.Range{Types: []string{"user.message"}}); err != nil || len(kept) != 0 {
+	if kept, _, err := w.Sessions.Read(t.Context(), local, "c1", chat.Range{Types: []string{"user.message"}}); err != nil || len(kept) != 0 {
 		t.Errorf("%d messages are kept, %v", len(kept), err)
 	}
 }

@@ -36,7 +36,7 @@ func newHasty(t *testing.T) (*testServer, *hasty) {
 // stops are the turns with a stop request.
 func (w *testServer) stops(id chat.SessionID) []chat.TurnID {
 	w.t.Helper()
-	facts, _, err := w.sessions.Read(w.t.Context(), chat.Trusted, id, chat.Range{Types: []string{"turn.stop_requested"}})
+	facts, _, err := w.Sessions.Read(w.t.Context(), chat.Trusted, id, chat.Range{Types: []string{"turn.stop_requested"}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -60,11 +60,11 @@ func TestInterruptsOnlyNeMoTurns(t *testing.T) {
 	w.running("c1")
 	var theirs chat.Event
 	h.first = func(ctx context.Context) {
-		if _, err := w.sessions.Stop(ctx, chat.Trusted, "c1", "", "enough"); err != nil {
+		if _, err := w.Sessions.Stop(ctx, chat.Trusted, "c1", "", "enough"); err != nil {
 			t.Error(err)
 		}
 		w.waitTurns("c1", 1)
-		events, err := w.sessions.Append(ctx, chat.Trusted, "c1", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "/stream 60 100"})})
+		events, err := w.Sessions.Append(ctx, chat.Trusted, "c1", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "/stream 60 100"})})
 		if err != nil {
 			t.Error(err)
 			return
@@ -93,7 +93,7 @@ func TestInterruptsTurnThatJustStarted(t *testing.T) {
 	h.first = func(ctx context.Context) {
 		draft := chat.NewDraft(chat.UserMessage{Text: "/stream 100000 50"}).As("m2")
 		draft.Via = via
-		if _, err := w.sessions.Append(ctx, chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}}, "c1", []chat.Draft{draft}); err != nil {
+		if _, err := w.Sessions.Append(ctx, chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}}, "c1", []chat.Draft{draft}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestStartedByNeMo(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	me := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeAdmin}}
-	if _, _, err := w.sessions.Create(t.Context(), me, chat.NewSession{ID: "c1", Agent: chat.NoAgent}); err != nil {
+	if _, _, err := w.Sessions.Create(t.Context(), me, chat.NewSession{ID: "c1", Agent: chat.NoAgent}); err != nil {
 		t.Fatal(err)
 	}
 	message := func(by string) chat.Draft {
@@ -128,7 +128,7 @@ func TestStartedByNeMo(t *testing.T) {
 		return d
 	}
 	news := chat.NewDraft(chat.AgentStatus{Message: "work has ended"})
-	events, err := w.sessions.Append(t.Context(), me, "c1", []chat.Draft{news, message(via), news, message(""), news, message(via)})
+	events, err := w.Sessions.Append(t.Context(), me, "c1", []chat.Draft{news, message(via), news, message(""), news, message(via)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func TestHeldNotificationSurvivesDisconnect(t *testing.T) {
 		c.say("c1", "m1", "/ask text")
 		p := c.prompt()
 		notice := chat.NewDraft(chat.AgentInputRequest{RequestID: "n-1", InputType: chat.InputNotification, Text: "By the way"})
-		if _, err := w.sessions.Append(t.Context(), chat.Trusted, "c1", []chat.Draft{notice, chat.NewDraft(chat.AgentStatus{Message: "waits"})}); err != nil {
+		if _, err := w.Sessions.Append(t.Context(), chat.Trusted, "c1", []chat.Draft{notice, chat.NewDraft(chat.AgentStatus{Message: "waits"})}); err != nil {
 			t.Fatal(err)
 		}
 		c.until(func(f frame) bool { return f.Content.Name == "Status" }) // it is past the notification

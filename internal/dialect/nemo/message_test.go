@@ -24,7 +24,7 @@ func TestFieldsOfAMessage(t *testing.T) {
 			t.Errorf("no version: %s", f.raw)
 		}
 	}
-	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{})
+	facts, _, err := w.Sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestUserOfAnAnswer(t *testing.T) {
 	c.send(`{"type":"user_interaction_message","id":"a1","conversation_id":"c1","parent_id":"m1","user":{"name":"Grace","email":"default","rank":{"navy":1}},
 		"content":{"messages":[{"role":"user","content":"x"}]}}`)
 	c.readTurn()
-	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.input_response"}})
+	facts, _, err := w.Sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.input_response"}})
 	if err != nil || len(facts) != 1 {
 		t.Fatal(err, len(facts))
 	}
@@ -83,7 +83,7 @@ func TestAttachments(t *testing.T) {
 	if got := textOf(c.readTurn()); got != "You said: look" {
 		t.Errorf("got %q", got)
 	}
-	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.message"}})
+	facts, _, err := w.Sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.message"}})
 	if err != nil || len(facts) != 1 {
 		t.Fatal(err, len(facts))
 	}
@@ -101,7 +101,7 @@ func TestAttachments(t *testing.T) {
 	if parts[3].Type != "audio" || parts[3].Path == "" || parts[3].URL != "" || parts[3].Format != "wav" {
 		t.Fatalf("large sound %+v", parts[3])
 	}
-	f, info, err := w.files.Get(t.Context(), "c1", parts[3].Path)
+	f, info, err := w.Files.Local.Get(t.Context(), "c1", parts[3].Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestHistory(t *testing.T) {
 	if got := textOf(c.readTurn()); got != "You said: two" {
 		t.Errorf("got %q", got)
 	}
-	facts, _, err := w.sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.message", "agent.text"}})
+	facts, _, err := w.Sessions.Read(t.Context(), chat.Trusted, "c1", chat.Range{Types: []string{"user.message", "agent.text"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestHistory(t *testing.T) {
 // only returns the one session there is.
 func (w *testServer) only() chat.SessionID {
 	w.t.Helper()
-	page, err := w.sessions.List(w.t.Context(), chat.Trusted, chat.Filter{Limit: 5})
+	page, err := w.Sessions.List(w.t.Context(), chat.Trusted, chat.Filter{Limit: 5})
 	if err != nil || len(page.Sessions) != 1 {
 		w.t.Fatal(err, page)
 	}

@@ -33,13 +33,13 @@ func TestRedirectAnswersConsent(t *testing.T) {
 		t.Fatalf("asked %s", p.raw)
 	}
 	for _, bad := range []string{"", "?state=s3cr3t-state", "?state=other&code=c0de", "?state=" + p.ID + "&code=c0de"} {
-		if code, body, _ := w.post("GET", "/auth/redirect"+bad, ""); code != 400 || !strings.Contains(body, "<h1>") {
+		if code, body, _ := w.Call("GET", "/auth/redirect"+bad, ""); code != 400 || !strings.Contains(body, "<h1>") {
 			t.Errorf("%q: %d %s", bad, code, body)
 		}
 	}
 	c.drop()
 	w = w.restart()
-	code, body, header := w.post("GET", "/auth/redirect?state=s3cr3t-state&code=c0de%26&junk=1", "")
+	code, body, header := w.Call("GET", "/auth/redirect?state=s3cr3t-state&code=c0de%26&junk=1", "")
 	if code != 200 || !strings.Contains(body, "AUTH_SUCCESS") || !strings.Contains(body, "window.close()") {
 		t.Errorf("redirected: %d %s", code, body)
 	}
@@ -50,7 +50,7 @@ func TestRedirectAnswersConsent(t *testing.T) {
 	if got := textOf(back.readTurn()); got != "The answer was code=c0de%26" {
 		t.Errorf("got %q", got)
 	}
-	if code, _, _ := w.post("GET", "/auth/redirect?state=s3cr3t-state&code=again", ""); code != 400 {
+	if code, _, _ := w.Call("GET", "/auth/redirect?state=s3cr3t-state&code=again", ""); code != 400 {
 		t.Errorf("a second time: %d", code)
 	}
 }
@@ -62,11 +62,11 @@ func TestRedirectSearchesAreBounded(t *testing.T) {
 	for range maxSearches {
 		w.dialect.consents.waiting <- struct{}{}
 	}
-	if code, _, header := w.post("GET", "/auth/redirect?state=x&code=y", ""); code != 429 || header.Get("Retry-After") == "" {
+	if code, _, header := w.Call("GET", "/auth/redirect?state=x&code=y", ""); code != 429 || header.Get("Retry-After") == "" {
 		t.Errorf("one too many: %d %v", code, header)
 	}
 	<-w.dialect.consents.waiting
-	if code, _, _ := w.post("GET", "/auth/redirect?state=x&code=y", ""); code != 400 {
+	if code, _, _ := w.Call("GET", "/auth/redirect?state=x&code=y", ""); code != 400 {
 		t.Errorf("there is room again: %d", code)
 	}
 }
@@ -78,7 +78,7 @@ func TestConsentIsRefused(t *testing.T) {
 	c := w.dial("")
 	c.say("c1", "m1", "sign me in")
 	c.prompt()
-	code, body, _ := w.post("GET", "/auth/redirect?state=s3cr3t-state&error=access_denied", "")
+	code, body, _ := w.Call("GET", "/auth/redirect?state=s3cr3t-state&error=access_denied", "")
 	if code != 200 || strings.Contains(body, "AUTH_SUCCESS") {
 		t.Errorf("%d %s", code, body)
 	}
@@ -117,14 +117,14 @@ func TestConsentWhileSessionsChange(t *testing.T) {
 	c.say("c1", "m1", "sign me in")
 	c.prompt()
 	other := chat.NewDraft(chat.AgentInputRequest{RequestID: "q-1", InputType: chat.InputText, Text: "?"})
-	if _, _, err := w.sessions.Create(t.Context(), chat.Trusted, chat.NewSession{ID: "c2", Agent: chat.NoAgent}); err != nil {
+	if _, _, err := w.Sessions.Create(t.Context(), chat.Trusted, chat.NewSession{ID: "c2", Agent: chat.NoAgent}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.sessions.Append(t.Context(), chat.Trusted, "c2", []chat.Draft{other}); err != nil {
+	if _, err := w.Sessions.Append(t.Context(), chat.Trusted, "c2", []chat.Draft{other}); err != nil {
 		t.Fatal(err)
 	}
 	b.armed.Store(true)
-	if code, body, _ := w.post("GET", "/auth/redirect?state=s3cr3t-state&code=c0de", ""); code != 200 {
+	if code, body, _ := w.Call("GET", "/auth/redirect?state=s3cr3t-state&code=c0de", ""); code != 200 {
 		t.Fatalf("%d %s", code, body)
 	}
 	if b.armed.Load() {
@@ -140,7 +140,7 @@ func TestConsentByExecution(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{secured: true})
 	alice := []string{"X-API-Key", servertest.TokenOf("alice")}
-	code, body, _ := w.post("POST", "/v1/workflow", `{"input_message":"/ask oauth_consent"}`, alice...)
+	code, body, _ := w.Call("POST", "/v1/workflow", `{"input_message":"/ask oauth_consent"}`, alice...)
 	var e execution
 	if err := json.Unmarshal([]byte(body), &e); err != nil || code != 202 || e.OAuthState == "" {
 		t.Fatalf("%d %s (%v)", code, body, err)
@@ -149,7 +149,7 @@ func TestConsentByExecution(t *testing.T) {
 		who  []string
 		want int
 	}{{nil, 400}, {[]string{"X-API-Key", servertest.TokenOf("bob")}, 400}, {alice, 200}} {
-		if code, body, _ := w.post("GET", "/auth/redirect?code=c&state="+e.OAuthState, "", c.who...); code != c.want {
+		if code, body, _ := w.Call("GET", "/auth/redirect?code=c&state="+e.OAuthState, "", c.who...); code != c.want {
 			t.Errorf("%v: %d %s", c.who, code, body)
 		}
 	}

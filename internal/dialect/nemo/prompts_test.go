@@ -86,7 +86,7 @@ func TestPromptsAreSentOneAfterTheOther(t *testing.T) {
 		return turn.Say(ctx, "done")
 	})}})
 	ctx, me := t.Context(), chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "local"}, Scopes: []chat.Scope{chat.ScopeAdmin}}
-	if _, _, err := w.sessions.Create(ctx, me, chat.NewSession{ID: "c1", Agent: chat.NoAgent}); err != nil {
+	if _, _, err := w.Sessions.Create(ctx, me, chat.NewSession{ID: "c1", Agent: chat.NoAgent}); err != nil {
 		t.Fatal(err)
 	}
 	var drafts []chat.Draft
@@ -94,7 +94,7 @@ func TestPromptsAreSentOneAfterTheOther(t *testing.T) {
 		drafts = append(drafts, chat.NewDraft(chat.AgentInputRequest{RequestID: q, InputType: chat.InputText, Text: q}))
 	}
 	drafts = append(drafts, chat.NewDraft(chat.AgentInputRequest{InputType: chat.InputNotification, Text: "by the way"}))
-	if _, err := w.sessions.Append(ctx, me, "c1", drafts[:1]); err != nil {
+	if _, err := w.Sessions.Append(ctx, me, "c1", drafts[:1]); err != nil {
 		t.Fatal(err)
 	}
 	c := w.dial("?conversation_id=c1")
@@ -108,7 +108,7 @@ func TestPromptsAreSentOneAfterTheOther(t *testing.T) {
 	if got := read(); got != "first" {
 		t.Errorf("first window: %s", got)
 	}
-	if _, err := w.sessions.Append(ctx, me, "c1", drafts[1:]); err != nil {
+	if _, err := w.Sessions.Append(ctx, me, "c1", drafts[1:]); err != nil {
 		t.Fatal(err)
 	}
 	c.answer("c1", "a1", "x", "1")
@@ -120,7 +120,7 @@ func TestPromptsAreSentOneAfterTheOther(t *testing.T) {
 		t.Errorf("the notification came as %s", got)
 	}
 	var answers []string
-	facts, _, err := w.sessions.Read(ctx, me, "c1", chat.Range{Types: []string{"user.input_response"}})
+	facts, _, err := w.Sessions.Read(ctx, me, "c1", chat.Range{Types: []string{"user.input_response"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,28 +236,5 @@ func (w *testServer) running(id chat.SessionID) {
 // happened waits for the first event of a type.
 func (w *testServer) happened(id chat.SessionID, typ string) {
 	w.t.Helper()
-	w.happens(id, typ, 1)
-}
-
-// happens waits until there are n events of a type.
-func (w *testServer) happens(id chat.SessionID, typ string, n int) {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
-	defer cancel()
-	for ctx.Err() == nil {
-		if _, err := w.sessions.Get(ctx, chat.Trusted, id); err == nil {
-			break
-		}
-	}
-	for batch := range w.sessions.Watch(ctx, chat.Trusted, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
-		for _, e := range batch.Entries {
-			if e.Label.Type != typ {
-				continue
-			}
-			if n--; n == 0 {
-				return
-			}
-		}
-	}
-	w.t.Fatalf("no %s in time", typ)
+	w.Until(id, typ, 1)
 }

@@ -170,7 +170,7 @@ func TestResumeAfterAuthMessage(t *testing.T) {
 // waitTurns waits until n turns of a session have ended.
 func (w *testServer) waitTurns(id chat.SessionID, n int) {
 	w.t.Helper()
-	w.happens(id, "turn.completed", n)
+	w.Until(id, "turn.completed", n)
 }
 
 // restartReading restarts while the client reads on to the end of its connection.

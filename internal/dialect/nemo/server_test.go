@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -19,22 +17,16 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/parley-hq/parley/agent"
-	"github.com/parley-hq/parley/internal/artifact"
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/servertest"
-	"github.com/parley-hq/parley/internal/session"
 )
 
 // testServer is a whole server in the process, with a NeMo dialect.
 type testServer struct {
-	t        testing.TB
-	dir      string
-	files    *artifact.Local
-	sessions *session.Sessions
-	dialect  *Dialect
-	server   *httptest.Server
-	close    func()
-	setup    setup
+	*servertest.Server
+	t       testing.TB
+	dialect *Dialect
+	setup   setup
 }
 
 // setup is what differs from an open server with the demo agent.
@@ -53,7 +45,7 @@ func newServer(t testing.TB, s setup) *testServer {
 		o.Tokens = []auth.Token{servertest.User("alice"), servertest.User("bob")}
 	}
 	h := servertest.Open(t, o)
-	w := &testServer{t: t, dir: h.Dir, files: h.Files.Local, sessions: h.Sessions, close: h.Close, setup: s}
+	w := &testServer{Server: h, t: t, setup: s}
 	var ids atomic.Int64
 	opt := Options{
 		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Authenticate: h.Auth.Authenticate, Conns: h.Conns, Dir: h.Dir, Now: s.now,
@@ -64,25 +56,24 @@ func newServer(t testing.TB, s setup) *testServer {
 	}
 	w.dialect = New(opt)
 	h.Serve(w.dialect.Routes())
-	w.server = h.HTTP
 	return w
 }
 
 // restart ends the server and starts another on the same data.
 func (w *testServer) restart() *testServer {
-	w.close()
+	w.Close()
 	return w.reopen()
 }
 
 // kill ends the server and restores the resume points as they were before, as after a kill.
 func (w *testServer) kill() *testServer {
 	w.t.Helper()
-	places := filepath.Join(w.dir, "nemo-places")
+	places := filepath.Join(w.Dir, "nemo-places")
 	noted, err := os.ReadFile(places)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.close()
+	w.Close()
 	if err := os.WriteFile(places, noted, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
@@ -91,7 +82,7 @@ func (w *testServer) kill() *testServer {
 
 func (w *testServer) reopen() *testServer {
 	s := w.setup
-	s.dir = w.dir
+	s.dir = w.Dir
 	return newServer(w.t, s)
 }
 
@@ -139,7 +130,7 @@ func (w *testServer) dial(query string, header ...string) *client {
 		h.Set(header[i], header[i+1])
 	}
 	c := &client{t: w.t}
-	conn, res, err := websocket.Dial(w.t.Context(), "ws"+strings.TrimPrefix(w.server.URL, "http")+"/websocket"+query, &websocket.DialOptions{
+	conn, res, err := websocket.Dial(w.t.Context(), "ws"+strings.TrimPrefix(w.HTTP.URL, "http")+"/websocket"+query, &websocket.DialOptions{
 		HTTPHeader: h, OnPingReceived: func(context.Context, []byte) bool { return !c.ignorePings.Load() },
 	})
 	if err != nil {
@@ -320,29 +311,4 @@ func words1toN(n int) string {
 		s = append(s, fmt.Sprintf("tok%d", i))
 	}
 	return strings.Join(s, " ")
-}
-
-// post sends a JSON request.
-func (w *testServer) post(method, path, body string, header ...string) (int, string, http.Header) {
-	w.t.Helper()
-	r, err := http.NewRequestWithContext(w.t.Context(), method, w.server.URL+path, strings.NewReader(body))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	res, err := w.server.Client().Do(r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return res.StatusCode, string(b), res.Header
 }

@@ -39,7 +39,7 @@ func TestServerErrorIsNotShown(t *testing.T) {
 		t.Errorf("the client sees %s", c.log())
 	}
 	c.drop()
-	w.close()
+	w.Close()
 	if !strings.Contains(log.String(), "sector 7") {
 		t.Errorf("the log says %q", log.String())
 	}

@@ -166,7 +166,7 @@ func TestThreadID(t *testing.T) {
 			t.Errorf("%s", f.raw)
 		}
 	}
-	if _, err := w.sessions.Get(t.Context(), chat.Trusted, "thread_456"); err != nil {
+	if _, err := w.Sessions.Get(t.Context(), chat.Trusted, "thread_456"); err != nil {
 		t.Error(err)
 	}
 	// Without any name the socket has a conversation of its own.
@@ -233,7 +233,7 @@ func TestOtherSchemas(t *testing.T) {
 		})
 	}
 	w := newServer(t, setup{})
-	if code, body, _ := w.post("GET", "/websocket?schema=klingon", ""); code != 422 || !strings.Contains(body, "klingon") {
+	if code, body, _ := w.Call("GET", "/websocket?schema=klingon", ""); code != 422 || !strings.Contains(body, "klingon") {
 		t.Errorf("%d %s", code, body)
 	}
 }
@@ -259,7 +259,7 @@ func TestTrace(t *testing.T) {
 	c.say("c1", "m1", "go")
 	w.running("c1")
 	draft := chat.NewDraft(chat.AgentTrace{TraceID: "trace-77"})
-	if _, err := w.sessions.Append(t.Context(), chat.Trusted, "c1", []chat.Draft{draft}); err != nil {
+	if _, err := w.Sessions.Append(t.Context(), chat.Trusted, "c1", []chat.Draft{draft}); err != nil {
 		t.Fatal(err)
 	}
 	close(gate)
@@ -276,7 +276,7 @@ func TestErasedConversation(t *testing.T) {
 	c := w.dial("")
 	c.say("c1", "m1", "hi")
 	c.readTurn()
-	if _, err := w.sessions.Erase(t.Context(), chat.Trusted, "c1"); err != nil {
+	if _, err := w.Sessions.Erase(t.Context(), chat.Trusted, "c1"); err != nil {
 		t.Fatal(err)
 	}
 	c.until(isEnd)

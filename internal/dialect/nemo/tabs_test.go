@@ -149,12 +149,12 @@ func tell(c chan struct{}) {
 // startConversation starts a conversation past the dialect, as if it came by another server.
 func (w *testServer) startConversation(c chat.Caller, id chat.SessionID, text string) {
 	w.t.Helper()
-	if _, _, err := w.sessions.Create(w.t.Context(), c, chat.NewSession{ID: id}); err != nil {
+	if _, _, err := w.Sessions.Create(w.t.Context(), c, chat.NewSession{ID: id}); err != nil {
 		w.t.Fatal(err)
 	}
 	message := chat.NewDraft(chat.UserMessage{Text: text}).As("m1")
 	message.Via = via
-	if _, err := w.sessions.Append(w.t.Context(), c, id, []chat.Draft{message}); err != nil {
+	if _, err := w.Sessions.Append(w.t.Context(), c, id, []chat.Draft{message}); err != nil {
 		w.t.Fatal(err)
 	}
 }

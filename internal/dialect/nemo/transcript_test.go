@@ -136,7 +136,7 @@ func (p *player) play(t *testing.T, f txtar.File) string {
 	case "append":
 		drafts, err := chat.ParseDrafts([]byte("[" + strings.ReplaceAll(strings.TrimSpace(string(f.Data)), "\n", ",") + "]"))
 		if err == nil {
-			_, err = p.w.sessions.Append(t.Context(), chat.Trusted, chat.SessionID(at(1)), drafts)
+			_, err = p.w.Sessions.Append(t.Context(), chat.Trusted, chat.SessionID(at(1)), drafts)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -197,7 +197,7 @@ func (p *player) read(t *testing.T, c *client, until string) string {
 
 func (p *player) log(t *testing.T, id chat.SessionID) string {
 	t.Helper()
-	facts, _, err := p.w.sessions.Read(t.Context(), chat.Trusted, id, chat.Range{})
+	facts, _, err := p.w.Sessions.Read(t.Context(), chat.Trusted, id, chat.Range{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func (p *player) request(t *testing.T, method, path, rest string) string {
 		k, v, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		headers = append(headers, k, v)
 	}
-	code, got, h := p.w.post(method, path, strings.TrimSpace(body), headers...)
+	code, got, h := p.w.Call(method, path, strings.TrimSpace(body), headers...)
 	if strings.HasPrefix(h.Get("Content-Type"), "text/event-stream") {
 		text, lines := streamText(t, got), []string{}
 		for line := range strings.Lines(got) {

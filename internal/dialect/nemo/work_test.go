@@ -80,7 +80,7 @@ func TestWorkstreamStepsOverHTTP(t *testing.T) {
 		"/v1/workflow/stream": inputBody("/work 2 0"), "/generate/full": inputBody("/work 2 0"), "/v1/workflow/full": inputBody("/work 2 0"),
 	} {
 		conversation := strings.ReplaceAll(path, "/", "-")
-		_, body, _ := w.post("POST", path, in, "Conversation-Id", conversation)
+		_, body, _ := w.Call("POST", path, in, "Conversation-Id", conversation)
 		seen := map[string]bool{}
 		start := map[string]string{} // the step of each part
 		for line := range strings.Lines(body) {
@@ -147,31 +147,31 @@ func TestWorkstreamPromptOverHTTP(t *testing.T) {
 		}
 		return turn.Say(ctx, "done")
 	})}})
-	code, body, _ := w.post("POST", "/v1/chat", chatBody("go"), "Conversation-Id", "c1")
+	code, body, _ := w.Call("POST", "/v1/chat", chatBody("go"), "Conversation-Id", "c1")
 	var e execution
 	if err := json.Unmarshal([]byte(body), &e); err != nil || code != 202 || e.Status != "interaction_required" {
 		t.Fatalf("%d %s", code, body)
 	}
-	if _, body, _ = w.post("GET", e.StatusURL, ""); !strings.Contains(body, "interaction_required") || !strings.Contains(body, e.ResponseURL) {
+	if _, body, _ = w.Call("GET", e.StatusURL, ""); !strings.Contains(body, "interaction_required") || !strings.Contains(body, e.ResponseURL) {
 		t.Errorf("the execution asks: %s", body)
 	}
-	if code, body, _ = w.post("POST", e.ResponseURL, `{"response":{"type":"text","text":"Ada"}}`); code != 204 {
+	if code, body, _ = w.Call("POST", e.ResponseURL, `{"response":{"type":"text","text":"Ada"}}`); code != 204 {
 		t.Fatalf("%d %s", code, body)
 	}
 	w.waitTurns("c1", 2)
-	if _, body, _ = w.post("GET", e.StatusURL, ""); !strings.Contains(body, "completed") || !strings.Contains(body, "done") {
+	if _, body, _ = w.Call("GET", e.StatusURL, ""); !strings.Contains(body, "completed") || !strings.Contains(body, "done") {
 		t.Errorf("the execution is over: %s", body)
 	}
 	// A stream's question is part of the same answer.
-	_, body, _ = w.post("POST", "/chat/stream", chatBody("go"), "Conversation-Id", "c3")
+	_, body, _ = w.Call("POST", "/chat/stream", chatBody("go"), "Conversation-Id", "c3")
 	if got := streamText(t, body); got != "Name?" || !strings.Contains(body, `data: {"id":"`+w.firstTurn("c3")+`"`) {
 		t.Errorf("the stream is %s", body)
 	}
 	// Where prompts have no words of their own, the next message is the answer.
-	if _, body, _ = w.post("POST", "/generate", inputBody("go"), "Conversation-Id", "c2"); body != `{"value":"Name?"}` {
+	if _, body, _ = w.Call("POST", "/generate", inputBody("go"), "Conversation-Id", "c2"); body != `{"value":"Name?"}` {
 		t.Errorf("asked is %s", body)
 	}
-	if _, body, _ = w.post("POST", "/generate", inputBody("Ada"), "Conversation-Id", "c2"); body != `{"value":"done"}` {
+	if _, body, _ = w.Call("POST", "/generate", inputBody("Ada"), "Conversation-Id", "c2"); body != `{"value":"done"}` {
 		t.Errorf("the answer is %s", body)
 	}
 }
@@ -179,7 +179,7 @@ func TestWorkstreamPromptOverHTTP(t *testing.T) {
 // firstTurn names the first turn of a session as answers do.
 func (w *testServer) firstTurn(id chat.SessionID) string {
 	w.t.Helper()
-	facts, _, err := w.sessions.Read(w.t.Context(), chat.Trusted, id, chat.Range{Types: []string{"turn.started"}, Limit: 1})
+	facts, _, err := w.Sessions.Read(w.t.Context(), chat.Trusted, id, chat.Range{Types: []string{"turn.started"}, Limit: 1})
 	if err != nil || len(facts) != 1 {
 		w.t.Fatalf("%d turns (%v)", len(facts), err)
 	}

@@ -73,7 +73,7 @@ func TestWorkstreamIsServedAsRun(t *testing.T) {
 
 	var put struct{ URL string }
 	w.ok("PUT", "/api/v1/agents/"+child+"/artifacts/out/r.txt", "", &put, "Content-Type", "text/plain")
-	code, _, h := w.call("PUT", put.URL, "abc", "Content-Type", "text/plain")
+	code, _, h := w.Call("PUT", put.URL, "abc", "Content-Type", "text/plain")
 	if want := `"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"`; code != 200 || h.Get("ETag") != want {
 		t.Errorf("stored: %d, %s", code, h.Get("ETag"))
 	}
@@ -83,7 +83,7 @@ func TestWorkstreamIsServedAsRun(t *testing.T) {
 
 	// Operations on whole runs are refused, and not done to its parent.
 	for _, what := range []string{"restart", "fork", "status", "workflow"} {
-		if code, got, _ := w.call("POST", "/api/v1/agents/"+child+"/"+what, `{"status":"completed"}`); code != 400 || !strings.Contains(got, "a is a workstream of run") {
+		if code, got, _ := w.Call("POST", "/api/v1/agents/"+child+"/"+what, `{"status":"completed"}`); code != 400 || !strings.Contains(got, "a is a workstream of run") {
 			t.Errorf("%s: %d %s", what, code, got)
 		}
 	}
@@ -95,7 +95,7 @@ func TestWorkstreamIsServedAsRun(t *testing.T) {
 	}
 	// A reader that has all messages gets the last one again.
 	w.ok("PUT", "/api/v1/agents/"+child+"/artifacts/out/late.txt", "", &put, "Content-Type", "text/plain")
-	if code, got, _ := w.call("PUT", put.URL, "abc", "Content-Type", "text/plain"); code != 200 {
+	if code, got, _ := w.Call("PUT", put.URL, "abc", "Content-Type", "text/plain"); code != 200 {
 		t.Fatalf("%d %s", code, got)
 	}
 	all := w.updates(child, "")
@@ -131,13 +131,13 @@ func TestMissingPartsAreRefusedWithTheReason(t *testing.T) {
 		"schedules/x", "secrets", "skills", "tasks/t", "tools", "training", "types/catalog", "users", "view-executions", "views/v", "workflows/rules/x", "workflows/definitions",
 	} {
 		for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
-			code, got, h := w.call(method, "/api/v1/"+path, "")
+			code, got, h := w.Call(method, "/api/v1/"+path, "")
 			if code != 404 || !strings.HasPrefix(got, `{"message":"Parley has no `) || h.Get("Content-Type") != "application/json" {
 				t.Errorf("%s %s: %d %s", method, path, code, got)
 			}
 		}
 	}
-	if code, got, _ := w.call("GET", "/api/v1/apps/installations", ""); code != 200 || got != "[]" {
+	if code, got, _ := w.Call("GET", "/api/v1/apps/installations", ""); code != 200 || got != "[]" {
 		t.Errorf("%d %s", code, got)
 	}
 }

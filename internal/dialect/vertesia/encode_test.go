@@ -158,7 +158,7 @@ func TestChunksNeverFollowTheirMessage(t *testing.T) {
 	w.ok("POST", "/api/v1/agents/record", `{"interaction":"mine"}`, &run)
 	s := w.stream(run.ID, "")
 	post := func(body string) int {
-		code, _, _ := w.call("POST", "/api/v1/agents/"+run.ID+"/updates", body)
+		code, _, _ := w.Call("POST", "/api/v1/agents/"+run.ID+"/updates", body)
 		return code
 	}
 	for _, body := range []string{

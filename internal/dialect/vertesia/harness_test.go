@@ -8,17 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/artifact"
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/servertest"
-	"github.com/parley-hq/parley/internal/session"
 )
 
 // tokens are the users of tests with authentication.
@@ -32,14 +29,10 @@ func keyOf(name string) string { return "sk-" + name + "-0123456789abcdef" }
 
 // testServer is a whole server in the process: the real store, rules and agents.
 type testServer struct {
-	t        testing.TB
-	dir      string
-	files    *artifact.Local
-	sessions *session.Sessions
-	dialect  *Dialect
-	server   *httptest.Server
-	close    func()
-	setup    setup
+	*servertest.Server
+	t       testing.TB
+	dialect *Dialect
+	setup   setup
 }
 
 // setup says what differs from an open server with the demo agent.
@@ -57,7 +50,7 @@ func newServer(t testing.TB, s setup) *testServer {
 		o.Tokens = tokens
 	}
 	h := servertest.Open(t, o)
-	w := &testServer{t: t, dir: h.Dir, files: h.Files.Local, sessions: h.Sessions, close: h.Close, setup: s}
+	w := &testServer{Server: h, t: t, setup: s}
 	secret := []byte("a secret of the tests, 32 bytes!")
 	h.Auth.Sign(secret)
 	opt := Options{
@@ -72,51 +65,21 @@ func newServer(t testing.TB, s setup) *testServer {
 	}
 	w.dialect = New(opt)
 	h.Serve(w.dialect.Routes(), w.dialect.Run)
-	w.server = h.HTTP
 	return w
 }
 
 // restart ends the server and starts another on the same data.
 func (w *testServer) restart() *testServer {
-	w.close()
+	w.Close()
 	s := w.setup
-	s.dir = w.dir
+	s.dir = w.Dir
 	return newServer(w.t, s)
-}
-
-// call makes a request; body is JSON or "".
-func (w *testServer) call(method, path, body string, header ...string) (int, string, http.Header) {
-	w.t.Helper()
-	url := path
-	if !strings.HasPrefix(path, "http") {
-		url = w.server.URL + path
-	}
-	r, err := http.NewRequestWithContext(w.t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	res, err := w.server.Client().Do(r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return res.StatusCode, string(b), res.Header
 }
 
 // ok makes a request that must succeed and decodes the answer into v, if any.
 func (w *testServer) ok(method, path, body string, v any, header ...string) {
 	w.t.Helper()
-	code, got, _ := w.call(method, path, body, header...)
+	code, got, _ := w.Call(method, path, body, header...)
 	if code/100 != 2 {
 		w.t.Fatalf("%s %s: %d %s", method, path, code, got)
 	}
@@ -154,11 +117,11 @@ func (w *testServer) rests(id string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
 	defer cancel()
-	for b, err := range w.sessions.Watch(ctx, chat.Trusted, chat.SessionID(id), chat.Start{}, nil) {
+	for b, err := range w.Sessions.Watch(ctx, chat.Trusted, chat.SessionID(id), chat.Start{}, nil) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		st, err := w.sessions.State(ctx, chat.Trusted, chat.SessionID(id))
+		st, err := w.Sessions.State(ctx, chat.Trusted, chat.SessionID(id))
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -187,7 +150,7 @@ func (w *testServer) follow(path string, header ...string) *stream {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(w.t.Context(), 3*time.Minute, errors.New("nothing came in time"))
 	w.t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, "GET", w.server.URL+path, nil)
+	r, err := http.NewRequestWithContext(ctx, "GET", w.HTTP.URL+path, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -195,7 +158,7 @@ func (w *testServer) follow(path string, header ...string) *stream {
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	res, err := w.server.Client().Do(r)
+	res, err := w.HTTP.Client().Do(r)
 	if err != nil {
 		w.t.Fatal(err)
 	}

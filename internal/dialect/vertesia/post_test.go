@@ -135,7 +135,7 @@ func TestPostedForms(t *testing.T) {
 		}
 	}
 	for _, body := range []string{`"hm"`, `"\"{}\""`, `[]`, `5`, `{"t":15}`, `{`} {
-		if code, got, _ := w.call("POST", "/api/v1/agents/"+run.ID+"/updates", body); code != 400 {
+		if code, got, _ := w.Call("POST", "/api/v1/agents/"+run.ID+"/updates", body); code != 400 {
 			t.Errorf("%s: %d %s", body, code, got)
 		}
 	}

@@ -25,7 +25,7 @@ func TestRetentionErasesOnlyOldRuns(t *testing.T) {
 	w.stream(old, "").until(is(Complete))
 	waits := w.start("/ask text", false)
 	w.stream(waits, "").until(is(RequestInput))
-	foreign, _, err := w.sessions.Create(t.Context(), chat.Trusted, chat.NewSession{Agent: "none"})
+	foreign, _, err := w.Sessions.Create(t.Context(), chat.Trusted, chat.NewSession{Agent: "none"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestRetentionErasesOnlyOldRuns(t *testing.T) {
 	}
 	elsewhere := chat.Trusted
 	elsewhere.Workspace = "acme"
-	far, _, err := w.sessions.Create(t.Context(), elsewhere, chat.NewSession{Agent: "none", Metadata: []byte(`{"vertesia":{"interaction":"x"}}`)})
+	far, _, err := w.Sessions.Create(t.Context(), elsewhere, chat.NewSession{Agent: "none", Metadata: []byte(`{"vertesia":{"interaction":"x"}}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,14 +53,14 @@ func TestRetentionErasesOnlyOldRuns(t *testing.T) {
 	if n, err := keeper.Expire(t.Context()); n != 2 || err != nil {
 		t.Fatalf("%d runs go (%v), want 2", n, err)
 	}
-	if _, err := w.sessions.Get(t.Context(), elsewhere, far.ID); chat.CodeOf(err) != chat.Gone {
+	if _, err := w.Sessions.Get(t.Context(), elsewhere, far.ID); chat.CodeOf(err) != chat.Gone {
 		t.Errorf("the run of another workspace: %v", err)
 	}
-	if code, _, _ := w.call("GET", "/api/v1/agents/"+old, ""); code != http.StatusGone {
+	if code, _, _ := w.Call("GET", "/api/v1/agents/"+old, ""); code != http.StatusGone {
 		t.Errorf("the old run answers %d", code)
 	}
 	for _, id := range []string{waits, string(foreign.ID)} {
-		if code, _, _ := w.call("GET", "/api/v1/agents/"+id, ""); code != http.StatusOK {
+		if code, _, _ := w.Call("GET", "/api/v1/agents/"+id, ""); code != http.StatusOK {
 			t.Errorf("%s answers %d", id, code)
 		}
 	}
@@ -83,7 +83,7 @@ func TestRunThatIsNotInteractiveEnds(t *testing.T) {
 	}
 	// This run has no stream.
 	hidden := w.start("hello", false)
-	for b, err := range w.sessions.Watch(t.Context(), chat.Trusted, chat.SessionID(hidden), chat.Start{Cursor: &chat.Cursor{}}, nil) {
+	for b, err := range w.Sessions.Watch(t.Context(), chat.Trusted, chat.SessionID(hidden), chat.Start{Cursor: &chat.Cursor{}}, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,12 +130,12 @@ func TestStreamsTakeATokenInTheAddress(t *testing.T) {
 	w.stream(id, "?access_token="+issued.Token).until(is(Idle))
 	w.stream(id, "", "Authorization", "Bearer "+keyOf("alice")).until(is(Idle))
 	for _, bad := range []string{"", "?access_token=x", "?access_token=" + keyOf("bob")} {
-		if code, _, _ := w.call("GET", "/api/v1/agents/"+id+"/stream"+bad, ""); code != http.StatusUnauthorized && code != http.StatusNotFound {
+		if code, _, _ := w.Call("GET", "/api/v1/agents/"+id+"/stream"+bad, ""); code != http.StatusUnauthorized && code != http.StatusNotFound {
 			t.Errorf("%q: %d", bad, code)
 		}
 	}
 	// Other addresses refuse it.
-	if code, _, _ := w.call("GET", "/api/v1/agents/"+id+"/updates?access_token="+issued.Token, ""); code != http.StatusUnauthorized {
+	if code, _, _ := w.Call("GET", "/api/v1/agents/"+id+"/updates?access_token="+issued.Token, ""); code != http.StatusUnauthorized {
 		t.Errorf("history by a token in the address: %d", code)
 	}
 }
@@ -150,30 +150,30 @@ func TestSignedAddresses(t *testing.T) {
 	id := w.start("hello", true, alice...)
 	var put struct{ URL, Path string }
 	w.ok("PUT", "/api/v1/agents/"+id+"/artifacts/files/a.bin", "", &put, alice...)
-	if code, body, _ := w.call("PUT", strings.Replace(put.URL, "a.bin", "b.bin", 1), "x"); code != http.StatusForbidden {
+	if code, body, _ := w.Call("PUT", strings.Replace(put.URL, "a.bin", "b.bin", 1), "x"); code != http.StatusForbidden {
 		t.Errorf("another path: %d %s", code, body)
 	}
 	w.ok("PUT", put.URL, "x", nil)
 	w.ok("PUT", put.URL, "y", nil) // a retry
 	var get struct{ URL, Path string }
 	w.ok("GET", "/api/v1/agents/"+id+"/artifacts/files/a.bin?url=1", "", &get, alice...)
-	if _, body, _ := w.call("GET", get.URL, ""); body != "y" {
+	if _, body, _ := w.Call("GET", get.URL, ""); body != "y" {
 		t.Errorf("it holds %q", body)
 	}
-	if code, _, _ := w.call("PUT", get.URL, "z"); code != http.StatusForbidden {
+	if code, _, _ := w.Call("PUT", get.URL, "z"); code != http.StatusForbidden {
 		t.Errorf("writing by an address for reading: %d", code)
 	}
 	// The spare bits of the last character count, too.
 	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" {
 		changed := get.URL[:len(get.URL)-1] + string(c)
-		if code, _, _ := w.call("GET", changed, ""); (code == http.StatusOK) != (changed == get.URL) {
+		if code, _, _ := w.Call("GET", changed, ""); (code == http.StatusOK) != (changed == get.URL) {
 			t.Errorf("a signature that ends in %c: %d", c, code)
 		}
 	}
 	mu.Lock()
 	now = now.Add(15 * time.Minute)
 	mu.Unlock()
-	if code, body, _ := w.call("GET", get.URL, ""); code != http.StatusForbidden || !strings.Contains(body, "expired") {
+	if code, body, _ := w.Call("GET", get.URL, ""); code != http.StatusForbidden || !strings.Contains(body, "expired") {
 		t.Errorf("later: %d %s", code, body)
 	}
 }
@@ -187,7 +187,7 @@ func TestViewerCannotChangeFiles(t *testing.T) {
 	w.ok("PUT", "/api/v1/agents/"+id+"/artifacts/files/a.txt", "", &put, alice...)
 	w.ok("PUT", put.URL, "hers", nil)
 	members := []chat.Member{{Actor: chat.Actor{Kind: chat.User, ID: "bob"}, Role: chat.Viewer}}
-	if _, err := w.sessions.Update(t.Context(), chat.Trusted, chat.SessionID(id), chat.SessionUpdated{Members: &members}); err != nil {
+	if _, err := w.Sessions.Update(t.Context(), chat.Trusted, chat.SessionID(id), chat.SessionUpdated{Members: &members}); err != nil {
 		t.Fatal(err)
 	}
 	var content struct{ Content, Generation string }
@@ -196,7 +196,7 @@ func TestViewerCannotChangeFiles(t *testing.T) {
 		{"PUT", "/artifacts/files/a.txt", ""}, {"PUT", "/artifacts/files/b.txt", `"x"`}, {"PUT", "/artifact-content/files/a.txt", `{"content":"his","generation":"` + content.Generation + `"}`},
 		{"POST", "/signal/UserInput", `{"message":"x"}`}, {"POST", "/signal/Stop", `{}`}, {"DELETE", "", ""}, {"POST", "/restart", ""}, {"POST", "/status", `{"title":"x"}`},
 	} {
-		code, body, _ := w.call(try[0], "/api/v1/agents/"+id+try[1], try[2], bob...)
+		code, body, _ := w.Call(try[0], "/api/v1/agents/"+id+try[1], try[2], bob...)
 		if code != http.StatusForbidden && !(try[1] == "/restart" && code == http.StatusOK) { // nothing to restart
 			t.Errorf("%s %s: %d %s", try[0], try[1], code, body)
 		}
@@ -236,10 +236,10 @@ func TestWorkstreamCanBeStoppedAndSteered(t *testing.T) {
 			t.Errorf("a child closes the run: %+v", m)
 		}
 	}
-	if code, _, _ := w.call("POST", "/api/v1/agents/"+id+"/signal/steer_workstream", `{"command":"x"}`); code != http.StatusBadRequest {
+	if code, _, _ := w.Call("POST", "/api/v1/agents/"+id+"/signal/steer_workstream", `{"command":"x"}`); code != http.StatusBadRequest {
 		t.Errorf("without a launch_id: %d", code)
 	}
-	if code, _, _ := w.call("GET", "/api/v1/agents/"+id+"~nobody/updates", ""); code != http.StatusNotFound {
+	if code, _, _ := w.Call("GET", "/api/v1/agents/"+id+"~nobody/updates", ""); code != http.StatusNotFound {
 		t.Errorf("an unknown child: %d", code)
 	}
 }
@@ -256,7 +256,7 @@ func TestTerminatedRunEndsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The session ends the run once the turn was stopped.
-	if _, err := w.sessions.StopAll(t.Context(), chat.Trusted, run.ID, "enough"); err != nil {
+	if _, err := w.Sessions.StopAll(t.Context(), chat.Trusted, run.ID, "enough"); err != nil {
 		t.Fatal(err)
 	}
 	s.until(is(Terminated))
@@ -368,7 +368,7 @@ func TestLists(t *testing.T) {
 		t.Errorf("%+v", page.Items)
 	}
 	for _, bad := range []string{"?limit=x", "?since=soon", "?offset=-1", "?cursor=x"} {
-		if code, _, _ := w.call("GET", "/api/v1/agents"+bad, ""); code != http.StatusBadRequest {
+		if code, _, _ := w.Call("GET", "/api/v1/agents"+bad, ""); code != http.StatusBadRequest {
 			t.Errorf("%s: %d", bad, code)
 		}
 	}

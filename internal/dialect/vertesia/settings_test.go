@@ -47,7 +47,7 @@ func TestApprovalMode(t *testing.T) {
 	if st := w.state(id); len(st.Prompts) != 1 {
 		t.Errorf("%d questions are open", len(st.Prompts))
 	}
-	if code, got, _ := w.call("POST", "/api/v1/agents", `{"interaction":"demo","data":{"task":"x"},"tool_approval_mode":"whatever"}`); code != 400 || !strings.Contains(got, "auto_review") {
+	if code, got, _ := w.Call("POST", "/api/v1/agents", `{"interaction":"demo","data":{"task":"x"},"tool_approval_mode":"whatever"}`); code != 400 || !strings.Contains(got, "auto_review") {
 		t.Errorf("%d %s", code, got)
 	}
 }
@@ -120,7 +120,7 @@ func TestRunSettings(t *testing.T) {
 // state is the state of a run.
 func (w *testServer) state(id string) *chat.State {
 	w.t.Helper()
-	st, err := w.sessions.State(w.t.Context(), chat.Trusted, chat.SessionID(id))
+	st, err := w.Sessions.State(w.t.Context(), chat.Trusted, chat.SessionID(id))
 	if err != nil {
 		w.t.Fatal(err)
 	}

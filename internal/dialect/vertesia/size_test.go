@@ -66,7 +66,7 @@ func TestWireSize(t *testing.T) {
 			olderHistory += len(b) + 1
 		}
 	}
-	_, whole, h := w.call("GET", "/api/v1/agents/"+run.ID+"/updates", "", "Accept-Encoding", "gzip")
+	_, whole, h := w.Call("GET", "/api/v1/agents/"+run.ID+"/updates", "", "Accept-Encoding", "gzip")
 	less := func(n, of int) string {
 		return fmt.Sprintf("%7d bytes, %4.1f %% less", n, 100-100*float64(n)/float64(of))
 	}
@@ -137,7 +137,7 @@ func (a *author) add(line string, body chat.Body) {
 	draft := chat.NewDraft(body)
 	draft.Workstream = line
 	a.clock.pass(317 * time.Millisecond)
-	events, err := a.sessions.Append(a.t.Context(), chat.Trusted, a.id, []chat.Draft{draft})
+	events, err := a.Sessions.Append(a.t.Context(), chat.Trusted, a.id, []chat.Draft{draft})
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func (a *author) write(line, text string, kind chat.BlockKind) {
 	for _, token := range tokensOfText(text) {
 		a.clock.pass(25113 * time.Microsecond)
 		p := chat.Preview{Block: block, Offset: at, Text: token, Kind: kind, Workstream: line}
-		if err := a.sessions.Preview(a.t.Context(), chat.Trusted, a.id, []chat.Preview{p}); err != nil {
+		if err := a.Sessions.Preview(a.t.Context(), chat.Trusted, a.id, []chat.Preview{p}); err != nil {
 			a.t.Fatal(err)
 		}
 		at += len(token)
@@ -208,7 +208,7 @@ func (a *author) question(n int, text string) {
 	}
 	for i, name := range []string{"returns", "customers"} {
 		id := fmt.Sprintf("%s%d", name, n)
-		if _, err := a.sessions.Launch(a.t.Context(), chat.Trusted, a.id, chat.Launch{ID: id, Name: "Look at " + name, Instruction: "Find out how " + name + " developed by region.", Agent: "nobody"}); err != nil {
+		if _, err := a.Sessions.Launch(a.t.Context(), chat.Trusted, a.id, chat.Launch{ID: id, Name: "Look at " + name, Instruction: "Find out how " + name + " developed by region.", Agent: "nobody"}); err != nil {
 			a.t.Fatal(err)
 		}
 		a.await() // launched; nobody works on it, what follows is said in its name

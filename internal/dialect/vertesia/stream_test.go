@@ -172,7 +172,7 @@ func TestStreamsAreCompressed(t *testing.T) {
 		t.Errorf("%d bytes instead of %d are not much less", raw.n, z.raw.Len())
 	}
 	// History, too.
-	_, _, h := w.call("GET", "/api/v1/agents/"+id+"/updates", "", "Accept-Encoding", "gzip")
+	_, _, h := w.Call("GET", "/api/v1/agents/"+id+"/updates", "", "Accept-Encoding", "gzip")
 	if h.Get("Content-Encoding") != "gzip" {
 		t.Errorf("history comes as %q", h.Get("Content-Encoding"))
 	}
@@ -250,7 +250,7 @@ func TestCursorsBeyondTheEnd(t *testing.T) {
 		t.Errorf("the end is said again at %v instead of %v", m.TS, closer.TS)
 	}
 	for _, bad := range []string{"?since=yesterday", "?since=-1", "?since=NaN", "?before=x", "?limit=0", "?limit=many"} {
-		if code, body, _ := w.call("GET", "/api/v1/agents/"+id+"/updates"+bad, ""); code != http.StatusBadRequest {
+		if code, body, _ := w.Call("GET", "/api/v1/agents/"+id+"/updates"+bad, ""); code != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", bad, code, body)
 		}
 	}
@@ -309,7 +309,7 @@ func TestPages(t *testing.T) {
 		for k := range 1000 {
 			drafts = append(drafts, chat.NewDraft(chat.AgentText{Text: fmt.Sprint(i*1000 + k)}))
 		}
-		if _, err := w.sessions.Append(t.Context(), chat.Trusted, chat.SessionID(run.ID), drafts); err != nil {
+		if _, err := w.Sessions.Append(t.Context(), chat.Trusted, chat.SessionID(run.ID), drafts); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -181,7 +181,7 @@ func (p *player) note(m compactMessage) {
 }
 
 func (p *player) log(id chat.SessionID) string {
-	facts, _, err := p.w.sessions.Read(p.t.Context(), chat.Trusted, id, chat.Range{})
+	facts, _, err := p.w.Sessions.Read(p.t.Context(), chat.Trusted, id, chat.Range{})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func (p *player) request(method, path, rest string) string {
 		k, v, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		headers = append(headers, k, v)
 	}
-	code, got, h := p.w.call(method, path, strings.TrimSpace(body), headers...)
+	code, got, h := p.w.Call(method, path, strings.TrimSpace(body), headers...)
 	var given struct{ URL, Token string }
 	if json.Unmarshal([]byte(got), &given) == nil {
 		if given.URL != "" {

@@ -44,7 +44,7 @@ func TestAGapIsFilledAtTheNextStart(t *testing.T) {
 	w.complete("gap")
 	w.complete("quiet")
 	other := chat.Caller{Actor: chat.System, Workspace: "elsewhere", Scopes: []chat.Scope{chat.ScopeAdmin}}
-	if _, _, err := w.sessions.Create(t.Context(), other, chat.NewSession{ID: "far", Agent: chat.NoAgent}); err != nil {
+	if _, _, err := w.Sessions.Create(t.Context(), other, chat.NewSession{ID: "far", Agent: chat.NoAgent}); err != nil {
 		t.Fatal(err)
 	}
 	w.complete("far")
@@ -86,7 +86,7 @@ func TestNATSDisconnectsAndReconnects(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				if _, err := w.sessions.Append(t.Context(), auth.Local, "s1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: fmt.Sprint(i)})}); err != nil {
+				if _, err := w.Sessions.Append(t.Context(), auth.Local, "s1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: fmt.Sprint(i)})}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -209,7 +209,7 @@ func TestAnErasedSessionIsGoneFromTheArchive(t *testing.T) {
 	if len(filesContaining(t, dir+"/nats")) == 0 {
 		t.Fatal("the text is not where it is looked for")
 	}
-	if _, err := w.sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
+	if _, err := w.Sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
 		t.Fatal(err)
 	}
 	w.until("the archive forgets it", func() bool { return len(w.archive("s1")) == 0 })
@@ -229,7 +229,7 @@ func TestAnInterruptedEraseIsFinished(t *testing.T) {
 	w.complete("s1")
 	w.close()
 	w = newServer(t, options{dir: dir, notStarted: true})
-	if _, err := w.sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
+	if _, err := w.Sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
 		t.Fatal(err)
 	}
 	w.close()
@@ -286,11 +286,11 @@ func TestAnImportedSessionIsArchived(t *testing.T) {
 	for range 5 {
 		from.append("s1", chat.AgentStatus{Message: "elsewhere"})
 	}
-	facts, _, err := from.sessions.Read(t.Context(), chat.Trusted, "s1", chat.Range{Limit: 100})
+	facts, _, err := from.Sessions.Read(t.Context(), chat.Trusted, "s1", chat.Range{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sess, err := to.sessions.Import(t.Context(), chat.Trusted, "s1", func(yield func(chat.Fact, error) bool) {
+	sess, err := to.Sessions.Import(t.Context(), chat.Trusted, "s1", func(yield func(chat.Fact, error) bool) {
 		for _, f := range facts {
 			if !yield(f, nil) {
 				return

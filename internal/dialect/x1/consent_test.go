@@ -35,7 +35,7 @@ func TestSidecarsDoNotConsent(t *testing.T) {
 			}
 		}
 	}
-	st, err := w.sessions.State(context.Background(), chat.Trusted, "s1")
+	st, err := w.Sessions.State(context.Background(), chat.Trusted, "s1")
 	if err != nil || st.Prompt("r1") == nil || len(st.Granted) != 0 {
 		t.Fatalf("%+v %v", st, err)
 	}
@@ -53,12 +53,12 @@ func TestASidecarServesItsAgent(t *testing.T) {
 	}
 	members := []chat.Member{{Actor: token("helper").Actor, Role: chat.Owner}}
 	for id, agent := range map[chat.SessionID]string{"of-coder": "coder", "of-nobody": chat.NoAgent, "attended": chat.NoAgent} {
-		if _, _, err := w.sessions.Create(ctx, alice, chat.NewSession{ID: id, Agent: agent, Members: members}); err != nil {
+		if _, _, err := w.Sessions.Create(ctx, alice, chat.NewSession{ID: id, Agent: agent, Members: members}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	coder := "coder"
-	if _, err := w.sessions.Update(ctx, chat.Trusted, "attended", chat.SessionUpdated{ServedBy: &coder}); err != nil {
+	if _, err := w.Sessions.Update(ctx, chat.Trusted, "attended", chat.SessionUpdated{ServedBy: &coder}); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {

@@ -20,7 +20,7 @@ import (
 func (w *testServer) begin(id chat.SessionID, members ...chat.Member) {
 	w.t.Helper()
 	alice := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Scopes: []chat.Scope{chat.ScopeUser}}
-	if _, _, err := w.sessions.Create(w.t.Context(), alice, chat.NewSession{ID: id, Agent: chat.NoAgent, Members: members}); err != nil {
+	if _, _, err := w.Sessions.Create(w.t.Context(), alice, chat.NewSession{ID: id, Agent: chat.NoAgent, Members: members}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -37,7 +37,7 @@ func TestACredentialIsForOneSession(t *testing.T) {
 	}
 	// Nobody else's name can be used.
 	c.say("mine", Input, Message{Type: "user.message", Payload: json.RawMessage(`{"text":"x","user_id":"root"}`)})
-	if l := w.log("mine"); l[len(l)-1].Actor.ID != "alice" {
+	if l := w.Events("mine"); l[len(l)-1].Actor.ID != "alice" {
 		t.Fatalf("%+v", l[len(l)-1].Actor)
 	}
 	if _, err := c.Request(Subject("mine", History), nil, testTimeout); err != nil {
@@ -67,7 +67,7 @@ func TestACredentialIsForOneSession(t *testing.T) {
 			}
 		})
 	}
-	if n := len(w.log("other")); n != 1 {
+	if n := len(w.Events("other")); n != 1 {
 		t.Fatalf("%d events in the other session", n)
 	}
 }
@@ -156,7 +156,7 @@ func TestForgedAndExpiredCredentials(t *testing.T) {
 	later.Store(int64(DefaultLife + time.Second))
 	refused("one that has expired", nats.UserInfo(good.User, good.Password))
 	later.Store(0)
-	if _, err := w.sessions.Erase(t.Context(), chat.Trusted, "s1"); err != nil {
+	if _, err := w.Sessions.Erase(t.Context(), chat.Trusted, "s1"); err != nil {
 		t.Fatal(err)
 	}
 	refused("one of an erased session", nats.UserInfo(good.User, good.Password))

@@ -70,7 +70,7 @@ func TestLargeSessionsLeaveNothingInTheArchive(t *testing.T) {
 	})
 	for _, id := range ids {
 		wg.Go(func() {
-			if _, err := w.sessions.Erase(t.Context(), auth.Local, id); err != nil {
+			if _, err := w.Sessions.Erase(t.Context(), auth.Local, id); err != nil {
 				t.Error(err)
 			}
 			if !w.dialect.Forgotten(t.Context(), id) {

@@ -18,7 +18,7 @@ func TestAnErasedSessionIsInNoFile(t *testing.T) {
 	}
 	w.complete("s1")
 	w.until("the text is in a file", func() bool { return len(filesContaining(t, dir+"/nats")) > 0 }) // NATS writes a moment later
-	if _, err := w.sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
+	if _, err := w.Sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
 		t.Fatal(err)
 	}
 	if !w.dialect.Forgotten(t.Context(), "s1") {
@@ -33,7 +33,7 @@ func TestAnErasedSessionIsInNoFile(t *testing.T) {
 func TestWaitingForAnErasureCanBeCancelled(t *testing.T) {
 	w := newServer(t, options{notStarted: true})
 	w.create("s1", chat.NoAgent)
-	if _, err := w.sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
+	if _, err := w.Sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -45,15 +44,13 @@ type options struct {
 
 // testServer is a server in the process with NATS.
 type testServer struct {
-	t        testing.TB
-	dir      string
-	sessions *session.Sessions
-	dialect  *Dialect
-	bus      *bus.Server
-	http     *httptest.Server
-	url      string
-	options  options
-	stops    []func()
+	*servertest.Server
+	t       testing.TB
+	dialect *Dialect
+	bus     *bus.Server
+	url     string
+	options options
+	stops   []func()
 }
 
 func newServer(t testing.TB, o options) *testServer {
@@ -65,9 +62,9 @@ func newServer(t testing.TB, o options) *testServer {
 		}
 	}
 	s := servertest.Open(t, servertest.Options{Dir: o.dir, Tokens: tokens})
-	w := &testServer{t: t, dir: s.Dir, sessions: s.Sessions, options: o}
+	w := &testServer{Server: s, t: t, options: o}
 	opt := Options{
-		Sessions: s.Sessions, Caller: s.Auth.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: w.dir, External: o.url != "",
+		Sessions: s.Sessions, Caller: s.Auth.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: w.Dir, External: o.url != "",
 		Listened: func(subject string) bool { return w.bus == nil || w.bus.Listened(subject) },
 		Cut:      func(fits func(string) bool) error { return w.bus.Cut(fits) },
 	}
@@ -87,7 +84,6 @@ func newServer(t testing.TB, o options) *testServer {
 	}
 	s.Sessions.Observe(session.Observer{Published: w.dialect.Published, Erased: w.dialect.Erased})
 	s.Serve(w.dialect.Routes())
-	w.http = s.HTTP
 	w.stops = append(w.stops, s.Close)
 	t.Cleanup(w.close)
 	if !o.notStarted {
@@ -103,7 +99,7 @@ func (l testLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// speak starts NATS and the dialect.
+// start starts NATS and the dialect.
 func (w *testServer) start() {
 	w.t.Helper()
 	var conn *nats.Conn
@@ -120,7 +116,7 @@ func (w *testServer) start() {
 			return out
 		}
 		w.bus, err = bus.Start(w.t.Context(), bus.Options{
-			Addr: "127.0.0.1:0", Dir: w.dir + "/nats", Main: bus.Account{Mappings: pairs(layout.Main)},
+			Addr: "127.0.0.1:0", Dir: w.Dir + "/nats", Main: bus.Account{Mappings: pairs(layout.Main)},
 			Accounts: []bus.Account{{Name: GuestAccount, Mappings: pairs(layout.GuestMappings), Services: pairs(layout.GuestServices), Streams: layout.GuestStreams}},
 			Login: func(in bus.Login) bus.Grant {
 				a := w.dialect.Login(context.Background(), in.User, in.Password, in.Token)
@@ -150,7 +146,7 @@ func (w *testServer) start() {
 			w.bus.Close()
 		}
 	})
-	// It listens once the archive is there and a question is answered.
+	// The dialect listens when it answers a request for history.
 	probe := w.root()
 	w.until("the dialect listens", func() bool {
 		_, err := probe.Request(Subject("nothing", History), nil, time.Second)
@@ -159,7 +155,7 @@ func (w *testServer) start() {
 	probe.Close()
 }
 
-// close ends the testServer, in order.
+// close stops the server, the last started part first.
 func (w *testServer) close() {
 	for i := len(w.stops) - 1; i >= 0; i-- {
 		w.stops[i]()
@@ -167,12 +163,12 @@ func (w *testServer) close() {
 	w.stops = nil
 }
 
-// until waits for something that happens by itself.
+// until waits until ok returns true.
 func (w *testServer) until(what string, ok func() bool) {
 	w.t.Helper()
 	for end := time.Now().Add(testTimeout); !ok(); {
 		if time.Now().After(end) {
-			w.t.Fatalf("it did not happen in time: %s", what)
+			w.t.Fatalf("not in time: %s", what)
 		}
 		pause(w.t.Context(), 2*time.Millisecond)
 	}
@@ -185,7 +181,7 @@ func (w *testServer) call(method, path, token string, body any, into any) int {
 	if body != nil {
 		_ = json.NewEncoder(&b).Encode(body)
 	}
-	r, err := http.NewRequestWithContext(w.t.Context(), method, w.http.URL+path, &b)
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.HTTP.URL+path, &b)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -193,7 +189,7 @@ func (w *testServer) call(method, path, token string, body any, into any) int {
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	res, err := w.http.Client().Do(r)
+	res, err := w.HTTP.Client().Do(r)
 	if err != nil {
 		w.t.Fatal(err)
 	}

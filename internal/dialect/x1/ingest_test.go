@@ -92,10 +92,10 @@ func TestX1Sidecars(t *testing.T) {
 			if !slices.Equal(have, want) {
 				t.Fatalf("viewers saw %v", have)
 			}
-			if got := texts(w.log("old")); !slices.Equal(got, []string{"one", "two", "three", "one"}) {
+			if got := texts(w.Events("old")); !slices.Equal(got, []string{"one", "two", "three", "one"}) {
 				t.Fatal(got)
 			}
-			if e := w.log("old")[2]; e.Actor != (chat.Actor{Kind: chat.Agent, ID: "coder"}) {
+			if e := w.Events("old")[2]; e.Actor != (chat.Actor{Kind: chat.Agent, ID: "coder"}) {
 				t.Fatalf("%+v", e.Actor)
 			}
 			w.complete("old")
@@ -114,14 +114,14 @@ func TestReplayAfterAServerRestart(t *testing.T) {
 	for i := range 30 {
 		s.sayBuffered("agent.text", fmt.Sprintf(`{"text":"%d"}`, i))
 	}
-	w.until("all are stored", func() bool { return len(texts(w.log("old"))) == 30 })
+	w.until("all are stored", func() bool { return len(texts(w.Events("old"))) == 30 })
 	w.close()
 	w = newServer(t, options{dir: dir})
 	s.client = w.dial()
 	s.restart()
 	s.sayBuffered("agent.text", `{"text":"new"}`)
-	w.until("the new one is stored", func() bool { l := texts(w.log("old")); return l[len(l)-1] == "new" })
-	if n := len(texts(w.log("old"))); n != 31 {
+	w.until("the new one is stored", func() bool { l := texts(w.Events("old")); return l[len(l)-1] == "new" })
+	if n := len(texts(w.Events("old"))); n != 31 {
 		t.Fatalf("%d texts", n)
 	}
 	w.complete("old")
@@ -135,7 +135,7 @@ func TestServerRestartDuringAReplay(t *testing.T) {
 	for i := range 20 {
 		s.sayBuffered("agent.text", fmt.Sprintf(`{"text":"%d"}`, i))
 	}
-	w.until("all are stored", func() bool { return len(texts(w.log("old"))) == 20 })
+	w.until("all are stored", func() bool { return len(texts(w.Events("old"))) == 20 })
 	whole := s.buffer[8:]
 	s.buffer = whole[:6]
 	s.restart()
@@ -147,8 +147,8 @@ func TestServerRestartDuringAReplay(t *testing.T) {
 	}
 	s.sayBuffered("agent.text", `{"text":"19"}`) // said again, for real
 	s.sayBuffered("agent.text", `{"text":"done"}`)
-	w.until("the new ones are stored", func() bool { l := texts(w.log("old")); return l[len(l)-1] == "done" })
-	if l := texts(w.log("old")); len(l) != 22 || l[20] != "19" {
+	w.until("the new ones are stored", func() bool { l := texts(w.Events("old")); return l[len(l)-1] == "done" })
+	if l := texts(w.Events("old")); len(l) != 22 || l[20] != "19" {
 		t.Fatalf("%d texts: %q", len(l), l)
 	}
 	w.complete("old")
@@ -174,15 +174,15 @@ func TestUserMessagesArePublishedOnInput(t *testing.T) {
 	s.publish("session.started", `{"agent_id":"coder"}`)
 	s.publish("agent.permission_request", `{"scopes":["repo:write","mail"],"justification":"to push"}`)
 	s.sayBuffered("agent.input_request", `{"question":"which?","options":["a","b"],"request_id":"q1"}`)
-	w.until("the questions are stored", func() bool { return len(w.log("s1")) == 4 })
-	permission := w.log("s1")[2].Body.(chat.AgentPermissionRequest).RequestID
+	w.until("the questions are stored", func() bool { return len(w.Events("s1")) == 4 })
+	permission := w.Events("s1")[2].Body.(chat.AgentPermissionRequest).RequestID
 
 	// By NATS, by another dialect, and a decision.
 	c := w.dial()
 	c.say("s1", Input, message("from NATS"))
 	w.append("s1", chat.UserMessage{Text: "from elsewhere"})
 	c.say("s1", Input, Message{Type: "user.input_response", Payload: json.RawMessage(`{"answer":"b","request_id":"q1"}`)})
-	if _, err := w.sessions.Answer(t.Context(), auth.Local, "s1", permission, chat.Answer{Granted: &[]string{"mail"}}); err != nil {
+	if _, err := w.Sessions.Answer(t.Context(), auth.Local, "s1", permission, chat.Answer{Granted: &[]string{"mail"}}); err != nil {
 		t.Fatal(err)
 	}
 	input.until("the decision", upTo(8))
@@ -210,9 +210,9 @@ func TestUserMessagesArePublishedOnInput(t *testing.T) {
 	s.sayBuffered("agent.text", `{"text":"all right"}`)
 	s.restart()
 	s.sayBuffered("agent.text", `{"text":"go on"}`)
-	w.until("the agent goes on", func() bool { return strings.Join(texts(w.log("s1")), "|") == "all right|go on" })
+	w.until("the agent goes on", func() bool { return strings.Join(texts(w.Events("s1")), "|") == "all right|go on" })
 	facts := 0
-	for _, e := range w.log("s1") {
+	for _, e := range w.Events("s1") {
 		if strings.HasPrefix(e.Type, "user.") {
 			facts++
 		}
@@ -233,12 +233,12 @@ func TestAReplayThatBeginsWithAnEcho(t *testing.T) {
 	login := nats.UserInfo(sidecarUser, "")
 	s := &x1Sidecar{client: w.dial(login), id: "s1"}
 	s.publish("session.started", `{"agent_id":"coder"}`)
-	w.until("it has started", func() bool { return len(w.log("s1")) == 2 })
+	w.until("it has started", func() bool { return len(w.Events("s1")) == 2 })
 	input := s.follow(Subject("s1", Input))
 	ask := func(text string) {
 		w.append("s1", chat.UserMessage{Text: text})
 		var n chat.Seq
-		for _, e := range w.log("s1") {
+		for _, e := range w.Events("s1") {
 			if e.Type == "user.message" { // the agent may have said more meanwhile
 				n = e.Seq
 			}
@@ -250,17 +250,17 @@ func TestAReplayThatBeginsWithAnEcho(t *testing.T) {
 	answer := func(text string) {
 		s.sayBuffered("agent.text", fmt.Sprintf(`{"text":%q}`, text))
 		said = append(said, text)
-		w.until(text+" is stored", func() bool { return len(texts(w.log("s1"))) >= len(said) })
+		w.until(text+" is stored", func() bool { return len(texts(w.Events("s1"))) >= len(said) })
 	}
 	check := func(when string, users int) {
 		t.Helper()
 		facts := 0
-		for _, e := range w.log("s1") {
+		for _, e := range w.Events("s1") {
 			if e.Type == "user.message" {
 				facts++
 			}
 		}
-		if have := texts(w.log("s1")); facts != users || !slices.Equal(have, said) {
+		if have := texts(w.Events("s1")); facts != users || !slices.Equal(have, said) {
 			t.Fatalf("%s: %d user facts, texts %q", when, facts, have)
 		}
 	}
@@ -300,10 +300,10 @@ func TestAnAgentsOwnPromptIsNotSentToIt(t *testing.T) {
 	s.sayBuffered("agent.text", `{"text":"done"}`)
 	s.restart()
 	s.sayBuffered("agent.text", `{"text":"more"}`)
-	w.until("all is stored", func() bool { return slices.Equal(texts(w.log("s1")), []string{"done", "more"}) })
+	w.until("all is stored", func() bool { return slices.Equal(texts(w.Events("s1")), []string{"done", "more"}) })
 	w.append("s1", chat.UserMessage{Text: "thanks"})
 	input.until("what a person says", upTo(5))
-	if n, stored := len(input.all()), len(w.log("s1")); n != 1 || stored != 5 {
+	if n, stored := len(input.all()), len(w.Events("s1")); n != 1 || stored != 5 {
 		t.Fatalf("delivered %d times, %d events", n, stored)
 	}
 }
@@ -338,16 +338,16 @@ func TestTheAgentNameIsStored(t *testing.T) {
 		m.ClientID = fmt.Sprint("k", i)
 		c.say("s1", Events, m)
 	}
-	sess, err := w.sessions.Get(t.Context(), chat.Trusted, "s1")
+	sess, err := w.Sessions.Get(t.Context(), chat.Trusted, "s1")
 	if err != nil || sidecarOf(&sess) != (sidecarMeta{Sidecar: true, AgentID: "agent"}) || sess.ServedBy != "agent" {
 		t.Fatalf("%s %q %v", sess.Metadata, sess.ServedBy, err)
 	}
 	alice := chat.Caller{Actor: sess.Owner, Scopes: []chat.Scope{chat.ScopeUser}}
 	forged := chat.SessionUpdated{Metadata: json.RawMessage(`{"x1":{"sidecar":true,"agent_id":"coder"}}`)}
-	if sess, err = w.sessions.Update(t.Context(), alice, "s1", forged); err != nil || sidecarOf(&sess).AgentID != "agent" {
+	if sess, err = w.Sessions.Update(t.Context(), alice, "s1", forged); err != nil || sidecarOf(&sess).AgentID != "agent" {
 		t.Fatalf("%+v %v", sess, err)
 	}
-	if n := len(texts(w.log("s1"))); n != 1 {
+	if n := len(texts(w.Events("s1"))); n != 1 {
 		t.Error(n)
 	}
 }
@@ -360,7 +360,7 @@ func TestTransientHintsTakeNoNumber(t *testing.T) {
 	s.publish("session.agent_thinking", `{"event_id":"e"}`)
 	s.publish("session.agent_thinking_cancelled", `{"event_id":"e"}`)
 	s.publish("agent.text", `{"text":"y"}`)
-	w.until("the rest is stored", func() bool { return len(w.log("s1")) == 3 })
+	w.until("the rest is stored", func() bool { return len(w.Events("s1")) == 3 })
 	w.until("the hints come", func() bool { return len(delta.all()) >= 2 })
 	for i, want := range []string{"session.agent_thinking", "session.agent_thinking_cancelled"} {
 		var m Message
@@ -379,8 +379,8 @@ func TestBadEventsOfASidecarDoNotHoldUpGoodOnes(t *testing.T) {
 	s.publish("agent.tool_call", `{}`)
 	s.publish("agent.text", `{"text":5}`)
 	s.publish("agent.text", `{"text":"b"}`)
-	w.until("the good ones are stored", func() bool { return slices.Equal(texts(w.log("s1")), []string{"a", "b"}) })
-	if n := len(w.log("s1")); n != 3 {
+	w.until("the good ones are stored", func() bool { return slices.Equal(texts(w.Events("s1")), []string{"a", "b"}) })
+	if n := len(w.Events("s1")); n != 3 {
 		t.Fatalf("%d events", n)
 	}
 }
@@ -391,7 +391,7 @@ func TestEvictedSidecarSessionsAreReadFromTheLog(t *testing.T) {
 	s := &x1Sidecar{client: w.dial(), id: "old"}
 	s.sayBuffered("agent.text", `{"text":"a"}`)
 	s.sayBuffered("agent.text", `{"text":"b"}`)
-	w.until("both are stored", func() bool { return len(texts(w.log("old"))) == 2 })
+	w.until("both are stored", func() bool { return len(texts(w.Events("old"))) == 2 })
 	a := w.dialect.sidecars
 	for i := range maxSidecarSessions + 1 {
 		a.set(chat.SessionID(fmt.Sprint("other-", i)), true, "")
@@ -410,8 +410,8 @@ func TestEvictedSidecarSessionsAreReadFromTheLog(t *testing.T) {
 	a.forget("old")
 	s.restart()
 	s.sayBuffered("agent.text", `{"text":"c"}`)
-	w.until("the new one is stored", func() bool { l := texts(w.log("old")); return l[len(l)-1] == "c" })
-	if got := texts(w.log("old")); !slices.Equal(got, []string{"a", "b", "c"}) {
+	w.until("the new one is stored", func() bool { l := texts(w.Events("old")); return l[len(l)-1] == "c" })
+	if got := texts(w.Events("old")); !slices.Equal(got, []string{"a", "b", "c"}) {
 		t.Fatal(got)
 	}
 }

@@ -62,7 +62,7 @@ func TestQueuedEventsAreNotPublishedTwice(t *testing.T) {
 	w.complete("s1")
 	events := w.dial().follow(Subject("s1", Events))
 	l := w.fallBehind(g)
-	appended, err := w.sessions.Append(t.Context(), auth.Local, "s1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: "x"})})
+	appended, err := w.Sessions.Append(t.Context(), auth.Local, "s1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: "x"})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,13 +99,13 @@ func TestLostAccessWhileASessionIsBehind(t *testing.T) {
 	w.fallBehind(g)
 	say := func(text string) {
 		t.Helper()
-		if _, err := w.sessions.Append(t.Context(), alice, "s1", []chat.Draft{chat.NewDraft(chat.AgentText{Text: text})}); err != nil {
+		if _, err := w.Sessions.Append(t.Context(), alice, "s1", []chat.Draft{chat.NewDraft(chat.AgentText{Text: text})}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	say("before")
 	nobody := []chat.Member{}
-	if _, err := w.sessions.Update(t.Context(), alice, "s1", chat.SessionUpdated{Members: &nobody}); err != nil {
+	if _, err := w.Sessions.Update(t.Context(), alice, "s1", chat.SessionUpdated{Members: &nobody}); err != nil {
 		t.Fatal(err)
 	}
 	say("after")

@@ -24,7 +24,7 @@ func TestRepliesGoToTheSenderOnly(t *testing.T) {
 		"another viewer": viewer.follow(Subject("mine", Events)), "an administrator": admin.follow("x1.session.>"),
 		"the server": admin.follow("parley.*.*.other.*"), "its inlet": admin.follow("parley.*.*.*.input"), "its publisher": admin.follow(outPrefix + ">"),
 	}
-	before := len(w.log("mine"))
+	before := len(w.Events("mine"))
 	for _, reply := range []string{
 		Subject("mine", Events), Subject("mine", Presence), Subject("other", Input), Subject("other", Events), upPrefix + "other.input", upPrefix + "mine.events", guestPrefix + "other.input", outPrefix + "mine.events",
 		"x1.provider.graph.query", "x1.audit.x", "$JS.API.STREAM.INFO." + ArchiveStream,
@@ -47,10 +47,10 @@ func TestRepliesGoToTheSenderOnly(t *testing.T) {
 			t.Errorf("%s hears on %s: %s", who, m.Subject, m.Data)
 		}
 	}
-	if n := len(w.log("mine")); n != before {
+	if n := len(w.Events("mine")); n != before {
 		t.Errorf("%d events more", n-before)
 	}
-	if n := len(w.log("other")); n != 1 {
+	if n := len(w.Events("other")); n != 1 {
 		t.Errorf("%d events in the other session", n)
 	}
 }

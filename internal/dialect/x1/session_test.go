@@ -56,7 +56,7 @@ func TestAMessageOverNATSIsAnswered(t *testing.T) {
 		t.Fatalf("the previews say %q", text)
 	}
 	w.complete("s1")
-	if n := len(w.log("s1")); chat.Seq(n) != done.Seq {
+	if n := len(w.Events("s1")); chat.Seq(n) != done.Seq {
 		t.Fatal(n, done.Seq)
 	}
 }
@@ -88,7 +88,7 @@ func TestFieldsOfTheProtocolPageAreSent(t *testing.T) {
 		{"agent.input_request", `{"question":"which?","options":["a","b"],"request_id":"r1"}`},
 		{"agent.strange", `{"of":"tomorrow"}`},
 	} {
-		if _, err := w.sessions.Append(t.Context(), auth.Local, "s1", []chat.Draft{{Type: d.typ, Payload: json.RawMessage(d.payload)}}); err != nil {
+		if _, err := w.Sessions.Append(t.Context(), auth.Local, "s1", []chat.Draft{{Type: d.typ, Payload: json.RawMessage(d.payload)}}); err != nil {
 			t.Fatal(d.typ, err)
 		}
 	}
@@ -162,7 +162,7 @@ func TestInputIsStoredOnce(t *testing.T) {
 	if r := c.askMsg(&nats.Msg{Subject: Subject("s1", Input), Data: []byte(`{"type":"user.message","payload":{"text":"x"},"expires_at":"soon"}`)}); r.Error == nil || !strings.Contains(r.Error.Description, "its expires_at cannot be a string") {
 		t.Error("what is wrong with it?", r.Error)
 	}
-	if n := len(w.log("s1")); n != 4 {
+	if n := len(w.Events("s1")); n != 4 {
 		t.Fatalf("%d events", n)
 	}
 }
@@ -172,7 +172,7 @@ func TestTrustedSendersNameTheirUser(t *testing.T) {
 	c := w.dial()
 	w.create("s1", chat.NoAgent)
 	c.say("s1", Input, Message{Type: "user.message", Payload: json.RawMessage(`{"text":"hi","user_id":"u-7"}`)})
-	if e := w.log("s1")[1]; e.Actor.ID != "u-7" || e.Via != "x1" {
+	if e := w.Events("s1")[1]; e.Actor.ID != "u-7" || e.Via != "x1" {
 		t.Fatalf("%+v", e.Actor)
 	}
 }
@@ -209,7 +209,7 @@ func TestTwoViewersRaceAnApproval(t *testing.T) {
 		}
 		events.until("the end", func(e *got) bool { return e.Session == id && e.Type == "turn.completed" })
 		decisions := 0
-		for _, e := range w.log(id) {
+		for _, e := range w.Events(id) {
 			if e.Type == "user.approval_response" {
 				decisions++
 			}
@@ -232,7 +232,7 @@ func TestViewersUnderLoss(t *testing.T) {
 			for k := range drafts {
 				drafts[k] = chat.NewDraft(chat.AgentStatus{Message: fmt.Sprint(i, k)})
 			}
-			if _, err := w.sessions.Append(t.Context(), auth.Local, "s1", drafts); err != nil {
+			if _, err := w.Sessions.Append(t.Context(), auth.Local, "s1", drafts); err != nil {
 				t.Error(err)
 				return
 			}
@@ -335,7 +335,7 @@ func TestPresenceReachesTheSidecar(t *testing.T) {
 func TestTrafficRecordsAreStored(t *testing.T) {
 	w := newServer(t, options{secured: true})
 	alice := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Scopes: []chat.Scope{chat.ScopeUser}}
-	if _, _, err := w.sessions.Create(t.Context(), alice, chat.NewSession{ID: "s1", Agent: chat.NoAgent}); err != nil {
+	if _, _, err := w.Sessions.Create(t.Context(), alice, chat.NewSession{ID: "s1", Agent: chat.NoAgent}); err != nil {
 		t.Fatal(err)
 	}
 	root := w.root()
@@ -376,7 +376,7 @@ func TestSummariesAreStored(t *testing.T) {
 		c.say("s1", Input, message(text))
 	}
 	w.until("the summary is there", func() bool {
-		s, err := w.sessions.Get(t.Context(), auth.Local, "s1")
+		s, err := w.Sessions.Get(t.Context(), auth.Local, "s1")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ func largest(text string) chat.Draft {
 
 func (w *testServer) drafts(id chat.SessionID, drafts ...chat.Draft) {
 	w.t.Helper()
-	if _, err := w.sessions.Append(w.t.Context(), auth.Local, id, drafts); err != nil {
+	if _, err := w.Sessions.Append(w.t.Context(), auth.Local, id, drafts); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -64,7 +64,7 @@ func TestTheLargestEventsArePublished(t *testing.T) {
 	}
 	w.append("s1", chat.AgentText{Text: "behind them"})
 	w.complete("s1")
-	want := w.log("s1")
+	want := w.Events("s1")
 	subscription.until("the last event", func(e *got) bool { return e.Seq == chat.Seq(len(want)) })
 	for i, e := range subscription.events() {
 		if e.Seq != want[i].Seq || e.ID != want[i].ID {

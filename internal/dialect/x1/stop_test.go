@@ -58,7 +58,7 @@ func TestStopReachesTheSidecar(t *testing.T) {
 	s := &x1Sidecar{client: w.dial(nats.UserInfo(sidecarUser, "")), id: "pod"}
 	input := s.follow(Subject("pod", Input))
 	s.sayBuffered("agent.text", `{"text":"working"}`)
-	w.until("it is attended", func() bool { return len(w.log("pod")) == 2 })
+	w.until("it is attended", func() bool { return len(w.Events("pod")) == 2 })
 	if r := w.dial().say("pod", Input, stopping(`{"reason":"enough"}`)); r.Stopped == nil || !*r.Stopped {
 		t.Fatalf("%+v", r)
 	}

@@ -48,27 +48,12 @@ func (w *testServer) archive(id chat.SessionID) (list []got) {
 	return list
 }
 
-// log is the session as it is stored.
-func (w *testServer) log(id chat.SessionID) (list []chat.Event) {
-	w.t.Helper()
-	for e, err := range w.sessions.Events(w.t.Context(), chat.Trusted, id, chat.Range{}) {
-		if chat.CodeOf(err) == chat.NotFound {
-			return nil // it does not exist yet
-		}
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		list = append(list, e)
-	}
-	return list
-}
-
 // complete waits until the archive has all of a session, and checks that it has
 // each event once and in order.
 func (w *testServer) complete(id chat.SessionID) {
 	w.t.Helper()
 	var have []got
-	want := w.log(id)
+	want := w.Events(id)
 	reader := w.root()
 	defer reader.Close()
 	w.until("the archive of "+string(id)+" is complete", func() bool {
@@ -96,7 +81,7 @@ func (w *testServer) complete(id chat.SessionID) {
 
 func (w *testServer) create(id chat.SessionID, agent string) {
 	w.t.Helper()
-	if _, _, err := w.sessions.Create(w.t.Context(), auth.Local, chat.NewSession{ID: id, Agent: agent}); err != nil {
+	if _, _, err := w.Sessions.Create(w.t.Context(), auth.Local, chat.NewSession{ID: id, Agent: agent}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -107,7 +92,7 @@ func (w *testServer) append(id chat.SessionID, bodies ...chat.Body) {
 	for _, b := range bodies {
 		drafts = append(drafts, chat.NewDraft(b))
 	}
-	if _, err := w.sessions.Append(w.t.Context(), auth.Local, id, drafts); err != nil {
+	if _, err := w.Sessions.Append(w.t.Context(), auth.Local, id, drafts); err != nil {
 		w.t.Fatal(err)
 	}
 }
