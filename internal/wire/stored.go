@@ -29,11 +29,12 @@ func StoredHeaders(h http.Header, name, mediaType, tag string) {
 	if base, _, err := mime.ParseMediaType(mediaType); err == nil && inlineImages[base] {
 		how = "inline"
 	}
-	h.Set("Content-Disposition", mime.FormatMediaType(how, map[string]string{"filename": safeName(name)}))
+	h.Set("Content-Disposition", mime.FormatMediaType(how, map[string]string{"filename": SafeName(name)}))
 }
 
-// safeName is the last part of a path without what could confuse a header.
-func safeName(p string) string {
+// SafeName returns the last part of a path without the characters that a header
+// cannot hold.
+func SafeName(p string) string {
 	name := strings.Map(func(r rune) rune {
 		if r < 0x20 || r == 0x7f || r == '"' || r == '\\' {
 			return '_'

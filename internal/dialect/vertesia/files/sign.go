@@ -8,7 +8,6 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"path"
 	"strings"
 	"time"
 
@@ -153,23 +152,9 @@ func (s *Service) sendFile(w http.ResponseWriter, r *http.Request, p permit) err
 	if base, _, err := mime.ParseMediaType(info.MediaType); err == nil && inlineImages[base] && p.Disposition != "attachment" {
 		kind = "inline"
 	}
-	h.Set("Content-Disposition", mime.FormatMediaType(kind, map[string]string{"filename": safeName(cmp.Or(p.Name, info.Path))}))
+	h.Set("Content-Disposition", mime.FormatMediaType(kind, map[string]string{"filename": wire.SafeName(cmp.Or(p.Name, info.Path))}))
 	wire.ServeStored(w, r, info.StoredAt.Time(), body, func(err error) {
 		s.http.Log.ErrorContext(r.Context(), "a file could not be sent whole", "session", p.Session, "path", info.Path, "err", err)
 	})
 	return nil
-}
-
-// safeName is the last part of a path without characters that a header cannot hold.
-func safeName(p string) string {
-	name := strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f || r == '"' || r == '\\' {
-			return '_'
-		}
-		return r
-	}, path.Base(p))
-	if name == "." || name == "/" {
-		return "file"
-	}
-	return name
 }
