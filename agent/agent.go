@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 )
 
-// An Agent answers turns. The package documentation says which calls it may make and how a turn may end.
+// An Agent answers turns. The package documentation lists the calls it may make and how a turn may end.
 //
 // Answer is called once for each attempt at a turn, in a goroutine of its own. It returns when the answer is complete
 // or ctx ends.

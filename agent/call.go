@@ -8,7 +8,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// CallOptions says how a tool may be called.
+// CallOptions configures a tool call.
 type CallOptions struct {
 	CallID     string // made from the step when empty
 	Repeatable bool   // may be executed again when its outcome is not known

@@ -81,7 +81,7 @@ func (in *Inbox) wake() {
 	in.changed = make(chan struct{})
 }
 
-// SetPaused says whether the workstream of the turn is paused. Calls that store or show something wait while it is.
+// SetPaused sets whether the workstream of the turn is paused. Calls that store or show something wait while it is.
 func (in *Inbox) SetPaused(paused bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

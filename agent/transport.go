@@ -22,7 +22,7 @@ type Transport interface {
 	// WithdrawPrompt closes a prompt of the turn.
 	WithdrawPrompt(ctx context.Context, requestID string) error
 
-	// Read returns stored events of the session; more says that the range has further ones.
+	// Read returns stored events of the session; more reports that the range has further ones.
 	Read(ctx context.Context, r chat.Range) (facts []chat.Fact, more bool, err error)
 	// State returns the state of the session.
 	State(ctx context.Context) (*chat.State, error)

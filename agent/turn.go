@@ -79,7 +79,7 @@ func (t *Turn) Label() string { return t.label }
 // Resumed reports whether an earlier attempt at the turn was interrupted.
 func (t *Turn) Resumed() bool { return t.Ref().Attempt > 1 }
 
-// Text is what the trigger says.
+// Text returns the text of the trigger.
 func (t *Turn) Text() string {
 	switch b := t.Trigger.Body.(type) {
 	case chat.UserMessage:
@@ -154,7 +154,7 @@ func partial(b chat.Block) chat.Body {
 	return chat.AgentText{Block: b.ID, Text: b.Text, Partial: true}
 }
 
-// Read returns stored events of the session; more says that the range has further ones.
+// Read returns stored events of the session; more reports that the range has further ones.
 func (t *Turn) Read(ctx context.Context, r chat.Range) (facts []chat.Fact, more bool, err error) {
 	return t.transport.Read(ctx, r)
 }

@@ -101,7 +101,7 @@ func (w *Writer) stepName() string {
 // Block is the id of the block that is being written.
 func (w *Writer) Block() chat.BlockID { return w.block }
 
-// Final says whether the block is the turn's answer, for agents that learn it at the end of the block.
+// Final sets whether the block is the turn's answer, for agents that decide it at the end of the block.
 func (w *Writer) Final(final bool) { w.final = final }
 
 // Behind reports whether readers have more text than was written so far: an agent that paces its answer need not wait.

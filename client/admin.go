@@ -26,9 +26,9 @@ func (c *Client) Snapshot(ctx context.Context, id chat.SessionID, items int) (ch
 }
 
 // Export writes a session's whole log to w, one event per line, byte for byte
-// as it is stored. It returns how many events it wrote; tell, when not nil, is
-// told as they go.
-func (c *Client) Export(ctx context.Context, id chat.SessionID, w io.Writer, tell func(events int)) (int, error) {
+// as it is stored. It returns how many events it wrote; progress, when not nil,
+// is called while it writes.
+func (c *Client) Export(ctx context.Context, id chat.SessionID, w io.Writer, progress func(events int)) (int, error) {
 	res, err := c.open(ctx, sessionPath(id, "/export"))
 	if err != nil {
 		return 0, err
@@ -47,8 +47,8 @@ func (c *Client) Export(ctx context.Context, id chat.SessionID, w io.Writer, tel
 		switch {
 		case err == nil:
 			begun = false
-			if n++; tell != nil {
-				tell(n)
+			if n++; progress != nil {
+				progress(n)
 			}
 		case err == bufio.ErrBufferFull:
 		case err == io.EOF && !begun:

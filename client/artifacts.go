@@ -22,9 +22,9 @@ type Artifact struct {
 
 // UploadOptions describes what is uploaded.
 type UploadOptions struct {
-	MediaType string                  // "" lets the server tell from the path
+	MediaType string                  // "" means that the server derives it from the path
 	Size      int64                   // when known; 0 means not
-	Progress  func(done, total int64) // told as bytes leave; total is Size; must not block
+	Progress  func(done, total int64) // called as bytes are sent; total is Size; must not block
 }
 
 func artifactPath(id chat.SessionID, path string) string {
@@ -74,7 +74,7 @@ func (c *Client) Upload(ctx context.Context, id chat.SessionID, path string, bod
 	return out, err
 }
 
-// counted tells how many bytes went through.
+// counted reports how many bytes were read.
 type counted struct {
 	r     io.Reader
 	n     int64
@@ -121,7 +121,7 @@ func (c *Client) Artifacts(ctx context.Context, id chat.SessionID) ([]Artifact, 
 	return out.Artifacts, err
 }
 
-// RemoveArtifact takes a file out of the session.
+// RemoveArtifact removes a file from the session.
 func (c *Client) RemoveArtifact(ctx context.Context, id chat.SessionID, path string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: artifactPath(id, path)}, nil)
 }

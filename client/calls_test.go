@@ -15,7 +15,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// inbox keeps appended drafts as a server does: once per client id.
+// inbox stores appended drafts as a server does: once per client id.
 type inbox struct {
 	mu     sync.Mutex
 	events []chat.Event
@@ -60,8 +60,8 @@ func (b *inbox) all() []chat.Event {
 	return b.events
 }
 
-// An answer that is lost is asked for again, and the message is said once.
-func TestSayIsSaidOnce(t *testing.T) {
+// A call whose response is lost is repeated, and the message is stored once.
+func TestSayStoresTheMessageOnce(t *testing.T) {
 	var box inbox
 	var count atomic.Int32
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +88,7 @@ func TestSayIsSaidOnce(t *testing.T) {
 	}
 }
 
-// Without a key a second try could say it twice, so there is none.
+// Without a key a second call could store the draft twice, so there is none.
 func TestAppendWithoutKeyIsNotRepeated(t *testing.T) {
 	var calls atomic.Int32
 	c := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -101,7 +101,7 @@ func TestAppendWithoutKeyIsNotRepeated(t *testing.T) {
 	}
 }
 
-func TestErrorsComeBackWithTheirMeaning(t *testing.T) {
+func TestErrorsKeepTheirCode(t *testing.T) {
 	lost := chat.Errorf(chat.Conflict, "somebody was first").With("answered_by", "ada")
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -127,7 +127,7 @@ func TestErrorsComeBackWithTheirMeaning(t *testing.T) {
 	}
 }
 
-func TestEventsWalkOverPages(t *testing.T) {
+func TestEventsReadAllPages(t *testing.T) {
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		limit, _ := strconv.Atoi(q.Get("limit"))
@@ -173,7 +173,7 @@ func TestEventsWalkOverPages(t *testing.T) {
 	}
 }
 
-func TestSessionsWalkOverPages(t *testing.T) {
+func TestSessionsReadAllPages(t *testing.T) {
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page := chat.SessionPage{Sessions: []chat.Session{{ID: "a"}, {ID: "b"}}, Next: "2"}
 		if r.URL.Query().Get("cursor") == "2" {
@@ -221,8 +221,8 @@ func TestUploadIsSentAgainFromItsStart(t *testing.T) {
 	}
 }
 
-// A copy that was cut must not look like a whole one.
-func TestCutCopiesAreErrors(t *testing.T) {
+// A truncated copy is an error.
+func TestTruncatedCopiesAreErrors(t *testing.T) {
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/export"):

@@ -18,13 +18,13 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// DefaultURL is where a server listens unless it was told otherwise.
+// DefaultURL is the default address of a server.
 const DefaultURL = "http://127.0.0.1:8000"
 
 // ErrUnreachable is wrapped by every error of the network.
 var ErrUnreachable = errors.New("the server cannot be reached")
 
-// Options configures a Client. The zero value speaks to a local server.
+// Options configures a Client. The zero value connects to a local server.
 type Options struct {
 	URL     string        // of the server; "" means DefaultURL
 	Token   string        // sent as a bearer token when not empty
@@ -80,7 +80,7 @@ func transport() http.RoundTripper {
 	return t
 }
 
-// Client speaks to one server.
+// Client calls one server.
 type Client struct {
 	opt  Options
 	base string // with /parley/v1

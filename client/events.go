@@ -42,7 +42,7 @@ func drafts(list []chat.Draft) (out []draft, keyed bool, err error) {
 func NewClientID() string { return "c-" + rand.Text() }
 
 // Append appends drafts as one unit and returns the events they became. It is
-// repeated after a lost answer only when every draft has a ClientID.
+// repeated after a lost response only when every draft has a ClientID.
 func (c *Client) Append(ctx context.Context, id chat.SessionID, list ...chat.Draft) ([]chat.Event, error) {
 	in, keyed, err := drafts(list)
 	if err != nil {
@@ -58,8 +58,8 @@ func (c *Client) Append(ctx context.Context, id chat.SessionID, list ...chat.Dra
 	return out.Events, err
 }
 
-// Say sends a text as a user message. It is repeated after a lost answer, and
-// said once.
+// Say sends a text as a user message. The call is repeated after a lost response;
+// the message is stored once.
 func (c *Client) Say(ctx context.Context, id chat.SessionID, text string) (chat.Event, error) {
 	return c.Send(ctx, id, chat.UserMessage{Text: text}, "")
 }
@@ -89,7 +89,7 @@ func (c *Client) Preview(ctx context.Context, id chat.SessionID, pieces ...chat.
 	return c.do(ctx, call{method: http.MethodPost, path: sessionPath(id, "/previews"), in: pieceWire(pieces), safe: true}, nil)
 }
 
-// piece is a preview on its way to the server.
+// piece is a preview on the wire.
 type piece struct {
 	Block      chat.BlockID   `json:"block"`
 	Offset     int            `json:"offset"`
@@ -176,7 +176,7 @@ func (c *Client) page(ctx context.Context, id chat.SessionID, q EventQuery, have
 }
 
 // Answer answers a prompt and returns the event it became. If the prompt has an answer already, the error is
-// chat.Conflict and its details say who answered.
+// chat.Conflict and its details name the actor who answered.
 func (c *Client) Answer(ctx context.Context, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error) {
 	if a.ClientID == "" {
 		a.ClientID = NewClientID()
@@ -190,10 +190,10 @@ func (c *Client) Answer(ctx context.Context, id chat.SessionID, requestID string
 	return out.Event, err
 }
 
-// StopOptions says what is to stop and why.
+// StopOptions selects what is stopped.
 type StopOptions struct {
 	Workstream  string `json:"workstream_id,omitempty"` // "" is the main line
-	Workstreams bool   `json:"workstreams,omitempty"`   // also all workstreams, which go on otherwise
+	Workstreams bool   `json:"workstreams,omitempty"`   // also all workstreams, which continue otherwise
 	Reason      string `json:"reason,omitempty"`
 }
 

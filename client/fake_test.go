@@ -50,12 +50,12 @@ type entry struct {
 	piece *chat.Preview
 }
 
-// story is a session as it happens. A reader that comes at a moment gets the
-// events it lacks and what there is of open blocks, then what follows.
+// story is the history of a session. A reader that connects at a step gets the
+// events that it lacks, the text of open blocks, and then the following steps.
 type story []entry
 
-// tell makes up a story: blocks of text in pieces, often two at once, and other
-// events in between.
+// tell makes a random story: blocks of text in pieces, often two at the same time,
+// and other events in between.
 func tell(r *rand.Rand, events int) story {
 	type block struct {
 		id   chat.BlockID
@@ -101,7 +101,7 @@ func tell(r *rand.Rand, events int) story {
 	return s
 }
 
-// stream is what a reader with that cursor is sent when it comes at a moment and
+// stream is what a reader with a cursor receives when it connects at a step and
 // stays to the end.
 func (s story) stream(at chat.Cursor, moment int) []byte {
 	var b strings.Builder
@@ -152,7 +152,7 @@ func (s story) stream(at chat.Cursor, moment int) []byte {
 	return []byte(b.String())
 }
 
-// reached is the earliest moment at which a reader can have that cursor.
+// reached is the earliest step at which a reader can have a cursor.
 func (s story) reached(at chat.Cursor) int {
 	moment := 0
 	for i, e := range s {
@@ -163,7 +163,7 @@ func (s story) reached(at chat.Cursor) int {
 	return moment
 }
 
-// cursorOf is where a request wants to begin.
+// cursorOf is the cursor of a request.
 func cursorOf(r *http.Request) (chat.Cursor, error) {
 	return chat.ParseCursor(r.URL.Query().Get("after"))
 }

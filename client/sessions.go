@@ -11,11 +11,11 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// NewSession says what a session is to be. The zero value is a session with an
+// NewSession describes a new session. The zero value is a session with an
 // id made by the server, answered by its default agent.
 type NewSession struct {
 	ID       chat.SessionID  `json:"id,omitempty"`
-	Agent    string          `json:"agent,omitempty"` // chat.NoAgent: nobody answers
+	Agent    string          `json:"agent,omitempty"` // chat.NoAgent: no agent answers
 	Title    string          `json:"title,omitempty"`
 	Metadata json.RawMessage `json:"metadata,omitempty"` // an object
 	Policy   chat.Policy     `json:"policy,omitempty"`
@@ -23,8 +23,8 @@ type NewSession struct {
 	Members  []chat.Member   `json:"members,omitempty"`
 }
 
-// Create begins a session. With an ID it may be repeated: the same request by
-// the same caller returns the session that is there.
+// Create creates a session. With an ID it may be repeated: the same request by the
+// same caller returns the existing session.
 func (c *Client) Create(ctx context.Context, s NewSession) (chat.Session, error) {
 	var out chat.Session
 	err := c.do(ctx, call{method: http.MethodPost, path: "/sessions", in: s, safe: s.ID != ""}, &out)
@@ -101,14 +101,14 @@ func (c *Client) Update(ctx context.Context, id chat.SessionID, change chat.Sess
 	return out, err
 }
 
-// Delete erases a session and all that belongs to it. There is no way back.
+// Delete erases a session and all that belongs to it. This cannot be undone.
 func (c *Client) Delete(ctx context.Context, id chat.SessionID) (chat.Receipt, error) {
 	var out chat.Receipt
 	err := c.do(ctx, call{method: http.MethodDelete, path: sessionPath(id, "")}, &out)
 	return out, err
 }
 
-// Agent is an agent that the server knows.
+// Agent is an agent of the server.
 type Agent struct {
 	Name        string   `json:"name"`
 	Kind        string   `json:"kind"`
@@ -121,7 +121,7 @@ type Agent struct {
 	Running     int      `json:"running,omitempty"`
 }
 
-// Agents lists the agents that the server knows.
+// Agents lists the agents of the server.
 func (c *Client) Agents(ctx context.Context) ([]Agent, error) {
 	var out struct {
 		Agents []Agent `json:"agents"`

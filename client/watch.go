@@ -30,7 +30,7 @@ type Hello struct {
 	ServerNow chat.At        `json:"server_now"`
 }
 
-// WatchOptions says where a stream begins. The zero value follows the session from now on, after the shown text of open
+// WatchOptions sets where a stream begins. The zero value follows the session from now on, after the shown text of open
 // blocks.
 type WatchOptions struct {
 	After string     // a cursor; "0" is the beginning of the session
@@ -89,10 +89,10 @@ func (c *Client) Watch(ctx context.Context, id chat.SessionID, opt WatchOptions)
 	}
 }
 
-// errLeft says that the consumer has stopped reading.
+// errLeft means that the consumer has stopped reading.
 var errLeft = errors.New("the consumer left")
 
-// errCut says that a stream ended without bye.
+// errCut means that a stream ended without bye.
 var errCut = chat.Errorf(chat.Unavailable, "the connection was cut").Because(ErrUnreachable)
 
 // reconnects decides whether and when to connect again.
@@ -121,7 +121,7 @@ func (f *reconnects) after(err error, progress bool) (d time.Duration, again boo
 	return max(f.backoff.pause(f.failures), retryAfter(err)), true
 }
 
-// stream reads one connection until it ends. progress says whether it brought anything but a hello.
+// stream reads one connection until it ends. progress reports whether it brought anything but a hello.
 func (c *Client) stream(ctx context.Context, t *position, opt WatchOptions, yield func(Frame, error) bool) (progress bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -278,7 +278,7 @@ func (t *position) cursor() chat.Cursor {
 	return c
 }
 
-// bye reads the last frame of a stream: an error whose code says whether to connect again.
+// bye reads the last frame of a stream: an error whose code determines whether to connect again.
 func bye(data []byte) error {
 	var in struct {
 		Error *wireError `json:"error"`
@@ -294,7 +294,7 @@ func bye(data []byte) error {
 	return ended(e, in.Retry)
 }
 
-// ended returns the error of a connection that the server ended, with a code that says whether to connect again.
+// ended returns the error of a connection that the server ended, with a code that determines whether to connect again.
 func ended(e *chat.Error, retry bool) error {
 	if retry && !temporary(e) {
 		return chat.Errorf(chat.Unavailable, "%s", e.Msg)

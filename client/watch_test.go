@@ -15,7 +15,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Any cuts, at any byte: the reader sees one unbroken stream.
+// After disconnects at any byte the reader has one complete stream.
 func TestWatchSurvivesCuts(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -60,8 +60,8 @@ func TestWatchSurvivesCuts(t *testing.T) {
 	}
 }
 
-// follows reads a story from its beginning and reports what is lost, doubled or
-// out of place.
+// follows reads a session from its beginning and reports what is lost, repeated or
+// out of order.
 func follows(ctx context.Context, c *Client, s story) error {
 	var events []*chat.Event
 	for _, e := range s {
@@ -126,7 +126,7 @@ func lastError(ctx context.Context, c *Client) error {
 	return last
 }
 
-func TestWatchEndsWhenComingBackIsOfNoUse(t *testing.T) {
+func TestWatchEndsOnPermanentErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		handler  func(count *atomic.Int32) http.HandlerFunc
 		want     chat.Code
@@ -182,7 +182,7 @@ func TestWatchNoticesSilence(t *testing.T) {
 		io.WriteString(w, hello)
 		if n.Add(1) == 1 {
 			w.(http.Flusher).Flush()
-			<-r.Context().Done() // alive, and says nothing
+			<-r.Context().Done() // connected, but without a frame
 			return
 		}
 		io.WriteString(w, "event: bye\ndata: {\"error\":{\"code\":\"gone\",\"message\":\"erased\"},\"retry\":false}\n\n")
@@ -215,8 +215,9 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A block whose beginning the server cannot give is left out; its event has all.
-func TestWatchLeavesOutWhatHasNoBeginning(t *testing.T) {
+// A block whose beginning the server does not have is left out; its event has the
+// whole text.
+func TestWatchLeavesOutBlocksWithoutBeginning(t *testing.T) {
 	var n atomic.Int32
 	gap := hello +
 		"event: preview\nid: 0~b1.9\ndata: {\"block\":\"b1\",\"offset\":5,\"end\":9,\"text\":\"tail\",\"kind\":\"text\"}\n\n" +
@@ -235,9 +236,9 @@ func TestWatchLeavesOutWhatHasNoBeginning(t *testing.T) {
 	}
 }
 
-// A cursor from the server that forgets an open block changes nothing for who
-// has a part of it.
-func TestWatchCountsForItself(t *testing.T) {
+// A cursor of the server without an open block does not change the position of a
+// reader that has a part of the block.
+func TestWatchKeepsItsOwnPosition(t *testing.T) {
 	var n atomic.Int32
 	c := serve(t, streams(&n, hello+
 		"event: preview\nid: 0~b1.4\ndata: {\"block\":\"b1\",\"offset\":0,\"end\":4,\"text\":\"one \",\"kind\":\"text\"}\n\n"+
@@ -262,7 +263,7 @@ func TestWatchCountsForItself(t *testing.T) {
 	}
 }
 
-func TestWatchTellsOfTheConnection(t *testing.T) {
+func TestWatchReportsTheConnection(t *testing.T) {
 	var n atomic.Int32
 	c := serve(t, streams(&n, hello, hello+"event: bye\ndata: {\"error\":{\"code\":\"gone\",\"message\":\"\"},\"retry\":false}\n\n"))
 	var seen []bool

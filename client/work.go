@@ -39,7 +39,7 @@ func (c *Client) Work(ctx context.Context, name string, opt WorkOptions, a agent
 		c: c, name: name, opt: opt, agent: a,
 		turns: map[chat.TurnID]*workTurn{}, calls: map[int64]chan reply{}, changed: make(chan struct{}),
 	}
-	// The connection stays until the agent has returned from all turns, because it may store its last words.
+	// The connection stays until the agent has returned from all turns, because it may still store events.
 	link, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	turns, end := context.WithCancelCause(ctx)
@@ -116,10 +116,10 @@ type reply struct {
 	err         error
 }
 
-// errOffline says that the connection broke before the reply arrived.
+// errOffline means that the connection broke before the reply arrived.
 var errOffline = errors.New("the connection broke")
 
-// connect runs one connection until it ends. progress says whether the server accepted the worker.
+// connect runs one connection until it ends. progress reports whether the server accepted the worker.
 func (w *worker) connect(link, ctx, turns context.Context) (progress bool, err error) {
 	header := http.Header{}
 	w.c.authorize(header)

@@ -15,14 +15,14 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// office is a server's side of a worker: it gives one turn and keeps what is
-// said. Each connection ends after as many frames as cuts says; when cuts is
-// used up, it stays.
-type office struct {
+// workServer is the server of a worker: it gives one turn and stores the drafts.
+// Each connection ends after the next number of frames in cuts; when cuts is used
+// up, it stays.
+type workServer struct {
 	t    *testing.T
 	turn chat.Assignment
 	cuts []int
-	// asked is called when a prompt was stored; what it returns is told.
+	// asked is called when a prompt was stored; the event it returns is sent.
 	asked func(e chat.Event) *chat.Event
 	// heard is called for every frame; what it returns is sent.
 	heard func(f workFrame) *workFrame
@@ -30,12 +30,12 @@ type office struct {
 	box  inbox
 	mu   sync.Mutex
 	text map[chat.BlockID]string
-	news []chat.Event // told again to every connection, as a server does
+	news []chat.Event // sent again on every connection, as a server does
 	end  chan workFrame
 }
 
-func newOffice(t *testing.T, text string) *office {
-	return &office{
+func newWorkServer(t *testing.T, text string) *workServer {
+	return &workServer{
 		t: t, text: map[chat.BlockID]string{}, end: make(chan workFrame, 8),
 		turn: chat.Assignment{
 			TurnRef: chat.TurnRef{Session: "s-1", Turn: "t-1", Attempt: 1}, Agent: "a",
@@ -44,7 +44,7 @@ func newOffice(t *testing.T, text string) *office {
 	}
 }
 
-func (o *office) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (o *workServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
 		o.t.Error(err)
@@ -78,7 +78,7 @@ func (o *office) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // take handles a frame; last means that the connection ends without a reply.
-func (o *office) take(f workFrame, last bool) (replies []workFrame) {
+func (o *workServer) take(f workFrame, last bool) (replies []workFrame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.heard != nil {
@@ -133,13 +133,13 @@ func (o *office) take(f workFrame, last bool) (replies []workFrame) {
 	return replies
 }
 
-func (o *office) shown(b chat.BlockID) string {
+func (o *workServer) shown(b chat.BlockID) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text[b]
 }
 
-func (o *office) types() string {
+func (o *workServer) types() string {
 	var all []string
 	for _, e := range o.box.all() {
 		all = append(all, e.Type)
@@ -148,7 +148,7 @@ func (o *office) types() string {
 }
 
 // work runs a worker until its turn has ended, and returns how.
-func work(t *testing.T, o *office, answer agent.Func) workFrame {
+func work(t *testing.T, o *workServer, answer agent.Func) workFrame {
 	t.Helper()
 	c := serve(t, o)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -163,7 +163,7 @@ func work(t *testing.T, o *office, answer agent.Func) workFrame {
 	return end
 }
 
-// talkative uses most verbs.
+// talkative makes most calls of a turn.
 func talkative(ctx context.Context, turn *agent.Turn) error {
 	if err := turn.Status(ctx, "thinking", "planning"); err != nil {
 		return err
@@ -194,11 +194,11 @@ func nameIt(e chat.Event) *chat.Event {
 	return &chat.Event{Session: "s-1", Seq: 90, At: 1e15, Type: body.Type(), Payload: json.RawMessage(`{"request_id":"p-1","text":"Ada"}`), Body: body}
 }
 
-// Wherever the connection breaks, the log is that of an unbroken one.
-func TestWorkSurvivesCuts(t *testing.T) {
+// A disconnect at any frame gives the same log as none.
+func TestWorkSurvivesDisconnects(t *testing.T) {
 	const want = "agent.status agent.tool_call agent.tool_result agent.input_request agent.text"
 	for at := 1; at <= 11; at++ {
-		o := newOffice(t, "hi")
+		o := newWorkServer(t, "hi")
 		o.cuts = []int{at, at + 1, 2}
 		o.asked = nameIt
 		end := work(t, o, talkative)
@@ -216,7 +216,7 @@ func TestWorkSurvivesCuts(t *testing.T) {
 }
 
 func TestWorkStops(t *testing.T) {
-	o := newOffice(t, "hi")
+	o := newWorkServer(t, "hi")
 	o.heard = func(f workFrame) *workFrame {
 		if f.Op == "append" {
 			return &workFrame{Op: "stop", TurnID: "t-1"}
@@ -235,19 +235,19 @@ func TestWorkStops(t *testing.T) {
 	}
 }
 
-func TestWorkTellsOfFailure(t *testing.T) {
+func TestWorkReportsFailure(t *testing.T) {
 	for text, answer := range map[string]agent.Func{
 		`"no fuel"`:                   func(context.Context, *agent.Turn) error { return errors.New("no fuel") },
 		`"the agent panicked: oh no"`: func(context.Context, *agent.Turn) error { panic("oh no") },
 	} {
-		if end := work(t, newOffice(t, "hi"), answer); end.Op != "fail" || string(end.Error) != text {
+		if end := work(t, newWorkServer(t, "hi"), answer); end.Op != "fail" || string(end.Error) != text {
 			t.Errorf("ended with %s %s, want %s", end.Op, end.Error, text)
 		}
 	}
 }
 
-// A worker that takes up what another began does not repeat it.
-func TestWorkGoesOnWhereAnotherStopped(t *testing.T) {
+// A worker that continues the turn of another does not repeat stored events.
+func TestWorkContinuesTheTurnOfAnother(t *testing.T) {
 	for name, test := range map[string]struct {
 		shown string // of the last block
 		types string
@@ -257,13 +257,13 @@ func TestWorkGoesOnWhereAnotherStopped(t *testing.T) {
 		"with something else": {"Good morning", "agent.text agent.text"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			first := newOffice(t, "hi")
+			first := newWorkServer(t, "hi")
 			first.asked = nameIt
 			work(t, first, talkative)
 			all := first.box.all()
 			block := all[4].Body.(chat.AgentText).Block
 
-			o := newOffice(t, "hi")
+			o := newWorkServer(t, "hi")
 			o.turn.Attempt = 2
 			o.turn.Events = append(append([]chat.Event{}, all[:4]...), *nameIt(all[3]))
 			o.turn.Open = []chat.Block{{ID: block, Kind: chat.TextBlock, Text: test.shown, Turn: "t-1"}}
@@ -286,9 +286,9 @@ func TestWorkGoesOnWhereAnotherStopped(t *testing.T) {
 	}
 }
 
-// A tool that must not run twice is not run again after a cut.
-func TestWorkDoesNotRepeatWhatMayHaveHappened(t *testing.T) {
-	o := newOffice(t, "pay")
+// A tool that is not repeatable is not run again after a disconnect.
+func TestWorkDoesNotRepeatUnrepeatableTools(t *testing.T) {
+	o := newWorkServer(t, "pay")
 	o.turn.Attempt = 2
 	o.turn.Events = []chat.Event{{
 		Session: "s-1", Seq: 3, At: 1e15, Type: "agent.tool_call", ClientID: "t-1/1", Actor: chat.Actor{Kind: chat.Agent, ID: "a"},

@@ -50,10 +50,10 @@ func hear(t *testing.T, ctx context.Context, conn *websocket.Conn) (f workFrame)
 	return f
 }
 
-// When only the answer to done was lost, the worker learns on its next connection
-// that the turn has ended and lets go of it at once.
-func TestWorkLetsGoOfATurnThatHasEnded(t *testing.T) {
-	turn := newOffice(t, "hi").turn
+// A worker that missed the reply to done learns on its next connection that the
+// turn has ended, and releases it at once.
+func TestWorkReleasesAnEndedTurn(t *testing.T) {
+	turn := newWorkServer(t, "hi").turn
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c := script(t,
@@ -82,9 +82,9 @@ func TestWorkLetsGoOfATurnThatHasEnded(t *testing.T) {
 	}
 }
 
-// A turn that ended without its worker ends for the worker too, in the middle of a verb.
-func TestWorkLosesATurnThatHasEnded(t *testing.T) {
-	turn := newOffice(t, "hi").turn
+// A turn that ended without its worker ends for the worker too, during a call.
+func TestWorkLosesAnEndedTurn(t *testing.T) {
+	turn := newWorkServer(t, "hi").turn
 	lost := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -114,8 +114,7 @@ func TestWorkLosesATurnThatHasEnded(t *testing.T) {
 	}
 }
 
-// A worker whose credential has ended does not come back: somebody has to give it
-// another one.
+// A worker whose credential has ended does not reconnect: it needs another one.
 func TestWorkEndsWithItsCredential(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context, conn *websocket.Conn){
 		"bye": func(ctx context.Context, conn *websocket.Conn) {
@@ -134,8 +133,8 @@ func TestWorkEndsWithItsCredential(t *testing.T) {
 	}
 }
 
-// A server that shuts down is waited for.
-func TestWorkComesBackAfterAShutdown(t *testing.T) {
+// A worker reconnects to a server that was shut down.
+func TestWorkReconnectsAfterAShutdown(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c := script(t,

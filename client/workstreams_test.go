@@ -9,8 +9,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Each call goes to its route with its body; a launch that is repeated is the
-// same launch.
+// Each call is sent to its route with its body; a repeated launch has the same key.
 func TestWorkstreamCalls(t *testing.T) {
 	var got []string
 	broken := true

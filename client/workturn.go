@@ -32,7 +32,7 @@ type workTurn struct {
 	news    []chat.Event         // messages and news that arrived and were not taken
 }
 
-// reassign applies what the server knows of the turn, at its start and whenever the worker has connected again.
+// reassign applies the state of the turn on the server, at its start and whenever the worker has connected again.
 func (t *workTurn) reassign(a *chat.Assignment) {
 	t.in.SetPaused(a.Paused)
 	t.in.PutAnswers(a.Events)
@@ -133,7 +133,7 @@ func (t *workTurn) Preview(ctx context.Context, b chat.Block, _ int) error {
 	}
 	f := workFrame{Op: "preview", TurnID: t.assignment.Turn, Previews: []piece{{Block: b.ID, Offset: shown, Text: b.Text[shown:], Kind: b.Kind, Workstream: b.Workstream, Turn: b.Turn}}}
 	if write(context.WithoutCancel(ctx), conn, f) != nil {
-		t.w.disconnect(conn) // the next assignment says what the server has
+		t.w.disconnect(conn) // the next assignment has the state of the server
 	}
 	return nil
 }

@@ -8,10 +8,10 @@ import (
 )
 
 // A worker may miss the acknowledgement of its report that a turn is done: its connection breaks, or the server is
-// killed, after the end was stored. When it reconnects it names the turn. It is told that the turn has ended, and a
-// repeated report of the end is acknowledged.
+// killed, after the end was stored. When it reconnects it names the turn. The pool sends it the end, and acknowledges a
+// repeated report.
 
-// turnEnd is a turn whose end a worker reported or was told. wait returns when the end is in the log.
+// turnEnd is a turn whose end a worker reported or received. wait returns when the end is in the log.
 type turnEnd struct {
 	turn chat.TurnID
 	wait func(ctx context.Context) error
@@ -28,27 +28,27 @@ func (p *Pool) recovered(open func() map[chat.TurnID]bool) {
 	p.open = open
 	for _, g := range p.groups {
 		for _, r := range g.workers {
-			p.tellEnded(r)
+			p.sendEnded(r)
 		}
 	}
 }
 
-// finished is called when the runner has finished with a turn: workers that named it when they connected and did not get
-// it are told if it has ended.
+// finished is called when the runner has finished with a turn: if it has ended, workers that named it when they
+// connected and did not get it receive the end.
 func (p *Pool) finished(turn chat.TurnID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, g := range p.groups {
 		for _, r := range g.workers {
 			if slices.Contains(r.claims, turn) {
-				p.tellEnded(r)
+				p.sendEnded(r)
 			}
 		}
 	}
 }
 
-// tellEnded tells a worker which of the turns that it named have ended. The caller holds mu.
-func (p *Pool) tellEnded(r *registration) {
+// sendEnded sends a worker the ends of the turns that it named. The caller holds mu.
+func (p *Pool) sendEnded(r *registration) {
 	if len(r.claims) == 0 || p.open == nil {
 		return
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// A worker that repeats the report of a turn's end gets the same answer.
-func TestARepeatedReportIsAcknowledged(t *testing.T) {
+// A worker that repeats the report of a turn's end gets the same reply.
+func TestRepeatedEndReportIsAcknowledged(t *testing.T) {
 	p := newPoolServer(t, time.Minute)
 	h := p.join(1)
 	p.say("hi")
@@ -29,9 +29,9 @@ func TestARepeatedReportIsAcknowledged(t *testing.T) {
 	p.awaitEnd(chat.Done)
 }
 
-// A worker whose connection or server ended between the stored end of a turn and
-// the answer to its report is told when it comes back, and may repeat the report.
-func TestAWorkerIsToldOfTurnsThatHaveEnded(t *testing.T) {
+// A worker that missed the acknowledgement of its report learns of the end when it
+// reconnects, and may repeat the report.
+func TestReconnectedWorkerLearnsOfEndedTurns(t *testing.T) {
 	for name, interrupt := range map[string]func(p *testServer, h *testWorker){
 		"connection": func(_ *testServer, h *testWorker) { h.reg.Leave() },
 		"server":     func(p *testServer, _ *testWorker) { p.kill(); p.restart(0) },
@@ -68,8 +68,8 @@ func TestAWorkerIsToldOfTurnsThatHaveEnded(t *testing.T) {
 	}
 }
 
-// A turn that goes on is not reported as ended, whatever connection has it.
-func TestATurnThatGoesOnHasNotEnded(t *testing.T) {
+// A running turn is not reported as ended, whichever connection has it.
+func TestRunningTurnIsNotReportedAsEnded(t *testing.T) {
 	p := newPoolServer(t, time.Minute)
 	h := p.join(1)
 	p.say("hi")
@@ -87,6 +87,6 @@ func TestATurnThatGoesOnHasNotEnded(t *testing.T) {
 	back.mu.Lock()
 	defer back.mu.Unlock()
 	if len(back.ended) > 0 {
-		t.Fatalf("told that %v has ended, which it had and ended itself", back.ended)
+		t.Fatalf("the worker got the end of %v, which it ended itself", back.ended)
 	}
 }

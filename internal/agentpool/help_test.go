@@ -28,8 +28,8 @@ var (
 	ann = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "ann"}, Scopes: []chat.Scope{chat.ScopeUser}}
 )
 
-// gate is the real journal, which stops taking anything when the process is
-// killed: at once, or after so many writes.
+// gate is a journal that refuses writes after the simulated kill of the process: at
+// once, or after a number of writes.
 type gate struct {
 	*journal.Journal
 	left atomic.Int64 // writes until the kill; negative is dead
@@ -93,7 +93,7 @@ func newServer(t testing.TB, a agent.Agent) *testServer {
 	return p
 }
 
-// start begins a process that dies after so many writes; 0 is never.
+// start starts a process that is killed after a number of writes; 0 means never.
 func (p *testServer) start(writes int64) {
 	p.t.Helper()
 	j, err := journal.Open("/data", journal.Options{FS: p.disk, Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
@@ -137,7 +137,7 @@ func (p *testServer) run() {
 	go func() { ended <- sessions.Run(run) }()
 }
 
-// shutdown ends the process in order.
+// shutdown shuts the process down.
 func (p *testServer) shutdown() {
 	p.t.Helper()
 	if p.end != nil {
@@ -158,7 +158,7 @@ func (p *testServer) shutdown() {
 	}
 }
 
-// kill ends the process as it is: nothing is written any more.
+// kill ends the process without writing anything more.
 func (p *testServer) kill() {
 	if p.gate != nil {
 		p.gate.left.Store(-1 << 60)
@@ -250,7 +250,7 @@ func (p *testServer) say(text string) {
 	}
 }
 
-// story is the log in short, without what differs from attempt to attempt.
+// story is the log, one line per event, without what differs between attempts.
 func (p *testServer) logText(id chat.SessionID) string {
 	facts, _, err := p.gate.Read(ctx, id, chat.Range{})
 	if err != nil {

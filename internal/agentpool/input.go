@@ -9,14 +9,14 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// turnInput is what the runner tells the goroutines of a turn.
+// turnInput passes events and signals from the runner to the goroutines of a turn.
 type turnInput struct {
 	*agent.Inbox
-	arrived  chan struct{} // a message or other news for the turn may have arrived; has room for one
-	ended    chan struct{} // closed when the turn has ended in the log
-	finished chan struct{} // closed when the runner has finished with the turn
-	unasked  chan struct{} // closed when the runner no longer waits for the agent
-	stopBy   atomic.Int64  // as chat.At: until when the agent may take to stop; 0 means a moment
+	arrived   chan struct{} // a message or other news for the turn may have arrived; has room for one
+	ended     chan struct{} // closed when the turn has ended in the log
+	finished  chan struct{} // closed when the runner has finished with the turn
+	abandoned chan struct{} // closed when the runner no longer waits for the agent
+	stopBy    atomic.Int64  // as chat.At: until when the agent may take to stop; 0 means the default
 }
 
 func (in *turnInput) init() {
@@ -24,10 +24,10 @@ func (in *turnInput) init() {
 	in.arrived = make(chan struct{}, 1)
 	in.ended = make(chan struct{})
 	in.finished = make(chan struct{})
-	in.unasked = make(chan struct{})
+	in.abandoned = make(chan struct{})
 }
 
-// stopTimeout is how long an agent may take to stop, at least so long.
+// stopTimeout is how long an agent may take to stop, at least the given time.
 func (in *turnInput) stopTimeout(least time.Duration) time.Duration {
 	if by := in.stopBy.Load(); by != 0 {
 		return max(least, time.Until(chat.At(by).Time()))
@@ -52,7 +52,7 @@ func (in *turnInput) waitEnd(ctx context.Context) error {
 	}
 }
 
-// notify says that something was stored that may be for the turn.
+// notify wakes the turn: an event was stored that may concern it.
 func (in *turnInput) notify() {
 	in.Wake()
 	select {

@@ -10,9 +10,9 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Parts of a turn go on at once, are numbered on their own, and find after a kill
-// at any write what they did before.
-func TestPartsOfATurn(t *testing.T) {
+// Parts of a turn run at the same time, have their own numbers, and find their
+// stored events after a kill at any write.
+func TestPartsContinueAfterAKill(t *testing.T) {
 	for writes := int64(3); ; writes++ {
 		p := newServer(t, agent.Func(func(ctx context.Context, turn *agent.Turn) error {
 			var wg sync.WaitGroup
@@ -55,7 +55,7 @@ func TestPartsOfATurn(t *testing.T) {
 	}
 }
 
-// strand says two things in one commit, together with a block that was shown.
+// strand stores two events in one commit, and a block that was shown.
 func strand(ctx context.Context, part *agent.Turn, name string) error {
 	w := part.Part("w").Stream(false)
 	for _, piece := range []string{"shown ", "by ", name} {
@@ -74,9 +74,9 @@ func strand(ctx context.Context, part *agent.Turn, name string) error {
 	return err
 }
 
-// A writer that begins anew goes on where readers are when the text is the same,
-// and leaves the block as it was when it is not, as often as that happens.
-func TestAWriterBeginsAnew(t *testing.T) {
+// A new writer of an open block continues it when the text is the same, and leaves
+// it as it is when the text differs, at every attempt.
+func TestNewWriterContinuesTheSameText(t *testing.T) {
 	p := newServer(t, agent.Func(func(ctx context.Context, turn *agent.Turn) error {
 		part := turn.Part("m")
 		w := part.Stream(true)

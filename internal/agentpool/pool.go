@@ -128,7 +128,7 @@ func (j *job) notify() {
 	}
 }
 
-// errTaken says that an agent in the process got the name of a turn that no worker has.
+// errTaken means that an agent in the process got the name of a turn that no worker has.
 var errTaken = errors.New("an agent of the server has the name now")
 
 // wake lets the waiting turns of a name check whether an agent in the process has the name.
@@ -144,7 +144,7 @@ func (p *Pool) wake(name string) {
 	}
 }
 
-// answer gives a turn to workers until it has ended. While no worker has it, taken says whether an agent in the process
+// answer gives a turn to workers until it has ended. While no worker has it, taken reports whether an agent in the process
 // has the name; then answer returns errTaken.
 func (p *Pool) answer(ctx context.Context, k groupKey, t *turn, taken func() bool) error {
 	j := &job{turn: t, changed: make(chan struct{}, 1), done: make(chan error, 1), orphaned: t.resumed(), restarted: t.resumed(), since: time.Now()}
@@ -159,7 +159,7 @@ func (p *Pool) answer(ctx context.Context, k groupKey, t *turn, taken func() boo
 	p.mu.Unlock()
 	defer p.remove(k, j)
 	if noWorker && !t.resumed() {
-		if err := t.note(ctx, "waiting", chat.AgentStatus{Message: "Waiting for a worker of agent " + k.name + " to connect.", Phase: "waiting"}); err != nil {
+		if err := t.storeOnce(ctx, "waiting", chat.AgentStatus{Message: "Waiting for a worker of agent " + k.name + " to connect.", Phase: "waiting"}); err != nil {
 			return err
 		}
 	}
@@ -236,7 +236,7 @@ func (p *Pool) due(k groupKey, j *job) time.Duration {
 	return p.wait(len(p.group(k).workers) > 0, j)
 }
 
-// wait is due; others says whether workers are connected. The caller holds mu.
+// wait is due; others reports whether workers are connected. The caller holds mu.
 func (p *Pool) wait(others bool, j *job) time.Duration {
 	switch {
 	case j.holder != nil:
@@ -278,22 +278,22 @@ func (p *Pool) expired(ctx context.Context, k groupKey, j *job) (again time.Dura
 	return p.opt.Lease, err
 }
 
-// stop tells the worker to stop and gives it a moment to end the turn itself. A worker that reconnects in time is told
-// too.
+// stop sends the worker a stop and waits workerStopTimeout for it to end the turn itself. A worker that reconnects in
+// time gets the stop too.
 func (p *Pool) stop(ctx context.Context, j *job) error {
 	if !agent.Stopped(ctx) {
 		return context.Cause(ctx)
 	}
 	timeout := time.NewTimer(j.turn.in.stopTimeout(workerStopTimeout))
 	defer timeout.Stop()
-	var told *registration
+	var notified *registration
 	for {
 		p.mu.Lock()
 		w, begun := j.holder, j.holder != nil || j.orphaned
-		if w != nil && w != told {
+		if w != nil && w != notified {
 			w.worker.Stop(j.turn.id)
 		}
-		told = w
+		notified = w
 		p.mu.Unlock()
 		if !begun {
 			return context.Cause(ctx)
@@ -302,7 +302,7 @@ func (p *Pool) stop(ctx context.Context, j *job) error {
 		case <-j.changed:
 			continue
 		case <-j.done:
-		case <-j.turn.in.unasked:
+		case <-j.turn.in.abandoned:
 		case <-timeout.C:
 		}
 		return context.Cause(ctx)

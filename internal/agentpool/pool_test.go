@@ -18,13 +18,13 @@ import (
 
 // testWorker is a worker's end of a connection.
 type testWorker struct {
-	mu    sync.Mutex
-	given []chat.Assignment
-	told  []chat.Event
-	stops []chat.TurnID
-	ended []chat.TurnID
-	moved chan struct{}
-	reg   chat.Registration
+	mu     sync.Mutex
+	given  []chat.Assignment
+	events []chat.Event
+	stops  []chat.TurnID
+	ended  []chat.TurnID
+	moved  chan struct{}
+	reg    chat.Registration
 }
 
 func (h *testWorker) note(f func()) {
@@ -35,10 +35,12 @@ func (h *testWorker) note(f func()) {
 	h.moved = make(chan struct{})
 }
 
-func (h *testWorker) Give(a chat.Assignment)           { h.note(func() { h.given = append(h.given, a) }) }
-func (h *testWorker) Tell(_ chat.TurnID, e chat.Event) { h.note(func() { h.told = append(h.told, e) }) }
-func (h *testWorker) Stop(turn chat.TurnID)            { h.note(func() { h.stops = append(h.stops, turn) }) }
-func (h *testWorker) Ended(turn chat.TurnID)           { h.note(func() { h.ended = append(h.ended, turn) }) }
+func (h *testWorker) Give(a chat.Assignment) { h.note(func() { h.given = append(h.given, a) }) }
+func (h *testWorker) Tell(_ chat.TurnID, e chat.Event) {
+	h.note(func() { h.events = append(h.events, e) })
+}
+func (h *testWorker) Stop(turn chat.TurnID)  { h.note(func() { h.stops = append(h.stops, turn) }) }
+func (h *testWorker) Ended(turn chat.TurnID) { h.note(func() { h.ended = append(h.ended, turn) }) }
 
 // await waits for something to arrive at the worker.
 func (h *testWorker) await(t *testing.T, what string, ok func() bool) {
@@ -119,7 +121,7 @@ func TestWorkersShareTurns(t *testing.T) {
 	if a.Agent != "worker" || a.Attempt != 1 || a.Trigger.Body.(chat.UserMessage).Text != "hi" {
 		t.Fatalf("%+v", a)
 	}
-	// The fourth comes when there is room.
+	// The fourth is given when a slot is free.
 	if err := one.reg.Finish(a.Turn, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +152,7 @@ func TestWorkersShareTurns(t *testing.T) {
 	})
 }
 
-func TestNoWorkerEver(t *testing.T) {
+func TestTurnFailsWithoutAWorker(t *testing.T) {
 	p := newPoolServer(t, 20*time.Millisecond)
 	p.say("hi")
 	if end := p.awaitEnd(chat.Failed); !strings.Contains(end.Error, `no worker of agent "worker" connected within 20ms`) {
@@ -162,7 +164,7 @@ func TestNoWorkerEver(t *testing.T) {
 
 // A name that an agent of the process takes over while a turn still waits for a
 // worker is listed once.
-func TestANameIsListedOnce(t *testing.T) {
+func TestNameIsListedOnce(t *testing.T) {
 	p := newPoolServer(t, time.Minute)
 	p.say("hi")
 	p.await("a turn that waits", func(evs []chat.Event) bool { return evs[len(evs)-1].Type == "agent.status" })
@@ -181,7 +183,7 @@ func TestANameIsListedOnce(t *testing.T) {
 	p.awaitEnd(chat.Done)
 }
 
-func TestAWorkerComesBack(t *testing.T) {
+func TestReconnectedWorkerKeepsItsTurn(t *testing.T) {
 	p := newPoolServer(t, time.Minute)
 	h := p.join(1)
 	p.say("hi")
@@ -191,7 +193,7 @@ func TestAWorkerComesBack(t *testing.T) {
 	}
 	h.reg.Leave()
 	if _, err := h.reg.Holds(a.Turn); chat.CodeOf(err) != chat.Conflict {
-		t.Fatal("who left still holds it", err)
+		t.Fatal("a worker that left still has the turn", err)
 	}
 	other := p.join(1) // is not given what waits for another
 	if _, err := p.Answer(ctx, ann, "s", "r", chat.Answer{Text: "yes"}); err != nil {
@@ -202,7 +204,7 @@ func TestAWorkerComesBack(t *testing.T) {
 	if b := back[0].awaitTurn(t); b.Attempt != 1 || b.Turn != a.Turn {
 		t.Fatalf("%+v", b)
 	}
-	back[0].await(t, "the answer", func() bool { return len(back[0].told) == 1 })
+	back[0].await(t, "the answer", func() bool { return len(back[0].events) == 1 })
 	if len(other.given)+len(back[1].given) != 0 {
 		t.Fatal("it was given twice")
 	}
@@ -240,7 +242,7 @@ func TestAnotherWorkerTakesOver(t *testing.T) {
 	if b.Attempt != 2 || len(b.Open) != 1 || b.Open[0].Text != "so f" || len(b.Events) < 2 {
 		t.Fatalf("%+v", b)
 	}
-	// The old one comes too late.
+	// The first worker reconnects too late.
 	d := chat.NewDraft(chat.AgentStatus{Message: "me too"})
 	d.Turn, d.Attempt = a.Turn, 1
 	if _, err := p.Append(ctx, worker, "s", []chat.Draft{d}); chat.CodeOf(err) != chat.Conflict {
@@ -254,9 +256,9 @@ func TestAnotherWorkerTakesOver(t *testing.T) {
 	p.wantLog("user hi", "turn.started", "status begun", "said in part so f", "error interrupted", "ended interrupted "+end.Error)
 }
 
-// A worker that was killed and is started again does not know the turn it had. It
-// does not wait for the whole lease of the one it was.
-func TestAnotherWorkerNeedNotWaitForTheLease(t *testing.T) {
+// A worker that was killed and started again does not claim its turn. It gets the
+// turn after the grace period, not after the lease.
+func TestAnotherWorkerGetsTheTurnAfterTheGracePeriod(t *testing.T) {
 	for name, joins := range map[string]time.Duration{"it is there": 0, "it joins within the grace": 4 * time.Second, "it joins later": 30 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -279,7 +281,7 @@ func TestAnotherWorkerNeedNotWaitForTheLease(t *testing.T) {
 				if took := time.Since(left); took != max(joins, 5*time.Second) || b.Turn != a.Turn || b.Attempt != 2 {
 					t.Fatalf("after %s: %+v", took, b)
 				}
-				// The old one comes back and has lost it.
+				// The first worker reconnects and has lost the turn.
 				if late := p.join(1, a.Turn); len(late.given) != 0 {
 					t.Fatalf("two have it: %+v", late.given)
 				}
@@ -293,7 +295,7 @@ func TestAnotherWorkerNeedNotWaitForTheLease(t *testing.T) {
 	}
 }
 
-// After a start of the server workers come back one by one: none is given what another holds and comes back with.
+// After a start of the server workers reconnect one by one: none gets a turn that another has and claims later.
 func TestARestartKeepsTurnsForTheirWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPoolServerWithGrace(t, time.Minute, 5*time.Second)
@@ -318,9 +320,9 @@ func TestARestartKeepsTurnsForTheirWorkers(t *testing.T) {
 	})
 }
 
-// A worker that was away when its workstream was stopped, and comes back while that has
-// grace, is told of the stop and can leave what it has.
-func TestGraceForWhoWasAway(t *testing.T) {
+// A worker that was disconnected when its workstream was stopped, and reconnects
+// within the grace period, gets the stop and can store its results.
+func TestReconnectedWorkerGetsTheStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPoolServerWithGrace(t, time.Minute, 5*time.Second)
 		if _, err := p.Launch(ctx, ann, "s", chat.Launch{ID: "w", Instruction: "work"}); err != nil {
@@ -352,7 +354,7 @@ func TestGraceForWhoWasAway(t *testing.T) {
 	})
 }
 
-func TestAStopReachesTheWorker(t *testing.T) {
+func TestStopReachesTheWorker(t *testing.T) {
 	p := newPoolServer(t, time.Minute)
 	h := p.join(1)
 	p.say("hi")
@@ -373,7 +375,7 @@ func TestAStopReachesTheWorker(t *testing.T) {
 	h.reg.Leave()
 }
 
-func TestWorkersAndSteering(t *testing.T) {
+func TestWorkerGetsMessagesDuringATurn(t *testing.T) {
 	for _, policy := range []chat.Policy{chat.Steer, chat.Queue} {
 		p := newServer(t, nil)
 		p.start(0)
@@ -384,8 +386,8 @@ func TestWorkersAndSteering(t *testing.T) {
 		a := h.awaitTurn(t)
 		p.say("and this")
 		if policy == chat.Steer {
-			h.await(t, "the message", func() bool { return len(h.told) == 1 })
-			if m := h.told[0].Body.(chat.UserMessage); m.Text != "and this" {
+			h.await(t, "the message", func() bool { return len(h.events) == 1 })
+			if m := h.events[0].Body.(chat.UserMessage); m.Text != "and this" {
 				t.Fatal(m)
 			}
 		}
@@ -398,13 +400,13 @@ func TestWorkersAndSteering(t *testing.T) {
 			continue
 		}
 		h.await(t, "the next turn", func() bool { return len(h.given) == 2 })
-		if len(h.told) != 0 {
+		if len(h.events) != 0 {
 			t.Fatal("a message that is answered later was handed to the running turn")
 		}
 	}
 }
 
-func TestAWorkersTurnOverARestart(t *testing.T) {
+func TestWorkerKeepsItsTurnOverARestart(t *testing.T) {
 	p := newPoolServer(t, time.Minute)
 	h := p.join(1)
 	p.say("hi")
@@ -421,9 +423,9 @@ func TestAWorkersTurnOverARestart(t *testing.T) {
 	p.awaitEnd(chat.Done)
 }
 
-// A turn whose worker does not come back after a start of the server goes to one that is there after the grace, not
+// A turn whose worker does not reconnect after a start of the server goes to a connected one after the grace period, not
 // after the lease.
-func TestAfterARestartAnIdleWorkerTakesTheTurn(t *testing.T) {
+func TestIdleWorkerGetsTheTurnAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPoolServerWithGrace(t, time.Minute, 5*time.Second)
 		h := p.join(1)
@@ -445,8 +447,8 @@ func TestAfterARestartAnIdleWorkerTakesTheTurn(t *testing.T) {
 	})
 }
 
-// Crashes of the server do not count against a turn that a worker answers, whether the worker comes back or another one
-// takes the turn.
+// Crashes of the server do not count against a turn that a worker answers, whether the worker reconnects or another one
+// gets the turn.
 func TestServerCrashesDoNotFailAWorkersTurn(t *testing.T) {
 	for _, back := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -474,7 +476,7 @@ func TestServerCrashesDoNotFailAWorkersTurn(t *testing.T) {
 	}
 }
 
-// The end of a turn is known to be stored only when it is.
+// Ending returns only when the end of the turn is stored.
 func TestEndingWaitsForTheLog(t *testing.T) {
 	p := newPoolServer(t, time.Minute)
 	h := p.join(1)
@@ -487,7 +489,7 @@ func TestEndingWaitsForTheLog(t *testing.T) {
 	early, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := wait(early); err == nil {
-		t.Fatal("a turn that goes on has ended")
+		t.Fatal("a running turn was reported as ended")
 	}
 	if err := h.reg.Finish(a.Turn, nil); err != nil {
 		t.Fatal(err)
@@ -508,9 +510,9 @@ func TestEndingWaitsForTheLog(t *testing.T) {
 	}
 }
 
-// TestWorkersComeAndGo is for the race detector: connections break and come back
-// while turns move between them.
-func TestWorkersComeAndGo(t *testing.T) {
+// TestConcurrentReconnects is for the race detector: workers disconnect and
+// reconnect while turns move between them.
+func TestConcurrentReconnects(t *testing.T) {
 	p := newPoolServer(t, time.Millisecond)
 	p.join(1) // so that there is always one
 	var wg sync.WaitGroup
@@ -551,7 +553,7 @@ func TestWorkersComeAndGo(t *testing.T) {
 	wg.Wait()
 }
 
-// What is said in one workspace is not for the workers of another.
+// Workers of one workspace get no turns of another.
 func TestWorkersOfAnotherWorkspaceGetNothing(t *testing.T) {
 	p := newPoolServer(t, time.Minute)
 	stranger := &testWorker{moved: make(chan struct{})}

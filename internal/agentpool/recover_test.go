@@ -14,8 +14,9 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// TestAToolThatMayNotBeRepeated is killed between call and result.
-func TestAToolThatMayNotBeRepeated(t *testing.T) {
+// A tool that is not repeatable is not run again after a kill between call and
+// result.
+func TestUnrepeatableToolIsNotRunAgain(t *testing.T) {
 	var runs atomic.Int64
 	p := newServer(t, nil)
 	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
@@ -55,7 +56,7 @@ func TestAToolThatMayNotBeRepeated(t *testing.T) {
 	}
 }
 
-func TestAToolThatEndedIsNotForgottenByAStop(t *testing.T) {
+func TestStopKeepsTheResultOfATool(t *testing.T) {
 	p := newServer(t, nil)
 	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		_, err := t.Call(ctx, "pay", nil, agent.CallOptions{}, func(ctx context.Context) (json.RawMessage, error) {
@@ -91,7 +92,7 @@ func TestAnsweredOrStoppedWhileDown(t *testing.T) {
 			p.say("hi")
 			request := p.awaitType("agent.input_request").Body.(chat.AgentInputRequest).RequestID
 			p.kill()
-			p.start(0) // nobody runs turns yet
+			p.start(0) // no runner yet
 			var err error
 			if what == "answered" {
 				_, err = p.Answer(ctx, ann, "s", request, chat.Answer{Text: "so."})
@@ -112,9 +113,9 @@ func TestAnsweredOrStoppedWhileDown(t *testing.T) {
 	}
 }
 
-// TestTakenUpWhenThereIsRoom: a turn that cannot be taken up because the disk is
-// full does not wait for the next start.
-func TestTakenUpWhenThereIsRoom(t *testing.T) {
+// A turn that cannot be resumed because the disk is full is resumed when there is
+// space, not only at the next start.
+func TestTurnIsResumedWhenTheDiskHasSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
 			a, err := t.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
@@ -143,9 +144,8 @@ func TestTakenUpWhenThereIsRoom(t *testing.T) {
 	})
 }
 
-// TestOtherWordsAfterACrash: text that was shown is not taken back, also when
-// the agent says something else again and again.
-func TestOtherWordsAfterACrash(t *testing.T) {
+// Shown text is kept, also when every attempt of the agent writes another text.
+func TestShownTextIsKeptAfterACrash(t *testing.T) {
 	p := newServer(t, nil)
 	p.opt.Clean = true                                             // the process is to blame, not the turn
 	words := []string{"one", "", "two", "two and a half", "three"} // "": dies when the old block is closed
@@ -208,7 +208,7 @@ func TestOtherWordsAfterACrash(t *testing.T) {
 	}
 }
 
-func TestACrashLoopEnds(t *testing.T) {
+func TestCrashLoopEnds(t *testing.T) {
 	var tries atomic.Int64
 	p := newServer(t, nil)
 	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
@@ -232,7 +232,7 @@ func TestACrashLoopEnds(t *testing.T) {
 	}
 }
 
-func TestShutdownLeavesTurns(t *testing.T) {
+func TestShutdownKeepsTurnsForTheNextStart(t *testing.T) {
 	entered := make(chan struct{}, 10)
 	p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		if t.Text() == "ask" {
@@ -249,7 +249,7 @@ func TestShutdownLeavesTurns(t *testing.T) {
 	p.say("hi")
 	<-entered
 	p.opt.Clean = true
-	for range 5 { // more often than a crash loop may go on
+	for range 5 { // more crashes than a turn may have
 		p.shutdown()
 		p.start(0)
 		p.run()
@@ -281,7 +281,7 @@ func TestShutdownLeavesTurns(t *testing.T) {
 	p.opt.Grace = time.Millisecond
 }
 
-func TestATurnEndsWhenTheDiskHasRoomAgain(t *testing.T) {
+func TestTurnEndsWhenTheDiskHasSpace(t *testing.T) {
 	p := newServer(t, nil)
 	failed := make(chan struct{})
 	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
@@ -327,8 +327,7 @@ func TestErasedTurnsEnd(t *testing.T) {
 	}
 }
 
-// TestSteeringAfterACrash: the new attempt is handed at the same steps what the
-// old one was handed.
+// A new attempt receives the messages of the earlier one at the same steps.
 func TestSteeringAfterACrash(t *testing.T) {
 	p := newServer(t, nil)
 	step := make(chan struct{})
@@ -339,7 +338,7 @@ func TestSteeringAfterACrash(t *testing.T) {
 		}
 		for i := range 4 {
 			if t.Ref().Attempt == 1 {
-				step <- struct{}{} // the test says something, or not
+				step <- struct{}{} // the test sends a message, or not
 				<-step
 			}
 			msgs, err := t.Heard(ctx)
@@ -372,7 +371,7 @@ func TestSteeringAfterACrash(t *testing.T) {
 	<-p.gate.dead
 	p.kill()
 	p.start(0)
-	p.say("e") // while nobody runs the turn: is not heard before its time
+	p.say("e") // while the turn does not run: it is received at a later step
 	p.run()
 	p.awaitEnd(chat.Done)
 	if got := p.logText("s"); !strings.HasPrefix(got, strings.Join([]string{"user hi", "turn.started", "user a", "took 1", "status a", "status a",
@@ -381,7 +380,7 @@ func TestSteeringAfterACrash(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatDoesNotRepeatItself(t *testing.T) {
+func TestAgentMayDifferAfterACrash(t *testing.T) {
 	p := newServer(t, nil)
 	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		if t.Ref().Attempt == 1 {

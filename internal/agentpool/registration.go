@@ -16,7 +16,7 @@ type registration struct {
 	slots  int
 	held   int
 	claims []chat.TurnID // open turns that the worker had on an earlier connection
-	ended  []turnEnd     // the last turns whose end the worker reported or was told
+	ended  []turnEnd     // the last turns whose end the worker reported or received
 }
 
 // Join registers a worker of an agent name in a workspace that answers up to slots turns at once. The turns that it had
@@ -41,7 +41,7 @@ func (p *Pool) Join(workspace, name string, w chat.Worker, slots int, holding []
 		}
 	}
 	g.assign()
-	p.tellEnded(r)
+	p.sendEnded(r)
 	return r
 }
 

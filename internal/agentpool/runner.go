@@ -294,7 +294,7 @@ func (r *Runner) ask(ctx context.Context, u *run, span trace.Span) (ref chat.Tur
 	turn, err := r.load(ctx, u)
 	if err == nil {
 		if sc := span.SpanContext(); sc.IsSampled() && !u.resumed {
-			err = turn.note(ctx, "trace", chat.AgentTrace{TraceID: sc.TraceID().String()})
+			err = turn.storeOnce(ctx, "trace", chat.AgentTrace{TraceID: sc.TraceID().String()})
 		}
 		if err == nil {
 			err = r.callAgent(ctx, u, turn)
@@ -322,7 +322,7 @@ func (r *Runner) ask(ctx context.Context, u *run, span trace.Span) (ref chat.Tur
 // callAgent calls the agent. It returns without waiting for an agent that ignores the end of its context; what the agent
 // stores later is refused.
 func (r *Runner) callAgent(ctx context.Context, u *run, turn *turn) error {
-	defer close(u.in.unasked)
+	defer close(u.in.abandoned)
 	done := make(chan error, 1)
 	go func() { done <- r.agents.answer(ctx, u.agent, turn, r.opt.Logger) }()
 	select {
@@ -338,7 +338,7 @@ func (r *Runner) callAgent(ctx context.Context, u *run, turn *turn) error {
 	case <-u.in.ended:
 		return context.Cause(ctx)
 	case <-timeout.C:
-		r.opt.Logger.WarnContext(ctx, "an agent does not obey a stop; its turn is ended without it", "session", u.ref.Session, "turn", u.ref.Turn, "agent", u.agent)
+		r.opt.Logger.WarnContext(ctx, "an agent ignores a stop; its turn is ended without it", "session", u.ref.Session, "turn", u.ref.Turn, "agent", u.agent)
 		return context.Cause(ctx)
 	}
 }

@@ -88,7 +88,7 @@ func forever(ctx context.Context, t *agent.Turn) error {
 	}
 }
 
-func TestAnAgentThatIgnoresAStop(t *testing.T) {
+func TestAgentThatIgnoresAStop(t *testing.T) {
 	release, late := make(chan struct{}), make(chan error, 1)
 	p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		<-release
@@ -110,9 +110,8 @@ func TestAnAgentThatIgnoresAStop(t *testing.T) {
 	}
 }
 
-// An agent that obeys a stop has the time to say its last word: the turn ends
-// behind it, not at once.
-func TestTheLastWordOfAStoppedAgent(t *testing.T) {
+// A stopped agent has time to store its last events; the turn ends after them.
+func TestStoppedAgentStoresItsLastEvents(t *testing.T) {
 	stopping, last := make(chan struct{}), make(chan struct{})
 	p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		<-ctx.Done()
@@ -136,9 +135,9 @@ func TestTheLastWordOfAStoppedAgent(t *testing.T) {
 	}
 }
 
-// A turn that was ended in the log by others, such as by a deadline, is not waited
-// for: an agent that ignores it holds up nothing, not even the end of the server.
-func TestATurnThatOthersEnded(t *testing.T) {
+// A turn that has ended in the log, for example by a deadline, is not waited for:
+// an agent that ignores its end delays nothing, not even the shutdown.
+func TestTurnEndedInTheLogIsNotWaitedFor(t *testing.T) {
 	begun, release := make(chan chat.TurnRef, 1), make(chan struct{})
 	p := newServer(t, agent.Func(func(_ context.Context, t *agent.Turn) error {
 		begun <- t.Ref()
@@ -167,9 +166,8 @@ func TestATurnThatOthersEnded(t *testing.T) {
 	<-ended
 }
 
-// TestKilledAtEveryStep kills the process after each write in turn; what is in
-// the log at the end is the same, and no tool that ended is run again.
-func TestKilledAtEveryStep(t *testing.T) {
+// A kill after any write gives the same log, and no tool with a result runs again.
+func TestKillAtEveryWrite(t *testing.T) {
 	var runs atomic.Int64
 	script := agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		think := t.Think()

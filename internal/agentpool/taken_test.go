@@ -10,15 +10,15 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// A turn that no worker has goes to the agent that is given the name meanwhile, as
-// a reload of the configuration does; one that a worker has stays with it.
-func TestANameIsGivenAway(t *testing.T) {
+// When an agent in the process gets the name, for example by a reload of the
+// configuration, it gets the turns that no worker has. A worker keeps its turns.
+func TestAgentInTheProcessGetsWaitingTurns(t *testing.T) {
 	take := func(p *testServer) {
 		p.names.Add(agent.Info{Name: "worker", Kind: "model"}, agent.Func(func(ctx context.Context, turn *agent.Turn) error {
 			return turn.Say(ctx, fmt.Sprint("mine, attempt ", turn.Ref().Attempt))
 		}))
 	}
-	t.Run("nobody came", func(t *testing.T) {
+	t.Run("no worker", func(t *testing.T) {
 		p := newPoolServer(t, time.Hour)
 		p.say("hi")
 		p.await("a turn that waits", func(evs []chat.Event) bool { return evs[len(evs)-1].Type == "agent.status" })

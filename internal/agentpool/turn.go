@@ -177,7 +177,7 @@ func (t *turn) current() chat.Assignment {
 	return a
 }
 
-// nextAttempt begins a new attempt; crash says whether the end of the last one counts as a crash of the turn.
+// nextAttempt begins a new attempt; crash reports whether the end of the last one counts as a crash of the turn.
 func (t *turn) nextAttempt(ctx context.Context, reason string, crash bool) error {
 	next, ok, err := t.sessions.ResumeTurn(ctx, t.Ref(), reason, crash)
 	if err != nil {
@@ -195,8 +195,8 @@ func (t *turn) nextAttempt(ctx context.Context, reason string, crash bool) error
 // resumed reports whether an earlier attempt was interrupted.
 func (t *turn) resumed() bool { return t.Ref().Attempt > 1 }
 
-// note stores an event of the server about the turn, once over all attempts.
-func (t *turn) note(ctx context.Context, key string, body chat.Body) error {
+// storeOnce stores an event of the server about the turn, once over all attempts.
+func (t *turn) storeOnce(ctx context.Context, key string, body chat.Body) error {
 	_, err := t.Append(ctx, []chat.Draft{chat.NewDraft(body).As(string(t.id) + "/" + key)})
 	return err
 }
@@ -264,7 +264,7 @@ func (t *turn) TakeMessages(ctx context.Context) ([]chat.Event, error) {
 	return t.events(ctx, seqs)
 }
 
-// TakeNews takes all that arrived during the turn, or the news of some workstreams.
+// TakeNews takes all events that arrived during the turn, or those of some workstreams.
 func (t *turn) TakeNews(ctx context.Context, workstreams ...string) (events []chat.Event, err error) {
 	var seqs []chat.Seq
 	if len(workstreams) > 0 {

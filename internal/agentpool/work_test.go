@@ -15,7 +15,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// on gives each line of work an agent of its own; "" is the main line.
+// on has one agent per workstream; "" is the main line.
 type on map[string]func(ctx context.Context, t *agent.Turn) error
 
 func (o on) Answer(ctx context.Context, t *agent.Turn) error {
@@ -25,8 +25,7 @@ func (o on) Answer(ctx context.Context, t *agent.Turn) error {
 	return t.Say(ctx, "Did "+t.Text()+".")
 }
 
-// count says how often an event of a type, about a workstream if one is named,
-// is in the log.
+// count counts the events of a type, about a workstream if one is named.
 func (p *testServer) count(typ, about string) int {
 	facts, _, err := p.gate.Read(ctx, "s", chat.Range{Types: []string{typ}})
 	if err != nil {
@@ -68,7 +67,7 @@ func (p *testServer) awaitMainEnd(n int) {
 	})
 }
 
-// launchAll launches workstreams, waits for them and says what they gave.
+// launchAll launches workstreams, waits for them and writes their results.
 func launchAll(names ...string) func(ctx context.Context, t *agent.Turn) error {
 	return func(ctx context.Context, t *agent.Turn) error {
 		for _, name := range names {
@@ -106,8 +105,9 @@ func TestATurnLaunchesAndAwaits(t *testing.T) {
 	}
 }
 
-// Cut anywhere, every workstream is launched, answered and told of once.
-func TestWorkstreamsSurviveEveryCut(t *testing.T) {
+// After a kill at any write, every workstream is launched, answered and reported
+// once.
+func TestWorkstreamsSurviveAKillAtEveryWrite(t *testing.T) {
 	for writes := int64(3); ; writes++ {
 		p := newServer(t, on{"": launchAll("a", "b", "c")})
 		p.start(writes)
@@ -144,7 +144,7 @@ func TestWorkstreamsSurviveEveryCut(t *testing.T) {
 	}
 }
 
-func TestVerbsWithinACallKeepTheirPlace(t *testing.T) {
+func TestWorkstreamCallsWithinAToolKeepTheirOrder(t *testing.T) {
 	a := on{"": func(ctx context.Context, t *agent.Turn) error {
 		for _, name := range []string{"x", "y"} {
 			_, err := t.Call(ctx, "launch_workstream", json.RawMessage(`{}`), agent.CallOptions{Repeatable: true}, func(ctx context.Context) (json.RawMessage, error) {
@@ -202,7 +202,7 @@ func TestVerbsWithinACallKeepTheirPlace(t *testing.T) {
 	}
 }
 
-func TestNewsReachesATurn(t *testing.T) {
+func TestRunningTurnGetsWorkstreamNews(t *testing.T) {
 	heard := make(chan []string, 10)
 	ready := make(chan struct{})
 	p := newServer(t, on{"w": func(ctx context.Context, t *agent.Turn) error {
@@ -293,8 +293,8 @@ func TestAHundredChildren(t *testing.T) {
 	}
 }
 
-// What Await has taken is no news in a later attempt either.
-func TestAwaitedNewsStaysAwaited(t *testing.T) {
+// News that Await has returned is not delivered again in a later attempt.
+func TestAwaitedNewsIsNotDeliveredAgain(t *testing.T) {
 	got := make(chan int, 10)
 	hold := make(chan struct{})
 	p := newServer(t, on{"": func(ctx context.Context, t *agent.Turn) error {
@@ -330,7 +330,7 @@ func TestAwaitedNewsStaysAwaited(t *testing.T) {
 	}
 }
 
-// Who waits for an interactive child hears of it when somebody stops the child.
+// Await returns when an interactive child is stopped.
 func TestAwaitEndsWhenAnInteractiveChildIsStopped(t *testing.T) {
 	p := newServer(t, on{
 		"": func(ctx context.Context, t *agent.Turn) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func TestANoncompliantChildTimesOut(t *testing.T) {
+func TestChildThatIgnoresItsDeadlineTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
 		p := newServer(t, on{
@@ -38,7 +38,7 @@ func TestANoncompliantChildTimesOut(t *testing.T) {
 	})
 }
 
-func TestATerminatedChildHasItsGrace(t *testing.T) {
+func TestTerminatedChildHasAGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
 		p := newServer(t, on{
@@ -75,7 +75,7 @@ func TestATerminatedChildHasItsGrace(t *testing.T) {
 	})
 }
 
-func TestAPausedChildWaits(t *testing.T) {
+func TestPausedChildWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newServer(t, on{
 			"": launchAll("w"),
@@ -126,8 +126,8 @@ func TestAPausedChildWaits(t *testing.T) {
 	})
 }
 
-// A worker is told what concerns its turn, and to stop when its workstream ends.
-func TestAWorkersWorkstream(t *testing.T) {
+// A worker gets the directives of its workstream, and a stop when it ends.
+func TestWorkerGetsDirectivesAndStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newServer(t, on{})
 		p.start(0)
@@ -148,15 +148,15 @@ func TestAWorkersWorkstream(t *testing.T) {
 		time.Sleep(81 * time.Second)
 		synctest.Wait()
 		h.mu.Lock()
-		var told []string
-		for _, e := range h.told {
-			told = append(told, e.Body.(chat.WorkstreamSteered).Command)
+		var commands []string
+		for _, e := range h.events {
+			commands = append(commands, e.Body.(chat.WorkstreamSteered).Command)
 		}
 		h.mu.Unlock()
-		if !slices.Equal(told, []string{chat.SteerPause, chat.SteerWrapUp}) {
-			t.Fatal(told)
+		if !slices.Equal(commands, []string{chat.SteerPause, chat.SteerWrapUp}) {
+			t.Fatal(commands)
 		}
-		// Its connection breaks, and it comes back as another one: it is told again.
+		// It reconnects and gets the same again.
 		h.reg.Leave()
 		again := &testWorker{moved: make(chan struct{})}
 		again.reg = p.pool.Join(chat.DefaultWorkspace, "digger", again, 2, []chat.TurnID{given.Turn})
@@ -170,8 +170,8 @@ func TestAWorkersWorkstream(t *testing.T) {
 		}
 		again.mu.Lock()
 		defer again.mu.Unlock()
-		if len(again.told) != 2 || !slices.Equal(again.stops, []chat.TurnID{given.Turn}) {
-			t.Fatal(again.told, again.stops)
+		if len(again.events) != 2 || !slices.Equal(again.stops, []chat.TurnID{given.Turn}) {
+			t.Fatal(again.events, again.stops)
 		}
 		if _, err := again.reg.Holds(given.Turn); chat.CodeOf(err) != chat.Conflict {
 			t.Fatal("it still has the turn")

@@ -9,7 +9,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// written lets an agent write pieces and returns the blocks that came of it.
+// written lets an agent write pieces and returns the stored blocks.
 func written(t *testing.T, pieces ...string) []chat.AgentText {
 	t.Helper()
 	p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
