@@ -178,7 +178,7 @@ func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 			return err
 		}
 	}
-	return agent.Failf(agent.CodeTooMany, chat.Unavailable, "the agent asked %d times in one turn without coming to an end, so it was stopped; say how to go on", maxRounds)
+	return agent.Failf(agent.CodeTooMany, chat.Unavailable, "the agent opened prompts %d times in one turn without finishing, so it was stopped; say how to continue", maxRounds)
 }
 
 // restore reads what earlier attempts stored. done means that the answer is

@@ -104,7 +104,7 @@ func (a *Agent) connectionError(cause, err error) error {
 	case errors.Is(cause, errLimit):
 		return agent.Failf(agent.CodeTimeout, chat.Unavailable, "the agent's endpoint %s did not finish within %s and was given up; ask for less at once, or raise limit in the configuration", a.address(), a.opt.Limit)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return agent.Failf(agent.CodeDown, chat.Unavailable, "the agent's endpoint %s does not take connections; is it running?", a.address()).Because(err)
+		return agent.Failf(agent.CodeDown, chat.Unavailable, "the agent's endpoint %s does not accept connections; is it running?", a.address()).Because(err)
 	case chat.CodeOf(err) == chat.TooLarge:
 		return err
 	case errors.As(err, &timeout) && timeout.Timeout():

@@ -56,7 +56,7 @@ func (a *Agent) retry(ctx context.Context, connect func() (delay time.Duration, 
 			a.setHealth(err)
 			return err
 		}
-		a.opt.Logger.WarnContext(ctx, "an agent's endpoint did not take a call; trying again", "endpoint", a.address(), "err", err)
+		a.opt.Logger.WarnContext(ctx, "an agent's endpoint did not accept a call; trying again", "endpoint", a.address(), "err", err)
 		if delay == 0 {
 			delay = 500 * time.Millisecond << try
 		}

@@ -326,7 +326,7 @@ func (c *completion) closeCalls(ctx context.Context) error {
 	for _, id := range c.out.openCalls {
 		names = append(names, c.out.calls[id].Tool)
 	}
-	problem := "nobody runs this tool for the endpoint"
+	problem := "agents of this kind run no tools for the endpoint"
 	if c.finishReason != "tool_calls" && c.hasText {
 		problem = "" // the endpoint continued, so it has run the tool itself
 	}

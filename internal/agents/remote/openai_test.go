@@ -115,7 +115,7 @@ func TestOpenAIToolForTheCallerFails(t *testing.T) {
 	if end := h.awaitEnd(1); end.Outcome != chat.Failed || !strings.Contains(end.Error, "tool add") {
 		t.Fatalf("ended %s: %s", end.Outcome, end.Error)
 	}
-	if s := h.summary(); !strings.Contains(s, `calls add {"a":1}`) || !strings.Contains(s, "tool error nobody runs") {
+	if s := h.summary(); !strings.Contains(s, `calls add {"a":1}`) || !strings.Contains(s, "tool error agents of this kind run no tools") {
 		t.Fatal(s)
 	}
 }

@@ -151,7 +151,7 @@ func (s *Server) call(ctx context.Context, name string, c Call) (json.RawMessage
 }
 
 // errNotReceived means that the server has certainly not executed the call.
-var errNotReceived = errors.New("the server did not take the call")
+var errNotReceived = errors.New("the server did not accept the call")
 
 func (s *Server) callOnce(ctx context.Context, name string, c Call) (json.RawMessage, error) {
 	session, err := s.connect(ctx)
@@ -185,7 +185,7 @@ func (s *Server) callOnce(ctx context.Context, name string, c Call) (json.RawMes
 		return nil, &Error{Code: Failed, Msg: "the MCP server refused the call: " + e.Message, Err: err}
 	case u.notReceived():
 		s.lost(session, err)
-		return nil, &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s does not take the call: %s", s.opt.Name, reason(err)), Err: errors.Join(errNotReceived, err)}
+		return nil, &Error{Code: Unavailable, Msg: fmt.Sprintf("the MCP server %s does not accept the call: %s", s.opt.Name, reason(err)), Err: errors.Join(errNotReceived, err)}
 	case u.busy():
 		return nil, &Error{Code: Lost, Msg: fmt.Sprintf("the MCP server %s gave no answer (%d); whether the call took effect is not known", s.opt.Name, u.status.Load()), Err: err}
 	}

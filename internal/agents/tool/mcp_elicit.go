@@ -27,7 +27,7 @@ func (s *Server) elicit(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitR
 		u = s.calls.only()
 	}
 	if u == nil {
-		s.opt.Logger.WarnContext(ctx, "a question of an MCP server was declined, because several conversations use it at once and it cannot be told whose it is; set exclusive", "server", s.opt.Name)
+		s.opt.Logger.WarnContext(ctx, "a question of an MCP server was declined, because several conversations use the server at once and the question does not name its call; set exclusive", "server", s.opt.Name)
 		return &mcp.ElicitResult{Action: "decline"}, nil
 	}
 	defer u.clock.hold()()
