@@ -169,9 +169,9 @@ func TestForeignIDsAnswerLikeUnusedIDs(t *testing.T) {
 			if strings.Contains(body, "secret") || strings.Contains(body, "alice") {
 				t.Errorf("%s shows %q: %s", r.Pattern, who, body)
 			}
-			nocode, nobody, _ := p.do(other)
-			if nocode != code || hers.withoutIDs(body) != none.withoutIDs(nobody) {
-				t.Errorf("%s as %q answers differently for alice's id and an unused one:\n%d %s\n%d %s", r.Pattern, who, code, body, nocode, nobody)
+			unusedCode, unusedBody, _ := p.do(other)
+			if unusedCode != code || hers.withoutIDs(body) != none.withoutIDs(unusedBody) {
+				t.Errorf("%s as %q answers differently for alice's id and an unused one:\n%d %s\n%d %s", r.Pattern, who, code, body, unusedCode, unusedBody)
 			}
 		}
 	}
@@ -240,12 +240,12 @@ func TestForeignIDsInQueryHeaderAndBody(t *testing.T) {
 				return code, o.withoutIDs(body)
 			}
 			code, body := send(hers)
-			nocode, nobody := send(none)
+			unusedCode, unusedBody := send(none)
 			if code < 400 && body != "[]" || strings.Contains(body, "secret") || strings.Contains(body, "alice") {
 				t.Errorf("%s %s as %s: %d %s", tr.method, tr.path, who, code, body)
 			}
-			if code != nocode || body != nobody {
-				t.Errorf("%s %s as %s answers differently for alice's id and an unused one:\n%d %s\n%d %s", tr.method, tr.path, who, code, body, nocode, nobody)
+			if code != unusedCode || body != unusedBody {
+				t.Errorf("%s %s as %s answers differently for alice's id and an unused one:\n%d %s\n%d %s", tr.method, tr.path, who, code, body, unusedCode, unusedBody)
 			}
 		}
 	}

@@ -334,7 +334,7 @@ func TestNATSCredentialIsLimitedToItsSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		if cred.Session == "hers" || slices.ContainsFunc(append(cred.Publish, cred.Subscribe...), func(s string) bool { return strings.Contains(s, ".hers.") }) {
-			t.Fatalf("a credential for somebody else's session: %+v", cred)
+			t.Fatalf("a credential for another user's session: %+v", cred)
 		}
 		refused := make(chan error, 64)
 		c := connectNATS(t, bus, credentialOf(cred, refused)...)
