@@ -2,7 +2,6 @@ package terminal
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -41,7 +40,7 @@ func TestScreenContinuesASession(t *testing.T) {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, string(body))
+		_, _ = w.Write(body)
 	}))
 	defer server.Close()
 	cl, err := client.New(client.Options{URL: server.URL, Retries: -1})
