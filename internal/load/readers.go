@@ -32,47 +32,47 @@ type reader struct {
 
 // NewReaders returns an empty set of readers. They read until Close.
 func NewReaders() (*Readers, error) {
-	c := &Readers{}
+	r := &Readers{}
 	var err error
-	c.poll, err = newPoller(c)
-	return c, err
+	r.poll, err = newPoller(r)
+	return r, err
 }
 
 // Add reads from a connection until it ends. first is what was read from it before.
-func (c *Readers) Add(conn net.Conn, first []byte) error {
-	m := &reader{sample: c.size%sampleEvery == 0}
-	c.size++
-	c.take(m, first)
-	return c.poll.add(conn, m)
+func (r *Readers) Add(conn net.Conn, first []byte) error {
+	m := &reader{sample: r.size%sampleEvery == 0}
+	r.size++
+	r.take(m, first)
+	return r.poll.add(conn, m)
 }
 
 // Len is how many readers were added.
-func (c *Readers) Len() int { return c.size }
+func (r *Readers) Len() int { return r.size }
 
 // Seen is how many stamps all readers have received.
-func (c *Readers) Seen() int64 { return c.seen.Load() }
+func (r *Readers) Seen() int64 { return r.seen.Load() }
 
 // Take returns the latencies measured since the last call.
-func (c *Readers) Take() Histogram {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	h := c.hist
-	c.hist = Histogram{}
+func (r *Readers) Take() Histogram {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.hist
+	r.hist = Histogram{}
 	return h
 }
 
 // Wait waits until so many stamps were received. It fails when nothing arrives for a while or a connection ended.
-func (c *Readers) Wait(stamps int64) error {
+func (r *Readers) Wait(stamps int64) error {
 	tick := time.NewTicker(200 * time.Microsecond)
 	defer tick.Stop()
-	last, since := c.seen.Load(), time.Now()
+	last, since := r.seen.Load(), time.Now()
 	for range tick.C {
-		n := c.seen.Load()
+		n := r.seen.Load()
 		switch {
 		case n >= stamps:
 			return nil
-		case c.gone.Load() > 0:
-			return fmt.Errorf("%d of %d readers were cut off after %d of %d messages", c.gone.Load(), c.size, n, stamps)
+		case r.gone.Load() > 0:
+			return fmt.Errorf("%d of %d readers were cut off after %d of %d messages", r.gone.Load(), r.size, n, stamps)
 		case n != last:
 			last, since = n, time.Now()
 		case time.Since(since) > 20*time.Second:
@@ -83,35 +83,35 @@ func (c *Readers) Wait(stamps int64) error {
 }
 
 // Close closes all connections.
-func (c *Readers) Close() error { return c.poll.close() }
+func (r *Readers) Close() error { return r.poll.close() }
 
 // take counts the stamps in b.
-func (c *Readers) take(m *reader, b []byte) {
+func (r *Readers) take(m *reader, b []byte) {
 	if len(b) == 0 {
 		return
 	}
 	var n int
 	if m.sample {
 		now := time.Now().UnixMicro()
-		c.mu.Lock()
-		n = m.scan(b, func(us int64) { c.hist.Add(time.Duration(now-us) * time.Microsecond) })
-		c.mu.Unlock()
+		r.mu.Lock()
+		n = m.scan(b, func(us int64) { r.hist.Add(time.Duration(now-us) * time.Microsecond) })
+		r.mu.Unlock()
 	} else {
 		n = m.scan(b, nil)
 	}
 	if n > 0 {
-		c.seen.Add(int64(n))
+		r.seen.Add(int64(n))
 	}
 }
 
 // readAll reads one connection to its end.
-func readAll(c *Readers, conn net.Conn, m *reader) {
+func readAll(r *Readers, conn net.Conn, m *reader) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := conn.Read(buf)
-		c.take(m, buf[:n])
+		r.take(m, buf[:n])
 		if err != nil {
-			c.gone.Add(1)
+			r.gone.Add(1)
 			return
 		}
 	}
