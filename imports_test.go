@@ -22,8 +22,8 @@ type rule struct {
 	libs   []string // modules of others, or parts of them; * is all of them
 }
 
-// rules is the table in the style guide. Arrows point towards chat; the folders
-// in the middle do not know each other, cmd hands one to the next.
+// rules say which folder may import which. Imports point towards chat; the folders in the middle do not import each
+// other, cmd/parley connects them.
 var rules = []rule{
 	{folder: "."},
 	{folder: "chat"},
@@ -92,7 +92,7 @@ var rules = []rule{
 	// What users would write.
 	{folder: "examples/*", own: []string{"chat", "client", "agent"}},
 
-	// Tools for measuring: they know bytes and time, nothing of ours.
+	// Small packages that import nothing of this module.
 	{folder: "internal/freeport"},
 	{folder: "internal/freshstack"},
 	{folder: "internal/json"},

@@ -23,8 +23,8 @@ type tokenSet struct {
 	jwt    string // what the credential of a JWT begins with
 }
 
-// static is a token by its hash: comparing hashes in constant time gives away
-// neither the token nor its length.
+// staticToken is a token of the options or the token file. Hashes are compared in
+// constant time, so that neither the token nor its length can be measured.
 type staticToken struct {
 	token  Token
 	sum    [sha256.Size]byte

@@ -131,8 +131,8 @@ type shares struct {
 // shareWindow is how long a share of the disk is for.
 const shareWindow = time.Hour
 
-// spend counts n bytes that the caller is about to write, and reports why it may
-// not: while the disk is scarce, one actor must not use up the rest.
+// countWritten counts n bytes that the caller is about to write. It refuses them when the
+// disk is nearly full and the caller has used its share.
 func (s *Sessions) countWritten(c chat.Caller, n int) error {
 	if s.opt.Scarce == nil || s.opt.Quotas.Shares <= 0 || c.Administers(c.In()) {
 		return nil

@@ -39,7 +39,7 @@ type sequencer struct {
 // look at the state, or exclusive work.
 type request struct {
 	rules
-	undo      bool // op may fail after it added events
+	undo      bool // the rules may fail after they added events
 	create    bool // the session need not exist
 	unbounded bool // is queued also when maxWaiting requests wait
 	pieces    []chat.Preview
@@ -219,9 +219,8 @@ func (r *sequencer) load(ctx context.Context) error {
 	return nil
 }
 
-// append decides and commits the batch. When the committer says that the
-// session has moved on, it decides again on the newer state; when the rules fail
-// on a request, it decides again without that one.
+// append decides and commits the batch. After a commit conflict it decides again on
+// the newer state; when the rules panic on a request, it decides again without that one.
 func (r *sequencer) append(ctx context.Context, batch []*request) {
 	for try := 0; ; {
 		err := r.tryAppend(ctx, batch)
@@ -249,7 +248,7 @@ func (r *sequencer) append(ctx context.Context, batch []*request) {
 // maxTries is how often a batch is decided again after a commit conflict.
 const maxTries = 3
 
-// errPanicked says that the rules failed on a request, which is marked as dead.
+// errPanicked says that the rules panicked on a request, whose field panicked is set.
 var errPanicked = errors.New("the rules failed")
 
 func (r *sequencer) tryAppend(ctx context.Context, batch []*request) error {
