@@ -10,13 +10,13 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// maxSleep is the longest time Run sleeps while a deadline is set: a machine that
-// slept itself, or whose clock was set, is noticed after it.
+// maxSleep is the longest time that Run sleeps while a deadline is set. It bounds the
+// delay after the machine was suspended or its clock was changed.
 const maxSleep = 30 * time.Second
 
-// Run closes prompts at their deadlines, says what is due for workstreams and
-// finishes erasures, until ctx ends. The deadlines and the erasures stand in the
-// log, so nothing is forgotten over a restart.
+// Run closes prompts at their deadlines, applies the deadlines of workstreams and
+// finishes erasures, until ctx ends. Deadlines and erasures are stored in the log, so
+// they survive a restart.
 func (s *Sessions) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -51,7 +51,7 @@ func (s *Sessions) Run(ctx context.Context) error {
 	}
 }
 
-// wakeRun lets Run look again what is due.
+// wakeRun makes Run check the deadlines again.
 func (s *Sessions) wakeRun() {
 	select {
 	case s.wake <- struct{}{}:
@@ -59,8 +59,8 @@ func (s *Sessions) wakeRun() {
 	}
 }
 
-// expire closes the prompts whose time is over and returns the next deadline, 0
-// for none. A session in which it fails does not keep the others waiting.
+// expire closes the prompts whose deadline has passed and returns the next deadline, 0
+// for none. An error in one session does not stop the others.
 func (s *Sessions) expire(ctx context.Context) (next chat.At, err error) {
 	var due []chat.Deadline
 	for dl, err := range s.log.Deadlines(ctx) {

@@ -8,14 +8,14 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// PutFile puts a file into a session, over one that is there unless f says
-// otherwise. The file and the event in the log are one change: changes of one path
-// have the same order in both, and when the event is refused, or the process ends
-// before it is stored, the path has what it had before.
+// PutFile stores a file in a session. It replaces an existing file unless f.IfAbsent is
+// set. The file and its event are stored as one change: changes of one path have the same
+// order in the file store and in the log. If the event is refused, or the process ends
+// before the event is stored, the path keeps its previous content.
 func (s *Sessions) PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.FilePut) (chat.FileInfo, error) {
 	sess, err := s.fileOwner(ctx, c, id)
 	if err == nil {
-		err = s.mayStore(ctx, c, sess.Workspace, sess.Owner, 0) // spares the bytes
+		err = s.mayStore(ctx, c, sess.Workspace, sess.Owner, 0) // refuse before the body is read
 	}
 	if err != nil {
 		return chat.FileInfo{}, err
@@ -34,7 +34,7 @@ func (s *Sessions) PutFile(ctx context.Context, c chat.Caller, id chat.SessionID
 	})
 }
 
-// RemoveFile takes a file out of a session, as one change with the event in the log.
+// RemoveFile removes a file from a session. The removal and its event are one change.
 func (s *Sessions) RemoveFile(ctx context.Context, c chat.Caller, id chat.SessionID, name, via string) error {
 	sess, err := s.fileOwner(ctx, c, id)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Sessions) RemoveFile(ctx context.Context, c chat.Caller, id chat.Sessio
 	return s.opt.Artifacts.Remove(ctx, sess.ID, name, sess.Last, func(info chat.FileInfo) error {
 		draft := chat.NewDraft(chat.FileRemoved{Path: info.Path})
 		draft.Via = via
-		// It frees bytes, so it is stored also when the owner has none left.
+		// A removal frees space, so it is allowed even when the owner's quota is used up.
 		a, err := s.join(ctx, c, sess.ID, []chat.Draft{draft}, false)
 		if err == nil {
 			_, err = a.finish(ctx)
@@ -52,8 +52,8 @@ func (s *Sessions) RemoveFile(ctx context.Context, c chat.Caller, id chat.Sessio
 	})
 }
 
-// fileOwner finds a session whose files the caller may change. The rule itself is
-// checked with the event; this spares the bytes.
+// fileOwner returns a session whose files the caller may change. The append checks
+// access again; this check refuses before the body is read.
 func (s *Sessions) fileOwner(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
 	sess, err := s.visible(ctx, c, id)
 	if err == nil {
@@ -65,8 +65,8 @@ func (s *Sessions) fileOwner(ctx context.Context, c chat.Caller, id chat.Session
 	return sess, err
 }
 
-// Recover settles the changes of files that the last process left in the middle: the
-// log decides. It is called before anything else.
+// Recover completes or reverts the file changes that the last process did not finish: a
+// change is kept if the log has its event. Call it before any other method.
 func (s *Sessions) Recover(ctx context.Context) error {
 	if s.opt.Artifacts == nil {
 		return nil
@@ -79,8 +79,8 @@ func (s *Sessions) Recover(ctx context.Context) error {
 	return errors.Join(err, s.countSettled(ctx, ids))
 }
 
-// hasChange reports whether the log has a change of a file. The last event about
-// the path decides.
+// hasChange reports whether the log has the event of a file change. Only the last event
+// about the path counts.
 func (s *Sessions) hasChange(ctx context.Context, c chat.FileChange) (stored bool, err error) {
 	if _, err := s.log.Record(ctx, c.Session); chat.CodeOf(err) == chat.NotFound || chat.CodeOf(err) == chat.Gone {
 		return false, nil

@@ -8,10 +8,11 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Fork begins a session that shares another one's past, up to an event, and goes
-// its own way from there. It is a copy: erasing one leaves the other whole. What
-// was under way at that event is ended in the fork; a message that waited there
-// is answered anew. A caller that may see a session may fork it, and owns the fork.
+// Fork creates a session with a copy of another session's events, up to the event
+// f.After. The two sessions are independent: erasing one does not change the other.
+// In the fork, running turns, open prompts and workstreams are ended; a message that
+// was queued at f.After starts a new turn. Any caller that may see a session may fork
+// it, and the caller owns the fork.
 func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error) {
 	if !c.Has(chat.ScopeUser) && !c.Has(chat.ScopeAgent) {
 		return chat.Session{}, chat.Errorf(chat.Denied, "beginning a session needs the scope user or agent")
@@ -32,7 +33,8 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 	if f.Metadata, err = compact(f.Metadata); err != nil {
 		return chat.Session{}, err
 	}
-	// It becomes an event of the fork, after all of the past: see that it fits.
+	// The fork's own title, metadata and agent become an event after the copied ones.
+	// Validate it now, before anything is written.
 	change := chat.NewDraft(changeOf(f, f.Title, chat.Settings{}))
 	if err := change.Settle(); err != nil {
 		return chat.Session{}, err
@@ -63,8 +65,9 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 	return fork, err
 }
 
-// nameFork returns the id that a fork gets. One that is taken by a session the
-// caller may not see counts as free, as with Create.
+// nameFork returns the id of a new fork. If the wanted id belongs to a session that
+// the caller may not see, the fork gets another id and the wanted one becomes the
+// caller's alias for it, as with Create.
 func (s *Sessions) nameFork(ctx context.Context, c chat.Caller, wanted chat.SessionID) (chat.SessionID, error) {
 	if wanted == "" {
 		return s.NewID(), nil
@@ -92,7 +95,7 @@ func errTaken(id chat.SessionID) error {
 	return chat.Errorf(chat.Conflict, "there is a session %q already; choose another id, or leave it out", string(id)).With("session_id", id)
 }
 
-// fork writes the log of the fork, with the sequencer of the new session for itself.
+// fork writes the log of the fork. It runs exclusively in the new session's sequencer.
 func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *sequencer, from *chat.Session, f chat.Fork) error {
 	n, taken, err := s.log.Number(ctx, r.id)
 	if err != nil {
@@ -105,10 +108,11 @@ func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *sequencer, from *
 	if err != nil {
 		return err
 	}
-	k := &forking{sessions: s, order: r, caller: c, from: from, wish: f, old: old, state: &chat.State{Number: n}}
+	k := &forking{sessions: s, order: r, caller: c, from: from, params: f, old: old, state: &chat.State{Number: n}}
 	write := func() error { return s.log.Import(ctx, r.id, k.facts(ctx)) }
 	if s.opt.Artifacts != nil {
-		// Before the fork is visible, so that every file name has its bytes.
+		// Copy the files before the fork is visible, so that every path in its events
+		// can be read.
 		err = s.opt.Artifacts.CopySession(ctx, from.ID, r.id, func() error {
 			if err := write(); err != nil {
 				return err
@@ -129,37 +133,37 @@ func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *sequencer, from *
 	return nil
 }
 
-// forking is a Fork under way.
+// forking holds the state of one Fork call.
 type forking struct {
 	sessions *Sessions
 	order    *sequencer
 	caller   chat.Caller
 	from     *chat.Session
-	wish     chat.Fork
-	old      chat.Number
-	state    *chat.State  // of the fork, so far
-	added    []chat.Event // what stands only in the fork
+	params   chat.Fork
+	old      chat.Number  // the number of the original session
+	state    *chat.State  // of the fork, after the events written so far
+	added    []chat.Event // events that the original does not have
 }
 
-// facts gives the log of the fork: the past under its new name, and what ends
-// what was under way.
+// facts returns the log of the fork: the copied events with the ids of the fork,
+// then the events that end the open turns, prompts and workstreams.
 func (k *forking) facts(ctx context.Context) iter.Seq2[chat.Fact, error] {
 	return func(yield func(chat.Fact, error) bool) {
 		after := chat.Seq(0)
-		for f, err := range k.sessions.stored(ctx, k.from.ID, chat.Range{Before: k.wish.After + 1}) {
+		for f, err := range k.sessions.stored(ctx, k.from.ID, chat.Range{Before: k.params.After + 1}) {
 			if err == nil {
-				f, err = k.rename(&f)
+				f, err = k.rewrite(&f)
 			}
 			if !yield(f, err) || err != nil {
 				return
 			}
 			after = f.Seq
 		}
-		if after < k.wish.After {
+		if after < k.params.After {
 			yield(chat.Fact{}, chat.Errorf(chat.Gone, "the session was erased while it was forked"))
 			return
 		}
-		d := k.settle()
+		d := k.endOpenWork()
 		for i := range d.facts {
 			if !yield(d.facts[i], nil) {
 				return
@@ -169,8 +173,8 @@ func (k *forking) facts(ctx context.Context) iter.Seq2[chat.Fact, error] {
 	}
 }
 
-// rename makes an event of the past one of the fork.
-func (k *forking) rename(fact *chat.Fact) (chat.Fact, error) {
+// rewrite changes an event of the original into an event of the fork.
+func (k *forking) rewrite(fact *chat.Fact) (chat.Fact, error) {
 	e, err := fact.Event()
 	if err != nil {
 		return chat.Fact{}, err
@@ -178,18 +182,18 @@ func (k *forking) rename(fact *chat.Fact) (chat.Fact, error) {
 	st := k.state
 	e.Session, e.Prev = k.order.id, st.Head
 	e.ID = chat.EventID(chat.MakeID(st.Number, e.Seq).Text(chat.EventPrefix))
-	e.Turn = chat.TurnID(k.id(chat.TurnPrefix, string(e.Turn)))
-	e.Parent = chat.EventID(k.id(chat.EventPrefix, string(e.Parent)))
+	e.Turn = chat.TurnID(k.mapID(chat.TurnPrefix, string(e.Turn)))
+	e.Parent = chat.EventID(k.mapID(chat.EventPrefix, string(e.Parent)))
 	if b, ok := e.Body.(chat.SessionStarted); ok && e.Seq == 1 {
-		b.Workspace, b.Members, b.ForkedOf, b.ForkedAt = k.caller.In(), nil, k.from.ID, k.wish.After
-		b.Parent, b.Grant, b.ServedBy = "", "", "" // a fork is no child
+		b.Workspace, b.Members, b.ForkedOf, b.ForkedAt = k.caller.In(), nil, k.from.ID, k.params.After
+		b.Parent, b.Grant, b.ServedBy = "", "", "" // a fork has no parent session and no sidecar
 		d := chat.NewDraft(b)
 		if err := d.Settle(); err != nil {
 			return chat.Fact{}, err
 		}
 		e.Actor, e.Payload, e.Body, e.ClientID = k.caller.Actor, d.Payload, b, ""
 	} else {
-		e.Payload = k.payload(e.Payload)
+		e.Payload = k.rewritePayload(e.Payload)
 		if e.Body, err = chat.DecodeBody(e.Type, e.Payload); err != nil {
 			return chat.Fact{}, err
 		}
@@ -200,17 +204,17 @@ func (k *forking) rename(fact *chat.Fact) (chat.Fact, error) {
 	return out, nil
 }
 
-// named are the fields of payloads that hold an id of the session, and how such
-// an id begins.
-var named = []struct{ field, prefix string }{
+// idFields lists the payload fields that hold an id issued by the session, with the
+// prefix of such an id.
+var idFields = []struct{ field, prefix string }{
 	{`"turn_id":"`, chat.TurnPrefix}, {`"request_id":"`, chat.PromptPrefix}, {`"launch_id":"`, chat.LaunchPrefix},
 }
 
-// payload replaces ids that name something in the old session. A payload is
-// compact, and a quote inside a text is escaped, so a field is found by its
-// bytes; what is not known to this version stays as it is.
-func (k *forking) payload(p []byte) []byte {
-	for _, n := range named {
+// rewritePayload replaces ids of the original session by ids of the fork. A payload
+// is compact JSON, and quotes inside strings are escaped, so a field can be found by
+// its bytes. Fields that this version does not know stay unchanged.
+func (k *forking) rewritePayload(p []byte) []byte {
+	for _, n := range idFields {
 		for at := 0; ; {
 			i := bytes.Index(p[at:], []byte(n.field))
 			if i < 0 {
@@ -221,10 +225,10 @@ func (k *forking) payload(p []byte) []byte {
 			if end < 0 {
 				break
 			}
-			was := string(p[at : at+end])
-			if is := k.id(n.prefix, was); is != was {
-				p = bytes.Join([][]byte{p[:at], []byte(is), p[at+end:]}, nil)
-				end = len(is)
+			oldID := string(p[at : at+end])
+			if newID := k.mapID(n.prefix, oldID); newID != oldID {
+				p = bytes.Join([][]byte{p[:at], []byte(newID), p[at+end:]}, nil)
+				end = len(newID)
 			}
 			at += end
 		}
@@ -232,8 +236,9 @@ func (k *forking) payload(p []byte) []byte {
 	return p
 }
 
-// id returns what an id of the old session is in the fork; other ids stay.
-func (k *forking) id(prefix, s string) string {
+// mapID returns the fork's id for an id of the original session. Other ids are
+// returned unchanged.
+func (k *forking) mapID(prefix, s string) string {
 	id, ok := chat.ParseID(prefix, s)
 	if !ok {
 		return s
@@ -244,11 +249,12 @@ func (k *forking) id(prefix, s string) string {
 	return s
 }
 
-// settle ends in the fork what was under way, and lets what waits be answered.
-func (k *forking) settle() *decision {
+// endOpenWork ends the running turns, open prompts and workstreams of the fork, applies
+// the changes of the Fork call, and starts a turn for a queued message.
+func (k *forking) endOpenWork() *decision {
 	d := &decision{session: k.order.id, state: k.state, now: k.sessions.now(), lastAt: k.state.LastAt, maxQueue: k.sessions.opt.MaxQueue}
 	for {
-		line, t := k.running()
+		line, t := k.runningTurn()
 		if t == nil {
 			break
 		}
@@ -261,14 +267,14 @@ func (k *forking) settle() *decision {
 			d.addSystem(chat.WorkstreamCanceled{ID: w.ID, Reason: "the session was forked here"}, w.Parent, "")
 		}
 	}
-	title := k.wish.Title
+	title := k.params.Title
 	if title == "" {
 		title = k.state.Session.Title
 	}
-	change := changeOf(k.wish, title, k.state.Session.Settings)
+	change := changeOf(k.params, title, k.state.Session.Settings)
 	change.Detached = k.state.Session.ServedBy != ""
 	if len(k.state.Session.Members) > 0 {
-		// The members of the original are not members of the fork.
+		// The members of the original do not become members of the fork.
 		change.Members = &[]chat.Member{}
 	}
 	d.addAs(k.caller.Actor, change, "", "")
@@ -276,11 +282,12 @@ func (k *forking) settle() *decision {
 	return d
 }
 
-// changeOf is what a fork has of its own.
+// changeOf returns the update that gives a fork its own title, metadata, agent and
+// settings.
 func changeOf(f chat.Fork, title string, settings chat.Settings) chat.SessionUpdated {
 	change := chat.SessionUpdated{Title: &title, Metadata: f.Metadata}
 	if settings.Approvals != "" {
-		// Approvals of the original do not hold in the fork.
+		// Automatic approval in the original does not apply to the fork.
 		settings.Approvals = ""
 		change.Settings = &settings
 	}
@@ -290,7 +297,8 @@ func changeOf(f chat.Fork, title string, settings chat.Settings) chat.SessionUpd
 	return change
 }
 
-func (k *forking) running() (string, *chat.Turn) {
+// runningTurn returns any running turn and its line, or nil.
+func (k *forking) runningTurn() (string, *chat.Turn) {
 	for name, l := range k.state.Lines {
 		if l.Turn != nil {
 			return name, l.Turn

@@ -13,19 +13,19 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// MaxInline is the most data that stays inside an event. What is larger becomes a file of the session, and the event
-// names its path.
+// MaxInline is the largest data in bytes that is stored inside an event. Larger data is stored as a file of the session,
+// and the event has the path of the file.
 const MaxInline = 32 << 10
 
-// file is data that was inside an event.
+// file is data that is moved from an event into a file.
 type file struct {
 	path, mediaType string
 	data            []byte
 }
 
-// storeLarge stores the large data of a draft as files of the session and changes the draft to refer to them. The files are
-// stored first, so that no event refers to one that is not there. Their names come from their content: a repeated draft
-// stores the same again.
+// storeLarge stores the large data of a draft as files of the session and replaces the data in the draft by the paths. The
+// files are stored before the event, so that no event refers to a missing file. A file name is derived from the content, so
+// a repeated draft stores the same file again.
 func (s *Sessions) storeLarge(ctx context.Context, c chat.Caller, sess *chat.Session, d *chat.Draft) error {
 	if s.opt.Store == nil || len(d.Payload) <= MaxInline {
 		return nil
@@ -54,7 +54,7 @@ func (s *Sessions) storeLarge(ctx context.Context, c chat.Caller, sess *chat.Ses
 	return err
 }
 
-// artifactRef takes the data out of an artifact.
+// artifactRef moves the data of an artifact into a file and returns the new payload.
 func artifactRef(b chat.AgentArtifact, d *chat.Draft) (json.RawMessage, []file, error) {
 	if len(b.Data) <= MaxInline {
 		return nil, nil, nil
@@ -78,11 +78,11 @@ func artifactRef(b chat.AgentArtifact, d *chat.Draft) (json.RawMessage, []file, 
 		f.mediaType = b.MediaType
 	}
 	f.path = chat.WorkFolder(d.Workstream) + "out/" + f.name()
-	payload, err := with(d.Payload, []string{"data", "content"}, map[string]any{"path": f.path, "media_type": f.mediaType, "size": len(f.data)})
+	payload, err := replaceMembers(d.Payload, []string{"data", "content"}, map[string]any{"path": f.path, "media_type": f.mediaType, "size": len(f.data)})
 	return payload, []file{f}, err
 }
 
-// partRefs takes the data out of the parts of a message.
+// partRefs moves the large data URLs of a message into files and returns the new payload.
 func partRefs(b chat.UserMessage, d *chat.Draft) (json.RawMessage, []file, error) {
 	var files []file
 	parts := make([]chat.Part, len(b.Content))
@@ -98,25 +98,26 @@ func partRefs(b chat.UserMessage, d *chat.Draft) (json.RawMessage, []file, error
 	if len(files) == 0 {
 		return nil, nil, nil
 	}
-	payload, err := with(d.Payload, nil, map[string]any{"content": parts})
+	payload, err := replaceMembers(d.Payload, nil, map[string]any{"content": parts})
 	return payload, files, err
 }
 
-// name is a name that follows from the content.
+// name returns a file name derived from the content.
 func (f *file) name() string {
 	sum := sha256.Sum256(f.data)
-	media, _, _ := mime.ParseMediaType(f.mediaType) // one that is none has no extension
+	media, _, _ := mime.ParseMediaType(f.mediaType) // an invalid media type gets no extension
 	return hex.EncodeToString(sum[:12]) + extensions[media]
 }
 
-// extensions of names. The system's table is not asked, because names must not depend on the machine.
+// extensions maps media types to file name extensions. The operating system's table is not used, because file names must
+// not depend on the machine.
 var extensions = map[string]string{
 	"application/json": ".json", "application/pdf": ".pdf", "text/plain": ".txt", "text/html": ".html", "text/csv": ".csv", "text/markdown": ".md",
 	"image/png": ".png", "image/gif": ".gif", "image/webp": ".webp", "image/avif": ".avif", "image/jpeg": ".jpg", "image/svg+xml": ".svg",
 	"audio/wav": ".wav", "audio/flac": ".flac", "audio/ogg": ".ogg", "audio/mpeg": ".mp3", "video/mp4": ".mp4", "video/webm": ".webm",
 }
 
-// dataURL reads data:TYPE;base64,DATA.
+// dataURL decodes a URL of the form data:TYPE;base64,DATA.
 func dataURL(s string) (data []byte, media string, ok bool) {
 	rest, ok := strings.CutPrefix(s, "data:")
 	if !ok {
@@ -134,8 +135,8 @@ func dataURL(s string) (data []byte, media string, ok bool) {
 	return data, media, err == nil
 }
 
-// with returns an object without some members and with others.
-func with(object json.RawMessage, without []string, members map[string]any) (json.RawMessage, error) {
+// replaceMembers returns a JSON object with some members removed and others set.
+func replaceMembers(object json.RawMessage, without []string, members map[string]any) (json.RawMessage, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(object, &all); err != nil {
 		return nil, err

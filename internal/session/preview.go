@@ -9,9 +9,9 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Preview shows pieces of blocks that are being written. They survive a kill of
-// the process and are not in the log. A piece that is known already is skipped;
-// one that leaves a gap is refused, and the error says what is there.
+// Preview sends pieces of unfinished blocks to readers. The pieces are not in the log,
+// but they survive a kill of the process. A repeated piece is skipped. A piece that
+// leaves a gap is refused, and the error has the number of bytes the server has.
 func (s *Sessions) Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error {
 	wait, err := s.PreviewLater(ctx, c, id, pieces)
 	if err != nil {
@@ -20,9 +20,8 @@ func (s *Sessions) Preview(ctx context.Context, c chat.Caller, id chat.SessionID
 	return wait()
 }
 
-// PreviewLater gives the pieces their place in the session's order and returns
-// at once. The caller must call wait, as with AppendLater; it does what Preview
-// does.
+// PreviewLater queues the pieces in the session's order and returns at once. The caller
+// must call wait, as with AppendLater; wait returns what Preview would return.
 func (s *Sessions) PreviewLater(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) (wait func() error, err error) {
 	if !c.Has(chat.ScopeAgent) {
 		return nil, chat.Errorf(chat.Denied, "sending previews needs the scope agent")
@@ -58,20 +57,20 @@ func (s *Sessions) PreviewLater(ctx context.Context, c chat.Caller, id chat.Sess
 	}, nil
 }
 
-// preview writes the pieces of the batch that are new and fit, then shows them.
+// preview writes the new and valid pieces of the batch, then publishes them.
 func (r *sequencer) preview(ctx context.Context, batch []*request) {
 	if err := r.load(ctx); err != nil {
 		fail(batch, err)
 		return
 	}
-	p := previewing{order: r, blocks: r.sessions.live.Blocks(r.id), now: r.sessions.now(), lastAt: r.lastAt, have: map[chat.BlockID]*begun{}}
+	p := previewing{order: r, blocks: r.sessions.live.Blocks(r.id), now: r.sessions.now(), lastAt: r.lastAt, have: map[chat.BlockID]*openBlock{}}
 	for _, req := range batch {
-		req.err = p.take(req)
+		req.err = p.addRequest(req)
 	}
 	if len(p.pieces) == 0 {
 		return
 	}
-	r.lastAt = p.lastAt // also when the write fails: part of it may be in the file
+	r.lastAt = p.lastAt // even if the write fails: part of it may be in the file
 	if err := r.sessions.log.WritePreviews(ctx, r.id, p.pieces); err != nil {
 		fail(batch, fmt.Errorf("preview in %s: %w", r.id, err))
 		return
@@ -82,54 +81,55 @@ func (r *sequencer) preview(ctx context.Context, batch []*request) {
 	}
 	r.sessions.publish(r.id, entries)
 	r.setOpen(&r.state.Session, r.open.Load()+p.cost)
-	p.keep()
+	p.saveSizes()
 }
 
-// previewing collects what a batch of previews adds.
+// previewing collects the pieces that a batch of requests adds.
 type previewing struct {
 	order  *sequencer
-	blocks []chat.Block // those being written, before this batch
+	blocks []chat.Block // the open blocks before this batch
 	now    chat.At
 	lastAt chat.At
-	have   map[chat.BlockID]*begun // blocks this batch touches
-	fresh  int                     // blocks this batch begins
+	have   map[chat.BlockID]*openBlock // blocks that the batch refers to, with its pieces applied
+	opened int                         // number of blocks that the batch opens
 	pieces []chat.Preview
-	cost   int64 // of the pieces, in memory
+	cost   int64 // memory that the pieces take, in bytes
 }
 
-// begun is what is known of an open block, this batch included.
-type begun struct {
+// openBlock describes an open block. Pieces of the current batch are counted in len and
+// json, but are not part of text.
+type openBlock struct {
 	kind chat.BlockKind
 	turn chat.TurnID
-	text string // what readers have; the batch adds to len and json
-	len  int
-	json int
+	text string // what readers have received
+	len  int    // bytes of text, with the batch
+	json int    // bytes of text encoded as JSON, with the batch
 }
 
-// measured is what a block of so many bytes takes as JSON. It is kept, because
-// a long block comes in many small pieces.
+// measured holds the text length of a block and its length as JSON. It is cached, so
+// that a long block is not encoded again for each small piece.
 type measured struct{ bytes, json int }
 
-// maxOpen bounds the blocks that are written at once in a session: a cursor
-// names all of them.
+// maxOpen bounds the open blocks of a session, because a cursor lists all of them.
 const maxOpen = 64
 
-func (p *previewing) take(req *request) error {
+// addRequest adds all pieces of a request, or none of them if one is refused.
+func (p *previewing) addRequest(req *request) error {
 	st := p.order.state
 	if err := req.caller.May(&st.Session, chat.Answerer); err != nil {
 		return err
 	}
-	taken := len(p.pieces)
+	before := len(p.pieces)
 	for i, piece := range req.pieces {
-		if err := p.one(req.caller, st, piece); err != nil {
-			// Nothing of the request is taken: begin again without it.
-			p.pieces, p.fresh, p.cost = p.pieces[:taken], 0, 0
+		if err := p.addPiece(req.caller, st, piece); err != nil {
+			// Remove the pieces of this request and recompute the counters.
+			p.pieces, p.opened, p.cost = p.pieces[:before], 0, 0
 			clear(p.have)
 			for j := range p.pieces {
-				p.grow(&p.pieces[j])
+				p.countPiece(&p.pieces[j])
 			}
 			if i > 0 {
-				err = p.unshown(piece.Block, err)
+				err = p.correctOffset(piece.Block, err)
 			}
 			return at(i, len(req.pieces), err)
 		}
@@ -137,9 +137,9 @@ func (p *previewing) take(req *request) error {
 	return nil
 }
 
-// unshown corrects what a refusal says of a block: pieces of the same request
-// that came before the refused one were not shown either.
-func (p *previewing) unshown(block chat.BlockID, err error) error {
+// correctOffset corrects the number of bytes in a refusal: earlier pieces of the same
+// request were not published either, so they must not be counted.
+func (p *previewing) correctOffset(block chat.BlockID, err error) error {
 	e := chat.Public(err)
 	if e.Reason != chat.PreviewOffset {
 		return err
@@ -153,7 +153,8 @@ func (p *previewing) unshown(block chat.BlockID, err error) error {
 	return e
 }
 
-func (p *previewing) one(c chat.Caller, st *chat.State, piece chat.Preview) error {
+// addPiece checks one piece and adds the part of it that is new.
+func (p *previewing) addPiece(c chat.Caller, st *chat.State, piece chat.Preview) error {
 	var t *chat.Turn
 	if piece.Turn == "" {
 		if t = st.Line(piece.Workstream).Turn; t != nil && !c.MayServe(t.Agent) {
@@ -184,10 +185,10 @@ func (p *previewing) one(c chat.Caller, st *chat.State, piece chat.Preview) erro
 	}
 	b := p.block(piece.Block)
 	if b == nil {
-		if p.fresh+len(p.blocks) >= maxOpen {
+		if p.opened+len(p.blocks) >= maxOpen {
 			return chat.Errorf(chat.SlowDown, "%d blocks are being written in this session already; finish one first", maxOpen)
 		}
-		b = &begun{kind: piece.Kind, turn: piece.Turn}
+		b = &openBlock{kind: piece.Kind, turn: piece.Turn}
 	}
 	if b.kind != piece.Kind || b.turn != piece.Turn {
 		return chat.Errorf(chat.Conflict, "block %q was begun in another turn or as another kind (%s); use a block id of its own", string(piece.Block), b.kind)
@@ -202,7 +203,7 @@ func (p *previewing) one(c chat.Caller, st *chat.State, piece chat.Preview) erro
 			With("have", have).WithReason(chat.PreviewOffset)
 	}
 	if piece.End <= have {
-		return nil // known already
+		return nil // a repeated piece
 	}
 	if cut := have - piece.Offset; cut > 0 {
 		if piece.Text[cut]&0xc0 == 0x80 {
@@ -219,17 +220,19 @@ func (p *previewing) one(c chat.Caller, st *chat.State, piece chat.Preview) erro
 	}
 	now := p.now
 	if whole := now - now%1000; whole == chat.After(p.lastAt, whole) {
-		now = whole // a whole millisecond when no other has it: dialects that count in them say it with every piece
+		// Prefer a whole millisecond if it is free, for dialects that send the position
+		// of every piece in milliseconds.
+		now = whole
 	}
 	p.lastAt = chat.After(p.lastAt, now)
 	piece.At = p.lastAt
 	p.pieces = append(p.pieces, piece)
-	p.grow(&piece)
+	p.countPiece(&piece)
 	return nil
 }
 
-// block returns what is known of a block, nil if it is new.
-func (p *previewing) block(id chat.BlockID) *begun {
+// block returns an open block, with the pieces of the batch, or nil if there is none.
+func (p *previewing) block(id chat.BlockID) *openBlock {
 	if b, ok := p.have[id]; ok {
 		return b
 	}
@@ -237,26 +240,27 @@ func (p *previewing) block(id chat.BlockID) *begun {
 	if open == nil {
 		return nil
 	}
-	b := &begun{open.Kind, open.Turn, open.Text, len(open.Text), p.order.measure(id, open.Text)}
+	b := &openBlock{open.Kind, open.Turn, open.Text, len(open.Text), p.order.measure(id, open.Text)}
 	p.have[id] = b
 	return b
 }
 
-func (p *previewing) grow(piece *chat.Preview) {
+// countPiece updates the block and the counters for an added piece.
+func (p *previewing) countPiece(piece *chat.Preview) {
 	b := p.block(piece.Block)
 	if b == nil {
-		b = &begun{kind: piece.Kind, turn: piece.Turn}
+		b = &openBlock{kind: piece.Kind, turn: piece.Turn}
 		p.have[piece.Block] = b
-		p.fresh++
+		p.opened++
 	}
 	b.len = piece.End
 	p.cost += pieceCost + int64(len(piece.Text))
 	b.json += chat.JSONLen(piece.Text)
 }
 
-// keep remembers how large the blocks have become.
-func (p *previewing) keep() {
-	if len(p.order.sizes) > 2*maxOpen { // mostly blocks that are finished
+// saveSizes caches the sizes of the blocks for the next batch.
+func (p *previewing) saveSizes() {
+	if len(p.order.sizes) > 2*maxOpen { // most entries are finished blocks
 		p.order.sizes = nil
 	}
 	if p.order.sizes == nil {
@@ -267,7 +271,7 @@ func (p *previewing) keep() {
 	}
 }
 
-// measure returns what an open block takes as JSON.
+// measure returns the length of an open block's text as JSON.
 func (r *sequencer) measure(id chat.BlockID, text string) int {
 	if m, ok := r.sizes[id]; ok && m.bytes == len(text) {
 		return m.json

@@ -10,9 +10,9 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// ask opens a prompt: it gets an id and an absolute deadline.
+// ask opens a prompt and gives it an id and an absolute deadline.
 func (d *decision) ask(actor chat.Actor, draft chat.Draft, turn chat.TurnID) (chat.Event, error) {
-	// deadline is the earlier one of what the agent said in seconds and as a time.
+	// deadline returns the earlier one of the timeout in seconds and the given time.
 	deadline := func(seconds float64, given chat.At) (chat.At, error) {
 		until := d.now + chat.At(seconds*1e6)
 		switch {
@@ -74,9 +74,9 @@ func (d *decision) ask(actor chat.Actor, draft chat.Draft, turn chat.TurnID) (ch
 	return d.enriched(actor, draft, body, turn)
 }
 
-// approve answers a question for approval in the same commit, where the settings
-// of the session leave it to the server: no agent waits, and the log has the question
-// and the decision.
+// approve answers an approval request in the same commit if the session's settings
+// approve it automatically. The agent does not wait, and the log has both the request
+// and the answer.
 func (d *decision) approve(asked *chat.Event) {
 	if b, ok := asked.Body.(chat.AgentApprovalRequest); ok && b.Settled {
 		answer := chat.UserApprovalResponse{RequestID: b.RequestID, Decisions: d.state.Session.Settings.Approves(b)}
@@ -84,8 +84,9 @@ func (d *decision) approve(asked *chat.Event) {
 	}
 }
 
-// used reports whether a request id cannot be had: it is open, it was asked in
-// this very decision, or it is one that the server gives out in this session.
+// used reports whether a request id is not available: a prompt with this id is open or
+// is asked in this decision, or the id has the form of the ids that the server issues in
+// this session.
 func (d *decision) used(request string) bool {
 	if id, ok := chat.ParseID(chat.PromptPrefix, request); ok {
 		if n, _, ok := id.Parts(); ok && n == d.state.Number {
@@ -96,7 +97,7 @@ func (d *decision) used(request string) bool {
 		slices.ContainsFunc(d.events, func(e chat.Event) bool { return requestOf(e.Body) == request })
 }
 
-// requestOf is the id that an agent chose for its prompt, or "".
+// requestOf returns the request id of a prompt's body, or "".
 func requestOf(b chat.Body) string {
 	switch b := b.(type) {
 	case chat.AgentInputRequest:
@@ -113,11 +114,11 @@ func errPromptUsed(id string) error {
 	return chat.Errorf(chat.Conflict, "request_id %q was used before in this session; every prompt needs its own", id)
 }
 
-// maxPrompts bounds what can be open at once in a session.
+// maxPrompts bounds the open prompts of a session.
 const maxPrompts = 100
 
-// enriched adds draft with a body that the server completed. The idempotency
-// key stays tied to what was sent.
+// enriched adds a draft whose body the server has completed. The digest of its
+// idempotency key is computed from the draft as the client sent it.
 func (d *decision) enriched(actor chat.Actor, draft chat.Draft, body chat.Body, turn chat.TurnID) (chat.Event, error) {
 	digest := draft.Digest()
 	full, err := draft.WithBody(body)
@@ -133,8 +134,8 @@ func (d *decision) enriched(actor chat.Actor, draft chat.Draft, body chat.Body, 
 	return e, nil
 }
 
-// withDialectField adds to a payload the dialect's own fields, which
-// stand beside the rest under the dialect's name.
+// withDialectField copies the dialect's own fields from the sent draft to a payload.
+// They are one member, named after the dialect.
 func withDialectField(payload json.RawMessage, sent *chat.Draft) json.RawMessage {
 	var own map[string]json.RawMessage
 	if sent.Via == "" || json.Unmarshal(sent.Payload, &own) != nil || own[sent.Via] == nil || len(payload) < 3 {
@@ -145,15 +146,15 @@ func withDialectField(payload json.RawMessage, sent *chat.Draft) json.RawMessage
 	return append(append(out, own[sent.Via]...), '}')
 }
 
-// errEnded says that a prompt is not open any more; Sessions.explainPrompt adds by
-// whom it was answered.
+// errEnded means that a prompt is not open. Sessions.explainPrompt turns it into an
+// error with the actor that answered.
 type errEnded struct{ requestID string }
 
 func (errEnded) Error() string { return "the prompt is not open any more" }
 
-// mayAnswer reports why the caller may not answer a prompt. A person approves and
-// permits, in whatever dialect; no agent does. Other questions, and calls of tools
-// that the sender of the message runs itself, may be answered by every caller but the agent
+// mayAnswer returns an error if the caller may not answer a prompt. Approvals and
+// permissions need a person, in every dialect. Other prompts, including calls of tools
+// that the sender of the message runs, may be answered by every caller except the agent
 // that asks.
 func mayAnswer(c chat.Caller, p *chat.Prompt) error {
 	switch {
@@ -166,12 +167,13 @@ func mayAnswer(c chat.Caller, p *chat.Prompt) error {
 	return nil
 }
 
-// consent reports whether the answer to a prompt allows something.
+// consent reports whether a prompt asks for permission or for approval of a call that
+// the agent runs.
 func consent(p *chat.Prompt) bool {
 	return p.Permission != nil || p.Approval != nil && slices.ContainsFunc(p.Approval.Calls, func(c chat.ApprovalCall) bool { return !c.Client })
 }
 
-// answer adds the answer to an open prompt. The first valid one wins.
+// answer adds the answer to an open prompt. The first valid answer closes the prompt.
 func (d *decision) answer(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 	request := chat.AnswerOf(draft.Body)
 	p := d.state.Prompt(request)
@@ -182,7 +184,7 @@ func (d *decision) answer(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 		return chat.Event{}, err
 	}
 	if p.Deadline != 0 && d.now >= p.Deadline {
-		// The clock decides, not the moment at which the timer gets to run.
+		// The deadline applies even if Run has not closed the prompt yet.
 		d.addSystem(chat.PromptClosed{RequestID: request, Reason: chat.Expired}, p.Workstream, p.Turn)
 		return chat.Event{}, errLate{request}
 	}
@@ -196,14 +198,14 @@ func (d *decision) answer(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 	return d.enriched(c.Actor, draft, body, p.Turn)
 }
 
-// errLate is an answer that came after the deadline.
+// errLate means that an answer came after the deadline.
 type errLate struct{ requestID string }
 
 func (errLate) Error() string { return "the time to answer is over" }
 
-// Answer answers a prompt, whatever its kind. An answer that does not fit is
-// refused with the reason and the prompt stays open; an answer to a prompt that
-// has ended is a conflict that says who answered and when.
+// Answer answers a prompt of any kind. An invalid answer is refused with the reason, and
+// the prompt stays open. An answer to a prompt that has ended is a conflict; the error
+// has the actor and the time of the answer.
 func (s *Sessions) Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error) {
 	r, err := s.acquireFor(ctx, c, id)
 	if err != nil {
@@ -217,13 +219,13 @@ func (s *Sessions) Answer(ctx context.Context, c chat.Caller, id chat.SessionID,
 	return an.event, nil
 }
 
-// answering is an Answer under way.
+// answering holds the state of one Answer call.
 type answering struct {
 	caller  chat.Caller
 	request string
 	answer  chat.Answer
-	known   *chat.Event  // what its client id made before
-	asked   *chat.Prompt // what that answered
+	known   *chat.Event  // the stored event with the same client id
+	asked   *chat.Prompt // the prompt that known answered
 	event   chat.Event
 }
 
@@ -258,14 +260,14 @@ func (a *answering) lookUp(ctx context.Context, r *sequencer) error {
 	return err
 }
 
-// repeats reports whether the answer says what e says. It is checked against
-// the prompt again, because an option has several names.
+// repeats reports whether the answer is the same as the stored answer e. The bodies are
+// compared after validation against the prompt, because an option has several names.
 func (a *answering) repeats(e *chat.Event) bool {
 	if chat.AnswerOf(e.Body) != a.request {
 		return false
 	}
 	if a.asked == nil {
-		return true // answered in this very commit, so the prompt is not at hand
+		return true // answered in this commit: the prompt is no longer in the state
 	}
 	body, err := a.answer.Body(a.asked)
 	if err != nil {
@@ -285,7 +287,7 @@ func (a *answering) decide(d *decision) error {
 		known = &e
 	}
 	if known != nil {
-		// The winner's retry gets its answer again.
+		// A retry of the accepted answer returns the same event.
 		if !a.repeats(known) {
 			return errReused(a.answer.ClientID, known.Seq)
 		}
@@ -308,7 +310,7 @@ func (a *answering) decide(d *decision) error {
 	return err
 }
 
-// explainPrompt turns the inner errors about prompts into errors for clients.
+// explainPrompt turns errLate and errEnded into errors for clients.
 func (s *Sessions) explainPrompt(ctx context.Context, id chat.SessionID, err error) error {
 	if late, ok := errors.AsType[errLate](err); ok {
 		return chat.Errorf(chat.Conflict, "the time to answer is over").WithReason(chat.PromptEnded).
@@ -349,8 +351,8 @@ func name(a chat.Actor) string {
 	return a.ID
 }
 
-// WithdrawPrompt takes back a question of a running turn, because the agent does not need the
-// answer any more. A prompt that has ended stays as it ended.
+// WithdrawPrompt closes a prompt of a running turn whose answer the agent no longer
+// needs. A prompt that has ended is not changed.
 func (s *Sessions) WithdrawPrompt(ctx context.Context, ref chat.TurnRef, requestID string) error {
 	return s.system(ctx, ref.Session, func(d *decision) error {
 		if _, _, err := d.turn(ref); err != nil {
@@ -361,7 +363,7 @@ func (s *Sessions) WithdrawPrompt(ctx context.Context, ref chat.TurnRef, request
 	})
 }
 
-// closePrompts withdraws the open prompts that match.
+// closePrompts withdraws the open prompts for which match returns true.
 func (d *decision) closePrompts(match func(*chat.Prompt) bool) {
 	for _, p := range append([]*chat.Prompt(nil), d.state.Prompts...) {
 		if match(p) {

@@ -10,24 +10,24 @@ import (
 	"github.com/parley-hq/parley/internal/workstream"
 )
 
-// MaxCrashes is how often a turn may end its process without having said
-// anything new before it fails: no crash loop. A turn that waits for a person
-// is not to blame.
+// MaxCrashes is the number of consecutive crashes without progress after which a turn
+// fails. It prevents crash loops. A crash is not counted while the turn waits for a
+// person, for its children, or is paused.
 const MaxCrashes = 3
 
-// userMessage adds what a person says and, by the session's policy, starts,
-// steers, interrupts or waits.
+// userMessage adds a user's message. Depending on the session's policy, the message
+// starts a turn, is passed to the running turn, stops the running turn, or is queued.
 func (d *decision) userMessage(actor chat.Actor, draft chat.Draft) (chat.Event, error) {
 	line := d.state.Line(draft.Workstream)
 	if draft.Expect != nil && !draft.Expect.Holds(line) {
 		return chat.Event{}, chat.Errorf(chat.Conflict, "the session has changed meanwhile; look at it again").With("changed", true).WithReason(chat.SessionChanged)
 	}
-	waits := len(line.Queue)
+	waiting := len(line.Queue)
 	if line.Turn != nil {
-		waits += len(line.Turn.Steered)
+		waiting += len(line.Turn.Steered)
 	}
-	if waits >= d.maxQueue {
-		return chat.Event{}, chat.Errorf(chat.SlowDown, "%d messages wait for this session already; let the agent answer or stop it first", waits)
+	if waiting >= d.maxQueue {
+		return chat.Event{}, chat.Errorf(chat.SlowDown, "%d messages wait for this session already; let the agent answer or stop it first", waiting)
 	}
 	if draft.Workstream != "" && line.Turn == nil {
 		w, err := workstream.Find(d.state, draft.Workstream)
@@ -46,7 +46,7 @@ func (d *decision) userMessage(actor chat.Actor, draft chat.Draft) (chat.Event, 
 	return e, nil
 }
 
-// advance starts the next turn of a line when nothing runs there.
+// advance starts the next turn of a line if no turn runs there and a message is queued.
 func (d *decision) advance(line string) {
 	l, agent := d.state.Line(line), d.state.AgentOf(line)
 	next := l.Next()
@@ -61,13 +61,14 @@ func (d *decision) advance(line string) {
 	d.addSystem(chat.TurnStarted{TurnID: turn, Trigger: next, Agent: agent}, line, turn)
 }
 
+// withdraw adds the withdrawal of a queued message.
 func (d *decision) withdraw(actor chat.Actor, draft chat.Draft, b chat.UserMessageWithdrawn) (chat.Event, error) {
 	for _, l := range d.state.Lines {
-		waits := l.Queue
+		waiting := l.Queue
 		if l.Turn != nil {
-			waits = append(waits[:len(waits):len(waits)], l.Turn.Steered...)
+			waiting = append(waiting[:len(waiting):len(waiting)], l.Turn.Steered...)
 		}
-		for _, seq := range waits {
+		for _, seq := range waiting {
 			if seq == b.Sequence {
 				return *d.add(actor, draft, ""), nil
 			}
@@ -76,7 +77,8 @@ func (d *decision) withdraw(actor chat.Actor, draft chat.Draft, b chat.UserMessa
 	return chat.Event{}, chat.Errorf(chat.Conflict, "message %d does not wait any more; only a queued message can be withdrawn", b.Sequence)
 }
 
-// endSession adds session.completed or session.failed and ends what is open.
+// endSession adds session.completed or session.failed, after it has closed the open
+// prompts, workstreams and blocks.
 func (d *decision) endSession(actor chat.Actor, draft chat.Draft, turn chat.TurnID) (chat.Event, error) {
 	if draft.Workstream != "" {
 		return chat.Event{}, chat.Errorf(chat.Invalid, "a session ends only by its main line")
@@ -86,7 +88,7 @@ func (d *decision) endSession(actor chat.Actor, draft chat.Draft, turn chat.Turn
 		d.stopWork(w, actor, "the session has ended", 0, "")
 	}
 	for _, b := range d.blocks {
-		// Blocks of a turn end with it; these have none.
+		// Blocks of a turn are finished when the turn ends; this finishes the others.
 		if b.Turn == "" && !d.finished(b.ID) {
 			d.addAs(actor, partial(b), b.Workstream, "")
 		}
@@ -94,24 +96,24 @@ func (d *decision) endSession(actor chat.Actor, draft chat.Draft, turn chat.Turn
 	return *d.add(actor, draft, turn), nil
 }
 
-// finished reports whether this very decision has finished a block that readers
-// still see as open.
+// finished reports whether an event of this decision finishes a block that is still
+// in d.blocks.
 func (d *decision) finished(block chat.BlockID) bool {
 	return slices.ContainsFunc(d.events, func(e chat.Event) bool { return chat.FinishedBlock(e.Body) == block })
 }
 
-// EndTurn ends a turn. Blocks that were shown and not finished become partial
-// facts, calls without a result become errors, prompts are withdrawn, and the
-// next message in line starts its turn: all in one commit. Ending a turn that
-// has ended, or another attempt's, is a conflict.
+// EndTurn ends a turn. In the same commit, unfinished blocks are stored as partial
+// events, tool calls without a result become errors, prompts are withdrawn, and the
+// next queued message starts its turn. It returns a conflict if the turn has ended or
+// is in another attempt.
 func (s *Sessions) EndTurn(ctx context.Context, ref chat.TurnRef, outcome chat.Outcome, cause string) error {
 	e := &ending{ref: ref, outcome: outcome, cause: cause, merged: s.opt.Artifacts == nil}
 	r := s.acquire(ref.Session)
 	defer r.release()
 	err := r.do(ctx, &request{rules: e, unbounded: true})
 	if needs, ok := err.(errMerge); ok {
-		// Before the workstream ends: the files are there when its parent reads
-		// of it, and a crash in between repeats the merge.
+		// Merge before the workstream ends, so that its parent finds the files when it
+		// receives the end event. A crash in between repeats the merge.
 		req := &request{rules: e, unbounded: true}
 		if req.files, err = s.mergeResting(ctx, ref.Session, needs.workstream.ID); err != nil {
 			return err
@@ -122,19 +124,19 @@ func (s *Sessions) EndTurn(ctx context.Context, ref chat.TurnRef, outcome chat.O
 	return err
 }
 
-// errMerge says that the files of a workstream have to be merged first, which is
-// no work for the sequencer.
+// errMerge is returned by rules when the files of a workstream must be merged first.
+// The caller of the sequencer merges them, because rules do no I/O.
 type errMerge struct{ workstream *chat.Workstream }
 
 func (errMerge) Error() string { return "the files of a workstream are not merged yet" }
 
-// ending is an EndTurn under way.
+// ending holds the state of one EndTurn call.
 type ending struct {
 	ref     chat.TurnRef
 	outcome chat.Outcome
 	cause   string
-	merged  bool     // there is nothing to merge any more
-	files   []string // of a workstream, merged
+	merged  bool     // the files are merged, or there is no file store
+	files   []string // the merged files of the workstream
 	said    said
 }
 
@@ -160,8 +162,7 @@ func (e *ending) decide(d *decision) error {
 	return nil
 }
 
-// endTurn ends a turn and goes on with what follows: the next one of its line,
-// or the end of its workstream.
+// endTurn ends a turn, then starts the next turn of its line or ends its workstream.
 func (d *decision) endTurn(t *chat.Turn, line string, outcome chat.Outcome, cause string, res result) {
 	d.closeTurn(t, line, outcome, cause)
 	if w := d.state.Workstream(line); w != nil && !w.Ended() {
@@ -171,6 +172,7 @@ func (d *decision) endTurn(t *chat.Turn, line string, outcome chat.Outcome, caus
 	d.advance(line)
 }
 
+// closeTurn ends a turn with its blocks, tool calls and prompts. It starts nothing new.
 func (d *decision) closeTurn(t *chat.Turn, line string, outcome chat.Outcome, cause string) {
 	agent := chat.Actor{Kind: chat.Agent, ID: t.Agent}
 	for _, b := range d.blocks {
@@ -193,7 +195,7 @@ func (d *decision) closeTurn(t *chat.Turn, line string, outcome chat.Outcome, ca
 	d.addSystem(end, line, t.ID)
 }
 
-// clip bounds what an agent says of its failure, so that a turn can always end.
+// clip shortens a text from an agent, so that the event that carries it always fits.
 func clip(cause string) string {
 	const most = 16 << 10
 	if len(cause) <= most {
@@ -202,7 +204,7 @@ func clip(cause string) string {
 	return strings.ToValidUTF8(cause[:most], "") + "…"
 }
 
-// partial is the fact that keeps what was shown of a block.
+// partial returns the event that stores the text of an unfinished block.
 func partial(b chat.Block) chat.Body {
 	if b.Kind == chat.ThinkingBlock {
 		return chat.AgentThinking{Block: b.ID, Text: b.Text, Partial: true}
@@ -220,9 +222,9 @@ func (d *decision) addAs(actor chat.Actor, body chat.Body, workstream string, tu
 	d.add(actor, draft, turn)
 }
 
-// ResumeTurn takes a turn up again after a crash or a lost worker, as a new
-// attempt. The older attempt can say nothing more. With crash set it counts
-// towards MaxCrashes, after which the turn fails instead, and ok is false.
+// ResumeTurn starts a new attempt of a turn after a crash or the loss of its worker.
+// Events of the older attempt are refused from then on. If crash is set, the call
+// counts towards MaxCrashes; when that is reached, the turn fails and ok is false.
 func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason string, crash bool) (next chat.TurnRef, ok bool, err error) {
 	var res result
 	merged := s.opt.Artifacts == nil
@@ -236,7 +238,7 @@ func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason stri
 		if d.writes(t) {
 			crashes = 0
 		}
-		if crash && !awaits(d.state, t, line) {
+		if crash && !isWaiting(d.state, t, line) {
 			crashes++
 		}
 		if crashes >= MaxCrashes {
@@ -258,18 +260,18 @@ func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason stri
 	return next, ok && err == nil, err
 }
 
-// writes reports whether text of a turn was shown since the last event, which is not
-// before the turn was taken up last.
+// writes reports whether the turn sent previews after the last event. The start of the
+// current attempt is an event, so older attempts are not considered.
 func (d *decision) writes(t *chat.Turn) bool {
 	return slices.ContainsFunc(d.blocks, func(b chat.Block) bool {
 		return b.Turn == t.ID && len(b.Ends) > 0 && b.Ends[len(b.Ends)-1].At > d.state.LastAt
 	})
 }
 
-// awaits reports whether a turn has cause to be silent: a person is asked, its
-// line is paused, or lines of work that it launched are busy. Those count for
-// themselves.
-func awaits(st *chat.State, t *chat.Turn, line string) bool {
+// isWaiting reports whether a turn is expected to write nothing: it has an open prompt, its
+// workstream is paused, or a workstream that it launched has a running turn. Crashes of
+// those turns are counted separately.
+func isWaiting(st *chat.State, t *chat.Turn, line string) bool {
 	if w := st.Workstream(line); w != nil && w.Paused {
 		return true
 	}
@@ -279,14 +281,14 @@ func awaits(st *chat.State, t *chat.Turn, line string) bool {
 		})
 }
 
-// TakeSteered hands messages that arrived during the turn to its agent. They
-// are part of the turn from then on.
+// TakeSteered returns the messages that arrived during the turn and records that its
+// agent has received them. They do not start a turn of their own.
 func (s *Sessions) TakeSteered(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error) {
 	return s.take(ctx, ref, func(t *chat.Turn) []chat.Seq { return slices.Clone(t.Steered) })
 }
 
-// TakeNews hands the agent all that arrived during the turn: messages to
-// its workstream, and what became of its children.
+// TakeNews is like TakeSteered, but also returns directives to this workstream and the
+// results and progress of the workstreams that this line launched.
 func (s *Sessions) TakeNews(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error) {
 	return s.take(ctx, ref, func(t *chat.Turn) []chat.Seq {
 		all := slices.Concat(t.Steered, t.Woken, t.Told)
@@ -295,8 +297,7 @@ func (s *Sessions) TakeNews(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, 
 	})
 }
 
-// TakeNewsOf hands the agent what became of some of its children, and nothing
-// else.
+// TakeNewsOf returns only the results and progress of the given workstreams.
 func (s *Sessions) TakeNewsOf(ctx context.Context, ref chat.TurnRef, workstreams []string) ([]chat.Seq, error) {
 	var news []chat.Seq
 	err := s.look(ctx, ref.Session, func(st *chat.State) {
@@ -329,6 +330,7 @@ func (s *Sessions) TakeNewsOf(ctx context.Context, ref chat.TurnRef, workstreams
 	})
 }
 
+// take adds turn.input for the events that which selects, and returns their sequences.
 func (s *Sessions) take(ctx context.Context, ref chat.TurnRef, which func(t *chat.Turn) []chat.Seq) ([]chat.Seq, error) {
 	var taken []chat.Seq
 	err := s.system(ctx, ref.Session, func(d *decision) error {
@@ -356,9 +358,9 @@ func (d *decision) turn(ref chat.TurnRef) (*chat.Turn, string, error) {
 	return t, line, nil
 }
 
-// Turns calls f for every turn that runs in a session, with its attempt.
-// Observers get a commit wholly before or wholly after; f must not
-// block or call back.
+// Turns calls f for every running turn of a session. It runs in the sequencer's order:
+// observers receive each commit either before all calls of f or after them. f must not
+// block and must not call Sessions.
 func (s *Sessions) Turns(ctx context.Context, id chat.SessionID, f func(ref chat.TurnRef, workstream string, t chat.Turn)) error {
 	r := s.acquire(id)
 	defer r.release()
@@ -372,7 +374,7 @@ func (s *Sessions) Turns(ctx context.Context, id chat.SessionID, f func(ref chat
 	}})
 }
 
-// Working lists the sessions in which a turn runs or waits.
+// Working lists the sessions that have a running or queued turn.
 func (s *Sessions) Working(ctx context.Context) ([]chat.SessionID, error) {
 	var ids []chat.SessionID
 	for id, err := range s.log.Working(ctx) {
@@ -384,7 +386,7 @@ func (s *Sessions) Working(ctx context.Context) ([]chat.SessionID, error) {
 	return ids, nil
 }
 
-// system decides something that no caller asked for.
+// system runs a rule on behalf of the server, without a caller and its access check.
 func (s *Sessions) system(ctx context.Context, id chat.SessionID, f func(d *decision) error) error {
 	r := s.acquire(id)
 	defer r.release()
