@@ -6,13 +6,13 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// errNoSession is the same whether there is no session or the caller may not
-// know of it.
+// errNoSession is returned both if the session does not exist and if the caller may not
+// see it, so that the error does not reveal whether it exists.
 func errNoSession(id chat.SessionID) error {
 	return chat.Errorf(chat.NotFound, "there is no session %q, or it is not yours", string(id))
 }
 
-// serverOnly are the types that only the server writes.
+// serverOnly reports whether only the server may write events of a type.
 func serverOnly(typ string) bool {
 	switch typ {
 	case "session.started", "session.updated", "prompt.closed":
@@ -21,13 +21,13 @@ func serverOnly(typ string) bool {
 	return strings.HasPrefix(typ, "turn.") || strings.HasPrefix(typ, "workstream.") || strings.HasPrefix(typ, "prompt.")
 }
 
-// agentType reports whether a type is an agent's to write.
+// agentType reports whether events of a type need the scope agent.
 func agentType(typ string) bool {
 	return strings.HasPrefix(typ, "agent.") || strings.HasPrefix(typ, "session.")
 }
 
-// mayAppend reports why the caller may not append the draft, and as whom it is
-// appended otherwise.
+// mayAppend returns the actor of the event that a draft becomes, or an error if the
+// caller may not append it.
 func mayAppend(c chat.Caller, s *chat.Session, d *chat.Draft) (chat.Actor, error) {
 	if err := c.May(s, chat.Answerer); err != nil {
 		return chat.Actor{}, err
@@ -50,7 +50,7 @@ func mayAppend(c chat.Caller, s *chat.Session, d *chat.Draft) (chat.Actor, error
 	return actor, nil
 }
 
-// mayAct reports why the caller may not say something in a turn as its agent.
+// mayAct returns an error if the caller may not write in a turn as its agent.
 func mayAct(c chat.Caller, t *chat.Turn) error {
 	if c.MayServe(t.Agent) {
 		return nil
@@ -58,8 +58,8 @@ func mayAct(c chat.Caller, t *chat.Turn) error {
 	return chat.Errorf(chat.Denied, "turn %s is answered by agent %q: %s", t.ID, t.Agent, c.Serves()).With("turn_id", t.ID)
 }
 
-// mayChoose reports why the caller may not choose settings: that the server
-// approves instead of a person is for people to say.
+// mayChoose returns an error if the caller may not choose these settings. Only a person
+// may turn on automatic approval.
 func mayChoose(c chat.Caller, have, want chat.Settings) error {
 	if c.Person() || want.Approvals == have.Approvals || want.Approvals == "" || want.Approvals == chat.ApproveAsk {
 		return nil

@@ -9,9 +9,9 @@ import (
 )
 
 // Append stores drafts as one unit and returns their events in the order of the
-// drafts. A draft whose client id was used before by the same actor gives the
-// first event again and stores nothing; used with another type or payload it is
-// a conflict. When it returns without an error, all is durable.
+// drafts. If the same actor has used a draft's client id before, Append returns the
+// existing event and stores nothing for that draft; with another type or payload it
+// returns a conflict. When Append returns without an error, all events are durable.
 func (s *Sessions) Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error) {
 	a, err := s.join(ctx, c, id, drafts, true)
 	if err != nil {
@@ -20,9 +20,9 @@ func (s *Sessions) Append(ctx context.Context, c chat.Caller, id chat.SessionID,
 	return a.finish(ctx)
 }
 
-// AppendLater gives the drafts their place in the session's order and returns
-// at once. The caller must call wait, soon and before it waits for another request:
-// wait does what Append does, and may do it for all waiting requests.
+// AppendLater queues the drafts in the session's order and returns at once. The caller
+// must call wait soon, and before it waits for another request: wait returns what Append
+// would return, and may handle the requests of other callers too.
 func (s *Sessions) AppendLater(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) (wait func() ([]chat.Event, error), err error) {
 	a, err := s.join(ctx, c, id, drafts, true)
 	if err != nil {
@@ -31,20 +31,20 @@ func (s *Sessions) AppendLater(ctx context.Context, c chat.Caller, id chat.Sessi
 	return func() ([]chat.Event, error) { return a.finish(ctx) }, nil
 }
 
-// appending is an Append under way. It is one piece of memory, because this is
-// the path of every event.
+// appending holds the state of one Append call. It is a single allocation, because every
+// event is stored through it.
 type appending struct {
 	request
 	order  *sequencer
 	caller chat.Caller
 	drafts []chat.Draft
-	known  []*chat.Event // per draft: the event its client id made before
+	known  []*chat.Event // per draft: the stored event with the same client id
 	events []chat.Event
-	one    [1]chat.Event // where events begins
+	first  [1]chat.Event // the initial memory of events
 }
 
-// join gives drafts their place in the order. quota says whether the limit of stored
-// bytes holds for them.
+// join validates the drafts and queues them in the session's order. If quota is set, the
+// limit of stored bytes applies to them.
 func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft, quota bool) (*appending, error) {
 	for i := range drafts {
 		if err := drafts[i].Settle(); err != nil {
@@ -88,8 +88,7 @@ func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, d
 	return a, nil
 }
 
-// endsSession reports whether a draft ends the session, and its workstreams with
-// it.
+// endsSession reports whether a draft ends the session and its workstreams.
 func endsSession(d chat.Draft) bool {
 	switch d.Body.(type) {
 	case chat.SessionCompleted, chat.SessionFailed:
@@ -106,11 +105,11 @@ func (a *appending) finish(ctx context.Context) ([]chat.Event, error) {
 	return a.events, nil
 }
 
-// lookUp finds what the drafts' client ids made before, and refuses prompt ids
-// that were used before. It runs in the sequencer's order, so that no event can come
-// in between.
+// lookUp finds the stored events with the client ids of the drafts, and refuses prompt
+// ids that were used before. It runs in the sequencer's order, so no event is stored
+// between lookUp and decide.
 func (a *appending) lookUp(ctx context.Context, r *sequencer) error {
-	a.events, a.known = a.one[:0], nil
+	a.events, a.known = a.first[:0], nil
 	if r.state == nil {
 		return nil
 	}
@@ -151,7 +150,7 @@ func (a *appending) lookUpOne(ctx context.Context, r *sequencer, i int) error {
 	return nil
 }
 
-// earlier returns the event that a client id made before, if any.
+// earlier returns the stored event with a client id, or nil.
 func (r *sequencer) earlier(ctx context.Context, actor chat.Actor, clientID string, digest uint64) (*chat.Event, error) {
 	key, ok, err := r.sessions.log.ByClientID(ctx, r.id, actor.Key(), clientID)
 	if err != nil || !ok {
@@ -188,7 +187,7 @@ func (a *appending) decide(d *decision) error {
 	return nil
 }
 
-// at says which draft of several was refused.
+// at adds the index of the refused draft to an error, if there are several drafts.
 func at(i, of int, err error) error {
 	if of < 2 {
 		return err
@@ -196,8 +195,8 @@ func at(i, of int, err error) error {
 	return chat.Public(err).With("index", i)
 }
 
-// draft turns one draft of a caller into an event, and adds what follows from
-// it by the rules.
+// draft turns one draft of a caller into an event, and adds the events that the rules
+// derive from it.
 func (d *decision) draft(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 	actor, err := mayAppend(c, &d.state.Session, &draft)
 	if err != nil {
@@ -244,8 +243,8 @@ func (d *decision) draft(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 	return *d.add(actor, draft, turn), nil
 }
 
-// repeated returns the event that a client id made earlier in this very
-// decision, and the digest of its draft.
+// repeated returns the event of this decision with a client id, and the digest of its
+// draft.
 func (d *decision) repeated(actor chat.Actor, clientID string) (e chat.Event, digest uint64, ok bool) {
 	if clientID == "" {
 		return e, 0, false
@@ -258,7 +257,7 @@ func (d *decision) repeated(actor chat.Actor, clientID string) (e chat.Event, di
 	return e, 0, false
 }
 
-// fits refuses an event that would be too large once it has its envelope.
+// fits returns an error if a draft is too large for an event with its envelope.
 func (d *decision) fits(draft *chat.Draft) error {
 	if len(draft.Payload)+1024+len(draft.ClientID) > chat.MaxEvent {
 		return chat.Errorf(chat.TooLarge, "an event has at most %d KiB; put large things into artifacts", chat.MaxEvent>>10)
@@ -266,8 +265,8 @@ func (d *decision) fits(draft *chat.Draft) error {
 	return nil
 }
 
-// turnFor finds the turn that a draft belongs to. What an ended turn or an
-// older attempt says is refused, and so is what another agent says in it.
+// turnFor returns the turn that a draft belongs to. It refuses drafts for an ended turn,
+// for an older attempt, and from a caller that does not serve the turn's agent.
 func (d *decision) turnFor(c chat.Caller, draft *chat.Draft) (chat.TurnID, error) {
 	if draft.Turn == "" {
 		if strings.HasPrefix(draft.Type, "agent.") {
@@ -313,7 +312,8 @@ func errFinished(block chat.BlockID) error {
 	return chat.Errorf(chat.Conflict, "block %q is finished already; go on in a new one", string(block))
 }
 
-// finishes checks the end of a block: what was shown is never taken back.
+// finishes checks the event that finishes a block: its text must begin with the text
+// that readers have received.
 func (d *decision) finishes(draft *chat.Draft, turn chat.TurnID) error {
 	block := chat.FinishedBlock(draft.Body)
 	if block == "" {

@@ -7,11 +7,12 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// CreateChild begins a session that the agent of another session starts. It gets
-// the owner, the members and the workspace of its parent, which it may wake.
+// CreateChild creates a session on behalf of the agent of another session, its parent.
+// The child has the owner, the members and the workspace of its parent, and it may wake
+// the parent.
 //
-// It takes no caller, because only the server itself creates children: what a
-// client sends never names a parent.
+// There is no caller, because only the server creates children; a request of a client
+// cannot name a parent.
 func (s *Sessions) CreateChild(ctx context.Context, parent chat.SessionID, n chat.NewSession, grant string) (child chat.Session, created bool, err error) {
 	of, err := s.log.Record(ctx, parent)
 	if err != nil {
@@ -39,9 +40,9 @@ func (s *Sessions) CreateChild(ctx context.Context, parent chat.SessionID, n cha
 	return child, created, err
 }
 
-// detached returns the facts of an imported log. When they say that the
-// session has a parent or a sidecar, one more event takes that back: a log says
-// what its sender wants, and these two are for the server to decide.
+// detached returns the facts of an imported log. If the log gives the session a parent,
+// a grant or a sidecar, detached adds an event that removes them: an imported log is
+// untrusted, and only the server sets these fields.
 func (s *Sessions) detached(ctx context.Context, r *sequencer, facts iter.Seq2[chat.Fact, error]) iter.Seq2[chat.Fact, error] {
 	return func(yield func(chat.Fact, error) bool) {
 		st := &chat.State{}
@@ -49,7 +50,7 @@ func (s *Sessions) detached(ctx context.Context, r *sequencer, facts iter.Seq2[c
 			if !yield(f, err) || err != nil {
 				return
 			}
-			e, _ := f.Event() // it was taken, so it can be read
+			e, _ := f.Event() // the reader of this sequence has validated it
 			if id, ok := chat.ParseID(chat.EventPrefix, string(e.ID)); ok {
 				st.Number, _, _ = id.Parts()
 			}

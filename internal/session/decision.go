@@ -7,13 +7,13 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// decision turns requests into events. It holds all that the rules may read: it
-// has no way to the store, the hub, the clock or another session. It changes only
-// the state that it was given, and that only for requests it accepts.
+// decision turns requests into events. It holds everything that the rules may read; it
+// has no access to the store, the hub, the clock or another session. It changes only the
+// state that it was given, and only for requests that it accepts.
 type decision struct {
 	session  chat.SessionID
 	state    *chat.State
-	blocks   []chat.Block // those being written, as readers have them
+	blocks   []chat.Block // the open blocks, as readers have received them
 	now      chat.At
 	lastAt   chat.At // position of the last event or preview
 	maxQueue int
@@ -28,11 +28,11 @@ type decision struct {
 	record   bool // the session's record changed
 	members  bool // access to the session changed
 	deadline bool // a prompt with a deadline was opened
-	work     bool // what is due for workstreams may have changed
+	work     bool // the next deadline of the workstreams may have changed
 
-	files map[string][]string // of workstreams that may end, merged
+	files map[string][]string // merged files, by id of the workstream that may end
 
-	// Memory for one event: most decisions have no more.
+	// Memory for one event, because most decisions have only one.
 	first struct {
 		event  [1]chat.Event
 		fact   [1]chat.Fact
@@ -41,8 +41,8 @@ type decision struct {
 	}
 }
 
-// run lets one request decide. A request that fails leaves no trace, but for
-// one event: an answer after the deadline closes its prompt as expired.
+// run applies the rules of one request. A refused request adds no events, with one
+// exception: an answer after the deadline closes its prompt as expired.
 func (d *decision) run(req *request) error {
 	d.files = req.files
 	rested := d.state == nil || d.state.Rests()
@@ -53,6 +53,7 @@ func (d *decision) run(req *request) error {
 	return err
 }
 
+// try applies the rules and, if they fail, restores the decision when req.undo is set.
 func (d *decision) try(req *request) error {
 	if !req.undo {
 		return req.decide(d)
@@ -68,7 +69,7 @@ func (d *decision) try(req *request) error {
 	return err
 }
 
-// complete ends a session whose setting says that it ends after its last turn.
+// complete ends a session that has the setting CompleteAfterTurn.
 func (d *decision) complete() {
 	var body chat.Body
 	switch d.state.Ended.Outcome {
@@ -82,7 +83,7 @@ func (d *decision) complete() {
 	d.addSystem(body, "", "")
 }
 
-// block returns an open block, nil when there is none of that id.
+// block returns the open block with an id, or nil.
 func (d *decision) block(id chat.BlockID) *chat.Block { return blockIn(d.blocks, id) }
 
 func blockIn(blocks []chat.Block, id chat.BlockID) *chat.Block {
@@ -92,7 +93,7 @@ func blockIn(blocks []chat.Block, id chat.BlockID) *chat.Block {
 	return nil
 }
 
-// add makes the next event of the session and folds it into the state.
+// add creates the next event of the session and applies it to the state.
 func (d *decision) add(actor chat.Actor, draft chat.Draft, turn chat.TurnID) *chat.Event {
 	if len(d.events) == 0 {
 		d.after, d.afterAt = d.state.Last, d.state.LastAt
@@ -124,7 +125,7 @@ func (d *decision) add(actor chat.Actor, draft chat.Draft, turn chat.TurnID) *ch
 	return &d.events[len(d.events)-1]
 }
 
-// addSystem adds an event of the server itself.
+// addSystem adds an event with the server as its actor.
 func (d *decision) addSystem(body chat.Body, workstream string, turn chat.TurnID) *chat.Event {
 	draft := chat.NewDraft(body)
 	draft.Workstream = workstream
@@ -157,7 +158,7 @@ func (d *decision) entries() []chat.Entry {
 	return out
 }
 
-// nextID is the id that the next event will have, for events that carry it in
+// nextID returns an id with the sequence of the next event, for events that have it in
 // their payload.
 func (d *decision) nextID(prefix string) string {
 	return chat.MakeID(d.state.Number, d.state.Last+1).Text(prefix)

@@ -7,17 +7,17 @@
 // order of their arrival. Drafts that wait for the same session share one commit.
 // An event is durable before readers get it; a preview is written to the preview
 // file, but not synced, before readers get it. Positions rise in the order
-// in which readers get to see things, over facts and previews alike.
+// in which readers receive facts and previews.
 //
 // # Deciding and storing
 //
 // Each request has two steps. lookUp reads what the rules need from the store.
 // decide is a pure function: state, open blocks, drafts and time give numbered,
 // stamped and chained events, or a refusal. It does no I/O, reads no clock and takes
-// no lock; the type decision has all that it may read. So the same input gives the
-// same events on every machine and in every repetition.
+// no lock; the type decision holds everything that it may read. So the same input gives
+// the same events on every machine and every time.
 //
-// The store only orders and writes. When it reports a commit conflict, the state is
+// The store only orders and writes commits. When it reports a commit conflict, the state is
 // loaded again and the batch is decided again. When a commit fails, all requests of
 // the batch get its error, because none of their events is stored. A panic of the
 // rules fails only the request that caused it.
@@ -25,6 +25,6 @@
 // # Concurrency
 //
 // All methods of Sessions may be called at the same time. There is no goroutine
-// per session: one of the callers that wait for a sequencer does the work for all.
+// per session: one of the callers that wait for a sequencer handles all queued requests.
 // Run handles deadlines and unfinished erasures.
 package session

@@ -9,15 +9,15 @@ import (
 	"github.com/parley-hq/parley/internal/workstream"
 )
 
-// dueTimes holds, per session, the time when something is due for its workstreams. It
-// is a projection: at a start it is made anew from the sessions that have work.
+// dueTimes holds, per session, the next deadline of its workstreams. It is not stored: at
+// a start it is computed again from the sessions that have work.
 type dueTimes struct {
 	mu  sync.Mutex
 	due map[chat.SessionID]chat.At
 }
 
-// set says when to look at a session next, 0 for never. It reports whether the
-// earliest time may have changed.
+// set stores the next deadline of a session, 0 for none. It reports whether the earliest
+// deadline may have changed.
 func (a *dueTimes) set(id chat.SessionID, at chat.At) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -28,12 +28,13 @@ func (a *dueTimes) set(id chat.SessionID, at chat.At) bool {
 	if a.due == nil {
 		a.due = map[chat.SessionID]chat.At{}
 	}
-	was, known := a.due[id]
+	old, known := a.due[id]
 	a.due[id] = at
-	return !known || at < was
+	return !known || at < old
 }
 
-// take removes and returns the sessions that are due, and returns the next time.
+// take removes and returns the sessions whose deadline has passed, and returns the next
+// deadline.
 func (a *dueTimes) take(now chat.At) (ids []chat.SessionID, next chat.At) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -48,9 +49,9 @@ func (a *dueTimes) take(now chat.At) (ids []chat.SessionID, next chat.At) {
 	return ids, next
 }
 
-// scheduleAll finds what is due in sessions that had work when the last process
-// ended. A workstream whose clock runs has a turn, its own or a child's, so no
-// other session need be looked at.
+// scheduleAll computes the deadlines of the sessions that had work when the last process
+// ended. A workstream with a running clock has a turn, or a child has one, so other
+// sessions have no deadlines.
 func (s *Sessions) scheduleAll(ctx context.Context) error {
 	ids, err := s.Working(ctx)
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *Sessions) scheduleAll(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// schedule finds the next time when something is due in a session.
+// schedule computes the next deadline of a session's workstreams.
 func (s *Sessions) schedule(ctx context.Context, id chat.SessionID) {
 	r := s.acquire(id)
 	defer r.release()
@@ -71,19 +72,19 @@ func (s *Sessions) schedule(ctx context.Context, id chat.SessionID) {
 		return nil
 	}})
 	if err != nil && ctx.Err() == nil {
-		// It does not keep the others waiting; its next commit arms it.
+		// Continue with the other sessions; the next commit of this one schedules it.
 		s.opt.Logger.ErrorContext(ctx, "the deadlines of a session's workstreams are not known", "session", id, "err", err)
 	}
 }
 
-// runDue handles what is due and returns the next time, 0 for none.
+// runDue applies the deadlines that have passed and returns the next one, 0 for none.
 func (s *Sessions) runDue(ctx context.Context) (next chat.At) {
 	ids, next := s.dueTimes.take(s.now())
 	for _, id := range ids {
 		err := s.dueIn(ctx, id)
 		switch chat.CodeOf(err) {
 		case "":
-			s.schedule(ctx, id) // when nothing was due after all, nothing was stored that would do so
+			s.schedule(ctx, id) // a commit schedules too, but there is none if no deadline had passed
 			continue
 		case chat.Gone, chat.NotFound:
 			continue
@@ -94,12 +95,12 @@ func (s *Sessions) runDue(ctx context.Context) (next chat.At) {
 		s.dueTimes.set(id, s.now()+1e6)
 	}
 	if len(ids) > 0 {
-		_, next = s.dueTimes.take(0) // what they set anew
+		_, next = s.dueTimes.take(0) // includes the deadlines set by the loop
 	}
 	return next
 }
 
-// dueIn says what is due for the workstreams of a session.
+// dueIn applies the deadlines of a session's workstreams.
 func (s *Sessions) dueIn(ctx context.Context, id chat.SessionID) error {
 	files, err := s.mergeDue(ctx, id)
 	if err != nil {
@@ -110,9 +111,9 @@ func (s *Sessions) dueIn(ctx context.Context, id chat.SessionID) error {
 	return r.do(ctx, &request{unbounded: true, files: files, rules: &dueWork{}})
 }
 
-// dueWork is what is due, under way.
+// dueWork holds the state of one dueIn call.
 type dueWork struct {
-	said map[string]*said // what those that end last said
+	said map[string]*said // the last text of each workstream that ends
 }
 
 func (q *dueWork) lookUp(ctx context.Context, r *sequencer) error {
@@ -134,7 +135,7 @@ func (q *dueWork) lookUp(ctx context.Context, r *sequencer) error {
 func (q *dueWork) decide(d *decision) error {
 	d.work = true
 	for _, w := range d.state.Workstreams {
-		w = d.state.Workstream(w.ID) // one that ended before may have changed it
+		w = d.state.Workstream(w.ID) // the end of an earlier workstream may have replaced it
 		for _, body := range workstream.Due(w, d.now) {
 			switch b := body.(type) {
 			case chat.WorkstreamTimeout:
@@ -154,18 +155,18 @@ func (q *dueWork) decide(d *decision) error {
 	return nil
 }
 
-// cut ends the running turn of a workstream, whatever its agent does, and
-// returns what it last said.
-func (d *decision) cut(w *chat.Workstream, words *said, cause string) string {
+// cut ends the running turn of a workstream without waiting for its agent, and returns
+// the agent's last text.
+func (d *decision) cut(w *chat.Workstream, last *said, cause string) string {
 	t := d.state.Line(w.ID).Turn
 	if t == nil {
 		return w.Summary
 	}
 	d.closeTurn(t, w.ID, chat.Stopped, cause)
-	return words.text(d, t.Answer) // which may have become a fact just now
+	return last.text(d, t.Answer) // closeTurn may have added this event
 }
 
-// ends reports whether a workstream ends now because of what is due.
+// ends reports whether a deadline that has passed ends the workstream.
 func ends(w *chat.Workstream, now chat.At) bool {
 	for _, body := range workstream.Due(w, now) {
 		switch body.(type) {

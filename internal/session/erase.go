@@ -12,11 +12,12 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Erase removes a session and all its text for good; it needs the role owner.
-// First the intention is stored: from then on the id answers gone, for ever, and
-// whatever happens to the caller or the process, the erasure is carried out to its
-// end. The receipt is returned when it is complete. Until then the answer is
-// unavailable, and Erase can be called again for the receipt.
+// Erase removes a session and all its text permanently; it needs the role owner. First
+// it stores an erasure record. From then on requests for the id fail with the code gone,
+// and the server completes the erasure even if the caller goes away or the process
+// restarts. Erase returns the receipt when the erasure is complete. If it cannot be
+// completed now, Erase returns an error with the code unavailable; call it again for the
+// receipt.
 func (s *Sessions) Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error) {
 	e, err := s.beginErase(ctx, c, id)
 	if err != nil {
@@ -31,13 +32,13 @@ func (s *Sessions) Erase(ctx context.Context, c chat.Caller, id chat.SessionID) 
 	}
 }
 
-// errErasing says that an erasure is not complete yet.
+// errErasing is the error for an erasure that is not complete yet.
 func errErasing(id chat.SessionID, why error) *chat.Error {
 	return chat.Errorf(chat.Unavailable, "session %s is gone for everybody and its erasure is recorded, but it is not complete: %v; the server goes on with it by itself, ask again for the receipt", id, chat.Public(why).Msg).
 		With("erasing", true).WithReason(chat.EraseUnfinished).Because(why)
 }
 
-// beginErase stores the intention, or finds the one that is stored already.
+// beginErase stores the erasure record, or returns the existing one.
 func (s *Sessions) beginErase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Erasure, error) {
 	sess, err := s.visible(ctx, c, id)
 	if chat.CodeOf(err) == chat.Gone {
@@ -48,8 +49,8 @@ func (s *Sessions) beginErase(ctx context.Context, c chat.Caller, id chat.Sessio
 				return e, failed
 			}
 		}
-		was := chat.Session{ID: id, Workspace: e.Workspace, Owner: e.Owner}
-		if !ok || c.May(&was, chat.Owner) != nil {
+		erased := chat.Session{ID: id, Workspace: e.Workspace, Owner: e.Owner}
+		if !ok || c.May(&erased, chat.Owner) != nil {
 			return e, err
 		}
 		return e, nil
@@ -63,11 +64,11 @@ func (s *Sessions) beginErase(ctx context.Context, c chat.Caller, id chat.Sessio
 	r := s.acquire(sess.ID)
 	defer r.release()
 	var e chat.Erasure
-	// In the sequencer's order, so that no append is under way meanwhile.
+	// The sequencer ensures that no append runs at the same time.
 	err = r.do(ctx, &request{unbounded: true, exclusive: func(ctx context.Context, r *sequencer) (err error) {
 		files, bytes := 0, int64(0)
 		if s.opt.Artifacts != nil {
-			// Only for the receipt; what cannot be counted is erased all the same.
+			// The counts are only for the receipt: an error does not stop the erasure.
 			files, bytes, _ = s.opt.Artifacts.Usage(ctx, r.id)
 		}
 		if e, err = s.log.BeginErase(ctx, r.id, files, bytes); err != nil {
@@ -82,8 +83,8 @@ func (s *Sessions) beginErase(ctx context.Context, c chat.Caller, id chat.Sessio
 	return e, err
 }
 
-// finishErase removes what is kept outside the log, then what the log's files
-// hold, then the intention. Every step may be repeated.
+// finishErase removes the session's files and the copies of observers, then the text in
+// the log's files, then the erasure record. Every step may be repeated.
 func (s *Sessions) finishErase(ctx context.Context, e chat.Erasure) (chat.Receipt, error) {
 	id := e.Receipt.Session
 	if s.opt.Artifacts != nil {
@@ -92,7 +93,8 @@ func (s *Sessions) finishErase(ctx context.Context, e chat.Erasure) (chat.Receip
 		}
 	}
 	if err := s.purge(ctx, id); err != nil {
-		// The intention stays for the copy; the text goes from our files now.
+		// Keep the erasure record, because a copy remains. Remove the text from the
+		// log's files now.
 		return chat.Receipt{}, errErasing(id, errors.Join(err, s.log.ScrubErased(ctx, e)))
 	}
 	if err := s.log.FinishErase(ctx, e); err != nil {
@@ -104,11 +106,11 @@ func (s *Sessions) finishErase(ctx context.Context, e chat.Erasure) (chat.Receip
 // eraseRetry is how often unfinished erasures are tried again.
 const eraseRetry = 5 * time.Second
 
-// eraseAll goes on with the erasures that are not finished, those of earlier
-// processes included, until ctx ends.
+// eraseAll retries unfinished erasures, including those of earlier processes, until ctx
+// ends.
 func (s *Sessions) eraseAll(ctx context.Context) {
 	defer s.erasures.end()
-	told := map[chat.SessionID]string{} // the problem that was logged
+	logged := map[chat.SessionID]string{} // the last logged error
 	for first := true; ; first = false {
 		for e, err := range s.log.Erasures(ctx) {
 			if err != nil {
@@ -130,8 +132,8 @@ func (s *Sessions) eraseAll(ctx context.Context) {
 			switch {
 			case job.err == nil:
 				s.opt.Logger.InfoContext(ctx, "an erasure was finished", "session", id)
-			case told[id] != job.err.Error():
-				told[id] = job.err.Error()
+			case logged[id] != job.err.Error():
+				logged[id] = job.err.Error()
 				s.opt.Logger.WarnContext(ctx, "an erasure is not complete; trying again", "session", id, "err", job.err)
 			}
 		}
@@ -145,9 +147,9 @@ func (s *Sessions) eraseAll(ctx context.Context) {
 	}
 }
 
-// erasures are those under way, one job per session.
+// erasures holds the running erasure jobs, one per session.
 type erasures struct {
-	ctx    context.Context // of the jobs: a caller that goes away does not end them
+	ctx    context.Context // of the jobs, so that they do not end with their caller
 	cancel context.CancelFunc
 
 	mu   sync.Mutex
@@ -161,7 +163,7 @@ type erasing struct {
 	err     error
 }
 
-// underWay returns the erasure of a session that is being carried out.
+// underWay returns the erasure of a session for which a job runs.
 func (x *erasures) underWay(id chat.SessionID) (chat.Erasure, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -171,7 +173,7 @@ func (x *erasures) underWay(id chat.SessionID) (chat.Erasure, bool) {
 	return chat.Erasure{}, false
 }
 
-// start runs work for a session, or returns the job that is under way for it.
+// start starts a job for a session, or returns the running one.
 func (x *erasures) start(e chat.Erasure, work func(context.Context, chat.Erasure) (chat.Receipt, error)) *erasing {
 	id := e.Receipt.Session
 	x.mu.Lock()
@@ -196,28 +198,27 @@ func (x *erasures) start(e chat.Erasure, work func(context.Context, chat.Erasure
 	return job
 }
 
-// end stops the jobs; the next process goes on with them. It returns when none
-// uses the store any more.
+// end cancels the jobs and waits until all have returned. The next process continues
+// with them.
 func (x *erasures) end() {
 	x.cancel()
 	for {
 		x.mu.Lock()
-		var one *erasing
+		var running *erasing
 		for _, job := range x.jobs {
-			one = job
+			running = job
 		}
 		x.mu.Unlock()
-		if one == nil {
+		if running == nil {
 			return
 		}
-		<-one.done
+		<-running.done
 	}
 }
 
-// Import stores a whole log that was exported before, byte for byte, under its
-// own id, which must be free. It needs the scope admin for the workspace that the
-// log names. A session that was a child of another one is none afterwards, which
-// its last event says.
+// Import stores an exported log byte for byte under its original id, which must not be
+// in use. It needs the scope admin for the workspace that the log names. If the session
+// was a child of another session, Import appends an event that detaches it.
 func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) (chat.Session, error) {
 	if !c.Has(chat.ScopeAdmin) {
 		return chat.Session{}, chat.Errorf(chat.Denied, "importing needs the scope admin")
@@ -236,7 +237,7 @@ func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID,
 	if err != nil {
 		return chat.Session{}, err
 	}
-	// What was under way when it was exported goes on here: deadlines, and turns.
+	// Turns and deadlines that were open at the export continue here.
 	s.schedule(ctx, id)
 	s.wakeRun()
 	sess, err := s.log.Record(ctx, id)
@@ -246,7 +247,8 @@ func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID,
 	return sess, err
 }
 
-// administered passes on a log whose workspace the caller administers.
+// administered returns facts, with an error if the caller does not administer the
+// workspace of the log.
 func administered(c chat.Caller, facts iter.Seq2[chat.Fact, error]) iter.Seq2[chat.Fact, error] {
 	return func(yield func(chat.Fact, error) bool) {
 		first := true
@@ -262,15 +264,15 @@ func administered(c chat.Caller, facts iter.Seq2[chat.Fact, error]) iter.Seq2[ch
 	}
 }
 
-// importable reports why the caller may not import a log that begins with f. A
-// log that does not begin with session.started is refused later.
+// importable returns an error if the caller may not import a log whose first event is f.
+// The store refuses a log that does not begin with session.started.
 func importable(c chat.Caller, f chat.Fact) error {
 	e, err := f.Event()
 	if err != nil {
 		return err
 	}
-	begun, ok := e.Body.(chat.SessionStarted)
-	if workspace := cmp.Or(begun.Workspace, chat.DefaultWorkspace); ok && !c.Administers(workspace) {
+	started, ok := e.Body.(chat.SessionStarted)
+	if workspace := cmp.Or(started.Workspace, chat.DefaultWorkspace); ok && !c.Administers(workspace) {
 		return chat.Errorf(chat.Denied, "the log is of the workspace %q: importing it needs the scope admin there", workspace)
 	}
 	return nil

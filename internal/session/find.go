@@ -8,10 +8,10 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// acquireFor acquires the sequencer of a session that the caller may see.
+// acquireFor acquires the sequencer of a session, if the caller may see the session.
 func (s *Sessions) acquireFor(ctx context.Context, c chat.Caller, id chat.SessionID) (*sequencer, error) {
 	if r := s.acquireCached(id); r != nil {
-		// The usual case of an append: nothing is read from the store.
+		// The usual case: the session is cached, and nothing is read from the store.
 		if sess := r.session.Load(); sess != nil && c.RoleIn(sess) != "" {
 			return r, nil
 		}
@@ -26,14 +26,13 @@ func (s *Sessions) acquireFor(ctx context.Context, c chat.Caller, id chat.Sessio
 	return r, nil
 }
 
-// Resolve returns the id of the session that an id from a client means for the
-// caller. A session that the caller began under this id comes first, then the
-// caller's alias, then the id as it is. It does not check access: the call that
-// uses the id does.
+// Resolve returns the id of the session that a client's id refers to. A session that the
+// caller created with this id comes first, then the caller's alias, then the id itself.
+// Resolve does not check access; the call that uses the id does.
 //
-// Everything else here takes exact ids. A check of a name that is an alias would
-// say nothing about the session that has the name as its id, so dialects resolve
-// an id once, where it arrives.
+// All other methods except Own, Ensure, Create and Fork take exact ids. Dialects call
+// Resolve once, where an id arrives: an access check with an unresolved alias could
+// check another session whose id is equal to the alias.
 func (s *Sessions) Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error) {
 	id, _, err := s.resolve(ctx, c, id)
 	return id, err
@@ -61,12 +60,11 @@ func (s *Sessions) resolve(ctx context.Context, c chat.Caller, name chat.Session
 	return alias, true, nil
 }
 
-// Own returns the session that an id chosen by a client stands for: one that the
-// caller began, or another owner's that the caller has accepted. A session
-// to which others added the caller is not found by it: its id may be one that
-// the caller's client always uses, and its owner would receive what is meant for
-// the caller's own session. The server's own sessions are found by callers that may
-// see them.
+// Own returns the session that an id chosen by a client refers to: a session that the
+// caller created, or another owner's session that the caller has accepted. It does not
+// return a session to which others added the caller: its owner could have chosen an id
+// that the caller's client always uses, and would receive messages meant for the caller's
+// own session. System sessions are returned to callers that may see them.
 func (s *Sessions) Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error) {
 	id, aliased, err := s.resolve(ctx, c, chat.SessionID(foreign))
 	if err != nil {
@@ -79,9 +77,9 @@ func (s *Sessions) Own(ctx context.Context, c chat.Caller, foreign string) (chat
 	return sess, err
 }
 
-// Accept makes another owner's session one that the caller's clients reach by
-// its id, in every dialect. A session of the caller that had this id as an alias
-// keeps its own id.
+// Accept makes another owner's session reachable by its id for the caller's clients, in
+// every dialect. If the id was the caller's alias of another session, that session stays
+// reachable by its own id only.
 func (s *Sessions) Accept(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
 	sess, err := s.visible(ctx, c, id)
 	if err != nil || began(c, &sess) {
@@ -93,12 +91,12 @@ func (s *Sessions) Accept(ctx context.Context, c chat.Caller, id chat.SessionID)
 	return sess, s.log.ReplaceAlias(ctx, c.In(), c.Actor.Key(), string(id), id)
 }
 
-// began reports whether the caller began the session.
+// began reports whether the caller created the session.
 func began(c chat.Caller, sess *chat.Session) bool {
 	return sess.Owner.Same(c.Actor) && sess.Workspace == c.In()
 }
 
-// visible returns a session by its own id, when the caller may see it.
+// visible returns the session with an exact id, if the caller may see it.
 func (s *Sessions) visible(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
 	if id.Validate() != nil {
 		return chat.Session{}, errNoSession(id)
@@ -115,7 +113,7 @@ func (s *Sessions) Get(ctx context.Context, c chat.Caller, id chat.SessionID) (c
 	return s.visible(ctx, c, id)
 }
 
-// ByID returns the session and sequence that an event, turn or prompt id names.
+// ByID returns the session and the sequence of an event, turn or prompt id.
 func (s *Sessions) ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error) {
 	// One error for all cases, so that it does not reveal whether the session exists.
 	nothing := chat.Errorf(chat.NotFound, "there is nothing with that id, or it is not yours")
@@ -147,8 +145,8 @@ func (s *Sessions) List(ctx context.Context, c chat.Caller, f chat.Filter) (chat
 	if err != nil {
 		return page, err
 	}
-	// A session that the caller cannot reach by its id, because the id is the
-	// caller's alias of another one, must not be taken for that one.
+	// Leave out sessions whose id is the caller's alias of another session: the caller
+	// would open the other session by it.
 	page.Sessions = slices.DeleteFunc(page.Sessions, func(sess chat.Session) bool {
 		if err != nil || began(c, &sess) {
 			return false
@@ -186,6 +184,6 @@ func (s *Sessions) ListAll(ctx context.Context, c chat.Caller, f chat.Filter) it
 	}
 }
 
-// All gives the records of all sessions of all workspaces, for what the server
-// itself has to see to.
+// All returns the records of all sessions of all workspaces, for the server's own
+// maintenance. It checks no access.
 func (s *Sessions) All(ctx context.Context) iter.Seq2[chat.Session, error] { return s.log.All(ctx) }

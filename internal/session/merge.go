@@ -10,13 +10,13 @@ import (
 	"github.com/parley-hq/parley/internal/workstream"
 )
 
-// The files of a workstream are merged before the rules end it, because that is
-// I/O: a request that may end workstreams first merges the files of those that may
-// end, and passes the lists to the rules. Merging may be repeated, so one that does not
-// end after all has lost nothing.
+// The files of a workstream are merged before the rules end it, because rules do no I/O.
+// A request that may end workstreams first merges the files of those workstreams and
+// passes the lists of files to the rules. Merging may be repeated, so it does no harm
+// if a workstream does not end after all.
 
-// mergeDue merges the files of workstreams that end by their deadline, and with
-// them those of theirs that have no turn.
+// mergeDue merges the files of workstreams whose deadline has passed, and of the
+// workstreams below them that have no running turn.
 func (s *Sessions) mergeDue(ctx context.Context, id chat.SessionID) (map[string][]string, error) {
 	now := s.now()
 	return s.mergeAll(ctx, id, func(st *chat.State, w *chat.Workstream) bool {
@@ -37,19 +37,18 @@ func (s *Sessions) mergeDue(ctx context.Context, id chat.SessionID) (map[string]
 	})
 }
 
-// mergeResting merges the files of the workstream of a line, and of those below
-// it, that have no turn: told to end, they end at once. The main line stands for
-// all.
+// mergeResting merges the files of the workstreams at or below a line that have no
+// running turn, because a stop ends them at once. The main line "" includes all.
 func (s *Sessions) mergeResting(ctx context.Context, id chat.SessionID, line string) (map[string][]string, error) {
 	return s.mergeAll(ctx, id, resting(line))
 }
 
+// resting selects the workstreams at or below a line that have no running turn.
 func resting(line string) func(*chat.State, *chat.Workstream) bool {
 	return func(st *chat.State, w *chat.Workstream) bool { return st.Line(w.ID).Turn == nil && below(st, w, line) }
 }
 
-// below reports whether a workstream is that of a line, or was launched by it or
-// by one that was.
+// below reports whether w is the workstream of a line or one of its descendants.
 func below(st *chat.State, w *chat.Workstream, line string) bool {
 	if line == "" {
 		return true
@@ -62,8 +61,8 @@ func below(st *chat.State, w *chat.Workstream, line string) bool {
 	return false
 }
 
-// mergeAll merges the files of workstreams that have not ended, the deepest
-// first: what they leave is then among the files of those above them.
+// mergeAll merges the files of the selected workstreams that have not ended. The deepest
+// come first, so that their files are merged on with the files of their parents.
 func (s *Sessions) mergeAll(ctx context.Context, id chat.SessionID, which func(st *chat.State, w *chat.Workstream) bool) (map[string][]string, error) {
 	if s.opt.Artifacts == nil {
 		return nil, nil
@@ -86,9 +85,9 @@ func (s *Sessions) mergeAll(ctx context.Context, id chat.SessionID, which func(s
 	return files, err
 }
 
-// merge lets the files of a workstream appear among those of the line that
-// launched it. That it cannot is no reason to keep the workstream from ending:
-// the files stay where they are.
+// merge adds the files of a workstream to the files of its parent line and returns their
+// paths. An error is only logged, so that the workstream can end; the files then stay in
+// its own folder.
 func (s *Sessions) merge(ctx context.Context, id chat.SessionID, w *chat.Workstream) []string {
 	if s.opt.Artifacts == nil || w == nil || !workstream.Merges(w) {
 		return nil
@@ -98,7 +97,7 @@ func (s *Sessions) merge(ctx context.Context, id chat.SessionID, w *chat.Workstr
 	if err != nil {
 		s.opt.Logger.ErrorContext(ctx, "the files of a workstream could not be merged; they stay in its own folder", "session", id, "workstream", w.ID, "err", err)
 	}
-	if above := s.over(ctx, id, w.Parent); above != nil {
+	if above := s.endedOrEnding(ctx, id, w.Parent); above != nil {
 		s.merge(ctx, id, above)
 	}
 	const most = 100
@@ -111,10 +110,10 @@ func (s *Sessions) merge(ctx context.Context, id chat.SessionID, w *chat.Workstr
 	return paths
 }
 
-// over returns the workstream of a line that ends or has ended, nil for any other.
-// One that is canceled with those it launched may end before them, and what they
-// leave then is to get further than to its folder.
-func (s *Sessions) over(ctx context.Context, id chat.SessionID, line string) (w *chat.Workstream) {
+// endedOrEnding returns the workstream of a line if it is ending or has ended, otherwise
+// nil. A canceled workstream may end before its children; files that the children merge
+// into its folder later must then be merged on to its parent.
+func (s *Sessions) endedOrEnding(ctx context.Context, id chat.SessionID, line string) (w *chat.Workstream) {
 	if line == "" {
 		return nil
 	}

@@ -7,19 +7,19 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Observer gets what happens in all sessions. Functions that are nil are not
-// called. The functions are called in the order of the session's events, while the
-// session is locked: they must not block and must not call Sessions. An observer
-// that has more to do puts it into a queue of its own, with a bound.
+// Observer receives the changes of all sessions. Functions that are nil are not called.
+// The functions are called in the order of the session's events, while the session is
+// locked: they must not block and must not call Sessions. An observer with more work puts
+// it into a bounded queue of its own.
 type Observer struct {
-	// Committed gets the events of every commit.
+	// Committed receives the events of every commit.
 	Committed func(events []chat.Event)
-	// Published gets what readers get: committed events and previews.
+	// Published receives what readers receive: committed events and previews.
 	Published func(id chat.SessionID, entries []chat.Entry)
-	// Erased gets the id of every erased session. It is called again after a start
+	// Erased receives the id of every erased session. It is called again after a start
 	// for erasures that the last process did not finish.
 	Erased func(id chat.SessionID)
-	// Imported gets the record of every imported session.
+	// Imported receives the record of every imported session.
 	Imported func(s chat.Session)
 	// Purge waits until the observer has no copy of an erased session any more. The
 	// erasure is complete when it returns nil; it is repeated after an error. It
@@ -27,8 +27,8 @@ type Observer struct {
 	Purge func(ctx context.Context, id chat.SessionID) error
 }
 
-// Observe adds an observer that could not be named in the options, because it uses
-// the sessions itself. It must be called before the first request.
+// Observe adds an observer that cannot be in the options, because it needs the Sessions
+// itself. It must be called before the first request.
 func (s *Sessions) Observe(o Observer) { s.opt.Observers = append(s.opt.Observers, o) }
 
 func (s *Sessions) tellCommitted(id chat.SessionID, events []chat.Event) {
@@ -39,7 +39,7 @@ func (s *Sessions) tellCommitted(id chat.SessionID, events []chat.Event) {
 	}
 }
 
-// publish shows entries to readers and observers.
+// publish sends entries to readers and observers.
 func (s *Sessions) publish(id chat.SessionID, entries []chat.Entry) {
 	s.tell(id, func() { s.live.Publish(id, entries) })
 	for _, o := range s.opt.Observers {
@@ -65,8 +65,8 @@ func (s *Sessions) tellImported(sess chat.Session) {
 	}
 }
 
-// tell calls readers or an observer. A panic must not fail what is already durable,
-// nor keep the change from other observers.
+// tell calls readers or an observer. A panic must not fail a commit that is already
+// durable, and must not keep the change from other observers.
 func (s *Sessions) tell(id chat.SessionID, f func()) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -7,16 +7,15 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// owners counts the sessions of actors. A count is read from the store's index when
-// it is first needed and followed from then on, so nothing has to be read at the
-// start of the server.
+// owners counts the sessions of actors. A count is read from the store's index when it is
+// first needed and updated from then on, so nothing has to be read when the server starts.
 type owners struct {
 	mu     sync.Mutex
 	counts map[string]owned
 }
 
-// owned is how many sessions an actor has. One that is not exact also counts the
-// sessions of others in which the actor is a member.
+// owned is the number of sessions of an actor. If it is not exact, it includes other
+// owners' sessions in which the actor is a member.
 type owned struct {
 	sessions int
 	exact    bool
@@ -25,7 +24,7 @@ type owned struct {
 // maxOwners bounds the counts that are kept.
 const maxOwners = 50_000
 
-// add follows what happened to a session. Counts that were never needed are not kept.
+// add adds n to the count of the session's owner, if that count is cached.
 func (o *owners) add(s *chat.Session, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -35,7 +34,7 @@ func (o *owners) add(s *chat.Session, n int) {
 	}
 }
 
-// mayOwnMore reports why the caller cannot have another session.
+// mayOwnMore returns an error if the caller has reached the limit of sessions.
 func (s *Sessions) mayOwnMore(ctx context.Context, c chat.Caller) error {
 	most := s.opt.Quotas.Sessions
 	if most <= 0 || c.Administers(c.In()) {
@@ -45,7 +44,7 @@ func (s *Sessions) mayOwnMore(ctx context.Context, c chat.Caller) error {
 	s.owners.mu.Lock()
 	have, ok := s.owners.counts[key]
 	s.owners.mu.Unlock()
-	// The cheap count first: nearly always it is enough.
+	// Use the cheap count first. It is an upper bound and nearly always below the limit.
 	if !ok {
 		n, err := s.log.Count(ctx, c.In(), c.Actor, false, most)
 		if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Quotas bound what one owner or one workspace can take from the others. 0 means
-// the default of a field, below 0 no limit. Sessions, Stored and Shares do not apply
+// Quotas bound the resources of one owner or one workspace. 0 means the default of a
+// field, a negative value no limit. Sessions, Stored and Shares do not apply
 // to administrators of the workspace.
 type Quotas struct {
 	Sessions      int   // that an actor owns in a workspace; 100 000
@@ -39,7 +39,7 @@ func orDefault[N int | int64](n, usual N) N {
 	return n
 }
 
-// The names of the quotas, as metrics have them.
+// The names of the quotas in metrics and in error details.
 const (
 	QuotaSessions = "sessions"
 	QuotaOpenText = "open_text"
@@ -47,8 +47,8 @@ const (
 	QuotaStored   = "stored_bytes"
 )
 
-// overQuota refuses for the sake of a quota. The same request may succeed after so many
-// seconds.
+// overQuota returns the error for a request that exceeds a quota. seconds is the time
+// after which the client may retry.
 func (s *Sessions) overQuota(quota string, seconds int, format string, args ...any) error {
 	if s.opt.Refused != nil {
 		s.opt.Refused(quota)
@@ -56,17 +56,17 @@ func (s *Sessions) overQuota(quota string, seconds int, format string, args ...a
 	return chat.Errorf(chat.SlowDown, format, args...).With("quota", quota).With("retry_after", seconds)
 }
 
-// openText counts the bytes of text that is being written, per workspace and per
-// owner in a workspace. It is kept in memory for as long as it is open.
+// openText counts the bytes of open blocks, per workspace and per owner in a workspace.
+// The text of open blocks is in memory.
 type openText struct {
 	mu    sync.Mutex
 	bytes map[string]int64
 }
 
-// pieceCost is what a piece takes in memory beside its text.
+// pieceCost is the memory of a piece in bytes, without its text.
 const pieceCost = 16
 
-// costOf is what a block takes in memory.
+// costOf returns the memory of a block in bytes.
 func costOf(b *chat.Block) int64 { return int64(len(b.Text) + pieceCost*len(b.Ends)) }
 
 func (o *openText) add(n int64, keys ...string) {
@@ -90,7 +90,7 @@ func (o *openText) of(key string) int64 {
 
 func ownerKey(s *chat.Session) string { return s.Workspace + "/" + s.Owner.Key() }
 
-// mayOpen reports why n more bytes of text cannot be open in the session.
+// mayOpen returns an error if n more bytes of open text would exceed a quota.
 func (r *sequencer) mayOpen(s *chat.Session, n int64) error {
 	const text = "%s has %d KiB of text that is being written, the most there can be: finish blocks first"
 	q, open := &r.sessions.opt.Quotas, &r.sessions.openText
@@ -105,14 +105,14 @@ func (r *sequencer) mayOpen(s *chat.Session, n int64) error {
 	return nil
 }
 
-// setOpen notes how much text is open in the session.
+// setOpen sets the number of bytes of open text in the session.
 func (r *sequencer) setOpen(s *chat.Session, n int64) {
-	if was := r.open.Swap(n); was != n {
-		r.sessions.openText.add(n-was, s.Workspace, ownerKey(s))
+	if old := r.open.Swap(n); old != n {
+		r.sessions.openText.add(n-old, s.Workspace, ownerKey(s))
 	}
 }
 
-// recountOpen looks how much text is open.
+// recountOpen counts the bytes of open text in the session again.
 func (r *sequencer) recountOpen(s *chat.Session) {
 	var n int64
 	for _, b := range r.sessions.live.Blocks(r.id) {
@@ -121,18 +121,18 @@ func (r *sequencer) recountOpen(s *chat.Session) {
 	r.setOpen(s, n)
 }
 
-// shares counts what actors write while the disk is scarce.
+// shares counts the bytes that actors write while the disk is nearly full.
 type shares struct {
 	mu    sync.Mutex
 	since time.Time
 	bytes map[string]int64
 }
 
-// shareWindow is how long a share of the disk is for.
+// shareWindow is the time after which the counts of shares start again at 0.
 const shareWindow = time.Hour
 
-// countWritten counts n bytes that the caller is about to write. It refuses them when the
-// disk is nearly full and the caller has used its share.
+// countWritten counts n bytes that the caller is about to write. It returns an error if
+// the disk is nearly full and the caller has used its share.
 func (s *Sessions) countWritten(c chat.Caller, n int) error {
 	if s.opt.Scarce == nil || s.opt.Quotas.Shares <= 0 || c.Administers(c.In()) {
 		return nil
@@ -155,7 +155,7 @@ func (s *Sessions) countWritten(c chat.Caller, n int) error {
 	return nil
 }
 
-// size is about what drafts take in the log.
+// size estimates the bytes that drafts take in the log.
 func size(drafts []chat.Draft) int {
 	n := 0
 	for i := range drafts {

@@ -8,7 +8,7 @@ import (
 	"github.com/parley-hq/parley/internal/freshstack"
 )
 
-// Read returns stored events; more says that the range has further ones.
+// Read returns stored events; more reports whether the range has further events.
 func (s *Sessions) Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) (facts []chat.Fact, more bool, err error) {
 	sess, err := s.visible(ctx, c, id)
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *Sessions) Events(ctx context.Context, c chat.Caller, id chat.SessionID,
 	return chat.Events(s.Facts(ctx, c, id, r))
 }
 
-// stored is Facts without a check of access.
+// stored is Facts without an access check.
 func (s *Sessions) stored(ctx context.Context, id chat.SessionID, r chat.Range) iter.Seq2[chat.Fact, error] {
 	return chat.Facts(r, func(r chat.Range) ([]chat.Fact, bool, error) { return s.log.Read(ctx, id, r) })
 }
@@ -41,7 +41,7 @@ func (s *Sessions) Event(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	return s.log.Get(ctx, sess.ID, seq)
 }
 
-// Ends returns where the pieces of a finished block ended.
+// Ends returns the end positions of the pieces of a finished block.
 func (s *Sessions) Ends(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) ([]chat.End, error) {
 	sess, err := s.visible(ctx, c, id)
 	if err != nil {
@@ -50,9 +50,9 @@ func (s *Sessions) Ends(ctx context.Context, c chat.Caller, id chat.SessionID, s
 	return s.log.Ends(ctx, sess.ID, seq)
 }
 
-// Watch follows a session from a cursor: first what was missed, then what
-// happens, in one sequence that ends with ctx or with an error that says
-// whether to try again. A reader that loses access gets an error.
+// Watch follows a session from a cursor. The sequence has the events since the cursor,
+// then new ones as they happen. It ends with ctx or with an error, whose code says whether
+// to try again. A reader that loses access gets an error.
 func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error] {
 	g := &watcher{ctx: ctx, caller: c}
 	return func(yield func(chat.Batch, error) bool) {
@@ -65,9 +65,9 @@ func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	}
 }
 
-// Follow is [Sessions.Watch] without a goroutine per reader:
-// sink gets what Watch would yield, and Done last. It returns when the
-// reader has ended or waits; then it goes on by itself.
+// Follow is [Sessions.Watch] without a goroutine per reader. It calls sink.Take with what
+// Watch would yield, and sink.Done at the end. Follow returns when the reader has ended or
+// has to wait for new events; the hub calls sink when there are any.
 func (s *Sessions) Follow(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding, sink chat.Sink) {
 	g := &watcher{ctx: ctx, caller: c, Sink: sink}
 	if err := s.authorize(g, id); err != nil {
@@ -85,13 +85,13 @@ func (s *Sessions) watch(g *watcher, from *chat.Start, enc chat.Encoding) iter.S
 	return s.live.Watch(g.ctx, g.order.id, *from, enc)
 }
 
-// watcher is one Watch or Follow that was allowed.
+// watcher holds the state of one Watch or Follow call.
 type watcher struct {
-	ctx       context.Context // of the watch, which it does not outlive
+	ctx       context.Context // of the Watch or Follow call
 	caller    chat.Caller
 	order     *sequencer
 	access    uint64 // the count of access changes at the last check
-	chat.Sink        // of one that follows
+	chat.Sink        // of Follow; nil for Watch
 }
 
 // Done releases the sequencer.
@@ -100,7 +100,7 @@ func (g *watcher) Done() {
 	g.Sink.Done()
 }
 
-// check checks access again if it has changed.
+// check checks the caller's access again if access to the session has changed.
 func (g *watcher) check() error {
 	now := g.order.access.Load()
 	if now == g.access {
@@ -145,8 +145,8 @@ func (s *Sessions) authorize(g *watcher, id chat.SessionID) error {
 	return err
 }
 
-// sees reports why the caller may not see the session, or nil. Inlined, the
-// record that it looks at would become part of every reader's stack.
+// sees returns an error if the caller may not see the session. It is not inlined, because
+// the session record would then be part of every reader's stack.
 //
 //go:noinline
 func (s *Sessions) sees(ctx context.Context, c chat.Caller, id chat.SessionID) error {
@@ -154,7 +154,7 @@ func (s *Sessions) sees(ctx context.Context, c chat.Caller, id chat.SessionID) e
 	return err
 }
 
-// Blocks returns the blocks that are being written.
+// Blocks returns the open blocks.
 func (s *Sessions) Blocks(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.Block, error) {
 	sess, err := s.visible(ctx, c, id)
 	if err != nil {
@@ -163,8 +163,8 @@ func (s *Sessions) Blocks(ctx context.Context, c chat.Caller, id chat.SessionID)
 	return s.live.Blocks(sess.ID), nil
 }
 
-// State returns a copy of the session's state. It waits for what is being
-// written at the moment.
+// State returns a copy of the session's state, after the requests that are queued before
+// this call.
 func (s *Sessions) State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error) {
 	r, err := s.acquireFor(ctx, c, id)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// searchBound is how many events one search looks at before it reports how far
-// it came.
+// searchBound is the number of events that one search reads. A page that reaches it says
+// where the next search continues.
 const searchBound = 50_000
 
-// Search looks for a text in what was said, newest first, in any case.
+// Search finds events whose payload contains a text, ignoring case, newest first.
 func (s *Sessions) Search(ctx context.Context, c chat.Caller, id chat.SessionID, query string, before chat.Seq, limit int) (chat.SearchPage, error) {
 	sess, err := s.visible(ctx, c, id)
 	if err != nil {
@@ -48,8 +48,8 @@ func (s *Sessions) Search(ctx context.Context, c chat.Caller, id chat.SessionID,
 	return page, nil
 }
 
-// search looks into one event. The bytes are looked at first, because most
-// events do not match; escapes in them make it look closer.
+// search searches one event. It searches the raw bytes first, because most events do not
+// match, and decodes the event if the bytes match or contain escapes.
 func search(f chat.Fact, want string) (chat.Hit, bool, error) {
 	raw := string(f.JSON)
 	if !strings.Contains(raw, `\`) && !strings.Contains(strings.ToLower(raw), want) {
@@ -70,15 +70,15 @@ func search(f chat.Fact, want string) (chat.Hit, bool, error) {
 	return chat.Hit{Seq: e.Seq, At: e.At, Type: e.Type, Workstream: e.Workstream, Snippet: text}, ok, nil
 }
 
-// find returns the first text in a JSON value that contains want, cut to the
-// place.
+// find returns the first string in a JSON value that contains want, cut to the part
+// around the match.
 func find(v any, want string) (string, bool) {
 	switch v := v.(type) {
 	case string:
 		low := strings.ToLower(v)
 		if i := strings.Index(low, want); i >= 0 {
-			// A letter and its small form may differ in length, so the place
-			// is counted in characters.
+			// A letter and its lower-case form may differ in bytes, so the position is
+			// counted in characters.
 			at := skip(v, utf8.RuneCountInString(low[:i]))
 			n := skip(v[at:], utf8.RuneCountInString(want))
 			return around(v, at, n), true
@@ -102,13 +102,13 @@ func find(v any, want string) (string, bool) {
 	return "", false
 }
 
-// unread are the fields that people do not read.
+// unread lists the fields that are not searched, because they are not shown to people.
 var unread = map[string]bool{
 	"block": true, "call_id": true, "request_id": true, "turn_id": true, "artifact_id": true, "batch_id": true,
 	"sha256": true, "signature": true, "redacted": true, "trace_id": true, "user_id": true,
 }
 
-// skip returns where the character n of a text begins.
+// skip returns the byte offset of character n.
 func skip(s string, n int) int {
 	for i := range s {
 		if n == 0 {
@@ -119,7 +119,7 @@ func skip(s string, n int) int {
 	return len(s)
 }
 
-// around cuts a text to the neighbourhood of a place.
+// around returns up to 60 bytes before and after the n bytes at a position.
 func around(s string, at, n int) string {
 	from, to := max(0, at-60), min(len(s), at+n+60)
 	for from > 0 && !utf8.RuneStart(s[from]) {

@@ -7,20 +7,20 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// eventsPerItem is how many events an item takes on average; a first guess that
-// is doubled when it was too low.
+// eventsPerItem is the estimated number of events per item. window doubles the number of
+// events it reads if the estimate was too low.
 const eventsPerItem = 6
 
-// maxWindow and windowBytes bound the events that are read for one page of items;
-// one that is cut short by them has fewer items than asked for, and more follow.
-// Events are large where texts are, and folding takes several times their bytes.
-// Tests lower the bounds.
+// maxWindow and windowBytes bound the events that are read for one page of items. A page
+// that reaches a bound has fewer items than requested, and more is true. The bound in
+// bytes is needed because folding events takes several times their size in memory. Tests
+// lower the bounds.
 var (
 	maxWindow   = 50_000
 	windowBytes = 16 << 20
 )
 
-// Snapshot returns the session as it is at one moment, with its last items.
+// Snapshot returns a consistent view of the session with its last items.
 func (s *Sessions) Snapshot(ctx context.Context, c chat.Caller, id chat.SessionID, items int) (chat.Snapshot, error) {
 	r, err := s.acquireFor(ctx, c, id)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Sessions) Snapshot(ctx context.Context, c chat.Caller, id chat.SessionI
 	return snap, nil
 }
 
-// Items returns a page of items that began before an event; 0 means the last.
+// Items returns a page of items that begin before an event; 0 means the last page.
 func (s *Sessions) Items(ctx context.Context, c chat.Caller, id chat.SessionID, before chat.Seq, limit int) (chat.ItemPage, error) {
 	st, err := s.State(ctx, c, id)
 	if err != nil {
@@ -78,9 +78,9 @@ func (s *Sessions) Items(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	return page, nil
 }
 
-// window folds the last items that begin before an event. What happened to them
-// later is folded in too, as far as it matters. from is the event at which it
-// begins: what lies before it is the next page.
+// window folds events into the last items that begin before an event, and applies later
+// events that change those items. from is the first event of the window; the next page
+// ends before it.
 func (s *Sessions) window(ctx context.Context, id chat.SessionID, st *chat.State, before chat.Seq, items int) (t *chat.Transcript, from chat.Seq, more bool, err error) {
 	for n := max(64, items*eventsPerItem); ; n *= 2 {
 		n = min(n, maxWindow)
@@ -97,7 +97,7 @@ func (s *Sessions) window(ctx context.Context, id chat.SessionID, st *chat.State
 		if len(t.Items) < items && older && len(facts) == n && n < maxWindow {
 			continue
 		}
-		if err := s.settle(ctx, id, t, before, st.Last); err != nil {
+		if err := s.applyLater(ctx, id, t, before, st.Last); err != nil {
 			return nil, 0, false, err
 		}
 		if len(events) > 0 {
@@ -113,8 +113,8 @@ func (s *Sessions) window(ctx context.Context, id chat.SessionID, st *chat.State
 	}
 }
 
-// settle applies later events to a page of older items.
-func (s *Sessions) settle(ctx context.Context, id chat.SessionID, t *chat.Transcript, from, last chat.Seq) error {
+// applyLater applies later events to a page of older items.
+func (s *Sessions) applyLater(ctx context.Context, id chat.SessionID, t *chat.Transcript, from, last chat.Seq) error {
 	t.Freeze()
 	most := chat.Range{After: from - 1, Limit: maxWindow}
 	for e, err := range chat.Events(s.stored(ctx, id, most)) {
