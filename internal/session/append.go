@@ -216,7 +216,7 @@ func (d *decision) draft(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 		return chat.Event{}, err
 	}
 	if draft.Workstream != "" {
-		defer d.advanced(draft.Workstream, draft.Body, len(d.events))
+		defer d.addPhase(draft.Workstream, draft.Body, len(d.events))
 	}
 	switch b := draft.Body.(type) {
 	case chat.UserMessage:

@@ -193,7 +193,7 @@ func (d *decision) answer(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 		return chat.Event{}, err
 	}
 	if draft.Workstream = p.Workstream; draft.Workstream != "" {
-		defer d.advanced(draft.Workstream, draft.Body, len(d.events))
+		defer d.addPhase(draft.Workstream, draft.Body, len(d.events))
 	}
 	return d.enriched(c.Actor, draft, body, p.Turn)
 }

@@ -12,61 +12,61 @@ import (
 	"github.com/parley-hq/parley/internal/workstream"
 )
 
-// sequencer orders the requests of one session and caches its state. The first
-// caller that finds it idle handles its own request and all that arrive meanwhile,
-// then hands over to the next waiting caller.
+// sequencer orders the requests of one session and caches its state. A caller that finds
+// it idle handles all queued requests, then wakes the first caller that has queued a
+// request in the meantime, which handles the next batch.
 type sequencer struct {
 	id       chat.SessionID
 	sessions *Sessions
-	users    atomic.Int32 // callers that have acquired it; without any it may be evicted
+	users    atomic.Int32 // number of callers that have acquired it; at 0 it may be evicted
 
 	access  atomic.Uint64                // counts changes of access to the session
 	session atomic.Pointer[chat.Session] // for access checks; nil when not known
-	open    atomic.Int64                 // bytes of text that is being written; also counted in sessions.openText
+	open    atomic.Int64                 // bytes of open text; also counted in sessions.openText
 
 	mu    sync.Mutex
 	queue []*request
-	spare []*request // the memory of an older queue
+	spare []*request // memory of an earlier queue, for reuse
 	busy  bool
 
-	// The rest is used only by the caller that set busy.
+	// Only the caller that handles the queue uses the fields below.
 	state  *chat.State               // nil until loaded, or after a failed commit
 	lastAt chat.At                   // position of the last event or piece
-	sizes  map[chat.BlockID]measured // what open blocks will take as events
+	sizes  map[chat.BlockID]measured // sizes of open blocks
 }
 
-// request is what one caller wants: rules that decide events, preview pieces, a
-// look at the state, or exclusive work.
+// request is one caller's request: rules that decide events, preview pieces, a read of
+// the state, or exclusive work.
 type request struct {
 	rules
-	undo      bool // the rules may fail after they added events
+	undo      bool // the rules may fail after they added events, which are then removed
 	create    bool // the session need not exist
-	unbounded bool // is queued also when maxWaiting requests wait
+	unbounded bool // is queued even if maxWaiting requests wait
 	pieces    []chat.Preview
 	caller    chat.Caller
-	files     map[string][]string                           // of workstreams that may end by it, merged
-	look      func(st *chat.State) error                    // gets the committed state
-	exclusive func(ctx context.Context, r *sequencer) error // erases or imports
+	files     map[string][]string                           // merged files, by id of the workstream that may end
+	look      func(st *chat.State) error                    // receives the committed state
+	exclusive func(ctx context.Context, r *sequencer) error // erases, imports or forks
 
 	err         error
-	independent bool      // its outcome depends on no event that is not stored yet
-	panicked    bool      // the rules failed on it; err says so
+	independent bool      // its result does not depend on the commit of the batch
+	panicked    bool      // the rules panicked on it; err is set
 	wake        chan bool // true: handle the queue; false: the request is done
 }
 
-// rules are what a request is decided by.
+// rules decide the events of a request.
 type rules interface {
-	lookUp(ctx context.Context, r *sequencer) error // what deciding needs to know, read in order
+	lookUp(ctx context.Context, r *sequencer) error // reads from the store what decide needs, in the sequencer's order
 	decide(d *decision) error
 }
 
-// op is rules that need no look-ups.
+// op implements rules for a function that needs no lookUp.
 type op func(d *decision) error
 
 func (op) lookUp(context.Context, *sequencer) error { return nil }
 func (f op) decide(d *decision) error               { return f(d) }
 
-// do handles req in its order and returns when it is durable or refused.
+// do queues req and returns when it is durable or refused.
 func (r *sequencer) do(ctx context.Context, req *request) error {
 	if err := r.join(req); err != nil {
 		return err
@@ -90,12 +90,12 @@ func (r *sequencer) join(req *request) error {
 	return nil
 }
 
-// finish waits until req is handled, and handles it and its neighbours when it
-// is the first in line.
+// finish waits until req is handled. If req is the first in the queue, this caller
+// handles the whole queue.
 func (r *sequencer) finish(ctx context.Context, req *request) error {
 	if req.wake != nil {
-		// The wait is not given up when ctx ends: the request may already be
-		// on its way to the disk, and its outcome must be known.
+		// Do not return when ctx ends: the request may already be part of a commit, and
+		// the caller needs its result.
 		if lead := <-req.wake; !lead {
 			return req.err
 		}
@@ -109,7 +109,7 @@ func (r *sequencer) finish(ctx context.Context, req *request) error {
 
 	r.mu.Lock()
 	if len(r.queue) > 0 {
-		r.queue[0].wake <- true // stays busy: the next in line leads
+		r.queue[0].wake <- true // busy stays set: that caller handles the queue
 	} else {
 		r.busy = false
 	}
@@ -131,8 +131,8 @@ func (r *sequencer) finish(ctx context.Context, req *request) error {
 // maxWaiting bounds the callers that wait for one sequencer.
 const maxWaiting = 4096
 
-// handle does the requests in order. Neighbours that append share one commit,
-// neighbours that preview one write.
+// handle handles the requests in order. Consecutive appends share one commit, and
+// consecutive previews share one write.
 func (r *sequencer) handle(ctx context.Context, batch []*request) {
 	for len(batch) > 0 {
 		n, kind := 1, batch[0].kind()
@@ -144,7 +144,7 @@ func (r *sequencer) handle(ctx context.Context, batch []*request) {
 	}
 }
 
-// group does neighbours of one kind.
+// group handles consecutive requests of one kind.
 func (r *sequencer) group(ctx context.Context, kind int, batch []*request) {
 	defer func() {
 		// A panic must not leave the sequencer busy for ever.
@@ -198,7 +198,7 @@ func (q *request) kind() int {
 	return appends
 }
 
-// load makes sure that the state is there.
+// load reads the state from the store if it is not cached.
 func (r *sequencer) load(ctx context.Context) error {
 	if r.state != nil {
 		return nil
@@ -209,7 +209,7 @@ func (r *sequencer) load(ctx context.Context) error {
 	}
 	r.state = st
 	r.recountOpen(&st.Session)
-	// Pieces of open blocks have positions too.
+	// lastAt includes the positions of preview pieces, which the state does not have.
 	r.lastAt = max(r.lastAt, st.LastAt)
 	for _, b := range r.sessions.live.Blocks(r.id) {
 		for _, e := range b.Ends {
@@ -219,15 +219,15 @@ func (r *sequencer) load(ctx context.Context) error {
 	return nil
 }
 
-// append decides and commits the batch. After a commit conflict it decides again on
-// the newer state; when the rules panic on a request, it decides again without that one.
+// append decides and commits the batch. After a commit conflict it decides again on the
+// newer state. If the rules panic on a request, it decides again without that request.
 func (r *sequencer) append(ctx context.Context, batch []*request) {
 	for try := 0; ; {
 		err := r.tryAppend(ctx, batch)
 		if err == nil {
 			return
 		}
-		r.state = nil // whatever was decided did not happen
+		r.state = nil // the decided events were not stored
 		if err == errPanicked {
 			continue
 		}
@@ -248,7 +248,7 @@ func (r *sequencer) append(ctx context.Context, batch []*request) {
 // maxTries is how often a batch is decided again after a commit conflict.
 const maxTries = 3
 
-// errPanicked says that the rules panicked on a request, whose field panicked is set.
+// errPanicked means that the rules panicked on a request. Its field panicked is set.
 var errPanicked = errors.New("the rules failed")
 
 func (r *sequencer) tryAppend(ctx context.Context, batch []*request) error {
@@ -282,7 +282,7 @@ func (r *sequencer) tryAppend(ctx context.Context, batch []*request) error {
 	return nil
 }
 
-// begin returns a decision on the state as it is.
+// begin returns a decision on the current state.
 func (r *sequencer) begin() *decision {
 	d := &decision{
 		session: r.id, state: r.state, blocks: r.sessions.live.Blocks(r.id),
@@ -292,8 +292,8 @@ func (r *sequencer) begin() *decision {
 	return d
 }
 
-// decide lets a request decide; it is false when the rules failed on it.
-func (r *sequencer) decide(ctx context.Context, d *decision, req *request) (sound bool) {
+// decide applies the rules of a request. It returns false if they panicked.
+func (r *sequencer) decide(ctx context.Context, d *decision, req *request) (ok bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			req.err, req.panicked, req.independent = r.fault(p), true, true
@@ -305,7 +305,7 @@ func (r *sequencer) decide(ctx context.Context, d *decision, req *request) (soun
 	return true
 }
 
-// show tells readers and observers what was stored.
+// show sends the stored events to readers and observers, and updates the caches.
 func (r *sequencer) show(d *decision) {
 	if d.record {
 		sess := d.state.Session
@@ -316,7 +316,7 @@ func (r *sequencer) show(d *decision) {
 	}
 	r.sessions.publish(r.id, d.entries())
 	if r.open.Load() > 0 {
-		r.recountOpen(&d.state.Session) // a block may be finished
+		r.recountOpen(&d.state.Session) // an event may have finished a block
 	}
 	r.sessions.tellCommitted(r.id, d.events)
 	if d.work && r.sessions.dueTimes.set(r.id, workstream.First(d.state)) || d.deadline {
@@ -330,5 +330,5 @@ func fail(batch []*request, err error) {
 	}
 }
 
-// release ends the use of the sequencer.
+// release allows the sequencer to be evicted when no other caller uses it.
 func (r *sequencer) release() { r.users.Add(-1) }

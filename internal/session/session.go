@@ -13,7 +13,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// journal is all that the rules need of a log.
+// journal is the part of the log that this package uses.
 type journal interface {
 	Number(ctx context.Context, id chat.SessionID) (chat.Number, bool, error)
 	SessionOf(ctx context.Context, n chat.Number) (chat.SessionID, error)
@@ -45,7 +45,7 @@ type journal interface {
 	WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error
 }
 
-// live sends what was written to readers.
+// live sends events and previews to readers.
 type live interface {
 	Publish(id chat.SessionID, entries []chat.Entry)
 	Blocks(id chat.SessionID) []chat.Block
@@ -57,36 +57,36 @@ type live interface {
 // artifacts are the files of sessions. They are removed with their session, copied
 // to its forks, and merged when a workstream ends.
 type artifacts interface {
-	// Usage counts the files of a session.
+	// Usage returns the number and the size of a session's files.
 	Usage(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error)
 	DeleteSession(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error)
-	// Put stores a file and Remove removes one, as one change with a commit to
-	// the log: when that fails, all is as before.
+	// Put stores a file and Remove removes one, as one change with a commit to the log:
+	// if the commit fails, the file is as it was before.
 	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, w chat.FileWrite) (chat.FileInfo, error)
 	Remove(ctx context.Context, id chat.SessionID, path string, after chat.Seq, commit func(chat.FileInfo) error) error
-	// Settle ends changes that the last process left in the middle.
+	// Settle completes or reverts changes that the last process did not finish.
 	Settle(ctx context.Context, stored func(chat.FileChange) (bool, error)) error
-	// CopySession gives a new session all the files of another one, as one change
-	// with a commit to the log.
+	// CopySession copies all files of a session to a new one, as one change with a commit
+	// to the log.
 	CopySession(ctx context.Context, from, to chat.SessionID, commit func() error) error
-	// Merge lets the files of folders appear under another one as well, over
-	// none that is there, and returns their paths. It may be repeated.
+	// Merge adds the files of folders to another folder and returns their new paths. It
+	// overwrites no file and may be repeated.
 	Merge(ctx context.Context, id chat.SessionID, folders []string, into string) ([]string, error)
 }
 
 // Options of Sessions; the zero value works.
 type Options struct {
-	DefaultAgent string                              // answers sessions that name none, until SetDefaultAgent; "" means demo
+	DefaultAgent string                              // agent of sessions created without one, until SetDefaultAgent; "" means demo
 	MaxQueue     int                                 // messages that may wait for a turn to end; 0 means 100
 	MaxCached    int                                 // sessions whose state is kept in memory; 0 means 20000
-	Quotas       Quotas                              // of owners and workspaces
-	Scarce       func() (reserve int64, scarce bool) // whether less than twice the disk's reserve is free; nil means never
-	Refused      func(quota string)                  // gets the name of a quota that refuses; must not block
-	Artifacts    artifacts                           // nil means there are none
-	Store        chat.StoreFunc                      // keeps data that is too large for an event; nil means it stays there
-	Observers    []Observer                          // get what happens; see also Observe
+	Quotas       Quotas                              // limits of owners and workspaces
+	Scarce       func() (reserve int64, scarce bool) // reports whether less than twice the disk's reserve is free; nil means never
+	Refused      func(quota string)                  // called with the name of an exceeded quota; must not block
+	Artifacts    artifacts                           // the file store; nil means that there are no files
+	Store        chat.StoreFunc                      // stores data that is larger than MaxInline; nil means that it stays in the event
+	Observers    []Observer                          // receive all changes; see also Observe
 	Now          func() time.Time                    // nil means time.Now
-	Logger       *slog.Logger                        // nil means none
+	Logger       *slog.Logger                        // nil means no logging
 }
 
 func (o *Options) defaults() {
@@ -115,9 +115,9 @@ type Sessions struct {
 	opt      Options
 	seed     maphash.Seed
 	shards   [64]shard
-	wake     chan struct{}          // a deadline was set; holds one signal
+	wake     chan struct{}          // signals Run that a deadline was set
 	dueTimes dueTimes               // of workstreams
-	agent    atomic.Pointer[string] // of sessions that name none
+	agent    atomic.Pointer[string] // the default agent
 
 	erasures erasures
 	openText openText
@@ -125,13 +125,13 @@ type Sessions struct {
 	owners   owners
 }
 
-// shard keeps the sequencers of some sessions.
+// shard holds the sequencers of the sessions whose ids have the same hash.
 type shard struct {
 	mu         sync.Mutex
 	sequencers map[chat.SessionID]*sequencer
 }
 
-// New returns the sessions in log, with readers at live.
+// New returns the sessions stored in log. live sends changes to readers.
 func New(log journal, live live, opt Options) *Sessions {
 	opt.defaults()
 	s := &Sessions{log: log, live: live, opt: opt, seed: maphash.MakeSeed(), wake: make(chan struct{}, 1)}
@@ -144,15 +144,14 @@ func New(log journal, live live, opt Options) *Sessions {
 	return s
 }
 
-// DefaultAgent names the agent of sessions that name none.
+// DefaultAgent returns the agent of sessions that are created without one.
 func (s *Sessions) DefaultAgent() string { return *s.agent.Load() }
 
-// SetDefaultAgent names the agent of sessions that begin from now on and name
-// none. It may be called at any time.
+// SetDefaultAgent sets the agent of sessions that are created without one from now on. It
+// may be called at any time.
 func (s *Sessions) SetDefaultAgent(name string) { s.agent.Store(&name) }
 
-// acquire returns the sequencer of a session, which is not evicted until release is
-// called.
+// acquire returns the sequencer of a session. It is not evicted until release is called.
 func (s *Sessions) acquire(id chat.SessionID) *sequencer {
 	sh := s.shard(id)
 	sh.mu.Lock()
@@ -167,7 +166,8 @@ func (s *Sessions) acquire(id chat.SessionID) *sequencer {
 	return r
 }
 
-// acquireCached is acquire for a session that is in memory; nil for any other.
+// acquireCached is acquire for a cached session; it returns nil if the session is not
+// cached.
 func (s *Sessions) acquireCached(id chat.SessionID) *sequencer {
 	sh := s.shard(id)
 	sh.mu.Lock()
@@ -183,9 +183,8 @@ func (s *Sessions) shard(id chat.SessionID) *shard {
 	return &s.shards[maphash.String(s.seed, string(id))%uint64(len(s.shards))]
 }
 
-// evict drops unused sequencers until there are fewer than most; map order
-// makes the choice random enough. If all are in use the bound is exceeded for a
-// while.
+// evict removes unused sequencers until there are fewer than most. The map's iteration
+// order makes the choice random. If all are in use, the bound is exceeded temporarily.
 func (sh *shard) evict(most int) {
 	if len(sh.sequencers) < most {
 		return
@@ -193,7 +192,7 @@ func (sh *shard) evict(most int) {
 	for id, r := range sh.sequencers {
 		if r.users.Load() == 0 {
 			if sess := r.session.Load(); sess != nil {
-				r.setOpen(sess, 0) // counted again when it is needed again
+				r.setOpen(sess, 0) // load counts it again
 			}
 			delete(sh.sequencers, id)
 			if len(sh.sequencers) < most {

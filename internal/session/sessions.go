@@ -12,19 +12,18 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// NewID makes a session id.
+// NewID returns a new session id.
 func (s *Sessions) NewID() chat.SessionID {
 	return chat.SessionID("s-" + ulid.MustNew(ulid.Timestamp(s.opt.Now()), rand.Reader).String())
 }
 
-// Create begins a session; created is false when the caller began the very same
-// one before, so that a lost answer can be asked for again.
+// Create creates a session. If the caller has created the same session before, Create
+// returns it with created false, so a client that lost the answer can repeat the request.
 //
-// An id that is taken by a session the caller may not see counts as free: the
-// new session gets an id of its own, and the wanted one becomes the caller's
-// alias of it.
+// If the id belongs to a session that the caller may not see, the new session gets
+// another id, and the wanted id becomes the caller's alias for it.
 func (s *Sessions) Create(ctx context.Context, c chat.Caller, n chat.NewSession) (sess chat.Session, created bool, err error) {
-	if err := s.complete(c, &n); err != nil {
+	if err := s.checkNew(c, &n); err != nil {
 		return sess, false, err
 	}
 	if err := s.countWritten(c, 1024+len(n.Metadata)); err != nil {
@@ -48,8 +47,7 @@ func (s *Sessions) Create(ctx context.Context, c chat.Caller, n chat.NewSession)
 	return s.createAliased(ctx, c, wanted, n)
 }
 
-// createAliased begins a session with an id of its own that a name becomes the
-// caller's alias of.
+// createAliased creates a session with a new id and makes name the caller's alias for it.
 func (s *Sessions) createAliased(ctx context.Context, c chat.Caller, name chat.SessionID, n chat.NewSession) (sess chat.Session, created bool, err error) {
 	if n.ID, err = s.setAlias(ctx, c, name); err != nil {
 		return sess, false, err
@@ -62,8 +60,8 @@ func (s *Sessions) createAliased(ctx context.Context, c chat.Caller, name chat.S
 	return sess, created, err
 }
 
-// complete checks the caller and fills in what n leaves out.
-func (s *Sessions) complete(c chat.Caller, n *chat.NewSession) (err error) {
+// checkNew checks that the caller may create n, and sets its defaults.
+func (s *Sessions) checkNew(c chat.Caller, n *chat.NewSession) (err error) {
 	if !c.Has(chat.ScopeUser) && !c.Has(chat.ScopeAgent) {
 		return chat.Errorf(chat.Denied, "beginning a session needs the scope user or agent")
 	}
@@ -77,13 +75,13 @@ func (s *Sessions) complete(c chat.Caller, n *chat.NewSession) (err error) {
 	return err
 }
 
-// setAlias makes a name the caller's alias of a session that is still to begin,
-// and returns the id for it. An alias that exists stays.
+// setAlias makes name the caller's alias for a session that is created next, and returns
+// the id for that session. If the alias exists, setAlias returns its id.
 func (s *Sessions) setAlias(ctx context.Context, c chat.Caller, name chat.SessionID) (chat.SessionID, error) {
 	return s.log.SetAlias(ctx, c.In(), c.Actor.Key(), string(name), s.NewID())
 }
 
-// errForeign says that the id belongs to another owner's session.
+// errForeign means that the id belongs to another owner's session.
 type errForeign struct {
 	seen bool // the caller may see that session
 }
@@ -101,6 +99,8 @@ func (s *Sessions) create(ctx context.Context, c chat.Caller, n chat.NewSession)
 	})
 }
 
+// begin stores the first event of a session, or returns the session if the caller has
+// created the same one before.
 func (s *Sessions) begin(ctx context.Context, c chat.Caller, n chat.NewSession, body chat.SessionStarted) (sess chat.Session, created bool, err error) {
 	draft := chat.NewDraft(body)
 	if err := draft.Settle(); err != nil {
@@ -118,7 +118,7 @@ func (s *Sessions) begin(ctx context.Context, c chat.Caller, n chat.NewSession, 
 	return cr.session, cr.created, nil
 }
 
-// creating is a Create under way.
+// creating holds the state of one Create call.
 type creating struct {
 	caller  chat.Caller
 	wanted  chat.NewSession
@@ -153,8 +153,7 @@ func (cr *creating) decide(d *decision) error {
 	return nil
 }
 
-// sameSession reports why the session that is there cannot be taken for the one
-// that is wanted.
+// sameSession returns an error if the existing session differs from the wanted one.
 func sameSession(c chat.Caller, n chat.NewSession, parent chat.SessionID, have *chat.Session) error {
 	if !began(c, have) {
 		return errForeign{seen: c.RoleIn(have) != ""}
@@ -170,13 +169,13 @@ func sameSession(c chat.Caller, n chat.NewSession, parent chat.SessionID, have *
 	return errTaken(n.ID)
 }
 
-// MaxForeign bounds the ids that dialects have for sessions, in bytes.
+// MaxForeign is the maximum length in bytes of a client's id for a session.
 const MaxForeign = 1024
 
-// Ensure finds the session that an id chosen by a client stands for, as Own
-// does, or begins it. Where the id is taken by a session that the caller neither
-// began nor accepted, the new session gets an id of its own, and the wanted one
-// becomes the caller's alias of it.
+// Ensure returns the session that an id chosen by a client refers to, as Own does, or
+// creates it. If the id belongs to a session that the caller neither created nor
+// accepted, the new session gets another id, and the wanted id becomes the caller's alias
+// for it.
 func (s *Sessions) Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (sess chat.Session, created bool, err error) {
 	if foreign == "" || len(foreign) > MaxForeign {
 		return sess, false, chat.Errorf(chat.Invalid, "the id of a conversation has 1 to %d bytes", MaxForeign)
@@ -184,7 +183,7 @@ func (s *Sessions) Ensure(ctx context.Context, c chat.Caller, foreign string, n 
 	if sess, err = s.Own(ctx, c, foreign); chat.CodeOf(err) != chat.NotFound {
 		return sess, false, err
 	}
-	if err = s.complete(c, &n); err != nil {
+	if err = s.checkNew(c, &n); err != nil {
 		return sess, false, err
 	}
 	name := chat.SessionID(foreign)
@@ -202,14 +201,14 @@ func (s *Sessions) Ensure(ctx context.Context, c chat.Caller, foreign string, n 
 		sess, created, err = s.createAliased(ctx, c, name, n)
 	}
 	if chat.CodeOf(err) == chat.Conflict {
-		// Another request of the caller began it meanwhile, with another title or agent.
+		// Another request of the caller has just created it, with another title or agent.
 		sess, err = s.Own(ctx, c, foreign)
 	}
 	return sess, created, err
 }
 
-// Update changes what is named in u; it needs the role owner. Which agent's
-// sidecar answers is for the server to say.
+// Update changes the fields of the session that are set in u; it needs the role owner.
+// Only the server may set ServedBy and Detached.
 func (s *Sessions) Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error) {
 	var err error
 	if (u.ServedBy != nil || u.Detached) && c.Actor != chat.System {
@@ -227,8 +226,8 @@ func (s *Sessions) Update(ctx context.Context, c chat.Caller, id chat.SessionID,
 		return chat.Session{}, err
 	}
 	defer r.release()
-	if was := r.session.Load(); was != nil {
-		if err := s.mayStore(ctx, c, was.Workspace, was.Owner, int64(size([]chat.Draft{draft}))); err != nil {
+	if cached := r.session.Load(); cached != nil {
+		if err := s.mayStore(ctx, c, cached.Workspace, cached.Owner, int64(size([]chat.Draft{draft}))); err != nil {
 			return chat.Session{}, err
 		}
 	}
@@ -253,8 +252,8 @@ func (s *Sessions) Update(ctx context.Context, c chat.Caller, id chat.SessionID,
 	return sess, nil
 }
 
-// compact writes metadata as it will stand in the log, so that what is in memory
-// does not differ from what is read after a restart.
+// compact removes white space from metadata, as the log does, so that the state in memory
+// is equal to the state that is read after a restart.
 func compact(metadata json.RawMessage) (json.RawMessage, error) {
 	if len(metadata) == 0 {
 		return nil, nil

@@ -7,18 +7,17 @@ import (
 	"github.com/parley-hq/parley/internal/workstream"
 )
 
-// Stop asks the running turn of a line to end; of a workstream, the workstream
-// with it, unless it is interactive. It returns once the request is a fact; the
-// turn ends within a moment after it. Stopping what does not run, or is stopping
-// already, is no error. Workstreams go on when the main line is stopped: see
-// StopAll.
+// Stop requests the end of the running turn of a line. On the line of a workstream it
+// also ends the workstream, unless that is interactive. Stop returns when the request is
+// stored; the turn ends shortly after. It is no error if no turn runs or the turn is
+// stopping already. Stopping the main line does not stop workstreams; see StopAll.
 func (s *Sessions) Stop(ctx context.Context, c chat.Caller, id chat.SessionID, line, reason string) (chat.StopResult, error) {
 	return s.StopAs(ctx, c, id, line, reason, "")
 }
 
-// StopAs is Stop with an acknowledgement: the end of the turn carries ack. The
-// result says whether it will: the turn has one acknowledgement, that of the first
-// stop.
+// StopAs is Stop with an acknowledgement: the event that ends the turn has the field ack.
+// A turn has only the acknowledgement of the first stop request; the result reports
+// whether that is this one.
 func (s *Sessions) StopAs(ctx context.Context, c chat.Caller, id chat.SessionID, line, reason, ack string) (chat.StopResult, error) {
 	if len(ack) > chat.MaxClientID {
 		return chat.StopResult{}, chat.Errorf(chat.TooLarge, "the name of a stop has at most %d bytes", chat.MaxClientID)
@@ -56,6 +55,7 @@ func (s *Sessions) StopAll(ctx context.Context, c chat.Caller, id chat.SessionID
 	})
 }
 
+// stop merges the files of the workstreams that ends selects, then applies f.
 func (s *Sessions) stop(ctx context.Context, c chat.Caller, id chat.SessionID, reason string, ends func(*chat.State, *chat.Workstream) bool, f func(d *decision) chat.StopResult) (res chat.StopResult, err error) {
 	r, err := s.acquireFor(ctx, c, id)
 	if err != nil {
@@ -80,12 +80,11 @@ func (s *Sessions) stop(ctx context.Context, c chat.Caller, id chat.SessionID, r
 	return res, err
 }
 
-// stopTurn asks the running turn of a line to end, until a time when it is given
-// one.
+// stopTurn requests the end of the running turn of a line. until is its deadline, or 0.
 func (d *decision) stopTurn(line string, by chat.Actor, reason string, until chat.At, ack string) chat.StopResult {
 	t := d.state.Line(line).Turn
 	if t == nil && line == "" && d.state.Session.Agent == chat.NoAgent {
-		// The agent runs elsewhere and has no turns here: it reads the event.
+		// The agent is not run by this server and has no turns: it reads the event.
 		d.addSystem(chat.TurnStopRequested{By: by, Reason: reason, Deadline: until, Ack: ack}, line, "")
 		return chat.StopResult{Stopped: true}
 	}

@@ -7,9 +7,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// MayStore reports why the caller cannot store n more bytes in a session. They count
-// for the owner of the session and for its workspace. It is for dialects that store
-// files beside the log.
+// MayStore returns an error if n more bytes in a session would exceed the quota of its
+// owner or of its workspace. It is for dialects that store files outside the log.
 func (s *Sessions) MayStore(ctx context.Context, c chat.Caller, id chat.SessionID, n int64) error {
 	sess, err := s.visible(ctx, c, id)
 	if err != nil {
@@ -37,7 +36,7 @@ func (s *Sessions) mayStore(ctx context.Context, c chat.Caller, workspace string
 	return nil
 }
 
-// countFiles notes how many bytes the files of a session have.
+// countFiles stores the total size of a session's files, for the quota.
 func (s *Sessions) countFiles(ctx context.Context, id chat.SessionID) error {
 	_, bytes, err := s.opt.Artifacts.Usage(ctx, id)
 	if err == nil {
@@ -46,8 +45,8 @@ func (s *Sessions) countFiles(ctx context.Context, id chat.SessionID) error {
 	return err
 }
 
-// countSettled counts the files of sessions again whose changes the last process left
-// in the middle.
+// countSettled counts the files of sessions again after Recover has completed or reverted
+// changes in them.
 func (s *Sessions) countSettled(ctx context.Context, ids map[chat.SessionID]bool) error {
 	var problems []error
 	for id := range ids {

@@ -9,13 +9,13 @@ import (
 	"github.com/parley-hq/parley/internal/workstream"
 )
 
-// result is what a workstream leaves when its turn ends.
+// result is the last text and the merged files of a workstream whose turn ends.
 type result struct {
 	said  *said
 	files []string
 }
 
-// workTurnEnded decides what becomes of a workstream whose turn has ended.
+// workTurnEnded ends or continues a workstream after its turn has ended.
 func (d *decision) workTurnEnded(w *chat.Workstream, outcome chat.Outcome, cause, text string, files []string) {
 	d.work = true
 	waits := d.state.Line(w.ID).Next() != 0
@@ -29,7 +29,7 @@ func (d *decision) workTurnEnded(w *chat.Workstream, outcome chat.Outcome, cause
 		d.endWork(w, chat.WorkstreamFailed{ID: w.ID, Error: clip(cause), Files: files})
 	case w.Interactive:
 		p := chat.WorkstreamProgress{ID: w.ID, Phase: chat.PhaseDone, Iteration: w.Iteration, Share: workstream.Share(w, d.now), Summary: text}
-		if outcome == chat.Stopped { // it has no answer, but the parent waits for its end
+		if outcome == chat.Stopped { // there is no answer, but the parent waits for an end
 			p.Summary, p.Message = "", "It was stopped."
 		}
 		if outcome == chat.Done || !waits {
@@ -41,16 +41,16 @@ func (d *decision) workTurnEnded(w *chat.Workstream, outcome chat.Outcome, cause
 		d.advance(w.ID)
 	case outcome == chat.Stopped:
 		d.endWork(w, chat.WorkstreamCanceled{ID: w.ID, Reason: "it was stopped", Files: files})
-	case d.awaits(w):
-		// Its children's results wake it.
+	case d.waitsForChildren(w):
+		// The results of its children start its next turn.
 	default:
 		d.endWork(w, chat.WorkstreamCompleted{ID: w.ID, Summary: text, Files: files})
 	}
 }
 
-// awaits reports whether a workstream has children that will end by themselves,
-// and says so when it has.
-func (d *decision) awaits(w *chat.Workstream) bool {
+// waitsForChildren reports whether a workstream has children that will end without a new
+// message. If so, it adds a progress event.
+func (d *decision) waitsForChildren(w *chat.Workstream) bool {
 	n := 0
 	for _, c := range workstream.Live(d.state, w.ID) {
 		if !c.Interactive || c.State == chat.WorkCanceling || d.state.Line(c.ID).Turn != nil {
@@ -66,7 +66,7 @@ func (d *decision) awaits(w *chat.Workstream) bool {
 	return n > 0
 }
 
-// endWork ends a workstream whose turn has ended, with the event that says how.
+// endWork ends a workstream that has no running turn; end is its last event.
 func (d *decision) endWork(w *chat.Workstream, end chat.Body) {
 	d.work = true
 	d.withdrawQueued(w.ID)
@@ -75,22 +75,23 @@ func (d *decision) endWork(w *chat.Workstream, end chat.Body) {
 		end = b
 	}
 	d.addSystem(end, w.Parent, "")
-	// After it: what becomes of its children must not begin anything there.
+	// Stop the children after the end event, so that their events start no turn on the
+	// ended line.
 	for _, c := range workstream.Live(d.state, w.ID) {
 		d.stopWork(c, chat.System, "the workstream that launched it has ended", 0, "")
 	}
 	d.advance(w.Parent)
 }
 
-// withdrawQueued takes back the messages that wait for a line that ends.
+// withdrawQueued withdraws the queued messages of a line that ends.
 func (d *decision) withdrawQueued(line string) {
 	for _, seq := range slices.Clone(d.state.Line(line).Queue) {
 		d.addSystem(chat.UserMessageWithdrawn{Sequence: seq}, line, "")
 	}
 }
 
-// stopWork tells a workstream, and those it launched, to end; until is how long
-// its agent may take, 0 for a moment; ack is what its caller calls the request.
+// stopWork requests the end of a workstream and its descendants. until is the deadline
+// for its agent, 0 for the default; ack is the acknowledgement for the caller.
 func (d *decision) stopWork(w *chat.Workstream, by chat.Actor, reason string, until chat.At, ack string) {
 	d.work = true
 	if w.State == chat.WorkRunning {
@@ -105,11 +106,11 @@ func (d *decision) stopWork(w *chat.Workstream, by chat.Actor, reason string, un
 	}
 }
 
-// advanced adds that a workstream has entered another phase, when what was just
-// added on its line shows it. before is how many events there were.
-func (d *decision) advanced(line string, body chat.Body, before int) {
+// addPhase adds a progress event if body, which was just added on the line, moves the
+// workstream to another phase. before is the number of events before body was added.
+func (d *decision) addPhase(line string, body chat.Body, before int) {
 	if len(d.events) == before {
-		return // it was refused
+		return // body was refused
 	}
 	w := d.state.Workstream(line)
 	if w == nil || w.State != chat.WorkRunning || d.state.Line(line).Turn == nil {
@@ -129,7 +130,7 @@ func (d *decision) advanced(line string, body chat.Body, before int) {
 		p.Phase = chat.PhaseBlocked
 	case chat.AgentApprovalRequest, chat.AgentPermissionRequest:
 		if !slices.ContainsFunc(d.state.Prompts, func(p *chat.Prompt) bool { return p.Workstream == line }) {
-			return // it is settled
+			return // it was approved automatically
 		}
 		p.Phase = chat.PhaseBlocked
 	case chat.AgentText:
@@ -150,7 +151,7 @@ func (d *decision) advanced(line string, body chat.Body, before int) {
 	}
 }
 
-// said is what an agent last said in a turn, read from the log.
+// said is the last text of an agent in a turn, read from the log.
 type said struct {
 	seq   chat.Seq
 	words string
@@ -163,7 +164,7 @@ func (q *said) read(ctx context.Context, r *sequencer, seq chat.Seq) error {
 	}
 	fact, err := r.sessions.log.Get(ctx, r.id, seq)
 	if chat.CodeOf(err) == chat.NotFound {
-		return nil // it is decided and not stored yet
+		return nil // the event is in this batch and not stored yet
 	}
 	if err != nil {
 		return err
@@ -175,7 +176,7 @@ func (q *said) read(ctx context.Context, r *sequencer, seq chat.Seq) error {
 	return err
 }
 
-// text returns what was said at seq, bounded so that it fits into an event.
+// text returns the text of the event seq, shortened so that it fits into an event.
 func (q *said) text(d *decision, seq chat.Seq) string {
 	if (q == nil || q.seq != seq) && seq > d.after && len(d.events) > 0 && int(seq-d.after) <= len(d.events) {
 		if b, ok := d.events[seq-d.after-1].Body.(chat.AgentText); ok {
@@ -188,7 +189,7 @@ func (q *said) text(d *decision, seq chat.Seq) string {
 	return clip(q.words)
 }
 
-// look shows f the state of a session as it is committed.
+// look calls f with the committed state of a session.
 func (s *Sessions) look(ctx context.Context, id chat.SessionID, f func(st *chat.State)) error {
 	r := s.acquire(id)
 	defer r.release()

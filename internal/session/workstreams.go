@@ -7,8 +7,8 @@ import (
 	"github.com/parley-hq/parley/internal/workstream"
 )
 
-// Launch begins a workstream and returns at once: it runs in the background.
-// With a client id it may be repeated. An id that is taken is a conflict.
+// Launch starts a workstream in the background and returns its status. With a client id
+// the call may be repeated. An id that is in use is a conflict.
 func (s *Sessions) Launch(ctx context.Context, c chat.Caller, id chat.SessionID, l chat.Launch) (chat.WorkstreamStatus, error) {
 	if l.Parent == "main" {
 		l.Parent = ""
@@ -45,13 +45,13 @@ func (s *Sessions) Launch(ctx context.Context, c chat.Caller, id chat.SessionID,
 	}})
 }
 
-// MessageWorkstream hands a follow-up to a workstream: to its running turn, or
-// it begins one. One that has ended takes no messages.
+// MessageWorkstream sends a follow-up message to a workstream. The running turn receives
+// it; if no turn runs, it starts one. A workstream that has ended accepts no messages.
 func (s *Sessions) MessageWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
 	return s.sendToWorkstream(ctx, c, id, name, m, func(d *decision, w *chat.Workstream) (chat.Body, error) { return workstream.Messaged(w, m) })
 }
 
-// SteerWorkstream hands a directive to a workstream that works.
+// SteerWorkstream sends a directive to a running workstream.
 func (s *Sessions) SteerWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
 	return s.sendToWorkstream(ctx, c, id, name, m, func(d *decision, w *chat.Workstream) (chat.Body, error) { return workstream.Steered(w, m) })
 }
@@ -78,9 +78,8 @@ func (s *Sessions) sendToWorkstream(ctx context.Context, c chat.Caller, id chat.
 	}})
 }
 
-// TerminateWorkstream tells a workstream, and those it launched, to end. It has
-// 60 s to do so by itself. Terminating one that has ended, or is ending, is no
-// error.
+// TerminateWorkstream requests the end of a workstream and its descendants. After 60 s
+// they are canceled. It is no error if the workstream has ended or is ending.
 func (s *Sessions) TerminateWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
 	if len(m.Text) > 1000 {
 		return chat.WorkstreamStatus{}, chat.Errorf(chat.TooLarge, "a reason has at most 1000 bytes")
@@ -97,16 +96,16 @@ func (s *Sessions) TerminateWorkstream(ctx context.Context, c chat.Caller, id ch
 	}})
 }
 
-// workCommand is a request of a caller about a workstream.
+// workCommand holds the state of one caller's command to a workstream.
 type workCommand struct {
 	caller chat.Caller
 	name   string     // of the workstream
-	sent   chat.Draft // what the idempotency key stands for
+	sent   chat.Draft // the command as sent; the idempotency key has its digest
 	rule   func(d *decision, o *workCommand) error
 
-	draft  chat.Draft  // what it becomes
-	turn   chat.TurnID // in which it is said, "" for none
-	known  *chat.Event // what its client id made before
+	draft  chat.Draft  // the event to add, completed by rule
+	turn   chat.TurnID // the sender's turn, "" for none
+	known  *chat.Event // the stored event with the same client id
 	status chat.WorkstreamStatus
 }
 
@@ -171,7 +170,7 @@ func (o *workCommand) decide(d *decision) (err error) {
 func (o *workCommand) add(d *decision, body chat.Body) error {
 	turn := o.turn
 	if t, line := d.state.TurnOf(turn); t == nil || line != o.draft.Workstream {
-		turn = "" // it stands on another line than the one that says it
+		turn = "" // the event is on another line than the sender's turn
 	}
 	full, err := o.draft.WithBody(body)
 	if err != nil {
@@ -188,15 +187,15 @@ func (o *workCommand) add(d *decision, body chat.Body) error {
 	return nil
 }
 
-// ReportWorkstream says how far the workstream that a turn belongs to has come.
-// On the main line it does nothing.
+// ReportWorkstream adds a progress event for the workstream of a turn. On the main line it
+// does nothing.
 func (s *Sessions) ReportWorkstream(ctx context.Context, ref chat.TurnRef, clientID string, p chat.WorkstreamProgress) error {
 	r := s.acquire(ref.Session)
 	defer r.release()
 	return r.do(ctx, &request{unbounded: true, rules: &reporting{ref: ref, clientID: clientID, progress: p}})
 }
 
-// reporting is a ReportWorkstream under way.
+// reporting holds the state of one ReportWorkstream call.
 type reporting struct {
 	ref      chat.TurnRef
 	clientID string
