@@ -13,7 +13,7 @@ import (
 	"github.com/parley-hq/parley/internal/agents/tool"
 )
 
-// Agent lets a language model answer.
+// Agent answers turns with a language model.
 type Agent struct {
 	opt      Options
 	client   *http.Client
@@ -21,10 +21,10 @@ type Agent struct {
 	turns    sync.WaitGroup
 
 	mu      sync.Mutex
-	problem *Failure // of the last request
+	problem *Failure // of the last request; nil if it succeeded
 }
 
-// New returns an agent. Nothing is connected yet.
+// New returns an agent. It opens no connections.
 func New(opt Options) (*Agent, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func New(opt Options) (*Agent, error) {
 	return a, nil
 }
 
-// Answer answers a turn; see the package's comment.
+// Answer answers a turn; see the package documentation.
 func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 	a.turns.Add(1)
 	defer a.turns.Done()
@@ -47,7 +47,7 @@ func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 		return err
 	}
 	r := &round{agent: a, opt: &a.opt, endpoint: a.endpoint, turn: turn, started: started, state: newState(turn, started.Seq)}
-	err = r.choose(ctx)
+	err = r.readSettings(ctx)
 	if err == nil {
 		err = r.loop(ctx)
 	}
@@ -58,8 +58,8 @@ func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 	return f.public()
 }
 
-// Close waits for the turns under way, then ends the connections to tools. No
-// turn may begin after it was called.
+// Close waits for the running turns, then closes the connections to tool servers. No
+// turn may begin after Close was called.
 func (a *Agent) Close() {
 	a.turns.Wait()
 	var wg sync.WaitGroup
@@ -72,8 +72,7 @@ func (a *Agent) Close() {
 	}
 }
 
-// Health says what is wrong, as far as it is known from the last request, or
-// the last Probe.
+// Health returns the problems that the last request or the last Probe found.
 func (a *Agent) Health() error {
 	a.mu.Lock()
 	problem := a.problem
@@ -88,42 +87,42 @@ func (a *Agent) Health() error {
 	return errors.Join(errs...)
 }
 
-// Probe asks endpoint and tools for a sign of life; Health gives the result.
+// Probe checks that the endpoint and the tool servers respond, and returns Health.
 func (a *Agent) Probe(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, s := range a.opt.Servers {
-		wg.Go(func() { _ = s.Probe(ctx) }) // it keeps the result
+		wg.Go(func() { _ = s.Probe(ctx) }) // Health returns the result
 	}
 	key, err := a.opt.Key()
 	if err != nil {
-		a.noted(&Failure{Code: agent.CodeNoKey, Msg: "the model's key is missing: " + err.Error(), err: err})
+		a.setProblem(&Failure{Code: agent.CodeNoKey, Msg: "the model's key is missing: " + err.Error(), err: err})
 	} else if err := a.endpoint.list(ctx, key); err == nil {
-		a.noted(nil)
+		a.setProblem(nil)
 	} else if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		a.noted(&Failure{Code: agent.CodeTimeout, Msg: "the model's endpoint did not answer in time", err: err})
+		a.setProblem(&Failure{Code: agent.CodeTimeout, Msg: "the model's endpoint did not answer in time", err: err})
 	} else if f, failed := asFailure(failure(ctx, err)); failed && ctx.Err() == nil {
 		switch {
 		case f.Code == agent.CodeDenied || f.Code == agent.CodeDown || f.Code == agent.CodeTimeout || f.Code == agent.CodeCutOff && disconnected(err):
-			a.noted(f)
-		default: // many endpoints cannot list models, or do so in a form of their own, and work
-			a.noted(nil)
+			a.setProblem(f)
+		default: // some endpoints cannot list models, or use another format, but work
+			a.setProblem(nil)
 		}
 	}
 	wg.Wait()
 	return a.Health()
 }
 
-// noted keeps what is wrong with the endpoint; nil is nothing.
-func (a *Agent) noted(f *Failure) {
+// setProblem stores the current problem of the endpoint; nil means none.
+func (a *Agent) setProblem(f *Failure) {
 	if f != nil && (f.Code == agent.CodeOverflow || f.Code == agent.CodeEmpty) {
-		return // the endpoint is well
+		return // not a problem of the endpoint
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.problem = f
 }
 
-// round is one turn being answered.
+// round is one attempt at a turn.
 type round struct {
 	agent      *Agent
 	opt        *Options
@@ -131,22 +130,23 @@ type round struct {
 	turn       *agent.Turn
 	started    chat.Event // turn.started
 	state      *state
-	tools      []tool.Tool // those that can be used now
+	tools      []tool.Tool // the tools offered to the model
 	missing    map[string]bool
-	chosen     chat.Settings // by people, for the session
-	forkedAt   chat.Seq      // what was allowed up to there was allowed in another session
-	compact    chat.Seq      // what was said before is to be summarised
-	remarkPart *agent.Turn   // see remarks
-	sums       int           // summaries this attempt has made
+	settings   chat.Settings // the session's settings
+	forkedAt   chat.Seq      // approvals up to here were given in the session that this one was forked from
+	compact    chat.Seq      // messages before this event are to be summarised
+	reportPart *agent.Turn   // see reports
+	sums       int           // number of summaries in this attempt
 }
 
-// loop reads from the log where the turn is, and makes the next move.
+// loop reads the turn's position from the log and performs the next action, until the
+// turn is answered.
 func (r *round) loop(ctx context.Context) error {
 	for {
 		if err := r.state.read(ctx, r.turn); err != nil {
 			return err
 		}
-		if err := r.keep(ctx); err != nil {
+		if err := r.saveGrants(ctx); err != nil {
 			return err
 		}
 		pending := r.state.pending()
@@ -161,13 +161,13 @@ func (r *round) loop(ctx context.Context) error {
 		if len(pending) == 0 && r.state.answered() {
 			return nil
 		}
-		if err := r.equip(ctx); err != nil {
+		if err := r.updateTools(ctx); err != nil {
 			return err
 		}
 		var err error
 		switch {
 		case len(pending) > 0:
-			err = r.run(ctx, pending)
+			err = r.finishAll(ctx, pending)
 		case r.state.steps >= r.opt.MaxSteps:
 			return &Failure{Code: agent.CodeTooMany, Msg: fmt.Sprintf(
 				"the model has used tools %d times without coming to an end, so it was stopped; say how to go on, or raise max_steps in the configuration", r.state.steps)}
@@ -180,9 +180,8 @@ func (r *round) loop(ctx context.Context) error {
 	}
 }
 
-// listed asks all servers for their tools at once, except those that are to be
-// left out.
-func (a *Agent) listed(ctx context.Context, without []string) (lists [][]tool.Tool, errs []error) {
+// listTools gets the tools of all servers in parallel, except those in without.
+func (a *Agent) listTools(ctx context.Context, without []string) (lists [][]tool.Tool, errs []error) {
 	lists, errs = make([][]tool.Tool, len(a.opt.Servers)), make([]error, len(a.opt.Servers))
 	var wg sync.WaitGroup
 	for i, s := range a.opt.Servers {
@@ -194,10 +193,10 @@ func (a *Agent) listed(ctx context.Context, without []string) (lists [][]tool.To
 	return lists, errs
 }
 
-// equip finds out which tools there are. A server that cannot be reached is
-// reported once; the model continues without its tools.
-func (r *round) equip(ctx context.Context) error {
-	lists, errs := r.agent.listed(ctx, r.chosen.Without)
+// updateTools updates the list of available tools. It reports a server that cannot be
+// reached once; the model continues without that server's tools.
+func (r *round) updateTools(ctx context.Context) error {
+	lists, errs := r.agent.listTools(ctx, r.settings.Without)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -212,7 +211,7 @@ func (r *round) equip(ctx context.Context) error {
 		}
 		r.missing[s.Name()] = true
 		message := fmt.Sprintf("The tools of %s are not there: %s", s.Name(), errs[i])
-		if err := r.remarks().Status(ctx, message, "tools"); err != nil {
+		if err := r.reports().Status(ctx, message, "tools"); err != nil {
 			return err
 		}
 	}

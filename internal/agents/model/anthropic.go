@@ -14,8 +14,8 @@ var anthropicProtocol = protocol{models: "v1/models", open: openAnthropic, autho
 	}
 }}
 
-// budgets are the tokens that a model may think for, in addition to those of the
-// answer.
+// budgets maps each effort to the number of thinking tokens, in addition to the tokens
+// of the answer.
 var budgets = map[string]int64{"low": 2048, "medium": 8192, "high": 24576}
 
 func openAnthropic(opt *Options, r llm.Request) (apiRequest, error) {
@@ -24,7 +24,7 @@ func openAnthropic(opt *Options, r llm.Request) (apiRequest, error) {
 	if budget := budgets[r.Effort]; budget > 0 && anthropic.MayThink(body) {
 		body.MaxTokens += budget
 		body.Thinking = &anthropic.Thinking{Type: "enabled", BudgetTokens: budget}
-		body.Temperature = nil // Anthropic refuses it together with thinking
+		body.Temperature = nil // Anthropic does not accept a temperature together with thinking
 	}
 	return apiRequest{path: "v1/messages", body: body, stream: &anthropic.Stream{Meta: llm.Meta{Model: r.Model, Tools: r.Tools}}}, nil
 }

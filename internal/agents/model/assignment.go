@@ -1,6 +1,6 @@
 package model
 
-// assignment is what a line of work is told beside its task.
+// assignment returns the additional instructions of the workstream's assignment.
 func (r *round) assignment() string {
 	a, ok := r.turn.Assignment()
 	if !ok {

@@ -14,9 +14,9 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// run does what is still to be done for the calls of the last step, all of them
-// at once, and returns when each has a result, an error or a refusal.
-func (r *round) run(ctx context.Context, pending []*call) error {
+// finishAll finishes the pending calls of the last step in parallel. It returns when each
+// has a result, an error or a denial.
+func (r *round) finishAll(ctx context.Context, pending []*call) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(pending))
 	for i, c := range pending {
@@ -29,8 +29,9 @@ func (r *round) run(ctx context.Context, pending []*call) error {
 	return errors.Join(errs...)
 }
 
-// finish does what is still to be done for a call. The error is the turn's, not
-// the tool's.
+// finish waits for the call's approval, executes it and stores the outcome, as far as
+// that is still to be done. The returned error concerns the turn; errors of the tool
+// are stored in the log.
 func (r *round) finish(ctx context.Context, c *call) error {
 	if c.request != "" && !c.decided {
 		d, err := r.approval(ctx, c)
@@ -49,13 +50,13 @@ func (r *round) finish(ctx context.Context, c *call) error {
 		}
 	}
 	result, err := r.use(ctx, part, c, t, known, treatment)
-	// What an earlier attempt asked for the call is asked no more.
+	// Withdraw prompts that the call left open, also those of an earlier attempt.
 	if err := part.Part("run").Withdraw(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
 	end := part.Part("end")
 	if err == nil {
-		// It took effect, so it has its result even if the turn was stopped meanwhile.
+		// The call took effect, so its result is stored even if the turn was stopped.
 		_, err = end.Append(context.WithoutCancel(ctx), chat.AgentToolResult{CallID: c.id, Tool: c.tool, Result: result})
 		if chat.CodeOf(err) == chat.TooLarge || chat.CodeOf(err) == chat.Invalid {
 			err = &tool.Error{Code: tool.Failed, Msg: "the tool's result cannot be kept: " + chat.Public(err).Msg, Err: err}
@@ -67,7 +68,7 @@ func (r *round) finish(ctx context.Context, c *call) error {
 		return context.Cause(ctx)
 	}
 	if c.ran != nil && c.ran.Error != "" {
-		// The client's own words, without a code of ours.
+		// Store the client's error text unchanged and without a code.
 		_, err = end.Append(ctx, chat.AgentToolError{CallID: c.id, Tool: c.tool, Error: c.ran.Error})
 		return err
 	}
@@ -78,7 +79,7 @@ func (r *round) finish(ctx context.Context, c *call) error {
 	return err
 }
 
-// approval waits for what a person says of a call.
+// approval waits for a person's decision on a call.
 func (r *round) approval(ctx context.Context, c *call) (chat.Decision, error) {
 	body, err := r.turn.Answer(ctx, c.request)
 	if errors.Is(err, agent.ErrExpired) || errors.Is(err, agent.ErrWithdrawn) {
@@ -96,7 +97,7 @@ func (r *round) approval(ctx context.Context, c *call) (chat.Decision, error) {
 	return chat.Decision{}, nil
 }
 
-// use runs the tool, unless something speaks against it.
+// use runs the tool, or returns the error that prevents the call.
 func (r *round) use(ctx context.Context, part *agent.Turn, c *call, t *tool.Tool, known bool, treatment tool.Treatment) (json.RawMessage, error) {
 	switch {
 	case c.ran != nil && c.ran.Error != "":
@@ -112,7 +113,7 @@ func (r *round) use(ctx context.Context, part *agent.Turn, c *call, t *tool.Tool
 	case c.marked && !c.repeatable:
 		return nil, &tool.Error{Code: tool.Lost, Msg: agent.ErrUnknownOutcome.Error()}
 	}
-	if err := r.permit(ctx, part.Part("permit"), c, treatment.Scopes); err != nil {
+	if err := r.requestScopes(ctx, part.Part("permit"), c, treatment.Scopes); err != nil {
 		return nil, err
 	}
 	if !c.repeatable {
@@ -124,9 +125,9 @@ func (r *round) use(ctx context.Context, part *agent.Turn, c *call, t *tool.Tool
 	if use.Timeout == 0 {
 		use.Timeout = r.opt.Timeout
 	}
-	result, err := r.within(ctx, t, use)
+	result, err := r.runWithTimeout(ctx, t, use)
 	if tool.CodeOf(err) == tool.Lost && err != nil && c.repeatable && ctx.Err() == nil {
-		result, err = r.within(ctx, t, use)
+		result, err = r.runWithTimeout(ctx, t, use)
 	}
 	if err == nil && !json.Valid(result) {
 		result = chat.AppendString(nil, string(result))
@@ -134,8 +135,9 @@ func (r *round) use(ctx context.Context, part *agent.Turn, c *call, t *tool.Tool
 	return result, err
 }
 
-// within runs a tool that does not watch its time itself for as long as it may.
-func (r *round) within(ctx context.Context, t *tool.Tool, use tool.Call) (json.RawMessage, error) {
+// runWithTimeout runs a tool with its timeout. A tool that is Untimed enforces the timeout
+// itself.
+func (r *round) runWithTimeout(ctx context.Context, t *tool.Tool, use tool.Call) (json.RawMessage, error) {
 	if t.Untimed {
 		return t.Run(ctx, use)
 	}
@@ -148,7 +150,8 @@ func (r *round) within(ctx context.Context, t *tool.Tool, use tool.Call) (json.R
 	return result, err
 }
 
-// readable reports whether arguments are an object that was not broken.
+// readable reports whether the arguments are a JSON object and not the wrapper for
+// malformed arguments.
 func readable(params json.RawMessage) bool {
 	var object map[string]json.RawMessage
 	if json.Unmarshal(params, &object) != nil {
@@ -172,7 +175,7 @@ func (r *round) treat(name string, params json.RawMessage) (tool.Treatment, bool
 	case !ok:
 		return tool.Treatment{Approval: tool.Never}, false
 	case t.Client:
-		return tool.Treatment{Approval: tool.Always, Client: true}, true // no rule of the operator's is about it
+		return tool.Treatment{Approval: tool.Always, Client: true}, true // the operator's rules do not apply to client tools
 	}
 	return tool.Treat(t, r.opt.Rules, params), true
 }

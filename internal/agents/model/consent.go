@@ -11,15 +11,15 @@ import (
 	"github.com/parley-hq/parley/internal/agents/tool"
 )
 
-// remembered reports whether a person has approved a tool for the rest of the
-// session. A tool that is to be asked for each time never is.
+// remembered reports whether a person has approved a tool for the rest of the session.
+// It is always false for tools that require approval for each call.
 func (r *round) remembered(ctx context.Context, name string, a tool.Approval) (bool, error) {
 	if a != tool.Ask {
 		return false, nil
 	}
 	yes := false
 	asked := map[string]string{} // call → tool
-	err := r.past(ctx, []string{"agent.approval_request", "user.approval_response"}, func(e chat.Event) {
+	err := r.ownEvents(ctx, []string{"agent.approval_request", "user.approval_response"}, func(e chat.Event) {
 		switch b := e.Body.(type) {
 		case chat.AgentApprovalRequest:
 			for _, c := range b.Calls {
@@ -36,8 +36,8 @@ func (r *round) remembered(ctx context.Context, name string, a tool.Approval) (b
 	return yes, err
 }
 
-// permit sees to it that a person has granted the scopes that a call needs.
-func (r *round) permit(ctx context.Context, part *agent.Turn, c *call, scopes []string) error {
+// requestScopes asks a person for the scopes that a call needs and that are not granted yet.
+func (r *round) requestScopes(ctx context.Context, part *agent.Turn, c *call, scopes []string) error {
 	if len(scopes) == 0 {
 		return nil
 	}
@@ -63,11 +63,11 @@ func (r *round) permit(ctx context.Context, part *agent.Turn, c *call, scopes []
 	return nil
 }
 
-// granted lists the scopes that hold now: those for the session or longer, and
-// those for once that were given in this turn.
+// granted returns the scopes that are currently granted: those granted for the session
+// or permanently, and those granted once in this turn.
 func (r *round) granted(ctx context.Context) (map[string]bool, error) {
 	out := map[string]bool{}
-	err := r.past(ctx, []string{"user.permission_response"}, func(e chat.Event) {
+	err := r.ownEvents(ctx, []string{"user.permission_response"}, func(e chat.Event) {
 		b, ok := e.Body.(chat.UserPermissionResponse)
 		if !ok {
 			return
@@ -92,20 +92,21 @@ func (r *round) granted(ctx context.Context) (map[string]bool, error) {
 	return out, err
 }
 
-// keep sees to it that permissions for good outlive the session. After a crash
-// they are found in the log and kept again, which changes nothing.
-func (r *round) keep(ctx context.Context) error {
-	if r.state.lasting && r.opt.Grants != nil {
+// saveGrants stores permanent permissions outside the session. After a crash it finds them
+// in the log and stores them again; that is idempotent.
+func (r *round) saveGrants(ctx context.Context) error {
+	if r.state.unsavedGrants && r.opt.Grants != nil {
 		if err := r.opt.Grants.Keep(ctx, r.turn.Ref().Session); err != nil {
 			return err
 		}
 	}
-	r.state.lasting = false
+	r.state.unsavedGrants = false
 	return nil
 }
 
-// past calls f for the session's own events of some types.
-func (r *round) past(ctx context.Context, types []string, f func(chat.Event)) error {
+// ownEvents calls f for the session's own events of the given types. It skips events from
+// before a fork.
+func (r *round) ownEvents(ctx context.Context, types []string, f func(chat.Event)) error {
 	for e, err := range r.turn.Events(ctx, chat.Range{After: r.forkedAt, Types: types}) {
 		if err != nil {
 			return err

@@ -17,18 +17,18 @@ import (
 const (
 	maxEvent = 32 << 20 // bytes of one event of a stream
 	maxError = 64 << 10 // bytes of the body of a response that is not a success
-	maxDrain = 4 << 10  // bytes behind the end of an answer
+	maxDrain = 4 << 10  // bytes to read after the end of an answer
 )
 
-// protocol is what differs between the providers.
+// protocol contains the differences between the providers.
 type protocol struct {
-	models string // path and query that list the models
+	models string // path and query of the request that lists the models
 	// authorize sets the headers for a key, "" for none.
 	authorize func(h http.Header, key string)
 	// open converts a request.
 	open func(opt *Options, r llm.Request) (apiRequest, error)
-	// doneEnds says that the event [DONE] is the end of an answer: some endpoints
-	// of Chat Completions give no other.
+	// doneEnds says that the event [DONE] ends an answer: some Chat Completions
+	// endpoints send no other end.
 	doneEnds bool
 }
 
@@ -65,8 +65,8 @@ func newEndpoint(opt *Options, client *http.Client) *endpoint {
 	return e
 }
 
-// sameOrigin refuses redirects to other servers, which would get the key and the
-// conversation.
+// sameOrigin refuses redirects to other servers, because they would receive the key
+// and the conversation.
 func sameOrigin(r *http.Request, via []*http.Request) error {
 	if first := via[0].URL; r.URL.Scheme != first.Scheme || r.URL.Host != first.Host {
 		return errors.New("it redirects to another server")
@@ -77,9 +77,9 @@ func sameOrigin(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// ask sends a request and passes every piece of the answer to see. It calls alive
-// for every event. Its errors are of type *Failure, except those of see and the
-// cause of a context that has ended.
+// ask sends a request and passes every delta of the answer to see. It calls alive for
+// every event. Its errors are of type *Failure, except for errors returned by see and
+// the cause of a canceled context.
 func (e *endpoint) ask(ctx context.Context, key string, r llm.Request, alive func(), see func(llm.Delta) error) (llm.Answer, error) {
 	q, err := e.open(e.opt, r)
 	if err != nil {
@@ -119,13 +119,13 @@ func (e *endpoint) ask(ctx context.Context, key string, r llm.Request, alive fun
 	if !q.stream.Ended() && !(done && e.doneEnds) {
 		return llm.Answer{}, incomplete(ctx, response, begun)
 	}
-	// A connection whose body was read to its end is used again, which saves the
-	// next request a handshake.
-	_, _ = io.CopyN(io.Discard, response.Body, maxDrain) // else the connection is closed
+	// Read the body to its end, so that the connection is reused and the next request
+	// needs no handshake.
+	_, _ = io.CopyN(io.Discard, response.Body, maxDrain) // an error only prevents the reuse
 	return q.stream.Answer()
 }
 
-// list asks for the models, to check that the endpoint accepts the key.
+// list requests the list of models, to check that the endpoint accepts the key.
 func (e *endpoint) list(ctx context.Context, key string) error {
 	response, err := e.send(ctx, http.MethodGet, key, e.models, nil)
 	if err != nil {
@@ -139,7 +139,7 @@ func (e *endpoint) list(ctx context.Context, key string) error {
 	return err
 }
 
-// send sends a request. Statuses other than success are errors of type
+// send sends a request. For a status other than success it returns an
 // *llm.EndpointError.
 func (e *endpoint) send(ctx context.Context, method, key, path string, body any) (*http.Response, error) {
 	base, err := url.Parse(e.base)

@@ -20,7 +20,8 @@ import (
 	"github.com/parley-hq/parley/internal/text"
 )
 
-// advice is what people can do about a failure, where the message does not say it.
+// advice maps a failure code to what the user can do about it, where the message does
+// not say so.
 var advice = map[string]string{
 	agent.CodeNoKey:    "set it, then ask again",
 	agent.CodeRefused:  "look at the settings of the agent in the configuration",
@@ -33,23 +34,23 @@ var advice = map[string]string{
 	agent.CodeUnreadable: "see that endpoint in the configuration is right",
 }
 
-// Failure says why a model could not be asked.
+// Failure is the reason why a request to the model failed.
 type Failure struct {
 	Code   string
-	Status int           // of HTTP; 0 when there was no answer
-	Msg    string        // for people
-	After  time.Duration // how long the endpoint asks to wait; 0 when it does not say
-	Again  bool          // it may work when tried again
+	Status int           // HTTP status; 0 if there was no response
+	Msg    string        // shown to users
+	After  time.Duration // wait that the endpoint asks for; 0 if it gives none
+	Again  bool          // a retry may succeed
 	err    error
 }
 
-// Error is what people are told.
+// Error returns the message for users.
 func (f *Failure) Error() string { return f.Msg }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.err }
 
-// public is the failure as it crosses folders.
+// public returns the failure as a chat.Error.
 func (f *Failure) public() error {
 	code := chat.Unavailable
 	switch f.Code {
@@ -65,15 +66,15 @@ func (f *Failure) public() error {
 	return agent.Failf(f.Code, code, "%s", msg).Because(f.err)
 }
 
-// errIdle is the cause of a request's context when no event came for too long.
+// errIdle is the cause that cancels a request when no event arrived for too long.
 var errIdle = errors.New("the model's endpoint sent nothing for too long")
 
-// cutOff is the failure of a stream that ended before the answer did.
+// cutOff returns the failure of a stream that ended before the answer was complete.
 func cutOff(ctx context.Context) error {
 	return failure(ctx, io.ErrUnexpectedEOF)
 }
 
-// streamFailure is the failure of an error inside a stream.
+// streamFailure returns the failure for an error event inside a stream.
 func streamFailure(code, message string) error {
 	f := &Failure{Code: agent.CodeDown, Again: true, Msg: "the model failed: " + sentence(message)}
 	switch {
@@ -85,9 +86,9 @@ func streamFailure(code, message string) error {
 	return f
 }
 
-// incomplete is the failure of an answer without its end: it was cut off, or it is
-// not a stream, such as the page of a proxy. The content type decides only when no
-// event was read, because some endpoints stream with another type.
+// incomplete returns the failure of an answer without an end: the stream was cut off,
+// or the response is not a stream, for example a proxy's error page. The content type
+// matters only if no event was read, because some endpoints stream with another type.
 func incomplete(ctx context.Context, r *http.Response, begun bool) error {
 	if begun || r == nil || strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream") {
 		return cutOff(ctx)
@@ -96,8 +97,8 @@ func incomplete(ctx context.Context, r *http.Response, begun bool) error {
 		"the model's endpoint answered with %s instead of a stream", sentence(cmp.Or(r.Header.Get("Content-Type"), "something")))}
 }
 
-// failure turns an error of a request into a *Failure. It returns the cause of a
-// context that has ended.
+// failure converts an error of a request to a *Failure. If the context was canceled,
+// it returns the cause instead.
 func failure(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errIdle) {
 		return &Failure{Code: agent.CodeTimeout, Again: true, Msg: "the model's endpoint stopped answering", err: err}
@@ -126,12 +127,12 @@ func failure(ctx context.Context, err error) error {
 	return &Failure{Code: agent.CodeCutOff, Again: true, Msg: "the model's answer was cut off", err: err}
 }
 
-// disconnected reports whether the connection ended before the answer did.
+// disconnected reports whether the connection ended before the answer was complete.
 func disconnected(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// statusFailure is the failure of an HTTP status.
+// statusFailure returns the failure for an HTTP status.
 func statusFailure(code int, word, message string, after time.Duration, err error) error {
 	f := &Failure{Status: code, err: err, After: after}
 	said := sentence(message)
@@ -154,8 +155,8 @@ func statusFailure(code int, word, message string, after time.Duration, err erro
 	return f
 }
 
-// overflows reports whether an error says that the conversation is too long, in the
-// words of the known endpoints.
+// overflows reports whether an error text says that the conversation is too long. It
+// matches the texts of known endpoints.
 func overflows(text string) bool {
 	text = strings.ToLower(text)
 	for _, s := range []string{
@@ -170,7 +171,7 @@ func overflows(text string) bool {
 	return false
 }
 
-// retryAfter is how long an endpoint asks to wait.
+// retryAfter returns the wait that the response headers ask for.
 func retryAfter(h http.Header) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
 		return time.Duration(ms * float64(time.Millisecond))
@@ -185,7 +186,7 @@ func retryAfter(h http.Header) time.Duration {
 	return 0
 }
 
-// sentence shortens a text of an endpoint to one line for a message of ours.
+// sentence shortens an endpoint's text to one line for use in a message.
 func sentence(s string) string {
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")
 	if s == "" {
@@ -194,7 +195,7 @@ func sentence(s string) string {
 	return text.Clip(s, 300)
 }
 
-// networkReason is the innermost part of a network error, without addresses, which
+// networkReason returns the innermost part of a network error without addresses, which
 // may contain secrets.
 func networkReason(err error) string {
 	if e, ok := errors.AsType[*net.DNSError](err); ok {

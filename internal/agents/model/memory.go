@@ -12,11 +12,11 @@ import (
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-// page is how many messages are read from the log at once.
+// page is the number of messages to read from the log at once.
 const page = 200
 
-// messages reads what the model is to be told, oldest first: from the last
-// summary on, or as far back as there is room for.
+// messages reads the messages for the model, oldest first: from the last summary on,
+// or as far back as room tokens require.
 func (r *round) messages(ctx context.Context, room int) ([]llm.Message, error) {
 	q := llm.Query{Options: llm.Options{Workstream: r.turn.Workstream, Brief: true}, Limit: page, Desc: true}
 	var newest []llm.Message
@@ -27,20 +27,20 @@ func (r *round) messages(ctx context.Context, room int) ([]llm.Message, error) {
 		}
 		newest = append(newest, p.Messages...)
 		tokens += llm.Tokens(p.Messages)
-		// Twice the room, so that a summary has something to summarise.
+		// Read twice the room, so that there are messages to summarise.
 		if !p.More || tokens > 2*room || slices.ContainsFunc(p.Messages, isSummary) {
 			break
 		}
 		q.Before = p.Messages[len(p.Messages)-1].ID
 	}
 	slices.Reverse(newest)
-	return fromSummary(r.present(newest)), nil
+	return fromSummary(r.withoutWaiting(newest)), nil
 }
 
 func isSummary(m llm.Message) bool { return m.Role == llm.Summary }
 
-// present leaves out what waits at the end for a later turn.
-func (r *round) present(ms []llm.Message) []llm.Message {
+// withoutWaiting removes the messages at the end that wait for a later turn.
+func (r *round) withoutWaiting(ms []llm.Message) []llm.Message {
 	run := llm.RunID(r.turn.Ref().Turn)
 	for len(ms) > 0 {
 		m := &ms[len(ms)-1]
@@ -53,12 +53,13 @@ func (r *round) present(ms []llm.Message) []llm.Message {
 	return ms
 }
 
-// through is how a summary names the last message that it stands for; the
-// messages behind that one, up to the summary itself, are still told.
+// through is the prefix of a summary's OTID, before the id of the last message that
+// the summary covers. The messages between that one and the summary are still sent to
+// the model.
 const through = "through:"
 
-// fromSummary puts the last summary where it belongs: in front of what it does
-// not stand for.
+// fromSummary moves the last summary in front of the messages that it does not cover
+// and drops the messages that it covers.
 func fromSummary(ms []llm.Message) []llm.Message {
 	at := len(ms) - 1
 	for at >= 0 && !isSummary(ms[at]) {
@@ -71,7 +72,7 @@ func fromSummary(ms []llm.Message) []llm.Message {
 	out := []llm.Message{summary}
 	last, named := llm.SeqOf(strings.TrimPrefix(summary.OTID, through))
 	if named {
-		var asked *llm.Message // what the person said last stays, whatever it stands for
+		var asked *llm.Message // the last user message, which is kept even if the summary covers it
 		for i := range ms[:at] {
 			m := &ms[i]
 			seq, ok := llm.SeqOf(m.ID)
@@ -96,15 +97,15 @@ func fromSummary(ms []llm.Message) []llm.Message {
 	return append(out, ms[at+1:]...)
 }
 
-// pictures puts the data of pictures that are files of the session into the
-// messages, which are not changed.
+// pictures returns the messages with the data of images that are files of the session.
+// It does not change its argument.
 func (r *round) pictures(ctx context.Context, ms []llm.Message) []llm.Message {
 	if r.opt.Files == nil {
 		return ms
 	}
 	var out []llm.Message
 	left := maxPicture
-	for i := len(ms) - 1; i >= 0; i-- { // the newest first, while there is room
+	for i := len(ms) - 1; i >= 0; i-- { // newest first, up to maxPicture bytes
 		for j, p := range ms[i].Content {
 			image, ok := p.(*llm.Image)
 			if !ok || image.Source.Type != llm.SourceFile || image.Source.Data != "" {
@@ -112,7 +113,7 @@ func (r *round) pictures(ctx context.Context, ms []llm.Message) []llm.Message {
 			}
 			data, mediaType, err := r.opt.Files(ctx, r.turn.Ref().Session, image.Source.FileID)
 			if err != nil || len(data) > left {
-				continue // the model gets a note instead of the picture
+				continue // the conversion replaces the image with a note
 			}
 			left -= len(data)
 			if out == nil {
@@ -133,8 +134,8 @@ func (r *round) pictures(ctx context.Context, ms []llm.Message) []llm.Message {
 	return out
 }
 
-// fit makes the conversation fit the model's window. What has to go is
-// summarised first, and the summary is kept in the log.
+// fit returns the conversation shortened to the model's window. It first summarises
+// the messages that do not fit and stores the summary in the log.
 func (r *round) fit(ctx context.Context, room int) ([]llm.Message, error) {
 	var system []llm.Message
 	if r.opt.Instructions != "" {
@@ -151,7 +152,7 @@ func (r *round) fit(ctx context.Context, room int) ([]llm.Message, error) {
 		if err != nil {
 			return nil, err
 		}
-		if due := r.due(ms); len(due) > 1 && !again {
+		if due := r.toSummarise(ms); len(due) > 1 && !again {
 			if r.summarise(ctx, due, ms, room, "requested") {
 				continue
 			}
@@ -173,9 +174,9 @@ func (r *round) fit(ctx context.Context, room int) ([]llm.Message, error) {
 	}
 }
 
-// due are the messages that a person asked to have summarised: all that was said
-// in earlier turns, unless it was summarised since.
-func (r *round) due(ms []llm.Message) (due []llm.Message) {
+// toSummarise returns the messages to summarise because a person requested it: all messages of
+// earlier turns, or none if they were summarised after the request.
+func (r *round) toSummarise(ms []llm.Message) (due []llm.Message) {
 	if r.compact == 0 {
 		return nil
 	}
@@ -191,28 +192,27 @@ func (r *round) due(ms []llm.Message) (due []llm.Message) {
 	return due
 }
 
-// summaryPrompt is what the model is asked for when it summarises.
+// summaryPrompt is the system prompt of a summary request.
 const summaryPrompt = "You keep the memory of a conversation between a person and an assistant that uses tools. " +
 	"Summarise what follows, so that the assistant can go on from your summary alone: what the person wants, what was decided, " +
 	"facts, names, numbers, paths and results that matter, what was done and what is still open. " +
 	"Keep what an earlier summary says where it still matters. Write plain text, as short as you can without losing any of that."
 
-// summarise keeps a summary of messages that have to go, in the log, with the
-// reason why. It reports whether there is one; the conversation continues without it,
-// too.
+// summarise stores a summary of the dropped messages in the log, with the reason. It
+// reports whether it succeeded; if not, the conversation continues without a summary.
 func (r *round) summarise(ctx context.Context, dropped, all []llm.Message, room int, why string) bool {
 	r.sums++
-	part := r.turn.Part(fmt.Sprintf("s%sa%dx%d", r.name(), r.turn.Ref().Attempt, r.sums))
+	part := r.turn.Part(fmt.Sprintf("s%sa%dx%d", r.nextStep(), r.turn.Ref().Attempt, r.sums))
 	word := "The conversation has become long; its beginning is being summarised."
 	if why == "requested" {
 		word = "The conversation so far is being summarised, as somebody asked."
 	}
-	_ = r.remarks().Status(ctx, word, "summarizing") // a failure is reported by the next call
+	_ = r.reports().Status(ctx, word, "summarizing") // a failure is reported by the next call
 	if len(all) > 0 && isSummary(all[0]) {
 		dropped = slices.Concat(all[:1], dropped)
 	}
 	text := llm.Plain(dropped)
-	limit := llm.Request{MaxText: room * 2} // in characters: half of the room, by the rough measure of four to a token
+	limit := llm.Request{MaxText: room * 2} // in characters: half of the room at about four characters per token
 	request := llm.Request{Model: r.model(), MaxTokens: max(256, min(2048, room/4)), Effort: r.effort(), Messages: []llm.Message{
 		{Role: llm.System, Content: llm.Texts(summaryPrompt)},
 		{Role: llm.User, Content: llm.Texts(limit.Cut(text))},
@@ -222,15 +222,15 @@ func (r *round) summarise(ctx context.Context, dropped, all []llm.Message, room 
 	})
 	if err != nil {
 		if ctx.Err() == nil {
-			_, _ = r.remarks().Append(ctx, chat.AgentError{ // a failure is reported by the next call
-				Message:     "The beginning of the conversation could not be summarised and is left out: " + r.safe(err),
+			_, _ = r.reports().Append(ctx, chat.AgentError{ // a failure is reported by the next call
+				Message:     "The beginning of the conversation could not be summarised and is left out: " + r.errorText(err),
 				Recoverable: true, Code: agent.CodeNoSummary,
 			})
 		}
 		return false
 	}
 	last := dropped[len(dropped)-1].ID
-	for i := range dropped { // the latest of them; what was said last may have been kept from between
+	for i := range dropped { // find the highest sequence; dropped is not contiguous when Fit keeps the last user message
 		if a, ok := llm.SeqOf(dropped[i].ID); ok {
 			if b, _ := llm.SeqOf(last); a > b {
 				last = dropped[i].ID

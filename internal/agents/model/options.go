@@ -14,54 +14,56 @@ import (
 	"github.com/parley-hq/parley/internal/agents/tool"
 )
 
-// Options of an agent. Provider and Model have to be given.
+// Options configure an agent. Model is required.
 type Options struct {
 	Provider string                 // one of Providers; "" means OpenAI
-	Endpoint string                 // base address; "" means the provider's own
-	Model    string                 // as the endpoint names it
-	Models   []string               // others that people may choose for a session; "*" is any
-	Key      func() (string, error) // read before each request; nil means none
-	Headers  map[string]string      // sent along with each request
+	Endpoint string                 // base URL; "" means the provider's own server
+	Model    string                 // the endpoint's name of the model
+	Models   []string               // other models that a session may select; "*" allows any
+	Key      func() (string, error) // called before each request; nil means no key
+	Headers  map[string]string      // additional headers of each request
 
-	Instructions string   // the first instructions of the model
-	Window       int      // tokens that the model's context has; 0 means 128 000
-	MaxTokens    int      // of one answer; 0 means the endpoint's own limit
-	Temperature  *float64 // nil means the endpoint's own
-	Effort       string   // how much to think: low, medium, high; "" means the endpoint's own
+	Instructions string   // system prompt
+	Window       int      // tokens of the model's context window; 0 means 128 000
+	MaxTokens    int      // maximum tokens of one answer; 0 means the endpoint's limit
+	Temperature  *float64 // nil means the endpoint's default
+	Effort       string   // reasoning effort: low, medium, high; "" means the endpoint's default
 
-	MaxSteps int           // calls of the model in one turn; 0 means 50
-	Retries  int           // how often a request is tried again; 0 means 4, -1 never
-	Backoff  time.Duration // before the first of them, then twice as long each; 0 means 1 s
-	Idle     time.Duration // how long an endpoint may be silent; 0 means 2 min
-	Timeout  time.Duration // of one tool call; 0 means 2 min
-	Ask      time.Duration // how long a person has to approve; 0 means for ever
+	MaxSteps int           // maximum model requests with tool calls in one turn; 0 means 50
+	Retries  int           // retries of a request; 0 means 4, -1 none
+	Backoff  time.Duration // pause before the first retry, doubled for each further one; 0 means 1 s
+	Idle     time.Duration // maximum time between two events of an endpoint; 0 means 2 min
+	Timeout  time.Duration // timeout of one tool call; 0 means 2 min
+	Ask      time.Duration // timeout of an approval request; 0 means none
 
-	Tools   []tool.Tool    // built in
-	Servers []*tool.Server // of MCP
-	Rules   []tool.Rule    // about tools, the first that fits counts
+	Tools   []tool.Tool    // built-in tools
+	Servers []*tool.Server // MCP servers
+	Rules   []tool.Rule    // rules for tools; the first match applies
 
-	Grants Grants       // what people have allowed for good; nil means that nothing lasts longer than its session
-	Files  FileFunc     // reads files of a session, such as pictures; nil means they are left out
-	Client *http.Client // nil means one of its own
-	Logger *slog.Logger // nil means none
+	Grants Grants       // permanent permissions; nil means that permissions end with the session
+	Files  FileFunc     // reads files of a session, such as images; nil means that they are not sent to the model
+	Client *http.Client // nil means a new client
+	Logger *slog.Logger // nil means no logging
 }
 
 // FileFunc reads a file of a session.
 type FileFunc func(ctx context.Context, id chat.SessionID, path string) (data []byte, mediaType string, err error)
 
-// Grants keeps what people have allowed agents for good.
+// Grants stores permanent permissions of agents.
 type Grants interface {
-	// Granted lists what the owner of a session has allowed an agent.
+	// Granted lists the scopes that the owner of a session has granted to an agent
+	// permanently.
 	Granted(ctx context.Context, id chat.SessionID, agent string) ([]string, error)
-	// Keep sees to it that what people decided in a session is kept. It may be
-	// repeated.
+	// Keep stores the permanent permissions that people granted in a session. It is
+	// idempotent.
 	Keep(ctx context.Context, id chat.SessionID) error
 }
 
-// maxPicture bounds the pictures that are sent along.
+// maxPicture is the maximum total size in bytes of the session files sent with one
+// request.
 const maxPicture = 8 << 20
 
-// Validate returns all that is wrong with the options.
+// Validate returns all errors in the options.
 func (o *Options) Validate() error {
 	var errs []error
 	if o.Provider != "" && !slices.Contains(Providers, o.Provider) {

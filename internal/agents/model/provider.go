@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// The providers that an agent can talk to.
+// The supported providers.
 const (
-	OpenAI    = "openai"    // Chat Completions, as nearly every server speaks it
-	Responses = "responses" // OpenAI's Responses
+	OpenAI    = "openai"    // Chat Completions, which most servers implement
+	Responses = "responses" // OpenAI's Responses API
 	Anthropic = "anthropic"
 	Gemini    = "gemini"
 )
 
-// Providers lists them.
+// Providers lists the supported providers.
 var Providers = []string{OpenAI, Responses, Anthropic, Gemini}
 
-// KeyVariables are the environment variables in which the providers' own tools
+// KeyVariables maps each provider to the environment variable in which its own tools
 // look for a key.
 var KeyVariables = map[string]string{
 	OpenAI: "OPENAI_API_KEY", Responses: "OPENAI_API_KEY", Anthropic: "ANTHROPIC_API_KEY", Gemini: "GEMINI_API_KEY",
 }
 
-// endpoints are the addresses of the providers' own servers.
+// endpoints maps each provider to the address of its own servers.
 var endpoints = map[string]string{
 	OpenAI: "https://api.openai.com/v1/", Responses: "https://api.openai.com/v1/",
 	Anthropic: "https://api.anthropic.com/", Gemini: "https://generativelanguage.googleapis.com/",
@@ -32,8 +32,8 @@ var protocols = map[string]protocol{
 	OpenAI: chatProtocol, Responses: responsesProtocol, Anthropic: anthropicProtocol, Gemini: geminiProtocol,
 }
 
-// transport is the transport for all endpoints. It has no limit of time: an answer
-// may take long, and retry.go watches that events keep coming.
+// transport returns the HTTP transport for all endpoints. It has no overall timeout,
+// because an answer may take long; retry.go checks that events keep arriving.
 func transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 64

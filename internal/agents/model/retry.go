@@ -14,26 +14,26 @@ import (
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-// Bounds of the pause between two tries.
+// Limits of the pause between two attempts.
 const (
 	maxPause = time.Minute
-	maxAfter = 5 * time.Minute // an endpoint that asks for more is given up
+	maxAfter = 5 * time.Minute // if an endpoint asks for more, the request is not retried
 )
 
-// retry asks the model until it answers, or until it makes no sense to go on.
-// People are told of each pause.
+// retry asks the model until it answers or until a retry cannot help. It reports each
+// pause in the session.
 func (r *round) retry(ctx context.Context, ask func(ctx context.Context, key string, alive func()) (llm.Answer, error)) (llm.Answer, error) {
 	for try := 1; ; try++ {
 		answer, err := r.once(ctx, ask)
 		if err == nil {
-			r.agent.noted(nil)
+			r.agent.setProblem(nil)
 			return answer, nil
 		}
 		f, ok := asFailure(err)
 		if !ok {
 			return answer, err
 		}
-		r.agent.noted(f)
+		r.agent.setProblem(f)
 		if !f.Again || try > r.opt.Retries {
 			return answer, f
 		}
@@ -43,7 +43,7 @@ func (r *round) retry(ctx context.Context, ask func(ctx context.Context, key str
 			return answer, f
 		}
 		message := fmt.Sprintf("%s; trying again in %s (%d of %d).", upper(f.Msg), pause.Round(100*time.Millisecond), try, r.opt.Retries)
-		if err := r.remarks().Status(ctx, message, "waiting"); err != nil {
+		if err := r.reports().Status(ctx, message, "waiting"); err != nil {
 			return answer, err
 		}
 		timer := time.NewTimer(pause)
@@ -56,15 +56,17 @@ func (r *round) retry(ctx context.Context, ask func(ctx context.Context, key str
 	}
 }
 
-// remarks is the part of the turn for reports to people. They do not affect the steps, so each attempt has its own.
-func (r *round) remarks() *agent.Turn {
-	if r.remarkPart == nil {
-		r.remarkPart = r.turn.Part("word" + strconv.Itoa(r.turn.Ref().Attempt))
+// reports returns the part of the turn for status reports. Status reports do not
+// affect the steps, so each attempt has its own part.
+func (r *round) reports() *agent.Turn {
+	if r.reportPart == nil {
+		r.reportPart = r.turn.Part("word" + strconv.Itoa(r.turn.Ref().Attempt))
 	}
-	return r.remarkPart
+	return r.reportPart
 }
 
-// pause grows from try to try and has a random part, so that many turns do not retry at the same time.
+// pause returns the wait before the next attempt. It grows with each attempt and is
+// randomised, so that many turns do not retry at the same time.
 func (r *round) pause(try int, f *Failure) time.Duration {
 	if f.After > 0 {
 		return f.After
@@ -73,7 +75,7 @@ func (r *round) pause(try int, f *Failure) time.Duration {
 	return pause/2 + rand.N(pause/2+1)
 }
 
-// once asks the model. It fails if no data arrives for too long.
+// once asks the model one time. It fails if no event arrives within Options.Idle.
 func (r *round) once(ctx context.Context, ask func(ctx context.Context, key string, alive func()) (llm.Answer, error)) (llm.Answer, error) {
 	key, err := r.opt.Key()
 	if err != nil {
@@ -104,8 +106,8 @@ func (r *round) once(ctx context.Context, ask func(ctx context.Context, key stri
 
 func asFailure(err error) (*Failure, bool) { return errors.AsType[*Failure](err) }
 
-// safe words an error for people.
-func (r *round) safe(err error) string {
+// errorText returns an error text that can be shown to users.
+func (r *round) errorText(err error) string {
 	if f, ok := asFailure(err); ok {
 		return f.Msg
 	}

@@ -9,7 +9,7 @@ import (
 
 // Servers lists the agent's MCP servers with their tools.
 func (a *Agent) Servers(ctx context.Context) []agent.ToolServer {
-	lists, errs := a.listed(ctx, nil)
+	lists, errs := a.listTools(ctx, nil)
 	var all []agent.ToolServer
 	for i, s := range a.opt.Servers {
 		one := agent.ToolServer{Name: s.Name(), Transport: s.Transport()}

@@ -9,62 +9,63 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// choose reads what people have chosen for the session. It holds for the whole
-// turn. A choice that cannot be had is said, and the agent's own holds.
-func (r *round) choose(ctx context.Context) error {
+// readSettings reads the session's settings, which apply to the whole turn. If a setting
+// asks for a model that is not offered or an effort that does not exist, choose
+// reports it in the session and the agent's own setting applies.
+func (r *round) readSettings(ctx context.Context) error {
 	st, err := r.turn.State(ctx)
 	if err != nil {
 		return err
 	}
-	r.chosen, r.compact, r.forkedAt = st.Session.Settings, st.Compact, st.Session.ForkedAt
-	if m := r.chosen.Model; m != "" && !r.offered(m) {
-		r.chosen.Model = ""
-		if err := r.remarks().Status(ctx, fmt.Sprintf("The model %s is not offered here; %s answers.", m, r.model()), "model"); err != nil {
+	r.settings, r.compact, r.forkedAt = st.Session.Settings, st.Compact, st.Session.ForkedAt
+	if m := r.settings.Model; m != "" && !r.offered(m) {
+		r.settings.Model = ""
+		if err := r.reports().Status(ctx, fmt.Sprintf("The model %s is not offered here; %s answers.", m, r.model()), "model"); err != nil {
 			return err
 		}
 	}
-	if e := r.chosen.Effort; e != "" && budgets[e] == 0 {
-		r.chosen.Effort = ""
-		return r.remarks().Status(ctx, fmt.Sprintf("The effort %s is not known here; it is low, medium or high.", e), "model")
+	if e := r.settings.Effort; e != "" && budgets[e] == 0 {
+		r.settings.Effort = ""
+		return r.reports().Status(ctx, fmt.Sprintf("The effort %s is not known here; it is low, medium or high.", e), "model")
 	}
 	return nil
 }
 
-// offered reports whether people may choose a model.
+// offered reports whether a session may use the named model.
 func (r *round) offered(name string) bool {
 	return name == r.opt.Model || slices.Contains(r.opt.Models, name) || slices.Contains(r.opt.Models, "*")
 }
 
-// model is the one that is asked: that of the line of work, if it was launched
-// for one, else that of the session, else the agent's own.
+// model returns the name of the model to request: the workstream's if its assignment
+// names one, else the session's, else the agent's default.
 func (r *round) model() string {
 	if a, ok := r.turn.Assignment(); ok && a.Model != "" {
 		return a.Model
 	}
-	if r.chosen.Model != "" {
-		return r.chosen.Model
+	if r.settings.Model != "" {
+		return r.settings.Model
 	}
 	return r.opt.Model
 }
 
-// effort is how much the model is to think.
+// effort returns the reasoning effort to request.
 func (r *round) effort() string {
-	if r.chosen.Effort != "" {
-		return r.chosen.Effort
+	if r.settings.Effort != "" {
+		return r.settings.Effort
 	}
 	return r.opt.Effort
 }
 
-// allowed reports whether a tool may be used on this line of work.
+// allowed reports whether the settings of the session and of the workstream allow a
+// tool.
 func (r *round) allowed(tool string) bool {
 	a, _ := r.turn.Assignment()
-	return chat.Allowed(r.chosen.Tools, tool) && chat.Allowed(a.Tools, tool)
+	return chat.Allowed(r.settings.Tools, tool) && chat.Allowed(a.Tools, tool)
 }
 
-// Tools lists what the agent can use. A server that cannot be reached is left
-// out.
+// Tools lists the agent's tools. It omits the tools of servers that cannot be reached.
 func (a *Agent) Tools(ctx context.Context) (tools []agent.ToolInfo, known bool) {
-	lists, _ := a.listed(ctx, nil)
+	lists, _ := a.listTools(ctx, nil)
 	for _, t := range a.opt.Tools {
 		tools = append(tools, agent.ToolInfo{Name: t.Name, Description: t.Description})
 	}

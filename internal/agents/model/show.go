@@ -10,23 +10,23 @@ import (
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-// show shows an answer while it is being written.
-type show struct {
+// answerWriter writes an answer to the session as previews while the model produces it.
+type answerWriter struct {
 	part    *agent.Turn
-	writers []*written
-	current *written
+	writers []*blockWriter
+	current *blockWriter
 }
 
-// written is a block of the answer.
-type written struct {
+// blockWriter is the writer of one block of the answer.
+type blockWriter struct {
 	*agent.Writer
 	kind  llm.DeltaKind
 	index int
-	used  bool // by the latest try
+	used  bool // the latest attempt of this step writes to it
 }
 
-// again prepares for the same step being asked once more.
-func (s *show) again() {
+// restart prepares the writers for another attempt at the same step.
+func (s *answerWriter) restart() {
 	for _, w := range s.writers {
 		w.Again()
 		w.used = false
@@ -34,16 +34,16 @@ func (s *show) again() {
 	s.current = nil
 }
 
-// stream runs ask and shows what it gives. The first piece is shown right where
-// it came in, because people wait for it. The others are shown beside: what
-// came while something was being shown is shown together, so a fast model does
-// not wait for its readers.
-func (s *show) stream(ctx context.Context, ask func(ctx context.Context, see func(llm.Delta) error) (llm.Answer, error)) (llm.Answer, error) {
-	asked, broken := context.WithCancel(ctx) // it ends when no more can be shown
-	defer broken()
-	var pieces chan llm.Delta     // nil until there is a second piece
-	over := make(chan struct{})   // closed when no more will come
-	failed := make(chan error, 1) // how showing went
+// stream calls ask and writes the deltas that ask passes to its callback. It writes
+// the first delta synchronously, to keep the time to the first token short. A
+// goroutine writes the others and combines deltas that arrive during a write, so that
+// slow writes do not slow down reading from the model.
+func (s *answerWriter) stream(ctx context.Context, ask func(ctx context.Context, see func(llm.Delta) error) (llm.Answer, error)) (llm.Answer, error) {
+	asked, cancel := context.WithCancel(ctx) // canceled when a write fails
+	defer cancel()
+	var pieces chan llm.Delta        // nil until the second delta arrives
+	inputDone := make(chan struct{}) // closed after the last delta
+	writeErr := make(chan error, 1)  // the result of writeAll
 	first := true
 	answer, err := ask(asked, func(d llm.Delta) error {
 		switch {
@@ -55,11 +55,11 @@ func (s *show) stream(ctx context.Context, ask func(ctx context.Context, see fun
 		case pieces == nil:
 			pieces = make(chan llm.Delta, 1024)
 			go func() {
-				err := s.drawn(ctx, pieces, over)
+				err := s.writeAll(ctx, pieces, inputDone)
 				if err != nil {
-					broken()
+					cancel()
 				}
-				failed <- err
+				writeErr <- err
 			}()
 		}
 		select {
@@ -72,24 +72,24 @@ func (s *show) stream(ctx context.Context, ask func(ctx context.Context, see fun
 	if pieces == nil {
 		return answer, err
 	}
-	close(over)
+	close(inputDone)
 	close(pieces)
-	if err := <-failed; err != nil {
+	if err := <-writeErr; err != nil {
 		return llm.Answer{}, err
 	}
 	return answer, err
 }
 
-// pace is how often a block is shown at most: eyes need no more, and a fast model
-// does not have to wait. The first piece is shown at once.
+// pace is the minimum time between two writes. Readers cannot see a higher rate, and
+// fewer writes cost less. The first delta is written immediately.
 const pace = 4 * time.Millisecond
 
-// drawn shows pieces as they come. What comes in quick succession is shown
-// together; over is closed when no more will come.
-func (s *show) drawn(ctx context.Context, pieces <-chan llm.Delta, over <-chan struct{}) error {
+// writeAll writes deltas as they arrive and combines those that arrive within pace. The
+// caller closes inputDone after the last delta, which ends the current wait.
+func (s *answerWriter) writeAll(ctx context.Context, pieces <-chan llm.Delta, inputDone <-chan struct{}) error {
 	var next llm.Delta
-	var text strings.Builder // of next
-	shown := time.Now()      // the first piece
+	var text strings.Builder // the combined text of next
+	shown := time.Now()      // the time of the last write; stream has just written the first delta
 	flush := func() error {
 		if text.Len() == 0 {
 			return nil
@@ -116,12 +116,12 @@ func (s *show) drawn(ctx context.Context, pieces <-chan llm.Delta, over <-chan s
 		if err := take(d); err != nil {
 			return err
 		}
-		// To be woken for every piece would cost more than to show them.
+		// Wait instead of waking up for every delta, which costs more than the write.
 		if wait := pace - time.Since(shown); wait > 0 {
 			timer.Reset(wait)
 			select {
 			case <-timer.C:
-			case <-over:
+			case <-inputDone:
 			}
 		}
 		for more := true; more && text.Len() < 64<<10; {
@@ -144,23 +144,23 @@ func (s *show) drawn(ctx context.Context, pieces <-chan llm.Delta, over <-chan s
 	return flush()
 }
 
-func (s *show) write(ctx context.Context, d llm.Delta) error {
+func (s *answerWriter) write(ctx context.Context, d llm.Delta) error {
 	if s.current == nil || s.current.kind != d.Kind || s.current.index != d.Index {
 		s.current = s.block(d)
 	}
 	return s.current.Write(ctx, d.Text)
 }
 
-// block is the next block of the answer. An earlier try's block of the same kind
-// is taken up, so that what was shown goes on.
-func (s *show) block(d llm.Delta) *written {
+// block returns the writer for the next block of the answer. It reuses a block of the
+// same kind from an earlier attempt, so that readers see that block continue.
+func (s *answerWriter) block(d llm.Delta) *blockWriter {
 	for _, w := range s.writers {
 		if w.kind == d.Kind && !w.used {
 			w.index, w.used = d.Index, true
 			return w
 		}
 	}
-	w := &written{kind: d.Kind, index: d.Index, used: true}
+	w := &blockWriter{kind: d.Kind, index: d.Index, used: true}
 	n := strconv.Itoa(len(s.writers) + 1)
 	if d.Kind == llm.DeltaThinking {
 		w.Writer = s.part.Part("k" + n).Think()

@@ -9,42 +9,42 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// running is the message of the mark that a tool which may not be repeated gets
+// running is the message of the progress event that marks a non-repeatable tool call
 // right before it runs.
 const running = "running"
 
-// state is what the log says of a turn: where its loop is.
+// state is the position of a turn's loop, read from the log.
 type state struct {
-	turn  chat.TurnID
-	line  string
-	mine  string   // what the idempotency keys of model steps begin with
-	last  chat.Seq // read so far
-	steps int      // of the model, finished
-	spoke chat.Seq // the end of the last one
-	heard chat.Seq // the last message that was taken into the turn
-	calls []*call  // in the order in which the model made them
-	known int      // calls of finished steps
-	quiet bool     // the last step made no calls
+	turn       chat.TurnID
+	workstream string
+	stepPrefix string   // prefix of the client ids of model steps
+	last       chat.Seq // the last event that was read
+	steps      int      // completed model steps
+	lastStep   chat.Seq // the last event of the last step
+	lastInput  chat.Seq // the last turn.input event
+	calls      []*call  // in the order in which the model made them
+	stepCalls  int      // number of calls in completed steps
+	noCalls    bool     // the last step made no calls
 
-	lasting bool // there are permissions for good that are not known to be kept
+	unsavedGrants bool // there may be permanent permissions that are not stored yet
 }
 
-// call is a use of a tool that the model asked for.
+// call is a tool call that the model requested.
 type call struct {
 	id, tool   string
 	params     json.RawMessage
 	repeatable bool
 	request    string // the prompt that asks for approval; "" means none is needed
-	decided    bool   // by a person, or by the end of the prompt
+	decided    bool   // a person decided, or the prompt was closed
 	approved   bool
 	called     bool // agent.tool_call is in the log
-	marked     bool // it may have begun
+	marked     bool // the log has the mark that it is about to run
 	done       bool // it has a result or an error
 
-	ran *chat.Decision // the client that decided has executed it, with this result
+	ran *chat.Decision // the decision of a client that executed the call itself
 }
 
-// take notes what was decided on a call that may be made.
+// take applies a decision to an approved call.
 func (c *call) take(d chat.Decision) {
 	if len(d.Params) > 0 {
 		c.params = d.Params
@@ -54,32 +54,32 @@ func (c *call) take(d chat.Decision) {
 	}
 }
 
-// pending reports whether something is still to be done for the call.
+// pending reports whether the call is neither finished nor denied.
 func (c *call) pending() bool { return !c.done && !(c.decided && !c.approved) }
 
 func newState(t *agent.Turn, started chat.Seq) *state {
 	ref := t.Ref()
-	return &state{turn: ref.Turn, line: t.Workstream, mine: string(ref.Turn) + "/m", last: started - 1}
+	return &state{turn: ref.Turn, workstream: t.Workstream, stepPrefix: string(ref.Turn) + "/m", last: started - 1}
 }
 
-// read takes in what was added to the log.
+// read applies the events that were added to the log.
 func (s *state) read(ctx context.Context, t *agent.Turn) error {
 	return t.Log(ctx, s.last+1, s.apply)
 }
 
 func (s *state) apply(e chat.Event) {
 	s.last = e.Seq
-	if e.Turn != s.turn || e.Workstream != s.line {
+	if e.Turn != s.turn || e.Workstream != s.workstream {
 		return
 	}
 	switch b := e.Body.(type) {
 	case chat.AgentUsage:
-		if strings.HasPrefix(e.ClientID, s.mine) {
+		if strings.HasPrefix(e.ClientID, s.stepPrefix) {
 			s.steps++
-			s.spoke, s.quiet, s.known = e.Seq, len(s.calls) == s.known, len(s.calls)
+			s.lastStep, s.noCalls, s.stepCalls = e.Seq, len(s.calls) == s.stepCalls, len(s.calls)
 		}
 	case chat.TurnInput:
-		s.heard = e.Seq
+		s.lastInput = e.Seq
 	case chat.AgentToolCall:
 		c := s.find(b.CallID)
 		if c == nil {
@@ -108,7 +108,7 @@ func (s *state) apply(e chat.Event) {
 		}
 	case chat.UserPermissionResponse:
 		if b.Duration == "always" && len(b.Granted) > 0 {
-			s.lasting = true
+			s.unsavedGrants = true
 		}
 	case chat.AgentToolProgress:
 		if c := s.find(b.CallID); c != nil && b.Message == running && b.Done == 0 {
@@ -134,7 +134,7 @@ func (s *state) find(id string) *call {
 	return nil
 }
 
-// pending lists the calls for which something is still to be done.
+// pending lists the calls that are neither finished nor denied.
 func (s *state) pending() []*call {
 	var out []*call
 	for _, c := range s.calls {
@@ -145,6 +145,6 @@ func (s *state) pending() []*call {
 	return out
 }
 
-// answered reports whether the model has said all it wanted: its last step made
-// no calls, and nothing came in since.
-func (s *state) answered() bool { return s.steps > 0 && s.quiet && s.spoke > s.heard }
+// answered reports whether the answer is complete: the last step made no calls, and no
+// message arrived after it.
+func (s *state) answered() bool { return s.steps > 0 && s.noCalls && s.lastStep > s.lastInput }

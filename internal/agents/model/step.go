@@ -13,25 +13,25 @@ import (
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-// name names the step that comes next.
-func (r *round) name() string { return strconv.Itoa(r.state.steps + 1) }
+// nextStep returns the name of the next step.
+func (r *round) nextStep() string { return strconv.Itoa(r.state.steps + 1) }
 
-// step asks the model once and puts what it says into the log.
+// step asks the model once and stores its answer in the log.
 func (r *round) step(ctx context.Context) error {
-	part := r.turn.Part("m" + r.name())
+	part := r.turn.Part("m" + r.nextStep())
 	specs := make([]llm.ToolSpec, len(r.tools))
 	for i, t := range r.tools {
 		specs[i] = llm.ToolSpec{Name: t.Name, Description: t.Description, Parameters: t.Parameters}
 	}
-	show := &show{part: part}
-	answer, err := r.fitting(ctx, specs, func(messages []llm.Message) (llm.Answer, error) {
+	out := &answerWriter{part: part}
+	answer, err := r.askWithinWindow(ctx, specs, func(messages []llm.Message) (llm.Answer, error) {
 		request := llm.Request{
 			Model: r.model(), Messages: r.pictures(ctx, messages), Tools: specs,
 			MaxTokens: r.opt.MaxTokens, MaxText: llm.TextLimit(r.opt.Window), Effort: r.effort(),
 		}
 		return r.retry(ctx, func(ctx context.Context, key string, alive func()) (llm.Answer, error) {
-			show.again()
-			return show.stream(ctx, func(ctx context.Context, see func(llm.Delta) error) (llm.Answer, error) {
+			out.restart()
+			return out.stream(ctx, func(ctx context.Context, see func(llm.Delta) error) (llm.Answer, error) {
 				return r.endpoint.ask(ctx, key, request, alive, see)
 			})
 		})
@@ -39,7 +39,7 @@ func (r *round) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bodies, err := r.facts(ctx, show, &answer)
+	bodies, err := r.bodies(ctx, out, &answer)
 	if err != nil {
 		return err
 	}
@@ -47,9 +47,10 @@ func (r *round) step(ctx context.Context) error {
 	return err
 }
 
-// fitting asks with as much of the conversation as fits. When the endpoint says
-// that it is still too long, its idea of a token is another one: less is tried.
-func (r *round) fitting(ctx context.Context, tools []llm.ToolSpec, ask func([]llm.Message) (llm.Answer, error)) (llm.Answer, error) {
+// askWithinWindow calls ask with as much of the conversation as fits the window. If the
+// endpoint still answers that the conversation is too long, the token estimate was too
+// low, and askWithinWindow retries with a smaller part.
+func (r *round) askWithinWindow(ctx context.Context, tools []llm.ToolSpec, ask func([]llm.Message) (llm.Answer, error)) (llm.Answer, error) {
 	room := r.room()
 	for i := range tools {
 		room -= llm.TextTokens(tools[i].Name) + llm.TextTokens(tools[i].Description) + llm.TextTokens(string(tools[i].Parameters)) + 16
@@ -58,11 +59,11 @@ func (r *round) fitting(ctx context.Context, tools []llm.ToolSpec, ask func([]ll
 		return llm.Answer{}, &Failure{Code: agent.CodeOverflow, Msg: fmt.Sprintf(
 			"the descriptions of the %d tools alone do not fit the model's window of %d tokens; offer fewer with only and builtin in the configuration", len(tools), r.opt.Window)}
 	}
-	var tooLong *Failure // what the endpoint said
+	var tooLong *Failure // the endpoint's last error
 	for try := 0; ; try++ {
 		messages, err := r.fit(ctx, room)
 		if f, ok := asFailure(err); ok && f.Code == agent.CodeOverflow && tooLong != nil {
-			return llm.Answer{}, tooLong // there is nothing left to leave out
+			return llm.Answer{}, tooLong // the conversation cannot be made smaller
 		}
 		if err != nil {
 			return llm.Answer{}, err
@@ -76,8 +77,8 @@ func (r *round) fitting(ctx context.Context, tools []llm.ToolSpec, ask func([]ll
 	}
 }
 
-// room is how many tokens the conversation may have: what the window has beside
-// the answer, with some to spare, because tokens are estimated.
+// room returns how many tokens the conversation may have: the window without the
+// tokens reserved for the answer, minus 10 % because token counts are estimates.
 func (r *round) room() int {
 	answer := r.opt.MaxTokens
 	if answer == 0 {
@@ -86,16 +87,16 @@ func (r *round) room() int {
 	return max(256, (r.opt.Window-answer)*9/10)
 }
 
-// maxAsk is how many calls one question can name.
+// maxAsk is the maximum number of calls in one approval request.
 const maxAsk = 100
 
-// facts is an answer as it stands in the log: the blocks that were shown, then
-// the calls, those that need approval as a question, then what it cost.
-func (r *round) facts(ctx context.Context, s *show, answer *llm.Answer) ([]chat.Body, error) {
+// bodies returns the event bodies to store for an answer: the blocks, then the calls,
+// then one approval request for the calls that need approval, then the usage.
+func (r *round) bodies(ctx context.Context, s *answerWriter, answer *llm.Answer) ([]chat.Body, error) {
 	m := answer.Message
 	m.ID = "answer"
-	r.rename(&m)
-	held, err := s.held(ctx)
+	r.renameCalls(&m)
+	held, err := s.endBlocks(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -137,14 +138,14 @@ func (r *round) facts(ctx context.Context, s *show, answer *llm.Answer) ([]chat.
 	if len(ask.Calls) > 0 {
 		bodies = append(bodies, ask)
 	}
-	if e, ok := r.remark(answer); ok {
+	if e, ok := r.stopError(answer); ok {
 		bodies = append(bodies, e)
 	}
 	return append(bodies, chat.AgentUsage{Model: r.model(), Usage: answer.Usage}), nil
 }
 
-// remark is what people are told of an answer that ended early.
-func (r *round) remark(a *llm.Answer) (chat.AgentError, bool) {
+// stopError returns the error to report for an answer that ended early.
+func (r *round) stopError(a *llm.Answer) (chat.AgentError, bool) {
 	switch a.Stop {
 	case llm.StopLength:
 		return chat.AgentError{Code: agent.CodeLength, Recoverable: true, Message: "The answer reached the limit of its length; ask to go on, or raise max_tokens in the configuration."}, true
@@ -154,13 +155,13 @@ func (r *round) remark(a *llm.Answer) (chat.AgentError, bool) {
 	return chat.AgentError{}, false
 }
 
-// rename gives the calls ids that no other call of the session has, the same
-// each time: some endpoints give none, or count from zero in every answer.
-func (r *round) rename(m *llm.Message) {
+// renameCalls gives the calls ids that are unique in the session and deterministic. Some
+// endpoints give no ids, or count from zero in every answer.
+func (r *round) renameCalls(m *llm.Message) {
 	names := map[string]string{}
 	calls := make([]llm.ToolCall, len(m.ToolCalls))
 	for i, c := range m.ToolCalls {
-		id := fmt.Sprintf("c%s-%s-%d", r.turn.Label(), r.name(), i+1)
+		id := fmt.Sprintf("c%s-%s-%d", r.turn.Label(), r.nextStep(), i+1)
 		if _, twice := names[c.ID]; !twice {
 			names[c.ID] = id
 		}
@@ -182,13 +183,14 @@ func (r *round) rename(m *llm.Message) {
 	m.Content = content
 }
 
-// held are the blocks that were shown and are to become facts.
-type held struct{ bodies []chat.Body }
+// shownBlocks contains the bodies of the blocks that were previewed and are about to be
+// stored.
+type shownBlocks struct{ bodies []chat.Body }
 
-// held ends the blocks of the answer. Those of earlier tries that the last one
-// has not taken up stay as they were shown.
-func (s *show) held(ctx context.Context) (*held, error) {
-	h := &held{}
+// endBlocks ends the blocks of the answer and returns their bodies. Blocks of earlier
+// attempts that the last attempt did not reuse keep the text that was previewed.
+func (s *answerWriter) endBlocks(ctx context.Context) (*shownBlocks, error) {
+	h := &shownBlocks{}
 	for _, w := range s.writers {
 		if !w.used {
 			if err := w.Leave(ctx); err != nil {
@@ -206,7 +208,7 @@ func (s *show) held(ctx context.Context) (*held, error) {
 	for _, w := range s.writers {
 		used[w.Block()] = true
 	}
-	for _, b := range s.part.Withheld() { // of an attempt that was killed
+	for _, b := range s.part.Withheld() { // blocks of an attempt that was killed
 		if !used[b.ID] {
 			if err := s.part.Abandon(ctx, b); err != nil {
 				return nil, err
@@ -216,31 +218,31 @@ func (s *show) held(ctx context.Context) (*held, error) {
 	return h, nil
 }
 
-// shorten leaves of each text that is too long for one block what its last block
-// shows; the blocks before are in the log.
-func (h *held) shorten(content []llm.Part) {
+// shorten replaces each text that is too long for one block with the text of its last
+// block. The earlier blocks of that text are already in the log.
+func (h *shownBlocks) shorten(content []llm.Part) {
 	long := func(s string) bool { return len(s) > chat.MaxBlock || chat.JSONLen(s) > chat.MaxBlockJSON }
 	for i, p := range content {
 		switch p := p.(type) {
 		case *llm.Text:
 			if long(p.Text) {
-				last := (&held{slices.Clone(h.bodies)}).text(chat.AgentText{Text: p.Text})
+				last := (&shownBlocks{slices.Clone(h.bodies)}).text(chat.AgentText{Text: p.Text})
 				content[i] = &llm.Text{Text: last.Text, Signature: p.Signature}
 			}
 		case *llm.Reasoning:
 			if p.Native && long(p.Text) {
-				last := (&held{slices.Clone(h.bodies)}).thinking(chat.AgentThinking{Text: p.Text})
+				last := (&shownBlocks{slices.Clone(h.bodies)}).thinking(chat.AgentThinking{Text: p.Text})
 				content[i] = &llm.Reasoning{Native: true, Text: last.Text, Signature: p.Signature}
 			}
 		}
 	}
 }
 
-// text gives a text the block in which it was shown.
-func (h *held) text(b chat.AgentText) chat.AgentText {
+// text assigns a text to the block that previewed it.
+func (h *shownBlocks) text(b chat.AgentText) chat.AgentText {
 	for i, shown := range h.bodies {
 		if s, ok := shown.(chat.AgentText); ok && strings.HasSuffix(b.Text, s.Text) && s.Text != "" {
-			// A long text was shown in several blocks, of which this is the last.
+			// A long text has several blocks; this is the last one.
 			b.Block, b.Text = s.Block, s.Text
 			h.bodies = append(h.bodies[:i:i], h.bodies[i+1:]...)
 			return b
@@ -249,7 +251,7 @@ func (h *held) text(b chat.AgentText) chat.AgentText {
 	return b
 }
 
-func (h *held) thinking(b chat.AgentThinking) chat.AgentThinking {
+func (h *shownBlocks) thinking(b chat.AgentThinking) chat.AgentThinking {
 	for i, shown := range h.bodies {
 		if s, ok := shown.(chat.AgentThinking); ok && strings.HasSuffix(b.Text, s.Text) && s.Text != "" {
 			b.Block, b.Text = s.Block, s.Text
@@ -260,8 +262,9 @@ func (h *held) thinking(b chat.AgentThinking) chat.AgentThinking {
 	return b
 }
 
-// rest is what was shown and is not part of the answer in that form.
-func (h *held) rest() []chat.Body {
+// rest returns the blocks that were previewed but do not match the final answer,
+// marked as partial.
+func (h *shownBlocks) rest() []chat.Body {
 	for i, b := range h.bodies {
 		switch b := b.(type) {
 		case chat.AgentText:
