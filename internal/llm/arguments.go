@@ -9,13 +9,12 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// malformed is the key under which arguments stand that cannot be read.
+// malformed is the key of the object that wraps arguments that are not valid JSON.
 const malformed = "_malformed_tool_arguments"
 
-// Object returns the arguments of an earlier call as a JSON object, for a provider
-// that takes nothing else. What a model broke off in the middle is completed; what
-// cannot be read is kept as text in an object of its own, so that neither the call
-// nor its words are lost.
+// Object returns the arguments of an earlier call as a JSON object, for providers that
+// accept nothing else. It completes arguments that were cut off. It wraps arguments
+// that are not valid JSON in an object, so that neither the call nor its text is lost.
 func Object(arguments string) json.RawMessage {
 	text := strings.TrimSpace(arguments)
 	if text == "" || text == "null" {
@@ -24,7 +23,7 @@ func Object(arguments string) json.RawMessage {
 	if raw, ok := asObject(text); ok {
 		return raw
 	}
-	// Some models encode twice.
+	// Some models encode the arguments twice.
 	var inner string
 	if json.Unmarshal([]byte(text), &inner) == nil {
 		if raw, ok := asObject(strings.TrimSpace(inner)); ok {
@@ -36,7 +35,7 @@ func Object(arguments string) json.RawMessage {
 	return unread(arguments)
 }
 
-// unread is an object that holds arguments which cannot be read.
+// unread returns an object that wraps arguments that are not valid JSON.
 func unread(arguments string) json.RawMessage {
 	b := append([]byte(`{"`), malformed...)
 	b = append(b, `":`...)
@@ -44,9 +43,9 @@ func unread(arguments string) json.RawMessage {
 	return append(b, '}')
 }
 
-// Settle returns the arguments of a call that a model has just made as they are
-// kept: JSON, or else as the model gave them. What it broke off is not completed
-// here, because a tool that runs with half of its arguments does harm.
+// Settle returns the arguments of a new call in the form to store: as valid JSON if
+// possible, else as the model wrote them. It does not complete arguments that were cut
+// off, because running a tool with incomplete arguments can do harm.
 func Settle(arguments string) string {
 	text := strings.TrimSpace(arguments)
 	if text == "" {
@@ -55,7 +54,7 @@ func Settle(arguments string) string {
 	if json.Valid([]byte(text)) {
 		return text
 	}
-	if fixed, ok := asObject(escapeControls(text)); ok { // nothing is missing
+	if fixed, ok := asObject(escapeControls(text)); ok { // the text was complete
 		return string(fixed)
 	}
 	return arguments
@@ -72,8 +71,8 @@ func asObject(text string) (json.RawMessage, bool) {
 	return out.Bytes(), true
 }
 
-// escapeControls escapes line breaks and the like inside of quotes, which models
-// write as they are.
+// escapeControls escapes control characters such as line breaks inside strings, which
+// some models write unescaped.
 func escapeControls(text string) string {
 	if strings.IndexFunc(text, func(r rune) bool { return r < ' ' }) < 0 {
 		return text
@@ -97,20 +96,20 @@ func escapeControls(text string) string {
 	return b.String()
 }
 
-// complete closes what a cut-off JSON text left open. A text that was not cut off
-// but is wrong in itself stays as it is, except for commas too many at its end:
-// to leave out what cannot be read would be to lose it in silence.
+// complete closes the strings and brackets that a cut-off JSON text left open. It
+// leaves a text that is malformed in another way unchanged, except for extra commas
+// and brackets at its end, because dropping unreadable text would lose it silently.
 func complete(text string) string {
 	if !strings.HasPrefix(text, "{") {
 		return text
 	}
 	cut, cutOff := len(text), closeAll(text) != text
-	for range 64 { // a model that was cut off leaves one or two
+	for range 64 { // a cut-off text needs one or two iterations
 		if s := closeAll(text[:cut]); (cutOff || strings.Trim(text[cut:], ",}] \n\r\t") == "") && json.Valid([]byte(s)) {
 			return s
 		}
-		// What stands last cannot be completed: half a key, half a word, a
-		// comma. Leave it out.
+		// The last element cannot be completed: part of a key, part of a literal, a
+		// comma. Remove it.
 		next := strings.LastIndexAny(text[:cut], ",{[")
 		if next < 0 {
 			break
@@ -124,7 +123,7 @@ func complete(text string) string {
 	return text
 }
 
-// closeAll adds the quote and brackets that are missing at the end.
+// closeAll appends the missing quote and brackets.
 func closeAll(text string) string {
 	var open []byte
 	quoted, escaped := false, false

@@ -9,23 +9,23 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// object is something with fields. One list of them serves for reading and for
-// writing, so the two cannot drift apart.
+// object is a type with JSON fields. The same field list is used for decoding and
+// encoding, so they cannot differ.
 type object interface{ fields(*codec) }
 
-// kept is the JSON of a decoded object that its fields do not hold. It makes
-// decoding and encoding again change nothing.
+// kept contains the JSON of a decoded object that its Go fields cannot represent, so
+// that encoding a decoded object reproduces the input.
 type kept struct {
-	extra   []member // members that this version does not know
-	spelled []member // fields whose JSON does not follow from their value; nil JSON for one that was left out
+	extra   []member // members with unknown keys
+	spelled []member // fields whose JSON cannot be derived from their value; nil for an omitted field
 }
 
-// spell keeps the JSON of a field.
+// spell stores the original JSON of a field.
 func (k *kept) spell(key string, raw json.RawMessage) {
 	k.spelled = append(k.spelled, member{key, raw})
 }
 
-// spelling returns the JSON that was kept for a field.
+// spelling returns the stored JSON of a field.
 func (k *kept) spelling(key string) (raw json.RawMessage, ok bool) {
 	for _, m := range k.spelled {
 		if m.key == key {
@@ -40,21 +40,21 @@ type member struct {
 	value json.RawMessage
 }
 
-// need says what a field may be when it is not a value.
+// need says whether a field may be absent or null.
 type need int
 
 const (
-	required need = iota // must be there, and not null
-	optional             // may be absent, not null
+	required need = iota // must be present and not null
+	optional             // may be absent, must not be null
 	nullable             // may be absent or null
 )
 
-// codec visits the fields of one object, reading from in or writing to out.
+// codec decodes the fields of one object from in, or encodes them to out.
 type codec struct {
-	in      []member // what is read
+	in      []member // the members to decode
 	reading bool
-	taken   uint64 // members of in that a field took
-	path    string // of the object
+	taken   uint64 // bit set of the members of in that were decoded
+	path    string // path of the object, for errors
 	err     error
 
 	out   []byte
@@ -86,8 +86,9 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// take finds the value of a key when reading. ok is false when there is none to
-// read: the field was absent or null, or must not be.
+// take returns the value of a key when decoding. ok is false if there is no value to
+// decode: the field is absent or null, which is an error if the field requires a
+// value.
 func (f *codec) take(key string, n need) (raw json.RawMessage, ok bool) {
 	if f.err != nil {
 		return nil, false
@@ -112,7 +113,8 @@ func (f *codec) take(key string, n need) (raw json.RawMessage, ok bool) {
 	return nil, false
 }
 
-// empty writes a field without a value: not at all, or as it was read.
+// empty encodes a field without a value: it omits the field, or writes the null or
+// empty string that was decoded.
 func (f *codec) empty(key string) {
 	if raw, ok := f.k.spelling(key); ok && (string(raw) == "null" || string(raw) == `""`) {
 		f.raw(key, string(raw))
@@ -149,7 +151,7 @@ func (f *codec) text(key string, s *string, n need) {
 	f.out = chat.AppendString(f.out, *s)
 }
 
-// scan reads a plain value; what names it for people.
+// scan decodes a plain value; what names its type in error messages.
 func (f *codec) scan(key string, raw json.RawMessage, into any, what string) bool {
 	if err := json.Unmarshal(raw, into); err != nil {
 		f.fail(key, "it must be %s, not %s", what, kindOf(raw))
@@ -158,7 +160,7 @@ func (f *codec) scan(key string, raw json.RawMessage, into any, what string) boo
 	return true
 }
 
-// kindOf names the kind of a JSON value.
+// kindOf returns the name of a JSON value's type for error messages.
 func kindOf(raw json.RawMessage) string {
 	switch raw = bytes.TrimSpace(raw); {
 	case len(raw) == 0:
@@ -177,7 +179,7 @@ func kindOf(raw json.RawMessage) string {
 	return "a number"
 }
 
-// constant is a field that can only have one value.
+// constant is a field with one permitted value.
 func (f *codec) constant(key, value string, n need) {
 	if !f.reading {
 		if _, left := f.k.spelling(key); left {
@@ -200,7 +202,7 @@ func (f *codec) constant(key, value string, n need) {
 	}
 }
 
-// word is a required text out of a list.
+// word is a required string with a list of permitted values.
 func (f *codec) word(key string, s *string, words ...string) {
 	f.text(key, s, required)
 	if !f.reading || f.err != nil {
@@ -261,7 +263,7 @@ func (f *codec) number(key string, n *int) {
 	if err := json.Unmarshal(raw, n); err == nil {
 		return
 	}
-	var v float64 // a whole number may be written as 1.0
+	var v float64 // accept an integer that is written as 1.0
 	if err := json.Unmarshal(raw, &v); err != nil || v != float64(int32(v)) {
 		f.fail(key, "it must be a whole number, not %s", kindOf(raw))
 		return
@@ -301,8 +303,7 @@ func (f *codec) time(key string, t *time.Time, n need) {
 	f.raw(key, t.UTC().Format(`"2006-01-02T15:04:05.999999999Z07:00"`))
 }
 
-// anyText is a nullable value that should be a text. Another kind of value becomes
-// the text of its JSON.
+// anyText is a nullable string. A value of another type is decoded as its JSON text.
 func (f *codec) anyText(key string, s *string) {
 	if f.reading {
 		raw, ok := f.take(key, nullable)

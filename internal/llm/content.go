@@ -6,31 +6,30 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// Part is a piece of a message's content: one of the kinds in this file. There
-// are no others.
+// Part is a piece of a message's content. This file defines all implementations.
 type Part interface {
 	object
-	// Kind is the word on the wire, such as "text".
+	// Kind returns the type name in JSON, such as "text".
 	Kind() string
 }
 
-// Text is something said.
+// Text is a text.
 type Text struct {
 	Text      string
-	Signature string // of the thought that led to it, as Gemini signs it
+	Signature string // Gemini's signature of the reasoning that led to this text
 
 	kept kept
 }
 
-// Image is a picture.
+// Image is an image.
 type Image struct {
 	Source ImageSource
 
 	kept kept
 }
 
-// ImageSource says where a picture is: at a URL, in Data, or in a file that is
-// kept under FileID.
+// ImageSource says where the data of an image is: at URL, in Data, or in the stored
+// file FileID.
 type ImageSource struct {
 	Type      SourceType
 	URL       string
@@ -52,8 +51,8 @@ const (
 	SourceFile   SourceType = "letta"
 )
 
-// CallPart repeats a tool call among the content, to keep its place and its
-// signature. Message.ToolCalls has the call itself.
+// CallPart is the copy of a tool call in the content. It preserves the call's position
+// and signature; the call itself is in Message.ToolCalls.
 type CallPart struct {
 	ID        string
 	Name      string
@@ -63,7 +62,7 @@ type CallPart struct {
 	kept kept
 }
 
-// ReturnPart is the older form of a tool's answer; it is read, not made.
+// ReturnPart is the older form of a tool result. It is only decoded, never created.
 type ReturnPart struct {
 	ToolCallID string
 	Content    string
@@ -72,30 +71,30 @@ type ReturnPart struct {
 	kept kept
 }
 
-// Reasoning is what a model thought.
+// Reasoning is reasoning text of a model.
 type Reasoning struct {
-	Native    bool // the model's own reasoning, not prompted text
+	Native    bool // reasoning that the provider reports as such, not prompted text
 	Text      string
-	Signature string // without it Anthropic does not take it back
+	Signature string // required to send the reasoning back to Anthropic
 
 	kept kept
 }
 
-// RedactedReasoning is reasoning that its provider shows nobody.
+// RedactedReasoning is reasoning that the provider returns only in encrypted form.
 type RedactedReasoning struct {
 	Data string
 
 	kept kept
 }
 
-// OmittedReasoning stands for reasoning that there was and that was not sent.
+// OmittedReasoning is a placeholder for reasoning that was not sent.
 type OmittedReasoning struct {
 	Signature string
 
 	kept kept
 }
 
-// SummarizedReasoning is reasoning as OpenAI's Responses give it.
+// SummarizedReasoning is reasoning in the form of OpenAI's Responses API.
 type SummarizedReasoning struct {
 	ID        string
 	Summary   []SummaryText
@@ -112,7 +111,7 @@ type SummaryText struct {
 	kept kept
 }
 
-// Kind is the word on the wire.
+// Kind returns the type name in JSON.
 func (*Text) Kind() string                { return "text" }
 func (*Image) Kind() string               { return "image" }
 func (*CallPart) Kind() string            { return "tool_call" }
@@ -122,7 +121,7 @@ func (*RedactedReasoning) Kind() string   { return "redacted_reasoning" }
 func (*OmittedReasoning) Kind() string    { return "omitted_reasoning" }
 func (*SummarizedReasoning) Kind() string { return "summarized_reasoning" }
 
-// kinds makes an empty part of each kind.
+// kinds maps each type name to a constructor.
 var kinds = map[string]func() Part{
 	"text":                 func() Part { return &Text{} },
 	"image":                func() Part { return &Image{} },
@@ -216,7 +215,7 @@ func (s *SummaryText) fields(f *codec) {
 	f.text("text", &s.Text, required)
 }
 
-// Texts makes content of texts.
+// Texts returns content with one Text part per string.
 func Texts(texts ...string) []Part {
 	parts := make([]Part, len(texts))
 	for i, t := range texts {
@@ -225,7 +224,7 @@ func Texts(texts ...string) []Part {
 	return parts
 }
 
-// PlainText joins what is said in parts, with a blank line between two.
+// PlainText joins the texts of the parts with blank lines between them.
 func PlainText(parts []Part) string {
 	var texts []string
 	for _, p := range parts {
@@ -241,7 +240,7 @@ func PlainText(parts []Part) string {
 	return strings.Join(texts, "\n\n")
 }
 
-// PlainText is the summary as one text.
+// PlainText returns the summary as one text.
 func (p *SummarizedReasoning) PlainText() string {
 	var texts []string
 	for _, s := range p.Summary {
@@ -252,7 +251,7 @@ func (p *SummarizedReasoning) PlainText() string {
 	return strings.Join(texts, "\n\n")
 }
 
-// MissingImage is the text that stands for a picture that cannot be sent.
+// MissingImage returns the text that replaces an image that cannot be sent.
 func MissingImage(s ImageSource) string {
 	if s.FileID != "" {
 		return "[Image omitted: " + s.FileID + "]"

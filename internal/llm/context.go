@@ -10,7 +10,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// What things cost that are no text; rough, and rather too much than too little.
+// Estimated tokens of items other than text, rounded up.
 const (
 	messageTokens = 4
 	callTokens    = 8
@@ -18,8 +18,8 @@ const (
 	lowImage      = 100
 )
 
-// TextTokens estimates how many tokens a text has: a quarter of its bytes where
-// words are of Latin letters, one per character elsewhere.
+// TextTokens estimates the tokens of a text: a quarter of a token per ASCII byte, one
+// per other character.
 func TextTokens(s string) int {
 	ascii := 0
 	for i := range len(s) {
@@ -34,7 +34,7 @@ func TextTokens(s string) int {
 	return (ascii+3)/4 + wide
 }
 
-// Tokens estimates how many tokens a message has, whatever the provider.
+// Tokens estimates the tokens of a message, independent of the provider.
 func (m *Message) Tokens() int {
 	n := messageTokens + TextTokens(m.Name)
 	if m.Role != Tool || len(m.ToolReturns) == 0 {
@@ -81,7 +81,7 @@ func partTokens(parts []Part) (n int) {
 	return n
 }
 
-// Tokens estimates how many tokens messages have.
+// Tokens estimates the tokens of messages.
 func Tokens(messages []Message) (n int) {
 	for i := range messages {
 		n += messages[i].Tokens()
@@ -89,20 +89,20 @@ func Tokens(messages []Message) (n int) {
 	return n
 }
 
-// Fitted is a conversation that fits a window.
+// Fitted is a conversation that fits a context window.
 type Fitted struct {
 	Messages []Message
-	Dropped  []Message // what was left out and stands in no summary; who calls may summarise it
+	Dropped  []Message // messages that were omitted and that no summary covers; the caller may summarise them
 	Tokens   int       // of Messages
-	Cut      bool      // texts were shortened, because leaving out was not enough
+	Cut      bool      // texts were shortened, because omitting messages was not enough
 }
 
-// Fit returns as much of a conversation as fits a number of tokens: the system
-// messages at its beginning, the last summary, and then the newest messages. It
-// never parts a call from its result. It leaves out whole exchanges first; when
-// the last one alone is too long, it keeps what the person said and leaves out
-// the oldest steps; when even the last step is too long, its longest texts are
-// shortened and say so. The messages it is given are not changed.
+// Fit returns the part of a conversation that fits a number of tokens: the system
+// messages at its beginning, the last summary and the newest messages. It never
+// separates a call from its result. It omits whole exchanges first. If the last
+// exchange alone is too long, it keeps the user message and omits the oldest steps. If
+// the last step is still too long, it shortens the longest texts, with a note in each.
+// Fit does not change its argument.
 func Fit(messages []Message, tokens int) (Fitted, error) {
 	system, rest := leading(messages)
 	head := Tokens(system)
@@ -149,23 +149,22 @@ func lastSummary(messages []Message) int {
 	return -1
 }
 
-// newest leaves out from the oldest on, until the rest fits; the last step stays
-// in any case.
+// newest omits the oldest messages until the rest fits. It always keeps the last step.
 func newest(messages []Message, budget int) (kept, dropped []Message) {
 	whole := seams(messages)
-	size := make([]int, len(messages)+1) // of what begins there
+	size := make([]int, len(messages)+1) // tokens of the messages from that index on
 	for i := len(messages) - 1; i >= 0; i-- {
 		size[i] = size[i+1] + messages[i].Tokens()
 	}
 	last := 0
-	for i := range messages { // at an exchange
+	for i := range messages { // try to cut before an exchange
 		if whole[i] && messages[i].Role == User {
 			if last = i; size[i] <= budget {
 				return messages[i:], messages[:i]
 			}
 		}
 	}
-	// In the last exchange, at a step; what the person asked stays.
+	// Cut the last exchange before a step, and keep the user message.
 	var asked []Message
 	if last < len(messages) && messages[last].Role == User {
 		asked = messages[last : last+1]
@@ -182,10 +181,10 @@ func newest(messages []Message, budget int) (kept, dropped []Message) {
 	return slices.Concat(asked, messages[best:]), slices.Concat(messages[:last], messages[from:best])
 }
 
-// seams says before which messages a conversation can be cut without parting a
-// call from its result, or a request from its answer.
+// seams returns for each message whether the conversation can be cut before it without
+// separating a call from its result, or an approval request from its response.
 func seams(messages []Message) []bool {
-	answers := map[string][]int{} // call → messages that have its result
+	answers := map[string][]int{} // call id → indexes of the messages with its result
 	for i := range messages {
 		switch m := &messages[i]; {
 		case m.Role == Tool:
@@ -199,7 +198,7 @@ func seams(messages []Message) []bool {
 		}
 	}
 	out := make([]bool, len(messages))
-	reach := -1 // the last result of what was called so far
+	reach := -1 // index of the last result of the calls so far
 	for i := range messages {
 		m := &messages[i]
 		out[i] = reach < i && m.Role != Tool && !m.IsApprovalResponse()
@@ -219,7 +218,8 @@ func seams(messages []Message) []bool {
 	return out
 }
 
-// shorten cuts the longest texts until the messages fit, as far as that goes.
+// shorten cuts the longest texts until the messages fit or the minimum length is
+// reached.
 func shorten(messages []Message, budget int) []Message {
 	for limit := 1 << 20; ; limit /= 2 {
 		out := make([]Message, len(messages))
@@ -232,8 +232,8 @@ func shorten(messages []Message, budget int) []Message {
 	}
 }
 
-// shortened is a message whose texts have at most so many characters; below a
-// certain point pictures and thoughts go too.
+// shortened returns a message whose texts have at most limit characters. With a small
+// limit it also removes images and reasoning.
 func shortened(m Message, limit int) Message {
 	r := Request{MaxText: limit}
 	cut := func(parts []Part) []Part {
@@ -279,7 +279,7 @@ func shortened(m Message, limit int) Message {
 	return m
 }
 
-// Compaction says what a summary stands for.
+// Compaction describes how a summary was made.
 type Compaction struct {
 	Trigger        string `json:"trigger"`
 	ContextWindow  int    `json:"context_window"`
@@ -289,9 +289,9 @@ type Compaction struct {
 	TokensAfter    int    `json:"context_tokens_after,omitempty"`
 }
 
-// NewSummary is the message that stands for what was left out of a conversation.
-// Behind the system messages, before what was kept, it makes Fit start from
-// there.
+// NewSummary returns a message that replaces the omitted part of a conversation. Place
+// it after the system messages and before the remaining messages; Fit then starts from
+// it.
 func NewSummary(text string, stats *Compaction, at time.Time) Message {
 	packed := PackSummary(text, at)
 	if stats != nil {
@@ -302,7 +302,7 @@ func NewSummary(text string, stats *Compaction, at time.Time) Message {
 	return Message{Role: Summary, Content: Texts(packed), CreatedAt: at}
 }
 
-// Plain is a conversation as text, to be read by a model that summarises it.
+// Plain returns a conversation as text, as input for a model that summarises it.
 func Plain(messages []Message) string {
 	var b strings.Builder
 	for i := range messages {

@@ -10,9 +10,9 @@ import (
 	"github.com/parley-hq/parley/internal/text"
 )
 
-// Decode reads a message as strictly as its schema says: an unknown field of
-// the message is refused, unknown keys further in are kept. The error names the
-// place of what is wrong.
+// Decode reads a message and validates it against its schema: unknown fields of the
+// message are errors, unknown keys of nested objects are preserved. An error names the
+// path of the invalid value.
 func Decode(b []byte) (Message, error) {
 	var m Message
 	f := codec{reading: true}
@@ -55,8 +55,8 @@ func DecodeList(b []byte) ([]Message, error) {
 	return messages, nil
 }
 
-// validID accepts what Letta's schema accepts: eight hexadecimal digits behind
-// the prefix, whatever follows.
+// validID applies the rule of Letta's schema: the prefix and eight hexadecimal digits,
+// then anything.
 func validID(id string) bool {
 	rest, ok := strings.CutPrefix(id, IDPrefix)
 	if !ok || len(rest) < 8 {
@@ -70,14 +70,14 @@ func validID(id string) bool {
 	return true
 }
 
-// decodePart reads one part, for places where it stands alone.
+// decodePart decodes a single part.
 func decodePart(raw json.RawMessage) (Part, error) {
 	f := codec{reading: true}
 	p := f.part("", raw, anyPart)
 	return p, f.err
 }
 
-// read reads an object into o, whose path is key.
+// read decodes the object at key into o.
 func (f *codec) read(key string, raw json.RawMessage, o object) {
 	sub := codec{reading: true, path: join(f.path, key)}
 	if sub.in = sub.members(raw); sub.err == nil {
@@ -95,12 +95,12 @@ func (f *codec) read(key string, raw json.RawMessage, o object) {
 	}
 }
 
-// maxMembers bounds an object, so that which of its members were taken fits a
-// word.
+// maxMembers is the maximum number of members of an object: codec.taken has one bit
+// for each.
 const maxMembers = 64
 
-// members takes an object apart. A key that is there twice is refused: readers
-// disagree on which one counts.
+// members splits an object into its members. A duplicate key is an error, because JSON
+// decoders disagree on which value applies.
 func (f *codec) members(raw json.RawMessage) []member {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
 		if !json.Valid(raw) {
@@ -147,7 +147,7 @@ func (f *codec) members(raw json.RawMessage) []member {
 	return list
 }
 
-// items takes a list apart.
+// items splits an array into its elements.
 func (f *codec) items(key string, raw json.RawMessage) ([]json.RawMessage, bool) {
 	var items []json.RawMessage
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '[' {
@@ -196,7 +196,8 @@ func list[T any](f *codec, key string, items *[]T, n need, as func(*T) object) {
 	f.out = append(f.out, ']')
 }
 
-// anyPart and textOrImage say which kinds a list of parts may have.
+// anyPart and textOrImage are the filters for the kinds of parts that a list may
+// contain.
 func anyPart(string) bool          { return true }
 func textOrImage(kind string) bool { return kind == "text" || kind == "image" }
 
@@ -274,8 +275,8 @@ func (f *codec) textOrParts(key string, s *string, parts *[]Part) {
 	}
 }
 
-// verdicts tells approvals from tool returns the way Letta does: what has
-// approve is an approval.
+// verdicts decodes approvals and tool returns. Like Letta, it treats an item with the
+// key approve as an approval.
 func (f *codec) verdicts(key string, vs *[]Verdict) {
 	if !f.reading {
 		if *vs == nil {
@@ -326,8 +327,8 @@ func encodeObject(b []byte, o object) []byte {
 	return append(f.out, '}')
 }
 
-// DecodeParts reads a list of texts and images, the content of what a person
-// says; path is where it stands, for the error.
+// DecodeParts reads a list of texts and images, the content of a user message; path is
+// the location of the list in error messages.
 func DecodeParts(path string, raw json.RawMessage) ([]Part, error) {
 	f := codec{reading: true}
 	parts := f.partList(path, raw, textOrImage)
@@ -346,7 +347,7 @@ func AppendParts(b []byte, parts []Part) []byte {
 	return append(b, ']')
 }
 
-// clip shortens a text of a client for an error.
+// clip shortens client input for an error message.
 func clip(s string) string { return text.Clip(s, 60) }
 
 func listed(words []string) string { return strings.Join(words, ", ") }

@@ -8,19 +8,18 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// ImportedType is the type of an event that carries a message as it is, for
-// what the vocabulary of sessions has no words for: system messages, summaries
-// made elsewhere. A fold takes the message from there.
+// ImportedType is the type of an event that contains a complete message, for messages
+// without an event type of their own: system messages and summaries made elsewhere. A
+// Fold returns the contained message.
 const ImportedType = "llm.message"
 
-// Drafts turns messages into what can be appended to a session, so that a fold
-// of it gives messages that say the same. It serves to import past
-// conversations and to put a model's answer into the log. Every draft has a
-// client id made from its message's otid or id, so that an import may be
-// repeated.
+// Drafts converts messages to drafts that can be appended to a session. A Fold of the
+// result returns equivalent messages. Drafts is used to import conversations and to
+// store a model's answer in the log. Every draft has a client id derived from the otid
+// or id of its message, so an import can be repeated.
 //
-// A session that has an agent answers what people say in it: import into one
-// whose agent is "none".
+// In a session with an agent, imported user messages would start turns. Import into a
+// session whose agent is "none".
 func Drafts(messages []Message) ([]chat.Draft, error) {
 	d := drafter{tools: map[string]string{}}
 	for i := range messages {
@@ -58,7 +57,7 @@ func clientID(m *Message, n int) string {
 type drafter struct {
 	out     []chat.Draft
 	tools   map[string]string // call → tool
-	request *Message          // the approval request that waits for its answer
+	request *Message          // the approval request without a response yet
 }
 
 func (d *drafter) add(b chat.Body) { d.out = append(d.out, chat.NewDraft(b)) }
@@ -90,10 +89,10 @@ func (d *drafter) message(m *Message) error {
 	return nil
 }
 
-// whole keeps a message as it is.
+// whole stores a message unchanged in an event of type ImportedType.
 func (d *drafter) whole(m *Message) error {
 	c := *m
-	c.ID = "" // a fold names it after its event
+	c.ID = "" // a Fold derives the id from the event
 	if c.Role == "" {
 		return chat.Errorf(chat.Invalid, "role: it is missing").With("path", "role")
 	}
@@ -101,9 +100,9 @@ func (d *drafter) whole(m *Message) error {
 	return nil
 }
 
-// userMessage is what a person says. Readers take its text to be all that is
-// said, so it has all texts; what else there is, or several texts, stand in its
-// content as well, in their order.
+// userMessage converts a user message. The text of the body contains all texts,
+// because many readers use only the text. If there are other parts or several texts,
+// the body's content has all parts in order.
 func userMessage(m *Message) (chat.UserMessage, bool) {
 	b := chat.UserMessage{UserID: m.SenderID}
 	var texts []string
@@ -120,7 +119,7 @@ func userMessage(m *Message) (chat.UserMessage, bool) {
 	}
 	b.Text = strings.Join(texts, "\n")
 	if len(texts) == 1 && b.Content[0].Type == "text" {
-		b.Content = b.Content[1:] // the text says it
+		b.Content = b.Content[1:] // the text field contains it
 	}
 	if len(b.Content) == 0 {
 		b.Content = nil
@@ -187,14 +186,14 @@ func (d *drafter) content(parts []Part) {
 	}
 }
 
-// opaque keeps a part that the log has no words for. People see its text; the
-// fold gives the part back.
+// opaque stores a part that has no event type of its own. Readers see its text; a Fold
+// restores the part.
 func opaque(text string, p Part) chat.AgentThinking {
 	return chat.AgentThinking{Text: text, Redacted: string(encodeObject(nil, p))}
 }
 
-// params is a call's arguments as JSON. Broken ones are kept as they are, in
-// the wrapper that the converters use too; who runs the tool knows them by it.
+// params returns a call's arguments as JSON. Malformed arguments are wrapped as in
+// Object; the agent recognises the wrapper and does not run the tool.
 func params(arguments string) json.RawMessage {
 	if strings.TrimSpace(arguments) == "" {
 		return json.RawMessage("{}")
@@ -242,7 +241,7 @@ func (d *drafter) decisions(m *Message) {
 		switch v := v.(type) {
 		case *ToolApproval:
 			b.Decisions = append(b.Decisions, chat.Decision{CallID: v.ToolCallID, Approve: v.Approve, Reason: v.Reason})
-		case *ToolReturn: // the client ran it, so it was allowed
+		case *ToolReturn: // the client ran the tool, so the call was approved
 			b.Decisions = append(b.Decisions, chat.Decision{CallID: v.ToolCallID, Approve: true})
 		}
 	}
@@ -262,7 +261,7 @@ func (d *drafter) decisions(m *Message) {
 	}
 }
 
-// requestID names the prompt of an approval.
+// requestID returns the id of an approval request's prompt.
 func requestID(m *Message) string {
 	for _, id := range []string{m.ID, m.OTID, m.ToolCallID} {
 		if id != "" && len(id) <= 128 {

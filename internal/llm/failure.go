@@ -8,22 +8,22 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// EndpointError is an error that a provider's endpoint reports: as the status of
-// an HTTP response, or inside a stream.
+// EndpointError is an error that a provider's endpoint reports, as an HTTP status or
+// inside a stream.
 type EndpointError struct {
-	Status  int           // of HTTP; 0 when the error inside a stream has none
-	Code    string        // the endpoint's names for the kind of the error, separated by spaces
-	Message string        // for people
-	After   time.Duration // how long the endpoint asks to wait; 0 when it does not say
+	Status  int           // HTTP status; 0 for an error inside a stream without one
+	Code    string        // the endpoint's codes and types of the error, separated by spaces
+	Message string        // the endpoint's error text
+	After   time.Duration // wait that the endpoint asks for; 0 if it gives none
 }
 
 func (e *EndpointError) Error() string {
 	return fmt.Sprintf("the endpoint reports an error (%d %s): %s", e.Status, e.Code, e.Message)
 }
 
-// ReportedError reads the error field of an event of a stream. It returns nil when
-// there is no error. Providers write an object or a text; the code is a word or,
-// with some endpoints, a status of HTTP.
+// ReportedError decodes the error field of a stream event. It returns nil if there is
+// no error. Depending on the provider, the field is an object or a string, and the
+// code is a word or an HTTP status.
 func ReportedError(raw json.RawMessage) error {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil
@@ -46,7 +46,7 @@ func ReportedError(raw json.RawMessage) error {
 	return e
 }
 
-// ResponseError reads the body of an HTTP response that is not a success.
+// ResponseError decodes the body of an unsuccessful HTTP response.
 func ResponseError(status int, body []byte, after time.Duration) *EndpointError {
 	var wrapped struct {
 		Error json.RawMessage `json:"error"`

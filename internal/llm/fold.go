@@ -6,58 +6,58 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Options say whose messages a fold makes.
+// Options configure a Fold.
 type Options struct {
-	Workstream     string // the line of work; "" is the main line
-	AgentID        string // put into every message, if given
-	ConversationID string // put into every message; "" means the session's id
+	Workstream     string // the workstream to fold; "" means the main conversation
+	AgentID        string // agent id of every message; "" means none
+	ConversationID string // conversation id of every message; "" means the session's id
 
-	// Brief leaves out what is asked while a tool runs, and the answer: for agents
-	// that ask through tools, whose results tell the model.
+	// Brief omits prompts that are opened while a tool runs, and their answers, for
+	// agents that ask through tools: the tool's result contains the answer.
 	Brief bool
 }
 
-// Fold makes messages from the events of one line of work. An event costs the
-// same however long the session is.
+// Fold converts the events of one workstream to messages. Its cost per event does not
+// depend on the length of the session.
 //
-// The order is the model's, not the log's: a message that a person sends while
-// a turn runs comes where a turn takes it up. What the agent thinks, says and
-// calls in one go is one assistant message; the results of its calls are one
-// tool message. What becomes of workstreams is told in system messages; they
-// interrupt nobody: what the agent was saying goes on in the message it was in,
-// until a turn takes the news up.
+// Messages are in the order in which the model receives them, which can differ from
+// the order of the log: a message that a person sends during a turn is placed where a
+// turn takes it as input. Consecutive reasoning, text and calls of the agent form one
+// assistant message; the results of these calls form one tool message. Events about
+// workstreams become system messages. They do not end the current assistant message;
+// that one ends when the turn takes new input.
 //
-// Between turns a fold forgets everything but the messages that wait. So a fold
-// that begins at such a place makes the same messages, with the same ids, as
-// one that began with the session; see List.
+// Between turns a Fold has no state except the messages that wait for a turn. A Fold
+// that begins between turns therefore makes the same messages, with the same ids, as
+// one that began at the start of the session; see List.
 type Fold struct {
 	opt      Options
 	messages []Message
-	places   []chat.Seq // of the event at which each message came
-	at       chat.Seq   // of the event that is folded
+	places   []chat.Seq // sequence of the event that added each message
+	at       chat.Seq   // sequence of the current event
 	now      chat.EventID
-	opener   chat.EventID // of the event behind which the agent speaks; see Speaking
-	running  chat.TurnID  // the turn that runs
+	opener   chat.EventID // the event that the id of the next agent message is derived from; see Speaking
+	running  chat.TurnID  // the running turn
 	waiting  []chat.Event
-	heard    chat.Seq // what the last message says, if it is a person's
+	heard    chat.Seq // sequence of the event of the last message, if it is a user message
 
-	// Of the running turn:
+	// State of the running turn:
 	open    opening
-	speaks  int                      // the message that is open
-	turn    chat.TurnID              // of that message
-	step    string                   // the model's last one
+	speaks  int                      // index of the open message
+	turn    chat.TurnID              // turn of the open message
+	step    string                   // id of the model's last step
 	named   map[string]string        // call → tool
-	unnamed []ToolCall               // calls without an id of their own that have no result yet
-	asked   map[string]place         // calls that an approval request has shown already
-	denied  map[string]bool          // calls whose refusal was told as their result
+	unnamed []ToolCall               // calls without an id in the log that have no result yet
+	asked   map[string]place         // calls in approval requests
+	denied  map[string]bool          // denied calls, whose result is the denial
 	printed map[string]chat.Decision // calls that the client ran and that have no result yet
 	prompt  map[string]chat.Body
-	works   map[string]bool // calls without a result
-	hushed  map[string]bool // prompts that are left out
-	usage   int             // messages before it have their model
+	works   map[string]bool // running calls
+	hushed  map[string]bool // omitted prompts; see Options.Brief
+	usage   int             // messages before this index have their model set
 }
 
-// opening is what the message that is open can still take up.
+// opening says what kind of content can be added to the open message.
 type opening int
 
 const (
@@ -66,16 +66,16 @@ const (
 	openTool
 )
 
-// place is where an approval request shows a call.
+// place is the position of a call in an approval request.
 type place struct{ message, call int }
 
-// NewFold returns a fold that has seen nothing.
+// NewFold returns an empty Fold.
 func NewFold(opt Options) *Fold { return &Fold{opt: opt} }
 
-// Messages folds a whole log, or one from a place between turns.
+// Messages folds a whole log, or one that begins between turns.
 func Messages(events []chat.Event, opt Options) []Message {
 	f := NewFold(opt)
-	// A question and its answer are four events, and a message is large to move.
+	// A question and its answer are four events. Messages are large, so avoid copies.
 	f.messages, f.places = make([]Message, 0, len(events)/2+1), make([]chat.Seq, 0, len(events)/2+1)
 	for i := range events {
 		f.Apply(&events[i])
@@ -83,12 +83,12 @@ func Messages(events []chat.Event, opt Options) []Message {
 	return f.Messages()
 }
 
-// Messages returns what the model has been told so far. The slice is the
-// fold's own: what a later Apply adds or completes may show in it.
+// Messages returns the messages so far. The slice belongs to the Fold: later calls of
+// Apply may change it.
 func (f *Fold) Messages() []Message { return f.messages }
 
-// Waiting returns the messages that people sent during the running turn and
-// that no turn has taken up yet.
+// Waiting returns the messages that people sent during the running turn and that no
+// turn has taken as input yet.
 func (f *Fold) Waiting() []Message {
 	var out []Message
 	for i := range f.waiting {
@@ -123,7 +123,7 @@ func (f *Fold) Apply(e *chat.Event) {
 		for _, seq := range b.Sequences {
 			f.take(seq, e.Turn)
 		}
-		// What the agent says from here on, it says knowing of the news.
+		// The agent's later output can depend on the new input, so it needs a new message.
 		f.open, f.opener = openNone, e.ID
 	case chat.TurnCompleted:
 		f.forget()
@@ -164,8 +164,8 @@ func (f *Fold) Apply(e *chat.Event) {
 	}
 }
 
-// spoken reports whether an event is what a person, or the line that launched
-// it, says to a line.
+// spoken reports whether an event is input for a workstream: a user message, its task,
+// or a message from the workstream that launched it.
 func spoken(e *chat.Event, line string) bool {
 	switch b := e.Body.(type) {
 	case chat.UserMessage:
@@ -178,23 +178,25 @@ func spoken(e *chat.Event, line string) bool {
 	return false
 }
 
-// hear takes what a person says: at once, or when a turn takes it up.
+// hear adds an input message immediately if no turn runs. Otherwise the message waits
+// until a turn takes it.
 func (f *Fold) hear(e *chat.Event) {
 	if f.running != "" {
 		f.waiting = append(f.waiting, *e)
 		return
 	}
-	// No turn runs, so this is a place from which another fold may begin.
+	// Another Fold may begin here, because no turn runs.
 	f.forget()
-	for i := range f.waiting { // their turn never came
+	for i := range f.waiting { // no turn has taken them
 		f.putPerson(&f.waiting[i])
 	}
 	f.waiting = nil
 	f.putPerson(e)
 }
 
-// take notes that a turn takes a message up. One that waited is put here. One
-// that did not was put when it came, or lies before the fold's beginning.
+// take records that a turn takes a message as input. If the message waited, take adds
+// it here. Otherwise it was added when it was sent, or it is before the Fold's first
+// event.
 func (f *Fold) take(seq chat.Seq, turn chat.TurnID) {
 	if n := len(f.messages) - 1; n >= 0 && f.heard == seq {
 		f.messages[n].RunID = RunID(turn)
@@ -210,7 +212,7 @@ func (f *Fold) take(seq chat.Seq, turn chat.TurnID) {
 	}
 }
 
-// forget drops what only the turn that has ended needed.
+// forget clears the state of the turn that has ended.
 func (f *Fold) forget() {
 	f.open, f.step, f.opener = openNone, "", ""
 	f.usage, f.unnamed = len(f.messages), nil
@@ -223,7 +225,7 @@ func (f *Fold) forget() {
 	clear(f.hushed)
 }
 
-// hush reports whether a prompt is left out because a tool asks.
+// hush reports whether to omit a prompt because a running tool opened it.
 func (f *Fold) hush(e *chat.Event) bool {
 	if !f.opt.Brief || len(f.works) == 0 {
 		return false
@@ -239,7 +241,7 @@ func (f *Fold) hush(e *chat.Event) bool {
 	return true
 }
 
-// message begins the n-th message that e makes.
+// message returns a new message, the n-th that is made from e.
 func (f *Fold) message(e *chat.Event, role Role, n int) Message {
 	m := Message{
 		ID: MessageID(e.ID, n), Role: role, RunID: RunID(e.Turn), CreatedAt: e.At.Time(),
@@ -251,7 +253,7 @@ func (f *Fold) message(e *chat.Event, role Role, n int) Message {
 	return m
 }
 
-// put adds a message; what was open takes up nothing more.
+// put adds a message and closes the open one.
 func (f *Fold) put(e *chat.Event, m Message) {
 	f.messages = append(f.messages, m)
 	f.places = append(f.places, f.at)
@@ -261,10 +263,10 @@ func (f *Fold) put(e *chat.Event, m Message) {
 	}
 }
 
-// Speaking names the message that the agent is in or, when it is in none, the
-// one that its next word begins, and the step. So a reader can be told the name
-// of a message while its first words are shown, before any event of it is in
-// the log: the name comes from the event behind which the agent speaks.
+// Speaking returns the ids of the open assistant message and its step or, if none is
+// open, the ids that the next ones will have. Readers can therefore get the id of a
+// message with its first preview, before any of its events is in the log. The id is
+// derived from the event that precedes the message.
 func (f *Fold) Speaking(turn chat.TurnID) (message, step string) {
 	if f.open == openAssistant && f.turn == turn {
 		m := f.present()
@@ -273,8 +275,8 @@ func (f *Fold) Speaking(turn chat.TurnID) (message, step string) {
 	return f.begins(f.opener, "")
 }
 
-// begins names the message and the step that begin behind an event; own is the
-// event that begins them, for logs in which nothing comes before it.
+// begins returns the ids of the message and the step that begin after opener. Without
+// an opener, the ids are derived from own, the first event of the message.
 func (f *Fold) begins(opener, own chat.EventID) (message, step string) {
 	if opener != "" {
 		return behind(opener)
@@ -289,19 +291,18 @@ func (f *Fold) putPerson(e *chat.Event) {
 	}
 }
 
-// present is the message that is open.
+// present returns the open message.
 func (f *Fold) present() *Message { return &f.messages[f.speaks] }
 
-// notice tells the model something that nobody in the conversation said.
+// notice adds a system message and closes the open message.
 func (f *Fold) notice(e *chat.Event, text string) {
 	m := f.message(e, System, 0)
 	m.Content = Texts(text)
 	f.put(e, m)
 }
 
-// news is a notice that comes at any moment, also while the agent is in the
-// middle of a sentence whose beginning was shown under a name. So it closes
-// nothing.
+// news adds a system message without closing the open message. News can arrive while
+// an assistant message is written whose id readers already have.
 func (f *Fold) news(e *chat.Event, text string) {
 	m := f.message(e, System, 0)
 	m.Content = Texts(text)
@@ -313,14 +314,14 @@ func (f *Fold) news(e *chat.Event, text string) {
 	f.heard = 0
 }
 
-// imported takes a message that stands in the log as it is; see Drafts.
+// imported adds a message that the log contains unchanged; see Drafts.
 func (f *Fold) imported(e *chat.Event, b chat.Unknown) {
 	if b.Name != ImportedType {
 		return
 	}
 	m, err := Decode(b.Payload)
 	if err != nil {
-		return // written by something else under our name
+		return // an event of this type from another source
 	}
 	mine := f.message(e, m.Role, 0)
 	m.ID, m.ConversationID = mine.ID, mine.ConversationID

@@ -8,8 +8,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// assistant returns the assistant message that the agent is in, begun by e if
-// there is none.
+// assistant returns the open assistant message. If there is none, it adds one for e.
 func (f *Fold) assistant(e *chat.Event) *Message {
 	if f.open != openAssistant || f.turn != e.Turn {
 		m := f.message(e, Assistant, 0)
@@ -25,7 +24,7 @@ func (f *Fold) think(e *chat.Event, b chat.AgentThinking) {
 	var p Part = &Reasoning{Native: true, Text: b.Text, Signature: b.Signature}
 	switch {
 	case b.Redacted != "" && b.Redacted[0] == '{':
-		// What has no field of its own in the log is kept as it is; see opaque.
+		// The event contains an encoded part; see opaque.
 		whole, err := decodePart(json.RawMessage(b.Redacted))
 		if err != nil {
 			return
@@ -57,8 +56,8 @@ func (f *Fold) call(e *chat.Event, b chat.AgentToolCall) {
 	put(&f.named, id, b.Tool)
 	put(&f.works, id, true)
 	if at, ok := f.asked[id]; ok {
-		// A person approved it; the request has told the model of it. What runs
-		// are the arguments that the person let through.
+		// A person approved the call. The approval request already contains it; update
+		// its arguments to those that the person approved.
 		delete(f.asked, id)
 		f.rewrite(at, args)
 		return
@@ -67,8 +66,8 @@ func (f *Fold) call(e *chat.Event, b chat.AgentToolCall) {
 	m.ToolCalls = append(m.ToolCalls, ToolCall{ID: id, Name: b.Tool, Arguments: args})
 }
 
-// rewrite changes the arguments of a call that was shown, without touching what
-// a reader may hold.
+// rewrite changes the arguments of a call in an approval request. It copies the calls,
+// because readers may hold the old slice.
 func (f *Fold) rewrite(at place, args string) {
 	m := &f.messages[at.message]
 	if m.ToolCalls[at.call].Arguments == args {
@@ -79,8 +78,8 @@ func (f *Fold) rewrite(at place, args string) {
 	m.ToolCalls = calls
 }
 
-// callOf is the call that a result belongs to. Old publishers give no id; there
-// it is the oldest call of the tool that has none.
+// callOf returns the id of the call that a result belongs to. Old publishers send no
+// id; then it is the oldest open call of that tool without an id.
 func (f *Fold) callOf(e *chat.Event, id, tool string) string {
 	if id != "" {
 		return id
@@ -118,7 +117,7 @@ func (f *Fold) result(e *chat.Event, b chat.AgentToolResult) {
 	f.returned(e, b.Tool, r)
 }
 
-// resultParts reads a result that is a list of texts and images.
+// resultParts decodes a result that is a list of texts and images.
 func resultParts(result json.RawMessage) ([]Part, bool) {
 	if len(result) < 2 || result[0] != '[' || result[1] != '{' {
 		return nil, false
@@ -132,7 +131,7 @@ func (f *Fold) toolError(e *chat.Event, b chat.AgentToolError) {
 	id := f.callOf(e, b.CallID, b.Tool)
 	if f.denied[id] {
 		delete(f.denied, id)
-		return // the refusal was told when it came
+		return // the denial is already the result
 	}
 	text := b.Error
 	if b.Code != "" && !strings.Contains(text, b.Code) {
@@ -141,7 +140,7 @@ func (f *Fold) toolError(e *chat.Event, b chat.AgentToolError) {
 	f.returned(e, b.Tool, ToolReturn{ToolCallID: id, Status: Failure, Text: PackResult(false, chat.AppendString(nil, text), e.At.Time())})
 }
 
-// returned adds what came of a call to the tool message that is open.
+// returned adds the result of a call to the open tool message.
 func (f *Fold) returned(e *chat.Event, tool string, r ToolReturn) {
 	f.returnedAs(e, 0, tool, r)
 }
@@ -168,7 +167,7 @@ func (f *Fold) returnedAs(e *chat.Event, n int, tool string, r ToolReturn) {
 	m.Content = append(m.Content, &Text{Text: r.PlainText()})
 }
 
-// PlainText is the return as text.
+// PlainText returns the result as text.
 func (r *ToolReturn) PlainText() string {
 	if r.Parts == nil {
 		return r.Text
@@ -176,7 +175,7 @@ func (r *ToolReturn) PlainText() string {
 	return PlainText(r.Parts)
 }
 
-// model notes which model has spoken since the last report.
+// model sets the model of the assistant messages since the last usage event.
 func (f *Fold) model(name string) {
 	if name == "" {
 		return
@@ -189,7 +188,7 @@ func (f *Fold) model(name string) {
 	f.usage = len(f.messages)
 }
 
-// child tells of a workstream that this line launched, and how it has come along.
+// child reports the launch, progress and end of a workstream that this one launched.
 func (f *Fold) child(e *chat.Event) {
 	switch b := e.Body.(type) {
 	case chat.WorkstreamLaunched:
@@ -216,7 +215,7 @@ func (f *Fold) child(e *chat.Event) {
 	case chat.WorkstreamCanceled:
 		f.news(e, strings.TrimSpace("Workstream "+b.ID+" was canceled. "+b.Reason))
 	case chat.WorkstreamProgress:
-		if b.Phase == chat.PhaseDone && (b.Summary != "" || e.Actor == chat.System) { // an interactive one has answered, or was stopped
+		if b.Phase == chat.PhaseDone && (b.Summary != "" || e.Actor == chat.System) { // an interactive workstream has answered, or was stopped
 			f.news(e, chat.WorkstreamNews(b))
 		}
 	}

@@ -8,8 +8,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// fromPerson makes the message of what a person says, or of the task that a
-// workstream is given.
+// fromPerson converts a user message, or the task of a workstream, to a message.
 func (f *Fold) fromPerson(e *chat.Event) (Message, bool) {
 	m := f.message(e, User, 0)
 	m.OTID = e.ClientID
@@ -29,16 +28,16 @@ func (f *Fold) fromPerson(e *chat.Event) (Message, bool) {
 	return m, len(m.Content) > 0
 }
 
-// Said is what the sender of a message told of it that a session has no words
-// for. It stands in the message's context under SaidKey.
+// Said contains the fields of a message that a session event has no fields for. It is
+// stored in the message's context under SaidKey.
 type Said struct {
-	Role        Role   `json:"role,omitempty"` // system, when nobody in the conversation says it
+	Role        Role   `json:"role,omitempty"` // system, if no participant wrote the message
 	Name        string `json:"name,omitempty"`
 	GroupID     string `json:"group_id,omitempty"`
 	BatchItemID string `json:"batch_item_id,omitempty"`
 }
 
-// SaidKey is the key of Said in the context of a message.
+// SaidKey is the key of Said in a message's context.
 const SaidKey = "letta"
 
 func said(context json.RawMessage) (s Said) {
@@ -47,7 +46,7 @@ func said(context json.RawMessage) (s Said) {
 	}
 	var c map[string]json.RawMessage
 	if json.Unmarshal(context, &c) == nil {
-		_ = json.Unmarshal(c[SaidKey], &s) // somebody else's words under that key
+		_ = json.Unmarshal(c[SaidKey], &s) // another client may use the key differently
 	}
 	return s
 }
@@ -62,8 +61,8 @@ func (s Said) into(m *Message) {
 	m.GroupID, m.BatchItemID = s.GroupID, s.BatchItemID
 }
 
-// userContent is what a person said, part by part. Its text may be that of its
-// parts, which then stand for it in their order.
+// userContent returns the parts of a user message. If the parts contain the message's
+// text, only the parts are used, in their order.
 func userContent(b chat.UserMessage) []Part {
 	var parts []Part
 	apart := b.Text != "" && b.Text != chat.UserMessage{Content: b.Content}.PlainText()
@@ -73,7 +72,7 @@ func userContent(b chat.UserMessage) []Part {
 	for _, p := range b.Content {
 		switch {
 		case p.Type == "text" && p.Text != "":
-			if !apart || p.Text != b.Text { // some clients say it twice
+			if !apart || p.Text != b.Text { // some clients send the text twice
 				parts = append(parts, &Text{Text: p.Text})
 			}
 		case p.Type == "image":
@@ -85,8 +84,8 @@ func userContent(b chat.UserMessage) []Part {
 	return parts
 }
 
-// imagePart says where a picture is. One of the session's artifacts is named by
-// its path; who sends it to a model has to put the data in.
+// imagePart converts an image. An image that is an artifact of the session has its
+// path as FileID; the agent adds the data before it sends the message.
 func imagePart(p chat.Part) Part {
 	if mediaType, data, ok := CutDataURL(p.URL); ok {
 		return &Image{Source: ImageSource{Type: SourceBase64, MediaType: mediaType, Data: data, Detail: p.Detail}}
@@ -97,7 +96,7 @@ func imagePart(p chat.Part) Part {
 	return &Image{Source: ImageSource{Type: SourceFile, FileID: p.Path, MediaType: p.MediaType, Detail: p.Detail}}
 }
 
-// CutDataURL takes a data: URL in base64 apart; ok is false for any other.
+// CutDataURL splits a base64 data: URL; ok is false for any other URL.
 func CutDataURL(url string) (mediaType, data string, ok bool) {
 	rest, ok := strings.CutPrefix(url, "data:")
 	if !ok {
@@ -114,7 +113,7 @@ func CutDataURL(url string) (mediaType, data string, ok bool) {
 	return mediaType, data, ok
 }
 
-// filePart tells a model of something it cannot look at itself.
+// filePart describes a file that the model cannot read directly.
 func filePart(p chat.Part) string {
 	where := p.Path
 	if where == "" && !strings.HasPrefix(p.URL, "data:") {
@@ -132,7 +131,7 @@ func filePart(p chat.Part) string {
 	return "[" + p.Type + ": " + strings.Join(about, ", ") + "]"
 }
 
-// ask tells the model what it asked a person.
+// ask adds a prompt to the messages.
 func (f *Fold) ask(e *chat.Event) {
 	switch b := e.Body.(type) {
 	case chat.AgentApprovalRequest:
@@ -165,7 +164,7 @@ func (f *Fold) ask(e *chat.Event) {
 	}
 }
 
-// asks adds a question to what the agent says.
+// asks adds a question to the assistant message.
 func (f *Fold) asks(e *chat.Event, text string) {
 	if text == "" {
 		return
@@ -189,7 +188,7 @@ func inputText(b chat.AgentInputRequest) string {
 	return s.String()
 }
 
-// answered tells the model how a question ended.
+// answered adds the answer or the end of a prompt.
 func (f *Fold) answered(e *chat.Event) {
 	id := chat.AnswerOf(e.Body)
 	asked, known := f.prompt[id]
@@ -244,8 +243,8 @@ func (f *Fold) answer(e *chat.Event, text string) {
 	f.put(e, m)
 }
 
-// verdict is the word on one call: whether it may be made or, when whoever answered
-// has made it, what came of it.
+// verdict converts the decision on one call: an approval or denial or, if the client
+// ran the call itself, the result.
 func verdict(d *chat.Decision, e *chat.Event) Verdict {
 	if !d.Ran() {
 		return &ToolApproval{ToolCallID: d.CallID, Approve: d.Approve, Reason: d.Reason}
@@ -263,8 +262,8 @@ func verdict(d *chat.Decision, e *chat.Event) Verdict {
 	return r
 }
 
-// decided adds the answer to an approval request. What was refused has its
-// result at once, so that no call stays without one.
+// decided adds the response to an approval request. A denied call gets its result
+// immediately, so that every call has one.
 func (f *Fold) decided(e *chat.Event, decisions []chat.Decision) {
 	m := f.message(e, Approval, 0)
 	m.OTID, m.SenderID, m.StepID = e.ClientID, e.Actor.ID, f.step

@@ -14,15 +14,14 @@ const (
 	StepPrefix = "step-"
 )
 
-// MessageID is the id of the n-th message that an event makes; the first is 0.
+// MessageID returns the id of the n-th message made from an event, counted from 0.
 func MessageID(e chat.EventID, n int) string { return uuidOf(IDPrefix, chat.EventPrefix, string(e), n) }
 
-// ofAgent marks the messages of agents: they are named after an event that may
-// have a message of its own.
+// ofAgent is the number n in the ids of agent messages. Their ids are derived from the
+// event before them, which may have a message of its own.
 const ofAgent = 64
 
-// behind names the message and the step of an agent that begin with the event
-// that follows another one in its session.
+// behind returns the ids of the agent message and the step that begin after event e.
 func behind(e chat.EventID) (message, step string) {
 	if id, ok := chat.ParseID(chat.EventPrefix, string(e)); ok {
 		if n, seq, ok := id.Parts(); ok {
@@ -32,24 +31,24 @@ func behind(e chat.EventID) (message, step string) {
 			return written(IDPrefix, &id), step
 		}
 	}
-	e += "+1" // of a foreign log: a name of its own, and always the same
+	e += "+1" // imported logs may have other ids: derive a distinct, deterministic id
 	return MessageID(e, ofAgent), stepID(e)
 }
 
-// RunID is the id of a turn at Letta's edge.
+// RunID returns the id of a turn in the Letta API.
 func RunID(t chat.TurnID) string { return uuidOf(RunPrefix, chat.TurnPrefix, string(t), 0) }
 
-// stepID names the step that an event begins.
+// stepID returns the id of the step that begins with an event.
 func stepID(e chat.EventID) string { return uuidOf(StepPrefix, chat.EventPrefix, string(e), 0) }
 
-// uuidOf writes one of our ids as a UUID. The lowest 7 bits are free; they tell
-// the messages of one event apart.
+// uuidOf converts an id to a UUID with a prefix. The lowest 7 bits of an id are
+// unused; n is stored there to distinguish the messages of one event.
 func uuidOf(prefix, ours, id string, n int) string {
 	if id == "" {
 		return ""
 	}
 	parsed, ok := chat.ParseID(ours, id)
-	if !ok { // of a foreign log: as good as any name, as long as it is always the same
+	if !ok { // imported logs may have other ids: derive a deterministic one
 		sum := sha256.Sum256([]byte(id))
 		parsed = chat.ID(sum[:16])
 		parsed[6], parsed[8], parsed[15] = parsed[6]&0xf|0x40, parsed[8]&0x3f|0x80, parsed[15]&0x80
@@ -58,8 +57,8 @@ func uuidOf(prefix, ours, id string, n int) string {
 	return written(prefix, &parsed)
 }
 
-// written is an id as a UUID behind its prefix, in one piece of memory: a list
-// of messages has several of them each.
+// written formats an id as a UUID after its prefix with a single allocation, because a
+// list of messages needs several ids per message.
 func written(prefix string, id *chat.ID) string {
 	var room [64]byte
 	b := append(room[:0], prefix...)
@@ -72,8 +71,8 @@ func written(prefix string, id *chat.ID) string {
 	return string(b)
 }
 
-// SeqOf returns the sequence of the event that made a message, or of the one
-// from which the agent spoke, from the message's id.
+// SeqOf returns the sequence of the event that a message's id was derived from: the
+// event that made the message or, for an agent message, the event before it.
 func SeqOf(id string) (chat.Seq, bool) {
 	parsed, ok := chat.ParseID(IDPrefix, id)
 	if !ok {

@@ -7,15 +7,16 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Log is what List needs of a session.
+// Log is the access to a session that List needs.
 type Log interface {
-	// Read returns stored events; more says that the range has further ones.
+	// Read returns stored events; more says whether the range has further ones.
 	Read(ctx context.Context, r chat.Range) (facts []chat.Fact, more bool, err error)
-	// State returns the session's state. List looks at no event after its last.
+	// State returns the session's state. List ignores events after the state's last
+	// one.
 	State(ctx context.Context) (*chat.State, error)
 }
 
-// SessionLog is the Log of a session, with the rights of a caller.
+// SessionLog is a Log that reads a session with the rights of a caller.
 type SessionLog struct {
 	Sessions interface {
 		Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) (facts []chat.Fact, more bool, err error)
@@ -35,30 +36,30 @@ func (l SessionLog) State(ctx context.Context) (*chat.State, error) {
 	return l.Sessions.State(ctx, l.Caller, l.ID)
 }
 
-// Query says which messages are wanted. A place in the list is named by the id
-// of a message, or by the sequence of an event.
+// Query selects messages. A position in the list is the id of a message or the
+// sequence of an event.
 type Query struct {
 	Options
-	After  string // only messages behind this place
-	Before string // only messages in front of this place
+	After  string // only messages after this position
+	Before string // only messages before this position
 	Limit  int    // 0 means all
-	Desc   bool   // newest first; a page that is full lacks the older ones, else the newer ones
+	Desc   bool   // newest first: a full page omits older messages; without Desc it omits newer ones
 }
 
 // Page is a part of a session's messages.
 type Page struct {
 	Messages []Message `json:"messages"`
-	More     bool      `json:"more"` // there are further ones in that direction
+	More     bool      `json:"more"` // there are further messages in that direction
 
-	// Places are the times of the events at which the messages came. They only rise
-	// from message to message, so lists of several sessions can be put in one order;
-	// the times that messages tell may be those of an import, or of their sending.
+	// Places are the times of the events that added the messages. They never decrease
+	// within a list, so lists of several sessions can be merged by them. A message's
+	// CreatedAt may be the time of an import or of sending instead.
 	Places []chat.At `json:"-"`
 }
 
-// List returns a part of a session's messages, in the order in which a model is
-// told them; those that wait for a turn come last. It reads only as much of the
-// log as it needs, however long the log is.
+// List returns a part of a session's messages, in the order in which the model
+// receives them. Messages that wait for a turn are last. List reads only the necessary
+// part of the log, independent of the log's length.
 func List(ctx context.Context, log Log, q Query) (Page, error) {
 	st, err := log.State(ctx)
 	if err != nil {
@@ -84,7 +85,7 @@ func List(ctx context.Context, log Log, q Query) (Page, error) {
 	return l.list(ctx)
 }
 
-// mark is a place in the list.
+// mark is a position in the list.
 type mark struct {
 	id    string
 	seq   chat.Seq
@@ -105,8 +106,9 @@ func markOf(name, s string) (mark, error) {
 	return mark{"", c.Seq, true}, nil
 }
 
-// check refuses the id of another session's message, which would be taken for a
-// place in this one. A log that was imported may have ids of another number.
+// check refuses the id of a message of another session, because its sequence would
+// select a position in this one. In an imported log, event ids may contain the number
+// of another session.
 func (m mark) check(ctx context.Context, log Log, st *chat.State) error {
 	if m.id == "" || numberOf(IDPrefix, m.id) == st.Number {
 		return nil
@@ -127,7 +129,7 @@ func (m mark) check(ctx context.Context, log Log, st *chat.State) error {
 	return chat.Errorf(chat.NotFound, "there is no message %q here", clip(m.id))
 }
 
-// numberOf is the number of the session that an id was made in.
+// numberOf returns the number of the session in which an id was created.
 func numberOf(prefix, id string) chat.Number {
 	parsed, _ := chat.ParseID(prefix, id)
 	n, _, _ := parsed.Parts()
@@ -140,15 +142,15 @@ type lister struct {
 	after, before mark
 }
 
-// eventsPerMessage is how many events a message takes; a first guess that is
-// doubled when it was too low. A question and its answer are four events.
+// eventsPerMessage is the initial estimate of the number of events per message; a
+// window that is too small is doubled. A question and its answer are four events.
 const eventsPerMessage = 2
 
-// nearby is how many events are read at first to find a message that came later
-// than its id says: it waited for a turn, or it is an agent's.
+// nearby is the number of events to read first when a message was added later than the
+// sequence in its id: it waited for a turn, or it is an agent message.
 const nearby = 64
 
-// list looks at a window of the log that grows until it has the page.
+// list extends a window of the log until it contains the page.
 func (l *lister) list(ctx context.Context) (Page, error) {
 	step, look := nearby+(l.Limit+1)*eventsPerMessage, nearby
 	l.lo, l.hi = 1, 0
@@ -193,8 +195,8 @@ func (l *lister) list(ctx context.Context) (Page, error) {
 	}
 }
 
-// reaches reports whether a fold from start has the place at which the page
-// begins: a message never comes before its own event.
+// reaches reports whether a Fold from start contains the position at which the page
+// begins. A message is never added before the event in its id.
 func (l *lister) reaches(start int) bool {
 	from := l.after
 	if l.Desc {
@@ -203,15 +205,15 @@ func (l *lister) reaches(start int) bool {
 	return !from.given || start < len(l.events) && l.events[start].Seq <= from.seq || l.Desc && from.id == ""
 }
 
-// falls reports whether a fold up to end stops short of the event that a page lies
-// in front of, because that is in the middle of a turn.
+// falls reports whether a Fold up to end stops before the event that limits the page,
+// because that event is in the middle of a turn.
 func (l *lister) falls(end int) bool {
 	return l.Desc && l.before.given && l.before.id == "" && l.lo+chat.Seq(end) < l.before.seq
 }
 
-// cut leaves what lies between the marks. ok is false when a mark names a
-// message that is not there; it may come later than its own event, because it
-// waited for a turn.
+// cut returns the messages between the marks. ok is false if the message of a mark is
+// not in the list; it may have been added after the event in its id, because it waited
+// for a turn.
 func (l *lister) cut(list []placed) (found []placed, ok bool) {
 	from, to, ok := 0, len(list), true
 	if l.after.given {
@@ -232,7 +234,7 @@ func (l *lister) cut(list []placed) (found []placed, ok bool) {
 	return list[from:max(from, to)], ok
 }
 
-// ended reports whether the list reaches the place where the query ends.
+// ended reports whether the list contains the end position of the query.
 func (l *lister) ended(list []placed) bool {
 	if !l.before.given {
 		return false

@@ -5,35 +5,35 @@ import (
 	"time"
 )
 
-// Role says who a message is from.
+// Role is the role of a message's author.
 type Role string
 
-// The roles. The old word function is read as tool.
+// The roles. The older name "function" is decoded as Tool.
 const (
 	System    Role = "system"
 	User      Role = "user"
 	Assistant Role = "assistant"
 	Tool      Role = "tool"
-	Approval  Role = "approval" // with tool calls a request, without them the answer
+	Approval  Role = "approval" // a request if it has tool calls, else a response
 	Summary   Role = "summary"
 )
 
-// Message is one message of a conversation as a model sees it. An empty text
-// means that the field is absent. A message that was decoded is encoded again
-// with the same fields, nulls and unknown keys.
+// Message is one message of a conversation as it is presented to a model. An empty
+// string means that the field is absent. Encoding a decoded message preserves its
+// fields, nulls and unknown keys.
 type Message struct {
 	ID      string
 	Role    Role
-	Content []Part // nil is null
-	Name    string // of the participant; of a tool message the first tool's
-	Model   string // that made it: only the same one may be given its reasoning back
+	Content []Part // nil means null
+	Name    string // of the participant; in a tool message, of the first tool
+	Model   string // the model that wrote it; reasoning is sent back only to the same model
 
 	ToolCalls   []ToolCall   // of assistants and approval requests
-	ToolCallID  string       // of a tool message the first return's, of an approval request the first call's
-	ToolReturns []ToolReturn // of tool messages; they count, not Content and ToolCallID
+	ToolCallID  string       // in a tool message, of the first return; in an approval request, of the first call
+	ToolReturns []ToolReturn // of tool messages; if present, Content and ToolCallID are ignored
 	Approvals   []Verdict    // of approval responses
 
-	// The older form of one approval; Approvals counts when it is there.
+	// The older form of a single approval; ignored if Approvals is present.
 	ApprovalRequestID string
 	Approve           *bool
 	DenialReason      string
@@ -42,7 +42,7 @@ type Message struct {
 	ConversationID string
 	StepID         string
 	RunID          string
-	OTID           string // the sender's own name for it
+	OTID           string // the id that the sender gave it
 	GroupID        string
 	SenderID       string
 	BatchItemID    string
@@ -56,16 +56,16 @@ type Message struct {
 	kept kept
 }
 
-// ToolCall is one use of a tool that a model asks for.
+// ToolCall is a tool call that a model requests.
 type ToolCall struct {
 	ID        string
 	Name      string
-	Arguments string // JSON as the model wrote it, which may be broken
+	Arguments string // JSON as the model wrote it, possibly malformed
 
 	kept, function kept
 }
 
-// Status says how a tool ended.
+// Status is the outcome of a tool call.
 type Status string
 
 // The outcomes of a tool.
@@ -74,11 +74,11 @@ const (
 	Failure Status = "error"
 )
 
-// ToolReturn is what came of one tool call.
+// ToolReturn is the result of one tool call.
 type ToolReturn struct {
 	ToolCallID string
 	Status     Status
-	Text       string // the answer, unless it is Parts
+	Text       string // the result, unless it is in Parts
 	Parts      []Part // text and images
 	Stdout     []string
 	Stderr     []string
@@ -86,12 +86,12 @@ type ToolReturn struct {
 	kept kept
 }
 
-// Verdict is one item of an approval response: a ToolApproval, or a ToolReturn
-// of a tool that the client ran itself. There are no others.
+// Verdict is one item of an approval response: a *ToolApproval, or a *ToolReturn of a
+// tool that the client ran itself.
 type Verdict interface {
 	object
 	verdict()
-	// CallID is the call it is about.
+	// CallID returns the id of the call that the verdict applies to.
 	CallID() string
 }
 
@@ -107,22 +107,22 @@ type ToolApproval struct {
 func (*ToolApproval) verdict() {}
 func (*ToolReturn) verdict()   {}
 
-// CallID is the call it is about.
+// CallID returns the id of the call.
 func (a *ToolApproval) CallID() string { return a.ToolCallID }
 
-// CallID is the call it is about.
+// CallID returns the id of the call.
 func (r *ToolReturn) CallID() string { return r.ToolCallID }
 
-// IsApprovalRequest reports whether m asks for leave to run its tool calls.
+// IsApprovalRequest reports whether m asks for approval of its tool calls.
 func (m *Message) IsApprovalRequest() bool { return m.Role == Approval && len(m.ToolCalls) > 0 }
 
-// IsApprovalResponse reports whether m answers such a request.
+// IsApprovalResponse reports whether m responds to an approval request.
 func (m *Message) IsApprovalResponse() bool { return m.Role == Approval && len(m.ToolCalls) == 0 }
 
-// PlainText is the text of the message's parts, with a blank line between two.
+// PlainText returns the text of the message's parts, with blank lines between them.
 func (m *Message) PlainText() string { return PlainText(m.Content) }
 
-// LogValue names the message without what it says.
+// LogValue describes the message without its content.
 func (m Message) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("id", m.ID), slog.String("role", string(m.Role)), slog.Int("parts", len(m.Content)),
 		slog.Int("calls", len(m.ToolCalls)), slog.Int("returns", len(m.ToolReturns)))
@@ -190,13 +190,13 @@ func (a *ToolApproval) fields(f *codec) {
 	f.text("reason", &a.Reason, nullable)
 }
 
-// MarshalJSON writes the message with the fields that are there.
+// MarshalJSON writes the fields that are present.
 func (m Message) MarshalJSON() ([]byte, error) { return encodeObject(nil, &m), nil }
 
 // AppendJSON appends the message's JSON to b.
 func (m *Message) AppendJSON(b []byte) []byte { return encodeObject(b, m) }
 
-// UnmarshalJSON reads a message strictly; see Decode.
+// UnmarshalJSON reads and validates a message; see Decode.
 func (m *Message) UnmarshalJSON(b []byte) error {
 	d, err := Decode(b)
 	if err == nil {

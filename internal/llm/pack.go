@@ -9,10 +9,10 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// packTime is how a time is told to a model.
+// packTime is the format of times in wrapped texts.
 const packTime = "2006-01-02 03:04:05 PM MST-0700"
 
-// PackResult wraps what a tool gave in the form in which a model is told of it.
+// PackResult wraps the result of a tool in the form that models receive.
 func PackResult(ok bool, message json.RawMessage, at time.Time) string {
 	status := "OK"
 	if !ok {
@@ -21,12 +21,12 @@ func PackResult(ok bool, message json.RawMessage, at time.Time) string {
 	if message = bytes.TrimSpace(message); len(message) == 0 || string(message) == "null" {
 		message = json.RawMessage(`""`)
 	} else if message[0] != '{' && message[0] != '"' {
-		message = chat.AppendString(nil, string(message)) // a text or an object, nothing else
+		message = chat.AppendString(nil, string(message)) // the message is a string or an object
 	}
 	return pack(`"status":`, status, message, at)
 }
 
-// PackSummary wraps a summary of what came before.
+// PackSummary wraps a summary of earlier messages.
 func PackSummary(summary string, at time.Time) string {
 	return pack(`"type":`, "system_alert", chat.AppendString(nil, summary), at)
 }
@@ -46,7 +46,7 @@ func pack(key, value string, message []byte, at time.Time) string {
 	return out.String()
 }
 
-// packed is the form of both wrappers.
+// packed is the common JSON form of both wrappers.
 type packed struct {
 	Status  string          `json:"status"`
 	Type    string          `json:"type"`
@@ -55,7 +55,7 @@ type packed struct {
 	Stats   *Compaction     `json:"compaction_stats"`
 }
 
-// UnpackResult takes a wrapped result apart. ok is false when the text is none.
+// UnpackResult unwraps a result. ok is false if the text is not a wrapped result.
 func UnpackResult(text string) (message json.RawMessage, failed, ok bool) {
 	var p packed
 	if !strings.HasPrefix(strings.TrimLeft(text, " \n\t"), "{") || json.Unmarshal([]byte(text), &p) != nil || p.Message == nil {
@@ -70,7 +70,8 @@ func UnpackResult(text string) (message json.RawMessage, failed, ok bool) {
 	return nil, false, false
 }
 
-// UnpackSummary returns the summary inside its wrapper, or the text itself.
+// UnpackSummary returns the summary in a wrapper, or the text itself if it has no
+// wrapper.
 func UnpackSummary(text string) string {
 	var p packed
 	var s string
@@ -80,8 +81,8 @@ func UnpackSummary(text string) string {
 	return text
 }
 
-// CompactionOf returns what a wrapped summary says of its making, nil when it says
-// nothing.
+// CompactionOf returns the compaction statistics of a wrapped summary, nil if it has
+// none.
 func CompactionOf(text string) *Compaction {
 	var p packed
 	if json.Unmarshal([]byte(text), &p) != nil || p.Type != "system_alert" {
@@ -90,7 +91,7 @@ func CompactionOf(text string) *Compaction {
 	return p.Stats
 }
 
-// denial is what a model is told of a call that a person refused.
+// denial returns the result that a model receives for a denied call.
 func denial(reason string) string {
 	return "Error: request to call tool denied. User reason: " + reason
 }

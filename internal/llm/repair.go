@@ -5,18 +5,19 @@ import (
 	"strconv"
 )
 
-// Repair returns the messages in the form that every provider takes, without
-// changing what it is given:
+// Repair returns the messages in a form that every provider accepts. It does not
+// change its argument. In the result:
 //
-//   - an approval request is an assistant message with its calls; its answer is
-//     gone, what the answer says of calls without a result becomes their result;
-//   - directly behind an assistant message with calls stands one tool message
-//     that has exactly one return for each of them, in their order. A return
-//     that came later is moved there, one that never came is made up and says
-//     so, one that belongs to no call is left out;
-//   - no call id is used for two calls;
-//   - a request at the end that nobody has answered is left out, together with
-//     the calls that wait beside it, and so is what says nothing.
+//   - An approval request is an assistant message with its calls. Approval
+//     responses are removed; a denial or a client's result becomes the result of
+//     a call that has no other.
+//   - An assistant message with calls is directly followed by one tool message
+//     with exactly one return per call, in the order of the calls. Returns that
+//     came later are moved there, missing returns are replaced with an error, and
+//     returns without a call are omitted.
+//   - No two calls have the same id.
+//   - An unanswered approval request at the end is omitted, together with an
+//     assistant message with calls directly before it. Empty messages are omitted.
 func Repair(messages []Message) []Message {
 	r := repairer{in: dropOpen(messages), unused: map[string][]*found{}, calls: map[string][]int{}, used: map[string]bool{}}
 	r.collect()
@@ -32,8 +33,8 @@ func Repair(messages []Message) []Message {
 	return r.out
 }
 
-// dropOpen leaves out approval requests that cannot be answered any more, or
-// are not yet: at the end, or cut off from their answer by a summary.
+// dropOpen omits approval requests without a usable response: a request at the end, or
+// one that a summary separates from its response.
 func dropOpen(in []Message) []Message {
 	out := slices.Clone(in)
 	for i := 0; i+1 < len(out); i++ {
@@ -53,20 +54,20 @@ func dropOpen(in []Message) []Message {
 
 type repairer struct {
 	in, out []Message
-	unused  map[string][]*found // returns by call id, in the order of the log
-	calls   map[string][]int    // messages with a call of that id
-	used    map[string]bool     // call ids of the result
-	last    int                 // the message of in that the last assistant message comes from
+	unused  map[string][]*found // unassigned returns by call id, in the order of the log
+	calls   map[string][]int    // indexes of the messages with a call of that id
+	used    map[string]bool     // call ids in out
+	last    int                 // index in in of the last assistant message of out
 }
 
-// found is a return that waits for its call.
+// found is a return that is not yet assigned to a call.
 type found struct {
 	ToolReturn
-	at   int  // its message
-	weak bool // only to be used when there is no better one
+	at   int  // index of its message
+	weak bool // use it only if there is no other
 }
 
-// collect finds what is said of each call.
+// collect gathers the calls and the returns by call id.
 func (r *repairer) collect() {
 	var request *Message
 	for i := range r.in {
@@ -94,8 +95,8 @@ func (r *repairer) collect() {
 	}
 }
 
-// fromVerdict is the result that an approval response has for a call: what the
-// client's own tool gave, or that a person said no.
+// fromVerdict returns the result that an approval response contains for a call: the
+// result of a tool that the client ran, or a denial. It returns nil for an approval.
 func fromVerdict(v Verdict) *found {
 	switch v := v.(type) {
 	case *ToolReturn:
@@ -111,7 +112,7 @@ func fromVerdict(v Verdict) *found {
 func (r *repairer) message(m *Message, at int) {
 	switch {
 	case m.Role == Tool, m.IsApprovalResponse():
-		return // its returns stand behind their calls
+		return // assistant adds its returns after their calls
 	case m.Role == Assistant, m.IsApprovalRequest():
 		r.assistant(m, at)
 	default:
@@ -145,7 +146,7 @@ func (r *repairer) assistant(m *Message, at int) {
 	if len(c.Content) == 0 && len(c.ToolCalls) == 0 {
 		return
 	}
-	// A request beside the assistant message of its step is one message with it.
+	// A request right after the assistant message of its step is joined with it.
 	if m.Role == Approval && r.follows(at) {
 		r.join(c, returns)
 		r.last = at
@@ -157,8 +158,7 @@ func (r *repairer) assistant(m *Message, at int) {
 	}
 }
 
-// callsOf lists the calls of a message; what only stands in its content counts
-// too.
+// callsOf lists the calls of a message, including those that are only in its content.
 func callsOf(m *Message) []ToolCall {
 	calls := m.ToolCalls
 	for _, p := range m.Content {
@@ -169,13 +169,13 @@ func callsOf(m *Message) []ToolCall {
 	return calls
 }
 
-// repeats reports whether a call was shown before and has no further result: it
-// is the same call, said again.
+// repeats reports whether a call repeats an earlier one: its id was used, and there is
+// no further return for it.
 func (r *repairer) repeats(c ToolCall) bool {
 	return r.used[c.ID] && len(r.unused[c.ID]) == 0
 }
 
-// takeReturn finds the result of a call.
+// takeReturn returns the result of a call and removes it from unused.
 func (r *repairer) takeReturn(c ToolCall, at int) ToolReturn {
 	list := r.unused[c.ID]
 	best := -1
@@ -188,8 +188,8 @@ func (r *repairer) takeReturn(c ToolCall, at int) ToolReturn {
 		return ToolReturn{Status: Failure, Text: "Error: this tool call has no result; it was cut off and may or may not have taken effect."}
 	}
 	ret := list[best].ToolReturn
-	// Further results of the same call are repeats, unless a call of the same id
-	// comes between.
+	// Further results are duplicates, unless another call with the same id
+	// precedes them.
 	next := len(r.in)
 	for _, i := range r.calls[c.ID] {
 		if i > list[best].at {
@@ -201,7 +201,7 @@ func (r *repairer) takeReturn(c ToolCall, at int) ToolReturn {
 	return ret
 }
 
-// unique returns a name for a call that no other call has.
+// unique returns a call id that no other call has.
 func (r *repairer) unique(id string) string {
 	if id == "" {
 		id = "call"
@@ -214,7 +214,7 @@ func (r *repairer) unique(id string) string {
 	return name
 }
 
-// renameParts gives the calls among the content the names that the calls have.
+// renameParts applies the new call ids to the call parts of the content.
 func renameParts(parts []Part, renamed map[string]string) []Part {
 	out := make([]Part, 0, len(parts))
 	seen := map[string]bool{}
@@ -235,13 +235,13 @@ func renameParts(parts []Part, renamed map[string]string) []Part {
 	return out
 }
 
-// follows reports whether the message before is the assistant message that the
-// request belongs to.
+// follows reports whether the previous message is the assistant message of the request
+// at index at.
 func (r *repairer) follows(at int) bool {
 	return at > 0 && r.last == at-1 && r.in[at-1].Role == Assistant && len(r.out) > 0
 }
 
-// join adds a request to the assistant message before it.
+// join adds the content and calls of a request to the assistant message before it.
 func (r *repairer) join(c Message, returns []ToolReturn) {
 	n := len(r.out) - 1
 	var before []ToolReturn
@@ -262,7 +262,7 @@ func (r *repairer) join(c Message, returns []ToolReturn) {
 	}
 }
 
-// oncePerCall leaves out what repeats a call among the content.
+// oncePerCall removes duplicate call parts.
 func oncePerCall(parts []Part) []Part {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(parts, func(p Part) bool {
@@ -276,7 +276,7 @@ func oncePerCall(parts []Part) []Part {
 	})
 }
 
-// toolMessage is the answer to the calls of an assistant message.
+// toolMessage returns the tool message for the calls of an assistant message.
 func toolMessage(a *Message, returns []ToolReturn) Message {
 	return Message{
 		Role: Tool, Name: a.ToolCalls[0].Name, ToolCallID: returns[0].ToolCallID, ToolReturns: returns,

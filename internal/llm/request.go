@@ -7,15 +7,15 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// Request is what a model is asked, in no provider's words. The conversions
-// repair the messages first (see Repair), so any list will do.
+// Request is a provider-independent request to a model. The conversions call Repair on
+// the messages first, so the messages need not be valid for a provider.
 type Request struct {
 	Model     string
 	Messages  []Message
 	Tools     []ToolSpec
-	MaxTokens int    // of the answer; 0 means the provider's own limit, where there is one
-	MaxText   int    // characters of one text; longer ones are cut and say so. 0 means no limit
-	Effort    string // how much to think: low, medium, high; "" means the provider's own
+	MaxTokens int    // maximum tokens of the answer; 0 means the provider's limit
+	MaxText   int    // maximum characters of one text; longer texts are cut with a note. 0 means no limit
+	Effort    string // reasoning effort: low, medium, high; "" means the provider's default
 }
 
 // ToolSpec is a tool that a model may call.
@@ -25,11 +25,11 @@ type ToolSpec struct {
 	Parameters  json.RawMessage // JSON Schema of an object; empty means no parameters
 }
 
-// TextLimit is how many characters of one text fit a model whose context window
-// has so many tokens.
+// TextLimit returns the maximum characters of one text for a context window with that
+// many tokens.
 func TextLimit(window int) int { return max(5000, window*4/5) }
 
-// Cut shortens a text to MaxText characters; it then says how many are missing.
+// Cut shortens a text to MaxText characters and appends how many were removed.
 func (r *Request) Cut(text string) string {
 	if r.MaxText <= 0 || len(text) <= r.MaxText || utf8.RuneCountInString(text) <= r.MaxText {
 		return text

@@ -1,11 +1,11 @@
 package llm
 
-// returnsOf lists what a tool message says of its calls: its returns, or what
-// older messages have instead.
+// returnsOf returns the tool results of a tool message: its ToolReturns, or the older
+// forms in its content.
 func returnsOf(m *Message) []ToolReturn {
 	if len(m.ToolReturns) > 0 {
 		out := m.ToolReturns
-		// Letta leaves the id out where the message itself names the only call.
+		// Letta omits the id of a single return when the message has it.
 		if len(out) == 1 && out[0].ToolCallID == "" && m.ToolCallID != "" {
 			r := out[0]
 			r.ToolCallID = m.ToolCallID
@@ -34,11 +34,11 @@ func returnsOf(m *Message) []ToolReturn {
 	return out
 }
 
-// Returns lists what a tool message says of its calls, in whatever form.
+// Returns returns the tool results of a tool message, including older forms.
 func (m *Message) Returns() []ToolReturn { return returnsOf(m) }
 
-// verdictsOf lists the answers of an approval response, the older form of one
-// answer included; request is what it answers, if that is known.
+// verdictsOf returns the verdicts of an approval response, including the older form of
+// a single approval; request is the approval request, nil if unknown.
 func verdictsOf(m, request *Message) []Verdict {
 	if m.Approvals != nil || m.Approve == nil {
 		return m.Approvals
@@ -54,8 +54,8 @@ func verdictsOf(m, request *Message) []Verdict {
 	return out
 }
 
-// Failed reports whether a return tells of an error, in its status or in its
-// text (see PackResult).
+// Failed reports whether the status or the text (see PackResult) says that the call
+// failed.
 func (r *ToolReturn) Failed() bool {
 	if r.Status == Failure {
 		return true

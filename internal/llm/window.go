@@ -9,25 +9,25 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// window is a part of a log that can grow in both directions.
+// window is a part of a log that can be extended in both directions.
 type window struct {
 	log    Log
 	line   string
 	last   chat.Seq   // the last event of the log
-	busy   bool       // a turn runs there
-	queue  []chat.Seq // what waits there for a turn
-	tail   []placed   // the messages of queue, once they were read
-	lo, hi chat.Seq   // events has all from lo to hi
+	busy   bool       // a turn runs at the end of the log
+	queue  []chat.Seq // sequences of the messages that wait for a turn
+	tail   []placed   // the messages of queue; nil until they are read
+	lo, hi chat.Seq   // events contains all events from lo to hi
 	events []chat.Event
 }
 
-// placed is a message and the event at which it came.
+// placed is a message and the sequence of the event that added it.
 type placed struct {
 	*Message
 	at chat.Seq
 }
 
-// back reads n events more before the window.
+// back extends the window by up to n events before it.
 func (w *window) back(ctx context.Context, n int) error {
 	older, err := w.read(ctx, chat.Range{Before: w.lo, Limit: n, Desc: true})
 	if err != nil {
@@ -42,7 +42,7 @@ func (w *window) back(ctx context.Context, n int) error {
 	return nil
 }
 
-// forth reads n events more behind the window.
+// forth extends the window by up to n events after it.
 func (w *window) forth(ctx context.Context, n int) error {
 	newer, err := w.read(ctx, chat.Range{After: w.hi, Limit: n})
 	if err != nil {
@@ -65,7 +65,7 @@ func (w *window) read(ctx context.Context, r chat.Range) ([]chat.Event, error) {
 	events := make([]chat.Event, 0, len(facts))
 	for _, f := range facts {
 		if f.Seq > w.last {
-			continue // it came after the list was asked for
+			continue // it was added after List read the state
 		}
 		e, err := f.Event()
 		if err != nil {
@@ -76,9 +76,9 @@ func (w *window) read(ctx context.Context, r chat.Range) ([]chat.Event, error) {
 	return events, nil
 }
 
-// fold makes the messages of the largest part of the window in which nothing is
-// cut off: it begins and ends between turns. start and end are its events, -1
-// when the window has no such place.
+// fold returns the messages of the largest part of the window that begins and ends
+// between turns, so that no turn is cut off. start and end are the indexes of that
+// part's events, -1 if the window has no such position.
 func (w *window) fold(ctx context.Context, opt Options) (list []placed, start, end int, err error) {
 	idle := w.idle()
 	start, end = w.start(idle), w.end(idle)
@@ -102,7 +102,8 @@ func (w *window) fold(ctx context.Context, opt Options) (list []placed, start, e
 	return list, start, end, err
 }
 
-// time is that of an event of the window; what waits comes after all.
+// time returns the time of an event in the window. For waiting messages it returns the
+// maximum, so that they sort last.
 func (w *window) time(seq chat.Seq) chat.At {
 	if seq < w.lo || seq > w.hi {
 		return math.MaxInt64
@@ -110,7 +111,7 @@ func (w *window) time(seq chat.Seq) chat.At {
 	return w.events[seq-w.lo].At
 }
 
-// wait reads what waits at the end of the log, which may lie before the window.
+// wait reads the messages that wait for a turn. They may be before the window.
 func (w *window) wait(ctx context.Context, f *Fold) error {
 	if len(w.tail) > 0 {
 		return nil
@@ -129,8 +130,8 @@ func (w *window) wait(ctx context.Context, f *Fold) error {
 	return nil
 }
 
-// idle says of each event whether no turn ran just before it; the last value is
-// for the end of the window. What is not known counts as no.
+// idle returns for each event whether no turn ran just before it; the last element is
+// for the end of the window. An unknown state counts as running.
 func (w *window) idle() []bool {
 	const unknown, no, yes = 0, 1, 2 // whether a turn runs
 	n := len(w.events)
@@ -143,7 +144,7 @@ func (w *window) idle() []bool {
 			runs[n] = yes
 		}
 	}
-	for i := range w.events { // what an event says of the time before and after it
+	for i := range w.events { // what an event implies about the state before and after it
 		e := &w.events[i]
 		if e.Workstream != w.line {
 			continue
@@ -154,7 +155,7 @@ func (w *window) idle() []bool {
 		case chat.TurnCompleted:
 			runs[i], runs[i+1] = yes, no
 		default:
-			// The server gives what an agent says to the turn that runs.
+			// The server assigns agent events to the running turn.
 			if strings.HasPrefix(e.Type, "agent.") {
 				if runs[i], runs[i+1] = no, no; e.Turn != "" {
 					runs[i], runs[i+1] = yes, yes
@@ -162,7 +163,7 @@ func (w *window) idle() []bool {
 			}
 		}
 	}
-	for i := 1; i <= n; i++ { // nothing else changes it
+	for i := 1; i <= n; i++ { // other events do not change the state
 		if runs[i] == unknown {
 			runs[i] = runs[i-1]
 		}
@@ -179,8 +180,8 @@ func (w *window) idle() []bool {
 	return idle
 }
 
-// start finds the first event at which a fold can begin: no turn runs, and what
-// later turns answer lies in the window.
+// start returns the first event at which a Fold can begin: no turn runs, and the
+// window contains the triggers of all later turns.
 func (w *window) start(idle []bool) int {
 	if w.lo <= 1 {
 		return 0
@@ -198,7 +199,8 @@ func (w *window) start(idle []bool) int {
 	return start
 }
 
-// end finds the last place between turns; what comes before it changes no more.
+// end returns the last position between turns. Later events do not change the messages
+// before it.
 func (w *window) end(idle []bool) int {
 	if w.hi >= w.last {
 		return len(w.events)
@@ -214,19 +216,19 @@ func (w *window) end(idle []bool) int {
 	return -1
 }
 
-// opens reports whether a fold forgets at this event what came before.
+// opens reports whether a Fold clears its state at this event.
 func opens(e *chat.Event, line string) bool {
 	_, began := e.Body.(chat.TurnStarted)
 	return began && e.Workstream == line || spoken(e, line)
 }
 
-// closed reports whether an event ends a turn.
+// closed reports whether an event ends a turn of the workstream.
 func (w *window) closed(i int) bool {
 	_, ok := w.events[i].Body.(chat.TurnCompleted)
 	return ok && w.events[i].Workstream == w.line
 }
 
-// waiting finds the messages that wait for a turn at the start.
+// waiting returns the messages that wait for a turn at start.
 func (w *window) waiting(idle []bool, start int) []chat.Event {
 	var list []chat.Event
 	drop := func(seqs ...chat.Seq) {
