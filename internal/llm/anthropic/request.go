@@ -7,17 +7,17 @@ import (
 	"github.com/parley-hq/parley/internal/llm/internal/convert"
 )
 
-// What Anthropic takes as ids and names.
+// The maximum lengths of ids and names that Anthropic accepts.
 const (
 	maxID   = 64
 	maxName = 128
 )
 
-// defaultTokens is the length of an answer when none is asked for; Anthropic
-// wants to be told one.
+// defaultTokens is the maximum length of an answer if the request gives none;
+// Anthropic requires a maximum.
 const defaultTokens = 8192
 
-// Messages turns a request into one for the Messages API.
+// Messages converts a request for the Messages API.
 func Messages(r llm.Request) *Request {
 	c := converter{Request: convert.Request{Request: r}, ids: convert.NewNames(maxID, ""), tools: convert.ToolNames(r.Tools, maxName, "")}
 	system, rest := convert.Split(llm.Repair(r.Messages))
@@ -46,7 +46,7 @@ type converter struct {
 	out        []Message
 }
 
-// add puts blocks at the end; what one side says in a row is one message.
+// add appends blocks. Consecutive blocks of the same role form one message.
 func (c *converter) add(role string, blocks ...Block) {
 	if len(blocks) == 0 {
 		return
@@ -91,8 +91,8 @@ func (c *converter) message(m *llm.Message) {
 	}
 }
 
-// imageSource is a picture that Anthropic accepts: in base64, or at an https
-// address. For any other it returns the text that replaces the picture.
+// imageSource returns the source of an image that Anthropic accepts: base64 data, or
+// an https URL. For any other image it returns the text that replaces it.
 func imageSource(s llm.ImageSource) (source *Source, instead string) {
 	url, mediaType, data, ok := convert.Picture(s, convert.WebTypes)
 	switch {
@@ -116,7 +116,7 @@ func (c *converter) assistant(m *llm.Message) {
 				blocks = append(blocks, textBlock(c.Cut(p.Text)))
 			}
 		case *llm.Reasoning:
-			if same && p.Signature != "" { // what is not signed is refused
+			if same && p.Signature != "" { // Anthropic refuses unsigned reasoning
 				blocks = append(blocks, Block{Type: "thinking", Thinking: &p.Text, Signature: p.Signature})
 			}
 		case *llm.RedactedReasoning:
@@ -130,7 +130,7 @@ func (c *converter) assistant(m *llm.Message) {
 		c.called = append(c.called, name)
 		blocks = append(blocks, Block{Type: "tool_use", ID: c.ids.Of(call.ID), Name: name, Input: llm.Object(call.Arguments)})
 	}
-	// A thought that led to nothing is refused at the end of a message.
+	// Anthropic refuses a message that ends with reasoning.
 	for n := len(blocks); n > 0 && isThought(&blocks[n-1]); n-- {
 		blocks = blocks[:n-1]
 	}
@@ -170,8 +170,8 @@ func (c *converter) result(t *llm.ToolReturn) {
 	c.add(roleUser, r)
 }
 
-// finish sees to the end of the conversation. Models of today refuse one that
-// ends with their own words.
+// finish completes the list of messages. Current models refuse a conversation that
+// ends with an assistant message.
 func (c *converter) finish() []Message {
 	if len(c.out) == 0 {
 		c.add(roleUser, textBlock(convert.Begins))
@@ -185,10 +185,10 @@ func (c *converter) finish() []Message {
 	return c.out
 }
 
-// MayThink reports whether a request can ask the model to think. When it goes on
-// after its tools have answered it cannot, unless the model thought before it first
-// called them: one that did not, or whose thoughts were another model's or were left
-// out, is refused.
+// MayThink reports whether a request may enable thinking. After tool results,
+// Anthropic requires that the assistant message with the first of these calls begins
+// with thinking. A conversation in which that thinking is missing, or was removed
+// because another model wrote it, would be refused.
 func MayThink(p *Request) bool {
 	may := true
 	for i := len(p.Messages) - 1; i > 0 && answers(&p.Messages[i]); i -= 2 {
@@ -197,13 +197,13 @@ func MayThink(p *Request) bool {
 	return may
 }
 
-// answers reports whether a message has the results of tools.
+// answers reports whether a message contains tool results.
 func answers(m *Message) bool {
 	return m.Role == roleUser && m.Content[0].Type == "tool_result"
 }
 
-// toolList lists the tools. Anthropic refuses calls in the conversation when there
-// are no tools at all; then the tools that were called are listed.
+// toolList returns the tools. Anthropic refuses a conversation with calls if no tools
+// are listed; in that case the list contains the tools that were called.
 func (c *converter) toolList() []Tool {
 	var out []Tool
 	for i := range c.Tools {

@@ -13,7 +13,7 @@ import (
 type Stream struct {
 	Meta   llm.Meta
 	b      convert.Builder
-	blocks map[int]int // block → part
+	blocks map[int]int // block index → part index
 	calls  map[int]*convert.Call
 	model  string
 	stop   string
@@ -21,7 +21,7 @@ type Stream struct {
 	ended  bool
 }
 
-// Add reads the next event and returns what is new.
+// Add reads the next event and returns the new deltas.
 func (s *Stream) Add(data []byte) ([]llm.Delta, error) {
 	var e event
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -101,8 +101,8 @@ func (s *Stream) piece(at int, d *delta) []llm.Delta {
 	return nil
 }
 
-// count takes the totals at the end. Those that are missing there are known from
-// the beginning.
+// count applies the totals of the final event. It keeps the totals of the first event
+// where the final one has none.
 func (s *Stream) count(u usage) {
 	s.usage.Output, s.usage.Details = u.Output, u.Details
 	s.usage.Input = cmp.Or(u.Input, s.usage.Input)
@@ -114,7 +114,7 @@ func (s *Stream) count(u usage) {
 func (s *Stream) Answer() (llm.Answer, error) {
 	a := llm.Answer{Stop: stopOf(s.stop), Usage: usageOf(s.usage)}
 	if !s.Ended() {
-		a.Stop = llm.StopFailure // it was cut off
+		a.Stop = llm.StopFailure // the stream was cut off
 	}
 	a.Message.Model = convert.Either(s.Meta.Model, s.model)
 	return s.b.Answer(a)
@@ -134,8 +134,8 @@ func stopOf(reason string) llm.Stop {
 	return llm.StopFailure
 }
 
-// usageOf counts the whole prompt. Anthropic counts what it read from its cache
-// and wrote there apart.
+// usageOf converts the usage. Anthropic reports cache reads and writes separately; the
+// result includes them in the input tokens.
 func usageOf(u usage) chat.Usage {
 	return chat.Usage{
 		InputTokens:  u.Input + u.CacheRead + u.CacheCreation,

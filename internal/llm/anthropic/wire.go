@@ -8,7 +8,8 @@ const (
 	roleAssistant = "assistant"
 )
 
-// Request is the body of a request to the Messages API, as far as it is used here.
+// Request is the body of a request to the Messages API. It has only the fields that
+// are used here.
 type Request struct {
 	Model       string    `json:"model"`
 	MaxTokens   int64     `json:"max_tokens"`
@@ -20,7 +21,7 @@ type Request struct {
 	Stream      bool      `json:"stream"`
 }
 
-// Thinking asks the model to think.
+// Thinking enables thinking.
 type Thinking struct {
 	Type         string `json:"type"` // enabled
 	BudgetTokens int64  `json:"budget_tokens"`
@@ -32,7 +33,7 @@ type Message struct {
 	Content []Block `json:"content"`
 }
 
-// Block is one piece of a message. Type says which of the fields it has.
+// Block is one content block of a message. Type determines which fields are set.
 type Block struct {
 	Type         string          `json:"type"`
 	Text         string          `json:"text,omitempty"`
@@ -51,7 +52,7 @@ type Block struct {
 
 func textBlock(text string) Block { return Block{Type: "text", Text: text} }
 
-// Source is a picture: its address, or its data in base64.
+// Source is the source of an image: a URL, or base64 data.
 type Source struct {
 	Type      string `json:"type"`
 	URL       string `json:"url,omitempty"`
@@ -59,7 +60,7 @@ type Source struct {
 	Data      string `json:"data,omitempty"`
 }
 
-// CacheControl asks the provider to keep the prompt up to here.
+// CacheControl marks the end of a prompt prefix that the provider caches.
 type CacheControl struct {
 	Type string `json:"type"`
 }
@@ -74,7 +75,7 @@ type Tool struct {
 	CacheControl *CacheControl  `json:"cache_control,omitempty"`
 }
 
-// event is one event of a streamed answer. Type says which of the fields it has.
+// event is one event of a streamed answer. Type determines which fields are set.
 type event struct {
 	Type    string          `json:"type"`
 	Error   json.RawMessage `json:"error"`

@@ -1,6 +1,6 @@
-// Package gemini converts requests of package llm into those of the Gemini API
-// and reads its streamed answers.
+// Package gemini converts requests of package llm to requests of the Gemini API and
+// decodes its streamed answers.
 //
-// Nothing is sent here. The functions do not change their arguments. A Stream
-// may be used by one goroutine at a time; everything else by any number.
+// The package does no I/O. Its functions do not change their arguments. A Stream is
+// not safe for concurrent use; everything else is.
 package gemini

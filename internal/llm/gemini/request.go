@@ -13,17 +13,17 @@ import (
 	"github.com/parley-hq/parley/internal/llm/internal/convert"
 )
 
-// What Gemini takes as names.
+// The limits of tool names that Gemini accepts.
 const (
 	maxName    = 64
 	extraSigns = ".:"
 )
 
-// waiting is the model's message between a tool's answer and the person's next
-// message: Gemini requires one there.
+// waiting is the model message that is inserted between a tool result and the next
+// user message; Gemini requires one there.
 const waiting = "(Waiting for the user.)"
 
-// Contents turns a request into one for Gemini.
+// Contents converts a request for Gemini.
 func Contents(r llm.Request) *Request {
 	c := converter{Request: convert.Request{Request: r}, tools: convert.ToolNames(r.Tools, maxName, extraSigns), called: map[string]string{}}
 	system, rest := convert.Split(llm.Repair(r.Messages))
@@ -56,13 +56,13 @@ func Contents(r llm.Request) *Request {
 type converter struct {
 	convert.Request
 	tools  *convert.Names
-	called map[string]string // call → tool
-	order  []string          // the last calls, as they were put
+	called map[string]string // call id → tool name
+	order  []string          // ids of the last calls, in the order of their parts
 	out    []*Content
 }
 
-// add puts parts at the end; what one side says in a row is one content, except
-// that a tool's answers stand alone.
+// add appends parts. Consecutive parts of the same role form one content, but tool
+// results always have a content of their own.
 func (c *converter) add(role string, parts ...*Part) {
 	if len(parts) == 0 {
 		return
@@ -80,7 +80,7 @@ func (c *converter) add(role string, parts ...*Part) {
 	c.out = append(c.out, &Content{Role: role, Parts: parts})
 }
 
-// answers reports whether a content is the answer of tools.
+// answers reports whether a content contains tool results.
 func answers(c *Content) bool {
 	for _, p := range c.Parts {
 		if p.FunctionResponse != nil {
@@ -116,10 +116,11 @@ func (c *converter) message(m *llm.Message) {
 	}
 }
 
-// pictures are the types of picture that Gemini takes.
+// pictures are the image types that Gemini accepts.
 var pictures = []string{"image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"}
 
-// imagePart is a picture inline; one that is only an address is named.
+// imagePart returns an image with inline data. For an image that is only a URL, it
+// returns a text with the URL.
 func imagePart(s llm.ImageSource) *Part {
 	url, mediaType, data, ok := convert.Picture(s, pictures)
 	if url != "" {
@@ -134,10 +135,10 @@ func imagePart(s llm.ImageSource) *Part {
 
 func (c *converter) assistant(m *llm.Message) {
 	var parts []*Part
-	mine := m.Model == "" || m.Model == c.Model // what nobody claims may be its own
+	mine := m.Model == "" || m.Model == c.Model // a message without a model may be its own
 	placed := map[string]bool{}
 	c.order = nil
-	var spare []byte // a signature that stands on a thought
+	var spare []byte // the signature of a reasoning part
 	call := func(t llm.ToolCall, signature string) {
 		placed[t.ID] = true
 		name := c.tools.Of(t.Name)
@@ -158,8 +159,8 @@ func (c *converter) assistant(m *llm.Message) {
 			if p.Text != "" {
 				parts = append(parts, &Part{Text: c.Cut(p.Text), ThoughtSignature: signature})
 			} else if n := len(parts) - 1; n >= 0 && parts[n].Text != "" && !parts[n].Thought && parts[n].ThoughtSignature == nil {
-				// A part of nothing but a signature is refused; it signs what was
-				// said just before.
+				// Gemini refuses a part with only a signature, so add the signature
+				// to the previous part.
 				parts[n].ThoughtSignature = signature
 			} else if spare == nil {
 				spare = signature
@@ -191,15 +192,15 @@ func (c *converter) assistant(m *llm.Message) {
 	c.add(roleModel, parts...)
 }
 
-// foreign is the signature of a call that the model did not make itself, or whose
-// own signature is lost.
+// foreign is the signature for a call of another model, or for a call whose signature
+// was lost.
 const foreign = "skip_thought_signature_validator"
 
-// signed matches the models that refuse a call without a signature.
+// signed matches the models that refuse calls without a signature.
 var signed = regexp.MustCompile(`(^|/)gemini-([3-9]|[1-9]\d)([.-]|$)`)
 
-// signCalls sees to it that the first call is signed, if there is a signature
-// anywhere: Gemini checks that one.
+// signCalls adds a signature to the first call if any signature is available. Gemini
+// validates the signature of the first call.
 func (c *converter) signCalls(parts []*Part, spare []byte) {
 	first := slices.IndexFunc(parts, func(p *Part) bool { return p.FunctionCall != nil })
 	if first < 0 || parts[first].ThoughtSignature != nil {
@@ -216,7 +217,7 @@ func (c *converter) signCalls(parts []*Part, spare []byte) {
 	parts[first].ThoughtSignature = spare
 }
 
-// speaks reports whether there is more than thoughts.
+// speaks reports whether the parts contain anything but reasoning.
 func speaks(parts []*Part) bool {
 	for _, p := range parts {
 		if !p.Thought {
@@ -226,7 +227,7 @@ func speaks(parts []*Part) bool {
 	return false
 }
 
-// unsign is a signature in its own bytes, nil when it is none of Gemini's.
+// unsign decodes a signature; it returns nil if the signature is not Gemini's.
 func unsign(s string) []byte {
 	b, err := base64.StdEncoding.DecodeString(s)
 	if err != nil || len(b) == 0 {
@@ -235,7 +236,7 @@ func unsign(s string) []byte {
 	return b
 }
 
-// argsMap is a call's arguments; numbers keep all their digits.
+// argsMap decodes a call's arguments; numbers keep all their digits.
 func argsMap(arguments string) map[string]any {
 	args := map[string]any{}
 	dec := json.NewDecoder(bytes.NewReader(llm.Object(arguments)))
@@ -249,7 +250,7 @@ func argsMap(arguments string) map[string]any {
 func (c *converter) results(m *llm.Message) {
 	var parts, images []*Part
 	returns := slices.Clone(m.ToolReturns)
-	slices.SortStableFunc(returns, func(a, b llm.ToolReturn) int { // as the calls were put
+	slices.SortStableFunc(returns, func(a, b llm.ToolReturn) int { // in the order of the calls
 		return slices.Index(c.order, a.ToolCallID) - slices.Index(c.order, b.ToolCallID)
 	})
 	for i := range returns {

@@ -23,7 +23,7 @@ type Stream struct {
 	usage  chat.Usage
 }
 
-// Add reads the next event and returns what is new.
+// Add reads the next event and returns the new deltas.
 func (s *Stream) Add(data []byte) ([]llm.Delta, error) {
 	var r response
 	if err := json.Unmarshal(data, &r); err != nil {
@@ -78,7 +78,7 @@ func piece(kind llm.DeltaKind, n int, text string) []llm.Delta {
 	return []llm.Delta{{Kind: kind, Index: n, Text: text}}
 }
 
-// call keeps a call, and its place and signature among the content.
+// call adds a call, and a content part that preserves its position and signature.
 func (s *Stream) call(f *responseCall, signature string) []llm.Delta {
 	var compact bytes.Buffer
 	if len(f.Args) == 0 || string(f.Args) == "null" || json.Compact(&compact, f.Args) != nil {
@@ -95,8 +95,7 @@ func (s *Stream) call(f *responseCall, signature string) []llm.Delta {
 	return []llm.Delta{{Kind: llm.DeltaCall, Index: c.Key, Text: string(args), CallID: c.ID, Name: c.Name}}
 }
 
-// callID makes an id for a call that has none. The same answer read twice gets
-// the same ids.
+// callID returns an id for a call without one. The id is deterministic.
 func (s *Stream) callID(n int, name string, args []byte) string {
 	sum := sha256.Sum256(fmt.Append(nil, s.id, "\x00", n, "\x00", name, "\x00", string(args)))
 	return "call_" + hex.EncodeToString(sum[:12])

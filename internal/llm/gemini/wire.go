@@ -8,7 +8,8 @@ const (
 	roleModel = "model"
 )
 
-// Request is the body of a request to Gemini, as far as it is used here.
+// Request is the body of a request to Gemini. It has only the fields that are used
+// here.
 type Request struct {
 	Contents          []*Content `json:"contents"`
 	SystemInstruction *Content   `json:"systemInstruction,omitempty"`
@@ -16,14 +17,14 @@ type Request struct {
 	Config            Config     `json:"generationConfig"`
 }
 
-// Config says how the answer is made.
+// Config contains the generation settings.
 type Config struct {
 	Temperature     *float64  `json:"temperature,omitempty"`
 	MaxOutputTokens int       `json:"maxOutputTokens,omitempty"`
 	Thinking        *Thinking `json:"thinkingConfig,omitempty"`
 }
 
-// Thinking asks the model to think.
+// Thinking enables thinking.
 type Thinking struct {
 	IncludeThoughts bool  `json:"includeThoughts,omitempty"`
 	Budget          int64 `json:"thinkingBudget,omitempty"` // tokens
@@ -35,7 +36,7 @@ type Content struct {
 	Parts []*Part `json:"parts"`
 }
 
-// Part is one piece of a message. It has one of text, picture, call and result.
+// Part is one piece of a message: a text, an image, a call or a result.
 type Part struct {
 	Text             string            `json:"text,omitempty"`
 	InlineData       *Blob             `json:"inlineData,omitempty"`
@@ -45,7 +46,7 @@ type Part struct {
 	ThoughtSignature []byte            `json:"thoughtSignature,omitempty"`
 }
 
-// Blob is a picture.
+// Blob is an image with inline data.
 type Blob struct {
 	MediaType string `json:"mimeType"`
 	Data      []byte `json:"data"`
@@ -70,7 +71,7 @@ type Tool struct {
 	Functions []Function `json:"functionDeclarations"`
 }
 
-// Function describes one of them.
+// Function describes a tool that the model may call.
 type Function struct {
 	Name        string         `json:"name"`
 	Description string         `json:"description,omitempty"`

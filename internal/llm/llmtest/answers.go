@@ -13,8 +13,8 @@ type Stream interface {
 	Answer() (llm.Answer, error)
 }
 
-// Read reads the events of a stream, one a line. It returns the answer, and the
-// deltas as a text.
+// Read reads the events of a stream, one per line. It returns the answer, and the
+// deltas as text.
 func Read(t *testing.T, lines string, s Stream) (llm.Answer, string) {
 	t.Helper()
 	var text strings.Builder
@@ -34,7 +34,7 @@ func Read(t *testing.T, lines string, s Stream) (llm.Answer, string) {
 	return a, text.String()
 }
 
-// Check compares an answer with the JSON of its message and with why it stopped.
+// Check compares an answer with the JSON of its message and its stop reason.
 func Check(t *testing.T, a llm.Answer, stop llm.Stop, message string) {
 	t.Helper()
 	EqualJSON(t, []byte(message), a.Message.AppendJSON(nil))
@@ -43,12 +43,12 @@ func Check(t *testing.T, a llm.Answer, stop llm.Stop, message string) {
 	}
 }
 
-// TwoCalls is the calls of the answers in the tests, as a message has them.
+// TwoCalls is the JSON of the calls in the test answers.
 const TwoCalls = `"tool_calls":[{"id":"c1","type":"function","function":{"name":"a.b","arguments":"{\"x\":1}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{\"y\":\"cut\"}"}}]`
 
-// CutCalls is TwoCalls of a model that broke the second one off: nothing is added to it.
+// CutCalls is TwoCalls with a second call that was cut off and is not completed.
 const CutCalls = `"tool_calls":[{"id":"c1","type":"function","function":{"name":"a.b","arguments":"{\"x\":1}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{\"y\":\"cut"}}]`
 
-// Dotted is what those answers are read with: one tool has a name that not every
-// provider takes.
+// Dotted is the Meta for the test answers: one tool has a name that some providers do
+// not accept.
 var Dotted = llm.Meta{Model: "m", Tools: []llm.ToolSpec{{Name: "a.b"}, {Name: "g"}}}

@@ -1,4 +1,4 @@
-// Package llmtest is for tests of the conversions: the structural rules whose
-// violation makes a provider refuse a request, and helpers that read streamed
-// answers. It has no state, so tests may run at the same time.
+// Package llmtest supports tests of the conversions. It contains the structural rules
+// that providers enforce on requests, and helpers that read streamed answers. It has
+// no state, so tests may run in parallel.
 package llmtest

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// EqualJSON fails the test when two JSON texts do not mean the same.
+// EqualJSON fails the test if two JSON texts are not equivalent.
 func EqualJSON(t testing.TB, want, got []byte) {
 	t.Helper()
 	var w, g any

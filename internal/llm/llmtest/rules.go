@@ -51,9 +51,9 @@ func goodImageURL(u any) bool {
 	return strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://")
 }
 
-// goodTools says why OpenAI and Anthropic would refuse what a model is offered: each
-// tool has a name of its own, and a schema of an object, of which nothing but the
-// object's properties is told at the top.
+// goodTools returns the error with which OpenAI and Anthropic would refuse a tool
+// list. Tool names must be unique, and each schema must be of type object without
+// alternatives at its top level.
 func goodTools(v any, names *regexp.Regexp) error {
 	list, _ := v.([]any)
 	seen := map[any]bool{}
@@ -80,8 +80,8 @@ func goodTools(v any, names *regexp.Regexp) error {
 	return nil
 }
 
-// Chat says why Chat Completions would refuse a request, nil when it would not.
-// It reads the JSON that would be sent.
+// Chat returns the reason why Chat Completions would refuse a request, or nil. It
+// checks the JSON that would be sent.
 func Chat(params any) error {
 	p := decodeAny(params).(jsonObject)
 	list, _ := p["messages"].([]any)
@@ -150,8 +150,8 @@ func Chat(params any) error {
 	return nil
 }
 
-// Responses says why the Responses API would refuse a request, nil when it would
-// not. It reads the JSON that would be sent.
+// Responses returns the reason why the Responses API would refuse a request, or nil.
+// It checks the JSON that would be sent.
 func Responses(params any) error {
 	p := decodeAny(params).(jsonObject)
 	list, _ := p["input"].([]any)
@@ -220,8 +220,8 @@ func Responses(params any) error {
 	return nil
 }
 
-// Anthropic says why the Messages API would refuse a request, nil when it would
-// not. It reads the JSON that would be sent.
+// Anthropic returns the reason why the Messages API would refuse a request, or nil. It
+// checks the JSON that would be sent.
 func Anthropic(params any) error {
 	p := decodeAny(params).(jsonObject)
 	list, _ := p["messages"].([]any)
@@ -337,7 +337,7 @@ func anthropicSource(s jsonObject) error {
 	return fmt.Errorf("image %v", s)
 }
 
-// geminiRequest is a request to Gemini, as far as the rules are about it.
+// geminiRequest contains the fields of a Gemini request that the rules check.
 type geminiRequest struct {
 	SystemInstruction *struct{ Parts []any }
 	Tools             []struct{ FunctionDeclarations []struct{ Name string } }
@@ -356,8 +356,8 @@ type geminiRequest struct {
 	}
 }
 
-// Gemini says why Gemini would refuse a request, nil when it would not. It reads
-// the JSON that would be sent.
+// Gemini returns the reason why Gemini would refuse a request, or nil. It checks the
+// JSON that would be sent.
 func Gemini(model string, request any) error {
 	b, err := json.Marshal(request)
 	if err != nil {

@@ -8,17 +8,18 @@ import (
 	"github.com/parley-hq/parley/internal/llm/internal/convert"
 )
 
-// The lengths of ids and names that OpenAI accepts.
+// The maximum lengths of ids and names that OpenAI accepts.
 const (
 	maxChatID = 40
 	maxCallID = 64
 	maxName   = 64
 )
 
-// participant matches the names of people that OpenAI accepts.
+// participant matches the participant names that OpenAI accepts.
 var participant = regexp.MustCompile(`^[^\s<|\\/>]{1,64}$`)
 
-// reasons reports whether a model of OpenAI reasons without showing it.
+// reasons reports whether a model is an OpenAI reasoning model, which does not return
+// its reasoning.
 func reasons(model string) bool {
 	if i := strings.LastIndexByte(model, '/'); i >= 0 {
 		model = model[i+1:]
@@ -34,7 +35,7 @@ func reasons(model string) bool {
 	return false
 }
 
-// Chat turns a request into one for Chat Completions.
+// Chat converts a request for Chat Completions.
 func Chat(r llm.Request) *ChatRequest {
 	c := chatConverter{Request: convert.Request{Request: r}, ids: convert.NewNames(maxChatID, ""), tools: convert.ToolNames(r.Tools, maxName, "")}
 	p := &ChatRequest{Model: r.Model, MaxCompletionTokens: max(r.MaxTokens, 0), Stream: true, StreamOptions: StreamOptions{IncludeUsage: true}}
@@ -121,8 +122,8 @@ func (c *chatConverter) user(m *llm.Message) {
 	c.add(u)
 }
 
-// imageURL is the address of a picture, or a data URL with it. It is "" for one
-// that OpenAI does not accept.
+// imageURL returns the URL of an image, or a data URL with its data. It returns "" for
+// an image that OpenAI does not accept.
 func imageURL(s llm.ImageSource) string {
 	url, mediaType, data, ok := convert.Picture(s, convert.WebTypes)
 	if ok && url == "" {
@@ -134,7 +135,7 @@ func imageURL(s llm.ImageSource) string {
 	return url
 }
 
-// detail is one of the values that OpenAI accepts.
+// detail returns a detail value that OpenAI accepts.
 func detail(s string) string {
 	switch s {
 	case "low", "high":
@@ -149,9 +150,9 @@ func (c *chatConverter) assistant(m *llm.Message) {
 	case text != "":
 		a.Content = c.Cut(text)
 	case len(m.ToolCalls) == 0:
-		return // it has nothing but reasoning
+		return // it contains only reasoning
 	case strings.Contains(c.Model, "gpt-oss"):
-		a.Content = "" // it does not accept a message without content
+		a.Content = "" // gpt-oss does not accept a message without content
 	}
 	if participant.MatchString(m.Name) {
 		a.Name = m.Name
@@ -168,8 +169,8 @@ func (c *chatConverter) assistant(m *llm.Message) {
 	c.add(a)
 }
 
-// reason sets the reasoning in the fields of the servers that show it. A signature
-// belongs to one text; it is left out when several texts are joined.
+// reason sets the reasoning fields that some servers return and accept. A signature
+// belongs to one text; it is omitted when several texts are joined.
 func (a *ChatMessage) reason(m *llm.Message) {
 	var texts, signatures, redacted []string
 	for _, p := range m.Content {

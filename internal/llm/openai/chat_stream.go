@@ -38,7 +38,7 @@ type ChatStream struct {
 	usage chat.Usage
 }
 
-// Add reads the next chunk and returns what is new.
+// Add reads the next chunk and returns the new deltas.
 func (s *ChatStream) Add(data []byte) ([]llm.Delta, error) {
 	var c chunk
 	if err := json.Unmarshal(data, &c); err != nil {
@@ -79,11 +79,11 @@ func (s *ChatStream) Add(data []byte) ([]llm.Delta, error) {
 	return out, nil
 }
 
-// Ended reports whether the model has given a reason to stop.
+// Ended reports whether the model has sent a finish reason.
 func (s *ChatStream) Ended() bool { return s.stop != "" }
 
-// Answer returns the answer. Reasoning alone is the answer when there is nothing
-// else: some models write all of it there.
+// Answer returns the answer. If there is only reasoning, the reasoning is the answer,
+// because some models write the whole answer there.
 func (s *ChatStream) Answer() (llm.Answer, error) {
 	a := llm.Answer{Usage: s.usage, Stop: chatStop(s.stop)}
 	a.Message.Model = convert.Either(s.Meta.Model, s.model)

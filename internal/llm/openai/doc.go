@@ -1,6 +1,6 @@
-// Package openai converts requests of package llm into those of OpenAI's Chat
-// Completions and Responses APIs and reads their streamed answers.
+// Package openai converts requests of package llm to requests of OpenAI's Chat
+// Completions and Responses APIs and decodes their streamed answers.
 //
-// Nothing is sent here. The functions do not change their arguments. A stream may
-// be used by one goroutine at a time; everything else by any number.
+// The package does no I/O. Its functions do not change their arguments. Streams are
+// not safe for concurrent use; everything else is.
 package openai

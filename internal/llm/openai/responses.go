@@ -8,9 +8,8 @@ import (
 // minTokens is the smallest limit that the Responses API accepts.
 const minTokens = 16
 
-// Responses turns a request into one for the Responses API. The provider stores
-// nothing; it returns reasoning encrypted, which is sent again with the next
-// request.
+// Responses converts a request for the Responses API. It asks the provider not to
+// store anything and to return encrypted reasoning, which the next request contains.
 func Responses(r llm.Request) *ResponsesRequest {
 	c := responsesConverter{Request: convert.Request{Request: r}, ids: convert.NewNames(maxCallID, ""), tools: convert.ToolNames(r.Tools, maxName, "")}
 	for _, m := range llm.Repair(r.Messages) {
@@ -44,7 +43,7 @@ type responsesConverter struct {
 
 func (c *responsesConverter) add(i Item) { c.out = append(c.out, i) }
 
-// say adds a message of one text.
+// say appends a message with one text.
 func (c *responsesConverter) say(role, text string) {
 	if convert.Blank(text) {
 		return
@@ -97,7 +96,7 @@ func (c *responsesConverter) parts(content []llm.Part) []InputPart {
 func inputText(text string) InputPart { return InputPart{Type: "input_text", Text: text} }
 
 func (c *responsesConverter) assistant(m *llm.Message) {
-	// Reasoning must be followed by a text or a call, so it is added before one.
+	// Reasoning must be followed by a text or a call, so it is only added before one.
 	var thoughts []Item
 	flush := func() {
 		c.out = append(c.out, thoughts...)

@@ -7,7 +7,7 @@ import (
 	"github.com/parley-hq/parley/internal/llm/internal/convert"
 )
 
-// answerOf converts a response: all reasoning, texts and calls, in order.
+// answerOf converts a response: its reasoning, texts and calls, in order.
 func answerOf(r *response, meta llm.Meta) (llm.Answer, error) {
 	a := llm.Answer{Usage: responsesUsage(&r.Usage), Stop: responsesStop(r)}
 	a.Message.Model = convert.Either(meta.Model, r.Model)
@@ -66,15 +66,15 @@ func responsesUsage(u *responsesTokens) chat.Usage {
 // ResponsesStream reads the events of a streamed answer.
 type ResponsesStream struct {
 	Meta  llm.Meta
-	items []outputItem // the complete ones, by output index
+	items []outputItem // the complete items, by output index
 	calls map[int]*llm.ToolCall
 	final *response
 }
 
-// maxItems bounds the output indexes.
+// maxItems is the limit for output indexes.
 const maxItems = 10_000
 
-// Add reads the next event and returns what is new.
+// Add reads the next event and returns the new deltas.
 func (s *ResponsesStream) Add(data []byte) ([]llm.Delta, error) {
 	var e responsesEvent
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -90,7 +90,7 @@ func (s *ResponsesStream) Add(data []byte) ([]llm.Delta, error) {
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
 		return []llm.Delta{{Kind: llm.DeltaThinking, Index: at, Text: text}}, nil
 	case "response.reasoning_summary_part.added":
-		if e.SummaryIndex > 0 { // as the whole is joined
+		if e.SummaryIndex > 0 { // same separator as PlainText
 			return []llm.Delta{{Kind: llm.DeltaThinking, Index: at, Text: "\n\n"}}, nil
 		}
 	case "response.output_item.added":
@@ -132,8 +132,8 @@ func (s *ResponsesStream) call(at int) *llm.ToolCall {
 // Ended reports whether the answer is complete.
 func (s *ResponsesStream) Ended() bool { return s.final != nil }
 
-// Answer returns the answer. When the stream was cut off, that is what was
-// complete until then.
+// Answer returns the answer. If the stream was cut off, the answer contains the items
+// that were complete.
 func (s *ResponsesStream) Answer() (llm.Answer, error) {
 	if s.final == nil {
 		a, err := answerOf(&response{Output: s.items}, s.Meta)
@@ -141,7 +141,7 @@ func (s *ResponsesStream) Answer() (llm.Answer, error) {
 		return a, err
 	}
 	final := *s.final
-	if len(final.Output) == 0 { // some servers repeat nothing at the end
+	if len(final.Output) == 0 { // some servers omit the output in the final event
 		final.Output = s.items
 	}
 	return answerOf(&final, s.Meta)

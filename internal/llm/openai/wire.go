@@ -7,8 +7,8 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// ChatRequest is the body of a request to Chat Completions, as far as it is used
-// here.
+// ChatRequest is the body of a request to Chat Completions. It has only the fields
+// that are used here.
 type ChatRequest struct {
 	Model               string        `json:"model"`
 	Messages            []ChatMessage `json:"messages"`
@@ -20,13 +20,13 @@ type ChatRequest struct {
 	StreamOptions       StreamOptions `json:"stream_options"`
 }
 
-// StreamOptions asks for the usage at the end of the stream.
+// StreamOptions requests the usage at the end of the stream.
 type StreamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-// ChatMessage is one message of a conversation. Content is a string, a []ChatPart
-// or nil. The reasoning is in the fields of the servers that show it.
+// ChatMessage is one message of a conversation. Content is a string, a []ChatPart or
+// nil. The reasoning fields are those of servers that return reasoning.
 type ChatMessage struct {
 	Role               string     `json:"role"`
 	Name               string     `json:"name,omitempty"`
@@ -38,27 +38,27 @@ type ChatMessage struct {
 	RedactedReasoning  string     `json:"redacted_reasoning_content,omitempty"`
 }
 
-// ChatPart is a text or a picture.
+// ChatPart is a text or an image.
 type ChatPart struct {
 	Type     string    `json:"type"`
 	Text     string    `json:"text,omitempty"`
 	ImageURL *ImageURL `json:"image_url,omitempty"`
 }
 
-// ImageURL is a picture.
+// ImageURL is an image.
 type ImageURL struct {
 	URL    string `json:"url"`
 	Detail string `json:"detail"`
 }
 
-// ChatCall is a call of a tool.
+// ChatCall is a tool call.
 type ChatCall struct {
 	ID       string         `json:"id"`
 	Type     string         `json:"type"`
 	Function CalledFunction `json:"function"`
 }
 
-// CalledFunction names the tool and has its arguments as JSON text.
+// CalledFunction contains the name of the tool and its arguments as JSON text.
 type CalledFunction struct {
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
@@ -77,8 +77,8 @@ type ChatTool struct {
 	Function Function `json:"function"`
 }
 
-// ResponsesRequest is the body of a request to the Responses API, as far as it is
-// used here.
+// ResponsesRequest is the body of a request to the Responses API. It has only the
+// fields that are used here.
 type ResponsesRequest struct {
 	Model           string          `json:"model"`
 	Input           []Item          `json:"input"`
@@ -91,7 +91,7 @@ type ResponsesRequest struct {
 	Stream          bool            `json:"stream"`
 }
 
-// Reasoning says how much the model reasons and what it shows of that.
+// Reasoning sets the reasoning effort and whether a summary is returned.
 type Reasoning struct {
 	Effort  string `json:"effort,omitempty"`
 	Summary string `json:"summary,omitempty"`
@@ -126,7 +126,7 @@ type SummaryText struct {
 	Text string `json:"text"`
 }
 
-// InputPart is a text or a picture.
+// InputPart is a text or an image.
 type InputPart struct {
 	Type     string `json:"type"`
 	Text     string `json:"text,omitempty"`
@@ -172,8 +172,8 @@ type usage struct {
 	} `json:"completion_tokens_details"`
 }
 
-// responsesEvent is one event of a streamed answer of the Responses API. Type says
-// which of the fields it has.
+// responsesEvent is one event of a streamed answer of the Responses API. Type
+// determines which fields are set.
 type responsesEvent struct {
 	Type         string          `json:"type"`
 	Error        json.RawMessage `json:"error"`
@@ -228,10 +228,10 @@ type responsesTokens struct {
 	} `json:"output_tokens_details"`
 }
 
-// Many servers speak these protocols, and not all of them exactly. The types below
-// accept what they send.
+// Many servers implement these protocols, some with deviations. The types below
+// accept the known variants.
 
-// text is a string, or a list of parts with texts. Anything else is "".
+// text is a string, or a list of parts with texts. Anything else is decoded as "".
 type text string
 
 // UnmarshalJSON reads a text.
@@ -253,7 +253,7 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// arguments are JSON text, or the JSON itself.
+// arguments are a JSON text in a string, or the JSON value itself.
 type arguments string
 
 // UnmarshalJSON reads arguments.
@@ -269,7 +269,8 @@ func (a *arguments) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// number is an integer, also as a fraction or as a string. Anything else is 0.
+// number is an integer, possibly written as a fraction or as a string. Anything else
+// is decoded as 0.
 type number int64
 
 // UnmarshalJSON reads a number.

@@ -10,19 +10,18 @@ import (
 // Builder collects the parts of an answer. The zero value is empty.
 type Builder struct {
 	parts []llm.Part
-	texts []*strings.Builder // of the parts that grow, nil for others
+	texts []*strings.Builder // text of the streamed parts, nil for others
 	calls []*Call
 }
 
-// Call is a call that is being written.
+// Call is a tool call that is being streamed.
 type Call struct {
 	Key       int // the provider's index
 	ID, Name  string
 	Arguments strings.Builder
 }
 
-// Add begins a part and returns its number; grows says that its text comes in
-// pieces.
+// Add begins a part and returns its index; grows says whether its text is streamed.
 func (b *Builder) Add(p llm.Part, grows bool) int {
 	b.parts = append(b.parts, p)
 	var text *strings.Builder
@@ -33,13 +32,14 @@ func (b *Builder) Add(p llm.Part, grows bool) int {
 	return len(b.parts) - 1
 }
 
-// Part is a part that was begun, without the text that grows (see Content).
+// Part returns the part at an index, without its streamed text (see Content).
 func (b *Builder) Part(n int) llm.Part { return b.parts[n] }
 
-// Grow adds a piece to a part that grows.
+// Grow appends to the text of a streamed part.
 func (b *Builder) Grow(n int, s string) { b.texts[n].WriteString(s) }
 
-// Text adds a piece to the text that is being written, or begins one.
+// Text appends to the last part if it is a text, else it begins a text. It returns the
+// part's index.
 func (b *Builder) Text(s string) int {
 	n := len(b.parts) - 1
 	if n >= 0 && b.texts[n] != nil {
@@ -53,7 +53,8 @@ func (b *Builder) Text(s string) int {
 	return n
 }
 
-// Think adds a piece to the reasoning that is being written, or begins one.
+// Think appends to the last part if it is reasoning, else it begins one. It returns
+// the part's index.
 func (b *Builder) Think(s string) int {
 	n := len(b.parts) - 1
 	if n >= 0 && b.texts[n] != nil {
@@ -67,7 +68,7 @@ func (b *Builder) Think(s string) int {
 	return n
 }
 
-// Call returns the call with the provider's index, a new one the first time.
+// Call returns the call with the provider's index and creates it on first use.
 func (b *Builder) Call(key int) *Call {
 	for _, c := range b.calls {
 		if c.Key == key {
@@ -79,10 +80,10 @@ func (b *Builder) Call(key int) *Call {
 	return c
 }
 
-// NewCall begins a call of a provider that does not number them.
+// NewCall begins a call, for providers that do not number calls.
 func (b *Builder) NewCall() *Call { return b.Call(len(b.calls)) }
 
-// ToolCalls is the calls that came together.
+// ToolCalls returns the collected calls.
 func (b *Builder) ToolCalls() []llm.ToolCall {
 	var out []llm.ToolCall
 	for _, c := range b.calls {
@@ -94,7 +95,7 @@ func (b *Builder) ToolCalls() []llm.ToolCall {
 	return out
 }
 
-// Content is the parts that say something.
+// Content returns the parts that are not empty.
 func (b *Builder) Content() []llm.Part {
 	out := []llm.Part{}
 	for i, p := range b.parts {
@@ -120,11 +121,11 @@ func (b *Builder) Content() []llm.Part {
 	return out
 }
 
-// Answer puts what was collected into an answer and finishes it.
+// Answer adds the collected parts and calls to an answer and finishes it.
 func (b *Builder) Answer(a llm.Answer) (llm.Answer, error) {
 	a.Message.Content, a.Message.ToolCalls = b.Content(), b.ToolCalls()
 	if len(a.Message.ToolCalls) == 0 && onlyHidden(a.Message.Content) {
-		a.Message.Content = nil // that there was a thought is no answer
+		a.Message.Content = nil // a placeholder for reasoning alone is not an answer
 	}
 	return Finish(a)
 }
@@ -138,8 +139,8 @@ func onlyHidden(parts []llm.Part) bool {
 	return true
 }
 
-// Finish sees to what every answer has: the role, content that is not nil and why
-// it stopped. An answer in which nothing is said comes with the error of Empty.
+// Finish sets the fields that every answer has: the role, content that is not nil and
+// the stop reason. If the answer is empty, it returns the error of Empty.
 func Finish(a llm.Answer) (llm.Answer, error) {
 	m := &a.Message
 	m.Role = llm.Assistant
@@ -158,7 +159,7 @@ func Finish(a llm.Answer) (llm.Answer, error) {
 	return a, nil
 }
 
-// Empty is the error of an answer in which nothing is said.
+// Empty returns the error for an answer without content.
 func Empty(s llm.Stop) error {
 	return chat.Errorf(chat.Unavailable, "the model gave an empty answer (it stopped because of: %s); ask again", s).With("stop", string(s)).WithReason(chat.EmptyAnswer)
 }

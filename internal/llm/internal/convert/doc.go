@@ -1,5 +1,5 @@
-// Package convert is what the conversions for the providers share: names that a
-// provider takes, pictures that can be sent, answers that come in pieces.
+// Package convert contains the code that the conversions for the providers share:
+// valid names, supported images, and answers that are streamed in pieces.
 //
-// Everything here is pure. Names and a Builder belong to one goroutine at a time.
+// All functions are pure. Names and Builder are not safe for concurrent use.
 package convert

@@ -9,7 +9,7 @@ import (
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-// CountImages is how many of the parts are pictures.
+// CountImages returns the number of images in the parts.
 func CountImages(parts []llm.Part) (n int) {
 	for _, p := range parts {
 		if _, ok := p.(*llm.Image); ok {
@@ -26,12 +26,12 @@ func omitted(n int) string {
 	return fmt.Sprintf("[%d images omitted]", n)
 }
 
-// WebTypes are the types of picture that OpenAI and Anthropic take.
+// WebTypes are the image types that OpenAI and Anthropic accept.
 var WebTypes = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 
-// Picture is an image that can be sent: a URL, or data of one of the types. ok is
-// false for one whose data is not there, is of another type or cannot be read: a
-// provider would refuse it, and with it the whole conversation, every time.
+// Picture returns an image in a form that can be sent: a URL, or data of one of the
+// types. ok is false if the data is missing, invalid or of another type: a provider
+// would refuse the image and with it every request of the conversation.
 func Picture(s llm.ImageSource, types []string) (url, mediaType, data string, ok bool) {
 	mediaType, data = s.MediaType, s.Data
 	if s.Type == llm.SourceURL {
@@ -51,5 +51,5 @@ func Picture(s llm.ImageSource, types []string) (url, mediaType, data string, ok
 	return "", mediaType, data, true
 }
 
-// At is what is said of a picture whose address a provider does not follow.
+// At returns the text that replaces an image whose URL a provider does not fetch.
 func At(url string) string { return "[Image at " + url + "]" }

@@ -9,26 +9,26 @@ import (
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-// Names maps ids and tool names to what a provider takes, two different ones
-// always to two different ones.
+// Names maps ids and tool names to names that a provider accepts. Different inputs get
+// different names.
 type Names struct {
 	most  int
-	begin bool // with a letter or _
+	begin bool // names must begin with a letter or _
 	legal func(c byte) bool
 	made  map[string]string
 	taken map[string]bool
 }
 
-// NewNames prepares names of at most so many bytes: letters, digits, _ and -, and
-// what stands in extra. Who takes more signs, which is Gemini, wants a letter or _
-// in the first place.
+// NewNames returns Names of at most most bytes, made of letters, digits, _, - and the
+// characters in extra. If extra is not empty, which is the case for Gemini, names
+// begin with a letter or _.
 func NewNames(most int, extra string) *Names {
 	return &Names{most: most, begin: extra != "", made: map[string]string{}, taken: map[string]bool{}, legal: func(c byte) bool {
 		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || strings.IndexByte(extra, c) >= 0
 	}}
 }
 
-// Of is the name for s, the same each time.
+// Of returns the name for s; repeated calls return the same name.
 func (n *Names) Of(s string) string {
 	if made, ok := n.made[s]; ok {
 		return made
@@ -55,8 +55,8 @@ func (n *Names) Of(s string) string {
 	return made
 }
 
-// ToolNames prepares the names of tools: those that are offered first, so that
-// they keep theirs if they can.
+// ToolNames returns Names in which the offered tools are registered first, so that
+// they keep their names if possible.
 func ToolNames(tools []llm.ToolSpec, most int, extra string) *Names {
 	n := NewNames(most, extra)
 	for _, t := range tools {
@@ -65,7 +65,7 @@ func ToolNames(tools []llm.ToolSpec, most int, extra string) *Names {
 	return n
 }
 
-// Original is the name of a tool that a provider was told of under another one.
+// Original returns the tool's own name for a name that was sent to a provider.
 func Original(tools []llm.ToolSpec, name string, most int, extra string) string {
 	n := ToolNames(tools, most, extra)
 	for _, t := range tools {

@@ -7,23 +7,24 @@ import (
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-// Begins stands for the person at the beginning of a conversation that an agent
-// opens: Anthropic and Gemini want the person to speak first. It is also all that
-// is said where nothing is, because every provider refuses a request without.
+// Begins is the user message that is inserted when a conversation begins with the
+// agent, because Anthropic and Gemini require a user message first. It is also the
+// only message of an empty conversation, because every provider refuses a request
+// without messages.
 const Begins = "(The conversation begins.)"
 
-// GoesOn stands for the person where a conversation ends with the agent's own words
-// and it is to say more.
+// GoesOn is the user message that is appended when a conversation ends with the
+// agent's message and the agent is to continue.
 const GoesOn = "(Go on from where you stopped.)"
 
-// Request is a request with what every conversion asks of it.
+// Request adds methods that every conversion needs.
 type Request struct{ llm.Request }
 
-// SameModel reports whether reasoning of m may be given to the model: a foreign
-// one cannot read it, and some refuse it.
+// SameModel reports whether reasoning of m may be sent to the model. Other models
+// cannot use it, and some refuse it.
 func (r *Request) SameModel(m *llm.Message) bool { return m.Model != "" && m.Model == r.Model }
 
-// Split takes the system messages at the beginning apart from the rest.
+// Split separates the system messages at the beginning from the rest.
 func Split(messages []llm.Message) (system []string, rest []llm.Message) {
 	for i := range messages {
 		if messages[i].Role != llm.System {
@@ -36,11 +37,12 @@ func Split(messages []llm.Message) (system []string, rest []llm.Message) {
 	return system, nil
 }
 
-// Event is how something that nobody in the conversation said is told to
-// providers that know only two sides.
+// Event formats a system message for providers that only have user and model messages
+// in a conversation.
 func Event(text string) string { return "<event>SYSTEM ALERT: " + text + "</event>" }
 
-// Outcome is a tool's answer as text for providers that cannot mark an error.
+// Outcome returns a tool's result as text, for providers that cannot mark a result as
+// an error.
 func (r *Request) Outcome(t *llm.ToolReturn) string {
 	text := t.PlainText()
 	if n := CountImages(t.Parts); n > 0 {
@@ -52,10 +54,11 @@ func (r *Request) Outcome(t *llm.ToolReturn) string {
 	return r.Cut(text)
 }
 
-// Parameters is a tool's schema as a map. It is of an object whose properties are
-// named, be there none, and says no alternatives at its top: OpenAI and Anthropic
-// refuse every request that offers a tool with another one. What the alternatives
-// name is among the properties; the tool itself sees to the rest.
+// Parameters returns a tool's schema as a map. The schema is always of type object,
+// has properties (possibly none) and no alternatives at its top level: OpenAI and
+// Anthropic refuse every request that offers a tool with another schema. The
+// properties of the alternatives are merged into the properties; the tool validates
+// the rest.
 func Parameters(t *llm.ToolSpec) map[string]any {
 	var schema map[string]any
 	if json.Unmarshal(t.Parameters, &schema) != nil || schema == nil {
@@ -84,10 +87,10 @@ func Parameters(t *llm.ToolSpec) map[string]any {
 	return schema
 }
 
-// Blank reports whether a text says nothing.
+// Blank reports whether a text is empty except for white space.
 func Blank(s string) bool { return strings.TrimSpace(s) == "" }
 
-// Either is the first of two texts that is not empty.
+// Either returns a, or b if a is empty.
 func Either(a, b string) string {
 	if a != "" {
 		return a
