@@ -151,7 +151,7 @@ func lastSummary(messages []Message) int {
 
 // newest omits the oldest messages until the rest fits. It always keeps the last step.
 func newest(messages []Message, budget int) (kept, dropped []Message) {
-	whole := seams(messages)
+	whole := cutPoints(messages)
 	size := make([]int, len(messages)+1) // tokens of the messages from that index on
 	for i := len(messages) - 1; i >= 0; i-- {
 		size[i] = size[i+1] + messages[i].Tokens()
@@ -181,9 +181,9 @@ func newest(messages []Message, budget int) (kept, dropped []Message) {
 	return slices.Concat(asked, messages[best:]), slices.Concat(messages[:last], messages[from:best])
 }
 
-// seams returns for each message whether the conversation can be cut before it without
+// cutPoints returns for each message whether the conversation can be cut before it without
 // separating a call from its result, or an approval request from its response.
-func seams(messages []Message) []bool {
+func cutPoints(messages []Message) []bool {
 	answers := map[string][]int{} // call id → indexes of the messages with its result
 	for i := range messages {
 		switch m := &messages[i]; {

@@ -31,30 +31,30 @@ type Options struct {
 // that begins between turns therefore makes the same messages, with the same ids, as
 // one that began at the start of the session; see List.
 type Fold struct {
-	opt      Options
-	messages []Message
-	places   []chat.Seq // sequence of the event that added each message
-	at       chat.Seq   // sequence of the current event
-	now      chat.EventID
-	opener   chat.EventID // the event that the id of the next agent message is derived from; see Speaking
-	running  chat.TurnID  // the running turn
-	waiting  []chat.Event
-	heard    chat.Seq // sequence of the event of the last message, if it is a user message
+	opt       Options
+	messages  []Message
+	places    []chat.Seq // sequence of the event that added each message
+	at        chat.Seq   // sequence of the current event
+	now       chat.EventID
+	prevEvent chat.EventID // the event that the id of the next agent message is derived from; see Speaking
+	running   chat.TurnID  // the running turn
+	waiting   []chat.Event
+	lastInput chat.Seq // sequence of the event of the last message, if it is a user message
 
 	// State of the running turn:
-	open    opening
-	speaks  int                      // index of the open message
-	turn    chat.TurnID              // turn of the open message
-	step    string                   // id of the model's last step
-	named   map[string]string        // call → tool
-	unnamed []ToolCall               // calls without an id in the log that have no result yet
-	asked   map[string]place         // calls in approval requests
-	denied  map[string]bool          // denied calls, whose result is the denial
-	printed map[string]chat.Decision // calls that the client ran and that have no result yet
-	prompt  map[string]chat.Body
-	works   map[string]bool // running calls
-	hushed  map[string]bool // omitted prompts; see Options.Brief
-	usage   int             // messages before this index have their model set
+	open           opening
+	openIndex      int                      // index of the open message
+	turn           chat.TurnID              // turn of the open message
+	step           string                   // id of the model's last step
+	toolNames      map[string]string        // call → tool
+	callsWithoutID []ToolCall               // calls without an id in the log that have no result yet
+	asked          map[string]place         // calls in approval requests
+	denied         map[string]bool          // denied calls, whose result is the denial
+	clientRuns     map[string]chat.Decision // calls that the client ran and that have no result yet
+	prompt         map[string]chat.Body
+	pending        map[string]bool // running calls
+	omitted        map[string]bool // omitted prompts; see Options.Brief
+	usage          int             // messages before this index have their model set
 }
 
 // opening says what kind of content can be added to the open message.
@@ -102,8 +102,8 @@ func (f *Fold) Waiting() []Message {
 // Apply folds the next event.
 func (f *Fold) Apply(e *chat.Event) {
 	f.at, f.now = e.Seq, e.ID
-	if spoken(e, f.opt.Workstream) {
-		f.hear(e)
+	if isInput(e, f.opt.Workstream) {
+		f.addInput(e)
 		return
 	}
 	if e.Workstream != f.opt.Workstream {
@@ -116,17 +116,17 @@ func (f *Fold) Apply(e *chat.Event) {
 	case chat.UserMessageWithdrawn:
 		f.waiting = slices.DeleteFunc(f.waiting, func(w chat.Event) bool { return w.Seq == b.Sequence })
 	case chat.TurnStarted:
-		f.forget()
-		f.running, f.opener = b.TurnID, e.ID
+		f.resetTurn()
+		f.running, f.prevEvent = b.TurnID, e.ID
 		f.take(b.Trigger, e.Turn)
 	case chat.TurnInput:
 		for _, seq := range b.Sequences {
 			f.take(seq, e.Turn)
 		}
 		// The agent's later output can depend on the new input, so it needs a new message.
-		f.open, f.opener = openNone, e.ID
+		f.open, f.prevEvent = openNone, e.ID
 	case chat.TurnCompleted:
-		f.forget()
+		f.resetTurn()
 		f.running = ""
 
 	case chat.AgentThinking:
@@ -143,11 +143,11 @@ func (f *Fold) Apply(e *chat.Event) {
 		f.model(b.Model)
 
 	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
-		if !f.hush(e) {
+		if !f.omits(e) {
 			f.ask(e)
 		}
 	case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse, chat.PromptClosed:
-		if !f.hushed[chat.AnswerOf(e.Body)] {
+		if !f.omitted[chat.AnswerOf(e.Body)] {
 			f.answered(e)
 		}
 
@@ -164,9 +164,9 @@ func (f *Fold) Apply(e *chat.Event) {
 	}
 }
 
-// spoken reports whether an event is input for a workstream: a user message, its task,
+// isInput reports whether an event is input for a workstream: a user message, its task,
 // or a message from the workstream that launched it.
-func spoken(e *chat.Event, line string) bool {
+func isInput(e *chat.Event, line string) bool {
 	switch b := e.Body.(type) {
 	case chat.UserMessage:
 		return e.Workstream == line
@@ -178,15 +178,15 @@ func spoken(e *chat.Event, line string) bool {
 	return false
 }
 
-// hear adds an input message immediately if no turn runs. Otherwise the message waits
+// addInput adds an input message immediately if no turn runs. Otherwise the message waits
 // until a turn takes it.
-func (f *Fold) hear(e *chat.Event) {
+func (f *Fold) addInput(e *chat.Event) {
 	if f.running != "" {
 		f.waiting = append(f.waiting, *e)
 		return
 	}
 	// Another Fold may begin here, because no turn runs.
-	f.forget()
+	f.resetTurn()
 	for i := range f.waiting { // no turn has taken them
 		f.putPerson(&f.waiting[i])
 	}
@@ -198,7 +198,7 @@ func (f *Fold) hear(e *chat.Event) {
 // it here. Otherwise it was added when it was sent, or it is before the Fold's first
 // event.
 func (f *Fold) take(seq chat.Seq, turn chat.TurnID) {
-	if n := len(f.messages) - 1; n >= 0 && f.heard == seq {
+	if n := len(f.messages) - 1; n >= 0 && f.lastInput == seq {
 		f.messages[n].RunID = RunID(turn)
 	}
 	for i := range f.waiting {
@@ -212,29 +212,29 @@ func (f *Fold) take(seq chat.Seq, turn chat.TurnID) {
 	}
 }
 
-// forget clears the state of the turn that has ended.
-func (f *Fold) forget() {
-	f.open, f.step, f.opener = openNone, "", ""
-	f.usage, f.unnamed = len(f.messages), nil
-	clear(f.named)
+// resetTurn clears the state of the turn that has ended.
+func (f *Fold) resetTurn() {
+	f.open, f.step, f.prevEvent = openNone, "", ""
+	f.usage, f.callsWithoutID = len(f.messages), nil
+	clear(f.toolNames)
 	clear(f.asked)
 	clear(f.denied)
-	clear(f.printed)
+	clear(f.clientRuns)
 	clear(f.prompt)
-	clear(f.works)
-	clear(f.hushed)
+	clear(f.pending)
+	clear(f.omitted)
 }
 
-// hush reports whether to omit a prompt because a running tool opened it.
-func (f *Fold) hush(e *chat.Event) bool {
-	if !f.opt.Brief || len(f.works) == 0 {
+// omits reports whether to omit a prompt because a running tool opened it.
+func (f *Fold) omits(e *chat.Event) bool {
+	if !f.opt.Brief || len(f.pending) == 0 {
 		return false
 	}
 	switch b := e.Body.(type) {
 	case chat.AgentInputRequest:
-		put(&f.hushed, b.RequestID, true)
+		put(&f.omitted, b.RequestID, true)
 	case chat.AgentPermissionRequest:
-		put(&f.hushed, b.RequestID, true)
+		put(&f.omitted, b.RequestID, true)
 	default:
 		return false
 	}
@@ -257,9 +257,9 @@ func (f *Fold) message(e *chat.Event, role Role, n int) Message {
 func (f *Fold) put(e *chat.Event, m Message) {
 	f.messages = append(f.messages, m)
 	f.places = append(f.places, f.at)
-	f.open, f.speaks, f.turn, f.heard = openNone, len(f.messages)-1, e.Turn, 0
+	f.open, f.openIndex, f.turn, f.lastInput = openNone, len(f.messages)-1, e.Turn, 0
 	if m.Role != Assistant {
-		f.opener = f.now
+		f.prevEvent = f.now
 	}
 }
 
@@ -269,17 +269,17 @@ func (f *Fold) put(e *chat.Event, m Message) {
 // derived from the event that precedes the message.
 func (f *Fold) Speaking(turn chat.TurnID) (message, step string) {
 	if f.open == openAssistant && f.turn == turn {
-		m := f.present()
+		m := f.openMessage()
 		return m.ID, m.StepID
 	}
-	return f.begins(f.opener, "")
+	return f.nextIDs(f.prevEvent, "")
 }
 
-// begins returns the ids of the message and the step that begin after opener. Without
-// an opener, the ids are derived from own, the first event of the message.
-func (f *Fold) begins(opener, own chat.EventID) (message, step string) {
-	if opener != "" {
-		return behind(opener)
+// nextIDs returns the ids of the message and the step that begin after prevEvent. Without
+// it, the ids are derived from own, the first event of the message.
+func (f *Fold) nextIDs(prevEvent, own chat.EventID) (message, step string) {
+	if prevEvent != "" {
+		return idsAfter(prevEvent)
 	}
 	return MessageID(own, ofAgent), stepID(own)
 }
@@ -287,12 +287,12 @@ func (f *Fold) begins(opener, own chat.EventID) (message, step string) {
 func (f *Fold) putPerson(e *chat.Event) {
 	if m, ok := f.fromPerson(e); ok {
 		f.put(e, m)
-		f.step, f.heard = "", e.Seq
+		f.step, f.lastInput = "", e.Seq
 	}
 }
 
-// present returns the open message.
-func (f *Fold) present() *Message { return &f.messages[f.speaks] }
+// openMessage returns the open message.
+func (f *Fold) openMessage() *Message { return &f.messages[f.openIndex] }
 
 // notice adds a system message and closes the open message.
 func (f *Fold) notice(e *chat.Event, text string) {
@@ -311,7 +311,7 @@ func (f *Fold) news(e *chat.Event, text string) {
 	}
 	f.messages = append(f.messages, m)
 	f.places = append(f.places, f.at)
-	f.heard = 0
+	f.lastInput = 0
 }
 
 // imported adds a message that the log contains unchanged; see Drafts.

@@ -13,11 +13,11 @@ func (f *Fold) assistant(e *chat.Event) *Message {
 	if f.open != openAssistant || f.turn != e.Turn {
 		m := f.message(e, Assistant, 0)
 		m.Content = []Part{}
-		m.ID, m.StepID = f.begins(f.opener, e.ID)
+		m.ID, m.StepID = f.nextIDs(f.prevEvent, e.ID)
 		f.put(e, m)
 		f.open, f.step = openAssistant, m.StepID
 	}
-	return f.present()
+	return f.openMessage()
 }
 
 func (f *Fold) think(e *chat.Event, b chat.AgentThinking) {
@@ -51,10 +51,10 @@ func (f *Fold) call(e *chat.Event, b chat.AgentToolCall) {
 	id, args := b.CallID, arguments(b.Params)
 	if id == "" {
 		id = "call" + strings.TrimPrefix(MessageID(e.ID, 0), "message")
-		f.unnamed = append(f.unnamed, ToolCall{ID: id, Name: b.Tool})
+		f.callsWithoutID = append(f.callsWithoutID, ToolCall{ID: id, Name: b.Tool})
 	}
-	put(&f.named, id, b.Tool)
-	put(&f.works, id, true)
+	put(&f.toolNames, id, b.Tool)
+	put(&f.pending, id, true)
 	if at, ok := f.asked[id]; ok {
 		// A person approved the call. The approval request already contains it; update
 		// its arguments to those that the person approved.
@@ -84,9 +84,9 @@ func (f *Fold) callOf(e *chat.Event, id, tool string) string {
 	if id != "" {
 		return id
 	}
-	for i, c := range f.unnamed {
+	for i, c := range f.callsWithoutID {
 		if c.Name == tool || tool == "" {
-			f.unnamed = slices.Delete(f.unnamed, i, i+1)
+			f.callsWithoutID = slices.Delete(f.callsWithoutID, i, i+1)
 			return c.ID
 		}
 	}
@@ -146,13 +146,13 @@ func (f *Fold) returned(e *chat.Event, tool string, r ToolReturn) {
 }
 
 func (f *Fold) returnedAs(e *chat.Event, n int, tool string, r ToolReturn) {
-	delete(f.works, r.ToolCallID)
-	if d, ok := f.printed[r.ToolCallID]; ok {
+	delete(f.pending, r.ToolCallID)
+	if d, ok := f.clientRuns[r.ToolCallID]; ok {
 		r.Stdout, r.Stderr = d.Stdout, d.Stderr
-		delete(f.printed, r.ToolCallID)
+		delete(f.clientRuns, r.ToolCallID)
 	}
 	if tool == "" {
-		tool = f.named[r.ToolCallID]
+		tool = f.toolNames[r.ToolCallID]
 	}
 	if f.open != openTool || f.turn != e.Turn {
 		m := f.message(e, Tool, n)
@@ -161,8 +161,8 @@ func (f *Fold) returnedAs(e *chat.Event, n int, tool string, r ToolReturn) {
 		f.put(e, m)
 		f.open = openTool
 	}
-	f.opener = f.now
-	m := f.present()
+	f.prevEvent = f.now
+	m := f.openMessage()
 	m.ToolReturns = append(m.ToolReturns, r)
 	m.Content = append(m.Content, &Text{Text: r.PlainText()})
 }

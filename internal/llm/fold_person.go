@@ -144,7 +144,7 @@ func (f *Fold) ask(e *chat.Event) {
 			f.step = m.StepID
 		}
 		for i, c := range b.Calls {
-			put(&f.named, c.CallID, c.Tool)
+			put(&f.toolNames, c.CallID, c.Tool)
 			put(&f.asked, c.CallID, place{len(f.messages), i})
 			m.ToolCalls = append(m.ToolCalls, ToolCall{ID: c.CallID, Name: c.Tool, Arguments: arguments(c.Params)})
 		}
@@ -279,7 +279,7 @@ func (f *Fold) decided(e *chat.Event, decisions []chat.Decision) {
 				f.rewrite(at, string(d.Params))
 			}
 			if d.Ran() {
-				put(&f.printed, d.CallID, d)
+				put(&f.clientRuns, d.CallID, d)
 			}
 			continue
 		}

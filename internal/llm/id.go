@@ -21,14 +21,14 @@ func MessageID(e chat.EventID, n int) string { return uuidOf(IDPrefix, chat.Even
 // event before them, which may have a message of its own.
 const ofAgent = 64
 
-// behind returns the ids of the agent message and the step that begin after event e.
-func behind(e chat.EventID) (message, step string) {
+// idsAfter returns the ids of the agent message and the step that begin after event e.
+func idsAfter(e chat.EventID) (message, step string) {
 	if id, ok := chat.ParseID(chat.EventPrefix, string(e)); ok {
 		if n, seq, ok := id.Parts(); ok {
 			id = chat.MakeID(n, seq+1)
-			step = written(StepPrefix, &id)
+			step = formatUUID(StepPrefix, &id)
 			id[15] |= ofAgent
-			return written(IDPrefix, &id), step
+			return formatUUID(IDPrefix, &id), step
 		}
 	}
 	e += "+1" // imported logs may have other ids: derive a distinct, deterministic id
@@ -54,12 +54,12 @@ func uuidOf(prefix, ours, id string, n int) string {
 		parsed[6], parsed[8], parsed[15] = parsed[6]&0xf|0x40, parsed[8]&0x3f|0x80, parsed[15]&0x80
 	}
 	parsed[15] |= byte(n) & 0x7f
-	return written(prefix, &parsed)
+	return formatUUID(prefix, &parsed)
 }
 
-// written formats an id as a UUID after its prefix with a single allocation, because a
+// formatUUID formats an id as a UUID after its prefix with a single allocation, because a
 // list of messages needs several ids per message.
-func written(prefix string, id *chat.ID) string {
+func formatUUID(prefix string, id *chat.ID) string {
 	var room [64]byte
 	b := append(room[:0], prefix...)
 	for i, group := range [][]byte{id[:4], id[4:6], id[6:8], id[8:10], id[10:]} {

@@ -165,7 +165,7 @@ func (l *lister) list(ctx context.Context) (Page, error) {
 		l.hi = l.lo - 1
 	}
 	if l.Desc || l.after.given {
-		if err := l.back(ctx, step); err != nil {
+		if err := l.extendBack(ctx, step); err != nil {
 			return Page{}, err
 		}
 	}
@@ -178,14 +178,14 @@ func (l *lister) list(ctx context.Context) (Page, error) {
 		full := l.Limit > 0 && len(found) > l.Limit
 		switch {
 		case l.lo > 1 && (start < 0 || !l.reaches(start)):
-			err = l.back(ctx, step)
-		case end < 0 || l.hi < l.last && (!ok || l.falls(end)):
-			err = l.forth(ctx, look)
+			err = l.extendBack(ctx, step)
+		case end < 0 || l.hi < l.last && (!ok || l.endsTooEarly(end)):
+			err = l.extendForward(ctx, look)
 			look *= 2
 		case l.Desc && !full && l.lo > 1 && (!l.after.given || l.events[start].Seq > l.after.seq):
-			err = l.back(ctx, step)
+			err = l.extendBack(ctx, step)
 		case !l.Desc && !full && l.hi < l.last && !l.ended(list):
-			err = l.forth(ctx, step)
+			err = l.extendForward(ctx, step)
 		default:
 			return l.page(found, full), nil
 		}
@@ -205,9 +205,9 @@ func (l *lister) reaches(start int) bool {
 	return !from.given || start < len(l.events) && l.events[start].Seq <= from.seq || l.Desc && from.id == ""
 }
 
-// falls reports whether a Fold up to end stops before the event that limits the page,
+// endsTooEarly reports whether a Fold up to end stops before the event that limits the page,
 // because that event is in the middle of a turn.
-func (l *lister) falls(end int) bool {
+func (l *lister) endsTooEarly(end int) bool {
 	return l.Desc && l.before.given && l.before.id == "" && l.lo+chat.Seq(end) < l.before.seq
 }
 

@@ -27,8 +27,8 @@ type placed struct {
 	at chat.Seq
 }
 
-// back extends the window by up to n events before it.
-func (w *window) back(ctx context.Context, n int) error {
+// extendBack extends the window by up to n events before it.
+func (w *window) extendBack(ctx context.Context, n int) error {
 	older, err := w.read(ctx, chat.Range{Before: w.lo, Limit: n, Desc: true})
 	if err != nil {
 		return err
@@ -42,8 +42,8 @@ func (w *window) back(ctx context.Context, n int) error {
 	return nil
 }
 
-// forth extends the window by up to n events after it.
-func (w *window) forth(ctx context.Context, n int) error {
+// extendForward extends the window by up to n events after it.
+func (w *window) extendForward(ctx context.Context, n int) error {
 	newer, err := w.read(ctx, chat.Range{After: w.hi, Limit: n})
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ func (w *window) start(idle []bool) int {
 		if b, ok := e.Body.(chat.TurnStarted); ok && e.Workstream == w.line && b.Trigger < w.lo {
 			return start
 		}
-		if idle[i] && opens(e, w.line) {
+		if idle[i] && resetsFold(e, w.line) {
 			start = i
 		}
 	}
@@ -209,21 +209,21 @@ func (w *window) end(idle []bool) int {
 		if !idle[i] {
 			continue
 		}
-		if i < len(w.events) && spoken(&w.events[i], w.line) || i > 0 && w.closed(i-1) {
+		if i < len(w.events) && isInput(&w.events[i], w.line) || i > 0 && w.endsTurn(i-1) {
 			return i
 		}
 	}
 	return -1
 }
 
-// opens reports whether a Fold clears its state at this event.
-func opens(e *chat.Event, line string) bool {
+// resetsFold reports whether a Fold clears its state at this event.
+func resetsFold(e *chat.Event, line string) bool {
 	_, began := e.Body.(chat.TurnStarted)
-	return began && e.Workstream == line || spoken(e, line)
+	return began && e.Workstream == line || isInput(e, line)
 }
 
-// closed reports whether an event ends a turn of the workstream.
-func (w *window) closed(i int) bool {
+// endsTurn reports whether an event ends a turn of the workstream.
+func (w *window) endsTurn(i int) bool {
 	_, ok := w.events[i].Body.(chat.TurnCompleted)
 	return ok && w.events[i].Workstream == w.line
 }
@@ -236,7 +236,7 @@ func (w *window) waiting(idle []bool, start int) []chat.Event {
 	}
 	for i := range start {
 		e := &w.events[i]
-		if spoken(e, w.line) && !idle[i] {
+		if isInput(e, w.line) && !idle[i] {
 			list = append(list, *e)
 		}
 		if e.Workstream != w.line {
