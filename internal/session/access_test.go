@@ -11,7 +11,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// TestAccess is the table of who may do what.
+// TestAccess checks each operation for each kind of caller.
 func TestAccess(t *testing.T) {
 	const (
 		ok = chat.Code("")
@@ -104,7 +104,7 @@ func TestAccess(t *testing.T) {
 				}
 			}))
 			if chat.CodeOf(err) == chat.Invalid {
-				err = nil // was let in, and judged by the journal
+				err = nil // access was granted; the journal refused the log
 			}
 			return err
 		}, [8]chat.Code{no, no, no, no, no, no, no, ok}},
@@ -113,7 +113,7 @@ func TestAccess(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			want := row.want[:]
-			want = append(want, want[6]) // an admin of another workspace has no more rights than anybody there
+			want = append(want, want[6]) // an admin of another workspace has the rights of any other user
 			for i, name := range append(callers, "other admin") {
 				w := startWorld(t, Options{})
 				e := env{w: w, id: w.begin("s", chat.NewSession{Members: []chat.Member{
@@ -125,7 +125,7 @@ func TestAccess(t *testing.T) {
 					t.Errorf("%s: %q (%v), want %q", name, got, err, want[i])
 				}
 				if want[i] == nf {
-					// What cannot be seen is as if it were not there.
+					// A session that the caller may not see gives the same error as a missing one.
 					ghost := e
 					ghost.id = "ghost"
 					ghost.ev.ID = chat.EventID(chat.MakeID(chat.NumberFor("ghost", 0), 1).Text(chat.EventPrefix))
@@ -163,8 +163,8 @@ func TestListShowsOnlyOnesOwn(t *testing.T) {
 	}
 }
 
-// The server's own sessions are nobody else's: an id like theirs leads to a
-// session of one's own, lists leave them out, and an admin may only look.
+// System sessions belong to the server: a client that uses such an id gets a session of
+// its own, lists leave them out, and an admin may only read them.
 func TestSystemSessions(t *testing.T) {
 	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
 	local, root := user("root", chat.ScopeAdmin), user("root", chat.ScopeAdmin)
@@ -187,7 +187,7 @@ func TestSystemSessions(t *testing.T) {
 	w.wantCode(err, chat.Denied)
 	_, err = w.Erase(ctx, root, "sys-book")
 	w.wantCode(err, chat.Denied)
-	for _, c := range []chat.Caller{user("eve"), local} { // nor do admins of one workspace see them
+	for _, c := range []chat.Caller{user("eve"), local} { // an admin of one workspace does not see them either
 		_, err = w.Get(ctx, c, "sys-book")
 		w.wantCode(err, chat.NotFound)
 	}
@@ -229,7 +229,7 @@ func TestRemovedMembersStopSeeing(t *testing.T) {
 	_, err := w.Snapshot(ctx, bob, id, 1)
 	w.wantCode(err, chat.NotFound)
 
-	// The agent that a session named before is out as well.
+	// The previous agent of the session loses access, too.
 	id = w.begin("t")
 	r = newReader(chat.Cursor{})
 	go func() { ended <- r.run(t.Context(), w.Sessions, bot, id) }()
@@ -241,8 +241,8 @@ func TestRemovedMembersStopSeeing(t *testing.T) {
 	w.wantCode(<-ended, chat.NotFound)
 }
 
-// TestAccessIsCheckedInOrder: what a sequencer remembers of who may enter can be
-// old; the state decides.
+// TestAccessIsCheckedInOrder: the session record cached in a sequencer may be stale;
+// access is decided by the state.
 func TestAccessIsCheckedInOrder(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
@@ -288,7 +288,7 @@ func TestCreateAndForeignIDs(t *testing.T) {
 			t.Fatal("a refused session was returned")
 		}
 	}
-	// For bob the id is free, and leads him to his own.
+	// Bob may use the id, and gets his own session.
 	his, created, err := w.Create(ctx, bob, n)
 	if err != nil || !created || his.ID == "x" || his.Owner.ID != "bob" {
 		t.Fatal(his, created, err)
@@ -302,7 +302,7 @@ func TestCreateAndForeignIDs(t *testing.T) {
 	if got, _ := w.Get(ctx, ann, "x"); got.Last != 1 {
 		t.Fatal("bob wrote into ann's session")
 	}
-	// An id of an event in ann's session does not lead him to his own.
+	// An event id of ann's session does not resolve to bob's session.
 	_, _, err = w.ByID(ctx, bob, chat.MakeID(w.state("x").Number, 1))
 	w.wantCode(err, chat.NotFound)
 
@@ -352,7 +352,7 @@ func TestErase(t *testing.T) {
 	_, err := w.Erase(ctx, ann, id)
 	w.wantCode(err, chat.Unavailable)
 	files.err = nil
-	receipt, err := w.Erase(ctx, ann, id) // it can be asked for again
+	receipt, err := w.Erase(ctx, ann, id) // a repeated call returns the receipt again
 	if err != nil || receipt.Events != 3 || receipt.Artifacts != 2 || receipt.Bytes < 20 {
 		t.Fatal(receipt, err)
 	}
@@ -380,7 +380,7 @@ func TestErase(t *testing.T) {
 
 type fakeFiles struct {
 	err    error
-	merged []string // where to
+	merged []string // target folders
 }
 
 func (f *fakeFiles) DeleteSession(context.Context, chat.SessionID) (int, int64, error) {

@@ -6,8 +6,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// An id that a client always uses must not lead to a session that somebody else
-// began under it and added the caller to.
+// A client that always uses the same id must not reach a session that another user created
+// with this id and added the caller to.
 func TestAMembershipDoesNotTakeAnID(t *testing.T) {
 	for _, victim := range []chat.Caller{bob, user("root", chat.ScopeUser, chat.ScopeAdmin)} {
 		for _, role := range []chat.Role{chat.Viewer, chat.Answerer, chat.Owner} {
@@ -33,7 +33,7 @@ func TestAMembershipDoesNotTakeAnID(t *testing.T) {
 	}
 }
 
-// A caller's alias goes before a session of others with the same id, also when
+// A caller's alias takes precedence over another owner's session with the same id, even if
 // the caller becomes a member of that session later.
 func TestAnAliasGoesBeforeSessionsOfOthers(t *testing.T) {
 	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
@@ -46,7 +46,7 @@ func TestAnAliasGoesBeforeSessionsOfOthers(t *testing.T) {
 	if _, err := w.Update(ctx, ann, "chat-1", chat.SessionUpdated{Members: &members}); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // with the session in memory, and without
+	for range 2 { // with the session cached, and without
 		if id, err := w.Resolve(ctx, bob, "chat-1"); err != nil || id != his.ID {
 			t.Fatalf("the alias leads to %q: %v", id, err)
 		}
@@ -56,18 +56,18 @@ func TestAnAliasGoesBeforeSessionsOfOthers(t *testing.T) {
 		if same, created, err := w.Create(ctx, bob, chat.NewSession{ID: "chat-1", Title: "his"}); err != nil || created || same.ID != his.ID {
 			t.Fatalf("the alias leads to %q: %v", same.ID, err)
 		}
-		// What he cannot reach by its id is not offered to him under it.
+		// The list leaves out a session that bob cannot reach by its id.
 		page, err := w.List(ctx, bob, chat.Filter{Limit: 10})
 		if err != nil || len(page.Sessions) != 1 || page.Sessions[0].ID != his.ID {
 			t.Fatalf("%+v, %v", page.Sessions, err)
 		}
-		// For the one who began it nothing has changed.
+		// Nothing has changed for the user who created it.
 		if id, err := w.Resolve(ctx, ann, "chat-1"); err != nil || id != "chat-1" {
 			t.Fatal(id, err)
 		}
 		w.restart()
 	}
-	// An erased session's alias does not lead elsewhere.
+	// The alias of an erased session does not resolve to another session.
 	if _, err := w.Erase(ctx, bob, his.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestAccept(t *testing.T) {
 		}
 		w.restart()
 	}
-	// His own one has its id still.
+	// His own session keeps its id.
 	if id, err := w.Resolve(ctx, bob, his.ID); err != nil || id != his.ID {
 		t.Fatal(id, err)
 	}
@@ -123,8 +123,8 @@ func TestAccept(t *testing.T) {
 	w.wantCode(err, chat.NotFound)
 }
 
-// An alias gives no access to the session whose id it is spelled like: dialects
-// keep records by session id and ask here whether the caller may see them.
+// An alias gives no access to the session whose id is equal to the alias. Dialects keep
+// records by session id and check access to them here.
 func TestAnAliasIsNoAccess(t *testing.T) {
 	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
 	id := w.begin("agent-1")

@@ -117,7 +117,7 @@ func TestClientIDs(t *testing.T) {
 	if err != nil || other[0].Seq == first[0].Seq {
 		t.Fatalf("a key belongs to its actor: %v %v", other, err)
 	}
-	// An array with repeats, also within itself.
+	// Drafts repeated from an earlier call and within one call.
 	evs, err := one(ann, msg("b", "k2"), msg("a", "k1"), msg("c", "k3"), msg("b", "k2"))
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestClientIDs(t *testing.T) {
 	if got := []chat.Seq{evs[0].Seq, evs[1].Seq, evs[2].Seq, evs[3].Seq}; !slices.Equal(got, []chat.Seq{last + 1, first[0].Seq, last + 2, last + 1}) {
 		t.Fatalf("numbers are %v", got)
 	}
-	// Atomic: one that is refused takes all with it.
+	// Atomic: if one draft is refused, none is stored.
 	for _, bad := range []chat.Draft{msg("x", "k3"), chat.NewDraft(chat.TurnInput{}), chat.NewDraft(chat.UserInputResponse{RequestID: "none"})} {
 		_, err = one(ann, msg("d", "k4"), bad)
 		if err == nil {

@@ -19,7 +19,7 @@ import (
 	store "github.com/parley-hq/parley/internal/journal"
 )
 
-// bench is a door to a journal on the real disk, with a session per writer.
+// bench opens Sessions on a journal on the real disk, with one session per writer.
 func bench(b *testing.B, writers int) []func() {
 	j, err := store.Open(b.TempDir(), store.Options{MinFree: -1, MinFreePercent: -1})
 	if err != nil {
@@ -37,7 +37,7 @@ func bench(b *testing.B, writers int) []func() {
 		if _, _, err := s.Create(ctx, ann, chat.NewSession{ID: id, Agent: chat.NoAgent}); err != nil {
 			b.Fatal(err)
 		}
-		// An envelope of about 300 bytes, as it comes from a dialect.
+		// An event of about 300 bytes, like those of a dialect.
 		payload := json.RawMessage(`{"text":"` + strings.Repeat("x", 60) + `"}`)
 		steps[w] = func() {
 			drafts := []chat.Draft{{Type: "user.message", Payload: payload}}
@@ -71,8 +71,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkRatio runs appends and bare writes of Pebble in turns, so that what
-// else the machine does meets both alike, and prints the median of the ratios.
+// BenchmarkRatio alternates appends and direct Pebble writes, so that other load on the
+// machine affects both, and reports the median ratio.
 func BenchmarkRatio(b *testing.B) {
 	const window = 150 * time.Millisecond
 	for _, writers := range []int{1, 64, 256} {

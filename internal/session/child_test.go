@@ -6,8 +6,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// A child belongs to the people of its parent. Only sessions of people have
-// children, and a child has none.
+// A child has the owner and members of its parent. System sessions and children cannot
+// have children.
 func TestChildren(t *testing.T) {
 	w := newWorld(t, Options{})
 	members := []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}
@@ -24,7 +24,7 @@ func TestChildren(t *testing.T) {
 		if child.Parent != "parent" || child.Grant != "g1" || child.Workspace != "elsewhere" || !child.Owner.Same(ann.Actor) || len(child.Members) != 1 || child.Agent != "helper" {
 			t.Fatalf("%+v", child)
 		}
-		w.restart() // the record follows from the log
+		w.restart() // the record is rebuilt from the log
 		if again, err := w.Get(ctx, chat.Trusted, "child"); err != nil || again.Parent != "parent" || again.Grant != "g1" {
 			t.Fatal(again, err)
 		}

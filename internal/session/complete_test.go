@@ -23,7 +23,7 @@ func TestSessionIsCompletedAfterItsLastTurn(t *testing.T) {
 			id := w.begin("s", chat.NewSession{Settings: chat.Settings{CompleteAfterTurn: true}})
 			w.say(id, "a")
 			first := w.turn(id)
-			w.say(id, "b") // waits
+			w.say(id, "b") // is queued
 			if err := w.EndTurn(ctx, first, chat.Done, ""); err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +52,7 @@ func TestSessionIsCompletedAfterItsLastTurn(t *testing.T) {
 				t.Errorf("status %v %v", sess.Status, err)
 			}
 
-			// A change of its record does not end it again; a message reopens it.
+			// An update does not complete it again; a message reopens it.
 			title := "x"
 			if _, err := w.Update(ctx, ann, id, chat.SessionUpdated{Title: &title}); err != nil {
 				t.Fatal(err)
@@ -69,7 +69,7 @@ func TestSessionIsCompletedAfterItsLastTurn(t *testing.T) {
 	}
 }
 
-// Workstreams that still run keep the session open.
+// A session is not completed while workstreams run.
 func TestSessionIsNotCompletedWhileAWorkstreamRuns(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Settings: chat.Settings{CompleteAfterTurn: true}})
@@ -86,8 +86,8 @@ func TestSessionIsNotCompletedWhileAWorkstreamRuns(t *testing.T) {
 	}
 }
 
-// A turn carries the acknowledgement of the first stop; a later stop gets to know
-// that its own is not carried.
+// The end of a turn has the acknowledgement of the first stop; the result of a later stop
+// reports that its own acknowledgement is not used.
 func TestStopSaysWhetherTheTurnAcknowledgesIt(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")

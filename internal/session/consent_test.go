@@ -6,8 +6,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// People approve and permit; agents do not, whatever their scopes and however
-// they send it. Other questions are answered by everybody but the agent that asks.
+// Only people answer approvals and permissions; agents cannot, with any scope and any
+// method. Other prompts may be answered by every caller except the agent that asks.
 func TestAgentsDoNotConsent(t *testing.T) {
 	agent := func(id string, scopes ...chat.Scope) chat.Caller {
 		return chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: id}, Scopes: scopes}
@@ -65,8 +65,8 @@ func TestAgentsDoNotConsent(t *testing.T) {
 	}
 }
 
-// The result of a tool that the sender of a message runs is no consent: an agent
-// that sends a message brings it, but not the one that answers.
+// The result of a tool that the sender of a message runs is not an approval: an agent that
+// sent the message may send it, the agent that answers may not.
 func TestAgentsRunTheirOwnTools(t *testing.T) {
 	helper := chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "helper"}, Scopes: []chat.Scope{chat.ScopeAgent}}
 	for name, mixed := range map[string]bool{"its tools alone": false, "with one of the server's": true} {
@@ -91,7 +91,7 @@ func TestAgentsRunTheirOwnTools(t *testing.T) {
 	}
 }
 
-// An agent that owns a session cannot have the server approve in place of people.
+// An agent that owns a session cannot turn on automatic approval.
 func TestAgentsDoNotChooseWhoApproves(t *testing.T) {
 	w := newWorld(t, Options{})
 	for _, a := range []chat.Approvals{chat.ApproveReview, chat.ApproveAll} {
@@ -104,7 +104,7 @@ func TestAgentsDoNotChooseWhoApproves(t *testing.T) {
 		}
 		_, err = w.Update(ctx, bot, own.ID, chat.SessionUpdated{Settings: &settings})
 		w.wantCode(err, chat.Denied)
-		// What a person chose stays, and can be taken back.
+		// An agent may keep or remove the setting that a person chose.
 		if _, err := w.Update(ctx, chat.Trusted, own.ID, chat.SessionUpdated{Settings: &settings}); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestAgentsDoNotChooseWhoApproves(t *testing.T) {
 	}
 }
 
-// What was allowed for the rest of a session is not allowed in a fork of it.
+// Automatic approval does not apply in a fork.
 func TestForksAllowNothing(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})

@@ -22,7 +22,7 @@ func (w *world) parsed(text string) []chat.Draft {
 	return drafts
 }
 
-// The same content in another order or with other escapes is the same draft.
+// Drafts with a different member order or different escapes are equal.
 func TestARepeatedDraftIsComparedByItsMeaning(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
@@ -47,7 +47,7 @@ func TestARepeatedDraftIsComparedByItsMeaning(t *testing.T) {
 	}
 	_, err := w.Append(ctx, ann, id, w.parsed(`{"type":"user.message","client_id":"c","payload":{"text":"a < é","context":{"x":2,"y":[true,2.5]}}}`))
 	w.wantCode(err, chat.Conflict)
-	// Making a session again is compared in the same way.
+	// A repeated Create is compared in the same way.
 	n := chat.NewSession{ID: "m", Agent: "none", Metadata: json.RawMessage(`{"a":1,"b":"<"}`)}
 	if _, made, err := w.Create(ctx, ann, n); err != nil || !made {
 		t.Fatal(made, err)
@@ -91,7 +91,7 @@ func TestDeadlinesOfPrompts(t *testing.T) {
 			w.wantCode(err, chat.Invalid)
 		}
 	}
-	// As it comes over the wire; null is none.
+	// Decoded from JSON; null means no deadline.
 	for text, want := range map[string]chat.At{`"2026-01-02T04:04:05Z"`: in(time.Hour), `"2026-01-02T05:04:05+01:00"`: in(time.Hour), `null`: 0} {
 		evs, err := w.Append(ctx, bot, id, w.parsed(`{"type":"agent.input_request","payload":{"text":"?","deadline":`+text+`}}`))
 		if err != nil || evs[0].Body.(chat.AgentInputRequest).Deadline != want {
@@ -109,7 +109,7 @@ func TestDeadlinesOfPrompts(t *testing.T) {
 	}
 }
 
-// keeper keeps files in memory.
+// keeper stores files in memory.
 type keeper map[string]string
 
 func (s keeper) put(_ context.Context, id chat.SessionID, path, mediaType string, body io.Reader, commit func(int64) error) error {
@@ -163,7 +163,7 @@ func TestLargeDataBecomesAFile(t *testing.T) {
 		if got := kept["s "+x.media]; path == "" || got != path+" "+x.content {
 			t.Errorf("%s: the file %q is not what was sent: %.100s", x.typ, path, got)
 		}
-		// The same again is the same event, and other data is another draft.
+		// A repeated draft gives the same event; other data is a conflict.
 		again, err := w.Append(ctx, who, id, w.parsed(text))
 		if err != nil || again[0].ID != e.ID {
 			t.Errorf("%s: %v", x.typ, err)

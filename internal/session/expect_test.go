@@ -6,8 +6,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// A message can say what its sender saw of the line; when that has changed, it
-// is a conflict and nothing is written.
+// A message may have the state of the line that its sender saw. If the line has changed,
+// the append is a conflict and stores nothing.
 func TestExpectedLine(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{})
@@ -32,7 +32,7 @@ func TestExpectedLine(t *testing.T) {
 	if err := send(chat.Expected{Turn: ref.Turn}); err != nil {
 		t.Fatal(err)
 	}
-	wants(chat.Expected{Turn: ref.Turn}) // one waits now
+	wants(chat.Expected{Turn: ref.Turn}) // one message is queued now
 	if err := send(chat.Expected{Turn: ref.Turn, Queue: []chat.Seq{4}}); err != nil {
 		t.Fatal(err)
 	}

@@ -40,9 +40,9 @@ func TestAFailedCommitLeavesNoTrace(t *testing.T) {
 	w.events(id)
 }
 
-// TestALoserOfNothing: two answers wait for one commit, which fails. Nobody has
-// won, so nobody is told that the other did.
-func TestALoserOfNothing(t *testing.T) {
+// TestFailedCommitFailsBothAnswers: two answers are in one commit, which fails. Neither is
+// stored, so neither error says that the prompt was answered.
+func TestFailedCommitFailsBothAnswers(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
@@ -54,18 +54,18 @@ func TestALoserOfNothing(t *testing.T) {
 	bad := &answering{caller: ann, request: p, answer: chat.Answer{}}
 	batch := []*request{{rules: bad}, {rules: one}, {rules: two}}
 	r.handle(ctx, batch)
-	w.wantCode(batch[0].err, chat.Invalid) // depends on nothing
+	w.wantCode(batch[0].err, chat.Invalid) // does not depend on the commit
 	w.wantCode(batch[1].err, chat.Unavailable)
 	w.wantCode(batch[2].err, chat.Unavailable)
 }
 
-// TestAnotherCommitter moves the session on behind the sequencer's back, as another
-// machine would.
+// TestAnotherCommitter commits to the session without the sequencer, as another machine
+// would.
 func TestAnotherCommitter(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Members: []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}})
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
-	// A second door to the same journal.
+	// A second Sessions on the same journal.
 	other := New(w.log.Journal, w.hub, w.opt)
 	once := sync.OnceFunc(func() {
 		if _, err := other.Append(ctx, bob, id, []chat.Draft{chat.NewDraft(chat.UserInputResponse{RequestID: p, Text: "mine"}).As("k")}); err != nil {
@@ -91,7 +91,7 @@ func TestAnotherCommitter(t *testing.T) {
 	if want := w.state(id).Last; evs[0].Seq != want {
 		t.Fatalf("event %d of %d", evs[0].Seq, want)
 	}
-	// Somebody who is always faster is not waited for endlessly.
+	// Retries are bounded if another writer always commits first.
 	n = -100
 	_, err = w.Append(ctx, ann, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "x"})})
 	w.wantCode(err, chat.Conflict)
@@ -148,7 +148,7 @@ func TestAPreviewThatCannotBeKeptIsNotShown(t *testing.T) {
 	w.say(id, "a")
 	ref := w.turn(id)
 	w.show(ref, "b", 0, "x")
-	broken := New(&deaf{w.log}, w.hub, w.opt)
+	broken := New(&failingPreviews{w.log}, w.hub, w.opt)
 	err := broken.Preview(ctx, bot, id, piece(ref, "b", 1, "y"))
 	w.wantCode(err, chat.Unavailable)
 	if b, _ := w.hub.Block(id, "b"); b.Text != "x" {
@@ -156,10 +156,10 @@ func TestAPreviewThatCannotBeKeptIsNotShown(t *testing.T) {
 	}
 }
 
-// deaf is a journal that keeps no previews.
-type deaf struct{ *spy }
+// failingPreviews is a journal that cannot write previews.
+type failingPreviews struct{ *spy }
 
-func (*deaf) WritePreviews(context.Context, chat.SessionID, []chat.Preview) error {
+func (*failingPreviews) WritePreviews(context.Context, chat.SessionID, []chat.Preview) error {
 	return chat.Errorf(chat.Unavailable, "no").Because(errors.New("io"))
 }
 

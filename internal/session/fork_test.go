@@ -24,7 +24,7 @@ func TestAForkSharesThePast(t *testing.T) {
 	w.end(ref, chat.Done)
 	last := w.state(id).Last
 
-	// A member who may only read can fork, and owns the fork alone.
+	// A member with read access can fork, and is the only owner of the fork.
 	fork, err := w.Fork(ctx, bob, id, chat.Fork{})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestAForkSharesThePast(t *testing.T) {
 	_, err = w.Get(ctx, ann, fork.ID)
 	w.wantCode(err, chat.NotFound)
 
-	// The events read the same, name the fork, and are chained; events checks it.
+	// The events have the same content with the fork's ids; events checks their chain.
 	before, after := w.events(id), w.events(fork.ID)
 	if len(after) <= len(before) {
 		t.Fatalf("%d events of %d", len(after), len(before))
@@ -61,14 +61,14 @@ func TestAForkSharesThePast(t *testing.T) {
 	if sess, seq, err := w.ByID(ctx, bob, turn); err != nil || sess.ID != fork.ID || seq != 3 {
 		t.Fatal(sess.ID, seq, err)
 	}
-	// What was under way is ended there, and goes on in the first one.
+	// The open turn is ended in the fork and continues in the original.
 	if s := w.status(id, "w1"); s.State != chat.WorkRunning {
 		t.Fatalf("%+v", s)
 	}
 	if st, err := w.State(ctx, bob, fork.ID); err != nil || st.Workstream("w1").State != chat.WorkCanceled || st.Busy() {
 		t.Fatal(st, err)
 	}
-	// Each goes its own way, also over a restart, and one erased leaves the other.
+	// The two are independent, also after a restart and after one is erased.
 	w.restart()
 	if _, err := w.Append(ctx, bob, fork.ID, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "my way"})}); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestAForkInTheMiddle(t *testing.T) {
 	w.append(bot, id, chat.AgentToolResult{CallID: "c", Tool: "grep"}, chat.AgentText{Text: "Because."})
 	w.end(ref, chat.Done)
 
-	// Behind the question: it is answered anew.
+	// Forked after the message: it starts a new turn.
 	told = nil
 	again, err := w.Fork(ctx, ann, id, chat.Fork{ID: "again", After: q.Seq, Title: "Another answer", Agent: "other"})
 	if err != nil {
@@ -111,14 +111,14 @@ func TestAForkInTheMiddle(t *testing.T) {
 	if n := len(told); n != 2 || told[n-1].Body.(chat.TurnStarted).Agent != "other" {
 		t.Fatal("the runner is not told of the turn")
 	}
-	// In the middle of a turn: it is ended there.
+	// Forked in the middle of a turn: the turn is ended.
 	if _, err := w.Fork(ctx, ann, id, chat.Fork{ID: "half", After: cut}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantStory("half", "session.started", "user.message why?", "turn.started for 2", "agent.tool_call",
 		"agent.tool_error unknown_outcome", "turn.completed interrupted", "session.updated")
 
-	// What waits for a workstream that ends with it is not left to wait.
+	// Messages that are queued for an ended workstream are withdrawn.
 	w.launch(id, chat.Launch{ID: "w1"})
 	waits := chat.NewDraft(chat.UserMessage{Text: "and this?"})
 	waits.Workstream = "w1"
@@ -134,7 +134,7 @@ func TestAForkInTheMiddle(t *testing.T) {
 
 	_, err = w.Fork(ctx, ann, id, chat.Fork{ID: "half"})
 	w.wantCode(err, chat.Conflict)
-	// An id that is taken by somebody else's session tells nothing about it.
+	// The id of another user's session does not reveal that the session exists.
 	if _, _, err := w.Create(ctx, bob, chat.NewSession{ID: "bobs", Agent: chat.NoAgent}); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var ctx = context.Background()
 
-// spy is the real journal, seen and held up by a test.
+// spy wraps the real journal; a test can observe, delay or refuse its commits.
 type spy struct {
 	*store.Journal
 	commits atomic.Int64
@@ -40,14 +40,14 @@ func (s *spy) Commit(ctx context.Context, c *chat.Commit) error {
 	return s.Journal.Commit(ctx, c)
 }
 
-// testing.T and rapid.T alike.
+// tester is implemented by testing.T and rapid.T.
 type tester interface {
 	Helper()
 	Fatalf(format string, args ...any)
 	Fatal(args ...any)
 }
 
-// world is a server without its edges, on a disk in memory.
+// world is a journal, a hub and Sessions on a disk in memory.
 type world struct {
 	t    tester
 	disk vfs.FS
@@ -104,7 +104,7 @@ func (w *world) close() {
 	}
 }
 
-// restart ends the process and begins another on the same disk.
+// restart closes everything and opens it again on the same disk.
 func (w *world) restart() {
 	w.t.Helper()
 	w.close()
@@ -121,7 +121,7 @@ var (
 	bot = chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "demo"}, Scopes: []chat.Scope{chat.ScopeAgent}}
 )
 
-// begin makes a session of ann's.
+// begin creates a session of ann's.
 func (w *world) begin(id chat.SessionID, n ...chat.NewSession) chat.SessionID {
 	w.t.Helper()
 	var ns chat.NewSession
@@ -181,7 +181,7 @@ func (w *world) events(id chat.SessionID) []chat.Event {
 	return evs
 }
 
-// log of types, with what matters of a payload.
+// log returns the types of the events, with the important fields of their payloads.
 func (w *world) story(id chat.SessionID) string {
 	w.t.Helper()
 	var out []string
@@ -245,7 +245,7 @@ func (w *world) end(ref chat.TurnRef, o chat.Outcome) {
 	}
 }
 
-// draft is what the agent says in a turn.
+// draft returns a draft of the agent in a turn.
 func draft(ref chat.TurnRef, b chat.Body) []chat.Draft {
 	d := chat.NewDraft(b)
 	d.Turn, d.Attempt = ref.Turn, ref.Attempt
@@ -281,7 +281,7 @@ func (w *world) ask(id chat.SessionID, body chat.Body) string {
 	return p.RequestID
 }
 
-// reader follows a session and folds what it sees.
+// reader follows a session and folds the entries that it receives.
 type reader struct {
 	mu     sync.Mutex
 	fold   chat.Transcript
@@ -295,7 +295,7 @@ type reader struct {
 
 func newReader(from chat.Cursor) *reader { return &reader{cursor: from, moved: make(chan struct{}, 1)} }
 
-// run follows until ctx ends; live at the cursor it has.
+// run follows the session from the reader's cursor until ctx ends.
 func (r *reader) run(ctx context.Context, s *Sessions, c chat.Caller, id chat.SessionID) error {
 	from := r.cursor
 	from.Blocks = slices.Clone(from.Blocks)
@@ -333,7 +333,7 @@ func (r *reader) take(e *chat.Entry) {
 	r.fold.Apply(&ev)
 }
 
-// until waits until the reader has what is asked for.
+// until waits until the condition holds for the reader.
 func (r *reader) until(ok func() bool) {
 	for {
 		r.mu.Lock()

@@ -57,7 +57,7 @@ func TestKilledAtEveryStepOfAnErase(t *testing.T) {
 func TestKilledAtEveryStepOfAnImport(t *testing.T) {
 	from := newSite(t)
 	from.fill("s")
-	for i := range 12 { // more than goes to the store at once
+	for i := range 12 { // more than one batch of the store
 		_, err := from.Append(ctx, bot, "s", []chat.Draft{chat.NewDraft(chat.AgentText{Text: fmt.Sprint(i, strings.Repeat("long ", 24<<10))})})
 		from.check(err)
 	}
@@ -83,7 +83,7 @@ func TestKilledAtEveryStepOfAnImport(t *testing.T) {
 			if own, all, err := p.log.Stored(ctx, "", ann.Actor); own != 0 || all != 0 || err != nil {
 				p.t.Errorf("%d and %d bytes are counted (%v)", own, all, err)
 			}
-			p.check(load(p)) // the id is free
+			p.check(load(p)) // the id is not in use
 			got = p.facts("s")
 		}
 		if len(got) != len(facts) {
@@ -124,7 +124,7 @@ func TestKilledAtEveryStepOfAFork(t *testing.T) {
 	}, "not there", "there")
 }
 
-// lastSum is what the log says a path has: its hash, or "" for nothing.
+// lastSum returns the hash that the log has for a path, or "" if there is no file.
 func (s *site) lastSum(id chat.SessionID, path string) (sum string) {
 	s.t.Helper()
 	for _, f := range s.facts(id) {

@@ -45,14 +45,14 @@ type site struct {
 	images    []image
 }
 
-// image is what a kill leaves.
+// image is the disk content after a kill.
 type image struct {
 	step  string
 	disk  *vfs.MemFS
 	files string
 }
 
-// secret is in everything that an erasure must remove.
+// secret is a text in all data that an erasure must remove.
 const secret = "Zebra7Qx91SecretText"
 
 func newSite(t *testing.T) *site {
@@ -97,12 +97,12 @@ func (s *site) check(err error) {
 	}
 }
 
-// archive is the copy of a session that somebody else keeps.
+// archive returns the path of an observer's copy of a session.
 func (s *site) archive(id chat.SessionID) string {
 	return filepath.Join(s.files, "archive", string(id))
 }
 
-// forgotten removes it.
+// forgotten is the observer's Purge: it removes the copy.
 func (s *site) forgotten(_ context.Context, id chat.SessionID) error {
 	s.step("Forgotten")
 	err := os.Remove(s.archive(id))
@@ -113,7 +113,7 @@ func (s *site) forgotten(_ context.Context, id chat.SessionID) error {
 	return err
 }
 
-// step takes an image.
+// step saves an image of the disk.
 func (s *site) step(name string) {
 	if !s.recording {
 		return
@@ -262,7 +262,7 @@ func (f *stepFiles) CopySession(ctx context.Context, from, to chat.SessionID, co
 	return f.Local.CopySession(ctx, from, to, commit)
 }
 
-// copyTree copies a folder. Files that are one file under two names stay one.
+// copyTree copies a folder. It keeps hard links.
 func copyTree(from, to string) error {
 	type copied struct {
 		info fs.FileInfo
@@ -299,7 +299,7 @@ func copyTree(from, to string) error {
 	})
 }
 
-// fill makes a session with text, open text, a file and an archived copy.
+// fill creates a session with text, open text, a file and an archived copy.
 func (s *site) fill(id chat.SessionID) {
 	s.t.Helper()
 	_, _, err := s.Create(ctx, ann, chat.NewSession{ID: id, Agent: "demo", Title: secret})
@@ -321,7 +321,7 @@ func (s *site) put(id chat.SessionID, path, text string) {
 	s.check(err)
 }
 
-// file returns what a path has, "" when there is nothing.
+// file returns the content of a path, "" if there is no file.
 func (s *site) file(id chat.SessionID, path string) string {
 	s.t.Helper()
 	f, _, err := s.artifacts.Get(ctx, id, path)
@@ -335,7 +335,7 @@ func (s *site) file(id chat.SessionID, path string) string {
 	return string(b)
 }
 
-// facts returns the log of a session, nil when there is none.
+// facts returns the log of a session, nil if there is none.
 func (s *site) facts(id chat.SessionID) []chat.Fact {
 	s.t.Helper()
 	facts, more, err := s.log.Read(ctx, id, chat.Range{})
@@ -348,7 +348,7 @@ func (s *site) facts(id chat.SessionID) []chat.Fact {
 	return facts
 }
 
-// counted checks that what counts for the owner is what the session has.
+// counted checks that the bytes counted for the owner are those of the session.
 func (s *site) counted(id chat.SessionID) {
 	s.t.Helper()
 	_, want, err := s.artifacts.Usage(ctx, id)
@@ -361,7 +361,7 @@ func (s *site) counted(id chat.SessionID) {
 	}
 }
 
-// holders lists the files that have the secret. The store must be closed: while it is
+// holders lists the files that contain the secret. The store must be closed: while it is
 // open, it removes files at any time.
 func (s *site) holders() (list []string) {
 	s.t.Helper()
@@ -400,15 +400,14 @@ func (s *site) holders() (list []string) {
 	return list
 }
 
-// quiet drops what Pebble logs.
+// quiet discards Pebble's log messages.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)      {}
 func (quiet) Errorf(string, ...any)     {}
 func (quiet) Fatalf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
 
-// tombstones counts the keys in the store that say that a session was erased. The
-// store must be closed.
+// tombstones counts the keys of erased sessions in the store. The store must be closed.
 func (s *site) tombstones() (n int) {
 	s.t.Helper()
 	db, err := pebble.Open("/data/db", &pebble.Options{FS: s.disk, ReadOnly: true, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}})

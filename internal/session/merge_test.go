@@ -7,7 +7,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// A workstream leaves its files however it ends, also when no turn of it runs.
+// The files of a workstream are merged in whatever way it ends, also without a running turn.
 func TestFilesAreMergedHoweverAWorkstreamEnds(t *testing.T) {
 	terminate := func(w *world) error {
 		_, err := w.TerminateWorkstream(ctx, ann, "s", "top", chat.Steering{})
@@ -54,8 +54,8 @@ func TestFilesAreMergedHoweverAWorkstreamEnds(t *testing.T) {
 	}
 }
 
-// What a workstream leaves that ends after the one that launched it gets as far
-// as if it had ended before.
+// The files of a workstream that ends after its parent are merged as far as if it had ended
+// before its parent.
 func TestFilesOfWhoEndsLast(t *testing.T) {
 	files := &fakeFiles{}
 	w := newWorld(t, Options{Artifacts: files})
@@ -80,7 +80,7 @@ func TestFilesOfWhoEndsLast(t *testing.T) {
 			t.Errorf("at the end of %s merged to %v, want %v", step.line, files.merged, step.want)
 		}
 	}
-	// Of one that goes on nothing is merged before its time.
+	// Files of a workstream that continues are not merged.
 	w.launch("s", chat.Launch{ID: "d"})
 	w.launch("s", chat.Launch{ID: "e", Parent: "d"})
 	files.merged = nil
@@ -109,7 +109,7 @@ func TestAStopThatEndsNoWorkstreamMergesNothing(t *testing.T) {
 	}
 }
 
-// A turn that is given up leaves the files of its workstream, too.
+// The files of a workstream are also merged when its turn fails after too many crashes.
 func TestFilesOfAWorkstreamThatIsGivenUp(t *testing.T) {
 	files := &fakeFiles{}
 	w := newWorld(t, Options{Artifacts: files})

@@ -31,17 +31,17 @@ func TestBlockRules(t *testing.T) {
 		t.Fatal("a gap is not told what there is", err)
 	}
 	w.show(ref, "b", 0, "Grü") // again
-	w.show(ref, "b", 2, "ü")   // a part again
+	w.show(ref, "b", 2, "ü")   // a repeated part
 	w.show(ref, "b", 0, "Grüße")
 	text("Grüße")
-	refuse(chat.Conflict, p("b", 0, "Hallo ihr")) // says something else
+	refuse(chat.Conflict, p("b", 0, "Hallo ihr")) // differs from the shown text
 	refuse(chat.Conflict, p("b", 0, "Ha"))
 	refuse(chat.Invalid, p("b", 7, "\xff"))
 	thinking := p("b", 7, "x")
 	thinking.Kind = chat.ThinkingBlock
 	refuse(chat.Conflict, thinking)
 	refuse(chat.TooLarge, p("b", 7, strings.Repeat("x", chat.MaxBlock)))
-	// One bad piece, and nothing of the request is taken.
+	// One invalid piece: the whole request is refused.
 	if err := refuse(chat.Invalid, p("b", 7, " an"), p("c", 0, "x"), p("b", 99, "x")); chat.Public(err).Details["have"] != 7 {
 		t.Fatal("what was not shown is counted as if it were there", err)
 	}
@@ -62,8 +62,8 @@ func TestBlockRules(t *testing.T) {
 		_, err := w.Append(ctx, bot, id, draft(ref, body))
 		w.wantCode(err, want)
 	}
-	finish(chat.Conflict, chat.AgentText{Block: "b", Text: "Grüße an"})      // less than was shown
-	finish(chat.Conflict, chat.AgentText{Block: "b", Text: "Hallo an alle"}) // something else
+	finish(chat.Conflict, chat.AgentText{Block: "b", Text: "Grüße an"})      // shorter than the shown text
+	finish(chat.Conflict, chat.AgentText{Block: "b", Text: "Hallo an alle"}) // differs from the shown text
 	finish(chat.Conflict, chat.AgentThinking{Block: "b", Text: "Grüße an alle"})
 	finish("", chat.AgentText{Block: "b", Text: "Grüße an alle."})
 	finish(chat.Conflict, chat.AgentText{Block: "b", Text: "Grüße an alle."})
@@ -88,7 +88,7 @@ func TestBlockRules(t *testing.T) {
 	}
 }
 
-// A piece that is sent again after its block was finished must not leave a ghost.
+// A piece that is repeated after its block was finished must not open the block again.
 func TestALatePieceOutsideOfTurns(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: "demo"})
@@ -104,7 +104,7 @@ func TestALatePieceOutsideOfTurns(t *testing.T) {
 		t.Fatal(b)
 	}
 
-	// Long after, the name may be used again, and what is written is seen.
+	// Much later, the block id may be used again, and readers receive its text.
 	for i := range 64 {
 		w.append(bot, id, chat.AgentText{Block: chat.BlockID(fmt.Sprint("c", i)), Text: "x"})
 	}
@@ -118,7 +118,7 @@ func TestALatePieceOutsideOfTurns(t *testing.T) {
 func TestABlockBelongsToItsTurn(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: "demo"})
-	// Outside of a turn, as agents elsewhere do.
+	// Outside of a turn, as agents do that this server does not run.
 	if err := w.Preview(ctx, bot, id, []chat.Preview{{Block: "b", Text: "free"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestABlockBelongsToItsTurn(t *testing.T) {
 	_, err := w.Append(ctx, bot, id, draft(ref, chat.AgentText{Block: "b", Text: "free text"}))
 	w.wantCode(err, chat.Conflict)
 	w.end(ref, chat.Done)
-	// The end of the session keeps what was shown.
+	// The end of the session stores the shown text.
 	w.append(bot, id, chat.SessionCompleted{})
 	w.wantStory(id, "session.started", "user.message a", "turn.started for 2", "turn.completed done", "agent.text free (partial)", "session.completed")
 	if b := w.hub.Blocks(id); b != nil {

@@ -86,8 +86,8 @@ func TestPromptsOfEveryKind(t *testing.T) {
 	}
 }
 
-// TestARetryInTheSameCommit: the winner's second try comes before its first is
-// stored, and still gets its answer.
+// TestARetryInTheSameCommit: a retry that arrives before the first answer is stored gets
+// the event of the first answer.
 func TestARetryInTheSameCommit(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
@@ -132,10 +132,10 @@ func TestRequestIDs(t *testing.T) {
 	w.restart()
 	refused(ask("r"))
 	refused(ask("q"), chat.UserInputResponse{RequestID: "q", Text: "x"}, ask("q"))
-	// Nor can an id be had that the server will give to another prompt.
+	// An agent cannot use an id that the server issues to another prompt.
 	st := w.state(id)
 	refused(ask(chat.MakeID(st.Number, st.Last+5).Text(chat.PromptPrefix)))
-	// A notification waits for nobody.
+	// A notification is not an open prompt.
 	e := w.append(bot, id, chat.AgentInputRequest{InputType: chat.InputNotification, Text: "!", Timeout: 1})[0]
 	if s := w.state(id).Session; s.OpenPrompts != 0 {
 		t.Fatal("a notification opened a prompt")
@@ -158,7 +158,7 @@ func TestDeadlines(t *testing.T) {
 	}
 	w.restart()
 	w.now.Store(start.Add(10 * time.Second).UnixMicro())
-	// The clock decides before any timer has run, and it is a fact.
+	// A late answer closes the prompt before the timer of Run does.
 	_, err := w.Answer(ctx, ann, id, soon, chat.Answer{Text: "x"})
 	w.wantCode(err, chat.Conflict)
 	if chat.Public(err).Details["reason"] != chat.Expired {
@@ -195,8 +195,8 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// TestRunClosesPrompts lets the timer do it, with a prompt that is asked while
-// it sleeps, and a session in its way that cannot be written.
+// TestRunClosesPrompts: Run closes a prompt that is asked while Run sleeps, although
+// another session with a due prompt cannot be written.
 func TestRunClosesPrompts(t *testing.T) {
 	w := newWorld(t, Options{})
 	bad, id := w.begin("bad"), w.begin("s")
@@ -232,7 +232,7 @@ func TestAnswersInArraysAndTheirKeys(t *testing.T) {
 	if err != nil || first[0].Body.(chat.UserInputResponse).Values[0] != "A" {
 		t.Fatal(first, err)
 	}
-	// The key is tied to what was sent, not to what became of it.
+	// The key has the digest of the sent draft, not of the stored event.
 	again, err := w.Append(ctx, ann, id, []chat.Draft{chat.NewDraft(chat.UserInputResponse{RequestID: p, Text: "a"}).As("k")})
 	if err != nil || again[0].Seq != first[0].Seq {
 		t.Fatal(again, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// toy writes one line per entry, with its cursor in front, so that a reader can
-// be cut anywhere and come back with what it has.
+// toy is an encoding with one line per entry and the cursor first, so that a reader can be
+// disconnected at any byte and resume.
 type toy struct{}
 
 func (toy) Name() string { return "toy" }
@@ -30,16 +30,15 @@ func (toy) AppendPiece(dst []byte, e *chat.Entry) []byte {
 	return append(e.Piece.AppendJSON(dst), '\n')
 }
 
-// follower reads toy lines, is cut in the middle of bytes, and comes back.
+// follower reads toy lines, is disconnected at any byte, and resumes.
 type follower struct {
 	cursor chat.Cursor
 	fold   chat.Transcript
 	log    []string
-	shown  map[chat.BlockID]string // what it was shown of each block
+	shown  map[chat.BlockID]string // the text it has received of each block
 }
 
-// read follows until it has the event last and, when cut is not 0, at most so
-// many bytes.
+// read follows until it has received the event last or, if cut is not 0, that many bytes.
 func (f *follower) read(s *Sessions, id chat.SessionID, last chat.Seq, cut int) error {
 	watch, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -86,8 +85,8 @@ func (f *follower) line(s string) (err error) {
 		if err := json.Unmarshal([]byte(body[1:]), &p); err != nil {
 			return err
 		}
-		// The cursor of an old event does not name open blocks, so a reader
-		// that is cut behind one is given text that it has; offsets tell.
+		// The cursor of an old event does not list open blocks, so a reader that resumes
+		// after one receives text again. The offsets show it.
 		have := f.shown[p.Block]
 		if p.Offset > len(have) || !strings.HasPrefix(have[p.Offset:], p.Text) && !strings.HasPrefix(p.Text, have[p.Offset:]) {
 			return fmt.Errorf("block %s is %q and goes on at %d with %q", p.Block, have, p.Offset, p.Text)
@@ -112,8 +111,8 @@ func (f *follower) line(s string) (err error) {
 	return nil
 }
 
-// TestEveryReaderSeesTheSame lets several callers do what they like in any
-// order, with restarts in between, while readers are cut and resume.
+// TestEveryReaderSeesTheSame runs random operations of several callers, with restarts,
+// while readers are disconnected and resume.
 func TestEveryReaderSeesTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := startWorld(t, Options{MaxCached: 1})
@@ -122,7 +121,7 @@ func TestEveryReaderSeesTheSame(t *testing.T) {
 		id := w.begin("s", chat.NewSession{Policy: policy, Members: []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}})
 		readers := []*follower{{shown: map[chat.BlockID]string{}}, {shown: map[chat.BlockID]string{}}}
 		for range rapid.IntRange(1, 25).Draw(t, "rounds") {
-			// What may refuse or not; the rules are proved elsewhere.
+			// These may be refused; other tests check the rules.
 			var acts []func()
 			for range rapid.IntRange(1, 4).Draw(t, "at once") {
 				acts = append(acts, w.act(t, id))
@@ -197,7 +196,7 @@ func same(t *rapid.T, w *world, id chat.SessionID, readers []*follower) {
 	}
 }
 
-// act draws one thing that somebody does.
+// act runs one random operation.
 func (w *world) act(t *rapid.T, id chat.SessionID) func() {
 	st := w.state(id)
 	ref := chat.TurnRef{Session: id}

@@ -58,8 +58,8 @@ func TestDecisionIsRepeatable(t *testing.T) {
 	}
 }
 
-// Rules cannot reach the store, the hub, the clock or a lock: the type decision holds
-// values only, and no function that gets a decision uses what leads there.
+// Rules cannot use the store, the hub, the clock or a lock: the type decision holds values
+// only, and no function that receives a decision uses one of them.
 func TestDecisionsReachNothingOutside(t *testing.T) {
 	typ := reflect.TypeFor[decision]()
 	for i := range typ.NumField() {

@@ -10,9 +10,9 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// TestNoReceiptBeforeCopiesAreGone: as long as a copy is left the answer is
-// unavailable, and the text is in no file of the store. Asked again, also by the
-// next process, the owner gets the receipt; nobody else does.
+// TestNoReceiptBeforeCopiesAreGone: while a copy is left, Erase returns unavailable, and
+// no file of the store contains the text. A later call, also in the next process, returns
+// the receipt to the owner and to no other caller.
 func TestNoReceiptBeforeCopiesAreGone(t *testing.T) {
 	var left error
 	var told []chat.SessionID
@@ -47,8 +47,8 @@ func TestNoReceiptBeforeCopiesAreGone(t *testing.T) {
 	}
 }
 
-// TestRunFinishesErasures: what the last process did not finish is finished, and
-// those who keep copies are told of it.
+// TestRunFinishesErasures: Run finishes the erasures of the last process and calls the
+// observers that keep copies.
 func TestRunFinishesErasures(t *testing.T) {
 	left := errors.New("NATS is away")
 	told := make(chan chat.SessionID, 1)
@@ -76,7 +76,7 @@ func TestRunFinishesErasures(t *testing.T) {
 	}
 }
 
-// TestAnAbandonedEraseGoesOn: the caller goes away in the middle.
+// TestAnAbandonedEraseGoesOn: an erasure continues after its caller's context has ended.
 func TestAnAbandonedEraseGoesOn(t *testing.T) {
 	reached, free := make(chan struct{}, 2), make(chan struct{})
 	w := newWorld(t, Options{Observers: []Observer{{Purge: func(context.Context, chat.SessionID) error {
@@ -96,7 +96,7 @@ func TestAnAbandonedEraseGoesOn(t *testing.T) {
 	w.wantCode(<-ended, chat.Unavailable)
 	again := make(chan error, 1)
 	go func() {
-		_, err := w.Erase(ctx, ann, id) // joins the one under way
+		_, err := w.Erase(ctx, ann, id) // waits for the running job
 		again <- err
 	}()
 	close(free)
@@ -108,8 +108,8 @@ func TestAnAbandonedEraseGoesOn(t *testing.T) {
 	}
 }
 
-// An erasure that has to wait for old files has erased the session all the same:
-// who watches it, or keeps copies, hears of it.
+// An erasure that cannot remove old files yet has already erased the session: readers get
+// an error, and observers are called.
 func TestErasedButForOldFiles(t *testing.T) {
 	told := chat.SessionID("")
 	w := newWorld(t, Options{Observers: []Observer{{Erased: func(id chat.SessionID) { told = id }}}})
@@ -140,7 +140,7 @@ func TestErasedButForOldFiles(t *testing.T) {
 	w.wantCode(<-ended, chat.Gone)
 }
 
-// sticky is a journal that cannot get rid of its old files.
+// sticky is a journal that cannot remove its old files.
 type sticky struct{ *spy }
 
 func (j *sticky) FinishErase(context.Context, chat.Erasure) error {

@@ -9,11 +9,11 @@ import (
 	"github.com/parley-hq/parley/internal/artifact"
 )
 
-// refusals counts what quotas refuse.
+// refusals counts the refused requests per quota.
 func refusals(into map[string]int) func(string) { return func(q string) { into[q]++ } }
 
-// Text that is being written is in memory: a session, an owner and a workspace can
-// have so much of it, until blocks are finished.
+// Open text is in memory, so it is bounded per session, owner and workspace. Finishing
+// blocks frees it.
 func TestOpenTextIsBounded(t *testing.T) {
 	seen := map[string]int{}
 	w := newWorld(t, Options{Quotas: Quotas{OpenSession: 4000, OpenOwner: 6000, OpenWorkspace: 7000}, Refused: refusals(seen)})
@@ -50,7 +50,7 @@ func TestOpenTextIsBounded(t *testing.T) {
 	if n := fill(begin(bob, "three")); n != 1 {
 		t.Errorf("another owner has %d blocks in the workspace", n)
 	}
-	// A piece that was sent before is no more text.
+	// A repeated piece is not counted again.
 	if err := w.Preview(ctx, bot, "one", piece(one, "b0", 0, text)); err != nil {
 		t.Error(err)
 	}
@@ -74,7 +74,7 @@ func TestOpenTextIsBounded(t *testing.T) {
 	}
 }
 
-// An owner has so many sessions. Those in which it is only a member are not its own.
+// The sessions of an owner are bounded. Sessions in which it is only a member do not count.
 func TestSessionsOfAnOwnerAreBounded(t *testing.T) {
 	w := newWorld(t, Options{Quotas: Quotas{Sessions: 3}})
 	for i := range 5 {
@@ -89,7 +89,7 @@ func TestSessionsOfAnOwnerAreBounded(t *testing.T) {
 		_, _, err := w.Create(ctx, ann, chat.NewSession{ID: id, Agent: chat.NoAgent})
 		return err
 	}
-	for _, id := range []chat.SessionID{"a", "b", "c", "a"} { // a is asked for again
+	for _, id := range []chat.SessionID{"a", "b", "c", "a"} { // a is a repeated request
 		if err := create(id); err != nil {
 			t.Fatalf("%s: %v", id, err)
 		}
@@ -108,8 +108,8 @@ func TestSessionsOfAnOwnerAreBounded(t *testing.T) {
 	w.wantCode(create("f"), chat.SlowDown)
 }
 
-// An owner and a workspace can store so many bytes of events and files. Erasing and
-// removing free bytes; a restart changes nothing; administrators go on.
+// The bytes of events and files are bounded per owner and workspace. Erasing and removing
+// free bytes; a restart changes nothing; administrators have no limit.
 func TestStoredBytesAreBounded(t *testing.T) {
 	seen := map[string]int{}
 	var w *world
@@ -154,7 +154,7 @@ func TestStoredBytesAreBounded(t *testing.T) {
 		ok(say(ann, "one"))
 	}
 	ok(put(ann, "one", "a", 10_000))
-	ok(put(ann, "one", "a", 5_000)) // in its place
+	ok(put(ann, "one", "a", 5_000)) // replaces the file
 	ok(put(ann, "two", "b", 15_000))
 	refused(put(ann, "two", "c", 20_000))
 	if _, _, err := files.Get(ctx, "two", "c"); chat.CodeOf(err) != chat.NotFound {
@@ -168,7 +168,7 @@ func TestStoredBytesAreBounded(t *testing.T) {
 	_, err = w.Update(ctx, ann, "one", chat.SessionUpdated{Metadata: []byte(`{"x":"` + strings.Repeat("x", 8000) + `"}`)})
 	refused(err)
 	refused(w.MayStore(ctx, ann, "one", 10_000))
-	// The rest of the workspace goes on, up to the limit of the workspace.
+	// Other owners can store up to the limit of the workspace.
 	for range 4 {
 		ok(say(bob, "bob"))
 	}
@@ -176,7 +176,7 @@ func TestStoredBytesAreBounded(t *testing.T) {
 	admin := user("bob", chat.ScopeAdmin)
 	ok(say(admin, "bob"))
 
-	// Removing a file frees bytes, also when nothing more can be stored.
+	// Removing a file is allowed at the limit, and frees bytes.
 	ok(w.RemoveFile(ctx, ann, "two", "b", ""))
 	ok(say(ann, "one"))
 	ok(put(ann, "one", "d", 9_000))
@@ -186,7 +186,7 @@ func TestStoredBytesAreBounded(t *testing.T) {
 	}
 	ok(say(ann, "two"))
 	ok(put(ann, "two", "e", 9_000))
-	// A fork counts with its files.
+	// The files of a fork are counted.
 	before, _, err := w.log.Stored(ctx, "", ann.Actor)
 	ok(err)
 	_, err = w.Fork(ctx, ann, "two", chat.Fork{ID: "again"})
@@ -204,7 +204,7 @@ func TestStoredBytesAreBounded(t *testing.T) {
 	}
 }
 
-// While the disk is scarce, one writer cannot use up what is left for others.
+// While the disk is nearly full, one writer cannot use all of the remaining space.
 func TestScarceDiskIsShared(t *testing.T) {
 	scarce := false
 	w := newWorld(t, Options{

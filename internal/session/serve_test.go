@@ -7,8 +7,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// A token works in the sessions that name an agent which it may serve, and says
-// there what that agent says. It has no part in other sessions and turns.
+// A token has access to the sessions of the agents that it may serve, and writes there as
+// that agent. It has no access to other sessions and turns.
 func TestTokensServeTheirAgents(t *testing.T) {
 	token := func(kind chat.ActorKind, id string, agents ...string) chat.Caller {
 		return chat.Caller{Actor: chat.Actor{Kind: kind, ID: id}, Scopes: []chat.Scope{chat.ScopeAgent}, Agents: agents}
@@ -19,7 +19,7 @@ func TestTokensServeTheirAgents(t *testing.T) {
 	for name, c := range map[string]struct {
 		caller chat.Caller
 		see    bool   // the session that names the agent demo
-		as     string // whom it speaks as there
+		as     string // the actor of its events there
 	}{
 		"the agent itself":        {token(chat.Agent, "demo"), true, "demo"},
 		"another agent":           {token(chat.Agent, "else"), false, ""},
@@ -56,8 +56,8 @@ func TestTokensServeTheirAgents(t *testing.T) {
 	}
 }
 
-// A member with the scope agent speaks for itself, outside of the turns of an
-// agent that it may not serve.
+// A member with the scope agent writes as itself, and not in the turns of an agent that it
+// may not serve.
 func TestMembersDoNotSpeakForAgents(t *testing.T) {
 	w := newWorld(t, Options{})
 	member := user("eve", chat.ScopeAgent)
@@ -90,7 +90,7 @@ func TestMembersDoNotSpeakForAgents(t *testing.T) {
 	}
 }
 
-// Which agent's sidecar answers is for the server to say.
+// Only the server sets which agent's sidecar serves a session.
 func TestOnlyTheServerSaysWhoServes(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent, Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})

@@ -7,7 +7,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// The settings of a session answer what an agent asks for, in the same commit.
+// The settings of a session approve an agent's request in the same commit.
 func TestSettingsApprove(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.begin("s", chat.NewSession{Agent: "demo"})
@@ -40,7 +40,7 @@ func TestSettingsApprove(t *testing.T) {
 	}
 }
 
-// The end of a turn says whose request stopped it.
+// The end of a turn has the acknowledgement of the stop request.
 func TestTheEndOfATurnNamesTheStop(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.begin("s", chat.NewSession{Agent: "demo"})

@@ -11,7 +11,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// busy fills a session with all kinds of things, n turns of them.
+// busy adds n turns with all kinds of events to a session.
 func (w *world) busy(id chat.SessionID, n int) {
 	for i := range n {
 		w.say(id, fmt.Sprint("question ", i))
@@ -64,7 +64,7 @@ func TestPagesJoin(t *testing.T) {
 			t.Fatalf("pages of %d give\n%s\nnot\n%s", size, a, b)
 		}
 	}
-	// A long stretch without items must not lead back to the end.
+	// A long range without items must not restart the paging at the end.
 	defer func(most int) { maxWindow = most }(maxWindow)
 	maxWindow = 500
 	drafts := make([]chat.Draft, 600)
@@ -83,8 +83,8 @@ func TestPagesJoin(t *testing.T) {
 	}
 }
 
-// Texts can be large: a page ends early rather than take all the memory there is,
-// and the pages together still have everything once.
+// A page of large events ends early to bound memory, and the pages together have every
+// item once.
 func TestPagesOfLargeEvents(t *testing.T) {
 	defer func(most int) { windowBytes = most }(windowBytes)
 	windowBytes = 4000
@@ -99,7 +99,7 @@ func TestPagesOfLargeEvents(t *testing.T) {
 	if err != nil || !snap.More || len(snap.Items) == 0 || len(snap.Items) >= len(whole.Items) {
 		t.Fatalf("%d items of %d, more %t, %v", len(snap.Items), len(whole.Items), snap.More, err)
 	}
-	// One whose beginning lies before a page is whole in the page before.
+	// An item that begins before a page is complete in the previous page.
 	join := func(older, newer []chat.Item) []chat.Item {
 		return append(slices.Clone(older), slices.DeleteFunc(slices.Clone(newer), func(it chat.Item) bool { return it.Headless })...)
 	}
@@ -130,7 +130,7 @@ func TestASnapshotAndTheRest(t *testing.T) {
 	if len(snap.Open) != 1 || snap.Open[0].Text.Text != "so far" || snap.Cursor.String() != fmt.Sprintf("%d~open.6", snap.Session.Last) || snap.More {
 		t.Fatal(toJSON(t, snap))
 	}
-	// Fold on from there, and from the beginning.
+	// Fold the rest after the snapshot, and everything from the beginning.
 	folded := chat.Transcript{State: *w.state(id), Items: snap.Items, Open: snap.Open}
 	late, early := newReader(snap.Cursor), newReader(chat.Cursor{})
 	watch, cancel := context.WithCancel(t.Context())
@@ -165,7 +165,7 @@ func TestSearch(t *testing.T) {
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	w.say(id, "Nothing here")
 	w.say(id, "A Needle in the \"hay\"")
-	w.say(id, strings.Repeat("Ⱥ", 200)+"needle "+strings.Repeat("Ⱥ", 200)) // grows in small letters
+	w.say(id, strings.Repeat("Ⱥ", 200)+"needle "+strings.Repeat("Ⱥ", 200)) // is longer in lower case
 	w.append(ann, id, chat.Unknown{Name: "my.thing", Payload: json.RawMessage(`{"deep":[{"x":"NEEDLE \u00e9"}],"block":"needle"}`)})
 	w.append(ann, id, chat.Unknown{Name: "my.thing", Payload: json.RawMessage(`{"block":"needle"}`)})
 	page, err := w.Search(ctx, ann, id, "neeDle", 0, 10)

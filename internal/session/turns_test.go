@@ -14,7 +14,7 @@ func TestPolicyQueue(t *testing.T) {
 	w.say(id, "a")
 	b := w.say(id, "b")
 	w.say(id, "c")
-	// A message that waits can be withdrawn, once, and one that runs cannot.
+	// A queued message can be withdrawn once; a message whose turn runs cannot.
 	w.append(ann, id, chat.UserMessageWithdrawn{Sequence: b.Seq})
 	for _, seq := range []chat.Seq{b.Seq, 2, 99} {
 		_, err := w.Append(ctx, ann, id, []chat.Draft{chat.NewDraft(chat.UserMessageWithdrawn{Sequence: seq})})
@@ -44,7 +44,7 @@ func TestPolicySteer(t *testing.T) {
 	if taken, err = w.TakeSteered(ctx, ref); err != nil || taken != nil {
 		t.Fatal("taken twice", taken, err)
 	}
-	w.say(id, "d") // is never taken, so it is answered next
+	w.say(id, "d") // is never taken, so it starts the next turn
 	w.say(id, "e")
 	w.say(id, "f")
 	_, err = w.Append(ctx, ann, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "g"})})
@@ -68,7 +68,7 @@ func TestPolicyInterrupt(t *testing.T) {
 	w.wantStory(id, "session.started", "user.message a", "turn.started for 2", "user.message b", "turn.stop_requested",
 		"user.message c", "agent.text so f (partial)", "turn.completed stopped", "turn.started for 4")
 
-	// One message can ask for it whatever the policy says.
+	// A message can request an interrupt with any policy.
 	id = w.begin("q", chat.NewSession{Policy: chat.Steer})
 	w.say(id, "a")
 	d := chat.NewDraft(chat.UserMessage{Text: "b"})
@@ -105,7 +105,7 @@ func TestStop(t *testing.T) {
 	w.wantCode(err, chat.TooLarge)
 }
 
-// Where nobody here answers, whoever does it elsewhere hears of a stop by the fact.
+// An agent that this server does not run learns of a stop from the event.
 func TestStopOfAnAgentElsewhere(t *testing.T) {
 	w := newWorld(t, Options{})
 	if _, _, err := w.Create(ctx, ann, chat.NewSession{ID: "s", Agent: chat.NoAgent}); err != nil {
@@ -147,7 +147,7 @@ func TestFencing(t *testing.T) {
 	w.show(next, "b", 0, "x")
 	w.end(next, chat.Done)
 	refused(next)
-	// A retry of what was said before the end is not refused.
+	// A retry of a draft that was stored before the end is not refused.
 	w.say(id, "b")
 	ref := w.turn(id)
 	d = draft(ref, chat.AgentStatus{Message: "x"})
@@ -189,13 +189,13 @@ func TestCrashesWithoutProgress(t *testing.T) {
 	w.restart()
 	crash(true)
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
-	for range 10 { // one that waits for a person is never to blame
+	for range 10 { // crashes are not counted while the turn waits for a person
 		crash(true)
 	}
 	if _, err := w.Answer(ctx, ann, id, p, chat.Answer{Text: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 10 { // text that is being written is progress, too
+	for i := range 10 { // a preview counts as progress
 		w.show(ref, "b", 2*i, "xy")
 		if i%3 == 0 {
 			w.restart()
@@ -214,7 +214,7 @@ func TestAnEndedSessionIsReopened(t *testing.T) {
 	id := w.begin("s")
 	w.say(id, "a")
 	ref := w.turn(id)
-	w.say(id, "b") // waits when the session ends
+	w.say(id, "b") // is queued when the session ends
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
 	if _, err := w.Append(ctx, bot, id, draft(ref, chat.SessionCompleted{})); err != nil {
 		t.Fatal(err)
@@ -249,8 +249,8 @@ func TestATurnCanAlwaysEnd(t *testing.T) {
 	id := w.begin("s")
 	w.say(id, "a")
 	ref := w.turn(id)
-	// Text that grows sixfold as JSON: the block is refused before the fact
-	// that must keep it would not fit.
+	// Text that is six times as long in JSON: pieces are refused before the event that
+	// stores the block would be too large.
 	const part = 8 << 10
 	at, wild := 0, strings.Repeat("\x01", part)
 	for {
@@ -274,9 +274,9 @@ func TestATurnCanAlwaysEnd(t *testing.T) {
 	}
 }
 
-// TestTheEndComesWithTheLastWord: the last text and the end of the turn are
-// decided in one commit, and the block is not kept twice.
-func TestTheEndComesWithTheLastWord(t *testing.T) {
+// TestLastTextAndEndInOneCommit: the last text and the end of the turn are decided in one
+// commit, and the block is stored once.
+func TestLastTextAndEndInOneCommit(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")

@@ -20,7 +20,7 @@ func TestWorkstreamDeadlines(t *testing.T) {
 		w.pass(time.Second)
 		w.wantSaga(id, "2 | launched w1", "3 w1| turn.started for 2", "4 | warning w1 0.75", "5 | turn.started for 4")
 		w.end(w.turn(id), chat.Done)
-		// A restart forgets nothing and repeats nothing.
+		// A restart loses no deadline event and repeats none.
 		w.reboot(2 * time.Second)
 		w.pass(3 * time.Second)
 		if taken, err := w.TakeNews(ctx, ref); err != nil || !slices.Equal(taken, []chat.Seq{7}) {
@@ -37,7 +37,7 @@ func TestWorkstreamDeadlines(t *testing.T) {
 			"7 | steered w1 wrap_up", "8 w1| turn.input [7]",
 			"9 | warning w1 0.9", "10 | turn.started for 9", "11 | turn.completed done",
 			"12 w1| agent.text so far", "13 w1| turn.completed stopped", "14 | timeout w1 so far", "15 | turn.started for 14")
-		// The agent ignored it all, and can say nothing more.
+		// The agent ignored all warnings; its drafts are refused now.
 		_, err := w.Append(ctx, bot, id, draft(ref, chat.AgentText{Text: "late"}))
 		w.wantCode(err, chat.Conflict)
 		w.pass(time.Hour)
@@ -64,9 +64,9 @@ func TestDeadlinesPassWhileTheServerIsAway(t *testing.T) {
 	})
 }
 
-// A clock that was set back makes an alarm ring too early; what is due is said at
-// its time all the same.
-func TestAnAlarmThatRingsTooEarly(t *testing.T) {
+// After the clock was set back, the timer fires too early; the deadline is still applied at
+// its time.
+func TestATimerThatFiresTooEarly(t *testing.T) {
 	timed(t, func(t *testing.T, w *clocked) {
 		id := w.begin("s")
 		w.launch(id, chat.Launch{ID: "w1", DeadlineSeconds: 30})
@@ -107,7 +107,7 @@ func TestAnInteractiveOneRestsAndItsClockWithIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.end(ref, chat.Done)
-		w.end(w.turn(id), chat.Done) // it was told of the answer
+		w.end(w.turn(id), chat.Done) // it has received the answer
 		s := w.status(id, "expert")
 		if !s.Waiting || s.State != chat.WorkRunning || s.Summary != "Hm." || s.Phase != chat.PhaseDone || s.Deadline != 0 {
 			t.Fatalf("%+v", s)
@@ -118,7 +118,7 @@ func TestAnInteractiveOneRestsAndItsClockWithIt(t *testing.T) {
 		if s := w.status(id, "expert"); s.ElapsedMS/100 != 100 || !s.Waiting {
 			t.Fatalf("it does not rest: %+v", s)
 		}
-		// A follow-up by its parent, then one by a person.
+		// A follow-up message from its parent, then one from a person.
 		if _, err := w.MessageWorkstream(ctx, ann, id, "expert", chat.Steering{Text: "And now?"}); err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func TestACancelHasItsGrace(t *testing.T) {
 				t.Fatal(s, err)
 			}
 		}
-		// A second time changes nothing.
+		// A second request changes nothing.
 		if _, err := w.TerminateWorkstream(ctx, bot, id, "good", chat.Steering{Text: "again"}); err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestACancelHasItsGrace(t *testing.T) {
 		if !tr.Stopping || tr.StopBy == 0 {
 			t.Fatalf("%+v", tr)
 		}
-		// One ends by itself, and may say a last word.
+		// A workstream that ends within the grace period may add a last text.
 		if _, err := w.Append(ctx, bot, id, draft(w.turnOf(id, "good"), chat.AgentText{Text: "Saved."})); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestChildrenOfChildren(t *testing.T) {
 		if s := w.status(id, "a"); !slices.Equal(s.Children, []string{"b"}) {
 			t.Fatalf("%+v", s)
 		}
-		// A line that is done waits for its children and hears of them.
+		// A line whose turn has ended waits for its children and receives their results.
 		w.end(w.turnOf(id, "a"), chat.Done)
 		w.end(w.turnOf(id, "b"), chat.Done)
 		if s := w.status(id, "a"); s.State != chat.WorkRunning || s.Phase != chat.PhaseBlocked || s.Turn != "" {
@@ -213,7 +213,7 @@ func TestChildrenOfChildren(t *testing.T) {
 				t.Fatalf("%+v\n%s", s, w.saga(id))
 			}
 		}
-		// A child does not outlive its parent.
+		// A child ends with its parent.
 		w.launch(id, chat.Launch{ID: "p", DeadlineSeconds: 30})
 		w.launch(id, chat.Launch{ID: "q", Parent: "p"})
 		w.pass(30 * time.Second)
@@ -255,8 +255,8 @@ func TestAChildAsks(t *testing.T) {
 	})
 }
 
-// A line that waits for an interactive child learns that somebody has stopped it:
-// nothing else would come.
+// A line that waits for an interactive child receives an event when the child is stopped,
+// because no other event would follow.
 func TestAStoppedInteractiveChildIsTold(t *testing.T) {
 	timed(t, func(t *testing.T, w *clocked) {
 		id := w.begin("s")
@@ -278,8 +278,8 @@ func TestAStoppedInteractiveChildIsTold(t *testing.T) {
 		if s := w.status(id, "a"); s.State != chat.WorkCompleted {
 			t.Fatalf("%+v\n%s", s, w.saga(id))
 		}
-		w.finish(id, "") // it was told of a
-		// Of the main line it begins no turn: somebody wanted it so.
+		w.finish(id, "") // it has received the event of a
+		// It starts no turn on the main line, because a user requested the stop.
 		w.launch(id, chat.Launch{ID: "c", Interactive: true})
 		if _, err := w.Stop(ctx, ann, id, "c", "enough"); err != nil {
 			t.Fatal(err)
@@ -288,7 +288,7 @@ func TestAStoppedInteractiveChildIsTold(t *testing.T) {
 		if w.state(id).Busy() {
 			t.Fatal(w.saga(id))
 		}
-		// One that goes on at once with what waited is not at rest.
+		// A child that continues with a queued message is not reported as stopped.
 		w.launch(id, chat.Launch{ID: "d", Interactive: true})
 		said := chat.NewDraft(chat.UserMessage{Text: "Rather this."})
 		said.Workstream, said.Interrupt = "d", true

@@ -11,7 +11,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// timed runs f against a world whose clock is the test's, with deadlines kept.
+// timed runs f with a world whose clock the test controls, while Run applies deadlines.
 func timed(t *testing.T, f func(t *testing.T, w *clocked)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &clocked{world: startWorld(t, Options{})}
@@ -39,7 +39,7 @@ func (w *clocked) run() {
 	}
 }
 
-// reboot ends the process, is away for a while, and begins another.
+// reboot closes the server, advances the clock, and opens it again.
 func (w *clocked) reboot(away time.Duration) {
 	w.stop()
 	w.close()
@@ -48,14 +48,14 @@ func (w *clocked) reboot(away time.Duration) {
 	w.run()
 }
 
-// pass lets time go by, and what is due be said.
+// pass advances the clock and waits until the passed deadlines are applied.
 func (w *clocked) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// launch also lets a moment pass: positions of events that come at once lie a few
-// microseconds behind the clock.
+// launch also advances the clock a little, because the positions of events at the same
+// time are a few microseconds apart.
 func (w *clocked) launch(id chat.SessionID, l chat.Launch) chat.WorkstreamStatus {
 	w.t.Helper()
 	s := w.world.launch(id, l)
@@ -63,7 +63,7 @@ func (w *clocked) launch(id chat.SessionID, l chat.Launch) chat.WorkstreamStatus
 	return s
 }
 
-// finish answers on a line until nothing waits there.
+// finish answers on a line until no message is queued there.
 func (w *world) finish(id chat.SessionID, line string) {
 	w.t.Helper()
 	for w.state(id).Line(line).Turn != nil {
@@ -93,7 +93,7 @@ func (w *world) turnOf(id chat.SessionID, line string) chat.TurnRef {
 	return chat.TurnRef{Session: id, Turn: t.ID, Attempt: t.Attempt}
 }
 
-// saga is the log in short, with lines of work and what is said of workstreams.
+// saga returns a short form of the log, with lines and workstream events.
 func (w *world) saga(id chat.SessionID) string {
 	w.t.Helper()
 	var out []string
@@ -143,7 +143,7 @@ func (w *world) wantSaga(id chat.SessionID, lines ...string) {
 	}
 }
 
-// has counts the events of a type.
+// has returns the number of events of a type.
 func (w *world) has(id chat.SessionID, typ string) int {
 	n := 0
 	for _, e := range w.events(id) {

@@ -12,11 +12,10 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// TestAnyLifeOfWorkstreams does random things to random workstreams. Whatever
-// happens, the state in memory is the one that the log folds to, no workstream
-// ends twice or works after its end, and when time has passed all have ended and
-// nothing is left to do.
-func TestAnyLifeOfWorkstreams(t *testing.T) {
+// TestRandomWorkstreamOperations runs random operations on random workstreams. The state in
+// memory is always equal to the fold of the log, no workstream ends twice or works after
+// its end, and after enough time all have ended and no message is queued.
+func TestRandomWorkstreamOperations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := startWorld(t, Options{})
 		defer w.close()
@@ -87,7 +86,7 @@ func TestAnyLifeOfWorkstreams(t *testing.T) {
 			},
 			"": func(t *rapid.T) { w.checkWork(t, id) },
 		})
-		// Everything comes to an end: clocks run out, and what waits is answered.
+		// All workstreams end: deadlines pass, and queued messages are answered.
 		for range 100 {
 			pass(2000 * time.Second)
 			for _, name := range names {
@@ -106,7 +105,7 @@ func TestAnyLifeOfWorkstreams(t *testing.T) {
 	})
 }
 
-// expected fails on an error that is not about what a workstream is.
+// expected fails the test on an error that is not about the state of a workstream.
 func expected(t *rapid.T, err error) {
 	switch chat.CodeOf(err) {
 	case "", chat.Conflict, chat.NotFound, chat.Invalid, chat.SlowDown:
@@ -121,7 +120,7 @@ func (w *world) checkWork(t *rapid.T, id chat.SessionID) {
 	folded := &chat.State{Number: live.Number}
 	ends := map[string]int{}
 	for _, e := range w.events(id) {
-		// What becomes of its children may be said on a line later than its end.
+		// Events about the children may follow on a line after its end.
 		if s := folded.Workstream(e.Workstream); s != nil && s.Ended() && !strings.HasPrefix(e.Type, "workstream.") {
 			t.Fatalf("%s works after its end: %s\n%s", s.ID, e.Type, w.saga(id))
 		}

@@ -15,7 +15,7 @@ func TestALaunchRunsAndWakesItsParent(t *testing.T) {
 	if s.LaunchID == "" || s.State != chat.WorkRunning || s.Phase != chat.PhasePlanning || s.Turn == "" || s.DeadlineSeconds != 300 || s.Agent != "demo" {
 		t.Fatalf("%+v", s)
 	}
-	// The same launch again is the same workstream; another with its id is not.
+	// A repeated launch returns the same workstream; another launch with its id fails.
 	if again := w.launch(id, chat.Launch{ID: "w1", Name: "One", Instruction: "count", ClientID: "k"}); again.LaunchID != s.LaunchID {
 		t.Fatalf("%+v", again)
 	}
@@ -24,7 +24,7 @@ func TestALaunchRunsAndWakesItsParent(t *testing.T) {
 	if d := chat.Public(err).Details; d["launch_id"] != s.LaunchID || d["state"] != chat.WorkRunning {
 		t.Fatal(d)
 	}
-	// It is found by either name.
+	// It is found by its id and by its launch id.
 	if w.status(id, s.LaunchID).ID != "w1" || w.status(id, "w1").LaunchID != s.LaunchID {
 		t.Fatal("not found")
 	}
@@ -46,8 +46,7 @@ func TestALaunchRunsAndWakesItsParent(t *testing.T) {
 	}
 }
 
-// A turn that waits for lines of work is not to blame for crashes meanwhile; when
-// nothing is left to wait for it is.
+// Crashes are not counted while a turn waits for workstreams; afterwards they are.
 func TestCrashesWhileWorkIsAwaited(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
@@ -82,7 +81,7 @@ func TestCrashesWhileWorkIsAwaited(t *testing.T) {
 	}
 }
 
-// Nor is one that somebody has paused.
+// Crashes are not counted while a workstream is paused.
 func TestCrashesWhilePaused(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
@@ -135,7 +134,7 @@ func TestResultsAreHandedToTheRunningTurn(t *testing.T) {
 	if news, err = w.TakeNews(ctx, main); err != nil || len(news) != 1 {
 		t.Fatal(news, err)
 	}
-	w.end(w.turnOf(id, "c"), chat.Done) // is never taken, so it begins a turn
+	w.end(w.turnOf(id, "c"), chat.Done) // is never taken, so it starts a turn
 	w.end(main, chat.Done)
 	st := w.state(id)
 	if tr := st.Line("").Turn; tr == nil || len(tr.Woken) != 0 {
@@ -176,14 +175,14 @@ func TestAllCommandsOfSteering(t *testing.T) {
 	w.launch(id, chat.Launch{ID: "w1"})
 	ref := w.turnOf(id, "w1")
 	for i, command := range []string{chat.SteerAdd, chat.SteerPriority, chat.SteerConstraint, chat.SteerPause, chat.SteerResume} {
-		// Two people at once: both are heard, in one order for all.
+		// Two callers at the same time: both are stored, in one order.
 		for _, c := range []chat.Caller{ann, {Actor: bob.Actor, Scopes: []chat.Scope{chat.ScopeAdmin}}} {
 			if _, err := w.SteerWorkstream(ctx, c, id, "w1", chat.Steering{Command: command, Text: "x", ClientID: fmt.Sprint("k", i)}); err != nil {
 				t.Fatal(command, err)
 			}
 		}
 	}
-	// A repeated one is not said twice.
+	// A repeated command is stored once.
 	if _, err := w.SteerWorkstream(ctx, ann, id, "w1", chat.Steering{Command: chat.SteerAdd, Text: "x", ClientID: "k0"}); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +196,7 @@ func TestAllCommandsOfSteering(t *testing.T) {
 	if err != nil || len(taken) != 10 || !slices.IsSorted(taken) {
 		t.Fatal(taken, err)
 	}
-	// What nobody took begins no turn.
+	// Directives that were not taken start no turn.
 	if _, err := w.SteerWorkstream(ctx, ann, id, "w1", chat.Steering{Command: chat.SteerAdd, Text: "late"}); err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +215,7 @@ func TestStoppingSomeAndAll(t *testing.T) {
 	}
 	w.launch(id, chat.Launch{ID: "talk", Interactive: true})
 	w.launch(id, chat.Launch{ID: "b1", Parent: "b"})
-	// Stop ends the main line, and the workstreams go on.
+	// Stop ends the turn of the main line; the workstreams continue.
 	if res, err := w.Stop(ctx, ann, id, "", ""); err != nil || !res.Stopped {
 		t.Fatal(res, err)
 	}
@@ -224,7 +223,7 @@ func TestStoppingSomeAndAll(t *testing.T) {
 	if s := w.status(id, "a"); s.State != chat.WorkRunning {
 		t.Fatalf("%+v", s)
 	}
-	// One workstream is canceled, an interactive one only ends its turn.
+	// A stop cancels a workstream; of an interactive one it only ends the turn.
 	for _, name := range []string{"a", "talk"} {
 		if res, err := w.Stop(ctx, ann, id, name, "no"); err != nil || !res.Stopped {
 			t.Fatal(res, err)
@@ -237,7 +236,7 @@ func TestStoppingSomeAndAll(t *testing.T) {
 	if res, err := w.Stop(ctx, ann, id, "a", ""); err != nil || res.Stopped {
 		t.Fatal(res, err)
 	}
-	// All of them, children of children too.
+	// StopAll stops all workstreams and their descendants.
 	if res, err := w.StopAll(ctx, ann, id, "enough"); err != nil || !res.Stopped {
 		t.Fatal(res, err)
 	}
@@ -264,7 +263,7 @@ func TestOnlyTheServerWritesStates(t *testing.T) {
 		_, err := w.Append(ctx, bot, id, []chat.Draft{chat.NewDraft(b)})
 		w.wantCode(err, chat.Denied)
 	}
-	// A session ends only by its main line, and its workstreams with it.
+	// Only the main line can end the session; that also ends its workstreams.
 	d := chat.NewDraft(chat.SessionCompleted{})
 	d.Workstream = "w1"
 	_, err := w.Append(ctx, bot, id, []chat.Draft{d})
@@ -280,7 +279,7 @@ func TestAgentsOfWorkstreams(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	_, err := w.Launch(ctx, ann, id, chat.Launch{ID: "w1", Instruction: "work"})
-	w.wantCode(err, chat.Invalid) // nobody to do it
+	w.wantCode(err, chat.Invalid) // no agent
 	helper := chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "helper"}, Scopes: []chat.Scope{chat.ScopeAgent}}
 	_, err = w.Get(ctx, helper, id)
 	w.wantCode(err, chat.NotFound)
@@ -325,7 +324,7 @@ func TestEveryAnswerOfAnInteractiveOneIsTold(t *testing.T) {
 	if _, err := w.MessageWorkstream(ctx, ann, id, "w1", chat.Steering{Text: "and?"}); err != nil {
 		t.Fatal(err)
 	}
-	answer("One.") // while the next question waits
+	answer("One.") // while the next message is queued
 	if s := w.status(id, "w1"); s.Waiting || s.Phase != chat.PhasePlanning || s.Turn == "" {
 		t.Fatalf("%+v", s)
 	}
