@@ -102,7 +102,7 @@ func TestFitAtTheBoundary(t *testing.T) {
 	for i := range 4 {
 		ms = append(ms, Message{Role: User, Content: Texts(fmt.Sprint("question ", i, strings.Repeat(" word", 10)))}, Message{Role: Assistant, Content: Texts(fmt.Sprint("answer ", i))})
 	}
-	for from := range 4 { // the exchanges that are left out
+	for from := range 4 { // the number of omitted exchanges
 		left := append(ms[:1:1], ms[1+2*from:]...)
 		for budget := Tokens(left); budget < Tokens(left)+Tokens(ms[1:3]); budget++ {
 			if budget > Tokens(ms) {

@@ -180,7 +180,7 @@ func TestRequestsKeepTheMeaning(t *testing.T) {
 		}
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		// What a model is sent ends with what it is to answer.
+		// A request ends with the message to answer.
 		ms := append(llm.PlainTalk(rt, thinking, true), llm.Message{Role: llm.User, Content: llm.Texts("and now?")})
 		want := meaning(ms)
 		for path, convert := range requests {

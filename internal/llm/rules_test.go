@@ -86,7 +86,7 @@ func TestRulesOfAllProviders(t *testing.T) {
 	if !*update {
 		return
 	}
-	var out bytes.Buffer // a line for each form, so that a difference can be read
+	var out bytes.Buffer // one line per form, for readable differences
 	for i, c := range rules {
 		fmt.Fprintf(&out, "%s{\"rule\": %q,\n \"in\": %s,\n \"chat\": %s,\n \"responses\": %s,\n \"anthropic\": %s,\n \"gemini\": %s}",
 			[]string{"[\n", ",\n"}[min(i, 1)], c.Rule, compact(c.In), c.Chat, c.Responses, c.Anthropic, c.Gemini)

@@ -167,7 +167,7 @@ func randomLog(rt *rapid.T, steps int) *script {
 		case 14:
 			if len(asked) > 0 {
 				d := chat.Decision{CallID: asked[0].CallID, Approve: rapid.Bool().Draw(rt, "approve"), Reason: "because"}
-				if d.Approve { // perhaps whoever answered ran it
+				if d.Approve { // in some cases the client ran the call itself
 					switch rapid.IntRange(0, 3).Draw(rt, "ran") {
 					case 0:
 						d.Result = raw(`"by the client"`)

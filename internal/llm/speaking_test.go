@@ -27,7 +27,7 @@ func TestSpeakingTellsTheName(t *testing.T) {
 		t.Helper()
 		apply()
 		id, step := f.Speaking(s.turn(""))
-		s.user("in between") // waits behind the turn
+		s.user("in between") // waits until the turn ends
 		s.agent(chat.AgentStatus{Message: "busy"})
 		s.add(chat.Draft{Body: chat.WorkstreamLaunched{ID: fmt.Sprint("w", want), Task: "dig"}}, mira, "")
 		s.add(chat.Draft{Body: chat.WorkstreamCompleted{ID: fmt.Sprint("w", want), Summary: "gold"}}, chat.System, "")

@@ -41,8 +41,8 @@ func TestEveryProviderAnswers(t *testing.T) {
 				t.Errorf("asked %+v", first)
 			}
 
-			// A second turn knows of the first, and reasoning goes back where it may. What
-			// the sender wants the model to be told stands behind its instructions.
+			// The second request contains the first turn, and its reasoning where the provider
+			// accepts it. The sender's system text follows the agent's instructions.
 			thanks := chat.UserMessage{Text: "Thanks", Context: json.RawMessage(`{"system":"Speak French."}`)}
 			if _, err := w.Append(w.ctx(), ann, "s-1", []chat.Draft{chat.NewDraft(thanks)}); err != nil {
 				t.Fatal(err)

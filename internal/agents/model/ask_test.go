@@ -19,7 +19,7 @@ func TestEveryKindOfQuestion(t *testing.T) {
 	const options = `"options":[{"value":"a","label":"A"},{"value":"b","label":"B"}]`
 	for kind, c := range map[chat.InputType]struct {
 		args   string
-		answer *chat.Answer // nil when nobody is waited for
+		answer *chat.Answer // nil if the tool does not wait for an answer
 		result string
 	}{
 		chat.InputText:         {`"placeholder":"a word"`, &chat.Answer{Text: "Bern"}, `"text":"Bern"`},

@@ -76,7 +76,7 @@ func TestApproval(t *testing.T) {
 	})
 	set := func(s string) { mu.Lock(); args = s; mu.Unlock() }
 
-	// Refused: the safe one ran meanwhile, the model is told.
+	// Denied: the call without approval ran, and the model gets the denial.
 	w.say("s-1", "one")
 	request := w.prompt("s-1", 1)
 	w.until("s-1", "the safe one's result", func(e chat.Event) bool { return e.Type == "agent.tool_result" })
@@ -105,7 +105,7 @@ func TestApproval(t *testing.T) {
 		t.Fatalf("%v\n%s", c.runs, w.text("s-1"))
 	}
 
-	// Remembered: nobody is asked again; with other arguments nobody ever is.
+	// Remembered: no further prompt; other arguments need no approval at all.
 	w.say("s-1", "three")
 	w.ended("s-1", 3)
 	set(`{"n":7}`)
@@ -114,12 +114,12 @@ func TestApproval(t *testing.T) {
 	if c.runs[`risky{"n":1}`] != 1 || c.runs[`risky{"n":7}`] != 1 || strings.Contains(w.text("s-2"), "approval") {
 		t.Fatalf("%v\n%s", c.runs, w.text("s-1"))
 	}
-	// Except where it is to be asked each time.
+	// A tool that requires approval each time prompts again.
 	set(`{"n":13}`)
 	w.say("s-1", "four")
 	request = w.prompt("s-1", 3)
 
-	// The question outlives the process.
+	// The prompt stays open across a restart.
 	w.stop()
 	w.start(0)
 	for _, e := range w.log("s-1") {
@@ -172,7 +172,7 @@ func TestBuiltinTools(t *testing.T) {
 		modeltest.Call{Name: "publish_artifact", Args: `{"title":"Colours","type":"table","content":"{\"columns\":[\"c\"],\"rows\":[[\"red\"]]}"}`},
 	))
 	w.say("s-1", "paint")
-	for n := 1; n <= 2; n++ { // they are asked at the same time, in any order
+	for n := 1; n <= 2; n++ { // the prompts open in parallel, in any order
 		request := w.prompt("s-1", n)
 		for _, e := range w.log("s-1") {
 			switch b := e.Body.(type) {
@@ -208,7 +208,7 @@ func TestParallelCalls(t *testing.T) {
 	both.Add(2)
 	meet := tool.Tool{Name: "meet", Repeatable: true, Run: func(ctx context.Context, _ tool.Call) (json.RawMessage, error) {
 		both.Done()
-		both.Wait() // for ever, unless the other one is here too
+		both.Wait() // returns only if both calls run in parallel
 		return json.RawMessage(`"met"`), nil
 	}}
 	w := newServer(t, model.Options{Tools: []tool.Tool{meet}}, callThenSay(modeltest.Call{Name: "meet", Args: `{"n":1}`}, modeltest.Call{Name: "meet", Args: `{"n":2}`}))

@@ -75,7 +75,7 @@ func TestBadDays(t *testing.T) {
 		{"held back", model.Options{}, first(modeltest.Reply{Text: "I may", Stop: "filter"}), []string{`text "I may" final`, "fault content_filter:", "turn done"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel() // silence takes its time
+			t.Parallel() // the idle timeout is slow
 			var count counter
 			c.opt.Tools = []tool.Tool{count.tool("count", true)}
 			c.opt.Key = func() (string, error) { return "sk-secret-123", nil }

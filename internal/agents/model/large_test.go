@@ -19,7 +19,7 @@ import (
 // Whatever a tool gives, it fits an event: the turn goes on, and the model has
 // what there is room for.
 func TestLargeResults(t *testing.T) {
-	wild := strings.Repeat("\x01", 200_000) // takes six times as much as JSON
+	wild := strings.Repeat("\x01", 200_000) // six times as long in JSON
 	text := func(s string) mcp.Content { return &mcp.TextContent{Text: s} }
 	picture := &mcp.ImageContent{MIMEType: "image/png", Data: make([]byte, 290<<10)}
 	for name, result := range map[string]*mcp.CallToolResult{

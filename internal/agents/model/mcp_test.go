@@ -61,7 +61,7 @@ func mcpServer(hold <-chan struct{}, versions ...string) *mcp.Server {
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "vanish"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
 		var both sync.WaitGroup
-		both.Go(func() { _, _ = r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Still there?"}) }) // it never hears the answer
+		both.Go(func() { _, _ = r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Still there?"}) }) // the server ignores the answer
 		_, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Shall I go?"})
 		if err == nil {
 			os.Exit(3)
@@ -172,9 +172,9 @@ func TestElicitationBecomesPrompts(t *testing.T) {
 			w := newServer(t, model.Options{Servers: []*tool.Server{tool.NewServer(opt)}, Timeout: time.Minute}, callThenSay(modeltest.Call{Name: "kit__order", Args: `{}`}))
 			w.say("s-1", "order")
 			w.answer("s-1", w.prompt("s-1", 1), chat.Answer{Values: []string{"pie"}})
-			w.answer("s-1", w.prompt("s-1", 2), chat.Answer{Text: "none"}) // no number: it is asked again
+			w.answer("s-1", w.prompt("s-1", 2), chat.Answer{Text: "none"}) // not a number: the prompt is repeated
 			w.answer("s-1", w.prompt("s-1", 3), chat.Answer{Text: "4"})
-			w.answer("s-1", w.prompt("s-1", 4), chat.Answer{Text: "NaN"}) // nor is that one, in JSON
+			w.answer("s-1", w.prompt("s-1", 4), chat.Answer{Text: "NaN"}) // not a number in JSON either
 			w.answer("s-1", w.prompt("s-1", 5), chat.Answer{Text: "1.5"})
 			w.answer("s-1", w.prompt("s-1", 6), chat.Answer{Values: []string{"true"}})
 			w.ended("s-1", 1)
@@ -284,7 +284,7 @@ func TestMCPServerIsRestarted(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var asked, unknown sync.Map // sessions that were named, and those of the server before
+			var asked, unknown sync.Map // session ids in requests, and those unknown after the restart
 			inner := mcpServer(nil, "2025-11-25")
 			handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return inner }, nil)
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -300,7 +300,7 @@ func TestMCPServerIsRestarted(t *testing.T) {
 			}))
 			t.Cleanup(func() {
 				server.Close()
-				for session := range inner.Sessions() { // nobody said good-bye to them
+				for session := range inner.Sessions() { // the sessions were not closed
 					_ = session.Close()
 				}
 			})

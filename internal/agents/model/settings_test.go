@@ -47,7 +47,7 @@ func TestChosenModel(t *testing.T) {
 		t.Errorf("%s %v %s", r.Model, r.Tools, r.Body)
 	}
 	w.has("s-1", "usage large")
-	// What is not offered is said, and the agent's own answers.
+	// A model that is not offered is reported, and the agent's default answers.
 	r = asked(&chat.Settings{Model: "enormous", Effort: "absurd", Tools: []string{"-three"}})
 	if r.Model != "scripted" || !strings.Contains(string(r.Body), `"reasoning_effort":"low"`) || strings.Join(r.Tools, " ") != "one two" {
 		t.Errorf("%s %v %s", r.Model, r.Tools, r.Body)
@@ -78,7 +78,7 @@ func TestChosenApprovals(t *testing.T) {
 	})
 	for _, tt := range []struct {
 		mode chat.Approvals
-		runs string // those that nobody is asked about
+		runs string // calls that need no approval
 	}{{chat.ApproveAsk, ""}, {chat.ApproveReview, "low"}, {chat.ApproveAll, "low high"}} {
 		for _, name := range []string{"low", "high", "always"} {
 			id := chat.SessionID(string(tt.mode) + "-" + name)

@@ -28,7 +28,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("usage %+v", a.Usage)
 	}
 
-	// The same answer goes back to the same model with every signature in place.
+	// The next request to the same model contains every signature.
 	contents := Contents(llm.Request{Model: "m", Messages: []llm.Message{{Role: llm.User, Content: llm.Texts("q")}, a.Message}}).Contents
 	var signed []string
 	for _, p := range contents[1].Parts {
@@ -40,7 +40,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("signatures %q", signed)
 	}
 
-	// Calls without ids get some, the same for the same answer.
+	// Calls without ids get deterministic ids.
 	read := func(event string) (llm.Answer, error) {
 		var s Stream
 		if _, err := s.Add([]byte(event)); err != nil || !s.Ended() {

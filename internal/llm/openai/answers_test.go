@@ -31,12 +31,12 @@ func TestChatAnswers(t *testing.T) {
 		t.Errorf("usage %+v", a.Usage)
 	}
 
-	// A model of OpenAI that reasons shows nothing of it, but it did.
+	// An OpenAI reasoning model does not return its reasoning; a placeholder is stored.
 	s = ChatStream{Meta: llm.Meta{Model: "gpt-5-mini"}}
 	a, _ = llmtest.Read(t, `{"choices":[{"delta":{"content":"x"},"finish_reason":"length"}]}`, &s)
 	llmtest.Check(t, a, llm.StopLength, `{"role":"assistant","model":"gpt-5-mini","content":[{"type":"omitted_reasoning"},{"type":"text","text":"x"}]}`)
 
-	// All of it in the reasoning: that is the answer.
+	// Only reasoning: the reasoning is the answer.
 	d := ChatStream{Meta: llm.Meta{Model: "deepseek"}}
 	a, _ = llmtest.Read(t, `{"choices":[{"index":0,"delta":{"reasoning_content":"42"},"finish_reason":"stop"}]}`, &d)
 	llmtest.Check(t, a, llm.StopEnd, `{"role":"assistant","model":"deepseek","content":[{"type":"text","text":"42"}]}`)
@@ -113,7 +113,7 @@ func TestResponsesAnswers(t *testing.T) {
 		t.Errorf("deltas %s", deltas)
 	}
 
-	// Cut off: what was finished counts.
+	// Cut off: the answer contains the complete items.
 	s = ResponsesStream{Meta: llmtest.Dotted}
 	a, _ = llmtest.Read(t, `{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"output_text","text":"half"}]}}`, &s)
 	llmtest.Check(t, a, llm.StopFailure, `{"role":"assistant","model":"m","content":[{"type":"text","text":"half"}]}`)
