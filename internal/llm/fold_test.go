@@ -300,8 +300,7 @@ func imported(t rapid.TB, ms []Message) []Message {
 	return Messages(s.events, Options{})
 }
 
-// Who reads only the text of what a person said has all of it, and the parts keep
-// their order.
+// The text of a user message contains all texts, and the parts keep their order.
 func TestDraftsOfSeveralTexts(t *testing.T) {
 	picture := &Image{Source: ImageSource{Type: SourceURL, URL: "https://x/y"}}
 	for _, c := range []struct {

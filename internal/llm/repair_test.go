@@ -80,8 +80,8 @@ func TestRepairExamples(t *testing.T) {
 	}
 }
 
-// A request beside its assistant message that repeats a call among its content says
-// it once; to repair again changes nothing.
+// A request right after its assistant message that repeats a call results in one call;
+// a second repair changes nothing.
 func TestRepairSaysACallOnce(t *testing.T) {
 	said := func(role Role, calls ...ToolCall) Message {
 		return Message{Role: role, Content: []Part{&CallPart{ID: "c2", Name: "f", Input: json.RawMessage("{}")}}, ToolCalls: calls}

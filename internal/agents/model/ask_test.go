@@ -10,7 +10,7 @@ import (
 	"github.com/parley-hq/parley/internal/modeltest"
 )
 
-// A model can ask in every kind of prompt that there is, and is told the answer.
+// A model can open every kind of prompt and receives the answer.
 func TestEveryKindOfQuestion(t *testing.T) {
 	tools, err := tool.Builtin("ask_user")
 	if err != nil {
@@ -49,8 +49,8 @@ func TestEveryKindOfQuestion(t *testing.T) {
 	}
 }
 
-// What people would find empty is not shown to them: the model is told what is
-// missing.
+// A call without required texts shows nothing to people; the model gets an error that
+// names the missing argument.
 func TestBuiltinToolsWantTheirWords(t *testing.T) {
 	tools, err := tool.Builtin()
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/parley-hq/parley/internal/modeltest"
 )
 
-// A tool that comes with a message is offered to the model and run by whoever sent
-// it. The operator's rules do not answer for it, and a tool of the operator's
-// keeps its name.
+// A tool that is sent with a message is offered to the model, and the client that sent
+// it runs it. The operator's rules do not apply to it, and an operator's tool with the
+// same name takes precedence.
 func TestToolsOfTheClient(t *testing.T) {
 	for name, c := range map[string]struct {
 		decision chat.Decision

@@ -217,8 +217,8 @@ func TestParallelCalls(t *testing.T) {
 	w.has("s-1", `result meet "met"`, `result meet "met"`, "turn done")
 }
 
-// A conversation that does not fit is summarised; the summary stands in the log,
-// and later turns go on from it.
+// A conversation that does not fit is summarised; the summary is stored in the log,
+// and later turns start from it.
 func TestSummary(t *testing.T) {
 	w := newServer(t, model.Options{Window: 2000, MaxTokens: 200, Instructions: "Be brief."}, func(r modeltest.Request) modeltest.Reply {
 		if strings.Contains(r.System, "memory of a conversation") {

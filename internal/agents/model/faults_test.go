@@ -144,7 +144,7 @@ func TestEveryProviderIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Trouble upon trouble in one step: each pause is told.
+// Several errors in one step: each pause is reported.
 func TestTroubleUponTrouble(t *testing.T) {
 	w := newServer(t, model.Options{}, func(r modeltest.Request) modeltest.Reply {
 		switch r.Number {

@@ -13,8 +13,8 @@ import (
 	"github.com/parley-hq/parley/internal/modeltest"
 )
 
-// Who asks for an agent's MCP servers sees each, also one that cannot be reached,
-// with its tools under its own names for them.
+// The list of an agent's MCP servers includes those that cannot be reached, and has
+// the tools under the servers' own names.
 func TestServers(t *testing.T) {
 	known := transports(t)
 	local, remote := known["stdio"], known["http"]

@@ -106,8 +106,7 @@ func TestChosenApprovals(t *testing.T) {
 	}
 }
 
-// Somebody asks for the past to be summarised: it is, before the next answer,
-// and only once.
+// A requested summary is made once, before the next answer.
 func TestCompactOnRequest(t *testing.T) {
 	w := newServer(t, model.Options{}, func(r modeltest.Request) modeltest.Reply {
 		if strings.Contains(r.System, "memory of a conversation") {

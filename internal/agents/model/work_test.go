@@ -10,7 +10,7 @@ import (
 	"github.com/parley-hq/parley/internal/modeltest"
 )
 
-// A model launches a line of work, goes on, and is told what came of it.
+// A model launches a workstream, continues, and receives its outcome.
 func TestWorkstreams(t *testing.T) {
 	tools, err := tool.Builtin("workstreams", "update_plan")
 	if err != nil {
