@@ -10,6 +10,7 @@ from typing import Any, Awaitable, Callable
 from websockets.asyncio.server import ServerConnection, serve
 
 import parley
+from parley.turn import within
 
 Script = Callable[[ServerConnection, dict[str, Any]], Awaitable[None]]
 
@@ -82,6 +83,19 @@ class Ends(unittest.IsolatedAsyncioTestCase):
             await conn.close(4401, "sign in again")
 
         self.assertEqual(await self.work(cut, ended, answer=answer), [[], ["t-1"]])
+
+    async def test_a_cancellation_together_with_a_result_is_kept(self) -> None:
+        for steps in range(4):
+            result: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            task = asyncio.create_task(within(60, result))
+            await asyncio.sleep(0)
+            result.set_result(1)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            if not task.done():
+                task.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
 import socket
 import sys
@@ -20,6 +21,10 @@ QUICK = (0.01, 0.1)
 
 
 class Case(unittest.IsolatedAsyncioTestCase):
+    def setUp(self) -> None:
+        faulthandler.dump_traceback_later(180, exit=True)  # a test that hangs fails, and says where
+        self.addCleanup(faulthandler.cancel_dump_traceback_later)
+
     async def serve(self, *flags: str) -> Server:
         server = Server(*flags)
         self.addAsyncCleanup(server.remove)

@@ -342,7 +342,7 @@ class Turn:
             if all(_over(w) for w in found):
                 return found
             try:
-                await asyncio.wait_for(self._arrived.wait(), 5)
+                await within(5, self._arrived.wait())
             except asyncio.TimeoutError:
                 pass
 
@@ -425,3 +425,15 @@ class Turn:
 
 def _over(w: WorkstreamStatus) -> bool:
     return bool(w.get("ended_at")) or bool(w.get("waiting"))
+
+
+async def within(seconds: float | None, what: Awaitable[T]) -> T:
+    """Like asyncio.wait_for, which before Python 3.12 swallows a cancellation that arrives together with the result."""
+    task = asyncio.ensure_future(what)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+        if not done:
+            raise asyncio.TimeoutError
+        return task.result()
+    finally:
+        task.cancel()

@@ -17,7 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, WebSocketException
 
 from .errors import Offline, ParleyError, TurnLost, error_of
-from .turn import Turn
+from .turn import Turn, within
 from .types import Assignment, Event
 
 Handler = Callable[[Turn], Awaitable[None]]
@@ -110,7 +110,7 @@ class _Worker:
                 self._conn = conn
                 self._notify()
                 while True:
-                    frame = json.loads(await asyncio.wait_for(conn.recv(), self._silence))
+                    frame = json.loads(await within(self._silence, conn.recv()))
                     if frame.get("op") == "error" and not frame.get("id"):
                         err = error_of(frame)
                         _log.warning("worker %s: the server reports an error: %s", self._name, err)
@@ -193,7 +193,7 @@ class _Worker:
         held.reporting = True
         last = asyncio.ensure_future(self.call(turn, lambda: end))
         try:
-            await asyncio.wait_for(asyncio.shield(last), 2 if turn.stopped else None)
+            await within(2 if turn.stopped else None, asyncio.shield(last))
         except (ParleyError, asyncio.TimeoutError) as err:
             if not turn.stopped and not held.ended:
                 _log.warning("worker %s: the end of a turn could not be reported: %s", self._name, err)
