@@ -67,7 +67,8 @@ var rules = []rule{
 
 	{folder: "internal/record", own: []string{"chat"}},
 	{folder: "internal/grant", own: []string{"chat", "internal/edge", "internal/record", "internal/wire"}},
-	{folder: "internal/dialect/*", own: []string{"chat", "internal/edge", "internal/wire"}},
+	{folder: "internal/turnlog", own: []string{"chat"}},
+	{folder: "internal/dialect/*", own: []string{"chat", "internal/edge", "internal/turnlog", "internal/wire"}},
 	{folder: "internal/servertest", own: []string{"*"}},
 	{folder: "internal/dialect/letta", own: []string{"chat", "internal/edge", "internal/record", "internal/wire", "internal/llm", "internal/dialect/letta/stream"}},
 	{folder: "internal/dialect/letta/stream", own: []string{"chat", "internal/llm"}},

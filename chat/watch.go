@@ -52,6 +52,7 @@ type Start struct {
 	Cursor     *Cursor       // nil: from now on, preceded by the open blocks
 	Idle       time.Duration // yield an empty batch after so much silence; 0 means never
 	ByPosition bool          // pieces of open blocks come in order of position among the events
+	EveryPiece bool          // with ByPosition: pieces that were written before the reader came are not joined
 	Guard      func() error  // asked before every batch; an error ends the watch. nil means none
 }
 

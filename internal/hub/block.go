@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -112,15 +113,24 @@ func (b *block) seen() []chat.End {
 	return b.Ends[:n:n]
 }
 
-// reveal makes hidden text visible and calls each with a piece per block.
+// reveal makes hidden text visible and calls each with its pieces, in order of position.
 func (bs blocks) reveal(each func(*Entry)) {
+	type hidden struct {
+		b   *block
+		end chat.End
+	}
+	var all []hidden
 	for _, b := range bs {
-		if from := b.shown; from < b.text.Len() {
-			one := b.snapshot()
-			b.shown = len(one.Text)
-			e := pieceOf(&one, from, one.Ends[len(one.Ends)-1], &chat.Cursor{})
-			each(&e)
+		for _, end := range b.Ends[len(b.seen()):] {
+			all = append(all, hidden{b, end})
 		}
+	}
+	slices.SortFunc(all, func(x, y hidden) int { return cmp.Compare(x.end.At, y.end.At) })
+	for _, h := range all {
+		one := h.b.snapshot()
+		e := pieceOf(&one, h.b.shown, h.end, &chat.Cursor{})
+		h.b.shown = h.end.Bytes
+		each(&e)
 	}
 }
 
@@ -138,8 +148,9 @@ func (bs blocks) snapshot() []chat.Block {
 // missing returns as pieces what a reader with this cursor lacks of the open
 // blocks, and moves the cursor over them. Without byPosition a block is one
 // piece. With it the pieces come in order of position, and only those before
-// the position until, if that is not 0.
-func missing(open []chat.Block, c *chat.Cursor, byPosition bool, until chat.At) []Entry {
+// the position until, if that is not 0; neighbours of one block are joined
+// unless every is set.
+func missing(open []chat.Block, c *chat.Cursor, byPosition, every bool, until chat.At) []Entry {
 	var out []Entry
 	if !byPosition {
 		for i := range open {
@@ -176,6 +187,9 @@ func missing(open []chat.Block, c *chat.Cursor, byPosition bool, until chat.At) 
 		ends, last := open[one].Ends, -1
 		for k := next[one]; k < len(ends) && (other == 0 || ends[k].At < other || last < 0) && (until == 0 || ends[k].At < until); k++ {
 			last = k
+			if every {
+				break
+			}
 		}
 		if last < 0 {
 			return out

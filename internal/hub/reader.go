@@ -32,6 +32,7 @@ type reader struct {
 	woken      bool      // woken together with others and not back yet; see pace
 	follower   *follower // nil for a reader of Watch
 	byPosition bool
+	everyPiece bool
 	live       bool // takes from the live ring
 	ahead      bool // and its cursor has more of some block than there is
 }
@@ -206,7 +207,7 @@ func (r *reader) join() Batch {
 
 // missing calls the function missing with the reader's cursor.
 func (r *reader) missing(open []chat.Block, byPosition bool, until chat.At) []Entry {
-	entries := missing(open, &r.cursor, byPosition, until)
+	entries := missing(open, &r.cursor, byPosition, r.everyPiece, until)
 	for i := range entries {
 		entries[i].Session = r.topic.id
 	}

@@ -1,0 +1,124 @@
+// Package turnlog follows a session as a sequence of entries that depends on the log alone.
+//
+// A plain watch gives a late reader a finished block as one event, and a reader that was there as pieces and an event.
+// [Follow] gives both the same: every event and, before the event that finishes a block, every piece of the block, cut
+// where it was cut when it was written, all in order of position. So the n-th entry of a turn is the same for each reader,
+// also after a restart of the server, and a dialect whose clients resume by counting needs no storage of its own.
+//
+// There are two limits. A power cut loses pieces that were not synced yet. And a block of a workstream that was open when a
+// turn of the main line ended may come later among the entries of the next turn to a late reader than to one that was there.
+package turnlog
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// Log is what Follow uses of the session layer.
+type Log interface {
+	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
+	Ends(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) ([]chat.End, error)
+}
+
+// Follow yields the entries of a session after an event, and then new ones as they happen; see the package comment. Pieces of
+// blocks that were open at that event come too. After idle without an entry it yields an empty batch with Idle set; idle 0
+// means never. The sequence ends with the caller's loop, with ctx, or with an error, which is the last thing it yields. A
+// batch is valid until the next one.
+func Follow(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, after chat.Seq, idle time.Duration) iter.Seq2[chat.Batch, error] {
+	return func(yield func(chat.Batch, error) bool) {
+		from := chat.Start{Cursor: &chat.Cursor{Seq: after}, ByPosition: true, EveryPiece: true, Idle: idle}
+		shown := map[chat.BlockID]int{} // bytes of the open blocks that were yielded or are waiting
+		var waiting []chat.Entry        // entries of batches before the reader has caught up: pieces between them may follow
+		for batch, err := range log.Watch(ctx, c, id, from, nil) {
+			if err != nil {
+				yield(batch, err)
+				return
+			}
+			for i := range batch.Entries {
+				e := &batch.Entries[i]
+				if e.Piece != nil {
+					shown[e.Piece.Block] = e.Piece.End
+				} else if e.Block != "" {
+					if !batch.Live {
+						pieces, err := piecesOf(ctx, log, c, id, e, shown[e.Block])
+						if err != nil {
+							yield(batch, err)
+							return
+						}
+						waiting = append(waiting, pieces...)
+					}
+					delete(shown, e.Block)
+				}
+				if !batch.Live || len(waiting) > 0 {
+					waiting = append(waiting, *e)
+				}
+				if len(waiting) > 0 && !batch.Live && endsTurn(e) {
+					if !yield(inOrder(batch, waiting), nil) {
+						return
+					}
+					waiting = waiting[:0]
+				}
+			}
+			if !batch.Live {
+				continue
+			}
+			if len(waiting) > 0 {
+				batch = inOrder(batch, waiting)
+			}
+			if !yield(batch, nil) {
+				return
+			}
+			waiting = waiting[:0]
+		}
+	}
+}
+
+// endsTurn reports whether an event ends a turn of the main line. No block of the main line is open then, so a reader that
+// catches up need not keep more than one turn in memory.
+func endsTurn(e *chat.Entry) bool {
+	return e.Piece == nil && e.Label.Workstream == "" && e.Label.Type == chat.TurnCompleted{}.Type()
+}
+
+// inOrder is a batch with the given entries in order of position.
+func inOrder(b chat.Batch, entries []chat.Entry) chat.Batch {
+	slices.SortStableFunc(entries, func(x, y chat.Entry) int { return cmp.Compare(x.At, y.At) })
+	b.Entries = entries
+	return b
+}
+
+// piecesOf returns the pieces of a finished block after the first have bytes of it.
+func piecesOf(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, e *chat.Entry, have int) ([]chat.Entry, error) {
+	ends, err := log.Ends(ctx, c, id, e.Fact.Seq)
+	if err != nil || len(ends) == 0 || ends[len(ends)-1].Bytes <= have {
+		return nil, err
+	}
+	ev, err := e.Fact.Event()
+	if err != nil {
+		return nil, err
+	}
+	p := chat.Preview{Block: e.Block, Workstream: ev.Workstream, Turn: ev.Turn, Kind: chat.TextBlock}
+	var text string
+	switch b := ev.Body.(type) {
+	case chat.AgentText:
+		text = b.Text
+	case chat.AgentThinking:
+		text, p.Kind = b.Text, chat.ThinkingBlock
+	}
+	var out []chat.Entry
+	for _, end := range ends {
+		if end.Bytes <= have || end.Bytes > len(text) || end.Bytes < len(text) && !utf8.RuneStart(text[end.Bytes]) {
+			continue
+		}
+		one := p
+		one.Offset, one.End, one.Text, one.At = have, end.Bytes, text[have:end.Bytes], end.At
+		out = append(out, chat.Entry{Session: e.Session, At: end.At, Label: chat.Label{Workstream: p.Workstream}, Piece: &one})
+		have = end.Bytes
+	}
+	return out, nil
+}
