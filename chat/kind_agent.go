@@ -87,13 +87,14 @@ type AgentStatus struct {
 	Phase   string `json:"phase,omitempty"`
 }
 
-// Usage counts tokens.
+// Usage counts tokens. Whoever reports it counts cached tokens as input, also if the
+// model's API counts them apart.
 type Usage struct {
-	InputTokens         int64 `json:"input_tokens,omitempty"`
-	OutputTokens        int64 `json:"output_tokens,omitempty"`
-	CacheCreationTokens int64 `json:"cache_creation_input_tokens,omitempty"`
-	CacheReadTokens     int64 `json:"cache_read_input_tokens,omitempty"`
-	ReasoningTokens     int64 `json:"reasoning_tokens,omitempty"`
+	InputTokens         int64 `json:"input_tokens,omitempty"`                // the whole prompt, including cached tokens
+	OutputTokens        int64 `json:"output_tokens,omitempty"`               // the whole answer, including reasoning
+	CacheCreationTokens int64 `json:"cache_creation_input_tokens,omitempty"` // part of the prompt: written to the cache
+	CacheReadTokens     int64 `json:"cache_read_input_tokens,omitempty"`     // part of the prompt: read from the cache
+	ReasoningTokens     int64 `json:"reasoning_tokens,omitempty"`            // part of the answer
 }
 
 // Plus returns the sum of u and v.

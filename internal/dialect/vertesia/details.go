@@ -56,8 +56,7 @@ type tokenUsage struct {
 }
 
 func tokensOf(u chat.Usage) *tokenUsage {
-	prompt := u.InputTokens + u.CacheReadTokens + u.CacheCreationTokens
-	return &tokenUsage{Prompt: prompt, Result: u.OutputTokens, Total: prompt + u.OutputTokens, Cached: u.CacheReadTokens}
+	return &tokenUsage{Prompt: u.InputTokens, Result: u.OutputTokens, Total: u.InputTokens + u.OutputTokens, Cached: u.CacheReadTokens}
 }
 
 // detailsOf writes details as JSON, or nil when there are none.

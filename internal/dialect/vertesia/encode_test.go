@@ -192,3 +192,15 @@ func TestChunksNeverFollowTheirMessage(t *testing.T) {
 		t.Errorf("text is left over: %v", open)
 	}
 }
+
+// Cached tokens are part of the prompt already.
+func TestCachedTokensAreCountedOnce(t *testing.T) {
+	used := chat.Usage{InputTokens: 125, OutputTokens: 7, CacheCreationTokens: 20, CacheReadTokens: 100}
+	const want = `"token_usage":{"prompt":125,"result":7,"total":132,"prompt_cached":100}`
+	for _, body := range []chat.Body{chat.AgentUsage{Usage: used}, chat.TurnCompleted{Outcome: chat.Done, Usage: &used}} {
+		list := messagesOf(eventWith(body, ""))
+		if len(list) != 1 || !strings.Contains(string(list[0].d), want) {
+			t.Errorf("%s has %s", body.Type(), list[0].d)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package x1
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,10 +44,36 @@ func (m *Message) expired(now time.Time) bool {
 
 // draft returns the event that a message asks to append.
 func (m *Message) draft() chat.Draft {
+	payload := m.Payload
+	if m.Type == usageType {
+		payload = moveCached(payload, 1)
+	}
 	return chat.Draft{
-		Type: m.Type, Payload: m.Payload, ClientID: m.ClientID, Workstream: m.Workstream, Parent: m.Parent,
+		Type: m.Type, Payload: payload, ClientID: m.ClientID, Workstream: m.Workstream, Parent: m.Parent,
 		Turn: m.Turn, Attempt: m.Attempt, Via: via,
 	}
+}
+
+const usageType = "agent.usage"
+
+// moveCached adds the cached tokens of an agent.usage to its input_tokens (sign 1) or
+// subtracts them (sign -1): x1's agents count them apart, chat.Usage counts them as input.
+func moveCached(payload json.RawMessage, sign int64) json.RawMessage {
+	var u chat.Usage
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(payload, &u) != nil || json.Unmarshal(payload, &fields) != nil {
+		return payload
+	}
+	cached := u.CacheReadTokens + u.CacheCreationTokens
+	if cached <= 0 {
+		return payload
+	}
+	fields["input_tokens"] = strconv.AppendInt(nil, max(0, u.InputTokens+sign*cached), 10)
+	out, err := json.Marshal(fields)
+	if err != nil {
+		return payload
+	}
+	return out
 }
 
 // via marks events that came in by this dialect.

@@ -19,7 +19,8 @@ func (d *Dialect) As(_ context.Context, f chat.Fact) (any, error) {
 
 // Encode returns a stored event as it is published on events and archive. Most are sent
 // byte for byte as they are stored. Where a payload has the field names of x1's programs
-// and not those of x1's protocol page, the page's fields are added.
+// and not those of x1's protocol page, the page's fields are added. Usage has x1's count of
+// input tokens.
 func Encode(f chat.Fact) ([]byte, error) {
 	label, err := f.Label()
 	if err != nil {
@@ -33,7 +34,10 @@ func Encode(f chat.Fact) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.Type == startedType {
+	switch e.Type {
+	case usageType:
+		e.Payload = moveCached(e.Payload, -1)
+	case startedType:
 		e.Type = "session.started"
 	}
 	if e.Payload, err = addMissing(e.Payload, spell(&e)); err != nil {
@@ -76,6 +80,7 @@ var pageFields = map[string]func(*chat.Event) []field{
 		b, _ := e.Body.(chat.AgentStatus)
 		return []field{{"message", b.Message}}
 	},
+	usageType: func(*chat.Event) []field { return nil }, // only its input_tokens differ
 	"agent.artifact": func(e *chat.Event) []field {
 		b, _ := e.Body.(chat.AgentArtifact)
 		return []field{{"type", b.ArtifactType}, {"data", b.Data}}

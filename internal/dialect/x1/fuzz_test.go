@@ -49,6 +49,7 @@ func FuzzEncode(f *testing.F) {
 	f.Add("agent.status", []byte(`{}`))
 	f.Add("user.input_response", []byte(`{"request_id":"r","values":["a"]}`))
 	f.Add("session.started", []byte(`{"agent":"demo"}`))
+	f.Add("agent.usage", []byte(`{"input_tokens":5,"cache_read_input_tokens":2}`))
 	f.Add("agent.strange", []byte(`[1]`))
 	f.Fuzz(func(t *testing.T, typ string, payload []byte) {
 		d := chat.Draft{Type: typ, Payload: payload}
@@ -81,7 +82,7 @@ func FuzzEncode(f *testing.F) {
 				t.Fatalf("%s: %v", b, err)
 			}
 			for k, v := range before {
-				if string(after[k]) != string(v) {
+				if string(after[k]) != string(v) && (typ != "agent.usage" || k != "input_tokens") {
 					t.Fatalf("%s became %s", was.Payload, is.Payload)
 				}
 			}

@@ -415,3 +415,33 @@ func TestEvictedSidecarSessionsAreReadFromTheLog(t *testing.T) {
 		t.Fatal(got)
 	}
 }
+
+// Agents of x1 report the prompt without its cached tokens. The stored event has the whole
+// prompt, viewers get the numbers that were sent, and a replay is recognised.
+func TestCachedTokensAreStoredAsInput(t *testing.T) {
+	w := newServer(t, options{})
+	side, viewer := w.dial(), w.dial()
+	events := viewer.follow(Subject("s1", Events))
+	const sent = `{"model":"m","input_tokens":5,"output_tokens":7,"cache_creation_input_tokens":20,"cache_read_input_tokens":100,"extra":[1]}`
+	for _, at := range []string{"2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"} {
+		sequence := int64(0)
+		side.say("s1", Events, Message{Sequence: &sequence, Timestamp: at, Type: "agent.usage", Payload: json.RawMessage(sent)})
+	}
+	side.say("s1", Events, Message{Type: "agent.text", Payload: json.RawMessage(`{"text":"done"}`)})
+	events.until("the text", typ("agent.text"))
+	var got []chat.AgentUsage
+	for _, e := range w.Events("s1") {
+		if b, ok := e.Body.(chat.AgentUsage); ok {
+			got = append(got, b)
+		}
+	}
+	want := chat.Usage{InputTokens: 125, OutputTokens: 7, CacheCreationTokens: 20, CacheReadTokens: 100}
+	if len(got) != 1 || got[0].Usage != want || got[0].Model != "m" {
+		t.Fatalf("stored is %+v", got)
+	}
+	seen := events.until("the usage", typ("agent.usage"))
+	if DigestOf("agent.usage", seen.Payload) != DigestOf("agent.usage", json.RawMessage(sent)) {
+		t.Fatalf("viewers get %s", seen.Payload)
+	}
+	w.complete("s1")
+}

@@ -187,10 +187,15 @@ export interface AgentTrace {
 /** AgentUsage reports tokens used since the last report. */
 export interface AgentUsage {
   model?: string;
+  /** the whole prompt, including cached tokens */
   input_tokens?: number;
+  /** the whole answer, including reasoning */
   output_tokens?: number;
+  /** part of the prompt: written to the cache */
   cache_creation_input_tokens?: number;
+  /** part of the prompt: read from the cache */
   cache_read_input_tokens?: number;
+  /** part of the answer */
   reasoning_tokens?: number;
 }
 
@@ -807,12 +812,17 @@ export interface TurnView {
   usage: Usage;
 }
 
-/** Usage counts tokens. */
+/** Usage counts tokens. Whoever reports it counts cached tokens as input, also if the model's API counts them apart. */
 export interface Usage {
+  /** the whole prompt, including cached tokens */
   input_tokens?: number;
+  /** the whole answer, including reasoning */
   output_tokens?: number;
+  /** part of the prompt: written to the cache */
   cache_creation_input_tokens?: number;
+  /** part of the prompt: read from the cache */
   cache_read_input_tokens?: number;
+  /** part of the answer */
   reasoning_tokens?: number;
 }
 
