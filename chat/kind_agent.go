@@ -87,8 +87,8 @@ type AgentStatus struct {
 	Phase   string `json:"phase,omitempty"`
 }
 
-// Usage counts tokens. Whoever reports it counts cached tokens as input, also if the
-// model's API counts them apart.
+// Usage counts tokens. Cached tokens are part of the input, even if the API of the model
+// lists them separately.
 type Usage struct {
 	InputTokens         int64 `json:"input_tokens,omitempty"`                // the whole prompt, including cached tokens
 	OutputTokens        int64 `json:"output_tokens,omitempty"`               // the whole answer, including reasoning

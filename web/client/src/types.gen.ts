@@ -812,7 +812,7 @@ export interface TurnView {
   usage: Usage;
 }
 
-/** Usage counts tokens. Whoever reports it counts cached tokens as input, also if the model's API counts them apart. */
+/** Usage counts tokens. Cached tokens are part of the input, even if the API of the model lists them separately. */
 export interface Usage {
   /** the whole prompt, including cached tokens */
   input_tokens?: number;
