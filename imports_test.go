@@ -67,6 +67,7 @@ var rules = []rule{
 
 	{folder: "internal/record", own: []string{"chat"}},
 	{folder: "internal/grant", own: []string{"chat", "internal/edge", "internal/record", "internal/wire"}},
+	{folder: "internal/cluster"},
 	{folder: "internal/turnlog", own: []string{"chat"}},
 	{folder: "internal/dialect/*", own: []string{"chat", "internal/edge", "internal/turnlog", "internal/wire"}},
 	{folder: "internal/servertest", own: []string{"*"}},
