@@ -41,7 +41,6 @@ var rules = []rule{
 	{folder: "internal/llm/openai", own: []string{"chat", "internal/llm", "internal/llm/internal/convert"}},
 	{folder: "internal/llm/anthropic", own: []string{"chat", "internal/llm", "internal/llm/internal/convert"}},
 	{folder: "internal/llm/gemini", own: []string{"chat", "internal/llm", "internal/llm/internal/convert"}},
-	{folder: "internal/llm/llmtest", own: []string{"internal/llm"}},
 	{folder: "internal/config", own: []string{"chat"}, libs: []string{"github.com/goccy/go-yaml"}},
 	{folder: "internal/workstream", own: []string{"chat"}},
 	{folder: "internal/auth", own: []string{"chat"}, libs: []string{"github.com/golang-jwt/jwt", "github.com/MicahParks/keyfunc", "github.com/MicahParks/jwkset", "golang.org/x/time"}},
@@ -117,7 +116,7 @@ var everywhere = []string{"internal/freshstack", "internal/json", "internal/text
 // stdJSON lists the folders that may import encoding/json. All other code reads and writes JSON with internal/json,
 // because encoding/json takes names of another case for a field's and names Go types in its errors. The rest are tools
 // and examples: they read what they have written themselves.
-var stdJSON = []string{"internal/json", "internal/jsontest", "internal/load", "internal/modeltest", "internal/sbom", "internal/transcript", "internal/sealed", "examples/*", "bench", "e2e", "web/gen", "internal/llm/llmtest", "internal/sidecar/sidecartest", "internal/servertest"}
+var stdJSON = []string{"internal/json", "internal/jsontest", "internal/load", "internal/modeltest", "internal/sbom", "internal/transcript", "internal/sealed", "examples/*", "bench", "e2e", "web/gen", "internal/sidecar/sidecartest", "internal/servertest"}
 
 // inFile lists what a file of that name may import in any folder.
 var inFile = map[string][]string{

@@ -27,7 +27,7 @@ func BenchmarkFold100k(b *testing.B) {
 	s := longLog(100_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if len(Messages(s.events, Options{})) < 40_000 {
+		if len(foldAll(s.events, Options{})) < 40_000 {
 			b.Fatal("too few messages")
 		}
 	}
@@ -46,7 +46,7 @@ func BenchmarkListLast1000(b *testing.B) {
 }
 
 func BenchmarkEncode1000(b *testing.B) {
-	ms := Messages(longLog(2500).events, Options{})[:1000]
+	ms := foldAll(longLog(2500).events, Options{})[:1000]
 	b.ReportAllocs()
 	for b.Loop() {
 		var out []byte

@@ -8,37 +8,33 @@ import (
 
 // Part is a piece of a message's content. This file defines all implementations.
 type Part interface {
-	object
 	// Kind returns the type name in JSON, such as "text".
 	Kind() string
 }
 
+// Parts are the content of a message or the result of a tool.
+type Parts []Part
+
 // Text is a text.
 type Text struct {
-	Text      string
-	Signature string // Gemini's signature of the reasoning that led to this text
-
-	kept kept
+	Text      string `json:"text"`
+	Signature string `json:"signature,omitempty"` // Gemini's signature of the reasoning that led to this text
 }
 
 // Image is an image.
 type Image struct {
-	Source ImageSource
-
-	kept kept
+	Source ImageSource `json:"source"`
 }
 
 // ImageSource says where the data of an image is: at URL, in Data, or in the stored
 // file FileID.
 type ImageSource struct {
-	Type      SourceType
-	URL       string
-	MediaType string
-	Data      string // base64
-	FileID    string
-	Detail    string // low, high, auto
-
-	kept kept
+	Type      SourceType `json:"type"`
+	URL       string     `json:"url,omitempty"`
+	FileID    string     `json:"file_id,omitempty"`
+	MediaType string     `json:"media_type,omitempty"`
+	Data      string     `json:"data,omitempty"`   // base64
+	Detail    string     `json:"detail,omitempty"` // low, high, auto
 }
 
 // SourceType is a kind of image source.
@@ -54,68 +50,46 @@ const (
 // CallPart is the copy of a tool call in the content. It preserves the call's position
 // and signature; the call itself is in Message.ToolCalls.
 type CallPart struct {
-	ID        string
-	Name      string
-	Input     json.RawMessage // an object
-	Signature string
-
-	kept kept
-}
-
-// ReturnPart is the older form of a tool result. It is only decoded, never created.
-type ReturnPart struct {
-	ToolCallID string
-	Content    string
-	IsError    bool
-
-	kept kept
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"` // an object
+	Signature string          `json:"signature,omitempty"`
 }
 
 // Reasoning is reasoning text of a model.
 type Reasoning struct {
-	Native    bool // reasoning that the provider reports as such, not prompted text
-	Text      string
-	Signature string // required to send the reasoning back to Anthropic
-
-	kept kept
+	Native    bool   `json:"is_native"` // reasoning that the provider reports as such, not prompted text
+	Text      string `json:"reasoning"`
+	Signature string `json:"signature,omitempty"` // required to send the reasoning back to Anthropic
 }
 
 // RedactedReasoning is reasoning that the provider returns only in encrypted form.
 type RedactedReasoning struct {
-	Data string
-
-	kept kept
+	Data string `json:"data"`
 }
 
 // OmittedReasoning is a placeholder for reasoning that was not sent.
 type OmittedReasoning struct {
-	Signature string
-
-	kept kept
+	Signature string `json:"signature,omitempty"`
 }
 
 // SummarizedReasoning is reasoning in the form of OpenAI's Responses API.
 type SummarizedReasoning struct {
-	ID        string
-	Summary   []SummaryText
-	Encrypted string
-
-	kept kept
+	ID        string        `json:"id"`
+	Summary   []SummaryText `json:"summary"`
+	Encrypted string        `json:"encrypted_content,omitempty"`
 }
 
 // SummaryText is one piece of a summary.
 type SummaryText struct {
-	Index int
-	Text  string
-
-	kept kept
+	Index int    `json:"index"`
+	Text  string `json:"text"`
 }
 
 // Kind returns the type name in JSON.
 func (*Text) Kind() string                { return "text" }
 func (*Image) Kind() string               { return "image" }
 func (*CallPart) Kind() string            { return "tool_call" }
-func (*ReturnPart) Kind() string          { return "tool_return" }
 func (*Reasoning) Kind() string           { return "reasoning" }
 func (*RedactedReasoning) Kind() string   { return "redacted_reasoning" }
 func (*OmittedReasoning) Kind() string    { return "omitted_reasoning" }
@@ -126,93 +100,10 @@ var kinds = map[string]func() Part{
 	"text":                 func() Part { return &Text{} },
 	"image":                func() Part { return &Image{} },
 	"tool_call":            func() Part { return &CallPart{} },
-	"tool_return":          func() Part { return &ReturnPart{} },
 	"reasoning":            func() Part { return &Reasoning{} },
 	"redacted_reasoning":   func() Part { return &RedactedReasoning{} },
 	"omitted_reasoning":    func() Part { return &OmittedReasoning{} },
 	"summarized_reasoning": func() Part { return &SummarizedReasoning{} },
-}
-
-func (p *Text) fields(f *codec) {
-	f.keep(&p.kept)
-	f.constant("type", p.Kind(), required)
-	f.text("text", &p.Text, required)
-	f.text("signature", &p.Signature, nullable)
-}
-
-func (p *Image) fields(f *codec) {
-	f.keep(&p.kept)
-	f.constant("type", p.Kind(), required)
-	f.object("source", &p.Source)
-}
-
-func (s *ImageSource) fields(f *codec) {
-	f.keep(&s.kept)
-	f.word("type", (*string)(&s.Type), "url", "base64", "letta")
-	switch s.Type {
-	case SourceURL:
-		f.text("url", &s.URL, required)
-	case SourceBase64:
-		f.text("media_type", &s.MediaType, required)
-		f.text("data", &s.Data, required)
-		f.text("detail", &s.Detail, nullable)
-	case SourceFile:
-		f.text("file_id", &s.FileID, required)
-		f.text("media_type", &s.MediaType, nullable)
-		f.text("data", &s.Data, nullable)
-		f.text("detail", &s.Detail, nullable)
-	}
-}
-
-func (p *CallPart) fields(f *codec) {
-	f.keep(&p.kept)
-	f.constant("type", p.Kind(), required)
-	f.text("id", &p.ID, required)
-	f.text("name", &p.Name, required)
-	f.rawObject("input", &p.Input)
-	f.text("signature", &p.Signature, nullable)
-}
-
-func (p *ReturnPart) fields(f *codec) {
-	f.keep(&p.kept)
-	f.constant("type", p.Kind(), required)
-	f.text("tool_call_id", &p.ToolCallID, required)
-	f.text("content", &p.Content, required)
-	f.flag("is_error", &p.IsError)
-}
-
-func (p *Reasoning) fields(f *codec) {
-	f.keep(&p.kept)
-	f.constant("type", p.Kind(), required)
-	f.flag("is_native", &p.Native)
-	f.text("reasoning", &p.Text, required)
-	f.text("signature", &p.Signature, nullable)
-}
-
-func (p *RedactedReasoning) fields(f *codec) {
-	f.keep(&p.kept)
-	f.constant("type", p.Kind(), required)
-	f.text("data", &p.Data, required)
-}
-
-func (p *OmittedReasoning) fields(f *codec) {
-	f.keep(&p.kept)
-	f.constant("type", p.Kind(), required)
-	f.text("signature", &p.Signature, nullable)
-}
-
-func (p *SummarizedReasoning) fields(f *codec) {
-	f.keep(&p.kept)
-	f.constant("type", p.Kind(), required)
-	f.text("id", &p.ID, required)
-	list(f, "summary", &p.Summary, required, func(s *SummaryText) object { return s })
-	f.text("encrypted_content", &p.Encrypted, optional)
-}
-
-func (s *SummaryText) fields(f *codec) {
-	f.keep(&s.kept)
-	f.number("index", &s.Index)
-	f.text("text", &s.Text, required)
 }
 
 // Texts returns content with one Text part per string.
@@ -228,13 +119,8 @@ func Texts(texts ...string) []Part {
 func PlainText(parts []Part) string {
 	var texts []string
 	for _, p := range parts {
-		switch p := p.(type) {
-		case *Text:
-			if p.Text != "" {
-				texts = append(texts, p.Text)
-			}
-		case *ReturnPart:
-			texts = append(texts, p.Content)
+		if t, ok := p.(*Text); ok && t.Text != "" {
+			texts = append(texts, t.Text)
 		}
 	}
 	return strings.Join(texts, "\n\n")

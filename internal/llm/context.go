@@ -68,8 +68,6 @@ func partTokens(parts []Part) (n int) {
 			} else {
 				n += imageTokens
 			}
-		case *ReturnPart:
-			n += TextTokens(p.Content)
 		case *Reasoning:
 			n += TextTokens(p.Text) + len(p.Signature)/8
 		case *RedactedReasoning:
@@ -188,7 +186,7 @@ func cutPoints(messages []Message) []bool {
 	for i := range messages {
 		switch m := &messages[i]; {
 		case m.Role == Tool:
-			for _, r := range returnsOf(m) {
+			for _, r := range m.ToolReturns {
 				answers[r.ToolCallID] = append(answers[r.ToolCallID], i)
 			}
 		case m.IsApprovalResponse():
@@ -316,7 +314,7 @@ func Plain(messages []Message) string {
 		case Summary:
 			line("summary so far", UnpackSummary(m.PlainText()))
 		case Tool:
-			for _, r := range returnsOf(m) {
+			for _, r := range m.ToolReturns {
 				line("tool", r.PlainText())
 			}
 		default:

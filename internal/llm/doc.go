@@ -6,7 +6,7 @@
 // The path of a conversation:
 //
 //	events → Fold → []Message → Repair → Fit → Request → a provider's request
-//	a provider's streamed answer → Answer → Drafts → events
+//	a provider's streamed answer → Answer → AnswerBodies → events
 //
 // There is no I/O, goroutine, clock or randomness here. A conversion does not
 // change its arguments. A Fold may be used by one goroutine at a time; everything

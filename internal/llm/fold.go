@@ -72,17 +72,6 @@ type place struct{ message, call int }
 // NewFold returns an empty Fold.
 func NewFold(opt Options) *Fold { return &Fold{opt: opt} }
 
-// Messages folds a whole log, or one that begins between turns.
-func Messages(events []chat.Event, opt Options) []Message {
-	f := NewFold(opt)
-	// A question and its answer are four events. Messages are large, so avoid copies.
-	f.messages, f.places = make([]Message, 0, len(events)/2+1), make([]chat.Seq, 0, len(events)/2+1)
-	for i := range events {
-		f.Apply(&events[i])
-	}
-	return f.Messages()
-}
-
 // Messages returns the messages so far. The slice belongs to the Fold: later calls of
 // Apply may change it.
 func (f *Fold) Messages() []Message { return f.messages }
@@ -314,12 +303,17 @@ func (f *Fold) news(e *chat.Event, text string) {
 	f.lastInput = 0
 }
 
-// imported adds a message that the log contains unchanged; see Drafts.
+// ImportedType is the type of an event that contains a complete message, for messages
+// without an event type of their own: summaries, and messages before the last one of a
+// request. A Fold returns the contained message.
+const ImportedType = "llm.message"
+
+// imported adds a message that the log contains unchanged.
 func (f *Fold) imported(e *chat.Event, b chat.Unknown) {
 	if b.Name != ImportedType {
 		return
 	}
-	m, err := Decode(b.Payload)
+	m, err := decodeMessage(b.Payload)
 	if err != nil {
 		return // an event of this type from another source
 	}

@@ -25,7 +25,7 @@ func (f *Fold) think(e *chat.Event, b chat.AgentThinking) {
 	switch {
 	case b.Redacted != "" && b.Redacted[0] == '{':
 		// The event contains an encoded part; see opaque.
-		whole, err := decodePart(json.RawMessage(b.Redacted))
+		whole, err := decodePart([]byte(b.Redacted))
 		if err != nil {
 			return
 		}
@@ -122,9 +122,8 @@ func resultParts(result json.RawMessage) ([]Part, bool) {
 	if len(result) < 2 || result[0] != '[' || result[1] != '{' {
 		return nil, false
 	}
-	f := codec{reading: true}
-	parts := f.partList("", result, textOrImage)
-	return parts, f.err == nil && len(parts) > 0
+	parts, err := DecodeParts("", result)
+	return parts, err == nil && len(parts) > 0
 }
 
 func (f *Fold) toolError(e *chat.Event, b chat.AgentToolError) {
@@ -165,14 +164,6 @@ func (f *Fold) returnedAs(e *chat.Event, n int, tool string, r ToolReturn) {
 	m := f.openMessage()
 	m.ToolReturns = append(m.ToolReturns, r)
 	m.Content = append(m.Content, &Text{Text: r.PlainText()})
-}
-
-// PlainText returns the result as text.
-func (r *ToolReturn) PlainText() string {
-	if r.Parts == nil {
-		return r.Text
-	}
-	return PlainText(r.Parts)
 }
 
 // model sets the model of the assistant messages since the last usage event.

@@ -2,13 +2,10 @@ package llm
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -204,7 +201,7 @@ func TestFoldRules(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScript()
 			c.log(s)
-			ms := Messages(s.events, Options{})
+			ms := foldAll(s.events, Options{})
 			got := told(ms)
 			for i := range ms {
 				for j, call := range ms[i].ToolCalls {
@@ -229,7 +226,7 @@ func TestFoldIDs(t *testing.T) {
 	s.agent(chat.AgentText{Text: "a"})
 	s.agent(chat.AgentUsage{Model: "n"})
 	s.done()
-	ms := Messages(s.events, Options{AgentID: "agent-1", ConversationID: "conv-1"})
+	ms := foldAll(s.events, Options{AgentID: "agent-1", ConversationID: "conv-1"})
 	turn, _ := chat.ParseID(chat.TurnPrefix, string(s.events[2].Turn))
 	id, _ := chat.ParseID(chat.EventPrefix, string(s.events[1].ID))
 	if ms[0].ID != "message-"+id.UUID() || ms[0].OTID != "c-q" || ms[0].SenderID != "mira" || ms[0].Name != "Mira" {
@@ -246,62 +243,36 @@ func TestFoldIDs(t *testing.T) {
 	if ms[1].Model != "m" || ms[3].Model != "n" || ms[2].Name != "f" || ms[2].ToolCallID != "c1" {
 		t.Errorf("%s", dump(ms))
 	}
-	w := Messages([]chat.Event{*newScript().add(chat.Draft{Body: chat.WorkstreamLaunched{ID: "w1", Task: "dig"}}, bot, "")}, Options{Workstream: "w1"})
+	w := foldAll([]chat.Event{*newScript().add(chat.Draft{Body: chat.WorkstreamLaunched{ID: "w1", Task: "dig"}}, bot, "")}, Options{Workstream: "w1"})
 	if told(w) != "user dig" {
 		t.Errorf("a workstream's task: %s", told(w))
 	}
 }
 
-// Drafts of a conversation, appended and folded, say the same.
-func TestDraftsAndBack(t *testing.T) {
-	think := func(i int) []Part {
-		return slices.Clone([]Part{
-			&Reasoning{Native: true, Text: fmt.Sprint("hm ", i), Signature: "s"}, &RedactedReasoning{Data: "xx"},
-			&SummarizedReasoning{ID: fmt.Sprint("rs", i), Summary: []SummaryText{{Text: "sum"}}, Encrypted: "e"},
-			&OmittedReasoning{}, &CallPart{ID: fmt.Sprintf("call_%d_0", i), Name: "tool0", Input: raw(`{}`), Signature: "g"},
-		}[:i%5+1])
-	}
-	rapid.Check(t, func(rt *rapid.T) {
-		ms := plainTalk(rt, think, true)
-		for i := range ms {
-			ms[i].OTID = fmt.Sprint("otid-", i)
+// The bodies of an answer, stored and folded, are the answer.
+func TestAnswerIsStoredWhole(t *testing.T) {
+	for _, m := range []Message{
+		{Content: Texts("one", "two")},
+		{Content: []Part{&Text{Text: "signed", Signature: "s"}, &Text{Signature: "only"}}},
+		{Content: []Part{&Reasoning{Native: true, Text: "hm", Signature: "s"}, &RedactedReasoning{Data: "xx"}, &RedactedReasoning{Data: "{}"}, &Text{Text: "a"}}},
+		{Content: []Part{&SummarizedReasoning{ID: "rs", Summary: []SummaryText{{Text: "sum"}}, Encrypted: "e"}, &OmittedReasoning{}},
+			ToolCalls: []ToolCall{{ID: "c0", Name: "f", Arguments: `{"big":12345678901234567890}`}, {ID: "c1", Name: "g", Arguments: "{}"}}},
+		{Content: []Part{&CallPart{ID: "c0", Name: "f", Input: raw(`{}`), Signature: "g"}}, ToolCalls: []ToolCall{{ID: "c0", Name: "f", Arguments: "{}"}}},
+	} {
+		s := newScript()
+		s.user("q")
+		for _, b := range AnswerBodies(&m) {
+			s.agent(b)
 		}
-		back := imported(rt, ms)
-		want, got := meaning(ms, true), meaning(unpacked(back), true)
-		if !slices.Equal(want, got) {
-			rt.Fatalf("\n got %q\nwant %q", got, want)
+		back := foldAll(s.events, Options{})
+		if len(back) != 2 || !bytes.Equal(AppendParts(nil, back[1].Content), AppendParts(nil, m.Content)) || !slices.Equal(back[1].ToolCalls, m.ToolCalls) {
+			t.Errorf("%s became %s", m.AppendJSON(nil), dump(back))
 		}
-		for i := range back {
-			if ms[i].Role == Assistant {
-				if !bytes.Equal(AppendParts(nil, ms[i].Content), AppendParts(nil, back[i].Content)) || back[i].Model != ms[i].Model {
-					rt.Fatalf("message %d: %s became %s", i, ms[i].AppendJSON(nil), back[i].AppendJSON(nil))
-				}
-			}
-			if ms[i].Role == User && back[i].OTID != ms[i].OTID {
-				rt.Fatalf("otid %q became %q", ms[i].OTID, back[i].OTID)
-			}
-		}
-	})
-}
-
-// imported appends messages to a session that nobody answers, and folds it.
-func imported(t rapid.TB, ms []Message) []Message {
-	t.Helper()
-	drafts, err := Drafts(ms)
-	if err != nil {
-		t.Fatal(err)
 	}
-	s := newScript()
-	none := chat.NoAgent
-	s.add(chat.Draft{Body: chat.SessionUpdated{Agent: &none}}, chat.System, "")
-	for _, d := range drafts {
-		s.add(d, mira, "")
-	}
-	return Messages(s.events, Options{})
 }
 
 // The text of a user message contains all texts, and the parts keep their order.
-func TestDraftsOfSeveralTexts(t *testing.T) {
+func TestUserBodyKeepsTextsAndTheirOrder(t *testing.T) {
 	picture := &Image{Source: ImageSource{Type: SourceURL, URL: "https://x/y"}}
 	for _, c := range []struct {
 		content []Part
@@ -316,59 +287,14 @@ func TestDraftsOfSeveralTexts(t *testing.T) {
 		{[]Part{&Text{Text: "one"}, picture, &Text{Text: "two"}}, "one\ntwo", 3},
 		{[]Part{picture}, "", 1},
 	} {
-		ms := []Message{{Role: User, Content: c.content}}
-		drafts, err := Drafts(ms)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := drafts[0].Body.(chat.UserMessage)
+		b := UserBody(c.content, "mira")
 		if b.PlainText() != c.text || b.Text != c.text || len(b.Content) != c.parts {
 			t.Errorf("%s: %+v", AppendParts(nil, c.content), b)
 		}
-		if back := imported(t, ms); !bytes.Equal(AppendParts(nil, back[0].Content), AppendParts(nil, c.content)) {
+		s := newScript()
+		s.add(chat.Draft{Body: b}, mira, "")
+		if back := foldAll(s.events, Options{}); !bytes.Equal(AppendParts(nil, back[0].Content), AppendParts(nil, c.content)) {
 			t.Errorf("%s became %s", AppendParts(nil, c.content), AppendParts(nil, back[0].Content))
 		}
-	}
-}
-
-// unpacked takes the wrapper off results.
-func unpacked(ms []Message) []Message {
-	out := slices.Clone(ms)
-	for i := range out {
-		out[i].ToolReturns = slices.Clone(out[i].ToolReturns)
-		for j := range out[i].ToolReturns {
-			r := &out[i].ToolReturns[j]
-			if msg, _, ok := UnpackResult(r.Text); ok && json.Unmarshal(msg, &r.Text) != nil {
-				r.Text = string(msg)
-			}
-		}
-	}
-	return out
-}
-
-// What the log gives can be imported elsewhere and says the same there.
-func TestLogsCanBeImported(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		ms := Repair(Messages(randomLog(rt, 60).events, Options{}))
-		back := Repair(imported(rt, ms))
-		want, got := meaning(unpacked(ms), true), meaning(unpacked(back), true)
-		if !slices.Equal(want, got) {
-			rt.Fatalf("\n got %q\nwant %q", got, want)
-		}
-	})
-}
-
-func TestDraftsOfApprovals(t *testing.T) {
-	yes := true
-	ms := []Message{
-		{Role: User, Content: Texts("q")},
-		{Role: Approval, ID: "message-00000001", ToolCalls: []ToolCall{{ID: "c1", Name: "rm", Arguments: "{}"}}},
-		{Role: Approval, Approve: &yes}, // the older form
-		{Role: Tool, Name: "rm", ToolCallID: "c1", Content: Texts(PackResult(false, raw(`"no such file"`), testTime))},
-		{Role: Summary, Content: Texts("old times")},
-	}
-	want := "user q\napproval c1=rm{}\napproval c1:true()\ntool c1:\"no such file\"!\nsummary old times"
-	if got := told(imported(t, ms)); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

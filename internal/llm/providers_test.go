@@ -16,7 +16,6 @@ import (
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/llm/anthropic"
 	"github.com/parley-hq/parley/internal/llm/gemini"
-	"github.com/parley-hq/parley/internal/llm/llmtest"
 	"github.com/parley-hq/parley/internal/llm/openai"
 	"github.com/parley-hq/parley/internal/modeltest"
 )
@@ -112,11 +111,11 @@ func anyMessages(rt *rapid.T) []llm.Message {
 }
 
 var checkers = map[string]func(llm.Request) error{
-	"chat":      func(r llm.Request) error { return llmtest.Chat(openai.Chat(r)) },
-	"responses": func(r llm.Request) error { return llmtest.Responses(openai.Responses(r)) },
-	"anthropic": func(r llm.Request) error { return llmtest.Anthropic(anthropic.Messages(r)) },
+	"chat":      func(r llm.Request) error { return checkChat(openai.Chat(r)) },
+	"responses": func(r llm.Request) error { return checkResponses(openai.Responses(r)) },
+	"anthropic": func(r llm.Request) error { return checkAnthropic(anthropic.Messages(r)) },
 	"gemini": func(r llm.Request) error {
-		return llmtest.Gemini(r.Model, gemini.Contents(r))
+		return checkGemini(r.Model, gemini.Contents(r))
 	},
 }
 

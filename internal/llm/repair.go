@@ -69,7 +69,6 @@ type found struct {
 
 // collect gathers the calls and the returns by call id.
 func (r *repairer) collect() {
-	var request *Message
 	for i := range r.in {
 		m := &r.in[i]
 		if m.Role == Assistant || m.IsApprovalRequest() {
@@ -79,13 +78,11 @@ func (r *repairer) collect() {
 		}
 		switch {
 		case m.Role == Tool:
-			for _, t := range returnsOf(m) {
+			for _, t := range m.ToolReturns {
 				r.unused[t.ToolCallID] = append(r.unused[t.ToolCallID], &found{ToolReturn: t, at: i})
 			}
-		case m.IsApprovalRequest():
-			request = m
 		case m.IsApprovalResponse():
-			for _, v := range verdictsOf(m, request) {
+			for _, v := range m.Approvals {
 				if f := fromVerdict(v); f != nil {
 					f.at = i
 					r.unused[v.CallID()] = append(r.unused[v.CallID()], f)

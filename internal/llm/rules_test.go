@@ -11,7 +11,6 @@ import (
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/llm/anthropic"
 	"github.com/parley-hq/parley/internal/llm/gemini"
-	"github.com/parley-hq/parley/internal/llm/llmtest"
 	"github.com/parley-hq/parley/internal/llm/openai"
 )
 
@@ -51,10 +50,7 @@ func TestRulesOfAllProviders(t *testing.T) {
 	for i := range rules {
 		c := &rules[i]
 		t.Run(c.Rule, func(t *testing.T) {
-			ms, err := llm.DecodeList(c.In)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ms := decodeMessages(t, c.In)
 			before := llm.Dump(ms)
 			r := llm.Request{Model: "m", Messages: ms}
 			for _, p := range []struct {
@@ -73,7 +69,7 @@ func TestRulesOfAllProviders(t *testing.T) {
 					*p.want = got
 					continue
 				}
-				t.Run(p.name, func(t *testing.T) { llmtest.EqualJSON(t, *p.want, got) })
+				t.Run(p.name, func(t *testing.T) { equalJSON(t, *p.want, got) })
 				if err := checkers[p.name](r); err != nil {
 					t.Errorf("%s would refuse it: %v", p.name, err)
 				}

@@ -93,6 +93,15 @@ func (s *script) end(o chat.Outcome) {
 	s.next("")
 }
 
+// foldAll folds a log.
+func foldAll(events []chat.Event, opt Options) []Message {
+	f := NewFold(opt)
+	for i := range events {
+		f.Apply(&events[i])
+	}
+	return f.Messages()
+}
+
 func raw(s string) json.RawMessage { return json.RawMessage(s) }
 
 // Read and State make the script a Log.

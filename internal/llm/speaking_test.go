@@ -64,7 +64,7 @@ func TestIDsAreUnique(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := randomLog(rt, 60)
 		seen := map[string]bool{}
-		for _, m := range Messages(s.events, Options{}) {
+		for _, m := range foldAll(s.events, Options{}) {
 			if seen[m.ID] {
 				rt.Fatalf("%s is there twice", m.ID)
 			}
@@ -83,7 +83,7 @@ func TestSaid(t *testing.T) {
 	} {
 		s := newScript()
 		s.add(chat.Draft{Body: chat.UserMessage{Text: "x", Context: json.RawMessage(context)}}, mira, "")
-		m := Messages(s.events, Options{})[0]
+		m := foldAll(s.events, Options{})[0]
 		if m.Role != want.Role || m.Name != want.Name || m.GroupID != want.GroupID || m.BatchItemID != want.BatchItemID {
 			t.Errorf("%s: %s", context, m.AppendJSON(nil))
 		}

@@ -68,7 +68,11 @@ func TestToolsOfTheClient(t *testing.T) {
 					t.Errorf("the client's words are %q with the code %q", b.Error, b.Code)
 				}
 			}
-			for _, m := range llm.Messages(w.log("s-1"), llm.Options{}) {
+			fold := llm.NewFold(llm.Options{})
+			for _, e := range w.log("s-1") {
+				fold.Apply(&e)
+			}
+			for _, m := range fold.Messages() {
 				for _, r := range m.ToolReturns {
 					if message, _, _ := llm.UnpackResult(r.Text); r.Status == llm.Failure && name == "failed" && string(message) != `"no clipboard"` {
 						t.Errorf("the row says %s", message)

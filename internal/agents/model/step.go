@@ -94,21 +94,16 @@ const maxAsk = 100
 // then one approval request for the calls that need approval, then the usage.
 func (r *round) bodies(ctx context.Context, s *answerWriter, answer *llm.Answer) ([]chat.Body, error) {
 	m := answer.Message
-	m.ID = "answer"
 	r.renameCalls(&m)
 	held, err := s.endBlocks(ctx)
 	if err != nil {
 		return nil, err
 	}
 	held.shorten(m.Content)
-	drafts, err := llm.Drafts([]llm.Message{m})
-	if err != nil {
-		return nil, err
-	}
 	var bodies []chat.Body
 	ask := chat.AgentApprovalRequest{Timeout: r.opt.Ask.Seconds()}
-	for _, d := range drafts {
-		switch b := d.Body.(type) {
+	for _, body := range llm.AnswerBodies(&m) {
+		switch b := body.(type) {
 		case chat.AgentText:
 			b.Final = len(m.ToolCalls) == 0
 			bodies = append(bodies, held.text(b))

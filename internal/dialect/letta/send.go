@@ -195,13 +195,10 @@ func (d *Dialect) drafts(ctx context.Context, c chat.Caller, cv *conversation, r
 		}
 	}
 	last := req.messages[n]
-	made, err := llm.Drafts([]llm.Message{{Role: llm.User, Content: last.content, SenderID: last.sender}})
-	if err != nil {
-		return nil, errNotStored(last.otid, err)
-	}
-	body := made[0].Body.(chat.UserMessage)
+	body := llm.UserBody(last.content, last.sender)
 	o := req.options
 	o.Said = last.said
+	var err error
 	if body.Context, err = messageContext(o, req.tools); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 func (it *Item) MarshalJSON() ([]byte, error) {
 	h := header{
 		ID: it.ID, Date: it.Date.UTC().Format(dateLayout), Name: orNull(it.name), Kind: it.Kind, OTID: orNull(it.otid),
-		Sender: orNull(it.sender), Step: orNull(it.step), IsErr: orNull(it.isErr), Seq: orNull(int64(it.Seq)), Run: orNull(it.Run),
+		Sender: orNull(it.sender), Step: orNull(it.step), Seq: orNull(int64(it.Seq)), Run: orNull(it.Run),
 	}
 	switch it.Kind {
 	case KindPing:

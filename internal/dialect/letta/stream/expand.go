@@ -33,19 +33,16 @@ func (f Form) speech(c *llm.ToolCall) (string, bool) {
 // Expand returns the items of a message. All have the id of the message; their otids differ.
 func Expand(m *llm.Message, f Form) []Item {
 	it := Item{
-		ID: m.ID, Run: m.RunID, Date: m.CreatedAt, step: m.StepID, sender: m.SenderID, name: m.Name, isErr: m.IsErr != nil && *m.IsErr,
+		ID: m.ID, Run: m.RunID, Date: m.CreatedAt, step: m.StepID, sender: m.SenderID, name: m.Name,
 		otid: cmp.Or(m.OTID, otidOf(m.ID, otidOfPerson)),
 	}
 	switch {
 	case m.Role == llm.Assistant, m.IsApprovalRequest():
 		return f.agent(m, it)
 	case m.Role == llm.Tool:
-		it.Kind, it.returns, it.otid = KindToolReturn, m.Returns(), otidOf(m.ID, 0)
+		it.Kind, it.returns, it.otid = KindToolReturn, m.ToolReturns, otidOf(m.ID, 0)
 	case m.Role == llm.Approval:
 		it.Kind, it.verdicts = KindApprovalResponse, m.Approvals
-		if m.Approvals == nil && m.Approve != nil {
-			it.verdicts = []llm.Verdict{&llm.ToolApproval{ToolCallID: m.ApprovalRequestID, Approve: *m.Approve, Reason: m.DenialReason}}
-		}
 	case m.Role == llm.System:
 		it.Kind, it.text = KindSystem, m.PlainText()
 	case m.Role == llm.Summary && f.Summaries:
@@ -181,7 +178,7 @@ func (f Form) HideSpeechReturns(list []llm.Message) []llm.Message {
 		}
 		if m.Role == llm.Tool {
 			var left []llm.ToolReturn
-			for _, r := range m.Returns() {
+			for _, r := range m.ToolReturns {
 				if !speech[r.ToolCallID] {
 					left = append(left, r)
 				}

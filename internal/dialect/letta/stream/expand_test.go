@@ -41,7 +41,6 @@ func TestExpand(t *testing.T) {
 		return &llm.Reasoning{Native: true, Text: text, Signature: signature}
 	}
 	said := func(text string) llm.Part { return &llm.Text{Text: text} }
-	yes := true
 	for _, c := range []struct {
 		name string
 		m    llm.Message
@@ -75,7 +74,6 @@ tool_call_message f84 a b c`},
 		{"a request", llm.Message{Role: llm.Approval, OTID: id, Content: []llm.Part{reasoning("why", "")}, ToolCalls: []llm.ToolCall{call("rm", "{}")}}, Form{},
 			"reasoning_message f80 why\napproval_request_message fff rm"},
 		{"an answer", llm.Message{Role: llm.Approval, OTID: "abc", Approvals: []llm.Verdict{&llm.ToolApproval{ToolCallID: "a", Approve: true}}}, Form{}, "approval_response_message abc"},
-		{"an answer in the older form", llm.Message{Role: llm.Approval, OTID: "abc", Approve: &yes, ApprovalRequestID: "r"}, Form{}, "approval_response_message abc"},
 		{"legacy: text is thinking, a tool speaks", llm.Message{Role: llm.Assistant, Content: llm.Texts("hmm"), ToolCalls: []llm.ToolCall{
 			call("search", "{}"), call("send_message", `{"message":"hello"}`), call("stop", "{}"),
 		}}, Form{Legacy: true, Assistant: true}, "reasoning_message f80 hmm\ntool_call_message f81 search\nassistant_message f82 hello\ntool_call_message f83 stop"},

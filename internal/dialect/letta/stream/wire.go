@@ -54,7 +54,6 @@ type Item struct {
 	step      string
 	sender    string
 	name      string
-	isErr     bool
 	text      string     // content, reasoning, hidden reasoning or summary
 	parts     []llm.Part // content that is more than one text
 	signature string

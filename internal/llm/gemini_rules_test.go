@@ -1,4 +1,4 @@
-package gemini
+package llm_test
 
 import (
 	"encoding/json"
@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/internal/llm"
-	"github.com/parley-hq/parley/internal/llm/llmtest"
+	"github.com/parley-hq/parley/internal/llm/gemini"
 )
 
 // Each row is a rule: what goes in, and what the provider's JSON must be.
-func TestRules(t *testing.T) {
+func TestGeminiRules(t *testing.T) {
 	const img = `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"QUJD","detail":"low"}}`
 	const call = `{"role":"assistant","model":"m","content":[],"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{\"b\":\"x"}}]}`
 	const tool = `{"role":"tool","name":"f","tool_returns":[{"tool_call_id":"c1","status":"success","func_response":"one"},{"tool_call_id":"c2","status":"error","func_response":"bad"}]}`
@@ -37,18 +37,15 @@ func TestRules(t *testing.T) {
 			`[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[{"functionCall":{"id":"c","name":"f"}}]},{"role":"user","parts":[{"functionResponse":{"id":"c","name":"f","response":{"output":"[1 image(s) attached]"}}},{"inlineData":{"data":"QUJD","mimeType":"image/png"}}]}]`},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
-			ms, err := llm.DecodeList([]byte(c.in))
-			if err != nil {
-				t.Fatal(err)
-			}
+			ms := decodeMessages(t, []byte(c.in))
 			r := llm.Request{Model: c.model, Messages: ms}
-			out := Contents(r)
-			refused := llmtest.Gemini(c.model, out)
+			out := gemini.Contents(r)
+			refused := checkGemini(c.model, out)
 			b, err := json.Marshal(out.Contents)
 			if err != nil {
 				t.Fatal(err)
 			}
-			llmtest.EqualJSON(t, []byte(c.want), b)
+			equalJSON(t, []byte(c.want), b)
 			if refused != nil {
 				t.Error(refused)
 			}
@@ -56,10 +53,10 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestRequestsAsAWhole(t *testing.T) {
+func TestGeminiRequestsAsAWhole(t *testing.T) {
 	ms := []llm.Message{{Role: llm.System, Content: llm.Texts("one", "two")}, {Role: llm.System, Content: llm.Texts("three")}, {Role: llm.User, Content: llm.Texts(strings.Repeat("ü", 30))}}
 	r := llm.Request{Model: "gpt-5", Messages: ms, MaxTokens: 100, MaxText: 10, Tools: []llm.ToolSpec{{Name: "a.b", Description: "d", Parameters: json.RawMessage(`{"type":"object","properties":{"x":{"type":"string"}},"required":["x"],"additionalProperties":false}`)}}}
-	out := Contents(r)
+	out := gemini.Contents(r)
 	if out.Config.MaxOutputTokens != 100 || len(out.SystemInstruction.Parts) != 2 || out.Tools[0].Functions[0].Name != "a.b" {
 		t.Errorf("gemini %+v", out)
 	}

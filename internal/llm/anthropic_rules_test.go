@@ -1,4 +1,4 @@
-package anthropic
+package llm_test
 
 import (
 	"encoding/json"
@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/internal/llm"
-	"github.com/parley-hq/parley/internal/llm/llmtest"
+	"github.com/parley-hq/parley/internal/llm/anthropic"
 )
 
 // Each row is a rule: what goes in, and what the provider's JSON must be.
-func TestRules(t *testing.T) {
+func TestAnthropicRules(t *testing.T) {
 	const img = `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"QUJD","detail":"low"}}`
 	const call = `{"role":"assistant","model":"m","content":[],"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{\"b\":\"x"}}]}`
 	const tool = `{"role":"tool","name":"f","tool_returns":[{"tool_call_id":"c1","status":"success","func_response":"one"},{"tool_call_id":"c2","status":"error","func_response":"bad"}]}`
@@ -36,18 +36,15 @@ func TestRules(t *testing.T) {
 			`[{"role":"user","content":[{"type":"text","text":"[Image at http://x/y]","cache_control":{"type":"ephemeral"}}]}]`},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
-			ms, err := llm.DecodeList([]byte(c.in))
-			if err != nil {
-				t.Fatal(err)
-			}
+			ms := decodeMessages(t, []byte(c.in))
 			r := llm.Request{Model: c.model, Messages: ms}
-			p := Messages(r)
-			out, refused := p.Messages, llmtest.Anthropic(p)
+			p := anthropic.Messages(r)
+			out, refused := p.Messages, checkAnthropic(p)
 			b, err := json.Marshal(out)
 			if err != nil {
 				t.Fatal(err)
 			}
-			llmtest.EqualJSON(t, []byte(c.want), b)
+			equalJSON(t, []byte(c.want), b)
 			if refused != nil {
 				t.Error(refused)
 			}
@@ -55,10 +52,10 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestRequestsAsAWhole(t *testing.T) {
+func TestAnthropicRequestsAsAWhole(t *testing.T) {
 	ms := []llm.Message{{Role: llm.System, Content: llm.Texts("one", "two")}, {Role: llm.System, Content: llm.Texts("three")}, {Role: llm.User, Content: llm.Texts(strings.Repeat("ü", 30))}}
 	r := llm.Request{Model: "gpt-5", Messages: ms, MaxTokens: 100, MaxText: 10, Tools: []llm.ToolSpec{{Name: "a.b", Description: "d", Parameters: json.RawMessage(`{"type":"object","properties":{"x":{"type":"string"}},"required":["x"],"additionalProperties":false}`)}}}
-	b, err := json.Marshal(Messages(r))
+	b, err := json.Marshal(anthropic.Messages(r))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +91,8 @@ func TestMayThink(t *testing.T) {
 		{"another model thought", slices.Concat(asked, step("1", think...)), "n", false},
 		{"that was in an earlier turn", slices.Concat(asked, step("1"), []llm.Message{{Role: llm.Assistant, Content: llm.Texts("a")}}, asked), "m", true},
 	} {
-		p := Messages(llm.Request{Model: c.model, Messages: c.messages})
-		if MayThink(p) != c.may {
+		p := anthropic.Messages(llm.Request{Model: c.model, Messages: c.messages})
+		if anthropic.MayThink(p) != c.may {
 			t.Errorf("%s: %v", c.name, !c.may)
 		}
 	}

@@ -1,4 +1,4 @@
-package gemini
+package llm_test
 
 import (
 	"reflect"
@@ -7,20 +7,20 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/llm"
-	"github.com/parley-hq/parley/internal/llm/llmtest"
+	"github.com/parley-hq/parley/internal/llm/gemini"
 )
 
-func TestAnswers(t *testing.T) {
+func TestGeminiAnswers(t *testing.T) {
 	want := `{"role":"assistant","model":"m","content":[{"type":"reasoning","is_native":true,"reasoning":"hm"},{"type":"text","text":"hi"},
-		{"type":"tool_call","id":"c1","name":"a.b","input":{"x":1},"signature":"c2ln"},{"type":"tool_call","id":"c2","name":"g","input":{"y":"cut"}}],` + llmtest.TwoCalls + `}`
-	s := Stream{Meta: llmtest.Dotted}
-	a, deltas := llmtest.Read(t, strings.Join([]string{
+		{"type":"tool_call","id":"c1","name":"a.b","input":{"x":1},"signature":"c2ln"},{"type":"tool_call","id":"c2","name":"g","input":{"y":"cut"}}],` + twoCalls + `}`
+	s := gemini.Stream{Meta: dotted}
+	a, deltas := readStream(t, strings.Join([]string{
 		`{"responseId":"r1","candidates":[{"content":{"role":"model","parts":[{"text":"h","thought":true}]}}]}`,
 		`{"candidates":[{"content":{"parts":[{"text":"m","thought":true},{"text":"h"}]}}]}`,
 		`{"candidates":[{"content":{"parts":[{"text":"i"}]}}]}`,
 		`{"candidates":[{"content":{"parts":[{"functionCall":{"id":"c1","name":"a.b","args":{"x":1}},"thoughtSignature":"c2ln"},{"functionCall":{"id":"c2","name":"g","args":{"y":"cut"}}}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":8,"candidatesTokenCount":3,"thoughtsTokenCount":2,"cachedContentTokenCount":1}}`,
 	}, "\n"), &s)
-	llmtest.Check(t, a, llm.StopCalls, want)
+	checkAnswer(t, a, llm.StopCalls, want)
 	if want := `thinking(h)thinking(m)text(h)text(i)call(c1{"x":1})call(c2{"y":"cut"})`; deltas != want {
 		t.Errorf("deltas %s", deltas)
 	}
@@ -29,7 +29,7 @@ func TestAnswers(t *testing.T) {
 	}
 
 	// The next request to the same model contains every signature.
-	contents := Contents(llm.Request{Model: "m", Messages: []llm.Message{{Role: llm.User, Content: llm.Texts("q")}, a.Message}}).Contents
+	contents := gemini.Contents(llm.Request{Model: "m", Messages: []llm.Message{{Role: llm.User, Content: llm.Texts("q")}, a.Message}}).Contents
 	var signed []string
 	for _, p := range contents[1].Parts {
 		if p.FunctionCall != nil {
@@ -42,7 +42,7 @@ func TestAnswers(t *testing.T) {
 
 	// Calls without ids get deterministic ids.
 	read := func(event string) (llm.Answer, error) {
-		var s Stream
+		var s gemini.Stream
 		if _, err := s.Add([]byte(event)); err != nil || !s.Ended() {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package openai
+package llm_test
 
 import (
 	"encoding/json"
@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/internal/llm"
-	"github.com/parley-hq/parley/internal/llm/llmtest"
+	"github.com/parley-hq/parley/internal/llm/openai"
 )
 
 // Each row is a rule: what goes in, and what the provider's JSON must be.
-func TestRules(t *testing.T) {
+func TestOpenAIRules(t *testing.T) {
 	const img = `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"QUJD","detail":"low"}}`
 	const call = `{"role":"assistant","model":"m","content":[],"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{\"b\":\"x"}}]}`
 	const tool = `{"role":"tool","name":"f","tool_returns":[{"tool_call_id":"c1","status":"success","func_response":"one"},{"tool_call_id":"c2","status":"error","func_response":"bad"}]}`
@@ -51,26 +51,23 @@ func TestRules(t *testing.T) {
 			`[{"type":"function_call","call_id":"c","name":"f","arguments":"{}","status":"completed"},{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"Error:"},{"type":"input_text","text":"see"},{"type":"input_image","detail":"low","image_url":"data:image/png;base64,QUJD"}]}]`},
 	} {
 		t.Run(c.provider+" "+c.rule, func(t *testing.T) {
-			ms, err := llm.DecodeList([]byte(c.in))
-			if err != nil {
-				t.Fatal(err)
-			}
+			ms := decodeMessages(t, []byte(c.in))
 			r := llm.Request{Model: c.model, Messages: ms}
 			var out any
 			var refused error
 			switch c.provider {
 			case "chat":
-				p := Chat(r)
-				out, refused = p.Messages, llmtest.Chat(p)
+				p := openai.Chat(r)
+				out, refused = p.Messages, checkChat(p)
 			case "responses":
-				p := Responses(r)
-				out, refused = p.Input, llmtest.Responses(p)
+				p := openai.Responses(r)
+				out, refused = p.Input, checkResponses(p)
 			}
 			b, err := json.Marshal(out)
 			if err != nil {
 				t.Fatal(err)
 			}
-			llmtest.EqualJSON(t, []byte(c.want), b)
+			equalJSON(t, []byte(c.want), b)
 			if refused != nil {
 				t.Error(refused)
 			}
@@ -78,15 +75,15 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestRequestsAsAWhole(t *testing.T) {
+func TestOpenAIRequestsAsAWhole(t *testing.T) {
 	ms := []llm.Message{{Role: llm.System, Content: llm.Texts("one", "two")}, {Role: llm.System, Content: llm.Texts("three")}, {Role: llm.User, Content: llm.Texts(strings.Repeat("ü", 30))}}
 	r := llm.Request{Model: "gpt-5", Messages: ms, MaxTokens: 100, MaxText: 10, Tools: []llm.ToolSpec{{Name: "a.b", Description: "d", Parameters: json.RawMessage(`{"type":"object","properties":{"x":{"type":"string"}},"required":["x"],"additionalProperties":false}`)}}}
 	for name, c := range map[string]struct {
 		out  any
 		want []string
 	}{
-		"responses": {Responses(r), []string{`"store":false`, `"include":["reasoning.encrypted_content"]`, `"summary":"detailed"`, `"max_output_tokens":100`, "üüüüüüüüüü... [truncated 20 chars]", `"a_b_`}},
-		"chat":      {Chat(r), []string{`"max_completion_tokens":100`, "üüüüüüüüüü... [truncated 20 chars]", `"description":"d"`, `"additionalProperties":false`}},
+		"responses": {openai.Responses(r), []string{`"store":false`, `"include":["reasoning.encrypted_content"]`, `"summary":"detailed"`, `"max_output_tokens":100`, "üüüüüüüüüü... [truncated 20 chars]", `"a_b_`}},
+		"chat":      {openai.Chat(r), []string{`"max_completion_tokens":100`, "üüüüüüüüüü... [truncated 20 chars]", `"description":"d"`, `"additionalProperties":false`}},
 	} {
 		b, err := json.Marshal(c.out)
 		if err != nil {

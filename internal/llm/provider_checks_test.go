@@ -1,4 +1,4 @@
-package llmtest
+package llm_test
 
 import (
 	"encoding/base64"
@@ -80,9 +80,9 @@ func goodTools(v any, names *regexp.Regexp) error {
 	return nil
 }
 
-// Chat returns the reason why Chat Completions would refuse a request, or nil. It
+// checkChat returns the reason why Chat Completions would refuse a request, or nil. It
 // checks the JSON that would be sent.
-func Chat(params any) error {
+func checkChat(params any) error {
 	p := decodeAny(params).(jsonObject)
 	list, _ := p["messages"].([]any)
 	if len(list) == 0 {
@@ -150,9 +150,9 @@ func Chat(params any) error {
 	return nil
 }
 
-// Responses returns the reason why the Responses API would refuse a request, or nil.
+// checkResponses returns the reason why the Responses API would refuse a request, or nil.
 // It checks the JSON that would be sent.
-func Responses(params any) error {
+func checkResponses(params any) error {
 	p := decodeAny(params).(jsonObject)
 	list, _ := p["input"].([]any)
 	if len(list) == 0 {
@@ -220,9 +220,9 @@ func Responses(params any) error {
 	return nil
 }
 
-// Anthropic returns the reason why the Messages API would refuse a request, or nil. It
+// checkAnthropic returns the reason why the Messages API would refuse a request, or nil. It
 // checks the JSON that would be sent.
-func Anthropic(params any) error {
+func checkAnthropic(params any) error {
 	p := decodeAny(params).(jsonObject)
 	list, _ := p["messages"].([]any)
 	if len(list) == 0 {
@@ -356,9 +356,9 @@ type geminiRequest struct {
 	}
 }
 
-// Gemini returns the reason why Gemini would refuse a request, or nil. It checks the
+// checkGemini returns the reason why Gemini would refuse a request, or nil. It checks the
 // JSON that would be sent.
-func Gemini(model string, request any) error {
+func checkGemini(model string, request any) error {
 	b, err := json.Marshal(request)
 	if err != nil {
 		return err
