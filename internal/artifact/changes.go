@@ -82,8 +82,8 @@ func (l *Local) settleName(c *change, stored bool) error {
 			if !exists(place) && exists(place+unsettled) {
 				err = l.rename(place+unsettled, place)
 			}
-		} else if err = l.drop(place+unsettled, info.SHA256); err == nil {
-			err = l.drop(place, info.SHA256)
+		} else {
+			err = errors.Join(l.remove(place+unsettled), l.remove(place))
 		}
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"path"
 	"path/filepath"
@@ -23,16 +24,17 @@ func (l *Local) Copy(ctx context.Context, from chat.SessionID, source string, to
 		return Info{}, err
 	}
 	record := filepath.Join(l.folder(to), key(target))
-	up := l.begin(to)
-	defer l.end(to, up)
+	if err := l.makeFolder(filepath.Dir(record)); err != nil {
+		return Info{}, failed("copy an artifact", err)
+	}
 	info := old
 	info.Path = target
 	// A link under a temporary name is what an upload would have left there.
 	place := bytesFile(filepath.Join(l.folder(from), key(source)), old.SHA256)
-	temp := filepath.Join(l.dir, tmpDir, "copy-"+key(string(to)+"\x00"+target))
-	if l.remove(temp) == nil && l.hardLink(place, temp) == nil {
+	temp := filepath.Join(l.dir, tmpDir, rand.Text())
+	if l.hardLink(place, temp) == nil {
 		defer l.remove(temp)
-		if err := l.publish(to, up, record, temp, &info, PutOptions{IfAbsent: true}); err != nil {
+		if err := l.publish(to, record, temp, &info, PutOptions{IfAbsent: true}); err != nil {
 			return Info{}, failed("copy an artifact", err)
 		}
 		return info, nil

@@ -59,20 +59,23 @@ func inodes(t *testing.T, dir string) int {
 	return len(seen)
 }
 
-func TestEqualBytesAreStoredOnce(t *testing.T) {
+func TestCopiesShareTheirBytes(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{})
 	put(t, l, "one", "a", "the same bytes")
-	put(t, l, "one", "b", "the same bytes")
-	put(t, l, "two", "c", "the same bytes")
+	for _, to := range []chat.SessionID{"one", "two"} {
+		if _, err := l.Copy(t.Context(), "one", "a", to, "b"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if n := inodes(t, dir); n != 3+1 {
 		t.Fatalf("%d files for three records and one content", n)
 	}
-	put(t, l, "two", "c", "the same bytes")
+	put(t, l, "two", "b", "the same bytes")
 	if n := inodes(t, dir); n != 3+1 {
 		t.Fatalf("%d files after the same put again", n)
 	}
-	put(t, l, "two", "c", "others")
+	put(t, l, "two", "b", "others")
 	if err := l.Delete(t.Context(), "one", "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -172,15 +175,10 @@ func TestCrashes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, 2, ""},
-		{"put: not yet in blobs", func(t *testing.T, l *Local) {
-			put(t, l, "s", "y", "late")
-			_ = os.Remove(l.blob(key("late")))
-		}, 2, ""},
 		{"delete: record gone, bytes left", func(t *testing.T, l *Local) {
 			put(t, l, "s", "y", "lost upload")
 			unsettle(t, l)
 			_ = os.Remove(record(l.dir, "s", "y"))
-			_ = os.Remove(l.blob(key("lost upload")))
 		}, 1, "lost upload"},
 		{"overwrite: old bytes left", func(t *testing.T, l *Local) {
 			put(t, l, "s", "y", "lost upload")
@@ -336,30 +334,6 @@ func TestCopyOfTheStore(t *testing.T) {
 	}
 }
 
-// A copy made by a tool that knows no links holds equal bytes several times.
-func TestCopyWithoutLinks(t *testing.T) {
-	from, to := t.TempDir(), t.TempDir()+"/copy"
-	l := open(t, from, Options{})
-	put(t, l, "s", "a", "the same bytes")
-	put(t, l, "t", "b", "the same bytes")
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
-	c := open(t, to, Options{})
-	if _, _, err := c.DeleteSession(t.Context(), "s"); err != nil {
-		t.Fatal(err)
-	}
-	if get(t, c, "t", "b") != "the same bytes" {
-		t.Fatal("lost")
-	}
-	if _, _, err := c.DeleteSession(t.Context(), "t"); err != nil {
-		t.Fatal(err)
-	}
-	if found := holds(t, to, "the same"); found != nil {
-		t.Fatalf("left in %v", found)
-	}
-}
-
 // unsettle gives the bytes of y the name that they have while its record comes or goes.
 func unsettle(t *testing.T, l *Local) {
 	t.Helper()
@@ -437,29 +411,23 @@ func TestVerifyFindsDamage(t *testing.T) {
 	}
 }
 
-// Good bytes that are put over damaged ones of the same length are what is there from
-// then on, for whoever puts them.
+// Good bytes that are put over damaged ones of the same length replace them.
 func TestGoodBytesReplaceDamagedOnes(t *testing.T) {
-	for _, session := range []string{"a", "b"} {
-		l := open(t, t.TempDir(), Options{})
-		info := put(t, l, "a", "x", "the right bytes")
-		f, err := os.OpenFile(l.blob(info.SHA256), os.O_WRONLY, 0) // in place, as a disk does it
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err = f.WriteString("the wrong"); err == nil {
-			err = f.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		put(t, l, session, "x", "the right bytes")
-		put(t, l, "c", "y", "the right bytes")
-		for where, path := range map[string]string{session: "x", "c": "y"} {
-			if got := get(t, l, where, path); got != "the right bytes" {
-				t.Errorf("put by %s, %s has %q", session, where, got)
-			}
-		}
+	l := open(t, t.TempDir(), Options{})
+	info := put(t, l, "a", "x", "the right bytes")
+	f, err := os.OpenFile(bytesFile(filepath.Join(l.folder("a"), key("x")), info.SHA256), os.O_WRONLY, 0) // in place, as a disk does it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = f.WriteString("the wrong"); err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, "a", "x", "the right bytes")
+	if got := get(t, l, "a", "x"); got != "the right bytes" {
+		t.Errorf("after the put it has %q", got)
 	}
 }
 

@@ -13,7 +13,6 @@
 //	sessions/ab/<hash of session id>/<hash of path>            the record of one name, as JSON
 //	sessions/ab/<hash of session id>/<hash of path>-<sha256>   its bytes; with .part behind it while the
 //	                                                           record is not written yet or about to be removed
-//	blobs/ab/<sha256>                                          another link to the same bytes
 //	tmp/                                                       uploads in progress
 //	trash/                                                     erased sessions, until the last byte is gone
 //	changes/                                                   notes of changes that the log may not have yet
@@ -21,14 +20,8 @@
 // Names are hashed, so no name that a client chooses ever becomes a path of the
 // operating system.
 //
-// Equal bytes are stored once: the file under a session and the one under blobs
-// are hard links to one inode, and the file system counts the references. So there is
-// no other count that a crash could leave wrong. The bytes of a name
-// are always read from the session's own folder; blobs is only the index by
-// which a second put finds bytes that are there already. It may be lost, or be
-// without links (a restored backup, a file system without hard links, an inode
-// with as many links as it can have): then bytes are stored twice and all else
-// works.
+// A copy, such as of a fork, is a hard link where the file system has them, so the
+// file system counts the references and no crash can leave a wrong count.
 //
 // # After a crash
 //
@@ -42,7 +35,7 @@
 // is removed with the next delete of that name, or with the session.
 //
 // A change that belongs to the log (PutOptions.Commit, Remove, CopySession) leaves a
-// note until it is settled; Settle ends those that a crash left, see change.go.
+// note until it is settled; Settle ends those that a crash left, see changes.go.
 //
 // # Concurrency
 //
@@ -52,9 +45,7 @@
 // Of two puts on one path the one that finishes last stays. A reader keeps the
 // bytes it opened, whatever happens to the name.
 //
-// Three kinds of lock order changes of the folder. They are held during file
-// operations, because they guard the files: one
-// per path, which is also held while a change is committed to the log, then one
-// per session, then one per content. They are taken in that order, and no body is
-// read from a caller while one is held.
+// Two kinds of lock order changes of the folder and are held during file operations:
+// one per path, which is also held while a change is committed to the log, then one
+// per session. No body is read from a caller while one is held.
 package artifact

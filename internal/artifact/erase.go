@@ -32,15 +32,15 @@ func (l *Local) Delete(ctx context.Context, session chat.SessionID, path string)
 	if err != nil {
 		return failed("delete an artifact", err)
 	}
-	bytes := map[string]string{} // hashes by file
+	var bytes []string
 	for _, entry := range entries {
-		if name, sum, ok := splitBytes(entry.Name()); ok && name == filepath.Base(record) {
+		if name, _, ok := splitBytes(entry.Name()); ok && name == filepath.Base(record) {
 			file := filepath.Join(folder, entry.Name())
-			settled := strings.TrimSuffix(file, unsettled)
-			if err := l.rename(file, settled+unsettled); err != nil {
+			part := strings.TrimSuffix(file, unsettled) + unsettled
+			if err := l.rename(file, part); err != nil {
 				return failed("delete an artifact", err)
 			}
-			bytes[settled+unsettled] = sum
+			bytes = append(bytes, part)
 		}
 	}
 	found := exists(record)
@@ -51,8 +51,8 @@ func (l *Local) Delete(ctx context.Context, session chat.SessionID, path string)
 	if old != nil {
 		l.count(&change{FileChange: chat.FileChange{Session: session, Old: old}})
 	}
-	for file, sum := range bytes {
-		if err := l.drop(file, sum); err != nil {
+	for _, file := range bytes {
+		if err := l.remove(file); err != nil {
 			return failed("delete an artifact", err)
 		}
 	}
@@ -63,34 +63,6 @@ func (l *Local) Delete(ctx context.Context, session chat.SessionID, path string)
 		return notFound(path)
 	}
 	return nil
-}
-
-// drop removes the bytes of one name, and with the last of them the entry in blobs. The
-// entry is removed first: what a crash leaves must be in the folder of a session, where
-// erasing finds it.
-func (l *Local) drop(file, sum string) error {
-	defer l.contents.lock(sum)()
-	blob := l.blob(sum)
-	fi, err := os.Lstat(blob)
-	if err == nil {
-		// The last links are this file and the entry, or the entry alone when
-		// it holds a copy of its own.
-		last := 1
-		if own, err := os.Lstat(file); err == nil && os.SameFile(fi, own) {
-			last = 2
-		}
-		if links(fi) <= last {
-			if err := l.remove(blob); err != nil {
-				return err
-			}
-			if err := l.syncDir(filepath.Dir(blob)); err != nil {
-				return err
-			}
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return l.remove(file)
 }
 
 // DeleteSession removes all that a session has. All its names vanish at once; if
@@ -119,11 +91,6 @@ func (l *Local) DeleteSession(ctx context.Context, session chat.SessionID) (coun
 func (l *Local) discard(session chat.SessionID) (trash string, err error) {
 	folder := l.folder(session)
 	defer l.sessions.lock(folder)()
-	l.mu.Lock()
-	for up := range l.flight[session] {
-		up.erased = true
-	}
-	l.mu.Unlock()
 	trash = filepath.Join(l.dir, trashDir, rand.Text())
 	if err := l.rename(folder, trash); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -134,26 +101,19 @@ func (l *Local) discard(session chat.SessionID) (trash string, err error) {
 	return trash, errors.Join(l.syncDir(filepath.Dir(trash)), l.syncDir(filepath.Dir(folder)))
 }
 
-// burn removes a discarded folder and the entries in blobs that nobody else has.
+// burn removes a discarded folder.
 func (l *Local) burn(trash string) (count int, bytes int64, err error) {
 	entries, err := os.ReadDir(trash)
 	if err != nil {
 		return 0, 0, err
 	}
 	for _, entry := range entries {
-		file := filepath.Join(trash, entry.Name())
 		if isRecord(entry.Name()) {
 			count++
-			err = l.remove(file)
-		} else if _, sum, ok := splitBytes(entry.Name()); ok {
-			if fi, err := entry.Info(); err == nil {
-				bytes += fi.Size()
-			}
-			err = l.drop(file, sum)
-		} else {
-			err = l.remove(file)
+		} else if fi, err := entry.Info(); err == nil {
+			bytes += fi.Size()
 		}
-		if err != nil {
+		if err := l.remove(filepath.Join(trash, entry.Name())); err != nil {
 			return count, bytes, err
 		}
 	}

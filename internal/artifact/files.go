@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/sealed"
@@ -17,7 +18,6 @@ import (
 // The folders inside a store.
 const (
 	sessionsDir = "sessions"
-	blobsDir    = "blobs"
 	tmpDir      = "tmp"
 	trashDir    = "trash"
 	changesDir  = "changes"
@@ -35,8 +35,6 @@ func (l *Local) folder(session chat.SessionID) string {
 	k := key(string(session))
 	return filepath.Join(l.dir, sessionsDir, k[:2], k)
 }
-
-func (l *Local) blob(sum string) string { return filepath.Join(l.dir, blobsDir, sum[:2], sum) }
 
 // bytesFile is the path of the bytes of a name, next to its record.
 func bytesFile(record, sum string) string { return record + "-" + sum }
@@ -199,7 +197,7 @@ func failed(doing string, err error) error {
 		return e
 	}
 	err = fmt.Errorf("%s: %w", doing, err)
-	if diskFull(err) {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return chat.Errorf(chat.Unavailable, "the server's disk is full, so the artifact was not stored; try again when there is room").Because(err)
 	}
 	return err

@@ -30,16 +30,11 @@ type Local struct {
 	beforeStep func() error // for tests: called before every change of the folder; may be nil
 
 	paths    locks // by record: changes of a path, with what makes them part of the log; taken first
-	sessions locks // by folder of a session; taken before contents
-	contents locks // by hash of bytes
+	sessions locks // by folder of a session
 
-	mu     sync.Mutex
-	flight map[chat.SessionID]map[*upload]bool // puts in progress
-	sound  map[string]identity                 // files whose bytes were compared with their hash
+	mu    sync.Mutex
+	sound map[string]identity // files whose bytes were compared with their hash
 }
-
-// upload is a put in progress. erased is set when its session is erased meanwhile.
-type upload struct{ erased bool }
 
 // Open makes the folder ready: it removes what uploads left behind when the
 // process was killed and finishes erasing sessions. The folder belongs to this
@@ -56,7 +51,7 @@ func Open(dir string, opt Options) (*Local, error) {
 	if err := os.RemoveAll(filepath.Join(dir, tmpDir)); err != nil {
 		return nil, failed("clean the artifact folder", err)
 	}
-	for _, sub := range []string{"", sessionsDir, blobsDir, tmpDir, trashDir, changesDir} {
+	for _, sub := range []string{"", sessionsDir, tmpDir, trashDir, changesDir} {
 		if err := l.makeFolder(filepath.Join(dir, sub)); err != nil {
 			return nil, failed("make the artifact folder", err)
 		}
@@ -70,7 +65,7 @@ func Open(dir string, opt Options) (*Local, error) {
 // Inspect opens a folder that no process uses, to verify it. It changes nothing, and the
 // folder may be absent.
 func Inspect(dir string) *Local {
-	l := &Local{dir: dir, flight: map[chat.SessionID]map[*upload]bool{}, sound: map[string]identity{}}
+	l := &Local{dir: dir, sound: map[string]identity{}}
 	l.create = l.createTemp
 	return l
 }
@@ -93,9 +88,9 @@ func (l *Local) Put(ctx context.Context, session chat.SessionID, path, mediaType
 	if err := l.roomFor(0); err != nil {
 		return Info{}, err
 	}
-	up := l.begin(session)
-	defer l.end(session, up)
-
+	if err := l.makeFolder(filepath.Dir(record)); err != nil {
+		return Info{}, failed("put", err)
+	}
 	most := l.max
 	if opt.Max > 0 {
 		most = min(most, opt.Max)
@@ -106,7 +101,7 @@ func (l *Local) Put(ctx context.Context, session chat.SessionID, path, mediaType
 		return Info{}, failed("receive an artifact", err)
 	}
 	defer l.remove(temp)
-	if err := l.publish(session, up, record, temp, &info, opt); err != nil {
+	if err := l.publish(session, record, temp, &info, opt); err != nil {
 		return Info{}, failed("publish an artifact", err)
 	}
 	return info, nil
@@ -149,11 +144,12 @@ func (l *Local) receive(ctx context.Context, info *Info, body io.Reader, most in
 }
 
 // publish makes the received bytes the content of the name, and commits that to the
-// log if there is one.
-func (l *Local) publish(session chat.SessionID, up *upload, record, temp string, info *Info, opt PutOptions) error {
+// log if there is one. The folder of the session was made before the bytes were
+// received, so its absence means that the session was erased since.
+func (l *Local) publish(session chat.SessionID, record, temp string, info *Info, opt PutOptions) error {
 	defer l.paths.lock(record)()
 	c := &change{record: record, FileChange: chat.FileChange{Session: session, Path: info.Path, After: opt.After, New: info}}
-	if err := l.replace(up, temp, c, opt); err != nil {
+	if err := l.replace(temp, c, opt); err != nil {
 		return errors.Join(err, l.settle(c, false))
 	}
 	var err error
@@ -182,10 +178,10 @@ func (l *Local) count(c *change) {
 }
 
 // replace gives the name its new bytes. The old ones stay until the change is settled.
-func (l *Local) replace(up *upload, temp string, c *change, opt PutOptions) error {
+func (l *Local) replace(temp string, c *change, opt PutOptions) error {
 	folder, info := filepath.Dir(c.record), c.New
 	defer l.sessions.lock(folder)()
-	if l.erased(up) {
+	if !exists(folder) {
 		return chat.Errorf(chat.Gone, "the session was erased while the artifact was being sent")
 	}
 	if opt.IfAbsent {
@@ -195,9 +191,6 @@ func (l *Local) replace(up *upload, temp string, c *change, opt PutOptions) erro
 	}
 	// An unreadable record is replaced; its bytes stay until the path is deleted.
 	c.Old, _ = readRecord(c.record)
-	if err := l.makeFolder(folder); err != nil {
-		return err
-	}
 	info.StoredAt = l.now()
 	if opt.Commit != nil {
 		if err := l.note(c); err != nil {
@@ -208,46 +201,23 @@ func (l *Local) replace(up *upload, temp string, c *change, opt PutOptions) erro
 	return l.link(temp, c.record, *info)
 }
 
-// link moves the bytes next to the record and writes the record. The entry in blobs
-// comes last, so that bytes without a session never exist.
+// link moves the bytes next to the record and writes the record.
 func (l *Local) link(temp, record string, info Info) error {
-	defer l.contents.lock(info.SHA256)()
-	blob, place := l.blob(info.SHA256), bytesFile(record, info.SHA256)
+	place := bytesFile(record, info.SHA256)
 	part := place + unsettled
-	kept := whole(place, info) // put again as it was
-	if err := l.remove(part); err != nil && !kept {
-		return err
+	if whole(place, info) { // put again as it was
+		return errors.Join(l.writeRecord(record, info), l.syncDir(filepath.Dir(record)))
 	}
-	shared := !kept && whole(blob, info) && l.hardLink(blob, part) == nil
-	if !kept && !shared {
-		// There are no such bytes yet, or they are damaged, or the file system cannot
-		// link them: these bytes get a file of their own.
-		if err := l.rename(temp, part); err != nil {
-			return err
-		}
+	if err := l.rename(temp, part); err != nil {
+		return err
 	}
 	if err := l.writeRecord(record, info); err != nil {
-		if !kept {
-			err = errors.Join(err, l.remove(part))
-		}
-		return err
+		return errors.Join(err, l.remove(part))
 	}
 	if err := l.syncDir(filepath.Dir(record)); err != nil {
 		return err
 	}
-	if !kept {
-		if err := l.rename(part, place); err != nil {
-			return err
-		}
-	}
-	if !shared && !kept {
-		// Without the entry equal bytes are stored again; nothing else is lost.
-		if l.makeFolder(filepath.Dir(blob)) == nil {
-			_ = l.remove(blob) // what is there is damaged
-			_ = l.hardLink(place, blob)
-		}
-	}
-	return nil
+	return l.rename(part, place)
 }
 
 // whole reports whether a file has the right bytes. It reads them, so that an upload is
@@ -274,31 +244,6 @@ func absent(record, path string) error {
 		return err
 	}
 	return nil
-}
-
-func (l *Local) begin(session chat.SessionID) *upload {
-	up := new(upload)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.flight[session] == nil {
-		l.flight[session] = map[*upload]bool{}
-	}
-	l.flight[session][up] = true
-	return up
-}
-
-func (l *Local) end(session chat.SessionID, up *upload) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if delete(l.flight[session], up); len(l.flight[session]) == 0 {
-		delete(l.flight, session)
-	}
-}
-
-func (l *Local) erased(up *upload) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return up.erased
 }
 
 // source reads a body until the context ends and keeps its first bytes.

@@ -314,7 +314,7 @@ func TestConcurrentUse(t *testing.T) {
 	if err != nil || len(report.Problems) != 0 || report.Names != 1 {
 		t.Fatalf("%+v %v", report, err)
 	}
-	if files := tree(t, l.dir); len(files) != 3 { // the record, the bytes, the entry in blobs
+	if files := tree(t, l.dir); len(files) != 2 { // the record and the bytes
 		t.Fatalf("puts left %v", files)
 	}
 	if count, _, err := l.DeleteSession(t.Context(), "s"); count != 1 || err != nil {

@@ -28,7 +28,7 @@ type Entry struct {
 // Walk visits every file that a copy needs: for each name its record and its
 // bytes, bytes first. A copy made while the store is in use holds each name as
 // it was at some moment of the walk. The files, put into an empty folder, are a
-// store that Open takes. blobs is not part of it; equal bytes are marked instead.
+// store that Open takes. Equal bytes are marked.
 func (l *Local) Walk(ctx context.Context, visit func(Entry) error) error {
 	seen := map[string]string{} // hash of bytes → path of the entry that has them
 	err := l.names(ctx, func(record string, _ *Info, err error) error {
